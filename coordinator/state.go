@@ -1,0 +1,166 @@
+package coordinator
+
+import (
+	"github.com/psyche-go/psyche/bloom"
+)
+
+// Bounds of a State. They hold for every host, the on-chain one included.
+const (
+	MaxClients        = 256  // per epoch, pending and exited each
+	MaxWitnesses      = 32   // per round
+	StoredRounds      = 4    // ring of the newest rounds of an epoch
+	MaxRunIDLength    = 32   // bytes
+	MaxRepoLength     = 192  // bytes of a checkpoint's repository and revision
+	MaxDefinitionSize = 8192 // bytes of Model.Definition
+)
+
+// ClientID is the ed25519 public key of a participant.
+type ClientID [32]byte
+
+// RunState is the phase of a run.
+type RunState uint8
+
+// The phases, in the order in which a run goes through them.
+const (
+	Uninitialized RunState = iota
+	WaitingForMembers
+	Warmup
+	RoundTrain
+	RoundWitness
+	Cooldown
+	Finished
+	Paused
+)
+
+// ClientState says why a client is, or no longer is, a member of the epoch.
+type ClientState uint8
+
+// The states of a client.
+const (
+	Healthy   ClientState = iota
+	Dropped               // found unhealthy by witnesses
+	Withdrawn             // left by itself, or its connection ended
+	Ejected               // removed by the run's authority
+)
+
+// Config holds the rules of a run. Times are whole seconds.
+type Config struct {
+	WarmupTime                  uint64
+	CooldownTime                uint64
+	RoundsPerEpoch              uint32 // 0 when EpochTime ends epochs
+	EpochTime                   uint64 // 0 when RoundsPerEpoch ends epochs
+	MaxRoundTrainTime           uint64
+	RoundWitnessTime            uint64
+	WaitingForMembersExtraTime  uint64
+	GlobalBatchSizeWarmupTokens uint64
+	GlobalBatchSizeStart        uint32 // sequences of a round
+	GlobalBatchSizeEnd          uint32
+	TotalSteps                  uint32
+	InitMinClients              uint16
+	MinClients                  uint16
+	WitnessNodes                uint16 // 0: every client, at most MaxWitnesses
+	VerificationPercent         uint8
+}
+
+// CheckpointKind says where a joining client gets the model from.
+type CheckpointKind uint8
+
+// The kinds of a checkpoint. P2P and P2PGcs remember the repository they came from as
+// the origin to fall back to.
+const (
+	CheckpointHub CheckpointKind = iota + 1
+	CheckpointP2P
+	CheckpointGcs
+	CheckpointP2PGcs
+	CheckpointLocal // a folder that every client has, for runs on one machine
+	CheckpointDummy
+)
+
+// Checkpoint names the model that a joining client starts from.
+type Checkpoint struct {
+	Kind     CheckpointKind
+	Repo     string   // Hub repository, bucket or folder
+	Revision string   // Hub revision or bucket prefix, may be empty
+	Digest   [32]byte // P2P kinds: BLAKE3 of the checkpoint manifest that a quorum reported
+	Step     uint32   // P2P kinds: step after which it was taken
+}
+
+// Model is what the coordinator knows of the model. Everything that only clients need
+// (architecture, data, learning-rate schedule, optimizer) is in Definition, in the
+// canonical encoding of package config.
+type Model struct {
+	MaxSeqLen            uint32 // tokens of a sequence
+	ColdStartWarmupSteps uint32
+	Checkpoint           Checkpoint
+	Definition           []byte
+}
+
+// Progress counts over the whole run.
+type Progress struct {
+	Epoch     uint32
+	Step      uint32 // of the round that is running or comes next; the first is 1
+	DataIndex uint64 // first sequence that no round holds yet
+}
+
+// Client is a member, or a former member, of an epoch.
+type Client struct {
+	ID           ClientID
+	State        ClientState
+	Nonce        uint64 // of its newest accepted action
+	ExitedHeight uint32 // round of the epoch in which it left
+}
+
+// Witness is one elected member's proof of what it holds of a round.
+type Witness struct {
+	Member          uint16       // index in Round.Members
+	Participants    bloom.Filter // members whose verified result it holds
+	Commitments     bloom.Filter // commitments of those results
+	CommitmentsRoot [32]byte     // Merkle root over all batches of the round in ascending order
+	Replica         [32]byte     // its replica hash when the round began
+}
+
+// Round is one step of training. Everything but Witnesses is fixed at its start.
+type Round struct {
+	Height           uint32 // 0 for the first round of an epoch
+	Step             uint32
+	Seed             uint64
+	DataIndex        uint64
+	BatchSize        uint32     // sequences of all batches together
+	Members          []ClientID // healthy members at its start
+	WitnessesNeeded  uint16     // quorum, fixed at the start
+	WitnessesElected uint16
+	Witnesses        []Witness // accepted so far, in order of acceptance
+}
+
+// Epoch is the membership and the newest rounds between two checkpoints.
+type Epoch struct {
+	StartStep uint32
+	StartTime uint64
+	ColdStart bool
+	Clients   []Client
+	Exited    []Client
+	Rounds    []Round            // newest last, at most StoredRounds
+	Ready     []ClientID         // members that hold the model, in Warmup
+	Reports   []CheckpointReport // of Cooldown
+}
+
+// CheckpointReport is one member's statement of the model it holds at an epoch's end.
+type CheckpointReport struct {
+	Client ClientID
+	Digest [32]byte // BLAKE3 of its checkpoint manifest
+}
+
+// State is the whole shared truth of a run.
+type State struct {
+	RunID        string
+	Host         ClientID // whose ticks count, and who may withdraw clients that lost their connection
+	RunState     RunState
+	StateStart   uint64 // Unix time, seconds
+	Config       Config
+	Model        Model
+	Progress     Progress
+	Epoch        Epoch
+	Pending      []Client // wait for the next epoch
+	PendingPause bool
+	ColdStart    bool // the next epoch starts with fresh optimizers
+}
