@@ -1,0 +1,75 @@
+# Everything a person or CI runs. `make demo` and `make test` are the way in.
+
+GO     ?= go
+BUILD  := build
+BIN    := $(BUILD)/bin
+SHIM   := $(BUILD)/lib/libpsyche_torch.so
+DEMO   := $(BUILD)/quickstart
+LINT   := $(BUILD)/tools/golangci-lint
+
+# What needs libtorch. Everything else builds and tests without cgo.
+LEARNING := ./torch/... ./model/... ./train/... ./cmd/psyche-client/...
+PLAIN     = $(shell $(GO) list ./... | grep -v -E '/(torch|model|train|cmd/psyche-client)(/|$$)')
+STATIC    = $(shell $(GO) list ./... | grep -v -E '/(torch|model|train|distro|cmd/psyche-client)(/|$$)') ./distro/codec
+
+.PHONY: all build setup shim demo demo-data test test-plain test-torch race static lint fmt-check vet bench clean
+
+all: build
+
+## demo: prepare data and a model, train with three clients, show the result
+demo: build demo-data
+	$(BIN)/psyche testnet start --num-clients 3 --config-path configs/quickstart --kill-at-step 30 --run-dir $(BUILD)/runs $(DEMO_FLAGS)
+
+## build: both programs and the libtorch shim
+build: setup shim
+	CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN)/psyche ./cmd/psyche
+	$(GO) build -trimpath -o $(BIN)/psyche-client ./cmd/psyche-client
+
+## setup: install what is missing, or say what is
+setup:
+	@scripts/setup.sh
+
+shim: setup
+	@scripts/build-shim.sh
+
+demo-data: build
+	@scripts/quickstart-data.sh $(BIN) $(DEMO)
+
+## test: the whole test suite
+test: test-plain test-torch
+
+test-plain:
+	$(GO) test $(PLAIN)
+
+test-torch: shim
+	PSYCHE_REQUIRE_TORCH=1 $(GO) test -p 1 $(LEARNING)
+
+## race: the race detector over everything that runs no tensors
+race:
+	$(GO) test -race $(PLAIN)
+
+## static: everything outside learning builds without cgo
+static:
+	CGO_ENABLED=0 $(GO) build $(STATIC)
+
+## lint: format, vet, golangci-lint
+lint: fmt-check vet $(LINT)
+	$(LINT) run ./...
+
+fmt-check:
+	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); \
+	if [ -n "$$unformatted" ]; then echo "not gofmt-ed:"; echo "$$unformatted"; exit 1; fi
+
+vet:
+	$(GO) vet ./...
+
+$(LINT): tools/go.mod
+	$(GO) build -modfile=tools/go.mod -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+## bench: measured ratios against a named baseline, in one run
+bench: shim
+	$(GO) test -run '^$$' -bench . -benchtime 1s ./coordinator ./distro/... ./p2p/blob
+	$(GO) test -p 1 -run '^$$' -bench . -benchtime 3x ./model/llama ./train
+
+clean:
+	rm -rf $(BUILD)

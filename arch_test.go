@@ -1,0 +1,221 @@
+package psyche
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/psyche-go/psyche"
+
+// importRule says what a set of packages must never reach, directly or through others.
+type importRule struct {
+	name   string
+	from   func(pkg string) bool
+	never  func(pkg string) bool
+	reason string
+}
+
+// under matches the packages of our module in any of the given folders, and below them.
+func under(folders ...string) func(string) bool {
+	return func(pkg string) bool {
+		for _, folder := range folders {
+			path := module + "/" + folder
+			if pkg == path || strings.HasPrefix(pkg, path+"/") {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+func anyOf(paths ...string) func(string) bool {
+	return func(pkg string) bool { return slices.Contains(paths, pkg) }
+}
+
+func either(matches ...func(string) bool) func(string) bool {
+	return func(pkg string) bool {
+		return slices.ContainsFunc(matches, func(match func(string) bool) bool { return match(pkg) })
+	}
+}
+
+var importRules = []importRule{
+	{
+		name:   "the core is pure",
+		from:   under("coordinator", "assign", "bloom", "merkle"),
+		never:  either(anyOf("C", "runtime/cgo"), under("wire", "identity", "server", "client", "p2p", "torch")),
+		reason: "the same bits on every host",
+	},
+	{
+		name:   "hosts and nodes do without libtorch",
+		from:   under("server", "client", "sim", "p2p", "data", "backend", "config", "wire", "event", "testnet", "cmd/psyche"),
+		never:  either(under("torch", "model", "train", "cmd/psyche-client"), anyOf(module+"/distro")),
+		reason: "node logic is testable without libtorch and hosts stay static",
+	},
+	{
+		name:   "the network carries bytes",
+		from:   under("p2p"),
+		never:  under("coordinator", "wire", "model", "train", "client"),
+		reason: "the network knows no training words",
+	},
+	{
+		name:   "learning knows no network",
+		from:   under("train", "model", "distro", "torch"),
+		never:  under("p2p", "backend", "client", "server", "hub"),
+		reason: "the trainer runs alone as well as in a run",
+	},
+	{
+		name: "faces are leaves",
+		from: func(pkg string) bool {
+			return strings.HasPrefix(pkg, module) && !under("cmd", "tui", "dash", "report", "testnet")(pkg)
+		},
+		never:  under("cmd", "tui", "dash", "report", "testnet"),
+		reason: "only commands import faces",
+	},
+}
+
+// coreImports are the only packages outside the core that the core may import itself.
+// What the standard library imports beneath them (crypto/sha256 reaches far) is its own affair.
+var coreImports = []string{"bytes", "cmp", "crypto/sha256", "encoding/binary", "errors", "iter", "math", "math/bits", "slices", "sort", "strconv", "strings"}
+
+type goPackage struct {
+	ImportPath string
+	Imports    []string
+	CgoFiles   []string
+}
+
+// goList returns the packages of the module and everything they import, with cgo on so
+// that every file counts.
+func goList(t *testing.T) map[string]goPackage {
+	t.Helper()
+	command := exec.Command("go", "list", "-deps", "-json=ImportPath,Imports,CgoFiles", "./...")
+	command.Env = append(os.Environ(), "CGO_ENABLED=1")
+	var stderr bytes.Buffer
+	command.Stderr = &stderr
+	out, err := command.Output()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, stderr.String())
+	}
+	packages := map[string]goPackage{}
+	for decoder := json.NewDecoder(bytes.NewReader(out)); ; {
+		var pkg goPackage
+		if err := decoder.Decode(&pkg); errors.Is(err, io.EOF) {
+			return packages
+		} else if err != nil {
+			t.Fatalf("read go list: %v", err)
+		}
+		packages[pkg.ImportPath] = pkg
+	}
+}
+
+// chain returns the shortest path of imports within our module from a package to one
+// that must not be reached, or nil.
+func chain(packages map[string]goPackage, from string, never func(string) bool) []string {
+	type step struct{ path []string }
+	seen := map[string]bool{from: true}
+	for queue := []step{{[]string{from}}}; len(queue) > 0; queue = queue[1:] {
+		path := queue[0].path
+		imports := slices.Clone(packages[path[len(path)-1]].Imports)
+		slices.Sort(imports)
+		for _, next := range imports {
+			if never(next) {
+				return append(slices.Clone(path), next)
+			}
+			if !seen[next] && strings.HasPrefix(next, module) {
+				seen[next] = true
+				queue = append(queue, step{append(slices.Clone(path), next)})
+			}
+		}
+	}
+	return nil
+}
+
+func TestImportsRunOneWay(t *testing.T) {
+	packages := goList(t)
+	for _, rule := range importRules {
+		t.Run(rule.name, func(t *testing.T) {
+			for path := range packages {
+				if !rule.from(path) {
+					continue
+				}
+				if bad := chain(packages, path, rule.never); bad != nil {
+					t.Errorf("%s\n\tbecause %s", strings.Join(bad, "\n\timports "), rule.reason)
+				}
+			}
+		})
+	}
+}
+
+func TestCoreImportsOnlyPurePackages(t *testing.T) {
+	core := under("coordinator", "assign", "bloom", "merkle")
+	for path, pkg := range goList(t) {
+		if !core(path) {
+			continue
+		}
+		for _, imported := range pkg.Imports {
+			if !core(imported) && !slices.Contains(coreImports, imported) {
+				t.Errorf("%s imports %s: the core may import %v", path, imported, coreImports)
+			}
+		}
+	}
+}
+
+func TestOnlyLearningUsesCgo(t *testing.T) {
+	learning := under("torch", "model", "distro", "train", "cmd/psyche-client")
+	for path, pkg := range goList(t) {
+		if strings.HasPrefix(path, module) && len(pkg.CgoFiles) > 0 && !learning(path) {
+			t.Errorf("%s uses cgo in %v", path, pkg.CgoFiles)
+		}
+	}
+}
+
+// TestPackagesAreDocumented wants exactly one package comment, and one that names its
+// package, in every folder.
+func TestPackagesAreDocumented(t *testing.T) {
+	for path := range goList(t) {
+		if !strings.HasPrefix(path, module) {
+			continue
+		}
+		folder := "." + strings.TrimPrefix(path, module)
+		files, err := filepath.Glob(filepath.Join(folder, "*.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var documented []string
+		for _, file := range files {
+			if strings.HasSuffix(file, "_test.go") {
+				continue
+			}
+			if hasPackageComment(t, file) {
+				documented = append(documented, file)
+			}
+		}
+		if len(documented) != 1 {
+			t.Errorf("%s: want one package comment, in doc.go, found %d: %v", folder, len(documented), documented)
+		}
+	}
+}
+
+func hasPackageComment(t *testing.T, file string) bool {
+	t.Helper()
+	source, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range strings.Split(string(source), "\n") {
+		if strings.HasPrefix(line, "package ") {
+			return false
+		}
+		if strings.HasPrefix(line, "// Package ") || strings.HasPrefix(line, "// Command ") {
+			return true
+		}
+	}
+	return false
+}
