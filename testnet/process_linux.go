@@ -1,0 +1,10 @@
+package testnet
+
+import "syscall"
+
+// ownGroup puts a child into a process group of its own, because a terminal's Ctrl-C
+// reaches the whole foreground group and the children must hear of it from us, in order.
+// A child also ends when we are killed.
+func ownGroup() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+}
