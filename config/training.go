@@ -1,0 +1,77 @@
+package config
+
+// LRSchedule is the learning rate over the steps of a run. Exactly one field is set.
+// All schedules rise linearly from WarmupInitLR to BaseLR in the first WarmupSteps.
+type LRSchedule struct {
+	Constant          *ConstantLR          `json:",omitempty"`
+	Linear            *LinearLR            `json:",omitempty"`
+	Cosine            *CosineLR            `json:",omitempty"`
+	WarmupStableDecay *WarmupStableDecayLR `json:",omitempty"`
+}
+
+// ConstantLR stays at BaseLR.
+type ConstantLR struct {
+	BaseLR       float64
+	WarmupSteps  uint32
+	WarmupInitLR float64
+}
+
+// LinearLR falls on a straight line to FinalLR at TotalSteps and stays there.
+type LinearLR struct {
+	BaseLR       float64
+	WarmupSteps  uint32
+	WarmupInitLR float64
+	TotalSteps   uint32 // more than WarmupSteps
+	FinalLR      float64
+}
+
+// CosineLR falls on half a cosine to FinalLR at TotalSteps.
+type CosineLR struct {
+	BaseLR       float64
+	WarmupSteps  uint32
+	WarmupInitLR float64
+	TotalSteps   uint32 // more than WarmupSteps
+	FinalLR      float64
+}
+
+// WarmupStableDecayLR stays at BaseLR for StableSteps, falls on half a cosine to
+// CosineDecayFinalLR, then on a straight line to LinearDecayFinalLR, and stays there.
+type WarmupStableDecayLR struct {
+	BaseLR             float64
+	WarmupSteps        uint32
+	WarmupInitLR       float64
+	StableSteps        uint32
+	CosineDecaySteps   uint32
+	CosineDecayFinalLR float64 // at most BaseLR
+	LinearDecaySteps   uint32
+	LinearDecayFinalLR float64 // at most CosineDecayFinalLR
+}
+
+// Optimizer is how gradients change the weights. Exactly one field is set.
+type Optimizer struct {
+	AdamW  *AdamW  `json:",omitempty"`
+	Distro *Distro `json:",omitempty"`
+	Dummy  *Dummy  `json:",omitempty"`
+}
+
+// AdamW is Adam with decoupled weight decay. It exchanges nothing between clients.
+type AdamW struct {
+	Betas        [2]float64
+	WeightDecay  float64
+	Eps          float64
+	ClipGradNorm float64 // largest L2 norm of all gradients together; 0: no clipping
+}
+
+// Distro is the DisTrO optimizer: what clients exchange are the largest DCT
+// coefficients of their momentum.
+type Distro struct {
+	ClipGradNorm     float64 // largest L2 norm of all gradients together; 0: no clipping
+	WeightDecay      float64 // decoupled; 0: none
+	CompressionDecay float64 // of the momentum, in [0, 1]
+	CompressionTopK  uint16  // coefficients kept of each chunk, at least 1
+	CompressionChunk uint16  // largest length of a chunk's side, at least 1
+	Quantize1Bit     bool    // exchange signs only
+}
+
+// Dummy is an optimizer that changes nothing, for tests of the network.
+type Dummy struct{}
