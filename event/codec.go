@@ -1,0 +1,87 @@
+package event
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"time"
+)
+
+// MaxLine bounds one line of a log, its newline included.
+const MaxLine = 1 << 20
+
+// ErrInvalid says that a line is not an event.
+var ErrInvalid = errors.New("invalid event")
+
+// Event is one line of a log.
+type Event struct {
+	Time time.Time
+	Body Body // one of the structs of kinds.go, by value
+}
+
+// kinds lists every body, for decoding.
+var kinds = func() map[string]reflect.Type {
+	known := make(map[string]reflect.Type)
+	for _, body := range []Body{
+		Started{}, State{}, Joined{}, Ready{}, Trained{}, ResultSent{}, Rejected{}, Equivocation{},
+		WitnessSent{}, HealthCheckSent{}, Applied{}, Wire{}, Checkpoint{}, Desynchronised{}, Rejoined{},
+		Finished{}, Failed{},
+	} {
+		known[body.Kind()] = reflect.TypeOf(body)
+	}
+	return known
+}()
+
+// Encode returns the line of an event, its newline included.
+func Encode(e Event) ([]byte, error) {
+	fields, err := json.Marshal(e.Body)
+	if err != nil {
+		return nil, fmt.Errorf("encode event %q: %w", e.Body.Kind(), err)
+	}
+	head, err := json.Marshal(header{Time: e.Time.UTC(), Kind: e.Body.Kind()})
+	if err != nil {
+		return nil, fmt.Errorf("encode event %q: %w", e.Body.Kind(), err)
+	}
+	line := head
+	if len(fields) > len("{}") {
+		line = append(head[:len(head)-1], ',')
+		line = append(line, fields[1:]...)
+	}
+	line = append(line, '\n')
+	if len(line) > MaxLine {
+		return nil, fmt.Errorf("encode event %q: %w: %d bytes, at most %d", e.Body.Kind(), ErrInvalid, len(line), MaxLine)
+	}
+	return line, nil
+}
+
+// header is what every line begins with.
+type header struct {
+	Time time.Time `json:"time"`
+	Kind string    `json:"kind"`
+}
+
+// Decode reads one line, with or without its newline.
+func Decode(line []byte) (Event, error) {
+	line = bytes.TrimSuffix(line, []byte{'\n'})
+	if len(line) >= MaxLine {
+		return Event{}, fmt.Errorf("%w: line of %d bytes, at most %d", ErrInvalid, len(line), MaxLine-1)
+	}
+	var head header
+	if err := json.Unmarshal(line, &head); err != nil {
+		return Event{}, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	if head.Kind == "" || head.Time.IsZero() {
+		return Event{}, fmt.Errorf("%w: no %q or no %q", ErrInvalid, "kind", "time")
+	}
+	kind, known := kinds[head.Kind]
+	if !known {
+		return Event{Time: head.Time, Body: Unknown{Name: head.Kind, Raw: bytes.Clone(line)}}, nil
+	}
+	body := reflect.New(kind)
+	if err := json.Unmarshal(line, body.Interface()); err != nil {
+		return Event{}, fmt.Errorf("%w: kind %q: %w", ErrInvalid, head.Kind, err)
+	}
+	return Event{Time: head.Time, Body: body.Elem().Interface().(Body)}, nil
+}

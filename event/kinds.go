@@ -1,0 +1,241 @@
+package event
+
+import (
+	"encoding/json"
+	"math"
+)
+
+// Body is the content of one event. Its kind names the struct in the file.
+type Body interface{ Kind() string }
+
+// Loss is a mean cross-entropy in nats per token. A loss that is not finite is null in
+// the file and NaN when it is read.
+type Loss float64
+
+// MarshalJSON implements json.Marshaler.
+func (l Loss) MarshalJSON() ([]byte, error) {
+	if math.IsNaN(float64(l)) || math.IsInf(float64(l), 0) {
+		return []byte("null"), nil
+	}
+	return json.Marshal(float64(l))
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (l *Loss) UnmarshalJSON(text []byte) error {
+	if string(text) == "null" {
+		*l = Loss(math.NaN())
+		return nil
+	}
+	return json.Unmarshal(text, (*float64)(l))
+}
+
+// Batch is the half-open interval of sequence indices of a batch: first, last + 1.
+type Batch [2]uint64
+
+// LostBatch is a batch of a finished round of which no result counted.
+type LostBatch struct {
+	Batch Batch  `json:"batch"`
+	Owner string `json:"owner"` // base58 id of the client it was assigned to
+}
+
+// Started is the first event of a process.
+type Started struct {
+	Role  string   `json:"role"` // "client", "server"
+	ID    string   `json:"id"`   // base58
+	RunID string   `json:"run_id"`
+	PID   int      `json:"pid"`
+	Addrs []string `json:"addrs,omitempty"` // own p2p multiaddrs
+}
+
+// State is a state of the coordinator as the process saw it. It is written when run
+// state, step, members, pending clients or the count of witnesses changed.
+type State struct {
+	RunState  string   `json:"run_state"`
+	Epoch     uint32   `json:"epoch"`
+	Step      uint32   `json:"step"`             // of the round that is running or comes next
+	Members   []string `json:"members"`          // healthy members of the epoch, base58
+	Pending   int      `json:"pending"`          // clients that wait for the next epoch
+	Elected   []string `json:"elected"`          // elected witnesses of the running round, base58
+	Witnesses int      `json:"witnesses"`        // witness proofs accepted so far
+	Quorum    int      `json:"quorum"`           // witness proofs needed
+	Ready     int      `json:"ready"`            // Warmup: members that hold the model
+	IsMember  bool     `json:"is_member"`        // the process itself is a healthy member
+	Digest    string   `json:"digest,omitempty"` // recorded checkpoint, hex
+}
+
+// Joined says that the coordinator accepted a request to join.
+type Joined struct {
+	Epoch uint32 `json:"epoch"` // that was running
+}
+
+// Ready says that the process holds the model of an epoch.
+type Ready struct {
+	Epoch   uint32  `json:"epoch"`
+	Step    uint32  `json:"step"`   // the model's
+	Digest  string  `json:"digest"` // hex
+	Source  string  `json:"source"` // "held", "initial", "peers"
+	Bytes   uint64  `json:"bytes"`  // fetched from peers
+	Seconds float64 `json:"seconds"`
+}
+
+// Trained says that the process computed a result.
+type Trained struct {
+	Step    uint32  `json:"step"`
+	Batch   Batch   `json:"batch"`
+	Loss    Loss    `json:"loss"`
+	Tokens  int     `json:"tokens"`
+	Seconds float64 `json:"seconds"`
+}
+
+// ResultSent says that the process announced its result.
+type ResultSent struct {
+	Step       uint32 `json:"step"`
+	Batch      Batch  `json:"batch"`
+	Bytes      int    `json:"bytes"`
+	Commitment string `json:"commitment"` // hex
+}
+
+// Rejected is a peer's result that does not count here, and why.
+type Rejected struct {
+	Step   uint32 `json:"step"`
+	Batch  Batch  `json:"batch"`
+	From   string `json:"from"`
+	Reason string `json:"reason"`
+}
+
+// Equivocation is a peer that signed two results for one batch.
+type Equivocation struct {
+	Step        uint32   `json:"step"`
+	Batch       Batch    `json:"batch"`
+	From        string   `json:"from"`
+	Commitments []string `json:"commitments"` // hex
+}
+
+// WitnessSent says that the coordinator accepted the process's witness proof.
+type WitnessSent struct {
+	Step    uint32 `json:"step"`
+	Held    int    `json:"held"`    // verified results
+	Batches int    `json:"batches"` // of the round
+}
+
+// HealthCheckSent says which members the process accused.
+type HealthCheckSent struct {
+	Step    uint32   `json:"step"` // of the round that they did not contribute to
+	Clients []string `json:"clients"`
+}
+
+// Applied says that the results of a round became part of the model.
+type Applied struct {
+	Step       uint32      `json:"step"`
+	Counted    int         `json:"counted"`
+	Lost       []LostBatch `json:"lost,omitempty"`
+	OwnCounted bool        `json:"own_counted"`
+	Replica    string      `json:"replica"` // replica hash afterwards, hex
+	Seconds    float64     `json:"seconds"`
+}
+
+// Wire is written after each step: totals since the process started.
+type Wire struct {
+	Step            uint32 `json:"step"`
+	P2PSent         uint64 `json:"p2p_sent"` // bytes, framing and encryption included
+	P2PReceived     uint64 `json:"p2p_received"`
+	PayloadSent     uint64 `json:"payload_sent"`     // bytes of own results, each counted once
+	PayloadReceived uint64 `json:"payload_received"` // bytes of peers' results
+	ModelReceived   uint64 `json:"model_received"`   // bytes of model parameters and files
+	ServerSent      uint64 `json:"server_sent"`      // to the coordinator, when known
+	ServerReceived  uint64 `json:"server_received"`
+}
+
+// Checkpoint is a model that the process holds after an epoch, and where it saved it.
+type Checkpoint struct {
+	Epoch  uint32 `json:"epoch"`
+	Step   uint32 `json:"step"`
+	Digest string `json:"digest"`        // BLAKE3 of the manifest, hex
+	Dir    string `json:"dir,omitempty"` // empty when it was not saved
+}
+
+// Desynchronised says that the process lost the run's model and gives its place up.
+type Desynchronised struct {
+	Epoch  uint32 `json:"epoch"`
+	Step   uint32 `json:"step"`
+	Reason string `json:"reason"`
+}
+
+// Rejoined says that a process that had lost the model, or had been restarted, is a
+// member again and holds it.
+type Rejoined struct {
+	Epoch uint32 `json:"epoch"`
+	Step  uint32 `json:"step"`
+}
+
+// Finished is the last event of a process that saw the end of the run.
+type Finished struct {
+	Step   uint32 `json:"step"`   // the model's
+	Digest string `json:"digest"` // hex; empty when the process holds no model
+	Epoch  uint32 `json:"epoch"`
+}
+
+// Failed is the last event of a process that gave up.
+type Failed struct {
+	Error string `json:"error"`
+}
+
+// Unknown is an event of a kind that this version does not know.
+type Unknown struct {
+	Name string
+	Raw  json.RawMessage // the whole line
+}
+
+// Kind implements Body.
+func (Started) Kind() string { return "started" }
+
+// Kind implements Body.
+func (State) Kind() string { return "state" }
+
+// Kind implements Body.
+func (Joined) Kind() string { return "joined" }
+
+// Kind implements Body.
+func (Ready) Kind() string { return "ready" }
+
+// Kind implements Body.
+func (Trained) Kind() string { return "trained" }
+
+// Kind implements Body.
+func (ResultSent) Kind() string { return "result_sent" }
+
+// Kind implements Body.
+func (Rejected) Kind() string { return "rejected" }
+
+// Kind implements Body.
+func (Equivocation) Kind() string { return "equivocation" }
+
+// Kind implements Body.
+func (WitnessSent) Kind() string { return "witness_sent" }
+
+// Kind implements Body.
+func (HealthCheckSent) Kind() string { return "health_check_sent" }
+
+// Kind implements Body.
+func (Applied) Kind() string { return "applied" }
+
+// Kind implements Body.
+func (Wire) Kind() string { return "wire" }
+
+// Kind implements Body.
+func (Checkpoint) Kind() string { return "checkpoint" }
+
+// Kind implements Body.
+func (Desynchronised) Kind() string { return "desynchronised" }
+
+// Kind implements Body.
+func (Rejoined) Kind() string { return "rejoined" }
+
+// Kind implements Body.
+func (Finished) Kind() string { return "finished" }
+
+// Kind implements Body.
+func (Failed) Kind() string { return "failed" }
+
+// Kind implements Body.
+func (u Unknown) Kind() string { return u.Name }

@@ -1,0 +1,87 @@
+package event
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+)
+
+// Log appends events to a file. It is safe for concurrent use. A nil *Log does nothing.
+type Log struct {
+	mu   sync.Mutex
+	file *os.File
+	now  func() time.Time
+}
+
+// Open opens the log at path for appending, creates it when it is missing, and cuts
+// off a torn last line that a killed process left. Anything else that is not a log
+// is refused and left as it is.
+func Open(path string) (*Log, error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("open event log: %w", err)
+	}
+	if err := cutTornLine(file); err != nil {
+		return nil, errors.Join(fmt.Errorf("open event log %s: %w", path, err), file.Close())
+	}
+	return &Log{file: file, now: time.Now}, nil
+}
+
+// cutTornLine truncates file after its last newline and moves to its end.
+func cutTornLine(file *os.File) error {
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%w: not a regular file", ErrInvalid)
+	}
+	tail := make([]byte, min(info.Size(), MaxLine))
+	start := info.Size() - int64(len(tail))
+	if _, err := file.ReadAt(tail, start); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	keep := start + int64(bytes.LastIndexByte(tail, '\n')) + 1
+	if keep == start && start > 0 {
+		return fmt.Errorf("%w: no end of line in the last %d bytes, not an event log", ErrInvalid, len(tail))
+	}
+	if keep < info.Size() && (len(tail) == 0 || tail[keep-start] != '{') {
+		return fmt.Errorf("%w: last line is not an event", ErrInvalid)
+	}
+	if err := file.Truncate(keep); err != nil {
+		return err
+	}
+	_, err = file.Seek(keep, io.SeekStart)
+	return err
+}
+
+// Append writes one event with the present time.
+func (l *Log) Append(body Body) error {
+	if l == nil {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	line, err := Encode(Event{Time: l.now(), Body: body})
+	if err != nil {
+		return err
+	}
+	if _, err := l.file.Write(line); err != nil {
+		return fmt.Errorf("append event: %w", err)
+	}
+	return nil
+}
+
+// Close closes the file. Appending afterwards is an error.
+func (l *Log) Close() error {
+	if l == nil {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.file.Close()
+}

@@ -1,0 +1,128 @@
+package event
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+	"time"
+)
+
+// pollInterval is how often Follow looks for new lines.
+const pollInterval = 200 * time.Millisecond
+
+// Read yields the events of the log at path. A torn last line ends the sequence
+// quietly; the first error ends it with a zero Event.
+func Read(path string) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		file, err := os.Open(path)
+		if err != nil {
+			yield(Event{}, fmt.Errorf("read event log: %w", err))
+			return
+		}
+		defer func() { _ = file.Close() }() // only read
+		lines := newLineReader(path, file)
+		for {
+			e, err := lines.next()
+			if errors.Is(err, io.EOF) {
+				return
+			}
+			if !yield(e, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// Follow yields the events of the log at path and then waits for more, until ctx is
+// done. It also waits for a file that does not exist yet. The first other error ends
+// the sequence with a zero Event; the end of ctx ends it quietly.
+func Follow(ctx context.Context, path string) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		file, err := openWhenThere(ctx, path)
+		if err != nil {
+			if ctx.Err() == nil {
+				yield(Event{}, fmt.Errorf("follow event log: %w", err))
+			}
+			return
+		}
+		defer func() { _ = file.Close() }() // only read
+		lines := newLineReader(path, file)
+		for ctx.Err() == nil {
+			e, err := lines.next()
+			if errors.Is(err, io.EOF) {
+				wait(ctx)
+				continue
+			}
+			if !yield(e, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// openWhenThere opens path, waiting for it to appear.
+func openWhenThere(ctx context.Context, path string) (*os.File, error) {
+	for {
+		file, err := os.Open(path)
+		if !errors.Is(err, fs.ErrNotExist) {
+			return file, err
+		}
+		wait(ctx)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// wait lets one poll interval pass, or returns early when ctx is done.
+func wait(ctx context.Context) {
+	timer := time.NewTimer(pollInterval)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// lineReader reads whole lines and keeps the beginning of one that is not complete.
+type lineReader struct {
+	name    string
+	in      *bufio.Reader
+	partial []byte
+	line    int // number of the line being read, from 1
+}
+
+func newLineReader(name string, in io.Reader) *lineReader {
+	return &lineReader{name: name, in: bufio.NewReader(in), line: 1}
+}
+
+// next returns the next event, or io.EOF when there is no further whole line yet.
+func (r *lineReader) next() (Event, error) {
+	for {
+		part, err := r.in.ReadSlice('\n')
+		if len(r.partial)+len(part) > MaxLine {
+			return Event{}, fmt.Errorf("%s line %d: %w: longer than %d bytes", r.name, r.line, ErrInvalid, MaxLine)
+		}
+		r.partial = append(r.partial, part...)
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+			continue
+		case errors.Is(err, io.EOF):
+			return Event{}, io.EOF
+		case err != nil:
+			return Event{}, fmt.Errorf("%s line %d: %w", r.name, r.line, err)
+		}
+		e, err := Decode(r.partial)
+		if err != nil {
+			return Event{}, fmt.Errorf("%s line %d: %w", r.name, r.line, err)
+		}
+		r.partial = r.partial[:0]
+		r.line++
+		return e, nil
+	}
+}
