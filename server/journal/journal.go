@@ -1,0 +1,247 @@
+package journal
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// MaxPayload bounds the payload of an entry.
+const MaxPayload = 1 << 20
+
+const (
+	magic      = "psychelog/1\n"
+	headerSize = 4 + sha256.Size + 4
+)
+
+// Errors of this package.
+var (
+	// ErrDamaged says that a file holds something that no writer left there.
+	ErrDamaged = errors.New("journal is damaged")
+	// ErrLocked says that another process has the file open for writing.
+	ErrLocked = errors.New("journal is in use by another process")
+	// ErrTooLarge says that a payload is longer than MaxPayload.
+	ErrTooLarge = errors.New("journal entry is too large")
+)
+
+// errTorn says that the file ends inside an entry.
+var errTorn = errors.New("torn tail")
+
+// Journal is open for appending. It belongs to one goroutine.
+type Journal struct {
+	file    *os.File
+	last    [sha256.Size]byte // hash of the newest entry
+	size    int64             // bytes that are written and synced
+	pending []byte            // entries of the next Commit
+	failed  error             // first write error; the file's end is unknown after it
+}
+
+// Summary says what Open or Read found.
+type Summary struct {
+	Entries int
+	Size    int64             // bytes of whole entries, magic included
+	Torn    int64             // bytes of a torn tail after them
+	Last    [sha256.Size]byte // hash of the newest entry
+}
+
+// Open opens the journal at path for appending, and creates it when there is none. It
+// checks the whole file, passes every payload in order to replay (which must not keep it)
+// and cuts a torn tail. An error of replay ends it and is returned with the entry's offset.
+func Open(path string, replay func(payload []byte) error) (*Journal, Summary, error) {
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, Summary{}, fmt.Errorf("open journal: %w", err)
+	}
+	summary, err := prepare(file, replay)
+	if err != nil {
+		_ = file.Close()
+		return nil, summary, fmt.Errorf("open journal %s: %w", path, err)
+	}
+	return &Journal{file: file, last: summary.Last, size: summary.Size}, summary, nil
+}
+
+// prepare locks and reads the file, cuts its torn tail and positions it at its end.
+func prepare(file *os.File, replay func([]byte) error) (Summary, error) {
+	if err := lock(file); err != nil {
+		return Summary{}, err
+	}
+	summary, err := read(file, replay)
+	if err != nil {
+		return summary, err
+	}
+	if summary.Size == 0 {
+		// A new file, or one whose very first write was torn.
+		if err := file.Truncate(0); err != nil {
+			return summary, err
+		}
+		if _, err := file.WriteAt([]byte(magic), 0); err != nil {
+			return summary, err
+		}
+		summary.Size = int64(len(magic))
+		if err := syncDirectory(filepath.Dir(file.Name())); err != nil {
+			return summary, err
+		}
+	} else if summary.Torn > 0 {
+		if err := file.Truncate(summary.Size); err != nil {
+			return summary, fmt.Errorf("cut torn tail: %w", err)
+		}
+	}
+	if err := file.Sync(); err != nil {
+		return summary, err
+	}
+	_, err = file.Seek(summary.Size, io.SeekStart)
+	return summary, err
+}
+
+// syncDirectory makes the directory entry of a new file durable.
+func syncDirectory(path string) error {
+	directory, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	err = directory.Sync()
+	return errors.Join(err, directory.Close())
+}
+
+// Append adds an entry to the next Commit.
+func (j *Journal) Append(payload []byte) error {
+	if len(payload) > MaxPayload {
+		return fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, len(payload), MaxPayload)
+	}
+	j.pending, j.last = appendEntry(j.pending, j.last, payload)
+	return nil
+}
+
+// appendEntry appends the bytes of one entry and returns its hash.
+func appendEntry(b []byte, previous [sha256.Size]byte, payload []byte) ([]byte, [sha256.Size]byte) {
+	start := len(b)
+	b = binary.BigEndian.AppendUint32(b, uint32(len(payload)))
+	b = append(b, previous[:]...)
+	check := sha256.Sum256(b[start:])
+	b = append(b, check[:4]...)
+	b = append(b, payload...)
+	hash := sha256.Sum256(b[start:])
+	return append(b, hash[:]...), hash
+}
+
+// Commit writes what was appended and waits until the disk has it. After an error the
+// journal refuses everything: reopening finds out what the disk holds.
+func (j *Journal) Commit() error {
+	if j.failed != nil {
+		return j.failed
+	}
+	if len(j.pending) == 0 {
+		return nil
+	}
+	_, err := j.file.Write(j.pending)
+	if err == nil {
+		err = j.file.Sync()
+	}
+	if err != nil {
+		j.failed = fmt.Errorf("write journal: %w", err)
+		return j.failed
+	}
+	j.size += int64(len(j.pending))
+	j.pending = j.pending[:0]
+	return nil
+}
+
+// Size returns the bytes of the file that are known to be on the disk.
+func (j *Journal) Size() int64 { return j.size }
+
+// Close closes the file. What was appended and not committed is dropped.
+func (j *Journal) Close() error { return j.file.Close() }
+
+// Read checks the journal that r holds and passes every payload in order to replay, which
+// must not keep it. A torn tail is no error; Summary.Torn has its length.
+func Read(r io.Reader, replay func(payload []byte) error) (Summary, error) {
+	return read(r, replay)
+}
+
+func read(source io.Reader, replay func([]byte) error) (Summary, error) {
+	r := bufio.NewReaderSize(source, 64<<10)
+	var summary Summary
+	var start [len(magic)]byte
+	n, err := io.ReadFull(r, start[:])
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		if bytes.HasPrefix([]byte(magic), start[:n]) {
+			summary.Torn = int64(n)
+			return summary, nil
+		}
+		err = nil
+	}
+	if err != nil {
+		return summary, err
+	}
+	if string(start[:]) != magic {
+		return summary, fmt.Errorf("%w at offset 0: it does not begin as a journal of this version does", ErrDamaged)
+	}
+	summary.Size = int64(len(magic))
+	var buffer bytes.Buffer
+	for {
+		payload, hash, err := readEntry(r, summary.Last, &buffer)
+		switch {
+		case errors.Is(err, io.EOF):
+			return summary, nil
+		case errors.Is(err, errTorn):
+			summary.Torn = int64(buffer.Len())
+			return summary, nil
+		case err != nil:
+			return summary, fmt.Errorf("entry %d at offset %d: %w", summary.Entries, summary.Size, err)
+		}
+		if err := replay(payload); err != nil {
+			return summary, fmt.Errorf("entry %d at offset %d: %w", summary.Entries, summary.Size, err)
+		}
+		summary.Entries++
+		summary.Size += int64(buffer.Len())
+		summary.Last = hash
+	}
+}
+
+// readEntry reads one entry into buffer. It returns io.EOF at the end of the file and
+// errTorn when the file ends inside the entry. Memory grows with what is really there, not
+// with what a length says.
+func readEntry(r io.Reader, previous [sha256.Size]byte, buffer *bytes.Buffer) (payload []byte, hash [sha256.Size]byte, err error) {
+	buffer.Reset()
+	n, err := io.CopyN(buffer, r, headerSize)
+	if errors.Is(err, io.EOF) {
+		if n > 0 {
+			err = errTorn
+		}
+		return nil, hash, err
+	}
+	if err != nil {
+		return nil, hash, err
+	}
+	header := buffer.Bytes()
+	length := binary.BigEndian.Uint32(header)
+	check := sha256.Sum256(header[:headerSize-4])
+	switch {
+	case !bytes.Equal(check[:4], header[headerSize-4:]):
+		return nil, hash, fmt.Errorf("%w: the entry's header does not verify", ErrDamaged)
+	case !bytes.Equal(previous[:], header[4:4+sha256.Size]):
+		return nil, hash, fmt.Errorf("%w: the chain is broken, the entry does not follow the one before it", ErrDamaged)
+	case length > MaxPayload:
+		return nil, hash, fmt.Errorf("%w: the entry claims %d bytes, at most %d", ErrDamaged, length, MaxPayload)
+	}
+	_, err = io.CopyN(buffer, r, int64(length)+sha256.Size)
+	if errors.Is(err, io.EOF) {
+		return nil, hash, errTorn
+	}
+	if err != nil {
+		return nil, hash, err
+	}
+	entry := buffer.Bytes()
+	end := len(entry) - sha256.Size
+	hash = sha256.Sum256(entry[:end])
+	if !bytes.Equal(hash[:], entry[end:]) {
+		return nil, hash, fmt.Errorf("%w: the entry's hash does not verify", ErrDamaged)
+	}
+	return entry[headerSize:end], hash, nil
+}
