@@ -1,0 +1,247 @@
+package safetensors
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+// file puts a header and data together, with the right length prefix.
+func file(header string, data int) []byte {
+	b := binary.LittleEndian.AppendUint64(nil, uint64(len(header)))
+	b = append(b, header...)
+	return append(b, make([]byte, data)...)
+}
+
+// TestReferenceFile reads a file that the reference implementation wrote
+// (scripts/reference/safetensors_vectors.py) and writes the same bytes again.
+func TestReferenceFile(t *testing.T) {
+	path := filepath.Join("testdata", "reference.safetensors")
+	tensors, metadata, err := Read(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(tensors) != 19 || metadata["format"] != "pt" {
+		t.Errorf("found %d tensors, metadata %v", len(tensors), metadata)
+	}
+	i := slices.IndexFunc(tensors, func(t Tensor) bool { return t.Name == "scalar" })
+	scalar := tensors[i]
+	if got := math.Float32frombits(binary.LittleEndian.Uint32(scalar.Data)); got != -1.5 || len(scalar.Shape) != 0 {
+		t.Errorf("scalar = %v of shape %v", got, scalar.Shape)
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := Encode(tensors, metadata)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("encoding differs from the reference's:\n got %q\nwant %q", got, want)
+	}
+}
+
+func TestDecodeRejects(t *testing.T) {
+	const one = `{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}`
+	tests := []struct {
+		name string
+		file []byte
+		want string
+	}{
+		{"empty file", nil, "truncated"},
+		{"part of the length", []byte{1, 2, 3}, "truncated"},
+		{"huge header", binary.LittleEndian.AppendUint64(nil, math.MaxUint64), "at most 25000000"},
+		{"header over the cap", binary.LittleEndian.AppendUint64(nil, MaxHeaderSize+1), "at most 25000000"},
+		{"header longer than file", binary.LittleEndian.AppendUint64(nil, 100), "truncated: header"},
+		{"no header", file("", 0), "does not start"},
+		{"space before the object", file(" "+one, 8), "does not start"},
+		{"array", file("[]", 0), "does not start"},
+		{"cut JSON", file(one[:20], 8), "unexpected EOF"},
+		{"text after the object", file(one+"x", 8), "follow"},
+		{"line feed as padding", file(one+"\n", 8), "follow"},
+		{"not UTF-8", file("{\"\xff\":1}", 0), "UTF-8"},
+		{"data truncated", file(one, 7), "truncated: tensor \"a\""},
+		{"data too long", file(one, 9), "after the last tensor"},
+		{"data without tensors", file("{}", 1), "after the last tensor"},
+		{"duplicate name", file(`{"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}`, 0), "twice"},
+		{"duplicate by escape", file(`{"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},"\u0061":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}`, 0), "twice"},
+		{"duplicate field", file(`{"a":{"dtype":"U8","dtype":"U8","shape":[0],"data_offsets":[0,0]}}`, 0), "twice"},
+		{"duplicate metadata", file(`{"__metadata__":{"a":"","a":""}}`, 0), "twice"},
+		{"metadata not text", file(`{"__metadata__":{"a":1}}`, 0), "want a string"},
+		{"metadata nested", file(`{"__metadata__":{"a":{}}}`, 0), "want a string"},
+		{"unknown field", file(`{"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0],"x":1}}`, 0), "unknown key"},
+		{"other letter case", file(`{"a":{"DType":"U8","shape":[0],"data_offsets":[0,0]}}`, 0), "unknown key"},
+		{"missing field", file(`{"a":{"dtype":"U8","shape":[0]}}`, 0), "wants dtype"},
+		{"unknown dtype", file(`{"a":{"dtype":"F33","shape":[2],"data_offsets":[0,8]}}`, 8), "unknown dtype"},
+		{"size differs", file(`{"a":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}}`, 8), "needs 12 bytes"},
+		{"end before begin", file(`{"a":{"dtype":"F32","shape":[2],"data_offsets":[8,0]}}`, 8), "needs 8 bytes"},
+		{"three offsets", file(`{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8,8]}}`, 8), "want 2"},
+		{"negative dimension", file(`{"a":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}}`, 8), "integer"},
+		{"fraction", file(`{"a":{"dtype":"F32","shape":[2.0],"data_offsets":[0,8]}}`, 8), "integer"},
+		{"exponent", file(`{"a":{"dtype":"F32","shape":[2e0],"data_offsets":[0,8]}}`, 8), "integer"},
+		{"shape overflows", file(`{"a":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0]}}`, 0), "overflows"},
+		{"bytes overflow", file(`{"a":{"dtype":"F64","shape":[2305843009213693952],"data_offsets":[0,0]}}`, 0), "overflows"},
+		{"wraps to zero", file(`{"a":{"dtype":"F64","shape":[2147483648,4294967296,2],"data_offsets":[0,0]}}`, 0), "overflows"},
+		{"half a byte", file(`{"a":{"dtype":"F4","shape":[3],"data_offsets":[0,1]}}`, 1), "whole number"},
+		{"overlap", file(`{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}}`, 3), "overlaps"},
+		{"same bytes twice", file(`{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}}`, 2), "overlaps"},
+		{"hole", file(`{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"U8","shape":[1],"data_offsets":[2,3]}}`, 3), "belong to no tensor"},
+		{"hole at the start", file(`{"a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}}`, 2), "belong to no tensor"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			_, _, err := Decode(test.file)
+			if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error = %v, want ErrInvalid with %q", err, test.want)
+			}
+		})
+	}
+}
+
+func TestEncodeRejects(t *testing.T) {
+	tests := []struct {
+		name    string
+		tensors []Tensor
+	}{
+		{"twice the same name", []Tensor{{Name: "a", DType: U8, Shape: []int64{0}}, {Name: "a", DType: I8, Shape: []int64{0}}}},
+		{"reserved name", []Tensor{{Name: "__metadata__", DType: U8, Shape: []int64{0}}}},
+		{"name not UTF-8", []Tensor{{Name: "\xff", DType: U8, Shape: []int64{0}}}},
+		{"data too short", []Tensor{{Name: "a", DType: F32, Shape: []int64{2}, Data: make([]byte, 7)}}},
+		{"negative dimension", []Tensor{{Name: "a", DType: F32, Shape: []int64{-1}}}},
+		{"unknown dtype", []Tensor{{Name: "a", DType: "F33", Shape: []int64{0}}}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "a.safetensors")
+			if err := Write(path, test.tensors, nil); !errors.Is(err, ErrInvalid) {
+				t.Errorf("error = %v, want ErrInvalid", err)
+			}
+			if entries, _ := os.ReadDir(filepath.Dir(path)); len(entries) != 0 {
+				t.Errorf("left %v behind", entries)
+			}
+		})
+	}
+}
+
+func anyTensors() *rapid.Generator[[]Tensor] {
+	return rapid.Custom(func(t *rapid.T) []Tensor {
+		names := rapid.SliceOfNDistinct(rapid.String().Filter(func(s string) bool { return s != metadataKey }), 0, 8, rapid.ID).Draw(t, "names")
+		slices.Sort(names)
+		tensors := make([]Tensor, len(names))
+		for i, name := range names {
+			dtype := dtypes[rapid.IntRange(0, len(dtypes)-1).Draw(t, "dtype")].name
+			shape := rapid.SliceOfN(rapid.Int64Range(0, 4), 0, 3).Draw(t, "shape")
+			if dtype == F4 || dtype == F6E2M3 || dtype == F6E3M2 {
+				shape = append(shape, 4)
+			}
+			size, err := Size(dtype, shape)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tensors[i] = Tensor{name, dtype, shape, rapid.SliceOfN(rapid.Byte(), int(size), int(size)).Draw(t, "data")}
+		}
+		return tensors
+	})
+}
+
+func TestRoundTripChangesNoBit(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.safetensors")
+	rapid.Check(t, func(t *rapid.T) {
+		tensors := anyTensors().Draw(t, "tensors")
+		metadata := rapid.MapOfN(rapid.String(), rapid.String(), 1, 3).Draw(t, "metadata")
+		encoded, err := Encode(tensors, metadata)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, gotMetadata, err := Decode(encoded)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(tensors, got); diff != "" || !cmp.Equal(metadata, gotMetadata) {
+			t.Fatalf("decoded differs: %s", diff)
+		}
+		if err := os.WriteFile(path, encoded, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		fromFile, _, err := Read(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(tensors, fromFile); diff != "" {
+			t.Fatalf("read differs: %s", diff)
+		}
+	})
+}
+
+func TestWriteReplaces(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a.safetensors")
+	for i := range 2 {
+		tensor := Tensor{"a", U8, []int64{1}, []byte{byte(i)}}
+		if err := Write(path, []Tensor{tensor}, nil); err != nil {
+			t.Fatal(err)
+		}
+		got, metadata, err := Read(path)
+		if err != nil || metadata != nil || !cmp.Equal(got, []Tensor{tensor}) {
+			t.Errorf("read %v, %v, %v", got, metadata, err)
+		}
+	}
+	if entries, _ := os.ReadDir(dir); len(entries) != 1 {
+		t.Errorf("left %v behind", entries)
+	}
+}
+
+func TestReadNamesTheFile(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "cut.safetensors")
+	if err := os.WriteFile(path, file(`{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}`, 3), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := Read(path); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), path) {
+		t.Errorf("error = %v, want ErrInvalid naming the file", err)
+	}
+	if _, _, err := Read(filepath.Join(dir, "none")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("error = %v, want ErrNotExist", err)
+	}
+	if _, _, err := Read(dir); err == nil {
+		t.Error("read a folder")
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	reference, err := os.ReadFile(filepath.Join("testdata", "reference.safetensors"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(reference)
+	f.Add(file("{}", 0))
+	f.Add(file(`{"__metadata__":{"a":"b"},"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}`, 8))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		tensors, metadata, err := Decode(b)
+		if err != nil {
+			if !errors.Is(err, ErrInvalid) {
+				t.Fatalf("error %v is not ErrInvalid", err)
+			}
+			return
+		}
+		encoded, err := Encode(tensors, metadata)
+		if err != nil {
+			t.Fatalf("what was decoded does not encode: %v", err)
+		}
+		again, _, err := Decode(encoded)
+		if err != nil || fmt.Sprint(again) != fmt.Sprint(tensors) {
+			t.Fatalf("round trip: %v", err)
+		}
+	})
+}

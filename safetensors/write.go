@@ -1,0 +1,175 @@
+package safetensors
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"unicode/utf8"
+)
+
+// Write writes a file, in one step if the folder's file system allows to rename:
+// whatever happens, path is afterwards the old file or the whole new one.
+func Write(path string, tensors []Tensor, metadata map[string]string) (err error) {
+	header, order, err := encodeHeader(tensors, metadata)
+	if err != nil {
+		return fmt.Errorf("write safetensors %s: %w", path, err)
+	}
+	temporary := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"."+rand.Text())
+	file, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if err != nil {
+		return fmt.Errorf("write safetensors: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			_ = file.Close()
+			_ = os.Remove(temporary)
+		}
+	}()
+	if err := encodeTo(file, header, order); err != nil {
+		return fmt.Errorf("write safetensors %s: %w", path, err)
+	}
+	if err := file.Sync(); err != nil {
+		return fmt.Errorf("write safetensors %s: %w", path, err)
+	}
+	if err := file.Close(); err != nil {
+		return fmt.Errorf("write safetensors %s: %w", path, err)
+	}
+	if err := os.Rename(temporary, path); err != nil {
+		return fmt.Errorf("write safetensors: %w", err)
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+// Encode returns the bytes of the file that Write writes.
+func Encode(tensors []Tensor, metadata map[string]string) ([]byte, error) {
+	header, order, err := encodeHeader(tensors, metadata)
+	if err != nil {
+		return nil, err
+	}
+	var buffer bytes.Buffer
+	if err := encodeTo(&buffer, header, order); err != nil {
+		return nil, err
+	}
+	return buffer.Bytes(), nil
+}
+
+func encodeTo(w io.Writer, header []byte, order []Tensor) error {
+	buffered := bufio.NewWriterSize(w, 1<<20)
+	if _, err := buffered.Write(header); err != nil {
+		return err
+	}
+	for _, tensor := range order {
+		if _, err := buffered.Write(tensor.Data); err != nil {
+			return err
+		}
+	}
+	return buffered.Flush()
+}
+
+// headerEntry has the header's fields in the order in which the reference writes them.
+type headerEntry struct {
+	DType   DType    `json:"dtype"`
+	Shape   []int64  `json:"shape"`
+	Offsets [2]int64 `json:"data_offsets"`
+}
+
+// encodeHeader returns the length prefix and the padded header, and the tensors in
+// the order of their data.
+func encodeHeader(tensors []Tensor, metadata map[string]string) ([]byte, []Tensor, error) {
+	order := slices.Clone(tensors)
+	slices.SortFunc(order, byLayout)
+	header := headerWriter{buffer: bytes.NewBuffer(make([]byte, lengthSize))}
+	header.buffer.WriteByte('{')
+	if metadata != nil {
+		if err := header.metadata(metadata); err != nil {
+			return nil, nil, err
+		}
+	}
+	seen := make(map[string]bool, len(order))
+	var at int64
+	for _, tensor := range order {
+		if err := tensor.Validate(); err != nil {
+			return nil, nil, err
+		}
+		if tensor.Name == metadataKey || seen[tensor.Name] || !utf8.ValidString(tensor.Name) {
+			return nil, nil, fmt.Errorf("%w: tensor name %q is reserved, not UTF-8, or occurs twice", ErrInvalid, tensor.Name)
+		}
+		seen[tensor.Name] = true
+		end := at + int64(len(tensor.Data))
+		header.key(tensor.Name)
+		header.value(headerEntry{tensor.DType, append([]int64{}, tensor.Shape...), [2]int64{at, end}})
+		at = end
+	}
+	header.buffer.WriteByte('}')
+	for header.buffer.Len()%8 != 0 {
+		header.buffer.WriteByte(' ')
+	}
+	raw := header.buffer.Bytes()
+	length := len(raw) - lengthSize
+	if length > MaxHeaderSize {
+		return nil, nil, fmt.Errorf("%w: header of %d bytes, at most %d are allowed", ErrInvalid, length, MaxHeaderSize)
+	}
+	binary.LittleEndian.PutUint64(raw, uint64(length))
+	return raw, order, nil
+}
+
+type headerWriter struct {
+	buffer *bytes.Buffer
+	more   bool
+}
+
+func (h *headerWriter) metadata(metadata map[string]string) error {
+	h.key(metadataKey)
+	h.buffer.WriteByte('{')
+	h.more = false
+	for _, key := range slices.Sorted(maps.Keys(metadata)) {
+		if !utf8.ValidString(key) || !utf8.ValidString(metadata[key]) {
+			return fmt.Errorf("%w: metadata %q is not UTF-8", ErrInvalid, key)
+		}
+		h.key(key)
+		h.value(metadata[key])
+	}
+	h.buffer.WriteByte('}')
+	h.more = true
+	return nil
+}
+
+func (h *headerWriter) key(key string) {
+	if h.more {
+		h.buffer.WriteByte(',')
+	}
+	h.more = true
+	h.value(key)
+	h.buffer.WriteByte(':')
+}
+
+// value appends compact JSON. Its arguments are strings and headerEntry, which always encode.
+func (h *headerWriter) value(v any) {
+	encoder := json.NewEncoder(h.buffer)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(v); err != nil {
+		panic("safetensors: encode header: " + err.Error())
+	}
+	h.buffer.Truncate(h.buffer.Len() - 1) // the encoder ends with a line feed
+}
+
+// syncDir makes a rename in the folder durable.
+func syncDir(dir string) error {
+	folder, err := os.Open(dir)
+	if err != nil {
+		return fmt.Errorf("sync folder: %w", err)
+	}
+	defer func() { _ = folder.Close() }()
+	if err := folder.Sync(); err != nil {
+		return fmt.Errorf("sync folder %s: %w", dir, err)
+	}
+	return nil
+}
