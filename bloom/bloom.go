@@ -1,5 +1,10 @@
-// Package bloom is the fixed-size Bloom filter in which a witness says what it holds.
 package bloom
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"math/bits"
+)
 
 // Filter dimensions: at MaxEntries the false-positive rate is 0.8 %.
 const (
@@ -10,3 +15,80 @@ const (
 
 // Filter is a set of 32-byte items. The zero Filter is empty.
 type Filter [Bits / 64]uint64
+
+// Keys are the start values of the hash functions of all filters with the same seed.
+type Keys [Hashes]uint64
+
+// Positions are the bits that one item sets.
+type Positions [Hashes]uint16
+
+// NewKeys derives the keys: key i is the first eight bytes, little endian, of
+// sha256(seed as le64 ‖ i as one byte).
+func NewKeys(seed uint64) Keys {
+	var message [9]byte
+	binary.LittleEndian.PutUint64(message[:], seed)
+	var keys Keys
+	for i := range keys {
+		message[8] = byte(i)
+		hash := sha256.Sum256(message[:])
+		keys[i] = binary.LittleEndian.Uint64(hash[:8])
+	}
+	return keys
+}
+
+// Positions returns the bits of item.
+func (k *Keys) Positions(item []byte) Positions {
+	var positions Positions
+	for i, key := range k {
+		positions[i] = uint16(fnv1a(key, item) % Bits)
+	}
+	return positions
+}
+
+// Add puts item into the filter with the keys of seed.
+func (f *Filter) Add(seed uint64, item []byte) {
+	keys := NewKeys(seed)
+	f.AddPositions(keys.Positions(item))
+}
+
+// Contains reports whether item was added with the same seed; it may also report true
+// for an item that was not.
+func (f *Filter) Contains(seed uint64, item []byte) bool {
+	keys := NewKeys(seed)
+	return f.ContainsPositions(keys.Positions(item))
+}
+
+// AddPositions puts the item with these bits into the filter.
+func (f *Filter) AddPositions(positions Positions) {
+	for _, bit := range positions {
+		f[bit%Bits/64] |= 1 << (bit % 64)
+	}
+}
+
+// ContainsPositions is Contains for an item with these bits.
+func (f *Filter) ContainsPositions(positions Positions) bool {
+	for _, bit := range positions {
+		if f[bit%Bits/64]>>(bit%64)&1 == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// OnesCount returns the number of bits that are set: at most Hashes for each item.
+func (f *Filter) OnesCount() int {
+	count := 0
+	for _, word := range f {
+		count += bits.OnesCount64(word)
+	}
+	return count
+}
+
+// fnv1a is the 64-bit FNV-1a hash started at key instead of the standard offset basis.
+func fnv1a(key uint64, item []byte) uint64 {
+	const prime = 0x100000001b3
+	for _, b := range item {
+		key = (key ^ uint64(b)) * prime
+	}
+	return key
+}

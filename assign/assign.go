@@ -1,0 +1,95 @@
+package assign
+
+import (
+	"slices"
+	"strconv"
+)
+
+// maxWitnesses is how many witness when a run does not say: enough for a quorum that
+// outvotes liars, few enough for a round's record to stay small.
+const maxWitnesses = 32
+
+// BatchID names a batch by the half-open interval of sequence indices that it holds.
+type BatchID struct {
+	Start, End uint64
+}
+
+// Len returns the number of sequences of the batch.
+func (b BatchID) Len() uint64 { return b.End - b.Start }
+
+// String returns the interval as [start,end).
+func (b BatchID) String() string {
+	return "[" + strconv.FormatUint(b.Start, 10) + "," + strconv.FormatUint(b.End, 10) + ")"
+}
+
+// Assignment is one member's batch of a round.
+type Assignment struct {
+	Member int // index in the round's members
+	Batch  BatchID
+}
+
+// Witnesses returns the members that witness a round, in the order of their positions
+// in the "witness" shuffle. witnessNodes 0 elects every member, at most 32; more than
+// there are members elects them all.
+func Witnesses(seed uint64, members, witnessNodes int) []int {
+	if members <= 0 {
+		return nil
+	}
+	if witnessNodes <= 0 {
+		witnessNodes = maxWitnesses
+	}
+	return inOrder(uint32(members), seed, saltWitness)[:min(members, witnessNodes)]
+}
+
+// Trainers returns the members that train in a round, ascending. The first
+// ⌊members × verificationPercent / 100⌋ positions of the "committee" shuffle verify
+// instead, but one member always trains.
+func Trainers(seed uint64, members, verificationPercent int) []int {
+	if members <= 0 {
+		return nil
+	}
+	percent := max(0, min(verificationPercent, 100))
+	verifiers := min(members*percent/100, members-1)
+	trainers := slices.Clone(inOrder(uint32(members), seed, saltCommittee)[verifiers:])
+	slices.Sort(trainers)
+	return trainers
+}
+
+// Batches cuts the batchSize sequences from dataIndex on into one batch for each
+// trainer and returns them ascending. With n trainers each gets ⌊batchSize/n⌋
+// sequences and the first batchSize mod n of the "batch" shuffle one more; a trainer
+// that gets nothing is left out. The batches have no gap and no overlap.
+func Batches(seed uint64, members, verificationPercent int, dataIndex uint64, batchSize uint32) []Assignment {
+	trainers := Trainers(seed, members, verificationPercent)
+	if len(trainers) == 0 || batchSize == 0 {
+		return nil
+	}
+	n := uint32(len(trainers))
+	base, extra := batchSize/n, batchSize%n
+	assignments := make([]Assignment, 0, min(n, batchSize))
+	start := dataIndex
+	for position, index := range inOrder(n, seed, saltBatch) {
+		size := uint64(base)
+		if uint32(position) < extra {
+			size++
+		}
+		if size == 0 {
+			break
+		}
+		assignments = append(assignments, Assignment{
+			Member: trainers[index],
+			Batch:  BatchID{Start: start, End: start + size},
+		})
+		start += size
+	}
+	return assignments
+}
+
+// Quorum returns ⌈2n/3⌉, how many of n must agree: two quorums of the same n always
+// share a member, whatever less than a third of them do.
+func Quorum(n int) int {
+	if n <= 0 {
+		return 0
+	}
+	return (2*n + 2) / 3
+}

@@ -1,0 +1,100 @@
+package merkle
+
+import (
+	"crypto/sha256"
+	"slices"
+)
+
+const (
+	leafPrefix  = 0
+	innerPrefix = 1
+)
+
+// Root returns the root of the leaves; without leaves it is sha256 of nothing.
+func Root(leaves [][32]byte) [32]byte {
+	if len(leaves) == 0 {
+		return sha256.Sum256(nil)
+	}
+	level := hashLeaves(leaves)
+	for len(level) > 1 {
+		level = parents(level)
+	}
+	return level[0]
+}
+
+// Prove returns the siblings on the way from the leaf at index to the root, lowest
+// first, or nil when there is no such leaf. A level on which the node has no partner
+// adds nothing, so the proof holds at most ⌈log2 len(leaves)⌉ hashes.
+func Prove(leaves [][32]byte, index int) [][32]byte {
+	if index < 0 || index >= len(leaves) {
+		return nil
+	}
+	proof := [][32]byte{}
+	for level := hashLeaves(leaves); len(level) > 1; level = parents(level) {
+		if sibling := index ^ 1; sibling < len(level) {
+			proof = append(proof, level[sibling])
+		}
+		index /= 2
+	}
+	return proof
+}
+
+// Verify reports whether leaf stands at index in the list of count leaves with the
+// given root. Without a proof that has exactly the hashes needed it reports false.
+func Verify(root, leaf [32]byte, index, count int, proof [][32]byte) bool {
+	if index < 0 || index >= count {
+		return false
+	}
+	node := hashLeaf(leaf)
+	for ; count > 1; count = (count + 1) / 2 {
+		if sibling := index ^ 1; sibling < count {
+			if len(proof) == 0 {
+				return false
+			}
+			if index%2 == 0 {
+				node = hashInner(node, proof[0])
+			} else {
+				node = hashInner(proof[0], node)
+			}
+			proof = proof[1:]
+		}
+		index /= 2
+	}
+	return len(proof) == 0 && node == root
+}
+
+func hashLeaves(leaves [][32]byte) [][32]byte {
+	level := slices.Clone(leaves)
+	for i := range level {
+		level[i] = hashLeaf(level[i])
+	}
+	return level
+}
+
+// parents returns the level above, reusing the memory of the one given.
+func parents(level [][32]byte) [][32]byte {
+	above := level[:0]
+	for i := 0; i < len(level); i += 2 {
+		if i+1 < len(level) {
+			above = append(above, hashInner(level[i], level[i+1]))
+		} else {
+			above = append(above, level[i])
+		}
+	}
+	return above
+}
+
+func hashLeaf(leaf [32]byte) [32]byte {
+	var message [33]byte
+	message[0] = leafPrefix
+	copy(message[1:], leaf[:])
+	return sha256.Sum256(message[:])
+}
+
+func hashInner(left, right [32]byte) [32]byte {
+	var message [65]byte
+	message[0] = innerPrefix
+	copy(message[1:], left[:])
+	copy(message[33:], right[:])
+	return sha256.Sum256(message[:])
+}
