@@ -1,0 +1,60 @@
+package testnet
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/psyche-go/psyche/config"
+	"github.com/psyche-go/psyche/coordinator"
+)
+
+// check looks at everything that a run needs, so that what is missing is said before any
+// process starts.
+func check(options Options, run config.Run) error {
+	if options.NumClients < 1 || options.NumClients > coordinator.MaxClients {
+		return fmt.Errorf("--num-clients is %d: want 1 to %d", options.NumClients, coordinator.MaxClients)
+	}
+	if minimum := int(run.Config.InitMinClients); options.NumClients < minimum {
+		return fmt.Errorf("--num-clients is %d, but init_min_clients in %s is %d: the run would never start",
+			options.NumClients, filepath.Join(options.ConfigPath, "state.toml"), minimum)
+	}
+	if err := options.Faults.check(options.NumClients); err != nil {
+		return err
+	}
+	for _, binary := range []string{options.ServerBinary, options.ClientBinary} {
+		if _, err := os.Stat(binary); err != nil {
+			return fmt.Errorf("%s is not there: build it with: make build", binary)
+		}
+	}
+	locations := run.Model.DataLocations
+	if len(locations) == 0 || locations[0].Local == nil {
+		return fmt.Errorf("%s: a local testnet reads its data from a folder: want data_location.Local", options.ConfigPath)
+	}
+	if err := checkFolder("data", locations[0].Local.Path, "*.ds", "prepare it with: psyche data tokenize"); err != nil {
+		return err
+	}
+	model := run.Model.Checkpoint.Local
+	if model == nil {
+		return fmt.Errorf("%s: a local testnet starts from a model in a folder: want checkpoint.Local", options.ConfigPath)
+	}
+	return checkFolder("model", model.Path, "config.json", "make one with: psyche-client init-model")
+}
+
+// checkFolder wants at least one file of the pattern in the folder.
+func checkFolder(what, folder, pattern, remedy string) error {
+	if _, err := os.Stat(folder); errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("%s folder %s is not there: %s (make demo does both)", what, folder, remedy)
+	} else if err != nil {
+		return fmt.Errorf("%s folder: %w", what, err)
+	}
+	found, err := filepath.Glob(filepath.Join(folder, pattern))
+	if err != nil {
+		return fmt.Errorf("%s folder: %w", what, err)
+	}
+	if len(found) == 0 {
+		return fmt.Errorf("%s folder %s holds no %s: %s", what, folder, pattern, remedy)
+	}
+	return nil
+}

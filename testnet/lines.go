@@ -1,0 +1,50 @@
+package testnet
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+)
+
+// Lines shows progress as one line per change of phase, for logs and pipes.
+type Lines struct {
+	mu  sync.Mutex
+	out io.Writer
+}
+
+// NewLines returns a display that writes to out.
+func NewLines(out io.Writer) *Lines { return &Lines{out: out} }
+
+// Update implements Display.
+func (l *Lines) Update(p Progress) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if p.Note != "" {
+		fmt.Fprintf(l.out, "  * %s\n", p.Note)
+	}
+	var sent, witnesses []string
+	members := 0
+	for _, client := range p.Clients {
+		sent = append(sent, byteCount(client.Sent))
+		if client.Witness {
+			witnesses = append(witnesses, strings.TrimPrefix(client.Name, "client-"))
+		}
+		if client.Member {
+			members++
+		}
+	}
+	if p.RunState != "RoundTrain" {
+		fmt.Fprintf(l.out, "epoch %d  %-17s  %d of %d clients are members\n", p.Epoch, p.RunState, members, len(p.Clients))
+		return
+	}
+	loss := "     -"
+	if p.LossStep > 0 {
+		loss = fmt.Sprintf("%6.3f", p.Loss)
+	}
+	fmt.Fprintf(l.out, "round %3d/%d  loss %s  %6.0f tokens/s  sent %s  witnesses %s\n",
+		p.Step, p.TotalSteps, loss, p.TokensRate, strings.Join(sent, ", "), strings.Join(witnesses, ","))
+}
+
+// Close implements Display.
+func (l *Lines) Close() {}
