@@ -1,0 +1,67 @@
+package codec
+
+import "fmt"
+
+// bitWriter appends bits, the lowest of a byte first.
+type bitWriter struct {
+	bytes   []byte
+	pending uint64 // bits not yet in bytes, fewer than 8 between calls
+	held    int
+}
+
+// write appends the n ≤ 32 lowest bits of v, which has no others.
+func (w *bitWriter) write(v uint64, n int) {
+	w.pending |= v << w.held
+	for w.held += n; w.held >= 8; w.held -= 8 {
+		w.bytes = append(w.bytes, byte(w.pending))
+		w.pending >>= 8
+	}
+}
+
+// align appends zero bits up to the next byte.
+func (w *bitWriter) align() {
+	if w.held > 0 {
+		w.write(0, 8-w.held)
+	}
+}
+
+// bitReader reads what bitWriter wrote.
+type bitReader struct {
+	bytes   []byte
+	at      int // next byte
+	pending uint64
+	held    int
+	overrun bool // more was read than there is; what was read then is zero
+}
+
+// read returns the next n ≤ 32 bits.
+func (r *bitReader) read(n int) uint64 {
+	for r.held < n {
+		if r.at < len(r.bytes) {
+			r.pending |= uint64(r.bytes[r.at]) << r.held
+			r.at++
+		} else {
+			r.overrun = true
+		}
+		r.held += 8
+	}
+	v := r.pending & (1<<n - 1)
+	r.pending >>= n
+	r.held -= n
+	return v
+}
+
+// align drops the bits up to the next byte, which must be zero.
+func (r *bitReader) align() error {
+	if r.overrun {
+		return fmt.Errorf("%w: the bytes end too early", ErrInvalid)
+	}
+	if r.pending != 0 {
+		return fmt.Errorf("%w: padding bits are set", ErrInvalid)
+	}
+	r.held = 0
+	return nil
+}
+
+// used returns the number of bytes read.
+func (r *bitReader) used() int { return r.at }

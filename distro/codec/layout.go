@@ -1,0 +1,121 @@
+package codec
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/bits"
+)
+
+// MaxChunkSize is the largest number of elements of a chunk: indices are uint16.
+const MaxChunkSize = 1 << 16
+
+// ErrInvalid says that bytes or a result do not fit the layouts or the format.
+var ErrInvalid = errors.New("invalid result")
+
+// TensorLayout says what a result can hold of one tensor.
+type TensorLayout struct {
+	// Chunks is the number of chunks, at least 1.
+	Chunks int
+	// ChunkSize is the number of coefficients of a chunk, 1 to MaxChunkSize.
+	ChunkSize int
+	// K is the most entries of a chunk, 1 to ChunkSize and at most 65535.
+	K int
+}
+
+// TensorResult is what a trainer sends of one tensor. A chunk c has Counts[c] entries, at
+// the places c·K … of Indices and Values; the places from c·K+Counts[c] to (c+1)·K are
+// zero.
+type TensorResult struct {
+	// Counts has Chunks numbers, each at most K.
+	Counts []uint16
+	// Indices has Chunks·K places. The indices of a chunk ascend strictly.
+	Indices []uint16
+	// Values has Chunks·K places: finite and not zero. After Decode of a quantized result
+	// they are 1 and −1; Encode takes the sign.
+	Values []float32
+}
+
+// NewResult returns an empty result.
+func (l TensorLayout) NewResult() TensorResult {
+	return TensorResult{
+		Counts:  make([]uint16, l.Chunks),
+		Indices: make([]uint16, l.Chunks*l.K),
+		Values:  make([]float32, l.Chunks*l.K),
+	}
+}
+
+// Validate reports what is wrong with a layout.
+func (l TensorLayout) Validate() error {
+	if l.Chunks < 1 || l.ChunkSize < 1 || l.ChunkSize > MaxChunkSize || l.K < 1 || l.K > min(l.ChunkSize, math.MaxUint16) ||
+		l.Chunks > math.MaxInt32/l.K {
+		return fmt.Errorf("%w: layout of %d chunks, %d of %d coefficients each", ErrInvalid, l.Chunks, l.K, l.ChunkSize)
+	}
+	return nil
+}
+
+// Check reports what is wrong with a result of this layout.
+func (l TensorLayout) Check(r TensorResult) error {
+	if err := l.Validate(); err != nil {
+		return err
+	}
+	if len(r.Counts) != l.Chunks || len(r.Indices) != l.Chunks*l.K || len(r.Values) != l.Chunks*l.K {
+		return fmt.Errorf("%w: %d counts, %d indices, %d values for %d chunks of %d entries",
+			ErrInvalid, len(r.Counts), len(r.Indices), len(r.Values), l.Chunks, l.K)
+	}
+	for c, count := range r.Counts {
+		if int(count) > l.K {
+			return fmt.Errorf("%w: chunk %d has %d entries, at most %d fit", ErrInvalid, c, count, l.K)
+		}
+		if err := l.checkChunk(r.Indices[c*l.K:][:l.K], r.Values[c*l.K:][:l.K], int(count)); err != nil {
+			return fmt.Errorf("chunk %d: %w", c, err)
+		}
+	}
+	return nil
+}
+
+func (l TensorLayout) checkChunk(indices []uint16, values []float32, count int) error {
+	previous := -1
+	for i, index := range indices[:count] {
+		if int(index) <= previous || int(index) >= l.ChunkSize {
+			return fmt.Errorf("%w: index %d after %d in a chunk of %d", ErrInvalid, index, previous, l.ChunkSize)
+		}
+		previous = int(index)
+		if err := checkValue(values[i]); err != nil {
+			return err
+		}
+	}
+	for i := count; i < len(indices); i++ {
+		if indices[i] != 0 || math.Float32bits(values[i]) != 0 {
+			return fmt.Errorf("%w: place %d of %d entries is not empty", ErrInvalid, i, count)
+		}
+	}
+	return nil
+}
+
+// checkValue refuses what has no sign to send or cannot be averaged.
+func checkValue(v float32) error {
+	if magnitude := math.Float32bits(v) &^ (1 << 31); magnitude == 0 || magnitude > math.Float32bits(math.MaxFloat32) {
+		return fmt.Errorf("%w: value %v", ErrInvalid, v)
+	}
+	return nil
+}
+
+func (l TensorLayout) countBits() int { return bits.Len(uint(l.K)) }
+func (l TensorLayout) indexBits() int { return bits.Len(uint(l.ChunkSize - 1)) }
+
+func valueBits(quantized bool) int {
+	if quantized {
+		return 1
+	}
+	return 32
+}
+
+// size returns the bytes of a tensor that holds the given number of entries.
+func (l TensorLayout) size(entries int, full, quantized bool) int {
+	total := 1 + entries*(l.indexBits()+valueBits(quantized))
+	if !full {
+		total += l.Chunks * l.countBits()
+	}
+	return (total + 7) / 8
+}

@@ -1,0 +1,262 @@
+package distro
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/psyche-go/psyche/distro/codec"
+)
+
+// EnvISA names the environment variable that forces an instruction set, for tests and
+// for finding faults; every choice gives the same bits.
+const EnvISA = "PSYCHE_DISTRO_ISA"
+
+var (
+	// ErrNotFinite says that a momentum, gradient or value is infinite or not a number.
+	ErrNotFinite = errors.New("not a finite number")
+	// ErrInput says that arguments do not fit each other.
+	ErrInput = errors.New("invalid input")
+)
+
+// Options choose how a Kernel computes. They never change what it computes.
+type Options struct {
+	// Threads is the number of goroutines that share a call, at least 1 (the default).
+	Threads int
+	// ISA is "go", "baseline", "avx2" or "avx512". Empty means $PSYCHE_DISTRO_ISA and,
+	// when that is empty too, the best that this build and processor have.
+	ISA string
+}
+
+// Kernel encodes and applies tensors. Its methods may be called concurrently, on
+// different tensors.
+type Kernel struct {
+	threads int
+	isa     isa
+}
+
+// isa is one way to compute.
+type isa struct {
+	name string
+	new  func(Layout) chunkKernel
+}
+
+// chunkKernel works on ranges of chunks of one layout; it owns its scratch memory, so one
+// goroutine uses it at a time.
+type chunkKernel interface {
+	// encode returns the first chunk with a coefficient that is not finite, or −1. That
+	// chunk and those after it are left as they were.
+	encode(first, last int, delta, grad []float32, p EncodeParams, k int, out slots) int
+	// apply takes entries of the chunks first … last−1.
+	apply(first, last int, in entries, weights []float32, p ApplyParams)
+	// add adds the inverse DCT of the entries to delta.
+	add(first, last int, in entries, delta []float32)
+}
+
+// slots hold k places for each chunk of a tensor.
+type slots struct {
+	counts, indices []uint16
+	values          []float32
+}
+
+// entries are coefficients of consecutive chunks: those of the i-th chunk lie from
+// offsets[i] to offsets[i+1], in ascending order of index.
+type entries struct {
+	offsets []int32
+	indices []uint16
+	values  []float32
+}
+
+// NewKernel chooses the instruction set. An unknown or unavailable one is an error.
+func NewKernel(o Options) (*Kernel, error) {
+	name := o.ISA
+	if name == "" {
+		name = os.Getenv(EnvISA)
+	}
+	available := availableISAs()
+	if name == "" {
+		return &Kernel{threads: max(o.Threads, 1), isa: available[len(available)-1]}, nil
+	}
+	var names []string
+	for _, set := range available {
+		if set.name == name {
+			return &Kernel{threads: max(o.Threads, 1), isa: set}, nil
+		}
+		names = append(names, set.name)
+	}
+	return nil, fmt.Errorf("%s %q: %w: this build and processor have %s", EnvISA, name, ErrInput, strings.Join(names, ", "))
+}
+
+// availableISAs lists what this build and processor can run, slowest first.
+func availableISAs() []isa {
+	return append([]isa{{name: "go", new: newReference}}, nativeISAs()...)
+}
+
+// ISA returns the name of the instruction set in use.
+func (k *Kernel) ISA() string { return k.isa.name }
+
+// EncodeParams are the scalars of Encode.
+type EncodeParams struct {
+	// Decay is the momentum's decay β, applied before the gradient is added.
+	Decay float32
+	// LR is the learning rate that scales the gradient.
+	LR float32
+	// TopK is how many coefficients of a chunk to send at most; it is cut to the chunk's
+	// size. At least 1.
+	TopK int
+}
+
+// Encode updates the momentum, δ ← Decay·δ + LR·g, selects the TopK largest coefficients
+// of each chunk's DCT (by magnitude, of equals the lowest index, none that is zero) and
+// takes them out of the momentum, δ ← δ − DCT⁻¹(result). delta and grad hold the
+// tensor's elements in row-major order; grad is not changed. The result holds the
+// coefficients themselves; a 1-bit message sends their signs.
+//
+// ErrNotFinite means that δ or g holds an infinity or NaN, or that a coefficient
+// overflowed. The chunk that it names is unchanged, others may have been updated: call
+// Finite on gradients first where δ must survive a bad one.
+func (k *Kernel) Encode(l Layout, delta, grad []float32, p EncodeParams) (codec.TensorResult, error) {
+	switch {
+	case len(delta) != l.Elements() || len(grad) != l.Elements():
+		return codec.TensorResult{}, fmt.Errorf("encode: %w: %d momenta and %d gradients for %d elements", ErrInput, len(delta), len(grad), l.Elements())
+	case p.TopK < 1:
+		return codec.TensorResult{}, fmt.Errorf("encode: %w: top-k %d, want at least 1", ErrInput, p.TopK)
+	case !allFinite([]float32{p.Decay, p.LR}):
+		return codec.TensorResult{}, fmt.Errorf("encode: decay %v, learning rate %v: %w", p.Decay, p.LR, ErrNotFinite)
+	}
+	result := l.Codec(p.TopK).NewResult()
+	out := slots{counts: result.Counts, indices: result.Indices, values: result.Values}
+	stride := l.Codec(p.TopK).K
+	var bad atomic.Int64
+	bad.Store(math.MaxInt64)
+	k.eachRange(l, func(kernel chunkKernel, first, last int) {
+		if chunk := kernel.encode(first, last, delta, grad, p, stride, out); chunk >= 0 {
+			for old := bad.Load(); int64(chunk) < old && !bad.CompareAndSwap(old, int64(chunk)); old = bad.Load() {
+			}
+		}
+	})
+	if chunk := bad.Load(); chunk != math.MaxInt64 {
+		return codec.TensorResult{}, fmt.Errorf("encode: chunk %d: momentum or gradient: %w", chunk, ErrNotFinite)
+	}
+	return result, nil
+}
+
+// ApplyParams are the scalars of DecodeApply.
+type ApplyParams struct {
+	// LR is the size of every step, at least 0.
+	LR float32
+	// WeightFactor multiplies each weight before its step: 1 − LR·weightDecay, or 1 for
+	// no decay (the multiplication is then left out). More than 0, at most 1.
+	WeightFactor float32
+}
+
+// DecodeApply averages each coefficient over the results that carry it, transforms back
+// and moves every weight: w ← w·WeightFactor − LR·sign(u), both operations rounded
+// separately; a u of zero leaves the weight where it is. Results of unit values (1-bit)
+// give the same bits in any order; others are summed in the order given, so callers
+// agree on one. No results at all still decay the weights.
+//
+// Every result is checked before any weight changes.
+func (k *Kernel) DecodeApply(l Layout, results []codec.TensorResult, weights []float32, p ApplyParams) error {
+	switch {
+	case len(weights) != l.Elements():
+		return fmt.Errorf("decode: %w: %d weights for %d elements", ErrInput, len(weights), l.Elements())
+	case !(p.LR >= 0) || !(p.WeightFactor > 0) || !(p.WeightFactor <= 1) || !allFinite([]float32{p.LR}):
+		return fmt.Errorf("decode: %w: learning rate %v, weight factor %v: want ≥ 0, and above 0 up to 1", ErrInput, p.LR, p.WeightFactor)
+	}
+	for i, r := range results {
+		if err := checkResult(l, r); err != nil {
+			return fmt.Errorf("decode: result %d: %w", i, err)
+		}
+	}
+	k.eachMergedRange(l, results, func(kernel chunkKernel, first, last int, in entries) {
+		kernel.apply(first, last, in, weights, p)
+	})
+	return nil
+}
+
+// AddBack gives coefficients back to the momentum, δ ← δ + DCT⁻¹(r): what Encode took
+// out, when its result was not counted.
+func (k *Kernel) AddBack(l Layout, delta []float32, r codec.TensorResult) error {
+	if len(delta) != l.Elements() {
+		return fmt.Errorf("add back: %w: %d momenta for %d elements", ErrInput, len(delta), l.Elements())
+	}
+	if err := checkResult(l, r); err != nil {
+		return fmt.Errorf("add back: %w", err)
+	}
+	k.eachMergedRange(l, []codec.TensorResult{r}, func(kernel chunkKernel, first, last int, in entries) {
+		kernel.add(first, last, in, delta)
+	})
+	return nil
+}
+
+// Finite reports whether no value is infinite or NaN.
+func (k *Kernel) Finite(values []float32) bool {
+	const block = 1 << 16
+	var bad atomic.Bool
+	k.share((len(values)+block-1)/block, func(next func() (int, bool)) {
+		for i, ok := next(); ok && !bad.Load(); i, ok = next() {
+			if !allFinite(values[i*block : min((i+1)*block, len(values))]) {
+				bad.Store(true)
+			}
+		}
+	})
+	return !bad.Load()
+}
+
+// checkResult makes sure that a result fits the layout, so that kernels need not.
+func checkResult(l Layout, r codec.TensorResult) error {
+	chunks := l.Chunks()
+	k := len(r.Indices) / chunks
+	layout := codec.TensorLayout{Chunks: chunks, ChunkSize: l.ChunkSize(), K: k}
+	if err := layout.Check(r); err != nil {
+		return fmt.Errorf("%w: %w", ErrInput, err)
+	}
+	return nil
+}
+
+// piece is how many chunks a goroutine takes at a time: enough to make handing them out
+// cheap, few enough that merged entries stay in the cache and threads finish together.
+const piece = 64
+
+// eachRange calls f on ranges that together cover every chunk once.
+func (k *Kernel) eachRange(l Layout, f func(kernel chunkKernel, first, last int)) {
+	chunks := l.Chunks()
+	k.share((chunks+piece-1)/piece, func(next func() (int, bool)) {
+		kernel := k.isa.new(l)
+		for i, ok := next(); ok; i, ok = next() {
+			f(kernel, i*piece, min((i+1)*piece, chunks))
+		}
+	})
+}
+
+func (k *Kernel) eachMergedRange(l Layout, results []codec.TensorResult, f func(kernel chunkKernel, first, last int, in entries)) {
+	chunks := l.Chunks()
+	k.share((chunks+piece-1)/piece, func(next func() (int, bool)) {
+		kernel := k.isa.new(l)
+		merge := newMerger(l, results)
+		for i, ok := next(); ok; i, ok = next() {
+			first, last := i*piece, min((i+1)*piece, chunks)
+			f(kernel, first, last, merge.chunks(first, last))
+		}
+	})
+}
+
+// share runs work on the kernel's goroutines; next hands out 0 … n−1, each once.
+func (k *Kernel) share(n int, work func(next func() (int, bool))) {
+	var taken atomic.Int64
+	next := func() (int, bool) {
+		i := int(taken.Add(1)) - 1
+		return i, i < n
+	}
+	var others sync.WaitGroup
+	for range min(k.threads, n) - 1 {
+		others.Go(func() { work(next) })
+	}
+	work(next)
+	others.Wait()
+}

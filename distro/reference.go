@@ -1,0 +1,174 @@
+package distro
+
+import (
+	"math"
+	"slices"
+)
+
+// reference is the kernel in Go: slow, and by definition right.
+type reference struct {
+	layout        Layout
+	rowDCT        *cosineTable // of chunkCols points, along a row
+	columnDCT     *cosineTable // of chunkRows points, along a column
+	chunk, coeffs []float32    // chunkRows × chunkCols
+	line, scratch []float32
+	order         []uint16
+}
+
+func newReference(l Layout) chunkKernel {
+	return &reference{
+		layout:    l,
+		rowDCT:    cosineTables[l.chunkCols](),
+		columnDCT: cosineTables[l.chunkRows](),
+		chunk:     make([]float32, l.ChunkSize()),
+		coeffs:    make([]float32, l.ChunkSize()),
+		line:      make([]float32, MaxChunk),
+		scratch:   make([]float32, MaxChunk),
+		order:     make([]uint16, l.ChunkSize()),
+	}
+}
+
+func (r *reference) encode(first, last int, delta, grad []float32, p EncodeParams, k int, out slots) int {
+	for c := first; c < last; c++ {
+		if !r.momentum(c, delta, grad, p) {
+			return c
+		}
+		indices, values := out.indices[c*k:][:k], out.values[c*k:][:k]
+		count := r.top(indices, values)
+		out.counts[c] = uint16(count)
+		r.invert(indices[:count], values[:count])
+		r.eachRow(c, func(at, row int) {
+			for j := range r.layout.chunkCols {
+				delta[at+j] = r.chunk[row+j] - r.coeffs[row+j]
+			}
+		})
+	}
+	return -1
+}
+
+// momentum leaves decay·δ + lr·g of a chunk in r.chunk and its DCT in r.coeffs, columns
+// first. It reports whether all coefficients are finite, which they are not when any
+// value is not.
+func (r *reference) momentum(c int, delta, grad []float32, p EncodeParams) bool {
+	rows, cols := r.layout.ChunkShape()
+	r.eachRow(c, func(at, row int) {
+		for j := range cols {
+			r.chunk[row+j] = float32(p.Decay*delta[at+j]) + float32(p.LR*grad[at+j])
+		}
+	})
+	copy(r.coeffs, r.chunk)
+	for j := range cols {
+		r.column(j, (*cosineTable).forward)
+	}
+	for i := range rows {
+		r.rowDCT.forward(r.coeffs[i*cols:][:cols], r.scratch)
+	}
+	return allFinite(r.coeffs)
+}
+
+// top selects the largest coefficients by magnitude, of equals the lowest index, none
+// that is zero. It writes them in ascending order of index and returns how many.
+func (r *reference) top(indices []uint16, values []float32) int {
+	order := r.order[:0]
+	for i, v := range r.coeffs {
+		if v != 0 {
+			order = append(order, uint16(i))
+		}
+	}
+	slices.SortStableFunc(order, func(a, b uint16) int {
+		return int(int64(magnitude(r.coeffs[b])) - int64(magnitude(r.coeffs[a])))
+	})
+	order = order[:min(len(order), len(indices))]
+	slices.Sort(order)
+	for i, index := range order {
+		indices[i], values[i] = index, r.coeffs[index]
+	}
+	return len(order)
+}
+
+// magnitude orders finite numbers by their absolute value.
+func magnitude(v float32) uint32 { return math.Float32bits(v) &^ (1 << 31) }
+
+// invert leaves the inverse DCT of a chunk's coefficients in r.coeffs: along the rows by
+// adding one basis row after the other in ascending order of index, then along columns.
+func (r *reference) invert(indices []uint16, values []float32) {
+	cols := r.layout.chunkCols
+	clear(r.coeffs)
+	for i, index := range indices {
+		row := r.coeffs[int(index)/cols*cols:][:cols]
+		basis := r.rowDCT.basis[int(index)%cols*padded(cols):][:cols]
+		for j := range row {
+			row[j] += float32(values[i] * basis[j])
+		}
+	}
+	for j := range cols {
+		r.column(j, (*cosineTable).inverse)
+	}
+}
+
+func (r *reference) apply(first, last int, in entries, weights []float32, p ApplyParams) {
+	for c := first; c < last; c++ {
+		from, to := in.offsets[c-first], in.offsets[c-first+1]
+		r.invert(in.indices[from:to], in.values[from:to])
+		r.eachRow(c, func(at, row int) {
+			for j := range r.layout.chunkCols {
+				weights[at+j] = descend(weights[at+j], r.coeffs[row+j], p)
+			}
+		})
+	}
+}
+
+// descend moves a weight by the learning rate against the sign of u, after its decay.
+func descend(w, u float32, p ApplyParams) float32 {
+	if p.WeightFactor != 1 {
+		w = float32(w * p.WeightFactor)
+	}
+	step := float32(0)
+	if u > 0 {
+		step = p.LR
+	} else if u < 0 {
+		step = -p.LR
+	}
+	return w - step
+}
+
+func (r *reference) add(first, last int, in entries, delta []float32) {
+	for c := first; c < last; c++ {
+		from, to := in.offsets[c-first], in.offsets[c-first+1]
+		r.invert(in.indices[from:to], in.values[from:to])
+		r.eachRow(c, func(at, row int) {
+			for j := range r.layout.chunkCols {
+				delta[at+j] += r.coeffs[row+j]
+			}
+		})
+	}
+}
+
+// column transforms column j of r.coeffs.
+func (r *reference) column(j int, transform func(t *cosineTable, x, scratch []float32)) {
+	rows, cols := r.layout.ChunkShape()
+	for i := range rows {
+		r.line[i] = r.coeffs[i*cols+j]
+	}
+	transform(r.columnDCT, r.line, r.scratch)
+	for i := range rows {
+		r.coeffs[i*cols+j] = r.line[i]
+	}
+}
+
+// eachRow calls f with where a row of chunk c begins in the tensor and in the chunk.
+func (r *reference) eachRow(c int, f func(at, row int)) {
+	at := r.layout.offset(c)
+	for i := range r.layout.chunkRows {
+		f(at+i*r.layout.cols, i*r.layout.chunkCols)
+	}
+}
+
+func allFinite(x []float32) bool {
+	for _, v := range x {
+		if magnitude(v) > math.Float32bits(math.MaxFloat32) {
+			return false
+		}
+	}
+	return true
+}
