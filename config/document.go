@@ -1,0 +1,196 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+	"github.com/pelletier/go-toml/v2/unstable"
+)
+
+// maxFileSize bounds a configuration file, in bytes. The longest that the original
+// writes (a saved state with 256 clients) is far below it.
+const maxFileSize = 4 << 20
+
+// position is a place in a file; lines and columns count from 1. The zero position is
+// the file as a whole.
+type position struct{ line, column int }
+
+// problem is one thing that is wrong with a file.
+type problem struct {
+	file string
+	position
+	text string
+}
+
+func (p problem) Error() string {
+	if p.line == 0 {
+		return p.file + ": " + p.text
+	}
+	return fmt.Sprintf("%s:%d:%d: %s", p.file, p.line, p.column, p.text)
+}
+
+// document is a parsed TOML file that remembers where everything is and collects what
+// is wrong with it.
+type document struct {
+	file      string
+	positions map[string]position // by joined path
+	problems  []problem
+}
+
+// readFile returns the bytes of a configuration file.
+func readFile(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("read configuration: %w", err)
+	}
+	if info.IsDir() {
+		return nil, fmt.Errorf("read configuration: %s is a folder, want a TOML file", path)
+	}
+	if info.Size() > maxFileSize {
+		return nil, fmt.Errorf("read configuration %s: %d bytes, at most %d are read", path, info.Size(), maxFileSize)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read configuration: %w", err)
+	}
+	return text, nil
+}
+
+// parse reads TOML and returns its root table.
+func parse(file string, text []byte) (*table, error) {
+	if len(text) > maxFileSize {
+		return nil, problem{file: file, text: fmt.Sprintf("%d bytes, at most %d are read", len(text), maxFileSize)}
+	}
+	values := map[string]any{}
+	if err := toml.NewDecoder(bytes.NewReader(text)).Decode(&values); err != nil {
+		bad := problem{file: file, text: "not valid TOML: " + err.Error()}
+		if at, ok := errors.AsType[*toml.DecodeError](err); ok {
+			bad.line, bad.column = at.Position()
+			bad.text = "not valid TOML: " + strings.TrimPrefix(at.Error(), "toml: ")
+		}
+		return nil, bad
+	}
+	d := &document{file: file, positions: map[string]position{}}
+	if err := d.locate(text); err != nil {
+		return nil, problem{file: file, text: "not valid TOML: " + err.Error()}
+	}
+	return &table{document: d, values: values}, nil
+}
+
+// join makes one string of a path; the separator cannot be in a TOML key that anybody
+// would write, and a clash would only misplace a message.
+func join(path []string) string { return strings.Join(path, "\x00") }
+
+// locate records where every table and key of the text begins.
+func (d *document) locate(text []byte) error {
+	var parser unstable.Parser
+	parser.Reset(text)
+	var current []string
+	elements := map[string]int{} // tables so far of each array of tables
+	for parser.NextExpression() {
+		switch node := parser.Expression(); node.Kind {
+		case unstable.Table:
+			current = d.header(&parser, node, elements, false)
+		case unstable.ArrayTable:
+			current = d.header(&parser, node, elements, true)
+		case unstable.KeyValue:
+			d.keyValue(&parser, node, current)
+		}
+	}
+	return parser.Error()
+}
+
+// header records a [table] or [[array.of.tables]] header and returns its path.
+func (d *document) header(parser *unstable.Parser, node *unstable.Node, elements map[string]int, array bool) []string {
+	var path []string
+	var at position
+	for key := node.Key(); key.Next(); {
+		path = append(path, string(key.Node().Data))
+		at = d.record(parser, key.Node(), path)
+		if count := elements[join(path)]; count > 0 && !(array && key.IsLast()) {
+			path = append(path, strconv.Itoa(count-1))
+		}
+	}
+	if array {
+		elements[join(path)]++
+		path = append(path, strconv.Itoa(elements[join(path)]-1))
+		d.positions[join(path)] = at
+	}
+	return path
+}
+
+// keyValue records a key and everything below its value.
+func (d *document) keyValue(parser *unstable.Parser, node *unstable.Node, parent []string) {
+	path := slices.Clone(parent)
+	for key := node.Key(); key.Next(); {
+		path = append(path, string(key.Node().Data))
+		d.record(parser, key.Node(), path)
+	}
+	d.value(parser, node.Value(), path)
+}
+
+// value records what is inside an inline table or an array.
+func (d *document) value(parser *unstable.Parser, node *unstable.Node, path []string) {
+	switch node.Kind {
+	case unstable.InlineTable:
+		for child := node.Children(); child.Next(); {
+			d.keyValue(parser, child.Node(), path)
+		}
+	case unstable.Array:
+		children := node.Children()
+		for index := 0; children.Next(); index++ {
+			element := append(slices.Clone(path), strconv.Itoa(index))
+			if child := children.Node(); child.Raw.Length > 0 {
+				d.record(parser, child, element)
+			} else {
+				d.positions[join(element)] = d.positions[join(path)]
+			}
+			d.value(parser, children.Node(), element)
+		}
+	}
+}
+
+// record notes where a node is, unless its path is known from an earlier header.
+func (d *document) record(parser *unstable.Parser, node *unstable.Node, path []string) position {
+	start := parser.Shape(node.Raw).Start
+	at := position{line: start.Line, column: start.Column}
+	if _, known := d.positions[join(path)]; !known {
+		d.positions[join(path)] = at
+	}
+	return at
+}
+
+// at returns the position of a path or of the nearest table around it.
+func (d *document) at(path []string) position {
+	for ; len(path) > 0; path = path[:len(path)-1] {
+		if at, ok := d.positions[join(path)]; ok {
+			return at
+		}
+	}
+	return position{}
+}
+
+func (d *document) fail(path []string, format string, args ...any) {
+	d.problems = append(d.problems, problem{file: d.file, position: d.at(path), text: fmt.Sprintf(format, args...)})
+}
+
+// err returns everything that is wrong with the file, in the order of the file.
+func (d *document) err() error {
+	slices.SortStableFunc(d.problems, func(a, b problem) int {
+		if a.line != b.line {
+			return a.line - b.line
+		}
+		return a.column - b.column
+	})
+	errs := make([]error, len(d.problems))
+	for i, p := range d.problems {
+		errs[i] = p
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,232 @@
+package config
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/psyche-go/psyche/coordinator"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// samples returns the state.toml files that must load.
+func samples(t testing.TB) []string {
+	t.Helper()
+	var files []string
+	for _, pattern := range []string{"testdata/*.toml", "../configs/*/state.toml"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil || len(found) == 0 {
+			t.Fatalf("no samples match %s (%v)", pattern, err)
+		}
+		files = append(files, found...)
+	}
+	return files
+}
+
+func TestSamplesLoad(t *testing.T) {
+	for _, file := range samples(t) {
+		t.Run(file, func(t *testing.T) {
+			run, err := LoadState(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			encoded, err := EncodeModel(run.Model)
+			if err != nil {
+				t.Fatal(err)
+			}
+			decoded, err := DecodeModel(encoded)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(run.Model, decoded); diff != "" {
+				t.Errorf("definition changed on its way through the codec (-want +got):\n%s", diff)
+			}
+			golden(t, strings.TrimSuffix(filepath.Join("testdata/definition", strings.ReplaceAll(strings.TrimPrefix(file, "../"), "/", "-")), ".toml")+".json", encoded)
+		})
+	}
+}
+
+func golden(t *testing.T, file string, got []byte) {
+	t.Helper()
+	if *update {
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", file, diff)
+	}
+}
+
+func TestLoadStateReadsEveryValue(t *testing.T) {
+	run, err := LoadState("testdata/urls.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := "https://data.example/tiny.ds"
+	var seed [32]byte
+	for i := range seed {
+		seed[i] = byte(i + 1)
+	}
+	want := Run{
+		RunID: "urls",
+		Config: coordinator.Config{
+			WarmupTime: 30, CooldownTime: 30, EpochTime: 60, MaxRoundTrainTime: 15, RoundWitnessTime: 1,
+			WaitingForMembersExtraTime: defaultExtraTime,
+			GlobalBatchSizeStart:       8, GlobalBatchSizeEnd: 8, TotalSteps: 25000, InitMinClients: 1, MinClients: 1,
+		},
+		Model: Model{
+			Architecture: HfLlama, DataType: Pretraining, MaxSeqLen: 64,
+			DataLocations: []DataLocation{
+				{HTTP: &HTTPData{Location: HTTPLocation{SingleURL: &address}, TokenSize: TwoBytes}},
+				{HTTP: &HTTPData{
+					Location:  HTTPLocation{NumberedFiles: &NumberedFiles{URLTemplate: "https://data.example/{}.ds", NLeftPadZeros: 3, NumFiles: 12}},
+					TokenSize: FourBytes, Shuffle: Shuffle{Seed: &seed},
+				}},
+				{Local: &LocalData{Path: "tokens", TokenSize: FourBytes}},
+			},
+			Checkpoint: Checkpoint{Local: &LocalCheckpoint{Path: "model"}},
+			LRSchedule: LRSchedule{Cosine: &CosineLR{BaseLR: 4e-4, WarmupSteps: 250, TotalSteps: 25000, FinalLR: 4e-5}},
+			Optimizer: Optimizer{Distro: &Distro{
+				ClipGradNorm: 1, CompressionDecay: 0.999, CompressionChunk: 64, CompressionTopK: 8, Quantize1Bit: true,
+			}},
+		},
+	}
+	if diff := cmp.Diff(want, run); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestSavedProgressIsRead(t *testing.T) {
+	run, err := LoadState("testdata/saved.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := (coordinator.Progress{Epoch: 4, Step: 120, DataIndex: 960}); run.Progress != want {
+		t.Errorf("got %+v, want %+v", run.Progress, want)
+	}
+}
+
+func TestOlderFormsWarn(t *testing.T) {
+	run, err := LoadState("testdata/model-extra-data.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(run.Warnings) != 1 || !strings.Contains(run.Warnings[0], "round_apply_time") {
+		t.Errorf("got warnings %q", run.Warnings)
+	}
+}
+
+// TestMistakesAreNamed changes one thing of a good file and wants the error to say
+// where it is and what to do.
+func TestMistakesAreNamed(t *testing.T) {
+	text, err := os.ReadFile("testdata/book.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := string(text)
+	tests := []struct {
+		name, from, to string
+		want           []string
+	}{
+		{"unknown key", "warmup_time = 30", "warmup_tim = 30",
+			[]string{`s.toml:3:1: [config]: unknown key "warmup_tim" (did you mean "warmup_time"?)`, `s.toml:2:2: [config]: missing key "warmup_time"`}},
+		{"unknown nested key", "final_lr = 4.0e-5", "final_lr = 4.0e-5\nfinallr = 1", []string{`unknown key "finallr" (did you mean "final_lr"?)`}},
+		{"unknown top level key", "[config]", "runid = \"x\"\n[config]", []string{`s.toml:2:1: the top level: unknown key "runid" (did you mean "run_id"?)`}},
+		{"missing table", "[config]", "[config2]", []string{"missing table [config]", `unknown key "config2"`}},
+		{"missing key", "max_seq_len = 2048\n", "", []string{`[model.LLM]: missing key "max_seq_len"`}},
+		{"wrong type", "warmup_time = 30", `warmup_time = "30"`, []string{`s.toml:3:1: [config] warmup_time: want a whole number, found the string "30"`}},
+		{"float for a whole number", "warmup_time = 30", "warmup_time = 30.5", []string{"want a whole number, found the number 30.5"}},
+		{"negative", "warmup_time = 30", "warmup_time = -30", []string{"-30 is out of range"}},
+		{"too large", "witness_nodes = 0", "witness_nodes = 70000", []string{"70000 is out of range, want 0 to 65535"}},
+		{"not a number", "base_lr = 4.0e-4", "base_lr = nan", []string{"base_lr: NaN is out of range"}},
+		{"negative rate", "base_lr = 4.0e-4", "base_lr = -4.0e-4", []string{"base_lr: -0.0004 is out of range"}},
+		{"enum", `"HfLlama"`, `"Llama"`, []string{`[model.LLM] architecture: unknown value "Llama" (did you mean "HfLlama"?); want one of HfLlama, HfDeepseek, HfAuto, Torchtitan`}},
+		{"two variants", "[model.LLM.optimizer.Distro]", "[model.LLM.optimizer.AdamW]\n[model.LLM.optimizer.Distro]",
+			[]string{"[model.LLM.optimizer]: want exactly one of Distro, AdamW, Dummy, found AdamW and Distro"}},
+		{"misspelt variant", "lr_schedule.Cosine", "lr_schedule.Cosin", []string{`[model.LLM.lr_schedule]: unknown key "Cosin" (did you mean "Cosine"?)`}},
+		{"variant without settings", "[model.LLM.checkpoint.Hub]\nrepo_id = \"emozilla/llama2-20m-init\"", "[model.LLM.checkpoint]\nHub = 1",
+			[]string{"[model.LLM.checkpoint] Hub: want a table, found the number 1"}},
+		{"ephemeral", "[model.LLM.checkpoint.Hub]\nrepo_id = \"emozilla/llama2-20m-init\"\n", "", []string{`missing key "checkpoint", want one of Hub, P2P`}},
+		{"empty repository", "emozilla/llama2-20m-init", "", []string{"[model.LLM.checkpoint.Hub] repo_id: is empty"}},
+		{"long repository", "emozilla/llama2-20m-init", strings.Repeat("x", 65), []string{"repo_id: 65 bytes long, at most 64 fit"}},
+		{"no epoch end", "epoch_time = 60\n", "", []string{`missing key "rounds_per_epoch" or "epoch_time"`}},
+		{"two epoch ends", "epoch_time = 60", "epoch_time = 60\nrounds_per_epoch = 10", []string{"epoch_time: rounds_per_epoch is there as well"}},
+		{"clients", "init_min_clients = 1", "init_min_clients = 0", []string{"init_min_clients: 0 is less than min_clients = 1"}},
+		{"batch", "global_batch_size_end = 8", "global_batch_size_end = 7", []string{"global_batch_size_end: 7 is less than"}},
+		{"zero", "total_steps = 25000\n\n[model", "total_steps = 0\n\n[model", []string{"total_steps: is 0"}},
+		{"schedule", "warmup_steps = 250", "warmup_steps = 25000", []string{"total_steps: 25000 is not more than warmup_steps = 25000"}},
+		{"top k", "compression_topk = 8", "compression_topk = 0", []string{"compression_topk: is 0, want at least 1"}},
+		{"decay", "compression_decay = 0.999", "compression_decay = 1.5", []string{"compression_decay: 1.5 is out of range"}},
+		{"both locations", "max_seq_len = 2048", "max_seq_len = 2048\ndata_locations = []", []string{"data_locations: data_location is there as well"}},
+		{"sequence length", "max_seq_len = 2048", "max_seq_len = 0", []string{"max_seq_len: 0 is out of range"}},
+		{"cold start", "max_seq_len = 2048", "max_seq_len = 2048\ncold_start_warmup_steps = 3", []string{"cold_start_warmup_steps: 3 steps may not fit"}},
+		{"not TOML", "[config]", "[config", []string{"s.toml:2:8:", "not valid TOML"}},
+		{"key twice", "warmup_time = 30", "warmup_time = 30\nwarmup_time = 31", []string{"not valid TOML"}},
+		{"run id too long", "[config]", "run_id = \"" + strings.Repeat("r", 33) + "\"\n[config]", []string{"run_id: 33 bytes long, at most 32 fit"}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			if !strings.Contains(good, test.from) {
+				t.Fatalf("the sample has no %q", test.from)
+			}
+			_, err := ParseState("s.toml", []byte(strings.Replace(good, test.from, test.to, 1)))
+			if err == nil {
+				t.Fatal("no error")
+			}
+			for _, want := range test.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("got:\n%v\nwant: %s", err, want)
+				}
+			}
+		})
+	}
+}
+
+func TestEphemeralIsRefused(t *testing.T) {
+	text, err := os.ReadFile("testdata/dummy.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := strings.Replace(string(text), "[model.LLM.checkpoint.Dummy]\nrepo_id = \"\"\n", "", 1)
+	changed = strings.Replace(changed, "max_seq_len = 512", "max_seq_len = 512\ncheckpoint = \"Ephemeral\"", 1)
+	if _, err := ParseState("s.toml", []byte(changed)); err == nil || !strings.Contains(err.Error(), "Ephemeral model cannot be joined") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestDataServer(t *testing.T) {
+	seed := "[" + strings.TrimSuffix(strings.Repeat("7, ", 32), ", ") + "]"
+	good := "dir = \"../data\"\ntoken_size = \"TwoBytes\"\nseq_len = 2048\nshuffle_seed = " + seed + "\n"
+	got, err := ParseDataServer("runs/first/data.toml", []byte(good))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Dir != filepath.FromSlash("runs/data") || got.SeqLen != 2048 || got.TokenSize != TwoBytes || got.ShuffleSeed[31] != 7 {
+		t.Errorf("got %+v", got)
+	}
+	for name, change := range map[string][3]string{
+		"short seed":  {seed, "[1, 2]", "d.toml:4:1: the top level shuffle_seed: want an array of 32 numbers from 0 to 255"},
+		"large seed":  {"7, 7]", "7, 300]", "300 is out of range, want 0 to 255"},
+		"no folder":   {"dir = \"../data\"\n", "", `missing key "dir"`},
+		"unknown key": {"seq_len", "seqlen", `d.toml:3:1: the top level: unknown key "seqlen" (did you mean "seq_len"?)`},
+		"token size":  {"TwoBytes", "ThreeBytes", `unknown value "ThreeBytes"`},
+	} {
+		_, err := ParseDataServer("d.toml", []byte(strings.Replace(good, change[0], change[1], 1)))
+		if err == nil || !strings.Contains(err.Error(), change[2]) {
+			t.Errorf("%s: got %v, want %s", name, err, change[2])
+		}
+	}
+}

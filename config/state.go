@@ -1,0 +1,174 @@
+package config
+
+import (
+	"slices"
+
+	"github.com/psyche-go/psyche/coordinator"
+)
+
+// defaultExtraTime is waiting_for_members_extra_time, in seconds, for files from before
+// it was a key.
+const defaultExtraTime = 3
+
+// runStates are the names of run_state.
+var runStates = []string{
+	"Uninitialized", "WaitingForMembers", "Warmup", "RoundTrain", "RoundWitness", "Cooldown", "Finished", "Paused",
+}
+
+// readRun reads the top level of a state.toml.
+func readRun(root *table) Run {
+	var run Run
+	run.RunID = root.textOr("run_id", "", coordinator.MaxRunIDLength)
+	if root.has("run_state") {
+		// A server starts every loaded state in WaitingForMembers.
+		oneOf(root, "run_state", runStates...)
+	}
+	if config, ok := root.table("config"); ok {
+		run.Config, run.Warnings = readConfig(config)
+	}
+	run.Progress = readProgress(root)
+	readDiscarded(root)
+
+	var llm *table
+	if model, ok := root.table("model"); ok {
+		if table, ok := model.table("LLM"); ok {
+			llm = table
+		}
+		model.done()
+	}
+	var extra *table
+	if root.has("model_extra_data") {
+		extra, _ = root.sub("model_extra_data", root.values["model_extra_data"])
+	}
+	if llm != nil {
+		run.Model = readModel(llm, extra)
+		checkColdStart(llm, run)
+	}
+	root.done()
+	return run
+}
+
+// readProgress reads how far a saved run was.
+func readProgress(root *table) coordinator.Progress {
+	if !root.has("progress") {
+		return coordinator.Progress{}
+	}
+	table, ok := root.sub("progress", root.values["progress"])
+	if !ok {
+		return coordinator.Progress{}
+	}
+	progress := coordinator.Progress{
+		Epoch:     number[uint32](table, "epoch"),
+		Step:      number[uint32](table, "step"),
+		DataIndex: number[uint64](table, "epoch_start_data_index"),
+	}
+	if progress.Step == 0 {
+		table.fail("step", "is 0, the first step is 1")
+	}
+	table.done()
+	return progress
+}
+
+// readDiscarded accepts what a saved state holds of the epoch that was running: its
+// members are gone, and the run goes on with a new epoch.
+func readDiscarded(root *table) {
+	if root.has("epoch_state") {
+		root.sub("epoch_state", root.values["epoch_state"])
+	}
+	numberOr[uint64](root, "run_state_start_unix_timestamp", 0)
+	if root.has("pending_pause") {
+		if _, ok := root.values["pending_pause"].(bool); !ok {
+			numberOr[uint8](root, "pending_pause", 0)
+		}
+	}
+}
+
+// readConfig reads [config].
+func readConfig(t *table) (coordinator.Config, []string) {
+	c := coordinator.Config{
+		WarmupTime:                  number[uint64](t, "warmup_time"),
+		CooldownTime:                number[uint64](t, "cooldown_time"),
+		RoundsPerEpoch:              numberOr[uint32](t, "rounds_per_epoch", 0),
+		EpochTime:                   numberOr[uint64](t, "epoch_time", 0),
+		MaxRoundTrainTime:           number[uint64](t, "max_round_train_time"),
+		RoundWitnessTime:            number[uint64](t, "round_witness_time"),
+		WaitingForMembersExtraTime:  numberOr[uint64](t, "waiting_for_members_extra_time", defaultExtraTime),
+		GlobalBatchSizeWarmupTokens: number[uint64](t, "global_batch_size_warmup_tokens"),
+		GlobalBatchSizeStart:        number[uint32](t, "global_batch_size_start"),
+		GlobalBatchSizeEnd:          number[uint32](t, "global_batch_size_end"),
+		TotalSteps:                  number[uint32](t, "total_steps"),
+		InitMinClients:              number[uint16](t, "init_min_clients"),
+		MinClients:                  number[uint16](t, "min_clients"),
+		WitnessNodes:                number[uint16](t, "witness_nodes"),
+		VerificationPercent:         number[uint8](t, "verification_percent"),
+	}
+	var warnings []string
+	if t.has("round_apply_time") {
+		number[uint64](t, "round_apply_time")
+		warnings = append(warnings, "[config] round_apply_time has no effect: there is no such phase any more")
+	}
+	t.done()
+	checkConfig(t, c)
+	return c, warnings
+}
+
+// checkConfig reports values that cannot go together. A key that is missing or
+// unreadable was reported before, and is left out here.
+func checkConfig(t *table, c coordinator.Config) {
+	good := func(keys ...string) bool {
+		return !slices.ContainsFunc(keys, func(key string) bool {
+			whole, ok := t.values[key].(int64)
+			return !ok || whole < 0
+		})
+	}
+	hasRounds, hasTime := t.values["rounds_per_epoch"] != nil, t.values["epoch_time"] != nil
+	if !hasRounds && !hasTime {
+		t.document.fail(t.path, `%s: missing key "rounds_per_epoch" or "epoch_time": one of them ends epochs`, t.name())
+	}
+	if hasRounds && hasTime {
+		t.fail("epoch_time", "rounds_per_epoch is there as well; keep one of them")
+	}
+	for _, key := range []string{
+		"rounds_per_epoch", "epoch_time", "cooldown_time", "max_round_train_time", "round_witness_time",
+		"waiting_for_members_extra_time", "min_clients", "global_batch_size_start", "global_batch_size_end", "total_steps",
+	} {
+		if good(key) && t.values[key].(int64) == 0 {
+			t.fail(key, "is 0, want at least 1")
+		}
+	}
+	if good("init_min_clients", "min_clients") && c.InitMinClients < c.MinClients {
+		t.fail("init_min_clients", "%d is less than min_clients = %d", c.InitMinClients, c.MinClients)
+	}
+	if good("init_min_clients") && c.InitMinClients > coordinator.MaxClients {
+		t.fail("init_min_clients", "%d is more than the %d clients that a run can have", c.InitMinClients, coordinator.MaxClients)
+	}
+	if good("global_batch_size_start", "global_batch_size_end") && c.GlobalBatchSizeEnd < c.GlobalBatchSizeStart {
+		t.fail("global_batch_size_end", "%d is less than global_batch_size_start = %d", c.GlobalBatchSizeEnd, c.GlobalBatchSizeStart)
+	}
+	if good("witness_nodes", "min_clients") && c.WitnessNodes > min(c.MinClients, coordinator.MaxWitnesses) {
+		t.fail("witness_nodes", "%d is more than min_clients = %d or than %d; 0 makes every client a witness",
+			c.WitnessNodes, c.MinClients, coordinator.MaxWitnesses)
+	}
+	if good("verification_percent") && c.VerificationPercent > 100 {
+		t.fail("verification_percent", "%d is more than 100", c.VerificationPercent)
+	}
+	if good("epoch_time", "warmup_time") && c.WarmupTime >= c.EpochTime {
+		t.fail("warmup_time", "%d leaves nothing of epoch_time = %d, which includes it", c.WarmupTime, c.EpochTime)
+	}
+	if good("epoch_time", "max_round_train_time") && c.MaxRoundTrainTime >= c.EpochTime {
+		t.fail("max_round_train_time", "%d is not less than epoch_time = %d", c.MaxRoundTrainTime, c.EpochTime)
+	}
+}
+
+// checkColdStart reports a warm-up after a cold start that may not fit into an epoch
+// of EpochTime: the next epoch would begin inside it.
+func checkColdStart(llm *table, run Run) {
+	c, steps := run.Config, uint64(run.Model.ColdStartWarmupSteps)
+	if steps == 0 || c.EpochTime <= c.WarmupTime || c.MaxRoundTrainTime == 0 {
+		return
+	}
+	if most := (c.EpochTime - c.WarmupTime) / c.MaxRoundTrainTime; steps > most {
+		llm.fail("cold_start_warmup_steps", "%d steps may not fit into an epoch: (epoch_time %d - warmup_time %d) / max_round_train_time %d = %d",
+			steps, c.EpochTime, c.WarmupTime, c.MaxRoundTrainTime, most)
+	}
+}
