@@ -5,8 +5,9 @@ import "github.com/psyche-go/psyche/bloom"
 // Action is an input of the state machine that somebody signed.
 type Action interface{ action() }
 
-// Join asks for a place in the next epoch. A member of the running epoch that joins
-// has lost its replica: its place in that epoch is withdrawn.
+// Join asks for a place in the next epoch. It says that the sender holds no model: a
+// member of the running epoch that joins loses its place in that epoch, and a pending
+// client that was a member goes behind the others. Members that go on need not join.
 type Join struct {
 	Epoch uint32 // Progress.Epoch that the sender saw: an old Join cannot be replayed
 }
@@ -19,9 +20,9 @@ type Ready struct {
 // WitnessRound is an elected witness's proof for the running round (RoundTrain, RoundWitness).
 type WitnessRound struct {
 	Step            uint32
-	Participants    bloom.Filter
-	Commitments     bloom.Filter
-	CommitmentsRoot [32]byte
+	Participants    bloom.Filter // IDs of members whose verified result it holds, keyed by Round.Seed
+	Commitments     bloom.Filter // at most one commitment for each batch, keyed by Round.Seed
+	CommitmentsRoot [32]byte     // merkle.Root over all batches ascending, zero leaf where none is held
 	Replica         [32]byte
 }
 
@@ -35,7 +36,7 @@ type HealthCheck struct {
 // ReportCheckpoint says which model a member holds after applying everything
 // outstanding (Cooldown).
 type ReportCheckpoint struct {
-	Step   uint32 // Progress.Step
+	Step   uint32 // Progress.Step in Cooldown: the last round's step plus one
 	Digest [32]byte
 }
 

@@ -6,7 +6,7 @@ import (
 
 // Bounds of a State. They hold for every host, the on-chain one included.
 const (
-	MaxClients        = 256  // per epoch, pending and exited each
+	MaxClients        = 256  // per epoch and pending together; exited and departed each
 	MaxWitnesses      = 32   // per round
 	StoredRounds      = 4    // ring of the newest rounds of an epoch
 	MaxRunIDLength    = 32   // bytes
@@ -79,10 +79,11 @@ const (
 // Checkpoint names the model that a joining client starts from.
 type Checkpoint struct {
 	Kind     CheckpointKind
-	Repo     string   // Hub repository, bucket or folder
-	Revision string   // Hub revision or bucket prefix, may be empty
-	Digest   [32]byte // P2P kinds: BLAKE3 of the checkpoint manifest that a quorum reported
-	Step     uint32   // P2P kinds: step after which it was taken
+	Repo     string         // Hub repository, bucket or folder
+	Revision string         // Hub revision or bucket prefix, may be empty
+	Digest   [32]byte       // P2P kinds: BLAKE3 of the checkpoint manifest that a quorum reported
+	Step     uint32         // P2P kinds: step after which it was taken
+	Origin   CheckpointKind // P2P kinds: what it falls back to; else 0
 }
 
 // Model is what the coordinator knows of the model. Everything that only clients need
@@ -108,6 +109,8 @@ type Client struct {
 	State        ClientState
 	Nonce        uint64 // of its newest accepted action
 	ExitedHeight uint32 // round of the epoch in which it left
+	HoldsModel   bool   // it said that it holds the model of Model.Checkpoint, and did not join since
+	Active       bool   // an action of it was accepted in this epoch
 }
 
 // Witness is one elected member's proof of what it holds of a round.
@@ -135,10 +138,11 @@ type Round struct {
 // Epoch is the membership and the newest rounds between two checkpoints.
 type Epoch struct {
 	StartStep uint32
-	StartTime uint64
+	LastStep  uint32 // step of the last round once EpochTime has passed, else 0
+	StartTime uint64 // of its Warmup
 	ColdStart bool
-	Clients   []Client
-	Exited    []Client
+	Clients   []Client           // members; empty between epochs
+	Exited    []Client           // who left during the epoch
 	Rounds    []Round            // newest last, at most StoredRounds
 	Ready     []ClientID         // members that hold the model, in Warmup
 	Reports   []CheckpointReport // of Cooldown
@@ -160,7 +164,14 @@ type State struct {
 	Model        Model
 	Progress     Progress
 	Epoch        Epoch
-	Pending      []Client // wait for the next epoch
-	PendingPause bool
-	ColdStart    bool // the next epoch starts with fresh optimizers
+	MinimumSince uint64   // since when InitMinClients wait; 0 while fewer do
+	SeedChain    [32]byte // SHA-256 chain over the seeds that Tick was given for rounds
+	HostNonce    uint64   // of the host's newest accepted action
+
+	Pending  []Client // wait for the next epoch, in the order in which they become members
+	Departed []Client // left Pending since the epoch number changed: their nonces are still known
+
+	PendingPause  bool // pause as soon as the running epoch allows
+	PendingResume bool // leave Paused at the next tick
+	ColdStart     bool // the next epoch starts with fresh optimizers
 }

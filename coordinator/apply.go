@@ -1,0 +1,230 @@
+package coordinator
+
+import (
+	"slices"
+
+	"github.com/psyche-go/psyche/bloom"
+)
+
+// Apply takes an action that from signed. The nonces of one key must strictly
+// increase, also over its restarts. A refusal is a Code and leaves the state as it was.
+// Apply never changes RunState: Tick does.
+func (s *State) Apply(from ClientID, nonce uint64, a Action) error {
+	if s.RunState == Uninitialized || s.RunState == Finished {
+		return ErrHalted
+	}
+	if nonce <= s.lastNonce(from) {
+		return ErrStaleNonce
+	}
+	if err := s.apply(from, a); err != nil {
+		return err
+	}
+	s.recordNonce(from, nonce)
+	return nil
+}
+
+func (s *State) apply(from ClientID, a Action) error {
+	switch a := a.(type) {
+	case Join:
+		return s.join(from, a)
+	case Withdraw:
+		return s.withdraw(from, a)
+	case SetPaused:
+		return s.setPaused(from, a)
+	}
+	if s.RunState == Paused {
+		return ErrHalted
+	}
+	switch a := a.(type) {
+	case Ready:
+		return s.ready(from, a)
+	case WitnessRound:
+		return s.witness(from, &a)
+	case HealthCheck:
+		return s.healthCheck(from, a)
+	case ReportCheckpoint:
+		return s.report(from, a)
+	default:
+		return ErrInvalidAction
+	}
+}
+
+// clientLists are all places that remember a client's nonce.
+func (s *State) clientLists() [4][]Client {
+	return [4][]Client{s.Epoch.Clients, s.Pending, s.Epoch.Exited, s.Departed}
+}
+
+func (s *State) lastNonce(id ClientID) uint64 {
+	var last uint64
+	if id == s.Host {
+		last = s.HostNonce
+	}
+	for _, clients := range s.clientLists() {
+		if i := indexOf(clients, id); i >= 0 {
+			last = max(last, clients[i].Nonce)
+		}
+	}
+	return last
+}
+
+func (s *State) recordNonce(id ClientID, nonce uint64) {
+	if id == s.Host {
+		s.HostNonce = nonce
+	}
+	for _, clients := range s.clientLists() {
+		if i := indexOf(clients, id); i >= 0 {
+			clients[i].Nonce = nonce
+		}
+	}
+	if client, ok := s.Member(id); ok {
+		client.Active = true
+	}
+}
+
+func (s *State) join(from ClientID, a Join) error {
+	if a.Epoch != s.Progress.Epoch {
+		return ErrWrongEpoch
+	}
+	if i := indexOf(s.Pending, from); i >= 0 {
+		if !s.Pending[i].HoldsModel {
+			return ErrDuplicate
+		}
+		s.Pending = append(slices.Delete(s.Pending, i, i+1), Client{ID: from})
+		return nil
+	}
+	member, isMember := s.Member(from)
+	exited := indexOf(s.Epoch.Exited, from)
+	switch {
+	case isMember && member.State == Ejected, exited >= 0 && s.Epoch.Exited[exited].State == Ejected:
+		return ErrNotAuthorised
+	case isMember && member.State == Healthy:
+		member.State = Withdrawn
+	case s.HealthyCount()+len(s.Pending) >= MaxClients:
+		return ErrFull
+	}
+	s.Pending = append(s.Pending, Client{ID: from})
+	s.forgetDeparted(from)
+	return nil
+}
+
+// forgetDeparted takes a client that is pending again out of the departed ones.
+func (s *State) forgetDeparted(id ClientID) {
+	if i := indexOf(s.Departed, id); i >= 0 {
+		s.Departed = slices.Delete(s.Departed, i, i+1)
+	}
+}
+
+// depart remembers the nonce of a client that waits no longer, so that an old Join of
+// the same epoch number cannot be replayed. When there are too many the oldest is
+// forgotten.
+func (s *State) depart(client Client) {
+	s.forgetDeparted(client.ID)
+	if len(s.Departed) == MaxClients {
+		s.Departed = slices.Delete(s.Departed, 0, 1)
+	}
+	s.Departed = append(s.Departed, client)
+}
+
+func (s *State) withdraw(from ClientID, a Withdraw) error {
+	if from != a.Client && from != s.Host {
+		return ErrNotAuthorised
+	}
+	if i := indexOf(s.Pending, a.Client); i >= 0 {
+		client := s.Pending[i]
+		client.State = Withdrawn
+		s.Pending = slices.Delete(s.Pending, i, i+1)
+		s.depart(client)
+		return nil
+	}
+	client, ok := s.Member(a.Client)
+	if !ok || client.State != Healthy {
+		return ErrNotMember
+	}
+	client.State = Withdrawn
+	return nil
+}
+
+func (s *State) setPaused(from ClientID, a SetPaused) error {
+	if from != s.Host {
+		return ErrNotAuthorised
+	}
+	pending := &s.PendingPause
+	if s.RunState == Paused {
+		pending = &s.PendingResume
+		a.Paused = !a.Paused
+	}
+	if *pending == a.Paused {
+		return ErrDuplicate
+	}
+	*pending = a.Paused
+	return nil
+}
+
+func (s *State) ready(from ClientID, a Ready) error {
+	if s.RunState != Warmup {
+		return ErrWrongState
+	}
+	if a.Epoch != s.Progress.Epoch {
+		return ErrWrongEpoch
+	}
+	client, ok := s.Member(from)
+	if !ok || client.State != Healthy {
+		return ErrNotMember
+	}
+	if slices.Contains(s.Epoch.Ready, from) {
+		return ErrDuplicate
+	}
+	client.HoldsModel = true
+	s.Epoch.Ready = append(s.Epoch.Ready, from)
+	return nil
+}
+
+func (s *State) witness(from ClientID, a *WitnessRound) error {
+	if s.RunState != RoundTrain && s.RunState != RoundWitness {
+		return ErrWrongState
+	}
+	round := s.CurrentRound()
+	if a.Step != round.Step {
+		return ErrWrongStep
+	}
+	member, ok := round.MemberIndex(from)
+	if !ok || !s.isHealthy(from) {
+		return ErrNotMember
+	}
+	if slices.ContainsFunc(round.Witnesses, func(w Witness) bool { return int(w.Member) == member }) {
+		return ErrDuplicate
+	}
+	if !slices.Contains(round.ElectedWitnesses(s.Config), member) {
+		return ErrNotElected
+	}
+	// A filter with more bits than the round's items can set would vote for anything.
+	if a.Participants.OnesCount() > bloom.Hashes*len(round.Members) ||
+		a.Commitments.OnesCount() > bloom.Hashes*len(round.Assignments(s.Config)) {
+		return ErrInvalidWitness
+	}
+	round.Witnesses = append(round.Witnesses, Witness{
+		Member:          uint16(member),
+		Participants:    a.Participants,
+		Commitments:     a.Commitments,
+		CommitmentsRoot: a.CommitmentsRoot,
+		Replica:         a.Replica,
+	})
+	return nil
+}
+
+func (s *State) report(from ClientID, a ReportCheckpoint) error {
+	if s.RunState != Cooldown {
+		return ErrWrongState
+	}
+	if a.Step != s.Progress.Step {
+		return ErrWrongStep
+	}
+	if !s.isHealthy(from) {
+		return ErrNotMember
+	}
+	if slices.ContainsFunc(s.Epoch.Reports, func(r CheckpointReport) bool { return r.Client == from }) {
+		return ErrDuplicate
+	}
+	s.Epoch.Reports = append(s.Epoch.Reports, CheckpointReport{Client: from, Digest: a.Digest})
+	return nil
+}

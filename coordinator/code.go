@@ -1,0 +1,118 @@
+package coordinator
+
+// Code says why an action, a configuration or an encoding was refused. It is an error,
+// fits one byte on the wire, and keeps its number for ever.
+type Code uint8
+
+// The codes.
+const (
+	ErrHalted          Code = iota + 1 // the run is finished, or paused for this action
+	ErrWrongState                      // the action has no place in the current RunState
+	ErrWrongEpoch                      // the action names another epoch
+	ErrWrongStep                       // the action names another step
+	ErrNotMember                       // the sender, or the client it names, is no healthy member
+	ErrNotElected                      // the sender does not witness this round
+	ErrNotAuthorised                   // only the host, or only the client itself, may do this
+	ErrDuplicate                       // it was done before
+	ErrStaleNonce                      // the nonce is not above the sender's last one
+	ErrFull                            // no place left
+	ErrFalseAccusation                 // a client named in a health check is healthy
+	ErrInvalidWitness                  // filters claim more than the round has
+	ErrInvalidAction                   // the action itself makes no sense
+	ErrInvalidConfig                   // see ConfigError
+	ErrMalformed                       // see DecodeError
+	codeEnd
+)
+
+var codeTexts = [...]string{
+	ErrHalted:          "run is halted",
+	ErrWrongState:      "not in this state of the run",
+	ErrWrongEpoch:      "action is for another epoch",
+	ErrWrongStep:       "action is for another step",
+	ErrNotMember:       "not a healthy member of the epoch",
+	ErrNotElected:      "not an elected witness of the round",
+	ErrNotAuthorised:   "not authorised",
+	ErrDuplicate:       "already done",
+	ErrStaleNonce:      "nonce is not above the last one",
+	ErrFull:            "run is full",
+	ErrFalseAccusation: "accused client is healthy",
+	ErrInvalidWitness:  "witness claims more than the round has",
+	ErrInvalidAction:   "invalid action",
+	ErrInvalidConfig:   "invalid configuration",
+	ErrMalformed:       "malformed state",
+}
+
+// Valid reports whether c is one of the codes above: a byte from the network may not be.
+func (c Code) Valid() bool { return c > 0 && c < codeEnd }
+
+// Error returns the reason in words.
+func (c Code) Error() string {
+	if !c.Valid() {
+		return "unknown coordinator error"
+	}
+	return codeTexts[c]
+}
+
+// ConfigError says which key of a run's configuration cannot be, and why. It wraps
+// ErrInvalidConfig.
+type ConfigError struct {
+	Key     string // as in state.toml
+	Problem string
+}
+
+// Error returns key and problem.
+func (e *ConfigError) Error() string { return e.Key + " " + e.Problem }
+
+// Unwrap returns ErrInvalidConfig.
+func (e *ConfigError) Unwrap() error { return ErrInvalidConfig }
+
+var runStateNames = [...]string{
+	Uninitialized:     "Uninitialized",
+	WaitingForMembers: "WaitingForMembers",
+	Warmup:            "Warmup",
+	RoundTrain:        "RoundTrain",
+	RoundWitness:      "RoundWitness",
+	Cooldown:          "Cooldown",
+	Finished:          "Finished",
+	Paused:            "Paused",
+}
+
+// String returns the state's name.
+func (r RunState) String() string {
+	if int(r) >= len(runStateNames) {
+		return "RunState?"
+	}
+	return runStateNames[r]
+}
+
+var clientStateNames = [...]string{
+	Healthy:   "Healthy",
+	Dropped:   "Dropped",
+	Withdrawn: "Withdrawn",
+	Ejected:   "Ejected",
+}
+
+// String returns the state's name.
+func (c ClientState) String() string {
+	if int(c) >= len(clientStateNames) {
+		return "ClientState?"
+	}
+	return clientStateNames[c]
+}
+
+var checkpointKindNames = [...]string{
+	CheckpointHub:    "Hub",
+	CheckpointP2P:    "P2P",
+	CheckpointGcs:    "Gcs",
+	CheckpointP2PGcs: "P2PGcs",
+	CheckpointLocal:  "Local",
+	CheckpointDummy:  "Dummy",
+}
+
+// String returns the kind's name.
+func (k CheckpointKind) String() string {
+	if k == 0 || int(k) >= len(checkpointKindNames) {
+		return "CheckpointKind?"
+	}
+	return checkpointKindNames[k]
+}

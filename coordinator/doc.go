@@ -1,0 +1,62 @@
+// Package coordinator is the state machine that runs a training run: who takes part,
+// which round it is, what each member has to do, and what the witnesses proved.
+//
+// It is pure. A State is a bounded value; time and randomness are passed in; nothing
+// but integers decides. Every host (the TCP server, a simulator, a client's mirror, a
+// chain) that feeds the same actions and ticks gets the same bytes.
+//
+//	state, err := coordinator.New(runID, host, config, model)
+//	err = state.Apply(from, nonce, coordinator.Join{Epoch: state.Progress.Epoch})
+//	changed := state.Tick(now, seed)
+//	bytes := state.AppendTo(nil)
+//
+// Apply takes one action whose signature the host has verified, and either changes the
+// state or refuses with a Code and changes nothing. It never moves the run to another
+// RunState: that is Tick's work, at most one step a call. A host ticks regularly and
+// after each accepted action.
+//
+// # The course of a run
+//
+//	WaitingForMembers  until InitMinClients are pending and have been for
+//	                   WaitingForMembersExtraTime
+//	Warmup             members load the model and say Ready; ends when all healthy
+//	                   members have, or after WarmupTime; fewer than MinClients
+//	                   lead back to WaitingForMembers
+//	RoundTrain         until a quorum of the elected witnesses proved all results of
+//	                   healthy members, or MaxRoundTrainTime
+//	RoundWitness       RoundWitnessTime, in which late witnesses still count; then the
+//	                   next RoundTrain or Cooldown
+//	Cooldown           until all healthy members reported their model, or CooldownTime
+//	Finished           after TotalSteps rounds
+//	Paused             after SetPaused, at the end of the epoch's Cooldown or at once
+//	                   outside rounds
+//
+// # Membership
+//
+// A key is in one place: a healthy member of the epoch (Epoch.Clients) or pending
+// (Pending), never both. Pending clients become members when the next epoch's Warmup
+// starts, in their order. Healthy members need not join again: at the end of Cooldown
+// they move to the front of Pending, in their order, before newcomers. A member that
+// had no accepted action in a whole epoch, from Warmup to Cooldown, is Dropped instead:
+// it sent neither Ready nor a checkpoint report, which every live member does.
+// A round's members, and with them its batches and witnesses, are fixed when it starts.
+// Whoever leaves keeps its entry, marked Dropped, Withdrawn or Ejected, until the
+// round's end; its batches are not waited for (State.Awaited).
+//
+// # Which model an epoch starts from
+//
+// Model.Checkpoint, always and for everybody. When a quorum of the healthy members
+// reports the same digest in Cooldown, the checkpoint becomes the P2P kind with that
+// digest and remembers where it came from (Checkpoint.Origin). Without such a quorum
+// nobody can say which model is the right one: the checkpoint stays what it was, and
+// every member whose model is not that one has to load it. If no pending client holds
+// the checkpoint's model when an epoch starts, a P2P checkpoint falls back to its
+// origin, and optimizers start afresh.
+//
+// # Rounds without witnesses
+//
+// A round with fewer witnesses than its quorum counts no result and ends the epoch
+// (Cooldown). It is evidence against nobody: a health check needs the quorum of a
+// round's witnesses, so silence of the witnesses drops no trainer. Who is really gone
+// is found by the missing report and Ready, as said under Membership.
+package coordinator

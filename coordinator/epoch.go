@@ -1,0 +1,112 @@
+package coordinator
+
+import (
+	"slices"
+
+	"github.com/psyche-go/psyche/assign"
+)
+
+// removeLeavers moves members that are no longer healthy to the exited ones.
+func (s *State) removeLeavers(height uint32) (changed bool) {
+	for _, client := range s.Epoch.Clients {
+		if client.State == Healthy {
+			continue
+		}
+		client.ExitedHeight = height
+		s.Epoch.Exited = append(s.Epoch.Exited, client)
+		changed = true
+	}
+	if changed {
+		s.Epoch.Clients = slices.DeleteFunc(s.Epoch.Clients, func(c Client) bool { return c.State != Healthy })
+	}
+	return changed
+}
+
+// membersToPending puts the healthy members before the newcomers, each in their order,
+// and leaves the epoch without members.
+func (s *State) membersToPending() {
+	var height uint32
+	if n := len(s.Epoch.Rounds); n > 0 {
+		height = s.Epoch.Rounds[n-1].Height
+	}
+	s.removeLeavers(height)
+	members := s.Epoch.Clients
+	for i := range members {
+		members[i].Active = false
+	}
+	s.Pending = append(members, s.Pending...)
+	s.Epoch.Clients = nil
+	s.Epoch.Ready = nil
+}
+
+// dropSilent drops members that had no accepted action in the whole epoch: a live
+// member has said Ready or reported its checkpoint.
+func (s *State) dropSilent() {
+	for i := range s.Epoch.Clients {
+		client := &s.Epoch.Clients[i]
+		if client.State == Healthy && !client.Active {
+			client.State = Dropped
+		}
+	}
+}
+
+// allReported reports whether every healthy member has reported its model.
+func (s *State) allReported() bool {
+	reported := 0
+	for _, report := range s.Epoch.Reports {
+		if s.isHealthy(report.Client) {
+			reported++
+		}
+	}
+	return reported == s.HealthyCount()
+}
+
+// settleCheckpoint records the digest that a quorum of the healthy members reported.
+// Without one the checkpoint stays what it was.
+func (s *State) settleCheckpoint() {
+	digest, ok := s.agreedDigest()
+	if !ok {
+		return
+	}
+	checkpoint := &s.Model.Checkpoint
+	if checkpoint.Kind.isOrigin() {
+		checkpoint.Origin = checkpoint.Kind
+		checkpoint.Kind = checkpoint.Origin.overP2P()
+	}
+	checkpoint.Digest = digest
+	checkpoint.Step = s.Progress.Step - 1
+	for i := range s.Epoch.Clients {
+		client := &s.Epoch.Clients[i]
+		client.HoldsModel = slices.Contains(s.Epoch.Reports, CheckpointReport{Client: client.ID, Digest: digest})
+	}
+}
+
+func (s *State) agreedDigest() (digest [32]byte, ok bool) {
+	needed := assign.Quorum(s.HealthyCount())
+	for _, candidate := range s.Epoch.Reports {
+		count := 0
+		for _, report := range s.Epoch.Reports {
+			if report.Digest == candidate.Digest && s.isHealthy(report.Client) {
+				count++
+			}
+		}
+		if needed > 0 && count >= needed {
+			return candidate.Digest, true
+		}
+	}
+	return [32]byte{}, false
+}
+
+// fallBackIfModelIsGone returns a P2P checkpoint to its origin when no pending client
+// holds its model: there is nobody left to copy it from.
+func (s *State) fallBackIfModelIsGone() {
+	checkpoint := &s.Model.Checkpoint
+	if checkpoint.Kind.isOrigin() || slices.ContainsFunc(s.Pending, func(c Client) bool { return c.HoldsModel }) {
+		return
+	}
+	checkpoint.Kind = checkpoint.Origin
+	checkpoint.Origin = 0
+	checkpoint.Digest = [32]byte{}
+	checkpoint.Step = 0
+	s.ColdStart = true
+}

@@ -1,0 +1,97 @@
+package coordinator
+
+import (
+	"slices"
+
+	"github.com/psyche-go/psyche/assign"
+	"github.com/psyche-go/psyche/bloom"
+)
+
+// Score returns how many of the round's witnesses hold the client's result.
+func (r *Round) Score(id ClientID) int {
+	keys := bloom.NewKeys(r.Seed)
+	positions := keys.Positions(id[:])
+	score := 0
+	for i := range r.Witnesses {
+		if r.Witnesses[i].Participants.ContainsPositions(positions) {
+			score++
+		}
+	}
+	return score
+}
+
+// Unhealthy returns the members of a finished round that had a batch and whose results
+// fewer witnesses than the quorum hold. It is empty when the witnesses themselves are
+// fewer than the quorum: their silence is evidence against nobody.
+func (r *Round) Unhealthy(c Config) []ClientID {
+	if !r.HasQuorum() {
+		return nil
+	}
+	var unhealthy []ClientID
+	for _, a := range r.Assignments(c) {
+		if id := r.Members[a.Member]; r.Score(id) < int(r.WitnessesNeeded) {
+			unhealthy = append(unhealthy, id)
+		}
+	}
+	return unhealthy
+}
+
+// Accusable returns the healthy members that a HealthCheck about the newest finished
+// round, that of step Progress.Step−1, may name now.
+func (s *State) Accusable() []ClientID {
+	if !s.active() {
+		return nil
+	}
+	round := s.RoundOfStep(s.Progress.Step - 1)
+	if round == nil {
+		return nil
+	}
+	return slices.DeleteFunc(round.Unhealthy(s.Config), func(id ClientID) bool { return !s.isHealthy(id) })
+}
+
+// healthCheck drops the accused members, each of which must be unhealthy by the
+// witnesses of the newest finished round. They leave at the running round's end.
+func (s *State) healthCheck(from ClientID, a HealthCheck) error {
+	switch {
+	case !s.active():
+		return ErrWrongState
+	case !s.isHealthy(from):
+		return ErrNotMember
+	case len(a.Clients) == 0 || len(a.Clients) > MaxClients:
+		return ErrInvalidAction
+	case a.Step != s.Progress.Step-1:
+		return ErrWrongStep
+	}
+	round := s.RoundOfStep(a.Step)
+	if round == nil {
+		return ErrWrongStep
+	}
+	if !round.HasQuorum() {
+		return ErrFalseAccusation
+	}
+	assignments := round.Assignments(s.Config)
+	for i, id := range a.Clients {
+		if slices.Contains(a.Clients[:i], id) {
+			return ErrInvalidAction
+		}
+		member, ok := round.MemberIndex(id)
+		if !ok {
+			return ErrNotMember
+		}
+		trained := slices.ContainsFunc(assignments, func(x assign.Assignment) bool { return x.Member == member })
+		if !trained || round.Score(id) >= int(round.WitnessesNeeded) {
+			return ErrFalseAccusation
+		}
+	}
+	dropped := 0
+	for _, id := range a.Clients {
+		if client, ok := s.Member(id); ok && client.State == Healthy {
+			client.State = Dropped
+			dropped++
+		}
+	}
+	if dropped == 0 {
+		return ErrDuplicate
+	}
+	return nil
+}

@@ -1,0 +1,129 @@
+package coordinator
+
+import (
+	"crypto/sha256"
+	"slices"
+
+	"github.com/psyche-go/psyche/assign"
+)
+
+// New returns the state of a run that waits for its first members. A rule of Config,
+// of the model or of the run id that is broken is reported as a *ConfigError. The
+// checkpoint must be one that can be had without peers.
+func New(runID string, host ClientID, config Config, model Model) (State, error) {
+	if err := validateRunID(runID); err != nil {
+		return State{}, err
+	}
+	if err := config.Validate(); err != nil {
+		return State{}, err
+	}
+	if err := model.validate(config); err != nil {
+		return State{}, err
+	}
+	if !model.Checkpoint.Kind.isOrigin() {
+		return State{}, &ConfigError{Key: "checkpoint", Problem: "must not be of a P2P kind when a run begins: nobody holds it yet"}
+	}
+	model.Definition = slices.Clone(model.Definition)
+	return State{
+		RunID:     runID,
+		Host:      host,
+		RunState:  WaitingForMembers,
+		Config:    config,
+		Model:     model,
+		Progress:  Progress{Step: 1},
+		SeedChain: sha256.Sum256(append([]byte("psyche/seed/v1"), runID...)),
+	}, nil
+}
+
+// Clone returns a copy that shares no memory with s.
+func (s *State) Clone() State {
+	c := *s
+	c.Model.Definition = slices.Clone(s.Model.Definition)
+	c.Epoch.Clients = slices.Clone(s.Epoch.Clients)
+	c.Epoch.Exited = slices.Clone(s.Epoch.Exited)
+	c.Epoch.Rounds = slices.Clone(s.Epoch.Rounds)
+	for i := range c.Epoch.Rounds {
+		r := &c.Epoch.Rounds[i]
+		r.Members = slices.Clone(r.Members)
+		r.Witnesses = slices.Clone(r.Witnesses)
+	}
+	c.Epoch.Ready = slices.Clone(s.Epoch.Ready)
+	c.Epoch.Reports = slices.Clone(s.Epoch.Reports)
+	c.Pending = slices.Clone(s.Pending)
+	c.Departed = slices.Clone(s.Departed)
+	return c
+}
+
+// CurrentRound returns the running round, in Cooldown the last one of the epoch, and
+// nil in every other RunState.
+func (s *State) CurrentRound() *Round { return s.roundFromEnd(0) }
+
+// PreviousRound returns the round before CurrentRound, or nil.
+func (s *State) PreviousRound() *Round { return s.roundFromEnd(1) }
+
+// RoundOfStep returns the round of a step if it is among the newest of the newest
+// epoch, or nil. Rounds stay readable until the next Warmup starts.
+func (s *State) RoundOfStep(step uint32) *Round {
+	for i := range s.Epoch.Rounds {
+		if s.Epoch.Rounds[i].Step == step {
+			return &s.Epoch.Rounds[i]
+		}
+	}
+	return nil
+}
+
+func (s *State) roundFromEnd(distance int) *Round {
+	if !s.active() || distance >= len(s.Epoch.Rounds) {
+		return nil
+	}
+	return &s.Epoch.Rounds[len(s.Epoch.Rounds)-1-distance]
+}
+
+func (s *State) active() bool {
+	return s.RunState == RoundTrain || s.RunState == RoundWitness || s.RunState == Cooldown
+}
+
+// Member returns the client's entry in the running epoch, also when it is no longer
+// Healthy but the round has not ended.
+func (s *State) Member(id ClientID) (*Client, bool) {
+	i := indexOf(s.Epoch.Clients, id)
+	if i < 0 {
+		return nil, false
+	}
+	return &s.Epoch.Clients[i], true
+}
+
+// IsPending reports whether the client waits for the next epoch.
+func (s *State) IsPending(id ClientID) bool { return indexOf(s.Pending, id) >= 0 }
+
+// HealthyCount returns the number of healthy members of the running epoch.
+func (s *State) HealthyCount() int {
+	count := 0
+	for i := range s.Epoch.Clients {
+		if s.Epoch.Clients[i].State == Healthy {
+			count++
+		}
+	}
+	return count
+}
+
+// Awaited returns the current round's assignments whose owners are still healthy:
+// these are the results that a witness proves and that anybody waits for.
+func (s *State) Awaited() []assign.Assignment {
+	round := s.CurrentRound()
+	if round == nil {
+		return nil
+	}
+	return slices.DeleteFunc(round.Assignments(s.Config), func(a assign.Assignment) bool {
+		return !s.isHealthy(round.Members[a.Member])
+	})
+}
+
+func (s *State) isHealthy(id ClientID) bool {
+	client, ok := s.Member(id)
+	return ok && client.State == Healthy
+}
+
+func indexOf(clients []Client, id ClientID) int {
+	return slices.IndexFunc(clients, func(c Client) bool { return c.ID == id })
+}

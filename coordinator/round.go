@@ -1,0 +1,109 @@
+package coordinator
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/psyche-go/psyche/assign"
+	"github.com/psyche-go/psyche/bloom"
+)
+
+// Assignments returns the batches of the round, ascending; Member is an index in
+// r.Members.
+func (r *Round) Assignments(c Config) []assign.Assignment {
+	return assign.Batches(r.Seed, len(r.Members), int(c.VerificationPercent), r.DataIndex, r.BatchSize)
+}
+
+// ElectedWitnesses returns the indices in r.Members of the round's witnesses.
+func (r *Round) ElectedWitnesses(c Config) []int {
+	return assign.Witnesses(r.Seed, len(r.Members), int(c.WitnessNodes))
+}
+
+// MemberIndex returns the client's index in r.Members.
+func (r *Round) MemberIndex(id ClientID) (int, bool) {
+	i := slices.Index(r.Members, id)
+	return i, i >= 0
+}
+
+// HasQuorum reports whether enough witnesses proved something for results to count and
+// for health to be judged.
+func (r *Round) HasQuorum() bool {
+	return r.WitnessesNeeded > 0 && len(r.Witnesses) >= int(r.WitnessesNeeded)
+}
+
+// Votes returns how many of the round's witnesses hold the commitment.
+func (r *Round) Votes(commitment [32]byte) int {
+	keys := bloom.NewKeys(r.Seed)
+	positions := keys.Positions(commitment[:])
+	votes := 0
+	for i := range r.Witnesses {
+		if r.Witnesses[i].Commitments.ContainsPositions(positions) {
+			votes++
+		}
+	}
+	return votes
+}
+
+// Counted returns which of a batch's commitments counts: the one with most votes if it
+// has a quorum, of equals the lowest. The order of candidates does not matter.
+func (r *Round) Counted(candidates [][32]byte) (commitment [32]byte, ok bool) {
+	most := 0
+	for _, candidate := range candidates {
+		votes := r.Votes(candidate)
+		if votes == 0 || votes < int(r.WitnessesNeeded) {
+			continue
+		}
+		if votes > most || votes == most && bytes.Compare(candidate[:], commitment[:]) < 0 {
+			commitment, most = candidate, votes
+		}
+	}
+	return commitment, most > 0
+}
+
+// QuorumRoot returns the Merkle root that a quorum of the witnesses agrees on.
+func (r *Round) QuorumRoot() (root [32]byte, ok bool) {
+	return r.agreed(func(w *Witness) [32]byte { return w.CommitmentsRoot })
+}
+
+// QuorumReplica returns the replica hash that a quorum of the witnesses agrees on.
+func (r *Round) QuorumReplica() (replica [32]byte, ok bool) {
+	return r.agreed(func(w *Witness) [32]byte { return w.Replica })
+}
+
+// agreed returns the value that a quorum of witnesses share. Two values cannot both
+// have one, since a quorum is more than half of the elected.
+func (r *Round) agreed(value func(*Witness) [32]byte) ([32]byte, bool) {
+	for i := range r.Witnesses {
+		candidate, count := value(&r.Witnesses[i]), 0
+		for j := range r.Witnesses {
+			if value(&r.Witnesses[j]) == candidate {
+				count++
+			}
+		}
+		if count >= int(r.WitnessesNeeded) {
+			return candidate, true
+		}
+	}
+	return [32]byte{}, false
+}
+
+// proved reports whether a quorum of witnesses holds the results of all members in
+// awaited.
+func (r *Round) proved(awaited []ClientID) bool {
+	if !r.HasQuorum() {
+		return false
+	}
+	keys := bloom.NewKeys(r.Seed)
+	positions := make([]bloom.Positions, len(awaited))
+	for i, id := range awaited {
+		positions[i] = keys.Positions(id[:])
+	}
+	complete := 0
+	for i := range r.Witnesses {
+		held := &r.Witnesses[i].Participants
+		if !slices.ContainsFunc(positions, func(p bloom.Positions) bool { return !held.ContainsPositions(p) }) {
+			complete++
+		}
+	}
+	return complete >= int(r.WitnessesNeeded)
+}

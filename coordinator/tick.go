@@ -1,0 +1,276 @@
+package coordinator
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"slices"
+
+	"github.com/psyche-go/psyche/assign"
+)
+
+// Tick moves the run on if something is due at now (Unix seconds), at most to the next
+// RunState, and reports whether the state changed. When nothing is due it changes
+// nothing, so anybody may call it at any time. seed is fresh randomness; it is used,
+// mixed with all earlier ones, only when a round starts.
+//
+// A clock that was set back delays nothing: times in the future become now.
+func (s *State) Tick(now, seed uint64) (changed bool) {
+	adjusted := s.adjustClock(now)
+	var moved bool
+	switch s.RunState {
+	case WaitingForMembers:
+		moved = s.tickWaitingForMembers(now)
+	case Warmup:
+		moved = s.tickWarmup(now, seed)
+	case RoundTrain:
+		moved = s.tickRoundTrain(now)
+	case RoundWitness:
+		moved = s.tickRoundWitness(now, seed)
+	case Cooldown:
+		moved = s.tickCooldown(now)
+	case Paused:
+		moved = s.tickPaused(now)
+	case Uninitialized, Finished:
+		return false
+	}
+	return adjusted || moved
+}
+
+func (s *State) adjustClock(now uint64) (changed bool) {
+	if s.RunState == Uninitialized || s.RunState == Finished {
+		return false
+	}
+	for _, t := range []*uint64{&s.StateStart, &s.MinimumSince, &s.Epoch.StartTime} {
+		if *t > now {
+			*t = now
+			changed = true
+		}
+	}
+	return changed
+}
+
+// elapsed reports whether a wait of d seconds that began at start is over. It lasts
+// until the clock shows another second at least, also when d is 0.
+func elapsed(start, now, d uint64) bool { return now > start && now-start >= d }
+
+func (s *State) enter(state RunState, now uint64) {
+	s.RunState = state
+	s.StateStart = now
+}
+
+func (s *State) tickWaitingForMembers(now uint64) bool {
+	if s.PendingPause {
+		s.pause(now)
+		return true
+	}
+	if len(s.Pending) < int(s.Config.InitMinClients) {
+		changed := s.MinimumSince != 0
+		s.MinimumSince = 0
+		return changed
+	}
+	if s.MinimumSince == 0 {
+		s.MinimumSince = now
+		return now != 0
+	}
+	if !elapsed(s.MinimumSince, now, s.Config.WaitingForMembersExtraTime) {
+		return false
+	}
+	s.startEpoch(now)
+	return true
+}
+
+func (s *State) tickWarmup(now, seed uint64) bool {
+	if s.PendingPause {
+		s.membersToPending()
+		s.pause(now)
+		return true
+	}
+	changed := s.removeLeavers(0)
+	healthy := s.HealthyCount()
+	if healthy < int(s.Config.MinClients) {
+		s.membersToPending()
+		s.waitForMembers(now)
+		return true
+	}
+	if s.readyCount() < healthy && !elapsed(s.StateStart, now, s.Config.WarmupTime) {
+		return changed
+	}
+	for i := range s.Epoch.Clients {
+		client := &s.Epoch.Clients[i]
+		client.HoldsModel = slices.Contains(s.Epoch.Ready, client.ID)
+	}
+	s.ColdStart = false // Epoch.ColdStart has it from here on
+	s.startRound(now, seed)
+	return true
+}
+
+// readyCount returns how many healthy members are ready.
+func (s *State) readyCount() int {
+	count := 0
+	for _, id := range s.Epoch.Ready {
+		if s.isHealthy(id) {
+			count++
+		}
+	}
+	return count
+}
+
+func (s *State) tickRoundTrain(now uint64) bool {
+	if !elapsed(s.StateStart, now, s.Config.MaxRoundTrainTime) && !s.roundProved() {
+		return false
+	}
+	s.enter(RoundWitness, now)
+	return true
+}
+
+// roundProved reports whether a quorum of witnesses holds all results that are awaited.
+func (s *State) roundProved() bool {
+	round := s.CurrentRound()
+	if !round.HasQuorum() {
+		return false
+	}
+	var owners []ClientID
+	for _, a := range s.Awaited() {
+		owners = append(owners, round.Members[a.Member])
+	}
+	return round.proved(owners)
+}
+
+func (s *State) tickRoundWitness(now, seed uint64) bool {
+	if !elapsed(s.StateStart, now, s.Config.RoundWitnessTime) {
+		return false
+	}
+	round := s.CurrentRound()
+	s.removeLeavers(round.Height)
+	s.Progress.Step++
+	if s.Config.EpochTime != 0 && s.Epoch.LastStep == 0 && elapsed(s.Epoch.StartTime, now, s.Config.EpochTime) {
+		s.Epoch.LastStep = s.Progress.Step + 1 // two more rounds
+	}
+	if s.epochIsOver(round) {
+		s.enter(Cooldown, now)
+	} else {
+		s.startRound(now, seed)
+	}
+	return true
+}
+
+// epochIsOver decides after a round whether Cooldown follows.
+func (s *State) epochIsOver(last *Round) bool {
+	switch {
+	case s.Config.RoundsPerEpoch != 0 && last.Height+1 >= s.Config.RoundsPerEpoch,
+		s.Epoch.LastStep != 0 && s.Progress.Step > s.Epoch.LastStep,
+		s.HealthyCount() < int(s.Config.MinClients),
+		!last.HasQuorum(),
+		s.Progress.Step > s.Config.TotalSteps,
+		s.PendingPause:
+		return true
+	default:
+		return false
+	}
+}
+
+func (s *State) tickCooldown(now uint64) bool {
+	if !s.allReported() && !elapsed(s.StateStart, now, s.Config.CooldownTime) {
+		return false
+	}
+	s.settleCheckpoint()
+	s.dropSilent()
+	s.removeLeavers(s.CurrentRound().Height)
+	s.Progress.Epoch++
+	s.Departed = nil
+	if s.Progress.Step > s.Config.TotalSteps {
+		s.PendingPause = false
+		s.enter(Finished, now)
+		return true
+	}
+	s.membersToPending()
+	if s.PendingPause {
+		s.pause(now)
+	} else {
+		s.waitForMembers(now)
+	}
+	return true
+}
+
+func (s *State) tickPaused(now uint64) bool {
+	if !s.PendingResume {
+		return false
+	}
+	s.PendingResume = false
+	s.waitForMembers(now)
+	return true
+}
+
+func (s *State) waitForMembers(now uint64) {
+	s.MinimumSince = 0
+	s.enter(WaitingForMembers, now)
+}
+
+func (s *State) pause(now uint64) {
+	s.PendingPause = false
+	s.ColdStart = true
+	s.MinimumSince = 0
+	s.enter(Paused, now)
+}
+
+// startEpoch makes the pending clients members and begins Warmup.
+func (s *State) startEpoch(now uint64) {
+	s.fallBackIfModelIsGone()
+	// An epoch number that has not changed would let an old Join of who left be replayed.
+	for _, client := range s.Epoch.Exited {
+		if !s.IsPending(client.ID) {
+			s.depart(client)
+		}
+	}
+	s.Epoch = Epoch{
+		StartStep: s.Progress.Step,
+		StartTime: now,
+		ColdStart: s.ColdStart,
+		Clients:   s.Pending,
+	}
+	s.Pending = nil
+	s.MinimumSince = 0
+	s.enter(Warmup, now)
+}
+
+// startRound fixes everything about the next round and begins RoundTrain.
+func (s *State) startRound(now, seed uint64) {
+	var height uint32
+	if n := len(s.Epoch.Rounds); n > 0 {
+		height = s.Epoch.Rounds[n-1].Height + 1
+	}
+	members := make([]ClientID, 0, len(s.Epoch.Clients))
+	for _, client := range s.Epoch.Clients {
+		if client.State == Healthy {
+			members = append(members, client.ID)
+		}
+	}
+	round := Round{
+		Height:    height,
+		Step:      s.Progress.Step,
+		Seed:      s.mixSeed(seed),
+		DataIndex: s.Progress.DataIndex,
+		BatchSize: s.Config.BatchSize(s.Progress.DataIndex, s.Model.MaxSeqLen),
+		Members:   members,
+	}
+	elected := len(round.ElectedWitnesses(s.Config))
+	round.WitnessesElected = uint16(elected)
+	round.WitnessesNeeded = uint16(assign.Quorum(elected))
+	s.Progress.DataIndex += uint64(round.BatchSize)
+	if len(s.Epoch.Rounds) == StoredRounds {
+		s.Epoch.Rounds = slices.Delete(s.Epoch.Rounds, 0, 1)
+	}
+	s.Epoch.Rounds = append(s.Epoch.Rounds, round)
+	s.enter(RoundTrain, now)
+}
+
+// mixSeed extends the seed chain and returns the round's seed, the first eight bytes of
+// sha256(chain ‖ seed as le64 ‖ step as le32). A host that repeats a seed still gets
+// another round seed.
+func (s *State) mixSeed(seed uint64) uint64 {
+	message := slices.Clone(s.SeedChain[:])
+	message = binary.LittleEndian.AppendUint64(message, seed)
+	message = binary.LittleEndian.AppendUint32(message, s.Progress.Step)
+	s.SeedChain = sha256.Sum256(message)
+	return binary.LittleEndian.Uint64(s.SeedChain[:8])
+}
