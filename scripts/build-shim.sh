@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# Builds build/lib/libpsyche_torch.so, the C++ shim between Go and libtorch, when its
+# sources, the flags or the libtorch it is built against have changed.
+#
+#   LIBTORCH            folder with include/ and lib/; default: Debian's libtorch-dev in /usr
+#   LIBTORCH_INCLUDE    folder with include/ instead, when it lies apart
+#   LIBTORCH_LIB        folder with lib/ instead, likewise
+#   LIBTORCH_CXX11_ABI  0 or 1; default: what the library was built with
+#   CXX                 compiler, default g++
+#   SHIM                the file to write, default build/lib/libpsyche_torch.so
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+out=${SHIM:-build/lib/libpsyche_torch.so}
+cxx=${CXX:-g++}
+fail() { printf 'build-shim: %s\n' "$@" >&2; exit 1; }
+
+command -v "$cxx" >/dev/null || fail "no C++ compiler ($cxx)" "  Debian, Ubuntu: sudo apt-get install g++"
+
+# tch-rs and others take LIBTORCH_INCLUDE as the folder that holds include/; accept the headers' own folder too.
+include=${LIBTORCH_INCLUDE:-${LIBTORCH:-/usr}}
+[ -e "$include/include/ATen/ATen.h" ] && include=$include/include
+[ -e "$include/ATen/ATen.h" ] || fail "no libtorch headers ($include/ATen/ATen.h)" \
+  "  Debian, Ubuntu: sudo apt-get install libtorch-dev" \
+  "  elsewhere:      export LIBTORCH=/path/to/libtorch   (the folder that holds include/ and lib/)"
+
+candidates=()
+if [ -n "${LIBTORCH_LIB:-}" ]; then candidates+=("$LIBTORCH_LIB/lib" "$LIBTORCH_LIB"); fi
+if [ -n "${LIBTORCH:-}" ]; then candidates+=("$LIBTORCH/lib"); fi
+if [ ${#candidates[@]} -eq 0 ]; then
+  candidates+=("/usr/lib/$("$cxx" -print-multiarch 2>/dev/null || true)" /usr/lib64 /usr/lib)
+fi
+lib=
+for dir in "${candidates[@]}"; do
+  if [ -e "$dir/libtorch_cpu.so" ]; then lib=$dir; break; fi
+done
+[ -n "$lib" ] || fail "no libtorch_cpu.so in ${candidates[*]}" \
+  "  Debian, Ubuntu: sudo apt-get install libtorch-dev" \
+  "  elsewhere:      export LIBTORCH=/path/to/libtorch or LIBTORCH_LIB=/path/to/its/lib"
+
+abi=${LIBTORCH_CXX11_ABI:-}
+if [ -z "$abi" ]; then
+  abi=0
+  grep -q -a 'c105ErrorC1ENS_14SourceLocationENSt7__cxx11' "$lib/libc10.so" && abi=1
+fi
+
+flags=(-std=c++17 -O3 -fPIC -fvisibility=hidden -Wall -Itorch -isystem "$include/torch/csrc/api/include"
+  "-D_GLIBCXX_USE_CXX11_ABI=$abi")
+# Naming the compiler's own folder again would change the order in which it looks.
+[ "$include" -ef /usr/include ] || flags+=(-isystem "$include")
+link=(-shared "-L$lib" "-Wl,-rpath,$lib" -ltorch_cpu -lc10)
+# The CUDA half registers itself when loaded; nothing refers to it by name.
+[ -e "$lib/libtorch_cuda.so" ] && link+=(-Wl,--no-as-needed -ltorch_cuda)
+
+sources=(torch/shim/*.cc)
+stamp=$({
+  echo "$cxx ${flags[*]} ${link[*]}"
+  "$cxx" --version
+  cat "${sources[@]}" torch/shim/*.h torch/abi.h "$include/torch/csrc/api/include/torch/version.h"
+  stat -L -c '%n %s %Y' "$lib/libtorch_cpu.so" "$lib/libc10.so"
+} | sha256sum | cut -d' ' -f1)
+if [ -e "$out" ] && [ "$(cat "$out.stamp" 2>/dev/null)" = "$stamp" ]; then exit 0; fi
+
+mkdir -p "$(dirname "$out")"
+work=$(mktemp -d "$out.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+echo "build-shim: compiling $out against libtorch in $lib"
+printf '%s\n' "${sources[@]}" |
+  xargs -P "$(nproc)" -I{} sh -c 'cxx=$1; shift; src=$1; shift; work=$1; shift; exec "$cxx" "$@" -c "$src" -o "$work/$(basename "$src").o"' \
+    compile "$cxx" {} "$work" "${flags[@]}" ||
+  fail "the shim does not compile against $include (its message is above); Psyche is tested with libtorch 1.13 and 2.6"
+"$cxx" "$work"/*.o "${link[@]}" -o "$work/shim.so"
+mv -f "$work/shim.so" "$out"
+echo "$stamp" >"$out.stamp"

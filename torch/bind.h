@@ -1,0 +1,28 @@
+// C wrappers pt_<name> that call through the table, for cgo, which cannot call a
+// function pointer. Valid only after pt_load succeeded.
+#ifndef PSYCHE_TORCH_BIND_H
+#define PSYCHE_TORCH_BIND_H
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "abi.h"
+
+extern const pt_table *pt_functions;
+
+#define PT_WRAPPER(ret, name, params, args) \
+  static inline ret pt_##name params { return pt_functions->name args; }
+PT_FUNCTIONS(PT_WRAPPER)
+#undef PT_WRAPPER
+
+// The calling OS thread.
+static inline uintptr_t pt_thread(void) { return (uintptr_t)pthread_self(); }
+
+// Opens a library for everything loaded later. NULL, or the loader's message (free it).
+char *pt_preload(const char *path);
+
+// Opens the shim and checks its table. NULL, or a message (free it); *stale is set when
+// the shim was built from other sources than this program.
+char *pt_load(const char *path, int *stale);
+
+#endif

@@ -1,0 +1,51 @@
+package torch
+
+import "fmt"
+
+// DType is the element type of a tensor.
+type DType int
+
+// Element types. The numbers are those of the shim (abi.h).
+const (
+	F32 DType = iota
+	BF16
+	F16
+	F64
+	I64
+	I32
+	U8
+	Bool
+)
+
+var dtypes = [...]struct {
+	name string
+	size int
+}{
+	F32: {"f32", 4}, BF16: {"bf16", 2}, F16: {"f16", 2}, F64: {"f64", 8},
+	I64: {"i64", 8}, I32: {"i32", 4}, U8: {"u8", 1}, Bool: {"bool", 1},
+}
+
+// String gives the short name, as in "bf16".
+func (d DType) String() string {
+	if d < 0 || int(d) >= len(dtypes) {
+		return fmt.Sprintf("DType(%d)", int(d))
+	}
+	return dtypes[d].name
+}
+
+// Size is the number of bytes of one element.
+func (d DType) Size() int { return dtypes[d].size }
+
+// Device says where a tensor lives: CPU, or n for the n-th CUDA device.
+type Device int
+
+// CPU is the host's own memory.
+const CPU Device = -1
+
+// String gives the name used on command lines: "cpu" or "cuda:n".
+func (d Device) String() string {
+	if d < 0 {
+		return "cpu"
+	}
+	return fmt.Sprintf("cuda:%d", int(d))
+}

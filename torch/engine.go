@@ -1,0 +1,160 @@
+package torch
+
+/*
+#include "bind.h"
+*/
+import "C"
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+)
+
+// Engine runs everything of one device on one OS thread.
+// Its methods may be called from any goroutine.
+type Engine struct {
+	device Device
+	calls  chan call
+	quit   chan struct{} // closed by Close
+	done   chan struct{} // closed when the goroutine has ended
+	close  sync.Once
+	thread C.uintptr_t
+
+	// Used on the engine's thread only.
+	scope *Scope               // innermost scope of the Do in progress
+	kept  map[*Tensor]struct{} // tensors that outlive their scope
+}
+
+type call struct {
+	grad   bool
+	run    func(*Scope) error
+	result chan<- error // buffered
+}
+
+// NewEngine starts the goroutine of a device. Close ends it.
+func NewEngine(device Device) (*Engine, error) {
+	loading.Lock()
+	threads, loaded := loading.info.Threads, loading.done
+	loading.Unlock()
+	if !loaded {
+		return nil, ErrNotLoaded
+	}
+	if device >= 0 && int(device) >= int(C.pt_cuda_devices()) {
+		return nil, fmt.Errorf("torch: no device %s: libtorch sees %d CUDA devices", device, int(C.pt_cuda_devices()))
+	}
+	e := &Engine{
+		device: device,
+		calls:  make(chan call),
+		quit:   make(chan struct{}),
+		done:   make(chan struct{}),
+		kept:   make(map[*Tensor]struct{}),
+	}
+	started := make(chan error, 1)
+	go e.loop(threads, started)
+	if err := <-started; err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+// Device is where the engine's tensors are made.
+func (e *Engine) Device() Device { return e.device }
+
+// Do runs fn on the engine's thread with gradients recorded or not, waits for it, and
+// frees every tensor made in it that was not kept. A panic in fn becomes the error: an
+// *Error when libtorch refused an operation, else a *PanicError.
+//
+// ctx bounds the wait for the engine. Once fn runs, Do waits for its end, since fn uses
+// the caller's variables; a long fn looks at ctx itself.
+func (e *Engine) Do(ctx context.Context, grad bool, fn func(s *Scope) error) error {
+	if C.pt_thread() == e.thread {
+		return ErrNested
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	result := make(chan error, 1)
+	select {
+	case e.calls <- call{grad: grad, run: fn, result: result}:
+		return <-result
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-e.done:
+		return ErrClosed
+	}
+}
+
+// Close waits for the Do in progress, frees all tensors that were kept and ends the
+// engine's goroutine. Tensors of a closed engine must not be used any more.
+func (e *Engine) Close() error {
+	e.close.Do(func() { close(e.quit) })
+	<-e.done
+	return nil
+}
+
+func (e *Engine) loop(threads int, started chan<- error) {
+	runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+	defer close(e.done)
+	e.thread = C.pt_thread()
+	if message := C.pt_set_threads(C.int(threads)); message != nil {
+		started <- &Error{Op: "set_threads", Message: text(message)}
+		return
+	}
+	started <- nil
+	defer e.freeKept()
+	for {
+		select {
+		case c := <-e.calls:
+			e.run(c)
+		case <-e.quit:
+			return
+		}
+	}
+}
+
+var errGoexit = errors.New("torch: the function given to Do ended its goroutine (runtime.Goexit, or FailNow of a test)")
+
+// run executes one call. The result is sent last, when all tensors are freed.
+func (e *Engine) run(c call) {
+	scope := newScope(e)
+	e.scope = scope
+	before := C.pt_grad_mode(flag(c.grad))
+	err := errGoexit
+	defer func() {
+		if value := recover(); value != nil {
+			err = recovered(value)
+		}
+		C.pt_grad_mode(before)
+		e.scope = nil
+		scope.free()
+		c.result <- err
+	}()
+	err = c.run(scope)
+}
+
+func (e *Engine) freeKept() {
+	for t := range e.kept {
+		C.pt_free_tensors(&t.handle, 1)
+		t.handle = nil
+	}
+	clear(e.kept)
+}
+
+// LiveTensors counts the tensor handles of the whole process that are not yet freed.
+// It grows without bound only if something is kept and never freed.
+func LiveTensors() int64 {
+	if C.pt_functions == nil {
+		return 0
+	}
+	return int64(C.pt_live_tensors())
+}
+
+func flag(on bool) C.int {
+	if on {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,146 @@
+package torch
+
+/*
+#include "bind.h"
+*/
+import "C"
+
+import (
+	"bufio"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Setting is an environment variable that libtorch or its BLAS reads when it starts.
+type Setting struct {
+	Name, Value string
+	// Source: "psyche" (set by Load), "environment" (found set), "dropped" (found set
+	// and removed) or "unset".
+	Source string
+}
+
+// Info is what a report on the machine shows of libtorch.
+type Info struct {
+	Library    string // the shim's file
+	Version    string // of libtorch
+	BLAS       string // file of the BLAS in use; empty if it is part of libtorch
+	Capability string // vector instructions libtorch uses, such as "AVX512"
+	Threads    int
+	CUDA       int // CUDA devices libtorch sees
+	Settings   []Setting
+	Warnings   []string
+	Parallel   string // libtorch's own report on its thread pools, several lines
+}
+
+// spinCount bounds how long an idle thread of libgomp burns its core waiting for work.
+// Its default, for ever, is up to seven times slower when anything else wants the core.
+const spinCount = "10000"
+
+// prepareEnvironment sets what the libraries read when they are opened, leaving alone
+// what the user has set. It returns the number of threads.
+func prepareEnvironment(o Options, info *Info) int {
+	threads := o.Threads
+	if threads <= 0 {
+		threads = defaultThreads()
+		if n, err := strconv.Atoi(os.Getenv("OMP_NUM_THREADS")); err == nil && n > 0 {
+			threads = n
+		}
+	}
+	info.setDefault("OMP_NUM_THREADS", strconv.Itoa(threads))
+	info.setDefault("GOMP_SPINCOUNT", spinCount)
+	capability := ""
+	if hasAVX512() {
+		capability = "avx512" // libtorch 1.13 stops at AVX2 by itself
+	}
+	info.setDefault("ATEN_CPU_CAPABILITY", capability)
+	for _, name := range []string{"OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"} {
+		info.openBLAS(name, o.OverrideOpenBLAS)
+	}
+	return threads
+}
+
+func (info *Info) setDefault(name, value string) {
+	if found, ok := os.LookupEnv(name); ok {
+		info.Settings = append(info.Settings, Setting{name, found, "environment"})
+		return
+	}
+	if value == "" {
+		info.Settings = append(info.Settings, Setting{name, "", "unset"})
+		return
+	}
+	// In a program with cgo this reaches the C library's environment too.
+	if err := os.Setenv(name, value); err != nil {
+		info.Warnings = append(info.Warnings, "cannot set "+name+": "+err.Error())
+		return
+	}
+	info.Settings = append(info.Settings, Setting{name, value, "psyche"})
+}
+
+func (info *Info) openBLAS(name string, override bool) {
+	found, ok := os.LookupEnv(name)
+	switch {
+	case !ok:
+		info.Settings = append(info.Settings, Setting{name, "", "unset"})
+	case override && os.Unsetenv(name) == nil:
+		info.Settings = append(info.Settings, Setting{name, found, "dropped"})
+		info.Warnings = append(info.Warnings, name+"="+found+" in the environment was ignored; OpenBLAS chooses for this CPU")
+	default:
+		info.Settings = append(info.Settings, Setting{name, found, "environment"})
+		info.Warnings = append(info.Warnings,
+			name+"="+found+" is set in the environment and may halve the speed; unset it to let OpenBLAS choose for this CPU")
+	}
+}
+
+// describe fills in what is known only once libtorch is open.
+func (info *Info) describe() {
+	info.Version = text(C.pt_library_version())
+	info.Parallel = text(C.pt_parallel_info())
+	info.CUDA = int(C.pt_cuda_devices())
+	info.BLAS = loadedFile("libopenblas", "libblas", "libmkl", "libblis")
+	for line := range strings.Lines(text(C.pt_build_config())) {
+		if _, value, ok := strings.Cut(line, "CPU capability usage:"); ok {
+			info.Capability = strings.TrimSpace(value)
+		}
+	}
+	if strings.Contains(info.BLAS, "openblas-pthread") && info.Threads > 1 {
+		info.Warnings = append(info.Warnings,
+			"this OpenBLAS has a thread pool of its own beside libtorch's; install libopenblas0-openmp or use one thread")
+	}
+}
+
+// loadedFile is the first mapped library whose file name starts with one of the names.
+func loadedFile(names ...string) string {
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		return ""
+	}
+	for _, name := range names {
+		for line := range strings.Lines(string(maps)) {
+			path := strings.TrimSpace(line[strings.LastIndexByte(line, ' ')+1:])
+			if strings.HasPrefix(path[strings.LastIndexByte(path, '/')+1:], name) {
+				return path
+			}
+		}
+	}
+	return ""
+}
+
+// hasAVX512 tells whether the CPU has what libtorch's AVX-512 kernels use.
+func hasAVX512() bool {
+	file, err := os.Open("/proc/cpuinfo")
+	if err != nil {
+		return false
+	}
+	defer func() { _ = file.Close() }()
+	lines := bufio.NewScanner(file)
+	for lines.Scan() {
+		if rest, ok := strings.CutPrefix(lines.Text(), "flags"); ok {
+			flags := strings.Fields(rest)
+			return slices.Contains(flags, "avx512vl") && slices.Contains(flags, "avx512bw") &&
+				slices.Contains(flags, "avx512dq") && slices.Contains(flags, "fma")
+		}
+	}
+	return false
+}

@@ -1,0 +1,71 @@
+package torch
+
+/*
+#include "bind.h"
+*/
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"unsafe"
+)
+
+var (
+	// ErrNotLoaded is returned by NewEngine before a successful Load.
+	ErrNotLoaded = errors.New("torch: Load has not been called")
+	// ErrNoLibrary is returned by Load when the shim or libtorch is not there.
+	ErrNoLibrary = errors.New("libtorch is not available")
+	// ErrStaleLibrary is returned by Load when the shim was built from other sources than this program.
+	ErrStaleLibrary = errors.New("the libtorch shim does not fit this program")
+	// ErrClosed is returned by Do on an engine that was closed.
+	ErrClosed = errors.New("torch: engine is closed")
+	// ErrNested is returned by Do when called from inside another Do of the same engine.
+	ErrNested = errors.New("torch: Do called inside Do of the same engine")
+)
+
+// Error is a failure inside libtorch, or a misuse of a tensor.
+type Error struct {
+	Op      string // the method that failed
+	Message string // libtorch's own words
+}
+
+func (e *Error) Error() string { return "torch: " + e.Op + ": " + e.Message }
+
+// PanicError is a panic of the function given to Do that did not come from libtorch.
+type PanicError struct {
+	Value any
+	Stack []byte
+}
+
+func (e *PanicError) Error() string {
+	return fmt.Sprintf("torch: panic in Do: %v\n%s", e.Value, e.Stack)
+}
+
+// Unwrap gives the panic value when it was an error.
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}
+
+// recovered turns a panic value into the error that Do returns.
+func recovered(value any) error {
+	if err, ok := value.(*Error); ok {
+		return err
+	}
+	return &PanicError{Value: value, Stack: debug.Stack()}
+}
+
+// text takes over a malloc'ed C string.
+func text(c *C.char) string {
+	defer C.free(unsafe.Pointer(c))
+	return C.GoString(c)
+}
+
+// check panics with what libtorch said, if it said something.
+func check(op string, message *C.char) {
+	if message != nil {
+		panic(&Error{Op: op, Message: text(message)})
+	}
+}

@@ -1,0 +1,178 @@
+package torch
+
+/*
+#cgo linux LDFLAGS: -ldl
+#include "bind.h"
+*/
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"unsafe"
+)
+
+// Options say how to load libtorch. The zero value is right for one trainer on a machine.
+type Options struct {
+	// Threads computing one operation; 0: OMP_NUM_THREADS if set, else the CPUs this
+	// process may use. Several trainers on one machine share its CPUs: two busy threads
+	// on one core are many times slower than one.
+	Threads int
+	// Library is the shim's file. Empty: PSYCHE_TORCH_SHIM if set, else lib/ and ../lib/
+	// beside the executable, else build/lib of the Go module around the working directory.
+	Library string
+	// OverrideOpenBLAS drops OPENBLAS_CORETYPE and OPENBLAS_L2_SIZE from the environment,
+	// so that OpenBLAS chooses its kernels for this CPU. Without it they are left, since
+	// somebody set them, and reported as a warning.
+	OverrideOpenBLAS bool
+	// Logger receives the warnings; nil for none.
+	Logger *slog.Logger
+}
+
+const shimName = "libpsyche_torch.so"
+
+var loading struct {
+	sync.Mutex
+	done bool
+	info Info
+}
+
+// Load opens libtorch. It may be called again and then changes nothing. The error is
+// [ErrNoLibrary] or [ErrStaleLibrary] with what is missing and what to do about it.
+func Load(o Options) error {
+	loading.Lock()
+	defer loading.Unlock()
+	if loading.done {
+		return nil
+	}
+	path, err := findShim(o.Library)
+	if err != nil {
+		return err
+	}
+	info := Info{Library: path}
+	info.Threads = prepareEnvironment(o, &info)
+	preloadBLAS(&info)
+
+	name := C.CString(path)
+	defer C.free(unsafe.Pointer(name))
+	var stale C.int
+	if message := C.pt_load(name, &stale); message != nil {
+		return loadError(path, text(message), stale != 0)
+	}
+	C.pt_tune_allocator()
+	if message := C.pt_set_threads(C.int(info.Threads)); message != nil {
+		return &Error{Op: "set_threads", Message: text(message)}
+	}
+	info.describe()
+	loading.info, loading.done = info, true
+	if o.Logger != nil {
+		for _, w := range info.Warnings {
+			o.Logger.Warn("libtorch", "warning", w)
+		}
+	}
+	return nil
+}
+
+func loadError(path, message string, stale bool) error {
+	if stale {
+		return fmt.Errorf("torch: %w: %s: %s; rebuild it with: make shim", ErrStaleLibrary, path, message)
+	}
+	remedy := "rebuild it with: make shim"
+	if strings.Contains(message, "libtorch") || strings.Contains(message, "libc10") {
+		remedy = "install libtorch (Debian: apt-get install libtorch-dev), or set LIBTORCH to its folder, then: make shim"
+	}
+	return fmt.Errorf("torch: %w: cannot open %s: %s; %s", ErrNoLibrary, path, message, remedy)
+}
+
+// findShim gives the path of the shim, or an error that lists where it was sought.
+func findShim(given string) (string, error) {
+	if given == "" {
+		given = os.Getenv("PSYCHE_TORCH_SHIM")
+	}
+	if given != "" {
+		if _, err := os.Stat(given); err != nil {
+			return "", fmt.Errorf("torch: %w: no shim at %s; build it with: make shim", ErrNoLibrary, given)
+		}
+		return given, nil
+	}
+	candidates := shimCandidates()
+	for _, c := range candidates {
+		if _, err := os.Stat(c); err == nil {
+			return c, nil
+		}
+	}
+	return "", fmt.Errorf("torch: %w: no %s in %s; build it with: make shim (or set PSYCHE_TORCH_SHIM to it)",
+		ErrNoLibrary, shimName, strings.Join(directories(candidates), ", "))
+}
+
+func shimCandidates() []string {
+	var list []string
+	if exe, err := os.Executable(); err == nil {
+		if real, err := filepath.EvalSymlinks(exe); err == nil {
+			exe = real
+		}
+		dir := filepath.Dir(exe)
+		list = append(list, filepath.Join(dir, "..", "lib", shimName), filepath.Join(dir, "lib", shimName))
+	}
+	dir, err := os.Getwd()
+	for err == nil {
+		if _, statErr := os.Stat(filepath.Join(dir, "go.mod")); statErr == nil {
+			list = append(list, filepath.Join(dir, "build", "lib", shimName))
+			break
+		}
+		if filepath.Dir(dir) == dir {
+			break
+		}
+		dir = filepath.Dir(dir)
+	}
+	return list
+}
+
+func directories(paths []string) []string {
+	dirs := make([]string, len(paths))
+	for i, p := range paths {
+		dirs[i] = filepath.Dir(p)
+	}
+	return dirs
+}
+
+// preloadBLAS opens Debian's OpenBLAS that shares libtorch's thread pool. Its default
+// alternative brings a second pool, and the two spin against each other (2.5 times slower
+// with two threads); the linker then takes the one already open.
+func preloadBLAS(info *Info) {
+	found, err := filepath.Glob("/usr/lib/*/openblas-openmp")
+	if err != nil || len(found) == 0 {
+		return
+	}
+	for _, name := range []string{"libopenblas.so.0", "libblas.so.3", "liblapack.so.3"} {
+		path := C.CString(filepath.Join(found[0], name))
+		message := C.pt_preload(path)
+		C.free(unsafe.Pointer(path))
+		if message != nil {
+			info.Warnings = append(info.Warnings, "OpenBLAS (openmp) is installed but does not open: "+text(message))
+			return
+		}
+	}
+}
+
+// Loaded tells what Load did, for a report on the machine; an error before Load.
+func Loaded() (Info, error) {
+	loading.Lock()
+	defer loading.Unlock()
+	if !loading.done {
+		return Info{}, ErrNotLoaded
+	}
+	return loading.info, nil
+}
+
+// Missing tells whether err of Load means that libtorch or the shim is not there, as
+// opposed to being there and broken.
+func Missing(err error) bool { return errors.Is(err, ErrNoLibrary) }
+
+func defaultThreads() int { return runtime.NumCPU() }

@@ -1,0 +1,76 @@
+// What the shim's own files share: declarations of all table functions, and the guards
+// that keep C++ exceptions from crossing into Go.
+//
+// Only calls that both libtorch 1.13 and 2.x have are used, without autocast and
+// without CUDA headers, so the same sources compile against either.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <atomic>
+#include <cstring>
+#include <exception>
+#include <utility>
+
+#include "abi.h"
+
+namespace psyche {
+
+#define PT_DECLARE(ret, name, params, args) ret name params;
+PT_FUNCTIONS(PT_DECLARE)
+#undef PT_DECLARE
+
+// Handles given out and not yet freed.
+extern std::atomic<int64_t> live;
+
+inline at::Tensor &T(pt_tensor t) { return *static_cast<at::Tensor *>(t); }
+
+inline at::IntArrayRef sizes(const int64_t *shape, int dims) {
+  return at::IntArrayRef(shape, static_cast<size_t>(dims));
+}
+
+// What the exception in flight says, without the C++ backtrace. malloc'ed.
+inline char *message() {
+  try {
+    throw;
+  } catch (const c10::Error &e) {
+    return strdup(e.what_without_backtrace());
+  } catch (const std::exception &e) {
+    return strdup(e.what());
+  } catch (...) {
+    return strdup("unknown C++ exception");
+  }
+}
+
+inline pt_result own(at::Tensor &&t) {
+  pt_tensor handle = new at::Tensor(std::move(t));
+  live.fetch_add(1, std::memory_order_relaxed);
+  return pt_result{handle, nullptr};
+}
+
+template <class F> pt_result tensor(F &&compute) {
+  try {
+    return own(compute());
+  } catch (...) {
+    return pt_result{nullptr, message()};
+  }
+}
+
+template <class F> pt_number number(F &&compute) {
+  try {
+    return pt_number{compute(), nullptr};
+  } catch (...) {
+    return pt_number{0, message()};
+  }
+}
+
+template <class F> char *status(F &&act) {
+  try {
+    act();
+    return nullptr;
+  } catch (...) {
+    return message();
+  }
+}
+
+} // namespace psyche

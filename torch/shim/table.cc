@@ -1,0 +1,71 @@
+// The exported table, and what concerns the whole process.
+#include "shim.h"
+
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <ATen/Version.h>
+#include <c10/core/GradMode.h>
+#include <malloc.h>
+#include <torch/version.h>
+
+namespace psyche {
+
+std::atomic<int64_t> live{0};
+
+// glibc gives large blocks back to the kernel when they are freed; a training step frees
+// and asks again for hundreds of megabytes, and the page faults cost up to half its time.
+void tune_allocator() {
+  mallopt(M_MMAP_MAX, 0);
+  mallopt(M_TRIM_THRESHOLD, 0x7fffffff);
+  mallopt(M_TOP_PAD, 64 << 20);
+  mallopt(M_ARENA_MAX, 1);
+}
+
+char *set_threads(int threads) {
+  return status([&] {
+    at::set_num_threads(threads);
+    // Refused once the pool runs; it is then already as we want it.
+    if (at::get_num_interop_threads() != 1) at::set_num_interop_threads(1);
+  });
+}
+
+char *library_version() { return strdup(TORCH_VERSION); }
+char *parallel_info() { return strdup(at::get_parallel_info().c_str()); }
+char *build_config() { return strdup(at::show_config().c_str()); }
+
+int cuda_devices() {
+  try {
+    return at::globalContext().hasCUDA() ? static_cast<int>(at::detail::getCUDAHooks().getNumGPUs()) : 0;
+  } catch (...) {
+    return 0;
+  }
+}
+
+int64_t live_tensors() { return live.load(); }
+
+int grad_mode(int enabled) {
+  int before = c10::GradMode::is_enabled();
+  c10::GradMode::set_enabled(enabled != 0);
+  return before;
+}
+
+void free_tensors(pt_tensor *tensors, int count) {
+  for (int i = count - 1; i >= 0; i--) {
+    if (!tensors[i]) continue;
+    delete static_cast<at::Tensor *>(tensors[i]);
+    live.fetch_sub(1, std::memory_order_relaxed);
+  }
+}
+
+} // namespace psyche
+
+extern "C" __attribute__((visibility("default"))) const pt_table *psyche_torch_table(void) {
+  static const pt_table functions = {
+      PT_API_VERSION,
+      PT_SIGNATURE,
+#define PT_ENTRY(ret, name, params, args) psyche::name,
+      PT_FUNCTIONS(PT_ENTRY)
+#undef PT_ENTRY
+  };
+  return &functions;
+}

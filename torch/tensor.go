@@ -1,0 +1,141 @@
+package torch
+
+/*
+#include "bind.h"
+*/
+import "C"
+
+import (
+	"fmt"
+	"unsafe"
+)
+
+// Tensor is an n-dimensional array in libtorch's memory. Its operations run on the
+// engine's thread, inside Do, and panic with an *Error; results belong to the innermost
+// scope. Float32s, Shape, Numel, DType and Device may be used from any goroutine as long
+// as the tensor lives and nobody writes to it.
+type Tensor struct {
+	handle C.pt_tensor
+	engine *Engine
+	owner  *Scope // nil when kept
+	index  int    // in owner.tensors
+}
+
+// Parameter is a trainable tensor under the name it has in a checkpoint.
+type Parameter struct {
+	Name   string
+	Tensor *Tensor
+}
+
+func (t *Tensor) raw() C.pt_tensor {
+	if t == nil || t.handle == nil {
+		panic(&Error{Op: "Tensor", Message: "nil, or used after the scope it was made in ended"})
+	}
+	return t.handle
+}
+
+// scope is where the result of an operation on t goes.
+func (t *Tensor) scope() *Scope {
+	if t.engine.scope == nil {
+		panic(&Error{Op: "Tensor", Message: "operation outside Engine.Do"})
+	}
+	return t.engine.scope
+}
+
+func (t *Tensor) result(op string, r C.pt_result) *Tensor {
+	check(op, r.error)
+	return t.scope().wrap(r.tensor)
+}
+
+// Free ends a kept tensor now. Inside Do only; a tensor of a scope needs none.
+func (t *Tensor) Free() {
+	handle := t.raw()
+	if t.owner != nil {
+		t.owner.forget(t)
+	}
+	delete(t.engine.kept, t)
+	C.pt_free_tensors(&handle, 1)
+	t.handle = nil
+}
+
+// Shape is the size of each dimension.
+func (t *Tensor) Shape() []int64 {
+	shape := make([]int64, int(C.pt_dims(t.raw())))
+	if len(shape) > 0 {
+		C.pt_shape(t.raw(), (*C.int64_t)(unsafe.Pointer(&shape[0])))
+	}
+	return shape
+}
+
+// Dim is the size of dimension i; negative i counts from the end.
+func (t *Tensor) Dim(i int) int64 {
+	shape := t.Shape()
+	if i < 0 {
+		i += len(shape)
+	}
+	if i < 0 || i >= len(shape) {
+		panic(&Error{Op: "Dim", Message: fmt.Sprintf("no dimension %d in shape %v", i, shape)})
+	}
+	return shape[i]
+}
+
+// DType is the element type.
+func (t *Tensor) DType() DType { return DType(C.pt_dtype(t.raw())) }
+
+// Device is where the tensor lives.
+func (t *Tensor) Device() Device { return Device(C.pt_device(t.raw())) }
+
+// Numel is the number of elements.
+func (t *Tensor) Numel() int64 { return int64(C.pt_numel(t.raw())) }
+
+// Item is the value of a tensor of one element.
+func (t *Tensor) Item() float64 {
+	r := C.pt_item(t.raw())
+	check("Item", r.error)
+	return float64(r.value)
+}
+
+// Float32s is the tensor's own memory: writing changes the tensor. It needs a contiguous
+// f32 tensor on the CPU and is valid as long as the tensor lives.
+func (t *Tensor) Float32s() []float32 {
+	data := C.pt_cpu_data(t.raw())
+	if t.DType() != F32 || (data == nil && t.Numel() > 0) {
+		panic(&Error{Op: "Float32s", Message: fmt.Sprintf("needs a contiguous f32 tensor on the CPU, this is %s", t)})
+	}
+	return unsafe.Slice((*float32)(data), t.Numel())
+}
+
+// CopyFloat32s copies the elements out of a tensor of any float type and device.
+func (t *Tensor) CopyFloat32s() []float32 {
+	out := make([]float32, t.Numel())
+	if t.DType() != F32 {
+		t = t.To(F32)
+	}
+	check("CopyFloat32s", C.pt_to_bytes(t.raw(), unsafe.Pointer(unsafe.SliceData(out)), C.size_t(4*len(out))))
+	return out
+}
+
+// CopyInt64s copies the elements out of an integer tensor.
+func (t *Tensor) CopyInt64s() []int64 {
+	out := make([]int64, t.Numel())
+	if t.DType() != I64 {
+		t = t.To(I64)
+	}
+	check("CopyInt64s", C.pt_to_bytes(t.raw(), unsafe.Pointer(unsafe.SliceData(out)), C.size_t(8*len(out))))
+	return out
+}
+
+// Bytes copies the elements out, little-endian, in row-major order.
+func (t *Tensor) Bytes() []byte {
+	out := make([]byte, t.Numel()*int64(t.DType().Size()))
+	check("Bytes", C.pt_to_bytes(t.raw(), unsafe.Pointer(unsafe.SliceData(out)), C.size_t(len(out))))
+	return out
+}
+
+// String tells type, shape and device, not the values.
+func (t *Tensor) String() string {
+	if t == nil || t.handle == nil {
+		return "no tensor"
+	}
+	return fmt.Sprintf("%s%v on %s", t.DType(), t.Shape(), t.Device())
+}
