@@ -1,7 +1,180 @@
 package coordinator
 
-// AppendTo appends the canonical bytes of the state to b.
-func (s *State) AppendTo(b []byte) []byte { return b }
+import (
+	"crypto/sha256"
+	"encoding/binary"
 
-// Decode reads a state from its canonical bytes.
-func Decode(b []byte) (State, error) { return State{}, ErrMalformed }
+	"github.com/psyche-go/psyche/bloom"
+)
+
+// encodingVersion is the first byte of an encoded State.
+const encodingVersion = 1
+
+// Sizes of encoded parts.
+const (
+	filterSize  = bloom.Bits / 8
+	clientSize  = 32 + 1 + 8 + 4 + 1
+	reportSize  = 32 + 32
+	witnessSize = 2 + 2*filterSize + 32 + 32
+	roundSize   = 4 + 4 + 8 + 8 + 4 + 2 + 2 + 2 + 2 // without its lists
+	configSize  = 8*6 + 8 + 4*4 + 2*3 + 1
+)
+
+// MaxStateSize is the largest number of bytes that AppendTo appends.
+const MaxStateSize = 1 + 1 + MaxRunIDLength + 32 + 1 + 8 + configSize +
+	4 + 4 + 1 + 1 + 2 + MaxRepoLength + 32 + 4 + 2 + MaxDefinitionSize +
+	4 + 4 + 8 + // progress
+	4 + 4 + 8 + 1 + 6*2 + // epoch and lengths of all lists
+	4*MaxClients*clientSize + MaxClients*32 + MaxClients*reportSize +
+	1 + StoredRounds*(roundSize+MaxClients*32+MaxWitnesses*witnessSize) +
+	8 + 32 + 8 + 3
+
+// AppendTo appends the canonical bytes of the state to b: a version byte, then every
+// field in the order of declaration, integers little endian and of fixed width, lists
+// and texts behind their lengths. Equal states have equal bytes.
+func (s *State) AppendTo(b []byte) []byte {
+	b = append(b, encodingVersion)
+	b = appendText8(b, s.RunID)
+	b = append(b, s.Host[:]...)
+	b = append(b, byte(s.RunState))
+	b = le.AppendUint64(b, s.StateStart)
+	b = s.Config.appendTo(b)
+	b = s.Model.appendTo(b)
+	b = le.AppendUint32(b, s.Progress.Epoch)
+	b = le.AppendUint32(b, s.Progress.Step)
+	b = le.AppendUint64(b, s.Progress.DataIndex)
+	b = s.Epoch.appendTo(b)
+	b = le.AppendUint64(b, s.MinimumSince)
+	b = append(b, s.SeedChain[:]...)
+	b = le.AppendUint64(b, s.HostNonce)
+	b = appendClients(b, s.Pending)
+	b = appendClients(b, s.Departed)
+	b = appendBool(b, s.PendingPause)
+	b = appendBool(b, s.PendingResume)
+	return appendBool(b, s.ColdStart)
+}
+
+// Hash returns the SHA-256 of the state's canonical bytes.
+func (s *State) Hash() [32]byte { return sha256.Sum256(s.AppendTo(nil)) }
+
+var le = binary.LittleEndian
+
+func (c *Config) appendTo(b []byte) []byte {
+	b = le.AppendUint64(b, c.WarmupTime)
+	b = le.AppendUint64(b, c.CooldownTime)
+	b = le.AppendUint32(b, c.RoundsPerEpoch)
+	b = le.AppendUint64(b, c.EpochTime)
+	b = le.AppendUint64(b, c.MaxRoundTrainTime)
+	b = le.AppendUint64(b, c.RoundWitnessTime)
+	b = le.AppendUint64(b, c.WaitingForMembersExtraTime)
+	b = le.AppendUint64(b, c.GlobalBatchSizeWarmupTokens)
+	b = le.AppendUint32(b, c.GlobalBatchSizeStart)
+	b = le.AppendUint32(b, c.GlobalBatchSizeEnd)
+	b = le.AppendUint32(b, c.TotalSteps)
+	b = le.AppendUint16(b, c.InitMinClients)
+	b = le.AppendUint16(b, c.MinClients)
+	b = le.AppendUint16(b, c.WitnessNodes)
+	return append(b, c.VerificationPercent)
+}
+
+func (m *Model) appendTo(b []byte) []byte {
+	b = le.AppendUint32(b, m.MaxSeqLen)
+	b = le.AppendUint32(b, m.ColdStartWarmupSteps)
+	b = append(b, byte(m.Checkpoint.Kind))
+	b = appendText8(b, m.Checkpoint.Repo)
+	b = appendText8(b, m.Checkpoint.Revision)
+	b = append(b, m.Checkpoint.Digest[:]...)
+	b = le.AppendUint32(b, m.Checkpoint.Step)
+	b = append(b, byte(m.Checkpoint.Origin))
+	b = appendLength(b, len(m.Definition))
+	return append(b, m.Definition...)
+}
+
+func (e *Epoch) appendTo(b []byte) []byte {
+	b = le.AppendUint32(b, e.StartStep)
+	b = le.AppendUint32(b, e.LastStep)
+	b = le.AppendUint64(b, e.StartTime)
+	b = appendBool(b, e.ColdStart)
+	b = appendClients(b, e.Clients)
+	b = appendClients(b, e.Exited)
+	b = append(b, byte(len(e.Rounds)))
+	for i := range e.Rounds {
+		b = e.Rounds[i].appendTo(b)
+	}
+	b = appendIDs(b, e.Ready)
+	b = appendLength(b, len(e.Reports))
+	for _, report := range e.Reports {
+		b = append(b, report.Client[:]...)
+		b = append(b, report.Digest[:]...)
+	}
+	return b
+}
+
+func (r *Round) appendTo(b []byte) []byte {
+	b = le.AppendUint32(b, r.Height)
+	b = le.AppendUint32(b, r.Step)
+	b = le.AppendUint64(b, r.Seed)
+	b = le.AppendUint64(b, r.DataIndex)
+	b = le.AppendUint32(b, r.BatchSize)
+	b = appendIDs(b, r.Members)
+	b = le.AppendUint16(b, r.WitnessesNeeded)
+	b = le.AppendUint16(b, r.WitnessesElected)
+	b = appendLength(b, len(r.Witnesses))
+	for i := range r.Witnesses {
+		w := &r.Witnesses[i]
+		b = le.AppendUint16(b, w.Member)
+		b = appendFilter(b, &w.Participants)
+		b = appendFilter(b, &w.Commitments)
+		b = append(b, w.CommitmentsRoot[:]...)
+		b = append(b, w.Replica[:]...)
+	}
+	return b
+}
+
+func appendClients(b []byte, clients []Client) []byte {
+	b = appendLength(b, len(clients))
+	for i := range clients {
+		c := &clients[i]
+		b = append(b, c.ID[:]...)
+		b = append(b, byte(c.State))
+		b = le.AppendUint64(b, c.Nonce)
+		b = le.AppendUint32(b, c.ExitedHeight)
+		b = append(b, flags(c.HoldsModel, c.Active))
+	}
+	return b
+}
+
+func appendIDs(b []byte, ids []ClientID) []byte {
+	b = appendLength(b, len(ids))
+	for i := range ids {
+		b = append(b, ids[i][:]...)
+	}
+	return b
+}
+
+func appendFilter(b []byte, filter *bloom.Filter) []byte {
+	for _, word := range filter {
+		b = le.AppendUint64(b, word)
+	}
+	return b
+}
+
+func appendLength(b []byte, n int) []byte { return le.AppendUint16(b, uint16(n)) }
+
+func appendText8(b []byte, text string) []byte {
+	b = append(b, byte(len(text)))
+	return append(b, text...)
+}
+
+func appendBool(b []byte, v bool) []byte { return append(b, flags(v, false)) }
+
+func flags(bit0, bit1 bool) byte {
+	var b byte
+	if bit0 {
+		b |= 1
+	}
+	if bit1 {
+		b |= 2
+	}
+	return b
+}

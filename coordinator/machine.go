@@ -23,7 +23,7 @@ func New(runID string, host ClientID, config Config, model Model) (State, error)
 	if !model.Checkpoint.Kind.isOrigin() {
 		return State{}, &ConfigError{Key: "checkpoint", Problem: "must not be of a P2P kind when a run begins: nobody holds it yet"}
 	}
-	model.Definition = slices.Clone(model.Definition)
+	model.Definition = append([]byte(nil), model.Definition...)
 	return State{
 		RunID:     runID,
 		Host:      host,

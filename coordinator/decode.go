@@ -1,0 +1,262 @@
+package coordinator
+
+import (
+	"strconv"
+
+	"github.com/psyche-go/psyche/bloom"
+)
+
+// DecodeError says where the bytes of a state are wrong. It wraps ErrMalformed.
+type DecodeError struct {
+	Field  string
+	Offset int // of the first byte after what was read
+}
+
+// Error names the field and the offset.
+func (e *DecodeError) Error() string {
+	return "malformed state: " + e.Field + " before byte " + strconv.Itoa(e.Offset)
+}
+
+// Unwrap returns ErrMalformed.
+func (e *DecodeError) Unwrap() error { return ErrMalformed }
+
+// Decode reads a state from exactly its canonical bytes. It refuses, with a
+// *DecodeError, what AppendTo would not write and what breaks an invariant (see Check),
+// and allocates nothing for a list before it knows that its bytes are there.
+func Decode(b []byte) (State, error) {
+	d := decoder{rest: b, size: len(b)}
+	var s State
+	d.check(d.uint8("version") == encodingVersion, "version")
+	s.RunID = d.text8("run id", MaxRunIDLength)
+	d.bytes(s.Host[:], "host")
+	s.RunState = RunState(d.uint8("run state"))
+	s.StateStart = d.uint64("state start")
+	d.config(&s.Config)
+	d.model(&s.Model)
+	s.Progress.Epoch = d.uint32("epoch number")
+	s.Progress.Step = d.uint32("step")
+	s.Progress.DataIndex = d.uint64("data index")
+	d.epoch(&s.Epoch)
+	s.MinimumSince = d.uint64("minimum since")
+	d.bytes(s.SeedChain[:], "seed chain")
+	s.HostNonce = d.uint64("host nonce")
+	s.Pending = d.clients("pending")
+	s.Departed = d.clients("departed")
+	s.PendingPause = d.bool("pending pause")
+	s.PendingResume = d.bool("pending resume")
+	s.ColdStart = d.bool("cold start")
+	d.check(len(d.rest) == 0, "end")
+	if d.err != nil {
+		return State{}, d.err
+	}
+	if broken := s.brokenInvariant(); broken != "" {
+		return State{}, &DecodeError{Field: broken, Offset: len(b)}
+	}
+	return s, nil
+}
+
+// decoder reads from rest until its first error; afterwards every read returns zero.
+type decoder struct {
+	rest []byte
+	size int
+	err  error
+}
+
+func (d *decoder) fail(field string) {
+	if d.err == nil {
+		d.err = &DecodeError{Field: field, Offset: d.size - len(d.rest)}
+	}
+}
+
+func (d *decoder) check(ok bool, field string) {
+	if !ok {
+		d.fail(field)
+	}
+}
+
+// take returns the next n bytes, or nil at an error.
+func (d *decoder) take(n int, field string) []byte {
+	if d.err != nil {
+		return nil
+	}
+	if n > len(d.rest) {
+		d.fail(field)
+		return nil
+	}
+	taken := d.rest[:n]
+	d.rest = d.rest[n:]
+	return taken
+}
+
+func (d *decoder) bytes(into []byte, field string) { copy(into, d.take(len(into), field)) }
+
+func (d *decoder) uint8(field string) byte {
+	if b := d.take(1, field); b != nil {
+		return b[0]
+	}
+	return 0
+}
+
+func (d *decoder) uint16(field string) uint16 {
+	if b := d.take(2, field); b != nil {
+		return le.Uint16(b)
+	}
+	return 0
+}
+
+func (d *decoder) uint32(field string) uint32 {
+	if b := d.take(4, field); b != nil {
+		return le.Uint32(b)
+	}
+	return 0
+}
+
+func (d *decoder) uint64(field string) uint64 {
+	if b := d.take(8, field); b != nil {
+		return le.Uint64(b)
+	}
+	return 0
+}
+
+func (d *decoder) bool(field string) bool {
+	b := d.uint8(field)
+	d.check(b <= 1, field)
+	return b == 1
+}
+
+func (d *decoder) text8(field string, limit int) string {
+	n := int(d.uint8(field))
+	d.check(n <= limit, field)
+	return string(d.take(n, field))
+}
+
+// length reads the length of a list of at most limit elements and makes sure that the
+// bytes of so many elements are there.
+func (d *decoder) length(field string, limit, elementSize int) int {
+	n := int(d.uint16(field))
+	d.check(n <= limit && n*elementSize <= len(d.rest), field)
+	if d.err != nil {
+		return 0
+	}
+	return n
+}
+
+func (d *decoder) config(c *Config) {
+	c.WarmupTime = d.uint64("warmup_time")
+	c.CooldownTime = d.uint64("cooldown_time")
+	c.RoundsPerEpoch = d.uint32("rounds_per_epoch")
+	c.EpochTime = d.uint64("epoch_time")
+	c.MaxRoundTrainTime = d.uint64("max_round_train_time")
+	c.RoundWitnessTime = d.uint64("round_witness_time")
+	c.WaitingForMembersExtraTime = d.uint64("waiting_for_members_extra_time")
+	c.GlobalBatchSizeWarmupTokens = d.uint64("global_batch_size_warmup_tokens")
+	c.GlobalBatchSizeStart = d.uint32("global_batch_size_start")
+	c.GlobalBatchSizeEnd = d.uint32("global_batch_size_end")
+	c.TotalSteps = d.uint32("total_steps")
+	c.InitMinClients = d.uint16("init_min_clients")
+	c.MinClients = d.uint16("min_clients")
+	c.WitnessNodes = d.uint16("witness_nodes")
+	c.VerificationPercent = d.uint8("verification_percent")
+}
+
+func (d *decoder) model(m *Model) {
+	m.MaxSeqLen = d.uint32("max_seq_len")
+	m.ColdStartWarmupSteps = d.uint32("cold_start_warmup_steps")
+	m.Checkpoint.Kind = CheckpointKind(d.uint8("checkpoint kind"))
+	m.Checkpoint.Repo = d.text8("checkpoint repository", MaxRepoLength)
+	m.Checkpoint.Revision = d.text8("checkpoint revision", MaxRepoLength)
+	d.bytes(m.Checkpoint.Digest[:], "checkpoint digest")
+	m.Checkpoint.Step = d.uint32("checkpoint step")
+	m.Checkpoint.Origin = CheckpointKind(d.uint8("checkpoint origin"))
+	if n := d.length("model definition", MaxDefinitionSize, 1); n > 0 {
+		m.Definition = append([]byte(nil), d.take(n, "model definition")...)
+	}
+}
+
+func (d *decoder) epoch(e *Epoch) {
+	e.StartStep = d.uint32("epoch's start step")
+	e.LastStep = d.uint32("epoch's last step")
+	e.StartTime = d.uint64("epoch's start time")
+	e.ColdStart = d.bool("epoch's cold start")
+	e.Clients = d.clients("clients")
+	e.Exited = d.clients("exited")
+	rounds := int(d.uint8("rounds"))
+	d.check(rounds <= StoredRounds, "rounds")
+	for range rounds {
+		if d.err != nil {
+			return
+		}
+		var r Round
+		d.round(&r)
+		e.Rounds = append(e.Rounds, r)
+	}
+	e.Ready = d.ids("ready")
+	n := d.length("reports", MaxClients, reportSize)
+	if n > 0 {
+		e.Reports = make([]CheckpointReport, n)
+	}
+	for i := range e.Reports {
+		d.bytes(e.Reports[i].Client[:], "reports")
+		d.bytes(e.Reports[i].Digest[:], "reports")
+	}
+}
+
+func (d *decoder) round(r *Round) {
+	r.Height = d.uint32("round height")
+	r.Step = d.uint32("round step")
+	r.Seed = d.uint64("round seed")
+	r.DataIndex = d.uint64("round data index")
+	r.BatchSize = d.uint32("round batch size")
+	r.Members = d.ids("round members")
+	r.WitnessesNeeded = d.uint16("witnesses needed")
+	r.WitnessesElected = d.uint16("witnesses elected")
+	n := d.length("witnesses", MaxWitnesses, witnessSize)
+	if n > 0 {
+		r.Witnesses = make([]Witness, n)
+	}
+	for i := range r.Witnesses {
+		w := &r.Witnesses[i]
+		w.Member = d.uint16("witness")
+		d.filter(&w.Participants)
+		d.filter(&w.Commitments)
+		d.bytes(w.CommitmentsRoot[:], "witness")
+		d.bytes(w.Replica[:], "witness")
+	}
+}
+
+func (d *decoder) filter(filter *bloom.Filter) {
+	for i := range filter {
+		filter[i] = d.uint64("filter")
+	}
+}
+
+func (d *decoder) clients(field string) []Client {
+	n := d.length(field, MaxClients, clientSize)
+	if n == 0 {
+		return nil
+	}
+	clients := make([]Client, n)
+	for i := range clients {
+		c := &clients[i]
+		d.bytes(c.ID[:], field)
+		c.State = ClientState(d.uint8(field))
+		c.Nonce = d.uint64(field)
+		c.ExitedHeight = d.uint32(field)
+		bits := d.uint8(field)
+		d.check(bits <= 3, field)
+		c.HoldsModel, c.Active = bits&1 != 0, bits&2 != 0
+	}
+	return clients
+}
+
+func (d *decoder) ids(field string) []ClientID {
+	n := d.length(field, MaxClients, len(ClientID{}))
+	if n == 0 {
+		return nil
+	}
+	ids := make([]ClientID, n)
+	for i := range ids {
+		d.bytes(ids[i][:], field)
+	}
+	return ids
+}

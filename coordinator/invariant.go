@@ -1,0 +1,180 @@
+package coordinator
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/psyche-go/psyche/assign"
+)
+
+// Check returns nil for a state that obeys the invariants below, which hold for every
+// state that New, Apply and Tick can reach and that Decode accepts; else a
+// *DecodeError that names the broken one.
+//
+//   - Configuration, model and run id are valid; RunState and every ClientState exist.
+//   - Every list is within its bound and names no client twice; healthy members and
+//     pending clients are disjoint and at most MaxClients together.
+//   - Nobody is a member, or Ready, in WaitingForMembers and Paused.
+//   - The rounds follow each other by one in step and height, end at Progress.Step
+//     (before it once they are over), and hold disjoint, adjacent stretches of data
+//     that end at Progress.DataIndex.
+//   - A round's quorum is ⌈2n/3⌉ of its elected witnesses; each witness is elected, a
+//     member, and there once.
+//   - The checkpoint is not of a step that was not trained.
+func (s *State) Check() error {
+	if broken := s.brokenInvariant(); broken != "" {
+		return &DecodeError{Field: broken}
+	}
+	return nil
+}
+
+func (s *State) brokenInvariant() string {
+	if s.RunState == Uninitialized || s.RunState > Paused {
+		return "run state"
+	}
+	if validateRunID(s.RunID) != nil {
+		return "run id"
+	}
+	if s.Config.Validate() != nil {
+		return "config"
+	}
+	if s.Model.validate(s.Config) != nil {
+		return "model"
+	}
+	if s.Progress.Step == 0 || s.Progress.Step-1 > s.Config.TotalSteps {
+		return "step"
+	}
+	if s.Model.Checkpoint.Step >= s.Progress.Step {
+		return "checkpoint step"
+	}
+	if s.PendingResume && s.RunState != Paused || s.PendingPause && (s.RunState == Paused || s.RunState == Finished) {
+		return "pending pause"
+	}
+	if broken := s.brokenMembership(); broken != "" {
+		return broken
+	}
+	return s.brokenRounds()
+}
+
+func (s *State) brokenMembership() string {
+	e := &s.Epoch
+	lists := []struct {
+		name    string
+		clients []Client
+	}{{"clients", e.Clients}, {"exited", e.Exited}, {"pending", s.Pending}, {"departed", s.Departed}}
+	for _, list := range lists {
+		if len(list.clients) > MaxClients || repeats(clientIDs(list.clients)) {
+			return list.name
+		}
+		for _, client := range list.clients {
+			if client.State > Ejected {
+				return list.name
+			}
+		}
+	}
+	isHealthy := func(c Client) bool { return c.State == Healthy }
+	between := s.RunState == WaitingForMembers || s.RunState == Paused
+	if between && len(e.Clients) > 0 {
+		return "clients"
+	}
+	if slices.ContainsFunc(e.Exited, isHealthy) {
+		return "exited"
+	}
+	if slices.ContainsFunc(s.Pending, func(c Client) bool { return c.State != Healthy }) {
+		return "pending"
+	}
+	places := clientIDs(s.Pending)
+	for _, client := range e.Clients {
+		if client.State == Healthy {
+			places = append(places, client.ID)
+		}
+	}
+	if len(places) > MaxClients || repeats(places) {
+		return "pending"
+	}
+	reporters := make([]ClientID, len(e.Reports))
+	for i := range e.Reports {
+		reporters[i] = e.Reports[i].Client
+	}
+	if len(e.Ready) > MaxClients || repeats(e.Ready) || between && len(e.Ready) > 0 {
+		return "ready"
+	}
+	if len(reporters) > MaxClients || repeats(reporters) {
+		return "reports"
+	}
+	return ""
+}
+
+func (s *State) brokenRounds() string {
+	rounds := s.Epoch.Rounds
+	if len(rounds) > StoredRounds || s.active() && len(rounds) == 0 || s.RunState == Warmup && len(rounds) > 0 {
+		return "rounds"
+	}
+	for i := range rounds {
+		r := &rounds[i]
+		if broken := r.broken(s.Config); broken != "" {
+			return broken
+		}
+		if i > 0 && (r.Step != rounds[i-1].Step+1 || r.Height != rounds[i-1].Height+1 ||
+			r.DataIndex != rounds[i-1].DataIndex+uint64(rounds[i-1].BatchSize)) {
+			return "rounds"
+		}
+	}
+	if len(rounds) == 0 {
+		return ""
+	}
+	newest := &rounds[len(rounds)-1]
+	next := newest.Step + 1
+	if s.RunState == RoundTrain || s.RunState == RoundWitness {
+		next = newest.Step
+	}
+	if s.Progress.Step != next || uint64(newest.Height)+uint64(s.Epoch.StartStep) != uint64(newest.Step) ||
+		s.Progress.DataIndex != newest.DataIndex+uint64(newest.BatchSize) {
+		return "rounds"
+	}
+	return ""
+}
+
+// broken names what is wrong with a round by itself. Who was elected is checked only
+// for rounds in which somebody witnessed.
+func (r *Round) broken(c Config) string {
+	if len(r.Members) == 0 || len(r.Members) > MaxClients || repeats(r.Members) {
+		return "round members"
+	}
+	if r.DataIndex > 1<<64-1-uint64(r.BatchSize) {
+		return "round data index"
+	}
+	elected := min(len(r.Members), MaxWitnesses)
+	if c.WitnessNodes != 0 {
+		elected = min(len(r.Members), int(c.WitnessNodes))
+	}
+	if int(r.WitnessesElected) != elected || int(r.WitnessesNeeded) != assign.Quorum(elected) {
+		return "witnesses elected"
+	}
+	if len(r.Witnesses) == 0 {
+		return ""
+	}
+	witnesses := r.ElectedWitnesses(c)
+	for i := range r.Witnesses {
+		at := slices.Index(witnesses, int(r.Witnesses[i].Member))
+		if at < 0 {
+			return "witnesses"
+		}
+		witnesses = slices.Delete(witnesses, at, at+1)
+	}
+	return ""
+}
+
+func clientIDs(clients []Client) []ClientID {
+	ids := make([]ClientID, len(clients), MaxClients)
+	for i := range clients {
+		ids[i] = clients[i].ID
+	}
+	return ids
+}
+
+func repeats(ids []ClientID) bool {
+	sorted := slices.Clone(ids)
+	slices.SortFunc(sorted, func(a, b ClientID) int { return bytes.Compare(a[:], b[:]) })
+	return len(slices.Compact(sorted)) != len(ids)
+}
