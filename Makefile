@@ -6,6 +6,8 @@ BIN    := $(BUILD)/bin
 SHIM   := $(BUILD)/lib/libpsyche_torch.so
 DEMO   := $(BUILD)/quickstart
 LINT   := $(BUILD)/tools/golangci-lint
+DEMO_CONFIG ?= configs/quickstart
+DEMO_KILL   ?= 30
 
 # What needs libtorch. Everything else builds and tests without cgo.
 LEARNING := ./torch/... ./model/... ./train/... ./cmd/psyche-client/...
@@ -18,7 +20,7 @@ all: build
 
 ## demo: prepare data and a model, train with three clients, show the result
 demo: build demo-data
-	$(BIN)/psyche testnet start --num-clients 3 --config-path configs/quickstart --kill-at-step 30 --run-dir $(BUILD)/runs $(DEMO_FLAGS)
+	$(BIN)/psyche testnet start --num-clients 3 --config-path $(DEMO_CONFIG) --kill-at-step $(DEMO_KILL) --run-dir $(BUILD)/runs
 
 ## build: both programs and the libtorch shim
 build: setup shim
