@@ -1,0 +1,211 @@
+//go:build cgo && amd64
+
+// One build holds the kernels for every instruction set; which of them runs is decided at
+// run time.
+
+// A fused multiply-add rounds once where the definition rounds twice. cgo does not let a
+// package pass -ffp-contract=off, so the source says it, in both compilers' words.
+#ifdef __clang__
+#pragma STDC FP_CONTRACT OFF
+#else
+#pragma GCC optimize("fp-contract=off")
+#endif
+
+#include "kernel.h"
+
+#include <immintrin.h>
+#include <string.h>
+
+#if defined(__FAST_MATH__)
+#error "the kernels must not be compiled with -ffast-math: replicas would differ"
+#endif
+
+#define PADDING 16
+#define MAX_CHUNK 128
+#define LANE_MAXIMA 128 // see select_few
+#define FEW 64          // up to this many coefficients are selected by insertion
+
+static inline int padded(int n) { return (n + PADDING - 1) & ~(PADDING - 1); }
+
+static inline uint32_t magnitude(float v) {
+	uint32_t b;
+	memcpy(&b, &v, sizeof b);
+	return b & 0x7fffffff;
+}
+
+// A chunk's memory. Rows of chunk and rows hold padded(cols) floats, those of turned
+// padded(rows).
+typedef struct {
+	float *chunk, *rows, *turned;
+	uint64_t *above, *equal; // bit sets over the coefficients, for select_many
+} scratch;
+
+static int64_t plane(int rows, int cols) { return (int64_t)padded(rows) * padded(cols); }
+static int64_t words(int rows, int cols) { return ((int64_t)rows * cols + 63) / 64; }
+
+int64_t psyche_distro_scratch(int rows, int cols) { return 3 * plane(rows, cols) + 4 * words(rows, cols); }
+
+static scratch carve(const psyche_distro_plan *p) {
+	int64_t size = plane(p->column.n, p->row.n);
+	scratch s;
+	s.chunk = p->scratch;
+	s.rows = s.chunk + size;
+	s.turned = s.rows + size;
+	s.above = (uint64_t *)(s.turned + size);
+	s.equal = s.above + words(p->column.n, p->row.n);
+	return s;
+}
+
+// kth_magnitude returns the k-th largest magnitude of the coefficients, by counting their
+// bits from the top, 11, 11 and 9 at a time.
+static uint32_t kth_magnitude(const psyche_distro_plan *p, const float *turned, int k) {
+	static const int shifts[] = {20, 9, 0};
+	const int rows = p->column.n, cols = p->row.n, ld = padded(rows);
+	uint32_t prefix = 0, known = 0;
+	for (int pass = 0; pass < 3; pass++) {
+		uint32_t counts[2048] = {0};
+		const int shift = shifts[pass];
+		for (int d = 0; d < cols; d++)
+			for (int b = 0; b < rows; b++) {
+				uint32_t m = magnitude(turned[d * ld + b]);
+				if ((m & known) == prefix)
+					counts[(m >> shift) & 2047 & ~(known >> shift)]++;
+			}
+		int bin = 2047;
+		while (bin > 0 && counts[bin] < (uint32_t)k)
+			k -= (int)counts[bin--];
+		prefix |= (uint32_t)bin << shift;
+		known = ~0u << shift & 0x7fffffff;
+	}
+	return prefix;
+}
+
+// select_many is the selection for any k: all above the k-th magnitude, and of those equal
+// to it the lowest indices, none that is zero.
+static int select_many(const psyche_distro_plan *p, const scratch *s, int k, uint16_t *indices, float *values) {
+	const int rows = p->column.n, cols = p->row.n, ld = padded(rows);
+	const uint32_t kth = kth_magnitude(p, s->turned, k);
+	const int64_t n = words(rows, cols);
+	int above = 0, count = 0;
+	memset(s->above, 0, n * sizeof(uint64_t));
+	memset(s->equal, 0, n * sizeof(uint64_t));
+	for (int d = 0; d < cols; d++)
+		for (int b = 0; b < rows; b++) {
+			uint32_t m = magnitude(s->turned[d * ld + b]);
+			int index = b * cols + d;
+			uint64_t bit = (uint64_t)1 << (index & 63);
+			if (m > kth) {
+				s->above[index >> 6] |= bit;
+				above++;
+			} else if (m == kth && m != 0) {
+				s->equal[index >> 6] |= bit;
+			}
+		}
+	for (int64_t w = 0; w < n; w++)
+		for (uint64_t set = s->above[w] | s->equal[w]; set; set &= set - 1) {
+			if (s->equal[w] & set & -set && above++ >= k)
+				continue;
+			int index = (int)(w * 64) + __builtin_ctzll(set);
+			indices[count] = (uint16_t)index;
+			values[count++] = s->turned[index % cols * ld + index / cols];
+		}
+	return count;
+}
+
+// insert puts a key among the count ≤ k largest, in descending order, and returns how many
+// there are then.
+static inline int insert(uint64_t *keys, int count, int k, uint64_t key) {
+	int at = count;
+	if (count == k) {
+		if (key <= keys[k - 1])
+			return count;
+		at = k - 1;
+	} else {
+		count++;
+	}
+	for (; at > 0 && keys[at - 1] < key; at--)
+		keys[at] = keys[at - 1];
+	keys[at] = key;
+	return count;
+}
+
+#define INLINE static inline __attribute__((always_inline)) TARGET
+
+#define LANES 4
+#define NAME(x) x##_baseline
+#define TARGET
+#include "kernel_vector.h"
+#undef LANES
+#undef NAME
+#undef TARGET
+
+#define LANES 8
+#define NAME(x) x##_avx2
+#define TARGET __attribute__((target("avx2")))
+#include "kernel_vector.h"
+#undef LANES
+#undef NAME
+#undef TARGET
+
+#define LANES 16
+#define NAME(x) x##_avx512
+#define TARGET __attribute__((target("avx512f")))
+#include "kernel_vector.h"
+#undef LANES
+#undef NAME
+#undef TARGET
+
+unsigned psyche_distro_isas(void) {
+	unsigned set = 1u << PSYCHE_DISTRO_BASELINE;
+	__builtin_cpu_init();
+	if (__builtin_cpu_supports("avx2"))
+		set |= 1u << PSYCHE_DISTRO_AVX2;
+	if (__builtin_cpu_supports("avx512f"))
+		set |= 1u << PSYCHE_DISTRO_AVX512;
+	return set;
+}
+
+// Any library of the process may have set its threads to flush subnormal numbers to zero
+// or to another rounding. The kernels run with the default of IEEE 754 and put back what
+// they found.
+#define DEFAULT_MODE 0x1f80
+
+#define DISPATCH(call)                        \
+	unsigned mode = _mm_getcsr();             \
+	_mm_setcsr(DEFAULT_MODE);                 \
+	switch (isa) {                            \
+	case PSYCHE_DISTRO_AVX512:                \
+		call(avx512);                         \
+		break;                                \
+	case PSYCHE_DISTRO_AVX2:                  \
+		call(avx2);                           \
+		break;                                \
+	default:                                  \
+		call(baseline);                       \
+	}                                         \
+	_mm_setcsr(mode)
+
+int64_t psyche_distro_encode(int isa, psyche_distro_plan plan, int64_t first, int64_t last,
+	float *delta, const float *grad, float decay, float lr,
+	int k, uint16_t *counts, uint16_t *indices, float *values) {
+	int64_t bad;
+#define CALL(set) bad = encode_##set(&plan, first, last, delta, grad, decay, lr, k, counts, indices, values)
+	DISPATCH(CALL);
+#undef CALL
+	return bad;
+}
+
+void psyche_distro_apply(int isa, psyche_distro_plan plan, int64_t first, int64_t last,
+	const int32_t *offsets, const uint16_t *indices, const float *values,
+	float *weights, float lr, float factor) {
+#define CALL(set) apply_##set(&plan, first, last, offsets, indices, values, weights, lr, factor)
+	DISPATCH(CALL);
+#undef CALL
+}
+
+void psyche_distro_add(int isa, psyche_distro_plan plan, int64_t first, int64_t last,
+	const int32_t *offsets, const uint16_t *indices, const float *values, float *delta) {
+#define CALL(set) add_##set(&plan, first, last, offsets, indices, values, delta)
+	DISPATCH(CALL);
+#undef CALL
+}

@@ -1,0 +1,343 @@
+package distro
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/psyche-go/psyche/distro/codec"
+)
+
+// kernels returns one kernel for each instruction set at hand and thread count, the
+// reference first.
+func kernels(t testing.TB) []*Kernel {
+	t.Helper()
+	var all []*Kernel
+	for _, set := range availableISAs() {
+		for _, threads := range []int{1, 2} {
+			kernel, err := NewKernel(Options{ISA: set.name, Threads: threads})
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, kernel)
+		}
+	}
+	return all
+}
+
+func newLayout(t testing.TB, shape []int64, chunk int) Layout {
+	t.Helper()
+	l, err := NewLayout(shape, chunk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func normal(seed uint64, n int, scale float64) []float32 {
+	random := rand.New(rand.NewPCG(seed, 0))
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = float32(scale * random.NormFloat64())
+	}
+	return x
+}
+
+// bitsOf hashes numbers by their bits, so that 0 and −0 differ.
+func bitsOf(parts ...any) string {
+	h := sha256.New()
+	for _, part := range parts {
+		if err := binary.Write(h, binary.LittleEndian, part); err != nil {
+			panic(err)
+		}
+	}
+	return fmt.Sprintf("%x", h.Sum(nil)[:8])
+}
+
+// train runs some rounds of three trainers on one tensor and hashes all that they hold.
+func train(t testing.TB, kernel *Kernel, l Layout, topK, rounds int) string {
+	t.Helper()
+	n := l.Elements()
+	weights := normal(99, n, 0.02)
+	deltas := [3][]float32{make([]float32, n), make([]float32, n), make([]float32, n)}
+	var trace []string
+	for round := range rounds {
+		var results []codec.TensorResult
+		for i, delta := range deltas {
+			grad := normal(uint64(1000*round+i), n, math.Pow(10, float64(i)-2))
+			result, err := kernel.Encode(l, delta, grad, EncodeParams{Decay: 0.9, LR: 0.013, TopK: topK})
+			if err != nil {
+				t.Fatal(err)
+			}
+			trace = append(trace, bitsOf(result.Counts, result.Indices, result.Values, delta))
+			results = append(results, result)
+		}
+		// Values in one round, signs in the next.
+		if round%2 == 1 {
+			for _, r := range results {
+				toSigns(r)
+			}
+		}
+		if err := kernel.DecodeApply(l, results, weights, ApplyParams{LR: 0.013, WeightFactor: 1 - 0.013*0.1*float32(round)}); err != nil {
+			t.Fatal(err)
+		}
+		if err := kernel.AddBack(l, deltas[0], results[1]); err != nil {
+			t.Fatal(err)
+		}
+		trace = append(trace, bitsOf(weights, deltas[0]))
+	}
+	return fmt.Sprint(trace)
+}
+
+func toSigns(r codec.TensorResult) {
+	for i, v := range r.Values {
+		if v != 0 {
+			r.Values[i] = float32(math.Copysign(1, float64(v)))
+		}
+	}
+}
+
+func TestEveryKernelHasTheBitsOfTheReference(t *testing.T) {
+	shapes := []struct {
+		shape []int64
+		chunk int
+		topK  int
+	}{
+		{[]int64{}, 64, 8},
+		{[]int64{1}, 64, 8},
+		{[]int64{2}, 64, 1},
+		{[]int64{768}, 64, 8},
+		{[]int64{100}, 64, 8},
+		{[]int64{67}, 64, 3},
+		{[]int64{64, 64}, 64, 8},
+		{[]int64{192, 256}, 64, 2},
+		{[]int64{128, 192}, 64, 40},
+		{[]int64{128, 128}, 64, 500},
+		{[]int64{64, 128}, 64, 4096},
+		{[]int64{100, 96}, 64, 8},      // 50 × 48
+		{[]int64{58, 88}, 32, 8},       // 29 × 22
+		{[]int64{29, 44}, 64, 70},      // 29 × 44
+		{[]int64{131, 64}, 64, 8},      // 1 × 64
+		{[]int64{64, 131}, 64, 8},      // 64 × 1
+		{[]int64{16, 15}, 64, 8},       //
+		{[]int64{3, 2, 48, 20}, 16, 5}, // stacked
+		{[]int64{2, 7, 9}, 8, 100},
+		{[]int64{256, 384}, 128, 8},
+		{[]int64{127, 100}, 128, 65},
+		{[]int64{64, 64 * 140}, 64, 4}, // more than one piece a thread
+	}
+	for _, c := range shapes {
+		t.Run(fmt.Sprintf("%v by %d top %d", c.shape, c.chunk, c.topK), func(t *testing.T) {
+			l := newLayout(t, c.shape, c.chunk)
+			want := ""
+			for _, kernel := range kernels(t) {
+				got := train(t, kernel, l, c.topK, 3)
+				if want == "" {
+					want = got
+				}
+				if got != want {
+					t.Errorf("%s with %d threads:\n%s\nreference:\n%s", kernel.ISA(), kernel.threads, got, want)
+				}
+			}
+		})
+	}
+}
+
+func TestTiesGoToTheLowestIndex(t *testing.T) {
+	l := newLayout(t, []int64{64, 64}, 64)
+	for _, topK := range []int{5, 64, 65, 200} {
+		var want codec.TensorResult
+		for i, kernel := range kernels(t) {
+			// Equal unit pulses along the diagonal of the frequencies: an inverse DCT of equal
+			// coefficients would not come back exactly equal, so plant them in 1×1 chunks' place.
+			delta := make([]float32, l.Elements())
+			got, err := kernel.Encode(l, delta, impulse(l), EncodeParams{Decay: 1, LR: 1, TopK: topK})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if i == 0 {
+				want = got
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("top %d with %s (-reference +got):\n%s", topK, kernel.ISA(), diff)
+			}
+		}
+	}
+}
+
+// impulse has one element: the magnitudes of its DCT come in many equal pairs.
+func impulse(l Layout) []float32 {
+	x := make([]float32, l.Elements())
+	x[0] = 1
+	return x
+}
+
+func TestZerosAreNotSent(t *testing.T) {
+	l := newLayout(t, []int64{64, 128}, 64)
+	for _, kernel := range kernels(t) {
+		delta, grad := make([]float32, l.Elements()), make([]float32, l.Elements())
+		result, err := kernel.Encode(l, delta, grad, EncodeParams{Decay: 0.9, LR: 1, TopK: 8})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(result.Counts, []uint16{0, 0}) {
+			t.Errorf("%s: a cold start sends %v entries", kernel.ISA(), result.Counts)
+		}
+		// A constant chunk has one coefficient, exactly.
+		for i := range l.Elements() {
+			if i%128 < 64 {
+				grad[i] = 1
+			}
+		}
+		result, err = kernel.Encode(l, delta, grad, EncodeParams{Decay: 0.9, LR: 0.5, TopK: 8})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(result.Counts, []uint16{1, 0}) || result.Indices[0] != 0 || result.Values[0] != 32 {
+			t.Errorf("%s: constant chunk: %v %v %v", kernel.ISA(), result.Counts, result.Indices[:8], result.Values[:8])
+		}
+		if slices.ContainsFunc(delta, func(v float32) bool { return v != 0 }) {
+			t.Errorf("%s: the residual of a chunk that was sent whole is not zero", kernel.ISA())
+		}
+		weights := normal(5, l.Elements(), 1)
+		before := slices.Clone(weights)
+		if err := kernel.DecodeApply(l, []codec.TensorResult{result}, weights, ApplyParams{LR: 0.25, WeightFactor: 1}); err != nil {
+			t.Fatal(err)
+		}
+		for i := range weights {
+			want := before[i]
+			if i%128 < 64 {
+				want -= 0.25
+			}
+			if weights[i] != want {
+				t.Fatalf("%s: weight %d: %v, want %v", kernel.ISA(), i, weights[i], want)
+			}
+		}
+	}
+}
+
+func TestOppositeSignsCancel(t *testing.T) {
+	l := newLayout(t, []int64{8}, 8)
+	for _, kernel := range kernels(t) {
+		a, b := l.Codec(1).NewResult(), l.Codec(1).NewResult()
+		a.Counts[0], a.Indices[0], a.Values[0] = 1, 3, 1
+		b.Counts[0], b.Indices[0], b.Values[0] = 1, 3, -1
+		weights := normal(1, 8, 1)
+		want := slices.Clone(weights)
+		if err := kernel.DecodeApply(l, []codec.TensorResult{a, b}, weights, ApplyParams{LR: 1, WeightFactor: 1}); err != nil {
+			t.Fatal(err)
+		}
+		if bitsOf(weights) != bitsOf(want) {
+			t.Errorf("%s: weights moved: %v, want %v", kernel.ISA(), weights, want)
+		}
+	}
+}
+
+func TestEncodeThenAddBackIsTheMomentum(t *testing.T) {
+	l := newLayout(t, []int64{96, 100}, 64)
+	for _, kernel := range kernels(t) {
+		delta, grad := normal(1, l.Elements(), 1), normal(2, l.Elements(), 1)
+		want := make([]float64, l.Elements())
+		for i := range want {
+			want[i] = 0.9*float64(delta[i]) + 0.1*float64(grad[i])
+		}
+		result, err := kernel.Encode(l, delta, grad, EncodeParams{Decay: 0.9, LR: 0.1, TopK: 16})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := kernel.AddBack(l, delta, result); err != nil {
+			t.Fatal(err)
+		}
+		for i := range want {
+			if math.Abs(float64(delta[i])-want[i]) > 1e-5 {
+				t.Fatalf("%s: momentum %d: %v, want %v", kernel.ISA(), i, delta[i], want[i])
+			}
+		}
+	}
+}
+
+func TestNumbersThatAreNotFinite(t *testing.T) {
+	l := newLayout(t, []int64{64, 256}, 64)
+	nan, inf := float32(math.NaN()), float32(math.Inf(1))
+	for _, kernel := range kernels(t) {
+		for _, bad := range []float32{nan, inf, -inf, math.MaxFloat32} {
+			delta, grad := normal(1, l.Elements(), 1), normal(2, l.Elements(), 1)
+			grad[200], grad[201] = bad, bad
+			before := slices.Clone(delta)
+			_, err := kernel.Encode(l, delta, grad, EncodeParams{Decay: 0.9, LR: 0.9, TopK: 4})
+			if !errors.Is(err, ErrNotFinite) {
+				t.Errorf("%s: gradient %v: error %v", kernel.ISA(), bad, err)
+			}
+			for i := range delta {
+				if i%256/64 == 3 && delta[i] != before[i] {
+					t.Fatalf("%s: gradient %v: momentum %d of the refused chunk changed", kernel.ISA(), bad, i)
+				}
+			}
+			if finite := kernel.Finite(grad); finite != (bad == math.MaxFloat32) {
+				t.Errorf("%s: Finite(… %v …) = %v", kernel.ISA(), bad, finite)
+			}
+		}
+	}
+}
+
+func TestArgumentsThatDoNotFit(t *testing.T) {
+	l := newLayout(t, []int64{8, 8}, 8)
+	kernel, err := NewKernel(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	full := make([]float32, 64)
+	good := EncodeParams{Decay: 0.9, LR: 1, TopK: 2}
+	for name, call := range map[string]func() error{
+		"few momenta":    func() error { _, err := kernel.Encode(l, full[:63], full, good); return err },
+		"few gradients":  func() error { _, err := kernel.Encode(l, full, full[:63], good); return err },
+		"top-k 0":        func() error { _, err := kernel.Encode(l, full, full, EncodeParams{LR: 1}); return err },
+		"few weights":    func() error { return kernel.DecodeApply(l, nil, full[:1], ApplyParams{WeightFactor: 1}) },
+		"no factor":      func() error { return kernel.DecodeApply(l, nil, full, ApplyParams{}) },
+		"large factor":   func() error { return kernel.DecodeApply(l, nil, full, ApplyParams{WeightFactor: 1.5}) },
+		"negative rate":  func() error { return kernel.DecodeApply(l, nil, full, ApplyParams{LR: -1, WeightFactor: 1}) },
+		"empty result":   func() error { return kernel.AddBack(l, full, codec.TensorResult{}) },
+		"few to give to": func() error { return kernel.AddBack(l, full[:2], l.Codec(1).NewResult()) },
+		"index past the chunk": func() error {
+			r := l.Codec(1).NewResult()
+			r.Counts[0], r.Indices[0], r.Values[0] = 1, 64, 1
+			return kernel.DecodeApply(l, []codec.TensorResult{r}, full, ApplyParams{LR: 1, WeightFactor: 1})
+		},
+		"value not finite": func() error {
+			r := l.Codec(1).NewResult()
+			r.Counts[0], r.Values[0] = 1, float32(math.Inf(1))
+			return kernel.DecodeApply(l, []codec.TensorResult{r}, full, ApplyParams{LR: 1, WeightFactor: 1})
+		},
+	} {
+		if err := call(); !errors.Is(err, ErrInput) {
+			t.Errorf("%s: error %v", name, err)
+		}
+	}
+	if _, err := kernel.Encode(l, full, full, EncodeParams{Decay: float32(math.NaN()), LR: 1, TopK: 1}); !errors.Is(err, ErrNotFinite) {
+		t.Errorf("decay NaN: error %v", err)
+	}
+	if slices.ContainsFunc(full, func(v float32) bool { return v != 0 }) {
+		t.Error("a refused call changed its argument")
+	}
+}
+
+func TestISAByEnvironment(t *testing.T) {
+	for _, set := range availableISAs() {
+		t.Setenv(EnvISA, set.name)
+		kernel, err := NewKernel(Options{})
+		if err != nil || kernel.ISA() != set.name {
+			t.Errorf("%s=%s: kernel %v, error %v", EnvISA, set.name, kernel, err)
+		}
+	}
+	t.Setenv(EnvISA, "mmx")
+	if _, err := NewKernel(Options{}); !errors.Is(err, ErrInput) {
+		t.Errorf("unknown instruction set: error %v", err)
+	}
+}

@@ -1,0 +1,384 @@
+// The kernels for one instruction set. Included by kernel.c once for each, with
+//   LANES    floats of a vector, 4, 8 or 16
+//   NAME(x)  the name of x for this instruction set
+//   TARGET   the function attribute that allows its instructions
+// A lane is a column (or, turned, a row) of the chunk; lanes never meet in an addition, so
+// their number does not change a result. No include guard: that is the point.
+
+typedef float NAME(V) __attribute__((vector_size(LANES * 4), may_alias));
+typedef float NAME(U) __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
+typedef int32_t NAME(I) __attribute__((vector_size(LANES * 4), may_alias));
+#define V NAME(V)
+#define U NAME(U)
+#define I NAME(I)
+
+#define LOAD(p) (*(const V *)(p))
+#define STORE(p, v) (*(V *)(p) = (v))
+
+#if LANES == 4
+#define MAX(a, b) ((V)_mm_max_ps((__m128)(a), (__m128)(b)))
+#define BITS_ABOVE(a, limit) ((unsigned)_mm_movemask_ps((__m128)((a) > (limit))))
+#elif LANES == 8
+#define MAX(a, b) ((V)_mm256_max_ps((__m256)(a), (__m256)(b)))
+#define BITS_ABOVE(a, limit) ((unsigned)_mm256_movemask_ps((__m256)((a) > (limit))))
+#else
+#define MAX(a, b) ((V)_mm512_max_ps((__m512)(a), (__m512)(b)))
+#define BITS_ABOVE(a, limit) ((unsigned)_mm512_cmpgt_epi32_mask((__m512i)(a), (__m512i)(limit)))
+#endif
+
+#ifdef __clang__
+#define SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (I){__VA_ARGS__})
+#endif
+
+// Lee's recursion on n vectors: leeForward and leeInverse of transform.go.
+INLINE void NAME(forward1)(V *x, V *t, const float *secants) { (void)x, (void)t, (void)secants; }
+INLINE void NAME(inverse1)(V *x, V *t, const float *secants) { (void)x, (void)t, (void)secants; }
+
+#define LEE(N, H, KIND)                                                          \
+	KIND void NAME(forward##N)(V * restrict x, V * restrict t, const float *secants) { \
+		for (int i = 0; i < H; i++) {                                            \
+			V a = x[i], b = x[N - 1 - i];                                        \
+			t[i] = a + b;                                                        \
+			t[H + i] = (a - b) * secants[H + i];                                 \
+		}                                                                        \
+		NAME(forward##H)(t, x, secants);                                         \
+		NAME(forward##H)(t + H, x + H, secants);                                 \
+		for (int i = 0; i < H - 1; i++) {                                        \
+			x[2 * i] = t[i];                                                     \
+			x[2 * i + 1] = t[H + i] + t[H + i + 1];                              \
+		}                                                                        \
+		x[N - 2] = t[H - 1];                                                     \
+		x[N - 1] = t[N - 1];                                                     \
+	}                                                                            \
+	KIND void NAME(inverse##N)(V * restrict x, V * restrict t, const float *secants) { \
+		t[0] = x[0];                                                             \
+		t[H] = x[1];                                                             \
+		for (int i = 1; i < H; i++) {                                            \
+			t[i] = x[2 * i];                                                     \
+			t[H + i] = x[2 * i - 1] + x[2 * i + 1];                              \
+		}                                                                        \
+		NAME(inverse##H)(t, x, secants);                                         \
+		NAME(inverse##H)(t + H, x + H, secants);                                 \
+		for (int i = 0; i < H; i++) {                                            \
+			V a = t[i], b = t[H + i] * secants[H + i];                           \
+			x[i] = a + b;                                                        \
+			x[N - 1 - i] = a - b;                                                \
+		}                                                                        \
+	}
+
+LEE(2, 1, INLINE)
+LEE(4, 2, INLINE)
+LEE(8, 4, INLINE)
+LEE(16, 8, INLINE)
+LEE(32, 16, INLINE)
+LEE(64, 32, INLINE)
+LEE(128, 64, INLINE)
+
+#define SIZES(f) f(1) f(2) f(4) f(8) f(16) f(32) f(64) f(128)
+
+static TARGET void NAME(lee_forward)(const psyche_distro_axis *axis, const float *secants, V *x, V *t) {
+	switch (axis->n) {
+#define CASE(N) case N: NAME(forward##N)(x, t, secants); break;
+		SIZES(CASE)
+#undef CASE
+	}
+	x[0] *= axis->mean;
+	for (int k = 1; k < axis->n; k++)
+		x[k] *= axis->scale;
+}
+
+static TARGET void NAME(lee_inverse)(const psyche_distro_axis *axis, const float *secants, V *x, V *t) {
+	x[0] *= axis->mean;
+	for (int k = 1; k < axis->n; k++)
+		x[k] *= axis->scale;
+	switch (axis->n) {
+#define CASE(N) case N: NAME(inverse##N)(x, t, secants); break;
+		SIZES(CASE)
+#undef CASE
+	}
+}
+
+// dense multiplies n vectors by the n×n matrix whose element (k, i) lies at
+// matrix[k·down + i·right], adding in ascending order of i, four rows at a time.
+static TARGET void NAME(dense)(int n, const float *matrix, int down, int right, V *x, V *t) {
+	int k = 0;
+	for (; k + 4 <= n; k += 4) {
+		const float *m = matrix + k * down;
+		V a = {0}, b = {0}, c = {0}, d = {0};
+		for (int i = 0; i < n; i++) {
+			a += x[i] * m[i * right];
+			b += x[i] * m[down + i * right];
+			c += x[i] * m[2 * down + i * right];
+			d += x[i] * m[3 * down + i * right];
+		}
+		t[k] = a, t[k + 1] = b, t[k + 2] = c, t[k + 3] = d;
+	}
+	for (; k < n; k++) {
+		V a = {0};
+		for (int i = 0; i < n; i++)
+			a += x[i] * matrix[k * down + i * right];
+		t[k] = a;
+	}
+	for (int i = 0; i < n; i++)
+		x[i] = t[i];
+}
+
+// transform replaces the columns of axis->n rows of width floats (a multiple of PADDING).
+static TARGET void NAME(transform)(const psyche_distro_axis *axis, const float *secants, float *rows, int width, int inverse) {
+	V x[MAX_CHUNK], t[MAX_CHUNK];
+	const int n = axis->n, ld = padded(n);
+	for (int s = 0; s < width; s += LANES) {
+		for (int i = 0; i < n; i++)
+			x[i] = LOAD(rows + i * width + s);
+		if (axis->lee) {
+			if (inverse)
+				NAME(lee_inverse)(axis, secants, x, t);
+			else
+				NAME(lee_forward)(axis, secants, x, t);
+		} else {
+			NAME(dense)(n, axis->basis, inverse ? 1 : ld, inverse ? ld : 1, x, t);
+		}
+		for (int i = 0; i < n; i++)
+			STORE(rows + i * width + s, x[i]);
+	}
+}
+
+// turn writes the transpose of a rows × cols matrix, both multiples of PADDING.
+static TARGET void NAME(turn)(const float *from, int rows, int cols, float *to) {
+	for (int r = 0; r < rows; r += LANES)
+		for (int c = 0; c < cols; c += LANES) {
+			V a[LANES], b[LANES];
+			for (int i = 0; i < LANES; i++)
+				a[i] = LOAD(from + (r + i) * cols + c);
+#if LANES == 4
+			for (int i = 0; i < 4; i += 2) {
+				b[i] = SHUFFLE(a[i], a[i + 1], 0, 4, 1, 5);
+				b[i + 1] = SHUFFLE(a[i], a[i + 1], 2, 6, 3, 7);
+			}
+			a[0] = SHUFFLE(b[0], b[2], 0, 1, 4, 5);
+			a[1] = SHUFFLE(b[0], b[2], 2, 3, 6, 7);
+			a[2] = SHUFFLE(b[1], b[3], 0, 1, 4, 5);
+			a[3] = SHUFFLE(b[1], b[3], 2, 3, 6, 7);
+			for (int i = 0; i < LANES; i++)
+				STORE(to + (c + i) * rows + r, a[i]);
+#elif LANES == 8
+			for (int i = 0; i < 8; i += 2) {
+				b[i] = SHUFFLE(a[i], a[i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
+				b[i + 1] = SHUFFLE(a[i], a[i + 1], 2, 10, 3, 11, 6, 14, 7, 15);
+			}
+			for (int i = 0; i < 8; i += 4) {
+				a[i] = SHUFFLE(b[i], b[i + 2], 0, 1, 8, 9, 4, 5, 12, 13);
+				a[i + 1] = SHUFFLE(b[i], b[i + 2], 2, 3, 10, 11, 6, 7, 14, 15);
+				a[i + 2] = SHUFFLE(b[i + 1], b[i + 3], 0, 1, 8, 9, 4, 5, 12, 13);
+				a[i + 3] = SHUFFLE(b[i + 1], b[i + 3], 2, 3, 10, 11, 6, 7, 14, 15);
+			}
+			for (int i = 0; i < 4; i++) {
+				b[i] = SHUFFLE(a[i], a[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+				b[i + 4] = SHUFFLE(a[i], a[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
+			}
+			for (int i = 0; i < LANES; i++)
+				STORE(to + (c + i) * rows + r, b[i]);
+#else
+			for (int i = 0; i < 16; i += 2) {
+				b[i] = SHUFFLE(a[i], a[i + 1], 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29);
+				b[i + 1] = SHUFFLE(a[i], a[i + 1], 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31);
+			}
+			for (int i = 0; i < 16; i += 4) {
+				a[i] = SHUFFLE(b[i], b[i + 2], 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29);
+				a[i + 1] = SHUFFLE(b[i], b[i + 2], 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31);
+				a[i + 2] = SHUFFLE(b[i + 1], b[i + 3], 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29);
+				a[i + 3] = SHUFFLE(b[i + 1], b[i + 3], 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31);
+			}
+			for (int g = 0; g < 16; g += 8)
+				for (int i = g; i < g + 4; i++) {
+					b[i] = SHUFFLE(a[i], a[i + 4], 0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25, 26, 27);
+					b[i + 4] = SHUFFLE(a[i], a[i + 4], 4, 5, 6, 7, 20, 21, 22, 23, 12, 13, 14, 15, 28, 29, 30, 31);
+				}
+			for (int i = 0; i < 8; i++) {
+				a[i] = SHUFFLE(b[i], b[i + 8], 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23);
+				a[i + 8] = SHUFFLE(b[i], b[i + 8], 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
+			}
+			for (int i = 0; i < LANES; i++)
+				STORE(to + (c + i) * rows + r, a[i]);
+#endif
+		}
+}
+
+// select_few selects k ≤ FEW coefficients. The k-th largest of the maxima of LANE_MAXIMA
+// disjoint parts bounds the k-th largest magnitude from below, so that one more pass finds
+// few candidates.
+static TARGET int NAME(select_few)(const psyche_distro_plan *p, const V *maxima, const float *turned, int k, uint16_t *indices, float *values) {
+	const int rows = p->column.n, cols = p->row.n, ld = padded(rows);
+	const float *lanes = (const float *)maxima;
+	uint64_t keys[FEW];
+	int count = 0;
+	for (int i = 0; i < LANE_MAXIMA; i++)
+		count = insert(keys, count, k, magnitude(lanes[i]));
+	const int32_t bound = keys[k - 1] > 0 ? (int32_t)keys[k - 1] - 1 : 0;
+	const I limit = (I){0} + bound;
+	count = 0;
+	for (int d = 0; d < cols; d++)
+		for (int s = 0; s < ld; s += LANES) {
+			I m = *(const I *)(turned + d * ld + s) & 0x7fffffff;
+			for (unsigned set = BITS_ABOVE(m, limit); set; set &= set - 1) {
+				int b = s + __builtin_ctz(set);
+				uint64_t key = (uint64_t)magnitude(turned[d * ld + b]) << 16 | (uint16_t)~(b * cols + d);
+				count = insert(keys, count, k, key);
+			}
+		}
+	for (int i = 0; i < count; i++) {
+		uint16_t index = (uint16_t)~keys[i];
+		int at = i;
+		for (; at > 0 && indices[at - 1] > index; at--)
+			indices[at] = indices[at - 1];
+		indices[at] = index;
+	}
+	for (int i = 0; i < count; i++)
+		values[i] = turned[indices[i] % cols * ld + indices[i] / cols];
+	return count;
+}
+
+// select_top returns how many coefficients were selected, or −1 when one is not finite.
+static TARGET int NAME(select_top)(const psyche_distro_plan *p, const scratch *s, int k, uint16_t *indices, float *values) {
+	enum { PARTS = LANE_MAXIMA / LANES };
+	const int total = p->row.n * padded(p->column.n) / LANES;
+	const V *c = (const V *)s->turned;
+	const I largest = (I){0} + 0x7f7fffff;
+	V maxima[PARTS];
+	I bad = {0};
+	for (int i = 0; i < PARTS; i++)
+		maxima[i] = (V){0};
+	int i = 0;
+	for (; i + PARTS <= total; i += PARTS)
+		for (int j = 0; j < PARTS; j++) {
+			I m = (I)c[i + j] & 0x7fffffff;
+			bad |= m > largest;
+			maxima[j] = MAX(maxima[j], (V)m);
+		}
+	for (; i < total; i++) {
+		I m = (I)c[i] & 0x7fffffff;
+		bad |= m > largest;
+		maxima[i % PARTS] = MAX(maxima[i % PARTS], (V)m);
+	}
+	for (int lane = 0; lane < LANES; lane++)
+		if (bad[lane])
+			return -1;
+	if (k > FEW)
+		return select_many(p, s, k, indices, values);
+	return NAME(select_few)(p, maxima, s->turned, k, indices, values);
+}
+
+// invert leaves the inverse transform of the entries in s->rows.
+static TARGET void NAME(invert)(const psyche_distro_plan *p, const scratch *s, int count, const uint16_t *indices, const float *values) {
+	const int cols = p->row.n, width = padded(cols);
+	memset(s->rows, 0, sizeof(float) * p->column.n * width);
+	for (int e = 0; e < count; e++) {
+		float *row = s->rows + indices[e] / cols * width;
+		const float *basis = p->row.basis + indices[e] % cols * width;
+		for (int j = 0; j < width; j += LANES)
+			STORE(row + j, LOAD(row + j) + *(const U *)(basis + j) * values[e]);
+	}
+	NAME(transform)(&p->column, p->secants, s->rows, width, 1);
+}
+
+static inline int64_t NAME(place)(const psyche_distro_plan *p, int64_t chunk) {
+	return chunk / p->blocks * p->column.n * p->stride + chunk % p->blocks * p->row.n;
+}
+
+static TARGET int64_t NAME(encode)(const psyche_distro_plan *p, int64_t first, int64_t last,
+	float *delta, const float *grad, float decay, float lr,
+	int k, uint16_t *counts, uint16_t *indices, float *values) {
+	const scratch s = carve(p);
+	const int rows = p->column.n, cols = p->row.n, width = padded(cols);
+	for (int64_t c = first; c < last; c++) {
+		float *d = delta + NAME(place)(p, c);
+		const float *g = grad + NAME(place)(p, c);
+		for (int i = 0; i < rows; i++) {
+			int j = 0;
+			for (; j + LANES <= cols; j += LANES) {
+				__builtin_prefetch(d + i * p->stride + cols + j, 1);
+				__builtin_prefetch(g + i * p->stride + cols + j, 0);
+				V x = *(const U *)(d + i * p->stride + j) * decay + *(const U *)(g + i * p->stride + j) * lr;
+				STORE(s.chunk + i * width + j, x);
+				STORE(s.rows + i * width + j, x);
+			}
+			for (; j < cols; j++) {
+				float x = d[i * p->stride + j] * decay + g[i * p->stride + j] * lr;
+				s.chunk[i * width + j] = s.rows[i * width + j] = x;
+			}
+			for (; j < width; j++)
+				s.rows[i * width + j] = 0;
+		}
+		NAME(transform)(&p->column, p->secants, s.rows, width, 0);
+		NAME(turn)(s.rows, padded(rows), width, s.turned);
+		NAME(transform)(&p->row, p->secants, s.turned, padded(rows), 0);
+		int count = NAME(select_top)(p, &s, k, indices + c * k, values + c * k);
+		if (count < 0)
+			return c;
+		counts[c] = (uint16_t)count;
+		NAME(invert)(p, &s, count, indices + c * k, values + c * k);
+		for (int i = 0; i < rows; i++) {
+			int j = 0;
+			for (; j + LANES <= cols; j += LANES)
+				*(U *)(d + i * p->stride + j) = LOAD(s.chunk + i * width + j) - LOAD(s.rows + i * width + j);
+			for (; j < cols; j++)
+				d[i * p->stride + j] = s.chunk[i * width + j] - s.rows[i * width + j];
+		}
+	}
+	return -1;
+}
+
+static TARGET void NAME(apply)(const psyche_distro_plan *p, int64_t first, int64_t last,
+	const int32_t *offsets, const uint16_t *indices, const float *values,
+	float *weights, float lr, float factor) {
+	const scratch s = carve(p);
+	const int rows = p->column.n, cols = p->row.n, width = padded(cols);
+	const V step = (V){0} + lr, zero = {0};
+	for (int64_t c = first; c < last; c++) {
+		const int32_t from = offsets[c - first], to = offsets[c - first + 1];
+		float *w = weights + NAME(place)(p, c);
+		for (int i = 0; i < rows; i++)
+			for (int j = 0; j < cols; j += PADDING)
+				__builtin_prefetch(w + i * p->stride + j, 1);
+		NAME(invert)(p, &s, to - from, indices + from, values + from);
+		for (int i = 0; i < rows; i++) {
+			const float *u = s.rows + i * width;
+			float *row = w + i * p->stride;
+			int j = 0;
+			for (; j + LANES <= cols; j += LANES) {
+				V x = LOAD(u + j);
+				I move = ((I)step & (I)(x > zero)) | ((I)-step & (I)(x < zero));
+				*(U *)(row + j) = *(const U *)(row + j) * factor - (V)move;
+			}
+			for (; j < cols; j++)
+				row[j] = row[j] * factor - (u[j] > 0 ? lr : u[j] < 0 ? -lr : 0.0f);
+		}
+	}
+}
+
+static TARGET void NAME(add)(const psyche_distro_plan *p, int64_t first, int64_t last,
+	const int32_t *offsets, const uint16_t *indices, const float *values, float *delta) {
+	const scratch s = carve(p);
+	const int rows = p->column.n, cols = p->row.n, width = padded(cols);
+	for (int64_t c = first; c < last; c++) {
+		const int32_t from = offsets[c - first], to = offsets[c - first + 1];
+		float *d = delta + NAME(place)(p, c);
+		NAME(invert)(p, &s, to - from, indices + from, values + from);
+		for (int i = 0; i < rows; i++)
+			for (int j = 0; j < cols; j++)
+				d[i * p->stride + j] += s.rows[i * width + j];
+	}
+}
+
+#undef V
+#undef U
+#undef I
+#undef LOAD
+#undef STORE
+#undef MAX
+#undef BITS_ABOVE
+#undef SHUFFLE
+#undef LEE
+#undef SIZES
