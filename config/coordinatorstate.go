@@ -1,0 +1,29 @@
+package config
+
+import (
+	"fmt"
+
+	"github.com/psyche-go/psyche/coordinator"
+)
+
+// CoordinatorState returns the state in which a coordinator starts the run. Host is
+// who ticks it.
+func (r Run) CoordinatorState(host coordinator.ClientID) (coordinator.State, error) {
+	definition, err := EncodeModel(r.Model)
+	if err != nil {
+		return coordinator.State{}, err
+	}
+	state, err := coordinator.New(r.RunID, host, r.Config, coordinator.Model{
+		MaxSeqLen:            r.Model.MaxSeqLen,
+		ColdStartWarmupSteps: r.Model.ColdStartWarmupSteps,
+		Checkpoint:           r.Model.Checkpoint.coordinator(),
+		Definition:           definition,
+	})
+	if err != nil {
+		return coordinator.State{}, fmt.Errorf("start run %q: %w", r.RunID, err)
+	}
+	if r.Progress != (coordinator.Progress{}) {
+		state.Progress = r.Progress
+	}
+	return state, nil
+}

@@ -1,0 +1,90 @@
+package data
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/psyche-go/psyche/assign"
+	"github.com/psyche-go/psyche/config"
+)
+
+func folder(t *testing.T, first byte) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "a.ds"), []byte{first, 0, first + 1, 0, first + 2, 0}, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func read(t *testing.T, p Provider) [][]int32 {
+	t.Helper()
+	got, err := p.Sequences(context.Background(), assign.BatchID{Start: 0, End: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+func TestNewTakesTheFirstLocationThatWorks(t *testing.T) {
+	locations := []config.DataLocation{
+		{Dummy: &config.DummyData{Failing: true}},
+		{Server: &config.ServerData{Addr: "127.0.0.1:1"}},
+		{Local: &config.LocalData{Path: filepath.Join(t.TempDir(), "missing"), TokenSize: config.TwoBytes}},
+		{Local: &config.LocalData{Path: folder(t, 10), TokenSize: config.TwoBytes}},
+		{Dummy: &config.DummyData{}},
+	}
+	p, err := New(context.Background(), locations, Options{SeqLen: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([][]int32{{10, 11, 12}}, read(t, p)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	_, err = New(context.Background(), locations[:3], Options{SeqLen: 2})
+	if !errors.Is(err, ErrFailing) || !errors.Is(err, ErrUnsupported) || !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("got %v, want what is wrong with each location", err)
+	}
+	if err == nil || !strings.Contains(err.Error(), "open data location Server") {
+		t.Errorf("got %v, want it to name the kinds", err)
+	}
+}
+
+func TestPathReplacesTheLocations(t *testing.T) {
+	address := "https://data.example/a.ds"
+	locations := []config.DataLocation{{HTTP: &config.HTTPData{
+		Location: config.HTTPLocation{SingleURL: &address}, TokenSize: config.TwoBytes,
+	}}}
+	p, err := New(context.Background(), locations, Options{SeqLen: 2, Path: folder(t, 20)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([][]int32{{20, 21, 22}}, read(t, p)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestDummyDeliversZeros(t *testing.T) {
+	p, err := New(context.Background(), []config.DataLocation{{Dummy: &config.DummyData{}}}, Options{SeqLen: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([][]int32{{0, 0, 0}}, read(t, p)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if _, err := p.Sequences(context.Background(), assign.BatchID{}); err == nil {
+		t.Error("an empty batch was read")
+	}
+}
+
+func TestNoLocation(t *testing.T) {
+	if _, err := New(context.Background(), nil, Options{SeqLen: 2}); err == nil {
+		t.Error("no error")
+	}
+}
