@@ -76,3 +76,6 @@ func (s *faultScript) due(state event.State) blow {
 	}
 	return next
 }
+
+// newRandom returns the source from which victims are drawn.
+func newRandom(seed, stream uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, stream)) }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -285,7 +284,7 @@ func (n *network) strike(blow blow) error {
 		}
 	}
 	if blow.client {
-		random := rand.New(rand.NewPCG(n.options.Faults.Seed, uint64(blow.step)))
+		random := newRandom(n.options.Faults.Seed, uint64(blow.step))
 		for _, victim := range n.options.Faults.victims(len(n.clients), 1, random) {
 			n.progress.remark("%s killed in round %d", n.clients[victim].name, blow.step)
 			if err := n.clients[victim].kill(); err != nil {
@@ -299,7 +298,7 @@ func (n *network) strike(blow blow) error {
 // killAtRandom kills some clients at every interval, until ctx ends.
 func (n *network) killAtRandom(ctx context.Context, fail context.CancelCauseFunc) {
 	faults := n.options.Faults
-	random := rand.New(rand.NewPCG(faults.Seed, 0))
+	random := newRandom(faults.Seed, 0)
 	for sleep(ctx, faults.RandomInterval) == nil {
 		for _, victim := range faults.victims(len(n.clients), faults.RandomKillNum, random) {
 			n.progress.remark("%s killed", n.clients[victim].name)

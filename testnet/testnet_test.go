@@ -1,0 +1,207 @@
+package testnet
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/psyche-go/psyche/config"
+	"github.com/psyche-go/psyche/event"
+	"github.com/psyche-go/psyche/identity"
+)
+
+func testIDs() []identity.ID { return []identity.ID{{1}, {2}, {3}} }
+
+func testRun() config.Run {
+	var run config.Run
+	run.Config.TotalSteps = 10
+	run.Config.InitMinClients = 2
+	run.Model.MaxSeqLen = 8
+	return run
+}
+
+func at(second int, body event.Body) event.Event {
+	return event.Event{Time: time.Unix(int64(second), 0), Body: body}
+}
+
+func TestTrackerGathersTheRun(t *testing.T) {
+	ids := testIDs()
+	a, b := ids[0].String(), ids[1].String()
+	tracker := newTracker(ids, testRun())
+	state := func(second int, runState string, step uint32) event.Event {
+		return at(second, event.State{RunState: runState, Step: step, Members: []string{a, b}, Elected: []string{b}})
+	}
+	for _, step := range []struct {
+		id string
+		e  event.Event
+	}{
+		{a, at(0, event.Started{})},
+		{a, state(1, "RoundTrain", 1)},
+		{a, at(2, event.Trained{Step: 1, Loss: 4, Tokens: 100})},
+		{b, at(2, event.Trained{Step: 1, Loss: 2, Tokens: 300})},
+		{a, at(3, event.Applied{Step: 1, Counted: 1, OwnCounted: true, Lost: []event.LostBatch{{Batch: event.Batch{0, 4}, Owner: b}}})},
+		{b, at(3, event.Applied{Step: 1, Counted: 1, Lost: []event.LostBatch{{Batch: event.Batch{0, 4}, Owner: b}}})},
+		{a, at(4, event.Wire{Step: 1, P2PSent: 1000, PayloadSent: 400})},
+		{b, at(4, event.Wire{Step: 1, P2PSent: 500, PayloadSent: 200, ModelReceived: 300})},
+		{b, at(5, event.Started{})}, // a second life counts from zero
+		{b, at(6, event.Wire{Step: 2, P2PSent: 100, PayloadSent: 50})},
+		{b, at(6, event.Rejoined{Step: 1})},
+		{a, at(7, event.Checkpoint{Step: 2, Digest: "d1", Dir: "a-2"})},
+		{b, at(7, event.Checkpoint{Step: 2, Digest: "d1"})},
+	} {
+		tracker.add(step.id, step.e)
+	}
+
+	p := tracker.progress()
+	if p.Step != 1 || p.RunState != "RoundTrain" || p.Loss != 2.5 || p.Tokens != 400 {
+		t.Errorf("progress: got %+v", p)
+	}
+	if p.Clients[0].Witness || !p.Clients[1].Witness || p.Clients[2].Member || p.Clients[1].Sent != 600 {
+		t.Errorf("clients: got %+v", p.Clients)
+	}
+	s := tracker.summary()
+	if s.Rounds != 1 || s.LostBatches != 1 || s.HandoverBytes != 300 || s.Checkpoint != "a-2" {
+		t.Errorf("summary: got %+v", s)
+	}
+	if want := uint64((1000 + 600 - 300) / 2); s.WireBytesPerClientRound != want {
+		t.Errorf("wire bytes per client and round: got %d, want %d", s.WireBytesPerClientRound, want)
+	}
+	if !s.Clients[1].Rejoined || s.Clients[0].Rejoined || s.Clients[0].RoundsCounted != 1 || s.Clients[1].RoundsCounted != 0 {
+		t.Errorf("clients: got %+v", s.Clients)
+	}
+}
+
+func TestTrackerKeepsTheNewestState(t *testing.T) {
+	tracker := newTracker(testIDs(), testRun())
+	id := testIDs()[0].String()
+	tracker.add(id, at(5, event.State{RunState: "RoundTrain", Step: 3}))
+	if tracker.add(id, at(4, event.State{RunState: "RoundWitness", Step: 2})) {
+		t.Error("a state of an earlier round changed the phase")
+	}
+	if tracker.add(id, at(6, event.State{RunState: "RoundTrain", Step: 3})) {
+		t.Error("the same phase again counted as a change")
+	}
+	if !tracker.add(id, at(7, event.State{RunState: "RoundWitness", Step: 3})) {
+		t.Error("the next phase did not count as a change")
+	}
+}
+
+func TestFaultScriptStrikesOnce(t *testing.T) {
+	script := newFaultScript(Faults{KillAtStep: 3, KillServerAtStep: 5})
+	train := func(step uint32) blow { return script.due(event.State{RunState: "RoundTrain", Step: step}) }
+	if b := train(2); b.client || b.server {
+		t.Errorf("round 2: %+v", b)
+	}
+	if b := script.due(event.State{RunState: "RoundWitness", Step: 3}); b.client {
+		t.Error("struck between rounds")
+	}
+	if b := train(4); !b.client || b.server { // round 3 was not seen
+		t.Errorf("round 4: %+v", b)
+	}
+	if b := train(5); b.client || !b.server {
+		t.Errorf("round 5: %+v", b)
+	}
+	if b := train(6); b.client || b.server {
+		t.Errorf("round 6: %+v", b)
+	}
+}
+
+func TestRingAllReduceBytes(t *testing.T) {
+	for _, test := range []struct {
+		parameters uint64
+		members    int
+		want       uint64
+	}{{1000, 1, 0}, {1000, 2, 4000}, {900, 3, 4800}} {
+		if got := ringAllReduceBytes(test.parameters, test.members); got != test.want {
+			t.Errorf("%d parameters, %d members: got %d, want %d", test.parameters, test.members, got, test.want)
+		}
+	}
+}
+
+func TestCheckNamesWhatIsMissing(t *testing.T) {
+	dir := t.TempDir()
+	binary := filepath.Join(dir, "program")
+	data := filepath.Join(dir, "data")
+	model := filepath.Join(dir, "model")
+	write := func(path string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, nil, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	options := Options{NumClients: 1, ConfigPath: "configs/x", ServerBinary: binary, ClientBinary: binary}
+	run := testRun()
+	expect := func(want string) {
+		t.Helper()
+		err := check(options, run)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got error %v, want one with %q", err, want)
+		}
+	}
+	expect("init_min_clients")
+	options.NumClients = 3
+	expect("make build")
+	write(binary)
+	expect("data_location.Local")
+	run.Model.DataLocations = []config.DataLocation{{Local: &config.LocalData{Path: data}}}
+	expect("psyche data tokenize")
+	write(filepath.Join(data, "train.ds"))
+	expect("checkpoint.Local")
+	run.Model.Checkpoint.Local = &config.LocalCheckpoint{Path: model}
+	expect("psyche-client init-model")
+	write(filepath.Join(model, "config.json"))
+	if err := check(options, run); err != nil {
+		t.Errorf("all is there: %v", err)
+	}
+	options.Faults = Faults{AllowedToKill: []int{4}}
+	expect("--allowed-to-kill")
+}
+
+func TestProcessLivesAndDies(t *testing.T) {
+	p := &process{name: "sleeper", logPath: filepath.Join(t.TempDir(), "log"), binary: "sh", args: []string{"-c", "echo started; exec sleep 60"}}
+	for range 2 {
+		if err := p.start(); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.kill(); err != nil {
+			t.Fatal(err)
+		}
+		if err, killed := p.result(); err == nil || !killed {
+			t.Errorf("after kill: err %v, killed %v", err, killed)
+		}
+	}
+	p.args = []string{"-c", "echo one; echo two; exit 3"}
+	if err := p.start(); err != nil {
+		t.Fatal(err)
+	}
+	<-p.exited()
+	if err, killed := p.result(); err == nil || killed {
+		t.Errorf("after exit 3: err %v, killed %v", err, killed)
+	}
+	if tail := p.logTail(2); tail != "one | two" {
+		t.Errorf("log tail: got %q", tail)
+	}
+}
+
+func TestOutputCarriesTheLastWords(t *testing.T) {
+	_, err := output(context.Background(), nil, "sh", "-c", "echo why >&2; exit 1")
+	if err == nil || !strings.Contains(err.Error(), "why") {
+		t.Errorf("got %v, want an error with the command's words", err)
+	}
+}
+
+func TestVictimsAreAllowed(t *testing.T) {
+	faults := Faults{AllowedToKill: []int{2, 3}}
+	got := faults.victims(4, 9, newRandom(1, 0))
+	slices.Sort(got)
+	if !slices.Equal(got, []int{1, 2}) {
+		t.Errorf("got %v, want clients 2 and 3", got)
+	}
+}
