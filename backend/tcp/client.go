@@ -1,0 +1,336 @@
+package tcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+
+	"github.com/psyche-go/psyche/backend"
+	"github.com/psyche-go/psyche/backend/tcp/frame"
+	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/wire"
+)
+
+// Defaults of Options.
+const (
+	DefaultMaxElapsed      = 30 * time.Second
+	DefaultInitialInterval = 200 * time.Millisecond
+	DefaultMaxInterval     = 5 * time.Second
+)
+
+// Options of a Client.
+type Options struct {
+	Addr  string       // of the server, host:port
+	RunID string       // of the run
+	Key   identity.Key // of the participant
+	Addrs []string     // its peer-to-peer addresses, as Announce would set them
+
+	// MaxAttempts bounds the attempts of Dial. Zero: no bound.
+	MaxAttempts uint
+	// MaxElapsed bounds the time of Dial's attempts. Zero: DefaultMaxElapsed.
+	MaxElapsed time.Duration
+	// ReconnectTimeout bounds the time without a connection later on. Zero: no bound.
+	ReconnectTimeout time.Duration
+	// InitialInterval and MaxInterval bound the pauses between attempts, which grow by half
+	// each time, give or take a random half. Zero: the defaults.
+	InitialInterval, MaxInterval time.Duration
+	// Logger; nil: nothing is logged.
+	Logger *slog.Logger
+}
+
+// ErrRefused says that the server refused the client for good; the reason is in the text.
+var ErrRefused = errors.New("the server refused the client")
+
+// ErrUnreachable says that all attempts to connect failed.
+var ErrUnreachable = errors.New("the server cannot be reached")
+
+// Client implements the contract of package backend over TCP.
+type Client struct {
+	options Options
+	logger  *slog.Logger
+	ctx     context.Context
+	cancel  context.CancelFunc
+	updates chan backend.Update
+	running sync.WaitGroup
+
+	// sending orders what is sent: nonces rise in the order of the frames. It is taken
+	// before mu.
+	sending sync.Mutex
+
+	mu      sync.Mutex
+	addrs   []string
+	nonce   uint64
+	session *session // nil while disconnected
+	closed  bool
+	err     error
+}
+
+// Dial connects to the server and waits until it has accepted the client. It tries again
+// while that may help, with growing pauses, and then says what it tried. ctx bounds the life
+// of the Client, not only Dial; Close ends it earlier.
+func Dial(ctx context.Context, o Options) (*Client, error) {
+	if o.MaxElapsed == 0 {
+		o.MaxElapsed = DefaultMaxElapsed
+	}
+	if o.InitialInterval == 0 {
+		o.InitialInterval = DefaultInitialInterval
+	}
+	if o.MaxInterval == 0 {
+		o.MaxInterval = DefaultMaxInterval
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if _, _, err := net.SplitHostPort(o.Addr); err != nil {
+		return nil, fmt.Errorf("server address %q: want host:port: %w", o.Addr, err)
+	}
+	if len(o.RunID) == 0 || len(o.RunID) > coordinator.MaxRunIDLength {
+		return nil, fmt.Errorf("run id %q: want 1 to %d bytes", o.RunID, coordinator.MaxRunIDLength)
+	}
+	if err := backend.CheckAddrs(o.Addrs); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	c := &Client{
+		options: o,
+		logger:  o.Logger.With("server", o.Addr, "run", o.RunID),
+		ctx:     ctx, cancel: cancel,
+		updates: make(chan backend.Update, 1),
+		addrs:   slices.Clone(o.Addrs),
+		nonce:   uint64(max(0, time.Now().UnixNano())),
+	}
+	first, err := c.connect(o.MaxAttempts, o.MaxElapsed)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	c.begin(first)
+	c.running.Go(func() { c.run(first) })
+	return c, nil
+}
+
+// connect makes a session, trying again until the bounds are reached.
+func (c *Client) connect(maxAttempts uint, maxElapsed time.Duration) (*session, error) {
+	policy := backoff.NewExponentialBackOff()
+	policy.InitialInterval, policy.MaxInterval = c.options.InitialInterval, c.options.MaxInterval
+	start, attempts := time.Now(), 0
+	established, err := backoff.Retry(c.ctx, func() (*session, error) {
+		attempts++
+		return c.attempt()
+	},
+		backoff.WithBackOff(policy), backoff.WithMaxTries(maxAttempts), backoff.WithMaxElapsedTime(maxElapsed),
+		backoff.WithNotify(func(err error, pause time.Duration) {
+			c.logger.Warn("cannot connect to the server, trying again", "error", err, "pause", pause.Round(time.Millisecond))
+		}))
+	switch {
+	case err == nil:
+		return established, nil
+	case c.ctx.Err() != nil:
+		return nil, fmt.Errorf("connect to server %s: %w", c.options.Addr, context.Cause(c.ctx))
+	case isPermanent(err):
+		return nil, fmt.Errorf("connect to server %s: %w", c.options.Addr, err)
+	default:
+		return nil, fmt.Errorf("connect to server %s: %w: gave up after %d attempts in %s; check that the server runs and that the address and port are right: %w",
+			c.options.Addr, ErrUnreachable, attempts, time.Since(start).Round(100*time.Millisecond), err)
+	}
+}
+
+// attempt makes one connection and does the handshake.
+func (c *Client) attempt() (*session, error) {
+	c.mu.Lock()
+	addrs := c.addrs
+	c.mu.Unlock()
+	dialer := net.Dialer{Timeout: frame.HandshakeTimeout}
+	socket, err := dialer.DialContext(c.ctx, "tcp", c.options.Addr)
+	if err != nil {
+		return nil, err
+	}
+	s, err := handshake(c.ctx, socket, c.options, addrs)
+	if err != nil {
+		_ = socket.Close()
+		if isPermanent(err) {
+			err = backoff.Permanent(err)
+		}
+		return nil, err
+	}
+	return s, nil
+}
+
+// isPermanent reports whether another attempt would fail the same way.
+func isPermanent(err error) bool {
+	return errors.Is(err, ErrRefused) || errors.Is(err, backend.ErrWrongRun) || errors.Is(err, backend.ErrDuplicateKey)
+}
+
+// run keeps a session alive until the client ends.
+func (c *Client) run(s *session) {
+	defer close(c.updates)
+	known := make(map[identity.ID][]string)
+	for {
+		err := s.read(c.ctx, func(state *coordinator.State, peers []backend.Peer) {
+			c.raiseNonce(state)
+			c.publish(backend.Update{State: state, Peers: mergePeers(known, state, peers)})
+		})
+		c.dropSession(s)
+		if c.ctx.Err() != nil {
+			c.end(context.Cause(c.ctx))
+			return
+		}
+		c.logger.Warn("lost the connection to the server", "error", err)
+		if s, err = c.connect(0, c.options.ReconnectTimeout); err != nil {
+			c.end(err)
+			return
+		}
+		c.begin(s)
+		c.logger.Info("connected to the server again")
+	}
+}
+
+// begin makes s the session that Submit uses. Addresses that were announced while it was
+// being made are sent again.
+func (c *Client) begin(s *session) {
+	c.sending.Lock()
+	defer c.sending.Unlock()
+	c.mu.Lock()
+	c.session = s
+	addrs := c.addrs
+	c.mu.Unlock()
+	if !slices.Equal(addrs, s.announced) {
+		// A failure shows in the read that follows.
+		_ = s.announce(c.options, addrs)
+	}
+}
+
+// dropSession ends a session and fails what waits for its answers.
+func (c *Client) dropSession(s *session) {
+	c.mu.Lock()
+	c.session = nil
+	c.mu.Unlock()
+	s.end()
+}
+
+// end remembers why the client ended.
+func (c *Client) end(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closed {
+		c.err = err
+	}
+	c.closed = true
+	c.cancel()
+}
+
+// publish replaces what the reader has not taken yet. Only run's goroutine calls it.
+func (c *Client) publish(u backend.Update) {
+	select {
+	case <-c.updates:
+	default:
+	}
+	c.updates <- u
+}
+
+// raiseNonce keeps the next nonce above the newest one that the host accepted.
+func (c *Client) raiseNonce(state *coordinator.State) {
+	id := coordinator.ClientID(c.options.Key.ID())
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, clients := range [][]coordinator.Client{state.Epoch.Clients, state.Epoch.Exited, state.Pending} {
+		for i := range clients {
+			if clients[i].ID == id {
+				c.nonce = max(c.nonce, clients[i].Nonce)
+			}
+		}
+	}
+}
+
+// Updates returns the channel of states; see package backend.
+func (c *Client) Updates() <-chan backend.Update { return c.updates }
+
+// Submit sends an action and waits for the server's answer; see package backend.
+func (c *Client) Submit(ctx context.Context, a coordinator.Action) error {
+	s, request, answer, err := c.send(a)
+	if err == nil {
+		select {
+		case code, ok := <-answer:
+			switch {
+			case !ok:
+				err = backend.ErrDisconnected
+			case code != 0:
+				err = code
+			}
+		case <-ctx.Done():
+			s.forget(request)
+			err = context.Cause(ctx)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("submit %T: %w", a, err)
+	}
+	return nil
+}
+
+// send signs and sends an action over the present session.
+func (c *Client) send(a coordinator.Action) (*session, uint64, <-chan coordinator.Code, error) {
+	c.sending.Lock()
+	defer c.sending.Unlock()
+	c.mu.Lock()
+	s, closed := c.session, c.closed
+	c.nonce++
+	nonce := c.nonce
+	c.mu.Unlock()
+	switch {
+	case closed:
+		return nil, 0, nil, backend.ErrClosed
+	case s == nil:
+		return nil, 0, nil, backend.ErrDisconnected
+	}
+	request, answer, err := s.submit(wire.SignAction(c.options.Key, c.options.RunID, nonce, a))
+	return s, request, answer, err
+}
+
+// Announce sets the participant's peer-to-peer addresses; see package backend. They are
+// sent now if there is a connection, and with every new one.
+func (c *Client) Announce(_ context.Context, addrs []string) error {
+	if err := backend.CheckAddrs(addrs); err != nil {
+		return fmt.Errorf("announce: %w", err)
+	}
+	c.sending.Lock()
+	defer c.sending.Unlock()
+	c.mu.Lock()
+	s, closed := c.session, c.closed
+	c.addrs = slices.Clone(addrs)
+	c.mu.Unlock()
+	switch {
+	case closed:
+		return fmt.Errorf("announce: %w", backend.ErrClosed)
+	case s == nil:
+		return nil
+	}
+	// A connection that fails here is made anew, with these addresses.
+	_ = s.announce(c.options, addrs)
+	return nil
+}
+
+// Err returns why Updates was closed: nil after Close.
+func (c *Client) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// Close ends the client and waits for its goroutines.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.cancel()
+	c.running.Wait()
+	return nil
+}

@@ -1,0 +1,250 @@
+package tcp
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/psyche-go/psyche/backend"
+	"github.com/psyche-go/psyche/backend/tcp/frame"
+	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/identity"
+)
+
+// session is one connection after its handshake.
+type session struct {
+	socket    net.Conn
+	reader    *frame.Reader
+	nonce     [32]byte // of the challenge
+	sequence  uint64   // of the newest Hello; Client.sending guards it
+	announced []string // addresses of the newest Hello; Client.sending guards it
+
+	writing sync.Mutex // whole frames only
+
+	mu      sync.Mutex
+	request uint64
+	waiting map[uint64]chan coordinator.Code // closed, and nil, once the session ended
+	ended   bool
+}
+
+// handshake proves the key on a new connection. The caller closes socket after an error.
+func handshake(ctx context.Context, socket net.Conn, o Options, addrs []string) (*session, error) {
+	// The end of ctx unblocks the reads and writes below.
+	stop := context.AfterFunc(ctx, func() { _ = socket.Close() })
+	defer stop()
+	if err := socket.SetDeadline(time.Now().Add(2 * frame.HandshakeTimeout)); err != nil {
+		return nil, err
+	}
+	s := &session{
+		socket: socket, reader: frame.NewReader(bufio.NewReader(socket)),
+		announced: addrs, waiting: make(map[uint64]chan coordinator.Code),
+	}
+	payload, err := s.expect(frame.TypeChallenge)
+	if err != nil {
+		return nil, err
+	}
+	challenge, err := frame.DecodeChallenge(payload)
+	if err != nil {
+		return nil, err
+	}
+	if challenge.Version != frame.Version {
+		return nil, fmt.Errorf("%w: it speaks version %d of the protocol, this program version %d; use programs of the same release",
+			ErrRefused, challenge.Version, frame.Version)
+	}
+	s.nonce = challenge.Nonce
+	hello := frame.Hello{RunID: o.RunID, Addrs: addrs}
+	if err := s.write(frame.TypeHello, hello.Sign(nil, o.Key, s.nonce)); err != nil {
+		return nil, err
+	}
+	if payload, err = s.expect(frame.TypeWelcome); err != nil {
+		return nil, err
+	}
+	if _, err := frame.DecodeWelcome(payload); err != nil {
+		return nil, err
+	}
+	return s, socket.SetDeadline(time.Time{})
+}
+
+// expect reads a frame of the given type; a refusal becomes an error.
+func (s *session) expect(want frame.Type) ([]byte, error) {
+	kind, payload, err := s.reader.Next(frame.MaxHello)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("handshake: %w", err)
+	case kind == frame.TypeRefusal:
+		return nil, refusal(payload)
+	case kind != want:
+		return nil, fmt.Errorf("handshake: %w: type %d, want %d; is this the address of a run's server?", frame.ErrMalformed, kind, want)
+	}
+	return payload, nil
+}
+
+// refusal turns a Refusal into the error it stands for.
+func refusal(payload []byte) error {
+	r, err := frame.DecodeRefusal(payload)
+	switch {
+	case err != nil:
+		return err
+	case r.Code == frame.RefusedWrongRun:
+		return fmt.Errorf("%w: %s", backend.ErrWrongRun, r.Reason)
+	case r.Code == frame.RefusedDuplicateKey:
+		return fmt.Errorf("%w: %s", backend.ErrDuplicateKey, r.Reason)
+	case r.Code.Retry():
+		return fmt.Errorf("the server hung up: %s", r.Reason)
+	default:
+		return fmt.Errorf("%w: %s", ErrRefused, r.Reason)
+	}
+}
+
+// read handles what the server sends until the session ends, and says why it did. It calls
+// update when there is a state and it or the peers are new.
+func (s *session) read(ctx context.Context, update func(*coordinator.State, []backend.Peer)) error {
+	stop := context.AfterFunc(ctx, func() { _ = s.socket.Close() })
+	defer stop()
+	var encoded []byte // newest state, decoded anew for every update: the reader owns it
+	var peers []backend.Peer
+	for {
+		if err := s.socket.SetReadDeadline(time.Now().Add(frame.IdleTimeout)); err != nil {
+			return err
+		}
+		kind, payload, err := s.reader.Next(frame.MaxToClient)
+		if err != nil {
+			return err
+		}
+		switch kind {
+		case frame.TypeState:
+			encoded = append(encoded[:0], payload...)
+		case frame.TypePeers:
+			if peers, err = frame.DecodePeers(payload); err != nil {
+				return err
+			}
+		case frame.TypeAck:
+			ack, err := frame.DecodeAck(payload)
+			if err != nil {
+				return err
+			}
+			s.answer(ack)
+			continue
+		case frame.TypePing:
+			if err := s.write(frame.TypePong, nil); err != nil {
+				return err
+			}
+			continue
+		case frame.TypeRefusal:
+			return refusal(payload)
+		default:
+			return fmt.Errorf("%w: a server does not send type %d", frame.ErrMalformed, kind)
+		}
+		if len(encoded) == 0 {
+			continue
+		}
+		state, err := coordinator.Decode(encoded)
+		if err != nil {
+			return fmt.Errorf("state of the run: %w", err)
+		}
+		update(&state, peers)
+	}
+}
+
+// write sends one frame.
+func (s *session) write(kind frame.Type, payload []byte) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	if err := s.socket.SetWriteDeadline(time.Now().Add(frame.WriteTimeout)); err != nil {
+		return err
+	}
+	if _, err := s.socket.Write(frame.Append(nil, kind, payload)); err != nil {
+		// Part of a frame may be out: nothing can follow it.
+		_ = s.socket.Close()
+		return err
+	}
+	return nil
+}
+
+// submit sends a signed action. The channel gets the answer, or is closed when the session
+// ends before.
+func (s *session) submit(action []byte) (uint64, <-chan coordinator.Code, error) {
+	answer := make(chan coordinator.Code, 1)
+	s.mu.Lock()
+	if s.ended {
+		s.mu.Unlock()
+		return 0, nil, backend.ErrDisconnected
+	}
+	s.request++
+	request := s.request
+	s.waiting[request] = answer
+	s.mu.Unlock()
+	if err := s.write(frame.TypeSubmit, frame.Submit{Request: request, Action: action}.AppendTo(nil)); err != nil {
+		s.forget(request)
+		return 0, nil, fmt.Errorf("%w: %w", backend.ErrDisconnected, err)
+	}
+	return request, answer, nil
+}
+
+// answer passes an acknowledgement to whoever waits for it.
+func (s *session) answer(ack frame.Ack) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if answer := s.waiting[ack.Request]; answer != nil {
+		answer <- ack.Code
+		delete(s.waiting, ack.Request)
+	}
+}
+
+// forget gives up waiting for an answer.
+func (s *session) forget(request uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.waiting, request)
+}
+
+// announce sends new addresses.
+func (s *session) announce(o Options, addrs []string) error {
+	s.sequence++
+	s.announced = addrs
+	hello := frame.Hello{Sequence: s.sequence, RunID: o.RunID, Addrs: addrs}
+	return s.write(frame.TypeHello, hello.Sign(nil, o.Key, s.nonce))
+}
+
+// end closes the connection and everything that waits for an answer.
+func (s *session) end() {
+	_ = s.socket.Close()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+	for _, answer := range s.waiting {
+		close(answer)
+	}
+	s.waiting = nil
+}
+
+// mergePeers adds to what the server knows the addresses it knew before, for participants
+// that are still part of the run: a server that was restarted learns them again only when
+// each participant has come back. known is brought up to date.
+func mergePeers(known map[identity.ID][]string, state *coordinator.State, peers []backend.Peer) []backend.Peer {
+	current := make(map[identity.ID][]string, len(peers))
+	for _, clients := range [][]coordinator.Client{state.Epoch.Clients, state.Pending} {
+		for i := range clients {
+			id := identity.ID(clients[i].ID)
+			if addrs := known[id]; addrs != nil && clients[i].State == coordinator.Healthy {
+				current[id] = addrs
+			}
+		}
+	}
+	for _, p := range peers {
+		current[p.ID] = p.Addrs
+	}
+	clear(known)
+	maps.Copy(known, current)
+	merged := make([]backend.Peer, 0, len(current))
+	for _, id := range slices.SortedFunc(maps.Keys(current), func(a, b identity.ID) int { return bytes.Compare(a[:], b[:]) }) {
+		merged = append(merged, backend.Peer{ID: id, Addrs: slices.Clone(current[id])})
+	}
+	return merged
+}

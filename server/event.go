@@ -1,0 +1,36 @@
+package server
+
+import (
+	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/identity"
+)
+
+// EventKind says what happened at a server.
+type EventKind string
+
+// The kinds of events.
+const (
+	EventConnected    EventKind = "connected"
+	EventDisconnected EventKind = "disconnected"
+	EventAccepted     EventKind = "accepted"   // an action
+	EventRefused      EventKind = "refused"    // an action, or a connection whose key is known
+	EventTransition   EventKind = "transition" // of the run state
+)
+
+// Event is something that happened at a server, for logs and faces.
+type Event struct {
+	Kind   EventKind
+	Client identity.ID      // zero for transitions
+	Remote string           // address, of connections
+	Action string           // name, of actions
+	Code   coordinator.Code // of refused actions
+	Reason string           // of refused and ended connections
+	Phase                   // of the run when it happened
+}
+
+// Phase is how far a run is.
+type Phase struct {
+	RunState coordinator.RunState
+	Epoch    uint32
+	Step     uint32
+}
