@@ -1,0 +1,20 @@
+// Package p2p connects the members of a run with each other and carries their bytes.
+//
+// A Node is a libp2p host whose identity is the participant's ed25519 key, so the
+// party at the other end of every connection is known by its identity.ID. It listens
+// on QUIC and on TCP with TLS 1.3, only at the addresses it is given. There is no
+// discovery: who may connect, and where they are, comes from SetMembers. Everybody
+// else is refused in both directions, and a member that is dropped from the list is
+// disconnected at once.
+//
+// On top of a Node are
+//   - Handle and Request: one bounded request, one bounded response;
+//   - HandleStream and OpenStream: a raw stream to a member, for protocols of their own;
+//   - package gossip: small signed messages to every member;
+//   - package blob: content-addressed payloads from any member that holds them.
+//
+// Order of calls: New; Handle and HandleStream for what this node serves (and
+// gossip.Join, blob.Serve); SetMembers, again whenever the members change; Request,
+// OpenStream; Close. The node keeps itself connected to every member it has an
+// address of. All methods may be called from several goroutines.
+package p2p

@@ -1,0 +1,290 @@
+package p2p
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/libp2p/go-libp2p/core/control"
+	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/peer"
+	"github.com/libp2p/go-libp2p/core/peerstore"
+	"github.com/libp2p/go-libp2p/p2p/net/swarm"
+	ma "github.com/multiformats/go-multiaddr"
+
+	"github.com/psyche-go/psyche/identity"
+)
+
+const (
+	dialTimeout = 15 * time.Second
+	// answerDelay is how long the member with the larger id leaves the dialling to the
+	// other one, so that two members rarely end with two connections.
+	answerDelay = time.Second
+	firstRetry  = 200 * time.Millisecond
+	lastRetry   = 15 * time.Second
+	// stableAfter is how long a connection must have lasted for the next retry to start
+	// from firstRetry again. A member that does not know us yet accepts and then hangs up.
+	stableAfter = 3 * time.Second
+)
+
+// member is one allowed peer and the goroutine that keeps us connected to it.
+type member struct {
+	id     identity.ID
+	peerID peer.ID
+	cancel context.CancelFunc
+	wake   chan struct{} // capacity 1: connection or addresses changed
+
+	addrs   []ma.Multiaddr // under Node.mu
+	renewed bool           // under Node.mu: addresses changed since the last dial
+}
+
+func compareIDs(a, b identity.ID) int { return bytes.Compare(a[:], b[:]) }
+
+// SetMembers replaces the list of those who may connect to us and whom we connect to.
+// Members that are no longer in the list are disconnected and refused from now on, new
+// ones are dialled, and changed addresses are taken over. Unusable addresses are logged
+// and skipped. The node itself may be in the list. SetMembers does not wait for dials.
+func (n *Node) SetMembers(members []Peer) {
+	wanted := make(map[peer.ID]Peer, len(members))
+	for _, m := range members {
+		p, err := PeerID(m.ID)
+		if err != nil {
+			n.logger.Warn("p2p: member left out", "member", m.ID.Short(), "err", err)
+			continue
+		}
+		if p != n.peerID {
+			wanted[p] = m
+		}
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		return
+	}
+	for p, m := range n.members {
+		if _, keep := wanted[p]; !keep {
+			n.revoke(m)
+		}
+	}
+	for p, w := range wanted {
+		n.admit(p, w)
+	}
+}
+
+// revoke removes m; n.mu is held. Closing a connection may wait for the peer's side, so
+// that part runs aside; everything else already asks the list.
+func (n *Node) revoke(m *member) {
+	delete(n.members, m.peerID)
+	m.cancel()
+	n.host.Peerstore().ClearAddrs(m.peerID)
+	n.wg.Go(func() {
+		if err := n.host.Network().ClosePeer(m.peerID); err != nil {
+			n.logger.Debug("p2p: disconnect former member", "member", m.id.Short(), "err", err)
+		}
+	})
+}
+
+// admit adds a member or takes over its addresses; n.mu is held.
+func (n *Node) admit(p peer.ID, w Peer) {
+	addrs := n.usableAddrs(p, w)
+	m, known := n.members[p]
+	if known && slices.EqualFunc(m.addrs, addrs, ma.Multiaddr.Equal) {
+		return
+	}
+	if !known {
+		ctx, cancel := context.WithCancel(n.ctx)
+		m = &member{id: w.ID, peerID: p, cancel: cancel, wake: make(chan struct{}, 1)}
+		n.members[p] = m
+		n.wg.Go(func() { n.keepConnected(ctx, m) })
+	}
+	m.addrs, m.renewed = addrs, true
+	n.host.Peerstore().ClearAddrs(p)
+	n.host.Peerstore().AddAddrs(p, addrs, peerstore.PermanentAddrTTL)
+	m.signal()
+}
+
+func (n *Node) usableAddrs(p peer.ID, w Peer) []ma.Multiaddr {
+	addrs := make([]ma.Multiaddr, 0, min(len(w.Addrs), maxAddrs))
+	for _, text := range w.Addrs {
+		if len(addrs) == maxAddrs {
+			n.logger.Warn("p2p: addresses left out", "member", w.ID.Short(), "given", len(w.Addrs), "used", maxAddrs)
+			break
+		}
+		addr, err := parseAddr(p, text)
+		if err != nil {
+			n.logger.Warn("p2p: address left out", "member", w.ID.Short(), "err", err)
+			continue
+		}
+		addrs = append(addrs, addr)
+	}
+	return addrs
+}
+
+// IsMember reports whether id is the node itself or in the current list of members.
+func (n *Node) IsMember(id identity.ID) bool {
+	p, err := PeerID(id)
+	return err == nil && n.allowed(p)
+}
+
+func (n *Node) allowed(p peer.ID) bool {
+	if p == n.peerID {
+		return true
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	_, ok := n.members[p]
+	return ok
+}
+
+// WaitConnected returns when connections to all ids exist at the same moment, or with
+// the error of ctx.
+func (n *Node) WaitConnected(ctx context.Context, ids ...identity.ID) error {
+	for {
+		n.mu.Lock()
+		changed := n.changed
+		n.mu.Unlock()
+		missing := slices.DeleteFunc(slices.Clone(ids), func(id identity.ID) bool {
+			p, err := PeerID(id)
+			return err == nil && (p == n.peerID || n.isConnected(p))
+		})
+		if len(missing) == 0 {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("wait for connection to %s and %d more: %w", missing[0].Short(), len(missing)-1, ctx.Err())
+		case <-n.ctx.Done():
+			return ErrClosed
+		}
+	}
+}
+
+func (n *Node) isConnected(p peer.ID) bool {
+	return n.host.Network().Connectedness(p) == network.Connected
+}
+
+// onConnected closes a connection whose member was revoked while it was being made.
+func (n *Node) onConnected(c network.Conn) {
+	if !n.allowed(c.RemotePeer()) {
+		n.run(func() { _ = c.Close() })
+		return
+	}
+	n.onChange(c.RemotePeer())
+}
+
+// onChange wakes whoever waits for connections, and the member's own goroutine.
+func (n *Node) onChange(p peer.ID) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	close(n.changed)
+	n.changed = make(chan struct{})
+	if m, ok := n.members[p]; ok {
+		m.signal()
+	}
+}
+
+func (m *member) signal() {
+	select {
+	case m.wake <- struct{}{}:
+	default:
+	}
+}
+
+// keepConnected dials m whenever no connection exists, with growing pauses, until ctx
+// ends.
+func (n *Node) keepConnected(ctx context.Context, m *member) {
+	retry := backoff.NewExponentialBackOff()
+	retry.InitialInterval, retry.MaxInterval, retry.Multiplier = firstRetry, lastRetry, 2
+	next := time.Now()
+	if compareIDs(n.id, m.id) > 0 {
+		next = next.Add(answerDelay)
+	}
+	for ctx.Err() == nil {
+		if n.isConnected(m.peerID) {
+			since := time.Now()
+			n.waitDisconnected(ctx, m)
+			if time.Since(since) >= stableAfter {
+				retry.Reset()
+			}
+			next = time.Now().Add(retry.NextBackOff())
+			continue
+		}
+		if wait := time.Until(next); wait > 0 {
+			if n.sleep(ctx, m, wait) {
+				retry.Reset()
+				next = time.Now()
+			}
+			continue
+		}
+		n.dial(ctx, m)
+		next = time.Now().Add(retry.NextBackOff())
+	}
+}
+
+func (n *Node) waitDisconnected(ctx context.Context, m *member) {
+	for n.isConnected(m.peerID) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-m.wake:
+		}
+	}
+}
+
+// sleep waits for wait, for a change of m's connections, or for ctx. It reports true
+// when m got new addresses after having been dialled at others.
+func (n *Node) sleep(ctx context.Context, m *member, wait time.Duration) (renewed bool) {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return false
+	case <-m.wake:
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	renewed = m.renewed && compareIDs(n.id, m.id) < 0
+	m.renewed = false
+	return renewed
+}
+
+func (n *Node) dial(ctx context.Context, m *member) {
+	n.mu.Lock()
+	addrs := m.addrs
+	m.renewed = false
+	n.mu.Unlock()
+	if len(addrs) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	// The pauses between dials are ours; without this the library adds its own.
+	if s, ok := n.host.Network().(*swarm.Swarm); ok {
+		s.Backoff().Clear(m.peerID)
+	}
+	if err := n.host.Connect(ctx, peer.AddrInfo{ID: m.peerID, Addrs: addrs}); err != nil {
+		n.logger.Debug("p2p: dial", "member", m.id.Short(), "err", err)
+	}
+}
+
+// gater lets members pass and nobody else. The address of a stranger says nothing, so
+// the decision falls as soon as the handshake has shown the key.
+type gater struct{ n *Node }
+
+func (g gater) InterceptPeerDial(p peer.ID) bool                 { return g.n.allowed(p) }
+func (g gater) InterceptAddrDial(p peer.ID, _ ma.Multiaddr) bool { return g.n.allowed(p) }
+func (g gater) InterceptAccept(network.ConnMultiaddrs) bool      { return true }
+
+func (g gater) InterceptSecured(_ network.Direction, p peer.ID, _ network.ConnMultiaddrs) bool {
+	return g.n.allowed(p)
+}
+
+func (g gater) InterceptUpgraded(c network.Conn) (bool, control.DisconnectReason) {
+	return g.n.allowed(c.RemotePeer()), 0
+}
