@@ -12,7 +12,7 @@ type reference struct {
 	columnDCT     *cosineTable // of chunkRows points, along a column
 	chunk, coeffs []float32    // chunkRows × chunkCols
 	line, scratch []float32
-	order         []uint16
+	order         []uint64
 }
 
 func newReference(l Layout) chunkKernel {
@@ -24,7 +24,7 @@ func newReference(l Layout) chunkKernel {
 		coeffs:    make([]float32, l.ChunkSize()),
 		line:      make([]float32, MaxChunk),
 		scratch:   make([]float32, MaxChunk),
-		order:     make([]uint16, l.ChunkSize()),
+		order:     make([]uint64, l.ChunkSize()),
 	}
 }
 
@@ -72,16 +72,17 @@ func (r *reference) top(indices []uint16, values []float32) int {
 	order := r.order[:0]
 	for i, v := range r.coeffs {
 		if v != 0 {
-			order = append(order, uint16(i))
+			order = append(order, uint64(^magnitude(v))<<16|uint64(i))
 		}
 	}
-	slices.SortStableFunc(order, func(a, b uint16) int {
-		return int(int64(magnitude(r.coeffs[b])) - int64(magnitude(r.coeffs[a])))
-	})
-	order = order[:min(len(order), len(indices))]
 	slices.Sort(order)
-	for i, index := range order {
-		indices[i], values[i] = index, r.coeffs[index]
+	order = order[:min(len(order), len(indices))]
+	for i, key := range order {
+		indices[i] = uint16(key)
+	}
+	slices.Sort(indices[:len(order)])
+	for i, index := range indices[:len(order)] {
+		values[i] = r.coeffs[index]
 	}
 	return len(order)
 }

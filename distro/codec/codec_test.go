@@ -1,0 +1,304 @@
+package codec
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// anyLayouts draws the tensors of a small model.
+func anyLayouts() *rapid.Generator[[]TensorLayout] {
+	one := rapid.Custom(func(t *rapid.T) TensorLayout {
+		size := rapid.SampledFrom([]int{1, 2, 3, 29, 64, 2500, 4096, MaxChunkSize}).Draw(t, "chunk size")
+		return TensorLayout{
+			Chunks:    rapid.IntRange(1, 5).Draw(t, "chunks"),
+			ChunkSize: size,
+			K:         rapid.IntRange(1, min(size, 9)).Draw(t, "k"),
+		}
+	})
+	return rapid.SliceOfN(one, 0, 4)
+}
+
+// anyResult draws a result; about half of the tensors are full.
+func anyResult(t *rapid.T, l TensorLayout, quantized bool) TensorResult {
+	r := l.NewResult()
+	full := rapid.Bool().Draw(t, "full")
+	for c := range l.Chunks {
+		count := l.K
+		if !full {
+			count = rapid.IntRange(0, l.K).Draw(t, "count")
+		}
+		r.Counts[c] = uint16(count)
+		drawn := map[int]bool{}
+		for len(drawn) < count {
+			drawn[rapid.IntRange(0, l.ChunkSize-1).Draw(t, "index")] = true
+		}
+		at := c * l.K
+		for index := range l.ChunkSize {
+			if !drawn[index] {
+				continue
+			}
+			r.Indices[at] = uint16(index)
+			r.Values[at] = 1
+			if !quantized {
+				r.Values[at] = rapid.SampledFrom([]float32{math.MaxFloat32, math.SmallestNonzeroFloat32, 0.1, 1}).Draw(t, "value")
+			}
+			if rapid.Bool().Draw(t, "negative") {
+				r.Values[at] = -r.Values[at]
+			}
+			at++
+		}
+	}
+	return r
+}
+
+var someHeader = Header{
+	RunHash: [32]byte{1, 2, 3}, Step: 0x01020304, BatchStart: 5, BatchEnd: 1 << 40, Trainer: [32]byte{31: 9},
+}
+
+func TestRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		layouts := anyLayouts().Draw(t, "layouts")
+		quantized := rapid.Bool().Draw(t, "quantized")
+		results := make([]TensorResult, len(layouts))
+		full := true
+		for i, l := range layouts {
+			results[i] = anyResult(t, l, quantized)
+			full = full && isFull(l, results[i].Counts)
+		}
+		b, err := Encode(someHeader, layouts, quantized, results)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if size := FullSize(layouts, quantized); full && len(b) != size {
+			t.Fatalf("%d bytes, FullSize says %d", len(b), size)
+		}
+		if size := MaxSize(layouts, quantized); len(b) > size {
+			t.Fatalf("%d bytes, MaxSize says %d", len(b), size)
+		}
+		h, got, err := Decode(b, layouts, quantized)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(someHeader, h) + cmp.Diff(results, got); diff != "" {
+			t.Fatalf("(-encoded +decoded):\n%s", diff)
+		}
+		if alone, err := DecodeHeader(b); err != nil || alone != someHeader {
+			t.Fatalf("header alone: %v, %v", alone, err)
+		}
+	})
+}
+
+// TestChangedBytes flips any bit, cuts or lengthens: either an error, or another value
+// whose encoding is those very bytes.
+func TestChangedBytes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		layouts := anyLayouts().Draw(t, "layouts")
+		quantized := rapid.Bool().Draw(t, "quantized")
+		results := make([]TensorResult, len(layouts))
+		for i, l := range layouts {
+			results[i] = anyResult(t, l, quantized)
+		}
+		b, err := Encode(someHeader, layouts, quantized, results)
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch at := rapid.IntRange(0, len(b)-1).Draw(t, "at"); rapid.IntRange(0, 2).Draw(t, "change") {
+		case 0:
+			b[at] ^= 1 << rapid.IntRange(0, 7).Draw(t, "bit")
+		case 1:
+			b = b[:at]
+		default:
+			b = append(b, 0)
+		}
+		checkCanonical(t, b, layouts, quantized)
+	})
+}
+
+func checkCanonical(t interface{ Fatalf(string, ...any) }, b []byte, layouts []TensorLayout, quantized bool) {
+	h, results, err := Decode(b, layouts, quantized)
+	if err != nil {
+		if !errors.Is(err, ErrInvalid) || results != nil {
+			t.Fatalf("results %v with error %v", results, err)
+		}
+		return
+	}
+	again, err := Encode(h, layouts, quantized, results)
+	if err != nil || !bytes.Equal(again, b) {
+		t.Fatalf("decoded bytes encode differently (%v):\n%x\n%x", err, b, again)
+	}
+}
+
+// fuzzLayouts cover indices of 0, 5, 12 and 16 bits.
+var fuzzLayouts = []TensorLayout{{1, 1, 1}, {3, 29, 4}, {2, 4096, 8}, {1, MaxChunkSize, 2}}
+
+func FuzzDecode(f *testing.F) {
+	for _, quantized := range []bool{false, true} {
+		for _, g := range goldens() {
+			b, err := Encode(someHeader, fuzzLayouts, quantized, g.results)
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(b, quantized)
+		}
+	}
+	f.Fuzz(func(t *testing.T, b []byte, quantized bool) { checkCanonical(t, b, fuzzLayouts, quantized) })
+}
+
+type golden struct {
+	name    string
+	results []TensorResult
+}
+
+// goldens are an empty, a partly filled and a full result of fuzzLayouts.
+func goldens() []golden {
+	var all []golden
+	for _, g := range []struct {
+		name  string
+		count func(c, k int) int
+	}{
+		{"empty", func(c, k int) int { return 0 }},
+		{"partial", func(c, k int) int { return (c + 1) % (k + 1) }},
+		{"full", func(c, k int) int { return k }},
+	} {
+		next := golden{name: g.name}
+		for _, l := range fuzzLayouts {
+			r := l.NewResult()
+			for c := range l.Chunks {
+				count := g.count(c, l.K)
+				r.Counts[c] = uint16(count)
+				for i := range count {
+					r.Indices[c*l.K+i] = uint16((i+1)*l.ChunkSize/l.K - 1)
+					r.Values[c*l.K+i] = float32(1-2*(i&1)) * (1 + float32(c))
+				}
+			}
+			next.results = append(next.results, r)
+		}
+		all = append(all, next)
+	}
+	return all
+}
+
+// TestGoldenBytes pins version 1: files of old versions stay, and stay readable or
+// refused by their number.
+func TestGoldenBytes(t *testing.T) {
+	for _, quantized := range []bool{true, false} {
+		for _, g := range goldens() {
+			kind := map[bool]string{true: "signs", false: "values"}[quantized]
+			path := filepath.Join("testdata", "v1-"+g.name+"-"+kind+".golden")
+			got, err := Encode(someHeader, fuzzLayouts, quantized, g.results)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if *update {
+				if err := os.WriteFile(path, got, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(got, want) {
+				t.Errorf("%s:\n got %x\nwant %x", path, got, want)
+			}
+			checkCanonical(t, want, fuzzLayouts, quantized)
+		}
+	}
+}
+
+func TestRefusedBytes(t *testing.T) {
+	l := []TensorLayout{{Chunks: 2, ChunkSize: 8, K: 2}} // indices of 3 bits, counts of 2
+	head, err := Encode(someHeader, nil, true, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	header := func(at int, b ...byte) []byte {
+		changed := bytes.Clone(head)
+		copy(changed[at:], b)
+		return append(changed, 0b0010_0000, 0b0100_0010, 0)
+	}
+	for name, b := range map[string][]byte{
+		"nothing":               {},
+		"short header":          head[:HeaderSize-1],
+		"no tensor":             head,
+		"magic":                 header(0, 'X'),
+		"version":               header(4, 2),
+		"flags":                 header(5, 2),
+		"values for signs":      header(5, 0),
+		"empty batch":           header(42, make([]byte, 16)...),
+		"descending indices":    append(bytes.Clone(head), 0b0100_0110, 0b0100_0000, 0), // 3, 2
+		"repeated index":        append(bytes.Clone(head), 0b0110_0110, 0b0100_0000, 0), // 3, 3
+		"trailing byte":         append(header(0), 0),
+		"full counts spelled":   append(bytes.Clone(head), 0b0001_0101, 0b0010_0010, 0b0010_0000),
+		"count above k":         append(bytes.Clone(head), 0b0000_0111, 0, 0),
+		"padding bit":           append(bytes.Clone(head), 0b0000_0001, 0)[: HeaderSize+1 : HeaderSize+1],
+		"larger than it can be": append(bytes.Clone(head), make([]byte, 100)...),
+	} {
+		if name == "padding bit" {
+			b[HeaderSize] |= 0b1000_0000
+		}
+		if _, _, err := Decode(b, l, true); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%s: error %v", name, err)
+		}
+	}
+}
+
+func TestRefusedValuesAndResults(t *testing.T) {
+	l := TensorLayout{Chunks: 1, ChunkSize: 4, K: 2}
+	for _, v := range []float64{0, math.Copysign(0, -1), math.Inf(1), math.Inf(-1), math.NaN()} {
+		r := l.NewResult()
+		r.Counts[0], r.Values[0] = 1, float32(v)
+		if _, err := Encode(someHeader, []TensorLayout{l}, false, []TensorResult{r}); !errors.Is(err, ErrInvalid) {
+			t.Errorf("encode %v: error %v", v, err)
+		}
+		r.Values[0] = 1
+		b, err := Encode(someHeader, []TensorLayout{l}, false, []TensorResult{r})
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The value follows a flag, a count of 2 bits and an index of 2 bits.
+		w := bitWriter{bytes: bytes.Clone(b[:HeaderSize])}
+		w.write(1, 1)
+		w.write(1, 2)
+		w.write(0, 2)
+		w.write(uint64(math.Float32bits(float32(v))), 32)
+		w.align()
+		if _, _, err := Decode(w.bytes, []TensorLayout{l}, false); !errors.Is(err, ErrInvalid) {
+			t.Errorf("decode %v: error %v", v, err)
+		}
+	}
+	for name, r := range map[string]TensorResult{
+		"none":            {},
+		"few places":      {Counts: []uint16{1}, Indices: []uint16{0}, Values: []float32{1}},
+		"count above k":   {Counts: []uint16{3}, Indices: []uint16{0, 1}, Values: []float32{1, 1}},
+		"index past end":  {Counts: []uint16{1}, Indices: []uint16{4, 0}, Values: []float32{1, 0}},
+		"not ascending":   {Counts: []uint16{2}, Indices: []uint16{1, 1}, Values: []float32{1, 1}},
+		"place not empty": {Counts: []uint16{1}, Indices: []uint16{1, 2}, Values: []float32{1, 0}},
+		"value not empty": {Counts: []uint16{1}, Indices: []uint16{1, 0}, Values: []float32{1, 1}},
+	} {
+		if _, err := Encode(someHeader, []TensorLayout{l}, true, []TensorResult{r}); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%s: error %v", name, err)
+		}
+	}
+	for _, bad := range []TensorLayout{{}, {1, 0, 1}, {1, 4, 5}, {1, MaxChunkSize + 1, 1}, {1, MaxChunkSize, MaxChunkSize}, {math.MaxInt32, 4, 4}} {
+		if _, _, err := Decode(make([]byte, HeaderSize), []TensorLayout{bad}, true); !errors.Is(err, ErrInvalid) {
+			t.Errorf("layout %v: error %v", bad, err)
+		}
+	}
+	if _, err := Encode(Header{}, nil, true, nil); !errors.Is(err, ErrInvalid) {
+		t.Error("an empty batch was encoded")
+	}
+	if _, err := Encode(someHeader, []TensorLayout{l}, true, nil); !errors.Is(err, ErrInvalid) {
+		t.Error("no result for a layout was encoded")
+	}
+}
