@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/psyche-go/psyche/coordinator"
@@ -125,17 +126,15 @@ type LocalCheckpoint struct {
 	Path string
 }
 
-// coordinator returns the checkpoint as the coordinator keeps it.
+// coordinator returns the checkpoint that a run starts from, as the coordinator keeps
+// it. No peer has the model then, so the P2P kinds start from their origin.
 func (c Checkpoint) coordinator() coordinator.Checkpoint {
+	hub, gcs := cmp.Or(c.Hub, c.P2P), cmp.Or(c.Gcs, c.P2PGcs)
 	switch {
-	case c.Hub != nil:
-		return coordinator.Checkpoint{Kind: coordinator.CheckpointHub, Repo: c.Hub.RepoID, Revision: c.Hub.Revision}
-	case c.P2P != nil:
-		return coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Repo: c.P2P.RepoID, Revision: c.P2P.Revision}
-	case c.Gcs != nil:
-		return coordinator.Checkpoint{Kind: coordinator.CheckpointGcs, Repo: c.Gcs.Bucket, Revision: c.Gcs.Prefix}
-	case c.P2PGcs != nil:
-		return coordinator.Checkpoint{Kind: coordinator.CheckpointP2PGcs, Repo: c.P2PGcs.Bucket, Revision: c.P2PGcs.Prefix}
+	case hub != nil:
+		return coordinator.Checkpoint{Kind: coordinator.CheckpointHub, Repo: hub.RepoID, Revision: hub.Revision}
+	case gcs != nil:
+		return coordinator.Checkpoint{Kind: coordinator.CheckpointGcs, Repo: gcs.Bucket, Revision: gcs.Prefix}
 	case c.Local != nil:
 		return coordinator.Checkpoint{Kind: coordinator.CheckpointLocal, Repo: c.Local.Path}
 	case c.Dummy != nil:

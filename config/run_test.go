@@ -1,6 +1,7 @@
 package config
 
 import (
+	stdcmp "cmp"
 	"flag"
 	"os"
 	"path/filepath"
@@ -46,7 +47,17 @@ func TestSamplesLoad(t *testing.T) {
 			if diff := cmp.Diff(run.Model, decoded); diff != "" {
 				t.Errorf("definition changed on its way through the codec (-want +got):\n%s", diff)
 			}
-			golden(t, strings.TrimSuffix(filepath.Join("testdata/definition", strings.ReplaceAll(strings.TrimPrefix(file, "../"), "/", "-")), ".toml")+".json", encoded)
+			if filepath.Dir(file) == "testdata" {
+				golden(t, filepath.Join("testdata/definition", strings.TrimSuffix(filepath.Base(file), ".toml")+".json"), encoded)
+			}
+			run.RunID = stdcmp.Or(run.RunID, "named-by-flag")
+			state, err := run.CoordinatorState(coordinator.ClientID{1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if string(state.Model.Definition) != string(encoded) || state.Config != run.Config {
+				t.Errorf("the coordinator starts with %+v", state)
+			}
 		})
 	}
 }
@@ -162,11 +173,11 @@ func TestMistakesAreNamed(t *testing.T) {
 		{"ephemeral", "[model.LLM.checkpoint.Hub]\nrepo_id = \"emozilla/llama2-20m-init\"\n", "", []string{`missing key "checkpoint", want one of Hub, P2P`}},
 		{"empty repository", "emozilla/llama2-20m-init", "", []string{"[model.LLM.checkpoint.Hub] repo_id: is empty"}},
 		{"long repository", "emozilla/llama2-20m-init", strings.Repeat("x", 65), []string{"repo_id: 65 bytes long, at most 64 fit"}},
-		{"no epoch end", "epoch_time = 60\n", "", []string{`missing key "rounds_per_epoch" or "epoch_time"`}},
-		{"two epoch ends", "epoch_time = 60", "epoch_time = 60\nrounds_per_epoch = 10", []string{"epoch_time: rounds_per_epoch is there as well"}},
-		{"clients", "init_min_clients = 1", "init_min_clients = 0", []string{"init_min_clients: 0 is less than min_clients = 1"}},
-		{"batch", "global_batch_size_end = 8", "global_batch_size_end = 7", []string{"global_batch_size_end: 7 is less than"}},
-		{"zero", "total_steps = 25000\n\n[model", "total_steps = 0\n\n[model", []string{"total_steps: is 0"}},
+		{"no epoch end", "epoch_time = 60\n", "", []string{`[config] rounds_per_epoch: is missing: give it or epoch_time`}},
+		{"two epoch ends", "epoch_time = 60", "epoch_time = 60\nrounds_per_epoch = 10", []string{"epoch_time: and rounds_per_epoch exclude each other"}},
+		{"clients", "init_min_clients = 1", "init_min_clients = 0", []string{"init_min_clients: must not be less than min_clients"}},
+		{"batch", "global_batch_size_end = 8", "global_batch_size_end = 7", []string{"s.toml:13:1: [config] global_batch_size_end: must not be less than global_batch_size_start"}},
+		{"zero", "total_steps = 25000\n\n[model", "total_steps = 0\n\n[model", []string{"total_steps: must not be 0"}},
 		{"schedule", "warmup_steps = 250", "warmup_steps = 25000", []string{"total_steps: 25000 is not more than warmup_steps = 25000"}},
 		{"top k", "compression_topk = 8", "compression_topk = 0", []string{"compression_topk: is 0, want at least 1"}},
 		{"decay", "compression_decay = 0.999", "compression_decay = 1.5", []string{"compression_decay: 1.5 is out of range"}},

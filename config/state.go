@@ -1,7 +1,7 @@
 package config
 
 import (
-	"slices"
+	"errors"
 
 	"github.com/psyche-go/psyche/coordinator"
 )
@@ -85,6 +85,7 @@ func readDiscarded(root *table) {
 
 // readConfig reads [config].
 func readConfig(t *table) (coordinator.Config, []string) {
+	failed := len(t.problems)
 	c := coordinator.Config{
 		WarmupTime:                  number[uint64](t, "warmup_time"),
 		CooldownTime:                number[uint64](t, "cooldown_time"),
@@ -108,55 +109,16 @@ func readConfig(t *table) (coordinator.Config, []string) {
 		warnings = append(warnings, "[config] round_apply_time has no effect: there is no such phase any more")
 	}
 	t.done()
-	checkConfig(t, c)
+	if len(t.problems) == failed {
+		checkConfig(t, c)
+	}
 	return c, warnings
 }
 
-// checkConfig reports values that cannot go together. A key that is missing or
-// unreadable was reported before, and is left out here.
+// checkConfig reports the first rule of the coordinator that the table breaks.
 func checkConfig(t *table, c coordinator.Config) {
-	good := func(keys ...string) bool {
-		return !slices.ContainsFunc(keys, func(key string) bool {
-			whole, ok := t.values[key].(int64)
-			return !ok || whole < 0
-		})
-	}
-	hasRounds, hasTime := t.values["rounds_per_epoch"] != nil, t.values["epoch_time"] != nil
-	if !hasRounds && !hasTime {
-		t.document.fail(t.path, `%s: missing key "rounds_per_epoch" or "epoch_time": one of them ends epochs`, t.name())
-	}
-	if hasRounds && hasTime {
-		t.fail("epoch_time", "rounds_per_epoch is there as well; keep one of them")
-	}
-	for _, key := range []string{
-		"rounds_per_epoch", "epoch_time", "cooldown_time", "max_round_train_time", "round_witness_time",
-		"waiting_for_members_extra_time", "min_clients", "global_batch_size_start", "global_batch_size_end", "total_steps",
-	} {
-		if good(key) && t.values[key].(int64) == 0 {
-			t.fail(key, "is 0, want at least 1")
-		}
-	}
-	if good("init_min_clients", "min_clients") && c.InitMinClients < c.MinClients {
-		t.fail("init_min_clients", "%d is less than min_clients = %d", c.InitMinClients, c.MinClients)
-	}
-	if good("init_min_clients") && c.InitMinClients > coordinator.MaxClients {
-		t.fail("init_min_clients", "%d is more than the %d clients that a run can have", c.InitMinClients, coordinator.MaxClients)
-	}
-	if good("global_batch_size_start", "global_batch_size_end") && c.GlobalBatchSizeEnd < c.GlobalBatchSizeStart {
-		t.fail("global_batch_size_end", "%d is less than global_batch_size_start = %d", c.GlobalBatchSizeEnd, c.GlobalBatchSizeStart)
-	}
-	if good("witness_nodes", "min_clients") && c.WitnessNodes > min(c.MinClients, coordinator.MaxWitnesses) {
-		t.fail("witness_nodes", "%d is more than min_clients = %d or than %d; 0 makes every client a witness",
-			c.WitnessNodes, c.MinClients, coordinator.MaxWitnesses)
-	}
-	if good("verification_percent") && c.VerificationPercent > 100 {
-		t.fail("verification_percent", "%d is more than 100", c.VerificationPercent)
-	}
-	if good("epoch_time", "warmup_time") && c.WarmupTime >= c.EpochTime {
-		t.fail("warmup_time", "%d leaves nothing of epoch_time = %d, which includes it", c.WarmupTime, c.EpochTime)
-	}
-	if good("epoch_time", "max_round_train_time") && c.MaxRoundTrainTime >= c.EpochTime {
-		t.fail("max_round_train_time", "%d is not less than epoch_time = %d", c.MaxRoundTrainTime, c.EpochTime)
+	if err, ok := errors.AsType[*coordinator.ConfigError](c.Validate()); ok {
+		t.fail(err.Key, "%s", err.Problem)
 	}
 }
 
