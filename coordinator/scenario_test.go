@@ -1,0 +1,394 @@
+package coordinator
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/psyche-go/psyche/merkle"
+)
+
+// TestScenarios runs the scripts of testdata: one file for each rule, named after it.
+// Run it with -rewrite to take over what the machine says now.
+//
+//	new [key=value]…            a run; keys as in state.toml, and origin=Hub|Gcs|Local
+//	join A B…                   also ready, withdraw; [by=A] [nonce=N] [epoch=N]
+//	tick T [n=N]                time T, or +T; N ticks one second apart
+//	witness A… [lost=(A)] [step=N] [filled]   "elected" are all elected; without lost
+//	                            they hold everybody's result; filled filters hold anything
+//	health A accuse=(B,C) [step=N]
+//	report A… digest=d1|d2 [step=N]
+//	pause | resume [by=A]
+//	duties                      batches and elected witnesses of the running round
+//	counted A…                  whose commitment of the round counts
+//	state
+//
+// After every command the invariants are checked and the state goes through its bytes.
+func TestScenarios(t *testing.T) {
+	datadriven.Walk(t, "testdata/scenarios", func(t *testing.T, path string) {
+		var s scenario
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			out := s.run(t, d)
+			s.checkRoundTrip(t, d)
+			return out
+		})
+	})
+}
+
+// scenario is a run under a script.
+type scenario struct {
+	state State
+	now   uint64
+	nonce uint64
+	names []string
+}
+
+var host = clientID("host")
+
+// clientID makes an id of a name.
+func clientID(name string) (id ClientID) {
+	copy(id[:], name)
+	return id
+}
+
+func (s *scenario) run(t *testing.T, d *datadriven.TestData) string {
+	t.Helper()
+	switch d.Cmd {
+	case "new":
+		return s.create(t, d)
+	case "join":
+		return s.each(d, func(ClientID) Action { return Join{Epoch: number(t, d, "epoch", s.state.Progress.Epoch)} })
+	case "ready":
+		return s.each(d, func(ClientID) Action { return Ready{Epoch: number(t, d, "epoch", s.state.Progress.Epoch)} })
+	case "withdraw":
+		return s.each(d, func(id ClientID) Action { return Withdraw{Client: id} })
+	case "tick":
+		return s.tick(t, d)
+	case "witness":
+		return s.witness(t, d)
+	case "health":
+		accused := make([]ClientID, 0, 4)
+		for _, name := range list(d, "accuse") {
+			accused = append(accused, clientID(name))
+		}
+		step := number(t, d, "step", s.state.Progress.Step-1)
+		return s.each(d, func(ClientID) Action { return HealthCheck{Step: step, Clients: accused} })
+	case "report":
+		step := number(t, d, "step", s.state.Progress.Step)
+		digest := [32]byte(clientID(text(d, "digest", "")))
+		return s.each(d, func(ClientID) Action { return ReportCheckpoint{Step: step, Digest: digest} })
+	case "pause", "resume":
+		return s.outcome("", s.apply(clientID(text(d, "by", "host")), SetPaused{Paused: d.Cmd == "pause"}))
+	case "duties":
+		return s.duties()
+	case "counted":
+		return s.counted(d)
+	case "state":
+		return s.named(s.state.String())
+	default:
+		t.Fatalf("%s: unknown command %s", d.Pos, d.Cmd)
+		return ""
+	}
+}
+
+func (s *scenario) create(t *testing.T, d *datadriven.TestData) string {
+	t.Helper()
+	config := testConfig()
+	model := testModel()
+	for _, arg := range d.CmdArgs {
+		if arg.Key == "origin" {
+			model.Checkpoint.Kind = map[string]CheckpointKind{"Hub": CheckpointHub, "Gcs": CheckpointGcs, "Local": CheckpointLocal}[arg.Vals[0]]
+			continue
+		}
+		value, err := strconv.ParseUint(arg.Vals[0], 10, 64)
+		if err != nil {
+			t.Fatalf("%s: %v", d.Pos, err)
+		}
+		setConfig(t, &config, arg.Key, value)
+	}
+	state, err := New("walk", host, config, model)
+	if err != nil {
+		return "error: " + err.Error() + "\n"
+	}
+	*s = scenario{state: state}
+	return ""
+}
+
+// testConfig needs three clients and trains two rounds of eight sequences an epoch.
+func testConfig() Config {
+	return Config{
+		WarmupTime: 30, CooldownTime: 20, RoundsPerEpoch: 2, MaxRoundTrainTime: 60, RoundWitnessTime: 2,
+		WaitingForMembersExtraTime: 5, GlobalBatchSizeStart: 8, GlobalBatchSizeEnd: 8, TotalSteps: 100,
+		InitMinClients: 3, MinClients: 2,
+	}
+}
+
+func testModel() Model {
+	return Model{MaxSeqLen: 16, Checkpoint: Checkpoint{Kind: CheckpointHub, Repo: "base"}, Definition: []byte("llama")}
+}
+
+func setConfig(t *testing.T, c *Config, key string, value uint64) {
+	t.Helper()
+	switch key {
+	case "warmup_time":
+		c.WarmupTime = value
+	case "cooldown_time":
+		c.CooldownTime = value
+	case "rounds_per_epoch":
+		c.RoundsPerEpoch = uint32(value)
+	case "epoch_time":
+		c.EpochTime, c.RoundsPerEpoch = value, 0
+	case "max_round_train_time":
+		c.MaxRoundTrainTime = value
+	case "waiting_for_members_extra_time":
+		c.WaitingForMembersExtraTime = value
+	case "global_batch_size":
+		c.GlobalBatchSizeStart, c.GlobalBatchSizeEnd = uint32(value), uint32(value)
+	case "total_steps":
+		c.TotalSteps = uint32(value)
+	case "init_min_clients":
+		c.InitMinClients = uint16(value)
+	case "min_clients":
+		c.MinClients = uint16(value)
+	case "witness_nodes":
+		c.WitnessNodes = uint16(value)
+	case "verification_percent":
+		c.VerificationPercent = uint8(value)
+	default:
+		t.Fatalf("unknown key %s", key)
+	}
+}
+
+func (s *scenario) apply(from ClientID, a Action) error {
+	s.nonce++
+	before := s.state.AppendTo(nil)
+	err := s.state.Apply(from, s.nonce, a)
+	if err != nil && !bytes.Equal(before, s.state.AppendTo(nil)) {
+		panic("a refused action changed the state")
+	}
+	return err
+}
+
+// each lets every client named without a value act.
+func (s *scenario) each(d *datadriven.TestData, action func(ClientID) Action) string {
+	var out strings.Builder
+	for _, name := range s.actors(d) {
+		from := clientID(name)
+		if by := text(d, "by", ""); by != "" {
+			from = clientID(by)
+		}
+		var err error
+		if nonce, ok := value(d, "nonce"); ok {
+			n, _ := strconv.ParseUint(nonce, 10, 64)
+			err = s.state.Apply(from, n, action(clientID(name)))
+		} else {
+			err = s.apply(from, action(clientID(name)))
+		}
+		out.WriteString(s.outcome(name, err))
+	}
+	return out.String()
+}
+
+func (s *scenario) actors(d *datadriven.TestData) []string {
+	var names []string
+	for _, arg := range d.CmdArgs {
+		if len(arg.Vals) > 0 || arg.Key == "filled" {
+			continue
+		}
+		if arg.Key == "elected" {
+			round := s.state.CurrentRound()
+			for _, i := range round.ElectedWitnesses(s.state.Config) {
+				if id := round.Members[i]; s.state.isHealthy(id) {
+					names = append(names, nameOf(id))
+				}
+			}
+			continue
+		}
+		names = append(names, arg.Key)
+	}
+	for _, name := range names {
+		if !slices.Contains(s.names, name) {
+			s.names = append(s.names, name)
+		}
+	}
+	return names
+}
+
+func (s *scenario) outcome(name string, err error) string {
+	if err == nil {
+		return ""
+	}
+	if name != "" {
+		name += ": "
+	}
+	return name + err.Error() + "\n"
+}
+
+func (s *scenario) tick(t *testing.T, d *datadriven.TestData) string {
+	t.Helper()
+	when := d.CmdArgs[0].Key
+	by, err := strconv.ParseUint(strings.TrimPrefix(when, "+"), 10, 64)
+	if err != nil {
+		t.Fatalf("%s: %v", d.Pos, err)
+	}
+	if strings.HasPrefix(when, "+") {
+		s.now += by
+	} else {
+		s.now = by
+	}
+	count := number(t, d, "n", 1)
+	var out strings.Builder
+	for i := range count {
+		if i > 0 {
+			s.now++
+		}
+		before := s.state.RunState
+		step := s.state.Progress.Step
+		s.state.Tick(s.now, 7)
+		if after := s.state.RunState; after != before || s.state.Progress.Step != step {
+			fmt.Fprintf(&out, "%d: %s -> %s, epoch %d, step %d\n", s.now, before, after, s.state.Progress.Epoch, s.state.Progress.Step)
+		}
+	}
+	if out.Len() == 0 {
+		return "-\n"
+	}
+	return out.String()
+}
+
+// commitment is what a trainer is taken to have sent in a round.
+func commitment(id ClientID, step uint32) (c [32]byte) {
+	copy(c[:], id[:])
+	c[31] = byte(step)
+	return c
+}
+
+func (s *scenario) witness(t *testing.T, d *datadriven.TestData) string {
+	t.Helper()
+	round := s.state.CurrentRound()
+	if round == nil {
+		round = &Round{}
+	}
+	a := WitnessRound{Step: number(t, d, "step", round.Step)}
+	var leaves [][32]byte
+	for _, assigned := range round.Assignments(s.state.Config) {
+		id := round.Members[assigned.Member]
+		if slices.Contains(list(d, "lost"), nameOf(id)) {
+			leaves = append(leaves, [32]byte{})
+			continue
+		}
+		c := commitment(id, round.Step)
+		a.Participants.Add(round.Seed, id[:])
+		a.Commitments.Add(round.Seed, c[:])
+		leaves = append(leaves, c)
+	}
+	a.CommitmentsRoot = merkle.Root(leaves)
+	if d.HasArg("filled") {
+		for i := range a.Commitments {
+			a.Commitments[i] = ^uint64(0)
+		}
+	}
+	return s.each(d, func(ClientID) Action { return a })
+}
+
+func (s *scenario) duties() string {
+	round := s.state.CurrentRound()
+	var out strings.Builder
+	for _, a := range round.Assignments(s.state.Config) {
+		fmt.Fprintf(&out, "%s trains %s\n", nameOf(round.Members[a.Member]), a.Batch)
+	}
+	elected := round.ElectedWitnesses(s.state.Config)
+	out.WriteString("witnesses:")
+	for _, i := range elected {
+		out.WriteString(" " + nameOf(round.Members[i]))
+	}
+	out.WriteString("\nawaited:")
+	for _, a := range s.state.Awaited() {
+		out.WriteString(" " + nameOf(round.Members[a.Member]))
+	}
+	return out.String() + "\n"
+}
+
+// counted asks of each named trainer whether its commitment of the step counts.
+func (s *scenario) counted(d *datadriven.TestData) string {
+	round := s.state.CurrentRound()
+	var out strings.Builder
+	for _, name := range s.actors(d) {
+		c := commitment(clientID(name), round.Step)
+		_, ok := round.Counted([][32]byte{c})
+		fmt.Fprintf(&out, "%s: %d votes, counted %t\n", name, round.Votes(c), ok)
+	}
+	return out.String()
+}
+
+func (s *scenario) checkRoundTrip(t *testing.T, d *datadriven.TestData) {
+	t.Helper()
+	if s.state.RunState == Uninitialized {
+		return
+	}
+	if err := s.state.Check(); err != nil {
+		t.Errorf("%s: %v", d.Pos, err)
+	}
+	raw := s.state.AppendTo(nil)
+	decoded, err := Decode(raw)
+	if err != nil {
+		t.Fatalf("%s: decode: %v", d.Pos, err)
+	}
+	if !bytes.Equal(raw, decoded.AppendTo(nil)) {
+		t.Errorf("%s: the state changed on the way through its bytes", d.Pos)
+	}
+	s.state = decoded
+}
+
+func nameOf(id ClientID) string { return strings.TrimRight(string(id[:]), "\x00") }
+
+// named replaces the ids of a page by the names of the script.
+func (s *scenario) named(page string) string {
+	var pairs []string
+	for _, name := range append([]string{"d1", "d2"}, s.names...) {
+		pairs = append(pairs, clientID(name).String(), name)
+	}
+	return strings.NewReplacer(pairs...).Replace(page)
+}
+
+func value(d *datadriven.TestData, key string) (string, bool) {
+	for _, arg := range d.CmdArgs {
+		if arg.Key == key && len(arg.Vals) > 0 {
+			return arg.Vals[0], true
+		}
+	}
+	return "", false
+}
+
+func text(d *datadriven.TestData, key, missing string) string {
+	if v, ok := value(d, key); ok {
+		return v
+	}
+	return missing
+}
+
+func list(d *datadriven.TestData, key string) []string {
+	for _, arg := range d.CmdArgs {
+		if arg.Key == key {
+			return arg.Vals
+		}
+	}
+	return nil
+}
+
+func number(t *testing.T, d *datadriven.TestData, key string, missing uint32) uint32 {
+	t.Helper()
+	v, ok := value(d, key)
+	if !ok {
+		return missing
+	}
+	n, err := strconv.ParseUint(v, 10, 32)
+	if err != nil {
+		t.Fatalf("%s: %v", d.Pos, err)
+	}
+	return uint32(n)
+}

@@ -1,0 +1,104 @@
+package coordinator
+
+import (
+	"encoding/binary"
+	"strconv"
+	"strings"
+)
+
+// String returns the first eight hexadecimal digits of the id.
+func (id ClientID) String() string {
+	digits := strconv.FormatUint(uint64(binary.BigEndian.Uint32(id[:4])), 16)
+	return strings.Repeat("0", 8-len(digits)) + digits
+}
+
+// String returns the state as a page for people and golden files: one line for the
+// run, the checkpoint, each client and each stored round.
+func (s *State) String() string {
+	var p page
+	p.line(s.RunID, ": ", s.RunState.String(), " since ", num(s.StateStart),
+		", epoch ", num(s.Progress.Epoch), ", step ", num(s.Progress.Step), ", data ", num(s.Progress.DataIndex),
+		p.flag(s.PendingPause, ", pause pending"), p.flag(s.PendingResume, ", resume pending"),
+		p.flag(s.ColdStart, ", next epoch starts cold"))
+	p.checkpoint(&s.Model.Checkpoint)
+	if s.active() || s.RunState == Warmup {
+		p.line("epoch from step ", num(s.Epoch.StartStep), ", time ", num(s.Epoch.StartTime),
+			p.flag(s.Epoch.ColdStart, ", cold start"), p.flag(s.Epoch.LastStep != 0, ", last step "+num(s.Epoch.LastStep)))
+	}
+	p.clients("member", s.Epoch.Clients)
+	p.clients("exited", s.Epoch.Exited)
+	p.clients("pending", s.Pending)
+	p.clients("departed", s.Departed)
+	if len(s.Epoch.Ready) > 0 {
+		p.line("ready:", ids(s.Epoch.Ready))
+	}
+	for i := range s.Epoch.Rounds {
+		p.round(&s.Epoch.Rounds[i])
+	}
+	for _, report := range s.Epoch.Reports {
+		p.line("report of ", report.Client.String(), ": ", ClientID(report.Digest).String())
+	}
+	return p.text.String()
+}
+
+// page collects lines of text.
+type page struct {
+	text strings.Builder
+}
+
+func (p *page) line(parts ...string) {
+	for _, part := range parts {
+		p.text.WriteString(part)
+	}
+	p.text.WriteByte('\n')
+}
+
+func (p *page) flag(set bool, text string) string {
+	if set {
+		return text
+	}
+	return ""
+}
+
+func (p *page) checkpoint(c *Checkpoint) {
+	name := c.Repo
+	if c.Revision != "" {
+		name += "@" + c.Revision
+	}
+	if c.Origin == 0 {
+		p.line("checkpoint ", c.Kind.String(), " ", name)
+		return
+	}
+	p.line("checkpoint ", c.Kind.String(), " ", ClientID(c.Digest).String(), " of step ", num(c.Step),
+		", from ", c.Origin.String(), " ", name)
+}
+
+func (p *page) clients(what string, clients []Client) {
+	for i := range clients {
+		c := &clients[i]
+		p.line(what, " ", c.ID.String(),
+			p.flag(c.State != Healthy, ", "+c.State.String()),
+			p.flag(what == "exited", " in round "+num(c.ExitedHeight)),
+			p.flag(c.HoldsModel, ", holds model"))
+	}
+}
+
+func (p *page) round(r *Round) {
+	end := r.DataIndex + uint64(r.BatchSize)
+	var witnesses []ClientID
+	for i := range r.Witnesses {
+		witnesses = append(witnesses, r.Members[r.Witnesses[i].Member])
+	}
+	p.line("round ", num(r.Height), ": step ", num(r.Step), ", data [", num(r.DataIndex), ",", num(end), "), members",
+		ids(r.Members), ", quorum ", num(r.WitnessesNeeded), " of ", num(r.WitnessesElected), ", witnesses", ids(witnesses))
+}
+
+func ids(ids []ClientID) string {
+	var text strings.Builder
+	for _, id := range ids {
+		text.WriteString(" " + id.String())
+	}
+	return text.String()
+}
+
+func num[T uint16 | uint32 | uint64](n T) string { return strconv.FormatUint(uint64(n), 10) }

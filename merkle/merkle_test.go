@@ -1,0 +1,118 @@
+package merkle
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// rootByDefinition is section 2.1 of RFC 6962 word for word: split at the largest power
+// of two below the length.
+func rootByDefinition(leaves [][32]byte) [32]byte {
+	switch len(leaves) {
+	case 0:
+		return sha256.Sum256(nil)
+	case 1:
+		return sha256.Sum256(append([]byte{0}, leaves[0][:]...))
+	}
+	split := 1
+	for split*2 < len(leaves) {
+		split *= 2
+	}
+	left, right := rootByDefinition(leaves[:split]), rootByDefinition(leaves[split:])
+	return sha256.Sum256(append(append([]byte{1}, left[:]...), right[:]...))
+}
+
+func leavesOf(n int) [][32]byte {
+	leaves := make([][32]byte, n)
+	for i := range leaves {
+		leaves[i] = sha256.Sum256([]byte{byte(i), byte(i >> 8)})
+	}
+	return leaves
+}
+
+func TestRootFollowsRFC6962(t *testing.T) {
+	for n := range 70 {
+		leaves := leavesOf(n)
+		if Root(leaves) != rootByDefinition(leaves) {
+			t.Errorf("root of %d leaves differs from the definition", n)
+		}
+	}
+	empty := Root(nil)
+	if got := hex.EncodeToString(empty[:]); got != "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855" {
+		t.Errorf("root of nothing: %s", got)
+	}
+}
+
+func TestRootLeavesItsInputAlone(t *testing.T) {
+	leaves := leavesOf(5)
+	Root(leaves)
+	Prove(leaves, 2)
+	for i, leaf := range leavesOf(5) {
+		if leaves[i] != leaf {
+			t.Errorf("leaf %d was overwritten", i)
+		}
+	}
+}
+
+// TestOddLeafIsNotDuplicated guards against trees in which [a,b,c] and [a,b,c,c] have
+// one root.
+func TestOddLeafIsNotDuplicated(t *testing.T) {
+	leaves := leavesOf(3)
+	if Root(leaves) == Root(append(leaves, leaves[2])) {
+		t.Error("a repeated last leaf does not change the root")
+	}
+}
+
+func TestEveryProofVerifies(t *testing.T) {
+	for n := 1; n <= 40; n++ {
+		leaves := leavesOf(n)
+		root := Root(leaves)
+		for i := range leaves {
+			proof := Prove(leaves, i)
+			if !Verify(root, leaves[i], i, n, proof) {
+				t.Fatalf("proof of leaf %d of %d does not verify", i, n)
+			}
+			for other := range n + 1 {
+				if other != i && Verify(root, leaves[i], other, n, proof) {
+					t.Fatalf("proof of leaf %d of %d verifies at %d", i, n, other)
+				}
+			}
+			if Verify(root, leaves[i], i, n, append(proof, root)) {
+				t.Fatalf("leaf %d of %d: a proof with one hash too many verifies", i, n)
+			}
+			if len(proof) > 0 && Verify(root, leaves[i], i, n, proof[:len(proof)-1]) {
+				t.Fatalf("leaf %d of %d: a proof with one hash too few verifies", i, n)
+			}
+		}
+	}
+}
+
+func TestTamperedProofFails(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(2, 60).Draw(t, "leaves")
+		i := rapid.IntRange(0, n-1).Draw(t, "index")
+		leaves := leavesOf(n)
+		proof := Prove(leaves, i)
+		if len(proof) == 0 {
+			return
+		}
+		at := rapid.IntRange(0, len(proof)-1).Draw(t, "hash")
+		proof[at][rapid.IntRange(0, 31).Draw(t, "byte")] ^= 1 << rapid.IntRange(0, 7).Draw(t, "bit")
+		if Verify(Root(leaves), leaves[i], i, n, proof) {
+			t.Fatal("a changed proof verifies")
+		}
+	})
+}
+
+func TestNoSuchLeaf(t *testing.T) {
+	leaves := leavesOf(3)
+	if Prove(leaves, 3) != nil || Prove(leaves, -1) != nil {
+		t.Error("a proof of a leaf that is not there")
+	}
+	if Verify(Root(leaves), leaves[0], -1, 3, nil) || Verify(Root(nil), [32]byte{}, 0, 0, nil) {
+		t.Error("a leaf that is not there verifies")
+	}
+}
