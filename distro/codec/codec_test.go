@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -216,39 +217,56 @@ func TestGoldenBytes(t *testing.T) {
 	}
 }
 
+// tensorBits writes fields of value and width and pads them to a byte.
+func tensorBits(fields ...[2]int) []byte {
+	var w bitWriter
+	for _, f := range fields {
+		w.write(uint64(f[0]), f[1])
+	}
+	w.align()
+	return w.bytes
+}
+
 func TestRefusedBytes(t *testing.T) {
-	l := []TensorLayout{{Chunks: 2, ChunkSize: 8, K: 2}} // indices of 3 bits, counts of 2
+	layouts := []TensorLayout{{Chunks: 1, ChunkSize: 8, K: 2}} // counts of 2 bits, indices of 3
 	head, err := Encode(someHeader, nil, true, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	header := func(at int, b ...byte) []byte {
-		changed := bytes.Clone(head)
-		copy(changed[at:], b)
-		return append(changed, 0b0010_0000, 0b0100_0010, 0)
+	good := tensorBits([2]int{0, 1}, [2]int{1, 3}, [2]int{1, 1}, [2]int{4, 3}, [2]int{0, 1})
+	header := func(at int, changed ...byte) []byte {
+		b := append(bytes.Clone(head), good...)
+		copy(b[at:], changed)
+		return b
 	}
-	for name, b := range map[string][]byte{
-		"nothing":               {},
-		"short header":          head[:HeaderSize-1],
-		"no tensor":             head,
-		"magic":                 header(0, 'X'),
-		"version":               header(4, 2),
-		"flags":                 header(5, 2),
-		"values for signs":      header(5, 0),
-		"empty batch":           header(42, make([]byte, 16)...),
-		"descending indices":    append(bytes.Clone(head), 0b0100_0110, 0b0100_0000, 0), // 3, 2
-		"repeated index":        append(bytes.Clone(head), 0b0110_0110, 0b0100_0000, 0), // 3, 3
-		"trailing byte":         append(header(0), 0),
-		"full counts spelled":   append(bytes.Clone(head), 0b0001_0101, 0b0010_0010, 0b0010_0000),
-		"count above k":         append(bytes.Clone(head), 0b0000_0111, 0, 0),
-		"padding bit":           append(bytes.Clone(head), 0b0000_0001, 0)[: HeaderSize+1 : HeaderSize+1],
-		"larger than it can be": append(bytes.Clone(head), make([]byte, 100)...),
+	tensor := func(b ...byte) []byte { return append(bytes.Clone(head), b...) }
+	if _, _, err := Decode(tensor(good...), layouts, true); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name, want string
+		bytes      []byte
+	}{
+		{"nothing", "header alone", nil},
+		{"short header", "header alone", head[:HeaderSize-1]},
+		{"magic", "magic", header(0, 'X')},
+		{"version", "version 2", header(4, 2)},
+		{"flags", "flags", header(5, 2)},
+		{"values for signs", "quantized is false", header(5, 0)},
+		{"empty batch", "empty batch", header(42, make([]byte, 16)...)},
+		{"no tensor", "0 bytes left", head},
+		{"cut", "end in chunk 0", tensor(tensorBits([2]int{0, 1}, [2]int{1, 3})...)},
+		{"trailing byte", "at most", tensor(append(good, 0)...)},
+		{"trailing byte within the size", "after the last", tensor(0b001, 0)},
+		{"padding", "padding", tensor(0b1000_0001)},
+		{"descending", "index 2 after 3", tensor(tensorBits([2]int{0, 1}, [2]int{3, 4}, [2]int{2, 4})...)},
+		{"repeated", "index 3 after 3", tensor(tensorBits([2]int{0, 1}, [2]int{3, 4}, [2]int{3, 4})...)},
+		{"count above k", "3 entries", tensor(tensorBits([2]int{1, 1}, [2]int{3, 2}, [2]int{0, 6})...)},
+		{"full counts", "spelled out", tensor(tensorBits([2]int{1, 1}, [2]int{2, 2}, [2]int{1, 4}, [2]int{2, 4})...)},
 	} {
-		if name == "padding bit" {
-			b[HeaderSize] |= 0b1000_0000
-		}
-		if _, _, err := Decode(b, l, true); !errors.Is(err, ErrInvalid) {
-			t.Errorf("%s: error %v", name, err)
+		_, _, err := Decode(c.bytes, layouts, true)
+		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: error %v, want one about %q", c.name, err, c.want)
 		}
 	}
 }
