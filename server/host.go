@@ -244,7 +244,7 @@ func (h *host) participants() map[identity.ID]bool {
 // withdrawGone withdraws participants that had no connection for the grace period. After a
 // start nobody has been missed yet, so everybody has the whole period to come back.
 func (h *host) withdrawGone(now time.Time) error {
-	if h.options.WithdrawGrace < 0 {
+	if h.options.WithdrawGrace < 0 || h.state.RunState == coordinator.Finished {
 		return nil
 	}
 	participants := h.participants()

@@ -241,7 +241,7 @@ func (c *Client) raiseNonce(state *coordinator.State) {
 	id := coordinator.ClientID(c.options.Key.ID())
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, clients := range [][]coordinator.Client{state.Epoch.Clients, state.Epoch.Exited, state.Pending} {
+	for _, clients := range [][]coordinator.Client{state.Epoch.Clients, state.Epoch.Exited, state.Pending, state.Departed} {
 		for i := range clients {
 			if clients[i].ID == id {
 				c.nonce = max(c.nonce, clients[i].Nonce)
