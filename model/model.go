@@ -1,0 +1,60 @@
+package model
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/psyche-go/psyche/model/weights"
+	"github.com/psyche-go/psyche/safetensors"
+	"github.com/psyche-go/psyche/torch"
+)
+
+// Parameter is a trainable tensor under its name in a checkpoint.
+type Parameter = torch.Parameter
+
+// Model is a causal language model on an engine. Forward and Loss are called inside the
+// engine's Do, the other methods from anywhere.
+type Model interface {
+	// Forward gives the logits [B,T,VocabSize] of the next token after each of ids i64 [B,T].
+	Forward(s *torch.Scope, ids *torch.Tensor) *torch.Tensor
+	// Loss is the mean cross-entropy, in nats, of predicting targets i64 [B,T] from ids
+	// i64 [B,T]. Targets equal to torch.IgnoreTarget do not count. With gradients on,
+	// Backward on it adds to the gradients of the parameters.
+	Loss(s *torch.Scope, ids, targets *torch.Tensor) *torch.Tensor
+	// Parameters lists the trainable tensors, f32 and contiguous, sorted by name. The
+	// slice belongs to the model.
+	Parameters() []Parameter
+	// VocabSize bounds token ids: 0 to VocabSize−1.
+	VocabSize() int
+	// MaxTokens is the longest sequence.
+	MaxTokens() int
+	// Engine is where the model lives.
+	Engine() *torch.Engine
+	// Close frees the model's tensors.
+	Close(ctx context.Context) error
+}
+
+// SetWeights overwrites all weights with tensors, which must have the names and shapes of
+// the model's own (as Export gives them). On an error nothing has changed.
+func SetWeights(ctx context.Context, m Model, tensors []safetensors.Tensor) error {
+	err := m.Engine().Do(ctx, false, func(s *torch.Scope) error {
+		return weights.Copy(s, m.Parameters(), tensors)
+	})
+	if err != nil {
+		return fmt.Errorf("set weights: %w", err)
+	}
+	return nil
+}
+
+// Export copies the weights out as F32, sorted by name.
+func Export(ctx context.Context, m Model) ([]safetensors.Tensor, error) {
+	var out []safetensors.Tensor
+	err := m.Engine().Do(ctx, false, func(*torch.Scope) error {
+		out = weights.Export(m.Parameters())
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("export weights: %w", err)
+	}
+	return out, nil
+}

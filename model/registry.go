@@ -1,0 +1,107 @@
+package model
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/psyche-go/psyche/model/llama"
+	"github.com/psyche-go/psyche/safetensors"
+	"github.com/psyche-go/psyche/torch"
+)
+
+// ErrArchitecture says that a config.json names no architecture we have.
+var ErrArchitecture = errors.New("unsupported architecture")
+
+// Description is what a config.json says of a model before one is made.
+type Description struct {
+	Architecture  string
+	VocabSize     int
+	MaxTokens     int
+	NumParameters int64
+}
+
+// architecture is what a model package offers.
+type architecture struct {
+	describe func(config []byte) (Description, error)
+	init     func(config []byte, seed uint64) ([]safetensors.Tensor, error)
+	new      func(ctx context.Context, e *torch.Engine, config []byte, tensors []safetensors.Tensor) (Model, error)
+}
+
+// architectures are all models, by the name in config.json's "architectures".
+var architectures = map[string]architecture{
+	llama.Architecture: {
+		describe: func(config []byte) (Description, error) {
+			c, err := llama.ParseConfig(config)
+			return Description{llama.Architecture, c.VocabSize, c.MaxPositionEmbeddings, llama.NumParameters(c)}, err
+		},
+		init: func(config []byte, seed uint64) ([]safetensors.Tensor, error) {
+			c, err := llama.ParseConfig(config)
+			if err != nil {
+				return nil, err
+			}
+			return llama.Init(c, seed), nil
+		},
+		new: func(ctx context.Context, e *torch.Engine, config []byte, tensors []safetensors.Tensor) (Model, error) {
+			c, err := llama.ParseConfig(config)
+			if err != nil {
+				return nil, err
+			}
+			m, err := llama.New(ctx, e, c, tensors)
+			if err != nil {
+				return nil, err
+			}
+			return m, nil
+		},
+	},
+}
+
+// Architectures lists the supported names, sorted.
+func Architectures() []string { return slices.Sorted(maps.Keys(architectures)) }
+
+// Describe reads a config.json and checks it.
+func Describe(config []byte) (Description, error) {
+	a, err := find(config)
+	if err != nil {
+		return Description{}, err
+	}
+	return a.describe(config)
+}
+
+// Init makes new weights for a config.json, sorted by name, the same for the same seed.
+func Init(config []byte, seed uint64) ([]safetensors.Tensor, error) {
+	a, err := find(config)
+	if err != nil {
+		return nil, err
+	}
+	return a.init(config, seed)
+}
+
+// New makes the model of a config.json with those weights on the engine.
+func New(ctx context.Context, e *torch.Engine, config []byte, tensors []safetensors.Tensor) (Model, error) {
+	a, err := find(config)
+	if err != nil {
+		return nil, err
+	}
+	return a.new(ctx, e, config, tensors)
+}
+
+func find(config []byte) (architecture, error) {
+	var named struct {
+		Architectures []string `json:"architectures"`
+	}
+	if err := json.Unmarshal(config, &named); err != nil {
+		return architecture{}, fmt.Errorf("config.json: %w", err)
+	}
+	if len(named.Architectures) == 1 {
+		if a, ok := architectures[named.Architectures[0]]; ok {
+			return a, nil
+		}
+	}
+	return architecture{}, fmt.Errorf("config.json: %w: architectures is %q, want one of: %s",
+		ErrArchitecture, named.Architectures, strings.Join(Architectures(), ", "))
+}

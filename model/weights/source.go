@@ -1,0 +1,173 @@
+package weights
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/psyche-go/psyche/safetensors"
+	"github.com/psyche-go/psyche/torch"
+)
+
+// ErrMismatch says that a checkpoint's tensors are not those of the model.
+var ErrMismatch = errors.New("weights do not fit the model")
+
+// dtypes are the element types that weights may have in a checkpoint.
+var dtypes = map[safetensors.DType]torch.DType{
+	safetensors.F32:  torch.F32,
+	safetensors.BF16: torch.BF16,
+	safetensors.F16:  torch.F16,
+}
+
+// Source hands out the tensors of a checkpoint as f32 parameters. It is used inside one
+// Do; parameters that were taken are freed again by Close unless it succeeds.
+type Source struct {
+	scope  *torch.Scope
+	byName map[string]safetensors.Tensor
+	taken  []torch.Parameter
+	err    error // the first one
+}
+
+// NewSource starts taking from tensors.
+func NewSource(s *torch.Scope, tensors []safetensors.Tensor) *Source {
+	src := &Source{scope: s, byName: make(map[string]safetensors.Tensor, len(tensors))}
+	for _, t := range tensors {
+		if _, twice := src.byName[t.Name]; twice {
+			src.fail("tensor %s appears twice", t.Name)
+		}
+		src.byName[t.Name] = t
+	}
+	return src
+}
+
+func (s *Source) fail(format string, args ...any) {
+	if s.err == nil {
+		s.err = fmt.Errorf("%w: "+format, append([]any{ErrMismatch}, args...)...)
+	}
+}
+
+// Take makes the parameter name of that shape. On a missing or unfit tensor it returns
+// nil and Close the error.
+func (s *Source) Take(name string, shape ...int64) *torch.Tensor {
+	stored, ok := s.byName[name]
+	if !ok {
+		s.fail("tensor %s is missing", name)
+		return nil
+	}
+	delete(s.byName, name)
+	dtype, err := check(stored, shape)
+	if err != nil {
+		s.fail("%v", err)
+	}
+	if s.err != nil {
+		return nil
+	}
+	t := s.scope.FromBytes(stored.Data, dtype, shape...)
+	if dtype != torch.F32 {
+		t = t.To(torch.F32)
+	}
+	s.scope.Keep(t).SetRequiresGrad(true)
+	s.taken = append(s.taken, torch.Parameter{Name: name, Tensor: t})
+	return t
+}
+
+// Skip drops a tensor that the model does not need, if it is there.
+func (s *Source) Skip(name string) { delete(s.byName, name) }
+
+// Same drops tensor name, if it is there, and fails unless it equals the tensor other:
+// for tied weights that a checkpoint stores twice. To be called before other is taken.
+func (s *Source) Same(name, other string) {
+	a, ok := s.byName[name]
+	if !ok {
+		return
+	}
+	b := s.byName[other]
+	if a.DType != b.DType || !slices.Equal(a.Shape, b.Shape) || string(a.Data) != string(b.Data) {
+		s.fail("tensor %s differs from %s although the two are tied", name, other)
+	}
+	delete(s.byName, name)
+}
+
+// Close returns all parameters taken, sorted by name. With an error, or when tensors are
+// left over, it frees them.
+func (s *Source) Close() ([]torch.Parameter, error) {
+	if s.err == nil && len(s.byName) > 0 {
+		var left []string
+		for name := range s.byName {
+			left = append(left, name)
+		}
+		slices.Sort(left)
+		s.fail("%d tensors are not part of it, the first is %s", len(left), left[0])
+	}
+	if s.err != nil {
+		Free(s.taken)
+		return nil, s.err
+	}
+	slices.SortFunc(s.taken, func(a, b torch.Parameter) int { return strings.Compare(a.Name, b.Name) })
+	return s.taken, nil
+}
+
+// Free frees parameters. Inside Do only.
+func Free(parameters []torch.Parameter) {
+	for _, p := range parameters {
+		p.Tensor.Free()
+	}
+}
+
+// check tells how to read a stored tensor that should have that shape.
+func check(t safetensors.Tensor, shape []int64) (torch.DType, error) {
+	if !slices.Equal(t.Shape, shape) {
+		return 0, fmt.Errorf("tensor %s has shape %v, want %v", t.Name, t.Shape, shape)
+	}
+	if err := t.Validate(); err != nil {
+		return 0, err
+	}
+	dtype, ok := dtypes[t.DType]
+	if !ok {
+		return 0, fmt.Errorf("tensor %s is %s, want F32, BF16 or F16", t.Name, t.DType)
+	}
+	return dtype, nil
+}
+
+// Copy overwrites the parameters with a checkpoint's tensors, which must be exactly
+// those; on an error nothing has changed. Inside Do without gradients only.
+func Copy(s *torch.Scope, parameters []torch.Parameter, tensors []safetensors.Tensor) error {
+	byName := make(map[string]safetensors.Tensor, len(tensors))
+	for _, t := range tensors {
+		byName[t.Name] = t
+	}
+	if len(byName) != len(tensors) || len(tensors) != len(parameters) {
+		return fmt.Errorf("%w: %d tensors, %d of them with a name of their own, for %d parameters",
+			ErrMismatch, len(tensors), len(byName), len(parameters))
+	}
+	for _, p := range parameters {
+		stored, ok := byName[p.Name]
+		if !ok {
+			return fmt.Errorf("%w: tensor %s is missing", ErrMismatch, p.Name)
+		}
+		if _, err := check(stored, p.Tensor.Shape()); err != nil {
+			return fmt.Errorf("%w: %w", ErrMismatch, err)
+		}
+	}
+	for _, p := range parameters {
+		stored := byName[p.Name]
+		err := s.Sub(func(s *torch.Scope) error {
+			p.Tensor.Detach().CopyFrom(s.FromBytes(stored.Data, dtypes[stored.DType], stored.Shape...))
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Export copies the parameters out, as F32, in their order. Inside Do only.
+func Export(parameters []torch.Parameter) []safetensors.Tensor {
+	out := make([]safetensors.Tensor, len(parameters))
+	for i, p := range parameters {
+		out[i] = safetensors.Tensor{Name: p.Name, DType: safetensors.F32, Shape: p.Tensor.Shape(), Data: p.Tensor.Bytes()}
+	}
+	return out
+}
