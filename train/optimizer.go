@@ -1,0 +1,218 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/psyche-go/psyche/config"
+	"github.com/psyche-go/psyche/distro"
+	"github.com/psyche-go/psyche/distro/codec"
+)
+
+var (
+	// ErrNotFinite says that a loss or gradient is infinite or not a number.
+	ErrNotFinite = errors.New("loss or gradient is not finite")
+	// ErrResult says that a payload is not a valid result of the batch it stands for.
+	ErrResult = errors.New("invalid training result")
+	// ErrStep says that a step was trained or applied already.
+	ErrStep = errors.New("step is not the next one")
+	// ErrUnsupported says that this trainer cannot do what a run's definition asks for.
+	ErrUnsupported = errors.New("not supported by this trainer")
+)
+
+// maxUpdate bounds the L2 norm of a learning rate times a gradient. With it the momentum
+// of 2^32 steps, and so every coefficient of its orthonormal transform, is still far from
+// the largest float32: encoding cannot overflow halfway through a model.
+const maxUpdate = 1e18
+
+// optimizer is what DisTrO keeps of a model between steps. It works on plain slices, one
+// for each tensor, in the order of the tensors' names. It is not safe for concurrent use,
+// except for decode.
+type optimizer struct {
+	kernel  *distro.Kernel
+	config  config.Distro
+	layouts []distro.Layout
+	results []codec.TensorLayout
+	deltas  [][]float32 // momentum that was not sent yet, zero at first
+	encoded uint64      // how often encode ran
+	sent    map[uint32]sent
+}
+
+// sent is what encode took out of the momentum for one step, until it is known whether
+// it counted.
+type sent struct {
+	results []codec.TensorResult
+	encoded uint64 // value of optimizer.encoded after it was taken out
+}
+
+func newOptimizer(c config.Distro, shapes [][]int64, threads int) (*optimizer, error) {
+	switch {
+	case c.CompressionTopK < 1 || c.CompressionChunk < 1:
+		return nil, fmt.Errorf("distro optimizer: %w: compression_topk %d, compression_chunk %d, want at least 1",
+			ErrUnsupported, c.CompressionTopK, c.CompressionChunk)
+	case !(c.CompressionDecay >= 0 && c.CompressionDecay <= 1):
+		return nil, fmt.Errorf("distro optimizer: %w: compression_decay %v, want 0 to 1", ErrUnsupported, c.CompressionDecay)
+	case !(c.WeightDecay >= 0) || !(c.ClipGradNorm >= 0):
+		return nil, fmt.Errorf("distro optimizer: %w: weight_decay %v, clip_grad_norm %v, want at least 0",
+			ErrUnsupported, c.WeightDecay, c.ClipGradNorm)
+	}
+	kernel, err := distro.NewKernel(distro.Options{Threads: threads})
+	if err != nil {
+		return nil, fmt.Errorf("distro optimizer: %w", err)
+	}
+	o := &optimizer{kernel: kernel, config: c}
+	for _, shape := range shapes {
+		layout, err := distro.NewLayout(shape, int(c.CompressionChunk))
+		if err != nil {
+			return nil, fmt.Errorf("distro optimizer: %w", err)
+		}
+		o.layouts = append(o.layouts, layout)
+		o.results = append(o.results, layout.Codec(int(c.CompressionTopK)))
+		o.deltas = append(o.deltas, make([]float32, layout.Elements()))
+	}
+	o.reset()
+	return o, nil
+}
+
+// reset forgets the momentum and what was sent.
+func (o *optimizer) reset() {
+	for _, delta := range o.deltas {
+		clear(delta)
+	}
+	o.sent = map[uint32]sent{}
+	o.encoded = 0
+}
+
+// encode adds the gradients to the momentum, δ ← β·δ + lr·scale·g, and takes the largest
+// coefficients out of it. It returns the result's bytes. norm is the L2 norm of all
+// gradients together; an error leaves everything as it was.
+func (o *optimizer) encode(header codec.Header, gradients [][]float32, norm float64, lr float32) ([]byte, error) {
+	if math.IsNaN(norm) || math.IsInf(norm, 0) {
+		return nil, fmt.Errorf("%w: gradient norm is %v", ErrNotFinite, norm)
+	}
+	if _, trained := o.sent[header.Step]; trained {
+		return nil, fmt.Errorf("train step %d: %w: it was trained before", header.Step, ErrStep)
+	}
+	scaled := float32(float64(lr) * clipScale(norm, o.config.ClipGradNorm))
+	if float64(scaled)*norm > maxUpdate {
+		return nil, fmt.Errorf("%w: learning rate %v times gradient norm %v is out of range", ErrNotFinite, scaled, norm)
+	}
+	params := distro.EncodeParams{Decay: float32(o.config.CompressionDecay), LR: scaled, TopK: int(o.config.CompressionTopK)}
+	taken := make([]codec.TensorResult, len(o.layouts))
+	for i, layout := range o.layouts {
+		var err error
+		if taken[i], err = o.kernel.Encode(layout, o.deltas[i], gradients[i], params); err != nil {
+			return nil, fmt.Errorf("encode tensor %d: %w", i, err)
+		}
+	}
+	o.encoded++
+	o.sent[header.Step] = sent{results: taken, encoded: o.encoded}
+	payload, err := codec.Encode(header, o.results, o.config.Quantize1Bit, taken)
+	if err != nil {
+		return nil, errors.Join(err, o.settle(header.Step, false))
+	}
+	return payload, nil
+}
+
+// clipScale is what gradients of the given norm are multiplied with so that their norm
+// is at most the limit; a limit of 0 means none.
+func clipScale(norm, limit float64) float64 {
+	if limit <= 0 || norm <= limit {
+		return 1
+	}
+	return limit / (norm + 1e-6)
+}
+
+// settle ends the wait for a step's own result. One that was not counted is given back to
+// the momentum, decayed as if it had never left.
+func (o *optimizer) settle(step uint32, counted bool) error {
+	own, found := o.sent[step]
+	if !found {
+		return nil
+	}
+	delete(o.sent, step)
+	if counted {
+		return nil
+	}
+	for i, result := range own.results {
+		for range o.encoded - own.encoded {
+			result = decay(result, o.results[i].K, float32(o.config.CompressionDecay))
+		}
+		if err := o.kernel.AddBack(o.layouts[i], o.deltas[i], result); err != nil {
+			return fmt.Errorf("give back step %d, tensor %d: %w", step, i, err)
+		}
+	}
+	return nil
+}
+
+// decay multiplies the values of a result, and leaves out those that become zero.
+func decay(r codec.TensorResult, k int, factor float32) codec.TensorResult {
+	decayed := codec.TensorResult{
+		Counts:  make([]uint16, len(r.Counts)),
+		Indices: make([]uint16, len(r.Indices)),
+		Values:  make([]float32, len(r.Values)),
+	}
+	for c, count := range r.Counts {
+		at := c * k
+		for i := c * k; i < c*k+int(count); i++ {
+			if value := r.Values[i] * factor; value != 0 {
+				decayed.Indices[at], decayed.Values[at] = r.Indices[i], value
+				at++
+			}
+		}
+		decayed.Counts[c] = uint16(at - c*k)
+	}
+	return decayed
+}
+
+// decode reads a payload strictly. It may be called concurrently with everything.
+func (o *optimizer) decode(payload []byte) (codec.Header, []codec.TensorResult, error) {
+	header, results, err := codec.Decode(payload, o.results, o.config.Quantize1Bit)
+	if err != nil {
+		return codec.Header{}, nil, fmt.Errorf("%w: %w", ErrResult, err)
+	}
+	return header, results, nil
+}
+
+// apply moves every weight by the results, in the order given: weight decay, then lr
+// times the sign of the mean. No results at all still decay the weights.
+func (o *optimizer) apply(weights [][]float32, results [][]codec.TensorResult, lr float32) error {
+	factor := float32(1 - float64(float64(lr)*o.config.WeightDecay))
+	if !(factor > 0) {
+		return fmt.Errorf("apply: %w: learning rate %v times weight_decay %v is 1 or more", ErrUnsupported, lr, o.config.WeightDecay)
+	}
+	params := distro.ApplyParams{LR: lr, WeightFactor: factor}
+	ofTensor := make([]codec.TensorResult, len(results))
+	for i, layout := range o.layouts {
+		for j := range results {
+			ofTensor[j] = results[j][i]
+		}
+		if err := o.kernel.DecodeApply(layout, ofTensor, weights[i], params); err != nil {
+			return fmt.Errorf("apply tensor %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// norm returns the L2 norm of all slices together, in double precision so that it is
+// finite exactly when every element is.
+func norm(slices [][]float32) float64 {
+	total := 0.0
+	for _, values := range slices {
+		var sums [4]float64
+		whole := len(values) &^ 3
+		for i := 0; i < whole; i += 4 {
+			four := values[i : i+4 : i+4]
+			for j := range sums {
+				value := float64(four[j])
+				sums[j] += value * value
+			}
+		}
+		for _, value := range values[whole:] {
+			sums[0] += float64(value) * float64(value)
+		}
+		total += sums[0] + sums[1] + sums[2] + sums[3]
+	}
+	return math.Sqrt(total)
+}

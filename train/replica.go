@@ -1,0 +1,271 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"slices"
+
+	"github.com/psyche-go/psyche/checkpoint"
+	"github.com/psyche-go/psyche/model"
+	"github.com/psyche-go/psyche/torch"
+)
+
+var (
+	// ErrModel says that a snapshot does not fit the model.
+	ErrModel = errors.New("snapshot does not fit the model")
+	// ErrTokens says that sequences cannot be trained on.
+	ErrTokens = errors.New("invalid tokens")
+)
+
+// replica is a model in memory: what every kind of trainer has. Its methods are safe for
+// concurrent use; one at a time works on the model, the others wait.
+type replica struct {
+	engine     *torch.Engine
+	model      model.Model
+	parameters []parameter // sorted by name
+	files      []checkpoint.File
+	step       uint32 // of the newest change of the weights
+	vocabSize  int32
+	microBatch int
+	log        *slog.Logger
+	busy       chan struct{} // holds one value while a method works on the model
+}
+
+// parameter is a tensor of the model. weights is its memory.
+type parameter struct {
+	name    string
+	shape   []int64
+	tensor  *torch.Tensor
+	weights []float32
+}
+
+func newReplica(ctx context.Context, s checkpoint.Snapshot, microBatch, threads int, log *slog.Logger) (*replica, error) {
+	if microBatch < 1 {
+		return nil, fmt.Errorf("micro-batch of %d sequences, want at least 1", microBatch)
+	}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	if err := torch.Load(torch.Options{Threads: threads, Logger: log}); err != nil {
+		return nil, err
+	}
+	engine, err := torch.NewEngine(torch.CPU)
+	if err != nil {
+		return nil, err
+	}
+	r := &replica{engine: engine, microBatch: microBatch, log: log, files: s.Files, step: s.Step, busy: make(chan struct{}, 1)}
+	if err := r.build(ctx, s); err != nil {
+		return nil, errors.Join(fmt.Errorf("build model: %w", err), engine.Close())
+	}
+	return r, nil
+}
+
+func (r *replica) build(ctx context.Context, s checkpoint.Snapshot) error {
+	configuration, found := s.File(checkpoint.ConfigFile)
+	if !found {
+		return fmt.Errorf("%w: it has no %s", ErrModel, checkpoint.ConfigFile)
+	}
+	var err error
+	if r.model, err = model.New(ctx, r.engine, configuration, s.Tensors); err != nil {
+		return err
+	}
+	r.vocabSize = int32(r.model.VocabSize())
+	for _, p := range r.model.Parameters() {
+		r.parameters = append(r.parameters, parameter{p.Name, p.Tensor.Shape(), p.Tensor, p.Tensor.Float32s()})
+	}
+	return nil
+}
+
+// lock waits for the model; unlock gives it back.
+func (r *replica) lock(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	select {
+	case r.busy <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (r *replica) unlock() { <-r.busy }
+
+// Close waits for the running call and frees the model. Nothing may be called afterwards.
+func (r *replica) Close() error {
+	r.busy <- struct{}{}
+	defer r.unlock()
+	return r.engine.Close()
+}
+
+// Elements returns the number of the model's parameters.
+func (r *replica) Elements() int64 {
+	total := int64(0)
+	for _, p := range r.parameters {
+		total += int64(len(p.weights))
+	}
+	return total
+}
+
+func (r *replica) shapes() [][]int64 {
+	shapes := make([][]int64, len(r.parameters))
+	for i, p := range r.parameters {
+		shapes[i] = p.shape
+	}
+	return shapes
+}
+
+func (r *replica) weights() [][]float32 {
+	weights := make([][]float32, len(r.parameters))
+	for i, p := range r.parameters {
+		weights[i] = p.weights
+	}
+	return weights
+}
+
+// Snapshot returns a copy of the current model. Its step is that of the newest change.
+func (r *replica) Snapshot(ctx context.Context) (checkpoint.Snapshot, error) {
+	if err := r.lock(ctx); err != nil {
+		return checkpoint.Snapshot{}, fmt.Errorf("take snapshot: %w", err)
+	}
+	defer r.unlock()
+	tensors, err := model.Export(ctx, r.model)
+	if err != nil {
+		return checkpoint.Snapshot{}, fmt.Errorf("take snapshot: %w", err)
+	}
+	return checkpoint.Snapshot{Step: r.step, Files: slices.Clone(r.files), Tensors: tensors}, nil
+}
+
+// load replaces files and weights. The snapshot must be of the same model; if it is not,
+// nothing changes. The caller holds the lock.
+func (r *replica) load(ctx context.Context, s checkpoint.Snapshot) error {
+	mine, _ := checkpoint.Snapshot{Files: r.files}.File(checkpoint.ConfigFile)
+	if theirs, found := s.File(checkpoint.ConfigFile); !found || string(theirs) != string(mine) {
+		return fmt.Errorf("%w: its %s is another one", ErrModel, checkpoint.ConfigFile)
+	}
+	if err := model.SetWeights(ctx, r.model, s.Tensors); err != nil {
+		return fmt.Errorf("%w: %w", ErrModel, err)
+	}
+	r.files, r.step = s.Files, s.Step
+	return nil
+}
+
+// microBatch is a part of a batch that goes through the model at once: sequences of the
+// same length, inputs and targets flattened.
+type microBatch struct {
+	rows, columns   int64
+	inputs, targets []int32
+}
+
+// cut checks the sequences and cuts them into micro-batches.
+func (r *replica) cut(sequences [][]int32) (parts []microBatch, tokens int64, err error) {
+	if len(sequences) == 0 {
+		return nil, 0, fmt.Errorf("%w: no sequences", ErrTokens)
+	}
+	for i, sequence := range sequences {
+		if len(sequence) < 2 {
+			return nil, 0, fmt.Errorf("%w: sequence %d has %d tokens, want at least 2", ErrTokens, i, len(sequence))
+		}
+		if most := r.model.MaxTokens(); len(sequence)-1 > most {
+			return nil, 0, fmt.Errorf("%w: sequence %d trains %d tokens, the model's max_position_embeddings is %d", ErrTokens, i, len(sequence)-1, most)
+		}
+		for j, token := range sequence {
+			if token < 0 || token >= r.vocabSize {
+				return nil, 0, fmt.Errorf("%w: token %d of sequence %d is %d, the model's vocab_size is %d; was the data made with this model's tokenizer?",
+					ErrTokens, j, i, token, r.vocabSize)
+			}
+		}
+		columns := int64(len(sequence) - 1)
+		if last := len(parts) - 1; last < 0 || parts[last].columns != columns || parts[last].rows == int64(r.microBatch) {
+			parts = append(parts, microBatch{columns: columns})
+		}
+		part := &parts[len(parts)-1]
+		part.rows++
+		part.inputs = append(part.inputs, sequence[:columns]...)
+		part.targets = append(part.targets, sequence[1:]...)
+		tokens += columns
+	}
+	return parts, tokens, nil
+}
+
+func (m microBatch) loss(s *torch.Scope, network model.Model) *torch.Tensor {
+	return network.Loss(s, s.FromInt32s(m.inputs, m.rows, m.columns), s.FromInt32s(m.targets, m.rows, m.columns))
+}
+
+// gradient computes the mean loss over all tokens of the sequences and its gradient, and
+// hands both to use, on the engine's thread and with gradients off. The gradients, in
+// the order of the parameters, are valid during use. A cancelled ctx ends the work
+// before the next micro-batch; use is called only when everything is done and finite.
+func (r *replica) gradient(ctx context.Context, sequences [][]int32, use func(s *torch.Scope, loss float64, gradients []*torch.Tensor) error) error {
+	parts, tokens, err := r.cut(sequences)
+	if err != nil {
+		return err
+	}
+	return r.engine.Do(ctx, true, func(s *torch.Scope) error {
+		defer func() {
+			for _, p := range r.parameters {
+				p.tensor.ClearGrad()
+			}
+		}()
+		total := 0.0
+		for _, part := range parts {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			share := float64(len(part.targets)) / float64(tokens)
+			err := s.Sub(func(s *torch.Scope) error {
+				loss := part.loss(s, r.model)
+				total += loss.Item() * share
+				loss.MulScalar(share).Backward()
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+		}
+		if math.IsNaN(total) || math.IsInf(total, 0) {
+			return fmt.Errorf("%w: loss is %v", ErrNotFinite, total)
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		return s.WithGrad(false, func() error { return use(s, total, r.gradients(s)) })
+	})
+}
+
+func (r *replica) gradients(s *torch.Scope) []*torch.Tensor {
+	gradients := make([]*torch.Tensor, len(r.parameters))
+	for i, p := range r.parameters {
+		if gradients[i] = p.tensor.Grad(); gradients[i] == nil {
+			gradients[i] = s.Zeros(torch.F32, p.shape...)
+		}
+		gradients[i] = gradients[i].Contiguous()
+	}
+	return gradients
+}
+
+// Evaluate returns the mean loss per token, in nats, over the sequences.
+func (r *replica) Evaluate(ctx context.Context, sequences [][]int32) (float64, error) {
+	if err := r.lock(ctx); err != nil {
+		return 0, fmt.Errorf("evaluate: %w", err)
+	}
+	defer r.unlock()
+	parts, tokens, err := r.cut(sequences)
+	if err != nil {
+		return 0, fmt.Errorf("evaluate: %w", err)
+	}
+	total := 0.0
+	for _, part := range parts {
+		err := r.engine.Do(ctx, false, func(s *torch.Scope) error {
+			total += part.loss(s, r.model).Item() * float64(len(part.targets))
+			return nil
+		})
+		if err != nil {
+			return 0, fmt.Errorf("evaluate: %w", err)
+		}
+	}
+	return total / float64(tokens), nil
+}

@@ -1,0 +1,164 @@
+package train
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/psyche-go/psyche/safetensors"
+)
+
+// OptimizerFile is the name under which the state of an optimizer lies beside a model.
+const OptimizerFile = "optimizer.safetensors"
+
+// OptimizerState is what an optimizer has to remember for training to go on as if it
+// had not been interrupted.
+type OptimizerState struct {
+	Optimizer string // "adamw" or "distro"
+	Step      uint32 // of the newest update
+	Updates   uint64
+	Tensors   []safetensors.Tensor
+}
+
+// Keys of the metadata of an OptimizerFile.
+const (
+	optimizerKey = "optimizer"
+	stepKey      = "step"
+	updatesKey   = "updates"
+)
+
+// Write writes the state to a file, in one step.
+func (s OptimizerState) Write(path string) error {
+	return safetensors.Write(path, s.Tensors, map[string]string{
+		optimizerKey: s.Optimizer,
+		stepKey:      strconv.FormatUint(uint64(s.Step), 10),
+		updatesKey:   strconv.FormatUint(s.Updates, 10),
+	})
+}
+
+// ReadOptimizerState reads what Write wrote.
+func ReadOptimizerState(path string) (OptimizerState, error) {
+	tensors, metadata, err := safetensors.Read(path)
+	if err != nil {
+		return OptimizerState{}, err
+	}
+	step, err := strconv.ParseUint(metadata[stepKey], 10, 32)
+	if err != nil {
+		return OptimizerState{}, fmt.Errorf("read %s: metadata %s: %w", path, stepKey, err)
+	}
+	updates, err := strconv.ParseUint(metadata[updatesKey], 10, 63)
+	if err != nil {
+		return OptimizerState{}, fmt.Errorf("read %s: metadata %s: %w", path, updatesKey, err)
+	}
+	return OptimizerState{Optimizer: metadata[optimizerKey], Step: uint32(step), Updates: updates, Tensors: tensors}, nil
+}
+
+// values returns the tensor of each parameter under a prefix, in the parameters' order.
+func (s OptimizerState) values(r *replica, prefix string) ([][]float32, error) {
+	values := make([][]float32, len(r.parameters))
+	for i, p := range r.parameters {
+		at := slices.IndexFunc(s.Tensors, func(t safetensors.Tensor) bool { return t.Name == prefix+"."+p.name })
+		if at < 0 || !slices.Equal(s.Tensors[at].Shape, p.shape) {
+			return nil, fmt.Errorf("%w: optimizer state has no tensor %s.%s of shape %v", ErrModel, prefix, p.name, p.shape)
+		}
+		var err error
+		if values[i], err = s.Tensors[at].Float32s(); err != nil {
+			return nil, fmt.Errorf("%w: optimizer state: %w", ErrModel, err)
+		}
+	}
+	return values, nil
+}
+
+func (s OptimizerState) check(optimizer string, step uint32) error {
+	if s.Optimizer != optimizer {
+		return fmt.Errorf("%w: optimizer state is of %q, want %q", ErrModel, s.Optimizer, optimizer)
+	}
+	if s.Step != step {
+		return fmt.Errorf("%w: optimizer state is of step %d, the model of step %d", ErrModel, s.Step, step)
+	}
+	return nil
+}
+
+// OptimizerState returns a copy of the running means.
+func (a *AdamW) OptimizerState(ctx context.Context) (OptimizerState, error) {
+	if err := a.lock(ctx); err != nil {
+		return OptimizerState{}, fmt.Errorf("save optimizer: %w", err)
+	}
+	defer a.unlock()
+	state := OptimizerState{Optimizer: "adamw", Step: a.step, Updates: a.updates}
+	for _, m := range a.moments {
+		for i, p := range a.parameters {
+			state.Tensors = append(state.Tensors, safetensors.FromFloat32s(m.name+"."+p.name, p.shape, m.tensors[i].Float32s()))
+		}
+	}
+	return state, nil
+}
+
+// SetOptimizerState continues from a state that was saved together with this model.
+func (a *AdamW) SetOptimizerState(ctx context.Context, state OptimizerState) error {
+	if err := a.lock(ctx); err != nil {
+		return fmt.Errorf("load optimizer: %w", err)
+	}
+	defer a.unlock()
+	if err := state.check("adamw", a.step); err != nil {
+		return err
+	}
+	var values [2][][]float32
+	for i, m := range a.moments {
+		var err error
+		if values[i], err = state.values(a.replica, m.name); err != nil {
+			return err
+		}
+	}
+	for i, m := range a.moments {
+		for j, tensor := range m.tensors {
+			copy(tensor.Float32s(), values[i][j])
+		}
+	}
+	a.updates = state.Updates
+	return nil
+}
+
+// OptimizerState returns a copy of the momentum. Results that wait for Apply are not part
+// of it, so there must be none.
+func (t *Trainer) OptimizerState(ctx context.Context) (OptimizerState, error) {
+	if err := t.lock(ctx); err != nil {
+		return OptimizerState{}, fmt.Errorf("save optimizer: %w", err)
+	}
+	defer t.unlock()
+	if len(t.optimizer.sent) > 0 {
+		return OptimizerState{}, fmt.Errorf("save optimizer: %w: a trained step was not applied yet", ErrStep)
+	}
+	state := OptimizerState{Optimizer: "distro", Step: t.step, Updates: t.optimizer.encoded}
+	for i, p := range t.parameters {
+		state.Tensors = append(state.Tensors, safetensors.FromFloat32s(momentumName+"."+p.name, p.shape, t.optimizer.deltas[i]))
+	}
+	return state, nil
+}
+
+const momentumName = "momentum"
+
+// SetOptimizerState continues from a state that was saved together with this model.
+func (t *Trainer) SetOptimizerState(ctx context.Context, state OptimizerState) error {
+	if err := t.lock(ctx); err != nil {
+		return fmt.Errorf("load optimizer: %w", err)
+	}
+	defer t.unlock()
+	if err := state.check("distro", t.step); err != nil {
+		return err
+	}
+	values, err := state.values(t.replica, momentumName)
+	if err != nil {
+		return err
+	}
+	if length := norm(values); !(length <= maxUpdate) {
+		return fmt.Errorf("%w: optimizer state is out of range", ErrModel)
+	}
+	t.optimizer.reset()
+	for i := range values {
+		copy(t.optimizer.deltas[i], values[i])
+	}
+	t.optimizer.encoded = state.Updates
+	return nil
+}

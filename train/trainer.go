@@ -1,0 +1,248 @@
+package train
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/psyche-go/psyche/assign"
+	"github.com/psyche-go/psyche/checkpoint"
+	"github.com/psyche-go/psyche/config"
+	"github.com/psyche-go/psyche/data"
+	"github.com/psyche-go/psyche/distro/codec"
+	"github.com/psyche-go/psyche/torch"
+	"github.com/psyche-go/psyche/train/schedule"
+)
+
+// Options say what to train and how.
+type Options struct {
+	Model      checkpoint.Snapshot // config.json and the tensors it asks for; F32, BF16 or F16
+	Optimizer  config.Optimizer
+	LRSchedule config.LRSchedule
+	MicroBatch int // sequences that go through the model at once, at least 1
+	Threads    int // of libtorch and of the optimizer; 0: one for each core
+	RunID      string
+	TrainerID  [32]byte     // ed25519 public key; stands in every result
+	Logger     *slog.Logger // nil: silent
+}
+
+// Trainer trains its share of a run's rounds with DisTrO and applies what counted.
+// Its methods are safe for concurrent use. Train, Apply, Evaluate, Snapshot and Load wait
+// for each other; Verify waits for nothing.
+type Trainer struct {
+	*replica
+	optimizer *optimizer
+	schedule  schedule.Schedule
+	cold      schedule.ColdStart
+	run       [32]byte
+	trainer   [32]byte
+	applied   bool // whether step is one that Apply finished
+}
+
+// New builds the model in memory and checks that everything fits. It loads libtorch;
+// without it the error wraps torch.ErrNoLibrary.
+func New(ctx context.Context, o Options) (*Trainer, error) {
+	if o.Optimizer.Distro == nil {
+		return nil, fmt.Errorf("trainer: %w: a run's optimizer must be Distro", ErrUnsupported)
+	}
+	rates, err := schedule.New(o.LRSchedule)
+	if err != nil {
+		return nil, fmt.Errorf("trainer: %w", err)
+	}
+	r, err := newReplica(ctx, o.Model, o.MicroBatch, o.Threads, o.Logger)
+	if err != nil {
+		return nil, fmt.Errorf("trainer: %w", err)
+	}
+	optimizer, err := newOptimizer(*o.Optimizer.Distro, r.shapes(), o.Threads)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("trainer: %w", err), r.Close())
+	}
+	return &Trainer{
+		replica: r, optimizer: optimizer, schedule: rates,
+		run: sha256.Sum256([]byte(o.RunID)), trainer: o.TrainerID,
+	}, nil
+}
+
+// Train computes the gradient of the batch, adds it to the momentum, and returns the
+// bytes of the result for that step with the batch's mean loss in nats per token. The
+// weights do not change. When it fails or ctx is cancelled, the momentum has not changed
+// either; a cancel is noticed before each micro-batch.
+//
+// A step is trained at most once; its result waits for Apply of the same step.
+func (t *Trainer) Train(ctx context.Context, step uint32, batch data.Batch) (payload []byte, loss float64, err error) {
+	payload, loss, err = t.train(ctx, step, batch)
+	if err != nil {
+		return nil, 0, fmt.Errorf("train step %d, batch %s: %w", step, batch.ID, err)
+	}
+	return payload, loss, nil
+}
+
+func (t *Trainer) train(ctx context.Context, step uint32, batch data.Batch) (payload []byte, loss float64, err error) {
+	if want := batch.ID.Len(); uint64(len(batch.Sequences)) != want {
+		return nil, 0, fmt.Errorf("%w: %d sequences, the batch has %d", ErrTokens, len(batch.Sequences), want)
+	}
+	if err := t.lock(ctx); err != nil {
+		return nil, 0, err
+	}
+	defer t.unlock()
+	header := codec.Header{RunHash: t.run, Step: step, BatchStart: batch.ID.Start, BatchEnd: batch.ID.End, Trainer: t.trainer}
+	err = t.gradient(ctx, batch.Sequences, func(_ *torch.Scope, mean float64, tensors []*torch.Tensor) error {
+		gradients := make([][]float32, len(tensors))
+		for i, tensor := range tensors {
+			gradients[i] = tensor.Float32s()
+		}
+		loss = mean
+		var err error
+		payload, err = t.optimizer.encode(header, gradients, norm(gradients), t.lr(step))
+		return err
+	})
+	return payload, loss, err
+}
+
+// lr is the learning rate of a step, of its gradient as of its results.
+func (t *Trainer) lr(step uint32) float32 { return t.cold.LR(t.schedule, step) }
+
+// LR returns the learning rate of a step.
+func (t *Trainer) LR(ctx context.Context, step uint32) (float32, error) {
+	if err := t.lock(ctx); err != nil {
+		return 0, err
+	}
+	defer t.unlock()
+	return t.lr(step), nil
+}
+
+// Verify reports whether payload is, byte for byte, a possible result of the trainer for
+// that step and batch. Errors wrap ErrResult. It needs no engine.
+func (t *Trainer) Verify(payload []byte, step uint32, batch assign.BatchID, trainer [32]byte) error {
+	header, _, err := t.optimizer.decode(payload)
+	if err != nil {
+		return err
+	}
+	want := codec.Header{RunHash: t.run, Step: step, BatchStart: batch.Start, BatchEnd: batch.End, Trainer: trainer}
+	return compareHeaders(header, want)
+}
+
+func compareHeaders(header, want codec.Header) error {
+	switch {
+	case header.RunHash != want.RunHash:
+		return fmt.Errorf("%w: it is of another run", ErrResult)
+	case header.Step != want.Step:
+		return fmt.Errorf("%w: it is of step %d, want %d", ErrResult, header.Step, want.Step)
+	case header.BatchStart != want.BatchStart || header.BatchEnd != want.BatchEnd:
+		return fmt.Errorf("%w: it is of batch [%d,%d), want [%d,%d)",
+			ErrResult, header.BatchStart, header.BatchEnd, want.BatchStart, want.BatchEnd)
+	case header.Trainer != want.Trainer:
+		return fmt.Errorf("%w: it is of trainer %x, want %x", ErrResult, header.Trainer[:4], want.Trainer[:4])
+	}
+	return nil
+}
+
+// Apply changes the weights by the results of a step that counted, in ascending order of
+// their batches. None at all still decay the weights. ownCounted says whether this
+// trainer's own result is among them: one that is not goes back to the momentum.
+//
+// Steps are applied in ascending order, each once. A payload that is not valid, or
+// out of order, is an error that wraps ErrResult, and nothing has changed.
+func (t *Trainer) Apply(ctx context.Context, step uint32, payloads [][]byte, ownCounted bool) error {
+	if err := t.apply(ctx, step, payloads, ownCounted); err != nil {
+		return fmt.Errorf("apply step %d: %w", step, err)
+	}
+	return nil
+}
+
+func (t *Trainer) apply(ctx context.Context, step uint32, payloads [][]byte, ownCounted bool) error {
+	results, err := t.decodeAll(step, payloads)
+	if err != nil {
+		return err
+	}
+	if err := t.lock(ctx); err != nil {
+		return err
+	}
+	defer t.unlock()
+	if t.applied && step <= t.step {
+		return fmt.Errorf("%w: step %d was applied before", ErrStep, t.step)
+	}
+	if err := t.optimizer.apply(t.weights(), results, t.lr(step)); err != nil {
+		return err
+	}
+	t.step, t.applied = step, true
+	return t.optimizer.settle(step, ownCounted)
+}
+
+func (t *Trainer) decodeAll(step uint32, payloads [][]byte) ([][]codec.TensorResult, error) {
+	results := make([][]codec.TensorResult, len(payloads))
+	end := uint64(0)
+	for i, payload := range payloads {
+		header, tensors, err := t.optimizer.decode(payload)
+		if err != nil {
+			return nil, fmt.Errorf("result %d: %w", i, err)
+		}
+		want := header
+		want.RunHash, want.Step = t.run, step
+		if err := compareHeaders(header, want); err != nil {
+			return nil, fmt.Errorf("result %d: %w", i, err)
+		}
+		if header.BatchStart < end {
+			return nil, fmt.Errorf("result %d: %w: batch [%d,%d) does not come after the one before", i, ErrResult, header.BatchStart, header.BatchEnd)
+		}
+		results[i], end = tensors, header.BatchEnd
+	}
+	return results, nil
+}
+
+// Step is a round of a run with a single member: Train, and Apply of its own result. When
+// it fails or ctx is cancelled, nothing has changed.
+func (t *Trainer) Step(ctx context.Context, step uint32, batch data.Batch) (loss float64, err error) {
+	payload, loss, err := t.Train(ctx, step, batch)
+	if err != nil {
+		return 0, err
+	}
+	if err := t.Verify(payload, step, batch.ID, t.trainer); err != nil {
+		return 0, err
+	}
+	// A trained step is applied: a cancel must not come between.
+	return loss, t.Apply(context.WithoutCancel(ctx), step, [][]byte{payload}, true)
+}
+
+// Load replaces the model by another snapshot of it and forgets the momentum. A snapshot
+// of another model is an error that wraps ErrModel, and nothing has changed.
+func (t *Trainer) Load(ctx context.Context, s checkpoint.Snapshot) error {
+	if err := t.lock(ctx); err != nil {
+		return fmt.Errorf("load model: %w", err)
+	}
+	defer t.unlock()
+	if err := t.load(ctx, s); err != nil {
+		return fmt.Errorf("load model: %w", err)
+	}
+	t.applied = false
+	t.optimizer.reset()
+	return nil
+}
+
+// ResetOptimizer forgets the momentum, as a cold start asks for.
+func (t *Trainer) ResetOptimizer(ctx context.Context) error {
+	if err := t.lock(ctx); err != nil {
+		return fmt.Errorf("reset optimizer: %w", err)
+	}
+	defer t.unlock()
+	t.optimizer.reset()
+	return nil
+}
+
+// SetColdStart scales the learning rate from 0 at step start to its full value steps
+// later. 0 steps end the scaling. All members of a run must set the same.
+func (t *Trainer) SetColdStart(ctx context.Context, start, steps uint32) error {
+	if err := t.lock(ctx); err != nil {
+		return fmt.Errorf("set cold start: %w", err)
+	}
+	defer t.unlock()
+	t.cold = schedule.ColdStart{Start: start, Steps: steps}
+	return nil
+}
+
+// MaxResultSize returns the most bytes that a result of this model can have.
+func (t *Trainer) MaxResultSize() int {
+	return codec.MaxSize(t.optimizer.results, t.optimizer.config.Quantize1Bit)
+}

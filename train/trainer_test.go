@@ -1,0 +1,623 @@
+package train
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/psyche-go/psyche/assign"
+	"github.com/psyche-go/psyche/checkpoint"
+	"github.com/psyche-go/psyche/config"
+	"github.com/psyche-go/psyche/data"
+	"github.com/psyche-go/psyche/model"
+	"github.com/psyche-go/psyche/torch"
+)
+
+const toyConfig = `{"architectures":["LlamaForCausalLM"],"model_type":"llama","vocab_size":128,"hidden_size":32,
+"intermediate_size":64,"num_hidden_layers":2,"num_attention_heads":2,"num_key_value_heads":1,"max_position_embeddings":64,
+"tie_word_embeddings":true}`
+
+// requireTorch skips the test where libtorch is missing, unless it must be there.
+func requireTorch(t testing.TB) {
+	t.Helper()
+	err := torch.Load(torch.Options{Threads: 1})
+	if torch.Missing(err) && os.Getenv("PSYCHE_REQUIRE_TORCH") != "1" {
+		t.Skipf("needs libtorch: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func toyModel(t testing.TB, seed uint64) checkpoint.Snapshot {
+	t.Helper()
+	tensors, err := model.Init([]byte(toyConfig), seed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return checkpoint.Snapshot{Files: []checkpoint.File{{Name: "config.json", Data: []byte(toyConfig)}}, Tensors: tensors}
+}
+
+func toyOptions(t testing.TB) Options {
+	t.Helper()
+	requireTorch(t)
+	return Options{
+		Model: toyModel(t, 1),
+		Optimizer: config.Optimizer{
+			AdamW: &config.AdamW{Betas: [2]float64{0.9, 0.95}, Eps: 1e-8, WeightDecay: 0.1, ClipGradNorm: 1},
+			Distro: &config.Distro{CompressionDecay: 0.9, CompressionTopK: 8, CompressionChunk: 16,
+				Quantize1Bit: true, WeightDecay: 0.01, ClipGradNorm: 1},
+		},
+		LRSchedule: config.LRSchedule{Constant: &config.ConstantLR{BaseLR: 2e-3}},
+		MicroBatch: 2,
+		Threads:    1,
+		RunID:      "toy",
+		TrainerID:  [32]byte{1},
+	}
+}
+
+func newTestTrainer(t testing.TB, change ...func(o *Options)) *Trainer {
+	t.Helper()
+	o := toyOptions(t)
+	for _, c := range change {
+		c(&o)
+	}
+	trainer, err := New(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := trainer.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return trainer
+}
+
+const verse = "the quick brown fox jumps over the lazy dog; pack my box with five dozen liquor jugs. "
+
+// toyBatch cuts sequences of 17 tokens out of a text that repeats.
+func toyBatch(start, end uint64) data.Batch {
+	text := strings.Repeat(verse, 3)
+	batch := data.Batch{ID: assign.BatchID{Start: start, End: end}}
+	for i := start; i < end; i++ {
+		at := int(i*16) % len(verse)
+		sequence := make([]int32, 17)
+		for j := range sequence {
+			sequence[j] = int32(text[at+j])
+		}
+		batch.Sequences = append(batch.Sequences, sequence)
+	}
+	return batch
+}
+
+func digest(t testing.TB, trainer interface {
+	Snapshot(ctx context.Context) (checkpoint.Snapshot, error)
+}) [32]byte {
+	t.Helper()
+	s, err := trainer.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	return s.Manifest().Digest()
+}
+
+// TestReplicasStayEqual trains two members of a run for ten steps. A third one only
+// applies, and a fourth joins in the middle.
+func TestReplicasStayEqual(t *testing.T) {
+	members := []*Trainer{
+		newTestTrainer(t),
+		newTestTrainer(t, func(o *Options) { o.TrainerID, o.MicroBatch = [32]byte{2}, 3 }),
+		newTestTrainer(t, func(o *Options) { o.TrainerID = [32]byte{3} }),
+	}
+	var first, last float64
+	for step := uint32(1); step <= 10; step++ {
+		var payloads [][]byte
+		for i, member := range members[:2] {
+			batch := toyBatch(uint64(step)*8+uint64(i)*4, uint64(step)*8+uint64(i)*4+4)
+			payload, loss, err := member.Train(t.Context(), step, batch)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, other := range members {
+				if err := other.Verify(payload, step, batch.ID, [32]byte{byte(i + 1)}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if step == 1 {
+				first = loss
+			}
+			last = loss
+			payloads = append(payloads, payload)
+		}
+		counted := step != 4 // the second member's result of step 4 is lost
+		if !counted {
+			payloads = payloads[:1]
+		}
+		for i, member := range members {
+			if err := member.Apply(t.Context(), step, payloads, i == 0 || counted); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if step == 5 {
+			s, err := members[0].Snapshot(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			joined := newTestTrainer(t, func(o *Options) { o.Model, o.TrainerID = toyModel(t, 99), [32]byte{4} })
+			if err := joined.Load(t.Context(), s); err != nil {
+				t.Fatal(err)
+			}
+			members = append(members, joined)
+		}
+		for i, member := range members[1:] {
+			if digest(t, member) != digest(t, members[0]) {
+				t.Fatalf("step %d: member %d differs", step, i+1)
+			}
+		}
+	}
+	if last > first-0.05 {
+		t.Errorf("loss went from %.3f to %.3f", first, last)
+	}
+}
+
+func TestCancelledTrainChangesNothing(t *testing.T) {
+	trainer := newTestTrainer(t, func(o *Options) { o.MicroBatch = 1 })
+	untouched := newTestTrainer(t, func(o *Options) { o.MicroBatch = 1 })
+	for step := uint32(1); step <= 3; step++ {
+		ctx := &cancelled{Context: t.Context(), left: int(step) + 1}
+		if _, _, err := trainer.Train(ctx, step, toyBatch(0, 4)); !errors.Is(err, context.Canceled) {
+			t.Fatalf("error = %v, want Canceled", err)
+		}
+		want, _, err := untouched.Train(t.Context(), step, toyBatch(4, 8))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, _, err := trainer.Train(t.Context(), step, toyBatch(4, 8))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(got) != string(want) {
+			t.Errorf("step %d: the cancelled batch shows in the next result", step)
+		}
+		for _, member := range []*Trainer{trainer, untouched} {
+			if err := member.Apply(t.Context(), step, [][]byte{want}, true); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// cancelled is cancelled after Err was called so many times.
+type cancelled struct {
+	context.Context
+	left int
+}
+
+func (c *cancelled) Err() error {
+	if c.left--; c.left < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// TestMicroBatches gets the same gradient from one pass as from uneven parts, and from
+// sequences of different lengths.
+func TestMicroBatches(t *testing.T) {
+	sequences := toyBatch(0, 5).Sequences
+	sequences[3] = sequences[3][:6]
+	var losses []float64
+	var values [][][]float32
+	for _, size := range []int{1, 2, 4, 100} {
+		trainer := newTestTrainer(t, func(o *Options) { o.MicroBatch = size })
+		err := trainer.gradient(t.Context(), sequences, func(_ *torch.Scope, loss float64, gradients []*torch.Tensor) error {
+			losses = append(losses, loss)
+			var copied [][]float32
+			for _, gradient := range gradients {
+				copied = append(copied, gradient.CopyFloat32s())
+			}
+			values = append(values, copied)
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range losses[1:] {
+		if math.Abs(losses[i+1]-losses[0]) > 1e-5 {
+			t.Errorf("losses %v", losses)
+		}
+		if far := farthest(values[i+1], values[0]); far > 1e-6 {
+			t.Errorf("gradients differ by %v", far)
+		}
+	}
+	if norm(values[0]) < 0.1 {
+		t.Errorf("gradient norm is %v", norm(values[0]))
+	}
+	// The mean over tokens: the loss of each sequence, weighted by its length.
+	trainer := newTestTrainer(t)
+	want := 0.0
+	for _, sequence := range sequences {
+		loss, err := trainer.Evaluate(t.Context(), [][]int32{sequence})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want += loss * float64(len(sequence)-1) / (4*16 + 5)
+	}
+	if math.Abs(losses[0]-want) > 1e-5 {
+		t.Errorf("loss is %v, want %v", losses[0], want)
+	}
+}
+
+func farthest(a, b [][]float32) float64 {
+	far := 0.0
+	for i := range a {
+		for j := range a[i] {
+			far = max(far, math.Abs(float64(a[i][j])-float64(b[i][j])))
+		}
+	}
+	return far
+}
+
+func TestTrainRejects(t *testing.T) {
+	trainer := newTestTrainer(t)
+	before := digest(t, trainer)
+	tests := []struct {
+		name   string
+		change func(b *data.Batch)
+		want   string
+	}{
+		{"token of another vocabulary", func(b *data.Batch) { b.Sequences[1][3] = 128 }, "vocab_size is 128"},
+		{"negative token", func(b *data.Batch) { b.Sequences[1][3] = -1 }, "vocab_size"},
+		{"sequence missing", func(b *data.Batch) { b.Sequences = b.Sequences[:1] }, "the batch has 2"},
+		{"sequence too short", func(b *data.Batch) { b.Sequences[0] = b.Sequences[0][:1] }, "at least 2"},
+		{"sequence too long", func(b *data.Batch) { b.Sequences[0] = make([]int32, 66) }, "max_position_embeddings is 64"},
+		{"empty batch", func(b *data.Batch) { b.Sequences, b.ID.End = nil, b.ID.Start }, "no sequences"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			batch := toyBatch(0, 2)
+			test.change(&batch)
+			if _, _, err := trainer.Train(t.Context(), 1, batch); !errors.Is(err, ErrTokens) || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error = %v, want ErrTokens with %q", err, test.want)
+			}
+		})
+	}
+	if digest(t, trainer) != before {
+		t.Error("weights changed")
+	}
+}
+
+func TestVerifyAndApplyReject(t *testing.T) {
+	trainer := newTestTrainer(t)
+	other := newTestTrainer(t, func(o *Options) { o.RunID = "another" })
+	batch := toyBatch(4, 6)
+	payload, _, err := trainer.Train(t.Context(), 3, batch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := trainer.Verify(payload, 3, batch.ID, [32]byte{1}); err != nil {
+		t.Fatal(err)
+	}
+	foreign, _, err := other.Train(t.Context(), 3, batch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := digest(t, trainer)
+	verify := func(payload []byte, step uint32, id assign.BatchID, key [32]byte) error {
+		return trainer.Verify(payload, step, id, key)
+	}
+	apply := func(step uint32, payloads ...[]byte) error { return trainer.Apply(t.Context(), step, payloads, false) }
+	errs := map[string]error{
+		"verify other step":     verify(payload, 4, batch.ID, [32]byte{1}),
+		"verify other batch":    verify(payload, 3, assign.BatchID{Start: 4, End: 7}, [32]byte{1}),
+		"verify other trainer":  verify(payload, 3, batch.ID, [32]byte{2}),
+		"verify other run":      verify(foreign, 3, batch.ID, [32]byte{1}),
+		"verify truncated":      verify(payload[:len(payload)-1], 3, batch.ID, [32]byte{1}),
+		"verify bytes too many": verify(append(payload[:len(payload):len(payload)], 0), 3, batch.ID, [32]byte{1}),
+		"verify nothing":        verify(nil, 3, batch.ID, [32]byte{1}),
+		"apply other step":      apply(4, payload),
+		"apply other run":       apply(3, foreign),
+		"apply twice the same":  apply(3, payload, payload),
+		"apply garbage":         apply(3, payload, []byte("garbage")),
+	}
+	for name, err := range errs {
+		if !errors.Is(err, ErrResult) {
+			t.Errorf("%s: error = %v, want ErrResult", name, err)
+		}
+	}
+	if digest(t, trainer) != before {
+		t.Error("weights changed")
+	}
+	if err := apply(3, payload); err != nil {
+		t.Error(err)
+	}
+	if err := apply(3, payload); !errors.Is(err, ErrStep) {
+		t.Errorf("applied twice: error = %v, want ErrStep", err)
+	}
+}
+
+func TestNonFiniteLossIsAnError(t *testing.T) {
+	s := toyModel(t, 1)
+	for i := range s.Tensors {
+		if s.Tensors[i].Name == "model.norm.weight" {
+			s.Tensors[i].Data[3] = 0x7f
+			s.Tensors[i].Data[2] = 0x80 // infinity
+		}
+	}
+	trainer := newTestTrainer(t, func(o *Options) { o.Model = s })
+	if _, _, err := trainer.Train(t.Context(), 1, toyBatch(0, 2)); !errors.Is(err, ErrNotFinite) {
+		t.Errorf("error = %v, want ErrNotFinite", err)
+	}
+}
+
+func TestSnapshotRoundTrip(t *testing.T) {
+	trainer := newTestTrainer(t)
+	dir := filepath.Join(t.TempDir(), "model")
+	if _, err := trainer.Step(t.Context(), 1, toyBatch(0, 2)); err != nil {
+		t.Fatal(err)
+	}
+	s, err := trainer.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := checkpoint.WriteDir(dir, s); err != nil {
+		t.Fatal(err)
+	}
+	stored, err := checkpoint.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	loaded := newTestTrainer(t, func(o *Options) { o.Model = stored })
+	if digest(t, loaded) != digest(t, trainer) || s.Step != 1 {
+		t.Error("the model changed on its way through a folder")
+	}
+	if _, err := trainer.Step(t.Context(), 2, toyBatch(2, 4)); err != nil {
+		t.Fatal(err)
+	}
+	if digest(t, trainer) == digest(t, loaded) || s.Manifest().Digest() != digest(t, loaded) {
+		t.Error("a snapshot shares memory with the model")
+	}
+}
+
+func TestLoadRejects(t *testing.T) {
+	trainer := newTestTrainer(t)
+	before := digest(t, trainer)
+	tests := []struct {
+		name   string
+		change func(s *checkpoint.Snapshot)
+	}{
+		{"other config", func(s *checkpoint.Snapshot) { s.Files[0].Data = []byte(toyConfig + " ") }},
+		{"no config", func(s *checkpoint.Snapshot) { s.Files = nil }},
+		{"tensor missing", func(s *checkpoint.Snapshot) { s.Tensors = s.Tensors[1:] }},
+		{"other shape", func(s *checkpoint.Snapshot) { s.Tensors[0].Shape = []int64{64, 64} }},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			s := toyModel(t, 5)
+			test.change(&s)
+			if err := trainer.Load(t.Context(), s); !errors.Is(err, ErrModel) {
+				t.Errorf("error = %v, want ErrModel", err)
+			}
+			if digest(t, trainer) != before {
+				t.Error("weights changed")
+			}
+		})
+	}
+}
+
+func TestResetOptimizerForgets(t *testing.T) {
+	trainer, fresh := newTestTrainer(t), newTestTrainer(t)
+	if _, _, err := trainer.Train(t.Context(), 1, toyBatch(0, 2)); err != nil {
+		t.Fatal(err)
+	}
+	if err := trainer.ResetOptimizer(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	got, _, err := trainer.Train(t.Context(), 1, toyBatch(2, 4))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, _, err := fresh.Train(t.Context(), 1, toyBatch(2, 4))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != string(want) {
+		t.Error("the result shows what was trained before the reset")
+	}
+}
+
+// stepper is what the two trainers have in common.
+type stepper interface {
+	Step(ctx context.Context, step uint32, batch data.Batch) (float64, error)
+	Snapshot(ctx context.Context) (checkpoint.Snapshot, error)
+	OptimizerState(ctx context.Context) (OptimizerState, error)
+	SetOptimizerState(ctx context.Context, s OptimizerState) error
+	Evaluate(ctx context.Context, sequences [][]int32) (float64, error)
+	Close() error
+}
+
+func steppers(t *testing.T) map[string]func(t *testing.T, s checkpoint.Snapshot) stepper {
+	t.Helper()
+	open := func(make func(o Options) (stepper, error)) func(t *testing.T, s checkpoint.Snapshot) stepper {
+		return func(t *testing.T, s checkpoint.Snapshot) stepper {
+			t.Helper()
+			o := toyOptions(t)
+			o.Model = s
+			trainer, err := make(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = trainer.Close() })
+			return trainer
+		}
+	}
+	return map[string]func(t *testing.T, s checkpoint.Snapshot) stepper{
+		"distro": open(func(o Options) (stepper, error) { return New(t.Context(), o) }),
+		"adamw":  open(func(o Options) (stepper, error) { return NewAdamW(t.Context(), o) }),
+	}
+}
+
+func TestLossFalls(t *testing.T) {
+	for name, open := range steppers(t) {
+		t.Run(name, func(t *testing.T) {
+			trainer := open(t, toyModel(t, 1))
+			held := toyBatch(0, 6).Sequences
+			before, err := trainer.Evaluate(t.Context(), held)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for step := range uint32(60) {
+				if _, err := trainer.Step(t.Context(), step, toyBatch(uint64(step)*4, uint64(step)*4+4)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			after, err := trainer.Evaluate(t.Context(), held)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("loss %.3f to %.3f", before, after)
+			if math.Abs(before-math.Log(128)) > 0.2 || after > 0.7*before {
+				t.Errorf("loss went from %.3f to %.3f", before, after)
+			}
+		})
+	}
+}
+
+// TestResume goes on from a folder as if nothing had happened.
+func TestResume(t *testing.T) {
+	for name, open := range steppers(t) {
+		t.Run(name, func(t *testing.T) {
+			trainer := open(t, toyModel(t, 1))
+			steps := func(trainer stepper, from, to uint32) {
+				for step := from; step < to; step++ {
+					if _, err := trainer.Step(t.Context(), step, toyBatch(uint64(step)*2, uint64(step)*2+2)); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			steps(trainer, 1, 4)
+			s, err := trainer.Snapshot(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			state, err := trainer.OptimizerState(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			path := filepath.Join(t.TempDir(), OptimizerFile)
+			if err := state.Write(path); err != nil {
+				t.Fatal(err)
+			}
+			if state, err = ReadOptimizerState(path); err != nil {
+				t.Fatal(err)
+			}
+			resumed := open(t, s)
+			if err := resumed.SetOptimizerState(t.Context(), state); err != nil {
+				t.Fatal(err)
+			}
+			steps(trainer, 4, 7)
+			steps(resumed, 4, 7)
+			if digest(t, trainer) != digest(t, resumed) {
+				t.Error("a resumed training differs")
+			}
+			if err := resumed.SetOptimizerState(t.Context(), state); !errors.Is(err, ErrModel) {
+				t.Errorf("state of another step: error = %v, want ErrModel", err)
+			}
+		})
+	}
+}
+
+// TestAdamWReference compares with torch.optim.AdamW (scripts/reference/adamw_vectors.py).
+func TestAdamWReference(t *testing.T) {
+	requireTorch(t)
+	raw, err := os.ReadFile(filepath.Join("testdata", "adamw.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var reference struct {
+		Cases []struct {
+			Betas       [2]float64
+			Eps         float64
+			WeightDecay float64 `json:"weight_decay"`
+			Shape       []int64
+			Parameter   []float32
+			Steps       []struct {
+				LR                  float64
+				Gradient, Parameter []float32
+			}
+		}
+	}
+	if err := json.Unmarshal(raw, &reference); err != nil {
+		t.Fatal(err)
+	}
+	engine, err := torch.NewEngine(torch.CPU)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = engine.Close() }()
+	for i, c := range reference.Cases {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			constants := torch.AdamW{Beta1: c.Betas[0], Beta2: c.Betas[1], Epsilon: c.Eps, WeightDecay: c.WeightDecay}
+			err := engine.Do(t.Context(), false, func(s *torch.Scope) error {
+				parameter := s.FromFloat32s(c.Parameter, c.Shape...)
+				m, v := s.Zeros(torch.F32, c.Shape...), s.Zeros(torch.F32, c.Shape...)
+				for j, step := range c.Steps {
+					constants.Step(parameter, s.FromFloat32s(step.Gradient, c.Shape...), m, v, step.LR, int64(j+1))
+					for k, got := range parameter.Float32s() {
+						if want := step.Parameter[k]; math.Abs(float64(got-want)) > 1e-6*math.Abs(float64(want)) {
+							t.Errorf("step %d, element %d: %v, want %v", j+1, k, got, want)
+						}
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+func TestNewRejects(t *testing.T) {
+	tests := []struct {
+		name   string
+		change func(o *Options)
+		want   string
+	}{
+		{"no micro-batch", func(o *Options) { o.MicroBatch = 0 }, "micro-batch"},
+		{"no optimizer", func(o *Options) { o.Optimizer = config.Optimizer{} }, "Distro"},
+		{"no schedule", func(o *Options) { o.LRSchedule = config.LRSchedule{} }, "schedule"},
+		{"no config", func(o *Options) { o.Model.Files = nil }, "config.json"},
+		{"tensor missing", func(o *Options) { o.Model.Tensors = o.Model.Tensors[1:] }, "missing"},
+		{"huge chunk", func(o *Options) { o.Optimizer.Distro.CompressionChunk = 60000 }, "compression_chunk"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			o := toyOptions(t)
+			test.change(&o)
+			if _, err := New(t.Context(), o); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error = %v, want one with %q", err, test.want)
+			}
+		})
+	}
+	for _, change := range []func(c *config.AdamW){
+		func(c *config.AdamW) { c.Betas[1] = 1 },
+		func(c *config.AdamW) { c.Eps = math.NaN() },
+	} {
+		o := toyOptions(t)
+		change(o.Optimizer.AdamW)
+		if _, err := NewAdamW(t.Context(), o); !errors.Is(err, ErrUnsupported) {
+			t.Errorf("error = %v, want ErrUnsupported", err)
+		}
+	}
+}
