@@ -1,0 +1,137 @@
+package client
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/identity"
+)
+
+// Protocols that clients answer for each other, and their bounds.
+const (
+	// Request: step u32. Response: number of announcements u16, then each with its
+	// length u16 before it. Little-endian.
+	roundProtocol    = "/psyche/round/1"
+	roundRequestSize = 4
+
+	// Request: digest of a manifest. Response: the encoded manifest.
+	modelProtocol    = "/psyche/model/1"
+	modelRequestSize = 32
+
+	maxAnnouncementSize = 512 // bytes
+	maxAnnouncements    = maxCandidates * coordinator.MaxClients
+	maxRoundResponse    = 2 + maxAnnouncements*(2+maxAnnouncementSize)
+)
+
+var (
+	errMalformed = errors.New("malformed message")
+	errNotHeld   = errors.New("not held here")
+)
+
+// encodeAnnouncements packs signed announcements; what is beyond the bounds is left out.
+func encodeAnnouncements(raws [][]byte) []byte {
+	raws = raws[:min(len(raws), maxAnnouncements)]
+	b := binary.LittleEndian.AppendUint16(nil, uint16(len(raws)))
+	for _, raw := range raws {
+		b = binary.LittleEndian.AppendUint16(b, uint16(len(raw)))
+		b = append(b, raw...)
+	}
+	return b
+}
+
+// decodeAnnouncements unpacks what encodeAnnouncements packed; the announcements
+// themselves are not looked at.
+func decodeAnnouncements(b []byte) ([][]byte, error) {
+	if len(b) < 2 {
+		return nil, fmt.Errorf("%w: %d bytes of announcements", errMalformed, len(b))
+	}
+	count := int(binary.LittleEndian.Uint16(b))
+	b = b[2:]
+	if count > maxAnnouncements {
+		return nil, fmt.Errorf("%w: %d announcements, at most %d", errMalformed, count, maxAnnouncements)
+	}
+	var raws [][]byte
+	for i := range count {
+		if len(b) < 2 {
+			return nil, fmt.Errorf("%w: announcement %d of %d is missing", errMalformed, i, count)
+		}
+		size := int(binary.LittleEndian.Uint16(b))
+		b = b[2:]
+		if size > maxAnnouncementSize || size > len(b) {
+			return nil, fmt.Errorf("%w: announcement %d claims %d bytes", errMalformed, i, size)
+		}
+		raws = append(raws, b[:size:size])
+		b = b[size:]
+	}
+	if len(b) > 0 {
+		return nil, fmt.Errorf("%w: %d bytes after the announcements", errMalformed, len(b))
+	}
+	return raws, nil
+}
+
+// shelf holds what peers may ask for, beside blobs. The loop fills it, the network's
+// goroutines read it.
+type shelf struct {
+	mu        sync.Mutex
+	rounds    map[uint32][][]byte // step → signed announcements
+	manifests map[[32]byte][]byte // digest → encoded manifest
+}
+
+func newShelf() *shelf {
+	return &shelf{rounds: make(map[uint32][][]byte), manifests: make(map[[32]byte][]byte)}
+}
+
+func (s *shelf) putRound(step uint32, raws [][]byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rounds[step] = raws
+}
+
+func (s *shelf) dropRound(step uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.rounds, step)
+}
+
+func (s *shelf) putManifest(digest [32]byte, manifest []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.manifests[digest] = manifest
+}
+
+func (s *shelf) dropManifest(digest [32]byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.manifests, digest)
+}
+
+func (s *shelf) answerRound(_ context.Context, _ identity.ID, request []byte) ([]byte, error) {
+	if len(request) != roundRequestSize {
+		return nil, fmt.Errorf("%w: request for a round of %d bytes, want %d", errMalformed, len(request), roundRequestSize)
+	}
+	step := binary.LittleEndian.Uint32(request)
+	s.mu.Lock()
+	raws, found := s.rounds[step]
+	s.mu.Unlock()
+	if !found {
+		return nil, fmt.Errorf("%w: results of step %d", errNotHeld, step)
+	}
+	return encodeAnnouncements(raws), nil
+}
+
+func (s *shelf) answerModel(_ context.Context, _ identity.ID, request []byte) ([]byte, error) {
+	if len(request) != modelRequestSize {
+		return nil, fmt.Errorf("%w: request for a model of %d bytes, want %d", errMalformed, len(request), modelRequestSize)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	manifest, found := s.manifests[[32]byte(request)]
+	if !found {
+		return nil, fmt.Errorf("%w: model %x", errNotHeld, request[:8])
+	}
+	return manifest, nil
+}

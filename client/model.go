@@ -1,0 +1,101 @@
+package client
+
+import (
+	"slices"
+
+	"github.com/psyche-go/psyche/checkpoint"
+	"github.com/psyche-go/psyche/coordinator"
+	"lukechampine.com/blake3"
+)
+
+// heldModel is a model with a digest: the one an epoch starts from, or ended with.
+type heldModel struct {
+	digest   [32]byte // of manifest
+	step     uint32
+	origin   coordinator.Checkpoint // it was loaded for; zero when it was trained here
+	fresh    bool                   // the optimizer has no momentum
+	source   string                 // as event.Ready says it
+	fetched  uint64                 // bytes from peers
+	seconds  float64                // to load it
+	snapshot checkpoint.Snapshot    // only of models that peers may ask for
+	manifest []byte                 // encoded
+	blobs    [][32]byte             // that are shared for it
+}
+
+// partialModel is what is already here of a model that is being fetched.
+type partialModel struct {
+	digest [32]byte
+	blobs  [][32]byte
+}
+
+func blake3Sum(data []byte) [32]byte { return blake3.Sum256(data) }
+
+// fromPeers reports whether a checkpoint is one that members hand over.
+func fromPeers(c coordinator.Checkpoint) bool {
+	return c.Kind == coordinator.CheckpointP2P || c.Kind == coordinator.CheckpointP2PGcs
+}
+
+// holdsModel reports whether the trainer holds exactly the coordinator's checkpoint.
+func (n *Node) holdsModel() bool {
+	if n.model == nil {
+		return false
+	}
+	c := n.state.Model.Checkpoint
+	if fromPeers(c) {
+		return n.model.digest == c.Digest
+	}
+	return n.model.origin == c
+}
+
+// share lets peers fetch a model.
+func (n *Node) share(m *heldModel) {
+	n.shelf.putManifest(m.digest, m.manifest)
+	n.shares = append(slices.DeleteFunc(n.shares, func(other *heldModel) bool { return other.digest == m.digest }), m)
+	n.dropShares()
+}
+
+// shareOf returns the shared model with the digest, or nil.
+func (n *Node) shareOf(digest [32]byte) *heldModel {
+	for _, m := range n.shares {
+		if m.digest == digest {
+			return m
+		}
+	}
+	return nil
+}
+
+// dropShares stops sharing what nobody can need any more: all but the newest model and
+// the one that the coordinator recorded.
+func (n *Node) dropShares() {
+	if len(n.shares) < 2 {
+		return
+	}
+	newest := n.shares[len(n.shares)-1]
+	old := n.shares
+	n.shares = slices.DeleteFunc(slices.Clone(old), func(m *heldModel) bool {
+		return m != newest && m.digest != n.state.Model.Checkpoint.Digest
+	})
+	for _, m := range old {
+		if !slices.Contains(n.shares, m) {
+			n.shelf.dropManifest(m.digest)
+			n.dropBlobs(m.blobs)
+		}
+	}
+}
+
+// dropBlobs drops the parts of a model that no shared model has as well.
+func (n *Node) dropBlobs(hashes [][32]byte) {
+	for _, hash := range hashes {
+		if !slices.ContainsFunc(n.shares, func(m *heldModel) bool { return slices.Contains(m.blobs, hash) }) {
+			n.Network.Drop(hash)
+		}
+	}
+}
+
+// keepPartial drops the parts of another model that was not completed.
+func (n *Node) keepPartial(digest [32]byte) {
+	if n.partial.digest != digest {
+		n.dropBlobs(n.partial.blobs)
+		n.partial = partialModel{digest: digest}
+	}
+}

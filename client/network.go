@@ -1,0 +1,93 @@
+package client
+
+import (
+	"context"
+
+	"github.com/psyche-go/psyche/assign"
+	"github.com/psyche-go/psyche/backend"
+	"github.com/psyche-go/psyche/checkpoint"
+	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/data"
+	"github.com/psyche-go/psyche/identity"
+)
+
+// Backend is the host of the run; package backend says what it promises.
+type Backend interface {
+	Updates() <-chan backend.Update
+	Submit(ctx context.Context, a coordinator.Action) error
+	Announce(ctx context.Context, addrs []string) error
+	Err() error
+	Close() error
+}
+
+// Network is the peer-to-peer network of one client. Client/p2pnet is the real one,
+// client/memnet the one in memory. All methods may be called from any goroutine.
+type Network interface {
+	Peers
+	Gossip
+	Requests
+	Blobs
+}
+
+// Peers decides whom the network talks to.
+type Peers interface {
+	// Addrs returns the own addresses, as peers reach them.
+	Addrs() []string
+	// SetMembers replaces the peers that are dialled and listened to.
+	SetMembers(peers []backend.Peer)
+	// Bytes returns the bytes sent and received since the start.
+	Bytes() (sent, received uint64)
+}
+
+// Gossip spreads small messages to all members, without a promise that they arrive.
+type Gossip interface {
+	Publish(ctx context.Context, message []byte) error
+	// Subscribe hands every message of other members to handle, which returns quickly,
+	// until ctx is done.
+	Subscribe(ctx context.Context, handle func(from identity.ID, message []byte)) error
+}
+
+// Requests asks single members.
+type Requests interface {
+	// Request sends a request and returns the answer of at most maxResponse bytes.
+	Request(ctx context.Context, to identity.ID, protocol string, request []byte, maxResponse int) ([]byte, error)
+	// Handle answers requests of members that are at most maxRequest bytes long.
+	Handle(protocol string, maxRequest int, handle func(ctx context.Context, from identity.ID, request []byte) ([]byte, error))
+}
+
+// Blobs shares immutable data under its BLAKE3 hash.
+type Blobs interface {
+	// Put makes data available to members until Drop; data is not modified afterwards.
+	Put(data []byte) ([32]byte, error)
+	Drop(hash [32]byte)
+	// Fetch gets a blob of size bytes from any of the holders, verifies it and keeps it
+	// as Put does.
+	Fetch(ctx context.Context, hash [32]byte, size uint64, holders []identity.ID) ([]byte, error)
+}
+
+// DataProvider gives the token sequences of a batch; package data has it.
+type DataProvider interface {
+	Sequences(ctx context.Context, batch assign.BatchID) ([][]int32, error)
+}
+
+// Trainer holds the model and its optimizer. The client calls all methods but Verify
+// from one goroutine at a time.
+type Trainer interface {
+	// Train computes the result of a batch: a blob in the encoding of package
+	// distro/codec, and the mean loss. When it returns an error, also because ctx was
+	// cancelled, model and optimizer are as before.
+	Train(ctx context.Context, step uint32, batch data.Batch) (payload []byte, loss float64, err error)
+	// Verify checks that payload is a well-formed result of that step, batch and
+	// trainer. It is cheap and may be called at any time.
+	Verify(payload []byte, step uint32, batch assign.BatchID, trainer [32]byte) error
+	// Apply makes the counted results of a step part of the model. Payloads were
+	// verified and are in ascending order of their batches; there may be none.
+	// OwnCounted says whether the result of the last Train is among them.
+	Apply(ctx context.Context, step uint32, payloads [][]byte, ownCounted bool) error
+	// Snapshot returns a copy of the model.
+	Snapshot(ctx context.Context) (checkpoint.Snapshot, error)
+	// Load replaces the model and resets the optimizer.
+	Load(ctx context.Context, s checkpoint.Snapshot) error
+	// ResetOptimizer forgets the momentum.
+	ResetOptimizer(ctx context.Context) error
+}

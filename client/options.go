@@ -1,0 +1,102 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/psyche-go/psyche/checkpoint"
+	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/event"
+	"github.com/psyche-go/psyche/identity"
+)
+
+// ErrInvalidOptions says which option is missing or out of range.
+var ErrInvalidOptions = errors.New("invalid client options")
+
+// Options are everything a client is made of. Zero durations and limits mean the
+// defaults named beside them.
+type Options struct {
+	Key     identity.Key
+	RunID   string
+	Backend Backend // closed by the caller
+	Network Network // closed by the caller
+	Data    DataProvider
+
+	// NewTrainer builds the model from the first snapshot that the client gets; later
+	// ones are given to Trainer.Load. Definition is coordinator.Model.Definition.
+	NewTrainer func(ctx context.Context, s checkpoint.Snapshot, definition coordinator.Model) (Trainer, error)
+	// Initial loads the model of a checkpoint that does not come from peers.
+	Initial func(ctx context.Context, c coordinator.Checkpoint) (checkpoint.Snapshot, error)
+
+	CheckpointDir   string // folder for the checkpoint of each epoch; empty: save none
+	KeepCheckpoints int    // newest checkpoints of the run that stay in the folder; 0: all
+
+	Events *event.Log   // may be nil
+	Logger *slog.Logger // may be nil
+
+	MaxResultSize     uint32        // bytes of a peer's result; 64 MiB
+	RepublishInterval time.Duration // between attempts to heal lost gossip; 2 s
+	SettleTimeout     time.Duration // to complete a finished round; the run's MaxRoundTrainTime
+	FetchTimeout      time.Duration // for one result; 60 s
+	WithdrawTimeout   time.Duration // for the farewell; 2 s
+}
+
+// Defaults of Options, and intervals that nobody needs to change.
+const (
+	defaultMaxResultSize     = 64 << 20
+	defaultRepublishInterval = 2 * time.Second
+	defaultFetchTimeout      = time.Minute
+	defaultWithdrawTimeout   = 2 * time.Second
+
+	heartbeat      = 200 * time.Millisecond // at most so late a deadline is noticed
+	submitTimeout  = 10 * time.Second       // for one attempt to submit an action
+	requestTimeout = 5 * time.Second        // for one question to one peer
+	effectTimeout  = 3 * time.Second        // until an accepted action shows in the state
+	refusalPause   = time.Second            // after an action was refused
+)
+
+// withDefaults returns the options with defaults filled in, or what is wrong with them.
+func (o Options) withDefaults() (Options, error) {
+	missing := ""
+	switch {
+	case o.Key.Private() == nil:
+		missing = "Key"
+	case o.RunID == "" || len(o.RunID) > coordinator.MaxRunIDLength:
+		return o, fmt.Errorf("%w: RunID %q must have 1 to %d bytes", ErrInvalidOptions, o.RunID, coordinator.MaxRunIDLength)
+	case o.Backend == nil:
+		missing = "Backend"
+	case o.Network == nil:
+		missing = "Network"
+	case o.Data == nil:
+		missing = "Data"
+	case o.NewTrainer == nil:
+		missing = "NewTrainer"
+	case o.Initial == nil:
+		missing = "Initial"
+	}
+	if missing != "" {
+		return o, fmt.Errorf("%w: %s is missing", ErrInvalidOptions, missing)
+	}
+	if o.KeepCheckpoints < 0 {
+		return o, fmt.Errorf("%w: KeepCheckpoints is %d, must not be negative", ErrInvalidOptions, o.KeepCheckpoints)
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.MaxResultSize == 0 {
+		o.MaxResultSize = defaultMaxResultSize
+	}
+	setDefault(&o.RepublishInterval, defaultRepublishInterval)
+	setDefault(&o.FetchTimeout, defaultFetchTimeout)
+	setDefault(&o.WithdrawTimeout, defaultWithdrawTimeout)
+	return o, nil
+}
+
+func setDefault(d *time.Duration, value time.Duration) {
+	if *d <= 0 {
+		*d = value
+	}
+}

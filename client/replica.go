@@ -1,0 +1,136 @@
+package client
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+
+	"github.com/psyche-go/psyche/assign"
+	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/merkle"
+)
+
+// replicaDomain starts every chain of replica hashes.
+const replicaDomain = "psyche/replica/v1"
+
+// commitment is the BLAKE3 hash of a result blob. The zero value stands for no result.
+type commitment = [32]byte
+
+// countedResult is a result that became part of the model.
+type countedResult struct {
+	batch      assign.BatchID
+	commitment commitment
+}
+
+// startReplica is the replica hash of a client that holds the model an epoch starts from:
+// SHA-256(domain ‖ digest of the model's manifest).
+func startReplica(digest [32]byte) [32]byte {
+	return sha256.Sum256(append([]byte(replicaDomain), digest[:]...))
+}
+
+// extendReplica is the replica hash after the counted results of a step were applied:
+// SHA-256(previous ‖ step ‖ per counted result batch start ‖ batch end ‖ commitment),
+// integers little-endian, results in ascending order of their batches.
+func extendReplica(previous [32]byte, step uint32, counted []countedResult) [32]byte {
+	h := binary.LittleEndian.AppendUint32(previous[:], step)
+	for _, c := range counted {
+		h = binary.LittleEndian.AppendUint64(h, c.batch.Start)
+		h = binary.LittleEndian.AppendUint64(h, c.batch.End)
+		h = append(h, c.commitment[:]...)
+	}
+	return sha256.Sum256(h)
+}
+
+// ballot is everything that decides which results of a finished round count.
+type ballot struct {
+	round      *coordinator.Round     // with all its witnesses
+	owners     []coordinator.ClientID // of the batches, in ascending order of batches
+	candidates [][]commitment         // per batch, the known results, in any order
+}
+
+// verdict is the outcome of a ballot.
+type verdict struct {
+	chosen []commitment // per batch; zero: no result counts
+	// unknown lists the batches of which the witnesses hold a result that is not among
+	// the candidates. The verdict stands only when it is empty.
+	unknown []int
+}
+
+// decide counts the votes. A result counts when at least quorum witnesses hold it; where
+// two do, the one with more votes, then the lower commitment. A Merkle root that a quorum
+// of the witnesses signed overrules that: the outcome must have exactly this root, so
+// that every client arrives at the same set or knows that it lacks something. The
+// outcome depends on no order of arrival.
+func (b ballot) decide() verdict {
+	if !b.round.HasQuorum() {
+		return verdict{chosen: make([]commitment, len(b.owners))}
+	}
+	votes := b.countVotes()
+	strict := b.choose(votes, int(b.round.WitnessesNeeded))
+	root, agreed := b.round.QuorumRoot()
+	if !agreed {
+		return verdict{chosen: strict, unknown: b.unaccounted(votes, strict)}
+	}
+	if merkle.Root(strict) == root {
+		return verdict{chosen: strict}
+	}
+	// A witness may sign the right root and leave bits out of its filter.
+	if loose := b.choose(votes, 1); merkle.Root(loose) == root {
+		return verdict{chosen: loose}
+	}
+	missing := b.unaccounted(votes, strict)
+	if len(missing) == 0 { // the filters tell nothing: any batch may be it
+		for i := range strict {
+			missing = append(missing, i)
+		}
+	}
+	return verdict{chosen: strict, unknown: missing}
+}
+
+// countVotes returns for every candidate the number of witnesses that hold it.
+func (b ballot) countVotes() [][]int {
+	votes := make([][]int, len(b.candidates))
+	for i, known := range b.candidates {
+		votes[i] = make([]int, len(known))
+		for j, c := range known {
+			votes[i][j] = b.round.Votes(c)
+		}
+	}
+	return votes
+}
+
+// choose picks per batch the candidate with the most votes, at least threshold.
+func (b ballot) choose(votes [][]int, threshold int) []commitment {
+	chosen := make([]commitment, len(b.candidates))
+	for i, known := range b.candidates {
+		best := 0
+		for j, c := range known {
+			if votes[i][j] < threshold || votes[i][j] < best {
+				continue
+			}
+			if votes[i][j] > best || bytes.Compare(c[:], chosen[i][:]) < 0 {
+				best, chosen[i] = votes[i][j], c
+			}
+		}
+	}
+	return chosen
+}
+
+// unaccounted lists the batches without an outcome whose owner so many witnesses hold a
+// result of that an unknown one may have the quorum.
+func (b ballot) unaccounted(votes [][]int, chosen []commitment) []int {
+	var missing []int
+	for i, owner := range b.owners {
+		if chosen[i] != (commitment{}) {
+			continue
+		}
+		holders := b.round.Score(owner)
+		for _, known := range votes[i] {
+			holders -= known
+		}
+		if holders >= int(b.round.WitnessesNeeded) {
+			missing = append(missing, i)
+		}
+	}
+	return missing
+}

@@ -1,0 +1,16 @@
+package client
+
+import (
+	"encoding/hex"
+	"reflect"
+
+	"github.com/psyche-go/psyche/assign"
+	"github.com/psyche-go/psyche/event"
+)
+
+// hexOf is how hashes are written in events and messages.
+func hexOf(hash [32]byte) string { return hex.EncodeToString(hash[:]) }
+
+func batchOf(b assign.BatchID) event.Batch { return event.Batch{b.Start, b.End} }
+
+func sameState(a, b event.State) bool { return reflect.DeepEqual(a, b) }

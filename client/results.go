@@ -1,0 +1,254 @@
+package client
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/psyche-go/psyche/assign"
+	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/merkle"
+	"github.com/psyche-go/psyche/wire"
+)
+
+// maxCandidates bounds the results of one batch that are kept: an honest trainer sends
+// one, and two prove that it is not honest.
+const maxCandidates = 2
+
+// Reasons why an announcement is not heard.
+var (
+	errUnknownBatch  = errors.New("no such batch in the round")
+	errNotAssignee   = errors.New("the batch is another client's")
+	errKnownResult   = errors.New("announced before")
+	errEquivocation  = errors.New("a second result for the same batch")
+	errTooManyBefore = errors.New("two other results for the same batch came before")
+)
+
+// candidateState is how far a result has come on its way here.
+type candidateState uint8
+
+const (
+	announced candidateState = iota // known by its hash
+	fetching                        // its blob is on the way
+	held                            // fetched and verified
+	refused                         // its blob is not a valid result
+)
+
+// candidate is one announced result of a batch.
+type candidate struct {
+	commitment commitment
+	size       uint32
+	replica    [32]byte
+	raw        []byte // the signed announcement
+	state      candidateState
+	payload    []byte // when held
+	attempts   int    // to fetch it
+	retryAt    time.Time
+}
+
+// slot is what is known of one batch.
+type slot struct {
+	batch      assign.BatchID
+	owner      coordinator.ClientID
+	candidates []*candidate
+}
+
+// results keeps the books of one round: what was announced, what is held, and what of it
+// counts in the end. It does no I/O and is used by one goroutine.
+type results struct {
+	round   coordinator.Round // newest known; Witnesses may grow until final
+	final   bool              // the round is over, no witness can be added
+	slots   []slot            // ascending batches
+	replica [32]byte          // own replica hash when the round began, once known
+	began   bool              // replica is known
+}
+
+// newResults opens the books of a round. Members that got no batch have no slot.
+func newResults(round coordinator.Round, config coordinator.Config) *results {
+	r := &results{round: round}
+	for _, a := range round.Assignments(config) {
+		r.slots = append(r.slots, slot{batch: a.Batch, owner: round.Members[a.Member]})
+	}
+	return r
+}
+
+// begin fixes the replica hash that results of this round must carry to be held.
+func (r *results) begin(replica [32]byte) { r.replica, r.began = replica, true }
+
+// find returns the slot of a batch, or nil.
+func (r *results) find(batch assign.BatchID) *slot {
+	i, found := slices.BinarySearchFunc(r.slots, batch, func(s slot, b assign.BatchID) int {
+		switch {
+		case s.batch.Start < b.Start:
+			return -1
+		case s.batch.Start > b.Start:
+			return 1
+		}
+		return 0
+	})
+	if !found || r.slots[i].batch != batch {
+		return nil
+	}
+	return &r.slots[i]
+}
+
+// own returns the slot of the client, or nil when it got no batch.
+func (r *results) own(id identity.ID) *slot {
+	for i := range r.slots {
+		if r.slots[i].owner == coordinator.ClientID(id) {
+			return &r.slots[i]
+		}
+	}
+	return nil
+}
+
+// hear enters an announcement whose signature was verified. It returns errEquivocation
+// after entering a second result, and another error when nothing was entered. Beyond
+// two results per batch only those are entered that witnesses of the finished round
+// hold with a quorum, so that a trainer that sends many cannot hide the one that counts.
+func (r *results) hear(author identity.ID, a wire.ResultAnnouncement, raw []byte) error {
+	s := r.find(a.Batch)
+	if s == nil {
+		return fmt.Errorf("%w: batch %v of step %d", errUnknownBatch, a.Batch, a.Step)
+	}
+	if s.owner != coordinator.ClientID(author) {
+		return fmt.Errorf("%w: batch %v of step %d", errNotAssignee, a.Batch, a.Step)
+	}
+	for _, c := range s.candidates {
+		if c.commitment == a.Blob {
+			return errKnownResult
+		}
+	}
+	if len(s.candidates) >= maxCandidates && (!r.final || r.round.Votes(a.Blob) < int(r.round.WitnessesNeeded)) {
+		return errTooManyBefore
+	}
+	s.candidates = append(s.candidates, &candidate{commitment: a.Blob, size: a.Size, replica: a.Replica, raw: raw})
+	if len(s.candidates) > 1 {
+		return errEquivocation
+	}
+	return nil
+}
+
+// heldOf returns the verified result of a slot that was made from the same replica as
+// the own one; of two the one with the lower commitment, whichever came first.
+func (r *results) heldOf(s *slot) *candidate {
+	var best *candidate
+	for _, c := range s.candidates {
+		if c.state != held || !r.began || c.replica != r.replica {
+			continue
+		}
+		if best == nil || bytes.Compare(c.commitment[:], best.commitment[:]) < 0 {
+			best = c
+		}
+	}
+	return best
+}
+
+// complete reports whether a result of every batch is held whose owner still counts.
+func (r *results) complete(counts func(coordinator.ClientID) bool) bool {
+	for i := range r.slots {
+		if r.heldOf(&r.slots[i]) == nil && counts(r.slots[i].owner) {
+			return false
+		}
+	}
+	return true
+}
+
+// witness returns the proof of what is held, and the number of held results.
+func (r *results) witness() (coordinator.WitnessRound, int) {
+	w := coordinator.WitnessRound{Step: r.round.Step, Replica: r.replica}
+	leaves := make([][32]byte, len(r.slots))
+	count := 0
+	for i := range r.slots {
+		c := r.heldOf(&r.slots[i])
+		if c == nil {
+			continue
+		}
+		count++
+		leaves[i] = c.commitment
+		w.Participants.Add(r.round.Seed, r.slots[i].owner[:])
+		w.Commitments.Add(r.round.Seed, c.commitment[:])
+	}
+	w.CommitmentsRoot = merkle.Root(leaves)
+	return w, count
+}
+
+// ballot returns what decides the round.
+func (r *results) ballot() ballot {
+	b := ballot{
+		round:      &r.round,
+		owners:     make([]coordinator.ClientID, len(r.slots)),
+		candidates: make([][]commitment, len(r.slots)),
+	}
+	for i, s := range r.slots {
+		b.owners[i] = s.owner
+		for _, c := range s.candidates {
+			b.candidates[i] = append(b.candidates[i], c.commitment)
+		}
+	}
+	return b
+}
+
+// outcome is what becomes of a finished round.
+type outcome struct {
+	counted  []countedResult
+	payloads [][]byte // of counted, in the same order
+	lost     []slot   // batches without a counted result
+	missing  int      // results that count and are not held, or not even known
+}
+
+// decide returns the outcome. It stands only when nothing is missing.
+func (r *results) decide() outcome {
+	v := r.ballot().decide()
+	o := outcome{missing: len(v.unknown)}
+	for i := range r.slots {
+		s := &r.slots[i]
+		if v.chosen[i] == (commitment{}) {
+			o.lost = append(o.lost, *s)
+			continue
+		}
+		for _, c := range s.candidates {
+			if c.commitment != v.chosen[i] {
+				continue
+			}
+			if c.state != held {
+				o.missing++
+			}
+			o.counted = append(o.counted, countedResult{s.batch, c.commitment})
+			o.payloads = append(o.payloads, c.payload)
+		}
+	}
+	return o
+}
+
+// announcements returns the signed announcements of the round: those that the verdict or
+// the own choice prefers first, so that a peer which keeps only two per batch gets them.
+func (r *results) announcements() [][]byte {
+	var first, second [][]byte
+	for i := range r.slots {
+		for _, c := range r.slots[i].candidates {
+			if c == r.heldOf(&r.slots[i]) {
+				first = append(first, c.raw)
+			} else {
+				second = append(second, c.raw)
+			}
+		}
+	}
+	return append(first, second...)
+}
+
+// blobs returns the hashes of everything that was fetched or made for the round.
+func (r *results) blobs() [][32]byte {
+	var hashes [][32]byte
+	for _, s := range r.slots {
+		for _, c := range s.candidates {
+			if c.state == held || c.state == refused {
+				hashes = append(hashes, c.commitment)
+			}
+		}
+	}
+	return hashes
+}

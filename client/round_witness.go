@@ -1,0 +1,145 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/event"
+	"github.com/psyche-go/psyche/identity"
+)
+
+const (
+	opApply = "apply"
+
+	maxApplyFailures = 3 // in a row, before the client gives up
+)
+
+// roundWitness proves what is held of the round that has just ended.
+func (n *Node) roundWitness() {
+	n.cancelTraining(0)
+	if l := n.keepUp(); l != nil {
+		n.sendWitness(l, true)
+	}
+}
+
+// sendWitness sends the proof of an elected witness: as soon as everything that can be
+// expected is held, or at the round's end whatever is.
+func (n *Node) sendWitness(l *ledger, now bool) {
+	if !n.elected(&l.round) || (!now && !l.complete(n.healthy)) {
+		return
+	}
+	index, _ := l.round.MemberIndex(coordinator.ClientID(n.id))
+	if slices.ContainsFunc(l.round.Witnesses, func(w coordinator.Witness) bool { return int(w.Member) == index }) {
+		return
+	}
+	proof, count := l.witness()
+	n.submit("witness", proof.Step, proof, func() {
+		n.log.Info("witnessed", "step", proof.Step, "held", count, "batches", len(l.slots))
+		n.emit(event.WitnessSent{Step: proof.Step, Held: count, Batches: len(l.slots)})
+	})
+}
+
+// settle applies the results of finished rounds up to a step and reports whether all are
+// applied. What it lacks it asks peers for; when that fails in time, or when it missed
+// too much, the client is desynchronised.
+func (n *Node) settle(want uint32) bool {
+	if n.replica.step >= want {
+		return true
+	}
+	if n.op != nil {
+		n.cancelTraining(0)
+		return false
+	}
+	step := n.replica.step + 1
+	l := n.rounds[step]
+	if l == nil || !l.final || l.epochStart != n.replica.epoch.startStep {
+		n.desynchronise(fmt.Sprintf("the outcome of step %d was missed", step))
+		return false
+	}
+	if !l.began {
+		n.begin(l)
+	}
+	if replica, agreed := l.round.QuorumReplica(); agreed && replica != l.replica {
+		n.desynchronise(fmt.Sprintf("the witnesses of step %d hold another model", step))
+		return false
+	}
+	outcome := l.decide()
+	if outcome.missing == 0 {
+		n.apply(l, outcome)
+		return false
+	}
+	if l.settleSince.IsZero() {
+		l.settleSince = time.Now()
+	}
+	if time.Since(l.settleSince) > n.settleTimeout() {
+		n.desynchronise(fmt.Sprintf("%d results of step %d cannot be had from peers", outcome.missing, step))
+		return false
+	}
+	n.askFor(l)
+	return false
+}
+
+// settleTimeout is how long a finished round may take to complete.
+func (n *Node) settleTimeout() time.Duration {
+	if n.SettleTimeout > 0 {
+		return n.SettleTimeout
+	}
+	return max(time.Duration(n.state.Config.MaxRoundTrainTime)*time.Second, requestTimeout)
+}
+
+// apply makes a round's outcome part of the model.
+func (n *Node) apply(l *ledger, o outcome) {
+	own := l.commitment != (commitment{}) && slices.ContainsFunc(o.counted, func(c countedResult) bool { return c.commitment == l.commitment })
+	replica, trainer, step := n.replica, n.trainer, l.round.Step
+	n.model = nil
+	n.start(opApply, step, func(ctx context.Context) func() {
+		begun := time.Now()
+		err := trainer.Apply(ctx, step, o.payloads, own)
+		seconds := time.Since(begun).Seconds()
+		return func() {
+			if n.replica != replica {
+				return
+			}
+			if err != nil {
+				n.applyFailed(step, err)
+				return
+			}
+			n.applyFailures = 0
+			replica.hash = extendReplica(replica.hash, step, o.counted)
+			replica.step = step
+			n.reportApplied(step, o, own, replica.hash, seconds)
+		}
+	})
+}
+
+// applyFailed handles a model of which nobody knows what it is.
+func (n *Node) applyFailed(step uint32, err error) {
+	n.applyFailures++
+	n.log.Error("apply results", "step", step, "err", err)
+	if n.applyFailures >= maxApplyFailures {
+		n.fail(fmt.Errorf("apply results of step %d: %w", step, err))
+		return
+	}
+	n.desynchronise("applying results failed: " + err.Error())
+}
+
+func (n *Node) reportApplied(step uint32, o outcome, own bool, replica [32]byte, seconds float64) {
+	e := event.Applied{Step: step, Counted: len(o.counted), OwnCounted: own, Replica: hexOf(replica), Seconds: seconds}
+	for _, s := range o.lost {
+		e.Lost = append(e.Lost, event.LostBatch{Batch: batchOf(s.batch), Owner: identity.ID(s.owner).String()})
+	}
+	n.log.Info("applied", "step", step, "counted", e.Counted, "lost", len(e.Lost), "replica", e.Replica[:16])
+	n.emit(e)
+	wire := n.total
+	wire.Step = step
+	wire.P2PSent, wire.P2PReceived = n.Network.Bytes()
+	if counter, ok := n.Backend.(interface {
+		Bytes() (sent, received uint64)
+	}); ok {
+		wire.ServerSent, wire.ServerReceived = counter.Bytes()
+	}
+	n.emit(wire)
+}

@@ -1,0 +1,270 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/event"
+	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/wire"
+)
+
+const (
+	keptRounds   = 3 // the running one and two before it, for peers that are late
+	maxEarly     = maxAnnouncements
+	maxEarlyEach = 2 * maxCandidates // of one author
+	maxFetches   = 8                 // results on their way at once
+	maxHolders   = 8                 // peers that are tried for one result
+	fetchPause   = 500 * time.Millisecond
+	maxPause     = 5 * time.Second
+)
+
+// ledger is a round's books, and what the client has done in it.
+type ledger struct {
+	*results
+	epochStart uint32 // StartStep of the round's epoch
+
+	tokens      [][]int32 // of the own batch
+	loading     bool      // tokens are on their way
+	loadAt      time.Time // not before
+	loadTries   int
+	trained     bool       // training was started
+	commitment  commitment // of the own result, once announced
+	raw         []byte     // the own announcement
+	settleSince time.Time  // when it was first tried to apply the round
+	asked       time.Time  // when peers were last asked for its results
+}
+
+// utterance is an announcement whose signature was verified.
+type utterance struct {
+	author       identity.ID
+	announcement wire.ResultAnnouncement
+	raw          []byte
+}
+
+// openRounds brings the books in line with the newest state.
+func (n *Node) openRounds() {
+	rounds := n.state.Epoch.Rounds
+	if len(rounds) == 0 {
+		return
+	}
+	running := n.state.RunState == coordinator.RoundTrain || n.state.RunState == coordinator.RoundWitness
+	newest := rounds[len(rounds)-1].Step
+	for i, round := range rounds {
+		l := n.rounds[round.Step]
+		if l != nil && l.round.Seed != round.Seed { // the host lost its memory
+			n.closeRound(round.Step)
+			l = nil
+		}
+		if l == nil {
+			if round.Step+keptRounds <= newest {
+				continue
+			}
+			l = &ledger{results: newResults(round, n.state.Config), epochStart: n.state.Epoch.StartStep}
+			n.rounds[round.Step] = l
+		}
+		l.round = round
+		l.final = !running || i < len(rounds)-1
+	}
+	for _, step := range n.openSteps() {
+		behind := n.replica != nil && step > n.replica.step && step+coordinator.StoredRounds > newest
+		if step+keptRounds <= newest && !behind {
+			n.closeRound(step)
+		}
+	}
+	early := n.early
+	n.early = nil
+	for _, u := range early {
+		n.hear(u)
+	}
+}
+
+// openSteps returns the steps with books, ascending.
+func (n *Node) openSteps() []uint32 {
+	steps := make([]uint32, 0, len(n.rounds))
+	for step := range n.rounds {
+		steps = append(steps, step)
+	}
+	slices.Sort(steps)
+	return steps
+}
+
+// closeRound forgets a round and its blobs.
+func (n *Node) closeRound(step uint32) {
+	for _, hash := range n.rounds[step].blobs() {
+		n.Network.Drop(hash)
+	}
+	delete(n.rounds, step)
+	n.shelf.dropRound(step)
+}
+
+// listen verifies what gossip brings. It runs in the network's goroutine.
+func (n *Node) listen(from identity.ID, message []byte) {
+	if len(message) > maxAnnouncementSize {
+		n.log.Debug("gossip is too long", "from", from.Short(), "bytes", len(message))
+		return
+	}
+	author, announcement, err := wire.OpenAnnouncement(message, n.RunID)
+	if err != nil {
+		n.log.Debug("gossip refused", "from", from.Short(), "err", err)
+		return
+	}
+	select {
+	case n.heard <- utterance{author, announcement, message}:
+	default: // heal asks again for what is lost here
+	}
+}
+
+// hear enters an announcement into the books, or keeps it for a round to come.
+func (n *Node) hear(u utterance) {
+	a := u.announcement
+	if a.Size == 0 || a.Size > n.MaxResultSize {
+		n.log.Debug("result refused", "from", u.author.Short(), "step", a.Step, "bytes", a.Size, "limit", n.MaxResultSize)
+		return
+	}
+	l := n.rounds[a.Step]
+	if l == nil {
+		n.keepEarly(u)
+		return
+	}
+	err := l.hear(u.author, a, u.raw)
+	switch {
+	case err == nil:
+	case errors.Is(err, errEquivocation):
+		n.log.Warn("a trainer signed two results", "step", a.Step, "batch", a.Batch, "from", u.author.Short())
+		e := event.Equivocation{Step: a.Step, Batch: batchOf(a.Batch), From: u.author.String()}
+		for _, c := range l.find(a.Batch).candidates {
+			e.Commitments = append(e.Commitments, hexOf(c.commitment))
+		}
+		n.emit(e)
+	default:
+		if !errors.Is(err, errKnownResult) {
+			n.log.Debug("announcement refused", "from", u.author.Short(), "err", err)
+		}
+		return
+	}
+	n.shelf.putRound(a.Step, l.announcements())
+}
+
+// keepEarly keeps an announcement of a peer that is a moment ahead.
+func (n *Node) keepEarly(u utterance) {
+	if n.state == nil || !n.healthy(coordinator.ClientID(u.author)) {
+		return
+	}
+	next := n.state.Progress.Step
+	if step := u.announcement.Step; step < next || step > next+1 || len(n.early) >= maxEarly {
+		return
+	}
+	count := 0
+	for _, other := range n.early {
+		if other.author == u.author {
+			count++
+		}
+	}
+	if count < maxEarlyEach {
+		n.early = append(n.early, u)
+	}
+}
+
+// fetchResults starts to fetch what was announced, oldest rounds first.
+func (n *Node) fetchResults() {
+	if n.replica == nil || n.trainer == nil {
+		return
+	}
+	now := time.Now()
+	steps := n.openSteps()
+	running := 0
+	for _, step := range steps {
+		for _, s := range n.rounds[step].slots {
+			for _, c := range s.candidates {
+				if c.state == fetching {
+					running++
+				}
+			}
+		}
+	}
+	for _, step := range steps {
+		l := n.rounds[step]
+		if step <= n.replica.step {
+			continue // applied, nobody needs it here any more
+		}
+		for i := range l.slots {
+			for _, c := range l.slots[i].candidates {
+				if c.state == announced && !now.Before(c.retryAt) && running < maxFetches {
+					running++
+					n.fetchResult(l, &l.slots[i], c)
+				}
+			}
+		}
+	}
+}
+
+// fetchResult fetches and verifies one result.
+func (n *Node) fetchResult(l *ledger, s *slot, c *candidate) {
+	c.state = fetching
+	owner := identity.ID(s.owner)
+	holders := []identity.ID{owner}
+	for _, id := range n.others(l.round.Members) {
+		if id != owner && len(holders) < maxHolders {
+			holders = append(holders, id)
+		}
+	}
+	step, trainer := l.round.Step, n.trainer
+	n.spawn(func(ctx context.Context) func() {
+		ctx, cancel := context.WithTimeout(ctx, n.FetchTimeout)
+		defer cancel()
+		payload, err := n.Network.Fetch(ctx, c.commitment, uint64(c.size), holders)
+		var invalid error
+		if err == nil {
+			invalid = trainer.Verify(payload, step, s.batch, s.owner)
+		}
+		return func() { n.fetched(l, s, c, payload, err, invalid) }
+	})
+}
+
+// fetched enters the outcome of fetchResult.
+func (n *Node) fetched(l *ledger, s *slot, c *candidate, payload []byte, err, invalid error) {
+	step := l.round.Step
+	from := identity.ID(s.owner)
+	if err != nil {
+		c.state = announced
+		c.retryAt = time.Now().Add(min(fetchPause<<min(c.attempts, 8), maxPause))
+		c.attempts++
+		n.log.Debug("fetch result", "step", step, "batch", s.batch, "from", from.Short(), "attempt", c.attempts, "err", err)
+		return
+	}
+	n.total.PayloadReceived += uint64(len(payload))
+	switch {
+	case n.rounds[step] != l:
+		n.Network.Drop(c.commitment) // too late
+	case invalid != nil:
+		c.state = refused
+		n.log.Warn("a trainer's result is invalid", "step", step, "batch", s.batch, "from", from.Short(), "err", invalid)
+		n.emit(event.Rejected{Step: step, Batch: batchOf(s.batch), From: from.String(), Reason: invalid.Error()})
+	default:
+		c.state, c.payload = held, payload
+		n.flagReplica(l, s, c)
+	}
+}
+
+// begin fixes the replica that a round's results must be made from.
+func (n *Node) begin(l *ledger) {
+	l.begin(n.replica.hash)
+	for i := range l.slots {
+		for _, c := range l.slots[i].candidates {
+			n.flagReplica(l, &l.slots[i], c)
+		}
+	}
+}
+
+// flagReplica reports a held result that was made from another model.
+func (n *Node) flagReplica(l *ledger, s *slot, c *candidate) {
+	if l.began && c.state == held && c.replica != l.replica {
+		from := identity.ID(s.owner)
+		n.log.Warn("a trainer's result was made from another model", "step", l.round.Step, "batch", s.batch, "from", from.Short())
+		n.emit(event.Rejected{Step: l.round.Step, Batch: batchOf(s.batch), From: from.String(), Reason: "made from another replica"})
+	}
+}

@@ -1,0 +1,103 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/psyche-go/psyche/checkpoint"
+	"github.com/psyche-go/psyche/event"
+)
+
+// save writes the model to the checkpoint folder, beside the work of the loop.
+func (n *Node) save(m *heldModel) {
+	report := event.Checkpoint{Epoch: n.state.Progress.Epoch, Step: m.step, Digest: hexOf(m.digest)}
+	if n.CheckpointDir == "" {
+		n.emit(report)
+		return
+	}
+	n.saves++
+	dir, prefix := n.CheckpointDir, checkpointPrefix(n.RunID)
+	report.Dir = filepath.Join(dir, prefix+strconv.FormatUint(uint64(m.step), 10))
+	n.spawn(func(context.Context) func() {
+		err := writeCheckpoint(report.Dir, m.snapshot)
+		var pruneErr error
+		if err == nil && n.KeepCheckpoints > 0 {
+			pruneErr = pruneCheckpoints(dir, prefix, n.KeepCheckpoints)
+		}
+		return func() {
+			n.saves--
+			n.saveErr = err
+			if pruneErr != nil {
+				n.log.Warn("remove old checkpoints", "err", pruneErr)
+			}
+			if err != nil {
+				n.log.Error("save checkpoint", "dir", report.Dir, "err", err)
+				report.Dir = ""
+			}
+			n.emit(report)
+		}
+	})
+}
+
+// writeCheckpoint writes a snapshot to a folder whose parent may not exist yet.
+func writeCheckpoint(dir string, s checkpoint.Snapshot) error {
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return fmt.Errorf("save checkpoint: %w", err)
+	}
+	return checkpoint.WriteDir(dir, s)
+}
+
+// checkpointPrefix is the beginning of the names of a run's checkpoint folders: the run
+// id, with what has no place in a file name replaced.
+func checkpointPrefix(runID string) string {
+	safe := strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '-', r == '_', r == '.':
+			return r
+		}
+		return '_'
+	}, runID)
+	return safe + "-step"
+}
+
+// pruneCheckpoints removes all but the newest checkpoints of a run. A folder that holds
+// anything but a checkpoint is left alone.
+func pruneCheckpoints(dir, prefix string, keep int) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("list checkpoints: %w", err)
+	}
+	type saved struct {
+		name string
+		step uint64
+	}
+	var found []saved
+	for _, entry := range entries {
+		digits, ok := strings.CutPrefix(entry.Name(), prefix)
+		step, err := strconv.ParseUint(digits, 10, 32)
+		if ok && err == nil && entry.IsDir() && digits == strconv.FormatUint(step, 10) {
+			found = append(found, saved{entry.Name(), step})
+		}
+	}
+	slices.SortFunc(found, func(a, b saved) int { return cmp.Compare(b.step, a.step) })
+	var failed error
+	for _, old := range found[min(keep, len(found)):] {
+		path := filepath.Join(dir, old.name)
+		err := checkpoint.CheckTarget(path)
+		if err == nil {
+			err = os.RemoveAll(path)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			failed = errors.Join(failed, fmt.Errorf("remove checkpoint %s: %w", path, err))
+		}
+	}
+	return failed
+}

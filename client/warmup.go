@@ -1,0 +1,271 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/psyche-go/psyche/checkpoint"
+	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/event"
+	"github.com/psyche-go/psyche/identity"
+	"golang.org/x/sync/errgroup"
+)
+
+const (
+	opLoad  = "load"
+	opReset = "reset"
+
+	maxModelFetches = 4 // parts of a model on their way at once
+	modelPause      = time.Second
+)
+
+// errNoHolder says that no peer gave the model.
+var errNoHolder = errors.New("no member has the model")
+
+// warmup gets the model that the epoch starts from and says so.
+func (n *Node) warmup() {
+	if !n.closeEpoch() || !n.isMember() || !n.enterEpoch() {
+		return
+	}
+	if slices.Contains(n.state.Epoch.Ready, coordinator.ClientID(n.id)) {
+		return
+	}
+	epoch := n.state.Progress.Epoch
+	n.submit("ready", n.replica.epoch, coordinator.Ready{Epoch: epoch}, func() {
+		n.log.Info("ready", "epoch", epoch)
+	})
+}
+
+// enterEpoch gives the client its replica when it holds the epoch's model, and reports
+// whether it has one. During Warmup it gets the model; later it is too late, and
+// keepSeat asks for a place in the next epoch.
+func (n *Node) enterEpoch() bool {
+	if n.replica != nil {
+		return true
+	}
+	if !n.holdsModel() {
+		switch {
+		case n.state.RunState == coordinator.Warmup:
+			n.obtainModel()
+		case n.op != nil && n.op.name == opLoad:
+			n.op.cancel()
+		}
+		return false
+	}
+	if n.op != nil {
+		return false
+	}
+	key := n.epoch()
+	if n.state.Epoch.ColdStart && !n.model.fresh {
+		n.resetOptimizer()
+		return false
+	}
+	n.replica = &replica{epoch: key, hash: startReplica(n.model.digest), step: key.startStep - 1}
+	m := n.model
+	n.emit(event.Ready{
+		Epoch: n.state.Progress.Epoch, Step: m.step, Digest: hexOf(m.digest),
+		Source: m.source, Bytes: m.fetched, Seconds: m.seconds,
+	})
+	if n.seat.again {
+		n.seat.again = false
+		n.emit(event.Rejoined{Epoch: n.state.Progress.Epoch, Step: n.state.Progress.Step})
+	}
+	n.log.Info("holds the model", "epoch", n.state.Progress.Epoch, "digest", hexOf(m.digest)[:16], "source", m.source)
+	return true
+}
+
+// resetOptimizer forgets the momentum before a cold start.
+func (n *Node) resetOptimizer() {
+	model, trainer := n.model, n.trainer
+	n.start(opReset, 0, func(ctx context.Context) func() {
+		err := trainer.ResetOptimizer(ctx)
+		return func() {
+			if err != nil && n.work.Err() == nil {
+				n.fail(fmt.Errorf("reset optimizer: %w", err))
+				return
+			}
+			model.fresh = true
+		}
+	})
+}
+
+// obtainModel loads the model that the coordinator's checkpoint names.
+func (n *Node) obtainModel() {
+	if n.op != nil || time.Now().Before(n.obtainAt) {
+		return
+	}
+	if n.model != nil && n.model.origin.Kind == 0 { // trained here, in the epoch before
+		n.desynchronise("the run recorded another checkpoint than the one held here")
+	}
+	var members []coordinator.ClientID
+	for _, c := range n.state.Epoch.Clients {
+		if c.State == coordinator.Healthy {
+			members = append(members, c.ID)
+		}
+	}
+	o := obtaining{
+		Node: n, checkpoint: n.state.Model.Checkpoint, definition: n.state.Model,
+		trainer: n.trainer, peers: n.others(members), known: n.shareOf(n.state.Model.Checkpoint.Digest),
+	}
+	n.keepPartial(o.checkpoint.Digest)
+	n.model = nil
+	n.start(opLoad, 0, func(ctx context.Context) func() {
+		begun := time.Now()
+		err := o.run(ctx)
+		o.model.seconds = time.Since(begun).Seconds()
+		cancelled := ctx.Err() != nil
+		return func() { n.obtained(o, err, cancelled) }
+	})
+}
+
+// obtained takes over what obtaining got.
+func (n *Node) obtained(o obtaining, err error, cancelled bool) {
+	n.total.ModelReceived += o.model.fetched
+	n.partial.blobs = append(n.partial.blobs, o.model.blobs...)
+	if o.trainer != nil {
+		n.trainer = o.trainer
+	}
+	switch {
+	case cancelled:
+	case errors.Is(err, errNoHolder):
+		n.obtainAt = time.Now().Add(modelPause)
+		n.log.Warn("get the model from peers", "err", err)
+	case err != nil:
+		n.fail(fmt.Errorf("load the model: %w", err))
+	default:
+		n.model = o.model
+		if fromPeers(o.checkpoint) {
+			n.partial = partialModel{}
+			n.share(o.model)
+		}
+	}
+}
+
+// obtaining is one attempt to load the model of a checkpoint. It runs outside the loop
+// and uses of Node only options and id.
+type obtaining struct {
+	*Node
+	checkpoint coordinator.Checkpoint
+	definition coordinator.Model
+	trainer    Trainer // nil: none yet
+	peers      []identity.ID
+	known      *heldModel // the model itself, when its parts are already here
+	model      *heldModel // outcome
+}
+
+func (o *obtaining) run(ctx context.Context) error {
+	o.model = &heldModel{origin: o.checkpoint, fresh: true}
+	snapshot, err := o.snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	if o.trainer != nil {
+		err = o.trainer.Load(ctx, snapshot)
+	} else {
+		o.trainer, err = o.NewTrainer(ctx, snapshot, o.definition)
+	}
+	return err
+}
+
+// snapshot gets the model's content from here, from peers, or from where the run began.
+func (o *obtaining) snapshot(ctx context.Context) (checkpoint.Snapshot, error) {
+	if o.known != nil {
+		copied := *o.known
+		copied.origin, copied.fresh, copied.source, copied.fetched = o.checkpoint, true, "held", 0
+		o.model = &copied
+		return copied.snapshot, nil
+	}
+	if fromPeers(o.checkpoint) {
+		return o.fromMembers(ctx)
+	}
+	snapshot, err := o.Initial(ctx, o.checkpoint)
+	if err != nil {
+		return snapshot, err
+	}
+	snapshot.Step = 0 // whatever it was elsewhere, so that all members agree on the digest
+	if err := snapshot.Validate(); err != nil {
+		return snapshot, err
+	}
+	manifest := snapshot.Manifest()
+	o.model.digest, o.model.source = manifest.Digest(), "initial"
+	return snapshot, nil
+}
+
+// fromMembers fetches manifest, files and tensors from the members that have them.
+func (o *obtaining) fromMembers(ctx context.Context) (checkpoint.Snapshot, error) {
+	encoded, holders := o.askForManifest(ctx)
+	if len(holders) == 0 {
+		return checkpoint.Snapshot{}, fmt.Errorf("%w: asked %d members for %s", errNoHolder, len(o.peers), hexOf(o.checkpoint.Digest)[:16])
+	}
+	manifest, err := checkpoint.DecodeManifest(encoded)
+	if err != nil { // a quorum vouched for exactly these bytes
+		return checkpoint.Snapshot{}, err
+	}
+	parts, err := o.fetchParts(ctx, manifest, holders)
+	if err != nil {
+		return checkpoint.Snapshot{}, fmt.Errorf("%w: %w", errNoHolder, err)
+	}
+	snapshot, err := manifest.Assemble(func(hash [32]byte, _ uint64) ([]byte, error) { return parts[hash], nil })
+	if err != nil {
+		return snapshot, err
+	}
+	o.model.snapshot, o.model.manifest = snapshot, encoded
+	o.model.digest, o.model.step, o.model.source = o.checkpoint.Digest, snapshot.Step, "peers"
+	return snapshot, nil
+}
+
+// askForManifest asks all members and returns the manifest and who has it.
+func (o *obtaining) askForManifest(ctx context.Context) (manifest []byte, holders []identity.ID) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	var mu sync.Mutex
+	var group errgroup.Group
+	group.SetLimit(maxModelFetches * 2)
+	for _, peer := range o.peers {
+		group.Go(func() error {
+			response, err := o.Network.Request(ctx, peer, modelProtocol, o.checkpoint.Digest[:], checkpoint.MaxManifestSize)
+			if err == nil && blake3Sum(response) != o.checkpoint.Digest {
+				err = fmt.Errorf("%w: a manifest that does not have the digest", errMalformed)
+			}
+			if err != nil {
+				o.log.Debug("ask for the manifest", "peer", peer.Short(), "err", err)
+				return nil
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			manifest, holders = response, append(holders, peer)
+			return nil
+		})
+	}
+	_ = group.Wait() // its functions return no errors
+	return manifest, holders
+}
+
+// fetchParts fetches every part of the manifest; part i is first asked of holder i.
+func (o *obtaining) fetchParts(ctx context.Context, manifest checkpoint.Manifest, holders []identity.ID) (map[[32]byte][]byte, error) {
+	var mu sync.Mutex
+	parts := make(map[[32]byte][]byte)
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(maxModelFetches)
+	for i, blob := range manifest.Blobs() {
+		first := i % len(holders)
+		order := slices.Concat(holders[first:], holders[:first])
+		group.Go(func() error {
+			data, err := o.Network.Fetch(ctx, blob.Hash, blob.Size, order)
+			if err != nil {
+				return fmt.Errorf("fetch part %x of the model: %w", blob.Hash[:8], err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			parts[blob.Hash] = data
+			o.model.blobs = append(o.model.blobs, blob.Hash)
+			o.model.fetched += blob.Size
+			return nil
+		})
+	}
+	return parts, group.Wait()
+}
