@@ -81,13 +81,13 @@ func (h *host) serveConnection(ctx context.Context, socket net.Conn, identified 
 	clean := true
 	if err == nil {
 		c.logger.Info("client connected")
-		h.emit(Event{Kind: EventConnected, Client: c.id, Remote: remote})
+		h.emit(Event{Kind: EventConnected, Phase: *h.phase.Load(), Client: c.id, Remote: remote})
 		clean, err = c.converse(ctx, reader)
 		c.logger.Info("client disconnected", "reason", err)
-		h.emit(Event{Kind: EventDisconnected, Client: c.id, Remote: remote, Reason: err.Error()})
+		h.emit(Event{Kind: EventDisconnected, Phase: *h.phase.Load(), Client: c.id, Remote: remote, Reason: err.Error()})
 	} else {
 		c.logger.Warn("refused a connection", "reason", err)
-		h.emit(Event{Kind: EventRefused, Client: c.id, Remote: remote, Reason: err.Error()})
+		h.emit(Event{Kind: EventRefused, Phase: *h.phase.Load(), Client: c.id, Remote: remote, Reason: err.Error()})
 	}
 	h.registry.release(c)
 	close(c.ended)

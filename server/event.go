@@ -25,7 +25,7 @@ type Event struct {
 	Action string           // name, of actions
 	Code   coordinator.Code // of refused actions
 	Reason string           // of refused and ended connections
-	Phase                   // of the run when it happened
+	Phase                   // of the run: as the clients see it, for connections
 }
 
 // Phase is how far a run is.

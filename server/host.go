@@ -21,6 +21,9 @@ import (
 // maxGroup bounds the actions that share one write to the disk.
 const maxGroup = 256
 
+// pushInterval is the least time between two publications of the same phase.
+const pushInterval = 50 * time.Millisecond
+
 // host is one run: its state machine, its journal, and what its connections see of it.
 // The fields of the first group belong to the goroutine of loop.
 type host struct {
@@ -30,6 +33,7 @@ type host struct {
 	gone      map[identity.ID]time.Time // when a participant's connection was missed first
 	holdUntil time.Time                 // no ticks before, while old members come back
 	stateSeen bool                      // the newest state is published
+	seenAt    time.Time                 // when a state was published last
 	peersSent []byte                    // payload of the newest published peers
 	version   uint64                    // of the newest publication
 
@@ -40,8 +44,8 @@ type host struct {
 	registry *registry
 	requests chan request
 	newest   atomic.Pointer[publication]
-	eventMu  sync.Mutex // one OnEvent at a time
-	phase    atomic.Pointer[Phase]
+	eventMu  sync.Mutex            // one OnEvent at a time
+	phase    atomic.Pointer[Phase] // as published
 }
 
 // request is an action that waits for the host.
@@ -145,7 +149,7 @@ func (h *host) step(group []request) error {
 func (h *host) apply(a wire.SignedAction) (coordinator.Code, error) {
 	before := h.state.RunState
 	err := h.state.Apply(coordinator.ClientID(a.From), a.Nonce, a.Action)
-	event := Event{Kind: EventAccepted, Client: a.From, Action: actionName(a.Action)}
+	event := Event{Kind: EventAccepted, Client: a.From, Action: actionName(a.Action), Phase: h.phaseNow()}
 	if err != nil {
 		if !errors.As(err, &event.Code) {
 			return 0, fmt.Errorf("apply %s: %w", event.Action, err)
@@ -220,9 +224,8 @@ func (h *host) record(r Record, before coordinator.RunState) error {
 		}
 	}
 	if h.state.RunState != before {
-		h.setPhase()
 		h.logger.Info("run state", "from", before, "to", h.state.RunState, "epoch", h.state.Progress.Epoch, "step", h.state.Progress.Step)
-		h.emit(Event{Kind: EventTransition})
+		h.emit(Event{Kind: EventTransition, Phase: h.phaseNow()})
 	}
 	return nil
 }
@@ -283,11 +286,16 @@ func (h *host) withdraw(id identity.ID) error {
 	return err
 }
 
-// publish shows the connections the newest state and peers, if they are new.
+// publish shows the connections the newest state and peers, if they are new. A change within
+// a phase, such as one more witness, may wait for a tick: with hundreds of clients most of
+// the traffic would be states that differ in one witness.
 func (h *host) publish() {
 	published := publication{}
 	if newest := h.newest.Load(); newest != nil {
 		published = *newest
+		if phase := h.phaseNow(); phase == *h.phase.Load() && time.Since(h.seenAt) < pushInterval {
+			return
+		}
 	}
 	peers := frame.AppendPeers(nil, h.registry.peers(h.participants()))
 	peersAreNew := published.peers == nil || !bytes.Equal(peers, h.peersSent)
@@ -296,10 +304,11 @@ func (h *host) publish() {
 	}
 	h.version++
 	if !h.stateSeen {
-		h.stateSeen = true
+		h.stateSeen, h.seenAt = true, time.Now()
 		published.stateVersion = h.version
 		published.state = frame.Append(nil, frame.TypeState, h.state.AppendTo(nil))
-		h.setPhase()
+		phase := h.phaseNow()
+		h.phase.Store(&phase)
 		if h.options.OnState != nil {
 			state := h.state.Clone()
 			h.options.OnState(&state)
@@ -314,18 +323,15 @@ func (h *host) publish() {
 	h.registry.wakeAll()
 }
 
-// setPhase remembers the progress that events carry.
-func (h *host) setPhase() {
-	h.phase.Store(&Phase{RunState: h.state.RunState, Epoch: h.state.Progress.Epoch, Step: h.state.Progress.Step})
+// phaseNow returns how far the run is.
+func (h *host) phaseNow() Phase {
+	return Phase{RunState: h.state.RunState, Epoch: h.state.Progress.Epoch, Step: h.state.Progress.Step}
 }
 
 // emit passes an event to OnEvent. Any goroutine may call it.
 func (h *host) emit(e Event) {
 	if h.options.OnEvent == nil {
 		return
-	}
-	if phase := h.phase.Load(); phase != nil {
-		e.Phase = *phase
 	}
 	h.eventMu.Lock()
 	defer h.eventMu.Unlock()

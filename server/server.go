@@ -54,8 +54,8 @@ type Options struct {
 	Ready func(net.Addr)
 	// OnEvent is called for every event, one at a time; it must not wait. May be nil.
 	OnEvent func(Event)
-	// OnState is called with a copy of every new state, first the one at the start, from
-	// one goroutine; it must not wait. May be nil.
+	// OnState is called with a copy of every state that is pushed to clients, first the one
+	// at the start, from one goroutine; it must not wait. May be nil.
 	OnState func(*coordinator.State)
 }
 
