@@ -32,78 +32,149 @@ typedef int32_t NAME(I) __attribute__((vector_size(LANES * 4), may_alias));
 #define SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (I){__VA_ARGS__})
 #endif
 
-// Lee's recursion on n vectors: leeForward and leeInverse of transform.go.
-INLINE void NAME(forward1)(V *x, V *t, const float *secants) { (void)x, (void)t, (void)secants; }
-INLINE void NAME(inverse1)(V *x, V *t, const float *secants) { (void)x, (void)t, (void)secants; }
+// Lee's recursion on N vectors in x, with N more in t for scratch: leeForward and
+// leeInverse of transform.go. SUB names the function for the halves.
+INLINE void NAME(forward_1)(V *x, V *t, const float *secants) { (void)x, (void)t, (void)secants; }
+INLINE void NAME(inverse_1)(V *x, V *t, const float *secants) { (void)x, (void)t, (void)secants; }
 
-#define LEE(N, H, KIND)                                                          \
-	KIND void NAME(forward##N)(V * restrict x, V * restrict t, const float *secants) { \
-		for (int i = 0; i < H; i++) {                                            \
-			V a = x[i], b = x[N - 1 - i];                                        \
-			t[i] = a + b;                                                        \
-			t[H + i] = (a - b) * secants[H + i];                                 \
-		}                                                                        \
-		NAME(forward##H)(t, x, secants);                                         \
-		NAME(forward##H)(t + H, x + H, secants);                                 \
-		for (int i = 0; i < H - 1; i++) {                                        \
-			x[2 * i] = t[i];                                                     \
-			x[2 * i + 1] = t[H + i] + t[H + i + 1];                              \
-		}                                                                        \
-		x[N - 2] = t[H - 1];                                                     \
-		x[N - 1] = t[N - 1];                                                     \
-	}                                                                            \
-	KIND void NAME(inverse##N)(V * restrict x, V * restrict t, const float *secants) { \
-		t[0] = x[0];                                                             \
-		t[H] = x[1];                                                             \
-		for (int i = 1; i < H; i++) {                                            \
-			t[i] = x[2 * i];                                                     \
-			t[H + i] = x[2 * i - 1] + x[2 * i + 1];                              \
-		}                                                                        \
-		NAME(inverse##H)(t, x, secants);                                         \
-		NAME(inverse##H)(t + H, x + H, secants);                                 \
-		for (int i = 0; i < H; i++) {                                            \
-			V a = t[i], b = t[H + i] * secants[H + i];                           \
-			x[i] = a + b;                                                        \
-			x[N - 1 - i] = a - b;                                                \
-		}                                                                        \
+#define UNROLL _Pragma("GCC unroll 16")
+
+#define LEE(N, H, SUB) \
+	INLINE void NAME(forward_##N)(V *restrict x, V *restrict t, const float *secants) { \
+		UNROLL for (int i = 0; i < H; i++) { \
+			V a = x[i], b = x[N - 1 - i]; \
+			t[i] = a + b; \
+			t[H + i] = (a - b) * secants[H + i]; \
+		} \
+		NAME(forward_##SUB)(t, x, secants); \
+		NAME(forward_##SUB)(t + H, x + H, secants); \
+		UNROLL for (int i = 0; i < H - 1; i++) { \
+			x[2 * i] = t[i]; \
+			x[2 * i + 1] = t[H + i] + t[H + i + 1]; \
+		} \
+		x[N - 2] = t[H - 1]; \
+		x[N - 1] = t[N - 1]; \
+	} \
+	INLINE void NAME(inverse_##N)(V *restrict x, V *restrict t, const float *secants) { \
+		t[0] = x[0]; \
+		t[H] = x[1]; \
+		UNROLL for (int i = 1; i < H; i++) { \
+			t[i] = x[2 * i]; \
+			t[H + i] = x[2 * i - 1] + x[2 * i + 1]; \
+		} \
+		NAME(inverse_##SUB)(t, x, secants); \
+		NAME(inverse_##SUB)(t + H, x + H, secants); \
+		UNROLL for (int i = 0; i < H; i++) { \
+			V a = t[i], b = t[H + i] * secants[H + i]; \
+			x[i] = a + b; \
+			x[N - 1 - i] = a - b; \
+		} \
 	}
 
-LEE(2, 1, INLINE)
-LEE(4, 2, INLINE)
-LEE(8, 4, INLINE)
-LEE(16, 8, INLINE)
-LEE(32, 16, INLINE)
-LEE(64, 32, INLINE)
-LEE(128, 64, INLINE)
+// HELD makes the functions for halves small enough for the registers: the recursion runs
+// on local arrays, which the compiler dissolves.
+#define HELD(N) \
+	INLINE void NAME(forward_held_##N)(V *x, V *unused, const float *secants) { \
+		V a[N], t[N]; \
+		(void)unused; \
+		UNROLL for (int i = 0; i < N; i++) a[i] = x[i]; \
+		NAME(forward_##N)(a, t, secants); \
+		UNROLL for (int i = 0; i < N; i++) x[i] = a[i]; \
+	} \
+	INLINE void NAME(inverse_held_##N)(V *x, V *unused, const float *secants) { \
+		V a[N], t[N]; \
+		(void)unused; \
+		UNROLL for (int i = 0; i < N; i++) a[i] = x[i]; \
+		NAME(inverse_##N)(a, t, secants); \
+		UNROLL for (int i = 0; i < N; i++) x[i] = a[i]; \
+	}
 
-#define SIZES(f) f(1) f(2) f(4) f(8) f(16) f(32) f(64) f(128)
+// STRIDED makes the functions for one strip of a chunk: N vectors that lie ld floats apart,
+// their scaling included. It is the outermost step of the recursion.
+#define STRIDED(N, H, SUB) \
+	static TARGET void NAME(forward_strided_##N)(const psyche_distro_axis *axis, const float *secants, float *rows, int ld) { \
+		V x[N], t[N]; \
+		const float mean = axis->mean, scale = axis->scale; \
+		for (int i = 0; i < H; i++) { \
+			V a = LOAD(rows + i * ld), b = LOAD(rows + (N - 1 - i) * ld); \
+			t[i] = a + b; \
+			t[H + i] = (a - b) * secants[H + i]; \
+		} \
+		NAME(forward_##SUB)(t, x, secants); \
+		NAME(forward_##SUB)(t + H, x + H, secants); \
+		STORE(rows, t[0] * mean); \
+		for (int i = 1; i < H; i++) \
+			STORE(rows + 2 * i * ld, t[i] * scale); \
+		for (int i = 0; i < H - 1; i++) \
+			STORE(rows + (2 * i + 1) * ld, (t[H + i] + t[H + i + 1]) * scale); \
+		STORE(rows + (N - 1) * ld, t[N - 1] * scale); \
+	} \
+	static TARGET void NAME(inverse_strided_##N)(const psyche_distro_axis *axis, const float *secants, float *rows, int ld) { \
+		V x[N], t[N]; \
+		const float mean = axis->mean, scale = axis->scale; \
+		t[0] = LOAD(rows) * mean; \
+		V odd = t[H] = LOAD(rows + ld) * scale; \
+		for (int i = 1; i < H; i++) { \
+			V next = LOAD(rows + (2 * i + 1) * ld) * scale; \
+			t[i] = LOAD(rows + 2 * i * ld) * scale; \
+			t[H + i] = odd + next; \
+			odd = next; \
+		} \
+		NAME(inverse_##SUB)(t, x, secants); \
+		NAME(inverse_##SUB)(t + H, x + H, secants); \
+		for (int i = 0; i < H; i++) { \
+			V a = t[i], b = t[H + i] * secants[H + i]; \
+			STORE(rows + i * ld, a + b); \
+			STORE(rows + (N - 1 - i) * ld, a - b); \
+		} \
+	}
 
-static TARGET void NAME(lee_forward)(const psyche_distro_axis *axis, const float *secants, V *x, V *t) {
+LEE(2, 1, 1)
+LEE(4, 2, 2)
+LEE(8, 4, 4)
+#if LANES == 16
+LEE(16, 8, 8)
+HELD(16)
+LEE(32, 16, held_16)
+#define HALF_OF_32 held_16
+#else
+HELD(8)
+LEE(16, 8, held_8)
+LEE(32, 16, 16)
+#define HALF_OF_32 16
+#endif
+LEE(64, 32, 32)
+STRIDED(2, 1, 1)
+STRIDED(4, 2, 2)
+STRIDED(8, 4, 4)
+STRIDED(16, 8, 8)
+#define EXPANDED(n, h, sub) STRIDED(n, h, sub)
+EXPANDED(32, 16, HALF_OF_32)
+STRIDED(64, 32, 32)
+STRIDED(128, 64, 64)
+
+// lee transforms one strip of 2, 4 … 128 rows; of one point the transform is 1.
+static TARGET void NAME(lee)(const psyche_distro_axis *axis, const float *secants, float *rows, int ld, int inverse) {
 	switch (axis->n) {
-#define CASE(N) case N: NAME(forward##N)(x, t, secants); break;
-		SIZES(CASE)
+#define CASE(N) \
+	case N: \
+		if (inverse) \
+			NAME(inverse_strided_##N)(axis, secants, rows, ld); \
+		else \
+			NAME(forward_strided_##N)(axis, secants, rows, ld); \
+		break;
+		CASE(2) CASE(4) CASE(8) CASE(16) CASE(32) CASE(64) CASE(128)
 #undef CASE
 	}
-	x[0] *= axis->mean;
-	for (int k = 1; k < axis->n; k++)
-		x[k] *= axis->scale;
 }
 
-static TARGET void NAME(lee_inverse)(const psyche_distro_axis *axis, const float *secants, V *x, V *t) {
-	x[0] *= axis->mean;
-	for (int k = 1; k < axis->n; k++)
-		x[k] *= axis->scale;
-	switch (axis->n) {
-#define CASE(N) case N: NAME(inverse##N)(x, t, secants); break;
-		SIZES(CASE)
-#undef CASE
-	}
-}
-
-// dense multiplies n vectors by the n×n matrix whose element (k, i) lies at
+// dense transforms one strip by the matrix whose element (k, i) lies at
 // matrix[k·down + i·right], adding in ascending order of i, four rows at a time.
-static TARGET void NAME(dense)(int n, const float *matrix, int down, int right, V *x, V *t) {
+static TARGET void NAME(dense)(int n, const float *matrix, int down, int right, float *rows, int ld) {
+	V x[MAX_CHUNK];
 	int k = 0;
+	for (int i = 0; i < n; i++)
+		x[i] = LOAD(rows + i * ld);
 	for (; k + 4 <= n; k += 4) {
 		const float *m = matrix + k * down;
 		V a = {0}, b = {0}, c = {0}, d = {0};
@@ -113,35 +184,27 @@ static TARGET void NAME(dense)(int n, const float *matrix, int down, int right, 
 			c += x[i] * m[2 * down + i * right];
 			d += x[i] * m[3 * down + i * right];
 		}
-		t[k] = a, t[k + 1] = b, t[k + 2] = c, t[k + 3] = d;
+		STORE(rows + k * ld, a);
+		STORE(rows + (k + 1) * ld, b);
+		STORE(rows + (k + 2) * ld, c);
+		STORE(rows + (k + 3) * ld, d);
 	}
 	for (; k < n; k++) {
 		V a = {0};
 		for (int i = 0; i < n; i++)
 			a += x[i] * matrix[k * down + i * right];
-		t[k] = a;
+		STORE(rows + k * ld, a);
 	}
-	for (int i = 0; i < n; i++)
-		x[i] = t[i];
 }
 
 // transform replaces the columns of axis->n rows of width floats (a multiple of PADDING).
 static TARGET void NAME(transform)(const psyche_distro_axis *axis, const float *secants, float *rows, int width, int inverse) {
-	V x[MAX_CHUNK], t[MAX_CHUNK];
-	const int n = axis->n, ld = padded(n);
+	const int ld = padded(axis->n);
 	for (int s = 0; s < width; s += LANES) {
-		for (int i = 0; i < n; i++)
-			x[i] = LOAD(rows + i * width + s);
-		if (axis->lee) {
-			if (inverse)
-				NAME(lee_inverse)(axis, secants, x, t);
-			else
-				NAME(lee_forward)(axis, secants, x, t);
-		} else {
-			NAME(dense)(n, axis->basis, inverse ? 1 : ld, inverse ? ld : 1, x, t);
-		}
-		for (int i = 0; i < n; i++)
-			STORE(rows + i * width + s, x[i]);
+		if (axis->lee)
+			NAME(lee)(axis, secants, rows + s, width, inverse);
+		else
+			NAME(dense)(axis->n, axis->basis, inverse ? 1 : ld, inverse ? ld : 1, rows + s, width);
 	}
 }
 
@@ -380,5 +443,9 @@ static TARGET void NAME(add)(const psyche_distro_plan *p, int64_t first, int64_t
 #undef MAX
 #undef BITS_ABOVE
 #undef SHUFFLE
+#undef UNROLL
 #undef LEE
-#undef SIZES
+#undef HELD
+#undef STRIDED
+#undef EXPANDED
+#undef HALF_OF_32
