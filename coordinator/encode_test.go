@@ -1,0 +1,178 @@
+package coordinator
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+var update = flag.Bool("update", false, "write golden files")
+
+// goldenState went through an epoch and a half, so that every field holds something.
+func goldenState(t testing.TB) State {
+	t.Helper()
+	s := newRun(t, testConfig(), "a", "b", "c", "d")
+	s.finishEpoch("x")
+	s.join("e", "f")
+	s.must("f", Withdraw{Client: clientID("f")})
+	s.startTraining()
+	s.must("host", Withdraw{Client: clientID("d")})
+	s.must("e", Join{Epoch: s.Progress.Epoch})
+	s.witnessAll()
+	s.must("host", SetPaused{Paused: true})
+	return s.State
+}
+
+func TestGoldenBytes(t *testing.T) {
+	state := goldenState(t)
+	raw := state.AppendTo(nil)
+	file := filepath.Join("testdata", "state-v1.golden")
+	if *update {
+		if err := os.WriteFile(file, raw, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(raw, want) {
+		t.Errorf("the bytes of a state have changed: %d bytes, golden file has %d", len(raw), len(want))
+	}
+	decoded, err := Decode(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(state, decoded, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("decoded (-want +got):\n%s", diff)
+	}
+	if state.Hash() != decoded.Hash() {
+		t.Error("hashes differ")
+	}
+}
+
+func TestDecodeRefusesEveryTruncation(t *testing.T) {
+	state := goldenState(t)
+	raw := state.AppendTo(nil)
+	for n := range raw {
+		_, err := Decode(raw[:n])
+		var problem *DecodeError
+		if !errors.As(err, &problem) || !errors.Is(err, ErrMalformed) || problem.Offset > n {
+			t.Fatalf("%d of %d bytes: %v", n, len(raw), err)
+		}
+	}
+	if _, err := Decode(append(raw, 0)); !errors.Is(err, ErrMalformed) {
+		t.Errorf("a byte too many: %v", err)
+	}
+}
+
+func TestDecodeRefusesBrokenInvariants(t *testing.T) {
+	tests := []struct {
+		name  string
+		alter func(*State)
+	}{
+		{"run state", func(s *State) { s.RunState = Uninitialized }},
+		{"run state", func(s *State) { s.RunState = 9 }},
+		{"run id", func(s *State) { s.RunID = "" }},
+		{"config", func(s *State) { s.Config.MinClients = 0 }},
+		{"model", func(s *State) { s.Model.MaxSeqLen = 0 }},
+		{"step", func(s *State) { s.Progress.Step = 0 }},
+		{"step", func(s *State) { s.Progress.Step = s.Config.TotalSteps + 2 }},
+		{"checkpoint step", func(s *State) { s.Model.Checkpoint.Step = s.Progress.Step }},
+		{"pending pause", func(s *State) { s.PendingResume = true }},
+		{"clients", func(s *State) { s.Epoch.Clients[1].ID = s.Epoch.Clients[0].ID }},
+		{"clients", func(s *State) { s.Epoch.Clients[1].State = 4 }},
+		{"clients", func(s *State) { s.RunState = WaitingForMembers }},
+		{"exited", func(s *State) { s.Epoch.Exited = []Client{{ID: clientID("z")}} }},
+		{"pending", func(s *State) { s.Pending[0].State = Withdrawn }},
+		{"pending", func(s *State) { s.Pending[0].ID = s.Epoch.Clients[0].ID }},
+		{"ready", func(s *State) { s.Epoch.Ready[1] = s.Epoch.Ready[0] }},
+		{"reports", func(s *State) { s.Epoch.Reports = make([]CheckpointReport, 2) }},
+		{"rounds", func(s *State) { s.Epoch.Rounds = nil }},
+		{"rounds", func(s *State) { s.Progress.DataIndex++ }},
+		{"rounds", func(s *State) { s.Epoch.Rounds[0].Height++ }},
+		{"rounds", func(s *State) { s.Epoch.Rounds = append(s.Epoch.Rounds, s.Epoch.Rounds[0]) }},
+		{"round members", func(s *State) { s.Epoch.Rounds[0].Members[1] = s.Epoch.Rounds[0].Members[0] }},
+		{"round data index", func(s *State) { s.Epoch.Rounds[0].DataIndex = 1<<64 - 1 }},
+		{"witnesses elected", func(s *State) { s.Epoch.Rounds[0].WitnessesNeeded-- }},
+		{"witnesses", func(s *State) { s.Epoch.Rounds[0].Witnesses[1].Member = s.Epoch.Rounds[0].Witnesses[0].Member }},
+		{"witnesses", func(s *State) { s.Epoch.Rounds[0].Witnesses[1].Member = 77 }},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			state := goldenState(t)
+			test.alter(&state)
+			_, err := Decode(state.AppendTo(nil))
+			var problem *DecodeError
+			if !errors.As(err, &problem) || problem.Field != test.name {
+				t.Fatalf("got %v, want %s refused", err, test.name)
+			}
+			if state.Check() == nil {
+				t.Error("Check finds nothing")
+			}
+		})
+	}
+}
+
+func TestCloneSharesNothing(t *testing.T) {
+	state := goldenState(t)
+	before := state.AppendTo(nil)
+	c := state.Clone()
+	c.Model.Definition[0]++
+	c.Epoch.Clients[0].Nonce++
+	c.Epoch.Rounds[0].Members[0][0]++
+	c.Epoch.Rounds[0].Witnesses[0].Member++
+	c.Epoch.Ready[0][0]++
+	c.Pending[0].Nonce++
+	c.Departed[0].Nonce++
+	if !bytes.Equal(before, state.AppendTo(nil)) {
+		t.Error("a change of the copy changed the original")
+	}
+}
+
+func TestLargestStateFits(t *testing.T) {
+	state := largestState(t)
+	raw := state.AppendTo(nil)
+	t.Logf("%d bytes, bound %d", len(raw), MaxStateSize)
+	if len(raw) > MaxStateSize {
+		t.Errorf("%d bytes, bound %d", len(raw), MaxStateSize)
+	}
+	if _, err := Decode(raw); err != nil {
+		t.Error(err)
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	golden := goldenState(f)
+	f.Add(golden.AppendTo(nil))
+	fresh, err := New("walk", host, testConfig(), testModel())
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(fresh.AppendTo(nil))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		state, err := Decode(raw)
+		if err != nil {
+			return
+		}
+		if !bytes.Equal(state.AppendTo(nil), raw) {
+			t.Fatal("another encoding of the same state was accepted")
+		}
+		// Whatever was accepted can be used.
+		_ = state.String()
+		_ = state.Accusable()
+		_ = state.Awaited()
+		for i := range uint64(4) {
+			state.Tick(state.StateStart+i<<40, i)
+		}
+		if err := state.Check(); err != nil {
+			t.Fatalf("after ticks: %v", err)
+		}
+	})
+}

@@ -1,0 +1,199 @@
+package coordinator
+
+import (
+	"bytes"
+	"strconv"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/psyche-go/psyche/bloom"
+)
+
+// someID draws one of a few clients, the host among them.
+func someID(t *rapid.T) ClientID {
+	names := []string{"host", "a", "b", "c", "d", "e", "f", "g"}
+	return clientID(rapid.SampledFrom(names).Draw(t, "client"))
+}
+
+// around draws a number near n: right, or off by one or two.
+func around(t *rapid.T, n uint32) uint32 {
+	return n + rapid.SampledFrom([]uint32{0, 0, 0, 0, 1, 1<<32 - 1, 2}).Draw(t, "offset")
+}
+
+// someAction draws an action that is sometimes right and often hostile.
+func someAction(t *rapid.T, s *State) Action {
+	switch rapid.IntRange(0, 9).Draw(t, "action") {
+	case 0, 1:
+		return Join{Epoch: around(t, s.Progress.Epoch)}
+	case 2, 3:
+		return Ready{Epoch: around(t, s.Progress.Epoch)}
+	case 4, 5:
+		return someWitness(t, s)
+	case 6:
+		return HealthCheck{
+			Step:    around(t, s.Progress.Step-1),
+			Clients: rapid.SliceOfN(rapid.Custom(someID), 0, 4).Draw(t, "accused"),
+		}
+	case 7:
+		return ReportCheckpoint{Step: around(t, s.Progress.Step), Digest: [32]byte{rapid.Byte().Draw(t, "digest") % 2}}
+	case 8:
+		return Withdraw{Client: someID(t)}
+	default:
+		return SetPaused{Paused: rapid.Bool().Draw(t, "paused")}
+	}
+}
+
+func someWitness(t *rapid.T, s *State) WitnessRound {
+	a := WitnessRound{Step: around(t, s.Progress.Step)}
+	round := s.CurrentRound()
+	if round == nil {
+		return a
+	}
+	missing := rapid.IntRange(-1, len(round.Members)).Draw(t, "missing")
+	for i, id := range round.Members {
+		if i != missing {
+			c := commitment(id, round.Step)
+			a.Participants.Add(round.Seed, id[:])
+			a.Commitments.Add(round.Seed, c[:])
+		}
+	}
+	if rapid.IntRange(0, 9).Draw(t, "filled") == 0 {
+		a.Participants = bloom.Filter{1<<64 - 1, 1<<64 - 1}
+	}
+	return a
+}
+
+// TestRandomActionsKeepTheInvariants lets clients, members or not, send anything at any
+// time. Whatever is refused changes nothing; a tick at the same time as the last one
+// that changed nothing changes nothing; replaying what was accepted gives the same bytes.
+func TestRandomActionsKeepTheInvariants(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		config := testConfig()
+		config.TotalSteps = rapid.Uint32Range(1, 12).Draw(t, "total steps")
+		config.WitnessNodes = rapid.Uint16Range(0, 2).Draw(t, "witness nodes")
+		config.VerificationPercent = rapid.SampledFrom([]uint8{0, 0, 40, 100}).Draw(t, "verification")
+		if rapid.Bool().Draw(t, "by time") {
+			config.RoundsPerEpoch, config.EpochTime = 0, 100
+		}
+		live, err := New("walk", host, config, testModel())
+		if err != nil {
+			t.Fatal(err)
+		}
+		replay := live.Clone()
+		now, nonce := uint64(100), uint64(0)
+		for range rapid.IntRange(50, 300).Draw(t, "events") {
+			before := live.AppendTo(nil)
+			if rapid.IntRange(0, 3).Draw(t, "tick") == 0 {
+				now += rapid.SampledFrom([]uint64{0, 1, 1, 5, 30, 70}).Draw(t, "seconds")
+				seed := rapid.Uint64().Draw(t, "seed")
+				changed := live.Tick(now, seed)
+				if after := live.AppendTo(nil); changed == bytes.Equal(before, after) {
+					t.Fatalf("tick says changed %t\n%s", changed, live.String())
+				}
+				replay.Tick(now, seed)
+				continue
+			}
+			from, a := someID(t), someAction(t, &live)
+			nonce += rapid.Uint64Range(0, 1).Draw(t, "nonce")
+			state := live.RunState
+			err := live.Apply(from, nonce, a)
+			if live.RunState != state {
+				t.Fatalf("%T moved the run from %s to %s", a, state, live.RunState)
+			}
+			if err != nil {
+				if code, ok := err.(Code); !ok || !code.Valid() {
+					t.Fatalf("refused with %T", err)
+				}
+				if !bytes.Equal(before, live.AppendTo(nil)) {
+					t.Fatalf("%T was refused (%v) and changed the state", a, err)
+				}
+				continue
+			}
+			if err := replay.Apply(from, nonce, a); err != nil {
+				t.Fatalf("replay refuses what was accepted: %v", err)
+			}
+		}
+		checkReplay(t, &live, &replay)
+	})
+}
+
+func checkReplay(t *rapid.T, live, replay *State) {
+	t.Helper()
+	raw := live.AppendTo(nil)
+	if !bytes.Equal(raw, replay.AppendTo(nil)) {
+		t.Fatal("replay differs")
+	}
+	if err := live.Check(); err != nil {
+		t.Fatalf("%v\n%s", err, live.String())
+	}
+	decoded, err := Decode(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(raw, decoded.AppendTo(nil)) {
+		t.Fatal("decode and encode is not the identity")
+	}
+}
+
+// TestHonestRunsFinish lets honest clients with random lives get to the end: those who
+// are there act whenever they can, those who leave come back.
+func TestHonestRunsFinish(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		config := testConfig()
+		config.TotalSteps = rapid.Uint32Range(1, 9).Draw(t, "total steps")
+		config.WitnessNodes = rapid.Uint16Range(0, 2).Draw(t, "witness nodes")
+		state, err := New("walk", host, config, testModel())
+		if err != nil {
+			t.Fatal(err)
+		}
+		clients := make([]ClientID, rapid.IntRange(3, 7).Draw(t, "clients"))
+		for i := range clients {
+			clients[i] = clientID("client " + strconv.Itoa(i))
+		}
+		down := rapid.SliceOfN(rapid.IntRange(0, 400), len(clients), len(clients)).Draw(t, "down at")
+		for second := range uint64(4000) {
+			if state.RunState == Finished {
+				return
+			}
+			for i, id := range clients {
+				if away := int(second) - down[i]; away >= 0 && away < 150 {
+					continue
+				}
+				actHonestly(t, &state, id, second+1)
+			}
+			state.Tick(1000+second, second)
+		}
+		t.Fatalf("not finished:\n%s", state.String())
+	})
+}
+
+// actHonestly sends what a client that follows the protocol would, at most one action.
+func actHonestly(t *rapid.T, s *State, id ClientID, nonce uint64) {
+	var a Action
+	switch {
+	case !s.isHealthy(id) && !s.IsPending(id):
+		a = Join{Epoch: s.Progress.Epoch}
+	case s.RunState == Warmup:
+		a = Ready{Epoch: s.Progress.Epoch}
+	case s.RunState == Cooldown:
+		a = ReportCheckpoint{Step: s.Progress.Step, Digest: [32]byte{byte(s.Progress.Step)}}
+	case len(s.Accusable()) > 0:
+		a = HealthCheck{Step: s.Progress.Step - 1, Clients: s.Accusable()}
+	case s.RunState == RoundTrain || s.RunState == RoundWitness:
+		round := s.CurrentRound()
+		w := WitnessRound{Step: round.Step}
+		for _, assigned := range s.Awaited() {
+			member := round.Members[assigned.Member]
+			w.Participants.Add(round.Seed, member[:])
+		}
+		a = w
+	default:
+		return
+	}
+	switch err := s.Apply(id, nonce, a); err {
+	case nil, ErrDuplicate, ErrNotElected, ErrNotMember:
+	default:
+		t.Fatalf("%T of an honest client: %v\n%s", a, err, s.String())
+	}
+}

@@ -1,0 +1,265 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/psyche-go/psyche/assign"
+	"github.com/psyche-go/psyche/bloom"
+	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/identity"
+)
+
+var update = flag.Bool("update", false, "write golden files")
+
+func testKey() identity.Key {
+	return identity.FromSeed([identity.SeedSize]byte{1, 2, 3})
+}
+
+// allActions has one of each kind with no field zero.
+func allActions() map[string]coordinator.Action {
+	filter := bloom.Filter{}
+	filter.Add(7, []byte("item"))
+	other := filter
+	other.Add(7, []byte("other"))
+	return map[string]coordinator.Action{
+		"join":  coordinator.Join{Epoch: 3},
+		"ready": coordinator.Ready{Epoch: 4},
+		"witness": coordinator.WitnessRound{
+			Step: 5, Participants: filter, Commitments: other, CommitmentsRoot: [32]byte{1}, Replica: [32]byte{2},
+		},
+		"health":   coordinator.HealthCheck{Step: 6, Clients: []coordinator.ClientID{{1}, {2}}},
+		"report":   coordinator.ReportCheckpoint{Step: 7, Digest: [32]byte{3}},
+		"withdraw": coordinator.Withdraw{Client: coordinator.ClientID{9}},
+		"pause":    coordinator.SetPaused{Paused: true},
+		"resume":   coordinator.SetPaused{},
+	}
+}
+
+func testAnnouncement() ResultAnnouncement {
+	return ResultAnnouncement{
+		RunID: "walk", Step: 9, Batch: assign.BatchID{Start: 16, End: 24},
+		Blob: [32]byte{4}, Size: 1234, Replica: [32]byte{5},
+	}
+}
+
+// golden compares raw with a file that is kept for ever: old messages stay readable.
+func golden(t *testing.T, name string, raw []byte) {
+	t.Helper()
+	file := filepath.Join("testdata", name+".golden")
+	if *update {
+		if err := os.WriteFile(file, []byte(hex.EncodeToString(raw)+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := hex.EncodeToString(raw); got != strings.TrimSpace(string(text)) {
+		t.Errorf("bytes have changed:\n%s\nwant\n%s", got, text)
+	}
+}
+
+func TestActionsKeepTheirBytes(t *testing.T) {
+	for name, action := range allActions() {
+		t.Run(name, func(t *testing.T) {
+			raw := SignAction(testKey(), "walk", 77, action)
+			golden(t, "action-v1-"+name, raw)
+			opened, err := OpenAction(raw, "walk")
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := SignedAction{From: testKey().ID(), Nonce: 77, Action: action, Raw: raw}
+			if diff := cmp.Diff(want, opened); diff != "" {
+				t.Errorf("opened (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAnnouncementKeepsItsBytes(t *testing.T) {
+	raw := SignAnnouncement(testKey(), testAnnouncement())
+	golden(t, "announcement-v1", raw)
+	from, opened, err := OpenAnnouncement(raw, "walk")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(testAnnouncement(), opened); diff != "" || from != testKey().ID() {
+		t.Errorf("opened of %s (-want +got):\n%s", from, diff)
+	}
+}
+
+func TestLargestMessagesFit(t *testing.T) {
+	runID := strings.Repeat("r", coordinator.MaxRunIDLength)
+	check := coordinator.HealthCheck{Clients: make([]coordinator.ClientID, coordinator.MaxClients)}
+	if raw := SignAction(testKey(), runID, 1, check); len(raw) != MaxActionSize {
+		t.Errorf("largest action has %d bytes, bound %d", len(raw), MaxActionSize)
+	} else if _, err := OpenAction(raw, runID); err != nil {
+		t.Error(err)
+	}
+	a := testAnnouncement()
+	a.RunID = runID
+	if raw := SignAnnouncement(testKey(), a); len(raw) != MaxAnnouncementSize {
+		t.Errorf("largest announcement has %d bytes, bound %d", len(raw), MaxAnnouncementSize)
+	} else if _, _, err := OpenAnnouncement(raw, runID); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestBadActionsAreRefused(t *testing.T) {
+	good := SignAction(testKey(), "walk", 77, coordinator.Join{Epoch: 3})
+	alter := func(change func(raw []byte) []byte) []byte { return change(bytes.Clone(good)) }
+	sign := func(body ...byte) []byte {
+		return seal(testKey(), DomainAction, append(le.AppendUint64(appendRunID(nil, "walk"), 77), body...))
+	}
+	tests := []struct {
+		name string
+		raw  []byte
+		want error
+	}{
+		{"nothing", nil, ErrSize},
+		{"only a prefix", good[:prefixSize], ErrSize},
+		{"too large", make([]byte, MaxActionSize+1), ErrSize},
+		{"other version", alter(func(b []byte) []byte { b[0] = 2; return b }), ErrVersion},
+		{"other sender", alter(func(b []byte) []byte { b[1] ^= 1; return b }), ErrSignature},
+		{"other signature", alter(func(b []byte) []byte { b[40] ^= 1; return b }), ErrSignature},
+		{"other body", alter(func(b []byte) []byte { b[len(b)-1] ^= 1; return b }), ErrSignature},
+		{"cut", good[:len(good)-1], ErrSignature},
+		{"longer", append(bytes.Clone(good), 0), ErrSignature},
+		{"signed as an announcement", seal(testKey(), DomainAnnouncement, good[prefixSize:]), ErrSignature},
+		{"other run", SignAction(testKey(), "other", 77, coordinator.Join{}), ErrRunID},
+		{"no kind", sign(), ErrMalformed},
+		{"unknown kind", sign(99), ErrMalformed},
+		{"cut field", sign(kindJoin, 1, 2, 3), ErrMalformed},
+		{"bytes after the end", sign(kindJoin, 1, 2, 3, 4, 5), ErrMalformed},
+		{"no truth value", sign(kindSetPaused, 2), ErrMalformed},
+		{"health check without a length", sign(kindHealthCheck, 0, 0, 0, 0, 1), ErrMalformed},
+		{"health check with too few", sign(kindHealthCheck, 0, 0, 0, 0, 1, 0, 7), ErrMalformed},
+		{"health check with too many", sign(append([]byte{kindHealthCheck, 0, 0, 0, 0, 1, 1}, make([]byte, 32*250)...)...), ErrMalformed},
+		{"run id longer than the body", seal(testKey(), DomainAction, []byte{255, 'w'}), ErrMalformed},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			if _, err := OpenAction(test.raw, "walk"); !errors.Is(err, test.want) {
+				t.Errorf("got %v, want %v", err, test.want)
+			}
+		})
+	}
+}
+
+func TestBadAnnouncementsAreRefused(t *testing.T) {
+	alter := func(change func(*ResultAnnouncement)) []byte {
+		a := testAnnouncement()
+		change(&a)
+		return SignAnnouncement(testKey(), a)
+	}
+	tests := []struct {
+		name string
+		raw  []byte
+		want error
+	}{
+		{"nothing", nil, ErrSize},
+		{"too large", make([]byte, MaxAnnouncementSize+1), ErrSize},
+		{"other run", alter(func(a *ResultAnnouncement) { a.RunID = "other" }), ErrRunID},
+		{"empty batch", alter(func(a *ResultAnnouncement) { a.Batch.End = a.Batch.Start }), ErrMalformed},
+		{"reversed batch", alter(func(a *ResultAnnouncement) { a.Batch.End = 1 }), ErrMalformed},
+		{"empty result", alter(func(a *ResultAnnouncement) { a.Size = 0 }), ErrMalformed},
+		{"an action", SignAction(testKey(), "walk", 1, coordinator.Join{}), ErrSignature},
+		{"short", seal(testKey(), DomainAnnouncement, appendRunID(nil, "walk")), ErrMalformed},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			if _, _, err := OpenAnnouncement(test.raw, "walk"); !errors.Is(err, test.want) {
+				t.Errorf("got %v, want %v", err, test.want)
+			}
+		})
+	}
+}
+
+func TestMistakesOfTheCallerPanic(t *testing.T) {
+	tests := map[string]func(){
+		"long run id":    func() { SignAction(testKey(), strings.Repeat("r", 33), 1, coordinator.Join{}) },
+		"unknown action": func() { SignAction(testKey(), "walk", 1, nil) },
+		"large check": func() {
+			SignAction(testKey(), "walk", 1, coordinator.HealthCheck{Clients: make([]coordinator.ClientID, 257)})
+		},
+	}
+	for name, mistake := range tests {
+		t.Run(name, func(t *testing.T) {
+			defer func() {
+				if recover() == nil {
+					t.Error("no panic")
+				}
+			}()
+			mistake()
+		})
+	}
+}
+
+func TestAnnouncementRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		start := rapid.Uint64Range(0, 1<<63).Draw(t, "start")
+		a := ResultAnnouncement{
+			RunID: rapid.StringN(1, 8, 32).Draw(t, "run id"),
+			Step:  rapid.Uint32().Draw(t, "step"),
+			Batch: assign.BatchID{Start: start, End: start + rapid.Uint64Range(1, 1<<62).Draw(t, "length")},
+			Blob:  [32]byte(rapid.SliceOfN(rapid.Byte(), 32, 32).Draw(t, "blob")),
+			Size:  rapid.Uint32Range(1, 1<<32-1).Draw(t, "size"),
+		}
+		_, got, err := OpenAnnouncement(SignAnnouncement(testKey(), a), a.RunID)
+		if err != nil || got != a {
+			t.Fatalf("got %+v, %v", got, err)
+		}
+	})
+}
+
+// FuzzActionBody decodes what somebody signed: a signature makes bytes no better.
+func FuzzActionBody(f *testing.F) {
+	for _, action := range allActions() {
+		f.Add(SignAction(testKey(), "walk", 77, action)[prefixSize:])
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		raw := seal(testKey(), DomainAction, body)
+		opened, err := OpenAction(raw, "walk")
+		if err != nil {
+			return
+		}
+		if again := SignAction(testKey(), "walk", opened.Nonce, opened.Action); !bytes.Equal(again, raw) {
+			t.Fatal("another encoding of the same action was accepted")
+		}
+	})
+}
+
+// FuzzOpen opens bytes that nobody signed.
+func FuzzOpen(f *testing.F) {
+	f.Add(SignAction(testKey(), "walk", 77, coordinator.Join{}))
+	f.Add(SignAnnouncement(testKey(), testAnnouncement()))
+	f.Fuzz(func(_ *testing.T, raw []byte) {
+		_, _ = OpenAction(raw, "walk")
+		_, _, _ = OpenAnnouncement(raw, "walk")
+	})
+}
+
+func FuzzAnnouncementBody(f *testing.F) {
+	f.Add(SignAnnouncement(testKey(), testAnnouncement())[prefixSize:])
+	f.Fuzz(func(t *testing.T, body []byte) {
+		raw := seal(testKey(), DomainAnnouncement, body)
+		_, opened, err := OpenAnnouncement(raw, "walk")
+		if err != nil {
+			return
+		}
+		if again := SignAnnouncement(testKey(), opened); !bytes.Equal(again, raw) {
+			t.Fatal("another encoding of the same announcement was accepted")
+		}
+	})
+}
