@@ -18,6 +18,7 @@ type OptimizerState struct {
 	Optimizer string // "adamw" or "distro"
 	Step      uint32 // of the newest update
 	Updates   uint64
+	DataIndex uint64 // first sequence that was not trained on; only the caller knows it
 	Tensors   []safetensors.Tensor
 }
 
@@ -26,6 +27,7 @@ const (
 	optimizerKey = "optimizer"
 	stepKey      = "step"
 	updatesKey   = "updates"
+	dataIndexKey = "data_index"
 )
 
 // Write writes the state to a file, in one step.
@@ -34,6 +36,7 @@ func (s OptimizerState) Write(path string) error {
 		optimizerKey: s.Optimizer,
 		stepKey:      strconv.FormatUint(uint64(s.Step), 10),
 		updatesKey:   strconv.FormatUint(s.Updates, 10),
+		dataIndexKey: strconv.FormatUint(s.DataIndex, 10),
 	})
 }
 
@@ -43,15 +46,18 @@ func ReadOptimizerState(path string) (OptimizerState, error) {
 	if err != nil {
 		return OptimizerState{}, err
 	}
-	step, err := strconv.ParseUint(metadata[stepKey], 10, 32)
-	if err != nil {
-		return OptimizerState{}, fmt.Errorf("read %s: metadata %s: %w", path, stepKey, err)
+	state := OptimizerState{Optimizer: metadata[optimizerKey], Tensors: tensors}
+	number := func(key string, bits int) (n uint64) {
+		if err == nil {
+			if n, err = strconv.ParseUint(metadata[key], 10, bits); err != nil {
+				err = fmt.Errorf("read %s: metadata %s is %q, want a number", path, key, metadata[key])
+			}
+		}
+		return n
 	}
-	updates, err := strconv.ParseUint(metadata[updatesKey], 10, 63)
-	if err != nil {
-		return OptimizerState{}, fmt.Errorf("read %s: metadata %s: %w", path, updatesKey, err)
-	}
-	return OptimizerState{Optimizer: metadata[optimizerKey], Step: uint32(step), Updates: updates, Tensors: tensors}, nil
+	state.Step = uint32(number(stepKey, 32))
+	state.Updates, state.DataIndex = number(updatesKey, 63), number(dataIndexKey, 64)
+	return state, err
 }
 
 // values returns the tensor of each parameter under a prefix, in the parameters' order.

@@ -75,7 +75,7 @@ type Folder struct {
 	permutation *shuffle.Permutation
 }
 
-// Open opens the token files of a folder, and checks their lengths.
+// Open opens the token files of a folder, or a single token file, and checks their lengths.
 func Open(dir string, o Options) (*Folder, error) {
 	if err := o.check(); err != nil {
 		return nil, fmt.Errorf("open data folder %s: %w", dir, err)
@@ -96,8 +96,12 @@ func Open(dir string, o Options) (*Folder, error) {
 	return folder, nil
 }
 
-// tokenFiles returns the paths of the token files of a folder, sorted by name.
+// tokenFiles returns the paths of the token files of a folder, sorted by name, or the
+// path itself when it is a file.
 func tokenFiles(dir string) ([]string, error) {
+	if info, err := os.Stat(dir); err == nil && info.Mode().IsRegular() {
+		return []string{dir}, nil
+	}
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("open data folder: %w; make it with: psyche data tokenize --output %s PATH", err, dir)
