@@ -126,10 +126,11 @@ func (n *Node) usableAddrs(p peer.ID, w Peer) []ma.Multiaddr {
 // IsMember reports whether id is the node itself or in the current list of members.
 func (n *Node) IsMember(id identity.ID) bool {
 	p, err := PeerID(id)
-	return err == nil && n.allowed(p)
+	return err == nil && n.Allows(p)
 }
 
-func (n *Node) allowed(p peer.ID) bool {
+// Allows is IsMember for the libp2p name of a peer.
+func (n *Node) Allows(p peer.ID) bool {
 	if p == n.peerID {
 		return true
 	}
@@ -169,7 +170,7 @@ func (n *Node) isConnected(p peer.ID) bool {
 
 // onConnected closes a connection whose member was revoked while it was being made.
 func (n *Node) onConnected(c network.Conn) {
-	if !n.allowed(c.RemotePeer()) {
+	if !n.Allows(c.RemotePeer()) {
 		n.run(func() { _ = c.Close() })
 		return
 	}
@@ -277,14 +278,14 @@ func (n *Node) dial(ctx context.Context, m *member) {
 // the decision falls as soon as the handshake has shown the key.
 type gater struct{ n *Node }
 
-func (g gater) InterceptPeerDial(p peer.ID) bool                 { return g.n.allowed(p) }
-func (g gater) InterceptAddrDial(p peer.ID, _ ma.Multiaddr) bool { return g.n.allowed(p) }
+func (g gater) InterceptPeerDial(p peer.ID) bool                 { return g.n.Allows(p) }
+func (g gater) InterceptAddrDial(p peer.ID, _ ma.Multiaddr) bool { return g.n.Allows(p) }
 func (g gater) InterceptAccept(network.ConnMultiaddrs) bool      { return true }
 
 func (g gater) InterceptSecured(_ network.Direction, p peer.ID, _ network.ConnMultiaddrs) bool {
-	return g.n.allowed(p)
+	return g.n.Allows(p)
 }
 
 func (g gater) InterceptUpgraded(c network.Conn) (bool, control.DisconnectReason) {
-	return g.n.allowed(c.RemotePeer()), 0
+	return g.n.Allows(c.RemotePeer()), 0
 }

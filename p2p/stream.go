@@ -62,7 +62,7 @@ func (n *Node) OpenStream(ctx context.Context, to identity.ID, name string) (Str
 	if err != nil {
 		return nil, err
 	}
-	if !n.allowed(p) || p == n.peerID {
+	if !n.Allows(p) || p == n.peerID {
 		return nil, fmt.Errorf("open %s stream to %s: %w", name, to.Short(), ErrNotMember)
 	}
 	s, err := n.host.NewStream(ctx, p, protocol.ID(name))
@@ -121,7 +121,7 @@ func (v *streamServer) serve(s network.Stream) {
 	}
 	defer leave()
 	from, ok := Identity(s.Conn().RemotePeer())
-	if !ok || !v.node.allowed(s.Conn().RemotePeer()) {
+	if !ok || !v.node.Allows(s.Conn().RemotePeer()) {
 		_ = s.ResetWithError(network.StreamGated)
 		return
 	}

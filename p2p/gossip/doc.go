@@ -1,0 +1,14 @@
+// Package gossip spreads small signed messages among the members of a run.
+//
+// A Topic is a gossipsub topic with strict signatures: every message names its author
+// and is dropped on its way unless the author is a member of the receiving node's list.
+// Delivery is best effort. A node that joins later does not see what was sent before, so
+// state that must not be lost is fetched (Node.Request, package blob), never only
+// gossiped; publishing the same bytes again reaches those who missed them, and nobody's
+// handler runs twice for it.
+//
+// Order of calls: p2p.New; Join; Node.SetMembers; Publish; Close.
+//
+//	topic, err := gossip.Join(ctx, node, "run/"+runID, func(from identity.ID, data []byte) { … })
+//	err = topic.Publish(ctx, announcement)
+package gossip

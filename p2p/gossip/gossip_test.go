@@ -1,0 +1,238 @@
+package gossip_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	pubsub "github.com/libp2p/go-libp2p-pubsub"
+	"github.com/libp2p/go-libp2p/core/host"
+	"go.uber.org/goleak"
+
+	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/p2p"
+	"github.com/psyche-go/psyche/p2p/gossip"
+	"github.com/psyche-go/psyche/p2p/p2ptest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const name = "run/test"
+
+type message struct {
+	from identity.ID
+	data string
+}
+
+func testContext(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), p2ptest.Wait)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// join joins the topic on a node and returns what its handler got.
+func join(t testing.TB, n *p2p.Node) (*gossip.Topic, <-chan message) {
+	t.Helper()
+	got := make(chan message, 4096)
+	topic, err := gossip.Join(context.Background(), n, name, func(from identity.ID, data []byte) {
+		if string(data) == "panic" {
+			panic("as asked")
+		}
+		got <- message{from, string(data)}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := topic.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return topic, got
+}
+
+// joinAll joins the topic on all nodes and waits until they know of each other.
+func joinAll(t testing.TB, nodes ...*p2p.Node) ([]*gossip.Topic, []<-chan message) {
+	t.Helper()
+	topics, got := make([]*gossip.Topic, len(nodes)), make([]<-chan message, len(nodes))
+	for i, n := range nodes {
+		topics[i], got[i] = join(t, n)
+	}
+	for _, topic := range topics {
+		if err := topic.WaitPeers(testContext(t), len(nodes)-1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return topics, got
+}
+
+func publish(t testing.TB, topic *gossip.Topic, data string) {
+	t.Helper()
+	if err := topic.Publish(testContext(t), []byte(data)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func expect(t testing.TB, got <-chan message, want message) {
+	t.Helper()
+	select {
+	case m := <-got:
+		if m != want {
+			t.Fatalf("got %.40q from %s, want %.40q from %s", m.data, m.from.Short(), want.data, want.from.Short())
+		}
+	case <-testContext(t).Done():
+		t.Fatalf("%.40q did not arrive", want.data)
+	}
+}
+
+func TestReachesAllMembers(t *testing.T) {
+	nodes := p2ptest.New(t, "a", "b", "c")
+	topics, got := joinAll(t, nodes...)
+	largest := strings.Repeat("x", gossip.MaxMessage)
+	for _, data := range []string{"hello", "", largest, "panic", "after a panic"} {
+		publish(t, topics[0], data)
+		if data == "panic" {
+			continue
+		}
+		for _, receiver := range got[1:] {
+			expect(t, receiver, message{nodes[0].ID(), data})
+		}
+	}
+	// The same bytes again are one message, the same bytes of another author are not.
+	publish(t, topics[0], "hello")
+	publish(t, topics[0], "last")
+	expect(t, got[1], message{nodes[0].ID(), "last"})
+	publish(t, topics[2], "hello")
+	expect(t, got[1], message{nodes[2].ID(), "hello"})
+	expect(t, got[0], message{nodes[2].ID(), "hello"}) // and its own messages never came
+	if dropped := topics[1].Dropped(); dropped != 0 {
+		t.Errorf("%d messages dropped", dropped)
+	}
+}
+
+func TestBurstArrivesCompletely(t *testing.T) {
+	nodes := p2ptest.New(t, "a", "b", "c")
+	topics, got := joinAll(t, nodes...)
+	const each = 200
+	for i, topic := range topics {
+		go func() {
+			for k := range each {
+				_ = topic.Publish(context.Background(), fmt.Appendf(nil, "%d/%d", i, k))
+			}
+		}()
+	}
+	for i := range nodes {
+		for range each * (len(nodes) - 1) {
+			select {
+			case <-got[i]:
+			case <-testContext(t).Done():
+				t.Fatalf("messages lost; %d counted", topics[i].Dropped())
+			}
+		}
+	}
+}
+
+func TestOversizeIsRefused(t *testing.T) {
+	n := p2ptest.Node(t, "a")
+	topic, _ := join(t, n)
+	if err := topic.Publish(testContext(t), make([]byte, gossip.MaxMessage+1)); !errors.Is(err, gossip.ErrTooLarge) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// A stranger to one node reaches it neither directly nor through a node that trusts both.
+func TestMessagesOfStrangersAreDropped(t *testing.T) {
+	a, relay, stranger := p2ptest.Node(t, "a"), p2ptest.Node(t, "relay"), p2ptest.Node(t, "stranger")
+	a.SetMembers(p2ptest.Peers(relay))
+	relay.SetMembers(p2ptest.Peers(a, stranger))
+	stranger.SetMembers(p2ptest.Peers(a, relay))
+	if err := relay.WaitConnected(testContext(t), a.ID(), stranger.ID()); err != nil {
+		t.Fatal(err)
+	}
+	_, fromA := join(t, a)
+	relayTopic, fromRelay := join(t, relay)
+	strangerTopic, _ := join(t, stranger)
+	if err := relayTopic.WaitPeers(testContext(t), 2); err != nil {
+		t.Fatal(err)
+	}
+	if err := strangerTopic.WaitPeers(testContext(t), 1); err != nil {
+		t.Fatal(err)
+	}
+	publish(t, strangerTopic, "let me in")
+	expect(t, fromRelay, message{stranger.ID(), "let me in"})
+	publish(t, relayTopic, "after")
+	expect(t, fromA, message{relay.ID(), "after"})
+	a.SetMembers(p2ptest.Peers(relay, stranger))
+	if err := strangerTopic.WaitPeers(testContext(t), 2); err != nil {
+		t.Fatal(err)
+	}
+	publish(t, strangerTopic, "let me in") // was dropped before, so it is new
+	expect(t, fromA, message{stranger.ID(), "let me in"})
+}
+
+// A member that does not keep to our rules when it publishes.
+func TestOversizeFromAPeerIsDropped(t *testing.T) {
+	nodes := p2ptest.New(t, "a", "b")
+	_, got := join(t, nodes[0])
+	service, err := nodes[1].Service("raw", func(ctx context.Context, h host.Host) (any, error) {
+		return pubsub.NewGossipSub(ctx, h)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := service.(*pubsub.PubSub).Join(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	events, err := raw.EventHandler()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := events.NextPeerEvent(testContext(t)); err != nil {
+		t.Fatal(err)
+	}
+	events.Cancel()
+	for _, data := range [][]byte{bytes.Repeat([]byte("x"), gossip.MaxMessage+1), []byte("small")} {
+		if err := raw.Publish(testContext(t), data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect(t, got, message{nodes[1].ID(), "small"})
+}
+
+func TestJoin(t *testing.T) {
+	n := p2ptest.Node(t, "a")
+	for _, bad := range []string{"", strings.Repeat("x", 129)} {
+		if _, err := gossip.Join(context.Background(), n, bad, nil); !errors.Is(err, gossip.ErrName) {
+			t.Errorf("name of %d bytes: %v", len(bad), err)
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	topic, err := gossip.Join(ctx, n, name, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := gossip.Join(ctx, n, name, nil); err == nil {
+		t.Error("joined twice")
+	}
+	cancel()
+	if err := topic.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := topic.Publish(context.Background(), nil); !errors.Is(err, gossip.ErrClosed) {
+		t.Errorf("publish after close: %v", err)
+	}
+	again, _ := join(t, n)
+	if err := n.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := again.Publish(context.Background(), nil); err == nil {
+		t.Error("published on a closed node")
+	}
+	if _, err := gossip.Join(context.Background(), n, "other", nil); !errors.Is(err, p2p.ErrClosed) {
+		t.Errorf("join on a closed node: %v", err)
+	}
+}

@@ -1,0 +1,166 @@
+package gossip
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	pubsub "github.com/libp2p/go-libp2p-pubsub"
+	pb "github.com/libp2p/go-libp2p-pubsub/pb"
+	"github.com/libp2p/go-libp2p/core/host"
+	"github.com/libp2p/go-libp2p/core/peer"
+	"github.com/libp2p/go-libp2p/core/protocol"
+	"golang.org/x/time/rate"
+
+	"github.com/psyche-go/psyche/p2p"
+)
+
+const (
+	// The library's queues of 32 lose messages when all members speak at once.
+	validateQueue = 1024
+	outboundQueue = 512
+
+	// What one peer may make us look at. A round of a large run takes a fraction of it.
+	messagesPerSecond = 2000
+	messagesBurst     = 8192
+	topicsPerPeer     = 32
+)
+
+var errFlood = errors.New("peer sends too much")
+
+// router is the gossipsub instance of a node, shared by its topics.
+type router struct {
+	tracer
+	node   *p2p.Node
+	pubsub *pubsub.PubSub
+	ctx    context.Context // ends with the node
+
+	mu    sync.Mutex
+	peers map[peer.ID]*budget
+}
+
+// budget is what one peer has used of what it may.
+type budget struct {
+	messages *rate.Limiter
+	topics   map[string]struct{}
+}
+
+func routerOf(n *p2p.Node) (*router, error) {
+	service, err := n.Service("gossip", func(ctx context.Context, h host.Host) (any, error) {
+		r := &router{node: n, ctx: ctx, peers: make(map[peer.ID]*budget)}
+		var err error
+		r.pubsub, err = pubsub.NewGossipSub(ctx, h,
+			pubsub.WithMessageSignaturePolicy(pubsub.StrictSign),
+			// Otherwise what is published before the first heartbeat after joining goes to
+			// an empty mesh and is lost without an error.
+			pubsub.WithFloodPublish(true),
+			pubsub.WithPeerFilter(func(p peer.ID, _ string) bool { return n.Allows(p) }),
+			pubsub.WithAppSpecificRpcInspector(r.inspect),
+			pubsub.WithSubscriptionFilter(r),
+			pubsub.WithValidateQueueSize(validateQueue),
+			pubsub.WithPeerOutboundQueueSize(outboundQueue),
+			pubsub.WithRawTracer(&r.tracer),
+		)
+		return r, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return service.(*router), nil
+}
+
+// inspect refuses a packet before any of its signatures is checked.
+func (r *router) inspect(from peer.ID, rpc *pubsub.RPC) error {
+	if !r.node.Allows(from) {
+		return p2p.ErrNotMember
+	}
+	for _, m := range rpc.GetPublish() {
+		if len(m.GetData()) > MaxMessage {
+			return fmt.Errorf("%w: %d bytes", ErrTooLarge, len(m.GetData()))
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if count := len(rpc.GetPublish()); count > 0 && !r.budget(from).messages.AllowN(time.Now(), count) {
+		return errFlood
+	}
+	return nil
+}
+
+// budget returns the budget of a peer; r.mu is held. Peers that are members no more are
+// forgotten when the map has grown.
+func (r *router) budget(p peer.ID) *budget {
+	b, ok := r.peers[p]
+	if ok {
+		return b
+	}
+	if len(r.peers) >= 512 {
+		for other := range r.peers {
+			if !r.node.Allows(other) {
+				delete(r.peers, other)
+			}
+		}
+	}
+	b = &budget{
+		messages: rate.NewLimiter(messagesPerSecond, messagesBurst),
+		topics:   make(map[string]struct{}),
+	}
+	r.peers[p] = b
+	return b
+}
+
+// CanSubscribe is for the node's own topics.
+func (r *router) CanSubscribe(topic string) bool { return len(topic) <= maxTopicName }
+
+// FilterIncomingSubscriptions bounds how many topics a peer can make us remember.
+func (r *router) FilterIncomingSubscriptions(from peer.ID, options []*pb.RPC_SubOpts) ([]*pb.RPC_SubOpts, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	topics := r.budget(from).topics
+	accepted := make([]*pb.RPC_SubOpts, 0, min(len(options), topicsPerPeer))
+	for _, option := range options {
+		topic := option.GetTopicid()
+		if len(topic) > maxTopicName {
+			continue
+		}
+		_, known := topics[topic]
+		switch {
+		case !option.GetSubscribe():
+			delete(topics, topic)
+		case !known && len(topics) >= topicsPerPeer:
+			continue
+		default:
+			topics[topic] = struct{}{}
+		}
+		accepted = append(accepted, option)
+	}
+	return accepted, nil
+}
+
+// tracer counts the messages that the library drops without an error.
+type tracer struct{ dropped atomic.Uint64 }
+
+func (t *tracer) UndeliverableMessage(*pubsub.Message) { t.dropped.Add(1) }
+
+func (t *tracer) RejectMessage(_ *pubsub.Message, reason string) {
+	if reason == pubsub.RejectValidationQueueFull {
+		t.dropped.Add(1)
+	}
+}
+
+func (t *tracer) OnNewOutboundStream(peer.ID, protocol.ID) {}
+func (t *tracer) OnClosedOutboundStream(peer.ID)           {}
+func (t *tracer) Join(string)                              {}
+func (t *tracer) Leave(string)                             {}
+func (t *tracer) Graft(peer.ID, string)                    {}
+func (t *tracer) Prune(peer.ID, string)                    {}
+func (t *tracer) ValidateMessage(*pubsub.Message)          {}
+func (t *tracer) DeliverMessage(*pubsub.Message)           {}
+func (t *tracer) DuplicateMessage(*pubsub.Message)         {}
+func (t *tracer) ThrottlePeer(peer.ID)                     {}
+func (t *tracer) RecvRPC(*pubsub.RPC)                      {}
+func (t *tracer) SendRPC(*pubsub.RPC, peer.ID)             {}
+func (t *tracer) DropRPC(*pubsub.RPC, peer.ID)             {}
