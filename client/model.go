@@ -14,6 +14,7 @@ type heldModel struct {
 	step     uint32
 	origin   coordinator.Checkpoint // it was loaded for; zero when it was trained here
 	fresh    bool                   // the optimizer has no momentum
+	prepared epochKey               // that the optimizer is set up for
 	source   string                 // as event.Ready says it
 	fetched  uint64                 // bytes from peers
 	seconds  float64                // to load it

@@ -70,8 +70,8 @@ type DataProvider interface {
 	Sequences(ctx context.Context, batch assign.BatchID) ([][]int32, error)
 }
 
-// Trainer holds the model and its optimizer. The client calls all methods but Verify
-// from one goroutine at a time.
+// Trainer holds the model and its optimizer. The client calls all methods but Verify and
+// MaxResultSize from one goroutine at a time.
 type Trainer interface {
 	// Train computes the result of a batch: a blob in the encoding of package
 	// distro/codec, and the mean loss. When it returns an error, also because ctx was
@@ -90,4 +90,9 @@ type Trainer interface {
 	Load(ctx context.Context, s checkpoint.Snapshot) error
 	// ResetOptimizer forgets the momentum.
 	ResetOptimizer(ctx context.Context) error
+	// SetColdStart lets the learning rate grow from 0 at step start for that many
+	// steps; 0 steps end that.
+	SetColdStart(ctx context.Context, start, steps uint32) error
+	// MaxResultSize returns the most bytes that a valid result can have.
+	MaxResultSize() int
 }

@@ -37,7 +37,6 @@ type Options struct {
 	Events *event.Log   // may be nil
 	Logger *slog.Logger // may be nil
 
-	MaxResultSize     uint32        // bytes of a peer's result; 64 MiB
 	RepublishInterval time.Duration // between attempts to heal lost gossip; 2 s
 	SettleTimeout     time.Duration // to complete a finished round; the run's MaxRoundTrainTime
 	FetchTimeout      time.Duration // for one result; 60 s
@@ -46,7 +45,6 @@ type Options struct {
 
 // Defaults of Options, and intervals that nobody needs to change.
 const (
-	defaultMaxResultSize     = 64 << 20
 	defaultRepublishInterval = 2 * time.Second
 	defaultFetchTimeout      = time.Minute
 	defaultWithdrawTimeout   = 2 * time.Second
@@ -85,9 +83,6 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.MaxResultSize == 0 {
-		o.MaxResultSize = defaultMaxResultSize
 	}
 	setDefault(&o.RepublishInterval, defaultRepublishInterval)
 	setDefault(&o.FetchTimeout, defaultFetchTimeout)

@@ -107,7 +107,7 @@ func (n *Node) train(l *ledger) {
 		begun := time.Now()
 		payload, loss, err := trainer.Train(ctx, step, batch)
 		if err == nil {
-			err = n.checkOwn(trainer, payload, step, batch.ID)
+			err = checkOwn(trainer, n.id, payload, step, batch.ID)
 		}
 		report := event.Trained{
 			Step: step, Batch: batchOf(batch.ID), Loss: event.Loss(loss),
@@ -128,11 +128,11 @@ func (n *Node) train(l *ledger) {
 }
 
 // checkOwn refuses to announce what no peer would accept.
-func (n *Node) checkOwn(trainer Trainer, payload []byte, step uint32, batch assign.BatchID) error {
-	if len(payload) == 0 || uint64(len(payload)) > uint64(n.MaxResultSize) {
-		return fmt.Errorf("own result has %d bytes, want 1 to %d", len(payload), n.MaxResultSize)
+func checkOwn(trainer Trainer, id identity.ID, payload []byte, step uint32, batch assign.BatchID) error {
+	if limit := trainer.MaxResultSize(); len(payload) == 0 || len(payload) > limit {
+		return fmt.Errorf("own result has %d bytes, want 1 to %d", len(payload), limit)
 	}
-	if err := trainer.Verify(payload, step, batch, n.id); err != nil {
+	if err := trainer.Verify(payload, step, batch, id); err != nil {
 		return fmt.Errorf("own result is invalid: %w", err)
 	}
 	return nil

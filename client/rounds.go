@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -121,10 +122,6 @@ func (n *Node) listen(from identity.ID, message []byte) {
 // hear enters an announcement into the books, or keeps it for a round to come.
 func (n *Node) hear(u utterance) {
 	a := u.announcement
-	if a.Size == 0 || a.Size > n.MaxResultSize {
-		n.log.Debug("result refused", "from", u.author.Short(), "step", a.Step, "bytes", a.Size, "limit", n.MaxResultSize)
-		return
-	}
 	l := n.rounds[a.Step]
 	if l == nil {
 		n.keepEarly(u)
@@ -204,8 +201,13 @@ func (n *Node) fetchResults() {
 
 // fetchResult fetches and verifies one result.
 func (n *Node) fetchResult(l *ledger, s *slot, c *candidate) {
-	c.state = fetching
 	owner := identity.ID(s.owner)
+	if limit := n.trainer.MaxResultSize(); uint64(c.size) > uint64(limit) {
+		c.state = refused
+		n.reject(l, s, fmt.Sprintf("result of %d bytes, at most %d are possible", c.size, limit))
+		return
+	}
+	c.state = fetching
 	holders := []identity.ID{owner}
 	for _, id := range n.others(l.round.Members) {
 		if id != owner && len(holders) < maxHolders {
@@ -242,8 +244,7 @@ func (n *Node) fetched(l *ledger, s *slot, c *candidate, payload []byte, err, in
 		n.Network.Drop(c.commitment) // too late
 	case invalid != nil:
 		c.state = refused
-		n.log.Warn("a trainer's result is invalid", "step", step, "batch", s.batch, "from", from.Short(), "err", invalid)
-		n.emit(event.Rejected{Step: step, Batch: batchOf(s.batch), From: from.String(), Reason: invalid.Error()})
+		n.reject(l, s, invalid.Error())
 	default:
 		c.state, c.payload = held, payload
 		n.flagReplica(l, s, c)
@@ -263,8 +264,13 @@ func (n *Node) begin(l *ledger) {
 // flagReplica reports a held result that was made from another model.
 func (n *Node) flagReplica(l *ledger, s *slot, c *candidate) {
 	if l.began && c.state == held && c.replica != l.replica {
-		from := identity.ID(s.owner)
-		n.log.Warn("a trainer's result was made from another model", "step", l.round.Step, "batch", s.batch, "from", from.Short())
-		n.emit(event.Rejected{Step: l.round.Step, Batch: batchOf(s.batch), From: from.String(), Reason: "made from another replica"})
+		n.reject(l, s, "made from another replica of the model")
 	}
+}
+
+// reject reports a result that is not counted here.
+func (n *Node) reject(l *ledger, s *slot, reason string) {
+	from := identity.ID(s.owner)
+	n.log.Warn("result rejected", "step", l.round.Step, "batch", s.batch, "from", from.Short(), "reason", reason)
+	n.emit(event.Rejected{Step: l.round.Step, Batch: batchOf(s.batch), From: from.String(), Reason: reason})
 }

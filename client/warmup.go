@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	opLoad  = "load"
-	opReset = "reset"
+	opLoad    = "load"
+	opPrepare = "prepare"
 
 	maxModelFetches = 4 // parts of a model on their way at once
 	modelPause      = time.Second
@@ -60,8 +60,8 @@ func (n *Node) enterEpoch() bool {
 		return false
 	}
 	key := n.epoch()
-	if n.state.Epoch.ColdStart && !n.model.fresh {
-		n.resetOptimizer()
+	if n.model.prepared != key {
+		n.prepare(key)
 		return false
 	}
 	n.replica = &replica{epoch: key, hash: startReplica(n.model.digest), step: key.startStep - 1}
@@ -78,17 +78,28 @@ func (n *Node) enterEpoch() bool {
 	return true
 }
 
-// resetOptimizer forgets the momentum before a cold start.
-func (n *Node) resetOptimizer() {
+// prepare sets the optimizer up for the epoch. In a cold start it begins without
+// momentum and with a small learning rate, for everybody alike.
+func (n *Node) prepare(epoch epochKey) {
 	model, trainer := n.model, n.trainer
-	n.start(opReset, 0, func(ctx context.Context) func() {
-		err := trainer.ResetOptimizer(ctx)
+	var steps uint32
+	if n.state.Epoch.ColdStart {
+		steps = n.state.Model.ColdStartWarmupSteps
+	}
+	reset := n.state.Epoch.ColdStart && !model.fresh
+	n.start(opPrepare, 0, func(ctx context.Context) func() {
+		err := trainer.SetColdStart(ctx, epoch.startStep, steps)
+		if err == nil && reset {
+			err = trainer.ResetOptimizer(ctx)
+		}
+		cancelled := ctx.Err() != nil
 		return func() {
-			if err != nil && n.work.Err() == nil {
-				n.fail(fmt.Errorf("reset optimizer: %w", err))
-				return
+			switch {
+			case err == nil:
+				model.prepared = epoch
+			case !cancelled:
+				n.fail(fmt.Errorf("prepare the optimizer: %w", err))
 			}
-			model.fresh = true
 		}
 	})
 }
@@ -175,7 +186,8 @@ func (o *obtaining) run(ctx context.Context) error {
 func (o *obtaining) snapshot(ctx context.Context) (checkpoint.Snapshot, error) {
 	if o.known != nil {
 		copied := *o.known
-		copied.origin, copied.fresh, copied.source, copied.fetched = o.checkpoint, true, "held", 0
+		copied.origin, copied.prepared, copied.fresh = o.checkpoint, epochKey{}, true
+		copied.source, copied.fetched = "held", 0
 		o.model = &copied
 		return copied.snapshot, nil
 	}
