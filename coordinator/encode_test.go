@@ -6,6 +6,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -67,7 +68,8 @@ func TestDecodeRefusesEveryTruncation(t *testing.T) {
 			t.Fatalf("%d of %d bytes: %v", n, len(raw), err)
 		}
 	}
-	if _, err := Decode(append(raw, 0)); !errors.Is(err, ErrMalformed) {
+	_, err := Decode(append(raw, 0))
+	if !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), "end before byte") {
 		t.Errorf("a byte too many: %v", err)
 	}
 }

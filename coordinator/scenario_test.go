@@ -24,6 +24,7 @@ import (
 //	health A accuse=(B,C) [step=N]
 //	report A… digest=d1|d2 [step=N]
 //	pause | resume [by=A]
+//	accusable                   whom a health check may name
 //	duties                      batches and elected witnesses of the running round
 //	counted A…                  whose commitment of the round counts
 //	state
@@ -86,6 +87,8 @@ func (s *scenario) run(t *testing.T, d *datadriven.TestData) string {
 		return s.outcome("", s.apply(clientID(text(d, "by", "host")), SetPaused{Paused: d.Cmd == "pause"}))
 	case "duties":
 		return s.duties()
+	case "accusable":
+		return s.named(ids(s.state.Accusable())) + "\n"
 	case "counted":
 		return s.counted(d)
 	case "state":
