@@ -1,0 +1,12 @@
+// Command psyche-client does what needs libtorch: it makes models, trains them in a run or
+// alone, measures their loss and writes text with them.
+//
+//	psyche-client doctor
+//	psyche-client init-model --config model.json --output model
+//	psyche-client solo --model model --data-path data --optimizer distro --save out
+//	psyche-client evaluate --model out --data data/heldout
+//	psyche-client generate --model out --prompt "func main"
+//
+// Each command is one file: an options struct, which is also its help text, and a Run
+// method. Exit codes: 0 success, 1 failure, 2 wrong usage, 130 interrupted.
+package main

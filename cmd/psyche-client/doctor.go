@@ -1,0 +1,67 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+
+	"github.com/psyche-go/psyche/distro"
+	"github.com/psyche-go/psyche/torch"
+)
+
+type doctorCommand struct {
+	Threads int `placeholder:"N" help:"Threads of libtorch. Default: one for each CPU."`
+}
+
+// Run prints what training on this machine would use; what is missing is the error.
+func (c *doctorCommand) Run(t terminal) error {
+	var text strings.Builder
+	row := func(name, format string, args ...any) {
+		fmt.Fprintf(&text, "%-22s %s\n", name, fmt.Sprintf(format, args...))
+	}
+	row("program", "psyche-client, %s, %s/%s", runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	row("CPUs", "%d", runtime.NumCPU())
+	kernel, kernelErr := distro.NewKernel(distro.Options{})
+	if kernelErr == nil {
+		row("DisTrO kernel", "%s", kernel.ISA())
+	}
+	loadErr := torch.Load(torch.Options{Threads: c.Threads})
+	if loadErr == nil {
+		if err := describeTorch(row); err != nil {
+			return err
+		}
+	}
+	if _, err := fmt.Fprint(t.Out, text.String()); err != nil {
+		return err
+	}
+	if kernelErr != nil {
+		return kernelErr
+	}
+	return loadErr
+}
+
+func describeTorch(row func(name, format string, args ...any)) error {
+	info, err := torch.Loaded()
+	if err != nil {
+		return err
+	}
+	row("shim", "%s", info.Library)
+	row("libtorch", "%s, vector instructions: %s", info.Version, info.Capability)
+	row("BLAS", "%s", orElse(info.BLAS, "part of libtorch"))
+	row("threads", "%d", info.Threads)
+	row("CUDA devices", "%d", info.CUDA)
+	for _, setting := range info.Settings {
+		row("  "+setting.Name, "%s (%s)", orElse(setting.Value, "-"), setting.Source)
+	}
+	for _, warning := range info.Warnings {
+		row("warning", "%s", warning)
+	}
+	return nil
+}
+
+func orElse(text, otherwise string) string {
+	if text == "" {
+		return otherwise
+	}
+	return text
+}

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+
+	"github.com/psyche-go/psyche/checkpoint"
+	"github.com/psyche-go/psyche/data/local"
+	"github.com/psyche-go/psyche/model"
+	"github.com/psyche-go/psyche/train"
+)
+
+type evaluateCommand struct {
+	Model        string `required:"" type:"existingdir" placeholder:"DIR" help:"Hugging Face folder of the model."`
+	Data         string `required:"" type:"path" placeholder:"PATH" help:"Token file, or folder of token files."`
+	TokenSize    int    `default:"2" enum:"2,4" help:"Bytes of a token in the files: ${enum}."`
+	SeqLen       int    `placeholder:"N" help:"Tokens of a sequence. Default: the model's longest."`
+	MaxSequences uint64 `default:"64" placeholder:"N" help:"Sequences to use, from the start of the data; 0: all."`
+	MicroBatch   int    `default:"8" help:"Sequences that go through the model at once."`
+	Threads      int    `placeholder:"N" help:"Threads of libtorch. Default: one for each CPU."`
+	JSON         bool   `help:"Print a JSON object."`
+}
+
+// evaluation is the command's result; losses are in nats per token.
+type evaluation struct {
+	Loss       float64 `json:"loss"`
+	Perplexity float64 `json:"perplexity"`
+	Sequences  int     `json:"sequences"`
+	Tokens     int     `json:"tokens"`
+	Step       uint32  `json:"step"`
+}
+
+// Run prints the mean loss over the sequences.
+func (c *evaluateCommand) Run(ctx context.Context, t terminal) error {
+	s, err := checkpoint.ReadDir(c.Model)
+	if err != nil {
+		return err
+	}
+	description, err := describe(s)
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.Model, err)
+	}
+	if c.SeqLen == 0 {
+		c.SeqLen = description.MaxTokens
+	}
+	options := local.Options{SeqLen: c.SeqLen, TokenSize: c.TokenSize, VocabSize: description.VocabSize}
+	sequences, err := readFirst(ctx, c.Data, options, c.MaxSequences)
+	if err != nil {
+		return err
+	}
+	evaluator, err := train.NewEvaluator(ctx, s, c.MicroBatch, c.Threads, t.logger())
+	if err != nil {
+		return err
+	}
+	defer func() { _ = evaluator.Close() }()
+	loss, err := evaluator.Evaluate(ctx, sequences)
+	if err != nil {
+		return err
+	}
+	result := evaluation{loss, math.Exp(loss), len(sequences), len(sequences) * c.SeqLen, s.Step}
+	if c.JSON {
+		return json.NewEncoder(t.Out).Encode(result)
+	}
+	_, err = fmt.Fprintf(t.Out, "loss %.4f nats per token, perplexity %.2f, over %d tokens in %d sequences\n",
+		result.Loss, result.Perplexity, result.Tokens, result.Sequences)
+	return err
+}
+
+func describe(s checkpoint.Snapshot) (model.Description, error) {
+	config, _ := s.File(checkpoint.ConfigFile)
+	return model.Describe(config)
+}

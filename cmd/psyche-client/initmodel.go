@@ -1,0 +1,102 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/psyche-go/psyche/checkpoint"
+	"github.com/psyche-go/psyche/model"
+	"github.com/psyche-go/psyche/tokenizer"
+)
+
+type initModelCommand struct {
+	Config    string `required:"" type:"existingfile" placeholder:"FILE" help:"A config.json as Hugging Face models have it."`
+	Output    string `required:"" type:"path" placeholder:"DIR" help:"Folder to make."`
+	Seed      uint64 `default:"0" help:"Of the random weights: the same seed gives the same bits on every machine."`
+	Tokenizer string `default:"bytes" enum:"bytes,none" help:"Tokenizer to put in: ${enum}."`
+}
+
+// Run makes a Hugging Face folder. It needs no libtorch.
+func (c *initModelCommand) Run(t terminal) error {
+	if entries, err := os.ReadDir(c.Output); err == nil && len(entries) > 0 {
+		return fmt.Errorf("%s is not empty; choose another folder", c.Output)
+	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	config, err := os.ReadFile(c.Config)
+	if err != nil {
+		return err
+	}
+	description, err := model.Describe(config)
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.Config, err)
+	}
+	s := checkpoint.Snapshot{Files: []checkpoint.File{{Name: checkpoint.ConfigFile, Data: config}}}
+	if err := c.addFiles(&s, description); err != nil {
+		return fmt.Errorf("%s: %w", c.Config, err)
+	}
+	if s.Tensors, err = model.Init(config, c.Seed); err != nil {
+		return fmt.Errorf("%s: %w", c.Config, err)
+	}
+	s.Sort()
+	if err := checkpoint.WriteDir(c.Output, s); err != nil {
+		return err
+	}
+	digest := s.Manifest().Digest()
+	_, err = fmt.Fprintf(t.Out, "made %s: %s, %d parameters, digest %x\n", c.Output, description.Architecture, description.NumParameters, digest[:8])
+	return err
+}
+
+// addFiles adds what transformers expects beside the config and the weights.
+func (c *initModelCommand) addFiles(s *checkpoint.Snapshot, description model.Description) error {
+	config, _ := s.File(checkpoint.ConfigFile)
+	special, err := specialTokens(config)
+	if err != nil {
+		return err
+	}
+	if err := add(s, "generation_config.json", special); err != nil {
+		return err
+	}
+	if c.Tokenizer == "none" {
+		return nil
+	}
+	bytes := tokenizer.Bytes()
+	if description.VocabSize < bytes.VocabSize() {
+		return fmt.Errorf("vocab_size is %d, the tokenizer %q needs %d", description.VocabSize, c.Tokenizer, bytes.VocabSize())
+	}
+	s.Files = append(s.Files, checkpoint.File{Name: tokenizerFile, Data: bytes.JSON()})
+	return add(s, "tokenizer_config.json", map[string]any{
+		"tokenizer_class":              "PreTrainedTokenizerFast",
+		"model_max_length":             description.MaxTokens,
+		"clean_up_tokenization_spaces": false,
+	})
+}
+
+const tokenizerFile = "tokenizer.json"
+
+// specialTokens picks the ids that text generation wants to know out of a config.json.
+func specialTokens(config []byte) (map[string]json.RawMessage, error) {
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(config, &all); err != nil {
+		return nil, err
+	}
+	special := map[string]json.RawMessage{}
+	for _, key := range []string{"bos_token_id", "eos_token_id", "pad_token_id"} {
+		if value, found := all[key]; found {
+			special[key] = value
+		}
+	}
+	return special, nil
+}
+
+func add(s *checkpoint.Snapshot, name string, content any) error {
+	text, err := json.MarshalIndent(content, "", "  ")
+	if err != nil {
+		return fmt.Errorf("make %s: %w", name, err)
+	}
+	s.Files = append(s.Files, checkpoint.File{Name: name, Data: append(text, '\n')})
+	return nil
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/alecthomas/kong"
+	"github.com/lmittmann/tint"
+)
+
+// commands lists what the program can do, in the order of its help.
+type commands struct {
+	InitModel initModelCommand `cmd:"" help:"Make a new model with random weights."`
+	Solo      soloCommand      `cmd:"" help:"Train a model alone, without a network."`
+	Evaluate  evaluateCommand  `cmd:"" help:"Measure a model's mean loss on token files."`
+	Generate  generateCommand  `cmd:"" help:"Write text with a model."`
+	Doctor    doctorCommand    `cmd:"" help:"Show what is installed, and what is missing."`
+}
+
+// Exit codes of the program.
+const (
+	exitFailure     = 1
+	exitUsage       = 2
+	exitInterrupted = 130
+)
+
+// terminal is where a command writes: results to Out, all else to Err.
+type terminal struct {
+	Out, Err io.Writer
+}
+
+// logger writes warnings and errors for a person.
+func (t terminal) logger() *slog.Logger {
+	return slog.New(tint.NewHandler(t.Err, &tint.Options{Level: slog.LevelWarn, TimeFormat: time.TimeOnly, NoColor: true}))
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	code := run(ctx, os.Args[1:], terminal{os.Stdout, os.Stderr})
+	stop()
+	os.Exit(code)
+}
+
+// exit is what kong wants to end the program with, after printing help.
+type exit int
+
+// run executes one command line and returns the exit code.
+func run(ctx context.Context, args []string, t terminal) (code int) {
+	defer func() {
+		if value := recover(); value != nil {
+			wanted, ok := value.(exit)
+			if !ok {
+				panic(value)
+			}
+			code = int(wanted)
+		}
+	}()
+	parser, err := kong.New(&commands{},
+		kong.Name("psyche-client"),
+		kong.Description("Train language models together, or alone."),
+		kong.Writers(t.Out, t.Err),
+		kong.Exit(func(code int) { panic(exit(code)) }),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+		kong.BindTo(ctx, (*context.Context)(nil)),
+		kong.Bind(t),
+	)
+	if err != nil {
+		return report(t, err, exitFailure)
+	}
+	command, err := parser.Parse(args)
+	if err != nil {
+		return report(t, fmt.Errorf("%w (see psyche-client --help)", err), exitUsage)
+	}
+	switch err := command.Run(); {
+	case err == nil:
+		return 0
+	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
+		return report(t, errors.New("interrupted"), exitInterrupted)
+	default:
+		return report(t, err, exitFailure)
+	}
+}
+
+func report(t terminal, err error, code int) int {
+	_, _ = fmt.Fprintln(t.Err, "psyche-client:", err)
+	return code
+}
