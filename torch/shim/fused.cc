@@ -68,12 +68,13 @@ pt_result swiglu(pt_tensor gate, pt_tensor up) {
 // one group are stacked along the rows, which shares keys and values without copying them.
 namespace {
 
-constexpr int64_t kQueryBlock = 128;
+constexpr int64_t kQueryBlock = 64;
 
 struct AttentionShape {
   int64_t B, T, H, D, S, KV, G, past;
-  AttentionShape(const Tensor &q, const Tensor &k)
-      : B(q.size(0)), T(q.size(1)), H(q.size(2)), D(q.size(3)), S(k.size(1)), KV(k.size(2)), G(H / KV), past(S - T) {}
+  // q [B,T,H,D]; k [B*KV,S,D].
+  AttentionShape(const Tensor &q, const Tensor &keys)
+      : B(q.size(0)), T(q.size(1)), H(q.size(2)), D(q.size(3)), S(keys.size(1)), KV(keys.size(0) / B), G(H / KV), past(S - T) {}
 };
 
 // [B,S,KV,D] -> [B*KV,S,D]
@@ -103,51 +104,45 @@ void hide_future(Tensor &scores, const AttentionShape &a, int64_t i, int64_t n) 
   scores.view({a.B * a.KV, a.G, n, a.past + i + n}).narrow(3, a.past + i, n).add_(future);
 }
 
+// Probabilities of the block's queries over the keys they see, [B*KV, G*n, past+i+n].
+Tensor probabilities(const Tensor &queries, const Tensor &keys, const AttentionShape &a, int64_t i, int64_t n) {
+  Tensor scores = at::bmm(queries, keys.narrow(1, 0, a.past + i + n).transpose(1, 2)).to(at::kFloat);
+  hide_future(scores, a, i, n);
+  return at::softmax(scores, -1);
+}
+
 struct CausalAttention : torch::autograd::Function<CausalAttention> {
   static Tensor forward(AutogradContext *ctx, const Tensor &q, const Tensor &k, const Tensor &v, double scale) {
-    AttentionShape a(q, k);
-    Tensor keys = by_head(k), values = by_head(v), scaled = q * scale;
+    Tensor scaled = q * scale, keys = by_head(k), values = by_head(v);
+    AttentionShape a(q, keys);
     Tensor out = at::empty({a.B, a.T, a.H, a.D}, q.options());
-    std::vector<Tensor> saved = {scaled, keys, values, out};
     for (int64_t i = 0; i < a.T; i += kQueryBlock) {
-      int64_t n = std::min(kQueryBlock, a.T - i), seen = a.past + i + n;
-      Tensor scores = at::bmm(query_block(scaled, a, i, n), keys.narrow(1, 0, seen).transpose(1, 2)).to(at::kFloat);
-      hide_future(scores, a, i, n);
-      Tensor lse = at::logsumexp(scores, {-1}, true);
-      Tensor p = scores.sub_(lse).exp_().to(q.scalar_type());
-      put_query_block(out, at::bmm(p, values.narrow(1, 0, seen)), a, i, n);
-      saved.push_back(lse);
+      int64_t n = std::min(kQueryBlock, a.T - i);
+      Tensor p = probabilities(query_block(scaled, a, i, n), keys, a, i, n).to(q.scalar_type());
+      put_query_block(out, at::bmm(p, values.narrow(1, 0, a.past + i + n)), a, i, n);
     }
-    ctx->save_for_backward(saved);
+    ctx->save_for_backward({scaled, keys, values});
     ctx->saved_data["scale"] = scale;
     return out;
   }
 
   static variable_list backward(AutogradContext *ctx, variable_list grads) {
     auto saved = ctx->get_saved_variables();
-    const Tensor &scaled = saved[0], &keys = saved[1], &values = saved[2], &out = saved[3];
-    double scale = ctx->saved_data["scale"].toDouble();
-    AttentionShape a(scaled, out);
-    a.S = keys.size(1), a.KV = keys.size(0) / a.B, a.G = a.H / a.KV, a.past = a.S - a.T;
-    Tensor g = grads[0];
-    Tensor delta = at::sum(g * out, {-1}, true, at::kFloat); // [B,T,H,1]
+    const Tensor &scaled = saved[0], &keys = saved[1], &values = saved[2], &g = grads[0];
+    AttentionShape a(scaled, keys);
     Tensor dq = at::empty({a.B, a.T, a.H, a.D}, scaled.options());
     Tensor dk = at::zeros_like(keys), dv = at::zeros_like(values);
-    AttentionShape one = a;
-    one.D = 1;
-    for (int64_t i = 0, block = 0; i < a.T; i += kQueryBlock, block++) {
+    for (int64_t i = 0; i < a.T; i += kQueryBlock) {
       int64_t n = std::min(kQueryBlock, a.T - i), seen = a.past + i + n;
       Tensor qb = query_block(scaled, a, i, n), gb = query_block(g, a, i, n);
-      Tensor kb = keys.narrow(1, 0, seen), vb = values.narrow(1, 0, seen);
-      Tensor p = at::bmm(qb, kb.transpose(1, 2)).to(at::kFloat);
-      hide_future(p, a, i, n);
-      p.sub_(saved[4 + block]).exp_();
-      Tensor ds = at::bmm(gb, vb.transpose(1, 2)).to(at::kFloat).sub_(query_block(delta, one, i, n)).mul_(p);
-      p = p.to(scaled.scalar_type()), ds = ds.to(scaled.scalar_type());
-      dv.narrow(1, 0, seen).baddbmm_(p.transpose(1, 2), gb);
+      Tensor p = probabilities(qb, keys, a, i, n);
+      dv.narrow(1, 0, seen).baddbmm_(p.transpose(1, 2).to(g.scalar_type()), gb);
+      Tensor dp = at::bmm(gb, values.narrow(1, 0, seen).transpose(1, 2)).to(at::kFloat);
+      Tensor ds = at::_softmax_backward_data(dp, p, -1, at::kFloat).to(g.scalar_type());
       dk.narrow(1, 0, seen).baddbmm_(ds.transpose(1, 2), qb);
-      put_query_block(dq, at::bmm(ds, kb).mul_(scale), a, i, n);
+      put_query_block(dq, at::bmm(ds, keys.narrow(1, 0, seen)), a, i, n);
     }
+    dq.mul_(ctx->saved_data["scale"].toDouble());
     return {dq, from_heads(dk, a), from_heads(dv, a), Tensor()};
   }
 };

@@ -1,0 +1,6 @@
+package torch
+
+// LinearCrossEntropyRows is LinearCrossEntropy with so many rows of logits at a time.
+func LinearCrossEntropyRows(x, weight, targets *Tensor, rows int64) *Tensor {
+	return x.linearCrossEntropy(weight, targets, rows)
+}
