@@ -1,0 +1,30 @@
+// Package blob moves immutable payloads between members by their BLAKE3 hash.
+//
+// A Store holds payloads in memory under a byte limit and serves them to the members of
+// a p2p.Node. Fetch gets a payload from all its holders at once, in ranges, and checks
+// every 16 KiB against the hash before it counts, so that no holder can make us keep a
+// wrong byte, what one holder delivered is never fetched again from another, and a
+// holder that sent wrong bytes is known by name.
+//
+// Order of calls: NewStore; Serve; then any number of Put, Fetch, FetchUpTo, FetchMany,
+// Get; Retain what must stay and DropTag what is over. All may be called from several
+// goroutines.
+//
+//	store := blob.NewStore(1 << 30)
+//	blob.Serve(node, store)
+//	hash := store.PutTagged("step 7", payload)
+//	data, err := blob.Fetch(ctx, node, store, hash, size, holders)
+//	store.DropTag("step 5")
+//
+// # Protocol /psyche/blob/1
+//
+// One stream is one range. Integers are little-endian.
+//
+//	request:  hash [32]byte, offset uint64, length uint64
+//	response: status uint8 (0 follows a slice, 1 not held, 2 no such range), slice
+//
+// The slice is Bao's encoding with 16 KiB groups: the payload's size as uint64, then the
+// parent hashes and groups of the range in pre-order. offset is a multiple of 16 KiB;
+// length is at most 4 MiB and a multiple of 16 KiB unless the range ends the payload.
+// The pair offset = 2^64−1, length = 0 asks for the last group, which proves the size.
+package blob

@@ -1,0 +1,62 @@
+package blob
+
+import (
+	"bytes"
+	"testing"
+
+	"lukechampine.com/blake3"
+	"lukechampine.com/blake3/bao"
+)
+
+// FuzzRequest: no request makes the server send anything but a verifiable range.
+func FuzzRequest(f *testing.F) {
+	data := payload(3*groupSize + 100)
+	hash := Hash(blake3.Sum256(data))
+	store := holding(data, nil)
+	f.Add(request{hash, 0, uint64(len(data))}.encode())
+	f.Add(request{hash, groupSize, groupSize}.encode())
+	f.Add(request{hash, 3 * groupSize, 100}.encode())
+	f.Add(request{hash, probeOffset, 0}.encode())
+	f.Add(request{emptyHash, probeOffset, 0}.encode())
+	f.Add(request{hash, 1<<64 - groupSize, groupSize}.encode())
+	f.Add([]byte("short"))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		var answer bytes.Buffer
+		err := store.serve(struct {
+			*bytes.Reader
+			*writer
+		}{bytes.NewReader(raw), &writer{&answer}})
+		if err != nil {
+			if answer.Len() != 0 {
+				t.Fatalf("%d bytes and error %v", answer.Len(), err)
+			}
+			return
+		}
+		if answer.Bytes()[0] != statusOK {
+			return
+		}
+		r, err := decodeRequest(raw[:requestSize])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(r.encode(), raw[:requestSize]) {
+			t.Fatal("two encodings of one request")
+		}
+		if r.hash == emptyHash {
+			return
+		}
+		offset, length, ok := r.within(uint64(len(data)))
+		if !ok {
+			t.Fatalf("range %+v was answered", r)
+		}
+		got, ok := bao.VerifySlice(answer.Bytes()[1:], group, offset, length, r.hash)
+		if !ok || !bytes.Equal(got, data[offset:offset+length]) {
+			t.Fatalf("range %+v does not verify", r)
+		}
+	})
+}
+
+// writer hides every method of a buffer but Write.
+type writer struct{ buf *bytes.Buffer }
+
+func (w *writer) Write(p []byte) (int, error) { return w.buf.Write(p) }
