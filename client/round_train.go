@@ -75,8 +75,9 @@ func (n *Node) loadTokens(l *ledger) {
 		return
 	}
 	l.loading = true
+	timeout := n.settleTimeout()
 	n.spawn(func(ctx context.Context) func() {
-		ctx, cancel := context.WithTimeout(ctx, n.settleTimeout())
+		ctx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
 		tokens, err := n.Data.Sequences(ctx, s.batch)
 		if err == nil && uint64(len(tokens)) != s.batch.Len() {
