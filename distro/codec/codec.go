@@ -30,17 +30,17 @@ type Header struct {
 func FullSize(layouts []TensorLayout, quantized bool) int {
 	total := HeaderSize
 	for _, l := range layouts {
-		total += l.size(l.Chunks*l.K, true, quantized)
+		total += l.fullSize(quantized)
 	}
 	return total
 }
 
-// MaxSize returns the most bytes that any result of these layouts can have.
+// MaxSize returns what no result of these layouts exceeds, in bytes. The layouts must
+// be valid.
 func MaxSize(layouts []TensorLayout, quantized bool) int {
 	total := HeaderSize
 	for _, l := range layouts {
-		// One entry short of full, the counts have to be spelled out.
-		total += max(l.size(l.Chunks*l.K, true, quantized), l.size(l.Chunks*l.K-1, false, quantized))
+		total += l.maxSize(quantized)
 	}
 	return total
 }
@@ -110,6 +110,11 @@ func decodeHeader(b []byte) (h Header, quantized bool, err error) {
 // Decode reads exactly what Encode writes for these layouts; anything else, however
 // little, is an error that wraps ErrInvalid.
 func Decode(b []byte, layouts []TensorLayout, quantized bool) (Header, []TensorResult, error) {
+	for i, l := range layouts {
+		if err := l.Validate(); err != nil {
+			return Header{}, nil, fmt.Errorf("decode result: tensor %d: %w", i, err)
+		}
+	}
 	if size := MaxSize(layouts, quantized); len(b) > size {
 		return Header{}, nil, fmt.Errorf("decode result: %w: %d bytes, at most %d fit these tensors", ErrInvalid, len(b), size)
 	}
@@ -123,10 +128,6 @@ func Decode(b []byte, layouts []TensorLayout, quantized bool) (Header, []TensorR
 	results := make([]TensorResult, len(layouts))
 	rest := b[HeaderSize:]
 	for i, l := range layouts {
-		if err := l.Validate(); err != nil {
-			return Header{}, nil, fmt.Errorf("decode result: tensor %d: %w", i, err)
-		}
-		// Hold the bytes against the layout before memory is set aside for it.
 		r := bitReader{bytes: rest}
 		if results[i], err = r.tensor(l, quantized); err != nil {
 			return Header{}, nil, fmt.Errorf("decode result: tensor %d: %w", i, err)
@@ -150,9 +151,10 @@ func (w *bitWriter) tensor(l TensorLayout, quantized bool, r TensorResult) {
 		}
 	}
 	for c, count := range r.Counts {
-		for i := c * l.K; i < c*l.K+int(count); i++ {
-			w.write(uint64(r.Indices[i]), l.indexBits())
-			value := uint64(math.Float32bits(r.Values[i]))
+		at, end := c*l.K, c*l.K+int(count)
+		w.set(l, r.Indices[at:end])
+		for _, v := range r.Values[at:end] {
+			value := uint64(math.Float32bits(v))
 			if quantized {
 				value >>= 31
 			}
@@ -173,7 +175,7 @@ func isFull(l TensorLayout, counts []uint16) bool {
 
 func (r *bitReader) tensor(l TensorLayout, quantized bool) (TensorResult, error) {
 	// The least a tensor takes: the flag, and then either all entries or all counts.
-	if need := min(l.size(l.Chunks*l.K, true, quantized), l.size(0, false, quantized)); len(r.bytes) < need {
+	if need := min(l.fullSize(quantized), l.emptySize()); len(r.bytes) < need {
 		return TensorResult{}, fmt.Errorf("%w: %d bytes left, need %d", ErrInvalid, len(r.bytes), need)
 	}
 	result := l.NewResult()
@@ -183,12 +185,15 @@ func (r *bitReader) tensor(l TensorLayout, quantized bool) (TensorResult, error)
 	for c, count := range result.Counts {
 		at := c * l.K
 		indices, values := result.Indices[at:at+l.K], result.Values[at:at+l.K]
-		for i := range int(count) {
-			index, value := r.read(l.indexBits()), r.read(valueBits(quantized))
+		if err := r.set(l, indices[:count]); err != nil {
+			return TensorResult{}, fmt.Errorf("chunk %d: %w", c, err)
+		}
+		for i := range values[:count] {
+			value := r.read(valueBits(quantized))
 			if quantized {
 				value = uint64(math.Float32bits(1)) | value<<31
 			}
-			indices[i], values[i] = uint16(index), math.Float32frombits(uint32(value))
+			values[i] = math.Float32frombits(uint32(value))
 		}
 		if r.overrun {
 			return TensorResult{}, fmt.Errorf("%w: the bytes end in chunk %d", ErrInvalid, c)
@@ -218,6 +223,52 @@ func (r *bitReader) counts(l TensorLayout, counts []uint16) error {
 	}
 	if isFull(l, counts) {
 		return fmt.Errorf("%w: counts of full chunks spelled out", ErrInvalid)
+	}
+	return nil
+}
+
+// set writes the indices of a chunk.
+func (w *bitWriter) set(l TensorLayout, indices []uint16) {
+	if !l.ranked() {
+		for _, index := range indices {
+			w.write(uint64(index), l.indexBits())
+		}
+		return
+	}
+	table := binomialTable(l.ChunkSize, l.K)
+	var space [rankWords]uint64
+	rank := number(space[:]).resized(table.words[len(indices)])
+	table.rank(indices, rank)
+	width := table.widths[len(indices)]
+	for _, word := range rank {
+		w.write(word&math.MaxUint32, min(width, 32))
+		width -= min(width, 32)
+		w.write(word>>32, min(width, 32))
+		width -= min(width, 32)
+	}
+}
+
+// set reads len(indices) indices of a chunk. Whether ones that were written one by one
+// ascend is for the caller to check.
+func (r *bitReader) set(l TensorLayout, indices []uint16) error {
+	if !l.ranked() {
+		for i := range indices {
+			indices[i] = uint16(r.read(l.indexBits()))
+		}
+		return nil
+	}
+	table := binomialTable(l.ChunkSize, l.K)
+	var space [rankWords]uint64
+	rank := number(space[:]).resized(table.words[len(indices)])
+	width := table.widths[len(indices)]
+	for i := range rank {
+		rank[i] = r.read(min(width, 32))
+		width -= min(width, 32)
+		rank[i] |= r.read(min(width, 32)) << 32
+		width -= min(width, 32)
+	}
+	if !table.unrank(rank, l.ChunkSize, indices) {
+		return fmt.Errorf("%w: rank of no set of %d indices", ErrInvalid, len(indices))
 	}
 	return nil
 }

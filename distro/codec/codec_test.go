@@ -139,8 +139,9 @@ func checkCanonical(t interface{ Fatalf(string, ...any) }, b []byte, layouts []T
 	}
 }
 
-// fuzzLayouts cover indices of 0, 5, 12 and 16 bits.
-var fuzzLayouts = []TensorLayout{{1, 1, 1}, {3, 29, 4}, {2, 4096, 8}, {1, MaxChunkSize, 2}}
+// fuzzLayouts cover sets that take no bits, one word and two words, and indices written
+// one by one.
+var fuzzLayouts = []TensorLayout{{1, 1, 1}, {3, 29, 4}, {2, 4096, 8}, {1, MaxChunkSize, 3}}
 
 func FuzzDecode(f *testing.F) {
 	for _, quantized := range []bool{false, true} {
@@ -228,43 +229,49 @@ func tensorBits(fields ...[2]int) []byte {
 }
 
 func TestRefusedBytes(t *testing.T) {
-	layouts := []TensorLayout{{Chunks: 1, ChunkSize: 8, K: 2}} // counts of 2 bits, indices of 3
+	ranked := []TensorLayout{{Chunks: 1, ChunkSize: 8, K: 2}}            // counts of 2 bits, sets of 2 of 5
+	listed := []TensorLayout{{Chunks: 1, ChunkSize: MaxChunkSize, K: 3}} // counts of 2 bits, indices of 16
+	if !ranked[0].ranked() || listed[0].ranked() {
+		t.Fatal("the layouts are not written as the cases want")
+	}
 	head, err := Encode(someHeader, nil, true, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	good := tensorBits([2]int{0, 1}, [2]int{1, 3}, [2]int{1, 1}, [2]int{4, 3}, [2]int{0, 1})
+	good := tensorBits([2]int{0, 1}, [2]int{27, 5}, [2]int{1, 2})
 	header := func(at int, changed ...byte) []byte {
 		b := append(bytes.Clone(head), good...)
 		copy(b[at:], changed)
 		return b
 	}
 	tensor := func(b ...byte) []byte { return append(bytes.Clone(head), b...) }
-	if _, _, err := Decode(tensor(good...), layouts, true); err != nil {
+	if _, _, err := Decode(tensor(good...), ranked, true); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
 		name, want string
+		layouts    []TensorLayout
 		bytes      []byte
 	}{
-		{"nothing", "header alone", nil},
-		{"short header", "header alone", head[:HeaderSize-1]},
-		{"magic", "magic", header(0, 'X')},
-		{"version", "version 2", header(4, 2)},
-		{"flags", "flags", header(5, 2)},
-		{"values for signs", "quantized is false", header(5, 0)},
-		{"empty batch", "empty batch", header(42, make([]byte, 16)...)},
-		{"no tensor", "0 bytes left", head},
-		{"cut", "end in chunk 0", tensor(tensorBits([2]int{0, 1}, [2]int{1, 3})...)},
-		{"trailing byte", "at most", tensor(append(good, 0)...)},
-		{"trailing byte within the size", "after the last", tensor(0b001, 0)},
-		{"padding", "padding", tensor(0b1000_0001)},
-		{"descending", "index 2 after 3", tensor(tensorBits([2]int{0, 1}, [2]int{3, 4}, [2]int{2, 4})...)},
-		{"repeated", "index 3 after 3", tensor(tensorBits([2]int{0, 1}, [2]int{3, 4}, [2]int{3, 4})...)},
-		{"count above k", "3 entries", tensor(tensorBits([2]int{1, 1}, [2]int{3, 2}, [2]int{0, 6})...)},
-		{"full counts", "spelled out", tensor(tensorBits([2]int{1, 1}, [2]int{2, 2}, [2]int{1, 4}, [2]int{2, 4})...)},
+		{"nothing", "header alone", ranked, nil},
+		{"short header", "header alone", ranked, head[:HeaderSize-1]},
+		{"magic", "magic", ranked, header(0, 'X')},
+		{"version", "version 2", ranked, header(4, 2)},
+		{"flags", "flags", ranked, header(5, 2)},
+		{"values for signs", "quantized is false", ranked, header(5, 0)},
+		{"empty batch", "empty batch", ranked, header(42, make([]byte, 16)...)},
+		{"no tensor", "0 bytes left", ranked, head},
+		{"cut", "end in chunk 0", listed, tensor(make([]byte, 6)...)},
+		{"too long", "at most", ranked, tensor(append(good, 0, 0)...)},
+		{"trailing byte", "after the last", ranked, tensor(append(good, 0)...)},
+		{"padding", "padding", ranked, tensor(0b1000_0001)},
+		{"rank", "rank of no set", ranked, tensor(tensorBits([2]int{0, 1}, [2]int{28, 5}, [2]int{1, 2})...)},
+		{"descending", "index 2 after 3", listed, tensor(tensorBits([2]int{0, 1}, [2]int{3, 16}, [2]int{2, 16}, [2]int{4, 16}, [2]int{0, 3})...)},
+		{"repeated", "index 3 after 3", listed, tensor(tensorBits([2]int{0, 1}, [2]int{3, 16}, [2]int{3, 16}, [2]int{4, 16}, [2]int{0, 3})...)},
+		{"count above k", "3 entries", ranked, tensor(tensorBits([2]int{1, 1}, [2]int{3, 2}, [2]int{0, 6})...)},
+		{"full counts", "spelled out", ranked, tensor(tensorBits([2]int{1, 1}, [2]int{2, 2}, [2]int{3, 5}, [2]int{2, 2})...)},
 	} {
-		_, _, err := Decode(c.bytes, layouts, true)
+		_, _, err := Decode(c.bytes, c.layouts, true)
 		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v, want one about %q", c.name, err, c.want)
 		}

@@ -104,6 +104,17 @@ func checkValue(v float32) error {
 func (l TensorLayout) countBits() int { return bits.Len(uint(l.K)) }
 func (l TensorLayout) indexBits() int { return bits.Len(uint(l.ChunkSize - 1)) }
 
+// ranked says that the indices of a chunk are written as the rank of their set.
+func (l TensorLayout) ranked() bool { return l.ChunkSize <= maxTable/l.K }
+
+// setBits returns the bits that the indices of a chunk with the given count take.
+func (l TensorLayout) setBits(count int) int {
+	if l.ranked() {
+		return binomialTable(l.ChunkSize, l.K).widths[count]
+	}
+	return count * l.indexBits()
+}
+
 func valueBits(quantized bool) int {
 	if quantized {
 		return 1
@@ -111,11 +122,22 @@ func valueBits(quantized bool) int {
 	return 32
 }
 
-// size returns the bytes of a tensor that holds the given number of entries.
-func (l TensorLayout) size(entries int, full, quantized bool) int {
-	total := 1 + entries*(l.indexBits()+valueBits(quantized))
-	if !full {
-		total += l.Chunks * l.countBits()
-	}
-	return (total + 7) / 8
+// fullSize returns the bytes of a tensor whose every chunk holds K entries.
+func (l TensorLayout) fullSize(quantized bool) int {
+	return bytesOf(1 + l.Chunks*(l.setBits(l.K)+l.K*valueBits(quantized)))
 }
+
+// emptySize returns the bytes of a tensor that holds nothing but its counts.
+func (l TensorLayout) emptySize() int { return bytesOf(1 + l.Chunks*l.countBits()) }
+
+// maxSize returns the most bytes that a tensor can take. Fewer entries than K can take
+// more: there are more sets of 4 of 8 than of 8 of 8.
+func (l TensorLayout) maxSize(quantized bool) int {
+	largest := 0
+	for count := range l.K + 1 {
+		largest = max(largest, l.setBits(count)+count*valueBits(quantized))
+	}
+	return bytesOf(1 + l.Chunks*(l.countBits()+largest))
+}
+
+func bytesOf(bits int) int { return (bits + 7) / 8 }

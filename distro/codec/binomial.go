@@ -1,0 +1,222 @@
+package codec
+
+import (
+	"math/bits"
+	"sync"
+)
+
+// maxTable bounds ChunkSize·K for sets that are coded by rank: the table of binomials
+// has so many multi-word entries (megabytes at the bound). Larger ones are written index
+// by index.
+const maxTable = 1 << 17
+
+// number is a little-endian integer of 64-bit words.
+type number []uint64
+
+func (a number) less(b number) bool {
+	for i := len(a) - 1; i >= 0; i-- {
+		if a[i] != b[i] {
+			return a[i] < b[i]
+		}
+	}
+	return false
+}
+
+// add adds b, which is not longer, and returns the carry out of the last word.
+func (a number) add(b number) uint64 {
+	var carry uint64
+	for i := range a {
+		var word uint64
+		if i < len(b) {
+			word = b[i]
+		}
+		a[i], carry = bits.Add64(a[i], word, carry)
+	}
+	return carry
+}
+
+// sub subtracts b, which is not larger; words of a beyond b's take the borrow.
+func (a number) sub(b number) {
+	var borrow uint64
+	for i := range a {
+		var word uint64
+		if i < len(b) {
+			word = b[i]
+		}
+		a[i], borrow = bits.Sub64(a[i], word, borrow)
+	}
+}
+
+// rankWords is room for most ranks without an allocation.
+const rankWords = 16
+
+// resized returns a zero number of the given words, in a's memory when it has room.
+func (a number) resized(words int) number {
+	if words <= len(a) {
+		return a[:words]
+	}
+	return make(number, words)
+}
+
+// shifted returns a >> n, which must fit a word.
+func (a number) shifted(n int) uint64 {
+	word := n / 64
+	v := a[word] >> (n % 64)
+	if word+1 < len(a) {
+		v |= a[word+1] << (64 - n%64)
+	}
+	return v
+}
+
+func (a number) bitLen() int {
+	for i := len(a) - 1; i >= 0; i-- {
+		if a[i] != 0 {
+			return i*64 + bits.Len64(a[i])
+		}
+	}
+	return 0
+}
+
+// binomials holds C(m, j) for 0 ≤ m ≤ size and 0 ≤ j ≤ k.
+type binomials struct {
+	words  []int      // of the entries of column j
+	column [][]uint64 // column[j][m·words[j]:] is C(m, j)
+	top    [][]uint64 // top[j][m] is C(m, j) >> shift[j]
+	shift  []int      // brings the column's largest entry into one word
+	// widths[j] is the number of bits of C(size, j)−1: what the rank of a set of j takes.
+	widths []int
+}
+
+type tableKey struct{ size, k int }
+
+var tables sync.Map // tableKey → func() *binomials
+
+// binomialTable returns the table for sets of at most k of size, where size·k ≤ maxTable.
+// Tables stay: there are as many as a model has kinds of chunks.
+func binomialTable(size, k int) *binomials {
+	key := tableKey{size, k}
+	table, ok := tables.Load(key)
+	if !ok {
+		table, _ = tables.LoadOrStore(key, sync.OnceValue(func() *binomials { return newBinomials(size, k) }))
+	}
+	return table.(func() *binomials)()
+}
+
+// newBinomials adds up Pascal's triangle, C(m, j) = C(m−1, j) + C(m−1, j−1), column by
+// column. A column starts with as many words as the one before and is widened when it
+// overflows.
+func newBinomials(size, k int) *binomials {
+	b := &binomials{}
+	previous := make([]uint64, size+1)
+	for m := range previous {
+		previous[m] = 1
+	}
+	words := 1
+	b.append(previous, words, size)
+	for range k {
+		column, ok := nextColumn(previous, words, words, size)
+		if !ok {
+			column, _ = nextColumn(previous, words, words+1, size)
+			words++
+		}
+		previous = column
+		b.append(column, words, size)
+	}
+	return b
+}
+
+func (b *binomials) append(column []uint64, words, size int) {
+	largest := append(number(nil), column[size*words:]...)
+	shift := max(0, largest.bitLen()-64)
+	top := column
+	if words > 1 {
+		top = make([]uint64, size+1)
+		for m := range top {
+			top[m] = number(column[m*words:][:words]).shifted(shift)
+		}
+	}
+	b.top, b.shift = append(b.top, top), append(b.shift, shift)
+	largest.sub(number{1}) // C(size, j) is at least 1
+	b.widths = append(b.widths, largest.bitLen())
+	b.words = append(b.words, words)
+	b.column = append(b.column, column)
+}
+
+// nextColumn computes column j from column j−1 in entries of the given words, and reports
+// whether they were enough.
+func nextColumn(previous []uint64, previousWords, words, size int) ([]uint64, bool) {
+	column := make([]uint64, (size+1)*words)
+	for m := 1; m <= size; m++ {
+		entry := number(column[m*words:][:words])
+		copy(entry, column[(m-1)*words:][:words])
+		if entry.add(previous[(m-1)*previousWords:][:previousWords]) != 0 {
+			return nil, false
+		}
+	}
+	return column, true
+}
+
+// at returns C(m, j).
+func (b *binomials) at(m, j int) number {
+	words := b.words[j]
+	return number(b.column[j][m*words:][:words])
+}
+
+// rank sets r to the number of sets of len(indices) elements that precede this one in
+// colexicographic order: Σ C(indices[i], i+1). indices ascend.
+func (b *binomials) rank(indices []uint16, r number) {
+	clear(r)
+	for i, index := range indices {
+		r.add(b.at(int(index), i+1))
+	}
+}
+
+// unrank is the inverse of rank for a set of len(indices) out of size. It uses up r and
+// reports whether r is the rank of a set.
+func (b *binomials) unrank(r number, size int, indices []uint16) bool {
+	if !r.less(b.at(size, len(indices))) {
+		return false
+	}
+	above := size
+	for j := len(indices); j > 0; j-- {
+		r = r[:b.words[j]] // what is left is less than C(above, j)
+		low := b.last(r, j, above)
+		r.sub(b.at(low, j))
+		indices[j-1] = uint16(low)
+		above = low
+	}
+	return true
+}
+
+// coarse is how large the top of a rank must be for tops to tell neighbours apart well
+// enough.
+const coarse = 1 << 20
+
+// last returns the largest m < above with C(m, j) ≤ r, given that C(above, j) > r. It
+// searches the tops without branches that depend on r, and then corrects what they leave
+// open.
+func (b *binomials) last(r number, j, above int) int {
+	low := j - 1 // C(j−1, j) = 0
+	if key := r.shifted(b.shift[j]); len(r) == 1 || key >= coarse {
+		top := b.top[j]
+		for n := above - low; n > 1; {
+			half := n / 2
+			if top[low+half] <= key {
+				low += half
+			}
+			n -= half
+		}
+		for r.less(b.at(low, j)) {
+			low--
+		}
+		return low
+	}
+	for n := above - low; n > 1; {
+		half := n / 2
+		if !r.less(b.at(low+half, j)) {
+			low += half
+		}
+		n -= half
+	}
+	return low
+}
