@@ -46,7 +46,7 @@ type soloOptimizer struct {
 	LR           float64 `default:"0.001" help:"Learning rate after the warmup."`
 	LRSchedule   string  `default:"cosine" enum:"constant,linear,cosine" help:"How it falls after that: ${enum}."`
 	FinalLR      float64 `default:"0.0001" help:"Learning rate at the last step, of linear and cosine."`
-	WarmupSteps  uint32  `default:"10" help:"Steps in which it rises from 0."`
+	WarmupSteps  *uint32 `placeholder:"N" help:"Steps in which it rises from 0. Default: a tenth of the steps, at most 10."`
 	WeightDecay  float64 `default:"0" help:"Decoupled weight decay."`
 	ClipGradNorm float64 `default:"1" help:"Largest norm of the gradient; 0: any."`
 
@@ -81,14 +81,18 @@ func (o soloOptimizer) options(steps uint32) (config.Optimizer, config.LRSchedul
 			CompressionTopK: o.CompressionTopK, CompressionChunk: o.CompressionChunk, Quantize1Bit: o.Quantize1Bit,
 		}
 	}
+	warmup := min(steps/10, 10)
+	if o.WarmupSteps != nil {
+		warmup = *o.WarmupSteps
+	}
 	var lr config.LRSchedule
 	switch o.LRSchedule {
 	case "constant":
-		lr.Constant = &config.ConstantLR{BaseLR: o.LR, WarmupSteps: o.WarmupSteps}
+		lr.Constant = &config.ConstantLR{BaseLR: o.LR, WarmupSteps: warmup}
 	case "linear":
-		lr.Linear = &config.LinearLR{BaseLR: o.LR, WarmupSteps: o.WarmupSteps, TotalSteps: steps, FinalLR: o.FinalLR}
+		lr.Linear = &config.LinearLR{BaseLR: o.LR, WarmupSteps: warmup, TotalSteps: steps, FinalLR: o.FinalLR}
 	case "cosine":
-		lr.Cosine = &config.CosineLR{BaseLR: o.LR, WarmupSteps: o.WarmupSteps, TotalSteps: steps, FinalLR: o.FinalLR}
+		lr.Cosine = &config.CosineLR{BaseLR: o.LR, WarmupSteps: warmup, TotalSteps: steps, FinalLR: o.FinalLR}
 	}
 	return optimizer, lr
 }

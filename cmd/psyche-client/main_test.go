@@ -1,0 +1,294 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/psyche-go/psyche/checkpoint"
+	"github.com/psyche-go/psyche/torch"
+)
+
+const toyConfig = `{"architectures":["LlamaForCausalLM"],"vocab_size":256,"hidden_size":16,"intermediate_size":32,
+"num_hidden_layers":1,"num_attention_heads":2,"max_position_embeddings":32,"eos_token_id":0}`
+
+func requireTorch(t *testing.T) {
+	t.Helper()
+	err := torch.Load(torch.Options{Threads: 1})
+	if torch.Missing(err) && os.Getenv("PSYCHE_REQUIRE_TORCH") != "1" {
+		t.Skipf("needs libtorch: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// execute runs a command line as the program does.
+func execute(ctx context.Context, args ...string) (code int, out, problem string) {
+	var stdout, stderr bytes.Buffer
+	code = run(ctx, args, terminal{&stdout, &stderr})
+	return code, stdout.String(), stderr.String()
+}
+
+func succeed(t *testing.T, args ...string) string {
+	t.Helper()
+	code, out, problem := execute(t.Context(), args...)
+	if code != 0 {
+		t.Fatalf("%v: exit code %d: %s", args, code, problem)
+	}
+	return out
+}
+
+func fail(t *testing.T, code int, want string, args ...string) {
+	t.Helper()
+	got, _, problem := execute(t.Context(), args...)
+	if got != code || !strings.Contains(problem, want) {
+		t.Errorf("%v: exit code %d: %s\twant %d with %q", args, got, problem, code, want)
+	}
+}
+
+func write(t *testing.T, path string, data []byte) string {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, data, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func tokens(text string) []byte {
+	var data []byte
+	for _, b := range []byte(text) {
+		data = binary.LittleEndian.AppendUint16(data, uint16(b))
+	}
+	return data
+}
+
+// toy makes a model and a data folder.
+func toy(t *testing.T) (model, data string) {
+	t.Helper()
+	dir := t.TempDir()
+	model, data = filepath.Join(dir, "model"), filepath.Join(dir, "data")
+	succeed(t, "init-model", "--config", write(t, filepath.Join(dir, "config.json"), []byte(toyConfig)), "--seed", "3", "--output", model)
+	write(t, filepath.Join(data, "a.ds"), tokens(strings.Repeat("What a tangled web we weave. ", 60)))
+	return model, data
+}
+
+func TestInitModel(t *testing.T) {
+	model, _ := toy(t)
+	s, err := checkpoint.ReadDir(model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"} {
+		if text, found := s.File(name); !found || !json.Valid(text) {
+			t.Errorf("%s: %q", name, text)
+		}
+	}
+	again, _ := toy(t)
+	other, err := checkpoint.ReadDir(again)
+	if err != nil || s.Manifest().Digest() != other.Manifest().Digest() {
+		t.Errorf("the same seed gave another model, %v", err)
+	}
+
+	config := filepath.Join(t.TempDir(), "config.json")
+	output := filepath.Join(t.TempDir(), "out")
+	fail(t, exitFailure, "not empty", "init-model", "--config", write(t, config, []byte(toyConfig)), "--output", model)
+	fail(t, exitFailure, "unsupported architecture", "init-model", "--output", output, "--config",
+		write(t, config, []byte(strings.Replace(toyConfig, "LlamaForCausalLM", "Bert", 1))))
+	fail(t, exitFailure, `tokenizer "bytes" needs 256`, "init-model", "--output", output, "--config",
+		write(t, config, []byte(strings.Replace(toyConfig, "256", "255", 1))))
+	if _, err := os.Stat(output); err == nil {
+		t.Error("a refused model was written")
+	}
+}
+
+func TestUsage(t *testing.T) {
+	fail(t, exitUsage, "unknown flag --stepz", "solo", "--stepz", "4")
+	fail(t, exitUsage, "--model", "evaluate", "--data", "x")
+	fail(t, exitUsage, "must be one of", "init-model", "--tokenizer", "runes", "--config", os.DevNull, "--output", "x")
+	if out := succeed(t, "--help"); !strings.Contains(out, "init-model") {
+		t.Errorf("help: %s", out)
+	}
+}
+
+func TestSoloAndEvaluate(t *testing.T) {
+	requireTorch(t)
+	for _, optimizer := range []string{"adamw", "distro"} {
+		t.Run(optimizer, func(t *testing.T) {
+			model, data := toy(t)
+			solo := func(save, steps string, more ...string) string {
+				return succeed(t, append([]string{"solo", "--model", model, "--data-path", data, "--held-out", data,
+					"--seq-len", "16", "--total-batch", "4", "--micro-batch", "2", "--optimizer", optimizer, "--lr", "0.01",
+					"--lr-schedule", "constant", "--shuffle", "5", "--steps", steps, "--save", save, "--threads", "1"}, more...)...)
+			}
+			whole, parts := filepath.Join(t.TempDir(), "whole"), filepath.Join(t.TempDir(), "parts")
+			out := solo(whole, "12", "--save-every", "5")
+			if !strings.Contains(out, "step 12  held-out loss") || strings.Count(out, "saved") != 3 {
+				t.Errorf("printed: %s", out)
+			}
+			solo(parts, "7")
+			if out := solo(parts, "12"); !strings.Contains(out, "step 7 of 12 done") {
+				t.Errorf("did not resume: %s", out)
+			}
+			if digest(t, whole) != digest(t, parts) {
+				t.Error("a resumed training differs")
+			}
+			before, after := loss(t, model, data), loss(t, whole, data)
+			if math.Abs(before-math.Log(256)) > 0.1 || after > before-0.5 {
+				t.Errorf("loss went from %v to %v", before, after)
+			}
+		})
+	}
+}
+
+func digest(t *testing.T, dir string) [32]byte {
+	t.Helper()
+	s, err := checkpoint.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.Manifest().Digest()
+}
+
+func loss(t *testing.T, model, data string) float64 {
+	t.Helper()
+	var result evaluation
+	out := succeed(t, "evaluate", "--model", model, "--data", data, "--seq-len", "16", "--max-sequences", "9", "--json", "--threads", "1")
+	if err := json.Unmarshal([]byte(out), &result); err != nil || result.Sequences != 9 || result.Tokens != 144 {
+		t.Fatalf("evaluate printed %s: %v", out, err)
+	}
+	return result.Loss
+}
+
+func TestInterruptedSoloSaves(t *testing.T) {
+	requireTorch(t)
+	model, data := toy(t)
+	save := filepath.Join(t.TempDir(), "save")
+	ctx, cancel := context.WithCancel(t.Context())
+	// The first progress line interrupts the training.
+	out := writer(func(line []byte) {
+		if bytes.HasPrefix(line, []byte("step 1/")) {
+			cancel()
+		}
+	})
+	var problem bytes.Buffer
+	code := run(ctx, []string{"solo", "--model", model, "--data-path", data, "--seq-len", "16", "--total-batch", "2",
+		"--steps", "100000", "--save", save, "--threads", "1"}, terminal{out, &problem})
+	if code != exitInterrupted {
+		t.Errorf("exit code %d: %s", code, &problem)
+	}
+	s, err := checkpoint.ReadDir(save)
+	if err != nil || s.Step != 1 {
+		t.Errorf("saved step %d, %v", s.Step, err)
+	}
+}
+
+type writer func(line []byte)
+
+func (w writer) Write(p []byte) (int, error) {
+	w(p)
+	return len(p), nil
+}
+
+func TestSoloRejects(t *testing.T) {
+	requireTorch(t)
+	model, data := toy(t)
+	dir := t.TempDir()
+	odd := filepath.Dir(write(t, filepath.Join(dir, "odd", "a.ds"), make([]byte, 101)))
+	foreign := filepath.Dir(write(t, filepath.Join(dir, "foreign", "a.ds"), bytes.Repeat([]byte{0, 1}, 100)))
+	occupied := filepath.Dir(write(t, filepath.Join(dir, "occupied", "notes.txt"), []byte("mine")))
+	cut := filepath.Join(dir, "cut")
+	if err := os.CopyFS(cut, os.DirFS(model)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(filepath.Join(cut, "model.safetensors"), 2000); err != nil {
+		t.Fatal(err)
+	}
+	solo := func(want string, args ...string) {
+		t.Helper()
+		base := map[string]string{"--model": model, "--data-path": data, "--seq-len": "16", "--steps": "1"}
+		for i := 0; i < len(args); i += 2 {
+			base[args[i]] = args[i+1]
+		}
+		line := []string{"solo"}
+		for flag, value := range base {
+			line = append(line, flag, value)
+		}
+		fail(t, exitFailure, want, line...)
+	}
+	solo("no such file", "--data-path", filepath.Join(dir, "none"))
+	solo("not a whole number of tokens", "--data-path", odd)
+	solo("the vocabulary has 256", "--data-path", foreign)
+	solo("max_position_embeddings is 32", "--seq-len", "33")
+	solo("want at least 1", "--total-batch", "0")
+	solo("total_steps", "--warmup-steps", "50")
+	solo("not empty", "--save", occupied)
+	solo("not empty", "--save", model)
+	solo("truncated", "--model", cut)
+	if data, err := os.ReadFile(filepath.Join(occupied, "notes.txt")); err != nil || string(data) != "mine" {
+		t.Errorf("notes.txt: %q, %v", data, err)
+	}
+}
+
+func TestGenerate(t *testing.T) {
+	requireTorch(t)
+	model, _ := toy(t)
+	generate := func(seed string) string {
+		return succeed(t, "generate", "--model", model, "--prompt", "What", "--max-tokens", "50", "--seed", seed, "--threads", "1")
+	}
+	one := generate("1")
+	if !strings.HasPrefix(one, "What") || len(one) < 5 || one != generate("1") || one == generate("2") {
+		t.Errorf("seeds 1, 1 and 2 gave %q, %q, %q", one, generate("1"), generate("2"))
+	}
+	fail(t, exitFailure, "--prompt is empty", "generate", "--model", model, "--prompt", "")
+	fail(t, exitFailure, "want at least", "generate", "--model", model, "--prompt", "a", "--temperature=-1")
+}
+
+func TestSampler(t *testing.T) {
+	logits := []float32{0, 2, 1, 2, -5}
+	random := func() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) }
+	for _, greedy := range []sampler{{0, 0, nil}, {1, 1, nil}} {
+		if got := greedy.next(logits); got != 1 {
+			t.Errorf("greedy choice is %d", got)
+		}
+	}
+	counts := map[int32]int{}
+	s := sampler{1, 3, random()}
+	for range 3000 {
+		counts[s.next(logits)]++
+	}
+	e := math.E
+	for id, want := range map[int32]float64{0: 0, 4: 0, 1: e / (2*e + 1), 3: e / (2*e + 1), 2: 1 / (2*e + 1)} {
+		if got := float64(counts[id]) / 3000; math.Abs(got-want) > 0.04 {
+			t.Errorf("token %d was drawn in %.3f of cases, want %.3f", id, got, want)
+		}
+	}
+	all := sampler{100, 0, random()}
+	seen := map[int32]bool{}
+	for range 200 {
+		seen[all.next(logits)] = true
+	}
+	if len(seen) != 5 {
+		t.Errorf("a high temperature drew only %v", seen)
+	}
+}
+
+func TestDoctor(t *testing.T) {
+	requireTorch(t)
+	out := succeed(t, "doctor")
+	for _, want := range []string{"libtorch", "threads", "DisTrO kernel", "OMP_NUM_THREADS"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %s in:\n%s", want, out)
+		}
+	}
+}
