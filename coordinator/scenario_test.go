@@ -10,6 +10,7 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
+	"github.com/psyche-go/psyche/bloom"
 	"github.com/psyche-go/psyche/merkle"
 )
 
@@ -19,8 +20,9 @@ import (
 //	new [key=value]…            a run; keys as in state.toml, and origin=Hub|Gcs|Local
 //	join A B…                   also ready, withdraw; [by=A] [nonce=N] [epoch=N]
 //	tick T [n=N]                time T, or +T; N ticks one second apart
-//	witness A… [lost=(A)] [step=N] [filled]   "elected" are all elected; without lost
-//	                            they hold everybody's result; filled filters hold anything
+//	witness A… [lost=(A)] [step=N] [filled=participants|commitments]
+//	                            "elected" are all elected; without lost they hold
+//	                            everybody's result; a filled filter holds anything
 //	health A accuse=(B,C) [step=N]
 //	report A… digest=d1|d2 [step=N]
 //	pause | resume [by=A]
@@ -200,7 +202,7 @@ func (s *scenario) each(d *datadriven.TestData, action func(ClientID) Action) st
 func (s *scenario) actors(d *datadriven.TestData) []string {
 	var names []string
 	for _, arg := range d.CmdArgs {
-		if len(arg.Vals) > 0 || arg.Key == "filled" {
+		if len(arg.Vals) > 0 {
 			continue
 		}
 		if arg.Key == "elected" {
@@ -290,9 +292,12 @@ func (s *scenario) witness(t *testing.T, d *datadriven.TestData) string {
 		leaves = append(leaves, c)
 	}
 	a.CommitmentsRoot = merkle.Root(leaves)
-	if d.HasArg("filled") {
-		for i := range a.Commitments {
-			a.Commitments[i] = ^uint64(0)
+	for _, filter := range list(d, "filled") {
+		full := bloom.Filter(slices.Repeat([]uint64{^uint64(0)}, len(bloom.Filter{})))
+		if filter == "participants" {
+			a.Participants = full
+		} else {
+			a.Commitments = full
 		}
 	}
 	return s.each(d, func(ClientID) Action { return a })
