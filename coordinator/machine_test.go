@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"errors"
 	"slices"
 	"strconv"
 	"testing"
@@ -285,7 +286,7 @@ func TestJoinIsRefusedWhenFull(t *testing.T) {
 	for i := range MaxClients - 3 {
 		s.join("n" + strconv.Itoa(i))
 	}
-	if err := s.Apply(clientID("late"), 1, Join{}); err != ErrFull {
+	if err := s.Apply(clientID("late"), 1, Join{}); !errors.Is(err, ErrFull) {
 		t.Errorf("the 257th client: %v", err)
 	}
 	// A member that lost its replica keeps a place.
@@ -311,12 +312,12 @@ func TestJoinIsRefusedWhenFull(t *testing.T) {
 func TestUnknownActionsAreRefused(t *testing.T) {
 	s := newRun(t, testConfig(), "a", "b", "c")
 	for _, a := range []Action{nil, &Join{}, HealthCheck{Step: 0, Clients: make([]ClientID, MaxClients+1)}} {
-		if err := s.Apply(clientID("a"), 1000, a); err != ErrInvalidAction {
+		if err := s.Apply(clientID("a"), 1000, a); !errors.Is(err, ErrInvalidAction) {
 			t.Errorf("%T: %v", a, err)
 		}
 	}
 	var zero State
-	if err := zero.Apply(host, 1, Join{}); err != ErrHalted {
+	if err := zero.Apply(host, 1, Join{}); !errors.Is(err, ErrHalted) {
 		t.Errorf("zero state: %v", err)
 	}
 	if zero.Tick(5, 5) || zero.Check() == nil {
@@ -331,13 +332,13 @@ func TestEjectedClientsDoNotReturnInTheEpoch(t *testing.T) {
 		t.Fatal("d is no member")
 	}
 	member.State = Ejected
-	if err := s.Apply(clientID("d"), 1000, Join{}); err != ErrNotAuthorised {
+	if err := s.Apply(clientID("d"), 1000, Join{}); !errors.Is(err, ErrNotAuthorised) {
 		t.Errorf("in its round: %v", err)
 	}
 	s.witnessAll()
 	s.until(RoundWitness)
 	s.until(RoundTrain)
-	if err := s.Apply(clientID("d"), 1000, Join{}); err != ErrNotAuthorised {
+	if err := s.Apply(clientID("d"), 1000, Join{}); !errors.Is(err, ErrNotAuthorised) {
 		t.Errorf("a round later: %v", err)
 	}
 }
