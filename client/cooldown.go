@@ -84,9 +84,8 @@ func (n *Node) takeSnapshot() {
 			case err != nil:
 				n.applyFailed(step, fmt.Errorf("take a snapshot: %w", err))
 			default:
-				n.model = m
+				n.model, n.unsaved = m, m
 				n.share(m)
-				n.save(m)
 			}
 		}
 	})
@@ -119,7 +118,7 @@ func (m *heldModel) publish(blobs Blobs, snapshot checkpoint.Snapshot) error {
 
 // finish ends the client when the run is over and the last checkpoint is saved.
 func (n *Node) finish() {
-	if !n.closeEpoch() || n.saves > 0 || n.op != nil || n.ended {
+	if !n.closeEpoch() || n.saves > 0 || n.unsaved != nil || n.op != nil {
 		return
 	}
 	c := n.state.Model.Checkpoint

@@ -41,14 +41,16 @@ type Node struct {
 	op      *operation         // what the trainer is doing
 	rounds  map[uint32]*ledger // by step
 	early   []utterance        // announcements for rounds that have not begun here
+	unsaved *heldModel         // the newest epoch's, until it is clear that it is the run's
 	saves   int                // checkpoints being written
 	saveErr error              // of the newest one
 	turn    int                // rotates which peers are asked
 	healed  time.Time          // when lost gossip was last looked after
 	errands map[string]*errand
 
-	applyFailures int       // in a row
-	obtainAt      time.Time // not before: the next attempt to load the model
+	accusedIn     *coordinator.State // newest in which members were looked at
+	applyFailures int                // in a row
+	obtainAt      time.Time          // not before: the next attempt to load the model
 
 	seen  event.State // newest that was written
 	total event.Wire
@@ -166,6 +168,7 @@ func (n *Node) reconcile() {
 		return
 	}
 	n.keepSeat()
+	n.saveAgreed()
 	n.fetchResults()
 	switch n.state.RunState {
 	case coordinator.Warmup:

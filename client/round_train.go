@@ -175,28 +175,24 @@ func (n *Node) trained(l *ledger, s *slot, payload []byte, report event.Trained)
 // when this client was one of these witnesses. Others do the same: it is enough that
 // one is heard.
 func (n *Node) accuse() {
-	previous := n.state.RoundOfStep(n.state.Progress.Step - 1)
-	if previous == nil || !n.elected(previous) {
+	previous := n.rounds[n.state.Progress.Step-1]
+	if previous == nil || !previous.elected || n.accusedIn == n.state {
 		return
 	}
+	n.accusedIn = n.state
 	accused := slices.DeleteFunc(n.state.Accusable(), func(id coordinator.ClientID) bool { return id == coordinator.ClientID(n.id) })
 	if len(accused) == 0 {
 		return
 	}
-	n.submit("health check", previous.Step, coordinator.HealthCheck{Step: previous.Step, Clients: accused}, func() {
-		e := event.HealthCheckSent{Step: previous.Step}
+	step := previous.round.Step
+	n.submit("health check", step, coordinator.HealthCheck{Step: step, Clients: accused}, func() {
+		e := event.HealthCheckSent{Step: step}
 		for _, id := range accused {
 			e.Clients = append(e.Clients, identity.ID(id).String())
 		}
-		n.log.Info("reported members without results", "step", previous.Step, "clients", e.Clients)
+		n.log.Info("reported members without results", "step", step, "clients", e.Clients)
 		n.emit(e)
 	})
-}
-
-// elected reports whether this client witnesses the round.
-func (n *Node) elected(round *coordinator.Round) bool {
-	index, ok := round.MemberIndex(coordinator.ClientID(n.id))
-	return ok && slices.Contains(round.ElectedWitnesses(n.state.Config), index)
 }
 
 // tokensOf counts the tokens that a batch predicts.

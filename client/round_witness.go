@@ -28,7 +28,7 @@ func (n *Node) roundWitness() {
 // sendWitness sends the proof of an elected witness: as soon as everything that can be
 // expected is held, or at the round's end whatever is.
 func (n *Node) sendWitness(l *ledger, now bool) {
-	if !n.elected(&l.round) || (!now && !l.complete(n.healthy)) {
+	if !l.elected || (!now && !l.complete(n.healthy)) {
 		return
 	}
 	index, _ := l.round.MemberIndex(coordinator.ClientID(n.id))

@@ -27,6 +27,7 @@ const (
 type ledger struct {
 	*results
 	epochStart uint32 // StartStep of the round's epoch
+	elected    bool   // this client witnesses the round
 
 	tokens      [][]int32 // of the own batch
 	loading     bool      // tokens are on their way
@@ -64,8 +65,7 @@ func (n *Node) openRounds() {
 			if round.Step+keptRounds <= newest {
 				continue
 			}
-			l = &ledger{results: newResults(round, n.state.Config), epochStart: n.state.Epoch.StartStep}
-			n.rounds[round.Step] = l
+			l = n.openRound(round)
 		}
 		l.round = round
 		l.final = !running || i < len(rounds)-1
@@ -81,6 +81,16 @@ func (n *Node) openRounds() {
 	for _, u := range early {
 		n.hear(u)
 	}
+}
+
+// openRound opens the books of a round.
+func (n *Node) openRound(round coordinator.Round) *ledger {
+	l := &ledger{results: newResults(round, n.state.Config), epochStart: n.state.Epoch.StartStep}
+	if index, takesPart := round.MemberIndex(coordinator.ClientID(n.id)); takesPart {
+		l.elected = slices.Contains(round.ElectedWitnesses(n.state.Config), index)
+	}
+	n.rounds[round.Step] = l
+	return l
 }
 
 // openSteps returns the steps with books, ascending.

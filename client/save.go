@@ -13,8 +13,24 @@ import (
 	"strings"
 
 	"github.com/psyche-go/psyche/checkpoint"
+	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/event"
 )
+
+// saveAgreed saves the model of an epoch when the run has left the epoch's Cooldown. One
+// that the run's quorum did not report is no checkpoint of the run.
+func (n *Node) saveAgreed() {
+	m := n.unsaved
+	if m == nil || n.state.RunState == coordinator.Cooldown {
+		return
+	}
+	n.unsaved = nil
+	if c := n.state.Model.Checkpoint; fromPeers(c) && c.Step == m.step && c.Digest != m.digest {
+		n.log.Warn("checkpoint is not saved: the run recorded another one", "step", m.step, "digest", hexOf(m.digest)[:16])
+		return
+	}
+	n.save(m)
+}
 
 // save writes the model to the checkpoint folder, beside the work of the loop.
 func (n *Node) save(m *heldModel) {

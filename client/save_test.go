@@ -1,0 +1,59 @@
+package client
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"testing"
+)
+
+func TestPruneCheckpoints(t *testing.T) {
+	dir := t.TempDir()
+	prefix := checkpointPrefix("my run/..")
+	if prefix != "my_run_..-step" {
+		t.Fatalf("prefix %q", prefix)
+	}
+	for _, step := range []int{9, 10, 100, 2} {
+		if err := writeCheckpoint(filepath.Join(dir, prefix+strconv.Itoa(step)), fakeModel()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// These are not the run's checkpoints.
+	others := []string{"other-step1", prefix + "01", prefix + "x", prefix}
+	for _, name := range others {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// And here somebody keeps something else.
+	if err := os.WriteFile(filepath.Join(dir, prefix+"2", "notes.txt"), []byte("mine"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := pruneCheckpoints(dir, prefix, 2); err == nil {
+		t.Error("a folder with other files was removed, or passed over in silence")
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, entry := range entries {
+		got = append(got, entry.Name())
+	}
+	want := append(others, prefix+"2", prefix+"10", prefix+"100")
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestOptionsThatAreMissing(t *testing.T) {
+	if _, err := New(Options{}); !errors.Is(err, ErrInvalidOptions) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := New(Options{Key: testKey(1), RunID: "r"}); !errors.Is(err, ErrInvalidOptions) {
+		t.Errorf("got %v", err)
+	}
+}
