@@ -38,7 +38,7 @@ type terminal struct {
 
 // logger writes warnings and errors for a person.
 func (t terminal) logger() *slog.Logger {
-	return slog.New(tint.NewHandler(t.Err, &tint.Options{Level: slog.LevelWarn, TimeFormat: time.TimeOnly, NoColor: true}))
+	return slog.New(tint.NewTextHandler(t.Err, &tint.Options{Level: slog.LevelWarn, TimeFormat: time.TimeOnly, NoColor: true}))
 }
 
 func main() {

@@ -142,7 +142,7 @@ func (c *soloCommand) open(ctx context.Context, t terminal) (*solo, error) {
 	if err := s.openData(ctx, description); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
-	optimizer, lr := c.soloOptimizer.options(c.Steps)
+	optimizer, lr := c.options(c.Steps)
 	options := train.Options{
 		Model: initial, Optimizer: optimizer, LRSchedule: lr, MicroBatch: c.MicroBatch,
 		Threads: c.Threads, RunID: "solo", Logger: t.logger(),
