@@ -58,7 +58,7 @@ func (o Options) checkOutput() error {
 		return err
 	}
 	if len(old) > 0 && !o.Force {
-		return fmt.Errorf("write tokens to %s: %w (%s); use another folder, or force to replace it", o.Output, ErrOutputExists, old[0])
+		return fmt.Errorf("write tokens to %s: %w (%s); use another folder, or --force to replace it", o.Output, ErrOutputExists, old[0])
 	}
 	return nil
 }

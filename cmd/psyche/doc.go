@@ -1,0 +1,11 @@
+// Command psyche hosts and prepares training runs: the server of a run, data sets, keys
+// and local test networks. It needs no libtorch and no cgo; what trains is
+// psyche-client.
+//
+// Every command is a struct of flags with a Run method, in a file of its own; main.go
+// lists them.
+//
+// Exit codes: 0 the command did what was asked, also when a server was stopped by a
+// signal; 1 it failed; 2 the command line is wrong; 3 a configuration file is wrong;
+// 130 a signal interrupted it.
+package main

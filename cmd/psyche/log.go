@@ -1,0 +1,38 @@
+package main
+
+import (
+	"io"
+	"log/slog"
+	"os"
+
+	"github.com/lmittmann/tint"
+)
+
+// logFlags are the flags of commands that log.
+type logFlags struct {
+	Log      string     `enum:"console,json,none" default:"console" help:"How to log to standard error: console, json or none."`
+	LogLevel slog.Level `default:"info" help:"Least level that is logged: debug, info, warn or error."`
+}
+
+// logger returns the logger that the flags ask for.
+func (f logFlags) logger(to io.Writer) *slog.Logger {
+	switch f.Log {
+	case "none":
+		return slog.New(slog.DiscardHandler)
+	case "json":
+		return slog.New(slog.NewJSONHandler(to, &slog.HandlerOptions{Level: f.LogLevel}))
+	default:
+		return slog.New(tint.NewHandler(to, &tint.Options{
+			Level: f.LogLevel, TimeFormat: "15:04:05.000", NoColor: !isTerminal(to) || os.Getenv("NO_COLOR") != "",
+		}))
+	}
+}
+
+func isTerminal(to io.Writer) bool {
+	file, ok := to.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+)
+
+// commands are what the program can do. The text of a group or command is its help.
+type commands struct {
+	Server struct {
+		Run            serverRun            `cmd:"" help:"Host a run: coordinate its clients over TCP."`
+		ValidateConfig serverValidateConfig `cmd:"" help:"Check configuration files without starting anything."`
+	} `cmd:"" help:"Host a run."`
+	Data struct {
+		Tokenize dataTokenize `cmd:"" help:"Make a folder of token files from text."`
+		Info     dataInfo     `cmd:"" help:"Show and check a folder of token files."`
+	} `cmd:"" help:"Prepare training data."`
+	Testnet struct {
+		Start testnetStart `cmd:"" help:"Run a server and several clients as processes on this machine."`
+	} `cmd:"" help:"Try a run on one machine."`
+	Keys struct {
+		New  keysNew  `cmd:"" help:"Make a key file."`
+		Show keysShow `cmd:"" help:"Print the id that belongs to a key file."`
+	} `cmd:"" help:"Make and show the keys that name participants."`
+	Version version `cmd:"" help:"Print the version of the program."`
+}
+
+const description = `Host and prepare runs that train a language model together.
+
+Exit codes: 0 done, also when a server was stopped by a signal; 1 failed; 2 wrong command line; 3 wrong configuration file; 130 interrupted.`
+
+// Exit codes. Help and documentation list them.
+const (
+	exitOK          = 0
+	exitFailed      = 1
+	exitUsage       = 2
+	exitConfig      = 3
+	exitInterrupted = 130
+)
+
+// configError marks errors of configuration files.
+type configError struct{ error }
+
+func (e configError) Unwrap() error { return e.error }
+
+// console is where commands write.
+type console struct {
+	out io.Writer // results
+	err io.Writer // progress, logs, errors
+}
+
+func main() {
+	os.Exit(start())
+}
+
+// start runs the program under signals and returns its exit code.
+func start() int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	return run(ctx, os.Args[1:], console{out: os.Stdout, err: os.Stderr})
+}
+
+// exit carries the code of a parser that wants the program to end, as --help does.
+type exit int
+
+// run parses the command line, runs the command and returns the exit code.
+func run(ctx context.Context, args []string, to console) (code int) {
+	var all commands
+	defer func() {
+		switch stopped := recover().(type) {
+		case nil:
+		case exit:
+			code = int(stopped)
+		default:
+			panic(stopped)
+		}
+	}()
+	parser, err := kong.New(&all,
+		kong.Name("psyche"),
+		kong.Description(description),
+		kong.Writers(to.out, to.err),
+		kong.Exit(func(code int) { panic(exit(code)) }),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+		kong.BindTo(ctx, (*context.Context)(nil)),
+		kong.Bind(to),
+	)
+	if err != nil {
+		panic("psyche: command definitions: " + err.Error())
+	}
+	command, err := parser.Parse(args)
+	if err != nil {
+		_, _ = fmt.Fprintf(to.err, "psyche: %v\nTry: psyche --help\n", err)
+		return exitUsage
+	}
+	if err := command.Run(); err != nil {
+		_, _ = fmt.Fprintf(to.err, "psyche: %v\n", err)
+		return exitCode(ctx, err)
+	}
+	return exitOK
+}
+
+func exitCode(ctx context.Context, err error) int {
+	if _, ok := errors.AsType[configError](err); ok {
+		return exitConfig
+	}
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return exitInterrupted
+	}
+	return exitFailed
+}

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"psyche": func() { os.Exit(start()) }})
+}
+
+// TestScripts runs the programs of testdata.
+func TestScripts(t *testing.T) {
+	samples, err := filepath.Abs("../../config/testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata",
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("SAMPLES", samples)
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			// exits CODE: the command before ended with it. `exec` knows only failure.
+			"exits": exits,
+		},
+		RequireExplicitExec: true,
+		Deadline:            time.Now().Add(time.Minute),
+	})
+}
+
+// exits runs a program and checks its exit code: exits CODE program [args].
+func exits(ts *testscript.TestScript, negated bool, args []string) {
+	if negated || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE program [args]")
+	}
+	err := ts.Exec(args[1], args[2:]...)
+	code := "0"
+	if err != nil {
+		code = strings.TrimPrefix(err.Error(), "exit status ")
+	}
+	if code != args[0] {
+		ts.Fatalf("exit code %s, want %s\n%s", code, args[0], ts.ReadFile("stderr"))
+	}
+}
+
+// TestConfigurationsValidate runs the server's check on every configuration of the
+// repository.
+func TestConfigurationsValidate(t *testing.T) {
+	for _, pattern := range []string{"../../configs/*/state.toml", "../../config/testdata/*.toml"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			t.Fatalf("no file matches %s (%v)", pattern, err)
+		}
+		for _, file := range files {
+			var out, errs strings.Builder
+			if code := run(t.Context(), []string{"server", "validate-config", "--state", file}, console{&out, &errs}); code != exitOK {
+				t.Errorf("%s: exit code %d\n%s", file, code, errs.String())
+			}
+		}
+	}
+}
+
+// hosted is a server that runs in the test.
+type hosted struct {
+	address string
+	stop    context.CancelFunc
+	code    chan int
+}
+
+// host starts `psyche server run` and waits until it listens.
+func host(t *testing.T, args ...string) hosted {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	t.Cleanup(cancel)
+	logs, writer := io.Pipe()
+	h := hosted{stop: cancel, code: make(chan int, 1)}
+	go func() {
+		code := run(ctx, append([]string{"server", "run", "--server-addr", "127.0.0.1", "--log", "json"}, args...), console{io.Discard, writer})
+		_ = writer.Close()
+		h.code <- code
+	}()
+	lines := bufio.NewScanner(logs)
+	var all []string
+	for h.address == "" && lines.Scan() {
+		all = append(all, lines.Text())
+		var line struct{ Msg, Address string }
+		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
+			t.Fatalf("log line %q: %v", lines.Text(), err)
+		}
+		h.address = line.Address
+	}
+	go func() { _, _ = io.Copy(io.Discard, logs) }()
+	if h.address == "" {
+		t.Fatalf("the server ended with code %d:\n%s", <-h.code, strings.Join(all, "\n"))
+	}
+	return h
+}
+
+func TestServerRunStopsCleanlyAndComesBack(t *testing.T) {
+	dir := t.TempDir()
+	args := []string{"--state", "../../config/testdata/server.toml", "--save-state-dir", filepath.Join(dir, "state"), "--events-dir", filepath.Join(dir, "events")}
+	for range 2 {
+		h := host(t, args...)
+		connection, err := net.Dial("tcp", h.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := connection.Close(); err != nil {
+			t.Fatal(err)
+		}
+		h.stop()
+		if code := <-h.code; code != exitOK {
+			t.Fatalf("exit code %d", code)
+		}
+	}
+	events, err := os.ReadFile(filepath.Join(dir, "events", "events.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(events), `"kind":"started"`); n != 2 {
+		t.Errorf("the event log has %d starts, want 2:\n%s", n, events)
+	}
+	if !strings.Contains(string(events), `"run_state":"WaitingForMembers"`) {
+		t.Errorf("the event log has no state:\n%s", events)
+	}
+}
+
+func TestServerRunSaysThatThePortIsTaken(t *testing.T) {
+	h := host(t, "--state", "../../config/testdata/server.toml")
+	_, port, err := net.SplitHostPort(h.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var errs strings.Builder
+	code := run(t.Context(), []string{"server", "run", "--server-addr", "127.0.0.1", "--server-port", port, "--log", "none",
+		"--state", "../../config/testdata/server.toml"}, console{io.Discard, &errs})
+	if code != exitFailed || !strings.Contains(errs.String(), port) || !strings.Contains(errs.String(), "in use") {
+		t.Errorf("exit code %d, %s", code, errs.String())
+	}
+}
+
+// TestInterruptedTokenizeLeavesNothing ends the command before its work.
+func TestInterruptedTokenizeLeavesNothing(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	output := filepath.Join(t.TempDir(), "out")
+	var errs strings.Builder
+	code := run(ctx, []string{"data", "tokenize", "--output", output, "."}, console{io.Discard, &errs})
+	if code != exitInterrupted {
+		t.Errorf("exit code %d, want %d: %s", code, exitInterrupted, errs.String())
+	}
+	if _, err := os.Stat(output); !os.IsNotExist(err) {
+		t.Errorf("the output folder is there: %v", err)
+	}
+}
+
+func ExampleHelp() {
+	code := run(context.Background(), []string{"version", "--help"}, console{os.Stdout, os.Stdout})
+	fmt.Println("exit code", code)
+	// Output:
+	// Usage: psyche version
+	//
+	// Print the version of the program.
+	//
+	// Flags:
+	//   -h, --help    Show context-sensitive help.
+	// exit code 0
+}

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/psyche-go/psyche/testnet"
+	"github.com/psyche-go/psyche/tui"
+)
+
+// testnetStart runs a whole network on this machine.
+type testnetStart struct {
+	NumClients int    `help:"Client processes to start." default:"3"`
+	ConfigPath string `help:"Folder that holds the run's state.toml." required:"" type:"path"`
+	RunID      string `help:"Name of the run. Default: the configuration's."`
+	RunDir     string `help:"Folder to make the run's own folder in." default:"runs" type:"path"`
+	HeldOut    string `help:"Token file or folder to measure the held-out loss on. Default: heldout beside the data." type:"path"`
+	ServerPort int    `help:"TCP port of the server; 0: a free one." default:"0"`
+	Client     string `help:"The psyche-client program. Default: the one beside this program." type:"path"`
+
+	Threads        int `help:"Threads of each client; 0: an equal share of the cores." default:"0"`
+	MicroBatchSize int `help:"Sequences that go through a client's model at once." default:"8"`
+
+	KillAtStep         uint32  `help:"Kill one client in this round and start it again; 0: never." default:"0"`
+	KillServerAtStep   uint32  `help:"Kill the server in this round and start it again; 0: never." default:"0"`
+	RandomKillNum      int     `help:"Clients to kill at every interval; 0: none." default:"0"`
+	RandomKillInterval float64 `help:"Seconds between random kills." default:"120"`
+	AllowedToKill      []int   `help:"Numbers of the clients that may be killed, from 1. Default: all." placeholder:"1,2,…"`
+	RestartDelay       float64 `help:"Seconds between a kill and the next start." default:"5"`
+	Seed               uint64  `help:"Of the choice whom to kill." default:"1"`
+
+	Timeout time.Duration `help:"Give up after this time." default:"2h"`
+	Tui     bool          `help:"Draw the progress when standard output is a terminal." default:"true" negatable:""`
+}
+
+// Help is shown by --help below the command's summary.
+func (c *testnetStart) Help() string {
+	return `Starts a server and several clients as processes of their own, over loopback, shows
+their progress and prints a summary, which is also kept as summary.json in the run's
+folder, with logs, event logs, checkpoints and the loss curve.`
+}
+
+// Run executes the command.
+func (c *testnetStart) Run(ctx context.Context, to console) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program: %w", err)
+	}
+	client := c.Client
+	if client == "" {
+		client = filepath.Join(filepath.Dir(self), "psyche-client")
+	}
+	options := testnet.Options{
+		ConfigPath:   c.ConfigPath,
+		NumClients:   c.NumClients,
+		RunDir:       c.RunDir,
+		RunID:        c.RunID,
+		ServerBinary: self,
+		ClientBinary: client,
+		ServerPort:   c.ServerPort,
+		Threads:      c.Threads,
+		MicroBatch:   c.MicroBatchSize,
+		HeldOut:      c.HeldOut,
+		Timeout:      c.Timeout,
+		Faults: testnet.Faults{
+			KillAtStep:       c.KillAtStep,
+			KillServerAtStep: c.KillServerAtStep,
+			RandomKillNum:    c.RandomKillNum,
+			RandomInterval:   seconds(c.RandomKillInterval),
+			AllowedToKill:    c.AllowedToKill,
+			Seed:             c.Seed,
+			RestartDelay:     seconds(c.RestartDelay),
+		},
+		Display: c.display(to, cancel),
+	}
+	summary, err := testnet.Run(ctx, options)
+	if summary.Checkpoint != "" {
+		summary.Print(to.out)
+	}
+	return err
+}
+
+// display draws on a terminal and writes lines everywhere else.
+func (c *testnetStart) display(to console, interrupt func()) testnet.Display {
+	if c.Tui && isTerminal(to.out) && isTerminal(os.Stdin) {
+		return tui.New(os.Stdin, to.out, interrupt)
+	}
+	return testnet.NewLines(to.out)
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
