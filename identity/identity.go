@@ -1,10 +1,12 @@
 package identity
 
 import (
+	"bytes"
 	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/mr-tron/base58"
 )
@@ -68,9 +70,10 @@ func (k Key) Sign(domain string, message []byte) [SignatureSize]byte {
 	return [SignatureSize]byte(ed25519.Sign(k.private, signedBytes(domain, message)))
 }
 
-// Verify reports whether signature is id's signature of message for the named domain.
+// Verify reports whether signature is id's signature of message for the named domain. It
+// accepts no signature of a key of small order, for which anybody can make some.
 func Verify(id ID, domain string, message []byte, signature [SignatureSize]byte) bool {
-	return ed25519.Verify(id[:], signedBytes(domain, message), signature[:])
+	return !id.hasSmallOrder() && ed25519.Verify(id[:], signedBytes(domain, message), signature[:])
 }
 
 // signedBytes prefixes message with the domain and its length, so that no pair of a
@@ -83,4 +86,33 @@ func signedBytes(domain string, message []byte) []byte {
 	signed = append(signed, byte(len(domain)))
 	signed = append(signed, domain...)
 	return append(signed, message...)
+}
+
+// smallOrder has the y coordinates, little endian, of the curve's points of order 1, 2, 4
+// and 8, with the two of them that have a second encoding (RFC 7748, section 5, allows
+// values from the field's prime on).
+var smallOrder = [...]ID{
+	{0x00},
+	{0x01},
+	{0x26, 0xe8, 0x95, 0x8f, 0xc2, 0xb2, 0x27, 0xb0, 0x45, 0xc3, 0xf4, 0x89, 0xf2, 0xef, 0x98, 0xf0,
+		0xd5, 0xdf, 0xac, 0x05, 0xd3, 0xc6, 0x33, 0x39, 0xb1, 0x38, 0x02, 0x88, 0x6d, 0x53, 0xfc, 0x05},
+	{0xc7, 0x17, 0x6a, 0x70, 0x3d, 0x4d, 0xd8, 0x4f, 0xba, 0x3c, 0x0b, 0x76, 0x0d, 0x10, 0x67, 0x0f,
+		0x2a, 0x20, 0x53, 0xfa, 0x2c, 0x39, 0xcc, 0xc6, 0x4e, 0xc7, 0xfd, 0x77, 0x92, 0xac, 0x03, 0x7a},
+	nearPrime(0xec), // p − 1
+	nearPrime(0xed), // p, which is 0
+	nearPrime(0xee), // p + 1, which is 1
+}
+
+// nearPrime returns the little-endian number 2^255 − 256 + low, which is near 2^255 − 19.
+func nearPrime(low byte) ID {
+	id := ID(bytes.Repeat([]byte{0xff}, IDSize))
+	id[0], id[IDSize-1] = low, 0x7f
+	return id
+}
+
+// hasSmallOrder reports whether the id is a point whose multiples are at most eight. The
+// top bit is the sign of x and does not matter.
+func (id ID) hasSmallOrder() bool {
+	id[IDSize-1] &= 0x7f
+	return slices.Contains(smallOrder[:], id)
 }

@@ -379,7 +379,7 @@ func TestEventsAndLogs(t *testing.T) {
 
 // TestFullRun lets 64 clients with fake trainers go through a whole run on a fast clock.
 func TestFullRun(t *testing.T) {
-	const clients, steps = 64, 24 // a second of the clock lasts 50 ms
+	const clients, steps = 64, 16 // a second of the clock lasts 50 ms
 	began := time.Now()
 	dir := t.TempDir()
 	var final atomic.Pointer[coordinator.State]

@@ -1,0 +1,47 @@
+package identity
+
+import "testing"
+
+func TestVerifyBindsDomainAndMessage(t *testing.T) {
+	key := testKey(t)
+	signature := key.Sign("domain", []byte("message"))
+	if !Verify(key.ID(), "domain", []byte("message"), signature) {
+		t.Fatal("the signature does not verify")
+	}
+	if Verify(key.ID(), "domai", []byte("nmessage"), signature) || Verify(key.ID(), "other", []byte("message"), signature) ||
+		Verify(key.ID(), "domain", []byte("other"), signature) {
+		t.Fatal("the signature verifies for something else")
+	}
+}
+
+// TestVerifyRefusesKeysOfSmallOrder tries the signatures that need no secret: for a key whose
+// multiples are few, one of few guesses fits any message.
+func TestVerifyRefusesKeysOfSmallOrder(t *testing.T) {
+	for _, id := range smallOrder {
+		for _, sign := range []byte{0, 0x80} {
+			id := id
+			id[IDSize-1] |= sign
+			for _, guess := range smallOrder {
+				var signature [SignatureSize]byte
+				copy(signature[:], guess[:])
+				for message := range byte(16) {
+					if Verify(id, "domain", []byte{message}, signature) {
+						t.Fatalf("a signature of %x verifies", id)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestParseID(t *testing.T) {
+	id := testKey(t).ID()
+	if got, err := ParseID(id.String()); err != nil || got != id {
+		t.Fatalf("%v, %v", got, err)
+	}
+	for _, text := range []string{"", "1", id.String() + "1", "0OIl"} {
+		if _, err := ParseID(text); err == nil {
+			t.Errorf("%q is accepted", text)
+		}
+	}
+}
