@@ -59,4 +59,18 @@
 // (Cooldown). It is evidence against nobody: a health check needs the quorum of a
 // round's witnesses, so silence of the witnesses drops no trainer. Who is really gone
 // is found by the missing report and Ready, as said under Membership.
+//
+// # What false positives of the witnesses' filters can do
+//
+// A filter of a round with n results holds an item that was not added with probability
+// (1 − e^(−7n/2560))^7: 0.8 % for 256 results, 10⁻⁵ for 80, nothing to speak of for few.
+// For the result of a trainer to count, or for a silent trainer to look healthy, though
+// nobody holds it, a quorum of filters must err about the same item. All filters of a
+// round share their keys, so the filters of witnesses that hold the same results err
+// together. The keys are not known before the round, but a trainer that makes results
+// until one of them hits can have a second commitment for its own batch pass the
+// filters. What the filters let pass is therefore only a candidate; the exact list is
+// what hashes to the root that a quorum signed (Round.QuorumRoot), and a client whose
+// list does not is missing something and must not apply it. A witness cannot widen its
+// filter at will: one with more bits than the round's items set is refused.
 package coordinator

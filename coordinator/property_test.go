@@ -3,6 +3,7 @@ package coordinator
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -171,25 +172,8 @@ func TestHonestRunsFinish(t *testing.T) {
 
 // actHonestly sends what a client that follows the protocol would, at most one action.
 func actHonestly(t *rapid.T, s *State, id ClientID, nonce uint64) {
-	var a Action
-	switch {
-	case !s.isHealthy(id) && !s.IsPending(id):
-		a = Join{Epoch: s.Progress.Epoch}
-	case s.RunState == Warmup:
-		a = Ready{Epoch: s.Progress.Epoch}
-	case s.RunState == Cooldown:
-		a = ReportCheckpoint{Step: s.Progress.Step, Digest: [32]byte{byte(s.Progress.Step)}}
-	case len(s.Accusable()) > 0:
-		a = HealthCheck{Step: s.Progress.Step - 1, Clients: s.Accusable()}
-	case s.RunState == RoundTrain || s.RunState == RoundWitness:
-		round := s.CurrentRound()
-		w := WitnessRound{Step: round.Step}
-		for _, assigned := range s.Awaited() {
-			member := round.Members[assigned.Member]
-			w.Participants.Add(round.Seed, member[:])
-		}
-		a = w
-	default:
+	a := honestAction(s, id)
+	if a == nil {
 		return
 	}
 	err := s.Apply(id, nonce, a)
@@ -197,4 +181,33 @@ func actHonestly(t *rapid.T, s *State, id ClientID, nonce uint64) {
 	if err != nil && !usual {
 		t.Fatalf("%T of an honest client: %v\n%s", a, err, s.String())
 	}
+}
+
+func honestAction(s *State, id ClientID) Action {
+	switch {
+	case !s.isHealthy(id) && !s.IsPending(id):
+		return Join{Epoch: s.Progress.Epoch}
+	case s.RunState == Warmup:
+		return Ready{Epoch: s.Progress.Epoch}
+	case s.RunState == Cooldown:
+		return ReportCheckpoint{Step: s.Progress.Step, Digest: [32]byte{byte(s.Progress.Step)}}
+	case s.RunState != RoundTrain && s.RunState != RoundWitness:
+		return nil
+	}
+	round := s.CurrentRound()
+	member, ok := round.MemberIndex(id)
+	if !ok || slices.ContainsFunc(round.Witnesses, func(w Witness) bool { return int(w.Member) == member }) {
+		return nil
+	}
+	if accusable := s.Accusable(); len(accusable) > 0 {
+		return HealthCheck{Step: s.Progress.Step - 1, Clients: accusable}
+	}
+	if !slices.Contains(round.ElectedWitnesses(s.Config), member) {
+		return nil
+	}
+	w := WitnessRound{Step: round.Step}
+	for _, assigned := range s.Awaited() {
+		w.Participants.Add(round.Seed, round.Members[assigned.Member][:])
+	}
+	return w
 }
