@@ -71,7 +71,12 @@ func (e *Engine) Device() Device { return e.device }
 // the caller's variables; a long fn looks at ctx itself.
 func (e *Engine) Do(ctx context.Context, grad bool, fn func(s *Scope) error) error {
 	if C.pt_thread() == e.thread {
-		return ErrNested
+		select {
+		case <-e.done: // the system gave another thread the name of the engine's
+			return ErrClosed
+		default:
+			return ErrNested
+		}
 	}
 	if err := ctx.Err(); err != nil {
 		return err

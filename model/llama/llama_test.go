@@ -207,7 +207,9 @@ func TestWeightsThatDoNotFit(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				err = m.Close(t.Context())
+				if err := m.Close(t.Context()); err != nil {
+					t.Error(err)
+				}
 			} else if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Fatalf("error %v, want one with %q", err, test.want)
 			}

@@ -1,5 +1,6 @@
 // The pieces of a transformer that pay when done as one: what a composition of single
 // operations would keep in memory for the backward pass is recomputed or never made.
+#include "kernels.h"
 #include "shim.h"
 
 #include <ATen/Parallel.h>
@@ -16,33 +17,95 @@ using at::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-static Tensor rms_norm_of(const Tensor &x, const Tensor &weight, double epsilon) {
+// Whether the loops of kernels.h can run on these tensors.
+template <class... Tensors> static bool plain_f32(const Tensors &...t) {
+  return ((t.device().is_cpu() && t.scalar_type() == at::kFloat) && ...);
+}
+
+// ---- RMSNorm ----
+
+static Tensor rms_norm_composed(const Tensor &x, const Tensor &weight, double epsilon) {
   Tensor wide = x.to(at::kFloat);
   Tensor normal = wide * at::rsqrt(at::mean(wide * wide, {-1}, true) + epsilon);
   return weight * normal.to(x.scalar_type());
 }
 
+struct RmsNorm : torch::autograd::Function<RmsNorm> {
+  // Parts the gradient of the weight is summed in, fixed so that its bits do not depend on
+  // the number of threads.
+  static constexpr int64_t kParts = 16;
+
+  static Tensor forward(AutogradContext *ctx, const Tensor &input, const Tensor &weight, double epsilon) {
+    Tensor x = input.contiguous(), w = weight.contiguous();
+    int64_t n = x.size(-1), rows = n ? x.numel() / n : 0;
+    Tensor y = at::empty_like(x), inverse = at::empty({rows}, x.options());
+    const float *from = x.data_ptr<float>();
+    float *to = y.data_ptr<float>(), *inv = inverse.data_ptr<float>();
+    at::parallel_for(0, rows, 64, [&](int64_t begin, int64_t end) {
+      kernels::rms_norm(from + begin * n, w.data_ptr<float>(), to + begin * n, inv + begin, end - begin, n,
+                        static_cast<float>(epsilon));
+    });
+    ctx->save_for_backward({x, w, inverse});
+    return y;
+  }
+
+  static variable_list backward(AutogradContext *ctx, variable_list grads) {
+    auto saved = ctx->get_saved_variables();
+    const Tensor &x = saved[0], &w = saved[1], &inverse = saved[2];
+    Tensor g = grads[0].contiguous(), dx = at::empty_like(x);
+    int64_t n = w.numel(), rows = inverse.numel();
+    Tensor parts = at::zeros({kParts, n}, w.options());
+    at::parallel_for(0, kParts, 1, [&](int64_t first, int64_t last) {
+      for (int64_t part = first; part < last; part++) {
+        int64_t begin = rows * part / kParts, end = rows * (part + 1) / kParts;
+        kernels::rms_norm_backward(g.data_ptr<float>() + begin * n, x.data_ptr<float>() + begin * n, w.data_ptr<float>(),
+                                   inverse.data_ptr<float>() + begin, dx.data_ptr<float>() + begin * n,
+                                   parts.data_ptr<float>() + part * n, end - begin, n);
+      }
+    });
+    return {dx, parts.sum(0), Tensor()};
+  }
+};
+
 pt_result rms_norm(pt_tensor x, pt_tensor weight, double epsilon) {
-  return tensor([&] { return rms_norm_of(T(x), T(weight), epsilon); });
+  return tensor([&] {
+    const Tensor &a = T(x), &w = T(weight);
+    TORCH_CHECK(a.dim() > 0 && w.dim() == 1 && w.size(0) == a.size(-1), "x [...,n] and weight [n], got ", a.sizes(), w.sizes());
+    return plain_f32(a, w) ? RmsNorm::apply(a, w, epsilon) : rms_norm_composed(a, w, epsilon);
+  });
 }
 
+// ---- rotary positions ----
+
 // Rotates the pairs (i, i+D/2) of each head; x [B,T,H,D], cos and sin [T,D/2].
-static Tensor rotated(const Tensor &x, const Tensor &cos, const Tensor &sin) {
+static Tensor rotated(const Tensor &x, const Tensor &cos, const Tensor &sin, int direction) {
   int64_t half = x.size(-1) / 2;
-  Tensor a = x.narrow(-1, 0, half), b = x.narrow(-1, half, half);
-  Tensor c = cos.unsqueeze(1), s = sin.unsqueeze(1);
-  return at::cat({a * c - b * s, b * c + a * s}, -1);
+  if (!plain_f32(x, cos, sin)) {
+    Tensor a = x.narrow(-1, 0, half), b = x.narrow(-1, half, half);
+    Tensor c = cos.unsqueeze(1), s = sin.unsqueeze(1) * direction;
+    return at::cat({a * c - b * s, b * c + a * s}, -1);
+  }
+  Tensor from = x.contiguous(), to = at::empty_like(from);
+  int64_t T = x.size(1), H = x.size(2), row = H * 2 * half;
+  at::parallel_for(0, x.size(0) * T, 16, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; i++) {
+      kernels::rotate(from.data_ptr<float>() + i * row, cos.data_ptr<float>() + i % T * half, sin.data_ptr<float>() + i % T * half,
+                      static_cast<float>(direction), to.data_ptr<float>() + i * row, H, half);
+    }
+  });
+  return to;
 }
 
 struct Rope : torch::autograd::Function<Rope> {
   static Tensor forward(AutogradContext *ctx, const Tensor &x, const Tensor &cos, const Tensor &sin) {
-    ctx->save_for_backward({cos, sin});
-    return rotated(x, cos, sin);
+    Tensor c = cos.contiguous(), s = sin.contiguous();
+    ctx->save_for_backward({c, s});
+    return rotated(x, c, s, 1);
   }
   // The inverse of a rotation is the rotation by the opposite angle.
   static variable_list backward(AutogradContext *ctx, variable_list grads) {
     auto saved = ctx->get_saved_variables();
-    return {rotated(grads[0], saved[0], saved[1].neg()), Tensor(), Tensor()};
+    return {rotated(grads[0], saved[0], saved[1], -1), Tensor(), Tensor()};
   }
 };
 
