@@ -68,10 +68,12 @@ func (h *host) serveConnection(ctx context.Context, socket net.Conn, identified 
 		published: make(chan struct{}, 1), answers: make(chan frame.Ack, 16),
 		probe: make(chan struct{}, 1), heard: make(chan struct{}, 1), ended: make(chan struct{}),
 	}
-	// Ending ctx makes reads and writes return at once; close still sends a farewell.
+	// Ending ctx makes a read return at once, and a write finish its frame or fail soon, so
+	// that a farewell can follow it.
 	interrupted := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
-		_ = socket.SetDeadline(time.Unix(1, 0))
+		_ = socket.SetReadDeadline(time.Unix(1, 0))
+		_ = socket.SetWriteDeadline(time.Now().Add(farewellTimeout))
 		close(interrupted)
 	})
 
@@ -309,7 +311,7 @@ func (c *connection) write(ctx context.Context, kind frame.Type, payload []byte)
 }
 
 // writeBytes sends whole frames. A client that does not read them for WriteTimeout is cut off.
-// The error is nil when ctx ended before the first byte.
+// It sends nothing, and returns nil, when ctx has ended.
 func (c *connection) writeBytes(ctx context.Context, frames []byte) error {
 	if err := c.socket.SetWriteDeadline(time.Now().Add(frame.WriteTimeout)); err != nil {
 		return err
@@ -317,10 +319,7 @@ func (c *connection) writeBytes(ctx context.Context, frames []byte) error {
 	if ctx.Err() != nil {
 		return nil
 	}
-	if n, err := c.socket.Write(frames); err != nil {
-		if n == 0 && ctx.Err() != nil {
-			return nil
-		}
+	if _, err := c.socket.Write(frames); err != nil {
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			return fmt.Errorf("the client does not read what it is sent: %w", err)
 		}
