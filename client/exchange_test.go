@@ -107,7 +107,7 @@ func TestShelf(t *testing.T) {
 	}
 	s.dropRound(7)
 	s.dropManifest(digest)
-	if round([]byte{7, 0, 0, 0}); len(s.rounds)+len(s.manifests) != 0 {
+	if len(s.rounds)+len(s.manifests) != 0 {
 		t.Error("something is left")
 	}
 }

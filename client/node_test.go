@@ -35,13 +35,11 @@ type world struct {
 
 	ctx   context.Context
 	tasks sync.WaitGroup
-	mu    sync.Mutex
-	built map[identity.ID]*fakeTrainer // newest trainer of each client
 	lives map[identity.ID]int
 }
 
 func newWorld(t *testing.T, config coordinator.Config) *world {
-	w := &world{t: t, hub: &memnet.Hub{}, dir: t.TempDir(), built: map[identity.ID]*fakeTrainer{}, lives: map[identity.ID]int{}}
+	w := &world{t: t, hub: &memnet.Hub{}, dir: t.TempDir(), lives: map[identity.ID]int{}}
 	host, err := memory.NewHost(memory.Options{
 		Genesis: func(id coordinator.ClientID) (coordinator.State, error) {
 			return coordinator.New(testRun, id, config, coordinator.Model{
