@@ -1,0 +1,270 @@
+package tcp_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/psyche-go/psyche/backend"
+	"github.com/psyche-go/psyche/backend/backendtest"
+	"github.com/psyche-go/psyche/backend/tcp"
+	"github.com/psyche-go/psyche/backend/tcp/frame"
+	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/server"
+)
+
+const patience = 30 * time.Second
+
+// fast returns options with short pauses.
+func fast(address string) tcp.Options {
+	return tcp.Options{
+		Addr: address, RunID: backendtest.RunID, Key: backendtest.Key(1),
+		InitialInterval: time.Millisecond, MaxInterval: 10 * time.Millisecond,
+	}
+}
+
+// freeAddress returns an address on which nothing listens.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}
+
+func TestDialRefusesBadOptions(t *testing.T) {
+	for name, change := range map[string]func(*tcp.Options){
+		"no port":     func(o *tcp.Options) { o.Addr = "localhost" },
+		"no run":      func(o *tcp.Options) { o.RunID = "" },
+		"long run":    func(o *tcp.Options) { o.RunID = strings.Repeat("r", coordinator.MaxRunIDLength+1) },
+		"bad address": func(o *tcp.Options) { o.Addrs = []string{""} },
+	} {
+		o := fast("127.0.0.1:1")
+		change(&o)
+		if _, err := tcp.Dial(t.Context(), o); err == nil || errors.Is(err, tcp.ErrUnreachable) {
+			t.Errorf("%s: error %v", name, err)
+		}
+	}
+}
+
+func TestDialTriesAgainAndThenSaysSo(t *testing.T) {
+	address := freeAddress(t)
+	o := fast(address)
+	o.MaxAttempts = 4
+	_, err := tcp.Dial(t.Context(), o)
+	if !errors.Is(err, tcp.ErrUnreachable) {
+		t.Fatalf("error %v, want ErrUnreachable", err)
+	}
+	for _, want := range []string{address, "gave up after 4 attempts", "check that the server runs", "refused"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("error %q does not say %q", err, want)
+		}
+	}
+	o.MaxAttempts, o.MaxElapsed = 0, 30*time.Millisecond
+	if _, err := tcp.Dial(t.Context(), o); !errors.Is(err, tcp.ErrUnreachable) {
+		t.Fatalf("error %v, want ErrUnreachable", err)
+	}
+}
+
+func TestDialWaitsForALateServer(t *testing.T) {
+	address := freeAddress(t)
+	connected := make(chan error, 1)
+	go func() {
+		o := fast(address)
+		o.MaxElapsed = patience
+		c, err := tcp.Dial(context.Background(), o)
+		if err == nil {
+			err = c.Close()
+		}
+		connected <- err
+	}()
+	startServer(t, server.Options{Listen: address, Genesis: backendtest.Genesis(backendtest.RunID, 3)})
+	if err := <-connected; err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestDialEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := tcp.Dial(ctx, fast(freeAddress(t))); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("error %v, want DeadlineExceeded", err)
+	}
+}
+
+func TestWrongRunIsPermanent(t *testing.T) {
+	address, _ := startServer(t, server.Options{Genesis: backendtest.Genesis("that-run", 3)})
+	o := fast(address)
+	o.RunID = "this-run"
+	_, err := tcp.Dial(t.Context(), o)
+	if !errors.Is(err, backend.ErrWrongRun) || !strings.Contains(err.Error(), `this server hosts run "that-run"`) {
+		t.Fatalf("error %v", err)
+	}
+}
+
+func TestLostServerEndsTheClientAfterTheTimeout(t *testing.T) {
+	address, stop := startServer(t, server.Options{Genesis: backendtest.Genesis(backendtest.RunID, 3)})
+	o := fast(address)
+	o.ReconnectTimeout = 50 * time.Millisecond
+	c, err := tcp.Dial(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	stop()
+	for range c.Updates() {
+		continue // until it is closed
+	}
+	if err := c.Err(); !errors.Is(err, tcp.ErrUnreachable) || !strings.Contains(err.Error(), address) {
+		t.Fatalf("Err: %v", err)
+	}
+	if err := c.Submit(t.Context(), coordinator.Join{}); !errors.Is(err, backend.ErrClosed) {
+		t.Fatalf("Submit: %v, want ErrClosed", err)
+	}
+}
+
+func TestContextEndsTheClient(t *testing.T) {
+	address, _ := startServer(t, server.Options{Genesis: backendtest.Genesis(backendtest.RunID, 3)})
+	ctx, cancel := context.WithCancel(t.Context())
+	c, err := tcp.Dial(ctx, fast(address))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	cancel()
+	for range c.Updates() {
+		continue // until it is closed
+	}
+	if !errors.Is(c.Err(), context.Canceled) {
+		t.Fatalf("Err: %v, want Canceled", c.Err())
+	}
+}
+
+// fakeServer accepts connections and treats each as serve says, until the test ends.
+func fakeServer(t *testing.T, serve func(net.Conn, *frame.Reader)) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var working sync.WaitGroup
+	working.Go(func() {
+		for {
+			socket, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			serve(socket, frame.NewReader(bufio.NewReader(socket)))
+			_ = socket.Close()
+		}
+	})
+	t.Cleanup(func() { _ = listener.Close(); working.Wait() })
+	return listener.Addr().String()
+}
+
+func send(socket net.Conn, kind frame.Type, payload []byte) {
+	_, _ = socket.Write(frame.Append(nil, kind, payload))
+}
+
+// welcome does the server's half of a handshake.
+func welcome(socket net.Conn, reader *frame.Reader) {
+	send(socket, frame.TypeChallenge, frame.Challenge{Version: frame.Version}.AppendTo(nil))
+	_, _, _ = reader.Next(frame.MaxHello)
+	send(socket, frame.TypeWelcome, frame.Welcome{}.AppendTo(nil))
+}
+
+func TestStrangeServers(t *testing.T) {
+	tests := []struct {
+		name  string
+		serve func(net.Conn, *frame.Reader)
+		want  error
+		text  string
+	}{
+		{"speaks another protocol", func(s net.Conn, _ *frame.Reader) { _, _ = s.Write([]byte("SSH-2.0-OpenSSH_9.2\r\n")) },
+			tcp.ErrUnreachable, "malformed frame"},
+		{"begins with another frame", func(s net.Conn, _ *frame.Reader) { send(s, frame.TypePing, nil) },
+			tcp.ErrUnreachable, "is this the address of a run's server?"},
+		{"is of another version", func(s net.Conn, _ *frame.Reader) { send(s, frame.TypeChallenge, []byte{9, 1, 2}) },
+			tcp.ErrRefused, "version 9"},
+		{"is busy", func(s net.Conn, _ *frame.Reader) {
+			send(s, frame.TypeRefusal, frame.Refusal{Code: frame.RefusedBusy, Reason: "full"}.AppendTo(nil))
+		}, tcp.ErrUnreachable, "full"},
+		{"hangs up", func(net.Conn, *frame.Reader) {}, tcp.ErrUnreachable, "EOF"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			o := fast(fakeServer(t, test.serve))
+			o.MaxAttempts = 3
+			_, err := tcp.Dial(t.Context(), o)
+			if !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.text) {
+				t.Fatalf("error %v, want %v with %q", err, test.want, test.text)
+			}
+		})
+	}
+}
+
+// TestSubmitInFlightIsLost hangs up after the action was read: nobody knows what became of it.
+func TestSubmitInFlightIsLost(t *testing.T) {
+	address := fakeServer(t, func(s net.Conn, r *frame.Reader) {
+		welcome(s, r)
+		for {
+			if kind, _, err := r.Next(frame.MaxToHost); err != nil || kind == frame.TypeSubmit {
+				return
+			}
+		}
+	})
+	c, err := tcp.Dial(t.Context(), fast(address))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	if err := c.Submit(t.Context(), coordinator.Join{}); !errors.Is(err, backend.ErrDisconnected) {
+		t.Fatalf("error %v, want ErrDisconnected", err)
+	}
+}
+
+// TestBadFramesOfAServer sends what no server sends: the client hangs up, tries again, and
+// shows no update.
+func TestBadFramesOfAServer(t *testing.T) {
+	for name, bad := range map[string][]byte{
+		"no state":       frame.Append(nil, frame.TypeState, []byte("no state")),
+		"no peers":       frame.Append(nil, frame.TypePeers, []byte{1}),
+		"no ack":         frame.Append(nil, frame.TypeAck, []byte{1}),
+		"client's frame": frame.Append(nil, frame.TypeSubmit, nil),
+		"too long":       {0x7f, 0xff, 0xff, 0xff, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			connections := 0
+			again := make(chan struct{})
+			address := fakeServer(t, func(s net.Conn, r *frame.Reader) {
+				if connections++; connections == 3 {
+					close(again)
+				}
+				welcome(s, r)
+				_, _ = s.Write(bad)
+				_, _, _ = r.Next(frame.MaxToHost) // until the client hangs up
+			})
+			c, err := tcp.Dial(t.Context(), fast(address))
+			if err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case <-again:
+			case u := <-c.Updates():
+				t.Errorf("update %+v", u)
+			case <-time.After(patience):
+				t.Error("the client does not try again")
+			}
+			if err := c.Close(); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}

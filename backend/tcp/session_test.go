@@ -1,0 +1,49 @@
+package tcp
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/psyche-go/psyche/backend"
+	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/identity"
+)
+
+// TestMergePeersRemembers restarts a server in thought: it knows one of three addresses.
+func TestMergePeersRemembers(t *testing.T) {
+	state := &coordinator.State{
+		Epoch: coordinator.Epoch{Clients: []coordinator.Client{
+			{ID: coordinator.ClientID{1}}, {ID: coordinator.ClientID{2}, State: coordinator.Withdrawn},
+		}},
+		Pending: []coordinator.Client{{ID: coordinator.ClientID{3}}},
+	}
+	peer := func(n byte, addr string) backend.Peer { return backend.Peer{ID: identity.ID{n}, Addrs: []string{addr}} }
+	known := make(map[identity.ID][]string)
+	mergePeers(known, state, []backend.Peer{peer(1, "/1"), peer(2, "/2"), peer(3, "/3")})
+
+	got := mergePeers(known, state, []backend.Peer{peer(3, "/new")})
+	if diff := cmp.Diff([]backend.Peer{peer(1, "/1"), peer(3, "/new")}, got); diff != "" {
+		t.Fatal(diff)
+	}
+	got = mergePeers(known, &coordinator.State{}, nil)
+	if len(got) != 0 || len(known) != 0 {
+		t.Fatalf("left over: %v, %v", got, known)
+	}
+}
+
+// TestNonceRisesAboveTheState gives the client a clock behind its last process's.
+func TestNonceRisesAboveTheState(t *testing.T) {
+	key := identity.FromSeed([identity.SeedSize]byte{1})
+	c := &Client{options: Options{Key: key}, nonce: 5}
+	for _, clients := range [][]coordinator.Client{
+		{{ID: coordinator.ClientID{9}, Nonce: 100}},
+		{{ID: coordinator.ClientID(key.ID()), Nonce: 50}},
+		{{ID: coordinator.ClientID(key.ID()), Nonce: 20}},
+	} {
+		c.raiseNonce(&coordinator.State{Departed: clients})
+	}
+	if c.nonce != 50 {
+		t.Fatalf("nonce %d, want 50", c.nonce)
+	}
+}
