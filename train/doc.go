@@ -10,9 +10,10 @@
 // payloads hold the same weights, bit for bit: weights change in Apply only, by what
 // everybody has. What a trainer knows alone, its momentum, lives in buffers of its own.
 //
-// AdamW trains a model alone, for comparison and for those who design models.
+// AdamW trains a model alone, for comparison and for those who design models. Evaluator
+// only measures losses.
 //
-// Both compute gradients in the same way: a batch is cut into micro-batches, each
+// Trainers compute gradients in the same way: a batch is cut into micro-batches, each
 // weighted by its tokens, so that the gradient is the mean over the batch's tokens
 // however it was cut.
 package train

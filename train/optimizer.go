@@ -198,21 +198,15 @@ func (o *optimizer) apply(weights [][]float32, results [][]codec.TensorResult, l
 // norm returns the L2 norm of all slices together, in double precision so that it is
 // finite exactly when every element is.
 func norm(slices [][]float32) float64 {
-	total := 0.0
+	var a, b, c, d float64
 	for _, values := range slices {
-		var sums [4]float64
-		whole := len(values) &^ 3
-		for i := 0; i < whole; i += 4 {
-			four := values[i : i+4 : i+4]
-			for j := range sums {
-				value := float64(four[j])
-				sums[j] += value * value
-			}
+		for ; len(values) >= 4; values = values[4:] {
+			w, x, y, z := float64(values[0]), float64(values[1]), float64(values[2]), float64(values[3])
+			a, b, c, d = a+w*w, b+x*x, c+y*y, d+z*z
 		}
-		for _, value := range values[whole:] {
-			sums[0] += float64(value) * float64(value)
+		for _, value := range values {
+			a += float64(value) * float64(value)
 		}
-		total += sums[0] + sums[1] + sums[2] + sums[3]
 	}
-	return math.Sqrt(total)
+	return math.Sqrt(a + b + c + d)
 }

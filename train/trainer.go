@@ -22,7 +22,7 @@ type Options struct {
 	Optimizer  config.Optimizer
 	LRSchedule config.LRSchedule
 	MicroBatch int // sequences that go through the model at once, at least 1
-	Threads    int // of libtorch and of the optimizer; 0: one for each core
+	Threads    int // of libtorch, if it is not loaded yet, and of the optimizer; 0: torch's default
 	RunID      string
 	TrainerID  [32]byte     // ed25519 public key; stands in every result
 	Logger     *slog.Logger // nil: silent
@@ -55,7 +55,11 @@ func New(ctx context.Context, o Options) (*Trainer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("trainer: %w", err)
 	}
-	optimizer, err := newOptimizer(*o.Optimizer.Distro, r.shapes(), o.Threads)
+	threads := o.Threads
+	if info, err := torch.Loaded(); err == nil && threads <= 0 {
+		threads = info.Threads
+	}
+	optimizer, err := newOptimizer(*o.Optimizer.Distro, r.shapes(), threads)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("trainer: %w", err), r.Close())
 	}
