@@ -113,7 +113,8 @@ func (d *document) header(parser *unstable.Parser, node *unstable.Node, elements
 	for key := node.Key(); key.Next(); {
 		path = append(path, string(key.Node().Data))
 		at = d.record(parser, key.Node(), path)
-		if count := elements[join(path)]; count > 0 && !(array && key.IsLast()) {
+		newElement := array && key.IsLast()
+		if count := elements[join(path)]; count > 0 && !newElement {
 			path = append(path, strconv.Itoa(count-1))
 		}
 	}

@@ -22,7 +22,7 @@ func (f logFlags) logger(to io.Writer) *slog.Logger {
 	case "json":
 		return slog.New(slog.NewJSONHandler(to, &slog.HandlerOptions{Level: f.LogLevel}))
 	default:
-		return slog.New(tint.NewHandler(to, &tint.Options{
+		return slog.New(tint.NewTextHandler(to, &tint.Options{
 			Level: f.LogLevel, TimeFormat: "15:04:05.000", NoColor: !isTerminal(to) || os.Getenv("NO_COLOR") != "",
 		}))
 	}
