@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"sync"
 	"time"
 
@@ -140,6 +141,7 @@ func (n *Node) connect() error {
 		return err
 	}
 	addrs := n.Network.Addrs()
+	n.emit(event.Started{Role: "client", ID: n.id.String(), RunID: n.RunID, PID: os.Getpid(), Addrs: addrs})
 	n.spawn(func(ctx context.Context) func() {
 		err := n.Backend.Announce(ctx, addrs)
 		return func() {
@@ -157,7 +159,9 @@ func (n *Node) backendGone() error {
 	if err == nil {
 		err = backend.ErrClosed
 	}
-	return fmt.Errorf("run client: %w", err)
+	err = fmt.Errorf("run client: %w", err)
+	n.emit(event.Failed{Error: err.Error()})
+	return err
 }
 
 // reconcile compares what should be with what is, and starts what is missing. It is

@@ -26,8 +26,8 @@ type Options struct {
 	Data    DataProvider
 
 	// NewTrainer builds the model from the first snapshot that the client gets; later
-	// ones are given to Trainer.Load. Definition is coordinator.Model.Definition.
-	NewTrainer func(ctx context.Context, s checkpoint.Snapshot, definition coordinator.Model) (Trainer, error)
+	// ones are given to Trainer.Load. Its ctx ends with the call.
+	NewTrainer func(ctx context.Context, s checkpoint.Snapshot, model coordinator.Model) (Trainer, error)
 	// Initial loads the model of a checkpoint that does not come from peers.
 	Initial func(ctx context.Context, c coordinator.Checkpoint) (checkpoint.Snapshot, error)
 

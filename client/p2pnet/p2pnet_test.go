@@ -86,9 +86,8 @@ func (noData) Sequences(_ context.Context, batch assign.BatchID) ([][]int32, err
 	return make([][]int32, batch.Len()), nil
 }
 
-// TestRunOverSockets lets three clients, one of which joins late, finish a run over
-// libp2p on the loopback interface.
-func TestRunOverSockets(t *testing.T) {
+// newHost begins a run of three epochs whose clock is fast.
+func newHost(t *testing.T) *memory.Host {
 	begun := time.Now()
 	host, err := memory.NewHost(memory.Options{
 		Now: func() uint64 { return 1_000_000 + uint64(time.Since(begun)*speed/time.Second) },
@@ -103,6 +102,13 @@ func TestRunOverSockets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return host
+}
+
+// TestRunOverSockets lets three clients, one of which joins late, finish a run over
+// libp2p on the loopback interface.
+func TestRunOverSockets(t *testing.T) {
+	host := newHost(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
 	var tasks sync.WaitGroup
@@ -162,9 +168,14 @@ func TestRunOverSockets(t *testing.T) {
 	if trainers[0].value == 5 || trainers[1].value != trainers[0].value || trainers[2].value != trainers[0].value {
 		t.Errorf("the models differ: %x %x %x", trainers[0].value, trainers[1].value, trainers[2].value)
 	}
+	checkLateJoiner(t, logs[2])
+}
+
+// checkLateJoiner checks that the client got its model from peers, and the byte counts.
+func checkLateJoiner(t *testing.T, log string) {
 	var ready event.Ready
 	var wire event.Wire
-	for e, err := range event.Read(logs[2]) {
+	for e, err := range event.Read(log) {
 		if err != nil {
 			t.Fatal(err)
 		}
