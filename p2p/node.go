@@ -15,6 +15,7 @@ import (
 	"github.com/libp2p/go-libp2p/core/host"
 	"github.com/libp2p/go-libp2p/core/network"
 	"github.com/libp2p/go-libp2p/core/peer"
+	"github.com/libp2p/go-libp2p/p2p/net/swarm"
 	tls "github.com/libp2p/go-libp2p/p2p/security/tls"
 	libp2pquic "github.com/libp2p/go-libp2p/p2p/transport/quic"
 	"github.com/libp2p/go-libp2p/p2p/transport/tcp"
@@ -116,7 +117,7 @@ func (n *Node) newHost(key crypto.PrivKey, listen []string) (host.Host, error) {
 		// Members are few and known; trimming would cut connections we need.
 		libp2p.ConnectionManager(connmgr.NullConnMgr{}),
 		libp2p.BandwidthReporter(&n.bytes),
-		libp2p.DialRanker(rankDials),
+		libp2p.SwarmOpts(swarm.WithDialRanker(rankDials)),
 		// Failed dials to some members say nothing about UDP or IPv6 as such.
 		libp2p.UDPBlackHoleSuccessCounter(nil),
 		libp2p.IPv6BlackHoleSuccessCounter(nil),

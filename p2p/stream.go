@@ -65,7 +65,13 @@ func (n *Node) OpenStream(ctx context.Context, to identity.ID, name string) (Str
 	if !n.Allows(p) || p == n.peerID {
 		return nil, fmt.Errorf("open %s stream to %s: %w", name, to.Short(), ErrNotMember)
 	}
+	connected := n.isConnected(p)
 	s, err := n.host.NewStream(ctx, p, protocol.ID(name))
+	if err != nil && connected && ctx.Err() == nil {
+		// A connection that the other side refused, or that has died, looks like one until
+		// its first stream fails.
+		s, err = n.host.NewStream(ctx, p, protocol.ID(name))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open %s stream to %s: %w", name, to.Short(), streamError(err))
 	}

@@ -101,6 +101,7 @@ func dying(n *p2p.Node, s *Store, after int) *atomic.Int64 {
 }
 
 func TestFetchSizes(t *testing.T) {
+	t.Parallel()
 	nodes := p2ptest.New(t, "a", "b")
 	sizes := []int{0, 1, 1023, 1024, groupSize - 1, groupSize, groupSize + 1, 5*groupSize + 7,
 		maxRange - 1, maxRange, maxRange + 1, 2*maxRange + 3*groupSize + 100}
@@ -153,6 +154,7 @@ func TestFetchedBlobIsServed(t *testing.T) {
 }
 
 func TestSeveralHoldersOfWhichOneLies(t *testing.T) {
+	t.Parallel()
 	nodes := p2ptest.New(t, "a", "b", "c", "liar")
 	data := payload(6*maxRange + 12345)
 	liar := flipping(nodes[3], holding(data), 100_000)
@@ -209,6 +211,7 @@ func TestHolderDiesMidway(t *testing.T) {
 }
 
 func TestSilentHolderLosesItsRange(t *testing.T) {
+	t.Parallel()
 	nodes := p2ptest.New(t, "a", "b", "c")
 	data := payload(100_000)
 	serveWith(nodes[1], func(ctx context.Context, _ identity.ID, _ p2p.Stream) error {
@@ -224,6 +227,7 @@ func TestSilentHolderLosesItsRange(t *testing.T) {
 }
 
 func TestFetchFailures(t *testing.T) {
+	t.Parallel()
 	nodes := p2ptest.New(t, "a", "b", "c")
 	stranger := p2ptest.Node(t, "stranger")
 	data := payload(5 * groupSize)
@@ -268,7 +272,6 @@ func TestFetchFailures(t *testing.T) {
 	}
 	stranger.SetMembers(p2ptest.Peers(nodes[1]))
 	ctx, cancel := context.WithCancel(testContext(t))
-	context.AfterFunc(ctx, cancel)
 	if _, err := Fetch(ctx, stranger, NewStore(1<<20), hash, uint64(len(data)), b); err == nil {
 		t.Error("a stranger fetched a blob")
 	}
@@ -316,6 +319,7 @@ func TestOneFetchForManyCallers(t *testing.T) {
 }
 
 func TestFetchMany(t *testing.T) {
+	t.Parallel()
 	nodes := p2ptest.New(t, "a", "b", "c")
 	var wants []Want
 	var payloads [][]byte
