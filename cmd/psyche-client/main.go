@@ -17,6 +17,7 @@ import (
 
 // commands lists what the program can do, in the order of its help.
 type commands struct {
+	Train     trainCommand     `cmd:"" help:"Join a run and train until it is finished."`
 	InitModel initModelCommand `cmd:"" help:"Make a new model with random weights."`
 	Solo      soloCommand      `cmd:"" help:"Train a model alone, without a network."`
 	Evaluate  evaluateCommand  `cmd:"" help:"Measure a model's mean loss on token files."`

@@ -1,0 +1,245 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/lmittmann/tint"
+
+	"github.com/psyche-go/psyche/assign"
+	"github.com/psyche-go/psyche/backend/tcp"
+	"github.com/psyche-go/psyche/checkpoint"
+	"github.com/psyche-go/psyche/client"
+	"github.com/psyche-go/psyche/client/p2pnet"
+	"github.com/psyche-go/psyche/config"
+	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/data"
+	"github.com/psyche-go/psyche/event"
+	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/model"
+	"github.com/psyche-go/psyche/p2p"
+	"github.com/psyche-go/psyche/p2p/blob"
+	"github.com/psyche-go/psyche/torch"
+	"github.com/psyche-go/psyche/train"
+)
+
+// trainCommand joins a run and trains until it is finished.
+type trainCommand struct {
+	RunID      string `help:"The run to join." required:"" env:"RUN_ID"`
+	ServerAddr string `help:"The run's server, host:port." required:"" env:"SERVER_ADDR"`
+
+	IdentitySecretKeyPath string `help:"Key file: solana-keygen JSON or 32 raw bytes. Without it the key comes from RAW_IDENTITY_SECRET_KEY (hex); without that, a fresh one is used." type:"path"`
+	BindP2PAddress        string `name:"bind-p2p-address" help:"IP address to listen on for peers." default:"0.0.0.0"`
+	BindP2PPort           uint16 `name:"bind-p2p-port" help:"Port to listen on for peers, UDP and TCP; 0: a free one." default:"0"`
+
+	DataPath       string `help:"Folder of tokens to use in place of the run's data locations. It must hold the same data." type:"path"`
+	ModelPath      string `help:"Folder of the model that the run began with, in place of the one that the run names." type:"path"`
+	MicroBatchSize int    `help:"Sequences that go through the model at once: less uses less memory." default:"1"`
+	Threads        int    `help:"Threads that compute; 0: one for each core. Several clients on one machine must share its cores." default:"0"`
+
+	MaxBlobMemory int64 `help:"MiB of memory for results and model parameters that are shared with peers." default:"4096"`
+
+	CheckpointDir string `help:"Folder to save a checkpoint into after each epoch." type:"path"`
+	KeepSteps     int    `help:"Newest checkpoints to keep; 0: all." default:"3"`
+	EventsDir     string `help:"Folder for the event log, events.jsonl." type:"path"`
+	Log           string `help:"Log format on standard error: ${enum}." enum:"console,json,none" default:"console"`
+}
+
+// Help is shown by --help below the command's summary.
+func (c *trainCommand) Help() string {
+	return `Joins at the start of the next epoch, gets the model from the members (or from the
+checkpoint that the run names) and trains. When the connection to the server is lost it
+connects again; when the model is lost it joins again. Ctrl-C leaves the run.`
+}
+
+// Run joins the run.
+func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
+	logger := c.logger(t)
+	key, err := c.key(logger)
+	if err != nil {
+		return err
+	}
+	if c.MicroBatchSize < 1 {
+		return fmt.Errorf("--micro-batch-size is %d: want at least 1", c.MicroBatchSize)
+	}
+	if err := torch.Load(torch.Options{Threads: c.Threads, Logger: logger}); err != nil {
+		return err
+	}
+	events, err := c.openEvents()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, events.Close()) }()
+
+	node, err := p2p.New(ctx, p2p.Options{Key: key, Listen: c.listenAddrs(), Logger: logger})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, node.Close()) }()
+	network := p2pnet.New(node, blob.NewStore(c.MaxBlobMemory<<20), c.RunID)
+
+	host, err := tcp.Dial(ctx, tcp.Options{Addr: c.ServerAddr, RunID: c.RunID, Key: key, Addrs: network.Addrs(), Logger: logger})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, host.Close()) }()
+
+	trainers := &trainerFactory{command: c, key: key, logger: logger}
+	defer func() { err = errors.Join(err, trainers.close()) }()
+	member, err := client.New(client.Options{
+		Key:             key,
+		RunID:           c.RunID,
+		Backend:         host,
+		Network:         network,
+		Data:            trainers,
+		NewTrainer:      trainers.build,
+		Initial:         c.initial,
+		CheckpointDir:   c.CheckpointDir,
+		KeepCheckpoints: c.KeepSteps,
+		Events:          events,
+		Logger:          logger,
+	})
+	if err != nil {
+		return err
+	}
+	return member.Run(ctx)
+}
+
+// logger writes what a joined run has to say: more than other commands do.
+func (c *trainCommand) logger(t terminal) *slog.Logger {
+	switch c.Log {
+	case "json":
+		return slog.New(slog.NewJSONHandler(t.Err, nil))
+	case "none":
+		return slog.New(slog.DiscardHandler)
+	default:
+		return slog.New(tint.NewHandler(t.Err, &tint.Options{TimeFormat: "15:04:05.000", NoColor: true}))
+	}
+}
+
+// key loads the participant's key, or makes one for this process only.
+func (c *trainCommand) key(logger *slog.Logger) (identity.Key, error) {
+	if c.IdentitySecretKeyPath != "" {
+		return identity.LoadKeyFile(c.IdentitySecretKeyPath)
+	}
+	key, found, err := identity.KeyFromEnvironment(os.LookupEnv)
+	if err != nil || found {
+		return key, err
+	}
+	if key, err = identity.Generate(rand.Reader); err != nil {
+		return key, err
+	}
+	logger.Warn("no key given: this process uses a fresh one, and will be somebody else next time", "id", key.ID())
+	return key, nil
+}
+
+func (c *trainCommand) openEvents() (*event.Log, error) {
+	if c.EventsDir == "" {
+		return nil, nil
+	}
+	if err := os.MkdirAll(c.EventsDir, 0o755); err != nil {
+		return nil, fmt.Errorf("make events folder: %w", err)
+	}
+	return event.Open(filepath.Join(c.EventsDir, "events.jsonl"))
+}
+
+// listenAddrs returns the multiaddrs to listen on: TCP for bulk, QUIC for the internet.
+func (c *trainCommand) listenAddrs() []string {
+	family := "ip4"
+	if ip := net.ParseIP(c.BindP2PAddress); ip != nil && ip.To4() == nil {
+		family = "ip6"
+	}
+	return []string{
+		fmt.Sprintf("/%s/%s/tcp/%d", family, c.BindP2PAddress, c.BindP2PPort),
+		fmt.Sprintf("/%s/%s/udp/%d/quic-v1", family, c.BindP2PAddress, c.BindP2PPort),
+	}
+}
+
+// initial loads the model of a checkpoint that does not come from peers.
+func (c *trainCommand) initial(_ context.Context, from coordinator.Checkpoint) (checkpoint.Snapshot, error) {
+	switch {
+	case c.ModelPath != "":
+		return checkpoint.ReadDir(c.ModelPath)
+	case from.Kind == coordinator.CheckpointLocal:
+		return checkpoint.ReadDir(from.Repo)
+	default:
+		return checkpoint.Snapshot{}, fmt.Errorf("the run begins with the model %s, which this version cannot download: get it yourself and name its folder with --model-path", from.Repo)
+	}
+}
+
+// trainerFactory builds what depends on the run's definition, which comes with the
+// coordinator's state: the trainer, and the data it trains on.
+type trainerFactory struct {
+	command *trainCommand
+	key     identity.Key
+	logger  *slog.Logger
+
+	mu       sync.Mutex
+	trainer  *train.Trainer
+	provider data.Provider
+}
+
+// build makes the trainer of the run and opens its data.
+func (f *trainerFactory) build(ctx context.Context, snapshot checkpoint.Snapshot, definition coordinator.Model) (client.Trainer, error) {
+	run, err := config.DecodeModel(definition.Definition)
+	if err != nil {
+		return nil, fmt.Errorf("read the run's definition: %w", err)
+	}
+	modelConfig, _ := snapshot.File("config.json")
+	description, err := model.Describe(modelConfig)
+	if err != nil {
+		return nil, err
+	}
+	provider, err := data.New(ctx, run.DataLocations, data.Options{
+		SeqLen:    int(run.MaxSeqLen),
+		VocabSize: description.VocabSize,
+		Path:      f.command.DataPath,
+	})
+	if err != nil {
+		return nil, err
+	}
+	trainer, err := train.New(ctx, train.Options{
+		Model:      snapshot,
+		Optimizer:  run.Optimizer,
+		LRSchedule: run.LRSchedule,
+		MicroBatch: f.command.MicroBatchSize,
+		Threads:    f.command.Threads,
+		RunID:      f.command.RunID,
+		TrainerID:  f.key.ID(),
+		Logger:     f.logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.trainer, f.provider = trainer, provider
+	return trainer, nil
+}
+
+// Sequences implements client.DataProvider with the data that build opened.
+func (f *trainerFactory) Sequences(ctx context.Context, batch assign.BatchID) ([][]int32, error) {
+	f.mu.Lock()
+	provider := f.provider
+	f.mu.Unlock()
+	if provider == nil {
+		return nil, errors.New("read data: the model is not loaded yet")
+	}
+	return provider.Sequences(ctx, batch)
+}
+
+func (f *trainerFactory) close() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.trainer == nil {
+		return nil
+	}
+	return f.trainer.Close()
+}
