@@ -179,7 +179,7 @@ func TestBadFramesEndTheConnection(t *testing.T) {
 		{"web browser", false, raw("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), frame.RefusedMalformed, "its length"},
 		{"empty frame", false, raw("\x00\x00\x00\x00"), frame.RefusedMalformed, "empty"},
 		{"long hello", false, func(p *peer) {
-			go p.socket.Write(frame.Append(nil, frame.TypeHello, make([]byte, frame.MaxHello))) //nolint:errcheck // it is cut off
+			go func() { _, _ = p.socket.Write(frame.Append(nil, frame.TypeHello, make([]byte, frame.MaxHello))) }() // it is cut off
 		}, frame.RefusedMalformed, "its length"},
 		{"submit before hello", false, func(p *peer) { p.send(frame.TypeSubmit, signed(1, hostileRun, coordinator.Join{})) }, frame.RefusedMalformed, "want a hello"},
 		{"unsigned hello", false, func(p *peer) { p.send(frame.TypeHello, make([]byte, 200)) }, frame.RefusedMalformed, "does not verify"}, // also: the zero key

@@ -54,7 +54,7 @@ func TestSameSeedSameRun(t *testing.T) {
 		}
 		return string(state.AppendTo(nil))
 	}
-	if run() != run() {
+	if first, second := run(), run(); first != second {
 		t.Fatal("two runs of one seed differ")
 	}
 }
