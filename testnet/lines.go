@@ -5,6 +5,8 @@ import (
 	"io"
 	"strings"
 	"sync"
+
+	"github.com/psyche-go/psyche/coordinator"
 )
 
 // Lines shows progress as one line per change of phase, for logs and pipes.
@@ -34,8 +36,15 @@ func (l *Lines) Update(p Progress) {
 			members++
 		}
 	}
-	if p.RunState != "RoundTrain" {
-		fmt.Fprintf(l.out, "epoch %d  %-17s  %d of %d clients are members\n", p.Epoch, p.RunState, members, len(p.Clients))
+	switch p.RunState {
+	case coordinator.RoundTrain.String():
+	case coordinator.WaitingForMembers.String():
+		fmt.Fprintf(l.out, "epoch %d  %s: %d of %d clients are there\n", p.Epoch, p.RunState, p.Pending, len(p.Clients))
+		return
+	case coordinator.RoundWitness.String():
+		return // follows every round
+	default:
+		fmt.Fprintf(l.out, "epoch %d  %s: %d of %d clients are members\n", p.Epoch, p.RunState, members, len(p.Clients))
 		return
 	}
 	loss := "     -"

@@ -5,18 +5,23 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"path/filepath"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/psyche-go/psyche/config"
+	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/event"
 	"github.com/psyche-go/psyche/identity"
 )
 
 // eventsFile is the name of a client's event log in its events folder.
 const eventsFile = "events.jsonl"
+
+// ratedRounds is the number of newest rounds over which speed is measured.
+const ratedRounds = 10
 
 // Progress is what is known of the run at one moment.
 type Progress struct {
@@ -28,6 +33,7 @@ type Progress struct {
 	LossStep   uint32
 	Tokens     uint64  // trained so far
 	TokensRate float64 // tokens per second over the last rounds
+	Pending    int     // clients that wait for the next epoch
 	Clients    []ClientProgress
 	Note       string // something out of the ordinary that just happened, or empty
 }
@@ -144,20 +150,39 @@ func (t *tracker) add(id string, e event.Event) (changed bool) {
 	return false
 }
 
-// addState keeps the newest state that any client has seen.
+// addState keeps the newest state that any client has seen. Clients see the same states a
+// little apart, and what one still sees does not take back what another has seen.
 func (t *tracker) addState(at time.Time, state event.State) (changed bool) {
-	if at.Before(t.stateTime) || state.Step < t.state.Step {
+	order := cmp.Or(cmp.Compare(state.Epoch, t.state.Epoch), cmp.Compare(phaseOrder(state), phaseOrder(t.state)))
+	if order < 0 || order == 0 && at.Before(t.stateTime) {
 		return false
 	}
-	changed = state.RunState != t.state.RunState || state.Step != t.state.Step
 	if state.Step > t.state.Step {
 		t.stepEnded = append(t.stepEnded, stepTime{t.state.Step, at})
-		if len(t.stepEnded) > 10 {
-			t.stepEnded = t.stepEnded[1:]
-		}
+		t.stepEnded = t.stepEnded[max(0, len(t.stepEnded)-ratedRounds):]
 	}
 	t.state, t.stateTime = state, at
-	return changed
+	return order > 0
+}
+
+// phaseOrder numbers the phases of an epoch in the order in which a run goes through
+// them.
+func phaseOrder(state event.State) uint64 {
+	round := uint64(state.Step) << 2
+	switch state.RunState {
+	case coordinator.Warmup.String():
+		return 1
+	case coordinator.RoundTrain.String():
+		return round + 1
+	case coordinator.RoundWitness.String():
+		return round + 2
+	case coordinator.Cooldown.String():
+		return round + 3 // its step is the next round's
+	case coordinator.Finished.String():
+		return math.MaxUint64
+	default:
+		return 0
+	}
 }
 
 // progress returns what is known now, and forgets the note.
@@ -169,6 +194,7 @@ func (t *tracker) progress() Progress {
 		Epoch:      t.state.Epoch,
 		Step:       t.state.Step,
 		TotalSteps: t.totalSteps,
+		Pending:    t.state.Pending,
 		Note:       t.note,
 	}
 	t.note = ""

@@ -82,7 +82,7 @@ func (n *network) summarise(ctx context.Context, heldOutFirst float64, took time
 	if err != nil {
 		return s, err
 	}
-	s.Sample = string(sample)
+	s.Sample = strings.ToValidUTF8(string(sample), "\uFFFD")
 	s.LossCurve = filepath.Join(n.dir, "loss.png")
 	if err := plotLoss(s.LossCurve, n.progress.losses()); err != nil {
 		return s, err

@@ -85,6 +85,10 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 	defer func() { err = errors.Join(err, node.Close()) }()
 	network := p2pnet.New(node, blob.NewStore(c.MaxBlobMemory<<20), c.RunID)
 
+	started := event.Started{Role: "client", ID: key.ID().String(), RunID: c.RunID, PID: os.Getpid(), Addrs: network.Addrs()}
+	if err := events.Append(started); err != nil {
+		return err
+	}
 	host, err := tcp.Dial(ctx, tcp.Options{Addr: c.ServerAddr, RunID: c.RunID, Key: key, Addrs: network.Addrs(), Logger: logger})
 	if err != nil {
 		return err
@@ -120,7 +124,7 @@ func (c *trainCommand) logger(t terminal) *slog.Logger {
 	case "none":
 		return slog.New(slog.DiscardHandler)
 	default:
-		return slog.New(tint.NewHandler(t.Err, &tint.Options{TimeFormat: "15:04:05.000", NoColor: true}))
+		return slog.New(tint.NewTextHandler(t.Err, &tint.Options{TimeFormat: "15:04:05.000", NoColor: true}))
 	}
 }
 
