@@ -200,7 +200,14 @@ func TestFollow(t *testing.T) {
 			t.Fatalf("got %v, want epoch %d", got, epoch)
 		}
 	}
+	// What was written before the end is not lost.
+	if err := l.Append(Joined{Epoch: 3}); err != nil {
+		t.Fatal(err)
+	}
 	cancel()
+	if got := <-seen; got != (Joined{Epoch: 3}) {
+		t.Errorf("got %v after the end, want epoch 3", got)
+	}
 	for range seen {
 		t.Error("an event after the last")
 	}

@@ -38,9 +38,10 @@ func Read(path string) iter.Seq2[Event, error] {
 	}
 }
 
-// Follow yields the events of the log at path and then waits for more, until ctx is
-// done. It also waits for a file that does not exist yet. The first other error ends
-// the sequence with a zero Event; the end of ctx ends it quietly.
+// Follow yields the events of the log at path and then waits for more. It also waits for
+// a file that does not exist yet. When ctx is done it yields what is in the file and
+// ends: who ends ctx after the writing process misses nothing. An error ends the
+// sequence with a zero Event.
 func Follow(ctx context.Context, path string) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		file, err := openWhenThere(ctx, path)
@@ -52,9 +53,13 @@ func Follow(ctx context.Context, path string) iter.Seq2[Event, error] {
 		}
 		defer func() { _ = file.Close() }() // only read
 		lines := newLineReader(path, file)
-		for ctx.Err() == nil {
+		for {
+			over := ctx.Err() != nil // before reading: what comes later may be missed
 			e, err := lines.next()
 			if errors.Is(err, io.EOF) {
+				if over {
+					return
+				}
 				wait(ctx)
 				continue
 			}
