@@ -34,30 +34,30 @@ func chaos(t *testing.T, seed uint64) {
 	const clients = 5
 	var mu sync.Mutex
 	random := rand.New(rand.NewPCG(seed, 0))
-	chance := func(percent int) bool {
+	draw := func(n int) int {
 		mu.Lock()
 		defer mu.Unlock()
-		return random.IntN(100) < percent
+		return random.IntN(n)
 	}
 	config := fakeConfig(clients)
 	config.TotalSteps = 15
 	w := newWorld(t, config)
-	w.hub.DropGossip = func(identity.ID, identity.ID, []byte) bool { return chance(30) }
-	w.hub.DropLink = func(identity.ID, identity.ID) bool { return chance(20) }
+	w.hub.DropGossip = func(identity.ID, identity.ID, []byte) bool { return draw(100) < 30 }
+	w.hub.DropLink = func(identity.ID, identity.ID) bool { return draw(100) < 20 }
 	members := make([]*member, clients)
 	for i := range members {
 		members[i] = w.launch(i, nil)
 	}
 	killed := make(map[int]bool)
 	for range 3 {
-		time.Sleep(time.Duration(random.IntN(12_000)) * time.Millisecond)
+		time.Sleep(time.Duration(draw(12_000)) * time.Millisecond)
 		if s := w.host.State(); s.RunState == coordinator.Finished {
 			break
 		}
-		victim := random.IntN(2) // the others stay
+		victim := draw(2) // the others stay
 		killed[victim] = true
 		members[victim].crash()
-		time.Sleep(time.Duration(random.IntN(5_000)) * time.Millisecond)
+		time.Sleep(time.Duration(draw(5_000)) * time.Millisecond)
 		members[victim] = w.launch(victim, nil)
 	}
 	var steady []*member
