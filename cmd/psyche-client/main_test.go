@@ -129,7 +129,7 @@ func TestSoloAndEvaluate(t *testing.T) {
 			solo := func(save, steps string, more ...string) string {
 				return succeed(t, append([]string{"solo", "--model", model, "--data-path", data, "--held-out", data,
 					"--seq-len", "16", "--total-batch", "4", "--micro-batch", "2", "--optimizer", optimizer, "--lr", "0.01",
-					"--lr-schedule", "constant", "--shuffle", "5", "--steps", steps, "--save", save, "--threads", "1"}, more...)...)
+					"--lr-schedule", "constant", "--compression-topk", "8", "--shuffle", "5", "--steps", steps, "--save", save, "--threads", "1"}, more...)...)
 			}
 			whole, parts := filepath.Join(t.TempDir(), "whole"), filepath.Join(t.TempDir(), "parts")
 			out := solo(whole, "12", "--save-every", "5")

@@ -55,7 +55,7 @@ type soloOptimizer struct {
 	Eps   float64 `default:"1e-8" help:"Of adamw: added to the root of the mean square."`
 
 	CompressionDecay float64 `default:"0.999" help:"Of distro: decay of the momentum."`
-	CompressionTopK  uint16  `default:"8" help:"Of distro: coefficients kept of each chunk."`
+	CompressionTopK  uint16  `name:"compression-topk" default:"8" help:"Of distro: coefficients kept of each chunk."`
 	CompressionChunk uint16  `default:"64" help:"Of distro: largest side of a chunk."`
 	Quantize1Bit     bool    `name:"quantize-1bit" default:"true" negatable:"" help:"Of distro: keep signs only."`
 }
