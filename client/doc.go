@@ -38,6 +38,9 @@
 //   - cooldown.go: after an epoch's last round the outstanding results are applied, the
 //     model is shared as blobs, its digest reported, and save.go writes the checkpoint.
 //
+// runtime.go has clock and tasks as an interface: package sim drives the same Node by Step
+// (step.go) on a virtual clock, in an order that a seed decides.
+//
 // exchange.go has the two protocols that clients answer for each other, report.go the
 // words of events.
 package client

@@ -3,11 +3,9 @@ package client
 import (
 	"context"
 	"encoding/binary"
-	"time"
 
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/identity"
-	"github.com/psyche-go/psyche/wire"
 )
 
 // Peers that are asked at once.
@@ -20,7 +18,7 @@ const (
 // own result again until the witnesses have it, and asks the owners of results that were
 // not announced here.
 func (n *Node) heal() {
-	now := time.Now()
+	now := n.Runtime.Now()
 	if n.ended || n.replica == nil || n.state.RunState != coordinator.RoundTrain || now.Sub(n.healed) < n.RepublishInterval {
 		return
 	}
@@ -45,7 +43,7 @@ func (n *Node) heal() {
 
 // askFor asks some peers for all results of a finished round.
 func (n *Node) askFor(l *ledger) {
-	now := time.Now()
+	now := n.Runtime.Now()
 	if now.Sub(l.asked) < min(fetchPause, n.RepublishInterval) {
 		return
 	}
@@ -59,7 +57,7 @@ func (n *Node) askFor(l *ledger) {
 // ask asks a peer for the announcements it has of a round, and hears them.
 func (n *Node) ask(peer identity.ID, step uint32) {
 	n.spawn(func(ctx context.Context) func() {
-		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+		ctx, cancel := n.Runtime.WithTimeout(ctx, requestTimeout)
 		defer cancel()
 		heard, err := n.roundResults(ctx, peer, step)
 		return func() {
@@ -86,7 +84,7 @@ func (n *Node) roundResults(ctx context.Context, peer identity.ID, step uint32) 
 	}
 	var heard []utterance
 	for _, raw := range raws {
-		author, a, err := wire.OpenAnnouncement(raw, n.RunID)
+		author, a, err := n.Announcements.Open(raw)
 		if err != nil {
 			return heard, err
 		}
@@ -100,7 +98,7 @@ func (n *Node) roundResults(ctx context.Context, peer identity.ID, step uint32) 
 // publish gossips an announcement.
 func (n *Node) publish(raw []byte) {
 	n.spawn(func(ctx context.Context) func() {
-		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+		ctx, cancel := n.Runtime.WithTimeout(ctx, requestTimeout)
 		defer cancel()
 		err := n.Network.Publish(ctx, raw)
 		return func() {

@@ -106,12 +106,12 @@ func (n *Node) keepSeat() {
 	} else if !n.needsSeat() {
 		return
 	}
-	if time.Since(n.seat.acked) < submitTimeout {
+	if n.Runtime.Now().Sub(n.seat.acked) < submitTimeout {
 		return
 	}
 	epoch := n.state.Progress.Epoch
 	n.submit("join", epoch, coordinator.Join{Epoch: epoch}, func() {
-		n.seat.acked, n.seat.joined = time.Now(), true
+		n.seat.acked, n.seat.joined = n.Runtime.Now(), true
 		n.log.Info("joined", "epoch", epoch)
 		n.emit(event.Joined{Epoch: epoch})
 	})
@@ -153,12 +153,12 @@ func (n *Node) submit(kind string, about any, a coordinator.Action, accepted fun
 		e = &errand{}
 		n.errands[kind] = e
 	}
-	if e.flying || (e.about == about && time.Now().Before(e.notBefore)) {
+	if e.flying || (e.about == about && n.Runtime.Now().Before(e.notBefore)) {
 		return
 	}
 	e.about, e.flying = about, true
 	n.spawn(func(ctx context.Context) func() {
-		ctx, cancel := context.WithTimeout(ctx, submitTimeout)
+		ctx, cancel := n.Runtime.WithTimeout(ctx, submitTimeout)
 		defer cancel()
 		err := n.Backend.Submit(ctx, a)
 		return func() {
@@ -166,16 +166,16 @@ func (n *Node) submit(kind string, about any, a coordinator.Action, accepted fun
 			var code coordinator.Code
 			switch {
 			case err == nil:
-				e.notBefore = time.Now().Add(effectTimeout)
+				e.notBefore = n.Runtime.Now().Add(effectTimeout)
 				accepted()
 			case errors.Is(err, coordinator.ErrDuplicate):
-				e.notBefore = time.Now().Add(effectTimeout)
+				e.notBefore = n.Runtime.Now().Add(effectTimeout)
 				n.log.Debug("submitted before", "action", kind)
 			case errors.As(err, &code):
-				e.notBefore = time.Now().Add(refusalPause)
+				e.notBefore = n.Runtime.Now().Add(refusalPause)
 				n.log.Debug("refused", "action", kind, "err", err)
 			default: // ErrDisconnected: nobody knows whether it was applied
-				e.notBefore = time.Now().Add(heartbeat)
+				e.notBefore = n.Runtime.Now().Add(heartbeat)
 				n.log.Debug("not submitted", "action", kind, "err", err)
 			}
 		}
@@ -187,7 +187,7 @@ func (n *Node) withdraw(ctx context.Context) {
 	if !n.seat.joined {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.WithdrawTimeout)
+	ctx, cancel := n.Runtime.WithTimeout(context.WithoutCancel(ctx), n.WithdrawTimeout)
 	defer cancel()
 	if err := n.Backend.Submit(ctx, coordinator.Withdraw{Client: coordinator.ClientID(n.id)}); err != nil {
 		n.log.Debug("withdraw", "err", err)
@@ -196,6 +196,9 @@ func (n *Node) withdraw(ctx context.Context) {
 
 // reportState writes an event when something of the state changed that people follow.
 func (n *Node) reportState() {
+	if n.Events == nil {
+		return
+	}
 	s := n.state
 	now := event.State{
 		RunState: s.RunState.String(), Epoch: s.Progress.Epoch, Step: s.Progress.Step,

@@ -87,7 +87,7 @@ func New(o Options) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Node{
+	n := &Node{
 		Options: o,
 		id:      o.Key.ID(),
 		log:     o.Logger.With("client", o.Key.ID().Short()),
@@ -96,7 +96,14 @@ func New(o Options) (*Node, error) {
 		shelf:   newShelf(),
 		rounds:  make(map[uint32]*ledger),
 		errands: make(map[string]*errand),
-	}, nil
+	}
+	if n.Runtime == nil {
+		n.Runtime = goroutines{n}
+	}
+	if n.Announcements == nil {
+		n.Announcements = signed{&n.Options}
+	}
+	return n, nil
 }
 
 // Run takes part in the run until it is finished (nil), ctx is done (its cause, after
@@ -191,23 +198,23 @@ func (n *Node) reconcile() {
 	n.heal()
 }
 
-// spawn runs a task in its own goroutine and the function it returns in the loop.
+// spawn runs a task beside the loop and the function it returns in the loop.
 func (n *Node) spawn(task func(ctx context.Context) func()) {
-	n.tasks.Go(func() { n.post(task(n.work)) })
+	n.Runtime.Run(func() func() { return task(n.work) })
 }
 
 // start is spawn for what uses the trainer, of which there is one at a time: the caller
 // has checked that n.op is nil.
 func (n *Node) start(name string, step uint32, task func(ctx context.Context) func()) {
-	ctx, cancel := context.WithCancel(n.work)
+	ctx, cancel := n.Runtime.WithCancel(n.work)
 	n.op = &operation{name: name, step: step, cancel: cancel}
-	n.tasks.Go(func() {
+	n.Runtime.Run(func() func() {
 		defer cancel()
 		proceed := task(ctx)
-		n.post(func() {
+		return func() {
 			n.op = nil
 			proceed()
-		})
+		}
 	})
 }
 

@@ -37,6 +37,9 @@ type Options struct {
 	Events *event.Log   // may be nil
 	Logger *slog.Logger // may be nil
 
+	Runtime       Runtime       // nil: goroutines and the wall clock
+	Announcements Announcements // nil: those of package wire, signed with Key
+
 	RepublishInterval time.Duration // between attempts to heal lost gossip; 2 s
 	SettleTimeout     time.Duration // to complete a finished round; the run's MaxRoundTrainTime
 	FetchTimeout      time.Duration // for one result; 60 s

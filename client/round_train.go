@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/psyche-go/psyche/assign"
 	"github.com/psyche-go/psyche/coordinator"
@@ -71,13 +70,13 @@ func (n *Node) keepUp() *ledger {
 func (n *Node) loadTokens(l *ledger) {
 	s := l.own(n.id)
 	if s == nil || l.tokens != nil || l.loading || l.loadTries >= maxDataTries ||
-		n.state.RunState != coordinator.RoundTrain || time.Now().Before(l.loadAt) {
+		n.state.RunState != coordinator.RoundTrain || n.Runtime.Now().Before(l.loadAt) {
 		return
 	}
 	l.loading = true
 	timeout := n.settleTimeout()
 	n.spawn(func(ctx context.Context) func() {
-		ctx, cancel := context.WithTimeout(ctx, timeout)
+		ctx, cancel := n.Runtime.WithTimeout(ctx, timeout)
 		defer cancel()
 		tokens, err := n.Data.Sequences(ctx, s.batch)
 		if err == nil && uint64(len(tokens)) != s.batch.Len() {
@@ -90,7 +89,7 @@ func (n *Node) loadTokens(l *ledger) {
 				return
 			}
 			l.loadTries++
-			l.loadAt = time.Now().Add(min(fetchPause<<l.loadTries, maxPause))
+			l.loadAt = n.Runtime.Now().Add(min(fetchPause<<l.loadTries, maxPause))
 			n.log.Error("read training data", "step", l.round.Step, "batch", s.batch, "attempt", l.loadTries, "err", err)
 		}
 	})
@@ -105,14 +104,14 @@ func (n *Node) train(l *ledger) {
 	l.trained = true
 	trainer, step, batch := n.trainer, l.round.Step, data.Batch{ID: s.batch, Sequences: l.tokens}
 	n.start(opTrain, step, func(ctx context.Context) func() {
-		begun := time.Now()
+		begun := n.Runtime.Now()
 		payload, loss, err := trainer.Train(ctx, step, batch)
 		if err == nil {
 			err = checkOwn(trainer, n.id, payload, step, batch.ID)
 		}
 		report := event.Trained{
 			Step: step, Batch: batchOf(batch.ID), Loss: event.Loss(loss),
-			Tokens: tokensOf(batch), Seconds: time.Since(begun).Seconds(),
+			Tokens: tokensOf(batch), Seconds: n.Runtime.Now().Sub(begun).Seconds(),
 		}
 		cancelled := ctx.Err() != nil
 		return func() {
@@ -157,7 +156,7 @@ func (n *Node) trained(l *ledger, s *slot, payload []byte, report event.Trained)
 		RunID: n.RunID, Step: step, Batch: s.batch, Blob: hash,
 		Size: uint32(len(payload)), Replica: l.replica,
 	}
-	raw := wire.SignAnnouncement(n.Key, a)
+	raw := n.Announcements.Sign(a)
 	if err := l.hear(n.id, a, raw); err != nil {
 		n.log.Error("enter own result", "step", step, "err", err)
 		return

@@ -72,9 +72,9 @@ func (n *Node) settle(want uint32) bool {
 		return false
 	}
 	if l.settleSince.IsZero() {
-		l.settleSince = time.Now()
+		l.settleSince = n.Runtime.Now()
 	}
-	if time.Since(l.settleSince) > n.settleTimeout() {
+	if n.Runtime.Now().Sub(l.settleSince) > n.settleTimeout() {
 		n.desynchronise(fmt.Sprintf("%d results of step %d cannot be had from peers", outcome.missing, step))
 		return false
 	}
@@ -96,9 +96,9 @@ func (n *Node) apply(l *ledger, o outcome) {
 	replica, trainer, step := n.replica, n.trainer, l.round.Step
 	n.model = nil
 	n.start(opApply, step, func(ctx context.Context) func() {
-		begun := time.Now()
+		begun := n.Runtime.Now()
 		err := trainer.Apply(ctx, step, o.payloads, own)
-		seconds := time.Since(begun).Seconds()
+		seconds := n.Runtime.Now().Sub(begun).Seconds()
 		return func() {
 			if n.replica != replica {
 				return

@@ -118,7 +118,7 @@ func (n *Node) listen(from identity.ID, message []byte) {
 		n.log.Debug("gossip is too long", "from", from.Short(), "bytes", len(message))
 		return
 	}
-	author, announcement, err := wire.OpenAnnouncement(message, n.RunID)
+	author, announcement, err := n.Announcements.Open(message)
 	if err != nil {
 		n.log.Debug("gossip refused", "from", from.Short(), "err", err)
 		return
@@ -181,7 +181,7 @@ func (n *Node) fetchResults() {
 	if n.replica == nil || n.trainer == nil {
 		return
 	}
-	now := time.Now()
+	now := n.Runtime.Now()
 	steps := n.openSteps()
 	running := 0
 	for _, step := range steps {
@@ -226,7 +226,7 @@ func (n *Node) fetchResult(l *ledger, s *slot, c *candidate) {
 	}
 	step, trainer := l.round.Step, n.trainer
 	n.spawn(func(ctx context.Context) func() {
-		ctx, cancel := context.WithTimeout(ctx, n.FetchTimeout)
+		ctx, cancel := n.Runtime.WithTimeout(ctx, n.FetchTimeout)
 		defer cancel()
 		payload, err := n.Network.Fetch(ctx, c.commitment, uint64(c.size), holders)
 		var invalid error
@@ -243,7 +243,7 @@ func (n *Node) fetched(l *ledger, s *slot, c *candidate, payload []byte, err, in
 	from := identity.ID(s.owner)
 	if err != nil {
 		c.state = announced
-		c.retryAt = time.Now().Add(min(fetchPause<<min(c.attempts, 8), maxPause))
+		c.retryAt = n.Runtime.Now().Add(min(fetchPause<<min(c.attempts, 8), maxPause))
 		c.attempts++
 		n.log.Debug("fetch result", "step", step, "batch", s.batch, "from", from.Short(), "attempt", c.attempts, "err", err)
 		return

@@ -12,7 +12,6 @@ import (
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/event"
 	"github.com/psyche-go/psyche/identity"
-	"golang.org/x/sync/errgroup"
 )
 
 const (
@@ -106,7 +105,7 @@ func (n *Node) prepare(epoch epochKey) {
 
 // obtainModel loads the model that the coordinator's checkpoint names.
 func (n *Node) obtainModel() {
-	if n.op != nil || time.Now().Before(n.obtainAt) {
+	if n.op != nil || n.Runtime.Now().Before(n.obtainAt) {
 		return
 	}
 	if n.model != nil && n.model.origin.Kind == 0 { // trained here, in the epoch before
@@ -125,9 +124,9 @@ func (n *Node) obtainModel() {
 	n.keepPartial(o.checkpoint.Digest)
 	n.model = nil
 	n.start(opLoad, 0, func(ctx context.Context) func() {
-		begun := time.Now()
+		begun := n.Runtime.Now()
 		err := o.run(ctx)
-		o.model.seconds = time.Since(begun).Seconds()
+		o.model.seconds = n.Runtime.Now().Sub(begun).Seconds()
 		cancelled := ctx.Err() != nil
 		return func() { n.obtained(o, err, cancelled) }
 	})
@@ -143,7 +142,7 @@ func (n *Node) obtained(o obtaining, err error, cancelled bool) {
 	switch {
 	case cancelled:
 	case errors.Is(err, errNoHolder):
-		n.obtainAt = time.Now().Add(modelPause)
+		n.obtainAt = n.Runtime.Now().Add(modelPause)
 		n.log.Warn("get the model from peers", "err", err)
 	case err != nil:
 		n.fail(fmt.Errorf("load the model: %w", err))
@@ -232,28 +231,25 @@ func (o *obtaining) fromMembers(ctx context.Context) (checkpoint.Snapshot, error
 
 // askForManifest asks all members and returns the manifest and who has it.
 func (o *obtaining) askForManifest(ctx context.Context) (manifest []byte, holders []identity.ID) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := o.Runtime.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	var mu sync.Mutex
-	var group errgroup.Group
-	group.SetLimit(maxModelFetches * 2)
-	for _, peer := range o.peers {
-		group.Go(func() error {
-			response, err := o.Network.Request(ctx, peer, modelProtocol, o.checkpoint.Digest[:], checkpoint.MaxManifestSize)
-			if err == nil && blake3Sum(response) != o.checkpoint.Digest {
-				err = fmt.Errorf("%w: a manifest that does not have the digest", errMalformed)
-			}
-			if err != nil {
-				o.log.Debug("ask for the manifest", "peer", peer.Short(), "err", err)
-				return nil
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			manifest, holders = response, append(holders, peer)
+	ask := func(ctx context.Context, i int) error {
+		peer := o.peers[i]
+		response, err := o.Network.Request(ctx, peer, modelProtocol, o.checkpoint.Digest[:], checkpoint.MaxManifestSize)
+		if err == nil && blake3Sum(response) != o.checkpoint.Digest {
+			err = fmt.Errorf("%w: a manifest that does not have the digest", errMalformed)
+		}
+		if err != nil {
+			o.log.Debug("ask for the manifest", "peer", peer.Short(), "err", err)
 			return nil
-		})
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		manifest, holders = response, append(holders, peer)
+		return nil
 	}
-	_ = group.Wait() // its functions return no errors
+	_ = o.Runtime.Each(ctx, maxModelFetches*2, len(o.peers), ask) // it returns no errors
 	return manifest, holders
 }
 
@@ -261,23 +257,20 @@ func (o *obtaining) askForManifest(ctx context.Context) (manifest []byte, holder
 func (o *obtaining) fetchParts(ctx context.Context, manifest checkpoint.Manifest, holders []identity.ID) (map[[32]byte][]byte, error) {
 	var mu sync.Mutex
 	parts := make(map[[32]byte][]byte)
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(maxModelFetches)
-	for i, blob := range manifest.Blobs() {
-		first := i % len(holders)
+	blobs := manifest.Blobs()
+	err := o.Runtime.Each(ctx, maxModelFetches, len(blobs), func(ctx context.Context, i int) error {
+		blob, first := blobs[i], i%len(holders)
 		order := slices.Concat(holders[first:], holders[:first])
-		group.Go(func() error {
-			data, err := o.Network.Fetch(ctx, blob.Hash, blob.Size, order)
-			if err != nil {
-				return fmt.Errorf("fetch part %x of the model: %w", blob.Hash[:8], err)
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			parts[blob.Hash] = data
-			o.model.blobs = append(o.model.blobs, blob.Hash)
-			o.model.fetched += blob.Size
-			return nil
-		})
-	}
-	return parts, group.Wait()
+		data, err := o.Network.Fetch(ctx, blob.Hash, blob.Size, order)
+		if err != nil {
+			return fmt.Errorf("fetch part %x of the model: %w", blob.Hash[:8], err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		parts[blob.Hash] = data
+		o.model.blobs = append(o.model.blobs, blob.Hash)
+		o.model.fetched += blob.Size
+		return nil
+	})
+	return parts, err
 }
