@@ -57,6 +57,20 @@ func OpenAction(raw []byte, runID string) (SignedAction, error) {
 	return signed, nil
 }
 
+// AppendAction appends the canonical bytes of an action without sender and signature, as
+// SignAction has them.
+func AppendAction(b []byte, a coordinator.Action) []byte { return appendAction(b, a) }
+
+// DecodeAction reads what AppendAction wrote. The error wraps ErrMalformed.
+func DecodeAction(b []byte) (coordinator.Action, error) {
+	r := reader{rest: b}
+	a := r.action()
+	if err := r.end(); err != nil {
+		return nil, fmt.Errorf("decode action: %w", err)
+	}
+	return a, nil
+}
+
 func appendAction(b []byte, a coordinator.Action) []byte {
 	switch a := a.(type) {
 	case coordinator.Join:

@@ -118,6 +118,16 @@ func (j *Journal) Append(payload []byte) error {
 	return nil
 }
 
+// Magic is what every journal begins with.
+const Magic = magic
+
+// AppendEntry appends the bytes of the entry that follows the one with the hash previous
+// (zero for the first) and returns its hash. It is for a journal that is kept elsewhere
+// than in a file; Read reads both.
+func AppendEntry(b []byte, previous [sha256.Size]byte, payload []byte) ([]byte, [sha256.Size]byte) {
+	return appendEntry(b, previous, payload)
+}
+
 // appendEntry appends the bytes of one entry and returns its hash.
 func appendEntry(b []byte, previous [sha256.Size]byte, payload []byte) ([]byte, [sha256.Size]byte) {
 	start := len(b)
