@@ -1,0 +1,147 @@
+package sim
+
+import (
+	"bytes"
+
+	"github.com/psyche-go/psyche/assign"
+	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/merkle"
+)
+
+// chain is the model as it has to be after every step. The checker works it out from the
+// witnesses' proofs and from everything that was ever announced, which no client knows.
+type chain struct {
+	world  *world
+	models map[[32]byte]model // by digest: what an epoch can start from
+	steps  map[uint32]link
+}
+
+// link is the outcome of one round.
+type link struct {
+	decided bool // else nobody can know it, and nobody may apply it
+	counted [][]byte
+	batches []assign.BatchID
+	model   model // after the step
+	known   bool  // model is known
+}
+
+func newChain(w *world) chain {
+	return chain{world: w, models: make(map[[32]byte]model), steps: make(map[uint32]link)}
+}
+
+// begin notes the model that an epoch starts from.
+func (c *chain) begin(s *coordinator.State) {
+	first := s.Epoch.StartStep
+	start, known := initialModel(), true
+	if s.Model.Checkpoint.Origin != 0 {
+		start, known = c.models[s.Model.Checkpoint.Digest]
+	}
+	c.steps[first-1] = link{decided: true, model: start, known: known}
+}
+
+// extend works out the outcome of a finished round.
+func (c *chain) extend(round *coordinator.Round, config coordinator.Config) {
+	l := c.decide(round, config)
+	before := c.steps[round.Step-1]
+	if l.decided && before.known {
+		l.known, l.model = true, before.model
+		if again := l.model.apply(round.Step, l.counted); again != nil {
+			c.world.checker.violate(OnceOnly, "batch %v of step %d counts a second time", *again, round.Step)
+		}
+		c.models[l.model.digest(round.Step)] = l.model
+	}
+	c.steps[round.Step] = l
+}
+
+// digest returns the digest of the model after a step.
+func (c *chain) digest(step uint32) (digest [32]byte, known bool) {
+	l := c.steps[step]
+	if !l.known {
+		return digest, false
+	}
+	return l.model.digest(step), true
+}
+
+// decide counts the votes of a finished round. It knows all results of all assignees,
+// and does not share code with package client.
+func (c *chain) decide(round *coordinator.Round, config coordinator.Config) link {
+	quorum := quorumOf(electedOf(round, config))
+	if len(round.Witnesses) < quorum {
+		return link{decided: true}
+	}
+	roots := make(map[[32]byte]int)
+	var root [32]byte
+	agreed := false
+	for i := range round.Witnesses {
+		r := round.Witnesses[i].CommitmentsRoot
+		if roots[r]++; roots[r] >= quorum {
+			root, agreed = r, true
+		}
+	}
+	for _, threshold := range []int{quorum, 1} {
+		l, leaves := c.elect(round, config, threshold)
+		if !agreed || merkle.Root(leaves) == root {
+			l.decided = true
+			return l
+		}
+	}
+	return link{}
+}
+
+// elect returns the results with the most votes of at least a threshold.
+func (c *chain) elect(round *coordinator.Round, config coordinator.Config, threshold int) (link, [][32]byte) {
+	var l link
+	assignments := round.Assignments(config)
+	leaves := make([][32]byte, len(assignments))
+	for i, a := range assignments {
+		best := 0
+		var payload []byte
+		for _, s := range c.world.registry.of(round.Step, a.Batch, identity.ID(round.Members[a.Member])) {
+			blob := s.announcement.Blob
+			votes := 0
+			for j := range round.Witnesses {
+				if round.Witnesses[j].Commitments.Contains(round.Seed, blob[:]) {
+					votes++
+				}
+			}
+			if votes < threshold || votes < best {
+				continue
+			}
+			if votes > best || bytes.Compare(blob[:], leaves[i][:]) < 0 {
+				best, leaves[i], payload = votes, blob, s.payload
+			}
+		}
+		if payload != nil {
+			l.counted, l.batches = append(l.counted, payload), append(l.batches, a.Batch)
+		}
+	}
+	return l, leaves
+}
+
+// compare checks what an honest client applied.
+func (c *chain) compare(p *process, step uint32, payloads [][]byte) {
+	check := c.world.checker
+	l, finished := c.steps[step]
+	if !finished {
+		check.violate(CountedRight, "%s applies step %d, which is not over", p.machine.name(), step)
+		return
+	}
+	if !l.decided {
+		check.violate(CountedRight, "%s applies step %d, whose outcome nobody can know", p.machine.name(), step)
+		return
+	}
+	for i, payload := range payloads {
+		if i >= len(l.counted) || !bytes.Equal(payload, l.counted[i]) {
+			_, batch, _ := readHeader(payload)
+			check.violate(CountedRight, "%s applies a result of batch %v in step %d that does not count", p.machine.name(), batch, step)
+			return
+		}
+	}
+	if len(payloads) < len(l.counted) {
+		check.violate(CountedRight, "%s leaves batch %v of step %d out", p.machine.name(), l.batches[len(payloads)], step)
+	}
+	if l.known && p.trainer.model != l.model {
+		check.violate(SameReplica, "%s has other weights after step %d than the counted results make", p.machine.name(), step)
+	}
+}

@@ -1,0 +1,470 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/psyche-go/psyche/assign"
+	"github.com/psyche-go/psyche/coordinator"
+)
+
+// Assertion names what has to hold.
+type Assertion string
+
+// The assertions.
+const (
+	Invariants     Assertion = "coordinator.State.Check holds after every transition"
+	OnceOnly       Assertion = "no batch is applied twice"
+	SameReplica    Assertion = "honest clients at the same step have the same replica hash and weights"
+	DataContinuous Assertion = "the data index advances by exactly what each round holds, and batches cover it"
+	QuorumOrTime   Assertion = "no round advances without its quorum or its time"
+	OnlyElected    Assertion = "only elected witnesses are accepted, each once"
+	CountedRight   Assertion = "exactly the results that the witnesses' quorum proved are applied, all signed by assignees"
+	NotReplayed    Assertion = "no action is accepted twice"
+	NotFramed      Assertion = "nobody is dropped whose result a quorum of witnesses holds"
+	CheckpointTrue Assertion = "the recorded checkpoint is the model with every counted result"
+	ReplayEqual    Assertion = "replaying the journal gives the live state"
+	NothingLost    Assertion = "an acknowledged action survives every crash of the host"
+	Progress       Assertion = "when faults stop every honest client makes progress and the run finishes in time"
+	NodeSound      Assertion = "no honest client fails"
+)
+
+// Violation is a broken assertion.
+type Violation struct {
+	Assertion Assertion
+	Detail    string
+	Seconds   float64 // virtual time
+}
+
+// Error returns the assertion and what broke it.
+func (v *Violation) Error() string {
+	return fmt.Sprintf("broken after %.3f s: %s: %s", v.Seconds, v.Assertion, v.Detail)
+}
+
+// Time that a run may take at most, in virtual seconds, once faults have stopped: what is
+// left of the running phase, then the longest that rounds and epochs can last.
+const slack = 120 * second
+
+// checker knows what happened and asserts what has to hold.
+type checker struct {
+	world     *world
+	violation *Violation
+
+	chain     chain
+	actions   map[signature]bool // accepted ones that are not lost in a crash
+	acked     map[signature]bool
+	nextData  uint64
+	nextStep  uint32
+	elected   []int  // of the running round
+	votedStep uint32 // of voted
+	voted     []coordinator.ClientID
+
+	replicas    map[uint32][32]byte // by step, as the first honest client had it
+	expectation *coordinator.State  // after the crash that was last
+	lostActions []signature         // in that crash
+	healedAt    int64
+	healedStep  uint32
+}
+
+func newChecker(w *world) *checker {
+	return &checker{
+		world: w, chain: newChain(w), actions: make(map[signature]bool), acked: make(map[signature]bool),
+		nextStep: 1, replicas: make(map[uint32][32]byte),
+	}
+}
+
+// violate notes the first broken assertion; the run ends with it.
+func (c *checker) violate(a Assertion, format string, args ...any) {
+	if c.violation != nil {
+		return
+	}
+	c.violation = &Violation{a, fmt.Sprintf(format, args...), float64(c.world.now) / float64(second)}
+	c.world.note('V', 0, 0, func() string { return "VIOLATION " + c.violation.Error() })
+}
+
+// stateMark is what the checker remembers of a state before a tick.
+type stateMark struct {
+	runState   coordinator.RunState
+	start      uint64
+	step       uint32
+	checkpoint coordinator.Checkpoint
+}
+
+func markOf(s *coordinator.State) stateMark {
+	return stateMark{s.RunState, s.StateStart, s.Progress.Step, s.Model.Checkpoint}
+}
+
+// accepted checks an action that the host has accepted.
+func (c *checker) accepted(s *coordinator.State, _ coordinator.RunState, from coordinator.ClientID, nonce uint64, a coordinator.Action) {
+	name := signature{from, nonce}
+	if c.actions[name] {
+		c.violate(NotReplayed, "%s of %s with nonce %d", describe(a), c.world.nameOf(from), nonce)
+	}
+	c.actions[name] = true
+	switch a := a.(type) {
+	case coordinator.WitnessRound:
+		c.witnessed(s, from)
+	case coordinator.HealthCheck:
+		c.accused(s, a)
+	}
+}
+
+// witnessed checks that an accepted witness was elected, by its position in the shuffle,
+// and that it is there once.
+func (c *checker) witnessed(s *coordinator.State, from coordinator.ClientID) {
+	round := s.CurrentRound()
+	if round == nil {
+		c.violate(OnlyElected, "a witness outside rounds")
+		return
+	}
+	if c.votedStep != round.Step {
+		c.votedStep, c.voted = round.Step, nil
+	}
+	member := slices.Index(round.Members, from)
+	elected := member >= 0 && assign.Position(uint32(member), uint32(len(round.Members)), round.Seed, "witness") < uint32(electedOf(round, s.Config))
+	if !elected || slices.Contains(c.voted, from) {
+		c.violate(OnlyElected, "%s in step %d, elected: %v", c.world.nameOf(from), round.Step, elected)
+	}
+	c.voted = append(c.voted, from)
+}
+
+// electedOf is how many witnesses a round has, from the configuration alone.
+func electedOf(r *coordinator.Round, config coordinator.Config) int {
+	if config.WitnessNodes > 0 {
+		return min(len(r.Members), int(config.WitnessNodes))
+	}
+	return min(len(r.Members), 32)
+}
+
+// quorumOf is ⌈2n/3⌉, counted another way than package assign does.
+func quorumOf(n int) int {
+	q := 0
+	for 3*q < 2*n {
+		q++
+	}
+	return q
+}
+
+// accused checks that whoever was dropped is missing from the witnesses' proofs.
+func (c *checker) accused(s *coordinator.State, a coordinator.HealthCheck) {
+	round := s.RoundOfStep(a.Step)
+	if round == nil || a.Step != s.Progress.Step-1 {
+		c.violate(NotFramed, "a health check of step %d in step %d", a.Step, s.Progress.Step)
+		return
+	}
+	quorum := quorumOf(electedOf(round, s.Config))
+	for _, id := range a.Clients {
+		held := 0
+		for i := range round.Witnesses {
+			if round.Witnesses[i].Participants.Contains(round.Seed, id[:]) {
+				held++
+			}
+		}
+		if held >= quorum || len(round.Witnesses) < quorum {
+			c.violate(NotFramed, "%s in step %d: %d of %d witnesses hold its result, quorum %d",
+				c.world.nameOf(id), a.Step, held, len(round.Witnesses), quorum)
+		}
+	}
+}
+
+// ticked checks what a tick did.
+func (c *checker) ticked(s *coordinator.State, before stateMark, now uint64) {
+	if s.RunState == before.runState {
+		return
+	}
+	if err := s.Check(); err != nil {
+		c.violate(Invariants, "%v → %v: %v", before.runState, s.RunState, err)
+		return
+	}
+	past := uint64(0)
+	if now > before.start {
+		past = now - before.start
+	}
+	switch before.runState {
+	case coordinator.RoundTrain:
+		c.roundTrained(s, past)
+	case coordinator.RoundWitness:
+		if past < s.Config.RoundWitnessTime {
+			c.violate(QuorumOrTime, "RoundWitness of step %d lasted %d s", before.step, past)
+		}
+		c.roundOver(s, before)
+	case coordinator.Cooldown:
+		c.epochOver(s, before)
+	}
+	if s.RunState == coordinator.RoundTrain {
+		c.roundBegins(s, before)
+	}
+	if s.RunState == coordinator.Finished && s.Progress.Step != s.Config.TotalSteps+1 {
+		c.violate(QuorumOrTime, "finished in step %d of %d", s.Progress.Step, s.Config.TotalSteps)
+	}
+}
+
+// roundTrained checks the end of RoundTrain.
+func (c *checker) roundTrained(s *coordinator.State, past uint64) {
+	if past >= s.Config.MaxRoundTrainTime {
+		return
+	}
+	round := s.CurrentRound()
+	awaited := s.Awaited()
+	quorum, complete := quorumOf(electedOf(round, s.Config)), 0
+	for i := range round.Witnesses {
+		holds := func(a assign.Assignment) bool {
+			return round.Witnesses[i].Participants.Contains(round.Seed, round.Members[a.Member][:])
+		}
+		if !slices.ContainsFunc(awaited, func(a assign.Assignment) bool { return !holds(a) }) {
+			complete++
+		}
+	}
+	if complete < quorum {
+		c.violate(QuorumOrTime, "RoundTrain of step %d ended after %d s with %d witnesses of all results, quorum %d",
+			round.Step, past, complete, quorum)
+	}
+}
+
+// roundBegins checks data and step of a new round.
+func (c *checker) roundBegins(s *coordinator.State, before stateMark) {
+	round := s.CurrentRound()
+	if round.Step != c.nextStep {
+		c.violate(DataContinuous, "step %d follows step %d", round.Step, c.nextStep-1)
+	}
+	if round.DataIndex != c.nextData || round.BatchSize != s.Config.BatchSize(round.DataIndex, simSeqLen) {
+		c.violate(DataContinuous, "step %d begins at %d with %d sequences, not at %d", round.Step, round.DataIndex, round.BatchSize, c.nextData)
+	}
+	at, assignments := c.nextData, round.Assignments(s.Config)
+	for _, a := range assignments {
+		if a.Batch.Start != at || a.Batch.End <= at {
+			c.violate(DataContinuous, "step %d: batch %v does not begin at %d", round.Step, a.Batch, at)
+		}
+		at = a.Batch.End
+	}
+	if at != c.nextData+uint64(round.BatchSize) {
+		c.violate(DataContinuous, "step %d: batches end at %d, not at %d", round.Step, at, c.nextData+uint64(round.BatchSize))
+	}
+	c.nextData, c.nextStep = at, round.Step+1
+	if before.runState == coordinator.Warmup {
+		c.chain.begin(s)
+	}
+}
+
+// roundOver takes note of a round whose witnesses are all there.
+func (c *checker) roundOver(s *coordinator.State, before stateMark) {
+	round := s.RoundOfStep(before.step)
+	quorum := quorumOf(electedOf(round, s.Config))
+	if s.RunState == coordinator.RoundTrain && len(round.Witnesses) < quorum {
+		c.violate(QuorumOrTime, "step %d had %d witnesses, quorum %d, and the epoch went on", round.Step, len(round.Witnesses), quorum)
+	}
+	c.chain.extend(round, s.Config)
+}
+
+// epochOver checks the checkpoint that an epoch left.
+func (c *checker) epochOver(s *coordinator.State, before stateMark) {
+	checkpoint := s.Model.Checkpoint
+	if checkpoint == before.checkpoint {
+		return
+	}
+	if checkpoint.Step != before.step-1 {
+		c.violate(CheckpointTrue, "the checkpoint of step %d was recorded after step %d", checkpoint.Step, before.step-1)
+	}
+	if want, known := c.chain.digest(checkpoint.Step); known && want != checkpoint.Digest {
+		c.violate(CheckpointTrue, "step %d: %x was recorded, the counted results make %x", checkpoint.Step, checkpoint.Digest[:4], want[:4])
+	}
+}
+
+// applied checks what an honest client has just made part of its model.
+func (c *checker) applied(p *process, step uint32, payloads [][]byte, again *assign.BatchID) {
+	c.world.note('P', uint64(p.machine.index), uint64(step), func() string {
+		return fmt.Sprintf("%s applies step %d: %d results", p.machine.name(), step, len(payloads))
+	})
+	if !p.machine.honest() {
+		return
+	}
+	p.applied = step
+	if again != nil {
+		c.violate(OnceOnly, "%s applies batch %v in step %d", p.machine.name(), *again, step)
+	}
+	c.chain.compare(p, step, payloads)
+}
+
+// stepped compares the replica hash of an honest client that has just applied a step.
+func (c *checker) stepped(p *process) {
+	hash, step, ok := p.node.Replica()
+	if !ok || p.applied == 0 || step != p.applied || !p.machine.honest() {
+		return
+	}
+	p.applied = 0
+	first, known := c.replicas[step]
+	if !known {
+		c.replicas[step] = hash
+	} else if first != hash {
+		c.violate(SameReplica, "%s has %x after step %d, another honest client has %x", p.machine.name(), hash[:4], step, first[:4])
+	}
+}
+
+// ended checks a client that has left the run.
+func (c *checker) ended(p *process, err error) {
+	if err != nil && p.machine.honest() {
+		c.violate(NodeSound, "%s: %v", p.machine.name(), err)
+	}
+	if c.world.host.base.RunState != coordinator.Finished {
+		if p.machine.honest() {
+			c.violate(NodeSound, "%s ended before the run", p.machine.name())
+		}
+		return
+	}
+	for _, m := range c.world.machines {
+		if m.honest() && (m.process == nil || !m.process.ended) {
+			return
+		}
+	}
+	c.world.over = true
+}
+
+// published is told of every state that clients see.
+func (c *checker) published(*coordinator.State) {}
+
+// acknowledged notes what the host has said is done.
+func (c *checker) acknowledged(from coordinator.ClientID, nonce uint64) {
+	c.acked[signature{from, nonce}] = true
+}
+
+// crashed works out what a host that starts again has to find: the durable state and
+// those records that were written whole.
+func (c *checker) crashed(base *coordinator.State, records []record, writing []byte, there int) {
+	expected := base.Clone()
+	c.lostActions = nil
+	length := 0
+	for _, r := range records {
+		length += entryOverhead + len(r.appendTo(nil))
+		name := signature{r.from, r.nonce}
+		if length <= there {
+			if err := r.apply(&c.world.rules, &expected); err != nil {
+				c.violate(ReplayEqual, "%v", err)
+			}
+		} else if r.kind == recordAction {
+			c.lostActions = append(c.lostActions, name)
+		}
+	}
+	if length != len(writing) && there == len(writing) {
+		c.violate(ReplayEqual, "%d bytes are written, the records have %d", len(writing), length)
+	}
+	c.expectation = &expected
+}
+
+// entryOverhead is what the journal adds to a record: length, hash before, check, hash.
+const entryOverhead = 4 + 32 + 4 + 32
+
+// replayed checks what a host that starts has found.
+func (c *checker) replayed(s *coordinator.State, actions []signature, err error) {
+	if err != nil {
+		c.violate(ReplayEqual, "%v", err)
+		return
+	}
+	if c.expectation != nil && s.Hash() != c.expectation.Hash() {
+		c.violate(ReplayEqual, "in %v of step %d, expected %v of step %d",
+			s.RunState, s.Progress.Step, c.expectation.RunState, c.expectation.Progress.Step)
+	}
+	c.expectation = nil
+	for _, name := range c.lostActions {
+		delete(c.actions, name)
+	}
+	found := make(map[signature]bool, len(actions))
+	for _, name := range actions {
+		found[name] = true
+	}
+	for _, m := range c.world.machines { // in an order that does not depend on the map
+		c.lost(coordinator.ClientID(m.id), found)
+	}
+	c.rewind(s)
+}
+
+// lost looks for acknowledged actions of a client that are not in the journal.
+func (c *checker) lost(id coordinator.ClientID, found map[signature]bool) {
+	least := uint64(0)
+	for name := range c.acked {
+		if name.from == id && !found[name] && (least == 0 || name.nonce < least) {
+			least = name.nonce
+		}
+	}
+	if least != 0 {
+		c.violate(NothingLost, "the action of %s with nonce %d", c.world.nameOf(id), least)
+	}
+}
+
+// rewind takes back what the checker noted of a state that nobody ever saw.
+func (c *checker) rewind(s *coordinator.State) {
+	c.nextData, c.nextStep = s.Progress.DataIndex, s.Progress.Step
+	switch s.RunState {
+	case coordinator.RoundTrain, coordinator.RoundWitness:
+		c.nextStep++
+	}
+	c.voted = nil
+	c.votedStep = 0
+	if round := s.CurrentRound(); round != nil {
+		c.votedStep = round.Step
+		for _, w := range round.Witnesses {
+			c.voted = append(c.voted, round.Members[w.Member])
+		}
+	}
+}
+
+// healed notes when faults stopped.
+func (c *checker) healed() {
+	c.healedAt = c.world.now
+	c.healedStep = c.world.host.state.Progress.Step
+}
+
+// deadline is the time by which the run has to be over.
+func (c *checker) deadline() int64 {
+	if !c.world.healed {
+		return 1 << 62
+	}
+	k := c.world.plan.config
+	rounds := int64(k.TotalSteps) + 1 - int64(c.healedStep)
+	round := int64(k.MaxRoundTrainTime + k.RoundWitnessTime + 2)
+	epoch := int64(k.WarmupTime+k.CooldownTime+k.WaitingForMembersExtraTime) + 20
+	return c.healedAt + slack + max(rounds, 1)*(round+epoch)*second
+}
+
+// tooLate is called when the run is not over in time.
+func (c *checker) tooLate() {
+	s := &c.world.host.state
+	waiting := ""
+	for _, m := range c.world.machines {
+		if m.honest() && (m.process == nil || !m.process.ended) {
+			waiting += " " + itoa(m.index)
+		}
+	}
+	c.violate(Progress, "faults stopped at %.0f s in step %d; the run is in %v of step %d of %d; clients that have not ended:%s",
+		float64(c.healedAt)/float64(second), c.healedStep, s.RunState, s.Progress.Step, s.Config.TotalSteps, waiting)
+}
+
+// finish checks the end of a run.
+func (c *checker) finish() {
+	if c.violation != nil {
+		return
+	}
+	w := c.world
+	h := w.host
+	if h.state.RunState != coordinator.Finished {
+		c.tooLate()
+		return
+	}
+	if !h.writing {
+		state, actions, err := h.disk.replay(&w.rules)
+		c.expectation = h.base
+		c.replayed(&state, actions, err)
+	}
+	checkpoint := h.state.Model.Checkpoint
+	if checkpoint.Step != h.state.Config.TotalSteps {
+		c.violate(Progress, "the last checkpoint is of step %d of %d", checkpoint.Step, h.state.Config.TotalSteps)
+	}
+	for _, m := range w.machines {
+		if !m.honest() {
+			continue
+		}
+		digest, step, ok := m.process.node.Model()
+		if !ok || step != checkpoint.Step || digest != checkpoint.Digest {
+			c.violate(Progress, "%s does not hold the final model: it has that of step %d", m.name(), step)
+		}
+	}
+}

@@ -1,0 +1,400 @@
+package sim
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/psyche-go/psyche/backend"
+	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/identity"
+)
+
+// The host does what package server does, with its default times.
+const (
+	tickInterval  = 200 * second / 1000
+	pushInterval  = 200 * second / 1000
+	withdrawGrace = 5 * second
+)
+
+// hostID is the key of every simulated host.
+var hostID = func() coordinator.ClientID {
+	var seed [identity.SeedSize]byte
+	binary.BigEndian.PutUint64(seed[:], 1)
+	return coordinator.ClientID(identity.FromSeed(seed).ID())
+}()
+
+// host is the server of the run: the state machine, its journal and what clients see.
+type host struct {
+	world  *world
+	up     bool
+	life   int // counts starts
+	state  coordinator.State
+	disk   disk
+	random *random
+	offset int64 // of its clock, seconds
+
+	inbox     []*request
+	answers   []reply // for when the disk has their actions
+	writing   bool
+	nonce     uint64
+	gone      []int64 // per client: since when its connection is missed; 0: it is not
+	holdUntil int64
+	base      *coordinator.State // as the disk has it; never modified
+	published *coordinator.State // newest that was published
+	update    *backend.Update    // newest published
+	version   uint64             // of update
+	sent      []uint64           // per client: version it was sent
+	pushedAt  int64
+}
+
+type reply struct {
+	request *request
+	err     error
+}
+
+func newHost(w *world) *host {
+	return &host{
+		world: w, random: newRandom(w.options.Seed, "host"),
+		gone: make([]int64, len(w.machines)), sent: make([]uint64, len(w.machines)),
+	}
+}
+
+// clock returns the host's time in Unix seconds.
+func (h *host) clock() uint64 {
+	t := clockStart.Add(time.Duration(h.world.now)).Unix() + h.offset
+	return uint64(max(t, 1))
+}
+
+// start starts the host unless it runs: it reads its journal, or begins the run.
+func (h *host) start() {
+	if h.up {
+		return
+	}
+	w := h.world
+	h.up = true
+	h.life++
+	h.inbox, h.answers, h.writing, h.update = nil, nil, false, nil
+	clear(h.gone)
+	if h.life == 1 {
+		state, err := coordinator.New(runID, hostID, w.plan.config, simModel())
+		if err != nil {
+			panic(fmt.Sprintf("sim: seed %d makes no valid configuration: %v", w.options.Seed, err))
+		}
+		h.state = state
+		h.disk.add(record{kind: recordGenesis, genesis: state.AppendTo(nil)})
+		h.disk.synced()
+	} else {
+		state, actions, err := h.disk.replay(&w.rules)
+		w.checker.replayed(&state, actions, err)
+		if err != nil {
+			return
+		}
+		h.state = state
+		w.note('h', uint64(h.life), uint64(len(actions)), func() string {
+			return fmt.Sprintf("host starts in %v of step %d", state.RunState, state.Progress.Step)
+		})
+	}
+	h.rebase()
+	h.holdUntil = w.now + withdrawGrace
+	h.tickLater(h.life)
+}
+
+// crash kills the host. Of what it is writing nothing or everything is on the disk, or,
+// when writes tear, any part.
+func (h *host) crash(torn bool) {
+	if !h.up {
+		return
+	}
+	w := h.world
+	h.up = false
+	there := 0
+	if n := len(h.disk.writing); n > 0 {
+		if torn {
+			there = w.faults.below(n + 1)
+		} else if w.faults.chance(500) {
+			there = n
+		}
+	}
+	w.checker.crashed(h.base, h.disk.records, h.disk.writing, there)
+	h.disk.cut(there)
+	for _, r := range slices.Concat(h.inbox, requestsOf(h.answers)) {
+		if p := r.process; p != nil && p.alive && !r.done {
+			r.err, r.done = backend.ErrDisconnected, true
+			p.put(item{at: w.now + disconnected, parking: r.parking})
+		}
+	}
+	h.inbox, h.answers = nil, nil
+}
+
+func requestsOf(answers []reply) []*request {
+	requests := make([]*request, len(answers))
+	for i, a := range answers {
+		requests[i] = a.request
+	}
+	return requests
+}
+
+// tickLater lets the host look around regularly, until its life ends.
+func (h *host) tickLater(life int) {
+	h.world.after(tickInterval, func() {
+		if !h.up || h.life != life {
+			return
+		}
+		h.step()
+		h.tickLater(life)
+	})
+}
+
+// deliver lets a request arrive at a time.
+func (h *host) deliver(r *request, at int64) {
+	w := h.world
+	w.events.order++
+	r.at, r.order = at, w.events.order
+	w.events.put(event{at: at, call: func() {
+		if !h.up || r.process != nil && !w.connected(r.from.index) {
+			if p := r.process; p != nil && p.alive && !r.done {
+				r.err, r.done = backend.ErrDisconnected, true
+				p.put(item{at: w.now + disconnected, parking: r.parking})
+			}
+			return
+		}
+		h.inbox = append(h.inbox, r)
+		h.step()
+	}})
+}
+
+// step does what server's loop does: actions, withdrawals, ticks, one write for all of
+// it, answers, publication.
+func (h *host) step() {
+	if h.writing || h.world.checker.violation != nil {
+		return
+	}
+	requests := h.inbox
+	h.inbox = nil
+	for _, r := range requests {
+		err := h.apply(coordinator.ClientID(r.from.id), r.nonce, r.action)
+		if h.world.rules.answerEarly && err == nil {
+			h.world.checker.acknowledged(coordinator.ClientID(r.from.id), r.nonce)
+			r.answer(h.world, nil)
+			continue
+		}
+		h.answers = append(h.answers, reply{r, err})
+	}
+	h.withdrawGone()
+	h.tick()
+	if len(h.disk.records) == 0 {
+		h.answer()
+		h.publish()
+		return
+	}
+	h.writing = true
+	life := h.life
+	delay := h.random.between(second/1000, 5*second/1000)
+	if !h.world.healed {
+		delay = h.random.between(second/1000, h.world.plan.diskMost)
+	}
+	h.world.after(delay, func() {
+		if h.life != life || !h.up {
+			return
+		}
+		h.disk.synced()
+		h.writing = false
+		h.rebase()
+		h.answer()
+		h.publish()
+		if len(h.inbox) > 0 {
+			h.step()
+		}
+	})
+}
+
+// rebase takes note of what the disk has.
+func (h *host) rebase() {
+	state := h.state.Clone()
+	h.base = &state
+	h.update = nil
+}
+
+// apply applies one action.
+func (h *host) apply(from coordinator.ClientID, nonce uint64, a coordinator.Action) error {
+	w := h.world
+	before := h.state.RunState
+	err := w.rules.doApply(&h.state, from, nonce, a)
+	w.note('A', nonce, uint64(len(h.state.Epoch.Clients)), func() string {
+		return fmt.Sprintf("host: %s of %s: %s", describe(a), w.nameOf(from), orAccepted(err))
+	})
+	if err != nil {
+		return err
+	}
+	h.disk.add(record{kind: recordAction, from: from, nonce: nonce, action: a})
+	w.checker.accepted(&h.state, before, from, nonce, a)
+	h.tick()
+	return nil
+}
+
+// tick lets the state machine do what is due.
+func (h *host) tick() {
+	if h.holding() {
+		return
+	}
+	w := h.world
+	for range int(coordinator.Paused) {
+		now, seed := h.clock(), h.random.next()
+		before := markOf(&h.state)
+		if !w.rules.doTick(&h.state, now, seed) {
+			return
+		}
+		h.disk.add(record{kind: recordTick, now: now, seed: seed})
+		if h.state.RunState != before.runState {
+			w.note('T', uint64(h.state.RunState), uint64(h.state.Progress.Step), func() string {
+				return fmt.Sprintf("host: %v → %v, epoch %d, step %d, %d members, %d pending", before.runState, h.state.RunState,
+					h.state.Progress.Epoch, h.state.Progress.Step, len(h.state.Epoch.Clients), len(h.state.Pending))
+			})
+			if h.state.RunState == coordinator.RoundTrain && h.state.Progress.Step >= w.plan.healStep {
+				w.after(0, w.heal)
+			}
+		}
+		w.checker.ticked(&h.state, before, now)
+	}
+}
+
+// holding reports whether ticks wait for members to come back after a start.
+func (h *host) holding() bool {
+	if h.holdUntil == 0 {
+		return false
+	}
+	if h.world.now < h.holdUntil {
+		for i := range h.world.machines {
+			if h.isParticipant(i) && !h.world.connected(i) {
+				return true
+			}
+		}
+	}
+	h.holdUntil = 0
+	return false
+}
+
+// isParticipant reports whether a client is a healthy member or pending.
+func (h *host) isParticipant(i int) bool {
+	id := coordinator.ClientID(h.world.machines[i].id)
+	c, ok := h.state.Member(id)
+	return ok && c.State == coordinator.Healthy || h.state.IsPending(id)
+}
+
+// withdrawGone withdraws clients that had no connection for the grace period.
+func (h *host) withdrawGone() {
+	w := h.world
+	if h.state.RunState == coordinator.Finished {
+		return
+	}
+	for i, m := range w.machines {
+		switch {
+		case w.connected(i) || !h.isParticipant(i):
+			h.gone[i] = 0
+		case h.gone[i] == 0:
+			h.gone[i] = w.now
+		case w.now-h.gone[i] >= withdrawGrace:
+			h.gone[i] = 0
+			h.nonce = max(h.nonce+1, uint64(w.now))
+			_ = h.apply(hostID, h.nonce, coordinator.Withdraw{Client: coordinator.ClientID(m.id)})
+		}
+	}
+}
+
+// answer sends the answers whose actions are durable.
+func (h *host) answer() {
+	for _, a := range h.answers {
+		if a.err == nil {
+			h.world.checker.acknowledged(coordinator.ClientID(a.request.from.id), a.request.nonce)
+		}
+		a.request.answer(h.world, a.err)
+	}
+	h.answers = h.answers[:0]
+}
+
+// publish sends what is durable to every connected client that does not have it. Changes
+// within a phase wait for each other.
+func (h *host) publish() {
+	w := h.world
+	if h.update == nil {
+		old := h.published
+		if old != nil && old.RunState == h.base.RunState && old.Progress == h.base.Progress && w.now-h.pushedAt < pushInterval {
+			return
+		}
+		h.version++
+		h.pushedAt = w.now
+		h.update = &backend.Update{State: h.base, Peers: h.peersOf(h.base)}
+		h.published = h.base
+		w.checker.published(h.base)
+	}
+	for i := range w.machines {
+		if w.connected(i) && h.sent[i] != h.version {
+			h.send(w.machines[i].process)
+		}
+	}
+}
+
+// greet makes sure that a client that has just connected gets the newest update.
+func (h *host) greet(p *process) { h.sent[p.machine.index] = 0 }
+
+// send sends the newest update. Updates of one connection keep their order.
+func (h *host) send(p *process) {
+	h.sent[p.machine.index] = h.version
+	at := max(h.world.now+p.machine.latency+h.world.extraDelay(), p.updateAt)
+	p.updateAt = at
+	p.put(item{at: at, update: h.update})
+	if !p.machine.honest() {
+		p.conspire(h.update.State)
+	}
+}
+
+// peersOf returns the healthy members and the pending clients.
+func (h *host) peersOf(s *coordinator.State) []backend.Peer {
+	var peers []backend.Peer
+	for _, m := range h.world.machines {
+		id := coordinator.ClientID(m.id)
+		c, ok := s.Member(id)
+		if ok && c.State == coordinator.Healthy || s.IsPending(id) {
+			peers = append(peers, backend.Peer{ID: m.id})
+		}
+	}
+	return peers
+}
+
+func orAccepted(err error) string {
+	if err == nil {
+		return "accepted"
+	}
+	return err.Error()
+}
+
+func (w *world) nameOf(id coordinator.ClientID) string {
+	if id == hostID {
+		return "the host"
+	}
+	if i, ok := w.index[identity.ID(id)]; ok {
+		return w.machines[i].name()
+	}
+	return "a stranger"
+}
+
+func describe(a coordinator.Action) string {
+	switch a := a.(type) {
+	case coordinator.Join:
+		return fmt.Sprintf("join of epoch %d", a.Epoch)
+	case coordinator.Ready:
+		return fmt.Sprintf("ready for epoch %d", a.Epoch)
+	case coordinator.WitnessRound:
+		return fmt.Sprintf("witness of step %d, root %x, replica %x", a.Step, a.CommitmentsRoot[:4], a.Replica[:4])
+	case coordinator.HealthCheck:
+		return fmt.Sprintf("health check of step %d, %d accused", a.Step, len(a.Clients))
+	case coordinator.ReportCheckpoint:
+		return fmt.Sprintf("checkpoint of step %d, digest %x", a.Step, a.Digest[:4])
+	case coordinator.Withdraw:
+		return "withdrawal"
+	default:
+		return fmt.Sprintf("%T", a)
+	}
+}

@@ -1,0 +1,172 @@
+package sim
+
+import (
+	"slices"
+	"time"
+
+	"github.com/psyche-go/psyche/coordinator"
+)
+
+// second is the unit of virtual times, which are nanoseconds since the start of a run.
+const second = int64(time.Second)
+
+// Options of one run.
+type Options struct {
+	Seed    uint64
+	Clients int    // 1 … coordinator.MaxClients
+	Rounds  int    // rounds of the run while faults go on; about as many follow
+	Faults  Faults // AllFaults: the seed chooses some
+	Trace   bool   // keep a line for every thing of note
+
+	rules rules // what a test breaks; zero: nothing
+}
+
+// plan is what a seed makes of a run before it begins.
+type plan struct {
+	faults   Faults // those that really happen
+	config   coordinator.Config
+	maxSeq   uint32
+	healAt   int64 // when faults stop at the latest
+	healStep uint32
+	events   []fault // ascending times
+
+	dropPerMille      int
+	delayPerMille     int
+	delayMost         int64
+	reorderMost       int64
+	duplicatePerMille int
+	diskMost          int64 // longest write
+}
+
+// fault is something that happens at one time.
+type fault struct {
+	at      int64
+	kind    Faults
+	clients []int // Partition, Crash
+	until   int64 // Partition, Crash, HostCrash: the end
+	fromP2P bool  // Partition: from the other clients
+	jump    int64 // ClockJump: seconds
+}
+
+// newPlan draws the plan of a run.
+func newPlan(o Options) plan {
+	p := plan{faults: o.Faults}
+	if o.Faults == AllFaults {
+		r := newRandom(o.Seed, "choose")
+		p.faults = NoFaults
+		for _, kind := range AllFaults.each() {
+			if r.chance(550) {
+				p.faults |= kind
+			}
+		}
+	}
+	p.drawConfig(o)
+	p.healAt = newRandom(o.Seed, "heal").between(60*second, 150*second)
+	if p.faults&^liars == 0 {
+		p.healAt = 0
+	}
+	p.drawNetwork(o)
+	for _, kind := range p.faults.each() {
+		p.drawEvents(o, kind)
+	}
+	slices.SortStableFunc(p.events, func(a, b fault) int { return int(min(max(a.at-b.at, -1), 1)) })
+	return p
+}
+
+// drawConfig draws the rules of the run.
+func (p *plan) drawConfig(o Options) {
+	r := newRandom(o.Seed, "config")
+	n := o.Clients
+	least := max(1, n/2)
+	rounds := one(r, uint32(2), 2, 3, 4)
+	c := coordinator.Config{
+		WarmupTime: uint64(r.between(10, 25)), CooldownTime: uint64(r.between(8, 16)),
+		RoundsPerEpoch: rounds, MaxRoundTrainTime: uint64(r.between(6, 12)), RoundWitnessTime: uint64(r.between(1, 3)),
+		WaitingForMembersExtraTime: uint64(r.between(1, 4)),
+		InitMinClients:             uint16(max(least, n*3/4)), MinClients: uint16(least),
+		VerificationPercent: one(r, uint8(0), 0, 0, 10, 25),
+	}
+	c.WitnessNodes = one(r, uint16(0), uint16(least), 5, 9, 16)
+	c.WitnessNodes = min(c.WitnessNodes, c.MinClients, coordinator.MaxWitnesses)
+	size := uint32(max(1, one(r, n, n/2, n+n/3, 2*n)))
+	c.GlobalBatchSizeStart, c.GlobalBatchSizeEnd = size, size
+	if r.chance(300) {
+		c.GlobalBatchSizeStart = max(1, size/2)
+		c.GlobalBatchSizeWarmupTokens = uint64(size) * 4 * uint64(simSeqLen)
+	}
+	if r.chance(120) {
+		c.RoundsPerEpoch, c.EpochTime = 0, c.WarmupTime+uint64(r.between(20, 40))
+	}
+	p.maxSeq = simSeqLen
+	tail := 2*rounds + 2
+	if c.EpochTime != 0 {
+		tail = 2 * 6
+	}
+	p.healStep = uint32(o.Rounds) + 1
+	c.TotalSteps = uint32(o.Rounds) + tail
+	if p.faults&^liars == 0 {
+		c.TotalSteps = uint32(o.Rounds)
+	}
+	p.config = c
+}
+
+// drawNetwork draws how bad the network and the disk are.
+func (p *plan) drawNetwork(o Options) {
+	r := newRandom(o.Seed, "network-plan")
+	drop, delay, delayMost, reorder := r.between(10, 250), r.between(20, 200), r.between(1, 5)*second, r.between(100, 1500)*second/1000
+	duplicate, disk := r.between(20, 300), r.between(200, 3000)*second/1000
+	p.diskMost = 5 * second / 1000
+	if p.faults&Drop != 0 {
+		p.dropPerMille = int(drop)
+	}
+	if p.faults&Delay != 0 {
+		p.delayPerMille, p.delayMost = int(delay), delayMost
+	}
+	if p.faults&Reorder != 0 {
+		p.reorderMost = reorder
+	}
+	if p.faults&Duplicate != 0 {
+		p.duplicatePerMille = int(duplicate)
+	}
+	if p.faults&SlowDisk != 0 {
+		p.diskMost = disk
+	}
+}
+
+// drawEvents draws when faults of a kind happen.
+func (p *plan) drawEvents(o Options, kind Faults) {
+	r := newRandom(o.Seed, "events "+kind.String())
+	count := 0
+	switch kind {
+	case Partition:
+		count = 1 + r.below(5)
+	case Crash:
+		count = 2 + r.below(max(2, o.Clients/4))
+	case HostCrash:
+		count = 1 + r.below(5)
+	case TornWrite:
+		count = 1 + r.below(3) // the host has to be killed for it
+	case ClockJump:
+		count = 1 + r.below(4)
+	}
+	for range count {
+		f := fault{at: r.between(0, p.healAt-1), kind: kind}
+		switch kind {
+		case Partition:
+			f.clients = r.pick(o.Clients, 1+r.below(max(1, o.Clients/3)))
+			f.until = f.at + r.between(1, 25)*second
+			f.fromP2P = r.chance(600)
+		case Crash:
+			f.clients = []int{r.below(o.Clients)}
+			f.until = f.at + r.between(100, 15000)*second/1000
+		case HostCrash, TornWrite:
+			f.until = f.at + r.between(100, 8000)*second/1000
+		case ClockJump:
+			f.jump = r.between(1, one(r, int64(3), 30, 600))
+			if r.chance(500) {
+				f.jump = -f.jump
+			}
+		}
+		p.events = append(p.events, f)
+	}
+}

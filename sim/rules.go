@@ -1,0 +1,32 @@
+package sim
+
+import (
+	"github.com/psyche-go/psyche/assign"
+	"github.com/psyche-go/psyche/coordinator"
+)
+
+// rules are where a test of the checker can break the protocol. The zero rules are the
+// right ones: what the packages under test do.
+type rules struct {
+	apply       func(s *coordinator.State, from coordinator.ClientID, nonce uint64, a coordinator.Action) error
+	tick        func(s *coordinator.State, now, seed uint64) bool
+	answerEarly bool // the host acknowledges what is not on the disk
+	// payloads changes what a client applies.
+	payloads func(p *process, step uint32, payloads [][]byte) [][]byte
+	// verified sees every result that a client verifies.
+	verified func(p *process, step uint32, batch assign.BatchID, payload []byte)
+}
+
+func (r *rules) doApply(s *coordinator.State, from coordinator.ClientID, nonce uint64, a coordinator.Action) error {
+	if r.apply != nil {
+		return r.apply(s, from, nonce, a)
+	}
+	return s.Apply(from, nonce, a)
+}
+
+func (r *rules) doTick(s *coordinator.State, now, seed uint64) bool {
+	if r.tick != nil {
+		return r.tick(s, now, seed)
+	}
+	return s.Tick(now, seed)
+}

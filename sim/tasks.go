@@ -1,0 +1,243 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"math"
+	"time"
+)
+
+// errStopped ends the tasks of a client that was killed.
+var errStopped = errors.New("process was killed")
+
+// worker is a coroutine that runs one task after another.
+type worker struct {
+	next  func() (struct{}, bool)
+	stop  func()
+	yield func(struct{}) bool
+	task  func()
+}
+
+// workers runs tasks as coroutines: a task runs until it waits or ends, then whoever
+// started or resumed it goes on.
+type workers struct {
+	all, idle []*worker
+	current   *worker
+	closing   bool
+}
+
+// run starts a task and returns when it waits for the first time or has ended.
+func (ws *workers) run(task func()) {
+	var w *worker
+	if n := len(ws.idle); n > 0 {
+		w, ws.idle = ws.idle[n-1], ws.idle[:n-1]
+	} else {
+		w = &worker{}
+		w.next, w.stop = iter.Pull(func(yield func(struct{}) bool) {
+			w.yield = yield
+			for {
+				w.task()
+				w.task = nil
+				ws.idle = append(ws.idle, w)
+				if !yield(struct{}{}) {
+					return
+				}
+			}
+		})
+		ws.all = append(ws.all, w)
+	}
+	w.task = task
+	ws.resume(w)
+}
+
+// resume lets a waiting worker go on until it waits again.
+func (ws *workers) resume(w *worker) {
+	previous := ws.current
+	ws.current = w
+	w.next()
+	ws.current = previous
+}
+
+// close ends all tasks.
+func (ws *workers) close() {
+	ws.closing = true
+	for _, w := range ws.all {
+		w.stop()
+	}
+}
+
+// parking is the wait of one task. Several things may end it; the first one does.
+type parking struct {
+	worker *worker
+	ctx    *taskContext
+	done   bool
+}
+
+// taskContext is the context of the tasks of a process. It has no channel: everything
+// that waits here waits in process.wait, which knows it.
+type taskContext struct {
+	parent    *taskContext
+	process   *process
+	deadline  int64 // virtual time; 0: none
+	cancelled bool
+}
+
+func (c *taskContext) Deadline() (time.Time, bool) {
+	limit := c.limit()
+	return clockStart.Add(time.Duration(limit)), limit != math.MaxInt64
+}
+
+func (*taskContext) Done() <-chan struct{} { return nil }
+
+func (*taskContext) Value(any) any { return nil }
+
+func (c *taskContext) Err() error {
+	for x := c; x != nil; x = x.parent {
+		if x.cancelled {
+			return context.Canceled
+		}
+	}
+	if c.process.world.now >= c.limit() {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+// limit returns the earliest deadline on the way to the root.
+func (c *taskContext) limit() int64 {
+	limit := int64(math.MaxInt64)
+	for x := c; x != nil; x = x.parent {
+		if x.deadline != 0 {
+			limit = min(limit, x.deadline)
+		}
+	}
+	return limit
+}
+
+func (c *taskContext) isUnder(other *taskContext) bool {
+	for x := c; x != nil; x = x.parent {
+		if x == other {
+			return true
+		}
+	}
+	return false
+}
+
+// Now implements client.Runtime.
+func (p *process) Now() time.Time { return clockStart.Add(time.Duration(p.world.now)) }
+
+// WithCancel implements client.Runtime.
+func (p *process) WithCancel(parent context.Context) (context.Context, context.CancelFunc) {
+	c := &taskContext{parent: parent.(*taskContext), process: p}
+	return c, func() { p.cancel(c) }
+}
+
+// WithTimeout implements client.Runtime.
+func (p *process) WithTimeout(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	c := &taskContext{parent: parent.(*taskContext), process: p, deadline: p.world.now + int64(d)}
+	return c, func() { c.cancelled = true } // nothing waits under it when the task calls this
+}
+
+// cancel ends a context and wakes what waits under it.
+func (p *process) cancel(c *taskContext) {
+	if c.cancelled {
+		return
+	}
+	c.cancelled = true
+	for i := range p.inbox {
+		if at := p.inbox[i].parking; at != nil && !at.done && at.ctx.isUnder(c) {
+			p.inbox[i].at = p.world.now
+			p.schedule(p.world.now)
+		}
+	}
+}
+
+// Run implements client.Runtime.
+func (p *process) Run(task func() (proceed func())) {
+	p.world.workers.run(func() {
+		if proceed := task(); p.alive {
+			p.ready = append(p.ready, proceed)
+		}
+	})
+}
+
+// Each implements client.Runtime.
+func (p *process) Each(ctx context.Context, limit, count int, do func(ctx context.Context, i int) error) error {
+	child := &taskContext{parent: ctx.(*taskContext), process: p}
+	defer p.cancel(child)
+	var first error
+	var waiting *parking
+	running, next := 0, 0
+	for next < count && first == nil || running > 0 {
+		for running < limit && next < count && first == nil {
+			i := next
+			next++
+			running++
+			p.world.workers.run(func() {
+				if err := do(child, i); err != nil && first == nil {
+					first = err
+					p.cancel(child)
+				}
+				running--
+				if waiting != nil && !waiting.done && p.alive {
+					p.put(item{at: p.world.now, parking: waiting})
+				}
+			})
+		}
+		if running == 0 {
+			continue
+		}
+		if !p.alive || p.world.workers.closing {
+			return errStopped
+		}
+		waiting = &parking{worker: p.world.workers.current, ctx: child}
+		p.park(waiting)
+		waiting = nil
+	}
+	return first
+}
+
+// wait suspends the running task until the virtual time until, or until its context or
+// its process ends, which it returns as an error.
+func (p *process) wait(ctx context.Context, until int64) error {
+	c := ctx.(*taskContext)
+	if !p.alive || p.world.workers.closing {
+		return errStopped
+	}
+	if err := c.Err(); err != nil {
+		return err
+	}
+	limit := c.limit()
+	at := &parking{worker: p.world.workers.current, ctx: c}
+	p.put(item{at: min(until, limit), parking: at})
+	p.park(at)
+	switch {
+	case !p.alive || p.world.workers.closing:
+		return errStopped
+	case until > limit:
+		return context.DeadlineExceeded
+	}
+	for x := c; x != nil; x = x.parent {
+		if x.cancelled {
+			return context.Canceled
+		}
+	}
+	return nil
+}
+
+// park suspends the running task until an item with this parking is handled.
+func (p *process) park(at *parking) {
+	p.parked = append(p.parked, at)
+	at.worker.yield(struct{}{})
+	at.done = true
+}
+
+// unpark resumes a task unless something else did before.
+func (p *process) unpark(at *parking) {
+	if at.done {
+		return
+	}
+	at.done = true
+	p.world.workers.resume(at.worker)
+}
