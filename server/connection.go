@@ -2,7 +2,9 @@ package server
 
 import (
 	"bufio"
+	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -22,30 +24,41 @@ import (
 
 // Limits of one connection.
 const (
-	framesPerSecond = 50              // sustained; more is not read, so the sender has to wait
-	framesBurst     = 200             // at once
-	probeTimeout    = 2 * time.Second // for an old connection to prove that it is alive
-	farewellTimeout = time.Second     // for a refusal to reach the other side
-	farewellBytes   = 128 << 10       // of unread input, so that it is not lost with a reset
+	framesPerSecond = 50          // sustained; more is not read, so the sender has to wait
+	framesBurst     = 200         // at once
+	framesOfLogPart = 5           // what a part of the journal counts for
+	farewellTimeout = time.Second // for a refusal to reach the other side
+	farewellBytes   = 128 << 10   // of unread input, so that it is not lost with a reset
 )
 
 // connection is one client's socket. serveConnection's goroutine reads, a second one writes.
 type connection struct {
-	host   *host
-	socket net.Conn
-	id     identity.ID // known after the handshake
-	remote string
-	logger *slog.Logger
+	server  *server
+	host    *host // of the client's run; nil before the hello
+	tls     *tls.Conn
+	reader  *frame.Reader
+	secured bool        // the TLS handshake is done
+	id      identity.ID // known after the hello
+	role    frame.Role
+	remote  string
+	logger  *slog.Logger
 
 	nonce     [32]byte      // of the challenge
 	sequence  uint64        // of the newest Hello
+	watching  bool          // it has a place of an observer
 	published chan struct{} // has a value when the host published something
-	answers   chan frame.Ack
+	answers   chan answer
 	probe     chan struct{} // asks the writer for a Ping
 	heard     chan struct{} // has a value when a frame was read
 	ended     chan struct{} // closed when the key is free again
 	probing   sync.Mutex    // one prober at a time
 	hangUp    context.CancelCauseFunc
+}
+
+// answer is a frame that the writer sends for the reader.
+type answer struct {
+	kind    frame.Type
+	payload []byte
 }
 
 // refusedError ends a connection with a Refusal.
@@ -57,15 +70,15 @@ func refuse(code frame.RefusalCode, format string, values ...any) error {
 	return &refusedError{Code: code, Reason: fmt.Sprintf(format, values...)}
 }
 
-// serveConnection owns the socket until the client or ctx ends. identified is called once
-// the client is known, or is not going to be.
-func (h *host) serveConnection(ctx context.Context, socket net.Conn, identified func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+// serveConnection owns the socket until the client or ctx ends; hangUp ends ctx. identified
+// is called once the client has taken its place, and not if it is refused.
+func (s *server) serveConnection(ctx context.Context, hangUp context.CancelCauseFunc, socket net.Conn, identified func()) {
 	remote := socket.RemoteAddr().String()
+	secured := tls.Server(counted{Conn: socket, metrics: s.metrics}, s.tls)
 	c := &connection{
-		host: h, socket: socket, remote: remote, logger: h.logger.With("remote", remote), hangUp: cancel,
-		published: make(chan struct{}, 1), answers: make(chan frame.Ack, 16),
+		server: s, tls: secured, reader: frame.NewReader(bufio.NewReader(secured)),
+		remote: remote, logger: s.logger.With("remote", remote), hangUp: hangUp,
+		published: make(chan struct{}, 1), answers: make(chan answer, 16),
 		probe: make(chan struct{}, 1), heard: make(chan struct{}, 1), ended: make(chan struct{}),
 	}
 	// Ending ctx makes a read return at once, and a write finish its frame or fail soon, so
@@ -76,122 +89,100 @@ func (h *host) serveConnection(ctx context.Context, socket net.Conn, identified 
 		_ = socket.SetWriteDeadline(time.Now().Add(farewellTimeout))
 		close(interrupted)
 	})
-
-	reader := frame.NewReader(bufio.NewReader(socket))
-	err := c.handshake(ctx, reader)
-	identified()
-	clean := true
+	err := c.handshake(ctx)
+	clean := c.secured
 	if err == nil {
-		c.logger.Info("client connected")
-		h.emit(Event{Kind: EventConnected, Phase: *h.phase.Load(), Client: c.id, Remote: remote})
-		clean, err = c.converse(ctx, reader)
-		c.logger.Info("client disconnected", "reason", err)
-		h.emit(Event{Kind: EventDisconnected, Phase: *h.phase.Load(), Client: c.id, Remote: remote, Reason: err.Error()})
+		identified()
+		clean, err = c.serve(ctx)
 	} else {
-		c.logger.Warn("refused a connection", "reason", err)
-		h.emit(Event{Kind: EventRefused, Phase: *h.phase.Load(), Client: c.id, Remote: remote, Reason: err.Error()})
+		c.report(err)
 	}
-	h.registry.release(c)
-	close(c.ended)
+	c.release()
 	if !stop() {
 		<-interrupted // or it would cut the farewell short
 	}
 	c.close(err, clean)
 }
 
-// handshake finds out who the client is and makes this the live connection of its key.
-func (c *connection) handshake(ctx context.Context, reader *frame.Reader) error {
-	if err := c.setDeadline(ctx, frame.HandshakeTimeout); err != nil {
-		return err
-	}
-	if _, err := io.ReadFull(c.host.options.Random, c.nonce[:]); err != nil {
-		return fmt.Errorf("draw a challenge: %w", err)
-	}
-	if err := c.write(ctx, frame.TypeChallenge, frame.Challenge{Version: frame.Version, Nonce: c.nonce}.AppendTo(nil)); err != nil {
-		return err
-	}
-	kind, payload, err := reader.Next(frame.MaxHello)
-	if err != nil {
-		return c.readError(ctx, err)
-	}
-	if kind != frame.TypeHello {
-		return refuse(frame.RefusedMalformed, "the first frame has type %d, want a hello (%d)", kind, frame.TypeHello)
-	}
-	hello, err := frame.OpenHello(payload, c.nonce)
-	if err != nil {
-		return refuse(frame.RefusedMalformed, "%v", err)
-	}
-	c.id = hello.ID
-	c.logger = c.logger.With("client", c.id)
-	if hello.RunID != c.host.runID {
-		return refuse(frame.RefusedWrongRun, "run %q is not hosted here, this server hosts run %q", hello.RunID, c.host.runID)
-	}
-	c.sequence = hello.Sequence
-	if err := c.claim(ctx, hello.Addrs); err != nil {
-		return err
-	}
-	return c.write(ctx, frame.TypeWelcome, frame.Welcome{Host: c.host.key.ID()}.AppendTo(nil))
+// serve talks to a client that has its place, until something ends that.
+func (c *connection) serve(ctx context.Context) (clean bool, err error) {
+	c.logger = c.logger.With("run", c.host.runID)
+	c.logger.Info("client connected", "role", c.role)
+	c.event(EventConnected, "")
+	clean, err = c.converse(ctx)
+	c.logger.Info("client disconnected", "reason", err)
+	c.event(EventDisconnected, err.Error())
+	return clean, err
 }
 
-// claim takes the key. Another connection that has it keeps it if it answers; if it does
-// not, its client is gone without a word and the newcomer is the same one come back.
-func (c *connection) claim(ctx context.Context, addrs []string) error {
-	for range 3 {
-		other := c.host.registry.claim(c, addrs)
-		if other == nil {
-			return nil
-		}
-		if other.isAlive(ctx) {
-			break
-		}
-		other.hangUp(refuse(frame.RefusedTimeout, "the client did not answer and has connected anew"))
-		select {
-		case <-other.ended:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+// report notes a connection that was refused. Strangers must not fill the log.
+func (c *connection) report(err error) {
+	if errors.Is(err, errCreated) {
+		return
 	}
-	return refuse(frame.RefusedDuplicateKey, "a client with the key %s is connected already; every client needs a key of its own", c.id)
+	if c.server.noise.Allow() {
+		c.logger.Warn("refused a connection", "reason", err)
+	}
+	c.event(EventRefused, err.Error())
 }
 
-// isAlive asks the client for a sign of life.
-func (c *connection) isAlive(ctx context.Context) bool {
-	c.probing.Lock()
-	defer c.probing.Unlock()
-	select {
-	case <-c.heard:
-	default:
+// event passes on what happened to the connection.
+func (c *connection) event(kind EventKind, reason string) {
+	e := Event{Kind: kind, Client: c.id, Remote: c.remote, Reason: reason}
+	if c.host == nil {
+		c.server.emit(e)
+		return
 	}
-	signal(c.probe)
-	timer := time.NewTimer(probeTimeout)
-	defer timer.Stop()
-	select {
-	case <-c.heard:
-		return true
-	case <-c.ended:
-	case <-timer.C:
-	case <-ctx.Done():
+	e.Phase = c.host.newest.Load().phase
+	c.host.emit(e)
+}
+
+// release gives back the places that the connection has.
+func (c *connection) release() {
+	if c.host != nil {
+		c.host.registry.release(c)
 	}
-	return false
+	if c.watching {
+		c.server.observers.release(c.id)
+	}
+	close(c.ended)
+}
+
+// counted counts the bytes of a socket.
+type counted struct {
+	net.Conn
+	metrics *metrics
+}
+
+func (c counted) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.metrics.received.Add(float64(n))
+	return n, err
+}
+
+func (c counted) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	c.metrics.sent.Add(float64(n))
+	return n, err
 }
 
 // converse reads and writes until something ends the connection, and says what did. clean
 // is true when no frame was cut short, so that a refusal can follow.
-func (c *connection) converse(ctx context.Context, reader *frame.Reader) (clean bool, err error) {
+func (c *connection) converse(ctx context.Context) (clean bool, err error) {
 	var writing sync.WaitGroup
 	var writeErr error
 	writing.Go(func() {
 		writeErr = c.writeLoop(ctx)
 		c.hangUp(writeErr)
 	})
-	err = c.readLoop(ctx, reader)
+	err = c.readLoop(ctx)
 	c.hangUp(err)
 	writing.Wait()
 	return writeErr == nil, context.Cause(ctx)
 }
 
 // readLoop handles one frame after the other.
-func (c *connection) readLoop(ctx context.Context, reader *frame.Reader) error {
+func (c *connection) readLoop(ctx context.Context) error {
 	limiter := rate.NewLimiter(framesPerSecond, framesBurst)
 	for {
 		if err := limiter.Wait(ctx); err != nil {
@@ -200,7 +191,7 @@ func (c *connection) readLoop(ctx context.Context, reader *frame.Reader) error {
 		if err := c.setDeadline(ctx, frame.IdleTimeout); err != nil {
 			return err
 		}
-		kind, payload, err := reader.Next(frame.MaxToHost)
+		kind, payload, err := c.reader.Next(frame.MaxToHost)
 		if err != nil {
 			return c.readError(ctx, err)
 		}
@@ -214,6 +205,8 @@ func (c *connection) readLoop(ctx context.Context, reader *frame.Reader) error {
 			err = c.readHello(payload)
 		case frame.TypeSubmit:
 			err = c.readSubmit(ctx, payload)
+		case frame.TypeReadLog:
+			err = c.readLog(ctx, limiter, payload)
 		default:
 			err = refuse(frame.RefusedMalformed, "a client does not send frames of type %d", kind)
 		}
@@ -229,8 +222,8 @@ func (c *connection) readHello(payload []byte) error {
 	if err != nil {
 		return refuse(frame.RefusedMalformed, "%v", err)
 	}
-	if hello.ID != c.id || hello.RunID != c.host.runID || hello.Sequence <= c.sequence {
-		return refuse(frame.RefusedMalformed, "a later hello must be of the same client and run, and of a higher sequence")
+	if hello.ID != c.id || hello.RunID != c.host.runID || hello.Role != c.role || hello.Sequence <= c.sequence {
+		return refuse(frame.RefusedMalformed, "a later hello must be of the same client, run and role, and of a higher sequence")
 	}
 	c.sequence = hello.Sequence
 	c.host.registry.setAddrs(c, hello.Addrs)
@@ -251,6 +244,9 @@ func (c *connection) readSubmit(ctx context.Context, payload []byte) error {
 	if action.From != c.id {
 		return refuse(frame.RefusedMalformed, "an action that is signed by %s came on the connection of %s", action.From, c.id)
 	}
+	if err := c.await(ctx, action); err != nil {
+		return err
+	}
 	reply := make(chan coordinator.Code, 1)
 	ack := frame.Ack{Request: submit.Request}
 	select {
@@ -263,12 +259,46 @@ func (c *connection) readSubmit(ctx context.Context, payload []byte) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+	return c.answer(ctx, frame.TypeAck, ack.AppendTo(nil))
+}
+
+// await waits until the key, and for a join the run, may act again.
+func (c *connection) await(ctx context.Context, action wire.SignedAction) error {
+	err := c.server.actions.of(c.id).Wait(ctx)
+	if _, ok := action.Action.(coordinator.Join); ok && err == nil {
+		err = c.host.joins.Wait(ctx)
+	}
+	if err != nil {
+		return cmp.Or(context.Cause(ctx), err)
+	}
+	return nil
+}
+
+// answer gives the writer a frame to send.
+func (c *connection) answer(ctx context.Context, kind frame.Type, payload []byte) error {
 	select {
-	case c.answers <- ack:
+	case c.answers <- answer{kind, payload}:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// readLog sends a part of the journal. It costs as much as many small frames.
+func (c *connection) readLog(ctx context.Context, limiter *rate.Limiter, payload []byte) error {
+	wanted, err := frame.DecodeReadLog(payload)
+	if err != nil {
+		return refuse(frame.RefusedMalformed, "%v", err)
+	}
+	if err := limiter.WaitN(ctx, framesOfLogPart); err != nil {
+		return cmp.Or(context.Cause(ctx), err)
+	}
+	part, err := c.host.logPart(wanted.Offset)
+	if err != nil {
+		c.logger.Error("cannot read the journal", "error", err)
+		return err
+	}
+	return c.answer(ctx, frame.TypeLog, part.AppendTo(nil))
 }
 
 // writeLoop sends what is new, answers first. It returns nil when ctx ended between two
@@ -283,27 +313,38 @@ func (c *connection) writeLoop(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case ack := <-c.answers:
-			err = c.write(ctx, frame.TypeAck, ack.AppendTo(nil))
+		case a := <-c.answers:
+			err = c.write(ctx, a.kind, a.payload)
 		case <-c.probe:
 			err = c.write(ctx, frame.TypePing, nil)
 		case <-ticker.C:
 			err = c.write(ctx, frame.TypePing, nil)
 		case <-c.published:
 			newest := c.host.newest.Load()
-			if newest.peersVersion != peersVersion {
-				peersVersion = newest.peersVersion
-				err = c.writeBytes(ctx, newest.peers)
-			}
-			if err == nil && newest.stateVersion != stateVersion {
-				stateVersion = newest.stateVersion
-				err = c.writeBytes(ctx, newest.state)
+			if err = c.follow(ctx, "peers", newest.peers, &peersVersion); err == nil {
+				err = c.follow(ctx, "state", newest.state, &stateVersion)
 			}
 		}
 		if err != nil {
 			return err
 		}
 	}
+}
+
+// follow brings the client from a version of a feed to the newest one.
+func (c *connection) follow(ctx context.Context, name string, newest feed, version *uint64) error {
+	frames, whole := newest.since(*version)
+	if len(frames) == 0 {
+		return nil
+	}
+	*version = newest.version
+	how := "delta"
+	if whole {
+		how = "whole"
+	}
+	c.server.metrics.pushes.WithLabelValues(name, how).Inc()
+	c.server.metrics.pushedBytes.WithLabelValues(name, how).Add(float64(len(frames)))
+	return c.writeBytes(ctx, frames)
 }
 
 func (c *connection) write(ctx context.Context, kind frame.Type, payload []byte) error {
@@ -313,13 +354,13 @@ func (c *connection) write(ctx context.Context, kind frame.Type, payload []byte)
 // writeBytes sends whole frames. A client that does not read them for WriteTimeout is cut off.
 // It sends nothing, and returns nil, when ctx has ended.
 func (c *connection) writeBytes(ctx context.Context, frames []byte) error {
-	if err := c.socket.SetWriteDeadline(time.Now().Add(frame.WriteTimeout)); err != nil {
+	if err := c.tls.SetWriteDeadline(time.Now().Add(frame.WriteTimeout)); err != nil {
 		return err
 	}
 	if ctx.Err() != nil {
 		return nil
 	}
-	if _, err := c.socket.Write(frames); err != nil {
+	if _, err := c.tls.Write(frames); err != nil {
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			return fmt.Errorf("the client does not read what it is sent: %w", err)
 		}
@@ -331,7 +372,7 @@ func (c *connection) writeBytes(ctx context.Context, frames []byte) error {
 // setDeadline bounds the next read, and the whole handshake. It does not undo the deadline
 // that the end of ctx has set.
 func (c *connection) setDeadline(ctx context.Context, d time.Duration) error {
-	if err := c.socket.SetReadDeadline(time.Now().Add(d)); err != nil {
+	if err := c.tls.SetReadDeadline(time.Now().Add(d)); err != nil {
 		return err
 	}
 	return context.Cause(ctx)
@@ -353,25 +394,28 @@ func (c *connection) readError(ctx context.Context, err error) error {
 
 // close tells the client why, if it is still there to hear it, and closes the socket.
 func (c *connection) close(reason error, clean bool) {
-	defer func() { _ = c.socket.Close() }()
+	defer func() { _ = c.tls.NetConn().Close() }()
 	var refused *refusedError
 	switch {
 	case !clean:
 		return
+	case errors.Is(reason, errCreated):
 	case errors.As(reason, &refused):
 	case errors.Is(reason, context.Canceled):
 		refused = &refusedError{Code: frame.RefusedShutdown, Reason: "the server stops"}
 	default:
 		return
 	}
+	_ = c.tls.SetDeadline(time.Now().Add(farewellTimeout))
+	if refused != nil {
+		payload := frame.Refusal(*refused).AppendTo(nil)
+		if _, err := c.tls.Write(frame.Append(nil, frame.TypeRefusal, payload)); err != nil {
+			return
+		}
+	}
 	// A socket that is closed with unread input resets the connection, and the refusal
 	// with it: so read some of what the client still sends, but not for long.
-	_ = c.socket.SetDeadline(time.Now().Add(farewellTimeout))
-	payload := frame.Refusal(*refused).AppendTo(nil)
-	if _, err := c.socket.Write(frame.Append(nil, frame.TypeRefusal, payload)); err != nil {
-		return
-	}
-	if half, ok := c.socket.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
-		_, _ = io.CopyN(io.Discard, c.socket, farewellBytes)
+	if c.tls.CloseWrite() == nil {
+		_, _ = io.CopyN(io.Discard, c.tls, farewellBytes)
 	}
 }

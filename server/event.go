@@ -20,6 +20,7 @@ const (
 // Event is something that happened at a server, for logs and faces.
 type Event struct {
 	Kind   EventKind
+	RunID  string           // empty for a connection that named no run of this server
 	Client identity.ID      // zero for transitions
 	Remote string           // address, of connections
 	Action string           // name, of actions

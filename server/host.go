@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"sync"
+	"os"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/time/rate"
 
 	"github.com/psyche-go/psyche/backend/tcp/frame"
 	"github.com/psyche-go/psyche/coordinator"
@@ -34,18 +36,18 @@ type host struct {
 	holdUntil time.Time                 // no ticks before, while old members come back
 	stateSeen bool                      // the newest state is published
 	seenAt    time.Time                 // when a state was published last
-	peersSent []byte                    // payload of the newest published peers
-	version   uint64                    // of the newest publication
 
+	server   *server
 	runID    string
 	key      identity.Key
 	options  Options
 	logger   *slog.Logger
 	registry *registry
+	joins    *rate.Limiter
 	requests chan request
 	newest   atomic.Pointer[publication]
-	eventMu  sync.Mutex            // one OnEvent at a time
-	phase    atomic.Pointer[Phase] // as published
+	logSize  atomic.Int64 // bytes of the journal that are on the disk
+	beat     atomic.Int64 // Unix time in nanoseconds at which loop was alive
 }
 
 // request is an action that waits for the host.
@@ -54,31 +56,40 @@ type request struct {
 	reply  chan<- coordinator.Code // has room for the answer
 }
 
-// publication is what every client should see: whole frames, built once for all of them.
-type publication struct {
-	stateVersion, peersVersion uint64
-	state, peers               []byte
-}
-
-func newHost(o Options, s store) *host {
+func newHost(server *server, s store) *host {
+	o := server.options
 	h := &host{
 		state:    s.state,
 		store:    s,
-		nonce:    max(s.hostNonce, uint64(max(0, time.Now().UnixNano()))),
+		nonce:    max(s.state.HostNonce, uint64(max(0, time.Now().UnixNano()))),
 		gone:     make(map[identity.ID]time.Time),
+		server:   server,
 		runID:    s.state.RunID,
-		key:      s.key,
+		key:      server.key,
 		options:  o,
-		logger:   o.Logger,
+		logger:   o.Logger.With("run", s.state.RunID),
 		registry: newRegistry(),
+		joins:    rate.NewLimiter(rate.Limit(o.JoinsPerSecond), burst(o.JoinsPerSecond)),
 		requests: make(chan request),
 	}
 	if len(h.participants()) > 0 && o.WithdrawGrace > 0 {
 		h.holdUntil = time.Now().Add(o.WithdrawGrace)
 	}
+	h.noteLog()
+	h.alive()
 	h.publish()
 	return h
 }
+
+// noteLog tells connections how much of the journal they may read.
+func (h *host) noteLog() {
+	if h.store.journal != nil {
+		h.logSize.Store(h.store.journal.Size())
+	}
+}
+
+// alive notes that loop works.
+func (h *host) alive() { h.beat.Store(time.Now().UnixNano()) }
 
 // loop is the only goroutine that changes the state. It ends with ctx, or with an error
 // when the journal cannot be written: then nothing may be acknowledged any more.
@@ -98,6 +109,7 @@ func (h *host) loop(ctx context.Context) error {
 		if err := h.step(group); err != nil {
 			return err
 		}
+		h.alive()
 	}
 }
 
@@ -133,15 +145,22 @@ func (h *host) step(group []request) error {
 	if err := h.tick(); err != nil {
 		return err
 	}
-	if h.store.journal != nil {
-		if err := h.store.journal.Commit(); err != nil {
-			return fmt.Errorf("%w; nothing after the last acknowledged action was kept: free or repair the disk and start the server again", err)
-		}
+	began := time.Now()
+	if err := h.store.commit(); err != nil {
+		return err
 	}
+	if len(group) > 0 {
+		h.server.metrics.commit.Observe(time.Since(began).Seconds())
+	}
+	h.noteLog()
 	for i, r := range group {
 		r.reply <- codes[i]
 	}
 	h.publish()
+	if err := h.store.save(&h.state, h.options.SnapshotEvery, h.logger); err != nil {
+		return err
+	}
+	h.noteLog()
 	return nil
 }
 
@@ -155,7 +174,7 @@ func (h *host) apply(a wire.SignedAction) (coordinator.Code, error) {
 			return 0, fmt.Errorf("apply %s: %w", event.Action, err)
 		}
 		event.Kind = EventRefused
-		h.logger.Info("refused an action", "action", event.Action, "client", a.From, "step", h.state.Progress.Step, "reason", err)
+		h.logRefusal("refused an action", "action", event.Action, "client", a.From, "step", h.state.Progress.Step, "reason", err)
 		h.emit(event)
 		return event.Code, nil
 	}
@@ -165,6 +184,13 @@ func (h *host) apply(a wire.SignedAction) (coordinator.Code, error) {
 		return 0, err
 	}
 	return 0, h.tick()
+}
+
+// logRefusal logs what a client has caused, unless clients cause too much of it.
+func (h *host) logRefusal(message string, values ...any) {
+	if h.server.noise.Allow() {
+		h.logger.Info(message, values...)
+	}
 }
 
 // tick lets the state machine do what is due; at most as many transitions follow one
@@ -218,10 +244,8 @@ func (h *host) holding() bool {
 // record notes a change of the state for the journal and for whoever watches.
 func (h *host) record(r Record, before coordinator.RunState) error {
 	h.stateSeen = false
-	if h.store.journal != nil {
-		if err := h.store.journal.Append(r.AppendTo(nil)); err != nil {
-			return err
-		}
+	if err := h.store.append(r); err != nil {
+		return err
 	}
 	if h.state.RunState != before {
 		h.logger.Info("run state", "from", before, "to", h.state.RunState, "epoch", h.state.Progress.Epoch, "step", h.state.Progress.Step)
@@ -290,36 +314,29 @@ func (h *host) withdraw(id identity.ID) error {
 // a phase, such as one more witness, may wait for a tick: with hundreds of clients most of
 // the traffic would be states that differ in one witness.
 func (h *host) publish() {
-	published := publication{}
+	participants := h.participants()
+	h.registry.countStrangers(participants)
+	next := publication{phase: h.phaseNow(), participants: participants}
 	if newest := h.newest.Load(); newest != nil {
-		published = *newest
-		if phase := h.phaseNow(); phase == *h.phase.Load() && time.Since(h.seenAt) < pushInterval {
+		next.state, next.peers = newest.state, newest.peers
+		if next.phase == newest.phase && time.Since(h.seenAt) < pushInterval {
 			return
 		}
 	}
-	peers := frame.AppendPeers(nil, h.registry.peers(h.participants()))
-	peersAreNew := published.peers == nil || !bytes.Equal(peers, h.peersSent)
+	peers := frame.AppendPeers(nil, h.registry.peers(participants))
+	peersAreNew := next.peers.version == 0 || !bytes.Equal(peers, next.peers.payload)
 	if h.stateSeen && !peersAreNew {
 		return
 	}
-	h.version++
 	if !h.stateSeen {
 		h.stateSeen, h.seenAt = true, time.Now()
-		published.stateVersion = h.version
-		published.state = frame.Append(nil, frame.TypeState, h.state.AppendTo(nil))
-		phase := h.phaseNow()
-		h.phase.Store(&phase)
-		if h.options.OnState != nil {
-			state := h.state.Clone()
-			h.options.OnState(&state)
-		}
+		next.state = next.state.next(frame.TypeState, frame.TypeStateDelta, h.state.AppendTo(nil))
+		h.server.show(&h.state)
 	}
 	if peersAreNew {
-		h.peersSent = peers
-		published.peersVersion = h.version
-		published.peers = frame.Append(nil, frame.TypePeers, peers)
+		next.peers = next.peers.next(frame.TypePeers, frame.TypePeersDelta, peers)
 	}
-	h.newest.Store(&published)
+	h.newest.Store(&next)
 	h.registry.wakeAll()
 }
 
@@ -328,12 +345,24 @@ func (h *host) phaseNow() Phase {
 	return Phase{RunState: h.state.RunState, Epoch: h.state.Progress.Epoch, Step: h.state.Progress.Step}
 }
 
-// emit passes an event to OnEvent. Any goroutine may call it.
+// emit passes an event of this run on. Any goroutine may call it.
 func (h *host) emit(e Event) {
-	if h.options.OnEvent == nil {
-		return
+	e.RunID = h.runID
+	h.server.emit(e)
+}
+
+// logPart reads what is on the disk of the journal from offset on.
+func (h *host) logPart(offset uint64) (frame.Log, error) {
+	part := frame.Log{Offset: offset, Size: uint64(h.logSize.Load())}
+	if offset >= part.Size {
+		return part, nil
 	}
-	h.eventMu.Lock()
-	defer h.eventMu.Unlock()
-	h.options.OnEvent(e)
+	file, err := os.Open(h.store.journalPath)
+	if err != nil {
+		return part, err
+	}
+	defer func() { _ = file.Close() }()
+	part.Part = make([]byte, min(part.Size-offset, frame.MaxLogPart))
+	_, err = file.ReadAt(part.Part, int64(offset))
+	return part, err
 }

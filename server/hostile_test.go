@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/psyche-go/psyche/backend/backendtest"
 	"github.com/psyche-go/psyche/backend/tcp/frame"
+	"github.com/psyche-go/psyche/backend/tcp/secure"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/wire"
@@ -44,12 +46,12 @@ func (l *pipeListener) Addr() net.Addr { return &net.TCPAddr{} }
 // bubble runs test against a server on virtual time.
 func bubble(t *testing.T, change func(*Options), test func(*testing.T, func() *peer)) {
 	synctest.Test(t, func(t *testing.T) {
-		o := Options{Genesis: backendtest.Genesis(hostileRun, 3), WithdrawGrace: -1}
+		o := Options{Runs: []Genesis{backendtest.Genesis(hostileRun, 3)}, WithdrawGrace: -1}
 		if change != nil {
 			change(&o)
 		}
 		o.setDefaults()
-		s, err := openStore("", o.Genesis, o.Random, o.Logger)
+		s, err := newServer(o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -57,7 +59,7 @@ func bubble(t *testing.T, change func(*Options), test func(*testing.T, func() *p
 		ctx, cancel := context.WithCancel(t.Context())
 		var serving sync.WaitGroup
 		serving.Go(func() {
-			if err := newHost(o, s).serve(ctx, listener); err != nil {
+			if err := s.serve(ctx, listener, nil); err != nil {
 				t.Error(err)
 			}
 		})
@@ -65,7 +67,7 @@ func bubble(t *testing.T, change func(*Options), test func(*testing.T, func() *p
 		test(t, func() *peer {
 			near, far := net.Pipe()
 			listener.sockets <- far
-			p := &peer{t: t, socket: near, reader: frame.NewReader(near)}
+			p := secured(t, near)
 			peers = append(peers, p)
 			return p
 		})
@@ -78,12 +80,19 @@ func bubble(t *testing.T, change func(*Options), test func(*testing.T, func() *p
 	})
 }
 
+// secured is the client's end of a connection.
+func secured(t *testing.T, socket net.Conn) *peer {
+	client := secure.Client(socket, func(identity.ID) error { return nil })
+	return &peer{t: t, socket: client, reader: frame.NewReader(client)}
+}
+
 // peer is the other side of a connection, under the control of a test.
 type peer struct {
 	t      *testing.T
 	socket net.Conn
 	reader *frame.Reader
 	nonce  [32]byte
+	key    identity.Key
 }
 
 // expect reads until a frame of the type comes; pings, states and peers may come before.
@@ -97,7 +106,7 @@ func (p *peer) expect(want frame.Type) []byte {
 		switch kind {
 		case want:
 			return payload
-		case frame.TypePing, frame.TypeState, frame.TypePeers:
+		case frame.TypePing, frame.TypeState, frame.TypePeers, frame.TypeStateDelta, frame.TypePeersDelta:
 		default:
 			p.t.Fatalf("type %d (%q), want %d", kind, payload, want)
 		}
@@ -125,7 +134,26 @@ func (p *peer) challenge() {
 func (p *peer) hello(n byte, run string) {
 	p.t.Helper()
 	p.challenge()
-	p.send(frame.TypeHello, frame.Hello{RunID: run}.Sign(nil, backendtest.Key(n), p.nonce))
+	p.key = backendtest.Key(n)
+	p.send(frame.TypeHello, frame.Hello{Role: frame.RoleParticipant, RunID: run}.Sign(nil, p.key, p.nonce))
+}
+
+// greet answers the challenge in a role.
+func (p *peer) greet(n byte, role frame.Role) {
+	p.t.Helper()
+	p.challenge()
+	p.send(frame.TypeHello, frame.Hello{Role: role, RunID: hostileRun}.Sign(nil, backendtest.Key(n), p.nonce))
+	p.key = backendtest.Key(n)
+}
+
+// raw returns the socket under TLS.
+func (p *peer) raw() net.Conn { return p.socket.(*tls.Conn).NetConn() }
+
+// submit sends an action and waits for its answer.
+func (p *peer) submit(a coordinator.Action) {
+	p.t.Helper()
+	p.send(frame.TypeSubmit, frame.Submit{Action: wire.SignAction(p.key, hostileRun, uint64(time.Now().UnixNano()), a)}.AppendTo(nil))
+	p.expect(frame.TypeAck)
 }
 
 // enter does the whole handshake.
@@ -181,13 +209,13 @@ func TestBadFramesEndTheConnection(t *testing.T) {
 		{"long hello", false, func(p *peer) {
 			go func() { _, _ = p.socket.Write(frame.Append(nil, frame.TypeHello, make([]byte, frame.MaxHello))) }() // it is cut off
 		}, frame.RefusedMalformed, "its length"},
-		{"submit before hello", false, func(p *peer) { p.send(frame.TypeSubmit, signed(1, hostileRun, coordinator.Join{})) }, frame.RefusedMalformed, "want a hello"},
+		{"submit before hello", false, func(p *peer) { p.send(frame.TypeSubmit, signed(1, hostileRun, coordinator.Join{})) }, frame.RefusedMalformed, "want type 9"},
 		{"unsigned hello", false, func(p *peer) { p.send(frame.TypeHello, make([]byte, 200)) }, frame.RefusedMalformed, "does not verify"}, // also: the zero key
 		{"hello for another challenge", false, func(p *peer) {
-			p.send(frame.TypeHello, frame.Hello{RunID: hostileRun}.Sign(nil, backendtest.Key(1), [32]byte{}))
+			p.send(frame.TypeHello, frame.Hello{Role: frame.RoleParticipant, RunID: hostileRun}.Sign(nil, backendtest.Key(1), [32]byte{}))
 		}, frame.RefusedMalformed, "does not verify"},
 		{"wrong run", false, func(p *peer) {
-			p.send(frame.TypeHello, frame.Hello{RunID: "other"}.Sign(nil, backendtest.Key(1), p.nonce))
+			p.send(frame.TypeHello, frame.Hello{Role: frame.RoleParticipant, RunID: "other"}.Sign(nil, backendtest.Key(1), p.nonce))
 		}, frame.RefusedWrongRun, `run "other" is not hosted here, this server hosts run "hostile"`},
 		{"oversized frame", true, raw("\x7f\xff\xff\xff\x0a"), frame.RefusedMalformed, "its length"},
 		{"unknown type", true, func(p *peer) { p.send(99, nil) }, frame.RefusedMalformed, "type 99"},
@@ -198,7 +226,7 @@ func TestBadFramesEndTheConnection(t *testing.T) {
 		{"action of another run", true, func(p *peer) { p.send(frame.TypeSubmit, signed(1, "other", coordinator.Join{})) }, frame.RefusedMalformed, "run"},
 		{"action of another key", true, func(p *peer) { p.send(frame.TypeSubmit, signed(2, hostileRun, coordinator.Join{})) }, frame.RefusedMalformed, "is signed by"},
 		{"hello again, same sequence", true, func(p *peer) {
-			p.send(frame.TypeHello, frame.Hello{RunID: hostileRun}.Sign(nil, backendtest.Key(1), p.nonce))
+			p.send(frame.TypeHello, frame.Hello{Role: frame.RoleParticipant, RunID: hostileRun}.Sign(nil, backendtest.Key(1), p.nonce))
 		}, frame.RefusedMalformed, "higher sequence"},
 	}
 	for _, test := range tests {
@@ -332,28 +360,151 @@ func TestFloodIsSlowedDown(t *testing.T) {
 	})
 }
 
-func TestConnectionsAreBounded(t *testing.T) {
-	bubble(t, func(o *Options) { o.MaxConnections = 2 }, func(t *testing.T, connect func() *peer) {
-		go connect().enter(1).alive()
-		second := connect().enter(2)
-		go second.alive()
-		connect().refused(frame.RefusedBusy, "too many connections")
-		_ = second.socket.Close()
-		synctest.Wait()
-		works(t, connect)
+// TestMembersFindAPlaceAmongStrangers fills the places of strangers.
+func TestMembersFindAPlaceAmongStrangers(t *testing.T) {
+	bubble(t, func(o *Options) { o.MaxStrangers = 2 }, func(t *testing.T, connect func() *peer) {
+		first := connect().enter(1)
+		first.submit(coordinator.Join{}) // it is a participant now, and no stranger
+		go first.alive()
+		time.Sleep(time.Second)
+		for n := range byte(2) {
+			go connect().enter(2 + n).alive()
+		}
+		p := connect()
+		p.hello(4, hostileRun)
+		p.refused(frame.RefusedBusy, "not part of a run")
+		p = connect()
+		p.greet(5, frame.RoleObserver)
+		p.refused(frame.RefusedBusy, "not part of a run")
+		_ = first.socket.Close()
+		time.Sleep(time.Second)
+		connect().enter(1) // the participant comes back
 	})
 }
 
-// TestHandshakesAreBounded fills the places of those who never say who they are: they are
-// free again after the time of a handshake, and members are not disturbed.
+func TestObserversOfAKeyAreBounded(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, connect func() *peer) {
+		for range observersPerKey {
+			p := connect()
+			p.greet(1, frame.RoleObserver)
+			p.expect(frame.TypeWelcome)
+			p.expect(frame.TypeState)
+			go p.alive()
+		}
+		p := connect()
+		p.greet(1, frame.RoleObserver)
+		p.refused(frame.RefusedBusy, "watch already")
+		connect().enter(1) // which is no hindrance to taking part
+	})
+}
+
+// TestHandshakesAreBounded fills the places of those who never say who they are: newer ones
+// take the places of the oldest, and members are not disturbed.
 func TestHandshakesAreBounded(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, connect func() *peer) {
+		var silent []*peer
 		for range maxHandshakes {
-			connect().challenge()
+			silent = append(silent, connect())
+			silent[len(silent)-1].challenge()
 		}
-		connect().refused(frame.RefusedBusy, "too many connections")
-		time.Sleep(frame.HandshakeTimeout + farewellTimeout)
-		synctest.Wait()
+		p := connect()
+		if _, _, err := p.reader.Next(frame.MaxHello); err == nil {
+			t.Fatal("one more was let in at once")
+		}
+		time.Sleep(handshakeGrace)
+		works(t, connect)
+		if _, _, err := silent[0].reader.Next(frame.MaxHello); err == nil {
+			t.Fatal("the oldest connection is still there")
+		}
+	})
+}
+
+// TestLobbyIsFair lets one address fill the lobby: others come in, at its cost.
+func TestLobbyIsFair(t *testing.T) {
+	l := newLobby()
+	evicted := 0
+	from := func(ip string) net.Addr { return &net.TCPAddr{IP: net.ParseIP(ip)} }
+	for range maxHandshakes {
+		if l.enter(from("10.0.0.1"), func() { evicted++ }) == nil {
+			t.Fatal("no place")
+		}
+	}
+	if l.enter(from("10.0.0.1"), func() {}) != nil {
+		t.Fatal("one address has more than all places")
+	}
+	var guests []*guest
+	for _, ip := range []string{"10.0.0.2", "2001:db8::1", "2001:db8::2"} {
+		g := l.enter(from(ip), func() { t.Errorf("%s was evicted", ip) })
+		if g == nil {
+			t.Fatalf("%s has no place", ip)
+		}
+		guests = append(guests, g)
+	}
+	if evicted != 3 || l.total != maxHandshakes || len(l.waiting) != 3 {
+		t.Fatalf("%d evicted, %d in the lobby from %d addresses", evicted, l.total, len(l.waiting))
+	}
+	for range 2 { // leaving twice is leaving once
+		for _, g := range guests {
+			l.leave(g)
+		}
+	}
+	if l.total != maxHandshakes-3 || len(l.waiting) != 1 {
+		t.Fatalf("%d left", l.total)
+	}
+}
+
+// TestKeyBucketsAreBounded lets many keys act.
+func TestKeyBucketsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKeyLimits(1, 2)
+		id := func(n int) identity.ID { return identity.ID{byte(n), byte(n >> 8), byte(n >> 16)} }
+		for n := range maxKeyBuckets {
+			k.of(id(n)).Allow()
+		}
+		busy := id(1)
+		time.Sleep(time.Hour)
+		k.of(busy).AllowN(time.Now(), 2)
+		k.of(id(maxKeyBuckets))
+		if len(k.buckets) != 2 || k.of(busy).Allow() {
+			t.Fatalf("%d buckets are kept, want the busy one and the new one", len(k.buckets))
+		}
+	})
+}
+
+// TestActionsOfAKeyAreSlowedDown sends actions over two connections, one after the other.
+func TestActionsOfAKeyAreSlowedDown(t *testing.T) {
+	bubble(t, func(o *Options) { o.ActionsPerSecond, o.JoinsPerSecond = 2, 1000 }, func(t *testing.T, connect func() *peer) {
+		began := time.Now()
+		for range 2 {
+			p := connect().enter(1)
+			for range 15 {
+				p.submit(coordinator.Ready{}) // is refused, and counts
+			}
+			_ = p.socket.Close()
+			time.Sleep(time.Millisecond)
+		}
+		if took := time.Since(began); took < 4*time.Second || took > 6*time.Second {
+			t.Fatalf("30 actions took %v, want about 5 s: 20 at once, then 2 a second", took)
+		}
+	})
+}
+
+// TestTLSHandshakesThatStall connect and say nothing, or something else.
+func TestTLSHandshakesThatStall(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, connect func() *peer) {
+		began := time.Now()
+		silent := connect().raw()
+		if n, err := io.Copy(io.Discard, silent); n > 0 || err != nil {
+			t.Fatalf("%d bytes, %v", n, err)
+		}
+		if took := time.Since(began); took != frame.HandshakeTimeout {
+			t.Fatalf("cut off after %v", took)
+		}
+		browser := connect().raw()
+		go func() { _, _ = browser.Write([]byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n")) }()
+		if _, err := io.Copy(io.Discard, browser); err != nil {
+			t.Fatal(err)
+		}
 		works(t, connect)
 	})
 }

@@ -31,7 +31,7 @@ const (
 func runChild(dir string) {
 	o := options(dir)
 	o.Listen = os.Getenv(childListenVariable)
-	o.Genesis = backendtest.Genesis(runID, 200) // never begins: joins and withdrawals only
+	o.Runs = []server.Genesis{backendtest.Genesis(runID, 200)} // never begins: joins and withdrawals only
 	o.Ready = func(a net.Addr) { fmt.Println(a) }
 	fmt.Fprintln(os.Stderr, server.Run(context.Background(), o))
 	os.Exit(1)

@@ -1,11 +1,14 @@
 package server
 
 import (
+	"bytes"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
 
+	"github.com/psyche-go/psyche/backend/tcp/frame"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/server/journal"
 	"github.com/psyche-go/psyche/wire"
@@ -14,11 +17,14 @@ import (
 // RecordKind says what an entry of the journal did.
 type RecordKind uint8
 
-// The kinds of records. The first record of a journal, and no other, is a genesis.
+// The kinds of records. The first record of a journal, and no other, is a genesis or a
+// create.
 const (
 	RecordGenesis RecordKind = iota + 1 // canonical bytes of the state a run starts with
 	RecordTick                          // time and seed of a Tick that changed the state
 	RecordAction                        // signed action, the bytes as they were sent
+	RecordDigest                        // SHA-256 of the state, which it does not change
+	RecordCreate                        // signed create, the bytes as they were sent
 )
 
 // Record is one entry of the journal.
@@ -28,6 +34,8 @@ type Record struct {
 	Now    uint64            // RecordTick: Unix time in seconds
 	Seed   uint64            // RecordTick
 	Action wire.SignedAction // RecordAction
+	Digest [sha256.Size]byte // RecordDigest
+	Create frame.Create      // RecordCreate
 }
 
 // ErrReplay says that a journal is intact but its records do not follow from one another.
@@ -42,8 +50,24 @@ func (r Record) AppendTo(b []byte) []byte {
 	case RecordTick:
 		b = binary.LittleEndian.AppendUint64(b, r.Now)
 		return binary.LittleEndian.AppendUint64(b, r.Seed)
+	case RecordDigest:
+		return append(b, r.Digest[:]...)
+	case RecordCreate:
+		return append(b, r.Create.Raw...)
 	default:
 		return append(b, r.Action.Raw...)
+	}
+}
+
+// first returns the state that a genesis or a create begins with, and nil for other records.
+func (r Record) first() []byte {
+	switch r.Kind {
+	case RecordGenesis:
+		return r.State
+	case RecordCreate:
+		return r.Create.State
+	default:
+		return nil
 	}
 }
 
@@ -67,6 +91,17 @@ func decodeRecord(payload []byte, runID string) (Record, error) {
 			return Record{}, fmt.Errorf("%w: %w", ErrReplay, err)
 		}
 		r.Action = action
+	case RecordDigest:
+		if len(body) != sha256.Size {
+			return Record{}, fmt.Errorf("%w: a digest of %d bytes", ErrReplay, len(body))
+		}
+		r.Digest = [sha256.Size]byte(body)
+	case RecordCreate:
+		create, err := frame.OpenCreate(body)
+		if err != nil {
+			return Record{}, fmt.Errorf("%w: %w", ErrReplay, err)
+		}
+		r.Create = create
 	default:
 		return Record{}, fmt.Errorf("%w: record of unknown kind %d", ErrReplay, r.Kind)
 	}
@@ -75,9 +110,9 @@ func decodeRecord(payload []byte, runID string) (Record, error) {
 
 // replayer rebuilds a state from the records of a journal.
 type replayer struct {
-	genesis   []byte // canonical bytes; nil before the first record
-	state     coordinator.State
-	hostNonce uint64 // of the newest action that the host signed
+	begun      bool // the first record was applied, or a snapshot stands for it
+	wantDigest bool // the next record has to confirm a snapshot
+	state      coordinator.State
 }
 
 // apply does what one record did.
@@ -86,31 +121,51 @@ func (r *replayer) apply(payload []byte) (Record, error) {
 	if err != nil {
 		return record, err
 	}
-	if (r.genesis == nil) != (record.Kind == RecordGenesis) {
-		return record, fmt.Errorf("%w: the genesis state is not its first record, or not its only one", ErrReplay)
+	first := record.first()
+	if r.begun == (first != nil) {
+		return record, fmt.Errorf("%w: the state a run starts with is not its first record, or not its only one", ErrReplay)
+	}
+	if r.wantDigest && record.Kind != RecordDigest {
+		return record, fmt.Errorf("%w: %w: no digest follows", ErrReplay, errSnapshot)
 	}
 	switch record.Kind {
-	case RecordGenesis:
-		r.state, err = coordinator.Decode(record.State)
-		if err != nil {
-			return record, fmt.Errorf("%w: genesis state: %w", ErrReplay, err)
-		}
-		r.genesis = append([]byte{}, record.State...)
+	case RecordGenesis, RecordCreate:
+		err = r.begin(record, first)
 	case RecordTick:
 		if !r.state.Tick(record.Now, record.Seed) {
-			return record, fmt.Errorf("%w: the tick at %d has no effect", ErrReplay, record.Now)
+			err = fmt.Errorf("%w: the tick at %d has no effect", ErrReplay, record.Now)
 		}
 	case RecordAction:
-		from := coordinator.ClientID(record.Action.From)
-		if err := r.state.Apply(from, record.Action.Nonce, record.Action.Action); err != nil {
-			return record, fmt.Errorf("%w: %s of %s is refused: %w",
-				ErrReplay, actionName(record.Action.Action), record.Action.From, err)
+		err = r.act(record.Action)
+	case RecordDigest:
+		if r.state.Hash() != record.Digest {
+			err = fmt.Errorf("%w: the state is not the one whose digest is recorded", ErrReplay)
 		}
-		if from == r.state.Host {
-			r.hostNonce = max(r.hostNonce, record.Action.Nonce)
+		r.wantDigest = false
+	}
+	return record, err
+}
+
+// begin takes the first state.
+func (r *replayer) begin(record Record, first []byte) (err error) {
+	if r.state, err = coordinator.Decode(first); err != nil {
+		return fmt.Errorf("%w: genesis state: %w", ErrReplay, err)
+	}
+	if record.Kind == RecordCreate {
+		if err := checkCreate(record.Create, r.state); err != nil {
+			return fmt.Errorf("%w: %w", ErrReplay, err)
 		}
 	}
-	return record, nil
+	r.begun = true
+	return nil
+}
+
+// act applies a signed action.
+func (r *replayer) act(action wire.SignedAction) error {
+	if err := r.state.Apply(coordinator.ClientID(action.From), action.Nonce, action.Action); err != nil {
+		return fmt.Errorf("%w: %s of %s is refused: %w", ErrReplay, actionName(action.Action), action.From, err)
+	}
+	return nil
 }
 
 // Replay reads the journal at path, verifies every record and returns the state after the
@@ -134,10 +189,23 @@ func Replay(path string, visit func(Record, *coordinator.State) error) (coordina
 	if err != nil {
 		return coordinator.State{}, summary, fmt.Errorf("replay %s: %w", path, err)
 	}
-	if r.genesis == nil {
+	if !r.begun {
 		return coordinator.State{}, summary, fmt.Errorf("replay %s: %w: it holds no genesis state", path, ErrReplay)
 	}
 	return r.state, summary, nil
+}
+
+// checkCreate verifies that a signed first state is one that a run may start with, made by
+// its main authority.
+func checkCreate(c frame.Create, state coordinator.State) error {
+	fresh, err := coordinator.New(state.RunID, state.Host, state.Config, state.Model)
+	if err != nil {
+		return fmt.Errorf("create of %s: %w", c.Creator, err)
+	}
+	if !bytes.Equal(fresh.AppendTo(nil), c.State) {
+		return fmt.Errorf("create of %s: the state is not one that a run starts with", c.Creator)
+	}
+	return nil
 }
 
 // actionName is the name of an action's type, for people.

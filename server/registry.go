@@ -10,12 +10,14 @@ import (
 	"github.com/psyche-go/psyche/identity"
 )
 
-// registry knows which keys have a live connection, and the peer-to-peer addresses that
-// they gave. Connections and the host use it at the same time.
+// registry knows a run's connections: which keys have a live one, the peer-to-peer addresses
+// that they gave, and who only watches. Connections and the host use it at the same time.
 type registry struct {
-	mu    sync.Mutex
-	live  map[identity.ID]*connection
-	addrs map[identity.ID][]string // also of participants whose connection is gone
+	mu        sync.Mutex
+	live      map[identity.ID]*connection
+	addrs     map[identity.ID][]string // also of participants whose connection is gone
+	watching  map[*connection]bool
+	strangers int // live connections of keys that are no participants, as the host counted last
 
 	// changed has a value when something changed since the host looked.
 	changed chan struct{}
@@ -23,15 +25,16 @@ type registry struct {
 
 func newRegistry() *registry {
 	return &registry{
-		live:    make(map[identity.ID]*connection),
-		addrs:   make(map[identity.ID][]string),
-		changed: make(chan struct{}, 1),
+		live:     make(map[identity.ID]*connection),
+		addrs:    make(map[identity.ID][]string),
+		watching: make(map[*connection]bool),
+		changed:  make(chan struct{}, 1),
 	}
 }
 
 // claim makes c the live connection of its key. If there is one already it is returned, and
-// nothing changed.
-func (r *registry) claim(c *connection, addrs []string) *connection {
+// nothing changed. A stranger is counted until the host counts anew.
+func (r *registry) claim(c *connection, addrs []string, stranger bool) *connection {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if other := r.live[c.id]; other != nil {
@@ -39,14 +42,45 @@ func (r *registry) claim(c *connection, addrs []string) *connection {
 	}
 	r.live[c.id] = c
 	r.addrs[c.id] = addrs
+	if stranger {
+		r.strangers++
+	}
 	signal(r.changed)
 	return nil
 }
 
-// release ends what claim began.
+// watch shows c what is published, until release.
+func (r *registry) watch(c *connection) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.watching[c] = true
+}
+
+// countStrangers counts the live connections that are not of participants.
+func (r *registry) countStrangers(participants map[identity.ID]bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.strangers = 0
+	for id := range r.live {
+		if !participants[id] {
+			r.strangers++
+		}
+	}
+}
+
+// counts returns how many connections there are: live ones, those of strangers among them,
+// and those that watch.
+func (r *registry) counts() (live, strangers, watching int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.live), r.strangers, len(r.watching)
+}
+
+// release ends what claim or watch began.
 func (r *registry) release(c *connection) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	delete(r.watching, c)
 	if r.live[c.id] == c {
 		delete(r.live, c.id)
 		signal(r.changed)
@@ -70,11 +104,14 @@ func (r *registry) isLive(id identity.ID) bool {
 	return r.live[id] != nil
 }
 
-// wakeAll makes every live connection look for what was published.
+// wakeAll makes every connection look for what was published.
 func (r *registry) wakeAll() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, c := range r.live {
+		signal(c.published)
+	}
+	for c := range r.watching {
 		signal(c.published)
 	}
 }

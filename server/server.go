@@ -1,48 +1,78 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
+	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
 
-	"github.com/psyche-go/psyche/backend/tcp/frame"
+	"golang.org/x/time/rate"
+
+	"github.com/psyche-go/psyche/backend/tcp/secure"
 	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/identity"
 )
 
 // Defaults of Options.
 const (
-	DefaultWithdrawGrace  = 5 * time.Second
-	DefaultTickInterval   = 100 * time.Millisecond
-	DefaultMaxConnections = 512
+	DefaultWithdrawGrace    = 5 * time.Second
+	DefaultTickInterval     = 100 * time.Millisecond
+	DefaultMaxStrangers     = 512
+	DefaultMaxRuns          = 64
+	DefaultActionsPerSecond = 10
+	DefaultJoinsPerSecond   = 64
+	DefaultSnapshotEvery    = 1000
 )
 
-// maxHandshakes bounds the connections that have not said yet who they are.
-const maxHandshakes = 128
+// secondsOfBurst is for how many seconds' worth of actions a quiet key, or run, may send at
+// once.
+const secondsOfBurst = 10
+
+// Genesis returns the state a new run starts with, given the key of its host;
+// config.Run.CoordinatorState is one.
+type Genesis func(host coordinator.ClientID) (coordinator.State, error)
 
 // Options of a server.
 type Options struct {
 	// Listen is the address to listen on, host:port. Port 0 lets the system choose.
 	Listen string
-	// Genesis returns the state a new run starts with, given the key of its host;
-	// config.Run.CoordinatorState is one.
-	Genesis func(host coordinator.ClientID) (coordinator.State, error)
-	// SaveStateDir is where the host's key and the run's journal are kept. Empty: nothing
+	// Runs are begun, or go on if SaveStateDir has them. Others that it has go on as well.
+	Runs []Genesis
+	// Create says who may begin runs over the network.
+	Create CreatePolicy
+	// MaxRuns bounds the runs, those of Runs and SaveStateDir among them, beyond which
+	// nobody can begin one over the network. Zero: DefaultMaxRuns.
+	MaxRuns int
+	// SaveStateDir is where the host's key and the runs' journals are kept. Empty: nothing
 	// survives the process.
 	SaveStateDir string
+	// SnapshotEvery is how many records of a journal lie between two snapshots at least.
+	// Zero: DefaultSnapshotEvery.
+	SnapshotEvery int
 	// WithdrawGrace is how long a participant's connection may be gone before the host
 	// withdraws it. Zero: DefaultWithdrawGrace. Negative: it never does.
 	WithdrawGrace time.Duration
 	// TickInterval is the time between two ticks. Zero: DefaultTickInterval.
 	TickInterval time.Duration
-	// MaxConnections bounds the connections at a time. Zero: DefaultMaxConnections.
-	MaxConnections int
+	// MaxStrangers bounds the connections of keys that are no participants of a run, and of
+	// those who only watch. Participants always find a place. Zero: DefaultMaxStrangers.
+	MaxStrangers int
+	// ActionsPerSecond bounds the actions of one key in the long term; ten seconds' worth
+	// may come at once. What is above has to wait. Zero: DefaultActionsPerSecond.
+	ActionsPerSecond float64
+	// JoinsPerSecond bounds the joins to one run likewise, over all keys, because each one
+	// makes the journal longer. Zero: DefaultJoinsPerSecond.
+	JoinsPerSecond float64
 	// Now returns the Unix time in seconds. Nil: the system's clock.
 	Now func() uint64
 	// Random is the source of keys, challenges and round seeds. Nil: the system's.
@@ -50,26 +80,41 @@ type Options struct {
 	// Logger; nil: nothing is logged.
 	Logger *slog.Logger
 
+	// HTTPListen is the address of the HTTP server (see doc.go), host:port. Empty: none.
+	HTTPListen string
+
 	// Ready is called once, with the address, when clients can connect. May be nil.
 	Ready func(net.Addr)
+	// HTTPReady is called likewise with the address of the HTTP server. May be nil.
+	HTTPReady func(net.Addr)
 	// OnEvent is called for every event, one at a time; it must not wait. May be nil.
 	OnEvent func(Event)
-	// OnState is called with a copy of every state that is pushed to clients, first the one
-	// at the start, from one goroutine; it must not wait. May be nil.
+	// OnState is called with a copy of every state that is pushed to clients, for each run
+	// first the one at the start, one call at a time; it must not wait. May be nil.
 	OnState func(*coordinator.State)
+}
+
+// CreatePolicy says who may begin runs over the network. The zero value: nobody.
+type CreatePolicy struct {
+	Anyone bool
+	Host   bool // the host's own key
+	Keys   []identity.ID
+}
+
+// allows reports whether a key may begin runs on the server of a host.
+func (p CreatePolicy) allows(id, host identity.ID) bool {
+	return p.Anyone || p.Host && id == host || slices.Contains(p.Keys, id)
 }
 
 // setDefaults fills in what is zero.
 func (o *Options) setDefaults() {
-	if o.WithdrawGrace == 0 {
-		o.WithdrawGrace = DefaultWithdrawGrace
-	}
-	if o.TickInterval == 0 {
-		o.TickInterval = DefaultTickInterval
-	}
-	if o.MaxConnections == 0 {
-		o.MaxConnections = DefaultMaxConnections
-	}
+	o.WithdrawGrace = cmp.Or(o.WithdrawGrace, DefaultWithdrawGrace)
+	o.TickInterval = cmp.Or(o.TickInterval, DefaultTickInterval)
+	o.MaxStrangers = cmp.Or(o.MaxStrangers, DefaultMaxStrangers)
+	o.MaxRuns = cmp.Or(o.MaxRuns, DefaultMaxRuns)
+	o.ActionsPerSecond = cmp.Or(o.ActionsPerSecond, DefaultActionsPerSecond)
+	o.JoinsPerSecond = cmp.Or(o.JoinsPerSecond, DefaultJoinsPerSecond)
+	o.SnapshotEvery = cmp.Or(o.SnapshotEvery, DefaultSnapshotEvery)
 	if o.Now == nil {
 		o.Now = func() uint64 { return uint64(max(0, time.Now().Unix())) }
 	}
@@ -81,29 +126,39 @@ func (o *Options) setDefaults() {
 	}
 }
 
-// Run hosts a run until ctx ends (then it returns nil) or the journal cannot be written.
-// Every goroutine that it started has ended when it returns.
+// Run hosts runs until ctx ends (then it returns nil) or a journal cannot be written. Every
+// goroutine that it started has ended when it returns.
 func Run(ctx context.Context, o Options) error {
 	o.setDefaults()
-	if o.Genesis == nil {
-		return errors.New("server: Options.Genesis is not set")
-	}
 	// Listen first: a second server on the same port and directory should hear of the port.
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", o.Listen)
-	if err != nil {
-		return listenError(o.Listen, err)
-	}
-	defer func() { _ = listener.Close() }()
-	stored, err := openStore(o.SaveStateDir, o.Genesis, o.Random, o.Logger)
+	listener, err := listen(ctx, o.Listen)
 	if err != nil {
 		return err
 	}
-	h := newHost(o, stored)
-	err = h.serve(ctx, listener)
-	if stored.journal != nil {
-		err = errors.Join(err, stored.journal.Close())
+	defer func() { _ = listener.Close() }()
+	var web net.Listener
+	if o.HTTPListen != "" {
+		if web, err = listen(ctx, o.HTTPListen); err != nil {
+			return err
+		}
+		defer func() { _ = web.Close() }()
+	}
+	s, err := newServer(o)
+	if err == nil {
+		err = s.serve(ctx, listener, web)
+	}
+	if s != nil {
+		err = errors.Join(err, s.close())
 	}
 	return err
+}
+
+func listen(ctx context.Context, address string) (net.Listener, error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, listenError(address, err)
+	}
+	return listener, nil
 }
 
 // listenError says what to do about an address that cannot be listened on.
@@ -118,65 +173,139 @@ func listenError(address string, err error) error {
 	}
 }
 
-// serve runs the host's loop and accepts connections until ctx ends or the loop fails.
-func (h *host) serve(ctx context.Context, listener net.Listener) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var loopErr error
+// server is everything that runs have in common.
+type server struct {
+	options Options
+	key     identity.Key
+	tls     *tls.Config
+	logger  *slog.Logger
+	metrics *metrics
+
+	lobby     *lobby
+	actions   *keyLimits
+	observers places
+	noise     *rate.Limiter // of log lines that strangers can cause
+
+	watchers sync.Mutex // one OnEvent or OnState at a time
+
+	mu      sync.Mutex
+	runs    map[string]*host
+	working *sync.WaitGroup // of serve; nil before and after
+	ctx     context.Context // of serve
+	fail    context.CancelCauseFunc
+}
+
+// newServer loads the host's key and all runs. The caller closes what is returned, also
+// after an error.
+func newServer(o Options) (*server, error) {
+	if o.SaveStateDir != "" {
+		if err := os.MkdirAll(o.SaveStateDir, 0o755); err != nil {
+			return nil, fmt.Errorf("save-state directory: %w", err)
+		}
+	}
+	key, err := hostKey(o.SaveStateDir, o.Random)
+	if err != nil {
+		return nil, err
+	}
+	config, err := secure.ServerConfig(key)
+	if err != nil {
+		return nil, err
+	}
+	s := &server{
+		options: o, key: key, tls: config, logger: o.Logger,
+		lobby: newLobby(), actions: newKeyLimits(o.ActionsPerSecond, burst(o.ActionsPerSecond)),
+		noise: rate.NewLimiter(10, 100), runs: make(map[string]*host),
+	}
+	s.metrics = newMetrics(s)
+	return s, s.openRuns()
+}
+
+func burst(perSecond float64) int { return max(1, int(perSecond*secondsOfBurst)) }
+
+// serve lets the runs work and accepts connections until ctx ends or a run fails.
+func (s *server) serve(ctx context.Context, listener, web net.Listener) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	var working sync.WaitGroup
-	working.Go(func() {
-		loopErr = h.loop(ctx)
-		cancel()
-	})
+	s.mu.Lock()
+	s.ctx, s.working, s.fail = ctx, &working, cancel
+	for _, h := range s.runs {
+		s.start(h)
+	}
+	s.mu.Unlock()
 	stop := context.AfterFunc(ctx, func() { _ = listener.Close() })
 	defer stop()
-	h.logger.Info("server is listening", "address", listener.Addr().String(), "run", h.runID, "host", h.key.ID())
-	if h.options.Ready != nil {
-		h.options.Ready(listener.Addr())
+	s.logger.Info("server is listening", "address", listener.Addr().String(), "key", s.key.ID(), "runs", s.runIDs())
+	if web != nil {
+		working.Go(func() { s.serveHTTP(ctx, web) })
 	}
-	connections := make(chan struct{}, h.options.MaxConnections)
-	handshakes := make(chan struct{}, maxHandshakes)
+	if s.options.Ready != nil {
+		s.options.Ready(listener.Addr())
+	}
 	for ctx.Err() == nil {
 		socket, err := listener.Accept()
 		if err != nil {
-			h.pauseAccepting(ctx, err)
+			s.pauseAccepting(ctx, err)
 			continue
 		}
-		if !acquire(connections) {
-			h.turnAway(socket)
-			continue
-		}
-		if !acquire(handshakes) {
-			<-connections
-			h.turnAway(socket)
-			continue
-		}
-		working.Go(func() {
-			defer func() { <-connections }()
-			h.serveConnection(ctx, socket, func() { <-handshakes })
-		})
+		s.accept(ctx, &working, socket)
 	}
+	s.mu.Lock()
+	s.working = nil
+	s.mu.Unlock()
 	working.Wait()
-	return loopErr
+	if failed, ok := errors.AsType[*runError](context.Cause(ctx)); ok {
+		return failed
+	}
+	return nil
 }
 
-// acquire takes a place if one is free.
-func acquire(places chan struct{}) bool {
-	select {
-	case places <- struct{}{}:
-		return true
-	default:
-		return false
+// runError is why a run cannot go on.
+type runError struct {
+	runID string
+	err   error
+}
+
+func (e *runError) Error() string { return fmt.Sprintf("run %s: %v", e.runID, e.err) }
+func (e *runError) Unwrap() error { return e.err }
+
+// start lets a run work. The caller holds mu.
+func (s *server) start(h *host) {
+	ctx, fail := s.ctx, s.fail
+	s.working.Go(func() {
+		if err := h.loop(ctx); err != nil {
+			fail(&runError{runID: h.runID, err: err})
+		}
+	})
+}
+
+// accept begins a connection, if there is a place for one that has not said who it is.
+func (s *server) accept(ctx context.Context, working *sync.WaitGroup, socket net.Conn) {
+	ctx, hangUp := context.WithCancelCause(ctx)
+	guest := s.lobby.enter(socket.RemoteAddr(), func() { hangUp(errEvicted) })
+	if guest == nil {
+		hangUp(nil)
+		_ = socket.Close()
+		s.metrics.connections.WithLabelValues("turned away").Inc()
+		if s.noise.Allow() {
+			s.logger.Warn("turned a connection away: too many that do not say who they are", "remote", socket.RemoteAddr().String())
+		}
+		return
 	}
+	working.Go(func() {
+		defer hangUp(nil)
+		defer s.lobby.leave(guest)
+		s.serveConnection(ctx, hangUp, socket, func() { s.lobby.leave(guest) })
+	})
 }
 
 // pauseAccepting waits a moment after a failed Accept, for instance when the process has
 // no file descriptor left.
-func (h *host) pauseAccepting(ctx context.Context, err error) {
+func (s *server) pauseAccepting(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
 	}
-	h.logger.Error("accepting a connection failed", "error", err)
+	s.logger.Error("accepting a connection failed", "error", err)
 	timer := time.NewTimer(100 * time.Millisecond)
 	defer timer.Stop()
 	select {
@@ -185,12 +314,33 @@ func (h *host) pauseAccepting(ctx context.Context, err error) {
 	}
 }
 
-// turnAway hangs up on a connection that there is no place for. The few bytes fit into the
-// socket's empty buffer, so this does not wait for the other side.
-func (h *host) turnAway(socket net.Conn) {
-	h.logger.Warn("turned a connection away: too many connections", "remote", socket.RemoteAddr().String())
-	refusal := frame.Refusal{Code: frame.RefusedBusy, Reason: "the server has too many connections, try again later"}
-	_ = socket.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
-	_, _ = socket.Write(frame.Append(nil, frame.TypeRefusal, refusal.AppendTo(nil)))
-	_ = socket.Close()
+// close closes the journals. Nothing works on them any more.
+func (s *server) close() error {
+	var err error
+	for _, h := range s.runs {
+		err = errors.Join(err, h.store.close())
+	}
+	return err
+}
+
+// emit passes an event to OnEvent. Any goroutine may call it.
+func (s *server) emit(e Event) {
+	s.metrics.count(e)
+	if s.options.OnEvent == nil {
+		return
+	}
+	s.watchers.Lock()
+	defer s.watchers.Unlock()
+	s.options.OnEvent(e)
+}
+
+// show passes a state to OnState.
+func (s *server) show(state *coordinator.State) {
+	if s.options.OnState == nil {
+		return
+	}
+	clone := state.Clone()
+	s.watchers.Lock()
+	defer s.watchers.Unlock()
+	s.options.OnState(&clone)
 }

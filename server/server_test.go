@@ -48,7 +48,7 @@ type running struct {
 // options returns the options of a server whose run needs three clients to begin.
 func options(dir string) server.Options {
 	return server.Options{
-		Listen: "127.0.0.1:0", Genesis: backendtest.Genesis(runID, 3), SaveStateDir: dir,
+		Listen: "127.0.0.1:0", Runs: []server.Genesis{backendtest.Genesis(runID, 3)}, SaveStateDir: dir,
 		TickInterval: 5 * time.Millisecond, WithdrawGrace: -1,
 	}
 }
@@ -264,12 +264,12 @@ func TestStartRefuses(t *testing.T) {
 		{"port in use", func(o *server.Options) { o.Listen = busy.address }, []string{busy.address, "another program uses the port", "choose another"}},
 		{"bad address", func(o *server.Options) { o.Listen = "nonsense" }, []string{"nonsense", "host:port"}},
 		{"another configuration", func(o *server.Options) {
-			o.SaveStateDir, o.Genesis = saved, backendtest.Genesis(runID, 4)
+			o.SaveStateDir, o.Runs = saved, []server.Genesis{backendtest.Genesis(runID, 4)}
 		}, []string{path, "Config.InitMinClients is 3 there and 4 here", "save-state directory"}},
 		{"broken chain", func(o *server.Options) { o.SaveStateDir = damaged }, []string{"damaged", "offset", damaged}},
 		{"broken host key", func(o *server.Options) { o.SaveStateDir = badKey }, []string{server.HostKeyFile, "3 numbers"}},
 		{"directory is a file", func(o *server.Options) { o.SaveStateDir = path }, []string{path}},
-		{"genesis fails", func(o *server.Options) { o.Genesis = backendtest.Genesis("", 3) }, []string{"run_id"}},
+		{"genesis fails", func(o *server.Options) { o.Runs = []server.Genesis{backendtest.Genesis("", 3)} }, []string{"run_id"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -306,7 +306,7 @@ func TestRenamedJournalNamesTheOtherRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := options(dir)
-	o.Genesis = backendtest.Genesis("other", 3)
+	o.Runs = []server.Genesis{backendtest.Genesis("other", 3)}
 	err := server.Run(t.Context(), o)
 	if !errors.Is(err, server.ErrOtherRun) || !strings.Contains(err.Error(), "RunID is test there and other here") {
 		t.Fatalf("error %v", err)
@@ -387,13 +387,13 @@ func TestFullRun(t *testing.T) {
 	o := server.Options{
 		Listen: "127.0.0.1:0", SaveStateDir: dir, TickInterval: 10 * time.Millisecond,
 		Now: func() uint64 { return 1_000_000 + uint64(time.Since(began)/(50*time.Millisecond)) },
-		Genesis: func(host coordinator.ClientID) (coordinator.State, error) {
+		Runs: []server.Genesis{func(host coordinator.ClientID) (coordinator.State, error) {
 			return coordinator.New(runID, host, coordinator.Config{
 				WarmupTime: 600, CooldownTime: 600, RoundsPerEpoch: 8, MaxRoundTrainTime: 600, RoundWitnessTime: 1,
 				WaitingForMembersExtraTime: 10, GlobalBatchSizeStart: 256, GlobalBatchSizeEnd: 256, TotalSteps: steps,
 				InitMinClients: clients, MinClients: clients / 2,
 			}, coordinator.Model{MaxSeqLen: 16, Checkpoint: coordinator.Checkpoint{Kind: coordinator.CheckpointDummy}})
-		},
+		}},
 		OnState: func(s *coordinator.State) {
 			if s.RunState == coordinator.Finished && final.Swap(s) == nil {
 				close(finished)

@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -29,35 +30,18 @@ func JournalPath(dir, runID string) string {
 	return filepath.Join(dir, url.PathEscape(runID)+".journal")
 }
 
-// store is what a host keeps between two starts.
-type store struct {
-	key       identity.Key
-	state     coordinator.State
-	journal   *journal.Journal // nil when nothing is kept
-	hostNonce uint64
+// SnapshotPath returns where the newest snapshot of a run is kept in a save-state directory.
+func SnapshotPath(dir, runID string) string {
+	return filepath.Join(dir, url.PathEscape(runID)+".snapshot")
 }
 
-// openStore loads what dir has of the run, or begins it. With an empty dir nothing is kept
-// and the host's key lives as long as the process.
-func openStore(dir string, genesis func(coordinator.ClientID) (coordinator.State, error), random io.Reader, logger *slog.Logger) (store, error) {
-	if dir != "" {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return store{}, fmt.Errorf("save-state directory: %w", err)
-		}
-	}
-	key, err := hostKey(dir, random)
-	if err != nil {
-		return store{}, err
-	}
-	state, err := genesis(coordinator.ClientID(key.ID()))
-	if err != nil {
-		return store{}, fmt.Errorf("initial state: %w", err)
-	}
-	s := store{key: key, state: state}
-	if dir != "" {
-		err = s.openJournal(JournalPath(dir, state.RunID), logger)
-	}
-	return s, err
+// store is what a host keeps of a run between two starts.
+type store struct {
+	state        coordinator.State
+	journal      *journal.Journal // nil when nothing is kept
+	journalPath  string
+	snapshotPath string
+	unsaved      int // records since the newest snapshot
 }
 
 // hostKey reads the host's key from dir, or makes one and keeps it there.
@@ -76,39 +60,207 @@ func hostKey(dir string, random io.Reader) (identity.Key, error) {
 	return key, identity.SaveKeyFile(path, key)
 }
 
-// openJournal replays the journal at path over s.state, the genesis, or begins it with s.state.
-func (s *store) openJournal(path string, logger *slog.Logger) error {
+// savedRuns returns the ids of the runs that have a journal in dir, in ascending order.
+func savedRuns(dir string) ([]string, error) {
+	if dir == "" {
+		return nil, nil
+	}
+	entries, err := os.ReadDir(dir) // sorted
+	if err != nil {
+		return nil, fmt.Errorf("save-state directory: %w", err)
+	}
+	var ids []string
+	for _, entry := range entries {
+		name, isJournal := strings.CutSuffix(entry.Name(), ".journal")
+		if !isJournal || entry.IsDir() {
+			continue
+		}
+		id, err := url.PathUnescape(name)
+		if err != nil || filepath.Base(JournalPath(dir, id)) != entry.Name() {
+			return nil, fmt.Errorf("save-state directory: %s is not named as a journal is; move it away", filepath.Join(dir, entry.Name()))
+		}
+		ids = append(ids, id)
+	}
+	return ids, nil
+}
+
+// openStore loads what dir has of the run, or begins it with the record first, whose state
+// is given. first may be nil: then the run must be there. With an empty dir nothing is kept.
+func openStore(dir, runID string, first *Record, logger *slog.Logger) (store, error) {
+	if dir == "" {
+		state, err := coordinator.Decode(first.first())
+		return store{state: state}, err
+	}
+	s := store{journalPath: JournalPath(dir, runID), snapshotPath: SnapshotPath(dir, runID)}
+	r, summary, err := s.replay(logger)
+	if err != nil {
+		return s, err
+	}
+	s.state, s.unsaved = r.state, summary.Entries
+	if summary.Torn > 0 {
+		logger.Warn("cut an unfinished write off the journal", "path", s.journalPath, "bytes", summary.Torn, "offset", summary.Size)
+	}
+	err = s.begin(r, first, logger)
+	if err == nil && s.state.RunID != runID {
+		err = fmt.Errorf("journal %s: %w: RunID is %s there and %s here", s.journalPath, ErrOtherRun, s.state.RunID, runID)
+	}
+	if err != nil {
+		return s, errors.Join(err, s.journal.Close())
+	}
+	return s, nil
+}
+
+// begin compares the beginning of the journal with the record that the run should begin
+// with, or writes that record.
+func (s *store) begin(r replayer, first *Record, logger *slog.Logger) error {
+	if !r.begun {
+		if first == nil {
+			return fmt.Errorf("journal %s: it is empty; remove it", s.journalPath)
+		}
+		var err error
+		if s.state, err = coordinator.Decode(first.first()); err != nil {
+			return err
+		}
+		logger.Info("began the run", "run", s.state.RunID, "journal", s.journalPath)
+		return errors.Join(s.journal.Append(first.AppendTo(nil)), s.journal.Commit())
+	}
+	logger.Info("resumed the run", "run", s.state.RunID, "journal", s.journalPath, "records", s.journal.Position().Entries,
+		"replayed", s.unsaved, "state", s.state.RunState, "epoch", s.state.Progress.Epoch, "step", s.state.Progress.Step)
+	if first == nil {
+		return nil
+	}
+	saved, err := firstState(s.journalPath)
+	if err != nil || bytes.Equal(saved, first.first()) {
+		return err
+	}
+	given, err := coordinator.Decode(first.first())
+	if err != nil {
+		return err
+	}
+	return otherRun(s.journalPath, saved, given)
+}
+
+// firstState returns the state that a journal begins with.
+func firstState(path string) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }()
+	var state []byte
+	_, err = journal.Read(file, func(payload []byte) error {
+		record, err := decodeRecord(payload, "")
+		if err != nil {
+			return err
+		}
+		state = bytes.Clone(record.first())
+		return journal.ErrStop
+	})
+	return state, err
+}
+
+// replay opens the journal, over the newest snapshot if that is of any use.
+func (s *store) replay(logger *slog.Logger) (replayer, journal.Summary, error) {
+	saved, state, err := readSnapshot(s.snapshotPath)
+	if err == nil {
+		if err = s.reaches(saved.position.Offset); err != nil {
+			return replayer{}, journal.Summary{}, err
+		}
+		r := replayer{begun: true, wantDigest: true, state: state}
+		var summary journal.Summary
+		if summary, err = s.openFrom(saved.position, &r); err == nil && !r.wantDigest {
+			summary.Entries -= saved.position.Entries
+			return r, summary, nil
+		}
+		if err == nil {
+			err = errors.Join(fmt.Errorf("%w: the journal ends where it was taken", errSnapshot), s.journal.Close())
+		}
+		if errors.Is(err, journal.ErrLocked) {
+			return r, summary, err
+		}
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		logger.Warn("the snapshot is of no use, the whole journal is read", "snapshot", s.snapshotPath, "reason", err)
+	}
 	var r replayer
-	opened, summary, err := journal.Open(path, func(payload []byte) error {
+	summary, err := s.openFrom(journal.Position{}, &r)
+	if errors.Is(err, journal.ErrDamaged) || errors.Is(err, ErrReplay) {
+		err = fmt.Errorf("%w; restore the file from a copy, or move it away to start the run anew", err)
+	}
+	return r, summary, err
+}
+
+// reaches returns an error when the journal is shorter than it was at a snapshot: what was
+// acknowledged then is gone.
+func (s *store) reaches(offset int64) error {
+	info, err := os.Stat(s.journalPath)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return err
+	case info.Size() >= offset:
+		return nil
+	}
+	return fmt.Errorf("journal %s ends before offset %d, where it was when %s was taken: put the journal back, or remove the snapshot as well",
+		s.journalPath, offset, s.snapshotPath)
+}
+
+// openFrom opens the journal and replays what follows a position.
+func (s *store) openFrom(from journal.Position, r *replayer) (journal.Summary, error) {
+	opened, summary, err := journal.OpenAt(s.journalPath, from, func(payload []byte) error {
 		_, err := r.apply(payload)
 		return err
 	})
-	if errors.Is(err, journal.ErrDamaged) {
-		err = fmt.Errorf("%w; restore the file from a copy, or move it away to start the run anew", err)
+	s.journal = opened
+	return summary, err
+}
+
+// append adds a record to the next commit.
+func (s *store) append(r Record) error {
+	if s.journal == nil {
+		return nil
 	}
-	if err != nil {
+	s.unsaved++
+	return s.journal.Append(r.AppendTo(nil))
+}
+
+// commit waits until the disk has everything that was appended.
+func (s *store) commit() error {
+	if s.journal == nil {
+		return nil
+	}
+	if err := s.journal.Commit(); err != nil {
+		return fmt.Errorf("%w; nothing after the last acknowledged action was kept: free or repair the disk and start the server again", err)
+	}
+	return nil
+}
+
+// save writes a snapshot of the present state, when enough records have gathered. The error
+// is one of the journal; without a snapshot the next start only takes longer.
+func (s *store) save(state *coordinator.State, every int, logger *slog.Logger) error {
+	if s.journal == nil || s.unsaved < every {
+		return nil
+	}
+	taken := snapshot{position: s.journal.Position(), state: state.AppendTo(nil)}
+	if err := s.append(Record{Kind: RecordDigest, Digest: sha256.Sum256(taken.state)}); err != nil {
 		return err
 	}
-	if summary.Torn > 0 {
-		logger.Warn("cut an unfinished write off the journal", "path", path, "bytes", summary.Torn, "offset", summary.Size)
+	if err := s.commit(); err != nil {
+		return err
 	}
-	given := s.state.AppendTo(nil)
-	switch {
-	case r.genesis == nil:
-		err = errors.Join(opened.Append(Record{Kind: RecordGenesis, State: given}.AppendTo(nil)), opened.Commit())
-		logger.Info("began the run", "run", s.state.RunID, "journal", path)
-	case bytes.Equal(r.genesis, given):
-		s.state, s.hostNonce = r.state, r.hostNonce
-		logger.Info("resumed the run", "run", s.state.RunID, "journal", path, "records", summary.Entries,
-			"state", s.state.RunState, "epoch", s.state.Progress.Epoch, "step", s.state.Progress.Step)
-	default:
-		err = otherRun(path, r.genesis, s.state)
+	s.unsaved = 0
+	if err := taken.write(s.snapshotPath); err != nil {
+		logger.Warn("no snapshot was written", "snapshot", s.snapshotPath, "error", err)
 	}
-	if err != nil {
-		return errors.Join(err, opened.Close())
-	}
-	s.journal = opened
 	return nil
+}
+
+// close closes the journal.
+func (s *store) close() error {
+	if s.journal == nil {
+		return nil
+	}
+	return s.journal.Close()
 }
 
 // otherRun says in what the genesis state of a journal differs from the given one.

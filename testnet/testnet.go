@@ -14,6 +14,7 @@ import (
 
 	"github.com/psyche-go/psyche/config"
 	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/server"
 )
 
 // Options of a local network. Zero values mean the defaults that are named.
@@ -153,6 +154,10 @@ func (n *network) makeProcesses() error {
 	if err := os.Mkdir(serverDir, 0o755); err != nil {
 		return fmt.Errorf("make run folder: %w", err)
 	}
+	serverKey, err := newKeyFile(filepath.Join(serverDir, server.HostKeyFile))
+	if err != nil {
+		return err
+	}
 	n.server = &process{
 		name:    "server",
 		logPath: filepath.Join(serverDir, "server.log"),
@@ -185,6 +190,7 @@ func (n *network) makeProcesses() error {
 				"train",
 				"--run-id", n.run.RunID,
 				"--server-addr", n.address,
+				"--server-key", serverKey.ID().String(),
 				"--identity-secret-key-path", filepath.Join(dir, "identity.json"),
 				"--events-dir", dir,
 				"--checkpoint-dir", filepath.Join(dir, "checkpoints"),
@@ -291,7 +297,7 @@ func (n *network) superviseServer(ctx context.Context) error {
 }
 
 // waitForPort returns when the server listens, or with its last words when it ends.
-func waitForPort(ctx context.Context, address string, server *process) error {
+func waitForPort(ctx context.Context, address string, host *process) error {
 	dialer := net.Dialer{Timeout: time.Second}
 	for {
 		conn, err := dialer.DialContext(ctx, "tcp", address)
@@ -299,8 +305,8 @@ func waitForPort(ctx context.Context, address string, server *process) error {
 			return conn.Close()
 		}
 		select {
-		case <-server.exited():
-			return fmt.Errorf("server ended before it listened on %s: %s", address, server.logTail(3))
+		case <-host.exited():
+			return fmt.Errorf("server ended before it listened on %s: %s", address, host.logTail(3))
 		case <-ctx.Done():
 			return fmt.Errorf("wait for server: %w", context.Cause(ctx))
 		case <-time.After(50 * time.Millisecond):

@@ -14,6 +14,7 @@ import (
 
 	"github.com/psyche-go/psyche/backend"
 	"github.com/psyche-go/psyche/backend/tcp/frame"
+	"github.com/psyche-go/psyche/backend/tcp/secure"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/wire"
@@ -33,6 +34,16 @@ type Options struct {
 	Key   identity.Key // of the participant
 	Addrs []string     // its peer-to-peer addresses, as Announce would set them
 
+	// Observe is true for a client that watches and administers, and does not train: a
+	// participant with the same key may be connected at the same time.
+	Observe bool
+
+	// ServerKey is the key that the server must have. Zero: KnownServers decides.
+	ServerKey identity.ID
+	// KnownServers remembers the keys of servers. Nil, and no ServerKey: the client trusts
+	// the key that it sees first, for as long as it lives.
+	KnownServers *secure.KnownServers
+
 	// MaxAttempts bounds the attempts of Dial. Zero: no bound.
 	MaxAttempts uint
 	// MaxElapsed bounds the time of Dial's attempts. Zero: DefaultMaxElapsed.
@@ -48,6 +59,9 @@ type Options struct {
 
 // ErrRefused says that the server refused the client for good; the reason is in the text.
 var ErrRefused = errors.New("the server refused the client")
+
+// ErrUntrusted says that the server did not prove the key that the client wants to see.
+var ErrUntrusted = errors.New("the server is not trusted")
 
 // ErrUnreachable says that all attempts to connect failed.
 var ErrUnreachable = errors.New("the server cannot be reached")
@@ -68,7 +82,8 @@ type Client struct {
 	mu      sync.Mutex
 	addrs   []string
 	nonce   uint64
-	session *session // nil while disconnected
+	host    identity.ID // key of the server; zero before the first connection
+	session *session    // nil while disconnected
 	closed  bool
 	err     error
 }
@@ -77,25 +92,7 @@ type Client struct {
 // while that may help, with growing pauses, and then says what it tried. ctx bounds the life
 // of the Client, not only Dial; Close ends it earlier.
 func Dial(ctx context.Context, o Options) (*Client, error) {
-	if o.MaxElapsed == 0 {
-		o.MaxElapsed = DefaultMaxElapsed
-	}
-	if o.InitialInterval == 0 {
-		o.InitialInterval = DefaultInitialInterval
-	}
-	if o.MaxInterval == 0 {
-		o.MaxInterval = DefaultMaxInterval
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if _, _, err := net.SplitHostPort(o.Addr); err != nil {
-		return nil, fmt.Errorf("server address %q: want host:port: %w", o.Addr, err)
-	}
-	if len(o.RunID) == 0 || len(o.RunID) > coordinator.MaxRunIDLength {
-		return nil, fmt.Errorf("run id %q: want 1 to %d bytes", o.RunID, coordinator.MaxRunIDLength)
-	}
-	if err := backend.CheckAddrs(o.Addrs); err != nil {
+	if err := o.check(); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -115,6 +112,29 @@ func Dial(ctx context.Context, o Options) (*Client, error) {
 	c.begin(first)
 	c.running.Go(func() { c.run(first) })
 	return c, nil
+}
+
+// check fills in what is zero and refuses what cannot be right.
+func (o *Options) check() error {
+	if o.MaxElapsed == 0 {
+		o.MaxElapsed = DefaultMaxElapsed
+	}
+	if o.InitialInterval == 0 {
+		o.InitialInterval = DefaultInitialInterval
+	}
+	if o.MaxInterval == 0 {
+		o.MaxInterval = DefaultMaxInterval
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if _, _, err := net.SplitHostPort(o.Addr); err != nil {
+		return fmt.Errorf("server address %q: want host:port: %w", o.Addr, err)
+	}
+	if len(o.RunID) == 0 || len(o.RunID) > coordinator.MaxRunIDLength {
+		return fmt.Errorf("run id %q: want 1 to %d bytes", o.RunID, coordinator.MaxRunIDLength)
+	}
+	return backend.CheckAddrs(o.Addrs)
 }
 
 // connect makes a session, trying again until the bounds are reached.
@@ -153,7 +173,11 @@ func (c *Client) attempt() (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := handshake(c.ctx, socket, c.options, addrs)
+	role := frame.RoleParticipant
+	if c.options.Observe {
+		role = frame.RoleObserver
+	}
+	s, err := handshake(c.ctx, secure.Client(socket, c.accept), c.options, role, addrs)
 	if err != nil {
 		_ = socket.Close()
 		if isPermanent(err) {
@@ -164,9 +188,34 @@ func (c *Client) attempt() (*session, error) {
 	return s, nil
 }
 
+// accept decides whether the key that a server has proved is trusted.
+func (c *Client) accept(found identity.ID) error {
+	check := c.trust()
+	if err := check(found); err != nil {
+		return fmt.Errorf("%w: %w", ErrUntrusted, err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.host = found
+	return nil
+}
+
+func (c *Client) trust() func(identity.ID) error {
+	if c.options.ServerKey != (identity.ID{}) {
+		return secure.Pin(c.options.ServerKey)
+	}
+	if c.options.KnownServers != nil {
+		return c.options.KnownServers.Check(c.options.Addr)
+	}
+	if host := c.Host(); host != (identity.ID{}) {
+		return secure.Pin(host)
+	}
+	return func(identity.ID) error { return nil }
+}
+
 // isPermanent reports whether another attempt would fail the same way.
 func isPermanent(err error) bool {
-	return errors.Is(err, ErrRefused) || errors.Is(err, backend.ErrWrongRun) || errors.Is(err, backend.ErrDuplicateKey)
+	return errors.Is(err, ErrRefused) || errors.Is(err, ErrUntrusted) || errors.Is(err, backend.ErrWrongRun) || errors.Is(err, backend.ErrDuplicateKey)
 }
 
 // run keeps a session alive until the client ends.
@@ -248,6 +297,13 @@ func (c *Client) raiseNonce(state *coordinator.State) {
 			}
 		}
 	}
+}
+
+// Host returns the key of the server.
+func (c *Client) Host() identity.ID {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.host
 }
 
 // Updates returns the channel of states; see package backend.

@@ -3,8 +3,11 @@ package tcp_test
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -14,7 +17,9 @@ import (
 	"github.com/psyche-go/psyche/backend/backendtest"
 	"github.com/psyche-go/psyche/backend/tcp"
 	"github.com/psyche-go/psyche/backend/tcp/frame"
+	"github.com/psyche-go/psyche/backend/tcp/secure"
 	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/server"
 )
 
@@ -85,7 +90,7 @@ func TestDialWaitsForALateServer(t *testing.T) {
 		}
 		connected <- err
 	}()
-	startServer(t, server.Options{Listen: address, Genesis: backendtest.Genesis(backendtest.RunID, 3)})
+	startServer(t, server.Options{Listen: address, Runs: []server.Genesis{backendtest.Genesis(backendtest.RunID, 3)}})
 	if err := <-connected; err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +105,7 @@ func TestDialEndsWithItsContext(t *testing.T) {
 }
 
 func TestWrongRunIsPermanent(t *testing.T) {
-	address, _ := startServer(t, server.Options{Genesis: backendtest.Genesis("that-run", 3)})
+	address, _ := startServer(t, server.Options{Runs: []server.Genesis{backendtest.Genesis("that-run", 3)}})
 	o := fast(address)
 	o.RunID = "this-run"
 	_, err := tcp.Dial(t.Context(), o)
@@ -110,7 +115,7 @@ func TestWrongRunIsPermanent(t *testing.T) {
 }
 
 func TestLostServerEndsTheClientAfterTheTimeout(t *testing.T) {
-	address, stop := startServer(t, server.Options{Genesis: backendtest.Genesis(backendtest.RunID, 3)})
+	address, stop := startServer(t, server.Options{Runs: []server.Genesis{backendtest.Genesis(backendtest.RunID, 3)}})
 	o := fast(address)
 	o.ReconnectTimeout = 50 * time.Millisecond
 	c, err := tcp.Dial(t.Context(), o)
@@ -131,7 +136,7 @@ func TestLostServerEndsTheClientAfterTheTimeout(t *testing.T) {
 }
 
 func TestContextEndsTheClient(t *testing.T) {
-	address, _ := startServer(t, server.Options{Genesis: backendtest.Genesis(backendtest.RunID, 3)})
+	address, _ := startServer(t, server.Options{Runs: []server.Genesis{backendtest.Genesis(backendtest.RunID, 3)}})
 	ctx, cancel := context.WithCancel(t.Context())
 	c, err := tcp.Dial(ctx, fast(address))
 	if err != nil {
@@ -150,6 +155,21 @@ func TestContextEndsTheClient(t *testing.T) {
 // fakeServer accepts connections and treats each as serve says, until the test ends.
 func fakeServer(t *testing.T, serve func(net.Conn, *frame.Reader)) string {
 	t.Helper()
+	config, err := secure.ServerConfig(backendtest.Key(200))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plainServer(t, func(socket net.Conn) {
+		secured := tls.Server(socket, config)
+		_ = secured.Handshake() // a client that does not want to shows that elsewhere
+		serve(secured, frame.NewReader(bufio.NewReader(secured)))
+		_ = secured.CloseWrite()
+	})
+}
+
+// plainServer is a fakeServer without TLS.
+func plainServer(t *testing.T, serve func(net.Conn)) string {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -161,7 +181,7 @@ func fakeServer(t *testing.T, serve func(net.Conn, *frame.Reader)) string {
 			if err != nil {
 				return
 			}
-			serve(socket, frame.NewReader(bufio.NewReader(socket)))
+			serve(socket)
 			_ = socket.Close()
 		}
 	})
@@ -178,6 +198,53 @@ func welcome(socket net.Conn, reader *frame.Reader) {
 	send(socket, frame.TypeChallenge, frame.Challenge{Version: frame.Version}.AppendTo(nil))
 	_, _, _ = reader.Next(frame.MaxHello)
 	send(socket, frame.TypeWelcome, frame.Welcome{}.AppendTo(nil))
+}
+
+// TestServerWithoutTLS talks to something else.
+func TestServerWithoutTLS(t *testing.T) {
+	o := fast(plainServer(t, func(s net.Conn) { _, _ = s.Write([]byte("SSH-2.0-OpenSSH_9.2\r\n")) }))
+	o.MaxAttempts = 2
+	_, err := tcp.Dial(t.Context(), o)
+	if !errors.Is(err, tcp.ErrUnreachable) || !strings.Contains(err.Error(), "is this the address of a run's server?") {
+		t.Fatalf("error %v", err)
+	}
+}
+
+// TestOnlyThePinnedServerIsTrusted starts a server and pins its key, another one, and none.
+func TestOnlyThePinnedServerIsTrusted(t *testing.T) {
+	address, _ := startServer(t, server.Options{Runs: []server.Genesis{backendtest.Genesis(backendtest.RunID, 3)}})
+	known := filepath.Join(t.TempDir(), "known")
+	o := fast(address)
+	o.KnownServers = &secure.KnownServers{Path: known}
+	c, err := tcp.Dial(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	host := c.Host()
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	o.ServerKey = host
+	if c, err = tcp.Dial(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	o.ServerKey = backendtest.Key(7).ID()
+	_, err = tcp.Dial(t.Context(), o)
+	if !errors.Is(err, tcp.ErrUntrusted) || !errors.Is(err, secure.ErrWrongServer) {
+		t.Fatalf("error %v, want ErrWrongServer", err)
+	}
+	// Somebody else at the same address.
+	o.ServerKey = identity.ID{}
+	if err := os.WriteFile(known, []byte(address+" "+backendtest.Key(7).ID().String()+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err = tcp.Dial(t.Context(), o)
+	if !errors.Is(err, tcp.ErrUntrusted) || !errors.Is(err, secure.ErrServerChanged) || !strings.Contains(err.Error(), known) {
+		t.Fatalf("error %v, want ErrServerChanged", err)
+	}
 }
 
 func TestStrangeServers(t *testing.T) {
@@ -238,6 +305,8 @@ func TestBadFramesOfAServer(t *testing.T) {
 		"no peers":       frame.Append(nil, frame.TypePeers, []byte{1}),
 		"no ack":         frame.Append(nil, frame.TypeAck, []byte{1}),
 		"client's frame": frame.Append(nil, frame.TypeSubmit, nil),
+		"no base":        frame.Append(nil, frame.TypeStateDelta, frame.AppendDelta(nil, []byte("base"), []byte("base and more of it"))),
+		"no delta":       frame.Append(nil, frame.TypePeersDelta, []byte{1}),
 		"too long":       {0x7f, 0xff, 0xff, 0xff, 1},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -21,6 +23,7 @@ import (
 type session struct {
 	socket    net.Conn
 	reader    *frame.Reader
+	role      frame.Role
 	nonce     [32]byte // of the challenge
 	sequence  uint64   // of the newest Hello; Client.sending guards it
 	announced []string // addresses of the newest Hello; Client.sending guards it
@@ -34,7 +37,7 @@ type session struct {
 }
 
 // handshake proves the key on a new connection. The caller closes socket after an error.
-func handshake(ctx context.Context, socket net.Conn, o Options, addrs []string) (*session, error) {
+func handshake(ctx context.Context, socket net.Conn, o Options, role frame.Role, addrs []string) (*session, error) {
 	// The end of ctx unblocks the reads and writes below.
 	stop := context.AfterFunc(ctx, func() { _ = socket.Close() })
 	defer stop()
@@ -42,7 +45,7 @@ func handshake(ctx context.Context, socket net.Conn, o Options, addrs []string) 
 		return nil, err
 	}
 	s := &session{
-		socket: socket, reader: frame.NewReader(bufio.NewReader(socket)),
+		socket: socket, reader: frame.NewReader(bufio.NewReader(socket)), role: role,
 		announced: addrs, waiting: make(map[uint64]chan coordinator.Code),
 	}
 	payload, err := s.expect(frame.TypeChallenge)
@@ -58,7 +61,7 @@ func handshake(ctx context.Context, socket net.Conn, o Options, addrs []string) 
 			ErrRefused, challenge.Version, frame.Version)
 	}
 	s.nonce = challenge.Nonce
-	hello := frame.Hello{RunID: o.RunID, Addrs: addrs}
+	hello := frame.Hello{Role: role, RunID: o.RunID, Addrs: addrs}
 	if err := s.write(frame.TypeHello, hello.Sign(nil, o.Key, s.nonce)); err != nil {
 		return nil, err
 	}
@@ -75,6 +78,8 @@ func handshake(ctx context.Context, socket net.Conn, o Options, addrs []string) 
 func (s *session) expect(want frame.Type) ([]byte, error) {
 	kind, payload, err := s.reader.Next(frame.MaxHello)
 	switch {
+	case isNoTLS(err):
+		return nil, fmt.Errorf("handshake: %w; is this the address of a run's server?", err)
 	case err != nil:
 		return nil, fmt.Errorf("handshake: %w", err)
 	case kind == frame.TypeRefusal:
@@ -83,6 +88,12 @@ func (s *session) expect(want frame.Type) ([]byte, error) {
 		return nil, fmt.Errorf("handshake: %w: type %d, want %d; is this the address of a run's server?", frame.ErrMalformed, kind, want)
 	}
 	return payload, nil
+}
+
+// isNoTLS reports whether the other side speaks something else than TLS.
+func isNoTLS(err error) bool {
+	_, ok := errors.AsType[tls.RecordHeaderError](err)
+	return ok
 }
 
 // refusal turns a Refusal into the error it stands for.
@@ -107,8 +118,8 @@ func refusal(payload []byte) error {
 func (s *session) read(ctx context.Context, update func(*coordinator.State, []backend.Peer)) error {
 	stop := context.AfterFunc(ctx, func() { _ = s.socket.Close() })
 	defer stop()
-	var encoded []byte // newest state, decoded anew for every update: the reader owns it
-	var peers []backend.Peer
+	var state, peers []byte // newest of each, as they were sent
+	var known []backend.Peer
 	for {
 		if err := s.socket.SetReadDeadline(time.Now().Add(frame.IdleTimeout)); err != nil {
 			return err
@@ -119,36 +130,52 @@ func (s *session) read(ctx context.Context, update func(*coordinator.State, []ba
 		}
 		switch kind {
 		case frame.TypeState:
-			encoded = append(encoded[:0], payload...)
+			state = append(state[:0], payload...)
+		case frame.TypeStateDelta:
+			state, err = frame.ApplyDelta(state, payload, frame.MaxToClient)
 		case frame.TypePeers:
-			if peers, err = frame.DecodePeers(payload); err != nil {
-				return err
+			peers = append(peers[:0], payload...)
+			known, err = frame.DecodePeers(peers)
+		case frame.TypePeersDelta:
+			if peers, err = frame.ApplyDelta(peers, payload, frame.MaxToClient); err == nil {
+				known, err = frame.DecodePeers(peers)
 			}
-		case frame.TypeAck:
-			ack, err := frame.DecodeAck(payload)
-			if err != nil {
-				return err
-			}
-			s.answer(ack)
-			continue
-		case frame.TypePing:
-			if err := s.write(frame.TypePong, nil); err != nil {
+		case frame.TypeAck, frame.TypePing, frame.TypeRefusal:
+			if err := s.control(kind, payload); err != nil {
 				return err
 			}
 			continue
-		case frame.TypeRefusal:
-			return refusal(payload)
 		default:
-			return fmt.Errorf("%w: a server does not send type %d", frame.ErrMalformed, kind)
+			return fmt.Errorf("%w: a server does not send type %d here", frame.ErrMalformed, kind)
 		}
-		if len(encoded) == 0 {
+		if err != nil {
+			return err
+		}
+		if len(state) == 0 {
 			continue
 		}
-		state, err := coordinator.Decode(encoded)
+		decoded, err := coordinator.Decode(state) // anew for every update: the reader owns it
 		if err != nil {
 			return fmt.Errorf("state of the run: %w", err)
 		}
-		update(&state, peers)
+		update(&decoded, known)
+	}
+}
+
+// control handles frames that change nothing of what the reader sees.
+func (s *session) control(kind frame.Type, payload []byte) error {
+	switch kind {
+	case frame.TypeAck:
+		ack, err := frame.DecodeAck(payload)
+		if err != nil {
+			return err
+		}
+		s.answer(ack)
+		return nil
+	case frame.TypePing:
+		return s.write(frame.TypePong, nil)
+	default:
+		return refusal(payload)
 	}
 }
 
@@ -208,7 +235,7 @@ func (s *session) forget(request uint64) {
 func (s *session) announce(o Options, addrs []string) error {
 	s.sequence++
 	s.announced = addrs
-	hello := frame.Hello{Sequence: s.sequence, RunID: o.RunID, Addrs: addrs}
+	hello := frame.Hello{Sequence: s.sequence, Role: s.role, RunID: o.RunID, Addrs: addrs}
 	return s.write(frame.TypeHello, hello.Sign(nil, o.Key, s.nonce))
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/psyche-go/psyche/assign"
 	"github.com/psyche-go/psyche/backend/tcp"
+	"github.com/psyche-go/psyche/backend/tcp/secure"
 	"github.com/psyche-go/psyche/checkpoint"
 	"github.com/psyche-go/psyche/client"
 	"github.com/psyche-go/psyche/client/p2pnet"
@@ -34,6 +35,9 @@ import (
 type trainCommand struct {
 	RunID      string `help:"The run to join." required:"" env:"RUN_ID"`
 	ServerAddr string `help:"The run's server, host:port." required:"" env:"SERVER_ADDR"`
+
+	ServerKey    string `help:"Key that the server must have, in base58; the server logs it. Without it the key that is seen first is remembered in --known-servers." placeholder:"KEY" env:"SERVER_KEY"`
+	KnownServers string `help:"File that remembers the keys of servers. Default: psyche/known_servers in the user's folder for configuration." placeholder:"FILE" env:"PSYCHE_KNOWN_SERVERS" type:"path"`
 
 	IdentitySecretKeyPath string `help:"Key file: solana-keygen JSON or 32 raw bytes. Without it the key comes from RAW_IDENTITY_SECRET_KEY (hex); without that, a fresh one is used." type:"path"`
 	BindP2PAddress        string `name:"bind-p2p-address" help:"IP address to listen on for peers." default:"0.0.0.0"`
@@ -66,6 +70,12 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 	if err != nil {
 		return err
 	}
+	serverKey, knownServers, err := secure.Choose(c.ServerKey, c.KnownServers, func(address string, key identity.ID) {
+		logger.Warn("this server is new; check its key with its operator, or name it with --server-key", "server", address, "key", key)
+	})
+	if err != nil {
+		return err
+	}
 	if c.MicroBatchSize < 1 {
 		return fmt.Errorf("--micro-batch-size is %d: want at least 1", c.MicroBatchSize)
 	}
@@ -89,7 +99,10 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 	if err := events.Append(started); err != nil {
 		return err
 	}
-	host, err := tcp.Dial(ctx, tcp.Options{Addr: c.ServerAddr, RunID: c.RunID, Key: key, Addrs: network.Addrs(), Logger: logger})
+	host, err := tcp.Dial(ctx, tcp.Options{
+		Addr: c.ServerAddr, RunID: c.RunID, Key: key, Addrs: network.Addrs(), Logger: logger,
+		ServerKey: serverKey, KnownServers: knownServers,
+	})
 	if err != nil {
 		return err
 	}

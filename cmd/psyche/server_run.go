@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/psyche-go/psyche/config"
@@ -20,104 +23,209 @@ import (
 )
 
 type serverRun struct {
-	State                string        `required:"" placeholder:"FILE" help:"The state.toml of the run."`
-	RunID                string        `name:"run-id" placeholder:"ID" help:"Name of the run, in place of run_id in the file."`
+	State                []string      `sep:"none" placeholder:"FILE" help:"The state.toml of a run to host. May be repeated, or left out: runs that --save-state-dir has go on anyway."`
+	RunID                string        `name:"run-id" placeholder:"ID" help:"Name of the run, in place of run_id in the file. With one --state only."`
 	ServerAddr           string        `default:"0.0.0.0" placeholder:"HOST" help:"Address to listen on (${default})."`
 	ServerPort           uint16        `default:"0" placeholder:"PORT" help:"Port to listen on; 0: a free one, which is logged (${default})."`
+	HTTPAddr             string        `name:"http-addr" placeholder:"HOST:PORT" help:"Address of the HTTP server with /healthz, /metrics and /state, which anybody may read. Without it there is none."`
 	DataConfig           string        `placeholder:"FILE" help:"A data.toml. It is checked; serving data is not part of this version."`
-	SaveStateDir         string        `placeholder:"DIR" help:"Folder for the host's key and the journal of the run. With it a run survives the end of the server."`
+	SaveStateDir         string        `placeholder:"DIR" help:"Folder for the host's key and the journals of the runs. With it runs survive the end of the server."`
+	AllowCreate          string        `default:"host" placeholder:"none|host|KEY,…|anyone" help:"Who may begin runs with psyche run create: nobody; the host's own key; these keys; anyone (${default})."`
+	MaxRuns              int           `default:"64" help:"Runs that the server has at most (${default})."`
+	MaxStrangers         int           `default:"512" help:"Connections of keys that are not part of a run, at most; members always find a place (${default})."`
 	WithdrawOnDisconnect bool          `default:"true" negatable:"" help:"Withdraw clients whose connection ended."`
 	WithdrawGrace        time.Duration `default:"5s" help:"How long a connection may be gone before its client is withdrawn (${default})."`
-	EventsDir            string        `placeholder:"DIR" help:"Folder for the typed event log, events.jsonl."`
+	EventsDir            string        `placeholder:"DIR" help:"Folder for the typed event logs: events.jsonl of the one run of --state, RUN.jsonl of every other."`
 	logFlags             `embed:""`
 }
 
-// Run hosts the run until a signal comes.
+// Run hosts the runs until a signal comes.
 func (c serverRun) Run(ctx context.Context, to console) error {
-	run, err := loadRun(c.State, c.RunID)
+	runs, err := c.runs()
 	if err != nil {
 		return err
 	}
-	if run.RunID == "" {
-		return configError{fmt.Errorf("%s has no run_id: add it, or name the run with --run-id", c.State)}
-	}
-	if c.WithdrawGrace <= 0 {
+	create, err := c.createPolicy()
+	switch {
+	case err != nil:
+		return err
+	case c.WithdrawGrace <= 0:
 		return fmt.Errorf("--withdraw-grace is %v, want more than 0; --no-withdraw-on-disconnect never withdraws", c.WithdrawGrace)
-	}
-	if c.DataConfig != "" {
+	case c.MaxRuns <= 0 || c.MaxStrangers <= 0:
+		return errors.New("--max-runs and --max-strangers have to be 1 at least")
+	case c.DataConfig != "":
 		if _, err := config.LoadDataServer(c.DataConfig); err != nil {
 			return configError{err}
 		}
 		return errors.New("--data-config: serving data is not part of this version; give clients the data with a Local location")
 	}
 	logger := c.logger(to.err)
-	for _, warning := range run.Warnings {
-		logger.Warn(warning, "file", c.State)
+	for i, run := range runs {
+		for _, warning := range run.Warnings {
+			logger.Warn(warning, "file", c.State[i])
+		}
 	}
-	log, err := openEvents(c.EventsDir)
-	if err != nil {
+	events := &stateEvents{dir: c.EventsDir, logger: logger, logs: make(map[string]*runEvents)}
+	if len(runs) == 1 {
+		events.main = runs[0].RunID
+	}
+	if err := events.prepare(); err != nil {
 		return err
 	}
-	err = server.Run(ctx, c.options(run, logger, log))
-	if closeErr := log.Close(); err == nil {
+	o := c.options(runs, logger, events)
+	o.Create = create
+	err = server.Run(ctx, o)
+	if closeErr := events.close(); err == nil {
 		err = closeErr
 	}
 	if err != nil {
-		return fmt.Errorf("host run %s: %w", run.RunID, err)
+		return fmt.Errorf("host runs: %w", err)
 	}
-	logger.Info("stopped", "run", run.RunID)
+	logger.Info("stopped")
 	return nil
 }
 
-func (c serverRun) options(run config.Run, logger *slog.Logger, log *event.Log) server.Options {
+// runs loads the files of --state.
+func (c serverRun) runs() ([]config.Run, error) {
+	if c.RunID != "" && len(c.State) != 1 {
+		return nil, fmt.Errorf("--run-id names the run of one --state, there are %d", len(c.State))
+	}
+	var runs []config.Run
+	for _, file := range c.State {
+		run, err := loadRun(file, c.RunID)
+		if err != nil {
+			return nil, err
+		}
+		if run.RunID == "" {
+			return nil, configError{fmt.Errorf("%s has no run_id: add it, or name the run with --run-id", file)}
+		}
+		if i := slices.IndexFunc(runs, func(r config.Run) bool { return r.RunID == run.RunID }); i >= 0 {
+			return nil, configError{fmt.Errorf("%s and %s are both of run %s", c.State[i], file, run.RunID)}
+		}
+		runs = append(runs, run)
+	}
+	return runs, nil
+}
+
+// createPolicy reads --allow-create. The host's own key is in --save-state-dir, where the
+// server finds it or puts it.
+func (c serverRun) createPolicy() (server.CreatePolicy, error) {
+	switch c.AllowCreate {
+	case "none":
+		return server.CreatePolicy{}, nil
+	case "host":
+		return server.CreatePolicy{Host: true}, nil
+	case "anyone":
+		return server.CreatePolicy{Anyone: true}, nil
+	}
+	var policy server.CreatePolicy
+	for text := range strings.SplitSeq(c.AllowCreate, ",") {
+		id, err := identity.ParseID(text)
+		if err != nil {
+			return policy, fmt.Errorf("--allow-create: want none, host, anyone, or keys with commas between them: %w", err)
+		}
+		policy.Keys = append(policy.Keys, id)
+	}
+	return policy, nil
+}
+
+func (c serverRun) options(runs []config.Run, logger *slog.Logger, events *stateEvents) server.Options {
 	grace := c.WithdrawGrace
 	if !c.WithdrawOnDisconnect {
 		grace = -1
 	}
-	events := &stateEvents{log: log, logger: logger}
-	return server.Options{
+	o := server.Options{
 		Listen:        net.JoinHostPort(c.ServerAddr, strconv.Itoa(int(c.ServerPort))),
-		Genesis:       run.CoordinatorState,
+		HTTPListen:    c.HTTPAddr,
 		SaveStateDir:  c.SaveStateDir,
+		MaxRuns:       c.MaxRuns,
+		MaxStrangers:  c.MaxStrangers,
 		WithdrawGrace: grace,
 		Logger:        logger,
 		OnState:       events.add,
 	}
+	for _, run := range runs {
+		o.Runs = append(o.Runs, run.CoordinatorState)
+	}
+	return o
 }
 
-// openEvents opens the event log of a folder, or none if there is no folder.
-func openEvents(dir string) (*event.Log, error) {
-	if dir == "" {
-		return nil, nil
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, fmt.Errorf("make events folder: %w", err)
-	}
-	return event.Open(filepath.Join(dir, "events.jsonl"))
-}
-
-// stateEvents writes the states of a run to an event log. The server calls add from one
-// goroutine.
+// stateEvents writes the states of runs to event logs, one for each run. The server calls
+// add once at a time.
 type stateEvents struct {
-	log     *event.Log
-	logger  *slog.Logger
-	started bool
-	last    event.State
+	dir    string // empty: nothing is written
+	main   string // run whose log is events.jsonl
+	logger *slog.Logger
+	logs   map[string]*runEvents
+}
+
+// runEvents is the event log of one run.
+type runEvents struct {
+	log  *event.Log
+	last event.State
+}
+
+// prepare makes the folder, and opens the log of the main run, to fail early.
+func (e *stateEvents) prepare() error {
+	if e.dir == "" {
+		return nil
+	}
+	if err := os.MkdirAll(e.dir, 0o755); err != nil {
+		return fmt.Errorf("make events folder: %w", err)
+	}
+	if e.main == "" {
+		return nil
+	}
+	_, err := e.open(e.main)
+	return err
+}
+
+// open opens the log of a run.
+func (e *stateEvents) open(runID string) (*runEvents, error) {
+	name := url.PathEscape(runID) + ".jsonl"
+	if runID == e.main {
+		name = "events.jsonl"
+	}
+	log, err := event.Open(filepath.Join(e.dir, name))
+	if err != nil {
+		return nil, err
+	}
+	e.logs[runID] = &runEvents{log: log}
+	return e.logs[runID], nil
+}
+
+func (e *stateEvents) close() error {
+	var err error
+	for _, run := range e.logs {
+		err = errors.Join(err, run.log.Close())
+	}
+	return err
 }
 
 func (e *stateEvents) add(state *coordinator.State) {
-	if !e.started {
-		e.started = true
-		e.append(event.Started{Role: "server", ID: identity.ID(state.Host).String(), RunID: state.RunID, PID: os.Getpid()})
+	if e.dir == "" {
+		return
 	}
-	if next := stateEvent(state); !reflect.DeepEqual(next, e.last) {
-		e.last = next
-		e.append(next)
+	run, known := e.logs[state.RunID]
+	if !known {
+		var err error
+		if run, err = e.open(state.RunID); err != nil {
+			e.logger.Error("open event log", "run", state.RunID, "err", err)
+			run = &runEvents{}
+			e.logs[state.RunID] = run // and do not try again
+		}
+	}
+	if run.last.RunState == "" {
+		e.append(run, event.Started{Role: "server", ID: identity.ID(state.Host).String(), RunID: state.RunID, PID: os.Getpid()})
+	}
+	if next := stateEvent(state); !reflect.DeepEqual(next, run.last) {
+		run.last = next
+		e.append(run, next)
 	}
 }
 
-func (e *stateEvents) append(body event.Body) {
-	if err := e.log.Append(body); err != nil {
+func (e *stateEvents) append(run *runEvents, body event.Body) {
+	if err := run.log.Append(body); err != nil {
 		e.logger.Error("write event", "err", err)
 	}
 }

@@ -26,6 +26,8 @@ var (
 	ErrDamaged = errors.New("journal is damaged")
 	// ErrLocked says that another process has the file open for writing.
 	ErrLocked = errors.New("journal is in use by another process")
+	// ErrPosition says that a file does not hold the entries that a Position says it does.
+	ErrPosition = errors.New("journal does not have the entries that were there before")
 	// ErrTooLarge says that a payload is longer than MaxPayload.
 	ErrTooLarge = errors.New("journal entry is too large")
 )
@@ -37,9 +39,10 @@ var errTorn = errors.New("torn tail")
 type Journal struct {
 	file    *os.File
 	last    [sha256.Size]byte // hash of the newest entry
-	size    int64             // bytes that are written and synced
-	pending []byte            // entries of the next Commit
-	failed  error             // first write error; the file's end is unknown after it
+	entries int
+	size    int64  // bytes that are written and synced
+	pending []byte // entries of the next Commit
+	failed  error  // first write error; the file's end is unknown after it
 }
 
 // Summary says what Open or Read found.
@@ -50,28 +53,42 @@ type Summary struct {
 	Last    [sha256.Size]byte // hash of the newest entry
 }
 
+// Position is a place between two entries. The hash says what came before it.
+type Position struct {
+	Offset  int64
+	Entries int
+	Last    [sha256.Size]byte // hash of the entry before
+}
+
 // Open opens the journal at path for appending, and creates it when there is none. It
 // checks the whole file, passes every payload in order to replay (which must not keep it)
 // and cuts a torn tail. An error of replay ends it and is returned with the entry's offset.
 func Open(path string, replay func(payload []byte) error) (*Journal, Summary, error) {
+	return OpenAt(path, Position{}, replay)
+}
+
+// OpenAt is Open without reading the entries before from, where a caller has been before.
+// What is there is not verified, except that it ends with the entry of the right hash; if
+// not, the error is ErrPosition. The zero Position is the file's beginning.
+func OpenAt(path string, from Position, replay func(payload []byte) error) (*Journal, Summary, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, Summary{}, fmt.Errorf("open journal: %w", err)
 	}
-	summary, err := prepare(file, replay)
+	summary, err := prepare(file, from, replay)
 	if err != nil {
 		_ = file.Close()
 		return nil, summary, fmt.Errorf("open journal %s: %w", path, err)
 	}
-	return &Journal{file: file, last: summary.Last, size: summary.Size}, summary, nil
+	return &Journal{file: file, last: summary.Last, entries: summary.Entries, size: summary.Size}, summary, nil
 }
 
 // prepare locks and reads the file, cuts its torn tail and positions it at its end.
-func prepare(file *os.File, replay func([]byte) error) (Summary, error) {
+func prepare(file *os.File, from Position, replay func([]byte) error) (Summary, error) {
 	if err := lock(file); err != nil {
 		return Summary{}, err
 	}
-	summary, err := read(file, replay)
+	summary, err := readFrom(file, from, replay)
 	if err != nil {
 		return summary, err
 	}
@@ -99,6 +116,21 @@ func prepare(file *os.File, replay func([]byte) error) (Summary, error) {
 	return summary, err
 }
 
+// readFrom reads the entries behind a position.
+func readFrom(file *os.File, from Position, replay func([]byte) error) (Summary, error) {
+	if from.Offset == 0 {
+		return read(file, replay)
+	}
+	var last [sha256.Size]byte
+	if _, err := file.ReadAt(last[:], max(0, from.Offset-sha256.Size)); err != nil || last != from.Last {
+		return Summary{}, fmt.Errorf("%w at offset %d", ErrPosition, from.Offset)
+	}
+	if _, err := file.Seek(from.Offset, io.SeekStart); err != nil {
+		return Summary{}, err
+	}
+	return readEntries(bufio.NewReaderSize(file, 64<<10), Summary{Entries: from.Entries, Size: from.Offset, Last: from.Last}, replay)
+}
+
 // syncDirectory makes the directory entry of a new file durable.
 func syncDirectory(path string) error {
 	directory, err := os.Open(path)
@@ -115,6 +147,7 @@ func (j *Journal) Append(payload []byte) error {
 		return fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, len(payload), MaxPayload)
 	}
 	j.pending, j.last = appendEntry(j.pending, j.last, payload)
+	j.entries++
 	return nil
 }
 
@@ -165,13 +198,25 @@ func (j *Journal) Commit() error {
 // Size returns the bytes of the file that are known to be on the disk.
 func (j *Journal) Size() int64 { return j.size }
 
+// Position returns where the journal ends. What was appended must be committed.
+func (j *Journal) Position() Position {
+	return Position{Offset: j.size, Entries: j.entries, Last: j.last}
+}
+
 // Close closes the file. What was appended and not committed is dropped.
 func (j *Journal) Close() error { return j.file.Close() }
+
+// ErrStop, returned by the callback of Read, ends the reading without an error.
+var ErrStop = errors.New("stop reading")
 
 // Read checks the journal that r holds and passes every payload in order to replay, which
 // must not keep it. A torn tail is no error; Summary.Torn has its length.
 func Read(r io.Reader, replay func(payload []byte) error) (Summary, error) {
-	return read(r, replay)
+	summary, err := read(r, replay)
+	if errors.Is(err, ErrStop) {
+		err = nil
+	}
+	return summary, err
 }
 
 func read(source io.Reader, replay func([]byte) error) (Summary, error) {
@@ -193,6 +238,11 @@ func read(source io.Reader, replay func([]byte) error) (Summary, error) {
 		return summary, fmt.Errorf("%w at offset 0: it does not begin as a journal of this version does", ErrDamaged)
 	}
 	summary.Size = int64(len(magic))
+	return readEntries(r, summary, replay)
+}
+
+// readEntries reads entries until the end and adds them to the summary.
+func readEntries(r *bufio.Reader, summary Summary, replay func([]byte) error) (Summary, error) {
 	var buffer bytes.Buffer
 	for {
 		payload, hash, err := readEntry(r, summary.Last, &buffer)

@@ -244,3 +244,54 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
+
+// TestOpenAt continues behind an earlier position, and refuses one that is not there.
+func TestOpenAt(t *testing.T) {
+	path, _ := build(t, "genesis", "first")
+	j, summary, _ := open(t, path)
+	position := j.Position()
+	if position.Entries != 2 || position.Offset != summary.Size || position.Last != summary.Last {
+		t.Fatalf("position %+v, summary %+v", position, summary)
+	}
+	if err := errors.Join(j.Append([]byte("second")), j.Commit(), j.Append([]byte("third")), j.Commit(), j.Close()); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	again, summary, err := OpenAt(path, position, func(p []byte) error { got = append(got, string(p)); return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(got, []string{"second", "third"}) || summary.Entries != 4 {
+		t.Fatalf("got %q, %+v", got, summary)
+	}
+	if err := errors.Join(again.Append([]byte("fourth")), again.Commit(), again.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if j, _, got = open(t, path); len(got) != 5 {
+		t.Fatalf("got %q", got)
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(*Position){
+		"another hash":   func(p *Position) { p.Last[0] ^= 1 },
+		"inside a entry": func(p *Position) { p.Offset++ },
+		"past the end":   func(p *Position) { p.Offset = 1 << 30 },
+		"too early":      func(p *Position) { p.Offset = 3 },
+	} {
+		wrong := position
+		change(&wrong)
+		if _, _, err := OpenAt(path, wrong, func([]byte) error { return nil }); !errors.Is(err, ErrPosition) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestReadStops(t *testing.T) {
+	_, content := build(t, "genesis", "first")
+	seen := 0
+	summary, err := Read(bytes.NewReader(content), func([]byte) error { seen++; return ErrStop })
+	if err != nil || seen != 1 || summary.Entries != 0 {
+		t.Fatalf("%d payloads, %+v, %v", seen, summary, err)
+	}
+}

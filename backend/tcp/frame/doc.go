@@ -1,21 +1,33 @@
-// Package frame is the protocol between a client and the TCP host of a run: frames, and
+// Package frame is the protocol between a client and the TCP host of runs: frames, and
 // the bytes of each message.
 //
 // A frame is the length of what follows (4 bytes, big endian), one byte of Type and the
-// payload. Reader and Append are the two halves. The conversation:
+// payload. Reader and Append are the two halves. Frames travel inside TLS (package
+// secure). The conversation of a client that takes part in a run, or only watches it:
 //
 //	host                          client
 //	Challenge                 →
-//	                          ←   Hello       (signed over the challenge; run, addresses)
-//	Welcome, State, Peers     →               or Refusal, and the host hangs up
+//	                          ←   Hello       (signed over the challenge; run, role, addresses)
+//	Welcome, Peers, State     →               or Refusal, and the host hangs up
 //	                          ←   Submit      (request id, signed action)
 //	Ack                       →               (request id, coordinator.Code, 0 if accepted)
 //	                          ←   Hello       (again, with new addresses and a higher sequence)
-//	State, Peers              →               whenever they changed; newest wins
+//	StateDelta, PeersDelta    →               whenever they changed; or State, Peers to a client
+//	                                          that is too far behind: newest wins
+//	                          ←   ReadLog     (offset)
+//	Log                       →               (offset, size, bytes of the run's journal)
 //	Ping                      →               every PingInterval
 //	                          ←   Pong
 //	Refusal                   →               before the host hangs up by itself
 //
+// A client that makes a run says so in its Hello:
+//
+//	Challenge                 →
+//	                          ←   Hello       (role RoleCreator, the new run)
+//	Welcome                   →               the host's key, which is part of the first state
+//	                          ←   Create      (the run's first state, signed)
+//	Ack                       →               the run is on the host's disk; or Refusal
+//
 // Integers are little endian except the length. Every decoder is strict: one encoding per
-// value, no trailing bytes, bounds checked before anything is allocated.
+// value (deltas aside), no trailing bytes, bounds checked before anything is allocated.
 package frame

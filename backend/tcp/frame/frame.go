@@ -44,6 +44,11 @@ const (
 	TypePong // no payload
 	TypeHello
 	TypeSubmit
+	TypeStateDelta // from the State before, as AppendDelta makes it
+	TypePeersDelta // from the Peers before
+	TypeCreate
+	TypeReadLog
+	TypeLog
 )
 
 const lengthSize = 4

@@ -74,7 +74,7 @@ func TestReaderAllocatesWhatArrives(t *testing.T) {
 
 func TestHelloRoundTrip(t *testing.T) {
 	nonce := [32]byte{9}
-	want := Hello{ID: testKey.ID(), Sequence: 3, RunID: "run", Addrs: []string{"/ip4/1.2.3.4/tcp/1", "/dns4/x"}}
+	want := Hello{ID: testKey.ID(), Sequence: 3, Role: RoleObserver, RunID: "run", Addrs: []string{"/ip4/1.2.3.4/tcp/1", "/dns4/x"}}
 	payload := want.Sign(nil, testKey, nonce)
 	got, err := OpenHello(payload, nonce)
 	if err != nil {
@@ -103,10 +103,12 @@ func TestHelloRoundTrip(t *testing.T) {
 // TestSignedHelloIsStillChecked signs hellos that no client of ours would send.
 func TestSignedHelloIsStillChecked(t *testing.T) {
 	for name, hello := range map[string]Hello{
-		"long run id":   {RunID: strings.Repeat("x", coordinator.MaxRunIDLength+1)},
-		"many addrs":    {Addrs: make([]string, backend.MaxAddrs+1)},
-		"empty addr":    {Addrs: []string{""}},
-		"control bytes": {Addrs: []string{"\x1b[2J"}},
+		"no role":       {},
+		"unknown role":  {Role: RoleCreator + 1},
+		"long run id":   {Role: RoleParticipant, RunID: strings.Repeat("x", coordinator.MaxRunIDLength+1)},
+		"many addrs":    {Role: RoleParticipant, Addrs: make([]string, backend.MaxAddrs+1)},
+		"empty addr":    {Role: RoleParticipant, Addrs: []string{""}},
+		"control bytes": {Role: RoleParticipant, Addrs: []string{"\x1b[2J"}},
 	} {
 		if _, err := OpenHello(hello.Sign(nil, testKey, [32]byte{}), [32]byte{}); !errors.Is(err, ErrMalformed) {
 			t.Errorf("%s: %v", name, err)
@@ -119,7 +121,7 @@ func TestLargestMessagesFitTheirCaps(t *testing.T) {
 	for i := range addrs {
 		addrs[i] = strings.Repeat("a", backend.MaxAddrsTotal/backend.MaxAddrs)
 	}
-	hello := Hello{RunID: strings.Repeat("r", coordinator.MaxRunIDLength), Addrs: addrs}.Sign(nil, testKey, [32]byte{})
+	hello := Hello{Role: RoleParticipant, RunID: strings.Repeat("r", coordinator.MaxRunIDLength), Addrs: addrs}.Sign(nil, testKey, [32]byte{})
 	if len(hello)+1 > MaxHello {
 		t.Errorf("largest hello: %d bytes", len(hello))
 	}
@@ -167,10 +169,13 @@ func TestRefusalTextIsSafeToShow(t *testing.T) {
 // accepts has exactly one encoding.
 func FuzzReader(f *testing.F) {
 	f.Add(Append(nil, TypeChallenge, Challenge{Version: Version}.AppendTo(nil)))
-	f.Add(Append(nil, TypeHello, Hello{RunID: "r", Addrs: []string{"/x"}}.Sign(nil, testKey, [32]byte{})))
+	f.Add(Append(nil, TypeHello, Hello{Role: RoleParticipant, RunID: "r", Addrs: []string{"/x"}}.Sign(nil, testKey, [32]byte{})))
 	f.Add(Append(nil, TypeAck, Ack{Request: 1, Code: 2}.AppendTo(nil)))
 	f.Add(Append(nil, TypeSubmit, Submit{Request: 1, Action: []byte("a")}.AppendTo(nil)))
 	f.Add(Append(nil, TypePeers, AppendPeers(nil, []backend.Peer{{ID: identity.ID{1}, Addrs: []string{"/a"}}})))
+	f.Add(Append(nil, TypeCreate, SignCreate(testKey, []byte("state"))))
+	f.Add(Append(nil, TypeReadLog, ReadLog{Offset: 7}.AppendTo(nil)))
+	f.Add(Append(nil, TypeLog, Log{Offset: 7, Size: 9, Part: []byte("x")}.AppendTo(nil)))
 	f.Add([]byte("GET / HTTP/1.1\r\n\r\n"))
 	f.Fuzz(func(t *testing.T, stream []byte) {
 		r := NewReader(bytes.NewReader(stream))
@@ -205,6 +210,13 @@ func checkDecoders(t *testing.T, payload []byte) {
 	same("submit", submit.AppendTo(nil), err)
 	peers, err := DecodePeers(payload)
 	same("peers", AppendPeers(nil, peers), err)
+	readLog, err := DecodeReadLog(payload)
+	same("read-log", readLog.AppendTo(nil), err)
+	log, err := DecodeLog(payload)
+	same("log", log.AppendTo(nil), err)
+	if create, err := OpenCreate(payload); err == nil && create.Creator == testKey.ID() {
+		same("create", SignCreate(testKey, create.State), nil)
+	}
 	if _, err := DecodeRefusal(payload); err != nil && !errors.Is(err, ErrMalformed) {
 		t.Fatalf("refusal: %v", err)
 	}

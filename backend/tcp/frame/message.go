@@ -11,10 +11,10 @@ import (
 )
 
 // Version of the protocol. Both sides must have the same one.
-const Version = 1
+const Version = 2
 
 // helloDomain separates signatures of a Hello from all others of the same key.
-const helloDomain = "psyche/tcp/hello/v1"
+const helloDomain = "psyche/tcp/hello/v2"
 
 // MaxReason bounds the text of a Refusal in bytes.
 const MaxReason = 512
@@ -42,11 +42,22 @@ func DecodeChallenge(payload []byte) (Challenge, error) {
 	return c, d.end("challenge")
 }
 
-// Hello says who the client is, which run it wants and where it is reached. The first one
-// of a connection has Sequence 0; later ones, with rising sequences, change Addrs.
+// Role says what a client wants with the run.
+type Role uint8
+
+// The roles.
+const (
+	RoleParticipant Role = iota + 1 // may train: its key has one such connection in the run
+	RoleObserver                    // watches and administers
+	RoleCreator                     // makes the run
+)
+
+// Hello says who the client is, what it wants with which run and where it is reached. The
+// first one of a connection has Sequence 0; later ones, with rising sequences, change Addrs.
 type Hello struct {
 	ID       identity.ID
 	Sequence uint64
+	Role     Role
 	RunID    string
 	Addrs    []string
 }
@@ -57,7 +68,7 @@ func (h Hello) Sign(b []byte, key identity.Key, nonce [32]byte) []byte {
 	start := len(b)
 	b = append(b, h.ID[:]...)
 	b = binary.LittleEndian.AppendUint64(b, h.Sequence)
-	b = append(b, byte(len(h.RunID)))
+	b = append(b, byte(h.Role), byte(len(h.RunID)))
 	b = append(b, h.RunID...)
 	b = appendAddrs(b, h.Addrs)
 	signature := key.Sign(helloDomain, append(nonce[:], b[start:]...))
@@ -76,11 +87,14 @@ func OpenHello(payload []byte, nonce [32]byte) (Hello, error) {
 		return Hello{}, fmt.Errorf("%w: the signature of the hello does not verify", ErrMalformed)
 	}
 	d := decoder{rest: body[identity.IDSize:]}
-	h := Hello{ID: id, Sequence: d.uint64()}
+	h := Hello{ID: id, Sequence: d.uint64(), Role: Role(d.byte())}
 	h.RunID = string(d.bytes(int(d.byte())))
 	h.Addrs = d.addrs()
 	if err := d.end("hello"); err != nil {
 		return Hello{}, err
+	}
+	if h.Role < RoleParticipant || h.Role > RoleCreator {
+		return Hello{}, fmt.Errorf("%w: the hello has the unknown role %d", ErrMalformed, h.Role)
 	}
 	if len(h.RunID) > coordinator.MaxRunIDLength {
 		return Hello{}, fmt.Errorf("%w: the hello's run id has %d bytes, at most %d", ErrMalformed, len(h.RunID), coordinator.MaxRunIDLength)
@@ -116,6 +130,7 @@ const (
 	RefusedBusy                                // too many connections
 	RefusedTimeout                             // the client was too slow
 	RefusedShutdown                            // the host stops
+	RefusedCreation                            // the host does not make this run
 )
 
 // Retry reports whether another attempt can succeed without a person changing something.

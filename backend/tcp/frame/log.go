@@ -1,0 +1,43 @@
+package frame
+
+import "encoding/binary"
+
+// MaxLogPart bounds the bytes of a Log frame's part of the journal.
+const MaxLogPart = 256 << 10
+
+// ReadLog asks for the bytes of the run's journal from Offset on.
+type ReadLog struct {
+	Offset uint64
+}
+
+// AppendTo appends the payload of the frame.
+func (r ReadLog) AppendTo(b []byte) []byte { return binary.LittleEndian.AppendUint64(b, r.Offset) }
+
+// DecodeReadLog reads the payload of a ReadLog.
+func DecodeReadLog(payload []byte) (ReadLog, error) {
+	d := decoder{rest: payload}
+	r := ReadLog{Offset: d.uint64()}
+	return r, d.end("read-log")
+}
+
+// Log answers a ReadLog.
+type Log struct {
+	Offset uint64 // of Part
+	Size   uint64 // of the whole journal at the moment; 0 when the host keeps none
+	Part   []byte // empty at the journal's end
+}
+
+// AppendTo appends the payload of the frame.
+func (l Log) AppendTo(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint64(b, l.Offset)
+	b = binary.LittleEndian.AppendUint64(b, l.Size)
+	return append(b, l.Part...)
+}
+
+// DecodeLog reads the payload of a Log. Part aliases it.
+func DecodeLog(payload []byte) (Log, error) {
+	d := decoder{rest: payload}
+	l := Log{Offset: d.uint64(), Size: d.uint64()}
+	l.Part = d.bytes(min(len(d.rest), MaxLogPart))
+	return l, d.end("log")
+}

@@ -1,0 +1,157 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/psyche-go/psyche/backend/tcp/frame"
+	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/identity"
+)
+
+// maxListedRuns bounds the run ids that a refusal lists.
+const maxListedRuns = 8
+
+// openRuns begins or resumes the given runs, then resumes all others that were saved.
+func (s *server) openRuns() error {
+	for _, genesis := range s.options.Runs {
+		state, err := genesis(coordinator.ClientID(s.key.ID()))
+		if err != nil {
+			return fmt.Errorf("initial state: %w", err)
+		}
+		if s.runs[state.RunID] != nil {
+			return fmt.Errorf("run %s is given twice", state.RunID)
+		}
+		if err := s.open(state.RunID, &Record{Kind: RecordGenesis, State: state.AppendTo(nil)}); err != nil {
+			return err
+		}
+	}
+	saved, err := savedRuns(s.options.SaveStateDir)
+	if err != nil {
+		return err
+	}
+	for _, id := range saved {
+		if s.runs[id] != nil {
+			continue
+		}
+		if err := s.open(id, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// open begins or resumes one run; see openStore.
+func (s *server) open(runID string, first *Record) error {
+	stored, err := openStore(s.options.SaveStateDir, runID, first, s.logger)
+	if err != nil {
+		return err
+	}
+	if host := identity.ID(stored.state.Host); host != s.key.ID() {
+		return errors.Join(stored.close(), fmt.Errorf("run %s was begun by the host %s, the key in %s is %s: put the host's key back",
+			runID, host, s.options.SaveStateDir, s.key.ID()))
+	}
+	s.runs[runID] = newHost(s, stored)
+	return nil
+}
+
+// find returns the host of a run, or nil.
+func (s *server) find(runID string) *host {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.runs[runID]
+}
+
+// hosts returns all runs in the order of their ids.
+func (s *server) hosts() []*host {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.SortedFunc(maps.Values(s.runs), func(a, b *host) int { return strings.Compare(a.runID, b.runID) })
+}
+
+func (s *server) runIDs() []string {
+	var ids []string
+	for _, h := range s.hosts() {
+		ids = append(ids, h.runID)
+	}
+	return ids
+}
+
+// notHosted refuses a client of a run that is not here.
+func (s *server) notHosted(runID string) error {
+	ids := s.runIDs()
+	var listed []string
+	for _, id := range ids[:min(len(ids), maxListedRuns)] {
+		listed = append(listed, fmt.Sprintf("%q", id))
+	}
+	switch {
+	case len(ids) == 0:
+		return refuse(frame.RefusedWrongRun, "run %q is not hosted here, this server hosts no run yet", runID)
+	case len(ids) == 1:
+		return refuse(frame.RefusedWrongRun, "run %q is not hosted here, this server hosts run %s", runID, listed[0])
+	case len(ids) > maxListedRuns:
+		listed = append(listed, fmt.Sprintf("and %d more", len(ids)-maxListedRuns))
+	}
+	return refuse(frame.RefusedWrongRun, "run %q is not hosted here, this server hosts runs %s", runID, strings.Join(listed, ", "))
+}
+
+// mayCreate refuses a client that may not begin a run, or not this one.
+func (s *server) mayCreate(creator identity.ID, runID string) error {
+	if !s.options.Create.allows(creator, s.key.ID()) {
+		return refuse(frame.RefusedCreation, "the key %s may not begin runs here", creator)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.hasPlace(runID)
+}
+
+// hasPlace refuses a run that there is no place for. The caller holds mu.
+func (s *server) hasPlace(runID string) error {
+	switch {
+	case s.runs[runID] != nil:
+		return refuse(frame.RefusedCreation, "run %q is there already", runID)
+	case len(s.runs) >= s.options.MaxRuns:
+		return refuse(frame.RefusedCreation, "the server has %d runs, which is as many as it may have", len(s.runs))
+	}
+	return nil
+}
+
+// create begins the run that a client signed, and returns when the disk has it.
+func (s *server) create(c frame.Create, runID string) error {
+	state, err := coordinator.Decode(c.State)
+	if err == nil {
+		err = checkCreate(c, state)
+	}
+	switch {
+	case err != nil:
+		return refuse(frame.RefusedCreation, "%v", err)
+	case state.RunID != runID:
+		return refuse(frame.RefusedCreation, "the state is of run %q, the hello was for run %q", state.RunID, runID)
+	case identity.ID(state.Host) != s.key.ID():
+		return refuse(frame.RefusedCreation, "the state names the host %s, this is %s", identity.ID(state.Host), s.key.ID())
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.working == nil {
+		return refuse(frame.RefusedShutdown, "the server stops")
+	}
+	if err := s.hasPlace(runID); err != nil {
+		return err
+	}
+	if s.options.SaveStateDir != "" {
+		if _, err := os.Lstat(JournalPath(s.options.SaveStateDir, runID)); err == nil {
+			return refuse(frame.RefusedCreation, "run %q is there already", runID)
+		}
+	}
+	if err := s.open(runID, &Record{Kind: RecordCreate, Create: c}); err != nil {
+		s.logger.Error("cannot begin a run", "run", runID, "error", err)
+		return refuse(frame.RefusedCreation, "the server cannot keep the run; its log says why")
+	}
+	s.logger.Info("a client began a run", "run", runID, "creator", c.Creator)
+	s.start(s.runs[runID])
+	return nil
+}

@@ -1,0 +1,109 @@
+package server
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/server/journal"
+)
+
+const (
+	snapshotMagic = "psychesnap/1\n"
+	snapshotHead  = len(snapshotMagic) + 8 + 8 + sha256.Size
+	// maxSnapshotSize bounds a snapshot in bytes.
+	maxSnapshotSize = snapshotHead + coordinator.MaxStateSize + sha256.Size
+)
+
+// errSnapshot says that a file is no snapshot of its journal.
+var errSnapshot = errors.New("snapshot cannot be used")
+
+// snapshot is a state of a run and the place of its journal at which it held. The journal's
+// next record there is a digest of the state (RecordDigest), so a snapshot that belongs to
+// another journal, or was changed, is found out by the first record that follows.
+//
+//	file = magic, offset, entries (8 bytes each, little endian), hash of the entry before,
+//	       canonical state, SHA-256 of all that
+type snapshot struct {
+	position journal.Position
+	state    []byte
+}
+
+// appendTo appends the bytes of the file.
+func (s snapshot) appendTo(b []byte) []byte {
+	start := len(b)
+	b = append(b, snapshotMagic...)
+	b = binary.LittleEndian.AppendUint64(b, uint64(s.position.Offset))
+	b = binary.LittleEndian.AppendUint64(b, uint64(s.position.Entries))
+	b = append(b, s.position.Last[:]...)
+	b = append(b, s.state...)
+	hash := sha256.Sum256(b[start:])
+	return append(b, hash[:]...)
+}
+
+// decodeSnapshot reads the content of a file.
+func decodeSnapshot(content []byte) (snapshot, coordinator.State, error) {
+	if len(content) < snapshotHead+sha256.Size || len(content) > maxSnapshotSize || !bytes.HasPrefix(content, []byte(snapshotMagic)) {
+		return snapshot{}, coordinator.State{}, fmt.Errorf("%w: it is no snapshot of this version", errSnapshot)
+	}
+	body, hash := content[:len(content)-sha256.Size], content[len(content)-sha256.Size:]
+	if got := sha256.Sum256(body); !bytes.Equal(got[:], hash) {
+		return snapshot{}, coordinator.State{}, fmt.Errorf("%w: it is damaged", errSnapshot)
+	}
+	rest := body[len(snapshotMagic):]
+	number := func() uint64 {
+		n := binary.LittleEndian.Uint64(rest)
+		rest = rest[8:]
+		return n
+	}
+	var s snapshot
+	offset, entries := number(), number()
+	s.position.Last = [sha256.Size]byte(rest)
+	s.state = rest[sha256.Size:]
+	if offset == 0 || offset > 1<<62 || entries > offset {
+		return snapshot{}, coordinator.State{}, fmt.Errorf("%w: it is of offset %d", errSnapshot, offset)
+	}
+	s.position.Offset, s.position.Entries = int64(offset), int(entries)
+	state, err := coordinator.Decode(s.state)
+	if err != nil {
+		return snapshot{}, coordinator.State{}, fmt.Errorf("%w: %w", errSnapshot, err)
+	}
+	return s, state, nil
+}
+
+// readSnapshot reads a snapshot file. A file that is not there is fs.ErrNotExist.
+func readSnapshot(path string) (snapshot, coordinator.State, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return snapshot{}, coordinator.State{}, err
+	}
+	defer func() { _ = file.Close() }()
+	content, err := io.ReadAll(io.LimitReader(file, int64(maxSnapshotSize)+1))
+	if err != nil {
+		return snapshot{}, coordinator.State{}, err
+	}
+	return decodeSnapshot(content)
+}
+
+// write replaces the file at path; it is there whole, or the one before is.
+func (s snapshot) write(path string) (err error) {
+	temporary, err := os.CreateTemp(filepath.Dir(path), ".snapshot-*") // mode 0600
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(temporary.Name()) }() // fails after the rename
+	_, err = temporary.Write(s.appendTo(nil))
+	if err == nil {
+		err = temporary.Sync()
+	}
+	if err = errors.Join(err, temporary.Close()); err != nil {
+		return err
+	}
+	return os.Rename(temporary.Name(), path)
+}

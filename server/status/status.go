@@ -1,0 +1,175 @@
+// Package status describes a run in JSON and in words, for people and for programs that
+// do not know the coordinator's encoding.
+//
+// Of makes a Run of a state. The server's HTTP interface and `psyche run status --json`
+// show the same Run.
+package status
+
+import (
+	"encoding/hex"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/identity"
+)
+
+// Run is what there is to say about a run. Keys are in base58, hashes in hexadecimal.
+type Run struct {
+	RunID      string     `json:"run_id"`
+	Host       string     `json:"host"`
+	State      string     `json:"run_state"`
+	Since      uint64     `json:"run_state_start_unix_timestamp"`
+	Epoch      uint32     `json:"epoch"`
+	Step       uint32     `json:"step"`
+	TotalSteps uint32     `json:"total_steps"`
+	DataIndex  uint64     `json:"data_index"`
+	Members    []Client   `json:"members"`
+	Exited     []Client   `json:"exited"`
+	Pending    []string   `json:"pending"`
+	Round      *Round     `json:"round,omitempty"`
+	Checkpoint Checkpoint `json:"checkpoint"`
+	Config     Config     `json:"config"`
+	StateHash  string     `json:"state_hash"` // SHA-256 of the state's canonical bytes
+}
+
+// Client is a member of the epoch.
+type Client struct {
+	ID    string `json:"id"`
+	State string `json:"state"`
+	Ready bool   `json:"ready"`
+}
+
+// Round is the newest round of the epoch.
+type Round struct {
+	Height    uint32 `json:"height"`
+	Step      uint32 `json:"step"`
+	Seed      string `json:"seed"` // decimal; a text because it needs all 64 bits
+	DataIndex uint64 `json:"data_index"`
+	BatchSize uint32 `json:"batch_size"`
+	Members   int    `json:"members"`
+	Witnesses int    `json:"witnesses"`
+	Quorum    int    `json:"witness_quorum"`
+	Elected   int    `json:"witnesses_elected"`
+}
+
+// Checkpoint is the model that a joining client starts from.
+type Checkpoint struct {
+	Kind     string `json:"kind"`
+	Repo     string `json:"repo,omitempty"`
+	Revision string `json:"revision,omitempty"`
+	Digest   string `json:"digest,omitempty"`
+	Step     uint32 `json:"step,omitempty"`
+}
+
+// Config has the rules of the run, under the names of state.toml.
+type Config struct {
+	WarmupTime                  uint64 `json:"warmup_time"`
+	CooldownTime                uint64 `json:"cooldown_time"`
+	RoundsPerEpoch              uint32 `json:"rounds_per_epoch"`
+	EpochTime                   uint64 `json:"epoch_time"`
+	MaxRoundTrainTime           uint64 `json:"max_round_train_time"`
+	RoundWitnessTime            uint64 `json:"round_witness_time"`
+	WaitingForMembersExtraTime  uint64 `json:"waiting_for_members_extra_time"`
+	GlobalBatchSizeWarmupTokens uint64 `json:"global_batch_size_warmup_tokens"`
+	GlobalBatchSizeStart        uint32 `json:"global_batch_size_start"`
+	GlobalBatchSizeEnd          uint32 `json:"global_batch_size_end"`
+	TotalSteps                  uint32 `json:"total_steps"`
+	InitMinClients              uint16 `json:"init_min_clients"`
+	MinClients                  uint16 `json:"min_clients"`
+	WitnessNodes                uint16 `json:"witness_nodes"`
+	VerificationPercent         uint8  `json:"verification_percent"`
+}
+
+// Of describes a state.
+func Of(s *coordinator.State) Run {
+	hash := s.Hash()
+	run := Run{
+		RunID: s.RunID, Host: name(s.Host), State: s.RunState.String(), Since: s.StateStart,
+		Epoch: s.Progress.Epoch, Step: s.Progress.Step, TotalSteps: s.Config.TotalSteps, DataIndex: s.Progress.DataIndex,
+		Members: clients(s, s.Epoch.Clients), Exited: clients(s, s.Epoch.Exited), Pending: []string{},
+		Checkpoint: checkpointOf(s.Model.Checkpoint), Config: configOf(s.Config), StateHash: hex.EncodeToString(hash[:]),
+	}
+	for i := range s.Pending {
+		run.Pending = append(run.Pending, name(s.Pending[i].ID))
+	}
+	if r := s.CurrentRound(); r != nil {
+		run.Round = &Round{
+			Height: r.Height, Step: r.Step, Seed: fmt.Sprint(r.Seed), DataIndex: r.DataIndex, BatchSize: r.BatchSize,
+			Members: len(r.Members), Witnesses: len(r.Witnesses), Quorum: int(r.WitnessesNeeded), Elected: int(r.WitnessesElected),
+		}
+	}
+	return run
+}
+
+func name(id coordinator.ClientID) string { return identity.ID(id).String() }
+
+func clients(s *coordinator.State, list []coordinator.Client) []Client {
+	ready := make(map[coordinator.ClientID]bool, len(s.Epoch.Ready))
+	for _, id := range s.Epoch.Ready {
+		ready[id] = true
+	}
+	out := []Client{}
+	for i := range list {
+		out = append(out, Client{ID: name(list[i].ID), State: list[i].State.String(), Ready: ready[list[i].ID]})
+	}
+	return out
+}
+
+func checkpointOf(c coordinator.Checkpoint) Checkpoint {
+	out := Checkpoint{Kind: c.Kind.String(), Repo: c.Repo, Revision: c.Revision, Step: c.Step}
+	if c.Digest != ([32]byte{}) {
+		out.Digest = hex.EncodeToString(c.Digest[:])
+	}
+	return out
+}
+
+func configOf(c coordinator.Config) Config {
+	return Config{
+		WarmupTime: c.WarmupTime, CooldownTime: c.CooldownTime, RoundsPerEpoch: c.RoundsPerEpoch, EpochTime: c.EpochTime,
+		MaxRoundTrainTime: c.MaxRoundTrainTime, RoundWitnessTime: c.RoundWitnessTime,
+		WaitingForMembersExtraTime:  c.WaitingForMembersExtraTime,
+		GlobalBatchSizeWarmupTokens: c.GlobalBatchSizeWarmupTokens,
+		GlobalBatchSizeStart:        c.GlobalBatchSizeStart, GlobalBatchSizeEnd: c.GlobalBatchSizeEnd, TotalSteps: c.TotalSteps,
+		InitMinClients: c.InitMinClients, MinClients: c.MinClients, WitnessNodes: c.WitnessNodes,
+		VerificationPercent: c.VerificationPercent,
+	}
+}
+
+// Print writes the run for people, at the time now.
+func (r Run) Print(to io.Writer, now time.Time) error {
+	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
+	line := func(name, format string, values ...any) {
+		_, _ = fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, values...)) // Flush has the error
+	}
+	line("run", "%s", r.RunID)
+	line("state", "%s for %s", r.State, max(0, now.Sub(time.Unix(int64(r.Since), 0))).Round(time.Second))
+	line("progress", "epoch %d, step %d of %d, %d sequences", r.Epoch, r.Step, r.TotalSteps, r.DataIndex)
+	if r.Round != nil {
+		line("round", "%d members, %d of %d witnesses (quorum %d), %d sequences",
+			r.Round.Members, r.Round.Witnesses, r.Round.Elected, r.Round.Quorum, r.Round.BatchSize)
+	}
+	line("checkpoint", "%s", strings.Join(strings.Fields(fmt.Sprintf("%s %s %s %s", r.Checkpoint.Kind, r.Checkpoint.Repo, r.Checkpoint.Revision, r.Checkpoint.Digest)), " "))
+	line("host", "%s", r.Host)
+	for i, c := range r.Members {
+		line(title("members", i), "%s %s", c.ID, c.State)
+	}
+	for i, c := range r.Exited {
+		line(title("exited", i), "%s %s", c.ID, c.State)
+	}
+	for i, id := range r.Pending {
+		line(title("pending", i), "%s", id)
+	}
+	return w.Flush()
+}
+
+// title names the first line of a list.
+func title(name string, i int) string {
+	if i > 0 {
+		return ""
+	}
+	return name
+}
