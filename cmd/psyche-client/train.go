@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/lmittmann/tint"
 
@@ -35,6 +36,8 @@ import (
 type trainCommand struct {
 	RunID      string `help:"The run to join." required:"" env:"RUN_ID"`
 	ServerAddr string `help:"The run's server, host:port." required:"" env:"SERVER_ADDR"`
+
+	ServerTimeout time.Duration `help:"How long to try to reach the server at first." default:"30s"`
 
 	ServerKey    string `help:"Key that the server must have, in base58; the server logs it. Without it the key that is seen first is remembered in --known-servers." placeholder:"KEY" env:"SERVER_KEY"`
 	KnownServers string `help:"File that remembers the keys of servers. Default: psyche/known_servers in the user's folder for configuration." placeholder:"FILE" env:"PSYCHE_KNOWN_SERVERS" type:"path"`
@@ -95,13 +98,9 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 	defer func() { err = errors.Join(err, node.Close()) }()
 	network := p2pnet.New(node, blob.NewStore(c.MaxBlobMemory<<20), c.RunID)
 
-	started := event.Started{Role: "client", ID: key.ID().String(), RunID: c.RunID, PID: os.Getpid(), Addrs: network.Addrs()}
-	if err := events.Append(started); err != nil {
-		return err
-	}
 	host, err := tcp.Dial(ctx, tcp.Options{
 		Addr: c.ServerAddr, RunID: c.RunID, Key: key, Addrs: network.Addrs(), Logger: logger,
-		ServerKey: serverKey, KnownServers: knownServers,
+		ServerKey: serverKey, KnownServers: knownServers, MaxElapsed: c.ServerTimeout,
 	})
 	if err != nil {
 		return err
