@@ -46,10 +46,46 @@ type Withdraw struct {
 	Client ClientID
 }
 
-// SetPaused pauses or resumes the run. Only the host may send it.
+// SetPaused pauses or resumes the run. Only the main authority may send it.
 type SetPaused struct {
 	Paused bool
 }
+
+// UpdateConfig replaces the rules and the model of a paused run. Progress, members and
+// seeds are kept. Only the main authority may send it.
+//
+// A Model.Checkpoint that is the run's present one, or the origin that it came from,
+// keeps the present one; any other must be one that can be had without peers, and is
+// what the next epoch starts from. MaxSeqLen cannot change once data was trained on.
+type UpdateConfig struct {
+	Config Config
+	Model  Model
+}
+
+// Authorize admits a key to a permissioned run, or ends its admission together with
+// that of its delegates: who of them waits is withdrawn, who is a member stays until
+// the epoch's end. Only the join authority may send it.
+type Authorize struct {
+	Grantee ClientID
+	Allowed bool
+}
+
+// SetDelegates replaces the keys that may join in the sender's name. The sender must
+// be authorized itself.
+type SetDelegates struct {
+	Number    uint32 // of the sender's authorization: what it sent before a new one cannot be replayed
+	Delegates []ClientID
+}
+
+// Eject removes a client: a pending one at once, a member at the running round's end.
+// It cannot join before the epoch after the next. Only the main authority may send it.
+type Eject struct {
+	Client ClientID
+}
+
+// Close ends a paused run for good, or marks a finished one as closed. Only the main
+// authority may send it.
+type Close struct{}
 
 func (Join) action()             {}
 func (Ready) action()            {}
@@ -58,3 +94,8 @@ func (HealthCheck) action()      {}
 func (ReportCheckpoint) action() {}
 func (Withdraw) action()         {}
 func (SetPaused) action()        {}
+func (UpdateConfig) action()     {}
+func (Authorize) action()        {}
+func (SetDelegates) action()     {}
+func (Eject) action()            {}
+func (Close) action()            {}

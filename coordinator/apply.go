@@ -10,7 +10,10 @@ import (
 // increase, also over its restarts. A refusal is a Code and leaves the state as it was.
 // Apply never changes RunState: Tick does.
 func (s *State) Apply(from ClientID, nonce uint64, a Action) error {
-	if s.RunState == Uninitialized || s.RunState == Finished {
+	if s.RunState == Uninitialized || s.Closed {
+		return ErrHalted
+	}
+	if _, closes := a.(Close); s.RunState == Finished && !closes {
 		return ErrHalted
 	}
 	if nonce <= s.lastNonce(from) {
@@ -31,6 +34,16 @@ func (s *State) apply(from ClientID, a Action) error {
 		return s.withdraw(from, a)
 	case SetPaused:
 		return s.setPaused(from, a)
+	case UpdateConfig:
+		return s.updateConfig(from, a)
+	case Authorize:
+		return s.authorize(from, a)
+	case SetDelegates:
+		return s.setDelegates(from, a)
+	case Eject:
+		return s.eject(from, a)
+	case Close:
+		return s.close(from)
 	}
 	if s.RunState == Paused {
 		return ErrHalted
@@ -54,10 +67,28 @@ func (s *State) clientLists() [4][]Client {
 	return [4][]Client{s.Epoch.Clients, s.Pending, s.Epoch.Exited, s.Departed}
 }
 
+// nonces are the places that remember a key's nonce for an office that it holds.
+func (s *State) nonces(id ClientID) []*uint64 {
+	var nonces []*uint64
+	if id == s.Host {
+		nonces = append(nonces, &s.HostNonce)
+	}
+	if id == s.Authority.Main {
+		nonces = append(nonces, &s.Authority.MainNonce)
+	}
+	if id == s.Authority.Join {
+		nonces = append(nonces, &s.Authority.JoinNonce)
+	}
+	if authorization, ok := s.Authority.Authorization(id); ok {
+		nonces = append(nonces, &authorization.Nonce)
+	}
+	return nonces
+}
+
 func (s *State) lastNonce(id ClientID) uint64 {
 	var last uint64
-	if id == s.Host {
-		last = s.HostNonce
+	for _, nonce := range s.nonces(id) {
+		last = max(last, *nonce)
 	}
 	for _, clients := range s.clientLists() {
 		if i := indexOf(clients, id); i >= 0 {
@@ -68,8 +99,8 @@ func (s *State) lastNonce(id ClientID) uint64 {
 }
 
 func (s *State) recordNonce(id ClientID, nonce uint64) {
-	if id == s.Host {
-		s.HostNonce = nonce
+	for _, last := range s.nonces(id) {
+		*last = nonce
 	}
 	for _, clients := range s.clientLists() {
 		if i := indexOf(clients, id); i >= 0 {
@@ -85,6 +116,9 @@ func (s *State) join(from ClientID, a Join) error {
 	if a.Epoch != s.Progress.Epoch {
 		return ErrWrongEpoch
 	}
+	if !s.Authority.MayJoin(from) || s.isEjected(from) {
+		return ErrNotAuthorised
+	}
 	if i := indexOf(s.Pending, from); i >= 0 {
 		if !s.Pending[i].HoldsModel {
 			return ErrDuplicate
@@ -93,10 +127,7 @@ func (s *State) join(from ClientID, a Join) error {
 		return nil
 	}
 	member, isMember := s.Member(from)
-	exited := indexOf(s.Epoch.Exited, from)
 	switch {
-	case isMember && member.State == Ejected, exited >= 0 && s.Epoch.Exited[exited].State == Ejected:
-		return ErrNotAuthorised
 	case isMember && member.State == Healthy:
 		member.State = Withdrawn
 	case s.HealthyCount()+len(s.Pending) >= MaxClients:
@@ -115,12 +146,16 @@ func (s *State) forgetDeparted(id ClientID) {
 }
 
 // depart remembers the nonce of a client that waits no longer, so that an old Join of
-// the same epoch number cannot be replayed. When there are too many the oldest is
-// forgotten.
+// the same epoch number cannot be replayed, and that it was ejected. When there are too
+// many the oldest is forgotten, ejected ones last.
 func (s *State) depart(client Client) {
+	if i := indexOf(s.Departed, client.ID); i >= 0 && s.Departed[i].State == Ejected {
+		client.State = Ejected
+	}
 	s.forgetDeparted(client.ID)
 	if len(s.Departed) == MaxClients {
-		s.Departed = slices.Delete(s.Departed, 0, 1)
+		oldest := max(0, slices.IndexFunc(s.Departed, func(c Client) bool { return c.State != Ejected }))
+		s.Departed = slices.Delete(s.Departed, oldest, oldest+1)
 	}
 	s.Departed = append(s.Departed, client)
 }
@@ -141,22 +176,6 @@ func (s *State) withdraw(from ClientID, a Withdraw) error {
 		return ErrNotMember
 	}
 	client.State = Withdrawn
-	return nil
-}
-
-func (s *State) setPaused(from ClientID, a SetPaused) error {
-	if from != s.Host {
-		return ErrNotAuthorised
-	}
-	pending := &s.PendingPause
-	if s.RunState == Paused {
-		pending = &s.PendingResume
-		a.Paused = !a.Paused
-	}
-	if *pending == a.Paused {
-		return ErrDuplicate
-	}
-	*pending = a.Paused
 	return nil
 }
 

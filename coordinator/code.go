@@ -8,11 +8,11 @@ type Code uint8
 const (
 	ErrHalted          Code = iota + 1 // the run is finished, or paused for this action
 	ErrWrongState                      // the action has no place in the current RunState
-	ErrWrongEpoch                      // the action names another epoch
+	ErrWrongEpoch                      // the action names another epoch, or another authorization
 	ErrWrongStep                       // the action names another step
 	ErrNotMember                       // the sender, or the client it names, is no healthy member
 	ErrNotElected                      // the sender does not witness this round
-	ErrNotAuthorised                   // only the host, or only the client itself, may do this
+	ErrNotAuthorised                   // the sender's key may not do this
 	ErrDuplicate                       // it was done before
 	ErrStaleNonce                      // the nonce is not above the sender's last one
 	ErrFull                            // no place left
@@ -21,6 +21,7 @@ const (
 	ErrInvalidAction                   // the action itself makes no sense
 	ErrInvalidConfig                   // see ConfigError
 	ErrMalformed                       // see DecodeError
+	ErrPermissionless                  // the run admits everybody: there is nothing to authorize
 	codeEnd
 )
 
@@ -40,6 +41,7 @@ var codeTexts = [...]string{
 	ErrInvalidAction:   "invalid action",
 	ErrInvalidConfig:   "invalid configuration",
 	ErrMalformed:       "malformed state",
+	ErrPermissionless:  "run is permissionless",
 }
 
 // Valid reports whether c is one of the codes above: a byte from the network may not be.

@@ -36,6 +36,15 @@ func (c Config) Validate() error {
 	return nil
 }
 
+// Validate reports the first rule that configuration or model break, as a *ConfigError.
+// Only what it accepts can be sent.
+func (u *UpdateConfig) Validate() error {
+	if err := u.Config.Validate(); err != nil {
+		return err
+	}
+	return u.Model.validate(u.Config)
+}
+
 // BatchSize returns the number of sequences of a round that starts at dataIndex. It
 // grows linearly, rounded half up, from GlobalBatchSizeStart to GlobalBatchSizeEnd
 // while the run reads its first GlobalBatchSizeWarmupTokens tokens.

@@ -29,6 +29,7 @@ func Decode(b []byte) (State, error) {
 	d.check(d.uint8("version") == encodingVersion, "version")
 	s.RunID = d.text8("run id", MaxRunIDLength)
 	d.bytes(s.Host[:], "host")
+	d.authority(&s.Authority)
 	s.RunState = RunState(d.uint8("run state"))
 	s.StateStart = d.uint64("state start")
 	d.config(&s.Config)
@@ -45,6 +46,7 @@ func Decode(b []byte) (State, error) {
 	s.PendingPause = d.bool("pending pause")
 	s.PendingResume = d.bool("pending resume")
 	s.ColdStart = d.bool("cold start")
+	s.Closed = d.bool("closed")
 	d.check(len(d.rest) == 0, "end")
 	if d.err != nil {
 		return State{}, d.err
@@ -53,6 +55,20 @@ func Decode(b []byte) (State, error) {
 		return State{}, &DecodeError{Field: broken, Offset: len(b)}
 	}
 	return s, nil
+}
+
+// DecodeUpdateConfig reads what UpdateConfig.AppendTo wrote. It refuses, with a
+// *DecodeError, every other encoding; whether the values can be is for Apply to say.
+func DecodeUpdateConfig(b []byte) (UpdateConfig, error) {
+	d := decoder{rest: b, size: len(b)}
+	var u UpdateConfig
+	d.config(&u.Config)
+	d.model(&u.Model)
+	d.check(len(d.rest) == 0, "end")
+	if d.err != nil {
+		return UpdateConfig{}, d.err
+	}
+	return u, nil
 }
 
 // decoder reads from rest until its first error; afterwards every read returns zero.
@@ -141,6 +157,26 @@ func (d *decoder) length(field string, limit, elementSize int) int {
 	return n
 }
 
+func (d *decoder) authority(a *Authority) {
+	d.bytes(a.Main[:], "main authority")
+	d.bytes(a.Join[:], "join authority")
+	a.MainNonce = d.uint64("main authority's nonce")
+	a.JoinNonce = d.uint64("join authority's nonce")
+	a.Permissioned = d.bool("permissioned")
+	a.Grants = d.uint32("grants")
+	n := d.length("authorizations", MaxAuthorizations, authorizationSize)
+	if n > 0 {
+		a.Authorizations = make([]Authorization, n)
+	}
+	for i := range a.Authorizations {
+		x := &a.Authorizations[i]
+		d.bytes(x.Grantee[:], "authorizations")
+		x.Number = d.uint32("authorizations")
+		x.Nonce = d.uint64("authorizations")
+		x.Delegates = d.ids("delegates", MaxDelegates)
+	}
+}
+
 func (d *decoder) config(c *Config) {
 	c.WarmupTime = d.uint64("warmup_time")
 	c.CooldownTime = d.uint64("cooldown_time")
@@ -190,7 +226,7 @@ func (d *decoder) epoch(e *Epoch) {
 		d.round(&r)
 		e.Rounds = append(e.Rounds, r)
 	}
-	e.Ready = d.ids("ready")
+	e.Ready = d.ids("ready", MaxClients)
 	n := d.length("reports", MaxClients, reportSize)
 	if n > 0 {
 		e.Reports = make([]CheckpointReport, n)
@@ -207,7 +243,7 @@ func (d *decoder) round(r *Round) {
 	r.Seed = d.uint64("round seed")
 	r.DataIndex = d.uint64("round data index")
 	r.BatchSize = d.uint32("round batch size")
-	r.Members = d.ids("round members")
+	r.Members = d.ids("round members", MaxClients)
 	r.WitnessesNeeded = d.uint16("witnesses needed")
 	r.WitnessesElected = d.uint16("witnesses elected")
 	n := d.length("witnesses", MaxWitnesses, witnessSize)
@@ -249,8 +285,8 @@ func (d *decoder) clients(field string) []Client {
 	return clients
 }
 
-func (d *decoder) ids(field string) []ClientID {
-	n := d.length(field, MaxClients, len(ClientID{}))
+func (d *decoder) ids(field string, limit int) []ClientID {
+	n := d.length(field, limit, len(ClientID{}))
 	if n == 0 {
 		return nil
 	}

@@ -27,9 +27,22 @@
 //	RoundWitness       RoundWitnessTime, in which late witnesses still count; then the
 //	                   next RoundTrain or Cooldown
 //	Cooldown           until all healthy members reported their model, or CooldownTime
-//	Finished           after TotalSteps rounds
+//	Finished           after TotalSteps rounds, or closed while Paused
 //	Paused             after SetPaused, at the end of the epoch's Cooldown or at once
 //	                   outside rounds
+//
+// # Who may do what
+//
+// A run has three offices, which one key may hold together. The host ticks it and may
+// withdraw clients whose connection is gone. The main authority configures, pauses,
+// ejects and closes; the host may not, unless it is the main authority, which it is when
+// Genesis names none. The join authority says who is admitted to a permissioned run: a
+// grantee, and up to MaxDelegates keys that the grantee names, each with a place of its
+// own. Whether a run is permissioned, and who holds the offices, is fixed by Genesis.
+//
+// A client that is Ejected sits out the rest of the epoch and the whole next one. In a
+// permissionless run it may come back under another key anyway; for good a client is
+// kept out by ending its authorization.
 //
 // # Membership
 //

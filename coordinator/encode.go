@@ -8,7 +8,7 @@ import (
 )
 
 // encodingVersion is the first byte of an encoded State.
-const encodingVersion = 1
+const encodingVersion = 2
 
 // Sizes of encoded parts.
 const (
@@ -18,16 +18,24 @@ const (
 	witnessSize = 2 + 2*filterSize + 32 + 32
 	roundSize   = 4 + 4 + 8 + 8 + 4 + 2 + 2 + 2 + 2 // without its lists
 	configSize  = 8*6 + 8 + 4*4 + 2*3 + 1
+
+	authorizationSize = 32 + 4 + 8 + 2 // without its delegates
 )
 
+// maxModelSize is that of a model with the longest names and the largest definition.
+const maxModelSize = 4 + 4 + 1 + 1 + 1 + MaxRepoLength + 32 + 4 + 1 + 2 + MaxDefinitionSize
+
+// MaxUpdateConfigSize is the largest number of bytes that UpdateConfig.AppendTo appends.
+const MaxUpdateConfigSize = configSize + maxModelSize
+
 // MaxStateSize is the largest number of bytes that AppendTo appends.
-const MaxStateSize = 1 + 1 + MaxRunIDLength + 32 + 1 + 8 + configSize +
-	4 + 4 + 1 + 1 + 2 + MaxRepoLength + 32 + 4 + 2 + MaxDefinitionSize +
+const MaxStateSize = 1 + 1 + MaxRunIDLength + 32 + 1 + 8 + configSize + maxModelSize +
+	32 + 32 + 8 + 8 + 1 + 4 + 2 + MaxAuthorizations*(authorizationSize+MaxDelegates*32) +
 	4 + 4 + 8 + // progress
 	4 + 4 + 8 + 1 + 6*2 + // epoch and lengths of all lists
 	4*MaxClients*clientSize + MaxClients*32 + MaxClients*reportSize +
 	1 + StoredRounds*(roundSize+MaxClients*32+MaxWitnesses*witnessSize) +
-	8 + 32 + 8 + 3
+	8 + 32 + 8 + 4
 
 // AppendTo appends the canonical bytes of the state to b: a version byte, then every
 // field in the order of declaration, integers little endian and of fixed width, lists
@@ -36,6 +44,7 @@ func (s *State) AppendTo(b []byte) []byte {
 	b = append(b, encodingVersion)
 	b = appendText8(b, s.RunID)
 	b = append(b, s.Host[:]...)
+	b = s.Authority.appendTo(b)
 	b = append(b, byte(s.RunState))
 	b = le.AppendUint64(b, s.StateStart)
 	b = s.Config.appendTo(b)
@@ -51,13 +60,35 @@ func (s *State) AppendTo(b []byte) []byte {
 	b = appendClients(b, s.Departed)
 	b = appendBool(b, s.PendingPause)
 	b = appendBool(b, s.PendingResume)
-	return appendBool(b, s.ColdStart)
+	b = appendBool(b, s.ColdStart)
+	return appendBool(b, s.Closed)
 }
 
 // Hash returns the SHA-256 of the state's canonical bytes.
 func (s *State) Hash() [32]byte { return sha256.Sum256(s.AppendTo(nil)) }
 
 var le = binary.LittleEndian
+
+// AppendTo appends the canonical bytes of configuration and model to b.
+func (u *UpdateConfig) AppendTo(b []byte) []byte { return u.Model.appendTo(u.Config.appendTo(b)) }
+
+func (a *Authority) appendTo(b []byte) []byte {
+	b = append(b, a.Main[:]...)
+	b = append(b, a.Join[:]...)
+	b = le.AppendUint64(b, a.MainNonce)
+	b = le.AppendUint64(b, a.JoinNonce)
+	b = appendBool(b, a.Permissioned)
+	b = le.AppendUint32(b, a.Grants)
+	b = appendLength(b, len(a.Authorizations))
+	for i := range a.Authorizations {
+		x := &a.Authorizations[i]
+		b = append(b, x.Grantee[:]...)
+		b = le.AppendUint32(b, x.Number)
+		b = le.AppendUint64(b, x.Nonce)
+		b = appendIDs(b, x.Delegates)
+	}
+	return b
+}
 
 func (c *Config) appendTo(b []byte) []byte {
 	b = le.AppendUint64(b, c.WarmupTime)

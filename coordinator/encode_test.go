@@ -33,7 +33,7 @@ func goldenState(t testing.TB) State {
 func TestGoldenBytes(t *testing.T) {
 	state := goldenState(t)
 	raw := state.AppendTo(nil)
-	file := filepath.Join("testdata", "state-v1.golden")
+	file := filepath.Join("testdata", "state-v2.golden")
 	if *update {
 		if err := os.WriteFile(file, raw, 0o644); err != nil {
 			t.Fatal(err)

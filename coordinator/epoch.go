@@ -22,9 +22,15 @@ func (s *State) removeLeavers(height uint32) (changed bool) {
 	return changed
 }
 
-// membersToPending puts the healthy members before the newcomers, each in their order,
-// and leaves the epoch without members.
+// membersToPending puts the healthy members that the run still admits before the
+// newcomers, each in their order, and leaves the epoch without members.
 func (s *State) membersToPending() {
+	for i := range s.Epoch.Clients {
+		client := &s.Epoch.Clients[i]
+		if client.State == Healthy && !s.Authority.MayJoin(client.ID) {
+			client.State = Withdrawn
+		}
+	}
 	var height uint32
 	if n := len(s.Epoch.Rounds); n > 0 {
 		height = s.Epoch.Rounds[n-1].Height

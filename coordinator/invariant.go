@@ -12,6 +12,9 @@ import (
 // *DecodeError that names the broken one.
 //
 //   - Configuration, model and run id are valid; RunState and every ClientState exist.
+//   - A run is Finished exactly when its last step is done or it was closed.
+//   - Authorizations are of a permissioned run, in the order of their numbers, one for
+//     each grantee; whoever is pending may join.
 //   - Every list is within its bound and names no client twice; healthy members and
 //     pending clients are disjoint and at most MaxClients together.
 //   - Nobody is a member, or Ready, in WaitingForMembers and Paused.
@@ -47,6 +50,12 @@ func (s *State) brokenInvariant() string {
 	if s.Model.Checkpoint.Step >= s.Progress.Step {
 		return "checkpoint step"
 	}
+	if broken := s.brokenEnd(); broken != "" {
+		return broken
+	}
+	if broken := s.Authority.broken(); broken != "" {
+		return broken
+	}
 	if s.PendingResume && s.RunState != Paused || s.PendingPause && (s.RunState == Paused || s.RunState == Finished) {
 		return "pending pause"
 	}
@@ -54,6 +63,48 @@ func (s *State) brokenInvariant() string {
 		return broken
 	}
 	return s.brokenRounds()
+}
+
+// brokenEnd checks that a run is Finished exactly after its last step or when closed.
+func (s *State) brokenEnd() string {
+	done := s.Progress.Step > s.Config.TotalSteps
+	switch s.RunState {
+	case Finished:
+		if !done && !s.Closed {
+			return "run state"
+		}
+	case Cooldown:
+	default:
+		if done {
+			return "step"
+		}
+	}
+	if s.Closed && (s.RunState != Paused && s.RunState != Finished || s.PendingResume) {
+		return "closed"
+	}
+	return ""
+}
+
+func (a *Authority) broken() string {
+	if len(a.Authorizations) > MaxAuthorizations || !a.Permissioned && len(a.Authorizations) > 0 {
+		return "authorizations"
+	}
+	grantees := make([]ClientID, len(a.Authorizations))
+	last := uint32(0)
+	for i, x := range a.Authorizations {
+		if x.Number <= last || x.Number > a.Grants {
+			return "authorizations"
+		}
+		last = x.Number
+		grantees[i] = x.Grantee
+		if len(x.Delegates) > MaxDelegates || repeats(x.Delegates) || slices.Contains(x.Delegates, x.Grantee) {
+			return "delegates"
+		}
+	}
+	if repeats(grantees) {
+		return "authorizations"
+	}
+	return ""
 }
 
 func (s *State) brokenMembership() string {
@@ -80,7 +131,7 @@ func (s *State) brokenMembership() string {
 	if slices.ContainsFunc(e.Exited, isHealthy) {
 		return "exited"
 	}
-	if slices.ContainsFunc(s.Pending, func(c Client) bool { return c.State != Healthy }) {
+	if slices.ContainsFunc(s.Pending, func(c Client) bool { return c.State != Healthy || !s.Authority.MayJoin(c.ID) }) {
 		return "pending"
 	}
 	places := clientIDs(s.Pending)

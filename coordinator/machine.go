@@ -7,37 +7,68 @@ import (
 	"github.com/psyche-go/psyche/assign"
 )
 
-// New returns the state of a run that waits for its first members. A rule of Config,
-// of the model or of the run id that is broken is reported as a *ConfigError. The
-// checkpoint must be one that can be had without peers.
+// Genesis is what a run begins with.
+type Genesis struct {
+	RunID         string
+	Host          ClientID // ticks the run
+	MainAuthority ClientID // the host when zero
+	JoinAuthority ClientID // the main authority when zero
+	Permissioned  bool     // only keys that the join authority authorized may join
+	Paused        bool     // begins Paused, to be configured and resumed by the main authority
+	Config        Config
+	Model         Model
+}
+
+// New returns the state of a permissionless run that waits for its first members and
+// whose host governs it. Its errors are those of Genesis.State.
 func New(runID string, host ClientID, config Config, model Model) (State, error) {
-	if err := validateRunID(runID); err != nil {
+	return Genesis{RunID: runID, Host: host, Config: config, Model: model}.State()
+}
+
+// State returns the first state of the run. A rule of Config, of the model or of the
+// run id that is broken is reported as a *ConfigError. The checkpoint must be one that
+// can be had without peers.
+func (g Genesis) State() (State, error) {
+	model := g.Model
+	if err := validateRunID(g.RunID); err != nil {
 		return State{}, err
 	}
-	if err := config.Validate(); err != nil {
+	if err := g.Config.Validate(); err != nil {
 		return State{}, err
 	}
-	if err := model.validate(config); err != nil {
+	if err := model.validate(g.Config); err != nil {
 		return State{}, err
 	}
 	if !model.Checkpoint.Kind.isOrigin() {
 		return State{}, &ConfigError{Key: "checkpoint", Problem: "must not be of a P2P kind when a run begins: nobody holds it yet"}
 	}
 	model.Definition = append([]byte(nil), model.Definition...)
-	return State{
-		RunID:     runID,
-		Host:      host,
+	state := State{
+		RunID:     g.RunID,
+		Host:      g.Host,
+		Authority: Authority{Main: g.MainAuthority, Join: g.JoinAuthority, Permissioned: g.Permissioned},
 		RunState:  WaitingForMembers,
-		Config:    config,
+		Config:    g.Config,
 		Model:     model,
 		Progress:  Progress{Step: 1},
-		SeedChain: sha256.Sum256(append([]byte("psyche/seed/v1"), runID...)),
-	}, nil
+		SeedChain: sha256.Sum256(append([]byte("psyche/seed/v1"), g.RunID...)),
+	}
+	if state.Authority.Main == (ClientID{}) {
+		state.Authority.Main = g.Host
+	}
+	if state.Authority.Join == (ClientID{}) {
+		state.Authority.Join = state.Authority.Main
+	}
+	if g.Paused {
+		state.RunState = Paused
+	}
+	return state, nil
 }
 
 // Clone returns a copy that shares no memory with s.
 func (s *State) Clone() State {
 	c := *s
+	c.Authority = s.Authority.clone()
 	c.Model.Definition = slices.Clone(s.Model.Definition)
 	c.Epoch.Clients = slices.Clone(s.Epoch.Clients)
 	c.Epoch.Exited = slices.Clone(s.Epoch.Exited)

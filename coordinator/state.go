@@ -12,6 +12,8 @@ const (
 	MaxRunIDLength    = 32   // bytes
 	MaxRepoLength     = 192  // bytes of a checkpoint's repository and revision
 	MaxDefinitionSize = 8192 // bytes of Model.Definition
+	MaxAuthorizations = 256  // grantees of a permissioned run at a time
+	MaxDelegates      = 4    // keys that may join in one grantee's name
 )
 
 // ClientID is the ed25519 public key of a participant.
@@ -154,10 +156,30 @@ type CheckpointReport struct {
 	Digest [32]byte // BLAKE3 of its checkpoint manifest
 }
 
+// Authority is who governs the run, and whom a permissioned run admits.
+type Authority struct {
+	Main           ClientID // configures, pauses, ejects and closes
+	Join           ClientID // authorizes the keys that may join
+	MainNonce      uint64   // of the newest accepted action of Main
+	JoinNonce      uint64   // of the newest accepted action of Join
+	Permissioned   bool     // only authorized keys and their delegates may join
+	Grants         uint32   // number of the newest authorization; the first is 1
+	Authorizations []Authorization
+}
+
+// Authorization admits a key, and the keys that it delegates to, to a permissioned run.
+type Authorization struct {
+	Grantee   ClientID
+	Number    uint32     // of all authorizations of the run, in their order
+	Nonce     uint64     // of the grantee's newest accepted action
+	Delegates []ClientID // may join as well, each with a place of its own
+}
+
 // State is the whole shared truth of a run.
 type State struct {
 	RunID        string
 	Host         ClientID // whose ticks count, and who may withdraw clients that lost their connection
+	Authority    Authority
 	RunState     RunState
 	StateStart   uint64 // Unix time, seconds
 	Config       Config
@@ -174,4 +196,5 @@ type State struct {
 	PendingPause  bool // pause as soon as the running epoch allows
 	PendingResume bool // leave Paused at the next tick
 	ColdStart     bool // the next epoch starts with fresh optimizers
+	Closed        bool // for good, by Close: Finished, or Paused and Finished at the next tick
 }

@@ -193,6 +193,10 @@ func (s *State) tickCooldown(now uint64) bool {
 }
 
 func (s *State) tickPaused(now uint64) bool {
+	if s.Closed {
+		s.enter(Finished, now)
+		return true
+	}
 	if !s.PendingResume {
 		return false
 	}

@@ -7,9 +7,8 @@ import (
 	"github.com/psyche-go/psyche/identity"
 )
 
-// MaxActionSize is the size in bytes of the largest action, a HealthCheck of
-// coordinator.MaxClients clients.
-const MaxActionSize = prefixSize + runIDFieldSize + 8 + 1 + 4 + 2 + coordinator.MaxClients*identity.IDSize
+// MaxActionSize is the size in bytes of the largest action, an UpdateConfig.
+const MaxActionSize = prefixSize + runIDFieldSize + 8 + 1 + coordinator.MaxUpdateConfigSize
 
 // Kinds of actions on the wire. Numbers are never used again.
 const (
@@ -20,6 +19,11 @@ const (
 	kindReportCheckpoint = 5
 	kindWithdraw         = 6
 	kindSetPaused        = 7
+	kindUpdateConfig     = 8
+	kindAuthorize        = 9
+	kindSetDelegates     = 10
+	kindEject            = 11
+	kindClose            = 12
 )
 
 // SignedAction is an action whose signature has been verified.
@@ -32,7 +36,8 @@ type SignedAction struct {
 
 // SignAction returns the bytes of an action signed by key. Nonces of one key must
 // strictly increase, also over restarts: the time in nanoseconds serves. The action is
-// one of package coordinator's values, with at most coordinator.MaxClients clients.
+// one of package coordinator's values, with at most coordinator.MaxClients clients or
+// coordinator.MaxDelegates delegates; an UpdateConfig is one that its Validate accepts.
 func SignAction(key identity.Key, runID string, nonce uint64, a coordinator.Action) []byte {
 	body := appendRunID(nil, runID)
 	body = le.AppendUint64(body, nonce)
@@ -88,21 +93,31 @@ func appendAction(b []byte, a coordinator.Action) []byte {
 			panic("wire: health check names more clients than a run has")
 		}
 		b = le.AppendUint32(append(b, kindHealthCheck), a.Step)
-		b = le.AppendUint16(b, uint16(len(a.Clients)))
-		for _, id := range a.Clients {
-			b = append(b, id[:]...)
-		}
-		return b
+		return appendIDs(b, a.Clients)
 	case coordinator.ReportCheckpoint:
 		b = le.AppendUint32(append(b, kindReportCheckpoint), a.Step)
 		return append(b, a.Digest[:]...)
 	case coordinator.Withdraw:
 		return append(append(b, kindWithdraw), a.Client[:]...)
 	case coordinator.SetPaused:
-		if a.Paused {
-			return append(b, kindSetPaused, 1)
+		return appendBool(append(b, kindSetPaused), a.Paused)
+	case coordinator.UpdateConfig:
+		if err := a.Validate(); err != nil {
+			panic("wire: invalid configuration: " + err.Error())
 		}
-		return append(b, kindSetPaused, 0)
+		return a.AppendTo(append(b, kindUpdateConfig))
+	case coordinator.Authorize:
+		b = append(append(b, kindAuthorize), a.Grantee[:]...)
+		return appendBool(b, a.Allowed)
+	case coordinator.SetDelegates:
+		if len(a.Delegates) > coordinator.MaxDelegates {
+			panic("wire: more delegates than a grantee may have")
+		}
+		return appendIDs(le.AppendUint32(append(b, kindSetDelegates), a.Number), a.Delegates)
+	case coordinator.Eject:
+		return append(append(b, kindEject), a.Client[:]...)
+	case coordinator.Close:
+		return append(b, kindClose)
 	default:
 		panic(fmt.Sprintf("wire: %T is no action of the coordinator", a))
 	}
@@ -123,7 +138,10 @@ func (r *reader) action() coordinator.Action {
 			Replica:         r.hash("replica"),
 		}
 	case kindHealthCheck:
-		return r.healthCheck()
+		return coordinator.HealthCheck{
+			Step:    r.uint32("health check's step"),
+			Clients: r.ids("accused clients", coordinator.MaxClients),
+		}
 	case kindReportCheckpoint:
 		return coordinator.ReportCheckpoint{
 			Step:   r.uint32("report's step"),
@@ -133,25 +151,73 @@ func (r *reader) action() coordinator.Action {
 		return coordinator.Withdraw{Client: coordinator.ClientID(r.hash("withdrawn client"))}
 	case kindSetPaused:
 		return coordinator.SetPaused{Paused: r.bool("paused")}
+	case kindUpdateConfig:
+		return r.updateConfig()
+	case kindAuthorize:
+		return coordinator.Authorize{
+			Grantee: coordinator.ClientID(r.hash("grantee")),
+			Allowed: r.bool("allowed"),
+		}
+	case kindSetDelegates:
+		return coordinator.SetDelegates{
+			Number:    r.uint32("number of the authorization"),
+			Delegates: r.ids("delegates", coordinator.MaxDelegates),
+		}
+	case kindEject:
+		return coordinator.Eject{Client: coordinator.ClientID(r.hash("ejected client"))}
+	case kindClose:
+		return coordinator.Close{}
 	default:
 		r.fail("kind of action")
 		return nil
 	}
 }
 
-func (r *reader) healthCheck() coordinator.HealthCheck {
-	check := coordinator.HealthCheck{Step: r.uint32("health check's step")}
-	lengthBytes := r.take(2, "accused clients")
+// updateConfig reads configuration and model, which end the action.
+func (r *reader) updateConfig() coordinator.UpdateConfig {
+	raw := r.take(len(r.rest), "configuration")
+	if r.err != nil {
+		return coordinator.UpdateConfig{}
+	}
+	update, err := coordinator.DecodeUpdateConfig(raw)
+	if err == nil {
+		err = update.Validate()
+	}
+	if err != nil {
+		r.err = fmt.Errorf("%w: configuration: %w", ErrMalformed, err)
+	}
+	return update
+}
+
+// ids reads a list of ids, which ends the action.
+func (r *reader) ids(field string, limit int) []coordinator.ClientID {
+	lengthBytes := r.take(2, field)
 	if lengthBytes == nil {
-		return check
+		return nil
 	}
 	n := int(le.Uint16(lengthBytes))
-	if n > coordinator.MaxClients || n*identity.IDSize != len(r.rest) {
-		r.fail("accused clients")
-		return check
+	if n > limit || n*identity.IDSize != len(r.rest) {
+		r.fail(field)
+		return nil
 	}
+	var ids []coordinator.ClientID
 	for range n {
-		check.Clients = append(check.Clients, coordinator.ClientID(r.hash("accused clients")))
+		ids = append(ids, coordinator.ClientID(r.hash(field)))
 	}
-	return check
+	return ids
+}
+
+func appendIDs(b []byte, ids []coordinator.ClientID) []byte {
+	b = le.AppendUint16(b, uint16(len(ids)))
+	for _, id := range ids {
+		b = append(b, id[:]...)
+	}
+	return b
+}
+
+func appendBool(b []byte, v bool) []byte {
+	if v {
+		return append(b, 1)
+	}
+	return append(b, 0)
 }

@@ -42,6 +42,30 @@ func allActions() map[string]coordinator.Action {
 		"withdraw": coordinator.Withdraw{Client: coordinator.ClientID{9}},
 		"pause":    coordinator.SetPaused{Paused: true},
 		"resume":   coordinator.SetPaused{},
+		"config":   testUpdate(),
+		"grant":    coordinator.Authorize{Grantee: coordinator.ClientID{8}, Allowed: true},
+		"delegate": coordinator.SetDelegates{Number: 3, Delegates: []coordinator.ClientID{{4}, {5}}},
+		"eject":    coordinator.Eject{Client: coordinator.ClientID{6}},
+		"close":    coordinator.Close{},
+	}
+}
+
+func testUpdate() coordinator.UpdateConfig {
+	return coordinator.UpdateConfig{
+		Config: coordinator.Config{
+			WarmupTime: 1, CooldownTime: 2, EpochTime: 300, MaxRoundTrainTime: 4, RoundWitnessTime: 5,
+			WaitingForMembersExtraTime: 6, GlobalBatchSizeWarmupTokens: 7, GlobalBatchSizeStart: 8,
+			GlobalBatchSizeEnd: 9, TotalSteps: 10, InitMinClients: 11, MinClients: 10, WitnessNodes: 9,
+			VerificationPercent: 8,
+		},
+		Model: coordinator.Model{
+			MaxSeqLen: 16, ColdStartWarmupSteps: 5,
+			Checkpoint: coordinator.Checkpoint{
+				Kind: coordinator.CheckpointP2P, Repo: "base", Revision: "main", Digest: [32]byte{7}, Step: 3,
+				Origin: coordinator.CheckpointHub,
+			},
+			Definition: []byte("llama"),
+		},
 	}
 }
 
@@ -101,9 +125,17 @@ func TestAnnouncementKeepsItsBytes(t *testing.T) {
 
 func TestLargestMessagesFit(t *testing.T) {
 	runID := strings.Repeat("r", coordinator.MaxRunIDLength)
-	check := coordinator.HealthCheck{Clients: make([]coordinator.ClientID, coordinator.MaxClients)}
-	if raw := SignAction(testKey(), runID, 1, check); len(raw) != MaxActionSize {
+	update := testUpdate()
+	update.Model.Checkpoint.Repo = strings.Repeat("r", coordinator.MaxRepoLength-len(update.Model.Checkpoint.Revision))
+	update.Model.Definition = make([]byte, coordinator.MaxDefinitionSize)
+	if raw := SignAction(testKey(), runID, 1, update); len(raw) != MaxActionSize {
 		t.Errorf("largest action has %d bytes, bound %d", len(raw), MaxActionSize)
+	} else if _, err := OpenAction(raw, runID); err != nil {
+		t.Error(err)
+	}
+	check := coordinator.HealthCheck{Clients: make([]coordinator.ClientID, coordinator.MaxClients)}
+	if raw := SignAction(testKey(), runID, 1, check); len(raw) > MaxActionSize {
+		t.Errorf("largest health check has %d bytes, bound %d", len(raw), MaxActionSize)
 	} else if _, err := OpenAction(raw, runID); err != nil {
 		t.Error(err)
 	}
@@ -122,6 +154,8 @@ func TestBadActionsAreRefused(t *testing.T) {
 	sign := func(body ...byte) []byte {
 		return seal(testKey(), DomainAction, append(le.AppendUint64(appendRunID(nil, "walk"), 77), body...))
 	}
+	valid, invalid := testUpdate(), testUpdate()
+	invalid.Config.MinClients = 0
 	tests := []struct {
 		name string
 		raw  []byte
@@ -146,6 +180,12 @@ func TestBadActionsAreRefused(t *testing.T) {
 		{"health check without a length", sign(kindHealthCheck, 0, 0, 0, 0, 1), ErrMalformed},
 		{"health check with too few", sign(kindHealthCheck, 0, 0, 0, 0, 1, 0, 7), ErrMalformed},
 		{"health check with too many", sign(append([]byte{kindHealthCheck, 0, 0, 0, 0, 1, 1}, make([]byte, 32*250)...)...), ErrMalformed},
+		{"delegates: too many", sign(append([]byte{kindSetDelegates, 1, 0, 0, 0, 5, 0}, make([]byte, 32*5)...)...), ErrMalformed},
+		{"grant cut", sign(append([]byte{kindAuthorize}, make([]byte, 32)...)...), ErrMalformed},
+		{"close with a body", sign(kindClose, 0), ErrMalformed},
+		{"no configuration", sign(kindUpdateConfig), ErrMalformed},
+		{"invalid configuration", sign(append([]byte{kindUpdateConfig}, invalid.AppendTo(nil)...)...), coordinator.ErrInvalidConfig},
+		{"configuration and more", sign(append(valid.AppendTo([]byte{kindUpdateConfig}), 0)...), ErrMalformed},
 		{"run id longer than the body", seal(testKey(), DomainAction, []byte{255, 'w'}), ErrMalformed},
 	}
 	for _, test := range tests {
@@ -188,8 +228,12 @@ func TestBadAnnouncementsAreRefused(t *testing.T) {
 
 func TestMistakesOfTheCallerPanic(t *testing.T) {
 	tests := map[string]func(){
-		"long run id":    func() { SignAction(testKey(), strings.Repeat("r", 33), 1, coordinator.Join{}) },
-		"unknown action": func() { SignAction(testKey(), "walk", 1, nil) },
+		"long run id":           func() { SignAction(testKey(), strings.Repeat("r", 33), 1, coordinator.Join{}) },
+		"unknown action":        func() { SignAction(testKey(), "walk", 1, nil) },
+		"invalid configuration": func() { SignAction(testKey(), "walk", 1, coordinator.UpdateConfig{}) },
+		"many delegates": func() {
+			SignAction(testKey(), "walk", 1, coordinator.SetDelegates{Delegates: make([]coordinator.ClientID, 5)})
+		},
 		"large check": func() {
 			SignAction(testKey(), "walk", 1, coordinator.HealthCheck{Clients: make([]coordinator.ClientID, 257)})
 		},

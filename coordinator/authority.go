@@ -1,0 +1,193 @@
+package coordinator
+
+import "slices"
+
+// MayJoin reports whether the run admits the key: everybody when it is permissionless,
+// else grantees of the join authority and their delegates.
+func (a *Authority) MayJoin(id ClientID) bool {
+	return !a.Permissioned || slices.ContainsFunc(a.Authorizations, func(x Authorization) bool {
+		return x.Grantee == id || slices.Contains(x.Delegates, id)
+	})
+}
+
+// Authorization returns the grantee's authorization.
+func (a *Authority) Authorization(grantee ClientID) (*Authorization, bool) {
+	i := slices.IndexFunc(a.Authorizations, func(x Authorization) bool { return x.Grantee == grantee })
+	if i < 0 {
+		return nil, false
+	}
+	return &a.Authorizations[i], true
+}
+
+func (a *Authority) clone() Authority {
+	c := *a
+	c.Authorizations = slices.Clone(a.Authorizations)
+	for i := range c.Authorizations {
+		c.Authorizations[i].Delegates = slices.Clone(c.Authorizations[i].Delegates)
+	}
+	return c
+}
+
+func (s *State) setPaused(from ClientID, a SetPaused) error {
+	if from != s.Authority.Main {
+		return ErrNotAuthorised
+	}
+	pending := &s.PendingPause
+	if s.RunState == Paused {
+		pending = &s.PendingResume
+		a.Paused = !a.Paused
+	}
+	if *pending == a.Paused {
+		return ErrDuplicate
+	}
+	*pending = a.Paused
+	return nil
+}
+
+// updateConfig puts new rules in force. The rounds of the last epoch, which were held
+// under the old ones, are forgotten.
+func (s *State) updateConfig(from ClientID, a UpdateConfig) error {
+	switch {
+	case from != s.Authority.Main:
+		return ErrNotAuthorised
+	case s.RunState != Paused:
+		return ErrWrongState
+	}
+	if err := a.Validate(); err != nil {
+		return err
+	}
+	model := a.Model
+	replaced := !s.keepsCheckpoint(model.Checkpoint)
+	if !replaced {
+		model.Checkpoint = s.Model.Checkpoint
+	}
+	switch {
+	case s.Progress.Step > a.Config.TotalSteps:
+		return &ConfigError{Key: "total_steps", Problem: "must be more than the steps that the run has done"}
+	case s.Progress.DataIndex != 0 && model.MaxSeqLen != s.Model.MaxSeqLen:
+		return &ConfigError{Key: "max_seq_len", Problem: "must not change once data was trained on: it numbers the sequences"}
+	case replaced && !model.Checkpoint.Kind.isOrigin():
+		return &ConfigError{Key: "checkpoint", Problem: "must not be of a P2P kind, other than the run's own: nobody holds it"}
+	}
+	model.Definition = append([]byte(nil), model.Definition...)
+	s.Config, s.Model = a.Config, model
+	s.Epoch.Rounds, s.Epoch.Reports = nil, nil
+	if replaced {
+		for i := range s.Pending {
+			s.Pending[i].HoldsModel = false
+		}
+	}
+	return nil
+}
+
+// keepsCheckpoint reports whether c is the run's checkpoint, or the origin it came from.
+func (s *State) keepsCheckpoint(c Checkpoint) bool {
+	present := s.Model.Checkpoint
+	return c == present || c == present.origin()
+}
+
+// origin returns what a checkpoint from peers falls back to, and any other as it is.
+func (c Checkpoint) origin() Checkpoint {
+	if c.Kind.isOrigin() {
+		return c
+	}
+	return Checkpoint{Kind: c.Origin, Repo: c.Repo, Revision: c.Revision}
+}
+
+func (s *State) authorize(from ClientID, a Authorize) error {
+	authority := &s.Authority
+	switch {
+	case from != authority.Join:
+		return ErrNotAuthorised
+	case !authority.Permissioned:
+		return ErrPermissionless
+	}
+	i := slices.IndexFunc(authority.Authorizations, func(x Authorization) bool { return x.Grantee == a.Grantee })
+	switch {
+	case a.Allowed == (i >= 0):
+		return ErrDuplicate
+	case !a.Allowed:
+		authority.Authorizations = slices.Delete(authority.Authorizations, i, i+1)
+		s.withdrawUnauthorized()
+	case len(authority.Authorizations) >= MaxAuthorizations, authority.Grants == 1<<32-1:
+		return ErrFull
+	default:
+		authority.Grants++
+		authority.Authorizations = append(authority.Authorizations, Authorization{Grantee: a.Grantee, Number: authority.Grants})
+	}
+	return nil
+}
+
+func (s *State) setDelegates(from ClientID, a SetDelegates) error {
+	authorization, ok := s.Authority.Authorization(from)
+	switch {
+	case !s.Authority.Permissioned:
+		return ErrPermissionless
+	case !ok:
+		return ErrNotAuthorised
+	case a.Number != authorization.Number:
+		return ErrWrongEpoch
+	case len(a.Delegates) > MaxDelegates:
+		return ErrFull
+	case slices.Contains(a.Delegates, from), repeats(a.Delegates):
+		return ErrInvalidAction
+	case slices.Equal(a.Delegates, authorization.Delegates):
+		return ErrDuplicate
+	}
+	authorization.Delegates = slices.Clone(a.Delegates)
+	s.withdrawUnauthorized()
+	return nil
+}
+
+// withdrawUnauthorized takes clients that the run no longer admits out of the pending.
+func (s *State) withdrawUnauthorized() {
+	s.Pending = slices.DeleteFunc(s.Pending, func(c Client) bool {
+		if s.Authority.MayJoin(c.ID) {
+			return false
+		}
+		c.State = Withdrawn
+		s.depart(c)
+		return true
+	})
+}
+
+func (s *State) eject(from ClientID, a Eject) error {
+	if from != s.Authority.Main {
+		return ErrNotAuthorised
+	}
+	if i := indexOf(s.Pending, a.Client); i >= 0 {
+		client := s.Pending[i]
+		client.State = Ejected
+		s.Pending = slices.Delete(s.Pending, i, i+1)
+		s.depart(client)
+		return nil
+	}
+	client, ok := s.Member(a.Client)
+	if !ok || client.State != Healthy {
+		return ErrNotMember
+	}
+	client.State = Ejected
+	return nil
+}
+
+// isEjected reports whether the client was ejected not long ago.
+func (s *State) isEjected(id ClientID) bool {
+	for _, clients := range s.clientLists() {
+		if i := indexOf(clients, id); i >= 0 && clients[i].State == Ejected {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *State) close(from ClientID) error {
+	switch {
+	case from != s.Authority.Main:
+		return ErrNotAuthorised
+	case s.RunState != Paused && s.RunState != Finished:
+		return ErrWrongState
+	}
+	s.Closed = true
+	s.PendingResume = false
+	return nil
+}
