@@ -175,6 +175,40 @@ func TestHear(t *testing.T) {
 	}
 }
 
+// TestHearWhereVotesWent: a trainer sends so many results that no two witnesses hold the
+// same, and this client holds none of theirs. Only when it hears of those does it know that
+// none counts.
+func TestHearWhereVotesWent(t *testing.T) {
+	round, config := testRound()
+	r := newResults(round, config)
+	s := &r.slots[0]
+	owner := identity.ID(s.owner)
+	var owners []coordinator.ClientID
+	for _, s := range r.slots {
+		owners = append(owners, s.owner)
+	}
+	only := func(c commitment) []commitment { return append([]commitment{c}, make([]commitment, len(r.slots)-1)...) }
+	for _, c := range []commitment{hash(1), hash(2)} {
+		_ = r.hear(owner, announcement(s, c, [32]byte{}), nil)
+	}
+	r.round.Witnesses = proofs(round.Seed, owners, only(hash(3)), only(hash(4)), only(hash(5)))
+	r.final = true
+	if o := r.decide(); o.missing != 1 {
+		t.Fatalf("before the witnesses' results are known: %+v", o)
+	}
+	for _, c := range []commitment{hash(3), hash(4), hash(5)} {
+		if err := r.hear(owner, announcement(s, c, [32]byte{}), nil); !errors.Is(err, errEquivocation) {
+			t.Errorf("a result that a witness holds: %v", err)
+		}
+	}
+	if err := r.hear(owner, announcement(s, hash(6), [32]byte{}), nil); !errors.Is(err, errTooManyBefore) {
+		t.Errorf("a result that no witness holds: %v", err)
+	}
+	if o := r.decide(); o.missing != 0 || len(o.counted) != 0 || len(o.lost) != len(r.slots) {
+		t.Errorf("outcome %+v", o)
+	}
+}
+
 // TestHeldIsIndependentOfOrder holds two results of one batch: the same one is proved,
 // whichever came first, and one of another replica never.
 func TestHeldIsIndependentOfOrder(t *testing.T) {

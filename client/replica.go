@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
+	"slices"
 
 	"github.com/psyche-go/psyche/assign"
 	"github.com/psyche-go/psyche/coordinator"
@@ -78,6 +79,9 @@ func (b ballot) decide() verdict {
 	if loose := b.choose(votes, 1); merkle.Root(loose) == root {
 		return verdict{chosen: loose}
 	}
+	if found := b.search(votes, strict, root); found != nil {
+		return verdict{chosen: found}
+	}
 	missing := b.unaccounted(votes, strict)
 	if len(missing) == 0 { // the filters tell nothing: any batch may be it
 		for i := range strict {
@@ -114,6 +118,44 @@ func (b ballot) choose(votes [][]int, threshold int) []commitment {
 		}
 	}
 	return chosen
+}
+
+// maxGuesses bounds what search tries.
+const maxGuesses = 1 << 10
+
+// search looks for the outcome with the given root where some trainers sent several
+// results and a witness that lies about its filter blurs which of them the others hold.
+// It returns nil when there is none, or too many to try.
+func (b ballot) search(votes [][]int, chosen []commitment, root [32]byte) []commitment {
+	guess := slices.Clone(chosen)
+	var open []int // batches with a choice
+	var options [][]commitment
+	total := 1
+	for i, known := range b.candidates {
+		possible := []commitment{chosen[i]}
+		for j, c := range known {
+			if votes[i][j] > 0 && c != chosen[i] {
+				possible = append(possible, c)
+			}
+		}
+		if len(possible) < 2 {
+			continue
+		}
+		if total *= len(possible); total > maxGuesses {
+			return nil
+		}
+		open, options = append(open, i), append(options, possible)
+	}
+	for number := range total {
+		for k, i := range open {
+			guess[i] = options[k][number%len(options[k])]
+			number /= len(options[k])
+		}
+		if merkle.Root(guess) == root {
+			return guess
+		}
+	}
+	return nil
 }
 
 // unaccounted lists the batches without an outcome whose owner so many witnesses hold a

@@ -52,6 +52,8 @@ func TestDecide(t *testing.T) {
 	for i := range silent {
 		silent[i].Participants, silent[i].Commitments = [40]uint64{}, [40]uint64{}
 	}
+	blurred := proofs(seed, ids, full, full, []commitment{a, b2, c})
+	blurred[1].Commitments = blurred[2].Commitments // the root of one result, the filter of the other
 	tests := map[string]struct {
 		witnesses  []coordinator.Witness
 		quorum     uint16
@@ -96,6 +98,9 @@ func TestDecide(t *testing.T) {
 			[][]commitment{{a}, {b2}, {c}}, []commitment{a, none, c}, 1,
 		},
 		"filters say less than the root": {blind[:2], 2, [][]commitment{{a}, {b}, {c}}, full, 0},
+		"two results, a filter lies about which": {
+			blurred, 2, [][]commitment{{a}, {b2, b}, {c}}, full, 0,
+		},
 		"filters say nothing, result unknown": {
 			silent, 2, [][]commitment{{a}, {b}, nil}, []commitment{none, none, none}, 3,
 		},

@@ -108,7 +108,9 @@ func (r *results) own(id identity.ID) *slot {
 // hear enters an announcement whose signature was verified. It returns errEquivocation
 // after entering a second result, and another error when nothing was entered. Beyond
 // two results per batch only those are entered that witnesses of the finished round
-// hold with a quorum, so that a trainer that sends many cannot hide the one that counts.
+// hold, so that a trainer that sends many can neither hide the one that counts nor that
+// none does: without knowing where the witnesses' votes went nobody can rule out that one
+// has the quorum.
 func (r *results) hear(author identity.ID, a wire.ResultAnnouncement, raw []byte) error {
 	s := r.find(a.Batch)
 	if s == nil {
@@ -122,7 +124,8 @@ func (r *results) hear(author identity.ID, a wire.ResultAnnouncement, raw []byte
 			return errKnownResult
 		}
 	}
-	if len(s.candidates) >= maxCandidates && (!r.final || r.round.Votes(a.Blob) < int(r.round.WitnessesNeeded)) {
+	if n := len(s.candidates); n >= maxCandidates &&
+		(!r.final || n >= maxCandidates+int(r.round.WitnessesElected) || r.round.Votes(a.Blob) == 0) {
 		return errTooManyBefore
 	}
 	s.candidates = append(s.candidates, &candidate{commitment: a.Blob, size: a.Size, replica: a.Replica, raw: raw})

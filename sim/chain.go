@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"github.com/psyche-go/psyche/assign"
+	"github.com/psyche-go/psyche/bloom"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/merkle"
@@ -22,8 +23,11 @@ type link struct {
 	decided bool // else nobody can know it, and nobody may apply it
 	counted [][]byte
 	batches []assign.BatchID
-	model   model // after the step
-	known   bool  // model is known
+	model   model              // after the step
+	known   bool               // model is known
+	round   *coordinator.Round // when it is not decided
+	slots   []assign.Assignment
+	root    [32]byte
 }
 
 func newChain(w *world) chain {
@@ -86,26 +90,51 @@ func (c *chain) decide(round *coordinator.Round, config coordinator.Config) link
 			return l
 		}
 	}
-	return link{}
+	kept := *round // the state reuses the place
+	return link{round: &kept, slots: round.Assignments(config), root: root}
+}
+
+// adopt takes what a client found to be the outcome of a round that the checker could not
+// decide: the results have the root that a quorum of the witnesses signed, so there are
+// no others.
+func (c *chain) adopt(l *link, step uint32, payloads [][]byte) bool {
+	leaves := make([][32]byte, len(l.slots))
+	for i, a := range l.slots {
+		for _, s := range c.world.registry.of(step, a.Batch, identity.ID(l.round.Members[a.Member])) {
+			if len(payloads) > 0 && bytes.Equal(payloads[0], s.payload) {
+				leaves[i] = s.announcement.Blob
+				l.counted, l.batches = append(l.counted, s.payload), append(l.batches, a.Batch)
+				payloads = payloads[1:]
+				break
+			}
+		}
+	}
+	l.decided = len(payloads) == 0 && merkle.Root(leaves) == l.root
+	if before := c.steps[step-1]; l.decided && before.known {
+		l.known, l.model = true, before.model
+		l.model.apply(step, l.counted)
+		c.models[l.model.digest(step)] = l.model
+	}
+	return l.decided
 }
 
 // elect returns the results with the most votes of at least a threshold.
 func (c *chain) elect(round *coordinator.Round, config coordinator.Config, threshold int) (link, [][32]byte) {
 	var l link
-	assignments := round.Assignments(config)
+	assignments, keys := round.Assignments(config), bloom.NewKeys(round.Seed)
 	leaves := make([][32]byte, len(assignments))
 	for i, a := range assignments {
 		best := 0
 		var payload []byte
 		for _, s := range c.world.registry.of(round.Step, a.Batch, identity.ID(round.Members[a.Member])) {
 			blob := s.announcement.Blob
-			votes := 0
+			votes, bits := 0, keys.Positions(blob[:])
 			for j := range round.Witnesses {
-				if round.Witnesses[j].Commitments.Contains(round.Seed, blob[:]) {
+				if round.Witnesses[j].Commitments.ContainsPositions(bits) {
 					votes++
 				}
 			}
-			if votes < threshold || votes < best {
+			if votes < threshold || votes < best || votes == 0 {
 				continue
 			}
 			if votes > best || bytes.Compare(blob[:], leaves[i][:]) < 0 {
@@ -126,6 +155,9 @@ func (c *chain) compare(p *process, step uint32, payloads [][]byte) {
 	if !finished {
 		check.violate(CountedRight, "%s applies step %d, which is not over", p.machine.name(), step)
 		return
+	}
+	if !l.decided && c.adopt(&l, step, payloads) {
+		c.steps[step] = l
 	}
 	if !l.decided {
 		check.violate(CountedRight, "%s applies step %d, whose outcome nobody can know", p.machine.name(), step)

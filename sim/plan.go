@@ -95,12 +95,13 @@ func (p *plan) drawConfig(o Options) {
 		c.GlobalBatchSizeWarmupTokens = uint64(size) * 4 * uint64(simSeqLen)
 	}
 	if r.chance(120) {
-		c.RoundsPerEpoch, c.EpochTime = 0, c.WarmupTime+uint64(r.between(20, 40))
+		c.WarmupTime, c.MaxRoundTrainTime = 8, 6
+		c.RoundsPerEpoch, c.EpochTime = 0, uint64(r.between(9, 14))
 	}
 	p.maxSeq = simSeqLen
 	tail := 2*rounds + 2
 	if c.EpochTime != 0 {
-		tail = 2 * 6
+		tail = 16
 	}
 	p.healStep = uint32(o.Rounds) + 1
 	c.TotalSteps = uint32(o.Rounds) + tail
