@@ -10,9 +10,9 @@ DEMO_CONFIG ?= configs/quickstart
 DEMO_KILL   ?= 30
 
 # What needs libtorch. Everything else builds and tests without cgo.
-LEARNING := ./torch/... ./model/... ./train/... ./cmd/psyche-client/...
-PLAIN     = $(shell $(GO) list ./... | grep -v -E '/(torch|model|train|cmd/psyche-client)(/|$$)')
-STATIC    = $(shell $(GO) list ./... | grep -v -E '/(torch|model|train|distro|cmd/psyche-client)(/|$$)') ./distro/codec
+LEARNING := ./torch/... ./model/... ./train/... ./cmd/psyche-client/... ./e2e/...
+PLAIN     = $(shell $(GO) list ./... | grep -v -E '/(torch|model|train|cmd/psyche-client|e2e)(/|$$)')
+STATIC    = $(shell $(GO) list ./... | grep -v -E '/(torch|model|train|distro|cmd/psyche-client|e2e)(/|$$)') ./distro/codec
 
 .PHONY: all build setup shim demo demo-data test test-plain test-torch race static lint fmt-check vet bench clean
 
