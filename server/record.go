@@ -38,6 +38,22 @@ type Record struct {
 	Create frame.Create      // RecordCreate
 }
 
+// String says what the record is, for people.
+func (r Record) String() string {
+	switch r.Kind {
+	case RecordGenesis:
+		return "genesis"
+	case RecordCreate:
+		return fmt.Sprintf("create by %s", r.Create.Creator)
+	case RecordTick:
+		return fmt.Sprintf("tick at %d", r.Now)
+	case RecordDigest:
+		return "digest"
+	default:
+		return fmt.Sprintf("%s by %s", actionName(r.Action.Action), r.Action.From)
+	}
+}
+
 // ErrReplay says that a journal is intact but its records do not follow from one another.
 var ErrReplay = errors.New("journal does not replay")
 

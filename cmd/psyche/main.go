@@ -10,14 +10,24 @@ import (
 	"syscall"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/psyche-go/psyche/server"
+	"github.com/psyche-go/psyche/server/journal"
 )
 
 // commands are what the program can do. The text of a group or command is its help.
 type commands struct {
 	Server struct {
-		Run            serverRun            `cmd:"" help:"Host a run: coordinate its clients over TCP."`
+		Run            serverRun            `cmd:"" help:"Host runs: coordinate their clients over TCP."`
 		ValidateConfig serverValidateConfig `cmd:"" help:"Check configuration files without starting anything."`
-	} `cmd:"" help:"Host a run."`
+	} `cmd:"" help:"Host runs."`
+	Run struct {
+		Create    runCreate    `cmd:"" help:"Begin a run on a server."`
+		Status    runStatus    `cmd:"" help:"Show how far a run is."`
+		SetPaused runSetPaused `cmd:"" help:"Pause a run, or let it go on."`
+		Export    runExport    `cmd:"" help:"Copy the log of a run from its server."`
+		Replay    runReplay    `cmd:"" help:"Verify the log of a run, and show the state it leads to."`
+	} `cmd:"" help:"Administer runs on a server, and audit them."`
 	Data struct {
 		Tokenize dataTokenize `cmd:"" help:"Make a folder of token files from text."`
 		Info     dataInfo     `cmd:"" help:"Show and check a folder of token files."`
@@ -34,7 +44,7 @@ type commands struct {
 
 const description = `Host and prepare runs that train a language model together.
 
-Exit codes: 0 done, also when a server was stopped by a signal; 1 failed; 2 wrong command line; 3 wrong configuration file; 130 interrupted.`
+Exit codes: 0 done, also when a server was stopped by a signal; 1 failed; 2 wrong command line; 3 wrong configuration file; 4 the run or its server refused; 5 the server cannot be reached, or is not the right one; 6 a log does not verify; 130 interrupted.`
 
 // Exit codes. Help and documentation list them.
 const (
@@ -42,6 +52,9 @@ const (
 	exitFailed      = 1
 	exitUsage       = 2
 	exitConfig      = 3
+	exitRefused     = 4
+	exitConnection  = 5
+	exitUnverified  = 6
 	exitInterrupted = 130
 )
 
@@ -112,6 +125,14 @@ func exitCode(ctx context.Context, err error) int {
 	}
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return exitInterrupted
+	}
+	switch {
+	case isConnection(err):
+		return exitConnection
+	case isRefusal(err):
+		return exitRefused
+	case errors.Is(err, server.ErrReplay), errors.Is(err, journal.ErrDamaged):
+		return exitUnverified
 	}
 	return exitFailed
 }

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/psyche-go/psyche/backend/tcp"
+	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/server"
+)
+
+type runExport struct {
+	RunID        string `name:"run-id" required:"" env:"RUN_ID" placeholder:"ID" help:"The run."`
+	Output       string `required:"" type:"path" placeholder:"FILE" help:"File to write. One that is there is never overwritten."`
+	connectFlags `embed:""`
+}
+
+// Help is shown by --help below the command's summary.
+func (c *runExport) Help() string {
+	return `The log has everything that ever changed the run, signed by who did it. Anybody may have
+it: psyche run replay verifies it. --timeout bounds the whole transfer.`
+}
+
+// Run copies the log of a run from its server and verifies it.
+func (c *runExport) Run(ctx context.Context, to console) error {
+	if _, err := os.Lstat(c.Output); err == nil {
+		return fmt.Errorf("%s is there already and is not overwritten: choose another --output", c.Output)
+	}
+	key, err := identity.Generate(rand.Reader)
+	if err != nil {
+		return err
+	}
+	o, err := c.options(c.RunID, key, to.err)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	partial, err := os.CreateTemp(filepath.Dir(c.Output), ".export-*")
+	if err != nil {
+		return fmt.Errorf("export: %w", err)
+	}
+	defer func() { _ = os.Remove(partial.Name()) }() // fails after the rename
+	err = tcp.ReadLog(ctx, o, partial)
+	if err = errors.Join(err, partial.Sync(), partial.Chmod(0o644), partial.Close()); err != nil {
+		return err
+	}
+	state, summary, err := server.Replay(partial.Name(), nil)
+	if err != nil {
+		return fmt.Errorf("the server sent a log that does not verify: %w", err)
+	}
+	// A link, unlike a rename, fails when somebody else has made the file meanwhile.
+	if err := os.Link(partial.Name(), c.Output); err != nil {
+		return fmt.Errorf("export: %w", err)
+	}
+	_, err = fmt.Fprintf(to.out, "%s: %d records of run %s, %d bytes, verified; state %x\n", c.Output, summary.Entries, state.RunID, summary.Size, state.Hash())
+	return err
+}

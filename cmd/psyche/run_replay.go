@@ -1,0 +1,56 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/server"
+	"github.com/psyche-go/psyche/server/status"
+)
+
+type runReplay struct {
+	File   string `arg:"" name:"file" type:"path" help:"Log of a run: from psyche run export, or the journal in a server's folder."`
+	States bool   `help:"Print a line for every record: its number, what it is, and the SHA-256 of the state after it."`
+	JSON   bool   `name:"json" help:"Print the last state as JSON."`
+}
+
+// Help is shown by --help below the command's summary.
+func (c *runReplay) Help() string {
+	return `Verifies the chain of hashes and every signature, and does again what every record did.
+If something is wrong, it names the first record that does not verify and its offset in
+the file, and ends with exit code 6.`
+}
+
+// Run verifies a log.
+func (c *runReplay) Run(to console) error {
+	began, records := time.Now(), 0
+	visit := func(r server.Record, s *coordinator.State) error {
+		records++
+		if !c.States {
+			return nil
+		}
+		_, err := fmt.Fprintf(to.out, "%d %s %x\n", records-1, r, s.Hash())
+		return err
+	}
+	state, summary, err := server.Replay(c.File, visit)
+	if err != nil {
+		return err
+	}
+	if summary.Torn > 0 {
+		if _, err := fmt.Fprintf(to.err, "psyche: the last %d bytes are an unfinished write and were left out\n", summary.Torn); err != nil {
+			return err
+		}
+	}
+	run := status.Of(&state)
+	if c.JSON {
+		encoder := json.NewEncoder(to.out)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(run)
+	}
+	if _, err := fmt.Fprintf(to.out, "%s: %d records verified in %s, state %s\n", c.File, summary.Entries, time.Since(began).Round(time.Millisecond), run.StateHash); err != nil {
+		return err
+	}
+	return run.Print(to.out, time.Now())
+}

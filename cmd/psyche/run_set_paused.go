@@ -1,0 +1,33 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/psyche-go/psyche/coordinator"
+)
+
+type runSetPaused struct {
+	Paused   string `arg:"" name:"paused" enum:"true,false" default:"true" help:"true to pause, false to go on (${default})."`
+	actFlags `embed:""`
+}
+
+// Help is shown by --help below the command's summary.
+func (c *runSetPaused) Help() string {
+	return `A run that trains pauses at the end of the epoch, with its checkpoint made; psyche run
+status shows when. The main authority signs.`
+}
+
+// Run pauses a run or lets it go on.
+func (c *runSetPaused) Run(ctx context.Context, to console) error {
+	paused := c.Paused == "true"
+	if err := c.submit(ctx, to, coordinator.SetPaused{Paused: paused}); err != nil {
+		return err
+	}
+	what := "goes on"
+	if paused {
+		what = "pauses as soon as its epoch allows"
+	}
+	_, err := fmt.Fprintf(to.out, "run %s %s\n", c.RunID, what)
+	return err
+}

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/server/status"
+)
+
+const sampleState = "../../config/testdata/server.toml"
+
+// administrator runs `psyche run` commands against one server.
+type administrator struct {
+	t       *testing.T
+	dir     string
+	address string
+}
+
+// administer starts a server and returns who administers it. With args the server has them.
+func administer(t *testing.T, args ...string) administrator {
+	t.Helper()
+	dir := t.TempDir()
+	h := host(t, append([]string{"--save-state-dir", filepath.Join(dir, "state")}, args...)...)
+	t.Cleanup(func() {
+		h.stop()
+		if code := <-h.code; code != exitOK {
+			t.Errorf("the server ended with code %d", code)
+		}
+	})
+	return administrator{t: t, dir: dir, address: h.address}
+}
+
+// path returns a path in the test's folder.
+func (a administrator) path(name string) string { return filepath.Join(a.dir, name) }
+
+// key makes a key file and returns its path.
+func (a administrator) key(n byte) string {
+	a.t.Helper()
+	path := a.path(string('a'+rune(n)) + ".json")
+	if _, err := os.Stat(path); err != nil {
+		if err := identity.SaveKeyFile(path, identity.FromSeed([identity.SeedSize]byte{n})); err != nil {
+			a.t.Fatal(err)
+		}
+	}
+	return path
+}
+
+// command runs a command that talks to the server and returns its code and output.
+func (a administrator) command(args ...string) (int, string) {
+	a.t.Helper()
+	args = append([]string{"run"}, args...)
+	return a.plain(append(args, "--server-addr", a.address, "--known-servers", a.path("known"))...)
+}
+
+// plain runs a command.
+func (a administrator) plain(args ...string) (int, string) {
+	a.t.Helper()
+	var out, errs strings.Builder
+	code := run(a.t.Context(), args, console{&out, &errs})
+	return code, out.String() + errs.String()
+}
+
+// does runs a command that has to end with a code and say something.
+func (a administrator) does(want int, text string, args ...string) string {
+	a.t.Helper()
+	code, output := a.command(args...)
+	if code != want || !strings.Contains(output, text) {
+		a.t.Fatalf("psyche run %s: exit code %d, want %d, and to be told %q:\n%s", strings.Join(args, " "), code, want, text, output)
+	}
+	return output
+}
+
+// status returns the status of a run.
+func (a administrator) status(runID string) status.Run {
+	a.t.Helper()
+	_, output := a.command("status", "--run-id", runID, "--json")
+	var r status.Run
+	if err := json.Unmarshal([]byte(output), &r); err != nil {
+		a.t.Fatalf("%v:\n%s", err, output)
+	}
+	return r
+}
+
+func TestRunCreateStatusExportReplay(t *testing.T) {
+	a := administer(t, "--allow-create", identity.FromSeed([identity.SeedSize]byte{1}).ID().String())
+	create := []string{"create", "--state", sampleState, "--run-id", "mine"}
+	a.does(exitRefused, "may not begin runs here", append(create, "--keypair", a.key(2))...)
+	output := a.does(exitOK, "run mine is on "+a.address, append(create, "--keypair", a.key(1))...)
+	if strings.Contains(output, "is new") {
+		t.Errorf("the server's key is shown again:\n%s", output)
+	}
+	a.does(exitRefused, "is there already", append(create, "--keypair", a.key(1))...)
+	a.does(exitOK, "WaitingForMembers", "status", "--run-id", "mine")
+	if r := a.status("mine"); r.RunID != "mine" || r.State != "WaitingForMembers" || r.StateHash == "" {
+		t.Errorf("status %+v", r)
+	}
+	a.does(exitRefused, `this server hosts run "mine"`, "status", "--run-id", "yours")
+
+	log := a.path("mine.log")
+	a.does(exitOK, "1 records of run mine", "export", "--run-id", "mine", "--output", log)
+	a.does(exitFailed, "is not overwritten", "export", "--run-id", "mine", "--output", log)
+	code, output := a.plain("run", "replay", "--states", log)
+	if code != exitOK || !strings.Contains(output, "0 create by "+identity.FromSeed([identity.SeedSize]byte{1}).ID().String()) ||
+		!strings.Contains(output, "1 records verified") {
+		t.Errorf("replay: exit code %d:\n%s", code, output)
+	}
+	content, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content[len(content)/2] ^= 1
+	if err := os.WriteFile(log, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, output = a.plain("run", "replay", log); code != exitUnverified || !strings.Contains(output, "entry 0 at offset 12") {
+		t.Errorf("replay of a damaged log: exit code %d:\n%s", code, output)
+	}
+}
+
+func TestRunTrustsTheServerItSawFirst(t *testing.T) {
+	a := administer(t, "--state", sampleState, "--run-id", "r")
+	a.does(exitOK, "the server "+a.address+" is new; its key is ", "status", "--run-id", "r")
+	known, err := os.ReadFile(a.path("known"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	host := string(bytes.Fields(known)[1])
+	a.does(exitOK, host, "status", "--run-id", "r", "--server-key", host)
+	other := identity.FromSeed([identity.SeedSize]byte{9}).ID().String()
+	a.does(exitConnection, "wanted is "+other, "status", "--run-id", "r", "--server-key", other)
+	if err := os.WriteFile(a.path("known"), []byte(a.address+" "+other+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a.does(exitConnection, "the key of the server has changed", "status", "--run-id", "r")
+}
+
+func TestRunNeedsAKeyToSign(t *testing.T) {
+	a := administer(t, "--state", sampleState, "--run-id", "r")
+	a.does(exitFailed, "give --keypair", "set-paused", "--run-id", "r")
+	t.Setenv(identity.SecretKeyVariable, strings.Repeat("07", 32))
+	a.does(exitRefused, "may not do this", "set-paused", "--run-id", "r")
+	a.does(exitOK, "pauses as soon as", "set-paused", "--run-id", "r", "--keypair", a.path("state/host-key.json"))
+	if r := a.status("r"); r.State != "Paused" {
+		t.Errorf("the run is in %s", r.State)
+	}
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/sim"
+)
+
+type simulate struct {
+	Seeds    string `default:"1..100" help:"Seeds to run, as A..B or A (${default})."`
+	Clients  int    `default:"64" help:"Clients of every run, 2 to 256 (${default})."`
+	Rounds   int    `default:"6" help:"Rounds of a run while faults go on; about as many follow (${default})."`
+	Faults   string `default:"all" help:"all: the seed chooses; none; or names with commas: drop, delay, reorder, duplicate, partition, crash, host-crash, slow-disk, torn-write, clock-jump, lying-witness, silent-trainer, invalid-result, equivocation, false-accuser (${default})."`
+	Parallel int    `default:"0" help:"Runs at once; 0: one on every core (${default})."`
+	Trace    bool   `help:"Print what happens in every run."`
+	NoShrink bool   `help:"On a violation do not look for a smaller run that shows it."`
+}
+
+// errViolation says that a run broke an assertion.
+var errViolation = errors.New("an assertion is broken")
+
+// Run simulates runs and fails when one breaks an assertion.
+func (c simulate) Run(ctx context.Context, to console) error {
+	first, last, err := parseSeeds(c.Seeds)
+	if err != nil {
+		return err
+	}
+	faults, err := sim.ParseFaults(c.Faults)
+	if err != nil {
+		return fmt.Errorf("--faults: %w", err)
+	}
+	if c.Clients < 2 || c.Clients > coordinator.MaxClients || c.Rounds < 1 || c.Rounds > 1000 {
+		return fmt.Errorf("--clients must be 2 to %d and --rounds 1 to 1000", coordinator.MaxClients)
+	}
+	o := sim.Options{Clients: c.Clients, Rounds: c.Rounds, Faults: faults}
+	if c.Trace {
+		return c.trace(ctx, to, o, first, last)
+	}
+	var done atomic.Uint64
+	var shown atomic.Int64
+	begun := time.Now()
+	summary, err := sim.RunSeeds(ctx, sim.SeedOptions{
+		First: first, Last: last, Options: o, Parallel: c.Parallel,
+		OnRun: func(uint64, sim.Result) {
+			n := done.Add(1)
+			now, last := int64(time.Since(begun)), shown.Load()
+			if now-last > int64(10*time.Second) && shown.CompareAndSwap(last, now) {
+				_, _ = fmt.Fprintf(to.err, "%d runs, %.1f seeds/s\n", n, float64(n)/(float64(now)/1e9))
+			}
+		},
+	})
+	seconds := max(summary.Elapsed.Seconds(), 1e-9)
+	_, _ = fmt.Fprintf(to.out, "%d runs of %d clients, %d rounds, %s of virtual time in %s: %.2f seeds/s\n",
+		summary.Runs, c.Clients, summary.Rounds, summary.Virtual.Round(time.Second), summary.Elapsed.Round(time.Millisecond), float64(summary.Runs)/seconds)
+	if summary.Failure != nil {
+		return c.explain(ctx, to, *summary.Failure)
+	}
+	return err
+}
+
+// explain prints a failure and the smallest run found that shows it.
+func (c simulate) explain(ctx context.Context, to console, f sim.Failure) error {
+	_, _ = fmt.Fprintf(to.out, "\nseed %d: %v\nagain: %s\n", f.Options.Seed, f.Violation, f.Options.Command())
+	if !c.NoShrink {
+		small, r := sim.Shrink(ctx, f)
+		_, _ = fmt.Fprintf(to.out, "\nsmallest run found: %d clients, %d rounds, faults %s, %d lines\n", small.Options.Clients, small.Options.Rounds, small.Options.Faults, len(r.Trace))
+		for _, line := range r.Trace {
+			_, _ = fmt.Fprintln(to.out, line)
+		}
+		_, _ = fmt.Fprintf(to.out, "\nagain: %s\n", small.Options.Command())
+	}
+	return fmt.Errorf("%w: seed %d: %s", errViolation, f.Options.Seed, f.Violation.Assertion)
+}
+
+// trace runs one seed after the other and prints what happens in each.
+func (c simulate) trace(ctx context.Context, to console, o sim.Options, first, last uint64) error {
+	o.Trace = true
+	for seed := first; seed <= last && ctx.Err() == nil; seed++ {
+		o.Seed = seed
+		r := sim.Run(o)
+		for _, line := range r.Trace {
+			_, _ = fmt.Fprintln(to.out, line)
+		}
+		_, _ = fmt.Fprintf(to.out, "seed %d: faults %s, %d rounds, %s, trace hash %016x\n", seed, r.Faults, r.Steps, r.Virtual, r.Hash)
+		if r.Violation != nil {
+			return fmt.Errorf("%w: seed %d: %w", errViolation, seed, r.Violation)
+		}
+	}
+	return context.Cause(ctx)
+}
+
+// parseSeeds reads A..B or A.
+func parseSeeds(text string) (first, last uint64, err error) {
+	from, to, isRange := strings.Cut(text, "..")
+	if !isRange {
+		to = from
+	}
+	first, err = strconv.ParseUint(from, 10, 63)
+	if err == nil {
+		last, err = strconv.ParseUint(to, 10, 63)
+	}
+	if err != nil || last < first {
+		return 0, 0, fmt.Errorf("--seeds %q: want A..B with A not above B, or one number", text)
+	}
+	return first, last, nil
+}

@@ -1,0 +1,133 @@
+package server_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/psyche-go/psyche/backend/backendtest"
+	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/server"
+)
+
+// withSnapshot leaves a journal and a snapshot that covers a part of it.
+func withSnapshot(t *testing.T) (dir string, want []byte) {
+	t.Helper()
+	dir = t.TempDir()
+	o := options(dir)
+	o.SnapshotEvery, o.TickInterval = 10, time.Hour
+	r := start(t, o)
+	a := dial(t, r.address, 1)
+	for range 12 {
+		submit(t, a, coordinator.Join{})
+		submit(t, a, coordinator.Withdraw{Client: coordinator.ClientID(backendtest.Key(1).ID())})
+	}
+	r.stop()
+	return dir, encoded(t, server.JournalPath(dir, runID))
+}
+
+// restart starts a server on dir and returns the state it begins with, and its log.
+func restart(t *testing.T, dir string) (state []byte, log string, err error) {
+	t.Helper()
+	var text bytes.Buffer
+	o := options(dir)
+	o.TickInterval, o.Logger = time.Hour, slog.New(slog.NewTextHandler(&text, nil))
+	o.OnState = func(s *coordinator.State) { state = s.AppendTo(nil) }
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	o.Ready = func(net.Addr) { cancel() }
+	err = server.Run(ctx, o)
+	return state, text.String(), err
+}
+
+func TestStartFromSnapshot(t *testing.T) {
+	dir, want := withSnapshot(t)
+	state, log, err := restart(t, dir)
+	if err != nil || !bytes.Equal(state, want) {
+		t.Fatalf("another state, %v", err)
+	}
+	// 1 genesis, 24 actions and 2 digests; the second digest came after 10 more records.
+	if !strings.Contains(log, "records=27 replayed=") || strings.Contains(log, "replayed=27") || strings.Contains(log, "no use") {
+		t.Fatalf("the snapshot was not used:\n%s", log)
+	}
+}
+
+func TestSnapshotThatIsOfNoUse(t *testing.T) {
+	for name, change := range map[string]func(*testing.T, string){
+		"damaged": func(t *testing.T, path string) {
+			content := read(t, path)
+			content[len(content)/2] ^= 1
+			write(t, path, content)
+		},
+		"empty": func(t *testing.T, path string) { write(t, path, nil) },
+		"of another run": func(t *testing.T, path string) {
+			other, _ := withSnapshot(t)
+			write(t, path, read(t, server.SnapshotPath(other, runID)))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, want := withSnapshot(t)
+			change(t, server.SnapshotPath(dir, runID))
+			state, log, err := restart(t, dir)
+			if err != nil || !bytes.Equal(state, want) {
+				t.Fatalf("another state, %v", err)
+			}
+			if !strings.Contains(log, "the snapshot is of no use") || !strings.Contains(log, "replayed=27") {
+				t.Fatalf("the log does not say so:\n%s", log)
+			}
+		})
+	}
+}
+
+// TestJournalShorterThanItsSnapshot must not start: acknowledged actions are gone.
+func TestJournalShorterThanItsSnapshot(t *testing.T) {
+	dir, _ := withSnapshot(t)
+	path := server.JournalPath(dir, runID)
+	write(t, path, read(t, path)[:500])
+	for range 2 {
+		if _, _, err := restart(t, dir); err == nil || !strings.Contains(err.Error(), "put the journal back") {
+			t.Fatalf("error %v", err)
+		}
+		_ = os.Remove(path) // the second time it is gone
+	}
+}
+
+// TestDamageBehindTheSnapshot is found at the start, and damage before it by a replay.
+func TestDamageBehindTheSnapshot(t *testing.T) {
+	dir, _ := withSnapshot(t)
+	path := server.JournalPath(dir, runID)
+	whole := read(t, path)
+	damaged := bytes.Clone(whole)
+	damaged[len(damaged)-50] ^= 1
+	write(t, path, damaged)
+	if _, _, err := restart(t, dir); err == nil || !strings.Contains(err.Error(), "damaged") || !strings.Contains(err.Error(), "offset") {
+		t.Fatalf("error %v", err)
+	}
+	damaged = bytes.Clone(whole)
+	damaged[300] ^= 1
+	write(t, path, damaged)
+	if _, _, err := server.Replay(path, nil); err == nil || !strings.Contains(err.Error(), "damaged") {
+		t.Fatalf("error %v", err)
+	}
+}
+
+func read(t *testing.T, path string) []byte {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
+
+func write(t *testing.T, path string, content []byte) {
+	t.Helper()
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
