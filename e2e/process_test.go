@@ -16,7 +16,7 @@ import (
 // Bounds that only a hang or a very slow machine reaches.
 const (
 	commandTimeout = time.Minute     // of a command that does its work and ends
-	runTimeout     = 4 * time.Minute // of a whole run
+	runTimeout     = 2 * time.Minute // of a whole run
 	exitTimeout    = 30 * time.Second
 	promptExit     = 10 * time.Second // of a process that was asked to end
 )
@@ -54,7 +54,7 @@ func start(t *testing.T, name, output, binary string, args ...string) *process {
 	t.Cleanup(func() {
 		p.kill(t)
 		if t.Failed() {
-			t.Logf("output of %s:\n%s", name, tail(p.text(t), 40))
+			t.Logf("output of %s:\n%s", name, tail(p.text(t), 20))
 		}
 	})
 	return p

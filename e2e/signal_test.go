@@ -30,7 +30,10 @@ func TestClientInterrupted(t *testing.T) {
 		state, ok := body.(event.State)
 		return ok && without(state)
 	})
-	finish(t, others...)
+	// An epoch begins with init_min_clients: the others wait for the third.
+	others[0].waitState("the run waits", func(s event.State) bool { return s.RunState == "WaitingForMembers" && s.Epoch == 1 })
+	leaver.start()
+	finish(t, clients...)
 	checkRun(t, n, clients...)
 	for _, c := range others {
 		checkStayed(t, c, 8)
