@@ -14,7 +14,7 @@ LEARNING := ./torch/... ./model/... ./train/... ./cmd/psyche-client/... ./e2e/..
 PLAIN     = $(shell $(GO) list ./... | grep -v -E '/(torch|model|train|cmd/psyche-client|e2e)(/|$$)')
 STATIC    = $(shell $(GO) list ./... | grep -v -E '/(torch|model|train|distro|cmd/psyche-client|e2e)(/|$$)') ./distro/codec
 
-.PHONY: all build setup shim demo demo-data test test-plain test-torch race static lint fmt-check vet bench clean
+.PHONY: all sim build setup shim demo demo-data test test-plain test-torch race static lint fmt-check vet bench clean
 
 all: build
 
@@ -45,6 +45,11 @@ test-plain:
 
 test-torch: shim
 	PSYCHE_REQUIRE_TORCH=1 $(GO) test -p 1 $(LEARNING)
+
+## sim: simulate 1,000 runs of 64 clients under faults
+sim:
+	CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN)/psyche ./cmd/psyche
+	$(BIN)/psyche sim --seeds 1..1000 --clients 64
 
 ## race: the race detector over everything that runs no tensors
 race:

@@ -215,10 +215,25 @@ func (c *checker) roundTrained(s *coordinator.State, past uint64) {
 			complete++
 		}
 	}
-	if complete < quorum {
+	if complete < quorum && !outOfReach(s, round, quorum) {
 		c.violate(QuorumOrTime, "RoundTrain of step %d ended after %d s with %d witnesses of all results, quorum %d",
 			round.Step, past, complete, quorum)
 	}
+}
+
+// outOfReach reports whether so many elected witnesses have left that the others are no
+// quorum: then nothing of the round can count any more.
+func outOfReach(s *coordinator.State, round *coordinator.Round, quorum int) bool {
+	possible := len(round.Witnesses)
+	for i, id := range round.Members {
+		voted := slices.ContainsFunc(round.Witnesses, func(w coordinator.Witness) bool { return int(w.Member) == i })
+		member, ok := s.Member(id)
+		if !voted && ok && member.State == coordinator.Healthy &&
+			assign.Position(uint32(i), uint32(len(round.Members)), round.Seed, "witness") < uint32(electedOf(round, s.Config)) {
+			possible++
+		}
+	}
+	return possible < quorum
 }
 
 // roundBegins checks data and step of a new round.

@@ -1,38 +1,139 @@
 package sim
 
 import (
-	"os"
-	"strconv"
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
 	"testing"
-	"time"
 )
 
-func TestQuick(t *testing.T) {
-	env := func(k string, d int) int {
-		if v, err := strconv.Atoi(os.Getenv(k)); err == nil {
-			return v
-		}
-		return d
-	}
-	f, err := ParseFaults(os.Getenv("F"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	trace := os.Getenv("TR") != ""
-	bad := 0
-	for seed := uint64(env("A", 1)); seed <= uint64(env("B", 5)); seed++ {
-		b := time.Now()
-		r := Run(Options{Seed: seed, Clients: env("N", 8), Rounds: env("R", 6), Faults: f, Trace: trace})
-		if r.Violation != nil {
-			for _, l := range r.Trace {
-				t.Log(l)
+// TestSeeds runs a few seeds with each set of faults.
+func TestSeeds(t *testing.T) {
+	for _, test := range []struct {
+		faults  Faults
+		clients int
+		seeds   uint64
+	}{
+		{NoFaults, 8, 10}, {AllFaults, 8, 60}, {AllFaults, 24, 5}, {AllFaults, 2, 20}, {AllFaults, 64, 1},
+	} {
+		t.Run(fmt.Sprintf("%v-%d", test.faults, test.clients), func(t *testing.T) {
+			t.Parallel()
+			summary, err := RunSeeds(t.Context(), SeedOptions{
+				First: 1, Last: test.seeds, Options: Options{Clients: test.clients, Rounds: 4, Faults: test.faults},
+			})
+			if err != nil {
+				t.Fatal(err)
 			}
-			t.Errorf("seed %d: %v [%v]", seed, r.Violation, r.Faults)
-			if bad++; bad > 10 {
-				return
+			report(t, summary.Failure)
+			if summary.Runs != test.seeds && summary.Failure == nil {
+				t.Errorf("%d runs of %d", summary.Runs, test.seeds)
 			}
-			continue
+		})
+	}
+	for _, kind := range AllFaults.each() {
+		t.Run(kind.String(), func(t *testing.T) {
+			t.Parallel()
+			summary, err := RunSeeds(t.Context(), SeedOptions{
+				First: 1, Last: 6, Options: Options{Clients: 7, Rounds: 4, Faults: kind},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			report(t, summary.Failure)
+		})
+	}
+}
+
+func report(t *testing.T, f *Failure) {
+	t.Helper()
+	if f != nil {
+		t.Errorf("seed %d: %v\n%s", f.Options.Seed, f.Violation, f.Options.Command())
+	}
+}
+
+// TestSameSeedSameRun repeats runs with other numbers of cores and with other runs at the
+// same time, with and without a trace.
+func TestSameSeedSameRun(t *testing.T) {
+	const seeds = 8
+	options := Options{Clients: 10, Rounds: 4, Faults: AllFaults}
+	want := make(map[uint64]uint64)
+	for seed := uint64(1); seed <= seeds; seed++ {
+		options.Seed = seed
+		want[seed] = Run(options).Hash
+	}
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
+	for _, cores := range []int{1, 2, 4} {
+		runtime.GOMAXPROCS(cores)
+		got := make(chan [2]uint64, seeds)
+		_, err := RunSeeds(t.Context(), SeedOptions{
+			First: 1, Last: seeds, Options: options, Parallel: 4,
+			OnRun: func(seed uint64, r Result) { got <- [2]uint64{seed, r.Hash} },
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
-		t.Logf("seed %d: %d steps %v events %d %v", seed, r.Steps, r.Virtual, r.Events, time.Since(b))
+		for range seeds {
+			if g := <-got; g[1] != want[g[0]] {
+				t.Errorf("%d cores: seed %d has hash %x, before %x", cores, g[0], g[1], want[g[0]])
+			}
+		}
+	}
+	distinct := make(map[uint64]bool)
+	for seed, hash := range want {
+		distinct[hash] = true
+		options.Seed, options.Trace = seed, true
+		if r := Run(options); r.Hash != hash || len(r.Trace) == 0 {
+			t.Errorf("seed %d has another hash with a trace of %d lines", seed, len(r.Trace))
+		}
+	}
+	if len(distinct) != seeds {
+		t.Errorf("%d seeds make %d different runs", seeds, len(distinct))
+	}
+}
+
+func TestShrinkFindsSmallerRun(t *testing.T) {
+	o := Options{Seed: 1, Clients: 12, Rounds: 4, Faults: AllFaults, rules: dataIndexBy(2)()}
+	r := Run(o)
+	if r.Violation == nil {
+		t.Fatal("the mutation was not caught")
+	}
+	o.Faults = r.Faults
+	small, again := Shrink(t.Context(), Failure{o, r.Violation})
+	if again.Violation == nil || again.Violation.Assertion != r.Violation.Assertion {
+		t.Fatalf("the smaller run breaks %v", again.Violation)
+	}
+	if small.Options.Clients > 3 || small.Options.Faults != NoFaults || small.Options.Rounds > 1 {
+		t.Errorf("not small: %s", small.Options.Command())
+	}
+	if len(again.Trace) == 0 {
+		t.Error("no trace")
+	}
+}
+
+func TestRunSeedsStops(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	runs := 0
+	_, err := RunSeeds(ctx, SeedOptions{
+		First: 1, Last: 1 << 40, Options: Options{Clients: 3, Rounds: 1}, Parallel: 1,
+		OnRun: func(uint64, Result) {
+			if runs++; runs == 2 {
+				cancel()
+			}
+		},
+	})
+	if !errors.Is(err, context.Canceled) || runs != 2 {
+		t.Errorf("%d runs, %v", runs, err)
+	}
+}
+
+func TestFaultsText(t *testing.T) {
+	for _, f := range []Faults{NoFaults, AllFaults, Drop, Drop | TornWrite | FalseAccuser} {
+		if got, err := ParseFaults(f.String()); err != nil || got != f {
+			t.Errorf("%v: got %v, %v", f, got, err)
+		}
+	}
+	if _, err := ParseFaults("drop,meteor"); !errors.Is(err, ErrUnknownFault) {
+		t.Errorf("got %v", err)
 	}
 }

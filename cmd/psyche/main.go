@@ -39,7 +39,8 @@ type commands struct {
 		New  keysNew  `cmd:"" help:"Make a key file."`
 		Show keysShow `cmd:"" help:"Print the id that belongs to a key file."`
 	} `cmd:"" help:"Make and show the keys that name participants."`
-	Version version `cmd:"" help:"Print the version of the program."`
+	Sim     simulate `cmd:"" help:"Simulate whole runs under faults, and check them."`
+	Version version  `cmd:"" help:"Print the version of the program."`
 }
 
 const description = `Host and prepare runs that train a language model together.

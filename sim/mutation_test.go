@@ -1,0 +1,201 @@
+package sim
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/psyche-go/psyche/assign"
+	"github.com/psyche-go/psyche/coordinator"
+)
+
+// mutations break one rule each. The checker has to notice every one within a thousand
+// seeds; how many it took is in the test's log.
+var mutations = []struct {
+	name   string
+	rules  func() rules
+	faults Faults
+	want   []Assertion // any of these
+}{
+	{"the quorum is half of the witnesses", quorumIsHalf, AllFaults, []Assertion{Invariants, QuorumOrTime}},
+	{"the round ends with half of the witnesses", endsWithHalf, AllFaults, []Assertion{QuorumOrTime}},
+	{"the first result to arrive counts", firstCounts, AllFaults, []Assertion{CountedRight}},
+	{"the last results of an epoch are not applied", lastRoundDropped, AllFaults, []Assertion{CountedRight}},
+	{"the data index does not advance", dataIndexBy(0), AllFaults, []Assertion{Invariants, DataContinuous}},
+	{"the data index advances twice", dataIndexBy(2), AllFaults, []Assertion{Invariants, DataContinuous}},
+	{"witnesses need not be elected", anybodyWitnesses, AllFaults, []Assertion{OnlyElected}},
+	{"nonces are not looked at", noNonces, AllFaults, []Assertion{NotReplayed}},
+	{"accusations are believed", accusationsBelieved, AllFaults, []Assertion{NotFramed}},
+	{"one report is a checkpoint", oneReport, AllFaults, []Assertion{CheckpointTrue, Progress, SameReplica}},
+	{"acknowledged before it is on the disk", func() rules { return rules{answerEarly: true} }, AllFaults, []Assertion{NothingLost}},
+	{"a result is applied twice", appliedTwice, AllFaults, []Assertion{OnceOnly}},
+}
+
+func TestCheckerCatchesMutations(t *testing.T) {
+	for _, m := range mutations {
+		t.Run(m.name, func(t *testing.T) {
+			t.Parallel()
+			for seed := uint64(1); seed <= 1000; seed++ {
+				r := Run(Options{Seed: seed, Clients: 8, Rounds: 4, Faults: m.faults, rules: m.rules()})
+				if r.Violation == nil {
+					continue
+				}
+				if !slices.Contains(m.want, r.Violation.Assertion) {
+					t.Errorf("seed %d: caught by another assertion than expected: %v", seed, r.Violation)
+				}
+				t.Logf("caught after %d seeds: %v", seed, r.Violation)
+				return
+			}
+			t.Error("not caught within 1000 seeds")
+		})
+	}
+}
+
+// afterTick changes the state after each tick that moved the run.
+func afterTick(change func(s *coordinator.State, before coordinator.RunState)) rules {
+	return rules{tick: func(s *coordinator.State, now, seed uint64) bool {
+		before := s.RunState
+		changed := s.Tick(now, seed)
+		if s.RunState != before {
+			change(s, before)
+		}
+		return changed
+	}}
+}
+
+func quorumIsHalf() rules {
+	return afterTick(func(s *coordinator.State, _ coordinator.RunState) {
+		if s.RunState == coordinator.RoundTrain {
+			round := s.CurrentRound()
+			round.WitnessesNeeded = max(1, round.WitnessesElected/2)
+		}
+	})
+}
+
+// endsWithHalf leaves the state as it should be and only moves on too early.
+func endsWithHalf() rules {
+	return rules{tick: func(s *coordinator.State, now, seed uint64) bool {
+		if s.RunState == coordinator.RoundTrain {
+			if round := s.CurrentRound(); len(round.Witnesses) > 0 && 2*len(round.Witnesses) >= int(round.WitnessesElected) {
+				s.RunState, s.StateStart = coordinator.RoundWitness, now
+				return true
+			}
+		}
+		return s.Tick(now, seed)
+	}}
+}
+
+// firstCounts lets a client apply, where there are several results, the one it got first.
+func firstCounts() rules {
+	type key struct {
+		p     *process
+		step  uint32
+		batch assign.BatchID
+	}
+	first := make(map[key][]byte)
+	return rules{
+		verified: func(p *process, step uint32, batch assign.BatchID, payload []byte) {
+			k := key{p, step, batch}
+			if _, known := first[k]; !known && len(payload) == resultSize {
+				first[k] = payload
+			}
+		},
+		payloads: func(p *process, step uint32, payloads [][]byte) [][]byte {
+			payloads = slices.Clone(payloads)
+			for i, payload := range payloads {
+				_, batch, _ := readHeader(payload)
+				if earlier := first[key{p, step, batch}]; earlier != nil && !bytes.Equal(earlier, payload) {
+					payloads[i] = earlier
+				}
+			}
+			return payloads
+		},
+	}
+}
+
+func lastRoundDropped() rules {
+	return rules{payloads: func(p *process, step uint32, payloads [][]byte) [][]byte {
+		if p.world.host.state.RunState == coordinator.Cooldown {
+			return nil
+		}
+		return payloads
+	}}
+}
+
+func dataIndexBy(times uint64) func() rules {
+	return func() rules {
+		return afterTick(func(s *coordinator.State, _ coordinator.RunState) {
+			if round := s.CurrentRound(); s.RunState == coordinator.RoundTrain {
+				s.Progress.DataIndex = round.DataIndex + times*uint64(round.BatchSize)
+			}
+		})
+	}
+}
+
+func anybodyWitnesses() rules {
+	return rules{apply: func(s *coordinator.State, from coordinator.ClientID, nonce uint64, a coordinator.Action) error {
+		err := s.Apply(from, nonce, a)
+		if w, ok := a.(coordinator.WitnessRound); ok && errors.Is(err, coordinator.ErrNotElected) {
+			round := s.CurrentRound()
+			member, _ := round.MemberIndex(from)
+			round.Witnesses = append(round.Witnesses, coordinator.Witness{
+				Member: uint16(member), Participants: w.Participants, Commitments: w.Commitments,
+				CommitmentsRoot: w.CommitmentsRoot, Replica: w.Replica,
+			})
+			return nil
+		}
+		return err
+	}}
+}
+
+func noNonces() rules {
+	return rules{apply: func(s *coordinator.State, from coordinator.ClientID, nonce uint64, a coordinator.Action) error {
+		err := s.Apply(from, nonce, a)
+		for n := nonce; errors.Is(err, coordinator.ErrStaleNonce) && n < 1<<62; n = 2*n + 1 {
+			err = s.Apply(from, n, a)
+		}
+		return err
+	}}
+}
+
+func accusationsBelieved() rules {
+	return rules{apply: func(s *coordinator.State, from coordinator.ClientID, nonce uint64, a coordinator.Action) error {
+		err := s.Apply(from, nonce, a)
+		if check, ok := a.(coordinator.HealthCheck); ok && errors.Is(err, coordinator.ErrFalseAccusation) {
+			for _, id := range check.Clients {
+				if member, ok := s.Member(id); ok {
+					member.State = coordinator.Dropped
+				}
+			}
+			return nil
+		}
+		return err
+	}}
+}
+
+func oneReport() rules {
+	return afterTick(func(s *coordinator.State, before coordinator.RunState) {
+		reports := s.Epoch.Reports
+		if before != coordinator.Cooldown || len(reports) == 0 || s.Model.Checkpoint.Step == s.Progress.Step-1 {
+			return
+		}
+		c := &s.Model.Checkpoint
+		if c.Origin == 0 {
+			c.Origin, c.Kind = c.Kind, coordinator.CheckpointP2P
+		}
+		c.Digest, c.Step = reports[0].Digest, s.Progress.Step-1
+		if reports[0].Client[0]%2 == 0 { // one that reports what nobody has
+			c.Digest[0] ^= 1
+		}
+	})
+}
+
+func appliedTwice() rules {
+	return rules{payloads: func(_ *process, _ uint32, payloads [][]byte) [][]byte {
+		if len(payloads) > 2 {
+			return append(slices.Clone(payloads), payloads[0])
+		}
+		return payloads
+	}}
+}
