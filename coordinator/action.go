@@ -78,7 +78,7 @@ type SetDelegates struct {
 }
 
 // Eject removes a client: a pending one at once, a member at the running round's end.
-// It cannot join before the epoch after the next. Only the main authority may send it.
+// It sits out the rest of the epoch and the whole next one. Only the main authority may send it.
 type Eject struct {
 	Client ClientID
 }

@@ -146,16 +146,12 @@ func (s *State) forgetDeparted(id ClientID) {
 }
 
 // depart remembers the nonce of a client that waits no longer, so that an old Join of
-// the same epoch number cannot be replayed, and that it was ejected. When there are too
-// many the oldest is forgotten, ejected ones last.
+// the same epoch number cannot be replayed. When there are too many the oldest is
+// forgotten.
 func (s *State) depart(client Client) {
-	if i := indexOf(s.Departed, client.ID); i >= 0 && s.Departed[i].State == Ejected {
-		client.State = Ejected
-	}
 	s.forgetDeparted(client.ID)
 	if len(s.Departed) == MaxClients {
-		oldest := max(0, slices.IndexFunc(s.Departed, func(c Client) bool { return c.State != Ejected }))
-		s.Departed = slices.Delete(s.Departed, oldest, oldest+1)
+		s.Departed = slices.Delete(s.Departed, 0, 1)
 	}
 	s.Departed = append(s.Departed, client)
 }

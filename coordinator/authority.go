@@ -25,6 +25,7 @@ func (a *Authority) clone() Authority {
 	for i := range c.Authorizations {
 		c.Authorizations[i].Delegates = slices.Clone(c.Authorizations[i].Delegates)
 	}
+	c.Ejections = slices.Clone(a.Ejections)
 	return c
 }
 
@@ -126,7 +127,7 @@ func (s *State) setDelegates(from ClientID, a SetDelegates) error {
 	case !ok:
 		return ErrNotAuthorised
 	case a.Number != authorization.Number:
-		return ErrWrongEpoch
+		return ErrWrongNumber
 	case len(a.Delegates) > MaxDelegates:
 		return ErrFull
 	case slices.Contains(a.Delegates, from), repeats(a.Delegates):
@@ -155,29 +156,39 @@ func (s *State) eject(from ClientID, a Eject) error {
 	if from != s.Authority.Main {
 		return ErrNotAuthorised
 	}
-	if i := indexOf(s.Pending, a.Client); i >= 0 {
+	member, isMember := s.Member(a.Client)
+	i := indexOf(s.Pending, a.Client)
+	switch {
+	case i >= 0:
 		client := s.Pending[i]
 		client.State = Ejected
 		s.Pending = slices.Delete(s.Pending, i, i+1)
 		s.depart(client)
-		return nil
-	}
-	client, ok := s.Member(a.Client)
-	if !ok || client.State != Healthy {
+	case isMember && member.State == Healthy:
+		member.State = Ejected
+	default:
 		return ErrNotMember
 	}
-	client.State = Ejected
+	ejections := &s.Authority.Ejections
+	if len(*ejections) == MaxEjections {
+		*ejections = slices.Delete(*ejections, 0, 1)
+	}
+	*ejections = append(*ejections, Ejection{Client: a.Client, Until: s.Progress.Epoch + 2})
 	return nil
 }
 
-// isEjected reports whether the client was ejected not long ago.
+// isEjected reports whether the client was ejected and may not join again yet.
 func (s *State) isEjected(id ClientID) bool {
-	for _, clients := range s.clientLists() {
-		if i := indexOf(clients, id); i >= 0 && clients[i].State == Ejected {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.Authority.Ejections, func(e Ejection) bool {
+		return e.Client == id && s.Progress.Epoch < e.Until
+	})
+}
+
+// forgetEjections removes the ejections that ended with the epoch number's change.
+func (s *State) forgetEjections() {
+	s.Authority.Ejections = slices.DeleteFunc(s.Authority.Ejections, func(e Ejection) bool {
+		return s.Progress.Epoch >= e.Until
+	})
 }
 
 func (s *State) close(from ClientID) error {

@@ -8,7 +8,7 @@ type Code uint8
 const (
 	ErrHalted          Code = iota + 1 // the run is finished, or paused for this action
 	ErrWrongState                      // the action has no place in the current RunState
-	ErrWrongEpoch                      // the action names another epoch, or another authorization
+	ErrWrongEpoch                      // the action names another epoch
 	ErrWrongStep                       // the action names another step
 	ErrNotMember                       // the sender, or the client it names, is no healthy member
 	ErrNotElected                      // the sender does not witness this round
@@ -22,6 +22,7 @@ const (
 	ErrInvalidConfig                   // see ConfigError
 	ErrMalformed                       // see DecodeError
 	ErrPermissionless                  // the run admits everybody: there is nothing to authorize
+	ErrWrongNumber                     // the action names another authorization than the sender's present one
 	codeEnd
 )
 
@@ -42,6 +43,7 @@ var codeTexts = [...]string{
 	ErrInvalidConfig:   "invalid configuration",
 	ErrMalformed:       "malformed state",
 	ErrPermissionless:  "run is permissionless",
+	ErrWrongNumber:     "not the number of the present authorization",
 }
 
 // Valid reports whether c is one of the codes above: a byte from the network may not be.

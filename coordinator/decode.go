@@ -175,6 +175,14 @@ func (d *decoder) authority(a *Authority) {
 		x.Nonce = d.uint64("authorizations")
 		x.Delegates = d.ids("delegates", MaxDelegates)
 	}
+	n = d.length("ejections", MaxEjections, ejectionSize)
+	if n > 0 {
+		a.Ejections = make([]Ejection, n)
+	}
+	for i := range a.Ejections {
+		d.bytes(a.Ejections[i].Client[:], "ejections")
+		a.Ejections[i].Until = d.uint32("ejections")
+	}
 }
 
 func (d *decoder) config(c *Config) {
@@ -244,6 +252,7 @@ func (d *decoder) round(r *Round) {
 	r.DataIndex = d.uint64("round data index")
 	r.BatchSize = d.uint32("round batch size")
 	r.Members = d.ids("round members", MaxClients)
+	d.bytes(r.Warming[:], "warming members")
 	r.WitnessesNeeded = d.uint16("witnesses needed")
 	r.WitnessesElected = d.uint16("witnesses elected")
 	n := d.length("witnesses", MaxWitnesses, witnessSize)
@@ -278,6 +287,7 @@ func (d *decoder) clients(field string) []Client {
 		c.State = ClientState(d.uint8(field))
 		c.Nonce = d.uint64(field)
 		c.ExitedHeight = d.uint32(field)
+		c.OptimizerSince = d.uint32(field)
 		bits := d.uint8(field)
 		d.check(bits <= 3, field)
 		c.HoldsModel, c.Active = bits&1 != 0, bits&2 != 0

@@ -40,7 +40,7 @@
 // grantee, and up to MaxDelegates keys that the grantee names, each with a place of its
 // own. Whether a run is permissioned, and who holds the offices, is fixed by Genesis.
 //
-// A client that is Ejected sits out the rest of the epoch and the whole next one. In a
+// A client that is ejected sits out the rest of the epoch and the whole next one. In a
 // permissionless run it may come back under another key anyway; for good a client is
 // kept out by ending its authorization.
 //

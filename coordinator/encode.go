@@ -13,13 +13,14 @@ const encodingVersion = 2
 // Sizes of encoded parts.
 const (
 	filterSize  = bloom.Bits / 8
-	clientSize  = 32 + 1 + 8 + 4 + 1
+	clientSize  = 32 + 1 + 8 + 4 + 4 + 1
 	reportSize  = 32 + 32
 	witnessSize = 2 + 2*filterSize + 32 + 32
-	roundSize   = 4 + 4 + 8 + 8 + 4 + 2 + 2 + 2 + 2 // without its lists
+	roundSize   = 4 + 4 + 8 + 8 + 4 + 2 + MaxClients/8 + 2 + 2 + 2 // without its lists
 	configSize  = 8*6 + 8 + 4*4 + 2*3 + 1
 
 	authorizationSize = 32 + 4 + 8 + 2 // without its delegates
+	ejectionSize      = 32 + 4
 )
 
 // maxModelSize is that of a model with the longest names and the largest definition.
@@ -30,7 +31,7 @@ const MaxUpdateConfigSize = configSize + maxModelSize
 
 // MaxStateSize is the largest number of bytes that AppendTo appends.
 const MaxStateSize = 1 + 1 + MaxRunIDLength + 32 + 1 + 8 + configSize + maxModelSize +
-	32 + 32 + 8 + 8 + 1 + 4 + 2 + MaxAuthorizations*(authorizationSize+MaxDelegates*32) +
+	32 + 32 + 8 + 8 + 1 + 4 + 2 + MaxAuthorizations*(authorizationSize+MaxDelegates*32) + 2 + MaxEjections*ejectionSize +
 	4 + 4 + 8 + // progress
 	4 + 4 + 8 + 1 + 6*2 + // epoch and lengths of all lists
 	4*MaxClients*clientSize + MaxClients*32 + MaxClients*reportSize +
@@ -86,6 +87,11 @@ func (a *Authority) appendTo(b []byte) []byte {
 		b = le.AppendUint32(b, x.Number)
 		b = le.AppendUint64(b, x.Nonce)
 		b = appendIDs(b, x.Delegates)
+	}
+	b = appendLength(b, len(a.Ejections))
+	for _, e := range a.Ejections {
+		b = append(b, e.Client[:]...)
+		b = le.AppendUint32(b, e.Until)
 	}
 	return b
 }
@@ -148,6 +154,7 @@ func (r *Round) appendTo(b []byte) []byte {
 	b = le.AppendUint64(b, r.DataIndex)
 	b = le.AppendUint32(b, r.BatchSize)
 	b = appendIDs(b, r.Members)
+	b = append(b, r.Warming[:]...)
 	b = le.AppendUint16(b, r.WitnessesNeeded)
 	b = le.AppendUint16(b, r.WitnessesElected)
 	b = appendLength(b, len(r.Witnesses))
@@ -170,6 +177,7 @@ func appendClients(b []byte, clients []Client) []byte {
 		b = append(b, byte(c.State))
 		b = le.AppendUint64(b, c.Nonce)
 		b = le.AppendUint32(b, c.ExitedHeight)
+		b = le.AppendUint32(b, c.OptimizerSince)
 		b = append(b, flags(c.HoldsModel, c.Active))
 	}
 	return b

@@ -68,9 +68,16 @@ func (s *State) allReported() bool {
 }
 
 // settleCheckpoint records the digest that a quorum of the healthy members reported.
-// Without one the checkpoint stays what it was.
+// Without one the checkpoint stays what it was. Who did not report the digest that was
+// recorded has to load a model, and its optimizer forgets.
 func (s *State) settleCheckpoint() {
 	digest, ok := s.agreedDigest()
+	for i := range s.Epoch.Clients {
+		client := &s.Epoch.Clients[i]
+		if !ok || !slices.Contains(s.Epoch.Reports, CheckpointReport{Client: client.ID, Digest: digest}) {
+			client.OptimizerSince = 0
+		}
+	}
 	if !ok {
 		return
 	}

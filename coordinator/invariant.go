@@ -13,8 +13,10 @@ import (
 //
 //   - Configuration, model and run id are valid; RunState and every ClientState exist.
 //   - A run is Finished exactly when its last step is done or it was closed.
+//   - An epoch has at least one round, and a round at most 2³²−1 sequences: the numbers
+//     of both cannot overflow.
 //   - Authorizations are of a permissioned run, in the order of their numbers, one for
-//     each grantee; whoever is pending may join.
+//     each grantee; whoever is pending may join and is not ejected.
 //   - Every list is within its bound and names no client twice; healthy members and
 //     pending clients are disjoint and at most MaxClients together.
 //   - Nobody is a member, or Ready, in WaitingForMembers and Paused.
@@ -47,13 +49,23 @@ func (s *State) brokenInvariant() string {
 	if s.Progress.Step == 0 || s.Progress.Step-1 > s.Config.TotalSteps {
 		return "step"
 	}
+	begun := uint64(s.Progress.Step) - 1
+	if s.RunState == RoundTrain || s.RunState == RoundWitness {
+		begun++
+	}
+	if s.Progress.DataIndex > begun*(1<<32-1) {
+		return "data index"
+	}
+	if s.Progress.Epoch >= s.Progress.Step {
+		return "epoch number"
+	}
 	if s.Model.Checkpoint.Step >= s.Progress.Step {
 		return "checkpoint step"
 	}
 	if broken := s.brokenEnd(); broken != "" {
 		return broken
 	}
-	if broken := s.Authority.broken(); broken != "" {
+	if broken := s.Authority.broken(s.Progress.Epoch); broken != "" {
 		return broken
 	}
 	if s.PendingResume && s.RunState != Paused || s.PendingPause && (s.RunState == Paused || s.RunState == Finished) {
@@ -85,7 +97,16 @@ func (s *State) brokenEnd() string {
 	return ""
 }
 
-func (a *Authority) broken() string {
+func (a *Authority) broken(epoch uint32) string {
+	if len(a.Ejections) > MaxEjections {
+		return "ejections"
+	}
+	for i, e := range a.Ejections {
+		again := slices.ContainsFunc(a.Ejections[:i], func(other Ejection) bool { return other.Client == e.Client })
+		if again || e.Until <= epoch || e.Until-epoch > 2 {
+			return "ejections"
+		}
+	}
 	if len(a.Authorizations) > MaxAuthorizations || !a.Permissioned && len(a.Authorizations) > 0 {
 		return "authorizations"
 	}
@@ -118,7 +139,7 @@ func (s *State) brokenMembership() string {
 			return list.name
 		}
 		for _, client := range list.clients {
-			if client.State > Ejected {
+			if client.State > Ejected || client.OptimizerSince > s.Progress.Step {
 				return list.name
 			}
 		}
@@ -131,7 +152,7 @@ func (s *State) brokenMembership() string {
 	if slices.ContainsFunc(e.Exited, isHealthy) {
 		return "exited"
 	}
-	if slices.ContainsFunc(s.Pending, func(c Client) bool { return c.State != Healthy || !s.Authority.MayJoin(c.ID) }) {
+	if slices.ContainsFunc(s.Pending, func(c Client) bool { return c.State != Healthy || !s.Authority.MayJoin(c.ID) || s.isEjected(c.ID) }) {
 		return "pending"
 	}
 	places := clientIDs(s.Pending)
@@ -201,6 +222,11 @@ func (r *Round) broken(c Config) string {
 	}
 	if int(r.WitnessesElected) != elected || int(r.WitnessesNeeded) != assign.Quorum(elected) {
 		return "witnesses elected"
+	}
+	for member := len(r.Members); member < MaxClients; member++ {
+		if r.Warming.Has(member) {
+			return "warming members"
+		}
 	}
 	if len(r.Witnesses) == 0 {
 		return ""

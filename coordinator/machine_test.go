@@ -325,22 +325,21 @@ func TestUnknownActionsAreRefused(t *testing.T) {
 	}
 }
 
-func TestEjectedClientsDoNotReturnInTheEpoch(t *testing.T) {
-	s := newRun(t, testConfig(), "a", "b", "c", "d")
-	member, ok := s.Member(clientID("d"))
-	if !ok {
-		t.Fatal("d is no member")
+// TestOldestEjectionIsForgotten ejects more clients than are remembered.
+func TestOldestEjectionIsForgotten(t *testing.T) {
+	s := newRun(t, testConfig(), "a", "b", "c")
+	for i := range MaxEjections + 1 {
+		name := "n" + strconv.Itoa(i)
+		s.join(name)
+		s.must("host", Eject{Client: clientID(name)})
 	}
-	member.State = Ejected
-	if err := s.Apply(clientID("d"), 1000, Join{}); !errors.Is(err, ErrNotAuthorised) {
-		t.Errorf("in its round: %v", err)
+	if err := s.Check(); err != nil {
+		t.Fatal(err)
 	}
-	s.witnessAll()
-	s.until(RoundWitness)
-	s.until(RoundTrain)
-	if err := s.Apply(clientID("d"), 1000, Join{}); !errors.Is(err, ErrNotAuthorised) {
-		t.Errorf("a round later: %v", err)
+	if err := s.Apply(clientID("n1"), 1<<40, Join{}); !errors.Is(err, ErrNotAuthorised) {
+		t.Errorf("an ejected client joins: %v", err)
 	}
+	s.join("n0")
 }
 
 func BenchmarkTickFull(b *testing.B) {

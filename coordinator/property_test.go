@@ -25,7 +25,7 @@ func around(t *rapid.T, n uint32) uint32 {
 
 // someAction draws an action that is sometimes right and often hostile.
 func someAction(t *rapid.T, s *State) Action {
-	switch rapid.IntRange(0, 9).Draw(t, "action") {
+	switch rapid.IntRange(0, 15).Draw(t, "action") {
 	case 0, 1:
 		return Join{Epoch: around(t, s.Progress.Epoch)}
 	case 2, 3:
@@ -41,9 +41,66 @@ func someAction(t *rapid.T, s *State) Action {
 		return ReportCheckpoint{Step: around(t, s.Progress.Step), Digest: [32]byte{rapid.Byte().Draw(t, "digest") % 2}}
 	case 8:
 		return Withdraw{Client: someID(t)}
-	default:
+	case 9:
 		return SetPaused{Paused: rapid.Bool().Draw(t, "paused")}
+	case 10, 11:
+		return Authorize{Grantee: someID(t), Allowed: rapid.IntRange(0, 3).Draw(t, "allowed") > 0}
+	case 12:
+		return SetDelegates{
+			Number:    rapid.Uint32Range(0, s.Authority.Grants+1).Draw(t, "number"),
+			Delegates: rapid.SliceOfN(rapid.Custom(someID), 0, MaxDelegates+1).Draw(t, "delegates"),
+		}
+	case 13:
+		return Eject{Client: someID(t)}
+	case 14:
+		return someUpdate(t, s)
+	default:
+		if rapid.IntRange(0, 5).Draw(t, "close") == 0 {
+			return Close{}
+		}
+		return SetPaused{}
 	}
+}
+
+// someSender draws who sends an action: mostly somebody who may.
+func someSender(t *rapid.T, s *State, a Action) ClientID {
+	entitled := someID(t)
+	switch a.(type) {
+	case Authorize:
+		entitled = s.Authority.Join
+	case SetPaused, UpdateConfig, Eject, Close:
+		entitled = s.Authority.Main
+	}
+	if rapid.IntRange(0, 4).Draw(t, "usurper") == 0 {
+		return someID(t)
+	}
+	return entitled
+}
+
+// someUpdate draws a configuration that is often the same, sometimes wrong.
+func someUpdate(t *rapid.T, s *State) UpdateConfig {
+	u := UpdateConfig{Config: s.Config, Model: s.Model}
+	switch rapid.IntRange(0, 8).Draw(t, "key") {
+	case 0:
+		u.Config.TotalSteps = around(t, s.Progress.Step)
+	case 1:
+		u.Config.WitnessNodes = rapid.Uint16Range(0, 3).Draw(t, "witness nodes")
+	case 2:
+		u.Config.VerificationPercent = rapid.Uint8().Draw(t, "verification percent")
+	case 3:
+		u.Config.GlobalBatchSizeEnd = 1<<32 - 1
+	case 4:
+		u.Model.MaxSeqLen = rapid.Uint32Range(15, 17).Draw(t, "sequence length")
+	case 5:
+		u.Model.Checkpoint.Repo = "other"
+	case 6:
+		u.Model.Checkpoint = s.Model.Checkpoint.origin()
+	case 7:
+		u.Model.ColdStartWarmupSteps = rapid.Uint32Range(0, 3).Draw(t, "cold start")
+	default:
+		u.Config.MinClients = rapid.Uint16Range(0, 3).Draw(t, "min clients")
+	}
+	return u
 }
 
 func someWitness(t *rapid.T, s *State) WitnessRound {
@@ -78,12 +135,27 @@ func TestRandomActionsKeepTheInvariants(t *testing.T) {
 		if rapid.Bool().Draw(t, "by time") {
 			config.RoundsPerEpoch, config.EpochTime = 0, 100
 		}
-		live, err := New("walk", host, config, testModel())
+		genesis := Genesis{RunID: "walk", Host: host, Config: config, Model: testModel()}
+		genesis.Model.ColdStartWarmupSteps = rapid.Uint32Range(0, 1).Draw(t, "cold start warmup steps")
+		genesis.Permissioned = rapid.Bool().Draw(t, "permissioned")
+		if rapid.Bool().Draw(t, "other authority") {
+			genesis.MainAuthority, genesis.JoinAuthority = clientID("a"), clientID("b")
+		}
+		live, err := genesis.State()
 		if err != nil {
 			t.Fatal(err)
 		}
 		replay := live.Clone()
-		now, nonce := uint64(100), uint64(0)
+		now, nonce := uint64(100), uint64(1)
+		if genesis.Permissioned {
+			for i, name := range []string{"a", "b", "c", "d"} {
+				a := Authorize{Grantee: clientID(name), Allowed: true}
+				if err := errors.Join(live.Apply(live.Authority.Join, uint64(i)+1, a), replay.Apply(live.Authority.Join, uint64(i)+1, a)); err != nil {
+					t.Fatal(err)
+				}
+				nonce++
+			}
+		}
 		for range rapid.IntRange(50, 300).Draw(t, "events") {
 			before := live.AppendTo(nil)
 			if rapid.IntRange(0, 3).Draw(t, "tick") == 0 {
@@ -93,11 +165,22 @@ func TestRandomActionsKeepTheInvariants(t *testing.T) {
 				if after := live.AppendTo(nil); changed == bytes.Equal(before, after) {
 					t.Fatalf("tick says changed %t\n%s", changed, live.String())
 				}
+				if err := live.Check(); err != nil {
+					t.Fatalf("%v\n%s", err, live.String())
+				}
 				replay.Tick(now, seed)
 				continue
 			}
-			from, a := someID(t), someAction(t, &live)
-			nonce += rapid.Uint64Range(0, 1).Draw(t, "nonce")
+			a := someAction(t, &live)
+			from := someSender(t, &live, a)
+			if rapid.IntRange(0, 2).Draw(t, "honest") > 0 { // so that the run gets somewhere
+				if id := someID(t); honestAction(&live, id) != nil {
+					from, a = id, honestAction(&live, id)
+				}
+			}
+			if rapid.IntRange(0, 7).Draw(t, "replayed") > 0 {
+				nonce++
+			}
 			state := live.RunState
 			err := live.Apply(from, nonce, a)
 			if live.RunState != state {
@@ -111,6 +194,9 @@ func TestRandomActionsKeepTheInvariants(t *testing.T) {
 					t.Fatalf("%T was refused (%v) and changed the state", a, err)
 				}
 				continue
+			}
+			if err := live.Check(); err != nil {
+				t.Fatalf("after %T: %v\n%s", a, err, live.String())
 			}
 			if err := replay.Apply(from, nonce, a); err != nil {
 				t.Fatalf("replay refuses what was accepted: %v", err)

@@ -17,7 +17,8 @@ import (
 // TestScenarios runs the scripts of testdata: one file for each rule, named after it.
 // Run it with -rewrite to take over what the machine says now.
 //
-//	new [key=value]…            a run; keys as in state.toml, and origin=Hub|Gcs|Local
+//	new [key=value]…            a run; keys as in state.toml, and origin=Hub|Gcs|Local,
+//	                            main=KEY, joins=KEY, permissioned, paused
 //	join A B…                   also ready, withdraw; [by=A] [nonce=N] [epoch=N]
 //	tick T [n=N]                time T, or +T; N ticks one second apart
 //	witness A… [lost=(A)] [step=N] [filled=participants|commitments]
@@ -25,10 +26,14 @@ import (
 //	                            everybody's result; a filled filter holds anything
 //	health A accuse=(B,C) [step=N]
 //	report A… digest=d1|d2 [step=N]
-//	pause | resume [by=A]
+//	pause | resume | close [by=A]
+//	configure [by=A] [key=value]…  keys as with new, repo=NAME, p2p=DIGEST
+//	authorize | revoke A… [by=B] | eject A… [by=B]
+//	delegate A to=(B,C) [number=N]
 //	accusable                   whom a health check may name
 //	duties                      batches and elected witnesses of the running round
 //	counted A…                  whose commitment of the round counts
+//	ledger                      what became of each batch of each stored round
 //	state
 //
 // After every command the invariants are checked and the state goes through its bytes.
@@ -86,7 +91,19 @@ func (s *scenario) run(t *testing.T, d *datadriven.TestData) string {
 		digest := [32]byte(clientID(text(d, "digest", "")))
 		return s.each(d, func(ClientID) Action { return ReportCheckpoint{Step: step, Digest: digest} })
 	case "pause", "resume":
-		return s.outcome("", s.apply(clientID(text(d, "by", "host")), SetPaused{Paused: d.Cmd == "pause"}))
+		return s.outcome("", s.apply(s.governor(d), SetPaused{Paused: d.Cmd == "pause"}))
+	case "close":
+		return s.outcome("", s.apply(s.governor(d), Close{}))
+	case "configure":
+		return s.configure(t, d)
+	case "authorize", "revoke":
+		return s.govern(d, func(id ClientID) Action { return Authorize{Grantee: id, Allowed: d.Cmd == "authorize"} })
+	case "eject":
+		return s.govern(d, func(id ClientID) Action { return Eject{Client: id} })
+	case "delegate":
+		return s.delegate(t, d)
+	case "ledger":
+		return s.ledger()
 	case "duties":
 		return s.duties()
 	case "accusable":
@@ -103,25 +120,124 @@ func (s *scenario) run(t *testing.T, d *datadriven.TestData) string {
 
 func (s *scenario) create(t *testing.T, d *datadriven.TestData) string {
 	t.Helper()
-	config := testConfig()
-	model := testModel()
+	genesis := Genesis{RunID: "walk", Host: host, Config: testConfig(), Model: testModel()}
+	s.names = nil
 	for _, arg := range d.CmdArgs {
-		if arg.Key == "origin" {
-			model.Checkpoint.Kind = map[string]CheckpointKind{"Hub": CheckpointHub, "Gcs": CheckpointGcs, "Local": CheckpointLocal}[arg.Vals[0]]
-			continue
+		switch arg.Key {
+		case "main":
+			genesis.MainAuthority = clientID(arg.Vals[0])
+			s.names = append(s.names, arg.Vals[0])
+		case "joins":
+			genesis.JoinAuthority = clientID(arg.Vals[0])
+			s.names = append(s.names, arg.Vals[0])
+		case "permissioned":
+			genesis.Permissioned = true
+		case "paused":
+			genesis.Paused = true
+		default:
+			setKey(t, d, &genesis.Config, &genesis.Model, arg)
 		}
-		value, err := strconv.ParseUint(arg.Vals[0], 10, 64)
-		if err != nil {
-			t.Fatalf("%s: %v", d.Pos, err)
-		}
-		setConfig(t, &config, arg.Key, value)
 	}
-	state, err := New("walk", host, config, model)
+	state, err := genesis.State()
 	if err != nil {
 		return "error: " + err.Error() + "\n"
 	}
-	*s = scenario{state: state}
+	*s = scenario{state: state, names: append(s.names, "host")}
 	return ""
+}
+
+// setKey sets what a key=value of new or configure says.
+func setKey(t *testing.T, d *datadriven.TestData, config *Config, model *Model, arg datadriven.CmdArg) {
+	t.Helper()
+	switch arg.Key {
+	case "by":
+		return
+	case "origin":
+		model.Checkpoint.Kind = map[string]CheckpointKind{"Hub": CheckpointHub, "Gcs": CheckpointGcs, "Local": CheckpointLocal}[arg.Vals[0]]
+		return
+	case "repo":
+		model.Checkpoint.Repo = arg.Vals[0]
+		return
+	case "p2p":
+		model.Checkpoint = Checkpoint{
+			Kind: CheckpointP2P, Repo: model.Checkpoint.Repo, Origin: CheckpointHub, Digest: clientID(arg.Vals[0]), Step: 1,
+		}
+		return
+	}
+	value, err := strconv.ParseUint(arg.Vals[0], 10, 64)
+	if err != nil {
+		t.Fatalf("%s: %v", d.Pos, err)
+	}
+	switch arg.Key {
+	case "cold_start_warmup_steps":
+		model.ColdStartWarmupSteps = uint32(value)
+	case "max_seq_len":
+		model.MaxSeqLen = uint32(value)
+	default:
+		setConfig(t, config, arg.Key, value)
+	}
+}
+
+// governor is who sends an action of an authority: the key of by=, else the main
+// authority.
+func (s *scenario) governor(d *datadriven.TestData) ClientID {
+	if by := text(d, "by", ""); by != "" {
+		return clientID(by)
+	}
+	return s.state.Authority.Main
+}
+
+// govern lets an authority act on every client named without a value.
+func (s *scenario) govern(d *datadriven.TestData, action func(ClientID) Action) string {
+	var out strings.Builder
+	for _, name := range s.actors(d) {
+		a := action(clientID(name))
+		from := s.governor(d)
+		if _, ok := a.(Authorize); ok && text(d, "by", "") == "" {
+			from = s.state.Authority.Join
+		}
+		out.WriteString(s.outcome(name, s.apply(from, a)))
+	}
+	return out.String()
+}
+
+func (s *scenario) configure(t *testing.T, d *datadriven.TestData) string {
+	t.Helper()
+	a := UpdateConfig{Config: s.state.Config, Model: s.state.Model}
+	a.Model.Checkpoint = testModel().Checkpoint
+	for _, arg := range d.CmdArgs {
+		setKey(t, d, &a.Config, &a.Model, arg)
+	}
+	return s.outcome("", s.apply(s.governor(d), a))
+}
+
+func (s *scenario) delegate(t *testing.T, d *datadriven.TestData) string {
+	t.Helper()
+	return s.each(d, func(id ClientID) Action {
+		a := SetDelegates{Number: 1}
+		if authorization, ok := s.state.Authority.Authorization(id); ok {
+			a.Number = authorization.Number
+		}
+		a.Number = number(t, d, "number", a.Number)
+		for _, name := range list(d, "to") {
+			s.names = append(s.names, name)
+			a.Delegates = append(a.Delegates, clientID(name))
+		}
+		return a
+	})
+}
+
+func (s *scenario) ledger() string {
+	var out strings.Builder
+	for i := range s.state.Epoch.Rounds {
+		if s.state.RunState == RoundTrain && i == len(s.state.Epoch.Rounds)-1 {
+			break
+		}
+		for _, entry := range s.state.Epoch.Rounds[i].Ledger(s.state.Config) {
+			fmt.Fprintf(&out, "step %d %s of %s: %s\n", s.state.Epoch.Rounds[i].Step, entry.Batch, nameOf(entry.Owner), entry.Fate)
+		}
+	}
+	return out.String()
 }
 
 // testConfig needs three clients and trains two rounds of eight sequences an epoch.
@@ -148,6 +264,8 @@ func setConfig(t *testing.T, c *Config, key string, value uint64) {
 		c.RoundsPerEpoch = uint32(value)
 	case "epoch_time":
 		c.EpochTime, c.RoundsPerEpoch = value, 0
+	case "round_witness_time":
+		c.RoundWitnessTime = value
 	case "max_round_train_time":
 		c.MaxRoundTrainTime = value
 	case "waiting_for_members_extra_time":

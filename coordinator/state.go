@@ -14,6 +14,7 @@ const (
 	MaxDefinitionSize = 8192 // bytes of Model.Definition
 	MaxAuthorizations = 256  // grantees of a permissioned run at a time
 	MaxDelegates      = 4    // keys that may join in one grantee's name
+	MaxEjections      = 256  // in force at a time; the oldest is forgotten
 )
 
 // ClientID is the ed25519 public key of a participant.
@@ -107,12 +108,13 @@ type Progress struct {
 
 // Client is a member, or a former member, of an epoch.
 type Client struct {
-	ID           ClientID
-	State        ClientState
-	Nonce        uint64 // of its newest accepted action
-	ExitedHeight uint32 // round of the epoch in which it left
-	HoldsModel   bool   // it said that it holds the model of Model.Checkpoint, and did not join since
-	Active       bool   // an action of it was accepted in this epoch
+	ID             ClientID
+	State          ClientState
+	Nonce          uint64 // of its newest accepted action
+	ExitedHeight   uint32 // round of the epoch in which it left
+	OptimizerSince uint32 // first step that its optimizer remembers; 0 when it remembers none
+	HoldsModel     bool   // it said that it holds the model of Model.Checkpoint, and did not join since
+	Active         bool   // an action of it was accepted in this epoch
 }
 
 // Witness is one elected member's proof of what it holds of a round.
@@ -132,10 +134,21 @@ type Round struct {
 	DataIndex        uint64
 	BatchSize        uint32     // sequences of all batches together
 	Members          []ClientID // healthy members at its start
+	Warming          MemberSet  // trainers whose results do not count: their optimizers warm up
 	WitnessesNeeded  uint16     // quorum, fixed at the start
 	WitnessesElected uint16
 	Witnesses        []Witness // accepted so far, in order of acceptance
 }
+
+// MemberSet is a set of indices in Round.Members.
+type MemberSet [MaxClients / 8]byte
+
+// Has reports whether the member is in the set.
+func (m *MemberSet) Has(member int) bool {
+	return member >= 0 && member < MaxClients && m[member/8]>>(member%8)&1 == 1
+}
+
+func (m *MemberSet) add(member int) { m[member/8] |= 1 << (member % 8) }
 
 // Epoch is the membership and the newest rounds between two checkpoints.
 type Epoch struct {
@@ -165,6 +178,7 @@ type Authority struct {
 	Permissioned   bool     // only authorized keys and their delegates may join
 	Grants         uint32   // number of the newest authorization; the first is 1
 	Authorizations []Authorization
+	Ejections      []Ejection // in force, oldest first
 }
 
 // Authorization admits a key, and the keys that it delegates to, to a permissioned run.
@@ -173,6 +187,12 @@ type Authorization struct {
 	Number    uint32     // of all authorizations of the run, in their order
 	Nonce     uint64     // of the grantee's newest accepted action
 	Delegates []ClientID // may join as well, each with a place of its own
+}
+
+// Ejection keeps an ejected client out.
+type Ejection struct {
+	Client ClientID
+	Until  uint32 // epoch number from which on it may join again
 }
 
 // State is the whole shared truth of a run.

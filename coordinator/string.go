@@ -19,7 +19,8 @@ func (s *State) String() string {
 	p.line(s.RunID, ": ", s.RunState.String(), " since ", num(s.StateStart),
 		", epoch ", num(s.Progress.Epoch), ", step ", num(s.Progress.Step), ", data ", num(s.Progress.DataIndex),
 		p.flag(s.PendingPause, ", pause pending"), p.flag(s.PendingResume, ", resume pending"),
-		p.flag(s.ColdStart, ", next epoch starts cold"))
+		p.flag(s.ColdStart, ", next epoch starts cold"), p.flag(s.Closed, ", closed"))
+	p.authority(s)
 	p.checkpoint(&s.Model.Checkpoint)
 	if s.active() || s.RunState == Warmup {
 		p.line("epoch from step ", num(s.Epoch.StartStep), ", time ", num(s.Epoch.StartTime),
@@ -60,6 +61,22 @@ func (p *page) flag(set bool, text string) string {
 	return ""
 }
 
+// authority says who governs the run where that is not its host alone.
+func (p *page) authority(s *State) {
+	a := &s.Authority
+	if a.Main != s.Host || a.Join != a.Main || a.Permissioned {
+		p.line("main authority ", a.Main.String(), ", join authority ", a.Join.String(), p.flag(a.Permissioned, ", permissioned"))
+	}
+	for _, e := range a.Ejections {
+		p.line("ejected ", e.Client.String(), " until epoch ", num(e.Until))
+	}
+	for i := range a.Authorizations {
+		x := &a.Authorizations[i]
+		p.line("authorization ", num(x.Number), " of ", x.Grantee.String(),
+			p.flag(len(x.Delegates) > 0, ", delegates"+ids(x.Delegates)))
+	}
+}
+
 func (p *page) checkpoint(c *Checkpoint) {
 	name := c.Repo
 	if c.Revision != "" {
@@ -85,12 +102,18 @@ func (p *page) clients(what string, clients []Client) {
 
 func (p *page) round(r *Round) {
 	end := r.DataIndex + uint64(r.BatchSize)
-	var witnesses []ClientID
+	var witnesses, warming []ClientID
+	for i, id := range r.Members {
+		if r.Warming.Has(i) {
+			warming = append(warming, id)
+		}
+	}
 	for i := range r.Witnesses {
 		witnesses = append(witnesses, r.Members[r.Witnesses[i].Member])
 	}
 	p.line("round ", num(r.Height), ": step ", num(r.Step), ", data [", num(r.DataIndex), ",", num(end), "), members",
-		ids(r.Members), ", quorum ", num(r.WitnessesNeeded), " of ", num(r.WitnessesElected), ", witnesses", ids(witnesses))
+		ids(r.Members), ", quorum ", num(r.WitnessesNeeded), " of ", num(r.WitnessesElected), ", witnesses", ids(witnesses),
+		p.flag(len(warming) > 0, ", warming"+ids(warming)))
 }
 
 func ids(ids []ClientID) string {

@@ -116,7 +116,7 @@ func (s *State) readyCount() int {
 }
 
 func (s *State) tickRoundTrain(now uint64) bool {
-	if !elapsed(s.StateStart, now, s.Config.MaxRoundTrainTime) && !s.roundProved() {
+	if !elapsed(s.StateStart, now, s.Config.MaxRoundTrainTime) && !s.roundProved() && !s.quorumIsOutOfReach() {
 		return false
 	}
 	s.enter(RoundWitness, now)
@@ -134,6 +134,24 @@ func (s *State) roundProved() bool {
 		owners = append(owners, round.Members[a.Member])
 	}
 	return round.proved(owners)
+}
+
+// quorumIsOutOfReach reports whether so many elected witnesses left before they
+// witnessed that the round can have no quorum any more. Nothing of it can count then,
+// and nobody who left can come back into the round, so there is nothing to wait for.
+func (s *State) quorumIsOutOfReach() bool {
+	round := s.CurrentRound()
+	if s.HealthyCount() == len(round.Members) {
+		return false
+	}
+	reachable := len(round.Witnesses)
+	for _, member := range round.ElectedWitnesses(s.Config) {
+		witnessed := slices.ContainsFunc(round.Witnesses, func(w Witness) bool { return int(w.Member) == member })
+		if !witnessed && s.isHealthy(round.Members[member]) {
+			reachable++
+		}
+	}
+	return reachable < int(round.WitnessesNeeded)
 }
 
 func (s *State) tickRoundWitness(now, seed uint64) bool {
@@ -178,6 +196,7 @@ func (s *State) tickCooldown(now uint64) bool {
 	s.removeLeavers(s.CurrentRound().Height)
 	s.Progress.Epoch++
 	s.Departed = nil
+	s.forgetEjections()
 	if s.Progress.Step > s.Config.TotalSteps {
 		s.PendingPause = false
 		s.enter(Finished, now)
@@ -226,6 +245,12 @@ func (s *State) startEpoch(now uint64) {
 			s.depart(client)
 		}
 	}
+	for i := range s.Pending {
+		client := &s.Pending[i]
+		if s.ColdStart || client.OptimizerSince == 0 {
+			client.OptimizerSince = s.Progress.Step
+		}
+	}
 	s.Epoch = Epoch{
 		StartStep: s.Progress.Step,
 		StartTime: now,
@@ -257,6 +282,7 @@ func (s *State) startRound(now, seed uint64) {
 		BatchSize: s.Config.BatchSize(s.Progress.DataIndex, s.Model.MaxSeqLen),
 		Members:   members,
 	}
+	s.warm(&round)
 	elected := len(round.ElectedWitnesses(s.Config))
 	round.WitnessesElected = uint16(elected)
 	round.WitnessesNeeded = uint16(assign.Quorum(elected))
