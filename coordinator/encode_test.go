@@ -18,15 +18,25 @@ var update = flag.Bool("update", false, "write golden files")
 // goldenState went through an epoch and a half, so that every field holds something.
 func goldenState(t testing.TB) State {
 	t.Helper()
-	s := newRun(t, testConfig(), "a", "b", "c", "d")
+	genesis := Genesis{
+		RunID: "walk", Host: host, MainAuthority: clientID("main"), JoinAuthority: clientID("door"), Permissioned: true,
+		Config: testConfig(), Model: testModel(),
+	}
+	genesis.Model.ColdStartWarmupSteps = 1
+	s := newRunOf(t, genesis, "a", "b", "c", "d")
 	s.finishEpoch("x")
-	s.join("e", "f")
+	for _, name := range []string{"e", "g", "h"} {
+		s.must("door", Authorize{Grantee: clientID(name), Allowed: true})
+	}
+	s.must("e", SetDelegates{Number: 5, Delegates: []ClientID{clientID("f"), clientID("e2")}})
+	s.join("e", "f", "g")
+	s.must("main", Eject{Client: clientID("g")})
 	s.must("f", Withdraw{Client: clientID("f")})
 	s.startTraining()
 	s.must("host", Withdraw{Client: clientID("d")})
 	s.must("e", Join{Epoch: s.Progress.Epoch})
 	s.witnessAll()
-	s.must("host", SetPaused{Paused: true})
+	s.must("main", SetPaused{Paused: true})
 	return s.State
 }
 
@@ -87,6 +97,26 @@ func TestDecodeRefusesBrokenInvariants(t *testing.T) {
 		{"step", func(s *State) { s.Progress.Step = 0 }},
 		{"step", func(s *State) { s.Progress.Step = s.Config.TotalSteps + 2 }},
 		{"checkpoint step", func(s *State) { s.Model.Checkpoint.Step = s.Progress.Step }},
+		{"step", func(s *State) { s.Config.TotalSteps = s.Progress.Step - 1 }},
+		{"run state", func(s *State) { s.RunState = Finished }},
+		{"closed", func(s *State) { s.Closed = true }},
+		{"data index", func(s *State) { s.Progress.DataIndex = 1 << 40 }},
+		{"epoch number", func(s *State) { s.Progress.Epoch = s.Progress.Step }},
+		{"authorizations", func(s *State) { s.Authority.Permissioned = false }},
+		{"authorizations", func(s *State) { s.Authority.Grants = 1 }},
+		{"authorizations", func(s *State) { s.Authority.Authorizations[1].Number = 1 }},
+		{"authorizations", func(s *State) { s.Authority.Authorizations[1].Grantee = clientID("a") }},
+		{"delegates", func(s *State) { s.Authority.Authorizations[4].Delegates[0] = clientID("e") }},
+		{"delegates", func(s *State) { s.Authority.Authorizations[4].Delegates[0] = clientID("e2") }},
+		{"ejections", func(s *State) { s.Authority.Ejections[0].Until = s.Progress.Epoch }},
+		{"ejections", func(s *State) { s.Authority.Ejections[0].Until = s.Progress.Epoch + 3 }},
+		{"ejections", func(s *State) {
+			s.Authority.Ejections = append(s.Authority.Ejections, s.Authority.Ejections[0])
+		}},
+		{"pending", func(s *State) { s.Pending[0].ID = clientID("nobody") }},
+		{"pending", func(s *State) { s.Authority.Ejections[0].Client = s.Pending[0].ID }},
+		{"clients", func(s *State) { s.Epoch.Clients[0].OptimizerSince = s.Progress.Step + 1 }},
+		{"warming members", func(s *State) { s.Epoch.Rounds[0].Warming[31] = 128 }},
 		{"pending pause", func(s *State) { s.PendingResume = true }},
 		{"clients", func(s *State) { s.Epoch.Clients[1].ID = s.Epoch.Clients[0].ID }},
 		{"clients", func(s *State) { s.Epoch.Clients[1].State = 4 }},
@@ -133,6 +163,9 @@ func TestCloneSharesNothing(t *testing.T) {
 	c.Epoch.Ready[0][0]++
 	c.Pending[0].Nonce++
 	c.Departed[0].Nonce++
+	c.Authority.Authorizations[0].Number++
+	c.Authority.Authorizations[4].Delegates[0][0]++
+	c.Authority.Ejections[0].Until++
 	if !bytes.Equal(before, state.AppendTo(nil)) {
 		t.Error("a change of the copy changed the original")
 	}
@@ -148,6 +181,45 @@ func TestLargestStateFits(t *testing.T) {
 	if _, err := Decode(raw); err != nil {
 		t.Error(err)
 	}
+}
+
+func TestUpdateConfigRoundTrip(t *testing.T) {
+	u := UpdateConfig{Config: testConfig(), Model: testModel()}
+	raw := u.AppendTo(nil)
+	decoded, err := DecodeUpdateConfig(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(u, decoded); diff != "" {
+		t.Errorf("decoded (-want +got):\n%s", diff)
+	}
+	for n := range raw {
+		if _, err := DecodeUpdateConfig(raw[:n]); !errors.Is(err, ErrMalformed) {
+			t.Fatalf("%d of %d bytes: %v", n, len(raw), err)
+		}
+	}
+	if _, err := DecodeUpdateConfig(append(raw, 0)); !errors.Is(err, ErrMalformed) {
+		t.Errorf("a byte too many: %v", err)
+	}
+	u.Model.MaxSeqLen = 0
+	checkConfigError(t, u.Validate(), "max_seq_len")
+	u.Config.MinClients = 0
+	checkConfigError(t, u.Validate(), "min_clients")
+}
+
+func FuzzDecodeUpdateConfig(f *testing.F) {
+	u := UpdateConfig{Config: testConfig(), Model: testModel()}
+	f.Add(u.AppendTo(nil))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		u, err := DecodeUpdateConfig(raw)
+		if err != nil {
+			return
+		}
+		if !bytes.Equal(u.AppendTo(nil), raw) {
+			t.Fatal("another encoding of the same configuration was accepted")
+		}
+		_ = u.Validate()
+	})
 }
 
 func FuzzDecode(f *testing.F) {

@@ -19,11 +19,21 @@ type run struct {
 
 func newRun(t testing.TB, config Config, names ...string) *run {
 	t.Helper()
-	state, err := New("walk", host, config, testModel())
+	return newRunOf(t, Genesis{RunID: "walk", Host: host, Config: config, Model: testModel()}, names...)
+}
+
+func newRunOf(t testing.TB, genesis Genesis, names ...string) *run {
+	t.Helper()
+	state, err := genesis.State()
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := &run{State: state, t: t, now: 1000}
+	if genesis.Permissioned {
+		for _, name := range names {
+			r.mustID(r.Authority.Join, Authorize{Grantee: clientID(name), Allowed: true})
+		}
+	}
 	r.join(names...)
 	r.startTraining()
 	return r
