@@ -209,6 +209,36 @@ func TestHearWhereVotesWent(t *testing.T) {
 	}
 }
 
+// TestWarmingResultsDoNotCount: what a trainer with a young optimizer sends is witnessed
+// like any other result, and not applied.
+func TestWarmingResultsDoNotCount(t *testing.T) {
+	round, config := testRound()
+	member := round.Assignments(config)[1].Member
+	round.Warming[member/8] |= 1 << (member % 8)
+	r := newResults(round, config)
+	list := []commitment{hash(1), hash(2), hash(3)}
+	var owners []coordinator.ClientID
+	for i := range r.slots {
+		s := &r.slots[i]
+		owners = append(owners, s.owner)
+		if err := r.hear(identity.ID(s.owner), announcement(s, list[i], [32]byte{}), nil); err != nil {
+			t.Fatal(err)
+		}
+		if i != 1 { // nobody needs to have fetched it
+			s.candidates[0].state = held
+		}
+	}
+	r.round.Witnesses = proofs(round.Seed, owners, list, list)
+	r.final = true
+	o := r.decide()
+	if o.missing != 0 || len(o.counted) != 2 || o.counted[0].commitment != hash(1) || o.counted[1].commitment != hash(3) {
+		t.Errorf("outcome %+v", o)
+	}
+	if len(o.lost) != 1 || o.lost[0].owner != round.Members[member] {
+		t.Errorf("lost %+v", o.lost)
+	}
+}
+
 // TestHeldIsIndependentOfOrder holds two results of one batch: the same one is proved,
 // whichever came first, and one of another replica never.
 func TestHeldIsIndependentOfOrder(t *testing.T) {

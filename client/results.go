@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/assign"
+	"github.com/psyche-go/psyche/bloom"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/merkle"
@@ -53,6 +54,7 @@ type candidate struct {
 type slot struct {
 	batch      assign.BatchID
 	owner      coordinator.ClientID
+	warming    bool // the owner's optimizer is too young for its result to count
 	candidates []*candidate
 }
 
@@ -70,7 +72,7 @@ type results struct {
 func newResults(round coordinator.Round, config coordinator.Config) *results {
 	r := &results{round: round}
 	for _, a := range round.Assignments(config) {
-		r.slots = append(r.slots, slot{batch: a.Batch, owner: round.Members[a.Member]})
+		r.slots = append(r.slots, slot{batch: a.Batch, owner: round.Members[a.Member], warming: round.Warming.Has(a.Member)})
 	}
 	return r
 }
@@ -164,6 +166,7 @@ func (r *results) complete(counts func(coordinator.ClientID) bool) bool {
 func (r *results) witness() (coordinator.WitnessRound, int) {
 	w := coordinator.WitnessRound{Step: r.round.Step, Replica: r.replica}
 	leaves := make([][32]byte, len(r.slots))
+	keys := bloom.NewKeys(r.round.Seed)
 	count := 0
 	for i := range r.slots {
 		c := r.heldOf(&r.slots[i])
@@ -172,8 +175,8 @@ func (r *results) witness() (coordinator.WitnessRound, int) {
 		}
 		count++
 		leaves[i] = c.commitment
-		w.Participants.Add(r.round.Seed, r.slots[i].owner[:])
-		w.Commitments.Add(r.round.Seed, c.commitment[:])
+		w.Participants.AddPositions(keys.Positions(r.slots[i].owner[:]))
+		w.Commitments.AddPositions(keys.Positions(c.commitment[:]))
 	}
 	w.CommitmentsRoot = merkle.Root(leaves)
 	return w, count
@@ -209,7 +212,7 @@ func (r *results) decide() outcome {
 	o := outcome{missing: len(v.unknown)}
 	for i := range r.slots {
 		s := &r.slots[i]
-		if v.chosen[i] == (commitment{}) {
+		if s.warming || v.chosen[i] == (commitment{}) {
 			o.lost = append(o.lost, *s)
 			continue
 		}
@@ -232,8 +235,9 @@ func (r *results) decide() outcome {
 func (r *results) announcements() [][]byte {
 	var first, second [][]byte
 	for i := range r.slots {
+		preferred := r.heldOf(&r.slots[i])
 		for _, c := range r.slots[i].candidates {
-			if c == r.heldOf(&r.slots[i]) {
+			if c == preferred {
 				first = append(first, c.raw)
 			} else {
 				second = append(second, c.raw)

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -173,6 +174,17 @@ func TestCloneSharesNothing(t *testing.T) {
 
 func TestLargestStateFits(t *testing.T) {
 	state := largestState(t)
+	state.Authority.Permissioned = true
+	state.Authority.Grants = MaxAuthorizations
+	for i := range MaxAuthorizations {
+		name := strconv.Itoa(i)
+		authorization := Authorization{Grantee: clientID("member " + name), Number: uint32(i) + 1}
+		for j := range MaxDelegates {
+			authorization.Delegates = append(authorization.Delegates, clientID(strconv.Itoa(j)+" of "+name))
+		}
+		state.Authority.Authorizations = append(state.Authority.Authorizations, authorization)
+		state.Authority.Ejections = append(state.Authority.Ejections, Ejection{Client: clientID("e" + name), Until: 1})
+	}
 	raw := state.AppendTo(nil)
 	t.Logf("%d bytes, bound %d", len(raw), MaxStateSize)
 	if len(raw) > MaxStateSize {
