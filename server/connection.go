@@ -247,18 +247,19 @@ func (c *connection) readSubmit(ctx context.Context, payload []byte) error {
 	if err := c.await(ctx, action); err != nil {
 		return err
 	}
-	reply := make(chan coordinator.Code, 1)
-	ack := frame.Ack{Request: submit.Request}
+	reply := make(chan verdict, 1)
+	var answered verdict
 	select {
 	case c.host.requests <- request{action: action, reply: reply}:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 	select {
-	case ack.Code = <-reply:
+	case answered = <-reply:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+	ack := frame.Ack{Request: submit.Request, Code: answered.code, Reason: answered.reason}
 	return c.answer(ctx, frame.TypeAck, ack.AppendTo(nil))
 }
 

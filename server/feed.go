@@ -14,7 +14,8 @@ const maxDeltas = 16
 // never changed.
 type publication struct {
 	state, peers feed
-	participants map[identity.ID]bool // healthy members and pending clients
+	participants int                  // healthy members and pending clients
+	known        map[identity.ID]bool // who is no stranger
 	phase        Phase
 }
 

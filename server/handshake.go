@@ -136,7 +136,7 @@ func (c *connection) noPlace() error {
 // claim takes the key. Another connection that has it keeps it if it answers; if it does
 // not, its client is gone without a word and the newcomer is the same one come back.
 func (c *connection) claim(ctx context.Context, addrs []string) error {
-	stranger := !c.host.newest.Load().participants[c.id]
+	stranger := !c.host.newest.Load().known[c.id]
 	if stranger && c.server.strangers() >= c.server.options.MaxStrangers {
 		return c.noPlace()
 	}
@@ -158,7 +158,7 @@ func (c *connection) claim(ctx context.Context, addrs []string) error {
 	return refuse(frame.RefusedDuplicateKey, "a client with the key %s is connected already; every client needs a key of its own", c.id)
 }
 
-// strangers counts the connections that are not of participants, over all runs.
+// strangers counts the connections of keys that no run knows, and of those who watch.
 func (s *server) strangers() int {
 	total := s.observers.count()
 	for _, h := range s.hosts() {

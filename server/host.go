@@ -36,6 +36,7 @@ type host struct {
 	holdUntil time.Time                 // no ticks before, while old members come back
 	stateSeen bool                      // the newest state is published
 	seenAt    time.Time                 // when a state was published last
+	urgent    bool                      // what is not published yet must not wait
 
 	server   *server
 	runID    string
@@ -53,7 +54,25 @@ type host struct {
 // request is an action that waits for the host.
 type request struct {
 	action wire.SignedAction
-	reply  chan<- coordinator.Code // has room for the answer
+	reply  chan<- verdict // has room for the answer
+}
+
+// verdict is what became of an action.
+type verdict struct {
+	code   coordinator.Code // 0: accepted
+	reason string           // beyond the code
+}
+
+// refusedBy returns the verdict of a refusal by the state machine; ok is false for an error
+// that is none.
+func refusedBy(err error) (v verdict, ok bool) {
+	if !errors.As(err, &v.code) {
+		return v, false
+	}
+	if text := err.Error(); text != v.code.Error() {
+		v.reason = text
+	}
+	return v, true
 }
 
 func newHost(server *server, s store) *host {
@@ -131,13 +150,12 @@ func (h *host) collect(first request) []request {
 // step applies a group of actions and everything that is due, makes it durable, answers
 // and publishes.
 func (h *host) step(group []request) error {
-	codes := make([]coordinator.Code, len(group))
+	verdicts := make([]verdict, len(group))
 	for i, r := range group {
-		code, err := h.apply(r.action)
-		if err != nil {
+		var err error
+		if verdicts[i], err = h.apply(r.action); err != nil {
 			return err
 		}
-		codes[i] = code
 	}
 	if err := h.withdrawGone(time.Now()); err != nil {
 		return err
@@ -153,10 +171,10 @@ func (h *host) step(group []request) error {
 		h.server.metrics.commit.Observe(time.Since(began).Seconds())
 	}
 	h.noteLog()
+	h.publish() // first, so that who was answered finds what it did
 	for i, r := range group {
-		r.reply <- codes[i]
+		r.reply <- verdicts[i]
 	}
-	h.publish()
 	if err := h.store.save(&h.state, h.options.SnapshotEvery, h.logger); err != nil {
 		return err
 	}
@@ -165,25 +183,31 @@ func (h *host) step(group []request) error {
 }
 
 // apply applies one action. The error is one of the journal.
-func (h *host) apply(a wire.SignedAction) (coordinator.Code, error) {
+func (h *host) apply(a wire.SignedAction) (verdict, error) {
 	before := h.state.RunState
 	err := h.state.Apply(coordinator.ClientID(a.From), a.Nonce, a.Action)
 	event := Event{Kind: EventAccepted, Client: a.From, Action: actionName(a.Action), Phase: h.phaseNow()}
 	if err != nil {
-		if !errors.As(err, &event.Code) {
-			return 0, fmt.Errorf("apply %s: %w", event.Action, err)
+		refused, ok := refusedBy(err)
+		if !ok {
+			return verdict{}, fmt.Errorf("apply %s: %w", event.Action, err)
 		}
-		event.Kind = EventRefused
+		event.Kind, event.Code = EventRefused, refused.code
 		h.logRefusal("refused an action", "action", event.Action, "client", a.From, "step", h.state.Progress.Step, "reason", err)
 		h.emit(event)
-		return event.Code, nil
+		return refused, nil
 	}
 	h.logger.Info("accepted an action", "action", event.Action, "client", a.From, "step", h.state.Progress.Step)
 	h.emit(event)
-	if err := h.record(Record{Kind: RecordAction, Action: a}, before); err != nil {
-		return 0, err
+	switch a.Action.(type) {
+	case coordinator.Join, coordinator.Withdraw, coordinator.Ready, coordinator.WitnessRound, coordinator.ReportCheckpoint:
+	default:
+		h.urgent = true // people look at once what they have done
 	}
-	return 0, h.tick()
+	if err := h.record(Record{Kind: RecordAction, Action: a}, before); err != nil {
+		return verdict{}, err
+	}
+	return verdict{}, h.tick()
 }
 
 // logRefusal logs what a client has caused, unless clients cause too much of it.
@@ -268,6 +292,19 @@ func (h *host) participants() map[identity.ID]bool {
 	return ids
 }
 
+// known returns who always finds a place: the participants, and in a permissioned run those
+// who may join. Both are bounded.
+func (h *host) known() map[identity.ID]bool {
+	ids := h.participants()
+	for _, a := range h.state.Authority.Authorizations {
+		ids[identity.ID(a.Grantee)] = true
+		for _, delegate := range a.Delegates {
+			ids[identity.ID(delegate)] = true
+		}
+	}
+	return ids
+}
+
 // withdrawGone withdraws participants that had no connection for the grace period. After a
 // start nobody has been missed yet, so everybody has the whole period to come back.
 func (h *host) withdrawGone(now time.Time) error {
@@ -314,12 +351,12 @@ func (h *host) withdraw(id identity.ID) error {
 // a phase, such as one more witness, may wait for a tick: with hundreds of clients most of
 // the traffic would be states that differ in one witness.
 func (h *host) publish() {
-	participants := h.participants()
-	h.registry.countStrangers(participants)
-	next := publication{phase: h.phaseNow(), participants: participants}
+	participants, known := h.participants(), h.known()
+	h.registry.countStrangers(known)
+	next := publication{phase: h.phaseNow(), participants: len(participants), known: known}
 	if newest := h.newest.Load(); newest != nil {
 		next.state, next.peers = newest.state, newest.peers
-		if next.phase == newest.phase && time.Since(h.seenAt) < pushInterval {
+		if next.phase == newest.phase && !h.urgent && time.Since(h.seenAt) < pushInterval {
 			return
 		}
 	}
@@ -329,7 +366,7 @@ func (h *host) publish() {
 		return
 	}
 	if !h.stateSeen {
-		h.stateSeen, h.seenAt = true, time.Now()
+		h.stateSeen, h.urgent, h.seenAt = true, false, time.Now()
 		next.state = next.state.next(frame.TypeState, frame.TypeStateDelta, h.state.AppendTo(nil))
 		h.server.show(&h.state)
 	}

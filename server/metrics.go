@@ -102,12 +102,12 @@ func (c runCollector) Collect(out chan<- prometheus.Metric) {
 			send(runState, in, state.String())
 		}
 		live, strangers, watching := h.registry.counts()
-		send(runLive, float64(live-strangers), "participant")
+		send(runLive, float64(live-strangers), "member")
 		send(runLive, float64(strangers), "stranger")
 		send(runLive, float64(watching), "observer")
 		send(runEpoch, float64(newest.phase.Epoch))
 		send(runStep, float64(newest.phase.Step))
-		send(runClients, float64(len(newest.participants)))
+		send(runClients, float64(newest.participants))
 		send(runJournal, float64(h.logSize.Load()))
 		send(runStateSize, float64(len(newest.state.payload)))
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/psyche-go/psyche/backend/tcp/frame"
 	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/server/journal"
 	"github.com/psyche-go/psyche/wire"
 )
@@ -214,10 +215,18 @@ func Replay(path string, visit func(Record, *coordinator.State) error) (coordina
 // checkCreate verifies that a signed first state is one that a run may start with, made by
 // its main authority.
 func checkCreate(c frame.Create, state coordinator.State) error {
-	fresh, err := coordinator.New(state.RunID, state.Host, state.Config, state.Model)
+	if identity.ID(state.Authority.Main) != c.Creator {
+		return fmt.Errorf("create of %s: it names another main authority, %s", c.Creator, identity.ID(state.Authority.Main))
+	}
+	fresh, err := coordinator.Genesis{
+		RunID: state.RunID, Host: state.Host, MainAuthority: state.Authority.Main, JoinAuthority: state.Authority.Join,
+		Permissioned: state.Authority.Permissioned, Paused: state.RunState == coordinator.Paused,
+		Config: state.Config, Model: state.Model,
+	}.State()
 	if err != nil {
 		return fmt.Errorf("create of %s: %w", c.Creator, err)
 	}
+	fresh.Progress = state.Progress // it may continue an older run
 	if !bytes.Equal(fresh.AppendTo(nil), c.State) {
 		return fmt.Errorf("create of %s: the state is not one that a run starts with", c.Creator)
 	}
@@ -241,6 +250,16 @@ func actionName(a coordinator.Action) string {
 		return "withdraw"
 	case coordinator.SetPaused:
 		return "set-paused"
+	case coordinator.UpdateConfig:
+		return "update-config"
+	case coordinator.Authorize:
+		return "authorize"
+	case coordinator.SetDelegates:
+		return "set-delegates"
+	case coordinator.Eject:
+		return "eject"
+	case coordinator.Close:
+		return "close"
 	default:
 		return fmt.Sprintf("%T", a)
 	}

@@ -17,7 +17,7 @@ type registry struct {
 	live      map[identity.ID]*connection
 	addrs     map[identity.ID][]string // also of participants whose connection is gone
 	watching  map[*connection]bool
-	strangers int // live connections of keys that are no participants, as the host counted last
+	strangers int // live connections of keys that are not known, as the host counted last
 
 	// changed has a value when something changed since the host looked.
 	changed chan struct{}
@@ -56,13 +56,13 @@ func (r *registry) watch(c *connection) {
 	r.watching[c] = true
 }
 
-// countStrangers counts the live connections that are not of participants.
-func (r *registry) countStrangers(participants map[identity.ID]bool) {
+// countStrangers counts the live connections of keys that are not known.
+func (r *registry) countStrangers(known map[identity.ID]bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.strangers = 0
 	for id := range r.live {
-		if !participants[id] {
+		if !known[id] {
 			r.strangers++
 		}
 	}

@@ -19,6 +19,15 @@ import (
 	"github.com/psyche-go/psyche/server"
 )
 
+// by makes the n-th key the main authority of a new run.
+func by(n byte, genesis server.Genesis) server.Genesis {
+	return func(host coordinator.ClientID) (coordinator.State, error) {
+		s, err := genesis(host)
+		s.Authority.Main = coordinator.ClientID(backendtest.Key(n).ID())
+		return s, err
+	}
+}
+
 // create begins a run with the n-th key.
 func create(address, id string, n byte, genesis server.Genesis) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -44,7 +53,7 @@ func TestRunsAreApart(t *testing.T) {
 	o := options(dir)
 	o.Create.Keys = []identity.ID{backendtest.Key(9).ID()}
 	first := start(t, o)
-	if err := create(first.address, "second/run", 9, backendtest.Genesis("second/run", 3)); err != nil {
+	if err := create(first.address, "second/run", 9, by(9, backendtest.Genesis("second/run", 3))); err != nil {
 		t.Fatal(err)
 	}
 	joined := func(n int) func(*coordinator.State) bool {
@@ -91,13 +100,15 @@ func TestCreateIsRefused(t *testing.T) {
 	}{
 		{"by a stranger", "new", 8, backendtest.Genesis("new", 3), "may not begin runs here"},
 		{"a run that is there", runID, 9, backendtest.Genesis(runID, 3), "is there already"},
-		{"another run than announced", "new", 9, backendtest.Genesis("other", 3), `the hello was for run "new"`},
+		{"another run than announced", "new", 9, by(9, backendtest.Genesis("other", 3)), `the hello was for run "new"`},
 		{"for another host", "new", 9, func(coordinator.ClientID) (coordinator.State, error) {
-			return backendtest.Genesis("new", 3)(coordinator.ClientID{1})
+			return by(9, backendtest.Genesis("new", 3))(coordinator.ClientID{1})
 		}, "the state names the host"},
+		{"of another authority", "new", 9, backendtest.Genesis("new", 3), "names another main authority"},
 		{"a run that is under way", "new", 9, func(host coordinator.ClientID) (coordinator.State, error) {
 			s, err := backendtest.Genesis("new", 3)(host)
-			s.Progress.Step = 7
+			s.Authority.Main = coordinator.ClientID(backendtest.Key(9).ID())
+			s.HostNonce = 7
 			return s, err
 		}, "not one that a run starts with"},
 	}
@@ -109,10 +120,10 @@ func TestCreateIsRefused(t *testing.T) {
 			}
 		})
 	}
-	if err := create(r.address, "new", 9, backendtest.Genesis("new", 3)); err != nil {
+	if err := create(r.address, "new", 9, by(9, backendtest.Genesis("new", 3))); err != nil {
 		t.Fatal(err)
 	}
-	if err := create(r.address, "one more", 9, backendtest.Genesis("one more", 3)); !errors.Is(err, tcp.ErrRefused) || !strings.Contains(err.Error(), "as many as it may have") {
+	if err := create(r.address, "one more", 9, by(9, backendtest.Genesis("one more", 3))); !errors.Is(err, tcp.ErrRefused) || !strings.Contains(err.Error(), "as many as it may have") {
 		t.Fatalf("error %v", err)
 	}
 	_, err := tcp.Dial(t.Context(), tcp.Options{Addr: r.address, RunID: "nowhere", Key: backendtest.Key(1)})

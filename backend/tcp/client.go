@@ -290,6 +290,15 @@ func (c *Client) raiseNonce(state *coordinator.State) {
 	id := coordinator.ClientID(c.options.Key.ID())
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if id == state.Authority.Main {
+		c.nonce = max(c.nonce, state.Authority.MainNonce)
+	}
+	if id == state.Authority.Join {
+		c.nonce = max(c.nonce, state.Authority.JoinNonce)
+	}
+	if own, ok := state.Authority.Authorization(id); ok {
+		c.nonce = max(c.nonce, own.Nonce)
+	}
 	for _, clients := range [][]coordinator.Client{state.Epoch.Clients, state.Epoch.Exited, state.Pending, state.Departed} {
 		for i := range clients {
 			if clients[i].ID == id {
@@ -314,12 +323,9 @@ func (c *Client) Submit(ctx context.Context, a coordinator.Action) error {
 	s, request, answer, err := c.send(a)
 	if err == nil {
 		select {
-		case code, ok := <-answer:
-			switch {
-			case !ok:
+		case refused, ok := <-answer:
+			if err = refused; !ok {
 				err = backend.ErrDisconnected
-			case code != 0:
-				err = code
 			}
 		case <-ctx.Done():
 			s.forget(request)
@@ -333,7 +339,7 @@ func (c *Client) Submit(ctx context.Context, a coordinator.Action) error {
 }
 
 // send signs and sends an action over the present session.
-func (c *Client) send(a coordinator.Action) (*session, uint64, <-chan coordinator.Code, error) {
+func (c *Client) send(a coordinator.Action) (*session, uint64, <-chan error, error) {
 	c.sending.Lock()
 	defer c.sending.Unlock()
 	c.mu.Lock()

@@ -38,10 +38,10 @@ func Create(ctx context.Context, o Options, genesis func(host coordinator.Client
 			return err
 		}
 		ack, err := frame.DecodeAck(payload)
-		if err == nil && ack.Code != 0 {
-			err = ack.Code
+		if err != nil {
+			return err
 		}
-		return err
+		return ack.Err()
 	})
 	if err != nil {
 		return fmt.Errorf("create run %s on server %s: %w", o.RunID, o.Addr, err)

@@ -32,7 +32,7 @@ type session struct {
 
 	mu      sync.Mutex
 	request uint64
-	waiting map[uint64]chan coordinator.Code // closed, and nil, once the session ended
+	waiting map[uint64]chan error // closed, and nil, once the session ended
 	ended   bool
 }
 
@@ -46,7 +46,7 @@ func handshake(ctx context.Context, socket net.Conn, o Options, role frame.Role,
 	}
 	s := &session{
 		socket: socket, reader: frame.NewReader(bufio.NewReader(socket)), role: role,
-		announced: addrs, waiting: make(map[uint64]chan coordinator.Code),
+		announced: addrs, waiting: make(map[uint64]chan error),
 	}
 	payload, err := s.expect(frame.TypeChallenge)
 	if err != nil {
@@ -196,8 +196,8 @@ func (s *session) write(kind frame.Type, payload []byte) error {
 
 // submit sends a signed action. The channel gets the answer, or is closed when the session
 // ends before.
-func (s *session) submit(action []byte) (uint64, <-chan coordinator.Code, error) {
-	answer := make(chan coordinator.Code, 1)
+func (s *session) submit(action []byte) (uint64, <-chan error, error) {
+	answer := make(chan error, 1)
 	s.mu.Lock()
 	if s.ended {
 		s.mu.Unlock()
@@ -219,7 +219,7 @@ func (s *session) answer(ack frame.Ack) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if answer := s.waiting[ack.Request]; answer != nil {
-		answer <- ack.Code
+		answer <- ack.Err()
 		delete(s.waiting, ack.Request)
 	}
 }

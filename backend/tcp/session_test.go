@@ -46,4 +46,10 @@ func TestNonceRisesAboveTheState(t *testing.T) {
 	if c.nonce != 50 {
 		t.Fatalf("nonce %d, want 50", c.nonce)
 	}
+	id := coordinator.ClientID(key.ID())
+	c.raiseNonce(&coordinator.State{Authority: coordinator.Authority{Main: id, MainNonce: 60, JoinNonce: 100}})
+	c.raiseNonce(&coordinator.State{Authority: coordinator.Authority{Authorizations: []coordinator.Authorization{{Grantee: id, Nonce: 70}}}})
+	if c.nonce != 70 {
+		t.Fatalf("nonce %d, want 70", c.nonce)
+	}
 }

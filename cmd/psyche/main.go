@@ -22,11 +22,16 @@ type commands struct {
 		ValidateConfig serverValidateConfig `cmd:"" help:"Check configuration files without starting anything."`
 	} `cmd:"" help:"Host runs."`
 	Run struct {
-		Create    runCreate    `cmd:"" help:"Begin a run on a server."`
-		Status    runStatus    `cmd:"" help:"Show how far a run is."`
-		SetPaused runSetPaused `cmd:"" help:"Pause a run, or let it go on."`
-		Export    runExport    `cmd:"" help:"Copy the log of a run from its server."`
-		Replay    runReplay    `cmd:"" help:"Verify the log of a run, and show the state it leads to."`
+		Create       runCreate       `cmd:"" help:"Begin a run on a server."`
+		Status       runStatus       `cmd:"" help:"Show how far a run is."`
+		SetPaused    runSetPaused    `cmd:"" help:"Pause a run, or let it go on."`
+		UpdateConfig runUpdateConfig `cmd:"" help:"Give a paused run new rules."`
+		Authorize    runAuthorize    `cmd:"" help:"Admit a key to a permissioned run."`
+		SetDelegates runSetDelegates `cmd:"" help:"Name the keys that may join in the name of an authorized one."`
+		Eject        runEject        `cmd:"" help:"Remove a client from a run."`
+		Close        runClose        `cmd:"" help:"End a run for good."`
+		Export       runExport       `cmd:"" help:"Copy the log of a run from its server."`
+		Replay       runReplay       `cmd:"" help:"Verify the log of a run, and show the state it leads to."`
 	} `cmd:"" help:"Administer runs on a server, and audit them."`
 	Data struct {
 		Tokenize dataTokenize `cmd:"" help:"Make a folder of token files from text."`

@@ -12,6 +12,7 @@ import (
 	"github.com/psyche-go/psyche/backend"
 	"github.com/psyche-go/psyche/backend/tcp"
 	"github.com/psyche-go/psyche/backend/tcp/secure"
+	"github.com/psyche-go/psyche/config"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/identity"
 )
@@ -52,15 +53,62 @@ func (c connectFlags) look(ctx context.Context, runID string, errs io.Writer) (*
 		return nil, err
 	}
 	defer func() { _ = host.Close() }()
+	update, err := firstUpdate(ctx, host)
+	return update.State, err
+}
+
+// firstUpdate waits for the state of the run.
+func firstUpdate(ctx context.Context, host *tcp.Client) (backend.Update, error) {
 	select {
 	case update, ok := <-host.Updates():
 		if !ok {
-			return nil, host.Err()
+			return update, host.Err()
 		}
-		return update.State, nil
+		return update, nil
 	case <-ctx.Done():
-		return nil, fmt.Errorf("wait for the state of run %s: %w", runID, context.Cause(ctx))
+		return backend.Update{}, fmt.Errorf("wait for the state of the run: %w", context.Cause(ctx))
 	}
+}
+
+// authorityFlags say who governs a new run beside its main authority.
+type authorityFlags struct {
+	JoinAuthority string `placeholder:"KEY" help:"Key in base58 that authorizes others to join a permissioned run. Default: the main authority."`
+	Permissioned  bool   `help:"Only keys that the join authority authorized may join the run, and their delegates."`
+}
+
+// genesis adds the offices to a run's first state.
+func (f authorityFlags) genesis(run config.Run, main identity.ID) (func(coordinator.ClientID) (coordinator.State, error), error) {
+	join := main
+	if f.JoinAuthority != "" {
+		var err error
+		if join, err = identity.ParseID(f.JoinAuthority); err != nil {
+			return nil, fmt.Errorf("--join-authority: %w", err)
+		}
+	}
+	return func(host coordinator.ClientID) (coordinator.State, error) {
+		state, err := run.CoordinatorState(host)
+		if main != (identity.ID{}) {
+			state.Authority.Main = coordinator.ClientID(main)
+		}
+		if state.Authority.Join = state.Authority.Main; join != (identity.ID{}) {
+			state.Authority.Join = coordinator.ClientID(join)
+		}
+		state.Authority.Permissioned = f.Permissioned
+		return state, err
+	}, nil
+}
+
+// parseIDs reads keys in base58.
+func parseIDs(texts []string) ([]coordinator.ClientID, error) {
+	var ids []coordinator.ClientID
+	for _, text := range texts {
+		id, err := identity.ParseID(text)
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, coordinator.ClientID(id))
+	}
+	return ids, nil
 }
 
 // signFlags say who signs.
@@ -89,6 +137,11 @@ type actFlags struct {
 
 // submit signs an action, sends it and waits until the server has it on its disk.
 func (f actFlags) submit(ctx context.Context, to console, a coordinator.Action) error {
+	return f.decide(ctx, to, func(*coordinator.State, coordinator.ClientID) (coordinator.Action, error) { return a, nil })
+}
+
+// decide is submit for an action that depends on the state of the run.
+func (f actFlags) decide(ctx context.Context, to console, decide func(*coordinator.State, coordinator.ClientID) (coordinator.Action, error)) error {
 	key, err := f.key()
 	if err != nil {
 		return err
@@ -104,7 +157,14 @@ func (f actFlags) submit(ctx context.Context, to console, a coordinator.Action) 
 		return err
 	}
 	defer func() { _ = host.Close() }()
-	err = host.Submit(ctx, a)
+	var action coordinator.Action
+	update, err := firstUpdate(ctx, host)
+	if err == nil {
+		action, err = decide(update.State, coordinator.ClientID(key.ID()))
+	}
+	if err == nil {
+		err = host.Submit(ctx, action)
+	}
 	switch {
 	case errors.Is(err, coordinator.ErrNotAuthorised):
 		return fmt.Errorf("run %s: the key %s may not do this: %w", f.RunID, key.ID(), err)

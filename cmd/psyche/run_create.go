@@ -8,10 +8,11 @@ import (
 )
 
 type runCreate struct {
-	State        string `required:"" type:"path" placeholder:"FILE" help:"The state.toml of the run."`
-	RunID        string `name:"run-id" placeholder:"ID" help:"Name of the run, in place of run_id in the file."`
-	connectFlags `embed:""`
-	signFlags    `embed:""`
+	State          string `required:"" type:"path" placeholder:"FILE" help:"The state.toml of the run."`
+	RunID          string `name:"run-id" placeholder:"ID" help:"Name of the run, in place of run_id in the file."`
+	authorityFlags `embed:""`
+	connectFlags   `embed:""`
+	signFlags      `embed:""`
 }
 
 // Help is shown by --help below the command's summary.
@@ -33,13 +34,17 @@ func (c *runCreate) Run(ctx context.Context, to console) error {
 	if err != nil {
 		return err
 	}
+	genesis, err := c.genesis(run, key.ID())
+	if err != nil {
+		return err
+	}
 	o, err := c.options(run.RunID, key, to.err)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	if err := tcp.Create(ctx, o, run.CoordinatorState); err != nil {
+	if err := tcp.Create(ctx, o, genesis); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(to.out, "run %s is on %s, its main authority is %s\n", run.RunID, c.ServerAddr, key.ID())

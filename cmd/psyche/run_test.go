@@ -149,3 +149,49 @@ func TestRunNeedsAKeyToSign(t *testing.T) {
 		t.Errorf("the run is in %s", r.State)
 	}
 }
+
+// TestRunAdministration leads a permissioned run through its life.
+func TestRunAdministration(t *testing.T) {
+	a := administer(t, "--allow-create", "anyone")
+	main, join, grantee := a.key(1), a.key(2), a.key(3)
+	id := func(n byte) string { return identity.FromSeed([identity.SeedSize]byte{n}).ID().String() }
+	as := func(key string, args ...string) []string { return append(args, "--run-id", "p", "--keypair", key) }
+	a.does(exitOK, "run p is on", as(main, "create", "--state", sampleState, "--permissioned", "--join-authority", id(2))...)
+	if r := a.status("p"); r.Authority.Main != id(1) || r.Authority.Join != id(2) || !r.Authority.Permissioned {
+		t.Fatalf("authority %+v", r.Authority)
+	}
+	a.does(exitRefused, "has not authorized "+id(3), as(grantee, "set-delegates", id(4))...)
+	a.does(exitRefused, "may not do this", as(main, "authorize", id(3))...)
+	a.does(exitOK, id(3)+" may join run p", as(join, "authorize", id(3))...)
+	a.does(exitOK, "1 delegates", as(grantee, "set-delegates", id(4))...)
+	a.does(exitOK, id(3)+", and in its name "+id(4), "status", "--run-id", "p")
+	a.does(exitOK, "may join no longer", as(join, "authorize", "--revoke", id(3))...)
+
+	a.does(exitRefused, "not in this state", as(main, "update-config", "--state", sampleState)...)
+	a.does(exitRefused, "may not do this", as(join, "set-paused")...)
+	a.does(exitOK, "pauses", as(main, "set-paused")...)
+	content, err := os.ReadFile(sampleState)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := a.path("changed.toml")
+	if err := os.WriteFile(changed, bytes.Replace(content, []byte("cooldown_time = "), []byte("cooldown_time = 1"), 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	before := a.status("p").Config.CooldownTime
+	a.does(exitOK, "has the rules of", as(main, "update-config", "--state", changed)...)
+	if after := a.status("p").Config.CooldownTime; after <= before {
+		t.Errorf("cooldown_time is %d, was %d", after, before)
+	}
+	a.does(exitOK, "goes on", as(main, "set-paused", "false")...)
+	a.does(exitRefused, "not a", as(main, "eject", id(4))...)
+	a.does(exitOK, "pauses", as(main, "set-paused")...)
+	a.does(exitOK, "is closed", as(main, "close")...)
+	a.does(exitOK, "Finished, closed", "status", "--run-id", "p")
+	a.does(exitRefused, "halted", as(main, "set-paused", "false")...)
+	log := a.path("p.log")
+	a.does(exitOK, "verified", "export", "--run-id", "p", "--output", log)
+	if code, output := a.plain("run", "replay", log); code != exitOK || !strings.Contains(output, "Finished, closed") {
+		t.Errorf("replay: exit code %d:\n%s", code, output)
+	}
+}

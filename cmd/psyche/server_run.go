@@ -23,14 +23,16 @@ import (
 )
 
 type serverRun struct {
-	State                []string      `sep:"none" placeholder:"FILE" help:"The state.toml of a run to host. May be repeated, or left out: runs that --save-state-dir has go on anyway."`
-	RunID                string        `name:"run-id" placeholder:"ID" help:"Name of the run, in place of run_id in the file. With one --state only."`
-	ServerAddr           string        `default:"0.0.0.0" placeholder:"HOST" help:"Address to listen on (${default})."`
-	ServerPort           uint16        `default:"0" placeholder:"PORT" help:"Port to listen on; 0: a free one, which is logged (${default})."`
-	HTTPAddr             string        `name:"http-addr" placeholder:"HOST:PORT" help:"Address of the HTTP server with /healthz, /metrics and /state, which anybody may read. Without it there is none."`
-	DataConfig           string        `placeholder:"FILE" help:"A data.toml. It is checked; serving data is not part of this version."`
-	SaveStateDir         string        `placeholder:"DIR" help:"Folder for the host's key and the journals of the runs. With it runs survive the end of the server."`
-	AllowCreate          string        `default:"host" placeholder:"none|host|KEY,…|anyone" help:"Who may begin runs with psyche run create: nobody; the host's own key; these keys; anyone (${default})."`
+	State                []string `sep:"none" placeholder:"FILE" help:"The state.toml of a run to host. May be repeated, or left out: runs that --save-state-dir has go on anyway."`
+	RunID                string   `name:"run-id" placeholder:"ID" help:"Name of the run, in place of run_id in the file. With one --state only."`
+	ServerAddr           string   `default:"0.0.0.0" placeholder:"HOST" help:"Address to listen on (${default})."`
+	ServerPort           uint16   `default:"0" placeholder:"PORT" help:"Port to listen on; 0: a free one, which is logged (${default})."`
+	HTTPAddr             string   `name:"http-addr" placeholder:"HOST:PORT" help:"Address of the HTTP server with /healthz, /metrics and /state, which anybody may read. Without it there is none."`
+	DataConfig           string   `placeholder:"FILE" help:"A data.toml. It is checked; serving data is not part of this version."`
+	SaveStateDir         string   `placeholder:"DIR" help:"Folder for the host's key and the journals of the runs. With it runs survive the end of the server."`
+	MainAuthority        string   `placeholder:"KEY" help:"Key in base58 that configures, pauses and closes the runs of --state. Default: the host's own key."`
+	authorityFlags       `embed:""`
+	AllowCreate          string        `default:"host" placeholder:"none|host|KEY,…|anyone" help:"Who may begin runs with psyche run create: nobody; the host's own key and --main-authority; these keys; anyone (${default})."`
 	MaxRuns              int           `default:"64" help:"Runs that the server has at most (${default})."`
 	MaxStrangers         int           `default:"512" help:"Connections of keys that are not part of a run, at most; members always find a place (${default})."`
 	WithdrawOnDisconnect bool          `default:"true" negatable:"" help:"Withdraw clients whose connection ended."`
@@ -45,7 +47,11 @@ func (c serverRun) Run(ctx context.Context, to console) error {
 	if err != nil {
 		return err
 	}
-	create, err := c.createPolicy()
+	main, err := c.mainAuthority()
+	if err != nil {
+		return err
+	}
+	create, err := c.createPolicy(main)
 	switch {
 	case err != nil:
 		return err
@@ -72,8 +78,15 @@ func (c serverRun) Run(ctx context.Context, to console) error {
 	if err := events.prepare(); err != nil {
 		return err
 	}
-	o := c.options(runs, logger, events)
+	o := c.options(logger, events)
 	o.Create = create
+	for _, run := range runs {
+		genesis, err := c.genesis(run, main)
+		if err != nil {
+			return err
+		}
+		o.Runs = append(o.Runs, genesis)
+	}
 	err = server.Run(ctx, o)
 	if closeErr := events.close(); err == nil {
 		err = closeErr
@@ -107,14 +120,30 @@ func (c serverRun) runs() ([]config.Run, error) {
 	return runs, nil
 }
 
+// mainAuthority reads --main-authority; zero when it is not given.
+func (c serverRun) mainAuthority() (identity.ID, error) {
+	if c.MainAuthority == "" {
+		return identity.ID{}, nil
+	}
+	id, err := identity.ParseID(c.MainAuthority)
+	if err != nil {
+		return id, fmt.Errorf("--main-authority: %w", err)
+	}
+	return id, nil
+}
+
 // createPolicy reads --allow-create. The host's own key is in --save-state-dir, where the
 // server finds it or puts it.
-func (c serverRun) createPolicy() (server.CreatePolicy, error) {
+func (c serverRun) createPolicy(main identity.ID) (server.CreatePolicy, error) {
 	switch c.AllowCreate {
 	case "none":
 		return server.CreatePolicy{}, nil
 	case "host":
-		return server.CreatePolicy{Host: true}, nil
+		policy := server.CreatePolicy{Host: true}
+		if main != (identity.ID{}) {
+			policy.Keys = append(policy.Keys, main)
+		}
+		return policy, nil
 	case "anyone":
 		return server.CreatePolicy{Anyone: true}, nil
 	}
@@ -129,12 +158,12 @@ func (c serverRun) createPolicy() (server.CreatePolicy, error) {
 	return policy, nil
 }
 
-func (c serverRun) options(runs []config.Run, logger *slog.Logger, events *stateEvents) server.Options {
+func (c serverRun) options(logger *slog.Logger, events *stateEvents) server.Options {
 	grace := c.WithdrawGrace
 	if !c.WithdrawOnDisconnect {
 		grace = -1
 	}
-	o := server.Options{
+	return server.Options{
 		Listen:        net.JoinHostPort(c.ServerAddr, strconv.Itoa(int(c.ServerPort))),
 		HTTPListen:    c.HTTPAddr,
 		SaveStateDir:  c.SaveStateDir,
@@ -144,10 +173,6 @@ func (c serverRun) options(runs []config.Run, logger *slog.Logger, events *state
 		Logger:        logger,
 		OnState:       events.add,
 	}
-	for _, run := range runs {
-		o.Runs = append(o.Runs, run.CoordinatorState)
-	}
-	return o
 }
 
 // stateEvents writes the states of runs to event logs, one for each run. The server calls

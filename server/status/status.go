@@ -21,6 +21,8 @@ import (
 type Run struct {
 	RunID      string     `json:"run_id"`
 	Host       string     `json:"host"`
+	Authority  Authority  `json:"authority"`
+	Closed     bool       `json:"closed"`
 	State      string     `json:"run_state"`
 	Since      uint64     `json:"run_state_start_unix_timestamp"`
 	Epoch      uint32     `json:"epoch"`
@@ -34,6 +36,21 @@ type Run struct {
 	Checkpoint Checkpoint `json:"checkpoint"`
 	Config     Config     `json:"config"`
 	StateHash  string     `json:"state_hash"` // SHA-256 of the state's canonical bytes
+}
+
+// Authority is who governs the run, and whom it admits.
+type Authority struct {
+	Main           string          `json:"main"`
+	Join           string          `json:"join"`
+	Permissioned   bool            `json:"permissioned"`
+	Authorizations []Authorization `json:"authorizations"`
+}
+
+// Authorization admits a key and its delegates.
+type Authorization struct {
+	Grantee   string   `json:"grantee"`
+	Number    uint32   `json:"number"`
+	Delegates []string `json:"delegates"`
 }
 
 // Client is a member of the epoch.
@@ -88,7 +105,7 @@ type Config struct {
 func Of(s *coordinator.State) Run {
 	hash := s.Hash()
 	run := Run{
-		RunID: s.RunID, Host: name(s.Host), State: s.RunState.String(), Since: s.StateStart,
+		RunID: s.RunID, Host: name(s.Host), Authority: authorityOf(&s.Authority), Closed: s.Closed, State: s.RunState.String(), Since: s.StateStart,
 		Epoch: s.Progress.Epoch, Step: s.Progress.Step, TotalSteps: s.Config.TotalSteps, DataIndex: s.Progress.DataIndex,
 		Members: clients(s, s.Epoch.Clients), Exited: clients(s, s.Epoch.Exited), Pending: []string{},
 		Checkpoint: checkpointOf(s.Model.Checkpoint), Config: configOf(s.Config), StateHash: hex.EncodeToString(hash[:]),
@@ -103,6 +120,18 @@ func Of(s *coordinator.State) Run {
 		}
 	}
 	return run
+}
+
+func authorityOf(a *coordinator.Authority) Authority {
+	out := Authority{Main: name(a.Main), Join: name(a.Join), Permissioned: a.Permissioned, Authorizations: []Authorization{}}
+	for _, grant := range a.Authorizations {
+		shown := Authorization{Grantee: name(grant.Grantee), Number: grant.Number, Delegates: []string{}}
+		for _, id := range grant.Delegates {
+			shown.Delegates = append(shown.Delegates, name(id))
+		}
+		out.Authorizations = append(out.Authorizations, shown)
+	}
+	return out
 }
 
 func name(id coordinator.ClientID) string { return identity.ID(id).String() }
@@ -146,7 +175,11 @@ func (r Run) Print(to io.Writer, now time.Time) error {
 		_, _ = fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, values...)) // Flush has the error
 	}
 	line("run", "%s", r.RunID)
-	line("state", "%s for %s", r.State, max(0, now.Sub(time.Unix(int64(r.Since), 0))).Round(time.Second))
+	closed := ""
+	if r.Closed {
+		closed = ", closed"
+	}
+	line("state", "%s%s for %s", r.State, closed, max(0, now.Sub(time.Unix(int64(r.Since), 0))).Round(time.Second))
 	line("progress", "epoch %d, step %d of %d, %d sequences", r.Epoch, r.Step, r.TotalSteps, r.DataIndex)
 	if r.Round != nil {
 		line("round", "%d members, %d of %d witnesses (quorum %d), %d sequences",
@@ -154,6 +187,17 @@ func (r Run) Print(to io.Writer, now time.Time) error {
 	}
 	line("checkpoint", "%s", strings.Join(strings.Fields(fmt.Sprintf("%s %s %s %s", r.Checkpoint.Kind, r.Checkpoint.Repo, r.Checkpoint.Revision, r.Checkpoint.Digest)), " "))
 	line("host", "%s", r.Host)
+	line("main authority", "%s", r.Authority.Main)
+	if r.Authority.Permissioned {
+		line("join authority", "%s", r.Authority.Join)
+		for i, a := range r.Authority.Authorizations {
+			delegates := ""
+			if len(a.Delegates) > 0 {
+				delegates = ", and in its name " + strings.Join(a.Delegates, ", ")
+			}
+			line(title("authorized", i), "%s%s", a.Grantee, delegates)
+		}
+	}
 	for i, c := range r.Members {
 		line(title("members", i), "%s %s", c.ID, c.State)
 	}

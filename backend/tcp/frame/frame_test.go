@@ -3,6 +3,7 @@ package frame
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -162,6 +163,30 @@ func TestRefusalTextIsSafeToShow(t *testing.T) {
 	long := Refusal{Code: RefusedBusy, Reason: strings.Repeat("x", 2*MaxReason)}.AppendTo(nil)
 	if r, err := DecodeRefusal(long); err != nil || len(r.Reason) != MaxReason {
 		t.Fatalf("%d bytes, %v", len(r.Reason), err)
+	}
+}
+
+func TestAckSaysWhy(t *testing.T) {
+	for _, test := range []struct {
+		ack  Ack
+		want string
+	}{
+		{Ack{}, "<nil>"},
+		{Ack{Code: coordinator.ErrFull}, coordinator.ErrFull.Error()},
+		{Ack{Code: coordinator.ErrInvalidConfig, Reason: "total_steps is 0"}, coordinator.ErrInvalidConfig.Error() + ": total_steps is 0"},
+		{Ack{Code: coordinator.ErrFull, Reason: "\x1b[2J"}, coordinator.ErrFull.Error() + `: "\x1b[2J"`},
+	} {
+		got, err := DecodeAck(test.ack.AppendTo(nil))
+		if err != nil || got != test.ack {
+			t.Fatalf("%+v, %v", got, err)
+		}
+		if text := fmt.Sprint(got.Err()); text != test.want || test.ack.Code != 0 && !errors.Is(got.Err(), test.ack.Code) {
+			t.Errorf("error %s, want %s", text, test.want)
+		}
+	}
+	long := Ack{Code: coordinator.ErrFull, Reason: strings.Repeat("x", 2*MaxReason)}
+	if got, err := DecodeAck(long.AppendTo(nil)); err != nil || len(got.Reason) != MaxReason {
+		t.Fatalf("%d bytes, %v", len(got.Reason), err)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"strings"
 
 	"github.com/psyche-go/psyche/backend"
 	"github.com/psyche-go/psyche/coordinator"
@@ -155,11 +156,16 @@ func DecodeRefusal(payload []byte) (Refusal, error) {
 	if len(payload) == 0 || len(payload) > 1+MaxReason {
 		return Refusal{}, fmt.Errorf("%w: refusal has %d bytes", ErrMalformed, len(payload))
 	}
-	r := Refusal{Code: RefusalCode(payload[0]), Reason: string(payload[1:])}
-	if bytes.ContainsFunc(payload[1:], func(c rune) bool { return c < ' ' || c > '~' }) {
-		r.Reason = fmt.Sprintf("%+q", r.Reason)
+	return Refusal{Code: RefusalCode(payload[0]), Reason: printable(string(payload[1:]))}, nil
+}
+
+// printable returns a text of the other side as it is, or quoted if it has control
+// characters or the like.
+func printable(text string) string {
+	if strings.ContainsFunc(text, func(c rune) bool { return c < ' ' || c > '~' }) {
+		return fmt.Sprintf("%+q", text)
 	}
-	return r, nil
+	return text
 }
 
 // Submit asks the host to apply an action.
@@ -185,18 +191,34 @@ func DecodeSubmit(payload []byte) (Submit, error) {
 type Ack struct {
 	Request uint64
 	Code    coordinator.Code // 0: applied, and on the host's disk
+	Reason  string           // what there is to say beyond the code; may be empty
 }
 
-// AppendTo appends the payload of the frame.
+// AppendTo appends the payload of the frame; a long reason is cut.
 func (a Ack) AppendTo(b []byte) []byte {
-	return append(binary.LittleEndian.AppendUint64(b, a.Request), byte(a.Code))
+	b = append(binary.LittleEndian.AppendUint64(b, a.Request), byte(a.Code))
+	return append(b, a.Reason[:min(len(a.Reason), MaxReason)]...)
 }
 
 // DecodeAck reads the payload of an Ack.
 func DecodeAck(payload []byte) (Ack, error) {
 	d := decoder{rest: payload}
 	a := Ack{Request: d.uint64(), Code: coordinator.Code(d.byte())}
+	a.Reason = string(d.bytes(min(len(d.rest), MaxReason)))
 	return a, d.end("ack")
+}
+
+// Err returns the refusal, nil when there is none. Text of the host that is not printable
+// comes out quoted, because it is shown to people.
+func (a Ack) Err() error {
+	switch {
+	case a.Code == 0:
+		return nil
+	case a.Reason == "":
+		return a.Code
+	default:
+		return fmt.Errorf("%w: %s", a.Code, printable(a.Reason))
+	}
 }
 
 // AppendPeers appends the payload of a Peers frame. The peers must be in ascending order

@@ -1,0 +1,38 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/identity"
+)
+
+type runAuthorize struct {
+	Grantee  string `arg:"" name:"key" help:"Key in base58 that may join."`
+	Revoke   bool   `help:"End the authorization of the key instead, and that of its delegates."`
+	actFlags `embed:""`
+}
+
+// Help is shown by --help below the command's summary.
+func (c *runAuthorize) Help() string {
+	return `For permissioned runs. The join authority signs. A member whose authorization ends stays
+until the end of the epoch.`
+}
+
+// Run admits a key to a permissioned run.
+func (c *runAuthorize) Run(ctx context.Context, to console) error {
+	grantee, err := identity.ParseID(c.Grantee)
+	if err != nil {
+		return err
+	}
+	if err := c.submit(ctx, to, coordinator.Authorize{Grantee: coordinator.ClientID(grantee), Allowed: !c.Revoke}); err != nil {
+		return err
+	}
+	what := "may join"
+	if c.Revoke {
+		what = "may join no longer"
+	}
+	_, err = fmt.Fprintf(to.out, "%s %s run %s\n", grantee, what, c.RunID)
+	return err
+}
