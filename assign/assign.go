@@ -41,6 +41,19 @@ func Witnesses(seed uint64, members, witnessNodes int) []int {
 	return inOrder(uint32(members), seed, saltWitness)[:min(members, witnessNodes)]
 }
 
+// IsWitness reports whether Witnesses has the member. It is faster for one member than
+// that, and trivial when all are elected.
+func IsWitness(seed uint64, members, witnessNodes, member int) bool {
+	if member < 0 || member >= members {
+		return false
+	}
+	if witnessNodes <= 0 {
+		witnessNodes = maxWitnesses
+	}
+	return witnessNodes >= members ||
+		Position(uint32(member), uint32(members), seed, saltWitness) < uint32(witnessNodes)
+}
+
 // Trainers returns the members that train in a round, ascending. The first
 // ⌊members × verificationPercent / 100⌋ positions of the "committee" shuffle verify
 // instead, but one member always trains.
@@ -48,11 +61,23 @@ func Trainers(seed uint64, members, verificationPercent int) []int {
 	if members <= 0 {
 		return nil
 	}
-	percent := max(0, min(verificationPercent, 100))
-	verifiers := min(members*percent/100, members-1)
-	trainers := slices.Clone(inOrder(uint32(members), seed, saltCommittee)[verifiers:])
+	trainers := slices.Clone(inOrder(uint32(members), seed, saltCommittee)[verifiersOf(members, verificationPercent):])
 	slices.Sort(trainers)
 	return trainers
+}
+
+func verifiersOf(members, verificationPercent int) int {
+	percent := max(0, min(verificationPercent, 100))
+	return min(members*percent/100, members-1)
+}
+
+// BatchCount returns how many batches Batches cuts.
+func BatchCount(members, verificationPercent int, batchSize uint32) int {
+	if members <= 0 {
+		return 0
+	}
+	trainers := members - verifiersOf(members, verificationPercent)
+	return int(min(uint64(trainers), uint64(batchSize)))
 }
 
 // Batches cuts the batchSize sequences from dataIndex on into one batch for each

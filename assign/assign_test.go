@@ -31,7 +31,7 @@ func TestPositionReference(t *testing.T) {
 		if !slices.Equal(got, test.want) {
 			t.Errorf("seed %d, %s: got %v, want %v", test.seed, test.salt, got, test.want)
 		}
-		if all := positions(total, test.seed, test.salt); !slices.Equal(all, test.want) {
+		if all := allPositions(total, test.seed, test.salt); !slices.Equal(all, test.want) {
 			t.Errorf("seed %d, %s: all at once got %v, want %v", test.seed, test.salt, all, test.want)
 		}
 	}
@@ -41,7 +41,7 @@ func TestPositionIsAPermutation(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		total := rapid.Uint32Range(1, 700).Draw(t, "total")
 		seed := rapid.Uint64().Draw(t, "seed")
-		all := positions(total, seed, saltBatch)
+		all := allPositions(total, seed, saltBatch)
 		for range 5 {
 			index := rapid.Uint32Range(0, total-1).Draw(t, "index")
 			if got := Position(index, total, seed, saltBatch); got != all[index] {
@@ -179,4 +179,32 @@ func BenchmarkBatches(b *testing.B) {
 	for b.Loop() {
 		Batches(7, 256, 0, 1000, 4096)
 	}
+}
+
+// allPositions returns Position of every index below total, the way that inOrder finds it.
+func allPositions(total uint32, seed uint64, salt string) []uint32 {
+	all := make([]uint32, total)
+	for position, index := range inOrder(total, seed, salt) {
+		all[index] = uint32(position)
+	}
+	return all
+}
+
+func TestCountsWithoutShuffle(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		seed := rapid.Uint64().Draw(t, "seed")
+		members := rapid.IntRange(0, 70).Draw(t, "members")
+		nodes := rapid.IntRange(0, 40).Draw(t, "witness nodes")
+		percent := rapid.IntRange(-1, 101).Draw(t, "percent")
+		size := uint32(rapid.IntRange(0, 100).Draw(t, "batch size"))
+		if got, want := BatchCount(members, percent, size), len(Batches(seed, members, percent, 5, size)); got != want {
+			t.Fatalf("%d batches, want %d", got, want)
+		}
+		elected := Witnesses(seed, members, nodes)
+		for member := -1; member <= members; member++ {
+			if got := IsWitness(seed, members, nodes, member); got != slices.Contains(elected, member) {
+				t.Fatalf("member %d: %v", member, got)
+			}
+		}
+	})
 }

@@ -36,38 +36,37 @@ func Position(index, total uint32, seed uint64, salt string) uint32 {
 	return index
 }
 
-// positions returns Position of every index below total. It shares the hashes of a
-// round between the indices: 180 of them for up to 256 indices.
-func positions(total uint32, seed uint64, salt string) []uint32 {
+// inOrder returns the indices below total in the order of their positions. Each round of
+// the shuffle swaps some of the pairs of places that add up to the same number modulo
+// total; doing that to all places at once shares the hashes of a round between them: 180
+// for up to 256 indices.
+func inOrder(total uint32, seed uint64, salt string) []int {
 	key := shuffleKey(seed, salt)
-	current := make([]uint32, total)
-	for i := range current {
-		current[i] = uint32(i)
+	order := make([]int, total)
+	for i := range order {
+		order[i] = i
 	}
-	blocks := (uint64(total) + 255) / 256
-	sources := make([][sha256.Size]byte, blocks)
+	sources := make([][sha256.Size]byte, (uint64(total)+255)/256)
 	for round := range byte(shuffleRounds) {
 		pivot := shufflePivot(&key, round, total)
 		for block := range sources {
 			sources[block] = shuffleSource(&key, round, uint32(block))
 		}
-		for i, index := range current {
-			flip, position := partner(index, total, pivot)
-			if chosen(&sources[position/256], position) {
-				current[i] = flip
-			}
-		}
-	}
-	return current
-}
-
-// inOrder returns the indices below total in the order of their positions.
-func inOrder(total uint32, seed uint64, salt string) []int {
-	order := make([]int, total)
-	for index, position := range positions(total, seed, salt) {
-		order[position] = index
+		swapPairs(order[:pivot+1], 0, sources)
+		swapPairs(order[pivot+1:], pivot+1, sources)
 	}
 	return order
+}
+
+// swapPairs swaps the places of places that lie opposite each other, first with last and
+// so on, where the bit of the higher one says so. The first of them has the number base.
+func swapPairs(places []int, base uint32, sources [][sha256.Size]byte) {
+	for low, high := 0, len(places)-1; low < high; low, high = low+1, high-1 {
+		position := base + uint32(high)
+		if chosen(&sources[position/256], position) {
+			places[low], places[high] = places[high], places[low]
+		}
+	}
 }
 
 func shuffleKey(seed uint64, salt string) [sha256.Size]byte {
@@ -94,7 +93,10 @@ func shuffleSource(key *[sha256.Size]byte, round byte, block uint32) [sha256.Siz
 // partner returns the index that a round may swap with index, and the larger of the
 // two, which decides for both.
 func partner(index, total, pivot uint32) (flip, position uint32) {
-	flip = uint32((uint64(pivot) + uint64(total) - uint64(index)) % uint64(total))
+	flip = pivot - index
+	if index > pivot {
+		flip += total // wraps around to what is below total
+	}
 	return flip, max(index, flip)
 }
 

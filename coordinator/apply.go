@@ -3,6 +3,7 @@ package coordinator
 import (
 	"slices"
 
+	"github.com/psyche-go/psyche/assign"
 	"github.com/psyche-go/psyche/bloom"
 )
 
@@ -209,12 +210,12 @@ func (s *State) witness(from ClientID, a *WitnessRound) error {
 	if slices.ContainsFunc(round.Witnesses, func(w Witness) bool { return int(w.Member) == member }) {
 		return ErrDuplicate
 	}
-	if !slices.Contains(round.ElectedWitnesses(s.Config), member) {
+	if !assign.IsWitness(round.Seed, len(round.Members), int(s.Config.WitnessNodes), member) {
 		return ErrNotElected
 	}
 	// A filter with more bits than the round's items can set would vote for anything.
 	if a.Participants.OnesCount() > bloom.Hashes*len(round.Members) ||
-		a.Commitments.OnesCount() > bloom.Hashes*len(round.Assignments(s.Config)) {
+		a.Commitments.OnesCount() > bloom.Hashes*assign.BatchCount(len(round.Members), int(s.Config.VerificationPercent), round.BatchSize) {
 		return ErrInvalidWitness
 	}
 	round.Witnesses = append(round.Witnesses, Witness{
