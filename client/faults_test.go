@@ -13,6 +13,7 @@ import (
 	"github.com/psyche-go/psyche/assign"
 	"github.com/psyche-go/psyche/backend"
 	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/data/local"
 	"github.com/psyche-go/psyche/event"
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/wire"
@@ -333,6 +334,20 @@ func TestDataOutage(t *testing.T) {
 		finishEqual(w, a, b)
 		if trained := all[event.Trained](a); len(trained) != 9 {
 			t.Errorf("trained %d rounds", len(trained))
+		}
+	})
+}
+
+// TestWrongData has a client whose data no retry makes right: it ends and says why.
+func TestWrongData(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, fakeConfig(1))
+		a := w.launch(0, func(o *options) {
+			o.Data = fakeData{err: func(assign.BatchID) error { return local.ErrTokenRange }}
+		})
+		a.wait()
+		if !errors.Is(a.err, local.ErrTokenRange) || len(all[event.Failed](a)) != 1 {
+			t.Errorf("run ended with %v", a.err)
 		}
 	})
 }

@@ -52,9 +52,12 @@ func (n *Node) knownBefore() bool {
 
 // healthy reports whether the client is a healthy member of the epoch.
 func (n *Node) healthy(id coordinator.ClientID) bool {
-	return slices.ContainsFunc(n.state.Epoch.Clients, func(c coordinator.Client) bool {
-		return c.ID == id && c.State == coordinator.Healthy
-	})
+	for i := range n.state.Epoch.Clients {
+		if c := &n.state.Epoch.Clients[i]; c.ID == id {
+			return c.State == coordinator.Healthy
+		}
+	}
+	return false
 }
 
 // isMember reports whether this client is a healthy member of the epoch.

@@ -45,6 +45,7 @@ type Node struct {
 	unsaved *heldModel         // the newest epoch's, until it is clear that it is the run's
 	saves   int                // checkpoints being written
 	saveErr error              // of the newest one
+	fetches int                // results on their way
 	turn    int                // rotates which peers are asked
 	healed  time.Time          // when lost gossip was last looked after
 	errands map[string]*errand
@@ -179,6 +180,7 @@ func (n *Node) reconcile() {
 		return
 	}
 	n.keepSeat()
+	n.shelve()
 	n.saveAgreed()
 	n.fetchResults()
 	switch n.state.RunState {

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/psyche-go/psyche/assign"
+	"github.com/psyche-go/psyche/bloom"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/merkle"
 )
@@ -93,11 +94,17 @@ func (b ballot) decide() verdict {
 
 // countVotes returns for every candidate the number of witnesses that hold it.
 func (b ballot) countVotes() [][]int {
+	keys := bloom.NewKeys(b.round.Seed)
 	votes := make([][]int, len(b.candidates))
 	for i, known := range b.candidates {
 		votes[i] = make([]int, len(known))
 		for j, c := range known {
-			votes[i][j] = b.round.Votes(c)
+			positions := keys.Positions(c[:])
+			for k := range b.round.Witnesses {
+				if b.round.Witnesses[k].Commitments.ContainsPositions(positions) {
+					votes[i][j]++
+				}
+			}
 		}
 	}
 	return votes

@@ -88,6 +88,10 @@ func (n *Node) loadTokens(l *ledger) {
 				l.tokens = tokens
 				return
 			}
+			if data.IsPermanent(err) {
+				n.fail(fmt.Errorf("read training data: %w", err))
+				return
+			}
 			l.loadTries++
 			l.loadAt = n.Runtime.Now().Add(min(fetchPause<<l.loadTries, maxPause))
 			n.log.Error("read training data", "step", l.round.Step, "batch", s.batch, "attempt", l.loadTries, "err", err)
@@ -164,7 +168,7 @@ func (n *Node) trained(l *ledger, s *slot, payload []byte, report event.Trained)
 	own := s.candidates[len(s.candidates)-1]
 	own.state, own.payload = held, payload
 	l.commitment, l.raw = hash, raw
-	n.shelf.putRound(step, l.announcements())
+	l.unshelved = true
 	n.total.PayloadSent += uint64(len(payload))
 	n.publish(raw)
 	n.emit(event.ResultSent{Step: step, Batch: batchOf(s.batch), Bytes: len(payload), Commitment: hexOf(hash)})
@@ -179,7 +183,12 @@ func (n *Node) accuse() {
 		return
 	}
 	n.accusedIn = n.state
-	accused := slices.DeleteFunc(n.state.Accusable(), func(id coordinator.ClientID) bool { return id == coordinator.ClientID(n.id) })
+	if !previous.judged { // its witnesses are all there: only fewer can be healthy later
+		previous.judged, previous.suspects = true, n.state.Accusable()
+	}
+	accused := slices.DeleteFunc(slices.Clone(previous.suspects), func(id coordinator.ClientID) bool {
+		return id == coordinator.ClientID(n.id) || !n.healthy(id)
+	})
 	if len(accused) == 0 {
 		return
 	}

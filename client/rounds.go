@@ -38,6 +38,11 @@ type ledger struct {
 	raw         []byte     // the own announcement
 	settleSince time.Time  // when it was first tried to apply the round
 	asked       time.Time  // when peers were last asked for its results
+
+	unfetched int                    // candidates in state announced
+	unshelved bool                   // peers cannot ask for the newest announcements yet
+	judged    bool                   // suspects are known
+	suspects  []coordinator.ClientID // whose results the witnesses do not hold
 }
 
 // utterance is an announcement whose signature was verified.
@@ -153,7 +158,18 @@ func (n *Node) hear(u utterance) {
 		}
 		return
 	}
-	n.shelf.putRound(a.Step, l.announcements())
+	l.unfetched++
+	l.unshelved = true
+}
+
+// shelve lets peers ask for what was heard since the last time.
+func (n *Node) shelve() {
+	for step, l := range n.rounds {
+		if l.unshelved {
+			l.unshelved = false
+			n.shelf.putRound(step, l.announcements())
+		}
+	}
 }
 
 // keepEarly keeps an announcement of a peer that is a moment ahead.
@@ -182,26 +198,17 @@ func (n *Node) fetchResults() {
 		return
 	}
 	now := n.Runtime.Now()
-	steps := n.openSteps()
-	running := 0
-	for _, step := range steps {
-		for _, s := range n.rounds[step].slots {
-			for _, c := range s.candidates {
-				if c.state == fetching {
-					running++
-				}
-			}
-		}
-	}
-	for _, step := range steps {
+	for _, step := range n.openSteps() {
 		l := n.rounds[step]
-		if step <= n.replica.step {
-			continue // applied, nobody needs it here any more
+		if step <= n.replica.step || l.unfetched == 0 {
+			continue // applied, nobody needs it here any more; or on its way
 		}
 		for i := range l.slots {
 			for _, c := range l.slots[i].candidates {
-				if c.state == announced && !now.Before(c.retryAt) && running < maxFetches {
-					running++
+				if n.fetches >= maxFetches {
+					return
+				}
+				if c.state == announced && !now.Before(c.retryAt) {
 					n.fetchResult(l, &l.slots[i], c)
 				}
 			}
@@ -212,15 +219,19 @@ func (n *Node) fetchResults() {
 // fetchResult fetches and verifies one result.
 func (n *Node) fetchResult(l *ledger, s *slot, c *candidate) {
 	owner := identity.ID(s.owner)
+	l.unfetched--
 	if limit := n.trainer.MaxResultSize(); uint64(c.size) > uint64(limit) {
 		c.state = refused
 		n.reject(l, s, fmt.Sprintf("result of %d bytes, at most %d are possible", c.size, limit))
 		return
 	}
 	c.state = fetching
-	holders := []identity.ID{owner}
-	for _, id := range n.others(l.round.Members) {
-		if id != owner && len(holders) < maxHolders {
+	n.fetches++
+	holders := append(make([]identity.ID, 0, maxHolders), owner)
+	n.turn++
+	for i := range l.round.Members {
+		id := identity.ID(l.round.Members[(i+n.turn)%len(l.round.Members)])
+		if id != owner && id != n.id && len(holders) < maxHolders {
 			holders = append(holders, id)
 		}
 	}
@@ -239,10 +250,12 @@ func (n *Node) fetchResult(l *ledger, s *slot, c *candidate) {
 
 // fetched enters the outcome of fetchResult.
 func (n *Node) fetched(l *ledger, s *slot, c *candidate, payload []byte, err, invalid error) {
+	n.fetches--
 	step := l.round.Step
 	from := identity.ID(s.owner)
 	if err != nil {
 		c.state = announced
+		l.unfetched++
 		c.retryAt = n.Runtime.Now().Add(min(fetchPause<<min(c.attempts, 8), maxPause))
 		c.attempts++
 		n.log.Debug("fetch result", "step", step, "batch", s.batch, "from", from.Short(), "attempt", c.attempts, "err", err)

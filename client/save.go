@@ -63,8 +63,24 @@ func (n *Node) save(m *heldModel) {
 	})
 }
 
-// writeCheckpoint writes a snapshot to a folder whose parent may not exist yet.
+// errOtherCheckpoint says that a checkpoint would take the place of a different one.
+var errOtherCheckpoint = errors.New("the folder holds another checkpoint")
+
+// writeCheckpoint writes a snapshot to a folder whose parent may not exist yet. What the
+// folder holds already is left alone: the same checkpoint is not written again, and any
+// other is an error, as it belongs to another run of the same name.
 func writeCheckpoint(dir string, s checkpoint.Snapshot) error {
+	entries, err := os.ReadDir(dir)
+	switch {
+	case err == nil && len(entries) > 0:
+		held, err := checkpoint.ReadDir(dir)
+		if err == nil && held.Manifest().Digest() == s.Manifest().Digest() {
+			return nil
+		}
+		return errors.Join(fmt.Errorf("save checkpoint %s: %w; choose another checkpoint folder or move it away", dir, errOtherCheckpoint), err)
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("save checkpoint: %w", err)
+	}
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return fmt.Errorf("save checkpoint: %w", err)
 	}

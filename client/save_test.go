@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+
+	"github.com/psyche-go/psyche/checkpoint"
 )
 
 func TestPruneCheckpoints(t *testing.T) {
@@ -46,6 +48,24 @@ func TestPruneCheckpoints(t *testing.T) {
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestCheckpointOfAnotherRunIsKept(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "run-step3")
+	first, other := fakeModel(), fakeModel()
+	other.Step = first.Step + 1
+	for range 2 { // a client that was restarted may have saved it before
+		if err := writeCheckpoint(dir, first); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := writeCheckpoint(dir, other); !errors.Is(err, errOtherCheckpoint) {
+		t.Errorf("got %v, want %v", err, errOtherCheckpoint)
+	}
+	kept, err := checkpoint.ReadDir(dir)
+	if err != nil || kept.Manifest().Digest() != first.Manifest().Digest() {
+		t.Errorf("the first checkpoint is gone (%v)", err)
 	}
 }
 
