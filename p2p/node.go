@@ -19,6 +19,7 @@ import (
 	tls "github.com/libp2p/go-libp2p/p2p/security/tls"
 	libp2pquic "github.com/libp2p/go-libp2p/p2p/transport/quic"
 	"github.com/libp2p/go-libp2p/p2p/transport/tcp"
+	ma "github.com/multiformats/go-multiaddr"
 
 	"github.com/psyche-go/psyche/identity"
 )
@@ -87,7 +88,7 @@ func New(ctx context.Context, o Options) (*Node, error) {
 		return nil, fmt.Errorf("start p2p node: %w", err)
 	}
 	if n.host, err = n.newHost(key, o.Listen); err != nil {
-		return nil, fmt.Errorf("start p2p node on %q: %w", o.Listen, err)
+		return nil, fmt.Errorf("start p2p node: %w", err)
 	}
 	n.ctx, n.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	n.host.Network().Notify(&network.NotifyBundle{
@@ -111,7 +112,7 @@ func (n *Node) newHost(key crypto.PrivKey, listen []string) (host.Host, error) {
 		libp2p.Transport(libp2pquic.NewTransport),
 		libp2p.Transport(tcp.NewTCPTransport),
 		libp2p.Security(tls.ID, tls.New),
-		libp2p.ListenAddrStrings(listen...),
+		libp2p.NoListenAddrs, // see below
 		libp2p.ResourceManager(resources),
 		libp2p.ConnectionGater(gater{n}),
 		// Members are few and known; trimming would cut connections we need.
@@ -129,7 +130,25 @@ func (n *Node) newHost(key crypto.PrivKey, listen []string) (host.Host, error) {
 	if err != nil {
 		return nil, errors.Join(err, resources.Close())
 	}
+	// One by one: given all at once, libp2p is content with any one of them, and a port that
+	// another program uses would show as peers that cannot connect.
+	for _, text := range listen {
+		if err := listenOn(h, text); err != nil {
+			return nil, errors.Join(err, h.Close())
+		}
+	}
 	return h, nil
+}
+
+func listenOn(h host.Host, text string) error {
+	addr, err := ma.NewMultiaddr(text)
+	if err == nil {
+		err = h.Network().Listen(addr)
+	}
+	if err != nil {
+		return fmt.Errorf("listen on %s: %w", text, err)
+	}
+	return nil
 }
 
 // Close disconnects everybody, waits for every handler and goroutine of the node to

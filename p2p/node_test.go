@@ -307,6 +307,27 @@ func TestOptionsAreChecked(t *testing.T) {
 	}
 }
 
+// TestEveryAddressIsListenedOn has one port of two in use: a node that peers reach over one
+// transport only is not what was asked for.
+func TestEveryAddressIsListenedOn(t *testing.T) {
+	used, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = used.Close() })
+	_, port, _ := net.SplitHostPort(used.Addr().String())
+	taken := "/ip4/127.0.0.1/tcp/" + port
+	for _, listen := range [][]string{{taken, p2ptest.Loopback[1]}, {p2ptest.Loopback[1], taken}} {
+		n, err := p2p.New(context.Background(), p2p.Options{Key: p2ptest.Key("a"), Listen: listen})
+		if err == nil {
+			_ = n.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), taken) {
+			t.Errorf("%v: error %v, want one that names %s", listen, err, taken)
+		}
+	}
+}
+
 func TestContextEndsTheNode(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	n, err := p2p.New(ctx, p2p.Options{Key: p2ptest.Key("a"), Listen: p2ptest.Loopback})

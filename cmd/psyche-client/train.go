@@ -93,7 +93,7 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 
 	node, err := p2p.New(ctx, p2p.Options{Key: key, Listen: c.listenAddrs(), Logger: logger})
 	if err != nil {
-		return err
+		return fmt.Errorf("%w; choose with --bind-p2p-address and --bind-p2p-port", err)
 	}
 	defer func() { err = errors.Join(err, node.Close()) }()
 	network := p2pnet.New(node, blob.NewStore(c.MaxBlobMemory<<20), c.RunID)
