@@ -88,3 +88,19 @@ func TestNoLocation(t *testing.T) {
 		t.Error("no error")
 	}
 }
+
+func TestIsPermanent(t *testing.T) {
+	dir := folder(t, 7)
+	p, err := New(context.Background(), nil, Options{SeqLen: 2, VocabSize: 8, Path: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Sequences(context.Background(), assign.BatchID{End: 1}); !IsPermanent(err) {
+		t.Errorf("a token outside the vocabulary: %v", err)
+	}
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := p.Sequences(ended, assign.BatchID{End: 1}); err == nil || IsPermanent(err) {
+		t.Errorf("an interrupted read: %v", err)
+	}
+}
