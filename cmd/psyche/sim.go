@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -16,12 +17,15 @@ import (
 type simulate struct {
 	Seeds    string `default:"1..100" help:"Seeds to run, as A..B or A (${default})."`
 	Clients  int    `default:"64" help:"Clients of every run, 2 to 256 (${default})."`
-	Rounds   int    `default:"6" help:"Rounds of a run while faults go on; about as many follow (${default})."`
+	Rounds   int    `default:"4" help:"Rounds of a run while faults go on; about as many follow (${default})."`
 	Faults   string `default:"all" help:"all: the seed chooses; none; or names with commas: drop, delay, reorder, duplicate, partition, crash, host-crash, slow-disk, torn-write, clock-jump, lying-witness, silent-trainer, invalid-result, equivocation, false-accuser (${default})."`
 	Parallel int    `default:"0" help:"Runs at once; 0: one on every core (${default})."`
 	Trace    bool   `help:"Print what happens in every run."`
 	NoShrink bool   `help:"On a violation do not look for a smaller run that shows it."`
 }
+
+// gcPercent trades memory, of which a run needs little, for speed.
+const gcPercent = 400
 
 // errViolation says that a run broke an assertion.
 var errViolation = errors.New("an assertion is broken")
@@ -39,6 +43,7 @@ func (c simulate) Run(ctx context.Context, to console) error {
 	if c.Clients < 2 || c.Clients > coordinator.MaxClients || c.Rounds < 1 || c.Rounds > 1000 {
 		return fmt.Errorf("--clients must be 2 to %d and --rounds 1 to 1000", coordinator.MaxClients)
 	}
+	debug.SetGCPercent(gcPercent)
 	o := sim.Options{Clients: c.Clients, Rounds: c.Rounds, Faults: faults}
 	if c.Trace {
 		return c.trace(ctx, to, o, first, last)
