@@ -35,10 +35,7 @@ func Witnesses(seed uint64, members, witnessNodes int) []int {
 	if members <= 0 {
 		return nil
 	}
-	if witnessNodes <= 0 {
-		witnessNodes = maxWitnesses
-	}
-	return inOrder(uint32(members), seed, saltWitness)[:min(members, witnessNodes)]
+	return inOrder(uint32(members), seed, saltWitness)[:electedWitnesses(members, witnessNodes)]
 }
 
 // IsWitness reports whether Witnesses has the member. It is faster for one member than
@@ -47,28 +44,20 @@ func IsWitness(seed uint64, members, witnessNodes, member int) bool {
 	if member < 0 || member >= members {
 		return false
 	}
-	if witnessNodes <= 0 {
-		witnessNodes = maxWitnesses
-	}
-	return witnessNodes >= members ||
-		Position(uint32(member), uint32(members), seed, saltWitness) < uint32(witnessNodes)
+	elected := electedWitnesses(members, witnessNodes)
+	return elected == members || Position(uint32(member), uint32(members), seed, saltWitness) < uint32(elected)
 }
 
 // Trainers returns the members that train in a round, ascending. The first
-// ⌊members × verificationPercent / 100⌋ positions of the "committee" shuffle verify
-// instead, but one member always trains.
+// ⌊members × verificationPercent / 100⌋ positions of the "committee" shuffle verify or
+// break ties instead (see Committee), but one member always trains.
 func Trainers(seed uint64, members, verificationPercent int) []int {
 	if members <= 0 {
 		return nil
 	}
-	trainers := slices.Clone(inOrder(uint32(members), seed, saltCommittee)[verifiersOf(members, verificationPercent):])
+	trainers := slices.Clone(inOrder(uint32(members), seed, saltCommittee)[nonTrainers(members, verificationPercent):])
 	slices.Sort(trainers)
 	return trainers
-}
-
-func verifiersOf(members, verificationPercent int) int {
-	percent := max(0, min(verificationPercent, 100))
-	return min(members*percent/100, members-1)
 }
 
 // BatchCount returns how many batches Batches cuts.
@@ -76,7 +65,7 @@ func BatchCount(members, verificationPercent int, batchSize uint32) int {
 	if members <= 0 {
 		return 0
 	}
-	trainers := members - verifiersOf(members, verificationPercent)
+	trainers := members - nonTrainers(members, verificationPercent)
 	return int(min(uint64(trainers), uint64(batchSize)))
 }
 

@@ -9,5 +9,10 @@
 //	witnesses := assign.Witnesses(round.Seed, len(round.Members), config.WitnessNodes)
 //	batches := assign.Batches(round.Seed, len(round.Members), config.VerificationPercent, round.DataIndex, round.BatchSize)
 //
+// A member's part can be proved to anybody who knows the round, without the others:
+//
+//	proof, ok := selection.Prove(member)
+//	ok = selection.Verify(proof)
+//
 // Members are named by their index in the round's list of members.
 package assign

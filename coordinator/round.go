@@ -19,6 +19,17 @@ func (r *Round) ElectedWitnesses(c Config) []int {
 	return assign.Witnesses(r.Seed, len(r.Members), int(c.WitnessNodes))
 }
 
+// Selection returns what decides the parts of the round's members: with it anybody can
+// check a member's assign.Proof.
+func (r *Round) Selection(c Config) assign.Selection {
+	return assign.Selection{
+		Seed:                r.Seed,
+		Members:             len(r.Members),
+		WitnessNodes:        int(c.WitnessNodes),
+		VerificationPercent: int(c.VerificationPercent),
+	}
+}
+
 // MemberIndex returns the client's index in r.Members.
 func (r *Round) MemberIndex(id ClientID) (int, bool) {
 	i := slices.Index(r.Members, id)

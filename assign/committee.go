@@ -1,0 +1,94 @@
+package assign
+
+// Committee is what a member does with the data of a round.
+type Committee uint8
+
+// The committees. Whether a member also witnesses the round is drawn apart from them.
+const (
+	Trainer    Committee = iota // trains a batch
+	Verifier                    // trains no batch of its own and is free to repeat another's
+	TieBreaker                  // is free to decide where a verifier disagrees with a trainer
+)
+
+// String returns the committee's name.
+func (c Committee) String() string {
+	switch c {
+	case Trainer:
+		return "trainer"
+	case Verifier:
+		return "verifier"
+	case TieBreaker:
+		return "tie-breaker"
+	default:
+		return "committee?"
+	}
+}
+
+// Selection is everything that decides who does what in a round.
+type Selection struct {
+	Seed                uint64
+	Members             int
+	WitnessNodes        int // 0: every member, at most 32
+	VerificationPercent int
+}
+
+// Proof is a member's part in a round together with the positions that it follows from.
+// Anybody who knows the round can check it with Verify.
+type Proof struct {
+	Member          int // index in the round's members
+	Committee       Committee
+	Position        uint32 // in the "committee" shuffle
+	Witness         bool
+	WitnessPosition uint32 // in the "witness" shuffle
+}
+
+// Prove returns the proof of a member's part, and false when there is no such member.
+// It takes 360 hashes however many members there are.
+func (s Selection) Prove(member int) (Proof, bool) {
+	if member < 0 || member >= s.Members {
+		return Proof{}, false
+	}
+	index, total := uint32(member), uint32(s.Members)
+	p := Proof{
+		Member:          member,
+		Position:        Position(index, total, s.Seed, saltCommittee),
+		WitnessPosition: Position(index, total, s.Seed, saltWitness),
+	}
+	p.Committee = committeeAt(int(p.Position), s.Members, s.VerificationPercent)
+	p.Witness = int(p.WitnessPosition) < electedWitnesses(s.Members, s.WitnessNodes)
+	return p, true
+}
+
+// Verify reports whether every statement of the proof is true.
+func (s Selection) Verify(p Proof) bool {
+	want, ok := s.Prove(p.Member)
+	return ok && p == want
+}
+
+// committeeAt returns the committee of a position of the "committee" shuffle: of the
+// members that do not train, the first third are tie-breakers, the rest verifiers.
+func committeeAt(position, members, verificationPercent int) Committee {
+	idle := nonTrainers(members, verificationPercent)
+	switch {
+	case position < idle/3:
+		return TieBreaker
+	case position < idle:
+		return Verifier
+	default:
+		return Trainer
+	}
+}
+
+// nonTrainers returns how many members do not train: verificationPercent of them,
+// rounded down, but one member always trains.
+func nonTrainers(members, verificationPercent int) int {
+	percent := max(0, min(verificationPercent, 100))
+	return min(members*percent/100, members-1)
+}
+
+func electedWitnesses(members, witnessNodes int) int {
+	if witnessNodes <= 0 {
+		witnessNodes = maxWitnesses
+	}
+	return min(members, witnessNodes)
+}

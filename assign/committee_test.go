@@ -1,0 +1,132 @@
+package assign
+
+import (
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// TestProofsAgreeWithTheAssignment derives trainers and witnesses of a round from the
+// proofs of all members.
+func TestProofsAgreeWithTheAssignment(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := Selection{
+			Seed:                rapid.Uint64().Draw(t, "seed"),
+			Members:             rapid.IntRange(1, 40).Draw(t, "members"),
+			WitnessNodes:        rapid.IntRange(0, 40).Draw(t, "witness nodes"),
+			VerificationPercent: rapid.IntRange(0, 100).Draw(t, "percent"),
+		}
+		var trainers, witnesses []int
+		count := map[Committee]int{}
+		for member := range s.Members {
+			p, ok := s.Prove(member)
+			if !ok || !s.Verify(p) {
+				t.Fatalf("proof %+v does not verify", p)
+			}
+			count[p.Committee]++
+			if p.Committee == Trainer {
+				trainers = append(trainers, member)
+			}
+			if p.Witness {
+				witnesses = append(witnesses, member)
+			}
+		}
+		if want := Trainers(s.Seed, s.Members, s.VerificationPercent); !slices.Equal(trainers, want) {
+			t.Fatalf("trainers by proof %v, by assignment %v", trainers, want)
+		}
+		elected := slices.Sorted(slices.Values(Witnesses(s.Seed, s.Members, s.WitnessNodes)))
+		if !slices.Equal(witnesses, elected) {
+			t.Fatalf("witnesses by proof %v, by election %v", witnesses, elected)
+		}
+		if idle := count[Verifier] + count[TieBreaker]; count[TieBreaker] != idle/3 {
+			t.Fatalf("%d tie-breakers of %d that do not train", count[TieBreaker], idle)
+		}
+	})
+}
+
+func TestFalseProofsDoNotVerify(t *testing.T) {
+	s := Selection{Seed: 42, Members: 12, WitnessNodes: 4, VerificationPercent: 50}
+	for member := range s.Members {
+		good, _ := s.Prove(member)
+		for name, alter := range map[string]func(*Proof){
+			"another member":           func(p *Proof) { p.Member = (p.Member + 1) % 12 },
+			"no member":                func(p *Proof) { p.Member = 12 },
+			"a negative member":        func(p *Proof) { p.Member = -1 },
+			"another committee":        func(p *Proof) { p.Committee = (p.Committee + 1) % 3 },
+			"another position":         func(p *Proof) { p.Position = (p.Position + 1) % 12 },
+			"a witness or none":        func(p *Proof) { p.Witness = !p.Witness },
+			"another witness position": func(p *Proof) { p.WitnessPosition = (p.WitnessPosition + 1) % 12 },
+		} {
+			p := good
+			alter(&p)
+			if s.Verify(p) {
+				t.Errorf("%s of %+v verifies", name, good)
+			}
+		}
+		other := s
+		other.Seed++
+		if other.Verify(good) {
+			t.Errorf("%+v verifies in another round", good)
+		}
+	}
+}
+
+func TestCommitteeNames(t *testing.T) {
+	want := []string{"trainer", "verifier", "tie-breaker", "committee?"}
+	for c, name := range want {
+		if got := Committee(c).String(); got != name {
+			t.Errorf("committee %d is called %s, want %s", c, got, name)
+		}
+	}
+}
+
+// TestBugVerifiersPanic draws every committee size: none is without a trainer, and none
+// panics.
+func TestBugVerifiersPanic(t *testing.T) {
+	for members := range 40 {
+		for percent := -1; percent <= 101; percent++ {
+			trainers := Trainers(7, members, percent)
+			if members > 0 && len(trainers) == 0 {
+				t.Fatalf("nobody of %d trains at %d %%", members, percent)
+			}
+		}
+	}
+}
+
+// TestBugFewerMembersThanWitnessNodes elects everybody instead of failing.
+func TestBugFewerMembersThanWitnessNodes(t *testing.T) {
+	if got := len(Witnesses(7, 3, 10)); got != 3 {
+		t.Errorf("%d of 3 members witness, want all", got)
+	}
+}
+
+// TestBugBatchOrderFollowsLowBits counts who of four trainers gets the larger batch in
+// 4,000 rounds of consecutive seeds: every one about a quarter. A linear congruential
+// generator taken modulo a power of two gives its lowest bits a period of a few rounds.
+func TestBugBatchOrderFollowsLowBits(t *testing.T) {
+	const rounds, members = 4000, 4
+	var larger [members]int
+	repeats, last := 0, -1
+	for seed := range uint64(rounds) {
+		for _, a := range Batches(seed, members, 0, 0, members+1) {
+			if a.Batch.Len() != 2 {
+				continue
+			}
+			larger[a.Member]++
+			if a.Member == last {
+				repeats++
+			}
+			last = a.Member
+		}
+	}
+	const mean, tolerance = rounds / 4, 137 // five standard deviations of a binomial distribution
+	for member, n := range larger {
+		if n < mean-tolerance || n > mean+tolerance {
+			t.Errorf("member %d has the larger batch in %d of %d rounds", member, n, rounds)
+		}
+	}
+	if repeats < mean-tolerance || repeats > mean+tolerance {
+		t.Errorf("the same member follows itself in %d of %d rounds", repeats, rounds)
+	}
+}
