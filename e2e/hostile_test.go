@@ -10,7 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/psyche-go/psyche/backend/tcp/secure"
 	"github.com/psyche-go/psyche/event"
+	"github.com/psyche-go/psyche/identity"
 )
 
 const (
@@ -25,14 +27,14 @@ func TestGarbageOnEveryPort(t *testing.T) {
 	n := newNetwork(t, rules{clients: 2, minClients: 2, roundsPerEpoch: 3, steps: 6})
 	n.startServer()
 	clients := n.startClients(2)
-	ports := []port{{"tcp", n.address}}
+	ports := []port{{"tcp", n.address}, {"tls", n.address}}
 	for _, c := range clients {
 		for _, addr := range waitFor[event.Started](c).Addrs {
 			ports = append(ports, parsePort(t, addr))
 		}
 	}
-	if len(ports) != 5 {
-		t.Fatalf("ports %v, want the server's and two of each client", ports)
+	if len(ports) != 6 {
+		t.Fatalf("ports %v, want the server's, plain and in TLS, and two of each client", ports)
 	}
 
 	ctx, cancel := context.WithCancel(t.Context())
@@ -58,8 +60,20 @@ func TestGarbageOnEveryPort(t *testing.T) {
 	t.Logf("attacks on %v: %v", ports, attacks)
 }
 
-// port is a listening port.
+// port is a listening port and how to talk to it: udp, tcp, or tls as clients do to the server.
 type port struct{ network, address string }
+
+func (p port) dial(ctx context.Context) (net.Conn, error) {
+	network := p.network
+	if network == "tls" {
+		network = "tcp"
+	}
+	conn, err := new(net.Dialer).DialContext(ctx, network, p.address)
+	if err == nil && p.network == "tls" {
+		conn = secure.Client(conn, func(identity.ID) error { return nil })
+	}
+	return conn, err
+}
 
 // parsePort reads a multiaddr such as /ip4/127.0.0.1/udp/4001/quic-v1.
 func parsePort(t *testing.T, multiaddr string) port {
@@ -83,7 +97,7 @@ func (p port) attack(ctx context.Context, random *rand.Rand) int {
 			return count
 		case <-pause.C:
 		}
-		conn, err := new(net.Dialer).DialContext(ctx, p.network, p.address)
+		conn, err := p.dial(ctx)
 		if err != nil {
 			continue // a client that has finished is gone
 		}
