@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/psyche-go/psyche/assign"
-	"github.com/psyche-go/psyche/bloom"
 )
 
 // Apply takes an action that from signed. The nonces of one key must strictly
@@ -213,9 +212,7 @@ func (s *State) witness(from ClientID, a *WitnessRound) error {
 	if !assign.IsWitness(round.Seed, len(round.Members), int(s.Config.WitnessNodes), member) {
 		return ErrNotElected
 	}
-	// A filter with more bits than the round's items can set would vote for anything.
-	if a.Participants.OnesCount() > bloom.Hashes*len(round.Members) ||
-		a.Commitments.OnesCount() > bloom.Hashes*assign.BatchCount(len(round.Members), int(s.Config.VerificationPercent), round.BatchSize) {
+	if round.overfills(&a.Participants, &a.Commitments, s.Config) {
 		return ErrInvalidWitness
 	}
 	round.Witnesses = append(round.Witnesses, Witness{

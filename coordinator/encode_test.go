@@ -136,6 +136,8 @@ func TestDecodeRefusesBrokenInvariants(t *testing.T) {
 		{"witnesses elected", func(s *State) { s.Epoch.Rounds[0].WitnessesNeeded-- }},
 		{"witnesses", func(s *State) { s.Epoch.Rounds[0].Witnesses[1].Member = s.Epoch.Rounds[0].Witnesses[0].Member }},
 		{"witnesses", func(s *State) { s.Epoch.Rounds[0].Witnesses[1].Member = 77 }},
+		{"witnesses", func(s *State) { s.Epoch.Rounds[0].Witnesses[1].Participants[3] = 1<<64 - 1 }},
+		{"witnesses", func(s *State) { s.Epoch.Rounds[0].Witnesses[1].Commitments[3] = 1<<64 - 1 }},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -24,7 +24,8 @@ import (
 //     (before it once they are over), and hold disjoint, adjacent stretches of data
 //     that end at Progress.DataIndex.
 //   - A round's quorum is ⌈2n/3⌉ of its elected witnesses; each witness is elected, a
-//     member, and there once.
+//     member, and there once, and its filters have no more bits than the round's
+//     items can set. Only members' results are skipped.
 //   - The checkpoint is not of a step that was not trained.
 func (s *State) Check() error {
 	if broken := s.brokenInvariant(); broken != "" {
@@ -233,6 +234,9 @@ func (r *Round) broken(c Config) string {
 	}
 	witnesses := r.ElectedWitnesses(c)
 	for i := range r.Witnesses {
+		if r.overfills(&r.Witnesses[i].Participants, &r.Witnesses[i].Commitments, c) {
+			return "witnesses"
+		}
 		at := slices.Index(witnesses, int(r.Witnesses[i].Member))
 		if at < 0 {
 			return "witnesses"

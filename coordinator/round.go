@@ -36,6 +36,13 @@ func (r *Round) MemberIndex(id ClientID) (int, bool) {
 	return i, i >= 0
 }
 
+// overfills reports whether the filters have more bits than the round's items can set:
+// they would vote for anything.
+func (r *Round) overfills(participants, commitments *bloom.Filter, c Config) bool {
+	batches := assign.BatchCount(len(r.Members), int(c.VerificationPercent), r.BatchSize)
+	return participants.OnesCount() > bloom.Hashes*len(r.Members) || commitments.OnesCount() > bloom.Hashes*batches
+}
+
 // HasQuorum reports whether enough witnesses proved something for results to count and
 // for health to be judged.
 func (r *Round) HasQuorum() bool {
