@@ -94,8 +94,11 @@ func (s *State) settleCheckpoint() {
 	}
 }
 
+// agreedDigest returns the digest that ⌈2n/3⌉ of the n healthy members reported. Where
+// fewer than MinClients are left n is MinClients: the few that remain after the others
+// left could be those that lie.
 func (s *State) agreedDigest() (digest [32]byte, ok bool) {
-	needed := assign.Quorum(s.HealthyCount())
+	needed := assign.Quorum(max(s.HealthyCount(), int(s.Config.MinClients)))
 	for _, candidate := range s.Epoch.Reports {
 		count := 0
 		for _, report := range s.Epoch.Reports {
@@ -103,7 +106,7 @@ func (s *State) agreedDigest() (digest [32]byte, ok bool) {
 				count++
 			}
 		}
-		if needed > 0 && count >= needed {
+		if count >= needed {
 			return candidate.Digest, true
 		}
 	}
