@@ -31,8 +31,16 @@ func (p *process) Updates() <-chan backend.Update { return nil }
 
 // Submit implements client.Backend.
 func (p *process) Submit(ctx context.Context, a coordinator.Action) error {
-	if proof, ok := a.(coordinator.WitnessRound); ok && p.machine.lies(LyingWitness) {
-		a = p.distort(proof)
+	if p.machine.lies(LyingWitness) {
+		switch honest := a.(type) {
+		case coordinator.WitnessRound:
+			a = p.distort(honest)
+		case coordinator.ReportCheckpoint:
+			if p.world.lies.chance(400) {
+				honest.Digest[p.world.lies.below(32)] ^= 1
+				a = honest
+			}
+		}
 	}
 	return p.send(ctx, a)
 }

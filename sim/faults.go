@@ -22,7 +22,7 @@ const (
 	SlowDisk                         // the host's disk takes seconds
 	TornWrite                        // what the host was writing when it was killed is there in part
 	ClockJump                        // the host's clock jumps, forwards and backwards
-	LyingWitness                     // false filters, roots and replicas, and proofs of who was not elected
+	LyingWitness                     // false filters, roots, replicas and checkpoints, and proofs of who was not elected
 	SilentTrainer                    // trains nothing
 	InvalidResult                    // announces what is no result
 	Equivocation                     // announces two results, each to half of the others

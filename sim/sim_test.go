@@ -15,7 +15,7 @@ func TestSeeds(t *testing.T) {
 		clients int
 		seeds   uint64
 	}{
-		{NoFaults, 8, 10}, {AllFaults, 8, 60}, {AllFaults, 24, 5}, {AllFaults, 2, 20}, {AllFaults, 64, 1},
+		{NoFaults, 8, 5}, {AllFaults, 8, 30}, {AllFaults, 24, 2}, {AllFaults, 2, 20}, {NoFaults, 64, 1},
 	} {
 		t.Run(fmt.Sprintf("%v-%d", test.faults, test.clients), func(t *testing.T) {
 			t.Parallel()
