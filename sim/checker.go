@@ -55,7 +55,6 @@ type checker struct {
 	acked     map[signature]bool
 	nextData  uint64
 	nextStep  uint32
-	elected   []int  // of the running round
 	votedStep uint32 // of voted
 	voted     []coordinator.ClientID
 
