@@ -39,6 +39,15 @@ func ParseID(text string) (ID, error) {
 	return ID(raw), nil
 }
 
+// MarshalText returns the base58 form, for logs and other texts in JSON.
+func (id ID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
+
+// UnmarshalText is ParseID.
+func (id *ID) UnmarshalText(text []byte) (err error) {
+	*id, err = ParseID(string(text))
+	return err
+}
+
 // Key is an ed25519 private key. The zero Key is not usable.
 type Key struct {
 	private ed25519.PrivateKey

@@ -1,6 +1,10 @@
 package identity
 
-import "testing"
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+)
 
 func TestVerifyBindsDomainAndMessage(t *testing.T) {
 	key := testKey(t)
@@ -43,5 +47,20 @@ func TestParseID(t *testing.T) {
 		if _, err := ParseID(text); err == nil {
 			t.Errorf("%q is accepted", text)
 		}
+	}
+}
+
+func TestIDInJSON(t *testing.T) {
+	id := FromSeed([SeedSize]byte{1}).ID()
+	text, err := json.Marshal(id)
+	if err != nil || string(text) != `"`+id.String()+`"` {
+		t.Fatalf("got %s, %v", text, err)
+	}
+	var back ID
+	if err := json.Unmarshal(text, &back); err != nil || back != id {
+		t.Errorf("%s became %v, %v", text, back, err)
+	}
+	if err := json.Unmarshal([]byte(`"0"`), &back); !errors.Is(err, ErrInvalidKey) {
+		t.Errorf("got %v", err)
 	}
 }

@@ -272,7 +272,7 @@ func (h *host) record(r Record, before coordinator.RunState) error {
 		return err
 	}
 	if h.state.RunState != before {
-		h.logger.Info("run state", "from", before, "to", h.state.RunState, "epoch", h.state.Progress.Epoch, "step", h.state.Progress.Step)
+		h.logger.Info("run state", "from", before.String(), "to", h.state.RunState.String(), "epoch", h.state.Progress.Epoch, "step", h.state.Progress.Step)
 		h.emit(Event{Kind: EventTransition, Phase: h.phaseNow()})
 	}
 	return nil
