@@ -58,8 +58,8 @@
 //
 // # Which model an epoch starts from
 //
-// Model.Checkpoint, always and for everybody. When a quorum of the healthy members, or of
-// MinClients where fewer are left, reports the same digest in Cooldown, the checkpoint
+// Model.Checkpoint, always and for everybody. When a quorum of the healthy members, or
+// of MinClients where fewer are left, reports the same digest in Cooldown, the checkpoint
 // becomes the P2P kind with that digest and remembers where it came from
 // (Checkpoint.Origin). Without such a quorum nobody can say which model is the right one:
 // the checkpoint stays what it was, and every member whose model is not that one has to
