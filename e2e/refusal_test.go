@@ -234,6 +234,7 @@ func TestServerNotThere(t *testing.T) {
 	n := newNetwork(t, rules{1, 1, 2, 2})
 	n.address = closedPort(t)
 	c := n.newClient("client")
+	refused(t, n.dir, []string{"--server-timeout", "more than 0"}, clientBinary, c.args("--server-timeout", "0s")...)
 	begun := time.Now()
 	code, out := run(t, clientBinary, c.args("--server-timeout", "2s")...)
 	checkRefusal(t, "client", code, out, []string{n.address, "gave up after", "check that the server runs"})

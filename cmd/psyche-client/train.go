@@ -82,6 +82,9 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 	if c.MicroBatchSize < 1 {
 		return fmt.Errorf("--micro-batch-size is %d: want at least 1", c.MicroBatchSize)
 	}
+	if c.ServerTimeout <= 0 {
+		return fmt.Errorf("--server-timeout is %v: want more than 0", c.ServerTimeout)
+	}
 	if err := torch.Load(torch.Options{Threads: c.Threads, Logger: logger}); err != nil {
 		return err
 	}
