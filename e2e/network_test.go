@@ -131,7 +131,7 @@ func (n *network) startServer(flags ...string) *process {
 		"--save-state-dir", n.saved, "--events-dir", filepath.Join(n.dir, "server"), "--log", "json",
 	}, flags...)
 	n.lives++
-	n.server = start(n.t, "server", filepath.Join(n.dir, fmt.Sprintf("server-%d.log", n.lives)), serverBinary, args...)
+	n.server = start(n.t, "server", filepath.Join(n.dir, fmt.Sprintf("server-%d.log", n.lives)), serverBinary, nil, args...)
 	n.server.waitText(n.t, "server is listening", 1)
 	n.address = listeningOn(n.t, n.server.text(n.t))
 	return n.server
@@ -158,6 +158,7 @@ type client struct {
 	dir      string
 	id       string
 	key      string // path
+	env      []string // of its lives, beside what every process gets
 }
 
 // newClient makes a key; the client is not started.
@@ -201,7 +202,7 @@ func (c *client) args(flags ...string) []string {
 // start begins a life.
 func (c *client) start(flags ...string) {
 	c.network.t.Helper()
-	c.process = start(c.network.t, c.name, filepath.Join(c.dir, "output.log"), clientBinary, c.args(flags...)...)
+	c.process = start(c.network.t, c.name, filepath.Join(c.dir, "output.log"), clientBinary, c.env, c.args(flags...)...)
 }
 
 func (c *client) eventsPath() string { return filepath.Join(c.dir, "events.jsonl") }

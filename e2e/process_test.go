@@ -31,7 +31,7 @@ type process struct {
 }
 
 // start begins a process that the test ends at its end at the latest.
-func start(t *testing.T, name, output, binary string, args ...string) *process {
+func start(t *testing.T, name, output, binary string, env []string, args ...string) *process {
 	t.Helper()
 	file, err := os.OpenFile(output, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -39,7 +39,7 @@ func start(t *testing.T, name, output, binary string, args ...string) *process {
 	}
 	p := &process{name: name, output: output, command: exec.Command(binary, args...), ended: make(chan struct{})}
 	p.command.Stdout, p.command.Stderr = file, file
-	p.command.Env = clientEnv()
+	p.command.Env = append(clientEnv(), env...)
 	err = p.command.Start()
 	if closeErr := file.Close(); closeErr != nil {
 		t.Error(closeErr)
