@@ -174,6 +174,9 @@ func (n *Node) submit(kind string, about any, a coordinator.Action, accepted fun
 			case errors.Is(err, coordinator.ErrDuplicate):
 				e.notBefore = n.Runtime.Now().Add(effectTimeout)
 				n.log.Debug("submitted before", "action", kind)
+			case errors.Is(err, coordinator.ErrNotAuthorised):
+				e.notBefore = n.Runtime.Now().Add(notAdmittedPause)
+				n.log.Warn("the run does not admit this key, or has ejected it", "action", kind, "id", n.id)
 			case errors.As(err, &code):
 				e.notBefore = n.Runtime.Now().Add(refusalPause)
 				n.log.Debug("refused", "action", kind, "err", err)

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"slices"
 
 	"github.com/psyche-go/psyche/checkpoint"
@@ -36,9 +37,10 @@ func fromPeers(c coordinator.Checkpoint) bool {
 	return c.Kind == coordinator.CheckpointP2P || c.Kind == coordinator.CheckpointP2PGcs
 }
 
-// holdsModel reports whether the trainer holds exactly the coordinator's checkpoint.
+// holdsModel reports whether the trainer holds exactly the coordinator's checkpoint, and
+// is built as the run says now.
 func (n *Node) holdsModel() bool {
-	if n.model == nil {
+	if n.model == nil || n.redefined() {
 		return false
 	}
 	c := n.state.Model.Checkpoint
@@ -46,6 +48,12 @@ func (n *Node) holdsModel() bool {
 		return n.model.digest == c.Digest
 	}
 	return n.model.origin == c
+}
+
+// redefined reports whether the run was configured anew, while it was paused, since the
+// trainer was built.
+func (n *Node) redefined() bool {
+	return n.trainer != nil && !bytes.Equal(n.built, n.state.Model.Definition)
 }
 
 // share lets peers fetch a model.

@@ -35,6 +35,7 @@ type Node struct {
 	seat  seat // see membership.go
 
 	trainer Trainer
+	built   []byte             // the definition that the trainer was built from
 	model   *heldModel         // what the trainer holds; nil while it differs from any manifest
 	shares  []*heldModel       // whose blobs peers can fetch, newest last
 	partial partialModel       // a model on its way here

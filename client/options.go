@@ -26,7 +26,8 @@ type Options struct {
 	Data    DataProvider
 
 	// NewTrainer builds the model from the first snapshot that the client gets; later
-	// ones are given to Trainer.Load. Its ctx ends with the call.
+	// ones are given to Trainer.Load. It is called again after the run was configured
+	// anew, and replaces the trainer then. Its ctx ends with the call.
 	NewTrainer func(ctx context.Context, s checkpoint.Snapshot, model coordinator.Model) (Trainer, error)
 	// Initial loads the model of a checkpoint that does not come from peers.
 	Initial func(ctx context.Context, c coordinator.Checkpoint) (checkpoint.Snapshot, error)
@@ -57,6 +58,8 @@ const (
 	requestTimeout = 5 * time.Second        // for one question to one peer
 	effectTimeout  = 3 * time.Second        // until an accepted action shows in the state
 	refusalPause   = time.Second            // after an action was refused
+
+	notAdmittedPause = 10 * time.Second // after the run did not admit this key
 )
 
 // withDefaults returns the options with defaults filled in, or what is wrong with them.

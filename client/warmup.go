@@ -108,7 +108,10 @@ func (n *Node) obtainModel() {
 	if n.op != nil || n.Runtime.Now().Before(n.obtainAt) {
 		return
 	}
-	if n.model != nil && n.model.origin.Kind == 0 { // trained here, in the epoch before
+	if n.redefined() {
+		n.log.Info("the run was configured anew: building the trainer again", "epoch", n.state.Progress.Epoch)
+		n.trainer = nil
+	} else if n.model != nil && n.model.origin.Kind == 0 { // trained here, in the epoch before
 		n.desynchronise("the run recorded another checkpoint than the one held here")
 	}
 	var members []coordinator.ClientID
@@ -137,7 +140,7 @@ func (n *Node) obtained(o obtaining, err error, cancelled bool) {
 	n.total.ModelReceived += o.model.fetched
 	n.partial.blobs = append(n.partial.blobs, o.model.blobs...)
 	if o.trainer != nil {
-		n.trainer = o.trainer
+		n.trainer, n.built = o.trainer, o.definition.Definition
 	}
 	switch {
 	case cancelled:

@@ -205,7 +205,8 @@ type trainerFactory struct {
 	provider data.Provider
 }
 
-// build makes the trainer of the run and opens its data.
+// build makes the trainer of the run and opens its data. It closes the one that it made
+// before, if any.
 func (f *trainerFactory) build(ctx context.Context, snapshot checkpoint.Snapshot, definition coordinator.Model) (client.Trainer, error) {
 	run, err := config.DecodeModel(definition.Definition)
 	if err != nil {
@@ -222,6 +223,9 @@ func (f *trainerFactory) build(ctx context.Context, snapshot checkpoint.Snapshot
 		Path:      f.command.DataPath,
 	})
 	if err != nil {
+		return nil, err
+	}
+	if err := f.close(); err != nil {
 		return nil, err
 	}
 	trainer, err := train.New(ctx, train.Options{
@@ -260,5 +264,7 @@ func (f *trainerFactory) close() error {
 	if f.trainer == nil {
 		return nil
 	}
-	return f.trainer.Close()
+	trainer := f.trainer
+	f.trainer = nil
+	return trainer.Close()
 }
