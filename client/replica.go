@@ -71,7 +71,7 @@ func (b ballot) decide() verdict {
 	strict := b.choose(votes, int(b.round.WitnessesNeeded))
 	root, agreed := b.round.QuorumRoot()
 	if !agreed {
-		return verdict{chosen: strict, unknown: b.unaccounted(votes, strict)}
+		return verdict{chosen: strict, unknown: b.unaccounted(strict)}
 	}
 	if merkle.Root(strict) == root {
 		return verdict{chosen: strict}
@@ -83,7 +83,7 @@ func (b ballot) decide() verdict {
 	if found := b.search(votes, strict, root); found != nil {
 		return verdict{chosen: found}
 	}
-	missing := b.unaccounted(votes, strict)
+	missing := b.unaccounted(strict)
 	if len(missing) == 0 { // the filters tell nothing: any batch may be it
 		for i := range strict {
 			missing = append(missing, i)
@@ -165,19 +165,32 @@ func (b ballot) search(votes [][]int, chosen []commitment, root [32]byte) []comm
 	return nil
 }
 
-// unaccounted lists the batches without an outcome whose owner so many witnesses hold a
-// result of that an unknown one may have the quorum.
-func (b ballot) unaccounted(votes [][]int, chosen []commitment) []int {
+// unaccounted lists the batches without an outcome of which an unknown result may have the
+// quorum. All witnesses may hold it that hold a result of the owner and none that is known
+// here; and those that lie, fewer than a third, may have it in their filters whatever else
+// these say.
+func (b ballot) unaccounted(chosen []commitment) []int {
+	keys := bloom.NewKeys(b.round.Seed)
+	witnesses := b.round.Witnesses
+	liars := (max(int(b.round.WitnessesElected), len(witnesses)) - 1) / 3
 	var missing []int
 	for i, owner := range b.owners {
 		if chosen[i] != (commitment{}) {
 			continue
 		}
-		holders := b.round.Score(owner)
-		for _, known := range votes[i] {
-			holders -= known
+		held := keys.Positions(owner[:])
+		known := make([]bloom.Positions, len(b.candidates[i]))
+		for j, c := range b.candidates[i] {
+			known[j] = keys.Positions(c[:])
 		}
-		if holders >= int(b.round.WitnessesNeeded) {
+		holders := 0
+		for k := range witnesses {
+			w := &witnesses[k]
+			if w.Participants.ContainsPositions(held) && !slices.ContainsFunc(known, w.Commitments.ContainsPositions) {
+				holders++
+			}
+		}
+		if holders+min(liars, len(witnesses)-holders) >= int(b.round.WitnessesNeeded) {
 			missing = append(missing, i)
 		}
 	}

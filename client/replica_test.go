@@ -54,6 +54,9 @@ func TestDecide(t *testing.T) {
 	}
 	blurred := proofs(seed, ids, full, full, []commitment{a, b2, c})
 	blurred[1].Commitments = blurred[2].Commitments // the root of one result, the filter of the other
+	// The last of four votes for a result whose trainer it does not hold anything of.
+	split := proofs(seed, ids, full, []commitment{a, b2, c}, full, []commitment{a, none, c})
+	split[3].Commitments.Add(seed, b[:])
 	tests := map[string]struct {
 		witnesses  []coordinator.Witness
 		quorum     uint16
@@ -100,6 +103,12 @@ func TestDecide(t *testing.T) {
 		"filters say less than the root": {blind[:2], 2, [][]commitment{{a}, {b}, {c}}, full, 0},
 		"two results, a filter lies about which": {
 			blurred, 2, [][]commitment{{a}, {b2, b}, {c}}, full, 0,
+		},
+		"two results, filters of one witness contradict each other": {
+			split, 3, [][]commitment{{a}, {b2, b}, {c}}, full, 0,
+		},
+		"two results, filters contradict each other, only the other one is known": {
+			split, 3, [][]commitment{{a}, {b2}, {c}}, []commitment{a, none, c}, 1,
 		},
 		"filters say nothing, result unknown": {
 			silent, 2, [][]commitment{{a}, {b}, nil}, []commitment{none, none, none}, 3,

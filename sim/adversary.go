@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/psyche-go/psyche/assign"
 	"github.com/psyche-go/psyche/coordinator"
 )
 
@@ -21,7 +20,7 @@ func (w *world) appointLiars() {
 			if nodes := int(w.plan.config.WitnessNodes); nodes > 0 {
 				elected = min(elected, nodes)
 			}
-			count = min(count, elected-assign.Quorum(elected), 4)
+			count = min(count, (elected-1)/3, 4)
 		}
 		if count == 0 {
 			continue
