@@ -20,16 +20,24 @@ func (r *Round) Score(id ClientID) int {
 	return score
 }
 
+// provedMissing reports whether no quorum of witnesses can hold the client's result, even
+// if all those that are silent did: silence is evidence against nobody. Otherwise one
+// witness that lies and one that is gone could have every member dropped.
+func (r *Round) provedMissing(id ClientID) bool {
+	silent := int(r.WitnessesElected) - len(r.Witnesses)
+	return r.HasQuorum() && r.Score(id)+silent < int(r.WitnessesNeeded)
+}
+
 // Unhealthy returns the members of a finished round that had a batch and whose results
-// fewer witnesses than the quorum hold. It is empty when the witnesses themselves are
-// fewer than the quorum: their silence is evidence against nobody.
+// no quorum of witnesses can hold, whatever those would say that are silent. It is empty
+// when the witnesses themselves are fewer than the quorum.
 func (r *Round) Unhealthy(c Config) []ClientID {
 	if !r.HasQuorum() {
 		return nil
 	}
 	var unhealthy []ClientID
 	for _, a := range r.Assignments(c) {
-		if id := r.Members[a.Member]; r.Score(id) < int(r.WitnessesNeeded) {
+		if id := r.Members[a.Member]; r.provedMissing(id) {
 			unhealthy = append(unhealthy, id)
 		}
 	}
@@ -66,9 +74,6 @@ func (s *State) healthCheck(from ClientID, a HealthCheck) error {
 	if round == nil {
 		return ErrWrongStep
 	}
-	if !round.HasQuorum() {
-		return ErrFalseAccusation
-	}
 	assignments := round.Assignments(s.Config)
 	for i, id := range a.Clients {
 		if slices.Contains(a.Clients[:i], id) {
@@ -79,7 +84,7 @@ func (s *State) healthCheck(from ClientID, a HealthCheck) error {
 			return ErrNotMember
 		}
 		trained := slices.ContainsFunc(assignments, func(x assign.Assignment) bool { return x.Member == member })
-		if !trained || round.Score(id) >= int(round.WitnessesNeeded) {
+		if !trained || !round.provedMissing(id) {
 			return ErrFalseAccusation
 		}
 	}

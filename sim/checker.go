@@ -159,7 +159,8 @@ func (c *checker) accused(s *coordinator.State, a coordinator.HealthCheck) {
 				held++
 			}
 		}
-		if held >= quorum || len(round.Witnesses) < quorum {
+		silent := electedOf(round, s.Config) - len(round.Witnesses)
+		if held+silent >= quorum || len(round.Witnesses) < quorum {
 			c.violate(NotFramed, "%s in step %d: %d of %d witnesses hold its result, quorum %d",
 				c.world.nameOf(id), a.Step, held, len(round.Witnesses), quorum)
 		}
