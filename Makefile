@@ -14,7 +14,7 @@ LEARNING := ./torch/... ./model/... ./train/... ./cmd/psyche-client/... ./e2e/..
 PLAIN     = $(shell $(GO) list ./... | grep -v -E '/(torch|model|train|cmd/psyche-client|e2e)(/|$$)')
 STATIC    = $(shell $(GO) list ./... | grep -v -E '/(torch|model|train|distro|cmd/psyche-client|e2e)(/|$$)') ./distro/codec
 
-.PHONY: all sim build setup shim demo demo-data test test-plain test-torch race static lint fmt-check vet bench clean
+.PHONY: all sim build setup shim demo demo-data test test-plain test-torch race load static lint fmt-check vet bench clean
 
 all: build
 
@@ -50,6 +50,11 @@ test-torch: shim
 sim:
 	CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN)/psyche ./cmd/psyche
 	$(BIN)/psyche sim --seeds 1..1000 --clients 64
+
+## load: 200 clients with fake trainers on a server, one killed each second; 200 kills of the server
+load:
+	$(GO) test ./server -run TestLoad -v -load.clients 200 -load.rounds 50 -load.train 500ms -timeout 15m
+	$(GO) test ./server -run TestKill -v -kills 200 -timeout 15m
 
 ## race: the race detector over everything that runs no tensors
 race:

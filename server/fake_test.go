@@ -52,6 +52,9 @@ func (f *fakeClient) react(s *coordinator.State) coordinator.Action {
 	member, isMember := s.Member(f.id)
 	healthy := isMember && member.State == coordinator.Healthy
 	epoch := s.Progress.Epoch
+	if healthy || s.IsPending(f.id) {
+		f.joined = 0 // should the host withdraw it, it joins again
+	}
 	switch {
 	case !healthy && !s.IsPending(f.id):
 		if f.joined != epoch+1 {

@@ -23,8 +23,12 @@ import (
 // maxGroup bounds the actions that share one write to the disk.
 const maxGroup = 256
 
-// pushInterval is the least time between two publications of the same phase.
-const pushInterval = 50 * time.Millisecond
+// pushInterval and pushIntervalEach, for each participant, add up to the least time between
+// two publications of the same phase: what a publication costs grows with their square.
+const (
+	pushInterval     = 50 * time.Millisecond
+	pushIntervalEach = 2 * time.Millisecond
+)
 
 // host is one run: its state machine, its journal, and what its connections see of it.
 // The fields of the first group belong to the goroutine of loop.
@@ -356,7 +360,8 @@ func (h *host) publish() {
 	next := publication{phase: h.phaseNow(), participants: len(participants), known: known}
 	if newest := h.newest.Load(); newest != nil {
 		next.state, next.peers = newest.state, newest.peers
-		if next.phase == newest.phase && !h.urgent && time.Since(h.seenAt) < pushInterval {
+		interval := pushInterval + pushIntervalEach*time.Duration(len(participants))
+		if next.phase == newest.phase && !h.urgent && time.Since(h.seenAt) < interval {
 			return
 		}
 	}

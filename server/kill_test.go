@@ -2,8 +2,10 @@ package server_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -25,79 +27,109 @@ import (
 const (
 	childDirVariable    = "PSYCHE_TEST_SERVER_DIR"
 	childListenVariable = "PSYCHE_TEST_SERVER_LISTEN"
+	childRunVariable    = "PSYCHE_TEST_SERVER_RUN"
 )
 
-// runChild is the main function of a server process.
+// childRuns are what a server process can host, by the value of childRunVariable.
+var childRuns = map[string]func(*server.Options){
+	// Never begins: joins and withdrawals only, as fast as they come.
+	"kill": func(o *server.Options) {
+		o.Runs = []server.Genesis{backendtest.Genesis(runID, 200)}
+		o.TickInterval, o.WithdrawGrace = 5*time.Millisecond, -1
+		o.ActionsPerSecond, o.JoinsPerSecond = 1e6, 1e6
+		o.SnapshotEvery = 50
+	},
+	"load": loadRun,
+}
+
+// runChild is the main function of a server process. It prints its addresses: for clients,
+// and for HTTP if there is one.
 func runChild(dir string) {
-	o := options(dir)
-	o.Listen = os.Getenv(childListenVariable)
-	o.Runs = []server.Genesis{backendtest.Genesis(runID, 200)} // never begins: joins and withdrawals only
-	o.Ready = func(a net.Addr) { fmt.Println(a) }
+	o := server.Options{Listen: os.Getenv(childListenVariable), SaveStateDir: dir}
+	childRuns[os.Getenv(childRunVariable)](&o)
+	web := make(chan string, 1)
+	o.HTTPReady = func(a net.Addr) { web <- a.String() }
+	o.Ready = func(a net.Addr) {
+		if o.HTTPListen == "" {
+			web <- ""
+		}
+		fmt.Println(a, <-web)
+	}
 	fmt.Fprintln(os.Stderr, server.Run(context.Background(), o))
 	os.Exit(1)
 }
 
-// startChild starts a server process and returns its address.
-func startChild(t *testing.T, dir, listen string) (*exec.Cmd, string) {
+// child is a server process.
+type child struct {
+	*exec.Cmd
+	address, web string
+}
+
+// startChild starts a server process.
+func startChild(t *testing.T, run, dir, listen string, environment ...string) child {
 	t.Helper()
 	executable, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	child := exec.Command(executable)
-	child.Env = append(os.Environ(), childDirVariable+"="+dir, childListenVariable+"="+listen)
-	child.Stderr = os.Stderr
-	output, err := child.StdoutPipe()
+	c := child{Cmd: exec.Command(executable)}
+	c.Env = append(os.Environ(), childDirVariable+"="+dir, childListenVariable+"="+listen, childRunVariable+"="+run)
+	c.Env = append(c.Env, environment...)
+	c.Stderr = os.Stderr
+	output, err := c.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := child.Start(); err != nil {
+	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
 	line, err := bufio.NewReader(output).ReadString('\n')
 	if err != nil {
 		t.Fatalf("server process: %v", err)
 	}
-	return child, strings.TrimSpace(line)
+	c.address, c.web, _ = strings.Cut(strings.TrimSpace(line), " ")
+	return c
 }
+
+// end kills the process.
+func (c child) end() {
+	_ = c.Process.Kill()
+	_ = c.Wait()
+}
+
+var kills = flag.Int("kills", 10, "how often TestKillLosesNothingAcknowledged kills the server")
 
 // TestKillLosesNothingAcknowledged kills a server process with SIGKILL again and again while
 // clients join and withdraw, and counts: every acknowledged action is in the journal exactly
 // once.
 func TestKillLosesNothingAcknowledged(t *testing.T) {
-	const kills, clients = 10, 4
+	const clients = 4
 	dir := t.TempDir()
-	child, address := startChild(t, dir, "127.0.0.1:0")
-	defer func() { _ = child.Process.Kill(); _ = child.Wait() }()
+	host := startChild(t, "kill", dir, "127.0.0.1:0")
+	defer func() { host.end() }()
 
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	acknowledged := make([]int, clients)
 	var working sync.WaitGroup
 	for n := range clients {
-		c := dial(t, address, byte(n+1))
+		c := dial(t, host.address, byte(n+1))
 		id := coordinator.ClientID(backendtest.Key(byte(n + 1)).ID())
 		working.Go(func() { acknowledged[n] = joinAndWithdraw(ctx, t, c, id) })
 	}
 	random := rand.New(rand.NewPCG(1, 2))
-	for range kills {
+	for range *kills {
 		time.Sleep(time.Duration(20+random.IntN(80)) * time.Millisecond) // any moment will do
-		if err := child.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
-		_ = child.Wait()
-		child, _ = startChild(t, dir, address)
+		host.end()
+		host = startChild(t, "kill", dir, host.address)
 	}
 	time.Sleep(100 * time.Millisecond) // some actions after the last kill
 	cancel()
 	working.Wait()
-	if err := child.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = child.Wait()
+	host.end()
 
 	applied := make(map[identity.ID]int)
-	_, summary, err := server.Replay(server.JournalPath(dir, runID), func(r server.Record, _ *coordinator.State) error {
+	final, summary, err := server.Replay(server.JournalPath(dir, runID), func(r server.Record, _ *coordinator.State) error {
 		if r.Kind == server.RecordAction {
 			applied[r.Action.From]++
 		}
@@ -111,14 +143,18 @@ func TestKillLosesNothingAcknowledged(t *testing.T) {
 		total += count
 		// An action in flight at a kill, or at the end, may be applied and not acknowledged.
 		got := applied[backendtest.Key(byte(n+1)).ID()]
-		if got < count || got > count+kills+1 {
+		if got < count || got > count+*kills+1 {
 			t.Errorf("client %d: %d acknowledged, %d applied", n+1, count, got)
 		}
 		if count == 0 {
 			t.Errorf("client %d: nothing was acknowledged", n+1)
 		}
 	}
-	t.Logf("%d kills, %d actions acknowledged, %d records", kills, total, summary.Entries)
+	// A server that starts now has the state that the replay of the whole journal leads to.
+	if state, log, err := restartRun(t, dir, backendtest.Genesis(runID, 200)); err != nil || !bytes.Equal(state, final.AppendTo(nil)) {
+		t.Errorf("replay and restart differ (%v):\n%s", err, log)
+	}
+	t.Logf("%d kills, %d actions acknowledged, %d records", *kills, total, summary.Entries)
 }
 
 // joinAndWithdraw does so until ctx ends and returns how many actions were acknowledged.

@@ -34,8 +34,14 @@ func withSnapshot(t *testing.T) (dir string, want []byte) {
 // restart starts a server on dir and returns the state it begins with, and its log.
 func restart(t *testing.T, dir string) (state []byte, log string, err error) {
 	t.Helper()
+	return restartRun(t, dir, backendtest.Genesis(runID, 3))
+}
+
+func restartRun(t *testing.T, dir string, genesis server.Genesis) (state []byte, log string, err error) {
+	t.Helper()
 	var text bytes.Buffer
 	o := options(dir)
+	o.Runs = []server.Genesis{genesis}
 	o.TickInterval, o.Logger = time.Hour, slog.New(slog.NewTextHandler(&text, nil))
 	o.OnState = func(s *coordinator.State) { state = s.AppendTo(nil) }
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -22,7 +22,8 @@ import (
 // session is one connection after its handshake.
 type session struct {
 	socket    net.Conn
-	reader    *frame.Reader
+	buffer    *bufio.Reader // of socket
+	reader    *frame.Reader // of buffer
 	role      frame.Role
 	nonce     [32]byte // of the challenge
 	sequence  uint64   // of the newest Hello; Client.sending guards it
@@ -44,8 +45,9 @@ func handshake(ctx context.Context, socket net.Conn, o Options, role frame.Role,
 	if err := socket.SetDeadline(time.Now().Add(2 * frame.HandshakeTimeout)); err != nil {
 		return nil, err
 	}
+	buffer := bufio.NewReader(socket)
 	s := &session{
-		socket: socket, reader: frame.NewReader(bufio.NewReader(socket)), role: role,
+		socket: socket, buffer: buffer, reader: frame.NewReader(buffer), role: role,
 		announced: addrs, waiting: make(map[uint64]chan error),
 	}
 	payload, err := s.expect(frame.TypeChallenge)
@@ -114,12 +116,12 @@ func refusal(payload []byte) error {
 }
 
 // read handles what the server sends until the session ends, and says why it did. It calls
-// update when there is a state and it or the peers are new.
+// update when there is a state and it or the peers are new, but not for one that is outdated
+// already, as what follows it shows: decoding a state costs milliseconds in a large run.
 func (s *session) read(ctx context.Context, update func(*coordinator.State, []backend.Peer)) error {
 	stop := context.AfterFunc(ctx, func() { _ = s.socket.Close() })
 	defer stop()
-	var state, peers []byte // newest of each, as they were sent
-	var known []backend.Peer
+	var v view
 	for {
 		if err := s.socket.SetReadDeadline(time.Now().Add(frame.IdleTimeout)); err != nil {
 			return err
@@ -129,37 +131,52 @@ func (s *session) read(ctx context.Context, update func(*coordinator.State, []ba
 			return err
 		}
 		switch kind {
-		case frame.TypeState:
-			state = append(state[:0], payload...)
-		case frame.TypeStateDelta:
-			state, err = frame.ApplyDelta(state, payload, frame.MaxToClient)
-		case frame.TypePeers:
-			peers = append(peers[:0], payload...)
-			known, err = frame.DecodePeers(peers)
-		case frame.TypePeersDelta:
-			if peers, err = frame.ApplyDelta(peers, payload, frame.MaxToClient); err == nil {
-				known, err = frame.DecodePeers(peers)
-			}
 		case frame.TypeAck, frame.TypePing, frame.TypeRefusal:
-			if err := s.control(kind, payload); err != nil {
-				return err
-			}
-			continue
+			err = s.control(kind, payload)
 		default:
-			return fmt.Errorf("%w: a server does not send type %d here", frame.ErrMalformed, kind)
+			err = v.apply(kind, payload)
 		}
 		if err != nil {
 			return err
 		}
-		if len(state) == 0 {
+		if !v.changed || len(v.state) == 0 || s.buffer.Buffered() > 0 {
 			continue
 		}
-		decoded, err := coordinator.Decode(state) // anew for every update: the reader owns it
+		v.changed = false
+		decoded, err := coordinator.Decode(v.state) // anew for every update: the reader owns it
 		if err != nil {
 			return fmt.Errorf("state of the run: %w", err)
 		}
-		update(&decoded, known)
+		update(&decoded, v.known)
 	}
+}
+
+// view is what a server has shown, as it was sent.
+type view struct {
+	state, peers []byte
+	known        []backend.Peer // peers, decoded
+	changed      bool           // since the last update
+}
+
+// apply takes a state, a list of peers, or a change of one.
+func (v *view) apply(kind frame.Type, payload []byte) (err error) {
+	v.changed = true
+	switch kind {
+	case frame.TypeState:
+		v.state = append(v.state[:0], payload...)
+	case frame.TypeStateDelta:
+		v.state, err = frame.ApplyDelta(v.state, payload, frame.MaxToClient)
+	case frame.TypePeers:
+		v.peers = append(v.peers[:0], payload...)
+		v.known, err = frame.DecodePeers(v.peers)
+	case frame.TypePeersDelta:
+		if v.peers, err = frame.ApplyDelta(v.peers, payload, frame.MaxToClient); err == nil {
+			v.known, err = frame.DecodePeers(v.peers)
+		}
+	default:
+		err = fmt.Errorf("%w: a server does not send type %d here", frame.ErrMalformed, kind)
+	}
+	return err
 }
 
 // control handles frames that change nothing of what the reader sees.

@@ -175,11 +175,7 @@ func (r Run) Print(to io.Writer, now time.Time) error {
 		_, _ = fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, values...)) // Flush has the error
 	}
 	line("run", "%s", r.RunID)
-	closed := ""
-	if r.Closed {
-		closed = ", closed"
-	}
-	line("state", "%s%s for %s", r.State, closed, max(0, now.Sub(time.Unix(int64(r.Since), 0))).Round(time.Second))
+	line("state", "%s", r.stateText(now))
 	line("progress", "epoch %d, step %d of %d, %d sequences", r.Epoch, r.Step, r.TotalSteps, r.DataIndex)
 	if r.Round != nil {
 		line("round", "%d members, %d of %d witnesses (quorum %d), %d sequences",
@@ -208,6 +204,18 @@ func (r Run) Print(to io.Writer, now time.Time) error {
 		line(title("pending", i), "%s", id)
 	}
 	return w.Flush()
+}
+
+// stateText says what state the run is in, and since when. A new run has no such time.
+func (r Run) stateText(now time.Time) string {
+	text := r.State
+	if r.Closed {
+		text += ", closed"
+	}
+	if r.Since > 0 {
+		text += fmt.Sprintf(" for %s", max(0, now.Sub(time.Unix(int64(r.Since), 0))).Round(time.Second))
+	}
+	return text
 }
 
 // title names the first line of a list.

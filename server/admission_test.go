@@ -1,0 +1,162 @@
+package server
+
+import (
+	"io"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/psyche-go/psyche/backend/tcp/frame"
+	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/identity"
+)
+
+// TestMembersFindAPlaceAmongStrangers fills the places of strangers.
+func TestMembersFindAPlaceAmongStrangers(t *testing.T) {
+	bubble(t, func(o *Options) { o.MaxStrangers = 2 }, func(t *testing.T, connect func() *peer) {
+		first := connect().enter(1)
+		first.submit(coordinator.Join{}) // it is a participant now, and no stranger
+		go first.alive()
+		time.Sleep(time.Second)
+		for n := range byte(2) {
+			go connect().enter(2 + n).alive()
+		}
+		p := connect()
+		p.hello(4, hostileRun)
+		p.refused(frame.RefusedBusy, "not part of a run")
+		p = connect()
+		p.greet(5, frame.RoleObserver)
+		p.refused(frame.RefusedBusy, "not part of a run")
+		_ = first.socket.Close()
+		time.Sleep(time.Second)
+		connect().enter(1) // the participant comes back
+	})
+}
+
+func TestObserversOfAKeyAreBounded(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, connect func() *peer) {
+		for range observersPerKey {
+			p := connect()
+			p.greet(1, frame.RoleObserver)
+			p.expect(frame.TypeWelcome)
+			p.expect(frame.TypeState)
+			go p.alive()
+		}
+		p := connect()
+		p.greet(1, frame.RoleObserver)
+		p.refused(frame.RefusedBusy, "watch already")
+		connect().enter(1) // which is no hindrance to taking part
+	})
+}
+
+// TestHandshakesAreBounded fills the places of those who never say who they are: newer ones
+// take the places of the oldest, and members are not disturbed.
+func TestHandshakesAreBounded(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, connect func() *peer) {
+		var silent []*peer
+		for range maxHandshakes {
+			silent = append(silent, connect())
+			silent[len(silent)-1].challenge()
+		}
+		p := connect()
+		if _, _, err := p.reader.Next(frame.MaxHello); err == nil {
+			t.Fatal("one more was let in at once")
+		}
+		time.Sleep(handshakeGrace)
+		works(t, connect)
+		if _, _, err := silent[0].reader.Next(frame.MaxHello); err == nil {
+			t.Fatal("the oldest connection is still there")
+		}
+	})
+}
+
+// TestLobbyIsFair lets one address fill the lobby: others come in, at its cost.
+func TestLobbyIsFair(t *testing.T) {
+	l := newLobby()
+	evicted := 0
+	from := func(ip string) net.Addr { return &net.TCPAddr{IP: net.ParseIP(ip)} }
+	for range maxHandshakes {
+		if l.enter(from("10.0.0.1"), func() { evicted++ }) == nil {
+			t.Fatal("no place")
+		}
+	}
+	if l.enter(from("10.0.0.1"), func() {}) != nil {
+		t.Fatal("one address has more than all places")
+	}
+	var guests []*guest
+	for _, ip := range []string{"10.0.0.2", "2001:db8::1", "2001:db8::2"} {
+		g := l.enter(from(ip), func() { t.Errorf("%s was evicted", ip) })
+		if g == nil {
+			t.Fatalf("%s has no place", ip)
+		}
+		guests = append(guests, g)
+	}
+	if evicted != 3 || l.total != maxHandshakes || len(l.waiting) != 3 {
+		t.Fatalf("%d evicted, %d in the lobby from %d addresses", evicted, l.total, len(l.waiting))
+	}
+	for range 2 { // leaving twice is leaving once
+		for _, g := range guests {
+			l.leave(g)
+		}
+	}
+	if l.total != maxHandshakes-3 || len(l.waiting) != 1 {
+		t.Fatalf("%d left", l.total)
+	}
+}
+
+// TestKeyBucketsAreBounded lets many keys act.
+func TestKeyBucketsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKeyLimits(1, 2)
+		id := func(n int) identity.ID { return identity.ID{byte(n), byte(n >> 8), byte(n >> 16)} }
+		for n := range maxKeyBuckets {
+			k.of(id(n)).Allow()
+		}
+		busy := id(1)
+		time.Sleep(time.Hour)
+		k.of(busy).AllowN(time.Now(), 2)
+		k.of(id(maxKeyBuckets))
+		if len(k.buckets) != 2 || k.of(busy).Allow() {
+			t.Fatalf("%d buckets are kept, want the busy one and the new one", len(k.buckets))
+		}
+	})
+}
+
+// TestActionsOfAKeyAreSlowedDown sends actions over two connections, one after the other.
+func TestActionsOfAKeyAreSlowedDown(t *testing.T) {
+	bubble(t, func(o *Options) { o.ActionsPerSecond, o.JoinsPerSecond = 2, 1000 }, func(t *testing.T, connect func() *peer) {
+		began := time.Now()
+		for range 2 {
+			p := connect().enter(1)
+			for range 15 {
+				p.submit(coordinator.Ready{}) // is refused, and counts
+			}
+			_ = p.socket.Close()
+			time.Sleep(time.Millisecond)
+		}
+		if took := time.Since(began); took < 4*time.Second || took > 6*time.Second {
+			t.Fatalf("30 actions took %v, want about 5 s: 20 at once, then 2 a second", took)
+		}
+	})
+}
+
+// TestTLSHandshakesThatStall connect and say nothing, or something else.
+func TestTLSHandshakesThatStall(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, connect func() *peer) {
+		began := time.Now()
+		silent := connect().raw()
+		if n, err := io.Copy(io.Discard, silent); n > 0 || err != nil {
+			t.Fatalf("%d bytes, %v", n, err)
+		}
+		if took := time.Since(began); took != frame.HandshakeTimeout {
+			t.Fatalf("cut off after %v", took)
+		}
+		browser := connect().raw()
+		go func() { _, _ = browser.Write([]byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n")) }()
+		if _, err := io.Copy(io.Discard, browser); err != nil {
+			t.Fatal(err)
+		}
+		works(t, connect)
+	})
+}

@@ -1,0 +1,71 @@
+package status_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/psyche-go/psyche/backend/backendtest"
+	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/server/status"
+)
+
+func id(n byte) coordinator.ClientID { return coordinator.ClientID(backendtest.Key(n).ID()) }
+
+// inWarmup returns a run with two members, one of them ready, and one client that waits.
+func inWarmup(t *testing.T) *coordinator.State {
+	t.Helper()
+	s, err := backendtest.Genesis("shown", 2)(id(9))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range byte(2) {
+		if err := s.Apply(id(1+n), 1, coordinator.Join{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for now := uint64(1000); s.RunState != coordinator.Warmup && now < 1100; now++ {
+		s.Tick(now, now)
+	}
+	if err := s.Apply(id(2), 2, coordinator.Ready{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Apply(id(3), 1, coordinator.Join{}); err != nil {
+		t.Fatal(err)
+	}
+	return &s
+}
+
+func TestRunIsTheSameThroughJSON(t *testing.T) {
+	want := status.Of(inWarmup(t))
+	text, err := json.Marshal(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got status.Run
+	if err := json.Unmarshal(text, &got); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Fatal(diff)
+	}
+	if len(got.Members) != 2 || got.Members[0].Ready || !got.Members[1].Ready || len(got.Pending) != 1 || got.State != "Warmup" {
+		t.Fatalf("%s", text)
+	}
+}
+
+func TestPrint(t *testing.T) {
+	run := status.Of(inWarmup(t))
+	var text strings.Builder
+	if err := run.Print(&text, time.Unix(int64(run.Since)+65, 0)); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"shown", "Warmup for 1m5s", "epoch 0, step 1 of 8", backendtest.Key(1).ID().String() + " Healthy", "pending", backendtest.Key(3).ID().String()} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("no %q in\n%s", want, text.String())
+		}
+	}
+}
