@@ -123,6 +123,60 @@ func (e *equivocator) Publish(ctx context.Context, message []byte) error {
 	return errors.Join(e.Network.Publish(ctx, message), e.Network.Publish(ctx, wire.SignAnnouncement(e.key, a)))
 }
 
+// thief is a network that announces a part of the model as its client's result.
+type thief struct {
+	Network
+	key  identity.Key
+	part [32]byte
+	size uint32
+}
+
+func (t *thief) Publish(ctx context.Context, message []byte) error {
+	_, a, err := wire.OpenAnnouncement(message, testRun)
+	if err != nil {
+		return err
+	}
+	a.Blob, a.Size = t.part, t.size
+	return t.Network.Publish(ctx, wire.SignAnnouncement(t.key, a))
+}
+
+// keeper is a network that counts how often a part of the model is dropped.
+type keeper struct {
+	Network
+	part  [32]byte
+	drops atomic.Int64
+}
+
+func (k *keeper) Drop(hash [32]byte) {
+	if hash == k.part {
+		k.drops.Add(1)
+	}
+	k.Network.Drop(hash)
+}
+
+// TestModelPartAsResult has a trainer that announces a part of the model as its result:
+// others refuse it, and go on to share the part.
+func TestModelPartAsResult(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := fakeModel().Files[0].Data
+		for _, size := range []uint32{uint32(len(config)), 1 << 20} { // fetched; refused before
+			w := newWorld(t, fakeConfig(4))
+			k := &keeper{part: blake3Sum(config)}
+			a := w.launch(0, func(o *options) { k.Network, o.Network = o.Network, k })
+			b, c := w.launch(1, nil), w.launch(2, nil)
+			bad := testKey(3)
+			w.launch(3, func(o *options) { o.Network = &thief{o.Network, bad, k.part, size} })
+			finishEqual(w, a, b, c)
+			if rejected := all[event.Rejected](a); len(rejected) == 0 || rejected[0].From != bad.ID().String() {
+				t.Errorf("rejected %+v", rejected)
+			}
+			if n := k.drops.Load(); n > 0 {
+				t.Errorf("dropped a part of the model %d times", n)
+			}
+		}
+	})
+}
+
 // TestEquivocatingTrainer signs two valid results for one batch. Whatever counts, it is
 // the same for all.
 func TestEquivocatingTrainer(t *testing.T) {

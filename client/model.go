@@ -92,10 +92,28 @@ func (n *Node) dropShares() {
 	}
 }
 
-// dropBlobs drops the parts of a model that no shared model has as well.
+// dropBlobs drops what nothing else here needs as well. A peer may announce any hash as
+// that of its result: one of another's result, or of a part of the model.
 func (n *Node) dropBlobs(hashes [][32]byte) {
+	if len(hashes) == 0 {
+		return
+	}
+	needed := make(map[[32]byte]bool)
+	for _, m := range n.shares {
+		for _, hash := range m.blobs {
+			needed[hash] = true
+		}
+	}
+	for _, hash := range n.partial.blobs {
+		needed[hash] = true
+	}
+	for _, l := range n.rounds {
+		for _, hash := range l.blobs() {
+			needed[hash] = true
+		}
+	}
 	for _, hash := range hashes {
-		if !slices.ContainsFunc(n.shares, func(m *heldModel) bool { return slices.Contains(m.blobs, hash) }) {
+		if !needed[hash] {
 			n.Network.Drop(hash)
 		}
 	}
@@ -104,7 +122,8 @@ func (n *Node) dropBlobs(hashes [][32]byte) {
 // keepPartial drops the parts of another model that was not completed.
 func (n *Node) keepPartial(digest [32]byte) {
 	if n.partial.digest != digest {
-		n.dropBlobs(n.partial.blobs)
+		old := n.partial.blobs
 		n.partial = partialModel{digest: digest}
+		n.dropBlobs(old)
 	}
 }

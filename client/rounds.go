@@ -110,11 +110,10 @@ func (n *Node) openSteps() []uint32 {
 
 // closeRound forgets a round and its blobs.
 func (n *Node) closeRound(step uint32) {
-	for _, hash := range n.rounds[step].blobs() {
-		n.Network.Drop(hash)
-	}
+	blobs := n.rounds[step].blobs()
 	delete(n.rounds, step)
 	n.shelf.dropRound(step)
+	n.dropBlobs(blobs)
 }
 
 // listen verifies what gossip brings. It runs in the network's goroutine.
@@ -264,7 +263,7 @@ func (n *Node) fetched(l *ledger, s *slot, c *candidate, payload []byte, err, in
 	n.total.PayloadReceived += uint64(len(payload))
 	switch {
 	case n.rounds[step] != l:
-		n.Network.Drop(c.commitment) // too late
+		n.dropBlobs([][32]byte{c.commitment}) // too late
 	case invalid != nil:
 		c.state = refused
 		n.reject(l, s, invalid.Error())
