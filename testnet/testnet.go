@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/psyche-go/psyche/config"
@@ -219,16 +220,22 @@ func (n *network) train(ctx context.Context) error {
 	if err := waitForPort(ctx, n.address, n.server); err != nil {
 		return err
 	}
-	finished := make(chan error, len(n.clients))
-	for i, client := range n.clients {
+	for _, client := range n.clients {
 		if err := client.start(); err != nil {
 			return err
 		}
 		defer client.stop(shutdownGrace)
-		go func() { finished <- n.superviseClient(ctx, i) }()
+	}
+	// They end before anything is stopped: none may start a process that nobody stops.
+	var supervisors sync.WaitGroup
+	defer supervisors.Wait()
+	defer cancel(nil)
+	finished := make(chan error, len(n.clients))
+	for i := range n.clients {
+		supervisors.Go(func() { finished <- n.superviseClient(ctx, i) })
 	}
 	serverFailed := make(chan error, 1)
-	go func() { serverFailed <- n.superviseServer(ctx) }()
+	supervisors.Go(func() { serverFailed <- n.superviseServer(ctx) })
 	followers := n.follow(ctx, cancel)
 	defer followers.Wait()
 	defer cancel(nil)
@@ -285,7 +292,10 @@ func (n *network) superviseServer(ctx context.Context) error {
 		}
 		err, killed := n.server.result()
 		if !killed {
-			return fmt.Errorf("server ended: %w: %s", errors.Join(err), n.server.logTail(3))
+			if err == nil {
+				err = errors.New("nobody asked it to")
+			}
+			return fmt.Errorf("server ended: %w: %s", err, n.server.logTail(3))
 		}
 		if err := sleep(ctx, n.options.Faults.RestartDelay); err != nil {
 			return err

@@ -190,6 +190,16 @@ func TestProcessLivesAndDies(t *testing.T) {
 	}
 }
 
+func TestServerThatEndsIsAnError(t *testing.T) {
+	n := &network{server: &process{name: "server", logPath: filepath.Join(t.TempDir(), "log"), binary: "/bin/sh", args: []string{"-c", "echo bye"}}}
+	if err := n.server.start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.superviseServer(t.Context()); err == nil || err.Error() != "server ended: nobody asked it to: bye" {
+		t.Errorf("error: %v", err)
+	}
+}
+
 func TestOutputCarriesTheLastWords(t *testing.T) {
 	_, err := output(context.Background(), nil, "sh", "-c", "echo why >&2; exit 1")
 	if err == nil || !strings.Contains(err.Error(), "why") {
