@@ -121,6 +121,19 @@ func TestUsage(t *testing.T) {
 	}
 }
 
+func TestTrainRejects(t *testing.T) {
+	t.Setenv("PSYCHE_KNOWN_SERVERS", filepath.Join(t.TempDir(), "known_servers"))
+	train := func(want string, args ...string) {
+		t.Helper()
+		fail(t, exitFailure, want, append([]string{"train", "--run-id", "r", "--server-addr", "127.0.0.1:1", "--log", "none"}, args...)...)
+	}
+	train("--micro-batch-size is 0", "--micro-batch-size", "0")
+	train("--server-timeout is 0s", "--server-timeout", "0s")
+	train("--max-blob-memory is 0", "--max-blob-memory", "0")
+	train("--max-blob-memory is 9223372036854775807", "--max-blob-memory", "9223372036854775807")
+	train("--keep-steps is -1", "--keep-steps=-1")
+}
+
 func TestSoloAndEvaluate(t *testing.T) {
 	requireTorch(t)
 	for _, optimizer := range []string{"adamw", "distro"} {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
@@ -84,6 +85,12 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 	}
 	if c.ServerTimeout <= 0 {
 		return fmt.Errorf("--server-timeout is %v: want more than 0", c.ServerTimeout)
+	}
+	if c.MaxBlobMemory < 1 || c.MaxBlobMemory > math.MaxInt64>>20 {
+		return fmt.Errorf("--max-blob-memory is %d: want at least 1 MiB, and room for the model and the results of a round", c.MaxBlobMemory)
+	}
+	if c.KeepSteps < 0 {
+		return fmt.Errorf("--keep-steps is %d: want 0 for all, or more", c.KeepSteps)
 	}
 	if err := torch.Load(torch.Options{Threads: c.Threads, Logger: logger}); err != nil {
 		return err
