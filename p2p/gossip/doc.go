@@ -5,7 +5,8 @@
 // Delivery is best effort. A node that joins later does not see what was sent before, so
 // state that must not be lost is fetched (Node.Request, package blob), never only
 // gossiped; publishing the same bytes again reaches those who missed them, and nobody's
-// handler runs twice for it.
+// handler runs twice for it. Members that are connected find each other again within
+// seconds after the streams between them were lost.
 //
 // Order of calls: p2p.New; Join; Node.SetMembers; Publish; Close.
 //

@@ -38,8 +38,9 @@ type router struct {
 	pubsub *pubsub.PubSub
 	ctx    context.Context // ends with the node
 
-	mu    sync.Mutex
-	peers map[peer.ID]*budget
+	mu     sync.Mutex
+	peers  map[peer.ID]*budget
+	topics map[string]struct{} // joined by this node
 }
 
 // budget is what one peer has used of what it may.
@@ -50,9 +51,9 @@ type budget struct {
 
 func routerOf(n *p2p.Node) (*router, error) {
 	service, err := n.Service("gossip", func(ctx context.Context, h host.Host) (any, error) {
-		r := &router{node: n, ctx: ctx, peers: make(map[peer.ID]*budget)}
+		r := &router{node: n, ctx: ctx, peers: make(map[peer.ID]*budget), topics: make(map[string]struct{})}
 		var err error
-		r.pubsub, err = pubsub.NewGossipSub(ctx, h,
+		r.pubsub, err = pubsub.NewGossipSub(ctx, announcingHost{h, r},
 			pubsub.WithMessageSignaturePolicy(pubsub.StrictSign),
 			// Otherwise what is published before the first heartbeat after joining goes to
 			// an empty mesh and is lost without an error.
@@ -64,7 +65,11 @@ func routerOf(n *p2p.Node) (*router, error) {
 			pubsub.WithPeerOutboundQueueSize(outboundQueue),
 			pubsub.WithRawTracer(&r.tracer),
 		)
-		return r, err
+		if err != nil {
+			return nil, err
+		}
+		go r.repair(h)
+		return r, nil
 	})
 	if err != nil {
 		return nil, err

@@ -87,6 +87,7 @@ func (t *Topic) subscribe() (err error) {
 	if t.sub, err = t.topic.Subscribe(pubsub.WithBufferSize(buffered)); err != nil {
 		return errors.Join(err, t.leave())
 	}
+	t.router.joined(t.name)
 	return nil
 }
 
@@ -209,6 +210,7 @@ func (t *Topic) Close() error {
 }
 
 func (t *Topic) leave() error {
+	t.router.left(t.name)
 	if t.sub != nil {
 		t.sub.Cancel()
 	}

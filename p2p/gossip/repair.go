@@ -1,0 +1,197 @@
+package gossip
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	pubsub "github.com/libp2p/go-libp2p-pubsub"
+	pb "github.com/libp2p/go-libp2p-pubsub/pb"
+	"github.com/libp2p/go-libp2p/core/event"
+	"github.com/libp2p/go-libp2p/core/host"
+	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/peer"
+	"github.com/libp2p/go-libp2p/core/protocol"
+)
+
+// The library tells a peer once, at the start of a stream, which topics it has joined,
+// and it opens that stream when the peer has been identified. Both can be lost for good
+// while the connection is well:
+//   - When its own stream to a peer ends, it forgets what the peer joined. The peer's
+//     stream to us may be another connection's, or its successor's that was faster, and
+//     then the peer has no reason to tell us again. Two members that dial each other at
+//     the same moment, one of whose connections is then closed, are enough.
+//   - When it cannot open a stream, it waits for the next identification, and it ignores
+//     one that falls into the attempt. After four streams that ended it gives up.
+//
+// So we repeat both; the library takes a repetition for nothing when nothing was lost.
+const (
+	repairEvery = 2 * time.Second
+	// announceTimeout is how long a stream may take an announcement before it counts as
+	// dead; the library's own messages have as long.
+	announceTimeout = 30 * time.Second
+)
+
+// repair offers the library the connected members that it has no stream to, until the
+// node ends.
+func (r *router) repair(h host.Host) {
+	ticker := time.NewTicker(repairEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-r.ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if err := r.offerLost(h); err != nil {
+			r.node.Logger().Debug("gossip: offer members anew", "err", err)
+		}
+	}
+}
+
+func (r *router) offerLost(h host.Host) error {
+	known := make(map[peer.ID]struct{})
+	for _, p := range r.pubsub.ListPeers("") {
+		known[p] = struct{}{}
+	}
+	emitter, err := h.EventBus().Emitter(new(event.EvtPeerProtocolsUpdated))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = emitter.Close() }()
+	for _, p := range h.Network().Peers() {
+		if _, ok := known[p]; ok || !r.node.Allows(p) || h.Network().Connectedness(p) != network.Connected {
+			continue
+		}
+		// Nothing is supported as long as the peer has not been identified.
+		protocols, err := h.Peerstore().SupportsProtocols(p, pubsub.GossipSubDefaultProtocols...)
+		if err != nil {
+			return fmt.Errorf("protocols of %s: %w", p, err)
+		}
+		if len(protocols) == 0 {
+			continue
+		}
+		// The one thing besides an identification that makes the library look at a peer.
+		if err := emitter.Emit(event.EvtPeerProtocolsUpdated{Peer: p, Added: protocols}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// joined and left keep the list of topics that is announced. left comes before the library
+// tells the peers that we leave, so that no announcement can follow that.
+func (r *router) joined(topic string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.topics[topic] = struct{}{}
+}
+
+func (r *router) left(topic string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.topics, topic)
+}
+
+// announcement is a packet, with its length, that names the topics joined; nil for none.
+func (r *router) announcement() ([]byte, error) {
+	r.mu.Lock()
+	var rpc pb.RPC
+	for topic := range r.topics {
+		subscribe := true
+		rpc.Subscriptions = append(rpc.Subscriptions, &pb.RPC_SubOpts{Topicid: &topic, Subscribe: &subscribe})
+	}
+	r.mu.Unlock()
+	if len(rpc.Subscriptions) == 0 {
+		return nil, nil
+	}
+	body, err := rpc.Marshal()
+	if err != nil {
+		return nil, err
+	}
+	return slices.Concat(binary.AppendUvarint(nil, uint64(len(body))), body), nil
+}
+
+// announcingHost is the host as the library sees it: what it opens repeats the topics.
+type announcingHost struct {
+	host.Host
+	router *router
+}
+
+func (h announcingHost) NewStream(ctx context.Context, p peer.ID, protocols ...protocol.ID) (network.Stream, error) {
+	s, err := h.Host.NewStream(ctx, p, protocols...)
+	if err != nil {
+		return nil, err
+	}
+	a := &announcingStream{Stream: s}
+	ctx, a.cancel = context.WithCancel(h.router.ctx)
+	go a.run(ctx, h.router)
+	return a, nil
+}
+
+// announcingStream is a stream to a peer on which the joined topics are named from time to
+// time. The library writes every packet with one call and ends every stream with Reset.
+type announcingStream struct {
+	network.Stream
+	cancel context.CancelFunc
+
+	mu      sync.Mutex // one packet after the other
+	greeted bool       // the library's first packet, which must come first, was written
+}
+
+func (s *announcingStream) Write(packet []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.greeted = true
+	n, err := s.Stream.Write(packet)
+	if err != nil {
+		s.cancel() // part of the packet may be out; nothing can follow it
+	}
+	return n, err
+}
+
+func (s *announcingStream) Close() error {
+	s.cancel()
+	return s.Stream.Close()
+}
+
+func (s *announcingStream) Reset() error {
+	s.cancel()
+	return s.Stream.Reset()
+}
+
+func (s *announcingStream) run(ctx context.Context, r *router) {
+	ticker := time.NewTicker(repairEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if err := s.announce(ctx, r); err != nil {
+			_ = s.Reset() // as in Write; the library notices and opens another
+			return
+		}
+	}
+}
+
+func (s *announcingStream) announce(ctx context.Context, r *router) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.greeted || ctx.Err() != nil {
+		return nil
+	}
+	packet, err := r.announcement() // under mu, see router.left
+	if err != nil || packet == nil {
+		return err
+	}
+	if err := s.SetWriteDeadline(time.Now().Add(announceTimeout)); err != nil {
+		return err
+	}
+	_, err = s.Stream.Write(packet)
+	return err
+}
