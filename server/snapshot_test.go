@@ -3,14 +3,17 @@ package server_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/psyche-go/psyche/backend/backendtest"
+	"github.com/psyche-go/psyche/backend/tcp"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/server"
 )
@@ -135,5 +138,55 @@ func write(t *testing.T, path string, content []byte) {
 	t.Helper()
 	if err := os.WriteFile(path, content, 0o600); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// BenchmarkStart starts a server on a journal of 4,000 records, with and without a snapshot.
+func BenchmarkStart(b *testing.B) {
+	dir := b.TempDir()
+	o := options(dir)
+	o.SnapshotEvery, o.TickInterval, o.ActionsPerSecond, o.JoinsPerSecond = 1000, time.Hour, 1e6, 1e6
+	ctx, cancel := context.WithCancel(b.Context())
+	ready, done := make(chan string, 1), make(chan error, 1)
+	o.Ready = func(a net.Addr) { ready <- a.String() }
+	go func() { done <- server.Run(ctx, o) }()
+	address := <-ready
+	var working sync.WaitGroup
+	for n := range byte(8) {
+		working.Go(func() {
+			c, err := tcp.Dial(ctx, tcp.Options{Addr: address, RunID: runID, Key: backendtest.Key(1 + n)})
+			if err != nil {
+				b.Error(err)
+				return
+			}
+			defer func() { _ = c.Close() }()
+			for range 250 {
+				err := errors.Join(c.Submit(ctx, coordinator.Join{}), c.Submit(ctx, coordinator.Withdraw{Client: coordinator.ClientID(backendtest.Key(1 + n).ID())}))
+				if err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	working.Wait()
+	cancel()
+	if err := <-done; err != nil {
+		b.Fatal(err)
+	}
+	for _, name := range []string{"snapshot", "journal"} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				if name == "journal" {
+					_ = os.Remove(server.SnapshotPath(dir, runID))
+				}
+				ctx, cancel := context.WithCancel(b.Context())
+				o := options(dir)
+				o.TickInterval, o.Ready = time.Hour, func(net.Addr) { cancel() }
+				if err := server.Run(ctx, o); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }
