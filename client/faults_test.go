@@ -123,6 +123,49 @@ func (e *equivocator) Publish(ctx context.Context, message []byte) error {
 	return errors.Join(e.Network.Publish(ctx, message), e.Network.Publish(ctx, wire.SignAnnouncement(e.key, a)))
 }
 
+// doubleSizer is a network that announces its client's results a second time, with a
+// wrong size.
+type doubleSizer struct {
+	Network
+	key   identity.Key
+	wrong uint32
+}
+
+func (d *doubleSizer) Publish(ctx context.Context, message []byte) error {
+	_, a, err := wire.OpenAnnouncement(message, testRun)
+	if err != nil {
+		return err
+	}
+	a.Size = d.wrong
+	return errors.Join(d.Network.Publish(ctx, message), d.Network.Publish(ctx, wire.SignAnnouncement(d.key, a)))
+}
+
+// TestResultOfTwoSizes has a trainer that tells one client a wrong size of its result. It
+// counts, as the others hold it, and the one gets it nevertheless.
+func TestResultOfTwoSizes(t *testing.T) {
+	for _, wrong := range []uint32{83, 1 << 20} { // cannot be fetched; is more than any result has
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, fakeConfig(4))
+			bad, victim := testKey(3), testKey(0).ID()
+			w.hub.DropGossip = func(from, to identity.ID, message []byte) bool {
+				_, a, err := wire.OpenAnnouncement(message, testRun)
+				return err != nil || from == bad.ID() && (to == victim) != (a.Size == wrong)
+			}
+			a, b, c := w.launch(0, nil), w.launch(1, nil), w.launch(2, nil)
+			d := w.launch(3, func(o *options) { o.Network = &doubleSizer{o.Network, bad, wrong} })
+			finishEqual(w, a, b, c, d)
+			if lost := all[event.Desynchronised](a); len(lost) > 0 {
+				t.Errorf("wrong size %d: desynchronised: %+v", wrong, lost)
+			}
+			for _, applied := range all[event.Applied](a) {
+				if applied.Counted != 4 {
+					t.Errorf("wrong size %d: step %d: %d results counted", wrong, applied.Step, applied.Counted)
+				}
+			}
+		})
+	}
+}
+
 // thief is a network that announces a part of the model as its client's result.
 type thief struct {
 	Network

@@ -63,6 +63,8 @@ type Blobs interface {
 	// Fetch gets a blob of size bytes from any of the holders, verifies it and keeps it
 	// as Put does.
 	Fetch(ctx context.Context, hash [32]byte, size uint64, holders []identity.ID) ([]byte, error)
+	// FetchUpTo is Fetch for a blob of which only a bound of its size is known.
+	FetchUpTo(ctx context.Context, hash [32]byte, maxSize uint64, holders []identity.ID) ([]byte, error)
 }
 
 // DataProvider gives the token sequences of a batch; package data has it.

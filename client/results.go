@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -25,6 +26,7 @@ var (
 	errNotAssignee   = errors.New("the batch is another client's")
 	errKnownResult   = errors.New("announced before")
 	errEquivocation  = errors.New("a second result for the same batch")
+	errOtherSize     = errors.New("announced before with another size")
 	errTooManyBefore = errors.New("two other results for the same batch came before")
 )
 
@@ -48,6 +50,8 @@ type candidate struct {
 	payload    []byte // when held
 	attempts   int    // to fetch it
 	retryAt    time.Time
+	disputed   bool               // its trainer signed several sizes: none is believed
+	stop       context.CancelFunc // when fetching
 }
 
 // slot is what is known of one batch.
@@ -108,7 +112,8 @@ func (r *results) own(id identity.ID) *slot {
 }
 
 // hear enters an announcement whose signature was verified. It returns errEquivocation
-// after entering a second result, and another error when nothing was entered. Beyond
+// after entering a second result, and another error when nothing was entered:
+// errOtherSize when what was entered before may have been a trap. Beyond
 // two results per batch only those are entered that witnesses of the finished round
 // hold, so that a trainer that sends many can neither hide the one that counts nor that
 // none does: without knowing where the witnesses' votes went nobody can rule out that one
@@ -123,6 +128,9 @@ func (r *results) hear(author identity.ID, a wire.ResultAnnouncement, raw []byte
 	}
 	for _, c := range s.candidates {
 		if c.commitment == a.Blob {
+			if c.size != a.Size && !c.disputed && c.state != held {
+				return errOtherSize
+			}
 			return errKnownResult
 		}
 	}

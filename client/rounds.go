@@ -144,6 +144,9 @@ func (n *Node) hear(u utterance) {
 	err := l.hear(u.author, a, u.raw)
 	switch {
 	case err == nil:
+	case errors.Is(err, errOtherSize):
+		n.dispute(l, u)
+		return
 	case errors.Is(err, errEquivocation):
 		n.log.Warn("a trainer signed two results", "step", a.Step, "batch", a.Batch, "from", u.author.Short())
 		e := event.Equivocation{Step: a.Step, Batch: batchOf(a.Batch), From: u.author.String()}
@@ -159,6 +162,26 @@ func (n *Node) hear(u utterance) {
 	}
 	l.unfetched++
 	l.unshelved = true
+}
+
+// dispute forgets the size of a result whose trainer signed different ones, so that who
+// believed the wrong one could not fetch what counts.
+func (n *Node) dispute(l *ledger, u utterance) {
+	n.log.Warn("a trainer signed a result with two sizes", "step", u.announcement.Step, "batch", u.announcement.Batch, "from", u.author.Short())
+	for _, c := range l.find(u.announcement.Batch).candidates {
+		if c.commitment != u.announcement.Blob {
+			continue
+		}
+		c.disputed = true
+		c.retryAt = time.Time{}
+		if c.state == refused && c.stop == nil { // for its size
+			c.state = announced
+			l.unfetched++
+		}
+		if c.state == fetching {
+			c.stop()
+		}
+	}
 }
 
 // shelve lets peers ask for what was heard since the last time.
@@ -219,7 +242,8 @@ func (n *Node) fetchResults() {
 func (n *Node) fetchResult(l *ledger, s *slot, c *candidate) {
 	owner := identity.ID(s.owner)
 	l.unfetched--
-	if limit := n.trainer.MaxResultSize(); uint64(c.size) > uint64(limit) {
+	limit := n.trainer.MaxResultSize()
+	if uint64(c.size) > uint64(limit) && !c.disputed {
 		c.state = refused
 		n.reject(l, s, fmt.Sprintf("result of %d bytes, at most %d are possible", c.size, limit))
 		return
@@ -234,11 +258,19 @@ func (n *Node) fetchResult(l *ledger, s *slot, c *candidate) {
 			holders = append(holders, id)
 		}
 	}
+	fetch, size := n.Network.Fetch, uint64(c.size)
+	if c.disputed {
+		fetch, size = n.Network.FetchUpTo, uint64(limit)
+		holders = append(holders[1:], owner) // it has lied
+	}
 	step, trainer := l.round.Step, n.trainer
-	n.spawn(func(ctx context.Context) func() {
+	ctx, stop := n.Runtime.WithCancel(n.work)
+	c.stop = stop
+	n.spawn(func(context.Context) func() {
+		defer stop()
 		ctx, cancel := n.Runtime.WithTimeout(ctx, n.FetchTimeout)
 		defer cancel()
-		payload, err := n.Network.Fetch(ctx, c.commitment, uint64(c.size), holders)
+		payload, err := fetch(ctx, c.commitment, size, holders)
 		var invalid error
 		if err == nil {
 			invalid = trainer.Verify(payload, step, s.batch, s.owner)

@@ -162,6 +162,15 @@ func (p *process) Drop(hash [32]byte) { delete(p.blobs, hash) }
 
 // Fetch implements client.Blobs.
 func (p *process) Fetch(ctx context.Context, hash [32]byte, size uint64, holders []identity.ID) ([]byte, error) {
+	return p.fetch(ctx, hash, size, size, holders)
+}
+
+// FetchUpTo implements client.Blobs.
+func (p *process) FetchUpTo(ctx context.Context, hash [32]byte, maxSize uint64, holders []identity.ID) ([]byte, error) {
+	return p.fetch(ctx, hash, 0, maxSize, holders)
+}
+
+func (p *process) fetch(ctx context.Context, hash [32]byte, minSize, maxSize uint64, holders []identity.ID) ([]byte, error) {
 	if data, held := p.blobs[hash]; held {
 		return data, nil
 	}
@@ -173,7 +182,7 @@ func (p *process) Fetch(ctx context.Context, hash [32]byte, size uint64, holders
 		if other == nil {
 			continue
 		}
-		if data, held := other.blobs[hash]; held && uint64(len(data)) == size {
+		if data, held := other.blobs[hash]; held && uint64(len(data)) >= minSize && uint64(len(data)) <= maxSize {
 			p.blobs[hash] = data
 			return data, nil
 		}

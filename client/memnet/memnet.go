@@ -211,6 +211,15 @@ func (n *Node) Drop(hash [32]byte) {
 
 // Fetch implements client.Blobs.
 func (n *Node) Fetch(ctx context.Context, hash [32]byte, size uint64, holders []identity.ID) ([]byte, error) {
+	return n.fetch(ctx, hash, size, size, holders)
+}
+
+// FetchUpTo implements client.Blobs.
+func (n *Node) FetchUpTo(ctx context.Context, hash [32]byte, maxSize uint64, holders []identity.ID) ([]byte, error) {
+	return n.fetch(ctx, hash, 0, maxSize, holders)
+}
+
+func (n *Node) fetch(ctx context.Context, hash [32]byte, minSize, maxSize uint64, holders []identity.ID) ([]byte, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -223,7 +232,7 @@ func (n *Node) Fetch(ctx context.Context, hash [32]byte, size uint64, holders []
 			continue
 		}
 		data, held := peer.get(hash)
-		if !held || uint64(len(data)) != size {
+		if !held || uint64(len(data)) < minSize || uint64(len(data)) > maxSize {
 			continue
 		}
 		peer.count(len(data), 0)
@@ -234,7 +243,7 @@ func (n *Node) Fetch(ctx context.Context, hash [32]byte, size uint64, holders []
 		n.blobs[hash] = data
 		return data, nil
 	}
-	return nil, fmt.Errorf("fetch %x of %d bytes from %d holders: %w", hash[:8], size, len(holders), ErrNotHeld)
+	return nil, fmt.Errorf("fetch %x of %d bytes from %d holders: %w", hash[:8], maxSize, len(holders), ErrNotHeld)
 }
 
 func (n *Node) get(hash [32]byte) ([]byte, bool) {

@@ -95,6 +95,17 @@ func (n *Network) Drop(hash [32]byte) { n.store.Drop(hash) }
 // Fetch gets a blob from its holders and shares it.
 func (n *Network) Fetch(ctx context.Context, hash [32]byte, size uint64, holders []identity.ID) ([]byte, error) {
 	data, err := blob.Fetch(ctx, n.node, n.store, hash, size, holders)
+	return n.retain(hash, data, err)
+}
+
+// FetchUpTo is Fetch for a blob of which only a bound of its size is known.
+func (n *Network) FetchUpTo(ctx context.Context, hash [32]byte, maxSize uint64, holders []identity.ID) ([]byte, error) {
+	data, err := blob.FetchUpTo(ctx, n.node, n.store, hash, maxSize, holders)
+	return n.retain(hash, data, err)
+}
+
+// retain shares what was fetched.
+func (n *Network) retain(hash [32]byte, data []byte, err error) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
