@@ -52,9 +52,6 @@ func (n *Node) HandleStream(name string, limits StreamLimits, h StreamHandler) {
 	n.host.SetStreamHandler(protocol.ID(name), server.serve)
 }
 
-// RemoveHandler stops serving a protocol; streams in service go on.
-func (n *Node) RemoveHandler(name string) { n.host.RemoveStreamHandler(protocol.ID(name)) }
-
 // OpenStream opens a stream to a member, connecting first if need be. The deadline of
 // ctx, if it has one, becomes the stream's; the end of ctx does not reset the stream.
 func (n *Node) OpenStream(ctx context.Context, to identity.ID, name string) (Stream, error) {
