@@ -179,3 +179,19 @@ func ExampleHelp() {
 	//   -h, --help    Show context-sensitive help.
 	// exit code 0
 }
+
+// TestEventLogsDoNotMeet has somebody begin a run whose name is that of the main run's log.
+func TestEventLogsDoNotMeet(t *testing.T) {
+	e := &stateEvents{dir: t.TempDir(), main: "main", logs: make(map[string]*runEvents)}
+	for _, id := range []string{"main", "events", "%65vents"} {
+		if _, err := e.open(id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := e.close(); err != nil {
+		t.Fatal(err)
+	}
+	if files, err := os.ReadDir(e.dir); err != nil || len(files) != 3 {
+		t.Errorf("%d logs for 3 runs: %v, %v", len(files), files, err)
+	}
+}
