@@ -208,10 +208,10 @@ func (e *stateEvents) prepare() error {
 // open opens the log of a run.
 func (e *stateEvents) open(runID string) (*runEvents, error) {
 	name := url.PathEscape(runID) + ".jsonl"
-	switch {
-	case runID == e.main:
+	switch runID {
+	case e.main:
 		name = "events.jsonl"
-	case runID == "events": // somebody may begin a run of that name
+	case "events": // somebody may begin a run of that name
 		name = "%65vents.jsonl"
 	}
 	log, err := event.Open(filepath.Join(e.dir, name))
