@@ -77,7 +77,8 @@ func (n *Node) openRounds() {
 	}
 	for _, step := range n.openSteps() {
 		behind := n.replica != nil && step > n.replica.step && step+coordinator.StoredRounds > newest
-		if step+keptRounds <= newest && !behind {
+		ahead := step > newest // the host went back: these rounds are not the run's
+		if ahead || step+keptRounds <= newest && !behind {
 			n.closeRound(step)
 		}
 	}

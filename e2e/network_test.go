@@ -157,7 +157,7 @@ type client struct {
 	name     string
 	dir      string
 	id       string
-	key      string // path
+	key      string   // path
 	env      []string // of its lives, beside what every process gets
 }
 
@@ -193,7 +193,7 @@ func (c *client) args(flags ...string) []string {
 	return append([]string{
 		"train", "--run-id", "e2e", "--server-addr", c.network.address,
 		"--identity-secret-key-path", c.key, "--bind-p2p-address", "127.0.0.1",
-		"--events-dir", c.dir, "--checkpoint-dir", filepath.Join(c.dir, "checkpoints"),
+		"--allow-local-paths", "--events-dir", c.dir, "--checkpoint-dir", filepath.Join(c.dir, "checkpoints"),
 		"--keep-steps", "0", "--threads", "1", "--max-blob-memory", "64",
 		"--known-servers", c.network.saved + ".known",
 	}, flags...)

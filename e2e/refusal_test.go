@@ -187,6 +187,7 @@ func TestWrongInputOfClient(t *testing.T) {
 	}
 	tests := map[string]test{
 		"truncated model": {[]string{"--model-path", in.truncated}, []string{filepath.Join(in.truncated, "model.safetensors")}},
+		"private folder":  {[]string{"--allow-local-paths=false"}, []string{"--model-path", "--allow-local-paths"}},
 	}
 	for name, wrong := range in.wrongData() {
 		tests[name] = test{[]string{"--data-path", wrong.data}, wrong.words}

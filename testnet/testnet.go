@@ -194,6 +194,7 @@ func (n *network) makeProcesses() error {
 				"--server-key", serverKey.ID().String(),
 				"--identity-secret-key-path", filepath.Join(dir, "identity.json"),
 				"--events-dir", dir,
+				"--allow-local-paths",
 				"--checkpoint-dir", filepath.Join(dir, "checkpoints"),
 				"--threads", strconv.Itoa(n.options.Threads),
 				"--micro-batch-size", strconv.Itoa(n.options.MicroBatch),

@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -47,10 +48,12 @@ type trainCommand struct {
 	BindP2PAddress        string `name:"bind-p2p-address" help:"IP address to listen on for peers." default:"0.0.0.0"`
 	BindP2PPort           uint16 `name:"bind-p2p-port" help:"Port to listen on for peers, UDP and TCP; 0: a free one." default:"0"`
 
-	DataPath       string `help:"Folder of tokens to use in place of the run's data locations. It must hold the same data." type:"path"`
-	ModelPath      string `help:"Folder of the model that the run began with, in place of the one that the run names." type:"path"`
-	MicroBatchSize int    `help:"Sequences that go through the model at once: less uses less memory." default:"1"`
-	Threads        int    `help:"Threads that compute; 0: one for each core. Several clients on one machine must share its cores." default:"0"`
+	DataPath        string `help:"Folder of tokens to use in place of the run's data locations. It must hold the same data." type:"path"`
+	ModelPath       string `help:"Folder of the model that the run began with, in place of the one that the run names." type:"path"`
+	AllowLocalPaths bool   `help:"Let the run name folders of this machine for its model and data. Whoever set up the run decides what is read from them, trained on and shared."`
+
+	MicroBatchSize int `help:"Sequences that go through the model at once: less uses less memory." default:"1"`
+	Threads        int `help:"Threads that compute; 0: one for each core. Several clients on one machine must share its cores." default:"0"`
 
 	MaxBlobMemory int64 `help:"MiB of memory for results and model parameters that are shared with peers." default:"4096"`
 
@@ -188,11 +191,16 @@ func (c *trainCommand) listenAddrs() []string {
 	}
 }
 
+// errLocalPath refuses what a stranger's run could use to read private files.
+var errLocalPath = errors.New("the run names a folder of this machine, which only you may choose (or --allow-local-paths, if you trust the run)")
+
 // initial loads the model of a checkpoint that does not come from peers.
 func (c *trainCommand) initial(_ context.Context, from coordinator.Checkpoint) (checkpoint.Snapshot, error) {
 	switch {
 	case c.ModelPath != "":
 		return checkpoint.ReadDir(c.ModelPath)
+	case from.Kind == coordinator.CheckpointLocal && !c.AllowLocalPaths:
+		return checkpoint.Snapshot{}, fmt.Errorf("%w: the model %s: name a folder with --model-path", errLocalPath, from.Repo)
 	case from.Kind == coordinator.CheckpointLocal:
 		return checkpoint.ReadDir(from.Repo)
 	default:
@@ -223,6 +231,10 @@ func (f *trainerFactory) build(ctx context.Context, snapshot checkpoint.Snapshot
 	description, err := model.Describe(modelConfig)
 	if err != nil {
 		return nil, err
+	}
+	named := slices.ContainsFunc(run.DataLocations, func(l config.DataLocation) bool { return l.Local != nil })
+	if named && f.command.DataPath == "" && !f.command.AllowLocalPaths {
+		return nil, fmt.Errorf("%w: its data: name a folder with --data-path", errLocalPath)
 	}
 	provider, err := data.New(ctx, run.DataLocations, data.Options{
 		SeqLen:    int(run.MaxSeqLen),
