@@ -11,8 +11,8 @@ DEMO_KILL   ?= 30
 
 # What needs libtorch. Everything else builds and tests without cgo.
 LEARNING := ./torch/... ./model/... ./train/... ./cmd/psyche-client/... ./e2e/...
-PLAIN     = $(shell $(GO) list ./... | grep -v -E '/(torch|model|train|cmd/psyche-client|e2e)(/|$$)')
-STATIC    = $(shell $(GO) list ./... | grep -v -E '/(torch|model|train|distro|cmd/psyche-client|e2e)(/|$$)') ./distro/codec
+PLAIN     = $(or $(shell $(GO) list ./... | grep -v -E '/(torch|model|train|cmd/psyche-client|e2e)(/|$$)'),$(error go list failed))
+STATIC    = $(or $(shell $(GO) list ./... | grep -v -E '/(torch|model|train|distro|cmd/psyche-client|e2e)(/|$$)'),$(error go list failed)) ./distro/codec
 
 .PHONY: all sim build setup shim demo demo-data test test-plain test-torch race load static lint fmt-check vet bench clean
 
