@@ -22,8 +22,8 @@ func NewLines(out io.Writer) *Lines { return &Lines{out: out} }
 func (l *Lines) Update(p Progress) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if p.Note != "" {
-		fmt.Fprintf(l.out, "  * %s\n", p.Note)
+	for _, note := range p.Notes {
+		fmt.Fprintf(l.out, "  * %s\n", note)
 	}
 	var sent, witnesses []string
 	members := 0

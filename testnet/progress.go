@@ -35,7 +35,7 @@ type Progress struct {
 	TokensRate float64 // tokens per second over the last rounds
 	Pending    int     // clients that wait for the next epoch
 	Clients    []ClientProgress
-	Note       string // something out of the ordinary that just happened, or empty
+	Notes      []string // what happened out of the ordinary since the last one
 }
 
 // ClientProgress is what is known of one client.
@@ -79,7 +79,7 @@ type tracker struct {
 	stateTime  time.Time
 	clients    map[string]*clientRecord
 	stepEnded  []stepTime // of the newest rounds, oldest first
-	note       string
+	notes      []string
 }
 
 type stepTime struct {
@@ -101,13 +101,13 @@ func (t *tracker) restarted(id identity.ID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.clients[id.String()].restarts++
-	t.note = fmt.Sprintf("%s started again", t.name(id.String()))
+	t.notes = append(t.notes, fmt.Sprintf("%s started again", t.name(id.String())))
 }
 
 func (t *tracker) remark(format string, args ...any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.note = fmt.Sprintf(format, args...)
+	t.notes = append(t.notes, fmt.Sprintf(format, args...))
 }
 
 func (t *tracker) name(id string) string {
@@ -140,10 +140,10 @@ func (t *tracker) add(id string, e event.Event) (changed bool) {
 		}
 	case event.Desynchronised:
 		client.desynchronised++
-		t.note = fmt.Sprintf("%s lost the run's model: %s", t.name(id), body.Reason)
+		t.notes = append(t.notes, fmt.Sprintf("%s lost the run's model: %s", t.name(id), body.Reason))
 	case event.Rejoined:
 		client.rejoined = true
-		t.note = fmt.Sprintf("%s is back, with the model of step %d from its peers", t.name(id), body.Step)
+		t.notes = append(t.notes, fmt.Sprintf("%s is back, with the model of step %d from its peers", t.name(id), body.Step))
 	case event.Finished:
 		client.finishedDigest = body.Digest
 	}
@@ -185,7 +185,7 @@ func phaseOrder(state event.State) uint64 {
 	}
 }
 
-// progress returns what is known now, and forgets the note.
+// progress returns what is known now, and forgets the notes.
 func (t *tracker) progress() Progress {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -195,9 +195,9 @@ func (t *tracker) progress() Progress {
 		Step:       t.state.Step,
 		TotalSteps: t.totalSteps,
 		Pending:    t.state.Pending,
-		Note:       t.note,
+		Notes:      t.notes,
 	}
-	t.note = ""
+	t.notes = nil
 	for i, id := range t.ids {
 		client := t.clients[id]
 		p.Clients = append(p.Clients, ClientProgress{

@@ -56,7 +56,11 @@ func TestTrackerGathersTheRun(t *testing.T) {
 		tracker.add(step.id, step.e)
 	}
 
+	tracker.remark("client-%d killed", 2)
 	p := tracker.progress()
+	if want := []string{"client-2 is back, with the model of step 1 from its peers", "client-2 killed"}; !slices.Equal(p.Notes, want) {
+		t.Errorf("notes: got %q, want %q", p.Notes, want)
+	}
 	if p.Step != 1 || p.RunState != "RoundTrain" || p.Loss != 2.5 || p.Tokens != 400 {
 		t.Errorf("progress: got %+v", p)
 	}

@@ -67,10 +67,8 @@ func (m testnetModel) Update(message tea.Msg) (tea.Model, tea.Cmd) {
 		}
 	case testnet.Progress:
 		m.newest = message
-		if message.Note != "" {
-			m.notes = append(m.notes, message.Note)
-			m.notes = m.notes[max(0, len(m.notes)-notesKept):]
-		}
+		m.notes = append(m.notes, message.Notes...)
+		m.notes = m.notes[max(0, len(m.notes)-notesKept):]
 	}
 	return m, nil
 }
