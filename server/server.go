@@ -73,7 +73,9 @@ type Options struct {
 	// JoinsPerSecond bounds the joins to one run likewise, over all keys, because each one
 	// makes the journal longer. Zero: DefaultJoinsPerSecond.
 	JoinsPerSecond float64
-	// Now returns the Unix time in seconds. Nil: the system's clock.
+	// Now returns the Unix time in seconds. Nil: the system's clock as it was at the
+	// start, and from there on what really passed, so that setting the clock while the
+	// server runs neither ends rounds early nor holds them up.
 	Now func() uint64
 	// Random is the source of keys, challenges and round seeds. Nil: the system's.
 	Random io.Reader
@@ -116,7 +118,7 @@ func (o *Options) setDefaults() {
 	o.JoinsPerSecond = cmp.Or(o.JoinsPerSecond, DefaultJoinsPerSecond)
 	o.SnapshotEvery = cmp.Or(o.SnapshotEvery, DefaultSnapshotEvery)
 	if o.Now == nil {
-		o.Now = func() uint64 { return uint64(max(0, time.Now().Unix())) }
+		o.Now = steadyClock(time.Now())
 	}
 	if o.Random == nil {
 		o.Random = rand.Reader
@@ -343,4 +345,10 @@ func (s *server) show(state *coordinator.State) {
 	s.watchers.Lock()
 	defer s.watchers.Unlock()
 	s.options.OnState(&clone)
+}
+
+// steadyClock returns a clock that shows start's Unix time in seconds and goes on by the
+// system's monotonic clock.
+func steadyClock(start time.Time) func() uint64 {
+	return func() uint64 { return uint64(max(0, start.Add(time.Since(start)).Unix())) }
 }
