@@ -9,6 +9,10 @@ missing=()
 command -v g++ >/dev/null || missing+=("g++")
 command -v gcc >/dev/null || missing+=("gcc")
 if [ ! -e "$include/ATen/ATen.h" ] && [ ! -e "$include/torch/csrc/api/include/torch/torch.h" ]; then
+  if [ -n "${LIBTORCH:-}${LIBTORCH_INCLUDE:-}" ]; then
+    echo "setup: no libtorch headers in $include, which LIBTORCH or LIBTORCH_INCLUDE names: correct it, or unset it to use Debian's" >&2
+    exit 1
+  fi
   missing+=("libtorch-dev")
 fi
 # With LIBTORCH set, that distribution brings a BLAS of its own.

@@ -16,6 +16,9 @@ func check(options Options, run config.Run) error {
 	if options.NumClients < 1 || options.NumClients > coordinator.MaxClients {
 		return fmt.Errorf("--num-clients is %d: want 1 to %d", options.NumClients, coordinator.MaxClients)
 	}
+	if options.Timeout <= 0 {
+		return fmt.Errorf("--timeout is %s: want more than zero", options.Timeout)
+	}
 	if minimum := int(run.Config.InitMinClients); options.NumClients < minimum {
 		return fmt.Errorf("--num-clients is %d, but init_min_clients in %s is %d: the run would never start",
 			options.NumClients, filepath.Join(options.ConfigPath, "state.toml"), minimum)

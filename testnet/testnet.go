@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -31,9 +30,8 @@ type Options struct {
 	MicroBatch   int           // sequences that a client trains at once
 	HeldOut      string        // token file to evaluate on; default: heldout beside the data
 	Faults       Faults        // whom to kill, and when
-	Timeout      time.Duration // of the whole run
-	Display      Display       // default: one line per round on standard output
-	Logger       *slog.Logger
+	Timeout      time.Duration // of the whole run, more than zero
+	Display      Display       // of the progress; closed when training ends
 }
 
 // Display shows progress as it comes.

@@ -149,6 +149,8 @@ func TestCheckNamesWhatIsMissing(t *testing.T) {
 			t.Errorf("got error %v, want one with %q", err, want)
 		}
 	}
+	expect("--timeout")
+	options.Timeout = time.Hour
 	expect("init_min_clients")
 	options.NumClients = 3
 	expect("make build")
