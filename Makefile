@@ -14,7 +14,7 @@ LEARNING := ./torch/... ./model/... ./train/... ./cmd/psyche-client/... ./e2e/..
 PLAIN     = $(or $(shell $(GO) list ./... | grep -v -E '/(torch|model|train|cmd/psyche-client|e2e)(/|$$)'),$(error go list failed))
 STATIC    = $(or $(shell $(GO) list ./... | grep -v -E '/(torch|model|train|distro|cmd/psyche-client|e2e)(/|$$)'),$(error go list failed)) ./distro/codec
 
-.PHONY: all sim build setup shim demo demo-data test test-plain test-torch race load static lint fmt-check vet bench clean
+.PHONY: all sim build setup shim demo demo-data test test-plain test-torch race fuzz load static lint fmt-check vet bench clean
 
 all: build
 
@@ -59,6 +59,11 @@ load:
 ## race: the race detector over everything that runs no tensors
 race:
 	$(GO) test -race $(PLAIN)
+
+## fuzz: every decoder, FUZZTIME each (60s)
+FUZZTIME ?= 60s
+fuzz:
+	scripts/fuzz.sh $(FUZZTIME)
 
 ## static: everything outside learning builds without cgo
 static:
