@@ -144,6 +144,9 @@ func (n *Node) desynchronise(reason string) {
 	if n.op != nil {
 		n.op.cancel()
 	}
+	for _, l := range n.rounds {
+		l.stopFetches()
+	}
 	n.replica, n.model = nil, nil
 	n.seat.again = true
 }

@@ -84,6 +84,19 @@ func (n *Node) dropShares() {
 	n.shares = slices.DeleteFunc(slices.Clone(old), func(m *heldModel) bool {
 		return m != newest && m.digest != n.state.Model.Checkpoint.Digest
 	})
+	n.stopSharing(old)
+}
+
+// dropOtherShares stops sharing all models but the one with the digest, which the run has
+// recorded: nobody starts from another.
+func (n *Node) dropOtherShares(digest [32]byte) {
+	old := n.shares
+	n.shares = slices.DeleteFunc(slices.Clone(old), func(m *heldModel) bool { return m.digest != digest })
+	n.stopSharing(old)
+}
+
+// stopSharing drops the models of old that are not shared any more.
+func (n *Node) stopSharing(old []*heldModel) {
 	for _, m := range old {
 		if !slices.Contains(n.shares, m) {
 			n.shelf.dropManifest(m.digest)

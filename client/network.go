@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 
 	"github.com/psyche-go/psyche/assign"
 	"github.com/psyche-go/psyche/backend"
@@ -55,13 +56,16 @@ type Requests interface {
 	Handle(protocol string, maxRequest int, handle func(ctx context.Context, from identity.ID, request []byte) ([]byte, error))
 }
 
+// ErrNoRoom is the error of a fetch whose blob does not fit into the memory for shared data.
+var ErrNoRoom = errors.New("it does not fit into the memory for shared data: give it more, with --max-blob-memory")
+
 // Blobs shares immutable data under its BLAKE3 hash.
 type Blobs interface {
 	// Put makes data available to members until Drop; data is not modified afterwards.
 	Put(data []byte) ([32]byte, error)
 	Drop(hash [32]byte)
 	// Fetch gets a blob of size bytes from any of the holders, verifies it and keeps it
-	// as Put does.
+	// as Put does. The error is ErrNoRoom when there is no memory to keep it in.
 	Fetch(ctx context.Context, hash [32]byte, size uint64, holders []identity.ID) ([]byte, error)
 	// FetchUpTo is Fetch for a blob of which only a bound of its size is known.
 	FetchUpTo(ctx context.Context, hash [32]byte, maxSize uint64, holders []identity.ID) ([]byte, error)

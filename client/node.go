@@ -35,20 +35,23 @@ type Node struct {
 	seat  seat // see membership.go
 
 	trainer Trainer
-	built   []byte             // the definition that the trainer was built from
-	model   *heldModel         // what the trainer holds; nil while it differs from any manifest
-	shares  []*heldModel       // whose blobs peers can fetch, newest last
-	partial partialModel       // a model on its way here
-	replica *replica           // place in the epoch; nil without one
-	op      *operation         // what the trainer is doing
-	rounds  map[uint32]*ledger // by step
-	early   []utterance        // announcements for rounds that have not begun here
-	unsaved *heldModel         // the newest epoch's, until it is clear that it is the run's
-	saves   int                // checkpoints being written
-	saveErr error              // of the newest one
-	fetches int                // results on their way
-	turn    int                // rotates which peers are asked
-	healed  time.Time          // when lost gossip was last looked after
+	built   []byte              // the definition that the trainer was built from
+	model   *heldModel          // what the trainer holds; nil while it differs from any manifest
+	shares  []*heldModel        // whose blobs peers can fetch, newest last
+	partial partialModel        // a model on its way here
+	replica *replica            // place in the epoch; nil without one
+	op      *operation          // what the trainer is doing
+	rounds  map[uint32]*ledger  // by step
+	early   []utterance         // announcements for rounds that have not begun here
+	unsaved *heldModel          // the newest epoch's, until it is clear that it is the run's
+	saves   int                 // checkpoints being written
+	saveErr error               // of the newest one
+	fetches int                 // results on their way
+	overdue time.Time           // when the first of them gives way to others
+	pace    float64             // of the fetches that succeeded, in bytes per second; 0: none yet
+	stalls  map[identity.ID]int // how often results of a member ran out of time, in this epoch
+	turn    int                 // rotates which peers are asked
+	healed  time.Time           // when lost gossip was last looked after
 	errands map[string]*errand
 
 	accusedIn     *coordinator.State // newest in which members were looked at
@@ -79,7 +82,8 @@ type epochKey struct {
 // operation is the one thing that the trainer is doing.
 type operation struct {
 	name   string
-	step   uint32 // of a training
+	step   uint32                 // of a training
+	from   coordinator.Checkpoint // of a load
 	cancel context.CancelFunc
 }
 
@@ -98,6 +102,7 @@ func New(o Options) (*Node, error) {
 		shelf:   newShelf(),
 		rounds:  make(map[uint32]*ledger),
 		errands: make(map[string]*errand),
+		stalls:  make(map[identity.ID]int),
 	}
 	if n.Runtime == nil {
 		n.Runtime = goroutines{n}
@@ -180,6 +185,7 @@ func (n *Node) reconcile() {
 	if n.state == nil || n.ended {
 		return
 	}
+	n.cancelLoad()
 	n.keepSeat()
 	n.shelve()
 	n.saveAgreed()

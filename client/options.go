@@ -43,14 +43,12 @@ type Options struct {
 
 	RepublishInterval time.Duration // between attempts to heal lost gossip; 2 s
 	SettleTimeout     time.Duration // to complete a finished round; the run's MaxRoundTrainTime
-	FetchTimeout      time.Duration // for one result; 60 s
 	WithdrawTimeout   time.Duration // for the farewell; 2 s
 }
 
 // Defaults of Options, and intervals that nobody needs to change.
 const (
 	defaultRepublishInterval = 2 * time.Second
-	defaultFetchTimeout      = time.Minute
 	defaultWithdrawTimeout   = 2 * time.Second
 
 	heartbeat      = 200 * time.Millisecond // at most so late a deadline is noticed
@@ -91,7 +89,6 @@ func (o Options) withDefaults() (Options, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	setDefault(&o.RepublishInterval, defaultRepublishInterval)
-	setDefault(&o.FetchTimeout, defaultFetchTimeout)
 	setDefault(&o.WithdrawTimeout, defaultWithdrawTimeout)
 	return o, nil
 }

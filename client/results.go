@@ -51,7 +51,10 @@ type candidate struct {
 	attempts   int    // to fetch it
 	retryAt    time.Time
 	disputed   bool               // its trainer signed several sizes: none is believed
-	stop       context.CancelFunc // when fetching
+	noRoom     bool               // the last attempt failed for want of memory
+	stop       context.CancelFunc // of the newest fetch
+	stopped    bool               // stop was called for another reason than a dispute
+	due        time.Time          // when fetching: from then on it gives way to others
 }
 
 // slot is what is known of one batch.
@@ -212,6 +215,7 @@ type outcome struct {
 	payloads [][]byte // of counted, in the same order
 	lost     []slot   // batches without a counted result
 	missing  int      // results that count and are not held, or not even known
+	noRoom   bool     // one of missing did not fit into the memory for blobs
 }
 
 // decide returns the outcome. It stands only when nothing is missing.
@@ -230,6 +234,7 @@ func (r *results) decide() outcome {
 			}
 			if c.state != held {
 				o.missing++
+				o.noRoom = o.noRoom || c.noRoom
 			}
 			o.counted = append(o.counted, countedResult{s.batch, c.commitment})
 			o.payloads = append(o.payloads, c.payload)

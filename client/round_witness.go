@@ -75,6 +75,10 @@ func (n *Node) settle(want uint32) bool {
 		l.settleSince = n.Runtime.Now()
 	}
 	if n.Runtime.Now().Sub(l.settleSince) > n.settleTimeout() {
+		if outcome.noRoom { // joining again would end the same way
+			n.fail(fmt.Errorf("get the results of step %d from peers: %w", step, ErrNoRoom))
+			return false
+		}
 		n.desynchronise(fmt.Sprintf("%d results of step %d cannot be had from peers", outcome.missing, step))
 		return false
 	}
@@ -108,6 +112,7 @@ func (n *Node) apply(l *ledger, o outcome) {
 				return
 			}
 			n.applyFailures = 0
+			l.stopFetches() // nobody needs the others here any more
 			replica.hash = extendReplica(replica.hash, step, o.counted)
 			replica.step = step
 			n.reportApplied(step, o, own, replica.hash, seconds)

@@ -1,9 +1,7 @@
 package client
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -17,10 +15,6 @@ const (
 	keptRounds   = 3 // the running one and two before it, for peers that are late
 	maxEarly     = maxAnnouncements
 	maxEarlyEach = 2 * maxCandidates // of one author
-	maxFetches   = 8                 // results on their way at once
-	maxHolders   = 8                 // peers that are tried for one result
-	fetchPause   = 500 * time.Millisecond
-	maxPause     = 5 * time.Second
 )
 
 // ledger is a round's books, and what the client has done in it.
@@ -111,6 +105,7 @@ func (n *Node) openSteps() []uint32 {
 
 // closeRound forgets a round and its blobs.
 func (n *Node) closeRound(step uint32) {
+	n.rounds[step].stopFetches()
 	blobs := n.rounds[step].blobs()
 	delete(n.rounds, step)
 	n.shelf.dropRound(step)
@@ -212,97 +207,6 @@ func (n *Node) keepEarly(u utterance) {
 	}
 	if count < maxEarlyEach {
 		n.early = append(n.early, u)
-	}
-}
-
-// fetchResults starts to fetch what was announced, oldest rounds first.
-func (n *Node) fetchResults() {
-	if n.replica == nil || n.trainer == nil {
-		return
-	}
-	now := n.Runtime.Now()
-	for _, step := range n.openSteps() {
-		l := n.rounds[step]
-		if step <= n.replica.step || l.unfetched == 0 {
-			continue // applied, nobody needs it here any more; or on its way
-		}
-		for i := range l.slots {
-			for _, c := range l.slots[i].candidates {
-				if n.fetches >= maxFetches {
-					return
-				}
-				if c.state == announced && !now.Before(c.retryAt) {
-					n.fetchResult(l, &l.slots[i], c)
-				}
-			}
-		}
-	}
-}
-
-// fetchResult fetches and verifies one result.
-func (n *Node) fetchResult(l *ledger, s *slot, c *candidate) {
-	owner := identity.ID(s.owner)
-	l.unfetched--
-	limit := n.trainer.MaxResultSize()
-	if uint64(c.size) > uint64(limit) && !c.disputed {
-		c.state = refused
-		n.reject(l, s, fmt.Sprintf("result of %d bytes, at most %d are possible", c.size, limit))
-		return
-	}
-	c.state = fetching
-	n.fetches++
-	holders := append(make([]identity.ID, 0, maxHolders), owner)
-	n.turn++
-	for i := range l.round.Members {
-		id := identity.ID(l.round.Members[(i+n.turn)%len(l.round.Members)])
-		if id != owner && id != n.id && len(holders) < maxHolders {
-			holders = append(holders, id)
-		}
-	}
-	fetch, size := n.Network.Fetch, uint64(c.size)
-	if c.disputed {
-		fetch, size = n.Network.FetchUpTo, uint64(limit)
-		holders = append(holders[1:], owner) // it has lied
-	}
-	step, trainer := l.round.Step, n.trainer
-	ctx, stop := n.Runtime.WithCancel(n.work)
-	c.stop = stop
-	n.spawn(func(context.Context) func() {
-		defer stop()
-		ctx, cancel := n.Runtime.WithTimeout(ctx, n.FetchTimeout)
-		defer cancel()
-		payload, err := fetch(ctx, c.commitment, size, holders)
-		var invalid error
-		if err == nil {
-			invalid = trainer.Verify(payload, step, s.batch, s.owner)
-		}
-		return func() { n.fetched(l, s, c, payload, err, invalid) }
-	})
-}
-
-// fetched enters the outcome of fetchResult.
-func (n *Node) fetched(l *ledger, s *slot, c *candidate, payload []byte, err, invalid error) {
-	n.fetches--
-	step := l.round.Step
-	from := identity.ID(s.owner)
-	if err != nil {
-		c.state = announced
-		l.unfetched++
-		c.retryAt = n.Runtime.Now().Add(min(fetchPause<<min(c.attempts, 8), maxPause))
-		c.attempts++
-		n.log.Debug("fetch result", "step", step, "batch", s.batch, "from", from.Short(), "attempt", c.attempts, "err", err)
-		return
-	}
-	n.total.PayloadReceived += uint64(len(payload))
-	switch {
-	case n.rounds[step] != l:
-		n.dropBlobs([][32]byte{c.commitment}) // too late
-	case invalid != nil:
-		c.state = refused
-		n.reject(l, s, invalid.Error())
-	default:
-		c.state, c.payload = held, payload
-		n.flagReplica(l, s, c)
 	}
 }
 

@@ -47,11 +47,8 @@ func (n *Node) enterEpoch() bool {
 		return true
 	}
 	if !n.holdsModel() {
-		switch {
-		case n.state.RunState == coordinator.Warmup:
+		if n.state.RunState == coordinator.Warmup {
 			n.obtainModel()
-		case n.op != nil && n.op.name == opLoad:
-			n.op.cancel()
 		}
 		return false
 	}
@@ -63,6 +60,7 @@ func (n *Node) enterEpoch() bool {
 		n.prepare(key)
 		return false
 	}
+	clear(n.stalls)
 	n.replica = &replica{epoch: key, hash: startReplica(n.model.digest), step: key.startStep - 1}
 	m := n.model
 	n.emit(event.Ready{
@@ -103,6 +101,19 @@ func (n *Node) prepare(epoch epochKey) {
 	})
 }
 
+// cancelLoad stops the load of a model that nobody waits for any more: the Warmup is over,
+// the client has lost its place, or the run goes on from another checkpoint. Otherwise a
+// holder that sends a byte now and then would keep the client from the next epoch, or from
+// its end. The parts that are here are kept.
+func (n *Node) cancelLoad() {
+	if n.op == nil || n.op.name != opLoad {
+		return
+	}
+	if n.state.RunState != coordinator.Warmup || !n.isMember() || n.op.from != n.state.Model.Checkpoint {
+		n.op.cancel()
+	}
+}
+
 // obtainModel loads the model that the coordinator's checkpoint names.
 func (n *Node) obtainModel() {
 	if n.op != nil || n.Runtime.Now().Before(n.obtainAt) {
@@ -126,6 +137,9 @@ func (n *Node) obtainModel() {
 	}
 	n.keepPartial(o.checkpoint.Digest)
 	n.model = nil
+	if fromPeers(o.checkpoint) && o.known == nil {
+		n.dropOtherShares(o.checkpoint.Digest) // to have room for this one
+	}
 	n.start(opLoad, 0, func(ctx context.Context) func() {
 		begun := n.Runtime.Now()
 		err := o.run(ctx)
@@ -133,6 +147,7 @@ func (n *Node) obtainModel() {
 		cancelled := ctx.Err() != nil
 		return func() { n.obtained(o, err, cancelled) }
 	})
+	n.op.from = o.checkpoint
 }
 
 // obtained takes over what obtaining got.
@@ -144,6 +159,8 @@ func (n *Node) obtained(o obtaining, err error, cancelled bool) {
 	}
 	switch {
 	case cancelled:
+	case errors.Is(err, ErrNoRoom):
+		n.fail(fmt.Errorf("get the model from peers: %w", err))
 	case errors.Is(err, errNoHolder):
 		n.obtainAt = n.Runtime.Now().Add(modelPause)
 		n.log.Warn("get the model from peers", "err", err)

@@ -32,6 +32,9 @@ type Hub struct {
 	DropGossip func(from, to identity.ID, message []byte) bool
 	// DropLink reports whether a request or fetch fails; nil: none does.
 	DropLink func(from, to identity.ID) bool
+	// Stall reports whether the holder to never finishes what a fetch asks it for: the
+	// fetch waits until its ctx is done; nil: none does.
+	Stall func(from, to identity.ID) bool
 
 	mu    sync.Mutex
 	nodes map[identity.ID]*Node
@@ -51,7 +54,6 @@ type Node struct {
 	blobs    map[[32]byte][]byte
 	sent     uint64
 	received uint64
-	fetched  map[identity.ID]int // blobs by holder
 }
 
 type protocol struct {
@@ -68,7 +70,7 @@ func (h *Hub) Attach(id identity.ID) *Node {
 	}
 	n := &Node{
 		hub: h, id: id,
-		protocol: make(map[string]protocol), blobs: make(map[[32]byte][]byte), fetched: make(map[identity.ID]int),
+		protocol: make(map[string]protocol), blobs: make(map[[32]byte][]byte),
 	}
 	h.nodes[id] = n
 	return n
@@ -99,17 +101,6 @@ func (n *Node) Bytes() (sent, received uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.sent, n.received
-}
-
-// Fetched returns how many blobs came from each holder.
-func (n *Node) Fetched() map[identity.ID]int {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	copied := make(map[identity.ID]int, len(n.fetched))
-	for id, count := range n.fetched {
-		copied[id] = count
-	}
-	return copied
 }
 
 // BlobCount returns the number of blobs that the node holds.
@@ -235,11 +226,14 @@ func (n *Node) fetch(ctx context.Context, hash [32]byte, minSize, maxSize uint64
 		if !held || uint64(len(data)) < minSize || uint64(len(data)) > maxSize {
 			continue
 		}
+		if n.hub.Stall != nil && n.hub.Stall(n.id, id) {
+			<-ctx.Done()
+			return nil, fmt.Errorf("fetch %x: %w", hash[:8], ctx.Err())
+		}
 		peer.count(len(data), 0)
 		n.count(0, len(data))
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		n.fetched[id]++
 		n.blobs[hash] = data
 		return data, nil
 	}

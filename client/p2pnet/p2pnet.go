@@ -106,7 +106,10 @@ func (n *Network) FetchUpTo(ctx context.Context, hash [32]byte, maxSize uint64, 
 
 // retain shares what was fetched.
 func (n *Network) retain(hash [32]byte, data []byte, err error) ([]byte, error) {
-	if err != nil {
+	switch {
+	case errors.Is(err, blob.ErrFull):
+		return nil, fmt.Errorf("%w: %w", err, client.ErrNoRoom)
+	case err != nil:
 		return nil, err
 	}
 	// When there was no room to keep it, others get it elsewhere.

@@ -1,0 +1,238 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/psyche-go/psyche/identity"
+)
+
+const (
+	maxFetches = 8 // results on their way at once
+	maxHolders = 8 // peers that are tried for one result
+	fetchPause = 500 * time.Millisecond
+	maxPause   = 5 * time.Second
+
+	// A fetch that is slower than the ones before by slowFactor, beyond minPatience, gives
+	// way to others that wait. As long as nothing was measured it has 1/unmeasuredShare of
+	// the time that a finished round has to complete.
+	minPatience     = 2 * time.Second
+	slowFactor      = 4
+	unmeasuredShare = 8
+)
+
+// want is an announced result that is not on its way.
+type want struct {
+	ledger    *ledger
+	slot      *slot
+	candidate *candidate
+	setbacks  int // failed attempts, and what its owner let run out of time before
+}
+
+// fetchResults starts to fetch what was announced: oldest rounds first, within a round
+// first what has not failed. When all places are taken, fetches that are overdue give way,
+// so that peers who stall hold up nothing that others have.
+func (n *Node) fetchResults() {
+	if n.replica == nil || n.trainer == nil {
+		return
+	}
+	if n.fetches >= maxFetches && n.Runtime.Now().Before(n.overdue) {
+		return
+	}
+	wanted := n.wanted()
+	n.makeRoom(len(wanted) - (maxFetches - n.fetches))
+	for _, w := range wanted {
+		if n.fetches >= maxFetches {
+			return
+		}
+		n.fetchResult(w.ledger, w.slot, w.candidate)
+	}
+}
+
+// wanted lists what can be fetched now, in the order in which it should be.
+func (n *Node) wanted() []want {
+	now := n.Runtime.Now()
+	var all []want
+	for _, step := range n.openSteps() {
+		l := n.rounds[step]
+		if step <= n.replica.step || l.unfetched == 0 {
+			continue // applied, nobody needs it here any more; or on its way
+		}
+		first := len(all)
+		for i := range l.slots {
+			s := &l.slots[i]
+			for _, c := range s.candidates {
+				if c.state == announced && !now.Before(c.retryAt) {
+					all = append(all, want{l, s, c, c.attempts + n.stalls[identity.ID(s.owner)]})
+				}
+			}
+		}
+		slices.SortStableFunc(all[first:], func(a, b want) int { return cmp.Compare(a.setbacks, b.setbacks) })
+	}
+	return all
+}
+
+// makeRoom stops overdue fetches, at most so many as results wait for a place. What was
+// stopped waits for its next turn.
+func (n *Node) makeRoom(waiting int) {
+	now := n.Runtime.Now()
+	n.overdue = now.Add(n.settleTimeout())
+	for _, step := range n.openSteps() {
+		for i := range n.rounds[step].slots {
+			s := &n.rounds[step].slots[i]
+			for _, c := range s.candidates {
+				switch {
+				case c.state != fetching || c.stopped:
+				case waiting > 0 && now.After(c.due):
+					c.stopped = true
+					c.stop()
+					n.stalls[identity.ID(s.owner)]++
+					waiting--
+				case c.due.Before(n.overdue):
+					n.overdue = c.due
+				}
+			}
+		}
+	}
+}
+
+// patience is how long a fetch of size bytes may keep others waiting. It doubles with every
+// attempt, so that a slow link is no reason never to get a result.
+func (n *Node) patience(size uint64, attempts int) time.Duration {
+	limit := n.settleTimeout()
+	patience := max(minPatience, limit/unmeasuredShare)
+	if n.pace > 0 {
+		expected := slowFactor * float64(size) / n.pace // seconds
+		patience = minPatience + time.Duration(min(expected, limit.Seconds()/2)*float64(time.Second))
+	}
+	return min(patience<<min(attempts, 8), limit)
+}
+
+// measure takes a successful fetch into the pace that later ones are measured by.
+func (n *Node) measure(size int, took time.Duration) {
+	pace := float64(size) / max(took.Seconds(), 1e-3)
+	if n.pace == 0 {
+		n.pace = pace
+		return
+	}
+	n.pace += (pace - n.pace) / 8
+}
+
+// fetchLimit is how long a result of the round can be of use: until the round has to be
+// complete.
+func (n *Node) fetchLimit(l *ledger) time.Duration {
+	limit := n.settleTimeout()
+	switch {
+	case !l.final:
+		c := n.state.Config
+		return limit + time.Duration(c.MaxRoundTrainTime+c.RoundWitnessTime)*time.Second
+	case !l.settleSince.IsZero():
+		return max(limit-n.Runtime.Now().Sub(l.settleSince), minPatience)
+	}
+	return limit
+}
+
+// fetchResult fetches and verifies one result.
+func (n *Node) fetchResult(l *ledger, s *slot, c *candidate) {
+	l.unfetched--
+	limit := n.trainer.MaxResultSize()
+	if uint64(c.size) > uint64(limit) && !c.disputed {
+		c.state = refused
+		n.reject(l, s, fmt.Sprintf("result of %d bytes, at most %d are possible", c.size, limit))
+		return
+	}
+	c.state = fetching
+	n.fetches++
+	fetch, size := n.Network.Fetch, uint64(c.size)
+	if c.disputed {
+		fetch, size = n.Network.FetchUpTo, uint64(limit)
+	}
+	step, trainer, holders := l.round.Step, n.trainer, n.holders(l, s, c)
+	begun := n.Runtime.Now()
+	ctx, stop := n.Runtime.WithTimeout(n.work, n.fetchLimit(l))
+	c.stop, c.stopped, c.due = stop, false, begun.Add(n.patience(size, c.attempts))
+	if c.due.Before(n.overdue) {
+		n.overdue = c.due
+	}
+	n.spawn(func(context.Context) func() {
+		defer stop()
+		payload, err := fetch(ctx, c.commitment, size, holders)
+		took := n.Runtime.Now().Sub(begun)
+		var invalid error
+		if err == nil {
+			invalid = trainer.Verify(payload, step, s.batch, s.owner)
+		}
+		return func() {
+			if err == nil {
+				n.measure(len(payload), took)
+			}
+			n.fetched(l, s, c, payload, err, invalid)
+		}
+	})
+}
+
+// holders lists who is asked for a result. Its trainer is the first, unless it has lied
+// about it, or has let fetches run out of time. Of the others those who did come last.
+func (n *Node) holders(l *ledger, s *slot, c *candidate) []identity.ID {
+	owner := identity.ID(s.owner)
+	n.turn++
+	others := make([]identity.ID, 0, len(l.round.Members))
+	for i := range l.round.Members {
+		id := identity.ID(l.round.Members[(i+n.turn)%len(l.round.Members)])
+		if id != owner && id != n.id {
+			others = append(others, id)
+		}
+	}
+	slices.SortStableFunc(others, func(a, b identity.ID) int { return cmp.Compare(n.stalls[a], n.stalls[b]) })
+	others = others[:min(len(others), maxHolders-1)]
+	if c.disputed || n.stalls[owner] > 0 {
+		return append(others, owner)
+	}
+	return slices.Insert(others, 0, owner)
+}
+
+// stopFetches ends the fetches of a round whose results are not needed any more.
+func (l *ledger) stopFetches() {
+	for i := range l.slots {
+		for _, c := range l.slots[i].candidates {
+			if c.state == fetching {
+				c.stopped = true
+				c.stop()
+			}
+		}
+	}
+}
+
+// fetched enters the outcome of fetchResult.
+func (n *Node) fetched(l *ledger, s *slot, c *candidate, payload []byte, err, invalid error) {
+	n.fetches--
+	step := l.round.Step
+	from := identity.ID(s.owner)
+	c.noRoom = errors.Is(err, ErrNoRoom)
+	if err != nil {
+		if errors.Is(err, context.DeadlineExceeded) {
+			n.stalls[from]++
+		}
+		c.state = announced
+		l.unfetched++
+		c.retryAt = n.Runtime.Now().Add(min(fetchPause<<min(c.attempts, 8), maxPause))
+		c.attempts++
+		n.log.Debug("fetch result", "step", step, "batch", s.batch, "from", from.Short(), "attempt", c.attempts, "err", err)
+		return
+	}
+	n.total.PayloadReceived += uint64(len(payload))
+	switch {
+	case n.rounds[step] != l:
+		n.dropBlobs([][32]byte{c.commitment}) // too late
+	case invalid != nil:
+		c.state = refused
+		n.reject(l, s, invalid.Error())
+	default:
+		c.state, c.payload = held, payload
+		n.flagReplica(l, s, c)
+	}
+}
