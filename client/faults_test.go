@@ -13,7 +13,7 @@ import (
 	"github.com/psyche-go/psyche/assign"
 	"github.com/psyche-go/psyche/backend"
 	"github.com/psyche-go/psyche/coordinator"
-	"github.com/psyche-go/psyche/data/local"
+	"github.com/psyche-go/psyche/data/tokens"
 	"github.com/psyche-go/psyche/event"
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/wire"
@@ -440,10 +440,10 @@ func TestWrongData(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, fakeConfig(1))
 		a := w.launch(0, func(o *options) {
-			o.Data = fakeData{err: func(assign.BatchID) error { return local.ErrTokenRange }}
+			o.Data = fakeData{err: func(assign.BatchID) error { return tokens.ErrTokenRange }}
 		})
 		a.wait()
-		if !errors.Is(a.err, local.ErrTokenRange) || len(all[event.Failed](a)) != 1 {
+		if !errors.Is(a.err, tokens.ErrTokenRange) || len(all[event.Failed](a)) != 1 {
 			t.Errorf("run ended with %v", a.err)
 		}
 	})

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/psyche-go/psyche/assign"
-	"github.com/psyche-go/psyche/data/local"
+	"github.com/psyche-go/psyche/data/tokens"
 )
 
 // dummyLen is the number of sequences that a dummy says it has.
@@ -15,14 +15,14 @@ const dummyLen = 1 << 40
 type dummy struct{ seqLen int }
 
 func newDummy(seqLen int) (Provider, error) {
-	if seqLen < 1 || seqLen > local.MaxSeqLen {
-		return nil, fmt.Errorf("sequence length %d, want 1 to %d", seqLen, local.MaxSeqLen)
+	if seqLen < 1 || seqLen > tokens.MaxSeqLen {
+		return nil, fmt.Errorf("sequence length %d, want 1 to %d", seqLen, tokens.MaxSeqLen)
 	}
 	return dummy{seqLen: seqLen}, nil
 }
 
 func (d dummy) Sequences(ctx context.Context, batch assign.BatchID) ([][]int32, error) {
-	if err := local.CheckBatch(batch, d.seqLen); err != nil {
+	if err := tokens.CheckBatch(batch, d.seqLen); err != nil {
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil {

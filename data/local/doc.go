@@ -1,14 +1,12 @@
 // Package local reads sequences from a folder of token files on this machine.
 //
-// Open finds the files *.ds, *.bin and *.npy of a folder, in the order of their names,
-// and returns a Folder; Folder.Sequences reads the sequences of a batch; Close ends it.
-// A token file is nothing but token ids, little-endian, all of two or all of four
-// bytes: the format of pre-tokenised data sets that hold what a numpy array's
-// tofile writes. Files that begin with a numpy header are refused, because the header
-// would be read as tokens.
+// Open finds the files *.ds, *.bin and *.npy of a folder, not of folders below it, puts
+// them into the natural order of their names (tokens.Compare) and returns a Folder;
+// Folder.Sequences reads the sequences of a batch; Close ends it. Package data/tokens
+// says what a token file is and how sequences are numbered.
 //
-// Within a file, sequence i begins at token i·SeqLen and has SeqLen+1 tokens, so that
-// the last token of one is the first of the next; what is left at a file's end is
-// dropped. Sequences are numbered over all files; a seed puts them in another order for
-// every pass (package data/shuffle).
+// Files are read with pread, not mapped into memory: the page cache serves both alike,
+// and a file that somebody cuts off under a mapping ends the process with SIGBUS, where a
+// read returns an error. Every read checks that length and time of change are those that
+// the file had when it was opened.
 package local

@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/psyche-go/psyche/assign"
+	"github.com/psyche-go/psyche/data/tokens"
 )
 
 // write makes a token file of two-byte ids.
@@ -162,15 +163,15 @@ func TestOpenNamesWhatIsWrong(t *testing.T) {
 		text    string
 	}{
 		{"missing folder", func(dir string) { _ = os.Remove(dir) }, good, fs.ErrNotExist, "psyche data tokenize --output"},
-		{"empty folder", func(string) {}, good, ErrNoFiles, "none of its files ends in .ds, .bin or .npy"},
-		{"odd length", func(dir string) { _ = os.WriteFile(filepath.Join(dir, "odd.ds"), make([]byte, 21), 0o644) }, good, ErrOddLength, "odd.ds"},
+		{"empty folder", func(string) {}, good, tokens.ErrNoFiles, "none of its files ends in .ds, .bin or .npy"},
+		{"odd length", func(dir string) { _ = os.WriteFile(filepath.Join(dir, "odd.ds"), make([]byte, 21), 0o644) }, good, tokens.ErrOddLength, "odd.ds"},
 		{"odd length of four bytes", func(dir string) { _ = os.WriteFile(filepath.Join(dir, "odd.ds"), make([]byte, 42), 0o644) },
-			Options{SeqLen: 4, TokenSize: 4}, ErrOddLength, "42 bytes, tokens have 4"},
-		{"too short", func(dir string) { write(t, filepath.Join(dir, "short.ds"), count(0, 4)...) }, good, ErrTooShort, "short.ds"},
-		{"empty file", func(dir string) { write(t, filepath.Join(dir, "empty.ds")) }, good, ErrTooShort, "empty.ds"},
+			Options{SeqLen: 4, TokenSize: 4}, tokens.ErrOddLength, "42 bytes, tokens have 4"},
+		{"too short", func(dir string) { write(t, filepath.Join(dir, "short.ds"), count(0, 4)...) }, good, tokens.ErrTooShort, "short.ds"},
+		{"empty file", func(dir string) { write(t, filepath.Join(dir, "empty.ds")) }, good, tokens.ErrTooShort, "empty.ds"},
 		{"numpy header", func(dir string) {
 			_ = os.WriteFile(filepath.Join(dir, "a.npy"), []byte("\x93NUMPY\x01\x00v\x00{'descr': '<u2'}    "), 0o644)
-		}, good, ErrNumpyHeader, "a.npy"},
+		}, good, tokens.ErrNumpyHeader, "a.npy"},
 		{"sequence length", func(string) {}, Options{TokenSize: 2}, nil, "sequence length 0"},
 		{"token size", func(string) {}, Options{SeqLen: 4, TokenSize: 3}, nil, "token size 3"},
 	}
@@ -195,10 +196,10 @@ func TestTokensOutOfRange(t *testing.T) {
 	write(t, filepath.Join(dir, "b.ds"), 1, 2, 3, 4, 5, 6, 256, 7, 8)
 	f := open(t, dir, Options{SeqLen: 4, TokenSize: 2, VocabSize: 256})
 	_, err := f.Sequences(context.Background(), assign.BatchID{Start: 2, End: 4})
-	if !errors.Is(err, ErrTokenRange) || !strings.Contains(err.Error(), "b.ds") || !strings.Contains(err.Error(), "token 6 is 256, the vocabulary has 256") {
+	if !errors.Is(err, tokens.ErrTokenRange) || !strings.Contains(err.Error(), "b.ds") || !strings.Contains(err.Error(), "token 6 is 256, the vocabulary has 256") {
 		t.Errorf("got %v", err)
 	}
-	if _, err := f.CheckTokens(context.Background()); !errors.Is(err, ErrTokenRange) || !strings.Contains(err.Error(), "token 6 is 256") {
+	if _, err := f.CheckTokens(context.Background()); !errors.Is(err, tokens.ErrTokenRange) || !strings.Contains(err.Error(), "token 6 is 256") {
 		t.Errorf("CheckTokens: %v", err)
 	}
 	whole := open(t, dir, Options{SeqLen: 4, TokenSize: 2})

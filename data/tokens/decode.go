@@ -1,0 +1,47 @@
+package tokens
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+)
+
+// decode turns little-endian bytes into token ids and returns the position of the
+// first that is out of range, or -1.
+func decode(tokens []int32, raw []byte, o Options) int {
+	limit := uint32(math.MaxInt32)
+	if o.VocabSize > 0 {
+		limit = uint32(min(o.VocabSize-1, math.MaxInt32))
+	}
+	if o.TokenSize == 2 {
+		for i := range tokens {
+			id := uint32(binary.LittleEndian.Uint16(raw[2*i:]))
+			if id > limit {
+				return i
+			}
+			tokens[i] = int32(id)
+		}
+		return -1
+	}
+	for i := range tokens {
+		id := binary.LittleEndian.Uint32(raw[4*i:])
+		if id > limit {
+			return i
+		}
+		tokens[i] = int32(id)
+	}
+	return -1
+}
+
+func rangeError(name string, position uint64, raw []byte, o Options) error {
+	id := uint32(binary.LittleEndian.Uint16(raw))
+	if o.TokenSize == 4 {
+		id = binary.LittleEndian.Uint32(raw)
+	}
+	if o.VocabSize == 0 {
+		return fmt.Errorf("token file %s: %w: token %d is %d, more than an id can be; is the token size wrong?",
+			name, ErrTokenRange, position, id)
+	}
+	return fmt.Errorf("token file %s: %w: token %d is %d, the vocabulary has %d; was it made with another tokenizer, or is the token size wrong?",
+		name, ErrTokenRange, position, id, o.VocabSize)
+}
