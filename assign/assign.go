@@ -55,9 +55,32 @@ func Trainers(seed uint64, members, verificationPercent int) []int {
 	if members <= 0 {
 		return nil
 	}
-	trainers := slices.Clone(inOrder(uint32(members), seed, saltCommittee)[nonTrainers(members, verificationPercent):])
+	idle := nonTrainers(members, verificationPercent)
+	if idle == 0 { // as in most runs: no shuffle decides anything
+		trainers := make([]int, members)
+		for i := range trainers {
+			trainers[i] = i
+		}
+		return trainers
+	}
+	trainers := slices.Clone(inOrder(uint32(members), seed, saltCommittee)[idle:])
 	slices.Sort(trainers)
 	return trainers
+}
+
+// Owners returns the members that get a batch in Batches, ascending. It is cheaper than
+// that when every trainer gets one.
+func Owners(seed uint64, members, verificationPercent int, batchSize uint32) []int {
+	trainers := Trainers(seed, members, verificationPercent)
+	if uint64(batchSize) >= uint64(len(trainers)) {
+		return trainers
+	}
+	owners := make([]int, 0, batchSize)
+	for _, index := range inOrder(uint32(len(trainers)), seed, saltBatch)[:batchSize] {
+		owners = append(owners, trainers[index])
+	}
+	slices.Sort(owners)
+	return owners
 }
 
 // BatchCount returns how many batches Batches cuts.

@@ -136,6 +136,14 @@ func TestBatchesArePartition(t *testing.T) {
 		batchSize := rapid.Uint32Range(1, 5000).Draw(t, "batch size")
 		trainers := Trainers(seed, members, percent)
 		assignments := Batches(seed, members, percent, dataIndex, batchSize)
+		owners := make([]int, len(assignments))
+		for i, a := range assignments {
+			owners[i] = a.Member
+		}
+		slices.Sort(owners)
+		if got := Owners(seed, members, percent, batchSize); !slices.Equal(got, owners) {
+			t.Fatalf("owners %v, of the batches %v", got, owners)
+		}
 		if want := min(len(trainers), int(batchSize)); len(assignments) != want {
 			t.Fatalf("%d batches, want %d", len(assignments), want)
 		}

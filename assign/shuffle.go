@@ -63,9 +63,11 @@ func inOrder(total uint32, seed uint64, salt string) []int {
 func swapPairs(places []int, base uint32, sources [][sha256.Size]byte) {
 	for low, high := 0, len(places)-1; low < high; low, high = low+1, high-1 {
 		position := base + uint32(high)
-		if chosen(&sources[position/256], position) {
-			places[low], places[high] = places[high], places[low]
-		}
+		source := &sources[position/256]
+		// Without a branch, which nothing could predict.
+		difference := (places[low] ^ places[high]) & -int(source[position%256/8]>>(position%8)&1)
+		places[low] ^= difference
+		places[high] ^= difference
 	}
 }
 

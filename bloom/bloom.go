@@ -38,11 +38,17 @@ func NewKeys(seed uint64) Keys {
 
 // Positions returns the bits of item.
 func (k *Keys) Positions(item []byte) Positions {
-	var positions Positions
-	for i, key := range k {
-		positions[i] = uint16(fnv1a(key, item) % Bits)
+	// The hashes of one item do not depend on each other: side by side they take a third
+	// of the time.
+	a, b, c, d, e, f, g := k[0], k[1], k[2], k[3], k[4], k[5], k[6]
+	for _, x := range item {
+		a, b, c, d = fnv1a(a, x), fnv1a(b, x), fnv1a(c, x), fnv1a(d, x)
+		e, f, g = fnv1a(e, x), fnv1a(f, x), fnv1a(g, x)
 	}
-	return positions
+	return Positions{
+		uint16(a % Bits), uint16(b % Bits), uint16(c % Bits), uint16(d % Bits),
+		uint16(e % Bits), uint16(f % Bits), uint16(g % Bits),
+	}
 }
 
 // Add puts item into the filter with the keys of seed.
@@ -75,6 +81,17 @@ func (f *Filter) ContainsPositions(positions Positions) bool {
 	return true
 }
 
+// ContainsAll reports whether every bit of other is set: whether ContainsPositions holds
+// for all items that other was made of.
+func (f *Filter) ContainsAll(other *Filter) bool {
+	for i, word := range other {
+		if word&^f[i] != 0 {
+			return false
+		}
+	}
+	return true
+}
+
 // OnesCount returns the number of bits that are set: at most Hashes for each item.
 func (f *Filter) OnesCount() int {
 	count := 0
@@ -84,11 +101,6 @@ func (f *Filter) OnesCount() int {
 	return count
 }
 
-// fnv1a is the 64-bit FNV-1a hash started at key instead of the standard offset basis.
-func fnv1a(key uint64, item []byte) uint64 {
-	const prime = 0x100000001b3
-	for _, b := range item {
-		key = (key ^ uint64(b)) * prime
-	}
-	return key
-}
+// fnv1a takes one byte into a 64-bit FNV-1a hash, which starts at a key instead of the
+// standard offset basis.
+func fnv1a(hash uint64, b byte) uint64 { return (hash ^ uint64(b)) * 0x100000001b3 }

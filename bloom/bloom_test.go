@@ -8,17 +8,68 @@ import (
 	"pgregory.net/rapid"
 )
 
+// hash is FNV-1a of an item, started at a key.
+func hash(key uint64, item []byte) uint64 {
+	for _, b := range item {
+		key = fnv1a(key, b)
+	}
+	return key
+}
+
 // TestHashReference compares the hash function with two numbers of the published
 // network, whose filters have 1024 bits.
 func TestHashReference(t *testing.T) {
 	item := sha256.Sum256(nil)
 	for key, want := range map[uint64]uint64{1: 822, 0xcbf29ce484222325: 450} {
-		if got := fnv1a(key, item[:]) % 1024; got != want {
+		if got := hash(key, item[:]) % 1024; got != want {
 			t.Errorf("key %#x: bit %d, want %d", key, got, want)
 		}
 	}
-	if got := fnv1a(0xcbf29ce484222325, []byte("foobar")); got != 0x85944171f73967e8 {
+	if got := hash(0xcbf29ce484222325, []byte("foobar")); got != 0x85944171f73967e8 {
 		t.Errorf("FNV-1a of foobar: %#x", got)
+	}
+}
+
+// TestPositions compares the bits of items, whose hashes are made side by side, with
+// hashes that are made one by one.
+func TestPositions(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		keys := NewKeys(rapid.Uint64().Draw(t, "seed"))
+		item := rapid.SliceOfN(rapid.Byte(), 0, 40).Draw(t, "item")
+		for i, got := range keys.Positions(item) {
+			if want := hash(keys[i], item) % Bits; uint64(got) != want {
+				t.Fatalf("bit %d of %x is %d, want %d", i, item, got, want)
+			}
+		}
+	})
+}
+
+// TestContainsAll compares filters as a whole with their items one by one.
+func TestContainsAll(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const seed = 7
+		items := rapid.SliceOfN(rapid.SliceOfN(rapid.Byte(), 1, 1), 1, 8)
+		var held, wanted Filter
+		for _, item := range items.Draw(t, "held") {
+			held.Add(seed, item)
+		}
+		want := true
+		for _, item := range items.Draw(t, "wanted") {
+			wanted.Add(seed, item)
+			want = want && held.Contains(seed, item)
+		}
+		if got := held.ContainsAll(&wanted); got != want {
+			t.Fatalf("holds all: %v, one by one %v", got, want)
+		}
+	})
+}
+
+func BenchmarkPositions(b *testing.B) {
+	keys := NewKeys(1)
+	item := sha256.Sum256(nil)
+	b.ReportAllocs()
+	for b.Loop() {
+		keys.Positions(item[:])
 	}
 }
 
@@ -51,8 +102,8 @@ func TestEmptyFilterHoldsNothing(t *testing.T) {
 // TestFalsePositives measures the rate of full filters: 0.82 % by (1 − e^(−kn/m))^k.
 func TestFalsePositives(t *testing.T) {
 	item := func(i uint64) []byte {
-		hash := sha256.Sum256(binary.LittleEndian.AppendUint64(nil, i))
-		return hash[:]
+		sum := sha256.Sum256(binary.LittleEndian.AppendUint64(nil, i))
+		return sum[:]
 	}
 	const filters, probes = 20, 5000
 	found, next := 0, uint64(0)
