@@ -121,23 +121,59 @@ func (n *Node) finish() {
 	if !n.closeEpoch() || n.saves > 0 || n.unsaved != nil || n.op != nil {
 		return
 	}
-	c := n.state.Model.Checkpoint
-	done := event.Finished{Epoch: n.state.Progress.Epoch, Step: c.Step}
-	switch {
-	case n.model == nil:
-		n.log.Warn("the run is finished; this client does not hold the final model")
-	case fromPeers(c) && n.model.digest != c.Digest:
-		n.emit(event.Desynchronised{Epoch: done.Epoch, Step: n.model.step, Reason: "the run recorded another final model"})
-		n.fail(fmt.Errorf("%w: digest %s here, %s recorded", ErrDesynchronised, hexOf(n.model.digest), hexOf(c.Digest)))
-		return
-	default:
+	last := n.state.Progress.Step - 1 // every round up to it was held
+	done := event.Finished{Epoch: n.state.Progress.Epoch, Step: n.state.Model.Checkpoint.Step, Closed: n.state.Closed && last < n.state.Config.TotalSteps}
+	switch n.finalModel(last) {
+	case modelRecorded:
 		done.Step, done.Digest = n.model.step, hexOf(n.model.digest)
+	case modelUnrecorded:
+		done.Step, done.Digest, done.Unrecorded = n.model.step, hexOf(n.model.digest), true
+		n.log.Warn("too few members reported the final model for the run to record it; the one here has everything that the run counted", "step", last)
+	case modelOld:
+		n.log.Warn("this client does not hold the final model", "step", last)
+	case modelOther:
+		c := n.state.Model.Checkpoint
+		n.emit(event.Desynchronised{Epoch: done.Epoch, Step: n.model.step, Reason: "the run recorded another final model"})
+		n.fail(fmt.Errorf("%w: digest %s of step %d here, %s of step %d recorded", ErrDesynchronised, hexOf(n.model.digest), n.model.step, hexOf(c.Digest), c.Step))
+		return
 	}
 	if n.saveErr != nil {
 		n.fail(errors.Join(errors.New("the final checkpoint was not saved"), n.saveErr))
 		return
 	}
-	n.log.Info("finished", "step", done.Step, "digest", done.Digest)
+	message := "finished"
+	if done.Closed {
+		message = "the run was closed by its authority before its last step"
+	}
+	n.log.Info(message, "step", done.Step, "of", n.state.Config.TotalSteps, "digest", done.Digest)
 	n.emit(done)
 	n.ended = true
+}
+
+// finalModel is what the model held here is to a run that is over.
+type finalModel uint8
+
+const (
+	modelRecorded   finalModel = iota // the one that the run recorded
+	modelUnrecorded                   // of the last round, which the run recorded no model of
+	modelOld                          // none, or one before the last round
+	modelOther                        // not the run's
+)
+
+// finalModel compares the model held here with a finished run whose last round is given.
+// Every counted result is in a model of the last round; that too few others were left to
+// report theirs does not make it a wrong one.
+func (n *Node) finalModel(last uint32) finalModel {
+	c := n.state.Model.Checkpoint
+	switch {
+	case n.model == nil:
+		return modelOld
+	case !fromPeers(c) && n.model.origin == c, fromPeers(c) && n.model.digest == c.Digest:
+		return modelRecorded
+	case fromPeers(c) && c.Step == n.model.step, n.model.step > last:
+		return modelOther
+	case n.model.step < last:
+		return modelOld
+	}
+	return modelUnrecorded
 }

@@ -82,6 +82,20 @@ func TestGolden(t *testing.T) {
 	}
 }
 
+// TestFinishedOtherwise has the endings of a run that are out of the ordinary.
+func TestFinishedOtherwise(t *testing.T) {
+	want := Event{Time: time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC), Body: Finished{Step: 9, Closed: true, Unrecorded: true}}
+	line, err := Encode(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "events.jsonl")
+	write(t, path, string(line))
+	if got := readAll(t, path); len(got) != 1 || got[0] != want.Body {
+		t.Errorf("got %+v of %s", got, line)
+	}
+}
+
 func TestNilLog(t *testing.T) {
 	var l *Log
 	if err := errors.Join(l.Append(Joined{}), l.Close()); err != nil {

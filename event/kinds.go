@@ -171,8 +171,11 @@ type Rejoined struct {
 // Finished is the last event of a process that saw the end of the run.
 type Finished struct {
 	Step   uint32 `json:"step"`   // the model's
-	Digest string `json:"digest"` // hex; empty when the process holds no model
+	Digest string `json:"digest"` // hex; empty when the process does not hold the final model
 	Epoch  uint32 `json:"epoch"`
+
+	Closed     bool `json:"closed,omitempty"`     // the run's authority ended it before its last step
+	Unrecorded bool `json:"unrecorded,omitempty"` // no quorum reported the final model: only this process vouches for Digest
 }
 
 // Failed is the last event of a process that gave up.
