@@ -17,6 +17,7 @@ type publication struct {
 	participants int                  // healthy members and pending clients
 	known        map[identity.ID]bool // who is no stranger
 	phase        Phase
+	closed       bool // the run, for good
 }
 
 // feed is one kind of payload and the newest changes that led to it. The next one shares

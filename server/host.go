@@ -357,7 +357,7 @@ func (h *host) withdraw(id identity.ID) error {
 func (h *host) publish() {
 	participants, known := h.participants(), h.known()
 	h.registry.countStrangers(known)
-	next := publication{phase: h.phaseNow(), participants: len(participants), known: known}
+	next := publication{phase: h.phaseNow(), participants: len(participants), known: known, closed: h.state.Closed}
 	if newest := h.newest.Load(); newest != nil {
 		next.state, next.peers = newest.state, newest.peers
 		interval := pushInterval + pushIntervalEach*time.Duration(len(participants))

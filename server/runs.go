@@ -13,8 +13,10 @@ import (
 	"github.com/psyche-go/psyche/identity"
 )
 
-// maxListedRuns bounds the run ids that a refusal lists.
-const maxListedRuns = 8
+const (
+	maxListedRuns = 8   // run ids that a refusal lists
+	maxClosedRuns = 256 // that a server has beside MaxRuns open ones: each keeps its last state in memory
+)
 
 // openRuns begins or resumes the given runs, then resumes all others that were saved.
 func (s *server) openRuns() error {
@@ -111,11 +113,19 @@ func (s *server) mayCreate(creator identity.ID, runID string) error {
 
 // hasPlace refuses a run that there is no place for. The caller holds mu.
 func (s *server) hasPlace(runID string) error {
-	switch {
+	closed := 0
+	for _, h := range s.runs {
+		if h.newest.Load().closed {
+			closed++
+		}
+	}
+	switch open := len(s.runs) - closed; {
 	case s.runs[runID] != nil:
 		return refuse(frame.RefusedCreation, "run %q is there already", runID)
-	case len(s.runs) >= s.options.MaxRuns:
-		return refuse(frame.RefusedCreation, "the server has %d runs, which is as many as it may have", len(s.runs))
+	case open >= s.options.MaxRuns:
+		return refuse(frame.RefusedCreation, "the server has %d open runs, which is as many as it may have; close one that is over", open)
+	case closed >= maxClosedRuns:
+		return refuse(frame.RefusedCreation, "the server keeps %d closed runs, which is as many as it may; its operator has to move journals of closed runs away and start it again", closed)
 	}
 	return nil
 }

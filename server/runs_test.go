@@ -132,6 +132,31 @@ func TestCreateIsRefused(t *testing.T) {
 	}
 }
 
+// TestClosedRunsMakeRoom closes a run of a server that has as many as it may: another one
+// can begin.
+func TestClosedRunsMakeRoom(t *testing.T) {
+	o := options(t.TempDir())
+	o.Create, o.MaxRuns = server.CreatePolicy{Anyone: true}, 2
+	r := start(t, o)
+	if err := create(r.address, "first", 9, by(9, backendtest.Genesis("first", 3))); err != nil {
+		t.Fatal(err)
+	}
+	main := dialRun(t, r.address, "first", 9)
+	for _, action := range []coordinator.Action{coordinator.SetPaused{Paused: true}, coordinator.Close{}} {
+		if err := create(r.address, "second", 9, by(9, backendtest.Genesis("second", 3))); !errors.Is(err, tcp.ErrRefused) || !strings.Contains(err.Error(), "close one that is over") {
+			t.Fatalf("before %T: %v", action, err)
+		}
+		submit(t, main, action)
+	}
+	await(t, main, "the end", func(s *coordinator.State) bool { return s.Closed })
+	if err := create(r.address, "second", 9, by(9, backendtest.Genesis("second", 3))); err != nil {
+		t.Fatal(err)
+	}
+	if err := create(r.address, "first", 9, by(9, backendtest.Genesis("first", 3))); !errors.Is(err, tcp.ErrRefused) || !strings.Contains(err.Error(), "is there already") {
+		t.Errorf("a closed run was begun again: %v", err)
+	}
+}
+
 // TestObserverNeedsNoPlaceOfItsKey watches with the key of a participant, which is connected.
 func TestObserverNeedsNoPlaceOfItsKey(t *testing.T) {
 	o := options("")

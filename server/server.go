@@ -50,8 +50,9 @@ type Options struct {
 	Runs []Genesis
 	// Create says who may begin runs over the network.
 	Create CreatePolicy
-	// MaxRuns bounds the runs, those of Runs and SaveStateDir among them, beyond which
-	// nobody can begin one over the network. Zero: DefaultMaxRuns.
+	// MaxRuns bounds the open runs, those of Runs and SaveStateDir among them, beyond which
+	// nobody can begin one over the network. Closed runs have places of their own. Zero:
+	// DefaultMaxRuns.
 	MaxRuns int
 	// SaveStateDir is where the host's key and the runs' journals are kept. Empty: nothing
 	// survives the process.

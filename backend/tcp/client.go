@@ -8,6 +8,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -74,6 +75,8 @@ type Client struct {
 	cancel  context.CancelFunc
 	updates chan backend.Update
 	running sync.WaitGroup
+
+	sent, received atomic.Uint64 // bytes of all connections
 
 	// sending orders what is sent: nonces rise in the order of the frames. It is taken
 	// before mu.
@@ -177,7 +180,7 @@ func (c *Client) attempt() (*session, error) {
 	if c.options.Observe {
 		role = frame.RoleObserver
 	}
-	s, err := handshake(c.ctx, secure.Client(socket, c.accept), c.options, role, addrs)
+	s, err := handshake(c.ctx, secure.Client(counted{socket, &c.sent, &c.received}, c.accept), c.options, role, addrs)
 	if err != nil {
 		_ = socket.Close()
 		if isPermanent(err) {
@@ -314,6 +317,9 @@ func (c *Client) Host() identity.ID {
 	defer c.mu.Unlock()
 	return c.host
 }
+
+// Bytes returns the bytes sent and received since the start, over all connections.
+func (c *Client) Bytes() (sent, received uint64) { return c.sent.Load(), c.received.Load() }
 
 // Updates returns the channel of states; see package backend.
 func (c *Client) Updates() <-chan backend.Update { return c.updates }

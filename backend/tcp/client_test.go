@@ -337,3 +337,32 @@ func TestBadFramesOfAServer(t *testing.T) {
 		})
 	}
 }
+
+// TestBytesAreCounted counts what the client exchanges, over two connections.
+func TestBytesAreCounted(t *testing.T) {
+	o := server.Options{Runs: []server.Genesis{backendtest.Genesis(backendtest.RunID, 3)}, SaveStateDir: t.TempDir()}
+	address, stop := startServer(t, o)
+	c, err := tcp.Dial(t.Context(), fast(address))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	state := (<-c.Updates()).State
+	sent, received := c.Bytes()
+	if whole := uint64(len(state.AppendTo(nil))); sent < 200 || received < whole {
+		t.Errorf("%d bytes sent, %d received, the state alone has %d", sent, received, whole)
+	}
+	stop()
+	o.Listen = address
+	startServer(t, o)
+	for err = backend.ErrDisconnected; errors.Is(err, backend.ErrDisconnected); {
+		err = c.Submit(t.Context(), coordinator.Join{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	moreSent, moreReceived := c.Bytes()
+	if moreSent < 2*sent || moreReceived <= received {
+		t.Errorf("after another connection and a join: %d bytes sent, %d received", moreSent, moreReceived)
+	}
+}

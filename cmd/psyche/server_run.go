@@ -33,7 +33,7 @@ type serverRun struct {
 	MainAuthority        string   `placeholder:"KEY" help:"Key in base58 that configures, pauses and closes the runs of --state. Default: the host's own key."`
 	authorityFlags       `embed:""`
 	AllowCreate          string        `default:"host" placeholder:"none|host|KEY,…|anyone" help:"Who may begin runs with psyche run create: nobody; the host's own key and --main-authority; these keys; anyone (${default})."`
-	MaxRuns              int           `default:"64" help:"Runs that the server has at most (${default})."`
+	MaxRuns              int           `default:"64" help:"Runs that are not closed, at most (${default})."`
 	MaxStrangers         int           `default:"512" help:"Connections of keys that are not part of a run, at most; members always find a place (${default})."`
 	WithdrawOnDisconnect bool          `default:"true" negatable:"" help:"Withdraw clients whose connection ended."`
 	WithdrawGrace        time.Duration `default:"5s" help:"How long a connection may be gone before its client is withdrawn (${default})."`
