@@ -164,6 +164,16 @@ func (n *Node) WaitConnected(ctx context.Context, ids ...identity.ID) error {
 	}
 }
 
+// Relayed reports whether a member can be reached through another one only.
+func (n *Node) Relayed(id identity.ID) bool {
+	p, err := PeerID(id)
+	if err != nil {
+		return false
+	}
+	conns := n.host.Network().ConnsToPeer(p)
+	return len(conns) > 0 && !slices.ContainsFunc(conns, func(c network.Conn) bool { return !isCircuit(c.RemoteMultiaddr()) })
+}
+
 func (n *Node) isConnected(p peer.ID) bool {
 	return n.host.Network().Connectedness(p) == network.Connected
 }

@@ -20,6 +20,7 @@ import (
 	libp2pquic "github.com/libp2p/go-libp2p/p2p/transport/quic"
 	"github.com/libp2p/go-libp2p/p2p/transport/tcp"
 	ma "github.com/multiformats/go-multiaddr"
+	"golang.org/x/time/rate"
 
 	"github.com/psyche-go/psyche/identity"
 )
@@ -36,6 +37,13 @@ type Options struct {
 	Key    identity.Key
 	Listen []string // multiaddrs, e.g. /ip4/127.0.0.1/tcp/0 and /ip4/127.0.0.1/udp/0/quic-v1
 	Logger *slog.Logger
+
+	// OnPenalty is told of misbehaving members, in the goroutine that found it out; nil:
+	// nobody is. The log has it anyway.
+	OnPenalty func(Penalty)
+	// MaxUploadRate bounds what leaves as blobs and for others as a relay, in bytes per
+	// second; 0: no bound.
+	MaxUploadRate int64
 }
 
 // Node is one participant on the peer-to-peer network.
@@ -45,6 +53,10 @@ type Node struct {
 	host   host.Host
 	logger *slog.Logger
 	bytes  bandwidth
+
+	upload    *rate.Limiter // nil: no limit
+	onPenalty func(Penalty)
+	records   records
 
 	ctx    context.Context // ends with the node
 	cancel context.CancelFunc
@@ -74,8 +86,13 @@ func New(ctx context.Context, o Options) (*Node, error) {
 		return nil, fmt.Errorf("start p2p node: %w", err)
 	}
 	n := &Node{
-		id:       o.Key.ID(),
-		logger:   o.Logger,
+		id:     o.Key.ID(),
+		logger: o.Logger,
+
+		upload:    newUploadLimiter(o.MaxUploadRate),
+		onPenalty: o.OnPenalty,
+		records:   records{by: make(map[identity.ID]*record)},
+
 		done:     make(chan struct{}),
 		members:  make(map[peer.ID]*member),
 		changed:  make(chan struct{}),

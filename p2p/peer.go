@@ -83,6 +83,16 @@ func isQUIC(addr ma.Multiaddr) bool {
 		addr[1].Protocol().Code == ma.P_UDP && addr[2].Protocol().Code == ma.P_QUIC_V1
 }
 
+// isCircuit reports whether addr leads through a relay.
+func isCircuit(addr ma.Multiaddr) bool {
+	for _, c := range addr {
+		if c.Protocol().Code == ma.P_CIRCUIT {
+			return true
+		}
+	}
+	return false
+}
+
 func isHost(c ma.Component) bool {
 	switch c.Protocol().Code {
 	case ma.P_IP4, ma.P_IP6, ma.P_DNS, ma.P_DNS4, ma.P_DNS6:

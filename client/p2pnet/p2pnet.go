@@ -14,9 +14,6 @@ import (
 	"github.com/psyche-go/psyche/p2p/gossip"
 )
 
-// tag retains everything the client shares until it drops it.
-const tag = "client"
-
 // ErrNotSubscribed says that a message was published before Subscribe.
 var ErrNotSubscribed = errors.New("not subscribed to the run's gossip")
 
@@ -87,7 +84,7 @@ func (n *Network) Handle(protocol string, maxRequest int, handle func(ctx contex
 }
 
 // Put shares data, which is not modified afterwards.
-func (n *Network) Put(data []byte) ([32]byte, error) { return n.store.PutTagged(tag, data), nil }
+func (n *Network) Put(data []byte) ([32]byte, error) { return n.store.Put(data), nil }
 
 // Drop ends the sharing of a blob.
 func (n *Network) Drop(hash [32]byte) { n.store.Drop(hash) }
@@ -113,7 +110,7 @@ func (n *Network) retain(hash [32]byte, data []byte, err error) ([]byte, error) 
 		return nil, err
 	}
 	// When there was no room to keep it, others get it elsewhere.
-	if err := n.store.Retain(hash, tag); err != nil && !errors.Is(err, blob.ErrNotHeld) {
+	if err := n.store.Retain(hash); err != nil && !errors.Is(err, blob.ErrNotHeld) {
 		return nil, err
 	}
 	return data, nil

@@ -13,28 +13,35 @@ import (
 )
 
 const (
-	maxParallel = 8 // holders asked at the same time for one payload
-	maxStrikes  = 3 // failures of a holder that deliver next to nothing
-	// worthwhile is how much of a range makes up for the failure that ended it.
-	worthwhile = 1 << 20 // bytes
+	maxParallel = 12 // ranges of one payload that are on their way
+	perHolder   = 2  // of them from one holder: one waits while the other is sent
+	maxStrikes  = 3  // failures of a holder that its deliveries do not make up for
+	// worthwhile is how much has to be delivered for one failure more.
+	worthwhile = 8 << 20 // bytes
 	retryPause = 200 * time.Millisecond
 
-	// A holder slower than slowRate for slowAfter loses its range to one that waits.
-	slowAfter = 3 * time.Second
-	slowRate  = 256 << 10 // bytes per second
-	slowCheck = 500 * time.Millisecond
+	watchEvery = 100 * time.Millisecond
+	// slowGrace is how long a range may take whatever others do.
+	slowGrace = time.Second
+	// slowShare is how many times slower than another holder one must be to lose its
+	// range.
+	slowShare = 8
+	// stallTime is how long a holder may send nothing; a lone one, to whom there is no
+	// alternative, has loneTime.
+	stallTime = 3 * time.Second
+	loneTime  = 10 * time.Second
+	// crawlRate is what no honest member with a working line is below.
+	crawlRate = 1 << 10 // bytes per second
 )
 
 // download gets one payload. Its fields belong to the goroutine of run.
 type download struct {
 	node *p2p.Node
 	s    *Store
-	key  flightKey
+	into *partial
 
-	data     func() []byte  // the memory of the payload, taken when the first bytes are verified
-	pending  []span         // nobody is asked for these
-	waiting  []*holderState // in order of preference
-	reserve  []*holderState // offenders, asked when nobody else is left
+	pending  []span // nobody is asked for these
+	holders  []*holderState
 	active   map[*attempt]struct{}
 	results  chan *attempt
 	attempts sync.WaitGroup
@@ -43,10 +50,13 @@ type download struct {
 
 // holderState is what a download knows of one holder.
 type holderState struct {
-	id      identity.ID
-	strikes int
-	slow    bool      // has lost a range by being slow
-	ready   time.Time // not asked before
+	id        identity.ID
+	active    int
+	strikes   int
+	delivered uint64
+	slow      bool      // lost a range by being slow: asked when nobody else is left
+	ready     time.Time // not asked before
+	out       bool      // asked no more
 }
 
 // attempt is one range asked of one holder.
@@ -54,188 +64,251 @@ type attempt struct {
 	holder  *holderState
 	span    span
 	started time.Time
-	cancel  context.CancelFunc
-	preempt bool // cancelled for being slow
-	into    *progress
+	cancel  context.CancelCauseFunc
+	done    atomic.Uint64 // bytes verified
+	moved   time.Time     // when done was last seen to grow; the download's
+	seen    uint64
 	err     error // valid when the attempt is in results
 }
 
-func newDownload(n *p2p.Node, s *Store, key flightKey, holders []identity.ID) *download {
+func newDownload(n *p2p.Node, s *Store, into *partial, holders []identity.ID) *download {
 	d := &download{
 		node:    n,
 		s:       s,
-		key:     key,
-		data:    sync.OnceValue(func() []byte { return make([]byte, key.size) }),
+		into:    into,
+		pending: into.missing,
 		active:  make(map[*attempt]struct{}),
 		results: make(chan *attempt, maxParallel),
 	}
-	offences := s.Offences()
-	for _, id := range s.order(n, holders) {
-		h := &holderState{id: id}
-		if offences[id] > 0 {
-			d.reserve = append(d.reserve, h)
-		} else {
-			d.waiting = append(d.waiting, h)
-		}
-	}
-	for offset := uint64(0); offset < key.size; offset += maxRange {
-		d.pending = append(d.pending, span{offset, min(maxRange, key.size-offset)})
+	for _, id := range eligible(n, holders) {
+		d.holders = append(d.holders, &holderState{id: id})
 	}
 	return d
 }
 
-// run hands ranges to holders until all are verified. It returns when no goroutine of
-// the download is left.
-func (d *download) run(ctx context.Context) ([]byte, error) {
-	if len(d.waiting)+len(d.reserve) == 0 {
-		return nil, ErrNoHolders
+// run hands ranges to holders until all are verified; what is not stays in the partial. It
+// returns when no goroutine of the download is left.
+func (d *download) run(ctx context.Context) error {
+	if len(d.holders) == 0 && len(d.pending) > 0 {
+		return ErrNoHolders
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	defer d.attempts.Wait()
+	defer d.collect()
 	defer cancel()
-	tick := time.NewTicker(slowCheck)
+	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	for len(d.pending)+len(d.active) > 0 {
-		if len(d.waiting)+len(d.active) == 0 {
-			d.waiting, d.reserve = d.reserve, nil
+		if len(d.active) == 0 && !slices.ContainsFunc(d.holders, func(h *holderState) bool { return !h.out }) {
+			return &FetchError{Hash: d.into.key.hash, Failures: d.failures}
 		}
-		if len(d.waiting)+len(d.active) == 0 {
-			return nil, &FetchError{Hash: d.key.hash, Failures: d.failures}
-		}
-		pause := d.assign(ctx)
+		d.assign(ctx)
 		select {
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return ctx.Err()
 		case a := <-d.results:
 			d.finish(a)
-		case <-pause:
 		case <-tick.C:
-			d.preemptSlow()
+			d.watch()
 		}
 	}
-	return d.data(), nil
+	return nil
 }
 
-// assign starts attempts while there are ranges and holders. If ranges are left only
-// because holders pause, the channel says when the first of them is ready.
-func (d *download) assign(ctx context.Context) <-chan time.Time {
+// collect waits for the attempts and notes what they got.
+func (d *download) collect() {
+	d.attempts.Wait()
+	for len(d.active) > 0 {
+		a := <-d.results
+		delete(d.active, a)
+		d.giveBack(a)
+	}
+	d.into.missing = d.pending
+}
+
+// giveBack makes the part of a range that was not verified pending again.
+func (d *download) giveBack(a *attempt) {
+	done := a.done.Load()
+	if rest := (span{a.span.offset + done, a.span.length - done}); rest.length > 0 {
+		d.pending = slices.Insert(d.pending, 0, rest)
+	}
+}
+
+// assign starts attempts while there are ranges and holders with a free stream.
+func (d *download) assign(ctx context.Context) {
 	for len(d.pending) > 0 && len(d.active) < maxParallel {
-		now := time.Now()
-		i := slices.IndexFunc(d.waiting, func(h *holderState) bool { return !h.ready.After(now) })
-		if i < 0 {
+		h := d.choose()
+		if h == nil {
+			return
+		}
+		part := d.pending[0]
+		d.pending = slices.Delete(d.pending, 0, 1)
+		d.start(ctx, h, part)
+	}
+}
+
+// choose takes a stream of the best holder that has one free. The slow ones get a range
+// only when nobody else works.
+func (d *download) choose() *holderState {
+	now := time.Now()
+	var free []identity.ID
+	states := make(map[identity.ID]*holderState)
+	for _, slow := range []bool{false, true} {
+		for _, h := range d.holders {
+			if !h.out && h.slow == slow && h.active < perHolder && !now.Before(h.ready) {
+				free = append(free, h.id)
+				states[h.id] = h
+			}
+		}
+		if len(free) > 0 || slices.ContainsFunc(d.holders, func(h *holderState) bool { return !h.slow && h.active > 0 }) {
 			break
 		}
-		h := d.waiting[i]
-		d.waiting = slices.Delete(d.waiting, i, i+1)
-		d.start(ctx, h, d.pending[0])
-		d.pending = d.pending[1:]
 	}
-	if len(d.pending) == 0 || len(d.waiting) == 0 || len(d.active) == maxParallel {
-		return nil
+	for _, id := range d.s.holders.order(d.node, free) {
+		if d.s.holders.acquire(d.node, id) {
+			return states[id]
+		}
 	}
-	first := slices.MinFunc(d.waiting, func(a, b *holderState) int { return a.ready.Compare(b.ready) })
-	return time.After(time.Until(first.ready))
+	return nil
 }
 
-func (d *download) start(ctx context.Context, h *holderState, r span) {
-	ctx, cancel := context.WithCancel(ctx)
-	a := &attempt{
-		holder:  h,
-		span:    r,
-		started: time.Now(),
-		cancel:  cancel,
-		into:    &progress{data: d.data, span: r},
-	}
+func (d *download) start(ctx context.Context, h *holderState, part span) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	now := time.Now()
+	a := &attempt{holder: h, span: part, started: now, moved: now, cancel: cancel}
 	d.active[a] = struct{}{}
+	h.active++
 	d.attempts.Go(func() {
-		defer cancel()
+		defer cancel(nil)
 		a.err = d.transfer(ctx, a)
+		d.s.holders.release(d.node, h.id, a.done.Load(), time.Since(a.started))
 		d.results <- a // never blocks: it has room for every active attempt
 	})
 }
 
+// transfer runs in a goroutine of its own and uses nothing of the download that changes.
 func (d *download) transfer(ctx context.Context, a *attempt) error {
-	slot := d.s.slot(a.holder.id)
-	select {
-	case slot <- struct{}{}:
-		defer func() { <-slot }()
-	case <-ctx.Done():
-		return ctx.Err()
+	p := d.into
+	written := uint64(0)
+	note := func() {
+		done := a.done.Load()
+		p.persist(span{a.span.offset + written, done - written})
+		written = done
 	}
-	return source{d.node, a.holder.id, d.key.hash}.read(ctx, d.key.size, a.span, a.into)
+	defer note()
+	return source{d.node, a.holder.id, p.key.hash}.read(ctx, p.key.size, a.span,
+		func() []byte { return p.buffer()[a.span.offset:a.span.end()] },
+		func(n int) error {
+			if a.done.Add(uint64(n))-written >= persistSize {
+				note()
+			}
+			return nil
+		})
 }
 
 // finish takes an attempt's result: what was verified stays, the rest is pending again.
 func (d *download) finish(a *attempt) {
 	delete(d.active, a)
-	done := a.into.done.Load()
-	if rest := (span{a.span.offset + done, a.span.length - done}); rest.length > 0 {
-		d.pending = append([]span{rest}, d.pending...)
-	}
+	d.giveBack(a)
 	h := a.holder
+	h.active--
+	h.delivered += a.done.Load()
+	if a.err == nil {
+		return
+	}
 	switch {
-	case a.err == nil:
-		h.strikes = 0
-	case a.preempt:
-		h.slow = true
 	case errors.Is(a.err, ErrCorrupt):
-		d.s.blame(d.node, h.id, d.key.hash, a.err)
-		d.failures = append(d.failures, HolderError{h.id, a.err})
+		d.node.Penalise(h.id, p2p.FaultWrongBytes, "blob "+d.into.key.hash.Short())
+		d.lose(h, a.err)
 		return
 	case errors.Is(a.err, ErrSize):
-		d.failures = append(d.failures, HolderError{h.id, a.err})
+		d.lose(h, a.err)
 		return
-	case done >= worthwhile:
-		h.strikes = 0
-	default:
-		if h.strikes++; h.strikes == maxStrikes {
-			d.failures = append(d.failures, HolderError{h.id, a.err})
-			return
-		}
-		h.ready = time.Now().Add(retryPause << h.strikes)
+	case errors.Is(a.err, errPreempted):
+		h.slow = true
 	}
-	d.waiting = append(d.waiting, h)
+	// Failures are never forgotten, only outweighed: a holder that fails for ever ends.
+	if h.strikes++; h.strikes >= maxStrikes+int(h.delivered/worthwhile) {
+		d.lose(h, a.err)
+		return
+	}
+	h.ready = time.Now().Add(retryPause << min(h.strikes, 5))
 }
 
-// preemptSlow takes ranges from slow holders when all ranges are given out and somebody
-// who has not been slow himself has nothing to do. It is how a fetch survives a holder
-// that died without a word, which QUIC notices only after half a minute.
-func (d *download) preemptSlow() {
-	if len(d.pending) > 0 {
+// lose asks a holder no more.
+func (d *download) lose(h *holderState, err error) {
+	if h.out {
 		return
 	}
+	h.out = true
+	if errors.Is(err, errPreempted) {
+		err = ErrSlow
+	}
+	d.failures = append(d.failures, HolderError{h.id, err})
+	for a := range d.active { // its other range would not end better
+		if a.holder == h {
+			a.cancel(err)
+		}
+	}
+}
+
+// errPreempted is why an attempt was cancelled whose range somebody else gets faster.
+var errPreempted = errors.New("others are faster")
+
+// watch takes ranges from holders that stand still or that are much slower than another
+// one that has a stream free. It is how a fetch survives a holder that died without a
+// word, which QUIC notices only after half a minute, and one that sends a byte a second.
+func (d *download) watch() {
 	now := time.Now()
-	spare := 0
-	for _, h := range d.waiting {
-		if !h.slow && !h.ready.After(now) {
-			spare++
+	for a := range d.active {
+		if done := a.done.Load(); done > a.seen {
+			a.seen, a.moved = done, now
 		}
 	}
 	for a := range d.active {
-		if spare == 0 {
-			return
-		}
-		age := now.Sub(a.started)
-		if age < slowAfter || a.preempt || float64(a.into.done.Load()) >= age.Seconds()*slowRate {
+		age, still := now.Sub(a.started), now.Sub(a.moved)
+		if age < slowGrace {
 			continue
 		}
-		a.preempt = true
-		a.cancel()
-		spare--
+		rate := float64(a.seen) / age.Seconds()
+		other := d.fastest(a.holder)
+		switch {
+		case still >= loneTime, age >= loneTime && rate < crawlRate, other != nil && still >= stallTime:
+			d.node.Penalise(a.holder.id, p2p.FaultStall, "blob "+d.into.key.hash.Short())
+			a.holder.slow = true
+			a.cancel(ErrSlow)
+		case other != nil && d.gains(a, rate, other):
+			a.cancel(errPreempted)
+		}
 	}
 }
 
-// progress is where one attempt writes what it has verified; the download asks how far
-// it is.
-type progress struct {
-	data func() []byte
-	span span
-	done atomic.Uint64 // bytes
+// fastest returns the best other holder that could take a range, now or after its own.
+func (d *download) fastest(but *holderState) *holderState {
+	var best *holderState
+	for _, h := range d.holders {
+		if h == but || h.out || h.slow {
+			continue
+		}
+		if best == nil || d.s.holders.rate(h.id) > d.s.holders.rate(best.id) {
+			best = h
+		}
+	}
+	return best
 }
 
-func (p *progress) Write(b []byte) (int, error) {
-	done := p.done.Load()
-	n := copy(p.data()[p.span.offset+done:p.span.offset+p.span.length], b)
-	p.done.Add(uint64(n))
-	return n, nil
+// gains reports whether the rest of a range would be here much sooner from another holder:
+// one known to be many times faster, or, when no ranges are left to give out, one that is
+// idle.
+func (d *download) gains(a *attempt, rate float64, other *holderState) bool {
+	theirs := d.s.holders.rate(other.id)
+	if theirs > 0 {
+		if rate*slowShare < theirs {
+			return true
+		}
+		rest := float64(a.span.length - a.seen)
+		idle := len(d.pending) == 0 && other.active == 0
+		return idle && rest/max(rate, 1) > 2*rest/theirs+slowGrace.Seconds()
+	}
+	// Nobody knows yet how fast the other one is; below this it is worth to find out.
+	return len(d.pending) == 0 && other.active == 0 && rate < 64*crawlRate
 }

@@ -2,7 +2,6 @@ package blob
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -10,8 +9,6 @@ import (
 	"io"
 	"math"
 	"time"
-
-	"lukechampine.com/blake3/bao"
 
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/p2p"
@@ -24,7 +21,8 @@ const (
 	maxRange    = 4 << 20 // bytes of payload in one response
 	requestSize = 32 + 8 + 8
 	probeOffset = math.MaxUint64 // with length 0: the last group
-	bufferSize  = 256 << 10
+	writeBuffer = 256 << 10
+	readBuffer  = groupSize // larger reads go past it, into the payload's memory
 
 	servesPerPeer = 16
 	servesTotal   = 64
@@ -77,15 +75,15 @@ func decodeRequest(raw []byte) (request, error) {
 }
 
 // within returns the range that the request means in a payload of size bytes.
-func (r request) within(size uint64) (offset, length uint64, ok bool) {
+func (r request) within(size uint64) (part span, ok bool) {
 	if r.offset == probeOffset {
-		offset, length = lastGroup(size)
-		return offset, length, true
+		offset, length := lastGroup(size)
+		return span{offset, length}, true
 	}
 	if r.offset >= size || r.length > size-r.offset {
-		return 0, 0, false
+		return span{}, false
 	}
-	return r.offset, r.length, r.length%groupSize == 0 || r.offset+r.length == size
+	return span{r.offset, r.length}, r.length%groupSize == 0 || r.offset+r.length == size
 }
 
 // lastGroup returns the range of the last group, which is empty for an empty payload.
@@ -100,8 +98,8 @@ func lastGroup(size uint64) (offset, length uint64) {
 // Serve lets the members of n read the store's payloads, until n is closed.
 func Serve(n *p2p.Node, s *Store) {
 	limits := p2p.StreamLimits{PerPeer: servesPerPeer, Total: servesTotal, Timeout: allowance(maxRange)}
-	n.HandleStream(Protocol, limits, func(_ context.Context, _ identity.ID, stream p2p.Stream) error {
-		return s.serve(stream)
+	n.HandleStream(Protocol, limits, func(ctx context.Context, _ identity.ID, stream p2p.Stream) error {
+		return s.serve(stream, n.Throttle(ctx, stream))
 	})
 }
 
@@ -110,33 +108,32 @@ func allowance(length uint64) time.Duration {
 	return roundTrips + time.Duration(length/minRate)*time.Second
 }
 
-func (s *Store) serve(stream io.ReadWriter) error {
+func (s *Store) serve(r io.Reader, w io.Writer) error {
 	var raw [requestSize]byte
-	if _, err := io.ReadFull(stream, raw[:]); err != nil {
+	if _, err := io.ReadFull(r, raw[:]); err != nil {
 		return fmt.Errorf("read blob request: %w", err)
 	}
-	r, err := decodeRequest(raw[:])
+	asked, err := decodeRequest(raw[:])
 	if err != nil {
 		return err
 	}
-	data, outboard, ok := s.lookup(r.hash)
+	held, err := s.open(asked.hash)
+	if err != nil {
+		_, err := w.Write([]byte{statusNotHeld})
+		return err
+	}
+	defer held.close()
+	part, ok := asked.within(held.size)
 	if !ok {
-		_, err := stream.Write([]byte{statusNotHeld})
+		_, err := w.Write([]byte{statusRange})
 		return err
 	}
-	offset, length, ok := r.within(uint64(len(data)))
-	if !ok {
-		_, err := stream.Write([]byte{statusRange})
+	out := bufio.NewWriterSize(w, writeBuffer)
+	if err := out.WriteByte(statusOK); err != nil {
 		return err
 	}
-	w := bufio.NewWriterSize(stream, bufferSize)
-	if err := w.WriteByte(statusOK); err != nil {
-		return err
+	if err := encodeSlice(out, held.data, held.outboard, part); err != nil {
+		return fmt.Errorf("send blob %s: %w", asked.hash.Short(), err)
 	}
-	// With the tree given apart, the data must hold nothing but the range.
-	payload := bytes.NewReader(data[offset : offset+length])
-	if err := bao.ExtractSlice(w, payload, bytes.NewReader(outboard()), group, offset, length); err != nil {
-		return fmt.Errorf("send blob %s: %w", r.hash.Short(), err)
-	}
-	return w.Flush()
+	return out.Flush()
 }

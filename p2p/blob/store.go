@@ -1,23 +1,18 @@
 package blob
 
 import (
-	"container/list"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"maps"
+	"log/slog"
 	"sync"
 
 	"lukechampine.com/blake3/bao"
-
-	"github.com/psyche-go/psyche/identity"
 )
 
-const (
-	// group is Bao's name for 1 KiB << 4 = 16 KiB hashed as one unit.
-	group     = 4
-	groupSize = 1024 << group
-)
+// spillSize is the smallest payload that goes to the disk when there is a folder for it:
+// parts of a model do, most results of a round do not.
+const spillSize = 1 << 20
 
 // Errors of a store.
 var (
@@ -36,247 +31,283 @@ func (h Hash) String() string { return hex.EncodeToString(h[:]) }
 // Short returns the first 8 digits of the hash, for logs.
 func (h Hash) Short() string { return hex.EncodeToString(h[:4]) }
 
-// Store holds payloads in memory. A payload stays while a tag retains it; one without a
-// tag stays until the room is needed, oldest first.
+// Options are what a store is made from.
+type Options struct {
+	MaxMemory int64 // bytes
+	// Dir is the folder for payloads of 1 MiB and more, one store's at a time; empty: all
+	// stay in memory. What it holds of an earlier process is used again.
+	Dir     string
+	MaxDisk int64        // bytes in Dir
+	Logger  *slog.Logger // may be nil
+}
+
+// Store holds payloads, the small ones in memory, the large ones in a folder if it has
+// one. A payload that is retained stays until Drop; others, and what is there of
+// payloads that are not complete, stay until the room is needed, oldest first.
 //
-// The limit is for what comes from others: Fetch fails with ErrFull rather than exceed
-// it. Put always keeps what the node itself made, because it must be able to serve it.
+// The limits are for what comes from others: Fetch fails with ErrFull rather than exceed
+// them. Put always keeps what the node itself made, because it must be able to serve it.
 type Store struct {
-	maxBytes int64
+	logger  *slog.Logger
+	holders book
 
 	mu       sync.Mutex
-	used     int64 // bytes of payloads and outboards, and reserved for fetches
+	memory   room
+	disk     room
+	folder   *folder // nil: memory only
 	blobs    map[Hash]*entry
-	tags     map[string]map[Hash]struct{}
-	loose    *list.List // hashes of payloads without a tag, oldest first
+	partials map[flightKey]*partial
 	flights  map[flightKey]*flight
-	slots    map[identity.ID]chan struct{}
-	offences map[identity.ID]uint64
 }
 
+// entry is one payload.
 type entry struct {
-	data     []byte
-	outboard func() []byte // made at the first call
-	tags     map[string]struct{}
-	loose    *list.Element // nil while a tag retains the payload
+	hash     Hash
+	size     uint64
+	data     memory // nil: it is in the folder
+	room     *room
+	place    *place                 // nil while the payload is retained
+	outboard func() ([]byte, error) // tree of hashes, made at the first call
 }
 
-// NewStore makes an empty store for at most maxBytes bytes.
+// NewStore makes an empty store for at most maxBytes bytes in memory.
 func NewStore(maxBytes int64) *Store {
-	return &Store{
-		maxBytes: maxBytes,
+	s := &Store{
+		logger:   slog.New(slog.DiscardHandler),
 		blobs:    make(map[Hash]*entry),
-		tags:     make(map[string]map[Hash]struct{}),
-		loose:    list.New(),
+		partials: make(map[flightKey]*partial),
 		flights:  make(map[flightKey]*flight),
-		slots:    make(map[identity.ID]chan struct{}),
-		offences: make(map[identity.ID]uint64),
 	}
+	s.memory.max = maxBytes
+	return s
+}
+
+// OpenStore makes a store that may have a folder. Close it.
+func OpenStore(o Options) (*Store, error) {
+	s := NewStore(o.MaxMemory)
+	if o.Logger != nil {
+		s.logger = o.Logger
+	}
+	if o.Dir == "" {
+		return s, nil
+	}
+	s.disk.max = o.MaxDisk
+	var err error
+	if s.folder, err = openFolder(o.Dir); err != nil {
+		return nil, fmt.Errorf("open blob folder: %w", err)
+	}
+	if err := s.restore(); err != nil {
+		return nil, errors.Join(fmt.Errorf("open blob folder: %w", err), s.folder.close())
+	}
+	return s, nil
+}
+
+// Close leaves the folder to the next store.
+func (s *Store) Close() error {
+	if s.folder == nil {
+		return nil
+	}
+	return s.folder.close()
 }
 
 // cost is what a payload of size bytes takes: its bytes and the tree of their hashes.
-func cost(size int64) int64 {
+func cost(size uint64) int64 {
 	groups := (size + groupSize - 1) / groupSize
-	return size + 8 + 64*max(groups-1, 0)
+	return int64(size + 8 + pairSize*max(groups, 1) - pairSize)
 }
 
-// Put keeps data without a tag and returns its hash. The caller must not modify data any
-// more.
+// Put retains data and returns its hash. The caller must not modify data any more.
 func (s *Store) Put(data []byte) Hash {
-	outboard, h := bao.EncodeBuf(data, group, true)
+	outboard, sum := bao.EncodeBuf(data, group, true)
+	h := Hash(sum)
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.put(h, data, outboard)
-	return h
-}
-
-// PutTagged is Put and Retain in one.
-func (s *Store) PutTagged(tag string, data []byte) Hash {
-	outboard, h := bao.EncodeBuf(data, group, true)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.put(h, data, outboard)
-	s.retain(h, tag)
-	return h
-}
-
-func (s *Store) put(h Hash, data, outboard []byte) {
-	if _, held := s.blobs[h]; held {
-		return
+	held := s.blobs[h] != nil
+	toDisk := !held && s.spills(uint64(len(data))) && s.disk.makeRoom(cost(uint64(len(data))))
+	if toDisk {
+		s.disk.used += cost(uint64(len(data)))
 	}
-	need := cost(int64(len(data)))
-	s.evict(need)
-	s.used += need
-	s.insert(h, data, func() []byte { return outboard })
+	s.mu.Unlock()
+	if toDisk {
+		if err := s.folder.write(h, data); err != nil {
+			s.logger.Warn("blob: keep in memory what could not be written", "blob", h.Short(), "bytes", len(data), "err", err)
+			s.giveBack(&s.disk, uint64(len(data)))
+			toDisk = false
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch e := s.blobs[h]; {
+	case e != nil: // it was here, or came meanwhile
+		if toDisk {
+			s.disk.used -= cost(e.size)
+		}
+	case toDisk:
+		s.insert(&entry{hash: h, size: uint64(len(data)), room: &s.disk, outboard: made(outboard)})
+	default:
+		s.memory.makeRoom(cost(uint64(len(data))))
+		s.memory.used += cost(uint64(len(data)))
+		s.insert(&entry{hash: h, size: uint64(len(data)), data: data, room: &s.memory, outboard: made(outboard)})
+	}
+	s.retain(h)
+	return h
 }
+
+func made(outboard []byte) func() ([]byte, error) {
+	return func() ([]byte, error) { return outboard, nil }
+}
+
+// spills reports whether a payload belongs on the disk.
+func (s *Store) spills(size uint64) bool { return s.folder != nil && size >= spillSize }
 
 // insert adds a payload whose cost is in used already; s.mu is held.
-func (s *Store) insert(h Hash, data []byte, outboard func() []byte) {
-	s.blobs[h] = &entry{
-		data:     data,
-		outboard: outboard,
-		tags:     make(map[string]struct{}),
-		loose:    s.loose.PushBack(h),
+func (s *Store) insert(e *entry) {
+	if e.data == nil && e.size == 0 {
+		e.data = memory{}
 	}
+	s.blobs[e.hash] = e
+	e.place = e.room.add(func() { s.drop(e.hash) }, cost(e.size))
 }
 
 // Get returns a payload, which the caller must not modify.
 func (s *Store) Get(h Hash) ([]byte, bool) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	e, ok := s.blobs[h]
-	if !ok {
+	e := s.blobs[h]
+	s.mu.Unlock()
+	if e == nil {
 		return nil, false
 	}
-	return e.data, true
+	if e.data != nil {
+		return e.data, true
+	}
+	data, err := s.folder.read(h, e.size)
+	if err != nil {
+		s.lost(e, err)
+		return nil, false
+	}
+	return data, true
 }
 
-// Retain keeps a held payload until DropTag(tag) or Drop. A payload can have several
-// tags. The error matches ErrNotHeld.
-func (s *Store) Retain(h Hash, tag string) error {
+// lost drops a payload whose file is not what it was.
+func (s *Store) lost(e *entry, err error) {
+	s.logger.Warn("blob: drop a file that cannot be used", "blob", e.hash.Short(), "bytes", e.size, "err", err)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, held := s.blobs[h]; !held {
-		return fmt.Errorf("retain blob %s for %q: %w", h.Short(), tag, ErrNotHeld)
+	if s.blobs[e.hash] == e {
+		s.drop(e.hash)
 	}
-	s.retain(h, tag)
+}
+
+// Retain keeps a held payload until Drop. The error matches ErrNotHeld.
+func (s *Store) Retain(h Hash) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.blobs[h] == nil {
+		return fmt.Errorf("retain blob %s: %w", h.Short(), ErrNotHeld)
+	}
+	s.retain(h)
 	return nil
 }
 
-func (s *Store) retain(h Hash, tag string) {
+func (s *Store) retain(h Hash) {
 	e := s.blobs[h]
-	e.tags[tag] = struct{}{}
-	if e.loose != nil {
-		s.loose.Remove(e.loose)
-		e.loose = nil
-	}
-	if s.tags[tag] == nil {
-		s.tags[tag] = make(map[Hash]struct{})
-	}
-	s.tags[tag][h] = struct{}{}
+	e.room.remove(e.place)
+	e.place = nil
 }
 
-// Drop removes a payload whatever retains it. Streams that are sending it finish.
+// Drop removes a payload and what is there of it. Streams that are sending it finish.
 func (s *Store) Drop(h Hash) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.drop(h)
-}
-
-// DropTag ends the retention of all payloads with tag, and removes those that no other
-// tag retains.
-func (s *Store) DropTag(tag string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for h := range s.tags[tag] {
-		e := s.blobs[h]
-		delete(e.tags, tag)
-		if len(e.tags) == 0 {
-			s.drop(h)
+	for key, p := range s.partials {
+		if key.hash == h {
+			s.discard(p)
 		}
 	}
-	delete(s.tags, tag)
 }
 
 func (s *Store) drop(h Hash) {
-	e, ok := s.blobs[h]
-	if !ok {
+	e := s.blobs[h]
+	if e == nil {
 		return
 	}
-	for tag := range e.tags {
-		delete(s.tags[tag], h)
-		if len(s.tags[tag]) == 0 {
-			delete(s.tags, tag)
+	e.room.remove(e.place)
+	e.room.used -= cost(e.size)
+	delete(s.blobs, h)
+	if e.data == nil {
+		s.folder.remove(h)
+	}
+}
+
+// reserve makes room for a payload of size bytes before anything is taken for it, and
+// says where.
+func (s *Store) reserve(size uint64) (*room, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	// First of all: the cost of an absurd size would overflow.
+	if limit := max(s.memory.max, s.disk.max, 0); size > uint64(limit) {
+		return nil, fmt.Errorf("%w: %d bytes, limit %d", ErrFull, size, limit)
+	}
+	need := cost(size)
+	if s.spills(size) && s.disk.makeRoom(need) {
+		s.disk.used += need
+		return &s.disk, nil
+	}
+	if s.memory.makeRoom(need) {
+		s.memory.used += need
+		return &s.memory, nil
+	}
+	return nil, fmt.Errorf("%w: %d bytes, limit %d, in use %d", ErrFull, size, s.memory.max, s.memory.used-s.memory.loose)
+}
+
+// giveBack returns what reserve took.
+func (s *Store) giveBack(r *room, size uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r.used -= cost(size)
+}
+
+// held is a payload that is being served.
+type held struct {
+	data     readerAt
+	size     uint64
+	outboard []byte
+}
+
+func (h held) close() { _ = h.data.Close() }
+
+// open returns a payload to serve. The error matches ErrNotHeld.
+func (s *Store) open(h Hash) (held, error) {
+	s.mu.Lock()
+	e := s.blobs[h]
+	s.mu.Unlock()
+	if e == nil {
+		return held{}, ErrNotHeld
+	}
+	outboard, err := e.outboard()
+	if err == nil && e.data == nil {
+		var data readerAt
+		if data, err = s.folder.open(h); err == nil {
+			return held{data, e.size, outboard}, nil
 		}
 	}
-	if e.loose != nil {
-		s.loose.Remove(e.loose)
+	if err != nil {
+		s.lost(e, err)
+		return held{}, fmt.Errorf("%w: %w", ErrNotHeld, err)
 	}
-	delete(s.blobs, h)
-	s.used -= cost(int64(len(e.data)))
-}
-
-// evict removes payloads without a tag, oldest first, until need more bytes fit or none
-// is left; s.mu is held.
-func (s *Store) evict(need int64) {
-	for s.used+need > s.maxBytes && s.loose.Len() > 0 {
-		s.drop(s.loose.Front().Value.(Hash))
-	}
-}
-
-// reserve makes room for a payload of size bytes before any memory is taken for it.
-func (s *Store) reserve(size uint64) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if size > uint64(max(s.maxBytes, 0)) {
-		return fmt.Errorf("%w: %d bytes, limit %d", ErrFull, size, s.maxBytes)
-	}
-	need, retained := cost(int64(size)), s.used-s.looseCost()
-	if retained+need > s.maxBytes {
-		return fmt.Errorf("%w: %d bytes, limit %d, in use %d", ErrFull, size, s.maxBytes, retained)
-	}
-	s.evict(need)
-	s.used += need
-	return nil
-}
-
-// unreserve gives back what reserve took.
-func (s *Store) unreserve(size uint64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.used -= cost(int64(size))
-}
-
-func (s *Store) looseCost() (total int64) {
-	for e := s.loose.Front(); e != nil; e = e.Next() {
-		total += cost(int64(len(s.blobs[e.Value.(Hash)].data)))
-	}
-	return total
-}
-
-// keep adds a fetched payload in the room that was reserved for it. Its hash has been
-// verified; the tree of hashes is made when somebody asks us for the payload.
-func (s *Store) keep(h Hash, data []byte) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, held := s.blobs[h]; held {
-		s.used -= cost(int64(len(data)))
-		return
-	}
-	s.insert(h, data, sync.OnceValue(func() []byte {
-		outboard, _ := bao.EncodeBuf(data, group, true)
-		return outboard
-	}))
-}
-
-func (s *Store) lookup(h Hash) (data []byte, outboard func() []byte, ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e, ok := s.blobs[h]
-	if !ok {
-		return nil, nil, false
-	}
-	return e.data, e.outboard, true
+	return held{e.data, e.size, outboard}, nil
 }
 
 // Usage is what a store holds.
 type Usage struct {
-	Blobs    int
-	Bytes    int64 // of payloads, their hash trees, and running fetches
-	MaxBytes int64
+	Blobs  int
+	Memory int64 // bytes of payloads, their hash trees, and running fetches
+	Disk   int64 // the same in the folder
 }
 
 // Usage returns what the store holds now.
 func (s *Store) Usage() Usage {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Usage{Blobs: len(s.blobs), Bytes: s.used, MaxBytes: s.maxBytes}
-}
-
-// Offences returns, for every member that ever sent bytes that do not belong to the
-// hash asked for, how often it did so. Such members are asked last from then on.
-func (s *Store) Offences() map[identity.ID]uint64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return maps.Clone(s.offences)
+	return Usage{Blobs: len(s.blobs), Memory: s.memory.used, Disk: s.disk.used}
 }

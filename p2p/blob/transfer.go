@@ -6,10 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-
-	"lukechampine.com/blake3/bao"
 
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/p2p"
@@ -23,12 +20,10 @@ var (
 	// ErrSize says that a holder's payload has another size than the announced one. One
 	// of the two is wrong, which one cannot be told from here.
 	ErrSize = errors.New("holder claims another size")
-	// ErrSlow says that a holder took longer than 10 s and 1 s for every 64 KiB.
+	// ErrSlow says that a holder sent nothing for some seconds, next to nothing for
+	// longer, or much less than others do.
 	ErrSlow = errors.New("holder is too slow")
 )
-
-// span is a range of a payload: a multiple of 16 KiB, then at most 4 MiB.
-type span struct{ offset, length uint64 }
 
 // source is one holder as a transfer sees it.
 type source struct {
@@ -37,14 +32,13 @@ type source struct {
 	hash   Hash
 }
 
-// read asks for a range of a payload of size bytes and writes what is verified to w, in
-// order.
-func (s source) read(ctx context.Context, size uint64, r span, w io.Writer) error {
+// read asks for a range of a payload of size bytes. dst and verified are decoder's.
+func (s source) read(ctx context.Context, size uint64, r span, dst func() []byte, verified func(int) error) error {
 	return s.exchange(ctx, request{s.hash, r.offset, r.length}, func(body *bufio.Reader, claimed uint64) error {
 		if claimed != size {
 			return fmt.Errorf("%w: %d bytes, announced %d", ErrSize, claimed, size)
 		}
-		return s.decode(w, body, r)
+		return s.decode(body, size, &decoder{part: r, dst: dst, verified: verified})
 	})
 }
 
@@ -57,21 +51,23 @@ func (s source) probe(ctx context.Context) (size uint64, err error) {
 			}
 			return nil
 		}
+		var last [groupSize]byte
 		offset, length := lastGroup(size)
-		return s.decode(io.Discard, body, span{offset, length})
+		return s.decode(body, size, &decoder{
+			part:     span{offset, length},
+			dst:      func() []byte { return last[:] },
+			verified: func(int) error { return nil },
+		})
 	})
 	return size, err
 }
 
-func (s source) decode(w io.Writer, body io.Reader, r span) error {
-	ok, err := bao.DecodeSlice(w, body, group, r.offset, r.length, s.hash)
-	switch {
-	case err != nil:
+func (s source) decode(body *bufio.Reader, size uint64, d *decoder) error {
+	if _, err := body.Discard(8); err != nil {
 		return err
-	case !ok:
-		return ErrCorrupt
 	}
-	return nil
+	d.r = body
+	return d.decode(size, s.hash)
 }
 
 // exchange sends a request and hands the response's slice, whose size field has been
@@ -100,7 +96,7 @@ func timedOut(parent, ctx context.Context, err error) error {
 	case errors.Is(err, ErrCorrupt) || errors.Is(err, ErrSize):
 		return err
 	case parent.Err() != nil:
-		return parent.Err()
+		return context.Cause(parent)
 	case ctx.Err() != nil || errors.Is(err, os.ErrDeadlineExceeded):
 		return ErrSlow
 	}
@@ -114,7 +110,7 @@ func (s source) receive(stream p2p.Stream, r request, decode func(*bufio.Reader,
 	if err := stream.CloseWrite(); err != nil {
 		return err
 	}
-	body := bufio.NewReaderSize(stream, bufferSize)
+	body := bufio.NewReaderSize(stream, readBuffer)
 	status, err := body.ReadByte()
 	if err != nil {
 		return err
