@@ -128,6 +128,11 @@ func readOptimizer(t *table) Optimizer {
 			CompressionTopK:  number[uint16](v, "compression_topk"),
 			CompressionChunk: number[uint16](v, "compression_chunk"),
 			Quantize1Bit:     v.bool("quantize_1bit"),
+			ApplyLag:         numberOr[uint8](v, "apply_lag", 0),
+			Lookahead:        v.has("lookahead") && v.bool("lookahead"),
+		}
+		if v.has("apply_lag") && optimizer.Distro.ApplyLag == 0 {
+			v.fail("apply_lag", "want 1 or 2")
 		}
 	}
 	v.report(failed, optimizer.check())

@@ -120,6 +120,32 @@ func TestLoadStateReadsEveryValue(t *testing.T) {
 	}
 }
 
+func TestOptimizerExtrasAreRead(t *testing.T) {
+	text, err := os.ReadFile("testdata/urls.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := strings.Replace(string(text), "quantize_1bit", "apply_lag = 2\nlookahead = true\nquantize_1bit", 1)
+	run, err := ParseState("s.toml", []byte(changed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	encoded, err := EncodeModel(run.Model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	model, err := DecodeModel(encoded)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := model.Optimizer.Distro; d.Lag() != 2 || !d.Lookahead {
+		t.Errorf("lag %d, lookahead %t, want 2, true", d.Lag(), d.Lookahead)
+	}
+	if lag := (Distro{}).Lag(); lag != 1 {
+		t.Errorf("lag by default is %d, want 1", lag)
+	}
+}
+
 func TestSavedProgressIsRead(t *testing.T) {
 	run, err := LoadState("testdata/saved.toml")
 	if err != nil {
@@ -180,6 +206,9 @@ func TestMistakesAreNamed(t *testing.T) {
 		{"zero", "total_steps = 25000\n\n[model", "total_steps = 0\n\n[model", []string{"total_steps: must not be 0"}},
 		{"schedule", "warmup_steps = 250", "warmup_steps = 25000", []string{"total_steps: 25000 is not more than warmup_steps = 25000"}},
 		{"top k", "compression_topk = 8", "compression_topk = 0", []string{"compression_topk: is 0, want at least 1"}},
+		{"no lag", "quantize_1bit", "apply_lag = 0\nquantize_1bit", []string{"apply_lag: want 1 or 2"}},
+		{"long lag", "quantize_1bit", "apply_lag = 3\nquantize_1bit", []string{"apply_lag: 3 is out of range"}},
+		{"lookahead", "quantize_1bit", "lookahead = 1\nquantize_1bit", []string{"lookahead: want true or false"}},
 		{"decay", "compression_decay = 0.999", "compression_decay = 1.5", []string{"compression_decay: 1.5 is out of range"}},
 		{"both locations", "max_seq_len = 2048", "max_seq_len = 2048\ndata_locations = []", []string{"data_locations: data_location is there as well"}},
 		{"sequence length", "max_seq_len = 2048", "max_seq_len = 0", []string{"max_seq_len: 0 is out of range"}},

@@ -71,7 +71,19 @@ type Distro struct {
 	CompressionTopK  uint16  // coefficients kept of each chunk, at least 1
 	CompressionChunk uint16  // largest length of a chunk's side, at least 1
 	Quantize1Bit     bool    // exchange signs only
+
+	// ApplyLag is the number of rounds after which results are applied: 1, before the
+	// next round is trained, or 2, to exchange them while it is. 0 means 1; see Lag.
+	ApplyLag uint8 `json:",omitempty"`
+	// Lookahead computes gradients where the momentum that was not sent yet would lead.
+	Lookahead bool `json:",omitempty"`
 }
+
+// MaxApplyLag is the largest ApplyLag.
+const MaxApplyLag = 2
+
+// Lag returns ApplyLag, or its default.
+func (d Distro) Lag() uint32 { return max(uint32(d.ApplyLag), 1) }
 
 // Dummy is an optimizer that changes nothing, for tests of the network.
 type Dummy struct{}

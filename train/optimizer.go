@@ -56,6 +56,8 @@ func newOptimizer(c config.Distro, shapes [][]int64, threads int) (*optimizer, e
 	case !(c.WeightDecay >= 0) || !(c.ClipGradNorm >= 0):
 		return nil, fmt.Errorf("distro optimizer: %w: weight_decay %v, clip_grad_norm %v, want at least 0",
 			ErrUnsupported, c.WeightDecay, c.ClipGradNorm)
+	case c.ApplyLag > config.MaxApplyLag:
+		return nil, fmt.Errorf("distro optimizer: %w: apply_lag %d, want 1 or 2", ErrUnsupported, c.ApplyLag)
 	}
 	kernel, err := distro.NewKernel(distro.Options{Threads: threads})
 	if err != nil {

@@ -263,6 +263,7 @@ func TestNewOptimizerRejects(t *testing.T) {
 		{"decay over 1", func(c *config.Distro) { c.CompressionDecay = 1.5 }},
 		{"decay not a number", func(c *config.Distro) { c.CompressionDecay = math.NaN() }},
 		{"negative weight decay", func(c *config.Distro) { c.WeightDecay = -1 }},
+		{"apply lag", func(c *config.Distro) { c.ApplyLag = 3 }},
 		{"negative norm", func(c *config.Distro) { c.ClipGradNorm = -1 }},
 	}
 	for _, test := range tests {

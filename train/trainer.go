@@ -38,7 +38,8 @@ type Trainer struct {
 	cold      schedule.ColdStart
 	run       [32]byte
 	trainer   [32]byte
-	applied   bool // whether step is one that Apply finished
+	applied   bool        // whether step is one that Apply finished
+	canonical [][]float32 // the model while the tensors hold the look-ahead; nil before the first
 }
 
 // New builds the model in memory and checks that everything fits. It loads libtorch;
@@ -92,6 +93,9 @@ func (t *Trainer) train(ctx context.Context, step uint32, batch data.Batch) (pay
 	}
 	defer t.unlock()
 	header := codec.Header{RunHash: t.run, Step: step, BatchStart: batch.ID.Start, BatchEnd: batch.ID.End, Trainer: t.trainer}
+	if t.optimizer.config.Lookahead {
+		defer t.lookAhead(t.lr(max(step, 1) - 1))()
+	}
 	err = t.gradient(ctx, batch.Sequences, func(_ *torch.Scope, mean float64, tensors []*torch.Tensor) error {
 		gradients := make([][]float32, len(tensors))
 		for i, tensor := range tensors {
@@ -103,6 +107,39 @@ func (t *Trainer) train(ctx context.Context, step uint32, batch data.Batch) (pay
 		return err
 	})
 	return payload, loss, err
+}
+
+// lookAhead moves the model to where the momentum that was not sent yet would lead, and
+// returns what puts the model back: a copy of its bits, for no arithmetic undoes the
+// rounding of a step.
+func (t *Trainer) lookAhead(lr float32) (back func()) {
+	weights := t.weights()
+	if t.canonical == nil {
+		for _, w := range weights {
+			t.canonical = append(t.canonical, make([]float32, len(w)))
+		}
+	}
+	for i := range weights {
+		copy(t.canonical[i], weights[i])
+		ahead(weights[i], t.optimizer.deltas[i], lr)
+	}
+	return func() {
+		for i := range weights {
+			copy(weights[i], t.canonical[i])
+		}
+	}
+}
+
+// ahead moves every weight by lr against the sign of its momentum.
+func ahead(weights, momentum []float32, lr float32) {
+	for i, m := range momentum {
+		switch {
+		case m > 0:
+			weights[i] -= lr
+		case m < 0:
+			weights[i] += lr
+		}
+	}
 }
 
 // lr is the learning rate of a step, of its gradient as of its results.
@@ -245,6 +282,10 @@ func (t *Trainer) SetColdStart(ctx context.Context, start, steps uint32) error {
 	t.cold = schedule.ColdStart{Start: start, Steps: steps}
 	return nil
 }
+
+// ApplyLag returns the number of rounds after which results are applied: those of step s
+// before step s + ApplyLag is trained.
+func (t *Trainer) ApplyLag() uint32 { return t.optimizer.config.Lag() }
 
 // MaxResultSize returns the most bytes that a result of this model can have.
 func (t *Trainer) MaxResultSize() int {
