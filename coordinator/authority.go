@@ -10,6 +10,19 @@ func (a *Authority) MayJoin(id ClientID) bool {
 	})
 }
 
+// admitted returns MayJoin for many keys.
+func (a *Authority) admitted() func(ClientID) bool {
+	if !a.Permissioned {
+		return a.MayJoin
+	}
+	ids := make([]ClientID, 0, 2*len(a.Authorizations))
+	for i := range a.Authorizations {
+		ids = append(append(ids, a.Authorizations[i].Grantee), a.Authorizations[i].Delegates...)
+	}
+	set := newIDSet(ids)
+	return set.has
+}
+
 // Authorization returns the grantee's authorization.
 func (a *Authority) Authorization(grantee ClientID) (*Authorization, bool) {
 	i := slices.IndexFunc(a.Authorizations, func(x Authorization) bool { return x.Grantee == grantee })

@@ -24,34 +24,69 @@ func (e *DecodeError) Unwrap() error { return ErrMalformed }
 // *DecodeError, what AppendTo would not write and what breaks an invariant (see Check),
 // and allocates nothing for a list before it knows that its bytes are there.
 func Decode(b []byte) (State, error) {
-	d := decoder{rest: b, size: len(b)}
-	var s State
-	d.check(d.uint8("version") == encodingVersion, "version")
-	s.RunID = d.text8("run id", MaxRunIDLength)
-	d.bytes(s.Host[:], "host")
-	d.authority(&s.Authority)
-	s.RunState = RunState(d.uint8("run state"))
-	s.StateStart = d.uint64("state start")
-	d.config(&s.Config)
-	d.model(&s.Model)
-	s.Progress.Epoch = d.uint32("epoch number")
-	s.Progress.Step = d.uint32("step")
-	s.Progress.DataIndex = d.uint64("data index")
-	d.epoch(&s.Epoch)
-	s.MinimumSince = d.uint64("minimum since")
-	d.bytes(s.SeedChain[:], "seed chain")
-	s.HostNonce = d.uint64("host nonce")
-	s.Pending = d.clients("pending")
-	s.Departed = d.clients("departed")
-	s.PendingPause = d.bool("pending pause")
-	s.PendingResume = d.bool("pending resume")
-	s.ColdStart = d.bool("cold start")
-	s.Closed = d.bool("closed")
-	d.check(len(d.rest) == 0, "end")
-	if d.err != nil {
-		return State{}, d.err
+	var once Decoder
+	return once.Decode(b)
+}
+
+// Decoder decodes the states of a run one after the other. It refuses what Decode refuses
+// and costs less: who was elected to witness a round is worked out once, not again with
+// every change of the round. The zero Decoder is ready to use. Its states share no memory.
+type Decoder struct {
+	elections [StoredRounds]election
+	oldest    int // of elections, to be replaced next
+}
+
+// election is an outcome of assign.Witnesses, and everything that it depends on.
+type election struct {
+	seed           uint64
+	members, nodes int
+	elected        MemberSet
+}
+
+// elected returns the members that witness a round.
+func (d *Decoder) elected(r *Round, c Config) MemberSet {
+	e := election{seed: r.Seed, members: len(r.Members), nodes: int(c.WitnessNodes)}
+	for i := range d.elections {
+		if known := &d.elections[i]; known.seed == e.seed && known.members == e.members && known.nodes == e.nodes {
+			return known.elected
+		}
 	}
-	if broken := s.brokenInvariant(); broken != "" {
+	e.elected = r.electedSet(c)
+	d.elections[d.oldest] = e
+	d.oldest = (d.oldest + 1) % StoredRounds
+	return e.elected
+}
+
+// Decode is the function Decode.
+func (d *Decoder) Decode(b []byte) (State, error) {
+	in := decoder{source: b}
+	var s State
+	in.check(in.uint8("version") == encodingVersion, "version")
+	s.RunID = in.text8("run id", MaxRunIDLength)
+	in.bytes(s.Host[:], "host")
+	in.authority(&s.Authority)
+	s.RunState = RunState(in.uint8("run state"))
+	s.StateStart = in.uint64("state start")
+	in.config(&s.Config)
+	in.model(&s.Model)
+	s.Progress.Epoch = in.uint32("epoch number")
+	s.Progress.Step = in.uint32("step")
+	s.Progress.DataIndex = in.uint64("data index")
+	in.epoch(&s.Epoch)
+	s.MinimumSince = in.uint64("minimum since")
+	in.bytes(s.SeedChain[:], "seed chain")
+	s.HostNonce = in.uint64("host nonce")
+	s.Pending = in.clients("pending")
+	s.Departed = in.clients("departed")
+	s.PendingPause = in.bool("pending pause")
+	s.PendingResume = in.bool("pending resume")
+	s.ColdStart = in.bool("cold start")
+	s.Closed = in.bool("closed")
+	in.check(in.at == len(in.source), "end")
+	if in.err != nil {
+		return State{}, in.err
+	}
+	if broken := s.brokenInvariant(d.elected); broken != "" {
 		return State{}, &DecodeError{Field: broken, Offset: len(b)}
 	}
 	return s, nil
@@ -60,27 +95,27 @@ func Decode(b []byte) (State, error) {
 // DecodeUpdateConfig reads what UpdateConfig.AppendTo wrote. It refuses, with a
 // *DecodeError, every other encoding; whether the values can be is for Apply to say.
 func DecodeUpdateConfig(b []byte) (UpdateConfig, error) {
-	d := decoder{rest: b, size: len(b)}
+	d := decoder{source: b}
 	var u UpdateConfig
 	d.config(&u.Config)
 	d.model(&u.Model)
-	d.check(len(d.rest) == 0, "end")
+	d.check(d.at == len(d.source), "end")
 	if d.err != nil {
 		return UpdateConfig{}, d.err
 	}
 	return u, nil
 }
 
-// decoder reads from rest until its first error; afterwards every read returns zero.
+// decoder reads from source until its first error; afterwards every read returns zero.
 type decoder struct {
-	rest []byte
-	size int
-	err  error
+	source []byte
+	at     int
+	err    error
 }
 
 func (d *decoder) fail(field string) {
 	if d.err == nil {
-		d.err = &DecodeError{Field: field, Offset: d.size - len(d.rest)}
+		d.err = &DecodeError{Field: field, Offset: d.at}
 	}
 }
 
@@ -95,13 +130,12 @@ func (d *decoder) take(n int, field string) []byte {
 	if d.err != nil {
 		return nil
 	}
-	if n > len(d.rest) {
+	if n > len(d.source)-d.at {
 		d.fail(field)
 		return nil
 	}
-	taken := d.rest[:n]
-	d.rest = d.rest[n:]
-	return taken
+	d.at += n
+	return d.source[d.at-n : d.at : d.at]
 }
 
 func (d *decoder) bytes(into []byte, field string) { copy(into, d.take(len(into), field)) }
@@ -150,7 +184,7 @@ func (d *decoder) text8(field string, limit int) string {
 // bytes of so many elements are there.
 func (d *decoder) length(field string, limit, elementSize int) int {
 	n := int(d.uint16(field))
-	d.check(n <= limit && n*elementSize <= len(d.rest), field)
+	d.check(n <= limit && n*elementSize <= len(d.source)-d.at, field)
 	if d.err != nil {
 		return 0
 	}
@@ -270,8 +304,9 @@ func (d *decoder) round(r *Round) {
 }
 
 func (d *decoder) filter(filter *bloom.Filter) {
-	for i := range filter {
-		filter[i] = d.uint64("filter")
+	words := d.take(filterSize, "filter")
+	for i := range len(words) / 8 {
+		filter[i] = le.Uint64(words[8*i:])
 	}
 }
 

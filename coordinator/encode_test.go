@@ -151,7 +151,53 @@ func TestDecodeRefusesBrokenInvariants(t *testing.T) {
 			if state.Check() == nil {
 				t.Error("Check finds nothing")
 			}
+			var following Decoder
+			good := goldenState(t)
+			if _, err := following.Decode(good.AppendTo(nil)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := following.Decode(state.AppendTo(nil)); !errors.As(err, &problem) || problem.Field != test.name {
+				t.Fatalf("after the state as it should be: got %v, want %s refused", err, test.name)
+			}
 		})
+	}
+}
+
+// TestDecoderRemembersNoWrongElection changes what an election of witnesses depends on,
+// and who witnessed, from one state to the next: a Decoder must refuse what Decode does.
+func TestDecoderRemembersNoWrongElection(t *testing.T) {
+	config := testConfig()
+	config.WitnessNodes = 1
+	run := newRun(t, config, "a", "b", "c", "d", "e")
+	run.startTraining()
+	run.witnessAll()
+	var following Decoder
+	refused := 0
+	for seed := range uint64(8) {
+		for range 2 { // the second time from memory
+			for member := range uint16(5) {
+				s := run.Clone()
+				round := s.CurrentRound()
+				round.Seed = seed
+				round.Witnesses[0].Member = member
+				raw := s.AppendTo(nil)
+				_, want := Decode(raw)
+				if _, got := following.Decode(raw); (got == nil) != (want == nil) {
+					t.Fatalf("member %d with seed %d: %v, want %v", member, seed, got, want)
+				}
+				if want != nil {
+					refused++
+				}
+			}
+		}
+	}
+	if want := 8 * 2 * 4; refused != want {
+		t.Errorf("%d states were refused, want %d", refused, want)
+	}
+	s := run.Clone()
+	s.Config.WitnessNodes = 0
+	if _, err := following.Decode(s.AppendTo(nil)); !errors.Is(err, ErrMalformed) {
+		t.Errorf("one witness elected where all should be: %v", err)
 	}
 }
 

@@ -3,13 +3,17 @@ package coordinator
 import (
 	"slices"
 
-	"github.com/psyche-go/psyche/assign"
 	"github.com/psyche-go/psyche/bloom"
 )
 
 // Score returns how many of the round's witnesses hold the client's result.
 func (r *Round) Score(id ClientID) int {
 	keys := bloom.NewKeys(r.Seed)
+	return r.score(&keys, id)
+}
+
+// score is Score with the keys of the round's filters.
+func (r *Round) score(keys *bloom.Keys, id ClientID) int {
 	positions := keys.Positions(id[:])
 	score := 0
 	for i := range r.Witnesses {
@@ -23,9 +27,9 @@ func (r *Round) Score(id ClientID) int {
 // provedMissing reports whether no quorum of witnesses can hold the client's result, even
 // if all those that are silent did: silence is evidence against nobody. Otherwise one
 // witness that lies and one that is gone could have every member dropped.
-func (r *Round) provedMissing(id ClientID) bool {
+func (r *Round) provedMissing(keys *bloom.Keys, id ClientID) bool {
 	silent := int(r.WitnessesElected) - len(r.Witnesses)
-	return r.HasQuorum() && r.Score(id)+silent < int(r.WitnessesNeeded)
+	return r.HasQuorum() && r.score(keys, id)+silent < int(r.WitnessesNeeded)
 }
 
 // Unhealthy returns the members of a finished round that had a batch and whose results
@@ -36,8 +40,9 @@ func (r *Round) Unhealthy(c Config) []ClientID {
 		return nil
 	}
 	var unhealthy []ClientID
-	for _, a := range r.Assignments(c) {
-		if id := r.Members[a.Member]; r.provedMissing(id) {
+	keys := bloom.NewKeys(r.Seed)
+	for _, member := range r.owners(c) {
+		if id := r.Members[member]; r.provedMissing(&keys, id) {
 			unhealthy = append(unhealthy, id)
 		}
 	}
@@ -74,7 +79,7 @@ func (s *State) healthCheck(from ClientID, a HealthCheck) error {
 	if round == nil {
 		return ErrWrongStep
 	}
-	assignments := round.Assignments(s.Config)
+	owners, keys := round.owners(s.Config), bloom.NewKeys(round.Seed)
 	for i, id := range a.Clients {
 		if slices.Contains(a.Clients[:i], id) {
 			return ErrInvalidAction
@@ -83,8 +88,7 @@ func (s *State) healthCheck(from ClientID, a HealthCheck) error {
 		if !ok {
 			return ErrNotMember
 		}
-		trained := slices.ContainsFunc(assignments, func(x assign.Assignment) bool { return x.Member == member })
-		if !trained || !round.provedMissing(id) {
+		if _, trained := slices.BinarySearch(owners, member); !trained || !round.provedMissing(&keys, id) {
 			return ErrFalseAccusation
 		}
 	}

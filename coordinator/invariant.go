@@ -1,7 +1,6 @@
 package coordinator
 
 import (
-	"bytes"
 	"slices"
 
 	"github.com/psyche-go/psyche/assign"
@@ -28,13 +27,15 @@ import (
 //     items can set. Only members' results are skipped.
 //   - The checkpoint is not of a step that was not trained.
 func (s *State) Check() error {
-	if broken := s.brokenInvariant(); broken != "" {
+	if broken := s.brokenInvariant((*Round).electedSet); broken != "" {
 		return &DecodeError{Field: broken}
 	}
 	return nil
 }
 
-func (s *State) brokenInvariant() string {
+// brokenInvariant names what is broken. The elections of witnesses, which cost more than
+// everything else, are the caller's.
+func (s *State) brokenInvariant(elected func(*Round, Config) MemberSet) string {
 	if s.RunState == Uninitialized || s.RunState > Paused {
 		return "run state"
 	}
@@ -75,7 +76,7 @@ func (s *State) brokenInvariant() string {
 	if broken := s.brokenMembership(); broken != "" {
 		return broken
 	}
-	return s.brokenRounds()
+	return s.brokenRounds(elected)
 }
 
 // brokenEnd checks that a run is Finished exactly after its last step or when closed.
@@ -102,11 +103,15 @@ func (a *Authority) broken(epoch uint32) string {
 	if len(a.Ejections) > MaxEjections {
 		return "ejections"
 	}
+	ejected := make([]ClientID, len(a.Ejections))
 	for i, e := range a.Ejections {
-		again := slices.ContainsFunc(a.Ejections[:i], func(other Ejection) bool { return other.Client == e.Client })
-		if again || e.Until <= epoch || e.Until-epoch > 2 {
+		ejected[i] = e.Client
+		if e.Until <= epoch || e.Until-epoch > 2 {
 			return "ejections"
 		}
+	}
+	if repeats(ejected) {
+		return "ejections"
 	}
 	if len(a.Authorizations) > MaxAuthorizations || !a.Permissioned && len(a.Authorizations) > 0 {
 		return "authorizations"
@@ -153,7 +158,8 @@ func (s *State) brokenMembership() string {
 	if slices.ContainsFunc(e.Exited, isHealthy) {
 		return "exited"
 	}
-	if slices.ContainsFunc(s.Pending, func(c Client) bool { return c.State != Healthy || !s.Authority.MayJoin(c.ID) || s.isEjected(c.ID) }) {
+	admits := s.Authority.admitted()
+	if slices.ContainsFunc(s.Pending, func(c Client) bool { return c.State != Healthy || !admits(c.ID) || s.isEjected(c.ID) }) {
 		return "pending"
 	}
 	places := clientIDs(s.Pending)
@@ -178,14 +184,14 @@ func (s *State) brokenMembership() string {
 	return ""
 }
 
-func (s *State) brokenRounds() string {
+func (s *State) brokenRounds(elected func(*Round, Config) MemberSet) string {
 	rounds := s.Epoch.Rounds
 	if len(rounds) > StoredRounds || s.active() && len(rounds) == 0 || s.RunState == Warmup && len(rounds) > 0 {
 		return "rounds"
 	}
 	for i := range rounds {
 		r := &rounds[i]
-		if broken := r.broken(s.Config); broken != "" {
+		if broken := r.broken(s.Config, elected); broken != "" {
 			return broken
 		}
 		if i > 0 && (r.Step != rounds[i-1].Step+1 || r.Height != rounds[i-1].Height+1 ||
@@ -210,18 +216,18 @@ func (s *State) brokenRounds() string {
 
 // broken names what is wrong with a round by itself. Who was elected is checked only
 // for rounds in which somebody witnessed.
-func (r *Round) broken(c Config) string {
+func (r *Round) broken(c Config, elected func(*Round, Config) MemberSet) string {
 	if len(r.Members) == 0 || len(r.Members) > MaxClients || repeats(r.Members) {
 		return "round members"
 	}
 	if r.DataIndex > 1<<64-1-uint64(r.BatchSize) {
 		return "round data index"
 	}
-	elected := min(len(r.Members), MaxWitnesses)
+	places := min(len(r.Members), MaxWitnesses)
 	if c.WitnessNodes != 0 {
-		elected = min(len(r.Members), int(c.WitnessNodes))
+		places = min(len(r.Members), int(c.WitnessNodes))
 	}
-	if int(r.WitnessesElected) != elected || int(r.WitnessesNeeded) != assign.Quorum(elected) {
+	if int(r.WitnessesElected) != places || int(r.WitnessesNeeded) != assign.Quorum(places) {
 		return "witnesses elected"
 	}
 	for member := len(r.Members); member < MaxClients; member++ {
@@ -232,16 +238,16 @@ func (r *Round) broken(c Config) string {
 	if len(r.Witnesses) == 0 {
 		return ""
 	}
-	witnesses := r.ElectedWitnesses(c)
+	awaited := elected(r, c)
 	for i := range r.Witnesses {
 		if r.overfills(&r.Witnesses[i].Participants, &r.Witnesses[i].Commitments, c) {
 			return "witnesses"
 		}
-		at := slices.Index(witnesses, int(r.Witnesses[i].Member))
-		if at < 0 {
+		member := int(r.Witnesses[i].Member)
+		if !awaited.Has(member) {
 			return "witnesses"
 		}
-		witnesses = slices.Delete(witnesses, at, at+1)
+		awaited.remove(member)
 	}
 	return ""
 }
@@ -252,10 +258,4 @@ func clientIDs(clients []Client) []ClientID {
 		ids[i] = clients[i].ID
 	}
 	return ids
-}
-
-func repeats(ids []ClientID) bool {
-	sorted := slices.Clone(ids)
-	slices.SortFunc(sorted, func(a, b ClientID) int { return bytes.Compare(a[:], b[:]) })
-	return len(slices.Compact(sorted)) != len(ids)
 }

@@ -1,6 +1,9 @@
 package coordinator
 
-import "github.com/psyche-go/psyche/assign"
+import (
+	"github.com/psyche-go/psyche/assign"
+	"github.com/psyche-go/psyche/bloom"
+)
 
 // Fate is what became of a batch, as far as the round's witnesses tell.
 type Fate uint8
@@ -41,13 +44,14 @@ type Entry struct {
 func (r *Round) Ledger(c Config) []Entry {
 	assignments := r.Assignments(c)
 	entries := make([]Entry, len(assignments))
+	keys := bloom.NewKeys(r.Seed)
 	for i, a := range assignments {
 		owner := r.Members[a.Member]
 		fate := Held
 		switch {
 		case r.Warming.Has(a.Member):
 			fate = Skipped
-		case !r.HasQuorum() || r.Score(owner) < int(r.WitnessesNeeded):
+		case !r.HasQuorum() || r.score(&keys, owner) < int(r.WitnessesNeeded):
 			fate = Lost
 		}
 		entries[i] = Entry{Batch: a.Batch, Owner: owner, Fate: fate}

@@ -145,8 +145,9 @@ func (s *State) Awaited() []assign.Assignment {
 	if round == nil {
 		return nil
 	}
+	clients := lookup{clients: s.Epoch.Clients}
 	return slices.DeleteFunc(round.Assignments(s.Config), func(a assign.Assignment) bool {
-		return !s.isHealthy(round.Members[a.Member])
+		return !clients.isHealthy(round.Members[a.Member])
 	})
 }
 

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/psyche-go/psyche/merkle"
 )
 
@@ -352,7 +354,8 @@ func TestOldestEjectionIsForgotten(t *testing.T) {
 	s.join("n0")
 }
 
-func BenchmarkTickFull(b *testing.B) {
+// BenchmarkTick ticks a run of 256 clients and 32 witnesses.
+func BenchmarkTick(b *testing.B) {
 	b.Run("nothing due", func(b *testing.B) {
 		s := largestState(b)
 		now := s.StateStart
@@ -385,7 +388,7 @@ func BenchmarkTickFull(b *testing.B) {
 	})
 }
 
-func BenchmarkEncodeFull(b *testing.B) {
+func BenchmarkEncode(b *testing.B) {
 	s := largestState(b)
 	buffer := s.AppendTo(nil)
 	b.ReportAllocs()
@@ -394,29 +397,84 @@ func BenchmarkEncodeFull(b *testing.B) {
 	}
 }
 
-func BenchmarkDecodeFull(b *testing.B) {
+func BenchmarkDecode(b *testing.B) {
 	s := largestState(b)
 	raw := s.AppendTo(nil)
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := Decode(raw); err != nil {
-			b.Fatal(err)
-		}
+	var following Decoder
+	for _, test := range []struct {
+		name   string
+		decode func([]byte) (State, error)
+	}{{"alone", Decode}, {"following", following.Decode}} {
+		b.Run(test.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := test.decode(raw); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }
 
-func BenchmarkApplyWitnessFull(b *testing.B) {
+func BenchmarkApplyWitness(b *testing.B) {
 	full := largestState(b)
 	round := full.CurrentRound()
 	w := round.Witnesses[len(round.Witnesses)-1]
 	round.Witnesses = round.Witnesses[:len(round.Witnesses)-1]
 	id := round.Members[w.Member]
 	action := WitnessRound{Step: round.Step, Participants: w.Participants, Commitments: w.Commitments}
+	b.ReportAllocs()
 	for b.Loop() {
 		if err := full.witness(id, &action); err != nil {
 			b.Fatal(err)
 		}
 		r := full.CurrentRound()
 		r.Witnesses = r.Witnesses[:len(r.Witnesses)-1]
+	}
+}
+
+// TestIDSetFindsWhatTheListHas compares the table with a search of the list, with keys
+// that all collide among them.
+func TestIDSetFindsWhatTheListHas(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		someKey := rapid.Custom(func(t *rapid.T) (id ClientID) {
+			id[0] = rapid.Byte().Draw(t, "key")
+			id[8] = id[0] * rapid.ByteRange(0, 1).Draw(t, "collides")
+			return id
+		})
+		ids := rapid.SliceOfN(someKey, 0, 40).Draw(t, "keys")
+		set := newIDSet(ids)
+		for _, id := range append([]ClientID{{}, {1}, {2}}, ids...) {
+			if got, want := set.has(id), slices.Contains(ids, id); got != want {
+				t.Fatalf("%x: %v, want %v", id, got, want)
+			}
+		}
+		different := map[ClientID]bool{}
+		for _, id := range ids {
+			different[id] = true
+		}
+		if got, want := repeats(ids), len(different) < len(ids); got != want {
+			t.Fatalf("repeats: %v, want %v", got, want)
+		}
+	})
+}
+
+// TestLookupInAnyOrder asks for clients in the list's order, in another one and for some
+// that are not in it.
+func TestLookupInAnyOrder(t *testing.T) {
+	clients := make([]Client, 9)
+	for i := range clients {
+		clients[i] = Client{ID: ClientID{byte(i)}, State: ClientState(i % 2)}
+	}
+	l := lookup{clients: clients}
+	for _, i := range []byte{0, 1, 2, 5, 3, 9, 8, 0, 0, 77, 7} {
+		want := i < 9 && i%2 == 0
+		if got := l.isHealthy(ClientID{i}); got != want {
+			t.Errorf("client %d is healthy: %v", i, got)
+		}
+	}
+	none := lookup{}
+	if none.find(ClientID{}) != nil {
+		t.Error("an empty list has a client")
 	}
 }

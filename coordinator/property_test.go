@@ -146,6 +146,7 @@ func TestRandomActionsKeepTheInvariants(t *testing.T) {
 			t.Fatal(err)
 		}
 		replay := live.Clone()
+		var mirror Decoder
 		now, nonce := uint64(100), uint64(1)
 		if genesis.Permissioned {
 			for i, name := range []string{"a", "b", "c", "d"} {
@@ -200,6 +201,10 @@ func TestRandomActionsKeepTheInvariants(t *testing.T) {
 			}
 			if err := replay.Apply(from, nonce, a); err != nil {
 				t.Fatalf("replay refuses what was accepted: %v", err)
+			}
+			raw := live.AppendTo(nil)
+			if seen, err := mirror.Decode(raw); err != nil || !bytes.Equal(raw, seen.AppendTo(nil)) {
+				t.Fatalf("who follows the run does not see it: %v", err)
 			}
 		}
 		checkReplay(t, &live, &replay)

@@ -19,6 +19,14 @@ func (r *Round) ElectedWitnesses(c Config) []int {
 	return assign.Witnesses(r.Seed, len(r.Members), int(c.WitnessNodes))
 }
 
+// electedSet is ElectedWitnesses as a set.
+func (r *Round) electedSet(c Config) (elected MemberSet) {
+	for _, member := range r.ElectedWitnesses(c) {
+		elected.add(member)
+	}
+	return elected
+}
+
 // Selection returns what decides the parts of the round's members: with it anybody can
 // check a member's assign.Proof.
 func (r *Round) Selection(c Config) assign.Selection {
@@ -28,6 +36,11 @@ func (r *Round) Selection(c Config) assign.Selection {
 		WitnessNodes:        int(c.WitnessNodes),
 		VerificationPercent: int(c.VerificationPercent),
 	}
+}
+
+// owners returns the indices in r.Members of those that have a batch, ascending.
+func (r *Round) owners(c Config) []int {
+	return assign.Owners(r.Seed, len(r.Members), int(c.VerificationPercent), r.BatchSize)
 }
 
 // MemberIndex returns the client's index in r.Members.
@@ -112,14 +125,13 @@ func (r *Round) proved(awaited []ClientID) bool {
 		return false
 	}
 	keys := bloom.NewKeys(r.Seed)
-	positions := make([]bloom.Positions, len(awaited))
-	for i, id := range awaited {
-		positions[i] = keys.Positions(id[:])
+	var wanted bloom.Filter
+	for i := range awaited {
+		wanted.AddPositions(keys.Positions(awaited[i][:]))
 	}
 	complete := 0
 	for i := range r.Witnesses {
-		held := &r.Witnesses[i].Participants
-		if !slices.ContainsFunc(positions, func(p bloom.Positions) bool { return !held.ContainsPositions(p) }) {
+		if r.Witnesses[i].Participants.ContainsAll(&wanted) {
 			complete++
 		}
 	}

@@ -150,6 +150,8 @@ func (m *MemberSet) Has(member int) bool {
 
 func (m *MemberSet) add(member int) { m[member/8] |= 1 << (member % 8) }
 
+func (m *MemberSet) remove(member int) { m[member/8] &^= 1 << (member % 8) }
+
 // Epoch is the membership and the newest rounds between two checkpoints.
 type Epoch struct {
 	StartStep uint32

@@ -95,9 +95,10 @@ func (s *State) tickWarmup(now, seed uint64) bool {
 	if s.readyCount() < healthy && !elapsed(s.StateStart, now, s.Config.WarmupTime) {
 		return changed
 	}
+	holders := newIDSet(s.Epoch.Ready)
 	for i := range s.Epoch.Clients {
 		client := &s.Epoch.Clients[i]
-		client.HoldsModel = slices.Contains(s.Epoch.Ready, client.ID)
+		client.HoldsModel = holders.has(client.ID)
 	}
 	s.ColdStart = false // Epoch.ColdStart has it from here on
 	s.startRound(now, seed)
@@ -107,8 +108,9 @@ func (s *State) tickWarmup(now, seed uint64) bool {
 // readyCount returns how many healthy members are ready.
 func (s *State) readyCount() int {
 	count := 0
-	for _, id := range s.Epoch.Ready {
-		if s.isHealthy(id) {
+	ready := newIDSet(s.Epoch.Ready)
+	for i := range s.Epoch.Clients {
+		if client := &s.Epoch.Clients[i]; client.State == Healthy && ready.has(client.ID) {
 			count++
 		}
 	}
@@ -129,11 +131,15 @@ func (s *State) roundProved() bool {
 	if !round.HasQuorum() {
 		return false
 	}
-	var owners []ClientID
-	for _, a := range s.Awaited() {
-		owners = append(owners, round.Members[a.Member])
+	owners := round.owners(s.Config)
+	awaited := make([]ClientID, 0, len(owners))
+	clients := lookup{clients: s.Epoch.Clients}
+	for _, member := range owners {
+		if id := round.Members[member]; clients.isHealthy(id) {
+			awaited = append(awaited, id)
+		}
 	}
-	return round.proved(owners)
+	return round.proved(awaited)
 }
 
 // quorumIsOutOfReach reports whether so many elected witnesses left before they

@@ -1,0 +1,87 @@
+package coordinator
+
+import "math/bits"
+
+// idSet finds keys without comparing all of them: a hash table with open addressing. Keys
+// chosen to collide make it as slow as a search of the list, not wrong.
+type idSet struct {
+	ids    []ClientID
+	places []uint16 // index in ids + 1; 0: free
+}
+
+// newIDSet returns the set of a list, which the set goes on to read.
+func newIDSet(ids []ClientID) idSet {
+	s := idSet{ids: ids, places: make([]uint16, 1<<bits.Len(uint(2*len(ids))))}
+	for i := range ids {
+		s.add(i)
+	}
+	return s
+}
+
+// add enters the key at an index of the list and reports whether it is new.
+func (s *idSet) add(i int) bool {
+	place, found := s.find(&s.ids[i])
+	if found {
+		return false
+	}
+	s.places[place] = uint16(i + 1)
+	return true
+}
+
+func (s *idSet) has(id ClientID) bool {
+	_, found := s.find(&id)
+	return found
+}
+
+// find returns the place of a key, or the free one where it belongs.
+func (s *idSet) find(id *ClientID) (place uint64, found bool) {
+	mask := uint64(len(s.places) - 1)
+	hash := (le.Uint64(id[:]) ^ le.Uint64(id[8:]) ^ le.Uint64(id[16:]) ^ le.Uint64(id[24:])) * 0x9e3779b97f4a7c15
+	for place = hash >> 32 & mask; ; place = (place + 1) & mask {
+		i := s.places[place]
+		if i == 0 {
+			return place, false
+		}
+		if s.ids[i-1] == *id {
+			return place, true
+		}
+	}
+}
+
+// repeats reports whether a list names a key twice.
+func repeats(ids []ClientID) bool {
+	s := idSet{ids: ids, places: make([]uint16, 1<<bits.Len(uint(2*len(ids))))}
+	for i := range ids {
+		if !s.add(i) {
+			return true
+		}
+	}
+	return false
+}
+
+// lookup finds many clients of a list, fast when they are asked for in the list's order.
+type lookup struct {
+	clients []Client
+	next    int // where the next one is expected
+}
+
+// find returns the client with the key, or nil.
+func (l *lookup) find(id ClientID) *Client {
+	for range l.clients {
+		if l.next == len(l.clients) {
+			l.next = 0
+		}
+		client := &l.clients[l.next]
+		l.next++
+		if client.ID == id {
+			return client
+		}
+	}
+	return nil
+}
+
+// isHealthy reports whether the key is a healthy client of the list.
+func (l *lookup) isHealthy(id ClientID) bool {
+	client := l.find(id)
+	return client != nil && client.State == Healthy
+}
