@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/psyche-go/psyche/coordinator"
@@ -10,14 +11,19 @@ import (
 
 type runEject struct {
 	Client   string `arg:"" name:"key" help:"Key of the client, in base58."`
+	Yes      bool   `help:"Eject also when too few clients are left for the run to go on."`
 	actFlags `embed:""`
 }
 
 // Help is shown by --help below the command's summary.
 func (c *runEject) Help() string {
 	return `A client that waits is removed at once, a member at the end of the running round. It cannot
-join before the epoch after the next. The main authority signs.`
+join before the epoch after the next. When fewer clients would be left than an epoch needs
+to begin, nothing is done unless --yes is given. The main authority signs.`
 }
+
+// errStops refuses an ejection that would stop the run by surprise.
+var errStops = errors.New("too few clients would be left for another epoch")
 
 // Run removes a client from a run.
 func (c *runEject) Run(ctx context.Context, to console) error {
@@ -25,9 +31,42 @@ func (c *runEject) Run(ctx context.Context, to console) error {
 	if err != nil {
 		return err
 	}
-	if err := c.submit(ctx, to, coordinator.Eject{Client: coordinator.ClientID(client)}); err != nil {
+	action := coordinator.Eject{Client: coordinator.ClientID(client)}
+	err = c.decide(ctx, to, func(s *coordinator.State, _ coordinator.ClientID) (coordinator.Action, error) {
+		present, left := remaining(s, action.Client)
+		switch least := int(s.Config.InitMinClients); {
+		case !present || left >= least: // the run refuses who is not there
+		case !c.Yes:
+			return nil, fmt.Errorf("%w: %d, and init_min_clients is %d; have others join first, or eject nevertheless with --yes", errStops, left, least)
+		default:
+			_, _ = fmt.Fprintf(to.err, "psyche: %d clients are left, and init_min_clients is %d: after this epoch the run waits for others\n", left, least)
+		}
+		return action, nil
+	})
+	if err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(to.out, "%s is ejected from run %s\n", client, c.RunID)
 	return err
+}
+
+// remaining counts the clients that take part in a run, or wait to, beside one, and
+// reports whether that one does.
+func remaining(s *coordinator.State, without coordinator.ClientID) (present bool, left int) {
+	count := func(id coordinator.ClientID) {
+		if id == without {
+			present = true
+		} else {
+			left++
+		}
+	}
+	for i := range s.Epoch.Clients {
+		if s.Epoch.Clients[i].State == coordinator.Healthy {
+			count(s.Epoch.Clients[i].ID)
+		}
+	}
+	for i := range s.Pending {
+		count(s.Pending[i].ID)
+	}
+	return present, left
 }

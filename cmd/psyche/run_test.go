@@ -3,11 +3,15 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/psyche-go/psyche/backend/tcp"
+	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/server/status"
 )
@@ -194,4 +198,61 @@ func TestRunAdministration(t *testing.T) {
 	if code, output := a.plain("run", "replay", log); code != exitOK || !strings.Contains(output, "Finished, closed") {
 		t.Errorf("replay: exit code %d:\n%s", code, output)
 	}
+}
+
+// TestRunEjectAsksBeforeItStopsARun ejects one of as many clients as the run needs.
+func TestRunEjectAsksBeforeItStopsARun(t *testing.T) {
+	const least = 3
+	content, err := os.ReadFile(sampleState)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content = bytes.Replace(content, []byte("init_min_clients = 1"), fmt.Appendf(nil, "init_min_clients = %d", least), 1)
+	content = bytes.Replace(content, []byte("waiting_for_members_extra_time = 3"), []byte("waiting_for_members_extra_time = 100"), 1)
+	state := filepath.Join(t.TempDir(), "state.toml")
+	if err := os.WriteFile(state, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a := administer(t, "--state", state, "--run-id", "r")
+	a.does(exitOK, "WaitingForMembers", "status", "--run-id", "r")
+	join := func(n byte) string {
+		t.Helper()
+		key := identity.FromSeed([identity.SeedSize]byte{n})
+		c, err := tcp.Dial(t.Context(), tcp.Options{Addr: a.address, RunID: "r", Key: key})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		if err := c.Submit(t.Context(), coordinator.Join{}); err != nil {
+			t.Fatal(err)
+		}
+		return key.ID().String()
+	}
+	var ids []string
+	for i := range least {
+		ids = append(ids, join(byte(10+i)))
+	}
+	// States are published a moment after what they show was acknowledged.
+	clients := func(want int) {
+		t.Helper()
+		for deadline := time.Now().Add(10 * time.Second); ; {
+			if r := a.status("r"); len(r.Pending)+len(r.Members) == want {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("never %d clients", want)
+			}
+		}
+	}
+	clients(least)
+	eject := []string{"eject", ids[0], "--run-id", "r", "--keypair", a.path("state/host-key.json")}
+	a.does(exitFailed, fmt.Sprintf("too few clients would be left for another epoch: %d, and init_min_clients is %d", least-1, least), eject...)
+	clients(least)
+	a.does(exitOK, "the run waits for others", append(eject, "--yes")...)
+	clients(least - 1)
+	a.does(exitRefused, "not a", eject...)
+	ids = append(ids, join(100), join(101))
+	clients(least + 1)
+	eject[1] = ids[1]
+	a.does(exitOK, "is ejected", eject...) // enough are left
 }
