@@ -122,6 +122,7 @@ func (s *session) read(ctx context.Context, update func(*coordinator.State, []ba
 	stop := context.AfterFunc(ctx, func() { _ = s.socket.Close() })
 	defer stop()
 	var v view
+	var following coordinator.Decoder
 	for {
 		if err := s.socket.SetReadDeadline(time.Now().Add(frame.IdleTimeout)); err != nil {
 			return err
@@ -143,7 +144,7 @@ func (s *session) read(ctx context.Context, update func(*coordinator.State, []ba
 			continue
 		}
 		v.changed = false
-		decoded, err := coordinator.Decode(v.state) // anew for every update: the reader owns it
+		decoded, err := following.Decode(v.state) // anew for every update: the reader owns it
 		if err != nil {
 			return fmt.Errorf("state of the run: %w", err)
 		}
