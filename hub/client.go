@@ -1,0 +1,312 @@
+package hub
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+)
+
+const (
+	maxRedirects = 5
+	maxAnswer    = 32 << 20 // bytes of a JSON answer
+	patience     = 5        // times Options.Stall, for an answer that takes work at the Hub
+)
+
+// Client talks to one Hub. It may be used by several goroutines.
+type Client struct {
+	Options
+	endpoint *url.URL
+	http     *http.Client
+}
+
+// New returns a client; it does not ask the Hub anything.
+func New(o Options) (*Client, error) {
+	o, endpoint, err := o.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("set up the Hub: %w", err)
+	}
+	return &Client{
+		Options:  o,
+		endpoint: endpoint,
+		http: &http.Client{
+			Transport:     o.Transport,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}, nil
+}
+
+// request is one request, which may be made several times.
+type request struct {
+	method string
+	url    string
+	header http.Header
+	size   int64                         // of body
+	body   func() (io.ReadCloser, error) // nil: none
+}
+
+// url returns the URL of segments below the endpoint; each segment is escaped whole.
+func (c *Client) url(segments ...string) string {
+	escaped := make([]string, len(segments))
+	for i, segment := range segments {
+		escaped[i] = url.PathEscape(segment)
+	}
+	return strings.TrimRight(c.endpoint.String(), "/") + "/" + strings.Join(escaped, "/")
+}
+
+// api returns the URL of something of a model.
+func (c *Client) api(repo string, segments ...string) string {
+	return c.url(append(append([]string{"api", "models"}, strings.Split(repo, "/")...), segments...)...)
+}
+
+// ours reports whether a URL is of the Hub's own host, which alone gets the token.
+func (c *Client) ours(u *url.URL) bool {
+	return u.Scheme == c.endpoint.Scheme && strings.EqualFold(u.Host, c.endpoint.Host)
+}
+
+// send makes one attempt and follows redirects. It returns the answer, whatever its
+// status, and the headers of the Hub itself that say what the answer is.
+func (c *Client) send(ctx context.Context, r request) (*http.Response, http.Header, error) {
+	u, err := url.Parse(r.url)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: address %q", ErrProtocol, printable(r.url))
+	}
+	about := http.Header{}
+	for range maxRedirects {
+		response, err := c.sendOnce(ctx, r, u)
+		if err != nil {
+			return nil, nil, err
+		}
+		if c.ours(u) {
+			for _, name := range []string{"X-Repo-Commit", "X-Linked-Etag", "X-Linked-Size"} {
+				if value := response.Header.Get(name); value != "" && about.Get(name) == "" {
+					about.Set(name, value)
+				}
+			}
+		}
+		next := response.Header.Get("Location")
+		if response.StatusCode < 300 || response.StatusCode >= 400 || response.StatusCode == http.StatusNotModified || next == "" {
+			return response, about, nil
+		}
+		_ = response.Body.Close()
+		to, err := u.Parse(next)
+		switch {
+		case err != nil, to.Host == "", to.Scheme != "https" && to.Scheme != c.endpoint.Scheme:
+			return nil, nil, fmt.Errorf("%w: %s redirects to %q", ErrProtocol, bare(u), printable(next))
+		case r.method != http.MethodGet && r.method != http.MethodHead && (response.StatusCode < 307 || !c.ours(to)):
+			return nil, nil, fmt.Errorf("%w: %s redirects a %s to %s", ErrProtocol, bare(u), r.method, bare(to))
+		}
+		u = to
+	}
+	return nil, nil, fmt.Errorf("%w: %s redirects more than %d times", ErrProtocol, printable(r.url), maxRedirects)
+}
+
+func (c *Client) sendOnce(ctx context.Context, r request, u *url.URL) (*http.Response, error) {
+	var body io.ReadCloser
+	if r.body != nil {
+		var err error
+		if body, err = r.body(); err != nil {
+			return nil, err
+		}
+	}
+	q, err := http.NewRequestWithContext(ctx, r.method, u.String(), body)
+	if err != nil {
+		return nil, fmt.Errorf("%w: address %s: %w", ErrProtocol, bare(u), err)
+	}
+	for name, values := range r.header {
+		q.Header[name] = values
+	}
+	if body != nil {
+		q.ContentLength = r.size
+		if r.size == 0 {
+			q.Body = http.NoBody
+		}
+	}
+	q.Header.Set("User-Agent", "psyche")
+	q.Header.Set("Accept-Encoding", "identity")
+	if c.Token != "" && c.ours(u) {
+		q.Header.Set("Authorization", "Bearer "+c.Token)
+	}
+	response, err := c.http.Do(q)
+	if err != nil {
+		if inner, ok := errors.AsType[*url.Error](err); ok {
+			err = inner.Err // its URL may hold a signature
+		}
+		return nil, &networkError{fmt.Sprintf("%s %s", r.method, bare(u)), err}
+	}
+	return response, nil
+}
+
+// networkError is a request that got no answer, or not the whole one.
+type networkError struct {
+	what string
+	err  error
+}
+
+func (e *networkError) Error() string { return e.what + ": " + e.err.Error() }
+func (e *networkError) Unwrap() error { return e.err }
+
+// retry calls attempt until it succeeds, fails for good, or has failed as often as
+// allowed without progress in between. Attempt reports whether there was any.
+func (c *Client) retry(ctx context.Context, attempt func() (progress bool, err error)) error {
+	policy := backoff.NewExponentialBackOff()
+	policy.InitialInterval = c.Pause
+	for tries := 1; ; tries++ {
+		progress, err := attempt()
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return errors.Join(context.Cause(ctx), err)
+		}
+		if progress {
+			tries = 1
+			policy.Reset()
+		}
+		pause := policy.NextBackOff()
+		status, answered := errors.AsType[*StatusError](err)
+		_, broken := errors.AsType[*networkError](err)
+		switch {
+		case !broken && !(answered && status.transient()):
+			return err
+		case tries >= c.Attempts:
+			return fmt.Errorf("gave up after %d attempts: %w", tries, err)
+		case answered && status.RetryAfter > c.MaxPause:
+			return fmt.Errorf("the server wants a pause of %v: %w", status.RetryAfter, err)
+		case answered:
+			pause = max(pause, status.RetryAfter)
+		}
+		c.Logger.Warn("the Hub did not answer as it should: trying again", "in", pause.Round(time.Millisecond), "err", err)
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return errors.Join(context.Cause(ctx), err)
+		case <-timer.C:
+		}
+	}
+}
+
+// call makes a request and reads its answer, at most limit bytes of it.
+func (c *Client) call(ctx context.Context, r request, limit int64) (answer []byte, header http.Header, err error) {
+	err = c.retry(ctx, func() (bool, error) {
+		answer, header, err = c.callOnce(ctx, r, limit)
+		return false, err
+	})
+	return answer, header, err
+}
+
+func (c *Client) callOnce(ctx context.Context, r request, limit int64) ([]byte, http.Header, error) {
+	ctx, watch := newWatch(ctx, patience*c.Stall)
+	defer watch.stop()
+	if body := r.body; body != nil {
+		r.body = func() (io.ReadCloser, error) {
+			inner, err := body()
+			return watched{inner, watch}, err
+		}
+	}
+	response, _, err := c.send(ctx, r)
+	if err != nil {
+		return nil, nil, watch.explain(err)
+	}
+	if response.StatusCode < 200 || response.StatusCode > 299 {
+		return nil, nil, statusError(response)
+	}
+	defer func() { _ = response.Body.Close() }()
+	answer, err := io.ReadAll(io.LimitReader(watched{response.Body, watch}, limit+1))
+	switch {
+	case err != nil:
+		return nil, nil, &networkError{fmt.Sprintf("read the answer of %s", bare(response.Request.URL)), watch.explain(err)}
+	case int64(len(answer)) > limit:
+		return nil, nil, fmt.Errorf("%w: answer of %s over %d bytes", ErrTooLarge, bare(response.Request.URL), limit)
+	}
+	return answer, response.Header, nil
+}
+
+// json sends in, unless it is nil, and reads the answer into out, unless it is nil.
+func (c *Client) json(ctx context.Context, method, address string, in, out any) (http.Header, error) {
+	r := request{method: method, url: address, header: http.Header{"Accept": {"application/json"}}}
+	if in != nil {
+		r.header.Set("Content-Type", "application/json")
+	}
+	return c.exchange(ctx, r, in, out)
+}
+
+// exchange is json for a request with headers of its own.
+func (c *Client) exchange(ctx context.Context, r request, in, out any) (http.Header, error) {
+	if in != nil {
+		body, err := json.Marshal(in)
+		if err != nil {
+			return nil, fmt.Errorf("encode request: %w", err)
+		}
+		r.setBody(body)
+	}
+	answer, header, err := c.call(ctx, r, maxAnswer)
+	if err != nil || out == nil {
+		return header, err
+	}
+	if err := json.Unmarshal(answer, out); err != nil {
+		return nil, fmt.Errorf("%w: %s %s: %w", ErrProtocol, r.method, printable(r.url), err)
+	}
+	return header, nil
+}
+
+func (r *request) setBody(body []byte) {
+	r.size = int64(len(body))
+	r.body = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+}
+
+// errStalled says that a server sent or took nothing for too long.
+var errStalled = errors.New("no byte went through for too long")
+
+// watch cancels a request when nothing moves.
+type watch struct {
+	after  time.Duration
+	timer  *time.Timer
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+}
+
+func newWatch(parent context.Context, after time.Duration) (context.Context, *watch) {
+	ctx, cancel := context.WithCancelCause(parent)
+	w := &watch{after: after, ctx: ctx, cancel: cancel}
+	w.timer = time.AfterFunc(after, func() { cancel(errStalled) })
+	return ctx, w
+}
+
+func (w *watch) moved() { w.timer.Reset(w.after) }
+
+func (w *watch) stop() {
+	w.timer.Stop()
+	w.cancel(nil)
+}
+
+// explain names the real reason of an error after a cancellation.
+func (w *watch) explain(err error) error {
+	if errors.Is(context.Cause(w.ctx), errStalled) {
+		return &networkError{"wait for the Hub", errStalled}
+	}
+	return err
+}
+
+// watched tells a watch of every byte.
+type watched struct {
+	io.ReadCloser
+	watch *watch
+}
+
+func (r watched) Read(p []byte) (int, error) {
+	n, err := r.ReadCloser.Read(p)
+	if n > 0 {
+		r.watch.moved()
+	}
+	return n, err
+}

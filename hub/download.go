@@ -1,0 +1,385 @@
+package hub
+
+import (
+	"context"
+	"crypto/sha1" //nolint:gosec // Git names its blobs by it
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// DefaultMaxBytes bounds a snapshot where SnapshotOptions do not.
+const DefaultMaxBytes = 4 << 40
+
+// Progress is how far a transfer is. Bytes count what is there already, too.
+type Progress struct {
+	Path             string // of the file that moved
+	Files, AllFiles  int    // whole ones
+	Bytes, AllBytes  int64
+	TransferredBytes int64 // that went over the network
+}
+
+// SnapshotOptions say what of a repository to download.
+type SnapshotOptions struct {
+	Revision string                 // branch, tag or commit; DefaultRevision
+	Match    func(path string) bool // files that are wanted; nil: all
+	MaxBytes int64                  // of all files together; DefaultMaxBytes
+	Progress func(Progress)         // called by one goroutine at a time; may be nil
+}
+
+// Snapshot is a commit in the cache.
+type Snapshot struct {
+	Dir    string // of the files
+	Commit string
+	Files  []Entry // that were wanted, by path
+}
+
+// Snapshot puts the wanted files of a revision into the cache, as far as they are not
+// there. A revision that is a commit, and is there, is not asked for at the Hub.
+func (c *Client) Snapshot(ctx context.Context, repo string, o SnapshotOptions) (Snapshot, error) {
+	if o.Revision == "" {
+		o.Revision = DefaultRevision
+	}
+	setDefault(&o.MaxBytes, DefaultMaxBytes)
+	s, err := c.snapshot(ctx, repo, o)
+	if err != nil {
+		return Snapshot{}, fmt.Errorf("download %s at %s: %w", repo, o.Revision, err)
+	}
+	return s, nil
+}
+
+func (c *Client) snapshot(ctx context.Context, repo string, o SnapshotOptions) (Snapshot, error) {
+	if err := errors.Join(CheckRepo(repo), checkRevision(o.Revision)); err != nil {
+		return Snapshot{}, err
+	}
+	if c.CacheDir == "" {
+		return Snapshot{}, errors.New("there is no folder for the cache: set HF_HOME or HF_HUB_CACHE")
+	}
+	cache := c.folder(repo)
+	if s, found := cache.complete(o); found && (c.Offline || isCommit(o.Revision)) {
+		return s, nil
+	}
+	if c.Offline {
+		return Snapshot{}, ErrOffline
+	}
+	commit, err := c.Resolve(ctx, repo, o.Revision)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	files, found := cache.loadTree(commit)
+	if !found {
+		if files, err = c.Files(ctx, repo, commit); err != nil {
+			return Snapshot{}, err
+		}
+		if err := cache.saveTree(commit, files); err != nil {
+			return Snapshot{}, err
+		}
+	}
+	s := Snapshot{Dir: cache.snapshot(commit), Commit: commit, Files: o.wanted(files)}
+	if err := c.fetchAll(ctx, repo, cache, s, o); err != nil {
+		return Snapshot{}, err
+	}
+	if err := os.MkdirAll(s.Dir, 0o777); err != nil { // of a repository without files
+		return Snapshot{}, err
+	}
+	if !isCommit(o.Revision) {
+		err = replaceFile(cache.ref(o.Revision), []byte(commit))
+	}
+	return s, err
+}
+
+func (o SnapshotOptions) wanted(files []Entry) []Entry {
+	wanted := slices.DeleteFunc(slices.Clone(files), func(e Entry) bool { return o.Match != nil && !o.Match(e.Path) })
+	slices.SortFunc(wanted, func(a, b Entry) int { return strings.Compare(a.Path, b.Path) })
+	return wanted
+}
+
+// complete returns the snapshot when all of it is here.
+func (f folder) complete(o SnapshotOptions) (Snapshot, bool) {
+	commit, found := f.commit(o.Revision)
+	if !found {
+		return Snapshot{}, false
+	}
+	files, found := f.loadTree(commit)
+	if !found {
+		files, found = f.listed(commit)
+	}
+	if !found {
+		return Snapshot{}, false
+	}
+	s := Snapshot{Dir: f.snapshot(commit), Commit: commit, Files: o.wanted(files)}
+	return s, !slices.ContainsFunc(s.Files, func(e Entry) bool { return !f.has(commit, e) })
+}
+
+// listed returns the files of a snapshot that another program made without leaving a
+// listing: what is there is all that can be known.
+func (f folder) listed(commit string) ([]Entry, bool) {
+	var files []Entry
+	dir := f.snapshot(commit)
+	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(dir, path)
+		target, _ := os.Readlink(path)
+		files = append(files, Entry{Path: filepath.ToSlash(name), Size: info.Size(), Hash: filepath.Base(target)})
+		return err
+	})
+	return files, err == nil && len(files) > 0
+}
+
+// fetchAll gets the files of a snapshot, several at once, large ones first.
+func (c *Client) fetchAll(ctx context.Context, repo string, cache folder, s Snapshot, o SnapshotOptions) error {
+	m := meter{report: o.Progress}
+	order := slices.Clone(s.Files)
+	slices.SortStableFunc(order, func(a, b Entry) int { return int(min(max(b.Size-a.Size, -1), 1)) })
+	for _, e := range order {
+		if e.Size > o.MaxBytes-m.now.AllBytes {
+			return fmt.Errorf("%w: the files have more than %d bytes", ErrTooLarge, o.MaxBytes)
+		}
+		m.now.AllBytes += e.Size
+		m.now.AllFiles++
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(c.Parallel)
+	for _, e := range order {
+		group.Go(func() error {
+			f := fetch{Client: c, cache: cache, repo: repo, commit: s.Commit, entry: e, meter: &m}
+			if err := f.run(ctx); err != nil {
+				return fmt.Errorf("%s: %w", e.Path, err)
+			}
+			m.add(e.Path, 1, 0, 0)
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// meter adds up the progress of several files.
+type meter struct {
+	mu     sync.Mutex
+	now    Progress
+	report func(Progress)
+}
+
+func (m *meter) add(path string, files int, bytes, transferred int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.now.Path = path
+	m.now.Files += files
+	m.now.Bytes += bytes
+	m.now.TransferredBytes += transferred
+	if m.report != nil {
+		m.report(m.now)
+	}
+}
+
+// fetch gets one file.
+type fetch struct {
+	*Client
+	cache        folder
+	repo, commit string
+	entry        Entry
+	meter        *meter
+
+	file *os.File // incomplete
+	sum  hash.Hash
+	have int64 // bytes in file, and in sum
+}
+
+func (f *fetch) run(ctx context.Context) error {
+	if f.cache.has(f.commit, f.entry) {
+		f.meter.add(f.entry.Path, 0, f.entry.Size, 0)
+		return nil
+	}
+	unlock, err := f.cache.lock(ctx, f.entry.Hash)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if info, err := os.Stat(f.cache.blob(f.entry.Hash)); err == nil && info.Size() == f.entry.Size {
+		f.meter.add(f.entry.Path, 0, f.entry.Size, 0)
+	} else if err := f.download(ctx); err != nil {
+		return err
+	}
+	return f.cache.link(f.commit, f.entry)
+}
+
+// download makes the blob.
+func (f *fetch) download(ctx context.Context) (err error) {
+	blob := f.cache.blob(f.entry.Hash)
+	if err := os.MkdirAll(filepath.Dir(blob), 0o777); err != nil {
+		return err
+	}
+	f.file, err = os.OpenFile(blob+".incomplete", os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.file.Close()) }()
+	if err := f.takeUp(); err != nil {
+		return err
+	}
+	if err := f.complete(ctx); err != nil {
+		return err
+	}
+	if err := f.file.Sync(); err != nil {
+		return err
+	}
+	return os.Rename(blob+".incomplete", blob)
+}
+
+// takeUp counts what an interrupted download left.
+func (f *fetch) takeUp() error {
+	info, err := f.file.Stat()
+	if err != nil {
+		return err
+	}
+	if info.Size() > f.entry.Size {
+		return f.restart()
+	}
+	f.sum = newHash(f.entry)
+	f.have, err = io.Copy(f.sum, f.file)
+	f.meter.add(f.entry.Path, 0, f.have, 0)
+	return err
+}
+
+func (f *fetch) restart() error {
+	f.meter.add(f.entry.Path, 0, -f.have, 0)
+	f.sum, f.have = newHash(f.entry), 0
+	if err := f.file.Truncate(0); err != nil {
+		return err
+	}
+	_, err := f.file.Seek(0, io.SeekStart)
+	return err
+}
+
+// newHash returns what a file's hash is computed with. Git hashes a blob with its size
+// in front.
+func newHash(e Entry) hash.Hash {
+	if e.Large() {
+		return sha256.New()
+	}
+	sum := sha1.New() //nolint:gosec // as above
+	_, _ = fmt.Fprintf(sum, "blob %d\x00", e.Size)
+	return sum
+}
+
+// complete gets what is missing and checks the whole. Content that is wrong once may
+// stem from what an interrupted download left: it is fetched a second time from its start.
+func (f *fetch) complete(ctx context.Context) error {
+	for again := range 2 {
+		err := f.retry(ctx, func() (bool, error) {
+			before := f.have
+			err := f.attempt(ctx)
+			return f.have > before, err
+		})
+		if err != nil {
+			return err
+		}
+		got := hex.EncodeToString(f.sum.Sum(nil))
+		if got == f.entry.Hash {
+			return nil
+		}
+		if again == 0 {
+			f.Logger.Warn("wrong content: fetching it again", "file", f.entry.Path, "hash", got, "want", f.entry.Hash)
+		}
+		if err := f.restart(); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: want %s, twice got another", ErrIntegrity, f.entry.Hash)
+}
+
+// attempt appends to the file what one answer brings.
+func (f *fetch) attempt(ctx context.Context) error {
+	if f.have == f.entry.Size {
+		return nil
+	}
+	ctx, watch := newWatch(ctx, f.Stall)
+	defer watch.stop()
+	r := request{method: http.MethodGet, url: f.resolve(f.repo, f.commit, f.entry.Path), header: http.Header{}}
+	if f.have > 0 {
+		r.header.Set("Range", fmt.Sprintf("bytes=%d-", f.have))
+	}
+	response, about, err := f.send(ctx, r)
+	if err != nil {
+		return watch.explain(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	switch response.StatusCode {
+	case http.StatusOK:
+		if f.have > 0 { // no ranges here
+			if err := f.restart(); err != nil {
+				return err
+			}
+		}
+	case http.StatusPartialContent:
+		if want := fmt.Sprintf("bytes %d-", f.have); !strings.HasPrefix(response.Header.Get("Content-Range"), want) {
+			return fmt.Errorf("%w: asked for bytes from %d, got %q", ErrProtocol, f.have, printable(response.Header.Get("Content-Range")))
+		}
+	case http.StatusRequestedRangeNotSatisfiable:
+		return errors.Join(&networkError{"go on with " + f.entry.Path, errors.New("the server has no byte there: starting again")}, f.restart())
+	default:
+		return statusError(response)
+	}
+	if err := f.check(about); err != nil {
+		return err
+	}
+	return f.append(watched{response.Body, watch}, watch)
+}
+
+// check compares what the Hub says of the file now with what the commit's tree said.
+func (f *fetch) check(about http.Header) error {
+	if commit := about.Get("X-Repo-Commit"); commit != "" && commit != f.commit {
+		return fmt.Errorf("%w: the answer is of commit %q, not of %s", ErrProtocol, printable(commit), f.commit)
+	}
+	etag := strings.Trim(strings.TrimPrefix(about.Get("X-Linked-Etag"), "W/"), `"`)
+	if isHash(etag) && etag != f.entry.Hash {
+		return fmt.Errorf("%w: the tree says hash %s, the answer %s", ErrProtocol, f.entry.Hash, etag)
+	}
+	size, err := strconv.ParseInt(about.Get("X-Linked-Size"), 10, 64)
+	if err == nil && size != f.entry.Size {
+		return fmt.Errorf("%w: the tree says %d bytes, the answer %d", ErrProtocol, f.entry.Size, size)
+	}
+	return nil
+}
+
+func (f *fetch) append(body io.Reader, watch *watch) error {
+	buffer := make([]byte, 1<<17)
+	for {
+		n, err := body.Read(buffer)
+		if int64(n) > f.entry.Size-f.have {
+			return errors.Join(fmt.Errorf("%w: more than the %d bytes that the tree says", ErrProtocol, f.entry.Size), f.restart())
+		}
+		if _, err := f.file.Write(buffer[:n]); err != nil {
+			return err
+		}
+		_, _ = f.sum.Write(buffer[:n]) // never fails
+		f.have += int64(n)
+		f.meter.add(f.entry.Path, 0, int64(n), int64(n))
+		switch {
+		case errors.Is(err, io.EOF) && f.have == f.entry.Size:
+			return nil
+		case errors.Is(err, io.EOF):
+			return &networkError{"read " + f.entry.Path, io.ErrUnexpectedEOF}
+		case err != nil:
+			return &networkError{"read " + f.entry.Path, watch.explain(err)}
+		}
+	}
+}

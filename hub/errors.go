@@ -1,0 +1,135 @@
+package hub
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Errors of the Hub, which a StatusError unwraps to, and of the checks made here.
+var (
+	ErrUnauthorized = errors.New("the Hub does not accept the token, or wants one")
+	ErrForbidden    = errors.New("the token does not have the right")
+	ErrGated        = errors.New("the repository is gated: accept its conditions on its page, then use a token of that account")
+	ErrNotFound     = errors.New("not found")
+	ErrConflict     = errors.New("the repository was changed meanwhile")
+
+	ErrOffline     = errors.New("not in the cache, and HF_HUB_OFFLINE forbids to ask the Hub")
+	ErrIntegrity   = errors.New("content does not have the hash that the Hub states")
+	ErrInvalidName = errors.New("invalid name")
+	ErrTooLarge    = errors.New("larger than allowed")
+	ErrProtocol    = errors.New("unexpected answer of the Hub")
+)
+
+// StatusError is an answer of a server that is no success.
+type StatusError struct {
+	Method     string
+	URL        string // without query, which may be a signature
+	Status     int
+	Code       string        // X-Error-Code, such as RepoNotFound
+	Message    string        // the server's
+	RetryAfter time.Duration // that the server asked for, or 0
+}
+
+// Error names what was asked for, and what the user can do about it.
+func (e *StatusError) Error() string {
+	text := fmt.Sprintf("%s %s: status %d", e.Method, e.URL, e.Status)
+	if e.Code != "" {
+		text += " " + e.Code
+	}
+	if e.Message != "" {
+		text += ": " + e.Message
+	}
+	if meaning := e.Unwrap(); meaning != nil && !errors.Is(meaning, ErrNotFound) {
+		text += " (" + meaning.Error() + ")"
+	}
+	if e.Status == http.StatusUnauthorized {
+		text += "; the name may be wrong, or the repository private: set HF_TOKEN to a token that may read it"
+	}
+	return text
+}
+
+// Unwrap returns what the status means.
+func (e *StatusError) Unwrap() error {
+	switch {
+	case e.Code == "GatedRepo":
+		return ErrGated
+	case e.Status == http.StatusNotFound:
+		return ErrNotFound
+	case e.Status == http.StatusUnauthorized:
+		return ErrUnauthorized
+	case e.Status == http.StatusForbidden:
+		return ErrForbidden
+	case e.Status == http.StatusConflict, e.Status == http.StatusPreconditionFailed:
+		return ErrConflict
+	default:
+		return nil
+	}
+}
+
+// transient reports whether the same request may succeed later.
+func (e *StatusError) transient() bool {
+	switch e.Status {
+	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests,
+		http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return true
+	}
+	return false
+}
+
+// maxMessage bounds what of a server's error is read and shown, in bytes.
+const maxMessage = 2 << 10
+
+// statusError reads what a response without success says, and closes it.
+func statusError(response *http.Response) *StatusError {
+	defer func() { _ = response.Body.Close() }()
+	e := &StatusError{
+		Method:     response.Request.Method,
+		URL:        bare(response.Request.URL),
+		Status:     response.StatusCode,
+		Code:       printable(response.Header.Get("X-Error-Code")),
+		Message:    printable(response.Header.Get("X-Error-Message")),
+		RetryAfter: retryAfter(response.Header.Get("Retry-After")),
+	}
+	if e.Message == "" {
+		body, _ := io.ReadAll(io.LimitReader(response.Body, maxMessage))
+		var answer struct{ Error string }
+		if json.Unmarshal(body, &answer) == nil {
+			e.Message = printable(answer.Error)
+		}
+	}
+	return e
+}
+
+// retryAfter reads seconds or a date.
+func retryAfter(text string) time.Duration {
+	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {
+		return time.Duration(seconds) * time.Second
+	}
+	if at, err := http.ParseTime(text); err == nil {
+		return max(0, time.Until(at))
+	}
+	return 0
+}
+
+// bare is a URL as it may be shown.
+func bare(u *url.URL) string {
+	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
+}
+
+// printable is text of a server as a terminal may show it.
+func printable(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if strconv.IsPrint(r) {
+			return r
+		}
+		return ' '
+	}, text[:min(len(text), maxMessage)])
+	return strings.TrimSpace(strings.ToValidUTF8(text, "?"))
+}

@@ -1,0 +1,65 @@
+package hub
+
+import (
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// DefaultRevision is the branch that is meant where none is named.
+const DefaultRevision = "main"
+
+const (
+	maxRepoLength     = 96
+	maxRevisionLength = 255
+	maxPathLength     = 1024
+)
+
+var (
+	repoPattern     = regexp.MustCompile(`^([A-Za-z0-9_][A-Za-z0-9._-]*/)?[A-Za-z0-9_][A-Za-z0-9._-]*$`)
+	revisionPattern = regexp.MustCompile(`^[A-Za-z0-9._/+@-]+$`)
+	commitPattern   = regexp.MustCompile(`^[0-9a-f]{40}$`)
+	sha256Pattern   = regexp.MustCompile(`^[0-9a-f]{64}$`)
+)
+
+// CheckRepo returns an error unless the text is a repository's name: owner/name, or the
+// bare name of an old model.
+func CheckRepo(repo string) error {
+	switch {
+	case len(repo) > maxRepoLength, !repoPattern.MatchString(repo), strings.Contains(repo, "--"),
+		strings.Contains(repo, ".."), strings.HasSuffix(repo, ".git"), strings.HasSuffix(repo, "."):
+		return fmt.Errorf("%w: repository %q: want owner/name", ErrInvalidName, repo)
+	}
+	return nil
+}
+
+// checkRevision accepts branches, tags, commits and refs/…, none of which may leave the
+// folder of references in the cache.
+func checkRevision(revision string) error {
+	if len(revision) > maxRevisionLength || !revisionPattern.MatchString(revision) || !filepath.IsLocal(revision) ||
+		strings.Contains(revision, "//") || strings.HasSuffix(revision, "/") || strings.Contains(revision, "..") {
+		return fmt.Errorf("%w: revision %q", ErrInvalidName, revision)
+	}
+	return nil
+}
+
+// checkPath accepts the path of a file in a repository that stays inside the folder
+// that it is joined to, on every system.
+func checkPath(path string) error {
+	bad := len(path) > maxPathLength || path == "" || !filepath.IsLocal(filepath.FromSlash(path)) ||
+		strings.ContainsFunc(path, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\\' || r == ':' || r == 0xfffd })
+	for segment := range strings.SplitSeq(path, "/") {
+		bad = bad || segment == "" || segment == "." || segment == ".."
+	}
+	if bad {
+		return fmt.Errorf("%w: file %q of the repository", ErrInvalidName, path)
+	}
+	return nil
+}
+
+// isCommit reports whether a revision names one commit for ever.
+func isCommit(revision string) bool { return commitPattern.MatchString(revision) }
+
+// isHash reports whether a blob's name is a hash that content can be checked against.
+func isHash(name string) bool { return commitPattern.MatchString(name) || sha256Pattern.MatchString(name) }

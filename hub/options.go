@@ -1,0 +1,153 @@
+package hub
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// DefaultEndpoint is the public Hub.
+const DefaultEndpoint = "https://huggingface.co"
+
+// Options are what a Client works with. Zero values mean the defaults named beside them.
+type Options struct {
+	Endpoint string // of the Hub; DefaultEndpoint
+	CacheDir string // root of the cache; required for downloads
+	Token    string // empty: none is sent
+	Offline  bool   // use the cache only
+
+	Parallel  int               // files on their way at once; 3
+	Attempts  int               // of a request that makes no progress; 6
+	Pause     time.Duration     // before the second attempt, then longer; 500 ms
+	MaxPause  time.Duration     // that the Hub may ask for by Retry-After; 5 min
+	Stall     time.Duration     // without any byte until an attempt is given up; 60 s
+	Transport http.RoundTripper // one of its own
+	Logger    *slog.Logger      // may be nil
+}
+
+// FromEnvironment reads the variables that the Hub's own libraries read: HF_ENDPOINT,
+// HF_HUB_CACHE (or HUGGINGFACE_HUB_CACHE, or HF_HOME, or XDG_CACHE_HOME), HF_TOKEN, the
+// file HF_TOKEN_PATH (or token in HF_HOME), and HF_HUB_OFFLINE.
+func FromEnvironment(lookup func(string) (string, bool)) (Options, error) {
+	get := func(names ...string) string {
+		for _, name := range names {
+			if value, found := lookup(name); found && value != "" {
+				return value
+			}
+		}
+		return ""
+	}
+	home := get("HF_HOME")
+	if home == "" {
+		caches := get("XDG_CACHE_HOME")
+		if user := get("HOME"); caches == "" && user != "" {
+			caches = filepath.Join(user, ".cache")
+		}
+		if caches != "" {
+			home = filepath.Join(caches, "huggingface")
+		}
+	}
+	o := Options{
+		Endpoint: strings.TrimRight(get("HF_ENDPOINT"), "/"),
+		CacheDir: expandHome(get("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"), get("HOME")),
+		Token:    strings.TrimSpace(get("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")),
+		Offline:  isTrue(get("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")),
+	}
+	home = expandHome(home, get("HOME"))
+	if o.CacheDir == "" && home != "" {
+		o.CacheDir = filepath.Join(home, "hub")
+	}
+	path := expandHome(get("HF_TOKEN_PATH"), get("HOME"))
+	if path == "" && home != "" {
+		path = filepath.Join(home, "token")
+	}
+	if o.Token == "" && path != "" && !isTrue(get("HF_HUB_DISABLE_IMPLICIT_TOKEN")) {
+		token, err := readToken(path)
+		if err != nil {
+			return o, err
+		}
+		o.Token = token
+	}
+	return o, nil
+}
+
+func expandHome(path, home string) string {
+	if rest, ok := strings.CutPrefix(path, "~/"); ok && home != "" {
+		return filepath.Join(home, rest)
+	}
+	return path
+}
+
+// isTrue reads a switch as the Hub's libraries do.
+func isTrue(text string) bool {
+	switch strings.ToUpper(text) {
+	case "1", "ON", "YES", "TRUE":
+		return true
+	}
+	return false
+}
+
+// readToken returns the token of a file, or none where there is no file.
+func readToken(path string) (string, error) {
+	const maxToken = 4 << 10
+	info, err := os.Stat(path)
+	if os.IsNotExist(err) {
+		return "", nil
+	}
+	if err == nil && (!info.Mode().IsRegular() || info.Size() > maxToken) {
+		err = fmt.Errorf("%s is no file of one line", path)
+	}
+	var text []byte
+	if err == nil {
+		text, err = os.ReadFile(path)
+	}
+	if err != nil {
+		return "", fmt.Errorf("read the Hub's token: %w", err)
+	}
+	return strings.TrimSpace(string(text)), nil
+}
+
+// withDefaults fills in what is not set and checks the rest.
+func (o Options) withDefaults() (Options, *url.URL, error) {
+	if o.Endpoint == "" {
+		o.Endpoint = DefaultEndpoint
+	}
+	endpoint, err := url.Parse(o.Endpoint)
+	if err != nil || endpoint.Host == "" || (endpoint.Scheme != "https" && endpoint.Scheme != "http") {
+		return o, nil, fmt.Errorf("the Hub's address %q (HF_ENDPOINT): want https://host", o.Endpoint)
+	}
+	if strings.ContainsFunc(o.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return o, nil, fmt.Errorf("the Hub's token (HF_TOKEN) has a space or a letter that no token has")
+	}
+	setDefault(&o.Parallel, 3)
+	setDefault(&o.Attempts, 6)
+	setDefault(&o.Pause, 500*time.Millisecond)
+	setDefault(&o.MaxPause, 5*time.Minute)
+	setDefault(&o.Stall, time.Minute)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Transport == nil {
+		o.Transport = newTransport(o)
+	}
+	return o, endpoint, nil
+}
+
+func newTransport(o Options) http.RoundTripper {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxResponseHeaderBytes = 1 << 20
+	transport.DisableCompression = true // sizes and ranges are of the content itself
+	transport.MaxIdleConnsPerHost = o.Parallel
+	return transport
+}
+
+func setDefault[T ~int | ~int64](value *T, to T) {
+	if *value <= 0 {
+		*value = to
+	}
+}
