@@ -11,12 +11,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/lmittmann/tint"
 
-	"github.com/psyche-go/psyche/assign"
 	"github.com/psyche-go/psyche/backend/tcp"
 	"github.com/psyche-go/psyche/backend/tcp/secure"
 	"github.com/psyche-go/psyche/checkpoint"
@@ -127,7 +125,7 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 		RunID:           c.RunID,
 		Backend:         host,
 		Network:         network,
-		Data:            trainers,
+		Data:            &trainers.data,
 		NewTrainer:      trainers.build,
 		Initial:         c.initial,
 		CheckpointDir:   c.CheckpointDir,
@@ -215,12 +213,11 @@ type trainerFactory struct {
 	key     identity.Key
 	logger  *slog.Logger
 
-	mu       sync.Mutex
-	trainer  *train.Trainer
-	provider data.Provider
+	data    runData
+	trainer *train.Trainer // of build's newest call; used by one goroutine at a time
 }
 
-// build makes the trainer of the run and opens its data. It closes the one that it made
+// build makes the trainer of the run and opens its data. It closes those that it made
 // before, if any.
 func (f *trainerFactory) build(ctx context.Context, snapshot checkpoint.Snapshot, definition coordinator.Model) (client.Trainer, error) {
 	run, err := config.DecodeModel(definition.Definition)
@@ -236,15 +233,17 @@ func (f *trainerFactory) build(ctx context.Context, snapshot checkpoint.Snapshot
 	if named && f.command.DataPath == "" && !f.command.AllowLocalPaths {
 		return nil, fmt.Errorf("%w: its data: name a folder with --data-path", errLocalPath)
 	}
-	provider, err := data.New(ctx, run.DataLocations, data.Options{
-		SeqLen:    int(run.MaxSeqLen),
-		VocabSize: description.VocabSize,
-		Path:      f.command.DataPath,
+	err = f.data.open(ctx, func(ctx context.Context) (data.Provider, error) {
+		return data.New(ctx, run.DataLocations, data.Options{
+			SeqLen:    int(run.MaxSeqLen),
+			VocabSize: description.VocabSize,
+			Path:      f.command.DataPath,
+		})
 	})
 	if err != nil {
 		return nil, err
 	}
-	if err := f.close(); err != nil {
+	if err := f.closeTrainer(); err != nil {
 		return nil, err
 	}
 	trainer, err := train.New(ctx, train.Options{
@@ -260,26 +259,11 @@ func (f *trainerFactory) build(ctx context.Context, snapshot checkpoint.Snapshot
 	if err != nil {
 		return nil, err
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.trainer, f.provider = trainer, provider
+	f.trainer = trainer
 	return trainer, nil
 }
 
-// Sequences implements client.DataProvider with the data that build opened.
-func (f *trainerFactory) Sequences(ctx context.Context, batch assign.BatchID) ([][]int32, error) {
-	f.mu.Lock()
-	provider := f.provider
-	f.mu.Unlock()
-	if provider == nil {
-		return nil, errors.New("read data: the model is not loaded yet")
-	}
-	return provider.Sequences(ctx, batch)
-}
-
-func (f *trainerFactory) close() error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+func (f *trainerFactory) closeTrainer() error {
 	if f.trainer == nil {
 		return nil
 	}
@@ -287,3 +271,6 @@ func (f *trainerFactory) close() error {
 	f.trainer = nil
 	return trainer.Close()
 }
+
+// close ends what build made, when the client has ended.
+func (f *trainerFactory) close() error { return errors.Join(f.closeTrainer(), f.data.close()) }
