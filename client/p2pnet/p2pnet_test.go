@@ -79,6 +79,7 @@ func (c *counter) Load(_ context.Context, s checkpoint.Snapshot) error {
 func (c *counter) ResetOptimizer(context.Context) error               { return nil }
 func (c *counter) SetColdStart(context.Context, uint32, uint32) error { return nil }
 func (c *counter) MaxResultSize() int                                 { return 64 }
+func (c *counter) ApplyLag() uint32                                   { return 1 }
 
 type noData struct{}
 

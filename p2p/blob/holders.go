@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	streamsPerHolder = 4   // of all fetches of a store together
+	streamsPerHolder = 2   // of all fetches of a store together
 	maxKnown         = 512 // holders remembered, of those that are members no more
 	// rateShare is the weight of a new measurement of a holder's rate.
 	rateShare = 0.3

@@ -21,8 +21,8 @@ const (
 	maxRange    = 4 << 20 // bytes of payload in one response
 	requestSize = 32 + 8 + 8
 	probeOffset = math.MaxUint64 // with length 0: the last group
-	writeBuffer = 256 << 10
-	readBuffer  = groupSize // larger reads go past it, into the payload's memory
+	// A write fills four frames of yamux, each of which is four TLS records.
+	writeBuffer = 4 * (64<<10 - 12)
 
 	servesPerPeer = 16
 	servesTotal   = 64

@@ -1,11 +1,11 @@
 package blob
 
 import (
-	"bufio"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/psyche-go/psyche/identity"
@@ -34,7 +34,7 @@ type source struct {
 
 // read asks for a range of a payload of size bytes. dst and verified are decoder's.
 func (s source) read(ctx context.Context, size uint64, r span, dst func() []byte, verified func(int) error) error {
-	return s.exchange(ctx, request{s.hash, r.offset, r.length}, func(body *bufio.Reader, claimed uint64) error {
+	return s.exchange(ctx, request{s.hash, r.offset, r.length}, func(body io.Reader, claimed uint64) error {
 		if claimed != size {
 			return fmt.Errorf("%w: %d bytes, announced %d", ErrSize, claimed, size)
 		}
@@ -44,7 +44,7 @@ func (s source) read(ctx context.Context, size uint64, r span, dst func() []byte
 
 // probe returns the proven size of the payload.
 func (s source) probe(ctx context.Context) (size uint64, err error) {
-	err = s.exchange(ctx, request{s.hash, probeOffset, 0}, func(body *bufio.Reader, claimed uint64) error {
+	err = s.exchange(ctx, request{s.hash, probeOffset, 0}, func(body io.Reader, claimed uint64) error {
 		if size = claimed; size == 0 {
 			if s.hash != emptyHash {
 				return fmt.Errorf("%w: it claims no bytes", ErrCorrupt)
@@ -62,17 +62,14 @@ func (s source) probe(ctx context.Context) (size uint64, err error) {
 	return size, err
 }
 
-func (s source) decode(body *bufio.Reader, size uint64, d *decoder) error {
-	if _, err := body.Discard(8); err != nil {
-		return err
-	}
+func (s source) decode(body io.Reader, size uint64, d *decoder) error {
 	d.r = body
 	return d.decode(size, s.hash)
 }
 
-// exchange sends a request and hands the response's slice, whose size field has been
-// looked at but not consumed, to decode.
-func (s source) exchange(parent context.Context, r request, decode func(body *bufio.Reader, claimed uint64) error) error {
+// exchange sends a request and hands the response's slice, without its size field, to
+// decode.
+func (s source) exchange(parent context.Context, r request, decode func(body io.Reader, claimed uint64) error) error {
 	ctx, cancel := context.WithTimeout(parent, allowance(r.length))
 	defer cancel()
 	stream, err := s.node.OpenStream(ctx, s.holder, Protocol)
@@ -103,30 +100,30 @@ func timedOut(parent, ctx context.Context, err error) error {
 	return err
 }
 
-func (s source) receive(stream p2p.Stream, r request, decode func(*bufio.Reader, uint64) error) error {
+// receive reads without a buffer: a muxed stream has one, and what is read goes straight
+// into the payload's memory.
+func (s source) receive(stream p2p.Stream, r request, decode func(body io.Reader, claimed uint64) error) error {
 	if _, err := stream.Write(r.encode()); err != nil {
 		return err
 	}
 	if err := stream.CloseWrite(); err != nil {
 		return err
 	}
-	body := bufio.NewReaderSize(stream, readBuffer)
-	status, err := body.ReadByte()
-	if err != nil {
+	var head [1 + 8]byte
+	if _, err := io.ReadFull(stream, head[:1]); err != nil {
 		return err
 	}
-	switch status {
+	switch head[0] {
 	case statusOK:
 	case statusNotHeld:
 		return ErrNotHeld
 	case statusRange:
 		return fmt.Errorf("%w: it has no bytes [%d, %d)", ErrSize, r.offset, r.offset+r.length)
 	default:
-		return fmt.Errorf("%w: status %d", ErrCorrupt, status)
+		return fmt.Errorf("%w: status %d", ErrCorrupt, head[0])
 	}
-	claimed, err := body.Peek(8)
-	if err != nil {
+	if _, err := io.ReadFull(stream, head[1:]); err != nil {
 		return err
 	}
-	return decode(body, binary.LittleEndian.Uint64(claimed))
+	return decode(stream, binary.LittleEndian.Uint64(head[1:]))
 }
