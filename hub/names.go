@@ -62,4 +62,6 @@ func checkPath(path string) error {
 func isCommit(revision string) bool { return commitPattern.MatchString(revision) }
 
 // isHash reports whether a blob's name is a hash that content can be checked against.
-func isHash(name string) bool { return commitPattern.MatchString(name) || sha256Pattern.MatchString(name) }
+func isHash(name string) bool {
+	return commitPattern.MatchString(name) || sha256Pattern.MatchString(name)
+}

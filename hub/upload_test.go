@@ -153,7 +153,9 @@ func TestUploadWithFaults(t *testing.T) {
 			s.PartSize = 100_000
 			var left atomic.Int32
 			left.Store(test.times)
-			s.Intercept(func(w http.ResponseWriter, r *http.Request) bool { return left.Load() > 0 && faulted(&left, test.fault, w, r) })
+			s.Intercept(func(w http.ResponseWriter, r *http.Request) bool {
+				return left.Load() > 0 && faulted(&left, test.fault, w, r)
+			})
 			_, err := newClient(t, s).Upload(t.Context(), repo, toUpload(model(1)), hub.UploadOptions{Create: true})
 			if test.want != nil {
 				if !errors.Is(err, test.want) {
