@@ -14,7 +14,7 @@ LEARNING := ./torch/... ./model/... ./train/... ./cmd/psyche-client/... ./e2e/..
 PLAIN     = $(or $(shell $(GO) list ./... | grep -v -E '/(torch|model|train|cmd/psyche-client|e2e)(/|$$)'),$(error go list failed))
 STATIC    = $(or $(shell $(GO) list ./... | grep -v -E '/(torch|model|train|distro|cmd/psyche-client|e2e)(/|$$)'),$(error go list failed)) ./distro/codec
 
-.PHONY: all sim build setup shim demo demo-data test test-plain test-torch race fuzz load static lint fmt-check vet bench clean
+.PHONY: all sim build setup shim demo demo-data test test-plain test-torch race fuzz load internet static lint fmt-check vet bench clean
 
 all: build
 
@@ -55,6 +55,10 @@ sim:
 load:
 	$(GO) test ./server -run TestLoad -v -load.clients 200 -load.rounds 50 -load.train 500ms -timeout 15m
 	$(GO) test ./server -run TestKill -v -kills 200 -timeout 15m
+
+## internet: a run over links with delay, loss and a rate, one of them cut (needs root)
+internet: shim
+	PSYCHE_REQUIRE_TORCH=1 $(GO) test ./e2e/netlab ./e2e -run 'Internet|Firewall|Uplink|Delay|Guarded' -internet -v -timeout 20m
 
 ## race: the race detector over everything that runs no tensors
 race:

@@ -93,6 +93,7 @@ type network struct {
 	address string // of the server; known after its first start
 	server  *process
 	lives   int
+	wrap    func(program string, args ...string) (string, []string) // runs the server elsewhere; may be nil
 }
 
 // newNetwork makes model, tokens and configuration; nothing is started yet.
@@ -131,7 +132,11 @@ func (n *network) startServer(flags ...string) *process {
 		"--save-state-dir", n.saved, "--events-dir", filepath.Join(n.dir, "server"), "--log", "json",
 	}, flags...)
 	n.lives++
-	n.server = start(n.t, "server", filepath.Join(n.dir, fmt.Sprintf("server-%d.log", n.lives)), serverBinary, nil, args...)
+	program := serverBinary
+	if n.wrap != nil {
+		program, args = n.wrap(program, args...)
+	}
+	n.server = start(n.t, "server", filepath.Join(n.dir, fmt.Sprintf("server-%d.log", n.lives)), program, nil, args...)
 	n.server.waitText(n.t, "server is listening", 1)
 	n.address = listeningOn(n.t, n.server.text(n.t))
 	return n.server
@@ -157,8 +162,9 @@ type client struct {
 	name     string
 	dir      string
 	id       string
-	key      string   // path
-	env      []string // of its lives, beside what every process gets
+	key      string                                                  // path
+	env      []string                                                // of its lives, beside what every process gets
+	wrap     func(program string, args ...string) (string, []string) // runs it elsewhere; may be nil
 }
 
 // newClient makes a key; the client is not started.
@@ -202,7 +208,11 @@ func (c *client) args(flags ...string) []string {
 // start begins a life.
 func (c *client) start(flags ...string) {
 	c.network.t.Helper()
-	c.process = start(c.network.t, c.name, filepath.Join(c.dir, "output.log"), clientBinary, c.env, c.args(flags...)...)
+	program, args := clientBinary, c.args(flags...)
+	if c.wrap != nil {
+		program, args = c.wrap(program, args...)
+	}
+	c.process = start(c.network.t, c.name, filepath.Join(c.dir, "output.log"), program, c.env, args...)
 }
 
 func (c *client) eventsPath() string { return filepath.Join(c.dir, "events.jsonl") }

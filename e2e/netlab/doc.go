@@ -1,0 +1,19 @@
+// Package netlab is an internet on one machine, for tests: hosts that are Linux network
+// namespaces, joined by links with a delay, a loss, and a rate, each of which may be cut.
+//
+//	lab, err := netlab.New(seed)
+//	defer lab.Close()
+//	host, err := lab.Add(netlab.Link{Delay: 100 * time.Millisecond, LossPerMille: 10, Rate: 20e6})
+//	command := exec.Command(host.Wrap("psyche-client", "train", …)) // in the namespace
+//	host.Cut(true)
+//
+// A host's only way out is a TUN device whose packets this process carries: it reads what
+// a host sends, holds it for as long as the link would take, loses some of it, and hands it
+// to the host that it is addressed to. So the links need nothing of the kernel but TUN and
+// namespaces, where tc's netem is a module that many kernels lack. Making namespaces needs
+// root and the ip command; New and Add return ErrUnsupported where that is not to be had.
+//
+// A Guarded host stands behind a firewall as home routers have: what comes from an address
+// and port to which it has not sent before from the very port that it is for is dropped.
+// Addresses are not translated.
+package netlab

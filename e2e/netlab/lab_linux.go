@@ -1,0 +1,199 @@
+package netlab
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrUnsupported says that this machine or user cannot make namespaces.
+var ErrUnsupported = errors.New("network namespaces cannot be made")
+
+// MTU of the hosts' devices.
+const mtu = 1420
+
+// Lab is a set of hosts that reach each other and nothing else.
+type Lab struct {
+	seed  uint64
+	name  string // begins the names of namespaces and devices
+	mu    sync.Mutex
+	hosts []*Host
+	tasks sync.WaitGroup
+}
+
+// Host is one namespace with one address.
+type Host struct {
+	lab       *Lab
+	namespace string
+	address   netip.Addr
+	device    *os.File
+	up        *uplink
+	guard     *firewall // nil: everything comes in
+}
+
+// New makes an empty lab. The seed decides which packets are lost of those sent.
+func New(seed uint64) (*Lab, error) {
+	if os.Geteuid() != 0 {
+		return nil, fmt.Errorf("%w: needs root", ErrUnsupported)
+	}
+	for _, need := range []string{"ip"} {
+		if _, err := exec.LookPath(need); err != nil {
+			return nil, fmt.Errorf("%w: %v", ErrUnsupported, err)
+		}
+	}
+	return &Lab{seed: seed, name: fmt.Sprintf("lab%d", os.Getpid())}, nil
+}
+
+// Add makes a host whose packets leave through a link.
+func (l *Lab) Add(link Link) (*Host, error) { return l.add(link, nil) }
+
+// AddGuarded makes a host behind a firewall that lets in only answers.
+func (l *Lab) AddGuarded(link Link) (*Host, error) {
+	return l.add(link, &firewall{known: map[flow]bool{}})
+}
+
+func (l *Lab) add(link Link, guard *firewall) (*Host, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	number := len(l.hosts) + 1
+	if number > 250 {
+		return nil, errors.New("add host: a lab has room for 250")
+	}
+	h := &Host{
+		lab: l, namespace: fmt.Sprintf("%s-%d", l.name, number), guard: guard,
+		address: netip.AddrFrom4([4]byte{10, 77, 0, byte(number)}), up: newUplink(link, l.seed, uint64(number)),
+	}
+	name := fmt.Sprintf("tun%d-%d", os.Getpid()%100000, number)
+	device, err := openTUN(name)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnsupported, err)
+	}
+	h.device = device
+	for _, command := range []string{
+		"netns add " + h.namespace,
+		"link set " + name + " netns " + h.namespace,
+		"-n " + h.namespace + " link set lo up",
+		"-n " + h.namespace + " addr add " + h.address.String() + "/24 dev " + name,
+		fmt.Sprintf("-n %s link set %s mtu %d up", h.namespace, name, mtu),
+		"-n " + h.namespace + " route add default dev " + name,
+	} {
+		if out, err := exec.Command("ip", strings.Fields(command)...).CombinedOutput(); err != nil {
+			err = fmt.Errorf("%w: ip %s: %w: %s", ErrUnsupported, command, err, strings.TrimSpace(string(out)))
+			return nil, errors.Join(err, device.Close(), h.remove())
+		}
+	}
+	l.hosts = append(l.hosts, h)
+	l.tasks.Go(h.read)
+	l.tasks.Go(h.deliver)
+	return h, nil
+}
+
+// openTUN makes a TUN device and returns the end at which its packets come and go.
+func openTUN(name string) (*os.File, error) {
+	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open /dev/net/tun: %w", err)
+	}
+	request, err := unix.NewIfreq(name)
+	if err == nil {
+		request.SetUint16(unix.IFF_TUN | unix.IFF_NO_PI)
+		err = unix.IoctlIfreq(fd, unix.TUNSETIFF, request)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("make the TUN device %s: %w", name, err), unix.Close(fd))
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// read takes what the host sends until its device is closed.
+func (h *Host) read() {
+	defer close(h.up.waiting)
+	buffer := make([]byte, 64<<10)
+	for {
+		n, err := h.device.Read(buffer)
+		if err != nil {
+			return
+		}
+		data := append([]byte(nil), buffer[:n]...)
+		if h.guard != nil {
+			if w, ok := parse(data); ok {
+				h.guard.sent(w)
+			}
+		}
+		h.up.take(time.Now(), data)
+	}
+}
+
+// deliver hands packets on when their time has come.
+func (h *Host) deliver() {
+	for p := range h.up.waiting {
+		time.Sleep(time.Until(p.at))
+		if !h.lab.forward(p.data) {
+			h.up.lost.Add(1)
+		}
+	}
+}
+
+// forward gives a packet to the host that it is addressed to.
+func (l *Lab) forward(data []byte) bool {
+	w, ok := parse(data)
+	if !ok {
+		return false
+	}
+	l.mu.Lock()
+	var target *Host
+	for _, h := range l.hosts {
+		if h.address == w.to.Addr() {
+			target = h
+		}
+	}
+	l.mu.Unlock()
+	if target == nil || target.up.cut.Load() || target.guard != nil && !target.guard.admits(w) {
+		return false
+	}
+	_, err := target.device.Write(data)
+	return err == nil
+}
+
+// Address is the host's only address that others reach.
+func (h *Host) Address() netip.Addr { return h.address }
+
+// Wrap returns the program and arguments that run a program on the host; the process that
+// starts is the program itself.
+func (h *Host) Wrap(program string, args ...string) (string, []string) {
+	return "ip", append([]string{"netns", "exec", h.namespace, program}, args...)
+}
+
+// Cut severs the host from all others, or joins it to them again.
+func (h *Host) Cut(severed bool) { h.up.cut.Store(severed) }
+
+// Traffic returns what the host sent so far.
+func (h *Host) Traffic() Traffic { return h.up.traffic() }
+
+// remove takes the namespace away, and with it the device.
+func (h *Host) remove() error {
+	if out, err := exec.Command("ip", "netns", "del", h.namespace).CombinedOutput(); err != nil {
+		return fmt.Errorf("remove namespace %s: %w: %s", h.namespace, err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
+
+// Close removes all hosts. What runs in them must have ended.
+func (l *Lab) Close() error {
+	l.mu.Lock()
+	hosts := l.hosts
+	l.mu.Unlock()
+	var errs []error
+	for _, h := range hosts {
+		errs = append(errs, h.device.Close(), h.remove())
+	}
+	l.tasks.Wait()
+	return errors.Join(errs...)
+}
