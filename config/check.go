@@ -104,9 +104,15 @@ func (l DataLocation) check() faults {
 		return f
 	}
 	at := l.HTTP.Location
-	f.exactlyOne("Http location", at.SingleURL != nil, at.NumberedFiles != nil, at.Gcp != nil)
+	f.exactlyOne("Http location", at.SingleURL != nil, at.NumberedFiles != nil, at.Gcp != nil, at.URLs != nil)
 	if at.SingleURL != nil {
 		f.text("SingleUrl", *at.SingleURL, maxURL)
+	}
+	if at.URLs != nil && (len(at.URLs) == 0 || len(at.URLs) > maxURLs) {
+		f.add("Urls", "%d addresses, want 1 to %d", len(at.URLs), maxURLs)
+	}
+	for _, address := range at.URLs {
+		f.text("Urls", address, maxURL)
 	}
 	if at.NumberedFiles != nil {
 		f = append(f, at.NumberedFiles.check()...)

@@ -102,6 +102,26 @@ func readURL(chosen variant) string {
 	return address
 }
 
+// readURLs reads an array of addresses.
+func readURLs(chosen variant) []string {
+	var entries []any
+	if chosen.outer != nil {
+		entries, _ = chosen.outer.values[chosen.name].([]any)
+	}
+	if len(entries) == 0 || len(entries) > maxURLs {
+		chosen.owner.fail(chosen.key, "%s: want an array of 1 to %d addresses", chosen.name, maxURLs)
+		return nil
+	}
+	addresses := make([]string, len(entries))
+	for i, entry := range entries {
+		addresses[i] = chosen.outer.toText(chosen.name, entry, maxURL)
+		if addresses[i] != "" && !isWebAddress(addresses[i]) {
+			chosen.outer.fail(chosen.name, "%q is not an http:// or https:// address", addresses[i])
+		}
+	}
+	return addresses
+}
+
 func isWebAddress(address string) bool {
 	u, err := url.Parse(address)
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
@@ -112,15 +132,24 @@ func readHTTPData(chosen variant) *HTTPData {
 	if !ok {
 		return &HTTPData{}
 	}
+	return readHTTPTable(v)
+}
+
+// readHTTPTable reads the table of an Http location, here or in a mix.
+func readHTTPTable(v *table) *HTTPData {
 	defer v.done()
 	data := &HTTPData{TokenSize: readTokenSize(v), Shuffle: readShuffle(v)}
-	location, ok := v.variant("location", "SingleUrl", "NumberedFiles", "Gcp")
+	location, ok := v.variant("location", "SingleUrl", "NumberedFiles", "Urls", "Gcp")
 	if !ok {
 		return data
 	}
-	if location.name == "SingleUrl" {
+	switch location.name {
+	case "SingleUrl":
 		address := readURL(location)
 		data.Location.SingleURL = &address
+		return data
+	case "Urls":
+		data.Location.URLs = readURLs(location)
 		return data
 	}
 	body, ok := location.body()

@@ -11,6 +11,7 @@ const (
 	maxName      = 64  // repositories, buckets, server addresses, URL templates
 	maxURL       = 192 // addresses, folders, prefixes
 	maxLocations = 8
+	maxURLs      = 64 // of one location
 	maxSeqLen    = 1 << 24
 )
 

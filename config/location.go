@@ -60,6 +60,7 @@ type HTTPLocation struct {
 	SingleURL     *string        `json:",omitempty"`
 	NumberedFiles *NumberedFiles `json:",omitempty"`
 	Gcp           *GcpBucket     `json:",omitempty"`
+	URLs          []string       `json:",omitempty"` // in the order in which the files are read
 }
 
 // NumberedFiles names files whose addresses differ by a number.

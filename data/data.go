@@ -4,27 +4,33 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 
 	"github.com/psyche-go/psyche/assign"
 	"github.com/psyche-go/psyche/config"
-	"github.com/psyche-go/psyche/data/local"
+	"github.com/psyche-go/psyche/data/web"
+	"github.com/psyche-go/psyche/objstore"
 )
 
 // Errors of New and of providers.
 var (
-	// ErrUnsupported says that a kind of location is known but cannot be read yet.
-	ErrUnsupported = errors.New("kind of data location is not supported yet")
+	// ErrUnsupported says that a kind of location is known but cannot be read here.
+	ErrUnsupported = errors.New("data location cannot be read here")
+
+	// ErrOtherData says that a location does not hold the data that was read before from
+	// another one of the list.
+	ErrOtherData = errors.New("data location holds other data than the one before it")
 
 	// ErrFailing is the error of the Dummy location that is there to fail.
 	ErrFailing = errors.New("dummy data location fails on purpose")
 )
 
 // Provider delivers sequences by their index over the whole run. Its methods may be
-// called concurrently.
+// called concurrently. One that New returned is a *Fallback.
 type Provider interface {
-	// Sequences returns the sequences of a batch in the order of their indices, each
-	// of Options.SeqLen+1 tokens: input i is token i, its label token i+1. Indices at
-	// or beyond Len belong to further passes over the data.
+	// Sequences returns the sequences of a batch in the order of their indices, each of
+	// Options.SeqLen+1 tokens: input i is token i, its label token i+1. Indices at or
+	// beyond Len belong to further passes over the data.
 	Sequences(ctx context.Context, batch assign.BatchID) ([][]int32, error)
 
 	// Len returns the number of sequences of one pass.
@@ -36,67 +42,72 @@ type Options struct {
 	SeqLen    int    // tokens of a sequence, without the one that is only a label
 	VocabSize int    // token ids must be less; 0: not checked
 	Path      string // local folder to read in place of the run's locations; empty: none
+
+	// Bucket opens a bucket of Google Cloud Storage; nil: such locations are not
+	// supported. Programs pass a driver in, so that this package needs none.
+	Bucket func(ctx context.Context, name string) (objstore.Store, error)
+
+	Web     web.Options
+	Logger  *slog.Logger  // nil: silent
+	Serving func(Serving) // called when a location begins to serve; nil: not called
 }
 
-// New opens the first location of the list that works. With Options.Path it opens that
-// folder, which must hold the run's data, with the token size and shuffle of the first
-// location that has them. The error says for every location why it did not work.
+// Serving says which location delivers from now on.
+type Serving struct {
+	Index    int    // in the run's list
+	Location string // its kind and place, without secrets
+	Because  error  // why the one before does not any more; nil when it is the first
+}
+
+// New opens the first location of the list that works, and returns a provider that goes
+// on to the next when it fails; see Fallback. With Options.Path it opens that folder,
+// which must hold the run's data, with the token size and shuffle of the first location
+// that has them. The error says for every location why it did not work.
 func New(ctx context.Context, locations []config.DataLocation, o Options) (Provider, error) {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Web.Logger == nil {
+		o.Web.Logger = o.Logger
+	}
 	if o.Path != "" {
-		return openLocal(override(locations, o.Path), o)
+		location, err := override(locations, o.Path)
+		if err != nil {
+			return nil, fmt.Errorf("open data: %w", err)
+		}
+		locations = []config.DataLocation{location}
 	}
 	if len(locations) == 0 {
 		return nil, errors.New("open data: the run has no data location")
 	}
-	var errs []error
-	for _, location := range locations {
-		if err := ctx.Err(); err != nil {
-			return nil, fmt.Errorf("open data: %w", err)
-		}
-		provider, err := open(location, o)
-		if err == nil {
-			return provider, nil
-		}
-		errs = append(errs, fmt.Errorf("open data location %s: %w", location.Kind(), err))
+	f := newFallback(locations, o)
+	if err := f.begin(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("open data: %w", err), f.Close())
 	}
-	return nil, errors.Join(errs...)
+	return f, nil
 }
 
-func open(location config.DataLocation, o Options) (Provider, error) {
-	switch {
-	case location.Local != nil:
-		return openLocal(*location.Local, o)
-	case location.Dummy != nil && location.Dummy.Failing:
-		return nil, ErrFailing
-	case location.Dummy != nil:
-		return newDummy(o.SeqLen)
-	default:
-		return nil, fmt.Errorf("%w; add a Local location, or name a folder that holds the data", ErrUnsupported)
-	}
-}
-
-// override returns a folder with the token size and shuffle that the run's data has.
-func override(locations []config.DataLocation, path string) config.LocalData {
+// override returns a local location with the token size and shuffle that the run's data has.
+func override(locations []config.DataLocation, path string) (config.DataLocation, error) {
+	mixed := false
 	for _, location := range locations {
 		switch {
 		case location.Local != nil:
-			return config.LocalData{Path: path, TokenSize: location.Local.TokenSize, Shuffle: location.Local.Shuffle}
+			return local(path, location.Local.TokenSize, location.Local.Shuffle), nil
 		case location.HTTP != nil:
-			return config.LocalData{Path: path, TokenSize: location.HTTP.TokenSize, Shuffle: location.HTTP.Shuffle}
+			return local(path, location.HTTP.TokenSize, location.HTTP.Shuffle), nil
+		case location.Preprocessed != nil:
+			return config.DataLocation{Preprocessed: &config.PreprocessedData{Path: path}}, nil
+		case location.WeightedHTTP != nil:
+			mixed = true
 		}
 	}
-	return config.LocalData{Path: path, TokenSize: config.TwoBytes}
+	if mixed {
+		return config.DataLocation{}, fmt.Errorf("%w: a folder cannot stand for a weighted mix of sources", ErrUnsupported)
+	}
+	return local(path, config.TwoBytes, config.Shuffle{}), nil
 }
 
-func openLocal(location config.LocalData, o Options) (Provider, error) {
-	folder, err := local.Open(location.Path, local.Options{
-		SeqLen:    o.SeqLen,
-		TokenSize: int(location.TokenSize),
-		Seed:      location.Shuffle.Seed,
-		VocabSize: o.VocabSize,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return folder, nil
+func local(path string, size config.TokenSize, shuffle config.Shuffle) config.DataLocation {
+	return config.DataLocation{Local: &config.LocalData{Path: path, TokenSize: size, Shuffle: shuffle}}
 }

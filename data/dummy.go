@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/psyche-go/psyche/assign"
 	"github.com/psyche-go/psyche/data/tokens"
 )
 
@@ -14,25 +13,27 @@ const dummyLen = 1 << 40
 // dummy delivers zeros.
 type dummy struct{ seqLen int }
 
-func newDummy(seqLen int) (Provider, error) {
+func newDummy(seqLen int) (provider, error) {
 	if seqLen < 1 || seqLen > tokens.MaxSeqLen {
 		return nil, fmt.Errorf("sequence length %d, want 1 to %d", seqLen, tokens.MaxSeqLen)
 	}
-	return dummy{seqLen: seqLen}, nil
+	return sequences{reader: dummy{seqLen: seqLen}, seqLen: seqLen}, nil
 }
 
-func (d dummy) Sequences(ctx context.Context, batch assign.BatchID) ([][]int32, error) {
-	if err := tokens.CheckBatch(batch, d.seqLen); err != nil {
-		return nil, err
-	}
+// Read implements reader.
+func (d dummy) Read(ctx context.Context, indices []uint64) ([][]int32, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	sequences := make([][]int32, batch.Len())
-	for i := range sequences {
-		sequences[i] = make([]int32, d.seqLen+1)
+	read := make([][]int32, len(indices))
+	for i := range read {
+		read[i] = make([]int32, d.seqLen+1)
 	}
-	return sequences, nil
+	return read, nil
 }
 
+// Len implements reader.
 func (d dummy) Len() uint64 { return dummyLen }
+
+// Close implements reader.
+func (d dummy) Close() error { return nil }

@@ -4,8 +4,19 @@ import (
 	"errors"
 
 	"github.com/psyche-go/psyche/data/tokens"
+	"github.com/psyche-go/psyche/data/web"
 )
 
-// IsPermanent reports whether an error of Provider.Sequences says that the data itself is
-// wrong, so that reading it again fails the same way.
-func IsPermanent(err error) bool { return errors.Is(err, tokens.ErrTokenRange) }
+// permanent are the errors after which a location is of no use any more.
+var permanent = []error{tokens.ErrTokenRange, tokens.ErrChanged, web.ErrNoRange, ErrOtherData}
+
+// IsPermanent reports whether an error of Provider.Batch says that the data itself is
+// wrong, in every location that the run names, so that reading it again fails the same way.
+func IsPermanent(err error) bool {
+	for _, target := range permanent {
+		if errors.Is(err, target) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,108 @@
+package objstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+)
+
+// Errors that all stores wrap.
+var (
+	ErrNotFound     = errors.New("no such object")
+	ErrChanged      = errors.New("object was replaced or removed since")
+	ErrPrecondition = errors.New("object is not the version that was to be replaced")
+	ErrName         = errors.New("object name cannot be used")
+)
+
+// MaxName is the length of the longest name of an object, in bytes.
+const MaxName = 1024
+
+// Object is one version of an object.
+type Object struct {
+	Name       string // path with slashes
+	Size       int64  // bytes
+	Generation string // names the version; only to be compared
+}
+
+// Condition says what Put may replace.
+type Condition struct{ generation string }
+
+const absent = "absent"
+
+// Always lets Put replace whatever is there.
+func Always() Condition { return Condition{} }
+
+// IfAbsent lets Put write only a name that no object has.
+func IfAbsent() Condition { return Condition{generation: absent} }
+
+// IfStill lets Put replace only this version.
+func IfStill(o Object) Condition { return Condition{generation: "=" + o.Generation} }
+
+// Generation returns the version that must be there; ok is false when there is no such
+// condition. An empty version stands for no object at all.
+func (c Condition) Generation() (generation string, ok bool) {
+	switch {
+	case c.generation == "":
+		return "", false
+	case c.generation == absent:
+		return "", true
+	default:
+		return c.generation[1:], true
+	}
+}
+
+// Store is a set of named objects. Its methods may be called concurrently.
+type Store interface {
+	// List returns the objects whose names begin with prefix, in the order of the bytes
+	// of their names, and ErrTooMany if there are more than limit.
+	List(ctx context.Context, prefix string, limit int) ([]Object, error)
+
+	// Stat returns the current version of an object, or ErrNotFound.
+	Stat(ctx context.Context, name string) (Object, error)
+
+	// ReadAt fills buffer with the bytes of a version from offset on.
+	ReadAt(ctx context.Context, o Object, buffer []byte, offset int64) error
+
+	// Open returns all bytes of a version. Its Read fails once ctx is done.
+	Open(ctx context.Context, o Object) (io.ReadCloser, error)
+
+	// Put writes an object of size bytes: nobody sees a part of it. It returns
+	// ErrPrecondition, and has changed nothing, when the condition does not hold.
+	Put(ctx context.Context, name string, content io.Reader, size int64, when Condition) (Object, error)
+
+	// Close ends the store's connections.
+	Close() error
+}
+
+// ErrTooMany says that there are more objects than the caller allows.
+var ErrTooMany = errors.New("too many objects")
+
+// CheckName refuses names that not every store can hold, and that could lead out of a
+// folder: empty elements, "." and "..", backslashes and control characters.
+func CheckName(name string) error {
+	if name == "" || len(name) > MaxName || !utf8.ValidString(name) {
+		return fmt.Errorf("%w: want 1 to %d bytes of UTF-8", ErrName, MaxName)
+	}
+	for _, r := range name {
+		if r < ' ' || r == 0x7f || r == '\\' {
+			return fmt.Errorf("%w: %q has a backslash or control character", ErrName, name)
+		}
+	}
+	for element := range strings.SplitSeq(name, "/") {
+		if element == "" || element == "." || element == ".." {
+			return fmt.Errorf("%w: %q has the element %q", ErrName, name, element)
+		}
+	}
+	return nil
+}
+
+// CheckRange refuses a read that is not within an object.
+func CheckRange(o Object, buffer []byte, offset int64) error {
+	if offset < 0 || int64(len(buffer)) > o.Size || offset > o.Size-int64(len(buffer)) {
+		return fmt.Errorf("read %d bytes of object %s at %d: it has %d", len(buffer), o.Name, offset, o.Size)
+	}
+	return nil
+}
