@@ -10,7 +10,7 @@ import (
 )
 
 type doctorCommand struct {
-	Threads int `placeholder:"N" help:"Threads of libtorch. Default: one for each CPU."`
+	Threads threadCount `placeholder:"N" help:"Threads of libtorch; 0: one for each CPU."`
 }
 
 // Run prints what training on this machine would use; what is missing is the error.
@@ -25,7 +25,7 @@ func (c *doctorCommand) Run(t terminal) error {
 	if kernelErr == nil {
 		row("DisTrO kernel", "%s", kernel.ISA())
 	}
-	loadErr := torch.Load(torch.Options{Threads: c.Threads})
+	loadErr := torch.Load(torch.Options{Threads: int(c.Threads)})
 	if loadErr == nil {
 		if err := describeTorch(row); err != nil {
 			return err

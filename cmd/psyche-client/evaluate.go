@@ -13,14 +13,14 @@ import (
 )
 
 type evaluateCommand struct {
-	Model        string `required:"" type:"existingdir" placeholder:"DIR" help:"Hugging Face folder of the model."`
-	Data         string `required:"" type:"path" placeholder:"PATH" help:"Token file, or folder of token files."`
-	TokenSize    int    `default:"2" enum:"2,4" help:"Bytes of a token in the files: ${enum}."`
-	SeqLen       int    `placeholder:"N" help:"Tokens of a sequence. Default: the model's longest."`
-	MaxSequences uint64 `default:"64" placeholder:"N" help:"Sequences to use, from the start of the data; 0: all."`
-	MicroBatch   int    `default:"8" help:"Sequences that go through the model at once."`
-	Threads      int    `placeholder:"N" help:"Threads of libtorch. Default: one for each CPU."`
-	JSON         bool   `help:"Print a JSON object."`
+	Model        string      `required:"" type:"existingdir" placeholder:"DIR" help:"Hugging Face folder of the model."`
+	Data         string      `required:"" type:"path" placeholder:"PATH" help:"Token file, or folder of token files."`
+	TokenSize    int         `default:"2" enum:"2,4" help:"Bytes of a token in the files: ${enum}."`
+	SeqLen       int         `placeholder:"N" help:"Tokens of a sequence; 0: the model's longest."`
+	MaxSequences uint64      `default:"64" placeholder:"N" help:"Sequences to use, from the start of the data; 0: all."`
+	MicroBatch   int         `default:"8" help:"Sequences that go through the model at once."`
+	Threads      threadCount `placeholder:"N" help:"Threads of libtorch; 0: one for each CPU."`
+	JSON         bool        `help:"Print a JSON object."`
 }
 
 // evaluation is the command's result; losses are in nats per token.
@@ -50,7 +50,7 @@ func (c *evaluateCommand) Run(ctx context.Context, t terminal) error {
 	if err != nil {
 		return err
 	}
-	evaluator, err := train.NewEvaluator(ctx, s, c.MicroBatch, c.Threads, t.logger())
+	evaluator, err := train.NewEvaluator(ctx, s, c.MicroBatch, int(c.Threads), t.logger())
 	if err != nil {
 		return err
 	}

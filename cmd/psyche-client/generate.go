@@ -15,13 +15,13 @@ import (
 )
 
 type generateCommand struct {
-	Model       string  `required:"" type:"existingdir" placeholder:"DIR" help:"Hugging Face folder of the model."`
-	Prompt      string  `required:"" placeholder:"TEXT" help:"Text to go on from."`
-	MaxTokens   int     `default:"200" placeholder:"N" help:"Tokens to write."`
-	Temperature float64 `default:"0.8" help:"How freely to choose; 0: always the most likely token."`
-	TopK        int     `default:"0" help:"Choose among so many of the most likely tokens; 0: all."`
-	Seed        uint64  `default:"0" help:"Of the choices."`
-	Threads     int     `placeholder:"N" help:"Threads of libtorch. Default: one for each CPU."`
+	Model       string      `required:"" type:"existingdir" placeholder:"DIR" help:"Hugging Face folder of the model."`
+	Prompt      string      `required:"" placeholder:"TEXT" help:"Text to go on from."`
+	MaxTokens   int         `default:"200" placeholder:"N" help:"Tokens to write."`
+	Temperature float64     `default:"0.8" help:"How freely to choose; 0: always the most likely token."`
+	TopK        int         `default:"0" help:"Choose among so many of the most likely tokens; 0: all."`
+	Seed        uint64      `default:"0" help:"Of the choices."`
+	Threads     threadCount `placeholder:"N" help:"Threads of libtorch; 0: one for each CPU."`
 }
 
 // Run prints the prompt and what follows it.
@@ -45,7 +45,7 @@ func (c *generateCommand) Run(ctx context.Context, t terminal) error {
 	if len(ids) == 0 {
 		return errors.New("--prompt is empty")
 	}
-	if err := torch.Load(torch.Options{Threads: c.Threads, Logger: t.logger()}); err != nil {
+	if err := torch.Load(torch.Options{Threads: int(c.Threads), Logger: t.logger()}); err != nil {
 		return err
 	}
 	engine, err := torch.NewEngine(torch.CPU)

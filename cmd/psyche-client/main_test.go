@@ -134,6 +134,21 @@ func TestTrainRejects(t *testing.T) {
 	train("--keep-steps is -1", "--keep-steps=-1")
 }
 
+// TestNoSilentNumbers refuses numbers that would otherwise stand for something else.
+func TestNoSilentNumbers(t *testing.T) {
+	model, data := toy(t)
+	for _, command := range [][]string{
+		{"train", "--run-id", "r", "--server-addr", "127.0.0.1:1"},
+		{"solo", "--model", model, "--data-path", data},
+		{"evaluate", "--model", model, "--data", data},
+		{"generate", "--model", model, "--prompt", "a"},
+		{"doctor"},
+	} {
+		fail(t, exitUsage, "--threads: -1 threads: want at least 1, or 0", append(command, "--threads=-1")...)
+	}
+	fail(t, exitFailure, "--log-every is 0", "solo", "--model", model, "--data-path", data, "--log-every", "0")
+}
+
 func TestSoloAndEvaluate(t *testing.T) {
 	requireTorch(t)
 	for _, optimizer := range []string{"adamw", "distro"} {

@@ -30,12 +30,12 @@ type soloCommand struct {
 	Steps      uint32 `default:"100" help:"Steps to train, those before a resume included."`
 
 	HeldOut          string `type:"path" placeholder:"PATH" help:"Token file or folder that is only measured, before and after."`
-	HeldOutSequences uint64 `default:"64" placeholder:"N" help:"Sequences of it to use."`
+	HeldOutSequences uint64 `default:"64" placeholder:"N" help:"Sequences of it to use; 0: all."`
 
-	Save      string `type:"path" placeholder:"DIR" help:"Folder for the model and the optimizer's state; a training that it holds is resumed."`
-	SaveEvery uint32 `default:"0" placeholder:"N" help:"Save every N steps as well as at the end."`
-	LogEvery  uint32 `default:"10" placeholder:"N" help:"Print the loss every N steps."`
-	Threads   int    `placeholder:"N" help:"Threads of libtorch. Default: one for each CPU."`
+	Save      string      `type:"path" placeholder:"DIR" help:"Folder for the model and the optimizer's state; a training that it holds is resumed."`
+	SaveEvery uint32      `default:"0" placeholder:"N" help:"Save every N steps as well as at the end; 0: only then."`
+	LogEvery  uint32      `default:"10" placeholder:"N" help:"Print the loss every N steps."`
+	Threads   threadCount `placeholder:"N" help:"Threads of libtorch; 0: one for each CPU."`
 
 	soloOptimizer
 }
@@ -115,6 +115,9 @@ func (c *soloCommand) Run(ctx context.Context, t terminal) error {
 	if c.TotalBatch < 1 || c.MicroBatch < 1 || c.Steps < 1 {
 		return fmt.Errorf("--total-batch %d, --micro-batch %d, --steps %d: want at least 1", c.TotalBatch, c.MicroBatch, c.Steps)
 	}
+	if c.LogEvery < 1 {
+		return errors.New("--log-every is 0: want at least 1")
+	}
 	s, err := c.open(ctx, t)
 	if err != nil {
 		return err
@@ -145,7 +148,7 @@ func (c *soloCommand) open(ctx context.Context, t terminal) (*solo, error) {
 	optimizer, lr := c.options(c.Steps)
 	options := train.Options{
 		Model: initial, Optimizer: optimizer, LRSchedule: lr, MicroBatch: c.MicroBatch,
-		Threads: c.Threads, RunID: "solo", Logger: t.logger(),
+		Threads: int(c.Threads), RunID: "solo", Logger: t.logger(),
 	}
 	if c.Optimizer == "adamw" {
 		s.learner, err = asLearner(train.NewAdamW(ctx, options))
@@ -242,7 +245,7 @@ func (s *solo) train(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if s.step%max(s.options.LogEvery, 1) == 0 || s.step == s.options.Steps || s.trained == s.options.TotalBatch*s.options.SeqLen {
+		if s.step%s.options.LogEvery == 0 || s.step == s.options.Steps || s.trained == s.options.TotalBatch*s.options.SeqLen {
 			s.printf("step %d/%d  loss %.4f  %.0f tokens/s\n", s.step, s.options.Steps, loss, float64(s.trained)/time.Since(s.started).Seconds())
 		}
 		if s.options.SaveEvery > 0 && s.step%s.options.SaveEvery == 0 && s.step < s.options.Steps {

@@ -50,8 +50,8 @@ type trainCommand struct {
 	ModelPath       string `help:"Folder of the model that the run began with, in place of the one that the run names." type:"path"`
 	AllowLocalPaths bool   `help:"Let the run name folders of this machine for its model and data. Whoever set up the run decides what is read from them, trained on and shared."`
 
-	MicroBatchSize int `help:"Sequences that go through the model at once: less uses less memory." default:"1"`
-	Threads        int `help:"Threads that compute; 0: one for each core. Several clients on one machine must share its cores." default:"0"`
+	MicroBatchSize int         `help:"Sequences that go through the model at once: less uses less memory." default:"1"`
+	Threads        threadCount `help:"Threads that compute; 0: one for each core. Several clients on one machine must share its cores." default:"0"`
 
 	MaxBlobMemory int64 `help:"MiB of memory for results and model parameters that are shared with peers." default:"4096"`
 
@@ -93,7 +93,7 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 	if c.KeepSteps < 0 {
 		return fmt.Errorf("--keep-steps is %d: want 0 for all, or more", c.KeepSteps)
 	}
-	if err := torch.Load(torch.Options{Threads: c.Threads, Logger: logger}); err != nil {
+	if err := torch.Load(torch.Options{Threads: int(c.Threads), Logger: logger}); err != nil {
 		return err
 	}
 	events, err := c.openEvents()
@@ -251,7 +251,7 @@ func (f *trainerFactory) build(ctx context.Context, snapshot checkpoint.Snapshot
 		Optimizer:  run.Optimizer,
 		LRSchedule: run.LRSchedule,
 		MicroBatch: f.command.MicroBatchSize,
-		Threads:    f.command.Threads,
+		Threads:    int(f.command.Threads),
 		RunID:      f.command.RunID,
 		TrainerID:  f.key.ID(),
 		Logger:     f.logger,

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -193,5 +194,34 @@ func TestEventLogsDoNotMeet(t *testing.T) {
 	}
 	if files, err := os.ReadDir(e.dir); err != nil || len(files) != 3 {
 		t.Errorf("%d logs for 3 runs: %v, %v", len(files), files, err)
+	}
+}
+
+// TestNoSilentNumbers refuses numbers that would otherwise stand for something else.
+func TestNoSilentNumbers(t *testing.T) {
+	status := []string{"run", "status", "--run-id", "r", "--server-addr", "127.0.0.1:1"}
+	start := []string{"testnet", "start", "--config-path", "nowhere"}
+	for _, test := range []struct {
+		command []string
+		flag    string
+		want    string
+	}{
+		{status, "--timeout=0s", "--timeout is 0s: want more than 0"},
+		{status, "--timeout=-1s", "--timeout is -1s: want more than 0"},
+		{[]string{"sim"}, "--parallel=-1", "--parallel is -1"},
+		{start, "--threads=-1", "--threads is -1"},
+		{start, "--micro-batch-size=0", "--micro-batch-size is 0"},
+		{start, "--random-kill-num=-1", "--random-kill-num is -1"},
+		{start, "--random-kill-interval=NaN", "--random-kill-interval is NaN"},
+		{start, "--restart-delay=-1", "--restart-delay is -1"},
+		{start, "--restart-delay=1e30", "--restart-delay is 1e+30"},
+		{start, "--server-port=-1", "--server-port"},
+		{start, "--server-port=70000", "--server-port"},
+	} {
+		var out, errs strings.Builder
+		code := run(t.Context(), append(slices.Clone(test.command), test.flag), console{&out, &errs})
+		if code == exitOK || !strings.Contains(errs.String(), test.want) {
+			t.Errorf("%s: exit code %d:\n%s", test.flag, code, errs.String())
+		}
 	}
 }

@@ -27,6 +27,9 @@ type connectFlags struct {
 
 // options returns how to connect; what concerns trust is told to errs.
 func (c connectFlags) options(runID string, key identity.Key, errs io.Writer) (tcp.Options, error) {
+	if c.Timeout <= 0 {
+		return tcp.Options{}, fmt.Errorf("--timeout is %v: want more than 0", c.Timeout)
+	}
 	serverKey, known, err := secure.Choose(c.ServerKey, c.KnownServers, func(address string, key identity.ID) {
 		_, _ = fmt.Fprintf(errs, "psyche: the server %s is new; its key is %s: check it with its operator\n", address, key)
 	})

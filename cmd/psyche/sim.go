@@ -43,6 +43,9 @@ func (c simulate) Run(ctx context.Context, to console) error {
 	if c.Clients < 2 || c.Clients > coordinator.MaxClients || c.Rounds < 1 || c.Rounds > 1000 {
 		return fmt.Errorf("--clients must be 2 to %d and --rounds 1 to 1000", coordinator.MaxClients)
 	}
+	if c.Parallel < 0 {
+		return fmt.Errorf("--parallel is %d: want at least 1, or 0 for one on every core", c.Parallel)
+	}
 	debug.SetGCPercent(gcPercent)
 	o := sim.Options{Clients: c.Clients, Rounds: c.Rounds, Faults: faults}
 	if c.Trace {

@@ -18,7 +18,7 @@ type testnetStart struct {
 	RunID      string `help:"Name of the run. Default: the configuration's."`
 	RunDir     string `help:"Folder to make the run's own folder in." default:"runs" type:"path"`
 	HeldOut    string `help:"Token file or folder to measure the held-out loss on. Default: heldout beside the data." type:"path"`
-	ServerPort int    `help:"TCP port of the server; 0: a free one." default:"0"`
+	ServerPort uint16 `help:"TCP port of the server; 0: a free one." default:"0"`
 	Client     string `help:"The psyche-client program. Default: the one beside this program." type:"path"`
 
 	Threads        int `help:"Threads of each client; 0: an equal share of the cores." default:"0"`
@@ -43,8 +43,32 @@ their progress and prints a summary, which is also kept as summary.json in the r
 folder, with logs, event logs, checkpoints and the loss curve.`
 }
 
+// check refuses numbers that would stand for something else.
+func (c *testnetStart) check() error {
+	switch {
+	case c.Threads < 0:
+		return fmt.Errorf("--threads is %d: want at least 1, or 0 for an equal share of the cores", c.Threads)
+	case c.MicroBatchSize < 1:
+		return fmt.Errorf("--micro-batch-size is %d: want at least 1", c.MicroBatchSize)
+	case c.RandomKillNum < 0:
+		return fmt.Errorf("--random-kill-num is %d: want at least 1, or 0 for none", c.RandomKillNum)
+	}
+	for name, s := range map[string]float64{"random-kill-interval": c.RandomKillInterval, "restart-delay": c.RestartDelay} {
+		if !(s >= 0 && s <= maxSeconds) {
+			return fmt.Errorf("--%s is %v: want 0 to %v seconds", name, s, float64(maxSeconds))
+		}
+	}
+	return nil
+}
+
+// maxSeconds bounds the times that are given in seconds: a year.
+const maxSeconds = 365 * 24 * 3600
+
 // Run executes the command.
 func (c *testnetStart) Run(ctx context.Context, to console) error {
+	if err := c.check(); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	self, err := os.Executable()
@@ -62,7 +86,7 @@ func (c *testnetStart) Run(ctx context.Context, to console) error {
 		RunID:        c.RunID,
 		ServerBinary: self,
 		ClientBinary: client,
-		ServerPort:   c.ServerPort,
+		ServerPort:   int(c.ServerPort),
 		Threads:      c.Threads,
 		MicroBatch:   c.MicroBatchSize,
 		HeldOut:      c.HeldOut,
