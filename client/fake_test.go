@@ -42,11 +42,12 @@ type fakeTrainer struct {
 	lie      func(step uint32) bool      // the result is one that others refuse
 	corrupt  func(step uint32) bool      // the weights are damaged after applying the step
 	onApply  func(step uint32, own bool) // is called after applying
+	lag      uint32                      // rounds after which results are applied; 0: 1
 
 	mu       sync.Mutex
 	weights  [fakeWidth]uint64
 	momentum uint64
-	pending  uint64 // momentum that is in an unapplied result
+	pending  map[uint32]uint64 // momentum that is in unapplied results, by step
 	cold     [2]uint32
 	loads    int
 	busy     bool
@@ -94,7 +95,10 @@ func (f *fakeTrainer) Train(ctx context.Context, step uint32, batch data.Batch) 
 	if f.lie != nil && f.lie(step) {
 		payload = append(payload, 0)
 	}
-	f.pending = 1
+	if f.pending == nil {
+		f.pending = map[uint32]uint64{}
+	}
+	f.pending[step] = 1
 	return payload, float64(step), nil
 }
 
@@ -110,9 +114,9 @@ func (f *fakeTrainer) Verify(payload []byte, step uint32, batch assign.BatchID, 
 func (f *fakeTrainer) Apply(_ context.Context, step uint32, payloads [][]byte, own bool) error {
 	defer f.exclusive()()
 	if own {
-		f.momentum += f.pending
+		f.momentum += f.pending[step]
 	}
-	f.pending = 0
+	delete(f.pending, step)
 	for i := range f.weights {
 		f.weights[i] = f.weights[i]*6364136223846793005 + uint64(step)
 		for _, p := range payloads {
@@ -143,7 +147,7 @@ func (f *fakeTrainer) load(s checkpoint.Snapshot) {
 	for i := range f.weights {
 		f.weights[i] = binary.LittleEndian.Uint64(s.Tensors[i].Data)
 	}
-	f.momentum, f.pending = 0, 0
+	f.momentum, f.pending = 0, nil
 	f.loads++
 }
 
@@ -160,6 +164,8 @@ func (f *fakeTrainer) SetColdStart(_ context.Context, start, steps uint32) error
 }
 
 func (f *fakeTrainer) MaxResultSize() int { return 1 << 10 }
+
+func (f *fakeTrainer) ApplyLag() uint32 { return max(f.lag, 1) }
 
 // fakeData makes sequences from their indices.
 type fakeData struct {

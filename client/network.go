@@ -76,8 +76,8 @@ type DataProvider interface {
 	Sequences(ctx context.Context, batch assign.BatchID) ([][]int32, error)
 }
 
-// Trainer holds the model and its optimizer. The client calls all methods but Verify and
-// MaxResultSize from one goroutine at a time.
+// Trainer holds the model and its optimizer. The client calls all methods but Verify,
+// MaxResultSize and ApplyLag from one goroutine at a time.
 type Trainer interface {
 	// Train computes the result of a batch: a blob in the encoding of package
 	// distro/codec, and the mean loss. When it returns an error, also because ctx was
@@ -88,7 +88,7 @@ type Trainer interface {
 	Verify(payload []byte, step uint32, batch assign.BatchID, trainer [32]byte) error
 	// Apply makes the counted results of a step part of the model. Payloads were
 	// verified and are in ascending order of their batches; there may be none.
-	// OwnCounted says whether the result of the last Train is among them.
+	// OwnCounted says whether the result of Train for that step is among them.
 	Apply(ctx context.Context, step uint32, payloads [][]byte, ownCounted bool) error
 	// Snapshot returns a copy of the model.
 	Snapshot(ctx context.Context) (checkpoint.Snapshot, error)
@@ -101,4 +101,7 @@ type Trainer interface {
 	SetColdStart(ctx context.Context, start, steps uint32) error
 	// MaxResultSize returns the most bytes that a valid result can have.
 	MaxResultSize() int
+	// ApplyLag returns the number of rounds after which results are applied: those of a
+	// step s before step s + ApplyLag is trained. 1 or 2, the same for all members.
+	ApplyLag() uint32
 }

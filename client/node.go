@@ -68,6 +68,7 @@ type Node struct {
 type replica struct {
 	epoch   epochKey
 	hash    [32]byte // after step
+	before  [32]byte // after step - 1; in the first round hash
 	step    uint32   // newest applied; before the first round the epoch's start step - 1
 	closing bool     // the epoch's rounds are over
 }

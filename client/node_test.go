@@ -246,9 +246,62 @@ func checkWholeRun(t *testing.T, members []*member) {
 			}
 		}
 		// What was exchanged is dropped but for the newest rounds and the model.
-		if blobs := m.net.BlobCount(); blobs > keptRounds*len(members)+1+fakeWidth {
+		if blobs := m.net.BlobCount(); blobs > 3*len(members)+1+fakeWidth {
 			t.Errorf("client %d keeps %d blobs", i, blobs)
 		}
+	}
+}
+
+// TestResultsAreAppliedTwoRoundsLater runs with a lag of 2: a round is trained while the
+// results of the one before it are still on their way, and the end of an epoch leaves
+// nothing behind. One client falls out and comes back in between.
+func TestResultsAreAppliedTwoRoundsLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := fakeConfig(3)
+		config.TotalSteps = 12
+		w := newWorld(t, config)
+		late := func(o *options) { o.trainer.lag = 2 }
+		a, b, c := w.launch(0, late), w.launch(1, late), w.launch(2, late)
+		w.until("second epoch", func(s *coordinator.State) bool { return s.Progress.Epoch == 1 && s.Progress.Step > 5 })
+		c.crash()
+		w.until("another round", func(s *coordinator.State) bool { return s.Progress.Step > 6 })
+		again := w.launch(2, late)
+		finishEqual(w, a, b, again)
+		for _, m := range []*member{a, b} {
+			if lost := all[event.Desynchronised](m); len(lost) != 0 {
+				t.Errorf("%+v", lost)
+			}
+			checkLag(t, m, 2, 12)
+		}
+	})
+}
+
+// checkLag reads in which order a client applied and trained.
+func checkLag(t *testing.T, m *member, lag, last uint32) {
+	applied, behind := uint32(0), 0
+	for e, err := range event.Read(m.events) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch e := e.Body.(type) {
+		case event.Applied:
+			if applied++; e.Step != applied {
+				t.Errorf("applied step %d, want %d", e.Step, applied)
+			}
+		case event.Trained:
+			if e.Step > applied+lag {
+				t.Errorf("trained step %d when %d was the newest applied", e.Step, applied)
+			}
+			if e.Step == applied+lag {
+				behind++
+			}
+		}
+	}
+	if applied != last {
+		t.Errorf("%d of %d steps are applied", applied, last)
+	}
+	if behind < int(last)/2 {
+		t.Errorf("only %d steps were trained while results were on their way", behind)
 	}
 }
 

@@ -53,7 +53,7 @@ func (n *Node) keepUp() *ledger {
 	}
 	l := n.rounds[round.Step]
 	n.loadTokens(l)
-	if !n.settle(round.Step - 1) {
+	if lag := n.trainer.ApplyLag(); round.Step > lag && !n.settle(round.Step-lag) {
 		return nil
 	}
 	if !l.began {

@@ -113,7 +113,7 @@ func (n *Node) apply(l *ledger, o outcome) {
 			}
 			n.applyFailures = 0
 			l.stopFetches() // nobody needs the others here any more
-			replica.hash = extendReplica(replica.hash, step, o.counted)
+			replica.before, replica.hash = replica.hash, extendReplica(replica.hash, step, o.counted)
 			replica.step = step
 			n.reportApplied(step, o, own, replica.hash, seconds)
 		}

@@ -12,7 +12,6 @@ import (
 )
 
 const (
-	keptRounds   = 3 // the running one and two before it, for peers that are late
 	maxEarly     = maxAnnouncements
 	maxEarlyEach = 2 * maxCandidates // of one author
 )
@@ -61,7 +60,7 @@ func (n *Node) openRounds() {
 			l = nil
 		}
 		if l == nil {
-			if round.Step+keptRounds <= newest {
+			if round.Step+n.keptRounds() <= newest {
 				continue
 			}
 			l = n.openRound(round)
@@ -72,7 +71,7 @@ func (n *Node) openRounds() {
 	for _, step := range n.openSteps() {
 		behind := n.replica != nil && step > n.replica.step && step+coordinator.StoredRounds > newest
 		ahead := step > newest // the host went back: these rounds are not the run's
-		if ahead || step+keptRounds <= newest && !behind {
+		if ahead || step+n.keptRounds() <= newest && !behind {
 			n.closeRound(step)
 		}
 	}
@@ -81,6 +80,15 @@ func (n *Node) openRounds() {
 	for _, u := range early {
 		n.hear(u)
 	}
+}
+
+// keptRounds is how many rounds have books: the running one, those that are not applied
+// before it, and one more for peers that are late.
+func (n *Node) keptRounds() uint32 {
+	if n.trainer == nil {
+		return 3
+	}
+	return 2 + n.trainer.ApplyLag()
 }
 
 // openRound opens the books of a round.
@@ -210,9 +218,14 @@ func (n *Node) keepEarly(u utterance) {
 	}
 }
 
-// begin fixes the replica that a round's results must be made from.
+// begin fixes the replica that a round's results must be made from: that after the
+// newest step that is applied before it. Everything is applied at the start of an epoch.
 func (n *Node) begin(l *ledger) {
-	l.begin(n.replica.hash)
+	from := n.replica.hash
+	if n.replica.step+n.trainer.ApplyLag() > l.round.Step {
+		from = n.replica.before
+	}
+	l.begin(from)
 	for i := range l.slots {
 		for _, c := range l.slots[i].candidates {
 			n.flagReplica(l, &l.slots[i], c)

@@ -61,7 +61,8 @@ func (n *Node) enterEpoch() bool {
 		return false
 	}
 	clear(n.stalls)
-	n.replica = &replica{epoch: key, hash: startReplica(n.model.digest), step: key.startStep - 1}
+	hash := startReplica(n.model.digest)
+	n.replica = &replica{epoch: key, hash: hash, before: hash, step: key.startStep - 1}
 	m := n.model
 	n.emit(event.Ready{
 		Epoch: n.state.Progress.Epoch, Step: m.step, Digest: hexOf(m.digest),

@@ -177,6 +177,8 @@ func (t *trainer) SetColdStart(context.Context, uint32, uint32) error { return n
 
 func (t *trainer) MaxResultSize() int { return 2 * resultSize }
 
+func (t *trainer) ApplyLag() uint32 { return 1 }
+
 // Sequences implements client.DataProvider.
 func (p *process) Sequences(ctx context.Context, batch assign.BatchID) ([][]int32, error) {
 	if err := p.wait(ctx, p.world.now+second/100); err != nil {
