@@ -246,6 +246,9 @@ func (d Distro) check() faults {
 	if d.CompressionChunk == 0 {
 		f.add("compression_chunk", "is 0, want at least 1")
 	}
+	if d.Update != "" && d.Update != SignUpdate && d.Update != LinearUpdate {
+		f.add("update", "unknown value %q", d.Update)
+	}
 	if d.ApplyLag > MaxApplyLag {
 		f.add("apply_lag", "%d is out of range, want 1 or 2", d.ApplyLag)
 	}

@@ -50,7 +50,8 @@ type runCommand struct {
 	OneBit   bool    `default:"true" negatable:"" help:"Of DisTrO: send signs only."`
 	ApplyLag uint8   `default:"1" help:"Of DisTrO: rounds after which results are applied."`
 
-	Lookahead bool `help:"Of DisTrO: compute gradients where the momentum leads."`
+	Update    string `default:"Sign" enum:"Sign,Linear" help:"Of DisTrO: ${enum}."`
+	Lookahead bool   `help:"Of DisTrO: compute gradients where the momentum leads."`
 }
 
 // record is any line of a log but the first.
