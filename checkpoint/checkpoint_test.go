@@ -257,6 +257,10 @@ func TestReadDirRejects(t *testing.T) {
 			remove(t, dir, "model.safetensors")
 			write(t, dir, "model.safetensors.index.json", `{"weight_map":{"a":"../model.safetensors"}}`)
 		}, "names the shard"},
+		{"index is empty", func(t *testing.T, dir string) {
+			remove(t, dir, "model.safetensors")
+			write(t, dir, "model.safetensors.index.json", `{"metadata":{"total_size":0}}`)
+		}, "no tensors"},
 		{"shard is missing", func(t *testing.T, dir string) {
 			remove(t, dir, "model.safetensors")
 			write(t, dir, "model.safetensors.index.json", `{"weight_map":{"a":"model-00001-of-00002.safetensors"}}`)

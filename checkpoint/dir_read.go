@@ -83,6 +83,9 @@ func (s *Snapshot) readShards(dir string, data []byte) error {
 	if err := json.Unmarshal(data, &index); err != nil {
 		return fmt.Errorf("%w: %s: %w", ErrInvalid, indexFile, err)
 	}
+	if len(index.WeightMap) == 0 {
+		return fmt.Errorf("%w: %s names no tensors (weight_map)", ErrInvalid, indexFile)
+	}
 	names := slices.Compact(slices.Sorted(maps.Values(index.WeightMap)))
 	for i, name := range names {
 		if name != filepath.Base(name) || !known(name) || !strings.HasSuffix(name, tensorSuffix) {

@@ -1,7 +1,6 @@
 package checkpoint
 
 import (
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -38,7 +37,8 @@ type Extra struct {
 
 // WriteDir writes the snapshot as a Hugging Face folder. The folder appears in one
 // step; an older checkpoint in its place stays whole until then. A folder that holds
-// anything else is refused with ErrOccupied and left alone.
+// anything else is refused with ErrOccupied and left alone. What a killed process left of
+// an earlier attempt is removed.
 func WriteDir(dir string, s Snapshot, extras ...Extra) error {
 	if err := writeDir(dir, s, maxShardSize, extras); err != nil {
 		return fmt.Errorf("write checkpoint %s: %w", dir, err)
@@ -64,10 +64,13 @@ func writeDir(dir string, s Snapshot, shardSize int64, extras []Extra) (err erro
 	if err := os.MkdirAll(parent, 0o777); err != nil {
 		return err
 	}
-	temporary := filepath.Join(parent, "."+filepath.Base(dir)+"."+rand.Text())
-	if err := os.Mkdir(temporary, 0o777); err != nil {
+	// What others left behind is no reason not to write.
+	_ = RemoveUnfinished(parent, func(name string) bool { return name == filepath.Base(dir) })
+	temporary, release, err := makeUnfinished(dir)
+	if err != nil {
 		return err
 	}
+	defer release()
 	defer func() {
 		if err != nil {
 			_ = os.RemoveAll(temporary)

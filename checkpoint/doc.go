@@ -9,5 +9,6 @@
 //
 // The folder holds config.json, tokenizer files and model.safetensors, or shards of at
 // most 5 GiB with model.safetensors.index.json. It is put in place in one step, and
-// nothing but an older checkpoint is ever replaced.
+// nothing but an older checkpoint is ever replaced. Beside them lies psyche.json (Facts):
+// the run, and the step and data index at which another run can go on.
 package checkpoint

@@ -98,13 +98,20 @@ func (s Snapshot) manifestWithout() Manifest {
 var knownFiles = regexp.MustCompile(`^(` +
 	`config\.json|generation_config\.json|tokenizer\.json|tokenizer_config\.json|special_tokens_map\.json|` +
 	`added_tokens\.json|vocab\.json|merges\.txt|tokenizer\.model|chat_template\.(json|jinja)|` +
-	`model(-\d{5}-of-\d{5})?\.safetensors|model\.safetensors\.index\.json|optimizer\.safetensors)$`)
+	`model(-\d{5}-of-\d{5})?\.safetensors|model\.safetensors\.index\.json|optimizer\.safetensors|psyche\.json)$`)
 
 func known(name string) bool { return knownFiles.MatchString(name) }
 
+// IsPart reports whether a file of that name may belong to a checkpoint: the files to
+// download from a repository that has others as well.
+func IsPart(name string) bool { return known(name) && name != optimizerFile }
+
+// optimizerFile is what package train puts beside a model for its own machine.
+const optimizerFile = "optimizer.safetensors"
+
 // besideTensors reports whether a snapshot may have a File of that name.
 func besideTensors(name string) bool {
-	return known(name) && !strings.HasSuffix(name, tensorSuffix) && name != indexFile
+	return known(name) && !strings.HasSuffix(name, tensorSuffix) && name != indexFile && name != FactsFile
 }
 
 func checkTensorName(name string) error {

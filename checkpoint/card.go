@@ -1,0 +1,55 @@
+package checkpoint
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+)
+
+// CardFile is a repository's page at the Hub.
+const CardFile = "README.md"
+
+// cardMark is in every card made here; a card without it was written by a person.
+const cardMark = "<!-- written by psyche; remove this line to keep your own text -->"
+
+// IsOwnCard reports whether Card wrote a text, so that it may be replaced.
+func IsOwnCard(text []byte) bool { return bytes.Contains(text, []byte(cardMark)) }
+
+// Card returns the model card of a run's checkpoint: what the Hub's search needs at its
+// top, and the facts of the run. Config is the content of config.json.
+func Card(f Facts, config []byte) []byte {
+	var shown struct {
+		Architectures []string `json:"architectures"`
+	}
+	_ = json.Unmarshal(config, &shown) // what a checkpoint has was parsed before
+	var b bytes.Buffer
+	b.WriteString("---\nlibrary_name: transformers\npipeline_tag: text-generation\ntags:\n- psyche\n- distributed-training\n---\n")
+	fmt.Fprintf(&b, "%s\n\n# %s\n\n", cardMark, oneLine(f.RunID))
+	b.WriteString("A language model in training: the newest checkpoint of a decentralised run. Earlier ones are in the repository's history, one commit each.\n\n")
+	b.WriteString("| | |\n| --- | --- |\n")
+	row := func(name string, value any) { fmt.Fprintf(&b, "| %s | %v |\n", name, value) }
+	if len(shown.Architectures) > 0 {
+		row("Architecture", oneLine(shown.Architectures[0]))
+	}
+	row("Steps", f.Step)
+	row("Epochs", f.Epoch)
+	row("Sequences seen", f.DataIndex)
+	if f.MaxSeqLen > 0 {
+		row("Tokens of a sequence", f.MaxSeqLen)
+		row("Tokens seen", f.DataIndex*uint64(f.MaxSeqLen))
+	}
+	row("Digest", "`"+f.Digest+"`")
+	fmt.Fprintf(&b, "\nThe digest is of the tensors and files that all members of the run agreed upon; `%s` repeats it for programs. ", FactsFile)
+	b.WriteString("The model has not been evaluated or aligned beyond what the run's own pages say.\n")
+	return b.Bytes()
+}
+
+// oneLine is text that cannot leave its cell of a table.
+func oneLine(text string) string {
+	return string(bytes.Map(func(r rune) rune {
+		if r < ' ' || r == '|' || r == '<' || r == '>' || r == '`' {
+			return ' '
+		}
+		return r
+	}, []byte(text)))
+}
