@@ -44,7 +44,9 @@ func (n *Node) fetchResults() {
 		return
 	}
 	wanted := n.wanted()
-	n.makeRoom(len(wanted) - (maxFetches - n.fetches))
+	if waiting := len(wanted) - (maxFetches - n.fetches); waiting > 0 {
+		n.makeRoom(waiting)
+	}
 	for _, w := range wanted {
 		if n.fetches >= maxFetches {
 			return
@@ -57,7 +59,7 @@ func (n *Node) fetchResults() {
 func (n *Node) wanted() []want {
 	now := n.Runtime.Now()
 	var all []want
-	for _, step := range n.openSteps() {
+	for _, step := range n.opened {
 		l := n.rounds[step]
 		if step <= n.replica.step || l.unfetched == 0 {
 			continue // applied, nobody needs it here any more; or on its way
@@ -76,12 +78,13 @@ func (n *Node) wanted() []want {
 	return all
 }
 
-// makeRoom stops overdue fetches, at most so many as results wait for a place. What was
+// makeRoom stops overdue fetches, at most so many as results wait for a place, and notes
+// when the next one will be overdue. What was
 // stopped waits for its next turn.
 func (n *Node) makeRoom(waiting int) {
 	now := n.Runtime.Now()
 	n.overdue = now.Add(n.settleTimeout())
-	for _, step := range n.openSteps() {
+	for _, step := range n.opened {
 		for i := range n.rounds[step].slots {
 			s := &n.rounds[step].slots[i]
 			for _, c := range s.candidates {
@@ -180,19 +183,30 @@ func (n *Node) fetchResult(l *ledger, s *slot, c *candidate) {
 func (n *Node) holders(l *ledger, s *slot, c *candidate) []identity.ID {
 	owner := identity.ID(s.owner)
 	n.turn++
-	others := make([]identity.ID, 0, len(l.round.Members))
-	for i := range l.round.Members {
-		id := identity.ID(l.round.Members[(i+n.turn)%len(l.round.Members)])
-		if id != owner && id != n.id {
+	members := l.round.Members
+	others := make([]identity.ID, 0, maxHolders)
+	last := c.disputed || n.stalls[owner] > 0
+	if !last {
+		others = append(others, owner)
+	}
+	room := len(others) + maxHolders - 1
+	var stalling []identity.ID
+	for i := 0; i < len(members) && len(others) < room; i++ {
+		id := identity.ID(members[(i+n.turn)%len(members)])
+		switch {
+		case id == owner || id == n.id:
+		case n.stalls[id] > 0:
+			stalling = append(stalling, id)
+		default:
 			others = append(others, id)
 		}
 	}
-	slices.SortStableFunc(others, func(a, b identity.ID) int { return cmp.Compare(n.stalls[a], n.stalls[b]) })
-	others = others[:min(len(others), maxHolders-1)]
-	if c.disputed || n.stalls[owner] > 0 {
-		return append(others, owner)
+	slices.SortStableFunc(stalling, func(a, b identity.ID) int { return cmp.Compare(n.stalls[a], n.stalls[b]) })
+	others = append(others, stalling[:min(len(stalling), room-len(others))]...)
+	if last {
+		others = append(others, owner)
 	}
-	return slices.Insert(others, 0, owner)
+	return others
 }
 
 // stopFetches ends the fetches of a round whose results are not needed any more.

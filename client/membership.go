@@ -32,12 +32,18 @@ func (n *Node) observe(u backend.Update) {
 	if u.State == nil {
 		return
 	}
+	newPeers, newMembers := !slices.EqualFunc(n.peers, u.Peers, samePeer), n.state == nil || !sameMembers(n.state, u.State)
 	n.state, n.peers = u.State, u.Peers
+	if newMembers {
+		n.fit = healthyMembers(u.State)
+	}
 	if !n.seat.greeted {
 		n.seat.greeted = true
 		n.seat.again = n.knownBefore()
 	}
-	n.Network.SetMembers(n.admitted())
+	if newPeers || newMembers {
+		n.Network.SetMembers(n.admitted())
+	}
 	n.openRounds()
 	n.reportState()
 	n.dropShares()
@@ -51,24 +57,40 @@ func (n *Node) knownBefore() bool {
 }
 
 // healthy reports whether the client is a healthy member of the epoch.
-func (n *Node) healthy(id coordinator.ClientID) bool {
-	for i := range n.state.Epoch.Clients {
-		if c := &n.state.Epoch.Clients[i]; c.ID == id {
-			return c.State == coordinator.Healthy
+func (n *Node) healthy(id coordinator.ClientID) bool { return n.fit[id] }
+
+// healthyMembers returns the healthy members of the epoch.
+func healthyMembers(s *coordinator.State) map[coordinator.ClientID]bool {
+	fit := make(map[coordinator.ClientID]bool, len(s.Epoch.Clients))
+	for i := range s.Epoch.Clients {
+		if c := &s.Epoch.Clients[i]; c.State == coordinator.Healthy {
+			fit[c.ID] = true
 		}
 	}
-	return false
+	return fit
 }
+
+// sameMembers reports whether two states have the same members, and the same clients that
+// wait. Most updates change neither.
+func sameMembers(a, b *coordinator.State) bool {
+	same := func(x, y coordinator.Client) bool { return x.ID == y.ID && x.State == y.State }
+	return slices.EqualFunc(a.Epoch.Clients, b.Epoch.Clients, same) && slices.EqualFunc(a.Pending, b.Pending, same)
+}
+
+func samePeer(a, b backend.Peer) bool { return a.ID == b.ID && slices.Equal(a.Addrs, b.Addrs) }
 
 // isMember reports whether this client is a healthy member of the epoch.
 func (n *Node) isMember() bool { return n.healthy(coordinator.ClientID(n.id)) }
 
 // admitted returns the peers that may talk to this client: members and those that wait.
 func (n *Node) admitted() []backend.Peer {
+	waits := make(map[identity.ID]bool, len(n.state.Pending))
+	for i := range n.state.Pending {
+		waits[identity.ID(n.state.Pending[i].ID)] = true
+	}
 	var admitted []backend.Peer
 	for _, peer := range n.peers {
-		waits := slices.ContainsFunc(n.state.Pending, func(c coordinator.Client) bool { return c.ID == coordinator.ClientID(peer.ID) })
-		if peer.ID != n.id && (waits || n.healthy(coordinator.ClientID(peer.ID))) {
+		if peer.ID != n.id && (waits[peer.ID] || n.healthy(coordinator.ClientID(peer.ID))) {
 			admitted = append(admitted, peer)
 		}
 	}

@@ -32,7 +32,8 @@ type Node struct {
 
 	state *coordinator.State // newest; never modified
 	peers []backend.Peer
-	seat  seat // see membership.go
+	fit   map[coordinator.ClientID]bool // the healthy members
+	seat  seat                          // see membership.go
 
 	trainer Trainer
 	built   []byte              // the definition that the trainer was built from
@@ -42,6 +43,7 @@ type Node struct {
 	replica *replica            // place in the epoch; nil without one
 	op      *operation          // what the trainer is doing
 	rounds  map[uint32]*ledger  // by step
+	opened  []uint32            // steps of rounds, ascending; replaced, never modified
 	early   []utterance         // announcements for rounds that have not begun here
 	unsaved *heldModel          // the newest epoch's, until it is clear that it is the run's
 	saves   int                 // checkpoints being written

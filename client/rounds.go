@@ -68,7 +68,7 @@ func (n *Node) openRounds() {
 		l.round = round
 		l.final = !running || i < len(rounds)-1
 	}
-	for _, step := range n.openSteps() {
+	for _, step := range n.opened {
 		behind := n.replica != nil && step > n.replica.step && step+coordinator.StoredRounds > newest
 		ahead := step > newest // the host went back: these rounds are not the run's
 		if ahead || step+n.keptRounds() <= newest && !behind {
@@ -98,13 +98,14 @@ func (n *Node) openRound(round coordinator.Round) *ledger {
 		l.elected = slices.Contains(round.ElectedWitnesses(n.state.Config), index)
 	}
 	n.rounds[round.Step] = l
+	n.opened = openSteps(n.rounds)
 	return l
 }
 
 // openSteps returns the steps with books, ascending.
-func (n *Node) openSteps() []uint32 {
-	steps := make([]uint32, 0, len(n.rounds))
-	for step := range n.rounds {
+func openSteps(rounds map[uint32]*ledger) []uint32 {
+	steps := make([]uint32, 0, len(rounds))
+	for step := range rounds {
 		steps = append(steps, step)
 	}
 	slices.Sort(steps)
@@ -116,6 +117,7 @@ func (n *Node) closeRound(step uint32) {
 	n.rounds[step].stopFetches()
 	blobs := n.rounds[step].blobs()
 	delete(n.rounds, step)
+	n.opened = openSteps(n.rounds)
 	n.shelf.dropRound(step)
 	n.dropBlobs(blobs)
 }
