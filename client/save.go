@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -43,6 +44,7 @@ func (n *Node) save(m *heldModel) {
 	dir, prefix := n.CheckpointDir, checkpointPrefix(n.RunID)
 	report.Dir = filepath.Join(dir, prefix+strconv.FormatUint(uint64(m.step), 10))
 	n.spawn(func(context.Context) func() {
+		removeUnfinished(dir, prefix, n.log)
 		err := writeCheckpoint(report.Dir, m.snapshot)
 		var pruneErr error
 		if err == nil && n.KeepCheckpoints > 0 {
@@ -100,6 +102,24 @@ func checkpointPrefix(runID string) string {
 	return safe + "-step"
 }
 
+// removeUnfinished removes what a client that was killed has left of the run's checkpoints.
+func removeUnfinished(dir, prefix string, log *slog.Logger) {
+	err := checkpoint.RemoveUnfinished(dir, func(name string) bool {
+		_, ok := stepOf(name, prefix)
+		return ok
+	})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		log.Warn("clean up the checkpoint folder", "err", err)
+	}
+}
+
+// stepOf returns the step in the name of a checkpoint folder of the run.
+func stepOf(name, prefix string) (step uint64, ok bool) {
+	digits, ok := strings.CutPrefix(name, prefix)
+	step, err := strconv.ParseUint(digits, 10, 32)
+	return step, ok && err == nil && digits == strconv.FormatUint(step, 10)
+}
+
 // pruneCheckpoints removes all but the newest checkpoints of a run. A folder that holds
 // anything but a checkpoint is left alone.
 func pruneCheckpoints(dir, prefix string, keep int) error {
@@ -113,9 +133,7 @@ func pruneCheckpoints(dir, prefix string, keep int) error {
 	}
 	var found []saved
 	for _, entry := range entries {
-		digits, ok := strings.CutPrefix(entry.Name(), prefix)
-		step, err := strconv.ParseUint(digits, 10, 32)
-		if ok && err == nil && entry.IsDir() && digits == strconv.FormatUint(step, 10) {
+		if step, ok := stepOf(entry.Name(), prefix); ok && entry.IsDir() {
 			found = append(found, saved{entry.Name(), step})
 		}
 	}

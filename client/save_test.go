@@ -2,10 +2,12 @@ package client
 
 import (
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/psyche-go/psyche/checkpoint"
@@ -48,6 +50,24 @@ func TestPruneCheckpoints(t *testing.T) {
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestUnfinishedCheckpointsAreRemoved cleans up after a client that was killed while it
+// saved, whatever step it was.
+func TestUnfinishedCheckpointsAreRemoved(t *testing.T) {
+	dir := t.TempDir()
+	prefix, random := checkpointPrefix("run"), strings.Repeat("A", 26)
+	for _, name := range []string{"." + prefix + "7." + random, ".other-step7." + random} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	removeUnfinished(dir, prefix, slog.New(slog.DiscardHandler))
+	removeUnfinished(filepath.Join(dir, "none"), prefix, nil) // nothing to warn of
+	left, err := os.ReadDir(dir)
+	if err != nil || len(left) != 1 || left[0].Name() != ".other-step7."+random {
+		t.Errorf("left %v, %v", left, err)
 	}
 }
 
