@@ -43,3 +43,12 @@ func WaitDisconnected(ctx context.Context, n *Node, id identity.ID) error {
 	}
 	return err
 }
+
+// AskAbout asks a member where another one is.
+func AskAbout(n *Node, id, about identity.ID) {
+	p, _ := PeerID(about)
+	n.mu.Lock()
+	m := n.members[p]
+	n.mu.Unlock()
+	_ = n.askAbout(n.ctx, id, m)
+}

@@ -37,8 +37,13 @@ type member struct {
 	cancel context.CancelFunc
 	wake   chan struct{} // capacity 1: connection or addresses changed
 
-	addrs   []ma.Multiaddr // under Node.mu
-	renewed bool           // under Node.mu: addresses changed since the last dial
+	// All under Node.mu.
+	addrs   []ma.Multiaddr // from the list of members
+	learned []ma.Multiaddr // from peers or the local network
+	vias    []peer.ID      // relays that are said to have a place for it
+	seq     uint64         // of what was learned
+	renewed bool           // addresses changed since the last dial
+	asked   time.Time      // when peers were last asked where it is
 }
 
 func compareIDs(a, b identity.ID) int { return bytes.Compare(a[:], b[:]) }
@@ -136,9 +141,18 @@ func (n *Node) Allows(p peer.ID) bool {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	_, ok := n.members[p]
-	return ok
+	return n.isAllowed(p)
 }
+
+// isAllowed is Allows; n.mu is held.
+func (n *Node) isAllowed(p peer.ID) bool {
+	_, ok := n.members[p]
+	return ok || p == n.peerID
+}
+
+// mayConnect reports whether a connection to or from p may exist: also to a relay that
+// the operator named.
+func (n *Node) mayConnect(p peer.ID) bool { return n.Allows(p) || n.relays.isStatic(p) }
 
 // WaitConnected returns when connections to all ids exist at the same moment, or with
 // the error of ctx.
@@ -170,8 +184,12 @@ func (n *Node) Relayed(id identity.ID) bool {
 	if err != nil {
 		return false
 	}
-	conns := n.host.Network().ConnsToPeer(p)
-	return len(conns) > 0 && !slices.ContainsFunc(conns, func(c network.Conn) bool { return !isCircuit(c.RemoteMultiaddr()) })
+	return n.isConnected(p) && !n.isDirect(p)
+}
+
+// isDirect reports whether a connection to p exists that leads through no relay.
+func (n *Node) isDirect(p peer.ID) bool {
+	return slices.ContainsFunc(n.host.Network().ConnsToPeer(p), func(c network.Conn) bool { return !isCircuit(c.RemoteMultiaddr()) })
 }
 
 func (n *Node) isConnected(p peer.ID) bool {
@@ -180,7 +198,7 @@ func (n *Node) isConnected(p peer.ID) bool {
 
 // onConnected closes a connection whose member was revoked while it was being made.
 func (n *Node) onConnected(c network.Conn) {
-	if !n.Allows(c.RemotePeer()) {
+	if !n.mayConnect(c.RemotePeer()) {
 		n.run(func() { _ = c.Close() })
 		return
 	}
@@ -237,11 +255,17 @@ func (n *Node) keepConnected(ctx context.Context, m *member) {
 }
 
 func (n *Node) waitDisconnected(ctx context.Context, m *member) {
+	ticker := time.NewTicker(directEvery)
+	defer ticker.Stop()
 	for n.isConnected(m.peerID) {
 		select {
 		case <-ctx.Done():
 			return
 		case <-m.wake:
+		case <-ticker.C:
+			if !n.isDirect(m.peerID) {
+				n.tryDirect(ctx, m)
+			}
 		}
 	}
 }
@@ -265,22 +289,37 @@ func (n *Node) sleep(ctx context.Context, m *member, wait time.Duration) (renewe
 	return renewed
 }
 
+// dial tries all ways to a member: its addresses, then relays; and asks others where it is
+// when none leads there.
 func (n *Node) dial(ctx context.Context, m *member) {
 	n.mu.Lock()
-	addrs := m.addrs
+	addrs := slices.Concat(m.addrs, m.learned)
 	m.renewed = false
 	n.mu.Unlock()
-	if len(addrs) == 0 {
-		return
+	if len(addrs) > 0 {
+		n.dialDirect(ctx, m, addrs)
 	}
+	if n.useRelays && !n.isConnected(m.peerID) && ctx.Err() == nil {
+		n.dialThroughRelays(ctx, m)
+	}
+	if !n.isConnected(m.peerID) && ctx.Err() == nil {
+		n.askWhere(ctx, m)
+	}
+}
+
+func (n *Node) dialDirect(ctx context.Context, m *member, addrs []ma.Multiaddr) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	// The pauses between dials are ours; without this the library adds its own.
-	if s, ok := n.host.Network().(*swarm.Swarm); ok {
-		s.Backoff().Clear(m.peerID)
-	}
+	n.clearBackoff(m.peerID)
 	if err := n.host.Connect(ctx, peer.AddrInfo{ID: m.peerID, Addrs: addrs}); err != nil {
 		n.logger.Debug("p2p: dial", "member", m.id.Short(), "err", err)
+	}
+}
+
+// clearBackoff: the pauses between dials are ours; without this the library adds its own.
+func (n *Node) clearBackoff(p peer.ID) {
+	if s, ok := n.host.Network().(*swarm.Swarm); ok {
+		s.Backoff().Clear(p)
 	}
 }
 
@@ -288,14 +327,14 @@ func (n *Node) dial(ctx context.Context, m *member) {
 // the decision falls as soon as the handshake has shown the key.
 type gater struct{ n *Node }
 
-func (g gater) InterceptPeerDial(p peer.ID) bool                 { return g.n.Allows(p) }
-func (g gater) InterceptAddrDial(p peer.ID, _ ma.Multiaddr) bool { return g.n.Allows(p) }
+func (g gater) InterceptPeerDial(p peer.ID) bool                 { return g.n.mayConnect(p) }
+func (g gater) InterceptAddrDial(p peer.ID, _ ma.Multiaddr) bool { return g.n.mayConnect(p) }
 func (g gater) InterceptAccept(network.ConnMultiaddrs) bool      { return true }
 
 func (g gater) InterceptSecured(_ network.Direction, p peer.ID, _ network.ConnMultiaddrs) bool {
-	return g.n.Allows(p)
+	return g.n.mayConnect(p)
 }
 
 func (g gater) InterceptUpgraded(c network.Conn) (bool, control.DisconnectReason) {
-	return g.n.Allows(c.RemotePeer()), 0
+	return g.n.mayConnect(c.RemotePeer()), 0
 }

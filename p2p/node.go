@@ -32,11 +32,21 @@ var (
 	ErrOptions   = errors.New("invalid node options")
 )
 
-// Options are what a node is made from; all fields but Logger are required.
+// Options are what a node is made from. Key is required.
 type Options struct {
-	Key    identity.Key
-	Listen []string // multiaddrs, e.g. /ip4/127.0.0.1/tcp/0 and /ip4/127.0.0.1/udp/0/quic-v1
+	Key identity.Key
+	// Listen are multiaddrs, e.g. /ip4/127.0.0.1/tcp/0 and /ip4/127.0.0.1/udp/0/quic-v1. A
+	// node without any is reached through relays only.
+	Listen []string
 	Logger *slog.Logger
+
+	// NoRelay neither serves members as a relay nor reaches members through one.
+	NoRelay bool
+	// Relays are addresses of circuit relays that are no members, each with /p2p/id.
+	Relays []string
+	// LocalDiscovery announces the node in the local network by multicast DNS and finds
+	// members there.
+	LocalDiscovery bool
 
 	// OnPenalty is told of misbehaving members, in the goroutine that found it out; nil:
 	// nobody is. The log has it anyway.
@@ -54,12 +64,16 @@ type Node struct {
 	logger *slog.Logger
 	bytes  bandwidth
 
+	listen    []string
+	useRelays bool
+	relays    *relays
 	upload    *rate.Limiter // nil: no limit
 	onPenalty func(Penalty)
 	records   records
 
 	ctx    context.Context // ends with the node
 	cancel context.CancelFunc
+	stops  []func()    // end what startServices started
 	unhook func() bool // stops watching the context given to New
 	once   sync.Once
 	done   chan struct{} // closed when Close has finished
@@ -75,11 +89,15 @@ type Node struct {
 
 // New starts a node that nobody may connect to yet. It ends with ctx or Close.
 func New(ctx context.Context, o Options) (*Node, error) {
-	if len(o.Listen) == 0 {
-		return nil, fmt.Errorf("start p2p node: %w: no listen address", ErrOptions)
+	if len(o.Listen) == 0 && o.NoRelay {
+		return nil, fmt.Errorf("start p2p node: %w: no listen address, and no relays", ErrOptions)
 	}
 	if len(o.Key.Private()) == 0 {
 		return nil, fmt.Errorf("start p2p node: %w: no key", ErrOptions)
+	}
+	relays, err := parseRelays(o.Relays)
+	if err != nil {
+		return nil, fmt.Errorf("start p2p node: %w", err)
 	}
 	key, err := crypto.UnmarshalEd25519PrivateKey(o.Key.Private())
 	if err != nil {
@@ -89,9 +107,12 @@ func New(ctx context.Context, o Options) (*Node, error) {
 		id:     o.Key.ID(),
 		logger: o.Logger,
 
+		listen:    o.Listen,
+		useRelays: !o.NoRelay,
+		relays:    relays,
 		upload:    newUploadLimiter(o.MaxUploadRate),
 		onPenalty: o.OnPenalty,
-		records:   records{by: make(map[identity.ID]*record)},
+		records:   records{by: make(map[identity.ID]*conduct)},
 
 		done:     make(chan struct{}),
 		members:  make(map[peer.ID]*member),
@@ -104,18 +125,45 @@ func New(ctx context.Context, o Options) (*Node, error) {
 	if n.peerID, err = PeerID(n.id); err != nil {
 		return nil, fmt.Errorf("start p2p node: %w", err)
 	}
+	n.ctx, n.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	if n.host, err = n.newHost(key, o.Listen); err != nil {
+		n.cancel()
 		return nil, fmt.Errorf("start p2p node: %w", err)
 	}
-	n.ctx, n.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	n.relays.mu.Lock()
+	n.relays.host = n.host
+	n.relays.mu.Unlock()
 	n.host.Network().Notify(&network.NotifyBundle{
 		ConnectedF:    func(_ network.Network, c network.Conn) { n.onConnected(c) },
 		DisconnectedF: func(_ network.Network, c network.Conn) { n.onChange(c.RemotePeer()) },
 	})
+	if err := n.startServices(o.LocalDiscovery); err != nil {
+		n.cancel()
+		return nil, fmt.Errorf("start p2p node: %w", errors.Join(err, n.host.Close()))
+	}
 	n.mu.Lock() // ctx may have ended already, then Close runs at once
 	defer n.mu.Unlock()
+	if n.useRelays {
+		n.wg.Go(n.keepRelays)
+	}
 	n.unhook = context.AfterFunc(ctx, func() { _ = n.Close() })
 	return n, nil
+}
+
+// startServices starts what a node does for members besides carrying their bytes.
+func (n *Node) startServices(local bool) error {
+	n.servePeers()
+	if n.useRelays && len(n.listen) > 0 {
+		service, err := n.serveRelay(n.host)
+		if err != nil {
+			return err
+		}
+		n.stops = append(n.stops, func() { _ = service.Close() })
+	}
+	if local {
+		n.stops = append(n.stops, n.discoverLocally(n.host))
+	}
+	return nil
 }
 
 // newHost makes the libp2p host: two transports and nothing that reaches beyond members.
@@ -124,7 +172,12 @@ func (n *Node) newHost(key crypto.PrivKey, listen []string) (host.Host, error) {
 	if err != nil {
 		return nil, err
 	}
+	reach := libp2p.ChainOptions(libp2p.EnableRelay(), libp2p.EnableHolePunching())
+	if !n.useRelays {
+		reach = libp2p.DisableRelay()
+	}
 	h, err := libp2p.New(
+		reach,
 		libp2p.Identity(key),
 		libp2p.Transport(libp2pquic.NewTransport),
 		libp2p.Transport(tcp.NewTCPTransport),
@@ -140,7 +193,7 @@ func (n *Node) newHost(key crypto.PrivKey, listen []string) (host.Host, error) {
 		libp2p.UDPBlackHoleSuccessCounter(nil),
 		libp2p.IPv6BlackHoleSuccessCounter(nil),
 		libp2p.UserAgent("psyche"),
-		libp2p.DisableRelay(),
+		libp2p.AddrsFactory(n.withRelays),
 		libp2p.DisableMetrics(),
 		libp2p.Ping(false),
 	)
@@ -155,6 +208,12 @@ func (n *Node) newHost(key crypto.PrivKey, listen []string) (host.Host, error) {
 		}
 	}
 	return h, nil
+}
+
+// withRelays adds the ways through relays to the addresses that members are told.
+func (n *Node) withRelays(addrs []ma.Multiaddr) []ma.Multiaddr {
+	direct := slices.DeleteFunc(slices.Clone(addrs), isCircuit)
+	return append(direct, n.relays.addrs()...)
 }
 
 func listenOn(h host.Host, text string) error {
@@ -178,6 +237,9 @@ func (n *Node) Close() error {
 		n.mu.Unlock()
 		unhook()
 		n.cancel()
+		for _, stop := range n.stops {
+			stop()
+		}
 		if err := n.host.Close(); err != nil {
 			n.err = fmt.Errorf("close p2p node: %w", err)
 		}

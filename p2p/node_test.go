@@ -293,7 +293,8 @@ func TestOptionsAreChecked(t *testing.T) {
 		name    string
 		options p2p.Options
 	}{
-		{"no listen address", p2p.Options{Key: p2ptest.Key("a")}},
+		{"no listen address and no relay", p2p.Options{Key: p2ptest.Key("a"), NoRelay: true}},
+		{"bad relay", p2p.Options{Key: p2ptest.Key("a"), Listen: p2ptest.Loopback, Relays: []string{"/ip4/127.0.0.1/tcp/1"}}},
 		{"no key", p2p.Options{Listen: p2ptest.Loopback}},
 		{"bad listen address", p2p.Options{Key: p2ptest.Key("a"), Listen: []string{"127.0.0.1"}}},
 	}

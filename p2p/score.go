@@ -53,9 +53,9 @@ type Penalty struct {
 	Score  float64 // minus all points against the member, those forgiven left out
 }
 
-// record is what is held against one member. It is kept when the member leaves, so that
+// conduct is what is held against one member. It is kept when the member leaves, so that
 // leaving and joining again does not clear it.
-type record struct {
+type conduct struct {
 	points float64
 	at     time.Time
 	faults map[Fault]*report
@@ -67,7 +67,7 @@ type report struct {
 	unsaid int
 }
 
-func (r *record) now() float64 {
+func (r *conduct) now() float64 {
 	if r == nil {
 		return 0
 	}
@@ -77,7 +77,7 @@ func (r *record) now() float64 {
 // records are those of all members.
 type records struct {
 	mu sync.Mutex
-	by map[identity.ID]*record
+	by map[identity.ID]*conduct
 }
 
 // add counts a fault and returns what is to be reported, if anything.
@@ -87,7 +87,7 @@ func (s *records) add(id identity.ID, fault Fault, detail string) (Penalty, bool
 	r := s.by[id]
 	if r == nil {
 		s.makeRoom()
-		r = &record{faults: make(map[Fault]*report)}
+		r = &conduct{faults: make(map[Fault]*report)}
 		s.by[id] = r
 	}
 	r.points = min(r.now()+fault.points(), maxPenalty)

@@ -47,9 +47,13 @@ func newResourceManager() (network.ResourceManager, error) {
 // three times the bytes for the same CPU time, and leaves public addresses to the
 // library's rule: QUIC first.
 func rankDials(addrs []ma.Multiaddr) []network.AddrDelay {
-	var private, public []ma.Multiaddr
+	var private, public, circuits []ma.Multiaddr
 	haveTCP := false
 	for _, addr := range addrs {
+		if isCircuit(addr) {
+			circuits = append(circuits, addr)
+			continue
+		}
 		if !manet.IsPrivateAddr(addr) && !manet.IsIPLoopback(addr) {
 			public = append(public, addr)
 			continue
@@ -67,6 +71,13 @@ func rankDials(addrs []ma.Multiaddr) []network.AddrDelay {
 	}
 	if len(public) > 0 {
 		ranked = append(ranked, swarm.DefaultDialRanker(public)...)
+	}
+	delay := time.Duration(0)
+	if len(ranked) > 0 {
+		delay = relayAfter
+	}
+	for _, addr := range circuits {
+		ranked = append(ranked, network.AddrDelay{Addr: addr, Delay: delay})
 	}
 	return ranked
 }

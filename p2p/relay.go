@@ -1,0 +1,367 @@
+package p2p
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/host"
+	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/peer"
+	"github.com/libp2p/go-libp2p/core/peerstore"
+	"github.com/libp2p/go-libp2p/core/protocol"
+	circuit "github.com/libp2p/go-libp2p/p2p/protocol/circuitv2/client"
+	"github.com/libp2p/go-libp2p/p2p/protocol/circuitv2/proto"
+	"github.com/libp2p/go-libp2p/p2p/protocol/circuitv2/relay"
+	ma "github.com/multiformats/go-multiaddr"
+)
+
+// A member that nobody can dial, behind a NAT or a firewall, reserves a place at members
+// that it can dial itself (circuit relay v2), and others reach it through them. When both
+// ends have public addresses, libp2p then tries to punch a direct way (DCUtR). libp2p's
+// own search for relays and its AutoNAT are not used: the first ignores relays on private
+// addresses, the second dials back from a key that is no member's, which is refused. Here
+// the sign that a relay is needed is a member that no dial reaches.
+const (
+	// relaysWanted is at how many relays a member holds a place.
+	relaysWanted = 3
+	// relayAfter is how long members must have been out of reach before relays are asked.
+	relayAfter   = 2 * time.Second
+	relayEvery   = time.Second
+	reserveTime  = 5 * time.Second // one attempt to get a place, or a way through a relay
+	relaysTried  = 6               // for one member at one attempt to reach it
+	relayRefused = time.Minute     // before a relay that refused is asked again
+	directEvery  = 30 * time.Second
+
+	// What a member gives for others as a relay: memory for so many circuits, and the
+	// upload rate that everything of the node shares.
+	maxReservations = 64
+	maxCircuits     = 8 // of one member
+	relayBuffer     = 32 << 10
+	reservationTTL  = 10 * time.Minute
+)
+
+// relays are the places that a node holds, and whom it may ask for one.
+type relays struct {
+	static []peer.AddrInfo // no members, named by the operator
+
+	mu      sync.Mutex
+	host    host.Host // nil until it is made
+	held    map[peer.ID]time.Time // until when
+	refused map[peer.ID]time.Time // when
+}
+
+func parseRelays(texts []string) (*relays, error) {
+	r := &relays{held: make(map[peer.ID]time.Time), refused: make(map[peer.ID]time.Time)}
+	for _, text := range texts {
+		info, err := peer.AddrInfoFromString(text)
+		if err != nil {
+			return nil, fmt.Errorf("%w: relay %q: %w; want an address that ends with /p2p/ and the relay's id", ErrOptions, text, err)
+		}
+		r.static = append(r.static, *info)
+	}
+	return r, nil
+}
+
+// isStatic reports whether p is a relay that the operator named.
+func (r *relays) isStatic(p peer.ID) bool {
+	return slices.ContainsFunc(r.static, func(i peer.AddrInfo) bool { return i.ID == p })
+}
+
+// addrs returns the addresses at which the node is reached through its relays.
+func (r *relays) addrs() []ma.Multiaddr {
+	r.mu.Lock()
+	h := r.host
+	r.mu.Unlock()
+	if h == nil {
+		return nil
+	}
+	var addrs []ma.Multiaddr
+	for _, p := range r.places() {
+		known := h.Peerstore().Addrs(p)
+		if len(known) == 0 {
+			continue
+		}
+		slices.SortFunc(known, func(a, b ma.Multiaddr) int { return a.Compare(b) })
+		for _, addr := range known {
+			if isTCP(addr) || isQUIC(addr) {
+				addrs = append(addrs, addr.Encapsulate(through(p)))
+			}
+		}
+	}
+	return addrs[:min(len(addrs), maxAddrs)]
+}
+
+// places returns the relays at which a place is held, in order.
+func (r *relays) places() []peer.ID {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var places []peer.ID
+	for p, until := range r.held {
+		if time.Now().Before(until) {
+			places = append(places, p)
+		}
+	}
+	slices.Sort(places)
+	return places
+}
+
+// through is the address of whatever lies behind a relay that we are connected to.
+func through(p peer.ID) ma.Multiaddr {
+	return ma.StringCast("/p2p/" + p.String() + "/p2p-circuit")
+}
+
+// serveRelay lets members reach members through this one.
+func (n *Node) serveRelay(h host.Host) (*relay.Relay, error) {
+	return relay.New(throttledHost{h, n},
+		relay.WithACL(membersOnly{n}),
+		// Circuits carry everything, models too; what bounds them is the number and the rate.
+		relay.WithResources(relay.Resources{
+			ReservationTTL: reservationTTL, MaxReservations: maxReservations, MaxCircuits: maxCircuits,
+			BufferSize: relayBuffer, MaxReservationsPerPeer: 1,
+			MaxReservationsPerIP: maxReservations, MaxReservationsPerASN: maxReservations,
+		}),
+		relay.WithReservationAddressFilter(func(ma.Multiaddr) bool { return true }))
+}
+
+// membersOnly is whom a node relays for.
+type membersOnly struct{ n *Node }
+
+func (m membersOnly) AllowReserve(p peer.ID, _ ma.Multiaddr) bool { return m.n.Allows(p) }
+
+func (m membersOnly) AllowConnect(from peer.ID, _ ma.Multiaddr, to peer.ID) bool {
+	return m.n.Allows(from) && m.n.Allows(to)
+}
+
+// throttledHost is the host as the relay service sees it: what it forwards shares the
+// node's upload rate.
+type throttledHost struct {
+	host.Host
+	n *Node
+}
+
+func (h throttledHost) SetStreamHandler(name protocol.ID, handle network.StreamHandler) {
+	h.Host.SetStreamHandler(name, func(s network.Stream) { handle(h.wrap(s)) })
+}
+
+func (h throttledHost) NewStream(ctx context.Context, p peer.ID, names ...protocol.ID) (network.Stream, error) {
+	s, err := h.Host.NewStream(ctx, p, names...)
+	if err != nil {
+		return nil, err
+	}
+	return h.wrap(s), nil
+}
+
+func (h throttledHost) wrap(s network.Stream) network.Stream {
+	if h.n.upload == nil {
+		return s
+	}
+	return throttledStream{s, throttled{h.n.ctx, h.n.upload, s}}
+}
+
+type throttledStream struct {
+	network.Stream
+	w throttled
+}
+
+func (s throttledStream) Write(p []byte) (int, error) { return s.w.Write(p) }
+
+// keepRelays holds places at relays while there are members that no direct way leads to.
+func (n *Node) keepRelays() {
+	ticker := time.NewTicker(relayEvery)
+	defer ticker.Stop()
+	var lonely time.Time // since when somebody is out of reach
+	for {
+		n.mu.Lock()
+		changed := n.changed
+		n.mu.Unlock()
+		switch {
+		case !n.missesDirect():
+			lonely = time.Time{}
+		case lonely.IsZero():
+			lonely = time.Now()
+		}
+		if len(n.listen) == 0 || !lonely.IsZero() && time.Since(lonely) >= relayAfter {
+			n.reserve()
+		}
+		select {
+		case <-n.ctx.Done():
+			return
+		case <-changed:
+		case <-ticker.C:
+		}
+	}
+}
+
+// missesDirect reports whether there is a member that no direct connection leads to.
+func (n *Node) missesDirect() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for p := range n.members {
+		if !n.isDirect(p) {
+			return true
+		}
+	}
+	return false
+}
+
+// reserve gets places until enough are held, and renews those that end soon.
+func (n *Node) reserve() {
+	r := n.relays
+	r.mu.Lock()
+	valid := 0
+	for p, until := range r.held {
+		if !n.isDirect(p) || time.Now().After(until) {
+			delete(r.held, p)
+		} else if time.Until(until) > reservationTTL/2 {
+			valid++
+		}
+	}
+	r.mu.Unlock()
+	for _, p := range n.candidates() {
+		if valid >= relaysWanted || n.ctx.Err() != nil {
+			return
+		}
+		if n.reserveAt(p) {
+			valid++
+		}
+	}
+}
+
+// candidates are the relays that can be asked for a place, in order: those that the
+// operator named, then members with nothing against them. The order differs from member
+// to member, so that no relay gets all.
+func (n *Node) candidates() []peer.ID {
+	r := n.relays
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	usable := func(p peer.ID) bool {
+		if until, held := r.held[p]; held && time.Until(until) > reservationTTL/2 {
+			return false
+		}
+		return time.Since(r.refused[p]) > relayRefused
+	}
+	var ids []peer.ID
+	for _, info := range r.static {
+		if usable(info.ID) {
+			ids = append(ids, info.ID)
+		}
+	}
+	var members []peer.ID
+	for _, p := range n.relaying() {
+		if usable(p) && !r.isStatic(p) {
+			members = append(members, p)
+		}
+	}
+	slices.SortFunc(members, func(a, b peer.ID) int { return bytes.Compare(n.distance(a), n.distance(b)) })
+	return append(ids, members...)
+}
+
+// distance orders members differently for every node.
+func (n *Node) distance(p peer.ID) []byte {
+	id, _ := Identity(p)
+	for i := range id {
+		id[i] ^= n.id[i]
+	}
+	return id[:]
+}
+
+// relaying returns the members we have a direct way to that relay for others, without
+// those that are avoided.
+func (n *Node) relaying() []peer.ID {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var ids []peer.ID
+	for p, m := range n.members {
+		if !n.isDirect(p) || n.Avoids(m.id) {
+			continue
+		}
+		if known, err := n.host.Peerstore().SupportsProtocols(p, proto.ProtoIDv2Hop); err == nil && len(known) > 0 {
+			ids = append(ids, p)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+func (n *Node) reserveAt(p peer.ID) bool {
+	ctx, cancel := context.WithTimeout(n.ctx, reserveTime)
+	defer cancel()
+	info := peer.AddrInfo{ID: p}
+	for _, static := range n.relays.static {
+		if static.ID == p {
+			info = static
+		}
+	}
+	place, err := circuit.Reserve(ctx, n.host, info)
+	n.relays.mu.Lock()
+	defer n.relays.mu.Unlock()
+	if err != nil {
+		n.relays.refused[p] = time.Now()
+		n.logger.Debug("p2p: no place at a relay", "relay", p, "err", err)
+		return false
+	}
+	n.relays.held[p] = place.Expiration
+	n.logger.Info("p2p: reachable through a relay", "relay", p, "until", place.Expiration)
+	return true
+}
+
+// dialThroughRelays tries to reach a member through those that may have a place for it.
+func (n *Node) dialThroughRelays(ctx context.Context, m *member) {
+	n.mu.Lock()
+	vias := slices.Clone(m.vias)
+	n.mu.Unlock()
+	for _, info := range n.relays.static {
+		vias = append(vias, info.ID)
+	}
+	vias = append(vias, n.relaying()...)
+	tried := make(map[peer.ID]bool)
+	for _, via := range vias {
+		if tried[via] || via == m.peerID || via == n.peerID || len(tried) == relaysTried {
+			continue
+		}
+		tried[via] = true
+		if n.dialThrough(ctx, m, via) || ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+func (n *Node) dialThrough(ctx context.Context, m *member, via peer.ID) bool {
+	ctx, cancel := context.WithTimeout(ctx, reserveTime)
+	defer cancel()
+	for _, info := range n.relays.static {
+		if info.ID == via {
+			n.host.Peerstore().AddAddrs(via, info.Addrs, peerstore.TempAddrTTL)
+		}
+	}
+	n.clearBackoff(m.peerID)
+	err := n.host.Connect(ctx, peer.AddrInfo{ID: m.peerID, Addrs: []ma.Multiaddr{through(via)}})
+	if err != nil {
+		n.logger.Debug("p2p: dial through a relay", "member", m.id.Short(), "relay", via, "err", err)
+		return false
+	}
+	n.logger.Info("p2p: member is reached through a relay", "member", m.id.Short(), "relay", via)
+	return true
+}
+
+// tryDirect looks from time to time for a direct way to a member that is reached through
+// a relay.
+func (n *Node) tryDirect(ctx context.Context, m *member) {
+	n.mu.Lock()
+	addrs := m.addrs
+	n.mu.Unlock()
+	if len(addrs) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(network.WithForceDirectDial(ctx, "reached through a relay"), dialTimeout)
+	defer cancel()
+	n.clearBackoff(m.peerID)
+	if err := n.host.Connect(ctx, peer.AddrInfo{ID: m.peerID, Addrs: addrs}); err != nil && !errors.Is(err, context.Canceled) {
+		n.logger.Debug("p2p: no direct way", "member", m.id.Short(), "err", err)
+	}
+}
