@@ -6,8 +6,8 @@ type Committee uint8
 // The committees. Whether a member also witnesses the round is drawn apart from them.
 const (
 	Trainer    Committee = iota // trains a batch
-	Verifier                    // trains no batch of its own and is free to repeat another's
-	TieBreaker                  // is free to decide where a verifier disagrees with a trainer
+	Verifier                    // trains no batch: a place that nobody could know before the round
+	TieBreaker                  // likewise, and drawn apart
 )
 
 // String returns the committee's name.

@@ -232,6 +232,9 @@ func (a AdamW) check() faults {
 	return f
 }
 
+// maxChunk is the largest chunk that the optimizer has tables for.
+const maxChunk = 128
+
 func (d Distro) check() faults {
 	var f faults
 	f.notNegative("clip_grad_norm", d.ClipGradNorm)
@@ -243,8 +246,8 @@ func (d Distro) check() faults {
 	if d.CompressionTopK == 0 {
 		f.add("compression_topk", "is 0, want at least 1")
 	}
-	if d.CompressionChunk == 0 {
-		f.add("compression_chunk", "is 0, want at least 1")
+	if d.CompressionChunk < 1 || d.CompressionChunk > maxChunk {
+		f.add("compression_chunk", "%d is out of range, want 1 to %d; 64 is usual", d.CompressionChunk, maxChunk)
 	}
 	if d.Update != "" && d.Update != SignUpdate && d.Update != LinearUpdate {
 		f.add("update", "unknown value %q", d.Update)

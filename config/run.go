@@ -13,7 +13,7 @@ type Run struct {
 	Model    Model
 	Progress coordinator.Progress // of a saved state; zero in a fresh one
 
-	// Warnings names keys of older files that have no meaning here.
+	// Warnings names keys that have no meaning here, or another than one may think.
 	Warnings []string
 }
 

@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/psyche-go/psyche/coordinator"
 )
@@ -107,6 +108,9 @@ func readConfig(t *table) (coordinator.Config, []string) {
 	if t.has("round_apply_time") {
 		number[uint64](t, "round_apply_time")
 		warnings = append(warnings, "[config] round_apply_time has no effect: there is no such phase any more")
+	}
+	if c.VerificationPercent > 0 {
+		warnings = append(warnings, fmt.Sprintf("[config] verification_percent = %d: as many members train nothing in a round, and nobody repeats the work of others; with 0 all train", c.VerificationPercent))
 	}
 	t.done()
 	if len(t.problems) == failed {

@@ -69,7 +69,7 @@ type Distro struct {
 	WeightDecay      float64 // decoupled; 0: none
 	CompressionDecay float64 // of the momentum, in [0, 1]
 	CompressionTopK  uint16  // coefficients kept of each chunk, at least 1
-	CompressionChunk uint16  // largest length of a chunk's side, at least 1
+	CompressionChunk uint16  // largest length of a chunk's side, 1 to 128
 	Quantize1Bit     bool    // exchange signs only
 
 	// ApplyLag is the number of rounds after which results are applied: 1, before the
