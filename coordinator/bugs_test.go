@@ -280,7 +280,7 @@ func TestBugLastRoundsAreNeverApplied(t *testing.T) {
 	if s.RunState != Cooldown {
 		t.Fatalf("after the last step: %s", s.RunState)
 	}
-	for _, round := range []*Round{s.CurrentRound(), s.PreviousRound()} {
+	for _, round := range []*Round{s.CurrentRound(), s.roundFromEnd(1)} {
 		for _, a := range round.Assignments(s.Config) {
 			c := commitment(round.Members[a.Member], round.Step)
 			if _, ok := round.Counted([][32]byte{c}); !ok {
@@ -411,11 +411,11 @@ func TestBugMembersAreInRandomOrder(t *testing.T) {
 // TestBugPreviousRoundIsAnEmptySlot: rounds that were not held do not exist.
 func TestBugPreviousRoundIsAnEmptySlot(t *testing.T) {
 	s := newRun(t, testConfig(), "a", "b", "c")
-	if s.PreviousRound() != nil {
+	if s.roundFromEnd(1) != nil {
 		t.Error("the first round has a previous one")
 	}
 	s.step()
-	if s.PreviousRound().Step != 1 || s.roundFromEnd(2) != nil || s.RoundOfStep(0) != nil {
+	if s.roundFromEnd(1).Step != 1 || s.roundFromEnd(2) != nil || s.RoundOfStep(0) != nil {
 		t.Error("the second round has two previous ones")
 	}
 }

@@ -89,9 +89,6 @@ func (s *State) Clone() State {
 // nil in every other RunState.
 func (s *State) CurrentRound() *Round { return s.roundFromEnd(0) }
 
-// PreviousRound returns the round before CurrentRound, or nil.
-func (s *State) PreviousRound() *Round { return s.roundFromEnd(1) }
-
 // RoundOfStep returns the round of a step if it is among the newest of the newest
 // epoch, or nil. Rounds stay readable until the next Warmup starts.
 func (s *State) RoundOfStep(step uint32) *Round {
