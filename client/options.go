@@ -35,6 +35,13 @@ type Options struct {
 	CheckpointDir   string // folder for the checkpoint of each epoch; empty: save none
 	KeepCheckpoints int    // newest checkpoints of the run that stay in the folder; 0: all
 
+	// Saved is told of each checkpoint in the folder, before older ones are removed. It
+	// is called from any goroutine and must not wait. May be nil.
+	Saved func(dir string, f checkpoint.Facts)
+	// Archive finds a model that no member gives any more. What it returns is checked
+	// against the digest in c. May be nil.
+	Archive func(ctx context.Context, c coordinator.Checkpoint) (checkpoint.Snapshot, error)
+
 	Events *event.Log   // may be nil
 	Logger *slog.Logger // may be nil
 

@@ -42,10 +42,18 @@ func (n *Node) save(m *heldModel) {
 	}
 	n.saves++
 	dir, prefix := n.CheckpointDir, checkpointPrefix(n.RunID)
-	report.Dir = filepath.Join(dir, prefix+strconv.FormatUint(uint64(m.step), 10))
+	report.Dir = n.folderOf(m.step)
+	facts, known := n.facts(m)
 	n.spawn(func(context.Context) func() {
 		removeUnfinished(dir, prefix, n.log)
-		err := writeCheckpoint(report.Dir, m.snapshot)
+		var beside []checkpoint.Extra
+		if known {
+			beside = append(beside, facts.Extra())
+		}
+		err := writeCheckpoint(report.Dir, m.snapshot, beside...)
+		if err == nil && known && n.Saved != nil {
+			n.Saved(report.Dir, facts)
+		}
 		var pruneErr error
 		if err == nil && n.KeepCheckpoints > 0 {
 			pruneErr = pruneCheckpoints(dir, prefix, n.KeepCheckpoints)
@@ -71,7 +79,7 @@ var errOtherCheckpoint = errors.New("the folder holds another checkpoint")
 // writeCheckpoint writes a snapshot to a folder whose parent may not exist yet. What the
 // folder holds already is left alone: the same checkpoint is not written again, and any
 // other is an error, as it belongs to another run of the same name.
-func writeCheckpoint(dir string, s checkpoint.Snapshot) error {
+func writeCheckpoint(dir string, s checkpoint.Snapshot, beside ...checkpoint.Extra) error {
 	entries, err := os.ReadDir(dir)
 	switch {
 	case err == nil && len(entries) > 0:
@@ -86,7 +94,7 @@ func writeCheckpoint(dir string, s checkpoint.Snapshot) error {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return fmt.Errorf("save checkpoint: %w", err)
 	}
-	return checkpoint.WriteDir(dir, s)
+	return checkpoint.WriteDir(dir, s, beside...)
 }
 
 // checkpointPrefix is the beginning of the names of a run's checkpoint folders: the run

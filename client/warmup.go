@@ -202,7 +202,8 @@ func (o *obtaining) run(ctx context.Context) error {
 	return err
 }
 
-// snapshot gets the model's content from here, from peers, or from where the run began.
+// snapshot gets the model's content from here, from peers or their archive, or from where
+// the run began.
 func (o *obtaining) snapshot(ctx context.Context) (checkpoint.Snapshot, error) {
 	if o.known != nil {
 		copied := *o.known
@@ -212,7 +213,7 @@ func (o *obtaining) snapshot(ctx context.Context) (checkpoint.Snapshot, error) {
 		return copied.snapshot, nil
 	}
 	if fromPeers(o.checkpoint) {
-		return o.fromMembers(ctx)
+		return o.fromHandedOver(ctx)
 	}
 	snapshot, err := o.Initial(ctx, o.checkpoint)
 	if err != nil {
