@@ -35,7 +35,11 @@ var (
 // encodeAnnouncements packs signed announcements; what is beyond the bounds is left out.
 func encodeAnnouncements(raws [][]byte) []byte {
 	raws = raws[:min(len(raws), maxAnnouncements)]
-	b := binary.LittleEndian.AppendUint16(nil, uint16(len(raws)))
+	size := 2
+	for _, raw := range raws {
+		size += 2 + len(raw)
+	}
+	b := binary.LittleEndian.AppendUint16(make([]byte, 0, size), uint16(len(raws)))
 	for _, raw := range raws {
 		b = binary.LittleEndian.AppendUint16(b, uint16(len(raw)))
 		b = append(b, raw...)
@@ -54,7 +58,7 @@ func decodeAnnouncements(b []byte) ([][]byte, error) {
 	if count > maxAnnouncements {
 		return nil, fmt.Errorf("%w: %d announcements, at most %d", errMalformed, count, maxAnnouncements)
 	}
-	var raws [][]byte
+	raws := make([][]byte, 0, min(count, len(b)/2))
 	for i := range count {
 		if len(b) < 2 {
 			return nil, fmt.Errorf("%w: announcement %d of %d is missing", errMalformed, i, count)
@@ -77,18 +81,46 @@ func decodeAnnouncements(b []byte) ([][]byte, error) {
 // goroutines read it.
 type shelf struct {
 	mu        sync.Mutex
-	rounds    map[uint32][][]byte // step → signed announcements
+	rounds    map[uint32]*shelved // by step
 	manifests map[[32]byte][]byte // digest → encoded manifest
 }
 
-func newShelf() *shelf {
-	return &shelf{rounds: make(map[uint32][][]byte), manifests: make(map[[32]byte][]byte)}
+// shelved are the announcements of a round.
+type shelved struct {
+	slots   [][][]byte // per batch, signed announcements, preferred first
+	encoded []byte     // nil: not encoded since the last change
 }
 
-func (s *shelf) putRound(step uint32, raws [][]byte) {
+// encode returns the encoded announcements: the first of every batch before the others, so
+// that a peer which keeps only two per batch gets them.
+func (s *shelved) encode() []byte {
+	if s.encoded != nil {
+		return s.encoded
+	}
+	var first, others [][]byte
+	for _, raws := range s.slots {
+		if len(raws) > 0 {
+			first, others = append(first, raws[0]), append(others, raws[1:]...)
+		}
+	}
+	s.encoded = encodeAnnouncements(append(first, others...))
+	return s.encoded
+}
+
+func newShelf() *shelf {
+	return &shelf{rounds: make(map[uint32]*shelved), manifests: make(map[[32]byte][]byte)}
+}
+
+// putBatch replaces the announcements of one of count batches of a round.
+func (s *shelf) putBatch(step uint32, index, count int, raws [][]byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.rounds[step] = raws
+	round := s.rounds[step]
+	if round == nil {
+		round = &shelved{slots: make([][][]byte, count)}
+		s.rounds[step] = round
+	}
+	round.slots[index], round.encoded = raws, nil
 }
 
 func (s *shelf) dropRound(step uint32) {
@@ -115,12 +147,12 @@ func (s *shelf) answerRound(_ context.Context, _ identity.ID, request []byte) ([
 	}
 	step := binary.LittleEndian.Uint32(request)
 	s.mu.Lock()
-	raws, found := s.rounds[step]
-	s.mu.Unlock()
+	defer s.mu.Unlock()
+	round, found := s.rounds[step]
 	if !found {
 		return nil, fmt.Errorf("%w: results of step %d", errNotHeld, step)
 	}
-	return encodeAnnouncements(raws), nil
+	return round.encode(), nil
 }
 
 func (s *shelf) answerModel(_ context.Context, _ identity.ID, request []byte) ([]byte, error) {

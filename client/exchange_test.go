@@ -65,6 +65,34 @@ func TestAnnouncementsMalformed(t *testing.T) {
 	}
 }
 
+// TestShelfAnswersWithTheFirstOfEveryBatchBeforeOthers also changes a batch after it was
+// asked for.
+func TestShelfAnswersWithTheFirstOfEveryBatchBeforeOthers(t *testing.T) {
+	s := newShelf()
+	for _, test := range []struct {
+		index int
+		batch string
+		want  string
+	}{{2, "ef", "ef"}, {0, "ab", "aebf"}, {0, "ba", "beaf"}, {1, "c", "bceaf"}, {2, "fg", "bcfag"}} {
+		var raws [][]byte
+		for i := range test.batch {
+			raws = append(raws, []byte(test.batch[i:i+1]))
+		}
+		s.putBatch(7, test.index, 3, raws)
+		answer, err := s.answerRound(t.Context(), identity.ID{}, []byte{7, 0, 0, 0})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := decodeAnnouncements(answer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := string(bytes.Join(all, nil)); got != test.want {
+			t.Errorf("after batch %d was %s: %s, want %s", test.index, test.batch, got, test.want)
+		}
+	}
+}
+
 func FuzzDecodeAnnouncements(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(encodeAnnouncements(nil))
@@ -80,7 +108,7 @@ func FuzzDecodeAnnouncements(f *testing.F) {
 
 func TestShelf(t *testing.T) {
 	s := newShelf()
-	s.putRound(7, [][]byte{[]byte("x")})
+	s.putBatch(7, 1, 3, [][]byte{[]byte("x")})
 	s.putManifest([32]byte{9}, []byte("manifest"))
 	ask := func(answer func(request []byte) ([]byte, error), request []byte) error {
 		_, err := answer(request)
@@ -127,7 +155,7 @@ func announcement(s *slot, blob commitment, replica [32]byte) wire.ResultAnnounc
 
 func TestHear(t *testing.T) {
 	round, config := testRound()
-	r := newResults(round, config)
+	r := newResults(round, round.Assignments(config))
 	s := &r.slots[0]
 	owner, other := identity.ID(s.owner), identity.ID(r.slots[1].owner)
 	hear := func(author identity.ID, a wire.ResultAnnouncement) error { return r.hear(author, a, []byte{a.Blob[0]}) }
@@ -180,7 +208,7 @@ func TestHear(t *testing.T) {
 // none counts.
 func TestHearWhereVotesWent(t *testing.T) {
 	round, config := testRound()
-	r := newResults(round, config)
+	r := newResults(round, round.Assignments(config))
 	s := &r.slots[0]
 	owner := identity.ID(s.owner)
 	var owners []coordinator.ClientID
@@ -215,7 +243,7 @@ func TestWarmingResultsDoNotCount(t *testing.T) {
 	round, config := testRound()
 	member := round.Assignments(config)[1].Member
 	round.Warming[member/8] |= 1 << (member % 8)
-	r := newResults(round, config)
+	r := newResults(round, round.Assignments(config))
 	list := []commitment{hash(1), hash(2), hash(3)}
 	var owners []coordinator.ClientID
 	for i := range r.slots {
@@ -246,7 +274,7 @@ func TestHeldIsIndependentOfOrder(t *testing.T) {
 	var roots [2][32]byte
 	for i, order := range [][]commitment{{hash(1), hash(2)}, {hash(2), hash(1)}} {
 		round, config := testRound()
-		r := newResults(round, config)
+		r := newResults(round, round.Assignments(config))
 		s := &r.slots[0]
 		for _, c := range order {
 			if err := r.hear(identity.ID(s.owner), announcement(s, c, mine), nil); err != nil && !errors.Is(err, errEquivocation) {

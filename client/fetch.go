@@ -247,6 +247,9 @@ func (n *Node) fetched(l *ledger, s *slot, c *candidate, payload []byte, err, in
 		n.reject(l, s, invalid.Error())
 	default:
 		c.state, c.payload = held, payload
+		if len(s.candidates) > 1 { // it may be preferred now
+			s.unshelved, l.unshelved = true, true
+		}
 		n.flagReplica(l, s, c)
 	}
 }

@@ -82,7 +82,7 @@ func (n *Node) roundResults(ctx context.Context, peer identity.ID, step uint32) 
 	if err != nil {
 		return nil, err
 	}
-	var heard []utterance
+	heard := make([]utterance, 0, len(raws))
 	for _, raw := range raws {
 		author, a, err := n.Announcements.Open(raw)
 		if err != nil {

@@ -173,16 +173,23 @@ func (n *Node) desynchronise(reason string) {
 	n.seat.again = true
 }
 
+// answered reports whether an action of this kind is on its way, or one about the same was
+// answered a moment ago: submit does nothing then.
+func (n *Node) answered(kind string, about any) bool {
+	e := n.errands[kind]
+	return e != nil && (e.flying || e.about == about && n.Runtime.Now().Before(e.notBefore))
+}
+
 // submit sends an action unless the same is on its way or was answered a moment ago.
 // Callers call it until the state shows the effect. Accepted runs in the loop.
 func (n *Node) submit(kind string, about any, a coordinator.Action, accepted func()) {
+	if n.answered(kind, about) {
+		return
+	}
 	e := n.errands[kind]
 	if e == nil {
 		e = &errand{}
 		n.errands[kind] = e
-	}
-	if e.flying || (e.about == about && n.Runtime.Now().Before(e.notBefore)) {
-		return
 	}
 	e.about, e.flying = about, true
 	n.spawn(func(ctx context.Context) func() {

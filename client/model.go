@@ -111,22 +111,23 @@ func (n *Node) dropBlobs(hashes [][32]byte) {
 	if len(hashes) == 0 {
 		return
 	}
-	needed := make(map[[32]byte]bool)
+	unneeded := make(map[[32]byte]bool, len(hashes))
+	for _, hash := range hashes {
+		unneeded[hash] = true
+	}
 	for _, m := range n.shares {
 		for _, hash := range m.blobs {
-			needed[hash] = true
+			delete(unneeded, hash)
 		}
 	}
 	for _, hash := range n.partial.blobs {
-		needed[hash] = true
+		delete(unneeded, hash)
 	}
 	for _, l := range n.rounds {
-		for _, hash := range l.blobs() {
-			needed[hash] = true
-		}
+		l.eachBlob(func(hash [32]byte) { delete(unneeded, hash) })
 	}
 	for _, hash := range hashes {
-		if !needed[hash] {
+		if unneeded[hash] {
 			n.Network.Drop(hash)
 		}
 	}

@@ -113,6 +113,9 @@ func New(o Options) (*Node, error) {
 	if n.Announcements == nil {
 		n.Announcements = signed{&n.Options}
 	}
+	if n.Draws == nil {
+		n.Draws = drawn{}
+	}
 	return n, nil
 }
 

@@ -47,6 +47,7 @@ type Options struct {
 
 	Runtime       Runtime       // nil: goroutines and the wall clock
 	Announcements Announcements // nil: those of package wire, signed with Key
+	Draws         Draws         // nil: those of package coordinator
 
 	RepublishInterval time.Duration // between attempts to heal lost gossip; 2 s
 	SettleTimeout     time.Duration // to complete a finished round; the run's MaxRoundTrainTime

@@ -63,6 +63,7 @@ type slot struct {
 	owner      coordinator.ClientID
 	warming    bool // the owner's optimizer is too young for its result to count
 	candidates []*candidate
+	unshelved  bool // peers cannot ask for the newest candidates yet, or get them in another order
 }
 
 // results keeps the books of one round: what was announced, what is held, and what of it
@@ -76,9 +77,10 @@ type results struct {
 }
 
 // newResults opens the books of a round. Members that got no batch have no slot.
-func newResults(round coordinator.Round, config coordinator.Config) *results {
+func newResults(round coordinator.Round, assignments []assign.Assignment) *results {
 	r := &results{round: round}
-	for _, a := range round.Assignments(config) {
+	r.slots = make([]slot, 0, len(assignments))
+	for _, a := range assignments {
 		r.slots = append(r.slots, slot{batch: a.Batch, owner: round.Members[a.Member], warming: round.Warming.Has(a.Member)})
 	}
 	return r
@@ -141,6 +143,7 @@ func (r *results) hear(author identity.ID, a wire.ResultAnnouncement, raw []byte
 		(!r.final || n >= maxCandidates+int(r.round.WitnessesElected) || r.round.Votes(a.Blob) == 0) {
 		return errTooManyBefore
 	}
+	s.unshelved = true
 	s.candidates = append(s.candidates, &candidate{commitment: a.Blob, size: a.Size, replica: a.Replica, raw: raw})
 	if len(s.candidates) > 1 {
 		return errEquivocation
@@ -243,32 +246,35 @@ func (r *results) decide() outcome {
 	return o
 }
 
-// announcements returns the signed announcements of the round: those that the verdict or
-// the own choice prefers first, so that a peer which keeps only two per batch gets them.
-func (r *results) announcements() [][]byte {
-	var first, second [][]byte
-	for i := range r.slots {
-		preferred := r.heldOf(&r.slots[i])
-		for _, c := range r.slots[i].candidates {
-			if c == preferred {
-				first = append(first, c.raw)
-			} else {
-				second = append(second, c.raw)
-			}
+// announcements returns the signed announcements of a slot, the own choice first.
+func (r *results) announcements(s *slot) [][]byte {
+	raws := make([][]byte, len(s.candidates))
+	for i, c := range s.candidates {
+		raws[i] = c.raw
+	}
+	if len(raws) > 1 {
+		preferred := r.heldOf(s)
+		if i := slices.Index(s.candidates, preferred); i > 0 {
+			raws[0], raws[i] = raws[i], raws[0]
 		}
 	}
-	return append(first, second...)
+	return raws
 }
 
 // blobs returns the hashes of everything that was fetched or made for the round.
 func (r *results) blobs() [][32]byte {
-	var hashes [][32]byte
-	for _, s := range r.slots {
-		for _, c := range s.candidates {
+	hashes := make([][32]byte, 0, len(r.slots))
+	r.eachBlob(func(hash [32]byte) { hashes = append(hashes, hash) })
+	return hashes
+}
+
+// eachBlob calls do for each hash of blobs.
+func (r *results) eachBlob(do func(hash [32]byte)) {
+	for i := range r.slots {
+		for _, c := range r.slots[i].candidates {
 			if c.state == held || c.state == refused {
-				hashes = append(hashes, c.commitment)
+				do(c.commitment)
 			}
 		}
 	}
-	return hashes
 }

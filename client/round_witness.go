@@ -35,6 +35,9 @@ func (n *Node) sendWitness(l *ledger, now bool) {
 	if slices.ContainsFunc(l.round.Witnesses, func(w coordinator.Witness) bool { return int(w.Member) == index }) {
 		return
 	}
+	if n.answered("witness", l.round.Step) {
+		return
+	}
 	proof, count := l.witness()
 	n.submit("witness", proof.Step, proof, func() {
 		n.log.Info("witnessed", "step", proof.Step, "held", count, "batches", len(l.slots))

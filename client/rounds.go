@@ -93,9 +93,9 @@ func (n *Node) keptRounds() uint32 {
 
 // openRound opens the books of a round.
 func (n *Node) openRound(round coordinator.Round) *ledger {
-	l := &ledger{results: newResults(round, n.state.Config), epochStart: n.state.Epoch.StartStep}
+	l := &ledger{results: newResults(round, n.Draws.Assignments(&round, n.state.Config)), epochStart: n.state.Epoch.StartStep}
 	if index, takesPart := round.MemberIndex(coordinator.ClientID(n.id)); takesPart {
-		l.elected = slices.Contains(round.ElectedWitnesses(n.state.Config), index)
+		l.elected = n.Draws.Elected(&round, n.state.Config, index)
 	}
 	n.rounds[round.Step] = l
 	n.opened = openSteps(n.rounds)
@@ -195,7 +195,12 @@ func (n *Node) shelve() {
 	for step, l := range n.rounds {
 		if l.unshelved {
 			l.unshelved = false
-			n.shelf.putRound(step, l.announcements())
+			for i := range l.slots {
+				if s := &l.slots[i]; s.unshelved {
+					s.unshelved = false
+					n.shelf.putBatch(step, i, len(l.slots), l.announcements(s))
+				}
+			}
 		}
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/psyche-go/psyche/assign"
+	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/wire"
 	"golang.org/x/sync/errgroup"
@@ -28,6 +30,26 @@ type Announcements interface {
 	Sign(a wire.ResultAnnouncement) []byte
 	// Open verifies the signature first. It is called from any goroutine.
 	Open(raw []byte) (identity.ID, wire.ResultAnnouncement, error)
+}
+
+// Draws says who does what in a round. It is a function of the round and of the run's
+// configuration; package sim has one that works a round out once for all its clients.
+type Draws interface {
+	// Assignments returns the batches of the round; nobody modifies them.
+	Assignments(r *coordinator.Round, c coordinator.Config) []assign.Assignment
+	// Elected reports whether a member of the round witnesses it.
+	Elected(r *coordinator.Round, c coordinator.Config, member int) bool
+}
+
+// drawn is the Draws of packages coordinator and assign.
+type drawn struct{}
+
+func (drawn) Assignments(r *coordinator.Round, c coordinator.Config) []assign.Assignment {
+	return r.Assignments(c)
+}
+
+func (drawn) Elected(r *coordinator.Round, c coordinator.Config, member int) bool {
+	return assign.IsWitness(r.Seed, len(r.Members), int(c.WitnessNodes), member)
 }
 
 // goroutines is the Runtime of a Node that runs by itself.

@@ -29,6 +29,7 @@ type world struct {
 	machines []*machine
 	index    map[identity.ID]int
 	registry registry
+	draws    draws
 	checker  *checker
 
 	links, lies, faults *random
@@ -129,7 +130,7 @@ func newWorld(o Options) *world {
 		cut: make([]int, o.Clients), cutHost: make([]int, o.Clients),
 		hash: 0xcbf29ce484222325,
 	}
-	w.registry = newRegistry()
+	w.registry, w.draws = newRegistry(), newDraws()
 	w.checker = newChecker(w)
 	w.newMachines()
 	w.host = newHost(w)
