@@ -8,6 +8,7 @@ DEMO   := $(BUILD)/quickstart
 LINT   := $(BUILD)/tools/golangci-lint
 DEMO_CONFIG ?= configs/quickstart
 DEMO_KILL   ?= 30
+LOAD_CLIENTS ?= 256
 
 # What needs libtorch. Everything else builds and tests without cgo.
 LEARNING := ./torch/... ./model/... ./train/... ./cmd/psyche-client/... ./e2e/...
@@ -51,9 +52,9 @@ sim:
 	CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN)/psyche ./cmd/psyche
 	$(BIN)/psyche sim --seeds 1..1000 --clients 64
 
-## load: 200 clients with fake trainers on a server, one killed each second; 200 kills of the server
+## load: as many clients with fake trainers on a server as a run may have (LOAD_CLIENTS), one killed each second; 200 kills of the server
 load:
-	$(GO) test ./server -run TestLoad -v -load.clients 200 -load.rounds 50 -load.train 500ms -timeout 15m
+	$(GO) test ./server -run TestLoad -v -load.clients $(LOAD_CLIENTS) -load.rounds 50 -load.train 500ms -timeout 15m
 	$(GO) test ./server -run TestKill -v -kills 200 -timeout 15m
 
 ## internet: a run over links with delay, loss and a rate, one of them cut (needs root)

@@ -28,8 +28,10 @@
 //     from any holder. Then it says Ready. model.go knows what is held and shared.
 //   - round_train.go: keepUp applies the previous round (settle, below). Then the own
 //     batch is trained, its result becomes a blob, and a signed announcement is gossiped.
-//   - rounds.go: announcements of peers are entered into the round's books (results.go),
-//     their blobs fetched and verified. heal.go repeats and asks for what gossip lost.
+//   - rounds.go: announcements of peers are entered into the round's books (results.go).
+//     fetch.go gets and verifies their blobs; a peer that stalls gives way to others as
+//     soon as it is slower than its size and the pace of the others explain. heal.go
+//     repeats and asks for what gossip lost.
 //   - round_witness.go: an elected witness sends its proof when it holds the results of
 //     all healthy members, or at the round's end what it has. settle decides from the
 //     proofs which results count (replica.go), completes them, applies them and extends
