@@ -50,7 +50,7 @@ type relays struct {
 	static []peer.AddrInfo // no members, named by the operator
 
 	mu      sync.Mutex
-	host    host.Host // nil until it is made
+	host    host.Host             // nil until it is made
 	held    map[peer.ID]time.Time // until when
 	refused map[peer.ID]time.Time // when
 }

@@ -142,7 +142,7 @@ func (n *Node) Penalise(id identity.ID, fault Fault, detail string) {
 }
 
 // Score returns what is held against a member: 0 for nothing, otherwise negative.
-func (n *Node) Score(id identity.ID) float64 { return -n.records.points(id) }
+func (n *Node) Score(id identity.ID) float64 { return 0 - n.records.points(id) }
 
 // Avoids reports whether a member misbehaved so much of late that others are preferred.
 func (n *Node) Avoids(id identity.ID) bool { return n.records.points(id) >= avoidedFrom }

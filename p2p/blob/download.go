@@ -272,7 +272,7 @@ func (d *download) watch() {
 		rate := float64(a.seen) / age.Seconds()
 		other := d.fastest(a.holder)
 		switch {
-		case still >= loneTime, age >= loneTime && rate < crawlRate, other != nil && still >= stallTime:
+		case still >= d.s.lone, age >= d.s.lone && rate < crawlRate, other != nil && still >= stallTime:
 			d.node.Penalise(a.holder.id, p2p.FaultStall, "blob "+d.into.key.hash.Short())
 			a.holder.slow = true
 			a.cancel(ErrSlow)
@@ -300,6 +300,9 @@ func (d *download) fastest(but *holderState) *holderState {
 // one known to be many times faster, or, when no ranges are left to give out, one that is
 // idle.
 func (d *download) gains(a *attempt, rate float64, other *holderState) bool {
+	if a.seen == 0 {
+		return false // it may only be far away, or busy; watch ends it when it takes too long
+	}
 	theirs := d.s.holders.rate(other.id)
 	if theirs > 0 {
 		if rate*slowShare < theirs {

@@ -28,7 +28,7 @@ const (
 	servesTotal   = 64
 	// The slowest member we wait for.
 	minRate    = 64 << 10 // bytes per second
-	roundTrips = 10 * time.Second
+	roundTrips = 20 * time.Second
 )
 
 // Status bytes of a response.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"time"
 
 	"lukechampine.com/blake3/bao"
 )
@@ -50,6 +51,7 @@ type Options struct {
 type Store struct {
 	logger  *slog.Logger
 	holders book
+	lone    time.Duration // how long a lone holder may stand still
 
 	mu       sync.Mutex
 	memory   room
@@ -74,6 +76,7 @@ type entry struct {
 func NewStore(maxBytes int64) *Store {
 	s := &Store{
 		logger:   slog.New(slog.DiscardHandler),
+		lone:     loneTime,
 		blobs:    make(map[Hash]*entry),
 		partials: make(map[flightKey]*partial),
 		flights:  make(map[flightKey]*flight),

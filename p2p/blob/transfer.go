@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
+	"net"
 
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/p2p"
@@ -94,7 +94,10 @@ func timedOut(parent, ctx context.Context, err error) error {
 		return err
 	case parent.Err() != nil:
 		return context.Cause(parent)
-	case ctx.Err() != nil || errors.Is(err, os.ErrDeadlineExceeded):
+	case ctx.Err() != nil:
+		return ErrSlow
+	}
+	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
 		return ErrSlow
 	}
 	return err
