@@ -92,4 +92,3 @@ func (o *obtaining) adopt(snapshot checkpoint.Snapshot, source string) error {
 	o.model.step, o.model.source = snapshot.Step, source
 	return nil
 }
-

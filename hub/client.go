@@ -310,3 +310,6 @@ func (r watched) Read(p []byte) (int, error) {
 	}
 	return n, err
 }
+
+// CloseIdleConnections closes the connections that no request uses.
+func (c *Client) CloseIdleConnections() { c.http.CloseIdleConnections() }

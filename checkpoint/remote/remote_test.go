@@ -1,0 +1,280 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/psyche-go/psyche/checkpoint"
+	"github.com/psyche-go/psyche/hub"
+	"github.com/psyche-go/psyche/hub/hubtest"
+	"github.com/psyche-go/psyche/safetensors"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// save writes a checkpoint of a step and returns its folder.
+func save(t *testing.T, parent string, step uint32) (string, checkpoint.Snapshot, checkpoint.Facts) {
+	t.Helper()
+	s := checkpoint.Snapshot{
+		Step:    step,
+		Files:   []checkpoint.File{{Name: "config.json", Data: []byte(`{"architectures":["LlamaForCausalLM"]}`)}},
+		Tensors: []safetensors.Tensor{safetensors.FromFloat32s("w", []int64{2}, []float32{float32(step), 1})},
+	}
+	f := checkpoint.Facts{RunID: "run", Epoch: step / 10, Step: step, DataIndex: uint64(step) * 8, MaxSeqLen: 16, Digest: fmt.Sprintf("%x", s.Manifest().Digest())}
+	dir := filepath.Join(parent, fmt.Sprint("run-step", step))
+	if err := checkpoint.WriteDir(dir, s, f.Extra()); err != nil {
+		t.Fatal(err)
+	}
+	return dir, s, f
+}
+
+func newRepo(t *testing.T) (*hubtest.Server, HubRepo) {
+	s := hubtest.New()
+	t.Cleanup(s.Close)
+	s.Tokens["hf_write"] = true
+	c, err := hub.New(hub.Options{Endpoint: s.URL, Token: "hf_write", CacheDir: t.TempDir(), Pause: time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.CloseIdleConnections)
+	return s, HubRepo{Client: c, Repo: "org/run"}
+}
+
+// TestHubRepo uploads two steps and gets the second one back, bit for bit.
+func TestHubRepo(t *testing.T) {
+	server, place := newRepo(t)
+	parent := t.TempDir()
+	if _, _, err := place.Facts(t.Context()); !errors.Is(err, hub.ErrNotFound) {
+		t.Errorf("error = %v, want ErrNotFound", err)
+	}
+	server.Put("org/run", map[string][]byte{"LICENSE": []byte("mine"), "model-00001-of-00002.safetensors": []byte("old"), "optimizer.safetensors": []byte("?")})
+	if _, _, err := place.Facts(t.Context()); !errors.Is(err, checkpoint.ErrNoFacts) {
+		t.Errorf("error = %v, want ErrNoFacts", err)
+	}
+	var facts checkpoint.Facts
+	var want checkpoint.Snapshot
+	for _, step := range []uint32{10, 20} {
+		var dir string
+		dir, want, facts = save(t, parent, step)
+		if err := os.WriteFile(filepath.Join(dir, "optimizer.safetensors"), []byte("private"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := place.Upload(t.Context(), dir, facts, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files := server.Files("org/run", "main")
+	var names []string
+	for name := range files {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	if diff := cmp.Diff([]string{".gitattributes", "LICENSE", "README.md", "config.json", "model.safetensors", "optimizer.safetensors", "psyche.json"}, names); diff != "" {
+		t.Error(diff)
+	}
+	if string(files["optimizer.safetensors"]) != "?" || !strings.Contains(string(files["README.md"]), "| Steps | 20 |") {
+		t.Errorf("optimizer %q, card %s", files["optimizer.safetensors"], files["README.md"])
+	}
+	got, pinned, err := place.Facts(t.Context())
+	head, message := server.Head("org/run", "main")
+	if err != nil || got != facts || pinned.Revision != head || message != "step 20" {
+		t.Errorf("facts %+v at %s, %v; head %s %q", got, pinned.Revision, err, head, message)
+	}
+	dir, err := pinned.Download(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	snapshot, err := checkpoint.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, snapshot); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestHubRepoKeepsWhatIsNewerAndWhatIsAPersons(t *testing.T) {
+	server, place := newRepo(t)
+	parent := t.TempDir()
+	later, _, laterFacts := save(t, parent, 20)
+	earlier, _, earlierFacts := save(t, parent, 10)
+	if _, err := place.Upload(t.Context(), later, laterFacts, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := place.Upload(t.Context(), earlier, earlierFacts, nil); !errors.Is(err, ErrNewer) {
+		t.Errorf("error = %v, want ErrNewer", err)
+	}
+	server.Put("org/run", map[string][]byte{"README.md": []byte("# my own")})
+	again, _, facts := save(t, parent, 30)
+	if _, err := place.Upload(t.Context(), again, facts, nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := string(server.Files("org/run", "main")["README.md"]); got != "# my own" {
+		t.Errorf("README.md is now %q", got)
+	}
+}
+
+// fakePlace fails as often as told, and takes its time.
+type fakePlace struct {
+	takes time.Duration
+	fails []error
+
+	mu     sync.Mutex
+	stored []uint32
+	tries  int
+}
+
+func (*fakePlace) String() string { return "fake" }
+
+func (p *fakePlace) Upload(ctx context.Context, dir string, f checkpoint.Facts, _ Progress) (string, error) {
+	select {
+	case <-ctx.Done():
+		return "", ctx.Err()
+	case <-time.After(p.takes):
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, err := checkpoint.ReadDir(dir); err != nil {
+		return "", err
+	}
+	if p.tries++; p.tries <= len(p.fails) {
+		return "", p.fails[p.tries-1]
+	}
+	p.stored = append(p.stored, f.Step)
+	return "v", nil
+}
+
+func (p *fakePlace) wantStored(t *testing.T, want ...uint32) {
+	t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !slices.Equal(p.stored, want) {
+		t.Errorf("stored %v, want %v", p.stored, want)
+	}
+}
+
+func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+func wantNoStage(t *testing.T, dir string) {
+	t.Helper()
+	if left, _ := filepath.Glob(filepath.Join(dir, stagePrefix+"*")); len(left) > 0 {
+		t.Errorf("left %v", left)
+	}
+}
+
+// TestUploaderWaitsForTheLast wants Close to wait, the newest to be there at the end, and
+// one in between to be skipped; folders may be pruned as soon as they are offered.
+func TestUploaderWaitsForTheLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		place := &fakePlace{takes: time.Minute}
+		u := NewUploader(place, dir, discard())
+		for _, step := range []uint32{10, 20, 30} {
+			folder, _, f := save(t, dir, step)
+			u.Offer(folder, f)
+			u.Offer(folder, f)
+			if err := os.RemoveAll(folder); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		if !u.Pending() {
+			t.Error("nothing is pending")
+		}
+		if err := u.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		place.wantStored(t, 10, 30)
+		wantNoStage(t, dir)
+	})
+}
+
+func TestUploaderTriesAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		broken := errors.New("broken")
+		place := &fakePlace{fails: []error{broken, broken, broken}}
+		u := NewUploader(place, dir, discard())
+		folder, _, f := save(t, dir, 10)
+		u.Offer(folder, f)
+		if err := u.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		place.wantStored(t, 10)
+	})
+}
+
+// TestUploaderSaysWhatIsLost covers errors that no repetition mends, and a later
+// checkpoint after one.
+func TestUploaderSaysWhatIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		place := &fakePlace{fails: []error{hub.ErrForbidden}}
+		u := NewUploader(place, dir, discard())
+		folder, _, f := save(t, dir, 10)
+		u.Offer(folder, f)
+		if err := u.Close(t.Context()); !errors.Is(err, hub.ErrForbidden) || !strings.Contains(err.Error(), "step 10") {
+			t.Errorf("error = %v", err)
+		}
+		place.wantStored(t)
+	})
+}
+
+// TestUploaderGivesUpAndIsTakenUp ends an uploader before its time; the next one finishes.
+func TestUploaderGivesUpAndIsTakenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		place := &fakePlace{takes: time.Hour}
+		u := NewUploader(place, dir, discard())
+		for _, step := range []uint32{10, 20} {
+			folder, _, f := save(t, dir, step)
+			u.Offer(folder, f)
+			synctest.Wait()
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := u.Close(ctx); err == nil {
+			t.Error("gave up without saying so")
+		}
+		if err := os.Mkdir(filepath.Join(dir, stagePrefix+"half"), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		next := &fakePlace{}
+		if err := NewUploader(next, dir, discard()).Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		next.wantStored(t, 20)
+		wantNoStage(t, dir)
+	})
+}
+
+// TestUploaderDropsAFailingUploadForALaterOne does not wait out the pause.
+func TestUploaderDropsAFailingUploadForALaterOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		place := &fakePlace{fails: []error{errors.New("broken")}}
+		u := NewUploader(place, dir, discard())
+		for _, step := range []uint32{10, 20} {
+			folder, _, f := save(t, dir, step)
+			u.Offer(folder, f)
+			synctest.Wait()
+		}
+		place.wantStored(t, 20)
+		if err := u.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}

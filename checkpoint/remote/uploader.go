@@ -1,0 +1,292 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+
+	"github.com/psyche-go/psyche/checkpoint"
+	"github.com/psyche-go/psyche/hub"
+)
+
+// Place is where an Uploader puts checkpoints.
+type Place interface {
+	// Upload returns how the place names the version that it made.
+	Upload(ctx context.Context, dir string, f checkpoint.Facts, progress Progress) (version string, err error)
+	String() string
+}
+
+// stagePrefix begins the names of folders that hold what waits to be uploaded.
+const stagePrefix = ".upload-"
+
+const (
+	retryPause     = 5 * time.Second
+	maxRetryPause  = 2 * time.Minute
+	progressPeriod = 10 * time.Second
+)
+
+// Uploader uploads checkpoints in the background, one after the other. Where a later one
+// is there before an upload has begun, the earlier one is skipped. A failed upload is
+// repeated until it succeeds, a later checkpoint takes its place, or Close gives up.
+type Uploader struct {
+	place  Place
+	dir    string
+	logger *slog.Logger
+	cancel context.CancelFunc
+	done   chan struct{} // closed when the goroutine has ended
+	wake   chan struct{}
+
+	mu      sync.Mutex
+	waiting *job
+	closing bool
+	err     error // of the newest checkpoint; nil when it is uploaded
+}
+
+// job is a checkpoint in a folder of its own, which nobody prunes.
+type job struct {
+	stage string
+	facts checkpoint.Facts
+}
+
+// NewUploader starts an uploader whose checkpoints lie in folders of dir. What an earlier
+// process left there unfinished is taken up.
+func NewUploader(place Place, dir string, logger *slog.Logger) *Uploader {
+	ctx, cancel := context.WithCancel(context.Background())
+	u := &Uploader{place: place, dir: dir, logger: logger, cancel: cancel, done: make(chan struct{}), wake: make(chan struct{}, 1)}
+	u.takeUp()
+	go func() {
+		defer close(u.done)
+		u.run(ctx)
+	}()
+	return u
+}
+
+// takeUp offers the newest checkpoint that was left, and removes the others.
+func (u *Uploader) takeUp() {
+	entries, _ := os.ReadDir(u.dir) // a missing folder has nothing to take up
+	for _, entry := range entries {
+		stage := filepath.Join(u.dir, entry.Name())
+		if !strings.HasPrefix(entry.Name(), stagePrefix) || !entry.IsDir() {
+			continue
+		}
+		f, err := checkpoint.ReadFacts(stage)
+		if err != nil {
+			u.discard(stage) // it was not complete
+			continue
+		}
+		u.logger.Info("taking up an upload that was interrupted", "step", f.Step, "to", u.place)
+		u.put(job{stage, f})
+	}
+}
+
+// Offer hands over a checkpoint that was saved to a folder. It does not wait, and may be
+// called from any goroutine. The folder may be removed afterwards.
+func (u *Uploader) Offer(dir string, f checkpoint.Facts) {
+	stage := filepath.Join(u.dir, stagePrefix+filepath.Base(dir))
+	if staged, err := checkpoint.ReadFacts(stage); err == nil && staged == f {
+		return // it waits, or is on its way
+	}
+	if err := link(dir, stage); err != nil {
+		u.logger.Error("a checkpoint cannot be uploaded", "dir", dir, "err", err)
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		u.err = fmt.Errorf("upload checkpoint of step %d: %w", f.Step, err)
+		return
+	}
+	u.put(job{stage, f})
+}
+
+// link makes a second folder of the same files, so that no data is copied and none is lost
+// when the first one is removed. The facts come last: with them the folder is complete.
+func link(dir, stage string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	if err := os.RemoveAll(stage); err != nil {
+		return err
+	}
+	if err := os.Mkdir(stage, 0o777); err != nil {
+		return err
+	}
+	var names []string
+	for _, entry := range entries {
+		if checkpoint.IsPart(entry.Name()) && entry.Name() != checkpoint.FactsFile {
+			names = append(names, entry.Name())
+		}
+	}
+	for _, name := range append(names, checkpoint.FactsFile) {
+		if err := os.Link(filepath.Join(dir, name), filepath.Join(stage, name)); err != nil {
+			return errors.Join(err, os.RemoveAll(stage))
+		}
+	}
+	return nil
+}
+
+func (u *Uploader) put(j job) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if old := u.waiting; old != nil && old.stage != j.stage {
+		if old.facts.Step > j.facts.Step {
+			old, j = &j, *old
+		}
+		u.logger.Info("a later checkpoint is uploaded in place of this one", "step", old.facts.Step, "later", j.facts.Step)
+		u.discard(old.stage)
+	}
+	u.waiting = &j
+	select {
+	case u.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (u *Uploader) discard(stage string) {
+	if err := os.RemoveAll(stage); err != nil {
+		u.logger.Warn("remove what was uploaded", "err", err)
+	}
+}
+
+// next waits for a checkpoint; ok is false when there will be none.
+func (u *Uploader) next(ctx context.Context) (j job, ok bool) {
+	for {
+		u.mu.Lock()
+		waiting, closing := u.waiting, u.closing
+		u.waiting = nil
+		u.mu.Unlock()
+		if waiting != nil {
+			return *waiting, true
+		}
+		if closing {
+			return job{}, false
+		}
+		select {
+		case <-ctx.Done():
+			return job{}, false
+		case <-u.wake:
+		}
+	}
+}
+
+func (u *Uploader) run(ctx context.Context) {
+	for {
+		j, ok := u.next(ctx)
+		if !ok {
+			return
+		}
+		err := u.upload(ctx, j)
+		if err == nil || ctx.Err() == nil { // what was given up is left for the next process
+			u.discard(j.stage)
+		}
+		u.mu.Lock()
+		u.err = err
+		u.mu.Unlock()
+	}
+}
+
+// upload repeats the upload of a checkpoint until there is no sense in it any more.
+func (u *Uploader) upload(ctx context.Context, j job) error {
+	policy := backoff.NewExponentialBackOff()
+	policy.InitialInterval, policy.MaxInterval = retryPause, maxRetryPause
+	for {
+		u.logger.Info("uploading the checkpoint", "step", j.facts.Step, "to", u.place)
+		begun := time.Now()
+		version, err := u.place.Upload(ctx, j.stage, j.facts, u.progress(j.facts.Step))
+		switch {
+		case err == nil:
+			u.logger.Info("uploaded the checkpoint", "step", j.facts.Step, "to", u.place, "version", version, "seconds", int(time.Since(begun).Seconds()))
+			return nil
+		case errors.Is(err, ErrNewer):
+			u.logger.Info("not uploaded", "step", j.facts.Step, "why", err)
+			return nil
+		}
+		err = fmt.Errorf("upload checkpoint of step %d to %s: %w", j.facts.Step, u.place, err)
+		if ctx.Err() != nil || isFinal(err) {
+			u.logger.Error("the checkpoint is not uploaded", "err", err)
+			return err
+		}
+		pause := policy.NextBackOff()
+		u.logger.Warn("upload failed: trying again", "in", pause.Round(time.Second), "err", err)
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return err
+		case <-u.wake: // a later checkpoint, or the end
+			timer.Stop()
+			if u.isSuperseded() {
+				return err
+			}
+		case <-timer.C:
+		}
+	}
+}
+
+func (u *Uploader) isSuperseded() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.waiting != nil {
+		select { // next has to find it
+		case u.wake <- struct{}{}:
+		default:
+		}
+	}
+	return u.waiting != nil
+}
+
+// isFinal reports whether trying again is of no use.
+func isFinal(err error) bool {
+	for _, final := range []error{hub.ErrUnauthorized, hub.ErrForbidden, hub.ErrGated, hub.ErrInvalidName, hub.ErrOffline, hub.ErrTooLarge, os.ErrNotExist} {
+		if errors.Is(err, final) {
+			return true
+		}
+	}
+	return false
+}
+
+// progress says from time to time how far an upload is.
+func (u *Uploader) progress(step uint32) Progress {
+	last := time.Now()
+	return func(done, all int64) {
+		if time.Since(last) >= progressPeriod && all > 0 {
+			last = time.Now()
+			u.logger.Info("uploading", "step", step, "percent", 100*done/all, "MiB", all>>20)
+		}
+	}
+}
+
+// Pending reports whether an upload runs or waits.
+func (u *Uploader) Pending() bool {
+	entries, _ := filepath.Glob(filepath.Join(u.dir, stagePrefix+"*"))
+	return len(entries) > 0
+}
+
+// Close waits until everything is uploaded, or ctx is done, and returns why the newest
+// checkpoint is not where it should be. What is left lies in the folder, and the next
+// uploader takes it up.
+func (u *Uploader) Close(ctx context.Context) error {
+	u.mu.Lock()
+	u.closing = true
+	u.mu.Unlock()
+	select {
+	case u.wake <- struct{}{}:
+	default:
+	}
+	select {
+	case <-u.done:
+	case <-ctx.Done():
+		u.cancel()
+		<-u.done
+	}
+	u.cancel()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.err
+}
