@@ -1,12 +1,11 @@
 package tokenizer
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"io"
-	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -16,21 +15,25 @@ import (
 // not do, so that its ids would differ.
 var ErrUnsupported = errors.New("tokenizer.json is not supported")
 
-// maxFileSize bounds a tokenizer.json, in bytes.
-const maxFileSize = 64 << 20
+// Bounds on a tokenizer.json.
+const (
+	maxFileSize   = 64 << 20 // bytes
+	maxVocab      = 2 << 20  // tokens
+	maxID         = 4 << 20
+	maxMerges     = 4 << 20
+	maxTokenBytes = 4096
+)
 
 // Load reads a tokenizer.json.
 func Load(path string) (*Tokenizer, error) {
-	info, err := os.Stat(path)
+	file, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("load tokenizer: %w", err)
 	}
-	if info.Size() > maxFileSize {
-		return nil, fmt.Errorf("load tokenizer %s: %d bytes, at most %d are read", path, info.Size(), maxFileSize)
-	}
-	text, err := os.ReadFile(path)
+	defer func() { _ = file.Close() }() // it is only read
+	text, err := io.ReadAll(io.LimitReader(file, maxFileSize+1))
 	if err != nil {
-		return nil, fmt.Errorf("load tokenizer: %w", err)
+		return nil, fmt.Errorf("load tokenizer %s: %w", path, err)
 	}
 	t, err := Parse(text)
 	if err != nil {
@@ -39,206 +42,217 @@ func Load(path string) (*Tokenizer, error) {
 	return t, nil
 }
 
-// Parse reads the text of a tokenizer.json.
+// Parse reads the text of a tokenizer.json, which it keeps. Whatever it does not know how
+// to follow exactly is ErrUnsupported, with the path of what that is.
 func Parse(text []byte) (*Tokenizer, error) {
 	if len(text) > maxFileSize {
-		return nil, fmt.Errorf("%d bytes, at most %d are read", len(text), maxFileSize)
+		return nil, fmt.Errorf("more than %d bytes, which are all that is read", maxFileSize)
+	}
+	if err := checkEscapes(text); err != nil {
+		return nil, err
 	}
 	root, err := parseObject("", text)
 	if err != nil {
 		return nil, err
 	}
 	root.want("version", `"1.0"`)
-	for _, key := range []string{"truncation", "padding", "normalizer"} {
+	for _, key := range []string{"truncation", "padding"} {
 		root.want(key, "null")
 	}
-	root.want("added_tokens", "[]")
-	root.byteLevel("pre_tokenizer", true)
-	root.byteLevel("decoder", true)
-	root.byteLevel("post_processor", false)
-	model := root.object("model")
-	root.done()
+	t := &Tokenizer{file: text}
+	for _, part := range []func(*object) error{t.parseModel, t.parseAdded, t.parseParts} {
+		if err := part(root); err != nil {
+			return nil, err
+		}
+	}
+	if err := root.done(); err != nil {
+		return nil, err
+	}
+	return t, t.prepare()
+}
+
+// parseParts reads what is around the model.
+func (t *Tokenizer) parseParts(root *object) (err error) {
+	if raw, found := root.get("normalizer"); found {
+		if t.normalizers, err = parseNormalizers(raw); err != nil {
+			return err
+		}
+	}
+	if raw, found := root.get("pre_tokenizer"); found {
+		if t.pre, err = parsePreTokenizer(raw); err != nil {
+			return err
+		}
+	}
+	if raw, found := root.get("post_processor"); found {
+		if err = t.parseTemplate(raw); err != nil {
+			return err
+		}
+	}
+	if raw, found := root.get("decoder"); found {
+		if t.decoders, err = parseDecoders(raw); err != nil {
+			return err
+		}
+	}
+	return t.pre.check(t.normalizers)
+}
+
+// prepare makes the tables that encoding and decoding use.
+func (t *Tokenizer) prepare() error {
+	if t.pre.byteLevel && !t.model.useBytes() {
+		t.pre.stages = append(t.pre.stages, alphabetStage{})
+		t.pre.byteLevel = false
+	}
+	if !t.pre.byteLevel {
+		t.model.useCharacters()
+	}
+	if err := t.addTries(); err != nil {
+		return err
+	}
+	if len(t.decoders) == 1 && t.decoders[0] == (byteLevelDecoder{last: true}) {
+		t.texts = make([][]byte, len(t.model.tokens))
+		for id, token := range t.model.tokens {
+			raw, ok := alphabetBytes(nil, token)
+			if !ok {
+				raw = []byte(token)
+			}
+			t.texts[id] = raw
+		}
+	}
+	t.bytewise = t.pre.byteLevel && len(t.pre.stages) == 0 && len(t.normalizers) == 0 && len(t.added) == 0 &&
+		t.model.merges.slots == nil && !t.model.ignoreMerges
+	return nil
+}
+
+// parseModel reads model.
+func (t *Tokenizer) parseModel(root *object) error {
+	o := root.object("model")
 	if root.err != nil {
-		return nil, root.err
+		return root.err
 	}
-	model.want("type", `"BPE"`)
-	for _, key := range []string{"dropout", "unk_token"} {
-		model.want(key, "null")
-	}
+	o.want("type", `"BPE"`)
+	o.want("dropout", "null", "0", "0.0")
 	for _, key := range []string{"continuing_subword_prefix", "end_of_word_suffix"} {
-		model.want(key, "null", `""`)
+		o.want(key, "null", `""`)
 	}
-	for _, key := range []string{"fuse_unk", "byte_fallback"} {
-		model.want(key, "false")
+	m := &bpe{
+		unknown:      -1,
+		fuseUnknown:  o.flag("fuse_unk", false),
+		ignoreMerges: o.flag("ignore_merges", false),
 	}
-	model.want("ignore_merges", "false", "true") // alike without merges
-	model.want("merges", "[]")
-	vocab := model.object("vocab")
-	model.done()
-	if model.err != nil {
-		return nil, model.err
+	fallback := o.flag("byte_fallback", false)
+	unknown := ""
+	if _, found := o.get("unk_token"); found {
+		unknown = o.text("unk_token")
 	}
-	return fromVocab(vocab)
-}
-
-// fromVocab reads a vocabulary that must give the ids 0 to 255 to the 256 bytes.
-func fromVocab(vocab *object) (*Tokenizer, error) {
-	if len(vocab.fields) != vocabSize {
-		return nil, fmt.Errorf("%w: model.vocab has %d tokens, only a byte-level vocabulary of %d is", ErrUnsupported, len(vocab.fields), vocabSize)
+	vocab, _ := o.need("vocab")
+	merges, _ := o.need("merges")
+	if err := o.done(); err != nil {
+		return err
 	}
-	var t Tokenizer
-	var taken [vocabSize]bool
-	for b, character := range alphabet {
-		raw, ok := vocab.fields[string(character)]
-		if !ok {
-			return nil, fmt.Errorf("%w: model.vocab has no token %q for byte %d", ErrUnsupported, character, b)
+	if err := m.parseVocab(o.path("vocab"), vocab); err != nil {
+		return err
+	}
+	if err := m.parseMerges(o.path("merges"), merges); err != nil {
+		return err
+	}
+	if unknown != "" {
+		id, found := m.vocab[unknown]
+		if !found {
+			return fmt.Errorf("%w: %s is %q, which is not in the vocabulary", ErrUnsupported, o.path("unk_token"), unknown)
 		}
-		var id int
-		if err := json.Unmarshal(raw, &id); err != nil || id < 0 || id >= vocabSize || taken[id] {
-			return nil, fmt.Errorf("%w: model.vocab gives %q the id %s, want the ids 0 to %d once each", ErrUnsupported, character, raw, vocabSize-1)
+		m.unknown = id
+	}
+	if fallback {
+		m.fallback = new([256]int32)
+		for b := range m.fallback {
+			m.fallback[b] = -1
+			if id, found := m.vocab[fmt.Sprintf("<0x%02X>", b)]; found {
+				m.fallback[b] = id
+			}
 		}
-		taken[id] = true
-		t.ids[b], t.bytes[id] = uint8(id), byte(b)
 	}
-	return &t, nil
+	t.model = m
+	return nil
 }
 
-// object is a JSON object. The first thing that is wrong with it is kept in err.
-type object struct {
-	name   string
-	fields map[string]json.RawMessage
-	known  []string
-	err    error
-}
-
-// parseObject reads an object. Unlike encoding/json it minds the case of keys and
-// refuses a key that is there twice, for readers differ in which of the two counts.
-func parseObject(name string, text []byte) (*object, error) {
-	o := &object{name: name, fields: map[string]json.RawMessage{}}
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	start, err := decoder.Token()
-	if err != nil || start != json.Delim('{') {
-		return nil, fmt.Errorf("%w: %s is not a JSON object", ErrUnsupported, o.path(""))
+// parseVocab reads tokens and their ids.
+func (m *bpe) parseVocab(path string, raw []byte) error {
+	decoder := json.NewDecoder(strings.NewReader(string(raw)))
+	if start, err := decoder.Token(); err != nil || start != json.Delim('{') {
+		return fmt.Errorf("%w: %s is not a JSON object", ErrUnsupported, path)
 	}
+	m.vocab = map[string]int32{}
 	for decoder.More() {
-		token, err := decoder.Token()
+		key, err := decoder.Token()
 		if err != nil {
-			return nil, fmt.Errorf("%s is not valid JSON: %w", o.path(""), err)
+			return fmt.Errorf("%s is not valid JSON: %w", path, err)
 		}
-		key, _ := token.(string)
-		var value json.RawMessage
-		if err := decoder.Decode(&value); err != nil {
-			return nil, fmt.Errorf("%s is not valid JSON: %w", o.path(key), err)
+		token, _ := key.(string)
+		var id int64
+		if err := decoder.Decode(&id); err != nil {
+			return fmt.Errorf("%w: %s gives %.80q no whole number: %w", ErrUnsupported, path, token, err)
 		}
-		if _, twice := o.fields[key]; twice {
-			return nil, fmt.Errorf("%w: %s is there twice", ErrUnsupported, o.path(key))
+		_, twice := m.vocab[token]
+		switch {
+		case twice:
+			return fmt.Errorf("%w: %s has %.80q twice", ErrUnsupported, path, token)
+		case id < 0 || id >= maxID:
+			return fmt.Errorf("%w: %s gives %.80q the id %d, want 0 to %d", ErrUnsupported, path, token, id, maxID-1)
+		case token == "" || len(token) > maxTokenBytes:
+			return fmt.Errorf("%w: %s has a token of %d bytes, want 1 to %d", ErrUnsupported, path, len(token), maxTokenBytes)
+		case len(m.vocab) == maxVocab:
+			return fmt.Errorf("%w: %s has more than %d tokens", ErrUnsupported, path, maxVocab)
 		}
-		o.fields[key] = value
+		m.vocab[token] = int32(id)
+		for int(id) >= len(m.tokens) {
+			m.tokens = append(m.tokens, make([]string, int(id)-len(m.tokens)+1)...)
+		}
+		if other := m.tokens[id]; other != "" {
+			return fmt.Errorf("%w: %s gives %.80q and %.80q the id %d", ErrUnsupported, path, other, token, id)
+		}
+		m.tokens[id] = token
 	}
-	if _, err := decoder.Token(); err != nil {
-		return nil, fmt.Errorf("%s is not valid JSON: %w", o.path(""), err)
-	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("%w: something follows %s", ErrUnsupported, o.path(""))
-	}
-	return o, nil
+	m.size = len(m.vocab)
+	return nil
 }
 
-// path names a key of the object in messages.
-func (o *object) path(key string) string {
-	switch {
-	case o.name == "" && key == "":
-		return "the file"
-	case o.name == "":
-		return key
-	case key == "":
-		return o.name
-	default:
-		return o.name + "." + key
-	}
-}
-
-func (o *object) fail(format string, args ...any) {
-	if o.err == nil {
-		o.err = fmt.Errorf("%w: %s", ErrUnsupported, fmt.Sprintf(format, args...))
-	}
-}
-
-// want demands that a key has one of the given JSON values, or is not there.
-func (o *object) want(key string, values ...string) {
-	o.known = append(o.known, key)
-	raw, ok := o.fields[key]
-	if !ok {
-		return
-	}
-	var compact bytes.Buffer
-	if err := json.Compact(&compact, raw); err != nil {
-		o.fail("%s is not valid JSON", o.path(key))
-		return
-	}
-	if found := compact.String(); !slices.Contains(values, found) {
-		if len(found) > 60 {
-			found = found[:60] + "..."
+// parseMerges reads pairs, which are strings with a blank in between or, in newer files,
+// arrays of two strings.
+func (m *bpe) parseMerges(path string, raw []byte) error {
+	var pairs [][]string
+	if err := json.Unmarshal(raw, &pairs); err != nil {
+		var lines []string
+		if json.Unmarshal(raw, &lines) != nil {
+			return fmt.Errorf("%w: %s is neither an array of strings nor of pairs of strings", ErrUnsupported, path)
 		}
-		o.fail("%s is %s, only %s is", o.path(key), found, strings.Join(values, " or "))
-	}
-}
-
-// object returns the object of a key that must be there, or an empty one on failure.
-func (o *object) object(key string) *object {
-	o.known = append(o.known, key)
-	raw, ok := o.fields[key]
-	if !ok {
-		o.fail("%s is missing", o.path(key))
-		return &object{name: key}
-	}
-	inner, err := parseObject(o.path(key), raw)
-	if err != nil {
-		if o.err == nil {
-			o.err = err
-		}
-		return &object{name: key}
-	}
-	return inner
-}
-
-// byteLevel demands a ByteLevel step that adds no space; an optional one may be null.
-// Its other settings change no ids: where words split matters only to merges.
-func (o *object) byteLevel(key string, required bool) {
-	raw, ok := o.fields[key]
-	if !ok || string(bytes.TrimSpace(raw)) == "null" {
-		o.known = append(o.known, key)
-		if required {
-			o.fail("%s is missing, only ByteLevel is", o.path(key))
-		}
-		return
-	}
-	step := o.object(key)
-	step.want("type", `"ByteLevel"`)
-	if _, ok := step.fields["type"]; !ok {
-		step.fail("%s is missing", step.path("type"))
-	}
-	if key == "pre_tokenizer" {
-		if _, ok := step.fields["add_prefix_space"]; !ok {
-			step.fail("%s is missing, which means true; only false is", step.path("add_prefix_space"))
-		}
-		step.want("add_prefix_space", "false")
-	} else {
-		step.want("add_prefix_space", "false", "true")
-	}
-	step.want("trim_offsets", "false", "true")
-	step.want("use_regex", "false", "true")
-	step.done()
-	if o.err == nil {
-		o.err = step.err
-	}
-}
-
-// done refuses the keys that nobody asked for: what they mean is not known here.
-func (o *object) done() {
-	for _, key := range slices.Sorted(maps.Keys(o.fields)) {
-		if !slices.Contains(o.known, key) {
-			o.fail("%s is a key that is not known here", o.path(key))
+		lines = slices.DeleteFunc(lines, func(line string) bool { return strings.HasPrefix(line, "#version") })
+		pairs = make([][]string, len(lines))
+		for i, line := range lines {
+			pairs[i] = strings.Split(line, " ")
 		}
 	}
+	if len(pairs) == 0 {
+		return nil
+	}
+	if len(pairs) > maxMerges {
+		return fmt.Errorf("%w: %s has %d pairs, at most %d are read", ErrUnsupported, path, len(pairs), maxMerges)
+	}
+	m.merges = newPairTable(len(pairs), new(maphash.Hash).Sum64())
+	m.products = make([]int32, len(pairs))
+	for rank, pair := range pairs {
+		if len(pair) != 2 || pair[0] == "" || pair[1] == "" {
+			return fmt.Errorf("%w: %s[%d] is %.80q, want two tokens", ErrUnsupported, path, rank, pair)
+		}
+		var ids [3]int32
+		for i, token := range []string{pair[0], pair[1], pair[0] + pair[1]} {
+			id, found := m.vocab[token]
+			if !found {
+				return fmt.Errorf("%w: %s[%d] names %.80q, which is not in the vocabulary", ErrUnsupported, path, rank, token)
+			}
+			ids[i] = id
+		}
+		m.merges.set(ids[0], ids[1], int32(rank), ids[2])
+		m.products[rank] = ids[2]
+	}
+	return nil
 }

@@ -1,119 +1,242 @@
 package tokenizer
 
 import (
-	"encoding/json"
+	"bytes"
+	"errors"
 	"fmt"
-	"strings"
+	"math"
+	"sync"
+	"unicode/utf8"
 )
 
-// vocabSize is the number of byte values.
-const vocabSize = 256
+// Errors of Encode.
+var (
+	ErrNotUTF8     = errors.New("text is not UTF-8")
+	ErrTextTooLong = errors.New("text is too long to encode at once")
+)
 
-// Tokenizer maps every byte to one token. It is immutable.
+// maxText bounds a text, in bytes: places in it are 32-bit numbers.
+const maxText = 2 << 30
+
+// Tokenizer turns text into token ids and back, as its tokenizer.json says. It is
+// immutable and may be used concurrently.
 type Tokenizer struct {
-	ids   [vocabSize]uint8 // of each byte
-	bytes [vocabSize]byte  // of each id
+	file        []byte // the tokenizer.json
+	model       *bpe
+	normalizers normalizers
+	pre         preTokenizer
+	template    template
+	decoders    []decoder // nil: tokens are joined with blanks
+
+	added       []*addedToken
+	nextAdded   int32
+	special     map[int32]bool
+	raw, normal tokenTrie // added tokens that are looked for before and after normalizing
+
+	texts    [][]byte // of the ids, if each token has its text whatever is before it
+	bytewise bool     // every byte is a token: any bytes can be encoded
+	encoders sync.Pool
 }
 
-// Bytes returns the tokenizer whose ids are the values of the bytes.
-func Bytes() *Tokenizer {
-	var t Tokenizer
-	for i := range vocabSize {
-		t.ids[i], t.bytes[i] = uint8(i), byte(i)
-	}
-	return &t
-}
+// VocabSize returns a number that every id is less than.
+func (t *Tokenizer) VocabSize() int { return len(t.model.tokens) }
 
-// VocabSize returns the number of tokens; every id is less.
-func (t *Tokenizer) VocabSize() int { return vocabSize }
+// JSON returns the tokenizer.json. It must not be changed.
+func (t *Tokenizer) JSON() []byte { return t.file }
 
-// Encode returns the ids of a text, which may be any bytes.
-func (t *Tokenizer) Encode(text []byte) []int32 {
-	return t.AppendEncode(make([]int32, 0, len(text)), text)
-}
-
-// AppendEncode appends the ids of a text.
-func (t *Tokenizer) AppendEncode(ids []int32, text []byte) []int32 {
-	for _, b := range text {
-		ids = append(ids, int32(t.ids[b]))
-	}
-	return ids
-}
-
-// Decode returns the text of ids. It is any bytes: ids that a model made need not be
-// valid UTF-8. An id outside the vocabulary is an error.
-func (t *Tokenizer) Decode(ids []int32) ([]byte, error) {
-	text := make([]byte, len(ids))
-	for i, id := range ids {
-		if id < 0 || id >= vocabSize {
-			return nil, fmt.Errorf("decode token %d: id %d, the vocabulary has %d", i, id, vocabSize)
-		}
-		text[i] = t.bytes[id]
-	}
-	return text, nil
-}
-
-// alphabet maps each byte to the character that stands for it in a byte-level
-// vocabulary, as GPT-2 introduced it: printable characters of Latin-1 stand for
-// themselves, the other bytes in ascending order for the characters from U+0100 on.
-var alphabet = func() (characters [vocabSize]rune) {
-	next := rune(0x100)
-	for b := range rune(vocabSize) {
-		if b >= '!' && b <= '~' || b >= '¡' && b <= '¬' || b >= '®' && b <= 'ÿ' {
-			characters[b] = b
-		} else {
-			characters[b] = next
-			next++
+// ID returns the id of a token, named as the file names it.
+func (t *Tokenizer) ID(token string) (id int32, found bool) {
+	for _, added := range t.added {
+		if added.content == token {
+			return added.id, true
 		}
 	}
-	return characters
-}()
+	id, found = t.model.vocab[token]
+	return id, found
+}
 
-// JSON returns the tokenizer as a tokenizer.json, the vocabulary in the order of ids.
-func (t *Tokenizer) JSON() []byte {
-	var vocab strings.Builder
-	for id, b := range t.bytes {
-		symbol, err := json.Marshal(string(alphabet[b]))
+// IsSpecial says whether an id is of a token that the file marks as special.
+func (t *Tokenizer) IsSpecial(id int32) bool { return t.special[id] }
+
+func (t *Tokenizer) has(id int32) bool {
+	return id >= 0 && int(id) < len(t.model.tokens) && t.model.tokens[id] != ""
+}
+
+// Encode returns the ids of a text, without those that a post-processor adds.
+func (t *Tokenizer) Encode(text []byte) ([]int32, error) {
+	return t.AppendEncode(make([]int32, 0, len(text)/3), text)
+}
+
+// EncodeWithSpecial returns the ids of a text with those that the file's post-processor
+// adds, such as one for the beginning of a text.
+func (t *Tokenizer) EncodeWithSpecial(text []byte) ([]int32, error) {
+	ids, err := t.AppendEncode(append([]int32{}, t.template.before...), text)
+	if err != nil {
+		return nil, err
+	}
+	return append(ids, t.template.after...), nil
+}
+
+// AppendEncode appends the ids of a text, without those that a post-processor adds.
+func (t *Tokenizer) AppendEncode(ids []int32, text []byte) ([]int32, error) {
+	if t.bytewise {
+		return t.model.symbols(ids, text), nil
+	}
+	if len(text) > maxText {
+		return ids, fmt.Errorf("%w: %d bytes, at most %d", ErrTextTooLong, len(text), maxText)
+	}
+	if !utf8.Valid(text) {
+		return ids, fmt.Errorf("%w at byte %d", ErrNotUTF8, validPrefix(text))
+	}
+	e, _ := t.encoders.Get().(*encoder)
+	if e == nil {
+		e = &encoder{t: t, cache: map[string]cached{}}
+	}
+	e.ids = ids
+	err := e.encode(text)
+	ids = e.ids
+	e.ids = nil
+	t.encoders.Put(e)
+	return ids, err
+}
+
+// validPrefix returns the length of the part of a text before the first byte that is not
+// of a character.
+func validPrefix(text []byte) int {
+	at := 0
+	for at < len(text) {
+		r, size := utf8.DecodeRune(text[at:])
+		if r == utf8.RuneError && size == 1 {
+			break
+		}
+		at += size
+	}
+	return at
+}
+
+// encoder encodes one text after the other.
+type encoder struct {
+	t       *Tokenizer
+	ids     []int32
+	scratch scratch
+
+	cache map[string]cached // of words
+	store []int32           // ids of words in cache
+}
+
+// cached is where the ids of a word are.
+type cached struct{ start, end int32 }
+
+// Bounds of the cache of an encoder.
+const (
+	maxCached     = 1 << 16 // words
+	maxCachedWord = 64      // bytes
+)
+
+func (e *encoder) encode(text []byte) error {
+	return e.t.raw.each(text, func(start, end int) error {
+		part, err := e.t.normalizers.normalize(text[start:end])
 		if err != nil {
-			panic("tokenizer: a character has no JSON: " + err.Error())
+			return err
 		}
-		if id > 0 {
-			vocab.WriteString(",")
+		if len(part) > math.MaxInt32 {
+			return fmt.Errorf("%w: %d bytes once normalized", ErrTextTooLong, len(part))
 		}
-		fmt.Fprintf(&vocab, "\n      %s: %d", symbol, id)
-	}
-	return []byte(`{
-  "version": "1.0",
-  "truncation": null,
-  "padding": null,
-  "added_tokens": [],
-  "normalizer": null,
-  "pre_tokenizer": {
-    "type": "ByteLevel",
-    "add_prefix_space": false,
-    "trim_offsets": true,
-    "use_regex": false
-  },
-  "post_processor": null,
-  "decoder": {
-    "type": "ByteLevel",
-    "add_prefix_space": false,
-    "trim_offsets": true,
-    "use_regex": false
-  },
-  "model": {
-    "type": "BPE",
-    "dropout": null,
-    "unk_token": null,
-    "continuing_subword_prefix": null,
-    "end_of_word_suffix": null,
-    "fuse_unk": false,
-    "byte_fallback": false,
-    "ignore_merges": false,
-    "vocab": {` + vocab.String() + `
-    },
-    "merges": []
-  }
+		atStart := start == 0
+		return e.t.normal.each(part, func(start, end int) error {
+			return e.next(0, piece{part[start:end], atStart && start == 0})
+		}, e.add)
+	}, e.add)
 }
-`)
+
+func (e *encoder) add(token *addedToken) { e.ids = append(e.ids, token.id) }
+
+// next gives a piece to a stage, or to the model after the last.
+func (e *encoder) next(at int, p piece) error {
+	if at < len(e.t.pre.stages) {
+		return e.t.pre.stages[at].split(e, at, p)
+	}
+	if e.t.model.splitMark {
+		e.marked(p.text)
+	} else {
+		e.word(p.text)
+	}
+	return nil
+}
+
+// pass gives a part of a piece to the stage after the given one.
+func (e *encoder) pass(at int, p piece, start, end int) error {
+	return e.next(at+1, piece{p.text[start:end], p.first && start == 0})
+}
+
+// marked cuts a word before each wordMark that follows another character, where no merge
+// reaches across.
+func (e *encoder) marked(text []byte) {
+	for len(text) > 0 {
+		from := 0
+		for bytes.HasPrefix(text[from:], []byte(wordMark)) {
+			from += len(wordMark)
+		}
+		end := bytes.Index(text[from:], []byte(wordMark))
+		if end < 0 {
+			end = len(text)
+		} else {
+			end += from
+		}
+		e.word(text[:end])
+		text = text[end:]
+	}
+}
+
+// word appends the ids of a word.
+func (e *encoder) word(word []byte) {
+	if len(word) > maxCachedWord {
+		e.ids = e.t.model.encode(&e.scratch, e.ids, word)
+		return
+	}
+	if at, found := e.cache[string(word)]; found {
+		e.ids = append(e.ids, e.store[at.start:at.end]...)
+		return
+	}
+	before := len(e.ids)
+	e.ids = e.t.model.encode(&e.scratch, e.ids, word)
+	if len(e.cache) == maxCached {
+		clear(e.cache)
+		e.store = e.store[:0]
+	}
+	start := len(e.store)
+	e.store = append(e.store, e.ids[before:]...)
+	e.cache[string(word)] = cached{int32(start), int32(len(e.store))}
+}
+
+// Decode returns the text of ids, with that of special tokens. Where the vocabulary is
+// of bytes the text may be any bytes: ids that a model made need not be UTF-8. An id that
+// no token has is an error.
+func (t *Tokenizer) Decode(ids []int32) ([]byte, error) {
+	return t.decodeIDs(ids, true)
+}
+
+// DecodeSkipSpecial is Decode without special tokens.
+func (t *Tokenizer) DecodeSkipSpecial(ids []int32) ([]byte, error) {
+	return t.decodeIDs(ids, false)
+}
+
+func (t *Tokenizer) decodeIDs(ids []int32, special bool) ([]byte, error) {
+	var tokens []string
+	var text []byte
+	for i, id := range ids {
+		switch {
+		case !t.has(id):
+			return nil, fmt.Errorf("decode token %d: id %d, which no token of the %d has", i, id, t.VocabSize())
+		case !special && t.special[id]:
+		case t.texts != nil:
+			text = append(text, t.texts[id]...)
+		default:
+			tokens = append(tokens, t.model.tokens[id])
+		}
+	}
+	if t.texts != nil {
+		return text, nil
+	}
+	return t.decode(tokens)
 }

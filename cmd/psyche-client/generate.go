@@ -41,7 +41,10 @@ func (c *generateCommand) Run(ctx context.Context, t terminal) error {
 	if err != nil {
 		return fmt.Errorf("%s: %s: %w", c.Model, tokenizerFile, err)
 	}
-	ids := coder.Encode([]byte(c.Prompt))
+	ids, err := coder.EncodeWithSpecial([]byte(c.Prompt))
+	if err != nil {
+		return fmt.Errorf("--prompt: %w", err)
+	}
 	if len(ids) == 0 {
 		return errors.New("--prompt is empty")
 	}
@@ -71,6 +74,10 @@ func (c *generateCommand) Run(ctx context.Context, t terminal) error {
 // write prints one token after the other. The model sees at most its longest sequence.
 func (c *generateCommand) write(ctx context.Context, t terminal, network model.Model, coder *tokenizer.Tokenizer, ids, end []int32) error {
 	choose := sampler{c.Temperature, c.TopK, rand.New(rand.NewPCG(c.Seed, 0))}
+	stream, err := coder.NewStream(ids)
+	if err != nil {
+		return err
+	}
 	for range c.MaxTokens {
 		window := ids[max(0, len(ids)-network.MaxTokens()):]
 		logits, err := nextLogits(ctx, network, window)
@@ -80,10 +87,10 @@ func (c *generateCommand) write(ctx context.Context, t terminal, network model.M
 		// Rows of the embedding that no token has are never meant.
 		id := choose.next(logits[:min(len(logits), coder.VocabSize())])
 		if slices.Contains(end, id) {
-			return nil
+			break
 		}
 		ids = append(ids, id)
-		piece, err := coder.Decode([]int32{id})
+		piece, err := stream.Next(id)
 		if err != nil {
 			return err
 		}
@@ -91,7 +98,12 @@ func (c *generateCommand) write(ctx context.Context, t terminal, network model.M
 			return err
 		}
 	}
-	return nil
+	rest, err := stream.Flush()
+	if err != nil {
+		return err
+	}
+	_, err = t.Out.Write(rest)
+	return err
 }
 
 // nextLogits returns the logits of the token that follows ids.

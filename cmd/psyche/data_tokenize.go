@@ -37,6 +37,10 @@ func (c dataTokenize) Run(ctx context.Context, to console) error {
 	if err != nil {
 		return fmt.Errorf("--separator %q has an escape that is not known", c.Separator)
 	}
+	ids, err := encoder.Encode([]byte(separator))
+	if err != nil {
+		return fmt.Errorf("--separator: %w", err)
+	}
 	started := time.Now()
 	manifest, err := prepare.Run(ctx, prepare.Options{
 		Paths:           c.Paths,
@@ -45,7 +49,7 @@ func (c dataTokenize) Run(ctx context.Context, to console) error {
 		Tokenizer:       encoder,
 		TokenizerName:   c.Tokenizer,
 		TokenSize:       c.TokenSize,
-		Separator:       encoder.Encode([]byte(separator)),
+		Separator:       ids,
 		Include:         c.Include,
 		HeldOut:         c.HeldOut,
 		HeldOutFraction: c.HeldOutFraction,

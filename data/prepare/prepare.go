@@ -133,7 +133,9 @@ func (o Options) encode(ctx context.Context, sources []source, temporary string)
 		if !ok {
 			progress.SkippedBinary++
 		} else if len(text) > 0 {
-			tokens = o.Tokenizer.AppendEncode(tokens[:0], text)
+			if tokens, err = o.Tokenizer.AppendEncode(tokens[:0], text); err != nil {
+				return Manifest{}, fmt.Errorf("encode %s: %w", source.path, err)
+			}
 			tokens = append(tokens, o.Separator...)
 			writer, count := training, &progress.Tokens
 			if source.heldOut {

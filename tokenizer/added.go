@@ -1,0 +1,226 @@
+package tokenizer
+
+import (
+	"bytes"
+	"fmt"
+	"unicode"
+	"unicode/utf8"
+)
+
+// addedToken is a token that is found in text before anything else is.
+type addedToken struct {
+	id                         int32
+	content                    string
+	singleWord, lstrip, rstrip bool
+	normalized, special        bool
+}
+
+// tokenTrie finds added tokens: at the leftmost place, the longest.
+type tokenTrie struct {
+	starts [256]bool // bytes that a token begins with
+	nodes  []trieNode
+}
+
+type trieNode struct {
+	children map[byte]int32
+	token    *addedToken // that ends here; nil: none
+}
+
+// add adds a token under a content. The first of several with one content counts.
+func (t *tokenTrie) add(content []byte, token *addedToken) {
+	if len(t.nodes) == 0 {
+		t.nodes = []trieNode{{}}
+	}
+	t.starts[content[0]] = true
+	node := int32(0)
+	for _, b := range content {
+		next, found := t.nodes[node].children[b]
+		if !found {
+			next = int32(len(t.nodes))
+			t.nodes = append(t.nodes, trieNode{})
+			if t.nodes[node].children == nil {
+				t.nodes[node].children = map[byte]int32{}
+			}
+			t.nodes[node].children[b] = next
+		}
+		node = next
+	}
+	if t.nodes[node].token == nil {
+		t.nodes[node].token = token
+	}
+}
+
+// find returns the first match from a place on.
+func (t *tokenTrie) find(text []byte, from int) (start, end int, token *addedToken) {
+	if len(t.nodes) == 0 {
+		return 0, 0, nil
+	}
+	for start := from; start < len(text); start++ {
+		if !t.starts[text[start]] {
+			continue
+		}
+		node := int32(0)
+		for at := start; at < len(text); at++ {
+			next, found := t.nodes[node].children[text[at]]
+			if !found {
+				break
+			}
+			if node = next; t.nodes[node].token != nil {
+				end, token = at+1, t.nodes[node].token
+			}
+		}
+		if token != nil {
+			return start, end, token
+		}
+	}
+	return 0, 0, nil
+}
+
+// each calls between with every part of a text that is no added token, and found with
+// every added token, in order.
+func (t *tokenTrie) each(text []byte, between func(start, end int) error, found func(*addedToken)) error {
+	last := 0 // where the part begins that no token has
+	for from := 0; ; {
+		start, end, token := t.find(text, from)
+		if token == nil {
+			break
+		}
+		from = end
+		if token.singleWord && (endsWithWord(text[:start]) || startsWithWord(text[end:])) {
+			continue
+		}
+		if token.lstrip {
+			start = max(len(bytes.TrimRightFunc(text[:start], unicode.IsSpace)), last)
+		}
+		if token.rstrip {
+			end = len(text) - len(bytes.TrimLeftFunc(text[end:], unicode.IsSpace))
+		}
+		if last < start {
+			if err := between(last, start); err != nil {
+				return err
+			}
+		}
+		found(token)
+		last = end
+	}
+	if last < len(text) {
+		return between(last, len(text))
+	}
+	return nil
+}
+
+func endsWithWord(text []byte) bool {
+	r, size := utf8.DecodeLastRune(text)
+	return size > 0 && isWord(r)
+}
+
+func startsWithWord(text []byte) bool {
+	r, size := utf8.DecodeRune(text)
+	return size > 0 && isWord(r)
+}
+
+// Bounds on added tokens.
+const (
+	maxAdded      = 1 << 16
+	maxAddedBytes = 4 << 20 // of all contents together
+)
+
+// parseAdded reads added_tokens and gives the model their ids.
+func (t *Tokenizer) parseAdded(o *object) error {
+	if _, found := o.get("added_tokens"); !found {
+		return nil
+	}
+	list := o.list("added_tokens")
+	if o.err != nil {
+		return o.err
+	}
+	if len(list) > maxAdded {
+		return fmt.Errorf("%w: added_tokens has %d, at most %d are read", ErrUnsupported, len(list), maxAdded)
+	}
+	t.special = map[int32]bool{}
+	seen := map[string]bool{}
+	total := 0
+	for i, raw := range list {
+		inner, err := parseObject(fmt.Sprintf("added_tokens[%d]", i), raw)
+		if err != nil {
+			return err
+		}
+		token := &addedToken{
+			id: int32(inner.count("id", maxID)), content: inner.text("content"),
+			singleWord: inner.flag("single_word"), lstrip: inner.flag("lstrip"), rstrip: inner.flag("rstrip"),
+			normalized: inner.flag("normalized"), special: inner.flag("special"),
+		}
+		if err := inner.done(); err != nil {
+			return err
+		}
+		total += len(token.content)
+		switch {
+		case token.content == "" || len(token.content) > maxTokenBytes:
+			inner.fail("%s has %d bytes, want 1 to %d", inner.path("content"), len(token.content), maxTokenBytes)
+		case total > maxAddedBytes:
+			inner.fail("added_tokens has more than %d bytes", maxAddedBytes)
+		case seen[token.content]:
+			inner.fail("%s %q is there twice", inner.path("content"), token.content)
+		}
+		seen[token.content] = true
+		if inner.err != nil {
+			return inner.err
+		}
+		if err := t.add(inner, token); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// add enters a token. The reference implementation numbers added tokens itself: one that
+// the model has keeps its id, others go on from the size of the vocabulary. A file whose
+// ids differ means different tokens to different readers.
+func (t *Tokenizer) add(o *object, token *addedToken) error {
+	want, found := t.model.vocab[token.content]
+	if !found {
+		want = max(int32(t.model.size), t.nextAdded)
+	}
+	if token.id != want {
+		o.fail("%s of %q is %d, where readers that number added tokens themselves get %d", o.path("id"), token.content, token.id, want)
+		return o.err
+	}
+	for int(want) >= len(t.model.tokens) {
+		t.model.tokens = append(t.model.tokens, "")
+	}
+	if held := t.model.tokens[want]; held != "" && held != token.content {
+		o.fail("%s of %q is %d, which is %q in the vocabulary", o.path("id"), token.content, want, held)
+		return o.err
+	}
+	t.nextAdded = max(t.nextAdded, want+1)
+	t.model.tokens[want] = token.content
+	t.special[want] = t.special[want] || token.special
+	t.added = append(t.added, token)
+	return nil
+}
+
+// addTries fills the tries. Special tokens come first, so that they count where two
+// tokens look alike once they are normalized.
+func (t *Tokenizer) addTries() error {
+	for _, special := range []bool{true, false} {
+		for _, token := range t.added {
+			if token.special != special {
+				continue
+			}
+			if !token.normalized {
+				t.raw.add([]byte(token.content), token)
+				continue
+			}
+			content, err := t.normalizers.normalize([]byte(token.content))
+			if err != nil {
+				return fmt.Errorf("%w: added token %q: %w", ErrUnsupported, token.content, err)
+			}
+			if len(content) == 0 {
+				return fmt.Errorf("%w: the normalizer leaves nothing of the added token %q", ErrUnsupported, token.content)
+			}
+			t.normal.add(content, token)
+			t.model.tokens[token.id] = string(content) // as the reference implementation decodes it
+		}
+	}
+	return nil
+}

@@ -1,0 +1,363 @@
+package tokenizer
+
+import (
+	"math"
+	"math/bits"
+	"unicode/utf8"
+)
+
+// bpe is byte-pair encoding: a word's symbols are merged two by two, the pair with the
+// lowest rank first, the leftmost of several (Sennrich et al., arXiv 1508.07909).
+type bpe struct {
+	vocab  map[string]int32
+	tokens []string // by id; "" where no token is
+	size   int      // tokens in vocab
+	merges pairTable
+
+	products     []int32 // what merges make
+	unknown      int32   // id for characters that are not in the vocabulary, or -1
+	fuseUnknown  bool
+	ignoreMerges bool // a word that is a token is that token, whatever merges lead to
+	fallback     *[256]int32
+
+	bytes     *[256]int32      // ids of the single bytes, if words are bytes
+	byteVocab map[string]int32 // vocab in bytes, for ignoreMerges
+	ascii     [utf8.RuneSelf]int32
+	splitMark bool // words may be cut before every wordMark that follows another character
+}
+
+// wordMark is what SentencePiece writes for a blank.
+const wordMark = "▁"
+
+// useBytes prepares for words of bytes. It says whether every byte has a token.
+func (m *bpe) useBytes() bool {
+	var ids [256]int32
+	for b, character := range alphabet {
+		id, found := m.vocab[string(character)]
+		if !found {
+			return false
+		}
+		ids[b] = id
+	}
+	m.bytes = &ids
+	if m.ignoreMerges {
+		m.byteVocab = make(map[string]int32, len(m.vocab))
+		for token, id := range m.vocab {
+			if raw, ok := alphabetBytes(nil, token); ok {
+				m.byteVocab[string(raw)] = id
+			}
+		}
+	}
+	return true
+}
+
+// useCharacters prepares for words of characters.
+func (m *bpe) useCharacters() {
+	for c := range m.ascii {
+		m.ascii[c] = -1
+		if id, found := m.vocab[string(rune(c))]; found {
+			m.ascii[c] = id
+		}
+	}
+	_, m.splitMark = m.vocab[wordMark]
+	for _, id := range m.products {
+		m.splitMark = m.splitMark && !crossesMark(m.tokens[id])
+	}
+	if m.ignoreMerges {
+		for token := range m.vocab {
+			m.splitMark = m.splitMark && !crossesMark(token)
+		}
+	}
+}
+
+// crossesMark says whether a wordMark follows another character in a token.
+func crossesMark(token string) bool {
+	other := false
+	for _, r := range token {
+		if string(r) == wordMark {
+			if other {
+				return true
+			}
+			continue
+		}
+		other = true
+	}
+	return false
+}
+
+// pairTable maps two neighbours to their rank and what they merge to.
+type pairTable struct {
+	slots []pairSlot
+	seed  uint64
+	shift int
+}
+
+type pairSlot struct {
+	pair     uint64 // left + 1 in the upper half, right in the lower; 0: free
+	rank, id int32
+}
+
+func newPairTable(count int, seed uint64) pairTable {
+	size := bits.Len(uint(2*count + 15))
+	return pairTable{slots: make([]pairSlot, 1<<size), seed: seed, shift: 64 - size}
+}
+
+func (t *pairTable) slot(pair uint64) int {
+	high, low := bits.Mul64(pair^t.seed, 0x9e3779b97f4a7c15)
+	return int((high ^ low) >> t.shift)
+}
+
+func pairOf(left, right int32) uint64 { return uint64(left+1)<<32 | uint64(uint32(right)) }
+
+// set gives a pair its rank; the last one counts.
+func (t *pairTable) set(left, right, rank, id int32) {
+	pair := pairOf(left, right)
+	for i := t.slot(pair); ; i = (i + 1) & (len(t.slots) - 1) {
+		if s := &t.slots[i]; s.pair == 0 || s.pair == pair {
+			*s = pairSlot{pair, rank, id}
+			return
+		}
+	}
+}
+
+// noRank is the rank of a pair that does not merge.
+const noRank = math.MaxInt32
+
+func (t *pairTable) get(left, right int32) (rank, id int32) {
+	if t.slots == nil {
+		return noRank, 0
+	}
+	pair := pairOf(left, right)
+	for i := t.slot(pair); ; i = (i + 1) & (len(t.slots) - 1) {
+		switch s := &t.slots[i]; s.pair {
+		case pair:
+			return s.rank, s.id
+		case 0:
+			return noRank, 0
+		}
+	}
+}
+
+// symbols appends the ids of the single bytes or characters of a word.
+func (m *bpe) symbols(ids []int32, word []byte) []int32 {
+	if m.bytes != nil {
+		for _, b := range word {
+			ids = append(ids, m.bytes[b])
+		}
+		return ids
+	}
+	pending := false // an unknown character that more may be fused with
+	for at := 0; at < len(word); {
+		size := 1
+		id := int32(-1)
+		if c := word[at]; c < utf8.RuneSelf {
+			id = m.ascii[c]
+		} else {
+			_, size = utf8.DecodeRune(word[at:])
+			if found, ok := m.vocab[string(word[at:at+size])]; ok {
+				id = found
+			}
+		}
+		character := word[at : at+size]
+		at += size
+		if id >= 0 {
+			if pending {
+				ids = append(ids, m.unknown)
+				pending = false
+			}
+			ids = append(ids, id)
+			continue
+		}
+		if fallen, ok := m.fallBack(ids, character); ok {
+			ids = fallen
+			continue
+		}
+		if m.unknown < 0 {
+			continue // the reference implementation drops it
+		}
+		if pending && !m.fuseUnknown {
+			ids = append(ids, m.unknown)
+		}
+		pending = true
+	}
+	if pending {
+		ids = append(ids, m.unknown)
+	}
+	return ids
+}
+
+// fallBack appends the tokens of the bytes of a character, if all of them have one.
+func (m *bpe) fallBack(ids []int32, character []byte) ([]int32, bool) {
+	if m.fallback == nil {
+		return ids, false
+	}
+	start := len(ids)
+	for _, b := range character {
+		if m.fallback[b] < 0 {
+			return ids[:start], false
+		}
+		ids = append(ids, m.fallback[b])
+	}
+	return ids, true
+}
+
+// lookUp returns the token that is a whole word, if merges are to be ignored.
+func (m *bpe) lookUp(word []byte) (id int32, found bool) {
+	if !m.ignoreMerges {
+		return 0, false
+	}
+	if m.bytes != nil {
+		id, found = m.byteVocab[string(word)]
+	} else {
+		id, found = m.vocab[string(word)]
+	}
+	return id, found
+}
+
+// fewSymbols is the number of symbols up to which looking at all pairs is quicker than
+// keeping them in a heap.
+const fewSymbols = 48
+
+// encode appends the ids of a word.
+func (m *bpe) encode(s *scratch, ids []int32, word []byte) []int32 {
+	if id, found := m.lookUp(word); found {
+		return append(ids, id)
+	}
+	start := len(ids)
+	ids = m.symbols(ids, word)
+	if n := len(ids) - start; n <= fewSymbols {
+		return ids[:start+m.mergeFew(ids[start:])]
+	}
+	return ids[:start+m.mergeMany(s, ids[start:])]
+}
+
+// mergeFew merges in place and returns how many symbols are left.
+func (m *bpe) mergeFew(ids []int32) int {
+	if len(ids) < 2 {
+		return len(ids)
+	}
+	var rankBuffer, nextBuffer [fewSymbols]int32
+	n := len(ids)
+	ranks, products := rankBuffer[:n], nextBuffer[:n] // of a symbol with the one after
+	for i := range n - 1 {
+		ranks[i], products[i] = m.merges.get(ids[i], ids[i+1])
+	}
+	ranks[n-1] = noRank
+	for {
+		best, at := int32(noRank), 0
+		for i, rank := range ranks[:n] {
+			if rank < best {
+				best, at = rank, i
+			}
+		}
+		if best == noRank {
+			return n
+		}
+		ids[at] = products[at]
+		copy(ids[at+1:n], ids[at+2:n])
+		copy(ranks[at+1:n], ranks[at+2:n])
+		copy(products[at+1:n], products[at+2:n])
+		n--
+		ranks[at] = noRank
+		if at+1 < n {
+			ranks[at], products[at] = m.merges.get(ids[at], ids[at+1])
+		}
+		if at > 0 {
+			ranks[at-1], products[at-1] = m.merges.get(ids[at-1], ids[at])
+		}
+	}
+}
+
+// scratch is memory that encoding uses again.
+type scratch struct {
+	heap           []uint64 // rank in the upper half, place in the lower
+	previous, next []int32  // places of neighbours; -1: none
+}
+
+// mergeMany is mergeFew for long words: it takes time n log n.
+func (m *bpe) mergeMany(s *scratch, ids []int32) int {
+	n := len(ids)
+	s.heap, s.previous, s.next = s.heap[:0], s.previous[:0], s.next[:0]
+	for i := range n {
+		s.previous = append(s.previous, int32(i-1))
+		s.next = append(s.next, int32(i+1))
+	}
+	s.next[n-1] = -1
+	push := func(left int32) {
+		if rank, _ := m.merges.get(ids[left], ids[s.next[left]]); rank != noRank {
+			s.push(uint64(rank)<<32 | uint64(left))
+		}
+	}
+	for i := range n - 1 {
+		push(int32(i))
+	}
+	for len(s.heap) > 0 {
+		top := s.pop()
+		left := int32(uint32(top))
+		right := s.next[left]
+		if ids[left] < 0 || right < 0 {
+			continue
+		}
+		// The pair may have become another since it was pushed.
+		rank, id := m.merges.get(ids[left], ids[right])
+		if rank != int32(top>>32) {
+			continue
+		}
+		ids[left], ids[right] = id, -1
+		s.next[left] = s.next[right]
+		if after := s.next[left]; after >= 0 {
+			s.previous[after] = left
+			push(left)
+		}
+		if before := s.previous[left]; before >= 0 {
+			push(before)
+		}
+	}
+	kept := 0
+	for i := int32(0); i >= 0; i = s.next[i] {
+		ids[kept] = ids[i]
+		kept++
+	}
+	return kept
+}
+
+func (s *scratch) push(x uint64) {
+	s.heap = append(s.heap, x)
+	i := len(s.heap) - 1
+	for i > 0 {
+		parent := (i - 1) / 2
+		if s.heap[parent] <= x {
+			break
+		}
+		s.heap[i] = s.heap[parent]
+		i = parent
+	}
+	s.heap[i] = x
+}
+
+func (s *scratch) pop() uint64 {
+	top := s.heap[0]
+	last := len(s.heap) - 1
+	x := s.heap[last]
+	s.heap = s.heap[:last]
+	if last == 0 {
+		return top
+	}
+	i := 0
+	for {
+		child := 2*i + 1
+		if child >= last {
+			break
+		}
+		if child+1 < last && s.heap[child+1] < s.heap[child] {
+			child++
+		}
+		if s.heap[child] >= x {
+			break
+		}
+		s.heap[i] = s.heap[child]
+		i = child
+	}
+	s.heap[i] = x
+	return top
+}

@@ -1,0 +1,177 @@
+package tokenizer
+
+import (
+	"slices"
+	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
+)
+
+// inert are characters that Unicode has given decompositions or combining classes since
+// 9.0, the version by which the reference implementation normalizes: to it they are
+// characters like any other that nothing reorders or composes.
+var inert = [][2]rune{
+	{0x7fd, 0x7fd}, {0x898, 0x89f}, {0x8ca, 0x8d3}, {0x9fe, 0x9fe}, {0xc3c, 0xc3c}, {0xd3b, 0xd3c}, {0xeba, 0xeba},
+	{0x1715, 0x1715}, {0x1abf, 0x1ace}, {0x1df6, 0x1dfa}, {0x32ff, 0x32ff}, {0xa7f2, 0xa7f4}, {0xa82c, 0xa82c},
+	{0xab69, 0xab69}, {0x10781, 0x10785}, {0x10787, 0x107b0}, {0x107b2, 0x107ba}, {0x10d24, 0x10d27},
+	{0x10eab, 0x10eac}, {0x10efd, 0x10eff}, {0x10f46, 0x10f50}, {0x10f82, 0x10f85}, {0x11070, 0x11070},
+	{0x1133b, 0x1133b}, {0x1145e, 0x1145e}, {0x11839, 0x1183a}, {0x11930, 0x11930}, {0x11935, 0x11935},
+	{0x11938, 0x11938}, {0x1193d, 0x1193e}, {0x11943, 0x11943}, {0x119e0, 0x119e0}, {0x11a34, 0x11a34},
+	{0x11a47, 0x11a47}, {0x11a99, 0x11a99}, {0x11d42, 0x11d42}, {0x11d44, 0x11d45}, {0x11d97, 0x11d97},
+	{0x11f41, 0x11f42}, {0x16ff0, 0x16ff1}, {0x1e030, 0x1e06d}, {0x1e08f, 0x1e08f}, {0x1e130, 0x1e136},
+	{0x1e2ae, 0x1e2ae}, {0x1e2ec, 0x1e2ef}, {0x1e4ec, 0x1e4ef}, {0x1f16c, 0x1f16c}, {0x1fbf0, 0x1fbf9},
+}
+
+func isInert(r rune) bool {
+	_, found := slices.BinarySearchFunc(inert, r, func(x [2]rune, r rune) int {
+		switch {
+		case x[1] < r:
+			return -1
+		case x[0] > r:
+			return 1
+		}
+		return 0
+	})
+	return found
+}
+
+// unicodeForm brings text into a normalization form of UAX 15. Package norm decides
+// quickly about text that is in the form already and has the tables; it is not used for
+// more since it breaks up sequences of more than 30 combining marks.
+type unicodeForm struct {
+	form       norm.Form // to say whether text is in the form
+	decomposed norm.Form // to decompose single characters
+	compose    bool
+}
+
+var unicodeForms = map[string]unicodeForm{
+	"NFC":  {norm.NFC, norm.NFD, true},
+	"NFD":  {norm.NFD, norm.NFD, false},
+	"NFKC": {norm.NFKC, norm.NFKD, true},
+	"NFKD": {norm.NFKD, norm.NFKD, false},
+}
+
+// maxSegment is the number of characters from which on a segment ends where it can.
+const maxSegment = 256
+
+type classedRune struct {
+	r   rune
+	ccc uint8 // canonical combining class
+}
+
+func (f unicodeForm) normalize(text []byte) ([]byte, error) {
+	from := f.form.QuickSpan(text)
+	if from == len(text) {
+		return text, nil
+	}
+	// Go back to a character that neither is reordered nor composes with what is before.
+	for from > 0 {
+		_, size := utf8.DecodeLastRune(text[:from])
+		from -= size
+		if text[from] < utf8.RuneSelf {
+			break
+		}
+	}
+	out := append(make([]byte, 0, len(text)+len(text)/8), text[:from]...)
+	var segment []classedRune
+	for from < len(text) {
+		if c := text[from]; c < utf8.RuneSelf && (from+1 == len(text) || text[from+1] < utf8.RuneSelf) {
+			out = f.flush(out, segment)
+			segment = segment[:0]
+			out = append(out, c)
+			from++
+			continue
+		}
+		r, size := utf8.DecodeRune(text[from:])
+		if len(segment) >= maxSegment && (isInert(r) || norm.NFKC.Properties(text[from:from+size]).BoundaryBefore()) {
+			out = f.flush(out, segment)
+			segment = segment[:0]
+		}
+		segment = f.decompose(segment, text[from:from+size], r)
+		from += size
+	}
+	return f.flush(out, segment), nil
+}
+
+// decompose appends the decomposition of a character, in canonical order.
+func (f unicodeForm) decompose(segment []classedRune, raw []byte, r rune) []classedRune {
+	if isInert(r) {
+		return append(segment, classedRune{r, 0})
+	}
+	decomposition := f.decomposed.Properties(raw).Decomposition()
+	if decomposition == nil {
+		if hangul := r - 0xac00; hangul >= 0 && hangul < 11172 {
+			segment = append(segment, classedRune{0x1100 + hangul/588, 0}, classedRune{0x1161 + hangul%588/28, 0})
+			if tail := hangul % 28; tail > 0 {
+				segment = append(segment, classedRune{0x11a7 + tail, 0})
+			}
+			return segment
+		}
+		decomposition = raw
+	}
+	for len(decomposition) > 0 {
+		d, size := utf8.DecodeRune(decomposition)
+		segment = append(segment, classedRune{d, f.decomposed.Properties(decomposition).CCC()})
+		decomposition = decomposition[size:]
+	}
+	return segment
+}
+
+// flush appends a segment, ordered and composed as the form wants it.
+func (f unicodeForm) flush(out []byte, segment []classedRune) []byte {
+	for i := 0; i < len(segment); {
+		if segment[i].ccc == 0 {
+			i++
+			continue
+		}
+		start := i
+		for i < len(segment) && segment[i].ccc != 0 {
+			i++
+		}
+		slices.SortStableFunc(segment[start:i], func(a, b classedRune) int { return int(a.ccc) - int(b.ccc) })
+	}
+	if f.compose {
+		segment = composeSegment(segment)
+	}
+	for _, c := range segment {
+		out = utf8.AppendRune(out, c.r)
+	}
+	return out
+}
+
+// composeSegment replaces pairs by the characters composed of them, in place.
+func composeSegment(segment []classedRune) []classedRune {
+	starter, kept := -1, 0
+	last := uint8(0) // class of the character before that was kept after the starter
+	for _, c := range segment {
+		if starter >= 0 && (kept == starter+1 || last != 0 && last < c.ccc) {
+			if composed, ok := composePair(segment[starter].r, c.r); ok {
+				segment[starter].r = composed
+				continue
+			}
+		}
+		if c.ccc == 0 {
+			starter = kept
+		}
+		last = c.ccc
+		segment[kept] = c
+		kept++
+	}
+	return segment[:kept]
+}
+
+// composePair returns the character that two compose to.
+func composePair(a, b rune) (rune, bool) {
+	if b < 0x300 || isInert(a) || isInert(b) {
+		return 0, false
+	}
+	var buffer [2 * utf8.UTFMax]byte
+	second := utf8.AppendRune(buffer[:0], b)
+	if norm.NFC.Properties(second).BoundaryBefore() {
+		return 0, false
+	}
+	pair := utf8.AppendRune(utf8.AppendRune(buffer[:0], a), b)
+	composed := norm.NFC.Bytes(pair)
+	r, size := utf8.DecodeRune(composed)
+	return r, size == len(composed) && r != a
+}

@@ -1,0 +1,147 @@
+package tokenizer
+
+import (
+	"bytes"
+	"fmt"
+	"unicode"
+	"unicode/utf8"
+)
+
+// normalizer changes text before it is split. It must not change its argument.
+type normalizer interface {
+	normalize(text []byte) ([]byte, error)
+}
+
+type normalizers []normalizer
+
+// maxGrowth bounds how much longer normalizers may make a text.
+const maxGrowth = 64
+
+func (all normalizers) normalize(text []byte) ([]byte, error) {
+	limit := maxGrowth * (len(text) + 1024)
+	for _, n := range all {
+		var err error
+		if text, err = n.normalize(text); err != nil {
+			return nil, err
+		}
+		if len(text) > limit {
+			return nil, fmt.Errorf("the normalizer makes the text more than %d times as long", maxGrowth)
+		}
+	}
+	return text, nil
+}
+
+// keepsStart says that no part of a text's start is dropped.
+func (all normalizers) keepsStart() bool {
+	for _, n := range all {
+		switch n := n.(type) {
+		case strip:
+			return false
+		case replace:
+			if len(n.with) == 0 {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// prepend puts text before any that is not empty.
+type prepend []byte
+
+func (p prepend) normalize(text []byte) ([]byte, error) {
+	if len(text) == 0 {
+		return text, nil
+	}
+	return append(append(make([]byte, 0, len(p)+len(text)), p...), text...), nil
+}
+
+// strip removes white space at the ends.
+type strip struct{ left, right bool }
+
+func (s strip) normalize(text []byte) ([]byte, error) {
+	if s.left {
+		text = bytes.TrimLeftFunc(text, unicode.IsSpace)
+	}
+	if s.right {
+		text = bytes.TrimRightFunc(text, unicode.IsSpace)
+	}
+	return text, nil
+}
+
+// replace puts other text in the place of every match.
+type replace struct {
+	find finder
+	with []byte
+}
+
+func (n replace) normalize(text []byte) ([]byte, error) {
+	if literal, ok := n.find.(literal); ok {
+		if !bytes.Contains(text, literal) {
+			return text, nil
+		}
+		if len(literal)*maxGrowth < len(n.with) {
+			return nil, fmt.Errorf("the normalizer makes the text more than %d times as long", maxGrowth)
+		}
+		return bytes.ReplaceAll(text, literal, n.with), nil
+	}
+	var out []byte
+	last := 0
+	limit := maxGrowth * (len(text) + 1024)
+	err := n.find.each(text, func(start, end int) error {
+		out = append(append(out, text[last:start]...), n.with...)
+		last = end
+		if len(out) > limit {
+			return fmt.Errorf("the normalizer makes the text more than %d times as long", maxGrowth)
+		}
+		return nil
+	})
+	return append(out, text[last:]...), err
+}
+
+// parseNormalizers reads normalizer.
+func parseNormalizers(raw []byte) (all normalizers, err error) {
+	walk := components{list: "normalizers", add: func(kind string, o *object) error {
+		switch kind {
+		case "NFC", "NFD", "NFKC", "NFKD":
+			all = append(all, unicodeForms[kind])
+		case "Prepend":
+			text := o.text("prepend")
+			if o.err == nil && (text == "" || len(text) > maxTokenBytes) {
+				o.fail("%s has %d bytes, want 1 to %d", o.path("prepend"), len(text), maxTokenBytes)
+			}
+			all = append(all, prepend(text))
+		case "Strip":
+			all = append(all, strip{left: o.flag("strip_left"), right: o.flag("strip_right")})
+		case "Replace":
+			n, err := parseReplace(o)
+			if err != nil {
+				return err
+			}
+			all = append(all, n)
+		default:
+			return unknownKind(o, kind)
+		}
+		return o.err
+	}}
+	return all, walk.walk("normalizer", raw, 0)
+}
+
+// parseReplace reads what to replace and by what; normalizers and decoders have it.
+func parseReplace(o *object) (replace, error) {
+	find, err := parsePattern(o, "pattern")
+	if err != nil {
+		return replace{}, err
+	}
+	with := o.text("content")
+	if len(with) > maxTokenBytes {
+		o.fail("%s has %d bytes, at most %d are read", o.path("content"), len(with), maxTokenBytes)
+	}
+	return replace{find, []byte(with)}, o.err
+}
+
+// startsWithSpace says whether the first character is a blank; HF looks at U+0020 alone.
+func startsWith(text []byte, r rune) bool {
+	first, _ := utf8.DecodeRune(text)
+	return len(text) > 0 && first == r
+}

@@ -1,0 +1,298 @@
+package tokenizer
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// object is a JSON object. The first thing that is wrong with it is kept in err.
+type object struct {
+	name   string
+	fields map[string]json.RawMessage
+	known  []string
+	err    error
+}
+
+// parseObject reads an object. Unlike encoding/json it minds the case of keys and
+// refuses a key that is there twice, for readers differ in which of the two counts.
+func parseObject(name string, text []byte) (*object, error) {
+	o := &object{name: name, fields: map[string]json.RawMessage{}}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	start, err := decoder.Token()
+	if err != nil || start != json.Delim('{') {
+		return nil, fmt.Errorf("%w: %s is not a JSON object", ErrUnsupported, o.path(""))
+	}
+	for decoder.More() {
+		token, err := decoder.Token()
+		if err != nil {
+			return nil, fmt.Errorf("%s is not valid JSON: %w", o.path(""), err)
+		}
+		key, _ := token.(string)
+		var value json.RawMessage
+		if err := decoder.Decode(&value); err != nil {
+			return nil, fmt.Errorf("%s is not valid JSON: %w", o.path(key), err)
+		}
+		if _, twice := o.fields[key]; twice {
+			return nil, fmt.Errorf("%w: %s is there twice", ErrUnsupported, o.path(key))
+		}
+		o.fields[key] = value
+	}
+	if _, err := decoder.Token(); err != nil {
+		return nil, fmt.Errorf("%s is not valid JSON: %w", o.path(""), err)
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%w: something follows %s", ErrUnsupported, o.path(""))
+	}
+	return o, nil
+}
+
+// path names a key of the object in messages.
+func (o *object) path(key string) string {
+	switch {
+	case o.name == "" && key == "":
+		return "the file"
+	case o.name == "":
+		return key
+	case key == "":
+		return o.name
+	default:
+		return o.name + "." + key
+	}
+}
+
+func (o *object) fail(format string, args ...any) {
+	if o.err == nil {
+		o.err = fmt.Errorf("%w: %s", ErrUnsupported, fmt.Sprintf(format, args...))
+	}
+}
+
+// get returns the value of a key that is known; null counts as not there.
+func (o *object) get(key string) (json.RawMessage, bool) {
+	o.known = append(o.known, key)
+	raw, ok := o.fields[key]
+	return raw, ok && string(raw) != "null"
+}
+
+// need is get for a key that must be there.
+func (o *object) need(key string) (json.RawMessage, bool) {
+	raw, ok := o.get(key)
+	if !ok {
+		o.fail("%s is missing", o.path(key))
+	}
+	return raw, ok
+}
+
+// shorten makes a JSON value fit into a message.
+func shorten(raw []byte) string {
+	if len(raw) > 60 {
+		return strings.ToValidUTF8(string(raw[:60]), "") + "..."
+	}
+	return string(raw)
+}
+
+// want demands that a key has one of the given JSON values, or is not there.
+func (o *object) want(key string, values ...string) {
+	o.known = append(o.known, key)
+	raw, ok := o.fields[key]
+	if !ok {
+		return
+	}
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, raw); err != nil {
+		o.fail("%s is not valid JSON", o.path(key))
+		return
+	}
+	if found := compact.String(); !slices.Contains(values, found) {
+		o.fail("%s is %s, only %s is", o.path(key), shorten([]byte(found)), strings.Join(values, " or "))
+	}
+}
+
+// unmarshal reads the value of a key into one of the simple types.
+func (o *object) unmarshal(key string, raw []byte, to any, kind string) {
+	if err := json.Unmarshal(raw, to); err != nil {
+		o.fail("%s is %s, want %s", o.path(key), shorten(raw), kind)
+	}
+}
+
+// flag returns a boolean. It must be there, unless a default is given.
+func (o *object) flag(key string, byDefault ...bool) (value bool) {
+	raw, ok := o.get(key)
+	switch {
+	case ok:
+		o.unmarshal(key, raw, &value, "true or false")
+	case len(byDefault) > 0:
+		value = byDefault[0]
+	default:
+		o.fail("%s is missing", o.path(key))
+	}
+	return value
+}
+
+// text returns a string that must be there.
+func (o *object) text(key string) (value string) {
+	if raw, ok := o.need(key); ok {
+		o.unmarshal(key, raw, &value, "a string")
+	}
+	return value
+}
+
+// character returns a string of one character that must be there.
+func (o *object) character(key string) rune {
+	value := o.text(key)
+	r, size := utf8.DecodeRuneInString(value)
+	if o.err == nil && (size == 0 || size != len(value)) {
+		o.fail("%s is %q, want one character", o.path(key), value)
+	}
+	return r
+}
+
+// count returns a whole number from 0 to limit that must be there.
+func (o *object) count(key string, limit int) (value int) {
+	raw, ok := o.need(key)
+	if !ok {
+		return 0
+	}
+	o.unmarshal(key, raw, &value, "a whole number")
+	if o.err == nil && (value < 0 || value > limit) {
+		o.fail("%s is %d, want 0 to %d", o.path(key), value, limit)
+	}
+	return value
+}
+
+// object returns the object of a key that must be there, or an empty one on failure.
+func (o *object) object(key string) *object {
+	raw, ok := o.need(key)
+	if !ok {
+		return &object{name: o.path(key)}
+	}
+	return o.inner(o.path(key), raw)
+}
+
+func (o *object) inner(name string, raw []byte) *object {
+	inner, err := parseObject(name, raw)
+	if err != nil {
+		if o.err == nil {
+			o.err = err
+		}
+		return &object{name: name}
+	}
+	return inner
+}
+
+// list returns the values of an array that must be there.
+func (o *object) list(key string) (values []json.RawMessage) {
+	if raw, ok := o.need(key); ok {
+		o.unmarshal(key, raw, &values, "an array")
+	}
+	return values
+}
+
+// done refuses the keys that nobody asked for: what they mean is not known here.
+func (o *object) done() error {
+	for _, key := range slices.Sorted(maps.Keys(o.fields)) {
+		if !slices.Contains(o.known, key) {
+			o.fail("%s is a key that is not known here", o.path(key))
+		}
+	}
+	return o.err
+}
+
+// Bounds on the parts of a file, so that none is larger than any real one has.
+const (
+	maxComponents = 64
+	maxDepth      = 8
+)
+
+// components walks a normalizer, pre-tokenizer, post-processor or decoder: a single
+// component, or a Sequence of them that may hold further ones.
+type components struct {
+	list  string // key of the parts of a Sequence
+	count int
+	add   func(kind string, o *object) error
+}
+
+func (c *components) walk(name string, raw []byte, depth int) error {
+	if c.count++; c.count > maxComponents || depth > maxDepth {
+		return fmt.Errorf("%w: %s has more than %d parts, or is nested deeper than %d", ErrUnsupported, name, maxComponents, maxDepth)
+	}
+	o, err := parseObject(name, raw)
+	if err != nil {
+		return err
+	}
+	kind := o.text("type")
+	if o.err != nil {
+		return o.err
+	}
+	if kind != "Sequence" {
+		if err := c.add(kind, o); err != nil {
+			return err
+		}
+		return o.done()
+	}
+	parts := o.list(c.list)
+	if err := o.done(); err != nil {
+		return err
+	}
+	for i, part := range parts {
+		if err := c.walk(fmt.Sprintf("%s[%d]", o.path(c.list), i), part, depth+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unknownKind is the error for a component that this package does not have.
+func unknownKind(o *object, kind string) error {
+	return fmt.Errorf("%w: %s is %q, which this program does not know how to follow", ErrUnsupported, o.path("type"), kind)
+}
+
+// checkEscapes refuses text that JSON readers take for different strings: bytes that
+// are not UTF-8, and escapes of half a surrogate pair.
+func checkEscapes(text []byte) error {
+	if !utf8.Valid(text) {
+		return errors.New("the file is not UTF-8")
+	}
+	for i := 0; i < len(text); i++ {
+		if text[i] != '\\' {
+			continue
+		}
+		i++
+		unit, ok := hexUnit(text, i)
+		switch {
+		case !ok || unit < 0xd800 || unit > 0xdfff:
+			continue
+		case unit < 0xdc00 && i+6 < len(text) && text[i+5] == '\\':
+			if low, ok := hexUnit(text, i+6); ok && low >= 0xdc00 && low <= 0xdfff {
+				i += 10
+				continue
+			}
+		}
+		return fmt.Errorf("byte %d: half a surrogate pair", i)
+	}
+	return nil
+}
+
+// hexUnit reads the uXXXX of an escape.
+func hexUnit(text []byte, at int) (unit int, ok bool) {
+	if at+5 > len(text) || text[at] != 'u' {
+		return 0, false
+	}
+	for _, c := range text[at+1 : at+5] {
+		switch {
+		case c >= '0' && c <= '9':
+			unit = unit<<4 | int(c-'0')
+		case c|0x20 >= 'a' && c|0x20 <= 'f':
+			unit = unit<<4 | int(c|0x20-'a'+10)
+		default:
+			return 0, false
+		}
+	}
+	return unit, true
+}
