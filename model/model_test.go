@@ -33,7 +33,7 @@ func TestInitDescribeNew(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := model.New(t.Context(), e, config(t), tensors)
+	m, err := model.New(t.Context(), e, config(t), model.Options{}, tensors)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func TestSetWeights(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := model.New(t.Context(), e, config(t), first)
+	m, err := model.New(t.Context(), e, config(t), model.Options{}, first)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,11 +25,22 @@ type Description struct {
 	NumParameters int64
 }
 
+// Options say how a model computes; the zero value computes in f32.
+type Options struct {
+	// Compute is the type of activations and of the copies of the weights they are
+	// multiplied with: F32 or BF16 (see torch.Engine.CheckBF16). Weights and gradients
+	// are F32.
+	Compute torch.DType
+	// Recompute saves memory: it keeps little for the backward pass and computes the rest
+	// a second time.
+	Recompute bool
+}
+
 // architecture is what a model package offers.
 type architecture struct {
 	describe func(config []byte) (Description, error)
 	init     func(config []byte, seed uint64) ([]safetensors.Tensor, error)
-	new      func(ctx context.Context, e *torch.Engine, config []byte, tensors []safetensors.Tensor) (Model, error)
+	new      func(ctx context.Context, e *torch.Engine, config []byte, o Options, tensors []safetensors.Tensor) (Model, error)
 }
 
 // architectures are all models, by the name in config.json's "architectures".
@@ -46,12 +57,12 @@ var architectures = map[string]architecture{
 			}
 			return llama.Init(c, seed), nil
 		},
-		new: func(ctx context.Context, e *torch.Engine, config []byte, tensors []safetensors.Tensor) (Model, error) {
+		new: func(ctx context.Context, e *torch.Engine, config []byte, o Options, tensors []safetensors.Tensor) (Model, error) {
 			c, err := llama.ParseConfig(config)
 			if err != nil {
 				return nil, err
 			}
-			m, err := llama.New(ctx, e, c, tensors)
+			m, err := llama.New(ctx, e, c, llama.Options(o), tensors)
 			if err != nil {
 				return nil, err
 			}
@@ -82,12 +93,12 @@ func Init(config []byte, seed uint64) ([]safetensors.Tensor, error) {
 }
 
 // New makes the model of a config.json with those weights on the engine.
-func New(ctx context.Context, e *torch.Engine, config []byte, tensors []safetensors.Tensor) (Model, error) {
+func New(ctx context.Context, e *torch.Engine, config []byte, o Options, tensors []safetensors.Tensor) (Model, error) {
 	a, err := find(config)
 	if err != nil {
 		return nil, err
 	}
-	return a.new(ctx, e, config, tensors)
+	return a.new(ctx, e, config, o, tensors)
 }
 
 func find(config []byte) (architecture, error) {

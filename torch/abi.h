@@ -24,6 +24,9 @@ typedef void *pt_tensor;
 typedef struct { pt_tensor tensor; char *error; } pt_result;
 typedef struct { double value; char *error; } pt_number;
 
+// The weights of the attention half of a layer.
+typedef struct { pt_tensor norm, query, key, value, output; } pt_attention_weights;
+
 // Element types, the same numbers as torch.DType in Go.
 enum { PT_F32, PT_BF16, PT_F16, PT_F64, PT_I64, PT_I32, PT_U8, PT_BOOL, PT_DTYPES };
 
@@ -127,6 +130,11 @@ enum { PT_F32, PT_BF16, PT_F16, PT_F64, PT_I64, PT_I32, PT_U8, PT_BOOL, PT_DTYPE
   X(pt_result, rms_norm, (pt_tensor x, pt_tensor weight, double epsilon), (x, weight, epsilon))                      \
   X(pt_result, rope, (pt_tensor x, pt_tensor cos, pt_tensor sin), (x, cos, sin))                                     \
   X(pt_result, causal_attention, (pt_tensor q, pt_tensor k, pt_tensor v, double scale), (q, k, v, scale))            \
+  X(pt_result, embed, (pt_tensor weight, pt_tensor ids, int dtype), (weight, ids, dtype))                            \
+  X(pt_result, attention_block, (pt_tensor x, pt_attention_weights w, pt_tensor cos, pt_tensor sin, int64_t width,   \
+    double scale, double epsilon, int recompute), (x, w, cos, sin, width, scale, epsilon, recompute))                \
+  X(pt_result, feed_forward_block, (pt_tensor x, pt_tensor norm, pt_tensor gate, pt_tensor up, pt_tensor down,       \
+    double epsilon, int recompute), (x, norm, gate, up, down, epsilon, recompute))                                   \
   X(pt_result, swiglu, (pt_tensor gate, pt_tensor up), (gate, up))                                                   \
   X(pt_result, linear_cross_entropy,                                                                                 \
     (pt_tensor x, pt_tensor weight, pt_tensor targets, int64_t ignore, int64_t rows),                                \

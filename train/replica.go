@@ -69,7 +69,7 @@ func (r *replica) build(ctx context.Context, s checkpoint.Snapshot) error {
 		return fmt.Errorf("%w: it has no %s", ErrModel, checkpoint.ConfigFile)
 	}
 	var err error
-	if r.model, err = model.New(ctx, r.engine, configuration, s.Tensors); err != nil {
+	if r.model, err = model.New(ctx, r.engine, configuration, model.Options{}, s.Tensors); err != nil {
 		return err
 	}
 	r.vocabSize = int32(r.model.VocabSize())

@@ -57,7 +57,7 @@ func (c *generateCommand) Run(ctx context.Context, t terminal) error {
 	}
 	defer func() { _ = engine.Close() }()
 	config, _ := s.File(checkpoint.ConfigFile)
-	network, err := model.New(ctx, engine, config, s.Tensors)
+	network, err := model.New(ctx, engine, config, model.Options{}, s.Tensors)
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 // Llama is a model on an engine. Forward and Loss run inside the engine's Do.
 type Llama struct {
 	config     Config
+	options    Options
 	engine     *torch.Engine
 	parameters []torch.Parameter
 
@@ -24,20 +25,27 @@ type Llama struct {
 	rotation rotation
 }
 
-// block holds the weights of one layer, in the order they are used.
+// block holds the weights of one layer.
 type block struct {
-	inputNorm      *torch.Tensor // [HiddenSize]
-	query          *torch.Tensor // [heads·HeadDim,HiddenSize]
-	key, value     *torch.Tensor // [key heads·HeadDim,HiddenSize]
-	output         *torch.Tensor // [HiddenSize,heads·HeadDim]
-	postNorm       *torch.Tensor // [HiddenSize]
+	attention      torch.AttentionWeights
+	norm           *torch.Tensor // [HiddenSize]
 	gate, up, down *torch.Tensor // [IntermediateSize,HiddenSize] twice, and its transpose
+}
+
+// Options say how a model computes. The zero value computes in f32.
+type Options struct {
+	// Compute is the type of activations and of the copies of the weights they are
+	// multiplied with: F32 or BF16. The weights themselves and their gradients are F32.
+	Compute torch.DType
+	// Recompute keeps only the input of each half layer for the backward pass and
+	// computes the rest a second time (Chen et al., arXiv 1604.06174).
+	Recompute bool
 }
 
 // New makes a model of the config on the engine, with f32 copies of the weights, which
 // must be exactly those of the config (F32, BF16 or F16).
-func New(ctx context.Context, engine *torch.Engine, c Config, tensors []safetensors.Tensor) (*Llama, error) {
-	m := &Llama{config: c, engine: engine}
+func New(ctx context.Context, engine *torch.Engine, c Config, o Options, tensors []safetensors.Tensor) (*Llama, error) {
+	m := &Llama{config: c, options: o, engine: engine}
 	err := engine.Do(ctx, false, func(s *torch.Scope) error {
 		source := weights.NewSource(s, tensors)
 		m.take(source)
@@ -61,18 +69,26 @@ func (m *Llama) take(source *weights.Source) {
 	m.embedding = get("model.embed_tokens.weight")
 	for i := range m.config.NumHiddenLayers {
 		layer := func(name string) *torch.Tensor { return get(layerName(i, name)) }
+		together := func(names ...string) []*torch.Tensor {
+			wanted := make([]weights.Matrix, len(names))
+			for j, name := range names {
+				full := layerName(i, name)
+				wanted[j] = weights.Matrix{Name: full, Rows: next[full][0], Columns: next[full][1]}
+			}
+			return source.TakeTogether(wanted...)
+		}
 		// Old checkpoints store this table, which follows from the config.
 		source.Skip(layerName(i, "self_attn.rotary_emb.inv_freq"))
+		// Those that are multiplied with the same input lie together, for one product.
+		qkv := together("self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight")
+		pair := together("mlp.gate_proj.weight", "mlp.up_proj.weight")
 		m.blocks = append(m.blocks, block{
-			inputNorm: layer("input_layernorm.weight"),
-			query:     layer("self_attn.q_proj.weight"),
-			key:       layer("self_attn.k_proj.weight"),
-			value:     layer("self_attn.v_proj.weight"),
-			output:    layer("self_attn.o_proj.weight"),
-			postNorm:  layer("post_attention_layernorm.weight"),
-			gate:      layer("mlp.gate_proj.weight"),
-			up:        layer("mlp.up_proj.weight"),
-			down:      layer("mlp.down_proj.weight"),
+			attention: torch.AttentionWeights{
+				Norm: layer("input_layernorm.weight"), Query: qkv[0], Key: qkv[1], Value: qkv[2],
+				Output: layer("self_attn.o_proj.weight"),
+			},
+			norm: layer("post_attention_layernorm.weight"),
+			gate: pair[0], up: pair[1], down: layer("mlp.down_proj.weight"),
 		})
 	}
 	m.norm = get("model.norm.weight")
@@ -113,7 +129,7 @@ func (m *Llama) Parameters() []torch.Parameter { return m.parameters }
 
 // Forward gives the logits [B,T,VocabSize] of the next token after each of ids i64 [B,T].
 func (m *Llama) Forward(s *torch.Scope, ids *torch.Tensor) *torch.Tensor {
-	return m.hidden(s, ids).Linear(m.head)
+	return m.hidden(s, ids).Linear(m.head.To(m.options.Compute))
 }
 
 // Loss is the mean cross-entropy, in nats, of predicting targets i64 [B,T] from ids i64
@@ -131,29 +147,12 @@ func (m *Llama) hidden(s *torch.Scope, ids *torch.Tensor) *torch.Tensor {
 			positions, m.config.MaxPositionEmbeddings)})
 	}
 	cos, sin := m.rotations(s, positions)
-	x := m.embedding.Embedding(ids)
+	width, epsilon := int64(m.config.HeadDim), m.config.RMSNormEps
+	x := m.embedding.Embed(ids, m.options.Compute)
 	for i := range m.blocks {
-		x = m.attention(&m.blocks[i], x, cos, sin)
-		x = m.feedForward(&m.blocks[i], x)
+		b := &m.blocks[i]
+		x = x.AttentionBlock(b.attention, cos, sin, width, 1/math.Sqrt(float64(width)), epsilon, m.options.Recompute)
+		x = x.FeedForwardBlock(b.norm, b.gate, b.up, b.down, epsilon, m.options.Recompute)
 	}
-	return x.RMSNorm(m.norm, m.config.RMSNormEps)
-}
-
-func (m *Llama) attention(b *block, x, cos, sin *torch.Tensor) *torch.Tensor {
-	c := m.config
-	batch, positions, width := x.Dim(0), x.Dim(1), int64(c.HeadDim)
-	h := x.RMSNorm(b.inputNorm, c.RMSNormEps)
-	split := func(t *torch.Tensor, heads int) *torch.Tensor {
-		return t.Reshape(batch, positions, int64(heads), width)
-	}
-	q := split(h.Linear(b.query), c.NumAttentionHeads).RoPE(cos, sin)
-	k := split(h.Linear(b.key), c.NumKeyValueHeads).RoPE(cos, sin)
-	v := split(h.Linear(b.value), c.NumKeyValueHeads)
-	mixed := q.CausalAttention(k, v, 1/math.Sqrt(float64(width)))
-	return x.Add(mixed.Reshape(batch, positions, int64(c.NumAttentionHeads)*width).Linear(b.output))
-}
-
-func (m *Llama) feedForward(b *block, x *torch.Tensor) *torch.Tensor {
-	h := x.RMSNorm(b.postNorm, m.config.RMSNormEps)
-	return x.Add(h.Linear(b.gate).SwiGLU(h.Linear(b.up)).Linear(b.down))
+	return x.RMSNorm(m.norm, epsilon)
 }

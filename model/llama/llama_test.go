@@ -82,7 +82,7 @@ func TestAgainstReference(t *testing.T) {
 	for _, name := range []string{"gqa", "tied", "llama3", "linear", "mha", "long"} {
 		t.Run(name, func(t *testing.T) {
 			v := readVectors(t, name)
-			m, err := llama.New(t.Context(), e, v.config, v.weights)
+			m, err := llama.New(t.Context(), e, v.config, llama.Options{}, v.weights)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -120,7 +120,7 @@ func TestAgainstReference(t *testing.T) {
 func TestTrainingKeepsMemoryFlat(t *testing.T) {
 	e := torchtest.Engine(t)
 	v := readVectors(t, "tied")
-	m, err := llama.New(t.Context(), e, v.config, v.weights)
+	m, err := llama.New(t.Context(), e, v.config, llama.Options{}, v.weights)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +202,7 @@ func TestWeightsThatDoNotFit(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			m, err := llama.New(t.Context(), e, v.config, test.weights)
+			m, err := llama.New(t.Context(), e, v.config, llama.Options{}, test.weights)
 			if test.want == "" {
 				if err != nil {
 					t.Fatal(err)
@@ -223,7 +223,7 @@ func TestWeightsThatDoNotFit(t *testing.T) {
 func TestTooManyTokens(t *testing.T) {
 	e := torchtest.Engine(t)
 	v := readVectors(t, "mha")
-	m, err := llama.New(t.Context(), e, v.config, v.weights)
+	m, err := llama.New(t.Context(), e, v.config, llama.Options{}, v.weights)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +239,7 @@ func TestTooManyTokens(t *testing.T) {
 func TestWeightsRoundTrip(t *testing.T) {
 	e := torchtest.Engine(t)
 	v := readVectors(t, "gqa")
-	m, err := llama.New(t.Context(), e, v.config, v.weights)
+	m, err := llama.New(t.Context(), e, v.config, llama.Options{}, v.weights)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,6 +50,43 @@ func (s *Source) fail(format string, args ...any) {
 // Take makes the parameter name of that shape. On a missing or unfit tensor it returns
 // nil and Close the error.
 func (s *Source) Take(name string, shape ...int64) *torch.Tensor {
+	t := s.read(s.scope, name, shape)
+	if t == nil {
+		return nil
+	}
+	return s.parameter(name, t)
+}
+
+// Matrix names a parameter [Rows,Columns].
+type Matrix struct {
+	Name          string
+	Rows, Columns int64
+}
+
+// TakeTogether makes several parameters of the same number of columns that lie one behind
+// the other in memory. On a missing or unfit tensor it returns nils and Close the error.
+func (s *Source) TakeTogether(wanted ...Matrix) []*torch.Tensor {
+	out := make([]*torch.Tensor, len(wanted))
+	_ = s.scope.Sub(func(inner *torch.Scope) error { // frees the parts
+		var parts []*torch.Tensor
+		for _, w := range wanted {
+			parts = append(parts, s.read(inner, w.Name, []int64{w.Rows, w.Columns}))
+		}
+		if s.err != nil {
+			return s.err // Close tells
+		}
+		all, first := inner.Cat(0, parts...), int64(0)
+		for i, w := range wanted {
+			out[i] = s.parameter(w.Name, all.Narrow(0, first, w.Rows).Detach())
+			first += w.Rows
+		}
+		return nil
+	})
+	return out
+}
+
+// read takes a tensor out of the source as f32; nil after an error.
+func (s *Source) read(scope *torch.Scope, name string, shape []int64) *torch.Tensor {
 	stored, ok := s.byName[name]
 	if !ok {
 		s.fail("tensor %s is missing", name)
@@ -63,10 +100,14 @@ func (s *Source) Take(name string, shape ...int64) *torch.Tensor {
 	if s.err != nil {
 		return nil
 	}
-	t := s.scope.FromBytes(stored.Data, dtype, shape...)
+	t := scope.FromBytes(stored.Data, dtype, shape...)
 	if dtype != torch.F32 {
 		t = t.To(torch.F32)
 	}
+	return t
+}
+
+func (s *Source) parameter(name string, t *torch.Tensor) *torch.Tensor {
 	s.scope.Keep(t).SetRequiresGrad(true)
 	s.taken = append(s.taken, torch.Parameter{Name: name, Tensor: t})
 	return t

@@ -8,48 +8,203 @@
 #else
 #define PT_WIDTHS
 #endif
+#define PT_INLINE static inline __attribute__((always_inline))
 
 namespace psyche::kernels {
 
-PT_WIDTHS
-void rms_norm(const float *x, const float *weight, float *y, float *inverse, int64_t rows, int64_t n, float epsilon) {
+template <class To, class From> PT_INLINE To bits(From v) {
+  static_assert(sizeof(To) == sizeof(From));
+  To to;
+  __builtin_memcpy(&to, &v, sizeof to);
+  return to;
+}
+
+PT_INLINE float get(float v) { return v; }
+PT_INLINE float get(bf16 v) { return bits<float>(static_cast<uint32_t>(v.bits) << 16); }
+PT_INLINE void put(float &to, float v) { to = v; }
+PT_INLINE void put(bf16 &to, float v) {
+  uint32_t u = bits<uint32_t>(v), rounded = (u + 0x7fff + (u >> 16 & 1)) >> 16;
+  to.bits = static_cast<uint16_t>(v != v ? 0x7fc0 : rounded);
+}
+
+// e^x to two units in the last place, as the Cephes library has it; x is cut off where
+// the result would leave the normal numbers.
+PT_INLINE float exponential(float x) {
+  constexpr float shift = 12582912; // 1.5 * 2^23: adding it rounds to an integer
+  x = x < -87 ? -87 : x;
+  x = x > 88 ? 88 : x;
+  float z = x * 1.44269504f + shift, n = z - shift;
+  float r = x - n * 0.693359375f + n * 2.12194440e-4f;
+  float p = 1.9875691500e-4f;
+  p = p * r + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  p = p * r * r + r + 1;
+  return bits<float>(bits<uint32_t>(p) + (bits<uint32_t>(z) << 23));
+}
+
+template <class E>
+PT_INLINE void rms_norm_rows(const E *x, const float *weight, E *y, float *inverse, int64_t rows, int64_t n, float epsilon) {
   for (int64_t r = 0; r < rows; r++, x += n, y += n) {
     float squares = 0;
 #pragma omp simd reduction(+ : squares)
-    for (int64_t i = 0; i < n; i++) squares += x[i] * x[i];
+    for (int64_t i = 0; i < n; i++) squares += get(x[i]) * get(x[i]);
     float inv = 1 / std::sqrt(squares / static_cast<float>(n) + epsilon);
     inverse[r] = inv;
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) y[i] = weight[i] * (x[i] * inv);
+    for (int64_t i = 0; i < n; i++) put(y[i], weight[i] * (get(x[i]) * inv));
   }
 }
 
-PT_WIDTHS
-void rms_norm_backward(const float *g, const float *x, const float *weight, const float *inverse, float *dx, float *dweight,
-                       int64_t rows, int64_t n) {
+template <class E>
+PT_INLINE void rms_norm_backward_rows(const E *g, const E *x, const float *weight, const float *inverse, const E *extra, E *dx,
+                                      float *dweight, int64_t rows, int64_t n) {
   for (int64_t r = 0; r < rows; r++, g += n, x += n, dx += n) {
     float inv = inverse[r], dot = 0;
 #pragma omp simd reduction(+ : dot)
-    for (int64_t i = 0; i < n; i++) dot += g[i] * weight[i] * x[i];
+    for (int64_t i = 0; i < n; i++) dot += get(g[i]) * weight[i] * get(x[i]);
     float along = dot * inv * inv * inv / static_cast<float>(n);
+    if (extra) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
-      dx[i] = g[i] * weight[i] * inv - x[i] * along;
-      dweight[i] += g[i] * x[i] * inv;
+      for (int64_t i = 0; i < n; i++) put(dx[i], get(extra[i]) + (get(g[i]) * weight[i] * inv - get(x[i]) * along));
+      extra += n;
+    } else {
+#pragma omp simd
+      for (int64_t i = 0; i < n; i++) put(dx[i], get(g[i]) * weight[i] * inv - get(x[i]) * along);
+    }
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) dweight[i] += get(g[i]) * get(x[i]) * inv;
+  }
+}
+
+template <class E>
+PT_INLINE void rotate_rows(const E *x, const float *cos, const float *sin, float direction, E *y, int64_t rows, int64_t half) {
+  for (int64_t r = 0; r < rows; r++, x += 2 * half, y += 2 * half) {
+#pragma omp simd
+    for (int64_t i = 0; i < half; i++) {
+      float a = get(x[i]), b = get(x[half + i]), s = sin[i] * direction;
+      put(y[i], a * cos[i] - b * s);
+      put(y[half + i], b * cos[i] + a * s);
     }
   }
 }
 
-PT_WIDTHS
-void rotate(const float *x, const float *cos, const float *sin, float direction, float *y, int64_t rows, int64_t half) {
-  for (int64_t r = 0; r < rows; r++, x += 2 * half, y += 2 * half) {
+template <class E> PT_INLINE void swiglu_rows(const E *pairs, E *y, int64_t rows, int64_t n) {
+  for (int64_t r = 0; r < rows; r++, pairs += 2 * n, y += n) {
 #pragma omp simd
-    for (int64_t i = 0; i < half; i++) {
-      float a = x[i], b = x[half + i], s = sin[i] * direction;
-      y[i] = a * cos[i] - b * s;
-      y[half + i] = b * cos[i] + a * s;
+    for (int64_t i = 0; i < n; i++) {
+      float gate = get(pairs[i]);
+      put(y[i], gate / (1 + exponential(-gate)) * get(pairs[n + i]));
     }
   }
+}
+
+template <class E> PT_INLINE void swiglu_backward_rows(E *pairs, E *g, int64_t rows, int64_t n) {
+  for (int64_t r = 0; r < rows; r++, pairs += 2 * n, g += n) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      float gate = get(pairs[i]), up = get(pairs[n + i]), d = get(g[i]);
+      float sigmoid = 1 / (1 + exponential(-gate)), silu = gate * sigmoid;
+      put(pairs[i], d * up * (sigmoid + silu * (1 - sigmoid)));
+      put(pairs[n + i], d * silu);
+      put(g[i], silu * up);
+    }
+  }
+}
+
+template <class E> PT_INLINE float largest(const E *x, int64_t n) {
+  float most = get(x[0]);
+#pragma omp simd reduction(max : most)
+  for (int64_t i = 0; i < n; i++) most = get(x[i]) > most ? get(x[i]) : most;
+  return most;
+}
+
+template <class E>
+PT_INLINE void softmax_rows(E *x, int64_t rows, int64_t n, int64_t seen, int64_t groups, float scale) {
+  for (int64_t r = 0; r < rows; r++, x += n) {
+    int64_t count = seen + r / groups;
+    float most = largest(x, count) * scale, total = 0;
+#pragma omp simd reduction(+ : total)
+    for (int64_t i = 0; i < count; i++) {
+      float e = exponential(get(x[i]) * scale - most);
+      put(x[i], e);
+      total += e;
+    }
+    float share = 1 / total;
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++) put(x[i], get(x[i]) * share);
+    for (int64_t i = count; i < n; i++) put(x[i], 0);
+  }
+}
+
+template <class E>
+PT_INLINE void softmax_backward_rows(const E *p, E *dp, int64_t rows, int64_t n, int64_t seen, int64_t groups, float scale) {
+  for (int64_t r = 0; r < rows; r++, p += n, dp += n) {
+    int64_t count = seen + r / groups;
+    float dot = 0;
+#pragma omp simd reduction(+ : dot)
+    for (int64_t i = 0; i < count; i++) dot += get(p[i]) * get(dp[i]);
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++) put(dp[i], scale * get(p[i]) * (get(dp[i]) - dot));
+    for (int64_t i = count; i < n; i++) put(dp[i], 0);
+  }
+}
+
+template <class E> PT_INLINE float cross_entropy_row(E *logits, int64_t n, int64_t target, float share, bool train) {
+  float most = largest(logits, n), total = 0, wanted = get(logits[target]);
+#pragma omp simd reduction(+ : total)
+  for (int64_t i = 0; i < n; i++) total += exponential(get(logits[i]) - most);
+  float lse = most + std::log(total);
+  if (train) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) put(logits[i], exponential(get(logits[i]) - lse) * share);
+    put(logits[target], (exponential(wanted - lse) - 1) * share);
+  }
+  return (lse - wanted) * share;
+}
+
+template <class E> PT_INLINE void accumulate_all(float *sum, const E *x, int64_t n) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) sum[i] += get(x[i]);
+}
+
+#define PT_DEFINE(E)                                                                                                     \
+  PT_WIDTHS void rms_norm(const E *x, const float *weight, E *y, float *inverse, int64_t rows, int64_t n, float epsilon) { \
+    rms_norm_rows(x, weight, y, inverse, rows, n, epsilon);                                                              \
+  }                                                                                                                      \
+  PT_WIDTHS void rms_norm_backward(const E *g, const E *x, const float *weight, const float *inverse, const E *extra,    \
+                                   E *dx, float *dweight, int64_t rows, int64_t n) {                                     \
+    rms_norm_backward_rows(g, x, weight, inverse, extra, dx, dweight, rows, n);                                          \
+  }                                                                                                                      \
+  PT_WIDTHS void rotate(const E *x, const float *cos, const float *sin, float direction, E *y, int64_t rows, int64_t half) { \
+    rotate_rows(x, cos, sin, direction, y, rows, half);                                                                  \
+  }                                                                                                                      \
+  PT_WIDTHS void swiglu(const E *pairs, E *y, int64_t rows, int64_t n) { swiglu_rows(pairs, y, rows, n); }               \
+  PT_WIDTHS void swiglu_backward(E *pairs, E *g, int64_t rows, int64_t n) { swiglu_backward_rows(pairs, g, rows, n); }   \
+  PT_WIDTHS void softmax(E *x, int64_t rows, int64_t n, int64_t seen, int64_t groups, float scale) {                     \
+    softmax_rows(x, rows, n, seen, groups, scale);                                                                       \
+  }                                                                                                                      \
+  PT_WIDTHS void softmax_backward(const E *p, E *dp, int64_t rows, int64_t n, int64_t seen, int64_t groups, float scale) { \
+    softmax_backward_rows(p, dp, rows, n, seen, groups, scale);                                                          \
+  }                                                                                                                      \
+  PT_WIDTHS float cross_entropy(E *logits, int64_t n, int64_t target, float share, bool train) {                         \
+    return cross_entropy_row(logits, n, target, share, train);                                                           \
+  }                                                                                                                      \
+  PT_WIDTHS void accumulate(float *sum, const E *x, int64_t n) { accumulate_all(sum, x, n); }
+
+PT_DEFINE(float)
+PT_DEFINE(bf16)
+
+PT_WIDTHS void narrow(const float *from, bf16 *to, int64_t n) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) put(to[i], from[i]);
+}
+
+PT_WIDTHS void widen(const bf16 *from, float *to, int64_t n) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) to[i] = get(from[i]);
 }
 
 } // namespace psyche::kernels

@@ -5,7 +5,7 @@
 
 namespace psyche {
 
-static at::ScalarType scalar_type(int dtype) {
+at::ScalarType scalar_type(int dtype) {
   switch (dtype) {
   case PT_F32: return at::kFloat;
   case PT_BF16: return at::kBFloat16;

@@ -23,6 +23,8 @@ PT_FUNCTIONS(PT_DECLARE)
 // Handles given out and not yet freed.
 extern std::atomic<int64_t> live;
 
+at::ScalarType scalar_type(int dtype);
+
 inline at::Tensor &T(pt_tensor t) { return *static_cast<at::Tensor *>(t); }
 
 inline at::IntArrayRef sizes(const int64_t *shape, int dims) {

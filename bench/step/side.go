@@ -1,0 +1,120 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+)
+
+// side is a process that does a step when told to.
+type side struct {
+	name    string
+	process *exec.Cmd
+	cpu     bool // measure processor time
+	input   io.WriteCloser
+	output  *bufio.Scanner
+	seconds []float64 // of the steps that count
+	peak    int64     // most resident memory, KiB
+	ended   bool
+}
+
+func start(ctx context.Context, o options, s setup, name string) (*side, error) {
+	c, err := command(ctx, o, s, name)
+	if err != nil {
+		return nil, err
+	}
+	input, err := c.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	output, err := c.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := c.Start(); err != nil {
+		return nil, err
+	}
+	one := &side{name: name, process: c, cpu: o.cpu, input: input, output: bufio.NewScanner(output)}
+	if line, err := one.line(); err != nil || !strings.HasPrefix(line, "ready") {
+		return nil, errors.Join(fmt.Errorf("it answers %q instead of ready", line), err, one.kill())
+	}
+	return one, nil
+}
+
+func (s *side) line() (string, error) {
+	if !s.output.Scan() {
+		return "", errors.Join(io.ErrUnexpectedEOF, s.output.Err())
+	}
+	return s.output.Text(), nil
+}
+
+// step lets the process do one step.
+func (s *side) step(counts bool) error {
+	if _, err := io.WriteString(s.input, "step\n"); err != nil {
+		return err
+	}
+	line, err := s.line()
+	if err != nil {
+		return err
+	}
+	var seconds, processor, loss float64
+	if _, err := fmt.Sscan(line, &seconds, &processor, &loss); err != nil {
+		return fmt.Errorf("%q: %w", line, err)
+	}
+	if !(loss > 9 && loss < 12) {
+		return fmt.Errorf("the loss on random tokens is %v", loss)
+	}
+	if s.cpu {
+		seconds = processor
+	}
+	if counts {
+		s.seconds = append(s.seconds, seconds)
+	}
+	return nil
+}
+
+// finish ends the process and reads its peak of memory.
+func (s *side) finish() error {
+	if err := s.input.Close(); err != nil {
+		return err
+	}
+	line, err := s.line()
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Sscan(line, &s.peak); err != nil {
+		return fmt.Errorf("%q: %w", line, err)
+	}
+	s.ended = true
+	return s.process.Wait()
+}
+
+// kill ends a process that did not finish.
+func (s *side) kill() error {
+	if s.ended {
+		return nil
+	}
+	s.ended = true
+	err := s.process.Process.Kill()
+	_ = s.process.Wait() // says that it was killed
+	return err
+}
+
+func quotients(a, b []float64) []float64 {
+	out := make([]float64, len(a))
+	for i := range a {
+		out[i] = a[i] / b[i]
+	}
+	return out
+}
+
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	n := len(sorted)
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+}

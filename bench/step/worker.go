@@ -1,0 +1,106 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/psyche-go/psyche/model"
+	"github.com/psyche-go/psyche/torch"
+)
+
+// work is the process of our side; it speaks as reference.py does.
+func work(arguments []string) (err error) {
+	flags := flag.NewFlagSet("worker", flag.ExitOnError)
+	path := flags.String("config", "", "config.json")
+	dtype := flags.String("dtype", "f32", "f32 or bf16")
+	batch := flags.Int64("batch", 1, "sequences")
+	tokens := flags.Int64("tokens", 512, "tokens of a sequence")
+	threads := flags.Int("threads", 1, "threads")
+	recompute := flags.Bool("recompute", false, "compute activations twice")
+	_ = flags.Parse(arguments)
+
+	ctx := context.Background()
+	if err := torch.Load(torch.Options{Threads: *threads}); err != nil {
+		return err
+	}
+	engine, err := torch.NewEngine(torch.CPU)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = engine.Close() }()
+	config, err := os.ReadFile(*path)
+	if err != nil {
+		return err
+	}
+	o := model.Options{Recompute: *recompute}
+	if *dtype == "bf16" {
+		o.Compute = torch.BF16
+	}
+	network, err := build(ctx, engine, config, o)
+	if err != nil {
+		return err
+	}
+	ids := make([]int32, *batch**tokens)
+	targets := make([]int32, len(ids))
+	random := rand.New(rand.NewPCG(1, 2))
+	for i := range ids {
+		ids[i], targets[i] = random.Int32N(int32(network.VocabSize())), random.Int32N(int32(network.VocabSize()))
+	}
+	fmt.Println("ready")
+	input := bufio.NewScanner(os.Stdin)
+	for input.Scan() {
+		begin, cpu, loss := time.Now(), processorTime(), 0.0
+		err := engine.Do(ctx, true, func(s *torch.Scope) error {
+			l := network.Loss(s, s.FromInt32s(ids, *batch, *tokens), s.FromInt32s(targets, *batch, *tokens))
+			l.Backward()
+			loss = l.Item()
+			for _, p := range network.Parameters() {
+				p.Tensor.ClearGrad()
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		fmt.Println(time.Since(begin).Seconds(), processorTime()-cpu, loss)
+	}
+	return printPeak()
+}
+
+// build makes the model; what it was made from is gone when it returns.
+func build(ctx context.Context, engine *torch.Engine, config []byte, o model.Options) (model.Model, error) {
+	tensors, err := model.Init(config, 1)
+	if err != nil {
+		return nil, err
+	}
+	return model.New(ctx, engine, config, o, tensors)
+}
+
+// processorTime is what all threads of the process used, in seconds.
+func processorTime() float64 {
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		return 0
+	}
+	return float64(used.Utime.Nano()+used.Stime.Nano()) / 1e9
+}
+
+func printPeak() error {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(status)) {
+		if rest, found := strings.CutPrefix(line, "VmHWM:"); found {
+			fmt.Println(strings.Fields(rest)[0])
+		}
+	}
+	return nil
+}

@@ -1,0 +1,277 @@
+// Grouped-query causal attention, a block of queries at a time over only the keys it may
+// see, so that neither direction ever holds a [T,S] matrix of scores (as Dao et al. do,
+// arXiv 2205.14135); and the half of a transformer layer around it.
+//
+// Inside, the heads are leading: q [B*KV,T*G,D] with row t*G+g for query head kv*G+g, k and
+// v [B*KV,S,D]. The query heads of one group are rows of one matrix, which shares keys
+// and values without copying them, and a block of queries is a block of rows.
+#include "pieces.h"
+
+#include <algorithm>
+
+namespace psyche {
+namespace {
+
+struct Sizes {
+  int64_t B, T, H, S, KV, G;
+  int64_t past() const { return S - T; }
+};
+
+// Queries of one block. The wider, the more of what is computed is masked; the narrower,
+// the smaller the matrices.
+int64_t block_rows(const Tensor &q, const Sizes &a) {
+  int64_t most = q.scalar_type() == at::kFloat ? 64 : 128;
+  return std::min(a.T, most);
+}
+
+// Runs f(first head, heads, scratch) over all B*KV heads: f32 products of the CPU take one
+// head after another, so threads share the heads; others take all at once.
+template <class F> void over_heads(const Tensor &q, F &&f) {
+  int64_t heads = q.size(0);
+  if (q.device().is_cpu() && q.scalar_type() == at::kFloat) {
+    at::parallel_for(0, heads, 1, [&](int64_t begin, int64_t end) {
+      c10::NoGradGuard no_grad;
+      for (int64_t h = begin; h < end; h++) f(h, 1);
+    });
+  } else {
+    f(0, heads);
+  }
+}
+
+// A contiguous [heads,rows,columns] at the start of a flat buffer.
+Tensor slab(const Tensor &buffer, int64_t heads, int64_t rows, int64_t columns) {
+  return buffer.narrow(0, 0, heads * rows * columns).view({heads, rows, columns});
+}
+
+// Batched a*b into out; f32 heads come one at a time.
+void multiply(Tensor out, const Tensor &a, const Tensor &b) {
+  if (a.size(0) == 1) {
+    Tensor to = out.select(0, 0);
+    at::mm_out(to, a.select(0, 0), b.select(0, 0));
+  } else {
+    at::bmm_out(out, a, b);
+  }
+}
+
+// sum += a*b, in f32 whatever a and b are; buffer holds the product.
+void multiply_add(Tensor sum, const Tensor &a, const Tensor &b, const Tensor &buffer) {
+  if (sum.scalar_type() == a.scalar_type()) {
+    sum.size(0) == 1 ? sum.select(0, 0).addmm_(a.select(0, 0), b.select(0, 0)) : sum.baddbmm_(a, b);
+    return;
+  }
+  Tensor product = slab(buffer, a.size(0), a.size(1), b.size(2));
+  multiply(product, a, b);
+  sum.add_(product);
+}
+
+// out [B,T,H,D] of q, k and v in the inner layout.
+void attend(const Tensor &q, const Tensor &k, const Tensor &v, Tensor out, const Sizes &a, double scale) {
+  int64_t block = block_rows(q, a), D = v.size(2);
+  Tensor grouped = out.view({a.B, a.T, a.KV, a.G, D});
+  over_heads(q, [&](int64_t first, int64_t heads) {
+    Tensor scores = at::empty({heads * block * a.G * a.S}, q.options()), mixed = at::empty({heads * block * a.G * D}, q.options());
+    for (int64_t i = 0; i < a.T; i += block) {
+      int64_t n = std::min(block, a.T - i), seen = a.past() + i + n;
+      Tensor p = slab(scores, heads, n * a.G, seen), o = slab(mixed, heads, n * a.G, D);
+      multiply(p, q.narrow(0, first, heads).narrow(1, i * a.G, n * a.G), k.narrow(0, first, heads).narrow(1, 0, seen).transpose(1, 2));
+      softmax_causal(p, a.past() + i + 1, a.G, scale);
+      multiply(o, p, v.narrow(0, first, heads).narrow(1, 0, seen));
+      if (heads == 1) {
+        grouped.select(0, first / a.KV).select(1, first % a.KV).narrow(0, i, n).copy_(o.view({n, a.G, D}));
+      } else {
+        grouped.narrow(1, i, n).copy_(o.view({a.B, a.KV, n, a.G, D}).transpose(1, 2));
+      }
+    }
+  });
+}
+
+struct Gradients {
+  Tensor q, k, v; // q in the type of the inputs, k and v maybe in f32
+};
+
+// g [B,T,H,D] is the gradient of attend's out.
+Gradients attend_backward(const Tensor &q, const Tensor &k, const Tensor &v, const Tensor &g, const Sizes &a, double scale) {
+  int64_t block = block_rows(q, a), width = q.size(2), D = v.size(2);
+  auto wide = q.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  Gradients d{at::empty_like(q), at::zeros(k.sizes(), k.options().dtype(wide)), at::zeros(v.sizes(), v.options().dtype(wide))};
+  Tensor grouped = g.view({a.B, a.T, a.KV, a.G, D});
+  over_heads(q, [&](int64_t first, int64_t heads) {
+    Tensor scores = at::empty({heads * block * a.G * a.S}, q.options()), slopes = at::empty_like(scores);
+    Tensor product = at::empty({heads * std::max(a.S, block * a.G) * std::max(D, width)}, q.options());
+    for (int64_t i = 0; i < a.T; i += block) {
+      int64_t n = std::min(block, a.T - i), seen = a.past() + i + n;
+      auto keys = [&](const Tensor &t) { return t.narrow(0, first, heads).narrow(1, 0, seen); };
+      Tensor qb = q.narrow(0, first, heads).narrow(1, i * a.G, n * a.G), gb;
+      if (heads == 1) {
+        gb = grouped.select(0, first / a.KV).select(1, first % a.KV).narrow(0, i, n).reshape({1, n * a.G, D});
+      } else {
+        gb = grouped.narrow(1, i, n).transpose(1, 2).reshape({heads, n * a.G, D});
+      }
+      Tensor p = slab(scores, heads, n * a.G, seen), dp = slab(slopes, heads, n * a.G, seen);
+      multiply(p, qb, keys(k).transpose(1, 2));
+      softmax_causal(p, a.past() + i + 1, a.G, scale);
+      multiply_add(keys(d.v), p.transpose(1, 2), gb, product);
+      multiply(dp, gb, keys(v).transpose(1, 2));
+      softmax_causal_backward(p, dp, a.past() + i + 1, a.G, scale);
+      multiply_add(keys(d.k), dp.transpose(1, 2), qb, product);
+      Tensor dq = slab(product, heads, n * a.G, width);
+      multiply(dq, dp, keys(k));
+      d.q.narrow(0, first, heads).narrow(1, i * a.G, n * a.G).copy_(dq);
+    }
+  });
+  return d;
+}
+
+// The inner layout of a tensor of H = KV*G heads, empty, as [B,KV,T,G,D].
+Tensor inner(const Tensor &like, const Sizes &a, int64_t tokens, int64_t groups, int64_t D) {
+  return at::empty({a.B, a.KV, tokens, groups, D}, like.options());
+}
+
+// [B,KV,T,G,D] seen as [B,T,KV*G heads,D]: rotate and copy_ write through it.
+Tensor outer_key(const Tensor &t) { return t.select(3, 0).transpose(1, 2); }
+
+Tensor flat(const Tensor &t) { return t.view({t.size(0) * t.size(1), t.size(2) * t.size(3), t.size(4)}); }
+
+// ---- attention by itself ----
+
+struct CausalAttention : torch::autograd::Function<CausalAttention> {
+  static Sizes sizes(const Tensor &q, const Tensor &k) {
+    return {q.size(0), q.size(1), q.size(2), k.size(1), k.size(2), q.size(2) / k.size(2)};
+  }
+
+  static Tensor forward(AutogradContext *ctx, const Tensor &q, const Tensor &k, const Tensor &v, double scale) {
+    Sizes a = sizes(q, k);
+    Tensor queries = inner(q, a, a.T, a.G, q.size(3)), keys = inner(k, a, a.S, 1, k.size(3)), values = inner(v, a, a.S, 1, v.size(3));
+    queries.copy_(q.reshape({a.B, a.T, a.KV, a.G, q.size(3)}).transpose(1, 2));
+    outer_key(keys).copy_(k);
+    outer_key(values).copy_(v);
+    Tensor out = at::empty({a.B, a.T, a.H, v.size(3)}, q.options());
+    attend(flat(queries), flat(keys), flat(values), out, a, scale);
+    ctx->save_for_backward({queries, keys, values});
+    ctx->saved_data["scale"] = scale;
+    return out;
+  }
+
+  static variable_list backward(AutogradContext *ctx, variable_list grads) {
+    auto saved = ctx->get_saved_variables();
+    const Tensor &q = saved[0], &k = saved[1], &v = saved[2];
+    Sizes a{q.size(0), q.size(2), q.size(1) * q.size(3), k.size(2), q.size(1), q.size(3)};
+    Gradients d = attend_backward(flat(q), flat(k), flat(v), grads[0].contiguous(), a, ctx->saved_data["scale"].toDouble());
+    auto keys = [&](const Tensor &t) { return t.view({a.B, a.KV, a.S, t.size(2)}).transpose(1, 2).to(q.scalar_type()); };
+    Tensor dq = d.q.view(q.sizes()).transpose(1, 2).reshape({a.B, a.T, a.H, q.size(4)});
+    return {dq, keys(d.k), keys(d.v), Tensor()};
+  }
+};
+
+// ---- half a layer ----
+
+// x + attention(norm(x)), with what goes around attention: projections, positions.
+struct AttentionBlock : torch::autograd::Function<AttentionBlock> {
+  struct Saved {
+    Tensor q, k, v, mixed; // inner layout; mixed [B*T,H*D]
+  };
+
+  static std::vector<Tensor> projections(const pt_attention_weights &w) { return {T(w.query), T(w.key), T(w.value)}; }
+
+  // Everything between the norm and the output projection.
+  static Saved mix(const Tensor &normal, const Tensor &projection, const Tensor &cos, const Tensor &sin, const Sizes &a, int64_t D,
+                   double scale) {
+    Tensor all = at::mm(normal, projection.t()).view({a.B, a.T, a.H + 2 * a.KV, D});
+    Saved s{inner(all, a, a.T, a.G, D), inner(all, a, a.S, 1, D), inner(all, a, a.S, 1, D), Tensor()};
+    for (int64_t h = 0; h < a.KV; h++) {
+      rotate(all.narrow(2, h * a.G, a.G), cos, sin, 1, s.q.select(1, h));
+    }
+    rotate(all.narrow(2, a.H, a.KV), cos, sin, 1, outer_key(s.k));
+    outer_key(s.v).copy_(all.narrow(2, a.H + a.KV, a.KV));
+    all = Tensor();
+    s.mixed = at::empty({a.B * a.T, a.H * D}, normal.options());
+    attend(flat(s.q), flat(s.k), flat(s.v), s.mixed.view({a.B, a.T, a.H, D}), a, scale);
+    return s;
+  }
+
+  static Tensor forward(AutogradContext *ctx, const Tensor &x, const Tensor &norm, const Tensor &query, const Tensor &key,
+                        const Tensor &value, const Tensor &output, const Tensor &cos, const Tensor &sin, int64_t D, double scale,
+                        double epsilon, bool recompute) {
+    int64_t H = query.size(0) / D, KV = key.size(0) / D;
+    Sizes a{x.size(0), x.size(1), H, x.size(1), KV, H / KV};
+    Tensor rows = x.contiguous().view({-1, x.size(2)});
+    auto [normal, inverse] = norm_forward(rows, norm, epsilon);
+    Saved s = mix(normal, packed({query, key, value}, x.scalar_type()), cos, sin, a, D, scale);
+    normal = Tensor();
+    Tensor y = at::addmm(rows, s.mixed, cast(output.detach(), x.scalar_type()).t());
+    if (recompute) s = Saved{};
+    ctx->save_for_backward({rows, inverse, cos, sin, s.q, s.k, s.v, s.mixed, norm, query, key, value, output});
+    ctx->saved_data["sizes"] = std::vector<int64_t>{a.B, a.T, a.H, a.S, a.KV, a.G, D};
+    ctx->saved_data["scale"] = scale;
+    ctx->saved_data["epsilon"] = epsilon;
+    return y.view(x.sizes());
+  }
+
+  static variable_list backward(AutogradContext *ctx, variable_list grads) {
+    auto saved = ctx->get_saved_variables();
+    const Tensor &rows = saved[0], &inverse = saved[1], &cos = saved[2], &sin = saved[3], &norm = saved[8], &output = saved[12];
+    std::vector<Tensor> inputs{saved[9], saved[10], saved[11]};
+    auto z = ctx->saved_data["sizes"].toIntVector();
+    Sizes a{z[0], z[1], z[2], z[3], z[4], z[5]};
+    int64_t D = z[6];
+    double scale = ctx->saved_data["scale"].toDouble();
+    auto type = rows.scalar_type();
+    Tensor g = grads[0].contiguous().view(rows.sizes());
+
+    Tensor normal = norm_forward(rows, norm, ctx->saved_data["epsilon"].toDouble()).first, projection = packed(inputs, type);
+    Saved s{saved[4], saved[5], saved[6], saved[7]};
+    if (!s.q.defined()) s = mix(normal, projection, cos, sin, a, D, scale);
+    add_product({output}, g, s.mixed);
+    s.mixed = Tensor();
+    Tensor dmixed = at::mm(g, cast(output.detach(), type)).view({a.B, a.T, a.H, D});
+    Gradients d = attend_backward(flat(s.q), flat(s.k), flat(s.v), dmixed, a, scale);
+    Tensor dall = at::empty({a.B, a.T, a.H + 2 * a.KV, D}, rows.options());
+    Tensor dq = d.q.view(s.q.sizes());
+    Tensor dk = cast(d.k, type).view({a.B, a.KV, a.S, 1, D}), dv = d.v.view({a.B, a.KV, a.S, 1, D});
+    for (int64_t h = 0; h < a.KV; h++) rotate(dq.select(1, h), cos, sin, -1, dall.narrow(2, h * a.G, a.G));
+    rotate(outer_key(dk), cos, sin, -1, dall.narrow(2, a.H, a.KV));
+    dall.narrow(2, a.H + a.KV, a.KV).copy_(outer_key(dv));
+    dall = dall.view({a.B * a.T, (a.H + 2 * a.KV) * D});
+    add_product(inputs, dall, normal);
+    auto [dx, dnorm] = norm_backward(at::mm(dall, projection), rows, norm, inverse, g);
+    add_gradient(norm, dnorm);
+    variable_list out(12);
+    out[0] = dx.view(grads[0].sizes());
+    return out;
+  }
+};
+
+} // namespace
+
+pt_result causal_attention(pt_tensor q, pt_tensor k, pt_tensor v, double scale) {
+  return tensor([&] {
+    const Tensor &a = T(q), &b = T(k), &c = T(v);
+    TORCH_CHECK(a.dim() == 4 && b.dim() == 4 && c.dim() == 4 && b.sizes().slice(0, 3) == c.sizes().slice(0, 3),
+                "q [B,T,H,D] and k, v [B,S,KV,D], got ", a.sizes(), b.sizes(), c.sizes());
+    TORCH_CHECK(a.size(0) == b.size(0) && a.size(3) == b.size(3) && b.size(1) >= a.size(1) && b.size(2) > 0 &&
+                    a.size(2) % b.size(2) == 0,
+                "heads do not fit: q ", a.sizes(), ", k ", b.sizes());
+    return CausalAttention::apply(a, b, c, scale);
+  });
+}
+
+pt_result attention_block(pt_tensor x, pt_attention_weights w, pt_tensor cos, pt_tensor sin, int64_t width, double scale,
+                          double epsilon, int recompute) {
+  return tensor([&] {
+    const Tensor &t = T(x), &q = T(w.query), &k = T(w.key), &v = T(w.value), &o = T(w.output), &n = T(w.norm);
+    TORCH_CHECK(t.dim() == 3, "x must be [B,T,N], got ", t.sizes());
+    int64_t N = t.size(2);
+    for (const Tensor &weight : {q, k, v, o, n}) TORCH_CHECK(weight.is_leaf(), "weights must be leaves");
+    TORCH_CHECK(n.sizes() == at::IntArrayRef{N} && q.dim() == 2 && k.dim() == 2 && q.size(1) == N && k.size(1) == N &&
+                    v.sizes() == k.sizes() && o.sizes() == at::IntArrayRef({N, q.size(0)}),
+                "weights do not fit x ", t.sizes());
+    TORCH_CHECK(width > 0 && width % 2 == 0 && q.size(0) % width == 0 && k.size(0) % width == 0 && k.size(0) > 0 &&
+                    q.size(0) % k.size(0) == 0,
+                "heads of ", width, " do not fit ", q.size(0), " queries and ", k.size(0), " keys");
+    TORCH_CHECK(T(cos).sizes() == at::IntArrayRef({t.size(1), width / 2}) && T(sin).sizes() == T(cos).sizes(),
+                "cos and sin must be [T,D/2], got ", T(cos).sizes());
+    return AttentionBlock::apply(t, n, q, k, v, o, T(cos).contiguous(), T(sin).contiguous(), width, scale, epsilon, recompute != 0);
+  });
+}
+
+} // namespace psyche
