@@ -40,11 +40,16 @@ const (
 func (r *router) repair(h host.Host) {
 	ticker := time.NewTicker(repairEvery)
 	defer ticker.Stop()
+	reported := uint64(0)
 	for {
 		select {
 		case <-r.ctx.Done():
 			return
 		case <-ticker.C:
+		}
+		if dropped := r.dropped.Load(); dropped > reported {
+			r.node.Logger().Warn("gossip: messages were lost because queues were full", "messages", dropped-reported)
+			reported = dropped
 		}
 		if err := r.offerLost(h); err != nil {
 			r.node.Logger().Debug("gossip: offer members anew", "err", err)

@@ -19,9 +19,10 @@ import (
 )
 
 const (
-	// The library's queues of 32 lose messages when all members speak at once.
-	validateQueue = 1024
-	outboundQueue = 512
+	// The library's queues of 32 lose messages when all members speak at once: each then
+	// passes on what all others say.
+	validateQueue = 4096
+	outboundQueue = 4096
 
 	// What one peer may make us look at. A round of a large run takes a fraction of it.
 	messagesPerSecond = 2000
@@ -52,6 +53,7 @@ type budget struct {
 func routerOf(n *p2p.Node) (*router, error) {
 	service, err := n.Service("gossip", func(ctx context.Context, h host.Host) (any, error) {
 		r := &router{node: n, ctx: ctx, peers: make(map[peer.ID]*budget), topics: make(map[string]struct{})}
+		r.tracer.penalise = r.penalise
 		var err error
 		r.pubsub, err = pubsub.NewGossipSub(ctx, announcingHost{h, r},
 			pubsub.WithMessageSignaturePolicy(pubsub.StrictSign),
@@ -64,6 +66,7 @@ func routerOf(n *p2p.Node) (*router, error) {
 			pubsub.WithValidateQueueSize(validateQueue),
 			pubsub.WithPeerOutboundQueueSize(outboundQueue),
 			pubsub.WithRawTracer(&r.tracer),
+			pubsub.WithPeerScore(peerScore(n)),
 		)
 		if err != nil {
 			return nil, err
@@ -84,15 +87,27 @@ func (r *router) inspect(from peer.ID, rpc *pubsub.RPC) error {
 	}
 	for _, m := range rpc.GetPublish() {
 		if len(m.GetData()) > MaxMessage {
+			r.penalise(from, p2p.FaultInvalid, fmt.Sprintf("gossip message of %d bytes", len(m.GetData())))
 			return fmt.Errorf("%w: %d bytes", ErrTooLarge, len(m.GetData()))
 		}
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if count := len(rpc.GetPublish()); count > 0 && !r.budget(from).messages.AllowN(time.Now(), count) {
+	if r.floods(from, len(rpc.GetPublish())) {
+		r.penalise(from, p2p.FaultFlood, "gossip")
 		return errFlood
 	}
 	return nil
+}
+
+func (r *router) floods(from peer.ID, messages int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return messages > 0 && !r.budget(from).messages.AllowN(time.Now(), messages)
+}
+
+func (r *router) penalise(p peer.ID, fault p2p.Fault, detail string) {
+	if id, ok := p2p.Identity(p); ok {
+		r.node.Penalise(id, fault, detail)
+	}
 }
 
 // budget returns the budget of a peer; r.mu is held. Peers that are members no more are
@@ -145,14 +160,24 @@ func (r *router) FilterIncomingSubscriptions(from peer.ID, options []*pb.RPC_Sub
 	return accepted, nil
 }
 
-// tracer counts the messages that the library drops without an error.
-type tracer struct{ dropped atomic.Uint64 }
+// tracer counts the messages that the library drops without an error, and names who sends
+// what no honest member sends.
+type tracer struct {
+	dropped  atomic.Uint64
+	penalise func(p peer.ID, fault p2p.Fault, detail string)
+}
 
 func (t *tracer) UndeliverableMessage(*pubsub.Message) { t.dropped.Add(1) }
 
-func (t *tracer) RejectMessage(_ *pubsub.Message, reason string) {
-	if reason == pubsub.RejectValidationQueueFull {
+func (t *tracer) DropRPC(rpc *pubsub.RPC, _ peer.ID) { t.dropped.Add(uint64(len(rpc.GetPublish()))) }
+
+func (t *tracer) RejectMessage(m *pubsub.Message, reason string) {
+	switch reason {
+	case pubsub.RejectValidationQueueFull, pubsub.RejectValidationThrottled:
 		t.dropped.Add(1)
+	case pubsub.RejectMissingSignature, pubsub.RejectInvalidSignature, pubsub.RejectUnexpectedAuthInfo,
+		pubsub.RejectUnexpectedSignature, pubsub.RejectValidationFailed:
+		t.penalise(m.ReceivedFrom, p2p.FaultInvalid, "gossip: "+reason)
 	}
 }
 
@@ -168,4 +193,3 @@ func (t *tracer) DuplicateMessage(*pubsub.Message)         {}
 func (t *tracer) ThrottlePeer(peer.ID)                     {}
 func (t *tracer) RecvRPC(*pubsub.RPC)                      {}
 func (t *tracer) SendRPC(*pubsub.RPC, peer.ID)             {}
-func (t *tracer) DropRPC(*pubsub.RPC, peer.ID)             {}

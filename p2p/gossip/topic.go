@@ -87,6 +87,9 @@ func (t *Topic) subscribe() (err error) {
 	if t.sub, err = t.topic.Subscribe(pubsub.WithBufferSize(buffered)); err != nil {
 		return errors.Join(err, t.leave())
 	}
+	if err = t.topic.SetScoreParams(topicScore()); err != nil {
+		return errors.Join(err, t.leave())
+	}
 	t.router.joined(t.name)
 	return nil
 }
@@ -170,36 +173,6 @@ func (t *Topic) Peers() []identity.ID {
 	}
 	return ids
 }
-
-// WaitPeers returns when at least count other members have joined the topic as far as is
-// known, or with the error of ctx.
-func (t *Topic) WaitPeers(ctx context.Context, count int) error {
-	events, err := t.topic.EventHandler()
-	if err != nil {
-		return fmt.Errorf("wait for %d peers on %q: %w", count, t.name, err)
-	}
-	defer events.Cancel()
-	// A peer that leaves and returns between two reads causes no event, so what counts is
-	// the sum of the events and not the list at some moment.
-	joined := make(map[peer.ID]struct{})
-	for len(joined) < count {
-		event, err := events.NextPeerEvent(ctx)
-		if err != nil {
-			return fmt.Errorf("wait for %d peers on %q, have %d: %w", count, t.name, len(joined), err)
-		}
-		switch {
-		case event.Type == pubsub.PeerLeave:
-			delete(joined, event.Peer)
-		case t.node.Allows(event.Peer):
-			joined[event.Peer] = struct{}{}
-		}
-	}
-	return nil
-}
-
-// Dropped returns how many messages of all the node's topics were lost here because the
-// handler, or the check of signatures, did not keep up.
-func (t *Topic) Dropped() uint64 { return t.router.dropped.Load() }
 
 // Close leaves the topic and waits for the handler to return. Later calls return the
 // first one's result.
