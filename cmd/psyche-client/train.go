@@ -50,15 +50,22 @@ type trainCommand struct {
 	ModelPath       string `help:"Folder of the model that the run began with, in place of the one that the run names." type:"path"`
 	AllowLocalPaths bool   `help:"Let the run name folders of this machine for its model and data. Whoever set up the run decides what is read from them, trained on and shared."`
 
+	AllowPrivateRepos bool `help:"Let the run name repositories of the Hub that only your token may read. Whoever set up the run decides which are read, trained on and shared."`
+
 	MicroBatchSize int         `help:"Sequences that go through the model at once: less uses less memory." default:"1"`
 	Threads        threadCount `help:"Threads that compute; 0: one for each core. Several clients on one machine must share its cores." default:"0"`
 
 	MaxBlobMemory int64 `help:"MiB of memory for results and model parameters that are shared with peers." default:"4096"`
 
-	CheckpointDir string `help:"Folder to save a checkpoint into after each epoch." type:"path"`
-	KeepSteps     int    `help:"Newest checkpoints to keep; 0: all." default:"3"`
-	EventsDir     string `help:"Folder for the event log, events.jsonl." type:"path"`
-	Log           string `help:"Log format on standard error: ${enum}." enum:"console,json,none" default:"console"`
+	CheckpointDir  string `help:"Folder to save a checkpoint into after each epoch." type:"path"`
+	KeepSteps      int    `help:"Newest checkpoints to keep; 0: all." default:"3"`
+	DeleteOldSteps bool   `help:"Remove older checkpoints than --keep-steps says." default:"true" negatable:""`
+	uploadFlags    `embed:""`
+	hubFlags       `embed:""`
+	EventsDir      string `help:"Folder for the event log, events.jsonl." type:"path"`
+	Log            string `help:"Log format on standard error: ${enum}." enum:"console,json,none" default:"console"`
+
+	logTo *slog.Logger
 }
 
 // Help is shown by --help below the command's summary.
@@ -71,6 +78,7 @@ connects again; when the model is lost it joins again. Ctrl-C leaves the run.`
 // Run joins the run.
 func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 	logger := c.logger(t)
+	c.logTo = logger
 	key, err := c.key(logger)
 	if err != nil {
 		return err
@@ -93,9 +101,17 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 	if c.KeepSteps < 0 {
 		return fmt.Errorf("--keep-steps is %d: want 0 for all, or more", c.KeepSteps)
 	}
+	if !c.DeleteOldSteps {
+		c.KeepSteps = 0
+	}
 	if err := torch.Load(torch.Options{Threads: int(c.Threads), Logger: logger}); err != nil {
 		return err
 	}
+	uploads, err := c.startUploads(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.finishUploads(ctx, uploads)) }()
 	events, err := c.openEvents()
 	if err != nil {
 		return err
@@ -120,7 +136,7 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 
 	trainers := &trainerFactory{command: c, key: key, logger: logger}
 	defer func() { err = errors.Join(err, trainers.close()) }()
-	member, err := client.New(client.Options{
+	o := client.Options{
 		Key:             key,
 		RunID:           c.RunID,
 		Backend:         host,
@@ -128,11 +144,16 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 		Data:            &trainers.data,
 		NewTrainer:      trainers.build,
 		Initial:         c.initial,
+		Archive:         c.archive,
 		CheckpointDir:   c.CheckpointDir,
 		KeepCheckpoints: c.KeepSteps,
 		Events:          events,
 		Logger:          logger,
-	})
+	}
+	if uploads != nil {
+		o.Saved = uploads.Offer
+	}
+	member, err := client.New(o)
 	if err != nil {
 		return err
 	}
@@ -193,7 +214,7 @@ func (c *trainCommand) listenAddrs() []string {
 var errLocalPath = errors.New("the run names a folder of this machine, which only you may choose (or --allow-local-paths, if you trust the run)")
 
 // initial loads the model of a checkpoint that does not come from peers.
-func (c *trainCommand) initial(_ context.Context, from coordinator.Checkpoint) (checkpoint.Snapshot, error) {
+func (c *trainCommand) initial(ctx context.Context, from coordinator.Checkpoint) (checkpoint.Snapshot, error) {
 	switch {
 	case c.ModelPath != "":
 		return checkpoint.ReadDir(c.ModelPath)
@@ -201,6 +222,12 @@ func (c *trainCommand) initial(_ context.Context, from coordinator.Checkpoint) (
 		return checkpoint.Snapshot{}, fmt.Errorf("%w: the model %s: name a folder with --model-path", errLocalPath, from.Repo)
 	case from.Kind == coordinator.CheckpointLocal:
 		return checkpoint.ReadDir(from.Repo)
+	case from.Kind == coordinator.CheckpointHub:
+		place, err := c.runRepo(from)
+		if err != nil {
+			return checkpoint.Snapshot{}, err
+		}
+		return c.download(ctx, place)
 	default:
 		return checkpoint.Snapshot{}, fmt.Errorf("the run begins with the model %s, which this version cannot download: get it yourself and name its folder with --model-path", from.Repo)
 	}
