@@ -12,7 +12,6 @@ import (
 )
 
 const (
-	maxFetches = 8 // results on their way at once
 	maxHolders = 8 // peers that are tried for one result
 	fetchPause = 500 * time.Millisecond
 	maxPause   = 5 * time.Second
@@ -40,15 +39,15 @@ func (n *Node) fetchResults() {
 	if n.replica == nil || n.trainer == nil {
 		return
 	}
-	if n.fetches >= maxFetches && n.Runtime.Now().Before(n.overdue) {
+	if n.fetches >= n.Downloads && n.Runtime.Now().Before(n.overdue) {
 		return
 	}
 	wanted := n.wanted()
-	if waiting := len(wanted) - (maxFetches - n.fetches); waiting > 0 {
+	if waiting := len(wanted) - (n.Downloads - n.fetches); waiting > 0 {
 		n.makeRoom(waiting)
 	}
 	for _, w := range wanted {
-		if n.fetches >= maxFetches {
+		if n.fetches >= n.Downloads {
 			return
 		}
 		n.fetchResult(w.ledger, w.slot, w.candidate)

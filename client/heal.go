@@ -89,7 +89,7 @@ func (n *Node) roundResults(ctx context.Context, peer identity.ID, step uint32) 
 			return heard, err
 		}
 		if a.Step == step {
-			heard = append(heard, utterance{author, a, raw})
+			heard = append(heard, utterance{author: author, announcement: a, raw: raw})
 		}
 	}
 	return heard, nil

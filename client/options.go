@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,6 +43,13 @@ type Options struct {
 	// against the digest in c. May be nil.
 	Archive func(ctx context.Context, c coordinator.Checkpoint) (checkpoint.Snapshot, error)
 
+	Downloads         int // results of peers on their way at once; 8
+	ParameterRequests int // parts of a model on their way at once; 8
+
+	// Misbehaved is told of members that send what no honest member sends. It is called
+	// from any goroutine and must not wait. May be nil.
+	Misbehaved func(peer identity.ID, m Misbehaviour, detail string)
+
 	Events *event.Log   // may be nil
 	Logger *slog.Logger // may be nil
 
@@ -54,10 +62,21 @@ type Options struct {
 	WithdrawTimeout   time.Duration // for the farewell; 2 s
 }
 
+// Misbehaviour is what a member did that no honest member does.
+type Misbehaviour string
+
+// Kinds of misbehaviour that the client finds in announcements.
+const (
+	InvalidMessage Misbehaviour = "invalid message" // not signed by its author, or malformed
+	ReplayedRound  Misbehaviour = "replayed round"  // of a round that is long over
+)
+
 // Defaults of Options, and intervals that nobody needs to change.
 const (
 	defaultRepublishInterval = 2 * time.Second
 	defaultWithdrawTimeout   = 2 * time.Second
+	defaultDownloads         = 8
+	defaultParameterRequests = 8
 
 	heartbeat      = 200 * time.Millisecond // at most so late a deadline is noticed
 	submitTimeout  = 10 * time.Second       // for one attempt to submit an action
@@ -92,6 +111,14 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.KeepCheckpoints < 0 {
 		return o, fmt.Errorf("%w: KeepCheckpoints is %d, must not be negative", ErrInvalidOptions, o.KeepCheckpoints)
+	}
+	if o.Downloads < 0 || o.ParameterRequests < 0 {
+		return o, fmt.Errorf("%w: Downloads is %d, ParameterRequests %d; must not be negative", ErrInvalidOptions, o.Downloads, o.ParameterRequests)
+	}
+	o.Downloads = cmp.Or(o.Downloads, defaultDownloads)
+	o.ParameterRequests = cmp.Or(o.ParameterRequests, defaultParameterRequests)
+	if o.Misbehaved == nil {
+		o.Misbehaved = func(identity.ID, Misbehaviour, string) {}
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

@@ -2,6 +2,7 @@ package client
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -40,6 +41,7 @@ type ledger struct {
 
 // utterance is an announcement whose signature was verified.
 type utterance struct {
+	from         identity.ID // who gossiped it; zero when it was asked for
 	author       identity.ID
 	announcement wire.ResultAnnouncement
 	raw          []byte
@@ -126,15 +128,17 @@ func (n *Node) closeRound(step uint32) {
 func (n *Node) listen(from identity.ID, message []byte) {
 	if len(message) > maxAnnouncementSize {
 		n.log.Debug("gossip is too long", "from", from.Short(), "bytes", len(message))
+		n.Misbehaved(from, InvalidMessage, "announcement that is too long")
 		return
 	}
 	author, announcement, err := n.Announcements.Open(message)
 	if err != nil {
 		n.log.Debug("gossip refused", "from", from.Short(), "err", err)
+		n.Misbehaved(from, InvalidMessage, "announcement: "+err.Error())
 		return
 	}
 	select {
-	case n.heard <- utterance{author, announcement, message}:
+	case n.heard <- utterance{from, author, announcement, message}:
 	default: // heal asks again for what is lost here
 	}
 }
@@ -144,6 +148,10 @@ func (n *Node) hear(u utterance) {
 	a := u.announcement
 	l := n.rounds[a.Step]
 	if l == nil {
+		// Nobody announces a result again once its round is over.
+		if u.from != (identity.ID{}) && n.state != nil && a.Step+coordinator.StoredRounds < n.state.Progress.Step {
+			n.Misbehaved(u.from, ReplayedRound, fmt.Sprintf("step %d in step %d", a.Step, n.state.Progress.Step))
+		}
 		n.keepEarly(u)
 		return
 	}

@@ -17,7 +17,7 @@ import (
 // TestStallingPeers has more members whose results never arrive than there are places for
 // fetches. They hold up nothing that others have: the results of all others count.
 func TestStallingPeers(t *testing.T) {
-	const honest, stalling = 20, maxFetches + 1
+	const honest, stalling = 20, defaultDownloads + 1
 	synctest.Test(t, func(t *testing.T) {
 		config := fakeConfig(honest + stalling)
 		config.GlobalBatchSizeStart, config.GlobalBatchSizeEnd = honest+stalling, honest+stalling

@@ -18,8 +18,7 @@ const (
 	opLoad    = "load"
 	opPrepare = "prepare"
 
-	maxModelFetches = 4 // parts of a model on their way at once
-	modelPause      = time.Second
+	modelPause = time.Second
 )
 
 // errNoHolder says that no peer gave the model.
@@ -271,7 +270,7 @@ func (o *obtaining) askForManifest(ctx context.Context) (manifest []byte, holder
 		manifest, holders = response, append(holders, peer)
 		return nil
 	}
-	_ = o.Runtime.Each(ctx, maxModelFetches*2, len(o.peers), ask) // it returns no errors
+	_ = o.Runtime.Each(ctx, o.ParameterRequests, len(o.peers), ask) // it returns no errors
 	return manifest, holders
 }
 
@@ -280,7 +279,7 @@ func (o *obtaining) fetchParts(ctx context.Context, manifest checkpoint.Manifest
 	var mu sync.Mutex
 	parts := make(map[[32]byte][]byte)
 	blobs := manifest.Blobs()
-	err := o.Runtime.Each(ctx, maxModelFetches, len(blobs), func(ctx context.Context, i int) error {
+	err := o.Runtime.Each(ctx, o.ParameterRequests, len(blobs), func(ctx context.Context, i int) error {
 		blob, first := blobs[i], i%len(holders)
 		order := slices.Concat(holders[first:], holders[:first])
 		data, err := o.Network.Fetch(ctx, blob.Hash, blob.Size, order)

@@ -27,7 +27,7 @@ var kinds = func() map[string]reflect.Type {
 	for _, body := range []Body{
 		Started{}, State{}, Joined{}, Ready{}, Trained{}, ResultSent{}, Rejected{}, Equivocation{},
 		WitnessSent{}, HealthCheckSent{}, Applied{}, Wire{}, Checkpoint{}, Desynchronised{}, Rejoined{},
-		Finished{}, Failed{},
+		Finished{}, Failed{}, Misbehaved{},
 	} {
 		known[body.Kind()] = reflect.TypeOf(body)
 	}

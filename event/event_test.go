@@ -38,6 +38,7 @@ var samples = []Body{
 	Rejoined{Epoch: 2, Step: 5},
 	Finished{Step: 9, Digest: "00ff", Epoch: 3},
 	Failed{Error: "wrong run id"},
+	Misbehaved{Peer: "peer", Fault: "wrong bytes", Detail: "blob 00", Times: 2, Score: -50},
 }
 
 // TestGolden fixes the format of every kind: old logs must stay readable.

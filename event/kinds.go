@@ -178,6 +178,15 @@ type Finished struct {
 	Unrecorded bool `json:"unrecorded,omitempty"` // no quorum reported the final model: only this process vouches for Digest
 }
 
+// Misbehaved is a member that did what no honest member does, and what is held against it.
+type Misbehaved struct {
+	Peer   string  `json:"peer"`  // base58
+	Fault  string  `json:"fault"` // "wrong bytes", "invalid message", "flood", "stall", "replay"
+	Detail string  `json:"detail"`
+	Times  int     `json:"times"` // since it was last written
+	Score  float64 `json:"score"` // 0: nothing is held against it; the lower the worse
+}
+
 // Failed is the last event of a process that gave up.
 type Failed struct {
 	Error string `json:"error"`
@@ -239,6 +248,9 @@ func (Finished) Kind() string { return "finished" }
 
 // Kind implements Body.
 func (Failed) Kind() string { return "failed" }
+
+// Kind implements Body.
+func (Misbehaved) Kind() string { return "misbehaved" }
 
 // Kind implements Body.
 func (u Unknown) Kind() string { return u.Name }

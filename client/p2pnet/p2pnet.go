@@ -83,6 +83,15 @@ func (n *Network) Handle(protocol string, maxRequest int, handle func(ctx contex
 	n.node.Handle(protocol, maxRequest, handle)
 }
 
+// Misbehaved holds against a member what the client found out about it.
+func (n *Network) Misbehaved(peer identity.ID, m client.Misbehaviour, detail string) {
+	fault := p2p.FaultInvalid
+	if m == client.ReplayedRound {
+		fault = p2p.FaultReplay
+	}
+	n.node.Penalise(peer, fault, detail)
+}
+
 // Put shares data, which is not modified afterwards.
 func (n *Network) Put(data []byte) ([32]byte, error) { return n.store.Put(data), nil }
 
