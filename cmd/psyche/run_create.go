@@ -10,6 +10,7 @@ import (
 type runCreate struct {
 	State          string `required:"" type:"path" placeholder:"FILE" help:"The state.toml of the run."`
 	RunID          string `name:"run-id" placeholder:"ID" help:"Name of the run, in place of run_id in the file."`
+	resumeFlags    `embed:""`
 	authorityFlags `embed:""`
 	connectFlags   `embed:""`
 	signFlags      `embed:""`
@@ -29,6 +30,9 @@ func (c *runCreate) Run(ctx context.Context, to console) error {
 	}
 	if run.RunID == "" {
 		return configError{fmt.Errorf("%s has no run_id: add it, or name the run with --run-id", c.State)}
+	}
+	if err := c.apply(ctx, &run, to.out); err != nil {
+		return err
 	}
 	key, err := c.key()
 	if err != nil {

@@ -31,6 +31,7 @@ type serverRun struct {
 	DataConfig           string   `placeholder:"FILE" help:"A data.toml. It is checked; serving data is not part of this version."`
 	SaveStateDir         string   `placeholder:"DIR" help:"Folder for the host's key and the journals of the runs. With it runs survive the end of the server."`
 	MainAuthority        string   `placeholder:"KEY" help:"Key in base58 that configures, pauses and closes the runs of --state. Default: the host's own key."`
+	resumeFlags          `embed:""`
 	authorityFlags       `embed:""`
 	AllowCreate          string        `default:"host" placeholder:"none|host|KEY,…|anyone" help:"Who may begin runs with psyche run create: nobody; the host's own key and --main-authority; these keys; anyone (${default})."`
 	MaxRuns              int           `default:"64" help:"Runs that are not closed, at most (${default})."`
@@ -46,6 +47,14 @@ func (c serverRun) Run(ctx context.Context, to console) error {
 	runs, err := c.runs()
 	if err != nil {
 		return err
+	}
+	if c.ResumeFrom != "" && len(runs) != 1 {
+		return fmt.Errorf("--resume-from is for the run of one --state, there are %d", len(runs))
+	}
+	for i := range runs {
+		if err := c.apply(ctx, &runs[i], to.err); err != nil {
+			return err
+		}
 	}
 	main, err := c.mainAuthority()
 	if err != nil {

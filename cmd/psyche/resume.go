@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/psyche-go/psyche/checkpoint"
+	"github.com/psyche-go/psyche/checkpoint/remote"
+	"github.com/psyche-go/psyche/config"
+	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/hub"
+)
+
+// resumeFlags let a run go on from where another one saved a checkpoint.
+type resumeFlags struct {
+	ResumeFrom string `placeholder:"DIR|hub:OWNER/NAME[@REVISION]" help:"Checkpoint of a run to go on from, with its step, epoch and data index, in place of the model that the file names. A folder is one that every client has, or is told of by --model-path."`
+}
+
+// apply lets a run begin with the checkpoint. A repository is pinned to its newest commit,
+// so that all clients get the same model.
+func (f resumeFlags) apply(ctx context.Context, run *config.Run, out io.Writer) error {
+	if f.ResumeFrom == "" {
+		return nil
+	}
+	facts, from, err := f.find(ctx)
+	if err != nil {
+		return fmt.Errorf("--resume-from %s: %w", f.ResumeFrom, err)
+	}
+	switch {
+	case run.Progress != (coordinator.Progress{}):
+		return configError{errors.New("--resume-from: the file has a [progress] of its own: remove it")}
+	case facts.MaxSeqLen != run.Model.MaxSeqLen:
+		return configError{fmt.Errorf("--resume-from: the checkpoint's data is counted in sequences of %d tokens, max_seq_len is %d", facts.MaxSeqLen, run.Model.MaxSeqLen)}
+	case facts.Step >= run.Config.TotalSteps:
+		return configError{fmt.Errorf("--resume-from: the checkpoint is of step %d, total_steps is %d: want more", facts.Step, run.Config.TotalSteps)}
+	}
+	run.Model.Checkpoint = from
+	run.Progress = coordinator.Progress{Epoch: facts.Epoch, Step: facts.Step + 1, DataIndex: facts.DataIndex}
+	_, err = fmt.Fprintf(out, "going on from step %d of run %s, epoch %d, sequence %d\n", facts.Step, facts.RunID, facts.Epoch, facts.DataIndex)
+	return err
+}
+
+// find reads the facts of the checkpoint, and where a client gets it.
+func (f resumeFlags) find(ctx context.Context) (checkpoint.Facts, config.Checkpoint, error) {
+	name, isHub := strings.CutPrefix(f.ResumeFrom, "hub:")
+	if !isHub {
+		dir, err := filepath.Abs(f.ResumeFrom)
+		if err != nil {
+			return checkpoint.Facts{}, config.Checkpoint{}, err
+		}
+		facts, err := checkpoint.ReadFacts(dir)
+		return facts, config.Checkpoint{Local: &config.LocalCheckpoint{Path: dir}}, err
+	}
+	o, err := hub.FromEnvironment(os.LookupEnv)
+	if err != nil {
+		return checkpoint.Facts{}, config.Checkpoint{}, err
+	}
+	client, err := hub.New(o)
+	if err != nil {
+		return checkpoint.Facts{}, config.Checkpoint{}, err
+	}
+	repo, revision, _ := strings.Cut(name, "@")
+	facts, pinned, err := remote.HubRepo{Client: client, Repo: repo, Revision: revision}.Facts(ctx)
+	return facts, config.Checkpoint{Hub: &config.HubRepo{RepoID: repo, Revision: pinned.Revision}}, err
+}
