@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -27,7 +25,6 @@ import (
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/model"
 	"github.com/psyche-go/psyche/p2p"
-	"github.com/psyche-go/psyche/p2p/blob"
 	"github.com/psyche-go/psyche/torch"
 	"github.com/psyche-go/psyche/train"
 )
@@ -43,8 +40,7 @@ type trainCommand struct {
 	KnownServers string `help:"File that remembers the keys of servers. Default: psyche/known_servers in the user's folder for configuration." placeholder:"FILE" env:"PSYCHE_KNOWN_SERVERS" type:"path"`
 
 	IdentitySecretKeyPath string `help:"Key file: solana-keygen JSON or 32 raw bytes. Without it the key comes from RAW_IDENTITY_SECRET_KEY (hex); without that, a fresh one is used." type:"path"`
-	BindP2PAddress        string `name:"bind-p2p-address" help:"IP address to listen on for peers." default:"0.0.0.0"`
-	BindP2PPort           uint16 `name:"bind-p2p-port" help:"Port to listen on for peers, UDP and TCP; 0: a free one." default:"0"`
+	networkFlags          `embed:""`
 
 	DataPath        string `help:"Folder of tokens to use in place of the run's data locations. It must hold the same data." type:"path"`
 	ModelPath       string `help:"Folder of the model that the run began with, in place of the one that the run names." type:"path"`
@@ -54,8 +50,6 @@ type trainCommand struct {
 
 	MicroBatchSize int         `help:"Sequences that go through the model at once: less uses less memory." default:"1"`
 	Threads        threadCount `help:"Threads that compute; 0: one for each core. Several clients on one machine must share its cores." default:"0"`
-
-	MaxBlobMemory int64 `help:"MiB of memory for results and model parameters that are shared with peers." default:"4096"`
 
 	CheckpointDir  string `help:"Folder to save a checkpoint into after each epoch." type:"path"`
 	KeepSteps      int    `help:"Newest checkpoints to keep; 0: all." default:"3"`
@@ -95,8 +89,8 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 	if c.ServerTimeout <= 0 {
 		return fmt.Errorf("--server-timeout is %v: want more than 0", c.ServerTimeout)
 	}
-	if c.MaxBlobMemory < 1 || c.MaxBlobMemory > math.MaxInt64>>20 {
-		return fmt.Errorf("--max-blob-memory is %d: want at least 1 MiB, and room for the model and the results of a round", c.MaxBlobMemory)
+	if err := c.check(); err != nil {
+		return err
 	}
 	if c.KeepSteps < 0 {
 		return fmt.Errorf("--keep-steps is %d: want 0 for all, or more", c.KeepSteps)
@@ -118,12 +112,11 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 	}
 	defer func() { err = errors.Join(err, events.Close()) }()
 
-	node, err := p2p.New(ctx, p2p.Options{Key: key, Listen: c.listenAddrs(), Logger: logger})
+	network, closeNetwork, err := c.connect(ctx, key, events, logger)
 	if err != nil {
-		return fmt.Errorf("%w; choose with --bind-p2p-address and --bind-p2p-port", err)
+		return err
 	}
-	defer func() { err = errors.Join(err, node.Close()) }()
-	network := p2pnet.New(node, blob.NewStore(c.MaxBlobMemory<<20), c.RunID)
+	defer func() { err = errors.Join(err, closeNetwork()) }()
 
 	host, err := tcp.Dial(ctx, tcp.Options{
 		Addr: c.ServerAddr, RunID: c.RunID, Key: key, Addrs: network.Addrs(), Logger: logger,
@@ -137,14 +130,19 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 	trainers := &trainerFactory{command: c, key: key, logger: logger}
 	defer func() { err = errors.Join(err, trainers.close()) }()
 	o := client.Options{
-		Key:             key,
-		RunID:           c.RunID,
-		Backend:         host,
-		Network:         network,
-		Data:            &trainers.data,
-		NewTrainer:      trainers.build,
-		Initial:         c.initial,
-		Archive:         c.archive,
+		Key:        key,
+		RunID:      c.RunID,
+		Backend:    host,
+		Network:    network,
+		Data:       &trainers.data,
+		NewTrainer: trainers.build,
+		Initial:    c.initial,
+		Archive:    c.archive,
+
+		Downloads:         c.MaxConcurrentDownloads,
+		ParameterRequests: c.MaxConcurrentParameterRequests,
+		Misbehaved:        network.Misbehaved,
+
 		CheckpointDir:   c.CheckpointDir,
 		KeepCheckpoints: c.KeepSteps,
 		Events:          events,
@@ -198,16 +196,21 @@ func (c *trainCommand) openEvents() (*event.Log, error) {
 	return event.Open(filepath.Join(c.EventsDir, "events.jsonl"))
 }
 
-// listenAddrs returns the multiaddrs to listen on: TCP for bulk, QUIC for the internet.
-func (c *trainCommand) listenAddrs() []string {
-	family := "ip4"
-	if ip := net.ParseIP(c.BindP2PAddress); ip != nil && ip.To4() == nil {
-		family = "ip6"
+// connect opens the peer-to-peer network of the run.
+func (c *trainCommand) connect(ctx context.Context, key identity.Key, events *event.Log, logger *slog.Logger) (*p2pnet.Network, func() error, error) {
+	options, err := c.options(key, events, logger)
+	if err != nil {
+		return nil, nil, err
 	}
-	return []string{
-		fmt.Sprintf("/%s/%s/tcp/%d", family, c.BindP2PAddress, c.BindP2PPort),
-		fmt.Sprintf("/%s/%s/udp/%d/quic-v1", family, c.BindP2PAddress, c.BindP2PPort),
+	store, err := c.openStore(c.CheckpointDir, logger)
+	if err != nil {
+		return nil, nil, err
 	}
+	node, err := p2p.New(ctx, options)
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("%w; choose with --bind-p2p-address and --bind-p2p-port", err), store.Close())
+	}
+	return p2pnet.New(node, store, c.RunID), func() error { return errors.Join(node.Close(), store.Close()) }, nil
 }
 
 // errLocalPath refuses what a stranger's run could use to read private files.

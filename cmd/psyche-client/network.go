@@ -1,0 +1,150 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"net"
+	"path/filepath"
+	"strings"
+
+	"github.com/psyche-go/psyche/event"
+	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/p2p"
+	"github.com/psyche-go/psyche/p2p/blob"
+)
+
+// networkFlags say how a member reaches its peers and what it spends on them.
+type networkFlags struct {
+	BindP2PAddress   string `name:"bind-p2p-address" help:"IP address to listen on for peers. Default: all." placeholder:"IP" xor:"bind-p2p"`
+	BindP2PInterface string `name:"bind-p2p-interface" help:"Network interface to listen on for peers, in place of an address; a * at the end stands for any rest of the name." placeholder:"NAME" xor:"bind-p2p"`
+	BindP2PPort      uint16 `name:"bind-p2p-port" help:"Port to listen on for peers, UDP and TCP; 0: a free one." default:"0"`
+
+	P2PRelay       []string `name:"p2p-relay" help:"Circuit relay to use besides the members, e.g. /ip4/192.0.2.7/tcp/4001/p2p/12D3K…; may be given several times." placeholder:"ADDR" sep:"none"`
+	Relaying       bool     `help:"Reach members behind a NAT through other members, and serve them as a relay." default:"true" negatable:""`
+	LocalDiscovery bool     `help:"Find members in the local network by multicast DNS. Never done when only this machine is listened on." default:"true" negatable:""`
+	MaxUploadRate  float64  `help:"MiB per second that blobs, and what is relayed for others, may take of the line; 0: all." default:"0" placeholder:"RATE"`
+
+	MaxConcurrentDownloads         int `help:"Results of peers that are fetched at once." default:"8"`
+	MaxConcurrentParameterRequests int `help:"Parts of the model that are fetched at once." default:"8"`
+
+	MaxBlobMemory int64  `help:"MiB of memory for what is shared with peers: results, and model parameters without --blob-dir." default:"4096"`
+	BlobDir       string `help:"Folder for model parameters that are shared with peers, and for those of a model that is being fetched: after a restart the rest is fetched. Each client needs its own. Default: .blobs in --checkpoint-dir; without one they stay in memory." type:"path" placeholder:"DIR"`
+	MaxBlobDisk   int64  `help:"MiB of the disk for --blob-dir." default:"65536"`
+}
+
+// check returns what is wrong with the flags.
+func (f *networkFlags) check() error {
+	switch {
+	case f.MaxBlobMemory < 1 || f.MaxBlobMemory > math.MaxInt64>>20:
+		return fmt.Errorf("--max-blob-memory is %d: want at least 1 MiB, and room for the model and the results of a round", f.MaxBlobMemory)
+	case f.MaxBlobDisk < 1 || f.MaxBlobDisk > math.MaxInt64>>20:
+		return fmt.Errorf("--max-blob-disk is %d: want at least 1 MiB, and room for two models", f.MaxBlobDisk)
+	case !(f.MaxUploadRate >= 0) || f.MaxUploadRate > 1<<20:
+		return fmt.Errorf("--max-upload-rate is %v: want MiB per second, or 0 for no limit", f.MaxUploadRate)
+	case f.MaxConcurrentDownloads < 1:
+		return fmt.Errorf("--max-concurrent-downloads is %d: want at least 1", f.MaxConcurrentDownloads)
+	case f.MaxConcurrentParameterRequests < 1:
+		return fmt.Errorf("--max-concurrent-parameter-requests is %d: want at least 1", f.MaxConcurrentParameterRequests)
+	}
+	return nil
+}
+
+// address returns the IP address to listen on.
+func (f *networkFlags) address() (net.IP, error) {
+	switch {
+	case f.BindP2PInterface != "":
+		return interfaceAddress(f.BindP2PInterface)
+	case f.BindP2PAddress == "":
+		return net.IPv4zero, nil
+	}
+	ip := net.ParseIP(f.BindP2PAddress)
+	if ip == nil {
+		return nil, fmt.Errorf("--bind-p2p-address is %q: want an IP address", f.BindP2PAddress)
+	}
+	return ip, nil
+}
+
+// interfaceAddress returns the first address of an interface, IPv4 if it has one.
+func interfaceAddress(name string) (net.IP, error) {
+	interfaces, err := net.Interfaces()
+	if err != nil {
+		return nil, fmt.Errorf("--bind-p2p-interface: %w", err)
+	}
+	prefix, wild := strings.CutSuffix(name, "*")
+	var names []string
+	for _, i := range interfaces {
+		names = append(names, i.Name)
+		if i.Name != name && !(wild && strings.HasPrefix(i.Name, prefix)) {
+			continue
+		}
+		addrs, err := i.Addrs()
+		if err != nil {
+			return nil, fmt.Errorf("--bind-p2p-interface %s: %w", i.Name, err)
+		}
+		var first net.IP
+		for _, addr := range addrs {
+			ip, _, err := net.ParseCIDR(addr.String())
+			switch {
+			case err != nil || ip.IsLinkLocalUnicast():
+			case ip.To4() != nil:
+				return ip, nil
+			case first == nil:
+				first = ip
+			}
+		}
+		if first != nil {
+			return first, nil
+		}
+	}
+	return nil, fmt.Errorf("--bind-p2p-interface %s: no such interface with an address; there are %s", name, strings.Join(names, ", "))
+}
+
+// options returns what the peer-to-peer node is made from: TCP for bulk, QUIC for where it
+// does not get through.
+func (f *networkFlags) options(key identity.Key, events *event.Log, logger *slog.Logger) (p2p.Options, error) {
+	ip, err := f.address()
+	if err != nil {
+		return p2p.Options{}, err
+	}
+	family := "ip4"
+	if ip.To4() == nil {
+		family = "ip6"
+	}
+	return p2p.Options{
+		Key: key,
+		Listen: []string{
+			fmt.Sprintf("/%s/%s/tcp/%d", family, ip, f.BindP2PPort),
+			fmt.Sprintf("/%s/%s/udp/%d/quic-v1", family, ip, f.BindP2PPort),
+		},
+		NoRelay:        !f.Relaying,
+		Relays:         f.P2PRelay,
+		LocalDiscovery: f.LocalDiscovery && !ip.IsLoopback(),
+		MaxUploadRate:  int64(f.MaxUploadRate * (1 << 20)),
+		OnPenalty: func(p p2p.Penalty) {
+			err := events.Append(event.Misbehaved{
+				Peer: p.Peer.String(), Fault: string(p.Fault), Detail: p.Detail, Times: p.Times, Score: p.Score,
+			})
+			if err != nil {
+				logger.Error("write event", "err", err)
+			}
+		},
+		Logger: logger,
+	}, nil
+}
+
+// openStore opens the store of what is shared with peers.
+func (f *networkFlags) openStore(checkpointDir string, logger *slog.Logger) (*blob.Store, error) {
+	dir := f.BlobDir
+	if dir == "" && checkpointDir != "" {
+		dir = filepath.Join(checkpointDir, ".blobs")
+	}
+	store, err := blob.OpenStore(blob.Options{
+		MaxMemory: f.MaxBlobMemory << 20, Dir: dir, MaxDisk: f.MaxBlobDisk << 20, Logger: logger,
+	})
+	if err != nil {
+		return nil, errors.Join(err, errors.New("choose another folder with --blob-dir"))
+	}
+	return store, nil
+}
