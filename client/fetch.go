@@ -246,6 +246,7 @@ func (n *Node) fetched(l *ledger, s *slot, c *candidate, payload []byte, err, in
 		n.reject(l, s, invalid.Error())
 	default:
 		c.state, c.payload = held, payload
+		l.changes++
 		if len(s.candidates) > 1 { // it may be preferred now
 			s.unshelved, l.unshelved = true, true
 		}

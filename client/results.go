@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/psyche-go/psyche/assign"
@@ -74,6 +75,7 @@ type results struct {
 	slots   []slot            // ascending batches
 	replica [32]byte          // own replica hash when the round began, once known
 	began   bool              // replica is known
+	changes int               // of what is known or held: decide depends on nothing else
 }
 
 // newResults opens the books of a round. Members that got no batch have no slot.
@@ -91,16 +93,8 @@ func (r *results) begin(replica [32]byte) { r.replica, r.began = replica, true }
 
 // find returns the slot of a batch, or nil.
 func (r *results) find(batch assign.BatchID) *slot {
-	i, found := slices.BinarySearchFunc(r.slots, batch, func(s slot, b assign.BatchID) int {
-		switch {
-		case s.batch.Start < b.Start:
-			return -1
-		case s.batch.Start > b.Start:
-			return 1
-		}
-		return 0
-	})
-	if !found || r.slots[i].batch != batch {
+	i := sort.Search(len(r.slots), func(i int) bool { return r.slots[i].batch.Start >= batch.Start })
+	if i == len(r.slots) || r.slots[i].batch != batch {
 		return nil
 	}
 	return &r.slots[i]
@@ -144,6 +138,7 @@ func (r *results) hear(author identity.ID, a wire.ResultAnnouncement, raw []byte
 		return errTooManyBefore
 	}
 	s.unshelved = true
+	r.changes++
 	s.candidates = append(s.candidates, &candidate{commitment: a.Blob, size: a.Size, replica: a.Replica, raw: raw})
 	if len(s.candidates) > 1 {
 		return errEquivocation

@@ -167,6 +167,7 @@ func (n *Node) trained(l *ledger, s *slot, payload []byte, report event.Trained)
 	}
 	own := s.candidates[len(s.candidates)-1]
 	own.state, own.payload = held, payload
+	l.changes++
 	l.commitment, l.raw = hash, raw
 	l.unshelved = true
 	n.total.PayloadSent += uint64(len(payload))

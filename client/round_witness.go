@@ -69,7 +69,7 @@ func (n *Node) settle(want uint32) bool {
 		n.desynchronise(fmt.Sprintf("the witnesses of step %d hold another model", step))
 		return false
 	}
-	outcome := l.decide()
+	outcome := l.judge(n.state)
 	if outcome.missing == 0 {
 		n.apply(l, outcome)
 		return false
@@ -87,6 +87,21 @@ func (n *Node) settle(want uint32) bool {
 	}
 	n.askFor(l)
 	return false
+}
+
+// judgement is an outcome and what it was decided from.
+type judgement struct {
+	state   *coordinator.State
+	changes int
+	outcome outcome
+}
+
+// judge decides the round, unless nothing has changed since the last time.
+func (l *ledger) judge(s *coordinator.State) outcome {
+	if l.settled.state != s || l.settled.changes != l.changes {
+		l.settled = judgement{s, l.changes, l.decide()}
+	}
+	return l.settled.outcome
 }
 
 // settleTimeout is how long a finished round may take to complete.

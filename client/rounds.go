@@ -31,6 +31,7 @@ type ledger struct {
 	commitment  commitment // of the own result, once announced
 	raw         []byte     // the own announcement
 	settleSince time.Time  // when it was first tried to apply the round
+	settled     judgement  // what came of that
 	asked       time.Time  // when peers were last asked for its results
 
 	unfetched int                    // candidates in state announced

@@ -147,7 +147,8 @@ func (s *State) roundProved() bool {
 // and nobody who left can come back into the round, so there is nothing to wait for.
 func (s *State) quorumIsOutOfReach() bool {
 	round := s.CurrentRound()
-	if s.HealthyCount() == len(round.Members) {
+	// A round's members stay in the epoch until its end, so this many of them have left.
+	if left := len(round.Members) - s.HealthyCount(); int(round.WitnessesElected)-left >= int(round.WitnessesNeeded) {
 		return false
 	}
 	reachable := len(round.Witnesses)

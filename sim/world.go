@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"runtime"
 	"time"
 
 	"github.com/psyche-go/psyche/identity"
@@ -152,7 +153,7 @@ func (w *world) begin() {
 // loop lets events happen until the run is over.
 func (w *world) loop() {
 	limit := w.checker.deadline()
-	for len(w.events.heap) > 0 && !w.over && w.checker.violation == nil {
+	for n := 1; len(w.events.heap) > 0 && !w.over && w.checker.violation == nil; n++ {
 		e := w.events.take()
 		if e.at > limit {
 			w.now = limit
@@ -160,6 +161,9 @@ func (w *world) loop() {
 			return
 		}
 		w.now = e.at
+		if n%512 == 0 {
+			runtime.Gosched() // cheaper than being interrupted for having run too long
+		}
 		if e.process != nil {
 			e.process.wake(e.at)
 		} else {

@@ -51,16 +51,19 @@ func (c simulate) Run(ctx context.Context, to console) error {
 	if c.Trace {
 		return c.trace(ctx, to, o, first, last)
 	}
-	var done atomic.Uint64
+	var done, broken atomic.Uint64
 	var shown atomic.Int64
 	begun := time.Now()
 	summary, err := sim.RunSeeds(ctx, sim.SeedOptions{
 		First: first, Last: last, Options: o, Parallel: c.Parallel,
-		OnRun: func(uint64, sim.Result) {
+		OnRun: func(_ uint64, r sim.Result) {
 			n := done.Add(1)
-			now, last := int64(time.Since(begun)), shown.Load()
-			if now-last > int64(10*time.Second) && shown.CompareAndSwap(last, now) {
-				_, _ = fmt.Fprintf(to.err, "%d runs, %.1f seeds/s\n", n, float64(n)/(float64(now)/1e9))
+			if r.Violation != nil {
+				broken.Add(1)
+			}
+			now, before := int64(time.Since(begun)), shown.Load()
+			if now-before > int64(10*time.Second) && shown.CompareAndSwap(before, now) {
+				_, _ = fmt.Fprintf(to.err, "%d of %d runs, %.2f seeds/s, %d violations\n", n, last-first+1, float64(n)/(float64(now)/1e9), broken.Load())
 			}
 		},
 	})
