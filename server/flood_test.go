@@ -91,7 +91,7 @@ func TestFloodOfJoinsIsSlowedDown(t *testing.T) {
 // can: a frame of the largest size that is never complete, and nothing read of what the
 // server sends.
 func TestHostileConnectionsHaveBoundedMemory(t *testing.T) {
-	const connections, perConnection = 200, 256 << 10
+	const connections, perConnection = 100, 256 << 10
 	o := Options{
 		Runs: []Genesis{backendtest.Genesis(hostileRun, 3)}, Listen: "127.0.0.1:0", WithdrawGrace: -1,
 		MaxStrangers: connections + 1,
