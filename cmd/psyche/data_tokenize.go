@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -14,14 +15,19 @@ import (
 type dataTokenize struct {
 	Output          string   `required:"" placeholder:"DIR" help:"Folder to write: train-*.ds, data.json, heldout/heldout.ds."`
 	Tokenizer       string   `default:"bytes" placeholder:"FILE" help:"A tokenizer.json, or bytes for one token per byte (${default})."`
-	TokenSize       int      `enum:"2,4" default:"2" help:"Bytes of a token: 2 or 4 (${default})."`
+	TokenSize       int      `enum:"0,2,4" default:"0" help:"Bytes of a token: 2 or 4; 0: 2 if every id of the tokenizer fits (${default})."`
+	Format          string   `enum:"auto,text,jsonl,parquet" default:"auto" help:"How texts lie in files: text for one in each, jsonl for one in each line, parquet; auto: by the ending .jsonl, .jsonl.gz or .parquet, else text (${default})."`
+	Field           string   `default:"text" placeholder:"NAME" help:"Key (JSONL) or column (Parquet) of the text (${default})."`
 	Include         []string `sep:"none" placeholder:"PATTERN" help:"Read only files of these names in folders, as in --include '*.go'. May be repeated."`
 	HeldOut         []string `sep:"none" placeholder:"FILE" help:"Hold the tokens of this file out of training. May be repeated."`
-	HeldOutFraction float64  `default:"0" help:"Share of the files of folders to hold out of training, 0 to below 1 (${default})."`
-	Separator       string   `default:"\\n" help:"Text between files, with escapes as in Go; empty for none."`
+	HeldOutFraction float64  `default:"0" help:"Share of the text files of folders, and of the texts of JSONL and Parquet files, to hold out of training, 0 to below 1 (${default})."`
+	BOS             string   `name:"bos" placeholder:"TOKEN" help:"Token to put before each text, as the tokenizer.json names it."`
+	EOS             string   `name:"eos" placeholder:"TOKEN" help:"Token to put after each text, instead of --separator."`
+	Separator       *string  `placeholder:"TEXT" help:"Text to put after each text, with escapes as in Go; empty for none. Default: \\n, or none with --eos."`
 	ShardTokens     int      `default:"0" help:"Largest number of tokens of a file; 0: 67108864 (${default})."`
+	Workers         int      `default:"0" placeholder:"N" help:"Texts to encode at once; 0: one for each CPU. The outcome does not depend on it (${default})."`
 	Force           bool     `help:"Replace token files in the output folder."`
-	Paths           []string `arg:"" name:"path" help:"Text files, and folders of them. Files that are not UTF-8 text are skipped and counted."`
+	Paths           []string `arg:"" name:"path" help:"Files, patterns of them, and folders. Files that are not UTF-8 text are skipped and counted. A run that was interrupted goes on where it was when the same command is given again."`
 }
 
 // progressInterval is the time between two lines of progress.
@@ -33,13 +39,9 @@ func (c dataTokenize) Run(ctx context.Context, to console) error {
 	if err != nil {
 		return err
 	}
-	separator, err := strconv.Unquote(`"` + c.Separator + `"`)
+	begin, separator, err := c.between(encoder)
 	if err != nil {
-		return fmt.Errorf("--separator %q has an escape that is not known", c.Separator)
-	}
-	ids, err := encoder.Encode([]byte(separator))
-	if err != nil {
-		return fmt.Errorf("--separator: %w", err)
+		return err
 	}
 	started := time.Now()
 	manifest, err := prepare.Run(ctx, prepare.Options{
@@ -49,7 +51,11 @@ func (c dataTokenize) Run(ctx context.Context, to console) error {
 		Tokenizer:       encoder,
 		TokenizerName:   c.Tokenizer,
 		TokenSize:       c.TokenSize,
-		Separator:       ids,
+		Begin:           begin,
+		Separator:       separator,
+		Format:          prepare.Format(c.Format),
+		Field:           c.Field,
+		Workers:         c.Workers,
 		Include:         c.Include,
 		HeldOut:         c.HeldOut,
 		HeldOutFraction: c.HeldOutFraction,
@@ -59,9 +65,43 @@ func (c dataTokenize) Run(ctx context.Context, to console) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(to.out, "%s: %d tokens in %d files, %d held out; from %d text files, %d that are not text skipped; %.1f s\n",
-		c.Output, manifest.Tokens, len(manifest.Files), manifest.HeldOutTokens, manifest.TextFiles, manifest.SkippedBinary, time.Since(started).Seconds())
+	_, err = fmt.Fprintf(to.out, "%s: %d tokens of %d bytes in %d files, %d held out; from %d texts in %d text files, %d that are not text skipped; %.1f s\n",
+		c.Output, manifest.Tokens, manifest.TokenSizeInBytes, len(manifest.Files), manifest.HeldOutTokens, manifest.Texts, manifest.TextFiles, manifest.SkippedBinary, time.Since(started).Seconds())
 	return err
+}
+
+// between returns the ids to put before and after each text.
+func (c dataTokenize) between(encoder *tokenizer.Tokenizer) (begin, after []int32, err error) {
+	for _, flag := range []struct {
+		name, token string
+		ids         *[]int32
+	}{{"--bos", c.BOS, &begin}, {"--eos", c.EOS, &after}} {
+		if flag.token == "" {
+			continue
+		}
+		id, found := encoder.ID(flag.token)
+		if !found {
+			return nil, nil, fmt.Errorf("%s: the tokenizer has no token %q", flag.name, flag.token)
+		}
+		*flag.ids = []int32{id}
+	}
+	text := `\n`
+	switch {
+	case c.Separator != nil && c.EOS != "":
+		return nil, nil, errors.New("--separator and --eos are both given; use one of them")
+	case c.Separator != nil:
+		text = *c.Separator
+	case c.EOS != "":
+		return begin, after, nil
+	}
+	separator, err := strconv.Unquote(`"` + text + `"`)
+	if err != nil {
+		return nil, nil, fmt.Errorf("--separator %q has an escape that is not known", text)
+	}
+	if after, err = encoder.Encode([]byte(separator)); err != nil {
+		return nil, nil, fmt.Errorf("--separator: %w", err)
+	}
+	return begin, after, nil
 }
 
 // loadTokenizer returns the byte-level tokenizer, or that of a file.
@@ -78,7 +118,7 @@ func progressLines(to io.Writer) func(prepare.Progress) {
 	return func(p prepare.Progress) {
 		if now := time.Now(); now.After(next) {
 			next = now.Add(progressInterval)
-			_, _ = fmt.Fprintf(to, "%d files, %d tokens\n", p.Files, p.Tokens+p.HeldOutTokens)
+			_, _ = fmt.Fprintf(to, "%d files, %d texts, %.0f MB, %d tokens\n", p.Files, p.Texts, float64(p.Bytes)/1e6, p.Tokens+p.HeldOutTokens)
 		}
 	}
 }

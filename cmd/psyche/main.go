@@ -34,8 +34,8 @@ type commands struct {
 		Replay       runReplay       `cmd:"" help:"Verify the log of a run, and show the state it leads to."`
 	} `cmd:"" help:"Administer runs on a server, and audit them."`
 	Data struct {
-		Tokenize dataTokenize `cmd:"" help:"Make a folder of token files from text."`
-		Info     dataInfo     `cmd:"" help:"Show and check a folder of token files."`
+		Tokenize dataTokenize `cmd:"" help:"Make a folder of token files from text, JSONL or Parquet."`
+		Inspect  dataInspect  `cmd:"" aliases:"info" help:"Show and check a folder of token files."`
 	} `cmd:"" help:"Prepare training data."`
 	Testnet struct {
 		Start testnetStart `cmd:"" help:"Run a server and several clients as processes on this machine."`

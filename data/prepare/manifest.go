@@ -18,8 +18,10 @@ type Manifest struct {
 	Version          int       `json:"version"` // 1
 	Tokenizer        Tokenizer `json:"tokenizer"`
 	TokenSizeInBytes int       `json:"token_size_in_bytes"`
-	Separator        []int32   `json:"separator"` // ids after each text
+	Begin            []int32   `json:"begin,omitempty"` // ids before each text
+	Separator        []int32   `json:"separator"`       // ids after each text
 	TextFiles        int       `json:"text_files"`
+	Texts            int       `json:"texts,omitempty"`
 	SkippedBinary    int       `json:"skipped_binary"` // files that were no text
 	Tokens           uint64    `json:"tokens"`         // to train on
 	HeldOutTokens    uint64    `json:"heldout_tokens"`

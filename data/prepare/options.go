@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"path"
+	"runtime"
+	"slices"
 
 	"github.com/psyche-go/psyche/tokenizer"
 )
@@ -13,25 +15,49 @@ import (
 // two-byte tokens.
 const DefaultShardTokens = 64 << 20
 
-// maxTextSize bounds one text file, in bytes; it is read as a whole.
-const maxTextSize = 2 << 30
+// Bounds on what is read as a whole, in bytes.
+const (
+	maxTextSize = 1 << 30   // a text file
+	maxDocument = 256 << 20 // a line of a JSONL file, a value of a Parquet file
+)
+
+// Format says how the texts lie in a file.
+type Format string
+
+// Formats of files.
+const (
+	FormatAuto    Format = "auto"    // by the ending of the name; text if that says nothing
+	FormatText    Format = "text"    // the file is one text
+	FormatJSONL   Format = "jsonl"   // a JSON object in every line; may be compressed, *.gz
+	FormatParquet Format = "parquet" // a table
+)
+
+// DefaultField is the key or column with the text when Options.Field is empty.
+const DefaultField = "text"
 
 // Errors of Run.
 var (
 	ErrOutputExists = errors.New("output folder holds data already")
 	ErrNoText       = errors.New("no text found")
+	ErrUnfinished   = errors.New("output folder has the beginnings of something else")
+	ErrBusy         = errors.New("another process writes to the output folder")
 )
 
 // Options says what Run reads and writes.
 type Options struct {
-	Paths  []string // text files, and folders that are walked in the order of names
+	Paths  []string // files, patterns of them, and folders that are walked in the order of names
 	Output string   // folder to write; made if it is not there
 	Force  bool     // replace token files that are there
 
 	Tokenizer     *tokenizer.Tokenizer
-	TokenizerName string // for the manifest
-	TokenSize     int    // bytes of a token: 2 or 4
-	Separator     []int32
+	TokenizerName string  // for the manifest
+	TokenSize     int     // bytes of a token: 2 or 4; 0: 2 if all ids fit
+	Begin         []int32 // before each text
+	Separator     []int32 // after each text
+
+	Format  Format // empty: FormatAuto
+	Field   string // key or column with the text; empty: DefaultField
+	Workers int    // texts that are encoded at once; 0: one for every CPU
 
 	// Include has patterns (path.Match) of the names of files in folders to read. None:
 	// all. A file that Paths names is always read.
@@ -41,23 +67,34 @@ type Options struct {
 	// is not trained on.
 	HeldOut []string
 
-	// HeldOutFraction is the share of files in folders, from 0 to below 1, that is held
-	// out. The SHA-256 of its path within its folder decides for each, so that the
-	// choice does not depend on the other files.
+	// HeldOutFraction is the share of text files in folders, and of texts in files that
+	// have several, from 0 to below 1, that is held out. The SHA-256 of its path within
+	// its folder, and its number in its file, decides for each, so that the choice does
+	// not depend on the others.
 	HeldOutFraction float64
 
 	ShardTokens int // bound of a token file; 0: DefaultShardTokens
 
-	// Progress is called after every file and must return quickly. May be nil.
+	// Progress is called after every part of the input and must return quickly. May be nil.
 	Progress func(Progress)
+
+	jobBytes     int64  // of text that are encoded at once; 0: defaultJobBytes
+	journalEvery int64  // bytes of input between entries of the journal; 0: defaultJournalEvery
+	afterJournal func() // for tests; may be nil
 }
+
+// defaultJournalEvery is how much input has to be encoded again after an interruption at
+// most, in bytes.
+const defaultJournalEvery = 32 << 20
 
 // Progress is how far Run is.
 type Progress struct {
-	Files         int // read, text and binary
-	SkippedBinary int // of these, not text
-	Tokens        uint64
-	HeldOutTokens uint64
+	Files         int    `json:"files"`          // read, text and binary
+	SkippedBinary int    `json:"skipped_binary"` // of these, not text
+	Texts         int    `json:"texts"`          // that are not empty
+	Tokens        uint64 `json:"tokens"`
+	HeldOutTokens uint64 `json:"heldout_tokens"`
+	Bytes         int64  `json:"bytes"` // of text
 }
 
 func (o Options) check() error {
@@ -68,8 +105,12 @@ func (o Options) check() error {
 		return errors.New("prepare data: no output folder")
 	case o.Tokenizer == nil:
 		return errors.New("prepare data: no tokenizer")
-	case o.TokenSize != 2 && o.TokenSize != 4:
+	case o.TokenSize != 0 && o.TokenSize != 2 && o.TokenSize != 4:
 		return fmt.Errorf("prepare data: token size %d bytes, want 2 or 4", o.TokenSize)
+	case !slices.Contains([]Format{"", FormatAuto, FormatText, FormatJSONL, FormatParquet}, o.Format):
+		return fmt.Errorf("prepare data: format %q is not known", o.Format)
+	case o.Workers < 0:
+		return fmt.Errorf("prepare data: %d workers, want at least 0", o.Workers)
 	case o.TokenSize == 2 && o.Tokenizer.VocabSize() > math.MaxUint16+1:
 		return fmt.Errorf("prepare data: the tokenizer has %d tokens, which do not fit 2 bytes; use 4", o.Tokenizer.VocabSize())
 	case !(o.HeldOutFraction >= 0 && o.HeldOutFraction < 1):
@@ -77,7 +118,7 @@ func (o Options) check() error {
 	case o.ShardTokens < 0:
 		return fmt.Errorf("prepare data: %d tokens of a file, want at least 0", o.ShardTokens)
 	}
-	for _, id := range o.Separator {
+	for _, id := range slices.Concat(o.Separator, o.Begin) {
 		if id < 0 || int(id) >= o.Tokenizer.VocabSize() {
 			return fmt.Errorf("prepare data: separator %d, the vocabulary has %d tokens", id, o.Tokenizer.VocabSize())
 		}
@@ -88,4 +129,32 @@ func (o Options) check() error {
 		}
 	}
 	return nil
+}
+
+// withDefaults fills in what may be left out.
+func (o Options) withDefaults() Options {
+	if o.ShardTokens == 0 {
+		o.ShardTokens = DefaultShardTokens
+	}
+	if o.TokenSize == 0 {
+		if o.TokenSize = 2; o.Tokenizer.VocabSize() > math.MaxUint16+1 {
+			o.TokenSize = 4
+		}
+	}
+	if o.Format == "" {
+		o.Format = FormatAuto
+	}
+	if o.Field == "" {
+		o.Field = DefaultField
+	}
+	if o.Workers == 0 {
+		o.Workers = runtime.GOMAXPROCS(0)
+	}
+	if o.jobBytes == 0 {
+		o.jobBytes = defaultJobBytes
+	}
+	if o.journalEvery == 0 {
+		o.journalEvery = defaultJournalEvery
+	}
+	return o
 }

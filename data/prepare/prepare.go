@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,15 +16,14 @@ import (
 // heldOutName is the path of the held-out tokens in the output folder.
 const heldOutName = "heldout/heldout.ds"
 
-// Run reads text and writes tokens as Options say. On an error the output folder is as
-// it was.
+// Run reads text and writes tokens as Options say. After an error the output folder is as
+// it was. When the context ends or the process is killed, what was done so far stays in a
+// hidden folder there: the same call goes on with it, and the outcome is the same.
 func Run(ctx context.Context, o Options) (_ Manifest, err error) {
 	if err := o.check(); err != nil {
 		return Manifest{}, err
 	}
-	if o.ShardTokens == 0 {
-		o.ShardTokens = DefaultShardTokens
-	}
+	o = o.withDefaults()
 	if err := o.checkOutput(); err != nil {
 		return Manifest{}, err
 	}
@@ -31,24 +31,37 @@ func Run(ctx context.Context, o Options) (_ Manifest, err error) {
 	if err != nil {
 		return Manifest{}, err
 	}
-	temporary, cleanUp, err := o.temporary()
+	fingerprint, err := o.fingerprint(sources)
 	if err != nil {
 		return Manifest{}, err
 	}
-	defer func() { err = errors.Join(err, cleanUp(err != nil)) }()
-
-	manifest, err := o.encode(ctx, sources, temporary)
+	work, cleanUp, err := o.workFolder()
 	if err != nil {
+		return Manifest{}, err
+	}
+	keep := false
+	defer func() { err = errors.Join(err, cleanUp(keep, err != nil)) }()
+	journal, at, err := openJournal(work, fingerprint, o.Force)
+	if err != nil {
+		keep = true
+		return Manifest{}, err
+	}
+	defer func() { err = errors.Join(err, journal.file.Close()) }()
+
+	r := &run{o: o, journal: journal, at: at}
+	manifest, err := r.encode(ctx, sources, work)
+	if err != nil {
+		keep = ctx.Err() != nil && errors.Is(err, ctx.Err()) && r.at.Next != (place{})
 		return Manifest{}, err
 	}
 	text, err := manifest.encode()
 	if err != nil {
 		return Manifest{}, err
 	}
-	if err := os.WriteFile(filepath.Join(temporary, ManifestName), text, 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(work, ManifestName), text, 0o644); err != nil {
 		return Manifest{}, fmt.Errorf("write manifest: %w", err)
 	}
-	return manifest, o.publish(temporary, manifest)
+	return manifest, o.publish(work, manifest)
 }
 
 // checkOutput refuses a folder that holds data, unless it may be replaced.
@@ -86,75 +99,97 @@ func (o Options) oldFiles() ([]string, error) {
 	return old, nil
 }
 
-// temporary makes a folder inside the output folder, so that what it holds can be
-// renamed into place. CleanUp removes it and, after a failure, folders that were made.
-func (o Options) temporary() (dir string, cleanUp func(failed bool) error, err error) {
-	_, statErr := os.Stat(o.Output)
-	if err := os.MkdirAll(o.Output, 0o755); err != nil {
-		return "", nil, fmt.Errorf("make output folder: %w", err)
-	}
-	dir, err = os.MkdirTemp(o.Output, ".tokenize-")
-	if err != nil {
-		return "", nil, fmt.Errorf("make output folder: %w", err)
-	}
-	return dir, func(failed bool) error {
-		err := os.RemoveAll(dir)
-		if failed && errors.Is(statErr, fs.ErrNotExist) {
-			err = errors.Join(err, os.Remove(o.Output))
-		}
-		return err
-	}, nil
+// run is the state of Run.
+type run struct {
+	o                 Options
+	journal           *journal
+	at                entry // last one of the journal
+	training, heldOut *shardWriter
+	progress          Progress
+	bytes             int64 // of input since the last entry
 }
 
-// encode writes the tokens of all sources to the temporary folder.
-func (o Options) encode(ctx context.Context, sources []source, temporary string) (Manifest, error) {
-	training := &shardWriter{
-		dir: temporary, limit: o.ShardTokens, tokenSize: o.TokenSize,
+// encode writes the tokens of all sources to the work folder.
+func (r *run) encode(ctx context.Context, sources []source, work string) (Manifest, error) {
+	r.training = &shardWriter{
+		dir: work, limit: uint64(r.o.ShardTokens), tokenSize: r.o.TokenSize,
 		name: func(number int) string { return fmt.Sprintf("train-%05d.ds", number) },
 	}
-	heldOut := &shardWriter{
-		dir: temporary, limit: int(^uint(0) >> 1), tokenSize: o.TokenSize,
+	r.heldOut = &shardWriter{
+		dir: work, limit: math.MaxInt64, tokenSize: r.o.TokenSize,
 		name: func(int) string { return heldOutName },
 	}
-	defer training.abandon()
-	defer heldOut.abandon()
-
-	var progress Progress
-	var tokens []int32
-	for _, source := range sources {
-		if err := ctx.Err(); err != nil {
-			return Manifest{}, fmt.Errorf("prepare data: %w", err)
-		}
-		text, ok, err := readText(source.path)
-		if err != nil {
-			return Manifest{}, err
-		}
-		progress.Files++
-		if !ok {
-			progress.SkippedBinary++
-		} else if len(text) > 0 {
-			if tokens, err = o.Tokenizer.AppendEncode(tokens[:0], text); err != nil {
-				return Manifest{}, fmt.Errorf("encode %s: %w", source.path, err)
-			}
-			tokens = append(tokens, o.Separator...)
-			writer, count := training, &progress.Tokens
-			if source.heldOut {
-				writer, count = heldOut, &progress.HeldOutTokens
-			}
-			if err := writer.write(tokens); err != nil {
-				return Manifest{}, err
-			}
-			*count += uint64(len(tokens))
-		}
-		if o.Progress != nil {
-			o.Progress(progress)
-		}
+	defer r.training.abandon()
+	defer r.heldOut.abandon()
+	if err := r.resume(); err != nil {
+		return Manifest{}, err
 	}
-	return o.manifest(progress, training, heldOut)
+	r.progress = r.at.Progress
+	if err := r.o.pipeline(ctx, sources, r.at.Next, r.write); err != nil {
+		return Manifest{}, fmt.Errorf("prepare data: %w", err)
+	}
+	return r.manifest()
+}
+
+// resume goes on where the journal ends. When files are gone, which happens when a run
+// was killed while it put them in place, it begins at the start.
+func (r *run) resume() error {
+	err := errors.Join(r.training.resume(r.at.Training), r.heldOut.resume(r.at.HeldOut))
+	if errors.Is(err, fs.ErrNotExist) {
+		r.training.abandon()
+		r.heldOut.abandon()
+		r.at = entry{}
+		err = errors.Join(r.training.resume(written{}), r.heldOut.resume(written{}), r.journal.write(r.at))
+	}
+	return err
+}
+
+// write writes the tokens of a job, and an entry of the journal now and then.
+func (r *run) write(j *job) error {
+	if err := r.training.write(j.ids); err != nil {
+		return err
+	}
+	if err := r.heldOut.write(j.held); err != nil {
+		return err
+	}
+	r.progress.Tokens += uint64(len(j.ids))
+	r.progress.HeldOutTokens += uint64(len(j.held))
+	r.progress.Texts += j.count
+	r.progress.Bytes += j.bytes
+	if j.last {
+		r.progress.Files++
+	}
+	if j.binary {
+		r.progress.SkippedBinary++
+	}
+	if r.o.Progress != nil {
+		r.o.Progress(r.progress)
+	}
+	if r.bytes += j.bytes; r.bytes < r.o.journalEvery {
+		return nil
+	}
+	r.bytes = 0
+	next := entry{Next: j.end, Progress: r.progress}
+	var err error
+	if next.Training, err = r.training.sync(); err != nil {
+		return err
+	}
+	if next.HeldOut, err = r.heldOut.sync(); err != nil {
+		return err
+	}
+	if err := r.journal.write(next); err != nil {
+		return fmt.Errorf("write journal: %w", err)
+	}
+	r.at = next
+	if r.o.afterJournal != nil {
+		r.o.afterJournal()
+	}
+	return nil
 }
 
 // manifest completes the files and describes them.
-func (o Options) manifest(progress Progress, training, heldOut *shardWriter) (Manifest, error) {
+func (r *run) manifest() (Manifest, error) {
+	o, progress := r.o, r.progress
 	if progress.Tokens == 0 {
 		return Manifest{}, fmt.Errorf("prepare data: %w: %d files were read, %d of them are not text; is the include pattern right?",
 			ErrNoText, progress.Files, progress.SkippedBinary)
@@ -162,11 +197,11 @@ func (o Options) manifest(progress Progress, training, heldOut *shardWriter) (Ma
 	if progress.HeldOutTokens == 0 && (o.HeldOutFraction > 0 || len(o.HeldOut) > 0) {
 		return Manifest{}, fmt.Errorf("prepare data: %w to hold out; use a larger fraction, or name a file", ErrNoText)
 	}
-	files, err := training.finish()
+	files, err := r.training.finish()
 	if err != nil {
 		return Manifest{}, err
 	}
-	held, err := heldOut.finish()
+	held, err := r.heldOut.finish()
 	if err != nil {
 		return Manifest{}, err
 	}
@@ -175,13 +210,15 @@ func (o Options) manifest(progress Progress, training, heldOut *shardWriter) (Ma
 		Version:          1,
 		Tokenizer:        Tokenizer{Name: o.TokenizerName, VocabSize: o.Tokenizer.VocabSize(), SHA256: hex.EncodeToString(hash[:])},
 		TokenSizeInBytes: o.TokenSize,
+		Begin:            o.Begin,
 		Separator:        append([]int32{}, o.Separator...),
 		TextFiles:        progress.Files - progress.SkippedBinary,
+		Texts:            progress.Texts,
 		SkippedBinary:    progress.SkippedBinary,
 		Tokens:           progress.Tokens,
 		HeldOutTokens:    progress.HeldOutTokens,
 		Files:            files,
-		HeldOut:          append([]File{}, held...),
+		HeldOut:          held,
 	}, nil
 }
 

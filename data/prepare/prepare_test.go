@@ -95,7 +95,7 @@ func TestRun(t *testing.T) {
 	}
 	want := Manifest{
 		Version: 1, Tokenizer: Tokenizer{Name: "bytes", VocabSize: 256, SHA256: got.Tokenizer.SHA256},
-		TokenSizeInBytes: 2, Separator: []int32{'|'}, TextFiles: 5, SkippedBinary: 2, Tokens: 8, HeldOutTokens: 11,
+		TokenSizeInBytes: 2, Separator: []int32{'|'}, TextFiles: 5, Texts: 4, SkippedBinary: 2, Tokens: 8, HeldOutTokens: 11,
 		Files:   []File{{Name: "train-00000.ds", Tokens: 8, SHA256: fileHash(t, filepath.Join(o.Output, "train-00000.ds"))}},
 		HeldOut: []File{{Name: "heldout/heldout.ds", Tokens: 11, SHA256: fileHash(t, filepath.Join(o.Output, "heldout", "heldout.ds"))}},
 	}
@@ -105,7 +105,7 @@ func TestRun(t *testing.T) {
 	if read, err := ReadManifest(o.Output); err != nil || cmp.Diff(want, read) != "" {
 		t.Errorf("the manifest reads as %+v, %v", read, err)
 	}
-	if want := (Progress{Files: 7, SkippedBinary: 2, Tokens: 8, HeldOutTokens: 11}); last != want {
+	if want := (Progress{Files: 7, SkippedBinary: 2, Texts: 4, Tokens: 8, HeldOutTokens: 11, Bytes: last.Bytes}); last != want {
 		t.Errorf("progress ends at %+v, want %+v", last, want)
 	}
 }

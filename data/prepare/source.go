@@ -1,24 +1,27 @@
 package prepare
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
-	"io"
 	"io/fs"
 	"math"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
-	"unicode/utf8"
+	"strings"
+	"time"
 )
 
 // source is a file to read.
 type source struct {
 	path    string
+	inside  string // path within its folder, with slashes, or the name of the file
+	format  Format
 	heldOut bool
+	size    int64
+	changed time.Time // last
 }
 
 // sources returns the files to read in their order: first those that are held out by
@@ -35,12 +38,16 @@ func (o Options) sources() ([]source, error) {
 			return nil, fmt.Errorf("read held-out text: %s is not a file", file)
 		}
 		named = append(named, info)
-		found = append(found, source{path: file, heldOut: true})
+		found = append(found, o.source(file, filepath.Base(file), info, true))
 	}
 	isNamed := func(info fs.FileInfo) bool {
 		return slices.ContainsFunc(named, func(other fs.FileInfo) bool { return os.SameFile(info, other) })
 	}
-	for _, root := range o.Paths {
+	roots, err := expand(o.Paths)
+	if err != nil {
+		return nil, err
+	}
+	for _, root := range roots {
 		info, err := os.Stat(root)
 		if err != nil {
 			return nil, fmt.Errorf("read text: %w", err)
@@ -55,8 +62,44 @@ func (o Options) sources() ([]source, error) {
 		case !info.Mode().IsRegular():
 			return nil, fmt.Errorf("read text: %s is neither a file nor a folder", root)
 		case !isNamed(info):
-			found = append(found, source{path: root})
+			found = append(found, o.source(root, filepath.Base(root), info, false))
 		}
+	}
+	return found, nil
+}
+
+// source describes a file.
+func (o Options) source(file, inside string, info fs.FileInfo, heldOut bool) source {
+	format := o.Format
+	if format == FormatAuto {
+		switch name := strings.TrimSuffix(strings.ToLower(inside), ".gz"); path.Ext(name) {
+		case ".jsonl", ".ndjson":
+			format = FormatJSONL
+		case ".parquet":
+			format = FormatParquet
+		default:
+			format = FormatText
+		}
+	}
+	return source{path: file, inside: inside, format: format, heldOut: heldOut, size: info.Size(), changed: info.ModTime()}
+}
+
+// expand replaces patterns by the files that match, in the order of names. A path that
+// is there is no pattern.
+func expand(paths []string) (found []string, err error) {
+	for _, name := range paths {
+		if _, err := os.Stat(name); err == nil || !strings.ContainsAny(name, "*?[") {
+			found = append(found, name)
+			continue
+		}
+		matches, err := filepath.Glob(name)
+		if err != nil {
+			return nil, fmt.Errorf("read text: pattern %q: %w", name, err)
+		}
+		if len(matches) == 0 {
+			return nil, fmt.Errorf("read text: no file matches %q: %w", name, fs.ErrNotExist)
+		}
+		found = append(found, matches...) // Glob sorts
 	}
 	return found, nil
 }
@@ -90,7 +133,9 @@ func (o Options) walk(root string, isNamed func(fs.FileInfo) bool) ([]source, er
 		if err != nil {
 			return err
 		}
-		found = append(found, source{path: file, heldOut: o.isHeldOut(filepath.ToSlash(inside))})
+		next := o.source(file, filepath.ToSlash(inside), info, false)
+		next.heldOut = next.format == FormatText && o.isHeldOut(next.inside)
+		found = append(found, next)
 		return nil
 	})
 	return found, err
@@ -106,25 +151,4 @@ func (o Options) included(name string) bool {
 func (o Options) isHeldOut(inside string) bool {
 	hash := sha256.Sum256([]byte(inside))
 	return float64(binary.BigEndian.Uint64(hash[:])) < o.HeldOutFraction*math.MaxUint64
-}
-
-// readText returns the content of a file and whether it is text: UTF-8 without a NUL.
-func readText(file string) (text []byte, ok bool, err error) {
-	opened, err := os.Open(file)
-	if err != nil {
-		return nil, false, fmt.Errorf("read text: %w", err)
-	}
-	defer func() { _ = opened.Close() }() // it was only read
-	info, err := opened.Stat()
-	if err != nil {
-		return nil, false, fmt.Errorf("read text: %w", err)
-	}
-	if info.Size() > maxTextSize {
-		return nil, false, fmt.Errorf("read text %s: %d bytes, at most %d are read; split it", file, info.Size(), maxTextSize)
-	}
-	text = make([]byte, info.Size())
-	if _, err := io.ReadFull(opened, text); err != nil {
-		return nil, false, fmt.Errorf("read text %s: %w; was it changed meanwhile?", file, err)
-	}
-	return text, bytes.IndexByte(text, 0) < 0 && utf8.Valid(text), nil
 }

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/psyche-go/psyche/assign"
+	"github.com/psyche-go/psyche/data/local"
+	"github.com/psyche-go/psyche/data/prepare"
+	"github.com/psyche-go/psyche/tokenizer"
+)
+
+type dataInspect struct {
+	Dir       string `arg:"" name:"dir" help:"Folder of token files."`
+	SeqLen    int    `default:"1" help:"Count sequences of this many tokens (${default})."`
+	TokenSize int    `enum:"0,2,4" default:"0" help:"Bytes of a token: 2 or 4; 0: as the folder's data.json says, or 2 (${default})."`
+	VocabSize int    `default:"0" help:"Fail on a token id that is not less; 0: the tokenizer's in data.json, if there is one (${default})."`
+	Tokenizer string `placeholder:"FILE" help:"A tokenizer.json, or bytes, to show a sample as text. Default: the one that data.json names, if it is there."`
+	Sample    int    `default:"64" placeholder:"N" help:"Tokens of the first sequence to show as text; 0: none (${default})."`
+	Position  uint64 `default:"0" placeholder:"N" help:"Sequence to show instead of the first (${default})."`
+}
+
+// Run reads every token, checks the hashes of the manifest, and prints what it found.
+func (c dataInspect) Run(ctx context.Context, to console) (err error) {
+	manifest, err := prepare.ReadManifest(c.Dir)
+	described := err == nil
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	o := local.Options{SeqLen: c.SeqLen, TokenSize: c.TokenSize, VocabSize: c.VocabSize}
+	if o.TokenSize == 0 {
+		if o.TokenSize = 2; described {
+			o.TokenSize = manifest.TokenSizeInBytes
+		}
+	}
+	if o.VocabSize == 0 {
+		o.VocabSize = manifest.Tokenizer.VocabSize
+	}
+	folder, err := local.Open(c.Dir, o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, folder.Close()) }()
+	largest, err := folder.CheckTokens(ctx)
+	if err != nil {
+		return err
+	}
+	for _, file := range append(append([]prepare.File{}, manifest.Files...), manifest.HeldOut...) {
+		if err := checkFile(c.Dir, file); err != nil {
+			return err
+		}
+	}
+	_, err = fmt.Fprintf(to.out, "%s: %d tokens of %d bytes (%s) in %d files, %d sequences of %d tokens, largest id %d\n",
+		c.Dir, folder.Tokens(), o.TokenSize, map[int]string{2: "u16", 4: "u32"}[o.TokenSize], len(folder.Files()), folder.Len(), c.SeqLen, largest)
+	if err == nil && described {
+		_, err = fmt.Fprintf(to.out, "tokenizer %s with %d tokens, %d tokens held out, the SHA-256 of every file is right\n",
+			manifest.Tokenizer.Name, manifest.Tokenizer.VocabSize, manifest.HeldOutTokens)
+	}
+	if err != nil || c.Sample == 0 {
+		return err
+	}
+	return c.sample(ctx, to, manifest, o)
+}
+
+// sample shows tokens as text.
+func (c dataInspect) sample(ctx context.Context, to console, manifest prepare.Manifest, o local.Options) (err error) {
+	decoder, err := c.loadTokenizer(manifest)
+	if err != nil || decoder == nil {
+		return err
+	}
+	folder, err := local.Open(c.Dir, o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, folder.Close()) }()
+	if c.Position >= folder.Len() {
+		return fmt.Errorf("--position %d: there are %d sequences of %d tokens", c.Position, folder.Len(), o.SeqLen)
+	}
+	var ids []int32
+	for at := c.Position; at < folder.Len() && len(ids) < c.Sample; at++ {
+		sequences, err := folder.Sequences(ctx, assign.BatchID{Start: at, End: at + 1})
+		if err != nil {
+			return err
+		}
+		ids = append(ids, sequences[0][:o.SeqLen]...)
+	}
+	ids = ids[:min(len(ids), c.Sample)]
+	text, err := decoder.Decode(ids)
+	if err != nil {
+		return fmt.Errorf("the tokens are not of this tokenizer: %w", err)
+	}
+	_, err = fmt.Fprintf(to.out, "sequence %d begins %v\nwhich is %q\n", c.Position, ids, text)
+	return err
+}
+
+// loadTokenizer returns the tokenizer to decode with, or nil when none is known. One that
+// is not what the data was made with is an error.
+func (c dataInspect) loadTokenizer(manifest prepare.Manifest) (*tokenizer.Tokenizer, error) {
+	name := c.Tokenizer
+	if name == "" {
+		name = manifest.Tokenizer.Name
+		if _, err := os.Stat(name); name != "bytes" && err != nil {
+			return nil, nil
+		}
+	}
+	loaded, err := loadTokenizer(name)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(loaded.JSON())
+	if want := manifest.Tokenizer.SHA256; want != "" && want != hex.EncodeToString(sum[:]) {
+		return nil, fmt.Errorf("tokenizer %s is not the one that the data was made with: its SHA-256 is %x, not %s; name that one with --tokenizer, or use --sample 0", name, sum, want)
+	}
+	return loaded, nil
+}
+
+// checkFile compares a token file with its entry in the manifest.
+func checkFile(dir string, entry prepare.File) (err error) {
+	if !filepath.IsLocal(filepath.FromSlash(entry.Name)) {
+		return fmt.Errorf("check %s: %q names a file outside the folder", filepath.Join(dir, prepare.ManifestName), entry.Name)
+	}
+	path := filepath.Join(dir, filepath.FromSlash(entry.Name))
+	file, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("check token file: %w", err)
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	hash := sha256.New()
+	if _, err := io.Copy(hash, file); err != nil {
+		return fmt.Errorf("check token file: %w", err)
+	}
+	if found := hex.EncodeToString(hash.Sum(nil)); found != entry.SHA256 {
+		return fmt.Errorf("token file %s is not what %s describes: its SHA-256 is %s, not %s; make the data again",
+			path, prepare.ManifestName, found, entry.SHA256)
+	}
+	return nil
+}

@@ -1,0 +1,177 @@
+package prepare
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"unicode/utf8"
+)
+
+// reader reads the texts of one file, in order.
+type reader interface {
+	// next returns a text, or io.EOF after the last. It is valid until the next call.
+	next() ([]byte, error)
+	// position is how many lines, rows or texts were read, for errors and resuming.
+	position() int64
+	io.Closer
+}
+
+// errBinary says that a text file holds something else.
+var errBinary = errors.New("file is not text")
+
+// open opens a file and goes to a position that an earlier reader of it was at.
+func (s source) open(field string, position int64) (reader, error) {
+	file, err := os.Open(s.path)
+	if err != nil {
+		return nil, fmt.Errorf("read text: %w", err)
+	}
+	var r reader
+	switch s.format {
+	case FormatParquet:
+		r, err = openParquet(file, field, position)
+	case FormatJSONL:
+		r, err = openLines(file, field, position)
+	default:
+		r = &textFile{file: file, read: position}
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("read text %s: %w", s.path, err), file.Close())
+	}
+	return r, nil
+}
+
+// textFile is a file that is one text.
+type textFile struct {
+	file *os.File
+	read int64
+}
+
+func (f *textFile) Close() error    { return f.file.Close() }
+func (f *textFile) position() int64 { return f.read }
+
+// next returns the content of the file, or errBinary: text is UTF-8 without a NUL.
+func (f *textFile) next() ([]byte, error) {
+	if f.read > 0 {
+		return nil, io.EOF
+	}
+	f.read++
+	info, err := f.file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() > maxTextSize {
+		return nil, fmt.Errorf("%d bytes, at most %d are read; split it", info.Size(), maxTextSize)
+	}
+	text := make([]byte, info.Size())
+	if _, err := io.ReadFull(f.file, text); err != nil {
+		return nil, fmt.Errorf("%w; was it changed meanwhile?", err)
+	}
+	if bytes.IndexByte(text, 0) >= 0 || !utf8.Valid(text) {
+		return nil, errBinary
+	}
+	return text, nil
+}
+
+// lines is a file with a JSON object in every line.
+type lines struct {
+	file   *os.File
+	unzip  *gzip.Reader // nil: the file is not compressed
+	buffer *bufio.Reader
+	field  string
+	line   int64 // number of the last line that was read
+	long   []byte
+}
+
+func openLines(file *os.File, field string, position int64) (*lines, error) {
+	l := &lines{file: file, field: field}
+	var from io.Reader = file
+	if strings.HasSuffix(strings.ToLower(file.Name()), ".gz") {
+		var err error
+		if l.unzip, err = gzip.NewReader(file); err != nil {
+			return nil, err
+		}
+		from = l.unzip
+	}
+	l.buffer = bufio.NewReaderSize(from, 1<<20)
+	for l.line < position {
+		if _, err := l.readLine(); err != nil {
+			return nil, fmt.Errorf("go on after line %d: %w", position, err)
+		}
+	}
+	return l, nil
+}
+
+func (l *lines) Close() error    { return l.file.Close() }
+func (l *lines) position() int64 { return l.line }
+
+// readLine returns the next line without its end, or io.EOF.
+func (l *lines) readLine() ([]byte, error) {
+	l.long = l.long[:0]
+	for {
+		part, err := l.buffer.ReadSlice('\n')
+		if len(l.long)+len(part) > maxDocument {
+			return nil, fmt.Errorf("line %d is longer than %d bytes", l.line+1, maxDocument)
+		}
+		if errors.Is(err, bufio.ErrBufferFull) {
+			l.long = append(l.long, part...)
+			continue
+		}
+		if len(l.long) > 0 {
+			l.long = append(l.long, part...)
+			part = l.long
+		}
+		if errors.Is(err, io.EOF) && len(part) > 0 {
+			err = nil
+		}
+		if err == nil {
+			l.line++
+		}
+		return bytes.TrimRight(part, "\r\n"), err
+	}
+}
+
+func (l *lines) next() ([]byte, error) {
+	for {
+		line, err := l.readLine()
+		if err != nil {
+			return nil, err
+		}
+		if len(bytes.TrimSpace(line)) == 0 {
+			continue
+		}
+		text, err := l.text(line)
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w", l.line, err)
+		}
+		return text, nil
+	}
+}
+
+// text returns the text of a line.
+func (l *lines) text(line []byte) ([]byte, error) {
+	if !utf8.Valid(line) {
+		return nil, errors.New("not UTF-8")
+	}
+	var object map[string]json.RawMessage
+	if err := json.Unmarshal(line, &object); err != nil {
+		return nil, fmt.Errorf("not a JSON object: %w", err)
+	}
+	raw, found := object[l.field]
+	if !found {
+		return nil, fmt.Errorf("no key %q; name the key of the text with --field", l.field)
+	}
+	var text *string
+	if err := json.Unmarshal(raw, &text); err != nil {
+		return nil, fmt.Errorf("key %q is not a string: %w", l.field, err)
+	}
+	if text == nil {
+		return nil, nil // null: no text
+	}
+	return []byte(*text), nil
+}
