@@ -14,7 +14,7 @@ import (
 
 // Errors of the Hub, which a StatusError unwraps to, and of the checks made here.
 var (
-	ErrUnauthorized = errors.New("the Hub does not accept the token, or wants one")
+	ErrUnauthorized = errors.New("the token is wrong or missing: set HF_TOKEN; or the repository's name is wrong")
 	ErrForbidden    = errors.New("the token does not have the right")
 	ErrGated        = errors.New("the repository is gated: accept its conditions on its page, then use a token of that account")
 	ErrNotFound     = errors.New("not found")
@@ -48,9 +48,6 @@ func (e *StatusError) Error() string {
 	}
 	if meaning := e.Unwrap(); meaning != nil && !errors.Is(meaning, ErrNotFound) {
 		text += " (" + meaning.Error() + ")"
-	}
-	if e.Status == http.StatusUnauthorized {
-		text += "; the name may be wrong, or the repository private: set HF_TOKEN to a token that may read it"
 	}
 	return text
 }

@@ -413,7 +413,7 @@ func TestRights(t *testing.T) {
 		{"wrong token", "hf_wrong", "org/open", hub.ErrUnauthorized, "HF_TOKEN"},
 		{"gated", "hf_read", "org/gated", hub.ErrGated, "accept its conditions"},
 		{"missing", "hf_read", "org/missing", hub.ErrNotFound, "RepoNotFound"},
-		{"missing without token", "", "org/missing", hub.ErrUnauthorized, "the name may be wrong"},
+		{"missing without token", "", "org/missing", hub.ErrUnauthorized, "name is wrong"},
 	}
 	s := newServer(t)
 	for _, name := range []string{"open", "private", "gated"} {

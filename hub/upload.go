@@ -169,6 +169,15 @@ func (c *Client) CreateRepo(ctx context.Context, repo string, private bool) erro
 	return nil
 }
 
+// CanWrite returns an error unless the token may commit to a branch of a repository.
+func (c *Client) CanWrite(ctx context.Context, repo, branch string) error {
+	if err := errors.Join(CheckRepo(repo), checkRevision(branch)); err != nil {
+		return err
+	}
+	probe := &upload{Client: c, repo: repo, options: UploadOptions{Branch: branch}}
+	return probe.classify(ctx, []*hashed{{File: File{Path: "README.md"}, size: 1, sample: []byte("#")}})
+}
+
 // upload is one upload and what is known of its files.
 type upload struct {
 	*Client

@@ -244,6 +244,13 @@ func TestUploadRights(t *testing.T) {
 	if _, err := reader.Upload(t.Context(), repo, files, hub.UploadOptions{Create: true}); !errors.Is(err, hub.ErrForbidden) {
 		t.Errorf("error = %v, want ErrForbidden", err)
 	}
+	s.Put(repo, map[string][]byte{"config.json": nil})
+	if err := reader.CanWrite(t.Context(), repo, "main"); !errors.Is(err, hub.ErrForbidden) {
+		t.Errorf("error = %v, want ErrForbidden", err)
+	}
+	if err := newClient(t, s).CanWrite(t.Context(), repo, "main"); err != nil {
+		t.Error(err)
+	}
 	nobody := newClient(t, s, func(o *hub.Options) { o.Token = "" })
 	if _, err := nobody.Upload(t.Context(), repo, files, hub.UploadOptions{Create: true}); !errors.Is(err, hub.ErrUnauthorized) {
 		t.Errorf("error = %v, want ErrUnauthorized", err)

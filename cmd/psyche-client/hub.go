@@ -106,7 +106,7 @@ func (c *trainCommand) archive(ctx context.Context, wanted coordinator.Checkpoin
 }
 
 // startUploads returns the uploader of --hub-repo, or nil. It finds out before the
-// training whether the repository can be had.
+// training whether the token may write there.
 func (c *trainCommand) startUploads(ctx context.Context) (*remote.Uploader, error) {
 	switch {
 	case c.HubRepo == "":
@@ -120,7 +120,11 @@ func (c *trainCommand) startUploads(ctx context.Context) (*remote.Uploader, erro
 	if err != nil {
 		return nil, err
 	}
-	if err := client.CreateRepo(ctx, c.HubRepo, c.HubPrivate); err != nil {
+	err = client.CreateRepo(ctx, c.HubRepo, c.HubPrivate)
+	if err == nil {
+		err = client.CanWrite(ctx, c.HubRepo, hub.DefaultRevision)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("--hub-repo %s: %w", c.HubRepo, err)
 	}
 	place := remote.HubRepo{Client: client, Repo: c.HubRepo, Private: c.HubPrivate}
@@ -210,11 +214,12 @@ func (c *uploadCommand) Run(ctx context.Context, t terminal) error {
 	return err
 }
 
-// printProgress writes a line for each tenth of a transfer.
+// printProgress writes a line for each tenth of a transfer that takes a while.
 func printProgress(t terminal) remote.Progress {
+	const worthTelling = 16 << 20 // bytes
 	tenth := int64(0)
 	return func(done, all int64) {
-		if all > 0 && 10*done/all > tenth {
+		if all >= worthTelling && 10*done/all > tenth {
 			tenth = 10 * done / all
 			_, _ = fmt.Fprintf(t.Err, "%d%% of %d MiB\n", 10*tenth, all>>20)
 		}
