@@ -68,8 +68,14 @@ var importRules = []importRule{
 	{
 		name:   "learning knows no network",
 		from:   under("train", "model", "distro", "torch"),
-		never:  under("p2p", "backend", "client", "server", "hub"),
+		never:  under("p2p", "backend", "client", "server", "hub", "checkpoint/remote"),
 		reason: "the trainer runs alone as well as in a run",
+	},
+	{
+		name:   "the Hub knows files, not runs",
+		from:   under("hub"),
+		never:  under("coordinator", "client", "train", "model", "checkpoint", "config"),
+		reason: "its protocol has nothing to do with training",
 	},
 	{
 		name: "faces are leaves",
@@ -78,6 +84,14 @@ var importRules = []importRule{
 		},
 		never:  under("cmd", "tui", "dash", "report", "testnet"),
 		reason: "only commands import faces",
+	},
+	{
+		name: "cloud drivers are leaves",
+		from: func(pkg string) bool {
+			return strings.HasPrefix(pkg, module) && !under("cmd/psyche-client", "objstore/gcs")(pkg)
+		},
+		never:  either(under("objstore/gcs"), anyOf("cloud.google.com/go/storage")),
+		reason: "only commands import drivers, and hand an objstore.Store on",
 	},
 }
 

@@ -1,0 +1,131 @@
+package weighted
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math/big"
+	"slices"
+	"strconv"
+)
+
+// MaxCycle is the length of the longest cycle.
+const MaxCycle = 1 << 16
+
+// MaxSources is how many sources can be mixed.
+const MaxSources = 256
+
+// ErrWeights says that weights make no sense.
+var ErrWeights = errors.New("invalid weights")
+
+// Shares turns weights, decimal numbers such as "0.7" or "3", into whole shares. Weights
+// that are in the ratio of whole numbers with a sum of at most MaxCycle keep it exactly;
+// others are rounded to MaxCycle shares by largest remainders, and none to less than one.
+func Shares(weights []string) ([]uint32, error) {
+	if len(weights) == 0 || len(weights) > MaxSources {
+		return nil, fmt.Errorf("%w: %d sources, want 1 to %d", ErrWeights, len(weights), MaxSources)
+	}
+	exact := make([]*big.Rat, len(weights))
+	sum := new(big.Rat)
+	for i, weight := range weights {
+		// A large exponent would take memory in proportion to the number.
+		if value, ok := parse(weight); ok {
+			exact[i] = value
+			sum.Add(sum, value)
+			continue
+		}
+		return nil, fmt.Errorf("%w: weight %d is %.20q, want a number more than 0, from 1e-15 to 1e15", ErrWeights, i, weight)
+	}
+	return round(exact, sum), nil
+}
+
+// parse reads a decimal number.
+func parse(text string) (*big.Rat, bool) {
+	approximate, err := strconv.ParseFloat(text, 64)
+	if err != nil || len(text) > 64 || !(approximate >= 1e-15 && approximate <= 1e15) {
+		return nil, false
+	}
+	return new(big.Rat).SetString(text)
+}
+
+// SharesOf turns lengths of sources into shares.
+func SharesOf(lengths []uint64) ([]uint32, error) {
+	exact := make([]*big.Rat, len(lengths))
+	sum := new(big.Rat)
+	for i, length := range lengths {
+		if length == 0 {
+			return nil, fmt.Errorf("%w: source %d is empty", ErrWeights, i)
+		}
+		exact[i] = new(big.Rat).SetInt(new(big.Int).SetUint64(length))
+		sum.Add(sum, exact[i])
+	}
+	if len(lengths) == 0 || len(lengths) > MaxSources {
+		return nil, fmt.Errorf("%w: %d sources, want 1 to %d", ErrWeights, len(lengths), MaxSources)
+	}
+	return round(exact, sum), nil
+}
+
+// round turns positive weights with a known sum into shares.
+func round(weights []*big.Rat, sum *big.Rat) []uint32 {
+	if whole, ok := wholeNumbers(weights); ok {
+		return whole
+	}
+	type remainder struct {
+		source int
+		part   *big.Rat
+	}
+	shares := make([]uint32, len(weights))
+	var remainders []remainder
+	left := MaxCycle
+	for i, weight := range weights {
+		ideal := new(big.Rat).Quo(new(big.Rat).Mul(weight, big.NewRat(MaxCycle, 1)), sum)
+		floor := new(big.Int).Quo(ideal.Num(), ideal.Denom())
+		shares[i] = max(uint32(floor.Uint64()), 1)
+		left -= int(shares[i])
+		if floor.Sign() > 0 { // the others got more than their due
+			remainders = append(remainders, remainder{i, ideal.Sub(ideal, new(big.Rat).SetInt(floor))})
+		}
+	}
+	slices.SortStableFunc(remainders, func(a, b remainder) int {
+		return cmp.Or(b.part.Cmp(a.part), cmp.Compare(a.source, b.source))
+	})
+	for i := 0; left > 0; i, left = i+1, left-1 {
+		shares[remainders[i].source]++
+	}
+	for ; left < 0; left++ { // shares of one that stand for less: the largest pays
+		largest := 0
+		for i, share := range shares {
+			if share > shares[largest] {
+				largest = i
+			}
+		}
+		shares[largest]--
+	}
+	return shares
+}
+
+// wholeNumbers returns the smallest whole numbers in the same ratio, unless their sum is
+// more than a cycle.
+func wholeNumbers(weights []*big.Rat) ([]uint32, bool) {
+	denominator, divisor := big.NewInt(1), new(big.Int)
+	for _, weight := range weights {
+		gcd := new(big.Int).GCD(nil, nil, denominator, weight.Denom())
+		denominator.Mul(denominator, new(big.Int).Quo(weight.Denom(), gcd))
+	}
+	numbers := make([]*big.Int, len(weights))
+	for i, weight := range weights {
+		numbers[i] = new(big.Int).Quo(new(big.Int).Mul(weight.Num(), denominator), weight.Denom())
+		divisor.GCD(nil, nil, divisor, numbers[i])
+	}
+	shares := make([]uint32, len(weights))
+	sum := uint64(0)
+	for i, number := range numbers {
+		number.Quo(number, divisor)
+		if !number.IsUint64() || number.Uint64() > MaxCycle {
+			return nil, false
+		}
+		shares[i] = uint32(number.Uint64())
+		sum += number.Uint64()
+	}
+	return shares, sum <= MaxCycle
+}

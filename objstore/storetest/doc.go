@@ -1,0 +1,2 @@
+// Package storetest holds what every objstore.Store must do: Run tests one.
+package storetest
