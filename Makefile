@@ -93,5 +93,15 @@ bench: shim
 	$(GO) test -run '^$$' -bench . -benchtime 1s ./coordinator ./distro/... ./p2p/blob
 	$(GO) test -p 1 -run '^$$' -bench . -benchtime 3x ./model/llama ./train
 
+## bench-distro: what the optimizer costs, against PyTorch, a training step and the entropy bound
+bench-distro: shim
+	env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE $(GO) run ./bench/distro
+
+## bench-parity: DisTrO against AdamW at equal tokens: every run without a log, hours of one core
+bench-parity: build
+	test -e $(BUILD)/parity/data/data.json || $(BIN)/psyche data tokenize --include '*.go' --held-out-fraction 0.02 --output $(BUILD)/parity/data $$($(GO) env GOROOT)/src
+	env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE $(GO) run ./bench/parity plan bench/parity/plan.txt
+	$(GO) run ./bench/parity table
+
 clean:
 	rm -rf $(BUILD)
