@@ -2,10 +2,12 @@
 //
 // A Node is a libp2p host whose identity is the participant's ed25519 key, so the
 // party at the other end of every connection is known by its identity.ID. It listens
-// on QUIC and on TCP with TLS 1.3, only at the addresses it is given. There is no
-// discovery: who may connect, and where they are, comes from SetMembers. Everybody
-// else is refused in both directions, and a member that is dropped from the list is
-// disconnected at once.
+// on QUIC and on TCP with TLS 1.3, only at the addresses it is given. Who may connect
+// comes from SetMembers; everybody else is refused in both directions, and a member that
+// is dropped from the list is disconnected at once. Where members are comes from the
+// list, too, from other members, and from the local network; members that nobody can
+// dial are reached through others that relay. Members that misbehave are scored
+// (Penalise, Score, Avoids).
 //
 // On top of a Node are
 //   - Handle and Request: one bounded request, one bounded response;

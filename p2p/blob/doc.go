@@ -1,20 +1,21 @@
 // Package blob moves immutable payloads between members by their BLAKE3 hash.
 //
-// A Store holds payloads in memory under a byte limit and serves them to the members of
-// a p2p.Node. Fetch gets a payload from all its holders at once, in ranges, and checks
-// every 16 KiB against the hash before it counts, so that no holder can make us keep a
-// wrong byte, what one holder delivered is never fetched again from another, and a
-// holder that sent wrong bytes is known by name.
+// A Store holds payloads, small ones in memory and large ones in a folder if it has one,
+// and serves them to the members of a p2p.Node. Fetch gets a payload from all its holders
+// at once, in ranges, and checks every 16 KiB against the hash before it counts, so that
+// no holder can make us keep a wrong byte, what one holder delivered is never fetched
+// again from another, nor after a restart, and a holder that sent wrong bytes is known by
+// name.
 //
-// Order of calls: NewStore; Serve; then any number of Put, Fetch, FetchUpTo, FetchMany,
-// Get; Retain what must stay and DropTag what is over. All may be called from several
+// Order of calls: NewStore or OpenStore; Serve; then any number of Put, Fetch, FetchUpTo,
+// Get; Retain what must stay and Drop what is over; Close. All may be called from several
 // goroutines.
 //
 //	store := blob.NewStore(1 << 30)
 //	blob.Serve(node, store)
-//	hash := store.PutTagged("step 7", payload)
+//	hash := store.Put(payload)
 //	data, err := blob.Fetch(ctx, node, store, hash, size, holders)
-//	store.DropTag("step 5")
+//	store.Drop(hash)
 //
 // # Protocol /psyche/blob/1
 //
