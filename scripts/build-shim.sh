@@ -44,7 +44,7 @@ if [ -z "$abi" ]; then
   grep -q -a 'c105ErrorC1ENS_14SourceLocationENSt7__cxx11' "$lib/libc10.so" && abi=1
 fi
 
-flags=(-std=c++17 -O3 -fopenmp-simd -fPIC -fvisibility=hidden -Wall -Itorch -isystem "$include/torch/csrc/api/include"
+flags=(-std=c++17 -O3 -fopenmp-simd -fno-math-errno -fno-trapping-math -fPIC -fvisibility=hidden -Wall -Itorch -isystem "$include/torch/csrc/api/include"
   "-D_GLIBCXX_USE_CXX11_ABI=$abi")
 # Naming the compiler's own folder again would change the order in which it looks.
 [ "$include" -ef /usr/include ] || flags+=(-isystem "$include")

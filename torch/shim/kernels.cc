@@ -2,209 +2,85 @@
 
 #include <cmath>
 
-// Each loop is compiled for several instruction sets; the loader picks one.
-#if defined(__x86_64__) && defined(__linux__) && !defined(__clang__)
-#define PT_WIDTHS __attribute__((target_clones("arch=skylake-avx512", "arch=haswell", "default")))
-#else
-#define PT_WIDTHS
-#endif
-#define PT_INLINE static inline __attribute__((always_inline))
-
 namespace psyche::kernels {
 
-template <class To, class From> PT_INLINE To bits(From v) {
-  static_assert(sizeof(To) == sizeof(From));
-  To to;
-  __builtin_memcpy(&to, &v, sizeof to);
-  return to;
-}
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define PT_DISPATCH
+namespace avx512 {
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi2,prefer-vector-width=512")
+#include "loops.h"
+#pragma GCC pop_options
+} // namespace avx512
+namespace avx2 {
+#pragma GCC push_options
+#pragma GCC target("avx2,fma,bmi2")
+#include "loops.h"
+#pragma GCC pop_options
+} // namespace avx2
+#endif
+namespace baseline {
+#include "loops.h"
+} // namespace baseline
 
-PT_INLINE float get(float v) { return v; }
-PT_INLINE float get(bf16 v) { return bits<float>(static_cast<uint32_t>(v.bits) << 16); }
-PT_INLINE void put(float &to, float v) { to = v; }
-PT_INLINE void put(bf16 &to, float v) {
-  uint32_t u = bits<uint32_t>(v), rounded = (u + 0x7fff + (u >> 16 & 1)) >> 16;
-  to.bits = static_cast<uint16_t>(v != v ? 0x7fc0 : rounded);
-}
+#ifdef PT_DISPATCH
+enum class Level { baseline, avx2, avx512 };
 
-// e^x to two units in the last place, as the Cephes library has it; x is cut off where
-// the result would leave the normal numbers.
-PT_INLINE float exponential(float x) {
-  constexpr float shift = 12582912; // 1.5 * 2^23: adding it rounds to an integer
-  x = x < -87 ? -87 : x;
-  x = x > 88 ? 88 : x;
-  float z = x * 1.44269504f + shift, n = z - shift;
-  float r = x - n * 0.693359375f + n * 2.12194440e-4f;
-  float p = 1.9875691500e-4f;
-  p = p * r + 1.3981999507e-3f;
-  p = p * r + 8.3334519073e-3f;
-  p = p * r + 4.1665795894e-2f;
-  p = p * r + 1.6666665459e-1f;
-  p = p * r + 5.0000001201e-1f;
-  p = p * r * r + r + 1;
-  return bits<float>(bits<uint32_t>(p) + (bits<uint32_t>(z) << 23));
-}
-
-template <class E>
-PT_INLINE void rms_norm_rows(const E *x, const float *weight, E *y, float *inverse, int64_t rows, int64_t n, float epsilon) {
-  for (int64_t r = 0; r < rows; r++, x += n, y += n) {
-    float squares = 0;
-#pragma omp simd reduction(+ : squares)
-    for (int64_t i = 0; i < n; i++) squares += get(x[i]) * get(x[i]);
-    float inv = 1 / std::sqrt(squares / static_cast<float>(n) + epsilon);
-    inverse[r] = inv;
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) put(y[i], weight[i] * (get(x[i]) * inv));
+static Level detect() {
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2")) {
+    return Level::avx512;
   }
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2")) return Level::avx2;
+  return Level::baseline;
 }
 
-template <class E>
-PT_INLINE void rms_norm_backward_rows(const E *g, const E *x, const float *weight, const float *inverse, const E *extra, E *dx,
-                                      float *dweight, int64_t rows, int64_t n) {
-  for (int64_t r = 0; r < rows; r++, g += n, x += n, dx += n) {
-    float inv = inverse[r], dot = 0;
-#pragma omp simd reduction(+ : dot)
-    for (int64_t i = 0; i < n; i++) dot += get(g[i]) * weight[i] * get(x[i]);
-    float along = dot * inv * inv * inv / static_cast<float>(n);
-    if (extra) {
-#pragma omp simd
-      for (int64_t i = 0; i < n; i++) put(dx[i], get(extra[i]) + (get(g[i]) * weight[i] * inv - get(x[i]) * along));
-      extra += n;
-    } else {
-#pragma omp simd
-      for (int64_t i = 0; i < n; i++) put(dx[i], get(g[i]) * weight[i] * inv - get(x[i]) * along);
-    }
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) dweight[i] += get(g[i]) * get(x[i]) * inv;
+static const Level level = detect();
+
+#define PT_CALL(loop, ...)                                \
+  switch (level) {                                        \
+  case Level::avx512: return avx512::loop(__VA_ARGS__);   \
+  case Level::avx2: return avx2::loop(__VA_ARGS__);       \
+  default: return baseline::loop(__VA_ARGS__);            \
   }
-}
+#else
+#define PT_CALL(loop, ...) return baseline::loop(__VA_ARGS__);
+#endif
 
-template <class E>
-PT_INLINE void rotate_rows(const E *x, const float *cos, const float *sin, float direction, E *y, int64_t rows, int64_t half) {
-  for (int64_t r = 0; r < rows; r++, x += 2 * half, y += 2 * half) {
-#pragma omp simd
-    for (int64_t i = 0; i < half; i++) {
-      float a = get(x[i]), b = get(x[half + i]), s = sin[i] * direction;
-      put(y[i], a * cos[i] - b * s);
-      put(y[half + i], b * cos[i] + a * s);
-    }
+#define PT_DEFINE(E) \
+  void rms_norm(const E *x, const float *weight, E *y, float *inverse, int64_t rows, int64_t n, float epsilon) { \
+    PT_CALL(rms_norm_rows, x, weight, y, inverse, rows, n, epsilon) \
+  } \
+  void rms_norm_backward(const E *g, const E *x, const float *weight, const float *inverse, const E *extra, E *dx, float *dweight, int64_t rows, int64_t n) { \
+    PT_CALL(rms_norm_backward_rows, g, x, weight, inverse, extra, dx, dweight, rows, n) \
+  } \
+  void rotate(const E *x, const float *cos, const float *sin, float direction, E *y, int64_t rows, int64_t half) { \
+    PT_CALL(rotate_rows, x, cos, sin, direction, y, rows, half) \
+  } \
+  void swiglu(const E *pairs, E *y, int64_t rows, int64_t n) { \
+    PT_CALL(swiglu_rows, pairs, y, rows, n) \
+  } \
+  void swiglu_backward(E *pairs, E *g, int64_t rows, int64_t n) { \
+    PT_CALL(swiglu_backward_rows, pairs, g, rows, n) \
+  } \
+  void softmax(E *x, int64_t rows, int64_t n, int64_t seen, int64_t groups, float scale) { \
+    PT_CALL(softmax_rows, x, rows, n, seen, groups, scale) \
+  } \
+  void softmax_backward(const E *p, E *dp, int64_t rows, int64_t n, int64_t seen, int64_t groups, float scale) { \
+    PT_CALL(softmax_backward_rows, p, dp, rows, n, seen, groups, scale) \
+  } \
+  float cross_entropy(E *logits, int64_t n, int64_t target, float share, bool train) { \
+    PT_CALL(cross_entropy_row, logits, n, target, share, train) \
+  } \
+  void accumulate(float *sum, const E *x, int64_t n) { \
+    PT_CALL(accumulate_all, sum, x, n) \
   }
-}
-
-template <class E> PT_INLINE void swiglu_rows(const E *pairs, E *y, int64_t rows, int64_t n) {
-  for (int64_t r = 0; r < rows; r++, pairs += 2 * n, y += n) {
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
-      float gate = get(pairs[i]);
-      put(y[i], gate / (1 + exponential(-gate)) * get(pairs[n + i]));
-    }
-  }
-}
-
-template <class E> PT_INLINE void swiglu_backward_rows(E *pairs, E *g, int64_t rows, int64_t n) {
-  for (int64_t r = 0; r < rows; r++, pairs += 2 * n, g += n) {
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
-      float gate = get(pairs[i]), up = get(pairs[n + i]), d = get(g[i]);
-      float sigmoid = 1 / (1 + exponential(-gate)), silu = gate * sigmoid;
-      put(pairs[i], d * up * (sigmoid + silu * (1 - sigmoid)));
-      put(pairs[n + i], d * silu);
-      put(g[i], silu * up);
-    }
-  }
-}
-
-template <class E> PT_INLINE float largest(const E *x, int64_t n) {
-  float most = get(x[0]);
-#pragma omp simd reduction(max : most)
-  for (int64_t i = 0; i < n; i++) most = get(x[i]) > most ? get(x[i]) : most;
-  return most;
-}
-
-template <class E>
-PT_INLINE void softmax_rows(E *x, int64_t rows, int64_t n, int64_t seen, int64_t groups, float scale) {
-  for (int64_t r = 0; r < rows; r++, x += n) {
-    int64_t count = seen + r / groups;
-    float most = largest(x, count) * scale, total = 0;
-#pragma omp simd reduction(+ : total)
-    for (int64_t i = 0; i < count; i++) {
-      float e = exponential(get(x[i]) * scale - most);
-      put(x[i], e);
-      total += e;
-    }
-    float share = 1 / total;
-#pragma omp simd
-    for (int64_t i = 0; i < count; i++) put(x[i], get(x[i]) * share);
-    for (int64_t i = count; i < n; i++) put(x[i], 0);
-  }
-}
-
-template <class E>
-PT_INLINE void softmax_backward_rows(const E *p, E *dp, int64_t rows, int64_t n, int64_t seen, int64_t groups, float scale) {
-  for (int64_t r = 0; r < rows; r++, p += n, dp += n) {
-    int64_t count = seen + r / groups;
-    float dot = 0;
-#pragma omp simd reduction(+ : dot)
-    for (int64_t i = 0; i < count; i++) dot += get(p[i]) * get(dp[i]);
-#pragma omp simd
-    for (int64_t i = 0; i < count; i++) put(dp[i], scale * get(p[i]) * (get(dp[i]) - dot));
-    for (int64_t i = count; i < n; i++) put(dp[i], 0);
-  }
-}
-
-template <class E> PT_INLINE float cross_entropy_row(E *logits, int64_t n, int64_t target, float share, bool train) {
-  float most = largest(logits, n), total = 0, wanted = get(logits[target]);
-#pragma omp simd reduction(+ : total)
-  for (int64_t i = 0; i < n; i++) total += exponential(get(logits[i]) - most);
-  float lse = most + std::log(total);
-  if (train) {
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) put(logits[i], exponential(get(logits[i]) - lse) * share);
-    put(logits[target], (exponential(wanted - lse) - 1) * share);
-  }
-  return (lse - wanted) * share;
-}
-
-template <class E> PT_INLINE void accumulate_all(float *sum, const E *x, int64_t n) {
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++) sum[i] += get(x[i]);
-}
-
-#define PT_DEFINE(E)                                                                                                     \
-  PT_WIDTHS void rms_norm(const E *x, const float *weight, E *y, float *inverse, int64_t rows, int64_t n, float epsilon) { \
-    rms_norm_rows(x, weight, y, inverse, rows, n, epsilon);                                                              \
-  }                                                                                                                      \
-  PT_WIDTHS void rms_norm_backward(const E *g, const E *x, const float *weight, const float *inverse, const E *extra,    \
-                                   E *dx, float *dweight, int64_t rows, int64_t n) {                                     \
-    rms_norm_backward_rows(g, x, weight, inverse, extra, dx, dweight, rows, n);                                          \
-  }                                                                                                                      \
-  PT_WIDTHS void rotate(const E *x, const float *cos, const float *sin, float direction, E *y, int64_t rows, int64_t half) { \
-    rotate_rows(x, cos, sin, direction, y, rows, half);                                                                  \
-  }                                                                                                                      \
-  PT_WIDTHS void swiglu(const E *pairs, E *y, int64_t rows, int64_t n) { swiglu_rows(pairs, y, rows, n); }               \
-  PT_WIDTHS void swiglu_backward(E *pairs, E *g, int64_t rows, int64_t n) { swiglu_backward_rows(pairs, g, rows, n); }   \
-  PT_WIDTHS void softmax(E *x, int64_t rows, int64_t n, int64_t seen, int64_t groups, float scale) {                     \
-    softmax_rows(x, rows, n, seen, groups, scale);                                                                       \
-  }                                                                                                                      \
-  PT_WIDTHS void softmax_backward(const E *p, E *dp, int64_t rows, int64_t n, int64_t seen, int64_t groups, float scale) { \
-    softmax_backward_rows(p, dp, rows, n, seen, groups, scale);                                                          \
-  }                                                                                                                      \
-  PT_WIDTHS float cross_entropy(E *logits, int64_t n, int64_t target, float share, bool train) {                         \
-    return cross_entropy_row(logits, n, target, share, train);                                                           \
-  }                                                                                                                      \
-  PT_WIDTHS void accumulate(float *sum, const E *x, int64_t n) { accumulate_all(sum, x, n); }
 
 PT_DEFINE(float)
 PT_DEFINE(bf16)
 
-PT_WIDTHS void narrow(const float *from, bf16 *to, int64_t n) {
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++) put(to[i], from[i]);
-}
-
-PT_WIDTHS void widen(const bf16 *from, float *to, int64_t n) {
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++) to[i] = get(from[i]);
-}
+void narrow(const float *from, bf16 *to, int64_t n) { PT_CALL(narrow_all, from, to, n) }
+void widen(const bf16 *from, float *to, int64_t n) { PT_CALL(widen_all, from, to, n) }
 
 } // namespace psyche::kernels
