@@ -172,17 +172,17 @@ type fakeData struct {
 	err func(batch assign.BatchID) error
 }
 
-func (d fakeData) Sequences(_ context.Context, batch assign.BatchID) ([][]int32, error) {
+func (d fakeData) Batch(_ context.Context, batch assign.BatchID) (data.Batch, error) {
 	if d.err != nil {
 		if err := d.err(batch); err != nil {
-			return nil, err
+			return data.Batch{}, err
 		}
 	}
 	var sequences [][]int32
 	for i := batch.Start; i < batch.End; i++ {
 		sequences = append(sequences, []int32{int32(i), int32(i + 1), int32(i + 2)})
 	}
-	return sequences, nil
+	return data.Batch{ID: batch, Sequences: sequences}, nil
 }
 
 // fakeConfig is a run of three epochs of three rounds.

@@ -73,7 +73,7 @@ type Blobs interface {
 
 // DataProvider gives the token sequences of a batch; package data has it.
 type DataProvider interface {
-	Sequences(ctx context.Context, batch assign.BatchID) ([][]int32, error)
+	Batch(ctx context.Context, id assign.BatchID) (data.Batch, error)
 }
 
 // Trainer holds the model and its optimizer. The client calls all methods but Verify,

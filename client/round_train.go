@@ -78,14 +78,14 @@ func (n *Node) loadTokens(l *ledger) {
 	n.spawn(func(ctx context.Context) func() {
 		ctx, cancel := n.Runtime.WithTimeout(ctx, timeout)
 		defer cancel()
-		tokens, err := n.Data.Sequences(ctx, s.batch)
-		if err == nil && uint64(len(tokens)) != s.batch.Len() {
-			err = fmt.Errorf("got %d sequences of %d", len(tokens), s.batch.Len())
+		tokens, err := n.Data.Batch(ctx, s.batch)
+		if err == nil && uint64(len(tokens.Sequences)) != s.batch.Len() {
+			err = fmt.Errorf("got %d sequences of %d", len(tokens.Sequences), s.batch.Len())
 		}
 		return func() {
 			l.loading = false
 			if err == nil {
-				l.tokens = tokens
+				l.tokens = &tokens
 				return
 			}
 			if data.IsPermanent(err) {
@@ -106,7 +106,7 @@ func (n *Node) train(l *ledger) {
 		return
 	}
 	l.trained = true
-	trainer, step, batch := n.trainer, l.round.Step, data.Batch{ID: s.batch, Sequences: l.tokens}
+	trainer, step, batch := n.trainer, l.round.Step, *l.tokens
 	n.start(opTrain, step, func(ctx context.Context) func() {
 		begun := n.Runtime.Now()
 		payload, loss, err := trainer.Train(ctx, step, batch)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/data"
 	"github.com/psyche-go/psyche/event"
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/wire"
@@ -23,9 +24,9 @@ type ledger struct {
 	epochStart uint32 // StartStep of the round's epoch
 	elected    bool   // this client witnesses the round
 
-	tokens      [][]int32 // of the own batch
-	loading     bool      // tokens are on their way
-	loadAt      time.Time // not before
+	tokens      *data.Batch // the own batch; nil: not read yet
+	loading     bool        // tokens are on their way
+	loadAt      time.Time   // not before
 	loadTries   int
 	trained     bool       // training was started
 	commitment  commitment // of the own result, once announced

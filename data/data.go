@@ -26,15 +26,17 @@ var (
 )
 
 // Provider delivers sequences by their index over the whole run. Its methods may be
-// called concurrently. One that New returned is a *Fallback.
+// called concurrently.
 type Provider interface {
-	// Sequences returns the sequences of a batch in the order of their indices, each of
-	// Options.SeqLen+1 tokens: input i is token i, its label token i+1. Indices at or
-	// beyond Len belong to further passes over the data.
-	Sequences(ctx context.Context, batch assign.BatchID) ([][]int32, error)
+	// Batch returns the sequences of a batch in the order of their indices. Indices at
+	// or beyond Len belong to further passes over the data.
+	Batch(ctx context.Context, id assign.BatchID) (Batch, error)
 
 	// Len returns the number of sequences of one pass.
 	Len() uint64
+
+	// Close ends what the provider does by itself, and closes its files.
+	Close() error
 }
 
 // Options says how New reads.

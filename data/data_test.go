@@ -69,7 +69,7 @@ func TestDummyDeliversZeros(t *testing.T) {
 	if diff := cmp.Diff([][]int32{{0, 0, 0}}, read(t, p.(*Fallback), 0, 1)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if _, err := p.Sequences(context.Background(), assign.BatchID{}); err == nil {
+	if _, err := p.Batch(context.Background(), assign.BatchID{}); err == nil {
 		t.Error("an empty batch was read")
 	}
 }
@@ -86,12 +86,12 @@ func TestIsPermanent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.Sequences(context.Background(), assign.BatchID{End: 1}); !IsPermanent(err) {
+	if _, err := p.Batch(context.Background(), assign.BatchID{End: 1}); !IsPermanent(err) {
 		t.Errorf("a token outside the vocabulary: %v", err)
 	}
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := p.Sequences(ended, assign.BatchID{End: 1}); err == nil || IsPermanent(err) {
+	if _, err := p.Batch(ended, assign.BatchID{End: 1}); err == nil || IsPermanent(err) {
 		t.Errorf("an interrupted read: %v", err)
 	}
 }

@@ -13,7 +13,7 @@ const dummyLen = 1 << 40
 // dummy delivers zeros.
 type dummy struct{ seqLen int }
 
-func newDummy(seqLen int) (provider, error) {
+func newDummy(seqLen int) (Provider, error) {
 	if seqLen < 1 || seqLen > tokens.MaxSeqLen {
 		return nil, fmt.Errorf("sequence length %d, want 1 to %d", seqLen, tokens.MaxSeqLen)
 	}

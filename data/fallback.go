@@ -44,16 +44,9 @@ type Fallback struct {
 type source struct {
 	location config.DataLocation
 	lock     chan struct{}
-	provider provider // nil: not open
+	provider Provider // nil: not open
 	checked  bool     // it holds the same data as the first that served
 	broken   error    // why it is of no use any more
-}
-
-// provider is what delivers the batches of one location.
-type provider interface {
-	Batch(ctx context.Context, id assign.BatchID) (Batch, error)
-	Len() uint64
-	Close() error
 }
 
 // probe is a sequence that was read, by its hash.
@@ -105,16 +98,6 @@ func (f *Fallback) Close() error {
 		<-source.lock
 	}
 	return errors.Join(errs...)
-}
-
-// Sequences implements Provider. It refuses data that has labels or positions, which
-// would be lost: Batch reads that.
-func (f *Fallback) Sequences(ctx context.Context, id assign.BatchID) ([][]int32, error) {
-	batch, err := f.Batch(ctx, id)
-	if err == nil && (batch.Labels != nil || batch.Positions != nil) {
-		return nil, fmt.Errorf("read batch %v: %w: samples with labels are not for pre-training", id, ErrUnsupported)
-	}
-	return batch.Sequences, err
 }
 
 // Batch reads a batch from the location that serves, or from the next that can.
@@ -185,7 +168,7 @@ func (f *Fallback) from(ctx context.Context, i, left int, id assign.BatchID) (Ba
 }
 
 // ready opens a location unless it is open, and checks it against what was read before.
-func (f *Fallback) ready(ctx context.Context, i int) (provider, error) {
+func (f *Fallback) ready(ctx context.Context, i int) (Provider, error) {
 	s := f.sources[i]
 	select {
 	case s.lock <- struct{}{}:

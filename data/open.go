@@ -16,7 +16,7 @@ import (
 )
 
 // open opens one location.
-func open(ctx context.Context, location config.DataLocation, o Options) (provider, error) {
+func open(ctx context.Context, location config.DataLocation, o Options) (Provider, error) {
 	switch {
 	case location.Local != nil:
 		at := location.Local
@@ -25,6 +25,11 @@ func open(ctx context.Context, location config.DataLocation, o Options) (provide
 	case location.HTTP != nil:
 		source, err := openHTTP(ctx, *location.HTTP, o)
 		return readAhead(source, err, o.SeqLen)
+	case location.WeightedHTTP != nil:
+		mixed, err := openMix(ctx, *location.WeightedHTTP, o)
+		return readAhead(mixed, err, o.SeqLen)
+	case location.Preprocessed != nil:
+		return openSamples(*location.Preprocessed, o)
 	case location.Dummy != nil && location.Dummy.Failing:
 		return nil, ErrFailing
 	case location.Dummy != nil:
@@ -116,21 +121,21 @@ type reader interface {
 	Close() error
 }
 
-// sequences is the provider of a reader.
+// sequences is the Provider of a reader.
 type sequences struct {
 	reader
 	seqLen int
 }
 
 // asProvider keeps a nil reader from becoming an interface that is not nil.
-func asProvider(r reader, err error, seqLen int) (provider, error) {
+func asProvider(r reader, err error, seqLen int) (Provider, error) {
 	if err != nil {
 		return nil, err
 	}
 	return sequences{reader: r, seqLen: seqLen}, nil
 }
 
-// Batch implements provider.
+// Batch implements Provider.
 func (s sequences) Batch(ctx context.Context, id assign.BatchID) (Batch, error) {
 	if err := tokens.CheckBatch(id, s.seqLen); err != nil {
 		return Batch{}, err

@@ -3,12 +3,13 @@ package data
 import (
 	"errors"
 
+	"github.com/psyche-go/psyche/data/preprocessed"
 	"github.com/psyche-go/psyche/data/tokens"
 	"github.com/psyche-go/psyche/data/web"
 )
 
 // permanent are the errors after which a location is of no use any more.
-var permanent = []error{tokens.ErrTokenRange, tokens.ErrChanged, web.ErrNoRange, ErrOtherData}
+var permanent = []error{tokens.ErrTokenRange, tokens.ErrChanged, web.ErrNoRange, preprocessed.ErrInvalid, ErrOtherData}
 
 // IsPermanent reports whether an error of Provider.Batch says that the data itself is
 // wrong, in every location that the run names, so that reading it again fails the same way.

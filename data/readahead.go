@@ -14,12 +14,12 @@ const (
 	aheadTokens  = 16 << 20 // of all its batches together; four bytes each
 )
 
-// ahead is a provider that reads on in the background when batches are asked for at
+// ahead is a Provider that reads on in the background when batches are asked for at
 // regular distances, as by somebody who trains alone. When they are not, as in a run
 // with many members, where what comes next is drawn anew each round, it reads nothing
 // that was not asked for.
 type ahead struct {
-	provider
+	Provider
 	seqLen int
 	ctx    context.Context // ends with Close
 	end    context.CancelFunc
@@ -40,24 +40,24 @@ type entry struct {
 }
 
 // readAhead is asProvider with reading ahead.
-func readAhead(r reader, err error, seqLen int) (provider, error) {
+func readAhead(r reader, err error, seqLen int) (Provider, error) {
 	plain, err := asProvider(r, err, seqLen)
 	if err != nil {
 		return nil, err
 	}
-	a := &ahead{provider: plain, seqLen: seqLen, entries: map[assign.BatchID]*entry{}}
+	a := &ahead{Provider: plain, seqLen: seqLen, entries: map[assign.BatchID]*entry{}}
 	a.ctx, a.end = context.WithCancel(context.Background())
 	return a, nil
 }
 
-// Close implements provider.
+// Close implements Provider.
 func (a *ahead) Close() error {
 	a.end()
 	a.wait.Wait()
-	return a.provider.Close()
+	return a.Provider.Close()
 }
 
-// Batch implements provider.
+// Batch implements Provider.
 func (a *ahead) Batch(ctx context.Context, id assign.BatchID) (Batch, error) {
 	if found := a.take(id); found != nil {
 		select {
@@ -71,7 +71,7 @@ func (a *ahead) Batch(ctx context.Context, id assign.BatchID) (Batch, error) {
 			return Batch{}, ctx.Err()
 		}
 	}
-	batch, err := a.provider.Batch(ctx, id)
+	batch, err := a.Provider.Batch(ctx, id)
 	if err == nil {
 		a.plan(id)
 	}
@@ -123,7 +123,7 @@ func (a *ahead) begin(id assign.BatchID) *entry {
 	a.wait.Go(func() {
 		defer close(e.done)
 		defer cancel()
-		e.batch, e.err = a.provider.Batch(ctx, id)
+		e.batch, e.err = a.Provider.Batch(ctx, id)
 	})
 	return e
 }

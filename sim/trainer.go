@@ -179,16 +179,16 @@ func (t *trainer) MaxResultSize() int { return 2 * resultSize }
 
 func (t *trainer) ApplyLag() uint32 { return 1 }
 
-// Sequences implements client.DataProvider.
-func (p *process) Sequences(ctx context.Context, batch assign.BatchID) ([][]int32, error) {
+// Batch implements client.DataProvider.
+func (p *process) Batch(ctx context.Context, batch assign.BatchID) (data.Batch, error) {
 	if err := p.wait(ctx, p.world.now+second/100); err != nil {
-		return nil, err
+		return data.Batch{}, err
 	}
 	sequences := make([][]int32, batch.Len())
 	for i := range sequences {
 		sequences[i] = simSequence
 	}
-	return sequences, nil
+	return data.Batch{ID: batch, Sequences: sequences}, nil
 }
 
 var simSequence = make([]int32, simSeqLen+1)

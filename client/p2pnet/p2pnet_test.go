@@ -83,8 +83,8 @@ func (c *counter) ApplyLag() uint32                                   { return 1
 
 type noData struct{}
 
-func (noData) Sequences(_ context.Context, batch assign.BatchID) ([][]int32, error) {
-	return make([][]int32, batch.Len()), nil
+func (noData) Batch(_ context.Context, id assign.BatchID) (data.Batch, error) {
+	return data.Batch{ID: id, Sequences: make([][]int32, id.Len())}, nil
 }
 
 // newHost begins a run of three epochs whose clock is fast.

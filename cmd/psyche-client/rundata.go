@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"sync"
 
 	"github.com/psyche-go/psyche/assign"
@@ -34,7 +33,7 @@ func (d *runData) open(ctx context.Context, opens func(ctx context.Context) (dat
 	opened := context.AfterFunc(ctx, end)
 	provider, err := opens(life)
 	if err == nil && !opened() {
-		err = errors.Join(fmt.Errorf("open data: %w", context.Cause(ctx)), closeProvider(provider))
+		err = errors.Join(fmt.Errorf("open data: %w", context.Cause(ctx)), provider.Close())
 	}
 	if err != nil {
 		end()
@@ -56,26 +55,19 @@ func (d *runData) replace(next *openData) error {
 	}
 	old.end()
 	old.reads.Wait()
-	if err := closeProvider(old.provider); err != nil {
+	if err := old.provider.Close(); err != nil {
 		return fmt.Errorf("close data: %w", err)
 	}
 	return nil
 }
 
-func closeProvider(p data.Provider) error {
-	if closer, ok := p.(io.Closer); ok {
-		return closer.Close()
-	}
-	return nil
-}
-
-// Sequences implements client.DataProvider.
-func (d *runData) Sequences(ctx context.Context, batch assign.BatchID) ([][]int32, error) {
+// Batch implements client.DataProvider.
+func (d *runData) Batch(ctx context.Context, id assign.BatchID) (data.Batch, error) {
 	d.mu.Lock()
 	current := d.current
 	if current == nil {
 		d.mu.Unlock()
-		return nil, errors.New("read data: the model is not loaded yet")
+		return data.Batch{}, errors.New("read data: the model is not loaded yet")
 	}
 	current.reads.Add(1)
 	d.mu.Unlock()
@@ -83,5 +75,5 @@ func (d *runData) Sequences(ctx context.Context, batch assign.BatchID) ([][]int3
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(current.life, cancel)()
-	return current.provider.Sequences(ctx, batch)
+	return current.provider.Batch(ctx, id)
 }

@@ -18,17 +18,17 @@ type fakeProvider struct {
 	closed  bool
 }
 
-func (p *fakeProvider) Sequences(ctx context.Context, _ assign.BatchID) ([][]int32, error) {
+func (p *fakeProvider) Batch(ctx context.Context, _ assign.BatchID) (data.Batch, error) {
 	if p.closed {
 		panic("read from a closed provider")
 	}
 	if !p.block {
-		return nil, p.life.Err()
+		return data.Batch{}, p.life.Err()
 	}
 	p.reading++
 	<-ctx.Done()
 	p.reading--
-	return nil, ctx.Err()
+	return data.Batch{}, ctx.Err()
 }
 
 func (p *fakeProvider) Len() uint64 { return 1 }
@@ -50,7 +50,7 @@ func (p *fakeProvider) opens(ctx context.Context) (data.Provider, error) {
 // TestRunDataOutlivesItsOpening reads after the context of the call that opened it ended.
 func TestRunDataOutlivesItsOpening(t *testing.T) {
 	var d runData
-	if _, err := d.Sequences(t.Context(), assign.BatchID{}); err == nil {
+	if _, err := d.Batch(t.Context(), assign.BatchID{}); err == nil {
 		t.Error("read before anything was opened")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -59,7 +59,7 @@ func TestRunDataOutlivesItsOpening(t *testing.T) {
 		t.Fatal(err)
 	}
 	cancel()
-	if _, err := d.Sequences(t.Context(), assign.BatchID{}); err != nil {
+	if _, err := d.Batch(t.Context(), assign.BatchID{}); err != nil {
 		t.Error(err)
 	}
 	if err := d.close(); err != nil || !p.closed || p.life.Err() == nil {
@@ -96,7 +96,7 @@ func TestRunDataClosesTheOneBefore(t *testing.T) {
 		}
 		ended := make(chan error, 1)
 		go func() {
-			_, err := d.Sequences(t.Context(), assign.BatchID{})
+			_, err := d.Batch(t.Context(), assign.BatchID{})
 			ended <- err
 		}()
 		synctest.Wait()

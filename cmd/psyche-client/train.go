@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/lmittmann/tint"
@@ -43,6 +42,7 @@ type trainCommand struct {
 	networkFlags          `embed:""`
 
 	DataPath        string `help:"Folder of tokens to use in place of the run's data locations. It must hold the same data." type:"path"`
+	GCSCredentials  bool   `name:"gcs-credentials" help:"Read the run's buckets of Google Cloud Storage with your credentials (GOOGLE_APPLICATION_CREDENTIALS, gcloud's, the machine's) in place of none."`
 	ModelPath       string `help:"Folder of the model that the run began with, in place of the one that the run names." type:"path"`
 	AllowLocalPaths bool   `help:"Let the run name folders of this machine for its model and data. Whoever set up the run decides what is read from them, trained on and shared."`
 
@@ -259,16 +259,11 @@ func (f *trainerFactory) build(ctx context.Context, snapshot checkpoint.Snapshot
 	if err != nil {
 		return nil, err
 	}
-	named := slices.ContainsFunc(run.DataLocations, func(l config.DataLocation) bool { return l.Local != nil })
-	if named && f.command.DataPath == "" && !f.command.AllowLocalPaths {
+	if namesFolders(run.DataLocations) && f.command.DataPath == "" && !f.command.AllowLocalPaths {
 		return nil, fmt.Errorf("%w: its data: name a folder with --data-path", errLocalPath)
 	}
 	err = f.data.open(ctx, func(ctx context.Context) (data.Provider, error) {
-		return data.New(ctx, run.DataLocations, data.Options{
-			SeqLen:    int(run.MaxSeqLen),
-			VocabSize: description.VocabSize,
-			Path:      f.command.DataPath,
-		})
+		return data.New(ctx, run.DataLocations, f.dataOptions(run, description))
 	})
 	if err != nil {
 		return nil, err
