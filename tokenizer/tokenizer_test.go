@@ -356,7 +356,7 @@ func FuzzParse(f *testing.F) {
 
 // FuzzEncode wants the bytes of any text back from a byte-level tokenizer.
 func FuzzEncode(f *testing.F) {
-	tokenizer := family(f, "deepseek2")
+	tokenizer := family(f, "deepseek3")
 	f.Add("a  b\r\n1234 é 中文")
 	f.Fuzz(func(t *testing.T, text string) {
 		ids, err := tokenizer.Encode([]byte(text))
