@@ -101,12 +101,17 @@ func (d *download) run(ctx context.Context) error {
 		if len(d.active) == 0 && !slices.ContainsFunc(d.holders, func(h *holderState) bool { return !h.out }) {
 			return &FetchError{Hash: d.into.key.hash, Failures: d.failures}
 		}
+		freed := d.s.holders.waitFreed()
 		d.assign(ctx)
+		if len(d.pending) == 0 {
+			freed = nil
+		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case a := <-d.results:
 			d.finish(a)
+		case <-freed:
 		case <-tick.C:
 			d.watch()
 		}

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	streamsPerHolder = 2   // of all fetches of a store together
+	streamsPerHolder = 4   // of all fetches of a store together
 	maxKnown         = 512 // holders remembered, of those that are members no more
 	// rateShare is the weight of a new measurement of a holder's rate.
 	rateShare = 0.3
@@ -25,6 +25,7 @@ const (
 type book struct {
 	mu    sync.Mutex
 	known map[identity.ID]*account
+	freed chan struct{} // closed when a stream was given back; nil: nobody waits
 }
 
 // account is one holder's.
@@ -72,12 +73,26 @@ func (b *book) acquire(n *p2p.Node, id identity.ID) bool {
 	return true
 }
 
+// waitFreed returns a channel that is closed when some holder has a stream free again.
+func (b *book) waitFreed() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.freed == nil {
+		b.freed = make(chan struct{})
+	}
+	return b.freed
+}
+
 // release gives it back with what was measured: bytes in a time.
 func (b *book) release(n *p2p.Node, id identity.ID, bytes uint64, took time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	a := b.account(id, n)
 	a.load--
+	if b.freed != nil {
+		close(b.freed)
+		b.freed = nil
+	}
 	if took <= 0 || bytes < rateFloor && took < slowGrace {
 		return
 	}
