@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/psyche-go/psyche/coordinator"
@@ -89,6 +90,7 @@ type shelf struct {
 type shelved struct {
 	slots   [][][]byte // per batch, signed announcements, preferred first
 	encoded []byte     // nil: not encoded since the last change
+	known   map[string]struct{}
 }
 
 // encode returns the encoded announcements: the first of every batch before the others, so
@@ -117,10 +119,27 @@ func (s *shelf) putBatch(step uint32, index, count int, raws [][]byte) {
 	defer s.mu.Unlock()
 	round := s.rounds[step]
 	if round == nil {
-		round = &shelved{slots: make([][][]byte, count)}
+		round = &shelved{slots: make([][][]byte, count), known: make(map[string]struct{}, count)}
 		s.rounds[step] = round
 	}
 	round.slots[index], round.encoded = raws, nil
+	for _, raw := range raws {
+		round.known[string(raw)] = struct{}{}
+	}
+}
+
+// unknown leaves out the announcements of a round that were verified before.
+func (s *shelf) unknown(step uint32, raws [][]byte) [][]byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	round := s.rounds[step]
+	if round == nil {
+		return raws
+	}
+	return slices.DeleteFunc(raws, func(raw []byte) bool {
+		_, known := round.known[string(raw)]
+		return known
+	})
 }
 
 func (s *shelf) dropRound(step uint32) {

@@ -93,6 +93,23 @@ func TestShelfAnswersWithTheFirstOfEveryBatchBeforeOthers(t *testing.T) {
 	}
 }
 
+func TestShelfKnowsWhatItHolds(t *testing.T) {
+	s := newShelf()
+	raws := func() [][]byte { return [][]byte{[]byte("a"), []byte("b"), []byte("c")} }
+	if got := s.unknown(7, raws()); len(got) != 3 {
+		t.Errorf("%q of a round that is not held", got)
+	}
+	s.putBatch(7, 0, 2, [][]byte{[]byte("a")})
+	s.putBatch(7, 1, 2, [][]byte{[]byte("c"), []byte("d")})
+	if got := s.unknown(7, raws()); len(got) != 1 || string(got[0]) != "b" {
+		t.Errorf("got %q", got)
+	}
+	s.dropRound(7)
+	if got := s.unknown(7, raws()); len(got) != 3 {
+		t.Errorf("%q of a round that was dropped", got)
+	}
+}
+
 func FuzzDecodeAnnouncements(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(encodeAnnouncements(nil))

@@ -54,10 +54,11 @@ func (n *Node) fetchResults() {
 	}
 }
 
-// wanted lists what can be fetched now, in the order in which it should be.
+// wanted lists what can be fetched now, in the order in which it should be; the list is
+// overwritten by the next call.
 func (n *Node) wanted() []want {
 	now := n.Runtime.Now()
-	var all []want
+	all := n.wants[:0]
 	for _, step := range n.opened {
 		l := n.rounds[step]
 		if step <= n.replica.step || l.unfetched == 0 {
@@ -74,6 +75,7 @@ func (n *Node) wanted() []want {
 		}
 		slices.SortStableFunc(all[first:], func(a, b want) int { return cmp.Compare(a.setbacks, b.setbacks) })
 	}
+	n.wants = all
 	return all
 }
 

@@ -71,7 +71,8 @@ func (n *Node) ask(peer identity.ID, step uint32) {
 	})
 }
 
-// roundResults gets the verified announcements that a peer has of a round.
+// roundResults gets the verified announcements that a peer has of a round and that are new
+// here.
 func (n *Node) roundResults(ctx context.Context, peer identity.ID, step uint32) ([]utterance, error) {
 	request := binary.LittleEndian.AppendUint32(nil, step)
 	response, err := n.Network.Request(ctx, peer, roundProtocol, request, maxRoundResponse)
@@ -82,6 +83,7 @@ func (n *Node) roundResults(ctx context.Context, peer identity.ID, step uint32) 
 	if err != nil {
 		return nil, err
 	}
+	raws = n.shelf.unknown(step, raws) // a signature costs more to verify than everything else here
 	heard := make([]utterance, 0, len(raws))
 	for _, raw := range raws {
 		author, a, err := n.Announcements.Open(raw)

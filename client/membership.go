@@ -88,7 +88,7 @@ func (n *Node) admitted() []backend.Peer {
 	for i := range n.state.Pending {
 		waits[identity.ID(n.state.Pending[i].ID)] = true
 	}
-	var admitted []backend.Peer
+	admitted := make([]backend.Peer, 0, len(n.peers))
 	for _, peer := range n.peers {
 		if peer.ID != n.id && (waits[peer.ID] || n.healthy(coordinator.ClientID(peer.ID))) {
 			admitted = append(admitted, peer)

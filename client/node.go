@@ -43,6 +43,7 @@ type Node struct {
 	replica *replica            // place in the epoch; nil without one
 	op      *operation          // what the trainer is doing
 	rounds  map[uint32]*ledger  // by step
+	wants   []want              // memory of wanted
 	opened  []uint32            // steps of rounds, ascending; replaced, never modified
 	early   []utterance         // announcements for rounds that have not begun here
 	unsaved *heldModel          // the newest epoch's, until it is clear that it is the run's

@@ -151,10 +151,13 @@ func (n *Node) applyFailed(step uint32, err error) {
 
 func (n *Node) reportApplied(step uint32, o outcome, own bool, replica [32]byte, seconds float64) {
 	e := event.Applied{Step: step, Counted: len(o.counted), OwnCounted: own, Replica: hexOf(replica), Seconds: seconds}
+	n.log.Info("applied", "step", step, "counted", e.Counted, "lost", len(o.lost), "replica", e.Replica[:16])
+	if n.Events == nil {
+		return
+	}
 	for _, s := range o.lost {
 		e.Lost = append(e.Lost, event.LostBatch{Batch: batchOf(s.batch), Owner: identity.ID(s.owner).String()})
 	}
-	n.log.Info("applied", "step", step, "counted", e.Counted, "lost", len(e.Lost), "replica", e.Replica[:16])
 	n.emit(e)
 	wire := n.total
 	wire.Step = step

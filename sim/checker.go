@@ -311,7 +311,8 @@ func (c *checker) stepped(p *process) {
 	if !known {
 		c.replicas[step] = hash
 	} else if first != hash {
-		c.violate(SameReplica, "%s has %x after step %d, another honest client has %x", p.machine.name(), hash[:4], step, first[:4])
+		ours, theirs := hash, first // they escape only here
+		c.violate(SameReplica, "%s has %x after step %d, another honest client has %x", p.machine.name(), ours[:4], step, theirs[:4])
 	}
 }
 
