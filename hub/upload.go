@@ -330,24 +330,17 @@ func (u *upload) classify(ctx context.Context, files []*hashed) error {
 		for _, h := range chunk {
 			ask.Files = append(ask.Files, described{h.Path, base64.StdEncoding.EncodeToString(h.sample), h.size})
 		}
-		var answer struct {
-			Files []struct {
-				Path         string
-				UploadMode   string
-				ShouldIgnore bool
-			}
+		type mode struct {
+			Path         string
+			UploadMode   string
+			ShouldIgnore bool
 		}
+		var answer struct{ Files []mode }
 		if _, err := u.json(ctx, http.MethodPost, u.api(u.repo, "preupload", u.options.Branch), ask, &answer); err != nil {
 			return fmt.Errorf("ask how to upload: %w", err)
 		}
 		for _, h := range chunk {
-			i := slices.IndexFunc(answer.Files, func(f struct {
-				Path         string
-				UploadMode   string
-				ShouldIgnore bool
-			}) bool {
-				return f.Path == h.Path
-			})
+			i := slices.IndexFunc(answer.Files, func(m mode) bool { return m.Path == h.Path })
 			switch {
 			case i < 0 || (answer.Files[i].UploadMode != "lfs" && answer.Files[i].UploadMode != "regular"):
 				return fmt.Errorf("%w: it does not say how to upload %s", ErrProtocol, h.Path)

@@ -105,16 +105,29 @@ func (c *trainCommand) archive(ctx context.Context, wanted coordinator.Checkpoin
 	return checkpoint.Snapshot{}, err
 }
 
+// checkUploads looks at the flags that need no Hub.
+func (f uploadFlags) checkUploads(checkpointDir string) error {
+	switch {
+	case f.UploadTimeout <= 0:
+		return fmt.Errorf("--upload-timeout is %v: want more than 0", f.UploadTimeout)
+	case f.HubRepo == "" && f.HubPrivate:
+		return errors.New("--hub-private is of --hub-repo, which is not given")
+	case f.HubRepo == "":
+		return nil
+	case checkpointDir == "":
+		return errors.New("--hub-repo needs --checkpoint-dir: what is uploaded is saved there first")
+	}
+	if err := hub.CheckRepo(f.HubRepo); err != nil {
+		return fmt.Errorf("--hub-repo: %w", err)
+	}
+	return nil
+}
+
 // startUploads returns the uploader of --hub-repo, or nil. It finds out before the
 // training whether the token may write there.
 func (c *trainCommand) startUploads(ctx context.Context) (*remote.Uploader, error) {
-	switch {
-	case c.HubRepo == "":
+	if c.HubRepo == "" {
 		return nil, nil
-	case c.CheckpointDir == "":
-		return nil, errors.New("--hub-repo needs --checkpoint-dir: what is uploaded is saved there first")
-	case c.UploadTimeout <= 0:
-		return nil, fmt.Errorf("--upload-timeout is %v: want more than 0", c.UploadTimeout)
 	}
 	client, err := c.client(c.logTo, true)
 	if err != nil {

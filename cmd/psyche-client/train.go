@@ -95,6 +95,9 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 	if c.KeepSteps < 0 {
 		return fmt.Errorf("--keep-steps is %d: want 0 for all, or more", c.KeepSteps)
 	}
+	if err := c.checkUploads(c.CheckpointDir); err != nil {
+		return err
+	}
 	if !c.DeleteOldSteps {
 		c.KeepSteps = 0
 	}
