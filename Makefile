@@ -11,9 +11,9 @@ DEMO_KILL   ?= 30
 LOAD_CLIENTS ?= 256
 
 # What needs libtorch. Everything else builds and tests without cgo.
-LEARNING := ./torch/... ./model/... ./train/... ./cmd/psyche-client/... ./e2e/...
-PLAIN     = $(or $(shell $(GO) list ./... | grep -v -E '/(torch|model|train|cmd/psyche-client|e2e)(/|$$)'),$(error go list failed))
-STATIC    = $(or $(shell $(GO) list ./... | grep -v -E '/(torch|model|train|distro|cmd/psyche-client|e2e)(/|$$)'),$(error go list failed)) ./distro/codec
+LEARNING := ./torch/... ./model/... ./train/... ./cmd/psyche-client/... ./e2e/... ./bench/...
+PLAIN     = $(or $(shell $(GO) list ./... | grep -v -E '/(torch|model|train|cmd/psyche-client|e2e|bench)(/|$$)'),$(error go list failed))
+STATIC    = $(or $(shell $(GO) list ./... | grep -v -E '/(torch|model|train|distro|cmd/psyche-client|e2e|bench)(/|$$)'),$(error go list failed)) ./distro/codec
 
 .PHONY: all sim build setup shim demo demo-data test test-plain test-torch race fuzz load internet static lint fmt-check vet bench bench-distro bench-parity clean
 

@@ -30,7 +30,7 @@ type runCommand struct {
 	Seed    uint64 `default:"1" help:"Of the first weights and of the order of the text."`
 	Tokens  uint64 `default:"5000000" help:"To train on; rounded up to whole steps."`
 	SeqLen  int    `default:"128" help:"Tokens of a sequence."`
-	Batch   uint64 `default:"12" help:"Sequences of a step, of all clients together."`
+	Batch   uint64 `default:"3" help:"Sequences of a step, of all clients together."`
 	Micro   int    `default:"8" help:"Sequences that go through the model at once."`
 	Threads int    `json:"-" default:"1" help:"Of libtorch and the optimizer."`
 
@@ -40,14 +40,14 @@ type runCommand struct {
 	Warmup    float64 `default:"0.03" help:"Share of the steps in which the learning rate rises."`
 	Decay     float64 `default:"0" help:"Weight decay."`
 	Clip      float64 `default:"1" help:"Largest norm of a gradient; 0: any."`
-	Beta1     float64 `default:"0.9" help:"Of AdamW."`
-	Beta2     float64 `default:"0.95" help:"Of AdamW."`
+	Beta1     float64 `name:"beta1" default:"0.9" help:"Of AdamW."`
+	Beta2     float64 `name:"beta2" default:"0.95" help:"Of AdamW."`
 
 	Clients  uint64  `default:"3" help:"Of DisTrO."`
 	Momentum float64 `default:"0.99" help:"Of DisTrO: its decay."`
-	TopK     uint16  `default:"8" help:"Of DisTrO: coefficients of a chunk."`
+	TopK     uint16  `name:"topk" default:"8" help:"Of DisTrO: coefficients of a chunk."`
 	Chunk    uint16  `default:"64" help:"Of DisTrO: side of a chunk."`
-	OneBit   bool    `default:"true" negatable:"" help:"Of DisTrO: send signs only."`
+	OneBit   bool    `name:"1bit" default:"true" negatable:"" help:"Of DisTrO: send signs only."`
 	ApplyLag uint8   `default:"1" help:"Of DisTrO: rounds after which results are applied."`
 
 	Update    string `default:"Sign" enum:"Sign,Linear" help:"Of DisTrO: ${enum}."`
