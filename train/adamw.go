@@ -49,7 +49,7 @@ func NewAdamW(ctx context.Context, o Options) (*AdamW, error) {
 	if err != nil {
 		return nil, fmt.Errorf("adamw trainer: %w", err)
 	}
-	r, err := newReplica(ctx, o.Model, o.MicroBatch, o.Threads, o.Logger)
+	r, err := newReplica(ctx, o.Model, o.Compute, o.MicroBatch, o.Threads, o.Logger)
 	if err != nil {
 		return nil, fmt.Errorf("adamw trainer: %w", err)
 	}

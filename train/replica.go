@@ -42,7 +42,7 @@ type parameter struct {
 	weights []float32
 }
 
-func newReplica(ctx context.Context, s checkpoint.Snapshot, microBatch, threads int, log *slog.Logger) (*replica, error) {
+func newReplica(ctx context.Context, s checkpoint.Snapshot, o model.Options, microBatch, threads int, log *slog.Logger) (*replica, error) {
 	if microBatch < 1 {
 		return nil, fmt.Errorf("micro-batch of %d sequences, want at least 1", microBatch)
 	}
@@ -57,19 +57,24 @@ func newReplica(ctx context.Context, s checkpoint.Snapshot, microBatch, threads 
 		return nil, err
 	}
 	r := &replica{engine: engine, microBatch: microBatch, log: log, files: s.Files, step: s.Step, busy: make(chan struct{}, 1)}
-	if err := r.build(ctx, s); err != nil {
+	if err := r.build(ctx, s, o); err != nil {
 		return nil, errors.Join(fmt.Errorf("build model: %w", err), engine.Close())
 	}
 	return r, nil
 }
 
-func (r *replica) build(ctx context.Context, s checkpoint.Snapshot) error {
+func (r *replica) build(ctx context.Context, s checkpoint.Snapshot, o model.Options) error {
 	configuration, found := s.File(checkpoint.ConfigFile)
 	if !found {
 		return fmt.Errorf("%w: it has no %s", ErrModel, checkpoint.ConfigFile)
 	}
+	if o.Compute == torch.BF16 {
+		if err := r.engine.CheckBF16(ctx); err != nil {
+			return err
+		}
+	}
 	var err error
-	if r.model, err = model.New(ctx, r.engine, configuration, model.Options{}, s.Tensors); err != nil {
+	if r.model, err = model.New(ctx, r.engine, configuration, o, s.Tensors); err != nil {
 		return err
 	}
 	r.vocabSize = int32(r.model.VocabSize())

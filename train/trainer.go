@@ -12,6 +12,7 @@ import (
 	"github.com/psyche-go/psyche/config"
 	"github.com/psyche-go/psyche/data"
 	"github.com/psyche-go/psyche/distro/codec"
+	"github.com/psyche-go/psyche/model"
 	"github.com/psyche-go/psyche/torch"
 	"github.com/psyche-go/psyche/train/schedule"
 )
@@ -21,8 +22,9 @@ type Options struct {
 	Model      checkpoint.Snapshot // config.json and the tensors it asks for; F32, BF16 or F16
 	Optimizer  config.Optimizer
 	LRSchedule config.LRSchedule
-	MicroBatch int // sequences that go through the model at once, at least 1
-	Threads    int // of libtorch, if it is not loaded yet, and of the optimizer; 0: torch's default
+	Compute    model.Options // element type and memory of the gradient's computation
+	MicroBatch int           // sequences that go through the model at once, at least 1
+	Threads    int           // of libtorch, if it is not loaded yet, and of the optimizer; 0: torch's default
 	RunID      string
 	TrainerID  [32]byte     // ed25519 public key; stands in every result
 	Logger     *slog.Logger // nil: silent
@@ -52,7 +54,7 @@ func New(ctx context.Context, o Options) (*Trainer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("trainer: %w", err)
 	}
-	r, err := newReplica(ctx, o.Model, o.MicroBatch, o.Threads, o.Logger)
+	r, err := newReplica(ctx, o.Model, o.Compute, o.MicroBatch, o.Threads, o.Logger)
 	if err != nil {
 		return nil, fmt.Errorf("trainer: %w", err)
 	}

@@ -11,6 +11,8 @@ import (
 
 type doctorCommand struct {
 	Threads threadCount `placeholder:"N" help:"Threads of libtorch; 0: one for each CPU."`
+
+	libraryFlags `embed:""`
 }
 
 // Run prints what training on this machine would use; what is missing is the error.
@@ -25,7 +27,7 @@ func (c *doctorCommand) Run(t terminal) error {
 	if kernelErr == nil {
 		row("DisTrO kernel", "%s", kernel.ISA())
 	}
-	loadErr := torch.Load(torch.Options{Threads: int(c.Threads)})
+	loadErr := c.load(c.Threads, nil)
 	if loadErr == nil {
 		if err := describeTorch(row); err != nil {
 			return err

@@ -20,7 +20,9 @@ type evaluateCommand struct {
 	MaxSequences uint64      `default:"64" placeholder:"N" help:"Sequences to use, from the start of the data; 0: all."`
 	MicroBatch   int         `default:"8" help:"Sequences that go through the model at once."`
 	Threads      threadCount `placeholder:"N" help:"Threads of libtorch; 0: one for each CPU."`
-	JSON         bool        `help:"Print a JSON object."`
+
+	libraryFlags `embed:""`
+	JSON         bool `help:"Print a JSON object."`
 }
 
 // evaluation is the command's result; losses are in nats per token.
@@ -48,6 +50,9 @@ func (c *evaluateCommand) Run(ctx context.Context, t terminal) error {
 	options := local.Options{SeqLen: c.SeqLen, TokenSize: c.TokenSize, VocabSize: description.VocabSize}
 	sequences, err := readFirst(ctx, c.Data, options, c.MaxSequences)
 	if err != nil {
+		return err
+	}
+	if err := c.load(c.Threads, t.logger()); err != nil {
 		return err
 	}
 	evaluator, err := train.NewEvaluator(ctx, s, c.MicroBatch, int(c.Threads), t.logger())

@@ -22,6 +22,8 @@ type generateCommand struct {
 	TopK        int         `default:"0" help:"Choose among so many of the most likely tokens; 0: all."`
 	Seed        uint64      `default:"0" help:"Of the choices."`
 	Threads     threadCount `placeholder:"N" help:"Threads of libtorch; 0: one for each CPU."`
+
+	libraryFlags `embed:""`
 }
 
 // Run prints the prompt and what follows it.
@@ -48,7 +50,7 @@ func (c *generateCommand) Run(ctx context.Context, t terminal) error {
 	if len(ids) == 0 {
 		return errors.New("--prompt is empty")
 	}
-	if err := torch.Load(torch.Options{Threads: int(c.Threads), Logger: t.logger()}); err != nil {
+	if err := c.load(c.Threads, t.logger()); err != nil {
 		return err
 	}
 	engine, err := torch.NewEngine(torch.CPU)

@@ -37,6 +37,8 @@ type soloCommand struct {
 	LogEvery  uint32      `default:"10" placeholder:"N" help:"Print the loss every N steps."`
 	Threads   threadCount `placeholder:"N" help:"Threads of libtorch; 0: one for each CPU."`
 
+	libraryFlags `embed:""`
+	computeFlags `embed:""`
 	soloOptimizer
 }
 
@@ -145,9 +147,16 @@ func (c *soloCommand) open(ctx context.Context, t terminal) (*solo, error) {
 	if err := s.openData(ctx, description); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
+	if err := c.load(c.Threads, t.logger()); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	compute, err := c.computing(ctx, t.logger())
+	if err != nil {
+		return nil, errors.Join(err, s.close())
+	}
 	optimizer, lr := c.options(c.Steps)
 	options := train.Options{
-		Model: initial, Optimizer: optimizer, LRSchedule: lr, MicroBatch: c.MicroBatch,
+		Model: initial, Optimizer: optimizer, LRSchedule: lr, Compute: compute, MicroBatch: c.MicroBatch,
 		Threads: int(c.Threads), RunID: "solo", Logger: t.logger(),
 	}
 	if c.Optimizer == "adamw" {

@@ -24,7 +24,6 @@ import (
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/model"
 	"github.com/psyche-go/psyche/p2p"
-	"github.com/psyche-go/psyche/torch"
 	"github.com/psyche-go/psyche/train"
 )
 
@@ -50,6 +49,9 @@ type trainCommand struct {
 
 	MicroBatchSize int         `help:"Sequences that go through the model at once: less uses less memory." default:"1"`
 	Threads        threadCount `help:"Threads that compute; 0: one for each core. Several clients on one machine must share its cores." default:"0"`
+
+	libraryFlags `embed:""`
+	computeFlags `embed:""`
 
 	CheckpointDir  string `help:"Folder to save a checkpoint into after each epoch." type:"path"`
 	KeepSteps      int    `help:"Newest checkpoints to keep; 0: all." default:"3"`
@@ -101,7 +103,7 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 	if !c.DeleteOldSteps {
 		c.KeepSteps = 0
 	}
-	if err := torch.Load(torch.Options{Threads: int(c.Threads), Logger: logger}); err != nil {
+	if err := c.load(c.Threads, logger); err != nil {
 		return err
 	}
 	uploads, err := c.startUploads(ctx)
@@ -274,8 +276,13 @@ func (f *trainerFactory) build(ctx context.Context, snapshot checkpoint.Snapshot
 	if err := f.closeTrainer(); err != nil {
 		return nil, err
 	}
+	compute, err := f.command.computing(ctx, f.logger)
+	if err != nil {
+		return nil, err
+	}
 	trainer, err := train.New(ctx, train.Options{
 		Model:      snapshot,
+		Compute:    compute,
 		Optimizer:  run.Optimizer,
 		LRSchedule: run.LRSchedule,
 		MicroBatch: f.command.MicroBatchSize,

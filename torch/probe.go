@@ -1,0 +1,45 @@
+package torch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+)
+
+// ErrSlowType says that an element type works here, if at all, only slower than f32.
+var ErrSlowType = errors.New("element type is not worth using on this device")
+
+// CheckBF16 multiplies two matrices in bf16 and in f32 and fails with [ErrSlowType] when
+// bf16 does not work or is slower. A CPU needs AVX-512 BF16 or AMX for it; without, some
+// libraries convert every element and others refuse.
+func (e *Engine) CheckBF16(ctx context.Context) error {
+	const size, tries = 512, 5
+	var product float64
+	times := map[DType]time.Duration{}
+	err := e.Do(ctx, false, func(s *Scope) error {
+		for _, dtype := range []DType{F32, BF16} {
+			a, b := s.Full(dtype, 1, size, size), s.Full(dtype, 0.5, size, size)
+			best := time.Duration(math.MaxInt64)
+			for range tries {
+				begin := time.Now()
+				product = a.Matmul(b).To(F32).Mean().Item()
+				best = min(best, time.Since(begin))
+			}
+			times[dtype] = best
+		}
+		return nil
+	})
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
+		return fmt.Errorf("torch: %w: bf16 on %s: %w; use f32", ErrSlowType, e.device, err)
+	case product != size/2:
+		return fmt.Errorf("torch: %w: bf16 on %s multiplies wrongly (%v, want %v); use f32", ErrSlowType, e.device, product, size/2)
+	case times[BF16] > times[F32]:
+		return fmt.Errorf("torch: %w: a product in bf16 takes %v on %s, in f32 %v; use f32", ErrSlowType, times[BF16], e.device, times[F32])
+	}
+	return nil
+}
