@@ -26,7 +26,7 @@
 //   - warmup.go: a member loads the model that the checkpoint names: its own, the one
 //     the run began with, or from its peers, manifest first, then every tensor and file
 //     from any holder. Then it says Ready. model.go knows what is held and shared.
-//   - round_train.go: keepUp applies the previous round (settle, below). Then the own
+//   - round_train.go: keepUp applies the round apply_lag before (settle, below). Then the own
 //     batch is trained, its result becomes a blob, and a signed announcement is gossiped.
 //   - rounds.go: announcements of peers are entered into the round's books (results.go).
 //     fetch.go gets and verifies their blobs; a peer that stalls gives way to others as
