@@ -15,7 +15,7 @@ LEARNING := ./torch/... ./model/... ./train/... ./cmd/psyche-client/... ./e2e/..
 PLAIN     = $(or $(shell $(GO) list ./... | grep -v -E '/(torch|model|train|cmd/psyche-client|e2e|bench)(/|$$)'),$(error go list failed))
 STATIC    = $(or $(shell $(GO) list ./... | grep -v -E '/(torch|model|train|distro|cmd/psyche-client|e2e|bench)(/|$$)'),$(error go list failed)) ./distro/codec
 
-.PHONY: all sim build setup shim demo demo-data test test-plain test-torch race fuzz load internet static lint fmt-check vet bench bench-distro bench-parity clean
+.PHONY: all sim build setup shim demo demo-data test test-plain test-torch race fuzz load internet static lint fmt-check vet bench bench-step bench-distro bench-parity clean
 
 all: build
 
@@ -89,9 +89,13 @@ $(LINT): tools/go.mod
 	$(GO) build -modfile=tools/go.mod -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
 ## bench: measured ratios against a named baseline, in one run
-bench: shim
+bench: shim bench-step
 	$(GO) test -run '^$$' -bench . -benchtime 1s ./coordinator ./distro/... ./p2p/blob
 	$(GO) test -p 1 -run '^$$' -bench . -benchtime 3x ./model/llama ./train
+
+## bench-step: training steps against eager PyTorch, under ten minutes
+bench-step: shim
+	$(GO) run ./bench/step
 
 ## bench-distro: what the optimizer costs, against PyTorch, a training step and the entropy bound
 bench-distro: shim
