@@ -76,7 +76,7 @@ func (a *AdamW) Step(ctx context.Context, step uint32, batch data.Batch) (loss f
 		return 0, fmt.Errorf("train step %d: %w", step, err)
 	}
 	defer a.unlock()
-	err = a.gradient(ctx, batch.Sequences, func(_ *torch.Scope, mean float64, gradients []*torch.Tensor) error {
+	err = a.gradient(ctx, batch, func(_ *torch.Scope, mean float64, gradients []*torch.Tensor) error {
 		loss = mean
 		return a.update(step, gradients)
 	})

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/psyche-go/psyche/checkpoint"
+	"github.com/psyche-go/psyche/data"
 	"github.com/psyche-go/psyche/model"
 	"github.com/psyche-go/psyche/torch"
 )
@@ -163,14 +164,16 @@ func (r *replica) load(ctx context.Context, s checkpoint.Snapshot) error {
 type microBatch struct {
 	rows, columns   int64
 	inputs, targets []int32
+	counted         int64 // targets that are not torch.IgnoreTarget
 }
 
-// cut checks the sequences and cuts them into micro-batches.
-func (r *replica) cut(sequences [][]int32) (parts []microBatch, tokens int64, err error) {
-	if len(sequences) == 0 {
+// cut checks the sequences and cuts them into micro-batches. It returns how many targets
+// count.
+func (r *replica) cut(batch data.Batch) (parts []microBatch, tokens int64, err error) {
+	if len(batch.Sequences) == 0 {
 		return nil, 0, fmt.Errorf("%w: no sequences", ErrTokens)
 	}
-	for i, sequence := range sequences {
+	for i, sequence := range batch.Sequences {
 		if len(sequence) < 2 {
 			return nil, 0, fmt.Errorf("%w: sequence %d has %d tokens, want at least 2", ErrTokens, i, len(sequence))
 		}
@@ -183,6 +186,10 @@ func (r *replica) cut(sequences [][]int32) (parts []microBatch, tokens int64, er
 					ErrTokens, j, i, token, r.vocabSize)
 			}
 		}
+		targets, counted, err := r.targets(batch, i)
+		if err != nil {
+			return nil, 0, fmt.Errorf("%w: sequence %d: %w", ErrTokens, i, err)
+		}
 		columns := int64(len(sequence) - 1)
 		if last := len(parts) - 1; last < 0 || parts[last].columns != columns || parts[last].rows == int64(r.microBatch) {
 			parts = append(parts, microBatch{columns: columns})
@@ -190,8 +197,12 @@ func (r *replica) cut(sequences [][]int32) (parts []microBatch, tokens int64, er
 		part := &parts[len(parts)-1]
 		part.rows++
 		part.inputs = append(part.inputs, sequence[:columns]...)
-		part.targets = append(part.targets, sequence[1:]...)
-		tokens += columns
+		part.targets = append(part.targets, targets...)
+		part.counted += counted
+		tokens += counted
+	}
+	if tokens == 0 {
+		return nil, 0, fmt.Errorf("%w: all labels are %d: there is nothing to learn", ErrTokens, torch.IgnoreTarget)
 	}
 	return parts, tokens, nil
 }
@@ -200,12 +211,12 @@ func (m microBatch) loss(s *torch.Scope, network model.Model) *torch.Tensor {
 	return network.Loss(s, s.FromInt32s(m.inputs, m.rows, m.columns), s.FromInt32s(m.targets, m.rows, m.columns))
 }
 
-// gradient computes the mean loss over all tokens of the sequences and its gradient, and
+// gradient computes the mean loss over all targets that count and its gradient, and
 // hands both to use, on the engine's thread and with gradients off. The gradients, in
 // the order of the parameters, are valid during use. A cancelled ctx ends the work
 // before the next micro-batch; use is called only when everything is done and finite.
-func (r *replica) gradient(ctx context.Context, sequences [][]int32, use func(s *torch.Scope, loss float64, gradients []*torch.Tensor) error) error {
-	parts, tokens, err := r.cut(sequences)
+func (r *replica) gradient(ctx context.Context, batch data.Batch, use func(s *torch.Scope, loss float64, gradients []*torch.Tensor) error) error {
+	parts, tokens, err := r.cut(batch)
 	if err != nil {
 		return err
 	}
@@ -220,7 +231,7 @@ func (r *replica) gradient(ctx context.Context, sequences [][]int32, use func(s 
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			share := float64(len(part.targets)) / float64(tokens)
+			share := float64(part.counted) / float64(tokens)
 			err := s.Sub(func(s *torch.Scope) error {
 				loss := part.loss(s, r.model)
 				total += loss.Item() * share
@@ -258,14 +269,14 @@ func (r *replica) Evaluate(ctx context.Context, sequences [][]int32) (float64, e
 		return 0, fmt.Errorf("evaluate: %w", err)
 	}
 	defer r.unlock()
-	parts, tokens, err := r.cut(sequences)
+	parts, tokens, err := r.cut(data.Batch{Sequences: sequences})
 	if err != nil {
 		return 0, fmt.Errorf("evaluate: %w", err)
 	}
 	total := 0.0
 	for _, part := range parts {
 		err := r.engine.Do(ctx, false, func(s *torch.Scope) error {
-			total += part.loss(s, r.model).Item() * float64(len(part.targets))
+			total += part.loss(s, r.model).Item() * float64(part.counted)
 			return nil
 		})
 		if err != nil {

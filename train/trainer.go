@@ -98,7 +98,7 @@ func (t *Trainer) train(ctx context.Context, step uint32, batch data.Batch) (pay
 	if t.optimizer.config.Lookahead {
 		defer t.lookAhead(t.lr(max(step, 1) - 1))()
 	}
-	err = t.gradient(ctx, batch.Sequences, func(_ *torch.Scope, mean float64, tensors []*torch.Tensor) error {
+	err = t.gradient(ctx, batch, func(_ *torch.Scope, mean float64, tensors []*torch.Tensor) error {
 		gradients := make([][]float32, len(tensors))
 		for i, tensor := range tensors {
 			gradients[i] = tensor.Float32s()

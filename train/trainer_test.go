@@ -219,7 +219,7 @@ func TestMicroBatches(t *testing.T) {
 	var values [][][]float32
 	for _, size := range []int{1, 2, 4, 100} {
 		trainer := newTestTrainer(t, func(o *Options) { o.MicroBatch = size })
-		err := trainer.gradient(t.Context(), sequences, func(_ *torch.Scope, loss float64, gradients []*torch.Tensor) error {
+		err := trainer.gradient(t.Context(), data.Batch{Sequences: sequences}, func(_ *torch.Scope, loss float64, gradients []*torch.Tensor) error {
 			losses = append(losses, loss)
 			var copied [][]float32
 			for _, gradient := range gradients {
