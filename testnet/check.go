@@ -8,6 +8,7 @@ import (
 
 	"github.com/psyche-go/psyche/config"
 	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/data/tokens"
 )
 
 // check looks at everything that a run needs, so that what is missing is said before any
@@ -31,18 +32,31 @@ func check(options Options, run config.Run) error {
 			return fmt.Errorf("%s is not there: build it with: make build", binary)
 		}
 	}
-	locations := run.Model.DataLocations
-	if len(locations) == 0 || locations[0].Local == nil {
-		return fmt.Errorf("%s: a local testnet reads its data from a folder: want data_location.Local", options.ConfigPath)
+	if options.HeldOut == "" && heldOutBeside(run) == "" {
+		return fmt.Errorf("%s: its first data location is not a folder (data_location.Local), beside which held-out tokens could be: name them with --held-out", options.ConfigPath)
 	}
-	if err := checkFolder("data", locations[0].Local.Path, "*.ds", "prepare it with: psyche data tokenize"); err != nil {
-		return err
+	for _, location := range run.Model.DataLocations {
+		if location.Local == nil {
+			continue
+		}
+		if err := checkFolder("data", location.Local.Path, "*.ds", "prepare it with: psyche data tokenize"); err != nil {
+			return err
+		}
 	}
 	model := run.Model.Checkpoint.Local
 	if model == nil {
 		return fmt.Errorf("%s: a local testnet starts from a model in a folder: want checkpoint.Local", options.ConfigPath)
 	}
 	return checkFolder("model", model.Path, "config.json", "make one with: psyche-client init-model")
+}
+
+// heldOutBeside returns the folder of held-out tokens beside the run's data, or nothing
+// when the data is no folder.
+func heldOutBeside(run config.Run) string {
+	if locations := run.Model.DataLocations; len(locations) > 0 && locations[0].Local != nil {
+		return filepath.Join(locations[0].Local.Path, tokens.HeldOut)
+	}
+	return ""
 }
 
 // checkFolder wants at least one file of the pattern in the folder.

@@ -97,7 +97,7 @@ func prepare(options Options) (*network, error) {
 		options.Threads = max(1, runtime.NumCPU()/options.NumClients)
 	}
 	if options.HeldOut == "" {
-		options.HeldOut = filepath.Join(run.Model.DataLocations[0].Local.Path, "heldout")
+		options.HeldOut = heldOutBeside(run)
 	}
 	if options.ServerPort == 0 {
 		if options.ServerPort, err = freePort(); err != nil {
