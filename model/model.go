@@ -3,6 +3,7 @@ package model
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/psyche-go/psyche/model/weights"
 	"github.com/psyche-go/psyche/safetensors"
@@ -34,11 +35,28 @@ type Model interface {
 	Close(ctx context.Context) error
 }
 
+// buffered is a Model whose checkpoints hold tensors that are not trained.
+type buffered interface {
+	Model
+	Buffers() []Parameter
+}
+
+// stored lists the tensors of a model's checkpoints, sorted by name.
+func stored(m Model) []Parameter {
+	b, ok := m.(buffered)
+	if !ok {
+		return m.Parameters()
+	}
+	all := slices.Concat(m.Parameters(), b.Buffers())
+	weights.SortByName(all)
+	return all
+}
+
 // SetWeights overwrites all weights with tensors, which must have the names and shapes of
 // the model's own (as Export gives them). On an error nothing has changed.
 func SetWeights(ctx context.Context, m Model, tensors []safetensors.Tensor) error {
 	err := m.Engine().Do(ctx, false, func(s *torch.Scope) error {
-		return weights.Copy(s, m.Parameters(), tensors)
+		return weights.Copy(s, stored(m), tensors)
 	})
 	if err != nil {
 		return fmt.Errorf("set weights: %w", err)
@@ -50,7 +68,7 @@ func SetWeights(ctx context.Context, m Model, tensors []safetensors.Tensor) erro
 func Export(ctx context.Context, m Model) ([]safetensors.Tensor, error) {
 	var out []safetensors.Tensor
 	err := m.Engine().Do(ctx, false, func(*torch.Scope) error {
-		out = weights.Export(m.Parameters())
+		out = weights.Export(stored(m))
 		return nil
 	})
 	if err != nil {

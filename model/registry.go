@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/psyche-go/psyche/model/deepseek"
 	"github.com/psyche-go/psyche/model/llama"
 	"github.com/psyche-go/psyche/safetensors"
 	"github.com/psyche-go/psyche/torch"
@@ -68,6 +69,36 @@ var architectures = map[string]architecture{
 			}
 			return m, nil
 		},
+	},
+	deepseek.ArchitectureV2: deepSeek,
+	deepseek.ArchitectureV3: deepSeek,
+}
+
+var deepSeek = architecture{
+	describe: func(config []byte) (Description, error) {
+		c, err := deepseek.ParseConfig(config)
+		if err != nil {
+			return Description{}, err
+		}
+		return Description{c.Architecture, c.VocabSize, c.MaxPositionEmbeddings, deepseek.NumParameters(c)}, nil
+	},
+	init: func(config []byte, seed uint64) ([]safetensors.Tensor, error) {
+		c, err := deepseek.ParseConfig(config)
+		if err != nil {
+			return nil, err
+		}
+		return deepseek.Init(c, seed), nil
+	},
+	new: func(ctx context.Context, e *torch.Engine, config []byte, o Options, tensors []safetensors.Tensor) (Model, error) {
+		c, err := deepseek.ParseConfig(config)
+		if err != nil {
+			return nil, err
+		}
+		m, err := deepseek.New(ctx, e, c, deepseek.Options(o), tensors)
+		if err != nil {
+			return nil, err
+		}
+		return m, nil
 	},
 }
 

@@ -8,6 +8,9 @@ import (
 	"github.com/psyche-go/psyche/safetensors"
 )
 
+// Zeros makes an F32 tensor of zeros.
+func Zeros(name string, shape ...int64) safetensors.Tensor { return empty(name, shape) }
+
 // Ones makes an F32 tensor of ones.
 func Ones(name string, shape ...int64) safetensors.Tensor {
 	t := empty(name, shape)

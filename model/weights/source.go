@@ -26,6 +26,7 @@ type Source struct {
 	scope  *torch.Scope
 	byName map[string]safetensors.Tensor
 	taken  []torch.Parameter
+	fixed  []torch.Parameter
 	err    error // the first one
 }
 
@@ -55,6 +56,17 @@ func (s *Source) Take(name string, shape ...int64) *torch.Tensor {
 		return nil
 	}
 	return s.parameter(name, t)
+}
+
+// TakeBuffer makes the f32 tensor name of that shape, which is not trained; as Take
+// otherwise. CloseWithBuffers lists it.
+func (s *Source) TakeBuffer(name string, shape ...int64) *torch.Tensor {
+	t := s.read(s.scope, name, shape)
+	if t == nil {
+		return nil
+	}
+	s.fixed = append(s.fixed, torch.Parameter{Name: name, Tensor: s.scope.Keep(t)})
+	return t
 }
 
 // Matrix names a parameter [Rows,Columns].
@@ -133,6 +145,12 @@ func (s *Source) Same(name, other string) {
 // Close returns all parameters taken, sorted by name. With an error, or when tensors are
 // left over, it frees them.
 func (s *Source) Close() ([]torch.Parameter, error) {
+	parameters, _, err := s.CloseWithBuffers()
+	return parameters, err
+}
+
+// CloseWithBuffers is Close for a model that took buffers, which it returns likewise.
+func (s *Source) CloseWithBuffers() (parameters, buffers []torch.Parameter, err error) {
 	if s.err == nil && len(s.byName) > 0 {
 		var left []string
 		for name := range s.byName {
@@ -143,10 +161,17 @@ func (s *Source) Close() ([]torch.Parameter, error) {
 	}
 	if s.err != nil {
 		Free(s.taken)
-		return nil, s.err
+		Free(s.fixed)
+		return nil, nil, s.err
 	}
-	slices.SortFunc(s.taken, func(a, b torch.Parameter) int { return strings.Compare(a.Name, b.Name) })
-	return s.taken, nil
+	SortByName(s.taken)
+	SortByName(s.fixed)
+	return s.taken, s.fixed, nil
+}
+
+// SortByName puts parameters in the order of a checkpoint.
+func SortByName(parameters []torch.Parameter) {
+	slices.SortFunc(parameters, func(a, b torch.Parameter) int { return strings.Compare(a.Name, b.Name) })
 }
 
 // Free frees parameters. Inside Do only.

@@ -1,0 +1,187 @@
+package deepseek
+
+import (
+	"math"
+
+	"github.com/psyche-go/psyche/torch"
+)
+
+// Rope says how fast the rotary positions turn.
+type Rope struct {
+	Theta float64
+	// Interleaved: the pairs that turn together are elements 2i and 2i+1, not i and
+	// i+D/2 of a head.
+	Interleaved bool
+	Yarn        *Yarn // nil: turned as they are
+}
+
+// Yarn slows down slow rotations for a context longer than the one trained with (Peng et
+// al., arXiv 2309.00071).
+type Yarn struct {
+	Factor             float64 // by which the context is longer
+	OriginalContext    float64 // tokens
+	BetaFast, BetaSlow float64 // rotations over that context: above fast untouched, below slow all of the factor
+	Truncate           bool    // the borders between these are whole elements
+	TableScale         float64 // of cosines and sines
+	ScoreScale         float64 // of the scores of attention
+}
+
+type ropeParameters struct {
+	RopeType        *string  `json:"rope_type"`
+	Type            *string  `json:"type"` // older name of rope_type
+	RopeTheta       *float64 `json:"rope_theta"`
+	Factor          *float64 `json:"factor"`
+	Original        *float64 `json:"original_max_position_embeddings"`
+	BetaFast        *float64 `json:"beta_fast"`
+	BetaSlow        *float64 `json:"beta_slow"`
+	MScale          *float64 `json:"mscale"`
+	MScaleAllDim    *float64 `json:"mscale_all_dim"`
+	AttentionFactor *float64 `json:"attention_factor"`
+	Truncate        *bool    `json:"truncate"`
+}
+
+func (d document) rope(p *parser, positions int) Rope {
+	scaling, field := d.RopeScaling, "rope_scaling"
+	theta := d.RopeTheta
+	if d.RopeParameters != nil {
+		scaling, field = d.RopeParameters, "rope_parameters"
+		if scaling.RopeTheta != nil {
+			theta = scaling.RopeTheta
+		}
+	}
+	r := Rope{Theta: p.number("rope_theta", theta, 10000, 1+1e-6, 1e12), Interleaved: true}
+	if d.RopeInterleave != nil && d.Architectures[0] == ArchitectureV3 {
+		r.Interleaved = *d.RopeInterleave
+	}
+	if scaling == nil {
+		return r
+	}
+	kind := scaling.RopeType
+	if kind == nil {
+		kind = scaling.Type
+	}
+	switch {
+	case kind == nil || *kind == "default":
+	case *kind == "yarn":
+		r.Yarn = scaling.yarn(p, field, positions)
+	default:
+		p.fail("%s.rope_type %q is not supported (default, yarn)", field, *kind)
+	}
+	return r
+}
+
+func (s ropeParameters) yarn(p *parser, field string, positions int) *Yarn {
+	original := p.number(field+".original_max_position_embeddings", s.Original, float64(positions), 1, 1<<26)
+	y := &Yarn{
+		Factor:          p.number(field+".factor", s.Factor, max(float64(positions)/original, 1), 1, 1e6),
+		OriginalContext: original,
+		BetaFast:        p.number(field+".beta_fast", s.BetaFast, 32, 1e-3, 1e6),
+		BetaSlow:        p.number(field+".beta_slow", s.BetaSlow, 1, 1e-3, 1e6),
+		Truncate:        s.Truncate == nil || *s.Truncate,
+		ScoreScale:      1,
+	}
+	part := p.number(field+".mscale", s.MScale, 0, 0, 1e3)
+	all := p.number(field+".mscale_all_dim", s.MScaleAllDim, 0, 0, 1e3)
+	table := magnitude(y.Factor, 1)
+	if part != 0 && all != 0 {
+		table = magnitude(y.Factor, part) / magnitude(y.Factor, all)
+	}
+	y.TableScale = p.number(field+".attention_factor", s.AttentionFactor, table, 0, 1e6)
+	if all != 0 {
+		y.ScoreScale = magnitude(y.Factor, all) * magnitude(y.Factor, all)
+	}
+	return y
+}
+
+// magnitude is by how much longer contexts want larger scores.
+func magnitude(factor, scale float64) float64 { return 0.1*scale*math.Log(factor) + 1 }
+
+// frequencies are the angles by which each pair of elements turns per position, in
+// radians, rounded to f32 as transformers does, since a model was trained with those.
+func (r Rope) frequencies(width int) []float32 {
+	out := make([]float32, width/2)
+	low, high := r.Yarn.borders(width, r.Theta)
+	for i := range out {
+		turned := float32(math.Pow(float64(float32(r.Theta)), float64(float32(2*i)/float32(width))))
+		out[i] = 1 / turned
+		if r.Yarn != nil {
+			slowed := 1 / (float32(r.Yarn.Factor) * turned)
+			kept := 1 - min(max((float32(i)-low)/(high-low), 0), 1)
+			out[i] = slowed*(1-kept) + out[i]*kept
+		}
+	}
+	return out
+}
+
+// borders are the pairs between which YaRN goes over from untouched to slowed down.
+func (y *Yarn) borders(width int, theta float64) (low, high float32) {
+	if y == nil {
+		return 0, 1
+	}
+	pair := func(rotations float64) float64 {
+		return float64(width) * math.Log(y.OriginalContext/(rotations*2*math.Pi)) / (2 * math.Log(theta))
+	}
+	first, last := pair(y.BetaFast), pair(y.BetaSlow)
+	if y.Truncate {
+		first, last = math.Floor(first), math.Ceil(last)
+	}
+	first, last = max(first, 0), min(last, float64(width-1))
+	if first == last {
+		last += 0.001
+	}
+	return float32(first), float32(last)
+}
+
+// rotation are the tables [positions,QKRopeHeadDim/2] of cosines and sines.
+type rotation struct {
+	positions int64
+	cos, sin  *torch.Tensor
+}
+
+// rotations gives the tables for positions from first on. They are made anew, with room
+// to spare, only when longer ones are needed.
+func (m *DeepSeek) rotations(s *torch.Scope, first, count int64) (cos, sin *torch.Tensor) {
+	if r := &m.rotation; r.positions < first+count {
+		r.free()
+		*r = newRotation(s, m.config, min(max(2*(first+count), 256), int64(m.config.MaxPositionEmbeddings)))
+	}
+	return m.rotation.cos.Narrow(0, first, count), m.rotation.sin.Narrow(0, first, count)
+}
+
+func (r *rotation) free() {
+	if r.positions > 0 {
+		r.cos.Free()
+		r.sin.Free()
+	}
+	*r = rotation{}
+}
+
+func newRotation(s *torch.Scope, c Config, positions int64) rotation {
+	frequencies := c.Rope.frequencies(c.QKRopeHeadDim)
+	scale := 1.0
+	if c.Rope.Yarn != nil {
+		scale = c.Rope.Yarn.TableScale
+	}
+	half := len(frequencies)
+	cos, sin := make([]float32, int(positions)*half), make([]float32, int(positions)*half)
+	for p := range int(positions) {
+		for i, f := range frequencies {
+			angle := float64(float32(p) * f)
+			cos[p*half+i], sin[p*half+i] = float32(math.Cos(angle)*scale), float32(math.Sin(angle)*scale)
+		}
+	}
+	table := func(values []float32) *torch.Tensor {
+		return s.Keep(s.FromFloat32s(values, positions, int64(half)))
+	}
+	return rotation{positions: positions, cos: table(cos), sin: table(sin)}
+}
+
+// rotate turns heads x [B,T,H,QKRopeHeadDim] by their positions. Interleaved pairs come
+// out apart, elements i and i+D/2: queries and keys alike, so their products are the same.
+func (m *DeepSeek) rotate(x, cos, sin *torch.Tensor) *torch.Tensor {
+	if m.config.Rope.Interleaved {
+		shape := x.Shape()
+		x = x.Reshape(shape[0], shape[1], shape[2], shape[3]/2, 2).Transpose(3, 4).Reshape(shape...)
+	}
+	return x.RoPE(cos, sin)
+}

@@ -1,0 +1,127 @@
+package deepseek
+
+import "math"
+
+// router chooses the experts of a token.
+type router struct {
+	experts, groups, topGroups, chosen int
+	// pairs: a group is as good as its two best experts together (V3), else as its best.
+	pairs bool
+}
+
+func newRouter(c Config) router {
+	return router{c.NumExperts, c.Experts.Groups, c.Experts.TopGroups, c.Experts.PerToken, c.v3()}
+}
+
+// choose writes the experts of each token to out [tokens,chosen], best first. scores is
+// [tokens,experts] and not changed; correction, if any, is added to each token's. Of
+// equal scores the lower index is the better one, and a score that is not a number is the
+// worst.
+func (r router) choose(scores, correction []float32, out []int64) {
+	token, group := newRanking(r.experts), newRanking(r.groups)
+	size := r.experts / r.groups
+	for ; len(scores) > 0; scores, out = scores[r.experts:], out[r.chosen:] {
+		token.reset()
+		for i, score := range scores[:r.experts] {
+			if correction != nil {
+				score += correction[i]
+			}
+			token.scores[i] = score
+		}
+		if r.topGroups < r.groups {
+			group.reset()
+			for g := range r.groups {
+				group.scores[g] = r.groupScore(token.scores[g*size : (g+1)*size])
+			}
+			for range r.topGroups {
+				group.take()
+			}
+			for i := range token.gone {
+				token.gone[i] = !group.gone[i/size]
+			}
+		}
+		for i := range r.chosen {
+			out[i] = int64(token.take())
+		}
+	}
+}
+
+func (r router) groupScore(scores []float32) float32 {
+	first, second := float32(math.Inf(-1)), float32(math.Inf(-1))
+	for _, score := range scores {
+		switch {
+		case score > first:
+			first, second = score, first
+		case score > second:
+			second = score
+		}
+	}
+	if r.pairs {
+		return first + second
+	}
+	return first
+}
+
+// ranking hands out indices, the highest score first.
+type ranking struct {
+	scores []float32
+	gone   []bool // handed out already, or not allowed
+}
+
+func newRanking(n int) ranking { return ranking{make([]float32, n), make([]bool, n)} }
+
+func (r ranking) reset() { clear(r.gone) }
+
+// take returns the best index that is left; there must be one.
+func (r ranking) take() int {
+	best := -1
+	for i, score := range r.scores {
+		if !r.gone[i] && (best < 0 || score > r.scores[best] || isNaN(r.scores[best]) && !isNaN(score)) {
+			best = i
+		}
+	}
+	r.gone[best] = true
+	return best
+}
+
+// dispatch is the order in which experts get their tokens: all of expert 0, all of 1, …
+type dispatch struct {
+	rows   []int64 // token of each place, [tokens·chosen]
+	back   []int64 // place of each choice, in the order of choose's out
+	counts []int64 // places of each expert
+}
+
+// newDispatch sorts the choices [tokens,chosen] by expert, keeping the order of tokens.
+func newDispatch(choices []int64, chosen, experts int) dispatch {
+	d := dispatch{rows: make([]int64, len(choices)), back: make([]int64, len(choices)), counts: make([]int64, experts)}
+	for _, expert := range choices {
+		d.counts[expert]++
+	}
+	next, first := make([]int64, experts), int64(0)
+	for expert, count := range d.counts {
+		next[expert], first = first, first+count
+	}
+	for i, expert := range choices {
+		place := next[expert]
+		next[expert]++
+		d.rows[place], d.back[i] = int64(i/chosen), place
+	}
+	return d
+}
+
+// loads gives, for each of so many sequences of equal length, the share of each expert
+// in its choices, times the number of experts: [sequences,experts], 1 everywhere when all
+// are used alike.
+func loads(choices []int64, sequences, experts int) []float32 {
+	out := make([]float32, sequences*experts)
+	length := len(choices) / sequences
+	for i, expert := range choices {
+		out[i/length*experts+int(expert)]++
+	}
+	for i := range out {
+		out[i] *= float32(experts) / float32(length)
+	}
+	return out
+}
+
+func isNaN(v float32) bool { return math.IsNaN(float64(v)) }
