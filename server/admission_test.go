@@ -2,14 +2,12 @@ package server
 
 import (
 	"io"
-	"net"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/psyche-go/psyche/backend/tcp/frame"
 	"github.com/psyche-go/psyche/coordinator"
-	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/server/admission"
 )
 
 // TestMembersFindAPlaceAmongStrangers fills the places of strangers.
@@ -55,7 +53,7 @@ func TestObserversOfAKeyAreBounded(t *testing.T) {
 func TestHandshakesAreBounded(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, connect func() *peer) {
 		var silent []*peer
-		for range maxHandshakes {
+		for range admission.MaxWaiting {
 			silent = append(silent, connect())
 			silent[len(silent)-1].challenge()
 		}
@@ -63,62 +61,10 @@ func TestHandshakesAreBounded(t *testing.T) {
 		if _, _, err := p.reader.Next(frame.MaxHello); err == nil {
 			t.Fatal("one more was let in at once")
 		}
-		time.Sleep(handshakeGrace)
+		time.Sleep(admission.Grace)
 		works(t, connect)
 		if _, _, err := silent[0].reader.Next(frame.MaxHello); err == nil {
 			t.Fatal("the oldest connection is still there")
-		}
-	})
-}
-
-// TestLobbyIsFair lets one address fill the lobby: others come in, at its cost.
-func TestLobbyIsFair(t *testing.T) {
-	l := newLobby()
-	evicted := 0
-	from := func(ip string) net.Addr { return &net.TCPAddr{IP: net.ParseIP(ip)} }
-	for range maxHandshakes {
-		if l.enter(from("10.0.0.1"), func() { evicted++ }) == nil {
-			t.Fatal("no place")
-		}
-	}
-	if l.enter(from("10.0.0.1"), func() {}) != nil {
-		t.Fatal("one address has more than all places")
-	}
-	var guests []*guest
-	for _, ip := range []string{"10.0.0.2", "2001:db8::1", "2001:db8::2"} {
-		g := l.enter(from(ip), func() { t.Errorf("%s was evicted", ip) })
-		if g == nil {
-			t.Fatalf("%s has no place", ip)
-		}
-		guests = append(guests, g)
-	}
-	if evicted != 3 || l.total != maxHandshakes || len(l.waiting) != 3 {
-		t.Fatalf("%d evicted, %d in the lobby from %d addresses", evicted, l.total, len(l.waiting))
-	}
-	for range 2 { // leaving twice is leaving once
-		for _, g := range guests {
-			l.leave(g)
-		}
-	}
-	if l.total != maxHandshakes-3 || len(l.waiting) != 1 {
-		t.Fatalf("%d left", l.total)
-	}
-}
-
-// TestKeyBucketsAreBounded lets many keys act.
-func TestKeyBucketsAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := newKeyLimits(1, 2)
-		id := func(n int) identity.ID { return identity.ID{byte(n), byte(n >> 8), byte(n >> 16)} }
-		for n := range maxKeyBuckets {
-			k.of(id(n)).Allow()
-		}
-		busy := id(1)
-		time.Sleep(time.Hour)
-		k.of(busy).AllowN(time.Now(), 2)
-		k.of(id(maxKeyBuckets))
-		if len(k.buckets) != 2 || k.of(busy).Allow() {
-			t.Fatalf("%d buckets are kept, want the busy one and the new one", len(k.buckets))
 		}
 	})
 }

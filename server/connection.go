@@ -265,7 +265,7 @@ func (c *connection) readSubmit(ctx context.Context, payload []byte) error {
 
 // await waits until the key, and for a join the run, may act again.
 func (c *connection) await(ctx context.Context, action wire.SignedAction) error {
-	err := c.server.actions.of(c.id).Wait(ctx)
+	err := c.server.actions.Of(c.id).Wait(ctx)
 	if _, ok := action.Action.(coordinator.Join); ok && err == nil {
 		err = c.host.joins.Wait(ctx)
 	}

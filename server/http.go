@@ -64,13 +64,20 @@ func (s *server) handler() http.Handler {
 	return mux
 }
 
-// serveHealth says whether every run's loop works.
+// serveHealth says whether every run's loop works, and what Options.Check finds.
 func (s *server) serveHealth(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	for _, h := range s.hosts() {
 		if silent := time.Since(time.Unix(0, h.beat.Load())); silent > stalledAfter+h.options.TickInterval {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			_, _ = fmt.Fprintf(w, "run %q does nothing for %s\n", h.runID, silent.Round(time.Second))
+			return
+		}
+	}
+	if check := s.options.Check; check != nil {
+		if err := check(); err != nil {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = fmt.Fprintln(w, err)
 			return
 		}
 	}

@@ -1,6 +1,8 @@
 package server
 
 import (
+	"fmt"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
@@ -43,6 +45,16 @@ func newMetrics(s *server) *metrics {
 	m.registry.MustRegister(m.connections, m.actions, m.transitions, m.pushes, m.pushedBytes, m.sent, m.received, m.commit,
 		runCollector{s}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
+}
+
+// register adds what others have to show.
+func (m *metrics) register(others []prometheus.Collector) error {
+	for _, other := range others {
+		if err := m.registry.Register(other); err != nil {
+			return fmt.Errorf("metrics: %w", err)
+		}
+	}
+	return nil
 }
 
 // count counts an event.

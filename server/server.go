@@ -10,17 +10,18 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"os"
 	"slices"
 	"sync"
 	"syscall"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
 
 	"github.com/psyche-go/psyche/backend/tcp/secure"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/server/admission"
 )
 
 // Defaults of Options.
@@ -74,6 +75,8 @@ type Options struct {
 	// JoinsPerSecond bounds the joins to one run likewise, over all keys, because each one
 	// makes the journal longer. Zero: DefaultJoinsPerSecond.
 	JoinsPerSecond float64
+	// Key is the host's. Zero: the one of SaveStateDir, or a fresh one; see HostKey.
+	Key identity.Key
 	// Now returns the Unix time in seconds. Nil: the system's clock as it was at the
 	// start, and from there on what really passed, so that setting the clock while the
 	// server runs neither ends rounds early nor holds them up.
@@ -85,6 +88,11 @@ type Options struct {
 
 	// HTTPListen is the address of the HTTP server (see doc.go), host:port. Empty: none.
 	HTTPListen string
+	// Collectors are shown by /metrics beside the server's own.
+	Collectors []prometheus.Collector
+	// Check says what keeps something that belongs to the server from working, for
+	// /healthz. May be nil.
+	Check func() error
 
 	// Ready is called once, with the address, when clients can connect. May be nil.
 	Ready func(net.Addr)
@@ -184,8 +192,8 @@ type server struct {
 	logger  *slog.Logger
 	metrics *metrics
 
-	lobby     *lobby
-	actions   *keyLimits
+	lobby     *admission.Lobby
+	actions   *admission.KeyLimits
 	observers places
 	noise     *rate.Limiter // of log lines that strangers can cause
 
@@ -201,14 +209,15 @@ type server struct {
 // newServer loads the host's key and all runs. The caller closes what is returned, also
 // after an error.
 func newServer(o Options) (*server, error) {
-	if o.SaveStateDir != "" {
-		if err := os.MkdirAll(o.SaveStateDir, 0o755); err != nil {
-			return nil, fmt.Errorf("save-state directory: %w", err)
-		}
-	}
-	key, err := hostKey(o.SaveStateDir, o.Random)
-	if err != nil {
+	if err := makeStateDir(o.SaveStateDir); err != nil {
 		return nil, err
+	}
+	key := o.Key
+	if key.Private() == nil {
+		var err error
+		if key, err = HostKey(o.SaveStateDir, o.Random); err != nil {
+			return nil, err
+		}
 	}
 	config, err := secure.ServerConfig(key)
 	if err != nil {
@@ -216,11 +225,11 @@ func newServer(o Options) (*server, error) {
 	}
 	s := &server{
 		options: o, key: key, tls: config, logger: o.Logger,
-		lobby: newLobby(), actions: newKeyLimits(o.ActionsPerSecond, burst(o.ActionsPerSecond)),
+		lobby: admission.NewLobby(), actions: admission.NewKeyLimits(o.ActionsPerSecond, burst(o.ActionsPerSecond)),
 		noise: rate.NewLimiter(10, 100), runs: make(map[string]*host),
 	}
 	s.metrics = newMetrics(s)
-	return s, s.openRuns()
+	return s, errors.Join(s.metrics.register(o.Collectors), s.openRuns())
 }
 
 func burst(perSecond float64) int { return max(1, int(perSecond*secondsOfBurst)) }
@@ -285,7 +294,7 @@ func (s *server) start(h *host) {
 // accept begins a connection, if there is a place for one that has not said who it is.
 func (s *server) accept(ctx context.Context, working *sync.WaitGroup, socket net.Conn) {
 	ctx, hangUp := context.WithCancelCause(ctx)
-	guest := s.lobby.enter(socket.RemoteAddr(), func() { hangUp(errEvicted) })
+	guest := s.lobby.Enter(socket.RemoteAddr(), func() { hangUp(errEvicted) })
 	if guest == nil {
 		hangUp(nil)
 		_ = socket.Close()
@@ -297,8 +306,8 @@ func (s *server) accept(ctx context.Context, working *sync.WaitGroup, socket net
 	}
 	working.Go(func() {
 		defer hangUp(nil)
-		defer s.lobby.leave(guest)
-		s.serveConnection(ctx, hangUp, socket, func() { s.lobby.leave(guest) })
+		defer s.lobby.Leave(guest)
+		s.serveConnection(ctx, hangUp, socket, func() { s.lobby.Leave(guest) })
 	})
 }
 

@@ -44,10 +44,24 @@ type store struct {
 	unsaved      int // records since the newest snapshot
 }
 
-// hostKey reads the host's key from dir, or makes one and keeps it there.
-func hostKey(dir string, random io.Reader) (identity.Key, error) {
+func makeStateDir(dir string) error {
+	if dir == "" {
+		return nil
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("save-state directory: %w", err)
+	}
+	return nil
+}
+
+// HostKey reads the host's key from a save-state directory, or makes one and keeps it
+// there. The directory "" keeps nothing.
+func HostKey(dir string, random io.Reader) (identity.Key, error) {
 	if dir == "" {
 		return identity.Generate(random)
+	}
+	if err := makeStateDir(dir); err != nil {
+		return identity.Key{}, err
 	}
 	path := filepath.Join(dir, HostKeyFile)
 	key, err := identity.LoadKeyFile(path)

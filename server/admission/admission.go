@@ -1,0 +1,150 @@
+package admission
+
+import (
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/psyche-go/psyche/identity"
+)
+
+// Bounds of what strangers can hold.
+const (
+	MaxWaiting = 256                    // connections in a Lobby
+	Grace      = 500 * time.Millisecond // in which a connection is not given up for a newer one
+	MaxKeys    = 16 << 10               // keys whose recent actions are remembered
+)
+
+// Lobby has the connections that have not said yet who they are. It has few places, and
+// shares them between addresses: when all are taken, the oldest connection of the address
+// that has the most gives way to an address that has fewer. So half-open connections of
+// some addresses do not keep the others out.
+type Lobby struct {
+	mu      sync.Mutex
+	waiting map[netip.Prefix][]*Guest // oldest first
+	total   int
+}
+
+// Guest is one connection in a Lobby.
+type Guest struct {
+	from  netip.Prefix
+	since time.Time
+	evict func()
+}
+
+// NewLobby returns an empty lobby.
+func NewLobby() *Lobby { return &Lobby{waiting: make(map[netip.Prefix][]*Guest)} }
+
+// Enter takes a place, or returns nil. evict is called if the connection has to give way.
+func (l *Lobby) Enter(remote net.Addr, evict func()) *Guest {
+	g := &Guest{from: network(remote), since: time.Now(), evict: evict}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.total >= MaxWaiting {
+		victim := l.oldestOfLargest()
+		smaller := len(l.waiting[g.from])+1 < len(l.waiting[victim.from])
+		if !smaller && g.since.Sub(victim.since) < Grace {
+			return nil
+		}
+		l.remove(victim)
+		victim.evict()
+	}
+	l.waiting[g.from] = append(l.waiting[g.from], g)
+	l.total++
+	return g
+}
+
+// oldestOfLargest returns who gives way. The caller holds mu, and somebody is there.
+func (l *Lobby) oldestOfLargest() *Guest {
+	var largest []*Guest
+	for _, guests := range l.waiting {
+		if len(guests) > len(largest) || len(guests) == len(largest) && guests[0].since.Before(largest[0].since) {
+			largest = guests
+		}
+	}
+	return largest[0]
+}
+
+// Leave gives the place back; it may be called more than once.
+func (l *Lobby) Leave(g *Guest) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.remove(g)
+}
+
+func (l *Lobby) remove(g *Guest) {
+	guests := l.waiting[g.from]
+	for i, other := range guests {
+		if other != g {
+			continue
+		}
+		l.total--
+		if len(guests) == 1 {
+			delete(l.waiting, g.from)
+		} else {
+			l.waiting[g.from] = append(append([]*Guest{}, guests[:i]...), guests[i+1:]...)
+		}
+		return
+	}
+}
+
+// network returns what counts as one address: an IPv4 address, or the IPv6 network of one
+// site. It is the zero Prefix for what is no IP address.
+func network(remote net.Addr) netip.Prefix {
+	tcp, ok := remote.(*net.TCPAddr)
+	if !ok {
+		return netip.Prefix{}
+	}
+	address := tcp.AddrPort().Addr().Unmap()
+	bits := 64
+	if address.Is4() {
+		bits = 32
+	}
+	prefix, err := address.WithZone("").Prefix(bits)
+	if err != nil {
+		return netip.Prefix{}
+	}
+	return prefix
+}
+
+// KeyLimits slows down the actions of each key, also over its connections.
+type KeyLimits struct {
+	perSecond rate.Limit
+	burst     int
+
+	mu      sync.Mutex
+	buckets map[identity.ID]*rate.Limiter
+}
+
+// NewKeyLimits returns limits of so many actions a second in the long term, and so many at
+// once.
+func NewKeyLimits(perSecond float64, burst int) *KeyLimits {
+	return &KeyLimits{perSecond: rate.Limit(perSecond), burst: burst, buckets: make(map[identity.ID]*rate.Limiter)}
+}
+
+// Of returns the limiter of a key. Keys that have been quiet are forgotten: a new limiter
+// is as full as theirs.
+func (k *KeyLimits) Of(id identity.ID) *rate.Limiter {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	bucket := k.buckets[id]
+	if bucket != nil {
+		return bucket
+	}
+	if len(k.buckets) >= MaxKeys {
+		for other, b := range k.buckets {
+			if b.Tokens() >= float64(k.burst) {
+				delete(k.buckets, other)
+			}
+		}
+	}
+	if len(k.buckets) >= MaxKeys {
+		clear(k.buckets)
+	}
+	bucket = rate.NewLimiter(k.perSecond, k.burst)
+	k.buckets[id] = bucket
+	return bucket
+}

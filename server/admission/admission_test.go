@@ -1,0 +1,62 @@
+package admission
+
+import (
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/psyche-go/psyche/identity"
+)
+
+// TestLobbyIsFair lets one address fill the lobby: others come in, at its cost.
+func TestLobbyIsFair(t *testing.T) {
+	l := NewLobby()
+	evicted := 0
+	from := func(ip string) net.Addr { return &net.TCPAddr{IP: net.ParseIP(ip)} }
+	for range MaxWaiting {
+		if l.Enter(from("10.0.0.1"), func() { evicted++ }) == nil {
+			t.Fatal("no place")
+		}
+	}
+	if l.Enter(from("10.0.0.1"), func() {}) != nil {
+		t.Fatal("one address has more than all places")
+	}
+	var guests []*Guest
+	for _, ip := range []string{"10.0.0.2", "2001:db8::1", "2001:db8::2"} {
+		g := l.Enter(from(ip), func() { t.Errorf("%s was evicted", ip) })
+		if g == nil {
+			t.Fatalf("%s has no place", ip)
+		}
+		guests = append(guests, g)
+	}
+	if evicted != 3 || l.total != MaxWaiting || len(l.waiting) != 3 {
+		t.Fatalf("%d evicted, %d in the lobby from %d addresses", evicted, l.total, len(l.waiting))
+	}
+	for range 2 { // leaving twice is leaving once
+		for _, g := range guests {
+			l.Leave(g)
+		}
+	}
+	if l.total != MaxWaiting-3 || len(l.waiting) != 1 {
+		t.Fatalf("%d left", l.total)
+	}
+}
+
+// TestKeyBucketsAreBounded lets many keys act.
+func TestKeyBucketsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := NewKeyLimits(1, 2)
+		id := func(n int) identity.ID { return identity.ID{byte(n), byte(n >> 8), byte(n >> 16)} }
+		for n := range MaxKeys {
+			k.Of(id(n)).Allow()
+		}
+		busy := id(1)
+		time.Sleep(time.Hour)
+		k.Of(busy).AllowN(time.Now(), 2)
+		k.Of(id(MaxKeys))
+		if len(k.buckets) != 2 || k.Of(busy).Allow() {
+			t.Fatalf("%d buckets are kept, want the busy one and the new one", len(k.buckets))
+		}
+	})
+}

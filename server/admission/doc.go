@@ -1,0 +1,3 @@
+// Package admission keeps strangers from using up a server: Lobby bounds the connections that
+// have not said yet who they are, KeyLimits how often a key may act.
+package admission
