@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+
+	"github.com/psyche-go/psyche/identity"
 )
 
 // ErrInvalidModel says that a model definition holds values that make no sense.
@@ -90,6 +92,9 @@ func (l DataLocation) check() faults {
 	f.exactlyOne("DataLocation", l.Dummy != nil, l.Server != nil, l.Local != nil, l.HTTP != nil, l.WeightedHTTP != nil, l.Preprocessed != nil)
 	if l.Server != nil {
 		f.text("Server", l.Server.Addr, maxName)
+		if _, err := identity.ParseID(l.Server.Key); l.Server.Key != "" && err != nil {
+			f.add("Server", "its key: %v", err)
+		}
 	}
 	if l.Local != nil {
 		f.text("Local", l.Local.Path, maxURL)

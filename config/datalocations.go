@@ -4,6 +4,8 @@ import (
 	"net"
 	"net/url"
 	"strconv"
+
+	"github.com/psyche-go/psyche/identity"
 )
 
 var dataKinds = []string{"Http", "Local", "Server", "WeightedHttp", "Preprocessed", "Dummy"}
@@ -67,15 +69,33 @@ func readDummyData(chosen variant) *DummyData {
 	return &DummyData{Failing: oneOf(chosen.outer, chosen.name, "Working", "Failing") == "Failing"}
 }
 
+// readServerData reads `Server = "host:port"`, or a table with the server's key as well.
 func readServerData(chosen variant) *ServerData {
-	addr := chosen.text(maxName)
-	if addr == "" {
-		return &ServerData{}
+	t, key, data := chosen.outer, chosen.name, &ServerData{}
+	if t == nil {
+		chosen.text(maxName) // says what is missing
+		return data
 	}
-	if host, port, err := net.SplitHostPort(addr); err != nil || host == "" || port == "" {
-		chosen.outer.fail(chosen.name, "%q is not host:port", addr)
+	if _, ok := t.values[chosen.name].(map[string]any); ok {
+		v, ok := chosen.body()
+		if !ok {
+			return data
+		}
+		defer v.done()
+		t, key = v, "addr"
+		data.Key = v.nonEmpty("key", maxName)
+		if _, err := identity.ParseID(data.Key); data.Key != "" && err != nil {
+			v.fail("key", "want the server's key in base58, which it logs: %v", err)
+		}
 	}
-	return &ServerData{Addr: addr}
+	data.Addr = t.nonEmpty(key, maxName)
+	if data.Addr == "" {
+		return data
+	}
+	if host, port, err := net.SplitHostPort(data.Addr); err != nil || host == "" || port == "" {
+		t.fail(key, "%q is not host:port", data.Addr)
+	}
+	return data
 }
 
 // readLocalData reads `Local = "dir"`, which is two-byte tokens in the order of the

@@ -2,12 +2,12 @@ package config
 
 import "path/filepath"
 
-// DataServer is what a data.toml says of the folder that a data server serves.
+// DataServer is what a data.toml says of the data that a data server serves.
 type DataServer struct {
-	Dir         string // relative paths in the file are relative to the file's folder
-	TokenSize   TokenSize
-	SeqLen      uint32 // tokens
-	ShuffleSeed [32]byte
+	// Locations are in fall-back order. The published form is one folder, whose relative
+	// path is relative to the file; other kinds are written as in a state.toml.
+	Locations []DataLocation
+	SeqLen    uint32 // tokens
 }
 
 // LoadDataServer reads a data.toml. The error lists everything that is wrong with it,
@@ -26,26 +26,41 @@ func ParseDataServer(file string, text []byte) (DataServer, error) {
 	if err != nil {
 		return DataServer{}, err
 	}
-	server := DataServer{
-		Dir:         root.nonEmpty("dir", 4096),
-		SeqLen:      number[uint32](root, "seq_len"),
-		ShuffleSeed: root.seed("shuffle_seed"),
-	}
-	switch oneOf(root, "token_size", "TwoBytes", "FourBytes") {
-	case "TwoBytes":
-		server.TokenSize = TwoBytes
-	case "FourBytes":
-		server.TokenSize = FourBytes
-	}
+	server := DataServer{SeqLen: number[uint32](root, "seq_len")}
 	if _, ok := root.values["seq_len"].(int64); ok && (server.SeqLen == 0 || server.SeqLen > maxSeqLen) {
 		root.fail("seq_len", "%d is out of range, want 1 to %d", server.SeqLen, maxSeqLen)
+	}
+	if root.has("data_location") || root.has("data_locations") {
+		server.Locations = readDataLocations(root)
+		for _, location := range server.Locations {
+			if location.Server != nil {
+				root.document.fail(nil, "a data server does not read from another one: name where the data is")
+			}
+		}
+	} else {
+		server.Locations = []DataLocation{{Local: readServedFolder(root)}}
 	}
 	root.done()
 	if err := root.err(); err != nil {
 		return DataServer{}, err
 	}
-	if !filepath.IsAbs(server.Dir) {
-		server.Dir = filepath.Join(filepath.Dir(file), server.Dir)
+	for _, location := range server.Locations {
+		if location.Local != nil && !filepath.IsAbs(location.Local.Path) {
+			location.Local.Path = filepath.Join(filepath.Dir(file), location.Local.Path)
+		}
 	}
 	return server, nil
+}
+
+// readServedFolder reads the published form of a data.toml.
+func readServedFolder(root *table) *LocalData {
+	seed := root.seed("shuffle_seed")
+	folder := &LocalData{Path: root.nonEmpty("dir", 4096), Shuffle: Shuffle{Seed: &seed}}
+	switch oneOf(root, "token_size", "TwoBytes", "FourBytes") {
+	case "TwoBytes":
+		folder.TokenSize = TwoBytes
+	case "FourBytes":
+		folder.TokenSize = FourBytes
+	}
+	return folder
 }

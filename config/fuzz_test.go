@@ -43,7 +43,7 @@ func FuzzParseDataServer(f *testing.F) {
 	f.Add([]byte("dir = \"d\"\ntoken_size = \"TwoBytes\"\nseq_len = 2048\nshuffle_seed = [1, 2]"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		server, err := ParseDataServer("d.toml", text)
-		if err == nil && (server.Dir == "" || server.SeqLen == 0 || server.TokenSize == 0) {
+		if err == nil && (len(server.Locations) == 0 || server.SeqLen == 0 || server.Locations[0].check() != nil && server.Locations[0].Local == nil) {
 			t.Fatalf("accepted %+v", server)
 		}
 	})

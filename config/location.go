@@ -38,6 +38,7 @@ type DummyData struct {
 // ServerData is a data server.
 type ServerData struct {
 	Addr string // host:port
+	Key  string `json:",omitempty"` // that the server must have, in base58; empty: the client decides
 }
 
 // LocalData is a folder of token files on each client's own disk. A relative path is

@@ -272,8 +272,11 @@ func TestDataServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.Dir != filepath.FromSlash("runs/data") || got.SeqLen != 2048 || got.TokenSize != TwoBytes || got.ShuffleSeed[31] != 7 {
-		t.Errorf("got %+v", got)
+	if len(got.Locations) != 1 || got.Locations[0].Local == nil || got.SeqLen != 2048 {
+		t.Fatalf("got %+v", got)
+	}
+	if at := got.Locations[0].Local; at.Path != filepath.FromSlash("runs/data") || at.TokenSize != TwoBytes || at.Shuffle.Seed[31] != 7 {
+		t.Errorf("got %+v", at)
 	}
 	for name, change := range map[string][3]string{
 		"short seed":  {seed, "[1, 2]", "d.toml:4:1: the top level shuffle_seed: want an array of 32 numbers from 0 to 255"},
@@ -287,4 +290,68 @@ func TestDataServer(t *testing.T) {
 			t.Errorf("%s: got %v, want %s", name, err, change[2])
 		}
 	}
+}
+
+// TestDataServerOfOtherKinds serves what a state.toml could name as well.
+func TestDataServerOfOtherKinds(t *testing.T) {
+	got, err := ParseDataServer("runs/data.toml", []byte(`seq_len = 8
+[[data_locations]]
+WeightedHttp = "https://example.org/mix.json"
+[[data_locations]]
+Local = "here"
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Locations) != 2 || got.Locations[0].WeightedHTTP == nil || got.Locations[1].Local.Path != filepath.FromSlash("runs/here") {
+		t.Errorf("got %+v", got)
+	}
+	for text, want := range map[string]string{
+		"seq_len = 8\ndata_location = { Server = \"host:1\" }":                   "does not read from another one",
+		"seq_len = 8\ndir = \"x\"\ndata_location = { Local = \"here\" }":         `unknown key "dir"`,
+		"data_location = { Local = \"here\" }":                                   `missing key "seq_len"`,
+		"seq_len = 8\ndata_location = \"Dummy\"\ndata_locations = [\"Dummy\"]\n": "keep one of them",
+	} {
+		if _, err := ParseDataServer("d.toml", []byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %s", text, err, want)
+		}
+	}
+}
+
+// TestServerData reads both forms of a data server's location.
+func TestServerData(t *testing.T) {
+	key := "4vJ9JU1bJJE96FWSJKvHsmmFADCg4gpZQff4P3bkLKi" // 32 bytes, all 8
+	parse := func(location string) (*ServerData, error) {
+		got, err := parseLocation(t, location)
+		return got.Server, err
+	}
+	if got, err := parse(`{ Server = "data.example:1234" }`); err != nil || *got != (ServerData{Addr: "data.example:1234"}) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	if got, err := parse(`{ Server = { addr = "[::1]:1", key = "` + key + `" } }`); err != nil || *got != (ServerData{Addr: "[::1]:1", Key: key}) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	for location, want := range map[string]string{
+		`"Server"`:                      "needs a value",
+		`{ Server = "nowhere" }`:        `"nowhere" is not host:port`,
+		`{ Server = { addr = "h:1" } }`: `missing key "key"`,
+		`{ Server = { addr = "h", key = "` + key + `" } }`:          `"h" is not host:port`,
+		`{ Server = { addr = "h:1", key = "abc" } }`:                "want the server's key in base58",
+		`{ Server = { addr = "h:1", key = "` + key + `", x = 1 } }`: `unknown key "x"`,
+	} {
+		if _, err := parse(location); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %s", location, err, want)
+		}
+	}
+}
+
+// parseLocation reads one location.
+func parseLocation(t *testing.T, text string) (DataLocation, error) {
+	t.Helper()
+	root, err := parse("s.toml", []byte("data_location = "+text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	locations := readDataLocations(root)
+	return locations[0], root.err()
 }
