@@ -21,6 +21,9 @@ var (
 	// another one of the list.
 	ErrOtherData = errors.New("data location holds other data than the one before it")
 
+	// ErrUnusable says that a location is of no use, however often it is asked.
+	ErrUnusable = errors.New("data location cannot be used")
+
 	// ErrFailing is the error of the Dummy location that is there to fail.
 	ErrFailing = errors.New("dummy data location fails on purpose")
 )
@@ -48,6 +51,10 @@ type Options struct {
 	// Bucket opens a bucket of Google Cloud Storage; nil: such locations are not
 	// supported. Programs pass a driver in, so that this package needs none.
 	Bucket func(ctx context.Context, name string) (objstore.Store, error)
+
+	// Server connects to a data server; nil: such locations are not supported. Programs
+	// pass it in, because it needs a key and a run (package data/remote).
+	Server func(ctx context.Context, at config.ServerData, o Options) (Provider, error)
 
 	Web     web.Options
 	Logger  *slog.Logger  // nil: silent

@@ -29,9 +29,9 @@ type Fallback struct {
 	sources []*source
 
 	// Set once, by the first location that served.
-	begun   bool
-	len     uint64
-	shuffle *[32]byte
+	begun bool
+	len   uint64
+	first config.DataLocation
 
 	mu       sync.Mutex
 	serving  int   // index of the source that is asked first
@@ -70,7 +70,7 @@ func (f *Fallback) begin(ctx context.Context) error {
 		opened, err := f.ready(ctx, i)
 		if err == nil {
 			f.sources[i].checked = true
-			f.begun, f.len, f.shuffle = true, opened.Len(), shuffleOf(f.sources[i].location)
+			f.begun, f.len, f.first = true, opened.Len(), f.sources[i].location
 			f.use(i, errors.Join(errs...))
 			return nil
 		}
@@ -209,22 +209,50 @@ func (f *Fallback) compare(ctx context.Context, s *source) error {
 	if got := s.provider.Len(); got != f.len {
 		return fmt.Errorf("%w: %d sequences, want %d", ErrOtherData, got, f.len)
 	}
-	if got := shuffleOf(s.location); (got == nil) != (f.shuffle == nil) || got != nil && *got != *f.shuffle {
+	if !sameOrder(f.first, s.location) {
 		return fmt.Errorf("%w: its sequences are in another order (shuffle)", ErrOtherData)
 	}
 	f.mu.Lock()
 	probes := slices.Clone(f.probes)
 	f.mu.Unlock()
 	for _, probe := range probes {
-		batch, err := s.provider.Batch(ctx, assign.BatchID{Start: probe.index, End: probe.index + 1})
+		hash, err := fingerprint(ctx, s.provider, probe.index)
 		if err != nil {
 			return err
 		}
-		if hashOf(batch, 0) != probe.hash {
+		if hash != probe.hash {
 			return fmt.Errorf("%w: sequence %d differs", ErrOtherData, probe.index)
 		}
 	}
 	return nil
+}
+
+// fingerprinter is a provider that knows the fingerprints of sequences which it would not
+// deliver again: those of past rounds.
+type fingerprinter interface {
+	Fingerprint(ctx context.Context, index uint64) ([32]byte, error)
+}
+
+// fingerprint returns the fingerprint of a provider's sequence.
+func fingerprint(ctx context.Context, p Provider, index uint64) ([32]byte, error) {
+	if direct, ok := p.(fingerprinter); ok {
+		return direct.Fingerprint(ctx, index)
+	}
+	batch, err := p.Batch(ctx, assign.BatchID{Start: index, End: index + 1})
+	if err != nil {
+		return [32]byte{}, err
+	}
+	return Fingerprint(batch, 0), nil
+}
+
+// sameOrder reports whether two locations have their sequences in the same order, as far
+// as that is known: a data server does not tell.
+func sameOrder(a, b config.DataLocation) bool {
+	first, second := shuffleOf(a), shuffleOf(b)
+	if a.Server != nil || b.Server != nil || first == second {
+		return true
+	}
+	return first != nil && second != nil && *first == *second
 }
 
 // shuffleOf returns the seed of a location's order, or nil.
@@ -244,7 +272,7 @@ func (f *Fallback) remember(batch Batch) {
 	if len(f.sources) == 1 {
 		return
 	}
-	p := probe{index: batch.ID.Start, hash: hashOf(batch, 0)}
+	p := probe{index: batch.ID.Start, hash: Fingerprint(batch, 0)}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.probes) == maxProbes {
@@ -253,7 +281,10 @@ func (f *Fallback) remember(batch Batch) {
 	f.probes = append(f.probes, p)
 }
 
-func hashOf(batch Batch, sequence int) [32]byte {
+// Fingerprint returns a hash of one of a batch's sequences: the SHA-256 of its tokens, its
+// labels and its positions. Of each follows, if there are any, a byte 1, their number in
+// eight bytes and each of them in four, little endian; a byte 0 if there are none.
+func Fingerprint(batch Batch, sequence int) [32]byte {
 	var raw []byte
 	for _, part := range [][][]int32{batch.Sequences, batch.Labels, batch.Positions} {
 		if part == nil {

@@ -30,6 +30,10 @@ func open(ctx context.Context, location config.DataLocation, o Options) (Provide
 		return readAhead(mixed, err, o.SeqLen)
 	case location.Preprocessed != nil:
 		return openSamples(*location.Preprocessed, o)
+	case location.Server != nil && o.Server != nil:
+		return o.Server(ctx, *location.Server, o)
+	case location.Server != nil:
+		return nil, fmt.Errorf("%w: this program cannot ask data servers", ErrUnsupported)
 	case location.Dummy != nil && location.Dummy.Failing:
 		return nil, ErrFailing
 	case location.Dummy != nil:
