@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/psyche-go/psyche/model/kvcache"
 	"github.com/psyche-go/psyche/model/weights"
 	"github.com/psyche-go/psyche/safetensors"
 	"github.com/psyche-go/psyche/torch"
@@ -13,8 +14,8 @@ import (
 // Parameter is a trainable tensor under its name in a checkpoint.
 type Parameter = torch.Parameter
 
-// Model is a causal language model on an engine. Forward and Loss are called inside the
-// engine's Do, the other methods from anywhere.
+// Model is a causal language model on an engine. Forward, Loss and Next are called inside
+// the engine's Do, the other methods from anywhere.
 type Model interface {
 	// Forward gives the logits [B,T,VocabSize] of the next token after each of ids i64 [B,T].
 	Forward(s *torch.Scope, ids *torch.Tensor) *torch.Tensor
@@ -22,6 +23,11 @@ type Model interface {
 	// i64 [B,T]. Targets equal to torch.IgnoreTarget do not count. With gradients on,
 	// Backward on it adds to the gradients of the parameters.
 	Loss(s *torch.Scope, ids, targets *torch.Tensor) *torch.Tensor
+	// Next gives the logits f32 [B,VocabSize] of the token after ids i64 [B,T], which
+	// follow the tokens of the cache and are added to it. Without gradients only.
+	Next(s *torch.Scope, ids *torch.Tensor, cache *kvcache.Cache) *torch.Tensor
+	// NewCache makes an empty cache for Next. Whoever made it frees it.
+	NewCache() *kvcache.Cache
 	// Parameters lists the trainable tensors, f32 and contiguous, sorted by name. The
 	// slice belongs to the model.
 	Parameters() []Parameter

@@ -5,32 +5,37 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"slices"
 
 	"github.com/psyche-go/psyche/checkpoint"
 	"github.com/psyche-go/psyche/model"
+	"github.com/psyche-go/psyche/model/generate"
 	"github.com/psyche-go/psyche/tokenizer"
 	"github.com/psyche-go/psyche/torch"
 )
 
 type generateCommand struct {
-	Model       string      `required:"" type:"existingdir" placeholder:"DIR" help:"Hugging Face folder of the model."`
-	Prompt      string      `required:"" placeholder:"TEXT" help:"Text to go on from."`
-	MaxTokens   int         `default:"200" placeholder:"N" help:"Tokens to write."`
-	Temperature float64     `default:"0.8" help:"How freely to choose; 0: always the most likely token."`
-	TopK        int         `default:"0" help:"Choose among so many of the most likely tokens; 0: all."`
-	Seed        uint64      `default:"0" help:"Of the choices."`
-	Threads     threadCount `placeholder:"N" help:"Threads of libtorch; 0: one for each CPU."`
+	Model             string      `required:"" type:"existingdir" placeholder:"DIR" help:"Hugging Face folder of the model."`
+	Prompt            string      `required:"" placeholder:"TEXT" help:"Text to go on from."`
+	MaxTokens         int         `default:"200" help:"Tokens to write at most."`
+	Temperature       float64     `default:"0.8" help:"How freely to choose: 1 as the model was trained, less is safer, 0 always takes the most likely token."`
+	TopK              int         `default:"0" help:"Choose among so many of the most likely tokens; 0: all."`
+	TopP              float64     `default:"1" help:"Choose among the fewest tokens whose probabilities add up to this; 1: all."`
+	RepetitionPenalty float64     `default:"1" help:"Makes tokens that the text has already less likely, above 1; 1: leaves them."`
+	Seed              uint64      `default:"0" help:"Of the choices: the same seed writes the same text."`
+	IgnoreEOS         bool        `name:"ignore-eos" help:"Go on after a token that ends a text."`
+	Threads           threadCount `placeholder:"N" help:"Threads of libtorch; 0: one for each CPU."`
+}
 
-	libraryFlags `embed:""`
+// Help is shown by --help below the command's summary.
+func (c *generateCommand) Help() string {
+	return `Prints the prompt and goes on from it, token by token as they are chosen, until the
+model ends the text (eos_token_id of generation_config.json, or of config.json) or
+--max-tokens are written. A text longer than the model's longest sequence goes on from
+the newer half of what the model can see.`
 }
 
 // Run prints the prompt and what follows it.
 func (c *generateCommand) Run(ctx context.Context, t terminal) error {
-	if c.MaxTokens < 1 || c.TopK < 0 || !(c.Temperature >= 0) {
-		return fmt.Errorf("--max-tokens %d, --top-k %d, --temperature %v: want at least 1, 0 and 0", c.MaxTokens, c.TopK, c.Temperature)
-	}
 	s, err := checkpoint.ReadDir(c.Model)
 	if err != nil {
 		return err
@@ -50,7 +55,7 @@ func (c *generateCommand) Run(ctx context.Context, t terminal) error {
 	if len(ids) == 0 {
 		return errors.New("--prompt is empty")
 	}
-	if err := c.load(c.Threads, t.logger()); err != nil {
+	if err := torch.Load(torch.Options{Threads: int(c.Threads), Logger: t.logger()}); err != nil {
 		return err
 	}
 	engine, err := torch.NewEngine(torch.CPU)
@@ -63,60 +68,60 @@ func (c *generateCommand) Run(ctx context.Context, t terminal) error {
 	if err != nil {
 		return err
 	}
-	if _, err := fmt.Fprint(t.Out, c.Prompt); err != nil {
-		return err
-	}
-	if err := c.write(ctx, t, network, coder, ids, endTokens(s)); err != nil {
-		return err
-	}
-	_, err = fmt.Fprintln(t.Out)
-	return err
+	options := c.options(s)
+	options.Vocab = coder.VocabSize() // rows of the embedding that no token has are never meant
+	return c.write(ctx, t, network, coder, ids, options)
 }
 
-// write prints one token after the other. The model sees at most its longest sequence.
-func (c *generateCommand) write(ctx context.Context, t terminal, network model.Model, coder *tokenizer.Tokenizer, ids, end []int32) error {
-	choose := sampler{c.Temperature, c.TopK, rand.New(rand.NewPCG(c.Seed, 0))}
+func (c *generateCommand) options(s checkpoint.Snapshot) generate.Options {
+	o := generate.Options{
+		MaxTokens: c.MaxTokens, Temperature: c.Temperature, TopK: c.TopK, TopP: c.TopP,
+		RepetitionPenalty: c.RepetitionPenalty, Seed: c.Seed,
+	}
+	if !c.IgnoreEOS {
+		o.Stop = endTokens(s)
+	}
+	return o
+}
+
+// write prints the prompt, and each token as soon as it is chosen.
+func (c *generateCommand) write(ctx context.Context, t terminal, network model.Model, coder *tokenizer.Tokenizer, ids []int32, o generate.Options) error {
 	stream, err := coder.NewStream(ids)
 	if err != nil {
 		return err
 	}
-	for range c.MaxTokens {
-		window := ids[max(0, len(ids)-network.MaxTokens()):]
-		logits, err := nextLogits(ctx, network, window)
-		if err != nil {
-			return err
+	started := false // an error of the options comes before the prompt
+	start := func() error {
+		if started {
+			return nil
 		}
-		// Rows of the embedding that no token has are never meant.
-		id := choose.next(logits[:min(len(logits), coder.VocabSize())])
-		if slices.Contains(end, id) {
-			break
-		}
-		ids = append(ids, id)
+		started = true
+		_, err := fmt.Fprint(t.Out, c.Prompt)
+		return err
+	}
+	err = generate.Tokens(ctx, network, ids, o, func(id int32) error {
 		piece, err := stream.Next(id)
 		if err != nil {
 			return err
 		}
-		if _, err := t.Out.Write(piece); err != nil {
+		if err := start(); err != nil {
 			return err
 		}
+		_, err = t.Out.Write(piece)
+		return err
+	})
+	if err != nil {
+		return err
 	}
 	rest, err := stream.Flush()
 	if err != nil {
 		return err
 	}
-	_, err = t.Out.Write(rest)
+	if err := start(); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(t.Out, "%s\n", rest)
 	return err
-}
-
-// nextLogits returns the logits of the token that follows ids.
-func nextLogits(ctx context.Context, network model.Model, ids []int32) (logits []float32, err error) {
-	err = network.Engine().Do(ctx, false, func(s *torch.Scope) error {
-		length := int64(len(ids))
-		all := network.Forward(s, s.FromInt32s(ids, 1, length))
-		logits = all.Narrow(1, length-1, 1).Contiguous().CopyFloat32s()
-		return nil
-	})
-	return logits, err
 }
 
 // endTokens returns the ids that end a text, as generation_config.json or else config.json

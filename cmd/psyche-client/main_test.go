@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"math"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -283,35 +282,15 @@ func TestGenerate(t *testing.T) {
 		t.Errorf("seeds 1, 1 and 2 gave %q, %q, %q", one, generate("1"), generate("2"))
 	}
 	fail(t, exitFailure, "--prompt is empty", "generate", "--model", model, "--prompt", "")
-	fail(t, exitFailure, "want at least", "generate", "--model", model, "--prompt", "a", "--temperature=-1")
-}
-
-func TestSampler(t *testing.T) {
-	logits := []float32{0, 2, 1, 2, -5}
-	random := func() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) }
-	for _, greedy := range []sampler{{0, 0, nil}, {1, 1, nil}} {
-		if got := greedy.next(logits); got != 1 {
-			t.Errorf("greedy choice is %d", got)
-		}
+	fail(t, exitFailure, "temperature -1, want 0", "generate", "--model", model, "--prompt", "a", "--temperature=-1")
+	greedy := func(more ...string) string {
+		return succeed(t, append([]string{"generate", "--model", model, "--prompt", "What", "--max-tokens", "40", "--threads", "1"}, more...)...)
 	}
-	counts := map[int32]int{}
-	s := sampler{1, 3, random()}
-	for range 3000 {
-		counts[s.next(logits)]++
+	if a, b := greedy("--temperature", "0", "--seed", "3"), greedy("--top-p", "1e-9", "--seed", "4"); a != b {
+		t.Errorf("the most likely tokens are %q or %q", a, b)
 	}
-	e := math.E
-	for id, want := range map[int32]float64{0: 0, 4: 0, 1: e / (2*e + 1), 3: e / (2*e + 1), 2: 1 / (2*e + 1)} {
-		if got := float64(counts[id]) / 3000; math.Abs(got-want) > 0.04 {
-			t.Errorf("token %d was drawn in %.3f of cases, want %.3f", id, got, want)
-		}
-	}
-	all := sampler{100, 0, random()}
-	seen := map[int32]bool{}
-	for range 200 {
-		seen[all.next(logits)] = true
-	}
-	if len(seen) != 5 {
-		t.Errorf("a high temperature drew only %v", seen)
+	if a, b := greedy("--temperature", "0"), greedy("--temperature", "0", "--repetition-penalty", "100"); a == b {
+		t.Errorf("a penalty changes nothing in %q", a)
 	}
 }
 
