@@ -109,7 +109,7 @@ func TestHostileServers(t *testing.T) {
 		permanent bool
 	}{
 		{"slow trickle", trickle, context.DeadlineExceeded, "", false},
-		{"hangs", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, nil, "timeout", false},
+		{"hangs", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, nil, "", false},
 		{"endless body", endless(part...), nil, "more than the 10 bytes", false},
 		{"endless body of wrong length", endless(append(part, "Content-Length", "999999999")...), nil, "announces 999999999 bytes", false},
 		{"body ends early", answer(206, append(part, "Content-Length", "0")...), nil, "announces 0 bytes", false},
