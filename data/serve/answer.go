@@ -1,0 +1,135 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/psyche-go/psyche/assign"
+	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/data"
+	"github.com/psyche-go/psyche/data/remote/message"
+)
+
+// answer grants a request or denies it. It returns an error when the connection has to end.
+func (c *connection) answer(ctx context.Context, request message.Request) error {
+	begun := time.Now()
+	kind := "samples"
+	if request.Kind == message.Fingerprint {
+		kind = "fingerprint"
+	}
+	err := c.await(ctx, func() decision { return c.server.run.grant(coordinator.ClientID(c.id), request) })
+	if err == nil {
+		err = c.deliver(ctx, request)
+	}
+	if err == nil {
+		c.server.metrics.requests.WithLabelValues(kind, "served").Inc()
+		c.server.metrics.seconds.Observe(time.Since(begun).Seconds())
+		return nil
+	}
+	c.server.metrics.requests.WithLabelValues(kind, resultOf(err)).Inc()
+	refused, ok := errors.AsType[*message.Error](err)
+	if !ok || !c.clean {
+		return err
+	}
+	if c.server.noise.Allow() {
+		c.logger.Warn("denied a request", "kind", kind, "batch", request.Batch, "reason", refused.Reason)
+	}
+	if err := c.setWriteDeadline(ctx, 0); err != nil {
+		return err
+	}
+	return c.send(message.TypeDenied, message.Denied{Number: request.Number, Refusal: message.Refusal(*refused)}.AppendTo(nil))
+}
+
+// setWriteDeadline bounds the write of so many bytes. It does not undo the deadline that the
+// end of ctx has set.
+func (c *connection) setWriteDeadline(ctx context.Context, bytes int) error {
+	if err := c.tls.SetWriteDeadline(time.Now().Add(c.server.options.WriteTimeout + time.Duration(bytes)*time.Second/minBytesPerSec)); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// deliver sends what was asked for, piece by piece.
+func (c *connection) deliver(ctx context.Context, request message.Request) error {
+	piece := max(1, pieceTokens/uint64(c.server.options.SeqLen+1))
+	for start := request.Batch.Start; start < request.Batch.End; {
+		end := start + min(piece, request.Batch.End-start)
+		batch, err := c.server.read(ctx, assign.BatchID{Start: start, End: end})
+		if err != nil {
+			return err
+		}
+		if request.Kind == message.Fingerprint {
+			if err := c.setWriteDeadline(ctx, 0); err != nil {
+				return err
+			}
+			return c.send(message.TypeFingerprint, message.Hash{Number: request.Number, Hash: data.Fingerprint(batch, 0)}.AppendTo(nil))
+		}
+		if err := c.sendPiece(ctx, request.Number, batch); err != nil {
+			return err
+		}
+		start = end
+	}
+	return nil
+}
+
+// sendPiece sends a part of a batch.
+func (c *connection) sendPiece(ctx context.Context, number uint32, batch data.Batch) error {
+	size := 0
+	for _, column := range [][][]int32{batch.Sequences, batch.Labels, batch.Positions} {
+		for _, values := range column {
+			size += 4 * len(values)
+		}
+	}
+	if err := c.setWriteDeadline(ctx, size); err != nil {
+		return err
+	}
+	for i, sequence := range batch.Sequences {
+		s := message.Sample{Number: number, Index: batch.ID.Start + uint64(i), Tokens: sequence}
+		if batch.Labels != nil {
+			s.Labels = batch.Labels[i]
+		}
+		if batch.Positions != nil {
+			s.Positions = batch.Positions[i]
+		}
+		payload := s.AppendTo(nil)
+		if err := c.put(message.TypeSample, payload); err != nil {
+			return err
+		}
+		c.server.metrics.bytes.Add(float64(len(payload)))
+	}
+	c.server.metrics.sequences.Add(float64(len(batch.Sequences)))
+	return c.flush()
+}
+
+// read reads from the source, for few clients at a time.
+func (s *Server) read(ctx context.Context, id assign.BatchID) (data.Batch, error) {
+	select {
+	case s.reads <- struct{}{}:
+		defer func() { <-s.reads }()
+	case <-ctx.Done():
+		return data.Batch{}, context.Cause(ctx)
+	}
+	bounded, cancel := context.WithTimeout(ctx, s.options.ReadTimeout)
+	defer cancel()
+	batch, err := s.options.Source.Batch(bounded, id)
+	if ctx.Err() != nil {
+		return data.Batch{}, context.Cause(ctx)
+	}
+	s.mu.Lock()
+	s.broken = err
+	s.mu.Unlock()
+	switch {
+	case err == nil:
+		return batch, nil
+	case data.IsPermanent(err):
+		s.logger.Error("the data is wrong", "batch", id, "err", err)
+		return data.Batch{}, refuse(message.BadData, "the server's data is wrong; its operator knows more")
+	default:
+		s.logger.Error("cannot read the data", "batch", id, "err", err)
+		return data.Batch{}, refuse(message.Unavailable, "the server cannot read its data now; its operator knows more")
+	}
+}

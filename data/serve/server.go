@@ -1,0 +1,240 @@
+package serve
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/psyche-go/psyche/backend/tcp/secure"
+	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/data"
+	"github.com/psyche-go/psyche/data/remote/message"
+	"github.com/psyche-go/psyche/data/tokens"
+	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/server/admission"
+)
+
+// Defaults of Options.
+const (
+	DefaultRequestsPerSecond = 20
+	DefaultPatience          = 2 * time.Second
+	DefaultIdleTimeout       = 10 * time.Minute
+	DefaultReadTimeout       = 30 * time.Second
+	DefaultHandshakeTimeout  = 5 * time.Second
+	DefaultWriteTimeout      = 10 * time.Second
+)
+
+const maxReads = 16 // of the source at once
+
+// Options of a Server. Zero values mean the defaults.
+type Options struct {
+	Key    identity.Key  // of the server, which clients want to see
+	RunID  string        // of the run whose members are served
+	Source data.Provider // closed by the caller
+	SeqLen int           // tokens of the source's sequences
+
+	RequestsPerSecond float64       // of one key in the long term; ten seconds' worth may come at once
+	Patience          time.Duration // for a state that allows what the newest does not
+	IdleTimeout       time.Duration // of a connection without a request
+	ReadTimeout       time.Duration // of one read of the source
+	HandshakeTimeout  time.Duration // until a client has said who it is
+	WriteTimeout      time.Duration // of one piece of an answer; more if it is large
+
+	Random io.Reader    // of challenges; nil: the system's
+	Logger *slog.Logger // nil: silent
+}
+
+// Server serves one run's data. Its methods may be called concurrently.
+type Server struct {
+	options Options
+	tls     *tls.Config
+	logger  *slog.Logger
+	metrics *metrics
+	lobby   *admission.Lobby
+	limits  *admission.KeyLimits
+	noise   *rate.Limiter // of log lines that clients can cause
+	reads   chan struct{} // has a value for each read of the source
+	run     *run
+
+	mu     sync.Mutex
+	newest *coordinator.State // not followed yet; nil: none
+	wake   chan struct{}      // has a value when newest is set
+	live   map[identity.ID]*connection
+	broken error // of the newest read of the source; nil: it worked
+}
+
+// New returns a server that Run lets work.
+func New(o Options) (*Server, error) {
+	switch {
+	case len(o.RunID) == 0 || len(o.RunID) > coordinator.MaxRunIDLength:
+		return nil, fmt.Errorf("data server: run id %q: want 1 to %d bytes", o.RunID, coordinator.MaxRunIDLength)
+	case o.SeqLen < 1 || o.SeqLen > tokens.MaxSeqLen:
+		return nil, fmt.Errorf("data server: sequence length %d, want 1 to %d", o.SeqLen, tokens.MaxSeqLen)
+	case o.Source.Len() == 0:
+		return nil, errors.New("data server: there is no sequence to serve")
+	}
+	o.RequestsPerSecond = cmp.Or(o.RequestsPerSecond, DefaultRequestsPerSecond)
+	o.Patience = cmp.Or(o.Patience, DefaultPatience)
+	o.IdleTimeout = cmp.Or(o.IdleTimeout, DefaultIdleTimeout)
+	o.ReadTimeout = cmp.Or(o.ReadTimeout, DefaultReadTimeout)
+	o.HandshakeTimeout = cmp.Or(o.HandshakeTimeout, DefaultHandshakeTimeout)
+	o.WriteTimeout = cmp.Or(o.WriteTimeout, DefaultWriteTimeout)
+	if o.Random == nil {
+		o.Random = rand.Reader
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	config, err := secure.ServerConfig(o.Key)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{
+		options: o, tls: config, logger: o.Logger.With("run", o.RunID),
+		lobby:  admission.NewLobby(),
+		limits: admission.NewKeyLimits(o.RequestsPerSecond, max(1, int(10*o.RequestsPerSecond))),
+		noise:  rate.NewLimiter(10, 100), reads: make(chan struct{}, maxReads),
+		run: newRun(), wake: make(chan struct{}, 1), live: make(map[identity.ID]*connection),
+	}
+	s.metrics = newMetrics(s.connected)
+	return s, nil
+}
+
+// Update passes a newer state of the run on. It does not wait, and keeps the state, which
+// must not be changed. States of other runs are ignored.
+func (s *Server) Update(state *coordinator.State) {
+	if state.RunID != s.options.RunID {
+		return
+	}
+	s.mu.Lock()
+	s.newest = state
+	s.mu.Unlock()
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Check says why the server cannot serve, for health checks.
+func (s *Server) Check() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.broken != nil {
+		return fmt.Errorf("the data cannot be read: %w", s.broken)
+	}
+	return nil
+}
+
+func (s *Server) connected() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.live)
+}
+
+// Run serves until ctx ends, and closes the listener. Every goroutine that it started has
+// ended when it returns.
+func (s *Server) Run(ctx context.Context, listener net.Listener) {
+	stop := context.AfterFunc(ctx, func() { _ = listener.Close() })
+	defer stop()
+	var working sync.WaitGroup
+	defer working.Wait()
+	working.Go(func() { s.follow(ctx) })
+	s.logger.Info("data server is listening", "address", listener.Addr().String(), "key", s.options.Key.ID(),
+		"sequences", s.options.Source.Len(), "seq_len", s.options.SeqLen)
+	for ctx.Err() == nil {
+		socket, err := listener.Accept()
+		if err != nil {
+			s.pauseAccepting(ctx, err)
+			continue
+		}
+		s.accept(ctx, &working, socket)
+	}
+}
+
+// follow takes the states that Update passes.
+func (s *Server) follow(ctx context.Context) {
+	for {
+		select {
+		case <-s.wake:
+		case <-ctx.Done():
+			return
+		}
+		s.mu.Lock()
+		state := s.newest
+		s.mu.Unlock()
+		s.run.follow(state)
+		s.dismiss()
+	}
+}
+
+// dismiss hangs up on keys that are not part of the run any more.
+func (s *Server) dismiss() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, c := range s.live {
+		if !s.run.isPart(coordinator.ClientID(id)) {
+			c.hangUp(refuse(message.NotMember, "the key is not part of the run any more"))
+		}
+	}
+}
+
+// accept begins a connection, if there is a place for one that has not said who it is.
+func (s *Server) accept(ctx context.Context, working *sync.WaitGroup, socket net.Conn) {
+	ctx, hangUp := context.WithCancelCause(ctx)
+	guest := s.lobby.Enter(socket.RemoteAddr(), func() { hangUp(errEvicted) })
+	if guest == nil {
+		hangUp(nil)
+		_ = socket.Close()
+		s.metrics.connections.WithLabelValues("turned away").Inc()
+		return
+	}
+	working.Go(func() {
+		defer hangUp(nil)
+		defer s.lobby.Leave(guest)
+		s.serve(ctx, hangUp, socket, func() { s.lobby.Leave(guest) })
+	})
+}
+
+// pauseAccepting waits a moment after a failed Accept, for instance when the process has
+// no file descriptor left.
+func (s *Server) pauseAccepting(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	s.logger.Error("accepting a connection failed", "err", err)
+	timer := time.NewTimer(100 * time.Millisecond)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// enter makes c the connection of its key.
+func (s *Server) enter(c *connection) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if old := s.live[c.id]; old != nil {
+		old.hangUp(refuse(message.Replaced, "the key has connected anew; every client needs a key of its own"))
+	}
+	s.live[c.id] = c
+}
+
+// leave forgets a connection.
+func (s *Server) leave(c *connection) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.live[c.id] == c {
+		delete(s.live, c.id)
+	}
+}

@@ -1,0 +1,149 @@
+package serve
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/psyche-go/psyche/assign"
+	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/data/remote/message"
+)
+
+// maxDeliveries is how often a round's batch is delivered to its client: as often as
+// clients try, and then some.
+const maxDeliveries = 10
+
+// run is what the server knows of the run, brought up to date by states.
+type run struct {
+	mu        sync.Mutex
+	members   map[coordinator.ClientID]bool // healthy ones: true; those who wait: false
+	begun     uint64                        // sequences that rounds had
+	rounds    []round                       // newest last
+	delivered map[delivery]uint64           // sequences
+	changed   chan struct{}                 // closed when the next state is there
+}
+
+// round is who owns what in one round.
+type round struct {
+	step    uint32
+	seed    uint64
+	batches map[coordinator.ClientID]assign.BatchID
+}
+
+// delivery is a round's batch of a client.
+type delivery struct {
+	client coordinator.ClientID
+	step   uint32
+	seed   uint64
+}
+
+func newRun() *run {
+	return &run{delivered: make(map[delivery]uint64), changed: make(chan struct{})}
+}
+
+// follow takes a newer state.
+func (r *run) follow(state *coordinator.State) {
+	members := make(map[coordinator.ClientID]bool, len(state.Epoch.Clients)+len(state.Pending))
+	for i := range state.Pending {
+		members[state.Pending[i].ID] = false
+	}
+	for i := range state.Epoch.Clients {
+		if c := &state.Epoch.Clients[i]; c.State == coordinator.Healthy {
+			members[c.ID] = true
+		} else {
+			delete(members, c.ID)
+		}
+	}
+	r.mu.Lock()
+	old := r.rounds
+	r.mu.Unlock()
+	rounds := make([]round, 0, len(state.Epoch.Rounds))
+	kept := make(map[delivery]bool)
+	for i := range state.Epoch.Rounds {
+		next := roundOf(&state.Epoch.Rounds[i], state.Config, old)
+		rounds = append(rounds, next)
+		for client := range next.batches {
+			kept[delivery{client, next.step, next.seed}] = true
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.members, r.begun, r.rounds = members, state.Progress.DataIndex, rounds
+	for d := range r.delivered {
+		if !kept[d] {
+			delete(r.delivered, d)
+		}
+	}
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+// roundOf derives who owns what, unless that was done before.
+func roundOf(from *coordinator.Round, c coordinator.Config, old []round) round {
+	for _, known := range old {
+		if known.step == from.Step && known.seed == from.Seed {
+			return known
+		}
+	}
+	r := round{step: from.Step, seed: from.Seed, batches: make(map[coordinator.ClientID]assign.BatchID)}
+	for _, a := range from.Assignments(c) {
+		r.batches[from.Members[a.Member]] = a.Batch
+	}
+	return r
+}
+
+// decision is what the newest state says.
+type decision struct {
+	refused *message.Refusal // nil: allowed
+	wait    <-chan struct{}  // closed when there is a newer state; nil: that would change nothing
+}
+
+func (r *run) refuse(mayChange bool, code message.Code, format string, values ...any) decision {
+	d := decision{refused: &message.Refusal{Code: code, Reason: fmt.Sprintf(format, values...)}}
+	if mayChange {
+		d.wait = r.changed
+	}
+	return d
+}
+
+// admit decides whether a key may be connected.
+func (r *run) admit(id coordinator.ClientID) decision {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, part := r.members[id]; !part {
+		return r.refuse(true, message.NotMember, "the key is no member of the run's epoch and does not wait for the next; join the run first")
+	}
+	return decision{}
+}
+
+// isPart reports whether a key may stay connected.
+func (r *run) isPart(id coordinator.ClientID) bool { return r.admit(id).refused == nil }
+
+// grant decides about a request, and counts it as delivered if it is for samples.
+func (r *run) grant(id coordinator.ClientID, request message.Request) decision {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	batch := request.Batch
+	if !r.members[id] {
+		return r.refuse(true, message.NotMember, "the key is no healthy member of the run's epoch")
+	}
+	if request.Kind == message.Fingerprint {
+		if batch.End > r.begun {
+			return r.refuse(true, message.NotTrained, "no round had sequence %d yet", batch.Start)
+		}
+		return decision{}
+	}
+	for i := len(r.rounds) - 1; i >= 0; i-- {
+		own, ok := r.rounds[i].batches[id]
+		if !ok || batch.Start < own.Start || batch.End > own.End {
+			continue
+		}
+		d := delivery{id, r.rounds[i].step, r.rounds[i].seed}
+		if r.delivered[d]+batch.Len() > maxDeliveries*own.Len() {
+			return r.refuse(false, message.Repeated, "the batch %v was delivered %d times already", own, maxDeliveries)
+		}
+		r.delivered[d] += batch.Len()
+		return decision{}
+	}
+	return r.refuse(batch.End > r.begun, message.NotAssigned, "the batch %v is not assigned to the key in one of the newest %d rounds", batch, len(r.rounds))
+}
