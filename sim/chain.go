@@ -16,6 +16,14 @@ type chain struct {
 	world  *world
 	models map[[32]byte]model // by digest: what an epoch can start from
 	steps  map[uint32]link
+	starts map[uint32]start // by an epoch's first step
+}
+
+// start is the model that an epoch starts from. The last round of the epoch before keeps
+// its own link: who was cut off may apply it when the next epoch has begun.
+type start struct {
+	model model
+	known bool
 }
 
 // link is the outcome of one round.
@@ -31,23 +39,31 @@ type link struct {
 }
 
 func newChain(w *world) chain {
-	return chain{world: w, models: make(map[[32]byte]model), steps: make(map[uint32]link)}
+	return chain{world: w, models: make(map[[32]byte]model), steps: make(map[uint32]link), starts: make(map[uint32]start)}
 }
 
 // begin notes the model that an epoch starts from.
 func (c *chain) begin(s *coordinator.State) {
-	first := s.Epoch.StartStep
-	start, known := initialModel(), true
+	begin := start{model: initialModel(), known: true}
 	if s.Model.Checkpoint.Origin != 0 {
-		start, known = c.models[s.Model.Checkpoint.Digest]
+		begin.model, begin.known = c.models[s.Model.Checkpoint.Digest]
 	}
-	c.steps[first-1] = link{decided: true, model: start, known: known}
+	c.starts[s.Epoch.StartStep] = begin
+}
+
+// before returns the model that a step is applied to.
+func (c *chain) before(step uint32) start {
+	if begin, first := c.starts[step]; first {
+		return begin
+	}
+	l := c.steps[step-1]
+	return start{l.model, l.known}
 }
 
 // extend works out the outcome of a finished round.
 func (c *chain) extend(round *coordinator.Round, config coordinator.Config) {
 	l := c.decide(round, config)
-	before := c.steps[round.Step-1]
+	before := c.before(round.Step)
 	if l.decided && before.known {
 		l.known, l.model = true, before.model
 		if again := l.model.apply(round.Step, l.counted); again != nil {
@@ -110,7 +126,7 @@ func (c *chain) adopt(l *link, step uint32, payloads [][]byte) bool {
 		}
 	}
 	l.decided = len(payloads) == 0 && merkle.Root(leaves) == l.root
-	if before := c.steps[step-1]; l.decided && before.known {
+	if before := c.before(step); l.decided && before.known {
 		l.known, l.model = true, before.model
 		l.model.apply(step, l.counted)
 		c.models[l.model.digest(step)] = l.model

@@ -137,3 +137,15 @@ func TestFaultsText(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestLastStepAppliedInTheNextEpoch has a client that was cut off during Cooldown and
+// applies the epoch's last step when the next epoch runs already, which is right.
+func TestLastStepAppliedInTheNextEpoch(t *testing.T) {
+	faults, err := ParseFaults("drop,duplicate,partition,slow-disk,invalid-result")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if report := Run(Options{Seed: 449, Clients: 64, Rounds: 4, Faults: faults}); report.Violation != nil {
+		t.Fatal(report.Violation)
+	}
+}
