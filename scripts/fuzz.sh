@@ -6,7 +6,8 @@
 # A crash ends with exit status 1; go test leaves the input in the package's
 # testdata/fuzz, where it is a test from then on. FUZZ_KEEP=N copies, for each target,
 # up to N of the smallest inputs that reached new code into testdata/fuzz.
-# FUZZ_PARALLEL is the number of processes a target fuzzes with.
+# FUZZ_PARALLEL is the number of processes a target fuzzes with. Inputs are made smaller
+# only a little (-fuzzminimizetime): else that alone can take a target's whole time.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -32,7 +33,7 @@ while read -r directory package; do
 	for target in $targets; do
 		count=$((count + 1))
 		log=$(mktemp)
-		if go test -run '^$' -fuzz "^$target\$" -fuzztime "$time" -parallel "$parallel" "$package" >"$log" 2>&1; then
+		if go test -run '^$' -fuzz "^$target\$" -fuzztime "$time" -fuzzminimizetime 20x -parallel "$parallel" "$package" >"$log" 2>&1; then
 			printf 'ok    %-55s %s\n' "${package#*/psyche/}.$target" "$(grep -oE 'execs: [0-9]+' "$log" | tail -n 1)"
 			keep "$package" "$directory" "$target"
 		else
