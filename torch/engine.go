@@ -35,12 +35,19 @@ type call struct {
 }
 
 // NewEngine starts the goroutine of a device. Close ends it.
-func NewEngine(device Device) (*Engine, error) {
+func NewEngine(device Device) (*Engine, error) { return NewEngineThreads(device, 0) }
+
+// NewEngineThreads is NewEngine for one of several engines that share the CPUs: its
+// operations use so many threads of their own; 0: as many as Load was told.
+func NewEngineThreads(device Device, own int) (*Engine, error) {
 	loading.Lock()
 	threads, loaded := loading.info.Threads, loading.done
 	loading.Unlock()
 	if !loaded {
 		return nil, ErrNotLoaded
+	}
+	if own > 0 {
+		threads = own
 	}
 	if device >= 0 && int(device) >= int(C.pt_cuda_devices()) {
 		return nil, fmt.Errorf("torch: no device %s: libtorch sees %d CUDA devices", device, int(C.pt_cuda_devices()))

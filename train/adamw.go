@@ -53,6 +53,9 @@ func NewAdamW(ctx context.Context, o Options) (*AdamW, error) {
 	if err != nil {
 		return nil, fmt.Errorf("adamw trainer: %w", err)
 	}
+	if err := r.parallelise(ctx, o.Parallel, o.Threads); err != nil {
+		return nil, errors.Join(fmt.Errorf("adamw trainer: %w", err), r.Close())
+	}
 	a := &AdamW{replica: r, config: c, schedule: rates, moments: [2]moments{{name: "exp_avg"}, {name: "exp_avg_sq"}}}
 	a.constants = torch.AdamW{Beta1: c.Betas[0], Beta2: c.Betas[1], Epsilon: c.Eps, WeightDecay: c.WeightDecay}
 	err = r.engine.Do(ctx, false, func(s *torch.Scope) error {

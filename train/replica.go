@@ -33,6 +33,7 @@ type replica struct {
 	microBatch int
 	log        *slog.Logger
 	busy       chan struct{} // holds one value while a method works on the model
+	parallel   *parallel     // nil: gradients are computed on the engine
 }
 
 // parameter is a tensor of the model. weights is its memory.
@@ -104,6 +105,9 @@ func (r *replica) unlock() { <-r.busy }
 func (r *replica) Close() error {
 	r.busy <- struct{}{}
 	defer r.unlock()
+	if r.parallel != nil {
+		return errors.Join(r.parallel.close(), r.engine.Close())
+	}
 	return r.engine.Close()
 }
 
@@ -173,6 +177,7 @@ func (r *replica) cut(batch data.Batch) (parts []microBatch, tokens int64, err e
 	if len(batch.Sequences) == 0 {
 		return nil, 0, fmt.Errorf("%w: no sequences", ErrTokens)
 	}
+	rows := r.rows(batch)
 	for i, sequence := range batch.Sequences {
 		if len(sequence) < 2 {
 			return nil, 0, fmt.Errorf("%w: sequence %d has %d tokens, want at least 2", ErrTokens, i, len(sequence))
@@ -191,7 +196,7 @@ func (r *replica) cut(batch data.Batch) (parts []microBatch, tokens int64, err e
 			return nil, 0, fmt.Errorf("%w: sequence %d: %w", ErrTokens, i, err)
 		}
 		columns := int64(len(sequence) - 1)
-		if last := len(parts) - 1; last < 0 || parts[last].columns != columns || parts[last].rows == int64(r.microBatch) {
+		if last := len(parts) - 1; last < 0 || parts[last].columns != columns || parts[last].rows == rows {
 			parts = append(parts, microBatch{columns: columns})
 		}
 		part := &parts[len(parts)-1]
@@ -219,6 +224,9 @@ func (r *replica) gradient(ctx context.Context, batch data.Batch, use func(s *to
 	parts, tokens, err := r.cut(batch)
 	if err != nil {
 		return err
+	}
+	if r.parallel != nil {
+		return r.parallel.gradient(ctx, r, parts, tokens, use)
 	}
 	return r.engine.Do(ctx, true, func(s *torch.Scope) error {
 		defer func() {

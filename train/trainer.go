@@ -25,6 +25,7 @@ type Options struct {
 	Compute    model.Options // element type and memory of the gradient's computation
 	MicroBatch int           // sequences that go through the model at once, at least 1
 	Threads    int           // of libtorch, if it is not loaded yet, and of the optimizer; 0: torch's default
+	Parallel   Parallelism   // engines that compute the gradient; the zero value is one
 	RunID      string
 	TrainerID  [32]byte     // ed25519 public key; stands in every result
 	Logger     *slog.Logger // nil: silent
@@ -57,6 +58,9 @@ func New(ctx context.Context, o Options) (*Trainer, error) {
 	r, err := newReplica(ctx, o.Model, o.Compute, o.MicroBatch, o.Threads, o.Logger)
 	if err != nil {
 		return nil, fmt.Errorf("trainer: %w", err)
+	}
+	if err := r.parallelise(ctx, o.Parallel, o.Threads); err != nil {
+		return nil, errors.Join(fmt.Errorf("trainer: %w", err), r.Close())
 	}
 	threads := o.Threads
 	if info, err := torch.Loaded(); err == nil && threads <= 0 {

@@ -24,6 +24,7 @@ type generateCommand struct {
 	Seed              uint64      `default:"0" help:"Of the choices: the same seed writes the same text."`
 	IgnoreEOS         bool        `name:"ignore-eos" help:"Go on after a token that ends a text."`
 	Threads           threadCount `placeholder:"N" help:"Threads of libtorch; 0: one for each CPU."`
+	libraryFlags      `embed:""`
 }
 
 // Help is shown by --help below the command's summary.
@@ -55,7 +56,7 @@ func (c *generateCommand) Run(ctx context.Context, t terminal) error {
 	if len(ids) == 0 {
 		return errors.New("--prompt is empty")
 	}
-	if err := torch.Load(torch.Options{Threads: int(c.Threads), Logger: t.logger()}); err != nil {
+	if err := c.load(c.Threads, t.logger()); err != nil {
 		return err
 	}
 	engine, err := torch.NewEngine(torch.CPU)

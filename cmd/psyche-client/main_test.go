@@ -149,6 +149,7 @@ func TestNoSilentNumbers(t *testing.T) {
 	} {
 		fail(t, exitUsage, "--threads: -1 threads: want at least 1, or 0", append(command, "--threads=-1")...)
 	}
+	fail(t, exitFailure, "--data-parallelism 0", "solo", "--model", model, "--data-path", data, "--data-parallelism", "0")
 	fail(t, exitFailure, "--log-every is 0", "solo", "--model", model, "--data-path", data, "--log-every", "0")
 }
 

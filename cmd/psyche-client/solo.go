@@ -37,8 +37,9 @@ type soloCommand struct {
 	LogEvery  uint32      `default:"10" placeholder:"N" help:"Print the loss every N steps."`
 	Threads   threadCount `placeholder:"N" help:"Threads of libtorch; 0: one for each CPU."`
 
-	libraryFlags `embed:""`
-	computeFlags `embed:""`
+	libraryFlags  `embed:""`
+	computeFlags  `embed:""`
+	parallelFlags `embed:""`
 	soloOptimizer
 }
 
@@ -117,6 +118,9 @@ func (c *soloCommand) Run(ctx context.Context, t terminal) error {
 	if c.TotalBatch < 1 || c.MicroBatch < 1 || c.Steps < 1 {
 		return fmt.Errorf("--total-batch %d, --micro-batch %d, --steps %d: want at least 1", c.TotalBatch, c.MicroBatch, c.Steps)
 	}
+	if err := c.checkParallelism(); err != nil {
+		return err
+	}
 	if c.LogEvery < 1 {
 		return errors.New("--log-every is 0: want at least 1")
 	}
@@ -157,7 +161,7 @@ func (c *soloCommand) open(ctx context.Context, t terminal) (*solo, error) {
 	optimizer, lr := c.options(c.Steps)
 	options := train.Options{
 		Model: initial, Optimizer: optimizer, LRSchedule: lr, Compute: compute, MicroBatch: c.MicroBatch,
-		Threads: int(c.Threads), RunID: "solo", Logger: t.logger(),
+		Parallel: c.parallelism(), Threads: int(c.Threads), RunID: "solo", Logger: t.logger(),
 	}
 	if c.Optimizer == "adamw" {
 		s.learner, err = asLearner(train.NewAdamW(ctx, options))

@@ -50,8 +50,9 @@ type trainCommand struct {
 	MicroBatchSize int         `help:"Sequences that go through the model at once: less uses less memory." default:"1"`
 	Threads        threadCount `help:"Threads that compute; 0: one for each core. Several clients on one machine must share its cores." default:"0"`
 
-	libraryFlags `embed:""`
-	computeFlags `embed:""`
+	libraryFlags  `embed:""`
+	computeFlags  `embed:""`
+	parallelFlags `embed:""`
 
 	CheckpointDir  string `help:"Folder to save a checkpoint into after each epoch." type:"path"`
 	KeepSteps      int    `help:"Newest checkpoints to keep; 0: all." default:"3"`
@@ -92,6 +93,9 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 		return fmt.Errorf("--server-timeout is %v: want more than 0", c.ServerTimeout)
 	}
 	if err := c.check(); err != nil {
+		return err
+	}
+	if err := c.checkParallelism(); err != nil {
 		return err
 	}
 	if c.KeepSteps < 0 {
@@ -286,6 +290,7 @@ func (f *trainerFactory) build(ctx context.Context, snapshot checkpoint.Snapshot
 		Optimizer:  run.Optimizer,
 		LRSchedule: run.LRSchedule,
 		MicroBatch: f.command.MicroBatchSize,
+		Parallel:   f.command.parallelism(),
 		Threads:    int(f.command.Threads),
 		RunID:      f.command.RunID,
 		TrainerID:  f.key.ID(),

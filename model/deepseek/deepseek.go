@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/psyche-go/psyche/model/weights"
 	"github.com/psyche-go/psyche/safetensors"
@@ -59,9 +60,21 @@ func New(ctx context.Context, engine *torch.Engine, c Config, o Options, tensors
 	if o.Recompute {
 		return nil, fmt.Errorf("deepseek: %w: activations cannot be computed twice to save memory; use smaller micro-batches", ErrOption)
 	}
+	return build(ctx, engine, c, o, func(s *torch.Scope) *weights.Source { return weights.NewSource(s, normal(c, tensors)) })
+}
+
+// Twin makes a model on another engine of the same device that shares the memory of the
+// weights, and has gradients of its own. It must not compute while the weights change.
+func (m *DeepSeek) Twin(ctx context.Context, engine *torch.Engine) (*DeepSeek, error) {
+	return build(ctx, engine, m.config, m.options, func(s *torch.Scope) *weights.Source {
+		return weights.NewTwin(s, slices.Concat(m.parameters, m.buffers))
+	})
+}
+
+func build(ctx context.Context, engine *torch.Engine, c Config, o Options, open func(s *torch.Scope) *weights.Source) (*DeepSeek, error) {
 	m := &DeepSeek{config: c, options: o, engine: engine}
 	err := engine.Do(ctx, false, func(s *torch.Scope) error {
-		source := weights.NewSource(s, normal(c, tensors))
+		source := open(s)
 		m.take(source)
 		var err error
 		m.parameters, m.buffers, err = source.CloseWithBuffers()

@@ -45,9 +45,19 @@ type Options struct {
 // New makes a model of the config on the engine, with f32 copies of the weights, which
 // must be exactly those of the config (F32, BF16 or F16).
 func New(ctx context.Context, engine *torch.Engine, c Config, o Options, tensors []safetensors.Tensor) (*Llama, error) {
+	return build(ctx, engine, c, o, func(s *torch.Scope) *weights.Source { return weights.NewSource(s, tensors) })
+}
+
+// Twin makes a model on another engine of the same device that shares the memory of the
+// weights, and has gradients of its own. It must not compute while the weights change.
+func (m *Llama) Twin(ctx context.Context, engine *torch.Engine) (*Llama, error) {
+	return build(ctx, engine, m.config, m.options, func(s *torch.Scope) *weights.Source { return weights.NewTwin(s, m.parameters) })
+}
+
+func build(ctx context.Context, engine *torch.Engine, c Config, o Options, open func(s *torch.Scope) *weights.Source) (*Llama, error) {
 	m := &Llama{config: c, options: o, engine: engine}
 	err := engine.Do(ctx, false, func(s *torch.Scope) error {
-		source := weights.NewSource(s, tensors)
+		source := open(s)
 		m.take(source)
 		var err error
 		m.parameters, err = source.Close()

@@ -25,6 +25,7 @@ var dtypes = map[safetensors.DType]torch.DType{
 type Source struct {
 	scope  *torch.Scope
 	byName map[string]safetensors.Tensor
+	shared map[string]*torch.Tensor // of NewTwin: what there is instead of byName
 	taken  []torch.Parameter
 	fixed  []torch.Parameter
 	err    error // the first one
@@ -38,6 +39,16 @@ func NewSource(s *torch.Scope, tensors []safetensors.Tensor) *Source {
 			src.fail("tensor %s appears twice", t.Name)
 		}
 		src.byName[t.Name] = t
+	}
+	return src
+}
+
+// NewTwin starts taking the weights of a model that exists, parameters and buffers, for
+// another engine of its device: the same memory, with gradients of its own.
+func NewTwin(s *torch.Scope, existing []torch.Parameter) *Source {
+	src := &Source{scope: s, shared: make(map[string]*torch.Tensor, len(existing))}
+	for _, p := range existing {
+		src.shared[p.Name] = p.Tensor
 	}
 	return src
 }
@@ -80,6 +91,14 @@ type Matrix struct {
 func (s *Source) TakeTogether(wanted ...Matrix) []*torch.Tensor {
 	out := make([]*torch.Tensor, len(wanted))
 	_ = s.scope.Sub(func(inner *torch.Scope) error { // frees the parts
+		if s.shared != nil { // they lie together already
+			for i, w := range wanted {
+				if t := s.read(inner, w.Name, []int64{w.Rows, w.Columns}); t != nil {
+					out[i] = s.parameter(w.Name, t)
+				}
+			}
+			return s.err
+		}
 		var parts []*torch.Tensor
 		for _, w := range wanted {
 			parts = append(parts, s.read(inner, w.Name, []int64{w.Rows, w.Columns}))
@@ -99,6 +118,13 @@ func (s *Source) TakeTogether(wanted ...Matrix) []*torch.Tensor {
 
 // read takes a tensor out of the source as f32; nil after an error.
 func (s *Source) read(scope *torch.Scope, name string, shape []int64) *torch.Tensor {
+	if t, ok := s.shared[name]; ok {
+		if got := t.Shape(); !slices.Equal(got, shape) {
+			s.fail("tensor %s has shape %v, want %v", name, got, shape)
+			return nil
+		}
+		return scope.Alias(t)
+	}
 	stored, ok := s.byName[name]
 	if !ok {
 		s.fail("tensor %s is missing", name)

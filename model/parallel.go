@@ -1,0 +1,44 @@
+package model
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/psyche-go/psyche/model/deepseek"
+	"github.com/psyche-go/psyche/model/llama"
+	"github.com/psyche-go/psyche/torch"
+)
+
+// ErrSplit says that a model cannot be computed by so many engines together.
+var ErrSplit = llama.ErrSplit
+
+// Twin makes a model on another engine of m's device that shares the memory of m's
+// weights, and has gradients of its own. It must not compute while the weights change.
+func Twin(ctx context.Context, e *torch.Engine, m Model) (Model, error) {
+	switch m := m.(type) {
+	case *llama.Llama:
+		return asModel(m.Twin(ctx, e))
+	case *deepseek.DeepSeek:
+		return asModel(m.Twin(ctx, e))
+	}
+	return nil, fmt.Errorf("twin of a %T: %w", m, errors.ErrUnsupported)
+}
+
+// asModel keeps a nil model from becoming an interface that is not nil.
+func asModel[M Model](m M, err error) (Model, error) {
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// Split makes of m one model whose layers the engines, all of m's device, compute
+// together. It shares the memory of m's weights, like a twin.
+func Split(ctx context.Context, engines []*torch.Engine, m Model) (*llama.Split, error) {
+	whole, ok := m.(*llama.Llama)
+	if !ok {
+		return nil, fmt.Errorf("%w: only %s can be computed by several devices together", ErrSplit, llama.Architecture)
+	}
+	return whole.Split(ctx, engines)
+}
