@@ -13,17 +13,14 @@ func (r Run) CoordinatorState(host coordinator.ClientID) (coordinator.State, err
 	if err != nil {
 		return coordinator.State{}, err
 	}
-	state, err := coordinator.New(r.RunID, host, r.Config, coordinator.Model{
+	state, err := coordinator.Genesis{RunID: r.RunID, Host: host, Config: r.Config, Progress: r.Progress, Model: coordinator.Model{
 		MaxSeqLen:            r.Model.MaxSeqLen,
 		ColdStartWarmupSteps: r.Model.ColdStartWarmupSteps,
 		Checkpoint:           r.Model.Checkpoint.coordinator(),
 		Definition:           definition,
-	})
+	}}.State()
 	if err != nil {
 		return coordinator.State{}, fmt.Errorf("start run %q: %w", r.RunID, err)
-	}
-	if r.Progress != (coordinator.Progress{}) {
-		state.Progress = r.Progress
 	}
 	return state, nil
 }

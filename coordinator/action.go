@@ -8,8 +8,12 @@ type Action interface{ action() }
 // Join asks for a place in the next epoch. It says that the sender holds no model: a
 // member of the running epoch that joins loses its place in that epoch, and a pending
 // client that was a member goes behind the others. Members that go on need not join.
+//
+// With Holds it says that it can load the run's checkpoint by itself, such as from its
+// disk after everybody was gone. Who says so falsely costs the others a Warmup.
 type Join struct {
-	Epoch uint32 // Progress.Epoch that the sender saw: an old Join cannot be replayed
+	Epoch uint32   // Progress.Epoch that the sender saw: an old Join cannot be replayed
+	Holds [32]byte // digest of the checkpoint that it holds; zero for none
 }
 
 // Ready says that a member holds the epoch's model (Warmup).
@@ -38,6 +42,15 @@ type HealthCheck struct {
 type ReportCheckpoint struct {
 	Step   uint32 // Progress.Step in Cooldown: the last round's step plus one
 	Digest [32]byte
+}
+
+// ReportUpload says where anybody can get a checkpoint that the run recorded. A member may
+// send it, and who waits with the model, also while the run is paused. An upload may take
+// longer than epochs: the checkpoint may be one of the newest before the present one.
+type ReportUpload struct {
+	Step   uint32   // of the checkpoint
+	Digest [32]byte // of the checkpoint
+	Place  Place
 }
 
 // Withdraw takes a client out of the epoch and of the pending list. The client itself
@@ -92,6 +105,7 @@ func (Ready) action()            {}
 func (WitnessRound) action()     {}
 func (HealthCheck) action()      {}
 func (ReportCheckpoint) action() {}
+func (ReportUpload) action()     {}
 func (Withdraw) action()         {}
 func (SetPaused) action()        {}
 func (UpdateConfig) action()     {}

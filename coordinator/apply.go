@@ -32,6 +32,8 @@ func (s *State) apply(from ClientID, a Action) error {
 		return s.join(from, a)
 	case Withdraw:
 		return s.withdraw(from, a)
+	case ReportUpload:
+		return s.reportUpload(from, a)
 	case SetPaused:
 		return s.setPaused(from, a)
 	case UpdateConfig:
@@ -119,9 +121,15 @@ func (s *State) join(from ClientID, a Join) error {
 	if !s.Authority.MayJoin(from) || s.isEjected(from) {
 		return ErrNotAuthorised
 	}
+	checkpoint := s.Model.Checkpoint
+	holds := !checkpoint.Kind.isOrigin() && a.Holds == checkpoint.Digest
 	if i := indexOf(s.Pending, from); i >= 0 {
-		if !s.Pending[i].HoldsModel {
+		switch {
+		case s.Pending[i].HoldsModel == holds:
 			return ErrDuplicate
+		case holds:
+			s.Pending[i].HoldsModel = true
+			return nil
 		}
 		s.Pending = append(slices.Delete(s.Pending, i, i+1), Client{ID: from})
 		return nil
@@ -133,7 +141,7 @@ func (s *State) join(from ClientID, a Join) error {
 	case s.HealthyCount()+len(s.Pending) >= MaxClients:
 		return ErrFull
 	}
-	s.Pending = append(s.Pending, Client{ID: from})
+	s.Pending = append(s.Pending, Client{ID: from, HoldsModel: holds})
 	s.forgetDeparted(from)
 	return nil
 }

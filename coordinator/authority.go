@@ -87,6 +87,7 @@ func (s *State) updateConfig(from ClientID, a UpdateConfig) error {
 	s.Config, s.Model = a.Config, model
 	s.Epoch.Rounds, s.Epoch.Reports = nil, nil
 	if replaced {
+		s.Earlier, s.Uploads, s.OriginStep = nil, nil, s.Progress.Step
 		for i := range s.Pending {
 			s.Pending[i].HoldsModel = false
 		}

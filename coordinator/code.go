@@ -23,6 +23,7 @@ const (
 	ErrMalformed                       // see DecodeError
 	ErrPermissionless                  // the run admits everybody: there is nothing to authorize
 	ErrWrongNumber                     // the action names another authorization than the sender's present one
+	ErrUnrecorded                      // the run recorded no such checkpoint, or so long ago that it forgot
 	codeEnd
 )
 
@@ -44,6 +45,7 @@ var codeTexts = [...]string{
 	ErrMalformed:       "malformed state",
 	ErrPermissionless:  "run is permissionless",
 	ErrWrongNumber:     "not the number of the present authorization",
+	ErrUnrecorded:      "no checkpoint that the run recorded lately",
 }
 
 // Valid reports whether c is one of the codes above: a byte from the network may not be.

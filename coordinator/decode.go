@@ -82,6 +82,7 @@ func (d *Decoder) Decode(b []byte) (State, error) {
 	s.PendingResume = in.bool("pending resume")
 	s.ColdStart = in.bool("cold start")
 	s.Closed = in.bool("closed")
+	in.uploads(&s)
 	in.check(in.at == len(in.source), "end")
 	if in.err != nil {
 		return State{}, in.err
@@ -307,6 +308,37 @@ func (d *decoder) filter(filter *bloom.Filter) {
 	words := d.take(filterSize, "filter")
 	for i := range len(words) / 8 {
 		filter[i] = le.Uint64(words[8*i:])
+	}
+}
+
+func (d *decoder) uploads(s *State) {
+	s.OriginStep = d.uint32("origin step")
+	if n := d.length("earlier checkpoints", MaxEarlier, recordedSize); n > 0 {
+		s.Earlier = make([]Recorded, n)
+	}
+	for i := range s.Earlier {
+		s.Earlier[i].Step = d.uint32("earlier checkpoints")
+		d.bytes(s.Earlier[i].Digest[:], "earlier checkpoints")
+	}
+	if n := d.length("uploads", MaxUploads, uploadSize); n > 0 {
+		s.Uploads = make([]Upload, n)
+	}
+	for i := range s.Uploads {
+		u := &s.Uploads[i]
+		d.bytes(u.Reporter[:], "uploads")
+		u.Step = d.uint32("uploads")
+		d.bytes(u.Digest[:], "uploads")
+		u.Place.Kind = CheckpointKind(d.uint8("uploads"))
+		u.Place.Repo = d.text8("uploads", MaxRepoLength)
+		u.Place.Revision = d.text8("uploads", MaxRepoLength)
+		u.Tries = d.uint8("uploads")
+	}
+	if n := d.length("lapses", MaxLapses, lapseSize); n > 0 {
+		s.Lapses = make([]Lapse, n)
+	}
+	for i := range s.Lapses {
+		s.Lapses[i].First = d.uint32("lapses")
+		s.Lapses[i].Last = d.uint32("lapses")
 	}
 }
 

@@ -63,8 +63,10 @@
 // becomes the P2P kind with that digest and remembers where it came from
 // (Checkpoint.Origin). Without such a quorum nobody can say which model is the right one:
 // the checkpoint stays what it was, and every member whose model is not that one has to
-// load it. If no pending client holds the checkpoint's model when an epoch starts, a P2P
-// checkpoint falls back to its origin, and optimizers start afresh.
+// load it. If no pending client holds the checkpoint's model when an epoch starts, it falls
+// back to the newest checkpoint of which a member reported an upload (State.Uploads), or to
+// its origin, and optimizers start afresh. Steps and data go on as they were, so that
+// nothing is trained on twice; State.Lapses has the steps that the model has not seen.
 //
 // # Rounds without witnesses
 //

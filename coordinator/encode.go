@@ -8,7 +8,7 @@ import (
 )
 
 // encodingVersion is the first byte of an encoded State.
-const encodingVersion = 2
+const encodingVersion = 3
 
 // Sizes of encoded parts.
 const (
@@ -21,6 +21,10 @@ const (
 
 	authorizationSize = 32 + 4 + 8 + 2 // without its delegates
 	ejectionSize      = 32 + 4
+
+	recordedSize = 4 + 32
+	uploadSize   = 32 + 4 + 32 + 1 + 1 + 1 + 1 // without its texts
+	lapseSize    = 4 + 4
 )
 
 // maxModelSize is that of a model with the longest names and the largest definition.
@@ -36,7 +40,8 @@ const MaxStateSize = 1 + 1 + MaxRunIDLength + 32 + 1 + 8 + configSize + maxModel
 	4 + 4 + 8 + 1 + 6*2 + // epoch and lengths of all lists
 	4*MaxClients*clientSize + MaxClients*32 + MaxClients*reportSize +
 	1 + StoredRounds*(roundSize+MaxClients*32+MaxWitnesses*witnessSize) +
-	8 + 32 + 8 + 4
+	8 + 32 + 8 + 4 +
+	4 + 3*2 + MaxEarlier*recordedSize + MaxUploads*(uploadSize+MaxRepoLength) + MaxLapses*lapseSize
 
 // AppendTo appends the canonical bytes of the state to b: a version byte, then every
 // field in the order of declaration, integers little endian and of fixed width, lists
@@ -62,7 +67,34 @@ func (s *State) AppendTo(b []byte) []byte {
 	b = appendBool(b, s.PendingPause)
 	b = appendBool(b, s.PendingResume)
 	b = appendBool(b, s.ColdStart)
-	return appendBool(b, s.Closed)
+	b = appendBool(b, s.Closed)
+	return s.appendUploads(b)
+}
+
+func (s *State) appendUploads(b []byte) []byte {
+	b = le.AppendUint32(b, s.OriginStep)
+	b = appendLength(b, len(s.Earlier))
+	for _, r := range s.Earlier {
+		b = le.AppendUint32(b, r.Step)
+		b = append(b, r.Digest[:]...)
+	}
+	b = appendLength(b, len(s.Uploads))
+	for i := range s.Uploads {
+		u := &s.Uploads[i]
+		b = append(b, u.Reporter[:]...)
+		b = le.AppendUint32(b, u.Step)
+		b = append(b, u.Digest[:]...)
+		b = append(b, byte(u.Place.Kind))
+		b = appendText8(b, u.Place.Repo)
+		b = appendText8(b, u.Place.Revision)
+		b = append(b, u.Tries)
+	}
+	b = appendLength(b, len(s.Lapses))
+	for _, l := range s.Lapses {
+		b = le.AppendUint32(b, l.First)
+		b = le.AppendUint32(b, l.Last)
+	}
+	return b
 }
 
 // Hash returns the SHA-256 of the state's canonical bytes.

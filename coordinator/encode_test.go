@@ -26,6 +26,9 @@ func goldenState(t testing.TB) State {
 	genesis.Model.ColdStartWarmupSteps = 1
 	s := newRunOf(t, genesis, "a", "b", "c", "d")
 	s.finishEpoch("x")
+	s.must("b", ReportUpload{Step: 2, Digest: clientID("x"), Place: Place{Kind: CheckpointHub, Repo: "org/run", Revision: strings.Repeat("0123456789", 4)}})
+	s.must("a", ReportUpload{Step: 2, Digest: clientID("x"), Place: Place{Kind: CheckpointGcs, Repo: "bucket", Revision: "prefix"}})
+	s.Earlier, s.Lapses = []Recorded{{Step: 1, Digest: clientID("w")}}, []Lapse{{First: 1, Last: 1}} // as if it had happened
 	for _, name := range []string{"e", "g", "h"} {
 		s.must("door", Authorize{Grantee: clientID(name), Allowed: true})
 	}
@@ -44,7 +47,7 @@ func goldenState(t testing.TB) State {
 func TestGoldenBytes(t *testing.T) {
 	state := goldenState(t)
 	raw := state.AppendTo(nil)
-	file := filepath.Join("testdata", "state-v2.golden")
+	file := filepath.Join("testdata", "state-v3.golden")
 	if *update {
 		if err := os.WriteFile(file, raw, 0o644); err != nil {
 			t.Fatal(err)
@@ -114,6 +117,26 @@ func TestDecodeRefusesBrokenInvariants(t *testing.T) {
 		{"ejections", func(s *State) {
 			s.Authority.Ejections = append(s.Authority.Ejections, s.Authority.Ejections[0])
 		}},
+		{"uploads", func(s *State) { s.Uploads[0].Step++ }},
+		{"uploads", func(s *State) { s.Uploads[0].Digest[0]++ }},
+		{"uploads", func(s *State) { s.Uploads[0].Place.Revision = "main" }},
+		{"uploads", func(s *State) { s.Uploads[1].Place.Repo = "with space" }},
+		{"uploads", func(s *State) { s.Uploads[1].Place.Kind = CheckpointLocal }},
+		{"uploads", func(s *State) { s.Uploads[1].Tries = MaxUploadTries + 1 }},
+		{"uploads", func(s *State) { s.Uploads[1].Reporter = s.Uploads[0].Reporter }},
+		{"uploads", func(s *State) {
+			for i := range s.Uploads {
+				s.Uploads[i].Step, s.Uploads[i].Digest[0] = 1, byte(i)
+			}
+		}},
+		{"uploads", func(s *State) { s.Model.Checkpoint = s.Model.Checkpoint.origin() }},
+		{"lapses", func(s *State) { s.Lapses = make([]Lapse, MaxLapses+1) }},
+		{"earlier checkpoints", func(s *State) { s.Earlier[0].Step = 2 }},
+		{"origin step", func(s *State) { s.OriginStep = 0 }},
+		{"origin step", func(s *State) { s.OriginStep = s.Progress.Step + 1 }},
+		{"lapses", func(s *State) { s.Lapses[0].First = 2 }},
+		{"lapses", func(s *State) { s.Lapses[0].Last = s.Progress.Step }},
+		{"lapses", func(s *State) { s.Lapses = append(s.Lapses, s.Lapses[0]) }},
 		{"pending", func(s *State) { s.Pending[0].ID = clientID("nobody") }},
 		{"pending", func(s *State) { s.Authority.Ejections[0].Client = s.Pending[0].ID }},
 		{"clients", func(s *State) { s.Epoch.Clients[0].OptimizerSince = s.Progress.Step + 1 }},
@@ -215,6 +238,9 @@ func TestCloneSharesNothing(t *testing.T) {
 	c.Authority.Authorizations[0].Number++
 	c.Authority.Authorizations[4].Delegates[0][0]++
 	c.Authority.Ejections[0].Until++
+	c.Earlier[0].Step++
+	c.Uploads[0].Tries++
+	c.Lapses[0].Last++
 	if !bytes.Equal(before, state.AppendTo(nil)) {
 		t.Error("a change of the copy changed the original")
 	}
@@ -232,6 +258,16 @@ func TestLargestStateFits(t *testing.T) {
 		}
 		state.Authority.Authorizations = append(state.Authority.Authorizations, authorization)
 		state.Authority.Ejections = append(state.Authority.Ejections, Ejection{Client: clientID("e" + name), Until: 1})
+	}
+	state.Model.Checkpoint.Repo = strings.Repeat("r", MaxRepoLength)
+	checkpoint := &state.Model.Checkpoint
+	checkpoint.Kind, checkpoint.Origin, checkpoint.Step = CheckpointP2P, CheckpointHub, 3
+	state.Progress.Step = max(state.Progress.Step, 4)
+	for i := range MaxUploads {
+		state.Uploads = append(state.Uploads, Upload{Reporter: clientID("u" + strconv.Itoa(i)), Place: Place{Kind: CheckpointGcs, Repo: strings.Repeat("r", MaxRepoLength)}})
+	}
+	for i := range uint32(3) {
+		state.Earlier = append(state.Earlier, Recorded{Step: i})
 	}
 	raw := state.AppendTo(nil)
 	t.Logf("%d bytes, bound %d", len(raw), MaxStateSize)

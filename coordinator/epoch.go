@@ -82,6 +82,7 @@ func (s *State) settleCheckpoint() {
 		return
 	}
 	checkpoint := &s.Model.Checkpoint
+	s.remember(*checkpoint)
 	if checkpoint.Kind.isOrigin() {
 		checkpoint.Origin = checkpoint.Kind
 		checkpoint.Kind = checkpoint.Origin.overP2P()
@@ -91,6 +92,12 @@ func (s *State) settleCheckpoint() {
 	for i := range s.Epoch.Clients {
 		client := &s.Epoch.Clients[i]
 		client.HoldsModel = slices.Contains(s.Epoch.Reports, CheckpointReport{Client: client.ID, Digest: digest})
+	}
+	for i := range s.Pending {
+		s.Pending[i].HoldsModel = false // of the one before
+	}
+	for i := range s.Uploads {
+		s.Uploads[i].Tries = 0 // a quorum had the model
 	}
 }
 
@@ -111,18 +118,4 @@ func (s *State) agreedDigest() (digest [32]byte, ok bool) {
 		}
 	}
 	return [32]byte{}, false
-}
-
-// fallBackIfModelIsGone returns a P2P checkpoint to its origin when no pending client
-// holds its model: there is nobody left to copy it from.
-func (s *State) fallBackIfModelIsGone() {
-	checkpoint := &s.Model.Checkpoint
-	if checkpoint.Kind.isOrigin() || slices.ContainsFunc(s.Pending, func(c Client) bool { return c.HoldsModel }) {
-		return
-	}
-	checkpoint.Kind = checkpoint.Origin
-	checkpoint.Origin = 0
-	checkpoint.Digest = [32]byte{}
-	checkpoint.Step = 0
-	s.ColdStart = true
 }

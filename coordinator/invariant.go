@@ -26,6 +26,8 @@ import (
 //     member, and there once, and its filters have no more bits than the round's
 //     items can set. Only members' results are skipped.
 //   - The checkpoint is not of a step that was not trained.
+//   - Uploads are of recorded checkpoints, one of each reporter, at places that can be;
+//     earlier checkpoints, and lapses, are in the order of their steps.
 func (s *State) Check() error {
 	if broken := s.brokenInvariant((*Round).electedSet); broken != "" {
 		return &DecodeError{Field: broken}
@@ -48,6 +50,32 @@ func (s *State) brokenInvariant(elected func(*Round, Config) MemberSet) string {
 	if s.Model.validate(s.Config) != nil {
 		return "model"
 	}
+	if broken := s.brokenProgress(); broken != "" {
+		return broken
+	}
+	if s.Model.Checkpoint.Step >= s.Progress.Step {
+		return "checkpoint step"
+	}
+	if broken := s.brokenEnd(); broken != "" {
+		return broken
+	}
+	if broken := s.brokenUploads(); broken != "" {
+		return broken
+	}
+	if broken := s.Authority.broken(s.Progress.Epoch); broken != "" {
+		return broken
+	}
+	if s.PendingResume && s.RunState != Paused || s.PendingPause && (s.RunState == Paused || s.RunState == Finished) {
+		return "pending pause"
+	}
+	if broken := s.brokenMembership(); broken != "" {
+		return broken
+	}
+	return s.brokenRounds(elected)
+}
+
+// brokenProgress checks that the numbers of the run fit together and cannot overflow.
+func (s *State) brokenProgress() string {
 	if s.Progress.Step == 0 || s.Progress.Step-1 > s.Config.TotalSteps {
 		return "step"
 	}
@@ -61,22 +89,7 @@ func (s *State) brokenInvariant(elected func(*Round, Config) MemberSet) string {
 	if s.Progress.Epoch >= s.Progress.Step {
 		return "epoch number"
 	}
-	if s.Model.Checkpoint.Step >= s.Progress.Step {
-		return "checkpoint step"
-	}
-	if broken := s.brokenEnd(); broken != "" {
-		return broken
-	}
-	if broken := s.Authority.broken(s.Progress.Epoch); broken != "" {
-		return broken
-	}
-	if s.PendingResume && s.RunState != Paused || s.PendingPause && (s.RunState == Paused || s.RunState == Finished) {
-		return "pending pause"
-	}
-	if broken := s.brokenMembership(); broken != "" {
-		return broken
-	}
-	return s.brokenRounds(elected)
+	return ""
 }
 
 // brokenEnd checks that a run is Finished exactly after its last step or when closed.

@@ -17,6 +17,10 @@ type Genesis struct {
 	Paused        bool     // begins Paused, to be configured and resumed by the main authority
 	Config        Config
 	Model         Model
+
+	// Progress is where another run has left off whose model this one begins with; zero
+	// for the beginning. Its optimizers are gone: the first epoch starts cold.
+	Progress Progress
 }
 
 // New returns the state of a permissionless run that waits for its first members and
@@ -50,7 +54,7 @@ func (g Genesis) State() (State, error) {
 		RunState:  WaitingForMembers,
 		Config:    g.Config,
 		Model:     model,
-		Progress:  Progress{Step: 1},
+		Progress:  g.Progress,
 		SeedChain: sha256.Sum256(append([]byte("psyche/seed/v1"), g.RunID...)),
 	}
 	if state.Authority.Main == (ClientID{}) {
@@ -61,6 +65,14 @@ func (g Genesis) State() (State, error) {
 	}
 	if g.Paused {
 		state.RunState = Paused
+	}
+	if g.Progress == (Progress{}) {
+		state.Progress.Step = 1
+	}
+	state.ColdStart = state.Progress.Step > 1
+	state.OriginStep = state.Progress.Step
+	if broken := state.brokenInvariant((*Round).electedSet); broken != "" {
+		return State{}, &ConfigError{Key: "progress", Problem: "does not fit: " + broken}
 	}
 	return state, nil
 }
@@ -82,6 +94,9 @@ func (s *State) Clone() State {
 	c.Epoch.Reports = slices.Clone(s.Epoch.Reports)
 	c.Pending = slices.Clone(s.Pending)
 	c.Departed = slices.Clone(s.Departed)
+	c.Earlier = slices.Clone(s.Earlier)
+	c.Uploads = slices.Clone(s.Uploads)
+	c.Lapses = slices.Clone(s.Lapses)
 	return c
 }
 

@@ -25,9 +25,13 @@ func around(t *rapid.T, n uint32) uint32 {
 
 // someAction draws an action that is sometimes right and often hostile.
 func someAction(t *rapid.T, s *State) Action {
-	switch rapid.IntRange(0, 15).Draw(t, "action") {
+	switch rapid.IntRange(0, 17).Draw(t, "action") {
 	case 0, 1:
-		return Join{Epoch: around(t, s.Progress.Epoch)}
+		a := Join{Epoch: around(t, s.Progress.Epoch)}
+		if rapid.IntRange(0, 4).Draw(t, "holds") == 0 {
+			a.Holds = s.Model.Checkpoint.Digest
+		}
+		return a
 	case 2, 3:
 		return Ready{Epoch: around(t, s.Progress.Epoch)}
 	case 4, 5:
@@ -54,6 +58,8 @@ func someAction(t *rapid.T, s *State) Action {
 		return Eject{Client: someID(t)}
 	case 14:
 		return someUpdate(t, s)
+	case 15, 16:
+		return someUpload(t, s)
 	default:
 		if rapid.IntRange(0, 5).Draw(t, "close") == 0 {
 			return Close{}
@@ -101,6 +107,15 @@ func someUpdate(t *rapid.T, s *State) UpdateConfig {
 		u.Config.MinClients = rapid.Uint16Range(0, 3).Draw(t, "min clients")
 	}
 	return u
+}
+
+// someUpload draws where a checkpoint is said to lie: mostly a recorded one.
+func someUpload(t *rapid.T, s *State) ReportUpload {
+	c := s.Model.Checkpoint
+	known := append([]Recorded{{Step: c.Step, Digest: c.Digest}, {Step: c.Step + 1}}, s.Earlier...)
+	r := rapid.SampledFrom(known).Draw(t, "checkpoint")
+	kind := rapid.SampledFrom([]CheckpointKind{CheckpointGcs, CheckpointGcs, CheckpointHub, CheckpointLocal}).Draw(t, "place")
+	return ReportUpload{Step: r.Step, Digest: r.Digest, Place: Place{Kind: kind, Repo: "bucket"}}
 }
 
 func someWitness(t *rapid.T, s *State) WitnessRound {

@@ -19,13 +19,14 @@ import (
 //
 //	new [key=value]…            a run; keys as in state.toml, and origin=Hub|Gcs|Local,
 //	                            main=KEY, joins=KEY, permissioned, paused
-//	join A B…                   also ready, withdraw; [by=A] [nonce=N] [epoch=N]
+//	join A B… [holds=DIGEST]    also ready, withdraw; [by=A] [nonce=N] [epoch=N]
 //	tick T [n=N]                time T, or +T; N ticks one second apart
 //	witness A… [lost=(A)] [step=N] [filled=participants|commitments]
 //	                            "elected" are all elected; without lost they hold
 //	                            everybody's result; a filled filter holds anything
 //	health A accuse=(B,C) [step=N]
 //	report A… digest=d1|d2 [step=N]
+//	upload A… digest=d1 bucket=NAME|hub=NAME [revision=R] [step=N]
 //	pause | resume | close [by=A]
 //	configure [by=A] [key=value]…  keys as with new, repo=NAME, p2p=DIGEST
 //	authorize | revoke A… [by=B] | eject A… [by=B]
@@ -70,7 +71,10 @@ func (s *scenario) run(t *testing.T, d *datadriven.TestData) string {
 	case "new":
 		return s.create(t, d)
 	case "join":
-		return s.each(d, func(ClientID) Action { return Join{Epoch: number(t, d, "epoch", s.state.Progress.Epoch)} })
+		holds := [32]byte(clientID(text(d, "holds", "")))
+		return s.each(d, func(ClientID) Action { return Join{Epoch: number(t, d, "epoch", s.state.Progress.Epoch), Holds: holds} })
+	case "upload":
+		return s.upload(t, d)
 	case "ready":
 		return s.each(d, func(ClientID) Action { return Ready{Epoch: number(t, d, "epoch", s.state.Progress.Epoch)} })
 	case "withdraw":
@@ -176,6 +180,20 @@ func setKey(t *testing.T, d *datadriven.TestData, config *Config, model *Model, 
 	default:
 		setConfig(t, config, arg.Key, value)
 	}
+}
+
+// upload reports a copy in a bucket, or in a repository of the Hub at a revision.
+func (s *scenario) upload(t *testing.T, d *datadriven.TestData) string {
+	t.Helper()
+	a := ReportUpload{
+		Step:   number(t, d, "step", s.state.Model.Checkpoint.Step),
+		Digest: clientID(text(d, "digest", "")),
+		Place:  Place{Kind: CheckpointGcs, Repo: text(d, "bucket", "")},
+	}
+	if a.Place.Repo == "" {
+		a.Place = Place{Kind: CheckpointHub, Repo: text(d, "hub", ""), Revision: text(d, "revision", strings.Repeat("0", 40))}
+	}
+	return s.each(d, func(ClientID) Action { return a })
 }
 
 func (s *scenario) ledger() string {

@@ -15,6 +15,10 @@ const (
 	MaxAuthorizations = 256  // grantees of a permissioned run at a time
 	MaxDelegates      = 4    // keys that may join in one grantee's name
 	MaxEjections      = 256  // in force at a time; the oldest is forgotten
+	MaxUploads        = 4    // that members reported, one of each
+	MaxUploadTries    = 3    // Warmups in which nobody got the model before an upload is dropped
+	MaxEarlier        = 8    // recorded checkpoints whose upload may still be reported
+	MaxLapses         = 8    // the oldest is forgotten
 )
 
 // ClientID is the ed25519 public key of a participant.
@@ -171,6 +175,36 @@ type CheckpointReport struct {
 	Digest [32]byte // BLAKE3 of its checkpoint manifest
 }
 
+// Recorded is a checkpoint that a quorum reported.
+type Recorded struct {
+	Step   uint32
+	Digest [32]byte
+}
+
+// Place is where anybody can get a model: a repository of the Hub at a commit, or a bucket
+// and the prefix of its objects.
+type Place struct {
+	Kind     CheckpointKind // CheckpointHub or CheckpointGcs
+	Repo     string
+	Revision string
+}
+
+// Upload is one client's statement where a recorded checkpoint lies. Only the digest tells
+// whether it is there.
+type Upload struct {
+	Reporter ClientID
+	Step     uint32
+	Digest   [32]byte
+	Place    Place
+	Tries    uint8 // Warmups that gave nobody its model since a checkpoint was last recorded
+}
+
+// Lapse is a stretch of steps whose results the run's model does not have, though the run
+// counted them: it went on from an earlier model. Their data is not trained on again.
+type Lapse struct {
+	First, Last uint32
+}
+
 // Authority is who governs the run, and whom a permissioned run admits.
 type Authority struct {
 	Main           ClientID // configures, pauses, ejects and closes
@@ -219,4 +253,9 @@ type State struct {
 	PendingResume bool // leave Paused at the next tick
 	ColdStart     bool // the next epoch starts with fresh optimizers
 	Closed        bool // for good, by Close: Finished, or Paused and Finished at the next tick
+
+	OriginStep uint32     // first step that the model of the checkpoint's origin has not seen
+	Earlier    []Recorded // checkpoints before Model.Checkpoint, oldest first; only of a P2P kind's
+	Uploads    []Upload   // in order of acceptance
+	Lapses     []Lapse    // ascending
 }

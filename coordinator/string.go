@@ -22,6 +22,14 @@ func (s *State) String() string {
 		p.flag(s.ColdStart, ", next epoch starts cold"), p.flag(s.Closed, ", closed"))
 	p.authority(s)
 	p.checkpoint(&s.Model.Checkpoint)
+	for i := range s.Uploads {
+		u := &s.Uploads[i]
+		p.line("upload of ", u.Reporter.String(), ": ", ClientID(u.Digest).String(), " of step ", num(u.Step), " at ", u.Place.String(),
+			p.flag(u.Tries > 0, ", tried "+num(uint32(u.Tries))+" times"))
+	}
+	for _, l := range s.Lapses {
+		p.line("not in the model: steps ", num(l.First), " to ", num(l.Last))
+	}
 	if s.active() || s.RunState == Warmup {
 		p.line("epoch from step ", num(s.Epoch.StartStep), ", time ", num(s.Epoch.StartTime),
 			p.flag(s.Epoch.ColdStart, ", cold start"), p.flag(s.Epoch.LastStep != 0, ", last step "+num(s.Epoch.LastStep)))
@@ -40,6 +48,15 @@ func (s *State) String() string {
 		p.line("report of ", report.Client.String(), ": ", ClientID(report.Digest).String())
 	}
 	return p.text.String()
+}
+
+// String returns the place as people write it.
+func (p Place) String() string {
+	text := p.Kind.String() + " " + p.Repo
+	if p.Revision != "" {
+		text += "@" + p.Revision
+	}
+	return text
 }
 
 // page collects lines of text.

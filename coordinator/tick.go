@@ -95,6 +95,9 @@ func (s *State) tickWarmup(now, seed uint64) bool {
 	if s.readyCount() < healthy && !elapsed(s.StateStart, now, s.Config.WarmupTime) {
 		return changed
 	}
+	if len(s.Epoch.Ready) == 0 {
+		s.countTry()
+	}
 	holders := newIDSet(s.Epoch.Ready)
 	for i := range s.Epoch.Clients {
 		client := &s.Epoch.Clients[i]
@@ -246,6 +249,7 @@ func (s *State) pause(now uint64) {
 // startEpoch makes the pending clients members and begins Warmup.
 func (s *State) startEpoch(now uint64) {
 	s.fallBackIfModelIsGone()
+	s.noteLapse()
 	// An epoch number that has not changed would let an old Join of who left be replayed.
 	for _, client := range s.Epoch.Exited {
 		if !s.IsPending(client.ID) {

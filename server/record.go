@@ -222,11 +222,11 @@ func checkCreate(c frame.Create, state coordinator.State) error {
 		RunID: state.RunID, Host: state.Host, MainAuthority: state.Authority.Main, JoinAuthority: state.Authority.Join,
 		Permissioned: state.Authority.Permissioned, Paused: state.RunState == coordinator.Paused,
 		Config: state.Config, Model: state.Model,
+		Progress: state.Progress, // it may continue an older run
 	}.State()
 	if err != nil {
 		return fmt.Errorf("create of %s: %w", c.Creator, err)
 	}
-	fresh.Progress = state.Progress // it may continue an older run
 	if !bytes.Equal(fresh.AppendTo(nil), c.State) {
 		return fmt.Errorf("create of %s: the state is not one that a run starts with", c.Creator)
 	}
@@ -246,6 +246,8 @@ func actionName(a coordinator.Action) string {
 		return "health-check"
 	case coordinator.ReportCheckpoint:
 		return "report-checkpoint"
+	case coordinator.ReportUpload:
+		return "report-upload"
 	case coordinator.Withdraw:
 		return "withdraw"
 	case coordinator.SetPaused:

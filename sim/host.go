@@ -392,6 +392,8 @@ func describe(a coordinator.Action) string {
 		return fmt.Sprintf("health check of step %d, %d accused", a.Step, len(a.Clients))
 	case coordinator.ReportCheckpoint:
 		return fmt.Sprintf("checkpoint of step %d, digest %x", a.Step, a.Digest[:4])
+	case coordinator.ReportUpload:
+		return fmt.Sprintf("upload of step %d, digest %x", a.Step, a.Digest[:4])
 	case coordinator.Withdraw:
 		return "withdrawal"
 	default:

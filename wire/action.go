@@ -24,6 +24,7 @@ const (
 	kindSetDelegates     = 10
 	kindEject            = 11
 	kindClose            = 12
+	kindReportUpload     = 13
 )
 
 // SignedAction is an action whose signature has been verified.
@@ -79,7 +80,11 @@ func DecodeAction(b []byte) (coordinator.Action, error) {
 func appendAction(b []byte, a coordinator.Action) []byte {
 	switch a := a.(type) {
 	case coordinator.Join:
-		return le.AppendUint32(append(b, kindJoin), a.Epoch)
+		b = le.AppendUint32(append(b, kindJoin), a.Epoch)
+		if a.Holds != [32]byte{} {
+			b = append(b, a.Holds[:]...)
+		}
+		return b
 	case coordinator.Ready:
 		return le.AppendUint32(append(b, kindReady), a.Epoch)
 	case coordinator.WitnessRound:
@@ -97,6 +102,14 @@ func appendAction(b []byte, a coordinator.Action) []byte {
 	case coordinator.ReportCheckpoint:
 		b = le.AppendUint32(append(b, kindReportCheckpoint), a.Step)
 		return append(b, a.Digest[:]...)
+	case coordinator.ReportUpload:
+		if len(a.Place.Repo)+len(a.Place.Revision) > coordinator.MaxRepoLength {
+			panic("wire: a place with a longer name than a run can keep")
+		}
+		b = le.AppendUint32(append(b, kindReportUpload), a.Step)
+		b = append(b, a.Digest[:]...)
+		b = append(b, byte(a.Place.Kind))
+		return appendText(appendText(b, a.Place.Repo), a.Place.Revision)
 	case coordinator.Withdraw:
 		return append(append(b, kindWithdraw), a.Client[:]...)
 	case coordinator.SetPaused:
@@ -126,7 +139,7 @@ func appendAction(b []byte, a coordinator.Action) []byte {
 func (r *reader) action() coordinator.Action {
 	switch kind := r.uint8("kind of action"); kind {
 	case kindJoin:
-		return coordinator.Join{Epoch: r.uint32("join")}
+		return r.join()
 	case kindReady:
 		return coordinator.Ready{Epoch: r.uint32("ready")}
 	case kindWitnessRound:
@@ -146,6 +159,16 @@ func (r *reader) action() coordinator.Action {
 		return coordinator.ReportCheckpoint{
 			Step:   r.uint32("report's step"),
 			Digest: r.hash("digest"),
+		}
+	case kindReportUpload:
+		return coordinator.ReportUpload{
+			Step:   r.uint32("upload's step"),
+			Digest: r.hash("digest"),
+			Place: coordinator.Place{
+				Kind:     coordinator.CheckpointKind(r.uint8("kind of place")),
+				Repo:     r.text("repository", coordinator.MaxRepoLength),
+				Revision: r.text("revision", coordinator.MaxRepoLength),
+			},
 		}
 	case kindWithdraw:
 		return coordinator.Withdraw{Client: coordinator.ClientID(r.hash("withdrawn client"))}
@@ -171,6 +194,31 @@ func (r *reader) action() coordinator.Action {
 		r.fail("kind of action")
 		return nil
 	}
+}
+
+// join reads the digest only where one is: a digest of zeros is not written.
+func (r *reader) join() coordinator.Join {
+	a := coordinator.Join{Epoch: r.uint32("join")}
+	if r.err == nil && len(r.rest) > 0 {
+		a.Holds = r.hash("digest of the model that is held")
+		if a.Holds == [32]byte{} {
+			r.fail("digest of the model that is held")
+		}
+	}
+	return a
+}
+
+// text reads a text behind its length.
+func (r *reader) text(field string, limit int) string {
+	n := int(r.uint8(field))
+	if r.err == nil && n > limit {
+		r.fail(field)
+	}
+	return string(r.take(n, field))
+}
+
+func appendText(b []byte, text string) []byte {
+	return append(append(b, byte(len(text))), text...)
 }
 
 // updateConfig reads configuration and model, which end the action.

@@ -34,6 +34,8 @@ type Run struct {
 	Pending    []string   `json:"pending"`
 	Round      *Round     `json:"round,omitempty"`
 	Checkpoint Checkpoint `json:"checkpoint"`
+	Uploads    []Upload   `json:"uploads"`
+	Lapses     []Lapse    `json:"lapses"`
 	Config     Config     `json:"config"`
 	StateHash  string     `json:"state_hash"` // SHA-256 of the state's canonical bytes
 }
@@ -82,6 +84,22 @@ type Checkpoint struct {
 	Step     uint32 `json:"step,omitempty"`
 }
 
+// Upload is where a member says that a checkpoint lies.
+type Upload struct {
+	Reporter string `json:"reporter"`
+	Kind     string `json:"kind"`
+	Repo     string `json:"repo"`
+	Revision string `json:"revision"`
+	Digest   string `json:"digest"`
+	Step     uint32 `json:"step"`
+}
+
+// Lapse is a stretch of steps that the model has not seen.
+type Lapse struct {
+	First uint32 `json:"first"`
+	Last  uint32 `json:"last"`
+}
+
 // Config has the rules of the run, under the names of state.toml.
 type Config struct {
 	WarmupTime                  uint64 `json:"warmup_time"`
@@ -108,10 +126,20 @@ func Of(s *coordinator.State) Run {
 		RunID: s.RunID, Host: name(s.Host), Authority: authorityOf(&s.Authority), Closed: s.Closed, State: s.RunState.String(), Since: s.StateStart,
 		Epoch: s.Progress.Epoch, Step: s.Progress.Step, TotalSteps: s.Config.TotalSteps, DataIndex: s.Progress.DataIndex,
 		Members: clients(s, s.Epoch.Clients), Exited: clients(s, s.Epoch.Exited), Pending: []string{},
+		Uploads: []Upload{}, Lapses: []Lapse{},
 		Checkpoint: checkpointOf(s.Model.Checkpoint), Config: configOf(s.Config), StateHash: hex.EncodeToString(hash[:]),
 	}
 	for i := range s.Pending {
 		run.Pending = append(run.Pending, name(s.Pending[i].ID))
+	}
+	for _, u := range s.Uploads {
+		run.Uploads = append(run.Uploads, Upload{
+			Reporter: name(u.Reporter), Kind: u.Place.Kind.String(), Repo: u.Place.Repo, Revision: u.Place.Revision,
+			Digest: hex.EncodeToString(u.Digest[:]), Step: u.Step,
+		})
+	}
+	for _, l := range s.Lapses {
+		run.Lapses = append(run.Lapses, Lapse(l))
 	}
 	if r := s.CurrentRound(); r != nil {
 		run.Round = &Round{
@@ -182,6 +210,12 @@ func (r Run) Print(to io.Writer, now time.Time) error {
 			r.Round.Members, r.Round.Witnesses, r.Round.Elected, r.Round.Quorum, r.Round.BatchSize)
 	}
 	line("checkpoint", "%s", strings.Join(strings.Fields(fmt.Sprintf("%s %s %s %s", r.Checkpoint.Kind, r.Checkpoint.Repo, r.Checkpoint.Revision, r.Checkpoint.Digest)), " "))
+	for i, u := range r.Uploads {
+		line(title("uploads", i), "step %d at %s %s %s", u.Step, u.Kind, u.Repo, u.Revision)
+	}
+	for i, l := range r.Lapses {
+		line(title("not in the model", i), "steps %d to %d", l.First, l.Last)
+	}
 	line("host", "%s", r.Host)
 	line("main authority", "%s", r.Authority.Main)
 	if r.Authority.Permissioned {

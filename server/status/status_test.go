@@ -58,12 +58,15 @@ func TestRunIsTheSameThroughJSON(t *testing.T) {
 }
 
 func TestPrint(t *testing.T) {
-	run := status.Of(inWarmup(t))
+	state := inWarmup(t)
+	state.Uploads = []coordinator.Upload{{Step: 5, Place: coordinator.Place{Kind: coordinator.CheckpointGcs, Repo: "bucket", Revision: "run-step5"}}}
+	state.Lapses = []coordinator.Lapse{{First: 6, Last: 7}}
+	run := status.Of(state)
 	var text strings.Builder
 	if err := run.Print(&text, time.Unix(int64(run.Since)+65, 0)); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"shown", "Warmup for 1m5s", "epoch 0, step 1 of 8", backendtest.Key(1).ID().String() + " Healthy", "pending", backendtest.Key(3).ID().String()} {
+	for _, want := range []string{"shown", "Warmup for 1m5s", "epoch 0, step 1 of 8", backendtest.Key(1).ID().String() + " Healthy", "step 5 at Gcs bucket run-step5", "steps 6 to 7", "pending", backendtest.Key(3).ID().String()} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("no %q in\n%s", want, text.String())
 		}

@@ -1,0 +1,225 @@
+package coordinator
+
+import (
+	"slices"
+	"strings"
+)
+
+// reportUpload enters where a copy of a recorded checkpoint lies. Each reporter has one
+// place in the list, so that it can take back nobody's statement but its own. When all
+// places are taken the one of the oldest checkpoint makes room for that of a later one.
+func (s *State) reportUpload(from ClientID, a ReportUpload) error {
+	replaced, err := s.uploadToReplace(from, a)
+	if err != nil {
+		return err
+	}
+	if replaced >= 0 {
+		s.Uploads = slices.Delete(s.Uploads, replaced, replaced+1)
+	}
+	s.Uploads = append(s.Uploads, Upload{Reporter: from, Step: a.Step, Digest: a.Digest, Place: a.Place})
+	return nil
+}
+
+// CheckUpload returns why Apply would refuse a report, unless for its nonce or because the
+// run is over.
+func (s *State) CheckUpload(from ClientID, a ReportUpload) error {
+	_, err := s.uploadToReplace(from, a)
+	return err
+}
+
+// uploadToReplace returns which of the uploads makes room for a report, or -1 for none.
+func (s *State) uploadToReplace(from ClientID, a ReportUpload) (int, error) {
+	if i := indexOf(s.Pending, from); !s.isHealthy(from) && (i < 0 || !s.Pending[i].HoldsModel) {
+		return 0, ErrNotMember
+	}
+	if !a.Place.valid() {
+		return 0, ErrInvalidAction
+	}
+	if !s.isRecorded(Recorded{Step: a.Step, Digest: a.Digest}) {
+		return 0, ErrUnrecorded
+	}
+	replaced := slices.IndexFunc(s.Uploads, func(u Upload) bool { return u.Reporter == from })
+	switch {
+	case replaced >= 0 && s.Uploads[replaced].Step >= a.Step:
+		return 0, ErrDuplicate
+	case replaced < 0 && len(s.Uploads) == MaxUploads:
+		if replaced = s.oldestUpload(); s.Uploads[replaced].Step >= a.Step {
+			return 0, ErrFull
+		}
+	}
+	return replaced, nil
+}
+
+// isRecorded reports whether the checkpoint is the run's, or one of those before it.
+func (s *State) isRecorded(r Recorded) bool {
+	c := s.Model.Checkpoint
+	return !c.Kind.isOrigin() && r == Recorded{Step: c.Step, Digest: c.Digest} || slices.Contains(s.Earlier, r)
+}
+
+// oldestUpload returns the first of the uploads of the earliest step.
+func (s *State) oldestUpload() int {
+	oldest := 0
+	for i := range s.Uploads {
+		if s.Uploads[i].Step < s.Uploads[oldest].Step {
+			oldest = i
+		}
+	}
+	return oldest
+}
+
+// UploadsOf returns where a checkpoint can be got, in the order in which to try.
+func (s *State) UploadsOf(digest [32]byte) []Upload {
+	var found []Upload
+	for _, u := range s.Uploads {
+		if u.Digest == digest {
+			found = append(found, u)
+		}
+	}
+	return found
+}
+
+// valid reports whether others can be told of the place: a repository at a commit, which
+// does not change, or a bucket and a prefix.
+func (p *Place) valid() bool {
+	if p.Repo == "" || len(p.Repo)+len(p.Revision) > MaxRepoLength || !printable(p.Repo) || !printable(p.Revision) {
+		return false
+	}
+	switch p.Kind {
+	case CheckpointHub:
+		return len(p.Revision) == 40 && strings.Trim(p.Revision, "0123456789abcdef") == ""
+	case CheckpointGcs:
+		return true
+	default:
+		return false
+	}
+}
+
+// printable reports whether a text is of printable ASCII without spaces.
+func printable(text string) bool {
+	for i := range len(text) {
+		if text[i] <= ' ' || text[i] > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+// fallBackIfModelIsGone returns to a model that can still be had when no pending client
+// holds that of the checkpoint. It is the newest checkpoint of which somebody reported an
+// upload, be it the present one, and the run's origin when there is none: or when none of
+// those reported gave anybody the model in MaxUploadTries Warmups, so that whoever reports
+// what is not there holds the run up no longer than that.
+//
+// The numbers of epoch, step and sequence go on: no data is trained on twice, and what the
+// model has lost is noted as a lapse. Where only optimizers are gone, they start afresh.
+func (s *State) fallBackIfModelIsGone() {
+	checkpoint := &s.Model.Checkpoint
+	if checkpoint.Kind.isOrigin() {
+		return
+	}
+	if slices.ContainsFunc(s.Pending, func(c Client) bool { return c.HoldsModel }) {
+		if !slices.ContainsFunc(s.Pending, func(c Client) bool { return c.OptimizerSince != 0 }) {
+			s.ColdStart = true
+		}
+		return
+	}
+	s.ColdStart = true
+	s.Uploads = slices.DeleteFunc(s.Uploads, func(u Upload) bool { return u.Tries >= MaxUploadTries })
+	if len(s.Uploads) == 0 {
+		*checkpoint = checkpoint.origin()
+		s.Earlier = nil
+		return
+	}
+	newest := s.Uploads[0]
+	for _, u := range s.Uploads {
+		if u.Step > newest.Step {
+			newest = u
+		}
+	}
+	checkpoint.Step, checkpoint.Digest = newest.Step, newest.Digest
+	s.Earlier = slices.DeleteFunc(s.Earlier, func(r Recorded) bool { return r.Step >= newest.Step })
+}
+
+// countTry notes that nobody got the model of the checkpoint from its uploads.
+func (s *State) countTry() {
+	for i := range s.Uploads {
+		if u := &s.Uploads[i]; u.Digest == s.Model.Checkpoint.Digest && u.Tries < MaxUploadTries {
+			u.Tries++
+		}
+	}
+}
+
+// remember keeps a checkpoint that a later one replaces: its upload may still run.
+func (s *State) remember(c Checkpoint) {
+	if c.Kind.isOrigin() {
+		return
+	}
+	if len(s.Earlier) == MaxEarlier {
+		s.Earlier = slices.Delete(s.Earlier, 0, 1)
+	}
+	s.Earlier = append(s.Earlier, Recorded{Step: c.Step, Digest: c.Digest})
+}
+
+// noteLapse notes which steps the model that an epoch starts from has not seen.
+func (s *State) noteLapse() {
+	first, next := s.OriginStep, s.Progress.Step
+	if c := s.Model.Checkpoint; !c.Kind.isOrigin() {
+		first = c.Step + 1
+	}
+	if first >= next {
+		return
+	}
+	s.Lapses = slices.DeleteFunc(s.Lapses, func(l Lapse) bool { return l.First >= first })
+	if len(s.Lapses) == MaxLapses {
+		s.Lapses = slices.Delete(s.Lapses, 0, 1)
+	}
+	s.Lapses = append(s.Lapses, Lapse{First: first, Last: next - 1})
+}
+
+// brokenUploads names what is wrong with the lists of this file.
+func (s *State) brokenUploads() string {
+	c := s.Model.Checkpoint
+	switch {
+	case len(s.Earlier) > MaxEarlier:
+		return "earlier checkpoints"
+	case len(s.Lapses) > MaxLapses:
+		return "lapses"
+	case len(s.Uploads) > MaxUploads:
+		return "uploads"
+	}
+	if c.Kind.isOrigin() && len(s.Earlier)+len(s.Uploads) > 0 {
+		return "uploads"
+	}
+	limit := c.Step
+	for _, r := range slices.Backward(s.Earlier) {
+		if r.Step >= limit {
+			return "earlier checkpoints"
+		}
+		limit = r.Step
+	}
+	reporters := make([]ClientID, len(s.Uploads))
+	for i := range s.Uploads {
+		u := &s.Uploads[i]
+		reporters[i] = u.Reporter
+		if !u.Place.valid() || u.Step > c.Step || u.Tries > MaxUploadTries || u.Step == c.Step && u.Digest != c.Digest {
+			return "uploads"
+		}
+		if slices.ContainsFunc(s.Uploads[:i], func(o Upload) bool { return o.Step == u.Step && o.Digest != u.Digest }) {
+			return "uploads"
+		}
+	}
+	if repeats(reporters) {
+		return "uploads"
+	}
+	if s.OriginStep == 0 || s.OriginStep > s.Progress.Step {
+		return "origin step"
+	}
+	next := uint32(1)
+	for _, l := range s.Lapses {
+		if l.First < next || l.Last < l.First || l.Last >= s.Progress.Step {
+			return "lapses"
+		}
+		next = l.Last + 1
+	}
+	return ""
+}
