@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/psyche-go/psyche/checkpoint"
+	"github.com/psyche-go/psyche/coordinator"
 )
 
 // folderOf returns the checkpoint folder of a step.
@@ -44,15 +45,21 @@ func (o *obtaining) fromHandedOver(ctx context.Context) (checkpoint.Snapshot, er
 	if o.Archive == nil || !errors.Is(err, errNoHolder) {
 		return snapshot, err
 	}
-	o.log.Warn("no member gives the model: looking for it in the archive", "err", err)
-	snapshot, archiveErr := o.Archive(ctx, o.checkpoint)
-	if archiveErr == nil {
-		archiveErr = o.adopt(snapshot, "archive")
+	o.log.Warn("no member gives the model: looking for it in archives", "err", err)
+	for _, at := range append([]coordinator.Place{{}}, o.places...) {
+		snapshot, failed := o.Archive(ctx, o.checkpoint, at)
+		if failed == nil {
+			failed = o.adopt(snapshot, "archive")
+		}
+		if failed == nil {
+			return o.model.snapshot, nil
+		}
+		if at != (coordinator.Place{}) {
+			failed = fmt.Errorf("at %s: %w", at, failed)
+		}
+		err = fmt.Errorf("%w; in archives: %w", err, failed)
 	}
-	if archiveErr != nil {
-		return checkpoint.Snapshot{}, fmt.Errorf("%w; in the archive: %w", err, archiveErr)
-	}
-	return o.model.snapshot, nil
+	return checkpoint.Snapshot{}, err
 }
 
 // fromDisk reads the model from the checkpoint folder if it was saved there.

@@ -125,7 +125,7 @@ func (n *Node) keepSeat() {
 	if i := slices.IndexFunc(n.state.Pending, func(c coordinator.Client) bool { return c.ID == coordinator.ClientID(n.id) }); i >= 0 {
 		n.seat.acked = time.Time{}
 		// The coordinator counts on pending clients that it believes to hold the model.
-		if !n.state.Pending[i].HoldsModel || n.model != nil || n.replica != nil {
+		if !n.state.Pending[i].HoldsModel || n.model != nil || n.replica != nil || n.heldOnDisk() {
 			return
 		}
 	} else if !n.needsSeat() {
@@ -135,7 +135,11 @@ func (n *Node) keepSeat() {
 		return
 	}
 	epoch := n.state.Progress.Epoch
-	n.submit("join", epoch, coordinator.Join{Epoch: epoch}, func() {
+	join := coordinator.Join{Epoch: epoch}
+	if n.heldOnDisk() {
+		join.Holds = n.state.Model.Checkpoint.Digest
+	}
+	n.submit("join", join, join, func() {
 		n.seat.acked, n.seat.joined = n.Runtime.Now(), true
 		n.log.Info("joined", "epoch", epoch)
 		n.emit(event.Joined{Epoch: epoch})

@@ -61,6 +61,9 @@ type Node struct {
 	applyFailures int                // in a row
 	obtainAt      time.Time          // not before: the next attempt to load the model
 
+	uploads uploadReports // of this client
+	onDisk  diskModel     // see heldOnDisk
+
 	seen  event.State // newest that was written
 	total event.Wire
 	ended bool
@@ -196,6 +199,7 @@ func (n *Node) reconcile() {
 	n.keepSeat()
 	n.shelve()
 	n.saveAgreed()
+	n.reportUpload()
 	n.fetchResults()
 	switch n.state.RunState {
 	case coordinator.Warmup:

@@ -39,9 +39,10 @@ type Options struct {
 	// Saved is told of each checkpoint in the folder, before older ones are removed. It
 	// is called from any goroutine and must not wait. May be nil.
 	Saved func(dir string, f checkpoint.Facts)
-	// Archive finds a model that no member gives any more. What it returns is checked
-	// against the digest in c. May be nil.
-	Archive func(ctx context.Context, c coordinator.Checkpoint) (checkpoint.Snapshot, error)
+	// Archive gets a model that no member gives any more: from a place that a member
+	// reported or, for the zero Place, from wherever the caller knows it to lie. What it
+	// returns is checked against the digest in c. May be nil.
+	Archive func(ctx context.Context, c coordinator.Checkpoint, at coordinator.Place) (checkpoint.Snapshot, error)
 
 	Downloads         int // results of peers on their way at once; 8
 	ParameterRequests int // parts of a model on their way at once; 8

@@ -8,6 +8,12 @@ import (
 	"github.com/psyche-go/psyche/event"
 )
 
+// parseDigest reads what hexOf wrote.
+func parseDigest(digest *[32]byte, text string) bool {
+	raw, err := hex.DecodeString(text)
+	return err == nil && copy(digest[:], raw) == len(digest) && len(raw) == len(digest)
+}
+
 // hexOf is how hashes are written in events and messages.
 func hexOf(hash [32]byte) string { return hex.EncodeToString(hash[:]) }
 

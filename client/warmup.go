@@ -135,6 +135,9 @@ func (n *Node) obtainModel() {
 		Node: n, checkpoint: n.state.Model.Checkpoint, definition: n.state.Model,
 		trainer: n.trainer, peers: n.others(members), known: n.shareOf(n.state.Model.Checkpoint.Digest),
 	}
+	for _, u := range n.state.UploadsOf(o.checkpoint.Digest) {
+		o.places = append(o.places, u.Place)
+	}
 	n.keepPartial(o.checkpoint.Digest)
 	n.model = nil
 	if fromPeers(o.checkpoint) && o.known == nil {
@@ -183,8 +186,9 @@ type obtaining struct {
 	definition coordinator.Model
 	trainer    Trainer // nil: none yet
 	peers      []identity.ID
-	known      *heldModel // the model itself, when its parts are already here
-	model      *heldModel // outcome
+	places     []coordinator.Place // where members said that it lies
+	known      *heldModel          // the model itself, when its parts are already here
+	model      *heldModel          // outcome
 }
 
 func (o *obtaining) run(ctx context.Context) error {

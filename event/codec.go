@@ -26,7 +26,7 @@ var kinds = func() map[string]reflect.Type {
 	known := make(map[string]reflect.Type)
 	for _, body := range []Body{
 		Started{}, State{}, Joined{}, Ready{}, Trained{}, ResultSent{}, Rejected{}, Equivocation{},
-		WitnessSent{}, HealthCheckSent{}, Applied{}, Wire{}, Checkpoint{}, Desynchronised{}, Rejoined{},
+		WitnessSent{}, HealthCheckSent{}, Applied{}, Wire{}, Checkpoint{}, Uploaded{}, Desynchronised{}, Rejoined{},
 		Finished{}, Failed{}, Misbehaved{},
 	} {
 		known[body.Kind()] = reflect.TypeOf(body)

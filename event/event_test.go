@@ -34,6 +34,7 @@ var samples = []Body{
 	Applied{Step: 3, Counted: 2, Lost: []LostBatch{{Batch: Batch{0, 4}, Owner: "c"}}, OwnCounted: true, Replica: "cd", Seconds: 0.25},
 	Wire{Step: 3, P2PSent: 1, P2PReceived: 2, PayloadSent: 3, PayloadReceived: 4, ModelReceived: 5, ServerSent: 6, ServerReceived: 7},
 	Checkpoint{Epoch: 1, Step: 4, Digest: "00ff", Dir: "out/step-4"},
+	Uploaded{Step: 4, Digest: "00ff", Place: "Hub org/run@0123"},
 	Desynchronised{Epoch: 1, Step: 4, Reason: "replica differs"},
 	Rejoined{Epoch: 2, Step: 5},
 	Finished{Step: 9, Digest: "00ff", Epoch: 3},

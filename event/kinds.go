@@ -154,6 +154,13 @@ type Checkpoint struct {
 	Dir    string `json:"dir,omitempty"` // empty when it was not saved
 }
 
+// Uploaded says that the run knows where a copy of a checkpoint lies.
+type Uploaded struct {
+	Step   uint32 `json:"step"`
+	Digest string `json:"digest"`
+	Place  string `json:"place"` // repository and commit, or bucket and prefix
+}
+
 // Desynchronised says that the process lost the run's model and gives its place up.
 type Desynchronised struct {
 	Epoch  uint32 `json:"epoch"`
@@ -227,6 +234,9 @@ func (WitnessSent) Kind() string { return "witness_sent" }
 
 // Kind implements Body.
 func (HealthCheckSent) Kind() string { return "health_check_sent" }
+
+// Kind implements Body.
+func (Uploaded) Kind() string { return "uploaded" }
 
 // Kind implements Body.
 func (Applied) Kind() string { return "applied" }

@@ -181,7 +181,7 @@ func TestUploaderWaitsForTheLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		place := &fakePlace{takes: time.Minute}
-		u := NewUploader(place, dir, discard())
+		u := NewUploader(place, dir, discard(), nil)
 		for _, step := range []uint32{10, 20, 30} {
 			folder, _, f := save(t, dir, step)
 			u.Offer(folder, f)
@@ -207,7 +207,7 @@ func TestUploaderTriesAgain(t *testing.T) {
 		dir := t.TempDir()
 		broken := errors.New("broken")
 		place := &fakePlace{fails: []error{broken, broken, broken}}
-		u := NewUploader(place, dir, discard())
+		u := NewUploader(place, dir, discard(), nil)
 		folder, _, f := save(t, dir, 10)
 		u.Offer(folder, f)
 		if err := u.Close(t.Context()); err != nil {
@@ -223,7 +223,7 @@ func TestUploaderSaysWhatIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		place := &fakePlace{fails: []error{hub.ErrForbidden}}
-		u := NewUploader(place, dir, discard())
+		u := NewUploader(place, dir, discard(), nil)
 		folder, _, f := save(t, dir, 10)
 		u.Offer(folder, f)
 		if err := u.Close(t.Context()); !errors.Is(err, hub.ErrForbidden) || !strings.Contains(err.Error(), "step 10") {
@@ -238,7 +238,7 @@ func TestUploaderGivesUpAndIsTakenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		place := &fakePlace{takes: time.Hour}
-		u := NewUploader(place, dir, discard())
+		u := NewUploader(place, dir, discard(), nil)
 		for _, step := range []uint32{10, 20} {
 			folder, _, f := save(t, dir, step)
 			u.Offer(folder, f)
@@ -253,7 +253,7 @@ func TestUploaderGivesUpAndIsTakenUp(t *testing.T) {
 			t.Fatal(err)
 		}
 		next := &fakePlace{}
-		if err := NewUploader(next, dir, discard()).Close(t.Context()); err != nil {
+		if err := NewUploader(next, dir, discard(), nil).Close(t.Context()); err != nil {
 			t.Error(err)
 		}
 		next.wantStored(t, 20)
@@ -266,7 +266,7 @@ func TestUploaderDropsAFailingUploadForALaterOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		place := &fakePlace{fails: []error{errors.New("broken")}}
-		u := NewUploader(place, dir, discard())
+		u := NewUploader(place, dir, discard(), nil)
 		for _, step := range []uint32{10, 20} {
 			folder, _, f := save(t, dir, step)
 			u.Offer(folder, f)

@@ -40,6 +40,7 @@ type Uploader struct {
 	place  Place
 	dir    string
 	logger *slog.Logger
+	told   func(f checkpoint.Facts, version string)
 	cancel context.CancelFunc
 	done   chan struct{} // closed when the goroutine has ended
 	wake   chan struct{}
@@ -57,10 +58,15 @@ type job struct {
 }
 
 // NewUploader starts an uploader whose checkpoints lie in folders of dir. What an earlier
-// process left there unfinished is taken up.
-func NewUploader(place Place, dir string, logger *slog.Logger) *Uploader {
+// process left there unfinished is taken up. Uploaded, which may be nil, is told of each
+// checkpoint that is there, with the version that Place.Upload returned; it is called from
+// any goroutine.
+func NewUploader(place Place, dir string, logger *slog.Logger, uploaded func(f checkpoint.Facts, version string)) *Uploader {
 	ctx, cancel := context.WithCancel(context.Background())
-	u := &Uploader{place: place, dir: dir, logger: logger, cancel: cancel, done: make(chan struct{}), wake: make(chan struct{}, 1)}
+	if uploaded == nil {
+		uploaded = func(checkpoint.Facts, string) {}
+	}
+	u := &Uploader{place: place, dir: dir, logger: logger, told: uploaded, cancel: cancel, done: make(chan struct{}), wake: make(chan struct{}, 1)}
 	u.takeUp()
 	go func() {
 		defer close(u.done)
@@ -202,6 +208,7 @@ func (u *Uploader) upload(ctx context.Context, j job) error {
 		switch {
 		case err == nil:
 			u.logger.Info("uploaded the checkpoint", "step", j.facts.Step, "to", u.place, "version", version, "seconds", int(time.Since(begun).Seconds()))
+			u.told(j.facts, version)
 			return nil
 		case errors.Is(err, ErrNewer):
 			u.logger.Info("not uploaded", "step", j.facts.Step, "why", err)
@@ -243,7 +250,7 @@ func (u *Uploader) isSuperseded() bool {
 
 // isFinal reports whether trying again is of no use.
 func isFinal(err error) bool {
-	for _, final := range []error{hub.ErrUnauthorized, hub.ErrForbidden, hub.ErrGated, hub.ErrInvalidName, hub.ErrOffline, hub.ErrTooLarge, os.ErrNotExist} {
+	for _, final := range []error{hub.ErrUnauthorized, hub.ErrForbidden, hub.ErrGated, hub.ErrInvalidName, hub.ErrOffline, hub.ErrTooLarge, os.ErrNotExist, ErrOtherCheckpoint} {
 		if errors.Is(err, final) {
 			return true
 		}

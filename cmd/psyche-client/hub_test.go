@@ -8,10 +8,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/psyche-go/psyche/checkpoint"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/hub/hubtest"
+	"github.com/psyche-go/psyche/objstore/gcs/fakegcs"
 )
 
 func TestUploadAndDownload(t *testing.T) {
@@ -62,11 +64,113 @@ func testRunRepo(t *testing.T, want checkpoint.Snapshot) {
 	}
 
 	handed := coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Origin: coordinator.CheckpointHub, Repo: "org/name", Digest: digest}
-	if _, err := c.archive(context.Background(), handed); err != nil {
+	if _, err := c.archive(context.Background(), handed, coordinator.Place{}); err != nil {
 		t.Errorf("archive: %v", err)
 	}
 	handed.Digest[0]++
-	if _, err := c.archive(context.Background(), handed); err == nil || strings.Contains(err.Error(), hex.EncodeToString(digest[:])) {
+	if _, err := c.archive(context.Background(), handed, coordinator.Place{}); err == nil || strings.Contains(err.Error(), hex.EncodeToString(digest[:])) {
 		t.Errorf("archive with another digest: %v", err)
+	}
+}
+
+// TestUploadAndDownloadOfBuckets goes through the driver and a stand-in of its service.
+func TestUploadAndDownloadOfBuckets(t *testing.T) {
+	server := fakegcs.New(t)
+	t.Setenv("STORAGE_EMULATOR_HOST", server.Host)
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	want, err := checkpoint.ReadDir(filepath.Join("..", "..", "checkpoint", "testdata", "own", "sharded"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	digest := want.Manifest().Digest()
+	dir := filepath.Join(t.TempDir(), "model")
+	facts := checkpoint.Facts{RunID: "run", Step: 3, Digest: hex.EncodeToString(digest[:])}
+	if err := checkpoint.WriteDir(dir, want, facts.Extra()); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if out := succeed(t, "upload", dir, "gs://bucket/some/where"); out != "gs://bucket/some/where/run-step3\n" {
+			t.Errorf("upload said %q", out)
+		}
+	}
+	got, err := checkpoint.ReadDir(strings.TrimSpace(succeed(t, "download", "gs://bucket/some/where/run-step3")))
+	if err != nil || got.Manifest().Digest() != digest {
+		t.Errorf("downloaded another model, %v", err)
+	}
+	fail(t, exitFailure, "gs://bucket/nothing", "download", "gs://bucket/nothing")
+	fail(t, exitFailure, "gs://BUCKET/PREFIX", "download", "gs://bucket/a/../b")
+	fail(t, exitFailure, "--revision", "download", "gs://bucket/a", "--revision", "main")
+	testBucketOfRun(t, digest)
+}
+
+// testBucketOfRun reads a run's first model, and one that no member gives, from the bucket.
+func testBucketOfRun(t *testing.T, digest [32]byte) {
+	c := trainCommand{logTo: slog.New(slog.NewTextHandler(io.Discard, nil)), RunID: "run"}
+	begin := coordinator.Checkpoint{Kind: coordinator.CheckpointGcs, Repo: "bucket", Revision: "some/where/run-step3"}
+	if got, err := c.initial(t.Context(), begin); err != nil || got.Manifest().Digest() != digest {
+		t.Errorf("initial model: %v", err)
+	}
+	wanted := coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Origin: coordinator.CheckpointDummy, Digest: digest, Step: 3}
+	place := coordinator.Place{Kind: coordinator.CheckpointGcs, Repo: "bucket", Revision: "some/where/run-step3"}
+	if got, err := c.archive(t.Context(), wanted, place); err != nil || got.Manifest().Digest() != digest {
+		t.Errorf("a member's upload: %v", err)
+	}
+	c.uploadFlags = uploadFlags{GCSBucket: "bucket", GCSPrefix: "some/where", UploadTimeout: time.Minute}
+	if err := c.checkUploads("dir"); err != nil {
+		t.Error(err)
+	}
+	if got, err := c.archive(t.Context(), wanted, coordinator.Place{}); err != nil || got.Manifest().Digest() != digest {
+		t.Errorf("--gcs-bucket: %v", err)
+	}
+	wanted.Step = 4
+	if _, err := c.archive(t.Context(), wanted, coordinator.Place{}); err == nil {
+		t.Error("found a step that is not there")
+	}
+}
+
+// TestUploadsReachTheRun uploads to both kinds of place, and is told the places as a run
+// keeps them.
+func TestUploadsReachTheRun(t *testing.T) {
+	s := hubtest.New()
+	t.Cleanup(s.Close)
+	s.Tokens["hf_write"] = true
+	t.Setenv("HF_ENDPOINT", s.URL)
+	t.Setenv("HF_HOME", t.TempDir())
+	t.Setenv("HF_TOKEN", "hf_write")
+	t.Setenv("STORAGE_EMULATOR_HOST", fakegcs.New(t).Host)
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	snapshot, err := checkpoint.ReadDir(filepath.Join("..", "..", "checkpoint", "testdata", "own", "sharded"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	digest := snapshot.Manifest().Digest()
+	facts := checkpoint.Facts{RunID: "run", Step: 3, Digest: hex.EncodeToString(digest[:])}
+	for _, flags := range []uploadFlags{{HubRepo: "org/name"}, {GCSBucket: "bucket", GCSPrefix: "runs/"}} {
+		flags.UploadTimeout = time.Minute
+		parent := t.TempDir()
+		dir := filepath.Join(parent, "run-step3")
+		if err := checkpoint.WriteDir(dir, snapshot, facts.Extra()); err != nil {
+			t.Fatal(err)
+		}
+		logger := slog.New(slog.DiscardHandler)
+		c := trainCommand{logTo: logger, RunID: "run", uploadFlags: flags, hubFlags: hubFlags{HubMaxConcurrentDownloads: 1}}
+		u, err := c.openUploads(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		told := make(chan coordinator.Place, 1)
+		u.start(parent, logger, func(_ checkpoint.Facts, at coordinator.Place) { told <- at })
+		u.runner.Offer(dir, facts)
+		if err := c.finishUploads(t.Context(), u); err != nil {
+			t.Fatal(err)
+		}
+		at := <-told
+		wanted := coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Origin: coordinator.CheckpointDummy, Digest: digest, Step: 3}
+		if got, err := c.archive(t.Context(), wanted, at); err != nil || got.Manifest().Digest() != digest {
+			t.Errorf("%s: %v", at, err)
+		}
+		if at.Kind == coordinator.CheckpointHub && len(at.Revision) != 40 {
+			t.Errorf("%s is no commit", at)
+		}
 	}
 }

@@ -131,7 +131,7 @@ func TestTrainRejects(t *testing.T) {
 	train("--max-blob-memory is 0", "--max-blob-memory", "0")
 	train("--max-blob-memory is 9223372036854775807", "--max-blob-memory", "9223372036854775807")
 	train("--keep-steps is -1", "--keep-steps=-1")
-	train("--hub-repo needs --checkpoint-dir", "--hub-repo", "org/name")
+	train("need --checkpoint-dir", "--hub-repo", "org/name")
 	train("want owner/name", "--hub-repo", "org/../name", "--checkpoint-dir", "x")
 	train("--hub-private is of --hub-repo", "--hub-private")
 	train("--upload-timeout is 0s", "--upload-timeout", "0s")

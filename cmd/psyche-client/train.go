@@ -41,7 +41,7 @@ type trainCommand struct {
 	networkFlags          `embed:""`
 
 	DataPath        string `help:"Folder of tokens to use in place of the run's data locations. It must hold the same data." type:"path"`
-	GCSCredentials  bool   `name:"gcs-credentials" help:"Read the run's buckets of Google Cloud Storage with your credentials (GOOGLE_APPLICATION_CREDENTIALS, gcloud's, the machine's) in place of none."`
+	GCSCredentials  bool   `name:"gcs-credentials" help:"Read the buckets of Google Cloud Storage that the run or its members name with your credentials (GOOGLE_APPLICATION_CREDENTIALS, gcloud's, the machine's) in place of none."`
 	ModelPath       string `help:"Folder of the model that the run began with, in place of the one that the run names." type:"path"`
 	AllowLocalPaths bool   `help:"Let the run name folders of this machine for its model and data. Whoever set up the run decides what is read from them, trained on and shared."`
 
@@ -110,7 +110,7 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 	if err := c.load(c.Threads, logger); err != nil {
 		return err
 	}
-	uploads, err := c.startUploads(ctx)
+	uploads, err := c.openUploads(ctx)
 	if err != nil {
 		return err
 	}
@@ -158,11 +158,14 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 		Logger:          logger,
 	}
 	if uploads != nil {
-		o.Saved = uploads.Offer
+		o.Saved = func(dir string, f checkpoint.Facts) { uploads.runner.Offer(dir, f) }
 	}
 	member, err := client.New(o)
 	if err != nil {
 		return err
+	}
+	if uploads != nil {
+		uploads.start(c.CheckpointDir, logger, member.Uploaded)
 	}
 	return member.Run(ctx)
 }
@@ -234,12 +237,8 @@ func (c *trainCommand) initial(ctx context.Context, from coordinator.Checkpoint)
 		return checkpoint.Snapshot{}, fmt.Errorf("%w: the model %s: name a folder with --model-path", errLocalPath, from.Repo)
 	case from.Kind == coordinator.CheckpointLocal:
 		return checkpoint.ReadDir(from.Repo)
-	case from.Kind == coordinator.CheckpointHub:
-		place, err := c.runRepo(from)
-		if err != nil {
-			return checkpoint.Snapshot{}, err
-		}
-		return c.download(ctx, place)
+	case from.Kind == coordinator.CheckpointHub, from.Kind == coordinator.CheckpointGcs:
+		return c.fetchFrom(ctx, coordinator.Place{Kind: from.Kind, Repo: from.Repo, Revision: from.Revision})
 	default:
 		return checkpoint.Snapshot{}, fmt.Errorf("the run begins with the model %s, which this version cannot download: get it yourself and name its folder with --model-path", from.Repo)
 	}

@@ -1,0 +1,240 @@
+package remote
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/psyche-go/psyche/checkpoint"
+	"github.com/psyche-go/psyche/objstore"
+	"github.com/psyche-go/psyche/objstore/dir"
+)
+
+func newBucket(t *testing.T) Bucket {
+	t.Helper()
+	store, err := dir.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	return Bucket{Store: store, Name: "bucket", Prefix: "runs", CacheDir: t.TempDir()}
+}
+
+// TestBucket uploads two steps, and gets both back, bit for bit.
+func TestBucket(t *testing.T) {
+	b, parent := newBucket(t), t.TempDir()
+	for _, step := range []uint32{10, 20} {
+		folder, want, facts := save(t, parent, step)
+		if err := os.WriteFile(filepath.Join(folder, "optimizer.safetensors"), []byte("private"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var sent, all int64
+		at, err := b.Upload(t.Context(), folder, facts, func(done, total int64) { sent, all = done, total })
+		if err != nil || at != "runs/"+filepath.Base(folder) || sent != all || all == 0 {
+			t.Fatalf("at %q, %d of %d bytes, %v", at, sent, all, err)
+		}
+		if again, err := b.Upload(t.Context(), folder, facts, func(int64, int64) { t.Error("uploads it again") }); err != nil || again != at {
+			t.Errorf("again at %q, %v", again, err)
+		}
+		place := b
+		place.Prefix = at
+		if got, err := place.Facts(t.Context()); err != nil || got != facts {
+			t.Errorf("facts %+v, %v", got, err)
+		}
+		got, err := place.Download(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if second, err := place.Download(t.Context(), func(int64, int64) { t.Error("downloads it again") }); err != nil || second != got {
+			t.Errorf("second download: %q, %v", second, err)
+		}
+		snapshot, err := checkpoint.ReadDir(got)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, snapshot); diff != "" {
+			t.Error(diff)
+		}
+		if _, err := os.Stat(filepath.Join(got, "optimizer.safetensors")); err == nil {
+			t.Error("the optimizer was uploaded")
+		}
+	}
+}
+
+// writeOrder notes what was written, and can fail.
+type writeOrder struct {
+	objstore.Store
+	fail func(name string) error
+
+	mu    sync.Mutex
+	names []string
+}
+
+func (w *writeOrder) Put(ctx context.Context, name string, content io.Reader, size int64, when objstore.Condition) (objstore.Object, error) {
+	if w.fail != nil {
+		if err := w.fail(path.Base(name)); err != nil {
+			return objstore.Object{}, err
+		}
+	}
+	w.mu.Lock()
+	w.names = append(w.names, path.Base(name))
+	w.mu.Unlock()
+	return w.Store.Put(ctx, name, content, size, when)
+}
+
+// TestBucketUploadIsSeenWholeOrNotAtAll breaks an upload before its end; the next one
+// finishes it, sends nothing twice in vain, and replaces what has other content.
+func TestBucketUploadIsSeenWholeOrNotAtAll(t *testing.T) {
+	b, parent := newBucket(t), t.TempDir()
+	folder, _, facts := save(t, parent, 10)
+	broken := errors.New("broken")
+	order := &writeOrder{Store: b.Store, fail: func(name string) error {
+		if name == manifestObject {
+			return broken
+		}
+		return nil
+	}}
+	failing := b
+	failing.Store = order
+	if _, err := failing.Upload(t.Context(), folder, facts, nil); !errors.Is(err, broken) {
+		t.Fatalf("got %v", err)
+	}
+	at := b.Folder("run", 10)
+	if done, err := at.isThere(t.Context(), facts); done || err != nil {
+		t.Errorf("half an upload is there: %t, %v", done, err)
+	}
+	wrong := bytes.Repeat([]byte("x"), 7)
+	old, err := b.Store.Put(t.Context(), at.Prefix+"/config.json", bytes.NewReader(wrong), 7, objstore.Always())
+	if err != nil {
+		t.Fatal(err)
+	}
+	order.fail, order.names = nil, nil
+	if _, err := failing.Upload(t.Context(), folder, facts, nil); err != nil {
+		t.Fatal(err)
+	}
+	if last := order.names[len(order.names)-1]; last != manifestObject {
+		t.Errorf("%s was written last", last)
+	}
+	files, err := at.files(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(files, func(f bucketFile) bool { return f.Name == "config.json" })
+	if string(files[i].Generation) == old.Generation {
+		t.Error("a file with another content was taken for the checkpoint's")
+	}
+}
+
+// TestBucketPinsVersions changes an object behind a checkpoint: it is refused, not mixed.
+func TestBucketPinsVersions(t *testing.T) {
+	b, parent := newBucket(t), t.TempDir()
+	folder, _, facts := save(t, parent, 10)
+	at, err := b.Upload(t.Context(), folder, facts, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Store.Put(t.Context(), at+"/config.json", strings.NewReader("{}"), 2, objstore.Always()); err != nil {
+		t.Fatal(err)
+	}
+	b.Prefix = at
+	if _, err := b.Download(t.Context(), nil); !errors.Is(err, objstore.ErrChanged) {
+		t.Errorf("got %v, want ErrChanged", err)
+	}
+	left, err := os.ReadDir(filepath.Join(b.CacheDir, "bucket"))
+	if err != nil || len(left) != 0 {
+		t.Errorf("left %v, %v", left, err)
+	}
+}
+
+func TestBucketKeepsAnotherCheckpoint(t *testing.T) {
+	b, parent := newBucket(t), t.TempDir()
+	folder, _, facts := save(t, parent, 10)
+	if _, err := b.Upload(t.Context(), folder, facts, nil); err != nil {
+		t.Fatal(err)
+	}
+	facts.Digest = strings.Repeat("0", 64)
+	if _, err := b.Upload(t.Context(), folder, facts, nil); !errors.Is(err, ErrOtherCheckpoint) || !isFinal(err) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestTwoUploadAtOnce wants both to succeed and the result to be whole.
+func TestTwoUploadAtOnce(t *testing.T) {
+	b, parent := newBucket(t), t.TempDir()
+	folder, _, facts := save(t, parent, 10)
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			if _, err := b.Upload(t.Context(), folder, facts, nil); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if _, err := b.Folder("run", 10).Download(t.Context(), nil); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestBucketWithoutManifest reads a model that somebody copied to a bucket.
+func TestBucketWithoutManifest(t *testing.T) {
+	b, parent := newBucket(t), t.TempDir()
+	if _, err := b.Download(t.Context(), nil); !errors.Is(err, objstore.ErrNotFound) {
+		t.Errorf("nothing there: %v", err)
+	}
+	folder, want, _ := save(t, parent, 10)
+	for _, name := range []string{"config.json", "model.safetensors"} {
+		content, err := os.ReadFile(filepath.Join(folder, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.Store.Put(t.Context(), "runs/"+name, bytes.NewReader(content), int64(len(content)), objstore.Always()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := b.Facts(t.Context()); !errors.Is(err, checkpoint.ErrNoFacts) {
+		t.Errorf("facts: %v", err)
+	}
+	got, err := b.Download(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if snapshot, err := checkpoint.ReadDir(got); err != nil || snapshot.Manifest().Digest() != want.Manifest().Digest() {
+		t.Errorf("another model, %v", err)
+	}
+}
+
+// TestHostileManifests wants each to be refused before anything is fetched.
+func TestHostileManifests(t *testing.T) {
+	tests := map[string]string{
+		"no JSON":        `{`,
+		"other names":    `{"files":[{"filename":"../config.json","generation":1,"size_bytes":2}]}`,
+		"too large":      `{"files":[{"filename":"config.json","generation":1,"size_bytes":9223372036854775807}]}`,
+		"negative":       `{"files":[{"filename":"config.json","generation":1,"size_bytes":-1}]}`,
+		"twice":          `{"files":[{"filename":"config.json","generation":1,"size_bytes":2},{"filename":"config.json","generation":1,"size_bytes":2}]}`,
+		"no generation":  `{"files":[{"filename":"config.json","generation":{},"size_bytes":2}]}`,
+		"too many files": `{"files":[` + strings.TrimSuffix(strings.Repeat(`{},`, maxBucketFiles+1), ",") + `]}`,
+	}
+	for name, text := range tests {
+		t.Run(name, func(t *testing.T) {
+			b := newBucket(t)
+			if _, err := b.Store.Put(t.Context(), "runs/"+manifestObject, strings.NewReader(text), int64(len(text)), objstore.Always()); err != nil {
+				t.Fatal(err)
+			}
+			_, err := b.Download(t.Context(), nil)
+			if !errors.Is(err, checkpoint.ErrInvalid) && !errors.Is(err, objstore.ErrNotFound) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}

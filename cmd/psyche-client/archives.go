@@ -1,0 +1,259 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/psyche-go/psyche/checkpoint"
+	"github.com/psyche-go/psyche/checkpoint/remote"
+	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/hub"
+	"github.com/psyche-go/psyche/objstore"
+	"github.com/psyche-go/psyche/objstore/gcs"
+)
+
+// uploadFlags say where a client that joined a run publishes its checkpoints.
+type uploadFlags struct {
+	HubRepo       string        `placeholder:"OWNER/NAME" xor:"upload" help:"Repository of the Hugging Face Hub to upload the checkpoint of each epoch to. It is made if it is missing; needs --checkpoint-dir and a token that may write."`
+	HubPrivate    bool          `help:"Make the repository of --hub-repo private."`
+	GCSBucket     string        `name:"gcs-bucket" placeholder:"BUCKET" xor:"upload" help:"Bucket of Google Cloud Storage to upload the checkpoint of each epoch to, in place of --hub-repo, with your credentials."`
+	GCSPrefix     string        `name:"gcs-prefix" placeholder:"PREFIX" help:"Where in --gcs-bucket: each checkpoint gets a folder below it."`
+	UploadTimeout time.Duration `default:"10m" help:"How long to wait at the end for the last upload (${default}). A second Ctrl-C does not wait; the next start takes the upload up."`
+}
+
+// errPrivateRepo refuses what a stranger's run could use to have private models shared.
+var errPrivateRepo = errors.New("the run names a repository that not everybody may read; if you trust the run, let it use your token with --allow-private-repos")
+
+// runRepo is the repository that a run's checkpoint names, or came from.
+func (c *trainCommand) runRepo(from coordinator.Checkpoint) (remote.HubRepo, error) {
+	client, err := c.client(c.logTo, c.AllowPrivateRepos)
+	return remote.HubRepo{Client: client, Repo: from.Repo, Revision: from.Revision}, err
+}
+
+// download gets a checkpoint from the Hub, or from its cache on this machine.
+func (c *trainCommand) download(ctx context.Context, place remote.HubRepo) (checkpoint.Snapshot, error) {
+	c.logTo.Info("getting the model from the Hub", "from", place)
+	dir, err := place.Download(ctx, logProgress(c.logTo, "downloading the model"))
+	if err != nil {
+		denied := errors.Is(err, hub.ErrUnauthorized) || errors.Is(err, hub.ErrForbidden) || errors.Is(err, hub.ErrGated)
+		if denied && place.Client.Token == "" {
+			err = fmt.Errorf("%w: %w", errPrivateRepo, err)
+		}
+		return checkpoint.Snapshot{}, err
+	}
+	return checkpoint.ReadDir(dir)
+}
+
+// fetchFrom gets a model from where a run, or one of its members, says that it lies. Unless
+// the user trusts the run, no credentials are used.
+func (c *trainCommand) fetchFrom(ctx context.Context, at coordinator.Place) (snapshot checkpoint.Snapshot, err error) {
+	if at.Kind == coordinator.CheckpointHub {
+		place, err := c.runRepo(coordinator.Checkpoint{Repo: at.Repo, Revision: at.Revision})
+		if err != nil {
+			return checkpoint.Snapshot{}, err
+		}
+		return c.download(ctx, place)
+	}
+	bucket, err := openBucket(ctx, at.Repo, strings.Trim(at.Revision, "/"), c.GCSCredentials)
+	if err != nil {
+		return checkpoint.Snapshot{}, err
+	}
+	defer func() { err = errors.Join(err, bucket.Store.Close()) }()
+	return c.downloadBucket(ctx, bucket)
+}
+
+func (c *trainCommand) downloadBucket(ctx context.Context, bucket remote.Bucket) (checkpoint.Snapshot, error) {
+	c.logTo.Info("getting the model from a bucket", "from", bucket)
+	dir, err := bucket.Download(ctx, logProgress(c.logTo, "downloading the model"))
+	if err != nil {
+		return checkpoint.Snapshot{}, err
+	}
+	return checkpoint.ReadDir(dir)
+}
+
+// archive gets a model that no member gives: from a place that a member reported or, for
+// none, from where this client uploads to and where the run came from.
+func (c *trainCommand) archive(ctx context.Context, wanted coordinator.Checkpoint, at coordinator.Place) (checkpoint.Snapshot, error) {
+	if at != (coordinator.Place{}) {
+		return c.fetchFrom(ctx, at)
+	}
+	if c.GCSBucket != "" {
+		snapshot, err := c.fromOwnBucket(ctx, wanted)
+		if err == nil {
+			return snapshot, nil
+		}
+		c.logTo.Info("not in --gcs-bucket", "why", err)
+	}
+	var places []remote.HubRepo
+	if c.HubRepo != "" {
+		client, err := c.client(c.logTo, true)
+		if err != nil {
+			return checkpoint.Snapshot{}, err
+		}
+		places = append(places, remote.HubRepo{Client: client, Repo: c.HubRepo})
+	}
+	if wanted.Origin == coordinator.CheckpointHub && wanted.Repo != c.HubRepo {
+		place, err := c.runRepo(wanted)
+		if err != nil {
+			return checkpoint.Snapshot{}, err
+		}
+		places = append(places, place)
+	}
+	return c.firstOf(ctx, places, wanted)
+}
+
+// fromOwnBucket looks where --gcs-bucket has the checkpoint of the wanted step.
+func (c *trainCommand) fromOwnBucket(ctx context.Context, wanted coordinator.Checkpoint) (snapshot checkpoint.Snapshot, err error) {
+	bucket, err := openBucket(ctx, c.GCSBucket, c.GCSPrefix, true)
+	if err != nil {
+		return checkpoint.Snapshot{}, err
+	}
+	defer func() { err = errors.Join(err, bucket.Store.Close()) }()
+	bucket = bucket.Folder(c.RunID, wanted.Step)
+	if facts, err := bucket.Facts(ctx); err != nil || facts.Digest != fmt.Sprintf("%x", wanted.Digest) {
+		return checkpoint.Snapshot{}, errors.Join(fmt.Errorf("%s does not have the checkpoint", bucket), err)
+	}
+	return c.downloadBucket(ctx, bucket)
+}
+
+// firstOf gets the wanted checkpoint from the first repository that says to have it.
+func (c *trainCommand) firstOf(ctx context.Context, places []remote.HubRepo, wanted coordinator.Checkpoint) (checkpoint.Snapshot, error) {
+	err := errors.New("neither --hub-repo nor the run names a repository")
+	for i, place := range places {
+		facts, pinned, problem := place.Facts(ctx)
+		if problem == nil && facts.Digest != fmt.Sprintf("%x", wanted.Digest) {
+			problem = fmt.Errorf("%s has step %d of run %q, wanted is step %d", place, facts.Step, facts.RunID, wanted.Step)
+		}
+		if problem == nil {
+			return c.download(ctx, pinned)
+		}
+		if i == 0 {
+			err = nil
+		}
+		err = errors.Join(err, problem)
+	}
+	return checkpoint.Snapshot{}, err
+}
+
+// bucketScheme begins the address of a place in a bucket.
+const bucketScheme = "gs://"
+
+// splitBucketURL returns the bucket and the prefix of gs://BUCKET/PREFIX.
+func splitBucketURL(address string) (bucket, prefix string, ok bool) {
+	rest, ok := strings.CutPrefix(address, bucketScheme)
+	bucket, prefix, _ = strings.Cut(rest, "/")
+	return bucket, strings.Trim(prefix, "/"), ok
+}
+
+// openBucket opens a place in a bucket of Google Cloud Storage. The caller closes its store.
+func openBucket(ctx context.Context, name, prefix string, credentials bool) (remote.Bucket, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return remote.Bucket{}, fmt.Errorf("find a folder for downloads: %w", err)
+	}
+	if name == "" || strings.ContainsAny(name, "/\\") || path.Clean("/"+prefix) != "/"+prefix {
+		return remote.Bucket{}, fmt.Errorf("gs://%s/%s is no place in a bucket: want gs://BUCKET/PREFIX", name, prefix)
+	}
+	store, err := gcs.Open(ctx, name, gcs.Options{Credentials: credentials})
+	if err != nil {
+		return remote.Bucket{}, err
+	}
+	return remote.Bucket{Store: store, Name: name, Prefix: prefix, CacheDir: filepath.Join(cache, "psyche", "gcs")}, nil
+}
+
+// checkUploads looks at the flags that need no Hub.
+func (f uploadFlags) checkUploads(checkpointDir string) error {
+	switch {
+	case f.UploadTimeout <= 0:
+		return fmt.Errorf("--upload-timeout is %v: want more than 0", f.UploadTimeout)
+	case f.HubRepo == "" && f.HubPrivate:
+		return errors.New("--hub-private is of --hub-repo, which is not given")
+	case f.GCSBucket == "" && f.GCSPrefix != "":
+		return errors.New("--gcs-prefix is of --gcs-bucket, which is not given")
+	case f.HubRepo == "" && f.GCSBucket == "":
+		return nil
+	case checkpointDir == "":
+		return errors.New("--hub-repo and --gcs-bucket need --checkpoint-dir: what is uploaded is saved there first")
+	case len(f.GCSBucket)+len(f.GCSPrefix) > maxBucketPlace:
+		return fmt.Errorf("--gcs-bucket and --gcs-prefix have more than %d characters: the run could not keep where checkpoints lie", maxBucketPlace)
+	case f.GCSBucket != "":
+		return nil
+	}
+	if err := hub.CheckRepo(f.HubRepo); err != nil {
+		return fmt.Errorf("--hub-repo: %w", err)
+	}
+	return nil
+}
+
+// maxBucketPlace leaves room for a checkpoint's own folder in what a run can keep.
+const maxBucketPlace = coordinator.MaxRepoLength - coordinator.MaxRunIDLength - len("/-step4294967295")
+
+// uploads puts checkpoints where --hub-repo or --gcs-bucket says.
+type uploads struct {
+	place  remote.Place
+	at     func(version string) coordinator.Place // as the run is told of it
+	close  func() error
+	runner *remote.Uploader // nil until start
+}
+
+// openUploads finds out, before the training, whether uploads have a chance. It returns nil
+// when there are none.
+func (c *trainCommand) openUploads(ctx context.Context) (*uploads, error) {
+	switch {
+	case c.GCSBucket != "":
+		bucket, err := openBucket(ctx, c.GCSBucket, strings.Trim(c.GCSPrefix, "/"), true)
+		if err != nil {
+			return nil, fmt.Errorf("--gcs-bucket: %w", err)
+		}
+		if _, err := bucket.Store.List(ctx, bucket.Prefix, 1); err != nil && !errors.Is(err, objstore.ErrTooMany) {
+			return nil, errors.Join(fmt.Errorf("--gcs-bucket: %w", err), bucket.Store.Close())
+		}
+		at := func(version string) coordinator.Place {
+			return coordinator.Place{Kind: coordinator.CheckpointGcs, Repo: c.GCSBucket, Revision: version}
+		}
+		return &uploads{place: bucket, at: at, close: bucket.Store.Close}, nil
+	case c.HubRepo == "":
+		return nil, nil
+	}
+	client, err := c.client(c.logTo, true)
+	if err != nil {
+		return nil, err
+	}
+	err = client.CreateRepo(ctx, c.HubRepo, c.HubPrivate)
+	if err == nil {
+		err = client.CanWrite(ctx, c.HubRepo, hub.DefaultRevision)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--hub-repo %s: %w", c.HubRepo, err)
+	}
+	at := func(version string) coordinator.Place {
+		return coordinator.Place{Kind: coordinator.CheckpointHub, Repo: c.HubRepo, Revision: version}
+	}
+	place := remote.HubRepo{Client: client, Repo: c.HubRepo, Private: c.HubPrivate}
+	return &uploads{place: place, at: at, close: func() error { return nil }}, nil
+}
+
+// start begins to upload what is offered, and what was left; the run is told by tell.
+func (u *uploads) start(dir string, logger *slog.Logger, tell func(checkpoint.Facts, coordinator.Place)) {
+	u.runner = remote.NewUploader(u.place, dir, logger, func(f checkpoint.Facts, version string) { tell(f, u.at(version)) })
+}
+
+// finishUploads waits until the last checkpoint is uploaded, also after an interrupt.
+func (c *trainCommand) finishUploads(ctx context.Context, u *uploads) error {
+	if u == nil || u.runner == nil {
+		return nil
+	}
+	if u.runner.Pending() {
+		c.logTo.Info("waiting for the upload of the last checkpoint; Ctrl-C leaves it for the next start", "at most", c.UploadTimeout)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.UploadTimeout)
+	defer cancel()
+	return errors.Join(u.runner.Close(ctx), u.close())
+}
