@@ -2,6 +2,7 @@ package deepseek_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -120,4 +121,29 @@ func FuzzParseConfig(f *testing.F) {
 			t.Errorf("%+v", c)
 		}
 	})
+}
+
+// Parameters of the published models, in billions, as their reports round them.
+func TestPublishedSizes(t *testing.T) {
+	const heads = `, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128`
+	for want, text := range map[string]string{
+		"15.7": `{"architectures": ["DeepseekV2ForCausalLM"], "vocab_size": 102400, "hidden_size": 2048, "intermediate_size": 10944,
+			"moe_intermediate_size": 1408, "num_hidden_layers": 27, "num_attention_heads": 16, "q_lora_rank": null, "n_routed_experts": 64,
+			"n_shared_experts": 2, "num_experts_per_tok": 6, "first_k_dense_replace": 1, "topk_method": "greedy"` + heads + `}`,
+		"235.7": `{"architectures": ["DeepseekV2ForCausalLM"], "vocab_size": 102400, "hidden_size": 5120, "intermediate_size": 12288,
+			"moe_intermediate_size": 1536, "num_hidden_layers": 60, "num_attention_heads": 128, "q_lora_rank": 1536, "n_routed_experts": 160,
+			"n_shared_experts": 2, "num_experts_per_tok": 6, "first_k_dense_replace": 1, "topk_method": "group_limited_greedy",
+			"n_group": 8, "topk_group": 3` + heads + `}`,
+		"671.0": `{"architectures": ["DeepseekV3ForCausalLM"], "vocab_size": 129280, "hidden_size": 7168, "intermediate_size": 18432,
+			"moe_intermediate_size": 2048, "num_hidden_layers": 61, "num_attention_heads": 128, "q_lora_rank": 1536, "n_routed_experts": 256,
+			"n_shared_experts": 1, "num_experts_per_tok": 8, "first_k_dense_replace": 3, "n_group": 8, "topk_group": 4` + heads + `}`,
+	} {
+		c, err := deepseek.ParseConfig([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprintf("%.1f", float64(deepseek.NumParameters(c))/1e9); got != want {
+			t.Errorf("%s billion parameters, want %s", got, want)
+		}
+	}
 }
