@@ -86,6 +86,7 @@ func (n *Node) takeSnapshot() {
 			default:
 				n.model, n.unsaved = m, m
 				n.share(m)
+				n.keepOptimizer(m)
 			}
 		}
 	})

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -154,6 +155,23 @@ func (f *fakeTrainer) load(s checkpoint.Snapshot) {
 func (f *fakeTrainer) ResetOptimizer(context.Context) error {
 	defer f.exclusive()()
 	f.momentum = 0
+	return nil
+}
+
+// SaveOptimizer implements OptimizerKeeper.
+func (f *fakeTrainer) SaveOptimizer(_ context.Context, path string) error {
+	defer f.exclusive()()
+	return os.WriteFile(path, binary.LittleEndian.AppendUint64(nil, f.momentum), 0o600)
+}
+
+// LoadOptimizer implements OptimizerKeeper.
+func (f *fakeTrainer) LoadOptimizer(_ context.Context, path string) error {
+	defer f.exclusive()()
+	raw, err := os.ReadFile(path)
+	if err != nil || len(raw) != 8 {
+		return errors.Join(errFake, err)
+	}
+	f.momentum = binary.LittleEndian.Uint64(raw)
 	return nil
 }
 

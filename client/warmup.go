@@ -202,6 +202,9 @@ func (o *obtaining) run(ctx context.Context) error {
 	} else {
 		o.trainer, err = o.NewTrainer(ctx, snapshot, o.definition)
 	}
+	if err == nil {
+		o.restoreOptimizer(ctx)
+	}
 	return err
 }
 

@@ -299,7 +299,28 @@ func (f *trainerFactory) build(ctx context.Context, snapshot checkpoint.Snapshot
 		return nil, err
 	}
 	f.trainer = trainer
-	return trainer, nil
+	return keptTrainer{trainer}, nil
+}
+
+// keptTrainer is a trainer whose momentum a client keeps for its next process.
+type keptTrainer struct{ *train.Trainer }
+
+// SaveOptimizer implements client.OptimizerKeeper.
+func (t keptTrainer) SaveOptimizer(ctx context.Context, path string) error {
+	state, err := t.OptimizerState(ctx)
+	if err != nil {
+		return err
+	}
+	return state.Write(path)
+}
+
+// LoadOptimizer implements client.OptimizerKeeper.
+func (t keptTrainer) LoadOptimizer(ctx context.Context, path string) error {
+	state, err := train.ReadOptimizerState(path)
+	if err != nil {
+		return err
+	}
+	return t.SetOptimizerState(ctx, state)
 }
 
 func (f *trainerFactory) closeTrainer() error {
