@@ -1,6 +1,7 @@
 package prepare
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -8,11 +9,16 @@ import (
 	"unicode/utf8"
 
 	"github.com/parquet-go/parquet-go"
+
+	"github.com/psyche-go/psyche/data/parquetfile"
 )
 
 // table is one column of strings of a Parquet file.
 type table struct {
 	file   *os.File
+	parsed *parquetfile.File
+	ctx    context.Context // of the run; ends the check of a long row group
+	group  int             // number of the first of groups
 	groups []parquet.RowGroup
 	column int
 	row    int64 // rows that were read
@@ -24,13 +30,13 @@ type table struct {
 	ready  []parquet.Value // of buffer, not given out yet
 }
 
-func openParquet(file *os.File, field string, position int64) (t *table, err error) {
-	defer recovered(&err)
+func openParquet(ctx context.Context, file *os.File, field string, position int64) (t *table, err error) {
+	defer parquetfile.Recovered(&err)
 	info, err := file.Stat()
 	if err != nil {
 		return nil, err
 	}
-	opened, err := parquet.OpenFile(file, info.Size(), parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true))
+	opened, err := parquetfile.Open(file, info.Size())
 	if err != nil {
 		return nil, err
 	}
@@ -41,19 +47,12 @@ func openParquet(file *os.File, field string, position int64) (t *table, err err
 	if kind := column.Node.Type().Kind(); kind != parquet.ByteArray || column.MaxRepetitionLevel > 0 {
 		return nil, fmt.Errorf("column %q is of %v, want strings", field, column.Node)
 	}
-	t = &table{file: file, groups: opened.RowGroups(), column: column.ColumnIndex, row: position, skip: position}
+	t = &table{file: file, parsed: opened, ctx: ctx, groups: opened.RowGroups(), column: column.ColumnIndex, row: position, skip: position}
 	for len(t.groups) > 0 && t.skip >= t.groups[0].NumRows() {
 		t.skip -= t.groups[0].NumRows()
-		t.groups = t.groups[1:]
+		t.groups, t.group = t.groups[1:], t.group+1
 	}
 	return t, nil
-}
-
-// recovered makes an error of a panic: the library panics on some damaged files.
-func recovered(err *error) {
-	if cause := recover(); cause != nil {
-		*err = fmt.Errorf("damaged Parquet file: %v", cause)
-	}
 }
 
 func (t *table) position() int64 { return t.row }
@@ -67,7 +66,7 @@ func (t *table) Close() error {
 }
 
 func (t *table) next() (text []byte, err error) {
-	defer recovered(&err)
+	defer parquetfile.Recovered(&err)
 	for len(t.ready) == 0 {
 		if err := t.fill(); err != nil {
 			if errors.Is(err, io.EOF) {
@@ -110,7 +109,7 @@ func (t *table) fill() error {
 		page, err := t.pages.ReadPage()
 		if errors.Is(err, io.EOF) {
 			err = t.pages.Close()
-			t.pages, t.groups = nil, t.groups[1:]
+			t.pages, t.groups, t.group = nil, t.groups[1:], t.group+1
 			return err
 		}
 		if err != nil {
@@ -119,6 +118,9 @@ func (t *table) fill() error {
 		t.values = page.Values()
 		return nil
 	case len(t.groups) > 0:
+		if err := t.parsed.CheckPages(t.ctx, t.group, t.column); err != nil {
+			return fmt.Errorf("row group %d: %w", t.group, err)
+		}
 		t.pages = t.groups[0].ColumnChunks()[t.column].Pages()
 		skip := t.skip
 		t.skip = 0

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,7 +27,7 @@ type reader interface {
 var errBinary = errors.New("file is not text")
 
 // open opens a file and goes to a position that an earlier reader of it was at.
-func (s source) open(field string, position int64) (reader, error) {
+func (s source) open(ctx context.Context, field string, position int64) (reader, error) {
 	file, err := os.Open(s.path)
 	if err != nil {
 		return nil, fmt.Errorf("read text: %w", err)
@@ -34,7 +35,7 @@ func (s source) open(field string, position int64) (reader, error) {
 	var r reader
 	switch s.format {
 	case FormatParquet:
-		r, err = openParquet(file, field, position)
+		r, err = openParquet(ctx, file, field, position)
 	case FormatJSONL:
 		r, err = openLines(file, field, position)
 	default:

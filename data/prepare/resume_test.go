@@ -262,7 +262,14 @@ func TestBadInputNamesFileAndLine(t *testing.T) {
 		"key.jsonl": "{\"text\": \"a\"}\n\n{\"body\": \"b\"}\n", "type.jsonl": `{"text": 5}`, "json.jsonl": "{\"text\": \"a\"}\nnonsense",
 		"utf8.jsonl": "{\"text\": \"a\xff\"}", "bad.parquet": "PAR1 nonsense PAR1", "null.jsonl": `{"text": null}`,
 	})
+	type unbounded struct {
+		Text string `parquet:"text,lz4"`
+	}
+	if err := parquet.WriteFile(filepath.Join(dir, "lz4.parquet"), []unbounded{{"a"}}); err != nil {
+		t.Fatal(err)
+	}
 	for name, want := range map[string]string{
+		"lz4.parquet": "compressed as LZ4_RAW, which is not read",
 		"key.jsonl":   `key.jsonl: line 3: no key "text"; name the key of the text with --field`,
 		"type.jsonl":  `type.jsonl: line 1: key "text" is not a string`,
 		"json.jsonl":  `json.jsonl: line 2: not a JSON object`,
@@ -289,7 +296,7 @@ func FuzzLines(f *testing.F) {
 		if err := os.WriteFile(path, content, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		r, err := source{path: path, format: FormatJSONL}.open("text", int64(position))
+		r, err := source{path: path, format: FormatJSONL}.open(t.Context(), "text", int64(position))
 		if err != nil {
 			return
 		}
@@ -314,7 +321,7 @@ func FuzzParquet(f *testing.F) {
 		if err := os.WriteFile(path, content, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		r, err := source{path: path, format: FormatParquet}.open("body", 0)
+		r, err := source{path: path, format: FormatParquet}.open(t.Context(), "body", 0)
 		if err != nil {
 			return
 		}

@@ -6,16 +6,21 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 
 	"github.com/parquet-go/parquet-go"
 
+	"github.com/psyche-go/psyche/data/parquetfile"
 	"github.com/psyche-go/psyche/data/tokens"
 )
 
 // leaves are the numbers of the columns that are read; -1: there is none.
 type leaves struct{ inputs, labels, positions, lengths int }
 
-func (l leaves) all() []int { return []int{l.inputs, l.labels, l.positions, l.lengths} }
+// all returns those that there are.
+func (l leaves) all() []int {
+	return slices.DeleteFunc([]int{l.inputs, l.labels, l.positions, l.lengths}, func(number int) bool { return number < 0 })
+}
 
 // findLeaves finds the columns by their names.
 func findLeaves(file *parquet.File) (leaves, error) {
@@ -74,19 +79,44 @@ func (l leaves) of(rows parquet.RowGroup) (columns, error) {
 }
 
 // read returns the samples of rows in ascending order. Its errors begin with the row.
-func (g group) read(ctx context.Context, rows []int64, o Options) ([]Sample, error) {
-	samples, err := g.decode(ctx, rows, o)
+func (g *group) read(ctx context.Context, rows []int64, o Options) ([]Sample, error) {
+	err := g.check(ctx)
+	var samples []Sample
+	if err == nil {
+		samples, err = g.decode(ctx, rows, o)
+	}
 	if changed := g.file.unchanged(); changed != nil {
 		return nil, fmt.Errorf("%d: %w", rows[0], changed)
 	}
-	if panicked, ok := errors.AsType[panicError](err); ok {
-		return nil, fmt.Errorf("%d: %w", rows[0], panicked)
+	if errors.Is(err, parquetfile.ErrInvalid) || err != nil && !g.checked {
+		return nil, fmt.Errorf("%d: %w", rows[0], invalid(err))
 	}
 	return samples, err
 }
 
-func (g group) decode(ctx context.Context, rows []int64, o Options) (samples []Sample, err error) {
-	defer recovered(&err)
+// check unpacks all pages of the group that are read, before the first is.
+func (g *group) check(ctx context.Context) (err error) {
+	select {
+	case g.lock <- struct{}{}:
+		defer func() { <-g.lock }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer parquetfile.Recovered(&err)
+	if g.checked {
+		return nil
+	}
+	for _, column := range g.leaves.all() {
+		if err := g.parsed.CheckPages(ctx, g.number, column); err != nil {
+			return fmt.Errorf("row group %d: %w", g.number, err)
+		}
+	}
+	g.checked = true
+	return nil
+}
+
+func (g *group) decode(ctx context.Context, rows []int64, o Options) (samples []Sample, err error) {
+	defer parquetfile.Recovered(&err)
 	inputs, err := readRows(ctx, g.columns.inputs, rows, o.SeqLen)
 	if err != nil {
 		return nil, err
@@ -127,10 +157,11 @@ func (s Sample) check(lengths []int32, o Options) error {
 	if n < 2 {
 		return fmt.Errorf("%w: it has %d tokens, want at least 2", ErrInvalid, n)
 	}
-	for name, other := range map[string][]int32{"labels": s.Labels, "position_ids": s.Positions} {
-		if other != nil && len(other) != n {
-			return fmt.Errorf("%w: it has %d %s for %d tokens", ErrInvalid, len(other), name, n)
-		}
+	if s.Labels != nil && len(s.Labels) != n {
+		return fmt.Errorf("%w: it has %d labels for %d tokens", ErrInvalid, len(s.Labels), n)
+	}
+	if s.Positions != nil && len(s.Positions) != n {
+		return fmt.Errorf("%w: it has %d position_ids for %d tokens", ErrInvalid, len(s.Positions), n)
 	}
 	limit := int32(math.MaxInt32)
 	if o.VocabSize > 0 && o.VocabSize < math.MaxInt32 {

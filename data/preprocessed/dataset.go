@@ -11,8 +11,7 @@ import (
 	"sort"
 	"time"
 
-	"github.com/parquet-go/parquet-go"
-
+	"github.com/psyche-go/psyche/data/parquetfile"
 	"github.com/psyche-go/psyche/data/tokens"
 )
 
@@ -39,7 +38,7 @@ type Sample struct {
 type Dataset struct {
 	options Options
 	files   []*file
-	groups  []group
+	groups  []*group
 	len     uint64
 }
 
@@ -54,9 +53,15 @@ type file struct {
 // group is one row group of a file.
 type group struct {
 	file    *file
+	parsed  *parquetfile.File
+	number  int    // in the file
 	first   uint64 // index, over all files, of its first row
 	rows    uint64
+	leaves  leaves
 	columns columns
+
+	lock    chan struct{} // held while it is checked
+	checked bool          // its pages are what they announce
 }
 
 // Open opens the Parquet files of a folder, or one file.
@@ -118,7 +123,13 @@ func escape(path string) string {
 }
 
 // add opens a file and finds its row groups.
-func (d *Dataset) add(path string) (err error) {
+func (d *Dataset) add(path string) error {
+	// Opening a named pipe would wait for a writer.
+	if info, err := os.Stat(path); err != nil {
+		return err
+	} else if !info.Mode().IsRegular() {
+		return errors.New("not a regular file")
+	}
 	opened, err := os.Open(path)
 	if err != nil {
 		return err
@@ -129,20 +140,25 @@ func (d *Dataset) add(path string) (err error) {
 	if err != nil {
 		return err
 	}
-	if !info.Mode().IsRegular() {
-		return errors.New("not a regular file")
-	}
 	f.size, f.changed = info.Size(), info.ModTime()
-	// The library panics on some files that are damaged.
-	defer recovered(&err)
-	if err := checkFooter(opened, f.size); err != nil {
-		return err
-	}
-	parsed, err := parquet.OpenFile(opened, f.size, &parquet.FileConfig{SkipPageIndex: true, SkipBloomFilters: true, ReadBufferSize: 64 << 10})
-	if err != nil {
+	return invalid(d.addGroups(f))
+}
+
+// invalid makes ErrInvalid of what package parquetfile finds wrong.
+func invalid(err error) error {
+	if errors.Is(err, parquetfile.ErrInvalid) && !errors.Is(err, ErrInvalid) {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	leaves, err := findLeaves(parsed)
+	return err
+}
+
+func (d *Dataset) addGroups(f *file) (err error) {
+	defer parquetfile.Recovered(&err)
+	parsed, err := parquetfile.Open(f.File, f.size)
+	if err != nil {
+		return err
+	}
+	leaves, err := findLeaves(parsed.File)
 	if err != nil {
 		return err
 	}
@@ -155,34 +171,20 @@ func (d *Dataset) add(path string) (err error) {
 			continue
 		}
 		columns, err := leaves.of(rows)
-		if err == nil {
-			err = checkPages(opened, f.size, parsed.Metadata().RowGroups[i], leaves)
+		for _, column := range leaves.all() {
+			if err == nil {
+				err = parsed.CheckHeads(i, column)
+			}
 		}
 		if err != nil {
 			return fmt.Errorf("row group %d: %w", i, err)
 		}
-		d.groups = append(d.groups, group{file: f, first: d.len, rows: uint64(n), columns: columns})
+		d.groups = append(d.groups, &group{
+			file: f, parsed: parsed, number: i, first: d.len, rows: uint64(n), leaves: leaves, columns: columns, lock: make(chan struct{}, 1),
+		})
 		d.len += uint64(n)
 	}
 	return nil
-}
-
-// panicError is what the Parquet library panicked with.
-type panicError struct{ value any }
-
-func (p panicError) Error() string {
-	return fmt.Sprintf("%v: the file is damaged: %v", ErrInvalid, p.value)
-}
-
-// Unwrap implements errors.Unwrap.
-func (p panicError) Unwrap() error { return ErrInvalid }
-
-// recovered turns a panic of the Parquet library into an error. It is deferred itself: a
-// panic can be recovered only there.
-func recovered(err *error) {
-	if panicked := recover(); panicked != nil {
-		*err = panicError{panicked}
-	}
 }
 
 // Len returns the number of samples of one pass.

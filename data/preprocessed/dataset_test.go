@@ -164,6 +164,21 @@ func TestBadSamples(t *testing.T) {
 	}
 }
 
+// TestPagesAreCheckedBeforeTheyAreRead: LZ4 stands for what cannot be bounded.
+func TestPagesAreCheckedBeforeTheyAreRead(t *testing.T) {
+	type unbounded struct {
+		Inputs []int32 `parquet:"inputs,list,lz4"`
+	}
+	path := filepath.Join(t.TempDir(), "a.parquet")
+	write(t, path, encode(t, []unbounded{{[]int32{1, 2}}, {[]int32{3, 4}}}))
+	d := open(t, path, Options{SeqLen: 5})
+	for range 2 { // a refusal is not forgotten
+		if _, err := d.Read(t.Context(), []uint64{1}); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "a.parquet, row 1: ") || !strings.Contains(err.Error(), "LZ4_RAW") {
+			t.Errorf("got %v", err)
+		}
+	}
+}
+
 func TestPackedSamplesAreRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.parquet")
 	write(t, path, encode(t, []packed{{[]int32{1, 2, 3}, []int32{3}}, {[]int32{1, 2, 3}, []int32{1, 2}}}))

@@ -9,6 +9,7 @@
 // would reach from one text into another.
 //
 // Files are checked, not trusted: a sample that is too long, a token outside the
-// vocabulary, a page that announces more than MaxPage bytes and whatever the Parquet
-// library trips over are errors that name file and row.
+// vocabulary, a page that holds more than it announces (package data/parquetfile, before a
+// row group is read first) and whatever the Parquet library trips over are errors that
+// name file and row.
 package preprocessed

@@ -1,0 +1,98 @@
+package parquetfile
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/encoding/thrift"
+	"github.com/parquet-go/parquet-go/format"
+)
+
+// ErrInvalid says that a file is no Parquet file, is damaged, or is of a kind that cannot
+// be read in bounded memory.
+var ErrInvalid = errors.New("invalid Parquet file")
+
+// Bounds of footers.
+const (
+	maxFooter  = 64 << 20 // bytes
+	maxColumns = 4096     // with the groups of columns
+)
+
+// File is an open file.
+type File struct {
+	*parquet.File
+	bytes  io.ReaderAt
+	size   int64
+	leaves []*parquet.Column // by their number
+}
+
+// Open reads the footer of a file of size bytes. Defer Recovered around it.
+func Open(r io.ReaderAt, size int64) (*File, error) {
+	if err := checkFooter(r, size); err != nil {
+		return nil, err
+	}
+	opened, err := parquet.OpenFile(r, size, &parquet.FileConfig{SkipPageIndex: true, SkipBloomFilters: true, ReadBufferSize: 64 << 10})
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	f := &File{File: opened, bytes: r, size: size}
+	f.addLeaves(opened.Root())
+	return f, nil
+}
+
+func (f *File) addLeaves(column *parquet.Column) {
+	if column.Leaf() {
+		f.leaves = append(f.leaves, column)
+	}
+	for _, inner := range column.Columns() {
+		f.addLeaves(inner)
+	}
+}
+
+// checkFooter refuses a file whose footer cannot be there, or would take too much memory.
+func checkFooter(r io.ReaderAt, size int64) error {
+	var tail [8]byte
+	if size < 12 {
+		return fmt.Errorf("%w: %d bytes are no Parquet file", ErrInvalid, size)
+	}
+	if _, err := r.ReadAt(tail[:], size-8); err != nil {
+		return err
+	}
+	if string(tail[4:]) != "PAR1" {
+		return fmt.Errorf("%w: it does not end as a Parquet file does; was it cut off, or is it encrypted?", ErrInvalid)
+	}
+	n := int64(binary.LittleEndian.Uint32(tail[:]))
+	if n > size-12 || n > maxFooter {
+		return fmt.Errorf("%w: its footer has %d bytes", ErrInvalid, n)
+	}
+	footer := make([]byte, n)
+	if _, err := r.ReadAt(footer, size-8-n); err != nil {
+		return err
+	}
+	length, err := structLength(footer)
+	if err != nil {
+		return fmt.Errorf("%w: its footer: %w", ErrInvalid, err)
+	}
+	var metadata format.FileMetaData
+	if err := thrift.Unmarshal(new(thrift.CompactProtocol), footer[:length], &metadata); err != nil {
+		return fmt.Errorf("%w: its footer: %w", ErrInvalid, err)
+	}
+	if n := len(metadata.Schema); n > maxColumns {
+		return fmt.Errorf("%w: it has %d columns and groups of columns, at most %d are read", ErrInvalid, n, maxColumns)
+	}
+	if n := len(metadata.Schema) * len(metadata.RowGroups); n > maxElements {
+		return fmt.Errorf("%w: %d row groups of %d columns are too many; write larger row groups", ErrInvalid, len(metadata.RowGroups), len(metadata.Schema))
+	}
+	return nil
+}
+
+// Recovered makes an error of a panic: package parquet panics on some damaged files. It is
+// deferred itself, because a panic can be recovered only there.
+func Recovered(err *error) {
+	if panicked := recover(); panicked != nil {
+		*err = fmt.Errorf("%w: it is damaged: %v", ErrInvalid, panicked)
+	}
+}

@@ -1,0 +1,154 @@
+package parquetfile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/encoding/thrift"
+	"github.com/parquet-go/parquet-go/format"
+)
+
+// maxPage is how many bytes a page may have, packed or not.
+const maxPage = 256 << 20
+
+const (
+	maxHead   = 1 << 20     // bytes of the head of a page
+	maxValues = maxPage / 8 // of a page
+)
+
+// chunk is a column of a row group.
+type chunk struct {
+	column *parquet.Column
+	codec  format.CompressionCodec
+	bytes  *io.SectionReader
+	data   int64 // where in bytes package parquet begins to read data pages
+}
+
+// CheckHeads reads the heads of all pages of a column in a row group, and refuses those
+// that announce more than a page can have.
+func (f *File) CheckHeads(group, column int) error {
+	c, err := f.chunk(group, column)
+	if err != nil {
+		return err
+	}
+	return c.each(func(int64, format.PageHeader, *io.SectionReader) error { return nil })
+}
+
+// CheckPages unpacks all pages of a column in a row group once. What passes can be read by
+// package parquet in memory of a few hundred MiB.
+func (f *File) CheckPages(ctx context.Context, group, column int) error {
+	c, err := f.chunk(group, column)
+	if err != nil {
+		return err
+	}
+	u := unpacker{column: c.column, codec: c.codec}
+	defer u.close()
+	return c.each(func(at int64, head format.PageHeader, body *io.SectionReader) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := u.check(head, body); err != nil {
+			return fmt.Errorf("column %s, page at %d: %w", c.column.Name(), at, err)
+		}
+		return nil
+	})
+}
+
+func (f *File) chunk(group, column int) (chunk, error) {
+	groups := f.Metadata().RowGroups
+	if column < 0 || column >= len(f.leaves) || column >= len(groups[group].Columns) {
+		return chunk{}, fmt.Errorf("%w: column %d is missing", ErrInvalid, column)
+	}
+	described := groups[group].Columns[column]
+	about := described.MetaData
+	// Package parquet unpacks all chunks as the first is packed.
+	if first := groups[0].Columns; column >= len(first) || first[column].MetaData.Codec != about.Codec {
+		return chunk{}, fmt.Errorf("%w: column %d is not compressed alike in all row groups", ErrInvalid, column)
+	}
+	if described.CryptoMetadata.Value != nil {
+		return chunk{}, fmt.Errorf("%w: column %d is encrypted", ErrInvalid, column)
+	}
+	start := about.DataPageOffset
+	if about.DictionaryPageOffset != 0 {
+		start = about.DictionaryPageOffset
+	}
+	length := about.TotalCompressedSize
+	if start < 0 || length < 0 || start > f.size || length > f.size-start || about.DataPageOffset < start {
+		return chunk{}, fmt.Errorf("%w: column %d lies outside the file", ErrInvalid, column)
+	}
+	return chunk{f.leaves[column], about.Codec, io.NewSectionReader(f.bytes, start, length), about.DataPageOffset - start}, nil
+}
+
+// each calls do with the place, head and body of every page.
+func (c chunk) each(do func(at int64, head format.PageHeader, body *io.SectionReader) error) error {
+	buffer := make([]byte, maxHead)
+	aligned := c.data == 0
+	for at := int64(0); at < c.bytes.Size(); {
+		aligned = aligned || at == c.data
+		head, length, err := c.head(buffer, at)
+		if err != nil {
+			return fmt.Errorf("column %s, page at %d: %w", c.column.Name(), at, err)
+		}
+		body := at + int64(length)
+		next := body + int64(head.CompressedPageSize)
+		if next < body || next > c.bytes.Size() {
+			return fmt.Errorf("%w: column %s, page at %d announces %d bytes, the column has fewer", ErrInvalid, c.column.Name(), at, head.CompressedPageSize)
+		}
+		if err := checkHead(head); err != nil {
+			return fmt.Errorf("%w: column %s, page at %d %w", ErrInvalid, c.column.Name(), at, err)
+		}
+		if err := do(at, head, io.NewSectionReader(c.bytes, body, next-body)); err != nil {
+			return err
+		}
+		at = next
+	}
+	if !aligned {
+		return fmt.Errorf("%w: column %s has no page where its first is said to be", ErrInvalid, c.column.Name())
+	}
+	return nil
+}
+
+// head reads the head of a page and returns its length.
+func (c chunk) head(buffer []byte, at int64) (head format.PageHeader, length int, err error) {
+	// Most heads are a few dozen bytes; statistics can make them long.
+	for _, room := range []int{512, maxHead} {
+		n, readErr := c.bytes.ReadAt(buffer[:room], at)
+		if readErr != nil && !errors.Is(readErr, io.EOF) {
+			return head, 0, readErr
+		}
+		if length, err = structLength(buffer[:n]); err == nil {
+			err = thrift.Unmarshal(new(thrift.CompactProtocol), buffer[:length], &head)
+			break
+		}
+	}
+	if err != nil {
+		return head, 0, fmt.Errorf("%w: its head: %w", ErrInvalid, err)
+	}
+	return head, length, nil
+}
+
+// checkHead refuses a page that announces too much, or is of two kinds at once.
+func checkHead(head format.PageHeader) error {
+	if head.UncompressedPageSize < 0 || head.UncompressedPageSize > maxPage || head.CompressedPageSize > maxPage {
+		return fmt.Errorf("announces %d bytes, packed %d, at most %d are read; write smaller pages", head.UncompressedPageSize, head.CompressedPageSize, maxPage)
+	}
+	one, two, dictionary := head.DataPageHeader, head.DataPageHeaderV2, head.DictionaryPageHeader
+	for kind, there := range []bool{format.DataPage: one.Valid, format.DictionaryPage: dictionary.Valid, format.DataPageV2: two.Valid} {
+		if there != (format.PageType(kind) == head.Type) {
+			return fmt.Errorf("is of the kind %v, but its head is not", head.Type)
+		}
+	}
+	values := max(one.V.NumValues, two.V.NumValues, dictionary.V.NumValues)
+	if values > maxValues || min(one.V.NumValues, two.V.NumValues, dictionary.V.NumValues) < 0 {
+		return fmt.Errorf("announces %d values, at most %d are read; write smaller pages", values, maxValues)
+	}
+	levels := int64(two.V.RepetitionLevelsByteLength) + int64(two.V.DefinitionLevelsByteLength)
+	if min(two.V.RepetitionLevelsByteLength, two.V.DefinitionLevelsByteLength, two.V.NumNulls) < 0 ||
+		levels > int64(min(head.CompressedPageSize, head.UncompressedPageSize)) || two.V.NumNulls > two.V.NumValues {
+		return errors.New("contradicts itself about levels and nulls")
+	}
+	return nil
+}

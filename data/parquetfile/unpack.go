@@ -1,0 +1,225 @@
+package parquetfile
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math/bits"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/format"
+)
+
+// unpacker unpacks pages into memory that it uses again.
+type unpacker struct {
+	column         *parquet.Column
+	codec          format.CompressionCodec
+	packed, buffer []byte
+	zstd           *zstd.Decoder
+}
+
+func (u *unpacker) close() {
+	if u.zstd != nil {
+		u.zstd.Close()
+	}
+}
+
+// check reports whether a page is within what its head announces.
+func (u *unpacker) check(head format.PageHeader, body *io.SectionReader) error {
+	u.packed = grow(u.packed, int(body.Size()))
+	if _, err := io.ReadFull(body, u.packed); err != nil {
+		return fmt.Errorf("read: %w", err)
+	}
+	if err := u.page(head); err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	return nil
+}
+
+func (u *unpacker) page(head format.PageHeader) error {
+	size := int(head.UncompressedPageSize)
+	switch head.Type {
+	case format.DictionaryPage:
+		_, err := u.unpack(u.packed, size)
+		if encoding := head.DictionaryPageHeader.V.Encoding; err == nil && encoding != format.Plain && encoding != format.PlainDictionary {
+			err = unreadable(encoding)
+		}
+		return err
+	case format.DataPage:
+		page := head.DataPageHeader.V
+		data, err := u.unpack(u.packed, size)
+		if err != nil {
+			return err
+		}
+		for _, levels := range []struct {
+			most     int
+			encoding format.Encoding
+		}{{u.column.MaxRepetitionLevel(), page.RepetitionLevelEncoding}, {u.column.MaxDefinitionLevel(), page.DefinitionLevelEncoding}} {
+			if levels.most == 0 {
+				continue
+			}
+			if levels.encoding != format.RLE {
+				return unreadable(levels.encoding)
+			}
+			if len(data) < 4 || uint64(binary.LittleEndian.Uint32(data)) > uint64(len(data)-4) {
+				return errors.New("its levels are longer than the page")
+			}
+			end := 4 + int(binary.LittleEndian.Uint32(data))
+			if err := countRuns(data[4:end], bits.Len(uint(levels.most)), int(page.NumValues)); err != nil {
+				return err
+			}
+			data = data[end:]
+		}
+		return checkValues(page.Encoding, data, int(page.NumValues))
+	default:
+		page := head.DataPageHeaderV2.V
+		data := u.packed
+		for _, levels := range []struct{ most, length int }{
+			{u.column.MaxRepetitionLevel(), int(page.RepetitionLevelsByteLength)},
+			{u.column.MaxDefinitionLevel(), int(page.DefinitionLevelsByteLength)},
+		} {
+			if levels.most > 0 {
+				if err := countRuns(data[:levels.length], bits.Len(uint(levels.most)), int(page.NumValues)); err != nil {
+					return err
+				}
+			}
+			data = data[levels.length:]
+			size -= levels.length
+		}
+		if !page.IsCompressed.Valid || page.IsCompressed.V {
+			var err error
+			if data, err = u.unpack(data, size); err != nil {
+				return err
+			}
+		}
+		return checkValues(page.Encoding, data, int(page.NumValues))
+	}
+}
+
+// unpack unpacks at most size bytes.
+func (u *unpacker) unpack(packed []byte, size int) ([]byte, error) {
+	tooLong := fmt.Errorf("it unpacks to more than the %d bytes that it announces", size)
+	switch u.codec {
+	case format.Uncompressed:
+		return packed, nil
+	case format.Snappy:
+		// A block begins with its length (Snappy's format_description.txt).
+		if length, n := binary.Uvarint(packed); n <= 0 || length > uint64(size) {
+			return nil, tooLong
+		}
+		u.buffer = grow(u.buffer, size)
+		return parquet.Snappy.Decode(u.buffer, packed)
+	case format.Zstd:
+		if u.zstd == nil {
+			var err error
+			if u.zstd, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecodeAllCapLimit(true), zstd.WithDecoderMaxMemory(maxPage)); err != nil {
+				return nil, err
+			}
+		}
+		u.buffer = grow(u.buffer, size)
+		unpacked, err := u.zstd.DecodeAll(packed, u.buffer[:0:size])
+		if errors.Is(err, zstd.ErrDecoderSizeExceeded) {
+			err = tooLong
+		}
+		return unpacked, err
+	case format.Gzip:
+		reader, err := gzip.NewReader(bytes.NewReader(packed))
+		if err != nil {
+			return nil, err
+		}
+		u.buffer = grow(u.buffer, size)
+		n, err := io.ReadFull(reader, u.buffer)
+		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			return nil, err
+		}
+		if extra, _ := io.ReadFull(reader, make([]byte, 1)); extra > 0 {
+			return nil, tooLong
+		}
+		return u.buffer[:n], nil
+	default:
+		return nil, fmt.Errorf("it is compressed as %v, which is not read; write it with snappy, zstd, gzip or no compression", u.codec)
+	}
+}
+
+func grow(buffer []byte, size int) []byte {
+	if cap(buffer) < size {
+		return make([]byte, size)
+	}
+	return buffer[:size]
+}
+
+func unreadable(encoding format.Encoding) error {
+	return fmt.Errorf("it is encoded as %v, which is not read; write it with dictionary or plain encoding", encoding)
+}
+
+// checkValues reports whether encoded values are no more than announced.
+func checkValues(encoding format.Encoding, data []byte, values int) error {
+	switch encoding {
+	case format.Plain, format.ByteStreamSplit: // nothing but the values
+		return nil
+	case format.PlainDictionary, format.RLEDictionary:
+		if len(data) == 0 {
+			return nil
+		}
+		return countRuns(data[1:], int(data[0]), values)
+	case format.DeltaBinaryPacked, format.DeltaLengthByteArray:
+		// Both begin with the size of a block, the number of its parts and that of values.
+		var count uint64
+		for range 3 {
+			var n int
+			if count, n = binary.Uvarint(data); n <= 0 {
+				return errShort
+			}
+			data = data[n:]
+		}
+		if count > uint64(values) {
+			return tooMany(values)
+		}
+		return nil
+	default:
+		return unreadable(encoding)
+	}
+}
+
+func tooMany(values int) error {
+	return fmt.Errorf("its runs have more than the %d values that it announces", values)
+}
+
+// padding is how many values more than announced a run may have to fill its last bytes.
+const padding = 1024
+
+// countRuns reports whether the runs of the hybrid encoding of small numbers, each of
+// width bits, have no more values than announced.
+// (https://parquet.apache.org/docs/file-format/data-pages/encodings/#run-length-encoding--bit-packing-hybrid-rle--3)
+func countRuns(data []byte, width, values int) error {
+	if width > 32 {
+		return fmt.Errorf("it has numbers of %d bits, at most 32 are read", width)
+	}
+	left := uint64(values) + padding
+	for len(data) > 0 {
+		head, n := binary.Uvarint(data)
+		if n <= 0 {
+			return errShort
+		}
+		data = data[n:]
+		count, length := head>>1, uint64(width+7)/8
+		if head&1 != 0 {
+			if count > left {
+				return tooMany(values)
+			}
+			length, count = count*uint64(width), 8*count
+		}
+		if count > left {
+			return tooMany(values)
+		}
+		if left -= count; length > uint64(len(data)) {
+			return errShort
+		}
+		data = data[length:]
+	}
+	return nil
+}
