@@ -98,7 +98,7 @@ func New(ctx context.Context, locations []config.DataLocation, o Options) (Provi
 
 // override returns a local location with the token size and shuffle that the run's data has.
 func override(locations []config.DataLocation, path string) (config.DataLocation, error) {
-	mixed := false
+	mixed, served := false, false
 	for _, location := range locations {
 		switch {
 		case location.Local != nil:
@@ -109,10 +109,15 @@ func override(locations []config.DataLocation, path string) (config.DataLocation
 			return config.DataLocation{Preprocessed: &config.PreprocessedData{Path: path}}, nil
 		case location.WeightedHTTP != nil:
 			mixed = true
+		case location.Server != nil:
+			served = true
 		}
 	}
 	if mixed {
 		return config.DataLocation{}, fmt.Errorf("%w: a folder cannot stand for a weighted mix of sources", ErrUnsupported)
+	}
+	if served {
+		return config.DataLocation{}, fmt.Errorf("%w: a folder cannot stand for a data server, whose order of sequences only its operator knows", ErrUnsupported)
 	}
 	return local(path, config.TwoBytes, config.Shuffle{}), nil
 }

@@ -27,11 +27,21 @@ const (
 
 // serveHTTP answers requests until ctx ends.
 func (s *server) serveHTTP(ctx context.Context, listener net.Listener) {
+	s.logger.Info("HTTP server is listening", "http", listener.Addr().String())
+	if s.options.HTTPReady != nil {
+		s.options.HTTPReady(listener.Addr())
+	}
+	ServeHTTP(ctx, listener, s.handler(), s.logger)
+}
+
+// ServeHTTP lets a handler answer requests until ctx ends, within bounds that fit a small
+// server that anybody may ask, and closes the listener.
+func ServeHTTP(ctx context.Context, listener net.Listener, handler http.Handler, logger *slog.Logger) {
 	web := &http.Server{
-		Handler:           s.handler(),
+		Handler:           handler,
 		ReadHeaderTimeout: webTimeout, ReadTimeout: webTimeout, WriteTimeout: webTimeout, IdleTimeout: webTimeout,
 		MaxHeaderBytes: maxWebHeader,
-		ErrorLog:       slog.NewLogLogger(s.logger.Handler(), slog.LevelDebug),
+		ErrorLog:       slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
 	}
 	stopped := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
@@ -42,13 +52,9 @@ func (s *server) serveHTTP(ctx context.Context, listener net.Listener) {
 			_ = web.Close()
 		}
 	})
-	s.logger.Info("HTTP server is listening", "http", listener.Addr().String())
-	if s.options.HTTPReady != nil {
-		s.options.HTTPReady(listener.Addr())
-	}
 	err := web.Serve(&boundedListener{Listener: listener, places: make(chan struct{}, maxWebConnections)})
 	if !errors.Is(err, http.ErrServerClosed) {
-		s.logger.Error("the HTTP server ended", "error", err)
+		logger.Error("the HTTP server ended", "error", err)
 	}
 	if !stop() {
 		<-stopped

@@ -142,14 +142,14 @@ func (o *Options) setDefaults() {
 func Run(ctx context.Context, o Options) error {
 	o.setDefaults()
 	// Listen first: a second server on the same port and directory should hear of the port.
-	listener, err := listen(ctx, o.Listen)
+	listener, err := Listen(ctx, o.Listen)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = listener.Close() }()
 	var web net.Listener
 	if o.HTTPListen != "" {
-		if web, err = listen(ctx, o.HTTPListen); err != nil {
+		if web, err = Listen(ctx, o.HTTPListen); err != nil {
 			return err
 		}
 		defer func() { _ = web.Close() }()
@@ -164,7 +164,8 @@ func Run(ctx context.Context, o Options) error {
 	return err
 }
 
-func listen(ctx context.Context, address string) (net.Listener, error) {
+// Listen listens on a TCP address, and says what to do when that fails.
+func Listen(ctx context.Context, address string) (net.Listener, error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
 		return nil, listenError(address, err)

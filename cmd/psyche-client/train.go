@@ -136,7 +136,7 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 	}
 	defer func() { err = errors.Join(err, host.Close()) }()
 
-	trainers := &trainerFactory{command: c, key: key, logger: logger}
+	trainers := &trainerFactory{command: c, key: key, logger: logger, host: host.Host}
 	defer func() { err = errors.Join(err, trainers.close()) }()
 	o := client.Options{
 		Key:        key,
@@ -250,6 +250,7 @@ type trainerFactory struct {
 	command *trainCommand
 	key     identity.Key
 	logger  *slog.Logger
+	host    func() identity.ID // key of the run's server
 
 	data    runData
 	trainer *train.Trainer // of build's newest call; used by one goroutine at a time

@@ -2,10 +2,16 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"log/slog"
 	"slices"
+	"time"
 
+	"github.com/psyche-go/psyche/backend/tcp/secure"
 	"github.com/psyche-go/psyche/config"
 	"github.com/psyche-go/psyche/data"
+	"github.com/psyche-go/psyche/data/remote"
+	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/model"
 	"github.com/psyche-go/psyche/objstore"
 	"github.com/psyche-go/psyche/objstore/gcs"
@@ -28,5 +34,58 @@ func (f *trainerFactory) dataOptions(run config.Model, description model.Descrip
 		Bucket: func(ctx context.Context, name string) (objstore.Store, error) {
 			return gcs.Open(ctx, name, gcs.Options{Credentials: f.command.GCSCredentials})
 		},
+		Server: func(ctx context.Context, at config.ServerData, o data.Options) (data.Provider, error) {
+			return f.dataServer(ctx, at, o, len(run.DataLocations))
+		},
 	}
+}
+
+// Patience with a data server at first: when there is no other location, a client that
+// cannot read its data cannot take part.
+const (
+	onlyServerPatience = time.Minute
+	someServerPatience = 5 * time.Second
+)
+
+// dataServer connects to a data server of a run with so many locations.
+func (f *trainerFactory) dataServer(ctx context.Context, at config.ServerData, o data.Options, locations int) (data.Provider, error) {
+	patience := onlyServerPatience
+	if locations > 1 {
+		patience = someServerPatience
+	}
+	return remote.Open(ctx, remote.Options{
+		Addr: at.Addr, Trust: f.trust(at), RunID: f.command.RunID, Key: f.key,
+		SeqLen: o.SeqLen, VocabSize: o.VocabSize, OpenPatience: patience, Logger: f.logger,
+	})
+}
+
+// trust decides about a data server's key: it is the one that the run names, or else that of
+// the run's own server, or else the one that its address had before.
+func (f *trainerFactory) trust(at config.ServerData) func(identity.ID) error {
+	return func(found identity.ID) error {
+		if at.Key != "" {
+			want, err := identity.ParseID(at.Key)
+			if err != nil {
+				return fmt.Errorf("key of the data server: %w", err)
+			}
+			return secure.Pin(want)(found)
+		}
+		if found == f.host() {
+			return nil
+		}
+		known, err := f.command.knownDataServers(f.logger)
+		if err != nil {
+			return err
+		}
+		return known.Check(at.Addr)(found)
+	}
+}
+
+// knownDataServers is the file that remembers the keys of data servers: the same as for
+// runs' servers, also when --server-key made it needless for them.
+func (c *trainCommand) knownDataServers(logger *slog.Logger) (*secure.KnownServers, error) {
+	_, known, err := secure.Choose("", c.KnownServers, func(address string, key identity.ID) {
+		logger.Warn("this data server is new; check its key with its operator, or with whoever set up the run", "server", address, "key", key)
+	})
+	return known, err
 }

@@ -36,7 +36,8 @@ type commands struct {
 	Data struct {
 		Tokenize dataTokenize `cmd:"" help:"Make a folder of token files from text, JSONL or Parquet."`
 		Inspect  dataInspect  `cmd:"" aliases:"info" help:"Show and check a folder of token files."`
-	} `cmd:"" help:"Prepare training data."`
+		Serve    dataServe    `cmd:"" help:"Give the members of a run the sequences that it assigns to them."`
+	} `cmd:"" help:"Prepare and serve training data."`
 	Testnet struct {
 		Start testnetStart `cmd:"" help:"Run a server and several clients as processes on this machine."`
 	} `cmd:"" help:"Try a run on one machine."`

@@ -28,9 +28,11 @@ type serverRun struct {
 	ServerAddr           string   `default:"0.0.0.0" placeholder:"HOST" help:"Address to listen on (${default})."`
 	ServerPort           uint16   `default:"0" placeholder:"PORT" help:"Port to listen on; 0: a free one, which is logged (${default})."`
 	HTTPAddr             string   `name:"http-addr" placeholder:"HOST:PORT" help:"Address of the HTTP server with /healthz, /metrics and /state, which anybody may read. Without it there is none."`
-	DataConfig           string   `placeholder:"FILE" help:"A data.toml. It is checked; serving data is not part of this version."`
-	SaveStateDir         string   `placeholder:"DIR" help:"Folder for the host's key and the journals of the runs. With it runs survive the end of the server."`
-	MainAuthority        string   `placeholder:"KEY" help:"Key in base58 that configures, pauses and closes the runs of --state. Default: the host's own key."`
+	DataConfig           string   `placeholder:"FILE" help:"A data.toml, whose data is served to the members of the run of --state, which needs a data_location of the kind Server."`
+	DataAddr             string   `placeholder:"HOST:PORT" help:"Address to serve data on. Default: --server-addr with the port of the run's data_location."`
+	sourceFlags          `embed:""`
+	SaveStateDir         string `placeholder:"DIR" help:"Folder for the host's key and the journals of the runs. With it runs survive the end of the server."`
+	MainAuthority        string `placeholder:"KEY" help:"Key in base58 that configures, pauses and closes the runs of --state. Default: the host's own key."`
 	resumeFlags          `embed:""`
 	authorityFlags       `embed:""`
 	AllowCreate          string        `default:"host" placeholder:"none|host|KEY,…|anyone" help:"Who may begin runs with psyche run create: nobody; the host's own key and --main-authority; these keys; anyone (${default})."`
@@ -68,11 +70,6 @@ func (c serverRun) Run(ctx context.Context, to console) error {
 		return fmt.Errorf("--withdraw-grace is %v, want more than 0; --no-withdraw-on-disconnect never withdraws", c.WithdrawGrace)
 	case c.MaxRuns <= 0 || c.MaxStrangers <= 0:
 		return errors.New("--max-runs and --max-strangers have to be 1 at least")
-	case c.DataConfig != "":
-		if _, err := config.LoadDataServer(c.DataConfig); err != nil {
-			return configError{err}
-		}
-		return errors.New("--data-config: serving data is not part of this version; give clients the data with a Local location")
 	}
 	logger := c.logger(to.err)
 	for i, run := range runs {
@@ -96,8 +93,12 @@ func (c serverRun) Run(ctx context.Context, to console) error {
 		}
 		o.Runs = append(o.Runs, genesis)
 	}
+	stopData, err := c.serveData(ctx, runs, &o)
+	if err != nil {
+		return errors.Join(err, events.close())
+	}
 	err = server.Run(ctx, o)
-	if closeErr := events.close(); err == nil {
+	if closeErr := errors.Join(stopData(), events.close()); err == nil {
 		err = closeErr
 	}
 	if err != nil {

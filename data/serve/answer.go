@@ -120,7 +120,7 @@ func (s *Server) read(ctx context.Context, id assign.BatchID) (data.Batch, error
 		return data.Batch{}, context.Cause(ctx)
 	}
 	s.mu.Lock()
-	s.broken = err
+	s.broken = err != nil
 	s.mu.Unlock()
 	switch {
 	case err == nil:

@@ -459,7 +459,7 @@ func TestSourceFails(t *testing.T) {
 	if !message.Is(err, message.Unavailable) || data.IsPermanent(err) || strings.Contains(err.Error(), "secret") {
 		t.Errorf("got %v", err)
 	}
-	if err := server.Check(); err == nil || !strings.Contains(err.Error(), "fire") {
+	if err := server.Check(); err == nil || strings.Contains(err.Error(), "secret") {
 		t.Errorf("health: %v", err)
 	}
 	set := func(err error) {

@@ -70,7 +70,7 @@ type Server struct {
 	newest *coordinator.State // not followed yet; nil: none
 	wake   chan struct{}      // has a value when newest is set
 	live   map[identity.ID]*connection
-	broken error // of the newest read of the source; nil: it worked
+	broken bool // the newest read of the source failed
 }
 
 // New returns a server that Run lets work.
@@ -125,12 +125,15 @@ func (s *Server) Update(state *coordinator.State) {
 	}
 }
 
-// Check says why the server cannot serve, for health checks.
+// errUnreadable says no more, because anybody may read it.
+var errUnreadable = errors.New("the data cannot be read; the server's log says why")
+
+// Check says whether the server can serve, for health checks.
 func (s *Server) Check() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.broken != nil {
-		return fmt.Errorf("the data cannot be read: %w", s.broken)
+	if s.broken {
+		return errUnreadable
 	}
 	return nil
 }

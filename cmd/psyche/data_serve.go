@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/psyche-go/psyche/backend"
+	"github.com/psyche-go/psyche/backend/tcp"
+	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/server"
+)
+
+type dataServe struct {
+	DataConfig   string `required:"" placeholder:"FILE" help:"The data.toml that says what to serve."`
+	RunID        string `name:"run-id" required:"" env:"RUN_ID" placeholder:"ID" help:"The run whose members are served."`
+	connectFlags `embed:""`
+	ListenAddr   string `required:"" placeholder:"HOST:PORT" help:"Address to serve on. Clients connect to the one that the run's data_location names."`
+	Keypair      string `type:"path" placeholder:"FILE" help:"Key file of this server: solana-keygen JSON or 32 raw bytes. Without it the key comes from RAW_IDENTITY_SECRET_KEY; without that, a fresh one is used, which clients do not know again."`
+	HTTPAddr     string `name:"http-addr" placeholder:"HOST:PORT" help:"Address of an HTTP server with /healthz and /metrics, which anybody may read. Without it there is none."`
+	sourceFlags  `embed:""`
+	logFlags     `embed:""`
+}
+
+// Help is shown by --help below the command's summary.
+func (dataServe) Help() string {
+	return `Follows the run at its server and gives each healthy member the batches of the newest
+rounds that the run assigns to it, and nobody anything else. It goes on while the run's
+server is away, and ends on a signal.`
+}
+
+// Run serves until a signal comes, or the run's server refuses for good.
+func (c dataServe) Run(ctx context.Context, to console) (err error) {
+	logger := c.logger(to.err)
+	from, err := loadDataServer(c.DataConfig)
+	if err != nil {
+		return err
+	}
+	key, err := c.key(logger)
+	if err != nil {
+		return err
+	}
+	if _, _, err := net.SplitHostPort(c.ListenAddr); err != nil {
+		return fmt.Errorf("--listen-addr %q: want host:port: %w", c.ListenAddr, err)
+	}
+	o, err := c.options(c.RunID, key, to.err)
+	if err != nil {
+		return err
+	}
+	o.Logger = logger
+	host, err := tcp.Dial(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = host.Close() }()
+	first, err := c.first(ctx, host)
+	if err != nil {
+		return err
+	}
+	if err := checkSeqLen(c.DataConfig, from, first.State.Model.MaxSeqLen); err != nil {
+		return err
+	}
+	service, err := c.begin(ctx, from, c.ListenAddr, c.RunID, key, logger)
+	if err != nil {
+		return fmt.Errorf("serve data: %w", err)
+	}
+	stopHTTP, err := c.serveHTTP(ctx, service, logger)
+	if err == nil {
+		service.Update(first.State)
+		for update := range host.Updates() {
+			service.Update(update.State)
+		}
+		stopHTTP()
+		err = host.Err()
+	}
+	if stopErr := service.stop(); err == nil {
+		err = stopErr
+	}
+	if ctx.Err() != nil {
+		logger.Info("stopped")
+		return nil
+	}
+	return err
+}
+
+// first waits for the state of the run.
+func (c dataServe) first(ctx context.Context, host *tcp.Client) (backend.Update, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	return firstUpdate(ctx, host)
+}
+
+// key loads the server's key, or makes one for this process only.
+func (c dataServe) key(logger *slog.Logger) (identity.Key, error) {
+	if c.Keypair != "" {
+		return identity.LoadKeyFile(c.Keypair)
+	}
+	key, found, err := identity.KeyFromEnvironment(os.LookupEnv)
+	if err != nil || found {
+		return key, err
+	}
+	if key, err = identity.Generate(rand.Reader); err == nil {
+		logger.Warn("no key given: this process uses a fresh one, and clients that saw it will refuse the next; make one with: psyche keys new", "key", key.ID())
+	}
+	return key, err
+}
+
+// serveHTTP shows health and metrics, if --http-addr says so. What it returns ends that.
+func (c dataServe) serveHTTP(ctx context.Context, service *dataService, logger *slog.Logger) (stop func(), err error) {
+	if c.HTTPAddr == "" {
+		return func() {}, nil
+	}
+	listener, err := server.Listen(ctx, c.HTTPAddr)
+	if err != nil {
+		return nil, err
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(service, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		if err := service.Check(); err != nil {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = fmt.Fprintln(w, err)
+			return
+		}
+		_, _ = fmt.Fprintln(w, "ok")
+	})
+	logger.Info("HTTP server is listening", "http", listener.Addr().String())
+	ctx, cancel := context.WithCancel(ctx)
+	var serving sync.WaitGroup
+	serving.Go(func() { server.ServeHTTP(ctx, listener, mux, logger) })
+	return func() { cancel(); serving.Wait() }, nil
+}

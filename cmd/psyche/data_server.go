@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+
+	"github.com/psyche-go/psyche/config"
+	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/data"
+	"github.com/psyche-go/psyche/data/serve"
+	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/objstore"
+	"github.com/psyche-go/psyche/objstore/gcs"
+	"github.com/psyche-go/psyche/server"
+)
+
+// sourceFlags say how the data of a data.toml is read.
+type sourceFlags struct {
+	GCSCredentials bool `name:"gcs-credentials" help:"Read buckets of Google Cloud Storage with your credentials (GOOGLE_APPLICATION_CREDENTIALS, gcloud's, the machine's) in place of none."`
+}
+
+// dataService is a data server that works.
+type dataService struct {
+	*serve.Server
+	source  data.Provider
+	end     context.CancelFunc
+	serving sync.WaitGroup
+}
+
+// begin opens the data and serves it at an address until stop.
+func (f sourceFlags) begin(ctx context.Context, from config.DataServer, address, runID string, key identity.Key, logger *slog.Logger) (*dataService, error) {
+	listener, err := server.Listen(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	ctx, end := context.WithCancel(ctx)
+	d := &dataService{end: end}
+	d.source, err = data.New(ctx, from.Locations, data.Options{
+		SeqLen: int(from.SeqLen), Logger: logger,
+		Bucket: func(ctx context.Context, name string) (objstore.Store, error) {
+			return gcs.Open(ctx, name, gcs.Options{Credentials: f.GCSCredentials})
+		},
+	})
+	if err == nil {
+		d.Server, err = serve.New(serve.Options{Key: key, RunID: runID, Source: d.source, SeqLen: int(from.SeqLen), Logger: logger})
+	}
+	if err != nil {
+		return nil, errors.Join(err, listener.Close(), d.stop())
+	}
+	d.serving.Go(func() { d.Run(ctx, listener) })
+	return d, nil
+}
+
+// stop ends the server and closes its data.
+func (d *dataService) stop() error {
+	d.end()
+	d.serving.Wait()
+	if d.source == nil {
+		return nil
+	}
+	return d.source.Close()
+}
+
+// loadDataServer reads a data.toml.
+func loadDataServer(file string) (config.DataServer, error) {
+	from, err := config.LoadDataServer(file)
+	if err != nil {
+		return from, configError{err}
+	}
+	return from, nil
+}
+
+// checkSeqLen wants the sequences of a data.toml to be those of the run.
+func checkSeqLen(file string, from config.DataServer, maxSeqLen uint32) error {
+	if from.SeqLen != maxSeqLen {
+		return configError{fmt.Errorf("%s: seq_len is %d, but max_seq_len of the run is %d; make them the same", file, from.SeqLen, maxSeqLen)}
+	}
+	return nil
+}
+
+// serveData lets the host serve data as well, if --data-config says so. What it returns
+// ends that.
+func (c serverRun) serveData(ctx context.Context, runs []config.Run, o *server.Options) (func() error, error) {
+	if c.DataConfig == "" {
+		if c.DataAddr != "" {
+			return nil, errors.New("--data-addr is given, but no --data-config that says what to serve there")
+		}
+		return func() error { return nil }, nil
+	}
+	if len(runs) != 1 {
+		return nil, fmt.Errorf("--data-config is for the run of one --state, there are %d", len(runs))
+	}
+	at := serverLocation(runs[0].Model)
+	if at == nil {
+		return nil, configError{fmt.Errorf("%s: no client would ask for the data of --data-config; add a data location { Server = \"HOST:PORT\" } with the address under which clients reach this server", c.State[0])}
+	}
+	from, err := loadDataServer(c.DataConfig)
+	if err == nil {
+		err = checkSeqLen(c.DataConfig, from, runs[0].Model.MaxSeqLen)
+	}
+	if err != nil {
+		return nil, err
+	}
+	address := c.DataAddr
+	if address == "" {
+		_, port, err := net.SplitHostPort(at.Addr)
+		if err != nil {
+			return nil, configError{fmt.Errorf("%s: data location %q: %w", c.State[0], at.Addr, err)}
+		}
+		address = net.JoinHostPort(c.ServerAddr, port)
+	}
+	if o.Key, err = server.HostKey(c.SaveStateDir, rand.Reader); err != nil {
+		return nil, err
+	}
+	if at.Key != "" && at.Key != o.Key.ID().String() {
+		return nil, configError{fmt.Errorf("%s: clients want the data server to have the key %s, this server has %s; correct the data location, or give it that key in --save-state-dir", c.State[0], at.Key, o.Key.ID())}
+	}
+	service, err := c.begin(ctx, from, address, runs[0].RunID, o.Key, o.Logger)
+	if err != nil {
+		return nil, fmt.Errorf("serve data: %w", err)
+	}
+	show := o.OnState
+	o.OnState = func(state *coordinator.State) {
+		service.Update(state)
+		show(state)
+	}
+	o.Collectors = append(o.Collectors, service)
+	o.Check = service.Check
+	return service.stop, nil
+}
+
+// serverLocation returns the first data server that a run names, or nil.
+func serverLocation(model config.Model) *config.ServerData {
+	for _, location := range model.DataLocations {
+		if location.Server != nil {
+			return location.Server
+		}
+	}
+	return nil
+}
