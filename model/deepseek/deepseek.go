@@ -197,14 +197,17 @@ func (m *DeepSeek) hidden(s *torch.Scope, ids *torch.Tensor) (x, balance *torch.
 	cos, sin := m.rotations(s, 0, positions)
 	x = m.embedding.Embed(ids, m.options.Compute)
 	for i := range m.blocks {
-		b := &m.blocks[i]
-		x = x.Add(m.attend(s, &b.attention, x, cos, sin))
-		var unequal *torch.Tensor
-		if x, unequal = m.feed(s, b, x); unequal != nil && balance != nil {
-			balance = balance.Add(unequal)
-		} else if unequal != nil {
-			balance = unequal
-		}
+		_ = s.Sub(func(s *torch.Scope) error { // frees what the way back does not need
+			b := &m.blocks[i]
+			y, unequal := m.feed(s, b, x.Add(m.attend(s, &b.attention, x, cos, sin)))
+			if x = s.Lift(y); unequal != nil {
+				if balance != nil {
+					unequal = balance.Add(unequal)
+				}
+				balance = s.Lift(unequal)
+			}
+			return nil
+		})
 	}
 	return x.RMSNorm(m.norm, m.config.RMSNormEps), balance
 }
