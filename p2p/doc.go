@@ -12,6 +12,8 @@
 // On top of a Node are
 //   - Handle and Request: one bounded request, one bounded response;
 //   - HandleStream and OpenStream: a raw stream to a member, for protocols of their own;
+//   - HandleBulk and OpenBulk: the same for exchanges with much to send, over connections
+//     without a multiplexer where that is possible;
 //   - package gossip: small signed messages to every member;
 //   - package blob: content-addressed payloads from any member that holds them.
 //

@@ -2,8 +2,11 @@ package p2p
 
 import (
 	"context"
+	"net"
+	"testing"
 
 	ma "github.com/multiformats/go-multiaddr"
+	manet "github.com/multiformats/go-multiaddr/net"
 
 	"github.com/psyche-go/psyche/identity"
 )
@@ -51,4 +54,49 @@ func AskAbout(n *Node, id, about identity.ID) {
 	m := n.members[p]
 	n.mu.Unlock()
 	_ = n.askAbout(n.ctx, id, m)
+}
+
+// BulkConns returns how many bulk connections n has dialled and how many it serves.
+func BulkConns(n *Node) (dialled, served int) {
+	n.bulk.mu.Lock()
+	defer n.bulk.mu.Unlock()
+	for c := range n.bulk.conns {
+		if c.dialled {
+			dialled++
+		} else {
+			served++
+		}
+	}
+	return dialled, served
+}
+
+// DialBulk makes a bulk connection whatever the list of members says.
+func DialBulk(ctx context.Context, n *Node, to identity.ID, name string, addrs []string) error {
+	p, err := PeerID(to)
+	if err != nil {
+		return err
+	}
+	c, err := n.bulk.dial(ctx, p, name, tcpOf(addrs))
+	if err == nil {
+		c.close()
+	}
+	return err
+}
+
+// DialTLSPort connects to the TCP port among addrs.
+func DialTLSPort(t testing.TB, addrs []string) net.Conn {
+	c, err := manet.Dial(tcpOf(addrs))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func tcpOf(addrs []string) ma.Multiaddr {
+	for _, text := range addrs {
+		if addr := ma.StringCast(text); isTCP(addr) {
+			return addr
+		}
+	}
+	return nil
 }

@@ -86,6 +86,7 @@ func (n *Node) revoke(m *member) {
 	m.cancel()
 	n.host.Peerstore().ClearAddrs(m.peerID)
 	n.wg.Go(func() {
+		n.bulk.drop(m.peerID)
 		if err := n.host.Network().ClosePeer(m.peerID); err != nil {
 			n.logger.Debug("p2p: disconnect former member", "member", m.id.Short(), "err", err)
 		}
@@ -203,6 +204,14 @@ func (n *Node) onConnected(c network.Conn) {
 		return
 	}
 	n.onChange(c.RemotePeer())
+}
+
+// onDisconnected ends what an ordinary connection carries besides when the last one is gone.
+func (n *Node) onDisconnected(p peer.ID) {
+	if !n.isConnected(p) {
+		n.bulk.drop(p)
+	}
+	n.onChange(p)
 }
 
 // onChange wakes whoever waits for connections, and the member's own goroutine.

@@ -15,10 +15,12 @@ import (
 	"github.com/libp2p/go-libp2p/core/host"
 	"github.com/libp2p/go-libp2p/core/network"
 	"github.com/libp2p/go-libp2p/core/peer"
+	"github.com/libp2p/go-libp2p/core/transport"
 	"github.com/libp2p/go-libp2p/p2p/net/swarm"
 	tls "github.com/libp2p/go-libp2p/p2p/security/tls"
 	libp2pquic "github.com/libp2p/go-libp2p/p2p/transport/quic"
 	"github.com/libp2p/go-libp2p/p2p/transport/tcp"
+	"github.com/libp2p/go-libp2p/p2p/transport/tcpreuse"
 	ma "github.com/multiformats/go-multiaddr"
 	"golang.org/x/time/rate"
 
@@ -70,6 +72,7 @@ type Node struct {
 	upload    *rate.Limiter // nil: no limit
 	onPenalty func(Penalty)
 	records   records
+	bulk      *bulk
 
 	ctx    context.Context // ends with the node
 	cancel context.CancelFunc
@@ -125,6 +128,9 @@ func New(ctx context.Context, o Options) (*Node, error) {
 	if n.peerID, err = PeerID(n.id); err != nil {
 		return nil, fmt.Errorf("start p2p node: %w", err)
 	}
+	if n.bulk, err = newBulk(n, key); err != nil {
+		return nil, fmt.Errorf("start p2p node: %w", err)
+	}
 	n.ctx, n.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	if n.host, err = n.newHost(key, o.Listen); err != nil {
 		n.cancel()
@@ -135,10 +141,11 @@ func New(ctx context.Context, o Options) (*Node, error) {
 	n.relays.mu.Unlock()
 	n.host.Network().Notify(&network.NotifyBundle{
 		ConnectedF:    func(_ network.Network, c network.Conn) { n.onConnected(c) },
-		DisconnectedF: func(_ network.Network, c network.Conn) { n.onChange(c.RemotePeer()) },
+		DisconnectedF: func(_ network.Network, c network.Conn) { n.onDisconnected(c.RemotePeer()) },
 	})
 	if err := n.startServices(o.LocalDiscovery); err != nil {
 		n.cancel()
+		n.bulk.close()
 		return nil, fmt.Errorf("start p2p node: %w", errors.Join(err, n.host.Close()))
 	}
 	n.mu.Lock() // ctx may have ended already, then Close runs at once
@@ -153,6 +160,10 @@ func New(ctx context.Context, o Options) (*Node, error) {
 // startServices starts what a node does for members besides carrying their bytes.
 func (n *Node) startServices(local bool) error {
 	n.servePeers()
+	if err := n.bulk.listen(n.host); err != nil {
+		return err
+	}
+	n.stops = append(n.stops, n.bulk.close)
 	if n.useRelays && len(n.listen) > 0 {
 		service, err := n.serveRelay(n.host)
 		if err != nil {
@@ -180,7 +191,11 @@ func (n *Node) newHost(key crypto.PrivKey, listen []string) (host.Host, error) {
 		reach,
 		libp2p.Identity(key),
 		libp2p.Transport(libp2pquic.NewTransport),
-		libp2p.Transport(tcp.NewTCPTransport),
+		libp2p.ShareTCPListener(), // with bulk connections
+		libp2p.Transport(func(u transport.Upgrader, r network.ResourceManager, ports *tcpreuse.ConnMgr) (*tcp.TcpTransport, error) {
+			n.bulk.ports = ports
+			return tcp.NewTCPTransport(u, r, ports)
+		}),
 		libp2p.Security(tls.ID, tls.New),
 		libp2p.NoListenAddrs, // see below
 		libp2p.ResourceManager(resources),

@@ -41,6 +41,11 @@ type StreamHandler func(ctx context.Context, from identity.ID, s Stream) error
 
 // HandleStream serves a protocol. It replaces an earlier handler of the same protocol.
 func (n *Node) HandleStream(name string, limits StreamLimits, h StreamHandler) {
+	n.handleStream(name, limits, h)
+	n.bulk.serve(name, nil)
+}
+
+func (n *Node) handleStream(name string, limits StreamLimits, h StreamHandler) *streamServer {
 	server := &streamServer{
 		node:   n,
 		name:   name,
@@ -50,6 +55,7 @@ func (n *Node) HandleStream(name string, limits StreamLimits, h StreamHandler) {
 		peers:  make(map[identity.ID]int),
 	}
 	n.host.SetStreamHandler(protocol.ID(name), server.serve)
+	return server
 }
 
 // OpenStream opens a stream to a member, connecting first if need be. The deadline of
@@ -128,30 +134,37 @@ func (v *streamServer) serve(s network.Stream) {
 		_ = s.ResetWithError(network.StreamGated)
 		return
 	}
-	if !v.acquire(from) {
+	switch err := v.exchange(from, memberStream{s}); {
+	case err == nil:
+		_ = s.Close()
+	case errors.Is(err, errRefused):
 		_ = s.ResetWithError(network.StreamResourceLimitExceeded)
-		return
+	default:
+		v.node.logger.Debug("p2p: stream failed", "protocol", v.name, "from", from.Short(), "err", err)
+		_ = s.Reset()
+	}
+}
+
+// errRefused is the end of an exchange that there was no room for.
+var errRefused = errors.New("too many exchanges at once")
+
+// exchange lets the handler serve s within the limits of the protocol.
+func (v *streamServer) exchange(from identity.ID, s Stream) error {
+	if !v.acquire(from) {
+		return errRefused
 	}
 	defer v.release(from)
-
 	deadline := time.Now().Add(v.limits.Timeout)
 	ctx, cancel := context.WithDeadline(v.node.ctx, deadline)
 	defer cancel()
 	if err := v.wait(ctx); err != nil {
-		_ = s.ResetWithError(network.StreamResourceLimitExceeded)
-		return
+		return errRefused
 	}
 	defer func() { <-v.slots }()
 	if err := s.SetDeadline(deadline); err != nil {
-		_ = s.Reset()
-		return
+		return err
 	}
-	if err := v.contain(ctx, from, memberStream{s}); err != nil {
-		v.node.logger.Debug("p2p: stream failed", "protocol", v.name, "from", from.Short(), "err", err)
-		_ = s.Reset()
-		return
-	}
-	_ = s.Close()
+	return v.contain(ctx, from, s)
 }
 
 // contain runs the handler and turns a panic into an error: a message that trips a

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -57,10 +58,18 @@ func counted(n *p2p.Node, s *Store) *atomic.Int64 {
 	return &asked
 }
 
-// writerFunc is a holder's stream with its output changed.
+// writerFunc is a holder's stream with its output changed, piece by piece.
 type writerFunc func(p []byte) (int, error)
 
-func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+func (f writerFunc) Write(p []byte) (written int, err error) {
+	for piece := range slices.Chunk(p, 64<<10) {
+		n, err := f(piece)
+		if written += n; err != nil {
+			return written, err
+		}
+	}
+	return written, nil
+}
 
 // flipping is a holder that changes one bit of the byte at position at of each response.
 func flipping(n *p2p.Node, s *Store, at int) *atomic.Int64 {

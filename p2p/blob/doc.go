@@ -19,13 +19,13 @@
 //
 // # Protocol /psyche/blob/1
 //
-// One stream is one range. Integers are little-endian.
+// One request is one range, on a stream or on a bulk connection of package p2p. Integers are little-endian.
 //
 //	request:  hash [32]byte, offset uint64, length uint64
 //	response: status uint8 (0 follows a slice, 1 not held, 2 no such range), slice
 //
-// The slice is Bao's encoding with 16 KiB groups: the payload's size as uint64, then the
-// parent hashes and groups of the range in pre-order. offset is a multiple of 16 KiB;
+// The slice is the payload's size as uint64, the parent hashes that lead to the 16 KiB
+// groups of the range, in pre-order, and the bytes of the range. offset is a multiple of 16 KiB;
 // length is at most 4 MiB and a multiple of 16 KiB unless the range ends the payload.
 // The pair offset = 2^64−1, length = 0 asks for the last group, which proves the size.
 package blob

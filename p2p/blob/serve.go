@@ -1,7 +1,6 @@
 package blob
 
 import (
-	"bufio"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -21,8 +20,8 @@ const (
 	maxRange    = 4 << 20 // bytes of payload in one response
 	requestSize = 32 + 8 + 8
 	probeOffset = math.MaxUint64 // with length 0: the last group
-	// A write fills four frames of yamux, each of which is four TLS records.
-	writeBuffer = 4 * (64<<10 - 12)
+	writeBuffer = 256 << 10      // bytes of a payload on disk that are read at once
+	oneWrite    = 32 << 10       // up to which everything is sent with one write
 
 	servesPerPeer = 16
 	servesTotal   = 64
@@ -98,7 +97,7 @@ func lastGroup(size uint64) (offset, length uint64) {
 // Serve lets the members of n read the store's payloads, until n is closed.
 func Serve(n *p2p.Node, s *Store) {
 	limits := p2p.StreamLimits{PerPeer: servesPerPeer, Total: servesTotal, Timeout: allowance(maxRange)}
-	n.HandleStream(Protocol, limits, func(ctx context.Context, _ identity.ID, stream p2p.Stream) error {
+	n.HandleBulk(Protocol, limits, func(ctx context.Context, _ identity.ID, stream p2p.Stream) error {
 		return s.serve(stream, n.Throttle(ctx, stream))
 	})
 }
@@ -128,12 +127,8 @@ func (s *Store) serve(r io.Reader, w io.Writer) error {
 		_, err := w.Write([]byte{statusRange})
 		return err
 	}
-	out := bufio.NewWriterSize(w, writeBuffer)
-	if err := out.WriteByte(statusOK); err != nil {
-		return err
-	}
-	if err := encodeSlice(out, held.data, held.outboard, part); err != nil {
+	if err := sendSlice(w, statusOK, held.data, held.outboard, part); err != nil {
 		return fmt.Errorf("send blob %s: %w", asked.hash.Short(), err)
 	}
-	return out.Flush()
+	return nil
 }

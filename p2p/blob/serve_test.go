@@ -2,6 +2,9 @@ package blob
 
 import (
 	"bytes"
+	"encoding/binary"
+	"fmt"
+	"slices"
 	"testing"
 
 	"lukechampine.com/blake3"
@@ -46,9 +49,38 @@ func FuzzRequest(f *testing.F) {
 		if !ok {
 			t.Fatalf("range %+v was answered", r)
 		}
-		got, ok := bao.VerifySlice(answer.Bytes()[1:], group, part.offset, part.length, r.hash)
+		slice, err := asBao(answer.Bytes()[1:], part)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, ok := bao.VerifySlice(slice, group, part.offset, part.length, r.hash)
 		if !ok || !bytes.Equal(got, data[part.offset:part.end()]) {
 			t.Fatalf("range %+v does not verify", r)
 		}
 	})
+}
+
+// asBao puts the parents of a slice between the groups.
+func asBao(slice []byte, part span) ([]byte, error) {
+	size := binary.LittleEndian.Uint64(slice)
+	bao, parents := slices.Clone(slice[:8]), slice[8:]
+	at := 8 + pairSize*parentsOf(part, 0, size)
+	if uint64(len(slice)) != uint64(at)+part.length {
+		return nil, fmt.Errorf("a slice of %d bytes", len(slice))
+	}
+	data := slice[at:]
+	var subtree func(pos, n uint64)
+	subtree = func(pos, n uint64) {
+		switch {
+		case pos >= part.end() || pos+n <= part.offset:
+		case n <= groupSize:
+			bao, data = append(bao, data[:n]...), data[n:]
+		default:
+			bao, parents = append(bao, parents[:pairSize]...), parents[pairSize:]
+			subtree(pos, half(n))
+			subtree(pos+half(n), n-half(n))
+		}
+	}
+	subtree(0, size)
+	return bao, nil
 }

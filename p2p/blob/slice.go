@@ -40,86 +40,126 @@ func (m memory) ReadAt(p []byte, offset int64) (int, error) {
 	return n, nil
 }
 
-// encoder writes the slice of a range. The library's own reads the whole tree for every
-// range and copies every group.
-type encoder struct {
-	w        io.Writer
-	data     io.ReaderAt
-	outboard []byte // size as uint64, then the parents in pre-order
-	part     span
-	buf      []byte // for payloads on disk
-}
+// The slice of a range is the payload's size as uint64, little-endian; the parent hashes
+// that lead to the range, in pre-order; the bytes of the range. Bao has the parents between
+// the groups. With all of them ahead neither side has to move the bytes about.
 
-func encodeSlice(w io.Writer, data io.ReaderAt, outboard []byte, part span) error {
-	size := binary.LittleEndian.Uint64(outboard)
-	if _, err := w.Write(outboard[:8]); err != nil {
-		return err
-	}
-	e := encoder{w: w, data: data, outboard: outboard[8:], part: part}
-	return e.subtree(0, 0, size)
-}
-
-// subtree writes what the range needs of the n bytes at pos, whose first parent is the
-// one with that index.
-func (e *encoder) subtree(parent, pos, n uint64) error {
-	if pos >= e.part.end() || pos+n <= e.part.offset {
-		return nil
-	}
-	if n <= groupSize {
-		return e.group(pos, n)
-	}
-	if _, err := e.w.Write(e.outboard[parent*pairSize : (parent+1)*pairSize]); err != nil {
-		return err
+// parentsOf returns how many parents lead to the part of the n bytes at pos.
+func parentsOf(part span, pos, n uint64) int {
+	if n <= groupSize || pos >= part.end() || pos+n <= part.offset {
+		return 0
 	}
 	left := half(n)
-	if err := e.subtree(parent+1, pos, left); err != nil {
-		return err
-	}
-	return e.subtree(parent+left/groupSize, pos+left, n-left)
+	return 1 + parentsOf(part, pos, left) + parentsOf(part, pos+left, n-left)
 }
 
-func (e *encoder) group(pos, n uint64) error {
-	if held, ok := e.data.(memory); ok {
-		_, err := e.w.Write(held[pos : pos+n])
+// appendParents appends these parents. outboard is Bao's: all parents in pre-order, of
+// which parent is the index of the subtree's first.
+func appendParents(dst, outboard []byte, part span, parent, pos, n uint64) []byte {
+	if n <= groupSize || pos >= part.end() || pos+n <= part.offset {
+		return dst
+	}
+	dst = append(dst, outboard[parent*pairSize:(parent+1)*pairSize]...)
+	left := half(n)
+	dst = appendParents(dst, outboard, part, parent+1, pos, left)
+	return appendParents(dst, outboard, part, parent+left/groupSize, pos+left, n-left)
+}
+
+// sendSlice writes prefix and the slice of a range. outboard is the payload's size and its
+// parents in pre-order. Nothing has been written when the payload cannot be read at once.
+func sendSlice(w io.Writer, prefix byte, data io.ReaderAt, outboard []byte, part span) error {
+	size := binary.LittleEndian.Uint64(outboard)
+	head := make([]byte, 0, 1+8+pairSize*parentsOf(part, 0, size)+oneWrite)
+	head = append(append(head, prefix), outboard[:8]...)
+	head = appendParents(head, outboard[8:], part, 0, 0, size)
+	if part.length <= oneWrite {
+		bytes := head[len(head) : len(head)+int(part.length)]
+		if err := readFull(data, bytes, part.offset); err != nil {
+			return err
+		}
+		_, err := w.Write(head[:len(head)+len(bytes)])
 		return err
 	}
-	if e.buf == nil {
-		e.buf = make([]byte, groupSize)
+	if held, ok := data.(memory); ok {
+		if _, err := w.Write(head); err != nil {
+			return err
+		}
+		_, err := w.Write(held[part.offset:part.end()])
+		return err
 	}
-	if got, err := e.data.ReadAt(e.buf[:n], int64(pos)); uint64(got) < n {
+	buf := make([]byte, min(part.length, writeBuffer))
+	for pos := part.offset; pos < part.end(); pos += uint64(len(buf)) {
+		buf = buf[:min(uint64(len(buf)), part.end()-pos)]
+		if err := readFull(data, buf, pos); err != nil {
+			return err
+		}
+		if pos == part.offset {
+			if _, err := w.Write(head); err != nil {
+				return err
+			}
+		}
+		if _, err := w.Write(buf); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func readFull(data io.ReaderAt, p []byte, pos uint64) error {
+	if n, err := data.ReadAt(p, int64(pos)); n < len(p) {
 		return fmt.Errorf("read payload: %w", err)
 	}
-	_, err := e.w.Write(e.buf[:n])
-	return err
+	return nil
 }
 
 // decoder verifies the slice of a range as it arrives, in place: what is in the memory of
 // the payload counts only after verified was told.
 type decoder struct {
 	r        io.Reader
-	part     span
+	part     span              // at most maxRange
 	dst      func() []byte     // memory of the range, taken when the path to it is verified
 	verified func(n int) error // so many bytes more are right
-	pair     [pairSize]byte
-	last     [groupSize]byte // a group that is not full
+
+	parents []byte      // not yet verified
+	groups  [][8]uint32 // hashes of the groups of the range, verified
+	last    [groupSize]byte
 }
 
 // decode reads a slice without its size field.
 func (d *decoder) decode(size uint64, root Hash) error {
-	return d.subtree(chainingValue(root[:]), 0, size, guts.FlagRoot)
+	d.parents = make([]byte, pairSize*parentsOf(d.part, 0, size))
+	if _, err := io.ReadFull(d.r, d.parents); err != nil {
+		return err
+	}
+	flags := uint32(guts.FlagRoot)
+	if err := d.subtree(chainingValue(root[:]), 0, size, flags); err != nil {
+		return err
+	}
+	if size > groupSize {
+		flags = 0
+	}
+	data := d.dst()
+	for i, want := range d.groups {
+		pos := d.part.offset + uint64(i)*groupSize
+		n := min(groupSize, size-pos)
+		if err := d.group(data[i*groupSize:][:n], want, pos, flags); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
+// subtree verifies the parents of the n bytes at pos.
 func (d *decoder) subtree(want [8]uint32, pos, n uint64, flags uint32) error {
 	if pos >= d.part.end() || pos+n <= d.part.offset {
 		return nil
 	}
 	if n <= groupSize {
-		return d.group(want, pos, n, flags)
+		d.groups = append(d.groups, want)
+		return nil
 	}
-	if _, err := io.ReadFull(d.r, d.pair[:]); err != nil {
-		return err
-	}
-	left, right := chainingValue(d.pair[:32]), chainingValue(d.pair[32:])
+	left, right := chainingValue(d.parents[:32]), chainingValue(d.parents[32:])
+	d.parents = d.parents[pairSize:]
 	if guts.ChainingValue(guts.ParentNode(left, right, &guts.IV, flags)) != want {
 		return ErrCorrupt
 	}
@@ -130,24 +170,22 @@ func (d *decoder) subtree(want [8]uint32, pos, n uint64, flags uint32) error {
 	return d.subtree(right, pos+mid, n-mid, 0)
 }
 
-func (d *decoder) group(want [8]uint32, pos, n uint64, flags uint32) error {
-	start := pos - d.part.offset
-	data := d.dst()[start : start+n]
+func (d *decoder) group(data []byte, want [8]uint32, pos uint64, flags uint32) error {
 	if _, err := io.ReadFull(d.r, data); err != nil {
 		return err
 	}
 	full := &d.last
-	if n == groupSize {
+	if len(data) == groupSize {
 		full = (*[groupSize]byte)(data)
 	} else {
 		copy(full[:], data)
 	}
-	node := guts.CompressBuffer(full, int(n), &guts.IV, pos/guts.ChunkSize, 0)
+	node := guts.CompressBuffer(full, len(data), &guts.IV, pos/guts.ChunkSize, 0)
 	node.Flags |= flags
 	if guts.ChainingValue(node) != want {
 		return ErrCorrupt
 	}
-	return d.verified(int(n))
+	return d.verified(len(data))
 }
 
 func chainingValue(b []byte) (cv [8]uint32) {

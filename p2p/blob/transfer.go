@@ -25,6 +25,10 @@ var (
 	ErrSlow = errors.New("holder is too slow")
 )
 
+// bulkSize is the least length of a range for which a connection of its own is worth its
+// handshake.
+const bulkSize = 256 << 10
+
 // source is one holder as a transfer sees it.
 type source struct {
 	node   *p2p.Node
@@ -72,7 +76,11 @@ func (s source) decode(body io.Reader, size uint64, d *decoder) error {
 func (s source) exchange(parent context.Context, r request, decode func(body io.Reader, claimed uint64) error) error {
 	ctx, cancel := context.WithTimeout(parent, allowance(r.length))
 	defer cancel()
-	stream, err := s.node.OpenStream(ctx, s.holder, Protocol)
+	open := s.node.OpenStream
+	if r.length >= bulkSize {
+		open = s.node.OpenBulk
+	}
+	stream, err := open(ctx, s.holder, Protocol)
 	if err != nil {
 		return timedOut(parent, ctx, err)
 	}
