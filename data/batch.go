@@ -1,6 +1,10 @@
 package data
 
-import "github.com/psyche-go/psyche/assign"
+import (
+	"fmt"
+
+	"github.com/psyche-go/psyche/assign"
+)
 
 // Batch is the token sequences of one batch id, in the order of their indices.
 type Batch struct {
@@ -21,3 +25,16 @@ type Batch struct {
 
 // IgnoreLabel is the label of a token that is not trained on.
 const IgnoreLabel = -100
+
+// check refuses a batch that is not what was asked for: some providers ask others.
+func (b Batch) check(id assign.BatchID) error {
+	for _, part := range []struct {
+		what string
+		of   [][]int32
+	}{{"sequences", b.Sequences}, {"lists of labels", b.Labels}, {"lists of positions", b.Positions}} {
+		if n := uint64(len(part.of)); n != id.Len() && (part.of != nil || part.what == "sequences") {
+			return fmt.Errorf("read batch %v: %d %s, want %d", id, n, part.what, id.Len())
+		}
+	}
+	return nil
+}

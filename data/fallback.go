@@ -161,6 +161,9 @@ func (f *Fallback) from(ctx context.Context, i, left int, id assign.BatchID) (Ba
 		return Batch{}, err
 	}
 	batch, err := opened.Batch(ctx, id)
+	if err == nil {
+		err = batch.check(id)
+	}
 	if err != nil && IsPermanent(err) {
 		f.drop(f.sources[i], err)
 	}
@@ -240,6 +243,9 @@ func fingerprint(ctx context.Context, p Provider, index uint64) ([32]byte, error
 	}
 	batch, err := p.Batch(ctx, assign.BatchID{Start: index, End: index + 1})
 	if err != nil {
+		return [32]byte{}, err
+	}
+	if err := batch.check(assign.BatchID{Start: index, End: index + 1}); err != nil {
 		return [32]byte{}, err
 	}
 	return Fingerprint(batch, 0), nil

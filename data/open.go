@@ -108,8 +108,6 @@ func describe(location config.DataLocation) string {
 	case location.HTTP != nil && location.HTTP.Location.Gcp != nil:
 		at := location.HTTP.Location.Gcp
 		return kind + " gs://" + strings.TrimSuffix(at.BucketName+"/"+at.FilterDirectory, "/")
-	case location.HTTP != nil && location.HTTP.Location.NumberedFiles != nil:
-		return kind + " " + location.HTTP.Location.NumberedFiles.URLTemplate
 	case location.HTTP != nil:
 		if all := addresses(location.HTTP.Location); len(all) > 0 {
 			return kind + " " + web.Redact(all[0])

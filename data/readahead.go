@@ -52,7 +52,9 @@ func readAhead(r reader, err error, seqLen int) (Provider, error) {
 
 // Close implements Provider.
 func (a *ahead) Close() error {
+	a.mu.Lock() // nobody begins another read between the two
 	a.end()
+	a.mu.Unlock()
 	a.wait.Wait()
 	return a.Provider.Close()
 }

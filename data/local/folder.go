@@ -86,14 +86,17 @@ func tokenFiles(dir string) ([]string, error) {
 }
 
 func openFile(path string) (*file, error) {
+	// Opening a named pipe would wait for a writer.
+	if info, err := os.Stat(path); err != nil {
+		return nil, fmt.Errorf("open token file: %w", err)
+	} else if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("open token file %s: not a regular file", path)
+	}
 	opened, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("open token file: %w", err)
 	}
 	info, err := opened.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = errors.New("not a regular file")
-	}
 	if err == nil {
 		var start [tokens.StartSize]byte
 		n, _ := opened.ReadAt(start[:], 0)
