@@ -254,9 +254,6 @@ func (d Distro) check() faults {
 	if d.CompressionChunk < 1 || d.CompressionChunk > maxChunk {
 		f.add("compression_chunk", "%d is out of range, want 1 to %d; 64 is usual", d.CompressionChunk, maxChunk)
 	}
-	if d.Update != "" && d.Update != SignUpdate && d.Update != LinearUpdate {
-		f.add("update", "unknown value %q", d.Update)
-	}
 	if d.ApplyLag > MaxApplyLag {
 		f.add("apply_lag", "%d is out of range, want 1 or 2", d.ApplyLag)
 	}

@@ -132,9 +132,6 @@ func readOptimizer(t *table) Optimizer {
 			ApplyLag:         numberOr[uint8](v, "apply_lag", 0),
 			Lookahead:        v.has("lookahead") && v.bool("lookahead"),
 		}
-		if v.has("update") {
-			optimizer.Distro.Update = oneOf(v, "update", SignUpdate, LinearUpdate)
-		}
 		if v.has("apply_lag") && optimizer.Distro.ApplyLag == 0 {
 			v.fail("apply_lag", "want 1 or 2")
 		}

@@ -75,20 +75,9 @@ type Distro struct {
 	// ApplyLag is the number of rounds after which results are applied: 1, before the
 	// next round is trained, or 2, to exchange them while it is. 0 means 1; see Lag.
 	ApplyLag uint8 `json:",omitempty"`
-	// Update is how averaged coefficients move the weights; empty means SignUpdate.
-	Update Update `json:",omitempty"`
 	// Lookahead computes gradients where the momentum that was not sent yet would lead.
 	Lookahead bool `json:",omitempty"`
 }
-
-// Update names a way in which averaged coefficients move the weights.
-type Update string
-
-// The updates.
-const (
-	SignUpdate   Update = "Sign"   // every weight by the learning rate, in the direction of the sign
-	LinearUpdate Update = "Linear" // along the coefficients, by a root mean square of the learning rate
-)
 
 // MaxApplyLag is the largest ApplyLag.
 const MaxApplyLag = 2

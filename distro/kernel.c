@@ -204,8 +204,8 @@ void psyche_distro_apply(int isa, psyche_distro_plan plan, int64_t first, int64_
 }
 
 void psyche_distro_add(int isa, psyche_distro_plan plan, int64_t first, int64_t last,
-	const int32_t *offsets, const uint16_t *indices, const float *values, float *x, float factor) {
-#define CALL(set) add_##set(&plan, first, last, offsets, indices, values, x, factor)
+	const int32_t *offsets, const uint16_t *indices, const float *values, float *delta) {
+#define CALL(set) add_##set(&plan, first, last, offsets, indices, values, delta)
 	DISPATCH(CALL);
 #undef CALL
 }

@@ -53,8 +53,8 @@ type chunkKernel interface {
 	encode(first, last int, delta, grad []float32, p EncodeParams, k int, out slots) int
 	// apply takes entries of the chunks first … last−1.
 	apply(first, last int, in entries, weights []float32, p ApplyParams)
-	// add multiplies x by factor and adds the inverse DCT of the entries.
-	add(first, last int, in entries, x []float32, factor float32)
+	// add adds the inverse DCT of the entries to delta.
+	add(first, last int, in entries, delta []float32)
 }
 
 // slots hold k places for each chunk of a tensor.
@@ -152,16 +152,11 @@ type ApplyParams struct {
 	// WeightFactor multiplies each weight before its step: 1 − LR·weightDecay, or 1 for
 	// no decay (the multiplication is then left out). More than 0, at most 1.
 	WeightFactor float32
-	// Linear moves weights along the averaged coefficients themselves, each chunk by a
-	// root mean square of LR, instead of every weight by LR in the direction of its sign.
-	Linear bool
 }
 
 // DecodeApply averages each coefficient over the results that carry it, transforms back
 // and moves every weight: w ← w·WeightFactor − LR·sign(u), both operations rounded
-// separately; a u of zero leaves the weight where it is. With Linear it is
-// w ← w·WeightFactor + DCT⁻¹(−LR·√n/‖v‖·v) for the n averages v of a chunk's coefficients,
-// those that nobody sent being zero. Results of unit values (1-bit)
+// separately; a u of zero leaves the weight where it is. Results of unit values (1-bit)
 // give the same bits in any order; others are summed in the order given, so callers
 // agree on one. No results at all still decay the weights.
 //
@@ -178,16 +173,8 @@ func (k *Kernel) DecodeApply(l Layout, results []codec.TensorResult, weights []f
 			return fmt.Errorf("decode: result %d: %w", i, err)
 		}
 	}
-	step := float32(0)
-	if p.Linear {
-		step = p.LR
-	}
-	k.eachMergedRange(l, results, step, func(kernel chunkKernel, first, last int, in entries) {
-		if p.Linear {
-			kernel.add(first, last, in, weights, p.WeightFactor)
-		} else {
-			kernel.apply(first, last, in, weights, p)
-		}
+	k.eachMergedRange(l, results, func(kernel chunkKernel, first, last int, in entries) {
+		kernel.apply(first, last, in, weights, p)
 	})
 	return nil
 }
@@ -201,8 +188,8 @@ func (k *Kernel) AddBack(l Layout, delta []float32, r codec.TensorResult) error 
 	if err := checkResult(l, r); err != nil {
 		return fmt.Errorf("add back: %w", err)
 	}
-	k.eachMergedRange(l, []codec.TensorResult{r}, 0, func(kernel chunkKernel, first, last int, in entries) {
-		kernel.add(first, last, in, delta, 1)
+	k.eachMergedRange(l, []codec.TensorResult{r}, func(kernel chunkKernel, first, last int, in entries) {
+		kernel.add(first, last, in, delta)
 	})
 	return nil
 }
@@ -247,15 +234,11 @@ func (k *Kernel) eachRange(l Layout, f func(kernel chunkKernel, first, last int)
 	})
 }
 
-// eachMergedRange calls f on ranges that together cover every chunk once, with the averages
-// of the results. With a step they point the other way, and DCT⁻¹ of a chunk's has that
-// root mean square.
-func (k *Kernel) eachMergedRange(l Layout, results []codec.TensorResult, step float32, f func(kernel chunkKernel, first, last int, in entries)) {
+func (k *Kernel) eachMergedRange(l Layout, results []codec.TensorResult, f func(kernel chunkKernel, first, last int, in entries)) {
 	chunks := l.Chunks()
 	k.share((chunks+piece-1)/piece, func(next func() (int, bool)) {
 		kernel := k.isa.new(l)
 		merge := newMerger(l, results)
-		merge.step = step
 		for i, ok := next(); ok; i, ok = next() {
 			first, last := i*piece, min((i+1)*piece, chunks)
 			f(kernel, first, last, merge.chunks(first, last))

@@ -42,8 +42,8 @@ void psyche_distro_apply(int isa, psyche_distro_plan plan, int64_t first, int64_
 	const int32_t *offsets, const uint16_t *indices, const float *values,
 	float *weights, float lr, float factor);
 
-// Add the inverse transform of entries: x ← x·factor + DCT⁻¹(entries).
+// Add the inverse transform of entries: delta ← delta + DCT⁻¹(entries).
 void psyche_distro_add(int isa, psyche_distro_plan plan, int64_t first, int64_t last,
-	const int32_t *offsets, const uint16_t *indices, const float *values, float *x, float factor);
+	const int32_t *offsets, const uint16_t *indices, const float *values, float *delta);
 
 #endif

@@ -422,18 +422,16 @@ static TARGET void NAME(apply)(const psyche_distro_plan *p, int64_t first, int64
 }
 
 static TARGET void NAME(add)(const psyche_distro_plan *p, int64_t first, int64_t last,
-	const int32_t *offsets, const uint16_t *indices, const float *values, float *x, float factor) {
+	const int32_t *offsets, const uint16_t *indices, const float *values, float *delta) {
 	const scratch s = carve(p);
 	const int rows = p->column.n, cols = p->row.n, width = padded(cols);
 	for (int64_t c = first; c < last; c++) {
 		const int32_t from = offsets[c - first], to = offsets[c - first + 1];
-		float *to_add = x + NAME(place)(p, c);
+		float *d = delta + NAME(place)(p, c);
 		NAME(invert)(p, &s, to - from, indices + from, values + from);
-		for (int i = 0; i < rows; i++) {
-			float *row = to_add + i * p->stride;
+		for (int i = 0; i < rows; i++)
 			for (int j = 0; j < cols; j++)
-				row[j] = row[j] * factor + s.rows[i * width + j];
-		}
+				d[i * p->stride + j] += s.rows[i * width + j];
 	}
 }
 

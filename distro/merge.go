@@ -1,7 +1,6 @@
 package distro
 
 import (
-	"math"
 	"math/bits"
 
 	"github.com/psyche-go/psyche/distro/codec"
@@ -14,7 +13,6 @@ type merger struct {
 	sums    []float32 // by coefficient of a chunk; meaningful where touched
 	senders []int32
 	touched []uint64 // bit set of the coefficients that someone sent
-	step    float32  // see descend; 0: averages stay as they are
 	merged  entries
 }
 
@@ -39,11 +37,7 @@ func (m *merger) chunks(first, last int) entries {
 	m.merged.values = m.merged.values[:0]
 	for c := first; c < last; c++ {
 		m.sum(c)
-		from := len(m.merged.values)
 		m.mean()
-		if m.step != 0 {
-			m.descend(m.merged.values[from:])
-		}
 		m.merged.offsets = append(m.merged.offsets, int32(len(m.merged.indices)))
 	}
 	return m.merged
@@ -65,23 +59,6 @@ func (m *merger) sum(c int) {
 			m.sums[index] += values[j]
 			m.senders[index]++
 		}
-	}
-}
-
-// descend scales the averages of a chunk so that their inverse DCT has a root mean square of
-// step, and turns them round. The sum of squares is in ascending order of index, in double
-// precision: squares are exact there, and no float32 makes it overflow or vanish.
-func (m *merger) descend(values []float32) {
-	squares := 0.0
-	for _, v := range values {
-		squares += float64(float64(v) * float64(v))
-	}
-	if squares == 0 { // opposite signs
-		return
-	}
-	factor := -float64(m.step) * math.Sqrt(float64(len(m.sums))/squares)
-	for i, v := range values {
-		values[i] = float32(float64(v) * factor)
 	}
 }
 

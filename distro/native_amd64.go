@@ -85,9 +85,9 @@ func (n *native) apply(first, last int, in entries, weights []float32, p ApplyPa
 		floats(weights), C.float(p.LR), C.float(p.WeightFactor))
 }
 
-func (n *native) add(first, last int, in entries, x []float32, factor float32) {
+func (n *native) add(first, last int, in entries, delta []float32) {
 	C.psyche_distro_add(n.code, n.plan(), C.int64_t(first), C.int64_t(last),
-		(*C.int32_t)(unsafe.SliceData(in.offsets)), shorts(in.indices), floats(in.values), floats(x), C.float(factor))
+		(*C.int32_t)(unsafe.SliceData(in.offsets)), shorts(in.indices), floats(in.values), floats(delta))
 }
 
 func floats(s []float32) *C.float   { return (*C.float)(unsafe.SliceData(s)) }

@@ -133,13 +133,13 @@ func descend(w, u float32, p ApplyParams) float32 {
 	return w - step
 }
 
-func (r *reference) add(first, last int, in entries, x []float32, factor float32) {
+func (r *reference) add(first, last int, in entries, delta []float32) {
 	for c := first; c < last; c++ {
 		from, to := in.offsets[c-first], in.offsets[c-first+1]
 		r.invert(in.indices[from:to], in.values[from:to])
 		r.eachRow(c, func(at, row int) {
 			for j := range r.layout.chunkCols {
-				x[at+j] = float32(x[at+j]*factor) + r.coeffs[row+j]
+				delta[at+j] += r.coeffs[row+j]
 			}
 		})
 	}

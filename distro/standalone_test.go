@@ -63,7 +63,7 @@ func standaloneBytes(t *testing.T, l Layout, topK int) (input, want []byte) {
 	}
 	reference.apply(0, l.Chunks(), in, weights, ApplyParams{LR: c.LR, WeightFactor: c.Factor})
 	want = append(want, pack(t, weights)...)
-	reference.add(0, l.Chunks(), in, delta, c.Factor)
+	reference.add(0, l.Chunks(), in, delta)
 	return input, append(want, pack(t, delta)...)
 }
 

@@ -56,8 +56,6 @@ func newOptimizer(c config.Distro, shapes [][]int64, threads int) (*optimizer, e
 	case !(c.WeightDecay >= 0) || !(c.ClipGradNorm >= 0):
 		return nil, fmt.Errorf("distro optimizer: %w: weight_decay %v, clip_grad_norm %v, want at least 0",
 			ErrUnsupported, c.WeightDecay, c.ClipGradNorm)
-	case c.Update != "" && c.Update != config.SignUpdate && c.Update != config.LinearUpdate:
-		return nil, fmt.Errorf("distro optimizer: %w: update %q", ErrUnsupported, c.Update)
 	case c.ApplyLag > config.MaxApplyLag:
 		return nil, fmt.Errorf("distro optimizer: %w: apply_lag %d, want 1 or 2", ErrUnsupported, c.ApplyLag)
 	}
@@ -186,7 +184,7 @@ func (o *optimizer) apply(weights [][]float32, results [][]codec.TensorResult, l
 	if !(factor > 0) {
 		return fmt.Errorf("apply: %w: learning rate %v times weight_decay %v is 1 or more", ErrUnsupported, lr, o.config.WeightDecay)
 	}
-	params := distro.ApplyParams{LR: lr, WeightFactor: factor, Linear: o.config.Update == config.LinearUpdate}
+	params := distro.ApplyParams{LR: lr, WeightFactor: factor}
 	ofTensor := make([]codec.TensorResult, len(results))
 	for i, layout := range o.layouts {
 		for j := range results {

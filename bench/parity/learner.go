@@ -63,7 +63,7 @@ func newClients(ctx context.Context, c *runCommand, o train.Options, text *local
 	o.Optimizer.Distro = &config.Distro{
 		ClipGradNorm: c.Clip, WeightDecay: c.Decay, CompressionDecay: c.Momentum,
 		CompressionTopK: c.TopK, CompressionChunk: c.Chunk, Quantize1Bit: c.OneBit,
-		ApplyLag: c.ApplyLag, Lookahead: c.Lookahead, Update: config.Update(c.Update),
+		ApplyLag: c.ApplyLag, Lookahead: c.Lookahead,
 	}
 	all := &clients{text: text, lag: uint32(c.ApplyLag)}
 	for i := range c.Clients {

@@ -50,8 +50,7 @@ type runCommand struct {
 	OneBit   bool    `name:"1bit" default:"true" negatable:"" help:"Of DisTrO: send signs only."`
 	ApplyLag uint8   `default:"1" help:"Of DisTrO: rounds after which results are applied."`
 
-	Update    string `default:"Sign" enum:"Sign,Linear" help:"Of DisTrO: ${enum}."`
-	Lookahead bool   `help:"Of DisTrO: compute gradients where the momentum leads."`
+	Lookahead bool `help:"Of DisTrO: compute gradients where the momentum leads."`
 }
 
 // record is any line of a log but the first.

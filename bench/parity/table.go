@@ -193,9 +193,6 @@ func (c *runCommand) describe() string {
 		if !c.OneBit {
 			parts = append(parts, "values")
 		}
-		if c.Update != "Sign" && c.Update != "" {
-			parts = append(parts, strings.ToLower(c.Update))
-		}
 		if c.ApplyLag > 1 {
 			parts = append(parts, fmt.Sprintf("lag %d", c.ApplyLag))
 		}

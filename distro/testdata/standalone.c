@@ -65,7 +65,7 @@ int main(int argc, char **argv) {
 	give(delta, elements);
 	psyche_distro_apply(isa, plan, 0, z->chunks, offsets, indices, values, weights, z->lr, z->factor);
 	give(weights, elements);
-	psyche_distro_add(isa, plan, 0, z->chunks, offsets, indices, values, delta, z->factor);
+	psyche_distro_add(isa, plan, 0, z->chunks, offsets, indices, values, delta);
 	give(delta, elements);
 	if ((_mm_getcsr() & ~0x3fu) != mode) {
 		fprintf(stderr, "standalone: the floating-point mode was not put back\n");
