@@ -268,6 +268,9 @@ func (f *trainerFactory) build(ctx context.Context, snapshot checkpoint.Snapshot
 	if err != nil {
 		return nil, err
 	}
+	if err := checkArchitecture(run.Architecture, description.Architecture); err != nil {
+		return nil, err
+	}
 	if namesFolders(run.DataLocations) && f.command.DataPath == "" && !f.command.AllowLocalPaths {
 		return nil, fmt.Errorf("%w: its data: name a folder with --data-path", errLocalPath)
 	}

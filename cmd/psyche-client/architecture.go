@@ -1,0 +1,25 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/psyche-go/psyche/config"
+	"github.com/psyche-go/psyche/model/deepseek"
+	"github.com/psyche-go/psyche/model/llama"
+)
+
+// architectures are the names in a model's config.json that a run may mean. Those of
+// other kinds of runs are whatever the model says.
+var architectures = map[config.Architecture][]string{
+	config.HfLlama:    {llama.Architecture},
+	config.HfDeepseek: {deepseek.ArchitectureV2, deepseek.ArchitectureV3},
+}
+
+// checkArchitecture compares what a run says of its model with what the model says.
+func checkArchitecture(run config.Architecture, of string) error {
+	if want, known := architectures[run]; known && !slices.Contains(want, of) {
+		return fmt.Errorf("the run's model.LLM.architecture is %s, its model is a %s, want one of %q", run, of, want)
+	}
+	return nil
+}
