@@ -2,6 +2,7 @@ package remote
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -41,6 +42,7 @@ type Bucket struct {
 	Name     string // of the bucket
 	Prefix   string // may be empty
 	CacheDir string // where Download puts what it gets
+	MaxBytes int64  // that Download gets; 0: 4 TiB
 }
 
 // String names the place for people.
@@ -249,14 +251,15 @@ func (b Bucket) files(ctx context.Context) ([]bucketFile, error) {
 	if err != nil {
 		return nil, err
 	}
+	limit := cmp.Or(b.MaxBytes, maxBucketBytes)
 	var total int64
 	var parts []bucketFile
 	for _, f := range files {
 		if !checkpoint.IsPart(f.Name) {
 			continue
 		}
-		if f.Size < 0 || f.Size > maxBucketBytes-total {
-			return nil, fmt.Errorf("%w: %s: %s claims %d bytes, all together at most %d", checkpoint.ErrInvalid, b, f.Name, f.Size, int64(maxBucketBytes))
+		if f.Size < 0 || f.Size > limit-total {
+			return nil, fmt.Errorf("%w: %s: %s claims %d bytes, all together at most %d", checkpoint.ErrInvalid, b, f.Name, f.Size, limit)
 		}
 		total += f.Size
 		if slices.ContainsFunc(parts, func(o bucketFile) bool { return o.Name == f.Name }) {

@@ -214,6 +214,19 @@ func TestBucketWithoutManifest(t *testing.T) {
 	}
 }
 
+func TestBucketKeepsToItsLimit(t *testing.T) {
+	b := newBucket(t)
+	folder, _, facts := save(t, t.TempDir(), 10)
+	if _, err := b.Upload(t.Context(), folder, facts, nil); err != nil {
+		t.Fatal(err)
+	}
+	b = b.Folder("run", 10)
+	b.MaxBytes = 100
+	if _, err := b.Download(t.Context(), nil); !errors.Is(err, checkpoint.ErrInvalid) {
+		t.Errorf("got %v", err)
+	}
+}
+
 // TestHostileManifests wants each to be refused before anything is fetched.
 func TestHostileManifests(t *testing.T) {
 	tests := map[string]string{

@@ -23,6 +23,7 @@ type HubRepo struct {
 	Repo     string // owner/name
 	Revision string // branch, tag or commit; empty: the default branch
 	Private  bool   // when Upload makes it
+	MaxBytes int64  // that Download gets; 0: hub.DefaultMaxBytes
 }
 
 func (r HubRepo) revision() string {
@@ -60,7 +61,7 @@ func (r HubRepo) facts(ctx context.Context, commit string) (checkpoint.Facts, er
 
 // Download puts the checkpoint into the Hub's cache and returns its folder.
 func (r HubRepo) Download(ctx context.Context, progress Progress) (dir string, err error) {
-	o := hub.SnapshotOptions{Revision: r.Revision, Match: checkpoint.IsPart}
+	o := hub.SnapshotOptions{Revision: r.Revision, Match: checkpoint.IsPart, MaxBytes: r.MaxBytes}
 	if progress != nil {
 		o.Progress = func(p hub.Progress) { progress(p.Bytes, p.AllBytes) }
 	}

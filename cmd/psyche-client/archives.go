@@ -51,14 +51,15 @@ func (c *trainCommand) download(ctx context.Context, place remote.HubRepo) (chec
 	return checkpoint.ReadDir(dir)
 }
 
-// fetchFrom gets a model from where a run, or one of its members, says that it lies. Unless
-// the user trusts the run, no credentials are used.
-func (c *trainCommand) fetchFrom(ctx context.Context, at coordinator.Place) (snapshot checkpoint.Snapshot, err error) {
+// fetchFrom gets a model of at most limit bytes, 0 for any, from where a run, or one of its
+// members, says that it lies. Unless the user trusts the run, no credentials are used.
+func (c *trainCommand) fetchFrom(ctx context.Context, at coordinator.Place, limit int64) (snapshot checkpoint.Snapshot, err error) {
 	if at.Kind == coordinator.CheckpointHub {
 		place, err := c.runRepo(coordinator.Checkpoint{Repo: at.Repo, Revision: at.Revision})
 		if err != nil {
 			return checkpoint.Snapshot{}, err
 		}
+		place.MaxBytes = limit
 		return c.download(ctx, place)
 	}
 	bucket, err := openBucket(ctx, at.Repo, strings.Trim(at.Revision, "/"), c.GCSCredentials)
@@ -66,6 +67,7 @@ func (c *trainCommand) fetchFrom(ctx context.Context, at coordinator.Place) (sna
 		return checkpoint.Snapshot{}, err
 	}
 	defer func() { err = errors.Join(err, bucket.Store.Close()) }()
+	bucket.MaxBytes = limit
 	return c.downloadBucket(ctx, bucket)
 }
 
@@ -82,7 +84,9 @@ func (c *trainCommand) downloadBucket(ctx context.Context, bucket remote.Bucket)
 // none, from where this client uploads to and where the run came from.
 func (c *trainCommand) archive(ctx context.Context, wanted coordinator.Checkpoint, at coordinator.Place) (checkpoint.Snapshot, error) {
 	if at != (coordinator.Place{}) {
-		return c.fetchFrom(ctx, at)
+		// Any member could name a place of many terabytes. A model that does not fit there
+		// could not be shared with peers either.
+		return c.fetchFrom(ctx, at, max(c.MaxBlobDisk, c.MaxBlobMemory)<<20)
 	}
 	if c.GCSBucket != "" {
 		snapshot, err := c.fromOwnBucket(ctx, wanted)

@@ -105,7 +105,7 @@ func TestUploadAndDownloadOfBuckets(t *testing.T) {
 
 // testBucketOfRun reads a run's first model, and one that no member gives, from the bucket.
 func testBucketOfRun(t *testing.T, digest [32]byte) {
-	c := trainCommand{logTo: slog.New(slog.NewTextHandler(io.Discard, nil)), RunID: "run"}
+	c := trainCommand{logTo: slog.New(slog.NewTextHandler(io.Discard, nil)), RunID: "run", networkFlags: networkFlags{MaxBlobDisk: 1}}
 	begin := coordinator.Checkpoint{Kind: coordinator.CheckpointGcs, Repo: "bucket", Revision: "some/where/run-step3"}
 	if got, err := c.initial(t.Context(), begin); err != nil || got.Manifest().Digest() != digest {
 		t.Errorf("initial model: %v", err)
@@ -153,7 +153,7 @@ func TestUploadsReachTheRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		logger := slog.New(slog.DiscardHandler)
-		c := trainCommand{logTo: logger, RunID: "run", uploadFlags: flags, hubFlags: hubFlags{HubMaxConcurrentDownloads: 1}}
+		c := trainCommand{logTo: logger, RunID: "run", networkFlags: networkFlags{MaxBlobMemory: 1}, uploadFlags: flags, hubFlags: hubFlags{HubMaxConcurrentDownloads: 1}}
 		u, err := c.openUploads(t.Context())
 		if err != nil {
 			t.Fatal(err)

@@ -45,11 +45,18 @@ func (t terminal) logger() *slog.Logger {
 }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	ctx, stop := interruptible()
 	code := run(ctx, os.Args[1:], terminal{os.Stdout, os.Stderr})
 	stop()
 	os.Exit(code)
+}
+
+// interruptible returns a context that ends with the first interrupt. A second one ends the
+// program at once.
+func interruptible() (context.Context, context.CancelFunc) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	return ctx, stop
 }
 
 // exit is what kong wants to end the program with, after printing help.

@@ -238,7 +238,7 @@ func (c *trainCommand) initial(ctx context.Context, from coordinator.Checkpoint)
 	case from.Kind == coordinator.CheckpointLocal:
 		return checkpoint.ReadDir(from.Repo)
 	case from.Kind == coordinator.CheckpointHub, from.Kind == coordinator.CheckpointGcs:
-		return c.fetchFrom(ctx, coordinator.Place{Kind: from.Kind, Repo: from.Repo, Revision: from.Revision})
+		return c.fetchFrom(ctx, coordinator.Place{Kind: from.Kind, Repo: from.Repo, Revision: from.Revision}, 0)
 	default:
 		return checkpoint.Snapshot{}, fmt.Errorf("the run begins with the model %s, which this version cannot download: get it yourself and name its folder with --model-path", from.Repo)
 	}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/psyche-go/psyche/checkpoint"
+	"github.com/psyche-go/psyche/checkpoint/remote"
+)
+
+const stalledFolder = "PSYCHE_TEST_STALLED_UPLOAD"
+
+// stalledPlace takes nothing, until its context ends.
+type stalledPlace struct{ begun chan struct{} }
+
+func (stalledPlace) String() string { return "a stalled place" }
+
+func (p stalledPlace) Upload(ctx context.Context, _ string, _ checkpoint.Facts, _ remote.Progress) (string, error) {
+	close(p.begun)
+	<-ctx.Done()
+	return "", ctx.Err()
+}
+
+// TestStalledUpload is no test: it is the process of TestSecondInterruptAbortsAnUpload,
+// which waits for its last upload after an interrupt.
+func TestStalledUpload(t *testing.T) {
+	dir := os.Getenv(stalledFolder)
+	if dir == "" {
+		t.Skip("needs " + stalledFolder)
+	}
+	ctx, stop := interruptible()
+	defer stop()
+	logger := slog.New(slog.DiscardHandler)
+	place := stalledPlace{begun: make(chan struct{})}
+	u := &uploads{place: place, close: func() error { return nil }}
+	u.start(dir, logger, nil)
+	u.runner.Offer(filepath.Join(dir, "run-step3"), checkpoint.Facts{RunID: "run", Step: 3, Digest: strings.Repeat("0", 64)})
+	<-place.begun
+	fmt.Println("uploading")
+	<-ctx.Done()
+	fmt.Println("interrupted")
+	c := trainCommand{logTo: logger, uploadFlags: uploadFlags{UploadTimeout: time.Hour}}
+	fmt.Println("not reached:", c.finishUploads(ctx, u))
+}
+
+// TestSecondInterruptAbortsAnUpload wants the first interrupt to wait for the last upload
+// and the second not to; the checkpoint is left for the next start.
+func TestSecondInterruptAbortsAnUpload(t *testing.T) {
+	dir := t.TempDir()
+	snapshot, err := checkpoint.ReadDir(filepath.Join("..", "..", "checkpoint", "testdata", "own", "sharded"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	facts := checkpoint.Facts{RunID: "run", Step: 3, Digest: strings.Repeat("0", 64)}
+	if err := checkpoint.WriteDir(filepath.Join(dir, "run-step3"), snapshot, facts.Extra()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	command := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestStalledUpload$")
+	command.Env = append(os.Environ(), stalledFolder+"="+dir)
+	out, err := command.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	await := func(want string) {
+		for lines.Scan() {
+			if lines.Text() == want {
+				return
+			}
+		}
+		t.Errorf("the process ended without saying %q", want)
+	}
+	interrupt := func() {
+		if err := command.Process.Signal(os.Interrupt); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			t.Error(err)
+		}
+	}
+	await("uploading")
+	interrupt()
+	await("interrupted")
+	ended := make(chan error, 1)
+	go func() {
+		for lines.Scan() {
+			t.Errorf("it goes on: %s", lines.Text())
+		}
+		ended <- command.Wait()
+	}()
+	for again := time.NewTicker(50 * time.Millisecond); ; { // until its handler is gone
+		interrupt()
+		select {
+		case err = <-ended:
+		case <-again.C:
+			continue
+		}
+		break
+	}
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGINT {
+		t.Errorf("ended with %v, want the signal", err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, ".upload-*")); len(left) != 1 {
+		t.Errorf("left for the next start: %v", left)
+	}
+}
