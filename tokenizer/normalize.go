@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"unicode"
-	"unicode/utf8"
 )
 
 // normalizer changes text before it is split. It must not change its argument.
@@ -138,10 +137,4 @@ func parseReplace(o *object) (replace, error) {
 		o.fail("%s has %d bytes, at most %d are read", o.path("content"), len(with), maxTokenBytes)
 	}
 	return replace{find, []byte(with)}, o.err
-}
-
-// startsWithSpace says whether the first character is a blank; HF looks at U+0020 alone.
-func startsWith(text []byte, r rune) bool {
-	first, _ := utf8.DecodeRune(text)
-	return len(text) > 0 && first == r
 }

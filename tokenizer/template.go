@@ -3,6 +3,7 @@ package tokenizer
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 )
 
@@ -88,8 +89,8 @@ func (t *Tokenizer) templateTokens(o *object) (map[string][]int32, error) {
 	if o.err != nil {
 		return nil, o.err
 	}
-	for name, raw := range all.fields {
-		token, err := parseObject(all.path(name), raw)
+	for _, name := range slices.Sorted(maps.Keys(all.fields)) {
+		token, err := parseObject(all.path(name), all.fields[name])
 		if err != nil {
 			return nil, err
 		}

@@ -55,9 +55,6 @@ func (t *Tokenizer) ID(token string) (id int32, found bool) {
 	return id, found
 }
 
-// IsSpecial says whether an id is of a token that the file marks as special.
-func (t *Tokenizer) IsSpecial(id int32) bool { return t.special[id] }
-
 func (t *Tokenizer) has(id int32) bool {
 	return id >= 0 && int(id) < len(t.model.tokens) && t.model.tokens[id] != ""
 }
