@@ -132,3 +132,21 @@ func TestFalsePeerRecords(t *testing.T) {
 		}
 	}
 }
+
+// What a relay carries for others counts against its upload rate.
+func TestRelayKeepsItsUploadRate(t *testing.T) {
+	t.Parallel()
+	const rate = 1 << 20 // bytes per second
+	a, b := hidden(t, "a", nil), hidden(t, "b", nil)
+	relay := hidden(t, "relay", func(o *p2p.Options) { o.Listen, o.MaxUploadRate = p2ptest.Loopback, rate })
+	handleEcho(b)
+	p2ptest.Connect(t, a, relay, b)
+	begun := time.Now()
+	sent := bytes.Repeat([]byte("x"), 1<<20) // there and back
+	if got, err := a.Request(testContext(t), b.ID(), echo, sent, len(sent)); err != nil || len(got) != len(sent) {
+		t.Fatalf("%d bytes, %v", len(got), err)
+	}
+	if took := time.Since(begun); took < time.Second {
+		t.Errorf("2 MiB at %d bytes per second took %v", rate, took)
+	}
+}

@@ -87,17 +87,22 @@ func (noData) Batch(_ context.Context, id assign.BatchID) (data.Batch, error) {
 	return data.Batch{ID: id, Sequences: make([][]int32, id.Len())}, nil
 }
 
-// newHost begins a run of three epochs whose clock is fast.
-func newHost(t *testing.T) *memory.Host {
+// newHost begins a run whose clock is fast, of three epochs unless change says otherwise.
+func newHost(t *testing.T, change func(*coordinator.Config)) *memory.Host {
+	t.Helper()
+	config := coordinator.Config{
+		WarmupTime: 100, CooldownTime: 100, RoundsPerEpoch: 2, MaxRoundTrainTime: 100, RoundWitnessTime: 1,
+		WaitingForMembersExtraTime: 10, GlobalBatchSizeStart: 6, GlobalBatchSizeEnd: 6, TotalSteps: 6,
+		InitMinClients: 2, MinClients: 1,
+	}
+	if change != nil {
+		change(&config)
+	}
 	begun := time.Now()
 	host, err := memory.NewHost(memory.Options{
 		Now: func() uint64 { return 1_000_000 + uint64(time.Since(begun)*speed/time.Second) },
 		Genesis: func(id coordinator.ClientID) (coordinator.State, error) {
-			return coordinator.New(run, id, coordinator.Config{
-				WarmupTime: 100, CooldownTime: 100, RoundsPerEpoch: 2, MaxRoundTrainTime: 100, RoundWitnessTime: 1,
-				WaitingForMembersExtraTime: 10, GlobalBatchSizeStart: 6, GlobalBatchSizeEnd: 6, TotalSteps: 6,
-				InitMinClients: 2, MinClients: 1,
-			}, coordinator.Model{MaxSeqLen: 2, Checkpoint: coordinator.Checkpoint{Kind: coordinator.CheckpointDummy}})
+			return coordinator.New(run, id, config, coordinator.Model{MaxSeqLen: 2, Checkpoint: coordinator.Checkpoint{Kind: coordinator.CheckpointDummy}})
 		},
 	})
 	if err != nil {
@@ -109,7 +114,7 @@ func newHost(t *testing.T) *memory.Host {
 // TestRunOverSockets lets three clients, one of which joins late, finish a run over
 // libp2p on the loopback interface.
 func TestRunOverSockets(t *testing.T) {
-	host := newHost(t)
+	host := newHost(t, nil)
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
 	var tasks sync.WaitGroup

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 	"lukechampine.com/blake3"
@@ -318,6 +319,40 @@ func TestOneFetchForManyCallers(t *testing.T) {
 	callers.Wait()
 	if asked.Load() != 1 {
 		t.Errorf("asked %d times", asked.Load())
+	}
+}
+
+// The upload rate is of all members together, on streams and bulk connections alike.
+func TestUploadRate(t *testing.T) {
+	t.Parallel()
+	const rate = 1 << 20 // bytes per second
+	giver, err := p2p.New(context.Background(), p2p.Options{Key: p2ptest.Key("giver"), Listen: p2ptest.Loopback, MaxUploadRate: rate})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = giver.Close() })
+	takers := []*p2p.Node{p2ptest.Node(t, "a"), p2ptest.Node(t, "b")}
+	p2ptest.Connect(t, append(takers, giver)...)
+	large, small := payload(3*bulkSize), payload(bulkSize-1)
+	Serve(giver, holding(large, small))
+	begun := time.Now()
+	var tasks sync.WaitGroup
+	for i, data := range [][]byte{large, small} {
+		tasks.Go(func() {
+			got, err := Fetch(testContext(t), takers[i], NewStore(1<<30), blake3.Sum256(data), uint64(len(data)), p2ptest.IDs(giver))
+			if err != nil || !bytes.Equal(got, data) {
+				t.Errorf("%d bytes, %v", len(got), err)
+			}
+		})
+	}
+	tasks.Wait()
+	if took, least := time.Since(begun), 700*time.Millisecond; took < least { // 1 MiB, of which 256 KiB may leave at once
+		t.Errorf("%d bytes at %d per second took %v", len(large)+len(small), rate, took)
+	}
+	for _, taker := range takers {
+		if taker.Score(giver.ID()) != 0 {
+			t.Error("a slow line is held against a member")
+		}
 	}
 }
 

@@ -253,3 +253,28 @@ func TestJoin(t *testing.T) {
 		t.Errorf("join on a closed node: %v", err)
 	}
 }
+
+// Members that nobody can dial hear each other through a relay that is not on the topic.
+func TestThroughARelay(t *testing.T) {
+	t.Parallel()
+	relay := p2ptest.Node(t, "relay")
+	nodes := []*p2p.Node{relay}
+	for _, name := range []string{"a", "b"} {
+		n, err := p2p.New(context.Background(), p2p.Options{Key: p2ptest.Key(name)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = n.Close() })
+		nodes = append(nodes, n)
+	}
+	p2ptest.Connect(t, nodes...)
+	a, b := nodes[1], nodes[2]
+	if !a.Relayed(b.ID()) {
+		t.Fatal("there is a direct way")
+	}
+	topics, got := joinAll(t, a, b)
+	publish(t, topics[0], "from a")
+	expect(t, got[1], message{a.ID(), "from a"})
+	publish(t, topics[1], "from b")
+	expect(t, got[0], message{b.ID(), "from b"})
+}
