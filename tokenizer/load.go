@@ -9,6 +9,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"github.com/psyche-go/psyche/strictjson"
 )
 
 // ErrUnsupported says that a tokenizer.json asks for something that this package does
@@ -48,8 +50,8 @@ func Parse(text []byte) (*Tokenizer, error) {
 	if len(text) > maxFileSize {
 		return nil, fmt.Errorf("more than %d bytes, which are all that is read", maxFileSize)
 	}
-	if err := checkEscapes(text); err != nil {
-		return nil, err
+	if err := strictjson.CheckEscapes(text); err != nil {
+		return nil, fmt.Errorf("the file: %w", err)
 	}
 	root, err := parseObject("", text)
 	if err != nil {

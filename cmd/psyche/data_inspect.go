@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/psyche-go/psyche/assign"
 	"github.com/psyche-go/psyche/data/local"
@@ -29,6 +30,9 @@ type dataInspect struct {
 
 // Run reads every token, checks the hashes of the manifest, and prints what it found.
 func (c dataInspect) Run(ctx context.Context, to console) (err error) {
+	if c.Sample < 0 {
+		return fmt.Errorf("--sample %d, want at least 0", c.Sample)
+	}
 	manifest, err := prepare.ReadManifest(c.Dir)
 	described := err == nil
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -54,6 +58,11 @@ func (c dataInspect) Run(ctx context.Context, to console) (err error) {
 	}
 	for _, file := range append(append([]prepare.File{}, manifest.Files...), manifest.HeldOut...) {
 		if err := checkFile(c.Dir, file); err != nil {
+			return err
+		}
+	}
+	if described {
+		if err := checkAllDescribed(folder.Files(), manifest); err != nil {
 			return err
 		}
 	}
@@ -119,6 +128,16 @@ func (c dataInspect) loadTokenizer(manifest prepare.Manifest) (*tokenizer.Tokeni
 		return nil, fmt.Errorf("tokenizer %s is not the one that the data was made with: its SHA-256 is %x, not %s; name that one with --tokenizer, or use --sample 0", name, sum, want)
 	}
 	return loaded, nil
+}
+
+// checkAllDescribed refuses token files that would be read but are not in the manifest.
+func checkAllDescribed(paths []string, manifest prepare.Manifest) error {
+	for _, path := range paths {
+		if !slices.ContainsFunc(manifest.Files, func(file prepare.File) bool { return file.Name == filepath.Base(path) }) {
+			return fmt.Errorf("token file %s would be trained on, but %s does not name it; remove one of the two", path, prepare.ManifestName)
+		}
+	}
+	return nil
 }
 
 // checkFile compares a token file with its entry in the manifest.

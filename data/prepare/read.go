@@ -12,6 +12,8 @@ import (
 	"os"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/psyche-go/psyche/strictjson"
 )
 
 // reader reads the texts of one file, in order.
@@ -117,7 +119,7 @@ func (l *lines) readLine() ([]byte, error) {
 	for {
 		part, err := l.buffer.ReadSlice('\n')
 		if len(l.long)+len(part) > maxDocument {
-			return nil, fmt.Errorf("line %d is longer than %d bytes", l.line+1, maxDocument)
+			return nil, fmt.Errorf("the next is longer than the %d bytes that are read; split it", maxDocument)
 		}
 		if errors.Is(err, bufio.ErrBufferFull) {
 			l.long = append(l.long, part...)
@@ -130,6 +132,9 @@ func (l *lines) readLine() ([]byte, error) {
 		if errors.Is(err, io.EOF) && len(part) > 0 {
 			err = nil
 		}
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			err = fmt.Errorf("%w; was the file cut off?", err)
+		}
 		if err == nil {
 			l.line++
 		}
@@ -140,8 +145,11 @@ func (l *lines) readLine() ([]byte, error) {
 func (l *lines) next() ([]byte, error) {
 	for {
 		line, err := l.readLine()
-		if err != nil {
+		if errors.Is(err, io.EOF) {
 			return nil, err
+		}
+		if err != nil {
+			return nil, fmt.Errorf("after line %d: %w", l.line, err)
 		}
 		if len(bytes.TrimSpace(line)) == 0 {
 			continue
@@ -166,6 +174,10 @@ func (l *lines) text(line []byte) ([]byte, error) {
 	raw, found := object[l.field]
 	if !found {
 		return nil, fmt.Errorf("no key %q; name the key of the text with --field", l.field)
+	}
+	// Half a surrogate pair would become U+FFFD: other text than whoever wrote it has.
+	if err := strictjson.CheckEscapes(raw); err != nil {
+		return nil, fmt.Errorf("key %q: %w; remove the line, or repair it", l.field, err)
 	}
 	var text *string
 	if err := json.Unmarshal(raw, &text); err != nil {

@@ -260,8 +260,23 @@ func TestBadInputNamesFileAndLine(t *testing.T) {
 	dir := t.TempDir()
 	tree(t, dir, map[string]string{
 		"key.jsonl": "{\"text\": \"a\"}\n\n{\"body\": \"b\"}\n", "type.jsonl": `{"text": 5}`, "json.jsonl": "{\"text\": \"a\"}\nnonsense",
-		"utf8.jsonl": "{\"text\": \"a\xff\"}", "bad.parquet": "PAR1 nonsense PAR1", "null.jsonl": `{"text": null}`,
+		"utf8.jsonl": "{\"text\": \"a\xff\"}", "half.jsonl": `{"text": "a"}` + "\n" + `{"text": "\ud83d \ude00"}`,
+		"whole.jsonl": `{"text": "\ud83d\ude00", "other": "\ud83d"}`, "bad.parquet": "PAR1 nonsense PAR1", "null.jsonl": `{"text": null}`,
 	})
+	var zipped bytes.Buffer
+	pack := gzip.NewWriter(&zipped)
+	if _, err := io.WriteString(pack, strings.Repeat("{\"text\": \"a\"}\n", 100)); err != nil {
+		t.Fatal(err)
+	}
+	if err := pack.Close(); err != nil {
+		t.Fatal(err)
+	}
+	tree(t, dir, map[string]string{"cut.jsonl.gz": zipped.String()[:zipped.Len()-4]})
+	o := options(filepath.Join(dir, "whole.jsonl"))
+	o.Output = filepath.Join(dir, "whole")
+	if _, err := Run(context.Background(), o); err != nil || text(t, filepath.Join(o.Output, "train-00000.ds")) != "😀|" {
+		t.Errorf("a pair of surrogates: %v", err)
+	}
 	type unbounded struct {
 		Text string `parquet:"text,lz4"`
 	}
@@ -269,14 +284,16 @@ func TestBadInputNamesFileAndLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{
-		"lz4.parquet": "compressed as LZ4_RAW, which is not read",
-		"key.jsonl":   `key.jsonl: line 3: no key "text"; name the key of the text with --field`,
-		"type.jsonl":  `type.jsonl: line 1: key "text" is not a string`,
-		"json.jsonl":  `json.jsonl: line 2: not a JSON object`,
-		"utf8.jsonl":  `utf8.jsonl: line 1: not UTF-8`,
-		"bad.parquet": `bad.parquet: `,
-		"null.jsonl":  "no text found",
-		"*.nothing":   `no file matches`,
+		"lz4.parquet":  "compressed as LZ4_RAW, which is not read",
+		"key.jsonl":    `key.jsonl: line 3: no key "text"; name the key of the text with --field`,
+		"type.jsonl":   `type.jsonl: line 1: key "text" is not a string`,
+		"json.jsonl":   `json.jsonl: line 2: not a JSON object`,
+		"half.jsonl":   `half.jsonl: line 2: key "text": byte 1: half a surrogate pair`,
+		"cut.jsonl.gz": `cut.jsonl.gz: after line 100: unexpected EOF; was the file cut off?`,
+		"utf8.jsonl":   `utf8.jsonl: line 1: not UTF-8`,
+		"bad.parquet":  `bad.parquet: `,
+		"null.jsonl":   "no text found",
+		"*.nothing":    `no file matches`,
 	} {
 		o := options(filepath.Join(dir, name))
 		o.Output = filepath.Join(dir, "out")

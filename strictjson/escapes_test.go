@@ -1,0 +1,33 @@
+package strictjson
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+func TestCheckEscapes(t *testing.T) {
+	for text, good := range map[string]bool{
+		``: true, `"a"`: true, `"\u00e9 \ud83d\ude00 \\ud800 \ufffd"`: true, `"\uD83D\uDE00"`: true, "\"\xff\"": false,
+		`"\ud800"`: false, `"\udc00"`: false, `"\ud800\u0041"`: false, `"\ud83d\ud83d\ude00"`: false, `"\ud83dx"`: false, `"\uDFFF`: false,
+	} {
+		if err := CheckEscapes([]byte(text)); (err == nil) != good {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+// FuzzCheckEscapes: what passes and is JSON has no replacement character that was not
+// written there.
+func FuzzCheckEscapes(f *testing.F) {
+	f.Add(`"\ud83d\ude00\ud800"`)
+	f.Fuzz(func(t *testing.T, text string) {
+		var value string
+		if CheckEscapes([]byte(text)) != nil || json.Unmarshal([]byte(text), &value) != nil {
+			return
+		}
+		if strings.Contains(value, "\uFFFD") && !strings.Contains(strings.ToLower(text), `\ufffd`) && !strings.Contains(text, "\uFFFD") {
+			t.Fatalf("%s is %q", text, value)
+		}
+	})
+}
