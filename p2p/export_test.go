@@ -5,6 +5,7 @@ import (
 	"net"
 	"testing"
 
+	"github.com/libp2p/go-libp2p/core/peer"
 	ma "github.com/multiformats/go-multiaddr"
 	manet "github.com/multiformats/go-multiaddr/net"
 
@@ -99,4 +100,25 @@ func tcpOf(addrs []string) ma.Multiaddr {
 		}
 	}
 	return nil
+}
+
+// FoundLocally tells n what multicast DNS found.
+func FoundLocally(n *Node, id identity.ID, addrs []string) {
+	info := peer.AddrInfo{}
+	info.ID, _ = PeerID(id)
+	for _, text := range addrs {
+		info.Addrs = append(info.Addrs, ma.StringCast(text))
+	}
+	localDiscovery{n}.HandlePeerFound(info)
+}
+
+// Learned returns how many addresses n has learned of a member.
+func Learned(n *Node, id identity.ID) int {
+	p, _ := PeerID(id)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if m := n.members[p]; m != nil {
+		return len(m.learned)
+	}
+	return 0
 }

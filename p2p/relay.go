@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -213,6 +214,7 @@ func (n *Node) missesDirect() bool {
 func (n *Node) reserve() {
 	r := n.relays
 	r.mu.Lock()
+	maps.DeleteFunc(r.refused, func(_ peer.ID, at time.Time) bool { return time.Since(at) > relayRefused })
 	valid := 0
 	for p, until := range r.held {
 		if !n.isDirect(p) || time.Now().After(until) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -148,5 +149,29 @@ func TestRelayKeepsItsUploadRate(t *testing.T) {
 	}
 	if took := time.Since(begun); took < time.Second {
 		t.Errorf("2 MiB at %d bytes per second took %v", rate, took)
+	}
+}
+
+// What the local network says leads to members, and makes nobody one.
+func TestFoundInTheLocalNetwork(t *testing.T) {
+	t.Parallel()
+	a, b, stranger := p2ptest.Node(t, "a"), p2ptest.Node(t, "b"), p2ptest.Node(t, "stranger")
+	a.SetMembers([]p2p.Peer{{ID: b.ID()}})
+	b.SetMembers([]p2p.Peer{{ID: a.ID()}})
+	p2p.FoundLocally(a, stranger.ID(), stranger.Addrs())
+	many := []string{"/ip4/127.0.0.1/tcp/1/ws", "/p2p-circuit"}
+	for i := range 100 {
+		many = append(many, "/ip4/127.0.0.1/tcp/"+strconv.Itoa(1+i))
+	}
+	p2p.FoundLocally(a, b.ID(), many)
+	if got := p2p.Learned(a, b.ID()); got == 0 || got > 16 {
+		t.Errorf("%d addresses learned", got)
+	}
+	p2p.FoundLocally(a, b.ID(), b.Addrs())
+	if err := a.WaitConnected(testContext(t), b.ID()); err != nil {
+		t.Fatal(err)
+	}
+	if a.IsMember(stranger.ID()) || len(a.Connected()) != 1 {
+		t.Errorf("connected to %v", a.Connected())
 	}
 }

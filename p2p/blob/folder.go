@@ -21,6 +21,7 @@ const (
 	blobSuffix  = ".blob"  // hash.blob: a payload
 	partSuffix  = ".part"  // hash-size.part: the bytes of a payload that is not complete
 	spansSuffix = ".spans" // hash-size.spans: which of them were verified
+	tempSuffix  = ".new"   // hash-….new: a payload that is being written
 	lockName    = "lock"
 
 	// staleAfter is how long a folder keeps what no process used.
@@ -70,7 +71,7 @@ func (f *folder) path(h Hash) string { return filepath.Join(f.dir, h.String()+bl
 
 // write keeps a payload. What is visible under its name is complete.
 func (f *folder) write(h Hash, data []byte) error {
-	file, err := os.CreateTemp(f.dir, "new-*")
+	file, err := os.CreateTemp(f.dir, h.String()+"-*"+tempSuffix)
 	if err != nil {
 		return err
 	}
@@ -157,9 +158,9 @@ func (s *Store) restore() error {
 		case partSuffix:
 			file.part = true
 			file.key, ok = parseKey(strings.TrimSuffix(name, partSuffix))
-		default:
-			ok = strings.HasPrefix(name, "new-")
-			file.used = time.Time{} // somebody was interrupted while writing it
+		case tempSuffix, spansSuffix:
+			ok = s.folder.isLeftover(name)
+			file.used = time.Time{}
 		}
 		if ok {
 			files = append(files, file)
@@ -182,6 +183,19 @@ func (s *Store) restore() error {
 		s.insert(s.onDisk(file.key))
 	}
 	return nil
+}
+
+// isLeftover reports whether a file, whose name says that it is a store's, is of no use: its
+// process was interrupted while it wrote the payload, or between the end of a partial's
+// two files.
+func (f *folder) isLeftover(name string) bool {
+	stem := strings.TrimSuffix(name, filepath.Ext(name))
+	hash, _, _ := strings.Cut(stem, "-")
+	if _, ours := parseHash(hash); !ours || filepath.Ext(name) == tempSuffix {
+		return ours
+	}
+	_, err := os.Stat(filepath.Join(f.dir, stem+partSuffix))
+	return errors.Is(err, os.ErrNotExist)
 }
 
 // onDisk is a payload whose tree of hashes is made when somebody asks for it.

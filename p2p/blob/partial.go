@@ -84,7 +84,7 @@ func (s *Store) setAside(p *partial) {
 	p.close()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.blobs[p.key.hash] != nil || p.data == nil {
+	if s.blobs[p.key.hash] != nil || p.data == nil || p.isEmpty() {
 		s.discard(p)
 		return
 	}
@@ -92,6 +92,15 @@ func (s *Store) setAside(p *partial) {
 		p.data, p.missing, p.restored, p.memory = nil, nil, 0, sync.Once{}
 	}
 	s.shelve(p)
+}
+
+// isEmpty reports whether nothing was verified.
+func (p *partial) isEmpty() bool {
+	missing := uint64(0)
+	for _, part := range p.missing {
+		missing += part.length
+	}
+	return missing == p.key.size
 }
 
 // complete makes a payload of it, whose hash has been verified.

@@ -3,10 +3,15 @@ package blob
 import (
 	"bytes"
 	"errors"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"lukechampine.com/blake3"
 	"pgregory.net/rapid"
+
+	"github.com/psyche-go/psyche/p2p/p2ptest"
 )
 
 // loose keeps data as Fetch does: until the room is needed.
@@ -122,4 +127,46 @@ func TestStoreAccounts(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Opening a folder removes what an interrupted process left and cannot be used, and never
+// what is not the store's.
+func TestFolderIsCleaned(t *testing.T) {
+	dir := t.TempDir()
+	hash := Hash(blake3.Sum256([]byte("x"))).String()
+	names := map[string]bool{ // whether it stays
+		"new-model.txt": true, "notes.part": true, "a.blob": true, "other.spans": true, hash: true,
+		hash + "-7.spans":               false, // without a part
+		hash + "-123456" + tempSuffix:   false, // somebody was interrupted while writing it
+		"x-123456" + tempSuffix:         true,
+		strings.ToUpper(hash) + ".blob": true,
+	}
+	for name := range names {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("content"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := openStore(t, dir)
+	for name, stays := range names {
+		if _, err := os.Stat(filepath.Join(dir, name)); (err == nil) != stays {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if usage := s.Usage(); usage.Blobs != 0 || usage.Disk != 0 {
+		t.Errorf("usage %+v", usage)
+	}
+}
+
+// A fetch that got nothing leaves nothing, whatever it began.
+func TestNothingIsKeptOfNothing(t *testing.T) {
+	nodes := p2ptest.New(t, "a", "b")
+	data := payload(1000)
+	dying(nodes[1], holding(data), 50) // the size, and less than a group
+	s := NewStore(1 << 20)
+	if _, err := Fetch(testContext(t), nodes[0], s, blake3.Sum256(data), uint64(len(data)), p2ptest.IDs(nodes[1])); err == nil {
+		t.Fatal("fetched from who died")
+	}
+	if usage := s.Usage(); usage.Memory != 0 || len(s.partials) != 0 {
+		t.Errorf("left behind %+v and %d partials", usage, len(s.partials))
+	}
 }
