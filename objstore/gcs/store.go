@@ -20,7 +20,7 @@ import (
 
 const (
 	chunk    = 8 << 20          // bytes of one upload request
-	readTime = 30 * time.Second // of one ReadAt with all its tries
+	readTime = 30 * time.Second // of one Stat or ReadAt with all its tries
 	listTime = 2 * time.Minute
 )
 
@@ -105,6 +105,8 @@ func (s *Store) Stat(ctx context.Context, name string) (objstore.Object, error) 
 	if err := objstore.CheckName(name); err != nil {
 		return objstore.Object{}, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, readTime)
+	defer cancel()
 	attributes, err := s.bucket.Object(name).Attrs(ctx)
 	if err != nil {
 		return objstore.Object{}, s.wrap("look at", name, err)
