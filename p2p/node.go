@@ -191,10 +191,9 @@ func (n *Node) newHost(key crypto.PrivKey, listen []string) (host.Host, error) {
 		reach,
 		libp2p.Identity(key),
 		libp2p.Transport(libp2pquic.NewTransport),
-		libp2p.ShareTCPListener(), // with bulk connections
-		libp2p.Transport(func(u transport.Upgrader, r network.ResourceManager, ports *tcpreuse.ConnMgr) (*tcp.TcpTransport, error) {
-			n.bulk.ports = ports
-			return tcp.NewTCPTransport(u, r, ports)
+		libp2p.Transport(func(u transport.Upgrader, r network.ResourceManager) (*tcp.TcpTransport, error) {
+			n.bulk.ports = tcpreuse.NewConnMgr(tcpreuse.EnvReuseportVal, patientUpgrader{u, n})
+			return tcp.NewTCPTransport(u, r, n.bulk.ports)
 		}),
 		libp2p.Security(tls.ID, tls.New),
 		libp2p.NoListenAddrs, // see below
