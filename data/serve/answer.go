@@ -44,7 +44,8 @@ func (c *connection) answer(ctx context.Context, request message.Request) error 
 // setWriteDeadline bounds the write of so many bytes. It does not undo the deadline that the
 // end of ctx has set.
 func (c *connection) setWriteDeadline(ctx context.Context, bytes int) error {
-	if err := c.tls.SetWriteDeadline(time.Now().Add(c.server.options.WriteTimeout + time.Duration(bytes)*time.Second/minBytesPerSec)); err != nil {
+	o := c.server.options
+	if err := c.tls.SetWriteDeadline(time.Now().Add(o.WriteTimeout + time.Duration(bytes)*time.Second/time.Duration(o.MinBytesPerSecond))); err != nil {
 		return err
 	}
 	if ctx.Err() != nil {

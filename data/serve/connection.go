@@ -23,7 +23,6 @@ const (
 	farewellTimeout = 2 * time.Second // for an answer that is on its way, and a refusal, when the server stops
 	drainTimeout    = 300 * time.Millisecond
 	farewellBytes   = 64 << 10 // of unread input that is drained, so that the refusal is not lost with a reset
-	minBytesPerSec  = 64 << 10 // beyond WriteTimeout, for what is larger
 	pieceTokens     = 64 << 10 // of a batch that are in memory at once, unless a sequence is longer
 )
 

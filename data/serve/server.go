@@ -32,6 +32,7 @@ const (
 	DefaultReadTimeout       = 30 * time.Second
 	DefaultHandshakeTimeout  = 5 * time.Second
 	DefaultWriteTimeout      = 10 * time.Second
+	DefaultMinBytesPerSecond = 64 << 10
 )
 
 const maxReads = 16 // of the source at once
@@ -48,7 +49,8 @@ type Options struct {
 	IdleTimeout       time.Duration // of a connection without a request
 	ReadTimeout       time.Duration // of one read of the source
 	HandshakeTimeout  time.Duration // until a client has said who it is
-	WriteTimeout      time.Duration // of one piece of an answer; more if it is large
+	WriteTimeout      time.Duration // of one piece of an answer
+	MinBytesPerSecond int           // beyond WriteTimeout, for pieces that are large
 
 	Random io.Reader    // of challenges; nil: the system's
 	Logger *slog.Logger // nil: silent
@@ -89,6 +91,7 @@ func New(o Options) (*Server, error) {
 	o.ReadTimeout = cmp.Or(o.ReadTimeout, DefaultReadTimeout)
 	o.HandshakeTimeout = cmp.Or(o.HandshakeTimeout, DefaultHandshakeTimeout)
 	o.WriteTimeout = cmp.Or(o.WriteTimeout, DefaultWriteTimeout)
+	o.MinBytesPerSecond = cmp.Or(o.MinBytesPerSecond, DefaultMinBytesPerSecond)
 	if o.Random == nil {
 		o.Random = rand.Reader
 	}
