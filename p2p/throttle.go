@@ -7,8 +7,13 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// uploadBurst is how much may leave at once under a limit of the upload rate.
-const uploadBurst = 256 << 10
+const (
+	// uploadBurst is how much may leave at once under a limit of the upload rate.
+	uploadBurst = 256 << 10
+	// uploadPiece is how much one stream sends before it is another one's turn. With large
+	// pieces a stream would be silent for so long that its member seems to stall.
+	uploadPiece = 16 << 10
+)
 
 // newUploadLimiter returns the limiter of a rate in bytes per second; nil for 0: none.
 func newUploadLimiter(bytesPerSecond int64) *rate.Limiter {
@@ -35,7 +40,7 @@ type throttled struct {
 
 func (t *throttled) Write(p []byte) (written int, err error) {
 	for len(p) > 0 {
-		part := p[:min(len(p), uploadBurst)]
+		part := p[:min(len(p), uploadPiece)]
 		if err := t.limiter.WaitN(t.ctx, len(part)); err != nil {
 			return written, err
 		}

@@ -278,7 +278,9 @@ func (d *download) watch() {
 		other := d.fastest(a.holder)
 		switch {
 		case still >= d.s.lone, age >= d.s.lone && rate < crawlRate, other != nil && still >= stallTime:
-			d.node.Penalise(a.holder.id, p2p.FaultStall, "blob "+d.into.key.hash.Short())
+			if !d.node.Relayed(a.holder.id) { // else it may be the relay that stands still
+				d.node.Penalise(a.holder.id, p2p.FaultStall, "blob "+d.into.key.hash.Short())
+			}
 			a.holder.slow = true
 			a.cancel(ErrSlow)
 		case other != nil && d.gains(a, rate, other):

@@ -240,6 +240,37 @@ func TestLoneSilentHolder(t *testing.T) {
 	if !errors.Is(err, ErrSlow) {
 		t.Errorf("error %v", err)
 	}
+	if nodes[0].Score(nodes[1].ID()) == 0 {
+		t.Error("the stall is not held against it")
+	}
+}
+
+// Behind a relay nobody knows which of the two stands still.
+func TestStallBehindARelayIsNobodysFault(t *testing.T) {
+	t.Parallel()
+	hidden, err := p2p.New(context.Background(), p2p.Options{Key: p2ptest.Key("hidden")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = hidden.Close() })
+	joiner, err := p2p.New(context.Background(), p2p.Options{Key: p2ptest.Key("joiner")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = joiner.Close() })
+	p2ptest.Connect(t, hidden, joiner, p2ptest.Node(t, "relay"))
+	serveWith(hidden, func(ctx context.Context, _ identity.ID, _ p2p.Stream) error {
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	store := NewStore(1 << 30)
+	store.lone = 200 * time.Millisecond
+	if _, err := Fetch(testContext(t), joiner, store, Hash{1}, 100, p2ptest.IDs(hidden)); !errors.Is(err, ErrSlow) {
+		t.Errorf("error %v", err)
+	}
+	if joiner.Score(hidden.ID()) != 0 {
+		t.Error("a stall of the relay's or the member's is held against the member")
+	}
 }
 
 // Wrong sizes and wrong bytes do not make memory grow.
