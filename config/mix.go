@@ -85,7 +85,7 @@ func readProviders(t *table, mix *Mix) {
 		}
 		data := readHTTPTable(location)
 		for _, fault := range (DataLocation{HTTP: data}).check() {
-			if len(t.document.problems) == 0 {
+			if len(t.problems) == 0 {
 				elements.fail(key, "%s: %s", fault.key, fault.text)
 			}
 		}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -188,6 +187,3 @@ func isStill(file *os.File, path string) bool {
 	now, err := os.Stat(path)
 	return err == nil && os.SameFile(held, now)
 }
-
-// isMissing reports whether a file is not there.
-func isMissing(err error) bool { return errors.Is(err, fs.ErrNotExist) }

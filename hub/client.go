@@ -175,7 +175,7 @@ func (c *Client) retry(ctx context.Context, attempt func() (progress bool, err e
 		status, answered := errors.AsType[*StatusError](err)
 		_, broken := errors.AsType[*networkError](err)
 		switch {
-		case !broken && !(answered && status.transient()):
+		case !broken && (!answered || !status.transient()):
 			return err
 		case tries >= c.Attempts:
 			return fmt.Errorf("gave up after %d attempts: %w", tries, err)

@@ -44,10 +44,10 @@ func IfStill(o Object) Condition { return Condition{generation: "=" + o.Generati
 // Generation returns the version that must be there; ok is false when there is no such
 // condition. An empty version stands for no object at all.
 func (c Condition) Generation() (generation string, ok bool) {
-	switch {
-	case c.generation == "":
+	switch c.generation {
+	case "":
 		return "", false
-	case c.generation == absent:
+	case absent:
 		return "", true
 	default:
 		return c.generation[1:], true

@@ -123,7 +123,7 @@ func (n *Node) serveRelay(h host.Host) (*relay.Relay, error) {
 		// Circuits carry everything, models too; what bounds them is the number and the rate.
 		relay.WithResources(relay.Resources{
 			ReservationTTL: reservationTTL, MaxReservations: maxReservations, MaxCircuits: maxCircuits,
-			BufferSize: relayBuffer, MaxReservationsPerPeer: 1,
+			BufferSize:           relayBuffer,
 			MaxReservationsPerIP: maxReservations, MaxReservationsPerASN: maxReservations,
 		}),
 		relay.WithReservationAddressFilter(func(ma.Multiaddr) bool { return true }))

@@ -217,7 +217,7 @@ func scanNumbers(t *classTable, text []byte, at int) int {
 func scanDeepSeekCJK(_ *classTable, text []byte, at int) int {
 	for at < len(text) {
 		r, size := utf8.DecodeRune(text[at:])
-		if !(r >= '一' && r <= '龥' || r >= 0x3040 && r <= 'ヿ') {
+		if (r < '一' || r > '龥') && (r < 0x3040 || r > 'ヿ') {
 			break
 		}
 		at += size

@@ -1,4 +1,4 @@
-// Distro measures what the DisTrO optimizer costs.
+// Command distro measures what the DisTrO optimizer costs.
 //
 //	go run ./bench/distro
 //

@@ -1,4 +1,4 @@
-// Parity measures how far DisTrO stays behind AdamW at the same number of tokens.
+// Command parity measures how far DisTrO stays behind AdamW at the same number of tokens.
 //
 //	go run ./bench/parity plan bench/parity/plan.txt    # every run whose log is missing
 //	go run ./bench/parity table                         # Markdown, from the logs

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/hex"
-	"io"
 	"log/slog"
 	"path/filepath"
 	"strings"
@@ -52,7 +51,7 @@ func TestUploadAndDownload(t *testing.T) {
 // testRunRepo wants a run to read what everybody may read, and nothing else without consent.
 func testRunRepo(t *testing.T, want checkpoint.Snapshot) {
 	digest := want.Manifest().Digest()
-	c := trainCommand{hubFlags: hubFlags{HubMaxConcurrentDownloads: 1}, logTo: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	c := trainCommand{hubFlags: hubFlags{HubMaxConcurrentDownloads: 1}, logTo: slog.New(slog.DiscardHandler)}
 	t.Setenv("HF_HOME", t.TempDir())
 	begin := coordinator.Checkpoint{Kind: coordinator.CheckpointHub, Repo: "org/name"}
 	if _, err := c.initial(context.Background(), begin); err == nil || !strings.Contains(err.Error(), "--allow-private-repos") {
@@ -105,7 +104,7 @@ func TestUploadAndDownloadOfBuckets(t *testing.T) {
 
 // testBucketOfRun reads a run's first model, and one that no member gives, from the bucket.
 func testBucketOfRun(t *testing.T, digest [32]byte) {
-	c := trainCommand{logTo: slog.New(slog.NewTextHandler(io.Discard, nil)), RunID: "run", networkFlags: networkFlags{MaxBlobDisk: 1}}
+	c := trainCommand{logTo: slog.New(slog.DiscardHandler), RunID: "run", networkFlags: networkFlags{MaxBlobDisk: 1}}
 	begin := coordinator.Checkpoint{Kind: coordinator.CheckpointGcs, Repo: "bucket", Revision: "some/where/run-step3"}
 	if got, err := c.initial(t.Context(), begin); err != nil || got.Manifest().Digest() != digest {
 		t.Errorf("initial model: %v", err)

@@ -76,7 +76,7 @@ func interfaceAddress(name string) (net.IP, error) {
 	var names []string
 	for _, i := range interfaces {
 		names = append(names, i.Name)
-		if i.Name != name && !(wild && strings.HasPrefix(i.Name, prefix)) {
+		if i.Name != name && (!wild || !strings.HasPrefix(i.Name, prefix)) {
 			continue
 		}
 		addrs, err := i.Addrs()

@@ -45,7 +45,7 @@ func (u *unpacker) page(head format.PageHeader) error {
 	switch head.Type {
 	case format.DictionaryPage:
 		_, err := u.unpack(u.packed, size)
-		if encoding := head.DictionaryPageHeader.V.Encoding; err == nil && encoding != format.Plain && encoding != format.PlainDictionary {
+		if encoding := head.DictionaryPageHeader.V.Encoding; err == nil && encoding != format.Plain && encoding != format.PlainDictionary { //nolint:staticcheck // old writers name it so
 			err = unreadable(encoding)
 		}
 		return err
@@ -161,7 +161,7 @@ func checkValues(encoding format.Encoding, data []byte, values int) error {
 	switch encoding {
 	case format.Plain, format.ByteStreamSplit: // nothing but the values
 		return nil
-	case format.PlainDictionary, format.RLEDictionary:
+	case format.PlainDictionary, format.RLEDictionary: //nolint:staticcheck // old writers name it so
 		if len(data) == 0 {
 			return nil
 		}

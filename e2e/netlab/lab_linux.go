@@ -45,7 +45,7 @@ func New(seed uint64) (*Lab, error) {
 	}
 	for _, need := range []string{"ip"} {
 		if _, err := exec.LookPath(need); err != nil {
-			return nil, fmt.Errorf("%w: %v", ErrUnsupported, err)
+			return nil, fmt.Errorf("%w: %w", ErrUnsupported, err)
 		}
 	}
 	return &Lab{seed: seed, name: fmt.Sprintf("lab%d", os.Getpid())}, nil

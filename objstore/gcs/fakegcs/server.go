@@ -3,6 +3,7 @@ package fakegcs
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"mime"
 	"mime/multipart"
@@ -242,7 +243,7 @@ func readMultipart(r *http.Request) (name string, content []byte, err error) {
 		metadata.Name = r.FormValue("name")
 	}
 	_, err = reader.NextPart() // the end must have arrived
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		err = nil
 	}
 	return metadata.Name, content, err
