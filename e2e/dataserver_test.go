@@ -64,7 +64,7 @@ func TestDataServerKilled(t *testing.T) {
 			"--keypair", key.key, "--log", "json")
 	}
 	server := serve()
-	server.waitText(t, "data server is listening", 1)
+	server.waitText(t, "serving data", 1)
 	clients := n.startClients(2)
 	clients[0].waitPhase("RoundTrain", 2)
 	askForOthers(t, n, address, key.id)

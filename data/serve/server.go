@@ -155,7 +155,7 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) {
 	var working sync.WaitGroup
 	defer working.Wait()
 	working.Go(func() { s.follow(ctx) })
-	s.logger.Info("data server is listening", "address", listener.Addr().String(), "key", s.options.Key.ID(),
+	s.logger.Info("serving data", "data", listener.Addr().String(), "key", s.options.Key.ID(),
 		"sequences", s.options.Source.Len(), "seq_len", s.options.SeqLen)
 	for ctx.Err() == nil {
 		socket, err := listener.Accept()
