@@ -64,11 +64,9 @@ func (s *Server) serve(ctx context.Context, hangUp context.CancelCauseFunc, sock
 	err := c.handshake(ctx)
 	if err == nil {
 		identified()
-		s.enter(c)
 		s.metrics.connections.WithLabelValues("accepted").Inc()
 		c.logger.Info("client connected")
 		err = c.converse(ctx)
-		s.leave(c)
 		c.logger.Info("client disconnected", "reason", err)
 	} else {
 		s.metrics.connections.WithLabelValues(resultOf(err)).Inc()
@@ -76,6 +74,7 @@ func (s *Server) serve(ctx context.Context, hangUp context.CancelCauseFunc, sock
 			c.logger.Warn("refused a connection", "client", c.id, "reason", err)
 		}
 	}
+	s.leave(c)
 	if !stop() {
 		<-interrupted // or it would cut the farewell short
 	}
@@ -90,8 +89,8 @@ func resultOf(err error) string {
 	return "broken"
 }
 
-// handshake proves the server's key, and finds out who the client is and whether it is part
-// of the run.
+// handshake proves the server's key, finds out who the client is and whether it is part of
+// the run, and makes this the connection of its key.
 func (c *connection) handshake(ctx context.Context) error {
 	deadline := time.Now().Add(c.server.options.HandshakeTimeout)
 	if err := c.tls.SetDeadline(deadline); err != nil {
@@ -130,6 +129,7 @@ func (c *connection) handshake(ctx context.Context) error {
 	if err := c.await(ctx, func() decision { return c.server.run.admit(coordinator.ClientID(c.id)) }); err != nil {
 		return err
 	}
+	c.server.enter(c) // before the client knows: so its next connection is the newer one
 	welcome := message.Welcome{SeqLen: uint32(c.server.options.SeqLen), Sequences: c.server.options.Source.Len()}
 	return c.send(message.TypeWelcome, welcome.AppendTo(nil))
 }
