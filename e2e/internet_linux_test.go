@@ -119,3 +119,31 @@ func lastStep(c *client) uint32 {
 	}
 	return step
 }
+
+// TestBehindFirewalls trains with two clients that nobody can reach, and one that all can.
+func TestBehindFirewalls(t *testing.T) {
+	lab := newInternet(t)
+	n := newNetwork(t, rules{clients: 3, minClients: 2, roundsPerEpoch: 5, steps: 10})
+	link := netlab.Link{Delay: 20 * time.Millisecond, Rate: 50e6}
+	n.startServerOn(host(t, lab.Add, link))
+	var clients []*client
+	for i, add := range []func(netlab.Link) (*netlab.Host, error){lab.Add, lab.AddGuarded, lab.AddGuarded} {
+		c := n.newClient(fmt.Sprintf("client-%d", i+1))
+		c.startOn(host(t, add, link))
+		clients = append(clients, c)
+	}
+	t.Logf("digest %s", finish(t, clients...))
+	checkRun(t, n, clients...)
+	for _, c := range clients {
+		trained := 0
+		for _, e := range c.events() {
+			if applied, ok := e.Body.(event.Applied); ok && applied.OwnCounted {
+				trained++
+			}
+		}
+		t.Logf("%s: %d of 10 results counted", c.name, trained)
+		if trained < 8 {
+			t.Errorf("%s: only %d of 10 results counted", c.name, trained)
+		}
+	}
+}
