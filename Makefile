@@ -61,9 +61,9 @@ load:
 internet: shim
 	PSYCHE_REQUIRE_TORCH=1 $(GO) test ./e2e/netlab ./e2e -run 'Internet|Firewall|Uplink|Delay|Guarded' -internet -v -timeout 20m
 
-## race: the race detector over everything that runs no tensors
+## race: the race detector over everything that runs no tensors; long tables are cut short
 race:
-	$(GO) test -race $(PLAIN)
+	$(GO) test -race -short $(PLAIN)
 
 ## fuzz: every decoder, FUZZTIME each (60s)
 FUZZTIME ?= 60s

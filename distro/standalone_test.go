@@ -83,6 +83,9 @@ func pack(t *testing.T, parts ...any) []byte {
 // (package distro itself is built with -O3), and runs every instruction set of each in a
 // floating-point mode that is not the default.
 func TestOtherCompilationsHaveTheSameBits(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: compilers take long")
+	}
 	compilers := map[string]string{}
 	for _, name := range []string{"gcc", "clang"} {
 		if path, err := exec.LookPath(name); err == nil {

@@ -109,8 +109,14 @@ func TestReference(t *testing.T) {
 			if len(want) != 8*len(corpus(t)) || len(corpus(t)) < 10_000 {
 				t.Fatalf("%d bytes of vectors for %d strings", len(want), len(corpus(t)))
 			}
-			bad := 0
+			bad, stride := 0, 1
+			if testing.Short() {
+				stride = 16
+			}
 			for i, text := range corpus(t) {
+				if i%stride != 0 {
+					continue
+				}
 				ok := checkString(t, tokenizer, name, i, text, want[8*i:8*i+8])
 				if !ok {
 					if bad++; bad > 8 {
