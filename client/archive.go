@@ -34,12 +34,21 @@ func (n *Node) facts(m *heldModel) (f checkpoint.Facts, found bool) {
 }
 
 // fromHandedOver gets a model that members hand over: from the client's own checkpoint
-// folder, from them, or from the archive. The digest decides which model is the right one.
+// folder, by results from an earlier one, from members, or from the archive. The digest decides which model is the right one.
 func (o *obtaining) fromHandedOver(ctx context.Context) (checkpoint.Snapshot, error) {
 	if snapshot, err := o.fromDisk(); err == nil {
 		return snapshot, nil
 	} else if !errors.Is(err, checkpoint.ErrNoFacts) {
 		o.log.Warn("the saved checkpoint cannot be used: asking members", "err", err)
+	}
+	if !o.noReplay {
+		snapshot, err := o.fromResults(ctx)
+		if err == nil || errors.Is(err, errReplay) || ctx.Err() != nil {
+			return snapshot, err
+		}
+		if !errors.Is(err, errNoBase) {
+			o.log.Info("the whole model is fetched", "why", err)
+		}
 	}
 	snapshot, err := o.fromMembers(ctx)
 	if o.Archive == nil || !errors.Is(err, errNoHolder) {

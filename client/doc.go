@@ -26,6 +26,8 @@
 //   - warmup.go: a member loads the model that the checkpoint names: its own, the one
 //     the run began with, or from its peers, manifest first, then every tensor and file
 //     from any holder. Then it says Ready. model.go knows what is held and shared.
+//     replay.go gets there from an earlier model that is held, by the results that were counted since,
+//     when these are fewer bytes; history.go keeps them for others.
 //   - round_train.go: keepUp applies the round apply_lag before (settle, below). Then the own
 //     batch is trained, its result becomes a blob, and a signed announcement is gossiped.
 //   - rounds.go: announcements of peers are entered into the round's books (results.go).
@@ -43,6 +45,6 @@
 // runtime.go has clock and tasks as an interface: package sim drives the same Node by Step
 // (step.go) on a virtual clock, in an order that a seed decides.
 //
-// exchange.go has the two protocols that clients answer for each other, report.go the
+// exchange.go and history.go have the protocols that clients answer for each other, report.go the
 // words of events.
 package client

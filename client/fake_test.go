@@ -24,6 +24,14 @@ const fakeWidth = 8 // numbers of the fake model
 // fakeModel is the snapshot a run of fakes begins with.
 func fakeModel() checkpoint.Snapshot { return fakeSnapshot([fakeWidth]uint64{1, 2, 3, 4, 5, 6, 7, 8}) }
 
+// bulky makes a model larger than it is.
+func bulky(s checkpoint.Snapshot, size int) checkpoint.Snapshot {
+	if size > 0 {
+		s.Files = append(s.Files, checkpoint.File{Name: "tokenizer.json", Data: make([]byte, size)})
+	}
+	return s
+}
+
 func fakeSnapshot(weights [fakeWidth]uint64) checkpoint.Snapshot {
 	s := checkpoint.Snapshot{Files: []checkpoint.File{{Name: "config.json", Data: []byte(`{"architectures":["Fake"]}`)}}}
 	for i, w := range weights {
@@ -44,6 +52,7 @@ type fakeTrainer struct {
 	corrupt  func(step uint32) bool      // the weights are damaged after applying the step
 	onApply  func(step uint32, own bool) // is called after applying
 	lag      uint32                      // rounds after which results are applied; 0: 1
+	bulk     int                         // bytes that make the model larger
 
 	mu       sync.Mutex
 	weights  [fakeWidth]uint64
@@ -119,7 +128,7 @@ func (f *fakeTrainer) Apply(_ context.Context, step uint32, payloads [][]byte, o
 	}
 	delete(f.pending, step)
 	for i := range f.weights {
-		f.weights[i] = f.weights[i]*6364136223846793005 + uint64(step)
+		f.weights[i] = f.weights[i]*6364136223846793005 + uint64(step) + uint64(f.cold[1])
 		for _, p := range payloads {
 			f.weights[i] = f.weights[i]*31 + binary.LittleEndian.Uint64(p[len(p)-8:])
 		}
@@ -135,7 +144,7 @@ func (f *fakeTrainer) Apply(_ context.Context, step uint32, payloads [][]byte, o
 
 func (f *fakeTrainer) Snapshot(context.Context) (checkpoint.Snapshot, error) {
 	defer f.exclusive()()
-	return fakeSnapshot(f.weights), nil
+	return bulky(fakeSnapshot(f.weights), f.bulk), nil
 }
 
 func (f *fakeTrainer) Load(_ context.Context, s checkpoint.Snapshot) error {

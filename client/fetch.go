@@ -228,6 +228,9 @@ func (n *Node) fetched(l *ledger, s *slot, c *candidate, payload []byte, err, in
 	step := l.round.Step
 	from := identity.ID(s.owner)
 	c.noRoom = errors.Is(err, ErrNoRoom)
+	if c.noRoom { // the rounds that run come first
+		n.forgetResults(0)
+	}
 	if err != nil {
 		if errors.Is(err, context.DeadlineExceeded) {
 			n.stalls[from]++

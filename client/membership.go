@@ -174,6 +174,7 @@ func (n *Node) desynchronise(reason string) {
 		l.stopFetches()
 	}
 	n.replica, n.model = nil, nil
+	n.forgetResults(0) // they may not be the run's
 	n.seat.again = true
 }
 

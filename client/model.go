@@ -11,17 +11,19 @@ import (
 
 // heldModel is a model with a digest: the one an epoch starts from, or ended with.
 type heldModel struct {
-	digest   [32]byte // of manifest
-	step     uint32
-	origin   coordinator.Checkpoint // it was loaded for; zero when it was trained here
-	fresh    bool                   // the optimizer has no momentum
-	prepared epochKey               // that the optimizer is set up for
-	source   string                 // as event.Ready says it
-	fetched  uint64                 // bytes from peers
-	seconds  float64                // to load it
-	snapshot checkpoint.Snapshot    // only of models that peers may ask for
-	manifest []byte                 // encoded
-	blobs    [][32]byte             // that are shared for it
+	digest    [32]byte // of manifest
+	step      uint32
+	origin    coordinator.Checkpoint // it was loaded for; zero when it was trained here
+	fresh     bool                   // the optimizer has no momentum
+	prepared  epochKey               // that the optimizer is set up for
+	coldSteps uint32                 // of that epoch's cold start
+	source    string                 // as event.Ready says it
+	fetched   uint64                 // bytes from peers
+	size      uint64                 // bytes of all parts; 0 when it was trained here
+	seconds   float64                // to load it
+	snapshot  checkpoint.Snapshot    // only of models that peers may ask for
+	manifest  []byte                 // encoded
+	blobs     [][32]byte             // that are shared for it
 }
 
 // partialModel is what is already here of a model that is being fetched.
@@ -126,6 +128,7 @@ func (n *Node) dropBlobs(hashes [][32]byte) {
 	for _, l := range n.rounds {
 		l.eachBlob(func(hash [32]byte) { delete(unneeded, hash) })
 	}
+	n.past.eachBlob(func(hash [32]byte) { delete(unneeded, hash) })
 	for _, hash := range hashes {
 		if unneeded[hash] {
 			n.Network.Drop(hash)

@@ -29,6 +29,7 @@ type Node struct {
 	posts chan func()    // continuations of tasks
 	heard chan utterance // verified announcements of peers
 	shelf *shelf         // what peers may ask for at any time
+	past  history        // results for members that were away
 
 	state *coordinator.State // newest; never modified
 	peers []backend.Peer
@@ -40,6 +41,7 @@ type Node struct {
 	model   *heldModel          // what the trainer holds; nil while it differs from any manifest
 	shares  []*heldModel        // whose blobs peers can fetch, newest last
 	partial partialModel        // a model on its way here
+	whole   [32]byte            // digest of a model that catching up by results did not lead to
 	replica *replica            // place in the epoch; nil without one
 	op      *operation          // what the trainer is doing
 	rounds  map[uint32]*ledger  // by step
@@ -77,6 +79,8 @@ type replica struct {
 	before  [32]byte // after step - 1; in the first round hash
 	step    uint32   // newest applied; before the first round the epoch's start step - 1
 	closing bool     // the epoch's rounds are over
+
+	coldSteps uint32 // of the epoch's cold start
 }
 
 // epochKey names an epoch by what it starts from. An aborted Warmup that is repeated
@@ -161,6 +165,7 @@ func (n *Node) Run(ctx context.Context) error {
 func (n *Node) connect() error {
 	n.Network.Handle(roundProtocol, roundRequestSize, n.shelf.answerRound)
 	n.Network.Handle(modelProtocol, modelRequestSize, n.shelf.answerModel)
+	n.Network.Handle(resultsProtocol, resultsRequestSize, n.past.answer)
 	if err := n.Network.Subscribe(n.work, n.listen); err != nil {
 		return err
 	}

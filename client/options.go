@@ -47,6 +47,10 @@ type Options struct {
 	Downloads         int // results of peers on their way at once; 8
 	ParameterRequests int // parts of a model on their way at once; 8
 
+	// ResultMemory bounds the bytes of counted results that are kept for members that
+	// were away; no more than the model has are kept in any case. 256 MiB.
+	ResultMemory uint64
+
 	// Misbehaved is told of members that send what no honest member sends. It is called
 	// from any goroutine and must not wait. May be nil.
 	Misbehaved func(peer identity.ID, m Misbehaviour, detail string)
@@ -78,6 +82,7 @@ const (
 	defaultWithdrawTimeout   = 2 * time.Second
 	defaultDownloads         = 8
 	defaultParameterRequests = 8
+	defaultResultMemory      = 256 << 20
 
 	heartbeat      = 200 * time.Millisecond // at most so late a deadline is noticed
 	submitTimeout  = 10 * time.Second       // for one attempt to submit an action
@@ -118,6 +123,7 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	o.Downloads = cmp.Or(o.Downloads, defaultDownloads)
 	o.ParameterRequests = cmp.Or(o.ParameterRequests, defaultParameterRequests)
+	o.ResultMemory = cmp.Or(o.ResultMemory, defaultResultMemory)
 	if o.Misbehaved == nil {
 		o.Misbehaved = func(identity.ID, Misbehaviour, string) {}
 	}

@@ -61,7 +61,7 @@ func (n *Node) enterEpoch() bool {
 	}
 	clear(n.stalls)
 	hash := startReplica(n.model.digest)
-	n.replica = &replica{epoch: key, hash: hash, before: hash, step: key.startStep - 1}
+	n.replica = &replica{epoch: key, hash: hash, before: hash, step: key.startStep - 1, coldSteps: n.model.coldSteps}
 	m := n.model
 	n.emit(event.Ready{
 		Epoch: n.state.Progress.Epoch, Step: m.step, Digest: hexOf(m.digest),
@@ -93,7 +93,7 @@ func (n *Node) prepare(epoch epochKey) {
 		return func() {
 			switch {
 			case err == nil:
-				model.prepared = epoch
+				model.prepared, model.coldSteps = epoch, steps
 			case !cancelled:
 				n.fail(fmt.Errorf("prepare the optimizer: %w", err))
 			}
@@ -119,7 +119,8 @@ func (n *Node) obtainModel() {
 	if n.op != nil || n.Runtime.Now().Before(n.obtainAt) {
 		return
 	}
-	if n.redefined() {
+	redefined := n.redefined()
+	if redefined {
 		n.log.Info("the run was configured anew: building the trainer again", "epoch", n.state.Progress.Epoch)
 		n.trainer = nil
 	} else if n.model != nil && n.model.origin.Kind == 0 { // trained here, in the epoch before
@@ -140,6 +141,12 @@ func (n *Node) obtainModel() {
 	}
 	n.keepPartial(o.checkpoint.Digest)
 	n.model = nil
+	n.forgetResults(0) // what follows does not go on from there
+	if redefined {     // an earlier model may have another shape
+		n.whole = o.checkpoint.Digest
+	}
+	o.noReplay = n.whole == o.checkpoint.Digest
+	o.base, o.replayTime = baseIn(n.shares, o.checkpoint.Step), time.Duration(n.state.Config.WarmupTime)*time.Second/replayShare
 	if fromPeers(o.checkpoint) && o.known == nil {
 		n.dropOtherShares(o.checkpoint.Digest) // to have room for this one
 	}
@@ -157,11 +164,17 @@ func (n *Node) obtainModel() {
 func (n *Node) obtained(o obtaining, err error, cancelled bool) {
 	n.total.ModelReceived += o.model.fetched
 	n.partial.blobs = append(n.partial.blobs, o.model.blobs...)
+	if err != nil || cancelled {
+		n.dropBlobs(o.results)
+	}
 	if o.trainer != nil {
 		n.trainer, n.built = o.trainer, o.definition.Definition
 	}
 	switch {
 	case cancelled:
+	case errors.Is(err, errReplay):
+		n.whole = o.checkpoint.Digest
+		n.log.Warn("the whole model has to be fetched", "err", err)
 	case errors.Is(err, ErrNoRoom):
 		n.fail(fmt.Errorf("get the model from peers: %w", err))
 	case errors.Is(err, errNoHolder):
@@ -171,6 +184,8 @@ func (n *Node) obtained(o obtaining, err error, cancelled bool) {
 		n.fail(fmt.Errorf("load the model: %w", err))
 	default:
 		n.model = o.model
+		n.forgetResults(min(n.ResultMemory, o.model.size))
+		n.adoptResults(o.rounds)
 		if fromPeers(o.checkpoint) {
 			n.partial = partialModel{}
 			n.share(o.model)
@@ -189,6 +204,12 @@ type obtaining struct {
 	places     []coordinator.Place // where members said that it lies
 	known      *heldModel          // the model itself, when its parts are already here
 	model      *heldModel          // outcome
+
+	noReplay   bool           // it is not tried to catch up by results
+	base       *base          // an earlier model in memory; nil: none
+	replayTime time.Duration  // for catching up
+	results    [][32]byte     // that were fetched for it
+	rounds     []appliedRound // by which it was done
 }
 
 func (o *obtaining) run(ctx context.Context) error {
@@ -197,6 +218,7 @@ func (o *obtaining) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	o.model.size = modelSize(snapshot)
 	if o.trainer != nil {
 		err = o.trainer.Load(ctx, snapshot)
 	} else {

@@ -73,7 +73,7 @@ type Ready struct {
 	Epoch   uint32  `json:"epoch"`
 	Step    uint32  `json:"step"`   // the model's
 	Digest  string  `json:"digest"` // hex
-	Source  string  `json:"source"` // "held", "initial", "peers", "disk", "archive"
+	Source  string  `json:"source"` // "held", "initial", "results", "peers", "disk", "archive"
 	Bytes   uint64  `json:"bytes"`  // fetched from peers
 	Seconds float64 `json:"seconds"`
 }

@@ -167,6 +167,7 @@ func (t *trainer) Snapshot(context.Context) (checkpoint.Snapshot, error) {
 }
 
 func (t *trainer) Load(_ context.Context, s checkpoint.Snapshot) (err error) {
+	t.process.applied = 0 // the replica hash of an epoch begins with the loaded model
 	t.model, err = modelOf(s)
 	return err
 }

@@ -150,6 +150,7 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 
 		Downloads:         c.MaxConcurrentDownloads,
 		ParameterRequests: c.MaxConcurrentParameterRequests,
+		ResultMemory:      uint64(c.MaxBlobMemory) << 20 / 16,
 		Misbehaved:        network.Misbehaved,
 
 		CheckpointDir:   c.CheckpointDir,
