@@ -44,7 +44,7 @@ func TestLostModelComesFromAnUpload(t *testing.T) {
 		w.until("the lie", func(s *coordinator.State) bool { return len(s.Uploads) == 1 })
 		w.until("later", func(s *coordinator.State) bool { return s.Progress.Epoch == 2 && s.RunState == coordinator.RoundTrain })
 		a.node.Uploaded(checkpoint.Facts{RunID: testRun, Step: saved.Step, Digest: saved.Digest}, at)
-		w.until("the report", func(s *coordinator.State) bool { return len(s.Uploads) == 2 })
+		w.until("the report", func(s *coordinator.State) bool { return len(s.Uploads) == 2 && len(all[event.Uploaded](a)) > 0 })
 		a.crash()
 		b.crash()
 		if told := all[event.Uploaded](a); len(told) != 1 || told[0].Step != saved.Step || !strings.Contains(told[0].Place, at.Revision) {
