@@ -134,6 +134,9 @@ func TestEveryKernelHasTheBitsOfTheReference(t *testing.T) {
 		{[]int64{64, 64 * 140}, 64, 4}, // more than one piece a thread
 	}
 	for _, c := range shapes {
+		if testing.Short() && len(c.shape) == 2 && c.shape[1] > 1024 {
+			continue // long with the race detector
+		}
 		t.Run(fmt.Sprintf("%v by %d top %d", c.shape, c.chunk, c.topK), func(t *testing.T) {
 			l := newLayout(t, c.shape, c.chunk)
 			want := ""

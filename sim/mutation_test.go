@@ -33,6 +33,9 @@ var mutations = []struct {
 }
 
 func TestCheckerCatchesMutations(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: simulates many runs")
+	}
 	for _, m := range mutations {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
