@@ -258,7 +258,7 @@ func (s *server) serve(ctx context.Context, listener, web net.Listener) error {
 	for ctx.Err() == nil {
 		socket, err := listener.Accept()
 		if err != nil {
-			s.pauseAccepting(ctx, err)
+			admission.PauseAccepting(ctx, s.logger, err)
 			continue
 		}
 		s.accept(ctx, &working, socket)
@@ -310,21 +310,6 @@ func (s *server) accept(ctx context.Context, working *sync.WaitGroup, socket net
 		defer s.lobby.Leave(guest)
 		s.serveConnection(ctx, hangUp, socket, func() { s.lobby.Leave(guest) })
 	})
-}
-
-// pauseAccepting waits a moment after a failed Accept, for instance when the process has
-// no file descriptor left.
-func (s *server) pauseAccepting(ctx context.Context, err error) {
-	if ctx.Err() != nil {
-		return
-	}
-	s.logger.Error("accepting a connection failed", "error", err)
-	timer := time.NewTimer(100 * time.Millisecond)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }
 
 // close closes the journals. Nothing works on them any more.

@@ -33,7 +33,7 @@ func CheckEscapes(text []byte) error {
 	return nil
 }
 
-// hexUnit reads the uXXXX of an escape.
+// hexUnit reads the u of an escape and the four hexadecimal digits after it.
 func hexUnit(text []byte, at int) (unit int, ok bool) {
 	if at+5 > len(text) || text[at] != 'u' {
 		return 0, false

@@ -160,7 +160,7 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) {
 	for ctx.Err() == nil {
 		socket, err := listener.Accept()
 		if err != nil {
-			s.pauseAccepting(ctx, err)
+			admission.PauseAccepting(ctx, s.logger, err)
 			continue
 		}
 		s.accept(ctx, &working, socket)
@@ -209,21 +209,6 @@ func (s *Server) accept(ctx context.Context, working *sync.WaitGroup, socket net
 		defer s.lobby.Leave(guest)
 		s.serve(ctx, hangUp, socket, func() { s.lobby.Leave(guest) })
 	})
-}
-
-// pauseAccepting waits a moment after a failed Accept, for instance when the process has
-// no file descriptor left.
-func (s *Server) pauseAccepting(ctx context.Context, err error) {
-	if ctx.Err() != nil {
-		return
-	}
-	s.logger.Error("accepting a connection failed", "err", err)
-	timer := time.NewTimer(100 * time.Millisecond)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }
 
 // enter makes c the connection of its key.

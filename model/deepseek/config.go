@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+
+	"github.com/psyche-go/psyche/model/hfconfig"
 )
 
 // Names in config.json's "architectures".
@@ -125,37 +127,37 @@ func ParseConfig(data []byte) (Config, error) {
 	if err := d.unsupported(); err != nil {
 		return Config{}, err
 	}
-	p := parser{}
+	p := hfconfig.Checker{Invalid: ErrConfig}
 	c := Config{
 		Architecture:          d.Architectures[0],
-		VocabSize:             p.size("vocab_size", d.VocabSize, 0, 1<<24),
-		HiddenSize:            p.size("hidden_size", d.HiddenSize, 0, 1<<17),
-		IntermediateSize:      p.size("intermediate_size", d.IntermediateSize, 0, 1<<20),
-		NumHiddenLayers:       p.size("num_hidden_layers", d.NumHiddenLayers, 0, 1<<12),
-		NumAttentionHeads:     p.size("num_attention_heads", d.NumAttentionHeads, 0, 1<<12),
-		KVLoraRank:            p.size("kv_lora_rank", d.KVLoraRank, 0, 1<<16),
-		QKNopeHeadDim:         p.size("qk_nope_head_dim", d.QKNopeHeadDim, 0, 1<<12),
-		QKRopeHeadDim:         p.size("qk_rope_head_dim", d.QKRopeHeadDim, 0, 1<<12),
-		VHeadDim:              p.size("v_head_dim", d.VHeadDim, 0, 1<<12),
-		MaxPositionEmbeddings: p.size("max_position_embeddings", d.MaxPositionEmbeddings, 2048, 1<<26),
-		RMSNormEps:            p.number("rms_norm_eps", d.RMSNormEps, 1e-6, 0, 1),
-		InitializerRange:      p.number("initializer_range", d.InitializerRange, 0.02, 0, 100),
+		VocabSize:             p.Size("vocab_size", d.VocabSize, 0, 1<<24),
+		HiddenSize:            p.Size("hidden_size", d.HiddenSize, 0, 1<<17),
+		IntermediateSize:      p.Size("intermediate_size", d.IntermediateSize, 0, 1<<20),
+		NumHiddenLayers:       p.Size("num_hidden_layers", d.NumHiddenLayers, 0, 1<<12),
+		NumAttentionHeads:     p.Size("num_attention_heads", d.NumAttentionHeads, 0, 1<<12),
+		KVLoraRank:            p.Size("kv_lora_rank", d.KVLoraRank, 0, 1<<16),
+		QKNopeHeadDim:         p.Size("qk_nope_head_dim", d.QKNopeHeadDim, 0, 1<<12),
+		QKRopeHeadDim:         p.Size("qk_rope_head_dim", d.QKRopeHeadDim, 0, 1<<12),
+		VHeadDim:              p.Size("v_head_dim", d.VHeadDim, 0, 1<<12),
+		MaxPositionEmbeddings: p.Size("max_position_embeddings", d.MaxPositionEmbeddings, 2048, 1<<26),
+		RMSNormEps:            p.Number("rms_norm_eps", d.RMSNormEps, 1e-6, 0, 1),
+		InitializerRange:      p.Number("initializer_range", d.InitializerRange, 0.02, 0, 100),
 		TieWordEmbeddings:     d.TieWordEmbeddings,
-		NumNextN:              p.count("num_nextn_predict_layers", d.NumNextN, 0, 1<<6),
+		NumNextN:              p.Count("num_nextn_predict_layers", d.NumNextN, 0, 1<<6),
 	}
 	if d.QLoraRank != nil { // V2-Lite says null
-		c.QLoraRank = p.size("q_lora_rank", d.QLoraRank, 0, 1<<16)
+		c.QLoraRank = p.Size("q_lora_rank", d.QLoraRank, 0, 1<<16)
 	}
 	if c.QKRopeHeadDim%2 != 0 {
-		p.fail("qk_rope_head_dim %d is odd, rotary positions need pairs", c.QKRopeHeadDim)
+		p.Fail("qk_rope_head_dim %d is odd, rotary positions need pairs", c.QKRopeHeadDim)
 	}
 	if d.NumKeyValueHeads != nil && *d.NumKeyValueHeads != c.NumAttentionHeads {
-		p.fail("num_key_value_heads %d is not num_attention_heads %d", *d.NumKeyValueHeads, c.NumAttentionHeads)
+		p.Fail("num_key_value_heads %d is not num_attention_heads %d", *d.NumKeyValueHeads, c.NumAttentionHeads)
 	}
 	c.experts(&p, d)
 	c.Rope = d.rope(&p, c.MaxPositionEmbeddings)
-	if p.err != nil {
-		return Config{}, p.err
+	if p.Err() != nil {
+		return Config{}, p.Err()
 	}
 	return c, nil
 }
@@ -195,29 +197,29 @@ func (d document) unsupported() error {
 
 // experts fills in what concerns the experts. Defaults are those of transformers, but for
 // the balance loss, which is there only when it is asked for.
-func (c *Config) experts(p *parser, d document) {
+func (c *Config) experts(p *hfconfig.Checker, d document) {
 	firstDense, shared, perToken, groups, topGroups, scale, normalize := 0, 2, 0, 1, 1, 1.0, false
 	if c.v3() {
 		firstDense, shared, perToken, groups, topGroups, scale, normalize = 3, 1, 8, 8, 4, 2.5, true
 	}
-	c.FirstDense = p.count("first_k_dense_replace", d.FirstDense, firstDense, 1<<12)
-	c.LayerFreq = p.size("moe_layer_freq", d.LayerFreq, 1, 1<<12)
+	c.FirstDense = p.Count("first_k_dense_replace", d.FirstDense, firstDense, 1<<12)
+	c.LayerFreq = p.Size("moe_layer_freq", d.LayerFreq, 1, 1<<12)
 	if d.NumExperts == nil {
 		return
 	}
-	c.NumExperts = p.size("n_routed_experts", d.NumExperts, 0, 1<<14)
+	c.NumExperts = p.Size("n_routed_experts", d.NumExperts, 0, 1<<14)
 	if total := c.NumExperts * c.NumHiddenLayers; total > maxExperts {
-		p.fail("n_routed_experts %d in %d layers are more than %d", c.NumExperts, c.NumHiddenLayers, maxExperts)
+		p.Fail("n_routed_experts %d in %d layers are more than %d", c.NumExperts, c.NumHiddenLayers, maxExperts)
 	}
 	c.Experts = Experts{
-		IntermediateSize: p.size("moe_intermediate_size", d.ExpertSize, 0, 1<<20),
-		Shared:           p.count("n_shared_experts", d.Shared, shared, 1<<10),
-		PerToken:         p.size("num_experts_per_tok", d.PerToken, perToken, 1<<10),
-		Groups:           p.size("n_group", d.Groups, groups, 1<<10),
-		TopGroups:        p.size("topk_group", d.TopGroups, topGroups, 1<<10),
+		IntermediateSize: p.Size("moe_intermediate_size", d.ExpertSize, 0, 1<<20),
+		Shared:           p.Count("n_shared_experts", d.Shared, shared, 1<<10),
+		PerToken:         p.Size("num_experts_per_tok", d.PerToken, perToken, 1<<10),
+		Groups:           p.Size("n_group", d.Groups, groups, 1<<10),
+		TopGroups:        p.Size("topk_group", d.TopGroups, topGroups, 1<<10),
 		Normalize:        normalize,
-		Scale:            p.number("routed_scaling_factor", d.Scale, scale, 0, 1e6),
-		BalanceLoss:      p.number("aux_loss_alpha", d.BalanceLoss, 0, 0, 1e6),
+		Scale:            p.Number("routed_scaling_factor", d.Scale, scale, 0, 1e6),
+		BalanceLoss:      p.Number("aux_loss_alpha", d.BalanceLoss, 0, 0, 1e6),
 		BalanceSequences: true,
 	}
 	e := &c.Experts
@@ -230,68 +232,18 @@ func (c *Config) experts(p *parser, d document) {
 	if !c.v3() && (d.TopKMethod == nil || *d.TopKMethod == "greedy") {
 		e.Groups, e.TopGroups = 1, 1
 	}
-	if p.err != nil {
+	if p.Err() != nil {
 		return
 	}
 	size := c.NumExperts / e.Groups // of a group
 	switch {
 	case c.NumExperts%e.Groups != 0:
-		p.fail("n_routed_experts %d is not a multiple of n_group %d", c.NumExperts, e.Groups)
+		p.Fail("n_routed_experts %d is not a multiple of n_group %d", c.NumExperts, e.Groups)
 	case e.TopGroups > e.Groups:
-		p.fail("topk_group %d is more than n_group %d", e.TopGroups, e.Groups)
+		p.Fail("topk_group %d is more than n_group %d", e.TopGroups, e.Groups)
 	case e.PerToken > e.TopGroups*size:
-		p.fail("num_experts_per_tok %d is more than the %d experts of topk_group %d groups", e.PerToken, e.TopGroups*size, e.TopGroups)
+		p.Fail("num_experts_per_tok %d is more than the %d experts of topk_group %d groups", e.PerToken, e.TopGroups*size, e.TopGroups)
 	case c.v3() && size < 2:
-		p.fail("n_group %d leaves 1 expert in a group, whose score is the sum of two", e.Groups)
+		p.Fail("n_group %d leaves 1 expert in a group, whose score is the sum of two", e.Groups)
 	}
-}
-
-// parser checks fields and holds the first complaint.
-type parser struct{ err error }
-
-func (p *parser) fail(format string, args ...any) {
-	if p.err == nil {
-		p.err = fmt.Errorf("%w: "+format, append([]any{ErrConfig}, args...)...)
-	}
-}
-
-// size is a count from 1 to limit; a fallback of 0 makes the field required.
-func (p *parser) size(field string, value *int, fallback, limit int) int {
-	switch {
-	case value == nil && fallback == 0:
-		p.fail("%s is missing", field)
-		return 1
-	case value == nil:
-		return fallback
-	case *value < 1 || *value > limit:
-		p.fail("%s is %d, want 1 to %d", field, *value, limit)
-		return 1
-	}
-	return *value
-}
-
-// count is a count from 0 to limit.
-func (p *parser) count(field string, value *int, fallback, limit int) int {
-	switch {
-	case value == nil:
-		return fallback
-	case *value < 0 || *value > limit:
-		p.fail("%s is %d, want 0 to %d", field, *value, limit)
-		return 0
-	}
-	return *value
-}
-
-// number is a value from least to most; a fallback below least makes the field required.
-func (p *parser) number(field string, value *float64, fallback, least, most float64) float64 {
-	switch {
-	case value == nil && fallback < least:
-		p.fail("%s is missing", field)
-		return least
-	case value == nil:
-		return fallback
-	case !(*value >= least && *value <= most):
-		p.fail("%s is %v, want %v to %v", field, *value, least, most)
-	}
-	return *value
 }

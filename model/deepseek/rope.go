@@ -3,6 +3,7 @@ package deepseek
 import (
 	"math"
 
+	"github.com/psyche-go/psyche/model/hfconfig"
 	"github.com/psyche-go/psyche/torch"
 )
 
@@ -40,7 +41,7 @@ type ropeParameters struct {
 	Truncate        *bool    `json:"truncate"`
 }
 
-func (d document) rope(p *parser, positions int) Rope {
+func (d document) rope(p *hfconfig.Checker, positions int) Rope {
 	scaling, field := d.RopeScaling, "rope_scaling"
 	theta := d.RopeTheta
 	if d.RopeParameters != nil {
@@ -49,7 +50,7 @@ func (d document) rope(p *parser, positions int) Rope {
 			theta = scaling.RopeTheta
 		}
 	}
-	r := Rope{Theta: p.number("rope_theta", theta, 10000, 1+1e-6, 1e12), Interleaved: true}
+	r := Rope{Theta: p.Number("rope_theta", theta, 10000, 1+1e-6, 1e12), Interleaved: true}
 	if d.RopeInterleave != nil && d.Architectures[0] == ArchitectureV3 {
 		r.Interleaved = *d.RopeInterleave
 	}
@@ -65,28 +66,28 @@ func (d document) rope(p *parser, positions int) Rope {
 	case *kind == "yarn":
 		r.Yarn = scaling.yarn(p, field, positions)
 	default:
-		p.fail("%s.rope_type %q is not supported (default, yarn)", field, *kind)
+		p.Fail("%s.rope_type %q is not supported (default, yarn)", field, *kind)
 	}
 	return r
 }
 
-func (s ropeParameters) yarn(p *parser, field string, positions int) *Yarn {
-	original := p.number(field+".original_max_position_embeddings", s.Original, float64(positions), 1, 1<<26)
+func (s ropeParameters) yarn(p *hfconfig.Checker, field string, positions int) *Yarn {
+	original := p.Number(field+".original_max_position_embeddings", s.Original, float64(positions), 1, 1<<26)
 	y := &Yarn{
-		Factor:          p.number(field+".factor", s.Factor, max(float64(positions)/original, 1), 1, 1e6),
+		Factor:          p.Number(field+".factor", s.Factor, max(float64(positions)/original, 1), 1, 1e6),
 		OriginalContext: original,
-		BetaFast:        p.number(field+".beta_fast", s.BetaFast, 32, 1e-3, 1e6),
-		BetaSlow:        p.number(field+".beta_slow", s.BetaSlow, 1, 1e-3, 1e6),
+		BetaFast:        p.Number(field+".beta_fast", s.BetaFast, 32, 1e-3, 1e6),
+		BetaSlow:        p.Number(field+".beta_slow", s.BetaSlow, 1, 1e-3, 1e6),
 		Truncate:        s.Truncate == nil || *s.Truncate,
 		ScoreScale:      1,
 	}
-	part := p.number(field+".mscale", s.MScale, 0, 0, 1e3)
-	all := p.number(field+".mscale_all_dim", s.MScaleAllDim, 0, 0, 1e3)
+	part := p.Number(field+".mscale", s.MScale, 0, 0, 1e3)
+	all := p.Number(field+".mscale_all_dim", s.MScaleAllDim, 0, 0, 1e3)
 	table := magnitude(y.Factor, 1)
 	if part != 0 && all != 0 {
 		table = magnitude(y.Factor, part) / magnitude(y.Factor, all)
 	}
-	y.TableScale = p.number(field+".attention_factor", s.AttentionFactor, table, 0, 1e6)
+	y.TableScale = p.Number(field+".attention_factor", s.AttentionFactor, table, 0, 1e6)
 	if all != 0 {
 		y.ScoreScale = magnitude(y.Factor, all) * magnitude(y.Factor, all)
 	}

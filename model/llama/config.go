@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+
+	"github.com/psyche-go/psyche/model/hfconfig"
 )
 
 // Architecture is the name in config.json's "architectures".
@@ -113,26 +115,26 @@ func ParseConfig(data []byte) (Config, error) {
 	if err := d.unsupported(); err != nil {
 		return Config{}, err
 	}
-	p := parser{}
+	p := hfconfig.Checker{Invalid: ErrConfig}
 	c := Config{
-		VocabSize:             p.size("vocab_size", d.VocabSize, 0, 1<<24),
-		HiddenSize:            p.size("hidden_size", d.HiddenSize, 0, 1<<17),
-		IntermediateSize:      p.size("intermediate_size", d.IntermediateSize, 0, 1<<20),
-		NumHiddenLayers:       p.size("num_hidden_layers", d.NumHiddenLayers, 0, 1<<12),
-		NumAttentionHeads:     p.size("num_attention_heads", d.NumAttentionHeads, 0, 1<<12),
-		MaxPositionEmbeddings: p.size("max_position_embeddings", d.MaxPositionEmbeddings, 2048, 1<<26),
-		RMSNormEps:            p.number("rms_norm_eps", d.RMSNormEps, 1e-6, 0, 1),
-		InitializerRange:      p.number("initializer_range", d.InitializerRange, 0.02, 0, 100),
+		VocabSize:             p.Size("vocab_size", d.VocabSize, 0, 1<<24),
+		HiddenSize:            p.Size("hidden_size", d.HiddenSize, 0, 1<<17),
+		IntermediateSize:      p.Size("intermediate_size", d.IntermediateSize, 0, 1<<20),
+		NumHiddenLayers:       p.Size("num_hidden_layers", d.NumHiddenLayers, 0, 1<<12),
+		NumAttentionHeads:     p.Size("num_attention_heads", d.NumAttentionHeads, 0, 1<<12),
+		MaxPositionEmbeddings: p.Size("max_position_embeddings", d.MaxPositionEmbeddings, 2048, 1<<26),
+		RMSNormEps:            p.Number("rms_norm_eps", d.RMSNormEps, 1e-6, 0, 1),
+		InitializerRange:      p.Number("initializer_range", d.InitializerRange, 0.02, 0, 100),
 		TieWordEmbeddings:     d.TieWordEmbeddings,
 		BOS:                   d.BOS,
 		EOS:                   d.EOS,
 	}
-	if p.err != nil {
-		return Config{}, p.err
+	if p.Err() != nil {
+		return Config{}, p.Err()
 	}
 	c.heads(&p, d)
 	c.Rope = d.rope(&p)
-	return c, p.err
+	return c, p.Err()
 }
 
 // unsupported refuses what would give another network than the one we compute.
@@ -162,22 +164,22 @@ func (d document) unsupported() error {
 }
 
 // heads fills in what concerns the heads. The other sizes are valid.
-func (c *Config) heads(p *parser, d document) {
-	c.NumKeyValueHeads = p.size("num_key_value_heads", d.NumKeyValueHeads, c.NumAttentionHeads, c.NumAttentionHeads)
+func (c *Config) heads(p *hfconfig.Checker, d document) {
+	c.NumKeyValueHeads = p.Size("num_key_value_heads", d.NumKeyValueHeads, c.NumAttentionHeads, c.NumAttentionHeads)
 	if d.HeadDim == nil && c.HiddenSize%c.NumAttentionHeads != 0 {
-		p.fail("hidden_size %d is not a multiple of num_attention_heads %d (and there is no head_dim)",
+		p.Fail("hidden_size %d is not a multiple of num_attention_heads %d (and there is no head_dim)",
 			c.HiddenSize, c.NumAttentionHeads)
 	}
-	c.HeadDim = p.size("head_dim", d.HeadDim, c.HiddenSize/c.NumAttentionHeads, 1<<12)
+	c.HeadDim = p.Size("head_dim", d.HeadDim, c.HiddenSize/c.NumAttentionHeads, 1<<12)
 	if c.HeadDim%2 != 0 {
-		p.fail("head_dim %d is odd, rotary positions need pairs", c.HeadDim)
+		p.Fail("head_dim %d is odd, rotary positions need pairs", c.HeadDim)
 	}
-	if p.err == nil && c.NumAttentionHeads%c.NumKeyValueHeads != 0 {
-		p.fail("num_attention_heads %d is not a multiple of num_key_value_heads %d", c.NumAttentionHeads, c.NumKeyValueHeads)
+	if p.Err() == nil && c.NumAttentionHeads%c.NumKeyValueHeads != 0 {
+		p.Fail("num_attention_heads %d is not a multiple of num_key_value_heads %d", c.NumAttentionHeads, c.NumKeyValueHeads)
 	}
 }
 
-func (d document) rope(p *parser) Rope {
+func (d document) rope(p *hfconfig.Checker) Rope {
 	scaling, field := d.RopeScaling, "rope_scaling"
 	theta := d.RopeTheta
 	if d.RopeParameters != nil {
@@ -186,7 +188,7 @@ func (d document) rope(p *parser) Rope {
 			theta = scaling.RopeTheta
 		}
 	}
-	r := Rope{Theta: p.number("rope_theta", theta, 10000, 1, 1e12), Type: "default"}
+	r := Rope{Theta: p.Number("rope_theta", theta, 10000, 1, 1e12), Type: "default"}
 	if scaling == nil {
 		return r
 	}
@@ -200,54 +202,17 @@ func (d document) rope(p *parser) Rope {
 	switch r.Type {
 	case "default":
 	case "linear":
-		r.Scale = p.number(field+".factor", scaling.Factor, missing, 1, 1e6)
+		r.Scale = p.Number(field+".factor", scaling.Factor, missing, 1, 1e6)
 	case "llama3":
-		r.Scale = p.number(field+".factor", scaling.Factor, missing, 1, 1e6)
-		r.LowFreqFactor = p.number(field+".low_freq_factor", scaling.LowFreqFactor, missing, 1e-3, 1e6)
-		r.HighFreqFactor = p.number(field+".high_freq_factor", scaling.HighFreqFactor, missing, 1e-3, 1e6)
-		r.OriginalContext = p.number(field+".original_max_position_embeddings", scaling.Original, missing, 1, 1<<26)
-		if p.err == nil && r.HighFreqFactor <= r.LowFreqFactor {
-			p.fail("%s.high_freq_factor %v is not above low_freq_factor %v", field, r.HighFreqFactor, r.LowFreqFactor)
+		r.Scale = p.Number(field+".factor", scaling.Factor, missing, 1, 1e6)
+		r.LowFreqFactor = p.Number(field+".low_freq_factor", scaling.LowFreqFactor, missing, 1e-3, 1e6)
+		r.HighFreqFactor = p.Number(field+".high_freq_factor", scaling.HighFreqFactor, missing, 1e-3, 1e6)
+		r.OriginalContext = p.Number(field+".original_max_position_embeddings", scaling.Original, missing, 1, 1<<26)
+		if p.Err() == nil && r.HighFreqFactor <= r.LowFreqFactor {
+			p.Fail("%s.high_freq_factor %v is not above low_freq_factor %v", field, r.HighFreqFactor, r.LowFreqFactor)
 		}
 	default:
-		p.fail("%s.rope_type %q is not supported (default, linear, llama3)", field, r.Type)
+		p.Fail("%s.rope_type %q is not supported (default, linear, llama3)", field, r.Type)
 	}
 	return r
-}
-
-// parser checks fields and holds the first complaint.
-type parser struct{ err error }
-
-func (p *parser) fail(format string, args ...any) {
-	if p.err == nil {
-		p.err = fmt.Errorf("%w: "+format, append([]any{ErrConfig}, args...)...)
-	}
-}
-
-// size is a count from 1 to limit; a fallback of 0 makes the field required.
-func (p *parser) size(field string, value *int, fallback, limit int) int {
-	switch {
-	case value == nil && fallback == 0:
-		p.fail("%s is missing", field)
-		return 0
-	case value == nil:
-		return fallback
-	case *value < 1 || *value > limit:
-		p.fail("%s is %d, want 1 to %d", field, *value, limit)
-	}
-	return *value
-}
-
-// number is a value from least to most; a fallback below least makes the field required.
-func (p *parser) number(field string, value *float64, fallback, least, most float64) float64 {
-	switch {
-	case value == nil && fallback < least:
-		p.fail("%s is missing", field)
-		return 0
-	case value == nil:
-		return fallback
-	case !(*value >= least && *value <= most):
-		p.fail("%s is %v, want %v to %v", field, *value, least, most)
-	}
-	return *value
 }

@@ -1,3 +1,4 @@
 // Package admission keeps strangers from using up a server: Lobby bounds the connections that
-// have not said yet who they are, KeyLimits how often a key may act.
+// have not said yet who they are, KeyLimits how often a key may act, and PauseAccepting keeps
+// a failing listener from spinning.
 package admission
