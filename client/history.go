@@ -17,11 +17,13 @@ import (
 // meanwhile. Integers are little-endian.
 const (
 	// Request: step after which the asking member has the model u32, step after which it
-	// wants it u32. Response: for every step between, ascending, the epoch's start step
-	// u32, the steps of its cold start u32, the number of counted results u16, then each:
+	// wants it u32, digest of the model it has [32]byte. A run that lost an epoch's model
+	// goes on from an earlier one, and the same step is then another model: only members
+	// that were with this one answer. Response: for every step between, ascending, the
+	// epoch's start step u32, the steps of its cold start u32, the number of counted results u16, then each:
 	// batch start u64, batch end u64, trainer [32]byte, blob [32]byte, size u32.
 	resultsProtocol    = "/psyche/results/1"
-	resultsRequestSize = 8
+	resultsRequestSize = 4 + 4 + 32
 
 	appliedRoundSize   = 4 + 4 + 2
 	appliedResultSize  = 8 + 8 + 32 + 32 + 4
@@ -34,8 +36,9 @@ const (
 // appliedRound is a round that became part of the model.
 type appliedRound struct {
 	step       uint32
-	epochStart uint32 // first step of its epoch
-	coldSteps  uint32 // of the epoch's cold start; 0: none
+	epochStart uint32   // first step of its epoch
+	coldSteps  uint32   // of the epoch's cold start; 0: none
+	from       [32]byte // digest of the model that its epoch began with; not sent
 	results    []appliedResult
 }
 
@@ -150,11 +153,21 @@ func (h *history) answer(_ context.Context, _ identity.ID, request []byte) ([]by
 		return nil, fmt.Errorf("%w: results of the steps after %d until %d", errNotHeld, after, until)
 	}
 	first := after + 1 - h.rounds[0].step
+	if oldest := h.rounds[first]; oldest.epochStart == oldest.step && oldest.from != [32]byte(request[8:]) {
+		return nil, fmt.Errorf("%w: results since that model of step %d", errNotHeld, after)
+	}
 	encoded := encodeApplied(h.rounds[first : first+until-after])
 	if len(encoded) > maxResultsResponse {
 		return nil, fmt.Errorf("%w: results of the steps after %d until %d in one answer", errNotHeld, after, until)
 	}
 	return encoded, nil
+}
+
+func encodeResultsRequest(after, until uint32, from [32]byte) []byte {
+	b := make([]byte, 0, resultsRequestSize)
+	b = binary.LittleEndian.AppendUint32(b, after)
+	b = binary.LittleEndian.AppendUint32(b, until)
+	return append(b, from[:]...)
 }
 
 // encodeApplied packs rounds; their steps are what was asked for.

@@ -135,6 +135,7 @@ func TestHistoryIsBounded(t *testing.T) {
 
 func TestHistoryAnswers(t *testing.T) {
 	h := &history{limit: 1000}
+	first, second := strings.Repeat("11", 32), strings.Repeat("22", 32)
 	ask := func(request string) ([]byte, error) {
 		b, err := hex.DecodeString(request)
 		if err != nil {
@@ -142,24 +143,30 @@ func TestHistoryAnswers(t *testing.T) {
 		}
 		return h.answer(t.Context(), identity.ID{}, b)
 	}
-	if _, err := ask("0000000001000000"); !errors.Is(err, errNotHeld) {
+	if _, err := ask("0000000001000000" + first); !errors.Is(err, errNotHeld) {
 		t.Errorf("an empty history: %v", err)
 	}
 	for step := uint32(4); step <= 9; step++ {
-		h.push(testApplied(step, 4+(step-4)/3*3, 10))
+		round := testApplied(step, 4+(step-4)/3*3, 10)
+		round.from = [32]byte(bytes.Repeat([]byte{byte(0x11 * (1 + (step-4)/3))}, 32))
+		h.push(round)
 	}
 	for request, want := range map[string]error{
-		"0300000009000000":   nil, // everything
-		"0300000006000000":   nil,
-		"0600000009000000":   nil,
-		"0200000009000000":   errNotHeld, // before the first
-		"030000000a000000":   errNotHeld, // after the last
-		"0900000009000000":   errNotHeld,
-		"0900000003000000":   errNotHeld,
-		"ffffffffffffffff":   errNotHeld,
-		"ffffffff00000000":   errNotHeld,
-		"":                   errMalformed,
-		"030000000900000000": errMalformed,
+		"0300000009000000" + first:        nil, // everything
+		"0300000006000000" + first:        nil,
+		"0600000009000000" + second:       nil,
+		"0700000009000000" + first:        nil,        // within an epoch nothing is known of the model
+		"0300000009000000" + second:       errNotHeld, // the run was elsewhere after step 3
+		"0600000009000000" + first:        errNotHeld,
+		"0200000009000000" + first:        errNotHeld, // before the first
+		"030000000a000000" + first:        errNotHeld, // after the last
+		"0900000009000000" + first:        errNotHeld,
+		"0900000003000000" + first:        errNotHeld,
+		"ffffffffffffffff" + first:        errNotHeld,
+		"ffffffff00000000" + first:        errNotHeld,
+		"":                                errMalformed,
+		"0300000009000000":                errMalformed,
+		"0300000009000000" + first + "00": errMalformed,
 	} {
 		answer, err := ask(request)
 		if !errors.Is(err, want) || (want == nil) != (err == nil) {

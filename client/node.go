@@ -80,7 +80,8 @@ type replica struct {
 	step    uint32   // newest applied; before the first round the epoch's start step - 1
 	closing bool     // the epoch's rounds are over
 
-	coldSteps uint32 // of the epoch's cold start
+	coldSteps uint32   // of the epoch's cold start
+	from      [32]byte // digest of the model that the epoch began with
 }
 
 // epochKey names an epoch by what it starts from. An aborted Warmup that is repeated

@@ -2,7 +2,7 @@ package client
 
 import (
 	"context"
-	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -26,13 +26,14 @@ var (
 
 // base is an earlier model of the run from which the wanted one can be reached.
 type base struct {
-	step uint32
-	load func() (checkpoint.Snapshot, error)
+	step   uint32
+	digest [32]byte
+	load   func() (checkpoint.Snapshot, error)
 }
 
 // remember keeps a round for members that are away. Its results are shared already.
-func (n *Node) remember(l *ledger, o outcome, coldSteps uint32) {
-	round := appliedRound{step: l.round.Step, epochStart: l.epochStart, coldSteps: coldSteps}
+func (n *Node) remember(l *ledger, o outcome, r *replica) {
+	round := appliedRound{step: l.round.Step, epochStart: l.epochStart, coldSteps: r.coldSteps, from: r.from}
 	for i, c := range o.counted {
 		round.results = append(round.results, appliedResult{c, l.find(c.batch).owner, uint32(len(o.payloads[i]))})
 	}
@@ -62,7 +63,7 @@ func baseIn(shares []*heldModel, before uint32) *base {
 		return nil
 	}
 	snapshot := newest.snapshot
-	return &base{newest.step, func() (checkpoint.Snapshot, error) { return snapshot, nil }}
+	return &base{newest.step, newest.digest, func() (checkpoint.Snapshot, error) { return snapshot, nil }}
 }
 
 // baseOnDisk returns the newest saved checkpoint of the run that is older than the wanted
@@ -85,22 +86,36 @@ func (o *obtaining) baseOnDisk() *base {
 	if !found {
 		return nil
 	}
-	return &base{newest, func() (checkpoint.Snapshot, error) { return o.readBase(newest) }}
+	digest, err := o.digestOf(newest)
+	if err != nil {
+		o.log.Warn("a saved checkpoint cannot be used", "step", newest, "err", err)
+		return nil
+	}
+	return &base{newest, digest, func() (checkpoint.Snapshot, error) { return o.readBase(newest, digest) }}
 }
 
-// readBase reads a saved checkpoint and compares it with what was noted beside it.
-func (o *obtaining) readBase(step uint32) (checkpoint.Snapshot, error) {
+// digestOf returns the digest that was noted beside a saved checkpoint.
+func (o *obtaining) digestOf(step uint32) (digest [32]byte, err error) {
 	dir := o.folderOf(step)
 	facts, err := checkpoint.ReadFacts(dir)
 	if err != nil {
-		return checkpoint.Snapshot{}, err
+		return digest, err
 	}
+	noted, err := hex.DecodeString(facts.Digest)
+	if err != nil || len(noted) != len(digest) || facts.RunID != o.RunID || facts.Step != step {
+		return digest, fmt.Errorf("%w: %s is not what %s says", checkpoint.ErrInvalid, dir, checkpoint.FactsFile)
+	}
+	return [32]byte(noted), nil
+}
+
+// readBase reads a saved checkpoint and compares it with what was noted beside it.
+func (o *obtaining) readBase(step uint32, digest [32]byte) (checkpoint.Snapshot, error) {
+	dir := o.folderOf(step)
 	snapshot, err := checkpoint.ReadDir(dir)
 	if err != nil {
 		return snapshot, err
 	}
-	digest := snapshot.Manifest().Digest()
-	if facts.RunID != o.RunID || facts.Step != step || snapshot.Step != step || facts.Digest != hexOf(digest) {
+	if snapshot.Step != step || snapshot.Manifest().Digest() != digest {
 		return snapshot, fmt.Errorf("%w: %s is not what %s says", checkpoint.ErrInvalid, dir, checkpoint.FactsFile)
 	}
 	return snapshot, nil
@@ -120,7 +135,7 @@ func (o *obtaining) fromResults(ctx context.Context) (checkpoint.Snapshot, error
 	}
 	ctx, cancel := o.Runtime.WithTimeout(ctx, o.replayTime)
 	defer cancel()
-	rounds, holders, err := o.askForResults(ctx, from.step)
+	rounds, holders, err := o.askForResults(ctx, from)
 	if err != nil {
 		return checkpoint.Snapshot{}, err
 	}
@@ -144,19 +159,23 @@ func (o *obtaining) fromResults(ctx context.Context) (checkpoint.Snapshot, error
 	if err != nil { // ErrNoRoom too is no reason to give up: obtained looks at errReplay first
 		return checkpoint.Snapshot{}, fmt.Errorf("%w from step %d to %d, after %d bytes: %w", errReplay, from.step, o.checkpoint.Step, o.model.fetched, err)
 	}
+	for i := range rounds { // of the epochs behind nobody said what they began with
+		if rounds[i].epochStart == from.step+1 {
+			rounds[i].from = from.digest
+		}
+	}
 	o.trainer, o.rounds = trainer, rounds
 	return snapshot, nil
 }
 
-// askForResults asks peers what was counted since a step, and returns what most of them
+// askForResults asks peers what was counted since a model, and returns what most of them
 // say, and who does.
-func (o *obtaining) askForResults(ctx context.Context, after uint32) ([]appliedRound, []identity.ID, error) {
+func (o *obtaining) askForResults(ctx context.Context, from *base) ([]appliedRound, []identity.ID, error) {
 	ctx, cancel := o.Runtime.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	peers := o.peers[:min(len(o.peers), maxHolders)]
 	until := o.checkpoint.Step
-	request := binary.LittleEndian.AppendUint32(nil, after)
-	request = binary.LittleEndian.AppendUint32(request, until)
+	request := encodeResultsRequest(from.step, until, from.digest)
 	var mu sync.Mutex
 	said := make([][32]byte, len(peers)) // hash of the valid answer; zero: none
 	lists := make(map[[32]byte][]appliedRound)
@@ -164,7 +183,7 @@ func (o *obtaining) askForResults(ctx context.Context, after uint32) ([]appliedR
 		response, err := o.Network.Request(ctx, peers[i], resultsProtocol, request, maxResultsResponse)
 		var rounds []appliedRound
 		if err == nil {
-			rounds, err = decodeApplied(response, after, until)
+			rounds, err = decodeApplied(response, from.step, until)
 		}
 		if err != nil {
 			o.log.Debug("ask for counted results", "peer", peers[i].Short(), "err", err)
@@ -193,7 +212,7 @@ func (o *obtaining) askForResults(ctx context.Context, after uint32) ([]appliedR
 		}
 	}
 	if len(holders) == 0 {
-		return nil, nil, fmt.Errorf("%d members were asked for the results since step %d: none has them", len(peers), after)
+		return nil, nil, fmt.Errorf("%d members were asked for the results since step %d: none has them", len(peers), from.step)
 	}
 	return lists[chosen], holders, nil
 }

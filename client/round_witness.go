@@ -133,7 +133,7 @@ func (n *Node) apply(l *ledger, o outcome) {
 			l.stopFetches() // nobody needs the others here any more
 			replica.before, replica.hash = replica.hash, extendReplica(replica.hash, step, o.counted)
 			replica.step = step
-			n.remember(l, o, replica.coldSteps)
+			n.remember(l, o, replica)
 			n.reportApplied(step, o, own, replica.hash, seconds)
 		}
 	})

@@ -61,7 +61,7 @@ func (n *Node) enterEpoch() bool {
 	}
 	clear(n.stalls)
 	hash := startReplica(n.model.digest)
-	n.replica = &replica{epoch: key, hash: hash, before: hash, step: key.startStep - 1, coldSteps: n.model.coldSteps}
+	n.replica = &replica{epoch: key, hash: hash, before: hash, step: key.startStep - 1, coldSteps: n.model.coldSteps, from: n.model.digest}
 	m := n.model
 	n.emit(event.Ready{
 		Epoch: n.state.Progress.Epoch, Step: m.step, Digest: hexOf(m.digest),
