@@ -120,13 +120,8 @@ type EncodeParams struct {
 // overflowed. The chunk that it names is unchanged, others may have been updated: call
 // Finite on gradients first where δ must survive a bad one.
 func (k *Kernel) Encode(l Layout, delta, grad []float32, p EncodeParams) (codec.TensorResult, error) {
-	switch {
-	case len(delta) != l.Elements() || len(grad) != l.Elements():
-		return codec.TensorResult{}, fmt.Errorf("encode: %w: %d momenta and %d gradients for %d elements", ErrInput, len(delta), len(grad), l.Elements())
-	case p.TopK < 1:
-		return codec.TensorResult{}, fmt.Errorf("encode: %w: top-k %d, want at least 1", ErrInput, p.TopK)
-	case !allFinite([]float32{p.Decay, p.LR}):
-		return codec.TensorResult{}, fmt.Errorf("encode: decay %v, learning rate %v: %w", p.Decay, p.LR, ErrNotFinite)
+	if err := CheckEncode(l, len(delta), len(grad), p); err != nil {
+		return codec.TensorResult{}, err
 	}
 	result := l.Codec(p.TopK).NewResult()
 	out := slots{counts: result.Counts, indices: result.Indices, values: result.Values}
@@ -162,16 +157,8 @@ type ApplyParams struct {
 //
 // Every result is checked before any weight changes.
 func (k *Kernel) DecodeApply(l Layout, results []codec.TensorResult, weights []float32, p ApplyParams) error {
-	switch {
-	case len(weights) != l.Elements():
-		return fmt.Errorf("decode: %w: %d weights for %d elements", ErrInput, len(weights), l.Elements())
-	case !(p.LR >= 0) || !(p.WeightFactor > 0) || !(p.WeightFactor <= 1) || !allFinite([]float32{p.LR}):
-		return fmt.Errorf("decode: %w: learning rate %v, weight factor %v: want ≥ 0, and above 0 up to 1", ErrInput, p.LR, p.WeightFactor)
-	}
-	for i, r := range results {
-		if err := checkResult(l, r); err != nil {
-			return fmt.Errorf("decode: result %d: %w", i, err)
-		}
+	if err := CheckApply(l, results, len(weights), p); err != nil {
+		return err
 	}
 	k.eachMergedRange(l, results, func(kernel chunkKernel, first, last int, in entries) {
 		kernel.apply(first, last, in, weights, p)
@@ -182,11 +169,8 @@ func (k *Kernel) DecodeApply(l Layout, results []codec.TensorResult, weights []f
 // AddBack gives coefficients back to the momentum, δ ← δ + DCT⁻¹(r): what Encode took
 // out, when its result was not counted.
 func (k *Kernel) AddBack(l Layout, delta []float32, r codec.TensorResult) error {
-	if len(delta) != l.Elements() {
-		return fmt.Errorf("add back: %w: %d momenta for %d elements", ErrInput, len(delta), l.Elements())
-	}
-	if err := checkResult(l, r); err != nil {
-		return fmt.Errorf("add back: %w", err)
+	if err := CheckAddBack(l, len(delta), r); err != nil {
+		return err
 	}
 	k.eachMergedRange(l, []codec.TensorResult{r}, func(kernel chunkKernel, first, last int, in entries) {
 		kernel.add(first, last, in, delta)

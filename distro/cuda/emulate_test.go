@@ -1,0 +1,137 @@
+package cuda
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/psyche-go/psyche/distro"
+)
+
+// emulator is the driver of testdata/driver.c, compiled: the text of the kernels runs on
+// the CPU, the rest of the package as on a device.
+var emulator = sync.OnceValues(func() (string, error) {
+	compiler := ""
+	for _, name := range []string{os.Getenv("CC"), "gcc", "cc", "clang"} {
+		if path, err := exec.LookPath(name); err == nil {
+			compiler = path
+			break
+		}
+	}
+	if compiler == "" {
+		return "", errNoCompiler
+	}
+	library := filepath.Join(scratch, "libemulated.so")
+	// Read here, so that a change of it is a change of the test.
+	if _, err := os.ReadFile("testdata/driver.c"); err != nil {
+		return "", err
+	}
+	arguments := strings.Fields("-std=gnu11 -O1 -Wall -Werror -ffp-contract=off -shared -fPIC -o " + library + " testdata/driver.c")
+	if out, err := exec.Command(compiler, arguments...).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%s %v: %w\n%s", compiler, arguments, err, out)
+	}
+	return library, nil
+})
+
+var errNoCompiler = errors.New("no C compiler in PATH to compile the kernels for this CPU")
+
+var scratch string
+
+func TestMain(m *testing.M) {
+	directory, err := os.MkdirTemp("", "psyche-cuda")
+	if err != nil {
+		panic(err)
+	}
+	scratch = directory
+	code := m.Run()
+	if err := os.RemoveAll(directory); err != nil {
+		panic(err)
+	}
+	os.Exit(code)
+}
+
+// emulatedLibraries skips the test where there is no compiler for C.
+func emulatedLibraries(t testing.TB) libraries {
+	t.Helper()
+	library, err := emulator()
+	if errors.Is(err, errNoCompiler) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return libraries{driver: []string{library}, nvrtc: func() []string { return []string{library} }}
+}
+
+func emulated(t testing.TB) *Device {
+	t.Helper()
+	device, err := open(emulatedLibraries(t), 0)
+	if err != nil {
+		if errors.Is(err, ErrNoCUDA) && strings.Contains(err.Error(), "this build") {
+			t.Skip(err)
+		}
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := device.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return device
+}
+
+// real skips the test where there is no device.
+func real(t testing.TB) *Device {
+	t.Helper()
+	device, err := Open(0)
+	if errors.Is(err, ErrNoCUDA) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Log("device:", device.Name())
+	t.Cleanup(func() {
+		if err := device.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return device
+}
+
+func buffer(t testing.TB, d *Device, values []float32) *Buffer {
+	t.Helper()
+	b, err := d.NewBuffer(values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+func values(t testing.TB, b *Buffer) []float32 {
+	t.Helper()
+	got, err := b.Values()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+func kernel(t testing.TB, isa string) *distro.Kernel {
+	t.Helper()
+	k, err := distro.NewKernel(distro.Options{ISA: isa})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}

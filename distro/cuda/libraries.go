@@ -1,0 +1,91 @@
+package cuda
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// EnvNVRTC names the environment variable with the path of NVRTC, or of the directory that
+// holds it.
+const EnvNVRTC = "PSYCHE_NVRTC"
+
+// libraries are the names to try, in order.
+type libraries struct {
+	driver []string
+	nvrtc  func() []string
+}
+
+func systemLibraries() libraries {
+	return libraries{driver: []string{"libcuda.so.1", "libcuda.so"}, nvrtc: nvrtcPaths}
+}
+
+// nvrtcPaths lists where NVRTC may be: where the user says, and then nowhere else.
+func nvrtcPaths() []string {
+	if named := os.Getenv(EnvNVRTC); named != "" {
+		if info, err := os.Stat(named); err != nil || !info.IsDir() {
+			return []string{named}
+		}
+		if found := nvrtcIn(named); len(found) > 0 {
+			return found
+		}
+		return []string{filepath.Join(named, "libnvrtc.so")}
+	}
+	maps, _ := os.ReadFile("/proc/self/maps") //nolint:errcheck // without it the other places remain
+	paths := nvrtcBeside(mappedLibraries(string(maps)))
+	paths = append(paths, "libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2", "libnvrtc.so")
+	return append(paths, nvrtcIn("/usr/local/cuda/lib64")...)
+}
+
+// mappedLibraries returns the files of a table of memory mappings, each once.
+func mappedLibraries(maps string) []string {
+	var files []string
+	for line := range strings.Lines(maps) {
+		if at := strings.IndexByte(line, '/'); at >= 0 && strings.Contains(line[at:], ".so") {
+			files = append(files, strings.TrimSpace(line[at:]))
+		}
+	}
+	slices.Sort(files)
+	return slices.Compact(files)
+}
+
+// nvrtcBeside finds NVRTC among loaded libraries, and then where the packages of a loaded
+// libtorch put it.
+func nvrtcBeside(loaded []string) []string {
+	var paths, near []string
+	for _, file := range loaded {
+		directory, name := filepath.Split(file)
+		if isNVRTC(name) {
+			paths = append(paths, file)
+		}
+		if strings.HasPrefix(name, "libtorch") || strings.HasPrefix(name, "libc10") {
+			near = append(near, directory, filepath.Join(directory, "../../nvidia/cuda_nvrtc/lib"))
+		}
+	}
+	slices.Sort(near)
+	for _, directory := range slices.Compact(near) {
+		paths = append(paths, nvrtcIn(directory)...)
+	}
+	return paths
+}
+
+func nvrtcIn(directory string) []string {
+	entries, err := os.ReadDir(directory)
+	if err != nil {
+		return nil
+	}
+	var paths []string
+	for _, entry := range entries {
+		if isNVRTC(entry.Name()) {
+			paths = append(paths, filepath.Join(directory, entry.Name()))
+		}
+	}
+	return paths
+}
+
+// isNVRTC knows libnvrtc.so.12 and libnvrtc-b51b459d.so.12, but not libnvrtc-builtins.so.12.4.
+func isNVRTC(name string) bool {
+	return strings.HasPrefix(name, "libnvrtc") && strings.Contains(name, ".so") &&
+		!strings.HasPrefix(name, "libnvrtc-builtins") && !strings.Contains(name, "static")
+}

@@ -1,0 +1,75 @@
+//go:build cgo && linux
+
+package cuda
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// floatArithmetic finds the instructions of a compiled kernel that compute with floats.
+var floatArithmetic = regexp.MustCompile(`(?m)^\s*(?:@\S+\s+)?((?:add|sub|mul|mad|fma|div|rcp|sqrt|rsqrt|ex2|lg2|sin|cos|tanh)\.\S*(?:f16|bf16|f32|f64)\S*)`)
+
+// TestCompiledKernelsRoundEveryOperation compiles the kernels with NVRTC, which needs no
+// device, and looks at all arithmetic: additions, subtractions, products and quotients that
+// round to the nearest and keep subnormal numbers, and nothing else. An instruction without
+// .rn could be contracted by the driver's own compiler.
+func TestCompiledKernelsRoundEveryOperation(t *testing.T) {
+	for _, capability := range []int{80, 90} {
+		ptx, err := compile(nvrtcPaths(), capability)
+		if errors.Is(err, ErrNoCUDA) {
+			t.Skip(err)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := string(ptx)
+		if folder := os.Getenv("PSYCHE_KEEP_PTX"); folder != "" {
+			if err := os.WriteFile(filepath.Join(folder, fmt.Sprintf("kernel_%d.ptx", capability)), ptx, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if target := fmt.Sprintf(".target sm_%d", capability); !strings.Contains(text, target) {
+			t.Errorf("compute capability %d: the PTX does not say %s", capability, target)
+		}
+		for _, name := range []string{kernelApply, kernelAdd, kernelEncode} {
+			if !strings.Contains(text, ".entry "+name+"(") {
+				t.Errorf("compute capability %d: no kernel %s", capability, name)
+			}
+		}
+		found := map[string]int{}
+		for _, match := range floatArithmetic.FindAllStringSubmatch(text, -1) {
+			found[match[1]]++
+		}
+		t.Logf("compute capability %d: %v", capability, found)
+		for _, want := range []string{"add.rn.f32", "sub.rn.f32", "mul.rn.f32", "div.rn.f32"} {
+			if found[want] == 0 {
+				t.Errorf("compute capability %d: no %s: was anything compiled?", capability, want)
+			}
+			delete(found, want)
+		}
+		if len(found) > 0 {
+			t.Errorf("compute capability %d: arithmetic that a CPU does otherwise: %v", capability, found)
+		}
+	}
+}
+
+// TestThePatternFindsContraction: the test above can fail.
+func TestThePatternFindsContraction(t *testing.T) {
+	for _, line := range []string{
+		"\tfma.rn.f32 \t%f1, %f2, %f3, %f4;", "  @%p1 fma.rn.ftz.f32 %f1, %f2, %f3, %f4;", "\tadd.ftz.f32 %f1, %f2, %f3;",
+		"\tmad.f32 %f1, %f2, %f3, %f4;", "\tdiv.full.f32 %f1, %f2, %f3;", "\tadd.f64 %fd1, %fd2, %fd3;",
+	} {
+		if !floatArithmetic.MatchString(line) {
+			t.Errorf("not found: %s", line)
+		}
+	}
+	if line := "\tmad.lo.s32 %r1, %r2, %r3, %r4;"; floatArithmetic.MatchString(line) {
+		t.Errorf("found: %s", line)
+	}
+}
