@@ -6,6 +6,8 @@
 
 const pt_table *pt_functions;
 
+static void *shim;
+
 char *pt_preload(const char *path) {
   if (dlopen(path, RTLD_NOW | RTLD_GLOBAL)) return NULL;
   return strdup(dlerror());
@@ -26,5 +28,13 @@ char *pt_load(const char *path, int *stale) {
     return strdup("its functions are not those this program expects");
   }
   pt_functions = functions;
+  shim = library;
   return NULL;
+}
+
+const char *pt_openblas_kernels(void) {
+  // As the loader looks for what libtorch calls: what was opened for everything comes first.
+  const char *(*name)(void) = (const char *(*)(void))dlsym(RTLD_DEFAULT, "openblas_get_corename");
+  if (!name && shim) name = (const char *(*)(void))dlsym(shim, "openblas_get_corename");
+  return name ? name() : "";
 }

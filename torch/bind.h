@@ -25,4 +25,8 @@ char *pt_preload(const char *path);
 // the shim was built from other sources than this program.
 char *pt_load(const char *path, int *stale);
 
+// Name of the processor whose kernels OpenBLAS uses, such as "Haswell"; "" without OpenBLAS.
+// Not to be freed.
+const char *pt_openblas_kernels(void);
+
 #endif

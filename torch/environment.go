@@ -26,6 +26,7 @@ type Info struct {
 	Library    string // the shim's file
 	Version    string // of libtorch
 	BLAS       string // file of the BLAS in use; empty if it is part of libtorch
+	Kernels    string // of OpenBLAS, by the name of a processor, such as "Haswell"; empty for another BLAS
 	Capability string // vector instructions libtorch uses, such as "AVX512"
 	Threads    int
 	CUDA       int // CUDA devices libtorch sees
@@ -62,7 +63,7 @@ func prepareEnvironment(o Options, info *Info) int {
 }
 
 func (info *Info) setDefault(name, value string) {
-	if found, ok := os.LookupEnv(name); ok {
+	if found := os.Getenv(name); found != "" {
 		info.Settings = append(info.Settings, Setting{name, found, "environment"})
 		return
 	}
@@ -79,17 +80,15 @@ func (info *Info) setDefault(name, value string) {
 }
 
 func (info *Info) openBLAS(name string, override bool) {
-	found, ok := os.LookupEnv(name)
+	found := os.Getenv(name)
 	switch {
-	case !ok:
+	case found == "":
 		info.Settings = append(info.Settings, Setting{name, "", "unset"})
 	case override && os.Unsetenv(name) == nil:
 		info.Settings = append(info.Settings, Setting{name, found, "dropped"})
 		info.Warnings = append(info.Warnings, name+"="+found+" in the environment was ignored; OpenBLAS chooses for this CPU")
 	default:
 		info.Settings = append(info.Settings, Setting{name, found, "environment"})
-		info.Warnings = append(info.Warnings,
-			name+"="+found+" is set in the environment and may halve the speed; unset it to let OpenBLAS choose for this CPU")
 	}
 }
 
@@ -104,9 +103,29 @@ func (info *Info) describe() {
 			info.Capability = strings.TrimSpace(value)
 		}
 	}
+	info.Kernels = C.GoString(C.pt_openblas_kernels())
+	info.checkSettings()
 	if strings.Contains(info.BLAS, "openblas-pthread") && info.Threads > 1 {
 		info.Warnings = append(info.Warnings,
 			"this OpenBLAS has a thread pool of its own beside libtorch's; install libopenblas0-openmp or use one thread")
+	}
+}
+
+// checkSettings warns of what the environment asks for, and of what it asks for in vain.
+func (info *Info) checkSettings() {
+	for _, s := range info.Settings {
+		if s.Source != "environment" {
+			continue
+		}
+		set := s.Name + "=" + s.Value
+		switch {
+		case s.Name == "OPENBLAS_CORETYPE" && info.Kernels != "" && !strings.EqualFold(s.Value, info.Kernels):
+			info.Warnings = append(info.Warnings, set+" names no kernels that OpenBLAS has for this CPU; it uses those for "+info.Kernels)
+		case strings.HasPrefix(s.Name, "OPENBLAS_"):
+			info.Warnings = append(info.Warnings, set+" is set in the environment and may halve the speed; unset it to let OpenBLAS choose for this CPU")
+		case s.Name == "ATEN_CPU_CAPABILITY" && hasAVX512() && info.Capability != "AVX512":
+			info.Warnings = append(info.Warnings, set+" is set in the environment and keeps libtorch from using AVX-512; unset it")
+		}
 	}
 }
 

@@ -4,3 +4,6 @@ package torch
 func LinearCrossEntropyRows(x, weight, targets *Tensor, rows int64) *Tensor {
 	return x.linearCrossEntropy(weight, targets, rows)
 }
+
+// LoadError is the error of a shim that does not open.
+func LoadError(path, message string, stale bool) error { return loadError(path, message, stale) }

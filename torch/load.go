@@ -84,8 +84,13 @@ func loadError(path, message string, stale bool) error {
 		return fmt.Errorf("torch: %w: %s: %s; rebuild it with: make shim", ErrStaleLibrary, path, message)
 	}
 	remedy := "rebuild it with: make shim"
-	if strings.Contains(message, "libtorch") || strings.Contains(message, "libc10") {
+	switch {
+	case strings.Contains(message, "GLIBC"):
+		remedy = "the libtorch that it was built with is for a newer system; build it with one for this system: make shim"
+	case strings.Contains(message, "libtorch.so") || strings.Contains(message, "libtorch_") || strings.Contains(message, "libc10"):
 		remedy = "install libtorch (Debian: apt-get install libtorch-dev), or set LIBTORCH to its folder, then: make shim"
+	case strings.Contains(message, "cannot open shared object file"):
+		remedy = "the libtorch that it was built with needs that library: install it, or build with another libtorch: make shim"
 	}
 	return fmt.Errorf("torch: %w: cannot open %s: %s; %s", ErrNoLibrary, path, message, remedy)
 }

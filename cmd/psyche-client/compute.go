@@ -41,6 +41,7 @@ func (f computeFlags) computing(ctx context.Context, logger *slog.Logger) (o mod
 		switch {
 		case slow == nil:
 			o.Compute = torch.BF16
+			logger.Info("computing in bf16", "because", "it is faster here than f32")
 		case errors.Is(slow, torch.ErrSlowType):
 			logger.Info("computing in f32", "because", slow)
 		default:

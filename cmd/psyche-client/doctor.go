@@ -50,6 +50,9 @@ func describeTorch(row func(name, format string, args ...any)) error {
 	row("shim", "%s", info.Library)
 	row("libtorch", "%s, vector instructions: %s", info.Version, info.Capability)
 	row("BLAS", "%s", orElse(info.BLAS, "part of libtorch"))
+	if info.Kernels != "" {
+		row("BLAS kernels", "%s", info.Kernels)
+	}
 	row("threads", "%d", info.Threads)
 	row("CUDA devices", "%d", info.CUDA)
 	for _, setting := range info.Settings {
