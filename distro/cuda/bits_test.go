@@ -41,7 +41,7 @@ var shapes = []struct {
 	{[]int64{256, 384}, 128, 8}, // four bands, strips of 32
 	{[]int64{127, 100}, 128, 65},
 	{[]int64{128, 256}, 128, 5000},
-	{[]int64{64, 64 * 140}, 64, 4}, // more chunks than blocks
+	{[]int64{16, 16 * 140}, 16, 4}, // more chunks than blocks
 }
 
 func normal(seed uint64, n int, scale float64) []float32 {
@@ -199,11 +199,13 @@ func drawValue(random *rand.Rand, kind string) float32 {
 
 func testAnyResults(t *testing.T, d *Device) {
 	rapid.Check(t, func(rt *rapid.T) {
-		shape := rapid.SliceOfN(rapid.Int64Range(1, 150), 0, 3).Draw(rt, "shape")
+		edge := rapid.OneOf(rapid.Int64Range(1, 150), rapid.SampledFrom([]int64{16, 31, 48, 64, 100, 128}))
+		dimensions := rapid.SampledFrom([]int{2, 3, 1, 2, 0}).Draw(rt, "dimensions")
+		shape := rapid.SliceOfN(edge, dimensions, dimensions).Draw(rt, "shape")
 		if len(shape) == 3 {
 			shape[0] = 1 + shape[0]%3
 		}
-		l, err := distro.NewLayout(shape, rapid.IntRange(1, distro.MaxChunk).Draw(rt, "chunk"))
+		l, err := distro.NewLayout(shape, rapid.OneOf(rapid.IntRange(1, distro.MaxChunk), rapid.SampledFrom([]int{32, 64, 128})).Draw(rt, "chunk"))
 		if err != nil {
 			rt.Fatal(err)
 		}

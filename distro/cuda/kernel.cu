@@ -11,6 +11,7 @@
 #ifdef __CUDACC__
 #define KERNEL extern "C" __global__ __launch_bounds__(64) void
 #define INLINE static __device__ __forceinline__
+#define NOINLINE static __device__ __noinline__
 #define UNROLL _Pragma("unroll")
 #define EACH_THREAD for (int lane = threadIdx.x, once = 1; once; once = 0)
 #define SYNC __syncthreads()
@@ -109,15 +110,15 @@ INLINE void inverse_1(float *x, float *t, const float *secants) { (void)x, (void
 			x[N - 1 - i] = __fsub_rn(a, b); \
 		} \
 	} \
-	INLINE void forward_line_##N(const axis *a, const float *secants, float *line, int step) { \
+	NOINLINE void forward_held_##N(float *line, int step, const float *secants) { \
 		float x[N], t[N]; \
 		UNROLL for (int i = 0; i < N; i++) x[i] = line[i * step]; \
 		forward_##N(x, t, secants); \
-		UNROLL for (int i = 0; i < N; i++) line[i * step] = __fmul_rn(x[i], i ? a->scale : a->mean); \
+		UNROLL for (int i = 0; i < N; i++) line[i * step] = x[i]; \
 	} \
-	INLINE void inverse_line_##N(const axis *a, const float *secants, float *line, int step) { \
+	NOINLINE void inverse_held_##N(float *line, int step, const float *secants) { \
 		float x[N], t[N]; \
-		UNROLL for (int i = 0; i < N; i++) x[i] = __fmul_rn(line[i * step], i ? a->scale : a->mean); \
+		UNROLL for (int i = 0; i < N; i++) x[i] = line[i * step]; \
 		inverse_##N(x, t, secants); \
 		UNROLL for (int i = 0; i < N; i++) line[i * step] = x[i]; \
 	}
@@ -128,11 +129,45 @@ LEE(8, 4, 4)
 LEE(16, 8, 8)
 LEE(32, 16, 16)
 LEE(64, 32, 32)
-LEE(128, 64, 64)
+
+// Of 128 points the halves alone fit the registers.
+NOINLINE void forward_held_128(float *line, int step, const float *secants) {
+	float t[128];
+	for (int i = 0; i < 64; i++) {
+		const float a = line[i * step], b = line[(127 - i) * step];
+		t[i] = __fadd_rn(a, b);
+		t[64 + i] = __fmul_rn(__fsub_rn(a, b), secants[64 + i]);
+	}
+	forward_held_64(t, 1, secants);
+	forward_held_64(t + 64, 1, secants);
+	for (int i = 0; i < 63; i++) {
+		line[2 * i * step] = t[i];
+		line[(2 * i + 1) * step] = __fadd_rn(t[64 + i], t[64 + i + 1]);
+	}
+	line[126 * step] = t[63];
+	line[127 * step] = t[127];
+}
+
+NOINLINE void inverse_held_128(float *line, int step, const float *secants) {
+	float t[128];
+	t[0] = line[0];
+	t[64] = line[step];
+	for (int i = 1; i < 64; i++) {
+		t[i] = line[2 * i * step];
+		t[64 + i] = __fadd_rn(line[(2 * i - 1) * step], line[(2 * i + 1) * step]);
+	}
+	inverse_held_64(t, 1, secants);
+	inverse_held_64(t + 64, 1, secants);
+	for (int i = 0; i < 64; i++) {
+		const float a = t[i], b = __fmul_rn(t[64 + i], secants[64 + i]);
+		line[i * step] = __fadd_rn(a, b);
+		line[(127 - i) * step] = __fsub_rn(a, b);
+	}
+}
 
 // dense multiplies a line by the matrix whose element (k, i) lies at
 // matrix[k·down + i·right], adding in ascending order of i.
-INLINE void dense(int n, const float *matrix, long long down, long long right, float *line, int step) {
+NOINLINE void dense(int n, const float *matrix, long long down, long long right, float *line, int step) {
 	float sums[MAX_CHUNK];
 	for (int k = 0; k < n; k++) {
 		float sum = 0;
@@ -144,40 +179,43 @@ INLINE void dense(int n, const float *matrix, long long down, long long right, f
 		line[k * step] = sums[k];
 }
 
+INLINE void scale(const axis *a, float *line, int step) {
+	line[0] = __fmul_rn(line[0], a->mean);
+	for (int k = 1; k < a->n; k++)
+		line[k * step] = __fmul_rn(line[k * step], a->scale);
+}
+
 #define EACH_POWER(CASE) CASE(2) CASE(4) CASE(8) CASE(16) CASE(32) CASE(64) CASE(128)
 
-// forward replaces the values of a line, step floats apart, by their DCT.
-INLINE void forward(const axis *a, const float *secants, float *line, int step) {
+// forward replaces the values of a line, step floats apart, by their DCT. Of one point Lee's
+// recursion is nothing.
+NOINLINE void forward(const axis *a, const float *secants, float *line, int step) {
 	if (!a->lee) {
 		dense(a->n, a->basis, a->ld, 1, line, step);
 		return;
 	}
 	switch (a->n) {
-	case 1:
-		line[0] = __fmul_rn(line[0], a->mean);
-		break;
 #define CASE(N) \
 	case N: \
-		forward_line_##N(a, secants, line, step); \
+		forward_held_##N(line, step, secants); \
 		break;
 		EACH_POWER(CASE)
 #undef CASE
 	}
+	scale(a, line, step);
 }
 
 // inverse is the way back.
-INLINE void inverse(const axis *a, const float *secants, float *line, int step) {
+NOINLINE void inverse(const axis *a, const float *secants, float *line, int step) {
 	if (!a->lee) {
 		dense(a->n, a->basis, 1, a->ld, line, step);
 		return;
 	}
+	scale(a, line, step);
 	switch (a->n) {
-	case 1:
-		line[0] = __fmul_rn(line[0], a->mean);
-		break;
 #define CASE(N) \
 	case N: \
-		inverse_line_##N(a, secants, line, step); \
+		inverse_held_##N(line, step, secants); \
 		break;
 		EACH_POWER(CASE)
 #undef CASE

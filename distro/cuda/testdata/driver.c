@@ -19,6 +19,7 @@ static _Alignas(16) char dynamic[1 << 18];
 
 #define KERNEL __attribute__((visibility("default"))) void
 #define INLINE static inline
+#define NOINLINE static
 #define UNROLL
 #define EACH_THREAD for (int turn = 0, lane = downwards ? THREADS - 1 : 0; turn < THREADS; turn++, lane += downwards ? -1 : 1)
 #define SYNC (void)0
