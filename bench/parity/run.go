@@ -17,6 +17,7 @@ import (
 	"github.com/psyche-go/psyche/config"
 	"github.com/psyche-go/psyche/data/local"
 	"github.com/psyche-go/psyche/model"
+	"github.com/psyche-go/psyche/torch"
 	"github.com/psyche-go/psyche/train"
 )
 
@@ -33,6 +34,7 @@ type runCommand struct {
 	Batch   uint64 `default:"3" help:"Sequences of a step, of all clients together."`
 	Micro   int    `default:"8" help:"Sequences that go through the model at once."`
 	Threads int    `json:"-" default:"1" help:"Of libtorch and the optimizer."`
+	Compute string `json:",omitempty" name:"compute-dtype" default:"f32" enum:"f32,bf16" help:"Type that gradients are computed in: ${enum}."`
 
 	Optimizer string  `default:"distro" enum:"adamw,distro" help:"${enum}"`
 	LR        float64 `required:"" help:"Highest learning rate."`
@@ -230,6 +232,9 @@ func (c *runCommand) learner(ctx context.Context, texts *texts) (learner, error)
 		Model:      checkpoint.Snapshot{Files: []checkpoint.File{{Name: checkpoint.ConfigFile, Data: configuration}}},
 		LRSchedule: config.LRSchedule{Cosine: &config.CosineLR{BaseLR: c.LR, WarmupSteps: uint32(c.Warmup * float64(c.steps())), TotalSteps: c.steps(), FinalLR: c.FinalLR * c.LR}},
 		MicroBatch: c.Micro, Threads: c.Threads, RunID: c.Name,
+	}
+	if c.Compute == "bf16" {
+		options.Compute.Compute = torch.BF16
 	}
 	if options.Model.Tensors, err = model.Init(configuration, c.Seed); err != nil {
 		return nil, fmt.Errorf("%s: %w", c.Model, err)
