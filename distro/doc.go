@@ -24,7 +24,8 @@
 // transform.go) is the specification in Go, with an explicit rounding around every
 // product; the C kernels do the same operations on vectors of 4, 8 or 16 chunks' columns
 // without contracting them. Instruction set, thread count and optimisation level
-// therefore do not change a bit. The tables are correctly rounded constants.
+// therefore do not change a bit. The tables are correctly rounded constants. Package
+// distro/cuda has the same kernels for GPUs.
 //
 // A coefficient that is exactly zero is never sent: it has no sign. A chunk may
 // therefore carry fewer than TopK entries (all of them, at a cold start).
