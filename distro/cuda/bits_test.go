@@ -78,6 +78,63 @@ func sameBits(t rapid.TB, what string, got, want []float32) {
 	}
 }
 
+// mean merges results as the definition has it: the sum in their order, divided once. A mean
+// of zero adds nothing and is left out.
+func mean(l distro.Layout, results []codec.TensorResult) codec.TensorResult {
+	places := l.ChunkSize()
+	merged := l.Codec(places).NewResult()
+	for c := range l.Chunks() {
+		sums, senders := make([]float32, places), make([]float32, places)
+		for _, r := range results {
+			at := c * (len(r.Indices) / l.Chunks())
+			for i, index := range r.Indices[at:][:r.Counts[c]] {
+				sums[index] += r.Values[at+i]
+				senders[index]++
+			}
+		}
+		at := c * places
+		for index, sum := range sums {
+			if sum != 0 {
+				merged.Counts[c]++
+				merged.Indices[at], merged.Values[at] = uint16(index), sum/senders[index]
+				at++
+			}
+		}
+	}
+	return merged
+}
+
+// compareMeans looks at what DecodeApply takes the sign of: a sign hides most differences
+// in the last place.
+func compareMeans(t rapid.TB, d *Device, l distro.Layout, results []codec.TensorResult) {
+	t.Helper()
+	want := make([]float32, l.Elements())
+	b, err := d.NewBuffer(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := d.decode(kernelAdd, l, results, b.Tensor(), distro.ApplyParams{}); err != nil {
+		t.Fatal(err)
+	}
+	k, err := distro.NewKernel(distro.Options{ISA: "go"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := k.AddBack(l, want, mean(l, results)); err != nil {
+		t.Fatal(err)
+	}
+	got, err := b.Values()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sameBits(t, "inverse transform of the means", got, want)
+}
+
 // compare runs rounds of three trainers on the device and by a kernel.
 func compare(t *testing.T, d *Device, k *distro.Kernel, l distro.Layout, topK int) {
 	t.Helper()
@@ -124,6 +181,7 @@ func compare(t *testing.T, d *Device, k *distro.Kernel, l distro.Layout, topK in
 				toSigns(r)
 			}
 		}
+		compareMeans(t, d, l, results)
 		p := distro.ApplyParams{LR: 0.013, WeightFactor: 1 - 0.013*0.1*float32(round)}
 		if err := k.DecodeApply(l, results, weights, p); err != nil {
 			t.Fatal(err)
@@ -243,6 +301,7 @@ func testAnyResults(t *testing.T, d *Device) {
 		}
 		sameBits(rt, "like the reference", got, want)
 		sameBits(rt, "like the CPU's kernel", got, native)
+		compareMeans(rt, d, l, results)
 		if len(results) == 0 {
 			return
 		}

@@ -32,8 +32,10 @@ func nvrtcPaths() []string {
 		}
 		return []string{filepath.Join(named, "libnvrtc.so")}
 	}
-	maps, _ := os.ReadFile("/proc/self/maps") //nolint:errcheck // without it the other places remain
-	paths := nvrtcBeside(mappedLibraries(string(maps)))
+	var paths []string
+	if maps, err := os.ReadFile("/proc/self/maps"); err == nil {
+		paths = nvrtcBeside(mappedLibraries(string(maps)))
+	}
 	paths = append(paths, "libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2", "libnvrtc.so")
 	return append(paths, nvrtcIn("/usr/local/cuda/lib64")...)
 }

@@ -249,7 +249,7 @@ int cuLaunchKernel(void *function, unsigned x, unsigned y, unsigned z, unsigned 
 	gridDim.x = x;
 	for (unsigned i = 0; i < x; i++) {
 		blockIdx.x = downwards ? x - 1 - i : i;
-		memset(dynamic, 0xff, sizeof dynamic);
+		memset(dynamic, 0xff, shared);
 		if (function == (void *)psyche_distro_encode)
 			psyche_distro_encode(*(encoding *)parameters[0]);
 		else
