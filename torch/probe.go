@@ -8,11 +8,16 @@ import (
 	"time"
 )
 
-// ErrSlowType says that an element type works here, if at all, only slower than f32.
-var ErrSlowType = errors.New("element type is not worth using on this device")
+var (
+	// ErrNoType says that an element type does not work on a device.
+	ErrNoType = errors.New("element type does not work on this device")
+	// ErrSlowType says that an element type works, but slower than f32.
+	ErrSlowType = errors.New("element type is slower than f32 on this device")
+)
 
-// CheckBF16 multiplies two matrices in bf16 and in f32 and fails with [ErrSlowType] when
-// bf16 does not work or is slower. A CPU needs AVX-512 BF16 or AMX for it; without, some
+// CheckBF16 multiplies two matrices in bf16 and in f32. It fails with [ErrNoType] when bf16
+// does not work, and with [ErrSlowType] when it was slower: a measurement, which two calls
+// may make differently. A CPU needs AVX-512 BF16 or AMX for bf16; without, some
 // libraries convert every element and others refuse. The types take turns, more of them
 // while bf16 looks slow, so that other work on the machine does not decide.
 func (e *Engine) CheckBF16(ctx context.Context) error {
@@ -34,11 +39,11 @@ func (e *Engine) CheckBF16(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case err != nil:
-		return fmt.Errorf("torch: %w: bf16 on %s: %w; use f32", ErrSlowType, e.device, err)
+		return fmt.Errorf("torch: %w: bf16 on %s: %w; use f32", ErrNoType, e.device, err)
 	case product != size/2:
-		return fmt.Errorf("torch: %w: bf16 on %s multiplies wrongly (%v, want %v); use f32", ErrSlowType, e.device, product, size/2)
+		return fmt.Errorf("torch: %w: bf16 on %s multiplies wrongly (%v, want %v); use f32", ErrNoType, e.device, product, size/2)
 	case times[BF16] > times[F32]:
-		return fmt.Errorf("torch: %w: a product in bf16 takes %v on %s, in f32 %v; use f32", ErrSlowType, times[BF16], e.device, times[F32])
+		return fmt.Errorf("torch: %w: a product in bf16 takes %v on %s, in f32 %v", ErrSlowType, times[BF16], e.device, times[F32])
 	}
 	return nil
 }

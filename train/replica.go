@@ -71,7 +71,11 @@ func (r *replica) build(ctx context.Context, s checkpoint.Snapshot, o model.Opti
 		return fmt.Errorf("%w: it has no %s", ErrModel, checkpoint.ConfigFile)
 	}
 	if o.Compute == torch.BF16 {
-		if err := r.engine.CheckBF16(ctx); err != nil {
+		// Whoever asks for bf16 gets it where it works; how fast it is, a probe can only guess.
+		switch err := r.engine.CheckBF16(ctx); {
+		case errors.Is(err, torch.ErrSlowType):
+			r.log.Warn("computing in bf16, which may be slower than f32 here", "because", err)
+		case err != nil:
 			return err
 		}
 	}

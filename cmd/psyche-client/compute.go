@@ -42,7 +42,7 @@ func (f computeFlags) computing(ctx context.Context, logger *slog.Logger) (o mod
 		case slow == nil:
 			o.Compute = torch.BF16
 			logger.Info("computing in bf16", "because", "it is faster here than f32")
-		case errors.Is(slow, torch.ErrSlowType):
+		case errors.Is(slow, torch.ErrSlowType), errors.Is(slow, torch.ErrNoType):
 			logger.Info("computing in f32", "because", slow)
 		default:
 			return o, fmt.Errorf("choose the type to compute in: %w", slow)
