@@ -20,6 +20,9 @@ var floatArithmetic = regexp.MustCompile(`(?m)^\s*(?:@\S+\s+)?((?:add|sub|mul|ma
 // round to the nearest and keep subnormal numbers, and nothing else. An instruction without
 // .rn could be contracted by the driver's own compiler.
 func TestCompiledKernelsRoundEveryOperation(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: compiling takes long")
+	}
 	for _, capability := range []int{80, 90} {
 		ptx, err := compile(nvrtcPaths(), capability)
 		if errors.Is(err, ErrNoCUDA) {
