@@ -215,9 +215,16 @@ func TestKernelsHaveTheBitsOfTheReference(t *testing.T) {
 	compareShapes(t, emulated(t), "go", "")
 }
 
-// TestADeviceHasTheBitsOfTheReference runs them on a device.
+// TestADeviceHasTheBitsOfTheReference runs them on a device: also a tensor of more chunks
+// than a launch has blocks there.
 func TestADeviceHasTheBitsOfTheReference(t *testing.T) {
-	compareShapes(t, real(t), "go", "")
+	d := real(t)
+	compareShapes(t, d, "go", "")
+	l, err := distro.NewLayout([]int64{2048, 2048}, 8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	compare(t, d, kernel(t, ""), l, 3)
 }
 
 // drawResult draws a result of up to places entries a chunk: any values, signs, few, none.
