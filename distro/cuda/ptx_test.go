@@ -5,8 +5,6 @@ package cuda
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -32,11 +30,6 @@ func TestCompiledKernelsRoundEveryOperation(t *testing.T) {
 			t.Fatal(err)
 		}
 		text := string(ptx)
-		if folder := os.Getenv("PSYCHE_KEEP_PTX"); folder != "" {
-			if err := os.WriteFile(filepath.Join(folder, fmt.Sprintf("kernel_%d.ptx", capability)), ptx, 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
 		if target := fmt.Sprintf(".target sm_%d", capability); !strings.Contains(text, target) {
 			t.Errorf("compute capability %d: the PTX does not say %s", capability, target)
 		}
