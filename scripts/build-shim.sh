@@ -44,7 +44,11 @@ if [ -z "$abi" ]; then
   grep -q -a 'c105ErrorC1ENS_14SourceLocationENSt7__cxx11' "$lib/libc10.so" && abi=1
 fi
 
-flags=(-std=c++17 -O3 -fopenmp-simd -fno-math-errno -fno-trapping-math -fPIC -fvisibility=hidden -Wall -Itorch -isystem "$include/torch/csrc/api/include"
+# The standard that its headers ask for.
+std=c++17
+grep -q 'C++20 or later' "$include/ATen/ATen.h" && std=c++20
+
+flags=("-std=$std" -O3 -fopenmp-simd -fno-math-errno -fno-trapping-math -fPIC -fvisibility=hidden -Wall -Itorch -isystem "$include/torch/csrc/api/include"
   "-D_GLIBCXX_USE_CXX11_ABI=$abi")
 # Naming the compiler's own folder again would change the order in which it looks.
 [ "$include" -ef /usr/include ] || flags+=(-isystem "$include")

@@ -38,3 +38,19 @@ const char *pt_openblas_kernels(void) {
   if (!name && shim) name = (const char *(*)(void))dlsym(shim, "openblas_get_corename");
   return name ? name() : "";
 }
+
+// The functions of CUDA's driver API, whose headers we do not have. A CUresult is an enum
+// in which 0 is success, a CUdevice an int.
+int pt_cuda_describe(int device, char *name, int size, size_t *memory) {
+  void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (!driver) return 0;
+  int (*init)(unsigned) = (int (*)(unsigned))dlsym(driver, "cuInit");
+  int (*get)(int *, int) = (int (*)(int *, int))dlsym(driver, "cuDeviceGet");
+  int (*get_name)(char *, int, int) = (int (*)(char *, int, int))dlsym(driver, "cuDeviceGetName");
+  int (*get_memory)(size_t *, int) = (int (*)(size_t *, int))dlsym(driver, "cuDeviceTotalMem_v2");
+  int handle;
+  int found = init && get && get_name && get_memory && init(0) == 0 && get(&handle, device) == 0 &&
+              get_name(name, size, handle) == 0 && get_memory(memory, handle) == 0;
+  dlclose(driver);
+  return found;
+}

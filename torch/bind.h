@@ -29,4 +29,8 @@ char *pt_load(const char *path, int *stale);
 // Not to be freed.
 const char *pt_openblas_kernels(void);
 
+// Name and memory in bytes of a CUDA device, as the driver's own library tells them. 0
+// when it is not there or does not know the device.
+int pt_cuda_describe(int device, char *name, int size, size_t *memory);
+
 #endif

@@ -1,7 +1,6 @@
 package torch_test
 
 import (
-	"errors"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -93,11 +92,7 @@ func TestBlocksElsewhere(t *testing.T) {
 
 func TestBlocksInBF16(t *testing.T) {
 	e := torchtest.Engine(t)
-	if err := e.CheckBF16(t.Context()); errors.Is(err, torch.ErrNoType) {
-		t.Skip(err)
-	} else if err != nil && !errors.Is(err, torch.ErrSlowType) {
-		t.Fatal(err)
-	}
+	needs(t, e, torch.BF16)
 	torchtest.Do(t, e, true, func(s *torch.Scope) error {
 		l, in := newLayer(s, torch.F32)
 		l.fused(l.x, false).Mul(l.x.Detach()).Sum().Backward()
@@ -122,6 +117,32 @@ func TestBlocksInBF16(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// Texts may be written in f16, on devices whose libtorch has it: no gradients.
+func TestBlocksInF16(t *testing.T) {
+	e := torchtest.Engine(t)
+	needs(t, e, torch.F16)
+	torchtest.Do(t, e, false, func(s *torch.Scope) error {
+		l, _ := newLayer(s, torch.F32)
+		if d := distance(l.fused(l.x.To(torch.F16), false), l.fused(l.x, false)); !(d < 3e-3) {
+			t.Errorf("the result in f16 is %.1e away from f32's", d)
+		}
+		return nil
+	})
+}
+
+// needs skips the test where the type cannot be multiplied; whether it is fast is not asked.
+func needs(t *testing.T, e *torch.Engine, dtype torch.DType) {
+	t.Helper()
+	err := e.Do(t.Context(), false, func(s *torch.Scope) error {
+		a := s.Full(dtype, 1, 2, 8, 8)
+		a.Matmul(a).Narrow(0, 0, 1).Reshape(8, 8).Linear(a.Narrow(0, 0, 1).Reshape(8, 8))
+		return nil
+	})
+	if err != nil {
+		t.Skip(err)
+	}
 }
 
 // A second backward pass adds to the gradients, in f32.

@@ -35,17 +35,3 @@ func (d DType) String() string {
 
 // Size is the number of bytes of one element.
 func (d DType) Size() int { return dtypes[d].size }
-
-// Device says where a tensor lives: CPU, or n for the n-th CUDA device.
-type Device int
-
-// CPU is the host's own memory.
-const CPU Device = -1
-
-// String gives the name used on command lines: "cpu" or "cuda:n".
-func (d Device) String() string {
-	if d < 0 {
-		return "cpu"
-	}
-	return fmt.Sprintf("cuda:%d", int(d))
-}

@@ -8,7 +8,6 @@ import "C"
 import (
 	"context"
 	"errors"
-	"fmt"
 	"runtime"
 	"sync"
 )
@@ -41,16 +40,19 @@ func NewEngine(device Device) (*Engine, error) { return NewEngineThreads(device,
 // operations use so many threads of their own; 0: as many as Load was told.
 func NewEngineThreads(device Device, own int) (*Engine, error) {
 	loading.Lock()
-	threads, loaded := loading.info.Threads, loading.done
+	info, loaded := loading.info, loading.done
 	loading.Unlock()
 	if !loaded {
 		return nil, ErrNotLoaded
 	}
+	threads := info.Threads
 	if own > 0 {
 		threads = own
 	}
-	if device >= 0 && int(device) >= int(C.pt_cuda_devices()) {
-		return nil, fmt.Errorf("torch: no device %s: libtorch sees %d CUDA devices", device, int(C.pt_cuda_devices()))
+	if device != CPU {
+		if err := info.check(device); err != nil {
+			return nil, err
+		}
 	}
 	e := &Engine{
 		device: device,

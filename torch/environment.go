@@ -29,11 +29,17 @@ type Info struct {
 	Kernels    string // of OpenBLAS, by the name of a processor, such as "Haswell"; empty for another BLAS
 	Capability string // vector instructions libtorch uses, such as "AVX512"
 	Threads    int
-	CUDA       int // CUDA devices libtorch sees
+	CUDA       int  // CUDA devices libtorch sees
+	ForCUDA    bool // libtorch was built for CUDA
+	Generic    bool // PSYCHE_TORCH_GENERIC=1: our own loops over memory are not used
 	Settings   []Setting
 	Warnings   []string
 	Parallel   string // libtorch's own report on its thread pools, several lines
 }
+
+// genericName is the variable by which tests run on the CPU what other devices run. The
+// shim obeys it, and says so in its report on threads.
+const genericName = "PSYCHE_TORCH_GENERIC"
 
 // spinCount bounds how long an idle thread of libgomp burns its core waiting for work.
 // Its default, for ever, is up to seven times slower when anything else wants the core.
@@ -97,6 +103,10 @@ func (info *Info) describe() {
 	info.Version = text(C.pt_library_version())
 	info.Parallel = text(C.pt_parallel_info())
 	info.CUDA = int(C.pt_cuda_devices())
+	info.ForCUDA = loadedFile("libtorch_cuda", "libtorch_hip") != ""
+	if info.Generic = strings.Contains(info.Parallel, genericName); info.Generic {
+		info.Warnings = append(info.Warnings, genericName+" is set: what runs on the CPU runs as on other devices, and slower")
+	}
 	info.BLAS = loadedFile("libopenblas", "libblas", "libmkl", "libblis")
 	for line := range strings.Lines(text(C.pt_build_config())) {
 		if _, value, ok := strings.Cut(line, "CPU capability usage:"); ok {

@@ -18,10 +18,15 @@ var (
 // CheckBF16 multiplies two matrices in bf16 and in f32. It fails with [ErrNoType] when bf16
 // does not work, and with [ErrSlowType] when it was slower: a measurement, which two calls
 // may make differently. A CPU needs AVX-512 BF16 or AMX for bf16; without, some
-// libraries convert every element and others refuse. The types take turns, more of them
+// libraries convert every element and others refuse. NVIDIA's
+// devices have it since the Ampere generation. The types take turns, more of them
 // while bf16 looks slow, so that other work on the machine does not decide.
 func (e *Engine) CheckBF16(ctx context.Context) error {
-	const size, fewest, most = 512, 3, 30
+	const fewest, most = 3, 30
+	size := int64(512)
+	if e.device != CPU {
+		size = 4096 // less is over before the device has begun
+	}
 	var product float64
 	times := map[DType]time.Duration{F32: math.MaxInt64, BF16: math.MaxInt64}
 	err := e.Do(ctx, false, func(s *Scope) error {
@@ -40,8 +45,8 @@ func (e *Engine) CheckBF16(ctx context.Context) error {
 		return ctx.Err()
 	case err != nil:
 		return fmt.Errorf("torch: %w: bf16 on %s: %w; use f32", ErrNoType, e.device, err)
-	case product != size/2:
-		return fmt.Errorf("torch: %w: bf16 on %s multiplies wrongly (%v, want %v); use f32", ErrNoType, e.device, product, size/2)
+	case product != float64(size)/2:
+		return fmt.Errorf("torch: %w: bf16 on %s multiplies wrongly (%v, want %v); use f32", ErrNoType, e.device, product, float64(size)/2)
 	case times[BF16] > times[F32]:
 		return fmt.Errorf("torch: %w: a product in bf16 takes %v on %s, in f32 %v", ErrSlowType, times[BF16], e.device, times[F32])
 	}

@@ -108,11 +108,16 @@ func (t *Tensor) Float32s() []float32 {
 // CopyFloat32s copies the elements out of a tensor of any float type and device.
 func (t *Tensor) CopyFloat32s() []float32 {
 	out := make([]float32, t.Numel())
+	t.ReadFloat32s(out)
+	return out
+}
+
+// ReadFloat32s is CopyFloat32s into memory that is there, as many elements as t has.
+func (t *Tensor) ReadFloat32s(into []float32) {
 	if t.DType() != F32 {
 		t = t.To(F32)
 	}
-	check("CopyFloat32s", C.pt_to_bytes(t.raw(), unsafe.Pointer(unsafe.SliceData(out)), C.size_t(4*len(out))))
-	return out
+	check("ReadFloat32s", C.pt_to_bytes(t.raw(), unsafe.Pointer(unsafe.SliceData(into)), C.size_t(4*len(into))))
 }
 
 // CopyInt64s copies the elements out of an integer tensor.

@@ -7,6 +7,9 @@
 // and values without copying them, and a block of queries is a block of rows.
 #include "pieces.h"
 
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/autograd.h>
+
 #include <algorithm>
 
 namespace psyche {
@@ -28,7 +31,7 @@ int64_t block_rows(const Tensor &q, const Sizes &a) {
 // head after another, so threads share the heads; others take all at once.
 template <class F> void over_heads(const Tensor &q, F &&f) {
   int64_t heads = q.size(0);
-  if (q.device().is_cpu() && q.scalar_type() == at::kFloat) {
+  if (on_cpu(q) && q.scalar_type() == at::kFloat) {
     at::parallel_for(0, heads, 1, [&](int64_t begin, int64_t end) {
       c10::NoGradGuard no_grad;
       for (int64_t h = begin; h < end; h++) f(h, 1);
@@ -168,7 +171,9 @@ struct CausalAttention : torch::autograd::Function<CausalAttention> {
 // x + attention(norm(x)), with what goes around attention: projections, positions.
 struct AttentionBlock : torch::autograd::Function<AttentionBlock> {
   struct Saved {
-    Tensor q, k, v, mixed; // inner layout; mixed [B*T,H*D]
+    // mixed [B*T,H*D]; the others in the inner layout or, where libtorch has an attention,
+    // [B,T,heads,D], of which mixed is then recorded.
+    Tensor q, k, v, mixed;
   };
 
   static std::vector<Tensor> projections(const pt_attention_weights &w) { return {T(w.query), T(w.key), T(w.value)}; }
@@ -189,17 +194,60 @@ struct AttentionBlock : torch::autograd::Function<AttentionBlock> {
     return s;
   }
 
+  // mix by libtorch's attention. With train mixed is recorded, apart from the graph that
+  // the block is part of.
+  static Saved mix_recorded(const Tensor &normal, const Tensor &projection, const Tensor &cos, const Tensor &sin, const Sizes &a,
+                            int64_t D, double scale, bool train) {
+    Tensor all = at::mm(normal, projection.t()).view({a.B, a.T, a.H + 2 * a.KV, D});
+    Saved s{at::empty({a.B, a.T, a.H, D}, all.options()), at::empty({a.B, a.S, a.KV, D}, all.options()),
+            all.narrow(2, a.H + a.KV, a.KV).clone(at::MemoryFormat::Contiguous), Tensor()};
+    rotate(all.narrow(2, 0, a.H), cos, sin, 1, s.q);
+    rotate(all.narrow(2, a.H, a.KV), cos, sin, 1, s.k);
+    all = Tensor();
+    c10::AutoGradMode recording(train);
+    for (const Tensor &t : {s.q, s.k, s.v}) t.set_requires_grad(train);
+    s.mixed = sdpa(s.q, s.k, s.v, scale).reshape({a.B * a.T, a.H * D});
+    return s;
+  }
+
+  // The gradient by all projections, [B,T,H+2KV,D], of one by mixed.
+  static Tensor mix_backward(const Saved &s, const Tensor &dmixed, const Tensor &cos, const Tensor &sin, const Sizes &a, int64_t D,
+                             double scale) {
+    Tensor dall = at::empty({a.B, a.T, a.H + 2 * a.KV, D}, dmixed.options());
+    Tensor dqueries = dall.narrow(2, 0, a.H), dkeys = dall.narrow(2, a.H, a.KV), dvalues = dall.narrow(2, a.H + a.KV, a.KV);
+    if (has_sdpa(dmixed)) {
+      auto d = torch::autograd::grad({s.mixed}, {s.q, s.k, s.v}, {dmixed});
+      rotate(d[0], cos, sin, -1, dqueries);
+      rotate(d[1], cos, sin, -1, dkeys);
+      dvalues.copy_(d[2]);
+      return dall;
+    }
+    Gradients d = attend_backward(flat(s.q), flat(s.k), flat(s.v), dmixed.view({a.B, a.T, a.H, D}), a, scale);
+    Tensor dq = d.q.view(s.q.sizes());
+    Tensor dk = cast(d.k, dmixed.scalar_type()).view({a.B, a.KV, a.S, 1, D}), dv = d.v.view({a.B, a.KV, a.S, 1, D});
+    for (int64_t h = 0; h < a.KV; h++) rotate(dq.select(1, h), cos, sin, -1, dqueries.narrow(2, h * a.G, a.G));
+    rotate(outer_key(dk), cos, sin, -1, dkeys);
+    dvalues.copy_(outer_key(dv));
+    return dall;
+  }
+
   static Tensor forward(AutogradContext *ctx, const Tensor &x, const Tensor &norm, const Tensor &query, const Tensor &key,
                         const Tensor &value, const Tensor &output, const Tensor &cos, const Tensor &sin, int64_t D, double scale,
-                        double epsilon, bool recompute) {
+                        double epsilon, bool recompute, bool train) {
     int64_t H = query.size(0) / D, KV = key.size(0) / D;
     Sizes a{x.size(0), x.size(1), H, x.size(1), KV, H / KV};
     Tensor rows = x.contiguous().view({-1, x.size(2)});
     auto [normal, inverse] = norm_forward(rows, norm, epsilon);
-    Saved s = mix(normal, packed({query, key, value}, x.scalar_type()), cos, sin, a, D, scale);
-    normal = Tensor();
-    Tensor y = at::addmm(rows, s.mixed, cast(output.detach(), x.scalar_type()).t());
+    Tensor projection = packed({query, key, value}, x.scalar_type());
+    Saved s = has_sdpa(x) ? mix_recorded(normal, projection, cos, sin, a, D, scale, train && !recompute)
+                          : mix(normal, projection, cos, sin, a, D, scale);
+    normal = projection = Tensor();
+    Tensor y = at::addmm(rows, s.mixed.detach(), cast(output.detach(), x.scalar_type()).t());
     if (recompute) s = Saved{};
+    if (s.mixed.defined() && s.mixed.requires_grad()) { // kept as it is, with what it was recorded of
+      ctx->saved_data["recorded"] = std::vector<Tensor>{s.q, s.k, s.v, s.mixed};
+      s = Saved{};
+    }
     ctx->save_for_backward({rows, inverse, cos, sin, s.q, s.k, s.v, s.mixed, norm, query, key, value, output});
     ctx->saved_data["sizes"] = std::vector<int64_t>{a.B, a.T, a.H, a.S, a.KV, a.G, D};
     ctx->saved_data["scale"] = scale;
@@ -220,22 +268,22 @@ struct AttentionBlock : torch::autograd::Function<AttentionBlock> {
 
     Tensor normal = norm_forward(rows, norm, ctx->saved_data["epsilon"].toDouble()).first, projection = packed(inputs, type);
     Saved s{saved[4], saved[5], saved[6], saved[7]};
-    if (!s.q.defined()) s = mix(normal, projection, cos, sin, a, D, scale);
-    add_product({output}, g, s.mixed);
-    s.mixed = Tensor();
-    Tensor dmixed = at::mm(g, cast(output.detach(), type)).view({a.B, a.T, a.H, D});
-    Gradients d = attend_backward(flat(s.q), flat(s.k), flat(s.v), dmixed, a, scale);
-    Tensor dall = at::empty({a.B, a.T, a.H + 2 * a.KV, D}, rows.options());
-    Tensor dq = d.q.view(s.q.sizes());
-    Tensor dk = cast(d.k, type).view({a.B, a.KV, a.S, 1, D}), dv = d.v.view({a.B, a.KV, a.S, 1, D});
-    for (int64_t h = 0; h < a.KV; h++) rotate(dq.select(1, h), cos, sin, -1, dall.narrow(2, h * a.G, a.G));
-    rotate(outer_key(dk), cos, sin, -1, dall.narrow(2, a.H, a.KV));
-    dall.narrow(2, a.H + a.KV, a.KV).copy_(outer_key(dv));
+    if (auto recorded = ctx->saved_data.find("recorded"); recorded != ctx->saved_data.end()) {
+      auto list = recorded->second.toTensorVector();
+      s = Saved{list[0], list[1], list[2], list[3]};
+      ctx->saved_data.erase(recorded); // what it was recorded of is freed when this is done
+    } else if (!s.q.defined()) {
+      s = has_sdpa(rows) ? mix_recorded(normal, projection, cos, sin, a, D, scale, true) : mix(normal, projection, cos, sin, a, D, scale);
+    }
+    add_product({output}, g, s.mixed.detach());
+    if (!has_sdpa(rows)) s.mixed = Tensor(); // not needed any more
+    Tensor dall = mix_backward(s, at::mm(g, cast(output.detach(), type)), cos, sin, a, D, scale);
+    s = Saved{};
     dall = dall.view({a.B * a.T, (a.H + 2 * a.KV) * D});
     add_product(inputs, dall, normal);
     auto [dx, dnorm] = norm_backward(at::mm(dall, projection), rows, norm, inverse, g);
     add_gradient(norm, dnorm);
-    variable_list out(12);
+    variable_list out(13);
     out[0] = dx.view(grads[0].sizes());
     return out;
   }
@@ -251,6 +299,8 @@ pt_result causal_attention(pt_tensor q, pt_tensor k, pt_tensor v, double scale) 
     TORCH_CHECK(a.size(0) == b.size(0) && a.size(3) == b.size(3) && b.size(1) >= a.size(1) && b.size(2) > 0 &&
                     a.size(2) % b.size(2) == 0,
                 "heads do not fit: q ", a.sizes(), ", k ", b.sizes());
+    // A mask that is neither causal nor none would be a matrix.
+    if (has_sdpa(a) && c.size(3) <= a.size(3) && (a.size(1) == b.size(1) || a.size(1) == 1)) return sdpa(a, b, c, scale);
     return CausalAttention::apply(a, b, c, scale);
   });
 }
@@ -270,7 +320,8 @@ pt_result attention_block(pt_tensor x, pt_attention_weights w, pt_tensor cos, pt
                 "heads of ", width, " do not fit ", q.size(0), " queries and ", k.size(0), " keys");
     TORCH_CHECK(T(cos).sizes() == at::IntArrayRef({t.size(1), width / 2}) && T(sin).sizes() == T(cos).sizes(),
                 "cos and sin must be [T,D/2], got ", T(cos).sizes());
-    return AttentionBlock::apply(t, n, q, k, v, o, T(cos).contiguous(), T(sin).contiguous(), width, scale, epsilon, recompute != 0);
+    return AttentionBlock::apply(t, n, q, k, v, o, T(cos).contiguous(), T(sin).contiguous(), width, scale, epsilon, recompute != 0,
+                                 c10::GradMode::is_enabled());
   });
 }
 

@@ -73,8 +73,9 @@ void cross_entropy_rows(Tensor &logits, const Tensor &targets, const Tensor &sha
   logits.copy_(g.scatter_add_(1, wanted, part.neg()));
 }
 
-// Logits that are made at once, in bytes.
-constexpr int64_t kLogits = int64_t{32} << 20;
+// Logits that are made at once, in bytes: what caches hold, and enough to keep other
+// devices busy.
+int64_t logits_at_once(const Tensor &x) { return int64_t{on_cpu(x) ? 32 : 256} << 20; }
 
 struct LinearCrossEntropy : torch::autograd::Function<LinearCrossEntropy> {
   static Tensor forward(AutogradContext *ctx, const Tensor &input, const Tensor &weight, const Tensor &targets, int64_t ignore,
@@ -91,7 +92,7 @@ struct LinearCrossEntropy : torch::autograd::Function<LinearCrossEntropy> {
     Tensor loss = at::zeros({}, x.options().dtype(wide)), w = cast(weight.detach().contiguous(), x.scalar_type());
     Tensor dx, dw;
     if (train) dx = at::empty_like(x);
-    if (rows <= 0) rows = std::max<int64_t>(64, kLogits / std::max<int64_t>(1, V * x.element_size()) / 64 * 64);
+    if (rows <= 0) rows = std::max<int64_t>(64, logits_at_once(x) / std::max<int64_t>(1, V * x.element_size()) / 64 * 64);
     Tensor buffer = at::empty({std::min(rows, N), V}, x.options());
     for (int64_t i = 0; i < N; i += rows) {
       int64_t n = std::min(rows, N - i);
@@ -116,7 +117,7 @@ struct LinearCrossEntropy : torch::autograd::Function<LinearCrossEntropy> {
   static variable_list backward(AutogradContext *ctx, variable_list grads) {
     auto saved = ctx->get_saved_variables();
     Tensor dx = saved[0], dw = saved[1], weight = saved[2], g = grads[0];
-    if (!g.device().is_cpu() || g.item().toDouble() != 1) {
+    if (!on_cpu(g) || g.item().toDouble() != 1) { // to look at it would wait for the device
       dx = dx.mul_(g.to(dx.scalar_type())), dw = dw.mul_(g.to(dw.scalar_type()));
     }
     variable_list out(6);

@@ -39,10 +39,15 @@ static std::vector<at::Tensor> list(pt_tensor *tensors, int count) {
 
 pt_result from_bytes(const void *data, size_t bytes, const int64_t *shape, int dims, int dtype, int device) {
   return tensor([&] {
+    if (device >= 0 || generic()) { // straight from where the bytes are
+      at::Tensor there = at::from_blob(const_cast<void *>(data), sizes(shape, dims), options(dtype, -1));
+      TORCH_CHECK(there.nbytes() == bytes, bytes, " bytes for a tensor of ", there.nbytes());
+      return there.to(options(dtype, device), /*non_blocking=*/false, /*copy=*/true);
+    }
     at::Tensor t = at::empty(sizes(shape, dims), options(dtype, -1));
     TORCH_CHECK(t.nbytes() == bytes, bytes, " bytes for a tensor of ", t.nbytes());
     if (bytes) std::memcpy(t.data_ptr(), data, bytes);
-    return device < 0 ? t : t.to(on(device));
+    return t;
   });
 }
 
@@ -89,9 +94,14 @@ pt_number item(pt_tensor t) {
 
 char *to_bytes(pt_tensor t, void *data, size_t bytes) {
   return status([&] {
-    at::Tensor source = T(t).detach().to(at::kCPU).contiguous();
+    at::Tensor source = T(t).detach().contiguous();
     TORCH_CHECK(source.nbytes() == bytes, bytes, " bytes for a tensor of ", source.nbytes());
-    if (bytes) std::memcpy(data, source.data_ptr(), bytes);
+    if (!bytes) return;
+    if (on_cpu(source)) {
+      std::memcpy(data, source.data_ptr(), bytes);
+    } else {
+      at::from_blob(data, source.sizes(), at::TensorOptions().dtype(source.scalar_type())).copy_(source);
+    }
   });
 }
 

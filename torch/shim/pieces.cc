@@ -7,7 +7,7 @@
 namespace psyche {
 
 bool plain(const Tensor &t) {
-  return t.device().is_cpu() && (t.scalar_type() == at::kFloat || t.scalar_type() == at::kBFloat16);
+  return on_cpu(t) && (t.scalar_type() == at::kFloat || t.scalar_type() == at::kBFloat16);
 }
 
 constexpr int64_t kRows = 16;          // rows one thread takes at a time
@@ -16,7 +16,7 @@ constexpr int64_t kElements = 1 << 15; // elements, likewise
 Tensor cast(const Tensor &t, at::ScalarType type) {
   if (t.scalar_type() == type) return t;
   bool down = t.scalar_type() == at::kFloat && type == at::kBFloat16, up = t.scalar_type() == at::kBFloat16 && type == at::kFloat;
-  if (!t.device().is_cpu() || !t.is_contiguous() || !(down || up)) return t.to(type);
+  if (!on_cpu(t) || !t.is_contiguous() || !(down || up)) return t.to(type);
   Tensor out = at::empty(t.sizes(), t.options().dtype(type));
   at::parallel_for(0, t.numel(), kElements, [&](int64_t begin, int64_t end) {
     if (down) {
@@ -94,9 +94,8 @@ Tensor swiglu_forward(const Tensor &pairs) {
 void swiglu_backward(Tensor &pairs, Tensor &g) {
   int64_t rows = pairs.size(0), n = pairs.size(1) / 2;
   if (!plain(pairs)) {
-    Tensor gate = pairs.narrow(1, 0, n), up = pairs.narrow(1, n, n);
-    Tensor sigmoid = at::sigmoid(gate), silu = gate * sigmoid;
-    Tensor dgate = g * up * (sigmoid + silu * (1 - sigmoid)), dup = g * silu;
+    Tensor gate = pairs.narrow(1, 0, n), up = pairs.narrow(1, n, n), silu = at::silu(gate);
+    Tensor dgate = at::silu_backward(g * up, gate), dup = g * silu;
     g.copy_(silu * up);
     gate.copy_(dgate);
     up.copy_(dup);

@@ -1,5 +1,6 @@
 // What the fused parts of a transformer are built of, on tensors: each piece runs as a
-// loop of kernels.h over f32 and bf16 on the CPU, and as libtorch operations elsewhere.
+// loop of kernels.h over f32 and bf16 on the CPU, and as libtorch operations elsewhere,
+// where no address of a tensor's memory is used.
 #pragma once
 
 #include "kernels.h"
@@ -52,6 +53,16 @@ void softmax_causal_backward(const Tensor &p, Tensor &dp, int64_t seen, int64_t 
 
 // Rotates the heads of x [B,T,H,D], any strides, into out, likewise.
 void rotate(const Tensor &x, const Tensor &cos, const Tensor &sin, int direction, Tensor out);
+
+// ---- attention elsewhere ----
+
+// Whether attention of this tensor is libtorch's scaled_dot_product_attention: not on the
+// CPU, nor with a libtorch before 2.0, which has none.
+bool has_sdpa(const Tensor &q);
+// Causal attention of q [B,T,H,D], k [B,S,KV,D] and v [B,S,KV,E] to [B,T,H,E], recorded by
+// autograd like any operation; T is S or 1. The kernels that libtorch has for CUDA hold no
+// [T,S] matrix.
+Tensor sdpa(const Tensor &q, const Tensor &k, const Tensor &v, double scale);
 
 // ---- weights ----
 

@@ -25,6 +25,13 @@ extern std::atomic<int64_t> live;
 
 at::ScalarType scalar_type(int dtype);
 
+// Whether our own loops over memory may run on t: it is on the CPU. With
+// PSYCHE_TORCH_GENERIC=1 in the environment nothing is, so that tests run there what
+// other devices run.
+bool on_cpu(const at::Tensor &t);
+// Whether that is set.
+bool generic();
+
 inline at::Tensor &T(pt_tensor t) { return *static_cast<at::Tensor *>(t); }
 
 inline at::IntArrayRef sizes(const int64_t *shape, int dims) {

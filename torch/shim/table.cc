@@ -6,11 +6,25 @@
 #include <ATen/Version.h>
 #include <c10/core/GradMode.h>
 #include <malloc.h>
+#include <torch/cuda.h>
 #include <torch/version.h>
+
+#include <cstdlib>
+#include <string>
 
 namespace psyche {
 
 std::atomic<int64_t> live{0};
+
+bool generic() {
+  static const bool set = [] {
+    const char *value = std::getenv("PSYCHE_TORCH_GENERIC");
+    return value && !std::strcmp(value, "1");
+  }();
+  return set;
+}
+
+bool on_cpu(const at::Tensor &t) { return t.device().is_cpu() && !generic(); }
 
 // glibc gives large blocks back to the kernel when they are freed; a training step frees
 // and asks again for hundreds of megabytes, and the page faults cost up to half its time.
@@ -30,12 +44,16 @@ char *set_threads(int threads) {
 }
 
 char *library_version() { return strdup(TORCH_VERSION); }
-char *parallel_info() { return strdup(at::get_parallel_info().c_str()); }
+char *parallel_info() {
+  std::string text = at::get_parallel_info();
+  if (generic()) text += "PSYCHE_TORCH_GENERIC: libtorch's operations in place of our own loops\n";
+  return strdup(text.c_str());
+}
 char *build_config() { return strdup(at::show_config().c_str()); }
 
 int cuda_devices() {
   try {
-    return at::globalContext().hasCUDA() ? static_cast<int>(at::detail::getCUDAHooks().getNumGPUs()) : 0;
+    return static_cast<int>(torch::cuda::device_count());
   } catch (...) {
     return 0;
   }

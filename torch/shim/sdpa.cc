@@ -1,0 +1,44 @@
+// Attention by libtorch's own kernels, for devices that have no loops of ours.
+#include "pieces.h"
+
+#include <torch/version.h>
+
+#include <cmath>
+
+namespace psyche {
+
+#if TORCH_VERSION_MAJOR >= 2
+
+bool has_sdpa(const Tensor &q) { return !on_cpu(q); }
+
+// The heads of [B,S,KV,D], each as often as queries share it, as [B,H,S,D]. Kernels that
+// take fewer key heads than query heads are not in all versions, and not for all types.
+static Tensor shared(const Tensor &t, int64_t heads) {
+  int64_t B = t.size(0), S = t.size(1), KV = t.size(2), D = t.size(3);
+  if (KV == heads) return t.transpose(1, 2);
+  return t.unsqueeze(3).expand({B, S, KV, heads / KV, D}).reshape({B, S, heads, D}).transpose(1, 2);
+}
+
+Tensor sdpa(const Tensor &q, const Tensor &k, const Tensor &v, double scale) {
+  int64_t T = q.size(1), H = q.size(2), D = q.size(3), E = v.size(3);
+  TORCH_CHECK(T == 1 || T == k.size(1), T, " queries for ", k.size(1), " keys");
+  // Kernels want values as wide as keys.
+  Tensor values = E < D ? at::constant_pad_nd(v, {0, D - E}) : v;
+#if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 1
+  Tensor y = at::scaled_dot_product_attention(q.transpose(1, 2), shared(k, H), shared(values, H), {}, 0.0, T > 1, scale);
+#else // divides by the root of the width, always
+  Tensor scaled = q * (scale * std::sqrt(static_cast<double>(D)));
+  Tensor y = at::scaled_dot_product_attention(scaled.transpose(1, 2), shared(k, H), shared(values, H), {}, 0.0, T > 1);
+#endif
+  return y.transpose(1, 2).narrow(3, 0, E);
+}
+
+#else
+
+bool has_sdpa(const Tensor &) { return false; }
+
+Tensor sdpa(const Tensor &, const Tensor &, const Tensor &, double) { TORCH_CHECK(false, "libtorch ", TORCH_VERSION, " has no attention"); }
+
+#endif
+
+} // namespace psyche
