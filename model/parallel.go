@@ -7,6 +7,7 @@ import (
 
 	"github.com/psyche-go/psyche/model/deepseek"
 	"github.com/psyche-go/psyche/model/llama"
+	"github.com/psyche-go/psyche/model/weights"
 	"github.com/psyche-go/psyche/torch"
 )
 
@@ -23,6 +24,27 @@ func Twin(ctx context.Context, e *torch.Engine, m Model) (Model, error) {
 		return asModel(m.Twin(ctx, e))
 	}
 	return nil, fmt.Errorf("twin of a %T: %w", m, errors.ErrUnsupported)
+}
+
+// Copy makes a model on an engine of any device with weights of its own, equal to m's, and
+// gradients of its own. Refresh keeps it equal.
+func Copy(ctx context.Context, e *torch.Engine, m Model, o Options) (Model, error) {
+	if err := o.check(e.Device()); err != nil {
+		return nil, err
+	}
+	switch m := m.(type) {
+	case *llama.Llama:
+		return asModel(m.Copy(ctx, e, llama.Options(o)))
+	case *deepseek.DeepSeek:
+		return asModel(m.Copy(ctx, e, deepseek.Options(o)))
+	}
+	return nil, fmt.Errorf("copy of a %T: %w", m, errors.ErrUnsupported)
+}
+
+// Refresh gives a model that Copy made of another the weights that the other has now. The
+// other must not change meanwhile.
+func Refresh(ctx context.Context, m, from Model) error {
+	return m.Engine().Do(ctx, false, func(s *torch.Scope) error { return weights.Refresh(s, stored(m), stored(from)) })
 }
 
 // asModel keeps a nil model from becoming an interface that is not nil.

@@ -15,6 +15,9 @@ import (
 	"github.com/psyche-go/psyche/torch"
 )
 
+// ErrOption says that a model cannot compute as it was asked to.
+var ErrOption = errors.New("unsupported option")
+
 // ErrArchitecture says that a config.json names no architecture we have.
 var ErrArchitecture = errors.New("unsupported architecture")
 
@@ -29,12 +32,23 @@ type Description struct {
 // Options say how a model computes; the zero value computes in f32.
 type Options struct {
 	// Compute is the type of activations and of the copies of the weights they are
-	// multiplied with: F32 or BF16 (see torch.Engine.CheckBF16). Weights and gradients
-	// are F32.
+	// multiplied with: F32, BF16 (see torch.Engine.CheckBF16) or, on CUDA devices and
+	// without gradients, F16. Weights and gradients are F32.
 	Compute torch.DType
 	// Recompute saves memory: it keeps little for the backward pass and computes the rest
 	// a second time.
 	Recompute bool
+}
+
+// check refuses types that the device does not compute in.
+func (o Options) check(device torch.Device) error {
+	switch {
+	case o.Compute == torch.F32, o.Compute == torch.BF16, o.Compute == torch.F16 && device != torch.CPU:
+		return nil
+	case o.Compute == torch.F16:
+		return fmt.Errorf("%w: to compute in f16 on the CPU, which has no arithmetic for it; use f32 or bf16, or a CUDA device", ErrOption)
+	}
+	return fmt.Errorf("%w: to compute in %s, want f32, bf16 or f16", ErrOption, o.Compute)
 }
 
 // architecture is what a model package offers.
@@ -127,6 +141,9 @@ func Init(config []byte, seed uint64) ([]safetensors.Tensor, error) {
 func New(ctx context.Context, e *torch.Engine, config []byte, o Options, tensors []safetensors.Tensor) (Model, error) {
 	a, err := find(config)
 	if err != nil {
+		return nil, err
+	}
+	if err := o.check(e.Device()); err != nil {
 		return nil, err
 	}
 	return a.new(ctx, e, config, o, tensors)

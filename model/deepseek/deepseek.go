@@ -54,13 +54,30 @@ type feedForward struct{ gate, up, down *torch.Tensor }
 // New makes a model of the config on the engine, with f32 copies of the weights, which
 // must be exactly those of the config (F32, BF16 or F16).
 func New(ctx context.Context, engine *torch.Engine, c Config, o Options, tensors []safetensors.Tensor) (*DeepSeek, error) {
-	if o.Compute != torch.F32 && o.Compute != torch.BF16 {
-		return nil, fmt.Errorf("deepseek: %w: to compute in %s, want f32 or bf16", ErrOption, o.Compute)
-	}
-	if o.Recompute {
-		return nil, fmt.Errorf("deepseek: %w: activations cannot be computed twice to save memory; use smaller micro-batches", ErrOption)
+	if err := o.check(); err != nil {
+		return nil, err
 	}
 	return build(ctx, engine, c, o, func(s *torch.Scope) *weights.Source { return weights.NewSource(s, normal(c, tensors)) })
+}
+
+func (o Options) check() error {
+	if o.Compute != torch.F32 && o.Compute != torch.BF16 {
+		return fmt.Errorf("deepseek: %w: to compute in %s, want f32 or bf16", ErrOption, o.Compute)
+	}
+	if o.Recompute {
+		return fmt.Errorf("deepseek: %w: activations cannot be computed twice to save memory; use smaller micro-batches", ErrOption)
+	}
+	return nil
+}
+
+// Copy makes a model on an engine of any device with weights of its own, equal to m's.
+func (m *DeepSeek) Copy(ctx context.Context, engine *torch.Engine, o Options) (*DeepSeek, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	return build(ctx, engine, m.config, o, func(s *torch.Scope) *weights.Source {
+		return weights.NewCopy(s, slices.Concat(m.parameters, m.buffers))
+	})
 }
 
 // Twin makes a model on another engine of the same device that shares the memory of the

@@ -35,7 +35,7 @@ type block struct {
 // Options say how a model computes. The zero value computes in f32.
 type Options struct {
 	// Compute is the type of activations and of the copies of the weights they are
-	// multiplied with: F32 or BF16. The weights themselves and their gradients are F32.
+	// multiplied with: F32, BF16 or F16. The weights themselves and their gradients are F32.
 	Compute torch.DType
 	// Recompute keeps only the input of each half layer for the backward pass and
 	// computes the rest a second time (Chen et al., arXiv 1604.06174).
@@ -52,6 +52,11 @@ func New(ctx context.Context, engine *torch.Engine, c Config, o Options, tensors
 // weights, and has gradients of its own. It must not compute while the weights change.
 func (m *Llama) Twin(ctx context.Context, engine *torch.Engine) (*Llama, error) {
 	return build(ctx, engine, m.config, m.options, func(s *torch.Scope) *weights.Source { return weights.NewTwin(s, m.parameters) })
+}
+
+// Copy makes a model on an engine of any device with weights of its own, equal to m's.
+func (m *Llama) Copy(ctx context.Context, engine *torch.Engine, o Options) (*Llama, error) {
+	return build(ctx, engine, m.config, o, func(s *torch.Scope) *weights.Source { return weights.NewCopy(s, m.parameters) })
 }
 
 func build(ctx context.Context, engine *torch.Engine, c Config, o Options, open func(s *torch.Scope) *weights.Source) (*Llama, error) {

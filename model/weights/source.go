@@ -25,7 +25,8 @@ var dtypes = map[safetensors.DType]torch.DType{
 type Source struct {
 	scope  *torch.Scope
 	byName map[string]safetensors.Tensor
-	shared map[string]*torch.Tensor // of NewTwin: what there is instead of byName
+	shared map[string]*torch.Tensor // of NewTwin and NewCopy: what there is instead of byName
+	apart  bool                     // of NewCopy: shared is copied
 	taken  []torch.Parameter
 	fixed  []torch.Parameter
 	err    error // the first one
@@ -50,6 +51,14 @@ func NewTwin(s *torch.Scope, existing []torch.Parameter) *Source {
 	for _, p := range existing {
 		src.shared[p.Name] = p.Tensor
 	}
+	return src
+}
+
+// NewCopy starts taking copies of the weights of a model that exists, parameters and
+// buffers, for an engine of any device.
+func NewCopy(s *torch.Scope, existing []torch.Parameter) *Source {
+	src := NewTwin(s, existing)
+	src.apart = true
 	return src
 }
 
@@ -91,7 +100,7 @@ type Matrix struct {
 func (s *Source) TakeTogether(wanted ...Matrix) []*torch.Tensor {
 	out := make([]*torch.Tensor, len(wanted))
 	_ = s.scope.Sub(func(inner *torch.Scope) error { // frees the parts
-		if s.shared != nil { // they lie together already
+		if s.shared != nil && !s.apart { // they lie together already
 			for i, w := range wanted {
 				if t := s.read(inner, w.Name, []int64{w.Rows, w.Columns}); t != nil {
 					out[i] = s.parameter(w.Name, t)
@@ -122,6 +131,9 @@ func (s *Source) read(scope *torch.Scope, name string, shape []int64) *torch.Ten
 		if got := t.Shape(); !slices.Equal(got, shape) {
 			s.fail("tensor %s has shape %v, want %v", name, got, shape)
 			return nil
+		}
+		if s.apart {
+			return scope.Copy(t)
 		}
 		return scope.Alias(t)
 	}
@@ -246,6 +258,21 @@ func Copy(s *torch.Scope, parameters []torch.Parameter, tensors []safetensors.Te
 		stored := byName[p.Name]
 		err := s.Sub(func(s *torch.Scope) error {
 			p.Tensor.Detach().CopyFrom(s.FromBytes(stored.Data, dtypes[stored.DType], stored.Shape...))
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Refresh overwrites the parameters with those of another engine's model of the same
+// config. Inside Do without gradients only; nobody may use the others meanwhile.
+func Refresh(s *torch.Scope, parameters, from []torch.Parameter) error {
+	for i, p := range parameters {
+		err := s.Sub(func(*torch.Scope) error {
+			p.Tensor.Detach().CopyFrom(from[i].Tensor)
 			return nil
 		})
 		if err != nil {
