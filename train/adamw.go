@@ -49,12 +49,9 @@ func NewAdamW(ctx context.Context, o Options) (*AdamW, error) {
 	if err != nil {
 		return nil, fmt.Errorf("adamw trainer: %w", err)
 	}
-	r, err := newReplica(ctx, o.Model, o.Compute, o.MicroBatch, o.Threads, o.Logger)
+	r, err := newTraining(ctx, o)
 	if err != nil {
 		return nil, fmt.Errorf("adamw trainer: %w", err)
-	}
-	if err := r.parallelise(ctx, o.Parallel, o.Threads); err != nil {
-		return nil, errors.Join(fmt.Errorf("adamw trainer: %w", err), r.Close())
 	}
 	a := &AdamW{replica: r, config: c, schedule: rates, moments: [2]moments{{name: "exp_avg"}, {name: "exp_avg_sq"}}}
 	a.constants = torch.AdamW{Beta1: c.Betas[0], Beta2: c.Betas[1], Epsilon: c.Eps, WeightDecay: c.WeightDecay}
@@ -100,6 +97,7 @@ func (a *AdamW) update(step uint32, gradients []*torch.Tensor) error {
 	}
 	scale := clipScale(length, a.config.ClipGradNorm)
 	a.updates++
+	a.changed()
 	for i, p := range a.parameters {
 		if scale != 1 {
 			gradients[i].MulScalarInPlace(scale)

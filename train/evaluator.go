@@ -3,10 +3,6 @@ package train
 import (
 	"context"
 	"fmt"
-	"log/slog"
-
-	"github.com/psyche-go/psyche/checkpoint"
-	"github.com/psyche-go/psyche/model"
 )
 
 // Evaluator is a model that is not trained, for its losses.
@@ -14,9 +10,10 @@ type Evaluator struct {
 	*replica
 }
 
-// NewEvaluator builds the model in memory; see Options for the parameters.
-func NewEvaluator(ctx context.Context, s checkpoint.Snapshot, microBatch, threads int, log *slog.Logger) (*Evaluator, error) {
-	r, err := newReplica(ctx, s, model.Options{}, microBatch, threads, log)
+// NewEvaluator builds the model in memory. Of the options those of the optimizer and of
+// the run are not used.
+func NewEvaluator(ctx context.Context, o Options) (*Evaluator, error) {
+	r, err := newReplica(ctx, o)
 	if err != nil {
 		return nil, fmt.Errorf("evaluator: %w", err)
 	}

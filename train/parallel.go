@@ -34,17 +34,20 @@ const maxEngines = 256
 
 // worker gathers gradients of micro-batches, apart from other workers.
 type worker interface {
+	// refresh makes the worker see the weights as they are now.
+	refresh(ctx context.Context) error
 	// add computes the loss of a micro-batch, and gathers share times its gradient.
 	add(ctx context.Context, part microBatch, share float64) (loss float64, err error)
 	// addTo adds what was gathered to sums, in the order of the parameters, and drops it.
-	addTo(ctx context.Context, sums [][]float32) error
+	// For the first worker they are zero, whatever they hold.
+	addTo(ctx context.Context, sums [][]float32, first bool) error
 	// drop forgets what was gathered.
 	drop(ctx context.Context) error
 }
 
-// parallel computes gradients on several engines. All have the replica's own weights in
-// front of them, so whatever changes these is seen by all, and there is nothing to keep
-// equal. Which worker computes what, and the order in which gradients are added up,
+// parallel computes gradients on several engines. Those of the CPU have the replica's own
+// weights in front of them, so whatever changes these is seen by all, and there is nothing
+// to keep equal; other devices have copies (see apart). Which worker computes what, and the order in which gradients are added up,
 // depend on the batch alone, not on who is faster.
 type parallel struct {
 	workers []worker
@@ -54,27 +57,36 @@ type parallel struct {
 }
 
 // newParallel starts the engines. threads are shared among them.
-func newParallel(ctx context.Context, r *replica, p Parallelism, threads int) (*parallel, error) {
+func newParallel(ctx context.Context, r *replica, o Options) (*parallel, error) {
+	p, threads := o.Parallel, o.Threads
 	if info, err := torch.Loaded(); err == nil && threads <= 0 {
 		threads = info.Threads
 	}
-	own, tensors := max(1, threads/p.engines()), max(p.Tensor, 1)
 	all := &parallel{}
 	fail := func(err error) (*parallel, error) {
-		return nil, errors.Join(fmt.Errorf("parallelism: %w", err), all.close())
+		return nil, errors.Join(err, all.close())
+	}
+	own, tensors := max(1, threads/max(p.engines(), len(o.Devices))), max(p.Tensor, 1)
+	for _, device := range o.Devices {
+		if err := all.addApart(ctx, r, device, own, o.Compute); err != nil {
+			return fail(fmt.Errorf("model on %s: %w", device, err))
+		}
 	}
 	for range max(p.Data, 1) {
+		if len(o.Devices) > 0 {
+			break
+		}
 		var group []*torch.Engine
 		for range tensors {
 			engine, err := torch.NewEngineThreads(torch.CPU, own)
 			if err != nil {
-				return fail(err)
+				return fail(fmt.Errorf("parallelism: %w", err))
 			}
 			group, all.engines = append(group, engine), append(all.engines, engine)
 		}
 		w, err := newWorker(ctx, r.model, group)
 		if err != nil {
-			return fail(err)
+			return fail(fmt.Errorf("parallelism: %w", err))
 		}
 		all.workers = append(all.workers, w)
 	}
@@ -122,6 +134,9 @@ func (p *parallel) gradient(ctx context.Context, r *replica, parts []microBatch,
 	group, inner := errgroup.WithContext(ctx)
 	for i, w := range p.workers {
 		group.Go(func() error {
+			if err := w.refresh(inner); err != nil {
+				return err
+			}
 			for at := i; at < len(parts); at += len(p.workers) {
 				if err := inner.Err(); err != nil {
 					return err
@@ -158,11 +173,8 @@ func (p *parallel) gradient(ctx context.Context, r *replica, parts []microBatch,
 
 // reduce adds the gradients of all workers up, the first worker's first.
 func (p *parallel) reduce(ctx context.Context) error {
-	for _, slice := range p.slices {
-		clear(slice)
-	}
-	for _, w := range p.workers {
-		if err := w.addTo(ctx, p.slices); err != nil {
+	for i, w := range p.workers {
+		if err := w.addTo(ctx, p.slices, i == 0); err != nil {
 			return err
 		}
 	}
@@ -190,16 +202,19 @@ func (w single) add(ctx context.Context, part microBatch, share float64) (loss f
 	return loss, err
 }
 
-func (w single) addTo(ctx context.Context, sums [][]float32) error {
+func (w single) refresh(context.Context) error { return nil }
+
+func (w single) addTo(ctx context.Context, sums [][]float32, first bool) error {
+	if first {
+		clearAll(sums)
+	}
 	return w.twin.Engine().Do(ctx, false, func(*torch.Scope) error {
 		for i, p := range w.twin.Parameters() {
 			grad := p.Tensor.Grad()
 			if grad == nil {
 				continue
 			}
-			for j, g := range grad.Contiguous().Float32s() {
-				sums[i][j] += g
-			}
+			addSlice(sums[i], grad.Contiguous().Float32s())
 			p.Tensor.ClearGrad()
 		}
 		return nil
@@ -229,20 +244,43 @@ func (w several) add(ctx context.Context, part microBatch, share float64) (float
 	return w.split.Gradient(ctx, part.inputs, part.targets, part.rows, part.columns, share)
 }
 
-func (w several) addTo(ctx context.Context, sums [][]float32) error { return w.split.AddTo(ctx, sums) }
+func (w several) refresh(context.Context) error { return nil }
+
+func (w several) addTo(ctx context.Context, sums [][]float32, first bool) error {
+	if first {
+		clearAll(sums)
+	}
+	return w.split.AddTo(ctx, sums)
+}
+
+func addSlice(sum, values []float32) {
+	for i, v := range values {
+		sum[i] += v
+	}
+}
+
+func clearAll(slices [][]float32) {
+	for _, slice := range slices {
+		clear(slice)
+	}
+}
 
 func (w several) drop(ctx context.Context) error { return w.split.Drop(ctx) }
 
-// parallelise makes the replica compute gradients on several engines from now on.
-func (r *replica) parallelise(ctx context.Context, p Parallelism, threads int) error {
-	if err := p.check(); err != nil {
+// parallelise makes the replica compute gradients on several engines from now on, or on
+// other devices, if the options say so.
+func (r *replica) parallelise(ctx context.Context, o Options) error {
+	if err := o.Parallel.check(); err != nil {
 		return err
 	}
-	if p.engines() == 1 {
+	if err := checkDevices(o.Devices, o.Parallel); err != nil {
+		return err
+	}
+	if o.Parallel.engines() == 1 && len(o.Devices) == 0 {
 		return nil
 	}
 	var err error
-	r.parallel, err = newParallel(ctx, r, p, threads)
+	r.parallel, err = newParallel(ctx, r, o)
 	return err
 }
 

@@ -34,9 +34,11 @@ type replica struct {
 	log        *slog.Logger
 	busy       chan struct{} // holds one value while a method works on the model
 	parallel   *parallel     // nil: gradients are computed on the engine
+	changes    uint64        // how often the weights were changed; workers with copies compare it
 }
 
-// parameter is a tensor of the model. weights is its memory.
+// parameter is a tensor of the model, always of the CPU. weights is its memory: what
+// optimizers change, and what all else is copied from.
 type parameter struct {
 	name    string
 	shape   []int64
@@ -44,23 +46,33 @@ type parameter struct {
 	weights []float32
 }
 
-func newReplica(ctx context.Context, s checkpoint.Snapshot, o model.Options, microBatch, threads int, log *slog.Logger) (*replica, error) {
-	if microBatch < 1 {
-		return nil, fmt.Errorf("micro-batch of %d sequences, want at least 1", microBatch)
+// newReplica builds the model of the options, without an optimizer.
+func newReplica(ctx context.Context, o Options) (*replica, error) {
+	if o.MicroBatch < 1 {
+		return nil, fmt.Errorf("micro-batch of %d sequences, want at least 1", o.MicroBatch)
 	}
+	log := o.Logger
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	if err := torch.Load(torch.Options{Threads: threads, Logger: log}); err != nil {
+	if err := torch.Load(torch.Options{Threads: o.Threads, Logger: log}); err != nil {
 		return nil, err
 	}
 	engine, err := torch.NewEngine(torch.CPU)
 	if err != nil {
 		return nil, err
 	}
-	r := &replica{engine: engine, microBatch: microBatch, log: log, files: s.Files, step: s.Step, busy: make(chan struct{}, 1)}
-	if err := r.build(ctx, s, o); err != nil {
+	s := o.Model
+	r := &replica{engine: engine, microBatch: o.MicroBatch, log: log, files: s.Files, step: s.Step, busy: make(chan struct{}, 1)}
+	here := o.Compute
+	if len(o.Devices) > 0 {
+		here = model.Options{} // this model only holds the weights
+	}
+	if err := r.build(ctx, s, here); err != nil {
 		return nil, errors.Join(fmt.Errorf("build model: %w", err), engine.Close())
+	}
+	if err := r.parallelise(ctx, o); err != nil {
+		return nil, errors.Join(err, r.Close())
 	}
 	return r, nil
 }
@@ -70,14 +82,8 @@ func (r *replica) build(ctx context.Context, s checkpoint.Snapshot, o model.Opti
 	if !found {
 		return fmt.Errorf("%w: it has no %s", ErrModel, checkpoint.ConfigFile)
 	}
-	if o.Compute == torch.BF16 {
-		// Whoever asks for bf16 gets it where it works; how fast it is, a probe can only guess.
-		switch err := r.engine.CheckBF16(ctx); {
-		case errors.Is(err, torch.ErrSlowType):
-			r.log.Warn("computing in bf16, which may be slower than f32 here", "because", err)
-		case err != nil:
-			return err
-		}
+	if err := r.checkType(ctx, r.engine, o.Compute); err != nil {
+		return err
 	}
 	var err error
 	if r.model, err = model.New(ctx, r.engine, configuration, o, s.Tensors); err != nil {
@@ -88,6 +94,20 @@ func (r *replica) build(ctx context.Context, s checkpoint.Snapshot, o model.Opti
 		r.parameters = append(r.parameters, parameter{p.Name, p.Tensor.Shape(), p.Tensor, p.Tensor.Float32s()})
 	}
 	return nil
+}
+
+// checkType refuses a type that an engine cannot compute in. Whoever asks for bf16 gets it
+// where it works; how fast it is, a probe can only guess.
+func (r *replica) checkType(ctx context.Context, engine *torch.Engine, dtype torch.DType) error {
+	if dtype != torch.BF16 {
+		return nil
+	}
+	err := engine.CheckBF16(ctx)
+	if errors.Is(err, torch.ErrSlowType) {
+		r.log.Warn("computing in bf16, which may be slower than f32 here", "because", err)
+		return nil
+	}
+	return err
 }
 
 // lock waits for the model; unlock gives it back.
@@ -123,6 +143,9 @@ func (r *replica) Elements() int64 {
 	}
 	return total
 }
+
+// changed is called when the weights were changed.
+func (r *replica) changed() { r.changes++ }
 
 func (r *replica) shapes() [][]int64 {
 	shapes := make([][]int64, len(r.parameters))
@@ -163,6 +186,7 @@ func (r *replica) load(ctx context.Context, s checkpoint.Snapshot) error {
 	if err := model.SetWeights(ctx, r.model, s.Tensors); err != nil {
 		return fmt.Errorf("%w: %w", ErrModel, err)
 	}
+	r.changed()
 	r.files, r.step = s.Files, s.Step
 	return nil
 }
@@ -285,10 +309,16 @@ func (r *replica) Evaluate(ctx context.Context, sequences [][]int32) (float64, e
 	if err != nil {
 		return 0, fmt.Errorf("evaluate: %w", err)
 	}
+	network := r.model
+	if r.parallel != nil {
+		if network, err = r.parallel.evaluates(ctx, network); err != nil {
+			return 0, fmt.Errorf("evaluate: %w", err)
+		}
+	}
 	total := 0.0
 	for _, part := range parts {
-		err := r.engine.Do(ctx, false, func(s *torch.Scope) error {
-			total += part.loss(s, r.model).Item() * float64(part.counted)
+		err := network.Engine().Do(ctx, false, func(s *torch.Scope) error {
+			total += part.loss(s, network).Item() * float64(part.counted)
 			return nil
 		})
 		if err != nil {

@@ -24,11 +24,14 @@ type Options struct {
 	LRSchedule config.LRSchedule
 	Compute    model.Options // element type and memory of the gradient's computation
 	MicroBatch int           // sequences that go through the model at once, at least 1
-	Threads    int           // of libtorch, if it is not loaded yet, and of the optimizer; 0: torch's default
-	Parallel   Parallelism   // engines that compute the gradient; the zero value is one
-	RunID      string
-	TrainerID  [32]byte     // ed25519 public key; stands in every result
-	Logger     *slog.Logger // nil: silent
+	// Devices compute the gradient, each with a copy of the model, which follows the one in
+	// the CPU's memory; none: the CPU itself. The CPU may be among them, with a copy too.
+	Devices   []torch.Device
+	Threads   int         // of libtorch, if it is not loaded yet, and of the optimizer; 0: torch's default
+	Parallel  Parallelism // engines that compute the gradient; the zero value is one
+	RunID     string
+	TrainerID [32]byte     // ed25519 public key; stands in every result
+	Logger    *slog.Logger // nil: silent
 }
 
 // Trainer trains its share of a run's rounds with DisTrO and applies what counted.
@@ -55,12 +58,9 @@ func New(ctx context.Context, o Options) (*Trainer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("trainer: %w", err)
 	}
-	r, err := newReplica(ctx, o.Model, o.Compute, o.MicroBatch, o.Threads, o.Logger)
+	r, err := newTraining(ctx, o)
 	if err != nil {
 		return nil, fmt.Errorf("trainer: %w", err)
-	}
-	if err := r.parallelise(ctx, o.Parallel, o.Threads); err != nil {
-		return nil, errors.Join(fmt.Errorf("trainer: %w", err), r.Close())
 	}
 	threads := o.Threads
 	if info, err := torch.Loaded(); err == nil && threads <= 0 {
@@ -74,6 +74,14 @@ func New(ctx context.Context, o Options) (*Trainer, error) {
 		replica: r, optimizer: optimizer, schedule: rates,
 		run: sha256.Sum256([]byte(o.RunID)), trainer: o.TrainerID,
 	}, nil
+}
+
+// newTraining is newReplica for a model that is trained.
+func newTraining(ctx context.Context, o Options) (*replica, error) {
+	if o.Compute.Compute == torch.F16 {
+		return nil, fmt.Errorf("%w: to train in f16, in which small gradients become zero; use bf16, which has the range of f32", ErrUnsupported)
+	}
+	return newReplica(ctx, o)
 }
 
 // Train computes the gradient of the batch, adds it to the momentum, and returns the
@@ -129,10 +137,12 @@ func (t *Trainer) lookAhead(lr float32) (back func()) {
 		copy(t.canonical[i], weights[i])
 		ahead(weights[i], t.optimizer.deltas[i], lr)
 	}
+	t.changed()
 	return func() {
 		for i := range weights {
 			copy(weights[i], t.canonical[i])
 		}
+		t.changed()
 	}
 }
 
@@ -211,6 +221,7 @@ func (t *Trainer) apply(ctx context.Context, step uint32, payloads [][]byte, own
 	if t.applied && step <= t.step {
 		return fmt.Errorf("%w: step %d was applied before", ErrStep, t.step)
 	}
+	t.changed()
 	if err := t.optimizer.apply(t.weights(), results, t.lr(step)); err != nil {
 		return err
 	}

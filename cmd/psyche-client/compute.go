@@ -19,34 +19,75 @@ func (f libraryFlags) load(threads threadCount, logger *slog.Logger) error {
 	return torch.Load(torch.Options{Threads: int(threads), OverrideOpenBLAS: f.IgnoreOpenBLASEnv, Logger: logger})
 }
 
+// deviceFlags say where a model computes.
+type deviceFlags struct {
+	Device torch.Choice `default:"auto" placeholder:"DEVICE" help:"Where the model computes: cpu; cuda, the first CUDA device; cuda:N; or auto: cuda if libtorch sees such a device, else cpu."`
+}
+
+// devices gives so many devices from the chosen one on, none for the CPU; libtorch must be
+// loaded.
+func (f deviceFlags) devices(count int) ([]torch.Device, error) {
+	first, err := f.Device.Find(count)
+	if err != nil {
+		return nil, fmt.Errorf("--device %s: %w", f.Device, err)
+	}
+	if first == torch.CPU {
+		return nil, nil
+	}
+	list := make([]torch.Device, count)
+	for i := range list {
+		list[i] = first + torch.Device(i)
+	}
+	return list, nil
+}
+
 // computeFlags say how gradients are computed. Weights and gradients are always f32.
 type computeFlags struct {
+	deviceFlags  `embed:""`
 	ComputeDtype string `default:"f32" enum:"f32,bf16,auto" help:"Type that gradients are computed in: ${enum}. auto: bf16 where it is faster. Weights and gradients stay f32."`
 	Recompute    bool   `help:"Use less memory: compute the inside of each layer a second time instead of keeping it."`
 }
 
 // computing gives them to a trainer; libtorch must be loaded.
-func (f computeFlags) computing(ctx context.Context, logger *slog.Logger) (o model.Options, err error) {
-	o.Recompute = f.Recompute
-	switch f.ComputeDtype {
+func (f computeFlags) computing(ctx context.Context, devices []torch.Device, logger *slog.Logger) (model.Options, error) {
+	dtype, err := chooseType(ctx, f.ComputeDtype, devices, logger)
+	return model.Options{Compute: dtype, Recompute: f.Recompute}, err
+}
+
+// inferenceFlags are those of commands that compute no gradients.
+type inferenceFlags struct {
+	deviceFlags  `embed:""`
+	ComputeDtype string `default:"f32" enum:"f32,bf16,f16,auto" help:"Type to compute in: ${enum}. auto: bf16 where it is faster. f16 needs a CUDA device."`
+}
+
+// chooseType finds the element type to compute in on the first of devices, or on the CPU.
+func chooseType(ctx context.Context, name string, devices []torch.Device, logger *slog.Logger) (chosen torch.DType, err error) {
+	switch name {
+	case "f32":
+		return torch.F32, nil
+	case "f16":
+		return torch.F16, nil // models and trainers refuse these where they do not work
 	case "bf16":
-		o.Compute = torch.BF16 // the trainer refuses it where it does not work
-	case "auto":
-		engine, err := torch.NewEngine(torch.CPU)
-		if err != nil {
-			return o, err
-		}
-		defer func() { err = errors.Join(err, engine.Close()) }()
-		slow := engine.CheckBF16(ctx)
-		switch {
-		case slow == nil:
-			o.Compute = torch.BF16
-			logger.Info("computing in bf16", "because", "it is faster here than f32")
-		case errors.Is(slow, torch.ErrSlowType), errors.Is(slow, torch.ErrNoType):
-			logger.Info("computing in f32", "because", slow)
-		default:
-			return o, fmt.Errorf("choose the type to compute in: %w", slow)
-		}
+		return torch.BF16, nil
 	}
-	return o, nil
+	device := torch.CPU
+	if len(devices) > 0 {
+		device = devices[0]
+	}
+	engine, err := torch.NewEngine(device)
+	if err != nil {
+		return torch.F32, err
+	}
+	defer func() { err = errors.Join(err, engine.Close()) }()
+	slow := engine.CheckBF16(ctx)
+	switch {
+	case slow == nil:
+		logger.Info("computing in bf16", "because", "it is faster here than f32")
+		return torch.BF16, nil
+	case errors.Is(slow, torch.ErrSlowType), errors.Is(slow, torch.ErrNoType):
+		logger.Info("computing in f32", "because", slow)
+		return torch.F32, nil
+	default:
+		return torch.F32, fmt.Errorf("choose the type to compute in: %w", slow)
+	}
 }

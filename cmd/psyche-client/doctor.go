@@ -54,7 +54,7 @@ func describeTorch(row func(name, format string, args ...any)) error {
 		row("BLAS kernels", "%s", info.Kernels)
 	}
 	row("threads", "%d", info.Threads)
-	row("CUDA devices", "%d", info.CUDA)
+	describeDevices(row, info)
 	for _, setting := range info.Settings {
 		row("  "+setting.Name, "%s (%s)", orElse(setting.Value, "-"), setting.Source)
 	}
@@ -62,6 +62,24 @@ func describeTorch(row func(name, format string, args ...any)) error {
 		row("warning", "%s", warning)
 	}
 	return nil
+}
+
+func describeDevices(row func(name, format string, args ...any), info torch.Info) {
+	if info.ForCUDA {
+		row("CUDA devices", "%d", info.CUDA)
+	} else {
+		row("CUDA devices", "%d (this libtorch is for the CPU only)", info.CUDA)
+	}
+	for _, device := range info.Devices() {
+		if device.Name == "" {
+			row("  "+device.Device.String(), "the driver does not tell its name")
+		} else {
+			row("  "+device.Device.String(), "%s, %.1f GiB", device.Name, float64(device.Memory)/(1<<30))
+		}
+	}
+	if device, err := torch.Choice("auto").Find(1); err == nil {
+		row("--device auto", "%s", device)
+	}
 }
 
 func orElse(text, otherwise string) string {

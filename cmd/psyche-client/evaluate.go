@@ -21,8 +21,9 @@ type evaluateCommand struct {
 	MicroBatch   int         `default:"8" help:"Sequences that go through the model at once."`
 	Threads      threadCount `placeholder:"N" help:"Threads of libtorch; 0: one for each CPU."`
 
-	libraryFlags `embed:""`
-	JSON         bool `help:"Print a JSON object."`
+	libraryFlags   `embed:""`
+	inferenceFlags `embed:""`
+	JSON           bool `help:"Print a JSON object."`
 }
 
 // evaluation is the command's result; losses are in nats per token.
@@ -55,7 +56,18 @@ func (c *evaluateCommand) Run(ctx context.Context, t terminal) error {
 	if err := c.load(c.Threads, t.logger()); err != nil {
 		return err
 	}
-	evaluator, err := train.NewEvaluator(ctx, s, c.MicroBatch, int(c.Threads), t.logger())
+	devices, err := c.devices(1)
+	if err != nil {
+		return err
+	}
+	compute, err := chooseType(ctx, c.ComputeDtype, devices, t.logger())
+	if err != nil {
+		return err
+	}
+	evaluator, err := train.NewEvaluator(ctx, train.Options{
+		Model: s, Compute: model.Options{Compute: compute}, MicroBatch: c.MicroBatch, Devices: devices,
+		Threads: int(c.Threads), Logger: t.logger(),
+	})
 	if err != nil {
 		return err
 	}

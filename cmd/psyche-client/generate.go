@@ -25,6 +25,7 @@ type generateCommand struct {
 	IgnoreEOS         bool        `name:"ignore-eos" help:"Go on after a token that ends a text."`
 	Threads           threadCount `placeholder:"N" help:"Threads of libtorch; 0: one for each CPU."`
 	libraryFlags      `embed:""`
+	inferenceFlags    `embed:""`
 }
 
 // Help is shown by --help below the command's summary.
@@ -59,19 +60,41 @@ func (c *generateCommand) Run(ctx context.Context, t terminal) error {
 	if err := c.load(c.Threads, t.logger()); err != nil {
 		return err
 	}
-	engine, err := torch.NewEngine(torch.CPU)
+	network, err := c.network(ctx, t, s)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = engine.Close() }()
-	config, _ := s.File(checkpoint.ConfigFile)
-	network, err := model.New(ctx, engine, config, model.Options{}, s.Tensors)
-	if err != nil {
-		return err
-	}
+	defer func() { _ = network.Engine().Close() }()
 	options := c.options(s)
 	options.Vocab = coder.VocabSize() // rows of the embedding that no token has are never meant
 	return c.write(ctx, t, network, coder, ids, options)
+}
+
+// network makes the model on an engine of its own.
+func (c *generateCommand) network(ctx context.Context, t terminal, s checkpoint.Snapshot) (model.Model, error) {
+	devices, err := c.devices(1)
+	if err != nil {
+		return nil, err
+	}
+	compute, err := chooseType(ctx, c.ComputeDtype, devices, t.logger())
+	if err != nil {
+		return nil, err
+	}
+	engine, err := torch.NewEngine(append(devices, torch.CPU)[0])
+	if err != nil {
+		return nil, err
+	}
+	if compute == torch.BF16 {
+		if err := engine.CheckBF16(ctx); err != nil && !errors.Is(err, torch.ErrSlowType) {
+			return nil, errors.Join(err, engine.Close())
+		}
+	}
+	config, _ := s.File(checkpoint.ConfigFile)
+	network, err := model.New(ctx, engine, config, model.Options{Compute: compute}, s.Tensors)
+	if err != nil {
+		return nil, errors.Join(err, engine.Close())
+	}
+	return network, nil
 }
 
 func (c *generateCommand) options(s checkpoint.Snapshot) generate.Options {

@@ -3,13 +3,14 @@ package main
 import (
 	"fmt"
 
+	"github.com/psyche-go/psyche/torch"
 	"github.com/psyche-go/psyche/train"
 )
 
-// parallelFlags say how the threads of one trainer share its work.
+// parallelFlags say how the threads or the CUDA devices of one trainer share its work.
 type parallelFlags struct {
-	DataParallelism   int `default:"1" help:"Groups that the threads are divided into; each computes some of the micro-batches of a batch. Needs memory for the gradients and activations of each group."`
-	TensorParallelism int `default:"1" help:"Groups of threads, within each of the former, that compute the layers of one micro-batch together. The model's key-value heads are divided among them."`
+	DataParallelism   int `default:"1" help:"Groups that the threads are divided into; each computes some of the micro-batches of a batch. Needs memory for the gradients and activations of each group. With --device cuda: so many devices in place of groups."`
+	TensorParallelism int `default:"1" help:"Groups of threads, within each of the former, that compute the layers of one micro-batch together. The model's key-value heads are divided among them. Not with --device cuda."`
 }
 
 func (f parallelFlags) checkParallelism() error {
@@ -17,6 +18,21 @@ func (f parallelFlags) checkParallelism() error {
 		return fmt.Errorf("--data-parallelism %d, --tensor-parallelism %d: want at least 1", f.DataParallelism, f.TensorParallelism)
 	}
 	return nil
+}
+
+// trainingDevices are the CUDA devices that train, none for the CPU; libtorch must be
+// loaded.
+func (f parallelFlags) trainingDevices(where deviceFlags) ([]torch.Device, error) {
+	devices, err := where.devices(f.DataParallelism)
+	switch {
+	case err != nil && f.DataParallelism > 1:
+		return nil, fmt.Errorf("--data-parallelism %d: %w", f.DataParallelism, err)
+	case err != nil:
+		return nil, err
+	case len(devices) > 0 && f.TensorParallelism > 1:
+		return nil, fmt.Errorf("--tensor-parallelism %d: layers are divided among threads of the CPU only: choose --device cpu, or --data-parallelism", f.TensorParallelism)
+	}
+	return devices, nil
 }
 
 func (f parallelFlags) parallelism() train.Parallelism {

@@ -154,14 +154,18 @@ func (c *soloCommand) open(ctx context.Context, t terminal) (*solo, error) {
 	if err := c.load(c.Threads, t.logger()); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
-	compute, err := c.computing(ctx, t.logger())
+	devices, err := c.trainingDevices(c.deviceFlags)
+	if err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	compute, err := c.computing(ctx, devices, t.logger())
 	if err != nil {
 		return nil, errors.Join(err, s.close())
 	}
 	optimizer, lr := c.options(c.Steps)
 	options := train.Options{
 		Model: initial, Optimizer: optimizer, LRSchedule: lr, Compute: compute, MicroBatch: c.MicroBatch,
-		Parallel: c.parallelism(), Threads: int(c.Threads), RunID: "solo", Logger: t.logger(),
+		Devices: devices, Parallel: c.parallelism(), Threads: int(c.Threads), RunID: "solo", Logger: t.logger(),
 	}
 	if c.Optimizer == "adamw" {
 		s.learner, err = asLearner(train.NewAdamW(ctx, options))

@@ -24,6 +24,7 @@ import (
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/model"
 	"github.com/psyche-go/psyche/p2p"
+	"github.com/psyche-go/psyche/torch"
 	"github.com/psyche-go/psyche/train"
 )
 
@@ -110,6 +111,10 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 	if err := c.load(c.Threads, logger); err != nil {
 		return err
 	}
+	devices, err := c.trainingDevices(c.deviceFlags)
+	if err != nil {
+		return err
+	}
 	uploads, err := c.openUploads(ctx)
 	if err != nil {
 		return err
@@ -136,7 +141,7 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 	}
 	defer func() { err = errors.Join(err, host.Close()) }()
 
-	trainers := &trainerFactory{command: c, key: key, logger: logger, host: host.Host}
+	trainers := &trainerFactory{command: c, key: key, logger: logger, host: host.Host, devices: devices}
 	defer func() { err = errors.Join(err, trainers.close()) }()
 	o := client.Options{
 		Key:        key,
@@ -252,6 +257,7 @@ type trainerFactory struct {
 	key     identity.Key
 	logger  *slog.Logger
 	host    func() identity.ID // key of the run's server
+	devices []torch.Device     // that compute; none: the CPU
 
 	data    runData
 	trainer *train.Trainer // of build's newest call; used by one goroutine at a time
@@ -284,13 +290,17 @@ func (f *trainerFactory) build(ctx context.Context, snapshot checkpoint.Snapshot
 	if err := f.closeTrainer(); err != nil {
 		return nil, err
 	}
-	compute, err := f.command.computing(ctx, f.logger)
+	compute, err := f.command.computing(ctx, f.devices, f.logger)
 	if err != nil {
 		return nil, err
+	}
+	if len(f.devices) > 0 {
+		f.logger.Info("computing", "devices", f.devices)
 	}
 	trainer, err := train.New(ctx, train.Options{
 		Model:      snapshot,
 		Compute:    compute,
+		Devices:    f.devices,
 		Optimizer:  run.Optimizer,
 		LRSchedule: run.LRSchedule,
 		MicroBatch: f.command.MicroBatchSize,
