@@ -18,9 +18,9 @@ var (
 // CheckBF16 multiplies two matrices in bf16 and in f32. It fails with [ErrNoType] when bf16
 // does not work, and with [ErrSlowType] when it was slower: a measurement, which two calls
 // may make differently. A CPU needs AVX-512 BF16 or AMX for bf16; without, some
-// libraries convert every element and others refuse. NVIDIA's
-// devices have it since the Ampere generation. The types take turns, more of them
-// while bf16 looks slow, so that other work on the machine does not decide.
+// libraries convert every element and others refuse. NVIDIA's devices have it since the
+// Ampere generation. The types take turns, more of them while bf16 looks slow, so that
+// other work on the machine does not decide.
 func (e *Engine) CheckBF16(ctx context.Context) error {
 	const fewest, most = 3, 30
 	size := int64(512)
