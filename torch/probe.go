@@ -32,10 +32,16 @@ func (e *Engine) CheckBF16(ctx context.Context) error {
 	err := e.Do(ctx, false, func(s *Scope) error {
 		for turn := 0; turn < most && ctx.Err() == nil && (turn < fewest || times[BF16] > times[F32]); turn++ {
 			for _, dtype := range []DType{F32, BF16} {
-				a, b := s.Full(dtype, 1, size, size), s.Full(dtype, 0.5, size, size)
-				begin := time.Now()
-				product = a.Matmul(b).To(F32).Mean().Item()
-				times[dtype] = min(times[dtype], time.Since(begin))
+				err := s.Sub(func(s *Scope) error { // frees the matrices
+					a, b := s.Full(dtype, 1, size, size), s.Full(dtype, 0.5, size, size)
+					begin := time.Now()
+					product = a.Matmul(b).To(F32).Mean().Item()
+					times[dtype] = min(times[dtype], time.Since(begin))
+					return nil
+				})
+				if err != nil {
+					return err
+				}
 			}
 		}
 		return nil
