@@ -15,7 +15,7 @@ import (
 )
 
 // ErrNoCUDA says that there is no device to compute on, no driver for it or no NVRTC to
-// compile for it.
+// compile for it, or that the driver is too old for what NVRTC compiles.
 var ErrNoCUDA = errors.New("no usable CUDA device")
 
 // ErrClosed says that a Device or Buffer was closed.

@@ -113,7 +113,7 @@ func TestFailuresOfTheDriver(t *testing.T) {
 	libraries := emulatedLibraries(t)
 	for call, noCUDA := range map[string]bool{
 		"cuInit 100": true, "cuDeviceGetCount 100": true, "cuDevicePrimaryCtxRetain 2": true,
-		"cuModuleLoadDataEx 1": false, "cuModuleGetFunction 500": false, "nvrtcCompileProgram 6": false,
+		"cuModuleLoadDataEx 1": false, "cuModuleLoadDataEx 222": true, "cuModuleGetFunction 500": false, "nvrtcCompileProgram 6": false,
 	} {
 		t.Setenv(failure, call)
 		device, err := open(libraries, 0)
@@ -233,13 +233,14 @@ func TestWhereNVRTCIsSought(t *testing.T) {
 	}
 	write("site/nvidia/cuda_nvrtc/lib/libnvrtc-builtins.so.12.4")
 	wheel := write("site/nvidia/cuda_nvrtc/lib/libnvrtc.so.12")
+	newer := write("site/nvidia/cu13/lib/libnvrtc.so.13")
 	bundled := write("site/torch/lib/libnvrtc-b51b459d.so.12")
 	torch := write("site/torch/lib/libtorch_cuda.so")
 	mapped := write("elsewhere/libnvrtc.so.11.2")
 
 	maps := "7f00-7f01 r--p 00000000 08:01 42    " + torch + "\n7f01-7f02 r-xp 00001000 08:01 42    " + torch + "\n" +
 		"7f03-7f04 r--p 00000000 08:01 43    " + mapped + "\n7f05-7f06 rw-p 00000000 00:00 0 \n7f07-7f08 rw-p 00000000 00:00 0    [heap]\n"
-	want := []string{mapped, wheel, bundled}
+	want := []string{mapped, newer, wheel, bundled}
 	got := nvrtcBeside(mappedLibraries(maps))
 	slices.Sort(want[1:])
 	slices.Sort(got[1:])

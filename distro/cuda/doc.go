@@ -19,6 +19,9 @@
 // intrinsic that rounds once and is never contracted, subnormal numbers included. The bits
 // of a NaN are the only thing that may differ: weights that hold one are lost anyway.
 //
+// So far this is shown by tests without a device only: the text compiled for the CPU, and
+// the instructions that NVRTC makes of it. Nothing here has run on a GPU yet.
+//
 // # Building
 //
 // Neither CUDA's headers nor its libraries are needed to build. The driver (libcuda.so.1)

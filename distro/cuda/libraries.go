@@ -62,7 +62,9 @@ func nvrtcBeside(loaded []string) []string {
 			paths = append(paths, file)
 		}
 		if strings.HasPrefix(name, "libtorch") || strings.HasPrefix(name, "libc10") {
-			near = append(near, directory, filepath.Join(directory, "../../nvidia/cuda_nvrtc/lib"))
+			near = append(near, directory,
+				filepath.Join(directory, "../../nvidia/cuda_nvrtc/lib"), // of CUDA 11 and 12
+				filepath.Join(directory, "../../nvidia/cu13/lib"))
 		}
 	}
 	slices.Sort(near)

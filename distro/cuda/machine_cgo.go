@@ -35,6 +35,7 @@ const (
 	attributeComputeMajor    = 75
 	attributeComputeMinor    = 76
 	functionDynamicShared    = 8
+	errorUnsupportedPTX      = 222
 )
 
 // blocksPerMultiprocessor is enough to fill one; a block takes several chunks.
@@ -136,7 +137,11 @@ func (m *machine) load(ptx []byte) error {
 	var log [4096]C.char
 	code := C.psyche_cuda_load(m.driver, &m.module, (*C.char)(unsafe.Pointer(unsafe.SliceData(ptx))), &log[0], C.uint(len(log)-1))
 	if err := m.failure("cuModuleLoadDataEx", code); err != nil {
-		return fmt.Errorf("load the kernels, compiled for compute capability %d: %w: %s", m.compute, err, C.GoString(&log[0]))
+		err = fmt.Errorf("load the kernels, compiled for compute capability %d: %w: %s", m.compute, err, C.GoString(&log[0]))
+		if code == errorUnsupportedPTX {
+			err = fmt.Errorf("%w: the driver is older than NVRTC; install a newer one, or set %s to an NVRTC as old as the driver: %w", ErrNoCUDA, EnvNVRTC, err)
+		}
+		return err
 	}
 	for _, name := range []string{kernelApply, kernelAdd, kernelEncode} {
 		symbol := C.CString(name)

@@ -97,6 +97,7 @@ int cuGetErrorName(int code, const char **name) {
 	case 100: *name = "CUDA_ERROR_NO_DEVICE"; break;
 	case INVALID_DEVICE: *name = "CUDA_ERROR_INVALID_DEVICE"; break;
 	case INVALID_CONTEXT: *name = "CUDA_ERROR_INVALID_CONTEXT"; break;
+	case 222: *name = "CUDA_ERROR_UNSUPPORTED_PTX_VERSION"; break;
 	case 700: *name = "CUDA_ERROR_ILLEGAL_ADDRESS"; break;
 	case NOT_FOUND: *name = "CUDA_ERROR_NOT_FOUND"; break;
 	default: return INVALID_VALUE;
