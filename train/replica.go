@@ -183,10 +183,10 @@ func (r *replica) load(ctx context.Context, s checkpoint.Snapshot) error {
 	if theirs, found := s.File(checkpoint.ConfigFile); !found || string(theirs) != string(mine) {
 		return fmt.Errorf("%w: its %s is another one", ErrModel, checkpoint.ConfigFile)
 	}
+	r.changed() // first: whatever an error leaves, copies follow
 	if err := model.SetWeights(ctx, r.model, s.Tensors); err != nil {
 		return fmt.Errorf("%w: %w", ErrModel, err)
 	}
-	r.changed()
 	r.files, r.step = s.Files, s.Step
 	return nil
 }
