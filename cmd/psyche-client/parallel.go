@@ -26,7 +26,7 @@ func (f parallelFlags) trainingDevices(where deviceFlags) ([]torch.Device, error
 	devices, err := where.devices(f.DataParallelism)
 	switch {
 	case err != nil && f.DataParallelism > 1:
-		return nil, fmt.Errorf("--data-parallelism %d: %w", f.DataParallelism, err)
+		return nil, fmt.Errorf("--data-parallelism %d: %w; choose fewer, or --device cpu", f.DataParallelism, err)
 	case err != nil:
 		return nil, err
 	case len(devices) > 0 && f.TensorParallelism > 1:
