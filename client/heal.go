@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"encoding/binary"
+	"slices"
 
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/identity"
@@ -12,6 +13,7 @@ import (
 const (
 	maxOwnersAsked = 4 // each for its own result of the running round
 	maxPeersAsked  = 3 // for all results of a finished round
+	maxInformed    = 2 // of them, that are known to hold what is missing
 )
 
 // heal looks after gossip that may have been lost in the running round: it announces the
@@ -41,15 +43,29 @@ func (n *Node) heal() {
 	n.turn++
 }
 
-// askFor asks some peers for all results of a finished round.
-func (n *Node) askFor(l *ledger) {
+// askFor asks some peers for all results of a finished round, informed ones first, others
+// each time: of a trainer that signed many results each may be held by few.
+func (n *Node) askFor(l *ledger, informed []uint16) {
 	now := n.Runtime.Now()
 	if now.Sub(l.asked) < min(fetchPause, n.RepublishInterval) {
 		return
 	}
 	l.asked = now
-	peers := n.others(l.round.Members)
-	for _, id := range peers[:min(len(peers), maxPeersAsked)] {
+	var peers []identity.ID
+	add := func(member int, limit int) {
+		id := identity.ID(l.round.Members[member])
+		if len(peers) < limit && id != n.id && !slices.Contains(peers, id) {
+			peers = append(peers, id)
+		}
+	}
+	for i := range informed {
+		add(int(informed[(n.turn*maxInformed+i)%len(informed)]), maxInformed)
+	}
+	for i := range l.round.Members {
+		add((n.turn*maxPeersAsked+i)%len(l.round.Members), maxPeersAsked)
+	}
+	n.turn++
+	for _, id := range peers {
 		n.ask(id, l.round.Step)
 	}
 }

@@ -196,3 +196,29 @@ func (b ballot) unaccounted(chosen []commitment) []int {
 	}
 	return missing
 }
+
+// informed lists the members that know more of the batches unknown here: the witnesses that
+// signed the root of a quorum, for they hold just what counts; without such a root those
+// that hold a result of one of the batches and none of its candidates.
+func (b ballot) informed(unknown []int) []uint16 {
+	keys := bloom.NewKeys(b.round.Seed)
+	root, agreed := b.round.QuorumRoot()
+	var members []uint16
+	for k := range b.round.Witnesses {
+		w := &b.round.Witnesses[k]
+		knows := agreed && w.CommitmentsRoot == root
+		for _, i := range unknown {
+			if knows || agreed {
+				break
+			}
+			knows = w.Participants.ContainsPositions(keys.Positions(b.owners[i][:])) &&
+				!slices.ContainsFunc(b.candidates[i], func(c commitment) bool {
+					return w.Commitments.ContainsPositions(keys.Positions(c[:]))
+				})
+		}
+		if knows {
+			members = append(members, w.Member)
+		}
+	}
+	return members
+}

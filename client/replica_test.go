@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/psyche-go/psyche/assign"
@@ -194,3 +195,31 @@ const (
 	wantStart = "f198d69434abafd250abd0f73fa087b9187c0edba6038ee71377c1e0f8ac45fe"
 	wantNext  = "59078973df068f7ae97ce33b29b728ab89a818ef4d7ad514de3bb68860d96f1f"
 )
+
+func TestInformed(t *testing.T) {
+	const seed = 99
+	a, b, c, b2, b3 := hash(1), hash(2), hash(3), hash(4), hash(5)
+	none := commitment{}
+	ids := owners(3)
+	three := proofs(seed, ids, []commitment{a, b, c}, []commitment{a, b2, c}, []commitment{a, none, c}, []commitment{a, b3, c})
+	tests := map[string]struct {
+		witnesses  []coordinator.Witness
+		candidates [][]commitment
+		unknown    []int
+		want       []uint16
+	}{
+		"who signed the root":                  {proofs(seed, ids, []commitment{a, b, c}, []commitment{a, none, c}, []commitment{a, b, c}), [][]commitment{{a}, nil, {c}}, []int{1}, []uint16{0, 2}},
+		"who holds a result that is not known": {three, [][]commitment{{a}, {b}, {c}}, []int{1}, []uint16{1, 3}},
+		"of several those that are not known":  {three, [][]commitment{{a}, {b, b2}, {c}}, []int{1}, []uint16{3}},
+		"nobody who holds none":                {three, [][]commitment{{a}, {b, b2, b3}, {c}}, []int{1}, nil},
+		"each once, however many batches":      {three, [][]commitment{nil, {b}, nil}, []int{0, 1, 2}, []uint16{0, 1, 2, 3}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			round := coordinator.Round{Seed: seed, Witnesses: test.witnesses, WitnessesElected: 3, WitnessesNeeded: 2}
+			if got := (ballot{&round, ids, test.candidates}).informed(test.unknown); !slices.Equal(got, test.want) {
+				t.Errorf("got %v, want %v", got, test.want)
+			}
+		})
+	}
+}

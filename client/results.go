@@ -213,13 +213,18 @@ type outcome struct {
 	payloads [][]byte // of counted, in the same order
 	lost     []slot   // batches without a counted result
 	missing  int      // results that count and are not held, or not even known
+	informed []uint16 // members that know more of those not even known
 	noRoom   bool     // one of missing did not fit into the memory for blobs
 }
 
 // decide returns the outcome. It stands only when nothing is missing.
 func (r *results) decide() outcome {
-	v := r.ballot().decide()
+	b := r.ballot()
+	v := b.decide()
 	o := outcome{missing: len(v.unknown)}
+	if len(v.unknown) > 0 {
+		o.informed = b.informed(v.unknown)
+	}
 	for i := range r.slots {
 		s := &r.slots[i]
 		if s.warming || v.chosen[i] == (commitment{}) {

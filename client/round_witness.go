@@ -85,7 +85,7 @@ func (n *Node) settle(want uint32) bool {
 		n.desynchronise(fmt.Sprintf("%d results of step %d cannot be had from peers", outcome.missing, step))
 		return false
 	}
-	n.askFor(l)
+	n.askFor(l, outcome.informed)
 	return false
 }
 
