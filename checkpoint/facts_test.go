@@ -71,3 +71,59 @@ func TestCardGolden(t *testing.T) {
 		}
 	}
 }
+
+func FuzzParseFacts(f *testing.F) {
+	f.Add(facts.Encode())
+	f.Add([]byte(`{"run_id":"a","digest":"` + strings.Repeat("0", 64) + `","step":-1}`))
+	f.Add([]byte(`null`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		got, err := ParseFacts(text)
+		if err != nil {
+			if !errors.Is(err, ErrInvalid) {
+				t.Fatalf("error %v is not ErrInvalid", err)
+			}
+			return
+		}
+		if again, err := ParseFacts(got.Encode()); err != nil || again != got {
+			t.Fatalf("%+v comes back as %+v, %v", got, again, err)
+		}
+	})
+}
+
+// FuzzReadDir reads folders with a foreign index and config.json around a good shard.
+func FuzzReadDir(f *testing.F) {
+	const shard = "model-00001-of-00001.safetensors"
+	whole := f.TempDir()
+	if err := WriteDir(filepath.Join(whole, "m"), sample(7)); err != nil {
+		f.Fatal(err)
+	}
+	weights, err := os.ReadFile(filepath.Join(whole, "m", singleFile))
+	if err != nil {
+		f.Fatal(err)
+	}
+	config, _ := sample(7).File(ConfigFile)
+	var names []string
+	for _, tensor := range sample(7).Tensors {
+		names = append(names, `"`+tensor.Name+`":"`+shard+`"`)
+	}
+	f.Add([]byte(`{"weight_map":{`+strings.Join(names, ",")+`}}`), config)
+	f.Add([]byte(`{"weight_map":{"a":"../`+shard+`"}}`), []byte(`{"architectures":[]}`))
+	f.Fuzz(func(t *testing.T, index, config []byte) {
+		dir := t.TempDir()
+		for name, data := range map[string][]byte{shard: weights, indexFile: index, ConfigFile: config} {
+			if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := ReadDir(dir)
+		if err != nil {
+			if !errors.Is(err, ErrInvalid) {
+				t.Fatalf("error %v is not ErrInvalid", err)
+			}
+			return
+		}
+		if err := got.Validate(); err != nil || len(got.Tensors) != len(names) {
+			t.Fatalf("%d tensors, %v", len(got.Tensors), err)
+		}
+	})
+}

@@ -251,3 +251,30 @@ func TestHostileManifests(t *testing.T) {
 		})
 	}
 }
+
+// FuzzManifest reads folders of a bucket whose manifest is foreign.
+func FuzzManifest(f *testing.F) {
+	f.Add([]byte(`{"files":[{"name":"config.json","size":2,"generation":5}]}`))
+	f.Add([]byte(`{"files":[{"name":"config.json","size":2,"generation":"x"},{"name":"config.json","size":-2}]}`))
+	f.Add([]byte(`{}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		b := newBucket(t)
+		o := objstore.Object{Name: path.Join(b.Prefix, manifestObject), Size: int64(len(text))}
+		if _, err := b.Store.Put(t.Context(), o.Name, bytes.NewReader(text), o.Size, objstore.Condition{}); err != nil {
+			t.Fatal(err)
+		}
+		files, err := b.files(t.Context())
+		if err != nil {
+			if !errors.Is(err, checkpoint.ErrInvalid) && !errors.Is(err, objstore.ErrNotFound) {
+				t.Fatalf("error %v", err)
+			}
+			return
+		}
+		var total int64
+		for _, file := range files {
+			if total += file.Size; file.Size < 0 || total > maxBucketBytes || !checkpoint.IsPart(file.Name) {
+				t.Errorf("lists %+v", file)
+			}
+		}
+	})
+}
