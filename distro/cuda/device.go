@@ -75,6 +75,12 @@ type space struct {
 // compiler's.
 func Open(device int) (*Device, error) { return open(systemLibraries(), device) }
 
+// OpenWith is Open with these files in place of the system's driver and NVRTC, such as that
+// of package cudatest.
+func OpenWith(driver, nvrtc string, device int) (*Device, error) {
+	return open(libraries{driver: []string{driver}, nvrtc: func() []string { return []string{nvrtc} }}, device)
+}
+
 func open(libraries libraries, device int) (*Device, error) {
 	m, err := openMachine(libraries, device)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/psyche-go/psyche/distro"
 	"github.com/psyche-go/psyche/distro/codec"
+	"github.com/psyche-go/psyche/distro/cuda/cudatest"
 )
 
 func square(t testing.TB) distro.Layout {
@@ -109,7 +110,7 @@ func TestNumbersThatAreNotFinite(t *testing.T) {
 // TestFailuresOfTheDriver makes each call fail in turn: the error names it and the code,
 // and nothing is left on the device.
 func TestFailuresOfTheDriver(t *testing.T) {
-	const failure = "PSYCHE_EMULATED_FAILURE"
+	const failure = cudatest.EnvFailure
 	libraries := emulatedLibraries(t)
 	for call, noCUDA := range map[string]bool{
 		"cuInit 100": true, "cuDeviceGetCount 100": true, "cuDevicePrimaryCtxRetain 2": true,

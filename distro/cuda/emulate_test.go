@@ -4,43 +4,17 @@ package cuda
 
 import (
 	"errors"
-	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 
 	"github.com/psyche-go/psyche/distro"
+	"github.com/psyche-go/psyche/distro/cuda/cudatest"
 )
 
-// emulator is the driver of testdata/driver.c, compiled: the text of the kernels runs on
-// the CPU, the rest of the package as on a device.
-var emulator = sync.OnceValues(func() (string, error) {
-	compiler := ""
-	for _, name := range []string{os.Getenv("CC"), "gcc", "cc", "clang"} {
-		if path, err := exec.LookPath(name); err == nil {
-			compiler = path
-			break
-		}
-	}
-	if compiler == "" {
-		return "", errNoCompiler
-	}
-	library := filepath.Join(scratch, "libemulated.so")
-	// Read here, so that a change of it is a change of the test.
-	if _, err := os.ReadFile("testdata/driver.c"); err != nil {
-		return "", err
-	}
-	arguments := strings.Fields("-std=gnu11 -O1 -Wall -Werror -ffp-contract=off -shared -fPIC -o " + library + " testdata/driver.c")
-	if out, err := exec.Command(compiler, arguments...).CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%s %v: %w\n%s", compiler, arguments, err, out)
-	}
-	return library, nil
-})
-
-var errNoCompiler = errors.New("no C compiler in PATH to compile the kernels for this CPU")
+// emulator is the driver of package cudatest: the text of the kernels runs on the CPU, the
+// rest of the package as on a device.
+var emulator = sync.OnceValues(func() (string, error) { return cudatest.Build(scratch) })
 
 var scratch string
 
@@ -61,7 +35,7 @@ func TestMain(m *testing.M) {
 func emulatedLibraries(t testing.TB) libraries {
 	t.Helper()
 	library, err := emulator()
-	if errors.Is(err, errNoCompiler) {
+	if errors.Is(err, cudatest.ErrNoCompiler) {
 		t.Skip(err)
 	}
 	if err != nil {

@@ -5,8 +5,8 @@
 //
 // A block of THREADS threads works on a strip of a chunk, a thread on one column of it at a
 // time. What lies between two barriers is written as EACH_THREAD, so that the text is also
-// plain C for a CPU: testdata/driver.c defines the macros of the next section itself and
-// runs the threads of a block one after the other.
+// plain C for a CPU: cudatest/testdata/driver.c defines the macros of the next section
+// itself and runs the threads of a block one after the other.
 
 #ifdef __CUDACC__
 #define KERNEL extern "C" __global__ __launch_bounds__(64) void

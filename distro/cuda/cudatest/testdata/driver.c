@@ -55,7 +55,7 @@ static long long atomicMin(long long *at, long long v) {
 	return old;
 }
 
-#include "../kernel.cu"
+#include "kernel.cu"
 
 enum { SUCCESS, INVALID_VALUE, OUT_OF_MEMORY, INVALID_DEVICE = 101, INVALID_CONTEXT = 201, NOT_FOUND = 500 };
 
