@@ -142,7 +142,9 @@ enum { PT_F32, PT_BF16, PT_F16, PT_F64, PT_I64, PT_I32, PT_U8, PT_BOOL, PT_DTYPE
   X(char *, adamw_step,                                                                                              \
     (pt_tensor parameter, pt_tensor grad, pt_tensor m, pt_tensor v, double rate, double beta1, double beta2,         \
      double epsilon, double decay, int64_t step),                                                                    \
-    (parameter, grad, m, v, rate, beta1, beta2, epsilon, decay, step))
+    (parameter, grad, m, v, rate, beta1, beta2, epsilon, decay, step))                                               \
+  /* for others that work on the memory of a device */                                                               \
+  X(void *, address, (pt_tensor t), (t))
 
 typedef struct {
   uint32_t version;

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/psyche-go/psyche/torch"
 	"github.com/psyche-go/psyche/torch/torchtest"
@@ -61,6 +62,33 @@ func TestCopyBetweenEngines(t *testing.T) {
 	})
 	if err == nil {
 		t.Error("read 6 elements into 5")
+	}
+}
+
+// TestAddress: on the CPU the address is that of the elements in the process's memory.
+func TestAddress(t *testing.T) {
+	engine := torchtest.Engine(t)
+	torchtest.Do(t, engine, false, func(s *torch.Scope) error {
+		x := s.FromFloat32s([]float32{1, 2, 3, 4, 5, 6}, 2, 3)
+		if got, want := x.Address(), uintptr(unsafe.Pointer(&x.Float32s()[0])); got != want {
+			t.Errorf("address %#x, want %#x", got, want)
+		}
+		if got, want := x.Narrow(0, 1, 1).Address(), x.Address()+12; got != want {
+			t.Errorf("address of the second row %#x, want %#x", got, want)
+		}
+		return nil
+	})
+	for name, of := range map[string]func(x *torch.Tensor) *torch.Tensor{
+		"not contiguous": func(x *torch.Tensor) *torch.Tensor { return x.Transpose(0, 1) },
+		"bf16":           func(x *torch.Tensor) *torch.Tensor { return x.To(torch.BF16) },
+	} {
+		err := engine.Do(t.Context(), false, func(s *torch.Scope) error {
+			of(s.Zeros(torch.F32, 2, 3)).Address()
+			return nil
+		})
+		if err == nil || !strings.Contains(err.Error(), "contiguous f32") {
+			t.Errorf("%s: error %v", name, err)
+		}
 	}
 }
 

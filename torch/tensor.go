@@ -105,6 +105,17 @@ func (t *Tensor) Float32s() []float32 {
 	return unsafe.Slice((*float32)(data), t.Numel())
 }
 
+// Address is where the elements of a contiguous f32 tensor begin in the memory of its
+// device, valid as long as the tensor lives. It is for those who work on that memory
+// themselves, in order with what libtorch has put on the device's default stream.
+func (t *Tensor) Address() uintptr {
+	address := C.pt_address(t.raw())
+	if t.DType() != F32 || (address == nil && t.Numel() > 0) {
+		panic(&Error{Op: "Address", Message: fmt.Sprintf("needs a contiguous f32 tensor, this is %s", t)})
+	}
+	return uintptr(address)
+}
+
 // CopyFloat32s copies the elements out of a tensor of any float type and device.
 func (t *Tensor) CopyFloat32s() []float32 {
 	out := make([]float32, t.Numel())

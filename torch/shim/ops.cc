@@ -111,6 +111,13 @@ void *cpu_data(pt_tensor t) {
   return a.device().is_cpu() && a.is_contiguous() ? a.data_ptr() : nullptr;
 }
 
+// Where the elements begin in the memory of the tensor's own device, or NULL when they are
+// not one contiguous block.
+void *address(pt_tensor t) {
+  const at::Tensor &a = T(t);
+  return a.is_contiguous() ? a.data_ptr() : nullptr;
+}
+
 // ---- shape ----
 
 pt_result to(pt_tensor t, int dtype, int device) {
