@@ -27,11 +27,13 @@ func checkDevices(devices []torch.Device, p Parallelism) error {
 // the device. The copy follows the replica's weights, which stay on the CPU, where they are
 // decoded to the same bits by all members: it is refreshed before it is used when the
 // weights have changed since, and only then. Whatever changes the weights here and on the
-// device alike sets seen, and saves the refresh.
+// device alike sets seen, and saves the refresh: a mover does.
 type apart struct {
 	single
-	from *replica
-	seen uint64 // of from.changes, when the copy was equal
+	from    *replica
+	seen    uint64 // of from.changes, when the copy was equal
+	mover   mover  // nil: there is none, and every change needs a refresh
+	checked bool   // whether what the mover does was compared
 }
 
 // addApart starts an engine of the device, which uses so many threads, and copies the

@@ -180,17 +180,25 @@ func (o *optimizer) decode(payload []byte) (codec.Header, []codec.TensorResult, 
 // apply moves every weight by the results, in the order given: weight decay, then lr
 // times the sign of the mean. No results at all still decay the weights.
 func (o *optimizer) apply(weights [][]float32, results [][]codec.TensorResult, lr float32) error {
+	return o.move(results, lr, func(i int, ofTensor []codec.TensorResult, p distro.ApplyParams) error {
+		return o.kernel.DecodeApply(o.layouts[i], ofTensor, weights[i], p)
+	})
+}
+
+// move lets f apply to each tensor what results have for it. It may be called concurrently
+// with itself.
+func (o *optimizer) move(results [][]codec.TensorResult, lr float32, f func(i int, ofTensor []codec.TensorResult, p distro.ApplyParams) error) error {
 	factor := float32(1 - float64(float64(lr)*o.config.WeightDecay))
 	if !(factor > 0) {
 		return fmt.Errorf("apply: %w: learning rate %v times weight_decay %v is 1 or more", ErrUnsupported, lr, o.config.WeightDecay)
 	}
 	params := distro.ApplyParams{LR: lr, WeightFactor: factor}
 	ofTensor := make([]codec.TensorResult, len(results))
-	for i, layout := range o.layouts {
+	for i := range o.layouts {
 		for j := range results {
 			ofTensor[j] = results[j][i]
 		}
-		if err := o.kernel.DecodeApply(layout, ofTensor, weights[i], params); err != nil {
+		if err := f(i, ofTensor, params); err != nil {
 			return fmt.Errorf("apply tensor %d: %w", i, err)
 		}
 	}

@@ -32,6 +32,8 @@ type Options struct {
 	RunID     string
 	TrainerID [32]byte     // ed25519 public key; stands in every result
 	Logger    *slog.Logger // nil: silent
+
+	mover func(torch.Device) (mover, error) // nil: openMover; tests have devices of their own
 }
 
 // Trainer trains its share of a run's rounds with DisTrO and applies what counted.
@@ -69,6 +71,15 @@ func New(ctx context.Context, o Options) (*Trainer, error) {
 	optimizer, err := newOptimizer(*o.Optimizer.Distro, r.shapes(), threads)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("trainer: %w", err), r.Close())
+	}
+	// Looking ahead moves the weights before each step and back after it: copies have to be
+	// refreshed anyway.
+	if !optimizer.config.Lookahead {
+		open := o.mover
+		if open == nil {
+			open = openMover
+		}
+		r.openMovers(open)
 	}
 	return &Trainer{
 		replica: r, optimizer: optimizer, schedule: rates,
@@ -221,8 +232,7 @@ func (t *Trainer) apply(ctx context.Context, step uint32, payloads [][]byte, own
 	if t.applied && step <= t.step {
 		return fmt.Errorf("%w: step %d was applied before", ErrStep, t.step)
 	}
-	t.changed()
-	if err := t.optimizer.apply(t.weights(), results, t.lr(step)); err != nil {
+	if err := t.moveWeights(ctx, results, t.lr(step)); err != nil {
 		return err
 	}
 	t.step, t.applied = step, true

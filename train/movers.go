@@ -1,0 +1,155 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+
+	"github.com/psyche-go/psyche/distro"
+	"github.com/psyche-go/psyche/distro/codec"
+	"github.com/psyche-go/psyche/distro/cuda"
+	"github.com/psyche-go/psyche/torch"
+)
+
+// mover moves weights in a device's memory to the bits to which the optimizer's kernel
+// moves those of the host: a cuda.Device. Calls return when the device is done.
+type mover interface {
+	DecodeApply(l distro.Layout, results []codec.TensorResult, weights cuda.Tensor, p distro.ApplyParams) error
+	Close() error
+}
+
+// openMover opens the mover of a device. A copy on the CPU has none.
+func openMover(device torch.Device) (mover, error) {
+	if device == torch.CPU {
+		return nil, nil
+	}
+	there, err := cuda.Open(int(device))
+	if err != nil {
+		return nil, err
+	}
+	return there, nil
+}
+
+// openMovers lets copies on other devices be moved there. Where one cannot be, neither it
+// nor the rest, which would most likely lack the same, are: they are refreshed.
+func (r *replica) openMovers(open func(torch.Device) (mover, error)) {
+	for _, a := range r.apart() {
+		device := a.twin.Engine().Device()
+		m, err := open(device)
+		if err != nil {
+			r.log.Warn("the optimizer's kernels cannot run on the device: weights will be copied there for every step",
+				"device", device.String(), "because", err,
+				"remedy", "install NVRTC of the CUDA version that libtorch is made for, or set "+cuda.EnvNVRTC+
+					" to its library; the driver must be as new as NVRTC")
+			return
+		}
+		if a.mover = m; m != nil {
+			r.log.Info("results are applied on the device too", "device", device.String())
+		}
+	}
+}
+
+// apart returns the workers on other devices.
+func (r *replica) apart() []*apart {
+	if r.parallel == nil {
+		return nil
+	}
+	return r.parallel.apart()
+}
+
+func (p *parallel) apart() (all []*apart) {
+	for _, w := range p.workers {
+		if a, ok := w.(*apart); ok {
+			all = append(all, a)
+		}
+	}
+	return all
+}
+
+// moveWeights applies results to the weights and, meanwhile, to the copies on devices that
+// have a mover. These have the same bits then and need no refresh. A copy that differed
+// before, such as one that looked ahead, is left to its refresh; so is one whose mover
+// failed, wherever it stopped.
+func (t *Trainer) moveWeights(ctx context.Context, results [][]codec.TensorResult, lr float32) error {
+	var copies []*apart
+	for _, a := range t.apart() {
+		if a.mover != nil && a.seen == t.changes {
+			copies = append(copies, a)
+		}
+	}
+	t.changed() // all copies are to be refreshed, until they are known to be equal
+	var group sync.WaitGroup
+	failures := make([]error, len(copies))
+	for i, a := range copies {
+		group.Go(func() { failures[i] = a.move(context.WithoutCancel(ctx), t.optimizer, results, lr) })
+	}
+	err := t.optimizer.apply(t.weights(), results, lr)
+	group.Wait()
+	if err != nil {
+		return err
+	}
+	for i, a := range copies {
+		failure := failures[i]
+		if failure == nil {
+			failure = a.check(context.WithoutCancel(ctx))
+		}
+		if failure == nil {
+			a.seen = t.changes
+			continue
+		}
+		t.log.Warn("the optimizer's kernels failed on the device: weights will be copied there for every step from now on",
+			"device", a.twin.Engine().Device().String(), "because", errors.Join(failure, a.closeMover()))
+	}
+	return nil
+}
+
+// move applies results to the copy. libtorch's work on the device and the mover's are
+// ordered: both put it on the legacy default stream, since neither chooses another, and the
+// mover waits for the end of its own before it returns. The engine works on nothing else
+// meanwhile.
+func (a *apart) move(ctx context.Context, o *optimizer, results [][]codec.TensorResult, lr float32) error {
+	parameters := a.twin.Parameters()
+	return a.twin.Engine().Do(ctx, false, func(*torch.Scope) error {
+		return o.move(results, lr, func(i int, ofTensor []codec.TensorResult, p distro.ApplyParams) error {
+			weights := parameters[i].Tensor
+			there := cuda.Tensor{Address: cuda.DevicePointer(weights.Address()), Elements: int(weights.Numel())}
+			return a.mover.DecodeApply(o.layouts[i], ofTensor, there, p)
+		})
+	})
+}
+
+// check reads the copy back when it was moved for the first time: a device that computes
+// other bits would move it away from the weights step by step, and nobody would see it.
+func (a *apart) check(ctx context.Context) error {
+	if a.checked {
+		return nil
+	}
+	a.checked = true
+	return a.twin.Engine().Do(ctx, false, func(s *torch.Scope) error {
+		for i, p := range a.twin.Parameters() {
+			err := s.Sub(func(*torch.Scope) error { // frees what came back
+				for j, v := range p.Tensor.ToDevice(torch.CPU).Float32s() {
+					if want := a.from.parameters[i].weights[j]; math.Float32bits(v) != math.Float32bits(want) {
+						return fmt.Errorf("weight %d of %s became %v there, and %v here", j, p.Name, v, want)
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (a *apart) closeMover() error {
+	if a.mover == nil {
+		return nil
+	}
+	err := a.mover.Close()
+	a.mover = nil
+	return err
+}
