@@ -93,6 +93,9 @@ func (s *Snapshot) readShards(dir string, data []byte) error {
 		}
 		path := filepath.Join(dir, name)
 		tensors, metadata, err := safetensors.Read(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("%w: %s names a shard that is missing: %w", ErrInvalid, indexFile, err)
+		}
 		if err != nil {
 			return err
 		}

@@ -23,7 +23,7 @@ keep() {
 	local found="$cache/$1/$3" seeds="$2/testdata/fuzz/$3"
 	[ "${FUZZ_KEEP:-0}" -gt 0 ] && [ -d "$found" ] || return 0
 	mkdir -p "$seeds"
-	find "$found" -type f -size -16k -printf '%s %f\n' | sort -n | head -n "$FUZZ_KEEP" |
+	find "$found" -type f -size -16k -printf '%s %f\n' | sort -n | sed -n "1,${FUZZ_KEEP}p" |
 		while read -r _ name; do cp -n "$found/$name" "$seeds/$name"; done
 }
 
