@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/distro/codec"
+	"github.com/psyche-go/psyche/distro/distrotest"
 )
 
 // perHundredMillion reports the time of an operation on n parameters as milliseconds for
@@ -54,7 +55,7 @@ func BenchmarkDecodeApply(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		toSigns(r)
+		distrotest.ToSigns(r)
 		results = append(results, r)
 	}
 	for _, peers := range []int{1, 4, 16} {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/psyche-go/psyche/distro/codec"
+	"github.com/psyche-go/psyche/distro/distrotest"
 )
 
 // demoCase is a case of testdata/demo.json, which scripts/reference/demo_vectors.py made
@@ -156,7 +157,7 @@ func (c demoCase) decode(t *testing.T, kernel *Kernel, l Layout, results []codec
 			for _, r := range results[:n] {
 				r.Values = slices.Clone(r.Values)
 				if quantized {
-					toSigns(r)
+					distrotest.ToSigns(r)
 				}
 				sent = append(sent, r)
 			}

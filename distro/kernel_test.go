@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/psyche-go/psyche/distro/codec"
+	"github.com/psyche-go/psyche/distro/distrotest"
 )
 
 // kernels returns one kernel for each instruction set at hand and thread count, the
@@ -82,7 +83,7 @@ func train(t testing.TB, kernel *Kernel, l Layout, topK, rounds int) string {
 		// Values in one round, signs in the next.
 		if round%2 == 1 {
 			for _, r := range results {
-				toSigns(r)
+				distrotest.ToSigns(r)
 			}
 		}
 		if err := kernel.DecodeApply(l, results, weights, ApplyParams{LR: 0.013, WeightFactor: 1 - 0.013*0.1*float32(round)}); err != nil {
@@ -96,52 +97,16 @@ func train(t testing.TB, kernel *Kernel, l Layout, topK, rounds int) string {
 	return fmt.Sprint(trace)
 }
 
-func toSigns(r codec.TensorResult) {
-	for i, v := range r.Values {
-		if v != 0 {
-			r.Values[i] = float32(math.Copysign(1, float64(v)))
-		}
-	}
-}
-
 func TestEveryKernelHasTheBitsOfTheReference(t *testing.T) {
-	shapes := []struct {
-		shape []int64
-		chunk int
-		topK  int
-	}{
-		{[]int64{}, 64, 8},
-		{[]int64{1}, 64, 8},
-		{[]int64{2}, 64, 1},
-		{[]int64{768}, 64, 8},
-		{[]int64{100}, 64, 8},
-		{[]int64{67}, 64, 3},
-		{[]int64{64, 64}, 64, 8},
-		{[]int64{192, 256}, 64, 2},
-		{[]int64{128, 192}, 64, 40},
-		{[]int64{128, 128}, 64, 500},
-		{[]int64{64, 128}, 64, 4096},
-		{[]int64{100, 96}, 64, 8},      // 50 × 48
-		{[]int64{58, 88}, 32, 8},       // 29 × 22
-		{[]int64{29, 44}, 64, 70},      // 29 × 44
-		{[]int64{131, 64}, 64, 8},      // 1 × 64
-		{[]int64{64, 131}, 64, 8},      // 64 × 1
-		{[]int64{16, 15}, 64, 8},       //
-		{[]int64{3, 2, 48, 20}, 16, 5}, // stacked
-		{[]int64{2, 7, 9}, 8, 100},
-		{[]int64{256, 384}, 128, 8},
-		{[]int64{127, 100}, 128, 65},
-		{[]int64{64, 64 * 140}, 64, 4}, // more than one piece a thread
-	}
-	for _, c := range shapes {
-		if testing.Short() && len(c.shape) == 2 && c.shape[1] > 1024 {
+	for _, c := range distrotest.Shapes {
+		if testing.Short() && len(c.Shape) == 2 && c.Shape[1] > 1024 {
 			continue // long with the race detector
 		}
-		t.Run(fmt.Sprintf("%v by %d top %d", c.shape, c.chunk, c.topK), func(t *testing.T) {
-			l := newLayout(t, c.shape, c.chunk)
+		t.Run(fmt.Sprintf("%v by %d top %d", c.Shape, c.Chunk, c.TopK), func(t *testing.T) {
+			l := newLayout(t, c.Shape, c.Chunk)
 			want := ""
 			for _, kernel := range kernels(t) {
-				got := train(t, kernel, l, c.topK, 2)
+				got := train(t, kernel, l, c.TopK, 2)
 				if want == "" {
 					want = got
 				}
@@ -265,7 +230,7 @@ func TestOrderOfSignsDoesNotMatter(t *testing.T) {
 			if err != nil {
 				rt.Fatal(err)
 			}
-			toSigns(r)
+			distrotest.ToSigns(r)
 			results = append(results, r)
 		}
 		update := func(results []codec.TensorResult) string {

@@ -13,38 +13,8 @@ import (
 
 	"github.com/psyche-go/psyche/distro"
 	"github.com/psyche-go/psyche/distro/codec"
+	"github.com/psyche-go/psyche/distro/distrotest"
 )
-
-var shapes = []struct {
-	shape []int64
-	chunk int
-	topK  int
-}{
-	{[]int64{}, 64, 8},
-	{[]int64{1}, 64, 8},
-	{[]int64{2}, 64, 1},
-	{[]int64{768}, 64, 8},
-	{[]int64{100}, 64, 8},
-	{[]int64{67}, 64, 3},
-	{[]int64{512}, 128, 100}, // a row of two strips
-	{[]int64{64, 64}, 64, 8},
-	{[]int64{192, 256}, 64, 2},
-	{[]int64{128, 192}, 64, 40},
-	{[]int64{128, 128}, 64, 500},
-	{[]int64{64, 128}, 64, 4096},
-	{[]int64{100, 96}, 64, 8},      // 50 × 48
-	{[]int64{58, 88}, 32, 8},       // 29 × 22
-	{[]int64{29, 44}, 64, 70},      // 29 × 44
-	{[]int64{131, 64}, 64, 8},      // 1 × 64
-	{[]int64{64, 131}, 64, 8},      // 64 × 1
-	{[]int64{16, 15}, 64, 8},       //
-	{[]int64{3, 2, 48, 20}, 16, 5}, // stacked
-	{[]int64{2, 7, 9}, 8, 100},
-	{[]int64{256, 384}, 128, 8}, // four bands, strips of 32
-	{[]int64{127, 100}, 128, 65},
-	{[]int64{128, 256}, 128, 5000},
-	{[]int64{16, 16 * 140}, 16, 4}, // more chunks than blocks
-}
 
 func normal(seed uint64, n int, scale float64) []float32 {
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -56,14 +26,6 @@ func normal(seed uint64, n int, scale float64) []float32 {
 		}
 	}
 	return x
-}
-
-func toSigns(r codec.TensorResult) {
-	for i, v := range r.Values {
-		if v != 0 {
-			r.Values[i] = float32(math.Copysign(1, float64(v)))
-		}
-	}
 }
 
 // sameBits fails at the first element whose bits differ, so that 0 and −0 differ too.
@@ -180,7 +142,7 @@ func compare(t *testing.T, d *Device, k *distro.Kernel, l distro.Layout, topK in
 		// Values in one round, signs in the next.
 		if round == 1 {
 			for _, r := range results {
-				toSigns(r)
+				distrotest.ToSigns(r)
 			}
 		}
 		compareMeans(t, d, l, results)
@@ -196,14 +158,14 @@ func compare(t *testing.T, d *Device, k *distro.Kernel, l distro.Layout, topK in
 }
 
 func compareShapes(t *testing.T, d *Device, isas ...string) {
-	for _, c := range shapes {
-		l, err := distro.NewLayout(c.shape, c.chunk)
+	for _, c := range distrotest.Shapes {
+		l, err := distro.NewLayout(c.Shape, c.Chunk)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, isa := range isas {
-			t.Run(fmt.Sprintf("%v by %d top %d like %q", c.shape, c.chunk, c.topK, isa), func(t *testing.T) {
-				compare(t, d, kernel(t, isa), l, c.topK)
+			t.Run(fmt.Sprintf("%v by %d top %d like %q", c.Shape, c.Chunk, c.TopK, isa), func(t *testing.T) {
+				compare(t, d, kernel(t, isa), l, c.TopK)
 			})
 		}
 	}
