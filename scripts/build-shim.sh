@@ -48,7 +48,12 @@ fi
 std=c++17
 grep -q 'C++20 or later' "$include/ATen/ATen.h" && std=c++20
 
-flags=("-std=$std" -O3 -fopenmp-simd -fno-math-errno -fno-trapping-math -fPIC -fvisibility=hidden -Wall -Itorch -isystem "$include/torch/csrc/api/include"
+# at::parallel_for lies in libtorch's headers and is a plain loop without OpenMP. Its library
+# is not linked: the one that libtorch uses is meant. GCC's cannot run what clang makes.
+openmp=-fopenmp
+"$cxx" --version | grep -qi clang && openmp=-fopenmp-simd
+
+flags=("-std=$std" -O3 "$openmp" -fno-math-errno -fno-trapping-math -fPIC -fvisibility=hidden -Wall -Itorch -isystem "$include/torch/csrc/api/include"
   "-D_GLIBCXX_USE_CXX11_ABI=$abi")
 # Naming the compiler's own folder again would change the order in which it looks.
 [ "$include" -ef /usr/include ] || flags+=(-isystem "$include")

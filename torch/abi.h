@@ -40,6 +40,7 @@ enum { PT_F32, PT_BF16, PT_F16, PT_F64, PT_I64, PT_I32, PT_U8, PT_BOOL, PT_DTYPE
   X(char *, parallel_info, (void), ())                                                                               \
   X(char *, build_config, (void), ())                                                                                \
   X(int, cuda_devices, (void), ())                                                                                   \
+  X(int, loop_threads, (void), ())                                                                                   \
   X(int64_t, live_tensors, (void), ())                                                                               \
   X(int, grad_mode, (int enabled), (enabled))                                                                        \
   X(void, free_tensors, (pt_tensor * tensors, int count), (tensors, count))                                          \

@@ -157,3 +157,25 @@ func TestScopesFreeWhatIsNotKept(t *testing.T) {
 		t.Errorf("%d tensors live after Free, want %d", live, before)
 	}
 }
+
+// TestLoopsShareTheThreads: compiled without OpenMP the loops of the shim are right, but run
+// on one thread.
+func TestLoopsShareTheThreads(t *testing.T) {
+	torchtest.Engine(t) // or skip
+	for _, want := range []int{1, 2} {
+		e, err := torch.NewEngineThreads(torch.CPU, want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := e.LoopThreads(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got != want {
+			t.Errorf("a loop of an engine of %d threads runs on %d", want, got)
+		}
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

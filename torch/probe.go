@@ -1,5 +1,8 @@
 package torch
 
+// #include "bind.h"
+import "C"
+
 import (
 	"context"
 	"errors"
@@ -14,6 +17,16 @@ var (
 	// ErrSlowType says that an element type works, but slower than f32.
 	ErrSlowType = errors.New("element type is slower than f32 on this device")
 )
+
+// LoopThreads measures how many threads share a loop of the shim's own, such as a softmax:
+// as many as the engine has, or one where the shim's compiler knows no OpenMP.
+func (e *Engine) LoopThreads(ctx context.Context) (threads int, err error) {
+	err = e.Do(ctx, false, func(*Scope) error {
+		threads = int(C.pt_loop_threads())
+		return nil
+	})
+	return threads, err
+}
 
 // CheckBF16 multiplies two matrices in bf16 and in f32. It fails with [ErrNoType] when bf16
 // does not work, and with [ErrSlowType] when it was slower: a measurement, which two calls

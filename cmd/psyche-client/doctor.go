@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -16,7 +18,7 @@ type doctorCommand struct {
 }
 
 // Run prints what training on this machine would use; what is missing is the error.
-func (c *doctorCommand) Run(t terminal) error {
+func (c *doctorCommand) Run(ctx context.Context, t terminal) error {
 	var text strings.Builder
 	row := func(name, format string, args ...any) {
 		fmt.Fprintf(&text, "%-22s %s\n", name, fmt.Sprintf(format, args...))
@@ -29,7 +31,7 @@ func (c *doctorCommand) Run(t terminal) error {
 	}
 	loadErr := c.load(c.Threads, nil)
 	if loadErr == nil {
-		if err := describeTorch(row); err != nil {
+		if err := describeTorch(ctx, row); err != nil {
 			return err
 		}
 	}
@@ -42,7 +44,7 @@ func (c *doctorCommand) Run(t terminal) error {
 	return loadErr
 }
 
-func describeTorch(row func(name, format string, args ...any)) error {
+func describeTorch(ctx context.Context, row func(name, format string, args ...any)) error {
 	info, err := torch.Loaded()
 	if err != nil {
 		return err
@@ -54,6 +56,9 @@ func describeTorch(row func(name, format string, args ...any)) error {
 		row("BLAS kernels", "%s", info.Kernels)
 	}
 	row("threads", "%d", info.Threads)
+	if err := checkLoops(ctx, row, info.Threads); err != nil {
+		return err
+	}
 	describeDevices(row, info)
 	for _, setting := range info.Settings {
 		row("  "+setting.Name, "%s (%s)", orElse(setting.Value, "-"), setting.Source)
@@ -62,6 +67,19 @@ func describeTorch(row func(name, format string, args ...any)) error {
 		row("warning", "%s", warning)
 	}
 	return nil
+}
+
+func checkLoops(ctx context.Context, row func(name, format string, args ...any), want int) (err error) {
+	engine, err := torch.NewEngine(torch.CPU)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, engine.Close()) }()
+	got, err := engine.LoopThreads(ctx)
+	if err == nil && got < want {
+		row("warning", "the shim's own loops run on %d of %d threads: build it with g++ (CXX=g++ make shim)", got, want)
+	}
+	return err
 }
 
 func describeDevices(row func(name, format string, args ...any), info torch.Info) {

@@ -10,7 +10,10 @@
 #include <torch/version.h>
 
 #include <cstdlib>
+#include <mutex>
+#include <set>
 #include <string>
+#include <thread>
 
 namespace psyche {
 
@@ -57,6 +60,18 @@ int cuda_devices() {
   } catch (...) {
     return 0;
   }
+}
+
+// How many threads take part in a loop of at::parallel_for. Its body is in libtorch's
+// headers, so that is settled by how this library was compiled.
+int loop_threads() {
+  std::mutex lock;
+  std::set<std::thread::id> seen;
+  at::parallel_for(0, 64, 1, [&](int64_t, int64_t) {
+    std::lock_guard<std::mutex> hold(lock);
+    seen.insert(std::this_thread::get_id());
+  });
+  return static_cast<int>(seen.size());
 }
 
 int64_t live_tensors() { return live.load(); }
