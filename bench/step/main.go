@@ -111,7 +111,11 @@ func measure(ctx context.Context, o options, s setup, sides []string) (err error
 	if err != nil {
 		return err
 	}
-	row(os.Stdout, s, batch*o.tokens, all)
+	flops, err := stepFLOPs(filepath.Join(o.folder, "model-"+s.model+".json"), o.tokens)
+	if err != nil {
+		return err
+	}
+	row(os.Stdout, s, batch*o.tokens, flops, all)
 	return nil
 }
 
@@ -178,10 +182,11 @@ func header(w io.Writer, sides []string) {
 	for _, name := range sides[1:] {
 		line, rule = line+" | memory / "+name, rule+"|---"
 	}
-	_, _ = fmt.Fprintln(w, line+" | peak MB | rounds |\n"+rule+"|---|---|")
+	_, _ = fmt.Fprintln(w, line+" | peak MB | GFLOP/s | of a product | rounds |\n"+rule+"|---|---|---|---|")
 }
 
-func row(w io.Writer, s setup, tokens int, all []*side) {
+// row prints one line. flops are the operations of a token.
+func row(w io.Writer, s setup, tokens int, flops float64, all []*side) {
 	line := fmt.Sprintf("| %s | %s | %s | %s", s.model, s.dtype, s.batch, s.threads)
 	first := all[0]
 	for _, one := range all {
@@ -193,5 +198,6 @@ func row(w io.Writer, s setup, tokens int, all []*side) {
 	for _, one := range all[1:] {
 		line += fmt.Sprintf(" | %.2f", float64(first.peak)/float64(one.peak))
 	}
-	_, _ = fmt.Fprintf(w, "%s | %d | %d |\n", line, first.peak>>10, len(first.seconds))
+	reached := flops * float64(tokens) / median(first.seconds)
+	_, _ = fmt.Fprintf(w, "%s | %d | %.0f | %.2f | %d |\n", line, first.peak>>10, reached/1e9, reached/first.product, len(first.seconds))
 }

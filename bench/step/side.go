@@ -20,6 +20,7 @@ type side struct {
 	output  *bufio.Scanner
 	seconds []float64 // of the steps that count
 	peak    int64     // most resident memory, KiB
+	product float64   // FLOP/s of a large matrix product, where the process measures it
 	ended   bool
 }
 
@@ -78,7 +79,7 @@ func (s *side) step(counts bool) error {
 	return nil
 }
 
-// finish ends the process and reads its peak of memory.
+// finish ends the process and reads its peak of memory and what its matrix products reach.
 func (s *side) finish() error {
 	if err := s.input.Close(); err != nil {
 		return err
@@ -87,7 +88,7 @@ func (s *side) finish() error {
 	if err != nil {
 		return err
 	}
-	if _, err := fmt.Sscan(line, &s.peak); err != nil {
+	if _, err := fmt.Sscan(line, &s.peak, &s.product); err != nil {
 		return fmt.Errorf("%q: %w", line, err)
 	}
 	s.ended = true

@@ -3,10 +3,12 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"runtime/debug"
 	"strings"
 	"syscall"
 	"time"
@@ -39,14 +41,16 @@ func work(arguments []string) (err error) {
 	if err != nil {
 		return err
 	}
-	o := model.Options{Recompute: *recompute}
+	o, compute := model.Options{Recompute: *recompute}, torch.F32
 	if *dtype == "bf16" {
-		o.Compute = torch.BF16
+		compute = torch.BF16
+		o.Compute = compute
 	}
 	network, err := build(ctx, engine, config, o)
 	if err != nil {
 		return err
 	}
+	debug.FreeOSMemory() // what it was made from
 	ids := make([]int32, *batch**tokens)
 	targets := make([]int32, len(ids))
 	random := rand.New(rand.NewPCG(1, 2))
@@ -71,10 +75,15 @@ func work(arguments []string) (err error) {
 		}
 		fmt.Println(time.Since(begin).Seconds(), processorTime()-cpu, loss)
 	}
-	return printPeak()
+	peak, err := peakMemory()
+	if err != nil {
+		return err
+	}
+	product, err := productFLOPs(ctx, engine, compute)
+	fmt.Println(peak, product)
+	return err
 }
 
-// build makes the model; what it was made from is gone when it returns.
 func build(ctx context.Context, engine *torch.Engine, config []byte, o model.Options) (model.Model, error) {
 	tensors, err := model.Init(config, 1)
 	if err != nil {
@@ -92,15 +101,16 @@ func processorTime() float64 {
 	return float64(used.Utime.Nano()+used.Stime.Nano()) / 1e9
 }
 
-func printPeak() error {
+// peakMemory is the most that was resident, in KiB.
+func peakMemory() (string, error) {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
-		return err
+		return "", err
 	}
 	for line := range strings.Lines(string(status)) {
 		if rest, found := strings.CutPrefix(line, "VmHWM:"); found {
-			fmt.Println(strings.Fields(rest)[0])
+			return strings.Fields(rest)[0], nil
 		}
 	}
-	return nil
+	return "", errors.New("/proc/self/status has no VmHWM")
 }
