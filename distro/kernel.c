@@ -40,6 +40,24 @@ typedef struct {
 	uint64_t *above, *equal; // bit sets over the coefficients, for select_many
 } scratch;
 
+// ahead is what is left to fetch of the next chunk while this one is computed: asked for all
+// at once its lines would wait for each other.
+typedef struct {
+	const float *delta, *grad;
+	int64_t stride;
+	int rows, cols;
+} ahead;
+
+// fetch asks for a quarter of as many rows as a strip has lanes: with one call a strip, all
+// rows of a chunk in the course of its three transforms and its transposition.
+static inline void fetch(ahead *next, int lanes) {
+	for (int n = lanes / 4; n > 0 && next->rows > 0; n--, next->rows--, next->delta += next->stride, next->grad += next->stride)
+		for (int j = 0; j < next->cols; j += PADDING) {
+			__builtin_prefetch(next->delta + j, 1);
+			__builtin_prefetch(next->grad + j, 0);
+		}
+}
+
 static int64_t plane(int rows, int cols) { return (int64_t)padded(rows) * padded(cols); }
 static int64_t words(int rows, int cols) { return ((int64_t)rows * cols + 63) / 64; }
 

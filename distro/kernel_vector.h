@@ -16,13 +16,13 @@ typedef int32_t NAME(I) __attribute__((vector_size(LANES * 4), may_alias));
 #define STORE(p, v) (*(V *)(p) = (v))
 
 #if LANES == 4
-#define MAX(a, b) ((V)_mm_max_ps((__m128)(a), (__m128)(b)))
+#define MAX(a, b) (((a) & ((a) > (b))) | ((b) & ~((a) > (b))))
 #define BITS_ABOVE(a, limit) ((unsigned)_mm_movemask_ps((__m128)((a) > (limit))))
 #elif LANES == 8
-#define MAX(a, b) ((V)_mm256_max_ps((__m256)(a), (__m256)(b)))
+#define MAX(a, b) ((I)_mm256_max_epi32((__m256i)(a), (__m256i)(b)))
 #define BITS_ABOVE(a, limit) ((unsigned)_mm256_movemask_ps((__m256)((a) > (limit))))
 #else
-#define MAX(a, b) ((V)_mm512_max_ps((__m512)(a), (__m512)(b)))
+#define MAX(a, b) ((I)_mm512_max_epi32((__m512i)(a), (__m512i)(b)))
 #define BITS_ABOVE(a, limit) ((unsigned)_mm512_cmpgt_epi32_mask((__m512i)(a), (__m512i)(limit)))
 #endif
 
@@ -198,9 +198,10 @@ static TARGET void NAME(dense)(int n, const float *matrix, int down, int right, 
 }
 
 // transform replaces the columns of axis->n rows of width floats (a multiple of PADDING).
-static TARGET void NAME(transform)(const psyche_distro_axis *axis, const float *secants, float *rows, int width, int inverse) {
+static TARGET void NAME(transform)(const psyche_distro_axis *axis, const float *secants, float *rows, int width, int inverse, ahead *next) {
 	const int ld = padded(axis->n);
 	for (int s = 0; s < width; s += LANES) {
+		fetch(next, LANES);
 		if (axis->lee)
 			NAME(lee)(axis, secants, rows + s, width, inverse);
 		else
@@ -209,8 +210,9 @@ static TARGET void NAME(transform)(const psyche_distro_axis *axis, const float *
 }
 
 // turn writes the transpose of a rows × cols matrix, both multiples of PADDING.
-static TARGET void NAME(turn)(const float *from, int rows, int cols, float *to) {
-	for (int r = 0; r < rows; r += LANES)
+static TARGET void NAME(turn)(const float *from, int rows, int cols, float *to, ahead *next) {
+	for (int r = 0; r < rows; r += LANES) {
+		fetch(next, LANES);
 		for (int c = 0; c < cols; c += LANES) {
 			V a[LANES], b[LANES];
 			for (int i = 0; i < LANES; i++)
@@ -267,30 +269,37 @@ static TARGET void NAME(turn)(const float *from, int rows, int cols, float *to) 
 				STORE(to + (c + i) * rows + r, a[i]);
 #endif
 		}
+	}
 }
 
-// select_few selects k ≤ FEW coefficients. The k-th largest of the maxima of LANE_MAXIMA
-// disjoint parts bounds the k-th largest magnitude from below, so that one more pass finds
-// few candidates.
-static TARGET int NAME(select_few)(const psyche_distro_plan *p, const V *maxima, const float *turned, int k, uint16_t *indices, float *values) {
+// select_few selects k ≤ FEW coefficients. The k-th largest of the maxima of disjoint parts
+// bounds the k-th largest magnitude from below, so that one more pass finds few candidates.
+// It begins with LANE_MAXIMA parts and joins them while there are twice k or more: fewer
+// parts, a little more candidates.
+static TARGET int NAME(select_few)(const psyche_distro_plan *p, I *maxima, const float *turned, int k, uint16_t *indices, float *values) {
 	const int rows = p->column.n, cols = p->row.n, ld = padded(rows);
-	const float *lanes = (const float *)maxima;
+	const int32_t *lanes = (const int32_t *)maxima;
 	uint64_t keys[FEW];
-	int count = 0;
-	for (int i = 0; i < LANE_MAXIMA; i++)
-		count = insert(keys, count, k, magnitude(lanes[i]));
+	int count = 0, parts = LANE_MAXIMA;
+	for (; parts > LANES && parts >= 4 * k; parts /= 2)
+		for (int i = 0; i < parts / 2 / LANES; i++)
+			maxima[i] = MAX(maxima[i], maxima[i + parts / 2 / LANES]);
+	for (int i = 0; i < parts; i++)
+		count = insert(keys, count, k, (uint32_t)lanes[i]);
 	const int32_t bound = keys[k - 1] > 0 ? (int32_t)keys[k - 1] - 1 : 0;
 	const I limit = (I){0} + bound;
+	const int total = cols * ld;
 	count = 0;
-	for (int d = 0; d < cols; d++)
-		for (int s = 0; s < ld; s += LANES) {
-			I m = *(const I *)(turned + d * ld + s) & 0x7fffffff;
-			for (unsigned set = BITS_ABOVE(m, limit); set; set &= set - 1) {
-				int b = s + __builtin_ctz(set);
-				uint64_t key = (uint64_t)magnitude(turned[d * ld + b]) << 16 | (uint16_t)~(b * cols + d);
-				count = insert(keys, count, k, key);
-			}
+	for (int at = 0; at < total; at += 64) {
+		uint64_t set = 0;
+		for (int s = 0; s < 64 && at + s < total; s += LANES)
+			set |= (uint64_t)BITS_ABOVE(*(const I *)(turned + at + s) & 0x7fffffff, limit) << s;
+		for (; set; set &= set - 1) {
+			int i = at + __builtin_ctzll(set);
+			uint64_t key = (uint64_t)magnitude(turned[i]) << 16 | (uint16_t)~(i % ld * cols + i / ld);
+			count = insert(keys, count, k, key);
 		}
+	}
 	for (int i = 0; i < count; i++) {
 		uint16_t index = (uint16_t)~keys[i];
 		int at = i;
@@ -307,24 +316,19 @@ static TARGET int NAME(select_few)(const psyche_distro_plan *p, const V *maxima,
 static TARGET int NAME(select_top)(const psyche_distro_plan *p, const scratch *s, int k, uint16_t *indices, float *values) {
 	enum { PARTS = LANE_MAXIMA / LANES };
 	const int total = p->row.n * padded(p->column.n) / LANES;
-	const V *c = (const V *)s->turned;
-	const I largest = (I){0} + 0x7f7fffff;
-	V maxima[PARTS];
-	I bad = {0};
+	const I *c = (const I *)s->turned;
+	I maxima[PARTS];
 	for (int i = 0; i < PARTS; i++)
-		maxima[i] = (V){0};
+		maxima[i] = (I){0};
 	int i = 0;
 	for (; i + PARTS <= total; i += PARTS)
-		for (int j = 0; j < PARTS; j++) {
-			I m = (I)c[i + j] & 0x7fffffff;
-			bad |= m > largest;
-			maxima[j] = MAX(maxima[j], (V)m);
-		}
-	for (; i < total; i++) {
-		I m = (I)c[i] & 0x7fffffff;
-		bad |= m > largest;
-		maxima[i % PARTS] = MAX(maxima[i % PARTS], (V)m);
-	}
+		UNROLL for (int j = 0; j < PARTS; j++)
+			maxima[j] = MAX(maxima[j], c[i + j] & 0x7fffffff);
+	for (; i < total; i++)
+		maxima[i % PARTS] = MAX(maxima[i % PARTS], c[i] & 0x7fffffff);
+	I bad = {0};
+	for (int j = 0; j < PARTS; j++)
+		bad |= maxima[j] > 0x7f7fffff;
 	for (int lane = 0; lane < LANES; lane++)
 		if (bad[lane])
 			return -1;
@@ -334,7 +338,7 @@ static TARGET int NAME(select_top)(const psyche_distro_plan *p, const scratch *s
 }
 
 // invert leaves the inverse transform of the entries in s->rows.
-static TARGET void NAME(invert)(const psyche_distro_plan *p, const scratch *s, int count, const uint16_t *indices, const float *values) {
+static TARGET void NAME(invert)(const psyche_distro_plan *p, const scratch *s, int count, const uint16_t *indices, const float *values, ahead *next) {
 	const int cols = p->row.n, width = padded(cols);
 	memset(s->rows, 0, sizeof(float) * p->column.n * width);
 	for (int e = 0; e < count; e++) {
@@ -343,7 +347,7 @@ static TARGET void NAME(invert)(const psyche_distro_plan *p, const scratch *s, i
 		for (int j = 0; j < width; j += LANES)
 			STORE(row + j, LOAD(row + j) + *(const U *)(basis + j) * values[e]);
 	}
-	NAME(transform)(&p->column, p->secants, s->rows, width, 1);
+	NAME(transform)(&p->column, p->secants, s->rows, width, 1, next);
 }
 
 static inline int64_t NAME(place)(const psyche_distro_plan *p, int64_t chunk) {
@@ -358,11 +362,12 @@ static TARGET int64_t NAME(encode)(const psyche_distro_plan *p, int64_t first, i
 	for (int64_t c = first; c < last; c++) {
 		float *d = delta + NAME(place)(p, c);
 		const float *g = grad + NAME(place)(p, c);
+		ahead next = {0};
+		if (c + 1 < last)
+			next = (ahead){delta + NAME(place)(p, c + 1), grad + NAME(place)(p, c + 1), p->stride, rows, cols};
 		for (int i = 0; i < rows; i++) {
 			int j = 0;
 			for (; j + LANES <= cols; j += LANES) {
-				__builtin_prefetch(d + i * p->stride + cols + j, 1);
-				__builtin_prefetch(g + i * p->stride + cols + j, 0);
 				V x = *(const U *)(d + i * p->stride + j) * decay + *(const U *)(g + i * p->stride + j) * lr;
 				STORE(s.chunk + i * width + j, x);
 				STORE(s.rows + i * width + j, x);
@@ -374,14 +379,14 @@ static TARGET int64_t NAME(encode)(const psyche_distro_plan *p, int64_t first, i
 			for (; j < width; j++)
 				s.rows[i * width + j] = 0;
 		}
-		NAME(transform)(&p->column, p->secants, s.rows, width, 0);
-		NAME(turn)(s.rows, padded(rows), width, s.turned);
-		NAME(transform)(&p->row, p->secants, s.turned, padded(rows), 0);
+		NAME(transform)(&p->column, p->secants, s.rows, width, 0, &next);
+		NAME(turn)(s.rows, padded(rows), width, s.turned, &next);
+		NAME(transform)(&p->row, p->secants, s.turned, padded(rows), 0, &next);
 		int count = NAME(select_top)(p, &s, k, indices + c * k, values + c * k);
 		if (count < 0)
 			return c;
 		counts[c] = (uint16_t)count;
-		NAME(invert)(p, &s, count, indices + c * k, values + c * k);
+		NAME(invert)(p, &s, count, indices + c * k, values + c * k, &next);
 		for (int i = 0; i < rows; i++) {
 			int j = 0;
 			for (; j + LANES <= cols; j += LANES)
@@ -405,7 +410,7 @@ static TARGET void NAME(apply)(const psyche_distro_plan *p, int64_t first, int64
 		for (int i = 0; i < rows; i++)
 			for (int j = 0; j < cols; j += PADDING)
 				__builtin_prefetch(w + i * p->stride + j, 1);
-		NAME(invert)(p, &s, to - from, indices + from, values + from);
+		NAME(invert)(p, &s, to - from, indices + from, values + from, &(ahead){0});
 		for (int i = 0; i < rows; i++) {
 			const float *u = s.rows + i * width;
 			float *row = w + i * p->stride;
@@ -428,7 +433,7 @@ static TARGET void NAME(add)(const psyche_distro_plan *p, int64_t first, int64_t
 	for (int64_t c = first; c < last; c++) {
 		const int32_t from = offsets[c - first], to = offsets[c - first + 1];
 		float *d = delta + NAME(place)(p, c);
-		NAME(invert)(p, &s, to - from, indices + from, values + from);
+		NAME(invert)(p, &s, to - from, indices + from, values + from, &(ahead){0});
 		for (int i = 0; i < rows; i++)
 			for (int j = 0; j < cols; j++)
 				d[i * p->stride + j] += s.rows[i * width + j];
