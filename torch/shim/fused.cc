@@ -70,17 +70,29 @@ pt_result swiglu(pt_tensor gate, pt_tensor up) {
 
 // ---- optimizer ----
 
-// One step of AdamW (Loshchilov and Hutter, arXiv 1711.05101, algorithm 2) in one pass.
+// One step of AdamW (Loshchilov and Hutter, arXiv 1711.05101, algorithm 2), on the CPU in
+// one pass.
 char *adamw_step(pt_tensor parameter, pt_tensor grad, pt_tensor m, pt_tensor v, double rate, double beta1, double beta2,
                  double epsilon, double decay, int64_t step) {
   return status([&] {
     c10::NoGradGuard no_grad;
     Tensor &p = T(parameter), &mean = T(m), &square = T(v);
     const Tensor &g = T(grad);
-    mean.mul_(beta1).add_(g, 1 - beta1);
-    square.mul_(beta2).addcmul_(g, g, 1 - beta2);
     double correction1 = 1 - std::pow(beta1, static_cast<double>(step));
     double correction2 = 1 - std::pow(beta2, static_cast<double>(step));
+    auto ours = [&](const Tensor &t) { return plain(t) && t.scalar_type() == at::kFloat && t.is_contiguous() && t.sizes() == p.sizes(); };
+    if (ours(p) && ours(g) && ours(mean) && ours(square)) {
+      kernels::AdamW c;
+      c.beta1 = static_cast<float>(beta1), c.beta2 = static_cast<float>(beta2), c.epsilon = static_cast<float>(epsilon);
+      c.root = static_cast<float>(std::sqrt(correction2)), c.keep = static_cast<float>(1 - rate * decay);
+      c.rate = static_cast<float>(rate / correction1);
+      at::parallel_for(0, p.numel(), 1 << 15, [&](int64_t begin, int64_t end) {
+        kernels::adamw(data<float>(p) + begin, data<float>(g) + begin, data<float>(mean) + begin, data<float>(square) + begin, end - begin, c);
+      });
+      return;
+    }
+    mean.mul_(beta1).add_(g, 1 - beta1);
+    square.mul_(beta2).addcmul_(g, g, 1 - beta2);
     Tensor root = square.sqrt().div_(std::sqrt(correction2)).add_(epsilon);
     if (decay != 0) p.mul_(1 - rate * decay);
     p.addcdiv_(mean, root, -rate / correction1);

@@ -80,6 +80,7 @@ static const Level level = detect();
 PT_DEFINE(float)
 PT_DEFINE(bf16)
 
+void adamw(float *p, const float *g, float *m, float *v, int64_t n, AdamW c) { PT_CALL(adamw_all, p, g, m, v, n, c) }
 void narrow(const float *from, bf16 *to, int64_t n) { PT_CALL(narrow_all, from, to, n) }
 void widen(const bf16 *from, float *to, int64_t n) { PT_CALL(widen_all, from, to, n) }
 

@@ -38,6 +38,13 @@ struct bf16 {
 PT_KERNELS(float)
 PT_KERNELS(bf16)
 
+// The constants of one step of AdamW: root is sqrt(1 - beta2^step), keep 1 - rate*decay, and
+// rate is divided by 1 - beta1^step.
+struct AdamW {
+  float beta1, beta2, root, epsilon, rate, keep;
+};
+void adamw(float *p, const float *g, float *m, float *v, int64_t n, AdamW c);
+
 // Rounds to nearest, ties to even; and back.
 void narrow(const float *from, bf16 *to, int64_t n);
 void widen(const bf16 *from, float *to, int64_t n);

@@ -159,6 +159,15 @@ template <class E> static inline void accumulate_all(float *sum, const E *x, int
   for (int64_t i = 0; i < n; i++) sum[i] += get(x[i]);
 }
 
+static inline void adamw_all(float *p, const float *g, float *m, float *v, int64_t n, AdamW c) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    m[i] = m[i] * c.beta1 + g[i] * (1 - c.beta1);
+    v[i] = v[i] * c.beta2 + g[i] * g[i] * (1 - c.beta2);
+    p[i] = p[i] * c.keep - c.rate * m[i] / (std::sqrt(v[i]) / c.root + c.epsilon);
+  }
+}
+
 template <class E> static inline void narrow_all(const float *from, E *to, int64_t n) {
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) put(to[i], from[i]);
