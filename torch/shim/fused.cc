@@ -83,7 +83,9 @@ char *adamw_step(pt_tensor parameter, pt_tensor grad, pt_tensor m, pt_tensor v, 
     auto ours = [&](const Tensor &t) { return plain(t) && t.scalar_type() == at::kFloat && t.is_contiguous() && t.sizes() == p.sizes(); };
     if (ours(p) && ours(g) && ours(mean) && ours(square)) {
       kernels::AdamW c;
-      c.beta1 = static_cast<float>(beta1), c.beta2 = static_cast<float>(beta2), c.epsilon = static_cast<float>(epsilon);
+      c.beta1 = static_cast<float>(beta1), c.rest1 = static_cast<float>(1 - beta1);
+      c.beta2 = static_cast<float>(beta2), c.rest2 = static_cast<float>(1 - beta2);
+      c.epsilon = static_cast<float>(epsilon);
       c.root = static_cast<float>(std::sqrt(correction2)), c.keep = static_cast<float>(1 - rate * decay);
       c.rate = static_cast<float>(rate / correction1);
       at::parallel_for(0, p.numel(), 1 << 15, [&](int64_t begin, int64_t end) {

@@ -38,10 +38,10 @@ struct bf16 {
 PT_KERNELS(float)
 PT_KERNELS(bf16)
 
-// The constants of one step of AdamW: root is sqrt(1 - beta2^step), keep 1 - rate*decay, and
-// rate is divided by 1 - beta1^step.
+// The constants of one step of AdamW: rest is 1 - beta, root
+// sqrt(1 - beta2^step), keep 1 - rate*decay, and rate is divided by 1 - beta1^step.
 struct AdamW {
-  float beta1, beta2, root, epsilon, rate, keep;
+  float beta1, rest1, beta2, rest2, root, epsilon, rate, keep;
 };
 void adamw(float *p, const float *g, float *m, float *v, int64_t n, AdamW c);
 

@@ -162,9 +162,9 @@ template <class E> static inline void accumulate_all(float *sum, const E *x, int
 static inline void adamw_all(float *p, const float *g, float *m, float *v, int64_t n, AdamW c) {
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) {
-    m[i] = m[i] * c.beta1 + g[i] * (1 - c.beta1);
-    v[i] = v[i] * c.beta2 + g[i] * g[i] * (1 - c.beta2);
-    p[i] = p[i] * c.keep - c.rate * m[i] / (std::sqrt(v[i]) / c.root + c.epsilon);
+    m[i] = m[i] * c.beta1 + g[i] * c.rest1;
+    v[i] = v[i] * c.beta2 + g[i] * g[i] * c.rest2;
+    p[i] = p[i] * c.keep - c.rate * (m[i] / (std::sqrt(v[i]) / c.root + c.epsilon));
   }
 }
 
