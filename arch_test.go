@@ -80,9 +80,9 @@ var importRules = []importRule{
 	{
 		name: "faces are leaves",
 		from: func(pkg string) bool {
-			return strings.HasPrefix(pkg, module) && !under("cmd", "tui", "dash", "report", "testnet")(pkg)
+			return strings.HasPrefix(pkg, module) && !under("cmd", "tui", "testnet")(pkg)
 		},
-		never:  under("cmd", "tui", "dash", "report", "testnet"),
+		never:  under("cmd", "tui", "testnet"),
 		reason: "only commands import faces",
 	},
 	{

@@ -3,8 +3,8 @@
 //
 // A process opens a Log with Open and calls Append with one of the structs of
 // kinds.go; a nil *Log swallows everything, so that code that reports needs no
-// condition. Programs that show a run (testnet, progress display, report, metrics)
-// are projections: they read the file with Read or watch it with Follow and keep no
+// condition. Programs that show a run (a testnet, its display and its summary) are
+// projections: they read the file with Read or watch it with Follow and keep no
 // other truth.
 //
 // A line carries the fields of its struct after "time" (RFC 3339, UTC) and "kind":

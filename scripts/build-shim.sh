@@ -77,7 +77,7 @@ echo "build-shim: compiling $out against libtorch in $lib"
 printf '%s\n' "${sources[@]}" |
   xargs -P "$(nproc)" -I{} sh -c 'cxx=$1; shift; src=$1; shift; work=$1; shift; exec "$cxx" "$@" -c "$src" -o "$work/$(basename "$src").o"' \
     compile "$cxx" {} "$work" "${flags[@]}" ||
-  fail "the shim does not compile against $include (its message is above); Psyche is tested with libtorch 1.13 and 2.6"
+  fail "the shim does not compile against $include (its message is above); Psyche is tested with libtorch 1.13, 2.6 and 2.15"
 "$cxx" "$work"/*.o "${link[@]}" -o "$work/shim.so"
 mv -f "$work/shim.so" "$out"
 echo "$stamp" >"$out.stamp"

@@ -2,7 +2,7 @@
 // faults, and checks that what has to hold holds. A seed decides everything: the same
 // seed gives the same run, event for event.
 //
-//	violations := sim.Run(sim.Options{Seed: 7, Clients: 64, Rounds: 8, Faults: sim.AllFaults})
+//	result := sim.Run(sim.Options{Seed: 7, Clients: 64, Rounds: 8, Faults: sim.AllFaults}) // result.Violation
 //	summary, err := sim.RunSeeds(ctx, sim.SeedOptions{First: 1, Last: 1000, …})
 //
 // What is simulated and what is real:

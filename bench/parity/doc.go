@@ -9,6 +9,5 @@
 // replica applies all results, and at the end all replicas must hold the same bits.
 //
 // The learning rate and everything else is chosen by the loss on one part of the held-out
-// text (validation), with a seed that is not among those of the comparison; the
-// comparison itself looks at the other part (test) only.
+// text (validation); the comparison itself looks at the other part (test) only.
 package main

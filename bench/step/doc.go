@@ -6,5 +6,5 @@
 // round. PyTorch runs twice: as it is installed, and with the BLAS, thread and allocator
 // settings that package torch makes for itself.
 //
-// `make bench-step` prints the table of README.md.
+// `make bench-step` prints a table; README.md tells its columns.
 package main

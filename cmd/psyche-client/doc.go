@@ -1,5 +1,6 @@
 // Command psyche-client does what needs libtorch: it makes models, trains them in a run or
-// alone, measures their loss and writes text with them.
+// alone, measures their loss, writes text with them, and moves them from and to the Hugging Face
+// Hub and buckets.
 //
 //	psyche-client doctor
 //	psyche-client init-model --config model.json --output model

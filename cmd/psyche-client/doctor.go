@@ -12,7 +12,7 @@ import (
 )
 
 type doctorCommand struct {
-	Threads threadCount `placeholder:"N" help:"Threads of libtorch; 0: one for each CPU."`
+	Threads threadCount `placeholder:"N" help:"Threads of libtorch; 0: OMP_NUM_THREADS, else one for each CPU."`
 
 	libraryFlags `embed:""`
 }

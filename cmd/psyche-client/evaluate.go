@@ -19,7 +19,7 @@ type evaluateCommand struct {
 	SeqLen       int         `placeholder:"N" help:"Tokens of a sequence; 0: the model's longest."`
 	MaxSequences uint64      `default:"64" placeholder:"N" help:"Sequences to use, from the start of the data; 0: all."`
 	MicroBatch   int         `default:"8" help:"Sequences that go through the model at once."`
-	Threads      threadCount `placeholder:"N" help:"Threads of libtorch; 0: one for each CPU."`
+	Threads      threadCount `placeholder:"N" help:"Threads of libtorch; 0: OMP_NUM_THREADS, else one for each CPU."`
 
 	libraryFlags   `embed:""`
 	inferenceFlags `embed:""`

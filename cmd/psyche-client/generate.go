@@ -23,7 +23,7 @@ type generateCommand struct {
 	RepetitionPenalty float64     `default:"1" help:"Makes tokens that the text has already less likely, above 1; 1: leaves them."`
 	Seed              uint64      `default:"0" help:"Of the choices: the same seed writes the same text."`
 	IgnoreEOS         bool        `name:"ignore-eos" help:"Go on after a token that ends a text."`
-	Threads           threadCount `placeholder:"N" help:"Threads of libtorch; 0: one for each CPU."`
+	Threads           threadCount `placeholder:"N" help:"Threads of libtorch; 0: OMP_NUM_THREADS, else one for each CPU."`
 	libraryFlags      `embed:""`
 	inferenceFlags    `embed:""`
 }

@@ -22,8 +22,8 @@ type commands struct {
 	Solo      soloCommand      `cmd:"" help:"Train a model alone, without a network."`
 	Evaluate  evaluateCommand  `cmd:"" help:"Measure a model's mean loss on token files."`
 	Generate  generateCommand  `cmd:"" help:"Write text with a model."`
-	Download  downloadCommand  `cmd:"" help:"Get a model from the Hugging Face Hub."`
-	Upload    uploadCommand    `cmd:"" help:"Put a model on the Hugging Face Hub."`
+	Download  downloadCommand  `cmd:"" help:"Get a model from the Hugging Face Hub or a bucket."`
+	Upload    uploadCommand    `cmd:"" help:"Put a model on the Hugging Face Hub or into a bucket."`
 	Doctor    doctorCommand    `cmd:"" help:"Show what is installed, and what is missing."`
 }
 

@@ -35,7 +35,7 @@ type soloCommand struct {
 	Save      string      `type:"path" placeholder:"DIR" help:"Folder for the model and the optimizer's state; a training that it holds is resumed."`
 	SaveEvery uint32      `default:"0" placeholder:"N" help:"Save every N steps as well as at the end; 0: only then."`
 	LogEvery  uint32      `default:"10" placeholder:"N" help:"Print the loss every N steps."`
-	Threads   threadCount `placeholder:"N" help:"Threads of libtorch; 0: one for each CPU."`
+	Threads   threadCount `placeholder:"N" help:"Threads of libtorch; 0: OMP_NUM_THREADS, else one for each CPU."`
 
 	libraryFlags  `embed:""`
 	computeFlags  `embed:""`

@@ -49,7 +49,7 @@ type trainCommand struct {
 	AllowPrivateRepos bool `help:"Let the run name repositories of the Hub that only your token may read. Whoever set up the run decides which are read, trained on and shared."`
 
 	MicroBatchSize int         `help:"Sequences that go through the model at once: less uses less memory." default:"1"`
-	Threads        threadCount `help:"Threads that compute; 0: one for each core. Several clients on one machine must share its cores." default:"0"`
+	Threads        threadCount `help:"Threads that compute; 0: OMP_NUM_THREADS, else one for each CPU. Several clients on one machine must share its CPUs." default:"0"`
 
 	libraryFlags  `embed:""`
 	computeFlags  `embed:""`

@@ -1,5 +1,5 @@
-// Command psyche hosts and prepares training runs: the server of a run, data sets, keys
-// and local test networks. It needs no libtorch and no cgo; what trains is
+// Command psyche hosts and prepares training runs: the server of a run, its administration
+// and audit, data sets, keys, local test networks and the simulator. It needs no libtorch and no cgo; what trains is
 // psyche-client.
 //
 // Every command is a struct of flags with a Run method, in a file of its own; main.go

@@ -4,7 +4,8 @@
 //	lab, err := netlab.New(seed)
 //	defer lab.Close()
 //	host, err := lab.Add(netlab.Link{Delay: 100 * time.Millisecond, LossPerMille: 10, Rate: 20e6})
-//	command := exec.Command(host.Wrap("psyche-client", "train", …)) // in the namespace
+//	program, arguments := host.Wrap("psyche-client", "train", …)
+//	command := exec.Command(program, arguments...) // in the namespace
 //	host.Cut(true)
 //
 // A host's only way out is a TUN device whose packets this process carries: it reads what
