@@ -5,8 +5,8 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"math"
 	"log/slog"
+	"math"
 
 	"github.com/psyche-go/psyche/assign"
 	"github.com/psyche-go/psyche/checkpoint"
