@@ -20,10 +20,10 @@
 //
 // Replicas must hold the same bits on every machine, and the sign of a sum turns a
 // difference in its last place into a step of twice the learning rate. So the order of
-// the single-precision operations is part of the definition: Reference (reference.go,
-// transform.go) is the specification in Go, with an explicit rounding around every
-// product; the C kernels do the same operations on vectors of 4, 8 or 16 chunks' columns
-// without contracting them. Instruction set, thread count and optimisation level
+// the single-precision operations is part of the definition: the kernel "go" (reference.go,
+// transform.go) is the specification, with an explicit rounding around every product; the
+// C kernels do the same operations on vectors of 4, 8 or 16 columns of a chunk without
+// contracting them. Instruction set, thread count and optimisation level
 // therefore do not change a bit. The tables are correctly rounded constants. Package
 // distro/cuda has the same kernels for GPUs.
 //

@@ -22,7 +22,7 @@
 
 #define PADDING 16
 #define MAX_CHUNK 128
-#define LANE_MAXIMA 128 // see select_few
+#define MAXIMA 128 // see select_few
 #define FEW 64          // up to this many coefficients are selected by insertion
 
 static inline int padded(int n) { return (n + PADDING - 1) & ~(PADDING - 1); }
@@ -49,7 +49,7 @@ typedef struct {
 } ahead;
 
 // fetch asks for a quarter of as many rows as a strip has lanes: with one call a strip, all
-// rows of a chunk in the course of its three transforms and its transposition.
+// rows of a square chunk in the course of its three transforms and its transposition.
 static inline void fetch(ahead *next, int lanes) {
 	for (int n = lanes / 4; n > 0 && next->rows > 0; n--, next->rows--, next->delta += next->stride, next->grad += next->stride)
 		for (int j = 0; j < next->cols; j += PADDING) {

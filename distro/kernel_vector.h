@@ -274,13 +274,13 @@ static TARGET void NAME(turn)(const float *from, int rows, int cols, float *to, 
 
 // select_few selects k ≤ FEW coefficients. The k-th largest of the maxima of disjoint parts
 // bounds the k-th largest magnitude from below, so that one more pass finds few candidates.
-// It begins with LANE_MAXIMA parts and joins them while there are twice k or more: fewer
-// parts, a little more candidates.
+// It begins with MAXIMA parts and joins them while twice k or more are left: fewer parts, a
+// few more candidates.
 static TARGET int NAME(select_few)(const psyche_distro_plan *p, I *maxima, const float *turned, int k, uint16_t *indices, float *values) {
 	const int rows = p->column.n, cols = p->row.n, ld = padded(rows);
 	const int32_t *lanes = (const int32_t *)maxima;
 	uint64_t keys[FEW];
-	int count = 0, parts = LANE_MAXIMA;
+	int count = 0, parts = MAXIMA;
 	for (; parts > LANES && parts >= 4 * k; parts /= 2)
 		for (int i = 0; i < parts / 2 / LANES; i++)
 			maxima[i] = MAX(maxima[i], maxima[i + parts / 2 / LANES]);
@@ -314,7 +314,7 @@ static TARGET int NAME(select_few)(const psyche_distro_plan *p, I *maxima, const
 
 // select_top returns how many coefficients were selected, or −1 when one is not finite.
 static TARGET int NAME(select_top)(const psyche_distro_plan *p, const scratch *s, int k, uint16_t *indices, float *values) {
-	enum { PARTS = LANE_MAXIMA / LANES };
+	enum { PARTS = MAXIMA / LANES };
 	const int total = p->row.n * padded(p->column.n) / LANES;
 	const I *c = (const I *)s->turned;
 	I maxima[PARTS];

@@ -51,7 +51,7 @@ grep -q 'C++20 or later' "$include/ATen/ATen.h" && std=c++20
 # at::parallel_for lies in libtorch's headers and is a plain loop without OpenMP. Its library
 # is not linked: the one that libtorch uses is meant. GCC's cannot run what clang makes.
 openmp=-fopenmp
-"$cxx" --version | grep -qi clang && openmp=-fopenmp-simd
+case "$("$cxx" --version)" in *clang*) openmp=-fopenmp-simd ;; esac
 
 flags=("-std=$std" -O3 "$openmp" -fno-math-errno -fno-trapping-math -fPIC -fvisibility=hidden -Wall -Itorch -isystem "$include/torch/csrc/api/include"
   "-D_GLIBCXX_USE_CXX11_ABI=$abi")

@@ -3,6 +3,7 @@ package torch_test
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -176,6 +177,87 @@ func TestLoopsShareTheThreads(t *testing.T) {
 		}
 		if err := e.Close(); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// TestThreadsComputeTheSame: every loop of the shim starts where the one of another thread
+// ended. Matrix products may add up in another order, so only what has none is compared
+// bit for bit.
+func TestThreadsComputeTheSame(t *testing.T) {
+	torchtest.Load(t)
+	type answers struct {
+		y, loss   []float32
+		gradients [][]float32
+		adamw     []float32
+		narrow    []float32
+	}
+	compute := func(threads int, dtype torch.DType) (a answers) {
+		e, err := torch.NewEngineThreads(torch.CPU, threads)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := e.Close(); err != nil {
+				t.Error(err)
+			}
+		}()
+		torchtest.Do(t, e, true, func(s *torch.Scope) error {
+			l, in := newLayer(s, torch.F32)
+			a.y = slices.Clone(l.fused(l.x.To(dtype), false).Detach().To(torch.F32).Float32s())
+			targets := make([]int32, 2*layerTokens)
+			for i := range targets {
+				targets[i] = int32(i % 24)
+			}
+			for range 2 { // gradients add up
+				y := l.fused(l.x.To(dtype), false).Reshape(2*layerTokens, 24)
+				loss := y.LinearCrossEntropy(l.attention.Query, s.FromInt32s(targets, int64(len(targets))))
+				loss.Backward()
+				a.loss = slices.Clone(loss.Detach().Float32s())
+			}
+			for _, tensor := range in {
+				a.gradients = append(a.gradients, slices.Clone(tensor.Grad().Float32s()))
+			}
+			return nil
+		})
+		torchtest.Do(t, e, false, func(s *torch.Scope) error {
+			const n = 100_003
+			numbers := make([]float32, n)
+			for i := range numbers {
+				numbers[i] = float32(i%977)/977 - 0.5
+			}
+			p, g := s.FromFloat32s(numbers, n), s.FromFloat32s(numbers, n).MulScalar(3)
+			m, v := s.Zeros(torch.F32, n), s.Zeros(torch.F32, n)
+			torch.AdamW{Beta1: 0.9, Beta2: 0.95, Epsilon: 1e-8, WeightDecay: 0.1}.Step(p, g, m, v, 0.01, 1)
+			a.adamw = slices.Clone(p.Float32s())
+			a.narrow = slices.Clone(p.To(torch.BF16).To(torch.F32).Float32s())
+			return nil
+		})
+		return a
+	}
+	far := func(got, want []float32) float64 {
+		difference, size := 0.0, 0.0
+		for i := range want {
+			difference += math.Pow(float64(got[i]-want[i]), 2)
+			size += math.Pow(float64(want[i]), 2)
+		}
+		return math.Sqrt(difference / size)
+	}
+	for dtype, tolerance := range map[torch.DType]float64{torch.F32: 1e-6, torch.BF16: 1e-2} {
+		one, three := compute(1, dtype), compute(3, dtype)
+		if d := far(three.y, one.y); !(d < tolerance) {
+			t.Errorf("%s: the layer is %.1e away from that of one thread", dtype, d)
+		}
+		if d := far(three.loss, one.loss); !(d < tolerance) {
+			t.Errorf("%s: the loss is %.1e away", dtype, d)
+		}
+		for i := range one.gradients {
+			if d := far(three.gradients[i], one.gradients[i]); !(d < 5*tolerance) {
+				t.Errorf("%s: gradient %d is %.1e away", dtype, i, d)
+			}
+		}
+		if !slices.Equal(three.adamw, one.adamw) || !slices.Equal(three.narrow, one.narrow) {
+			t.Errorf("%s: a step of AdamW, or its rounding, depends on the threads", dtype)
 		}
 	}
 }

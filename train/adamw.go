@@ -53,7 +53,7 @@ func NewAdamW(ctx context.Context, o Options) (*AdamW, error) {
 	if err != nil {
 		return nil, fmt.Errorf("adamw trainer: %w", err)
 	}
-	a := &AdamW{replica: r, config: c, schedule: rates, moments: [2]moments{{name: "exp_avg"}, {name: "exp_avg_sq"}}}
+	a := &AdamW{replica: r, config: c, schedule: rates, moments: [2]moments{{name: "exp_avg"}, {name: secondMoment}}}
 	a.constants = torch.AdamW{Beta1: c.Betas[0], Beta2: c.Betas[1], Epsilon: c.Eps, WeightDecay: c.WeightDecay}
 	err = r.engine.Do(ctx, false, func(s *torch.Scope) error {
 		for _, p := range r.parameters {

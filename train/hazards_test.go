@@ -54,6 +54,14 @@ func TestLookaheadIsUndoneToTheBit(t *testing.T) {
 	}
 }
 
+func TestLookaheadGoesAgainstTheMomentum(t *testing.T) {
+	weights := []float32{1, 1, 1, 1, 1}
+	ahead(weights, []float32{-3, float32(math.Copysign(0, -1)), 0, 1e-40, 2}, 0.25)
+	if want := []float32{1.25, 1, 1, 0.75, 0.75}; !slices.Equal(weights, want) {
+		t.Errorf("weights %v, want %v", weights, want)
+	}
+}
+
 func TestCancelledStepLeavesNoLookaheadApplied(t *testing.T) {
 	trainer := newTestTrainer(t, lookingAhead)
 	if _, err := trainer.Step(t.Context(), 1, toyBatch(0, 4)); err != nil {

@@ -88,7 +88,8 @@ func (o *optimizer) reset() {
 
 // encode adds the gradients to the momentum, δ ← β·δ + lr·scale·g, and takes the largest
 // coefficients out of it. It returns the result's bytes. norm is the L2 norm of all
-// gradients together; an error leaves everything as it was.
+// gradients together. A gradient or learning rate out of range is an error that leaves
+// everything as it was.
 func (o *optimizer) encode(header codec.Header, gradients [][]float32, norm float64, lr float32) ([]byte, error) {
 	if math.IsNaN(norm) || math.IsInf(norm, 0) {
 		return nil, fmt.Errorf("%w: gradient norm is %v", ErrNotFinite, norm)

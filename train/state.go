@@ -3,6 +3,7 @@ package train
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 
@@ -116,6 +117,13 @@ func (a *AdamW) SetOptimizerState(ctx context.Context, state OptimizerState) err
 		if values[i], err = state.values(a.replica, m.name); err != nil {
 			return err
 		}
+		for _, tensor := range values[i] {
+			for _, value := range tensor {
+				if !(math.Abs(float64(value)) <= math.MaxFloat32) || m.name == secondMoment && value < 0 {
+					return fmt.Errorf("%w: optimizer state: %s holds %v", ErrModel, m.name, value)
+				}
+			}
+		}
 	}
 	for i, m := range a.moments {
 		for j, tensor := range m.tensors {
@@ -143,7 +151,10 @@ func (t *Trainer) OptimizerState(ctx context.Context) (OptimizerState, error) {
 	return state, nil
 }
 
-const momentumName = "momentum"
+const (
+	momentumName = "momentum"
+	secondMoment = "exp_avg_sq" // of AdamW, a mean of squares
+)
 
 // SetOptimizerState continues from a state that was saved together with this model.
 func (t *Trainer) SetOptimizerState(ctx context.Context, state OptimizerState) error {

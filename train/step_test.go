@@ -12,6 +12,7 @@ import (
 
 	"github.com/psyche-go/psyche/checkpoint"
 	"github.com/psyche-go/psyche/data"
+	"github.com/psyche-go/psyche/safetensors"
 	"github.com/psyche-go/psyche/torch"
 )
 
@@ -162,6 +163,35 @@ func TestAdamWReference(t *testing.T) {
 			})
 			if err != nil {
 				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// TestDamagedStateIsRefused: one number of a file would turn every weight into NaN.
+func TestDamagedStateIsRefused(t *testing.T) {
+	for name, open := range steppers(t) {
+		t.Run(name, func(t *testing.T) {
+			trainer := open(t, toyModel(t, 1))
+			if _, err := trainer.Step(t.Context(), 1, toyBatch(0, 4)); err != nil {
+				t.Fatal(err)
+			}
+			for _, damage := range []float32{float32(math.NaN()), float32(math.Inf(-1)), -1} {
+				state, err := trainer.OptimizerState(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				last := len(state.Tensors) - 1
+				values, err := state.Tensors[last].Float32s()
+				if err != nil {
+					t.Fatal(err)
+				}
+				values[0] = damage
+				state.Tensors[last] = safetensors.FromFloat32s(state.Tensors[last].Name, state.Tensors[last].Shape, values)
+				err = trainer.SetOptimizerState(t.Context(), state)
+				if meant := name == "distro" && damage == -1; meant != (err == nil) || !meant && !errors.Is(err, ErrModel) {
+					t.Errorf("%v: %v", damage, err)
+				}
 			}
 		})
 	}

@@ -100,7 +100,12 @@ func (c *runCommand) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); errors.Is(err, syscall.EWOULDBLOCK) {
+		return errBusy
+	} else if err != nil {
+		return fmt.Errorf("lock %s: %w", file.Name(), err)
+	}
+	if _, err := os.Stat(path); err == nil { // it was finished, and the file renamed, before we had the lock
 		return errBusy
 	}
 	if err := file.Truncate(0); err != nil {

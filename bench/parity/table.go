@@ -145,7 +145,7 @@ func (g *group) baseline(groups []*group) float64 {
 	s, best := g.runs[0].settings, math.NaN()
 	for _, other := range groups {
 		o := other.runs[0].settings
-		if o.Optimizer != "adamw" || other.tune != g.tune || o.Tokens != s.Tokens || o.SeqLen != s.SeqLen || o.Model != s.Model {
+		if o.Optimizer != "adamw" || other.tune != g.tune || o.Tokens != s.Tokens || o.SeqLen != s.SeqLen || o.Model != s.Model || o.Compute != s.Compute {
 			continue
 		}
 		var losses []float64
@@ -186,6 +186,12 @@ func (g *group) row(groups []*group) string {
 // describe names the settings that matter.
 func (c *runCommand) describe() string {
 	parts := []string{fmt.Sprintf("lr %g", c.LR)}
+	if name := strings.TrimSuffix(filepath.Base(c.Model), ".json"); name != "model" {
+		parts = append(parts, name)
+	}
+	if c.Compute == "bf16" {
+		parts = append(parts, c.Compute)
+	}
 	if c.Optimizer == "adamw" {
 		parts = append(parts, fmt.Sprintf("β %g, %g", c.Beta1, c.Beta2))
 	} else {

@@ -198,6 +198,9 @@ func row(w io.Writer, s setup, tokens int, flops float64, all []*side) {
 	for _, one := range all[1:] {
 		line += fmt.Sprintf(" | %.2f", float64(first.peak)/float64(one.peak))
 	}
-	reached := flops * float64(tokens) / median(first.seconds)
-	_, _ = fmt.Fprintf(w, "%s | %d | %.0f | %.2f | %d |\n", line, first.peak>>10, reached/1e9, reached/first.product, len(first.seconds))
+	reached, share := flops*float64(tokens)/median(first.seconds), "–" // PyTorch's side measures no product
+	if first.product > 0 {
+		share = fmt.Sprintf("%.2f", reached/first.product)
+	}
+	_, _ = fmt.Fprintf(w, "%s | %d | %.0f | %s | %d |\n", line, first.peak>>10, reached/1e9, share, len(first.seconds))
 }

@@ -56,8 +56,11 @@ func describeTorch(ctx context.Context, row func(name, format string, args ...an
 		row("BLAS kernels", "%s", info.Kernels)
 	}
 	row("threads", "%d", info.Threads)
-	if err := checkLoops(ctx, row, info.Threads); err != nil {
-		return err
+	if got, err := loopThreads(ctx); err != nil {
+		row("warning", "libtorch does not compute: %v", err)
+	} else if got < info.Threads {
+		row("warning", "the shim's own loops run on %d of %d threads: OMP_THREAD_LIMIT or OMP_DYNAMIC is set, or it was not built with g++ (CXX=g++ make shim)",
+			got, info.Threads)
 	}
 	describeDevices(row, info)
 	for _, setting := range info.Settings {
@@ -69,17 +72,13 @@ func describeTorch(ctx context.Context, row func(name, format string, args ...an
 	return nil
 }
 
-func checkLoops(ctx context.Context, row func(name, format string, args ...any), want int) (err error) {
+func loopThreads(ctx context.Context) (threads int, err error) {
 	engine, err := torch.NewEngine(torch.CPU)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer func() { err = errors.Join(err, engine.Close()) }()
-	got, err := engine.LoopThreads(ctx)
-	if err == nil && got < want {
-		row("warning", "the shim's own loops run on %d of %d threads: build it with g++ (CXX=g++ make shim)", got, want)
-	}
-	return err
+	return engine.LoopThreads(ctx)
 }
 
 func describeDevices(row func(name, format string, args ...any), info torch.Info) {

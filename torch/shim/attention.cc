@@ -27,12 +27,14 @@ int64_t block_rows(const Tensor &q, const Sizes &a) {
   return std::min(a.T, most);
 }
 
-// Runs f(first head, heads, scratch) over all B*KV heads: f32 products of the CPU take one
-// head after another, so threads share the heads; others take all at once.
+// Runs f(first head, heads) over all B*KV heads: f32 products of the CPU take one head after
+// another, so threads share the heads, or each product where there are more threads than
+// heads; others take all at once.
 template <class F> void over_heads(const Tensor &q, F &&f) {
   int64_t heads = q.size(0);
   if (on_cpu(q) && q.scalar_type() == at::kFloat) {
-    at::parallel_for(0, heads, 1, [&](int64_t begin, int64_t end) {
+    int64_t share = heads < at::get_num_threads() ? heads : 1; // all to one thread, which lets others help
+    at::parallel_for(0, heads, share, [&](int64_t begin, int64_t end) {
       c10::NoGradGuard no_grad;
       for (int64_t h = begin; h < end; h++) f(h, 1);
     });
@@ -320,6 +322,7 @@ pt_result attention_block(pt_tensor x, pt_attention_weights w, pt_tensor cos, pt
                 "heads of ", width, " do not fit ", q.size(0), " queries and ", k.size(0), " keys");
     TORCH_CHECK(T(cos).sizes() == at::IntArrayRef({t.size(1), width / 2}) && T(sin).sizes() == T(cos).sizes(),
                 "cos and sin must be [T,D/2], got ", T(cos).sizes());
+    check_norm(n, t);
     return AttentionBlock::apply(t, n, q, k, v, o, T(cos).contiguous(), T(sin).contiguous(), width, scale, epsilon, recompute != 0,
                                  c10::GradMode::is_enabled());
   });

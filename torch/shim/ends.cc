@@ -138,6 +138,7 @@ pt_result linear_cross_entropy(pt_tensor x, pt_tensor weight, pt_tensor targets,
     const Tensor &a = T(x), &w = T(weight), &t = T(targets);
     TORCH_CHECK(a.dim() == 2 && w.dim() == 2 && a.size(1) == w.size(1) && t.dim() == 1 && t.size(0) == a.size(0),
                 "x [N,H], weight [V,H], targets [N], got ", a.sizes(), w.sizes(), t.sizes());
+    TORCH_CHECK(t.scalar_type() == at::kLong, "targets must be i64, got ", t.scalar_type());
     bool train = c10::GradMode::is_enabled() && (a.requires_grad() || w.requires_grad());
     return LinearCrossEntropy::apply(a, w, t.contiguous(), ignore, rows, train);
   });

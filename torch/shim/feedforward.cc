@@ -49,6 +49,7 @@ pt_result feed_forward_block(pt_tensor x, pt_tensor norm, pt_tensor gate, pt_ten
                     u.sizes() == g.sizes() && d.sizes() == at::IntArrayRef({g.size(1), g.size(0)}),
                 "x [...,N], norm [N], gate and up [M,N], down [N,M], got ", t.sizes(), n.sizes(), g.sizes(), u.sizes(), d.sizes());
     for (const Tensor &weight : {n, g, u, d}) TORCH_CHECK(weight.is_leaf(), "weights must be leaves");
+    check_norm(n, t);
     return FeedForwardBlock::apply(t, n, g, u, d, epsilon, recompute != 0);
   });
 }

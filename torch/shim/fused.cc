@@ -29,6 +29,7 @@ pt_result rms_norm(pt_tensor x, pt_tensor weight, double epsilon) {
   return tensor([&] {
     const Tensor &a = T(x), &w = T(weight);
     TORCH_CHECK(a.dim() > 0 && w.dim() == 1 && w.size(0) == a.size(-1), "x [...,n] and weight [n], got ", a.sizes(), w.sizes());
+    check_norm(w, a);
     return RmsNorm::apply(a, w, epsilon);
   });
 }

@@ -30,6 +30,11 @@ Tensor cast(const Tensor &t, at::ScalarType type) {
 
 // ---- RMSNorm ----
 
+void check_norm(const Tensor &weight, const Tensor &x) {
+  TORCH_CHECK(weight.is_contiguous() && (!plain(x) || weight.scalar_type() == at::kFloat), "the weight of a norm must be contiguous",
+              plain(x) ? " and f32, got " : ", got ", weight.scalar_type());
+}
+
 std::pair<Tensor, Tensor> norm_forward(const Tensor &x, const Tensor &weight, double epsilon) {
   int64_t rows = x.size(0), n = x.size(1);
   if (!plain(x)) {
@@ -159,7 +164,7 @@ void softmax_causal_backward(const Tensor &p, Tensor &dp, int64_t seen, int64_t 
 
 void rotate(const Tensor &x, const Tensor &cos, const Tensor &sin, int direction, Tensor out) {
   int64_t B = x.size(0), T = x.size(1), H = x.size(2), half = x.size(3) / 2;
-  if (!plain(x) || cos.scalar_type() != at::kFloat || x.stride(3) != 1 || out.stride(3) != 1) {
+  if (!plain(x) || cos.scalar_type() != at::kFloat || sin.scalar_type() != at::kFloat || x.stride(3) != 1 || out.stride(3) != 1) {
     auto type = x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
     Tensor a = x.narrow(3, 0, half).to(type), b = x.narrow(3, half, half).to(type);
     Tensor c = cos.unsqueeze(1).to(type), s = sin.unsqueeze(1).to(type) * direction;

@@ -35,6 +35,9 @@ template <class E> E *data(const Tensor &t) { return static_cast<E *>(t.data_ptr
 Tensor cast(const Tensor &t, at::ScalarType type);
 
 // y and 1/sqrt(mean(x^2)+epsilon) of every row; x [rows,n], weight [n] f32.
+// Refuses a weight that the loops over x would misread.
+void check_norm(const Tensor &weight, const Tensor &x);
+
 std::pair<Tensor, Tensor> norm_forward(const Tensor &x, const Tensor &weight, double epsilon);
 // Gradients by x (plus extra, if defined) and by the weight, f32.
 std::pair<Tensor, Tensor> norm_backward(const Tensor &g, const Tensor &x, const Tensor &weight, const Tensor &inverse,

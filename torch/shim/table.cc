@@ -40,6 +40,9 @@ void tune_allocator() {
 
 char *set_threads(int threads) {
   return status([&] {
+    // A thread's first loop sets the number that was set last, by whichever thread, so let
+    // it be over before ours is set.
+    at::get_num_threads();
     at::set_num_threads(threads);
     // Refused once the pool runs; it is then already as we want it.
     if (at::get_num_interop_threads() != 1) at::set_num_interop_threads(1);
