@@ -88,12 +88,13 @@ vet:
 $(LINT): tools/go.mod
 	$(GO) build -modfile=tools/go.mod -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
-## bench: measured ratios against a named baseline, in one run
-bench: shim bench-step
+## bench: measured ratios against a named baseline, in one run; the loss from the logs of bench-parity
+bench: shim bench-step bench-distro
+	$(GO) run ./bench/parity table
 	$(GO) test -run '^$$' -bench . -benchtime 1s ./coordinator ./distro/... ./p2p/blob
 	$(GO) test -p 1 -run '^$$' -bench . -benchtime 3x ./model/llama ./train
 
-## bench-step: training steps against eager PyTorch, under ten minutes
+## bench-step: training steps against eager PyTorch, a quarter of an hour
 bench-step: shim
 	$(GO) run ./bench/step
 
