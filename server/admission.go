@@ -12,7 +12,6 @@ const observersPerKey = 8
 // places counts what each key holds of something, up to a bound.
 type places struct {
 	mu    sync.Mutex
-	total int
 	taken map[identity.ID]int
 }
 
@@ -26,21 +25,13 @@ func (p *places) acquire(id identity.ID, most int) bool {
 		p.taken = make(map[identity.ID]int)
 	}
 	p.taken[id]++
-	p.total++
 	return true
 }
 
 func (p *places) release(id identity.ID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.total--
 	if p.taken[id]--; p.taken[id] == 0 {
 		delete(p.taken, id)
 	}
-}
-
-func (p *places) count() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.total
 }

@@ -2,7 +2,10 @@ package server
 
 import (
 	"io"
+	"net"
+	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/psyche-go/psyche/backend/tcp/frame"
@@ -29,6 +32,75 @@ func TestMembersFindAPlaceAmongStrangers(t *testing.T) {
 		_ = first.socket.Close()
 		time.Sleep(time.Second)
 		connect().enter(1) // the participant comes back
+	})
+}
+
+// TestStrangersShareTheirPlaces lets one address take all places of strangers, with keys that
+// answer and do nothing else: others come in at its cost, and it does not at theirs.
+func TestStrangersShareTheirPlaces(t *testing.T) {
+	bubbleOfAddresses(t, func(o *Options) { o.MaxStrangers = 4 }, func(t *testing.T, connectFrom func(net.Addr) *peer) {
+		address := func(n byte) net.Addr { return &net.TCPAddr{IP: net.IPv4(10, 0, 0, n)} }
+		ended := make([]bool, 10) // by key
+		enter := func(from, key byte, role frame.Role) {
+			t.Helper()
+			p := connectFrom(address(from))
+			p.greet(key, role)
+			p.expect(frame.TypeWelcome)
+			go func() {
+				p.alive()
+				ended[key] = true
+			}()
+			time.Sleep(time.Second)
+		}
+		check := func(want ...byte) {
+			t.Helper()
+			synctest.Wait()
+			for key, gone := range ended {
+				if gone != slices.Contains(want, byte(key)) {
+					t.Fatalf("by key, the connections that ended are %v, want those of %v", ended, want)
+				}
+			}
+		}
+		for key := range byte(4) {
+			enter(1, key, frame.RoleParticipant+frame.Role(key%2)) // participants and observers
+		}
+		p := connectFrom(address(1))
+		p.hello(9, hostileRun)
+		p.refused(frame.RefusedBusy, "not part of a run")
+		check()
+		enter(2, 4, frame.RoleParticipant)
+		check(0)
+		enter(3, 5, frame.RoleObserver)
+		check(0, 1)
+		enter(4, 6, frame.RoleParticipant)
+		check(0, 1, 2)
+		p = connectFrom(address(5)) // nobody has more than it would
+		p.hello(9, hostileRun)
+		p.refused(frame.RefusedBusy, "not part of a run")
+		time.Sleep(time.Minute)
+		check(0, 1, 2)
+	})
+}
+
+// TestWhoLeavesTheRunIsAStranger lets a participant leave while all places are taken: it
+// keeps its connection, and counts.
+func TestWhoLeavesTheRunIsAStranger(t *testing.T) {
+	bubble(t, func(o *Options) { o.MaxStrangers = 1 }, func(t *testing.T, connect func() *peer) {
+		leaving := connect().enter(1)
+		leaving.submit(coordinator.Join{})
+		time.Sleep(time.Millisecond) // the next nonce is a higher one
+		stranger := connect().enter(2)
+		leaving.submit(coordinator.Withdraw{Client: coordinator.ClientID(leaving.key.ID())})
+		go leaving.alive()
+		time.Sleep(time.Second)
+		_ = stranger.socket.Close()
+		time.Sleep(time.Second)
+		p := connect()
+		p.hello(3, hostileRun)
+		p.refused(frame.RefusedBusy, "not part of a run")
+		_ = leaving.socket.Close()
+		time.Sleep(time.Second)
+		connect().enter(3)
 	})
 }
 

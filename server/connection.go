@@ -19,6 +19,7 @@ import (
 	"github.com/psyche-go/psyche/backend/tcp/frame"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/server/admission"
 	"github.com/psyche-go/psyche/wire"
 )
 
@@ -43,10 +44,11 @@ type connection struct {
 	remote  string
 	logger  *slog.Logger
 
-	nonce     [32]byte      // of the challenge
-	sequence  uint64        // of the newest Hello
-	watching  bool          // it has a place of an observer
-	published chan struct{} // has a value when the host published something
+	nonce     [32]byte         // of the challenge
+	sequence  uint64           // of the newest Hello
+	watching  bool             // it is one of its key's observers
+	place     *admission.Guest // among the strangers; the registry guards it
+	published chan struct{}    // has a value when the host published something
 	answers   chan answer
 	probe     chan struct{} // asks the writer for a Ping
 	heard     chan struct{} // has a value when a frame was read
@@ -148,6 +150,13 @@ func (c *connection) release() {
 	close(c.ended)
 }
 
+// giveWay ends a stranger's connection in favour of another one. It is over at once, so that
+// no more connections are open than there are places for.
+func (c *connection) giveWay() {
+	c.hangUp(errGaveWay)
+	_ = c.tls.NetConn().Close()
+}
+
 // counted counts the bytes of a socket.
 type counted struct {
 	net.Conn
@@ -218,7 +227,7 @@ func (c *connection) readLoop(ctx context.Context) error {
 
 // readHello takes new addresses.
 func (c *connection) readHello(payload []byte) error {
-	hello, err := frame.OpenHello(payload, c.nonce)
+	hello, err := frame.OpenHello(payload, c.nonce, c.server.key.ID())
 	if err != nil {
 		return refuse(frame.RefusedMalformed, "%v", err)
 	}

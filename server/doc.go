@@ -12,7 +12,8 @@
 //
 // A server has many runs (runs.go): those of Options.Runs, those that clients whom
 // Options.Create allows began over the network, and those that Options.SaveStateDir has
-// from before. Strangers share few places (admission.go), so that members always find one.
+// from before. Strangers share few places (package server/admission), so that members always
+// find one, and an address that takes all of them does not keep others out.
 //
 // With Options.SaveStateDir runs survive a kill at any moment: a run's journal (record.go,
 // package server/journal) has the state it began with and every input since, and is

@@ -44,7 +44,7 @@ func TestTrickledHandshakesAreCutOff(t *testing.T) {
 		began = time.Now()
 		p := connect()
 		p.challenge()
-		hello := frame.Hello{Role: frame.RoleParticipant, RunID: hostileRun}.Sign(nil, backendtest.Key(1), p.nonce)
+		hello := frame.Hello{Role: frame.RoleParticipant, RunID: hostileRun}.Sign(nil, backendtest.Key(1), p.nonce, p.server)
 		trickle(t, p.socket, frame.Append(nil, frame.TypeHello, hello))
 		p.refused(frame.RefusedTimeout, "in time")
 		if took := time.Since(began); took != frame.HandshakeTimeout {
@@ -118,8 +118,7 @@ func TestHostileConnectionsHaveBoundedMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = socket.Close() }()
-		secured := secure.Client(socket, func(identity.ID) error { return nil })
-		enterAs(t, secured, identity.FromSeed([identity.SeedSize]byte{byte(i), byte(i >> 8), 9}))
+		secured := enterAs(t, socket, identity.FromSeed([identity.SeedSize]byte{byte(i), byte(i >> 8), 9}))
 		if _, err := secured.Write(append(announced[:len(announced):len(announced)], rest...)); err != nil {
 			t.Fatal(err)
 		}
@@ -139,9 +138,11 @@ func TestHostileConnectionsHaveBoundedMemory(t *testing.T) {
 }
 
 // enterAs does the handshake of a key, with as little memory as it can.
-func enterAs(t *testing.T, socket *tls.Conn, key identity.Key) {
+func enterAs(t *testing.T, socket net.Conn, key identity.Key) *tls.Conn {
 	t.Helper()
-	reader := frame.NewReader(socket)
+	var server identity.ID
+	secured := secure.Client(socket, func(found identity.ID) error { server = found; return nil })
+	reader := frame.NewReader(secured)
 	_, payload, err := reader.Next(frame.MaxHello)
 	if err != nil {
 		t.Fatal(err)
@@ -150,13 +151,14 @@ func enterAs(t *testing.T, socket *tls.Conn, key identity.Key) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hello := frame.Hello{Role: frame.RoleParticipant, RunID: hostileRun}.Sign(nil, key, challenge.Nonce)
-	if _, err := socket.Write(frame.Append(nil, frame.TypeHello, hello)); err != nil {
+	hello := frame.Hello{Role: frame.RoleParticipant, RunID: hostileRun}.Sign(nil, key, challenge.Nonce, server)
+	if _, err := secured.Write(frame.Append(nil, frame.TypeHello, hello)); err != nil {
 		t.Fatal(err)
 	}
 	if kind, payload, err := reader.Next(frame.MaxHello); err != nil || kind != frame.TypeWelcome {
 		t.Fatalf("type %d (%q), %v", kind, payload, err)
 	}
+	return secured
 }
 
 // memoryInUse returns the bytes of live objects and stacks.

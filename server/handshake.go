@@ -15,6 +15,9 @@ const probeTimeout = 2 * time.Second // for an old connection to prove that it i
 // errEvicted ends a connection that gives way to another one in the lobby.
 var errEvicted = errors.New("it gave way to a newer connection before it said who it is")
 
+// errGaveWay ends a connection that gives way to another one among the strangers.
+var errGaveWay = errors.New("it is not part of a run, and gave way to a client of an address that has fewer connections")
+
 // errCreated ends a connection whose only purpose was to begin a run.
 var errCreated = errors.New("the run has begun")
 
@@ -66,7 +69,7 @@ func (c *connection) introduce(ctx context.Context) (frame.Hello, error) {
 	if err != nil {
 		return frame.Hello{}, err
 	}
-	hello, err := frame.OpenHello(payload, c.nonce)
+	hello, err := frame.OpenHello(payload, c.nonce, c.server.key.ID())
 	if err != nil {
 		return hello, refuse(frame.RefusedMalformed, "%v", err)
 	}
@@ -117,33 +120,21 @@ func (c *connection) create(ctx context.Context, runID string) error {
 
 // watch takes one of the places of those who only look on.
 func (c *connection) watch() error {
-	if c.server.strangers() >= c.server.options.MaxStrangers {
-		return c.noPlace()
-	}
 	if !c.server.observers.acquire(c.id, observersPerKey) {
 		return refuse(frame.RefusedBusy, "the key %s has %d connections that watch already", c.id, observersPerKey)
 	}
 	c.watching = true
-	c.host.registry.watch(c)
-	return nil
-}
-
-// noPlace refuses a stranger.
-func (c *connection) noPlace() error {
-	return refuse(frame.RefusedBusy, "the server has too many connections of clients that are not part of a run, try again later")
+	return c.host.registry.watch(c)
 }
 
 // claim takes the key. Another connection that has it keeps it if it answers; if it does
 // not, its client is gone without a word and the newcomer is the same one come back.
 func (c *connection) claim(ctx context.Context, addrs []string) error {
-	stranger := !c.host.newest.Load().known[c.id]
-	if stranger && c.server.strangers() >= c.server.options.MaxStrangers {
-		return c.noPlace()
-	}
 	for range 3 {
-		other := c.host.registry.claim(c, addrs, stranger)
+		stranger := !c.host.newest.Load().known[c.id]
+		other, err := c.host.registry.claim(c, addrs, stranger)
 		if other == nil {
-			return nil
+			return err
 		}
 		if other.isAlive(ctx) {
 			break
@@ -156,16 +147,6 @@ func (c *connection) claim(ctx context.Context, addrs []string) error {
 		}
 	}
 	return refuse(frame.RefusedDuplicateKey, "a client with the key %s is connected already; every client needs a key of its own", c.id)
-}
-
-// strangers counts the connections of keys that no run knows, and of those who watch.
-func (s *server) strangers() int {
-	total := s.observers.count()
-	for _, h := range s.hosts() {
-		_, strangers, _ := h.registry.counts()
-		total += strangers
-	}
-	return total
 }
 
 // isAlive asks the client for a sign of life.

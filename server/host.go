@@ -91,7 +91,7 @@ func newHost(server *server, s store) *host {
 		key:      server.key,
 		options:  o,
 		logger:   o.Logger.With("run", s.state.RunID),
-		registry: newRegistry(),
+		registry: newRegistry(server.strangers),
 		joins:    rate.NewLimiter(rate.Limit(o.JoinsPerSecond), burst(o.JoinsPerSecond)),
 		requests: make(chan request),
 	}
@@ -341,7 +341,8 @@ func (h *host) withdrawGone(now time.Time) error {
 // withdraw applies a Withdraw that the host signs itself.
 func (h *host) withdraw(id identity.ID) error {
 	h.logger.Info("withdrawing a client whose connection is gone", "client", id, "grace", h.options.WithdrawGrace)
-	h.nonce++
+	// Somebody may have used the host's key for another office.
+	h.nonce = max(h.nonce, h.state.HostNonce) + 1
 	raw := wire.SignAction(h.key, h.runID, h.nonce, coordinator.Withdraw{Client: coordinator.ClientID(id)})
 	action, err := wire.OpenAction(raw, h.runID)
 	if err != nil {
@@ -356,7 +357,7 @@ func (h *host) withdraw(id identity.ID) error {
 // the traffic would be states that differ in one witness.
 func (h *host) publish() {
 	participants, known := h.participants(), h.known()
-	h.registry.countStrangers(known)
+	h.registry.seatStrangers(known)
 	next := publication{phase: h.phaseNow(), participants: len(participants), known: known, closed: h.state.Closed}
 	if newest := h.newest.Load(); newest != nil {
 		next.state, next.peers = newest.state, newest.peers

@@ -45,6 +45,21 @@ func (l *pipeListener) Addr() net.Addr { return &net.TCPAddr{} }
 
 // bubble runs test against a server on virtual time.
 func bubble(t *testing.T, change func(*Options), test func(*testing.T, func() *peer)) {
+	bubbleOfAddresses(t, change, func(t *testing.T, connectFrom func(net.Addr) *peer) {
+		test(t, func() *peer { return connectFrom(nil) })
+	})
+}
+
+// remoteConn is a connection from an address.
+type remoteConn struct {
+	net.Conn
+	from net.Addr
+}
+
+func (c remoteConn) RemoteAddr() net.Addr { return c.from }
+
+// bubbleOfAddresses is bubble with clients of several addresses; nil is one without a network.
+func bubbleOfAddresses(t *testing.T, change func(*Options), test func(*testing.T, func(net.Addr) *peer)) {
 	synctest.Test(t, func(t *testing.T) {
 		o := Options{Runs: []Genesis{backendtest.Genesis(hostileRun, 3)}, WithdrawGrace: -1}
 		if change != nil {
@@ -64,8 +79,11 @@ func bubble(t *testing.T, change func(*Options), test func(*testing.T, func() *p
 			}
 		})
 		var peers []*peer
-		test(t, func() *peer {
+		test(t, func(from net.Addr) *peer {
 			near, far := net.Pipe()
+			if from != nil {
+				far = remoteConn{far, from}
+			}
 			listener.sockets <- far
 			p := secured(t, near)
 			peers = append(peers, p)
@@ -82,8 +100,10 @@ func bubble(t *testing.T, change func(*Options), test func(*testing.T, func() *p
 
 // secured is the client's end of a connection.
 func secured(t *testing.T, socket net.Conn) *peer {
-	client := secure.Client(socket, func(identity.ID) error { return nil })
-	return &peer{t: t, socket: client, reader: frame.NewReader(client)}
+	p := &peer{t: t}
+	client := secure.Client(socket, func(found identity.ID) error { p.server = found; return nil })
+	p.socket, p.reader = client, frame.NewReader(client)
+	return p
 }
 
 // peer is the other side of a connection, under the control of a test.
@@ -92,6 +112,7 @@ type peer struct {
 	socket net.Conn
 	reader *frame.Reader
 	nonce  [32]byte
+	server identity.ID // that it has proved
 	key    identity.Key
 }
 
@@ -135,14 +156,14 @@ func (p *peer) hello(n byte, run string) {
 	p.t.Helper()
 	p.challenge()
 	p.key = backendtest.Key(n)
-	p.send(frame.TypeHello, frame.Hello{Role: frame.RoleParticipant, RunID: run}.Sign(nil, p.key, p.nonce))
+	p.send(frame.TypeHello, frame.Hello{Role: frame.RoleParticipant, RunID: run}.Sign(nil, p.key, p.nonce, p.server))
 }
 
 // greet answers the challenge in a role.
 func (p *peer) greet(n byte, role frame.Role) {
 	p.t.Helper()
 	p.challenge()
-	p.send(frame.TypeHello, frame.Hello{Role: role, RunID: hostileRun}.Sign(nil, backendtest.Key(n), p.nonce))
+	p.send(frame.TypeHello, frame.Hello{Role: role, RunID: hostileRun}.Sign(nil, backendtest.Key(n), p.nonce, p.server))
 	p.key = backendtest.Key(n)
 }
 
@@ -212,10 +233,13 @@ func TestBadFramesEndTheConnection(t *testing.T) {
 		{"submit before hello", false, func(p *peer) { p.send(frame.TypeSubmit, signed(1, hostileRun, coordinator.Join{})) }, frame.RefusedMalformed, "want type 9"},
 		{"unsigned hello", false, func(p *peer) { p.send(frame.TypeHello, make([]byte, 200)) }, frame.RefusedMalformed, "does not verify"}, // also: the zero key
 		{"hello for another challenge", false, func(p *peer) {
-			p.send(frame.TypeHello, frame.Hello{Role: frame.RoleParticipant, RunID: hostileRun}.Sign(nil, backendtest.Key(1), [32]byte{}))
+			p.send(frame.TypeHello, frame.Hello{Role: frame.RoleParticipant, RunID: hostileRun}.Sign(nil, backendtest.Key(1), [32]byte{}, p.server))
+		}, frame.RefusedMalformed, "does not verify"},
+		{"hello for another server", false, func(p *peer) {
+			p.send(frame.TypeHello, frame.Hello{Role: frame.RoleParticipant, RunID: hostileRun}.Sign(nil, backendtest.Key(1), p.nonce, backendtest.Key(2).ID()))
 		}, frame.RefusedMalformed, "does not verify"},
 		{"wrong run", false, func(p *peer) {
-			p.send(frame.TypeHello, frame.Hello{Role: frame.RoleParticipant, RunID: "other"}.Sign(nil, backendtest.Key(1), p.nonce))
+			p.send(frame.TypeHello, frame.Hello{Role: frame.RoleParticipant, RunID: "other"}.Sign(nil, backendtest.Key(1), p.nonce, p.server))
 		}, frame.RefusedWrongRun, `run "other" is not hosted here, this server hosts run "hostile"`},
 		{"oversized frame", true, raw("\x7f\xff\xff\xff\x0a"), frame.RefusedMalformed, "its length"},
 		{"unknown type", true, func(p *peer) { p.send(99, nil) }, frame.RefusedMalformed, "type 99"},
@@ -226,7 +250,7 @@ func TestBadFramesEndTheConnection(t *testing.T) {
 		{"action of another run", true, func(p *peer) { p.send(frame.TypeSubmit, signed(1, "other", coordinator.Join{})) }, frame.RefusedMalformed, "run"},
 		{"action of another key", true, func(p *peer) { p.send(frame.TypeSubmit, signed(2, hostileRun, coordinator.Join{})) }, frame.RefusedMalformed, "is signed by"},
 		{"hello again, same sequence", true, func(p *peer) {
-			p.send(frame.TypeHello, frame.Hello{Role: frame.RoleParticipant, RunID: hostileRun}.Sign(nil, backendtest.Key(1), p.nonce))
+			p.send(frame.TypeHello, frame.Hello{Role: frame.RoleParticipant, RunID: hostileRun}.Sign(nil, backendtest.Key(1), p.nonce, p.server))
 		}, frame.RefusedMalformed, "higher sequence"},
 	}
 	for _, test := range tests {

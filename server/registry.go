@@ -7,7 +7,9 @@ import (
 	"sync"
 
 	"github.com/psyche-go/psyche/backend"
+	"github.com/psyche-go/psyche/backend/tcp/frame"
 	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/server/admission"
 )
 
 // registry knows a run's connections: which keys have a live one, the peer-to-peer addresses
@@ -17,53 +19,79 @@ type registry struct {
 	live      map[identity.ID]*connection
 	addrs     map[identity.ID][]string // also of participants whose connection is gone
 	watching  map[*connection]bool
-	strangers int // live connections of keys that are not known, as the host counted last
+	strangers *admission.Lobby // of the server: who watches, and live connections of keys that are not known
 
 	// changed has a value when something changed since the host looked.
 	changed chan struct{}
 }
 
-func newRegistry() *registry {
+func newRegistry(strangers *admission.Lobby) *registry {
 	return &registry{
-		live:     make(map[identity.ID]*connection),
-		addrs:    make(map[identity.ID][]string),
-		watching: make(map[*connection]bool),
-		changed:  make(chan struct{}, 1),
+		strangers: strangers,
+		live:      make(map[identity.ID]*connection),
+		addrs:     make(map[identity.ID][]string),
+		watching:  make(map[*connection]bool),
+		changed:   make(chan struct{}, 1),
 	}
 }
 
 // claim makes c the live connection of its key. If there is one already it is returned, and
-// nothing changed. A stranger is counted until the host counts anew.
-func (r *registry) claim(c *connection, addrs []string, stranger bool) *connection {
+// nothing changed. A stranger needs a place among the strangers, or it is refused.
+func (r *registry) claim(c *connection, addrs []string, stranger bool) (*connection, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if other := r.live[c.id]; other != nil {
-		return other
+		return other, nil
+	}
+	if stranger {
+		if err := r.seat(c); err != nil {
+			return nil, err
+		}
 	}
 	r.live[c.id] = c
 	r.addrs[c.id] = addrs
-	if stranger {
-		r.strangers++
-	}
 	signal(r.changed)
+	return nil, nil
+}
+
+// watch shows c what is published, until release. It needs a place among the strangers.
+func (r *registry) watch(c *connection) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.seat(c); err != nil {
+		return err
+	}
+	r.watching[c] = true
 	return nil
 }
 
-// watch shows c what is published, until release.
-func (r *registry) watch(c *connection) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.watching[c] = true
+// seat gives c a place among the strangers. The caller holds mu.
+func (r *registry) seat(c *connection) error {
+	if c.place = r.strangers.Enter(c.tls.RemoteAddr(), c.giveWay); c.place == nil {
+		return refuse(frame.RefusedBusy, "the server has too many connections of clients that are not part of a run, try again later")
+	}
+	return nil
 }
 
-// countStrangers counts the live connections of keys that are not known.
-func (r *registry) countStrangers(known map[identity.ID]bool) {
+// unseat gives back a place among the strangers. The caller holds mu.
+func (r *registry) unseat(c *connection) {
+	if c.place != nil {
+		r.strangers.Leave(c.place)
+		c.place = nil
+	}
+}
+
+// seatStrangers gives live connections of keys that are not known any more a place among
+// the strangers, and takes it from those that have become known.
+func (r *registry) seatStrangers(known map[identity.ID]bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.strangers = 0
-	for id := range r.live {
-		if !known[id] {
-			r.strangers++
+	for id, c := range r.live {
+		switch {
+		case known[id]:
+			r.unseat(c)
+		case c.place == nil:
+			c.place = r.strangers.Admit(c.tls.RemoteAddr(), c.giveWay)
 		}
 	}
 }
@@ -73,7 +101,12 @@ func (r *registry) countStrangers(known map[identity.ID]bool) {
 func (r *registry) counts() (live, strangers, watching int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.live), r.strangers, len(r.watching)
+	for _, c := range r.live {
+		if c.place != nil {
+			strangers++
+		}
+	}
+	return len(r.live), strangers, len(r.watching)
 }
 
 // release ends what claim or watch began.
@@ -81,6 +114,7 @@ func (r *registry) release(c *connection) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.watching, c)
+	r.unseat(c)
 	if r.live[c.id] == c {
 		delete(r.live, c.id)
 		signal(r.changed)

@@ -67,7 +67,9 @@ type Options struct {
 	// TickInterval is the time between two ticks. Zero: DefaultTickInterval.
 	TickInterval time.Duration
 	// MaxStrangers bounds the connections of keys that are no participants of a run, and of
-	// those who only watch. Participants always find a place. Zero: DefaultMaxStrangers.
+	// those who only watch. Participants always find a place. When all places are taken, the
+	// oldest connection of the address that has the most gives way to an address that has
+	// fewer. Zero: DefaultMaxStrangers.
 	MaxStrangers int
 	// ActionsPerSecond bounds the actions of one key in the long term; ten seconds' worth
 	// may come at once. What is above has to wait. Zero: DefaultActionsPerSecond.
@@ -193,7 +195,8 @@ type server struct {
 	logger  *slog.Logger
 	metrics *metrics
 
-	lobby     *admission.Lobby
+	lobby     *admission.Lobby // connections before their hello
+	strangers *admission.Lobby
 	actions   *admission.KeyLimits
 	observers places
 	noise     *rate.Limiter // of log lines that strangers can cause
@@ -226,8 +229,9 @@ func newServer(o Options) (*server, error) {
 	}
 	s := &server{
 		options: o, key: key, tls: config, logger: o.Logger,
-		lobby: admission.NewLobby(), actions: admission.NewKeyLimits(o.ActionsPerSecond, burst(o.ActionsPerSecond)),
-		noise: rate.NewLimiter(10, 100), runs: make(map[string]*host),
+		lobby: admission.NewLobby(), strangers: admission.NewLastingLobby(o.MaxStrangers),
+		actions: admission.NewKeyLimits(o.ActionsPerSecond, burst(o.ActionsPerSecond)),
+		noise:   rate.NewLimiter(10, 100), runs: make(map[string]*host),
 	}
 	s.metrics = newMetrics(s)
 	return s, errors.Join(s.metrics.register(o.Collectors), s.openRuns())

@@ -180,7 +180,7 @@ func (c *Client) attempt() (*session, error) {
 	if c.options.Observe {
 		role = frame.RoleObserver
 	}
-	s, err := handshake(c.ctx, secure.Client(counted{socket, &c.sent, &c.received}, c.accept), c.options, role, addrs)
+	s, err := handshake(c.ctx, counted{socket, &c.sent, &c.received}, c.accept, c.options, role, addrs)
 	if err != nil {
 		_ = socket.Close()
 		if isPermanent(err) {

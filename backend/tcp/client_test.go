@@ -260,6 +260,9 @@ func TestStrangeServers(t *testing.T) {
 			tcp.ErrUnreachable, "is this the address of a run's server?"},
 		{"is of another version", func(s net.Conn, _ *frame.Reader) { send(s, frame.TypeChallenge, []byte{9, 1, 2}) },
 			tcp.ErrRefused, "version 9"},
+		{"is of the version before", func(s net.Conn, _ *frame.Reader) {
+			send(s, frame.TypeChallenge, frame.Challenge{Version: frame.Version - 1}.AppendTo(nil))
+		}, tcp.ErrRefused, "use programs of the same release"},
 		{"is busy", func(s net.Conn, _ *frame.Reader) {
 			send(s, frame.TypeRefusal, frame.Refusal{Code: frame.RefusedBusy, Reason: "full"}.AppendTo(nil))
 		}, tcp.ErrUnreachable, "full"},
@@ -275,6 +278,63 @@ func TestStrangeServers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestHelloIsGoodForOneServer lets a server pass on the challenge of another one: that
+// refuses the hello, and has a place for the client itself.
+func TestHelloIsGoodForOneServer(t *testing.T) {
+	address, _ := startServer(t, server.Options{Runs: []server.Genesis{backendtest.Genesis(backendtest.RunID, 3)}})
+	answers := make(chan error, 1)
+	relay := fakeServer(t, func(s net.Conn, r *frame.Reader) { answers <- passOn(s, r, address) })
+	o := fast(relay)
+	o.MaxAttempts = 1
+	if _, err := tcp.Dial(t.Context(), o); !errors.Is(err, tcp.ErrUnreachable) {
+		t.Errorf("client of the relay: %v", err)
+	}
+	if err := <-answers; err == nil || !strings.Contains(err.Error(), "the signature of the hello does not verify") {
+		t.Errorf("the other server's answer to the hello: %v", err)
+	}
+	c, err := tcp.Dial(t.Context(), fast(address))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// passOn gives a client the challenge of the server at address, and that server the client's
+// hello. It returns the refusal, and nil when there is none.
+func passOn(client net.Conn, fromClient *frame.Reader, address string) error {
+	socket, err := net.DialTimeout("tcp", address, patience)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = socket.Close() }()
+	if err := socket.SetDeadline(time.Now().Add(patience)); err != nil {
+		return err
+	}
+	other := secure.Client(socket, func(identity.ID) error { return nil })
+	fromOther := frame.NewReader(other)
+	_, challenge, err := fromOther.Next(frame.MaxHello)
+	if err != nil {
+		return err
+	}
+	send(client, frame.TypeChallenge, challenge)
+	_, hello, err := fromClient.Next(frame.MaxHello)
+	if err != nil {
+		return err
+	}
+	send(other, frame.TypeHello, hello)
+	kind, payload, err := fromOther.Next(frame.MaxHello)
+	if err != nil || kind != frame.TypeRefusal {
+		return err
+	}
+	refusal, err := frame.DecodeRefusal(payload)
+	if err == nil {
+		err = errors.New(refusal.Reason)
+	}
+	return err
 }
 
 // TestSubmitInFlightIsLost hangs up after the action was read: nobody knows what became of it.

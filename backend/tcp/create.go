@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/backend/tcp/frame"
-	"github.com/psyche-go/psyche/backend/tcp/secure"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/identity"
 )
@@ -132,9 +131,9 @@ func withSession(ctx context.Context, o Options, role frame.Role, use func(*sess
 	defer func() { _ = socket.Close() }()
 	stop := context.AfterFunc(ctx, func() { _ = socket.Close() })
 	defer stop()
-	s, err := handshake(ctx, secure.Client(socket, c.accept), o, role, nil)
+	s, err := handshake(ctx, socket, c.accept, o, role, nil)
 	if err == nil {
-		err = use(s, c.Host())
+		err = use(s, s.server)
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

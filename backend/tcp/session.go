@@ -15,13 +15,15 @@ import (
 
 	"github.com/psyche-go/psyche/backend"
 	"github.com/psyche-go/psyche/backend/tcp/frame"
+	"github.com/psyche-go/psyche/backend/tcp/secure"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/identity"
 )
 
 // session is one connection after its handshake.
 type session struct {
-	socket    net.Conn
+	socket    *tls.Conn
+	server    identity.ID   // that it has proved
 	buffer    *bufio.Reader // of socket
 	reader    *frame.Reader // of buffer
 	role      frame.Role
@@ -37,19 +39,22 @@ type session struct {
 	ended   bool
 }
 
-// handshake proves the key on a new connection. The caller closes socket after an error.
-func handshake(ctx context.Context, socket net.Conn, o Options, role frame.Role, addrs []string) (*session, error) {
+// handshake proves both sides' keys on a new connection; accept decides whether the server's
+// is trusted. The caller closes socket after an error.
+func handshake(ctx context.Context, socket net.Conn, accept func(identity.ID) error, o Options, role frame.Role, addrs []string) (*session, error) {
 	// The end of ctx unblocks the reads and writes below.
 	stop := context.AfterFunc(ctx, func() { _ = socket.Close() })
 	defer stop()
 	if err := socket.SetDeadline(time.Now().Add(2 * frame.HandshakeTimeout)); err != nil {
 		return nil, err
 	}
-	buffer := bufio.NewReader(socket)
-	s := &session{
-		socket: socket, buffer: buffer, reader: frame.NewReader(buffer), role: role,
-		announced: addrs, waiting: make(map[uint64]chan error),
-	}
+	s := &session{role: role, announced: addrs, waiting: make(map[uint64]chan error)}
+	s.socket = secure.Client(socket, func(found identity.ID) error {
+		s.server = found
+		return accept(found)
+	})
+	s.buffer = bufio.NewReader(s.socket)
+	s.reader = frame.NewReader(s.buffer)
 	payload, err := s.expect(frame.TypeChallenge)
 	if err != nil {
 		return nil, err
@@ -64,7 +69,7 @@ func handshake(ctx context.Context, socket net.Conn, o Options, role frame.Role,
 	}
 	s.nonce = challenge.Nonce
 	hello := frame.Hello{Role: role, RunID: o.RunID, Addrs: addrs}
-	if err := s.write(frame.TypeHello, hello.Sign(nil, o.Key, s.nonce)); err != nil {
+	if err := s.write(frame.TypeHello, hello.Sign(nil, o.Key, s.nonce, s.server)); err != nil {
 		return nil, err
 	}
 	if payload, err = s.expect(frame.TypeWelcome); err != nil {
@@ -254,7 +259,7 @@ func (s *session) announce(o Options, addrs []string) error {
 	s.sequence++
 	s.announced = addrs
 	hello := frame.Hello{Sequence: s.sequence, Role: s.role, RunID: o.RunID, Addrs: addrs}
-	return s.write(frame.TypeHello, hello.Sign(nil, o.Key, s.nonce))
+	return s.write(frame.TypeHello, hello.Sign(nil, o.Key, s.nonce, s.server))
 }
 
 // end closes the connection and everything that waits for an answer.

@@ -18,11 +18,14 @@ const (
 	MaxKeys    = 16 << 10               // keys whose recent actions are remembered
 )
 
-// Lobby has the connections that have not said yet who they are. It has few places, and
-// shares them between addresses: when all are taken, the oldest connection of the address
-// that has the most gives way to an address that has fewer. So half-open connections of
-// some addresses do not keep the others out.
+// Lobby has the connections of strangers. It has few places, and shares them between
+// addresses: when all are taken, the oldest connection of the address that has the most
+// gives way to an address that has fewer. So the connections of some addresses do not keep
+// the others out.
 type Lobby struct {
+	places int
+	ages   bool // a connection also gives way because of its age
+
 	mu      sync.Mutex
 	waiting map[netip.Prefix][]*Guest // oldest first
 	total   int
@@ -35,26 +38,54 @@ type Guest struct {
 	evict func()
 }
 
-// NewLobby returns an empty lobby.
-func NewLobby() *Lobby { return &Lobby{waiting: make(map[netip.Prefix][]*Guest)} }
+// NewLobby returns an empty lobby for MaxWaiting connections that have not said yet who they
+// are. They need their places for a moment only: after Grace, one gives way to any newer one.
+func NewLobby() *Lobby {
+	return &Lobby{places: MaxWaiting, ages: true, waiting: make(map[netip.Prefix][]*Guest)}
+}
 
-// Enter takes a place, or returns nil. evict is called if the connection has to give way.
+// NewLastingLobby returns an empty lobby for so many connections, at least one, that have
+// said who they are: none gives way because of its age.
+func NewLastingLobby(places int) *Lobby {
+	return &Lobby{places: max(1, places), waiting: make(map[netip.Prefix][]*Guest)}
+}
+
+// Enter takes a place, or returns nil. evict is called if the connection has to give way; it
+// must not wait.
 func (l *Lobby) Enter(remote net.Addr, evict func()) *Guest {
-	g := &Guest{from: network(remote), since: time.Now(), evict: evict}
+	g := newGuest(remote, evict)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.total >= MaxWaiting {
+	if l.total >= l.places {
 		victim := l.oldestOfLargest()
 		smaller := len(l.waiting[g.from])+1 < len(l.waiting[victim.from])
-		if !smaller && g.since.Sub(victim.since) < Grace {
+		old := l.ages && g.since.Sub(victim.since) >= Grace
+		if !smaller && !old {
 			return nil
 		}
 		l.remove(victim)
 		victim.evict()
 	}
+	l.add(g)
+	return g
+}
+
+// Admit takes a place even if there is none: for a connection that had a place elsewhere.
+func (l *Lobby) Admit(remote net.Addr, evict func()) *Guest {
+	g := newGuest(remote, evict)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.add(g)
+	return g
+}
+
+func newGuest(remote net.Addr, evict func()) *Guest {
+	return &Guest{from: network(remote), since: time.Now(), evict: evict}
+}
+
+func (l *Lobby) add(g *Guest) {
 	l.waiting[g.from] = append(l.waiting[g.from], g)
 	l.total++
-	return g
 }
 
 // oldestOfLargest returns who gives way. The caller holds mu, and somebody is there.

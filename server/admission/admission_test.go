@@ -43,6 +43,42 @@ func TestLobbyIsFair(t *testing.T) {
 	}
 }
 
+// TestLastingLobbyIsFair lets connections grow old: only the number of an address's
+// connections decides.
+func TestLastingLobbyIsFair(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const places = 8
+		l := NewLastingLobby(places)
+		evicted := make(map[byte]int) // by address
+		enter := func(n byte) *Guest {
+			time.Sleep(time.Hour)
+			return l.Enter(&net.TCPAddr{IP: net.IPv4(10, 0, 0, n)}, func() { evicted[n]++ })
+		}
+		for range places {
+			enter(1)
+		}
+		for range places {
+			enter(2)
+		}
+		if evicted[1] != places/2 || evicted[2] != 0 || l.total != places {
+			t.Fatalf("evicted by address: %v, %d are left", evicted, l.total)
+		}
+		for range places {
+			enter(1)
+			enter(3)
+		}
+		if evicted[1]+evicted[2] != places/2+2 || evicted[3] != 0 || l.total != places {
+			t.Fatalf("evicted by address: %v, %d are left", evicted, l.total)
+		}
+		if l.Admit(&net.TCPAddr{IP: net.IPv4(10, 0, 0, 1)}, func() {}) == nil || l.total != places+1 {
+			t.Fatalf("%d are there", l.total)
+		}
+		if enter(4) == nil || l.total != places+1 {
+			t.Fatalf("%d are there, want one more than the places: one gives way for each that comes", l.total)
+		}
+	})
+}
+
 // TestKeyBucketsAreBounded lets many keys act.
 func TestKeyBucketsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -7,7 +7,8 @@
 //
 //	host                          client
 //	Challenge                 →
-//	                          ←   Hello       (signed over the challenge; run, role, addresses)
+//	                          ←   Hello       (run, role, addresses; signed over the challenge
+//	                                          and the key that the host has proved with TLS)
 //	Welcome, Peers, State     →               or Refusal, and the host hangs up
 //	                          ←   Submit      (request id, signed action)
 //	Ack                       →               (request id, coordinator.Code, 0 if accepted)

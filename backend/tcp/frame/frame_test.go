@@ -76,26 +76,30 @@ func TestReaderAllocatesWhatArrives(t *testing.T) {
 func TestHelloRoundTrip(t *testing.T) {
 	nonce := [32]byte{9}
 	want := Hello{ID: testKey.ID(), Sequence: 3, Role: RoleObserver, RunID: "run", Addrs: []string{"/ip4/1.2.3.4/tcp/1", "/dns4/x"}}
-	payload := want.Sign(nil, testKey, nonce)
-	got, err := OpenHello(payload, nonce)
+	server := identity.ID{5}
+	payload := want.Sign(nil, testKey, nonce, server)
+	got, err := OpenHello(payload, nonce, server)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Fatal(diff)
 	}
-	if _, err := OpenHello(payload, [32]byte{8}); !errors.Is(err, ErrMalformed) {
+	if _, err := OpenHello(payload, [32]byte{8}, server); !errors.Is(err, ErrMalformed) {
 		t.Fatalf("another challenge: %v", err)
+	}
+	if _, err := OpenHello(payload, nonce, identity.ID{6}); !errors.Is(err, ErrMalformed) {
+		t.Fatalf("another server: %v", err)
 	}
 	for i := range payload {
 		changed := bytes.Clone(payload)
 		changed[i] ^= 1
-		if _, err := OpenHello(changed, nonce); !errors.Is(err, ErrMalformed) {
+		if _, err := OpenHello(changed, nonce, server); !errors.Is(err, ErrMalformed) {
 			t.Fatalf("byte %d changed: %v", i, err)
 		}
 	}
 	for n := range payload {
-		if _, err := OpenHello(payload[:n], nonce); !errors.Is(err, ErrMalformed) {
+		if _, err := OpenHello(payload[:n], nonce, server); !errors.Is(err, ErrMalformed) {
 			t.Fatalf("first %d bytes: %v", n, err)
 		}
 	}
@@ -111,7 +115,7 @@ func TestSignedHelloIsStillChecked(t *testing.T) {
 		"empty addr":    {Role: RoleParticipant, Addrs: []string{""}},
 		"control bytes": {Role: RoleParticipant, Addrs: []string{"\x1b[2J"}},
 	} {
-		if _, err := OpenHello(hello.Sign(nil, testKey, [32]byte{}), [32]byte{}); !errors.Is(err, ErrMalformed) {
+		if _, err := OpenHello(hello.Sign(nil, testKey, [32]byte{}, identity.ID{}), [32]byte{}, identity.ID{}); !errors.Is(err, ErrMalformed) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -122,7 +126,7 @@ func TestLargestMessagesFitTheirCaps(t *testing.T) {
 	for i := range addrs {
 		addrs[i] = strings.Repeat("a", backend.MaxAddrsTotal/backend.MaxAddrs)
 	}
-	hello := Hello{Role: RoleParticipant, RunID: strings.Repeat("r", coordinator.MaxRunIDLength), Addrs: addrs}.Sign(nil, testKey, [32]byte{})
+	hello := Hello{Role: RoleParticipant, RunID: strings.Repeat("r", coordinator.MaxRunIDLength), Addrs: addrs}.Sign(nil, testKey, [32]byte{}, identity.ID{})
 	if len(hello)+1 > MaxHello {
 		t.Errorf("largest hello: %d bytes", len(hello))
 	}
@@ -194,7 +198,7 @@ func TestAckSaysWhy(t *testing.T) {
 // accepts has exactly one encoding.
 func FuzzReader(f *testing.F) {
 	f.Add(Append(nil, TypeChallenge, Challenge{Version: Version}.AppendTo(nil)))
-	f.Add(Append(nil, TypeHello, Hello{Role: RoleParticipant, RunID: "r", Addrs: []string{"/x"}}.Sign(nil, testKey, [32]byte{})))
+	f.Add(Append(nil, TypeHello, Hello{Role: RoleParticipant, RunID: "r", Addrs: []string{"/x"}}.Sign(nil, testKey, [32]byte{}, identity.ID{})))
 	f.Add(Append(nil, TypeAck, Ack{Request: 1, Code: 2}.AppendTo(nil)))
 	f.Add(Append(nil, TypeSubmit, Submit{Request: 1, Action: []byte("a")}.AppendTo(nil)))
 	f.Add(Append(nil, TypePeers, AppendPeers(nil, []backend.Peer{{ID: identity.ID{1}, Addrs: []string{"/a"}}})))
@@ -245,8 +249,8 @@ func checkDecoders(t *testing.T, payload []byte) {
 	if _, err := DecodeRefusal(payload); err != nil && !errors.Is(err, ErrMalformed) {
 		t.Fatalf("refusal: %v", err)
 	}
-	if hello, err := OpenHello(payload, [32]byte{}); err == nil && hello.ID == testKey.ID() {
-		same("hello", hello.Sign(nil, testKey, [32]byte{}), nil)
+	if hello, err := OpenHello(payload, [32]byte{}, identity.ID{}); err == nil && hello.ID == testKey.ID() {
+		same("hello", hello.Sign(nil, testKey, [32]byte{}, identity.ID{}), nil)
 	}
 	// The body of a hello without its signature, which fuzzing cannot forge.
 	d := decoder{rest: payload}

@@ -12,10 +12,10 @@ import (
 )
 
 // Version of the protocol. Both sides must have the same one.
-const Version = 2
+const Version = 3
 
 // helloDomain separates signatures of a Hello from all others of the same key.
-const helloDomain = "psyche/tcp/hello/v2"
+const helloDomain = "psyche/tcp/hello/v3"
 
 // MaxReason bounds the text of a Refusal in bytes.
 const MaxReason = 512
@@ -63,8 +63,10 @@ type Hello struct {
 	Addrs    []string
 }
 
-// Sign appends the payload of a Hello frame, signed over the connection's challenge.
-func (h Hello) Sign(b []byte, key identity.Key, nonce [32]byte) []byte {
+// Sign appends the payload of a Hello frame, signed over the connection's challenge and the
+// key that the server has proved on it. So the signature is good for this connection with
+// this server alone: who passes on the challenge of another server gets nothing for it.
+func (h Hello) Sign(b []byte, key identity.Key, nonce [32]byte, server identity.ID) []byte {
 	h.ID = key.ID()
 	start := len(b)
 	b = append(b, h.ID[:]...)
@@ -72,19 +74,20 @@ func (h Hello) Sign(b []byte, key identity.Key, nonce [32]byte) []byte {
 	b = append(b, byte(h.Role), byte(len(h.RunID)))
 	b = append(b, h.RunID...)
 	b = appendAddrs(b, h.Addrs)
-	signature := key.Sign(helloDomain, append(nonce[:], b[start:]...))
+	signature := key.Sign(helloDomain, signedHello(nonce, server, b[start:]))
 	return append(b, signature[:]...)
 }
 
-// OpenHello verifies the signature over the connection's challenge, then reads the payload.
-func OpenHello(payload []byte, nonce [32]byte) (Hello, error) {
+// OpenHello verifies the signature over the connection's challenge and the server's own key,
+// then reads the payload.
+func OpenHello(payload []byte, nonce [32]byte, server identity.ID) (Hello, error) {
 	if len(payload) < identity.IDSize+identity.SignatureSize || len(payload) > MaxHello {
 		return Hello{}, fmt.Errorf("%w: hello has %d bytes", ErrMalformed, len(payload))
 	}
 	body := payload[:len(payload)-identity.SignatureSize]
 	signature := [identity.SignatureSize]byte(payload[len(body):])
 	id := identity.ID(body[:identity.IDSize])
-	if !identity.Verify(id, helloDomain, append(nonce[:], body...), signature) {
+	if !identity.Verify(id, helloDomain, signedHello(nonce, server, body), signature) {
 		return Hello{}, fmt.Errorf("%w: the signature of the hello does not verify", ErrMalformed)
 	}
 	d := decoder{rest: body[identity.IDSize:]}
@@ -101,6 +104,11 @@ func OpenHello(payload []byte, nonce [32]byte) (Hello, error) {
 		return Hello{}, fmt.Errorf("%w: the hello's run id has %d bytes, at most %d", ErrMalformed, len(h.RunID), coordinator.MaxRunIDLength)
 	}
 	return h, nil
+}
+
+func signedHello(nonce [32]byte, server identity.ID, body []byte) []byte {
+	signed := append(nonce[:], server[:]...)
+	return append(signed, body...)
 }
 
 // Welcome ends a handshake that succeeded.

@@ -50,8 +50,9 @@ func ServerConfig(key identity.Key) (*tls.Config, error) {
 }
 
 // Client wraps the client's end of a connection. The handshake, which the first read or
-// write does, fails with the error of accept when it does not accept the host's id; by
-// then the host has proved that it has the key.
+// write does, fails with the error of accept when it does not accept the host's id. It also
+// fails, after accept, when the host does not prove that it has the key: what was read from
+// the connection comes from the host whose id accept has seen.
 func Client(socket net.Conn, accept func(identity.ID) error) *tls.Conn {
 	return tls.Client(socket, &tls.Config{
 		MinVersion: tls.VersionTLS13,
