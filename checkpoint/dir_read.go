@@ -79,18 +79,11 @@ func (s *Snapshot) readTensors(dir string) error {
 
 // readShards wants the shards to hold exactly the tensors that the index says.
 func (s *Snapshot) readShards(dir string, data []byte) error {
-	var index shardIndex
-	if err := json.Unmarshal(data, &index); err != nil {
-		return fmt.Errorf("%w: %s: %w", ErrInvalid, indexFile, err)
+	index, err := parseIndex(data)
+	if err != nil {
+		return err
 	}
-	if len(index.WeightMap) == 0 {
-		return fmt.Errorf("%w: %s names no tensors (weight_map)", ErrInvalid, indexFile)
-	}
-	names := slices.Compact(slices.Sorted(maps.Values(index.WeightMap)))
-	for i, name := range names {
-		if name != filepath.Base(name) || !known(name) || !strings.HasSuffix(name, tensorSuffix) {
-			return fmt.Errorf("%w: %s names the shard %q", ErrInvalid, indexFile, name)
-		}
+	for i, name := range index.files() {
 		path := filepath.Join(dir, name)
 		tensors, metadata, err := safetensors.Read(path)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -120,6 +113,28 @@ func (s *Snapshot) readShards(dir string, data []byte) error {
 	return nil
 }
 
+// parseIndex reads an index and checks the names of the shards in it.
+func parseIndex(data []byte) (shardIndex, error) {
+	var index shardIndex
+	if err := json.Unmarshal(data, &index); err != nil {
+		return shardIndex{}, fmt.Errorf("%w: %s: %w", ErrInvalid, indexFile, err)
+	}
+	if len(index.WeightMap) == 0 {
+		return shardIndex{}, fmt.Errorf("%w: %s names no tensors (weight_map)", ErrInvalid, indexFile)
+	}
+	for _, name := range index.files() {
+		if name != filepath.Base(name) || !known(name) || !strings.HasSuffix(name, tensorSuffix) {
+			return shardIndex{}, fmt.Errorf("%w: %s names the shard %q", ErrInvalid, indexFile, name)
+		}
+	}
+	return index, nil
+}
+
+// files returns the names of the shards, sorted.
+func (index shardIndex) files() []string {
+	return slices.Compact(slices.Sorted(maps.Values(index.WeightMap)))
+}
+
 // parseStep returns 0 for files that other programs wrote.
 func parseStep(path string, metadata map[string]string) (uint32, error) {
 	text, found := metadata[stepKey]
@@ -144,6 +159,9 @@ func readCapped(path string) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
+// maxFurtherLayers bounds num_nextn_predict_layers; published models have one.
+const maxFurtherLayers = 64
+
 // checkConfig compares the tensors with what config.json says of sizes. Fields that an
 // architecture does not have are not checked; the model itself checks every shape.
 func checkConfig(s Snapshot) error {
@@ -156,12 +174,16 @@ func checkConfig(s Snapshot) error {
 		VocabSize     *int64   `json:"vocab_size"`
 		HiddenSize    *int64   `json:"hidden_size"`
 		Layers        *int     `json:"num_hidden_layers"`
+		Further       int      `json:"num_nextn_predict_layers"` // DeepSeek-V3's, behind the last
 	}
 	if err := json.Unmarshal(data, &config); err != nil {
 		return fmt.Errorf("%w: %s: %w", ErrInvalid, ConfigFile, err)
 	}
 	if len(config.Architectures) == 0 {
 		return fmt.Errorf("%w: %s: architectures is missing or empty", ErrInvalid, ConfigFile)
+	}
+	if config.Further < 0 || config.Further > maxFurtherLayers {
+		return fmt.Errorf("%w: %s: num_nextn_predict_layers is %d, want 0 to %d", ErrInvalid, ConfigFile, config.Further, maxFurtherLayers)
 	}
 	layers := map[string]bool{}
 	for _, tensor := range s.Tensors {
@@ -177,8 +199,12 @@ func checkConfig(s Snapshot) error {
 				ErrInvalid, tensor.Name, tensor.Shape, ConfigFile, want)
 		}
 	}
-	if config.Layers != nil && len(layers) > 0 && len(layers) != *config.Layers {
-		return fmt.Errorf("%w: tensors of %d layers, %s wants %d (num_hidden_layers)", ErrInvalid, len(layers), ConfigFile, *config.Layers)
+	if config.Layers == nil || len(layers) == 0 {
+		return nil
+	}
+	if surplus := len(layers) - *config.Layers; surplus < 0 || surplus > config.Further {
+		return fmt.Errorf("%w: tensors of %d layers, %s wants %d (num_hidden_layers) and at most %d more (num_nextn_predict_layers)",
+			ErrInvalid, len(layers), ConfigFile, *config.Layers, config.Further)
 	}
 	return nil
 }

@@ -31,6 +31,9 @@ type Model interface {
 	// Parameters lists the trainable tensors, f32 and contiguous, sorted by name. The
 	// slice belongs to the model.
 	Parameters() []Parameter
+	// Canonical gives a checkpoint's tensors the names and shapes of the model's own:
+	// published checkpoints store some otherwise, twice, or beside what the model has.
+	Canonical(tensors []safetensors.Tensor) ([]safetensors.Tensor, error)
 	// VocabSize bounds token ids: 0 to VocabSize−1.
 	VocabSize() int
 	// MaxTokens is the longest sequence.
@@ -58,11 +61,15 @@ func stored(m Model) []Parameter {
 	return all
 }
 
-// SetWeights overwrites all weights with tensors, which must have the names and shapes of
-// the model's own (as Export gives them). On an error nothing has changed.
+// SetWeights overwrites all weights with tensors: those that Export gives, or any with which
+// New makes a model of the same config. On an error nothing has changed.
 func SetWeights(ctx context.Context, m Model, tensors []safetensors.Tensor) error {
-	err := m.Engine().Do(ctx, false, func(s *torch.Scope) error {
-		return weights.Copy(s, stored(m), tensors)
+	own, err := m.Canonical(tensors)
+	if err != nil {
+		return fmt.Errorf("set weights: %w", err)
+	}
+	err = m.Engine().Do(ctx, false, func(s *torch.Scope) error {
+		return weights.Copy(s, stored(m), own)
 	})
 	if err != nil {
 		return fmt.Errorf("set weights: %w", err)

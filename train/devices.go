@@ -30,10 +30,10 @@ func checkDevices(devices []torch.Device, p Parallelism) error {
 // device alike sets seen, and saves the refresh: a mover does.
 type apart struct {
 	single
-	from    *replica
-	seen    uint64 // of from.changes, when the copy was equal
-	mover   mover  // nil: there is none, and every change needs a refresh
-	checked bool   // whether what the mover does was compared
+	from  *replica
+	seen  uint64 // of from.changes, when the copy was equal
+	mover mover  // nil: there is none, and every change needs a refresh
+	moves uint64 // steps in which the mover moved the copy by coefficients
 }
 
 // addApart starts an engine of the device, which uses so many threads, and copies the

@@ -265,6 +265,71 @@ func TestMoversThatFail(t *testing.T) {
 	}
 }
 
+// TestWrongMoverIsFoundBehindAColdStart has a device compute other bits from the start. The
+// first step, of learning rate 0, and one without results cannot show it.
+func TestWrongMoverIsFoundBehindAColdStart(t *testing.T) {
+	moved, movers := emulatedMovers(t, func(m *emulatedMover) { m.wrong = true })
+	here, there := newTestTrainer(t), newTestTrainer(t, onDevices(1), moved)
+	for _, member := range []*Trainer{here, there} {
+		if err := member.SetColdStart(t.Context(), 1, 3); err != nil {
+			t.Fatal(err)
+		}
+	}
+	copied := there.apart()[0]
+	for step := uint32(1); step <= 3; step++ {
+		payloads := results(t, step, here, there)
+		apply(t, step, payloads, here, there)
+		if wrong := step > 1; (copied.mover == nil) != wrong || (copied.seen != there.changes) != wrong {
+			t.Errorf("step %d: the mover was given up: %t, want %t", step, copied.mover == nil, wrong)
+		}
+		if _, err := there.Evaluate(t.Context(), toyBatch(0, 2).Sequences); err != nil || !onTheDevice(there)[0] {
+			t.Fatalf("step %d: the copy differs from the weights when it is used (%v)", step, err)
+		}
+	}
+	if !(*movers)[0].closed {
+		t.Error("the mover is open")
+	}
+}
+
+// TestMoverThatGoesWrongIsFound has a device compute other bits after it was compared at
+// first: it is compared again when it has moved the copy 256 times.
+func TestMoverThatGoesWrongIsFound(t *testing.T) {
+	moved, movers := emulatedMovers(t, nil)
+	here, there := newTestTrainer(t), newTestTrainer(t, onDevices(1), moved)
+	copied, step := there.apart()[0], uint32(0)
+	move := func() {
+		t.Helper()
+		step++
+		apply(t, step, results(t, step, here), here, there)
+	}
+	for range 3 {
+		move()
+	}
+	if copied.moves != 3 || copied.mover == nil {
+		t.Fatalf("%d moves, mover %v", copied.moves, copied.mover)
+	}
+	copied.moves = 253
+	(*movers)[0].wrong = true
+	for range 2 {
+		move()
+	}
+	if copied.mover == nil {
+		t.Error("compared before its turn")
+	}
+	step++ // no results: it does not count
+	apply(t, step, nil, here, there)
+	if copied.mover == nil || copied.moves != 255 {
+		t.Errorf("after a step without results: %d moves, mover %v", copied.moves, copied.mover)
+	}
+	move()
+	if copied.mover != nil {
+		t.Error("not found")
+	}
+	if _, err := there.Evaluate(t.Context(), toyBatch(0, 2).Sequences); err != nil || !onTheDevice(there)[0] {
+		t.Errorf("the copy differs from the weights when it is used (%v)", err)
+	}
+}
+
 // TestWithoutMovers trains where no kernels can be had.
 func TestWithoutMovers(t *testing.T) {
 	var log bytes.Buffer

@@ -19,6 +19,8 @@ var (
 	ErrModel = errors.New("snapshot does not fit the model")
 	// ErrTokens says that sequences cannot be trained on.
 	ErrTokens = errors.New("invalid tokens")
+	// ErrClosed says that a model was used after its Close.
+	ErrClosed = errors.New("the model is closed")
 )
 
 // replica is a model in memory: what every kind of trainer has. Its methods are safe for
@@ -33,6 +35,7 @@ type replica struct {
 	microBatch int
 	log        *slog.Logger
 	busy       chan struct{} // holds one value while a method works on the model
+	closed     bool          // the model's memory is freed
 	parallel   *parallel     // nil: gradients are computed on the engine
 	changes    uint64        // how often the weights were changed; workers with copies compare it
 }
@@ -110,25 +113,40 @@ func (r *replica) checkType(ctx context.Context, engine *torch.Engine, dtype tor
 	return err
 }
 
-// lock waits for the model; unlock gives it back.
+// lock waits for the model; unlock gives it back. Afterwards the model is there: one that
+// was closed meanwhile is an error.
 func (r *replica) lock(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	select {
 	case r.busy <- struct{}{}:
-		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+	if r.closed {
+		r.unlock()
+		return ErrClosed
+	}
+	return nil
 }
 
 func (r *replica) unlock() { <-r.busy }
 
-// Close waits for the running call and frees the model. Nothing may be called afterwards.
+// Close waits for the running call and frees the model. Calls that still wait, and later
+// ones, return ErrClosed; another Close does nothing.
 func (r *replica) Close() error {
 	r.busy <- struct{}{}
 	defer r.unlock()
+	return r.free()
+}
+
+// free frees the model. The caller holds the lock.
+func (r *replica) free() error {
+	if r.closed {
+		return nil
+	}
+	r.closed = true
 	if r.parallel != nil {
 		return errors.Join(r.parallel.close(), r.engine.Close())
 	}
@@ -176,7 +194,8 @@ func (r *replica) Snapshot(ctx context.Context) (checkpoint.Snapshot, error) {
 	return checkpoint.Snapshot{Step: r.step, Files: slices.Clone(r.files), Tensors: tensors}, nil
 }
 
-// load replaces files and weights. The snapshot must be of the same model; if it is not,
+// load replaces files and weights. The snapshot must be of the same model, and may store it
+// in any way in which a model may be stored that a replica is made of; if it is not,
 // nothing changes. The caller holds the lock.
 func (r *replica) load(ctx context.Context, s checkpoint.Snapshot) error {
 	mine, _ := checkpoint.Snapshot{Files: r.files}.File(checkpoint.ConfigFile)

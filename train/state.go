@@ -64,9 +64,13 @@ func ReadOptimizerState(path string) (OptimizerState, error) {
 // values returns the tensor of each parameter under a prefix, in the parameters' order.
 func (s OptimizerState) values(r *replica, prefix string) ([][]float32, error) {
 	values := make([][]float32, len(r.parameters))
+	byName := make(map[string]int, len(s.Tensors)) // big models have tens of thousands
+	for i, tensor := range s.Tensors {
+		byName[tensor.Name] = i
+	}
 	for i, p := range r.parameters {
-		at := slices.IndexFunc(s.Tensors, func(t safetensors.Tensor) bool { return t.Name == prefix+"."+p.name })
-		if at < 0 || !slices.Equal(s.Tensors[at].Shape, p.shape) {
+		at, found := byName[prefix+"."+p.name]
+		if !found || !slices.Equal(s.Tensors[at].Shape, p.shape) {
 			return nil, fmt.Errorf("%w: optimizer state has no tensor %s.%s of shape %v", ErrModel, prefix, p.name, p.shape)
 		}
 		var err error

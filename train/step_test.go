@@ -8,7 +8,9 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/psyche-go/psyche/checkpoint"
 	"github.com/psyche-go/psyche/data"
@@ -194,5 +196,35 @@ func TestDamagedStateIsRefused(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestStateOfManyTensors loads the state of a model of as many tensors as DeepSeek-V3 has:
+// looking for each among all of them would take minutes.
+func TestStateOfManyTensors(t *testing.T) {
+	const tensors = 44_500
+	r, state := &replica{}, OptimizerState{}
+	for i := range tensors {
+		name, shape := fmt.Sprintf("model.layers.%d.weight", i), []int64{1}
+		r.parameters = append(r.parameters, parameter{name: name, shape: shape})
+		state.Tensors = append(state.Tensors, safetensors.FromFloat32s(momentumName+"."+name, shape, []float32{float32(i)}))
+	}
+	slices.Reverse(state.Tensors)
+	before := time.Now()
+	values, err := state.values(r, momentumName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(before); took > 10*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	for i, value := range values {
+		if value[0] != float32(i) {
+			t.Fatalf("parameter %d has the state of parameter %v", i, value[0])
+		}
+	}
+	state.Tensors = state.Tensors[1:]
+	if _, err := state.values(r, momentumName); !errors.Is(err, ErrModel) {
+		t.Errorf("a tensor is missing: error = %v, want ErrModel", err)
 	}
 }

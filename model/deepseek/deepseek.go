@@ -52,12 +52,16 @@ type block struct {
 type feedForward struct{ gate, up, down *torch.Tensor }
 
 // New makes a model of the config on the engine, with f32 copies of the weights, which
-// must be exactly those of the config (F32, BF16 or F16).
+// must be exactly those of the config (F32, BF16 or F16) once they are canonical.
 func New(ctx context.Context, engine *torch.Engine, c Config, o Options, tensors []safetensors.Tensor) (*DeepSeek, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	return build(ctx, engine, c, o, func(s *torch.Scope) *weights.Source { return weights.NewSource(s, normal(c, tensors)) })
+	own, err := canonical(c, tensors)
+	if err != nil {
+		return nil, fmt.Errorf("deepseek: %w", err)
+	}
+	return build(ctx, engine, c, o, func(s *torch.Scope) *weights.Source { return weights.NewSource(s, own) })
 }
 
 func (o Options) check() error {
@@ -106,9 +110,6 @@ func build(ctx context.Context, engine *torch.Engine, c Config, o Options, open 
 // take gets the weights by the names that published checkpoints give them.
 func (m *DeepSeek) take(source *weights.Source) {
 	c := m.config
-	if c.TieWordEmbeddings {
-		source.Same("lm_head.weight", "model.embed_tokens.weight")
-	}
 	outer := outerShapes(c)
 	m.embedding = source.Take("model.embed_tokens.weight", outer["model.embed_tokens.weight"]...)
 	for i := range c.NumHiddenLayers {
@@ -124,7 +125,6 @@ func (m *DeepSeek) take(source *weights.Source) {
 func (m *DeepSeek) takeLayer(source *weights.Source, i int) block {
 	c, shapes := m.config, layerShapes(m.config, i)
 	layer := func(name string) *torch.Tensor { return source.Take(layerName(i, name), shapes[name]...) }
-	source.Skip(layerName(i, "self_attn.rotary_emb.inv_freq")) // follows from the config
 	b := block{norm: layer("post_attention_layernorm.weight"), attention: attention{
 		norm:   layer("input_layernorm.weight"),
 		keysA:  layer("self_attn.kv_a_proj_with_mqa.weight"),
@@ -156,6 +156,11 @@ func (m *DeepSeek) takeLayer(source *weights.Source, i int) block {
 		b.experts.routed = append(b.experts.routed, feedForward{get("gate_proj.weight"), get("up_proj.weight"), get("down_proj.weight")})
 	}
 	return b
+}
+
+// Canonical gives a checkpoint's tensors the names and shapes of the model's own.
+func (m *DeepSeek) Canonical(tensors []safetensors.Tensor) ([]safetensors.Tensor, error) {
+	return canonical(m.config, tensors)
 }
 
 // Close frees the model's tensors.

@@ -264,6 +264,26 @@ func TestWeightsThatDoNotFit(t *testing.T) {
 	}
 }
 
+// A config without experts leaves stacks of none to the complaint.
+func TestStackOfNoExperts(t *testing.T) {
+	e := torchtest.Engine(t)
+	v := readVectors(t, "v3")
+	v.config.NumExperts, v.config.Experts = 0, deepseek.Experts{}
+	for _, test := range []struct {
+		name  string
+		shape []int64
+	}{
+		{"model.layers.0.mlp.experts.gate_up_proj", []int64{0, 0, int64(v.config.HiddenSize)}},
+		{"model.layers.0.mlp.experts.down_proj", []int64{0, int64(v.config.HiddenSize), 0}},
+	} {
+		tensors := append(deepseek.Init(v.config, 1), safetensors.Tensor{Name: test.name, DType: safetensors.F32, Shape: test.shape})
+		_, err := deepseek.New(t.Context(), e, v.config, deepseek.Options{}, tensors)
+		if err == nil || !strings.Contains(err.Error(), "the first is "+test.name) {
+			t.Errorf("%s: error %v", test.name, err)
+		}
+	}
+}
+
 func TestTooManyTokens(t *testing.T) {
 	e := torchtest.Engine(t)
 	m := newModel(t, e, readVectors(t, "v2-lite"), deepseek.Options{})

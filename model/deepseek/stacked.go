@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/psyche-go/psyche/model/weights"
 	"github.com/psyche-go/psyche/safetensors"
 )
 
@@ -15,10 +16,23 @@ const (
 	stackedDown   = "mlp.experts.down_proj"
 )
 
-// normal gives the tensors the names that published checkpoints have: experts apart, and
-// without the layers that predict further tokens. Nothing is copied. Tensors that do not
-// have the shape stay as they are, for the complaint that follows.
-func normal(c Config, tensors []safetensors.Tensor) []safetensors.Tensor {
+// canonical gives the tensors the names that published checkpoints have: experts apart,
+// without the layers that predict further tokens, without the tables of rotary positions,
+// which follow from the config, and without a tied head. Nothing is copied. Tensors that do
+// not have the shape stay as they are, for the complaint that follows.
+func canonical(c Config, tensors []safetensors.Tensor) ([]safetensors.Tensor, error) {
+	tables := make([]string, c.NumHiddenLayers)
+	for i := range tables {
+		tables[i] = layerName(i, "self_attn.rotary_emb.inv_freq")
+	}
+	tensors = unstacked(c, weights.Without(tensors, tables...))
+	if !c.TieWordEmbeddings {
+		return tensors, nil
+	}
+	return weights.WithoutTied(tensors, "lm_head.weight", "model.embed_tokens.weight")
+}
+
+func unstacked(c Config, tensors []safetensors.Tensor) []safetensors.Tensor {
 	out := make([]safetensors.Tensor, 0, len(tensors))
 	for _, t := range tensors {
 		layer, name, found := cutLayer(t.Name)
@@ -52,7 +66,7 @@ func unstack(c Config, layer int, t safetensors.Tensor) []safetensors.Tensor {
 		names, shape = []string{"down_proj.weight"}, []int64{hidden, inner}
 		stacked = []int64{experts, hidden, inner}
 	}
-	if !slices.Equal(t.Shape, stacked) || t.Validate() != nil {
+	if experts == 0 || !slices.Equal(t.Shape, stacked) || t.Validate() != nil {
 		return []safetensors.Tensor{t}
 	}
 	var out []safetensors.Tensor

@@ -43,9 +43,27 @@ type Options struct {
 }
 
 // New makes a model of the config on the engine, with f32 copies of the weights, which
-// must be exactly those of the config (F32, BF16 or F16).
+// must be exactly those of the config (F32, BF16 or F16) once they are canonical.
 func New(ctx context.Context, engine *torch.Engine, c Config, o Options, tensors []safetensors.Tensor) (*Llama, error) {
-	return build(ctx, engine, c, o, func(s *torch.Scope) *weights.Source { return weights.NewSource(s, tensors) })
+	own, err := canonical(c, tensors)
+	if err != nil {
+		return nil, fmt.Errorf("llama: %w", err)
+	}
+	return build(ctx, engine, c, o, func(s *torch.Scope) *weights.Source { return weights.NewSource(s, own) })
+}
+
+// canonical leaves out what published checkpoints hold beside the model's own tensors: the
+// tables of rotary positions, which follow from the config, and a tied head.
+func canonical(c Config, tensors []safetensors.Tensor) ([]safetensors.Tensor, error) {
+	tables := make([]string, c.NumHiddenLayers)
+	for i := range tables {
+		tables[i] = layerName(i, "self_attn.rotary_emb.inv_freq")
+	}
+	tensors = weights.Without(tensors, tables...)
+	if !c.TieWordEmbeddings {
+		return tensors, nil
+	}
+	return weights.WithoutTied(tensors, "lm_head.weight", "model.embed_tokens.weight")
 }
 
 // Twin makes a model on another engine of the same device that shares the memory of the
@@ -76,9 +94,6 @@ func build(ctx context.Context, engine *torch.Engine, c Config, o Options, open 
 
 // take gets the weights by the names transformers gives them.
 func (m *Llama) take(source *weights.Source) {
-	if m.config.TieWordEmbeddings {
-		source.Same("lm_head.weight", "model.embed_tokens.weight")
-	}
 	next := shapes(m.config)
 	get := func(name string) *torch.Tensor { return source.Take(name, next[name]...) }
 	m.embedding = get("model.embed_tokens.weight")
@@ -92,8 +107,6 @@ func (m *Llama) take(source *weights.Source) {
 			}
 			return source.TakeTogether(wanted...)
 		}
-		// Old checkpoints store this table, which follows from the config.
-		source.Skip(layerName(i, "self_attn.rotary_emb.inv_freq"))
 		// Those that are multiplied with the same input lie together, for one product.
 		qkv := together("self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight")
 		pair := together("mlp.gate_proj.weight", "mlp.up_proj.weight")
@@ -111,6 +124,11 @@ func (m *Llama) take(source *weights.Source) {
 	if !m.config.TieWordEmbeddings {
 		m.head = get("lm_head.weight")
 	}
+}
+
+// Canonical leaves out what published checkpoints hold beside the model's own tensors.
+func (m *Llama) Canonical(tensors []safetensors.Tensor) ([]safetensors.Tensor, error) {
+	return canonical(m.config, tensors)
 }
 
 // Close frees the model's tensors.

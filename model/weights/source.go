@@ -163,23 +163,6 @@ func (s *Source) parameter(name string, t *torch.Tensor) *torch.Tensor {
 	return t
 }
 
-// Skip drops a tensor that the model does not need, if it is there.
-func (s *Source) Skip(name string) { delete(s.byName, name) }
-
-// Same drops tensor name, if it is there, and fails unless it equals the tensor other:
-// for tied weights that a checkpoint stores twice. To be called before other is taken.
-func (s *Source) Same(name, other string) {
-	a, ok := s.byName[name]
-	if !ok {
-		return
-	}
-	b := s.byName[other]
-	if a.DType != b.DType || !slices.Equal(a.Shape, b.Shape) || string(a.Data) != string(b.Data) {
-		s.fail("tensor %s differs from %s although the two are tied", name, other)
-	}
-	delete(s.byName, name)
-}
-
 // Close returns all parameters taken, sorted by name. With an error, or when tensors are
 // left over, it frees them.
 func (s *Source) Close() ([]torch.Parameter, error) {

@@ -1,0 +1,33 @@
+package checkpoint
+
+import (
+	"errors"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestReadDirTakesFurtherLayers reads folders whose tensors are of more layers than the model
+// has: such as predict further tokens.
+func TestReadDirTakesFurtherLayers(t *testing.T) {
+	for further, want := range map[string]string{
+		"null": "layers", "0": "layers", "1": "", "2": "", "64": "",
+		"-1": "num_nextn_predict_layers", "65": "num_nextn_predict_layers",
+	} {
+		s := sample(1)
+		layer := s.Tensors[1]
+		layer.Name = "model.layers.1.mlp.up_proj.weight"
+		s.Tensors = slices.Insert(s.Tensors, 2, layer)
+		s.Files[0].Data = []byte(strings.Replace(config, `layers":1`, `layers":2`, 1))
+		dir := filepath.Join(t.TempDir(), "model")
+		if err := WriteDir(dir, s); err != nil {
+			t.Fatal(err)
+		}
+		write(t, dir, "config.json", strings.Replace(config, "{", `{"num_nextn_predict_layers":`+further+`,`, 1))
+		_, err := ReadDir(dir)
+		if want == "" && err != nil || want != "" && (!errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), want)) {
+			t.Errorf("num_nextn_predict_layers %s: error %v, want one with %q", further, err, want)
+		}
+	}
+}

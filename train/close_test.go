@@ -1,0 +1,63 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+)
+
+// TestClosedModelIsRefused has calls wait for a model while it is closed, and makes them
+// again afterwards: none may touch its memory, which is freed.
+func TestClosedModelIsRefused(t *testing.T) {
+	trainer := newTestTrainer(t, lookingAhead) // writes into the weights before it asks the engine
+	payload, _, err := trainer.Train(t.Context(), 1, toyBatch(0, 2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := map[string]func(ctx context.Context) error{
+		"Apply": func(ctx context.Context) error { return trainer.Apply(ctx, 1, [][]byte{payload}, true) },
+		"Train": func(ctx context.Context) error {
+			_, _, err := trainer.Train(ctx, 2, toyBatch(2, 4))
+			return err
+		},
+		"Evaluate": func(ctx context.Context) error {
+			_, err := trainer.Evaluate(ctx, toyBatch(0, 2).Sequences)
+			return err
+		},
+		"Snapshot": func(ctx context.Context) error {
+			_, err := trainer.Snapshot(ctx)
+			return err
+		},
+		"OptimizerState": func(ctx context.Context) error {
+			_, err := trainer.OptimizerState(ctx)
+			return err
+		},
+		"ResetOptimizer": trainer.ResetOptimizer,
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := trainer.lock(ctx); err != nil {
+		t.Fatal(err)
+	}
+	var group sync.WaitGroup
+	for name, call := range calls {
+		group.Go(func() {
+			if err := call(ctx); !errors.Is(err, ErrClosed) {
+				t.Errorf("%s, which waited: error = %v, want ErrClosed", name, err)
+			}
+		})
+	}
+	err = trainer.free() // as Close, which holds the lock too
+	trainer.unlock()
+	group.Wait()
+	if err := errors.Join(err, trainer.Close()); err != nil {
+		t.Error(err)
+	}
+	for name, call := range calls {
+		if err := call(ctx); !errors.Is(err, ErrClosed) {
+			t.Errorf("%s: error = %v, want ErrClosed", name, err)
+		}
+	}
+}
