@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/network"
@@ -134,9 +135,19 @@ type bulkStream struct {
 	used *sync.Once // the exchange is over
 }
 
-func (s bulkStream) Read(p []byte) (int, error)    { return s.Conn.Read(p) }
-func (s bulkStream) Write(p []byte) (int, error)   { return s.Conn.Write(p) }
-func (s bulkStream) SetDeadline(t time.Time) error { return s.Conn.SetDeadline(t) }
+func (s bulkStream) Write(p []byte) (int, error)        { return s.Conn.Write(p) }
+func (s bulkStream) SetDeadline(t time.Time) error      { return s.Conn.SetDeadline(t) }
+func (s bulkStream) SetWriteDeadline(t time.Time) error { return s.Conn.SetWriteDeadline(t) }
+
+// Read takes the end of a connection that was dialled for ErrBusy: the other side has no
+// other way to say so, and who is gone for good cannot be dialled again.
+func (s bulkStream) Read(p []byte) (int, error) {
+	n, err := s.Conn.Read(p)
+	if s.Conn.dialled && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)) {
+		err = fmt.Errorf("%w: %w", ErrBusy, err)
+	}
+	return n, err
+}
 
 // CloseWrite does nothing: a request says itself where it ends.
 func (s bulkStream) CloseWrite() error { return nil }
@@ -157,7 +168,7 @@ func (s bulkStream) Reset() error {
 // carry one exchange after the other. The handler has to read one request and write one
 // answer, each of which shows where it ends, and nothing more.
 func (n *Node) HandleBulk(name string, limits StreamLimits, h StreamHandler) {
-	n.bulk.serve(name, n.handleStream(name, limits, h))
+	n.bulk.serve(name, n.handleStream(name, limits, limits.begin(h)))
 }
 
 // OpenBulk is OpenStream for an exchange of a protocol that the other side serves with

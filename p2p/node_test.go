@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	ma "github.com/multiformats/go-multiaddr"
 	"go.uber.org/goleak"
@@ -143,6 +144,29 @@ func TestTooManyRequestsAreRefused(t *testing.T) {
 	close(release)
 	if !errors.Is(err, p2p.ErrBusy) {
 		t.Fatalf("error %v, want %v", err, p2p.ErrBusy)
+	}
+}
+
+// Members that send the beginning of as many requests as they may keep nobody from asking.
+func TestHalfRequestsKeepNobodyOut(t *testing.T) {
+	nodes := p2ptest.New(t, "a", "b", "c", "d", "e", "f")
+	handleEcho(nodes[0])
+	for _, n := range nodes[2:] {
+		for range 16 {
+			s, err := n.OpenStream(testContext(t), nodes[0].ID(), echo)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = s.Reset() })
+			if _, err := s.Write([]byte{0}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	time.Sleep(200 * time.Millisecond) // they arrive
+	begun := time.Now()
+	if _, err := nodes[1].Request(testContext(t), nodes[0].ID(), echo, []byte("hi"), 10); err != nil {
+		t.Fatalf("after %v: %v", time.Since(begun), err)
 	}
 }
 

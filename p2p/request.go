@@ -42,24 +42,27 @@ var (
 
 // Handle serves a protocol of single requests and responses from members. Requests over
 // maxRequest bytes are refused unread. h may run many times at once; its ctx ends after
-// 30 s or with the node. The text of an error it returns goes to the other side, cut to
-// 512 bytes.
+// 30 s, with the node, or when the place is needed for a member that has fewer. The text of
+// an error it returns goes to the other side, cut to 512 bytes.
 func (n *Node) Handle(name string, maxRequest int, h func(ctx context.Context, from identity.ID, request []byte) ([]byte, error)) {
 	limits := StreamLimits{PerPeer: requestsPerPeer, Total: requestsTotal, Timeout: requestTimeout}
-	n.HandleStream(name, limits, func(ctx context.Context, from identity.ID, s Stream) error {
+	n.handleStream(name, limits, func(from identity.ID, s Stream) (answerFunc, error) {
 		request, err := readFrame(s, maxRequest)
 		if err != nil {
-			return refuse(s, fmt.Errorf("read request: %w", err))
+			return nil, refuse(s, fmt.Errorf("read request: %w", err))
 		}
-		response, err := h(ctx, from, request)
-		if err == nil && len(response) > MaxResponse {
-			err = fmt.Errorf("response of %d bytes: %w", len(response), ErrTooLarge)
-		}
-		if err != nil {
-			return refuse(s, err)
-		}
-		return writeResponse(s, statusOK, response)
+		return func(ctx context.Context) error {
+			response, err := h(ctx, from, request)
+			if err == nil && len(response) > MaxResponse {
+				err = fmt.Errorf("response of %d bytes: %w", len(response), ErrTooLarge)
+			}
+			if err != nil {
+				return refuse(s, err)
+			}
+			return writeResponse(s, statusOK, response)
+		}, nil
 	})
+	n.bulk.serve(name, nil)
 }
 
 func refuse(w io.Writer, reason error) error {

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"runtime/debug"
-	"sync"
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/network"
@@ -15,8 +13,8 @@ import (
 	"github.com/psyche-go/psyche/identity"
 )
 
-// ErrBusy says that the other side has too many streams of this kind open and refused
-// another one; try later or elsewhere.
+// ErrBusy says that the other side has no room for this stream, or needed its place for a
+// member that has fewer; try later or elsewhere.
 var ErrBusy = errors.New("peer is busy")
 
 // Stream is a bidirectional byte stream between two members. Reset ends both directions
@@ -31,28 +29,33 @@ type Stream interface {
 // StreamLimits bound what a protocol may cost its server.
 type StreamLimits struct {
 	PerPeer int           // streams of one member at the same time; more are refused
-	Total   int           // streams served at the same time; more wait for their turn
-	Timeout time.Duration // from arrival of a stream until it is reset
+	Total   int           // streams served at the same time; more wait for their turn, but not for long
+	Timeout time.Duration // of serving one stream
+	// Request is how many bytes every stream begins with. A stream is served, and counts in
+	// Total, only after they have arrived, for which it has some seconds; the handler reads
+	// them from the stream.
+	Request int
 }
 
-// StreamHandler serves one stream from a member. ctx ends with the stream's deadline and
-// with the node. The stream is closed after nil and reset after an error or a panic.
+// StreamHandler serves one stream from a member. ctx ends with the stream's deadline, with
+// the node, and when the place is needed for a member that has fewer. Writes end when the
+// member takes next to nothing. The stream is closed after nil and reset after an error or
+// a panic.
 type StreamHandler func(ctx context.Context, from identity.ID, s Stream) error
 
 // HandleStream serves a protocol. It replaces an earlier handler of the same protocol.
 func (n *Node) HandleStream(name string, limits StreamLimits, h StreamHandler) {
-	n.handleStream(name, limits, h)
+	n.handleStream(name, limits, limits.begin(h))
 	n.bulk.serve(name, nil)
 }
 
-func (n *Node) handleStream(name string, limits StreamLimits, h StreamHandler) *streamServer {
+func (n *Node) handleStream(name string, limits StreamLimits, begin beginFunc) *streamServer {
 	server := &streamServer{
 		node:   n,
 		name:   name,
 		limits: limits,
-		handle: h,
-		slots:  make(chan struct{}, limits.Total),
-		peers:  make(map[identity.ID]int),
+		begin:  begin,
+		queue:  newQueue(limits.PerPeer, limits.Total),
 	}
 	n.host.SetStreamHandler(protocol.ID(name), server.serve)
 	return server
@@ -107,102 +110,4 @@ func streamError(err error) error {
 		return fmt.Errorf("%w: %w", ErrBusy, err)
 	}
 	return err
-}
-
-// streamServer serves the streams of one protocol.
-type streamServer struct {
-	node   *Node
-	name   string
-	limits StreamLimits
-	handle StreamHandler
-	slots  chan struct{}
-
-	mu    sync.Mutex
-	peers map[identity.ID]int // streams by member, never zero
-}
-
-// serve runs in a goroutine that libp2p made for the stream.
-func (v *streamServer) serve(s network.Stream) {
-	leave, ok := v.node.enter()
-	if !ok {
-		_ = s.Reset()
-		return
-	}
-	defer leave()
-	from, ok := Identity(s.Conn().RemotePeer())
-	if !ok || !v.node.Allows(s.Conn().RemotePeer()) {
-		_ = s.ResetWithError(network.StreamGated)
-		return
-	}
-	switch err := v.exchange(from, memberStream{s}); {
-	case err == nil:
-		_ = s.Close()
-	case errors.Is(err, errRefused):
-		_ = s.ResetWithError(network.StreamResourceLimitExceeded)
-	default:
-		v.node.logger.Debug("p2p: stream failed", "protocol", v.name, "from", from.Short(), "err", err)
-		_ = s.Reset()
-	}
-}
-
-// errRefused is the end of an exchange that there was no room for.
-var errRefused = errors.New("too many exchanges at once")
-
-// exchange lets the handler serve s within the limits of the protocol.
-func (v *streamServer) exchange(from identity.ID, s Stream) error {
-	if !v.acquire(from) {
-		return errRefused
-	}
-	defer v.release(from)
-	deadline := time.Now().Add(v.limits.Timeout)
-	ctx, cancel := context.WithDeadline(v.node.ctx, deadline)
-	defer cancel()
-	if err := v.wait(ctx); err != nil {
-		return errRefused
-	}
-	defer func() { <-v.slots }()
-	if err := s.SetDeadline(deadline); err != nil {
-		return err
-	}
-	return v.contain(ctx, from, s)
-}
-
-// contain runs the handler and turns a panic into an error: a message that trips a
-// handler must not end the process.
-func (v *streamServer) contain(ctx context.Context, from identity.ID, s Stream) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			v.node.logger.Error("p2p: handler panicked", "protocol", v.name, "from", from.Short(),
-				"panic", p, "stack", string(debug.Stack()))
-			err = fmt.Errorf("handler panicked: %v", p)
-		}
-	}()
-	return v.handle(ctx, from, s)
-}
-
-func (v *streamServer) acquire(from identity.ID) bool {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.peers[from] >= v.limits.PerPeer {
-		return false
-	}
-	v.peers[from]++
-	return true
-}
-
-func (v *streamServer) release(from identity.ID) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.peers[from]--; v.peers[from] == 0 {
-		delete(v.peers, from)
-	}
-}
-
-func (v *streamServer) wait(ctx context.Context) error {
-	select {
-	case v.slots <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -20,6 +20,12 @@ const (
 	worthwhile = 8 << 20 // bytes
 	retryPause = 200 * time.Millisecond
 
+	// A holder that is busy is asked again: that others fetch from it too is no failure. It
+	// may be so maxBusy times, and once more for each busyWorth that it delivered.
+	maxBusy   = 16
+	busyWorth = 1 << 20 // bytes
+	busyPause = time.Second
+
 	watchEvery = 100 * time.Millisecond
 	// slowGrace is how long a range may take whatever others do.
 	slowGrace = time.Second
@@ -53,6 +59,7 @@ type holderState struct {
 	id        identity.ID
 	active    int
 	strikes   int
+	busy      int // times that it had no room
 	delivered uint64
 	slow      bool      // lost a range by being slow: asked when nobody else is left
 	ready     time.Time // not asked before
@@ -230,6 +237,12 @@ func (d *download) finish(a *attempt) {
 		return
 	case errors.Is(a.err, errPreempted):
 		h.slow = true
+	case errors.Is(a.err, p2p.ErrBusy):
+		if h.busy++; h.busy >= maxBusy+int(h.delivered/busyWorth) {
+			d.lose(h, a.err)
+		}
+		h.ready = time.Now().Add(busyPause)
+		return
 	}
 	// Failures are never forgotten, only outweighed: a holder that fails for ever ends.
 	if h.strikes++; h.strikes >= maxStrikes+int(h.delivered/worthwhile) {

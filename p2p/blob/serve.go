@@ -96,7 +96,7 @@ func lastGroup(size uint64) (offset, length uint64) {
 
 // Serve lets the members of n read the store's payloads, until n is closed.
 func Serve(n *p2p.Node, s *Store) {
-	limits := p2p.StreamLimits{PerPeer: servesPerPeer, Total: servesTotal, Timeout: allowance(maxRange)}
+	limits := p2p.StreamLimits{PerPeer: servesPerPeer, Total: servesTotal, Timeout: allowance(maxRange), Request: requestSize}
 	n.HandleBulk(Protocol, limits, func(ctx context.Context, _ identity.ID, stream p2p.Stream) error {
 		return s.serve(stream, n.Throttle(ctx, stream))
 	})

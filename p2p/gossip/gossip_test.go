@@ -117,7 +117,7 @@ func TestReachesAllMembers(t *testing.T) {
 func TestBurstArrivesCompletely(t *testing.T) {
 	nodes := p2ptest.New(t, "a", "b", "c")
 	topics, got := joinAll(t, nodes...)
-	const each = 200
+	const each = 100
 	for i, topic := range topics {
 		go func() {
 			for k := range each {
@@ -183,16 +183,27 @@ func TestMessagesOfStrangersAreDropped(t *testing.T) {
 	if err := strangerTopic.WaitPeers(testContext(t), 2); err != nil {
 		t.Fatal(err)
 	}
-	publish(t, strangerTopic, "let me in") // was dropped before, so it is new
-	expect(t, fromA, message{stranger.ID(), "let me in"})
+	// It was dropped before, so it is new. Two nodes that dial each other at the same moment
+	// may lose a stream, and what was sent on it.
+	for ctx, arrived := testContext(t), false; !arrived; {
+		publish(t, strangerTopic, "let me in")
+		select {
+		case m := <-fromA:
+			if arrived = true; m != (message{stranger.ID(), "let me in"}) {
+				t.Errorf("got %.40q from %s", m.data, m.from.Short())
+			}
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			t.Fatal("a new member's message did not arrive")
+		}
+	}
 }
 
-// A member that does not keep to our rules when it publishes.
-func TestOversizeFromAPeerIsDropped(t *testing.T) {
-	nodes := p2ptest.New(t, "a", "b")
-	_, got := join(t, nodes[0])
-	service, err := nodes[1].Service("raw", func(ctx context.Context, h host.Host) (any, error) {
-		return pubsub.NewGossipSub(ctx, h)
+// joinRaw joins the topic without our rules, and waits for another member.
+func joinRaw(t *testing.T, n *p2p.Node) *pubsub.Topic {
+	t.Helper()
+	service, err := n.Service("raw", func(ctx context.Context, h host.Host) (any, error) {
+		return pubsub.NewGossipSub(ctx, h, pubsub.WithPeerOutboundQueueSize(8192))
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -205,10 +216,100 @@ func TestOversizeFromAPeerIsDropped(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer events.Cancel()
 	if _, err := events.NextPeerEvent(testContext(t)); err != nil {
 		t.Fatal(err)
 	}
-	events.Cancel()
+	return raw
+}
+
+// A member that says too much is not passed on beyond its rate, and only it is blamed.
+func TestFloodIsNotPassedOn(t *testing.T) {
+	loud, relay, b := p2ptest.Node(t, "loud"), p2ptest.Node(t, "relay"), p2ptest.Node(t, "b")
+	loud.SetMembers(p2ptest.Peers(relay))
+	relay.SetMembers(p2ptest.Peers(loud, b))
+	b.SetMembers([]p2p.Peer{{ID: loud.ID()}, p2ptest.Peers(relay)[0]})
+	if err := relay.WaitConnected(testContext(t), loud.ID(), b.ID()); err != nil {
+		t.Fatal(err)
+	}
+	_, atRelay := join(t, relay)
+	topic, atB := join(t, b)
+	if err := topic.WaitPeers(testContext(t), 1); err != nil {
+		t.Fatal(err)
+	}
+	raw := joinRaw(t, loud)
+	// Nothing is passed on before the relay knows to whom, which takes up to a second.
+	for ctx, i, known := testContext(t), 0, false; !known; i++ {
+		if err := raw.Publish(ctx, fmt.Appendf(nil, "first %d", i)); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-atB:
+			known = true
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+	const said = 900
+	begun := time.Now()
+	for i := range said {
+		if err := raw.Publish(testContext(t), fmt.Appendf(nil, "noise %d", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// What arrives is counted until nothing has for a while; a slow machine only gives the
+	// author more time. What overtakes another message makes that one late.
+	heard := 0
+	for quiet := false; !quiet; {
+		select {
+		case <-atRelay:
+		case <-atB:
+			heard++
+		case <-time.After(time.Second):
+			quiet = true
+		}
+	}
+	if most := 2 * (256 + int(20*time.Since(begun).Seconds()) + 1); heard < 100 || heard > min(most, said-1) {
+		t.Errorf("%d of %d messages were passed on, want 100 to %d", heard, said, most)
+	}
+	if score := b.Score(relay.ID()); score != 0 {
+		t.Errorf("score of who passed them on: %v", score)
+	}
+	for i := range 3000 {
+		if err := raw.Publish(testContext(t), fmt.Appendf(nil, "more noise %d", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for ctx := testContext(t); relay.Score(loud.ID()) == 0; {
+		select {
+		case <-atRelay:
+		case <-atB:
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			t.Fatal("nothing is held against who said it")
+		}
+	}
+}
+
+// More than others would pass on is refused at once.
+func TestTooManyMessagesAreRefused(t *testing.T) {
+	n := p2ptest.Node(t, "a")
+	topic, _ := join(t, n)
+	for i := range 100_000 {
+		switch err := topic.Publish(testContext(t), fmt.Append(nil, i)); {
+		case errors.Is(err, gossip.ErrTooMany) && i >= 256:
+			return
+		case err != nil:
+			t.Fatalf("message %d: %v", i, err)
+		}
+	}
+	t.Error("everything was accepted")
+}
+
+// A member that does not keep to our rules when it publishes.
+func TestOversizeFromAPeerIsDropped(t *testing.T) {
+	nodes := p2ptest.New(t, "a", "b")
+	_, got := join(t, nodes[0])
+	raw := joinRaw(t, nodes[1])
 	for _, data := range [][]byte{bytes.Repeat([]byte("x"), gossip.MaxMessage+1), []byte("small")} {
 		if err := raw.Publish(testContext(t), data); err != nil {
 			t.Fatal(err)

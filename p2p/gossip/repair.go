@@ -40,16 +40,20 @@ const (
 func (r *router) repair(h host.Host) {
 	ticker := time.NewTicker(repairEvery)
 	defer ticker.Stop()
-	reported := uint64(0)
+	dropped, excess := uint64(0), uint64(0) // reported
 	for {
 		select {
 		case <-r.ctx.Done():
 			return
 		case <-ticker.C:
 		}
-		if dropped := r.dropped.Load(); dropped > reported {
-			r.node.Logger().Warn("gossip: messages were lost because queues were full", "messages", dropped-reported)
-			reported = dropped
+		if now := r.dropped.Load(); now > dropped {
+			r.node.Logger().Warn("gossip: messages were lost because too many came at once", "messages", now-dropped)
+			dropped = now
+		}
+		if now := r.excess.Load(); now > excess {
+			r.node.Logger().Warn("gossip: messages were ignored because their authors sent too many", "messages", now-excess)
+			excess = now
 		}
 		if err := r.offerLost(h); err != nil {
 			r.node.Logger().Debug("gossip: offer members anew", "err", err)

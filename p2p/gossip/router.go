@@ -2,6 +2,7 @@ package gossip
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"sync"
@@ -24,7 +25,16 @@ const (
 	validateQueue = 4096
 	outboundQueue = 4096
 
-	// What one peer may make us look at. A round of a large run takes a fraction of it.
+	// What one member may say. An honest one announces one result in a round, and that again
+	// every two seconds until the witnesses have it. What is over is not passed on.
+	authorPerSecond = 20
+	authorBurst     = 256
+	// What one peer may send us that it wrote itself. More is its own fault, whatever the
+	// others do; the burst is what a line that stood still for half a minute holds back.
+	ownPerSecond = 2 * authorPerSecond
+	ownBurst     = 4 * authorBurst
+	// What one peer may make us look at. It is nobody's fault to pass on more: all that many
+	// authors say may come through one peer.
 	messagesPerSecond = 2000
 	messagesBurst     = 8192
 	topicsPerPeer     = 32
@@ -38,6 +48,7 @@ type router struct {
 	node   *p2p.Node
 	pubsub *pubsub.PubSub
 	ctx    context.Context // ends with the node
+	excess atomic.Uint64   // messages that were over what their authors may say
 
 	mu     sync.Mutex
 	peers  map[peer.ID]*budget
@@ -46,8 +57,15 @@ type router struct {
 
 // budget is what one peer has used of what it may.
 type budget struct {
-	messages *rate.Limiter
+	messages *rate.Limiter // through it
+	own      *rate.Limiter // of them its own
 	topics   map[string]struct{}
+
+	// As an author, whoever passed it on. Old messages can be sent again by anybody, so they
+	// take nothing from new ones.
+	newest uint64        // sequence number
+	fresh  *rate.Limiter // messages with a higher one than any before
+	late   *rate.Limiter // others
 }
 
 func routerOf(n *p2p.Node) (*router, error) {
@@ -85,23 +103,55 @@ func (r *router) inspect(from peer.ID, rpc *pubsub.RPC) error {
 	if !r.node.Allows(from) {
 		return p2p.ErrNotMember
 	}
+	own := 0
 	for _, m := range rpc.GetPublish() {
 		if len(m.GetData()) > MaxMessage {
 			r.penalise(from, p2p.FaultInvalid, fmt.Sprintf("gossip message of %d bytes", len(m.GetData())))
 			return fmt.Errorf("%w: %d bytes", ErrTooLarge, len(m.GetData()))
 		}
+		if peer.ID(m.GetFrom()) == from {
+			own++
+		}
 	}
-	if r.floods(from, len(rpc.GetPublish())) {
-		r.penalise(from, p2p.FaultFlood, "gossip")
+	messages := len(rpc.GetPublish())
+	flood, room := r.spend(from, own, messages)
+	if flood {
+		r.penalise(from, p2p.FaultFlood, "gossip of its own")
 		return errFlood
+	}
+	if !room {
+		rpc.Publish = nil // the rest of the packet costs next to nothing
+		r.dropped.Add(uint64(messages))
 	}
 	return nil
 }
 
-func (r *router) floods(from peer.ID, messages int) bool {
+// spend counts messages that came through a peer, some of them its own. It reports whether
+// that is more than it may say, and whether there is room for them.
+func (r *router) spend(from peer.ID, own, messages int) (flood, room bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return messages > 0 && !r.budget(from).messages.AllowN(time.Now(), messages)
+	b := r.budget(from)
+	if own > 0 && !b.own.AllowN(time.Now(), own) {
+		return true, false
+	}
+	return false, messages == 0 || b.messages.AllowN(time.Now(), messages)
+}
+
+// admits counts a signed message of an author, once, and reports whether it may say so much.
+func (r *router) admits(author peer.ID, seqno []byte) bool {
+	var number uint64
+	if len(seqno) == 8 {
+		number = binary.BigEndian.Uint64(seqno)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	b := r.budget(author)
+	if number > b.newest {
+		b.newest = number
+		return b.fresh.Allow()
+	}
+	return b.late.Allow()
 }
 
 func (r *router) penalise(p peer.ID, fault p2p.Fault, detail string) {
@@ -126,6 +176,9 @@ func (r *router) budget(p peer.ID) *budget {
 	}
 	b = &budget{
 		messages: rate.NewLimiter(messagesPerSecond, messagesBurst),
+		own:      rate.NewLimiter(ownPerSecond, ownBurst),
+		fresh:    rate.NewLimiter(authorPerSecond, authorBurst),
+		late:     rate.NewLimiter(authorPerSecond, authorBurst),
 		topics:   make(map[string]struct{}),
 	}
 	r.peers[p] = b

@@ -1,8 +1,11 @@
 package gossip
 
 import (
+	"encoding/binary"
 	"fmt"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	pubsub "github.com/libp2p/go-libp2p-pubsub"
 	pb "github.com/libp2p/go-libp2p-pubsub/pb"
@@ -49,20 +52,28 @@ func TestSubscriptionsOfAPeerAreBounded(t *testing.T) {
 	}
 }
 
-func TestFloodIsRefused(t *testing.T) {
-	r, p := testRouter(t)
+// packet is 1000 messages that claim to be of an author.
+func packet(author peer.ID) *pubsub.RPC {
 	rpc := &pubsub.RPC{RPC: pb.RPC{Publish: make([]*pb.Message, 1000)}}
 	for i := range rpc.Publish {
-		rpc.Publish[i] = &pb.Message{}
+		rpc.Publish[i] = &pb.Message{From: []byte(author)}
 	}
+	return rpc
+}
+
+func TestFloodOfItsOwnIsHeldAgainstAPeer(t *testing.T) {
+	r, p := testRouter(t)
 	refused := 0
 	for range 100 {
-		if r.inspect(p, rpc) != nil {
+		if r.inspect(p, packet(p)) != nil {
 			refused++
 		}
 	}
 	if refused < 80 {
 		t.Errorf("%d of 100 packets refused", refused)
+	}
+	if score := r.node.Score(p2ptest.Key("b").ID()); score > -300 {
+		t.Errorf("score %v", score)
 	}
 	stranger, err := p2p.PeerID(p2ptest.Key("stranger").ID())
 	if err != nil {
@@ -71,6 +82,103 @@ func TestFloodIsRefused(t *testing.T) {
 	if r.inspect(stranger, &pubsub.RPC{}) == nil {
 		t.Error("a stranger's packet was accepted")
 	}
+}
+
+// Who passes on what many others say sends a lot; it is dropped, and nobody is blamed.
+func TestRelayedFloodIsNobodysFault(t *testing.T) {
+	r, p := testRouter(t)
+	author, err := p2p.PeerID(p2ptest.Key("author").ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dropped := 0
+	for range 100 {
+		rpc := packet(author)
+		if err := r.inspect(p, rpc); err != nil {
+			t.Fatal(err)
+		}
+		if len(rpc.GetPublish()) == 0 {
+			dropped++
+		}
+	}
+	if dropped < 80 {
+		t.Errorf("%d of 100 packets dropped", dropped)
+	}
+	if score := r.node.Score(p2ptest.Key("b").ID()); score != 0 {
+		t.Errorf("score of who passed it on: %v", score)
+	}
+}
+
+func seqno(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
+
+// What all members of the largest run say in an hour of short rounds, with every
+// announcement repeated twice, is taken from each of them and from one who passes on
+// everything, also when a line stood still and brings half a minute at once.
+func TestHonestTrafficIsAdmitted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const members, round = 256, 4 * time.Second
+		r := &router{peers: make(map[peer.ID]*budget)}
+		number := uint64(time.Now().UnixNano())
+		for i := range int(time.Hour / round) {
+			times := 3
+			if i%100 == 99 {
+				time.Sleep(30 * time.Second)
+				times += 15
+			}
+			for m := range members {
+				author := peer.ID(rune(m))
+				for range times {
+					number++
+					if !r.admits(author, seqno(number)) {
+						t.Fatalf("round %d: message of %d not admitted", i, m)
+					}
+				}
+				if flood, _ := r.spend(author, times, times); flood {
+					t.Fatalf("round %d: %d counts as a flood", i, m)
+				}
+			}
+			if flood, room := r.spend("relay", 0, members*times); flood || !room {
+				t.Fatalf("round %d: flood %v, room %v", i, flood, room)
+			}
+			time.Sleep(round)
+		}
+	})
+}
+
+// An author is cut to its rate, however many pass it on, at nobody else's cost. Old messages
+// that somebody sends again take nothing from what their author says now.
+func TestAuthorsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const seconds = 60
+		r := &router{peers: make(map[peer.ID]*budget)}
+		admitted, replayed := 0, 0
+		for second := range uint64(seconds) {
+			for i := range uint64(200) {
+				if r.admits("loud", seqno(200*second+i+1)) {
+					admitted++
+				}
+				if r.admits("honest", seqno(i+1)) { // others send these again
+					replayed++
+				}
+			}
+			if !r.admits("honest", seqno(1_000_000+second)) {
+				t.Errorf("second %d: an honest member's message was not admitted", second)
+			}
+			time.Sleep(time.Second)
+		}
+		if most := authorBurst + seconds*authorPerSecond; admitted < authorBurst || admitted > most {
+			t.Errorf("%d of %d messages admitted, at most %d should be", admitted, 200*seconds, most)
+		}
+		if most := 2 * (authorBurst + seconds*authorPerSecond); replayed > most {
+			t.Errorf("%d old messages admitted, at most %d should be", replayed, most)
+		}
+		for range authorBurst { // numbers that are none count as old
+			r.admits("odd", []byte{1})
+		}
+		if r.admits("odd", nil) || !r.admits("odd", seqno(1)) {
+			t.Error("messages without a number take from those with one")
+		}
+	})
 }
 
 func TestRecentForgetsTheOldest(t *testing.T) {

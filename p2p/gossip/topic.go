@@ -27,6 +27,7 @@ const (
 // Errors of a topic.
 var (
 	ErrTooLarge = errors.New("gossip message too large")
+	ErrTooMany  = errors.New("too many gossip messages")
 	ErrClosed   = errors.New("gossip topic is closed")
 	ErrName     = errors.New("invalid gossip topic name")
 )
@@ -104,6 +105,11 @@ func (t *Topic) validate(_ context.Context, _ peer.ID, m *pubsub.Message) pubsub
 	if !t.node.Allows(m.GetFrom()) {
 		return pubsub.ValidationIgnore
 	}
+	// Nor is it one to pass on what others say too often.
+	if !t.router.admits(m.GetFrom(), m.GetSeqno()) {
+		t.router.excess.Add(1)
+		return pubsub.ValidationIgnore
+	}
 	return pubsub.ValidationAccept
 }
 
@@ -145,7 +151,8 @@ func (t *Topic) call(from identity.ID, data []byte) {
 }
 
 // Publish sends data to the members that have joined the topic. It refuses what is over
-// MaxMessage, which the network would drop without a word. No error does not mean that
+// MaxMessage, and more than 20 messages a second after 256 at once, on all topics of the
+// node together: the network would drop that without a word. No error does not mean that
 // anybody received it; the node's own handler never does.
 func (t *Topic) Publish(ctx context.Context, data []byte) error {
 	if len(data) > MaxMessage {
@@ -158,6 +165,9 @@ func (t *Topic) Publish(ctx context.Context, data []byte) error {
 	}
 	// The library keeps the slice until the message has left.
 	if err := t.topic.Publish(ctx, slices.Clone(data)); err != nil {
+		if refused, ok := errors.AsType[pubsub.ValidationError](err); ok && refused.Reason == pubsub.RejectValidationIgnored {
+			err = fmt.Errorf("%w: at most %d in a second, after %d", ErrTooMany, authorPerSecond, authorBurst)
+		}
 		return fmt.Errorf("publish on %q: %w", t.name, err)
 	}
 	return nil
