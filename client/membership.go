@@ -16,7 +16,7 @@ import (
 type seat struct {
 	greeted bool      // a state was seen
 	acked   time.Time // when a Join was accepted that no state shows yet
-	joined  bool      // this process was accepted once
+	asked   bool      // this process asked for a place
 	again   bool      // the next entry is a return: the model was lost, or the process restarted
 }
 
@@ -82,6 +82,13 @@ func samePeer(a, b backend.Peer) bool { return a.ID == b.ID && slices.Equal(a.Ad
 // isMember reports whether this client is a healthy member of the epoch.
 func (n *Node) isMember() bool { return n.healthy(coordinator.ClientID(n.id)) }
 
+// hasSeat reports whether this client is a member or waits to be one, be it since an
+// earlier process.
+func (n *Node) hasSeat() bool {
+	is := func(c coordinator.Client) bool { return c.ID == coordinator.ClientID(n.id) }
+	return n.state != nil && (n.isMember() || slices.ContainsFunc(n.state.Pending, is))
+}
+
 // admitted returns the peers that may talk to this client: members and those that wait.
 func (n *Node) admitted() []backend.Peer {
 	waits := make(map[identity.ID]bool, len(n.state.Pending))
@@ -125,7 +132,7 @@ func (n *Node) keepSeat() {
 	if i := slices.IndexFunc(n.state.Pending, func(c coordinator.Client) bool { return c.ID == coordinator.ClientID(n.id) }); i >= 0 {
 		n.seat.acked = time.Time{}
 		// The coordinator counts on pending clients that it believes to hold the model.
-		if !n.state.Pending[i].HoldsModel || n.model != nil || n.replica != nil || n.heldOnDisk() {
+		if !n.state.Pending[i].HoldsModel || n.model != nil || n.replica != nil || n.holdsCheckpoint() {
 			return
 		}
 	} else if !n.needsSeat() {
@@ -136,11 +143,12 @@ func (n *Node) keepSeat() {
 	}
 	epoch := n.state.Progress.Epoch
 	join := coordinator.Join{Epoch: epoch}
-	if n.heldOnDisk() {
+	if n.holdsCheckpoint() {
 		join.Holds = n.state.Model.Checkpoint.Digest
 	}
+	n.seat.asked = true
 	n.submit("join", join, join, func() {
-		n.seat.acked, n.seat.joined = n.Runtime.Now(), true
+		n.seat.acked = n.Runtime.Now()
 		n.log.Info("joined", "epoch", epoch)
 		n.emit(event.Joined{Epoch: epoch})
 	})
@@ -163,7 +171,8 @@ func (n *Node) needsSeat() bool {
 }
 
 // desynchronise gives up the replica: the trainer's weights are not the run's any more.
-// The client joins again and gets the model from its peers.
+// The client joins again and gets the model from what it holds of the run's checkpoint, or
+// from its peers.
 func (n *Node) desynchronise(reason string) {
 	n.log.Warn("desynchronised: leaving the epoch to get the model from peers", "reason", reason)
 	n.emit(event.Desynchronised{Epoch: n.state.Progress.Epoch, Step: n.state.Progress.Step, Reason: reason})
@@ -227,7 +236,7 @@ func (n *Node) submit(kind string, about any, a coordinator.Action, accepted fun
 
 // withdraw tells the coordinator that the client leaves, as the last thing it does.
 func (n *Node) withdraw(ctx context.Context) {
-	if !n.seat.joined {
+	if !n.seat.asked && !n.hasSeat() {
 		return
 	}
 	ctx, cancel := n.Runtime.WithTimeout(context.WithoutCancel(ctx), n.WithdrawTimeout)

@@ -28,8 +28,9 @@ type heldModel struct {
 
 // partialModel is what is already here of a model that is being fetched.
 type partialModel struct {
-	digest [32]byte
-	blobs  [][32]byte
+	digest   [32]byte
+	blobs    [][32]byte
+	attempts int // to get it
 }
 
 func blake3Sum(data []byte) [32]byte { return blake3.Sum256(data) }

@@ -56,6 +56,13 @@ func (n *Node) reportUpload() {
 	})
 }
 
+// holdsCheckpoint reports whether this client can load the run's checkpoint by itself: its
+// parts are still in memory, whatever the trainer's weights have become, or on its disk.
+func (n *Node) holdsCheckpoint() bool {
+	c := n.state.Model.Checkpoint
+	return fromPeers(c) && n.shareOf(c.Digest) != nil || n.heldOnDisk()
+}
+
 // diskModel is what is known of the checkpoint folder.
 type diskModel struct {
 	of   coordinator.Checkpoint // that was looked for

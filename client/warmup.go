@@ -136,10 +136,9 @@ func (n *Node) obtainModel() {
 		Node: n, checkpoint: n.state.Model.Checkpoint, definition: n.state.Model,
 		trainer: n.trainer, peers: n.others(members), known: n.shareOf(n.state.Model.Checkpoint.Digest),
 	}
-	for _, u := range n.state.UploadsOf(o.checkpoint.Digest) {
-		o.places = append(o.places, u.Place)
-	}
 	n.keepPartial(o.checkpoint.Digest)
+	o.places = n.reportedPlaces(o.checkpoint.Digest)
+	n.partial.attempts++
 	n.model = nil
 	n.forgetResults(0) // what follows does not go on from there
 	if redefined {     // an earlier model may have another shape
@@ -158,6 +157,20 @@ func (n *Node) obtainModel() {
 		return func() { n.obtained(o, err, cancelled) }
 	})
 	n.op.from = o.checkpoint
+}
+
+// reportedPlaces returns where members say that a model lies. Every attempt to get it begins
+// at another place: one that gives its bytes too slowly may take a whole Warmup, not all.
+func (n *Node) reportedPlaces(digest [32]byte) []coordinator.Place {
+	var places []coordinator.Place
+	for _, u := range n.state.UploadsOf(digest) {
+		places = append(places, u.Place)
+	}
+	if len(places) == 0 {
+		return nil
+	}
+	first := n.partial.attempts % len(places)
+	return slices.Concat(places[first:], places[:first])
 }
 
 // obtained takes over what obtaining got.

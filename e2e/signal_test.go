@@ -6,7 +6,9 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/event"
+	"github.com/psyche-go/psyche/server"
 )
 
 // interrupted is the exit code of a program that Ctrl-C ended.
@@ -38,6 +40,26 @@ func TestClientInterrupted(t *testing.T) {
 	for _, c := range others {
 		checkStayed(t, c, 8)
 	}
+	if farewells := withdrawals(t, n, leaver); farewells != 1 {
+		t.Errorf("the server accepted %d farewells of the client, want 1", farewells)
+	}
+}
+
+// withdrawals counts in the journal how often a client gave up its place by its own word:
+// others, and the server, can only take it away.
+func withdrawals(t *testing.T, n *network, c *client) (count int) {
+	t.Helper()
+	_, _, err := server.Replay(server.JournalPath(n.saved, "e2e"), func(r server.Record, _ *coordinator.State) error {
+		own := r.Kind == server.RecordAction && r.Action.From.String() == c.id
+		if _, leaves := r.Action.Action.(coordinator.Withdraw); own && leaves {
+			count++
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return count
 }
 
 func TestServerInterrupted(t *testing.T) {

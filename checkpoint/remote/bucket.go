@@ -320,19 +320,37 @@ func (b Bucket) read(ctx context.Context, o objstore.Object, limit int64) ([]byt
 // Facts returns what the checkpoint in the folder says of itself. One that no run put
 // there is checkpoint.ErrNoFacts.
 func (b Bucket) Facts(ctx context.Context) (checkpoint.Facts, error) {
-	files, err := b.files(ctx)
-	if err != nil {
+	text, found, err := b.file(ctx, checkpoint.FactsFile, maxFacts)
+	switch {
+	case err != nil:
 		return checkpoint.Facts{}, err
-	}
-	i := slices.IndexFunc(files, func(f bucketFile) bool { return f.Name == checkpoint.FactsFile })
-	if i < 0 {
+	case !found:
 		return checkpoint.Facts{}, fmt.Errorf("%w: %s", checkpoint.ErrNoFacts, b)
 	}
-	text, err := b.read(ctx, b.object(files[i]), maxFacts)
-	if err != nil {
-		return checkpoint.Facts{}, err
-	}
 	return checkpoint.ParseFacts(text)
+}
+
+// Config returns the model's config.json.
+func (b Bucket) Config(ctx context.Context) ([]byte, error) {
+	text, found, err := b.file(ctx, checkpoint.ConfigFile, checkpoint.MaxFileSize)
+	if err == nil && !found {
+		err = fmt.Errorf("%w: %s has no %s", checkpoint.ErrInvalid, b, checkpoint.ConfigFile)
+	}
+	return text, err
+}
+
+// file returns a small file of the checkpoint in the folder.
+func (b Bucket) file(ctx context.Context, name string, limit int64) (text []byte, found bool, err error) {
+	files, err := b.files(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	i := slices.IndexFunc(files, func(f bucketFile) bool { return f.Name == name })
+	if i < 0 {
+		return nil, false, nil
+	}
+	text, err = b.read(ctx, b.object(files[i]), limit)
+	return text, true, err
 }
 
 // maxFacts is more than a FactsFile may have, for its own error to name the bound.

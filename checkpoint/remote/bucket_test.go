@@ -51,6 +51,10 @@ func TestBucket(t *testing.T) {
 		if got, err := place.Facts(t.Context()); err != nil || got != facts {
 			t.Errorf("facts %+v, %v", got, err)
 		}
+		config, _ := want.File(checkpoint.ConfigFile)
+		if got, err := place.Config(t.Context()); err != nil || string(got) != string(config) {
+			t.Errorf("config %s, %v", got, err)
+		}
 		got, err := place.Download(t.Context(), nil)
 		if err != nil {
 			t.Fatal(err)

@@ -59,6 +59,11 @@ func (r HubRepo) facts(ctx context.Context, commit string) (checkpoint.Facts, er
 	return checkpoint.ParseFacts(text)
 }
 
+// Config returns the model's config.json.
+func (r HubRepo) Config(ctx context.Context) ([]byte, error) {
+	return r.Client.ReadFile(ctx, r.Repo, r.revision(), checkpoint.ConfigFile)
+}
+
 // Download puts the checkpoint into the Hub's cache and returns its folder.
 func (r HubRepo) Download(ctx context.Context, progress Progress) (dir string, err error) {
 	o := hub.SnapshotOptions{Revision: r.Revision, Match: checkpoint.IsPart, MaxBytes: r.MaxBytes}

@@ -51,24 +51,28 @@ func (c *trainCommand) download(ctx context.Context, place remote.HubRepo) (chec
 	return checkpoint.ReadDir(dir)
 }
 
-// fetchFrom gets a model of at most limit bytes, 0 for any, from where a run, or one of its
-// members, says that it lies. Unless the user trusts the run, no credentials are used.
-func (c *trainCommand) fetchFrom(ctx context.Context, at coordinator.Place, limit int64) (snapshot checkpoint.Snapshot, err error) {
+// fetchFrom gets a model from where a run says that it lies. Unless the user trusts the run,
+// no credentials are used.
+func (c *trainCommand) fetchFrom(ctx context.Context, at coordinator.Checkpoint) (snapshot checkpoint.Snapshot, err error) {
 	if at.Kind == coordinator.CheckpointHub {
-		place, err := c.runRepo(coordinator.Checkpoint{Repo: at.Repo, Revision: at.Revision})
+		place, err := c.runRepo(at)
 		if err != nil {
 			return checkpoint.Snapshot{}, err
 		}
-		place.MaxBytes = limit
 		return c.download(ctx, place)
 	}
-	bucket, err := openBucket(ctx, at.Repo, strings.Trim(at.Revision, "/"), c.GCSCredentials)
+	bucket, err := c.runBucket(ctx, at)
 	if err != nil {
 		return checkpoint.Snapshot{}, err
 	}
 	defer func() { err = errors.Join(err, bucket.Store.Close()) }()
-	bucket.MaxBytes = limit
 	return c.downloadBucket(ctx, bucket)
+}
+
+// runBucket is the place in a bucket that a run's checkpoint names, or came from. The caller
+// closes its store.
+func (c *trainCommand) runBucket(ctx context.Context, from coordinator.Checkpoint) (remote.Bucket, error) {
+	return openBucket(ctx, from.Repo, strings.Trim(from.Revision, "/"), c.GCSCredentials)
 }
 
 func (c *trainCommand) downloadBucket(ctx context.Context, bucket remote.Bucket) (checkpoint.Snapshot, error) {
@@ -84,9 +88,7 @@ func (c *trainCommand) downloadBucket(ctx context.Context, bucket remote.Bucket)
 // none, from where this client uploads to and where the run came from.
 func (c *trainCommand) archive(ctx context.Context, wanted coordinator.Checkpoint, at coordinator.Place) (checkpoint.Snapshot, error) {
 	if at != (coordinator.Place{}) {
-		// Any member could name a place of many terabytes. A model that does not fit there
-		// could not be shared with peers either.
-		return c.fetchFrom(ctx, at, max(c.MaxBlobDisk, c.MaxBlobMemory)<<20)
+		return c.fromReport(ctx, wanted, at)
 	}
 	if c.GCSBucket != "" {
 		snapshot, err := c.fromOwnBucket(ctx, wanted)
@@ -121,8 +123,12 @@ func (c *trainCommand) fromOwnBucket(ctx context.Context, wanted coordinator.Che
 	}
 	defer func() { err = errors.Join(err, bucket.Store.Close()) }()
 	bucket = bucket.Folder(c.RunID, wanted.Step)
-	if facts, err := bucket.Facts(ctx); err != nil || facts.Digest != fmt.Sprintf("%x", wanted.Digest) {
-		return checkpoint.Snapshot{}, errors.Join(fmt.Errorf("%s does not have the checkpoint", bucket), err)
+	facts, err := bucket.Facts(ctx)
+	if err == nil {
+		err = compareFacts(facts, wanted)
+	}
+	if err != nil {
+		return checkpoint.Snapshot{}, fmt.Errorf("%s: %w", bucket, err)
 	}
 	return c.downloadBucket(ctx, bucket)
 }
@@ -132,12 +138,13 @@ func (c *trainCommand) firstOf(ctx context.Context, places []remote.HubRepo, wan
 	err := errors.New("neither --hub-repo nor the run names a repository")
 	for i, place := range places {
 		facts, pinned, problem := place.Facts(ctx)
-		if problem == nil && facts.Digest != fmt.Sprintf("%x", wanted.Digest) {
-			problem = fmt.Errorf("%s has step %d of run %q, wanted is step %d", place, facts.Step, facts.RunID, wanted.Step)
+		if problem == nil {
+			problem = compareFacts(facts, wanted)
 		}
 		if problem == nil {
 			return c.download(ctx, pinned)
 		}
+		problem = fmt.Errorf("%s: %w", place, problem)
 		if i == 0 {
 			err = nil
 		}

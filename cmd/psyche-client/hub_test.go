@@ -104,7 +104,7 @@ func TestUploadAndDownloadOfBuckets(t *testing.T) {
 
 // testBucketOfRun reads a run's first model, and one that no member gives, from the bucket.
 func testBucketOfRun(t *testing.T, digest [32]byte) {
-	c := trainCommand{logTo: slog.New(slog.DiscardHandler), RunID: "run", networkFlags: networkFlags{MaxBlobDisk: 1}}
+	c := trainCommand{logTo: slog.New(slog.DiscardHandler), RunID: "run", networkFlags: networkFlags{MaxBlobDisk: 1}, reports: reports{dir: t.TempDir()}}
 	begin := coordinator.Checkpoint{Kind: coordinator.CheckpointGcs, Repo: "bucket", Revision: "some/where/run-step3"}
 	if got, err := c.initial(t.Context(), begin); err != nil || got.Manifest().Digest() != digest {
 		t.Errorf("initial model: %v", err)
@@ -152,7 +152,7 @@ func TestUploadsReachTheRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		logger := slog.New(slog.DiscardHandler)
-		c := trainCommand{logTo: logger, RunID: "run", networkFlags: networkFlags{MaxBlobMemory: 1}, uploadFlags: flags, hubFlags: hubFlags{HubMaxConcurrentDownloads: 1}}
+		c := trainCommand{logTo: logger, RunID: "run", networkFlags: networkFlags{MaxBlobMemory: 1}, uploadFlags: flags, hubFlags: hubFlags{HubMaxConcurrentDownloads: 1}, reports: reports{dir: t.TempDir()}}
 		u, err := c.openUploads(t.Context())
 		if err != nil {
 			t.Fatal(err)

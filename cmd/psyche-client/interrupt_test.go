@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,8 +15,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/psyche-go/psyche/backend/backendtest"
+	"github.com/psyche-go/psyche/backend/tcp"
 	"github.com/psyche-go/psyche/checkpoint"
 	"github.com/psyche-go/psyche/checkpoint/remote"
+	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/server"
 )
 
 const stalledFolder = "PSYCHE_TEST_STALLED_UPLOAD"
@@ -115,5 +121,75 @@ func TestSecondInterruptAbortsAnUpload(t *testing.T) {
 	}
 	if left, _ := filepath.Glob(filepath.Join(dir, ".upload-*")); len(left) != 1 {
 		t.Errorf("left for the next start: %v", left)
+	}
+}
+
+// TestInterruptEndsTheAttemptsToConnect interrupts a client that looks for a server which
+// is not there.
+func TestInterruptEndsTheAttemptsToConnect(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	tried := make(chan struct{}, 1)
+	logger := slog.New(slog.NewTextHandler(writer(func([]byte) {
+		select {
+		case tried <- struct{}{}:
+		default:
+		}
+	}), nil))
+	interrupt := errors.New("interrupt")
+	go func() {
+		<-tried
+		cancel(interrupt)
+	}()
+	host, err := dial(ctx, tcp.Options{
+		Addr: "127.0.0.1:1", RunID: "run", Key: identity.FromSeed([identity.SeedSize]byte{1}), MaxElapsed: time.Hour, Logger: logger,
+	})
+	if host != nil || !errors.Is(err, interrupt) {
+		t.Errorf("dial = %v, %v; want the interrupt", host, err)
+	}
+}
+
+// TestFarewellAfterAnInterrupt wants a client that was interrupted to reach its server still.
+func TestFarewellAfterAnInterrupt(t *testing.T) {
+	serving, stop := context.WithCancel(t.Context())
+	address := make(chan string, 1)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- server.Run(serving, server.Options{
+			Listen: "127.0.0.1:0", Ready: func(a net.Addr) { address <- a.String() },
+			Runs: []server.Genesis{backendtest.Genesis("run", 2)}, TickInterval: 5 * time.Millisecond,
+		})
+	}()
+	defer func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
+	ctx, interrupt := context.WithCancel(t.Context())
+	key := identity.FromSeed([identity.SeedSize]byte{1})
+	host, err := dial(ctx, tcp.Options{Addr: <-address, RunID: "run", Key: key})
+	if err != nil {
+		t.Fatal(err)
+	}
+	me := coordinator.ClientID(key.ID())
+	if err := host.Submit(t.Context(), coordinator.Join{}); err != nil {
+		t.Error(err)
+	}
+	interrupt()
+	for waited := time.After(300 * time.Millisecond); waited != nil; {
+		select {
+		case _, open := <-host.Updates():
+			if !open {
+				t.Fatalf("the interrupt ended the connection: %v", host.Err())
+			}
+		case <-waited:
+			waited = nil
+		}
+	}
+	if err := host.Submit(t.Context(), coordinator.Withdraw{Client: me}); err != nil {
+		t.Errorf("farewell: %v", err)
+	}
+	if err := host.Close(); err != nil {
+		t.Error(err)
 	}
 }

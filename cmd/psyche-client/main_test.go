@@ -148,8 +148,13 @@ func TestNoSilentNumbers(t *testing.T) {
 		{"doctor"},
 	} {
 		fail(t, exitUsage, "--threads: -1 threads: want at least 1, or 0", append(command, "--threads=-1")...)
+		fail(t, exitUsage, "--threads: 1000000 threads: want at most", append(command, "--threads", "1000000")...)
 	}
 	fail(t, exitFailure, "--data-parallelism 0", "solo", "--model", model, "--data-path", data, "--data-parallelism", "0")
+	for _, groups := range [][]string{{"1000000", "1"}, {"1", "1000000"}, {"512", "512"}, {"9223372036854775807", "9223372036854775807"}} {
+		fail(t, exitFailure, "groups of threads together", "solo", "--model", model, "--data-path", data,
+			"--data-parallelism", groups[0], "--tensor-parallelism", groups[1])
+	}
 	fail(t, exitFailure, "--log-every is 0", "solo", "--model", model, "--data-path", data, "--log-every", "0")
 }
 

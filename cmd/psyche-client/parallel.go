@@ -17,6 +17,9 @@ func (f parallelFlags) checkParallelism() error {
 	if f.DataParallelism < 1 || f.TensorParallelism < 1 {
 		return fmt.Errorf("--data-parallelism %d, --tensor-parallelism %d: want at least 1", f.DataParallelism, f.TensorParallelism)
 	}
+	if most := maxThreads(); f.DataParallelism > most || f.TensorParallelism > most/f.DataParallelism {
+		return fmt.Errorf("--data-parallelism %d, --tensor-parallelism %d: want at most %d groups of threads together", f.DataParallelism, f.TensorParallelism, most)
+	}
 	return nil
 }
 

@@ -63,7 +63,8 @@ type trainCommand struct {
 	EventsDir      string `help:"Folder for the event log, events.jsonl." type:"path"`
 	Log            string `help:"Log format on standard error: ${enum}." enum:"console,json,none" default:"console"`
 
-	logTo *slog.Logger
+	logTo   *slog.Logger
+	reports reports
 }
 
 // Help is shown by --help below the command's summary.
@@ -132,7 +133,11 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 	}
 	defer func() { err = errors.Join(err, closeNetwork()) }()
 
-	host, err := tcp.Dial(ctx, tcp.Options{
+	if c.reports.dir, err = reportsDir(c.RunID, key.ID()); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(c.reports.dir)) }()
+	host, err := dial(ctx, tcp.Options{
 		Addr: c.ServerAddr, RunID: c.RunID, Key: key, Addrs: network.Addrs(), Logger: logger,
 		ServerKey: serverKey, KnownServers: knownServers, MaxElapsed: c.ServerTimeout,
 	})
@@ -231,6 +236,23 @@ func (c *trainCommand) connect(ctx context.Context, key identity.Key, events *ev
 	return p2pnet.New(node, store, c.RunID), func() error { return errors.Join(node.Close(), store.Close()) }, nil
 }
 
+// dial connects to the run's server. The end of ctx ends the attempts; it does not end a
+// connection, over which the client says last that it leaves.
+func dial(ctx context.Context, o tcp.Options) (*tcp.Client, error) {
+	life, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	connected := context.AfterFunc(ctx, func() { end(context.Cause(ctx)) })
+	host, err := tcp.Dial(life, o)
+	if err == nil && !connected() {
+		err = errors.Join(fmt.Errorf("connect to server %s: %w", o.Addr, context.Cause(ctx)), host.Close())
+	}
+	if err != nil {
+		connected()
+		end(err)
+		return nil, err
+	}
+	return host, nil
+}
+
 // errLocalPath refuses what a stranger's run could use to read private files.
 var errLocalPath = errors.New("the run names a folder of this machine, which only you may choose (or --allow-local-paths, if you trust the run)")
 
@@ -244,7 +266,7 @@ func (c *trainCommand) initial(ctx context.Context, from coordinator.Checkpoint)
 	case from.Kind == coordinator.CheckpointLocal:
 		return checkpoint.ReadDir(from.Repo)
 	case from.Kind == coordinator.CheckpointHub, from.Kind == coordinator.CheckpointGcs:
-		return c.fetchFrom(ctx, coordinator.Place{Kind: from.Kind, Repo: from.Repo, Revision: from.Revision}, 0)
+		return c.fetchFrom(ctx, from)
 	default:
 		return checkpoint.Snapshot{}, fmt.Errorf("the run begins with the model %s, which this version cannot download: get it yourself and name its folder with --model-path", from.Repo)
 	}

@@ -1,0 +1,196 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/psyche-go/psyche/checkpoint"
+	"github.com/psyche-go/psyche/checkpoint/remote"
+	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/model"
+)
+
+// reports is what is known of the places at which members say that the run's model lies. Any
+// member may name any place, in time before every honest upload.
+type reports struct {
+	dir     string         // for what comes from them, of this client alone; removed at its end
+	refused map[claim]bool // they gave another model
+	limits  map[coordinator.Place]int64
+}
+
+// claim is that a place has a model.
+type claim struct {
+	at     coordinator.Place
+	digest [32]byte
+}
+
+// errRefusedReport says that a place is not asked any more.
+var errRefusedReport = errors.New("it gave another model before")
+
+// reportsDir is where a client keeps what comes from reported places. It is the same for all
+// processes with a key: one that was killed leaves nothing that the next does not take up or
+// remove.
+func reportsDir(runID string, member identity.ID) (string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("find a folder for downloads: %w", err)
+	}
+	name := sha256.Sum256(append(member[:], runID...))
+	return filepath.Join(cache, "psyche", "reports", fmt.Sprintf("%x", name[:16])), nil
+}
+
+// fromReport gets the wanted model from a place that a member reported. Nothing is believed:
+// it is downloaded if the place says at least that it has it, and has no more bytes than the
+// model may have; it is read into memory if it is that model, bit for bit; and nothing of it
+// stays on the disk. Only what is interrupted stays, for the next attempt.
+func (c *trainCommand) fromReport(ctx context.Context, wanted coordinator.Checkpoint, at coordinator.Place) (checkpoint.Snapshot, error) {
+	claimed := claim{at, wanted.Digest}
+	if c.reports.refused[claimed] {
+		return checkpoint.Snapshot{}, errRefusedReport
+	}
+	name := sha256.Sum256(fmt.Appendf(nil, "%x %v %q %q", wanted.Digest, at.Kind, at.Repo, at.Revision))
+	folder := filepath.Join(c.reports.dir, fmt.Sprintf("%x", name[:16]))
+	dir, err := c.downloadReport(ctx, wanted, at, folder)
+	if err != nil {
+		return checkpoint.Snapshot{}, err
+	}
+	snapshot, err := readWanted(ctx, dir, wanted)
+	if ctx.Err() != nil {
+		return checkpoint.Snapshot{}, err
+	}
+	if err != nil {
+		if c.reports.refused == nil {
+			c.reports.refused = make(map[claim]bool)
+		}
+		c.reports.refused[claimed] = true
+	}
+	if problem := os.RemoveAll(folder); problem != nil {
+		c.logTo.Warn("remove what was downloaded", "err", problem)
+	}
+	return snapshot, err
+}
+
+// downloadReport puts what a place has into a folder below the given one.
+func (c *trainCommand) downloadReport(ctx context.Context, wanted coordinator.Checkpoint, at coordinator.Place, folder string) (dir string, err error) {
+	from := coordinator.Checkpoint{Kind: at.Kind, Repo: at.Repo, Revision: at.Revision}
+	limit := c.sizeLimit(ctx, wanted)
+	if at.Kind == coordinator.CheckpointHub {
+		place, err := c.runRepo(from)
+		if err != nil {
+			return "", err
+		}
+		place.MaxBytes, place.Client.CacheDir = limit, folder
+		facts, place, err := place.Facts(ctx)
+		if err != nil {
+			return "", err
+		}
+		return c.downloadClaimed(ctx, facts, wanted, place)
+	}
+	bucket, err := c.runBucket(ctx, from)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, bucket.Store.Close()) }()
+	bucket.MaxBytes, bucket.CacheDir = limit, folder
+	facts, err := bucket.Facts(ctx)
+	if err != nil {
+		return "", err
+	}
+	return c.downloadClaimed(ctx, facts, wanted, bucket)
+}
+
+// downloadClaimed downloads from a place that says of itself to have the wanted model.
+func (c *trainCommand) downloadClaimed(ctx context.Context, f checkpoint.Facts, wanted coordinator.Checkpoint, from interface {
+	Download(ctx context.Context, progress remote.Progress) (string, error)
+}) (string, error) {
+	if err := compareFacts(f, wanted); err != nil {
+		return "", err
+	}
+	c.logTo.Info("getting the model from where a member says that it lies", "from", from)
+	return from.Download(ctx, logProgress(c.logTo, "downloading the model"))
+}
+
+// compareFacts returns an error unless a checkpoint says of itself to be the wanted one.
+func compareFacts(f checkpoint.Facts, wanted coordinator.Checkpoint) error {
+	if f.Digest != fmt.Sprintf("%x", wanted.Digest) {
+		return fmt.Errorf("it has step %d of run %q, with digest %.16s; wanted is step %d, with digest %x", f.Step, f.RunID, f.Digest, wanted.Step, wanted.Digest[:8])
+	}
+	return nil
+}
+
+// readWanted reads a folder that has the wanted model, and nothing of any other.
+func readWanted(ctx context.Context, dir string, wanted coordinator.Checkpoint) (checkpoint.Snapshot, error) {
+	digest, err := checkpoint.DigestDir(ctx, dir)
+	if err == nil && digest != wanted.Digest {
+		err = fmt.Errorf("%w: the model has digest %x, wanted is %x", checkpoint.ErrInvalid, digest[:8], wanted.Digest[:8])
+	}
+	if err != nil {
+		return checkpoint.Snapshot{}, err
+	}
+	return checkpoint.ReadDir(dir)
+}
+
+const (
+	bytesOfParameter = 4       // in the checkpoints of a run, which are F32
+	bytesBeside      = 1 << 30 // for all that is no parameter: buffers, headers, tokenizer
+	configPatience   = 10 * time.Second
+)
+
+// sizeLimit is how many bytes the wanted model's files may have: what the config.json that
+// the run began with says, and where it cannot be read, what could be shared with peers.
+func (c *trainCommand) sizeLimit(ctx context.Context, wanted coordinator.Checkpoint) int64 {
+	origin := coordinator.Place{Kind: wanted.Origin, Repo: wanted.Repo, Revision: wanted.Revision}
+	if limit, known := c.reports.limits[origin]; known {
+		return limit
+	}
+	limit := max(c.MaxBlobDisk, c.MaxBlobMemory) << 20
+	config, err := c.originConfig(ctx, wanted)
+	var description model.Description
+	if err == nil {
+		description, err = model.Describe(config)
+	}
+	if err != nil {
+		c.logTo.Info("how large the run's model may be is not known", "at most, in MiB", limit>>20, "why", err)
+		return limit
+	}
+	if n := description.NumParameters; n >= 0 && n < (limit-bytesBeside)/bytesOfParameter {
+		limit = n*bytesOfParameter + bytesBeside
+	}
+	if c.reports.limits == nil {
+		c.reports.limits = make(map[coordinator.Place]int64)
+	}
+	c.reports.limits[origin] = limit
+	return limit
+}
+
+// originConfig returns the config.json of the model that the run began with.
+func (c *trainCommand) originConfig(ctx context.Context, wanted coordinator.Checkpoint) (config []byte, err error) {
+	ctx, cancel := context.WithTimeout(ctx, configPatience)
+	defer cancel()
+	switch {
+	case c.ModelPath != "":
+		return os.ReadFile(filepath.Join(c.ModelPath, checkpoint.ConfigFile))
+	case wanted.Origin == coordinator.CheckpointLocal && c.AllowLocalPaths:
+		return os.ReadFile(filepath.Join(wanted.Repo, checkpoint.ConfigFile))
+	case wanted.Origin == coordinator.CheckpointHub:
+		place, err := c.runRepo(wanted)
+		if err != nil {
+			return nil, err
+		}
+		return place.Config(ctx)
+	case wanted.Origin != coordinator.CheckpointGcs:
+		return nil, errors.New("the model that the run began with is not at hand")
+	}
+	bucket, err := c.runBucket(ctx, wanted)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, bucket.Store.Close()) }()
+	return bucket.Config(ctx)
+}

@@ -1,0 +1,239 @@
+package main
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/psyche-go/psyche/checkpoint"
+	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/hub/hubtest"
+	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/objstore/gcs/fakegcs"
+)
+
+// reporting is a client that looks at places which members reported.
+func reporting(t *testing.T) *trainCommand {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	return &trainCommand{
+		logTo: slog.New(slog.DiscardHandler), RunID: "run", reports: reports{dir: filepath.Join(t.TempDir(), "reports")},
+		networkFlags: networkFlags{MaxBlobDisk: 65536}, hubFlags: hubFlags{HubMaxConcurrentDownloads: 1},
+	}
+}
+
+// testModel returns the files of a model, which say of themselves to have a digest.
+func testModel(t *testing.T, claimed func(own [32]byte) [32]byte) (files map[string][]byte, digest [32]byte) {
+	t.Helper()
+	snapshot, err := checkpoint.ReadDir(filepath.Join("..", "..", "checkpoint", "testdata", "own", "sharded"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	digest = claimed(snapshot.Manifest().Digest())
+	dir := filepath.Join(t.TempDir(), "model")
+	facts := checkpoint.Facts{RunID: "run", Step: 3, Digest: hex.EncodeToString(digest[:])}
+	if err := checkpoint.WriteDir(dir, snapshot, facts.Extra()); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files = make(map[string][]byte)
+	for _, entry := range entries {
+		if files[entry.Name()], err = os.ReadFile(filepath.Join(dir, entry.Name())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return files, digest
+}
+
+func truly(own [32]byte) [32]byte { return own }
+
+func falsely(own [32]byte) [32]byte {
+	own[0]++
+	return own
+}
+
+// left lists the files below the folders in which a client keeps downloads.
+func left(t *testing.T, c *trainCommand) (found []string) {
+	t.Helper()
+	for _, dir := range []string{c.reports.dir, os.Getenv("XDG_CACHE_HOME"), os.Getenv("HF_HOME")} {
+		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			if err == nil && !d.IsDir() {
+				found = append(found, path)
+			}
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return found
+}
+
+// reportedPlaces are a bucket and a repository with the same files.
+func reportedPlaces(t *testing.T, files map[string][]byte) []coordinator.Place {
+	t.Helper()
+	bucket := fakegcs.New(t)
+	t.Setenv("STORAGE_EMULATOR_HOST", bucket.Host)
+	for name, data := range files {
+		bucket.Set("bucket", "here/"+name, data)
+	}
+	repos := hubtest.New()
+	t.Cleanup(repos.Close)
+	t.Setenv("HF_ENDPOINT", repos.URL)
+	t.Setenv("HF_HOME", t.TempDir())
+	t.Setenv("HF_HUB_CACHE", "")
+	commit := repos.Put("org/name", files)
+	return []coordinator.Place{
+		{Kind: coordinator.CheckpointGcs, Repo: "bucket", Revision: "here"},
+		{Kind: coordinator.CheckpointHub, Repo: "org/name", Revision: commit},
+	}
+}
+
+// TestReportIsTrue gets the model, and leaves nothing but it.
+func TestReportIsTrue(t *testing.T) {
+	files, digest := testModel(t, truly)
+	for _, at := range reportedPlaces(t, files) {
+		c := reporting(t)
+		wanted := coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Digest: digest, Step: 3}
+		for range 2 {
+			if got, err := c.archive(t.Context(), wanted, at); err != nil || got.Manifest().Digest() != digest {
+				t.Errorf("%s: %v", at, err)
+			}
+			if found := left(t, c); len(found) > 0 {
+				t.Errorf("%s: left %v", at, found)
+			}
+		}
+	}
+}
+
+// TestReportIsALie wants a place that has another model than it says to be left alone from
+// then on, and nothing of it to stay.
+func TestReportIsALie(t *testing.T) {
+	files, digest := testModel(t, falsely)
+	for _, at := range reportedPlaces(t, files) {
+		c := reporting(t)
+		wanted := coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Digest: digest, Step: 3}
+		if _, err := c.archive(t.Context(), wanted, at); !errors.Is(err, checkpoint.ErrInvalid) || !strings.Contains(err.Error(), "wanted is") {
+			t.Errorf("%s: %v", at, err)
+		}
+		if _, err := c.archive(t.Context(), wanted, at); !errors.Is(err, errRefusedReport) {
+			t.Errorf("%s, a second time: %v", at, err)
+		}
+		if found := left(t, c); len(found) > 0 {
+			t.Errorf("%s: left %v", at, found)
+		}
+	}
+}
+
+// TestReportOfAnotherModel wants nothing to be downloaded from a place that does not even
+// say that it has the model.
+func TestReportOfAnotherModel(t *testing.T) {
+	files, digest := testModel(t, truly)
+	for _, at := range reportedPlaces(t, files) {
+		c := reporting(t)
+		wanted := coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Digest: falsely(digest), Step: 3}
+		if _, err := c.archive(t.Context(), wanted, at); err == nil || !strings.Contains(err.Error(), `it has step 3 of run "run"`) {
+			t.Errorf("%s: %v", at, err)
+		}
+		if found := left(t, c); len(found) > 0 {
+			t.Errorf("%s: left %v", at, found)
+		}
+	}
+}
+
+// TestReportIsBounded wants no more bytes from a place than the run's model can have, as far
+// as that is known.
+func TestReportIsBounded(t *testing.T) {
+	bucket := fakegcs.New(t)
+	t.Setenv("STORAGE_EMULATOR_HOST", bucket.Host)
+	bucket.Set("bucket", "begin/config.json", []byte(toyConfig))
+	bucket.Set("bucket", "large/manifest.json", fmt.Appendf(nil, `{"files":[{"filename":"model.safetensors","generation":1,"size_bytes":%d}]}`, 2<<30))
+	at := coordinator.Place{Kind: coordinator.CheckpointGcs, Repo: "bucket", Revision: "large"}
+	origins := map[string]coordinator.Checkpoint{
+		"claims 2147483648 bytes, all together at most 1073": {Kind: coordinator.CheckpointP2PGcs, Origin: coordinator.CheckpointGcs, Repo: "bucket", Revision: "begin"},
+		"no psyche.json": {Kind: coordinator.CheckpointP2P, Origin: coordinator.CheckpointDummy},
+	}
+	for want, wanted := range origins {
+		if _, err := reporting(t).archive(t.Context(), wanted, at); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error = %v, want one with %q", err, want)
+		}
+	}
+	repos := hubtest.New()
+	t.Cleanup(repos.Close)
+	t.Setenv("HF_ENDPOINT", repos.URL)
+	t.Setenv("HF_HOME", t.TempDir())
+	repos.Put("org/name", map[string][]byte{"config.json": []byte(toyConfig)})
+	hub := coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Origin: coordinator.CheckpointHub, Repo: "org/name"}
+	if limit := reporting(t).sizeLimit(t.Context(), hub); limit != 10800*4+1<<30 {
+		t.Errorf("limit %d for a model of 10800 parameters", limit)
+	}
+	c := reporting(t)
+	c.MaxBlobDisk, c.MaxBlobMemory = 1, 1
+	for _, wanted := range origins {
+		if limit := c.sizeLimit(t.Context(), wanted); limit != 1<<20 {
+			t.Errorf("limit %d, want what can be shared", limit)
+		}
+	}
+}
+
+// TestReportIsTakenUp wants what an interrupted download brought to stay for the next one.
+func TestReportIsTakenUp(t *testing.T) {
+	files, digest := testModel(t, truly)
+	repos := hubtest.New()
+	t.Cleanup(repos.Close)
+	t.Setenv("HF_ENDPOINT", repos.URL)
+	t.Setenv("HF_HOME", t.TempDir())
+	t.Setenv("HF_HUB_CACHE", "")
+	at := coordinator.Place{Kind: coordinator.CheckpointHub, Repo: "org/name", Revision: repos.Put("org/name", files)}
+	wanted := coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Digest: digest, Step: 3}
+	c := reporting(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	repos.Intercept(func(_ http.ResponseWriter, r *http.Request) bool {
+		last := strings.HasSuffix(r.URL.Path, "/config.json")
+		if last {
+			cancel()
+		}
+		return last
+	})
+	if _, err := c.archive(ctx, wanted, at); !errors.Is(err, context.Canceled) {
+		t.Errorf("interrupted: %v", err)
+	}
+	if len(left(t, c)) == 0 {
+		t.Error("nothing is left")
+	}
+	repos.Intercept(nil)
+	if got, err := c.archive(t.Context(), wanted, at); err != nil || got.Manifest().Digest() != digest {
+		t.Errorf("taken up: %v", err)
+	}
+	if found := left(t, c); len(found) > 0 {
+		t.Errorf("left %v", found)
+	}
+}
+
+// TestReportsDir wants a folder for each client of each run, the same in every process.
+func TestReportsDir(t *testing.T) {
+	dir := func(run string, member byte) string {
+		t.Helper()
+		dir, err := reportsDir(run, identity.ID{member})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return dir
+	}
+	if a := dir("run", 1); a != dir("run", 1) || a == dir("run", 2) || a == dir("walk", 1) {
+		t.Errorf("folder %s is not of one client of one run", a)
+	}
+}
