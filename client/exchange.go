@@ -122,6 +122,9 @@ func (s *shelf) putBatch(step uint32, index, count int, raws [][]byte) {
 		round = &shelved{slots: make([][][]byte, count), known: make(map[string]struct{}, count)}
 		s.rounds[step] = round
 	}
+	for _, raw := range round.slots[index] {
+		delete(round.known, string(raw))
+	}
 	round.slots[index], round.encoded = raws, nil
 	for _, raw := range raws {
 		round.known[string(raw)] = struct{}{}

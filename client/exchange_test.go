@@ -104,6 +104,10 @@ func TestShelfKnowsWhatItHolds(t *testing.T) {
 	if got := s.unknown(7, raws()); len(got) != 1 || string(got[0]) != "b" {
 		t.Errorf("got %q", got)
 	}
+	s.putBatch(7, 0, 2, [][]byte{[]byte("b")}) // in the place of the other
+	if got := s.unknown(7, raws()); len(got) != 1 || string(got[0]) != "a" {
+		t.Errorf("after one displaced another: got %q", got)
+	}
 	s.dropRound(7)
 	if got := s.unknown(7, raws()); len(got) != 3 {
 		t.Errorf("%q of a round that was dropped", got)
@@ -214,8 +218,8 @@ func TestHear(t *testing.T) {
 	if o := r.decide(); len(o.counted) != 1 || o.counted[0].commitment != hash(3) || o.missing != 1 || len(o.lost) != 2 {
 		t.Errorf("outcome %+v", o)
 	}
-	s.candidates[2].state, s.candidates[2].payload = held, []byte("p")
-	if o := r.decide(); o.missing != 0 || string(o.payloads[0]) != "p" {
+	s.candidates[2].state = held
+	if o := r.decide(); o.missing != 0 || o.sources[0] != s.candidates[2] {
 		t.Errorf("outcome %+v", o)
 	}
 }

@@ -65,10 +65,11 @@ func (n *Node) wanted() []want {
 			continue // applied, nobody needs it here any more; or on its way
 		}
 		first := len(all)
+		mayCount := l.mayCount()
 		for i := range l.slots {
 			s := &l.slots[i]
 			for _, c := range s.candidates {
-				if c.state == announced && !now.Before(c.retryAt) {
+				if c.state == announced && !now.Before(c.retryAt) && mayCount(c.commitment) {
 					all = append(all, want{l, s, c, c.attempts + n.stalls[identity.ID(s.owner)]})
 				}
 			}
@@ -77,6 +78,28 @@ func (n *Node) wanted() []want {
 	}
 	n.wants = all
 	return all
+}
+
+// mayCount returns which results are worth fetching: of a round that is over those only
+// that can be among its outcome.
+func (l *ledger) mayCount() func(c commitment) bool {
+	if !l.final {
+		return func(commitment) bool { return true }
+	}
+	if !l.round.HasQuorum() {
+		return func(commitment) bool { return false }
+	}
+	least := int(l.round.WitnessesNeeded)
+	if _, agreed := l.round.QuorumRoot(); agreed {
+		if l.settled.made && !l.settled.outcome.open { // nothing else has the root
+			counted := l.settled.outcome.counted
+			return func(c commitment) bool {
+				return slices.ContainsFunc(counted, func(r countedResult) bool { return r.commitment == c })
+			}
+		}
+		least = 1
+	}
+	return func(c commitment) bool { return l.round.Votes(c) >= least }
 }
 
 // makeRoom stops overdue fetches, at most so many as results wait for a place, and notes
@@ -227,9 +250,19 @@ func (n *Node) fetched(l *ledger, s *slot, c *candidate, payload []byte, err, in
 	n.fetches--
 	step := l.round.Step
 	from := identity.ID(s.owner)
-	c.noRoom = errors.Is(err, ErrNoRoom)
-	if c.noRoom { // the rounds that run come first
+	noRoom := errors.Is(err, ErrNoRoom)
+	if noRoom { // the rounds that run come first
 		n.forgetResults(0)
+	}
+	if !slices.Contains(s.candidates, c) { // displaced meanwhile
+		if err == nil {
+			n.dropBlobs([][32]byte{c.commitment})
+		}
+		return
+	}
+	if c.noRoom != noRoom {
+		c.noRoom = noRoom
+		l.changes++
 	}
 	if err != nil {
 		if errors.Is(err, context.DeadlineExceeded) {
@@ -244,13 +277,15 @@ func (n *Node) fetched(l *ledger, s *slot, c *candidate, payload []byte, err, in
 	}
 	n.total.PayloadReceived += uint64(len(payload))
 	switch {
-	case n.rounds[step] != l:
-		n.dropBlobs([][32]byte{c.commitment}) // too late
+	case n.rounds[step] != l, n.replica != nil && step <= n.replica.step: // too late
+		c.state = refused
+		n.dropBlobs([][32]byte{c.commitment})
 	case invalid != nil:
 		c.state = refused
+		n.dropBlobs([][32]byte{c.commitment})
 		n.reject(l, s, invalid.Error())
 	default:
-		c.state, c.payload = held, payload
+		c.state, c.size = held, uint32(len(payload)) // which its trainer may have said differently
 		l.changes++
 		if len(s.candidates) > 1 { // it may be preferred now
 			s.unshelved, l.unshelved = true, true

@@ -48,6 +48,7 @@ type ballot struct {
 	round      *coordinator.Round     // with all its witnesses
 	owners     []coordinator.ClientID // of the batches, in ascending order of batches
 	candidates [][]commitment         // per batch, the known results, in any order
+	held       []commitment           // per batch, the result that is held here; zero, or nil: none
 }
 
 // verdict is the outcome of a ballot.
@@ -67,23 +68,18 @@ func (b ballot) decide() verdict {
 	if !b.round.HasQuorum() {
 		return verdict{chosen: make([]commitment, len(b.owners))}
 	}
-	votes := b.countVotes()
-	strict := b.choose(votes, int(b.round.WitnessesNeeded))
+	t := b.tally()
 	root, agreed := b.round.QuorumRoot()
 	if !agreed {
-		return verdict{chosen: strict, unknown: b.unaccounted(strict)}
+		lists := t.lists(func(*coordinator.Witness) bool { return true })
+		chosen := b.choose(t.believed(lists), int(b.round.WitnessesNeeded))
+		return verdict{chosen, t.unaccounted(chosen, lists)}
 	}
-	if merkle.Root(strict) == root {
-		return verdict{chosen: strict}
-	}
-	// A witness may sign the right root and leave bits out of its filter.
-	if loose := b.choose(votes, 1); merkle.Root(loose) == root {
-		return verdict{chosen: loose}
-	}
-	if found := b.search(votes, strict, root); found != nil {
+	if found := t.withRoot(root); found != nil {
 		return verdict{chosen: found}
 	}
-	missing := b.unaccounted(strict)
+	strict := b.choose(t.votes, int(b.round.WitnessesNeeded))
+	missing := t.unaccounted(strict, nil)
 	if len(missing) == 0 { // the filters tell nothing: any batch may be it
 		for i := range strict {
 			missing = append(missing, i)
@@ -92,22 +88,42 @@ func (b ballot) decide() verdict {
 	return verdict{chosen: strict, unknown: missing}
 }
 
-// countVotes returns for every candidate the number of witnesses that hold it.
-func (b ballot) countVotes() [][]int {
-	keys := bloom.NewKeys(b.round.Seed)
-	votes := make([][]int, len(b.candidates))
-	for i, known := range b.candidates {
-		votes[i] = make([]int, len(known))
-		for j, c := range known {
+// tally is a ballot with what the witnesses' filters say of it.
+type tally struct {
+	ballot
+	owned [][]bool   // per batch and witness: it says that it holds a result of the owner
+	bears [][][]bool // per batch, candidate and witness: its filter contains the candidate
+	votes [][]int    // per batch and candidate: the number of these witnesses
+}
+
+func (b ballot) tally() tally {
+	keys, witnesses := bloom.NewKeys(b.round.Seed), b.round.Witnesses
+	t := tally{b, make([][]bool, len(b.owners)), make([][][]bool, len(b.owners)), make([][]int, len(b.owners))}
+	for i, owner := range b.owners {
+		positions := keys.Positions(owner[:])
+		t.owned[i] = make([]bool, len(witnesses))
+		for k := range witnesses {
+			t.owned[i][k] = witnesses[k].Participants.ContainsPositions(positions)
+		}
+		t.bears[i] = make([][]bool, len(b.candidates[i]))
+		t.votes[i] = make([]int, len(b.candidates[i]))
+		for j, c := range b.candidates[i] {
 			positions := keys.Positions(c[:])
-			for k := range b.round.Witnesses {
-				if b.round.Witnesses[k].Commitments.ContainsPositions(positions) {
-					votes[i][j]++
+			t.bears[i][j] = make([]bool, len(witnesses))
+			for k := range witnesses {
+				if witnesses[k].Commitments.ContainsPositions(positions) {
+					t.bears[i][j][k] = true
+					t.votes[i][j]++
 				}
 			}
 		}
 	}
-	return votes
+	return t
+}
+
+// liars is how many of the round's witnesses may lie: fewer than a third of the elected.
+func (b ballot) liars() int {
+	return (max(int(b.round.WitnessesElected), len(b.round.Witnesses)) - 1) / 3
 }
 
 // choose picks per batch the candidate with the most votes, at least threshold.
@@ -127,96 +143,92 @@ func (b ballot) choose(votes [][]int, threshold int) []commitment {
 	return chosen
 }
 
-// maxGuesses bounds what search tries.
-const maxGuesses = 1 << 10
-
-// search looks for the outcome with the given root where some trainers sent several
-// results and a witness that lies about its filter blurs which of them the others hold.
-// It returns nil when there is none, or too many to try.
-func (b ballot) search(votes [][]int, chosen []commitment, root [32]byte) []commitment {
-	guess := slices.Clone(chosen)
-	var open []int // batches with a choice
-	var options [][]commitment
-	total := 1
-	for i, known := range b.candidates {
-		possible := []commitment{chosen[i]}
-		for j, c := range known {
-			if votes[i][j] > 0 && c != chosen[i] {
-				possible = append(possible, c)
-			}
+// withRoot returns the outcome with the root that a quorum signed, nil when it is not
+// found: what the filters together say, or else what the filter of one of those witnesses
+// does. One of them is honest, whatever the others' filters contain.
+func (t tally) withRoot(root [32]byte) []commitment {
+	for _, threshold := range []int{int(t.round.WitnessesNeeded), 1} {
+		if chosen := t.choose(t.votes, threshold); merkle.Root(chosen) == root {
+			return chosen
 		}
-		if len(possible) < 2 {
-			continue
-		}
-		if total *= len(possible); total > maxGuesses {
-			return nil
-		}
-		open, options = append(open, i), append(options, possible)
 	}
-	for number := range total {
-		for k, i := range open {
-			guess[i] = options[k][number%len(options[k])]
-			number /= len(options[k])
-		}
-		if merkle.Root(guess) == root {
-			return guess
+	for _, list := range t.lists(func(w *coordinator.Witness) bool { return w.CommitmentsRoot == root }) {
+		if list != nil {
+			return list
 		}
 	}
 	return nil
 }
 
+// believed returns the votes that count. A witness denies a candidate that its filter
+// contains by its list, of which it signed the root: the list names another one. When more
+// witnesses deny a candidate than may lie, an honest one does, so the candidate was made to
+// pass the filters, and the votes of all that deny it are taken away. It has no quorum then
+// unless honest witnesses hold it.
+//
+// Fewer denials are not believed, although each is signed. Which lists are known depends on
+// what a client has heard, and a vote that only liars could take away must not: honest
+// clients would differ at no cost. So they can differ only about a candidate that was made
+// to pass the filter of an honest witness, which has to be searched for in every round.
+func (t tally) believed(lists [][]commitment) [][]int {
+	believed, liars := make([][]int, len(t.votes)), t.liars()
+	for i, known := range t.candidates {
+		believed[i] = slices.Clone(t.votes[i])
+		for j, c := range known {
+			denials := 0
+			for k, list := range lists {
+				if list != nil && t.bears[i][j][k] && list[i] != c {
+					denials++
+				}
+			}
+			if denials > liars {
+				believed[i][j] -= denials
+			}
+		}
+	}
+	return believed
+}
+
 // unaccounted lists the batches without an outcome of which an unknown result may have the
 // quorum. All witnesses may hold it that hold a result of the owner and none that is known
-// here; and those that lie, fewer than a third, may have it in their filters whatever else
-// these say.
-func (b ballot) unaccounted(chosen []commitment) []int {
-	keys := bloom.NewKeys(b.round.Seed)
-	witnesses := b.round.Witnesses
-	liars := (max(int(b.round.WitnessesElected), len(witnesses)) - 1) / 3
+// here, unless their whole list is known; and those that lie, fewer than a third, may have
+// it in their filters whatever else these say.
+func (t tally) unaccounted(chosen []commitment, lists [][]commitment) []int {
+	witnesses := len(t.round.Witnesses)
 	var missing []int
-	for i, owner := range b.owners {
+	for i := range t.owners {
 		if chosen[i] != (commitment{}) {
 			continue
 		}
-		held := keys.Positions(owner[:])
-		known := make([]bloom.Positions, len(b.candidates[i]))
-		for j, c := range b.candidates[i] {
-			known[j] = keys.Positions(c[:])
-		}
 		holders := 0
 		for k := range witnesses {
-			w := &witnesses[k]
-			if w.Participants.ContainsPositions(held) && !slices.ContainsFunc(known, w.Commitments.ContainsPositions) {
+			if (lists == nil || lists[k] == nil) && t.lacks(i, k) {
 				holders++
 			}
 		}
-		if holders+min(liars, len(witnesses)-holders) >= int(b.round.WitnessesNeeded) {
+		if holders+min(t.liars(), witnesses-holders) >= int(t.round.WitnessesNeeded) {
 			missing = append(missing, i)
 		}
 	}
 	return missing
 }
 
+// lacks reports whether a witness holds a result of a batch that is not known here.
+func (t tally) lacks(batch, witness int) bool {
+	return t.owned[batch][witness] && !slices.ContainsFunc(t.bears[batch], func(by []bool) bool { return by[witness] })
+}
+
 // informed lists the members that know more of the batches unknown here: the witnesses that
 // signed the root of a quorum, for they hold just what counts; without such a root those
 // that hold a result of one of the batches and none of its candidates.
 func (b ballot) informed(unknown []int) []uint16 {
-	keys := bloom.NewKeys(b.round.Seed)
+	t := b.tally()
 	root, agreed := b.round.QuorumRoot()
 	var members []uint16
 	for k := range b.round.Witnesses {
 		w := &b.round.Witnesses[k]
-		knows := agreed && w.CommitmentsRoot == root
-		for _, i := range unknown {
-			if knows || agreed {
-				break
-			}
-			knows = w.Participants.ContainsPositions(keys.Positions(b.owners[i][:])) &&
-				!slices.ContainsFunc(b.candidates[i], func(c commitment) bool {
-					return w.Commitments.ContainsPositions(keys.Positions(c[:]))
-				})
-		}
-		if knows {
+		if agreed && w.CommitmentsRoot == root ||
+			!agreed && slices.ContainsFunc(unknown, func(i int) bool { return t.lacks(i, k) }) {
 			members = append(members, w.Member)
 		}
 	}

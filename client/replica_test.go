@@ -118,7 +118,7 @@ func TestDecide(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			round := coordinator.Round{Seed: seed, WitnessesNeeded: test.quorum, Witnesses: test.witnesses}
-			got := ballot{&round, ids, test.candidates}.decide()
+			got := ballot{round: &round, owners: ids, candidates: test.candidates}.decide()
 			if fmt.Sprint(got.chosen) != fmt.Sprint(test.want) || len(got.unknown) != test.unknown {
 				t.Errorf("got %x unknown %v, want %x and %d unknown", got.chosen, got.unknown, test.want, test.unknown)
 			}
@@ -150,7 +150,7 @@ func TestDecideIsIndependentOfOrder(t *testing.T) {
 			}
 		}
 		round := coordinator.Round{Seed: seed, WitnessesNeeded: uint16(assign.Quorum(witnesses)), Witnesses: proofs(seed, ids, lists...)}
-		want := ballot{&round, ids, known}.decide()
+		want := ballot{round: &round, owners: ids, candidates: known}.decide()
 		if len(want.unknown) != 0 {
 			t.Fatalf("unknown %v although everything is known", want.unknown)
 		}
@@ -161,7 +161,7 @@ func TestDecideIsIndependentOfOrder(t *testing.T) {
 		shuffle.Shuffle(len(round.Witnesses), func(a, b int) {
 			round.Witnesses[a], round.Witnesses[b] = round.Witnesses[b], round.Witnesses[a]
 		})
-		if got := (ballot{&round, ids, known}).decide(); fmt.Sprint(got) != fmt.Sprint(want) {
+		if got := (ballot{round: &round, owners: ids, candidates: known}).decide(); fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Fatalf("got %x, want %x", got, want)
 		}
 		// Who knows less arrives at the same, or knows that it lacks something.
@@ -170,7 +170,7 @@ func TestDecideIsIndependentOfOrder(t *testing.T) {
 				known[i] = known[i][1:]
 			}
 		}
-		if got := (ballot{&round, ids, known}).decide(); len(got.unknown) == 0 && fmt.Sprint(got.chosen) != fmt.Sprint(want.chosen) {
+		if got := (ballot{round: &round, owners: ids, candidates: known}).decide(); len(got.unknown) == 0 && fmt.Sprint(got.chosen) != fmt.Sprint(want.chosen) {
 			t.Fatalf("with less known: got %x without a doubt, want %x", got.chosen, want.chosen)
 		}
 	})
@@ -217,7 +217,7 @@ func TestInformed(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			round := coordinator.Round{Seed: seed, Witnesses: test.witnesses, WitnessesElected: 3, WitnessesNeeded: 2}
-			if got := (ballot{&round, ids, test.candidates}).informed(test.unknown); !slices.Equal(got, test.want) {
+			if got := (ballot{round: &round, owners: ids, candidates: test.candidates}).informed(test.unknown); !slices.Equal(got, test.want) {
 				t.Errorf("got %v, want %v", got, test.want)
 			}
 		})

@@ -17,9 +17,13 @@ import (
 	"github.com/psyche-go/psyche/wire"
 )
 
-// maxCandidates bounds the results of one batch that are kept: an honest trainer sends
-// one, and two prove that it is not honest.
+// maxCandidates bounds the results of one batch that are kept while the round runs: an
+// honest trainer sends one, and two prove that it is not honest. When the round is over
+// one more is kept for each of its witnesses.
 const maxCandidates = 2
+
+// wholeVote is the vote of one witness; see support.
+const wholeVote = 1 << 16
 
 // Reasons why an announcement is not heard.
 var (
@@ -38,7 +42,7 @@ const (
 	announced candidateState = iota // known by its hash
 	fetching                        // its blob is on the way
 	held                            // fetched and verified
-	refused                         // its blob is not a valid result
+	refused                         // its blob is not a valid result, or of no use any more
 )
 
 // candidate is one announced result of a batch.
@@ -48,7 +52,7 @@ type candidate struct {
 	replica    [32]byte
 	raw        []byte // the signed announcement
 	state      candidateState
-	payload    []byte // when held
+	payload    []byte // of the own result until it is applied; others are in the blob store
 	attempts   int    // to fetch it
 	retryAt    time.Time
 	disputed   bool               // its trainer signed several sizes: none is believed
@@ -75,7 +79,9 @@ type results struct {
 	slots   []slot            // ascending batches
 	replica [32]byte          // own replica hash when the round began, once known
 	began   bool              // replica is known
-	changes int               // of what is known or held: decide depends on nothing else
+	changes int               // of what is known or held: beside the witnesses decide depends on nothing else
+
+	displaced []*candidate // made room for others; to be let go of
 }
 
 // newResults opens the books of a round. Members that got no batch have no slot.
@@ -89,7 +95,10 @@ func newResults(round coordinator.Round, assignments []assign.Assignment) *resul
 }
 
 // begin fixes the replica hash that results of this round must carry to be held.
-func (r *results) begin(replica [32]byte) { r.replica, r.began = replica, true }
+func (r *results) begin(replica [32]byte) {
+	r.replica, r.began = replica, true
+	r.changes++
+}
 
 // find returns the slot of a batch, or nil.
 func (r *results) find(batch assign.BatchID) *slot {
@@ -116,7 +125,8 @@ func (r *results) own(id identity.ID) *slot {
 // two results per batch only those are entered that witnesses of the finished round
 // hold, so that a trainer that sends many can neither hide the one that counts nor that
 // none does: without knowing where the witnesses' votes went nobody can rule out that one
-// has the quorum.
+// has the quorum. When all places are taken, a result with more support takes the place of
+// the one with the least, which is then among displaced.
 func (r *results) hear(author identity.ID, a wire.ResultAnnouncement, raw []byte) error {
 	s := r.find(a.Batch)
 	if s == nil {
@@ -133,9 +143,11 @@ func (r *results) hear(author identity.ID, a wire.ResultAnnouncement, raw []byte
 			return errKnownResult
 		}
 	}
-	if n := len(s.candidates); n >= maxCandidates &&
-		(!r.final || n >= maxCandidates+int(r.round.WitnessesElected) || r.round.Votes(a.Blob) == 0) {
-		return errTooManyBefore
+	if n := len(s.candidates); n >= maxCandidates {
+		if !r.final || r.round.Votes(a.Blob) == 0 ||
+			n >= maxCandidates+int(r.round.WitnessesElected) && !r.displace(s, a.Blob) {
+			return errTooManyBefore
+		}
 	}
 	s.unshelved = true
 	r.changes++
@@ -144,6 +156,57 @@ func (r *results) hear(author identity.ID, a wire.ResultAnnouncement, raw []byte
 		return errEquivocation
 	}
 	return nil
+}
+
+// displace takes the candidate with the least support out of a slot, if a new one has more.
+// What this client proved that it holds stays.
+//
+// No result that an honest witness holds is displaced or kept out, however many a trainer
+// and the witnesses that lie for it name: it has that witness's whole vote, and there are
+// more places than votes. A trainer would have to fill the places with results that pass
+// the filters of honest witnesses by error, so that these part their votes.
+func (r *results) displace(s *slot, with commitment) bool {
+	commitments := make([]commitment, 0, len(s.candidates)+1)
+	for _, c := range s.candidates {
+		commitments = append(commitments, c.commitment)
+	}
+	support := r.support(append(commitments, with))
+	own, least := r.heldOf(s), -1
+	for i, c := range s.candidates {
+		if c != own && (least < 0 || support[i] < support[least]) {
+			least = i
+		}
+	}
+	if least < 0 || support[least] >= support[len(s.candidates)] {
+		return false
+	}
+	r.displaced = append(r.displaced, s.candidates[least])
+	s.candidates = slices.Delete(slices.Clone(s.candidates), least, least+1)
+	return true
+}
+
+// support returns how much of the votes of the round's witnesses each of several results of
+// one batch has. A witness parts its vote among all of them that its filter contains, as
+// an honest one holds one of them at most.
+func (r *results) support(commitments []commitment) []int {
+	keys := bloom.NewKeys(r.round.Seed)
+	positions := make([]bloom.Positions, len(commitments))
+	for i, c := range commitments {
+		positions[i] = keys.Positions(c[:])
+	}
+	support := make([]int, len(commitments))
+	for k := range r.round.Witnesses {
+		var named []int
+		for i := range positions {
+			if r.round.Witnesses[k].Commitments.ContainsPositions(positions[i]) {
+				named = append(named, i)
+			}
+		}
+		for _, i := range named {
+			support[i] += wholeVote / len(named)
+		}
+	}
+	return support
 }
 
 // heldOf returns the verified result of a slot that was made from the same replica as
@@ -197,9 +260,13 @@ func (r *results) ballot() ballot {
 		round:      &r.round,
 		owners:     make([]coordinator.ClientID, len(r.slots)),
 		candidates: make([][]commitment, len(r.slots)),
+		held:       make([]commitment, len(r.slots)),
 	}
 	for i, s := range r.slots {
 		b.owners[i] = s.owner
+		if c := r.heldOf(&r.slots[i]); c != nil {
+			b.held[i] = c.commitment
+		}
 		for _, c := range s.candidates {
 			b.candidates[i] = append(b.candidates[i], c.commitment)
 		}
@@ -210,18 +277,20 @@ func (r *results) ballot() ballot {
 // outcome is what becomes of a finished round.
 type outcome struct {
 	counted  []countedResult
-	payloads [][]byte // of counted, in the same order
-	lost     []slot   // batches without a counted result
-	missing  int      // results that count and are not held, or not even known
-	informed []uint16 // members that know more of those not even known
-	noRoom   bool     // one of missing did not fit into the memory for blobs
+	sources  []*candidate // of counted, in the same order
+	payloads [][]byte     // of counted, in the same order, once they are read
+	lost     []slot       // batches without a counted result
+	missing  int          // results that count and are not held, or not even known
+	open     bool         // not even known which results count
+	informed []uint16     // members that know more of those not even known
+	noRoom   bool         // one of missing did not fit into the memory for blobs
 }
 
 // decide returns the outcome. It stands only when nothing is missing.
 func (r *results) decide() outcome {
 	b := r.ballot()
 	v := b.decide()
-	o := outcome{missing: len(v.unknown)}
+	o := outcome{missing: len(v.unknown), open: len(v.unknown) > 0}
 	if len(v.unknown) > 0 {
 		o.informed = b.informed(v.unknown)
 	}
@@ -240,7 +309,7 @@ func (r *results) decide() outcome {
 				o.noRoom = o.noRoom || c.noRoom
 			}
 			o.counted = append(o.counted, countedResult{s.batch, c.commitment})
-			o.payloads = append(o.payloads, c.payload)
+			o.sources = append(o.sources, c)
 		}
 	}
 	return o
@@ -261,18 +330,25 @@ func (r *results) announcements(s *slot) [][]byte {
 	return raws
 }
 
-// blobs returns the hashes of everything that was fetched or made for the round.
+// blobs returns the hashes of what may be in the blob store because of the round.
 func (r *results) blobs() [][32]byte {
 	hashes := make([][32]byte, 0, len(r.slots))
-	r.eachBlob(func(hash [32]byte) { hashes = append(hashes, hash) })
+	for i := range r.slots {
+		for _, c := range r.slots[i].candidates {
+			if c.state != announced || c.attempts > 0 {
+				hashes = append(hashes, c.commitment)
+			}
+		}
+	}
 	return hashes
 }
 
-// eachBlob calls do for each hash of blobs.
+// eachBlob calls do for each hash of what is held or on its way: another trainer may have
+// announced the same and been refused.
 func (r *results) eachBlob(do func(hash [32]byte)) {
 	for i := range r.slots {
 		for _, c := range r.slots[i].candidates {
-			if c.state == held || c.state == refused {
+			if c.state == held || c.state == fetching {
 				do(c.commitment)
 			}
 		}

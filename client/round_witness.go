@@ -69,7 +69,7 @@ func (n *Node) settle(want uint32) bool {
 		n.desynchronise(fmt.Sprintf("the witnesses of step %d hold another model", step))
 		return false
 	}
-	outcome := l.judge(n.state)
+	outcome := l.judge()
 	if outcome.missing == 0 {
 		n.apply(l, outcome)
 		return false
@@ -91,15 +91,17 @@ func (n *Node) settle(want uint32) bool {
 
 // judgement is an outcome and what it was decided from.
 type judgement struct {
-	state   *coordinator.State
-	changes int
-	outcome outcome
+	made      bool
+	witnesses []coordinator.Witness
+	changes   int
+	outcome   outcome
 }
 
-// judge decides the round, unless nothing has changed since the last time.
-func (l *ledger) judge(s *coordinator.State) outcome {
-	if l.settled.state != s || l.settled.changes != l.changes {
-		l.settled = judgement{s, l.changes, l.decide()}
+// judge decides the round, unless nothing has changed since the last time: newer states of
+// the run say nothing new of a round that is over.
+func (l *ledger) judge() outcome {
+	if !l.settled.made || l.settled.changes != l.changes || !slices.Equal(l.settled.witnesses, l.round.Witnesses) {
+		l.settled = judgement{true, l.round.Witnesses, l.changes, l.decide()}
 	}
 	return l.settled.outcome
 }
@@ -119,24 +121,75 @@ func (n *Node) apply(l *ledger, o outcome) {
 	n.model = nil
 	n.start(opApply, step, func(ctx context.Context) func() {
 		begun := n.Runtime.Now()
-		err := trainer.Apply(ctx, step, o.payloads, own)
+		var err error
+		var unread *candidate
+		if o.payloads, unread, err = readPayloads(ctx, n.Network, o.sources); err == nil {
+			err = trainer.Apply(ctx, step, o.payloads, own)
+		}
 		seconds := n.Runtime.Now().Sub(begun).Seconds()
 		return func() {
-			if n.replica != replica {
-				return
-			}
-			if err != nil {
+			switch {
+			case n.replica != replica:
+			case unread != nil:
+				n.unread(l, unread, err)
+			case err != nil:
 				n.applyFailed(step, err)
-				return
+			default:
+				n.applyFailures = 0
+				l.stopFetches() // nobody needs the others here any more
+				replica.before, replica.hash = replica.hash, extendReplica(replica.hash, step, o.counted)
+				replica.step = step
+				n.remember(l, o, replica)
+				n.dropOthers(l, o)
+				n.reportApplied(step, o, own, replica.hash, seconds)
 			}
-			n.applyFailures = 0
-			l.stopFetches() // nobody needs the others here any more
-			replica.before, replica.hash = replica.hash, extendReplica(replica.hash, step, o.counted)
-			replica.step = step
-			n.remember(l, o, replica)
-			n.reportApplied(step, o, own, replica.hash, seconds)
 		}
 	})
+}
+
+// readPayloads reads what counts from the blob store, which may have it on the disk: kept
+// in memory until then, large results of several rounds would take more than the store
+// may. It returns the first candidate that cannot be read.
+func readPayloads(ctx context.Context, blobs Blobs, sources []*candidate) ([][]byte, *candidate, error) {
+	payloads := make([][]byte, len(sources))
+	for i, c := range sources {
+		if payloads[i] = c.payload; c.payload != nil {
+			continue
+		}
+		var err error
+		if payloads[i], err = blobs.Fetch(ctx, c.commitment, uint64(c.size), nil); err != nil {
+			return nil, c, fmt.Errorf("read a result of %d bytes: %w", c.size, err)
+		}
+	}
+	return payloads, nil, nil
+}
+
+// unread has a result fetched again that was lost from the blob store.
+func (n *Node) unread(l *ledger, lost *candidate, err error) {
+	n.log.Warn("a result is fetched again", "step", l.round.Step, "blob", hexOf(lost.commitment)[:16], "err", err)
+	for i := range l.slots {
+		if slices.Contains(l.slots[i].candidates, lost) {
+			lost.state = announced
+			l.unfetched++
+		}
+	}
+	l.changes++
+}
+
+// dropOthers drops what is held of an applied round and did not count, and the memory of
+// what did.
+func (n *Node) dropOthers(l *ledger, o outcome) {
+	var others [][32]byte
+	for i := range l.slots {
+		for _, c := range l.slots[i].candidates {
+			c.payload = nil
+			if c.state == held && !slices.Contains(o.sources, c) {
+				c.state = refused
+				others = append(others, c.commitment)
+			}
+		}
+	}
+	n.dropBlobs(others)
 }
 
 // applyFailed handles a model of which nobody knows what it is.

@@ -158,8 +158,10 @@ func (n *Node) hear(u utterance) {
 		return
 	}
 	err := l.hear(u.author, a, u.raw)
+	crowded := len(l.displaced) > 0
+	n.letGo(l)
 	switch {
-	case err == nil:
+	case err == nil || crowded:
 	case errors.Is(err, errOtherSize):
 		n.dispute(l, u)
 		return
@@ -178,6 +180,21 @@ func (n *Node) hear(u utterance) {
 	}
 	l.unfetched++
 	l.unshelved = true
+}
+
+// letGo ends what was done for results that have made room for others.
+func (n *Node) letGo(l *ledger) {
+	for _, c := range l.displaced {
+		switch c.state {
+		case announced:
+			l.unfetched--
+		case fetching:
+			c.stopped = true
+			c.stop()
+		}
+		n.dropBlobs([][32]byte{c.commitment})
+	}
+	l.displaced = nil
 }
 
 // dispute forgets the size of a result whose trainer signed different ones, so that who

@@ -1,11 +1,18 @@
 package sim
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/wire"
 )
+
+// decoys is how many commitments of nothing a HiddenResult announces for a batch: more
+// than a client keeps.
+const decoys = 2 + coordinator.MaxWitnesses + 8
 
 // appointLiars chooses who lies and how. Fewer than a third of any committee of witnesses
 // can lie about what it saw, as the protocol assumes; trainers that do are at most an
@@ -77,7 +84,7 @@ func spoil(payload []byte, r *random) []byte {
 func (p *process) distort(proof coordinator.WitnessRound) coordinator.WitnessRound {
 	r := p.world.lies
 	state := &p.world.host.state
-	switch r.below(7) {
+	switch r.below(8) {
 	case 0: // saw nothing
 		proof = coordinator.WitnessRound{Step: proof.Step, Replica: proof.Replica}
 	case 1: // saw everything
@@ -111,13 +118,74 @@ func (p *process) distort(proof coordinator.WitnessRound) coordinator.WitnessRou
 				}
 			}
 		}
+	case 6: // the right root, and a filter for what hides the results of others
+		if round := state.RoundOfStep(proof.Step); round != nil {
+			clear(proof.Commitments[:])
+			room := len(round.Assignments(state.Config)) // a filter may have no more bits
+			for _, m := range p.world.machines {
+				for i := 0; i < decoys && room > 0 && m.lies(HiddenResult); i++ {
+					blob := m.decoy(proof.Step, i)
+					proof.Commitments.Add(round.Seed, blob[:])
+					room--
+				}
+			}
+		}
 	}
 	return proof
+}
+
+// decoy returns a commitment of nothing.
+func (m *machine) decoy(step uint32, number int) [32]byte {
+	return sha256.Sum256(fmt.Appendf(nil, "decoy %d %d %d", m.index, step, number))
+}
+
+// hide announces two decoys in the place of the result that message announces to a quarter
+// of the others. It reports whether it did.
+func (p *process) hide(message []byte) bool {
+	s, known := p.world.registry.opened[string(message)]
+	if !known || s.author != p.machine.id {
+		return false
+	}
+	p.hidden = s.announcement
+	for to := range p.world.machines {
+		if !p.hidesFrom(to, s.announcement.Step) {
+			p.gossip(to, message)
+			continue
+		}
+		for i := range 2 {
+			p.gossip(to, p.signDecoy(s.announcement, i))
+		}
+	}
+	return true
+}
+
+func (p *process) hidesFrom(to int, step uint32) bool { return (to+int(step))%4 == 0 }
+
+func (p *process) signDecoy(a wire.ResultAnnouncement, number int) []byte {
+	a.Blob = p.machine.decoy(a.Step, number)
+	return p.Sign(a)
+}
+
+// flood announces all decoys to those that the result of a round was hidden from, once the
+// round is over and before they can ask others.
+func (p *process) flood(state *coordinator.State) {
+	step := p.hidden.Step
+	running := state.RunState == coordinator.RoundTrain || state.RunState == coordinator.RoundWitness
+	if step == 0 || running && state.Progress.Step <= step {
+		return
+	}
+	for to := range p.world.machines {
+		for i := 0; i < decoys && p.hidesFrom(to, step); i++ {
+			p.gossip(to, p.signDecoy(p.hidden, i))
+		}
+	}
+	p.hidden = wire.ResultAnnouncement{}
 }
 
 // conspire sends what no honest client would: accusations of healthy members, and proofs
 // of clients that were not elected. It is called once for every new phase.
 func (p *process) conspire(state *coordinator.State) {
+	p.flood(state)
 	round := state.CurrentRound()
 	if round == nil {
 		return

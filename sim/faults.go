@@ -27,15 +27,17 @@ const (
 	InvalidResult                    // announces what is no result
 	Equivocation                     // announces two results, each to half of the others
 	FalseAccuser                     // accuses honest members
+	HiddenResult                     // announces others to some in the place of its result, and many when the round is over
 	AllFaults     Faults = 1<<iota - 1
 	NoFaults      Faults = 0
 )
 
-const liars = LyingWitness | SilentTrainer | InvalidResult | Equivocation | FalseAccuser
+const liars = LyingWitness | SilentTrainer | InvalidResult | Equivocation | FalseAccuser | HiddenResult
 
 var faultNames = []string{
 	"drop", "delay", "reorder", "duplicate", "partition", "crash", "host-crash", "slow-disk", "torn-write",
 	"clock-jump", "lying-witness", "silent-trainer", "invalid-result", "equivocation", "false-accuser",
+	"hidden-result",
 }
 
 // ErrUnknownFault says that a list of faults has a name that there is not.

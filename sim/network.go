@@ -78,6 +78,9 @@ func (p *process) Publish(_ context.Context, message []byte) error {
 	if p.machine.lies(Equivocation) && p.equivocate(message) {
 		return nil
 	}
+	if p.machine.lies(HiddenResult) && p.hide(message) {
+		return nil
+	}
 	for to := range p.world.machines {
 		p.gossip(to, message)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/psyche-go/psyche/client"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/wire"
 )
 
 const (
@@ -60,9 +61,10 @@ type process struct {
 	listen   func(from identity.ID, message []byte)
 	handlers map[string]func(context.Context, identity.ID, []byte) ([]byte, error)
 	blobs    map[[32]byte][]byte
-	friends  []bool // per client: whether this one talks to it
-	updateAt int64  // when the newest update arrives: updates do not overtake each other
-	applied  uint32 // step that was applied and whose replica hash is not compared yet
+	friends  []bool                  // per client: whether this one talks to it
+	updateAt int64                   // when the newest update arrives: updates do not overtake each other
+	applied  uint32                  // step that was applied and whose replica hash is not compared yet
+	hidden   wire.ResultAnnouncement // what a HiddenResult hides, until its round is over; Step 0: nothing
 }
 
 // item is something that reaches a process at a time.

@@ -16,6 +16,7 @@ func TestSeeds(t *testing.T) {
 		seeds   uint64
 	}{
 		{NoFaults, 8, 5}, {AllFaults, 8, 30}, {AllFaults, 24, 2}, {AllFaults, 2, 20}, {NoFaults, 64, 1},
+		{HiddenResult | LyingWitness, 16, 15}, // neither does harm without the other
 	} {
 		t.Run(fmt.Sprintf("%v-%d", test.faults, test.clients), func(t *testing.T) {
 			t.Parallel()
