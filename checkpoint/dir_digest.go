@@ -2,13 +2,10 @@ package checkpoint
 
 import (
 	"context"
-	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -80,16 +77,6 @@ func tensorFiles(dir string) ([]string, error) {
 	return index.files(), err
 }
 
-// headerEntry is what the header of a safetensors file says of a tensor.
-type headerEntry struct {
-	DType   safetensors.DType `json:"dtype"`
-	Shape   []int64           `json:"shape"`
-	Offsets [2]int64          `json:"data_offsets"`
-}
-
-// metadataKey is the one key of a header that names no tensor.
-const metadataKey = "__metadata__"
-
 // pieceSize is the bytes of a tensor that are hashed at once.
 const pieceSize = 1 << 20
 
@@ -101,72 +88,30 @@ func hashTensors(ctx context.Context, path string) (tensors []TensorEntry, step 
 		return nil, 0, err
 	}
 	defer func() { _ = file.Close() }()
-	header, data, err := readHeader(file)
+	info, err := file.Stat()
 	if err != nil {
 		return nil, 0, err
 	}
-	if raw, found := header[metadataKey]; found {
-		var metadata map[string]string
-		if err := json.Unmarshal(raw, &metadata); err != nil {
-			return nil, 0, fmt.Errorf("%w: %s: %w", ErrInvalid, metadataKey, err)
-		}
-		if step, err = parseStep(path, metadata); err != nil {
-			return nil, 0, err
-		}
-		delete(header, metadataKey)
+	if !info.Mode().IsRegular() {
+		return nil, 0, fmt.Errorf("%w: no regular file", ErrInvalid)
 	}
-	left, piece := data.Size(), make([]byte, pieceSize)
-	for _, name := range slices.Sorted(maps.Keys(header)) {
-		var e headerEntry
-		if err := json.Unmarshal(header[name], &e); err != nil {
-			return nil, 0, fmt.Errorf("%w: tensor %q: %w", ErrInvalid, name, err)
-		}
-		size, err := safetensors.Size(e.DType, e.Shape)
-		if err != nil {
-			return nil, 0, fmt.Errorf("%w: tensor %q: %w", ErrInvalid, name, err)
-		}
-		if begin := e.Offsets[0]; size > left || begin < 0 || begin > data.Size()-size || e.Offsets[1] != begin+size {
-			return nil, 0, fmt.Errorf("%w: tensor %q of %d bytes lies at %v of %d", ErrInvalid, name, size, e.Offsets, data.Size())
-		}
-		left -= size
+	header, err := safetensors.ReadHeader(file, info.Size())
+	if err != nil {
+		return nil, 0, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	if step, err = parseStep(path, header.Metadata); err != nil {
+		return nil, 0, err
+	}
+	piece := make([]byte, pieceSize)
+	for _, e := range header.Tensors {
 		h := blake3.New(32, nil)
-		if _, err := io.CopyBuffer(h, interruptible{ctx, io.NewSectionReader(data, e.Offsets[0], size)}, piece); err != nil {
+		data := io.NewSectionReader(file, info.Size()-header.DataSize+e.Begin, e.End-e.Begin)
+		if _, err := io.CopyBuffer(h, interruptible{ctx, data}, piece); err != nil {
 			return nil, 0, err
 		}
-		tensors = append(tensors, TensorEntry{Name: name, DType: e.DType, Shape: e.Shape, Hash: [32]byte(h.Sum(nil))})
-	}
-	if left != 0 {
-		return nil, 0, fmt.Errorf("%w: %d bytes belong to no tensor", ErrInvalid, left)
+		tensors = append(tensors, TensorEntry{Name: e.Name, DType: e.DType, Shape: e.Shape, Hash: [32]byte(h.Sum(nil))})
 	}
 	return tensors, step, nil
-}
-
-// readHeader returns the entries of a header by their names, and the data behind it.
-func readHeader(file *os.File) (header map[string]json.RawMessage, data *io.SectionReader, err error) {
-	info, err := file.Stat()
-	if err != nil {
-		return nil, nil, err
-	}
-	var prefix [8]byte
-	if !info.Mode().IsRegular() || info.Size() < int64(len(prefix)) {
-		return nil, nil, fmt.Errorf("%w: no file of tensors", ErrInvalid)
-	}
-	if _, err := io.ReadFull(file, prefix[:]); err != nil {
-		return nil, nil, err
-	}
-	rest := info.Size() - int64(len(prefix))
-	length := binary.LittleEndian.Uint64(prefix[:])
-	if length > safetensors.MaxHeaderSize || length > uint64(rest) {
-		return nil, nil, fmt.Errorf("%w: header of %d bytes in a file of %d", ErrInvalid, length, info.Size())
-	}
-	text := make([]byte, length)
-	if _, err := io.ReadFull(file, text); err != nil {
-		return nil, nil, err
-	}
-	if err := json.Unmarshal(text, &header); err != nil {
-		return nil, nil, fmt.Errorf("%w: header: %w", ErrInvalid, err)
-	}
-	return header, io.NewSectionReader(file, int64(len(prefix))+int64(length), rest-int64(length)), nil
 }
 
 // interruptible is a reader that fails when its context has ended.

@@ -46,26 +46,37 @@ func WriteDir(dir string, s Snapshot, extras ...Extra) error {
 	return nil
 }
 
-func writeDir(dir string, s Snapshot, shardSize int64, extras []Extra) (err error) {
+func writeDir(dir string, s Snapshot, shardSize int64, extras []Extra) error {
 	if err := s.Validate(); err != nil {
 		return err
 	}
 	if err := checkConfig(s); err != nil {
 		return err
 	}
-	dir, err = filepath.Abs(dir)
+	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return err
 	}
 	if err := CheckTarget(dir); err != nil {
 		return err
 	}
-	parent := filepath.Dir(dir)
-	if err := os.MkdirAll(parent, 0o777); err != nil {
+	// What others left behind is no reason not to write.
+	_ = RemoveUnfinished(filepath.Dir(dir), func(name string) bool { return name == filepath.Base(dir) })
+	return FillDir(dir, func(temporary string) error { return writeFiles(temporary, s, shardSize, extras) })
+}
+
+// FillDir makes a folder that appears in one step, durable, when fill has put everything into
+// a folder of another name beside it; fill makes the files' contents durable. What stands in
+// the folder's place stays until then, and is removed. RemoveUnfinished removes what is left
+// of a process that was killed meanwhile.
+func FillDir(dir string, fill func(temporary string) error) (err error) {
+	dir, err = filepath.Abs(dir)
+	if err != nil {
 		return err
 	}
-	// What others left behind is no reason not to write.
-	_ = RemoveUnfinished(parent, func(name string) bool { return name == filepath.Base(dir) })
+	if err := os.MkdirAll(filepath.Dir(dir), 0o777); err != nil {
+		return err
+	}
 	temporary, release, err := makeUnfinished(dir)
 	if err != nil {
 		return err
@@ -76,6 +87,16 @@ func writeDir(dir string, s Snapshot, shardSize int64, extras []Extra) (err erro
 			_ = os.RemoveAll(temporary)
 		}
 	}()
+	if err := fill(temporary); err != nil {
+		return err
+	}
+	if err := syncDir(temporary); err != nil {
+		return err
+	}
+	return putInPlace(temporary, dir)
+}
+
+func writeFiles(temporary string, s Snapshot, shardSize int64, extras []Extra) error {
 	for _, file := range s.Files {
 		if err := writeFile(filepath.Join(temporary, file.Name), file.Data); err != nil {
 			return err
@@ -92,10 +113,7 @@ func writeDir(dir string, s Snapshot, shardSize int64, extras []Extra) (err erro
 			return err
 		}
 	}
-	if err := syncDir(temporary); err != nil {
-		return err
-	}
-	return putInPlace(temporary, dir)
+	return nil
 }
 
 // writeTensors writes one file, or shards with their index.

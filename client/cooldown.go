@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/psyche-go/psyche/checkpoint"
 	"github.com/psyche-go/psyche/coordinator"
@@ -124,7 +125,8 @@ func (n *Node) finish() {
 	}
 	last := n.state.Progress.Step - 1 // every round up to it was held
 	done := event.Finished{Epoch: n.state.Progress.Epoch, Step: n.state.Model.Checkpoint.Step, Closed: n.state.Closed && last < n.state.Config.TotalSteps}
-	switch n.finalModel(last) {
+	held := n.finalModel(last)
+	switch held {
 	case modelRecorded:
 		done.Step, done.Digest = n.model.step, hexOf(n.model.digest)
 	case modelUnrecorded:
@@ -142,13 +144,37 @@ func (n *Node) finish() {
 		n.fail(errors.Join(errors.New("the final checkpoint was not saved"), n.saveErr))
 		return
 	}
-	message := "finished"
+	message := "the run is finished"
 	if done.Closed {
 		message = "the run was closed by its authority before its last step"
 	}
-	n.log.Info(message, "step", done.Step, "of", n.state.Config.TotalSteps, "digest", done.Digest)
+	if held == modelNone {
+		n.log.Warn(message+"; this client took over no model of it", "step", done.Step, "of", n.state.Config.TotalSteps, "the model", n.whereModelLies())
+	} else {
+		n.log.Info(message, "step", done.Step, "of", n.state.Config.TotalSteps, "digest", done.Digest)
+	}
 	n.emit(done)
 	n.ended = true
+}
+
+// whereModelLies says where the run's newest recorded model can be got.
+func (n *Node) whereModelLies() string {
+	c := n.state.Model.Checkpoint
+	if !fromPeers(c) {
+		return "none was recorded but the one that the run began with"
+	}
+	digest := "digest " + hexOf(c.Digest)[:16]
+	if n.heldOnDisk() {
+		return digest + ", in " + n.folderOf(c.Step)
+	}
+	var places []string
+	for _, u := range n.state.UploadsOf(c.Digest) {
+		places = append(places, u.Place.String())
+	}
+	if len(places) == 0 {
+		return digest + ", in the --checkpoint-dir of members that saved it; none said that it uploaded it"
+	}
+	return digest + ", as members say at " + strings.Join(places, " or ")
 }
 
 // finalModel is what the model held here is to a run that is over.
@@ -157,8 +183,9 @@ type finalModel uint8
 const (
 	modelRecorded   finalModel = iota // the one that the run recorded
 	modelUnrecorded                   // of the last round, which the run recorded no model of
-	modelOld                          // none, or one before the last round
+	modelOld                          // one before the last round
 	modelOther                        // not the run's
+	modelNone                         // there is none here
 )
 
 // finalModel compares the model held here with a finished run whose last round is given.
@@ -168,7 +195,7 @@ func (n *Node) finalModel(last uint32) finalModel {
 	c := n.state.Model.Checkpoint
 	switch {
 	case n.model == nil:
-		return modelOld
+		return modelNone
 	case !fromPeers(c) && n.model.origin == c, fromPeers(c) && n.model.digest == c.Digest:
 		return modelRecorded
 	case fromPeers(c) && c.Step == n.model.step, n.model.step > last:

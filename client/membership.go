@@ -18,6 +18,8 @@ type seat struct {
 	acked   time.Time // when a Join was accepted that no state shows yet
 	asked   bool      // this process asked for a place
 	again   bool      // the next entry is a return: the model was lost, or the process restarted
+	check   *runCheck // newest; nil: none yet
+	waiting waiting   // as it was logged last
 }
 
 // errand is an action on its way to the coordinator.
@@ -138,7 +140,7 @@ func (n *Node) keepSeat() {
 	} else if !n.needsSeat() {
 		return
 	}
-	if n.Runtime.Now().Sub(n.seat.acked) < submitTimeout {
+	if n.Runtime.Now().Sub(n.seat.acked) < submitTimeout || !n.runChecked() {
 		return
 	}
 	epoch := n.state.Progress.Epoch

@@ -63,6 +63,8 @@ type Node struct {
 	applyFailures int                // in a row
 	obtainAt      time.Time          // not before: the next attempt to load the model
 
+	otherModels epochKey // in which members were found to have begun from another model
+
 	uploads uploadReports // of this client
 	onDisk  diskModel     // see heldOnDisk
 
@@ -145,6 +147,7 @@ func (n *Node) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			n.withdraw(ctx)
+			n.reportLoss()
 			return context.Cause(ctx)
 		case update, open := <-n.Backend.Updates():
 			if !open {
@@ -203,6 +206,8 @@ func (n *Node) reconcile() {
 	}
 	n.cancelLoad()
 	n.keepSeat()
+	n.reportWaiting()
+	n.findOtherModels()
 	n.shelve()
 	n.saveAgreed()
 	n.reportUpload()

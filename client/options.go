@@ -30,6 +30,10 @@ type Options struct {
 	// ones are given to Trainer.Load. It is called again after the run was configured
 	// anew, and replaces the trainer then. Its ctx ends with the call.
 	NewTrainer func(ctx context.Context, s checkpoint.Snapshot, model coordinator.Model) (Trainer, error)
+	// CheckRun finds out, before the client asks for a place in the run, whether it could do
+	// its part; an error ends the client. It is called in a goroutine of its own, again when
+	// the run is configured anew, or falls back to the model that it began with. May be nil.
+	CheckRun func(ctx context.Context, model coordinator.Model) error
 	// Initial loads the model of a checkpoint that does not come from peers.
 	Initial func(ctx context.Context, c coordinator.Checkpoint) (checkpoint.Snapshot, error)
 

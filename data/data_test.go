@@ -12,6 +12,8 @@ import (
 
 	"github.com/psyche-go/psyche/assign"
 	"github.com/psyche-go/psyche/config"
+	localfiles "github.com/psyche-go/psyche/data/local"
+	"github.com/psyche-go/psyche/data/manifest"
 )
 
 func folder(t *testing.T, first byte) string {
@@ -93,5 +95,33 @@ func TestIsPermanent(t *testing.T) {
 	cancel()
 	if _, err := p.Batch(ended, assign.BatchID{End: 1}); err == nil || IsPermanent(err) {
 		t.Errorf("an interrupted read: %v", err)
+	}
+}
+
+// TestTheSizeOfATokenIsNotMistaken reads a folder that says that its tokens have four bytes,
+// as a location of the run and in its place.
+func TestTheSizeOfATokenIsNotMistaken(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "a.ds"), 1, 8)
+	text, err := manifest.Manifest{Version: 1, TokenSizeInBytes: 4, Files: []manifest.File{{Name: "a.ds", Tokens: 4}}}.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, manifest.Name), text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		size config.TokenSize
+		path string // Options.Path
+		want error
+	}{{config.TwoBytes, "", localfiles.ErrDescribed}, {config.FourBytes, "", nil}, {config.TwoBytes, dir, localfiles.ErrDescribed}, {config.FourBytes, dir, nil}} {
+		locations := []config.DataLocation{{Local: &config.LocalData{Path: dir, TokenSize: test.size}}}
+		p, err := New(t.Context(), locations, Options{SeqLen: 1, Path: test.path})
+		if err == nil {
+			err = p.Close()
+		}
+		if !errors.Is(err, test.want) {
+			t.Errorf("%d bytes, path %q: got %v, want %v", test.size, test.path, err, test.want)
+		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -31,7 +32,7 @@ func refused(t *testing.T, dir string, words []string, binary string, args ...st
 // checkRefusal checks how a program failed: the error is its last line.
 func checkRefusal(t *testing.T, name string, code int, out string, words []string) {
 	t.Helper()
-	if code <= 0 || code > 3 {
+	if code <= 0 || code > 5 {
 		t.Errorf("%s: exit code %d\n%s", name, code, out)
 	}
 	noPanic(t, name, out)
@@ -184,13 +185,15 @@ func TestWrongInputOfClient(t *testing.T) {
 	type test struct {
 		flags []string
 		words []string
+		joins bool // it is found out with the model or the data in hand
 	}
 	tests := map[string]test{
-		"truncated model": {[]string{"--model-path", in.truncated}, []string{filepath.Join(in.truncated, "model.safetensors")}},
-		"private folder":  {[]string{"--allow-local-paths=false"}, []string{"--model-path", "--allow-local-paths"}},
+		"truncated model": {[]string{"--model-path", in.truncated}, []string{filepath.Join(in.truncated, "model.safetensors")}, true},
+		"missing model":   {[]string{"--model-path", in.missing}, []string{in.missing, "config.json"}, false},
+		"private folders": {[]string{"--allow-local-paths=false"}, []string{"--model-path", "--data-path", "--allow-local-paths"}, false},
 	}
 	for name, wrong := range in.wrongData() {
-		tests[name] = test{[]string{"--data-path", wrong.data}, wrong.words}
+		tests[name] = test{[]string{"--data-path", wrong.data}, wrong.words, wrong.data == in.large}
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -202,6 +205,10 @@ func TestWrongInputOfClient(t *testing.T) {
 			events := c.events()
 			if _, ok := events[len(events)-1].Body.(event.Failed); !ok {
 				t.Errorf("last event is %+v, want failed", events[len(events)-1].Body)
+			}
+			joined := slices.ContainsFunc(events, func(e event.Event) bool { _, joined := e.Body.(event.Joined); return joined })
+			if joined != test.joins {
+				t.Errorf("joined: %v, want %v", joined, test.joins)
 			}
 		})
 	}

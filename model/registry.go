@@ -2,7 +2,6 @@ package model
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -10,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/psyche-go/psyche/model/deepseek"
+	"github.com/psyche-go/psyche/model/hfconfig"
 	"github.com/psyche-go/psyche/model/llama"
 	"github.com/psyche-go/psyche/safetensors"
 	"github.com/psyche-go/psyche/torch"
@@ -153,7 +153,7 @@ func find(config []byte) (architecture, error) {
 	var named struct {
 		Architectures []string `json:"architectures"`
 	}
-	if err := json.Unmarshal(config, &named); err != nil {
+	if err := hfconfig.Decode(config, &named); err != nil {
 		return architecture{}, fmt.Errorf("config.json: %w", err)
 	}
 	if len(named.Architectures) == 1 {

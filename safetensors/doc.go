@@ -1,7 +1,7 @@
 // Package safetensors reads and writes the safetensors file format of Hugging Face:
 // eight bytes of little-endian header length, a JSON header, and the tensors' bytes.
 //
-// Read and Decode are strict: they accept what the specification allows and nothing
+// Read, Decode and ReadHeader, which reads no data, are strict: they accept what the specification allows and nothing
 // else, so a file has one meaning. Names are unique, the data offsets cover the data
 // without holes or overlaps, every shape fits its bytes. All sizes are checked
 // before memory is taken for them.

@@ -21,12 +21,19 @@ const lengthSize = 8
 // metadataKey is the one header key that names no tensor.
 const metadataKey = "__metadata__"
 
-// entry is one tensor of a header; begin and end count from the start of the data.
-type entry struct {
-	name       string
-	dtype      DType
-	shape      []int64
-	begin, end int64
+// Header is what the beginning of a file says of its content.
+type Header struct {
+	Tensors  []Entry           // sorted by name
+	Metadata map[string]string // nil when there is none
+	DataSize int64             // bytes of the data, with which the file ends
+}
+
+// Entry is one tensor of a header.
+type Entry struct {
+	Name       string
+	DType      DType
+	Shape      []int64
+	Begin, End int64 // from the start of the data
 }
 
 // Read returns the tensors of a file sorted by name, and its metadata (nil when it
@@ -53,95 +60,96 @@ func Read(path string) ([]Tensor, map[string]string, error) {
 
 // Decode is Read for the bytes of a file. The tensors' data are parts of b.
 func Decode(b []byte) ([]Tensor, map[string]string, error) {
-	entries, metadata, data, err := decodeHeader(bytes.NewReader(b), int64(len(b)))
+	header, err := ReadHeader(bytes.NewReader(b), int64(len(b)))
 	if err != nil {
 		return nil, nil, err
 	}
-	return cut(entries, b[int64(len(b))-data:]), metadata, nil
+	return cut(header.Tensors, b[int64(len(b))-header.DataSize:]), header.Metadata, nil
 }
 
 func readFrom(r io.Reader, size int64) ([]Tensor, map[string]string, error) {
-	entries, metadata, dataSize, err := decodeHeader(r, size)
+	header, err := ReadHeader(r, size)
 	if err != nil {
 		return nil, nil, err
 	}
 	// The offsets have been checked against the file's real size: a lying header
 	// cannot make this allocation larger than the file.
-	data := make([]byte, dataSize)
+	data := make([]byte, header.DataSize)
 	if _, err := io.ReadFull(r, data); err != nil {
 		return nil, nil, fmt.Errorf("%w: truncated while reading: %w", ErrInvalid, err)
 	}
-	return cut(entries, data), metadata, nil
+	return cut(header.Tensors, data), header.Metadata, nil
 }
 
-// cut gives every entry its part of the data and sorts the tensors by name.
-func cut(entries []entry, data []byte) []Tensor {
+// cut gives every entry its part of the data.
+func cut(entries []Entry, data []byte) []Tensor {
 	tensors := make([]Tensor, len(entries))
 	for i, e := range entries {
-		tensors[i] = Tensor{Name: e.name, DType: e.dtype, Shape: e.shape, Data: data[e.begin:e.end:e.end]}
+		tensors[i] = Tensor{Name: e.Name, DType: e.DType, Shape: e.Shape, Data: data[e.Begin:e.End:e.End]}
 	}
-	slices.SortFunc(tensors, func(a, b Tensor) int { return strings.Compare(a.Name, b.Name) })
 	return tensors
 }
 
-// decodeHeader reads length and header from a file of the given size, checks
-// everything, and returns the entries and the number of data bytes that follow.
-func decodeHeader(r io.Reader, size int64) ([]entry, map[string]string, int64, error) {
+// ReadHeader reads the beginning of a file of size bytes from r, up to where the data begin,
+// and is as strict as Read: every tensor of the header fits its shape, and all of them cover
+// the data exactly once. A header of more than MaxHeaderSize bytes is refused unread.
+func ReadHeader(r io.Reader, size int64) (Header, error) {
 	var prefix [lengthSize]byte
 	if size < lengthSize {
-		return nil, nil, 0, fmt.Errorf("%w: truncated: %d bytes, a file has at least %d", ErrInvalid, size, lengthSize)
+		return Header{}, fmt.Errorf("%w: truncated: %d bytes, a file has at least %d", ErrInvalid, size, lengthSize)
 	}
 	if _, err := io.ReadFull(r, prefix[:]); err != nil {
-		return nil, nil, 0, fmt.Errorf("%w: %w", ErrInvalid, err)
+		return Header{}, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	length := binary.LittleEndian.Uint64(prefix[:])
 	if length > MaxHeaderSize {
-		return nil, nil, 0, fmt.Errorf("%w: header of %d bytes, at most %d are allowed", ErrInvalid, length, MaxHeaderSize)
+		return Header{}, fmt.Errorf("%w: header of %d bytes, at most %d are allowed", ErrInvalid, length, MaxHeaderSize)
 	}
 	if int64(length) > size-lengthSize {
-		return nil, nil, 0, fmt.Errorf("%w: truncated: header of %d bytes in a file of %d", ErrInvalid, length, size)
+		return Header{}, fmt.Errorf("%w: truncated: header of %d bytes in a file of %d", ErrInvalid, length, size)
 	}
-	header := make([]byte, length)
-	if _, err := io.ReadFull(r, header); err != nil {
-		return nil, nil, 0, fmt.Errorf("%w: %w", ErrInvalid, err)
+	text := make([]byte, length)
+	if _, err := io.ReadFull(r, text); err != nil {
+		return Header{}, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	entries, metadata, err := parseHeader(header)
+	entries, metadata, err := parseHeader(text)
 	if err != nil {
-		return nil, nil, 0, err
+		return Header{}, err
 	}
 	dataSize := size - lengthSize - int64(length)
 	if err := checkLayout(entries, dataSize); err != nil {
-		return nil, nil, 0, err
+		return Header{}, err
 	}
-	return entries, metadata, dataSize, nil
+	slices.SortFunc(entries, func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
+	return Header{Tensors: entries, Metadata: metadata, DataSize: dataSize}, nil
 }
 
 // checkLayout wants every tensor's bytes to fit its shape and all of them to cover
 // the data exactly once.
-func checkLayout(entries []entry, dataSize int64) error {
+func checkLayout(entries []Entry, dataSize int64) error {
 	order := slices.Clone(entries)
-	slices.SortFunc(order, func(a, b entry) int {
-		return cmp.Or(cmp.Compare(a.begin, b.begin), cmp.Compare(a.end, b.end))
+	slices.SortFunc(order, func(a, b Entry) int {
+		return cmp.Or(cmp.Compare(a.Begin, b.Begin), cmp.Compare(a.End, b.End))
 	})
 	var at int64
 	for _, e := range order {
-		size, err := Size(e.dtype, e.shape)
+		size, err := Size(e.DType, e.Shape)
 		if err != nil {
-			return fmt.Errorf("tensor %q: %w", e.name, err)
+			return fmt.Errorf("tensor %q: %w", e.Name, err)
 		}
 		switch {
-		case e.end < e.begin || e.end-e.begin != size:
+		case e.End < e.Begin || e.End-e.Begin != size:
 			return fmt.Errorf("%w: tensor %q: %s of shape %v needs %d bytes, data_offsets are [%d,%d]",
-				ErrInvalid, e.name, e.dtype, e.shape, size, e.begin, e.end)
-		case e.begin < at:
-			return fmt.Errorf("%w: tensor %q overlaps another one at data offset %d", ErrInvalid, e.name, e.begin)
-		case e.begin > at:
-			return fmt.Errorf("%w: %d bytes before tensor %q belong to no tensor", ErrInvalid, e.begin-at, e.name)
-		case e.end > dataSize:
+				ErrInvalid, e.Name, e.DType, e.Shape, size, e.Begin, e.End)
+		case e.Begin < at:
+			return fmt.Errorf("%w: tensor %q overlaps another one at data offset %d", ErrInvalid, e.Name, e.Begin)
+		case e.Begin > at:
+			return fmt.Errorf("%w: %d bytes before tensor %q belong to no tensor", ErrInvalid, e.Begin-at, e.Name)
+		case e.End > dataSize:
 			return fmt.Errorf("%w: truncated: tensor %q ends at data offset %d, the file has %d data bytes",
-				ErrInvalid, e.name, e.end, dataSize)
+				ErrInvalid, e.Name, e.End, dataSize)
 		}
-		at = e.end
+		at = e.End
 	}
 	if at != dataSize {
 		return fmt.Errorf("%w: %d bytes after the last tensor", ErrInvalid, dataSize-at)
@@ -151,7 +159,7 @@ func checkLayout(entries []entry, dataSize int64) error {
 
 // parseHeader reads the JSON object by tokens: the decoder's mapping to structs would
 // accept duplicate keys, other letter case and unknown fields.
-func parseHeader(header []byte) ([]entry, map[string]string, error) {
+func parseHeader(header []byte) ([]Entry, map[string]string, error) {
 	if len(header) == 0 || header[0] != '{' {
 		return nil, nil, fmt.Errorf("%w: header does not start with '{'", ErrInvalid)
 	}
@@ -161,7 +169,7 @@ func parseHeader(header []byte) ([]entry, map[string]string, error) {
 	p := parser{json.NewDecoder(bytes.NewReader(header))}
 	p.UseNumber()
 	var (
-		entries  []entry
+		entries  []Entry
 		metadata map[string]string
 	)
 	err := p.object("header", func(name string) error {
@@ -268,8 +276,8 @@ func (p parser) integers(what string) ([]int64, error) {
 	return numbers, p.delim(']', what)
 }
 
-func (p parser) entry(name string) (entry, error) {
-	e := entry{name: name}
+func (p parser) entry(name string) (Entry, error) {
+	e := Entry{Name: name}
 	what := fmt.Sprintf("tensor %q", name)
 	fields := 0
 	err := p.object(what, func(key string) error {
@@ -277,11 +285,11 @@ func (p parser) entry(name string) (entry, error) {
 		switch key {
 		case "dtype":
 			text, err := p.text()
-			e.dtype = DType(text)
+			e.DType = DType(text)
 			return err
 		case "shape":
 			shape, err := p.integers(what + " shape")
-			e.shape = shape
+			e.Shape = shape
 			return err
 		case "data_offsets":
 			offsets, err := p.integers(what + " data_offsets")
@@ -291,7 +299,7 @@ func (p parser) entry(name string) (entry, error) {
 			if len(offsets) != 2 {
 				return fmt.Errorf("%w: header: %s: data_offsets has %d numbers, want 2", ErrInvalid, what, len(offsets))
 			}
-			e.begin, e.end = offsets[0], offsets[1]
+			e.Begin, e.End = offsets[0], offsets[1]
 			return nil
 		}
 		return fmt.Errorf("%w: header: %s: unknown key %q", ErrInvalid, what, key)

@@ -105,7 +105,29 @@ func TestDecodeRejects(t *testing.T) {
 			if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error = %v, want ErrInvalid with %q", err, test.want)
 			}
+			if _, err := ReadHeader(bytes.NewReader(test.file), int64(len(test.file))); !errors.Is(err, ErrInvalid) {
+				t.Errorf("header: error = %v, want ErrInvalid", err)
+			}
 		})
+	}
+}
+
+// TestReadHeader wants the tensors by name, where they lie, and the data left to read.
+func TestReadHeader(t *testing.T) {
+	content := file(`{"b":{"dtype":"U8","shape":[3],"data_offsets":[0,3]},"__metadata__":{"k":"v"},"a":{"dtype":"F32","shape":[1,2],"data_offsets":[3,11]}}`, 11)
+	r := bytes.NewReader(content)
+	got, err := ReadHeader(r, int64(len(content)))
+	want := Header{
+		Tensors:  []Entry{{"a", F32, []int64{1, 2}, 3, 11}, {"b", U8, []int64{3}, 0, 3}},
+		Metadata: map[string]string{"k": "v"}, DataSize: 11,
+	}
+	if diff := cmp.Diff(want, got); diff != "" || err != nil || r.Len() != 11 {
+		t.Errorf("%v, %d bytes left; %s", err, r.Len(), diff)
+	}
+	for _, length := range []int{0, 5, 8, 30} {
+		if _, err := ReadHeader(bytes.NewReader(content[:length]), int64(len(content))); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%d bytes of a file that has more: %v", length, err)
+		}
 	}
 }
 
@@ -234,6 +256,16 @@ func FuzzDecode(f *testing.F) {
 				t.Fatalf("error %v is not ErrInvalid", err)
 			}
 			return
+		}
+		header, err := ReadHeader(bytes.NewReader(b), int64(len(b)))
+		if err != nil || len(header.Tensors) != len(tensors) {
+			t.Fatalf("header of %d tensors, %v; the file has %d", len(header.Tensors), err, len(tensors))
+		}
+		data := b[int64(len(b))-header.DataSize:]
+		for i, e := range header.Tensors {
+			if e.Name != tensors[i].Name || !bytes.Equal(data[e.Begin:e.End], tensors[i].Data) {
+				t.Fatalf("%+v is not tensor %q", e, tensors[i].Name)
+			}
 		}
 		encoded, err := Encode(tensors, metadata)
 		if err != nil {

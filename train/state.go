@@ -20,6 +20,7 @@ type OptimizerState struct {
 	Step      uint32 // of the newest update
 	Updates   uint64
 	DataIndex uint64 // first sequence that was not trained on; only the caller knows it
+	Settings  string // with which the caller trained, in its own words; may be empty
 	Tensors   []safetensors.Tensor
 }
 
@@ -29,16 +30,21 @@ const (
 	stepKey      = "step"
 	updatesKey   = "updates"
 	dataIndexKey = "data_index"
+	settingsKey  = "settings" // only if there are any
 )
 
 // Write writes the state to a file, in one step.
 func (s OptimizerState) Write(path string) error {
-	return safetensors.Write(path, s.Tensors, map[string]string{
+	metadata := map[string]string{
 		optimizerKey: s.Optimizer,
 		stepKey:      strconv.FormatUint(uint64(s.Step), 10),
 		updatesKey:   strconv.FormatUint(s.Updates, 10),
 		dataIndexKey: strconv.FormatUint(s.DataIndex, 10),
-	})
+	}
+	if s.Settings != "" {
+		metadata[settingsKey] = s.Settings
+	}
+	return safetensors.Write(path, s.Tensors, metadata)
 }
 
 // ReadOptimizerState reads what Write wrote.
@@ -47,7 +53,7 @@ func ReadOptimizerState(path string) (OptimizerState, error) {
 	if err != nil {
 		return OptimizerState{}, err
 	}
-	state := OptimizerState{Optimizer: metadata[optimizerKey], Tensors: tensors}
+	state := OptimizerState{Optimizer: metadata[optimizerKey], Settings: metadata[settingsKey], Tensors: tensors}
 	number := func(key string, bits int) (n uint64) {
 		if err == nil {
 			if n, err = strconv.ParseUint(metadata[key], 10, bits); err != nil {

@@ -50,14 +50,19 @@ func (b Bucket) String() string { return "gs://" + path.Join(b.Name, b.Prefix) }
 
 // Folder returns the place of one of the checkpoints that Upload puts below this one.
 func (b Bucket) Folder(runID string, step uint32) Bucket {
+	b.Prefix = path.Join(b.Prefix, folderName(runID, step))
+	return b
+}
+
+// folderName is the run id, with what has no place in a name replaced, and the step.
+func folderName(runID string, step uint32) string {
 	safe := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_.", r) {
 			return r
 		}
 		return '_'
 	}, runID)
-	b.Prefix = path.Join(b.Prefix, safe+"-step"+strconv.FormatUint(uint64(step), 10))
-	return b
+	return safe + "-step" + strconv.FormatUint(uint64(step), 10)
 }
 
 // bucketManifest is the content of manifestObject.
@@ -357,7 +362,8 @@ func (b Bucket) file(ctx context.Context, name string, limit int64) (text []byte
 const maxFacts = 1 << 20
 
 // Download gets the checkpoint in the folder, all of it of the versions that belong
-// together, and returns where it is. What was got before is not fetched again.
+// together, and returns where it is. What was got before, and is still whole, is not fetched
+// again; what a killed process left of a download is removed.
 func (b Bucket) Download(ctx context.Context, progress Progress) (string, error) {
 	files, err := b.files(ctx)
 	if err != nil {
@@ -371,34 +377,50 @@ func (b Bucket) Download(ctx context.Context, progress Progress) (string, error)
 	}
 	_, _ = fmt.Fprintf(h, "%q", b.Prefix)
 	dir := filepath.Join(b.CacheDir, filepath.Base(b.Name), fmt.Sprintf("%x", h.Sum(nil)))
-	if _, err := os.Stat(dir); err == nil {
+	// What killed processes left behind is no reason not to download.
+	_ = checkpoint.RemoveUnfinished(filepath.Dir(dir), isDownload)
+	if isWhole(dir, files) {
 		return dir, nil
 	}
-	if err := os.MkdirAll(filepath.Dir(dir), 0o777); err != nil {
-		return "", fmt.Errorf("download %s: %w", b, err)
-	}
-	temporary, err := os.MkdirTemp(filepath.Dir(dir), "unfinished-")
-	if err != nil {
-		return "", fmt.Errorf("download %s: %w", b, err)
-	}
-	defer func() { _ = os.RemoveAll(temporary) }()
-	for _, f := range files {
-		err := b.fetch(ctx, f, filepath.Join(temporary, f.Name), func(n int64) {
-			if got += n; progress != nil {
-				progress(got, all)
+	err = checkpoint.FillDir(dir, func(temporary string) error {
+		for _, f := range files {
+			err := b.fetch(ctx, f, filepath.Join(temporary, f.Name), func(n int64) {
+				if got += n; progress != nil {
+					progress(got, all)
+				}
+			})
+			if err != nil {
+				return err
 			}
-		})
-		if err != nil {
-			return "", fmt.Errorf("download %s: %w", b, err)
 		}
-	}
-	if err := os.Rename(temporary, dir); err != nil {
-		if _, there := os.Stat(dir); there == nil {
-			return dir, nil // another process was faster
+		if isWhole(dir, files) {
+			return errFaster
 		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, errFaster) {
 		return "", fmt.Errorf("download %s: %w", b, err)
 	}
 	return dir, nil
+}
+
+// errFaster says that another process has put the same files in place.
+var errFaster = errors.New("another process downloaded it")
+
+// isDownload reports whether a folder has the name of one that Download makes.
+func isDownload(name string) bool {
+	return len(name) == 32 && strings.Trim(name, "0123456789abcdef") == ""
+}
+
+// isWhole reports whether a folder has all files, none of them cut.
+func isWhole(dir string, files []bucketFile) bool {
+	for _, f := range files {
+		info, err := os.Lstat(filepath.Join(dir, f.Name))
+		if err != nil || !info.Mode().IsRegular() || info.Size() != f.Size {
+			return false
+		}
+	}
+	return true
 }
 
 func (b Bucket) fetch(ctx context.Context, f bucketFile, to string, count func(int64)) error {
@@ -414,6 +436,9 @@ func (b Bucket) fetch(ctx context.Context, f bucketFile, to string, count func(i
 	n, err := io.Copy(file, io.LimitReader(&counter{content, count}, f.Size+1))
 	if err == nil && n != f.Size {
 		err = fmt.Errorf("%w: %s has another size than %d bytes", checkpoint.ErrInvalid, f.Name, f.Size)
+	}
+	if err == nil {
+		err = file.Sync()
 	}
 	return errors.Join(err, file.Close())
 }

@@ -160,6 +160,152 @@ func TestBucketPinsVersions(t *testing.T) {
 	}
 }
 
+// TestBucketFetchesAgainWhatIsNotWhole loses content of what was downloaded, as a power
+// failure can.
+func TestBucketFetchesAgainWhatIsNotWhole(t *testing.T) {
+	b := newBucket(t)
+	folder, want, facts := save(t, t.TempDir(), 10)
+	if _, err := b.Upload(t.Context(), folder, facts, nil); err != nil {
+		t.Fatal(err)
+	}
+	b = b.Folder("run", 10)
+	whole, err := b.Download(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	weights := filepath.Join(whole, "model.safetensors")
+	for name, lose := range map[string]func() error{
+		"empty":    func() error { return os.Truncate(weights, 0) },
+		"short":    func() error { return os.Truncate(weights, 20) },
+		"missing":  func() error { return os.Remove(weights) },
+		"a folder": func() error { return errors.Join(os.Remove(weights), os.Mkdir(weights, 0o777)) },
+		"all":      func() error { return errors.Join(os.RemoveAll(whole), os.Mkdir(whole, 0o777)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := lose(); err != nil {
+				t.Fatal(err)
+			}
+			got, err := b.Download(t.Context(), nil)
+			if err != nil || got != whole {
+				t.Fatalf("got %s, %v", got, err)
+			}
+			snapshot, err := checkpoint.ReadDir(got)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, snapshot); diff != "" {
+				t.Error(diff)
+			}
+			if left, err := os.ReadDir(filepath.Dir(whole)); err != nil || len(left) != 1 {
+				t.Errorf("left %v, %v", left, err)
+			}
+		})
+	}
+}
+
+// gate is a store that gives nothing before it is opened.
+type gate struct {
+	objstore.Store
+	once  sync.Once
+	asked chan struct{} // closed when somebody waits
+	open  chan struct{}
+}
+
+func (g *gate) Open(ctx context.Context, o objstore.Object) (io.ReadCloser, error) {
+	g.once.Do(func() { close(g.asked) })
+	select {
+	case <-g.open:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	return g.Store.Open(ctx, o)
+}
+
+// TestBucketRemovesAbandonedDownloads removes what killed processes left, but nothing that
+// somebody still downloads, nor what is no download.
+func TestBucketRemovesAbandonedDownloads(t *testing.T) {
+	b := newBucket(t)
+	for _, step := range []uint32{10, 20} {
+		folder, _, facts := save(t, t.TempDir(), step)
+		if _, err := b.Upload(t.Context(), folder, facts, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	slow := &gate{Store: b.Store, asked: make(chan struct{}), open: make(chan struct{})}
+	waiting := b.Folder("run", 10)
+	waiting.Store = slow
+	ended := make(chan error, 1)
+	go func() {
+		_, err := waiting.Download(t.Context(), nil)
+		ended <- err
+	}()
+	<-slow.asked
+	cache, suffix := filepath.Join(b.CacheDir, "bucket"), "."+strings.Repeat("A", 26)
+	abandoned := filepath.Join(cache, "."+strings.Repeat("0", 32)+suffix)
+	kept := filepath.Join(cache, ".mine"+suffix)
+	for _, folder := range []string{abandoned, kept} {
+		if err := errors.Join(os.Mkdir(folder, 0o777), os.WriteFile(filepath.Join(folder, "model.safetensors"), []byte("half"), 0o666)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 { // the second one finds everything there
+		if _, err := b.Folder("run", 20).Download(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		if left, err := os.ReadDir(cache); err != nil || len(left) != 3 {
+			t.Errorf("left %v, %v; want a download, one that goes on, and what is none", left, err)
+		}
+		if _, err := os.Stat(abandoned); err == nil {
+			t.Error("what a killed process left is still there")
+		}
+		if err := os.Mkdir(abandoned, 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(slow.open)
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestBucketLeavesWhatAFasterOneDownloaded finds the same files at its end: whoever reads them
+// already goes on undisturbed.
+func TestBucketLeavesWhatAFasterOneDownloaded(t *testing.T) {
+	b := newBucket(t)
+	folder, _, facts := save(t, t.TempDir(), 10)
+	if _, err := b.Upload(t.Context(), folder, facts, nil); err != nil {
+		t.Fatal(err)
+	}
+	b = b.Folder("run", 10)
+	slow := &gate{Store: b.Store, asked: make(chan struct{}), open: make(chan struct{})}
+	waiting := b
+	waiting.Store = slow
+	ended := make(chan error, 1)
+	go func() {
+		_, err := waiting.Download(t.Context(), nil)
+		ended <- err
+	}()
+	<-slow.asked
+	dir, err := b.Download(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.Stat(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	close(slow.open)
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if after, err := os.Stat(dir); err != nil || !os.SameFile(before, after) {
+		t.Errorf("the folder was replaced, or lost: %v", err)
+	}
+	if left, err := os.ReadDir(filepath.Dir(dir)); err != nil || len(left) != 1 {
+		t.Errorf("left %v, %v", left, err)
+	}
+}
+
 func TestBucketKeepsAnotherCheckpoint(t *testing.T) {
 	b, parent := newBucket(t), t.TempDir()
 	folder, _, facts := save(t, parent, 10)

@@ -5,9 +5,9 @@
 // A Place is read by who joins and written by who saves. Uploader writes to it in the
 // background: each checkpoint that is saved is offered to it, the newest is uploaded, and
 // Close waits for the last one. What an interrupted process did not upload is taken up by
-// the next one.
+// the next one of the same run, if it uploads to the same place.
 //
-//	uploader := remote.NewUploader(remote.HubRepo{…}, checkpointDir, logger, tellTheRun)
+//	uploader := remote.NewUploader(remote.HubRepo{…}, runID, checkpointDir, logger, tellTheRun)
 //	uploader.Offer(dir, facts) // whenever a checkpoint was saved
 //	err := uploader.Close(ctx) // waits until ctx is done
 package remote

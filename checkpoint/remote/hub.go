@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 
@@ -33,8 +34,18 @@ func (r HubRepo) revision() string {
 	return r.Revision
 }
 
-// String names the place for people.
-func (r HubRepo) String() string { return "Hub " + r.Repo + "@" + r.revision() }
+// String names the place for people: also the Hub, where it is not the public one, and
+// whether Upload makes the repository a private one.
+func (r HubRepo) String() string {
+	name := "Hub " + r.Repo + "@" + r.revision()
+	if at, err := url.Parse(r.Client.Endpoint); err == nil && r.Client.Endpoint != hub.DefaultEndpoint {
+		name += " of " + at.Redacted()
+	}
+	if r.Private {
+		name += " (private)"
+	}
+	return name
+}
 
 // Facts returns what the newest checkpoint says of itself, and the place pinned to its
 // commit. A repository that no run wrote to is checkpoint.ErrNoFacts.

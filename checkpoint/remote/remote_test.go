@@ -28,13 +28,18 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // save writes a checkpoint of a step and returns its folder.
 func save(t *testing.T, parent string, step uint32) (string, checkpoint.Snapshot, checkpoint.Facts) {
 	t.Helper()
+	return saveOf(t, "run", parent, step)
+}
+
+func saveOf(t *testing.T, runID, parent string, step uint32) (string, checkpoint.Snapshot, checkpoint.Facts) {
+	t.Helper()
 	s := checkpoint.Snapshot{
 		Step:    step,
 		Files:   []checkpoint.File{{Name: "config.json", Data: []byte(`{"architectures":["LlamaForCausalLM"]}`)}},
 		Tensors: []safetensors.Tensor{safetensors.FromFloat32s("w", []int64{2}, []float32{float32(step), 1})},
 	}
-	f := checkpoint.Facts{RunID: "run", Epoch: step / 10, Step: step, DataIndex: uint64(step) * 8, MaxSeqLen: 16, Digest: fmt.Sprintf("%x", s.Manifest().Digest())}
-	dir := filepath.Join(parent, fmt.Sprint("run-step", step))
+	f := checkpoint.Facts{RunID: runID, Epoch: step / 10, Step: step, DataIndex: uint64(step) * 8, MaxSeqLen: 16, Digest: fmt.Sprintf("%x", s.Manifest().Digest())}
+	dir := filepath.Join(parent, folderName(runID, step))
 	if err := checkpoint.WriteDir(dir, s, f.Extra()); err != nil {
 		t.Fatal(err)
 	}
@@ -129,6 +134,7 @@ func TestHubRepoKeepsWhatIsNewerAndWhatIsAPersons(t *testing.T) {
 
 // fakePlace fails as often as told, and takes its time.
 type fakePlace struct {
+	name  string
 	takes time.Duration
 	fails []error
 
@@ -137,7 +143,7 @@ type fakePlace struct {
 	tries  int
 }
 
-func (*fakePlace) String() string { return "fake" }
+func (p *fakePlace) String() string { return "fake " + p.name }
 
 func (p *fakePlace) Upload(ctx context.Context, dir string, f checkpoint.Facts, _ Progress) (string, error) {
 	select {
@@ -181,7 +187,7 @@ func TestUploaderWaitsForTheLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		place := &fakePlace{takes: time.Minute}
-		u := NewUploader(place, dir, discard(), nil)
+		u := NewUploader(place, "run", dir, discard(), nil)
 		for _, step := range []uint32{10, 20, 30} {
 			folder, _, f := save(t, dir, step)
 			u.Offer(folder, f)
@@ -207,7 +213,7 @@ func TestUploaderTriesAgain(t *testing.T) {
 		dir := t.TempDir()
 		broken := errors.New("broken")
 		place := &fakePlace{fails: []error{broken, broken, broken}}
-		u := NewUploader(place, dir, discard(), nil)
+		u := NewUploader(place, "run", dir, discard(), nil)
 		folder, _, f := save(t, dir, 10)
 		u.Offer(folder, f)
 		if err := u.Close(t.Context()); err != nil {
@@ -223,7 +229,7 @@ func TestUploaderSaysWhatIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		place := &fakePlace{fails: []error{hub.ErrForbidden}}
-		u := NewUploader(place, dir, discard(), nil)
+		u := NewUploader(place, "run", dir, discard(), nil)
 		folder, _, f := save(t, dir, 10)
 		u.Offer(folder, f)
 		if err := u.Close(t.Context()); !errors.Is(err, hub.ErrForbidden) || !strings.Contains(err.Error(), "step 10") {
@@ -238,7 +244,7 @@ func TestUploaderGivesUpAndIsTakenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		place := &fakePlace{takes: time.Hour}
-		u := NewUploader(place, dir, discard(), nil)
+		u := NewUploader(place, "run", dir, discard(), nil)
 		for _, step := range []uint32{10, 20} {
 			folder, _, f := save(t, dir, step)
 			u.Offer(folder, f)
@@ -249,15 +255,99 @@ func TestUploaderGivesUpAndIsTakenUp(t *testing.T) {
 		if err := u.Close(ctx); err == nil {
 			t.Error("gave up without saying so")
 		}
-		if err := os.Mkdir(filepath.Join(dir, stagePrefix+"half"), 0o777); err != nil {
+		if err := os.Mkdir(u.stage(30), 0o777); err != nil { // nobody finished it
 			t.Fatal(err)
 		}
 		next := &fakePlace{}
-		if err := NewUploader(next, dir, discard(), nil).Close(t.Context()); err != nil {
+		if err := NewUploader(next, "run", dir, discard(), nil).Close(t.Context()); err != nil {
 			t.Error(err)
 		}
 		next.wantStored(t, 20)
 		wantNoStage(t, dir)
+	})
+}
+
+// TestUploaderLeavesWhatIsNotItsOwn interrupts an upload, and starts another run, or another
+// place for the same run, with the same folder: nobody publishes or loses what is another's,
+// whichever step is the later one.
+func TestUploaderLeavesWhatIsNotItsOwn(t *testing.T) {
+	_, repo := newRepo(t)
+	private, public := repo, repo
+	private.Private = true
+	elsewhere, err := hub.New(hub.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := HubRepo{Client: elsewhere, Repo: repo.Repo}
+	tests := map[string]struct {
+		run, nextRun     string
+		place, nextPlace string
+	}{
+		"of another run":         {"run", "other", private.String(), private.String()},
+		"of a run named like it": {"a/b", "a_b", private.String(), private.String()},
+		"for other readers":      {"run", "run", private.String(), public.String()},
+		"for another Hub":        {"run", "run", public.String(), other.String()},
+		"for another bucket":     {"run", "run", Bucket{Name: "a", Prefix: "b"}.String(), Bucket{Name: "a"}.String()},
+		"of another run and Hub": {"run", "other", private.String(), other.String()},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				dir := t.TempDir()
+				interrupted := NewUploader(&fakePlace{name: test.place, takes: time.Hour}, test.run, dir, discard(), nil)
+				folder, _, f := saveOf(t, test.run, dir, 30)
+				interrupted.Offer(folder, f)
+				if err := os.RemoveAll(folder); err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				if err := interrupted.Close(ctx); err == nil {
+					t.Fatal("the upload was not interrupted")
+				}
+				var log strings.Builder
+				next := &fakePlace{name: test.nextPlace}
+				u := NewUploader(next, test.nextRun, dir, slog.New(slog.NewTextHandler(&log, nil)), nil)
+				synctest.Wait()
+				next.wantStored(t)
+				if u.Pending() {
+					t.Error("waits for what it does not upload")
+				}
+				for _, step := range []uint32{10, 30} { // the last one is a namesake of what was left
+					folder, _, f := saveOf(t, test.nextRun, dir, step)
+					u.Offer(folder, f)
+					synctest.Wait()
+				}
+				if err := u.Close(t.Context()); err != nil {
+					t.Error(err)
+				}
+				next.wantStored(t, 10, 30)
+				if !strings.Contains(log.String(), "remove the folder") {
+					t.Errorf("it does not say what is left: %s", &log)
+				}
+				again := &fakePlace{name: test.place}
+				if err := NewUploader(again, test.run, dir, discard(), nil).Close(t.Context()); err != nil {
+					t.Error(err)
+				}
+				again.wantStored(t, 30)
+				wantNoStage(t, dir)
+			})
+		})
+	}
+}
+
+// TestUploaderRefusesAnotherRun does not publish what it is not for.
+func TestUploaderRefusesAnotherRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		place := &fakePlace{}
+		u := NewUploader(place, "run", dir, discard(), nil)
+		folder, _, f := saveOf(t, "other", dir, 10)
+		u.Offer(folder, f)
+		if err := u.Close(t.Context()); err == nil || !strings.Contains(err.Error(), `run "other"`) {
+			t.Errorf("error = %v", err)
+		}
+		place.wantStored(t)
 	})
 }
 
@@ -266,7 +356,7 @@ func TestUploaderDropsAFailingUploadForALaterOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		place := &fakePlace{fails: []error{errors.New("broken")}}
-		u := NewUploader(place, dir, discard(), nil)
+		u := NewUploader(place, "run", dir, discard(), nil)
 		for _, step := range []uint32{10, 20} {
 			folder, _, f := save(t, dir, step)
 			u.Offer(folder, f)

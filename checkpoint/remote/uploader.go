@@ -15,16 +15,20 @@ import (
 
 	"github.com/psyche-go/psyche/checkpoint"
 	"github.com/psyche-go/psyche/hub"
+	"lukechampine.com/blake3"
 )
 
 // Place is where an Uploader puts checkpoints.
 type Place interface {
 	// Upload returns how the place names the version that it made.
 	Upload(ctx context.Context, dir string, f checkpoint.Facts, progress Progress) (version string, err error)
+	// String names the place for people. Two places have the same name only if what is
+	// uploaded to either lies at the same address, for the same readers.
 	String() string
 }
 
-// stagePrefix begins the names of folders that hold what waits to be uploaded.
+// stagePrefix begins the names of folders that hold what waits to be uploaded. The run and
+// the step follow, and last Uploader.owner.
 const stagePrefix = ".upload-"
 
 const (
@@ -38,6 +42,8 @@ const (
 // repeated until it succeeds, a later checkpoint takes its place, or Close gives up.
 type Uploader struct {
 	place  Place
+	runID  string
+	owner  string // ends the names of its stages: nobody else's have it
 	dir    string
 	logger *slog.Logger
 	told   func(f checkpoint.Facts, version string)
@@ -57,16 +63,20 @@ type job struct {
 	facts checkpoint.Facts
 }
 
-// NewUploader starts an uploader whose checkpoints lie in folders of dir. What an earlier
-// process left there unfinished is taken up. Uploaded, which may be nil, is told of each
+// NewUploader starts an uploader of a run's checkpoints, which lie in folders of dir. What an
+// earlier process was to upload from there to the same place, for the same run, is taken up;
+// what is of other runs and places is left alone. Uploaded, which may be nil, is told of each
 // checkpoint that is there, with the version that Place.Upload returned; it is called from
 // any goroutine.
-func NewUploader(place Place, dir string, logger *slog.Logger, uploaded func(f checkpoint.Facts, version string)) *Uploader {
+func NewUploader(place Place, runID, dir string, logger *slog.Logger, uploaded func(f checkpoint.Facts, version string)) *Uploader {
 	ctx, cancel := context.WithCancel(context.Background())
 	if uploaded == nil {
 		uploaded = func(checkpoint.Facts, string) {}
 	}
-	u := &Uploader{place: place, dir: dir, logger: logger, told: uploaded, cancel: cancel, done: make(chan struct{}), wake: make(chan struct{}, 1)}
+	u := &Uploader{
+		place: place, runID: runID, owner: ownerOf(place, runID), dir: dir, logger: logger, told: uploaded,
+		cancel: cancel, done: make(chan struct{}), wake: make(chan struct{}, 1),
+	}
 	u.takeUp()
 	go func() {
 		defer close(u.done)
@@ -75,12 +85,28 @@ func NewUploader(place Place, dir string, logger *slog.Logger, uploaded func(f c
 	return u
 }
 
-// takeUp offers the newest checkpoint that was left, and removes the others.
+// ownerOf stands for a run and a place in the names of folders.
+func ownerOf(place Place, runID string) string {
+	hash := blake3.Sum256(fmt.Appendf(nil, "%q %q", runID, place.String()))
+	return fmt.Sprintf("-%x", hash[:16])
+}
+
+// stage returns the folder in which the checkpoint of a step waits.
+func (u *Uploader) stage(step uint32) string {
+	return filepath.Join(u.dir, stagePrefix+folderName(u.runID, step)+u.owner)
+}
+
+// takeUp offers the newest of its own checkpoints that were left, and removes the others. Those
+// of other runs, and those that were for other readers, are not its to publish or to remove.
 func (u *Uploader) takeUp() {
 	entries, _ := os.ReadDir(u.dir) // a missing folder has nothing to take up
 	for _, entry := range entries {
 		stage := filepath.Join(u.dir, entry.Name())
 		if !strings.HasPrefix(entry.Name(), stagePrefix) || !entry.IsDir() {
+			continue
+		}
+		if !strings.HasSuffix(entry.Name(), u.owner) {
+			u.logger.Warn("a checkpoint that another run, or this one for another place, was to upload is left alone: unless its client runs, start it as it was, with the same run and place, or remove the folder", "folder", stage)
 			continue
 		}
 		f, err := checkpoint.ReadFacts(stage)
@@ -93,14 +119,20 @@ func (u *Uploader) takeUp() {
 	}
 }
 
-// Offer hands over a checkpoint that was saved to a folder. It does not wait, and may be
-// called from any goroutine. The folder may be removed afterwards.
+// Offer hands over a checkpoint of the run that was saved to a folder. It does not wait, and
+// may be called from any goroutine. The folder may be removed afterwards.
 func (u *Uploader) Offer(dir string, f checkpoint.Facts) {
-	stage := filepath.Join(u.dir, stagePrefix+filepath.Base(dir))
+	stage := u.stage(f.Step)
 	if staged, err := checkpoint.ReadFacts(stage); err == nil && staged == f {
 		return // it waits, or is on its way
 	}
-	if err := link(dir, stage); err != nil {
+	var err error
+	if f.RunID != u.runID {
+		err = fmt.Errorf("%s is of run %q, only those of %q are uploaded", dir, f.RunID, u.runID)
+	} else {
+		err = link(dir, stage)
+	}
+	if err != nil {
 		u.logger.Error("a checkpoint cannot be uploaded", "dir", dir, "err", err)
 		u.mu.Lock()
 		defer u.mu.Unlock()
@@ -271,13 +303,13 @@ func (u *Uploader) progress(step uint32) Progress {
 
 // Pending reports whether an upload runs or waits.
 func (u *Uploader) Pending() bool {
-	entries, _ := filepath.Glob(filepath.Join(u.dir, stagePrefix+"*"))
+	entries, _ := filepath.Glob(filepath.Join(u.dir, stagePrefix+"*"+u.owner))
 	return len(entries) > 0
 }
 
 // Close waits until everything is uploaded, or ctx is done, and returns why the newest
 // checkpoint is not where it should be. What is left lies in the folder, and the next
-// uploader takes it up.
+// uploader of the run to this place takes it up.
 func (u *Uploader) Close(ctx context.Context) error {
 	u.mu.Lock()
 	u.closing = true

@@ -251,9 +251,9 @@ func (c *trainCommand) openUploads(ctx context.Context) (*uploads, error) {
 	return &uploads{place: place, at: at, close: func() error { return nil }}, nil
 }
 
-// start begins to upload what is offered, and what was left; the run is told by tell.
-func (u *uploads) start(dir string, logger *slog.Logger, tell func(checkpoint.Facts, coordinator.Place)) {
-	u.runner = remote.NewUploader(u.place, dir, logger, func(f checkpoint.Facts, version string) { tell(f, u.at(version)) })
+// start begins to upload what is offered of a run, and what was left; the run is told by tell.
+func (u *uploads) start(runID, dir string, logger *slog.Logger, tell func(checkpoint.Facts, coordinator.Place)) {
+	u.runner = remote.NewUploader(u.place, runID, dir, logger, func(f checkpoint.Facts, version string) { tell(f, u.at(version)) })
 }
 
 // finishUploads waits until the last checkpoint is uploaded, also after an interrupt.

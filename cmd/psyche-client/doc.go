@@ -9,5 +9,6 @@
 //	psyche-client generate --model out --prompt "func main"
 //
 // Each command is one file: an options struct, which is also its help text, and a Run
-// method. Exit codes: 0 success, 1 failure, 2 wrong usage, 130 interrupted.
+// method. Exit codes: 0 done, 1 failed, 2 wrong command line, 4 the run or its
+// server refused, 5 the server cannot be reached or is not the right one, 130 interrupted.
 package main

@@ -15,9 +15,9 @@ import (
 type evaluateCommand struct {
 	Model        string      `required:"" type:"existingdir" placeholder:"DIR" help:"Hugging Face folder of the model."`
 	Data         string      `required:"" type:"path" placeholder:"PATH" help:"Token file, or folder of token files."`
-	TokenSize    int         `default:"2" enum:"2,4" help:"Bytes of a token in the files: ${enum}."`
+	TokenSize    int         `default:"0" enum:"0,2,4" help:"Bytes of a token in the files: 2 or 4; 0: as the data.json beside them says, or 2 (${default})."`
 	SeqLen       int         `placeholder:"N" help:"Tokens of a sequence; 0: the model's longest."`
-	MaxSequences uint64      `default:"64" placeholder:"N" help:"Sequences to use, from the start of the data; 0: all."`
+	MaxSequences uint64      `default:"64" placeholder:"N" help:"Sequences to use, from the start of the data; 0: all (${default})."`
 	MicroBatch   int         `default:"8" help:"Sequences that go through the model at once."`
 	Threads      threadCount `placeholder:"N" help:"Threads of libtorch; 0: OMP_NUM_THREADS, else one for each CPU."`
 
@@ -28,11 +28,12 @@ type evaluateCommand struct {
 
 // evaluation is the command's result; losses are in nats per token.
 type evaluation struct {
-	Loss       float64 `json:"loss"`
-	Perplexity float64 `json:"perplexity"`
-	Sequences  int     `json:"sequences"`
-	Tokens     int     `json:"tokens"`
-	Step       uint32  `json:"step"`
+	Loss        float64 `json:"loss"`
+	Perplexity  float64 `json:"perplexity"`
+	Sequences   int     `json:"sequences"`
+	OfSequences uint64  `json:"of_sequences"` // that the data has
+	Tokens      int     `json:"tokens"`
+	Step        uint32  `json:"step"`
 }
 
 // Run prints the mean loss over the sequences.
@@ -48,8 +49,13 @@ func (c *evaluateCommand) Run(ctx context.Context, t terminal) error {
 	if c.SeqLen == 0 {
 		c.SeqLen = description.MaxTokens
 	}
+	if c.TokenSize == 0 {
+		if c.TokenSize, err = local.TokenSize(c.Data, defaultTokenSize); err != nil {
+			return err
+		}
+	}
 	options := local.Options{SeqLen: c.SeqLen, TokenSize: c.TokenSize, VocabSize: description.VocabSize}
-	sequences, err := readFirst(ctx, c.Data, options, c.MaxSequences)
+	sequences, of, err := readFirst(ctx, c.Data, options, c.MaxSequences)
 	if err != nil {
 		return err
 	}
@@ -76,12 +82,12 @@ func (c *evaluateCommand) Run(ctx context.Context, t terminal) error {
 	if err != nil {
 		return err
 	}
-	result := evaluation{loss, math.Exp(loss), len(sequences), len(sequences) * c.SeqLen, s.Step}
+	result := evaluation{loss, math.Exp(loss), len(sequences), of, len(sequences) * c.SeqLen, s.Step}
 	if c.JSON {
 		return json.NewEncoder(t.Out).Encode(result)
 	}
-	_, err = fmt.Fprintf(t.Out, "loss %.4f nats per token, perplexity %.2f, over %d tokens in %d sequences\n",
-		result.Loss, result.Perplexity, result.Tokens, result.Sequences)
+	_, err = fmt.Fprintf(t.Out, "loss %.4f nats per token, perplexity %.2f, over %d tokens in %d of %d sequences\n",
+		result.Loss, result.Perplexity, result.Tokens, result.Sequences, result.OfSequences)
 	return err
 }
 

@@ -44,7 +44,7 @@ func (c *generateCommand) Run(ctx context.Context, t terminal) error {
 	}
 	text, found := s.File(tokenizerFile)
 	if !found {
-		return fmt.Errorf("%s has no %s", c.Model, tokenizerFile)
+		return fmt.Errorf("%s has no %s, without which text cannot become tokens; put the file there with which its training data was made (init-model --tokenizer bytes makes one for bytes)", c.Model, tokenizerFile)
 	}
 	coder, err := tokenizer.Parse(text)
 	if err != nil {

@@ -158,7 +158,7 @@ func TestUploadsReachTheRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		told := make(chan coordinator.Place, 1)
-		u.start(parent, logger, func(_ checkpoint.Facts, at coordinator.Place) { told <- at })
+		u.start("run", parent, logger, func(_ checkpoint.Facts, at coordinator.Place) { told <- at })
 		u.runner.Offer(dir, facts)
 		if err := c.finishUploads(t.Context(), u); err != nil {
 			t.Fatal(err)

@@ -49,7 +49,7 @@ func TestStalledUpload(t *testing.T) {
 	logger := slog.New(slog.DiscardHandler)
 	place := stalledPlace{begun: make(chan struct{})}
 	u := &uploads{place: place, close: func() error { return nil }}
-	u.start(dir, logger, nil)
+	u.start("run", dir, logger, nil)
 	u.runner.Offer(filepath.Join(dir, "run-step3"), checkpoint.Facts{RunID: "run", Step: 3, Digest: strings.Repeat("0", 64)})
 	<-place.begun
 	fmt.Println("uploading")

@@ -13,6 +13,10 @@ import (
 
 	"github.com/alecthomas/kong"
 	"github.com/lmittmann/tint"
+
+	"github.com/psyche-go/psyche/backend"
+	"github.com/psyche-go/psyche/backend/tcp"
+	"github.com/psyche-go/psyche/cmd/internal/numbers"
 )
 
 // commands lists what the program can do, in the order of its help.
@@ -25,14 +29,27 @@ type commands struct {
 	Download  downloadCommand  `cmd:"" help:"Get a model from the Hugging Face Hub or a bucket."`
 	Upload    uploadCommand    `cmd:"" help:"Put a model on the Hugging Face Hub or into a bucket."`
 	Doctor    doctorCommand    `cmd:"" help:"Show what is installed, and what is missing."`
+	Version   versionCommand   `cmd:"" help:"Print the version of the program."`
 }
 
-// Exit codes of the program.
+const description = `Train language models together, or alone.
+
+Exit codes: 0 done; 1 failed; 2 wrong command line; 4 the run or its server refused; 5 the server cannot be reached, or is not the right one; 130 interrupted.`
+
+// Exit codes of the program, with the meanings that those of psyche have. Help and
+// documentation list them.
 const (
 	exitFailure     = 1
 	exitUsage       = 2
+	exitRefused     = 4
+	exitConnection  = 5
 	exitInterrupted = 130
 )
+
+// usageError marks errors of what stands on the command line.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
 
 // terminal is where a command writes: results to Out, all else to Err.
 type terminal struct {
@@ -75,12 +92,13 @@ func run(ctx context.Context, args []string, t terminal) (code int) {
 	}()
 	parser, err := kong.New(&commands{},
 		kong.Name("psyche-client"),
-		kong.Description("Train language models together, or alone."),
+		kong.Description(description),
 		kong.Writers(t.Out, t.Err),
 		kong.Exit(func(code int) { panic(exit(code)) }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.Bind(t),
+		numbers.Option(),
 	)
 	if err != nil {
 		return report(t, err, exitFailure)
@@ -95,8 +113,22 @@ func run(ctx context.Context, args []string, t terminal) (code int) {
 	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
 		return report(t, errors.New("interrupted"), exitInterrupted)
 	default:
-		return report(t, err, exitFailure)
+		return report(t, err, exitCode(err))
 	}
+}
+
+// exitCode tells failures apart that a script would treat differently.
+func exitCode(err error) int {
+	if _, wrong := errors.AsType[usageError](err); wrong {
+		return exitUsage
+	}
+	switch {
+	case errors.Is(err, tcp.ErrUnreachable), errors.Is(err, tcp.ErrUntrusted):
+		return exitConnection
+	case errors.Is(err, tcp.ErrRefused), errors.Is(err, backend.ErrWrongRun), errors.Is(err, backend.ErrDuplicateKey):
+		return exitRefused
+	}
+	return exitFailure
 }
 
 func report(t terminal, err error, code int) int {

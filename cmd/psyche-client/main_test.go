@@ -124,7 +124,7 @@ func TestTrainRejects(t *testing.T) {
 	t.Setenv("PSYCHE_KNOWN_SERVERS", filepath.Join(t.TempDir(), "known_servers"))
 	train := func(want string, args ...string) {
 		t.Helper()
-		fail(t, exitFailure, want, append([]string{"train", "--run-id", "r", "--server-addr", "127.0.0.1:1", "--log", "none"}, args...)...)
+		fail(t, exitUsage, want, append([]string{"train", "--run-id", "r", "--server-addr", "127.0.0.1:1", "--log", "none"}, args...)...)
 	}
 	train("--micro-batch-size is 0", "--micro-batch-size", "0")
 	train("--server-timeout is 0s", "--server-timeout", "0s")
@@ -166,7 +166,7 @@ func TestSoloAndEvaluate(t *testing.T) {
 			solo := func(save, steps string, more ...string) string {
 				return succeed(t, append([]string{"solo", "--model", model, "--data-path", data, "--held-out", data,
 					"--seq-len", "16", "--total-batch", "4", "--micro-batch", "2", "--optimizer", optimizer, "--lr", "0.01",
-					"--lr-schedule", "constant", "--compression-topk", "8", "--shuffle", "5", "--steps", steps, "--save", save, "--threads", "1"}, more...)...)
+					"--lr-schedule", "constant", "--shuffle", "5", "--steps", steps, "--save", save, "--threads", "1"}, more...)...)
 			}
 			whole, parts := filepath.Join(t.TempDir(), "whole"), filepath.Join(t.TempDir(), "parts")
 			out := solo(whole, "12", "--save-every", "5")

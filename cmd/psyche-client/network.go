@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -143,8 +142,12 @@ func (f *networkFlags) openStore(checkpointDir string, logger *slog.Logger) (*bl
 	store, err := blob.OpenStore(blob.Options{
 		MaxMemory: f.MaxBlobMemory << 20, Dir: dir, MaxDisk: f.MaxBlobDisk << 20, Logger: logger,
 	})
-	if err != nil {
-		return nil, errors.Join(err, errors.New("choose another folder with --blob-dir"))
+	switch {
+	case err == nil:
+		return store, nil
+	case f.BlobDir == "" && dir != "":
+		return nil, fmt.Errorf("share the model from --checkpoint-dir %s: %w; choose another folder, or one for this with --blob-dir", checkpointDir, err)
+	default:
+		return nil, fmt.Errorf("%w; choose another folder with --blob-dir", err)
 	}
-	return store, nil
 }

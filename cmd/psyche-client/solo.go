@@ -10,9 +10,10 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/alecthomas/kong"
+
 	"github.com/psyche-go/psyche/assign"
 	"github.com/psyche-go/psyche/checkpoint"
-	"github.com/psyche-go/psyche/config"
 	"github.com/psyche-go/psyche/data"
 	"github.com/psyche-go/psyche/data/local"
 	"github.com/psyche-go/psyche/model"
@@ -22,19 +23,19 @@ import (
 type soloCommand struct {
 	Model      string `required:"" type:"existingdir" placeholder:"DIR" help:"Hugging Face folder of the model to start from."`
 	DataPath   string `required:"" type:"path" placeholder:"PATH" help:"Folder of token files, or one token file."`
-	TokenSize  int    `default:"2" enum:"2,4" help:"Bytes of a token in the files: ${enum}."`
+	TokenSize  int    `default:"0" enum:"0,2,4" help:"Bytes of a token in the files: 2 or 4; 0: as the data.json beside them says, or 2 (${default})."`
 	SeqLen     int    `default:"256" help:"Tokens of a sequence."`
-	Shuffle    uint64 `default:"0" placeholder:"SEED" help:"Order of the sequences; 0: as in the files."`
+	Shuffle    uint64 `default:"0" placeholder:"SEED" help:"Order of the sequences; 0: as in the files (${default})."`
 	TotalBatch int    `default:"24" help:"Sequences of a step."`
 	MicroBatch int    `default:"8" help:"Sequences that go through the model at once."`
 	Steps      uint32 `default:"100" help:"Steps to train, those before a resume included."`
 
 	HeldOut          string `type:"path" placeholder:"PATH" help:"Token file or folder that is only measured, before and after."`
-	HeldOutSequences uint64 `default:"64" placeholder:"N" help:"Sequences of it to use; 0: all."`
+	HeldOutSequences uint64 `default:"64" placeholder:"N" help:"Sequences of it to use, from its start; 0: all (${default})."`
 
-	Save      string      `type:"path" placeholder:"DIR" help:"Folder for the model and the optimizer's state; a training that it holds is resumed."`
-	SaveEvery uint32      `default:"0" placeholder:"N" help:"Save every N steps as well as at the end; 0: only then."`
-	LogEvery  uint32      `default:"10" placeholder:"N" help:"Print the loss every N steps."`
+	Save      string      `type:"path" placeholder:"DIR" help:"Folder for the model and the optimizer's state; a training that it holds is resumed. Without it nothing is saved."`
+	SaveEvery uint32      `default:"0" placeholder:"N" help:"Save every N steps as well as at the end; 0: only then (${default})."`
+	LogEvery  uint32      `default:"10" placeholder:"N" help:"Print the loss every N steps (${default})."`
 	Threads   threadCount `placeholder:"N" help:"Threads of libtorch; 0: OMP_NUM_THREADS, else one for each CPU."`
 
 	libraryFlags  `embed:""`
@@ -43,24 +44,11 @@ type soloCommand struct {
 	soloOptimizer
 }
 
-// soloOptimizer are the flags of optimizer and learning rate.
-type soloOptimizer struct {
-	Optimizer    string  `default:"adamw" enum:"adamw,distro" help:"How gradients change the weights: ${enum}."`
-	LR           float64 `default:"0.001" help:"Learning rate after the warmup."`
-	LRSchedule   string  `default:"cosine" enum:"constant,linear,cosine" help:"How it falls after that: ${enum}."`
-	FinalLR      float64 `default:"0.0001" help:"Learning rate at the last step, of linear and cosine."`
-	WarmupSteps  *uint32 `placeholder:"N" help:"Steps in which it rises from 0. Default: a tenth of the steps, at most 10."`
-	WeightDecay  float64 `default:"0" help:"Decoupled weight decay."`
-	ClipGradNorm float64 `default:"1" help:"Largest norm of the gradient; 0: any."`
-
-	Beta1 float64 `default:"0.9" help:"Of adamw: decay of the mean gradient."`
-	Beta2 float64 `default:"0.95" help:"Of adamw: decay of the mean square."`
-	Eps   float64 `default:"1e-8" help:"Of adamw: added to the root of the mean square."`
-
-	CompressionDecay float64 `default:"0.999" help:"Of distro: decay of the momentum."`
-	CompressionTopK  uint16  `name:"compression-topk" default:"8" help:"Of distro: coefficients kept of each chunk."`
-	CompressionChunk uint16  `default:"64" help:"Of distro: largest side of a chunk."`
-	Quantize1Bit     bool    `name:"quantize-1bit" default:"true" negatable:"" help:"Of distro: keep signs only."`
+// Help is shown by --help below the command's summary.
+func (c *soloCommand) Help() string {
+	return `With --save, the same command line with more --steps goes on where the training ended, also
+after an interrupt or an error. The data, its order and --seq-len must be what they were;
+other flags may change, and what changed is printed. --model is read for a new training only.`
 }
 
 // learner is a trainer of either kind.
@@ -74,47 +62,46 @@ type learner interface {
 	Close() error
 }
 
-func (o soloOptimizer) options(steps uint32) (config.Optimizer, config.LRSchedule) {
-	var optimizer config.Optimizer
-	if o.Optimizer == "adamw" {
-		optimizer.AdamW = &config.AdamW{Betas: [2]float64{o.Beta1, o.Beta2}, Eps: o.Eps, WeightDecay: o.WeightDecay, ClipGradNorm: o.ClipGradNorm}
-	} else {
-		optimizer.Distro = &config.Distro{
-			ClipGradNorm: o.ClipGradNorm, WeightDecay: o.WeightDecay, CompressionDecay: o.CompressionDecay,
-			CompressionTopK: o.CompressionTopK, CompressionChunk: o.CompressionChunk, Quantize1Bit: o.Quantize1Bit,
-		}
-	}
-	warmup := min(steps/10, 10)
-	if o.WarmupSteps != nil {
-		warmup = *o.WarmupSteps
-	}
-	var lr config.LRSchedule
-	switch o.LRSchedule {
-	case "constant":
-		lr.Constant = &config.ConstantLR{BaseLR: o.LR, WarmupSteps: warmup}
-	case "linear":
-		lr.Linear = &config.LinearLR{BaseLR: o.LR, WarmupSteps: warmup, TotalSteps: steps, FinalLR: o.FinalLR}
-	case "cosine":
-		lr.Cosine = &config.CosineLR{BaseLR: o.LR, WarmupSteps: warmup, TotalSteps: steps, FinalLR: o.FinalLR}
-	}
-	return optimizer, lr
-}
-
 // solo is a training in progress.
 type solo struct {
 	options   soloCommand
 	terminal  terminal
+	claim     *folderClaim // of --save; nil without
 	learner   learner
 	data      *local.Folder
 	heldOut   [][]int32
+	settings  string // to save with the training
 	step      uint32 // newest finished one
 	dataIndex uint64 // first sequence that was not trained on
+	unsaved   bool   // steps were trained since the last attempt to save
 	started   time.Time
 	trained   int // tokens since started
 }
 
-// Run trains until the last step or an interrupt, and saves either way.
-func (c *soloCommand) Run(ctx context.Context, t terminal) error {
+// Run trains until the last step, an interrupt or an error, and saves what was trained.
+func (c *soloCommand) Run(ctx context.Context, t terminal, line *kong.Context) error {
+	if err := c.check(line); err != nil {
+		return err
+	}
+	s := &solo{options: *c, terminal: t}
+	defer func() { _ = s.close() }()
+	done, err := s.open(ctx)
+	if err != nil || done {
+		return err
+	}
+	if err = s.train(ctx); err == nil || s.options.Save == "" {
+		return err
+	}
+	// A step that failed has changed nothing: those before it are done.
+	saveErr := s.save(context.WithoutCancel(ctx))
+	if saveErr != nil && errors.Is(err, context.Canceled) {
+		return fmt.Errorf("interrupted: %w", saveErr)
+	}
+	return errors.Join(err, saveErr)
+}
+
+// check looks at the flags that need no files.
+func (c *soloCommand) check(line *kong.Context) error {
 	if c.TotalBatch < 1 || c.MicroBatch < 1 || c.Steps < 1 {
 		return fmt.Errorf("--total-batch %d, --micro-batch %d, --steps %d: want at least 1", c.TotalBatch, c.MicroBatch, c.Steps)
 	}
@@ -124,64 +111,68 @@ func (c *soloCommand) Run(ctx context.Context, t terminal) error {
 	if c.LogEvery < 1 {
 		return errors.New("--log-every is 0: want at least 1")
 	}
-	s, err := c.open(ctx, t)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = s.close() }()
-	err = s.train(ctx)
-	if err != nil && !errors.Is(err, context.Canceled) {
-		return err
-	}
-	// An interrupted training is saved too: its steps are done.
-	return errors.Join(s.save(context.WithoutCancel(ctx)), err)
+	return c.checkFlags(line)
 }
 
-// open checks everything before the first step: an error must not come after an hour.
-func (c *soloCommand) open(ctx context.Context, t terminal) (*solo, error) {
-	s := &solo{options: *c, terminal: t}
+// open checks everything before the first step: an error must not come after an hour. Done
+// says that there is no step left.
+func (s *solo) open(ctx context.Context) (done bool, err error) {
+	c, logger := &s.options, s.terminal.logger()
+	if c.Save == "" {
+		s.printf("nothing will be saved: there is no --save\n")
+	} else if s.claim, err = claimFolder(c.Save); err != nil {
+		return false, fmt.Errorf("--save: %w", err)
+	}
 	initial, state, err := c.start()
 	if err != nil {
-		return nil, err
+		return false, err
+	}
+	if state != nil && state.Step >= c.Steps {
+		s.printf("%s is at step %d already, --steps is %d: nothing to do\n", c.Save, state.Step, c.Steps)
+		return true, nil
 	}
 	description, err := describe(initial)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", c.Model, err)
+		return false, fmt.Errorf("%s: %w", c.Model, err)
 	}
 	if err := s.openData(ctx, description); err != nil {
-		return nil, errors.Join(err, s.close())
+		return false, err
 	}
-	if err := c.load(c.Threads, t.logger()); err != nil {
-		return nil, errors.Join(err, s.close())
+	warmup, err := s.resume(state)
+	if err != nil {
+		return false, err
+	}
+	if err := c.load(c.Threads, logger); err != nil {
+		return false, err
 	}
 	devices, err := c.trainingDevices(c.deviceFlags)
 	if err != nil {
-		return nil, errors.Join(err, s.close())
+		return false, err
 	}
-	compute, err := c.computing(ctx, devices, t.logger())
+	compute, err := c.computing(ctx, devices, logger)
 	if err != nil {
-		return nil, errors.Join(err, s.close())
+		return false, err
 	}
-	optimizer, lr := c.options(c.Steps)
-	options := train.Options{
+	optimizer, lr := c.soloOptimizer.options(warmup, c.Steps)
+	s.learner, err = c.learner(ctx, train.Options{
 		Model: initial, Optimizer: optimizer, LRSchedule: lr, Compute: compute, MicroBatch: c.MicroBatch,
-		Devices: devices, Parallel: c.parallelism(), Threads: int(c.Threads), RunID: "solo", Logger: t.logger(),
+		Devices: devices, Parallel: c.parallelism(), Threads: int(c.Threads), RunID: "solo", Logger: logger,
+	})
+	if err != nil || state == nil {
+		return false, err
 	}
+	if err := s.learner.SetOptimizerState(ctx, *state); err != nil {
+		return false, fmt.Errorf("resume from %s: %w", c.Save, err)
+	}
+	s.step, s.dataIndex = state.Step, state.DataIndex
+	return false, nil
+}
+
+func (c *soloCommand) learner(ctx context.Context, o train.Options) (learner, error) {
 	if c.Optimizer == "adamw" {
-		s.learner, err = asLearner(train.NewAdamW(ctx, options))
-	} else {
-		s.learner, err = asLearner(train.New(ctx, options))
+		return asLearner(train.NewAdamW(ctx, o))
 	}
-	if err != nil {
-		return nil, errors.Join(err, s.close())
-	}
-	if state != nil {
-		if err := s.learner.SetOptimizerState(ctx, *state); err != nil {
-			return nil, errors.Join(fmt.Errorf("resume from %s: %w", c.Save, err), s.close())
-		}
-		s.step, s.dataIndex = state.Step, state.DataIndex
-	}
-	return s, nil
+	return asLearner(train.New(ctx, o))
 }
 
 // asLearner keeps a nil trainer from becoming an interface that is not nil.
@@ -207,26 +198,61 @@ func (c *soloCommand) start() (checkpoint.Snapshot, *train.OptimizerState, error
 		s, err := checkpoint.ReadDir(c.Model)
 		return s, nil, err
 	}
+	if err := checkpoint.CheckTarget(c.Save); err != nil {
+		return checkpoint.Snapshot{}, nil, fmt.Errorf("--save: %w", err)
+	}
 	state, err := train.ReadOptimizerState(path)
 	if err != nil {
 		return checkpoint.Snapshot{}, nil, fmt.Errorf("resume: %w", err)
 	}
 	if state.Optimizer != c.Optimizer {
-		return checkpoint.Snapshot{}, nil, fmt.Errorf("--save %s holds a training with --optimizer %s, not %s", c.Save, state.Optimizer, c.Optimizer)
+		return checkpoint.Snapshot{}, nil, fmt.Errorf("--save %s holds a training with --optimizer %s, not %s; give the same again, or begin a new training from that model with --model %s and another --save",
+			c.Save, state.Optimizer, c.Optimizer, c.Save)
 	}
 	s, err := checkpoint.ReadDir(c.Save)
 	return s, &state, err
 }
 
-func (s *solo) openData(ctx context.Context, description model.Description) error {
-	c := s.options
+// resume compares what is asked for with how the training began, if it is not new, and
+// returns the steps of the warmup.
+func (s *solo) resume(state *train.OptimizerState) (warmup uint32, err error) {
+	c := &s.options
+	saved, err := savedSettings(state)
+	if err != nil {
+		return 0, fmt.Errorf("resume from %s: %w", c.Save, err)
+	}
+	warmup = c.warmup(savedWarmup(saved), c.Steps)
+	all := c.settings(s.data, warmup)
+	if s.settings, err = encodeSettings(all); err != nil || state == nil {
+		return warmup, err
+	}
+	changed, err := compareSettings(c.Save, saved, all)
+	if err != nil {
+		return 0, err
+	}
+	s.printf("resumed from %s at step %d; --model is not read again\n", c.Save, state.Step)
+	if saved == nil {
+		s.terminal.logger().Warn("the folder does not say with which settings the training began: make sure that data, --seq-len and --shuffle are the same", "folder", c.Save)
+	}
+	if changed != "" {
+		s.printf("changed: %s\n", changed)
+	}
+	return warmup, nil
+}
+
+func (s *solo) openData(ctx context.Context, description model.Description) (err error) {
+	c := &s.options
 	if c.SeqLen > description.MaxTokens {
 		return fmt.Errorf("--seq-len %d: the model's max_position_embeddings is %d", c.SeqLen, description.MaxTokens)
 	}
 	options := local.Options{SeqLen: c.SeqLen, TokenSize: c.TokenSize, VocabSize: description.VocabSize}
+	if c.TokenSize == 0 {
+		if options.TokenSize, err = local.TokenSize(c.DataPath, defaultTokenSize); err != nil {
+			return err
+		}
+	}
 	if c.HeldOut != "" {
-		var err error
-		if s.heldOut, err = readFirst(ctx, c.HeldOut, options, c.HeldOutSequences); err != nil {
+		if err := s.readHeldOut(ctx, options); err != nil {
 			return err
 		}
 	}
@@ -234,9 +260,25 @@ func (s *solo) openData(ctx context.Context, description model.Description) erro
 		options.Seed = new([32]byte)
 		binary.LittleEndian.PutUint64(options.Seed[:], c.Shuffle)
 	}
-	var err error
+	c.TokenSize = options.TokenSize
 	s.data, err = local.Open(c.DataPath, options)
 	return err
+}
+
+// readHeldOut reads what is only measured. Without a --token-size it may have another one
+// than the data.
+func (s *solo) readHeldOut(ctx context.Context, o local.Options) (err error) {
+	if s.options.TokenSize == 0 {
+		if o.TokenSize, err = local.TokenSize(s.options.HeldOut, o.TokenSize); err != nil {
+			return err
+		}
+	}
+	var of uint64
+	if s.heldOut, of, err = readFirst(ctx, s.options.HeldOut, o, s.options.HeldOutSequences); err != nil {
+		return err
+	}
+	s.printf("held out: %d of %d sequences\n", len(s.heldOut), of)
+	return nil
 }
 
 func (s *solo) close() error {
@@ -246,6 +288,9 @@ func (s *solo) close() error {
 	}
 	if s.data != nil {
 		errs = append(errs, s.data.Close())
+	}
+	if s.claim != nil {
+		errs = append(errs, s.claim.release())
 	}
 	return errors.Join(errs...)
 }
@@ -266,10 +311,14 @@ func (s *solo) train(ctx context.Context) error {
 			s.printf("step %d/%d  loss %.4f  %.0f tokens/s\n", s.step, s.options.Steps, loss, float64(s.trained)/time.Since(s.started).Seconds())
 		}
 		if s.options.SaveEvery > 0 && s.step%s.options.SaveEvery == 0 && s.step < s.options.Steps {
-			if err := s.save(ctx); err != nil {
+			if err := s.save(context.WithoutCancel(ctx)); err != nil {
 				return err
 			}
 		}
+	}
+	// Saved before it is measured: nothing that happens there costs a step.
+	if err := s.save(context.WithoutCancel(ctx)); err != nil {
+		return err
 	}
 	return s.printHeldOut(ctx)
 }
@@ -287,6 +336,7 @@ func (s *solo) next(ctx context.Context) (float64, error) {
 	}
 	s.step++
 	s.dataIndex = id.End
+	s.unsaved = true
 	s.trained += s.options.TotalBatch * s.options.SeqLen
 	return loss, nil
 }
@@ -303,11 +353,13 @@ func (s *solo) printHeldOut(ctx context.Context) error {
 	return nil
 }
 
-// save writes model and optimizer state together, so that they are of the same step.
+// save writes model and optimizer state together, so that they are of the same step. What
+// was saved, or could not be, is not saved again.
 func (s *solo) save(ctx context.Context) error {
-	if s.options.Save == "" {
+	if s.options.Save == "" || !s.unsaved {
 		return nil
 	}
+	s.unsaved = false
 	snapshot, err := s.learner.Snapshot(ctx)
 	if err != nil {
 		return err
@@ -316,7 +368,7 @@ func (s *solo) save(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	state.DataIndex = s.dataIndex
+	state.DataIndex, state.Settings = s.dataIndex, s.settings
 	if err := checkpoint.WriteDir(s.options.Save, snapshot, checkpoint.Extra{Name: train.OptimizerFile, Write: state.Write}); err != nil {
 		return err
 	}

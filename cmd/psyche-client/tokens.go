@@ -8,21 +8,23 @@ import (
 	"github.com/psyche-go/psyche/data/local"
 )
 
+// defaultTokenSize is that of token files which no data.json describes.
+const defaultTokenSize = 2
+
 // readFirst returns the first sequences of a token file or folder, at most limit of
-// them; 0 means all.
-func readFirst(ctx context.Context, path string, o local.Options, limit uint64) ([][]int32, error) {
+// them, and how many there are; 0 means all.
+func readFirst(ctx context.Context, path string, o local.Options, limit uint64) (sequences [][]int32, of uint64, err error) {
 	folder, err := local.Open(path, o)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	defer func() { _ = folder.Close() }()
 	count := folder.Len()
 	if limit > 0 {
 		count = min(count, limit)
 	}
-	sequences, err := folder.Sequences(ctx, assign.BatchID{End: count})
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", path, err)
+	if sequences, err = folder.Sequences(ctx, assign.BatchID{End: count}); err != nil {
+		return nil, 0, fmt.Errorf("read %s: %w", path, err)
 	}
-	return sequences, nil
+	return sequences, folder.Len(), nil
 }

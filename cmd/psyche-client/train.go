@@ -78,6 +78,15 @@ connects again; when the model is lost it joins again. Ctrl-C leaves the run.`
 func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 	logger := c.logger(t)
 	c.logTo = logger
+	if err := c.checkFlags(ctx); err != nil {
+		return usageError{err}
+	}
+	if !c.DeleteOldSteps {
+		c.KeepSteps = 0
+	}
+	if err := c.checkCheckpointDir(); err != nil {
+		return err
+	}
 	key, err := c.key(logger)
 	if err != nil {
 		return err
@@ -87,27 +96,6 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 	})
 	if err != nil {
 		return err
-	}
-	if c.MicroBatchSize < 1 {
-		return fmt.Errorf("--micro-batch-size is %d: want at least 1", c.MicroBatchSize)
-	}
-	if c.ServerTimeout <= 0 {
-		return fmt.Errorf("--server-timeout is %v: want more than 0", c.ServerTimeout)
-	}
-	if err := c.check(); err != nil {
-		return err
-	}
-	if err := c.checkParallelism(); err != nil {
-		return err
-	}
-	if c.KeepSteps < 0 {
-		return fmt.Errorf("--keep-steps is %d: want 0 for all, or more", c.KeepSteps)
-	}
-	if err := c.checkUploads(c.CheckpointDir); err != nil {
-		return err
-	}
-	if !c.DeleteOldSteps {
-		c.KeepSteps = 0
 	}
 	if err := c.load(c.Threads, logger); err != nil {
 		return err
@@ -155,6 +143,7 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 		Network:    network,
 		Data:       &trainers.data,
 		NewTrainer: trainers.build,
+		CheckRun:   trainers.checkRun,
 		Initial:    c.initial,
 		Archive:    c.archive,
 
@@ -176,7 +165,7 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 		return err
 	}
 	if uploads != nil {
-		uploads.start(c.CheckpointDir, logger, member.Uploaded)
+		uploads.start(c.RunID, c.CheckpointDir, logger, member.Uploaded)
 	}
 	return member.Run(ctx)
 }
@@ -261,7 +250,7 @@ func (c *trainCommand) initial(ctx context.Context, from coordinator.Checkpoint)
 	switch {
 	case c.ModelPath != "":
 		return checkpoint.ReadDir(c.ModelPath)
-	case from.Kind == coordinator.CheckpointLocal && !c.AllowLocalPaths:
+	case c.wantsModelPath(from):
 		return checkpoint.Snapshot{}, fmt.Errorf("%w: the model %s: name a folder with --model-path", errLocalPath, from.Repo)
 	case from.Kind == coordinator.CheckpointLocal:
 		return checkpoint.ReadDir(from.Repo)
@@ -297,10 +286,10 @@ func (f *trainerFactory) build(ctx context.Context, snapshot checkpoint.Snapshot
 	if err != nil {
 		return nil, err
 	}
-	if err := checkArchitecture(run.Architecture, description.Architecture); err != nil {
+	if err := checkModel(run, description); err != nil {
 		return nil, err
 	}
-	if namesFolders(run.DataLocations) && f.command.DataPath == "" && !f.command.AllowLocalPaths {
+	if f.command.wantsDataPath(run) {
 		return nil, fmt.Errorf("%w: its data: name a folder with --data-path", errLocalPath)
 	}
 	err = f.data.open(ctx, func(ctx context.Context) (data.Provider, error) {

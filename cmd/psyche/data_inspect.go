@@ -7,14 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 
 	"github.com/psyche-go/psyche/assign"
 	"github.com/psyche-go/psyche/data/local"
-	"github.com/psyche-go/psyche/data/prepare"
+	"github.com/psyche-go/psyche/data/manifest"
 	"github.com/psyche-go/psyche/tokenizer"
 )
 
@@ -33,19 +32,18 @@ func (c dataInspect) Run(ctx context.Context, to console) (err error) {
 	if c.Sample < 0 {
 		return fmt.Errorf("--sample %d, want at least 0", c.Sample)
 	}
-	manifest, err := prepare.ReadManifest(c.Dir)
-	described := err == nil
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	described, found, err := manifest.Read(c.Dir)
+	if err != nil {
 		return err
 	}
 	o := local.Options{SeqLen: c.SeqLen, TokenSize: c.TokenSize, VocabSize: c.VocabSize}
 	if o.TokenSize == 0 {
-		if o.TokenSize = 2; described {
-			o.TokenSize = manifest.TokenSizeInBytes
+		if o.TokenSize = 2; found {
+			o.TokenSize = described.TokenSizeInBytes
 		}
 	}
 	if o.VocabSize == 0 {
-		o.VocabSize = manifest.Tokenizer.VocabSize
+		o.VocabSize = described.Tokenizer.VocabSize
 	}
 	folder, err := local.Open(c.Dir, o)
 	if err != nil {
@@ -56,31 +54,26 @@ func (c dataInspect) Run(ctx context.Context, to console) (err error) {
 	if err != nil {
 		return err
 	}
-	for _, file := range append(append([]prepare.File{}, manifest.Files...), manifest.HeldOut...) {
+	for _, file := range slices.Concat(described.Files, described.HeldOut) {
 		if err := checkFile(c.Dir, file); err != nil {
-			return err
-		}
-	}
-	if described {
-		if err := checkAllDescribed(folder.Files(), manifest); err != nil {
 			return err
 		}
 	}
 	_, err = fmt.Fprintf(to.out, "%s: %d tokens of %d bytes (%s) in %d files, %d sequences of %d tokens, largest id %d\n",
 		c.Dir, folder.Tokens(), o.TokenSize, map[int]string{2: "u16", 4: "u32"}[o.TokenSize], len(folder.Files()), folder.Len(), c.SeqLen, largest)
-	if err == nil && described {
+	if err == nil && found {
 		_, err = fmt.Fprintf(to.out, "tokenizer %s with %d tokens, %d tokens held out, the SHA-256 of every file is right\n",
-			manifest.Tokenizer.Name, manifest.Tokenizer.VocabSize, manifest.HeldOutTokens)
+			described.Tokenizer.Name, described.Tokenizer.VocabSize, described.HeldOutTokens)
 	}
 	if err != nil || c.Sample == 0 {
 		return err
 	}
-	return c.sample(ctx, to, manifest, o)
+	return c.sample(ctx, to, described, o)
 }
 
 // sample shows tokens as text.
-func (c dataInspect) sample(ctx context.Context, to console, manifest prepare.Manifest, o local.Options) (err error) {
-	decoder, err := c.loadTokenizer(manifest)
+func (c dataInspect) sample(ctx context.Context, to console, described manifest.Manifest, o local.Options) (err error) {
+	decoder, err := c.loadTokenizer(described)
 	if err != nil || decoder == nil {
 		return err
 	}
@@ -111,10 +104,10 @@ func (c dataInspect) sample(ctx context.Context, to console, manifest prepare.Ma
 
 // loadTokenizer returns the tokenizer to decode with, or nil when none is known. One that
 // is not what the data was made with is an error.
-func (c dataInspect) loadTokenizer(manifest prepare.Manifest) (*tokenizer.Tokenizer, error) {
+func (c dataInspect) loadTokenizer(described manifest.Manifest) (*tokenizer.Tokenizer, error) {
 	name := c.Tokenizer
 	if name == "" {
-		name = manifest.Tokenizer.Name
+		name = described.Tokenizer.Name
 		if _, err := os.Stat(name); name != "bytes" && err != nil {
 			return nil, nil
 		}
@@ -124,26 +117,16 @@ func (c dataInspect) loadTokenizer(manifest prepare.Manifest) (*tokenizer.Tokeni
 		return nil, err
 	}
 	sum := sha256.Sum256(loaded.JSON())
-	if want := manifest.Tokenizer.SHA256; want != "" && want != hex.EncodeToString(sum[:]) {
+	if want := described.Tokenizer.SHA256; want != "" && want != hex.EncodeToString(sum[:]) {
 		return nil, fmt.Errorf("tokenizer %s is not the one that the data was made with: its SHA-256 is %x, not %s; name that one with --tokenizer, or use --sample 0", name, sum, want)
 	}
 	return loaded, nil
 }
 
-// checkAllDescribed refuses token files that would be read but are not in the manifest.
-func checkAllDescribed(paths []string, manifest prepare.Manifest) error {
-	for _, path := range paths {
-		if !slices.ContainsFunc(manifest.Files, func(file prepare.File) bool { return file.Name == filepath.Base(path) }) {
-			return fmt.Errorf("token file %s would be trained on, but %s does not name it; remove one of the two", path, prepare.ManifestName)
-		}
-	}
-	return nil
-}
-
 // checkFile compares a token file with its entry in the manifest.
-func checkFile(dir string, entry prepare.File) (err error) {
+func checkFile(dir string, entry manifest.File) (err error) {
 	if !filepath.IsLocal(filepath.FromSlash(entry.Name)) {
-		return fmt.Errorf("check %s: %q names a file outside the folder", filepath.Join(dir, prepare.ManifestName), entry.Name)
+		return fmt.Errorf("check %s: %q names a file outside the folder", filepath.Join(dir, manifest.Name), entry.Name)
 	}
 	path := filepath.Join(dir, filepath.FromSlash(entry.Name))
 	file, err := os.Open(path)
@@ -157,7 +140,7 @@ func checkFile(dir string, entry prepare.File) (err error) {
 	}
 	if found := hex.EncodeToString(hash.Sum(nil)); found != entry.SHA256 {
 		return fmt.Errorf("token file %s is not what %s describes: its SHA-256 is %s, not %s; make the data again",
-			path, prepare.ManifestName, found, entry.SHA256)
+			path, manifest.Name, found, entry.SHA256)
 	}
 	return nil
 }

@@ -20,11 +20,11 @@ type dataTokenize struct {
 	Field           string   `default:"text" placeholder:"NAME" help:"Key (JSONL) or column (Parquet) of the text (${default})."`
 	Include         []string `sep:"none" placeholder:"PATTERN" help:"Read only files of these names in folders, as in --include '*.go'. May be repeated."`
 	HeldOut         []string `sep:"none" placeholder:"FILE" help:"Hold the tokens of this file out of training. May be repeated."`
-	HeldOutFraction float64  `default:"0" help:"Share of the text files of folders, and of the texts of JSONL and Parquet files, to hold out of training, 0 to below 1 (${default})."`
+	HeldOutFraction float64  `default:"0" help:"Share of the text files of folders, and of the texts of JSONL and Parquet files, to hold out of training, 0 to below 1; above 0 it is at least one of two (${default})."`
 	BOS             string   `name:"bos" placeholder:"TOKEN" help:"Token to put before each text, as the tokenizer.json names it."`
 	EOS             string   `name:"eos" placeholder:"TOKEN" help:"Token to put after each text, instead of --separator."`
 	Separator       *string  `placeholder:"TEXT" help:"Text to put after each text, with escapes as in Go; empty for none. Default: \\n, or none with --eos."`
-	ShardTokens     int      `default:"0" help:"Largest number of tokens of a file; 0: 67108864 (${default})."`
+	ShardTokens     int      `default:"0" placeholder:"N" help:"Largest number of tokens of a file, at least 65536; 0: 67108864 (${default})."`
 	Workers         int      `default:"0" placeholder:"N" help:"Texts to encode at once; 0: one for each CPU. The outcome does not depend on it (${default})."`
 	Force           bool     `help:"Replace token files in the output folder."`
 	Paths           []string `arg:"" name:"path" help:"Files, patterns of them, and folders. Files that are not UTF-8 text are skipped and counted. A run that was interrupted goes on where it was when the same command is given again."`

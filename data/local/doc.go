@@ -5,6 +5,10 @@
 // Folder.Sequences reads the sequences of a batch; Close ends it. Package data/tokens
 // says what a token file is and how sequences are numbered.
 //
+// When a data.json that psyche data tokenize wrote describes the files, Open compares the
+// size of a token, the files' names and their lengths with it; only psyche data inspect
+// reads everything and compares the hashes.
+//
 // Files are read with pread, not mapped into memory: the page cache serves both alike,
 // and a file that somebody cuts off under a mapping ends the process with SIGBUS, where a
 // read returns an error. Every read checks that length and time of change are those that

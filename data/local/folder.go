@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/psyche-go/psyche/data/manifest"
 	"github.com/psyche-go/psyche/data/tokens"
 )
 
@@ -20,7 +21,9 @@ type Options = tokens.Options
 // Folder is an open folder of token files. Its methods may be called concurrently.
 type Folder struct {
 	*tokens.Set
-	files []*file
+	files     []*file
+	tokenSize int
+	described *description // nil: there is no data.json
 }
 
 // file is one open token file.
@@ -32,6 +35,7 @@ type file struct {
 }
 
 // Open opens the token files of a folder, or a single token file, and checks their lengths.
+// When a data.json describes them, they must be what it says: ErrDescribed.
 func Open(dir string, o Options) (*Folder, error) {
 	if err := o.Check(); err != nil {
 		return nil, fmt.Errorf("open data folder %s: %w", dir, err)
@@ -40,7 +44,11 @@ func Open(dir string, o Options) (*Folder, error) {
 	if err != nil {
 		return nil, err
 	}
-	folder := &Folder{}
+	described, err := describe(dir)
+	if err != nil {
+		return nil, fmt.Errorf("open data folder %s: %w", dir, err)
+	}
+	folder := &Folder{tokenSize: o.TokenSize, described: described}
 	var files []tokens.File
 	for _, path := range paths {
 		opened, err := openFile(path)
@@ -49,6 +57,11 @@ func Open(dir string, o Options) (*Folder, error) {
 		}
 		folder.files = append(folder.files, opened)
 		files = append(files, opened)
+	}
+	if described != nil {
+		if err := described.check(folder.files, o.TokenSize); err != nil {
+			return nil, errors.Join(fmt.Errorf("open data folder %s: %w", dir, err), folder.Close())
+		}
 	}
 	if folder.Set, err = tokens.New(files, o); err != nil {
 		return nil, errors.Join(err, folder.Close())
@@ -64,7 +77,7 @@ func tokenFiles(dir string) ([]string, error) {
 	}
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("open data folder: %w; make it with: psyche data tokenize --output %s PATH", err, dir)
+		return nil, fmt.Errorf("open data folder: %w; make it with: %s", err, command(dir))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open data folder: %w", err)
@@ -83,6 +96,14 @@ func tokenFiles(dir string) ([]string, error) {
 		names[i] = filepath.Join(dir, name)
 	}
 	return names, nil
+}
+
+// command makes a folder of tokens that is not there.
+func command(dir string) string {
+	if filepath.Base(dir) == manifest.HeldOutFolder {
+		return fmt.Sprintf("psyche data tokenize --held-out-fraction 0.01 --output %s PATH", filepath.Dir(dir))
+	}
+	return fmt.Sprintf("psyche data tokenize --output %s PATH", dir)
 }
 
 func openFile(path string) (*file, error) {

@@ -163,6 +163,7 @@ func TestOpenNamesWhatIsWrong(t *testing.T) {
 		text    string
 	}{
 		{"missing folder", func(dir string) { _ = os.Remove(dir) }, good, fs.ErrNotExist, "psyche data tokenize --output"},
+		{"missing held-out folder", func(dir string) { _ = os.Remove(dir) }, good, fs.ErrNotExist, "psyche data tokenize --held-out-fraction 0.01 --output "},
 		{"empty folder", func(string) {}, good, tokens.ErrNoFiles, "none of its files ends in .ds, .bin or .npy"},
 		{"odd length", func(dir string) { _ = os.WriteFile(filepath.Join(dir, "odd.ds"), make([]byte, 21), 0o644) }, good, tokens.ErrOddLength, "odd.ds"},
 		{"odd length of four bytes", func(dir string) { _ = os.WriteFile(filepath.Join(dir, "odd.ds"), make([]byte, 42), 0o644) },
@@ -178,6 +179,9 @@ func TestOpenNamesWhatIsWrong(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "data")
+			if strings.Contains(test.name, "held-out") {
+				dir = filepath.Join(t.TempDir(), "heldout")
+			}
 			if err := os.Mkdir(dir, 0o755); err != nil {
 				t.Fatal(err)
 			}

@@ -2,7 +2,7 @@
 //
 // Run walks files and folders, takes the texts out of text, JSONL and Parquet files,
 // encodes them and writes the tokens as *.ds files that package data/local reads, with
-// data.json, a Manifest of what they hold. A part of the texts can be held out of
+// data.json, a manifest.Manifest of what they hold. A part of the texts can be held out of
 // training: its tokens go to heldout/heldout.ds, which readers of the folder do not see.
 //
 // One goroutine cuts the input into jobs of about 1 MiB, several encode them, one writes

@@ -43,10 +43,11 @@ func (o Options) fingerprint(sources []source) (string, error) {
 		HeldOut bool
 		Size    int64
 		Changed time.Time
+		Sole    int64 `json:",omitempty"`
 	}
 	files := make([]file, len(sources))
 	for i, s := range sources {
-		files[i] = file{s.path, s.inside, s.format, s.heldOut, s.size, s.changed.UTC()}
+		files[i] = file{s.path, s.inside, s.format, s.heldOut, s.size, s.changed.UTC(), s.sole}
 	}
 	tokenizer := sha256.Sum256(o.Tokenizer.JSON())
 	text, err := json.Marshal([]any{1, files, tokenizer, o.TokenizerName, o.TokenSize, o.Begin, o.Separator, o.Field, o.HeldOutFraction, o.ShardTokens})

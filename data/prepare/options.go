@@ -15,6 +15,10 @@ import (
 // two-byte tokens.
 const DefaultShardTokens = 64 << 20
 
+// MinShardTokens is the least that Options.ShardTokens may be. Readers open all files of a
+// folder at once.
+const MinShardTokens = 64 << 10
+
 // Bounds on what is read as a whole, in bytes.
 const (
 	maxTextSize = 1 << 30   // a text file
@@ -70,10 +74,11 @@ type Options struct {
 	// HeldOutFraction is the share of text files in folders, and of texts in files that
 	// have several, from 0 to below 1, that is held out. The SHA-256 of its path within
 	// its folder, and its number in its file, decides for each, so that the choice does
-	// not depend on the others.
+	// not depend on the others. When it would be none, it is the one of at least two for
+	// which that hash is lowest.
 	HeldOutFraction float64
 
-	ShardTokens int // bound of a token file; 0: DefaultShardTokens
+	ShardTokens int // bound of a token file, at least MinShardTokens; 0: DefaultShardTokens
 
 	// Progress is called after every part of the input and must return quickly. May be nil.
 	Progress func(Progress)
@@ -81,6 +86,7 @@ type Options struct {
 	jobBytes     int64  // of text that are encoded at once; 0: defaultJobBytes
 	journalEvery int64  // bytes of input between entries of the journal; 0: defaultJournalEvery
 	afterJournal func() // for tests; may be nil
+	smallShards  bool   // for tests: any ShardTokens
 }
 
 // defaultJournalEvery is how much input has to be encoded again after an interruption at
@@ -115,8 +121,8 @@ func (o Options) check() error {
 		return fmt.Errorf("prepare data: the tokenizer has %d tokens, which do not fit 2 bytes; use 4", o.Tokenizer.VocabSize())
 	case !(o.HeldOutFraction >= 0 && o.HeldOutFraction < 1):
 		return fmt.Errorf("prepare data: held-out fraction %g, want at least 0 and less than 1", o.HeldOutFraction)
-	case o.ShardTokens < 0:
-		return fmt.Errorf("prepare data: %d tokens of a file, want at least 0", o.ShardTokens)
+	case o.ShardTokens != 0 && o.ShardTokens < MinShardTokens && !o.smallShards:
+		return fmt.Errorf("prepare data: files of %d tokens (--shard-tokens), want at least %d, or 0 for %d", o.ShardTokens, MinShardTokens, DefaultShardTokens)
 	}
 	for _, id := range slices.Concat(o.Separator, o.Begin) {
 		if id < 0 || int(id) >= o.Tokenizer.VocabSize() {

@@ -149,14 +149,6 @@ func (o Options) readSource(ctx context.Context, s source, index int, position i
 	}
 }
 
-// holdsOut says whether a text of a file is held out.
-func (o Options) holdsOut(s source, number int64) bool {
-	if s.heldOut || s.format == FormatText {
-		return s.heldOut
-	}
-	return o.HeldOutFraction > 0 && o.isHeldOut(fmt.Sprintf("%s#%d", s.inside, number))
-}
-
 // encode encodes the texts of a job.
 func (o Options) encode(j *job) {
 	for i, text := range j.texts {

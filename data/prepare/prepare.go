@@ -11,57 +11,62 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/psyche-go/psyche/data/manifest"
 )
 
 // heldOutName is the path of the held-out tokens in the output folder.
-const heldOutName = "heldout/heldout.ds"
+const heldOutName = manifest.HeldOutFolder + "/heldout.ds"
 
 // Run reads text and writes tokens as Options say. After an error the output folder is as
 // it was. When the context ends or the process is killed, what was done so far stays in a
 // hidden folder there: the same call goes on with it, and the outcome is the same.
-func Run(ctx context.Context, o Options) (_ Manifest, err error) {
+func Run(ctx context.Context, o Options) (_ manifest.Manifest, err error) {
 	if err := o.check(); err != nil {
-		return Manifest{}, err
+		return manifest.Manifest{}, err
 	}
 	o = o.withDefaults()
 	if err := o.checkOutput(); err != nil {
-		return Manifest{}, err
+		return manifest.Manifest{}, err
 	}
 	sources, err := o.sources()
 	if err != nil {
-		return Manifest{}, err
+		return manifest.Manifest{}, err
+	}
+	if err := o.drawOne(ctx, sources); err != nil {
+		return manifest.Manifest{}, fmt.Errorf("prepare data: %w", err)
 	}
 	fingerprint, err := o.fingerprint(sources)
 	if err != nil {
-		return Manifest{}, err
+		return manifest.Manifest{}, err
 	}
 	work, cleanUp, err := o.workFolder()
 	if err != nil {
-		return Manifest{}, err
+		return manifest.Manifest{}, err
 	}
 	keep := false
 	defer func() { err = errors.Join(err, cleanUp(keep, err != nil)) }()
 	journal, at, err := openJournal(work, fingerprint, o.Force)
 	if err != nil {
 		keep = true
-		return Manifest{}, err
+		return manifest.Manifest{}, err
 	}
 	defer func() { err = errors.Join(err, journal.file.Close()) }()
 
 	r := &run{o: o, journal: journal, at: at}
-	manifest, err := r.encode(ctx, sources, work)
+	made, err := r.encode(ctx, sources, work)
 	if err != nil {
 		keep = ctx.Err() != nil && errors.Is(err, ctx.Err()) && r.at.Next != (place{})
-		return Manifest{}, err
+		return manifest.Manifest{}, err
 	}
-	text, err := manifest.encode()
+	text, err := made.Encode()
 	if err != nil {
-		return Manifest{}, err
+		return manifest.Manifest{}, err
 	}
-	if err := os.WriteFile(filepath.Join(work, ManifestName), text, 0o644); err != nil {
-		return Manifest{}, fmt.Errorf("write manifest: %w", err)
+	if err := os.WriteFile(filepath.Join(work, manifest.Name), text, 0o644); err != nil {
+		return manifest.Manifest{}, fmt.Errorf("write manifest: %w", err)
 	}
-	return manifest, o.publish(work, manifest)
+	return made, o.publish(work, made)
 }
 
 // checkOutput refuses a folder that holds data, unless it may be replaced.
@@ -89,7 +94,7 @@ func (o Options) oldFiles() ([]string, error) {
 	var old []string
 	for _, entry := range entries {
 		switch name := entry.Name(); {
-		case name == ManifestName, !entry.IsDir() && strings.HasSuffix(name, ".ds"):
+		case name == manifest.Name, !entry.IsDir() && strings.HasSuffix(name, ".ds"):
 			old = append(old, name)
 		}
 	}
@@ -110,7 +115,7 @@ type run struct {
 }
 
 // encode writes the tokens of all sources to the work folder.
-func (r *run) encode(ctx context.Context, sources []source, work string) (Manifest, error) {
+func (r *run) encode(ctx context.Context, sources []source, work string) (manifest.Manifest, error) {
 	r.training = &shardWriter{
 		dir: work, limit: uint64(r.o.ShardTokens), tokenSize: r.o.TokenSize,
 		name: func(number int) string { return fmt.Sprintf("train-%05d.ds", number) },
@@ -122,11 +127,11 @@ func (r *run) encode(ctx context.Context, sources []source, work string) (Manife
 	defer r.training.abandon()
 	defer r.heldOut.abandon()
 	if err := r.resume(); err != nil {
-		return Manifest{}, err
+		return manifest.Manifest{}, err
 	}
 	r.progress = r.at.Progress
 	if err := r.o.pipeline(ctx, sources, r.at.Next, r.write); err != nil {
-		return Manifest{}, fmt.Errorf("prepare data: %w", err)
+		return manifest.Manifest{}, fmt.Errorf("prepare data: %w", err)
 	}
 	return r.manifest()
 }
@@ -188,27 +193,27 @@ func (r *run) write(j *job) error {
 }
 
 // manifest completes the files and describes them.
-func (r *run) manifest() (Manifest, error) {
+func (r *run) manifest() (manifest.Manifest, error) {
 	o, progress := r.o, r.progress
 	if progress.Tokens == 0 {
-		return Manifest{}, fmt.Errorf("prepare data: %w: %d files were read, %d of them are not text; is the include pattern right?",
+		return manifest.Manifest{}, fmt.Errorf("prepare data: %w: %d files were read, %d of them are not text; is the include pattern right?",
 			ErrNoText, progress.Files, progress.SkippedBinary)
 	}
 	if progress.HeldOutTokens == 0 && (o.HeldOutFraction > 0 || len(o.HeldOut) > 0) {
-		return Manifest{}, fmt.Errorf("prepare data: %w to hold out; use a larger fraction, or name a file", ErrNoText)
+		return manifest.Manifest{}, fmt.Errorf("prepare data: %w to hold out: a share of texts needs at least two; name a file", ErrNoText)
 	}
 	files, err := r.training.finish()
 	if err != nil {
-		return Manifest{}, err
+		return manifest.Manifest{}, err
 	}
 	held, err := r.heldOut.finish()
 	if err != nil {
-		return Manifest{}, err
+		return manifest.Manifest{}, err
 	}
 	hash := sha256.Sum256(o.Tokenizer.JSON())
-	return Manifest{
+	return manifest.Manifest{
 		Version:          1,
-		Tokenizer:        Tokenizer{Name: o.TokenizerName, VocabSize: o.Tokenizer.VocabSize(), SHA256: hex.EncodeToString(hash[:])},
+		Tokenizer:        manifest.Tokenizer{Name: o.TokenizerName, VocabSize: o.Tokenizer.VocabSize(), SHA256: hex.EncodeToString(hash[:])},
 		TokenSizeInBytes: o.TokenSize,
 		Begin:            o.Begin,
 		Separator:        append([]int32{}, o.Separator...),
@@ -224,7 +229,7 @@ func (r *run) manifest() (Manifest, error) {
 
 // publish moves the finished files into place, the manifest last: a folder with a
 // manifest is complete.
-func (o Options) publish(temporary string, m Manifest) error {
+func (o Options) publish(temporary string, m manifest.Manifest) error {
 	old, err := o.oldFiles()
 	if err != nil {
 		return err
@@ -233,18 +238,18 @@ func (o Options) publish(temporary string, m Manifest) error {
 		return fmt.Errorf("write tokens to %s: %w: %s appeared meanwhile", o.Output, ErrOutputExists, old[0])
 	}
 	// The manifest goes first, so that an interruption leaves no folder that looks whole.
-	names := append([]string{ManifestName}, old...)
+	names := append([]string{manifest.Name}, old...)
 	for _, name := range names {
 		if err := os.Remove(filepath.Join(o.Output, filepath.FromSlash(name))); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("replace tokens: %w", err)
 		}
 	}
-	for _, file := range append(append([]File{}, m.Files...), m.HeldOut...) {
+	for _, file := range append(append([]manifest.File{}, m.Files...), m.HeldOut...) {
 		if err := move(temporary, o.Output, file.Name); err != nil {
 			return err
 		}
 	}
-	return move(temporary, o.Output, ManifestName)
+	return move(temporary, o.Output, manifest.Name)
 }
 
 func move(from, to, name string) error {

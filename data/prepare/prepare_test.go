@@ -17,6 +17,7 @@ import (
 
 	"github.com/psyche-go/psyche/assign"
 	"github.com/psyche-go/psyche/data/local"
+	"github.com/psyche-go/psyche/data/manifest"
 	"github.com/psyche-go/psyche/tokenizer"
 )
 
@@ -93,16 +94,16 @@ func TestRun(t *testing.T) {
 	if got := text(t, filepath.Join(o.Output, "heldout", "heldout.ds")); got != "held|three|" {
 		t.Errorf("held-out text is %q", got)
 	}
-	want := Manifest{
-		Version: 1, Tokenizer: Tokenizer{Name: "bytes", VocabSize: 256, SHA256: got.Tokenizer.SHA256},
+	want := manifest.Manifest{
+		Version: 1, Tokenizer: manifest.Tokenizer{Name: "bytes", VocabSize: 256, SHA256: got.Tokenizer.SHA256},
 		TokenSizeInBytes: 2, Separator: []int32{'|'}, TextFiles: 5, Texts: 4, SkippedBinary: 2, Tokens: 8, HeldOutTokens: 11,
-		Files:   []File{{Name: "train-00000.ds", Tokens: 8, SHA256: fileHash(t, filepath.Join(o.Output, "train-00000.ds"))}},
-		HeldOut: []File{{Name: "heldout/heldout.ds", Tokens: 11, SHA256: fileHash(t, filepath.Join(o.Output, "heldout", "heldout.ds"))}},
+		Files:   []manifest.File{{Name: "train-00000.ds", Tokens: 8, SHA256: fileHash(t, filepath.Join(o.Output, "train-00000.ds"))}},
+		HeldOut: []manifest.File{{Name: "heldout/heldout.ds", Tokens: 11, SHA256: fileHash(t, filepath.Join(o.Output, "heldout", "heldout.ds"))}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("manifest (-want +got):\n%s", diff)
 	}
-	if read, err := ReadManifest(o.Output); err != nil || cmp.Diff(want, read) != "" {
+	if read, found, err := manifest.Read(o.Output); err != nil || !found || cmp.Diff(want, read) != "" {
 		t.Errorf("the manifest reads as %+v, %v", read, err)
 	}
 	if want := (Progress{Files: 7, SkippedBinary: 2, Texts: 4, Tokens: 8, HeldOutTokens: 11, Bytes: last.Bytes}); last != want {
@@ -162,6 +163,7 @@ func TestFailureLeavesNothing(t *testing.T) {
 		{"bad pattern", context.Background(), func(o *Options) { o.Include = []string{"["} }, nil, `include pattern "["`},
 		{"bad separator", context.Background(), func(o *Options) { o.Separator = []int32{256} }, nil, "separator 256"},
 		{"bad fraction", context.Background(), func(o *Options) { o.HeldOutFraction = 1 }, nil, "held-out fraction 1"},
+		{"tiny files", context.Background(), func(o *Options) { o.ShardTokens = 10 }, nil, "want at least 65536"},
 		{"cancelled", cancelled, func(*Options) {}, context.Canceled, ""},
 	}
 	for _, test := range tests {
@@ -200,7 +202,7 @@ func TestShardsHoldEverything(t *testing.T) {
 		o.Paths = []string{in}
 		o.Output = filepath.Join(dir, "out")
 		o.Force = true
-		o.ShardTokens = rapid.IntRange(16, 100).Draw(r, "shard")
+		o.ShardTokens, o.smallShards = rapid.IntRange(16, 100).Draw(r, "shard"), true
 		m, err := Run(context.Background(), o)
 		if err != nil {
 			r.Fatal(err)
@@ -257,19 +259,83 @@ func TestHeldOutFractionIsOfFiles(t *testing.T) {
 	}
 }
 
-func FuzzReadManifest(f *testing.F) {
-	text, err := Manifest{Version: 1, Files: []File{{Name: "a.ds", Tokens: 1}}}.encode()
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(text)
-	f.Fuzz(func(t *testing.T, text []byte) {
-		dir := t.TempDir()
-		if err := os.WriteFile(filepath.Join(dir, ManifestName), text, 0o644); err != nil {
-			t.Fatal(err)
-		}
-		if m, err := ReadManifest(dir); err == nil && m.Version != 1 {
-			t.Fatalf("accepted %+v", m)
-		}
+// TestAShareHoldsOutSomething wants one text of at least two, the same for everybody.
+func TestAShareHoldsOutSomething(t *testing.T) {
+	dir := t.TempDir()
+	tree(t, dir, map[string]string{
+		"texts/a": "aa", "texts/b": "bb", "texts/c": "cc", "texts/d": "\x00", "texts/e": "\x00", "texts/f": "",
+		"lines/l.jsonl": `{"text":""}` + "\n" + `{"text":"aa"}` + "\n" + `{"text":"bb"}` + "\n" + `{"text":"cc"}`,
+		"one/a":         "aa", "one/b": "", "one/c": "\x00",
 	})
+	in := func(names ...string) (paths []string) {
+		for _, name := range names {
+			paths = append(paths, filepath.Join(dir, filepath.FromSlash(name)))
+		}
+		return paths
+	}
+	for name, test := range map[string]struct {
+		paths []string
+		held  int // texts
+	}{
+		"files":             {in("texts"), 1},
+		"lines":             {in("lines"), 1},
+		"both":              {in("texts", "lines"), 1},
+		"lines by name":     {in("lines/l.jsonl"), 1},
+		"one text":          {in("one"), 0},
+		"files by name":     {in("texts/a", "texts/b"), 0},
+		"one can be chosen": {in("texts/b", "one"), 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var held string
+			for _, workers := range []int{1, 3} {
+				o := options(test.paths...)
+				o.Output, o.HeldOutFraction, o.Workers = filepath.Join(t.TempDir(), "out"), 1e-9, workers
+				m, err := Run(context.Background(), o)
+				if test.held == 0 {
+					if !errors.Is(err, ErrNoText) || !strings.Contains(err.Error(), "to hold out") {
+						t.Errorf("got %v", err)
+					}
+					return
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				got := text(t, filepath.Join(o.Output, filepath.FromSlash(heldOutName)))
+				if len(got) != 3*test.held || m.Tokens != uint64(3*(m.Texts-test.held)) {
+					t.Errorf("held out %q, %d tokens are left of %d texts", got, m.Tokens, m.Texts)
+				}
+				if held != "" && held != got {
+					t.Errorf("held out %q, then %q", held, got)
+				}
+				held = got
+			}
+		})
+	}
+}
+
+// TestTokensAreNoText leaves folders of tokens within a folder of text alone.
+func TestTokensAreNoText(t *testing.T) {
+	dir := t.TempDir()
+	tree(t, dir, map[string]string{
+		"in/a": "text", "in/mine/data.json": `{"text": 1}`, "in/unfinished/.tokenize/journal.jsonl": "{}",
+	})
+	o := options(filepath.Join(dir, "in"))
+	o.Output = filepath.Join(dir, "in", "made", "tokens")
+	first, err := Run(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Output = filepath.Join(dir, "out")
+	second, err := Run(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first.Texts != 2 || second.Texts != 2 || second.SkippedBinary != 0 {
+		t.Errorf("read %d texts, then %d and %d binary files; want 2, 2 and 0", first.Texts, second.Texts, second.SkippedBinary)
+	}
+	o = options(filepath.Join(dir, "out"))
+	o.Output = filepath.Join(dir, "again")
+	if _, err := Run(context.Background(), o); err == nil || !strings.Contains(err.Error(), "holds tokens, not text") {
+		t.Errorf("got %v", err)
+	}
 }

@@ -12,16 +12,20 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/psyche-go/psyche/data/manifest"
 )
 
 // source is a file to read.
 type source struct {
-	path    string
-	inside  string // path within its folder, with slashes, or the name of the file
-	format  Format
-	heldOut bool
-	size    int64
-	changed time.Time // last
+	path     string
+	inside   string // path within its folder, with slashes, or the name of the file
+	format   Format
+	heldOut  bool
+	size     int64
+	changed  time.Time // last
+	inFolder bool      // found in a folder, not named
+	sole     int64     // number of its one text that is held out; 0: the hashes decide
 }
 
 // sources returns the files to read in their order: first those that are held out by
@@ -54,6 +58,9 @@ func (o Options) sources() ([]source, error) {
 		}
 		switch {
 		case info.IsDir():
+			if holdsTokens(root) {
+				return nil, fmt.Errorf("read text: %s holds tokens, not text (it has a %s); name the folder of the text", root, manifest.Name)
+			}
 			files, err := o.walk(root, isNamed)
 			if err != nil {
 				return nil, fmt.Errorf("read text: %w", err)
@@ -66,6 +73,13 @@ func (o Options) sources() ([]source, error) {
 		}
 	}
 	return found, nil
+}
+
+// holdsTokens reports whether a run has written a folder, or is writing it. A data.json
+// that cannot be read is a text like any other.
+func holdsTokens(folder string) bool {
+	_, found, err := manifest.Read(folder)
+	return err == nil && found || filepath.Base(folder) == workName
 }
 
 // source describes a file.
@@ -104,8 +118,8 @@ func expand(paths []string) (found []string, err error) {
 	return found, nil
 }
 
-// walk returns the files of a folder. It does not follow symbolic links in it and
-// leaves the output folder out.
+// walk returns the files of a folder. It does not follow symbolic links in it and leaves
+// out the output folder, and others that hold tokens.
 func (o Options) walk(root string, isNamed func(fs.FileInfo) bool) ([]source, error) {
 	output, outputErr := os.Stat(o.Output)
 	var found []source
@@ -121,7 +135,7 @@ func (o Options) walk(root string, isNamed func(fs.FileInfo) bool) ([]source, er
 			return err
 		}
 		if entry.IsDir() {
-			if outputErr == nil && os.SameFile(info, output) {
+			if outputErr == nil && os.SameFile(info, output) || holdsTokens(file) {
 				return fs.SkipDir
 			}
 			return nil
@@ -134,6 +148,7 @@ func (o Options) walk(root string, isNamed func(fs.FileInfo) bool) ([]source, er
 			return err
 		}
 		next := o.source(file, filepath.ToSlash(inside), info, false)
+		next.inFolder = true
 		next.heldOut = next.format == FormatText && o.isHeldOut(next.inside)
 		found = append(found, next)
 		return nil
@@ -149,6 +164,11 @@ func (o Options) included(name string) bool {
 }
 
 func (o Options) isHeldOut(inside string) bool {
+	return float64(lot(inside)) < o.HeldOutFraction*math.MaxUint64
+}
+
+// lot is the number that decides whether a text is held out: the lower, the sooner.
+func lot(inside string) uint64 {
 	hash := sha256.Sum256([]byte(inside))
-	return float64(binary.BigEndian.Uint64(hash[:])) < o.HeldOutFraction*math.MaxUint64
+	return binary.BigEndian.Uint64(hash[:])
 }

@@ -10,6 +10,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+
+	"github.com/psyche-go/psyche/data/manifest"
 )
 
 // shardWriter writes tokens to files of at most limit tokens. In the end what would be a
@@ -139,7 +141,7 @@ func (w *shardWriter) close() error {
 }
 
 // finish completes the files and describes them.
-func (w *shardWriter) finish() ([]File, error) {
+func (w *shardWriter) finish() ([]manifest.File, error) {
 	if err := w.close(); err != nil {
 		return nil, err
 	}
@@ -148,13 +150,13 @@ func (w *shardWriter) finish() ([]File, error) {
 			return nil, fmt.Errorf("write tokens: %w", err)
 		}
 	}
-	files := make([]File, len(w.counts))
+	files := make([]manifest.File, len(w.counts))
 	for i, count := range w.counts {
 		sum, err := hashFile(w.path(i))
 		if err != nil {
 			return nil, fmt.Errorf("write tokens: %w", err)
 		}
-		files[i] = File{Name: w.name(i), Tokens: count, SHA256: sum}
+		files[i] = manifest.File{Name: w.name(i), Tokens: count, SHA256: sum}
 	}
 	return files, nil
 }

@@ -121,7 +121,7 @@ type document struct {
 // ParseConfig reads config.json. Errors wrap ErrConfig and name the field.
 func ParseConfig(data []byte) (Config, error) {
 	var d document
-	if err := json.Unmarshal(data, &d); err != nil {
+	if err := hfconfig.Decode(data, &d); err != nil {
 		return Config{}, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	if err := d.unsupported(); err != nil {

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/psyche-go/psyche/config"
+)
+
+// soloOptimizer are the flags of optimizer and learning rate.
+type soloOptimizer struct {
+	Optimizer    string  `default:"adamw" enum:"adamw,distro" help:"How gradients change the weights: ${enum}."`
+	LR           float64 `default:"0.001" help:"Learning rate after the warmup."`
+	LRSchedule   string  `default:"cosine" enum:"constant,linear,cosine" help:"How it falls after that: ${enum}."`
+	FinalLR      float64 `default:"0.0001" help:"Learning rate at the last step, of linear and cosine."`
+	WarmupSteps  *uint32 `placeholder:"N" help:"Steps in which it rises from 0. Default: as before for a training that is resumed; else 10, but of linear and cosine less than --steps."`
+	WeightDecay  float64 `default:"0" help:"Decoupled weight decay."`
+	ClipGradNorm float64 `default:"1" help:"Largest norm of the gradient; 0: any."`
+
+	Beta1 float64 `default:"0.9" help:"Of adamw: decay of the mean gradient."`
+	Beta2 float64 `default:"0.95" help:"Of adamw: decay of the mean square."`
+	Eps   float64 `default:"1e-8" help:"Of adamw: added to the root of the mean square."`
+
+	CompressionDecay float64 `default:"0.999" help:"Of distro: decay of the momentum."`
+	CompressionTopK  uint16  `name:"compression-topk" default:"8" help:"Of distro: coefficients kept of each chunk."`
+	CompressionChunk uint16  `default:"64" help:"Of distro: largest side of a chunk."`
+	Quantize1Bit     bool    `name:"quantize-1bit" default:"true" negatable:"" help:"Of distro: keep signs only."`
+}
+
+// ownFlags are the flags that only one optimizer has.
+var ownFlags = map[string][]string{
+	"adamw":  {"beta-1", "beta-2", "eps"},
+	"distro": {"compression-decay", "compression-topk", "compression-chunk", "quantize-1bit"},
+}
+
+// checkFlags refuses the flags of an optimizer that was not chosen.
+func (o soloOptimizer) checkFlags(line *kong.Context) error {
+	for _, at := range line.Path {
+		if at.Flag == nil || slices.Contains(ownFlags[o.Optimizer], at.Flag.Name) {
+			continue
+		}
+		for _, other := range []string{"adamw", "distro"} {
+			if slices.Contains(ownFlags[other], at.Flag.Name) {
+				return fmt.Errorf("--%s is of --optimizer %s, this is %s: leave it away or choose the other", at.Flag.Name, other, o.Optimizer)
+			}
+		}
+	}
+	return nil
+}
+
+// defaultWarmup does not depend on the number of steps, if there are enough of them: a
+// training in parts is the same as one at once.
+const defaultWarmup = 10
+
+// warmup returns the steps of the warmup out of so many; usual is their number if the flag
+// is not given.
+func (o soloOptimizer) warmup(usual, steps uint32) uint32 {
+	switch {
+	case o.WarmupSteps != nil:
+		return *o.WarmupSteps
+	case o.LRSchedule == "constant":
+		return usual
+	}
+	return min(usual, steps-1)
+}
+
+func (o soloOptimizer) options(warmup, steps uint32) (config.Optimizer, config.LRSchedule) {
+	var optimizer config.Optimizer
+	if o.Optimizer == "adamw" {
+		optimizer.AdamW = &config.AdamW{Betas: [2]float64{o.Beta1, o.Beta2}, Eps: o.Eps, WeightDecay: o.WeightDecay, ClipGradNorm: o.ClipGradNorm}
+	} else {
+		optimizer.Distro = &config.Distro{
+			ClipGradNorm: o.ClipGradNorm, WeightDecay: o.WeightDecay, CompressionDecay: o.CompressionDecay,
+			CompressionTopK: o.CompressionTopK, CompressionChunk: o.CompressionChunk, Quantize1Bit: o.Quantize1Bit,
+		}
+	}
+	var lr config.LRSchedule
+	switch o.LRSchedule {
+	case "constant":
+		lr.Constant = &config.ConstantLR{BaseLR: o.LR, WarmupSteps: warmup}
+	case "linear":
+		lr.Linear = &config.LinearLR{BaseLR: o.LR, WarmupSteps: warmup, TotalSteps: steps, FinalLR: o.FinalLR}
+	case "cosine":
+		lr.Cosine = &config.CosineLR{BaseLR: o.LR, WarmupSteps: warmup, TotalSteps: steps, FinalLR: o.FinalLR}
+	}
+	return optimizer, lr
+}

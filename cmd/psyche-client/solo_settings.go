@@ -1,0 +1,104 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/psyche-go/psyche/data/local"
+	"github.com/psyche-go/psyche/train"
+)
+
+// setting is a flag that decides what a training comes to, as it is saved with the training.
+type setting struct {
+	flag, value string
+	// fixed says why a training cannot go on with another value; empty: it can.
+	fixed string
+}
+
+const countsSequences = "the training knows how many sequences it has read, which would be others"
+
+// settings are those of a training that reads the data. Paths are not among them: the same
+// data may lie elsewhere.
+func (c *soloCommand) settings(data *local.Folder, warmup uint32) []setting {
+	number := func(value float64) string { return strconv.FormatFloat(value, 'g', -1, 64) }
+	fingerprint := data.Fingerprint()
+	all := []setting{
+		{"--data-path", fmt.Sprintf("%d tokens of %d bytes, %x", data.Tokens(), c.TokenSize, fingerprint[:8]), countsSequences},
+		{"--seq-len", strconv.Itoa(c.SeqLen), countsSequences},
+		{"--shuffle", strconv.FormatUint(c.Shuffle, 10), countsSequences},
+		{"--total-batch", strconv.Itoa(c.TotalBatch), ""},
+		{"--steps", strconv.FormatUint(uint64(c.Steps), 10), ""},
+		{"--lr", number(c.LR), ""},
+		{"--lr-schedule", c.LRSchedule, ""},
+		{warmupFlag, strconv.FormatUint(uint64(warmup), 10), ""},
+		{"--weight-decay", number(c.WeightDecay), ""},
+		{"--clip-grad-norm", number(c.ClipGradNorm), ""},
+	}
+	if c.LRSchedule != "constant" {
+		all = append(all, setting{"--final-lr", number(c.FinalLR), ""})
+	}
+	if c.Optimizer == "adamw" {
+		return append(all, setting{"--beta-1", number(c.Beta1), ""}, setting{"--beta-2", number(c.Beta2), ""}, setting{"--eps", number(c.Eps), ""})
+	}
+	return append(all,
+		setting{"--compression-decay", number(c.CompressionDecay), ""},
+		setting{"--compression-topk", strconv.Itoa(int(c.CompressionTopK)), ""},
+		setting{"--compression-chunk", strconv.Itoa(int(c.CompressionChunk)), ""},
+		setting{"--quantize-1bit", strconv.FormatBool(c.Quantize1Bit), ""})
+}
+
+const warmupFlag = "--warmup-steps"
+
+// encodeSettings returns the settings as they are saved: an object of flags and values.
+func encodeSettings(all []setting) (string, error) {
+	values := make(map[string]string, len(all))
+	for _, s := range all {
+		values[s.flag] = s.value
+	}
+	text, err := json.Marshal(values)
+	if err != nil {
+		return "", fmt.Errorf("encode settings: %w", err)
+	}
+	return string(text), nil
+}
+
+// savedSettings reads what encodeSettings wrote; nil means that none were saved.
+func savedSettings(state *train.OptimizerState) (map[string]string, error) {
+	if state == nil || state.Settings == "" {
+		return nil, nil
+	}
+	var values map[string]string
+	if err := json.Unmarshal([]byte(state.Settings), &values); err != nil {
+		return nil, fmt.Errorf("settings in %s: %w", train.OptimizerFile, err)
+	}
+	return values, nil
+}
+
+// savedWarmup is the number of steps of the warmup that a training began with.
+func savedWarmup(saved map[string]string) uint32 {
+	steps, err := strconv.ParseUint(saved[warmupFlag], 10, 32)
+	if err != nil {
+		return defaultWarmup
+	}
+	return uint32(steps)
+}
+
+// compareSettings refuses to go on with a training in save that the settings do not fit, and
+// describes the others that changed.
+func compareSettings(save string, saved map[string]string, all []setting) (changed string, err error) {
+	var changes []string
+	for _, s := range all {
+		before, known := saved[s.flag]
+		switch {
+		case !known || before == s.value:
+		case s.fixed != "":
+			return "", fmt.Errorf("%s is %s, the training in --save %s began with %s: %s; give the same again, or begin a new training from that model with --model %s and another --save",
+				s.flag, s.value, save, before, s.fixed, save)
+		default:
+			changes = append(changes, fmt.Sprintf("%s is %s, was %s", s.flag, s.value, before))
+		}
+	}
+	return strings.Join(changes, "; "), nil
+}

@@ -1,0 +1,334 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/psyche-go/psyche/checkpoint"
+	"github.com/psyche-go/psyche/data/manifest"
+	"github.com/psyche-go/psyche/train"
+)
+
+// describeData puts a data.json into a folder with a file a.ds.
+func describeData(t *testing.T, data string, tokenSize int) {
+	t.Helper()
+	info, err := os.Stat(filepath.Join(data, "a.ds"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := manifest.Manifest{
+		Version: 1, TokenSizeInBytes: tokenSize,
+		Files: []manifest.File{{Name: "a.ds", Tokens: uint64(info.Size()) / uint64(tokenSize)}},
+	}.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(data, manifest.Name), text)
+}
+
+// widen makes tokens of four bytes of those of two in a folder, with a data.json.
+func widen(t *testing.T, data string) {
+	t.Helper()
+	path := filepath.Join(data, "a.ds")
+	narrow, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wide []byte
+	for i := 0; i < len(narrow); i += 2 {
+		wide = append(wide, narrow[i], narrow[i+1], 0, 0)
+	}
+	write(t, path, wide)
+	describeData(t, data, 4)
+}
+
+// soloLine is a short command line.
+func soloLine(model, data string, more ...string) []string {
+	return append([]string{"solo", "--model", model, "--data-path", data, "--seq-len", "16", "--total-batch", "2",
+		"--micro-batch", "2", "--lr-schedule", "constant", "--threads", "1"}, more...)
+}
+
+func TestTokenSizeComesFromTheData(t *testing.T) {
+	requireTorch(t)
+	model, data := toy(t)
+	before := loss(t, model, data)
+	widen(t, data)
+	if after := loss(t, model, data); after != before {
+		t.Errorf("tokens of four bytes have the loss %v, of two %v", after, before)
+	}
+	if out := succeed(t, soloLine(model, data, "--steps", "1", "--held-out", data, "--held-out-sequences", "9")...); !strings.Contains(out, "held out: 9 of 108 sequences") {
+		t.Errorf("printed %s", out)
+	}
+	for _, line := range [][]string{
+		soloLine(model, data, "--steps", "1", "--token-size", "2"),
+		{"evaluate", "--model", model, "--data", data, "--seq-len", "16", "--token-size", "2"},
+	} {
+		fail(t, exitFailure, "data.json says that tokens have 4 bytes, they would be read as tokens of 2", line...)
+	}
+	if err := os.Truncate(filepath.Join(data, "a.ds"), 4000); err != nil {
+		t.Fatal(err)
+	}
+	fail(t, exitFailure, "it has 4000 bytes", soloLine(model, data, "--steps", "1")...)
+}
+
+func TestEvaluateSaysHowMuchItRead(t *testing.T) {
+	requireTorch(t)
+	model, data := toy(t)
+	line := []string{"evaluate", "--model", model, "--data", data, "--seq-len", "16", "--threads", "1"}
+	if out := succeed(t, line...); !strings.Contains(out, "over 1024 tokens in 64 of 108 sequences") {
+		t.Errorf("printed %s", out)
+	}
+	var result evaluation
+	if err := json.Unmarshal([]byte(succeed(t, append(line, "--json")...)), &result); err != nil || result.Sequences != 64 || result.OfSequences != 108 {
+		t.Errorf("%+v, %v", result, err)
+	}
+}
+
+func TestHelpShowsDefaults(t *testing.T) {
+	for command, wanted := range map[string][]string{
+		"solo":     {"0: all (64)", "as in the files (0)", "every N steps (10)", "only then (0)"},
+		"evaluate": {"0: all (64)"},
+	} {
+		out := strings.Join(strings.Fields(succeed(t, command, "--help")), " ")
+		for _, want := range wanted {
+			if !strings.Contains(out, want) {
+				t.Errorf("help of %s has no %q:\n%s", command, want, out)
+			}
+		}
+	}
+}
+
+func TestNegativeNumbersAreNumbers(t *testing.T) {
+	model, data := toy(t)
+	fail(t, exitUsage, `--steps: want a whole number from 0 to 4294967295, not "-1"`, soloLine(model, data, "--steps", "-1")...)
+	fail(t, exitFailure, "--total-batch -1", append(soloLine(model, data), "--total-batch", "-1")...)
+}
+
+func TestSoloSettingsOfAResume(t *testing.T) {
+	requireTorch(t)
+	model, data := toy(t)
+	_, other := toy(t)
+	write(t, filepath.Join(other, "a.ds"), tokens(strings.Repeat("Some other text, of another length. ", 60)))
+	save := filepath.Join(t.TempDir(), "save")
+	line := func(model, data string, more ...string) []string {
+		return soloLine(model, data, append([]string{"--save", save}, more...)...)
+	}
+	if out := succeed(t, line(model, data, "--steps", "3")...); strings.Contains(out, "resumed") || strings.Contains(out, "changed") {
+		t.Errorf("a new training printed %s", out)
+	}
+	first := digest(t, save)
+	for _, test := range []struct {
+		want string
+		line []string
+	}{
+		{"--seq-len is 8, the training in --save " + save + " began with 16", line(model, data, "--steps", "4", "--seq-len", "8")},
+		{"--shuffle is 7", line(model, data, "--steps", "4", "--shuffle", "7")},
+		{"--data-path is 2160 tokens of 2 bytes", line(model, other, "--steps", "4")},
+		{"--optimizer adamw, not distro", line(model, data, "--steps", "4", "--optimizer", "distro")},
+	} {
+		fail(t, exitFailure, test.want, test.line...)
+		fail(t, exitFailure, "begin a new training from that model with --model "+save, test.line...)
+	}
+	if digest(t, save) != first {
+		t.Error("a refused resume changed what was saved")
+	}
+	moved := filepath.Join(t.TempDir(), "moved")
+	if err := os.CopyFS(moved, os.DirFS(data)); err != nil {
+		t.Fatal(err)
+	}
+	out := succeed(t, line(model, moved, "--steps", "4", "--lr", "0.5", "--total-batch", "3")...)
+	if !strings.Contains(out, "resumed from "+save+" at step 3; --model is not read again\n") ||
+		!strings.Contains(out, "changed: --total-batch is 3, was 2; --steps is 4, was 3; --lr is 0.5, was 0.001\n") {
+		t.Errorf("printed %s", out)
+	}
+	forget(t, save)
+	code, _, problem := execute(t.Context(), line(model, data, "--steps", "5")...)
+	if code != 0 || !strings.Contains(problem, "does not say with which settings") {
+		t.Errorf("without settings: exit code %d: %s", code, problem)
+	}
+}
+
+// forget removes the settings from a saved training.
+func forget(t *testing.T, save string) {
+	t.Helper()
+	path := filepath.Join(save, train.OptimizerFile)
+	state, err := train.ReadOptimizerState(path)
+	if err != nil || state.Settings == "" {
+		t.Fatalf("settings %q, %v", state.Settings, err)
+	}
+	state.Settings = ""
+	if err := state.Write(path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestSoloInPartsIsTheSame leaves the warmup to the command.
+func TestSoloInPartsIsTheSame(t *testing.T) {
+	requireTorch(t)
+	model, data := toy(t)
+	whole, parts := filepath.Join(t.TempDir(), "whole"), filepath.Join(t.TempDir(), "parts")
+	succeed(t, soloLine(model, data, "--steps", "30", "--save", whole)...)
+	succeed(t, soloLine(model, data, "--steps", "10", "--save", parts)...)
+	succeed(t, soloLine(model, data, "--steps", "30", "--save", parts)...)
+	if digest(t, whole) != digest(t, parts) {
+		t.Error("10 and 20 steps are not 30 steps")
+	}
+	// Of a rate that falls, the warmup is what it was at first.
+	falling := filepath.Join(t.TempDir(), "falling")
+	succeed(t, soloLine(model, data, "--lr-schedule", "cosine", "--steps", "4", "--save", falling)...)
+	out := succeed(t, soloLine(model, data, "--lr-schedule", "cosine", "--steps", "14", "--save", falling)...)
+	if !strings.Contains(out, "changed: --steps is 14, was 4\n") {
+		t.Errorf("printed %s", out)
+	}
+}
+
+func TestSoloThatIsDone(t *testing.T) {
+	requireTorch(t)
+	model, data := toy(t)
+	save := filepath.Join(t.TempDir(), "save")
+	succeed(t, soloLine(model, data, "--steps", "3", "--save", save)...)
+	before, err := os.Stat(filepath.Join(save, train.OptimizerFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, steps := range []string{"3", "2"} {
+		out := succeed(t, soloLine(model, data, "--steps", steps, "--save", save)...)
+		if !strings.Contains(out, save+" is at step 3 already, --steps is "+steps+": nothing to do") {
+			t.Errorf("printed %s", out)
+		}
+	}
+	if after, err := os.Stat(filepath.Join(save, train.OptimizerFile)); err != nil || !os.SameFile(before, after) {
+		t.Errorf("the folder was written again, %v", err)
+	}
+}
+
+func TestSoloKnowsBeforehandThatItCannotSave(t *testing.T) {
+	requireTorch(t)
+	model, data := toy(t)
+	dangling := filepath.Join(t.TempDir(), "dangling")
+	if err := os.Symlink("nowhere", dangling); err != nil {
+		t.Skip(err)
+	}
+	code, out, problem := execute(t.Context(), soloLine(model, data, "--steps", "1", "--save", filepath.Join(dangling, "save"))...)
+	if code != exitFailure || !strings.Contains(problem, "--save") || strings.Contains(out, "step 1/1") {
+		t.Errorf("exit code %d: %s%s", code, out, problem)
+	}
+}
+
+func TestSoloWithoutSaveSaysSo(t *testing.T) {
+	requireTorch(t)
+	model, data := toy(t)
+	if out := succeed(t, soloLine(model, data, "--steps", "1")...); !strings.HasPrefix(out, "nothing will be saved") {
+		t.Errorf("printed %s", out)
+	}
+}
+
+// TestTwoSolosDoNotShareAFolder begins a second training while the first one runs.
+func TestTwoSolosDoNotShareAFolder(t *testing.T) {
+	requireTorch(t)
+	model, data := toy(t)
+	dir := t.TempDir()
+	save := filepath.Join(dir, "save")
+	write(t, filepath.Join(dir, ".save.lock"), nil) // of a process that was killed
+	var second string
+	out := writer(func(line []byte) {
+		if bytes.HasPrefix(line, []byte("step 1/")) {
+			_, _, second = execute(t.Context(), soloLine(model, data, "--steps", "1", "--save", save)...)
+		}
+	})
+	var problem bytes.Buffer
+	if code := run(t.Context(), soloLine(model, data, "--steps", "2", "--save", save), terminal{out, &problem}); code != 0 {
+		t.Fatalf("exit code %d: %s", code, &problem)
+	}
+	if !strings.Contains(second, "another process uses it; give each training a folder of its own") {
+		t.Errorf("the second said %q", second)
+	}
+	succeed(t, soloLine(model, data, "--steps", "3", "--save", save)...)
+	if left, err := filepath.Glob(filepath.Join(dir, ".*")); err != nil || len(left) != 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// TestSoloSavesBeforeAnError cuts the data off while the training reads it.
+func TestSoloSavesBeforeAnError(t *testing.T) {
+	requireTorch(t)
+	model, data := toy(t)
+	save := filepath.Join(t.TempDir(), "save")
+	out := writer(func(line []byte) {
+		if bytes.HasPrefix(line, []byte("step 2/")) {
+			if err := os.Truncate(filepath.Join(data, "a.ds"), 100); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	var problem bytes.Buffer
+	code := run(t.Context(), soloLine(model, data, "--steps", "10", "--log-every", "1", "--save", save), terminal{out, &problem})
+	if code != exitFailure || !strings.Contains(problem.String(), "file was changed while in use") {
+		t.Errorf("exit code %d: %s", code, &problem)
+	}
+	if s, err := checkpoint.ReadDir(save); err != nil || s.Step != 2 {
+		t.Errorf("saved step %d, %v", s.Step, err)
+	}
+}
+
+// TestSoloSavesBeforeItDiverges trains at a rate at which numbers run out.
+func TestSoloSavesBeforeItDiverges(t *testing.T) {
+	requireTorch(t)
+	for optimizer, rate := range map[string]string{"adamw": "1e37", "distro": "1e9"} {
+		t.Run(optimizer, func(t *testing.T) {
+			model, data := toy(t)
+			save := filepath.Join(t.TempDir(), "save")
+			code, out, problem := execute(t.Context(), soloLine(model, data, "--optimizer", optimizer, "--steps", "50", "--log-every", "1",
+				"--lr", rate, "--warmup-steps", "0", "--save", save)...)
+			if code != exitFailure || !strings.Contains(out, "step 1/50") {
+				t.Fatalf("exit code %d, want a failure after the first step: %s%s", code, out, problem)
+			}
+			if s, err := checkpoint.ReadDir(save); err != nil || s.Step < 1 {
+				t.Errorf("saved step %d, %v after %s", s.Step, err, problem)
+			}
+		})
+	}
+}
+
+// TestInterruptBeforeAStepSavesNothing leaves no folder that would have to be removed.
+func TestInterruptBeforeAStepSavesNothing(t *testing.T) {
+	requireTorch(t)
+	model, data := toy(t)
+	save := filepath.Join(t.TempDir(), "save")
+	ctx, cancel := context.WithCancel(t.Context())
+	out := writer(func(line []byte) {
+		if bytes.Contains(line, []byte("parameters")) {
+			cancel()
+		}
+	})
+	var problem bytes.Buffer
+	if code := run(ctx, soloLine(model, data, "--steps", "9", "--save", save), terminal{out, &problem}); code != exitInterrupted {
+		t.Errorf("exit code %d: %s", code, &problem)
+	}
+	if _, err := os.Stat(save); err == nil {
+		t.Error("step 0 was saved")
+	}
+}
+
+func TestSoloRefusesFlagsOfTheOtherOptimizer(t *testing.T) {
+	model, data := toy(t)
+	for _, test := range [][]string{
+		{"distro", "adamw", "--beta-1", "0.5"}, {"distro", "adamw", "--eps", "1"}, {"adamw", "distro", "--no-quantize-1bit"},
+		{"adamw", "distro", "--compression-topk", "8"},
+	} {
+		flag := strings.Replace(test[2], "--no-", "--", 1)
+		fail(t, exitFailure, flag+" is of --optimizer "+test[1]+", this is "+test[0], soloLine(model, data, append([]string{"--optimizer", test[0]}, test[2:]...)...)...)
+	}
+}
+
+func TestGenerateWithoutTokenizer(t *testing.T) {
+	dir := t.TempDir()
+	model := filepath.Join(dir, "model")
+	succeed(t, "init-model", "--config", write(t, filepath.Join(dir, "config.json"), []byte(toyConfig)), "--tokenizer", "none", "--output", model)
+	fail(t, exitFailure, "has no tokenizer.json, without which text cannot become tokens; put the file there", "generate", "--model", model, "--prompt", "a")
+}

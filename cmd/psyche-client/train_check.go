@@ -1,0 +1,173 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/psyche-go/psyche/checkpoint"
+	"github.com/psyche-go/psyche/config"
+	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/data"
+	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/model"
+)
+
+// checkFlags returns what is wrong with the command line.
+func (c *trainCommand) checkFlags(ctx context.Context) error {
+	if err := checkServerAddr(ctx, c.ServerAddr); err != nil {
+		return err
+	}
+	if c.ServerKey != "" {
+		if _, err := identity.ParseID(c.ServerKey); err != nil {
+			return fmt.Errorf("--server-key: %w", err)
+		}
+	}
+	switch {
+	case c.MicroBatchSize < 1:
+		return fmt.Errorf("--micro-batch-size is %d: want at least 1", c.MicroBatchSize)
+	case c.ServerTimeout <= 0:
+		return fmt.Errorf("--server-timeout is %v: want more than 0", c.ServerTimeout)
+	case c.KeepSteps < 0:
+		return fmt.Errorf("--keep-steps is %d: want 0 for all, or more", c.KeepSteps)
+	}
+	if err := c.check(); err != nil {
+		return err
+	}
+	if err := c.checkParallelism(); err != nil {
+		return err
+	}
+	return c.checkUploads(c.CheckpointDir)
+}
+
+// checkServerAddr wants an address that names a port: none would be found by trying again.
+func checkServerAddr(ctx context.Context, address string) error {
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return fmt.Errorf("--server-addr %q: want host:port: %w", address, err)
+	}
+	if n, err := net.DefaultResolver.LookupPort(ctx, "tcp", port); err != nil || n == 0 {
+		return errors.Join(fmt.Errorf("--server-addr %q: want host:port, with a port from 1 to 65535", address), err)
+	}
+	return nil
+}
+
+// checkCheckpointDir finds out whether checkpoints can be saved, and says what it means when
+// none are.
+func (c *trainCommand) checkCheckpointDir() error {
+	if c.CheckpointDir == "" {
+		c.logTo.Warn("no checkpoint is saved here: a model that no member holds any more is lost; give --checkpoint-dir")
+		return nil
+	}
+	err := os.MkdirAll(c.CheckpointDir, 0o755)
+	if err == nil {
+		err = probeFolder(c.CheckpointDir)
+	}
+	if err != nil {
+		return fmt.Errorf("--checkpoint-dir: %w; choose another folder", err)
+	}
+	return nil
+}
+
+// probeFolder returns why no file can be made in a folder.
+func probeFolder(dir string) error {
+	file, err := os.CreateTemp(dir, ".probe-*")
+	if err != nil {
+		return err
+	}
+	return errors.Join(file.Close(), os.Remove(file.Name()))
+}
+
+// wantsModelPath reports whether a run begins with a folder that only the user may choose.
+func (c *trainCommand) wantsModelPath(from coordinator.Checkpoint) bool {
+	return from.Kind == coordinator.CheckpointLocal && c.ModelPath == "" && !c.AllowLocalPaths
+}
+
+// wantsDataPath reports whether a run's data is in a folder that only the user may choose.
+func (c *trainCommand) wantsDataPath(run config.Model) bool {
+	return namesFolders(run.DataLocations) && c.DataPath == "" && !c.AllowLocalPaths
+}
+
+// checkModel returns why a run cannot train a model.
+func checkModel(run config.Model, description model.Description) error {
+	if err := checkArchitecture(run.Architecture, description.Architecture); err != nil {
+		return err
+	}
+	if int64(run.MaxSeqLen) > int64(description.MaxTokens) {
+		return fmt.Errorf("the run trains sequences of %d tokens (max_seq_len), and the model takes %d at most (max_position_embeddings)", run.MaxSeqLen, description.MaxTokens)
+	}
+	return nil
+}
+
+// checkRun finds, before the client joins, what is wrong with the folders that it reads:
+// those that have joined wait for all that have.
+func (f *trainerFactory) checkRun(ctx context.Context, definition coordinator.Model) error {
+	run, err := config.DecodeModel(definition.Definition)
+	if err != nil {
+		return fmt.Errorf("read the run's definition: %w", err)
+	}
+	c := f.command
+	var missing []string
+	if c.wantsModelPath(definition.Checkpoint) {
+		missing = append(missing, fmt.Sprintf("the model %s: name a folder with --model-path", definition.Checkpoint.Repo))
+	}
+	if c.wantsDataPath(run) {
+		missing = append(missing, "its data: name a folder with --data-path")
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("%w: %s", errLocalPath, strings.Join(missing, "; "))
+	}
+	if err := c.checkModelPath(run, definition.Checkpoint); err != nil {
+		return err
+	}
+	return f.checkDataPath(ctx, run)
+}
+
+// checkModelPath looks at the config.json of a model that comes from a folder.
+func (c *trainCommand) checkModelPath(run config.Model, from coordinator.Checkpoint) error {
+	dir := c.ModelPath
+	switch from.Kind {
+	case coordinator.CheckpointP2P, coordinator.CheckpointP2PGcs:
+		return nil // it comes from members
+	case coordinator.CheckpointLocal:
+		if dir == "" {
+			dir = from.Repo
+		}
+	}
+	if dir == "" {
+		return nil
+	}
+	path := filepath.Join(dir, checkpoint.ConfigFile)
+	modelConfig, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("read checkpoint %s: %w; a model folder has config.json and model.safetensors", dir, err)
+	}
+	description, err := model.Describe(modelConfig)
+	if err == nil {
+		err = checkModel(run, description)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
+// checkDataPath opens the data and closes it again, if it can only come from a folder.
+func (f *trainerFactory) checkDataPath(ctx context.Context, run config.Model) error {
+	remote := slices.ContainsFunc(run.DataLocations, func(l config.DataLocation) bool { return l.Local == nil && l.Preprocessed == nil })
+	if f.command.DataPath == "" && remote {
+		return nil
+	}
+	o := f.dataOptions(run, model.Description{})
+	o.Logger = nil // what it warns of is said when the data is opened to be read
+	provider, err := data.New(ctx, run.DataLocations, o)
+	if err != nil {
+		return err
+	}
+	return provider.Close()
+}

@@ -1,0 +1,218 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/psyche-go/psyche/backend/backendtest"
+	"github.com/psyche-go/psyche/checkpoint"
+	"github.com/psyche-go/psyche/config"
+	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/server"
+)
+
+// runOf is a run's definition as clients see it, with model and data in folders.
+func runOf(t *testing.T, model, data string, seqLen int) coordinator.Model {
+	t.Helper()
+	text := fmt.Sprintf(`run_id = "run"
+[config]
+init_min_clients = 1
+min_clients = 1
+warmup_time = 60
+rounds_per_epoch = 4
+max_round_train_time = 30
+round_witness_time = 1
+cooldown_time = 30
+global_batch_size_start = 6
+global_batch_size_end = 6
+global_batch_size_warmup_tokens = 0
+witness_nodes = 0
+verification_percent = 0
+total_steps = 8
+[model.LLM]
+architecture = "HfLlama"
+data_type = "Pretraining"
+max_seq_len = %d
+[model.LLM.data_location.Local]
+path = %q
+token_size_in_bytes = "TwoBytes"
+shuffle = "DontShuffle"
+[model.LLM.checkpoint.Local]
+path = %q
+[model.LLM.lr_schedule.Constant]
+base_lr = 1.0e-3
+warmup_steps = 0
+warmup_init_lr = 0.0
+[model.LLM.optimizer.Distro]
+compression_decay = 0.9
+compression_topk = 8
+compression_chunk = 32
+quantize_1bit = true
+`, seqLen, data, model)
+	run, err := config.ParseState("state.toml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	state, err := run.CoordinatorState(coordinator.ClientID{1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return state.Model
+}
+
+// factory makes trainers for a command line.
+func factory(c trainCommand) *trainerFactory {
+	return &trainerFactory{command: &c, logger: slog.New(slog.DiscardHandler)}
+}
+
+// TestModelIsTooShort wants a client to refuse a model that cannot take the run's sequences
+// before it says that it is ready: it could train no round.
+func TestModelIsTooShort(t *testing.T) {
+	dir := t.TempDir()
+	model, data := filepath.Join(dir, "model"), filepath.Join(dir, "data")
+	write(t, filepath.Join(model, checkpoint.ConfigFile), []byte(toyConfig))
+	write(t, filepath.Join(data, "a.ds"), tokens(strings.Repeat("What a tangled web we weave. ", 60)))
+	snapshot := checkpoint.Snapshot{Files: []checkpoint.File{{Name: checkpoint.ConfigFile, Data: []byte(toyConfig)}}}
+	f := factory(trainCommand{ModelPath: model, DataPath: data})
+	long := runOf(t, "elsewhere", "elsewhere", 33)
+	_, loading := f.build(t.Context(), snapshot, long)
+	for when, err := range map[string]error{"joining": f.checkRun(t.Context(), long), "loading": loading} {
+		if err == nil || !strings.Contains(err.Error(), "33") || !strings.Contains(err.Error(), "32 at most (max_position_embeddings)") {
+			t.Errorf("%s: %v", when, err)
+		}
+	}
+	if err := f.checkRun(t.Context(), runOf(t, "elsewhere", "elsewhere", 32)); err != nil {
+		t.Errorf("sequences as long as the model takes: %v", err)
+	}
+}
+
+// TestFoldersAreLookedAtBeforeJoining wants to hear of all that is missing at once.
+func TestFoldersAreLookedAtBeforeJoining(t *testing.T) {
+	dir := t.TempDir()
+	model, data, missing, empty := filepath.Join(dir, "model"), filepath.Join(dir, "data"), filepath.Join(dir, "missing"), t.TempDir()
+	write(t, filepath.Join(model, checkpoint.ConfigFile), []byte(toyConfig))
+	write(t, filepath.Join(data, "a.ds"), tokens(strings.Repeat("What a tangled web we weave. ", 60)))
+	tests := map[string]struct {
+		command trainCommand
+		run     coordinator.Model
+		want    []string // in the error; nil: there is none
+	}{
+		"right":              {trainCommand{ModelPath: model, DataPath: data}, runOf(t, missing, missing, 16), nil},
+		"nothing given":      {trainCommand{}, runOf(t, model, data, 16), []string{"--model-path", "--data-path", "--allow-local-paths"}},
+		"data not given":     {trainCommand{ModelPath: model}, runOf(t, model, data, 16), []string{"--data-path", "--allow-local-paths"}},
+		"no model folder":    {trainCommand{ModelPath: missing, DataPath: data}, runOf(t, model, data, 16), []string{missing, "no such file"}},
+		"empty model folder": {trainCommand{ModelPath: empty, DataPath: data}, runOf(t, model, data, 16), []string{empty, "config.json"}},
+		"no data folder":     {trainCommand{ModelPath: model, DataPath: missing}, runOf(t, model, data, 16), []string{missing, "psyche data tokenize"}},
+		"trusted, right":     {trainCommand{AllowLocalPaths: true}, runOf(t, model, data, 16), nil},
+		"trusted, no model":  {trainCommand{AllowLocalPaths: true}, runOf(t, missing, data, 16), []string{missing}},
+		"trusted, no data":   {trainCommand{AllowLocalPaths: true}, runOf(t, model, missing, 16), []string{missing}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			err := factory(test.command).checkRun(t.Context(), test.run)
+			if (err == nil) != (test.want == nil) {
+				t.Fatalf("error = %v", err)
+			}
+			for _, word := range test.want {
+				if !strings.Contains(err.Error(), word) {
+					t.Errorf("%q does not say %q", err, word)
+				}
+			}
+		})
+	}
+	handed := runOf(t, missing, data, 16)
+	handed.Checkpoint.Kind = coordinator.CheckpointP2P
+	if err := factory(trainCommand{DataPath: data}).checkRun(t.Context(), handed); err != nil {
+		t.Errorf("members give the model: %v", err)
+	}
+}
+
+// TestCheckpointDirIsTried wants a folder for checkpoints that cannot be used to be named by
+// its flag, before anything else is done.
+func TestCheckpointDirIsTried(t *testing.T) {
+	dir := t.TempDir()
+	file := write(t, filepath.Join(dir, "file"), nil)
+	write(t, filepath.Join(dir, "saved", ".blobs"), nil)
+	var log strings.Builder
+	c := trainCommand{logTo: slog.New(slog.NewTextHandler(&log, nil)), networkFlags: networkFlags{MaxBlobMemory: 1, MaxBlobDisk: 1, BlobDir: t.TempDir()}}
+	c.CheckpointDir = filepath.Join(file, "saved")
+	if err := c.checkCheckpointDir(); err == nil || !strings.Contains(err.Error(), "--checkpoint-dir") || strings.Contains(err.Error(), "--blob-dir") {
+		t.Errorf("below a file: %v", err)
+	}
+	c.CheckpointDir = filepath.Join(dir, "saved")
+	if err := c.checkCheckpointDir(); err != nil || log.Len() > 0 {
+		t.Errorf("a good folder: %v, %s", err, &log)
+	}
+	if left, _ := filepath.Glob(filepath.Join(c.CheckpointDir, ".probe*")); len(left) > 0 {
+		t.Errorf("left %v", left)
+	}
+	c.BlobDir = ""
+	if _, err := c.openStore(c.CheckpointDir, c.logTo); err == nil || !strings.Contains(err.Error(), "--checkpoint-dir "+c.CheckpointDir) {
+		t.Errorf("its .blobs is a file: %v", err)
+	}
+	c.BlobDir = file
+	if _, err := c.openStore(c.CheckpointDir, c.logTo); err == nil || strings.Contains(err.Error(), "--checkpoint-dir") {
+		t.Errorf("--blob-dir is a file: %v", err)
+	}
+	c.CheckpointDir = ""
+	if err := c.checkCheckpointDir(); err != nil || !strings.Contains(log.String(), "give --checkpoint-dir") {
+		t.Errorf("no folder: %v, %s", err, &log)
+	}
+}
+
+// TestExitCodesOfTrain wants scripts to tell apart what can be tried again.
+func TestExitCodesOfTrain(t *testing.T) {
+	requireTorch(t)
+	serving, stop := context.WithCancel(t.Context())
+	address := make(chan string, 1)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- server.Run(serving, server.Options{
+			Listen: "127.0.0.1:0", Ready: func(a net.Addr) { address <- a.String() },
+			Runs: []server.Genesis{backendtest.Genesis("run", 2)}, TickInterval: 5 * time.Millisecond,
+		})
+	}()
+	defer func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
+	t.Setenv("PSYCHE_KNOWN_SERVERS", filepath.Join(t.TempDir(), "known_servers"))
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	there := <-address
+	other := identity.FromSeed([identity.SeedSize]byte{9}).ID().String()
+	train := func(code int, want, server, run string, more ...string) {
+		t.Helper()
+		fail(t, code, want, append([]string{"train", "--run-id", run, "--server-addr", server, "--server-timeout", "200ms",
+			"--bind-p2p-address", "127.0.0.1", "--log", "none", "--threads", "1"}, more...)...)
+	}
+	train(exitRefused, `"another"`, there, "another")
+	train(exitConnection, "not trusted", there, "run", "--server-key", other)
+	train(exitConnection, "gave up after", "127.0.0.1:1", "run")
+	train(exitUsage, "--server-addr", "127.0.0.1", "run")
+	train(exitUsage, "--server-addr", "127.0.0.1:", "run")
+	train(exitUsage, "--server-addr", "127.0.0.1:70000", "run")
+	train(exitUsage, "--server-key", there, "run", "--server-key", "0")
+	train(exitFailure, "--checkpoint-dir", there, "run", "--checkpoint-dir", filepath.Join(write(t, filepath.Join(t.TempDir(), "file"), nil), "saved"))
+}
+
+// TestHelpAndVersion wants the exit codes in the help.
+func TestHelpAndVersion(t *testing.T) {
+	help := strings.Join(strings.Fields(succeed(t, "--help")), " ")
+	for _, code := range []string{"0 done", "1 failed", "2 wrong command line", "4 the run", "5 the server", "130 interrupted"} {
+		if !strings.Contains(help, code) {
+			t.Errorf("no %q in %s", code, help)
+		}
+	}
+	if out := succeed(t, "version"); !strings.HasPrefix(out, "psyche-client ") || strings.Count(out, "\n") != 1 {
+		t.Errorf("version printed %q", out)
+	}
+}

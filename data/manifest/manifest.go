@@ -1,0 +1,111 @@
+// Package manifest reads and writes data.json, which lies in a folder of token files and
+// says what they hold and how they were made.
+package manifest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Name is the file name of a Manifest.
+const Name = "data.json"
+
+// HeldOutFolder is the folder, in that of a Manifest, of the tokens that are held out.
+const HeldOutFolder = "heldout"
+
+const maxSize = 16 << 20
+
+// Manifest says what a folder of token files holds and how it was made.
+type Manifest struct {
+	Version          int       `json:"version"` // 1
+	Tokenizer        Tokenizer `json:"tokenizer"`
+	TokenSizeInBytes int       `json:"token_size_in_bytes"`
+	Begin            []int32   `json:"begin,omitempty"` // ids before each text
+	Separator        []int32   `json:"separator"`       // ids after each text
+	TextFiles        int       `json:"text_files"`
+	Texts            int       `json:"texts,omitempty"`
+	SkippedBinary    int       `json:"skipped_binary"` // files that were no text
+	Tokens           uint64    `json:"tokens"`         // to train on
+	HeldOutTokens    uint64    `json:"heldout_tokens"`
+	Files            []File    `json:"files"`
+	HeldOut          []File    `json:"heldout"`
+}
+
+// Tokenizer identifies what made the tokens.
+type Tokenizer struct {
+	Name      string `json:"name"`
+	VocabSize int    `json:"vocab_size"`
+	SHA256    string `json:"sha256"` // of its tokenizer.json
+}
+
+// File is one token file.
+type File struct {
+	Name   string `json:"name"` // path in the folder, with slashes
+	Tokens uint64 `json:"tokens"`
+	SHA256 string `json:"sha256"`
+}
+
+// Read reads the manifest of a folder. Found is false when there is none, and when the
+// file of that name has another purpose: a JSON value without token_size_in_bytes.
+func Read(dir string) (m Manifest, found bool, err error) {
+	path := filepath.Join(dir, Name)
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Manifest{}, false, nil
+	}
+	if err != nil {
+		return Manifest{}, false, fmt.Errorf("read manifest: %w", err)
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxSize {
+		return Manifest{}, false, fmt.Errorf("read manifest %s: it is no file of at most %d bytes", path, maxSize)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return Manifest{}, false, fmt.Errorf("read manifest: %w", err)
+	}
+	if m, found, err = parse(text); err != nil {
+		return Manifest{}, false, fmt.Errorf("read manifest %s: %w; make the data again, or move the file away if it does not belong to it", path, err)
+	}
+	return m, found, nil
+}
+
+func parse(text []byte) (m Manifest, found bool, err error) {
+	var known struct {
+		Size json.RawMessage `json:"token_size_in_bytes"`
+	}
+	if err := json.Unmarshal(text, &known); err != nil {
+		if _, other := errors.AsType[*json.UnmarshalTypeError](err); other { // JSON, but no object
+			return Manifest{}, false, nil
+		}
+		return Manifest{}, false, err
+	}
+	if known.Size == nil {
+		return Manifest{}, false, nil
+	}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&m); err != nil {
+		return Manifest{}, false, err
+	}
+	switch {
+	case m.Version != 1:
+		return Manifest{}, false, fmt.Errorf("version %d, only 1 is known", m.Version)
+	case m.TokenSizeInBytes != 2 && m.TokenSizeInBytes != 4:
+		return Manifest{}, false, fmt.Errorf("token_size_in_bytes is %d, want 2 or 4", m.TokenSizeInBytes)
+	}
+	return m, true, nil
+}
+
+// Encode returns the manifest as the file holds it.
+func (m Manifest) Encode() ([]byte, error) {
+	text, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("encode manifest: %w", err)
+	}
+	return append(text, '\n'), nil
+}

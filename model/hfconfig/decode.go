@@ -1,0 +1,41 @@
+package hfconfig
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+)
+
+// Decode reads a config.json. When a value has another type than its field, the error names
+// the field and says what it wants.
+func Decode(config []byte, into any) error {
+	err := json.Unmarshal(config, into)
+	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
+	switch {
+	case !ok:
+		return err
+	case wrong.Field == "":
+		return fmt.Errorf("want a JSON object, not %s", wrong.Value)
+	}
+	return fmt.Errorf("%s: want %s, not %s", wrong.Field, kind(wrong.Type), wrong.Value)
+}
+
+// kind says in words what a field of a Go type wants.
+func kind(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Pointer:
+		return kind(t.Elem())
+	case reflect.Int, reflect.Int32, reflect.Int64:
+		return "an integer"
+	case reflect.Float64:
+		return "a number"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.String:
+		return "a string"
+	case reflect.Slice:
+		return "a list"
+	}
+	return "an object"
+}
