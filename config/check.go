@@ -74,6 +74,18 @@ func (m Model) check() error {
 	return errors.Join(errs...)
 }
 
+// largestUsualLR is far above every learning rate that AdamW or DisTrO trains with: a step
+// of either moves each weight by about the rate.
+const largestUsualLR = 0.1
+
+// warnings names what is allowed but can hardly be meant.
+func (m Model) warnings() []string {
+	if base := m.LRSchedule.base(); base > largestUsualLR && m.Optimizer.Dummy == nil {
+		return []string{fmt.Sprintf("[model.LLM.lr_schedule] base_lr = %g: a step moves each weight by about as much, which no model bears; 0.0001 to 0.01 is usual", base)}
+	}
+	return nil
+}
+
 // exactlyOne adds a fault unless one of the cases is set.
 func (f *faults) exactlyOne(key string, set ...bool) {
 	count := 0

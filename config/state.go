@@ -43,6 +43,7 @@ func readRun(root *table) Run {
 	}
 	if llm != nil {
 		run.Model = readModel(llm, extra)
+		run.Warnings = append(run.Warnings, run.Model.warnings()...)
 		checkColdStart(llm, run)
 	}
 	root.done()

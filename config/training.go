@@ -9,6 +9,22 @@ type LRSchedule struct {
 	WarmupStableDecay *WarmupStableDecayLR `json:",omitempty"`
 }
 
+// base returns the learning rate at the end of the warm-up.
+func (s LRSchedule) base() float64 {
+	switch {
+	case s.Constant != nil:
+		return s.Constant.BaseLR
+	case s.Linear != nil:
+		return s.Linear.BaseLR
+	case s.Cosine != nil:
+		return s.Cosine.BaseLR
+	case s.WarmupStableDecay != nil:
+		return s.WarmupStableDecay.BaseLR
+	default:
+		return 0
+	}
+}
+
 // ConstantLR stays at BaseLR.
 type ConstantLR struct {
 	BaseLR       float64

@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -230,6 +231,36 @@ func TestFollow(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestFollowMissesNoShortLog has a log come and its writer end between two looks.
+func TestFollowMissesNoShortLog(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "events.jsonl")
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		seen := make(chan Body, 1)
+		go func() {
+			defer close(seen)
+			for e, err := range Follow(ctx, path) {
+				if err != nil {
+					t.Error(err)
+				}
+				seen <- e.Body
+			}
+		}()
+		synctest.Wait()
+		l, err := Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(l.Append(Joined{Epoch: 1}), l.Close()); err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		if got := <-seen; got != (Joined{Epoch: 1}) {
+			t.Errorf("got %v, want epoch 1", got)
+		}
+	})
 }
 
 func FuzzDecode(f *testing.F) {

@@ -73,14 +73,15 @@ func Follow(ctx context.Context, path string) iter.Seq2[Event, error] {
 // openWhenThere opens path, waiting for it to appear.
 func openWhenThere(ctx context.Context, path string) (*os.File, error) {
 	for {
+		over := ctx.Err() != nil // before opening: what comes later may be missed
 		file, err := os.Open(path)
 		if !errors.Is(err, fs.ErrNotExist) {
 			return file, err
 		}
-		wait(ctx)
-		if ctx.Err() != nil {
+		if over {
 			return nil, ctx.Err()
 		}
+		wait(ctx)
 	}
 }
 

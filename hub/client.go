@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -140,6 +141,9 @@ func (c *Client) sendOnce(ctx context.Context, r request, u *url.URL) (*http.Res
 		if inner, ok := errors.AsType[*url.Error](err); ok {
 			err = inner.Err // its URL may hold a signature
 		}
+		if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" && c.ours(u) {
+			err = fmt.Errorf("%w (%w)", err, ErrUnreachable)
+		}
 		return nil, &networkError{fmt.Sprintf("%s %s", r.method, bare(u)), err}
 	}
 	return response, nil
@@ -184,7 +188,11 @@ func (c *Client) retry(ctx context.Context, attempt func() (progress bool, err e
 		case answered:
 			pause = max(pause, status.RetryAfter)
 		}
-		c.Logger.Warn("the Hub did not answer as it should: trying again", "in", pause.Round(time.Millisecond), "err", err)
+		what := "the Hub did not answer as it should: trying again"
+		if errors.Is(err, ErrUnreachable) {
+			what = "the Hub cannot be reached: trying again"
+		}
+		c.Logger.Warn(what, "in", pause.Round(time.Millisecond), "err", err)
 		timer := time.NewTimer(pause)
 		select {
 		case <-ctx.Done():

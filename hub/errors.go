@@ -20,12 +20,23 @@ var (
 	ErrNotFound     = errors.New("not found")
 	ErrConflict     = errors.New("the repository was changed meanwhile")
 
+	ErrNoToken     = error(noToken{}) // an ErrUnauthorized that is known without asking
+	ErrUnreachable = errors.New("the Hub cannot be reached: check the network; HF_ENDPOINT names another Hub, HF_HUB_OFFLINE=1 uses the cache alone")
 	ErrOffline     = errors.New("not in the cache, and HF_HUB_OFFLINE forbids to ask the Hub")
 	ErrIntegrity   = errors.New("content does not have the hash that the Hub states")
 	ErrInvalidName = errors.New("invalid name")
 	ErrTooLarge    = errors.New("larger than allowed")
 	ErrProtocol    = errors.New("unexpected answer of the Hub")
 )
+
+// noToken is the error of what nobody may do who does not say who he is.
+type noToken struct{}
+
+func (noToken) Error() string {
+	return "no token: set HF_TOKEN, or log in with the Hub's own tool (hf auth login)"
+}
+
+func (noToken) Is(target error) bool { return target == ErrUnauthorized }
 
 // StatusError is an answer of a server that is no success.
 type StatusError struct {

@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"maps"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -435,6 +437,28 @@ func TestRights(t *testing.T) {
 	c := newClient(t, s)
 	if _, err := c.Snapshot(t.Context(), "org/open", hub.SnapshotOptions{Revision: "v2"}); !errors.Is(err, hub.ErrNotFound) || !strings.Contains(err.Error(), "v2") {
 		t.Errorf("error = %v, want one that names the revision", err)
+	}
+}
+
+// TestUnreachableHub wants what to do in the error and in the log when nobody answers.
+func TestUnreachableHub(t *testing.T) {
+	var log bytes.Buffer
+	s := newServer(t)
+	c := newClient(t, s, func(o *hub.Options) {
+		transport := o.Transport.(*http.Transport)
+		transport.DialContext = func(context.Context, string, string) (net.Conn, error) {
+			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{Err: "no such host", Name: "hub.test", IsNotFound: true}}
+		}
+		o.Attempts, o.Logger = 2, slog.New(slog.NewTextHandler(&log, nil))
+	})
+	_, err := c.Snapshot(t.Context(), repo, hub.SnapshotOptions{})
+	if !errors.Is(err, hub.ErrUnreachable) || !strings.Contains(err.Error(), "no such host") {
+		t.Errorf("error = %v, want ErrUnreachable", err)
+	}
+	for _, word := range []string{"the Hub cannot be reached", "HF_ENDPOINT", "HF_HUB_OFFLINE"} {
+		if !strings.Contains(log.String(), word) {
+			t.Errorf("the log does not say %q: %s", word, log.String())
+		}
 	}
 }
 

@@ -99,8 +99,11 @@ func (c *Client) upload(ctx context.Context, repo string, files []File, o Upload
 	if err := checkUpload(repo, files, o); err != nil {
 		return Commit{}, err
 	}
-	if c.Offline {
+	switch {
+	case c.Offline:
 		return Commit{}, ErrOffline
+	case c.Token == "":
+		return Commit{}, ErrNoToken
 	}
 	u := &upload{Client: c, repo: repo, options: o, meter: meter{report: o.Progress}}
 	if err := u.hash(ctx, files); err != nil {
@@ -145,6 +148,9 @@ func (c *Client) CreateRepo(ctx context.Context, repo string, private bool) erro
 	if err := CheckRepo(repo); err != nil {
 		return err
 	}
+	if c.Token == "" {
+		return fmt.Errorf("create repository: %w", ErrNoToken)
+	}
 	owner, name, found := strings.Cut(repo, "/")
 	if !found {
 		return fmt.Errorf("%w: repository %q: want owner/name", ErrInvalidName, repo)
@@ -173,6 +179,9 @@ func (c *Client) CreateRepo(ctx context.Context, repo string, private bool) erro
 func (c *Client) CanWrite(ctx context.Context, repo, branch string) error {
 	if err := errors.Join(CheckRepo(repo), checkRevision(branch)); err != nil {
 		return err
+	}
+	if c.Token == "" {
+		return ErrNoToken
 	}
 	probe := &upload{Client: c, repo: repo, options: UploadOptions{Branch: branch}}
 	return probe.classify(ctx, []*hashed{{File: File{Path: "README.md"}, size: 1, sample: []byte("#")}})

@@ -252,8 +252,15 @@ func TestUploadRights(t *testing.T) {
 		t.Error(err)
 	}
 	nobody := newClient(t, s, func(o *hub.Options) { o.Token = "" })
-	if _, err := nobody.Upload(t.Context(), repo, files, hub.UploadOptions{Create: true}); !errors.Is(err, hub.ErrUnauthorized) {
-		t.Errorf("error = %v, want ErrUnauthorized", err)
+	asked := len(s.Requests())
+	_, err := nobody.Upload(t.Context(), repo, files, hub.UploadOptions{})
+	for _, err := range []error{err, nobody.CreateRepo(t.Context(), repo, false), nobody.CanWrite(t.Context(), repo, "main")} {
+		if !errors.Is(err, hub.ErrNoToken) || !errors.Is(err, hub.ErrUnauthorized) || !strings.Contains(err.Error(), "HF_TOKEN") {
+			t.Errorf("error = %v, want ErrNoToken", err)
+		}
+	}
+	if requests := s.Requests(); len(requests) != asked {
+		t.Errorf("the Hub was asked for what nobody may do: %v", requests[asked:])
 	}
 	for _, bad := range [][]hub.File{nil, {{Path: "../x"}}, {{Path: "a"}, {Path: "a"}}} {
 		if _, err := newClient(t, s).Upload(t.Context(), repo, bad, hub.UploadOptions{}); err == nil {

@@ -109,10 +109,14 @@ func (s *server) serveConnection(ctx context.Context, hangUp context.CancelCause
 // serve talks to a client that has its place, until something ends that.
 func (c *connection) serve(ctx context.Context) (clean bool, err error) {
 	c.logger = c.logger.With("run", c.host.runID)
-	c.logger.Info("client connected", "role", c.role)
+	level := slog.LevelInfo
+	if c.role == frame.RoleObserver { // every look at the run is one
+		level = slog.LevelDebug
+	}
+	c.logger.Log(ctx, level, "client connected", "role", c.role)
 	c.event(EventConnected, "")
 	clean, err = c.converse(ctx)
-	c.logger.Info("client disconnected", "reason", err)
+	c.logger.Log(ctx, level, "client disconnected", "role", c.role, "reason", err)
 	c.event(EventDisconnected, err.Error())
 	return clean, err
 }

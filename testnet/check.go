@@ -11,18 +11,30 @@ import (
 	"github.com/psyche-go/psyche/data/tokens"
 )
 
+// FlagError is of an option, which names it as the flag that gives it.
+type FlagError struct{ error }
+
+func (e FlagError) Unwrap() error { return e.error }
+
+func flagError(format string, args ...any) error { return FlagError{fmt.Errorf(format, args...)} }
+
+// ConfigError is of the run's configuration.
+type ConfigError struct{ error }
+
+func (e ConfigError) Unwrap() error { return e.error }
+
 // check looks at everything that a run needs, so that what is missing is said before any
 // process starts.
 func check(options Options, run config.Run) error {
 	if options.NumClients < 1 || options.NumClients > coordinator.MaxClients {
-		return fmt.Errorf("--num-clients is %d: want 1 to %d", options.NumClients, coordinator.MaxClients)
+		return flagError("--num-clients is %d: want 1 to %d", options.NumClients, coordinator.MaxClients)
 	}
 	if options.Timeout <= 0 {
-		return fmt.Errorf("--timeout is %s: want more than zero", options.Timeout)
+		return flagError("--timeout is %s: want more than zero", options.Timeout)
 	}
 	if minimum := int(run.Config.InitMinClients); options.NumClients < minimum {
-		return fmt.Errorf("--num-clients is %d, but init_min_clients in %s is %d: the run would never start",
-			options.NumClients, filepath.Join(options.ConfigPath, "state.toml"), minimum)
+		return flagError("--num-clients is %d, but init_min_clients in %s is %d: the run would never start",
+			options.NumClients, filepath.Join(options.ConfigPath, stateFile), minimum)
 	}
 	if err := options.Faults.check(options.NumClients); err != nil {
 		return err
@@ -33,7 +45,7 @@ func check(options Options, run config.Run) error {
 		}
 	}
 	if options.HeldOut == "" && heldOutBeside(run) == "" {
-		return fmt.Errorf("%s: its first data location is not a folder (data_location.Local), beside which held-out tokens could be: name them with --held-out", options.ConfigPath)
+		return flagError("%s: its first data location is not a folder (data_location.Local), beside which held-out tokens could be: name them with --held-out", options.ConfigPath)
 	}
 	for _, location := range run.Model.DataLocations {
 		if location.Local == nil {
@@ -45,7 +57,7 @@ func check(options Options, run config.Run) error {
 	}
 	model := run.Model.Checkpoint.Local
 	if model == nil {
-		return fmt.Errorf("%s: a local testnet starts from a model in a folder: want checkpoint.Local", options.ConfigPath)
+		return ConfigError{fmt.Errorf("%s: a local testnet starts from a model in a folder: want checkpoint.Local", options.ConfigPath)}
 	}
 	return checkFolder("model", model.Path, "config.json", "make one with: psyche-client init-model")
 }

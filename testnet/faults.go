@@ -1,7 +1,6 @@
 package testnet
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -25,11 +24,11 @@ type Faults struct {
 func (f Faults) check(clients int) error {
 	for _, number := range f.AllowedToKill {
 		if number < 1 || number > clients {
-			return fmt.Errorf("--allowed-to-kill names client %d: there are clients 1 to %d", number, clients)
+			return flagError("--allowed-to-kill names client %d: there are clients 1 to %d", number, clients)
 		}
 	}
 	if f.RandomKillNum > 0 && f.RandomInterval <= 0 {
-		return fmt.Errorf("--random-kill-num needs a --random-kill-interval above zero")
+		return flagError("--random-kill-num needs a --random-kill-interval above zero")
 	}
 	return nil
 }

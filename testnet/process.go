@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -108,6 +109,9 @@ func output(ctx context.Context, env []string, binary string, args ...string) ([
 	command.Cancel = func() error { return command.Process.Signal(syscall.SIGINT) }
 	command.WaitDelay = 5 * time.Second
 	out, err := command.Output()
+	if err != nil && ctx.Err() != nil {
+		return nil, fmt.Errorf("%s %s: %w", filepath.Base(binary), args[0], context.Cause(ctx))
+	}
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return nil, fmt.Errorf("%s %s: %w: %s", binary, args[0], err, lastLines(exit.Stderr, 3))
 	}

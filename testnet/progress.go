@@ -80,6 +80,7 @@ type tracker struct {
 	clients    map[string]*clientRecord
 	stepEnded  []stepTime // of the newest rounds, oldest first
 	notes      []string
+	since      time.Time // of a resumed run; what was before is no news
 }
 
 type stepTime struct {
@@ -118,6 +119,9 @@ func (t *tracker) name(id string) string {
 func (t *tracker) add(id string, e event.Event) (changed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if !t.isNews(e) {
+		defer func(notes []string) { t.notes, changed = notes, false }(t.notes)
+	}
 	client := t.clients[id]
 	switch body := e.Body.(type) {
 	case event.Started:
@@ -149,6 +153,9 @@ func (t *tracker) add(id string, e event.Event) (changed bool) {
 	}
 	return false
 }
+
+// isNews reports whether an event is not of the time before the run was resumed.
+func (t *tracker) isNews(e event.Event) bool { return !e.Time.Before(t.since) }
 
 // addState keeps the newest state that any client has seen. Clients see the same states a
 // little apart, and what one still sees does not take back what another has seen.
@@ -271,22 +278,21 @@ func (t *tracker) losses() []RoundLoss {
 	return losses
 }
 
-// follow reads every client's event log as it grows, shows progress and triggers the
-// faults. The returned group ends when ctx does.
-func (n *network) follow(ctx context.Context, fail context.CancelCauseFunc) *sync.WaitGroup {
-	var followers sync.WaitGroup
+// follow reads every client's event log as it grows, until following ends, and shows
+// progress. Until ctx ends it triggers the faults.
+func (n *network) follow(followers *sync.WaitGroup, following, ctx context.Context, fail context.CancelCauseFunc) {
 	faults := newFaultScript(n.options.Faults)
 	for i, id := range n.ids {
 		followers.Go(func() {
-			for e, err := range event.Follow(ctx, filepath.Join(n.clientDir(i), eventsFile)) {
+			for e, err := range event.Follow(following, filepath.Join(n.clientDir(i), eventsFile)) {
 				if err != nil {
 					fail(err)
 					return
 				}
-				if n.progress.add(id.String(), e) {
+				if n.progress.add(id.String(), e) && ctx.Err() == nil {
 					n.options.Display.Update(n.progress.progress())
 				}
-				if state, ok := e.Body.(event.State); ok {
+				if state, ok := e.Body.(event.State); ok && n.progress.isNews(e) && ctx.Err() == nil {
 					if err := n.strike(faults.due(state)); err != nil {
 						fail(err)
 						return
@@ -295,10 +301,6 @@ func (n *network) follow(ctx context.Context, fail context.CancelCauseFunc) *syn
 			}
 		})
 	}
-	if n.options.Faults.RandomKillNum > 0 {
-		followers.Go(func() { n.killAtRandom(ctx, fail) })
-	}
-	return &followers
 }
 
 // strike kills what the script says.

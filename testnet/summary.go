@@ -30,24 +30,26 @@ const (
 
 // Summary is what came of a run. Its JSON form is the run folder's summary.json.
 type Summary struct {
+	Finished                         bool            `json:"finished"` // false: of what there was when the run was interrupted or failed
 	RunID                            string          `json:"run_id"`
-	Rounds                           int             `json:"rounds"` // with at least one counted result
-	Tokens                           uint64          `json:"tokens"` // trained on by all clients
+	TotalRounds                      uint32          `json:"total_rounds"` // of the whole run
+	Rounds                           int             `json:"rounds"`       // with at least one counted result
+	Tokens                           uint64          `json:"tokens"`       // trained on by all clients
 	Seconds                          float64         `json:"seconds"`
 	Parameters                       uint64          `json:"parameters"`
 	LossFirst                        float64         `json:"loss_first"` // of the first round, nats per token
 	LossLast                         float64         `json:"loss_last"`
 	HeldOutLossFirst                 float64         `json:"heldout_loss_first"` // of the model the run began with
-	HeldOutLossLast                  float64         `json:"heldout_loss_last"`
+	HeldOutLossLast                  float64         `json:"heldout_loss_last,omitempty"`
 	Clients                          []ClientSummary `json:"clients"`
 	WireBytesPerClientRound          uint64          `json:"wire_bytes_per_client_round"`    // sent to peers, everything included but the model hand-over
 	PayloadBytesPerClientRound       uint64          `json:"payload_bytes_per_client_round"` // one compressed result
 	FP32AllReduceBytesPerClientRound uint64          `json:"fp32_allreduce_bytes_per_client_round"`
 	HandoverBytes                    uint64          `json:"handover_bytes"` // of models fetched from peers, all clients together
 	LostBatches                      int             `json:"lost_batches"`
-	Checkpoint                       string          `json:"checkpoint"`
-	LossCurve                        string          `json:"loss_curve"`
-	Sample                           string          `json:"sample"`
+	Checkpoint                       string          `json:"checkpoint,omitempty"`
+	LossCurve                        string          `json:"loss_curve,omitempty"`
+	Sample                           string          `json:"sample,omitempty"`
 }
 
 // ClientSummary is what came of one client.
@@ -61,46 +63,67 @@ type ClientSummary struct {
 	Desynchronised int    `json:"desynchronised"` // times it lost the model
 }
 
-// summarise measures the result, writes it into the run's folder and returns it.
-func (n *network) summarise(ctx context.Context, heldOutFirst float64, took time.Duration) (Summary, error) {
+// summaryFile is the name of the summary in the run's folder.
+const summaryFile = "summary.json"
+
+// summarise measures the result, writes it into the run's folder and returns it. Of a run
+// that is not finished, and after an error, it is what there is.
+func (n *network) summarise(ctx context.Context, heldOutFirst float64, took time.Duration, finished bool) (Summary, error) {
 	s := n.progress.summary()
-	s.RunID, s.Seconds, s.HeldOutLossFirst = n.run.RunID, took.Seconds(), heldOutFirst
-	if s.Checkpoint == "" {
-		return s, fmt.Errorf("no client saved a checkpoint (logs are in %s)", n.dir)
+	s.RunID, s.Seconds, s.HeldOutLossFirst, s.Finished = n.run.RunID, took.Seconds(), heldOutFirst, finished
+	err := n.measure(ctx, &s)
+	if losses := n.progress.losses(); len(losses) > 0 {
+		curve := filepath.Join(n.dir, "loss.png")
+		if plotErr := plotLoss(curve, losses); plotErr != nil {
+			err = errors.Join(err, plotErr)
+		} else {
+			s.LossCurve = curve
+		}
+	}
+	if err := errors.Join(err, writeJSON(filepath.Join(n.dir, summaryFile), s)); err != nil {
+		return s, err
+	}
+	if differ := slices.ContainsFunc(s.Clients, func(c ClientSummary) bool { return c.Digest == "" || c.Digest != s.Clients[0].Digest }); differ && finished {
+		return s, ErrReplicasDiffer
+	}
+	return s, nil
+}
+
+// measure adds what the newest checkpoint tells. Who interrupts a run does not wait for what
+// takes computing.
+func (n *network) measure(ctx context.Context, s *Summary) error {
+	switch {
+	case s.Checkpoint == "" && s.Finished:
+		return fmt.Errorf("no client saved a checkpoint (logs are in %s)", n.dir)
+	case s.Checkpoint == "":
+		return nil
 	}
 	snapshot, err := checkpoint.ReadDir(s.Checkpoint)
 	if err != nil {
-		return s, err
+		return err
 	}
 	s.Parameters = parameters(snapshot)
 	s.FP32AllReduceBytesPerClientRound = ringAllReduceBytes(s.Parameters, len(n.clients))
+	if !s.Finished {
+		return nil
+	}
 	if s.HeldOutLossLast, err = n.evaluate(ctx, s.Checkpoint); err != nil {
-		return s, err
+		return err
 	}
 	sample, err := output(ctx, nil, n.options.ClientBinary, "generate", "--model", s.Checkpoint,
 		"--prompt", samplePrompt, "--max-tokens", strconv.Itoa(sampleTokens), "--temperature", "0.8", "--seed", "1")
 	if err != nil {
-		return s, err
+		return err
 	}
 	s.Sample = strings.ToValidUTF8(string(sample), "\uFFFD")
-	s.LossCurve = filepath.Join(n.dir, "loss.png")
-	if err := plotLoss(s.LossCurve, n.progress.losses()); err != nil {
-		return s, err
-	}
-	if err := writeJSON(filepath.Join(n.dir, "summary.json"), s); err != nil {
-		return s, err
-	}
-	if differ := slices.ContainsFunc(s.Clients, func(c ClientSummary) bool { return c.Digest == "" || c.Digest != s.Clients[0].Digest }); differ {
-		return s, ErrReplicasDiffer
-	}
-	return s, nil
+	return nil
 }
 
 // summary gathers what the clients' events say.
 func (t *tracker) summary() Summary {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var s Summary
+	s := Summary{TotalRounds: t.totalSteps}
 	losses := t.losses()
 	if len(losses) > 0 {
 		s.LossFirst, s.LossLast = losses[0].Loss, losses[len(losses)-1].Loss
@@ -189,13 +212,25 @@ func ringAllReduceBytes(parameters uint64, n int) uint64 {
 
 // Print writes the summary as a person wants to read it.
 func (s Summary) Print(w io.Writer) {
-	fmt.Fprintf(w, "\nRun %s: %d rounds, %d tokens in %s\n", s.RunID, s.Rounds, s.Tokens, time.Duration(s.Seconds*float64(time.Second)).Round(time.Second))
-	fmt.Fprintf(w, "  parameters         %d\n", s.Parameters)
+	took := time.Duration(s.Seconds * float64(time.Second)).Round(time.Second)
+	if s.Finished {
+		fmt.Fprintf(w, "\nRun %s: %d rounds, %d tokens in %s\n", s.RunID, s.Rounds, s.Tokens, took)
+	} else {
+		fmt.Fprintf(w, "\nRun %s, not finished: %d of %d rounds, %d tokens in %s\n", s.RunID, s.Rounds, s.TotalRounds, s.Tokens, took)
+	}
+	if s.Parameters > 0 {
+		fmt.Fprintf(w, "  parameters         %d\n", s.Parameters)
+	}
 	fmt.Fprintf(w, "  training loss      %.3f → %.3f nats per token\n", s.LossFirst, s.LossLast)
-	fmt.Fprintf(w, "  held-out loss      %.3f → %.3f (%.0f %% of the first)\n", s.HeldOutLossFirst, s.HeldOutLossLast, 100*s.HeldOutLossLast/s.HeldOutLossFirst)
-	fmt.Fprintf(w, "  sent per client and round   %s (a result is %s); an fp32 all-reduce: %s, %.0f times as much\n",
-		byteCount(s.WireBytesPerClientRound), byteCount(s.PayloadBytesPerClientRound), byteCount(s.FP32AllReduceBytesPerClientRound),
-		float64(s.FP32AllReduceBytesPerClientRound)/float64(max(s.WireBytesPerClientRound, 1)))
+	if s.HeldOutLossLast > 0 {
+		fmt.Fprintf(w, "  held-out loss      %.3f → %.3f (%.0f %% of the first)\n", s.HeldOutLossFirst, s.HeldOutLossLast, 100*s.HeldOutLossLast/s.HeldOutLossFirst)
+	}
+	fmt.Fprintf(w, "  sent per client and round   %s (a result is %s)", byteCount(s.WireBytesPerClientRound), byteCount(s.PayloadBytesPerClientRound))
+	if s.FP32AllReduceBytesPerClientRound > 0 {
+		fmt.Fprintf(w, "; an fp32 all-reduce: %s, %.0f times as much", byteCount(s.FP32AllReduceBytesPerClientRound),
+			float64(s.FP32AllReduceBytesPerClientRound)/float64(max(s.WireBytesPerClientRound, 1)))
+	}
+	fmt.Fprintln(w)
 	fmt.Fprintf(w, "  model hand-over    %s\n", byteCount(s.HandoverBytes))
 	fmt.Fprintf(w, "  lost batches       %d\n", s.LostBatches)
 	fmt.Fprintf(w, "  clients\n")
@@ -206,9 +241,14 @@ func (s Summary) Print(w io.Writer) {
 		}
 		fmt.Fprintf(w, "    client-%d %s  digest %s  trained %d rounds, %d counted%s\n", i+1, c.ID[:min(8, len(c.ID))], c.Digest[:min(16, len(c.Digest))], c.RoundsTrained, c.RoundsCounted, note)
 	}
-	fmt.Fprintf(w, "  loss curve         %s\n", s.LossCurve)
-	fmt.Fprintf(w, "  checkpoint         %s\n", s.Checkpoint)
-	fmt.Fprintf(w, "\nText generated from it:\n%s\n", s.Sample)
+	for _, file := range []struct{ what, path string }{{"loss curve", s.LossCurve}, {"checkpoint", s.Checkpoint}} {
+		if file.path != "" {
+			fmt.Fprintf(w, "  %-18s %s\n", file.what, file.path)
+		}
+	}
+	if s.Sample != "" {
+		fmt.Fprintf(w, "\nText generated from it:\n%s\n", s.Sample)
+	}
 }
 
 // byteCount writes a number of bytes for people.
@@ -234,11 +274,14 @@ func writeJSON(path string, value any) error {
 	return nil
 }
 
-// newKeyFile makes a key and saves it.
-func newKeyFile(path string) (identity.Key, error) {
+// newKeyFile makes a folder with a key in it.
+func newKeyFile(dir, name string) error {
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return fmt.Errorf("make run folder: %w", err)
+	}
 	key, err := identity.Generate(rand.Reader)
 	if err != nil {
-		return identity.Key{}, err
+		return err
 	}
-	return key, identity.SaveKeyFile(path, key)
+	return identity.SaveKeyFile(filepath.Join(dir, name), key)
 }

@@ -1,10 +1,13 @@
 package testnet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -13,6 +16,7 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/config"
+	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/server"
 )
@@ -20,6 +24,7 @@ import (
 // Options of a local network. Zero values mean the defaults that are named.
 type Options struct {
 	ConfigPath   string        // folder that holds state.toml
+	Resume       string        // folder of a run to go on with, in place of ConfigPath, NumClients, RunDir and RunID
 	NumClients   int           // client processes
 	RunDir       string        // parent of the run's own folder
 	RunID        string        // default: the configuration's, or the folder's name
@@ -53,12 +58,15 @@ type network struct {
 	clients  []*process
 	ids      []identity.ID
 	progress *tracker
+	before   time.Duration // that the run took before it was resumed
 }
 
 // Run starts the network, waits until the run is finished and returns its summary, which
 // it has also written into the run's folder as summary.json, with the loss curve beside it.
-// When ctx ends, the processes are asked to end and what is known so far is kept.
+// When the run ends before it is finished, the processes are asked to end, the summary is of
+// what there is, and the error says how to go on.
 func Run(ctx context.Context, options Options) (Summary, error) {
+	defer options.Display.Close()
 	ctx, cancel := context.WithTimeoutCause(ctx, options.Timeout, fmt.Errorf("the run took longer than %s", options.Timeout))
 	defer cancel()
 	started := time.Now()
@@ -70,29 +78,79 @@ func Run(ctx context.Context, options Options) (Summary, error) {
 	if err != nil {
 		return Summary{}, err
 	}
-	runErr := n.train(ctx)
+	trainErr := n.train(ctx)
 	n.options.Display.Close()
-	if runErr != nil {
-		return Summary{}, fmt.Errorf("%w (logs are in %s)", runErr, n.dir)
+	summary, err := n.summarise(ctx, first, n.before+time.Since(started), trainErr == nil)
+	if trainErr != nil {
+		err = errors.Join(n.explain(trainErr), err)
 	}
-	return n.summarise(ctx, first, time.Since(started))
+	return summary, err
+}
+
+// explain says where everything is of a run that ended before its time, and how to go on.
+func (n *network) explain(err error) error {
+	if _, missing := os.Stat(server.JournalPath(n.serverDir(), n.run.RunID)); missing != nil {
+		return fmt.Errorf("%w (logs are in %s)", err, n.dir)
+	}
+	command := "psyche testnet start --resume " + n.dir
+	if n.options.HeldOut != heldOutBeside(n.run) {
+		command += " --held-out " + n.options.HeldOut
+	}
+	return fmt.Errorf("%w; summary.json and logs are in %s; go on with: %s", err, n.dir, command)
 }
 
 // prepare checks everything a run needs before anything is started, and makes its folder.
 func prepare(options Options) (*network, error) {
-	run, err := config.LoadState(filepath.Join(options.ConfigPath, "state.toml"))
+	if options.Resume != "" {
+		return reopen(options)
+	}
+	run, err := loadRun(options)
 	if err != nil {
 		return nil, err
-	}
-	switch {
-	case options.RunID != "":
-		run.RunID = options.RunID
-	case run.RunID == "":
-		run.RunID = filepath.Base(filepath.Clean(options.ConfigPath))
 	}
 	if err := check(options, run); err != nil {
 		return nil, err
 	}
+	if options, err = options.withDefaults(run); err != nil {
+		return nil, err
+	}
+	n := &network{options: options, run: run}
+	if n.dir, err = makeRunDir(options.RunDir, run.RunID); err != nil {
+		return nil, err
+	}
+	if err := n.makeKeys(); err != nil {
+		return nil, err
+	}
+	if err := n.makeProcesses("--state", filepath.Join(options.ConfigPath, stateFile), "--run-id", run.RunID); err != nil {
+		return nil, err
+	}
+	n.progress = newTracker(n.ids, run)
+	return n, nil
+}
+
+// stateFile is the configuration of a run in Options.ConfigPath.
+const stateFile = "state.toml"
+
+// loadRun reads the configuration and names the run.
+func loadRun(options Options) (config.Run, error) {
+	path := filepath.Join(options.ConfigPath, stateFile)
+	run, err := config.LoadState(path)
+	if err != nil {
+		return run, ConfigError{err}
+	}
+	if len(options.RunID) > coordinator.MaxRunIDLength {
+		return run, FlagError{fmt.Errorf("--run-id has %d bytes, at most %d fit", len(options.RunID), coordinator.MaxRunIDLength)}
+	}
+	run.RunID = cmp.Or(options.RunID, run.RunID, filepath.Base(filepath.Clean(options.ConfigPath)))
+	if _, err := run.CoordinatorState(coordinator.ClientID{}); err != nil {
+		return run, ConfigError{fmt.Errorf("%s: %w", path, err)}
+	}
+	return run, nil
+}
+
+// withDefaults fills in what depends on the run and on this machine.
+func (options Options) withDefaults(run config.Run) (Options, error) {
+	var err error
 	if options.Threads == 0 {
 		options.Threads = max(1, runtime.NumCPU()/options.NumClients)
 	}
@@ -100,37 +158,32 @@ func prepare(options Options) (*network, error) {
 		options.HeldOut = heldOutBeside(run)
 	}
 	if options.ServerPort == 0 {
-		if options.ServerPort, err = freePort(); err != nil {
-			return nil, err
-		}
+		options.ServerPort, err = freePort()
 	}
-	dir, err := makeRunDir(options.RunDir, run.RunID)
-	if err != nil {
-		return nil, err
-	}
-	n := &network{
-		options: options,
-		run:     run,
-		dir:     dir,
-		address: net.JoinHostPort("127.0.0.1", strconv.Itoa(options.ServerPort)),
-	}
-	if err := n.makeProcesses(); err != nil {
-		return nil, err
-	}
-	n.progress = newTracker(n.ids, run)
-	return n, nil
+	return options, err
 }
 
-// makeRunDir makes <parent>/<run id>-<time>, a folder that was not there before.
+// makeRunDir makes <parent>/<run id>-<time>, a folder that was not there before. Special
+// characters of the id are escaped as in URLs.
 func makeRunDir(parent, runID string) (string, error) {
-	dir := filepath.Join(parent, runID+"-"+time.Now().Format("20060102-150405"))
 	if err := os.MkdirAll(parent, 0o755); err != nil {
 		return "", fmt.Errorf("make run folder: %w", err)
 	}
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		return "", fmt.Errorf("make run folder: %w", err)
+	base := filepath.Join(parent, url.PathEscape(runID)+"-"+time.Now().Format("20060102-150405"))
+	const runsOfASecond = 100
+	for i := 1; ; i++ {
+		dir := base
+		if i > 1 {
+			dir = fmt.Sprintf("%s-%d", base, i)
+		}
+		err := os.Mkdir(dir, 0o755)
+		if err == nil {
+			return dir, nil
+		}
+		if !errors.Is(err, fs.ErrExist) || i == runsOfASecond {
+			return "", fmt.Errorf("make run folder: %w", err)
+		}
 	}
-	return dir, nil
 }
 
 // freePort asks the system for a TCP port that nobody listens on.
@@ -146,14 +199,28 @@ func freePort() (int, error) {
 	return port, nil
 }
 
-// makeProcesses lays out the run's folder and describes every process, with a fresh key
-// for each client.
-func (n *network) makeProcesses() error {
-	serverDir := filepath.Join(n.dir, "server")
-	if err := os.Mkdir(serverDir, 0o755); err != nil {
-		return fmt.Errorf("make run folder: %w", err)
+// identityFile is the name of a client's key in its folder.
+const identityFile = "identity.json"
+
+// makeKeys lays out the folder of a new run, with a fresh key for every process.
+func (n *network) makeKeys() error {
+	if err := newKeyFile(n.serverDir(), server.HostKeyFile); err != nil {
+		return err
 	}
-	serverKey, err := newKeyFile(filepath.Join(serverDir, server.HostKeyFile))
+	for i := range n.options.NumClients {
+		if err := newKeyFile(n.clientDir(i), identityFile); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// makeProcesses describes every process. stateFlags name the run to the server, unless it
+// has it from before.
+func (n *network) makeProcesses(stateFlags ...string) error {
+	n.address = net.JoinHostPort("127.0.0.1", strconv.Itoa(n.options.ServerPort))
+	serverDir := n.serverDir()
+	serverKey, err := identity.LoadKeyFile(filepath.Join(serverDir, server.HostKeyFile))
 	if err != nil {
 		return err
 	}
@@ -161,22 +228,17 @@ func (n *network) makeProcesses() error {
 		name:    "server",
 		logPath: filepath.Join(serverDir, "server.log"),
 		binary:  n.options.ServerBinary,
-		args: []string{
+		args: append([]string{
 			"server", "run",
-			"--state", filepath.Join(n.options.ConfigPath, "state.toml"),
-			"--run-id", n.run.RunID,
 			"--server-addr", "127.0.0.1",
 			"--server-port", strconv.Itoa(n.options.ServerPort),
 			"--save-state-dir", serverDir,
 			"--log", "console",
-		},
+		}, stateFlags...),
 	}
 	for i := range n.options.NumClients {
 		dir := n.clientDir(i)
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			return fmt.Errorf("make run folder: %w", err)
-		}
-		key, err := newKeyFile(filepath.Join(dir, "identity.json"))
+		key, err := identity.LoadKeyFile(filepath.Join(dir, identityFile))
 		if err != nil {
 			return err
 		}
@@ -190,7 +252,7 @@ func (n *network) makeProcesses() error {
 				"--run-id", n.run.RunID,
 				"--server-addr", n.address,
 				"--server-key", serverKey.ID().String(),
-				"--identity-secret-key-path", filepath.Join(dir, "identity.json"),
+				"--identity-secret-key-path", filepath.Join(dir, identityFile),
 				"--events-dir", dir,
 				"--allow-local-paths",
 				"--checkpoint-dir", filepath.Join(dir, "checkpoints"),
@@ -203,6 +265,8 @@ func (n *network) makeProcesses() error {
 	}
 	return nil
 }
+
+func (n *network) serverDir() string { return filepath.Join(n.dir, "server") }
 
 func (n *network) clientDir(i int) string {
 	return filepath.Join(n.dir, fmt.Sprintf("client-%d", i+1))
@@ -219,6 +283,13 @@ func (n *network) train(ctx context.Context) error {
 	if err := waitForPort(ctx, n.address, n.server); err != nil {
 		return err
 	}
+	// They end after the clients, to hear their last words.
+	following, stopFollowing := context.WithCancel(context.WithoutCancel(ctx))
+	followers := new(sync.WaitGroup)
+	defer func() {
+		stopFollowing()
+		followers.Wait()
+	}()
 	for _, client := range n.clients {
 		if err := client.start(); err != nil {
 			return err
@@ -235,9 +306,10 @@ func (n *network) train(ctx context.Context) error {
 	}
 	serverFailed := make(chan error, 1)
 	supervisors.Go(func() { serverFailed <- n.superviseServer(ctx) })
-	followers := n.follow(ctx, cancel)
-	defer followers.Wait()
-	defer cancel(nil)
+	n.follow(followers, following, ctx, cancel)
+	if n.options.Faults.RandomKillNum > 0 {
+		supervisors.Go(func() { n.killAtRandom(ctx, cancel) })
+	}
 
 	for range n.clients {
 		select {

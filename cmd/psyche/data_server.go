@@ -83,26 +83,33 @@ func checkSeqLen(file string, from config.DataServer, maxSeqLen uint32) error {
 	return nil
 }
 
+// loadServedData reads the data.toml of a host that serves the data of a run itself, and
+// returns where the run's clients look for it.
+func loadServedData(state string, model config.Model, file string) (config.DataServer, *config.ServerData, error) {
+	at := serverLocation(model)
+	if at == nil {
+		return config.DataServer{}, nil, configError{fmt.Errorf("%s: no client would ask for the data of --data-config; add a data location { Server = \"HOST:PORT\" } with the address under which clients reach this server", state)}
+	}
+	from, err := loadDataServer(file)
+	if err == nil {
+		err = checkSeqLen(file, from, model.MaxSeqLen)
+	}
+	return from, at, err
+}
+
 // serveData lets the host serve data as well, if --data-config says so. What it returns
 // ends that.
 func (c serverRun) serveData(ctx context.Context, runs []config.Run, o *server.Options) (func() error, error) {
 	if c.DataConfig == "" {
 		if c.DataAddr != "" {
-			return nil, errors.New("--data-addr is given, but no --data-config that says what to serve there")
+			return nil, usagef("--data-addr is given, but no --data-config that says what to serve there")
 		}
 		return func() error { return nil }, nil
 	}
 	if len(runs) != 1 {
-		return nil, fmt.Errorf("--data-config is for the run of one --state, there are %d", len(runs))
+		return nil, usagef("--data-config is for the run of one --state, there are %d", len(runs))
 	}
-	at := serverLocation(runs[0].Model)
-	if at == nil {
-		return nil, configError{fmt.Errorf("%s: no client would ask for the data of --data-config; add a data location { Server = \"HOST:PORT\" } with the address under which clients reach this server", c.State[0])}
-	}
-	from, err := loadDataServer(c.DataConfig)
-	if err == nil {
-		err = checkSeqLen(c.DataConfig, from, runs[0].Model.MaxSeqLen)
-	}
+	from, at, err := loadServedData(c.State[0], runs[0].Model, c.DataConfig)
 	if err != nil {
 		return nil, err
 	}

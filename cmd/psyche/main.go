@@ -11,6 +11,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/psyche-go/psyche/cmd/internal/numbers"
 	"github.com/psyche-go/psyche/server"
 	"github.com/psyche-go/psyche/server/journal"
 )
@@ -70,6 +71,14 @@ type configError struct{ error }
 
 func (e configError) Unwrap() error { return e.error }
 
+// usageError marks errors of what stands on the command line.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// usagef returns a usageError.
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
 // console is where commands write.
 type console struct {
 	out io.Writer // results
@@ -110,6 +119,7 @@ func run(ctx context.Context, args []string, to console) (code int) {
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.Bind(to),
+		numbers.Option(),
 	)
 	if err != nil {
 		panic("psyche: command definitions: " + err.Error())
@@ -127,10 +137,13 @@ func run(ctx context.Context, args []string, to console) (code int) {
 }
 
 func exitCode(ctx context.Context, err error) int {
+	if _, ok := errors.AsType[usageError](err); ok {
+		return exitUsage
+	}
 	if _, ok := errors.AsType[configError](err); ok {
 		return exitConfig
 	}
-	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) || errors.Is(err, errInterrupted) {
 		return exitInterrupted
 	}
 	switch {

@@ -38,7 +38,7 @@ func TestScripts(t *testing.T) {
 			"exits": exits,
 		},
 		RequireExplicitExec: true,
-		Deadline:            time.Now().Add(time.Minute),
+		Deadline:            time.Now().Add(3 * time.Minute),
 	})
 }
 
@@ -67,7 +67,7 @@ func TestConfigurationsValidate(t *testing.T) {
 		}
 		for _, file := range files {
 			var out, errs strings.Builder
-			if code := run(t.Context(), []string{"server", "validate-config", "--state", file}, console{&out, &errs}); code != exitOK {
+			if code := run(t.Context(), []string{"server", "validate-config", "--state", file, "--run-id", "r"}, console{&out, &errs}); code != exitOK {
 				t.Errorf("%s: exit code %d\n%s", file, code, errs.String())
 			}
 		}
@@ -136,6 +136,45 @@ func TestServerRunStopsCleanlyAndComesBack(t *testing.T) {
 	}
 	if !strings.Contains(string(events), `"run_state":"WaitingForMembers"`) {
 		t.Errorf("the event log has no state:\n%s", events)
+	}
+}
+
+// TestServerRunKeepsItsPort starts a server again that chose its port, as clients that lost
+// their connection look for it there.
+func TestServerRunKeepsItsPort(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	args := []string{"--state", "../../config/testdata/server.toml", "--save-state-dir", dir}
+	first := host(t, args...)
+	first.stop()
+	if code := <-first.code; code != exitOK {
+		t.Fatalf("exit code %d", code)
+	}
+	again := host(t, args...)
+	if again.address != first.address {
+		t.Errorf("the server was on %s, and is on %s after a restart", first.address, again.address)
+	}
+	again.stop()
+	<-again.code
+
+	taken, err := net.Listen("tcp", first.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = taken.Close() }()
+	var errs strings.Builder
+	command := append([]string{"server", "run", "--server-addr", "127.0.0.1", "--log", "none"}, args...)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // a server that starts nevertheless
+	defer cancel()
+	code := run(ctx, command, console{io.Discard, &errs})
+	if code != exitFailed || !strings.Contains(errs.String(), filepath.Join(dir, portFile)) || !strings.Contains(errs.String(), "--server-port") {
+		t.Errorf("with the port taken: exit code %d, %s", code, errs.String())
+	}
+	if err := os.WriteFile(filepath.Join(dir, portFile), []byte("none\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	errs.Reset()
+	if code := run(ctx, command, console{io.Discard, &errs}); code != exitFailed || !strings.Contains(errs.String(), "holds no port") {
+		t.Errorf("with a broken file: exit code %d, %s", code, errs.String())
 	}
 }
 
@@ -220,7 +259,7 @@ func TestNoSilentNumbers(t *testing.T) {
 	} {
 		var out, errs strings.Builder
 		code := run(t.Context(), append(slices.Clone(test.command), test.flag), console{&out, &errs})
-		if code == exitOK || !strings.Contains(errs.String(), test.want) {
+		if code != exitUsage || !strings.Contains(errs.String(), test.want) {
 			t.Errorf("%s: exit code %d:\n%s", test.flag, code, errs.String())
 		}
 	}

@@ -24,7 +24,7 @@ until the end of the epoch.`
 func (c *runAuthorize) Run(ctx context.Context, to console) error {
 	grantee, err := identity.ParseID(c.Grantee)
 	if err != nil {
-		return err
+		return usageError{err}
 	}
 	if err := c.submit(ctx, to, coordinator.Authorize{Grantee: coordinator.ClientID(grantee), Allowed: !c.Revoke}); err != nil {
 		return err

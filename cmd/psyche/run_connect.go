@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -28,7 +29,12 @@ type connectFlags struct {
 // options returns how to connect; what concerns trust is told to errs.
 func (c connectFlags) options(runID string, key identity.Key, errs io.Writer) (tcp.Options, error) {
 	if c.Timeout <= 0 {
-		return tcp.Options{}, fmt.Errorf("--timeout is %v: want more than 0", c.Timeout)
+		return tcp.Options{}, usagef("--timeout is %v: want more than 0", c.Timeout)
+	}
+	if c.ServerKey != "" {
+		if _, err := identity.ParseID(c.ServerKey); err != nil {
+			return tcp.Options{}, usagef("--server-key: %w", err)
+		}
 	}
 	serverKey, known, err := secure.Choose(c.ServerKey, c.KnownServers, func(address string, key identity.ID) {
 		_, _ = fmt.Fprintf(errs, "psyche: the server %s is new; its key is %s: check it with its operator\n", address, key)
@@ -85,7 +91,7 @@ func (f authorityFlags) genesis(run config.Run, main identity.ID) (func(coordina
 	if f.JoinAuthority != "" {
 		var err error
 		if join, err = identity.ParseID(f.JoinAuthority); err != nil {
-			return nil, fmt.Errorf("--join-authority: %w", err)
+			return nil, usagef("--join-authority: %w", err)
 		}
 	}
 	return func(host coordinator.ClientID) (coordinator.State, error) {
@@ -107,7 +113,7 @@ func parseIDs(texts []string) ([]coordinator.ClientID, error) {
 	for _, text := range texts {
 		id, err := identity.ParseID(text)
 		if err != nil {
-			return nil, err
+			return nil, usageError{err}
 		}
 		ids = append(ids, coordinator.ClientID(id))
 	}
@@ -160,17 +166,19 @@ func (f actFlags) decide(ctx context.Context, to console, decide func(*coordinat
 		return err
 	}
 	defer func() { _ = host.Close() }()
-	var action coordinator.Action
+	wanted := asked{runID: f.RunID, from: coordinator.ClientID(key.ID())}
 	update, err := firstUpdate(ctx, host)
 	if err == nil {
-		action, err = decide(update.State, coordinator.ClientID(key.ID()))
+		wanted.state = update.State
+		wanted.action, err = decide(update.State, wanted.from)
 	}
 	if err == nil {
-		err = host.Submit(ctx, action)
+		if err = host.Submit(ctx, wanted.action); err != nil {
+			err = cmp.Or(errors.Unwrap(err), err) // without the name that the action has in Go
+		}
 	}
+	err = wanted.explain(err)
 	switch {
-	case errors.Is(err, coordinator.ErrNotAuthorised):
-		return fmt.Errorf("run %s: the key %s may not do this: %w", f.RunID, key.ID(), err)
 	case errors.Is(err, backend.ErrDisconnected):
 		return fmt.Errorf("run %s: nobody knows whether it was done, look with psyche run status: %w", f.RunID, err)
 	case err != nil:

@@ -24,12 +24,9 @@ closes the run. The server must allow it to begin runs (server run --allow-creat
 
 // Run begins a run on a server.
 func (c *runCreate) Run(ctx context.Context, to console) error {
-	run, err := loadRun(c.State, c.RunID)
+	run, err := loadNamedRun(c.State, c.RunID)
 	if err != nil {
 		return err
-	}
-	if run.RunID == "" {
-		return configError{fmt.Errorf("%s has no run_id: add it, or name the run with --run-id", c.State)}
 	}
 	if err := c.apply(ctx, &run, to.out); err != nil {
 		return err

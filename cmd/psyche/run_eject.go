@@ -29,7 +29,7 @@ var errStops = errors.New("too few clients would be left for another epoch")
 func (c *runEject) Run(ctx context.Context, to console) error {
 	client, err := identity.ParseID(c.Client)
 	if err != nil {
-		return err
+		return usageError{err}
 	}
 	action := coordinator.Eject{Client: coordinator.ClientID(client)}
 	err = c.decide(ctx, to, func(s *coordinator.State, _ coordinator.ClientID) (coordinator.Action, error) {

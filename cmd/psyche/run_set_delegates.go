@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/psyche-go/psyche/coordinator"
-	"github.com/psyche-go/psyche/identity"
 )
 
 type runSetDelegates struct {
@@ -29,9 +28,9 @@ func (c *runSetDelegates) Run(ctx context.Context, to console) error {
 		own, ok := s.Authority.Authorization(from)
 		switch {
 		case !s.Authority.Permissioned:
-			return nil, coordinator.ErrPermissionless
+			return coordinator.SetDelegates{}, coordinator.ErrPermissionless
 		case !ok:
-			return nil, fmt.Errorf("the join authority has not authorized %s: %w", identity.ID(from), coordinator.ErrNotAuthorised)
+			return coordinator.SetDelegates{}, coordinator.ErrNotAuthorised
 		}
 		return coordinator.SetDelegates{Number: own.Number, Delegates: delegates}, nil
 	})

@@ -165,14 +165,16 @@ func TestRunAdministration(t *testing.T) {
 		t.Fatalf("authority %+v", r.Authority)
 	}
 	a.does(exitRefused, "has not authorized "+id(3), as(grantee, "set-delegates", id(4))...)
-	a.does(exitRefused, "may not do this", as(main, "authorize", id(3))...)
+	a.does(exitRefused, "may not do this; the run's join authority may, "+id(2), as(main, "authorize", id(3))...)
 	a.does(exitOK, id(3)+" may join run p", as(join, "authorize", id(3))...)
 	a.does(exitOK, "1 delegates", as(grantee, "set-delegates", id(4))...)
 	a.does(exitOK, id(3)+", and in its name "+id(4), "status", "--run-id", "p")
 	a.does(exitOK, "may join no longer", as(join, "authorize", "--revoke", id(3))...)
 
-	a.does(exitRefused, "not in this state", as(main, "update-config", "--state", sampleState)...)
-	a.does(exitRefused, "may not do this", as(join, "set-paused")...)
+	a.does(exitRefused, "update-config: the run is WaitingForMembers; pause it first: psyche run set-paused --run-id p", as(main, "update-config", "--state", sampleState)...)
+	a.does(exitRefused, "may not do this; the run's main authority may, "+id(1), as(join, "set-paused")...)
+	a.does(exitRefused, "close: the run is WaitingForMembers; pause it first", as(main, "close")...)
+	a.does(exitRefused, "the run is not paused", as(main, "set-paused", "false")...)
 	a.does(exitOK, "pauses", as(main, "set-paused")...)
 	content, err := os.ReadFile(sampleState)
 	if err != nil {
@@ -188,11 +190,11 @@ func TestRunAdministration(t *testing.T) {
 		t.Errorf("cooldown_time is %d, was %d", after, before)
 	}
 	a.does(exitOK, "goes on", as(main, "set-paused", "false")...)
-	a.does(exitRefused, "not a", as(main, "eject", id(4))...)
+	a.does(exitRefused, "eject: "+id(4)+" is neither a member", as(main, "eject", id(4))...)
 	a.does(exitOK, "pauses", as(main, "set-paused")...)
 	a.does(exitOK, "is closed", as(main, "close")...)
 	a.does(exitOK, "Finished, closed", "status", "--run-id", "p")
-	a.does(exitRefused, "halted", as(main, "set-paused", "false")...)
+	a.does(exitRefused, "closed for good", as(main, "set-paused", "false")...)
 	log := a.path("p.log")
 	a.does(exitOK, "verified", "export", "--run-id", "p", "--output", log)
 	if code, output := a.plain("run", "replay", log); code != exitOK || !strings.Contains(output, "Finished, closed") {
@@ -250,7 +252,7 @@ func TestRunEjectAsksBeforeItStopsARun(t *testing.T) {
 	clients(least)
 	a.does(exitOK, "the run waits for others", append(eject, "--yes")...)
 	clients(least - 1)
-	a.does(exitRefused, "not a", eject...)
+	a.does(exitRefused, "is neither a member", eject...)
 	ids = append(ids, join(100), join(101))
 	clients(least + 1)
 	eject[1] = ids[1]

@@ -26,7 +26,7 @@ type serverRun struct {
 	State                []string `sep:"none" placeholder:"FILE" help:"The state.toml of a run to host. May be repeated, or left out: runs that --save-state-dir has go on anyway."`
 	RunID                string   `name:"run-id" placeholder:"ID" help:"Name of the run, in place of run_id in the file. With one --state only."`
 	ServerAddr           string   `default:"0.0.0.0" placeholder:"HOST" help:"Address to listen on (${default})."`
-	ServerPort           uint16   `default:"0" placeholder:"PORT" help:"Port to listen on; 0: a free one, which is logged (${default})."`
+	ServerPort           uint16   `default:"0" placeholder:"PORT" help:"Port to listen on. 0: the one that the server had last, which --save-state-dir knows, else a free one, which is logged (${default})."`
 	HTTPAddr             string   `name:"http-addr" placeholder:"HOST:PORT" help:"Address of the HTTP server with /healthz, /metrics and /state, which anybody may read. Without it there is none."`
 	DataConfig           string   `placeholder:"FILE" help:"A data.toml, whose data is served to the members of the run of --state, which needs a data_location of the kind Server."`
 	DataAddr             string   `placeholder:"HOST:PORT" help:"Address to serve data on. Default: --server-addr with the port of the run's data_location."`
@@ -51,7 +51,7 @@ func (c serverRun) Run(ctx context.Context, to console) error {
 		return err
 	}
 	if c.ResumeFrom != "" && len(runs) != 1 {
-		return fmt.Errorf("--resume-from is for the run of one --state, there are %d", len(runs))
+		return usagef("--resume-from is for the run of one --state, there are %d", len(runs))
 	}
 	for i := range runs {
 		if err := c.apply(ctx, &runs[i], to.err); err != nil {
@@ -67,9 +67,9 @@ func (c serverRun) Run(ctx context.Context, to console) error {
 	case err != nil:
 		return err
 	case c.WithdrawGrace <= 0:
-		return fmt.Errorf("--withdraw-grace is %v, want more than 0; --no-withdraw-on-disconnect never withdraws", c.WithdrawGrace)
+		return usagef("--withdraw-grace is %v, want more than 0; --no-withdraw-on-disconnect never withdraws", c.WithdrawGrace)
 	case c.MaxRuns <= 0 || c.MaxStrangers <= 0:
-		return errors.New("--max-runs and --max-strangers have to be 1 at least")
+		return usagef("--max-runs and --max-strangers have to be 1 at least")
 	}
 	logger := c.logger(to.err)
 	for i, run := range runs {
@@ -84,7 +84,11 @@ func (c serverRun) Run(ctx context.Context, to console) error {
 	if err := events.prepare(); err != nil {
 		return err
 	}
-	o := c.options(logger, events)
+	last, err := c.lastPort()
+	if err != nil {
+		return errors.Join(err, events.close())
+	}
+	o := c.options(max(c.ServerPort, last), logger, events)
 	o.Create = create
 	for _, run := range runs {
 		genesis, err := c.genesis(run, main)
@@ -97,7 +101,7 @@ func (c serverRun) Run(ctx context.Context, to console) error {
 	if err != nil {
 		return errors.Join(err, events.close())
 	}
-	err = server.Run(ctx, o)
+	err = c.explainTakenPort(last, server.Run(ctx, o))
 	if closeErr := errors.Join(stopData(), events.close()); err == nil {
 		err = closeErr
 	}
@@ -111,16 +115,13 @@ func (c serverRun) Run(ctx context.Context, to console) error {
 // runs loads the files of --state.
 func (c serverRun) runs() ([]config.Run, error) {
 	if c.RunID != "" && len(c.State) != 1 {
-		return nil, fmt.Errorf("--run-id names the run of one --state, there are %d", len(c.State))
+		return nil, usagef("--run-id names the run of one --state, there are %d", len(c.State))
 	}
 	var runs []config.Run
 	for _, file := range c.State {
-		run, err := loadRun(file, c.RunID)
+		run, err := loadNamedRun(file, c.RunID)
 		if err != nil {
 			return nil, err
-		}
-		if run.RunID == "" {
-			return nil, configError{fmt.Errorf("%s has no run_id: add it, or name the run with --run-id", file)}
 		}
 		if i := slices.IndexFunc(runs, func(r config.Run) bool { return r.RunID == run.RunID }); i >= 0 {
 			return nil, configError{fmt.Errorf("%s and %s are both of run %s", c.State[i], file, run.RunID)}
@@ -137,7 +138,7 @@ func (c serverRun) mainAuthority() (identity.ID, error) {
 	}
 	id, err := identity.ParseID(c.MainAuthority)
 	if err != nil {
-		return id, fmt.Errorf("--main-authority: %w", err)
+		return id, usagef("--main-authority: %w", err)
 	}
 	return id, nil
 }
@@ -161,20 +162,20 @@ func (c serverRun) createPolicy(main identity.ID) (server.CreatePolicy, error) {
 	for text := range strings.SplitSeq(c.AllowCreate, ",") {
 		id, err := identity.ParseID(text)
 		if err != nil {
-			return policy, fmt.Errorf("--allow-create: want none, host, anyone, or keys with commas between them: %w", err)
+			return policy, usagef("--allow-create: want none, host, anyone, or keys with commas between them: %w", err)
 		}
 		policy.Keys = append(policy.Keys, id)
 	}
 	return policy, nil
 }
 
-func (c serverRun) options(logger *slog.Logger, events *stateEvents) server.Options {
+func (c serverRun) options(port uint16, logger *slog.Logger, events *stateEvents) server.Options {
 	grace := c.WithdrawGrace
 	if !c.WithdrawOnDisconnect {
 		grace = -1
 	}
 	return server.Options{
-		Listen:        net.JoinHostPort(c.ServerAddr, strconv.Itoa(int(c.ServerPort))),
+		Listen:        net.JoinHostPort(c.ServerAddr, strconv.Itoa(int(port))),
 		HTTPListen:    c.HTTPAddr,
 		SaveStateDir:  c.SaveStateDir,
 		MaxRuns:       c.MaxRuns,
@@ -182,6 +183,11 @@ func (c serverRun) options(logger *slog.Logger, events *stateEvents) server.Opti
 		WithdrawGrace: grace,
 		Logger:        logger,
 		OnState:       events.add,
+		Ready: func(address net.Addr) {
+			if err := c.keepPort(address); err != nil {
+				logger.Warn("the next start may choose another port", "err", err)
+			}
+		},
 	}
 }
 

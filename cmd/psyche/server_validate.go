@@ -2,10 +2,14 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
+	"os"
+	"slices"
 
 	"github.com/psyche-go/psyche/config"
 	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/data"
 )
 
 type serverValidateConfig struct {
@@ -14,35 +18,84 @@ type serverValidateConfig struct {
 	RunID      string `name:"run-id" placeholder:"ID" help:"Name of the run, if the file does not give one."`
 }
 
+// Help is shown by --help below the command's summary.
+func (c *serverValidateConfig) Help() string {
+	return `Refuses what psyche server run would refuse with the same flags. Data that only clients
+read may be missing here; that is a warning.`
+}
+
 // Run checks the files and says what they describe.
-func (c serverValidateConfig) Run(to console) error {
-	run, err := loadRun(c.State, c.RunID)
+func (c serverValidateConfig) Run(ctx context.Context, to console) error {
+	run, err := loadNamedRun(c.State, c.RunID)
 	if err != nil {
 		return err
 	}
-	// The file alone is valid without a name, so the check needs some name.
-	named := run
-	named.RunID = cmp.Or(run.RunID, "unnamed")
-	if _, err := named.CoordinatorState(coordinator.ClientID{}); err != nil {
+	if _, err := run.CoordinatorState(coordinator.ClientID{}); err != nil {
 		return configError{fmt.Errorf("%s: %w", c.State, err)}
 	}
 	if c.DataConfig != "" {
-		if _, err := config.LoadDataServer(c.DataConfig); err != nil {
-			return configError{err}
+		from, _, err := loadServedData(c.State, run.Model, c.DataConfig)
+		if err != nil {
+			return err
+		}
+		if err := checkServedFolders(ctx, from); err != nil {
+			return configError{fmt.Errorf("%s: %w", c.DataConfig, err)}
 		}
 	}
-	for _, warning := range run.Warnings {
+	for _, warning := range append(run.Warnings, missingFolders(run.Model)...) {
 		if _, err := fmt.Fprintf(to.err, "%s: warning: %s\n", c.State, warning); err != nil {
 			return err
 		}
 	}
 	_, err = fmt.Fprintf(to.out, "%s is valid: run %s, %s, %d steps of %d to %d sequences of %d tokens\n",
-		c.State, cmp.Or(run.RunID, "(name it with --run-id)"), run.Model.Architecture, run.Config.TotalSteps,
+		c.State, run.RunID, run.Model.Architecture, run.Config.TotalSteps,
 		run.Config.GlobalBatchSizeStart, run.Config.GlobalBatchSizeEnd, run.Model.MaxSeqLen)
 	if err == nil && c.DataConfig != "" {
 		_, err = fmt.Fprintf(to.out, "%s is valid\n", c.DataConfig)
 	}
 	return err
+}
+
+// checkServedFolders opens the data of a data.toml as the server does, where that asks
+// nobody over a network. The server needs one location that works.
+func checkServedFolders(ctx context.Context, from config.DataServer) error {
+	remote := func(l config.DataLocation) bool { return l.Local == nil }
+	if slices.ContainsFunc(from.Locations, remote) {
+		return nil
+	}
+	provider, err := data.New(ctx, from.Locations, data.Options{SeqLen: int(from.SeqLen)})
+	if err != nil {
+		return err
+	}
+	return provider.Close()
+}
+
+// missingFolders warns of folders of a run that are not on this machine.
+func missingFolders(model config.Model) []string {
+	var warnings []string
+	warn := func(what, path string) {
+		if _, err := os.Stat(path); err != nil {
+			warnings = append(warnings, fmt.Sprintf("%s folder %s is not on this machine; every client needs it on its own", what, path))
+		}
+	}
+	for _, location := range model.DataLocations {
+		if location.Local != nil {
+			warn("data", location.Local.Path)
+		}
+	}
+	if model.Checkpoint.Local != nil {
+		warn("model", model.Checkpoint.Local.Path)
+	}
+	return warnings
+}
+
+// loadNamedRun is loadRun for a run that has to have a name.
+func loadNamedRun(state, runID string) (config.Run, error) {
+	run, err := loadRun(state, runID)
+	if err == nil && run.RunID == "" {
+		err = configError{fmt.Errorf("%s has no run_id: add it, or name the run with --run-id", state)}
+	}
+	return run, err
 }
 
 // loadRun reads a state.toml; runID, if any, replaces the name in it.
@@ -53,7 +106,7 @@ func loadRun(state, runID string) (config.Run, error) {
 	}
 	run.RunID = cmp.Or(runID, run.RunID)
 	if len(run.RunID) > coordinator.MaxRunIDLength {
-		return config.Run{}, fmt.Errorf("--run-id has %d bytes, at most %d fit", len(run.RunID), coordinator.MaxRunIDLength)
+		return config.Run{}, usagef("--run-id has %d bytes, at most %d fit", len(run.RunID), coordinator.MaxRunIDLength)
 	}
 	return run, nil
 }

@@ -18,7 +18,7 @@ type simulate struct {
 	Seeds    string `default:"1..100" help:"Seeds to run, as A..B or A (${default})."`
 	Clients  int    `default:"64" help:"Clients of every run, 2 to 256 (${default})."`
 	Rounds   int    `default:"4" help:"Rounds of a run while faults go on; about as many follow (${default})."`
-	Faults   string `default:"all" help:"all: the seed chooses; none; or names with commas: drop, delay, reorder, duplicate, partition, crash, host-crash, slow-disk, torn-write, clock-jump, lying-witness, silent-trainer, invalid-result, equivocation, false-accuser (${default})."`
+	Faults   string `default:"all" help:"all: the seed chooses; none; or names with commas: drop, delay, reorder, duplicate, partition, crash, host-crash, slow-disk, torn-write, clock-jump, lying-witness, silent-trainer, invalid-result, equivocation, false-accuser, hidden-result (${default})."`
 	Parallel int    `default:"0" help:"Runs at once; 0: one on every core (${default})."`
 	Trace    bool   `help:"Print what happens in every run."`
 	NoShrink bool   `help:"On a violation do not look for a smaller run that shows it."`
@@ -38,13 +38,13 @@ func (c simulate) Run(ctx context.Context, to console) error {
 	}
 	faults, err := sim.ParseFaults(c.Faults)
 	if err != nil {
-		return fmt.Errorf("--faults: %w", err)
+		return usagef("--faults: %w", err)
 	}
 	if c.Clients < 2 || c.Clients > coordinator.MaxClients || c.Rounds < 1 || c.Rounds > 1000 {
-		return fmt.Errorf("--clients must be 2 to %d and --rounds 1 to 1000", coordinator.MaxClients)
+		return usagef("--clients must be 2 to %d and --rounds 1 to 1000", coordinator.MaxClients)
 	}
 	if c.Parallel < 0 {
-		return fmt.Errorf("--parallel is %d: want at least 1, or 0 for one on every core", c.Parallel)
+		return usagef("--parallel is %d: want at least 1, or 0 for one on every core", c.Parallel)
 	}
 	debug.SetGCPercent(gcPercent)
 	o := sim.Options{Clients: c.Clients, Rounds: c.Rounds, Faults: faults}
@@ -118,7 +118,7 @@ func parseSeeds(text string) (first, last uint64, err error) {
 		last, err = strconv.ParseUint(to, 10, 63)
 	}
 	if err != nil || last < first {
-		return 0, 0, fmt.Errorf("--seeds %q: want A..B with A not above B, or one number", text)
+		return 0, 0, usagef("--seeds %q: want A..B with A not above B, or one number", text)
 	}
 	return first, last, nil
 }

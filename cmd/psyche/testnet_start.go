@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,7 +15,8 @@ import (
 // testnetStart runs a whole network on this machine.
 type testnetStart struct {
 	NumClients int    `help:"Client processes to start." default:"3"`
-	ConfigPath string `help:"Folder that holds the run's state.toml." required:"" type:"path"`
+	ConfigPath string `help:"Folder that holds the run's state.toml." type:"path"`
+	Resume     string `help:"Folder of a run that was interrupted, to go on with it: its configuration, keys, journal and checkpoints are there. In place of --config-path, --num-clients, --run-id and --run-dir." placeholder:"DIR" type:"path"`
 	RunID      string `help:"Name of the run. Default: the configuration's."`
 	RunDir     string `help:"Folder to make the run's own folder in." default:"runs" type:"path"`
 	HeldOut    string `help:"Token file or folder to measure the held-out loss on. Default: heldout beside the data." type:"path"`
@@ -40,26 +42,36 @@ type testnetStart struct {
 func (c *testnetStart) Help() string {
 	return `Starts a server and several clients as processes of their own, over loopback, shows
 their progress and prints a summary, which is also kept as summary.json in the run's
-folder, with logs, event logs, checkpoints and the loss curve.`
+folder, with logs, event logs, checkpoints and the loss curve. Ctrl-C, --timeout and
+failures leave the same, of what there is; --resume goes on from there: from the newest
+checkpoint, with fresh optimizers.`
 }
 
 // check refuses numbers that would stand for something else.
 func (c *testnetStart) check() error {
 	switch {
+	case c.ConfigPath == "" && c.Resume == "":
+		return usagef("missing flags: --config-path, or --resume to go on with a run")
+	case c.Resume != "" && (c.ConfigPath != "" || c.RunID != ""):
+		return usagef("--resume goes on with the run as it is: leave --config-path and --run-id out")
 	case c.Threads < 0:
-		return fmt.Errorf("--threads is %d: want at least 1, or 0 for an equal share of the cores", c.Threads)
+		return usagef("--threads is %d: want at least 1, or 0 for an equal share of the cores", c.Threads)
 	case c.MicroBatchSize < 1:
-		return fmt.Errorf("--micro-batch-size is %d: want at least 1", c.MicroBatchSize)
+		return usagef("--micro-batch-size is %d: want at least 1", c.MicroBatchSize)
 	case c.RandomKillNum < 0:
-		return fmt.Errorf("--random-kill-num is %d: want at least 1, or 0 for none", c.RandomKillNum)
+		return usagef("--random-kill-num is %d: want at least 1, or 0 for none", c.RandomKillNum)
 	}
 	for name, s := range map[string]float64{"random-kill-interval": c.RandomKillInterval, "restart-delay": c.RestartDelay} {
 		if !(s >= 0 && s <= maxSeconds) {
-			return fmt.Errorf("--%s is %v: want 0 to %v seconds", name, s, float64(maxSeconds))
+			return usagef("--%s is %v: want 0 to %v seconds", name, s, float64(maxSeconds))
 		}
 	}
 	return nil
 }
+
+// errInterrupted says that the user ended the command at the display, in which a terminal
+// sends no signal.
+var errInterrupted = errors.New("interrupted")
 
 // maxSeconds bounds the times that are given in seconds: a year.
 const maxSeconds = 365 * 24 * 3600
@@ -69,8 +81,8 @@ func (c *testnetStart) Run(ctx context.Context, to console) error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	self, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find this program: %w", err)
@@ -81,6 +93,7 @@ func (c *testnetStart) Run(ctx context.Context, to console) error {
 	}
 	options := testnet.Options{
 		ConfigPath:   c.ConfigPath,
+		Resume:       c.Resume,
 		NumClients:   c.NumClients,
 		RunDir:       c.RunDir,
 		RunID:        c.RunID,
@@ -100,11 +113,17 @@ func (c *testnetStart) Run(ctx context.Context, to console) error {
 			Seed:             c.Seed,
 			RestartDelay:     seconds(c.RestartDelay),
 		},
-		Display: c.display(to, cancel),
+		Display: c.display(to, func() { cancel(errInterrupted) }),
 	}
 	summary, err := testnet.Run(ctx, options)
-	if summary.Checkpoint != "" {
+	if summary.Rounds > 0 || summary.Checkpoint != "" {
 		summary.Print(to.out)
+	}
+	if _, ok := errors.AsType[testnet.FlagError](err); ok {
+		return usageError{err}
+	}
+	if _, ok := errors.AsType[testnet.ConfigError](err); ok {
+		return configError{err}
 	}
 	return err
 }

@@ -53,6 +53,20 @@ const (
 	RoleCreator                     // makes the run
 )
 
+// String returns the role's name.
+func (r Role) String() string {
+	switch r {
+	case RoleParticipant:
+		return "participant"
+	case RoleObserver:
+		return "observer"
+	case RoleCreator:
+		return "creator"
+	default:
+		return fmt.Sprintf("Role(%d)", uint8(r))
+	}
+}
+
 // Hello says who the client is, what it wants with which run and where it is reached. The
 // first one of a connection has Sequence 0; later ones, with rising sequences, change Addrs.
 type Hello struct {

@@ -1,0 +1,156 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/identity"
+)
+
+// refusal is a no of a run's rules, in words that say what to do about it.
+type refusal struct {
+	text  string
+	cause error
+}
+
+func (r refusal) Error() string { return r.text }
+func (r refusal) Unwrap() error { return r.cause }
+
+// asked is an action that somebody wanted of a run.
+type asked struct {
+	runID  string
+	state  *coordinator.State // of the run, shortly before
+	from   coordinator.ClientID
+	action coordinator.Action
+}
+
+// explain puts a refusal of the run's rules into words. Other errors stay as they are.
+func (a asked) explain(err error) error {
+	code, ok := errors.AsType[coordinator.Code](err)
+	if !ok || a.state == nil {
+		return err
+	}
+	return refusal{a.command() + ": " + a.reason(code), err}
+}
+
+// command is the command that asks for the action.
+func (a asked) command() string {
+	switch a.action.(type) {
+	case coordinator.SetPaused:
+		return "set-paused"
+	case coordinator.UpdateConfig:
+		return "update-config"
+	case coordinator.Authorize:
+		return "authorize"
+	case coordinator.SetDelegates:
+		return "set-delegates"
+	case coordinator.Eject:
+		return "eject"
+	case coordinator.Close:
+		return "close"
+	default:
+		return "the run refuses"
+	}
+}
+
+func (a asked) reason(code coordinator.Code) string {
+	switch code {
+	case coordinator.ErrHalted:
+		if a.state.Closed {
+			return "the run is closed for good; its log stays: psyche run export --run-id " + a.runID
+		}
+		return "the run is finished and can only be closed: psyche run close --run-id " + a.runID
+	case coordinator.ErrWrongState:
+		return a.notPaused()
+	case coordinator.ErrNotAuthorised:
+		return a.notAuthorised()
+	case coordinator.ErrNotMember:
+		if eject, ok := a.action.(coordinator.Eject); ok {
+			return fmt.Sprintf("%s is neither a member of the epoch nor waits for the next one; who is there: psyche run status --run-id %s",
+				identity.ID(eject.Client), a.runID)
+		}
+	case coordinator.ErrDuplicate:
+		return a.alreadySo()
+	case coordinator.ErrPermissionless:
+		return "the run admits every key, so there is nothing to authorize; runs that do not are begun with --permissioned"
+	case coordinator.ErrFull:
+		return a.full()
+	case coordinator.ErrWrongNumber:
+		return "the authorization of the key was changed meanwhile: try again"
+	case coordinator.ErrStaleNonce:
+		return "another command signed by the same key came first: try again"
+	case coordinator.ErrInvalidAction:
+		if _, ok := a.action.(coordinator.SetDelegates); ok {
+			return "a key is named twice, or is the one that signs: name every delegate once"
+		}
+	case coordinator.ErrInvalidConfig:
+		return a.invalidConfig()
+	}
+	return code.Error()
+}
+
+// notPaused says how to bring a run to where the action has its place.
+func (a asked) notPaused() string {
+	if a.state.PendingPause {
+		return fmt.Sprintf("the run is %s and pauses when its epoch is over: try again when psyche run status --run-id %s shows Paused", a.state.RunState, a.runID)
+	}
+	return fmt.Sprintf("the run is %s; pause it first: psyche run set-paused --run-id %s", a.state.RunState, a.runID)
+}
+
+// notAuthorised names the key that may do it.
+func (a asked) notAuthorised() string {
+	office, holder := "main authority", a.state.Authority.Main
+	switch a.action.(type) {
+	case coordinator.SetDelegates:
+		return fmt.Sprintf("the join authority has not authorized %s, the key that signs; it does with: psyche run authorize %s --run-id %s",
+			identity.ID(a.from), identity.ID(a.from), a.runID)
+	case coordinator.Authorize:
+		office, holder = "join authority", a.state.Authority.Join
+	}
+	return fmt.Sprintf("the key %s may not do this; the run's %s may, %s: give its key file with --keypair", identity.ID(a.from), office, identity.ID(holder))
+}
+
+// alreadySo says that nothing is left to do.
+func (a asked) alreadySo() string {
+	isPaused := a.state.RunState == coordinator.Paused
+	switch action := a.action.(type) {
+	case coordinator.SetPaused:
+		switch {
+		case action.Paused && isPaused:
+			return "the run is paused already"
+		case action.Paused:
+			return "the run pauses already, when its epoch is over"
+		case isPaused:
+			return "the run goes on already"
+		default:
+			return "the run is not paused"
+		}
+	case coordinator.Authorize:
+		if action.Allowed {
+			return identity.ID(action.Grantee).String() + " may join already"
+		}
+		return identity.ID(action.Grantee).String() + " is not authorized"
+	case coordinator.SetDelegates:
+		return "these are the delegates of the key already"
+	default:
+		return coordinator.ErrDuplicate.Error()
+	}
+}
+
+func (a asked) full() string {
+	if _, ok := a.action.(coordinator.SetDelegates); ok {
+		return fmt.Sprintf("a key has at most %d delegates", coordinator.MaxDelegates)
+	}
+	return fmt.Sprintf("the run has room for %d authorizations: revoke one first, psyche run authorize KEY --revoke --run-id %s", coordinator.MaxAuthorizations, a.runID)
+}
+
+// invalidConfig finds out which key the run refuses: the server's answer is but a code.
+func (a asked) invalidConfig() string {
+	trial := a.state.Clone()
+	if wrong, ok := errors.AsType[*coordinator.ConfigError](trial.Apply(a.from, math.MaxUint64, a.action)); ok {
+		return wrong.Error()
+	}
+	return coordinator.ErrInvalidConfig.Error()
+}

@@ -1,0 +1,59 @@
+package server_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/psyche-go/psyche/backend/backendtest"
+	"github.com/psyche-go/psyche/backend/tcp"
+)
+
+// lockedBuffer is a buffer of many writers.
+type lockedBuffer struct {
+	mu sync.Mutex
+	bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.Buffer.Write(p)
+}
+
+// TestLogNamesRoles wants those who take part in the log, and those who only look at a run
+// nowhere but in a detailed one.
+func TestLogNamesRoles(t *testing.T) {
+	visit := func(level slog.Level, observe bool) string {
+		var log lockedBuffer
+		o := options("")
+		o.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: level}))
+		r := start(t, o)
+		c, err := tcp.Dial(context.Background(), tcp.Options{Addr: r.address, RunID: runID, Key: backendtest.Key(1), Observe: observe})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+		r.stop()
+		return log.String()
+	}
+	for _, test := range []struct {
+		level   slog.Level
+		observe bool
+		want    string // empty: nothing of the client
+	}{
+		{slog.LevelInfo, false, "role=participant"},
+		{slog.LevelInfo, true, ""},
+		{slog.LevelDebug, true, "role=observer"},
+	} {
+		text := visit(test.level, test.observe)
+		if test.want == "" && strings.Contains(text, "client ") || test.want != "" && strings.Count(text, test.want) != 2 {
+			t.Errorf("level %v, observer %v: want %q in two lines, have\n%s", test.level, test.observe, test.want, text)
+		}
+	}
+}
