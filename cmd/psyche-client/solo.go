@@ -153,7 +153,7 @@ func (s *solo) open(ctx context.Context) (done bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	optimizer, lr := c.soloOptimizer.options(warmup, c.Steps)
+	optimizer, lr := c.options(warmup, c.Steps)
 	s.learner, err = c.learner(ctx, train.Options{
 		Model: initial, Optimizer: optimizer, LRSchedule: lr, Compute: compute, MicroBatch: c.MicroBatch,
 		Devices: devices, Parallel: c.parallelism(), Threads: int(c.Threads), RunID: "solo", Logger: logger,
