@@ -139,12 +139,11 @@ func (s bulkStream) Write(p []byte) (int, error)        { return s.Conn.Write(p)
 func (s bulkStream) SetDeadline(t time.Time) error      { return s.Conn.SetDeadline(t) }
 func (s bulkStream) SetWriteDeadline(t time.Time) error { return s.Conn.SetWriteDeadline(t) }
 
-// Read takes the end of a connection that was dialled for ErrBusy: the other side has no
-// other way to say so, and who is gone for good cannot be dialled again.
+// Read names the end of a connection that was dialled.
 func (s bulkStream) Read(p []byte) (int, error) {
 	n, err := s.Conn.Read(p)
 	if s.Conn.dialled && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)) {
-		err = fmt.Errorf("%w: %w", ErrBusy, err)
+		err = fmt.Errorf("%w: %w", ErrHungUp, err)
 	}
 	return n, err
 }
@@ -173,8 +172,9 @@ func (n *Node) HandleBulk(name string, limits StreamLimits, h StreamHandler) {
 
 // OpenBulk is OpenStream for an exchange of a protocol that the other side serves with
 // HandleBulk, when much is expected: it takes a connection without a multiplexer where
-// one can be made, which costs both sides less. Close says that the exchange is complete;
-// after anything else Reset is to be called. The stream must not be used after either.
+// one can be made, which costs both sides less, and where the other side can refuse only by
+// ending it (ErrHungUp). Close says that the exchange is complete; after anything else Reset
+// is to be called. The stream must not be used after either.
 func (n *Node) OpenBulk(ctx context.Context, to identity.ID, name string) (Stream, error) {
 	p, err := PeerID(to)
 	if err != nil || !n.Allows(p) || p == n.peerID || !n.isDirect(p) {

@@ -13,6 +13,11 @@ const (
 	pacePatience = 5 * time.Second
 	// pacePiece is how much is written with one deadline.
 	pacePiece = 64 << 10
+
+	// A member that was waited for this long and took less than slowRate, in bytes per second,
+	// gives way to one that has no place.
+	slowTime = 10 * time.Second
+	slowRate = 64 << 10
 )
 
 // deadlineStream is what is served: a stream of either kind.
@@ -30,6 +35,9 @@ type pacedStream struct {
 	mu       sync.Mutex // of what follows and of setting deadlines
 	deadline time.Time
 	ended    bool
+	writing  time.Time     // since when a write waits for the other side; zero: none does
+	waited   time.Duration // for the other side, by the writes before
+	due      time.Duration // that what they wrote takes at slowRate
 }
 
 func newPacedStream(s deadlineStream) *pacedStream {
@@ -68,25 +76,49 @@ func (s *pacedStream) Write(p []byte) (written int, err error) {
 
 func (s *pacedStream) write(piece []byte) (int, error) {
 	due := time.Duration(len(piece)) * time.Second / paceRate
-	if err := s.allow(s.patience + due); err != nil {
+	if err := s.beginWrite(s.patience + due); err != nil {
 		return 0, err
 	}
-	begun := time.Now()
 	n, err := s.deadlineStream.Write(piece)
-	s.patience = min(s.patience+due-time.Since(begun), pacePatience)
+	s.patience = min(s.patience+due-s.endWrite(n), pacePatience)
 	return n, err
 }
 
-// allow gives the next write some time.
-func (s *pacedStream) allow(wait time.Duration) error {
+// beginWrite gives the next write some time.
+func (s *pacedStream) beginWrite(wait time.Duration) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended {
 		return errRefused
 	}
-	deadline := time.Now().Add(wait)
+	now := time.Now()
+	deadline := now.Add(wait)
 	if s.deadline.Before(deadline) {
 		deadline = s.deadline
 	}
+	s.writing = now
 	return s.SetWriteDeadline(deadline)
+}
+
+// endWrite notes a write of n bytes and returns how long it took.
+func (s *pacedStream) endWrite(n int) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	took := time.Since(s.writing)
+	s.writing = time.Time{}
+	s.waited += took
+	s.due += time.Duration(n) * time.Second / slowRate
+	return took
+}
+
+// slow reports whether the other side takes so little that it is to give way to members that
+// have no place. It never waits for the other side.
+func (s *pacedStream) slow() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	waited := s.waited
+	if !s.writing.IsZero() {
+		waited += time.Since(s.writing)
+	}
+	return waited > slowTime && waited > s.due
 }

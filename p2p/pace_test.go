@@ -149,3 +149,73 @@ func TestSlowRequest(t *testing.T) {
 		}
 	})
 }
+
+// A slow reader of a long answer gets it when nobody needs its place. When somebody does who
+// has none, it keeps the place for some seconds at least, and longer if it is not that slow
+// or the server took the time itself.
+func TestSlowReadersGiveWay(t *testing.T) {
+	tests := []struct {
+		name    string
+		rate    int           // that the reader takes, in bytes per second
+		own     time.Duration // that the server lets pass before each 64 KiB
+		after   time.Duration // another member comes then; 0: none does
+		refused bool          // the reader; else the other one
+	}{
+		{"slow, alone", 20 << 10, 0, 0, false},
+		{"slow, at the start", 20 << 10, 0, slowTime - time.Second, false},
+		{"slow", 20 << 10, 0, slowTime + time.Second, true},
+		{"not slow", 128 << 10, 0, slowTime + time.Second, false},
+		{"a slow server", 128 << 10, 2 * time.Second, 2 * slowTime, false},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				limits := StreamLimits{PerPeer: 1, Total: 1, Timeout: time.Hour, Request: 1}
+				v := &streamServer{
+					node: &Node{ctx: t.Context()}, limits: limits, queue: newQueue(limits.PerPeer, limits.Total),
+					begin: limits.begin(func(_ context.Context, _ identity.ID, s Stream) error {
+						for range 32 {
+							time.Sleep(test.own)
+							if _, err := s.Write(make([]byte, 64<<10)); err != nil {
+								return err
+							}
+						}
+						return nil
+					}),
+				}
+				reader := begin(v, identity.ID{1}, test.rate)
+				if test.after > 0 {
+					time.Sleep(test.after)
+					if err := <-begin(v, identity.ID{2}, 1<<30); errors.Is(err, errRefused) == test.refused {
+						t.Errorf("the other one: %v", err)
+					}
+				}
+				if err := <-reader; errors.Is(err, errRefused) != test.refused || err != nil && !test.refused {
+					t.Errorf("the reader: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// begin has v serve a member that reads the answer at a rate, and returns what came of it.
+func begin(v *streamServer, from identity.ID, rate int) <-chan error {
+	ours, theirs := net.Pipe()
+	done, read := make(chan error, 1), make(chan struct{})
+	go func() {
+		err := v.exchange(from, pipeStream{ours})
+		_ = ours.Close()
+		<-read
+		done <- err
+	}()
+	go func() {
+		defer close(read)
+		const piece = 4 << 10
+		_, err := theirs.Write([]byte{0})
+		for err == nil {
+			time.Sleep(piece * time.Second / time.Duration(rate))
+			_, err = theirs.Read(make([]byte, piece))
+		}
+	}()
+	return done
+}

@@ -15,7 +15,8 @@ const turnTime = 2 * time.Second
 
 // queue gives out the places of a protocol. Whoever has the fewest is next. A member that
 // comes when all places are taken gets one of the member that has the most, if that has at
-// least two more: as many as a few members may have, they cannot keep out the others.
+// least two more: members that are fewer than the places cannot keep out the others. Nor can
+// those that have one each and keep it by being slow: a member that has none gets theirs.
 type queue struct {
 	perPeer, total int
 
@@ -36,7 +37,8 @@ type share struct {
 // place is one exchange that is served, or waits for that.
 type place struct {
 	from    identity.ID
-	end     func() // ends the exchange soon, without waiting; queue.mu is held
+	end     func()      // ends the exchange soon, without waiting; queue.mu is held
+	slow    func() bool // the member takes less than it should; queue.mu is held
 	turn    chan struct{}
 	evicted bool
 }
@@ -141,19 +143,17 @@ func (q *queue) unseat(p *place) {
 	q.shares[p.from].serving--
 }
 
-// evictFor ends the oldest exchange of the member with the most places, if p's member has
-// so few that it should have that place.
+// evictFor ends an exchange for p, which waits, if its member has so few places that it
+// should have that one.
 func (q *queue) evictFor(p *place) {
 	if q.leaving >= len(q.waiting) {
 		return // those that wait will get the places of those that go
 	}
 	own := q.shares[p.from]
-	most := own.serving + own.waiting // p, which waits, included
-	var victim *place
-	for _, other := range q.serving {
-		if has := q.shares[other.from].serving; has > most {
-			victim, most = other, has
-		}
+	expected := own.serving + own.waiting // p included
+	victim := q.oldestOfMost(expected)
+	if victim == nil && expected == 1 {
+		victim = q.oldestSlow()
 	}
 	if victim == nil {
 		return
@@ -162,4 +162,24 @@ func (q *queue) evictFor(p *place) {
 	victim.evicted = true
 	q.leaving++
 	victim.end()
+}
+
+// oldestOfMost returns the oldest exchange of the member with the most places; nil when no
+// member has more than least.
+func (q *queue) oldestOfMost(least int) (oldest *place) {
+	for _, p := range q.serving {
+		if has := q.shares[p.from].serving; has > least {
+			oldest, least = p, has
+		}
+	}
+	return oldest
+}
+
+// oldestSlow returns the oldest exchange with a member that takes too little.
+func (q *queue) oldestSlow() *place {
+	i := slices.IndexFunc(q.serving, func(p *place) bool { return p.slow() })
+	if i < 0 {
+		return nil
+	}
+	return q.serving[i]
 }

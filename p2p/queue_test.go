@@ -12,8 +12,9 @@ import (
 
 // crowd are exchanges in a queue that last until they are ended.
 type crowd struct {
-	t *testing.T
-	q *queue
+	t    *testing.T
+	q    *queue
+	slow map[byte]bool // members that take too little
 }
 
 // come enters with n exchanges of a member; they end when evicted or when stop is called,
@@ -28,7 +29,7 @@ func (c crowd) come(member byte, n int, notice time.Duration) (served *atomic.In
 			}
 			defer c.q.leave(from)
 			ended := make(chan struct{})
-			p := &place{from: from, end: func() { close(ended) }}
+			p := &place{from: from, end: func() { close(ended) }, slow: func() bool { return c.slow[member] }}
 			if !c.q.take(ctx, p) {
 				return
 			}
@@ -63,7 +64,7 @@ func (c crowd) counts() (waiting, members, leaving int) {
 // served as may be.
 func TestPlacesAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := crowd{t, newQueue(16, 64)}
+		c := crowd{t: t, q: newQueue(16, 64)}
 		var greedy [4]*atomic.Int64
 		var stops [4]func()
 		for i := range greedy {
@@ -105,7 +106,7 @@ func TestPlacesAreShared(t *testing.T) {
 // Members that have the same go on; who does not get a place in time is told so.
 func TestBusyQueueRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := crowd{t, newQueue(2, 2)}
+		c := crowd{t: t, q: newQueue(2, 2)}
 		a, stopA := c.come(1, 1, 0)
 		b, stopB := c.come(2, 1, 0)
 		late, stop := c.come(3, 1, 0)
@@ -133,6 +134,63 @@ func TestBusyQueueRefuses(t *testing.T) {
 		stopA()
 		if waiting, members, leaving := c.counts(); waiting+members+leaving != 0 {
 			t.Errorf("left behind: %d that wait, %d members, %d evicted", waiting, members, leaving)
+		}
+	})
+}
+
+// A third of the members of the largest run cannot keep out another one, whatever they hold.
+func TestAThirdKeepsNobodyOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const third = 256 / 3
+		c := crowd{t: t, q: newQueue(requestsPerPeer, requestsTotal)}
+		for range 2 { // first one place each, then as many as there are
+			for m := range third {
+				_, stop := c.come(byte(m), 1, 0)
+				defer stop()
+			}
+		}
+		honest, stop := c.come(200, 1, 0)
+		defer stop()
+		if honest.Load() != 1 {
+			t.Error("a member has no place")
+		}
+	})
+}
+
+// A slow exchange ends for a member that has nothing, the oldest first, and for nobody else.
+func TestSlowGiveWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := crowd{t: t, q: newQueue(4, 3), slow: map[byte]bool{2: true, 3: true}}
+		var served [6]*atomic.Int64
+		for _, m := range []byte{1, 2, 3} {
+			var stop func()
+			served[m], stop = c.come(m, 1, time.Millisecond)
+			defer stop()
+		}
+		count := func(want ...int64) {
+			t.Helper()
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			for i, n := range want {
+				if got := served[i+1].Load(); got != n {
+					t.Errorf("member %d has %d places, want %d", i+1, got, n)
+				}
+			}
+		}
+		_, stop := c.come(1, 3, 0) // who has one gets none of them
+		count(1, 1, 1)
+		stop()
+		served[4], stop = c.come(4, 2, 0) // one is enough
+		defer stop()
+		count(1, 0, 1, 1)
+		served[5], stop = c.come(5, 1, 0)
+		defer stop()
+		count(1, 0, 0, 1, 1)
+		late, stop := c.come(6, 1, 0)
+		defer stop()
+		count(1, 0, 0, 1, 1)
+		if late.Load() != 0 {
+			t.Error("a member that is not slow lost its place")
 		}
 	})
 }

@@ -20,8 +20,10 @@ const (
 
 	requestTimeout  = 30 * time.Second // of one request, on both sides
 	requestsPerPeer = 16
-	requestsTotal   = 64
-	maxErrorText    = 512 // bytes of the text that goes with a refusal
+	// requestsTotal is more than a third of the members of the largest run, which is 256. Each
+	// may hold a response in memory.
+	requestsTotal = 96
+	maxErrorText  = 512 // bytes of the text that goes with a refusal
 )
 
 // Status bytes of a response.
@@ -42,7 +44,8 @@ var (
 
 // Handle serves a protocol of single requests and responses from members. Requests over
 // maxRequest bytes are refused unread. h may run many times at once; its ctx ends after
-// 30 s, with the node, or when the place is needed for a member that has fewer. The text of
+// 30 s, with the node, or when the place is needed for a member that has fewer or, if the
+// member takes the response slowly, for one that has none. The text of
 // an error it returns goes to the other side, cut to 512 bytes.
 func (n *Node) Handle(name string, maxRequest int, h func(ctx context.Context, from identity.ID, request []byte) ([]byte, error)) {
 	limits := StreamLimits{PerPeer: requestsPerPeer, Total: requestsTotal, Timeout: requestTimeout}

@@ -13,9 +13,15 @@ import (
 	"github.com/psyche-go/psyche/identity"
 )
 
-// ErrBusy says that the other side has no room for this stream, or needed its place for a
-// member that has fewer; try later or elsewhere.
-var ErrBusy = errors.New("peer is busy")
+// Errors of streams.
+var (
+	// ErrBusy says that the other side has no room for this stream, or needed its place for a
+	// member that has fewer; try later or elsewhere.
+	ErrBusy = errors.New("peer is busy")
+	// ErrHungUp says that the other side ended a connection of OpenBulk. It has no other way
+	// to say that it is busy, so this may mean that or anything; a stream would tell.
+	ErrHungUp = errors.New("peer hung up")
+)
 
 // Stream is a bidirectional byte stream between two members. Reset ends both directions
 // and tells the other side that something is wrong; CloseWrite ends ours.
@@ -38,9 +44,9 @@ type StreamLimits struct {
 }
 
 // StreamHandler serves one stream from a member. ctx ends with the stream's deadline, with
-// the node, and when the place is needed for a member that has fewer. Writes end when the
-// member takes next to nothing. The stream is closed after nil and reset after an error or
-// a panic.
+// the node, and when the place is needed: for a member that has fewer or, from one that takes
+// little, for a member that has none. Writes end when the member takes next to nothing. The
+// stream is closed after nil and reset after an error or a panic.
 type StreamHandler func(ctx context.Context, from identity.ID, s Stream) error
 
 // HandleStream serves a protocol. It replaces an earlier handler of the same protocol.

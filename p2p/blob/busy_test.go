@@ -3,8 +3,10 @@ package blob
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,14 +18,15 @@ import (
 )
 
 // hog opens as many streams to a holder as one member may, sends what is given on each and,
-// when an answer is to be awaited, reads its first byte and no more.
+// when an answer is to be awaited, reads the first byte of the first and no more: all share
+// what one connection may bring unread.
 func hog(t *testing.T, from, holder *p2p.Node, bulk bool, request []byte, answered bool) {
 	t.Helper()
 	open := from.OpenStream
 	if bulk {
 		open = from.OpenBulk
 	}
-	for range servesPerPeer {
+	for i := range servesPerPeer {
 		s, err := open(testContext(t), holder.ID(), Protocol)
 		if err != nil {
 			t.Fatal(err)
@@ -32,7 +35,7 @@ func hog(t *testing.T, from, holder *p2p.Node, bulk bool, request []byte, answer
 		if _, err := s.Write(request); err != nil {
 			t.Fatal(err)
 		}
-		if !answered {
+		if !answered || i > 0 {
 			continue
 		}
 		if _, err := io.ReadFull(s, make([]byte, 1)); err != nil {
@@ -70,9 +73,7 @@ func TestHogsKeepNobodyOut(t *testing.T) {
 			for _, from := range members[2:] {
 				hog(t, from, holder, test.bulk, test.request, test.answered)
 			}
-			if !test.answered {
-				time.Sleep(200 * time.Millisecond) // the streams arrive
-			}
+			time.Sleep(200 * time.Millisecond) // the streams arrive
 			for _, data := range [][]byte{small, large} {
 				got, err := Fetch(testContext(t), honest, NewStore(1<<30), blake3.Sum256(data), uint64(len(data)), p2ptest.IDs(holder))
 				if err != nil || !bytes.Equal(got, data) {
@@ -83,6 +84,13 @@ func TestHogsKeepNobodyOut(t *testing.T) {
 				t.Errorf("score of the holder: %v", score)
 			}
 		})
+	}
+}
+
+// A third of the members of the largest run, with one place each, leave some.
+func TestPlacesAreMoreThanAThird(t *testing.T) {
+	if servesTotal <= 256/3 {
+		t.Errorf("%d places", servesTotal)
 	}
 }
 
@@ -106,5 +114,26 @@ func TestBusyHolderIsAskedAgain(t *testing.T) {
 				t.Errorf("score of the holder: %v", score)
 			}
 		})
+	}
+}
+
+// A holder that hangs up says only a few times that it is busy by that: then it is asked where
+// it can say so, and has failed if it does not.
+func TestHangingUpForEverIsAFailure(t *testing.T) {
+	t.Parallel()
+	nodes := p2ptest.New(t, "holder", "a")
+	var asked atomic.Int64
+	limits := p2p.StreamLimits{PerPeer: servesPerPeer, Total: servesTotal, Timeout: p2ptest.Wait, Request: requestSize}
+	nodes[0].HandleBulk(Protocol, limits, func(context.Context, identity.ID, p2p.Stream) error {
+		asked.Add(1)
+		return errors.New("no answer")
+	})
+	data := payload(4 * bulkSize)
+	_, err := Fetch(testContext(t), nodes[1], NewStore(1<<30), blake3.Sum256(data), uint64(len(data)), p2ptest.IDs(nodes[0]))
+	if failed, ok := errors.AsType[*FetchError](err); !ok || len(failed.Failures) != 1 {
+		t.Errorf("error %v", err)
+	}
+	if got := asked.Load(); got != maxHangUps+maxStrikes {
+		t.Errorf("asked %d times, want %d", got, maxHangUps+maxStrikes)
 	}
 }

@@ -25,6 +25,9 @@ const (
 	maxBusy   = 16
 	busyWorth = 1 << 20 // bytes
 	busyPause = time.Second
+	// maxHangUps is how often a holder may hang up one after the other: then it is asked on
+	// streams, where who does so without saying that it is busy has failed.
+	maxHangUps = 4
 
 	watchEvery = 100 * time.Millisecond
 	// slowGrace is how long a range may take whatever others do.
@@ -59,7 +62,8 @@ type holderState struct {
 	id        identity.ID
 	active    int
 	strikes   int
-	busy      int // times that it had no room
+	busy      int // times that it had no room, or hung up
+	hangUps   int // of them one after the other
 	delivered uint64
 	slow      bool      // lost a range by being slow: asked when nobody else is left
 	ready     time.Time // not asked before
@@ -71,6 +75,7 @@ type attempt struct {
 	holder  *holderState
 	span    span
 	started time.Time
+	streams bool // asked on a stream, whatever the length
 	cancel  context.CancelCauseFunc
 	done    atomic.Uint64 // bytes verified
 	moved   time.Time     // when done was last seen to grow; the download's
@@ -186,7 +191,7 @@ func (d *download) choose() *holderState {
 func (d *download) start(ctx context.Context, h *holderState, part span) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	now := time.Now()
-	a := &attempt{holder: h, span: part, started: now, moved: now, cancel: cancel}
+	a := &attempt{holder: h, span: part, started: now, moved: now, streams: h.hangUps >= maxHangUps, cancel: cancel}
 	d.active[a] = struct{}{}
 	h.active++
 	d.attempts.Go(func() {
@@ -207,7 +212,8 @@ func (d *download) transfer(ctx context.Context, a *attempt) error {
 		written = done
 	}
 	defer note()
-	return source{d.node, a.holder.id, p.key.hash}.read(ctx, p.key.size, a.span,
+	from := source{node: d.node, holder: a.holder.id, hash: p.key.hash, streams: a.streams}
+	return from.read(ctx, p.key.size, a.span,
 		func() []byte { return p.buffer()[a.span.offset:a.span.end()] },
 		func(n int) error {
 			if a.done.Add(uint64(n))-written >= persistSize {
@@ -225,7 +231,12 @@ func (d *download) finish(a *attempt) {
 	h.active--
 	h.delivered += a.done.Load()
 	if a.err == nil {
+		h.hangUps = 0
 		return
+	}
+	hungUp := errors.Is(a.err, p2p.ErrHungUp)
+	if hungUp {
+		h.hangUps++
 	}
 	switch {
 	case errors.Is(a.err, ErrCorrupt):
@@ -237,7 +248,7 @@ func (d *download) finish(a *attempt) {
 		return
 	case errors.Is(a.err, errPreempted):
 		h.slow = true
-	case errors.Is(a.err, p2p.ErrBusy):
+	case hungUp, errors.Is(a.err, p2p.ErrBusy):
 		if h.busy++; h.busy >= maxBusy+int(h.delivered/busyWorth) {
 			d.lose(h, a.err)
 		}

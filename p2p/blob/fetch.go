@@ -175,7 +175,7 @@ func FetchUpTo(ctx context.Context, n *p2p.Node, s *Store, hash Hash, maxSize ui
 	}
 	failed := &FetchError{Hash: hash}
 	for _, holder := range s.holders.order(n, eligible(n, holders)) {
-		size, err := probe(ctx, source{n, holder, hash})
+		size, err := probe(ctx, source{node: n, holder: holder, hash: hash})
 		switch {
 		case ctx.Err() != nil:
 			return nil, fmt.Errorf("fetch blob %s: %w", hash.Short(), ctx.Err())

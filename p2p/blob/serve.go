@@ -24,7 +24,9 @@ const (
 	oneWrite    = 32 << 10       // up to which everything is sent with one write
 
 	servesPerPeer = 16
-	servesTotal   = 64
+	// servesTotal is well over a third of the members of the largest run, which is 256. Each
+	// may hold a writeBuffer.
+	servesTotal = 128
 	// The slowest member we wait for.
 	minRate    = 64 << 10 // bytes per second
 	roundTrips = 20 * time.Second

@@ -34,6 +34,8 @@ type source struct {
 	node   *p2p.Node
 	holder identity.ID
 	hash   Hash
+	// streams says that no connection of its own is used, however long the range is.
+	streams bool
 }
 
 // read asks for a range of a payload of size bytes. dst and verified are decoder's.
@@ -77,7 +79,7 @@ func (s source) exchange(parent context.Context, r request, decode func(body io.
 	ctx, cancel := context.WithTimeout(parent, allowance(r.length))
 	defer cancel()
 	open := s.node.OpenStream
-	if r.length >= bulkSize {
+	if r.length >= bulkSize && !s.streams {
 		open = s.node.OpenBulk
 	}
 	stream, err := open(ctx, s.holder, Protocol)

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,15 +30,27 @@ const (
 	// every two seconds until the witnesses have it. What is over is not passed on.
 	authorPerSecond = 20
 	authorBurst     = 256
+	// What one member may say that is older than what it said before. Nothing is lost by
+	// little: an honest one says it again.
+	latePerSecond = 2
+	lateBurst     = 32
+	// overtaken is how many later messages may come before one that still counts as new: they
+	// take several ways, and their signatures are checked side by side.
+	overtaken = 64
 	// What one peer may send us that it wrote itself. More is its own fault, whatever the
 	// others do; the burst is what a line that stood still for half a minute holds back.
 	ownPerSecond = 2 * authorPerSecond
 	ownBurst     = 4 * authorBurst
 	// What one peer may make us look at. It is nobody's fault to pass on more: all that many
-	// authors say may come through one peer.
+	// authors say may come through one peer. A third of the members of the largest run, which
+	// is 256, cannot say so much for long.
 	messagesPerSecond = 2000
 	messagesBurst     = 8192
-	topicsPerPeer     = 32
+	// The last of that is for authors that used no more than one part in quietShare of what
+	// they may say at once.
+	messagesForQuiet = messagesBurst / 2
+	quietShare       = 8
+	topicsPerPeer    = 32
 )
 
 var errFlood = errors.New("peer sends too much")
@@ -62,10 +75,20 @@ type budget struct {
 	topics   map[string]struct{}
 
 	// As an author, whoever passed it on. Old messages can be sent again by anybody, so they
-	// take nothing from new ones.
+	// take nothing from new ones. A sequence number says nothing of its message's age: the
+	// library counts messages on from the time at which it was started.
 	newest uint64        // sequence number
-	fresh  *rate.Limiter // messages with a higher one than any before
+	fresh  *rate.Limiter // messages with a higher one than any before, or one of the last
 	late   *rate.Limiter // others
+}
+
+// limiter returns what a message of the author with a sequence number counts against; 0 is
+// that of one without.
+func (b *budget) limiter(number uint64) *rate.Limiter {
+	if number > b.newest || number > 0 && b.newest-number < overtaken {
+		return b.fresh
+	}
+	return b.late
 }
 
 func routerOf(n *p2p.Node) (*router, error) {
@@ -113,45 +136,66 @@ func (r *router) inspect(from peer.ID, rpc *pubsub.RPC) error {
 			own++
 		}
 	}
-	messages := len(rpc.GetPublish())
-	flood, room := r.spend(from, own, messages)
-	if flood {
+	if !r.speaks(from, own) {
 		r.penalise(from, p2p.FaultFlood, "gossip of its own")
 		return errFlood
 	}
-	if !room {
-		rpc.Publish = nil // the rest of the packet costs next to nothing
-		r.dropped.Add(uint64(messages))
-	}
+	messages := len(rpc.GetPublish())
+	rpc.Publish = r.sift(from, rpc.GetPublish()) // the rest of the packet costs next to nothing
+	r.dropped.Add(uint64(messages - len(rpc.GetPublish())))
 	return nil
 }
 
-// spend counts messages that came through a peer, some of them its own. It reports whether
-// that is more than it may say, and whether there is room for them.
-func (r *router) spend(from peer.ID, own, messages int) (flood, room bool) {
+// speaks counts messages that a peer sent of its own, and reports whether it may say so much.
+func (r *router) speaks(from peer.ID, own int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	b := r.budget(from)
-	if own > 0 && !b.own.AllowN(time.Now(), own) {
-		return true, false
+	return own == 0 || r.budget(from).own.AllowN(time.Now(), own)
+}
+
+// sift counts messages that came through a peer and returns those that there is room for.
+// When it runs short, authors that say much lose theirs first. Nothing is counted against an
+// author here: signatures are checked later.
+func (r *router) sift(from peer.ID, messages []*pb.Message) []*pb.Message {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now, through := time.Now(), r.budget(from).messages
+	return slices.DeleteFunc(messages, func(m *pb.Message) bool {
+		if through.TokensAt(now) <= messagesForQuiet && !r.quiet(now, peer.ID(m.GetFrom()), m.GetSeqno()) {
+			return true
+		}
+		return !through.AllowN(now, 1)
+	})
+}
+
+// quiet reports whether an author has said little of late; r.mu is held. Who is no member
+// has nothing to say.
+func (r *router) quiet(now time.Time, author peer.ID, seqno []byte) bool {
+	b, known := r.peers[author]
+	if !known {
+		return r.node.Allows(author)
 	}
-	return false, messages == 0 || b.messages.AllowN(time.Now(), messages)
+	l := b.limiter(numberOf(seqno))
+	return l.TokensAt(now) >= float64(l.Burst()-l.Burst()/quietShare)
 }
 
 // admits counts a signed message of an author, once, and reports whether it may say so much.
 func (r *router) admits(author peer.ID, seqno []byte) bool {
-	var number uint64
-	if len(seqno) == 8 {
-		number = binary.BigEndian.Uint64(seqno)
-	}
+	number := numberOf(seqno)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	b := r.budget(author)
-	if number > b.newest {
-		b.newest = number
-		return b.fresh.Allow()
+	l := b.limiter(number)
+	b.newest = max(b.newest, number)
+	return l.Allow()
+}
+
+// numberOf returns a sequence number, which is 0 when it is none.
+func numberOf(seqno []byte) uint64 {
+	if len(seqno) != 8 {
+		return 0
 	}
-	return b.late.Allow()
+	return binary.BigEndian.Uint64(seqno)
 }
 
 func (r *router) penalise(p peer.ID, fault p2p.Fault, detail string) {
@@ -178,7 +222,7 @@ func (r *router) budget(p peer.ID) *budget {
 		messages: rate.NewLimiter(messagesPerSecond, messagesBurst),
 		own:      rate.NewLimiter(ownPerSecond, ownBurst),
 		fresh:    rate.NewLimiter(authorPerSecond, authorBurst),
-		late:     rate.NewLimiter(authorPerSecond, authorBurst),
+		late:     rate.NewLimiter(latePerSecond, lateBurst),
 		topics:   make(map[string]struct{}),
 	}
 	r.peers[p] = b
