@@ -115,7 +115,7 @@ func TestBusyQueueRefuses(t *testing.T) {
 		if waiting, _, _ := c.counts(); waiting != 1 {
 			t.Errorf("%d wait", waiting)
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		waiting, members, _ := c.counts()
 		if a.Load() != 1 || b.Load() != 1 || late.Load() != 0 || waiting != 0 || members != 2 {
