@@ -60,6 +60,17 @@ func filtersOf(witnesses []coordinator.Witness) []*bloom.Filter {
 	return filters
 }
 
+// only returns what a client holds that holds one result of each batch, or none.
+func only(list []commitment) [][]commitment {
+	held := make([][]commitment, len(list))
+	for i, c := range list {
+		if c != (commitment{}) {
+			held[i] = []commitment{c}
+		}
+	}
+	return held
+}
+
 // TestForgedCommitment: one trainer sends two results, so that no root has a quorum, and
 // others announce, beside their results, commitments of nothing that are lower and that
 // all filters contain.
@@ -88,7 +99,7 @@ func TestForgedCommitment(t *testing.T) {
 		known[i] = append(known[i], forge(t, seed, uint64(i), filtersOf(round.Witnesses)...))
 	}
 	for name, held := range map[string][]commitment{"holds one": list, "holds the other": other} {
-		v := ballot{&round, ids, known, held}.decide()
+		v := ballot{&round, ids, known, only(held)}.decide()
 		if !slices.Equal(v.chosen, want) || len(v.unknown) > 0 {
 			t.Errorf("who %s: forged commitments count, or %v are unknown", name, v.unknown)
 		}
@@ -101,7 +112,7 @@ func TestForgedCommitment(t *testing.T) {
 	for i := range 6 {
 		held[i] = commitment{}
 	}
-	if v := (ballot{&round, ids, known, held}).decide(); !slices.Equal(v.chosen, want) {
+	if v := (ballot{&round, ids, known, only(held)}).decide(); !slices.Equal(v.chosen, want) {
 		t.Error("who lacks some results is deceived")
 	}
 }
@@ -131,7 +142,7 @@ func TestForgedCommitmentWithoutAResult(t *testing.T) {
 		known[1] = []commitment{forge(t, seed, 1, filtersOf(round.Witnesses)...)}
 		want := slices.Clone(list)
 		want[0] = commitment{}
-		if v := (ballot{&round, ids, known, list}).decide(); !slices.Equal(v.chosen, want) || len(v.unknown) > 0 {
+		if v := (ballot{&round, ids, known, only(list)}).decide(); !slices.Equal(v.chosen, want) || len(v.unknown) > 0 {
 			t.Errorf("owner named: %v: the forged commitment counts, or %v are unknown", owner, v.unknown)
 		}
 	}
@@ -188,7 +199,7 @@ func TestLiarsCannotUseUpTheGuesses(t *testing.T) {
 	full.CommitmentsRoot = commitment{1}
 	last.Commitments.Add(seed, list[3][:])
 	last.Commitments.Add(seed, list[4][:])
-	lists := ballot{&round, ids, known, list}.tally().lists(func(*coordinator.Witness) bool { return true })
+	lists := ballot{&round, ids, known, only(list)}.tally().lists(func(*coordinator.Witness) bool { return true })
 	if lists[0] != nil || !slices.Equal(lists[1], list) || !slices.Equal(lists[3], swapped) {
 		t.Errorf("lists %x", lists)
 	}
@@ -226,7 +237,7 @@ func TestFewDenialsAreNotBelieved(t *testing.T) {
 		Witnesses: proofs(seed, ids, []commitment{c, none}, []commitment{c, none}, []commitment{none, none}, []commitment{other, none})}
 	round.Witnesses[3].Commitments.Add(seed, c[:])
 	for _, known := range [][][]commitment{{{c}, nil}, {{c, other}, nil}} {
-		if v := (ballot{&round, ids, known, []commitment{c, none}}).decide(); v.chosen[0] != c || len(v.unknown) > 0 {
+		if v := (ballot{&round, ids, known, only([]commitment{c, none})}).decide(); v.chosen[0] != c || len(v.unknown) > 0 {
 			t.Errorf("with %d results known: %x, unknown %v", len(known[0]), v.chosen[0], v.unknown)
 		}
 	}
@@ -240,9 +251,14 @@ type hostileRound struct {
 	known  [][]commitment
 	real   [][]commitment // of known those with a blob
 	honest [][]commitment // lists of the honest witnesses
+
+	hostile int // trainers
 }
 
-const hostileBatches = 200
+const (
+	hostileBatches = 200
+	maxSearched    = 4 // hostile trainers whose results a client may hold others of than the witnesses
+)
 
 // drawHostileRound draws one. The first batches are those of trainers that lie: they send
 // several results, each to some of the witnesses, and forge commitments that pass filters.
@@ -250,16 +266,20 @@ func drawHostileRound(t *rapid.T) hostileRound {
 	elected := rapid.IntRange(1, 10).Draw(t, "elected")
 	liars := rapid.IntRange(0, (elected-1)/3).Draw(t, "liars")
 	silent := rapid.IntRange(0, elected-assign.Quorum(elected)).Draw(t, "silent")
-	hostile := rapid.IntRange(0, 4).Draw(t, "hostile trainers")
+	hostile := rapid.IntRange(0, 2*maxSearched).Draw(t, "hostile trainers")
+	hidden := rapid.Bool().Draw(t, "lower results that no witness has")
 	seed := rapid.Uint64().Draw(t, "seed")
-	h := hostileRound{ids: manyOwners(hostileBatches), known: make([][]commitment, hostileBatches), real: make([][]commitment, hostileBatches)}
+	h := hostileRound{hostile: hostile, ids: manyOwners(hostileBatches), known: make([][]commitment, hostileBatches), real: make([][]commitment, hostileBatches)}
 	for i := range h.known {
 		results := 1
-		if i < hostile {
+		if i < hostile && !hidden {
 			results = rapid.IntRange(0, 2).Draw(t, "results")
 		}
 		for j := range results {
 			h.real[i] = append(h.real[i], numbered(2, i, j))
+		}
+		if i < hostile && hidden {
+			h.real[i] = append(h.real[i], commitment{1, byte(i)})
 		}
 		h.known[i] = slices.Clone(h.real[i])
 	}
@@ -270,7 +290,7 @@ func drawHostileRound(t *rapid.T) hostileRound {
 		for i, results := range h.real {
 			switch {
 			case i == late && rapid.Bool().Draw(t, "too late"):
-			case len(results) == 1 && i >= hostile:
+			case len(results) == 1 && i >= hostile, hidden && i < hostile:
 				list[i] = results[0]
 			case len(results) > 0:
 				if pick := rapid.IntRange(-1, len(results)-1).Draw(t, "pick"); pick >= 0 {
@@ -283,7 +303,7 @@ func drawHostileRound(t *rapid.T) hostileRound {
 	h.round = coordinator.Round{Seed: seed, WitnessesElected: uint16(elected), WitnessesNeeded: uint16(assign.Quorum(elected))}
 	h.round.Witnesses = proofs(seed, h.ids, h.honest...)
 	for i := range hostile {
-		if count > 0 && rapid.Bool().Draw(t, "forge") {
+		if count > 0 && (hidden || rapid.Bool().Draw(t, "forge")) {
 			some := rapid.IntRange(1, count).Draw(t, "deceived")
 			h.known[i] = append(h.known[i], forge(t, seed, uint64(i), filtersOf(h.round.Witnesses[:some])...))
 		}
@@ -334,18 +354,24 @@ func (h *hostileRound) lie(t *rapid.T, hostile int) {
 }
 
 // clientOf returns the ballot of an honest client that knows all that was announced, in an
-// order of its own, and holds one of the results of nearly every batch.
+// order of its own, and holds one of the results of nearly every batch. Where many trainers
+// are hostile it holds all their results that have a blob, also those that no witness holds
+// and that are lower, as one does that fetched what witnesses hold after the round.
 func (h hostileRound) clientOf(t *rapid.T) ballot {
 	order := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "order"), 0))
-	b := ballot{round: &h.round, owners: h.ids, candidates: make([][]commitment, len(h.known)), held: make([]commitment, len(h.known))}
+	b := ballot{round: &h.round, owners: h.ids, candidates: make([][]commitment, len(h.known)), held: make([][]commitment, len(h.known))}
+	all := h.hostile > maxSearched || rapid.Bool().Draw(t, "holds all")
 	lacks := rapid.IntRange(0, hostileBatches-1).Draw(t, "lacks")
 	for i, known := range h.known {
 		b.candidates[i] = slices.Clone(known)
 		order.Shuffle(len(known), func(x, y int) {
 			b.candidates[i][x], b.candidates[i][y] = b.candidates[i][y], b.candidates[i][x]
 		})
-		if n := len(h.real[i]); n > 0 && i != lacks {
-			b.held[i] = h.real[i][order.IntN(n)]
+		switch n := len(h.real[i]); {
+		case n > 0 && all:
+			b.held[i] = h.real[i]
+		case n > 0 && i != lacks:
+			b.held[i] = []commitment{h.real[i][order.IntN(n)]}
 		}
 	}
 	return b
@@ -444,16 +470,21 @@ func TestHiddenResult(t *testing.T) {
 	}
 }
 
-// TestHeldResultIsNotDisplaced: what this client proved stays known.
-func TestHeldResultIsNotDisplaced(t *testing.T) {
+// TestHeldResultsAreNotDisplaced: what this client proved stays known, also when it holds a
+// lower result meanwhile, or others have a witness's vote.
+func TestHeldResultsAreNotDisplaced(t *testing.T) {
 	round, config := testRound()
 	round.WitnessesElected = 1
 	r := newResults(round, round.Assignments(config))
 	r.begin([32]byte{1})
 	s := &r.slots[0]
 	hear := func(c commitment) error { return r.hear(identity.ID(s.owner), announcement(s, c, [32]byte{1}), nil) }
-	_, _ = hear(hash(1)), hear(hash(2))
+	_, _ = hear(hash(2)), hear(hash(1))
 	s.candidates[0].state = held
+	if proof, _ := r.witness(); proof.CommitmentsRoot != merkle.Root(append([][32]byte{hash(2)}, make([][32]byte, len(r.slots)-1)...)) {
+		t.Fatal("another result is proved")
+	}
+	s.candidates[1].state = held
 	r.final = true
 	r.round.Witnesses = make([]coordinator.Witness, 1)
 	for n := byte(3); n < 6; n++ {
@@ -464,8 +495,9 @@ func TestHeldResultIsNotDisplaced(t *testing.T) {
 		if err := hear(c); !errors.Is(err, errEquivocation) {
 			t.Fatal(err)
 		}
+		s.candidates[2].state = held // too late to have been proved
 	}
-	if s.candidates[0].commitment != hash(1) || len(s.candidates) != 3 || len(r.displaced) != 2 {
+	if s.candidates[0].commitment != hash(2) || s.candidates[1].commitment != hash(1) || len(s.candidates) != 3 || len(r.displaced) != 2 {
 		t.Errorf("%d results are kept, %d displaced", len(s.candidates), len(r.displaced))
 	}
 }

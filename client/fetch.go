@@ -30,7 +30,19 @@ type want struct {
 	slot      *slot
 	candidate *candidate
 	setbacks  int // failed attempts, and what its owner let run out of time before
+	need      need
+	rank      int // within its round
 }
+
+// need is how much depends on a result.
+type need uint8
+
+const (
+	needed    need = iota // its round runs, or it counts as far as is known
+	telling               // it can be what a witness's filter stands for, or another one of its batch
+	supported             // a witness's filter contains it
+	useless
+)
 
 // fetchResults starts to fetch what was announced: oldest rounds first, within a round
 // first what has not failed. When all places are taken, fetches that are overdue give way,
@@ -65,41 +77,72 @@ func (n *Node) wanted() []want {
 			continue // applied, nobody needs it here any more; or on its way
 		}
 		first := len(all)
-		mayCount := l.mayCount()
+		needOf := l.needs()
 		for i := range l.slots {
 			s := &l.slots[i]
 			for _, c := range s.candidates {
-				if c.state == announced && !now.Before(c.retryAt) && mayCount(c.commitment) {
-					all = append(all, want{l, s, c, c.attempts + n.stalls[identity.ID(s.owner)]})
+				if c.state != announced || now.Before(c.retryAt) {
+					continue
+				}
+				if need := needOf(s, c); need != useless {
+					all = append(all, want{l, s, c, c.attempts + n.stalls[identity.ID(s.owner)], need, 0})
 				}
 			}
 		}
-		slices.SortStableFunc(all[first:], func(a, b want) int { return cmp.Compare(a.setbacks, b.setbacks) })
+		inOrder(all[first:], n.turn%2 == 1)
 	}
 	n.wants = all
 	return all
 }
 
-// mayCount returns which results are worth fetching: of a round that is over those only
-// that can be among its outcome.
-func (l *ledger) mayCount() func(c commitment) bool {
-	if !l.final {
-		return func(commitment) bool { return true }
+// inOrder sorts what is wanted of one round: first what is needed and has not failed. Then
+// what is needed and has failed takes turns with what is not known to be needed, so that
+// neither forged commitments hold up what exposes them, nor results that count for nothing
+// what does count. Who is first in that changes from one fetch to the next.
+func inOrder(wants []want, failedFirst bool) {
+	slices.SortStableFunc(wants, func(a, b want) int {
+		return cmp.Or(cmp.Compare(a.setbacks, b.setbacks), cmp.Compare(a.need, b.need))
+	})
+	failed, others := 1, 2
+	if !failedFirst {
+		failed, others = others, failed
 	}
-	if !l.round.HasQuorum() {
-		return func(commitment) bool { return false }
-	}
-	least := int(l.round.WitnessesNeeded)
-	if _, agreed := l.round.QuorumRoot(); agreed {
-		if l.settled.made && !l.settled.outcome.open { // nothing else has the root
-			counted := l.settled.outcome.counted
-			return func(c commitment) bool {
-				return slices.ContainsFunc(counted, func(r countedResult) bool { return r.commitment == c })
-			}
+	for i := range wants {
+		switch w := &wants[i]; {
+		case w.need != needed:
+			w.rank, others = others, others+2
+		case w.setbacks > 0:
+			w.rank, failed = failed, failed+2
 		}
-		least = 1
 	}
-	return func(c commitment) bool { return l.round.Votes(c) >= least }
+	slices.SortStableFunc(wants, func(a, b want) int { return cmp.Compare(a.rank, b.rank) })
+}
+
+// needs returns how much depends on each result. Of a round that is over those are useless
+// that cannot be among its outcome, once that is known. As long as it is not, or lacks
+// results, also what a single witness holds is fetched: only with that can its list be
+// read, and without the lists forged commitments count that nobody can fetch.
+func (l *ledger) needs() func(s *slot, c *candidate) need {
+	switch {
+	case !l.final:
+		return func(*slot, *candidate) need { return needed }
+	case !l.round.HasQuorum():
+		return func(*slot, *candidate) need { return useless }
+	}
+	outcome, judged := l.settled.outcome, l.settled.made
+	_, agreed := l.round.QuorumRoot()
+	decided := judged && !outcome.open && (agreed || outcome.missing == 0) // nothing else has an agreed root
+	return func(s *slot, c *candidate) need {
+		switch votes := l.votes(c); {
+		case judged && slices.Contains(outcome.sources, c), !judged && votes >= int(l.round.WitnessesNeeded):
+			return needed
+		case decided, votes == 0, !judged && !agreed:
+			return useless
+		case len(s.candidates) > 1:
+			return telling
+		}
+		return supported
+	}
 }
 
 // makeRoom stops overdue fetches, at most so many as results wait for a place, and notes
@@ -178,7 +221,7 @@ func (n *Node) fetchResult(l *ledger, s *slot, c *candidate) {
 	if c.disputed {
 		fetch, size = n.Network.FetchUpTo, uint64(limit)
 	}
-	step, trainer, holders := l.round.Step, n.trainer, n.holders(l, s, c)
+	step, trainer, holders, suspect := l.round.Step, n.trainer, n.holders(l, s, c), n.storeLoses
 	begun := n.Runtime.Now()
 	ctx, stop := n.Runtime.WithTimeout(n.work, n.fetchLimit(l))
 	c.stop, c.stopped, c.due = stop, false, begun.Add(n.patience(size, c.attempts))
@@ -190,14 +233,22 @@ func (n *Node) fetchResult(l *ledger, s *slot, c *candidate) {
 		payload, err := fetch(ctx, c.commitment, size, holders)
 		took := n.Runtime.Now().Sub(begun)
 		var invalid error
+		kept := true
 		if err == nil {
 			invalid = trainer.Verify(payload, step, s.batch, s.owner)
+			if suspect {
+				_, lost := n.Network.Fetch(ctx, c.commitment, uint64(len(payload)), nil)
+				kept = lost == nil
+			}
 		}
 		return func() {
 			if err == nil {
 				n.measure(len(payload), took)
 			}
 			n.fetched(l, s, c, payload, err, invalid)
+			if !kept && c.state == held {
+				c.payload = payload
+			}
 		}
 	})
 }

@@ -26,10 +26,12 @@ type reading struct {
 // lists returns per witness the list that it signed, of known candidates that its filters
 // contain; nil where none was found.
 //
-// Every list is first tried with the results that are held here: of what nobody can fetch
-// an honest witness holds nothing, so the first guess is right for it however many
-// commitments were forged. Then all lists are tried that its filters allow, of those
-// witnesses first that leave the least to try: a liar cannot use up what the others need.
+// Every list is first tried with the results that are held here, also those that this
+// client would not have proved, for want of time or of the same replica: of what nobody can
+// fetch an honest witness holds nothing, so the first guess is right for it however many
+// commitments were forged, as soon as what it holds was fetched. Then all lists are tried
+// that its filters allow, of those witnesses first that leave the least to try: a liar
+// cannot use up what the others need.
 func (t tally) lists(of func(w *coordinator.Witness) bool) [][]commitment {
 	var readings []*reading
 	for k := range t.round.Witnesses {
@@ -76,9 +78,8 @@ func (t tally) reading(k int, w *coordinator.Witness) *reading {
 				options = append(options, j)
 			}
 		}
-		held := t.heldOf(i)
 		slices.SortFunc(options, func(a, b int) int {
-			if x, y := known[a] == held, known[b] == held; x != y {
+			if x, y := t.holds(i, known[a]), t.holds(i, known[b]); x != y {
 				if x {
 					return -1
 				}
@@ -89,7 +90,7 @@ func (t tally) reading(k int, w *coordinator.Witness) *reading {
 		for _, j := range options {
 			r.options[i] = append(r.options[i], known[j])
 		}
-		if len(options) == 0 || held == (commitment{}) || r.options[i][0] != held {
+		if len(options) == 0 || !t.holds(i, r.options[i][0]) {
 			r.options[i] = append(r.options[i], commitment{}) // all may have passed the filter by error
 		}
 		r.size = min(r.size*len(r.options[i]), maxGuesses+1)
@@ -97,12 +98,9 @@ func (t tally) reading(k int, w *coordinator.Witness) *reading {
 	return r
 }
 
-// heldOf returns the result of a batch that is held here, or zero.
-func (b ballot) heldOf(batch int) commitment {
-	if b.held == nil {
-		return commitment{}
-	}
-	return b.held[batch]
+// holds reports whether a result of a batch is held here.
+func (b ballot) holds(batch int, c commitment) bool {
+	return b.held != nil && slices.Contains(b.held[batch], c)
 }
 
 // adopted returns the list that another witness was found to have signed, if it is this

@@ -65,6 +65,8 @@ type Node struct {
 
 	otherModels epochKey // in which members were found to have begun from another model
 
+	storeLoses bool // the blob store has lost what it was given to keep: see unread
+
 	uploads uploadReports // of this client
 	onDisk  diskModel     // see heldOnDisk
 
@@ -156,6 +158,7 @@ func (n *Node) Run(ctx context.Context) error {
 			n.observe(update)
 		case u := <-n.heard:
 			n.hear(u)
+			n.hearWaiting()
 		case proceed := <-n.posts:
 			proceed()
 		case <-ticks.C:
@@ -163,6 +166,14 @@ func (n *Node) Run(ctx context.Context) error {
 		n.reconcile()
 	}
 	return n.err
+}
+
+// hearWaiting enters the announcements that have come meanwhile: what is done about them
+// costs the same for one and for many.
+func (n *Node) hearWaiting() {
+	for range min(len(n.heard), maxHeardAtOnce) {
+		n.hear(<-n.heard)
+	}
 }
 
 // connect opens the ears of the client.

@@ -48,7 +48,7 @@ type ballot struct {
 	round      *coordinator.Round     // with all its witnesses
 	owners     []coordinator.ClientID // of the batches, in ascending order of batches
 	candidates [][]commitment         // per batch, the known results, in any order
-	held       []commitment           // per batch, the result that is held here; zero, or nil: none
+	held       [][]commitment         // per batch, those of them that are held here, whatever their replica; nil: none
 }
 
 // verdict is the outcome of a ballot.

@@ -51,8 +51,11 @@ type candidate struct {
 	size       uint32
 	replica    [32]byte
 	raw        []byte // the signed announcement
+	inTime     bool   // it was heard while the round ran
+	votes      int    // of the finished round's witnesses, once polled
+	polled     bool
 	state      candidateState
-	payload    []byte // of the own result until it is applied; others are in the blob store
+	payload    []byte // of the own result until it is applied, and of what the blob store does not keep
 	attempts   int    // to fetch it
 	retryAt    time.Time
 	disputed   bool               // its trainer signed several sizes: none is believed
@@ -92,6 +95,33 @@ func newResults(round coordinator.Round, assignments []assign.Assignment) *resul
 		r.slots = append(r.slots, slot{batch: a.Batch, owner: round.Members[a.Member], warming: round.Warming.Has(a.Member)})
 	}
 	return r
+}
+
+// renew takes over what a newer state says of the round, and whether it is over.
+func (r *results) renew(round coordinator.Round, final bool) {
+	if !slices.Equal(r.round.Witnesses, round.Witnesses) {
+		for i := range r.slots {
+			for _, c := range r.slots[i].candidates {
+				c.polled = false
+			}
+		}
+	}
+	r.round, r.final = round, final
+}
+
+// votes returns how many witnesses of the finished round hold a candidate.
+func (r *results) votes(c *candidate) int {
+	if !c.polled {
+		c.votes, c.polled = r.round.Votes(c.commitment), true
+	}
+	return c.votes
+}
+
+// unfinished reports whether a candidate is on its way or could be.
+func (r *results) unfinished() bool {
+	return slices.ContainsFunc(r.slots, func(s slot) bool {
+		return slices.ContainsFunc(s.candidates, func(c *candidate) bool { return c.state == announced || c.state == fetching })
+	})
 }
 
 // begin fixes the replica hash that results of this round must carry to be held.
@@ -151,7 +181,7 @@ func (r *results) hear(author identity.ID, a wire.ResultAnnouncement, raw []byte
 	}
 	s.unshelved = true
 	r.changes++
-	s.candidates = append(s.candidates, &candidate{commitment: a.Blob, size: a.Size, replica: a.Replica, raw: raw})
+	s.candidates = append(s.candidates, &candidate{commitment: a.Blob, size: a.Size, replica: a.Replica, raw: raw, inTime: !r.final})
 	if len(s.candidates) > 1 {
 		return errEquivocation
 	}
@@ -159,21 +189,24 @@ func (r *results) hear(author identity.ID, a wire.ResultAnnouncement, raw []byte
 }
 
 // displace takes the candidate with the least support out of a slot, if a new one has more.
-// What this client proved that it holds stays.
+// What was heard while the round ran and is held stays, at most two: of these is the one
+// that this client proved to hold, and those that it needs to read the lists of others
+// that proved the same.
 //
-// No result that an honest witness holds is displaced or kept out, however many a trainer
-// and the witnesses that lie for it name: it has that witness's whole vote, and there are
-// more places than votes. A trainer would have to fill the places with results that pass
-// the filters of honest witnesses by error, so that these part their votes.
+// No other result that an honest witness holds is displaced or kept out, however many a
+// trainer and the witnesses that lie for it name: it has that witness's whole vote, and
+// there are as many places beside those two as votes. A trainer would have to fill the
+// places with results that pass the filters of honest witnesses by error, so that these
+// part their votes.
 func (r *results) displace(s *slot, with commitment) bool {
 	commitments := make([]commitment, 0, len(s.candidates)+1)
 	for _, c := range s.candidates {
 		commitments = append(commitments, c.commitment)
 	}
 	support := r.support(append(commitments, with))
-	own, least := r.heldOf(s), -1
+	least := -1
 	for i, c := range s.candidates {
-		if c != own && (least < 0 || support[i] < support[least]) {
+		if stays := c.inTime && c.state == held; !stays && (least < 0 || support[i] < support[least]) {
 			least = i
 		}
 	}
@@ -260,15 +293,15 @@ func (r *results) ballot() ballot {
 		round:      &r.round,
 		owners:     make([]coordinator.ClientID, len(r.slots)),
 		candidates: make([][]commitment, len(r.slots)),
-		held:       make([]commitment, len(r.slots)),
+		held:       make([][]commitment, len(r.slots)),
 	}
 	for i, s := range r.slots {
 		b.owners[i] = s.owner
-		if c := r.heldOf(&r.slots[i]); c != nil {
-			b.held[i] = c.commitment
-		}
 		for _, c := range s.candidates {
 			b.candidates[i] = append(b.candidates[i], c.commitment)
+			if c.state == held {
+				b.held[i] = append(b.held[i], c.commitment)
+			}
 		}
 	}
 	return b

@@ -15,6 +15,8 @@ const (
 	opApply = "apply"
 
 	maxApplyFailures = 3 // in a row, before the client gives up
+
+	judgePause = 100 * time.Millisecond // between decisions of a round that lacks results
 )
 
 // roundWitness proves what is held of the round that has just ended.
@@ -69,7 +71,8 @@ func (n *Node) settle(want uint32) bool {
 		n.desynchronise(fmt.Sprintf("the witnesses of step %d hold another model", step))
 		return false
 	}
-	outcome := l.judge()
+	late := !l.settleSince.IsZero() && n.Runtime.Now().Sub(l.settleSince) > n.settleTimeout()
+	outcome := n.judge(l, late)
 	if outcome.missing == 0 {
 		n.apply(l, outcome)
 		return false
@@ -77,7 +80,7 @@ func (n *Node) settle(want uint32) bool {
 	if l.settleSince.IsZero() {
 		l.settleSince = n.Runtime.Now()
 	}
-	if n.Runtime.Now().Sub(l.settleSince) > n.settleTimeout() {
+	if late {
 		if outcome.noRoom { // joining again would end the same way
 			n.fail(fmt.Errorf("get the results of step %d from peers: %w", step, ErrNoRoom))
 			return false
@@ -92,18 +95,28 @@ func (n *Node) settle(want uint32) bool {
 // judgement is an outcome and what it was decided from.
 type judgement struct {
 	made      bool
+	at        time.Time
 	witnesses []coordinator.Witness
 	changes   int
 	outcome   outcome
 }
 
 // judge decides the round, unless nothing has changed since the last time: newer states of
-// the run say nothing new of a round that is over.
-func (l *ledger) judge() outcome {
-	if !l.settled.made || l.settled.changes != l.changes || !slices.Equal(l.settled.witnesses, l.round.Witnesses) {
-		l.settled = judgement{true, l.round.Witnesses, l.changes, l.decide()}
+// the run say nothing new of a round that is over. A decision takes long when many
+// commitments were forged. So while results are missing, and others are still to come, it
+// is made only once in judgePause, unless it must be made now; the next heartbeat makes up
+// for what was left out.
+func (n *Node) judge(l *ledger, now bool) outcome {
+	s := &l.settled
+	if s.made && s.changes == l.changes && slices.Equal(s.witnesses, l.round.Witnesses) {
+		return s.outcome
 	}
-	return l.settled.outcome
+	if s.made && s.outcome.missing > 0 && !now && n.Runtime.Now().Sub(s.at) < judgePause && l.unfinished() {
+		return s.outcome
+	}
+	o := l.decide()
+	*s = judgement{true, n.Runtime.Now(), l.round.Witnesses, l.changes, o}
+	return o
 }
 
 // settleTimeout is how long a finished round may take to complete.
@@ -122,7 +135,7 @@ func (n *Node) apply(l *ledger, o outcome) {
 	n.start(opApply, step, func(ctx context.Context) func() {
 		begun := n.Runtime.Now()
 		var err error
-		var unread *candidate
+		var unread []*candidate
 		if o.payloads, unread, err = readPayloads(ctx, n.Network, o.sources); err == nil {
 			err = trainer.Apply(ctx, step, o.payloads, own)
 		}
@@ -130,7 +143,7 @@ func (n *Node) apply(l *ledger, o outcome) {
 		return func() {
 			switch {
 			case n.replica != replica:
-			case unread != nil:
+			case len(unread) > 0:
 				n.unread(l, unread, err)
 			case err != nil:
 				n.applyFailed(step, err)
@@ -149,28 +162,40 @@ func (n *Node) apply(l *ledger, o outcome) {
 
 // readPayloads reads what counts from the blob store, which may have it on the disk: kept
 // in memory until then, large results of several rounds would take more than the store
-// may. It returns the first candidate that cannot be read.
-func readPayloads(ctx context.Context, blobs Blobs, sources []*candidate) ([][]byte, *candidate, error) {
-	payloads := make([][]byte, len(sources))
+// may. It returns the candidates that cannot be read, and why the last of them cannot.
+func readPayloads(ctx context.Context, blobs Blobs, sources []*candidate) (payloads [][]byte, lost []*candidate, err error) {
+	payloads = make([][]byte, len(sources))
 	for i, c := range sources {
 		if payloads[i] = c.payload; c.payload != nil {
 			continue
 		}
-		var err error
-		if payloads[i], err = blobs.Fetch(ctx, c.commitment, uint64(c.size), nil); err != nil {
-			return nil, c, fmt.Errorf("read a result of %d bytes: %w", c.size, err)
+		var missing error
+		if payloads[i], missing = blobs.Fetch(ctx, c.commitment, uint64(c.size), nil); missing != nil {
+			lost, err = append(lost, c), fmt.Errorf("read a result of %d bytes: %w", c.size, missing)
 		}
+	}
+	if err != nil {
+		return nil, lost, err
 	}
 	return payloads, nil, nil
 }
 
-// unread has a result fetched again that was lost from the blob store.
-func (n *Node) unread(l *ledger, lost *candidate, err error) {
-	n.log.Warn("a result is fetched again", "step", l.round.Step, "blob", hexOf(lost.commitment)[:16], "err", err)
+// unread has results fetched again that were lost from the blob store. A store whose disk
+// is full, or whose folder is gone, keeps nothing: from now on what it does not have after
+// a fetch stays in memory.
+func (n *Node) unread(l *ledger, lost []*candidate, err error) {
+	n.log.Warn("results are fetched again, as the store for shared data has lost them: is its disk full?",
+		"step", l.round.Step, "results", len(lost), "err", err)
+	n.storeLoses = true
 	for i := range l.slots {
-		if slices.Contains(l.slots[i].candidates, lost) {
-			lost.state = announced
+		for _, c := range l.slots[i].candidates {
+			if !slices.Contains(lost, c) {
+				continue
+			}
+			c.state = announced
 			l.unfetched++
+			c.retryAt = n.Runtime.Now().Add(min(fetchPause<<min(c.attempts, 8), maxPause))
+			c.attempts++
 		}
 	}
 	l.changes++

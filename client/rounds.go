@@ -16,6 +16,8 @@ import (
 const (
 	maxEarly     = maxAnnouncements
 	maxEarlyEach = 2 * maxCandidates // of one author
+
+	maxHeardAtOnce = coordinator.MaxClients // announcements, before the loop looks at anything else
 )
 
 // ledger is a round's books, and what the client has done in it.
@@ -69,8 +71,7 @@ func (n *Node) openRounds() {
 			}
 			l = n.openRound(round)
 		}
-		l.round = round
-		l.final = !running || i < len(rounds)-1
+		l.renew(round, !running || i < len(rounds)-1)
 	}
 	for _, step := range n.opened {
 		behind := n.replica != nil && step > n.replica.step && step+coordinator.StoredRounds > newest

@@ -3,9 +3,12 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/identity"
@@ -112,7 +115,8 @@ func TestDisplacedResultsAreLetGo(t *testing.T) {
 func TestFinishedRoundIsDecidedOnce(t *testing.T) {
 	n, l, _ := roundNode(hash(1))
 	l.final = true
-	if o := l.judge(); o.missing != 1 || !o.open {
+	judge := func() outcome { return n.judge(l, true) }
+	if o := judge(); o.missing != 1 || !o.open {
 		t.Fatalf("outcome %+v", o)
 	}
 	const mark = 99
@@ -120,7 +124,7 @@ func TestFinishedRoundIsDecidedOnce(t *testing.T) {
 	fresh := l.round
 	fresh.Witnesses = slices.Clone(fresh.Witnesses) // of a newer state
 	l.round = fresh
-	if l.judge().missing != mark {
+	if judge().missing != mark {
 		t.Error("decided anew though nothing has changed")
 	}
 	for name, change := range map[string]func(){
@@ -135,11 +139,177 @@ func TestFinishedRoundIsDecidedOnce(t *testing.T) {
 		if name == "a result was heard" {
 			l.slots[0].candidates = nil
 		}
-		l.judge()
+		judge()
 		l.settled.outcome.missing = mark
-		if change(); l.judge().missing == mark {
+		if change(); judge().missing == mark {
 			t.Errorf("not decided anew when %s", name)
 		}
+	}
+}
+
+// TestDecisionsPause: while results are missing and others to come, a finished round is not
+// decided anew at each of them.
+func TestDecisionsPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, l, _ := roundNode(hash(1))
+		l.final = true
+		say(n, l, hash(2))
+		if o := n.judge(l, false); o.missing != 1 || !o.open {
+			t.Fatalf("outcome %+v", o)
+		}
+		say(n, l, hash(1))
+		if o := n.judge(l, false); !o.open {
+			t.Error("decided again at once")
+		}
+		time.Sleep(judgePause)
+		if o := n.judge(l, false); o.open || o.missing != 1 {
+			t.Errorf("after the pause: outcome %+v", o)
+		}
+		one, other := l.slots[0].candidates[1], l.slots[0].candidates[0]
+		n.fetched(l, &l.slots[0], one, []byte("x"), nil, nil)
+		if o := n.judge(l, false); o.missing != 1 {
+			t.Error("decided again although another result is still to come")
+		}
+		if o := n.judge(l, true); o.missing != 0 {
+			t.Error("not decided although there is no time left")
+		}
+		l.settled.outcome.missing, other.state = 1, fetching
+		n.fetched(l, &l.slots[0], other, []byte("y"), nil, nil)
+		if o := n.judge(l, false); o.missing != 0 {
+			t.Error("not decided although everything is held")
+		}
+	})
+}
+
+// TestWaitingAnnouncementsAreHeardTogether: a flood is entered at once, up to a bound.
+func TestWaitingAnnouncementsAreHeardTogether(t *testing.T) {
+	n, l, _ := roundNode(hash(1))
+	const more = 10
+	n.heard = make(chan utterance, maxHeardAtOnce+more)
+	for i := range cap(n.heard) {
+		c, s := numbered(1, i, 0), &l.slots[i%2]
+		n.heard <- utterance{author: identity.ID(s.owner), announcement: announcement(s, c, [32]byte{}), raw: c[:]}
+	}
+	n.hearWaiting()
+	if len(n.heard) != more || len(l.slots[0].candidates) != maxCandidates || len(l.slots[1].candidates) != maxCandidates {
+		t.Errorf("%d are left, %d and %d entered", len(n.heard), len(l.slots[0].candidates), len(l.slots[1].candidates))
+	}
+	n.hearWaiting()
+	n.hearWaiting() // waits for none
+	if len(n.heard) != 0 {
+		t.Errorf("%d are left", len(n.heard))
+	}
+}
+
+// TestVotesAreCountedOnce for all states that say the same of the witnesses.
+func TestVotesAreCountedOnce(t *testing.T) {
+	_, l, _ := roundNode(hash(1))
+	c := &candidate{commitment: hash(1)}
+	l.slots[0].candidates = []*candidate{c}
+	if got := l.votes(c); got != 3 {
+		t.Fatalf("%d votes", got)
+	}
+	c.votes = 99
+	fresh := l.round
+	fresh.Witnesses = slices.Clone(fresh.Witnesses)
+	l.renew(fresh, true)
+	if l.votes(c) != 99 || !l.final {
+		t.Error("counted again though nothing has changed")
+	}
+	fresh.Witnesses = fresh.Witnesses[:2]
+	if l.renew(fresh, true); l.votes(c) != 2 {
+		t.Errorf("%d votes of two witnesses", l.votes(c))
+	}
+}
+
+// forgetful is a network that keeps nothing of what it fetches.
+type forgetful struct {
+	*shelfNetwork
+	fetched int
+}
+
+func (f *forgetful) Fetch(ctx context.Context, hash [32]byte, size uint64, holders []identity.ID) ([]byte, error) {
+	if len(holders) == 0 {
+		return nil, errNotHeld
+	}
+	f.fetched++
+	return f.shelfNetwork.Fetch(ctx, hash, size, holders)
+}
+
+// TestStoreThatKeepsNothing: the results that count are fetched twice at most, and then
+// applied, although the disk of the blob store is full.
+func TestStoreThatKeepsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, l, shelf := roundNode(hash(1))
+		network := &forgetful{shelfNetwork: shelf}
+		n.Network, n.trainer, n.Downloads = network, &fakeTrainer{}, 8
+		n.work, n.posts = t.Context(), make(chan func())
+		l.final = true
+		s := &l.slots[0]
+		payload := append(fakeHeader(l.round.Step, s.batch, s.owner), make([]byte, 32)...)
+		shelf.blobs[hash(1)] = payload
+		say(n, l, hash(1))
+		c := s.candidates[0]
+		c.size = uint32(len(payload))
+		fetch := func() {
+			n.fetchResults()
+			if n.fetches != 1 {
+				t.Fatal("the result is not fetched")
+			}
+			(<-n.posts)()
+		}
+		fetch()
+		o := n.judge(l, true)
+		if o.missing > 0 || c.payload != nil {
+			t.Fatalf("outcome %+v, in memory too: %v", o, c.payload != nil)
+		}
+		_, lost, err := readPayloads(n.work, network, o.sources)
+		if len(lost) != 1 {
+			t.Fatalf("%d results are lost: %v", len(lost), err)
+		}
+		n.unread(l, lost, err)
+		if n.fetchResults(); n.fetches > 0 {
+			t.Error("fetched again without a pause")
+		}
+		time.Sleep(fetchPause)
+		fetch()
+		payloads, _, err := readPayloads(n.work, network, n.judge(l, true).sources)
+		if err != nil || !slices.Equal(payloads[0], payload) || network.fetched != 2 {
+			t.Errorf("%v; fetched %d times", err, network.fetched)
+		}
+		n.dropOthers(l, o)
+		if c.payload != nil {
+			t.Error("it stays in memory after it was applied")
+		}
+	})
+}
+
+// disagree makes the witnesses of a round sign different roots.
+func disagree(l *ledger) {
+	for k := range l.round.Witnesses {
+		l.round.Witnesses[k].CommitmentsRoot = hash(byte(7 + k))
+	}
+}
+
+// TestFailedAndUnneededTakeTurns: what is needed comes first until it fails.
+func TestFailedAndUnneededTakeTurns(t *testing.T) {
+	list := []want{
+		{setbacks: 3, need: needed}, {setbacks: 0, need: supported}, {setbacks: 1, need: needed}, {setbacks: 0, need: needed},
+		{setbacks: 1, need: telling}, {setbacks: 0, need: telling}, {setbacks: 2, need: needed},
+	}
+	order := func(failedFirst bool) (got string) {
+		wants := slices.Clone(list)
+		inOrder(wants, failedFirst)
+		for _, w := range wants {
+			got += fmt.Sprint(" ", w.need, w.setbacks)
+		}
+		return got
+	}
+	if got, want := order(false), " 0 0 1 0 0 1 2 0 0 2 1 1 0 3"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if got, want := order(true), " 0 0 0 1 1 0 0 2 2 0 0 3 1 1"; got != want {
+		t.Errorf("failed ones first: got %s, want %s", got, want)
 	}
 }
 
@@ -147,16 +317,36 @@ func TestFinishedRoundIsDecidedOnce(t *testing.T) {
 // over, and of one whose outcome is known.
 func TestOnlyWhatMayCountIsFetched(t *testing.T) {
 	for name, test := range map[string]struct {
-		change func(l *ledger)
+		change func(n *Node, l *ledger)
 		want   []commitment
 	}{
-		"running":     {func(l *ledger) { l.final = false }, []commitment{hash(1), hash(2), hash(3)}},
-		"root agreed": {func(*ledger) {}, []commitment{hash(1), hash(2)}},
-		"decided":     {func(l *ledger) { l.judge() }, []commitment{hash(1)}},
-		"no root agreed": {func(l *ledger) {
-			l.round.Witnesses[1].CommitmentsRoot, l.round.Witnesses[2].CommitmentsRoot = hash(8), hash(9)
-		}, []commitment{hash(1)}},
-		"no quorum": {func(l *ledger) { l.round.Witnesses = l.round.Witnesses[:1] }, nil},
+		"running":        {func(_ *Node, l *ledger) { l.final = false }, []commitment{hash(1), hash(2), hash(3)}},
+		"root agreed":    {func(*Node, *ledger) {}, []commitment{hash(1), hash(2)}},
+		"decided":        {func(n *Node, l *ledger) { n.judge(l, true) }, []commitment{hash(1)}},
+		"no root agreed": {func(_ *Node, l *ledger) { disagree(l) }, []commitment{hash(1)}},
+		"no root agreed, decided without it": {func(n *Node, l *ledger) {
+			disagree(l)
+			l.slots[0].candidates[0].state = held
+			l.unfetched--
+			n.judge(l, true)
+		}, nil},
+		"no root agreed, what counts is missing": {func(n *Node, l *ledger) {
+			disagree(l)
+			n.judge(l, true)
+		}, []commitment{hash(1), hash(2)}},
+		"no root agreed, what counts has failed": {func(n *Node, l *ledger) {
+			disagree(l)
+			l.slots[0].candidates[0].attempts = 1
+			n.judge(l, true)
+		}, []commitment{hash(2), hash(1)}},
+		"no root agreed, one of another batch has no rival": {func(n *Node, l *ledger) {
+			disagree(l)
+			c := hash(4)
+			l.round.Witnesses[0].Commitments.Add(l.round.Seed, c[:])
+			l.slots[0].candidates, l.slots[1].candidates = []*candidate{{commitment: c}}, l.slots[0].candidates
+			n.judge(l, true)
+		}, []commitment{hash(1), hash(2), hash(4)}},
+		"no quorum": {func(_ *Node, l *ledger) { l.round.Witnesses = l.round.Witnesses[:1] }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n, l, _ := roundNode(hash(1))
@@ -167,7 +357,7 @@ func TestOnlyWhatMayCountIsFetched(t *testing.T) {
 				l.slots[0].candidates = append(l.slots[0].candidates, &candidate{commitment: hash(i + 1)})
 			}
 			l.unfetched = 3
-			test.change(l)
+			test.change(n, l)
 			var got []commitment
 			for _, w := range n.wanted() {
 				got = append(got, w.candidate.commitment)
@@ -221,17 +411,20 @@ func TestLostBlobIsFetchedAgain(t *testing.T) {
 	network.blobs[c.commitment] = []byte("xyz")
 	c.state, c.size, l.unfetched = held, 3, 0
 	l.changes++
-	o := l.judge()
+	o := n.judge(l, true)
 	if payloads, _, err := readPayloads(t.Context(), network, o.sources); err != nil || string(payloads[0]) != "xyz" {
 		t.Fatalf("%q, %v", payloads, err)
 	}
 	network.Drop(c.commitment)
 	_, lost, err := readPayloads(t.Context(), network, o.sources)
-	if lost != c || !errors.Is(err, errNotHeld) {
+	if !slices.Equal(lost, []*candidate{c}) || !errors.Is(err, errNotHeld) {
 		t.Fatalf("%+v, %v", lost, err)
 	}
 	n.unread(l, lost, err)
-	if o := l.judge(); o.missing != 1 || l.unfetched != 1 || len(n.wanted()) != 1 {
-		t.Errorf("outcome %+v, %d unfetched", o, l.unfetched)
+	if o := n.judge(l, true); o.missing != 1 || l.unfetched != 1 || c.attempts != 1 || len(n.wanted()) != 0 {
+		t.Errorf("outcome %+v, %d unfetched, wanted without a pause: %v", o, l.unfetched, len(n.wanted()) > 0)
+	}
+	if c.retryAt = (time.Time{}); len(n.wanted()) != 1 {
+		t.Error("not fetched again")
 	}
 }
