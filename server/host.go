@@ -190,7 +190,7 @@ func (h *host) step(group []request) error {
 func (h *host) apply(a wire.SignedAction) (verdict, error) {
 	before := h.state.RunState
 	err := h.state.Apply(coordinator.ClientID(a.From), a.Nonce, a.Action)
-	event := Event{Kind: EventAccepted, Client: a.From, Action: actionName(a.Action), Phase: h.phaseNow()}
+	event := Event{Kind: EventAccepted, Client: a.From, Action: ActionName(a.Action), Phase: h.phaseNow()}
 	if err != nil {
 		refused, ok := refusedBy(err)
 		if !ok {

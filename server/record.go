@@ -51,7 +51,7 @@ func (r Record) String() string {
 	case RecordDigest:
 		return "digest"
 	default:
-		return fmt.Sprintf("%s by %s", actionName(r.Action.Action), r.Action.From)
+		return fmt.Sprintf("%s by %s", ActionName(r.Action.Action), r.Action.From)
 	}
 }
 
@@ -180,7 +180,7 @@ func (r *replayer) begin(record Record, first []byte) (err error) {
 // act applies a signed action.
 func (r *replayer) act(action wire.SignedAction) error {
 	if err := r.state.Apply(coordinator.ClientID(action.From), action.Nonce, action.Action); err != nil {
-		return fmt.Errorf("%w: %s of %s is refused: %w", ErrReplay, actionName(action.Action), action.From, err)
+		return fmt.Errorf("%w: %s of %s is refused: %w", ErrReplay, ActionName(action.Action), action.From, err)
 	}
 	return nil
 }
@@ -233,8 +233,8 @@ func checkCreate(c frame.Create, state coordinator.State) error {
 	return nil
 }
 
-// actionName is the name of an action's type, for people.
-func actionName(a coordinator.Action) string {
+// ActionName is the name of an action's type, for people.
+func ActionName(a coordinator.Action) string {
 	switch a.(type) {
 	case coordinator.Join:
 		return "join"

@@ -7,6 +7,7 @@ import (
 
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/server"
 )
 
 // refusal is a no of a run's rules, in words that say what to do about it.
@@ -32,27 +33,7 @@ func (a asked) explain(err error) error {
 	if !ok || a.state == nil {
 		return err
 	}
-	return refusal{a.command() + ": " + a.reason(code), err}
-}
-
-// command is the command that asks for the action.
-func (a asked) command() string {
-	switch a.action.(type) {
-	case coordinator.SetPaused:
-		return "set-paused"
-	case coordinator.UpdateConfig:
-		return "update-config"
-	case coordinator.Authorize:
-		return "authorize"
-	case coordinator.SetDelegates:
-		return "set-delegates"
-	case coordinator.Eject:
-		return "eject"
-	case coordinator.Close:
-		return "close"
-	default:
-		return "the run refuses"
-	}
+	return refusal{server.ActionName(a.action) + ": " + a.reason(code), err}
 }
 
 func (a asked) reason(code coordinator.Code) string {
