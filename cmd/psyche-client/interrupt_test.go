@@ -148,9 +148,10 @@ func TestInterruptEndsTheAttemptsToConnect(t *testing.T) {
 	}
 }
 
-// TestFarewellAfterAnInterrupt wants a client that was interrupted to reach its server still.
-func TestFarewellAfterAnInterrupt(t *testing.T) {
-	serving, stop := context.WithCancel(t.Context())
+// serve hosts a run named run until the test ends, and returns the server's address.
+func serve(t *testing.T) string {
+	t.Helper()
+	serving, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	address := make(chan string, 1)
 	ended := make(chan error, 1)
 	go func() {
@@ -159,15 +160,21 @@ func TestFarewellAfterAnInterrupt(t *testing.T) {
 			Runs: []server.Genesis{backendtest.Genesis("run", 2)}, TickInterval: 5 * time.Millisecond,
 		})
 	}()
-	defer func() {
+	t.Cleanup(func() {
 		stop()
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
-	}()
+	})
+	return <-address
+}
+
+// TestFarewellAfterAnInterrupt wants a client that was interrupted to reach its server still.
+func TestFarewellAfterAnInterrupt(t *testing.T) {
+	address := serve(t)
 	ctx, interrupt := context.WithCancel(t.Context())
 	key := identity.FromSeed([identity.SeedSize]byte{1})
-	host, err := dial(ctx, tcp.Options{Addr: <-address, RunID: "run", Key: key})
+	host, err := dial(ctx, tcp.Options{Addr: address, RunID: "run", Key: key})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,21 +1,16 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
-	"net"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/psyche-go/psyche/backend/backendtest"
 	"github.com/psyche-go/psyche/checkpoint"
 	"github.com/psyche-go/psyche/config"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/identity"
-	"github.com/psyche-go/psyche/server"
 )
 
 // runOf is a run's definition as clients see it, with model and data in folders.
@@ -170,24 +165,9 @@ func TestCheckpointDirIsTried(t *testing.T) {
 // TestExitCodesOfTrain wants scripts to tell apart what can be tried again.
 func TestExitCodesOfTrain(t *testing.T) {
 	requireTorch(t)
-	serving, stop := context.WithCancel(t.Context())
-	address := make(chan string, 1)
-	ended := make(chan error, 1)
-	go func() {
-		ended <- server.Run(serving, server.Options{
-			Listen: "127.0.0.1:0", Ready: func(a net.Addr) { address <- a.String() },
-			Runs: []server.Genesis{backendtest.Genesis("run", 2)}, TickInterval: 5 * time.Millisecond,
-		})
-	}()
-	defer func() {
-		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	}()
+	there := serve(t)
 	t.Setenv("PSYCHE_KNOWN_SERVERS", filepath.Join(t.TempDir(), "known_servers"))
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
-	there := <-address
 	other := identity.FromSeed([identity.SeedSize]byte{9}).ID().String()
 	train := func(code int, want, server, run string, more ...string) {
 		t.Helper()
