@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/checkpoint"
+	"github.com/psyche-go/psyche/client/env"
+	"github.com/psyche-go/psyche/client/keep"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/event"
 	"github.com/psyche-go/psyche/identity"
@@ -22,14 +24,14 @@ var ErrInvalidOptions = errors.New("invalid client options")
 type Options struct {
 	Key     identity.Key
 	RunID   string
-	Backend Backend // closed by the caller
-	Network Network // closed by the caller
-	Data    DataProvider
+	Backend env.Backend // closed by the caller
+	Network env.Network // closed by the caller
+	Data    env.DataProvider
 
 	// NewTrainer builds the model from the first snapshot that the client gets; later
 	// ones are given to Trainer.Load. It is called again after the run was configured
 	// anew, and replaces the trainer then. Its ctx ends with the call.
-	NewTrainer func(ctx context.Context, s checkpoint.Snapshot, model coordinator.Model) (Trainer, error)
+	NewTrainer func(ctx context.Context, s checkpoint.Snapshot, model coordinator.Model) (env.Trainer, error)
 	// CheckRun finds out, before the client asks for a place in the run, whether it could do
 	// its part; an error ends the client. It is called in a goroutine of its own, again when
 	// the run is configured anew, or falls back to the model that it began with. May be nil.
@@ -62,9 +64,9 @@ type Options struct {
 	Events *event.Log   // may be nil
 	Logger *slog.Logger // may be nil
 
-	Runtime       Runtime       // nil: goroutines and the wall clock
-	Announcements Announcements // nil: those of package wire, signed with Key
-	Draws         Draws         // nil: those of package coordinator
+	Runtime       env.Runtime       // nil: goroutines and the wall clock
+	Announcements env.Announcements // nil: those of package wire, signed with Key
+	Draws         env.Draws         // nil: those of package coordinator
 
 	RepublishInterval time.Duration // between attempts to heal lost gossip; 2 s
 	SettleTimeout     time.Duration // to complete a finished round; the run's MaxRoundTrainTime
@@ -89,12 +91,9 @@ const (
 	defaultResultMemory      = 256 << 20
 
 	heartbeat      = 200 * time.Millisecond // at most so late a deadline is noticed
-	submitTimeout  = 10 * time.Second       // for one attempt to submit an action
 	requestTimeout = 5 * time.Second        // for one question to one peer
-	effectTimeout  = 3 * time.Second        // until an accepted action shows in the state
-	refusalPause   = time.Second            // after an action was refused
 
-	notAdmittedPause = 10 * time.Second // after the run did not admit this key
+	maxHeardAtOnce = coordinator.MaxClients // announcements, before the loop looks at anything else
 )
 
 // withDefaults returns the options with defaults filled in, or what is wrong with them.
@@ -134,6 +133,12 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	if o.Announcements == nil {
+		o.Announcements = env.Signed{Key: o.Key, RunID: o.RunID}
+	}
+	if o.Draws == nil {
+		o.Draws = env.Drawn{}
+	}
 	setDefault(&o.RepublishInterval, defaultRepublishInterval)
 	setDefault(&o.WithdrawTimeout, defaultWithdrawTimeout)
 	return o, nil
@@ -143,4 +148,9 @@ func setDefault(d *time.Duration, value time.Duration) {
 	if *d <= 0 {
 		*d = value
 	}
+}
+
+// folder is where this client keeps what it has of the run.
+func (o *Options) folder() keep.Folder {
+	return keep.Folder{Dir: o.CheckpointDir, RunID: o.RunID, ID: o.Key.ID()}
 }

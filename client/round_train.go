@@ -6,6 +6,9 @@ import (
 	"slices"
 
 	"github.com/psyche-go/psyche/assign"
+	"github.com/psyche-go/psyche/client/books"
+	"github.com/psyche-go/psyche/client/env"
+	"github.com/psyche-go/psyche/client/fetch"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/data"
 	"github.com/psyche-go/psyche/event"
@@ -13,16 +16,12 @@ import (
 	"github.com/psyche-go/psyche/wire"
 )
 
-const (
-	opTrain = "train"
-
-	maxDataTries = 8 // to read the tokens of one batch
-)
+const maxDataTries = 8 // to read the tokens of one batch
 
 // roundTrain trains the own batch of the running round, once everything before it is
 // applied.
 func (n *Node) roundTrain() {
-	n.cancelTraining(n.state.Progress.Step)
+	n.engine.cancelTraining(n.run.state.Progress.Step)
 	l := n.keepUp()
 	if l == nil {
 		return
@@ -38,7 +37,7 @@ func (n *Node) keepUp() *ledger {
 	if !n.closeEpoch() {
 		return nil
 	}
-	if !n.isMember() {
+	if !n.run.isMember() {
 		if n.replica != nil {
 			n.desynchronise("dropped from the epoch")
 		}
@@ -47,19 +46,19 @@ func (n *Node) keepUp() *ledger {
 	if !n.enterEpoch() {
 		return nil
 	}
-	round := n.state.CurrentRound()
-	if _, takesPart := round.MemberIndex(coordinator.ClientID(n.id)); !takesPart {
+	round := n.run.state.CurrentRound()
+	if _, takesPart := round.MemberIndex(n.run.myself()); !takesPart {
 		return nil
 	}
-	l := n.rounds[round.Step]
+	l := n.rounds.of[round.Step]
 	n.loadTokens(l)
-	if lag := n.trainer.ApplyLag(); round.Step > lag && !n.settle(round.Step-lag) {
+	if lag := n.engine.lag(); round.Step > lag && !n.settle(round.Step-lag) {
 		return nil
 	}
-	if !l.began {
+	if !l.Began {
 		n.begin(l)
 	}
-	if replica, agreed := l.round.QuorumReplica(); agreed && replica != l.replica {
+	if replica, agreed := l.Round.QuorumReplica(); agreed && replica != l.Replica {
 		n.desynchronise("the witnesses of the running round hold another model")
 		return nil
 	}
@@ -68,19 +67,19 @@ func (n *Node) keepUp() *ledger {
 
 // loadTokens reads the tokens of the own batch while the previous round is applied.
 func (n *Node) loadTokens(l *ledger) {
-	s := l.own(n.id)
+	s := l.Own(n.run.me)
 	if s == nil || l.tokens != nil || l.loading || l.loadTries >= maxDataTries ||
-		n.state.RunState != coordinator.RoundTrain || n.Runtime.Now().Before(l.loadAt) {
+		n.run.state.RunState != coordinator.RoundTrain || n.tasks.Now().Before(l.loadAt) {
 		return
 	}
 	l.loading = true
 	timeout := n.settleTimeout()
-	n.spawn(func(ctx context.Context) func() {
-		ctx, cancel := n.Runtime.WithTimeout(ctx, timeout)
+	n.tasks.Spawn(func(ctx context.Context) func() {
+		ctx, cancel := n.tasks.WithTimeout(ctx, timeout)
 		defer cancel()
-		tokens, err := n.Data.Batch(ctx, s.batch)
-		if err == nil && uint64(len(tokens.Sequences)) != s.batch.Len() {
-			err = fmt.Errorf("got %d sequences of %d", len(tokens.Sequences), s.batch.Len())
+		tokens, err := n.Data.Batch(ctx, s.Batch)
+		if err == nil && uint64(len(tokens.Sequences)) != s.Batch.Len() {
+			err = fmt.Errorf("got %d sequences of %d", len(tokens.Sequences), s.Batch.Len())
 		}
 		return func() {
 			l.loading = false
@@ -93,29 +92,29 @@ func (n *Node) loadTokens(l *ledger) {
 				return
 			}
 			l.loadTries++
-			l.loadAt = n.Runtime.Now().Add(min(fetchPause<<l.loadTries, maxPause))
-			n.log.Error("read training data", "step", l.round.Step, "batch", s.batch, "attempt", l.loadTries, "err", err)
+			l.loadAt = n.tasks.Now().Add(fetch.Backoff(l.loadTries))
+			n.log.Error("read training data", "step", l.Round.Step, "batch", s.Batch, "attempt", l.loadTries, "err", err)
 		}
 	})
 }
 
 // train computes the own result when it can.
 func (n *Node) train(l *ledger) {
-	s := l.own(n.id)
-	if s == nil || l.tokens == nil || l.trained || n.op != nil {
+	s := l.Own(n.run.me)
+	if s == nil || l.tokens == nil || l.trained || !n.engine.idle() {
 		return
 	}
 	l.trained = true
-	trainer, step, batch := n.trainer, l.round.Step, *l.tokens
-	n.start(opTrain, step, func(ctx context.Context) func() {
-		begun := n.Runtime.Now()
+	trainer, step, batch := n.engine.trainer, l.Round.Step, *l.tokens
+	n.engine.start(opTrain, step, func(ctx context.Context) func() {
+		begun := n.tasks.Now()
 		payload, loss, err := trainer.Train(ctx, step, batch)
 		if err == nil {
-			err = checkOwn(trainer, n.id, payload, step, batch.ID)
+			err = checkOwn(trainer, n.run.me, payload, step, batch.ID)
 		}
 		report := event.Trained{
 			Step: step, Batch: batchOf(batch.ID), Loss: event.Loss(loss),
-			Tokens: tokensOf(batch), Seconds: n.Runtime.Now().Sub(begun).Seconds(),
+			Tokens: tokensOf(batch), Seconds: n.tasks.Now().Sub(begun).Seconds(),
 		}
 		cancelled := ctx.Err() != nil
 		return func() {
@@ -132,7 +131,7 @@ func (n *Node) train(l *ledger) {
 }
 
 // checkOwn refuses to announce what no peer would accept.
-func checkOwn(trainer Trainer, id identity.ID, payload []byte, step uint32, batch assign.BatchID) error {
+func checkOwn(trainer env.Trainer, id identity.ID, payload []byte, step uint32, batch assign.BatchID) error {
 	if limit := trainer.MaxResultSize(); len(payload) == 0 || len(payload) > limit {
 		return fmt.Errorf("own result has %d bytes, want 1 to %d", len(payload), limit)
 	}
@@ -143,11 +142,11 @@ func checkOwn(trainer Trainer, id identity.ID, payload []byte, step uint32, batc
 }
 
 // trained announces the own result unless the round is over.
-func (n *Node) trained(l *ledger, s *slot, payload []byte, report event.Trained) {
-	step := l.round.Step
-	n.log.Info("trained", "step", step, "batch", s.batch, "loss", float64(report.Loss), "seconds", report.Seconds)
-	n.emit(report)
-	if n.replica == nil || n.rounds[step] != l || !l.began || n.state.RunState != coordinator.RoundTrain || n.state.Progress.Step != step {
+func (n *Node) trained(l *ledger, s *books.Slot, payload []byte, report event.Trained) {
+	step := l.Round.Step
+	n.log.Info("trained", "step", step, "batch", s.Batch, "loss", float64(report.Loss), "seconds", report.Seconds)
+	n.report.emit(report)
+	if n.replica == nil || n.rounds.of[step] != l || !l.Began || n.run.state.RunState != coordinator.RoundTrain || n.run.state.Progress.Step != step {
 		n.log.Info("result comes too late", "step", step)
 		return
 	}
@@ -157,50 +156,49 @@ func (n *Node) trained(l *ledger, s *slot, payload []byte, report event.Trained)
 		return
 	}
 	a := wire.ResultAnnouncement{
-		RunID: n.RunID, Step: step, Batch: s.batch, Blob: hash,
-		Size: uint32(len(payload)), Replica: l.replica,
+		RunID: n.RunID, Step: step, Batch: s.Batch, Blob: hash,
+		Size: uint32(len(payload)), Replica: l.Replica,
 	}
 	raw := n.Announcements.Sign(a)
-	if err := l.hear(n.id, a, raw); err != nil {
+	if err := l.Hear(n.run.me, a, raw); err != nil {
 		n.log.Error("enter own result", "step", step, "err", err)
 		return
 	}
-	own := s.candidates[len(s.candidates)-1]
-	own.state, own.payload = held, payload
-	l.changes++
+	own := s.Candidates[len(s.Candidates)-1]
+	own.Payload = payload
+	l.Hold(s, own, uint32(len(payload)))
 	l.commitment, l.raw = hash, raw
-	l.unshelved = true
-	n.total.PayloadSent += uint64(len(payload))
-	n.publish(raw)
-	n.emit(event.ResultSent{Step: step, Batch: batchOf(s.batch), Bytes: len(payload), Commitment: hexOf(hash)})
+	n.report.total.PayloadSent += uint64(len(payload))
+	n.ears.publish(raw)
+	n.report.emit(event.ResultSent{Step: step, Batch: batchOf(s.Batch), Bytes: len(payload), Commitment: hexOf(hash)})
 }
 
 // accuse reports members whose results the witnesses of the previous round do not hold,
 // when this client was one of these witnesses. Others do the same: it is enough that
 // one is heard.
 func (n *Node) accuse() {
-	previous := n.rounds[n.state.Progress.Step-1]
-	if previous == nil || !previous.elected || n.accusedIn == n.state {
+	previous := n.rounds.of[n.run.state.Progress.Step-1]
+	if previous == nil || !previous.elected || n.accusedIn == n.run.state {
 		return
 	}
-	n.accusedIn = n.state
+	n.accusedIn = n.run.state
 	if !previous.judged { // its witnesses are all there: only fewer can be healthy later
-		previous.judged, previous.suspects = true, n.state.Accusable()
+		previous.judged, previous.suspects = true, n.run.state.Accusable()
 	}
 	accused := slices.DeleteFunc(slices.Clone(previous.suspects), func(id coordinator.ClientID) bool {
-		return id == coordinator.ClientID(n.id) || !n.healthy(id)
+		return id == n.run.myself() || !n.run.healthy(id)
 	})
 	if len(accused) == 0 {
 		return
 	}
-	step := previous.round.Step
-	n.submit("health check", step, coordinator.HealthCheck{Step: step, Clients: accused}, func() {
+	step := previous.Round.Step
+	n.errands.submit("health check", step, coordinator.HealthCheck{Step: step, Clients: accused}, func() {
 		e := event.HealthCheckSent{Step: step}
 		for _, id := range accused {
 			e.Clients = append(e.Clients, identity.ID(id).String())
 		}
 		n.log.Info("reported members without results", "step", step, "clients", e.Clients)
-		n.emit(e)
+		n.report.emit(e)
 	})
 }
 

@@ -81,7 +81,7 @@ func (m *Model) validate(c Config) error {
 }
 
 func (c *Checkpoint) validate() error {
-	p2p := c.Kind == CheckpointP2P || c.Kind == CheckpointP2PGcs
+	p2p := c.FromPeers()
 	wrongOrigin := c.Origin != 0
 	if p2p {
 		wrongOrigin = !c.Origin.isOrigin() || c.Origin.overP2P() != c.Kind
@@ -109,6 +109,11 @@ func (k CheckpointKind) isOrigin() bool {
 	default:
 		return false
 	}
+}
+
+// FromPeers reports whether members hand the checkpoint over.
+func (c *Checkpoint) FromPeers() bool {
+	return c.Kind == CheckpointP2P || c.Kind == CheckpointP2PGcs
 }
 
 // overP2P returns the peer-to-peer kind of an origin.

@@ -26,10 +26,10 @@ func (w *world) connected(i int) bool {
 	return w.host.up && (w.healed || w.cutHost[i] == 0) && w.machines[i].process != nil
 }
 
-// Updates implements client.Backend; updates come by process.put instead.
+// Updates implements env.Backend; updates come by process.put instead.
 func (p *process) Updates() <-chan backend.Update { return nil }
 
-// Submit implements client.Backend.
+// Submit implements env.Backend.
 func (p *process) Submit(ctx context.Context, a coordinator.Action) error {
 	if p.machine.lies(LyingWitness) {
 		switch honest := a.(type) {
@@ -92,11 +92,11 @@ func (r *request) answer(w *world, err error) {
 	p.put(item{at: w.now + p.machine.latency, parking: r.parking})
 }
 
-// Announce implements client.Backend.
+// Announce implements env.Backend.
 func (p *process) Announce(context.Context, []string) error { return nil }
 
-// Err implements client.Backend.
+// Err implements env.Backend.
 func (p *process) Err() error { return nil }
 
-// Close implements client.Backend.
+// Close implements env.Backend.
 func (p *process) Close() error { return nil }

@@ -5,7 +5,7 @@ import (
 	"github.com/psyche-go/psyche/coordinator"
 )
 
-// draws implements client.Draws for all clients of a run: what the first one that asks has
+// draws implements env.Draws for all clients of a run: what the first one that asks has
 // worked out, all others get. The keys are everything that the answers depend on, so a
 // client with another idea of a round gets the answer for that one.
 type draws struct {
@@ -30,7 +30,7 @@ func newDraws() draws {
 	return draws{make(map[assignmentsKey][]assign.Assignment), make(map[electedKey][]bool)}
 }
 
-// Assignments implements client.Draws.
+// Assignments implements env.Draws.
 func (d *draws) Assignments(r *coordinator.Round, c coordinator.Config) []assign.Assignment {
 	key := assignmentsKey{r.Seed, r.DataIndex, len(r.Members), r.BatchSize, c.VerificationPercent}
 	known, ok := d.assignments[key]
@@ -41,7 +41,7 @@ func (d *draws) Assignments(r *coordinator.Round, c coordinator.Config) []assign
 	return known
 }
 
-// Elected implements client.Draws.
+// Elected implements env.Draws.
 func (d *draws) Elected(r *coordinator.Round, c coordinator.Config, member int) bool {
 	key := electedKey{r.Seed, len(r.Members), c.WitnessNodes}
 	known, ok := d.elected[key]

@@ -59,10 +59,10 @@ func (p *process) peer(to int) *process {
 	return other
 }
 
-// Addrs implements client.Peers.
+// Addrs implements env.Peers.
 func (p *process) Addrs() []string { return []string{"/sim/" + itoa(p.machine.index)} }
 
-// SetMembers implements client.Peers.
+// SetMembers implements env.Peers.
 func (p *process) SetMembers(peers []backend.Peer) {
 	clear(p.friends)
 	for _, peer := range peers {
@@ -70,10 +70,10 @@ func (p *process) SetMembers(peers []backend.Peer) {
 	}
 }
 
-// Bytes implements client.Peers.
+// Bytes implements env.Peers.
 func (p *process) Bytes() (sent, received uint64) { return 0, 0 }
 
-// Publish implements client.Gossip.
+// Publish implements env.Gossip.
 func (p *process) Publish(_ context.Context, message []byte) error {
 	if p.machine.lies(Equivocation) && p.equivocate(message) {
 		return nil
@@ -105,7 +105,7 @@ func (p *process) gossip(to int, message []byte) {
 	}
 }
 
-// Subscribe implements client.Gossip.
+// Subscribe implements env.Gossip.
 func (p *process) Subscribe(_ context.Context, handle func(from identity.ID, message []byte)) error {
 	p.listen = handle
 	return nil
@@ -131,7 +131,7 @@ func (p *process) roundTrip(ctx context.Context, id identity.ID) (*process, erro
 	return other, nil
 }
 
-// Request implements client.Requests.
+// Request implements env.Requests.
 func (p *process) Request(ctx context.Context, to identity.ID, protocol string, request []byte, maxResponse int) ([]byte, error) {
 	other, err := p.roundTrip(ctx, to)
 	if err != nil {
@@ -148,27 +148,27 @@ func (p *process) Request(ctx context.Context, to identity.ID, protocol string, 
 	return response, err
 }
 
-// Handle implements client.Requests.
+// Handle implements env.Requests.
 func (p *process) Handle(protocol string, _ int, handle func(ctx context.Context, from identity.ID, request []byte) ([]byte, error)) {
 	p.handlers[protocol] = handle
 }
 
-// Put implements client.Blobs.
+// Put implements env.Blobs.
 func (p *process) Put(data []byte) ([32]byte, error) {
 	hash := blake3.Sum256(data)
 	p.blobs[hash] = data
 	return hash, nil
 }
 
-// Drop implements client.Blobs.
+// Drop implements env.Blobs.
 func (p *process) Drop(hash [32]byte) { delete(p.blobs, hash) }
 
-// Fetch implements client.Blobs.
+// Fetch implements env.Blobs.
 func (p *process) Fetch(ctx context.Context, hash [32]byte, size uint64, holders []identity.ID) ([]byte, error) {
 	return p.fetch(ctx, hash, size, size, holders)
 }
 
-// FetchUpTo implements client.Blobs.
+// FetchUpTo implements env.Blobs.
 func (p *process) FetchUpTo(ctx context.Context, hash [32]byte, maxSize uint64, holders []identity.ID) ([]byte, error) {
 	return p.fetch(ctx, hash, 0, maxSize, holders)
 }
@@ -211,7 +211,7 @@ func newRegistry() registry {
 	return registry{opened: make(map[string]statement), byStep: make(map[uint32][]statement)}
 }
 
-// Sign implements client.Announcements.
+// Sign implements env.Announcements.
 func (p *process) Sign(a wire.ResultAnnouncement) []byte {
 	raw := make([]byte, 0, 2*32+4+16+32+4)
 	raw = append(raw, p.machine.id[:]...)
@@ -234,7 +234,7 @@ func (p *process) Sign(a wire.ResultAnnouncement) []byte {
 	return raw
 }
 
-// Open implements client.Announcements.
+// Open implements env.Announcements.
 func (p *process) Open(raw []byte) (identity.ID, wire.ResultAnnouncement, error) {
 	s, known := p.world.registry.opened[string(raw)]
 	if !known {

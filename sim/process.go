@@ -10,6 +10,7 @@ import (
 	"github.com/psyche-go/psyche/backend"
 	"github.com/psyche-go/psyche/checkpoint"
 	"github.com/psyche-go/psyche/client"
+	"github.com/psyche-go/psyche/client/env"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/wire"
@@ -111,7 +112,7 @@ func (m *machine) start() {
 	m.world.note('S', uint64(m.index), 0, func() string { return m.name() + " starts" })
 	node, err := client.New(client.Options{
 		Key: m.key, RunID: runID, Backend: p, Network: p, Data: p, Runtime: p, Announcements: p, Draws: &m.world.draws,
-		NewTrainer: func(_ context.Context, s checkpoint.Snapshot, _ coordinator.Model) (client.Trainer, error) {
+		NewTrainer: func(_ context.Context, s checkpoint.Snapshot, _ coordinator.Model) (env.Trainer, error) {
 			p.trainer = &trainer{process: p}
 			return p.trainer, p.trainer.Load(context.Background(), s)
 		},

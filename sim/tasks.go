@@ -124,16 +124,16 @@ func (c *taskContext) isUnder(other *taskContext) bool {
 	return false
 }
 
-// Now implements client.Runtime.
+// Now implements env.Runtime.
 func (p *process) Now() time.Time { return clockStart.Add(time.Duration(p.world.now)) }
 
-// WithCancel implements client.Runtime.
+// WithCancel implements env.Runtime.
 func (p *process) WithCancel(parent context.Context) (context.Context, context.CancelFunc) {
 	c := &taskContext{parent: parent.(*taskContext), process: p}
 	return c, func() { p.cancel(c) }
 }
 
-// WithTimeout implements client.Runtime.
+// WithTimeout implements env.Runtime.
 func (p *process) WithTimeout(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	c := &taskContext{parent: parent.(*taskContext), process: p, deadline: p.world.now + int64(d)}
 	return c, func() { c.cancelled = true } // nothing waits under it when the task calls this
@@ -153,7 +153,7 @@ func (p *process) cancel(c *taskContext) {
 	}
 }
 
-// Run implements client.Runtime.
+// Run implements env.Runtime.
 func (p *process) Run(task func() (proceed func())) {
 	p.world.workers.run(func() {
 		if proceed := task(); p.alive {
@@ -162,7 +162,7 @@ func (p *process) Run(task func() (proceed func())) {
 	})
 }
 
-// Each implements client.Runtime.
+// Each implements env.Runtime.
 func (p *process) Each(ctx context.Context, limit, count int, do func(ctx context.Context, i int) error) error {
 	child := &taskContext{parent: ctx.(*taskContext), process: p}
 	defer p.cancel(child)

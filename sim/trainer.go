@@ -117,7 +117,7 @@ func verifyResult(payload []byte, step uint32, batch assign.BatchID, trainer [32
 	return nil
 }
 
-// trainer implements client.Trainer for one process.
+// trainer implements env.Trainer for one process.
 type trainer struct {
 	process *process
 	model   model
@@ -180,7 +180,7 @@ func (t *trainer) MaxResultSize() int { return 2 * resultSize }
 
 func (t *trainer) ApplyLag() uint32 { return 1 }
 
-// Batch implements client.DataProvider.
+// Batch implements env.DataProvider.
 func (p *process) Batch(ctx context.Context, batch assign.BatchID) (data.Batch, error) {
 	if err := p.wait(ctx, p.world.now+second/100); err != nil {
 		return data.Batch{}, err

@@ -2,7 +2,7 @@
 // simulation: no sockets, no goroutines, and faults where a test wants them.
 //
 // The main type is Hub; Attach gives every client its Node, which implements
-// client.Network. Messages and answers are delivered by the caller's goroutine before
+// env.Network. Messages and answers are delivered by the caller's goroutine before
 // the call returns.
 package memnet
 
@@ -83,10 +83,10 @@ func (n *Node) Close() {
 	n.closed = true
 }
 
-// Addrs implements client.Peers.
+// Addrs implements env.Peers.
 func (n *Node) Addrs() []string { return []string{"/memory/" + n.id.String()} }
 
-// SetMembers implements client.Peers.
+// SetMembers implements env.Peers.
 func (n *Node) SetMembers(peers []backend.Peer) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -96,7 +96,7 @@ func (n *Node) SetMembers(peers []backend.Peer) {
 	}
 }
 
-// Bytes implements client.Peers.
+// Bytes implements env.Peers.
 func (n *Node) Bytes() (sent, received uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -110,7 +110,7 @@ func (n *Node) BlobCount() int {
 	return len(n.blobs)
 }
 
-// Publish implements client.Gossip.
+// Publish implements env.Gossip.
 func (n *Node) Publish(ctx context.Context, message []byte) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -139,7 +139,7 @@ func (n *Node) deliver(from identity.ID, message []byte) {
 	}
 }
 
-// Subscribe implements client.Gossip.
+// Subscribe implements env.Gossip.
 func (n *Node) Subscribe(ctx context.Context, handle func(from identity.ID, message []byte)) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -147,7 +147,7 @@ func (n *Node) Subscribe(ctx context.Context, handle func(from identity.ID, mess
 	return nil
 }
 
-// Request implements client.Requests.
+// Request implements env.Requests.
 func (n *Node) Request(ctx context.Context, to identity.ID, name string, request []byte, maxResponse int) ([]byte, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -177,14 +177,14 @@ func (n *Node) Request(ctx context.Context, to identity.ID, name string, request
 	return slices.Clone(response), nil
 }
 
-// Handle implements client.Requests.
+// Handle implements env.Requests.
 func (n *Node) Handle(name string, maxRequest int, handle func(ctx context.Context, from identity.ID, request []byte) ([]byte, error)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.protocol[name] = protocol{maxRequest, handle}
 }
 
-// Put implements client.Blobs.
+// Put implements env.Blobs.
 func (n *Node) Put(data []byte) ([32]byte, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -193,19 +193,19 @@ func (n *Node) Put(data []byte) ([32]byte, error) {
 	return hash, nil
 }
 
-// Drop implements client.Blobs.
+// Drop implements env.Blobs.
 func (n *Node) Drop(hash [32]byte) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.blobs, hash)
 }
 
-// Fetch implements client.Blobs.
+// Fetch implements env.Blobs.
 func (n *Node) Fetch(ctx context.Context, hash [32]byte, size uint64, holders []identity.ID) ([]byte, error) {
 	return n.fetch(ctx, hash, size, size, holders)
 }
 
-// FetchUpTo implements client.Blobs.
+// FetchUpTo implements env.Blobs.
 func (n *Node) FetchUpTo(ctx context.Context, hash [32]byte, maxSize uint64, holders []identity.ID) ([]byte, error) {
 	return n.fetch(ctx, hash, 0, maxSize, holders)
 }

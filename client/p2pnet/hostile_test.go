@@ -15,6 +15,7 @@ import (
 	"github.com/psyche-go/psyche/backend/memory"
 	"github.com/psyche-go/psyche/checkpoint"
 	"github.com/psyche-go/psyche/client"
+	"github.com/psyche-go/psyche/client/env"
 	"github.com/psyche-go/psyche/client/p2pnet"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/identity"
@@ -116,7 +117,7 @@ func (p *participant) start(ctx context.Context, t *testing.T, host *memory.Host
 		t.Fatal(err)
 	}
 	honest := p2pnet.New(p2pNode, blob.NewStore(8<<20), run)
-	var network client.Network = honest
+	var network env.Network = honest
 	if sabotage {
 		s := &saboteur{Network: honest, key: p.key, sizes: make(map[[32]byte]int)}
 		limits := p2p.StreamLimits{PerPeer: 64, Total: 64, Timeout: p2ptest.Wait}
@@ -125,7 +126,7 @@ func (p *participant) start(ctx context.Context, t *testing.T, host *memory.Host
 	}
 	node, err := client.New(client.Options{
 		Key: p.key, RunID: run, Backend: b, Data: noData{}, Network: network, Misbehaved: honest.Misbehaved,
-		NewTrainer: func(ctx context.Context, s checkpoint.Snapshot, _ coordinator.Model) (client.Trainer, error) {
+		NewTrainer: func(ctx context.Context, s checkpoint.Snapshot, _ coordinator.Model) (env.Trainer, error) {
 			return p.trainer, p.trainer.Load(ctx, s)
 		},
 		Initial: func(context.Context, coordinator.Checkpoint) (checkpoint.Snapshot, error) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/psyche-go/psyche/backend"
 	"github.com/psyche-go/psyche/client"
+	"github.com/psyche-go/psyche/client/env"
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/p2p"
 	"github.com/psyche-go/psyche/p2p/blob"
@@ -17,7 +18,7 @@ import (
 // ErrNotSubscribed says that a message was published before Subscribe.
 var ErrNotSubscribed = errors.New("not subscribed to the run's gossip")
 
-// Network implements client.Network. Its methods may be called from any goroutine.
+// Network implements env.Network. Its methods may be called from any goroutine.
 type Network struct {
 	node  *p2p.Node
 	store *blob.Store
@@ -27,7 +28,7 @@ type Network struct {
 	joined *gossip.Topic // nil before Subscribe
 }
 
-var _ client.Network = (*Network)(nil)
+var _ env.Network = (*Network)(nil)
 
 // New serves the store's blobs on the node and returns the network of one run.
 func New(node *p2p.Node, store *blob.Store, runID string) *Network {
@@ -114,7 +115,7 @@ func (n *Network) FetchUpTo(ctx context.Context, hash [32]byte, maxSize uint64, 
 func (n *Network) retain(hash [32]byte, data []byte, err error) ([]byte, error) {
 	switch {
 	case errors.Is(err, blob.ErrFull):
-		return nil, fmt.Errorf("%w: %w", err, client.ErrNoRoom)
+		return nil, fmt.Errorf("%w: %w", err, env.ErrNoRoom)
 	case err != nil:
 		return nil, err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/psyche-go/psyche/backend/memory"
 	"github.com/psyche-go/psyche/checkpoint"
 	"github.com/psyche-go/psyche/client"
+	"github.com/psyche-go/psyche/client/env"
 	"github.com/psyche-go/psyche/client/p2pnet"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/data"
@@ -140,7 +141,7 @@ func TestRunOverSockets(t *testing.T) {
 		node, err := client.New(client.Options{
 			Key: key, RunID: run, Backend: b, Data: noData{}, Events: log,
 			Network: p2pnet.New(p2ptest.Node(t, "client "+strconv.Itoa(i)), blob.NewStore(8<<20), run),
-			NewTrainer: func(ctx context.Context, s checkpoint.Snapshot, _ coordinator.Model) (client.Trainer, error) {
+			NewTrainer: func(ctx context.Context, s checkpoint.Snapshot, _ coordinator.Model) (env.Trainer, error) {
 				return trainers[i], trainers[i].Load(ctx, s)
 			},
 			Initial: func(context.Context, coordinator.Checkpoint) (checkpoint.Snapshot, error) {

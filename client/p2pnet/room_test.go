@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/psyche-go/psyche/backend"
-	"github.com/psyche-go/psyche/client"
+	"github.com/psyche-go/psyche/client/env"
 	"github.com/psyche-go/psyche/client/p2pnet"
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/p2p"
@@ -30,7 +30,7 @@ func TestFetchWithoutRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	holders := []identity.ID{nodes[0].ID()}
-	if _, err := taker.Fetch(t.Context(), hash, uint64(len(data)), holders); !errors.Is(err, client.ErrNoRoom) || !errors.Is(err, blob.ErrFull) {
+	if _, err := taker.Fetch(t.Context(), hash, uint64(len(data)), holders); !errors.Is(err, env.ErrNoRoom) || !errors.Is(err, blob.ErrFull) {
 		t.Errorf("error %v, want ErrNoRoom", err)
 	}
 }

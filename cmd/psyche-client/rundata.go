@@ -61,7 +61,7 @@ func (d *runData) replace(next *openData) error {
 	return nil
 }
 
-// Batch implements client.DataProvider.
+// Batch implements env.DataProvider.
 func (d *runData) Batch(ctx context.Context, id assign.BatchID) (data.Batch, error) {
 	d.mu.Lock()
 	current := d.current

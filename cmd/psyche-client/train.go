@@ -16,6 +16,7 @@ import (
 	"github.com/psyche-go/psyche/backend/tcp/secure"
 	"github.com/psyche-go/psyche/checkpoint"
 	"github.com/psyche-go/psyche/client"
+	"github.com/psyche-go/psyche/client/env"
 	"github.com/psyche-go/psyche/client/p2pnet"
 	"github.com/psyche-go/psyche/config"
 	"github.com/psyche-go/psyche/coordinator"
@@ -276,7 +277,7 @@ type trainerFactory struct {
 
 // build makes the trainer of the run and opens its data. It closes those that it made
 // before, if any.
-func (f *trainerFactory) build(ctx context.Context, snapshot checkpoint.Snapshot, definition coordinator.Model) (client.Trainer, error) {
+func (f *trainerFactory) build(ctx context.Context, snapshot checkpoint.Snapshot, definition coordinator.Model) (env.Trainer, error) {
 	run, err := config.DecodeModel(definition.Definition)
 	if err != nil {
 		return nil, fmt.Errorf("read the run's definition: %w", err)
@@ -331,7 +332,7 @@ func (f *trainerFactory) build(ctx context.Context, snapshot checkpoint.Snapshot
 // keptTrainer is a trainer whose momentum a client keeps for its next process.
 type keptTrainer struct{ *train.Trainer }
 
-// SaveOptimizer implements client.OptimizerKeeper.
+// SaveOptimizer implements env.OptimizerKeeper.
 func (t keptTrainer) SaveOptimizer(ctx context.Context, path string) error {
 	state, err := t.OptimizerState(ctx)
 	if err != nil {
@@ -340,7 +341,7 @@ func (t keptTrainer) SaveOptimizer(ctx context.Context, path string) error {
 	return state.Write(path)
 }
 
-// LoadOptimizer implements client.OptimizerKeeper.
+// LoadOptimizer implements env.OptimizerKeeper.
 func (t keptTrainer) LoadOptimizer(ctx context.Context, path string) error {
 	state, err := train.ReadOptimizerState(path)
 	if err != nil {

@@ -1,8 +1,7 @@
-package client
+package keep
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,68 +9,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/psyche-go/psyche/checkpoint"
-	"github.com/psyche-go/psyche/coordinator"
-	"github.com/psyche-go/psyche/event"
 )
-
-// saveAgreed saves the model of an epoch when the run has left the epoch's Cooldown. One
-// that the run's quorum did not report is no checkpoint of the run.
-func (n *Node) saveAgreed() {
-	m := n.unsaved
-	if m == nil || n.state.RunState == coordinator.Cooldown {
-		return
-	}
-	n.unsaved = nil
-	if c := n.state.Model.Checkpoint; fromPeers(c) && c.Step == m.step && c.Digest != m.digest {
-		n.log.Warn("checkpoint is not saved: the run recorded another one", "step", m.step, "digest", hexOf(m.digest)[:16])
-		return
-	}
-	n.save(m)
-}
-
-// save writes the model to the checkpoint folder, beside the work of the loop.
-func (n *Node) save(m *heldModel) {
-	report := event.Checkpoint{Epoch: n.state.Progress.Epoch, Step: m.step, Digest: hexOf(m.digest)}
-	if n.CheckpointDir == "" {
-		n.emit(report)
-		return
-	}
-	n.saves++
-	dir, prefix := n.CheckpointDir, checkpointPrefix(n.RunID)
-	report.Dir = n.folderOf(m.step)
-	facts, known := n.facts(m)
-	n.spawn(func(context.Context) func() {
-		removeUnfinished(dir, prefix, n.log)
-		var beside []checkpoint.Extra
-		if known {
-			beside = append(beside, facts.Extra())
-		}
-		err := writeCheckpoint(report.Dir, m.snapshot, beside...)
-		if err == nil && known && n.Saved != nil {
-			n.Saved(report.Dir, facts)
-		}
-		var pruneErr error
-		if err == nil && n.KeepCheckpoints > 0 {
-			pruneErr = pruneCheckpoints(dir, prefix, n.KeepCheckpoints)
-		}
-		return func() {
-			n.saves--
-			n.saveErr = err
-			if pruneErr != nil {
-				n.log.Warn("remove old checkpoints", "err", pruneErr)
-			}
-			if err != nil {
-				n.log.Error("save checkpoint", "dir", report.Dir, "err", err)
-				report.Dir = ""
-			}
-			n.emit(report)
-		}
-	})
-}
 
 // errOtherCheckpoint says that a checkpoint would take the place of a different one.
 var errOtherCheckpoint = errors.New("the folder holds another checkpoint")
@@ -97,19 +37,6 @@ func writeCheckpoint(dir string, s checkpoint.Snapshot, beside ...checkpoint.Ext
 	return checkpoint.WriteDir(dir, s, beside...)
 }
 
-// checkpointPrefix is the beginning of the names of a run's checkpoint folders: the run
-// id, with what has no place in a file name replaced.
-func checkpointPrefix(runID string) string {
-	safe := strings.Map(func(r rune) rune {
-		switch {
-		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '-', r == '_', r == '.':
-			return r
-		}
-		return '_'
-	}, runID)
-	return safe + "-step"
-}
-
 // removeUnfinished removes what a client that was killed has left of the run's checkpoints.
 func removeUnfinished(dir, prefix string, log *slog.Logger) {
 	err := checkpoint.RemoveUnfinished(dir, func(name string) bool {
@@ -119,13 +46,6 @@ func removeUnfinished(dir, prefix string, log *slog.Logger) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		log.Warn("clean up the checkpoint folder", "err", err)
 	}
-}
-
-// stepOf returns the step in the name of a checkpoint folder of the run.
-func stepOf(name, prefix string) (step uint64, ok bool) {
-	digits, ok := strings.CutPrefix(name, prefix)
-	step, err := strconv.ParseUint(digits, 10, 32)
-	return step, ok && err == nil && digits == strconv.FormatUint(step, 10)
 }
 
 // pruneCheckpoints removes all but the newest checkpoints of a run. A folder that holds

@@ -1,4 +1,4 @@
-package client
+package books
 
 import (
 	"bytes"
@@ -18,9 +18,9 @@ const maxGuesses = 1 << 10
 type reading struct {
 	index   int // of the witness
 	witness *coordinator.Witness
-	options [][]commitment // per batch what may be in the list, the likely first; zero: nothing
+	options [][]Commitment // per batch what may be in the list, the likely first; zero: nothing
 	size    int            // number of lists that these allow, at most maxGuesses+1
-	list    []commitment   // once found
+	list    []Commitment   // once found
 }
 
 // lists returns per witness the list that it signed, of known candidates that its filters
@@ -32,7 +32,7 @@ type reading struct {
 // commitments were forged, as soon as what it holds was fetched. Then all lists are tried
 // that its filters allow, of those witnesses first that leave the least to try: a liar
 // cannot use up what the others need.
-func (t tally) lists(of func(w *coordinator.Witness) bool) [][]commitment {
+func (t tally) lists(of func(w *coordinator.Witness) bool) [][]Commitment {
 	var readings []*reading
 	for k := range t.round.Witnesses {
 		if w := &t.round.Witnesses[k]; of(w) {
@@ -57,7 +57,7 @@ func (t tally) lists(of func(w *coordinator.Witness) bool) [][]commitment {
 			r.list = r.search()
 		}
 	}
-	lists := make([][]commitment, len(t.round.Witnesses))
+	lists := make([][]Commitment, len(t.round.Witnesses))
 	for _, r := range readings {
 		lists[r.index] = r.list
 	}
@@ -66,10 +66,10 @@ func (t tally) lists(of func(w *coordinator.Witness) bool) [][]commitment {
 
 // reading returns what the filters of a witness allow.
 func (t tally) reading(k int, w *coordinator.Witness) *reading {
-	r := &reading{index: k, witness: w, options: make([][]commitment, len(t.owners)), size: 1}
+	r := &reading{index: k, witness: w, options: make([][]Commitment, len(t.owners)), size: 1}
 	for i, known := range t.candidates {
 		if !t.owned[i][k] { // an honest witness names the owner of all that it holds
-			r.options[i] = []commitment{{}}
+			r.options[i] = []Commitment{{}}
 			continue
 		}
 		var options []int
@@ -91,7 +91,7 @@ func (t tally) reading(k int, w *coordinator.Witness) *reading {
 			r.options[i] = append(r.options[i], known[j])
 		}
 		if len(options) == 0 || !t.holds(i, r.options[i][0]) {
-			r.options[i] = append(r.options[i], commitment{}) // all may have passed the filter by error
+			r.options[i] = append(r.options[i], Commitment{}) // all may have passed the filter by error
 		}
 		r.size = min(r.size*len(r.options[i]), maxGuesses+1)
 	}
@@ -99,13 +99,13 @@ func (t tally) reading(k int, w *coordinator.Witness) *reading {
 }
 
 // holds reports whether a result of a batch is held here.
-func (b ballot) holds(batch int, c commitment) bool {
+func (b ballot) holds(batch int, c Commitment) bool {
 	return b.held != nil && slices.Contains(b.held[batch], c)
 }
 
 // adopted returns the list that another witness was found to have signed, if it is this
 // one's too.
-func (r *reading) adopted(readings []*reading) []commitment {
+func (r *reading) adopted(readings []*reading) []Commitment {
 	for _, other := range readings {
 		if other.list != nil && other.witness.CommitmentsRoot == r.witness.CommitmentsRoot && r.allows(other.list) {
 			return other.list
@@ -123,7 +123,7 @@ func (r *reading) repeats(earlier []*reading) bool {
 }
 
 // allows reports whether the filters contain all of a list.
-func (r *reading) allows(list []commitment) bool {
+func (r *reading) allows(list []Commitment) bool {
 	for i, c := range list {
 		if !slices.Contains(r.options[i], c) {
 			return false
@@ -133,8 +133,8 @@ func (r *reading) allows(list []commitment) bool {
 }
 
 // guess tries the likely results, and then none where nothing is held.
-func (r *reading) guess() []commitment {
-	list := make([]commitment, len(r.options))
+func (r *reading) guess() []Commitment {
+	list := make([]Commitment, len(r.options))
 	for i, options := range r.options {
 		list[i] = options[0]
 	}
@@ -142,7 +142,7 @@ func (r *reading) guess() []commitment {
 		return list
 	}
 	for i, options := range r.options {
-		if last := options[len(options)-1]; last == (commitment{}) {
+		if last := options[len(options)-1]; last == (Commitment{}) {
 			list[i] = last
 		}
 	}
@@ -153,8 +153,8 @@ func (r *reading) guess() []commitment {
 }
 
 // search tries every list that the filters allow.
-func (r *reading) search() []commitment {
-	list := make([]commitment, len(r.options))
+func (r *reading) search() []Commitment {
+	list := make([]Commitment, len(r.options))
 	for number := range r.size {
 		for i, options := range r.options {
 			list[i] = options[number%len(options)]

@@ -1,4 +1,4 @@
-package client
+package env
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/wire"
-	"golang.org/x/sync/errgroup"
 )
 
 // Runtime is what a client runs on: its clock and its tasks. The one that a Node has by
@@ -41,48 +40,40 @@ type Draws interface {
 	Elected(r *coordinator.Round, c coordinator.Config, member int) bool
 }
 
-// drawn is the Draws of packages coordinator and assign.
-type drawn struct{}
+// Drawn is the Draws of packages coordinator and assign.
+type Drawn struct{}
 
-func (drawn) Assignments(r *coordinator.Round, c coordinator.Config) []assign.Assignment {
+// Assignments implements Draws.
+func (Drawn) Assignments(r *coordinator.Round, c coordinator.Config) []assign.Assignment {
 	return r.Assignments(c)
 }
 
-func (drawn) Elected(r *coordinator.Round, c coordinator.Config, member int) bool {
+// Elected implements Draws.
+func (Drawn) Elected(r *coordinator.Round, c coordinator.Config, member int) bool {
 	return assign.IsWitness(r.Seed, len(r.Members), int(c.WitnessNodes), member)
 }
 
-// goroutines is the Runtime of a Node that runs by itself.
-type goroutines struct{ node *Node }
-
-func (goroutines) Now() time.Time { return time.Now() }
-
-func (goroutines) WithCancel(parent context.Context) (context.Context, context.CancelFunc) {
-	return context.WithCancel(parent)
+// Signed is the Announcements of package wire, for one key and one run.
+type Signed struct {
+	Key   identity.Key
+	RunID string
 }
 
-func (goroutines) WithTimeout(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(parent, d)
-}
+// Sign implements Announcements.
+func (s Signed) Sign(a wire.ResultAnnouncement) []byte { return wire.SignAnnouncement(s.Key, a) }
 
-func (g goroutines) Run(task func() (proceed func())) {
-	g.node.tasks.Go(func() { g.node.post(task()) })
-}
-
-func (goroutines) Each(ctx context.Context, limit, count int, do func(ctx context.Context, i int) error) error {
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(limit)
-	for i := range count {
-		group.Go(func() error { return do(ctx, i) })
-	}
-	return group.Wait()
-}
-
-// signed is the Announcements of package wire.
-type signed struct{ *Options }
-
-func (s signed) Sign(a wire.ResultAnnouncement) []byte { return wire.SignAnnouncement(s.Key, a) }
-
-func (s signed) Open(raw []byte) (identity.ID, wire.ResultAnnouncement, error) {
+// Open implements Announcements.
+func (s Signed) Open(raw []byte) (identity.ID, wire.ResultAnnouncement, error) {
 	return wire.OpenAnnouncement(raw, s.RunID)
+}
+
+// Tasks starts what takes time beside the loop of a client.
+type Tasks struct {
+	Runtime
+	Work context.Context // of everything that is started; set before anything is
+}
+
+// Spawn runs a task beside the loop and the function it returns in the loop.
+func (t *Tasks) Spawn(task func(ctx context.Context) func()) {
+	t.Run(func() func() { return task(t.Work) })
 }

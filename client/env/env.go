@@ -1,4 +1,4 @@
-package client
+package env
 
 import (
 	"context"
@@ -104,4 +104,14 @@ type Trainer interface {
 	// ApplyLag returns the number of rounds after which results are applied: those of a
 	// step s before step s + ApplyLag is trained. 1 or 2, the same for all members.
 	ApplyLag() uint32
+}
+
+// OptimizerKeeper is a Trainer whose optimizer can survive a restart of the process.
+type OptimizerKeeper interface {
+	// SaveOptimizer writes the momentum to a file, in one step. Everything that was
+	// trained has been applied.
+	SaveOptimizer(ctx context.Context, path string) error
+	// LoadOptimizer continues from a file that was saved together with the model that is
+	// loaded. When it returns an error the optimizer is as before.
+	LoadOptimizer(ctx context.Context, path string) error
 }

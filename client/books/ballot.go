@@ -1,59 +1,25 @@
-package client
+package books
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/binary"
 	"slices"
 
-	"github.com/psyche-go/psyche/assign"
 	"github.com/psyche-go/psyche/bloom"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/merkle"
 )
 
-// replicaDomain starts every chain of replica hashes.
-const replicaDomain = "psyche/replica/v1"
-
-// commitment is the BLAKE3 hash of a result blob. The zero value stands for no result.
-type commitment = [32]byte
-
-// countedResult is a result that became part of the model.
-type countedResult struct {
-	batch      assign.BatchID
-	commitment commitment
-}
-
-// startReplica is the replica hash of a client that holds the model an epoch starts from:
-// SHA-256(domain ‖ digest of the model's manifest).
-func startReplica(digest [32]byte) [32]byte {
-	return sha256.Sum256(append([]byte(replicaDomain), digest[:]...))
-}
-
-// extendReplica is the replica hash after the counted results of a step were applied:
-// SHA-256(previous ‖ step ‖ per counted result batch start ‖ batch end ‖ commitment),
-// integers little-endian, results in ascending order of their batches.
-func extendReplica(previous [32]byte, step uint32, counted []countedResult) [32]byte {
-	h := binary.LittleEndian.AppendUint32(previous[:], step)
-	for _, c := range counted {
-		h = binary.LittleEndian.AppendUint64(h, c.batch.Start)
-		h = binary.LittleEndian.AppendUint64(h, c.batch.End)
-		h = append(h, c.commitment[:]...)
-	}
-	return sha256.Sum256(h)
-}
-
 // ballot is everything that decides which results of a finished round count.
 type ballot struct {
 	round      *coordinator.Round     // with all its witnesses
 	owners     []coordinator.ClientID // of the batches, in ascending order of batches
-	candidates [][]commitment         // per batch, the known results, in any order
-	held       [][]commitment         // per batch, those of them that are held here, whatever their replica; nil: none
+	candidates [][]Commitment         // per batch, the known results, in any order
+	held       [][]Commitment         // per batch, those of them that are held here, whatever their replica; nil: none
 }
 
 // verdict is the outcome of a ballot.
 type verdict struct {
-	chosen []commitment // per batch; zero: no result counts
+	chosen []Commitment // per batch; zero: no result counts
 	// unknown lists the batches of which the witnesses hold a result that is not among
 	// the candidates. The verdict stands only when it is empty.
 	unknown []int
@@ -66,7 +32,7 @@ type verdict struct {
 // outcome depends on no order of arrival.
 func (b ballot) decide() verdict {
 	if !b.round.HasQuorum() {
-		return verdict{chosen: make([]commitment, len(b.owners))}
+		return verdict{chosen: make([]Commitment, len(b.owners))}
 	}
 	t := b.tally()
 	root, agreed := b.round.QuorumRoot()
@@ -127,8 +93,8 @@ func (b ballot) liars() int {
 }
 
 // choose picks per batch the candidate with the most votes, at least threshold.
-func (b ballot) choose(votes [][]int, threshold int) []commitment {
-	chosen := make([]commitment, len(b.candidates))
+func (b ballot) choose(votes [][]int, threshold int) []Commitment {
+	chosen := make([]Commitment, len(b.candidates))
 	for i, known := range b.candidates {
 		best := 0
 		for j, c := range known {
@@ -146,7 +112,7 @@ func (b ballot) choose(votes [][]int, threshold int) []commitment {
 // withRoot returns the outcome with the root that a quorum signed, nil when it is not
 // found: what the filters together say, or else what the filter of one of those witnesses
 // does. One of them is honest, whatever the others' filters contain.
-func (t tally) withRoot(root [32]byte) []commitment {
+func (t tally) withRoot(root [32]byte) []Commitment {
 	for _, threshold := range []int{int(t.round.WitnessesNeeded), 1} {
 		if chosen := t.choose(t.votes, threshold); merkle.Root(chosen) == root {
 			return chosen
@@ -170,7 +136,7 @@ func (t tally) withRoot(root [32]byte) []commitment {
 // what a client has heard, and a vote that only liars could take away must not: honest
 // clients would differ at no cost. So they can differ only about a candidate that was made
 // to pass the filter of an honest witness, which has to be searched for in every round.
-func (t tally) believed(lists [][]commitment) [][]int {
+func (t tally) believed(lists [][]Commitment) [][]int {
 	believed, liars := make([][]int, len(t.votes)), t.liars()
 	for i, known := range t.candidates {
 		believed[i] = slices.Clone(t.votes[i])
@@ -193,11 +159,11 @@ func (t tally) believed(lists [][]commitment) [][]int {
 // quorum. All witnesses may hold it that hold a result of the owner and none that is known
 // here, unless their whole list is known; and those that lie, fewer than a third, may have
 // it in their filters whatever else these say.
-func (t tally) unaccounted(chosen []commitment, lists [][]commitment) []int {
+func (t tally) unaccounted(chosen []Commitment, lists [][]Commitment) []int {
 	witnesses := len(t.round.Witnesses)
 	var missing []int
 	for i := range t.owners {
-		if chosen[i] != (commitment{}) {
+		if chosen[i] != (Commitment{}) {
 			continue
 		}
 		holders := 0

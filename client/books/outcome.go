@@ -1,0 +1,200 @@
+package books
+
+import (
+	"bytes"
+	"slices"
+	"time"
+
+	"github.com/psyche-go/psyche/bloom"
+	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/merkle"
+)
+
+// JudgePause is the least time between two decisions of a round that lacks results.
+const JudgePause = 100 * time.Millisecond
+
+// HeldOf returns the verified result of a slot that was made from the same replica as
+// the own one; of two the one with the lower commitment, whichever came first.
+func (b *Book) HeldOf(s *Slot) *Candidate {
+	var best *Candidate
+	for _, c := range s.Candidates {
+		if c.State != Held || !b.Began || c.Replica != b.Replica {
+			continue
+		}
+		if best == nil || bytes.Compare(c.Commitment[:], best.Commitment[:]) < 0 {
+			best = c
+		}
+	}
+	return best
+}
+
+// Complete reports whether a result of every batch is held whose owner still counts.
+func (b *Book) Complete(counts func(coordinator.ClientID) bool) bool {
+	for i := range b.Slots {
+		if b.HeldOf(&b.Slots[i]) == nil && counts(b.Slots[i].Owner) {
+			return false
+		}
+	}
+	return true
+}
+
+// Witness returns the proof of what is held, and the number of held results.
+func (b *Book) Witness() (coordinator.WitnessRound, int) {
+	w := coordinator.WitnessRound{Step: b.Round.Step, Replica: b.Replica}
+	leaves := make([][32]byte, len(b.Slots))
+	keys := bloom.NewKeys(b.Round.Seed)
+	count := 0
+	for i := range b.Slots {
+		c := b.HeldOf(&b.Slots[i])
+		if c == nil {
+			continue
+		}
+		count++
+		leaves[i] = c.Commitment
+		w.Participants.AddPositions(keys.Positions(b.Slots[i].Owner[:]))
+		w.Commitments.AddPositions(keys.Positions(c.Commitment[:]))
+	}
+	w.CommitmentsRoot = merkle.Root(leaves)
+	return w, count
+}
+
+// Votes returns how many witnesses of the round, as far as known, hold a candidate.
+func (b *Book) Votes(c *Candidate) int {
+	if !c.polled {
+		c.votes, c.polled = b.Round.Votes(c.Commitment), true
+	}
+	return c.votes
+}
+
+// Outcome is what becomes of a finished round.
+type Outcome struct {
+	Counted  []Counted
+	Sources  []*Candidate // of Counted, in the same order
+	Lost     []Slot       // batches without a counted result
+	Missing  int          // results that count and are not held, or not even known
+	Informed []uint16     // members that know more of those not even known
+	NoRoom   bool         // one of those missing did not fit into the memory for blobs
+
+	open bool // not even known which results count
+}
+
+// Decide returns the outcome. It stands only when nothing is missing.
+func (b *Book) Decide() Outcome {
+	ballot := b.ballot()
+	v := ballot.decide()
+	o := Outcome{Missing: len(v.unknown), open: len(v.unknown) > 0}
+	if len(v.unknown) > 0 {
+		o.Informed = ballot.informed(v.unknown)
+	}
+	for i := range b.Slots {
+		s := &b.Slots[i]
+		if s.Warming || v.chosen[i] == (Commitment{}) {
+			o.Lost = append(o.Lost, *s)
+			continue
+		}
+		for _, c := range s.Candidates {
+			if c.Commitment != v.chosen[i] {
+				continue
+			}
+			if c.State != Held {
+				o.Missing++
+				o.NoRoom = o.NoRoom || c.noRoom
+			}
+			o.Counted = append(o.Counted, Counted{s.Batch, c.Commitment})
+			o.Sources = append(o.Sources, c)
+		}
+	}
+	return o
+}
+
+// ballot returns what decides the round.
+func (b *Book) ballot() ballot {
+	t := ballot{
+		round:      &b.Round,
+		owners:     make([]coordinator.ClientID, len(b.Slots)),
+		candidates: make([][]Commitment, len(b.Slots)),
+		held:       make([][]Commitment, len(b.Slots)),
+	}
+	for i, s := range b.Slots {
+		t.owners[i] = s.Owner
+		for _, c := range s.Candidates {
+			t.candidates[i] = append(t.candidates[i], c.Commitment)
+			if c.State == Held {
+				t.held[i] = append(t.held[i], c.Commitment)
+			}
+		}
+	}
+	return t
+}
+
+// judgement is an outcome and what it was decided from.
+type judgement struct {
+	made      bool
+	at        time.Time
+	witnesses []coordinator.Witness
+	changes   int
+	outcome   Outcome
+}
+
+// Judge is Decide, unless nothing has changed since the last time: newer states of the run
+// say nothing new of a round that is over. A decision takes long when many commitments were
+// forged. So while results are missing, and others are still to come, it is made only once
+// in JudgePause, unless it must be made at once; the next call makes up for what was left
+// out.
+func (b *Book) Judge(now time.Time, atOnce bool) Outcome {
+	j := &b.judged
+	if j.made && j.changes == b.changes && slices.Equal(j.witnesses, b.Round.Witnesses) {
+		return j.outcome
+	}
+	if j.made && j.outcome.Missing > 0 && !atOnce && now.Sub(j.at) < JudgePause && b.unfinished() {
+		return j.outcome
+	}
+	o := b.Decide()
+	*j = judgement{true, now, b.Round.Witnesses, b.changes, o}
+	return o
+}
+
+// unfinished reports whether a candidate is on its way or could be.
+func (b *Book) unfinished() bool {
+	return slices.ContainsFunc(b.Slots, func(s Slot) bool {
+		return slices.ContainsFunc(s.Candidates, func(c *Candidate) bool { return c.State == Announced || c.State == Fetching })
+	})
+}
+
+// Need is how much depends on a result.
+type Need uint8
+
+// The needs, greatest first.
+const (
+	Needed    Need = iota // its round runs, or it counts as far as is known
+	Telling               // it can be what a witness's filter stands for, or another one of its batch
+	Supported             // a witness's filter contains it
+	Useless
+)
+
+// Needs returns how much depends on each result. Of a round that is over those are useless
+// that cannot be among its outcome, once that is known. As long as it is not, or lacks
+// results, also what a single witness holds is fetched: only with that can its list be
+// read, and without the lists forged commitments count that nobody can fetch.
+func (b *Book) Needs() func(s *Slot, c *Candidate) Need {
+	switch {
+	case !b.Final:
+		return func(*Slot, *Candidate) Need { return Needed }
+	case !b.Round.HasQuorum():
+		return func(*Slot, *Candidate) Need { return Useless }
+	}
+	outcome, judged := b.judged.outcome, b.judged.made
+	_, agreed := b.Round.QuorumRoot()
+	decided := judged && !outcome.open && (agreed || outcome.Missing == 0) // nothing else has an agreed root
+	return func(s *Slot, c *Candidate) Need {
+		switch votes := b.Votes(c); {
+		case judged && slices.Contains(outcome.Sources, c), !judged && votes >= int(b.Round.WitnessesNeeded):
+			return Needed
+		case decided, votes == 0, !judged && !agreed:
+			return Useless
+		case len(s.Candidates) > 1:
+			return Telling
+		}
+		return Supported
+	}
+}

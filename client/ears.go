@@ -1,0 +1,104 @@
+package client
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/psyche-go/psyche/client/env"
+	"github.com/psyche-go/psyche/client/exchange"
+	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/wire"
+)
+
+// utterance is an announcement whose signature was verified.
+type utterance struct {
+	from         identity.ID // who gossiped it; zero when it was asked for
+	author       identity.ID
+	announcement wire.ResultAnnouncement
+	raw          []byte
+}
+
+// ears bring announcements to the loop, and the own ones to peers.
+type ears struct {
+	tasks         *env.Tasks
+	network       env.Network
+	announcements env.Announcements
+	shelf         *exchange.Shelf
+	heard         chan utterance
+	misbehaved    func(peer identity.ID, m Misbehaviour, detail string)
+	log           *slog.Logger
+}
+
+// heardRoom is how many verified announcements wait for the loop at most.
+const heardRoom = 2 * coordinator.MaxClients
+
+// listen verifies what gossip brings. It runs in the network's goroutine.
+func (e *ears) listen(from identity.ID, message []byte) {
+	if len(message) > exchange.MaxAnnouncementSize {
+		e.log.Debug("gossip is too long", "from", from.Short(), "bytes", len(message))
+		e.misbehaved(from, InvalidMessage, "announcement that is too long")
+		return
+	}
+	author, announcement, err := e.announcements.Open(message)
+	if err != nil {
+		e.log.Debug("gossip refused", "from", from.Short(), "err", err)
+		e.misbehaved(from, InvalidMessage, "announcement: "+err.Error())
+		return
+	}
+	select {
+	case e.heard <- utterance{from, author, announcement, message}:
+	default: // heal asks again for what is lost here
+	}
+}
+
+// publish gossips an announcement.
+func (e *ears) publish(raw []byte) {
+	e.tasks.Spawn(func(ctx context.Context) func() {
+		ctx, cancel := e.tasks.WithTimeout(ctx, requestTimeout)
+		defer cancel()
+		err := e.network.Publish(ctx, raw)
+		return func() {
+			if err != nil {
+				e.log.Debug("publish announcement", "err", err)
+			}
+		}
+	})
+}
+
+// ask asks a peer for the announcements it has of a round, and hears them.
+func (e *ears) ask(peer identity.ID, step uint32, hear func(utterance)) {
+	e.tasks.Spawn(func(ctx context.Context) func() {
+		ctx, cancel := e.tasks.WithTimeout(ctx, requestTimeout)
+		defer cancel()
+		heard, err := e.of(ctx, peer, step)
+		return func() {
+			if err != nil {
+				e.log.Debug("ask for results", "peer", peer.Short(), "step", step, "err", err)
+			}
+			for _, u := range heard {
+				hear(u)
+			}
+		}
+	})
+}
+
+// of gets the verified announcements that a peer has of a round and that are new here.
+func (e *ears) of(ctx context.Context, peer identity.ID, step uint32) ([]utterance, error) {
+	raws, err := exchange.AskRound(ctx, e.network, peer, step)
+	if err != nil {
+		return nil, err
+	}
+	raws = e.shelf.Unknown(step, raws) // a signature costs more to verify than everything else here
+	heard := make([]utterance, 0, len(raws))
+	for _, raw := range raws {
+		author, a, err := e.announcements.Open(raw)
+		if err != nil {
+			return heard, err
+		}
+		if a.Step == step {
+			heard = append(heard, utterance{author: author, announcement: a, raw: raw})
+		}
+	}
+	return heard, nil
+}

@@ -1,0 +1,85 @@
+package client
+
+import (
+	"context"
+
+	"github.com/psyche-go/psyche/client/env"
+	"github.com/psyche-go/psyche/client/handover"
+	"github.com/psyche-go/psyche/coordinator"
+)
+
+// What the trainer can be doing.
+const (
+	opLoad     = "load"
+	opPrepare  = "prepare"
+	opTrain    = "train"
+	opApply    = "apply"
+	opSnapshot = "snapshot"
+	opKeep     = "keep optimizer"
+)
+
+// engine is the trainer, which does one thing at a time.
+type engine struct {
+	tasks   *env.Tasks
+	trainer env.Trainer // nil: none yet
+	built   []byte      // the definition that it was built from
+	op      *operation  // nil: it is idle
+
+	prepared preparation // newest
+	failures int         // to apply, in a row
+}
+
+// operation is the one thing that the trainer is doing.
+type operation struct {
+	name   string
+	step   uint32                 // of a training
+	from   coordinator.Checkpoint // of a load
+	cancel context.CancelFunc
+}
+
+// preparation is what the optimizer is set up for.
+type preparation struct {
+	model     *handover.Model
+	epoch     epochKey
+	coldSteps uint32 // of the epoch's cold start
+}
+
+func (e *engine) idle() bool { return e.op == nil }
+
+// start runs what uses the trainer, of which there is one at a time: the caller has checked
+// that it is idle. What the task returns runs in the loop.
+func (e *engine) start(name string, step uint32, task func(ctx context.Context) func()) {
+	ctx, cancel := e.tasks.WithCancel(e.tasks.Work)
+	e.op = &operation{name: name, step: step, cancel: cancel}
+	e.tasks.Run(func() func() {
+		defer cancel()
+		proceed := task(ctx)
+		return func() {
+			e.op = nil
+			proceed()
+		}
+	})
+}
+
+// cancel stops whatever the trainer does.
+func (e *engine) cancel() {
+	if e.op != nil {
+		e.op.cancel()
+	}
+}
+
+// cancelTraining stops the training of any step but the given one; 0 stops all.
+func (e *engine) cancelTraining(except uint32) {
+	if e.op != nil && e.op.name == opTrain && (except == 0 || e.op.step != except) {
+		e.op.cancel()
+	}
+}
+
+// lag returns the number of rounds after which results are applied; 1 as long as there is
+// no trainer.
+func (e *engine) lag() uint32 {
+	if e.trainer == nil {
+		return 1
+	}
+	return e.trainer.ApplyLag()
+}

@@ -1,0 +1,95 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/psyche-go/psyche/client/env"
+	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/identity"
+)
+
+const (
+	submitTimeout    = 10 * time.Second // for one attempt to submit an action
+	effectTimeout    = 3 * time.Second  // until an accepted action shows in the state
+	refusalPause     = time.Second      // after an action was refused
+	notAdmittedPause = 10 * time.Second // after the run did not admit this key
+)
+
+// errands are the actions on their way to the coordinator, at most one of each kind.
+type errands struct {
+	tasks   *env.Tasks
+	backend env.Backend
+	log     *slog.Logger
+	id      identity.ID
+	kinds   map[string]*errand
+}
+
+// errand is an action on its way.
+type errand struct {
+	about     any // what it is about; another one may go at once
+	flying    bool
+	notBefore time.Time
+}
+
+// flying reports whether an action of this kind is on its way.
+func (e *errands) flying(kind string) bool {
+	known := e.kinds[kind]
+	return known != nil && known.flying
+}
+
+// answered reports whether an action of this kind is on its way, or one about the same was
+// answered a moment ago: submit does nothing then.
+func (e *errands) answered(kind string, about any) bool {
+	known := e.kinds[kind]
+	return known != nil && (known.flying || known.about == about && e.tasks.Now().Before(known.notBefore))
+}
+
+// submit sends an action unless the same is on its way or was answered a moment ago.
+// Callers call it until the state shows the effect. Accepted runs in the loop.
+func (e *errands) submit(kind string, about any, a coordinator.Action, accepted func()) {
+	if e.answered(kind, about) {
+		return
+	}
+	this := e.kinds[kind]
+	if this == nil {
+		this = &errand{}
+		e.kinds[kind] = this
+	}
+	this.about, this.flying = about, true
+	e.tasks.Spawn(func(ctx context.Context) func() {
+		ctx, cancel := e.tasks.WithTimeout(ctx, submitTimeout)
+		defer cancel()
+		err := e.backend.Submit(ctx, a)
+		return func() {
+			this.flying = false
+			this.notBefore = e.tasks.Now().Add(e.pauseAfter(kind, err))
+			if err == nil {
+				accepted()
+			}
+		}
+	})
+}
+
+// pauseAfter returns how long the same is not sent again after an answer.
+func (e *errands) pauseAfter(kind string, err error) time.Duration {
+	var code coordinator.Code
+	switch {
+	case err == nil:
+		return effectTimeout
+	case errors.Is(err, coordinator.ErrDuplicate):
+		e.log.Debug("submitted before", "action", kind)
+		return effectTimeout
+	case errors.Is(err, coordinator.ErrNotAuthorised):
+		e.log.Warn("the run does not admit this key, or has ejected it", "action", kind, "id", e.id)
+		return notAdmittedPause
+	case errors.As(err, &code):
+		e.log.Debug("refused", "action", kind, "err", err)
+		return refusalPause
+	}
+	// ErrDisconnected: nobody knows whether it was applied
+	e.log.Debug("not submitted", "action", kind, "err", err)
+	return heartbeat
+}

@@ -1,0 +1,51 @@
+package exchange
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// encodeAnnouncements packs signed announcements; what is beyond the bounds is left out.
+func encodeAnnouncements(raws [][]byte) []byte {
+	raws = raws[:min(len(raws), MaxAnnouncements)]
+	size := 2
+	for _, raw := range raws {
+		size += 2 + len(raw)
+	}
+	b := binary.LittleEndian.AppendUint16(make([]byte, 0, size), uint16(len(raws)))
+	for _, raw := range raws {
+		b = binary.LittleEndian.AppendUint16(b, uint16(len(raw)))
+		b = append(b, raw...)
+	}
+	return b
+}
+
+// decodeAnnouncements unpacks what encodeAnnouncements packed; the announcements
+// themselves are not looked at.
+func decodeAnnouncements(b []byte) ([][]byte, error) {
+	if len(b) < 2 {
+		return nil, fmt.Errorf("%w: %d bytes of announcements", ErrMalformed, len(b))
+	}
+	count := int(binary.LittleEndian.Uint16(b))
+	b = b[2:]
+	if count > MaxAnnouncements {
+		return nil, fmt.Errorf("%w: %d announcements, at most %d", ErrMalformed, count, MaxAnnouncements)
+	}
+	raws := make([][]byte, 0, min(count, len(b)/2))
+	for i := range count {
+		if len(b) < 2 {
+			return nil, fmt.Errorf("%w: announcement %d of %d is missing", ErrMalformed, i, count)
+		}
+		size := int(binary.LittleEndian.Uint16(b))
+		b = b[2:]
+		if size > MaxAnnouncementSize || size > len(b) {
+			return nil, fmt.Errorf("%w: announcement %d claims %d bytes", ErrMalformed, i, size)
+		}
+		raws = append(raws, b[:size:size])
+		b = b[size:]
+	}
+	if len(b) > 0 {
+		return nil, fmt.Errorf("%w: %d bytes after the announcements", ErrMalformed, len(b))
+	}
+	return raws, nil
+}

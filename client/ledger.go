@@ -1,0 +1,102 @@
+package client
+
+import (
+	"slices"
+	"time"
+
+	"github.com/psyche-go/psyche/client/books"
+	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/data"
+)
+
+const (
+	maxEarly     = books.MaxCandidates * coordinator.MaxClients
+	maxEarlyEach = 2 * books.MaxCandidates // of one author
+)
+
+// ledger is a round's book, and what this client has to do in the round and has done.
+type ledger struct {
+	*books.Book
+	elected bool // this client witnesses the round
+
+	tokens     *data.Batch // the own batch; nil: not read yet
+	loading    bool        // tokens are on their way
+	loadAt     time.Time   // not before
+	loadTries  int
+	trained    bool             // training was started
+	commitment books.Commitment // of the own result, once announced
+	raw        []byte           // the own announcement
+	asked      time.Time        // when peers were last asked for its results
+
+	judged   bool                   // suspects are known
+	suspects []coordinator.ClientID // whose results the witnesses do not hold
+}
+
+// ledgers are the rounds with books, and announcements for those to come.
+type ledgers struct {
+	of    map[uint32]*ledger // by step
+	steps []uint32           // ascending; replaced, never modified
+	early []utterance        // for rounds that have not begun here
+}
+
+// put adds the ledger of a step.
+func (ls *ledgers) put(step uint32, l *ledger) {
+	ls.of[step] = l
+	ls.order()
+}
+
+// remove takes the ledger of a step out.
+func (ls *ledgers) remove(step uint32) {
+	delete(ls.of, step)
+	ls.order()
+}
+
+func (ls *ledgers) order() {
+	steps := make([]uint32, 0, len(ls.of))
+	for step := range ls.of {
+		steps = append(steps, step)
+	}
+	slices.Sort(steps)
+	ls.steps = steps
+}
+
+// after returns the books of the rounds after a step, oldest first.
+func (ls *ledgers) after(step uint32) []*books.Book {
+	open := make([]*books.Book, 0, len(ls.steps))
+	for _, s := range ls.steps {
+		if s > step {
+			open = append(open, ls.of[s].Book)
+		}
+	}
+	return open
+}
+
+// eachBlob calls need for the hash of each result that is held or on its way.
+func (ls *ledgers) eachBlob(need func(hash [32]byte)) {
+	for _, l := range ls.of {
+		l.EachBlob(need)
+	}
+}
+
+// keepEarly keeps an announcement of a peer that is a moment ahead of the next round.
+func (ls *ledgers) keepEarly(u utterance, next uint32) {
+	if step := u.announcement.Step; step < next || step > next+1 || len(ls.early) >= maxEarly {
+		return
+	}
+	count := 0
+	for _, other := range ls.early {
+		if other.author == u.author {
+			count++
+		}
+	}
+	if count < maxEarlyEach {
+		ls.early = append(ls.early, u)
+	}
+}
+
+// takeEarly hands out what was kept.
+func (ls *ledgers) takeEarly() []utterance {
+	early := ls.early
+	ls.early = nil
+	return early
+}

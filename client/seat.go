@@ -1,0 +1,134 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/event"
+)
+
+// seat is the client's way into the run.
+type seat struct {
+	greeted bool      // a state was seen
+	acked   time.Time // when a Join was accepted that no state shows yet
+	asked   bool      // this process asked for a place
+	again   bool      // the next entry is a return: the model was lost, or the process restarted
+	check   *runCheck // newest; nil: none yet
+	waiting waiting   // as it was logged last
+}
+
+// runCheck is what CheckRun says of a definition of the run.
+type runCheck struct {
+	definition []byte
+	handed     bool // members had the model; a run can fall back to the one that it began with
+	passed     bool
+}
+
+// keepSeat joins when the client has no place in the run, or has one that it cannot
+// fill: then joining gives the place up and asks for one in the next epoch.
+func (n *Node) keepSeat() {
+	s := n.run.state
+	if i := slices.IndexFunc(s.Pending, n.run.is); i >= 0 {
+		n.seat.acked = time.Time{}
+		// The coordinator counts on pending clients that it believes to hold the model.
+		if !s.Pending[i].HoldsModel || n.models.Held != nil || n.replica != nil || n.holdsCheckpoint() {
+			return
+		}
+	} else if !n.needsSeat() {
+		return
+	}
+	if n.tasks.Now().Sub(n.seat.acked) < submitTimeout || !n.runChecked() {
+		return
+	}
+	epoch := s.Progress.Epoch
+	join := coordinator.Join{Epoch: epoch}
+	if n.holdsCheckpoint() {
+		join.Holds = s.Model.Checkpoint.Digest
+	}
+	n.seat.asked = true
+	n.errands.submit("join", join, join, func() {
+		n.seat.acked = n.tasks.Now()
+		n.log.Info("joined", "epoch", epoch)
+		n.report.emit(event.Joined{Epoch: epoch})
+	})
+}
+
+// needsSeat reports whether the client has no usable place.
+func (n *Node) needsSeat() bool {
+	switch n.run.state.RunState {
+	case coordinator.Finished, coordinator.Uninitialized:
+		return false
+	case coordinator.Warmup:
+		return !n.run.isMember() // a member fetches the model, restarted or not
+	case coordinator.WaitingForMembers, coordinator.Paused:
+		return true // not pending, see keepSeat
+	case coordinator.Cooldown:
+		return !n.run.isMember() || (n.replica == nil && n.models.Held == nil)
+	default:
+		return !n.run.isMember() || (n.replica == nil && !n.holdsModel())
+	}
+}
+
+// holdsModel reports whether the trainer holds exactly the coordinator's checkpoint, and
+// is built as the run says now.
+func (n *Node) holdsModel() bool {
+	return !n.redefined() && n.models.Holds(n.run.state.Model.Checkpoint)
+}
+
+// redefined reports whether the run was configured anew, while it was paused, since the
+// trainer was built.
+func (n *Node) redefined() bool {
+	return n.engine.trainer != nil && !bytes.Equal(n.engine.built, n.run.state.Model.Definition)
+}
+
+// holdsCheckpoint reports whether this client can load the run's checkpoint by itself: its
+// parts are still in memory, whatever the trainer's weights have become, or on its disk.
+func (n *Node) holdsCheckpoint() bool {
+	c := n.run.state.Model.Checkpoint
+	return c.FromPeers() && n.models.Shared(c.Digest) != nil || n.keeper.Holds(c)
+}
+
+// runChecked reports whether this client can do its part in the run as it is defined now, as
+// far as that can be told before it joins, and begins to find out. Once a client that cannot
+// has joined, the others have waited for it.
+func (n *Node) runChecked() bool {
+	if n.CheckRun == nil {
+		return true
+	}
+	model := n.run.state.Model
+	handed := model.Checkpoint.FromPeers()
+	if c := n.seat.check; c != nil && bytes.Equal(c.definition, model.Definition) && (c.handed == handed || c.passed && handed) {
+		return c.passed
+	}
+	c := &runCheck{definition: model.Definition, handed: handed}
+	n.seat.check = c
+	n.tasks.Spawn(func(ctx context.Context) func() {
+		err := n.CheckRun(ctx, model)
+		return func() {
+			switch {
+			case n.seat.check != c || ctx.Err() != nil:
+			case err != nil:
+				n.fail(fmt.Errorf("check before joining the run: %w", err))
+			default:
+				c.passed = true
+			}
+		}
+	})
+	return false
+}
+
+// withdraw tells the coordinator that the client leaves, as the last thing it does.
+func (n *Node) withdraw(ctx context.Context) {
+	if !n.seat.asked && !n.run.hasSeat() {
+		return
+	}
+	ctx, cancel := n.tasks.WithTimeout(context.WithoutCancel(ctx), n.WithdrawTimeout)
+	defer cancel()
+	if err := n.Backend.Submit(ctx, coordinator.Withdraw{Client: n.run.myself()}); err != nil {
+		n.log.Debug("withdraw", "err", err)
+	}
+}

@@ -1,0 +1,126 @@
+package client
+
+import (
+	"slices"
+
+	"github.com/psyche-go/psyche/backend"
+	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/identity"
+)
+
+// view is what this client knows of the run: the newest state and where its peers are.
+type view struct {
+	me    identity.ID
+	state *coordinator.State // nil: none yet; never modified
+	peers []backend.Peer
+	fit   map[coordinator.ClientID]bool // the healthy members
+}
+
+// renew takes over a newer state and reports whether those changed whom this client may
+// talk to.
+func (v *view) renew(u backend.Update) (newPeers bool) {
+	newMembers := v.state == nil || !sameMembers(v.state, u.State)
+	newPeers = newMembers || !slices.EqualFunc(v.peers, u.Peers, samePeer)
+	v.state, v.peers = u.State, u.Peers
+	if newMembers {
+		v.fit = healthyMembers(u.State)
+	}
+	return newPeers
+}
+
+// epochKey names an epoch by what it starts from. An aborted Warmup that is repeated
+// from the same model is the same.
+type epochKey struct {
+	startStep  uint32
+	checkpoint coordinator.Checkpoint
+}
+
+// epoch names the running epoch.
+func (v *view) epoch() epochKey {
+	return epochKey{v.state.Epoch.StartStep, v.state.Model.Checkpoint}
+}
+
+// myself returns the key of this client as the coordinator writes it.
+func (v *view) myself() coordinator.ClientID { return coordinator.ClientID(v.me) }
+
+// is matches the entry of this client.
+func (v *view) is(c coordinator.Client) bool { return c.ID == v.myself() }
+
+// healthy reports whether the client is a healthy member of the epoch.
+func (v *view) healthy(id coordinator.ClientID) bool { return v.fit[id] }
+
+// isMember reports whether this client is a healthy member of the epoch.
+func (v *view) isMember() bool { return v.healthy(v.myself()) }
+
+// hasSeat reports whether this client is a member or waits to be one, be it since an
+// earlier process.
+func (v *view) hasSeat() bool {
+	return v.state != nil && (v.isMember() || slices.ContainsFunc(v.state.Pending, v.is))
+}
+
+// knownBefore reports whether the run knows this key.
+func (v *view) knownBefore() bool {
+	return slices.ContainsFunc(v.state.Epoch.Clients, v.is) || slices.ContainsFunc(v.state.Epoch.Exited, v.is) ||
+		slices.ContainsFunc(v.state.Pending, v.is)
+}
+
+// admitted returns the peers that may talk to this client: members and those that wait.
+func (v *view) admitted() []backend.Peer {
+	waits := make(map[identity.ID]bool, len(v.state.Pending))
+	for i := range v.state.Pending {
+		waits[identity.ID(v.state.Pending[i].ID)] = true
+	}
+	admitted := make([]backend.Peer, 0, len(v.peers))
+	for _, peer := range v.peers {
+		if peer.ID != v.me && (waits[peer.ID] || v.healthy(coordinator.ClientID(peer.ID))) {
+			admitted = append(admitted, peer)
+		}
+	}
+	return admitted
+}
+
+// members returns the healthy members but this one, beginning with another one in every
+// turn.
+func (v *view) members(next func() int) []identity.ID {
+	var ids []identity.ID
+	for i := range v.state.Epoch.Clients {
+		if c := &v.state.Epoch.Clients[i]; c.State == coordinator.Healthy && !v.is(*c) {
+			ids = append(ids, identity.ID(c.ID))
+		}
+	}
+	if len(ids) < 2 {
+		return ids
+	}
+	first := next() % len(ids)
+	return slices.Concat(ids[first:], ids[:first])
+}
+
+// othersHold reports whether another client may hold the run's model.
+func (v *view) othersHold() bool {
+	for id := range v.fit {
+		if id != v.myself() {
+			return true
+		}
+	}
+	return slices.ContainsFunc(v.state.Pending, func(c coordinator.Client) bool { return !v.is(c) && c.HoldsModel })
+}
+
+// healthyMembers returns the healthy members of the epoch.
+func healthyMembers(s *coordinator.State) map[coordinator.ClientID]bool {
+	fit := make(map[coordinator.ClientID]bool, len(s.Epoch.Clients))
+	for i := range s.Epoch.Clients {
+		if c := &s.Epoch.Clients[i]; c.State == coordinator.Healthy {
+			fit[c.ID] = true
+		}
+	}
+	return fit
+}
+
+// sameMembers reports whether two states have the same members, and the same clients that
+// wait. Most updates change neither.
+func sameMembers(a, b *coordinator.State) bool {
+	same := func(x, y coordinator.Client) bool { return x.ID == y.ID && x.State == y.State }
+	return slices.EqualFunc(a.Epoch.Clients, b.Epoch.Clients, same) && slices.EqualFunc(a.Pending, b.Pending, same)
+}
+
+func samePeer(a, b backend.Peer) bool { return a.ID == b.ID && slices.Equal(a.Addrs, b.Addrs) }
