@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/psyche-go/psyche/client/env"
 	"github.com/psyche-go/psyche/client/handover"
 	"github.com/psyche-go/psyche/client/keep"
 	"github.com/psyche-go/psyche/coordinator"
@@ -23,7 +22,7 @@ func (n *Node) cooldown() {
 	}
 	report := coordinator.ReportCheckpoint{Step: n.run.state.Progress.Step, Digest: n.models.Held.Digest}
 	n.errands.submit("checkpoint", report, report, func() {
-		n.log.Info("reported checkpoint", "step", report.Step-1, "digest", hexOf(report.Digest)[:16])
+		n.report.log.Info("reported checkpoint", "step", report.Step-1, "digest", hexOf(report.Digest)[:16])
 	})
 }
 
@@ -78,32 +77,14 @@ func (n *Node) takeSnapshot() {
 		return func() {
 			switch {
 			case n.replica != replica:
-				n.blobs.Drop(m.Blobs...)
+				n.store.Drop(m.Blobs...)
 			case err != nil:
 				n.applyFailed(step, fmt.Errorf("take a snapshot: %w", err))
 			default:
 				n.models.Held = m
 				n.keeper.Take(keep.Model{Step: m.Step, Digest: m.Digest, Snapshot: m.Snapshot})
 				n.models.Share(m, n.run.state.Model.Checkpoint.Digest)
-				n.keepOptimizer(m)
-			}
-		}
-	})
-}
-
-// keepOptimizer writes the momentum that belongs to the model which was just taken, for
-// this client's next process. The model is shared and reported meanwhile; the next epoch
-// waits for the trainer.
-func (n *Node) keepOptimizer(m *handover.Model) {
-	trainer, ok := n.engine.trainer.(env.OptimizerKeeper)
-	if !ok || n.CheckpointDir == "" {
-		return
-	}
-	n.engine.start(opKeep, 0, func(ctx context.Context) func() {
-		err := n.folder().SaveOptimizer(ctx, trainer, m.Step, m.Digest)
-		return func() {
-			if err != nil {
-				n.log.Warn("the optimizer's state is not kept for a restart", "step", m.Step, "err", err)
+				n.engine.keepOptimizer(n.folder(), m, n.report.log)
 			}
 		}
 	})

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"log/slog"
+	"time"
 
 	"github.com/psyche-go/psyche/client/env"
 	"github.com/psyche-go/psyche/client/exchange"
@@ -28,6 +29,7 @@ type ears struct {
 	heard         chan utterance
 	misbehaved    func(peer identity.ID, m Misbehaviour, detail string)
 	log           *slog.Logger
+	healed        time.Time // when lost gossip was last looked after
 }
 
 // heardRoom is how many verified announcements wait for the loop at most.

@@ -1,10 +1,14 @@
 package client
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
+	"time"
 
 	"github.com/psyche-go/psyche/client/env"
 	"github.com/psyche-go/psyche/client/handover"
+	"github.com/psyche-go/psyche/client/keep"
 	"github.com/psyche-go/psyche/coordinator"
 )
 
@@ -27,6 +31,7 @@ type engine struct {
 
 	prepared preparation // newest
 	failures int         // to apply, in a row
+	loadAt   time.Time   // not before: the next attempt to load the model
 }
 
 // operation is the one thing that the trainer is doing.
@@ -73,6 +78,39 @@ func (e *engine) cancelTraining(except uint32) {
 	if e.op != nil && e.op.name == opTrain && (except == 0 || e.op.step != except) {
 		e.op.cancel()
 	}
+}
+
+// cancelLoad stops the load of a model that nobody waits for any more: any but that of the
+// wanted checkpoint. Otherwise a holder that sends a byte now and then would keep the client
+// from the next epoch, or from its end. The parts that are here are kept.
+func (e *engine) cancelLoad(wanted coordinator.Checkpoint) {
+	if e.op != nil && e.op.name == opLoad && e.op.from != wanted {
+		e.op.cancel()
+	}
+}
+
+// redefined reports whether the run was configured anew, while it was paused, since the
+// trainer was built.
+func (e *engine) redefined(model coordinator.Model) bool {
+	return e.trainer != nil && !bytes.Equal(e.built, model.Definition)
+}
+
+// keepOptimizer writes the momentum that belongs to a model which was just taken, for this
+// client's next process. The model is shared and reported meanwhile; the next epoch waits
+// for the trainer.
+func (e *engine) keepOptimizer(folder keep.Folder, m *handover.Model, log *slog.Logger) {
+	trainer, ok := e.trainer.(env.OptimizerKeeper)
+	if !ok || folder.Dir == "" {
+		return
+	}
+	e.start(opKeep, 0, func(ctx context.Context) func() {
+		err := folder.SaveOptimizer(ctx, trainer, m.Step, m.Digest)
+		return func() {
+			if err != nil {
+				log.Warn("the optimizer's state is not kept for a restart", "step", m.Step, "err", err)
+			}
+		}
+	})
 }
 
 // lag returns the number of rounds after which results are applied; 1 as long as there is

@@ -3,8 +3,9 @@ package client
 import (
 	"errors"
 	"fmt"
-	"strings"
 
+	"github.com/psyche-go/psyche/client/handover"
+	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/event"
 )
 
@@ -15,15 +16,15 @@ func (n *Node) finish() {
 	}
 	last := n.run.state.Progress.Step - 1 // every round up to it was held
 	done := event.Finished{Epoch: n.run.state.Progress.Epoch, Step: n.run.state.Model.Checkpoint.Step, Closed: n.run.state.Closed && last < n.run.state.Config.TotalSteps}
-	held := n.finalModel(last)
+	held := finalOf(n.models.Held, n.run.state)
 	switch held {
 	case modelRecorded:
 		done.Step, done.Digest = n.models.Held.Step, hexOf(n.models.Held.Digest)
 	case modelUnrecorded:
 		done.Step, done.Digest, done.Unrecorded = n.models.Held.Step, hexOf(n.models.Held.Digest), true
-		n.log.Warn("too few members reported the final model for the run to record it; the one here has everything that the run counted", "step", last)
+		n.report.log.Warn("too few members reported the final model for the run to record it; the one here has everything that the run counted", "step", last)
 	case modelOld:
-		n.log.Warn("this client does not hold the final model", "step", last)
+		n.report.log.Warn("this client does not hold the final model", "step", last)
 	case modelOther:
 		c := n.run.state.Model.Checkpoint
 		n.report.emit(event.Desynchronised{Epoch: done.Epoch, Step: n.models.Held.Step, Reason: "the run recorded another final model"})
@@ -39,32 +40,12 @@ func (n *Node) finish() {
 		message = "the run was closed by its authority before its last step"
 	}
 	if held == modelNone {
-		n.log.Warn(message+"; this client took over no model of it", "step", done.Step, "of", n.run.state.Config.TotalSteps, "the model", n.whereModelLies())
+		n.report.log.Warn(message+"; this client took over no model of it", "step", done.Step, "of", n.run.state.Config.TotalSteps, "the model", n.keeper.WhereLies(n.run.state))
 	} else {
-		n.log.Info(message, "step", done.Step, "of", n.run.state.Config.TotalSteps, "digest", done.Digest)
+		n.report.log.Info(message, "step", done.Step, "of", n.run.state.Config.TotalSteps, "digest", done.Digest)
 	}
 	n.report.emit(done)
-	n.ended = true
-}
-
-// whereModelLies says where the run's newest recorded model can be got.
-func (n *Node) whereModelLies() string {
-	c := n.run.state.Model.Checkpoint
-	if !c.FromPeers() {
-		return "none was recorded but the one that the run began with"
-	}
-	digest := "digest " + hexOf(c.Digest)[:16]
-	if n.keeper.Holds(c) {
-		return digest + ", in " + n.folder().Checkpoint(c.Step)
-	}
-	var places []string
-	for _, u := range n.run.state.UploadsOf(c.Digest) {
-		places = append(places, u.Place.String())
-	}
-	if len(places) == 0 {
-		return digest + ", in the --checkpoint-dir of members that saved it; none said that it uploaded it"
-	}
-	return digest + ", as members say at " + strings.Join(places, " or ")
+	n.end = &ending{}
 }
 
 // finalModel is what the model held here is to a run that is over.
@@ -78,19 +59,19 @@ const (
 	modelNone                         // there is none here
 )
 
-// finalModel compares the model held here with a finished run whose last round is given.
-// Every counted result is in a model of the last round; that too few others were left to
-// report theirs does not make it a wrong one.
-func (n *Node) finalModel(last uint32) finalModel {
-	c := n.run.state.Model.Checkpoint
+// finalOf compares the model held here with a finished run. Every counted result is in a
+// model of the last round; that too few others were left to report theirs does not make it
+// a wrong one.
+func finalOf(held *handover.Model, s *coordinator.State) finalModel {
+	c, last := s.Model.Checkpoint, s.Progress.Step-1
 	switch {
-	case n.models.Held == nil:
+	case held == nil:
 		return modelNone
-	case !c.FromPeers() && n.models.Held.Origin == c, c.FromPeers() && n.models.Held.Digest == c.Digest:
+	case !c.FromPeers() && held.Origin == c, c.FromPeers() && held.Digest == c.Digest:
 		return modelRecorded
-	case c.FromPeers() && c.Step == n.models.Held.Step, n.models.Held.Step > last:
+	case c.FromPeers() && c.Step == held.Step, held.Step > last:
 		return modelOther
-	case n.models.Held.Step < last:
+	case held.Step < last:
 		return modelOld
 	}
 	return modelUnrecorded

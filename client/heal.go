@@ -20,10 +20,10 @@ const (
 // not announced here.
 func (n *Node) heal() {
 	now := n.tasks.Now()
-	if n.ended || n.replica == nil || n.run.state.RunState != coordinator.RoundTrain || now.Sub(n.healed) < n.RepublishInterval {
+	if n.end != nil || n.replica == nil || n.run.state.RunState != coordinator.RoundTrain || now.Sub(n.ears.healed) < n.RepublishInterval {
 		return
 	}
-	n.healed = now
+	n.ears.healed = now
 	l := n.rounds.of[n.run.state.Progress.Step]
 	if l == nil {
 		return
@@ -33,13 +33,13 @@ func (n *Node) heal() {
 	}
 	asked := 0
 	for i := range l.Slots {
-		s := &l.Slots[(i+n.turns.Turn())%len(l.Slots)]
+		s := &l.Slots[(i+n.fetcher.Rotation.Turn())%len(l.Slots)]
 		if len(s.Candidates) == 0 && asked < maxOwnersAsked && s.Owner != n.run.myself() && n.run.healthy(s.Owner) {
 			n.ears.ask(identity.ID(s.Owner), l.Round.Step, n.hear)
 			asked++
 		}
 	}
-	n.turns.Next()
+	n.fetcher.Rotation.Next()
 }
 
 // askFor asks some peers for all results of a finished round, informed ones first, others
@@ -57,14 +57,14 @@ func (n *Node) askFor(l *ledger, informed []uint16) {
 			peers = append(peers, id)
 		}
 	}
-	turn := n.turns.Turn()
+	turn := n.fetcher.Rotation.Turn()
 	for i := range informed {
 		add(int(informed[(turn*maxInformed+i)%len(informed)]), maxInformed)
 	}
 	for i := range l.Round.Members {
 		add((turn*maxPeersAsked+i)%len(l.Round.Members), maxPeersAsked)
 	}
-	n.turns.Next()
+	n.fetcher.Rotation.Next()
 	for _, id := range peers {
 		n.ears.ask(id, l.Round.Step, n.hear)
 	}

@@ -28,8 +28,9 @@ type ledger struct {
 	raw        []byte           // the own announcement
 	asked      time.Time        // when peers were last asked for its results
 
-	judged   bool                   // suspects are known
-	suspects []coordinator.ClientID // whose results the witnesses do not hold
+	accusedIn *coordinator.State     // newest in which members were looked at
+	judged    bool                   // suspects are known
+	suspects  []coordinator.ClientID // whose results the witnesses do not hold
 }
 
 // ledgers are the rounds with books, and announcements for those to come.

@@ -1,10 +1,10 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"time"
 
@@ -26,33 +26,25 @@ var ErrDesynchronised = errors.New("the model differs from the run's")
 // time runs beside it and hands back what is to be done.
 type Node struct {
 	Options
-	log   *slog.Logger
 	tasks *env.Tasks
 
-	run     view           // the newest state of the run
-	seat    seat           // the own place in it
-	errands *errands       // actions on their way to the coordinator
-	engine  engine         // the trainer, and what it is doing
-	replica *replica       // place in the epoch; nil without one
-	rounds  ledgers        // the books of the newest rounds
-	fetcher *fetch.Fetcher // results of peers
-	models  *handover.Models
-	keeper  *keep.Keeper
-	ears    *ears           // what peers say
-	shelf   *exchange.Shelf // what they may ask for
-	past    *exchange.History
-	blobs   *exchange.Blobs
+	run     view             // the newest state of the run
+	seat    seat             // the own place in it
+	errands *errands         // actions on their way to the coordinator
+	engine  engine           // the trainer, and what it is doing
+	replica *replica         // place in the epoch; nil without one
+	rounds  ledgers          // the books of the newest rounds
+	fetcher *fetch.Fetcher   // results of peers, on their way here
+	models  *handover.Models // the model, and who gets it
+	keeper  *keep.Keeper     // what is on the disk
+	ears    *ears            // what peers say
+	store   *exchange.Store  // what peers may ask for
 	report  *reporter
-	turns   fetch.Rotation // of who is asked first
-	uploads keep.Uploads
-
-	healed    time.Time          // when lost gossip was last looked after
-	obtainAt  time.Time          // not before: the next attempt to load the model
-	accusedIn *coordinator.State // newest in which members were looked at
-
-	ended bool
-	err   error
+	end     *ending // nil: it goes on
 }
+
+// ending is how a client ended.
+type ending struct{ err error }
 
 // replica is the client's place in an epoch whose model it holds.
 type replica struct {
@@ -74,33 +66,33 @@ func New(o Options) (*Node, error) {
 		return nil, err
 	}
 	log := o.Logger.With("client", o.Key.ID().Short())
+	tasks := &env.Tasks{Runtime: o.Runtime}
+	if o.Runtime == nil {
+		tasks.Runtime = newGoroutines(tasks)
+	}
 	n := &Node{
 		Options: o,
-		log:     log,
-		tasks:   &env.Tasks{Runtime: o.Runtime},
+		tasks:   tasks,
 		run:     view{me: o.Key.ID()},
+		engine:  engine{tasks: tasks},
 		rounds:  ledgers{of: make(map[uint32]*ledger)},
-		shelf:   exchange.NewShelf(),
-		past:    &exchange.History{},
+		store:   exchange.NewStore(o.Network.Drop),
 		report:  &reporter{events: o.Events, log: log, network: o.Network, backend: o.Backend},
 	}
-	if n.tasks.Runtime == nil {
-		n.tasks.Runtime = newGoroutines(n.tasks)
-	}
-	n.engine.tasks = n.tasks
-	n.errands = &errands{tasks: n.tasks, backend: o.Backend, log: log, id: n.run.me, kinds: make(map[string]*errand)}
+	n.errands = &errands{tasks: tasks, backend: o.Backend, log: log, id: n.run.me, kinds: make(map[string]*errand)}
 	n.ears = &ears{
-		tasks: n.tasks, network: o.Network, announcements: o.Announcements, shelf: n.shelf,
+		tasks: tasks, network: o.Network, announcements: o.Announcements, shelf: n.store.Shelf,
 		heard: make(chan utterance, heardRoom), misbehaved: o.Misbehaved, log: log,
 	}
-	n.models = handover.NewModels(n.shelf)
-	n.blobs = exchange.NewBlobs(o.Network.Drop, n.models.EachBlob, n.rounds.eachBlob, n.past.EachBlob)
-	n.models.SetBlobs(n.blobs)
-	n.fetcher = fetch.New(fetch.Options{
-		ID: n.run.me, Tasks: n.tasks, Blobs: o.Network, Owner: fetched{n}, Log: log, Limit: o.Downloads, Rotation: &n.turns,
+	n.store.NeededBy(n.rounds.eachBlob)
+	n.models = handover.NewModels(n.store, &handover.Options{
+		Network: o.Network, Tasks: tasks, Folder: o.folder(), Log: log,
+		ParameterRequests: o.ParameterRequests, Downloads: o.Downloads,
+		NewTrainer: o.NewTrainer, Initial: o.Initial, Archive: o.Archive,
 	})
+	n.fetcher = fetch.New(fetch.Options{ID: n.run.me, Tasks: tasks, Blobs: o.Network, Owner: fetched{n}, Log: log, Limit: o.Downloads})
 	n.keeper = keep.NewKeeper(keep.Options{
-		Folder: o.folder(), Keep: o.KeepCheckpoints, Saved: o.Saved, Tasks: n.tasks, Emit: n.report.emit, Log: log,
+		Folder: o.folder(), Keep: o.KeepCheckpoints, Saved: o.Saved, Tasks: tasks, Emit: n.report.emit, Log: log,
 	})
 	return n, nil
 }
@@ -121,15 +113,19 @@ func (n *Node) Run(ctx context.Context) error {
 	}
 	ticks := time.NewTicker(heartbeat)
 	defer ticks.Stop()
-	for !n.ended {
+	for n.end == nil {
 		select {
 		case <-ctx.Done():
 			n.withdraw(ctx)
-			n.reportLoss()
+			if loss := n.run.loss(n.newestStep(), n.CheckpointDir != ""); loss != "" {
+				n.report.log.Warn(loss)
+			}
 			return context.Cause(ctx)
 		case update, open := <-n.Backend.Updates():
 			if !open {
-				return n.backendGone()
+				err := fmt.Errorf("run client: %w", cmp.Or(n.Backend.Err(), backend.ErrClosed))
+				n.report.emit(event.Failed{Error: err.Error()})
+				return err
 			}
 			n.observe(update)
 		case u := <-n.ears.heard:
@@ -143,7 +139,7 @@ func (n *Node) Run(ctx context.Context) error {
 		}
 		n.reconcile()
 	}
-	return n.err
+	return n.end.err
 }
 
 // Open begins the client's part in the run for a caller that has a Runtime of its own and
@@ -151,7 +147,7 @@ func (n *Node) Run(ctx context.Context) error {
 // client starts.
 func (n *Node) Open(work context.Context) error {
 	n.tasks.Work = work
-	exchange.Serve(n.Network, n.shelf, n.past)
+	n.store.Serve(n.Network)
 	if err := n.Network.Subscribe(work, n.ears.listen); err != nil {
 		return err
 	}
@@ -161,7 +157,7 @@ func (n *Node) Open(work context.Context) error {
 		err := n.Backend.Announce(ctx, addrs)
 		return func() {
 			if err != nil {
-				n.log.Warn("announce own addresses", "err", err)
+				n.report.log.Warn("announce own addresses", "err", err)
 			}
 		}
 	})
@@ -183,18 +179,10 @@ func (n *Node) Step(update *backend.Update, proceed []func()) (ended bool, err e
 		f()
 	}
 	n.reconcile()
-	return n.ended, n.err
-}
-
-// backendGone explains the end of updates.
-func (n *Node) backendGone() error {
-	err := n.Backend.Err()
-	if err == nil {
-		err = backend.ErrClosed
+	if n.end == nil {
+		return false, nil
 	}
-	err = fmt.Errorf("run client: %w", err)
-	n.report.emit(event.Failed{Error: err.Error()})
-	return err
+	return true, n.end.err
 }
 
 // observe takes over a newer state.
@@ -219,15 +207,19 @@ func (n *Node) observe(u backend.Update) {
 // called after every event and may be called at any time: a state that was missed, a
 // message that was lost and a step that failed are all met by the next call.
 func (n *Node) reconcile() {
-	if n.run.state == nil || n.ended {
+	if n.run.state == nil || n.end != nil {
 		return
 	}
-	n.cancelLoad()
+	if s := n.run.state; s.RunState != coordinator.Warmup || !n.run.isMember() {
+		n.engine.cancelLoad(coordinator.Checkpoint{})
+	} else {
+		n.engine.cancelLoad(s.Model.Checkpoint)
+	}
 	n.keepSeat()
-	n.reportWaiting()
+	n.seat.reportWaiting(&n.run, n.errands, n.report.log)
 	n.findOtherModels()
 	for step, l := range n.rounds.of {
-		l.Shelve(func(slot int, raws [][]byte) { n.shelf.PutBatch(step, slot, len(l.Slots), raws) })
+		l.Shelve(func(slot int, raws [][]byte) { n.store.Shelf.PutBatch(step, slot, len(l.Slots), raws) })
 	}
 	n.keeper.SaveAgreed(n.run.state)
 	n.reportUpload()
@@ -254,42 +246,51 @@ func (n *Node) reconcile() {
 // from its peers.
 func (n *Node) desynchronise(reason string) {
 	at := n.run.state.Progress
-	n.log.Warn("desynchronised: leaving the epoch to get the model from peers", "reason", reason)
+	n.report.log.Warn("desynchronised: leaving the epoch to get the model from peers", "reason", reason)
 	n.report.emit(event.Desynchronised{Epoch: at.Epoch, Step: at.Step, Reason: reason})
 	n.engine.cancel()
 	for _, l := range n.rounds.of {
 		n.fetcher.StopRound(l.Book)
 	}
 	n.replica, n.models.Held = nil, nil
-	n.forgetResults(0) // they may not be the run's
+	n.store.Forget(0) // they may not be the run's
 	n.seat.again = true
 }
 
-// forgetResults drops what is kept for members that are away, and keeps at most limit
-// bytes from now on.
-func (n *Node) forgetResults(limit uint64) { n.blobs.Drop(n.past.Reset(limit)...) }
-
 // fail ends the run with an error.
 func (n *Node) fail(err error) {
-	n.ended, n.err = true, err
+	n.end = &ending{err}
 	n.report.emit(event.Failed{Error: err.Error()})
 }
 
 // Uploaded takes note that a checkpoint which was saved here lies at a place where others
 // can get it. The run is told as soon as this client has a place in it. It may be called
 // from any goroutine, also when the client has ended; nobody is told then.
-func (n *Node) Uploaded(f checkpoint.Facts, at coordinator.Place) { n.uploads.Add(n.RunID, f, at) }
+func (n *Node) Uploaded(f checkpoint.Facts, at coordinator.Place) {
+	n.keeper.Uploads.Add(n.RunID, f, at)
+}
 
 // reportUpload tells the run where the newest uploaded checkpoint lies.
 func (n *Node) reportUpload() {
-	report, ok := n.uploads.Next(n.run.state, n.run.myself(), n.log)
+	report, ok := n.keeper.Uploads.Next(n.run.state, n.run.myself(), n.report.log)
 	if !ok {
 		return
 	}
 	n.errands.submit("upload", report, report, func() {
-		n.log.Info("told the run of the upload", "step", report.Step, "at", report.Place)
+		n.report.log.Info("told the run of the upload", "step", report.Step, "at", report.Place)
 		n.report.emit(event.Uploaded{Step: report.Step, Digest: hexOf(report.Digest), Place: report.Place.String()})
 	})
+}
+
+// newestStep returns the newest step whose results are part of the model here; 0: none.
+func (n *Node) newestStep() uint32 {
+	switch {
+	case n.replica != nil:
+		return n.replica.step
+	case n.models.Held != nil:
+		return n.models.Held.Step
+	}
+	return 0
 }
 
 // Model returns the digest of the model that the client holds between two epochs, and

@@ -73,7 +73,7 @@ func (n *Node) loadTokens(l *ledger) {
 		return
 	}
 	l.loading = true
-	timeout := n.settleTimeout()
+	timeout := n.run.settleTime(n.SettleTimeout)
 	n.tasks.Spawn(func(ctx context.Context) func() {
 		ctx, cancel := n.tasks.WithTimeout(ctx, timeout)
 		defer cancel()
@@ -93,7 +93,7 @@ func (n *Node) loadTokens(l *ledger) {
 			}
 			l.loadTries++
 			l.loadAt = n.tasks.Now().Add(fetch.Backoff(l.loadTries))
-			n.log.Error("read training data", "step", l.Round.Step, "batch", s.Batch, "attempt", l.loadTries, "err", err)
+			n.report.log.Error("read training data", "step", l.Round.Step, "batch", s.Batch, "attempt", l.loadTries, "err", err)
 		}
 	})
 }
@@ -122,9 +122,9 @@ func (n *Node) train(l *ledger) {
 			case err == nil:
 				n.trained(l, s, payload, report)
 			case cancelled:
-				n.log.Info("training stopped: the round is over", "step", step)
+				n.report.log.Info("training stopped: the round is over", "step", step)
 			default:
-				n.log.Error("train", "step", step, "batch", batch.ID, "err", err)
+				n.report.log.Error("train", "step", step, "batch", batch.ID, "err", err)
 			}
 		}
 	})
@@ -144,15 +144,15 @@ func checkOwn(trainer env.Trainer, id identity.ID, payload []byte, step uint32, 
 // trained announces the own result unless the round is over.
 func (n *Node) trained(l *ledger, s *books.Slot, payload []byte, report event.Trained) {
 	step := l.Round.Step
-	n.log.Info("trained", "step", step, "batch", s.Batch, "loss", float64(report.Loss), "seconds", report.Seconds)
+	n.report.log.Info("trained", "step", step, "batch", s.Batch, "loss", float64(report.Loss), "seconds", report.Seconds)
 	n.report.emit(report)
 	if n.replica == nil || n.rounds.of[step] != l || !l.Began || n.run.state.RunState != coordinator.RoundTrain || n.run.state.Progress.Step != step {
-		n.log.Info("result comes too late", "step", step)
+		n.report.log.Info("result comes too late", "step", step)
 		return
 	}
 	hash, err := n.Network.Put(payload)
 	if err != nil {
-		n.log.Error("share own result", "step", step, "err", err)
+		n.report.log.Error("share own result", "step", step, "err", err)
 		return
 	}
 	a := wire.ResultAnnouncement{
@@ -161,7 +161,7 @@ func (n *Node) trained(l *ledger, s *books.Slot, payload []byte, report event.Tr
 	}
 	raw := n.Announcements.Sign(a)
 	if err := l.Hear(n.run.me, a, raw); err != nil {
-		n.log.Error("enter own result", "step", step, "err", err)
+		n.report.log.Error("enter own result", "step", step, "err", err)
 		return
 	}
 	own := s.Candidates[len(s.Candidates)-1]
@@ -178,10 +178,10 @@ func (n *Node) trained(l *ledger, s *books.Slot, payload []byte, report event.Tr
 // one is heard.
 func (n *Node) accuse() {
 	previous := n.rounds.of[n.run.state.Progress.Step-1]
-	if previous == nil || !previous.elected || n.accusedIn == n.run.state {
+	if previous == nil || !previous.elected || previous.accusedIn == n.run.state {
 		return
 	}
-	n.accusedIn = n.run.state
+	previous.accusedIn = n.run.state
 	if !previous.judged { // its witnesses are all there: only fewer can be healthy later
 		previous.judged, previous.suspects = true, n.run.state.Accusable()
 	}
@@ -197,7 +197,7 @@ func (n *Node) accuse() {
 		for _, id := range accused {
 			e.Clients = append(e.Clients, identity.ID(id).String())
 		}
-		n.log.Info("reported members without results", "step", step, "clients", e.Clients)
+		n.report.log.Info("reported members without results", "step", step, "clients", e.Clients)
 		n.report.emit(e)
 	})
 }

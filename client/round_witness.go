@@ -30,7 +30,7 @@ func (n *Node) sendWitness(l *ledger, now bool) {
 	}
 	proof, count := l.Witness()
 	n.errands.submit("witness", proof.Step, proof, func() {
-		n.log.Info("witnessed", "step", proof.Step, "held", count, "batches", len(l.Slots))
+		n.report.log.Info("witnessed", "step", proof.Step, "held", count, "batches", len(l.Slots))
 		n.report.emit(event.WitnessSent{Step: proof.Step, Held: count, Batches: len(l.Slots)})
 	})
 }

@@ -61,8 +61,8 @@ func (n *Node) closeRound(l *ledger) {
 	step := l.Round.Step
 	n.fetcher.StopRound(l.Book)
 	n.rounds.remove(step)
-	n.shelf.DropRound(step)
-	n.blobs.Drop(l.Blobs()...)
+	n.store.Shelf.DropRound(step)
+	n.store.Drop(l.Blobs()...)
 }
 
 // hear enters an announcement into the books, or keeps it for a round to come.
@@ -82,19 +82,19 @@ func (n *Node) hear(u utterance) {
 	err := l.Hear(u.author, a, u.raw)
 	for _, c := range l.Displaced() {
 		n.fetcher.Stop(c)
-		n.blobs.Drop(c.Commitment)
+		n.store.Drop(c.Commitment)
 	}
 	switch {
 	case err == nil, errors.Is(err, books.ErrKnownResult):
 	case errors.Is(err, books.ErrOtherSize):
-		n.log.Warn("a trainer signed a result with two sizes", "step", a.Step, "batch", a.Batch, "from", u.author.Short())
+		n.report.log.Warn("a trainer signed a result with two sizes", "step", a.Step, "batch", a.Batch, "from", u.author.Short())
 		if flying := l.Dispute(a.Batch, a.Blob); flying != nil {
 			n.fetcher.Interrupt(flying)
 		}
 	case errors.Is(err, books.ErrEquivocation):
 		n.report.equivocation(l, u)
 	default:
-		n.log.Debug("announcement refused", "from", u.author.Short(), "err", err)
+		n.report.log.Debug("announcement refused", "from", u.author.Short(), "err", err)
 	}
 }
 
@@ -119,7 +119,7 @@ func (n *Node) fetchResults() {
 		return
 	}
 	n.fetcher.Fetch(n.rounds.after(n.replica.step), fetch.Terms{
-		Trainer: n.engine.trainer, Settle: n.settleTimeout(), Round: roundTime(n.run.state.Config),
+		Trainer: n.engine.trainer, Settle: n.run.settleTime(n.SettleTimeout), Round: roundTime(n.run.state.Config),
 	})
 }
 
@@ -145,7 +145,7 @@ func (n fetched) Rejected(b *books.Book, s *books.Slot, reason string) {
 }
 
 // NoRoom implements fetch.Owner: the rounds that run come before members that were away.
-func (n fetched) NoRoom() { n.forgetResults(0) }
+func (n fetched) NoRoom() { n.store.Forget(0) }
 
 // Drop implements fetch.Owner.
-func (n fetched) Drop(hashes ...[32]byte) { n.blobs.Drop(hashes...) }
+func (n fetched) Drop(hashes ...[32]byte) { n.store.Drop(hashes...) }

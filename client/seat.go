@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/psyche-go/psyche/client/env"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/event"
 )
@@ -41,7 +42,7 @@ func (n *Node) keepSeat() {
 	} else if !n.needsSeat() {
 		return
 	}
-	if n.tasks.Now().Sub(n.seat.acked) < submitTimeout || !n.runChecked() {
+	if n.tasks.Now().Sub(n.seat.acked) < submitTimeout || !n.seat.checked(s.Model, n.tasks, n.CheckRun, n.fail) {
 		return
 	}
 	epoch := s.Progress.Epoch
@@ -52,7 +53,7 @@ func (n *Node) keepSeat() {
 	n.seat.asked = true
 	n.errands.submit("join", join, join, func() {
 		n.seat.acked = n.tasks.Now()
-		n.log.Info("joined", "epoch", epoch)
+		n.report.log.Info("joined", "epoch", epoch)
 		n.report.emit(event.Joined{Epoch: epoch})
 	})
 }
@@ -76,13 +77,7 @@ func (n *Node) needsSeat() bool {
 // holdsModel reports whether the trainer holds exactly the coordinator's checkpoint, and
 // is built as the run says now.
 func (n *Node) holdsModel() bool {
-	return !n.redefined() && n.models.Holds(n.run.state.Model.Checkpoint)
-}
-
-// redefined reports whether the run was configured anew, while it was paused, since the
-// trainer was built.
-func (n *Node) redefined() bool {
-	return n.engine.trainer != nil && !bytes.Equal(n.engine.built, n.run.state.Model.Definition)
+	return !n.engine.redefined(n.run.state.Model) && n.models.Holds(n.run.state.Model.Checkpoint)
 }
 
 // holdsCheckpoint reports whether this client can load the run's checkpoint by itself: its
@@ -92,27 +87,26 @@ func (n *Node) holdsCheckpoint() bool {
 	return c.FromPeers() && n.models.Shared(c.Digest) != nil || n.keeper.Holds(c)
 }
 
-// runChecked reports whether this client can do its part in the run as it is defined now, as
-// far as that can be told before it joins, and begins to find out. Once a client that cannot
+// checked reports whether this client can do its part in the run as it is defined now, as
+// far as check can tell before it joins, and begins to find out. Once a client that cannot
 // has joined, the others have waited for it.
-func (n *Node) runChecked() bool {
-	if n.CheckRun == nil {
+func (s *seat) checked(model coordinator.Model, tasks *env.Tasks, check func(context.Context, coordinator.Model) error, fail func(error)) bool {
+	if check == nil {
 		return true
 	}
-	model := n.run.state.Model
 	handed := model.Checkpoint.FromPeers()
-	if c := n.seat.check; c != nil && bytes.Equal(c.definition, model.Definition) && (c.handed == handed || c.passed && handed) {
+	if c := s.check; c != nil && bytes.Equal(c.definition, model.Definition) && (c.handed == handed || c.passed && handed) {
 		return c.passed
 	}
 	c := &runCheck{definition: model.Definition, handed: handed}
-	n.seat.check = c
-	n.tasks.Spawn(func(ctx context.Context) func() {
-		err := n.CheckRun(ctx, model)
+	s.check = c
+	tasks.Spawn(func(ctx context.Context) func() {
+		err := check(ctx, model)
 		return func() {
 			switch {
-			case n.seat.check != c || ctx.Err() != nil:
+			case s.check != c || ctx.Err() != nil:
 			case err != nil:
-				n.fail(fmt.Errorf("check before joining the run: %w", err))
+				fail(fmt.Errorf("check before joining the run: %w", err))
 			default:
 				c.passed = true
 			}
@@ -129,6 +123,6 @@ func (n *Node) withdraw(ctx context.Context) {
 	ctx, cancel := n.tasks.WithTimeout(context.WithoutCancel(ctx), n.WithdrawTimeout)
 	defer cancel()
 	if err := n.Backend.Submit(ctx, coordinator.Withdraw{Client: n.run.myself()}); err != nil {
-		n.log.Debug("withdraw", "err", err)
+		n.report.log.Debug("withdraw", "err", err)
 	}
 }

@@ -40,7 +40,7 @@ func (n *Node) settle(want uint32) bool {
 		return false
 	}
 	now := n.tasks.Now()
-	late := !l.LackingSince.IsZero() && now.Sub(l.LackingSince) > n.settleTimeout()
+	late := !l.LackingSince.IsZero() && now.Sub(l.LackingSince) > n.run.settleTime(n.SettleTimeout)
 	outcome := l.Judge(now, late)
 	if outcome.Missing == 0 {
 		n.apply(l, outcome)
@@ -61,12 +61,12 @@ func (n *Node) settle(want uint32) bool {
 	return false
 }
 
-// settleTimeout is how long a finished round may take to complete.
-func (n *Node) settleTimeout() time.Duration {
-	if n.SettleTimeout > 0 {
-		return n.SettleTimeout
+// settleTime is how long a finished round may take to complete; set: what the options say.
+func (v *view) settleTime(set time.Duration) time.Duration {
+	if set > 0 {
+		return set
 	}
-	return max(time.Duration(n.run.state.Config.MaxRoundTrainTime)*time.Second, requestTimeout)
+	return max(time.Duration(v.state.Config.MaxRoundTrainTime)*time.Second, requestTimeout)
 }
 
 // roundTime is how long a round may run.
@@ -90,7 +90,7 @@ func (n *Node) apply(l *ledger, o books.Outcome) {
 			switch {
 			case n.replica != replica:
 			case len(unread) > 0:
-				n.unread(l, unread, err)
+				n.fetcher.Unread(l.Book, unread, err)
 			case err != nil:
 				n.applyFailed(step, err)
 			default:
@@ -98,38 +98,27 @@ func (n *Node) apply(l *ledger, o books.Outcome) {
 				n.fetcher.StopRound(l.Book) // nobody needs the others here any more
 				replica.before, replica.hash = replica.hash, books.ExtendReplica(replica.hash, step, o.Counted)
 				replica.step = step
-				n.remember(l, o, payloads)
-				n.blobs.Drop(l.Settled(o)...)
+				n.store.Remember(replica.applied(l, o, payloads))
+				n.store.Drop(l.Settled(o)...)
 				n.report.applied(step, o, own, replica.hash, seconds, n.fetcher.Received)
 			}
 		}
 	})
 }
 
-// remember keeps a round for members that are away. Its results are shared already.
-func (n *Node) remember(l *ledger, o books.Outcome, payloads [][]byte) {
-	round := exchange.AppliedRound{Step: l.Round.Step, EpochStart: l.EpochStart, ColdSteps: n.replica.coldSteps, From: n.replica.from}
+// applied is what members that were away are told of a round that became part of the model.
+func (r *replica) applied(l *ledger, o books.Outcome, payloads [][]byte) exchange.AppliedRound {
+	round := exchange.AppliedRound{Step: l.Round.Step, EpochStart: l.EpochStart, ColdSteps: r.coldSteps, From: r.from}
 	for i, c := range o.Counted {
 		round.Results = append(round.Results, exchange.AppliedResult{Counted: c, Owner: l.Find(c.Batch).Owner, Size: uint32(len(payloads[i]))})
 	}
-	n.blobs.Drop(n.past.Push(round)...)
-}
-
-// unread has results fetched again that were lost from the blob store. A store whose disk
-// is full, or whose folder is gone, keeps nothing: from now on what it does not have after
-// a fetch stays in memory.
-func (n *Node) unread(l *ledger, lost []*books.Candidate, err error) {
-	n.log.Warn("results are fetched again, as the store for shared data has lost them: is its disk full?",
-		"step", l.Round.Step, "results", len(lost), "err", err)
-	n.fetcher.StoreLoses()
-	now := n.tasks.Now()
-	l.Lost(lost, func(c *books.Candidate) time.Time { return now.Add(fetch.Backoff(c.Attempts)) })
+	return round
 }
 
 // applyFailed handles a model of which nobody knows what it is.
 func (n *Node) applyFailed(step uint32, err error) {
 	n.engine.failures++
-	n.log.Error("apply results", "step", step, "err", err)
+	n.report.log.Error("apply results", "step", step, "err", err)
 	if n.engine.failures >= maxApplyFailures {
 		n.fail(fmt.Errorf("apply results of step %d: %w", step, err))
 		return

@@ -59,33 +59,26 @@ func (v *view) waitsFor() waiting {
 }
 
 // reportWaiting says what this client waits for, when that has changed.
-func (n *Node) reportWaiting() {
-	if n.errands.flying("join") {
-		return // it is said first that the client joined
+func (s *seat) reportWaiting(v *view, e *errands, log *slog.Logger) {
+	if !e.flying("join") { // else it is said first that the client joined
+		s.waiting = s.waiting.said(v.waitsFor(), e.tasks.Now(), log)
 	}
-	n.seat.waiting = n.seat.waiting.said(n.run.waitsFor(), n.tasks.Now(), n.log)
 }
 
-// reportLoss says what is lost when this client has left the run as the last one that holds
-// its model.
-func (n *Node) reportLoss() {
-	s := n.run.state
-	if s == nil || s.RunState == coordinator.Finished || !n.run.hasSeat() || n.run.othersHold() {
-		return
+// loss says what is lost when this client has left the run as the last one that holds its
+// model, of which newest is the newest step; empty: nothing.
+func (v *view) loss(newest uint32, saves bool) string {
+	s := v.state
+	if s == nil || s.RunState == coordinator.Finished || !v.hasSeat() || v.othersHold() {
+		return ""
 	}
-	recorded, newest := s.Model.Checkpoint.Step, uint32(0)
-	switch { // whose results are part of the model here
-	case n.replica != nil:
-		newest = n.replica.step
-	case n.models.Held != nil:
-		newest = n.models.Held.Step
-	}
-	switch {
-	case n.CheckpointDir == "" && len(s.UploadsOf(s.Model.Checkpoint.Digest)) == 0 && newest > 0:
-		n.log.Warn(fmt.Sprintf("this was the last member, and it saved no checkpoint: steps 1 to %d are lost, unless a member that left saved some", newest))
+	switch recorded := s.Model.Checkpoint.Step; {
+	case !saves && len(s.UploadsOf(s.Model.Checkpoint.Digest)) == 0 && newest > 0:
+		return fmt.Sprintf("this was the last member, and it saved no checkpoint: steps 1 to %d are lost, unless a member that left saved some", newest)
 	case newest > recorded:
-		n.log.Warn(fmt.Sprintf("this was the last member: steps %d to %d are in no checkpoint", recorded+1, newest))
+		return fmt.Sprintf("this was the last member: steps %d to %d are in no checkpoint", recorded+1, newest)
 	}
+	return ""
 }
 
 // findOtherModels says, once in an epoch that begins with a model which does not come from
@@ -106,6 +99,6 @@ func (n *Node) findOtherModels() {
 		return
 	}
 	r.otherModels = true
-	n.log.Warn("other members began from another model: compare the digest in the line \"holds the model\" and give every member the same --model-path",
+	n.report.log.Warn("other members began from another model: compare the digest in the line \"holds the model\" and give every member the same --model-path",
 		"results", announced, "of another model", others, "digest", hexOf(r.from)[:16])
 }

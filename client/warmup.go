@@ -27,7 +27,7 @@ func (n *Node) warmup() {
 	}
 	epoch := n.run.state.Progress.Epoch
 	n.errands.submit("ready", n.replica.epoch, coordinator.Ready{Epoch: epoch}, func() {
-		n.log.Info("ready", "epoch", epoch)
+		n.report.log.Info("ready", "epoch", epoch)
 	})
 }
 
@@ -63,7 +63,7 @@ func (n *Node) enterEpoch() bool {
 		n.seat.again = false
 		n.report.emit(event.Rejoined{Epoch: n.run.state.Progress.Epoch, Step: n.run.state.Progress.Step})
 	}
-	n.log.Info("holds the model", "epoch", n.run.state.Progress.Epoch, "digest", hexOf(m.Digest)[:16], "source", m.Source)
+	n.report.log.Info("holds the model", "epoch", n.run.state.Progress.Epoch, "digest", hexOf(m.Digest)[:16], "source", m.Source)
 	return true
 }
 
@@ -93,28 +93,15 @@ func (n *Node) prepare(model *handover.Model, epoch epochKey) {
 	})
 }
 
-// cancelLoad stops the load of a model that nobody waits for any more: the Warmup is over,
-// the client has lost its place, or the run goes on from another checkpoint. Otherwise a
-// holder that sends a byte now and then would keep the client from the next epoch, or from
-// its end. The parts that are here are kept.
-func (n *Node) cancelLoad() {
-	if n.engine.op == nil || n.engine.op.name != opLoad {
-		return
-	}
-	if n.run.state.RunState != coordinator.Warmup || !n.run.isMember() || n.engine.op.from != n.run.state.Model.Checkpoint {
-		n.engine.op.cancel()
-	}
-}
-
 // obtainModel loads the model that the coordinator's checkpoint names.
 func (n *Node) obtainModel() {
-	if !n.engine.idle() || n.tasks.Now().Before(n.obtainAt) {
+	if !n.engine.idle() || n.tasks.Now().Before(n.engine.loadAt) {
 		return
 	}
 	s := n.run.state
-	redefined := n.redefined()
+	redefined := n.engine.redefined(n.run.state.Model)
 	if redefined {
-		n.log.Info("the run was configured anew: building the trainer again", "epoch", s.Progress.Epoch)
+		n.report.log.Info("the run was configured anew: building the trainer again", "epoch", s.Progress.Epoch)
 		n.engine.trainer = nil
 	} else if m := n.models.Held; m != nil && m.Origin.Kind == 0 { // trained here, in the epoch before
 		n.desynchronise("the run recorded another checkpoint than the one held here")
@@ -123,9 +110,9 @@ func (n *Node) obtainModel() {
 	for _, u := range s.UploadsOf(s.Model.Checkpoint.Digest) {
 		places = append(places, u.Place)
 	}
-	n.forgetResults(0) // what follows does not go on from there
-	a := n.models.Begin(n.handover(), handover.Wish{
-		Definition: s.Model, Trainer: n.engine.trainer, Redefined: redefined, Peers: n.run.members(n.turns.Next),
+	n.store.Forget(0) // what follows does not go on from there
+	a := n.models.Begin(handover.Wish{
+		Definition: s.Model, Trainer: n.engine.trainer, Redefined: redefined, Peers: n.run.members(n.fetcher.Rotation.Next),
 		Places: places, Time: time.Duration(s.Config.WarmupTime) * time.Second,
 	})
 	n.engine.start(opLoad, 0, func(ctx context.Context) func() {
@@ -136,15 +123,6 @@ func (n *Node) obtainModel() {
 	n.engine.op.from = s.Model.Checkpoint
 }
 
-// handover returns what attempts to get a model are made with.
-func (n *Node) handover() *handover.Options {
-	return &handover.Options{
-		Network: n.Network, Tasks: n.tasks, Folder: n.folder(), Log: n.log,
-		ParameterRequests: n.ParameterRequests, Downloads: n.Downloads,
-		NewTrainer: n.NewTrainer, Initial: n.Initial, Archive: n.Archive,
-	}
-}
-
 // obtained takes over what an attempt to get the model got.
 func (n *Node) obtained(a *handover.Attempt, err error, cancelled bool) {
 	n.report.total.ModelReceived += a.Model.Fetched
@@ -152,21 +130,21 @@ func (n *Node) obtained(a *handover.Attempt, err error, cancelled bool) {
 		n.engine.trainer, n.engine.built = a.Trainer, a.Definition.Definition
 	}
 	if err == nil && !cancelled {
-		n.forgetResults(min(n.ResultMemory, a.Model.Size))
+		n.store.Forget(min(n.ResultMemory, a.Model.Size))
 		for _, round := range a.Rounds { // by which it was caught up, so that others can do the same
-			n.blobs.Drop(n.past.Push(round)...)
+			n.store.Remember(round)
 		}
 	}
 	n.models.End(a, err, cancelled, n.run.state.Model.Checkpoint.Digest)
 	switch {
 	case cancelled, err == nil:
 	case errors.Is(err, handover.ErrReplay):
-		n.log.Warn("the whole model has to be fetched", "err", err)
+		n.report.log.Warn("the whole model has to be fetched", "err", err)
 	case errors.Is(err, env.ErrNoRoom):
 		n.fail(fmt.Errorf("get the model from peers: %w", err))
 	case errors.Is(err, handover.ErrNoHolder):
-		n.obtainAt = n.tasks.Now().Add(modelPause)
-		n.log.Warn("get the model from peers", "err", err)
+		n.engine.loadAt = n.tasks.Now().Add(modelPause)
+		n.report.log.Warn("get the model from peers", "err", err)
 	default:
 		n.fail(fmt.Errorf("load the model: %w", err))
 	}

@@ -8,11 +8,11 @@ type Blobs struct {
 	needers []func(need func(hash [32]byte))
 }
 
-// NewBlobs returns the blobs of a store that drops with drop. Each of needers calls need for
-// the hashes that it needs.
-func NewBlobs(drop func(hash [32]byte), needers ...func(need func(hash [32]byte))) *Blobs {
-	return &Blobs{drop, needers}
-}
+// NewBlobs returns the blobs of a store that drops with drop.
+func NewBlobs(drop func(hash [32]byte)) *Blobs { return &Blobs{drop: drop} }
+
+// NeededBy adds somebody who may need blobs: each calls need for every hash that it needs.
+func (b *Blobs) NeededBy(each func(need func(hash [32]byte))) { b.needers = append(b.needers, each) }
 
 // Drop drops those of the blobs that nothing needs.
 func (b *Blobs) Drop(hashes ...[32]byte) {

@@ -48,11 +48,11 @@ type Requests interface {
 	Handle(protocol string, maxRequest int, handle func(ctx context.Context, from identity.ID, request []byte) ([]byte, error))
 }
 
-// Serve answers the requests of peers from a shelf and a history.
-func Serve(network Requests, s *Shelf, h *History) {
-	network.Handle(RoundProtocol, roundRequestSize, s.answerRound)
-	network.Handle(ModelProtocol, modelRequestSize, s.answerModel)
-	network.Handle(ResultsProtocol, resultsRequestSize, h.answer)
+// Serve answers the requests of peers.
+func (s *Store) Serve(network Requests) {
+	network.Handle(RoundProtocol, roundRequestSize, s.Shelf.answerRound)
+	network.Handle(ModelProtocol, modelRequestSize, s.Shelf.answerModel)
+	network.Handle(ResultsProtocol, resultsRequestSize, s.History.answer)
 }
 
 // AskRound asks a peer for the signed announcements that it has of a round.

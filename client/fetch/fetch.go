@@ -27,13 +27,12 @@ type Owner interface {
 
 // Options are what a Fetcher is made of.
 type Options struct {
-	ID       identity.ID // of this client
-	Tasks    *env.Tasks
-	Blobs    env.Blobs
-	Owner    Owner
-	Log      *slog.Logger
-	Limit    int // fetches at once
-	Rotation *Rotation
+	ID    identity.ID // of this client
+	Tasks *env.Tasks
+	Blobs env.Blobs
+	Owner Owner
+	Log   *slog.Logger
+	Limit int // fetches at once
 }
 
 // Terms are what a run allows at a moment.
@@ -47,6 +46,7 @@ type Terms struct {
 type Fetcher struct {
 	Options
 	*Plan
+	Rotation *Rotation // of who is asked first; shared with whoever else asks peers
 
 	// Received is how many bytes of results came.
 	Received uint64
@@ -55,7 +55,10 @@ type Fetcher struct {
 }
 
 // New returns a fetcher that has begun nothing.
-func New(o Options) *Fetcher { return &Fetcher{Options: o, Plan: NewPlan(o.Limit, o.Rotation)} }
+func New(o Options) *Fetcher {
+	rotation := &Rotation{}
+	return &Fetcher{Options: o, Plan: NewPlan(o.Limit, rotation), Rotation: rotation}
+}
 
 // Fetch starts to fetch what was announced in the open rounds that are not applied: oldest
 // rounds first, within a round first what has not failed. When all places are taken,
@@ -78,9 +81,16 @@ func (f *Fetcher) Fetch(open []*books.Book, t Terms) {
 	}
 }
 
-// StoreLoses notes that the blob store keeps nothing: from now on what it does not have
-// after a fetch stays in memory.
-func (f *Fetcher) StoreLoses() { f.storeLoses = true }
+// Unread has results fetched again that were lost from the blob store. A store whose disk
+// is full, or whose folder is gone, keeps nothing: from now on what it does not have after
+// a fetch stays in memory.
+func (f *Fetcher) Unread(b *books.Book, lost []*books.Candidate, err error) {
+	f.Log.Warn("results are fetched again, as the store for shared data has lost them: is its disk full?",
+		"step", b.Round.Step, "results", len(lost), "err", err)
+	f.storeLoses = true
+	now := f.Tasks.Now()
+	b.Lost(lost, func(c *books.Candidate) time.Time { return now.Add(Backoff(c.Attempts)) })
+}
 
 // useful is how long a result of the round can be of use: until the round has to be
 // complete.

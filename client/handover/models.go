@@ -22,8 +22,8 @@ type Models struct {
 	// Held is the model that the trainer holds; nil while it differs from any manifest.
 	Held *Model
 
-	shelf   *exchange.Shelf
-	blobs   *exchange.Blobs
+	options *Options
+	store   *exchange.Store
 	shares  []*Model // whose blobs peers can fetch, newest last
 	partial partial  // a model on its way here
 	whole   [32]byte // digest of a model that catching up by results did not lead to
@@ -37,14 +37,15 @@ type partial struct {
 }
 
 // NewModels returns a client that holds nothing.
-func NewModels(shelf *exchange.Shelf) *Models { return &Models{shelf: shelf} }
+func NewModels(store *exchange.Store, o *Options) *Models {
+	m := &Models{store: store, options: o}
+	store.NeededBy(m.eachBlob)
+	return m
+}
 
-// SetBlobs says where blobs are dropped.
-func (m *Models) SetBlobs(blobs *exchange.Blobs) { m.blobs = blobs }
-
-// EachBlob calls need for the hash of each part that is shared, or kept for a model on its
+// eachBlob calls need for the hash of each part that is shared, or kept for a model on its
 // way.
-func (m *Models) EachBlob(need func(hash [32]byte)) {
+func (m *Models) eachBlob(need func(hash [32]byte)) {
 	for _, model := range m.shares {
 		for _, hash := range model.Blobs {
 			need(hash)
@@ -68,7 +69,7 @@ func (m *Models) Holds(c coordinator.Checkpoint) bool {
 
 // Share lets peers fetch a model. Recorded is the digest of the run's checkpoint.
 func (m *Models) Share(model *Model, recorded [32]byte) {
-	m.shelf.PutManifest(model.Digest, model.Manifest)
+	m.store.Shelf.PutManifest(model.Digest, model.Manifest)
 	m.shares = append(slices.DeleteFunc(m.shares, func(other *Model) bool { return other.Digest == model.Digest }), model)
 	m.DropOld(recorded)
 }
@@ -99,8 +100,8 @@ func (m *Models) keepShares(keep func(*Model) bool) {
 	m.shares = slices.DeleteFunc(slices.Clone(old), func(model *Model) bool { return !keep(model) })
 	for _, model := range old {
 		if !slices.Contains(m.shares, model) {
-			m.shelf.DropManifest(model.Digest)
-			m.blobs.Drop(model.Blobs...)
+			m.store.Shelf.DropManifest(model.Digest)
+			m.store.Drop(model.Blobs...)
 		}
 	}
 }
@@ -117,11 +118,11 @@ type Wish struct {
 
 // Begin returns an attempt to get a model. What the trainer held is given up, and so is
 // what is shared and would take the room of the new one.
-func (m *Models) Begin(o *Options, w Wish) *Attempt {
+func (m *Models) Begin(w Wish) *Attempt {
 	c := w.Definition.Checkpoint
 	m.keepPartial(c.Digest)
 	a := &Attempt{
-		Options: o, Wish: w, Model: &Model{Origin: c, Fresh: true},
+		Options: m.options, Wish: w, Model: &Model{Origin: c, Fresh: true},
 		known: m.Shared(c.Digest), base: m.baseBefore(c.Step), replayTime: w.Time / replayShare,
 	}
 	a.Places = rotated(w.Places, m.partial.attempts)
@@ -152,7 +153,7 @@ func (m *Models) End(a *Attempt, err error, cancelled bool, recorded [32]byte) {
 	m.partial.blobs = append(m.partial.blobs, a.Model.Blobs...)
 	switch {
 	case err != nil || cancelled:
-		m.blobs.Drop(a.results...)
+		m.store.Drop(a.results...)
 		if errors.Is(err, ErrReplay) && !cancelled {
 			m.whole = a.Definition.Checkpoint.Digest
 		}
@@ -170,7 +171,7 @@ func (m *Models) keepPartial(digest [32]byte) {
 	if m.partial.digest != digest {
 		old := m.partial.blobs
 		m.partial = partial{digest: digest}
-		m.blobs.Drop(old...)
+		m.store.Drop(old...)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"log/slog"
+	"strings"
 
 	"github.com/psyche-go/psyche/checkpoint"
 	"github.com/psyche-go/psyche/client/env"
@@ -33,6 +34,8 @@ type Options struct {
 // Keeper writes the model of each epoch to the folder. It is used by the loop of a client.
 type Keeper struct {
 	Options
+	Uploads Uploads // that the run may not know of
+
 	unsaved *Model // the newest epoch's, until it is clear that it is the run's
 	saves   int    // checkpoints being written
 	err     error  // of the newest one
@@ -64,6 +67,26 @@ func (k *Keeper) Holds(c coordinator.Checkpoint) bool {
 		k.looked, k.holds = c, err == nil && f.Digest == hex.EncodeToString(c.Digest[:])
 	}
 	return k.holds
+}
+
+// WhereLies says where the run's newest recorded model can be got.
+func (k *Keeper) WhereLies(s *coordinator.State) string {
+	c := s.Model.Checkpoint
+	if !c.FromPeers() {
+		return "none was recorded but the one that the run began with"
+	}
+	digest := "digest " + hex.EncodeToString(c.Digest[:8])
+	if k.Holds(c) {
+		return digest + ", in " + k.Folder.Checkpoint(c.Step)
+	}
+	var places []string
+	for _, u := range s.UploadsOf(c.Digest) {
+		places = append(places, u.Place.String())
+	}
+	if len(places) == 0 {
+		return digest + ", in the --checkpoint-dir of members that saved it; none said that it uploaded it"
+	}
+	return digest + ", as members say at " + strings.Join(places, " or ")
 }
 
 // SaveAgreed saves the model of an epoch when the run has left the epoch's Cooldown. One
