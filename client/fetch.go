@@ -199,7 +199,7 @@ func (n *Node) fetchLimit(l *ledger) time.Duration {
 	switch {
 	case !l.final:
 		c := n.state.Config
-		return limit + time.Duration(c.MaxRoundTrainTime+c.RoundWitnessTime)*time.Second
+		return limit + time.Duration(c.MaxRoundTrainTime+c.RoundWitnessTime)*time.Millisecond
 	case !l.settleSince.IsZero():
 		return max(limit-n.Runtime.Now().Sub(l.settleSince), minPatience)
 	}

@@ -46,7 +46,7 @@ func newWorld(t *testing.T, config coordinator.Config) *world {
 				MaxSeqLen: 2, Checkpoint: coordinator.Checkpoint{Kind: coordinator.CheckpointDummy},
 			})
 		},
-		Now: func() uint64 { return uint64(time.Now().Unix()) },
+		Now: func() uint64 { return uint64(time.Now().UnixMilli()) },
 	})
 	if err != nil {
 		t.Fatal(err)

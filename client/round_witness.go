@@ -124,7 +124,7 @@ func (n *Node) settleTimeout() time.Duration {
 	if n.SettleTimeout > 0 {
 		return n.SettleTimeout
 	}
-	return max(time.Duration(n.state.Config.MaxRoundTrainTime)*time.Second, requestTimeout)
+	return max(time.Duration(n.state.Config.MaxRoundTrainTime)*time.Millisecond, requestTimeout)
 }
 
 // apply makes a round's outcome part of the model.

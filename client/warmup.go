@@ -145,7 +145,7 @@ func (n *Node) obtainModel() {
 		n.whole = o.checkpoint.Digest
 	}
 	o.noReplay = n.whole == o.checkpoint.Digest
-	o.base, o.replayTime = baseIn(n.shares, o.checkpoint.Step), time.Duration(n.state.Config.WarmupTime)*time.Second/replayShare
+	o.base, o.replayTime = baseIn(n.shares, o.checkpoint.Step), time.Duration(n.state.Config.WarmupTime)*time.Millisecond/replayShare
 	if fromPeers(o.checkpoint) && o.known == nil {
 		n.dropOtherShares(o.checkpoint.Digest) // to have room for this one
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 // encodingVersion is the first byte of an encoded State.
-const encodingVersion = 3
+const encodingVersion = 4
 
 // Sizes of encoded parts.
 const (

@@ -19,6 +19,10 @@ const (
 	MaxUploadTries    = 3    // Warmups in which nobody got the model before an upload is dropped
 	MaxEarlier        = 8    // recorded checkpoints whose upload may still be reported
 	MaxLapses         = 8    // the oldest is forgotten
+
+	// MaxTime bounds every time of Config, in milliseconds: 10⁹ seconds, or 31 years. Hosts
+	// may add up a few of them as nanoseconds of 64 bits.
+	MaxTime = 1_000_000_000_000
 )
 
 // ClientID is the ed25519 public key of a participant.
@@ -50,7 +54,7 @@ const (
 	Ejected               // removed by the run's authority
 )
 
-// Config holds the rules of a run. Times are whole seconds.
+// Config holds the rules of a run. Times are milliseconds, at most MaxTime.
 type Config struct {
 	WarmupTime                  uint64
 	CooldownTime                uint64
@@ -237,7 +241,7 @@ type State struct {
 	Host         ClientID // whose ticks count, and who may withdraw clients that lost their connection
 	Authority    Authority
 	RunState     RunState
-	StateStart   uint64 // Unix time, seconds
+	StateStart   uint64 // Unix time, milliseconds, as all times here
 	Config       Config
 	Model        Model
 	Progress     Progress

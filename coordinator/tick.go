@@ -8,9 +8,9 @@ import (
 	"github.com/psyche-go/psyche/assign"
 )
 
-// Tick moves the run on if something is due at now (Unix seconds), at most to the next
+// Tick moves the run on if something is due at now (Unix milliseconds), at most to the next
 // RunState, and reports whether the state changed. When nothing is due it changes
-// nothing, so anybody may call it at any time. seed is fresh randomness; it is used,
+// nothing, so anybody may call it at any time; Due says when it has to be. seed is fresh randomness; it is used,
 // mixed with all earlier ones, only when a round starts.
 //
 // A clock that was set back delays nothing: times in the future become now.
@@ -49,8 +49,8 @@ func (s *State) adjustClock(now uint64) (changed bool) {
 	return changed
 }
 
-// elapsed reports whether a wait of d seconds that began at start is over. It lasts
-// until the clock shows another second at least, also when d is 0.
+// elapsed reports whether a wait of d milliseconds that began at start is over. It lasts
+// until the clock shows another millisecond at least, also when d is 0.
 func elapsed(start, now, d uint64) bool { return now > start && now-start >= d }
 
 func (s *State) enter(state RunState, now uint64) {

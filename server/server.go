@@ -79,7 +79,7 @@ type Options struct {
 	JoinsPerSecond float64
 	// Key is the host's. Zero: the one of SaveStateDir, or a fresh one; see HostKey.
 	Key identity.Key
-	// Now returns the Unix time in seconds. Nil: the system's clock as it was at the
+	// Now returns the Unix time in milliseconds. Nil: the system's clock as it was at the
 	// start, and from there on what really passed, so that setting the clock while the
 	// server runs neither ends rounds early nor holds them up.
 	Now func() uint64
@@ -347,8 +347,8 @@ func (s *server) show(state *coordinator.State) {
 	s.options.OnState(&clone)
 }
 
-// steadyClock returns a clock that shows start's Unix time in seconds and goes on by the
+// steadyClock returns a clock that shows start's Unix time in milliseconds and goes on by the
 // system's monotonic clock.
 func steadyClock(start time.Time) func() uint64 {
-	return func() uint64 { return uint64(max(0, start.Add(time.Since(start)).Unix())) }
+	return func() uint64 { return uint64(max(0, start.Add(time.Since(start)).UnixMilli())) }
 }

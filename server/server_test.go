@@ -389,8 +389,8 @@ func TestFullRun(t *testing.T) {
 		Now: func() uint64 { return 1_000_000 + uint64(time.Since(began)/(50*time.Millisecond)) },
 		Runs: []server.Genesis{func(host coordinator.ClientID) (coordinator.State, error) {
 			return coordinator.New(runID, host, coordinator.Config{
-				WarmupTime: 600, CooldownTime: 600, RoundsPerEpoch: 8, MaxRoundTrainTime: 600, RoundWitnessTime: 1,
-				WaitingForMembersExtraTime: 10, GlobalBatchSizeStart: 256, GlobalBatchSizeEnd: 256, TotalSteps: steps,
+				WarmupTime: 600_000, CooldownTime: 600_000, RoundsPerEpoch: 8, MaxRoundTrainTime: 600_000, RoundWitnessTime: 1000,
+				WaitingForMembersExtraTime: 10_000, GlobalBatchSizeStart: 256, GlobalBatchSizeEnd: 256, TotalSteps: steps,
 				InitMinClients: clients, MinClients: clients / 2,
 			}, coordinator.Model{MaxSeqLen: 16, Checkpoint: coordinator.Checkpoint{Kind: coordinator.CheckpointDummy}})
 		}},

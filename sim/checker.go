@@ -185,7 +185,7 @@ func (c *checker) ticked(s *coordinator.State, before stateMark, now uint64) {
 		c.roundTrained(s, past)
 	case coordinator.RoundWitness:
 		if past < s.Config.RoundWitnessTime {
-			c.violate(QuorumOrTime, "RoundWitness of step %d lasted %d s", before.step, past)
+			c.violate(QuorumOrTime, "RoundWitness of step %d lasted %d ms", before.step, past)
 		}
 		c.roundOver(s, before)
 	case coordinator.Cooldown:
@@ -216,7 +216,7 @@ func (c *checker) roundTrained(s *coordinator.State, past uint64) {
 		}
 	}
 	if complete < quorum && !outOfReach(s, round, quorum) {
-		c.violate(QuorumOrTime, "RoundTrain of step %d ended after %d s with %d witnesses of all results, quorum %d",
+		c.violate(QuorumOrTime, "RoundTrain of step %d ended after %d ms with %d witnesses of all results, quorum %d",
 			round.Step, past, complete, quorum)
 	}
 }
@@ -436,9 +436,9 @@ func (c *checker) deadline() int64 {
 	}
 	k := c.world.plan.config
 	rounds := int64(k.TotalSteps) + 1 - int64(c.healedStep)
-	round := int64(k.MaxRoundTrainTime + k.RoundWitnessTime + 2)
-	epoch := int64(k.WarmupTime+k.CooldownTime+k.WaitingForMembersExtraTime) + 20
-	return c.healedAt + slack + max(rounds, 1)*(round+epoch)*second
+	round := int64(k.MaxRoundTrainTime + k.RoundWitnessTime + 2000)
+	epoch := int64(k.WarmupTime+k.CooldownTime+k.WaitingForMembersExtraTime) + 20_000
+	return c.healedAt + slack + max(rounds, 1)*(round+epoch)*second/1000
 }
 
 // tooLate is called when the run is not over in time.

@@ -33,7 +33,7 @@ type host struct {
 	state  coordinator.State
 	disk   disk
 	random *random
-	offset int64 // of its clock, seconds
+	offset int64 // of its clock, milliseconds
 
 	inbox     []*request
 	answers   []reply // for when the disk has their actions
@@ -61,9 +61,9 @@ func newHost(w *world) *host {
 	}
 }
 
-// clock returns the host's time in Unix seconds.
+// clock returns the host's time in Unix milliseconds.
 func (h *host) clock() uint64 {
-	t := clockStart.Add(time.Duration(h.world.now)).Unix() + h.offset
+	t := clockStart.Add(time.Duration(h.world.now)).UnixMilli() + h.offset
 	return uint64(max(t, 1))
 }
 

@@ -21,7 +21,7 @@ type Options struct {
 	// Genesis returns the state a run starts with, given the key of its host;
 	// config.Run.CoordinatorState is one.
 	Genesis func(host coordinator.ClientID) (coordinator.State, error)
-	// Now returns the Unix time in seconds. It is called with the host locked.
+	// Now returns the Unix time in milliseconds. It is called with the host locked.
 	Now func() uint64
 	// Seed determines the host's key and all round seeds.
 	Seed uint64

@@ -91,8 +91,8 @@ func (noData) Batch(_ context.Context, id assign.BatchID) (data.Batch, error) {
 func newHost(t *testing.T, change func(*coordinator.Config)) *memory.Host {
 	t.Helper()
 	config := coordinator.Config{
-		WarmupTime: 100, CooldownTime: 100, RoundsPerEpoch: 2, MaxRoundTrainTime: 100, RoundWitnessTime: 1,
-		WaitingForMembersExtraTime: 10, GlobalBatchSizeStart: 6, GlobalBatchSizeEnd: 6, TotalSteps: 6,
+		WarmupTime: 100_000, CooldownTime: 100_000, RoundsPerEpoch: 2, MaxRoundTrainTime: 100_000, RoundWitnessTime: 1000,
+		WaitingForMembersExtraTime: 10_000, GlobalBatchSizeStart: 6, GlobalBatchSizeEnd: 6, TotalSteps: 6,
 		InitMinClients: 2, MinClients: 1,
 	}
 	if change != nil {
