@@ -86,13 +86,12 @@ func (s *State) tickWarmup(now, seed uint64) bool {
 		return true
 	}
 	changed := s.removeLeavers(0)
-	healthy := s.HealthyCount()
-	if healthy < int(s.Config.MinClients) {
+	if s.HealthyCount() < int(s.Config.MinClients) {
 		s.membersToPending()
 		s.waitForMembers(now)
 		return true
 	}
-	if s.readyCount() < healthy && !elapsed(s.StateStart, now, s.Config.WarmupTime) {
+	if !s.phase().isOver(now) {
 		return changed
 	}
 	if len(s.Epoch.Ready) == 0 {
@@ -108,9 +107,12 @@ func (s *State) tickWarmup(now, seed uint64) bool {
 	return true
 }
 
-// readyCount returns how many healthy members are ready.
+// readyCount returns how many healthy members are ready, or fewer when not all can be.
 func (s *State) readyCount() int {
 	count := 0
+	if len(s.Epoch.Ready) < s.HealthyCount() {
+		return count
+	}
 	ready := newIDSet(s.Epoch.Ready)
 	for i := range s.Epoch.Clients {
 		if client := &s.Epoch.Clients[i]; client.State == Healthy && ready.has(client.ID) {
@@ -121,7 +123,7 @@ func (s *State) readyCount() int {
 }
 
 func (s *State) tickRoundTrain(now uint64) bool {
-	if !elapsed(s.StateStart, now, s.Config.MaxRoundTrainTime) && !s.roundProved() && !s.quorumIsOutOfReach() {
+	if !s.phase().isOver(now) {
 		return false
 	}
 	s.enter(RoundWitness, now)
@@ -198,7 +200,7 @@ func (s *State) epochIsOver(last *Round) bool {
 }
 
 func (s *State) tickCooldown(now uint64) bool {
-	if !s.allReported() && !elapsed(s.StateStart, now, s.Config.CooldownTime) {
+	if !s.phase().isOver(now) {
 		return false
 	}
 	s.settleCheckpoint()
