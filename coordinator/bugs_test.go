@@ -298,7 +298,7 @@ func TestBugLastRoundsAreNeverApplied(t *testing.T) {
 // next epoch goes on at the next sequence.
 func TestBugDrainRoundsSkipData(t *testing.T) {
 	config := testConfig()
-	config.RoundsPerEpoch, config.EpochTime = 0, 70*second
+	config.RoundsPerEpoch, config.EpochTime, config.TotalSteps = 0, 70*second, 1000
 	s := newRun(t, config, "a", "b", "c")
 	next, rounds := uint64(0), uint64(0)
 	for range 3 {

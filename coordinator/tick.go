@@ -156,18 +156,39 @@ func (s *State) quorumIsOutOfReach() bool {
 	if left := len(round.Members) - s.HealthyCount(); int(round.WitnessesElected)-left >= int(round.WitnessesNeeded) {
 		return false
 	}
-	reachable := len(round.Witnesses)
-	for _, member := range round.ElectedWitnesses(s.Config) {
-		witnessed := slices.ContainsFunc(round.Witnesses, func(w Witness) bool { return int(w.Member) == member })
-		if !witnessed && s.isHealthy(round.Members[member]) {
-			reachable++
+	return len(round.Witnesses)+s.silentWitnesses() < int(round.WitnessesNeeded)
+}
+
+// silentWitnesses returns how many healthy members were elected to witness the running
+// round and have not: all that can still come.
+func (s *State) silentWitnesses() int {
+	round := s.CurrentRound()
+	if len(round.Witnesses) == int(round.WitnessesElected) {
+		return 0
+	}
+	var silent MemberSet
+	if int(round.WitnessesElected) == len(round.Members) { // who was elected needs no shuffle
+		for member := range round.Members {
+			silent.add(member)
+		}
+	} else {
+		silent = round.electedSet(s.Config)
+	}
+	for i := range round.Witnesses {
+		silent.remove(int(round.Witnesses[i].Member))
+	}
+	count := 0
+	clients := lookup{clients: s.Epoch.Clients}
+	for member, id := range round.Members {
+		if silent.Has(member) && clients.isHealthy(id) {
+			count++
 		}
 	}
-	return reachable < int(round.WitnessesNeeded)
+	return count
 }
 
 func (s *State) tickRoundWitness(now, seed uint64) bool {
-	if !elapsed(s.StateStart, now, s.Config.RoundWitnessTime) {
+	if !s.phase().isOver(now) {
 		return false
 	}
 	round := s.CurrentRound()

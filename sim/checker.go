@@ -184,8 +184,8 @@ func (c *checker) ticked(s *coordinator.State, before stateMark, now uint64) {
 	case coordinator.RoundTrain:
 		c.roundTrained(s, past)
 	case coordinator.RoundWitness:
-		if past < s.Config.RoundWitnessTime {
-			c.violate(QuorumOrTime, "RoundWitness of step %d lasted %d ms", before.step, past)
+		if silent := silentWitness(s, s.RoundOfStep(before.step)); past < s.Config.RoundWitnessTime && silent >= 0 {
+			c.violate(QuorumOrTime, "RoundWitness of step %d lasted %d ms, and member %d was elected and is silent", before.step, past, silent)
 		}
 		c.roundOver(s, before)
 	case coordinator.Cooldown:
@@ -225,15 +225,31 @@ func (c *checker) roundTrained(s *coordinator.State, past uint64) {
 // quorum: then nothing of the round can count any more.
 func outOfReach(s *coordinator.State, round *coordinator.Round, quorum int) bool {
 	possible := len(round.Witnesses)
-	for i, id := range round.Members {
-		voted := slices.ContainsFunc(round.Witnesses, func(w coordinator.Witness) bool { return int(w.Member) == i })
-		member, ok := s.Member(id)
-		if !voted && ok && member.State == coordinator.Healthy &&
-			assign.Position(uint32(i), uint32(len(round.Members)), round.Seed, "witness") < uint32(electedOf(round, s.Config)) {
+	for i := range round.Members {
+		if isSilent(s, round, i) {
 			possible++
 		}
 	}
 	return possible < quorum
+}
+
+// isSilent reports whether a member was elected to witness a round, has not, and can still.
+func isSilent(s *coordinator.State, round *coordinator.Round, i int) bool {
+	voted := slices.ContainsFunc(round.Witnesses, func(w coordinator.Witness) bool { return int(w.Member) == i })
+	member, ok := s.Member(round.Members[i])
+	return !voted && ok && member.State == coordinator.Healthy &&
+		assign.Position(uint32(i), uint32(len(round.Members)), round.Seed, "witness") < uint32(electedOf(round, s.Config))
+}
+
+// silentWitness returns a member that a round still has to wait for, or -1. Who is no longer
+// healthy when a round is over has left it before.
+func silentWitness(s *coordinator.State, round *coordinator.Round) int {
+	for i := range round.Members {
+		if isSilent(s, round, i) {
+			return i
+		}
+	}
+	return -1
 }
 
 // roundBegins checks data and step of a new round.
