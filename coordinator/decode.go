@@ -300,6 +300,7 @@ func (d *decoder) round(r *Round) {
 	r.Height = d.uint32("round height")
 	r.Step = d.uint32("round step")
 	r.Seed = d.uint64("round seed")
+	r.BatchSeed = d.uint64("round batch seed")
 	r.DataIndex = d.uint64("round data index")
 	r.BatchSize = d.uint32("round batch size")
 	r.Members = d.ids("round members", MaxClients)

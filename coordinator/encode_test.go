@@ -169,6 +169,7 @@ func TestDecodeRefusesBrokenInvariants(t *testing.T) {
 		{"ready", func(s *State) { s.Epoch.Ready[1] = s.Epoch.Ready[0] }},
 		{"reports", func(s *State) { s.Epoch.Reports = make([]CheckpointReport, 2) }},
 		{"rounds", func(s *State) { s.Epoch.Rounds = nil }},
+		{"epoch's start step", func(s *State) { s.RunState, s.Epoch.Rounds, s.Epoch.StartStep = Warmup, nil, 1 }},
 		{"rounds", func(s *State) { s.Progress.DataIndex++ }},
 		{"rounds", func(s *State) { s.Epoch.Rounds[0].Height++ }},
 		{"rounds", func(s *State) { s.Epoch.Rounds = append(s.Epoch.Rounds, s.Epoch.Rounds[0]) }},

@@ -138,7 +138,8 @@ type Witness struct {
 type Round struct {
 	Height           uint32 // 0 for the first round of an epoch
 	Step             uint32
-	Seed             uint64
+	Seed             uint64 // elects the witnesses and keys their filters; nobody knew it before
+	BatchSeed        uint64 // draws committee and batches; known since the round before began
 	DataIndex        uint64
 	BatchSize        uint32     // sequences of all batches together
 	Members          []ClientID // healthy members at its start
@@ -247,7 +248,7 @@ type State struct {
 	Progress     Progress
 	Epoch        Epoch
 	MinimumSince uint64   // since when InitMinClients wait; 0 while fewer do
-	SeedChain    [32]byte // SHA-256 chain over the seeds that Tick was given for rounds
+	SeedChain    [32]byte // SHA-256 chain over the seeds that Tick was given for rounds; bytes 8 to 15 are the next round's BatchSeed
 	HostNonce    uint64   // of the host's newest accepted action
 
 	Pending  []Client // wait for the next epoch, in the order in which they become members

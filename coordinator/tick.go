@@ -1,13 +1,5 @@
 package coordinator
 
-import (
-	"crypto/sha256"
-	"encoding/binary"
-	"slices"
-
-	"github.com/psyche-go/psyche/assign"
-)
-
 // Tick moves the run on if something is due at now (Unix milliseconds), at most to the next
 // RunState, and reports whether the state changed. When nothing is due it changes
 // nothing, so anybody may call it at any time; Due says when it has to be. seed is fresh randomness; it is used,
@@ -197,27 +189,12 @@ func (s *State) tickRoundWitness(now, seed uint64) bool {
 	if s.Config.EpochTime != 0 && s.Epoch.LastStep == 0 && elapsed(s.Epoch.StartTime, now, s.Config.EpochTime) {
 		s.Epoch.LastStep = s.Progress.Step + 1 // two more rounds
 	}
-	if s.epochIsOver(round) {
+	if !round.HasQuorum() || s.endsBefore(s.Progress.Step) {
 		s.enter(Cooldown, now)
 	} else {
 		s.startRound(now, seed)
 	}
 	return true
-}
-
-// epochIsOver decides after a round whether Cooldown follows.
-func (s *State) epochIsOver(last *Round) bool {
-	switch {
-	case s.Config.RoundsPerEpoch != 0 && last.Height+1 >= s.Config.RoundsPerEpoch,
-		s.Epoch.LastStep != 0 && s.Progress.Step > s.Epoch.LastStep,
-		s.HealthyCount() < int(s.Config.MinClients),
-		!last.HasQuorum(),
-		s.Progress.Step > s.Config.TotalSteps,
-		s.PendingPause:
-		return true
-	default:
-		return false
-	}
 }
 
 func (s *State) tickCooldown(now uint64) bool {
@@ -294,47 +271,4 @@ func (s *State) startEpoch(now uint64) {
 	s.Pending = nil
 	s.MinimumSince = 0
 	s.enter(Warmup, now)
-}
-
-// startRound fixes everything about the next round and begins RoundTrain.
-func (s *State) startRound(now, seed uint64) {
-	var height uint32
-	if n := len(s.Epoch.Rounds); n > 0 {
-		height = s.Epoch.Rounds[n-1].Height + 1
-	}
-	members := make([]ClientID, 0, len(s.Epoch.Clients))
-	for _, client := range s.Epoch.Clients {
-		if client.State == Healthy {
-			members = append(members, client.ID)
-		}
-	}
-	round := Round{
-		Height:    height,
-		Step:      s.Progress.Step,
-		Seed:      s.mixSeed(seed),
-		DataIndex: s.Progress.DataIndex,
-		BatchSize: s.Config.BatchSize(s.Progress.DataIndex, s.Model.MaxSeqLen),
-		Members:   members,
-	}
-	s.warm(&round)
-	elected := len(round.ElectedWitnesses(s.Config))
-	round.WitnessesElected = uint16(elected)
-	round.WitnessesNeeded = uint16(assign.Quorum(elected))
-	s.Progress.DataIndex += uint64(round.BatchSize)
-	if len(s.Epoch.Rounds) == StoredRounds {
-		s.Epoch.Rounds = slices.Delete(s.Epoch.Rounds, 0, 1)
-	}
-	s.Epoch.Rounds = append(s.Epoch.Rounds, round)
-	s.enter(RoundTrain, now)
-}
-
-// mixSeed extends the seed chain and returns the round's seed, the first eight bytes of
-// sha256(chain ‖ seed as le64 ‖ step as le32). A host that repeats a seed still gets
-// another round seed.
-func (s *State) mixSeed(seed uint64) uint64 {
-	message := slices.Clone(s.SeedChain[:])
-	message = binary.LittleEndian.AppendUint64(message, seed)
-	message = binary.LittleEndian.AppendUint32(message, s.Progress.Step)
-	s.SeedChain = sha256.Sum256(message)
-	return binary.LittleEndian.Uint64(s.SeedChain[:8])
 }

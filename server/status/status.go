@@ -66,7 +66,8 @@ type Client struct {
 type Round struct {
 	Height    uint32 `json:"height"`
 	Step      uint32 `json:"step"`
-	Seed      string `json:"seed"` // decimal; a text because it needs all 64 bits
+	Seed      string `json:"seed"`       // decimal; a text because it needs all 64 bits
+	BatchSeed string `json:"batch_seed"` // likewise
 	DataIndex uint64 `json:"data_index"`
 	BatchSize uint32 `json:"batch_size"`
 	Members   int    `json:"members"`
@@ -143,7 +144,7 @@ func Of(s *coordinator.State) Run {
 	}
 	if r := s.CurrentRound(); r != nil {
 		run.Round = &Round{
-			Height: r.Height, Step: r.Step, Seed: fmt.Sprint(r.Seed), DataIndex: r.DataIndex, BatchSize: r.BatchSize,
+			Height: r.Height, Step: r.Step, Seed: fmt.Sprint(r.Seed), BatchSeed: fmt.Sprint(r.BatchSeed), DataIndex: r.DataIndex, BatchSize: r.BatchSize,
 			Members: len(r.Members), Witnesses: len(r.Witnesses), Quorum: int(r.WitnessesNeeded), Elected: int(r.WitnessesElected),
 		}
 	}
