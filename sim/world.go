@@ -248,7 +248,9 @@ func (w *world) partition(f fault) {
 		for _, i := range f.clients {
 			counts[i]--
 		}
+		w.host.reconnected()
 	})
+	w.host.reconnected()
 }
 
 // heal ends all faults but lies.
@@ -264,5 +266,6 @@ func (w *world) heal() {
 	for _, m := range w.machines {
 		m.start()
 	}
+	w.host.reconnected()
 	w.checker.healed()
 }
