@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"slices"
 
@@ -18,6 +20,8 @@ const (
 	SameReplica    Assertion = "honest clients at the same step have the same replica hash and weights"
 	DataContinuous Assertion = "the data index advances by exactly what each round holds, and batches cover it"
 	QuorumOrTime   Assertion = "no round advances without its quorum or its time"
+	InTime         Assertion = "no phase outlasts its time, or what it waits for"
+	SeedsRight     Assertion = "batch seeds are those that the chain said a round before, and witness seeds are fresh"
 	OnlyElected    Assertion = "only elected witnesses are accepted, each once"
 	CountedRight   Assertion = "exactly the results that the witnesses' quorum proved are applied, all signed by assignees"
 	NotReplayed    Assertion = "no action is accepted twice"
@@ -53,6 +57,7 @@ type checker struct {
 	chain     chain
 	actions   map[signature]bool // accepted ones that are not lost in a crash
 	acked     map[signature]bool
+	seedChain [32]byte // while the round before ran
 	nextData  uint64
 	nextStep  uint32
 	votedStep uint32 // of voted
@@ -69,6 +74,7 @@ func newChecker(w *world) *checker {
 	return &checker{
 		world: w, chain: newChain(w), actions: make(map[signature]bool), acked: make(map[signature]bool),
 		nextStep: 1, replicas: make(map[uint32][32]byte),
+		seedChain: sha256.Sum256([]byte("psyche/seed/v1" + runID)),
 	}
 }
 
@@ -181,14 +187,19 @@ func (c *checker) ticked(s *coordinator.State, before stateMark, now uint64) {
 		past = now - before.start
 	}
 	switch before.runState {
+	case coordinator.Warmup:
+		c.punctual(before, past, s.Config.WarmupTime)
 	case coordinator.RoundTrain:
+		c.punctual(before, past, s.Config.MaxRoundTrainTime)
 		c.roundTrained(s, past)
 	case coordinator.RoundWitness:
+		c.punctual(before, past, s.Config.RoundWitnessTime)
 		if silent := silentWitness(s, s.RoundOfStep(before.step)); past < s.Config.RoundWitnessTime && silent >= 0 {
 			c.violate(QuorumOrTime, "RoundWitness of step %d lasted %d ms, and member %d was elected and is silent", before.step, past, silent)
 		}
 		c.roundOver(s, before)
 	case coordinator.Cooldown:
+		c.punctual(before, past, s.Config.CooldownTime)
 		c.epochOver(s, before)
 	}
 	if s.RunState == coordinator.RoundTrain {
@@ -272,8 +283,46 @@ func (c *checker) roundBegins(s *coordinator.State, before stateMark) {
 		c.violate(DataContinuous, "step %d: batches end at %d, not at %d", round.Step, at, c.nextData+uint64(round.BatchSize))
 	}
 	c.nextData, c.nextStep = at, round.Step+1
+	c.seeded(s, round)
 	if before.runState == coordinator.Warmup {
 		c.chain.begin(s)
+	}
+}
+
+// seeded checks the two seeds of a new round.
+func (c *checker) seeded(s *coordinator.State, round *coordinator.Round) {
+	if want := binary.LittleEndian.Uint64(c.seedChain[8:]); round.BatchSeed != want {
+		c.violate(SeedsRight, "step %d has batch seed %x, the chain said %x", round.Step, round.BatchSeed, want)
+	}
+	if s.SeedChain == c.seedChain || round.Seed != binary.LittleEndian.Uint64(s.SeedChain[:]) {
+		c.violate(SeedsRight, "step %d has a witness seed, %x, that was known before", round.Step, round.Seed)
+	}
+	c.seedChain = s.SeedChain
+}
+
+// settled checks a host that has done everything that is due at a time of its clock: what is
+// over has ended. Hosts that sleep too long are found by the times that have passed: as long
+// as a beat where the clock was set, or the disk was slow.
+func (c *checker) settled(s *coordinator.State, now uint64) {
+	k := s.Config
+	most := map[coordinator.RunState]uint64{
+		coordinator.Warmup: k.WarmupTime, coordinator.RoundTrain: k.MaxRoundTrainTime,
+		coordinator.RoundWitness: k.RoundWitnessTime, coordinator.Cooldown: k.CooldownTime,
+	}
+	if limit, timed := most[s.RunState]; timed && now > s.StateStart && now-s.StateStart >= limit {
+		c.violate(InTime, "%v of step %d began %d ms ago and may last %d", s.RunState, s.Progress.Step, now-s.StateStart, limit)
+	}
+	if s.RunState == coordinator.RoundWitness && silentWitness(s, s.CurrentRound()) < 0 {
+		c.violate(InTime, "RoundWitness of step %d waits for nobody", s.Progress.Step)
+	}
+}
+
+// punctual checks how late a phase ended that only time ends, where nothing held up the host.
+func (c *checker) punctual(before stateMark, past, limit uint64) {
+	const late = 100 // milliseconds; more than a write takes once faults have stopped
+	w := c.world
+	if w.healed && w.now > c.healedAt+withdrawGrace+beat && w.host.holdUntil == 0 && past > limit+late {
+		c.violate(InTime, "%v of step %d lasted %d ms, at most %d are right", before.runState, before.step, past, limit)
 	}
 }
 
@@ -424,7 +473,7 @@ func (c *checker) lost(id coordinator.ClientID, found map[signature]bool) {
 
 // rewind takes back what the checker noted of a state that nobody ever saw.
 func (c *checker) rewind(s *coordinator.State) {
-	c.nextData, c.nextStep = s.Progress.DataIndex, s.Progress.Step
+	c.nextData, c.nextStep, c.seedChain = s.Progress.DataIndex, s.Progress.Step, s.SeedChain
 	switch s.RunState {
 	case coordinator.RoundTrain, coordinator.RoundWitness:
 		c.nextStep++

@@ -294,6 +294,7 @@ func (h *host) tick() {
 		now, seed := h.clock(), h.random.next()
 		before := markOf(&h.state)
 		if !w.rules.doTick(&h.state, now, seed) {
+			w.checker.settled(&h.state, now)
 			return
 		}
 		h.disk.add(record{kind: recordTick, now: now, seed: seed})
