@@ -100,7 +100,7 @@ func newHost(t *testing.T, change func(*coordinator.Config)) *memory.Host {
 	}
 	begun := time.Now()
 	host, err := memory.NewHost(memory.Options{
-		Now: func() uint64 { return 1_000_000 + uint64(time.Since(begun)*speed/time.Second) },
+		Now: func() uint64 { return 1_000_000_000 + uint64(time.Since(begun)*speed/time.Millisecond) },
 		Genesis: func(id coordinator.ClientID) (coordinator.State, error) {
 			return coordinator.New(run, id, config, coordinator.Model{MaxSeqLen: 2, Checkpoint: coordinator.Checkpoint{Kind: coordinator.CheckpointDummy}})
 		},
