@@ -26,7 +26,8 @@ func (c Committee) String() string {
 
 // Selection is everything that decides who does what in a round.
 type Selection struct {
-	Seed                uint64
+	Seed                uint64 // elects the witnesses
+	BatchSeed           uint64 // draws committee and batches
 	Members             int
 	WitnessNodes        int // 0: every member, at most 32
 	VerificationPercent int
@@ -51,7 +52,7 @@ func (s Selection) Prove(member int) (Proof, bool) {
 	index, total := uint32(member), uint32(s.Members)
 	p := Proof{
 		Member:          member,
-		Position:        Position(index, total, s.Seed, saltCommittee),
+		Position:        Position(index, total, s.BatchSeed, saltCommittee),
 		WitnessPosition: Position(index, total, s.Seed, saltWitness),
 	}
 	p.Committee = committeeAt(int(p.Position), s.Members, s.VerificationPercent)

@@ -13,6 +13,7 @@ func TestProofsAgreeWithTheAssignment(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := Selection{
 			Seed:                rapid.Uint64().Draw(t, "seed"),
+			BatchSeed:           rapid.Uint64().Draw(t, "batch seed"),
 			Members:             rapid.IntRange(1, 40).Draw(t, "members"),
 			WitnessNodes:        rapid.IntRange(0, 40).Draw(t, "witness nodes"),
 			VerificationPercent: rapid.IntRange(0, 100).Draw(t, "percent"),
@@ -32,7 +33,7 @@ func TestProofsAgreeWithTheAssignment(t *testing.T) {
 				witnesses = append(witnesses, member)
 			}
 		}
-		if want := Trainers(s.Seed, s.Members, s.VerificationPercent); !slices.Equal(trainers, want) {
+		if want := Trainers(s.BatchSeed, s.Members, s.VerificationPercent); !slices.Equal(trainers, want) {
 			t.Fatalf("trainers by proof %v, by assignment %v", trainers, want)
 		}
 		elected := slices.Sorted(slices.Values(Witnesses(s.Seed, s.Members, s.WitnessNodes)))
@@ -46,7 +47,8 @@ func TestProofsAgreeWithTheAssignment(t *testing.T) {
 }
 
 func TestFalseProofsDoNotVerify(t *testing.T) {
-	s := Selection{Seed: 42, Members: 12, WitnessNodes: 4, VerificationPercent: 50}
+	s := Selection{Seed: 42, BatchSeed: 43, Members: 12, WitnessNodes: 4, VerificationPercent: 50}
+	differ := map[string]bool{}
 	for member := range s.Members {
 		good, _ := s.Prove(member)
 		for name, alter := range map[string]func(*Proof){
@@ -64,10 +66,23 @@ func TestFalseProofsDoNotVerify(t *testing.T) {
 				t.Errorf("%s of %+v verifies", name, good)
 			}
 		}
-		other := s
-		other.Seed++
-		if other.Verify(good) {
-			t.Errorf("%+v verifies in another round", good)
+		for name, alter := range map[string]func(*Selection){
+			"of another seed":        func(s *Selection) { s.Seed = 44 },
+			"of another batch seed":  func(s *Selection) { s.BatchSeed = 44 },
+			"with the seeds swapped": func(s *Selection) { s.Seed, s.BatchSeed = s.BatchSeed, s.Seed },
+		} {
+			other := s
+			alter(&other)
+			want, _ := other.Prove(member)
+			if other.Verify(good) != (want == good) {
+				t.Errorf("%+v verifies in a round %s", good, name)
+			}
+			differ[name] = differ[name] || want != good
+		}
+	}
+	for name, differs := range differ {
+		if !differs {
+			t.Errorf("every member has the same part in a round %s", name)
 		}
 	}
 }

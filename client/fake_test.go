@@ -215,8 +215,8 @@ func (d fakeData) Batch(_ context.Context, batch assign.BatchID) (data.Batch, er
 // fakeConfig is a run of three epochs of three rounds.
 func fakeConfig(clients uint16) coordinator.Config {
 	return coordinator.Config{
-		WarmupTime: 30, CooldownTime: 30, RoundsPerEpoch: 3, MaxRoundTrainTime: 20, RoundWitnessTime: 1,
-		WaitingForMembersExtraTime: 1, GlobalBatchSizeStart: 12, GlobalBatchSizeEnd: 12, TotalSteps: 9,
+		WarmupTime: 30_000, CooldownTime: 30_000, RoundsPerEpoch: 3, MaxRoundTrainTime: 20_000, RoundWitnessTime: 1000,
+		WaitingForMembersExtraTime: 1000, GlobalBatchSizeStart: 12, GlobalBatchSizeEnd: 12, TotalSteps: 9,
 		InitMinClients: clients, MinClients: 1,
 	}
 }

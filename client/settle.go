@@ -66,12 +66,12 @@ func (v *view) settleTime(set time.Duration) time.Duration {
 	if set > 0 {
 		return set
 	}
-	return max(time.Duration(v.state.Config.MaxRoundTrainTime)*time.Second, requestTimeout)
+	return max(time.Duration(v.state.Config.MaxRoundTrainTime)*time.Millisecond, requestTimeout)
 }
 
 // roundTime is how long a round may run.
 func roundTime(c coordinator.Config) time.Duration {
-	return time.Duration(c.MaxRoundTrainTime+c.RoundWitnessTime) * time.Second
+	return time.Duration(c.MaxRoundTrainTime+c.RoundWitnessTime) * time.Millisecond
 }
 
 // apply makes a round's outcome part of the model.

@@ -62,7 +62,7 @@ func TestStallingPeers(t *testing.T) {
 
 // TestPatience checks what a fetch may take while others wait.
 func TestPatience(t *testing.T) {
-	n := &Node{state: &coordinator.State{Config: coordinator.Config{MaxRoundTrainTime: 80}}}
+	n := &Node{state: &coordinator.State{Config: coordinator.Config{MaxRoundTrainTime: 80_000}}}
 	if got := n.patience(1<<20, 0); got != 10*time.Second {
 		t.Errorf("with no measurement: %v, want an eighth of the time to settle", got)
 	}
@@ -83,7 +83,7 @@ func TestPatience(t *testing.T) {
 func TestLoadEndsWithTheRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config := fakeConfig(2)
-		config.WarmupTime = 20
+		config.WarmupTime = 20_000
 		w := newWorld(t, config)
 		late := testKey(2).ID()
 		w.hub.Stall = func(from, _ identity.ID) bool { return from == late }

@@ -113,7 +113,7 @@ func (n *Node) obtainModel() {
 	n.store.Forget(0) // what follows does not go on from there
 	a := n.models.Begin(handover.Wish{
 		Definition: s.Model, Trainer: n.engine.trainer, Redefined: redefined, Peers: n.run.members(n.fetcher.Rotation.Next),
-		Places: places, Time: time.Duration(s.Config.WarmupTime) * time.Second,
+		Places: places, Time: time.Duration(s.Config.WarmupTime) * time.Millisecond,
 	})
 	n.engine.start(opLoad, 0, func(ctx context.Context) func() {
 		err := a.Run(ctx)

@@ -21,7 +21,7 @@ import (
 // their arguments, from the first on, that come before names.
 var readers = map[string]int{
 	"has": 0, "required": 0, "table": 0, "sub": 0, "bool": 0, "float": 0, "floatOr": 0, "text": 0,
-	"nonEmpty": 0, "seed": 0, "variant": 0, "in": 0,
+	"nonEmpty": 0, "seed": 0, "variant": 0, "in": 0, "seconds": 0, "secondsOr": 0,
 	"number": 1, "numberOr": 1, "oneOf": 1,
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	stdcmp "cmp"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -95,7 +96,7 @@ func TestLoadStateReadsEveryValue(t *testing.T) {
 	want := Run{
 		RunID: "urls",
 		Config: coordinator.Config{
-			WarmupTime: 30, CooldownTime: 30, EpochTime: 60, MaxRoundTrainTime: 15, RoundWitnessTime: 1,
+			WarmupTime: 30_000, CooldownTime: 30_000, EpochTime: 60_000, MaxRoundTrainTime: 15_000, RoundWitnessTime: 1000,
 			WaitingForMembersExtraTime: defaultExtraTime,
 			GlobalBatchSizeStart:       8, GlobalBatchSizeEnd: 8, TotalSteps: 25000, InitMinClients: 1, MinClients: 1,
 		},
@@ -118,6 +119,39 @@ func TestLoadStateReadsEveryValue(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, run); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestTimesMayHaveFractions reads every thousandth part of a second that a file can name,
+// as a whole number of milliseconds.
+func TestTimesMayHaveFractions(t *testing.T) {
+	text, err := os.ReadFile("testdata/urls.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := string(text)
+	if !strings.Contains(good, "round_witness_time = 1\n") {
+		t.Fatal("the sample has another round_witness_time")
+	}
+	read := func(value string) uint64 {
+		t.Helper()
+		run, err := ParseState("s.toml", []byte(strings.Replace(good, "round_witness_time = 1\n", "round_witness_time = "+value+"\n", 1)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return run.Config.RoundWitnessTime
+	}
+	for value, want := range map[string]uint64{
+		"0.2": 200, "0.001": 1, "1.0": 1000, "1": 1000, "2e-1": 200, "999999999.999": 999_999_999_999, "1e9": coordinator.MaxTime, "0.1e1": 1000,
+	} {
+		if got := read(value); got != want {
+			t.Errorf("%s is read as %d ms, want %d", value, got, want)
+		}
+	}
+	for ms := uint64(1); ms <= 3000; ms += 7 {
+		if got := read(fmt.Sprintf("%d.%03d", ms/1000, ms%1000)); got != ms {
+			t.Errorf("%d ms are read as %d", ms, got)
+		}
 	}
 }
 
@@ -202,9 +236,18 @@ func TestMistakesAreNamed(t *testing.T) {
 		{"unknown top level key", "[config]", "runid = \"x\"\n[config]", []string{`s.toml:2:1: the top level: unknown key "runid" (did you mean "run_id"?)`}},
 		{"missing table", "[config]", "[config2]", []string{"missing table [config]", `unknown key "config2"`}},
 		{"missing key", "max_seq_len = 2048\n", "", []string{`[model.LLM]: missing key "max_seq_len"`}},
-		{"wrong type", "warmup_time = 30", `warmup_time = "30"`, []string{`s.toml:3:1: [config] warmup_time: want a whole number, found the string "30"`}},
-		{"float for a whole number", "warmup_time = 30", "warmup_time = 30.5", []string{"want a whole number, found the number 30.5"}},
-		{"negative", "warmup_time = 30", "warmup_time = -30", []string{"-30 is out of range"}},
+		{"wrong type", "warmup_time = 30", `warmup_time = "30"`, []string{`s.toml:3:1: [config] warmup_time: want a number of seconds, found the string "30"`}},
+		{"float for a whole number", "witness_nodes = 0", "witness_nodes = 0.5", []string{"want a whole number, found the number 0.5"}},
+		{"negative time", "warmup_time = 30", "warmup_time = -30", []string{"s.toml:3:1: [config] warmup_time: -30 is out of range, want 0 to 1000000000 seconds"}},
+		{"negative part of a second", "warmup_time = 30", "warmup_time = -0.001", []string{"warmup_time: -0.001 is out of range"}},
+		{"time that is none", "warmup_time = 30", "warmup_time = nan", []string{"warmup_time: NaN is out of range"}},
+		{"endless time", "warmup_time = 30", "warmup_time = inf", []string{"warmup_time: +Inf is out of range"}},
+		{"absurd time", "warmup_time = 30", "warmup_time = 1000000001", []string{"warmup_time: 1000000001 is out of range, want 0 to 1000000000 seconds"}},
+		{"largest number", "epoch_time = 60", "epoch_time = 9223372036854775807", []string{"epoch_time: 9223372036854776000 is out of range"}},
+		{"fine time", "round_witness_time = 1", "round_witness_time = 0.0005", []string{"round_witness_time: 0.0005 is finer than a millisecond, which the clock of a run counts: want a multiple of 0.001"}},
+		{"fine part of a long time", "cooldown_time = 30", "cooldown_time = 30.0001", []string{"cooldown_time: 30.0001 is finer than a millisecond"}},
+		{"no time", "round_witness_time = 1", "round_witness_time = 0.0", []string{"round_witness_time: must not be 0"}},
+		{"negative", "total_steps = 25000\n\n[model", "total_steps = -30\n\n[model", []string{"total_steps: -30 is out of range"}},
 		{"too large", "witness_nodes = 0", "witness_nodes = 70000", []string{"70000 is out of range, want 0 to 65535"}},
 		{"not a number", "base_lr = 4.0e-4", "base_lr = nan", []string{"base_lr: NaN is out of range"}},
 		{"negative rate", "base_lr = 4.0e-4", "base_lr = -4.0e-4", []string{"base_lr: -0.0004 is out of range"}},

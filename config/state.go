@@ -7,9 +7,9 @@ import (
 	"github.com/psyche-go/psyche/coordinator"
 )
 
-// defaultExtraTime is waiting_for_members_extra_time, in seconds, for files from before
+// defaultExtraTime is waiting_for_members_extra_time, in milliseconds, for files from before
 // it was a key.
-const defaultExtraTime = 3
+const defaultExtraTime = 3000
 
 // runStates are the names of run_state.
 var runStates = []string{
@@ -89,13 +89,13 @@ func readDiscarded(root *table) {
 func readConfig(t *table) (coordinator.Config, []string) {
 	failed := len(t.problems)
 	c := coordinator.Config{
-		WarmupTime:                  number[uint64](t, "warmup_time"),
-		CooldownTime:                number[uint64](t, "cooldown_time"),
+		WarmupTime:                  t.seconds("warmup_time"),
+		CooldownTime:                t.seconds("cooldown_time"),
 		RoundsPerEpoch:              numberOr[uint32](t, "rounds_per_epoch", 0),
-		EpochTime:                   numberOr[uint64](t, "epoch_time", 0),
-		MaxRoundTrainTime:           number[uint64](t, "max_round_train_time"),
-		RoundWitnessTime:            number[uint64](t, "round_witness_time"),
-		WaitingForMembersExtraTime:  numberOr[uint64](t, "waiting_for_members_extra_time", defaultExtraTime),
+		EpochTime:                   t.secondsOr("epoch_time", 0),
+		MaxRoundTrainTime:           t.seconds("max_round_train_time"),
+		RoundWitnessTime:            t.seconds("round_witness_time"),
+		WaitingForMembersExtraTime:  t.secondsOr("waiting_for_members_extra_time", defaultExtraTime),
 		GlobalBatchSizeWarmupTokens: number[uint64](t, "global_batch_size_warmup_tokens"),
 		GlobalBatchSizeStart:        number[uint32](t, "global_batch_size_start"),
 		GlobalBatchSizeEnd:          number[uint32](t, "global_batch_size_end"),
@@ -135,7 +135,7 @@ func checkColdStart(llm *table, run Run) {
 		return
 	}
 	if most := (c.EpochTime - c.WarmupTime) / c.MaxRoundTrainTime; steps > most {
-		llm.fail("cold_start_warmup_steps", "%d steps may not fit into an epoch: (epoch_time %d - warmup_time %d) / max_round_train_time %d = %d",
-			steps, c.EpochTime, c.WarmupTime, c.MaxRoundTrainTime, most)
+		llm.fail("cold_start_warmup_steps", "%d steps may not fit into an epoch: (epoch_time %s - warmup_time %s) / max_round_train_time %s = %d",
+			steps, inSeconds(c.EpochTime), inSeconds(c.WarmupTime), inSeconds(c.MaxRoundTrainTime), most)
 	}
 }

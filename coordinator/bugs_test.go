@@ -24,7 +24,7 @@ func (r *run) pass() {
 	r.t.Helper()
 	r.until(RoundWitness)
 	for r.RunState == RoundWitness {
-		r.now++
+		r.now += second
 		r.Tick(r.now, r.now)
 	}
 }
@@ -61,7 +61,7 @@ func TestBugQuorumOfFourIsThree(t *testing.T) {
 	proof := s.witnessOf()
 	s.must("a", proof)
 	s.must("b", proof)
-	s.now++
+	s.now += second
 	if s.Tick(s.now, 1) || s.CurrentRound().HasQuorum() {
 		t.Error("two of four end the round")
 	}
@@ -88,7 +88,7 @@ func TestBugAllWitnessesAreWaitedFor(t *testing.T) {
 	for _, name := range []string{"a", "b", "c"} {
 		s.must(name, s.witnessOf())
 	}
-	s.now++
+	s.now += second
 	if !s.Tick(s.now, 1) || s.RunState != RoundWitness {
 		t.Error("a quorum that proved everything does not end the round")
 	}
@@ -117,7 +117,7 @@ func TestBugForgedReadiness(t *testing.T) {
 	s.must("a", Ready{Epoch: epoch})
 	for range 5 {
 		s.refused("a", Ready{Epoch: epoch}, ErrDuplicate)
-		s.now++
+		s.now += second
 		s.Tick(s.now, s.now)
 	}
 	if s.RunState != Warmup {
@@ -140,7 +140,7 @@ func TestBugWarmupTimeOutWithTooFewClients(t *testing.T) {
 	s.until(Warmup)
 	s.must("a", Withdraw{Client: clientID("a")})
 	s.must("b", Withdraw{Client: clientID("b")})
-	s.now += 1000
+	s.now += 1000 * second
 	s.Tick(s.now, 1)
 	if s.RunState != WaitingForMembers || len(s.Epoch.Rounds) != 0 {
 		t.Errorf("%s with %d rounds", s.RunState, len(s.Epoch.Rounds))
@@ -154,16 +154,16 @@ func TestBugExtraTimeRunsFromTheStateStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &run{State: state, t: t, now: 1000}
+	s := &run{State: state, t: t, now: 1000 * second}
 	s.Tick(s.now, 1)
-	s.now += 500
+	s.now += 500 * second
 	s.join("a", "b", "c")
 	for range 5 {
 		s.Tick(s.now, 1)
 		if s.RunState != WaitingForMembers {
 			t.Fatal("the epoch starts before waiting_for_members_extra_time")
 		}
-		s.now++
+		s.now += second
 	}
 	s.until(Warmup)
 }
@@ -298,7 +298,7 @@ func TestBugLastRoundsAreNeverApplied(t *testing.T) {
 // next epoch goes on at the next sequence.
 func TestBugDrainRoundsSkipData(t *testing.T) {
 	config := testConfig()
-	config.RoundsPerEpoch, config.EpochTime = 0, 70
+	config.RoundsPerEpoch, config.EpochTime, config.TotalSteps = 0, 70*second, 1000
 	s := newRun(t, config, "a", "b", "c")
 	next, rounds := uint64(0), uint64(0)
 	for range 3 {
@@ -323,9 +323,9 @@ func TestBugDrainRoundsSkipData(t *testing.T) {
 // at the run's first step, ends two rounds later, like any other.
 func TestBugEpochEndGuardUsesAbsoluteStep(t *testing.T) {
 	config := testConfig()
-	config.RoundsPerEpoch, config.EpochTime, config.MaxRoundTrainTime = 0, 70, 60
+	config.RoundsPerEpoch, config.EpochTime, config.MaxRoundTrainTime = 0, 70*second, 60*second
 	s := newRun(t, config, "a", "b", "c")
-	s.Epoch.StartTime -= 70
+	s.Epoch.StartTime -= 70 * second
 	for step := uint32(1); step <= 3; step++ {
 		if s.RunState != RoundTrain || s.Progress.Step != step {
 			t.Fatalf("%s at step %d, want to train step %d", s.RunState, s.Progress.Step, step)
@@ -343,7 +343,7 @@ func TestBugSeedsArePredictable(t *testing.T) {
 	s := newRun(t, testConfig(), "a", "b", "c")
 	s.witnessAll()
 	s.until(RoundWitness)
-	now := s.now + 10
+	now := s.now + 10*second
 	seeds := map[uint64]bool{}
 	for seed := range uint64(100) {
 		next := s.Clone()

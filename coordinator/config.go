@@ -33,6 +33,26 @@ func (c Config) Validate() error {
 			return &ConfigError{Key: rule.key, Problem: rule.problem}
 		}
 	}
+	return c.validateTimes()
+}
+
+// validateTimes reports the first time that is out of all proportion.
+func (c *Config) validateTimes() error {
+	for _, time := range []struct {
+		key   string
+		value uint64
+	}{
+		{"warmup_time", c.WarmupTime},
+		{"cooldown_time", c.CooldownTime},
+		{"epoch_time", c.EpochTime},
+		{"max_round_train_time", c.MaxRoundTrainTime},
+		{"round_witness_time", c.RoundWitnessTime},
+		{"waiting_for_members_extra_time", c.WaitingForMembersExtraTime},
+	} {
+		if time.value > MaxTime {
+			return &ConfigError{Key: time.key, Problem: "must not be more than 1000000000 seconds"}
+		}
+	}
 	return nil
 }
 

@@ -19,10 +19,10 @@ func TestValidateNamesTheBrokenKey(t *testing.T) {
 		key   string
 	}{
 		{"no end of an epoch", func(c *Config) { c.RoundsPerEpoch = 0 }, "rounds_per_epoch"},
-		{"two ends of an epoch", func(c *Config) { c.EpochTime = 900 }, "epoch_time"},
-		{"warmup longer than the epoch", func(c *Config) { c.RoundsPerEpoch, c.EpochTime, c.WarmupTime = 0, 100, 100 }, "warmup_time"},
+		{"two ends of an epoch", func(c *Config) { c.EpochTime = 900 * second }, "epoch_time"},
+		{"warmup longer than the epoch", func(c *Config) { c.RoundsPerEpoch, c.EpochTime, c.WarmupTime = 0, 100*second, 100*second }, "warmup_time"},
 		{"no time to train", func(c *Config) { c.MaxRoundTrainTime = 0 }, "max_round_train_time"},
-		{"round longer than the epoch", func(c *Config) { c.RoundsPerEpoch, c.EpochTime, c.MaxRoundTrainTime = 0, 100, 100 }, "max_round_train_time"},
+		{"round longer than the epoch", func(c *Config) { c.RoundsPerEpoch, c.EpochTime, c.MaxRoundTrainTime = 0, 100*second, 100*second }, "max_round_train_time"},
 		{"no time to witness", func(c *Config) { c.RoundWitnessTime = 0 }, "round_witness_time"},
 		{"no clients", func(c *Config) { c.MinClients = 0 }, "min_clients"},
 		{"begins with too few", func(c *Config) { c.InitMinClients = 1 }, "init_min_clients"},
@@ -36,6 +36,12 @@ func TestValidateNamesTheBrokenKey(t *testing.T) {
 		{"too many witnesses", func(c *Config) { c.WitnessNodes, c.MinClients, c.InitMinClients = 33, 40, 40 }, "witness_nodes"},
 		{"no cooldown", func(c *Config) { c.CooldownTime = 0 }, "cooldown_time"},
 		{"no extra time", func(c *Config) { c.WaitingForMembersExtraTime = 0 }, "waiting_for_members_extra_time"},
+		{"an endless warmup", func(c *Config) { c.WarmupTime = MaxTime + 1 }, "warmup_time"},
+		{"an endless cooldown", func(c *Config) { c.CooldownTime = 1<<64 - 1 }, "cooldown_time"},
+		{"an endless epoch", func(c *Config) { c.RoundsPerEpoch, c.EpochTime = 0, MaxTime+1 }, "epoch_time"},
+		{"an endless round", func(c *Config) { c.MaxRoundTrainTime = MaxTime + 1 }, "max_round_train_time"},
+		{"endless witnessing", func(c *Config) { c.RoundWitnessTime = MaxTime + 1 }, "round_witness_time"},
+		{"endless extra time", func(c *Config) { c.WaitingForMembersExtraTime = MaxTime + 1 }, "waiting_for_members_extra_time"},
 		{"more than all verify", func(c *Config) { c.VerificationPercent = 101 }, "verification_percent"},
 	}
 	for _, test := range tests {
@@ -93,7 +99,7 @@ func TestNewNamesTheBrokenModelKey(t *testing.T) {
 
 func TestColdStartMustFitIntoEpochTime(t *testing.T) {
 	config, model := testConfig(), testModel()
-	config.RoundsPerEpoch, config.EpochTime = 0, 400 // (400 − 30) / 60 = 6 rounds
+	config.RoundsPerEpoch, config.EpochTime = 0, 400*second // (400 − 30) / 60 = 6 rounds
 	model.ColdStartWarmupSteps = 6
 	if _, err := New("walk", host, config, model); err != nil {
 		t.Error(err)

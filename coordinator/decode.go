@@ -8,12 +8,17 @@ import (
 
 // DecodeError says where the bytes of a state are wrong. It wraps ErrMalformed.
 type DecodeError struct {
-	Field  string
-	Offset int // of the first byte after what was read
+	Field   string
+	Offset  int   // of the first byte after what was read
+	Version uint8 // of the encoding, when it is an earlier one
 }
 
-// Error names the field and the offset.
+// Error names the field and the offset, and says what to do about an earlier encoding.
 func (e *DecodeError) Error() string {
+	if e.Version != 0 {
+		return "state of encoding " + strconv.Itoa(int(e.Version)) + ", this program reads " + strconv.Itoa(encodingVersion) +
+			": go on with the program that wrote it, or begin a new run from its checkpoint"
+	}
 	return "malformed state: " + e.Field + " before byte " + strconv.Itoa(e.Offset)
 }
 
@@ -61,7 +66,7 @@ func (d *Decoder) elected(r *Round, c Config) MemberSet {
 func (d *Decoder) Decode(b []byte) (State, error) {
 	in := decoder{source: b}
 	var s State
-	in.check(in.uint8("version") == encodingVersion, "version")
+	in.version()
 	s.RunID = in.text8("run id", MaxRunIDLength)
 	in.bytes(s.Host[:], "host")
 	in.authority(&s.Authority)
@@ -117,6 +122,17 @@ type decoder struct {
 func (d *decoder) fail(field string) {
 	if d.err == nil {
 		d.err = &DecodeError{Field: field, Offset: d.at}
+	}
+}
+
+// version reads which encoding follows.
+func (d *decoder) version() {
+	switch v := d.uint8("version"); {
+	case d.err != nil || v == encodingVersion:
+	case v != 0 && v < encodingVersion:
+		d.err = &DecodeError{Field: "version", Offset: d.at, Version: v}
+	default:
+		d.fail("version")
 	}
 }
 
@@ -284,6 +300,7 @@ func (d *decoder) round(r *Round) {
 	r.Height = d.uint32("round height")
 	r.Step = d.uint32("round step")
 	r.Seed = d.uint64("round seed")
+	r.BatchSeed = d.uint64("round batch seed")
 	r.DataIndex = d.uint64("round data index")
 	r.BatchSize = d.uint32("round batch size")
 	r.Members = d.ids("round members", MaxClients)

@@ -12,8 +12,8 @@
 //
 // Apply takes one action whose signature the host has verified, and either changes the
 // state or refuses with a Code and changes nothing. It never moves the run to another
-// RunState: that is Tick's work, at most one step a call. A host ticks regularly and
-// after each accepted action.
+// RunState: that is Tick's work, at most one step a call. A host ticks after
+// each accepted action and when Due says that something is due.
 //
 // # The course of a run
 //
@@ -24,8 +24,9 @@
 //	                   lead back to WaitingForMembers
 //	RoundTrain         until a quorum of the elected witnesses proved all results of
 //	                   healthy members, or MaxRoundTrainTime
-//	RoundWitness       RoundWitnessTime, in which late witnesses still count; then the
-//	                   next RoundTrain or Cooldown
+//	RoundWitness       late witnesses still count, until no healthy elected member is
+//	                   silent, or for RoundWitnessTime; then the next RoundTrain or
+//	                   Cooldown. Where all have witnessed it passes at once.
 //	Cooldown           until all healthy members reported their model, or CooldownTime
 //	Finished           after TotalSteps rounds, or closed while Paused
 //	Paused             after SetPaused, at the end of the epoch's Cooldown or at once

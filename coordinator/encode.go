@@ -8,7 +8,7 @@ import (
 )
 
 // encodingVersion is the first byte of an encoded State.
-const encodingVersion = 3
+const encodingVersion = 4
 
 // Sizes of encoded parts.
 const (
@@ -16,7 +16,7 @@ const (
 	clientSize  = 32 + 1 + 8 + 4 + 4 + 1
 	reportSize  = 32 + 32
 	witnessSize = 2 + 2*filterSize + 32 + 32
-	roundSize   = 4 + 4 + 8 + 8 + 4 + 2 + MaxClients/8 + 2 + 2 + 2 // without its lists
+	roundSize   = 4 + 4 + 8 + 8 + 8 + 4 + 2 + MaxClients/8 + 2 + 2 + 2 // without its lists
 	configSize  = 8*6 + 8 + 4*4 + 2*3 + 1
 
 	authorizationSize = 32 + 4 + 8 + 2 // without its delegates
@@ -183,6 +183,7 @@ func (r *Round) appendTo(b []byte) []byte {
 	b = le.AppendUint32(b, r.Height)
 	b = le.AppendUint32(b, r.Step)
 	b = le.AppendUint64(b, r.Seed)
+	b = le.AppendUint64(b, r.BatchSeed)
 	b = le.AppendUint64(b, r.DataIndex)
 	b = le.AppendUint32(b, r.BatchSize)
 	b = appendIDs(b, r.Members)

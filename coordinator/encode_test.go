@@ -47,7 +47,7 @@ func goldenState(t testing.TB) State {
 func TestGoldenBytes(t *testing.T) {
 	state := goldenState(t)
 	raw := state.AppendTo(nil)
-	file := filepath.Join("testdata", "state-v3.golden")
+	file := filepath.Join("testdata", "state-v4.golden")
 	if *update {
 		if err := os.WriteFile(file, raw, 0o644); err != nil {
 			t.Fatal(err)
@@ -85,6 +85,24 @@ func TestDecodeRefusesEveryTruncation(t *testing.T) {
 	_, err := Decode(append(raw, 0))
 	if !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), "end before byte") {
 		t.Errorf("a byte too many: %v", err)
+	}
+}
+
+// TestDecodeRefusesEarlierEncodings says which one it is and what to do.
+func TestDecodeRefusesEarlierEncodings(t *testing.T) {
+	state := goldenState(t)
+	raw := state.AppendTo(nil)
+	raw[0] = 3
+	_, err := Decode(raw)
+	var problem *DecodeError
+	if !errors.As(err, &problem) || !errors.Is(err, ErrMalformed) || problem.Version != 3 || !strings.Contains(err.Error(), "state of encoding 3, this program reads 4: go on with") {
+		t.Errorf("encoding 3: %v", err)
+	}
+	for _, version := range []byte{0, encodingVersion + 1, 255} {
+		raw[0] = version
+		if _, err := Decode(raw); !errors.As(err, &problem) || problem.Version != 0 || problem.Field != "version" {
+			t.Errorf("encoding %d: %v", version, err)
+		}
 	}
 }
 
@@ -151,6 +169,7 @@ func TestDecodeRefusesBrokenInvariants(t *testing.T) {
 		{"ready", func(s *State) { s.Epoch.Ready[1] = s.Epoch.Ready[0] }},
 		{"reports", func(s *State) { s.Epoch.Reports = make([]CheckpointReport, 2) }},
 		{"rounds", func(s *State) { s.Epoch.Rounds = nil }},
+		{"epoch's start step", func(s *State) { s.RunState, s.Epoch.Rounds, s.Epoch.StartStep = Warmup, nil, 1 }},
 		{"rounds", func(s *State) { s.Progress.DataIndex++ }},
 		{"rounds", func(s *State) { s.Epoch.Rounds[0].Height++ }},
 		{"rounds", func(s *State) { s.Epoch.Rounds = append(s.Epoch.Rounds, s.Epoch.Rounds[0]) }},
@@ -339,7 +358,7 @@ func FuzzDecode(f *testing.F) {
 		_ = state.Accusable()
 		_ = state.Awaited()
 		for i := range uint64(4) {
-			state.Tick(state.StateStart+i<<40, i)
+			state.Tick(state.StateStart+i<<50, i)
 		}
 		if err := state.Check(); err != nil {
 			t.Fatalf("after ticks: %v", err)

@@ -58,13 +58,18 @@ func (s *State) dropSilent() {
 
 // allReported reports whether every healthy member has reported its model.
 func (s *State) allReported() bool {
+	healthy := s.HealthyCount()
+	if len(s.Epoch.Reports) < healthy {
+		return false
+	}
 	reported := 0
-	for _, report := range s.Epoch.Reports {
-		if s.isHealthy(report.Client) {
+	clients := lookup{clients: s.Epoch.Clients}
+	for i := range s.Epoch.Reports {
+		if clients.isHealthy(s.Epoch.Reports[i].Client) {
 			reported++
 		}
 	}
-	return reported == s.HealthyCount()
+	return reported == healthy
 }
 
 // settleCheckpoint records the digest that a quorum of the healthy members reported.

@@ -19,6 +19,7 @@ import (
 //   - Every list is within its bound and names no client twice; healthy members and
 //     pending clients are disjoint and at most MaxClients together.
 //   - Nobody is a member, or Ready, in WaitingForMembers and Paused.
+//   - An epoch's first step is the one that Warmup leads to.
 //   - The rounds follow each other by one in step and height, end at Progress.Step
 //     (before it once they are over), and hold disjoint, adjacent stretches of data
 //     that end at Progress.DataIndex.
@@ -201,6 +202,9 @@ func (s *State) brokenRounds(elected func(*Round, Config) MemberSet) string {
 	rounds := s.Epoch.Rounds
 	if len(rounds) > StoredRounds || s.active() && len(rounds) == 0 || s.RunState == Warmup && len(rounds) > 0 {
 		return "rounds"
+	}
+	if s.RunState == Warmup && s.Epoch.StartStep != s.Progress.Step {
+		return "epoch's start step"
 	}
 	for i := range rounds {
 		r := &rounds[i]

@@ -30,7 +30,7 @@ func newRunOf(t testing.TB, genesis Genesis, names ...string) *run {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &run{State: state, t: t, now: 1000}
+	r := &run{State: state, t: t, now: 1000 * second}
 	if genesis.Permissioned {
 		for _, name := range names {
 			r.mustID(r.Authority.Join, Authorize{Grantee: clientID(name), Allowed: true})
@@ -68,7 +68,7 @@ func (r *run) until(state RunState) {
 		if r.RunState == state {
 			return
 		}
-		r.now++
+		r.now += second
 		r.Tick(r.now, r.now)
 	}
 	r.t.Fatalf("still %s, want %s", r.RunState, state)
@@ -114,14 +114,14 @@ func (r *run) finishEpoch(digest string) {
 		r.until(RoundWitness)
 		step := r.Progress.Step
 		for r.Progress.Step == step {
-			r.now++
+			r.now += second
 			r.Tick(r.now, r.now)
 		}
 	}
 	for _, client := range r.Epoch.Clients {
 		r.mustID(client.ID, ReportCheckpoint{Step: r.Progress.Step, Digest: clientID(digest)})
 	}
-	r.now++
+	r.now += second
 	r.Tick(r.now, r.now)
 }
 
@@ -158,7 +158,7 @@ func TestSeedsOfRoundsDiffer(t *testing.T) {
 		seen[seed] = true
 		s.witnessAll()
 		s.until(RoundWitness)
-		s.StateStart -= 10
+		s.StateStart -= 10 * second
 		s.Tick(s.now, 7)
 	}
 }
@@ -182,7 +182,7 @@ func TestNothingIsTrainedTwice(t *testing.T) {
 			s.witnessAll()
 			s.until(RoundWitness)
 			for s.Progress.Step != step {
-				s.now++
+				s.now += second
 				s.Tick(s.now, s.now)
 			}
 		}

@@ -140,7 +140,8 @@ func someWitness(t *rapid.T, s *State) WitnessRound {
 
 // TestRandomActionsKeepTheInvariants lets clients, members or not, send anything at any
 // time. Whatever is refused changes nothing; a tick at the same time as the last one
-// that changed nothing changes nothing; replaying what was accepted gives the same bytes.
+// that changed nothing changes nothing; what is due is due when Due says; replaying what was
+// accepted gives the same bytes.
 func TestRandomActionsKeepTheInvariants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		config := testConfig()
@@ -148,7 +149,7 @@ func TestRandomActionsKeepTheInvariants(t *testing.T) {
 		config.WitnessNodes = rapid.Uint16Range(0, 2).Draw(t, "witness nodes")
 		config.VerificationPercent = rapid.SampledFrom([]uint8{0, 0, 40, 100}).Draw(t, "verification")
 		if rapid.Bool().Draw(t, "by time") {
-			config.RoundsPerEpoch, config.EpochTime = 0, 100
+			config.RoundsPerEpoch, config.EpochTime = 0, 100*second
 		}
 		genesis := Genesis{RunID: "walk", Host: host, Config: config, Model: testModel()}
 		genesis.Model.ColdStartWarmupSteps = rapid.Uint32Range(0, 1).Draw(t, "cold start warmup steps")
@@ -162,7 +163,7 @@ func TestRandomActionsKeepTheInvariants(t *testing.T) {
 		}
 		replay := live.Clone()
 		var mirror Decoder
-		now, nonce := uint64(100), uint64(1)
+		now, nonce := uint64(100*second), uint64(1)
 		if genesis.Permissioned {
 			for i, name := range []string{"a", "b", "c", "d"} {
 				a := Authorize{Grantee: clientID(name), Allowed: true}
@@ -174,8 +175,9 @@ func TestRandomActionsKeepTheInvariants(t *testing.T) {
 		}
 		for range rapid.IntRange(50, 300).Draw(t, "events") {
 			before := live.AppendTo(nil)
+			checkDue(t, &live, now)
 			if rapid.IntRange(0, 3).Draw(t, "tick") == 0 {
-				now += rapid.SampledFrom([]uint64{0, 1, 1, 5, 30, 70, 1<<64 - 3}).Draw(t, "seconds") // or 3 back
+				now += rapid.SampledFrom([]uint64{0, 1, second, 5 * second, 30 * second, 70 * second, 1<<64 - 3*second}).Draw(t, "passed") // or 3 s back
 				seed := rapid.Uint64().Draw(t, "seed")
 				changed := live.Tick(now, seed)
 				if after := live.AppendTo(nil); changed == bytes.Equal(before, after) {
@@ -260,17 +262,17 @@ func TestHonestRunsFinish(t *testing.T) {
 			clients[i] = clientID("client " + strconv.Itoa(i))
 		}
 		down := rapid.SliceOfN(rapid.IntRange(0, 400), len(clients), len(clients)).Draw(t, "down at")
-		for second := range uint64(4000) {
+		for seconds := range uint64(4000) {
 			if state.RunState == Finished {
 				return
 			}
 			for i, id := range clients {
-				if away := int(second) - down[i]; away >= 0 && away < 150 {
+				if away := int(seconds) - down[i]; away >= 0 && away < 150 {
 					continue
 				}
-				actHonestly(t, &state, id, second+1)
+				actHonestly(t, &state, id, seconds+1)
 			}
-			state.Tick(1000+second, second)
+			state.Tick((1000+seconds)*second, seconds)
 		}
 		t.Fatalf("not finished:\n%s", state.String())
 	})

@@ -11,7 +11,7 @@ import (
 // Assignments returns the batches of the round, ascending; Member is an index in
 // r.Members.
 func (r *Round) Assignments(c Config) []assign.Assignment {
-	return assign.Batches(r.Seed, len(r.Members), int(c.VerificationPercent), r.DataIndex, r.BatchSize)
+	return assign.Batches(r.BatchSeed, len(r.Members), int(c.VerificationPercent), r.DataIndex, r.BatchSize)
 }
 
 // ElectedWitnesses returns the indices in r.Members of the round's witnesses.
@@ -32,6 +32,7 @@ func (r *Round) electedSet(c Config) (elected MemberSet) {
 func (r *Round) Selection(c Config) assign.Selection {
 	return assign.Selection{
 		Seed:                r.Seed,
+		BatchSeed:           r.BatchSeed,
 		Members:             len(r.Members),
 		WitnessNodes:        int(c.WitnessNodes),
 		VerificationPercent: int(c.VerificationPercent),
@@ -40,7 +41,7 @@ func (r *Round) Selection(c Config) assign.Selection {
 
 // owners returns the indices in r.Members of those that have a batch, ascending.
 func (r *Round) owners(c Config) []int {
-	return assign.Owners(r.Seed, len(r.Members), int(c.VerificationPercent), r.BatchSize)
+	return assign.Owners(r.BatchSeed, len(r.Members), int(c.VerificationPercent), r.BatchSize)
 }
 
 // MemberIndex returns the client's index in r.Members.

@@ -3,6 +3,7 @@ package coordinator
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,7 +21,7 @@ import (
 //	new [key=value]…            a run; keys as in state.toml, and origin=Hub|Gcs|Local,
 //	                            main=KEY, joins=KEY, permissioned, paused
 //	join A B… [holds=DIGEST]    also ready, withdraw; [by=A] [nonce=N] [epoch=N]
-//	tick T [n=N]                time T, or +T; N ticks one second apart
+//	tick T [n=N]                at T seconds, such as 1.25, or after +T; N ticks one second apart
 //	witness A… [lost=(A)] [step=N] [filled=participants|commitments]
 //	                            "elected" are all elected; without lost they hold
 //	                            everybody's result; a filled filter holds anything
@@ -168,6 +169,10 @@ func setKey(t *testing.T, d *datadriven.TestData, config *Config, model *Model, 
 		}
 		return
 	}
+	if strings.HasSuffix(arg.Key, "_time") {
+		setTime(t, config, arg.Key, milliseconds(t, d, arg.Vals[0]))
+		return
+	}
 	value, err := strconv.ParseUint(arg.Vals[0], 10, 64)
 	if err != nil {
 		t.Fatalf("%s: %v", d.Pos, err)
@@ -209,11 +214,15 @@ func (s *scenario) ledger() string {
 	return out.String()
 }
 
+// second is one of the state's times.
+const second = 1000
+
 // testConfig needs three clients and trains two rounds of eight sequences an epoch.
 func testConfig() Config {
 	return Config{
-		WarmupTime: 30, CooldownTime: 20, RoundsPerEpoch: 2, MaxRoundTrainTime: 60, RoundWitnessTime: 2,
-		WaitingForMembersExtraTime: 5, GlobalBatchSizeStart: 8, GlobalBatchSizeEnd: 8, TotalSteps: 100,
+		WarmupTime: 30 * second, CooldownTime: 20 * second, RoundsPerEpoch: 2, MaxRoundTrainTime: 60 * second,
+		RoundWitnessTime: 2 * second, WaitingForMembersExtraTime: 5 * second,
+		GlobalBatchSizeStart: 8, GlobalBatchSizeEnd: 8, TotalSteps: 100,
 		InitMinClients: 3, MinClients: 2,
 	}
 }
@@ -222,23 +231,31 @@ func testModel() Model {
 	return Model{MaxSeqLen: 16, Checkpoint: Checkpoint{Kind: CheckpointHub, Repo: "base"}, Definition: []byte("llama")}
 }
 
-func setConfig(t *testing.T, c *Config, key string, value uint64) {
+func setTime(t *testing.T, c *Config, key string, ms uint64) {
 	t.Helper()
 	switch key {
 	case "warmup_time":
-		c.WarmupTime = value
+		c.WarmupTime = ms
 	case "cooldown_time":
-		c.CooldownTime = value
+		c.CooldownTime = ms
+	case "epoch_time":
+		c.EpochTime, c.RoundsPerEpoch = ms, 0
+	case "round_witness_time":
+		c.RoundWitnessTime = ms
+	case "max_round_train_time":
+		c.MaxRoundTrainTime = ms
+	case "waiting_for_members_extra_time":
+		c.WaitingForMembersExtraTime = ms
+	default:
+		t.Fatalf("unknown key %s", key)
+	}
+}
+
+func setConfig(t *testing.T, c *Config, key string, value uint64) {
+	t.Helper()
+	switch key {
 	case "rounds_per_epoch":
 		c.RoundsPerEpoch = uint32(value)
-	case "epoch_time":
-		c.EpochTime, c.RoundsPerEpoch = value, 0
-	case "round_witness_time":
-		c.RoundWitnessTime = value
-	case "max_round_train_time":
-		c.MaxRoundTrainTime = value
-	case "waiting_for_members_extra_time":
-		c.WaitingForMembersExtraTime = value
 	case "global_batch_size":
 		c.GlobalBatchSizeStart, c.GlobalBatchSizeEnd = uint32(value), uint32(value)
 	case "total_steps":
@@ -321,13 +338,20 @@ func (s *scenario) outcome(name string, err error) string {
 	return name + err.Error() + "\n"
 }
 
-func (s *scenario) tick(t *testing.T, d *datadriven.TestData) string {
+// milliseconds reads a time that a script gives in seconds.
+func milliseconds(t *testing.T, d *datadriven.TestData, text string) uint64 {
 	t.Helper()
-	when := d.CmdArgs[0].Key
-	by, err := strconv.ParseUint(strings.TrimPrefix(when, "+"), 10, 64)
+	value, err := strconv.ParseFloat(text, 64)
 	if err != nil {
 		t.Fatalf("%s: %v", d.Pos, err)
 	}
+	return uint64(math.Round(value * second))
+}
+
+func (s *scenario) tick(t *testing.T, d *datadriven.TestData) string {
+	t.Helper()
+	when := d.CmdArgs[0].Key
+	by := milliseconds(t, d, strings.TrimPrefix(when, "+"))
 	if strings.HasPrefix(when, "+") {
 		s.now += by
 	} else {
@@ -337,13 +361,13 @@ func (s *scenario) tick(t *testing.T, d *datadriven.TestData) string {
 	var out strings.Builder
 	for i := range count {
 		if i > 0 {
-			s.now++
+			s.now += second
 		}
 		before := s.state.RunState
 		step := s.state.Progress.Step
 		s.state.Tick(s.now, 7)
 		if after := s.state.RunState; after != before || s.state.Progress.Step != step {
-			fmt.Fprintf(&out, "%d: %s -> %s, epoch %d, step %d\n", s.now, before, after, s.state.Progress.Epoch, s.state.Progress.Step)
+			fmt.Fprintf(&out, "%s: %s -> %s, epoch %d, step %d\n", seconds(s.now), before, after, s.state.Progress.Epoch, s.state.Progress.Step)
 		}
 	}
 	if out.Len() == 0 {

@@ -19,6 +19,10 @@ const (
 	MaxUploadTries    = 3    // Warmups in which nobody got the model before an upload is dropped
 	MaxEarlier        = 8    // recorded checkpoints whose upload may still be reported
 	MaxLapses         = 8    // the oldest is forgotten
+
+	// MaxTime bounds every time of Config, in milliseconds: 10⁹ seconds, or 31 years. Hosts
+	// may add up a few of them as nanoseconds of 64 bits.
+	MaxTime = 1_000_000_000_000
 )
 
 // ClientID is the ed25519 public key of a participant.
@@ -50,7 +54,7 @@ const (
 	Ejected               // removed by the run's authority
 )
 
-// Config holds the rules of a run. Times are whole seconds.
+// Config holds the rules of a run. Times are milliseconds, at most MaxTime.
 type Config struct {
 	WarmupTime                  uint64
 	CooldownTime                uint64
@@ -134,7 +138,8 @@ type Witness struct {
 type Round struct {
 	Height           uint32 // 0 for the first round of an epoch
 	Step             uint32
-	Seed             uint64
+	Seed             uint64 // elects the witnesses and keys their filters; nobody knew it before
+	BatchSeed        uint64 // draws committee and batches; known since the round before began
 	DataIndex        uint64
 	BatchSize        uint32     // sequences of all batches together
 	Members          []ClientID // healthy members at its start
@@ -237,13 +242,13 @@ type State struct {
 	Host         ClientID // whose ticks count, and who may withdraw clients that lost their connection
 	Authority    Authority
 	RunState     RunState
-	StateStart   uint64 // Unix time, seconds
+	StateStart   uint64 // Unix time, milliseconds, as all times here
 	Config       Config
 	Model        Model
 	Progress     Progress
 	Epoch        Epoch
 	MinimumSince uint64   // since when InitMinClients wait; 0 while fewer do
-	SeedChain    [32]byte // SHA-256 chain over the seeds that Tick was given for rounds
+	SeedChain    [32]byte // SHA-256 chain over the seeds that Tick was given for rounds; bytes 8 to 15 are the next round's BatchSeed
 	HostNonce    uint64   // of the host's newest accepted action
 
 	Pending  []Client // wait for the next epoch, in the order in which they become members

@@ -16,7 +16,7 @@ func (id ClientID) String() string {
 // run, the checkpoint, each client and each stored round.
 func (s *State) String() string {
 	var p page
-	p.line(s.RunID, ": ", s.RunState.String(), " since ", num(s.StateStart),
+	p.line(s.RunID, ": ", s.RunState.String(), " since ", seconds(s.StateStart),
 		", epoch ", num(s.Progress.Epoch), ", step ", num(s.Progress.Step), ", data ", num(s.Progress.DataIndex),
 		p.flag(s.PendingPause, ", pause pending"), p.flag(s.PendingResume, ", resume pending"),
 		p.flag(s.ColdStart, ", next epoch starts cold"), p.flag(s.Closed, ", closed"))
@@ -31,7 +31,7 @@ func (s *State) String() string {
 		p.line("not in the model: steps ", num(l.First), " to ", num(l.Last))
 	}
 	if s.active() || s.RunState == Warmup {
-		p.line("epoch from step ", num(s.Epoch.StartStep), ", time ", num(s.Epoch.StartTime),
+		p.line("epoch from step ", num(s.Epoch.StartStep), ", time ", seconds(s.Epoch.StartTime),
 			p.flag(s.Epoch.ColdStart, ", cold start"), p.flag(s.Epoch.LastStep != 0, ", last step "+num(s.Epoch.LastStep)))
 	}
 	p.clients("member", s.Epoch.Clients)
@@ -139,6 +139,15 @@ func ids(ids []ClientID) string {
 		text.WriteString(" " + id.String())
 	}
 	return text.String()
+}
+
+// seconds writes a time in milliseconds as people read it.
+func seconds(ms uint64) string {
+	text := num(ms / 1000)
+	if ms%1000 == 0 {
+		return text
+	}
+	return text + "." + strings.TrimRight(num(1000 + ms%1000)[1:], "0")
 }
 
 func num[T uint16 | uint32 | uint64](n T) string { return strconv.FormatUint(uint64(n), 10) }

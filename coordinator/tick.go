@@ -1,16 +1,8 @@
 package coordinator
 
-import (
-	"crypto/sha256"
-	"encoding/binary"
-	"slices"
-
-	"github.com/psyche-go/psyche/assign"
-)
-
-// Tick moves the run on if something is due at now (Unix seconds), at most to the next
+// Tick moves the run on if something is due at now (Unix milliseconds), at most to the next
 // RunState, and reports whether the state changed. When nothing is due it changes
-// nothing, so anybody may call it at any time. seed is fresh randomness; it is used,
+// nothing, so anybody may call it at any time; Due says when it has to be. seed is fresh randomness; it is used,
 // mixed with all earlier ones, only when a round starts.
 //
 // A clock that was set back delays nothing: times in the future become now.
@@ -49,8 +41,8 @@ func (s *State) adjustClock(now uint64) (changed bool) {
 	return changed
 }
 
-// elapsed reports whether a wait of d seconds that began at start is over. It lasts
-// until the clock shows another second at least, also when d is 0.
+// elapsed reports whether a wait of d milliseconds that began at start is over. It lasts
+// until the clock shows another millisecond at least, also when d is 0.
 func elapsed(start, now, d uint64) bool { return now > start && now-start >= d }
 
 func (s *State) enter(state RunState, now uint64) {
@@ -86,13 +78,12 @@ func (s *State) tickWarmup(now, seed uint64) bool {
 		return true
 	}
 	changed := s.removeLeavers(0)
-	healthy := s.HealthyCount()
-	if healthy < int(s.Config.MinClients) {
+	if s.HealthyCount() < int(s.Config.MinClients) {
 		s.membersToPending()
 		s.waitForMembers(now)
 		return true
 	}
-	if s.readyCount() < healthy && !elapsed(s.StateStart, now, s.Config.WarmupTime) {
+	if !s.phase().isOver(now) {
 		return changed
 	}
 	if len(s.Epoch.Ready) == 0 {
@@ -108,9 +99,12 @@ func (s *State) tickWarmup(now, seed uint64) bool {
 	return true
 }
 
-// readyCount returns how many healthy members are ready.
+// readyCount returns how many healthy members are ready, or fewer when not all can be.
 func (s *State) readyCount() int {
 	count := 0
+	if len(s.Epoch.Ready) < s.HealthyCount() {
+		return count
+	}
 	ready := newIDSet(s.Epoch.Ready)
 	for i := range s.Epoch.Clients {
 		if client := &s.Epoch.Clients[i]; client.State == Healthy && ready.has(client.ID) {
@@ -121,7 +115,7 @@ func (s *State) readyCount() int {
 }
 
 func (s *State) tickRoundTrain(now uint64) bool {
-	if !elapsed(s.StateStart, now, s.Config.MaxRoundTrainTime) && !s.roundProved() && !s.quorumIsOutOfReach() {
+	if !s.phase().isOver(now) {
 		return false
 	}
 	s.enter(RoundWitness, now)
@@ -154,18 +148,39 @@ func (s *State) quorumIsOutOfReach() bool {
 	if left := len(round.Members) - s.HealthyCount(); int(round.WitnessesElected)-left >= int(round.WitnessesNeeded) {
 		return false
 	}
-	reachable := len(round.Witnesses)
-	for _, member := range round.ElectedWitnesses(s.Config) {
-		witnessed := slices.ContainsFunc(round.Witnesses, func(w Witness) bool { return int(w.Member) == member })
-		if !witnessed && s.isHealthy(round.Members[member]) {
-			reachable++
+	return len(round.Witnesses)+s.silentWitnesses() < int(round.WitnessesNeeded)
+}
+
+// silentWitnesses returns how many healthy members were elected to witness the running
+// round and have not: all that can still come.
+func (s *State) silentWitnesses() int {
+	round := s.CurrentRound()
+	if len(round.Witnesses) == int(round.WitnessesElected) {
+		return 0
+	}
+	var silent MemberSet
+	if int(round.WitnessesElected) == len(round.Members) { // who was elected needs no shuffle
+		for member := range round.Members {
+			silent.add(member)
+		}
+	} else {
+		silent = round.electedSet(s.Config)
+	}
+	for i := range round.Witnesses {
+		silent.remove(int(round.Witnesses[i].Member))
+	}
+	count := 0
+	clients := lookup{clients: s.Epoch.Clients}
+	for member, id := range round.Members {
+		if silent.Has(member) && clients.isHealthy(id) {
+			count++
 		}
 	}
-	return reachable < int(round.WitnessesNeeded)
+	return count
 }
 
 func (s *State) tickRoundWitness(now, seed uint64) bool {
-	if !elapsed(s.StateStart, now, s.Config.RoundWitnessTime) {
+	if !s.phase().isOver(now) {
 		return false
 	}
 	round := s.CurrentRound()
@@ -174,7 +189,7 @@ func (s *State) tickRoundWitness(now, seed uint64) bool {
 	if s.Config.EpochTime != 0 && s.Epoch.LastStep == 0 && elapsed(s.Epoch.StartTime, now, s.Config.EpochTime) {
 		s.Epoch.LastStep = s.Progress.Step + 1 // two more rounds
 	}
-	if s.epochIsOver(round) {
+	if !round.HasQuorum() || s.endsBefore(s.Progress.Step) {
 		s.enter(Cooldown, now)
 	} else {
 		s.startRound(now, seed)
@@ -182,23 +197,8 @@ func (s *State) tickRoundWitness(now, seed uint64) bool {
 	return true
 }
 
-// epochIsOver decides after a round whether Cooldown follows.
-func (s *State) epochIsOver(last *Round) bool {
-	switch {
-	case s.Config.RoundsPerEpoch != 0 && last.Height+1 >= s.Config.RoundsPerEpoch,
-		s.Epoch.LastStep != 0 && s.Progress.Step > s.Epoch.LastStep,
-		s.HealthyCount() < int(s.Config.MinClients),
-		!last.HasQuorum(),
-		s.Progress.Step > s.Config.TotalSteps,
-		s.PendingPause:
-		return true
-	default:
-		return false
-	}
-}
-
 func (s *State) tickCooldown(now uint64) bool {
-	if !s.allReported() && !elapsed(s.StateStart, now, s.Config.CooldownTime) {
+	if !s.phase().isOver(now) {
 		return false
 	}
 	s.settleCheckpoint()
@@ -271,47 +271,4 @@ func (s *State) startEpoch(now uint64) {
 	s.Pending = nil
 	s.MinimumSince = 0
 	s.enter(Warmup, now)
-}
-
-// startRound fixes everything about the next round and begins RoundTrain.
-func (s *State) startRound(now, seed uint64) {
-	var height uint32
-	if n := len(s.Epoch.Rounds); n > 0 {
-		height = s.Epoch.Rounds[n-1].Height + 1
-	}
-	members := make([]ClientID, 0, len(s.Epoch.Clients))
-	for _, client := range s.Epoch.Clients {
-		if client.State == Healthy {
-			members = append(members, client.ID)
-		}
-	}
-	round := Round{
-		Height:    height,
-		Step:      s.Progress.Step,
-		Seed:      s.mixSeed(seed),
-		DataIndex: s.Progress.DataIndex,
-		BatchSize: s.Config.BatchSize(s.Progress.DataIndex, s.Model.MaxSeqLen),
-		Members:   members,
-	}
-	s.warm(&round)
-	elected := len(round.ElectedWitnesses(s.Config))
-	round.WitnessesElected = uint16(elected)
-	round.WitnessesNeeded = uint16(assign.Quorum(elected))
-	s.Progress.DataIndex += uint64(round.BatchSize)
-	if len(s.Epoch.Rounds) == StoredRounds {
-		s.Epoch.Rounds = slices.Delete(s.Epoch.Rounds, 0, 1)
-	}
-	s.Epoch.Rounds = append(s.Epoch.Rounds, round)
-	s.enter(RoundTrain, now)
-}
-
-// mixSeed extends the seed chain and returns the round's seed, the first eight bytes of
-// sha256(chain ‖ seed as le64 ‖ step as le32). A host that repeats a seed still gets
-// another round seed.
-func (s *State) mixSeed(seed uint64) uint64 {
-	message := slices.Clone(s.SeedChain[:])
-	message = binary.LittleEndian.AppendUint64(message, seed)
-	message = binary.LittleEndian.AppendUint32(message, s.Progress.Step)
-	s.SeedChain = sha256.Sum256(message)
-	return binary.LittleEndian.Uint64(s.SeedChain[:8])
 }

@@ -40,7 +40,7 @@ type rules struct {
 	steps          int
 }
 
-// stateFile is a state.toml for tests: as fast as whole seconds allow.
+// stateFile is a state.toml for tests, with short times for everything that machines do not decide.
 func stateFile(r rules, dataPath, modelPath string) string {
 	return fmt.Sprintf(`run_id = "e2e"
 [config]

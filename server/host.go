@@ -2,7 +2,6 @@ package server
 
 import (
 	"bytes"
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -40,6 +39,7 @@ type host struct {
 	holdUntil time.Time                 // no ticks before, while old members come back
 	stateSeen bool                      // the newest state is published
 	seenAt    time.Time                 // when a state was published last
+	publishAt time.Time                 // when what waits to be published may be; zero: nothing waits
 	urgent    bool                      // what is not published yet must not wait
 
 	server   *server
@@ -113,28 +113,6 @@ func (h *host) noteLog() {
 
 // alive notes that loop works.
 func (h *host) alive() { h.beat.Store(time.Now().UnixNano()) }
-
-// loop is the only goroutine that changes the state. It ends with ctx, or with an error
-// when the journal cannot be written: then nothing may be acknowledged any more.
-func (h *host) loop(ctx context.Context) error {
-	ticker := time.NewTicker(h.options.TickInterval)
-	defer ticker.Stop()
-	for {
-		var group []request
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		case <-h.registry.changed:
-		case r := <-h.requests:
-			group = h.collect(r)
-		}
-		if err := h.step(group); err != nil {
-			return err
-		}
-		h.alive()
-	}
-}
 
 // collect adds to a first request those that wait already, so that they share one sync of
 // the disk.
@@ -312,7 +290,7 @@ func (h *host) known() map[identity.ID]bool {
 // withdrawGone withdraws participants that had no connection for the grace period. After a
 // start nobody has been missed yet, so everybody has the whole period to come back.
 func (h *host) withdrawGone(now time.Time) error {
-	if h.options.WithdrawGrace < 0 || h.state.RunState == coordinator.Finished {
+	if !h.withdraws() {
 		return nil
 	}
 	participants := h.participants()
@@ -353,9 +331,11 @@ func (h *host) withdraw(id identity.ID) error {
 }
 
 // publish shows the connections the newest state and peers, if they are new. A change within
-// a phase, such as one more witness, may wait for a tick: with hundreds of clients most of
-// the traffic would be states that differ in one witness.
+// a phase, such as one more witness, may wait a little: with hundreds of clients most of the
+// traffic would be states that differ in one witness. Of phases that passed since the last
+// call only the newest is seen.
 func (h *host) publish() {
+	h.publishAt = time.Time{}
 	participants, known := h.participants(), h.known()
 	h.registry.seatStrangers(known)
 	next := publication{phase: h.phaseNow(), participants: len(participants), known: known, closed: h.state.Closed}
@@ -363,6 +343,7 @@ func (h *host) publish() {
 		next.state, next.peers = newest.state, newest.peers
 		interval := pushInterval + pushIntervalEach*time.Duration(len(participants))
 		if next.phase == newest.phase && !h.urgent && time.Since(h.seenAt) < interval {
+			h.publishAt = h.seenAt.Add(interval)
 			return
 		}
 	}

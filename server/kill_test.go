@@ -35,7 +35,7 @@ var childRuns = map[string]func(*server.Options){
 	// Never begins: joins and withdrawals only, as fast as they come.
 	"kill": func(o *server.Options) {
 		o.Runs = []server.Genesis{backendtest.Genesis(runID, 200)}
-		o.TickInterval, o.WithdrawGrace = 5*time.Millisecond, -1
+		o.WithdrawGrace = -1
 		o.ActionsPerSecond, o.JoinsPerSecond = 1e6, 1e6
 		o.SnapshotEvery = 50
 	},

@@ -44,8 +44,8 @@ func loadRun(o *server.Options) {
 	o.HTTPListen = "127.0.0.1:0"
 	o.Runs = []server.Genesis{func(host coordinator.ClientID) (coordinator.State, error) {
 		return coordinator.New(runID, host, coordinator.Config{
-			WarmupTime: 30, CooldownTime: 30, RoundsPerEpoch: 10, MaxRoundTrainTime: 30, RoundWitnessTime: 1,
-			WaitingForMembersExtraTime: 1, GlobalBatchSizeStart: 1024, GlobalBatchSizeEnd: 1024, TotalSteps: uint32(rounds),
+			WarmupTime: 30_000, CooldownTime: 30_000, RoundsPerEpoch: 10, MaxRoundTrainTime: 30_000, RoundWitnessTime: 1000,
+			WaitingForMembersExtraTime: 1000, GlobalBatchSizeStart: 1024, GlobalBatchSizeEnd: 1024, TotalSteps: uint32(rounds),
 			InitMinClients: uint16(clients * 3 / 4), MinClients: uint16(clients / 2),
 		}, coordinator.Model{MaxSeqLen: 512, Checkpoint: coordinator.Checkpoint{Kind: coordinator.CheckpointDummy}})
 	}}

@@ -6,7 +6,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"os"
+	"time"
 
 	"github.com/psyche-go/psyche/backend/tcp/frame"
 	"github.com/psyche-go/psyche/coordinator"
@@ -32,7 +34,7 @@ const (
 type Record struct {
 	Kind   RecordKind
 	State  []byte            // RecordGenesis
-	Now    uint64            // RecordTick: Unix time in seconds
+	Now    uint64            // RecordTick: Unix time in milliseconds
 	Seed   uint64            // RecordTick
 	Action wire.SignedAction // RecordAction
 	Digest [sha256.Size]byte // RecordDigest
@@ -47,7 +49,7 @@ func (r Record) String() string {
 	case RecordCreate:
 		return fmt.Sprintf("create by %s", r.Create.Creator)
 	case RecordTick:
-		return fmt.Sprintf("tick at %d", r.Now)
+		return "tick at " + time.UnixMilli(int64(min(r.Now, math.MaxInt64))).UTC().Format("2006-01-02T15:04:05.000Z")
 	case RecordDigest:
 		return "digest"
 	default:
@@ -150,7 +152,7 @@ func (r *replayer) apply(payload []byte) (Record, error) {
 		err = r.begin(record, first)
 	case RecordTick:
 		if !r.state.Tick(record.Now, record.Seed) {
-			err = fmt.Errorf("%w: the tick at %d has no effect", ErrReplay, record.Now)
+			err = fmt.Errorf("%w: the %s has no effect", ErrReplay, record)
 		}
 	case RecordAction:
 		err = r.act(record.Action)

@@ -27,7 +27,7 @@ import (
 // Defaults of Options.
 const (
 	DefaultWithdrawGrace    = 5 * time.Second
-	DefaultTickInterval     = 100 * time.Millisecond
+	DefaultBeat             = time.Second
 	DefaultMaxStrangers     = 512
 	DefaultMaxRuns          = 64
 	DefaultActionsPerSecond = 10
@@ -64,8 +64,10 @@ type Options struct {
 	// WithdrawGrace is how long a participant's connection may be gone before the host
 	// withdraws it. Zero: DefaultWithdrawGrace. Negative: it never does.
 	WithdrawGrace time.Duration
-	// TickInterval is the time between two ticks. Zero: DefaultTickInterval.
-	TickInterval time.Duration
+	// Beat is the longest that a run sleeps when nothing happens: so often it shows that it
+	// is alive, for /healthz, and looks whether the clock of Now was set. Ticks come when
+	// they are due, not with the beat. Zero: DefaultBeat.
+	Beat time.Duration
 	// MaxStrangers bounds the connections of keys that are no participants of a run, and of
 	// those who only watch. Participants always find a place. When all places are taken, the
 	// oldest connection of the address that has the most gives way to an address that has
@@ -79,7 +81,7 @@ type Options struct {
 	JoinsPerSecond float64
 	// Key is the host's. Zero: the one of SaveStateDir, or a fresh one; see HostKey.
 	Key identity.Key
-	// Now returns the Unix time in seconds. Nil: the system's clock as it was at the
+	// Now returns the Unix time in milliseconds. Nil: the system's clock as it was at the
 	// start, and from there on what really passed, so that setting the clock while the
 	// server runs neither ends rounds early nor holds them up.
 	Now func() uint64
@@ -122,7 +124,7 @@ func (p CreatePolicy) allows(id, host identity.ID) bool {
 // setDefaults fills in what is zero.
 func (o *Options) setDefaults() {
 	o.WithdrawGrace = cmp.Or(o.WithdrawGrace, DefaultWithdrawGrace)
-	o.TickInterval = cmp.Or(o.TickInterval, DefaultTickInterval)
+	o.Beat = cmp.Or(o.Beat, DefaultBeat)
 	o.MaxStrangers = cmp.Or(o.MaxStrangers, DefaultMaxStrangers)
 	o.MaxRuns = cmp.Or(o.MaxRuns, DefaultMaxRuns)
 	o.ActionsPerSecond = cmp.Or(o.ActionsPerSecond, DefaultActionsPerSecond)
@@ -347,8 +349,8 @@ func (s *server) show(state *coordinator.State) {
 	s.options.OnState(&clone)
 }
 
-// steadyClock returns a clock that shows start's Unix time in seconds and goes on by the
+// steadyClock returns a clock that shows start's Unix time in milliseconds and goes on by the
 // system's monotonic clock.
 func steadyClock(start time.Time) func() uint64 {
-	return func() uint64 { return uint64(max(0, start.Add(time.Since(start)).Unix())) }
+	return func() uint64 { return uint64(max(0, start.Add(time.Since(start)).UnixMilli())) }
 }

@@ -49,7 +49,7 @@ type running struct {
 func options(dir string) server.Options {
 	return server.Options{
 		Listen: "127.0.0.1:0", Runs: []server.Genesis{backendtest.Genesis(runID, 3)}, SaveStateDir: dir,
-		TickInterval: 5 * time.Millisecond, WithdrawGrace: -1,
+		WithdrawGrace: -1,
 	}
 }
 
@@ -194,7 +194,6 @@ func TestRestartContinuesTheRun(t *testing.T) {
 func TestTornTailAtEveryByteOfTheLastRecord(t *testing.T) {
 	dir := t.TempDir()
 	o := options(dir)
-	o.TickInterval = time.Hour // ticks would add records
 	r := start(t, o)
 	path := server.JournalPath(dir, runID)
 	a, b := dial(t, r.address, 1), dial(t, r.address, 2)
@@ -213,7 +212,6 @@ func TestTornTailAtEveryByteOfTheLastRecord(t *testing.T) {
 		}
 		var seen []byte
 		o := options(dir)
-		o.TickInterval = time.Hour
 		o.OnState = func(s *coordinator.State) { seen = s.AppendTo(nil) }
 		start(t, o).stop()
 		if !bytes.Equal(seen, stateBefore) {
@@ -377,20 +375,19 @@ func TestEventsAndLogs(t *testing.T) {
 	}
 }
 
-// TestFullRun lets 64 clients with fake trainers go through a whole run on a fast clock.
+// TestFullRun lets 64 clients with fake trainers go through a whole run.
 func TestFullRun(t *testing.T) {
-	const clients, steps = 64, 16 // a second of the clock lasts 50 ms
+	const clients, steps = 64, 16
 	began := time.Now()
 	dir := t.TempDir()
 	var final atomic.Pointer[coordinator.State]
 	finished := make(chan struct{})
 	o := server.Options{
-		Listen: "127.0.0.1:0", SaveStateDir: dir, TickInterval: 10 * time.Millisecond,
-		Now: func() uint64 { return 1_000_000 + uint64(time.Since(began)/(50*time.Millisecond)) },
+		Listen: "127.0.0.1:0", SaveStateDir: dir,
 		Runs: []server.Genesis{func(host coordinator.ClientID) (coordinator.State, error) {
 			return coordinator.New(runID, host, coordinator.Config{
-				WarmupTime: 600, CooldownTime: 600, RoundsPerEpoch: 8, MaxRoundTrainTime: 600, RoundWitnessTime: 1,
-				WaitingForMembersExtraTime: 10, GlobalBatchSizeStart: 256, GlobalBatchSizeEnd: 256, TotalSteps: steps,
+				WarmupTime: 600_000, CooldownTime: 600_000, RoundsPerEpoch: 8, MaxRoundTrainTime: 600_000, RoundWitnessTime: 50,
+				WaitingForMembersExtraTime: 500, GlobalBatchSizeStart: 256, GlobalBatchSizeEnd: 256, TotalSteps: steps,
 				InitMinClients: clients, MinClients: clients / 2,
 			}, coordinator.Model{MaxSeqLen: 16, Checkpoint: coordinator.Checkpoint{Kind: coordinator.CheckpointDummy}})
 		}},

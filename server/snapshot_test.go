@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/psyche-go/psyche/backend/backendtest"
 	"github.com/psyche-go/psyche/backend/tcp"
@@ -23,7 +22,7 @@ func withSnapshot(t *testing.T) (dir string, want []byte) {
 	t.Helper()
 	dir = t.TempDir()
 	o := options(dir)
-	o.SnapshotEvery, o.TickInterval = 10, time.Hour
+	o.SnapshotEvery = 10
 	r := start(t, o)
 	a := dial(t, r.address, 1)
 	for range 12 {
@@ -45,7 +44,7 @@ func restartRun(t *testing.T, dir string, genesis server.Genesis) (state []byte,
 	var text bytes.Buffer
 	o := options(dir)
 	o.Runs = []server.Genesis{genesis}
-	o.TickInterval, o.Logger = time.Hour, slog.New(slog.NewTextHandler(&text, nil))
+	o.Logger = slog.New(slog.NewTextHandler(&text, nil))
 	o.OnState = func(s *coordinator.State) { state = s.AppendTo(nil) }
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -145,7 +144,7 @@ func write(t *testing.T, path string, content []byte) {
 func BenchmarkStart(b *testing.B) {
 	dir := b.TempDir()
 	o := options(dir)
-	o.SnapshotEvery, o.TickInterval, o.ActionsPerSecond, o.JoinsPerSecond = 1000, time.Hour, 1e6, 1e6
+	o.SnapshotEvery, o.ActionsPerSecond, o.JoinsPerSecond = 1000, 1e6, 1e6
 	ctx, cancel := context.WithCancel(b.Context())
 	ready, done := make(chan string, 1), make(chan error, 1)
 	o.Ready = func(a net.Addr) { ready <- a.String() }
@@ -182,7 +181,7 @@ func BenchmarkStart(b *testing.B) {
 				}
 				ctx, cancel := context.WithCancel(b.Context())
 				o := options(dir)
-				o.TickInterval, o.Ready = time.Hour, func(net.Addr) { cancel() }
+				o.Ready = func(net.Addr) { cancel() }
 				if err := server.Run(ctx, o); err != nil {
 					b.Fatal(err)
 				}

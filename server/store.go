@@ -300,6 +300,8 @@ func compare(prefix string, saved, given reflect.Value, differences *[]string) {
 		case reflect.DeepEqual(a.Interface(), b.Interface()):
 		case a.Kind() == reflect.Slice || a.Kind() == reflect.Array:
 			*differences = append(*differences, name+" differs")
+		case strings.HasSuffix(name, "Time"): // milliseconds, which nobody has written in a file
+			*differences = append(*differences, fmt.Sprintf("%s is %v s there and %v s here", name, float64(a.Uint())/1000, float64(b.Uint())/1000))
 		default:
 			*differences = append(*differences, fmt.Sprintf("%s is %v there and %v here", name, a, b))
 		}

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"slices"
 
@@ -18,6 +19,8 @@ const (
 	SameReplica    Assertion = "honest clients at the same step have the same replica hash and weights"
 	DataContinuous Assertion = "the data index advances by exactly what each round holds, and batches cover it"
 	QuorumOrTime   Assertion = "no round advances without its quorum or its time"
+	InTime         Assertion = "no phase outlasts its time, or what it waits for"
+	SeedsRight     Assertion = "batch seeds are those that the chain said a round before, and witness seeds are fresh"
 	OnlyElected    Assertion = "only elected witnesses are accepted, each once"
 	CountedRight   Assertion = "exactly the results that the witnesses' quorum proved are applied, all signed by assignees"
 	NotReplayed    Assertion = "no action is accepted twice"
@@ -53,6 +56,7 @@ type checker struct {
 	chain     chain
 	actions   map[signature]bool // accepted ones that are not lost in a crash
 	acked     map[signature]bool
+	seedChain [32]byte // while the round before ran
 	nextData  uint64
 	nextStep  uint32
 	votedStep uint32 // of voted
@@ -69,6 +73,7 @@ func newChecker(w *world) *checker {
 	return &checker{
 		world: w, chain: newChain(w), actions: make(map[signature]bool), acked: make(map[signature]bool),
 		nextStep: 1, replicas: make(map[uint32][32]byte),
+		seedChain: sha256.Sum256([]byte("psyche/seed/v1" + runID)),
 	}
 }
 
@@ -181,14 +186,19 @@ func (c *checker) ticked(s *coordinator.State, before stateMark, now uint64) {
 		past = now - before.start
 	}
 	switch before.runState {
+	case coordinator.Warmup:
+		c.punctual(before, past, s.Config.WarmupTime)
 	case coordinator.RoundTrain:
+		c.punctual(before, past, s.Config.MaxRoundTrainTime)
 		c.roundTrained(s, past)
 	case coordinator.RoundWitness:
-		if past < s.Config.RoundWitnessTime {
-			c.violate(QuorumOrTime, "RoundWitness of step %d lasted %d s", before.step, past)
+		c.punctual(before, past, s.Config.RoundWitnessTime)
+		if silent := silentWitness(s, s.RoundOfStep(before.step)); past < s.Config.RoundWitnessTime && silent >= 0 {
+			c.violate(QuorumOrTime, "RoundWitness of step %d lasted %d ms, and member %d was elected and is silent", before.step, past, silent)
 		}
 		c.roundOver(s, before)
 	case coordinator.Cooldown:
+		c.punctual(before, past, s.Config.CooldownTime)
 		c.epochOver(s, before)
 	}
 	if s.RunState == coordinator.RoundTrain {
@@ -216,24 +226,9 @@ func (c *checker) roundTrained(s *coordinator.State, past uint64) {
 		}
 	}
 	if complete < quorum && !outOfReach(s, round, quorum) {
-		c.violate(QuorumOrTime, "RoundTrain of step %d ended after %d s with %d witnesses of all results, quorum %d",
+		c.violate(QuorumOrTime, "RoundTrain of step %d ended after %d ms with %d witnesses of all results, quorum %d",
 			round.Step, past, complete, quorum)
 	}
-}
-
-// outOfReach reports whether so many elected witnesses have left that the others are no
-// quorum: then nothing of the round can count any more.
-func outOfReach(s *coordinator.State, round *coordinator.Round, quorum int) bool {
-	possible := len(round.Witnesses)
-	for i, id := range round.Members {
-		voted := slices.ContainsFunc(round.Witnesses, func(w coordinator.Witness) bool { return int(w.Member) == i })
-		member, ok := s.Member(id)
-		if !voted && ok && member.State == coordinator.Healthy &&
-			assign.Position(uint32(i), uint32(len(round.Members)), round.Seed, "witness") < uint32(electedOf(round, s.Config)) {
-			possible++
-		}
-	}
-	return possible < quorum
 }
 
 // roundBegins checks data and step of a new round.
@@ -256,6 +251,7 @@ func (c *checker) roundBegins(s *coordinator.State, before stateMark) {
 		c.violate(DataContinuous, "step %d: batches end at %d, not at %d", round.Step, at, c.nextData+uint64(round.BatchSize))
 	}
 	c.nextData, c.nextStep = at, round.Step+1
+	c.seeded(s, round)
 	if before.runState == coordinator.Warmup {
 		c.chain.begin(s)
 	}
@@ -408,7 +404,7 @@ func (c *checker) lost(id coordinator.ClientID, found map[signature]bool) {
 
 // rewind takes back what the checker noted of a state that nobody ever saw.
 func (c *checker) rewind(s *coordinator.State) {
-	c.nextData, c.nextStep = s.Progress.DataIndex, s.Progress.Step
+	c.nextData, c.nextStep, c.seedChain = s.Progress.DataIndex, s.Progress.Step, s.SeedChain
 	switch s.RunState {
 	case coordinator.RoundTrain, coordinator.RoundWitness:
 		c.nextStep++
@@ -436,9 +432,9 @@ func (c *checker) deadline() int64 {
 	}
 	k := c.world.plan.config
 	rounds := int64(k.TotalSteps) + 1 - int64(c.healedStep)
-	round := int64(k.MaxRoundTrainTime + k.RoundWitnessTime + 2)
-	epoch := int64(k.WarmupTime+k.CooldownTime+k.WaitingForMembersExtraTime) + 20
-	return c.healedAt + slack + max(rounds, 1)*(round+epoch)*second
+	round := int64(k.MaxRoundTrainTime + k.RoundWitnessTime + 2000)
+	epoch := int64(k.WarmupTime+k.CooldownTime+k.WaitingForMembersExtraTime) + 20_000
+	return c.healedAt + slack + max(rounds, 1)*(round+epoch)*second/1000
 }
 
 // tooLate is called when the run is not over in time.

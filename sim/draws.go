@@ -14,10 +14,10 @@ type draws struct {
 }
 
 type assignmentsKey struct {
-	seed, dataIndex uint64
-	members         int
-	batchSize       uint32
-	percent         uint8
+	batchSeed, dataIndex uint64
+	members              int
+	batchSize            uint32
+	percent              uint8
 }
 
 type electedKey struct {
@@ -32,7 +32,7 @@ func newDraws() draws {
 
 // Assignments implements env.Draws.
 func (d *draws) Assignments(r *coordinator.Round, c coordinator.Config) []assign.Assignment {
-	key := assignmentsKey{r.Seed, r.DataIndex, len(r.Members), r.BatchSize, c.VerificationPercent}
+	key := assignmentsKey{r.BatchSeed, r.DataIndex, len(r.Members), r.BatchSize, c.VerificationPercent}
 	known, ok := d.assignments[key]
 	if !ok {
 		known = r.Assignments(c)

@@ -13,7 +13,7 @@ import (
 
 // The host does what package server does, with its default times.
 const (
-	tickInterval  = 200 * second / 1000
+	beat          = second
 	pushInterval  = 200 * second / 1000
 	withdrawGrace = 5 * second
 )
@@ -33,7 +33,7 @@ type host struct {
 	state  coordinator.State
 	disk   disk
 	random *random
-	offset int64 // of its clock, seconds
+	offset int64 // of its clock, milliseconds
 
 	inbox     []*request
 	answers   []reply // for when the disk has their actions
@@ -47,6 +47,9 @@ type host struct {
 	version   uint64             // of update
 	sent      []uint64           // per client: version it was sent
 	pushedAt  int64
+	pushAt    int64  // when what waits to be published may be; 0: nothing waits
+	alarm     uint64 // number of the newest one: only that counts
+	changed   bool   // connections have come or gone since the host looked
 }
 
 type reply struct {
@@ -61,9 +64,9 @@ func newHost(w *world) *host {
 	}
 }
 
-// clock returns the host's time in Unix seconds.
+// clock returns the host's time in Unix milliseconds.
 func (h *host) clock() uint64 {
-	t := clockStart.Add(time.Duration(h.world.now)).Unix() + h.offset
+	t := clockStart.Add(time.Duration(h.world.now)).UnixMilli() + h.offset
 	return uint64(max(t, 1))
 }
 
@@ -75,7 +78,7 @@ func (h *host) start() {
 	w := h.world
 	h.up = true
 	h.life++
-	h.inbox, h.answers, h.writing, h.update = nil, nil, false, nil
+	h.inbox, h.answers, h.writing, h.update, h.pushAt = nil, nil, false, nil, 0
 	clear(h.gone)
 	if h.life == 1 {
 		state, err := coordinator.New(runID, hostID, w.plan.config, simModel())
@@ -98,7 +101,7 @@ func (h *host) start() {
 	}
 	h.rebase()
 	h.holdUntil = w.now + withdrawGrace
-	h.tickLater(h.life)
+	h.wake(0)
 }
 
 // crash kills the host. Of what it is writing nothing or everything is on the disk, or,
@@ -136,15 +139,59 @@ func requestsOf(answers []reply) []*request {
 	return requests
 }
 
-// tickLater lets the host look around regularly, until its life ends.
-func (h *host) tickLater(life int) {
-	h.world.after(tickInterval, func() {
-		if !h.up || h.life != life {
-			return
+// wake lets the host look around after a time, unless it does before. After a whole beat it
+// only works when something is due.
+func (h *host) wake(after int64) {
+	h.alarm++
+	alarm := h.alarm
+	h.world.after(after, func() {
+		switch {
+		case !h.up || h.alarm != alarm:
+		case after < beat || h.untilDue() <= 0:
+			h.step()
+		default:
+			h.sleep()
 		}
-		h.step()
-		h.tickLater(life)
 	})
+}
+
+// sleep lets the host wake when something is due, at the latest after a beat: the clock may
+// have been set.
+func (h *host) sleep() {
+	if h.up && !h.writing {
+		h.wake(max(second/1000, min(h.untilDue(), beat)))
+	}
+}
+
+// reconnected is called when connections have come or gone.
+func (h *host) reconnected() {
+	if h.up {
+		h.changed = true
+		h.wake(0)
+	}
+}
+
+// untilDue returns how long nothing is due unless somebody acts, connects or leaves.
+func (h *host) untilDue() int64 {
+	now, sleep := h.world.now, int64(1<<62)
+	if h.pushAt != 0 {
+		sleep = min(sleep, h.pushAt-now)
+	}
+	if h.state.RunState != coordinator.Finished {
+		for _, since := range h.gone {
+			if since != 0 {
+				sleep = min(sleep, since+withdrawGrace-now)
+			}
+		}
+	}
+	if h.holdUntil != 0 {
+		return min(sleep, h.holdUntil-now)
+	}
+	clock := h.clock()
+	if at, ok := h.world.rules.doDue(&h.state, clock); ok {
+		sleep = min(sleep, int64(min(at-clock, coordinator.MaxTime))*(second/1000))
+	}
+	return sleep
 }
 
 // deliver lets a request arrive at a time.
@@ -172,7 +219,7 @@ func (h *host) step() {
 		return
 	}
 	requests := h.inbox
-	h.inbox = nil
+	h.inbox, h.changed = nil, false
 	for _, r := range requests {
 		err := h.apply(coordinator.ClientID(r.from.id), r.nonce, r.action)
 		if h.world.rules.answerEarly && err == nil {
@@ -187,6 +234,7 @@ func (h *host) step() {
 	if len(h.disk.records) == 0 {
 		h.answer()
 		h.publish()
+		h.sleep()
 		return
 	}
 	h.writing = true
@@ -204,9 +252,11 @@ func (h *host) step() {
 		h.rebase()
 		h.answer()
 		h.publish()
-		if len(h.inbox) > 0 {
+		if len(h.inbox) > 0 || h.changed {
 			h.step()
+			return
 		}
+		h.sleep()
 	})
 }
 
@@ -244,6 +294,7 @@ func (h *host) tick() {
 		now, seed := h.clock(), h.random.next()
 		before := markOf(&h.state)
 		if !w.rules.doTick(&h.state, now, seed) {
+			w.checker.settled(&h.state, now)
 			return
 		}
 		h.disk.add(record{kind: recordTick, now: now, seed: seed})
@@ -318,9 +369,11 @@ func (h *host) answer() {
 // within a phase wait for each other.
 func (h *host) publish() {
 	w := h.world
+	h.pushAt = 0
 	if h.update == nil {
 		old := h.published
 		if old != nil && old.RunState == h.base.RunState && old.Progress == h.base.Progress && w.now-h.pushedAt < pushInterval {
+			h.pushAt = h.pushedAt + pushInterval
 			return
 		}
 		h.version++
@@ -337,7 +390,10 @@ func (h *host) publish() {
 }
 
 // greet makes sure that a client that has just connected gets the newest update.
-func (h *host) greet(p *process) { h.sent[p.machine.index] = 0 }
+func (h *host) greet(p *process) {
+	h.sent[p.machine.index] = 0
+	h.reconnected()
+}
 
 // send sends the newest update. Updates of one connection keep their order.
 func (h *host) send(p *process) {

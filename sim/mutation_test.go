@@ -29,6 +29,14 @@ var mutations = []struct {
 	{"accusations are believed", accusationsBelieved, AllFaults, []Assertion{NotFramed}},
 	{"one report is a checkpoint", oneReport, AllFaults, []Assertion{CheckpointTrue}},
 	{"acknowledged before it is on the disk", func() rules { return rules{answerEarly: true} }, AllFaults, []Assertion{NothingLost}},
+	{"RoundWitness waits for nobody", witnessWaitsForNobody, AllFaults, []Assertion{QuorumOrTime}},
+	{"RoundWitness lasts its whole time", witnessLastsItsTime, AllFaults, []Assertion{InTime}},
+	{"waits are a hundredth of their time", waitsAreShort, AllFaults, []Assertion{QuorumOrTime}},
+	{"waits last a second too long", waitsLastLonger, AllFaults, []Assertion{InTime}},
+	{"the host sleeps too long", sleepsTooLong, AllFaults, []Assertion{InTime}},
+	{"the batch seed is fresh", batchSeedIsFresh, AllFaults, []Assertion{SeedsRight}},
+	{"the witness seed is known a round before", witnessSeedIsKnown, AllFaults, []Assertion{SeedsRight}},
+	{"the chain does not go on", chainStands, AllFaults, []Assertion{SeedsRight}},
 	{"a result is applied twice", appliedTwice, AllFaults, []Assertion{OnceOnly}},
 }
 
@@ -174,6 +182,84 @@ func accusationsBelieved() rules {
 			return nil
 		}
 		return err
+	}}
+}
+
+// witnessWaitsForNobody goes on at once, whoever is silent.
+func witnessWaitsForNobody() rules {
+	return rules{tick: func(s *coordinator.State, now, seed uint64) bool {
+		if s.RunState == coordinator.RoundWitness {
+			return s.Tick(max(now, s.StateStart+s.Config.RoundWitnessTime), seed)
+		}
+		return s.Tick(now, seed)
+	}}
+}
+
+func witnessLastsItsTime() rules {
+	return rules{tick: func(s *coordinator.State, now, seed uint64) bool {
+		if s.RunState == coordinator.RoundWitness && now >= s.StateStart && now-s.StateStart < s.Config.RoundWitnessTime {
+			return false
+		}
+		return s.Tick(now, seed)
+	}}
+}
+
+// waitsAreShort takes times for those of another unit.
+func waitsAreShort() rules {
+	return rules{tick: func(s *coordinator.State, now, seed uint64) bool {
+		config := s.Config
+		s.Config.MaxRoundTrainTime /= 100
+		s.Config.RoundWitnessTime /= 100
+		changed := s.Tick(now, seed)
+		s.Config = config
+		return changed
+	}}
+}
+
+// waitsLastLonger is a machine whose rounds end a second late when time ends them.
+func waitsLastLonger() rules {
+	return rules{tick: func(s *coordinator.State, now, seed uint64) bool {
+		config := s.Config
+		s.Config.MaxRoundTrainTime += 1000
+		changed := s.Tick(now, seed)
+		s.Config = config
+		return changed
+	}}
+}
+
+func sleepsTooLong() rules {
+	return rules{due: func(s *coordinator.State, now uint64) (uint64, bool) {
+		at, ok := s.Due(now)
+		return at + 500, ok
+	}}
+}
+
+// onRoundStart changes a round that has just begun.
+func onRoundStart(change func(s *coordinator.State, round *coordinator.Round)) rules {
+	return afterTick(func(s *coordinator.State, _ coordinator.RunState) {
+		if s.RunState == coordinator.RoundTrain {
+			change(s, s.CurrentRound())
+		}
+	})
+}
+
+func batchSeedIsFresh() rules {
+	return onRoundStart(func(_ *coordinator.State, round *coordinator.Round) { round.BatchSeed = round.Seed })
+}
+
+func witnessSeedIsKnown() rules {
+	return onRoundStart(func(_ *coordinator.State, round *coordinator.Round) { round.Seed = round.BatchSeed })
+}
+
+// chainStands draws every round from the chain as it was in the beginning.
+func chainStands() rules {
+	return rules{tick: func(s *coordinator.State, now, seed uint64) bool {
+		chain, before := s.SeedChain, s.RunState
+		changed := s.Tick(now, seed)
+		if s.RunState == coordinator.RoundTrain && before != coordinator.RoundTrain {
+			s.SeedChain = chain
+		}
+		return changed
 	}}
 }
 

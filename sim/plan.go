@@ -45,7 +45,7 @@ type fault struct {
 	clients []int // Partition, Crash
 	until   int64 // Partition, Crash, HostCrash: the end
 	fromP2P bool  // Partition: from the other clients
-	jump    int64 // ClockJump: seconds
+	jump    int64 // ClockJump: milliseconds
 }
 
 // newPlan draws the plan of a run.
@@ -80,9 +80,9 @@ func (p *plan) drawConfig(o Options) {
 	least := max(1, n/2)
 	rounds := one(r, uint32(2), 2, 3, 4)
 	c := coordinator.Config{
-		WarmupTime: uint64(r.between(10, 25)), CooldownTime: uint64(r.between(8, 16)),
-		RoundsPerEpoch: rounds, MaxRoundTrainTime: uint64(r.between(6, 12)), RoundWitnessTime: uint64(r.between(1, 3)),
-		WaitingForMembersExtraTime: uint64(r.between(1, 4)),
+		WarmupTime: uint64(r.between(10_000, 25_000)), CooldownTime: uint64(r.between(8000, 16_000)),
+		RoundsPerEpoch: rounds, MaxRoundTrainTime: uint64(r.between(6000, 12_000)), RoundWitnessTime: uint64(r.between(200, 3000)),
+		WaitingForMembersExtraTime: uint64(r.between(200, 4000)),
 		InitMinClients:             uint16(max(least, n*3/4)), MinClients: uint16(least),
 		VerificationPercent: one(r, uint8(0), 0, 0, 10, 25),
 	}
@@ -95,8 +95,8 @@ func (p *plan) drawConfig(o Options) {
 		c.GlobalBatchSizeWarmupTokens = uint64(size) * 4 * uint64(simSeqLen)
 	}
 	if r.chance(120) {
-		c.WarmupTime, c.MaxRoundTrainTime = 8, 6
-		c.RoundsPerEpoch, c.EpochTime = 0, uint64(r.between(9, 14))
+		c.WarmupTime, c.MaxRoundTrainTime = 8000, 6000
+		c.RoundsPerEpoch, c.EpochTime = 0, uint64(r.between(9000, 14_000))
 	}
 	p.maxSeq = simSeqLen
 	tail := 2*rounds + 2
@@ -163,7 +163,7 @@ func (p *plan) drawEvents(o Options, kind Faults) {
 		case HostCrash, TornWrite:
 			f.until = f.at + r.between(100, 8000)*second/1000
 		case ClockJump:
-			f.jump = r.between(1, one(r, int64(3), 30, 600))
+			f.jump = r.between(1, 1000*one(r, int64(3), 30, 600))
 			if r.chance(500) {
 				f.jump = -f.jump
 			}

@@ -173,6 +173,7 @@ func (m *machine) crash() {
 		p.unpark(at)
 	}
 	p.parked = nil
+	m.world.host.reconnected()
 }
 
 func (m *machine) name() string { return "client " + itoa(m.index) }

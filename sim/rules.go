@@ -10,6 +10,7 @@ import (
 type rules struct {
 	apply       func(s *coordinator.State, from coordinator.ClientID, nonce uint64, a coordinator.Action) error
 	tick        func(s *coordinator.State, now, seed uint64) bool
+	due         func(s *coordinator.State, now uint64) (at uint64, ok bool)
 	answerEarly bool // the host acknowledges what is not on the disk
 	// payloads changes what a client applies.
 	payloads func(p *process, step uint32, payloads [][]byte) [][]byte
@@ -22,6 +23,13 @@ func (r *rules) doApply(s *coordinator.State, from coordinator.ClientID, nonce u
 		return r.apply(s, from, nonce, a)
 	}
 	return s.Apply(from, nonce, a)
+}
+
+func (r *rules) doDue(s *coordinator.State, now uint64) (at uint64, ok bool) {
+	if r.due != nil {
+		return r.due(s, now)
+	}
+	return s.Due(now)
 }
 
 func (r *rules) doTick(s *coordinator.State, now, seed uint64) bool {

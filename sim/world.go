@@ -227,7 +227,7 @@ func (f fault) describe() string {
 	case Crash:
 		return fmt.Sprintf("crash: client %v until %.3f", f.clients, float64(f.until)/float64(second))
 	case ClockJump:
-		return fmt.Sprintf("clock of the host jumps by %d s", f.jump)
+		return fmt.Sprintf("clock of the host jumps by %d ms", f.jump)
 	default:
 		return fmt.Sprintf("%s until %.3f", f.kind, float64(f.until)/float64(second))
 	}
@@ -248,7 +248,9 @@ func (w *world) partition(f fault) {
 		for _, i := range f.clients {
 			counts[i]--
 		}
+		w.host.reconnected()
 	})
+	w.host.reconnected()
 }
 
 // heal ends all faults but lies.
@@ -264,5 +266,6 @@ func (w *world) heal() {
 	for _, m := range w.machines {
 		m.start()
 	}
+	w.host.reconnected()
 	w.checker.healed()
 }

@@ -29,7 +29,7 @@ type Backend interface {
 // Setup is what a host under test has to use.
 type Setup struct {
 	Genesis func(host coordinator.ClientID) (coordinator.State, error)
-	Now     func() uint64 // Unix time in seconds; moves only when the suite says so
+	Now     func() uint64 // Unix time in milliseconds; moves only when the suite says so
 	Grace   time.Duration // for participants whose backend is gone
 }
 
@@ -44,8 +44,8 @@ const RunID = "conformance"
 func Genesis(runID string, initMinClients uint16) func(coordinator.ClientID) (coordinator.State, error) {
 	return func(host coordinator.ClientID) (coordinator.State, error) {
 		return coordinator.New(runID, host, coordinator.Config{
-			WarmupTime: 60, CooldownTime: 60, RoundsPerEpoch: 4, MaxRoundTrainTime: 60, RoundWitnessTime: 1,
-			WaitingForMembersExtraTime: 1, GlobalBatchSizeStart: 64, GlobalBatchSizeEnd: 64, TotalSteps: 8,
+			WarmupTime: 60_000, CooldownTime: 60_000, RoundsPerEpoch: 4, MaxRoundTrainTime: 60_000, RoundWitnessTime: 1000,
+			WaitingForMembersExtraTime: 1000, GlobalBatchSizeStart: 64, GlobalBatchSizeEnd: 64, TotalSteps: 8,
 			InitMinClients: initMinClients, MinClients: 1,
 		}, coordinator.Model{MaxSeqLen: 16, Checkpoint: coordinator.Checkpoint{Kind: coordinator.CheckpointDummy}})
 	}
@@ -91,7 +91,7 @@ func Run(t *testing.T, start func(*testing.T, Setup) Attach) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			f := &fixture{}
-			f.clock.Store(1_000_000)
+			f.clock.Store(1_000_000_000)
 			f.attach = start(t, Setup{Genesis: Genesis(RunID, 3), Now: f.clock.Load, Grace: 20 * time.Millisecond})
 			test.test(t, f)
 		})
@@ -192,7 +192,7 @@ func testClock(t *testing.T, f *fixture) {
 		c.submit(coordinator.Join{})
 	}
 	clients[0].await("three pending", func(u backend.Update) bool { return len(u.State.Pending) == 3 })
-	f.clock.Add(10)
+	f.clock.Add(10_000)
 	for _, c := range clients {
 		u := c.await("warmup", inState(coordinator.Warmup))
 		c.submit(coordinator.Ready{Epoch: u.State.Progress.Epoch})

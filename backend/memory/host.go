@@ -21,7 +21,7 @@ type Options struct {
 	// Genesis returns the state a run starts with, given the key of its host;
 	// config.Run.CoordinatorState is one.
 	Genesis func(host coordinator.ClientID) (coordinator.State, error)
-	// Now returns the Unix time in seconds. It is called with the host locked.
+	// Now returns the Unix time in milliseconds. It is called with the host locked.
 	Now func() uint64
 	// Seed determines the host's key and all round seeds.
 	Seed uint64
@@ -38,6 +38,8 @@ type Host struct {
 	seeds   *rand.PCG
 	nonce   uint64 // of the newest action of anybody: they need not be dense
 	clients map[identity.ID]*Client
+
+	applied chan struct{} // has a value when an action was applied since Run looked
 }
 
 // NewHost begins a run.
@@ -54,7 +56,7 @@ func NewHost(o Options) (*Host, error) {
 	}
 	return &Host{
 		key: key, runID: state.RunID, now: o.Now,
-		state: state, seeds: seeds, clients: make(map[identity.ID]*Client),
+		state: state, seeds: seeds, clients: make(map[identity.ID]*Client), applied: make(chan struct{}, 1),
 	}, nil
 }
 
@@ -89,18 +91,38 @@ func (h *Host) Tick() bool {
 	return changed
 }
 
-// Run ticks at every interval until ctx ends.
-func (h *Host) Run(ctx context.Context, interval time.Duration) {
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
+// Run ticks when something is due until ctx ends. It looks at least once in a beat whether
+// the clock was set.
+func (h *Host) Run(ctx context.Context, beat time.Duration) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
 	for {
 		select {
-		case <-ticker.C:
-			h.Tick()
+		case <-timer.C:
+		case <-h.applied:
 		case <-ctx.Done():
 			return
 		}
+		timer.Reset(max(time.Millisecond, min(h.runDue(), beat)))
 	}
+}
+
+// runDue does what is due, and returns how long nothing is unless somebody acts.
+func (h *Host) runDue() time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	const never = time.Duration(coordinator.MaxTime) * time.Millisecond
+	now := h.now()
+	at, ok := h.state.Due(now)
+	if ok && at <= now && h.tick() {
+		h.publish()
+		now = h.now()
+		at, ok = h.state.Due(now)
+	}
+	if !ok {
+		return never
+	}
+	return time.Duration(min(at-now, coordinator.MaxTime)) * time.Millisecond
 }
 
 // Apply applies an action that the host signs, such as SetPaused.
@@ -122,6 +144,10 @@ func (h *Host) apply(key identity.Key, a coordinator.Action) error {
 	}
 	h.tick()
 	h.publish()
+	select {
+	case h.applied <- struct{}{}:
+	default:
+	}
 	return nil
 }
 

@@ -32,7 +32,7 @@ func TestConformance(t *testing.T) {
 // TestSameSeedSameRun drives two hosts alike by hand: their states have the same bytes.
 func TestSameSeedSameRun(t *testing.T) {
 	run := func() string {
-		now := uint64(1_000_000)
+		now := uint64(1_000_000_000)
 		h, err := NewHost(Options{Genesis: backendtest.Genesis("r", 1), Now: func() uint64 { return now }, Seed: 7})
 		if err != nil {
 			t.Fatal(err)
@@ -45,7 +45,7 @@ func TestSameSeedSameRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 10 {
-			now += 30
+			now += 30_000
 			h.Tick()
 		}
 		state := h.State()

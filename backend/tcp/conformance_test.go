@@ -50,7 +50,7 @@ func startServer(t *testing.T, o server.Options) (address string, stop func()) {
 func TestConformance(t *testing.T) {
 	backendtest.Run(t, func(t *testing.T, s backendtest.Setup) backendtest.Attach {
 		address, _ := startServer(t, server.Options{
-			Runs: []server.Genesis{s.Genesis}, Now: s.Now, WithdrawGrace: s.Grace, TickInterval: 5 * time.Millisecond,
+			Runs: []server.Genesis{s.Genesis}, Now: s.Now, WithdrawGrace: s.Grace, Beat: 5 * time.Millisecond,
 		})
 		return func(ctx context.Context, key identity.Key) (backendtest.Backend, error) {
 			c, err := tcp.Dial(ctx, tcp.Options{Addr: address, RunID: backendtest.RunID, Key: key})

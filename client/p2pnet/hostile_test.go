@@ -152,7 +152,7 @@ func (p *participant) start(ctx context.Context, t *testing.T, host *memory.Host
 func TestRunWithAHostileMember(t *testing.T) {
 	const steps = 12
 	host := newHost(t, func(c *coordinator.Config) {
-		c.TotalSteps, c.RoundsPerEpoch, c.MaxRoundTrainTime, c.InitMinClients = steps, 9, 10, 3
+		c.TotalSteps, c.RoundsPerEpoch, c.MaxRoundTrainTime, c.InitMinClients = steps, 9, 10_000, 3
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()

@@ -92,8 +92,8 @@ func (noData) Batch(_ context.Context, id assign.BatchID) (data.Batch, error) {
 func newHost(t *testing.T, change func(*coordinator.Config)) *memory.Host {
 	t.Helper()
 	config := coordinator.Config{
-		WarmupTime: 100, CooldownTime: 100, RoundsPerEpoch: 2, MaxRoundTrainTime: 100, RoundWitnessTime: 1,
-		WaitingForMembersExtraTime: 10, GlobalBatchSizeStart: 6, GlobalBatchSizeEnd: 6, TotalSteps: 6,
+		WarmupTime: 100_000, CooldownTime: 100_000, RoundsPerEpoch: 2, MaxRoundTrainTime: 100_000, RoundWitnessTime: 1000,
+		WaitingForMembersExtraTime: 10_000, GlobalBatchSizeStart: 6, GlobalBatchSizeEnd: 6, TotalSteps: 6,
 		InitMinClients: 2, MinClients: 1,
 	}
 	if change != nil {
@@ -101,7 +101,7 @@ func newHost(t *testing.T, change func(*coordinator.Config)) *memory.Host {
 	}
 	begun := time.Now()
 	host, err := memory.NewHost(memory.Options{
-		Now: func() uint64 { return 1_000_000 + uint64(time.Since(begun)*speed/time.Second) },
+		Now: func() uint64 { return 1_000_000_000 + uint64(time.Since(begun)*speed/time.Millisecond) },
 		Genesis: func(id coordinator.ClientID) (coordinator.State, error) {
 			return coordinator.New(run, id, config, coordinator.Model{MaxSeqLen: 2, Checkpoint: coordinator.Checkpoint{Kind: coordinator.CheckpointDummy}})
 		},

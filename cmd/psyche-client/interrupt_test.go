@@ -157,7 +157,7 @@ func serve(t *testing.T) string {
 	go func() {
 		ended <- server.Run(serving, server.Options{
 			Listen: "127.0.0.1:0", Ready: func(a net.Addr) { address <- a.String() },
-			Runs: []server.Genesis{backendtest.Genesis("run", 2)}, TickInterval: 5 * time.Millisecond,
+			Runs: []server.Genesis{backendtest.Genesis("run", 2)},
 		})
 	}()
 	t.Cleanup(func() {

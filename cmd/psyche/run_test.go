@@ -187,7 +187,7 @@ func TestRunAdministration(t *testing.T) {
 	before := a.status("p").Config.CooldownTime
 	a.does(exitOK, "has the rules of", as(main, "update-config", "--state", changed)...)
 	if after := a.status("p").Config.CooldownTime; after <= before {
-		t.Errorf("cooldown_time is %d, was %d", after, before)
+		t.Errorf("cooldown_time is %v, was %v", after, before)
 	}
 	a.does(exitOK, "goes on", as(main, "set-paused", "false")...)
 	a.does(exitRefused, "eject: "+id(4)+" is neither a member", as(main, "eject", id(4))...)

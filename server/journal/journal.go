@@ -16,7 +16,8 @@ import (
 const MaxPayload = 1 << 20
 
 const (
-	magic      = "psychelog/1\n"
+	magic      = "psychelog/2\n"
+	firstMagic = "psychelog/1\n" // ticks of whole seconds
 	headerSize = 4 + sha256.Size + 4
 )
 
@@ -24,6 +25,8 @@ const (
 var (
 	// ErrDamaged says that a file holds something that no writer left there.
 	ErrDamaged = errors.New("journal is damaged")
+	// ErrVersion says that a journal was written in an earlier format.
+	ErrVersion = errors.New("journal of format 1, this program reads and writes 2")
 	// ErrLocked says that another process has the file open for writing.
 	ErrLocked = errors.New("journal is in use by another process")
 	// ErrPosition says that a file does not hold the entries that a Position says it does.
@@ -233,6 +236,9 @@ func read(source io.Reader, replay func([]byte) error) (Summary, error) {
 	}
 	if err != nil {
 		return summary, err
+	}
+	if string(start[:]) == firstMagic {
+		return summary, fmt.Errorf("%w: go on with the program that wrote it, or move it away and begin a new run from the checkpoint of the old one", ErrVersion)
 	}
 	if string(start[:]) != magic {
 		return summary, fmt.Errorf("%w at offset 0: it does not begin as a journal of this version does", ErrDamaged)

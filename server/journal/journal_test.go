@@ -220,6 +220,22 @@ func TestGroupsOfEntries(t *testing.T) {
 	})
 }
 
+// TestEarlierFormatIsRefused says which format it is and what to do, and leaves the file alone.
+func TestEarlierFormatIsRefused(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "old.journal")
+	content, _ := appendEntry([]byte(firstMagic), [32]byte{}, []byte("one"))
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err := Open(path, func([]byte) error { return errors.New("an entry was read") })
+	if !errors.Is(err, ErrVersion) || errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "go on with the program that wrote it, or move it away") {
+		t.Errorf("got %v", err)
+	}
+	if after, err := os.ReadFile(path); err != nil || !bytes.Equal(after, content) {
+		t.Errorf("the file was changed: %v", err)
+	}
+}
+
 func FuzzRead(f *testing.F) {
 	f.Add([]byte(magic))
 	entries, last := appendEntry([]byte(magic), [32]byte{}, []byte("one"))

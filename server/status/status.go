@@ -24,7 +24,7 @@ type Run struct {
 	Authority  Authority  `json:"authority"`
 	Closed     bool       `json:"closed"`
 	State      string     `json:"run_state"`
-	Since      uint64     `json:"run_state_start_unix_timestamp"`
+	Since      float64    `json:"run_state_start_unix_timestamp"` // seconds, 0 for none
 	Epoch      uint32     `json:"epoch"`
 	Step       uint32     `json:"step"`
 	TotalSteps uint32     `json:"total_steps"`
@@ -66,7 +66,8 @@ type Client struct {
 type Round struct {
 	Height    uint32 `json:"height"`
 	Step      uint32 `json:"step"`
-	Seed      string `json:"seed"` // decimal; a text because it needs all 64 bits
+	Seed      string `json:"seed"`       // decimal; a text because it needs all 64 bits
+	BatchSeed string `json:"batch_seed"` // likewise
 	DataIndex uint64 `json:"data_index"`
 	BatchSize uint32 `json:"batch_size"`
 	Members   int    `json:"members"`
@@ -100,30 +101,30 @@ type Lapse struct {
 	Last  uint32 `json:"last"`
 }
 
-// Config has the rules of the run, under the names of state.toml.
+// Config has the rules of the run, under the names of state.toml. Times are seconds.
 type Config struct {
-	WarmupTime                  uint64 `json:"warmup_time"`
-	CooldownTime                uint64 `json:"cooldown_time"`
-	RoundsPerEpoch              uint32 `json:"rounds_per_epoch"`
-	EpochTime                   uint64 `json:"epoch_time"`
-	MaxRoundTrainTime           uint64 `json:"max_round_train_time"`
-	RoundWitnessTime            uint64 `json:"round_witness_time"`
-	WaitingForMembersExtraTime  uint64 `json:"waiting_for_members_extra_time"`
-	GlobalBatchSizeWarmupTokens uint64 `json:"global_batch_size_warmup_tokens"`
-	GlobalBatchSizeStart        uint32 `json:"global_batch_size_start"`
-	GlobalBatchSizeEnd          uint32 `json:"global_batch_size_end"`
-	TotalSteps                  uint32 `json:"total_steps"`
-	InitMinClients              uint16 `json:"init_min_clients"`
-	MinClients                  uint16 `json:"min_clients"`
-	WitnessNodes                uint16 `json:"witness_nodes"`
-	VerificationPercent         uint8  `json:"verification_percent"`
+	WarmupTime                  float64 `json:"warmup_time"`
+	CooldownTime                float64 `json:"cooldown_time"`
+	RoundsPerEpoch              uint32  `json:"rounds_per_epoch"`
+	EpochTime                   float64 `json:"epoch_time"`
+	MaxRoundTrainTime           float64 `json:"max_round_train_time"`
+	RoundWitnessTime            float64 `json:"round_witness_time"`
+	WaitingForMembersExtraTime  float64 `json:"waiting_for_members_extra_time"`
+	GlobalBatchSizeWarmupTokens uint64  `json:"global_batch_size_warmup_tokens"`
+	GlobalBatchSizeStart        uint32  `json:"global_batch_size_start"`
+	GlobalBatchSizeEnd          uint32  `json:"global_batch_size_end"`
+	TotalSteps                  uint32  `json:"total_steps"`
+	InitMinClients              uint16  `json:"init_min_clients"`
+	MinClients                  uint16  `json:"min_clients"`
+	WitnessNodes                uint16  `json:"witness_nodes"`
+	VerificationPercent         uint8   `json:"verification_percent"`
 }
 
 // Of describes a state.
 func Of(s *coordinator.State) Run {
 	hash := s.Hash()
 	run := Run{
-		RunID: s.RunID, Host: name(s.Host), Authority: authorityOf(&s.Authority), Closed: s.Closed, State: s.RunState.String(), Since: s.StateStart,
+		RunID: s.RunID, Host: name(s.Host), Authority: authorityOf(&s.Authority), Closed: s.Closed, State: s.RunState.String(), Since: seconds(s.StateStart),
 		Epoch: s.Progress.Epoch, Step: s.Progress.Step, TotalSteps: s.Config.TotalSteps, DataIndex: s.Progress.DataIndex,
 		Members: clients(s, s.Epoch.Clients), Exited: clients(s, s.Epoch.Exited), Pending: []string{},
 		Uploads: []Upload{}, Lapses: []Lapse{},
@@ -143,7 +144,7 @@ func Of(s *coordinator.State) Run {
 	}
 	if r := s.CurrentRound(); r != nil {
 		run.Round = &Round{
-			Height: r.Height, Step: r.Step, Seed: fmt.Sprint(r.Seed), DataIndex: r.DataIndex, BatchSize: r.BatchSize,
+			Height: r.Height, Step: r.Step, Seed: fmt.Sprint(r.Seed), BatchSeed: fmt.Sprint(r.BatchSeed), DataIndex: r.DataIndex, BatchSize: r.BatchSize,
 			Members: len(r.Members), Witnesses: len(r.Witnesses), Quorum: int(r.WitnessesNeeded), Elected: int(r.WitnessesElected),
 		}
 	}
@@ -184,11 +185,15 @@ func checkpointOf(c coordinator.Checkpoint) Checkpoint {
 	return out
 }
 
+// seconds are what people count times in.
+func seconds(ms uint64) float64 { return float64(ms) / 1000 }
+
 func configOf(c coordinator.Config) Config {
 	return Config{
-		WarmupTime: c.WarmupTime, CooldownTime: c.CooldownTime, RoundsPerEpoch: c.RoundsPerEpoch, EpochTime: c.EpochTime,
-		MaxRoundTrainTime: c.MaxRoundTrainTime, RoundWitnessTime: c.RoundWitnessTime,
-		WaitingForMembersExtraTime:  c.WaitingForMembersExtraTime,
+		WarmupTime: seconds(c.WarmupTime), CooldownTime: seconds(c.CooldownTime),
+		RoundsPerEpoch: c.RoundsPerEpoch, EpochTime: seconds(c.EpochTime),
+		MaxRoundTrainTime: seconds(c.MaxRoundTrainTime), RoundWitnessTime: seconds(c.RoundWitnessTime),
+		WaitingForMembersExtraTime:  seconds(c.WaitingForMembersExtraTime),
 		GlobalBatchSizeWarmupTokens: c.GlobalBatchSizeWarmupTokens,
 		GlobalBatchSizeStart:        c.GlobalBatchSizeStart, GlobalBatchSizeEnd: c.GlobalBatchSizeEnd, TotalSteps: c.TotalSteps,
 		InitMinClients: c.InitMinClients, MinClients: c.MinClients, WitnessNodes: c.WitnessNodes,
@@ -247,7 +252,7 @@ func (r Run) stateText(now time.Time) string {
 		text += ", closed"
 	}
 	if r.Since > 0 {
-		text += fmt.Sprintf(" for %s", max(0, now.Sub(time.Unix(int64(r.Since), 0))).Round(time.Second))
+		text += fmt.Sprintf(" for %s", max(0, now.Sub(time.UnixMilli(int64(r.Since*1000)))).Round(time.Second))
 	}
 	return text
 }

@@ -27,7 +27,7 @@ func inWarmup(t *testing.T) *coordinator.State {
 			t.Fatal(err)
 		}
 	}
-	for now := uint64(1000); s.RunState != coordinator.Warmup && now < 1100; now++ {
+	for now := uint64(1_000_250); s.RunState != coordinator.Warmup && now < 1_100_000; now += 1000 {
 		s.Tick(now, now)
 	}
 	if err := s.Apply(id(2), 2, coordinator.Ready{}); err != nil {
@@ -63,7 +63,7 @@ func TestPrint(t *testing.T) {
 	state.Lapses = []coordinator.Lapse{{First: 6, Last: 7}}
 	run := status.Of(state)
 	var text strings.Builder
-	if err := run.Print(&text, time.Unix(int64(run.Since)+65, 0)); err != nil {
+	if err := run.Print(&text, time.UnixMilli(int64(run.Since*1000)+65_000)); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"shown", "Warmup for 1m5s", "epoch 0, step 1 of 8", backendtest.Key(1).ID().String() + " Healthy", "step 5 at Gcs bucket run-step5", "steps 6 to 7", "pending", backendtest.Key(3).ID().String()} {

@@ -1,0 +1,72 @@
+package coordinator
+
+// Due returns the earliest time, at now or after it, at which a Tick changes the state though
+// no action comes before; ok is false when none does. A Tick at an earlier time of a clock
+// that does not go back changes nothing, so a host may sleep until then: only actions make it
+// earlier, and a clock that is set back, after which it has to be asked again.
+func (s *State) Due(now uint64) (at uint64, ok bool) {
+	switch {
+	case s.RunState == Uninitialized || s.RunState == Finished:
+		return 0, false
+	case s.isAhead(now):
+		return now, true
+	}
+	phase := s.phase()
+	switch {
+	case phase.over:
+		return now, true
+	case phase.endless:
+		return 0, false
+	case phase.unnoticed:
+		return max(now, 1), true // 0 stands for no time
+	}
+	at = phase.since + max(phase.most, 1)
+	return max(now, at), at > phase.since // or the clock never gets there
+}
+
+// isAhead reports whether a time of the state is after now: the clock was set back.
+func (s *State) isAhead(now uint64) bool {
+	return s.StateStart > now || s.MinimumSince > now || s.Epoch.StartTime > now
+}
+
+// phase is what the running phase waits for.
+type phase struct {
+	over      bool   // nothing
+	endless   bool   // actions alone
+	unnoticed bool   // a time that is not noted yet
+	since     uint64 // else until it lasted so long
+	most      uint64
+}
+
+// isOver reports whether the phase ends at now.
+func (p phase) isOver(now uint64) bool { return p.over || elapsed(p.since, now, p.most) }
+
+// phase returns what the running phase waits for. Tick follows it, and so does Due.
+func (s *State) phase() phase {
+	p := phase{since: s.StateStart}
+	switch s.RunState {
+	case WaitingForMembers:
+		enough := len(s.Pending) >= int(s.Config.InitMinClients)
+		p.over = s.PendingPause || !enough && s.MinimumSince != 0
+		p.endless = !enough
+		p.unnoticed = enough && s.MinimumSince == 0
+		p.since, p.most = s.MinimumSince, s.Config.WaitingForMembersExtraTime
+	case Warmup:
+		healthy := s.HealthyCount()
+		p.over = s.PendingPause || healthy < len(s.Epoch.Clients) || healthy < int(s.Config.MinClients) || s.readyCount() >= healthy
+		p.most = s.Config.WarmupTime
+	case RoundTrain:
+		p.over = s.roundProved() || s.quorumIsOutOfReach()
+		p.most = s.Config.MaxRoundTrainTime
+	case RoundWitness:
+		p.over = s.silentWitnesses() == 0
+		p.most = s.Config.RoundWitnessTime
+	case Cooldown:
+		p.over = s.allReported()
+		p.most = s.Config.CooldownTime
+	case Paused:
+		p.over = s.Closed || s.PendingResume
+		p.endless = true
+	}
+	return p
+}

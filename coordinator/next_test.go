@@ -1,0 +1,191 @@
+package coordinator
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+)
+
+// foretold is what NextRound said last, and the state that it said it of.
+type foretold struct {
+	round Round
+	ok    bool
+	state State
+}
+
+func foretell(s *State) foretold {
+	round, ok := s.NextRound()
+	return foretold{round, ok, s.Clone()}
+}
+
+// check compares what was foretold with what a tick made of the same state.
+func (f *foretold) check(t *rapid.T, s *State) {
+	t.Helper()
+	before := &f.state
+	begun := s.RunState == RoundTrain && before.RunState != RoundTrain
+	if !begun {
+		over := before.RunState == RoundWitness && s.RunState == Cooldown
+		if over && f.ok && before.CurrentRound().HasQuorum() {
+			t.Fatalf("step %d was foretold and the epoch is over\n%s", f.round.Step, before.String())
+		}
+		return
+	}
+	if !f.ok {
+		t.Fatalf("no round was foretold, and step %d begins\n%s", s.Progress.Step, before.String())
+	}
+	got := *s.CurrentRound()
+	if got.WitnessesElected == 0 || f.round.Seed != 0 || f.round.WitnessesElected != 0 || f.round.WitnessesNeeded != 0 {
+		t.Fatalf("foretold %+v, begun %+v", f.round, got)
+	}
+	got.Seed, got.WitnessesElected, got.WitnessesNeeded = 0, 0, 0
+	if diff := cmp.Diff(f.round, got, cmpopts.EquateEmpty()); diff != "" {
+		t.Fatalf("foretold (-want +got):\n%s", diff)
+	}
+}
+
+// TestBatchesAreKnownOneRoundAhead follows honest runs with members that are slow, withdraw
+// and warm up. What NextRound says while a round runs is what begins after it, unless a
+// member has left or an authority has acted meanwhile.
+func TestBatchesAreKnownOneRoundAhead(t *testing.T) {
+	ahead := 0
+	rapid.Check(t, func(t *rapid.T) {
+		config := testConfig()
+		config.TotalSteps = rapid.Uint32Range(1, 12).Draw(t, "total steps")
+		config.RoundsPerEpoch = rapid.Uint32Range(1, 5).Draw(t, "rounds")
+		config.WitnessNodes = rapid.Uint16Range(0, 2).Draw(t, "witness nodes")
+		config.VerificationPercent = rapid.SampledFrom([]uint8{0, 40}).Draw(t, "verification")
+		config.GlobalBatchSizeEnd, config.GlobalBatchSizeWarmupTokens = 20, 3000
+		if rapid.Bool().Draw(t, "by time") {
+			config.RoundsPerEpoch, config.EpochTime = 0, 100*second
+		}
+		model := testModel()
+		model.ColdStartWarmupSteps = rapid.Uint32Range(0, 1).Draw(t, "cold start warmup steps")
+		s, err := New("walk", host, config, model)
+		if err != nil {
+			t.Fatal(err)
+		}
+		now, nonce := uint64(1_000_000), uint64(0)
+		names := []string{"a", "b", "c", "d", "e"}
+		early := foretell(&s)
+		for range 150 {
+			last := foretell(&s)
+			id := clientID(rapid.SampledFrom(names).Draw(t, "client"))
+			a := honestAction(&s, id)
+			switch rapid.IntRange(0, 40).Draw(t, "unusual") {
+			case 0:
+				a = Withdraw{Client: id}
+			case 1:
+				id, a = host, SetPaused{Paused: s.RunState != Paused}
+			}
+			if a != nil {
+				nonce++
+				_ = s.Apply(id, nonce, a)
+			}
+			if rapid.IntRange(0, 2).Draw(t, "time") == 0 {
+				now += rapid.Uint64Range(0, 40*second).Draw(t, "passed")
+			}
+			last = foretell(&s)
+			if !s.Tick(now, rapid.Uint64().Draw(t, "seed")) {
+				continue
+			}
+			last.check(t, &s)
+			if s.RunState != RoundTrain || last.state.RunState == RoundTrain {
+				continue
+			}
+			// As it was foretold when the round before began.
+			sameMembers := slices.Equal(early.round.Members, last.round.Members) && early.state.Progress.Epoch == s.Progress.Epoch
+			if early.ok && early.round.Step == s.Progress.Step && sameMembers {
+				early.check(t, &s)
+				ahead++
+			}
+			early = foretell(&s)
+		}
+	})
+	if ahead < 20 {
+		t.Errorf("only %d rounds were known a round ahead", ahead)
+	}
+}
+
+// TestBatchSeedsComeFromTheChain computes the seeds of rounds from the chain as it was.
+func TestBatchSeedsComeFromTheChain(t *testing.T) {
+	config := testConfig()
+	config.RoundsPerEpoch = 20
+	s := newRun(t, config, "a", "b", "c")
+	seen := map[uint64]bool{}
+	for range 10 {
+		chain, next := s.SeedChain, s.Progress.Step+1
+		if want := s.CurrentRound(); want.Seed != le.Uint64(chain[:8]) || want.BatchSeed == want.Seed {
+			t.Fatalf("seeds %x and %x from chain %x", want.Seed, want.BatchSeed, chain)
+		}
+		s.step()
+		round := s.CurrentRound()
+		if round.Step != next || round.BatchSeed != le.Uint64(chain[8:16]) {
+			t.Fatalf("step %d has batch seed %x, the chain was %x", round.Step, round.BatchSeed, chain)
+		}
+		if seen[round.Seed] || seen[round.BatchSeed] {
+			t.Fatal("a seed was there before")
+		}
+		seen[round.Seed], seen[round.BatchSeed] = true, true
+	}
+}
+
+// TestWitnessesAreNotKnownBefore: what the host draws when a round begins changes who
+// witnesses it and not who trains what.
+func TestWitnessesAreNotKnownBefore(t *testing.T) {
+	config := testConfig()
+	config.WitnessNodes, config.VerificationPercent = 1, 40
+	s := newRun(t, config, "a", "b", "c", "d", "e")
+	s.witnessAll()
+	s.until(RoundWitness)
+	foretold, ok := s.NextRound()
+	if !ok {
+		t.Fatal("no next round")
+	}
+	witnesses := map[int]bool{}
+	for seed := range uint64(60) {
+		next := s.Clone()
+		next.Tick(s.now, seed)
+		round := next.CurrentRound()
+		if !slices.Equal(foretold.Assignments(config), round.Assignments(config)) {
+			t.Fatalf("seed %d changes the batches", seed)
+		}
+		witnesses[round.ElectedWitnesses(config)[0]] = true
+	}
+	if len(witnesses) != 5 {
+		t.Errorf("%d of 5 members witness in 60 draws", len(witnesses))
+	}
+}
+
+// TestNoRoundFollows: an epoch's last round, and phases without rounds, foretell none.
+func TestNoRoundFollows(t *testing.T) {
+	for name, alter := range map[string]func(*run){
+		"last round of the epoch": func(s *run) { s.step() },
+		"last step of the run":    func(s *run) { s.Config.TotalSteps = 1 },
+		"last step of a time":     func(s *run) { s.Epoch.LastStep = 1 },
+		"a pause is pending":      func(s *run) { s.must("host", SetPaused{Paused: true}) },
+		"too few members are left": func(s *run) {
+			s.must("a", Withdraw{Client: clientID("a")})
+			s.must("b", Withdraw{Client: clientID("b")})
+		},
+		"Cooldown": func(s *run) { s.step(); s.step() },
+		"no quorum can come": func(s *run) {
+			s.Config.MinClients = 1
+			s.must("a", Withdraw{Client: clientID("a")})
+			s.must("b", Withdraw{Client: clientID("b")})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newRun(t, testConfig(), "a", "b", "c")
+			if _, ok := s.NextRound(); !ok {
+				t.Fatal("no round is foretold in the first one")
+			}
+			alter(s)
+			if next, ok := s.NextRound(); ok {
+				t.Errorf("step %d is foretold in %s of step %d", next.Step, s.RunState, s.Progress.Step)
+			}
+		})
+	}
+}

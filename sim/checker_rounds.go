@@ -1,0 +1,77 @@
+package sim
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"github.com/psyche-go/psyche/assign"
+	"github.com/psyche-go/psyche/coordinator"
+)
+
+// seeded checks the two seeds of a new round.
+func (c *checker) seeded(s *coordinator.State, round *coordinator.Round) {
+	if want := binary.LittleEndian.Uint64(c.seedChain[8:]); round.BatchSeed != want {
+		c.violate(SeedsRight, "step %d has batch seed %x, the chain said %x", round.Step, round.BatchSeed, want)
+	}
+	if s.SeedChain == c.seedChain || round.Seed != binary.LittleEndian.Uint64(s.SeedChain[:]) {
+		c.violate(SeedsRight, "step %d has a witness seed, %x, that was known before", round.Step, round.Seed)
+	}
+	c.seedChain = s.SeedChain
+}
+
+// settled checks a host that has done everything that is due at a time of its clock: what is
+// over has ended. Hosts that sleep too long are found by the times that have passed: as long
+// as a beat where the clock was set, or the disk was slow.
+func (c *checker) settled(s *coordinator.State, now uint64) {
+	k := s.Config
+	most := map[coordinator.RunState]uint64{
+		coordinator.Warmup: k.WarmupTime, coordinator.RoundTrain: k.MaxRoundTrainTime,
+		coordinator.RoundWitness: k.RoundWitnessTime, coordinator.Cooldown: k.CooldownTime,
+	}
+	if limit, timed := most[s.RunState]; timed && now > s.StateStart && now-s.StateStart >= limit {
+		c.violate(InTime, "%v of step %d began %d ms ago and may last %d", s.RunState, s.Progress.Step, now-s.StateStart, limit)
+	}
+	if s.RunState == coordinator.RoundWitness && silentWitness(s, s.CurrentRound()) < 0 {
+		c.violate(InTime, "RoundWitness of step %d waits for nobody", s.Progress.Step)
+	}
+}
+
+// punctual checks how late a phase ended that only time ends, where nothing held up the host.
+func (c *checker) punctual(before stateMark, past, limit uint64) {
+	const late = 100 // milliseconds; more than a write takes once faults have stopped
+	w := c.world
+	if w.healed && w.now > c.healedAt+withdrawGrace+beat && w.host.holdUntil == 0 && past > limit+late {
+		c.violate(InTime, "%v of step %d lasted %d ms, at most %d are right", before.runState, before.step, past, limit)
+	}
+}
+
+// outOfReach reports whether so many elected witnesses have left that the others are no
+// quorum: then nothing of the round can count any more.
+func outOfReach(s *coordinator.State, round *coordinator.Round, quorum int) bool {
+	possible := len(round.Witnesses)
+	for i := range round.Members {
+		if isSilent(s, round, i) {
+			possible++
+		}
+	}
+	return possible < quorum
+}
+
+// isSilent reports whether a member was elected to witness a round, has not, and can still.
+func isSilent(s *coordinator.State, round *coordinator.Round, i int) bool {
+	voted := slices.ContainsFunc(round.Witnesses, func(w coordinator.Witness) bool { return int(w.Member) == i })
+	member, ok := s.Member(round.Members[i])
+	return !voted && ok && member.State == coordinator.Healthy &&
+		assign.Position(uint32(i), uint32(len(round.Members)), round.Seed, "witness") < uint32(electedOf(round, s.Config))
+}
+
+// silentWitness returns a member that a round still has to wait for, or -1. Who is no longer
+// healthy when a round is over has left it before.
+func silentWitness(s *coordinator.State, round *coordinator.Round) int {
+	for i := range round.Members {
+		if isSilent(s, round, i) {
+			return i
+		}
+	}
+	return -1
+}
