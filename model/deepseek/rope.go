@@ -27,51 +27,18 @@ type Yarn struct {
 	ScoreScale         float64 // of the scores of attention
 }
 
-type ropeParameters struct {
-	RopeType        *string  `json:"rope_type"`
-	Type            *string  `json:"type"` // older name of rope_type
-	RopeTheta       *float64 `json:"rope_theta"`
-	Factor          *float64 `json:"factor"`
-	Original        *float64 `json:"original_max_position_embeddings"`
-	BetaFast        *float64 `json:"beta_fast"`
-	BetaSlow        *float64 `json:"beta_slow"`
-	MScale          *float64 `json:"mscale"`
-	MScaleAllDim    *float64 `json:"mscale_all_dim"`
-	AttentionFactor *float64 `json:"attention_factor"`
-	Truncate        *bool    `json:"truncate"`
+func (c *Config) rope(p *hfconfig.Checker, d hfconfig.Document, interleave *bool) {
+	written := d.Rope(p, 1+1e-6, "default", "yarn")
+	c.Rope = Rope{Theta: written.Theta, Interleaved: true}
+	if interleave != nil && c.v3() {
+		c.Rope.Interleaved = *interleave
+	}
+	if written.Type == "yarn" {
+		c.Rope.Yarn = yarn(p, written.Scaling, written.Field, c.MaxPositionEmbeddings)
+	}
 }
 
-func (d document) rope(p *hfconfig.Checker, positions int) Rope {
-	scaling, field := d.RopeScaling, "rope_scaling"
-	theta := d.RopeTheta
-	if d.RopeParameters != nil {
-		scaling, field = d.RopeParameters, "rope_parameters"
-		if scaling.RopeTheta != nil {
-			theta = scaling.RopeTheta
-		}
-	}
-	r := Rope{Theta: p.Number("rope_theta", theta, 10000, 1+1e-6, 1e12), Interleaved: true}
-	if d.RopeInterleave != nil && d.Architectures[0] == ArchitectureV3 {
-		r.Interleaved = *d.RopeInterleave
-	}
-	if scaling == nil {
-		return r
-	}
-	kind := scaling.RopeType
-	if kind == nil {
-		kind = scaling.Type
-	}
-	switch {
-	case kind == nil || *kind == "default":
-	case *kind == "yarn":
-		r.Yarn = scaling.yarn(p, field, positions)
-	default:
-		p.Fail("%s.rope_type %q is not supported (default, yarn)", field, *kind)
-	}
-	return r
-}
-
-func (s ropeParameters) yarn(p *hfconfig.Checker, field string, positions int) *Yarn {
+func yarn(p *hfconfig.Checker, s hfconfig.RopeScaling, field string, positions int) *Yarn {
 	original := p.Number(field+".original_max_position_embeddings", s.Original, float64(positions), 1, 1<<26)
 	y := &Yarn{
 		Factor:          p.Number(field+".factor", s.Factor, max(float64(positions)/original, 1), 1, 1e6),
