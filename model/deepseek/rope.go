@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/psyche-go/psyche/model/hfconfig"
+	"github.com/psyche-go/psyche/model/rotary"
 	"github.com/psyche-go/psyche/torch"
 )
 
@@ -100,48 +101,16 @@ func (y *Yarn) borders(width int, theta float64) (low, high float32) {
 	return float32(first), float32(last)
 }
 
-// rotation are the tables [positions,QKRopeHeadDim/2] of cosines and sines.
-type rotation struct {
-	positions int64
-	cos, sin  *torch.Tensor
-}
-
-// rotations gives the tables for positions from first on. They are made anew, with room
-// to spare, only when longer ones are needed.
+// rotations gives the tables of cosines and sines for count positions from first on.
 func (m *DeepSeek) rotations(s *torch.Scope, first, count int64) (cos, sin *torch.Tensor) {
-	if r := &m.rotation; r.positions < first+count {
-		r.free()
-		*r = newRotation(s, m.config, min(max(2*(first+count), 256), int64(m.config.MaxPositionEmbeddings)))
-	}
-	return m.rotation.cos.Narrow(0, first, count), m.rotation.sin.Narrow(0, first, count)
-}
-
-func (r *rotation) free() {
-	if r.positions > 0 {
-		r.cos.Free()
-		r.sin.Free()
-	}
-	*r = rotation{}
-}
-
-func newRotation(s *torch.Scope, c Config, positions int64) rotation {
-	frequencies := c.Rope.frequencies(c.QKRopeHeadDim)
-	scale := 1.0
-	if c.Rope.Yarn != nil {
-		scale = c.Rope.Yarn.TableScale
-	}
-	half := len(frequencies)
-	cos, sin := make([]float32, int(positions)*half), make([]float32, int(positions)*half)
-	for p := range int(positions) {
-		for i, f := range frequencies {
-			angle := float64(float32(p) * f)
-			cos[p*half+i], sin[p*half+i] = float32(math.Cos(angle)*scale), float32(math.Sin(angle)*scale)
+	c := m.config
+	return m.rotation.Rows(s, first, count, int64(c.MaxPositionEmbeddings), func() rotary.Turns {
+		turns := rotary.Turns{Frequencies: c.Rope.frequencies(c.QKRopeHeadDim), Scale: 1}
+		if c.Rope.Yarn != nil {
+			turns.Scale = c.Rope.Yarn.TableScale
 		}
-	}
-	table := func(values []float32) *torch.Tensor {
-		return s.Keep(s.FromFloat32s(values, positions, int64(half)))
-	}
-	return rotation{positions: positions, cos: table(cos), sin: table(sin)}
+		return turns
+	})
 }
 
 // rotate turns heads x [B,T,H,QKRopeHeadDim] by their positions. Interleaved pairs come
