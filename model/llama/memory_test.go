@@ -20,7 +20,7 @@ var memorySteps = flag.Int("memory-steps", 300, "steps of TestResidentMemoryIsFl
 func TestResidentMemoryIsFlat(t *testing.T) {
 	e := torchtest.Engine(t)
 	v := readVectors(t, "long")
-	m, err := llama.New(t.Context(), e, v.config, llama.Options{}, v.weights)
+	m, err := llama.New(t.Context(), e, v.config, llama.Options{}, v.Weights)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +29,7 @@ func TestResidentMemoryIsFlat(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	ids, targets := v.other["ids"], v.other["targets"]
+	ids, targets := v.Other["ids"], v.Other["targets"]
 	var resident, live int64
 	for step := range *memorySteps {
 		torchtest.Do(t, e, true, func(s *torch.Scope) error {
