@@ -1,6 +1,7 @@
 package llama_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -26,6 +27,21 @@ func readVectors(t *testing.T, name string) vectors {
 		t.Fatal(err)
 	}
 	return v
+}
+
+// newModel makes the model of the vectors, which is closed when the test ends.
+func newModel(t *testing.T, e *torch.Engine, v vectors) *llama.Llama {
+	t.Helper()
+	m, err := llama.New(t.Context(), e, v.config, llama.Options{}, v.Weights)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := m.Close(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	})
+	return m
 }
 
 func TestAgainstReference(t *testing.T) {
@@ -72,15 +88,7 @@ func TestAgainstReference(t *testing.T) {
 func TestTrainingKeepsMemoryFlat(t *testing.T) {
 	e := torchtest.Engine(t)
 	v := readVectors(t, "tied")
-	m, err := llama.New(t.Context(), e, v.config, llama.Options{}, v.Weights)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := m.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
-	}()
+	m := newModel(t, e, v)
 	ids, targets := v.Other["ids"], v.Other["targets"]
 	var first, last float64
 	var live int64
