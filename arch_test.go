@@ -66,6 +66,12 @@ var importRules = []importRule{
 		reason: "the network knows no training words",
 	},
 	{
+		name:   "a data server is no host of runs",
+		from:   either(under("data"), under("backend"), anyOf(module+"/server/accept", module+"/server/admission")),
+		never:  anyOf(module+"/server", module+"/server/journal"),
+		reason: "what both do with connections is in server/accept and server/admission",
+	},
+	{
 		name:   "learning knows no network",
 		from:   under("train", "model", "distro", "torch"),
 		never:  under("p2p", "backend", "client", "server", "hub", "checkpoint/remote"),

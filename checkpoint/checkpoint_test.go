@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/hex"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,11 +11,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/psyche-go/psyche/golden"
 	"github.com/psyche-go/psyche/safetensors"
 	"pgregory.net/rapid"
 )
-
-var update = flag.Bool("update", false, "rewrite golden files")
 
 const config = `{"architectures":["LlamaForCausalLM"],"vocab_size":2,"hidden_size":3,"num_hidden_layers":1}`
 
@@ -39,19 +37,7 @@ func TestManifestGolden(t *testing.T) {
 	m := sample(7).Manifest()
 	digest := m.Digest()
 	got := fmt.Sprintf("%s\ndigest %x\n", hex.Dump(m.Encode()), digest)
-	path := filepath.Join("testdata", "manifest.golden")
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("manifest differs (-want +got):\n%s", diff)
-	}
+	golden.Compare(t, "manifest.golden", got)
 }
 
 func TestManifestRoundTrip(t *testing.T) {

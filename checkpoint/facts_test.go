@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/psyche-go/psyche/golden"
 )
 
 var facts = Facts{RunID: "my run", Epoch: 3, Step: 120, DataIndex: 9600, MaxSeqLen: 2048, Digest: strings.Repeat("ab", 32)}
@@ -53,19 +55,7 @@ func TestCardGolden(t *testing.T) {
 		facts Facts
 	}{{"card.md", facts}, {"card-hostile.md", hostile}} {
 		got := Card(test.facts, []byte(config))
-		path := filepath.Join("testdata", test.name)
-		if *update {
-			if err := os.WriteFile(path, got, 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		want, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(string(want), string(got)); diff != "" {
-			t.Errorf("%s differs (-want +got):\n%s", test.name, diff)
-		}
+		golden.Compare(t, test.name, got)
 		if !IsOwnCard(got) || IsOwnCard([]byte("# mine")) {
 			t.Error("own and foreign cards are confused")
 		}

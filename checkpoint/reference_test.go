@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/psyche-go/psyche/golden"
 	"github.com/psyche-go/psyche/safetensors"
 )
 
@@ -61,9 +62,9 @@ func TestOwnCheckpointsForReference(t *testing.T) {
 		t.Fatal(err)
 	}
 	for layout, size := range map[string]int64{"whole": maxShardSize, "sharded": 64} {
-		golden := filepath.Join("testdata", "own", layout)
-		if *update {
-			if err := writeDir(golden, s, size, nil); err != nil {
+		kept := filepath.Join("testdata", "own", layout)
+		if golden.Update() {
+			if err := writeDir(kept, s, size, nil); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -71,12 +72,12 @@ func TestOwnCheckpointsForReference(t *testing.T) {
 		if err := writeDir(dir, s, size, nil); err != nil {
 			t.Fatal(err)
 		}
-		want, err := os.ReadDir(golden)
+		want, err := os.ReadDir(kept)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, entry := range want {
-			a, err := os.ReadFile(filepath.Join(golden, entry.Name()))
+			a, err := os.ReadFile(filepath.Join(kept, entry.Name()))
 			if err != nil {
 				t.Fatal(err)
 			}

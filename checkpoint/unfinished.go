@@ -7,6 +7,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
+
+	"github.com/psyche-go/psyche/filelock"
 )
 
 // suffixLength is the number of characters of rand.Text, with which the name of an
@@ -52,12 +55,9 @@ func hold(path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if lock(folder) {
-		if opened, err := folder.Stat(); err == nil {
-			if now, err := os.Lstat(path); err == nil && os.SameFile(opened, now) {
-				return folder, nil
-			}
-		}
+	// Where the file system knows no locks nobody else has it, and it is never found abandoned.
+	if !errors.Is(filelock.Try(folder), filelock.ErrHeld) && filelock.IsAt(folder, path) {
+		return folder, nil
 	}
 	return nil, errors.Join(errLost, folder.Close())
 }
@@ -80,6 +80,18 @@ func RemoveUnfinished(parent string, is func(name string) bool) error {
 		}
 	}
 	return failed
+}
+
+// abandonedAfter is how old a folder is that nobody writes any more, where there are no locks.
+const abandonedAfter = 7 * 24 * time.Hour
+
+// abandoned reports whether the process that made a folder has ended, and takes it.
+func abandoned(folder *os.File) bool {
+	if filelock.Supported {
+		return filelock.Try(folder) == nil
+	}
+	info, err := folder.Stat()
+	return err == nil && time.Since(info.ModTime()) > abandonedAfter
 }
 
 func removeAbandoned(path string) error {

@@ -3,7 +3,6 @@ package event
 import (
 	"context"
 	"errors"
-	"flag"
 	"math"
 	"os"
 	"path/filepath"
@@ -13,11 +12,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
-)
 
-var update = flag.Bool("update", false, "rewrite the golden files")
+	"github.com/psyche-go/psyche/golden"
+)
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
@@ -57,21 +55,9 @@ func TestGolden(t *testing.T) {
 		}
 		got = append(got, line...)
 	}
-	path := filepath.Join("testdata", "events.jsonl")
-	if *update {
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("format changed (-want +got):\n%s", diff)
-	}
+	golden.Compare(t, "events.jsonl", got)
 	i := 0
-	for e, err := range Read(path) {
+	for e, err := range Read(filepath.Join("testdata", "events.jsonl")) {
 		if err != nil {
 			t.Fatal(err)
 		}

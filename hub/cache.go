@@ -8,7 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
+
+	"github.com/psyche-go/psyche/filelock"
 )
 
 // folder is the part of the cache that belongs to one repository.
@@ -146,44 +147,20 @@ func replaceFile(path string, data []byte) error {
 	return err
 }
 
-// lockPause is the time between two looks at a lock that somebody else holds.
-const lockPause = 100 * time.Millisecond
-
-// lock waits until this process alone may write a blob. Whoever held the lock may have
-// removed its file: then the lock that was won is of no file any more, and does not count.
+// lock waits until this process alone may write a blob. The lock is the one that the Hub's
+// Python library takes; on systems without locks two processes that download the same cost
+// time only, because content is checked before it gets its place.
 func (f folder) lock(ctx context.Context, hash string) (unlock func(), err error) {
 	path := filepath.Join(f.locks, hash+".lock")
 	if err := os.MkdirAll(f.locks, 0o777); err != nil {
 		return nil, fmt.Errorf("lock the cache: %w", err)
 	}
-	for {
-		file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o664)
-		if err != nil {
-			return nil, fmt.Errorf("lock the cache: %w", err)
-		}
-		held, err := tryLock(file)
-		if err == nil && held && isStill(file, path) {
-			return func() { _ = file.Close() }, nil
-		}
-		_ = file.Close()
-		if err != nil {
-			return nil, fmt.Errorf("lock %s: %w", path, err)
-		}
-		timer := time.NewTimer(lockPause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return nil, fmt.Errorf("wait for another process that downloads: %w", context.Cause(ctx))
-		case <-timer.C:
-		}
+	file, err := filelock.Wait(ctx, path, 0o664)
+	if errors.Is(err, filelock.ErrHeld) {
+		return nil, fmt.Errorf("wait for another process that downloads: %w", err)
 	}
-}
-
-func isStill(file *os.File, path string) bool {
-	held, err := file.Stat()
 	if err != nil {
-		return false
+		return nil, fmt.Errorf("lock the cache: %w", err)
 	}
-	now, err := os.Stat(path)
-	return err == nil && os.SameFile(held, now)
+	return func() { _ = file.Close() }, nil
 }

@@ -204,6 +204,15 @@ func TestSnapshotWithFaults(t *testing.T) {
 		panic(http.ErrAbortHandler)
 	}
 	big := model(1)["model-00001-of-00002.safetensors"]
+	wrongByte := func(w http.ResponseWriter, r *http.Request) bool {
+		if !content(r) {
+			return false
+		}
+		wrong := bytes.Clone(big)
+		wrong[7]++
+		_, _ = w.Write(wrong)
+		return true
+	}
 	tests := []struct {
 		name  string
 		times int32 // that the fault happens
@@ -221,24 +230,8 @@ func TestSnapshotWithFaults(t *testing.T) {
 			r.Header.Del("Range")
 			return false
 		}, nil},
-		{"one byte is wrong once", 1, func(w http.ResponseWriter, r *http.Request) bool {
-			if !content(r) {
-				return false
-			}
-			wrong := bytes.Clone(big)
-			wrong[7]++
-			_, _ = w.Write(wrong)
-			return true
-		}, nil},
-		{"a byte is always wrong", 50, func(w http.ResponseWriter, r *http.Request) bool {
-			if !content(r) {
-				return false
-			}
-			wrong := bytes.Clone(big)
-			wrong[7]++
-			_, _ = w.Write(wrong)
-			return true
-		}, hub.ErrIntegrity},
+		{"one byte is wrong once", 1, wrongByte, nil},
+		{"a byte is always wrong", 50, wrongByte, hub.ErrIntegrity},
 		{"more than there should be", 50, func(w http.ResponseWriter, r *http.Request) bool {
 			if !content(r) {
 				return false

@@ -154,7 +154,7 @@ func find(config []byte) (architecture, error) {
 		Architectures []string `json:"architectures"`
 	}
 	if err := hfconfig.Decode(config, &named); err != nil {
-		return architecture{}, fmt.Errorf("config.json: %w", err)
+		return architecture{}, err
 	}
 	if len(named.Architectures) == 1 {
 		if a, ok := architectures[named.Architectures[0]]; ok {

@@ -1,16 +1,12 @@
 package server
 
 import (
-	"bufio"
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
-	"os"
 	"sync"
 	"time"
 
@@ -19,6 +15,7 @@ import (
 	"github.com/psyche-go/psyche/backend/tcp/frame"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/server/accept"
 	"github.com/psyche-go/psyche/server/admission"
 	"github.com/psyche-go/psyche/wire"
 )
@@ -29,20 +26,17 @@ const (
 	framesBurst     = 200         // at once
 	framesOfLogPart = 5           // what a part of the journal counts for
 	farewellTimeout = time.Second // for a refusal to reach the other side
-	farewellBytes   = 128 << 10   // of unread input, so that it is not lost with a reset
 )
 
 // connection is one client's socket. serveConnection's goroutine reads, a second one writes.
 type connection struct {
-	server  *server
-	host    *host // of the client's run; nil before the hello
-	tls     *tls.Conn
-	reader  *frame.Reader
-	secured bool        // the TLS handshake is done
-	id      identity.ID // known after the hello
-	role    frame.Role
-	remote  string
-	logger  *slog.Logger
+	server *server
+	host   *host // of the client's run; nil before the hello
+	conn   *accept.Conn
+	id     identity.ID // known after the hello
+	role   frame.Role
+	remote string
+	logger *slog.Logger
 
 	nonce     [32]byte         // of the challenge
 	sequence  uint64           // of the newest Hello
@@ -72,42 +66,52 @@ func refuse(code frame.RefusalCode, format string, values ...any) error {
 	return &refusedError{Code: code, Reason: fmt.Sprintf(format, values...)}
 }
 
+// protocol is how a host of runs talks of what clients do.
+var protocol = accept.Protocol{
+	Malformed: func(reason string) error { return refuse(frame.RefusedMalformed, "%s", reason) },
+	TooSlow:   func(reason string) error { return refuse(frame.RefusedTimeout, "%s", reason) },
+	Farewell:  farewell,
+	Patience:  farewellTimeout,
+}
+
+func farewell(reason error) ([]byte, bool) {
+	if errors.Is(reason, errCreated) {
+		return nil, true
+	}
+	refused, ok := errors.AsType[*refusedError](reason)
+	switch {
+	case ok:
+	case errors.Is(reason, context.Canceled):
+		refused = &refusedError{Code: frame.RefusedShutdown, Reason: "the server stops"}
+	default:
+		return nil, false
+	}
+	return frame.Append(nil, frame.TypeRefusal, frame.Refusal(*refused).AppendTo(nil)), true
+}
+
 // serveConnection owns the socket until the client or ctx ends; hangUp ends ctx. identified
 // is called once the client has taken its place, and not if it is refused.
 func (s *server) serveConnection(ctx context.Context, hangUp context.CancelCauseFunc, socket net.Conn, identified func()) {
 	remote := socket.RemoteAddr().String()
-	secured := tls.Server(counted{Conn: socket, metrics: s.metrics}, s.tls)
 	c := &connection{
-		server: s, tls: secured, reader: frame.NewReader(bufio.NewReader(secured)),
+		server: s, conn: accept.NewConn(ctx, counted{Conn: socket, metrics: s.metrics}, s.tls, &protocol),
 		remote: remote, logger: s.logger.With("remote", remote), hangUp: hangUp,
 		published: make(chan struct{}, 1), answers: make(chan answer, 16),
 		probe: make(chan struct{}, 1), heard: make(chan struct{}, 1), ended: make(chan struct{}),
 	}
-	// Ending ctx makes a read return at once, and a write finish its frame or fail soon, so
-	// that a farewell can follow it.
-	interrupted := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		_ = socket.SetReadDeadline(time.Unix(1, 0))
-		_ = socket.SetWriteDeadline(time.Now().Add(farewellTimeout))
-		close(interrupted)
-	})
 	err := c.handshake(ctx)
-	clean := c.secured
 	if err == nil {
 		identified()
-		clean, err = c.serve(ctx)
+		err = c.serve(ctx)
 	} else {
 		c.report(err)
 	}
 	c.release()
-	if !stop() {
-		<-interrupted // or it would cut the farewell short
-	}
-	c.close(err, clean)
+	c.conn.Close(err)
 }
 
 // serve talks to a client that has its place, until something ends that.
-func (c *connection) serve(ctx context.Context) (clean bool, err error) {
+func (c *connection) serve(ctx context.Context) error {
 	c.logger = c.logger.With("run", c.host.runID)
 	level := slog.LevelInfo
 	if c.role == frame.RoleObserver { // every look at the run is one
@@ -115,10 +119,10 @@ func (c *connection) serve(ctx context.Context) (clean bool, err error) {
 	}
 	c.logger.Log(ctx, level, "client connected", "role", c.role)
 	c.event(EventConnected, "")
-	clean, err = c.converse(ctx)
+	err := c.converse(ctx)
 	c.logger.Log(ctx, level, "client disconnected", "role", c.role, "reason", err)
 	c.event(EventDisconnected, err.Error())
-	return clean, err
+	return err
 }
 
 // report notes a connection that was refused. Strangers must not fill the log.
@@ -158,7 +162,7 @@ func (c *connection) release() {
 // no more connections are open than there are places for.
 func (c *connection) giveWay() {
 	c.hangUp(errGaveWay)
-	_ = c.tls.NetConn().Close()
+	c.conn.Cut()
 }
 
 // counted counts the bytes of a socket.
@@ -179,19 +183,13 @@ func (c counted) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// converse reads and writes until something ends the connection, and says what did. clean
-// is true when no frame was cut short, so that a refusal can follow.
-func (c *connection) converse(ctx context.Context) (clean bool, err error) {
+// converse reads and writes until something ends the connection, and says what did.
+func (c *connection) converse(ctx context.Context) error {
 	var writing sync.WaitGroup
-	var writeErr error
-	writing.Go(func() {
-		writeErr = c.writeLoop(ctx)
-		c.hangUp(writeErr)
-	})
-	err = c.readLoop(ctx)
-	c.hangUp(err)
+	writing.Go(func() { c.hangUp(c.writeLoop(ctx)) })
+	c.hangUp(c.readLoop(ctx))
 	writing.Wait()
-	return writeErr == nil, context.Cause(ctx)
+	return context.Cause(ctx)
 }
 
 // readLoop handles one frame after the other.
@@ -201,12 +199,12 @@ func (c *connection) readLoop(ctx context.Context) error {
 		if err := limiter.Wait(ctx); err != nil {
 			return context.Cause(ctx)
 		}
-		if err := c.setDeadline(ctx, frame.IdleTimeout); err != nil {
+		if err := c.conn.BoundReads(ctx, frame.IdleTimeout); err != nil {
 			return err
 		}
-		kind, payload, err := c.reader.Next(frame.MaxToHost)
+		kind, payload, err := c.conn.Next(ctx, frame.MaxToHost)
 		if err != nil {
-			return c.readError(ctx, err)
+			return err
 		}
 		signal(c.heard)
 		switch kind {
@@ -368,68 +366,12 @@ func (c *connection) write(ctx context.Context, kind frame.Type, payload []byte)
 // writeBytes sends whole frames. A client that does not read them for WriteTimeout is cut off.
 // It sends nothing, and returns nil, when ctx has ended.
 func (c *connection) writeBytes(ctx context.Context, frames []byte) error {
-	if err := c.tls.SetWriteDeadline(time.Now().Add(frame.WriteTimeout)); err != nil {
-		return err
-	}
+	err := c.conn.BoundWrites(ctx, frame.WriteTimeout)
 	if ctx.Err() != nil {
 		return nil
 	}
-	if _, err := c.tls.Write(frames); err != nil {
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			return fmt.Errorf("the client does not read what it is sent: %w", err)
-		}
-		return err
+	if err == nil {
+		_, err = c.conn.Write(frames)
 	}
-	return nil
-}
-
-// setDeadline bounds the next read, and the whole handshake. It does not undo the deadline
-// that the end of ctx has set.
-func (c *connection) setDeadline(ctx context.Context, d time.Duration) error {
-	if err := c.tls.SetReadDeadline(time.Now().Add(d)); err != nil {
-		return err
-	}
-	return context.Cause(ctx)
-}
-
-// readError turns the error of a read into the reason for the end of the connection.
-func (c *connection) readError(ctx context.Context, err error) error {
-	switch {
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
-	case errors.Is(err, frame.ErrMalformed):
-		return refuse(frame.RefusedMalformed, "%v", err)
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		return refuse(frame.RefusedTimeout, "nothing complete was received in time")
-	default:
-		return fmt.Errorf("connection ended: %w", err)
-	}
-}
-
-// close tells the client why, if it is still there to hear it, and closes the socket.
-func (c *connection) close(reason error, clean bool) {
-	defer func() { _ = c.tls.NetConn().Close() }()
-	var refused *refusedError
-	switch {
-	case !clean:
-		return
-	case errors.Is(reason, errCreated):
-	case errors.As(reason, &refused):
-	case errors.Is(reason, context.Canceled):
-		refused = &refusedError{Code: frame.RefusedShutdown, Reason: "the server stops"}
-	default:
-		return
-	}
-	_ = c.tls.SetDeadline(time.Now().Add(farewellTimeout))
-	if refused != nil {
-		payload := frame.Refusal(*refused).AppendTo(nil)
-		if _, err := c.tls.Write(frame.Append(nil, frame.TypeRefusal, payload)); err != nil {
-			return
-		}
-	}
-	// A socket that is closed with unread input resets the connection, and the refusal
-	// with it: so read some of what the client still sends, but not for long.
-	if c.tls.CloseWrite() == nil {
-		_, _ = io.CopyN(io.Discard, c.tls, farewellBytes)
-	}
+	return err
 }

@@ -12,9 +12,6 @@ import (
 
 const probeTimeout = 2 * time.Second // for an old connection to prove that it is alive
 
-// errEvicted ends a connection that gives way to another one in the lobby.
-var errEvicted = errors.New("it gave way to a newer connection before it said who it is")
-
 // errGaveWay ends a connection that gives way to another one among the strangers.
 var errGaveWay = errors.New("it is not part of a run, and gave way to a client of an address that has fewer connections")
 
@@ -24,16 +21,9 @@ var errCreated = errors.New("the run has begun")
 // handshake proves the server's key, finds out who the client is and what it wants, and
 // makes this the live connection of its key if it takes part in a run.
 func (c *connection) handshake(ctx context.Context) error {
-	if err := c.setDeadline(ctx, frame.HandshakeTimeout); err != nil {
+	if err := c.conn.Handshake(ctx, frame.HandshakeTimeout); err != nil {
 		return err
 	}
-	if err := c.tls.SetWriteDeadline(time.Now().Add(frame.HandshakeTimeout)); err != nil {
-		return err
-	}
-	if err := c.tls.Handshake(); err != nil {
-		return c.readError(ctx, fmt.Errorf("TLS: %w", err))
-	}
-	c.secured = true
 	hello, err := c.introduce(ctx)
 	if err != nil {
 		return err
@@ -80,9 +70,9 @@ func (c *connection) introduce(ctx context.Context) (frame.Hello, error) {
 
 // expect reads the one frame that may come now.
 func (c *connection) expect(ctx context.Context, want frame.Type, limit int) ([]byte, error) {
-	kind, payload, err := c.reader.Next(limit)
+	kind, payload, err := c.conn.Next(ctx, limit)
 	if err != nil {
-		return nil, c.readError(ctx, err)
+		return nil, err
 	}
 	if kind != want {
 		return nil, refuse(frame.RefusedMalformed, "a frame of type %d, want type %d", kind, want)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/psyche-go/psyche/backend/backendtest"
 	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/server/servertest"
 	"github.com/psyche-go/psyche/server/status"
 )
 
@@ -36,9 +37,9 @@ func TestHTTP(t *testing.T) {
 	o.HTTPListen = "127.0.0.1:0"
 	ready := make(chan net.Addr, 1)
 	o.HTTPReady = func(a net.Addr) { ready <- a }
-	r := start(t, o)
+	r := servertest.Start(t, o)
 	web = (<-ready).String()
-	a := dial(t, r.address, 1)
+	a := dial(t, r.Address, 1)
 	submit(t, a, coordinator.Join{})
 	await(t, a, "itself", func(s *coordinator.State) bool { return len(s.Pending) == 1 })
 
@@ -88,7 +89,7 @@ func TestHTTPConnectionsAreBounded(t *testing.T) {
 	o.HTTPListen = "127.0.0.1:0"
 	ready := make(chan net.Addr, 1)
 	o.HTTPReady = func(a net.Addr) { ready <- a }
-	start(t, o)
+	servertest.Start(t, o)
 	web := (<-ready).String()
 	var open []net.Conn
 	defer func() {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/psyche-go/psyche/backend/backendtest"
 	"github.com/psyche-go/psyche/backend/tcp"
+	"github.com/psyche-go/psyche/server/servertest"
 )
 
 // lockedBuffer is a buffer of many writers.
@@ -31,15 +32,15 @@ func TestLogNamesRoles(t *testing.T) {
 		var log lockedBuffer
 		o := options("")
 		o.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: level}))
-		r := start(t, o)
-		c, err := tcp.Dial(context.Background(), tcp.Options{Addr: r.address, RunID: runID, Key: backendtest.Key(1), Observe: observe})
+		r := servertest.Start(t, o)
+		c, err := tcp.Dial(context.Background(), tcp.Options{Addr: r.Address, RunID: runID, Key: backendtest.Key(1), Observe: observe})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if err := c.Close(); err != nil {
 			t.Fatal(err)
 		}
-		r.stop()
+		r.Stop()
 		return log.String()
 	}
 	for _, test := range []struct {

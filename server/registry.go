@@ -67,7 +67,7 @@ func (r *registry) watch(c *connection) error {
 
 // seat gives c a place among the strangers. The caller holds mu.
 func (r *registry) seat(c *connection) error {
-	if c.place = r.strangers.Enter(c.tls.RemoteAddr(), c.giveWay); c.place == nil {
+	if c.place = r.strangers.Enter(c.conn.RemoteAddr(), c.giveWay); c.place == nil {
 		return refuse(frame.RefusedBusy, "the server has too many connections of clients that are not part of a run, try again later")
 	}
 	return nil
@@ -91,7 +91,7 @@ func (r *registry) seatStrangers(known map[identity.ID]bool) {
 		case known[id]:
 			r.unseat(c)
 		case c.place == nil:
-			c.place = r.strangers.Admit(c.tls.RemoteAddr(), c.giveWay)
+			c.place = r.strangers.Admit(c.conn.RemoteAddr(), c.giveWay)
 		}
 	}
 }

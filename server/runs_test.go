@@ -17,6 +17,7 @@ import (
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/server"
+	"github.com/psyche-go/psyche/server/servertest"
 )
 
 // by makes the n-th key the main authority of a new run.
@@ -52,32 +53,32 @@ func TestRunsAreApart(t *testing.T) {
 	dir := t.TempDir()
 	o := options(dir)
 	o.Create.Keys = []identity.ID{backendtest.Key(9).ID()}
-	first := start(t, o)
-	if err := create(first.address, "second/run", 9, by(9, backendtest.Genesis("second/run", 3))); err != nil {
+	first := servertest.Start(t, o)
+	if err := create(first.Address, "second/run", 9, by(9, backendtest.Genesis("second/run", 3))); err != nil {
 		t.Fatal(err)
 	}
 	joined := func(n int) func(*coordinator.State) bool {
 		return func(s *coordinator.State) bool { return len(s.Pending) == n }
 	}
-	a, b := dialRun(t, first.address, runID, 1), dialRun(t, first.address, "second/run", 1)
+	a, b := dialRun(t, first.Address, runID, 1), dialRun(t, first.Address, "second/run", 1)
 	submit(t, a, coordinator.Join{})
 	await(t, a, "one", joined(1))
 	await(t, b, "nobody", joined(0))
 	submit(t, b, coordinator.Join{})
-	c := dialRun(t, first.address, "second/run", 2)
+	c := dialRun(t, first.Address, "second/run", 2)
 	submit(t, c, coordinator.Join{})
 	await(t, b, "both", joined(2))
-	first.stop()
+	first.Stop()
 
 	o = options(dir)
-	o.Listen, o.Runs = first.address, nil
-	second := start(t, o)
+	o.Listen, o.Runs = first.Address, nil
+	second := servertest.Start(t, o)
 	await(t, a, "one", joined(1))
 	await(t, b, "both", joined(2))
-	d := dialRun(t, second.address, "second/run", 3)
+	d := dialRun(t, second.Address, "second/run", 3)
 	submit(t, d, coordinator.Join{})
 	await(t, c, "three", func(s *coordinator.State) bool { return len(s.Pending) == 3 || s.RunState == coordinator.Warmup })
-	second.stop()
+	second.Stop()
 	kinds := []server.RecordKind{}
 	_, _, err := server.Replay(server.JournalPath(dir, "second/run"), func(r server.Record, _ *coordinator.State) error {
 		kinds = append(kinds, r.Kind)
@@ -91,7 +92,7 @@ func TestRunsAreApart(t *testing.T) {
 func TestCreateIsRefused(t *testing.T) {
 	o := options(t.TempDir())
 	o.Create, o.MaxRuns = server.CreatePolicy{Keys: []identity.ID{backendtest.Key(9).ID()}}, 2
-	r := start(t, o)
+	r := servertest.Start(t, o)
 	tests := []struct {
 		name, id string
 		key      byte
@@ -114,19 +115,19 @@ func TestCreateIsRefused(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			err := create(r.address, test.id, test.key, test.genesis)
+			err := create(r.Address, test.id, test.key, test.genesis)
 			if !errors.Is(err, tcp.ErrRefused) || !strings.Contains(err.Error(), test.want) {
 				t.Fatalf("error %v, want %q", err, test.want)
 			}
 		})
 	}
-	if err := create(r.address, "new", 9, by(9, backendtest.Genesis("new", 3))); err != nil {
+	if err := create(r.Address, "new", 9, by(9, backendtest.Genesis("new", 3))); err != nil {
 		t.Fatal(err)
 	}
-	if err := create(r.address, "one more", 9, by(9, backendtest.Genesis("one more", 3))); !errors.Is(err, tcp.ErrRefused) || !strings.Contains(err.Error(), "as many as it may have") {
+	if err := create(r.Address, "one more", 9, by(9, backendtest.Genesis("one more", 3))); !errors.Is(err, tcp.ErrRefused) || !strings.Contains(err.Error(), "as many as it may have") {
 		t.Fatalf("error %v", err)
 	}
-	_, err := tcp.Dial(t.Context(), tcp.Options{Addr: r.address, RunID: "nowhere", Key: backendtest.Key(1)})
+	_, err := tcp.Dial(t.Context(), tcp.Options{Addr: r.Address, RunID: "nowhere", Key: backendtest.Key(1)})
 	if !errors.Is(err, backend.ErrWrongRun) || !strings.Contains(err.Error(), `this server hosts runs "new", "test"`) {
 		t.Fatalf("error %v", err)
 	}
@@ -137,22 +138,22 @@ func TestCreateIsRefused(t *testing.T) {
 func TestClosedRunsMakeRoom(t *testing.T) {
 	o := options(t.TempDir())
 	o.Create, o.MaxRuns = server.CreatePolicy{Anyone: true}, 2
-	r := start(t, o)
-	if err := create(r.address, "first", 9, by(9, backendtest.Genesis("first", 3))); err != nil {
+	r := servertest.Start(t, o)
+	if err := create(r.Address, "first", 9, by(9, backendtest.Genesis("first", 3))); err != nil {
 		t.Fatal(err)
 	}
-	main := dialRun(t, r.address, "first", 9)
+	main := dialRun(t, r.Address, "first", 9)
 	for _, action := range []coordinator.Action{coordinator.SetPaused{Paused: true}, coordinator.Close{}} {
-		if err := create(r.address, "second", 9, by(9, backendtest.Genesis("second", 3))); !errors.Is(err, tcp.ErrRefused) || !strings.Contains(err.Error(), "close one that is over") {
+		if err := create(r.Address, "second", 9, by(9, backendtest.Genesis("second", 3))); !errors.Is(err, tcp.ErrRefused) || !strings.Contains(err.Error(), "close one that is over") {
 			t.Fatalf("before %T: %v", action, err)
 		}
 		submit(t, main, action)
 	}
 	await(t, main, "the end", func(s *coordinator.State) bool { return s.Closed })
-	if err := create(r.address, "second", 9, by(9, backendtest.Genesis("second", 3))); err != nil {
+	if err := create(r.Address, "second", 9, by(9, backendtest.Genesis("second", 3))); err != nil {
 		t.Fatal(err)
 	}
-	if err := create(r.address, "first", 9, by(9, backendtest.Genesis("first", 3))); !errors.Is(err, tcp.ErrRefused) || !strings.Contains(err.Error(), "is there already") {
+	if err := create(r.Address, "first", 9, by(9, backendtest.Genesis("first", 3))); !errors.Is(err, tcp.ErrRefused) || !strings.Contains(err.Error(), "is there already") {
 		t.Errorf("a closed run was begun again: %v", err)
 	}
 }
@@ -161,10 +162,10 @@ func TestClosedRunsMakeRoom(t *testing.T) {
 func TestObserverNeedsNoPlaceOfItsKey(t *testing.T) {
 	o := options("")
 	o.WithdrawGrace = 50 * time.Millisecond
-	r := start(t, o)
-	a := dial(t, r.address, 1)
+	r := servertest.Start(t, o)
+	a := dial(t, r.Address, 1)
 	submit(t, a, coordinator.Join{})
-	o2 := tcp.Options{Addr: r.address, RunID: runID, Key: backendtest.Key(1), Observe: true}
+	o2 := tcp.Options{Addr: r.Address, RunID: runID, Key: backendtest.Key(1), Observe: true}
 	watcher, err := tcp.Dial(t.Context(), o2)
 	if err != nil {
 		t.Fatal(err)
@@ -183,14 +184,14 @@ func TestObserverNeedsNoPlaceOfItsKey(t *testing.T) {
 // TestReadLog copies a journal over the network while it grows.
 func TestReadLog(t *testing.T) {
 	dir := t.TempDir()
-	r := start(t, options(dir))
-	a := dial(t, r.address, 1)
+	r := servertest.Start(t, options(dir))
+	a := dial(t, r.Address, 1)
 	for range 3 {
 		submit(t, a, coordinator.Join{})
 		submit(t, a, coordinator.Withdraw{Client: coordinator.ClientID(backendtest.Key(1).ID())})
 	}
 	var log bytes.Buffer
-	o := tcp.Options{Addr: r.address, RunID: runID, Key: backendtest.Key(2)}
+	o := tcp.Options{Addr: r.Address, RunID: runID, Key: backendtest.Key(2)}
 	if err := tcp.ReadLog(t.Context(), o, &log); err != nil {
 		t.Fatal(err)
 	}
@@ -198,8 +199,8 @@ func TestReadLog(t *testing.T) {
 	if err != nil || !bytes.Equal(want, log.Bytes()) {
 		t.Fatalf("%d bytes, the journal has %d (%v)", log.Len(), len(want), err)
 	}
-	memory := start(t, options(""))
-	o.Addr = memory.address
+	memory := servertest.Start(t, options(""))
+	o.Addr = memory.Address
 	if err := tcp.ReadLog(t.Context(), o, io.Discard); !errors.Is(err, tcp.ErrNoLog) {
 		t.Fatalf("error %v, want ErrNoLog", err)
 	}
@@ -207,7 +208,7 @@ func TestReadLog(t *testing.T) {
 
 func TestStartRefusesFoldersThatAreNotRight(t *testing.T) {
 	dir := t.TempDir()
-	start(t, options(dir)).stop()
+	servertest.Start(t, options(dir)).Stop()
 	run := func() error {
 		o := options(dir)
 		o.Runs = nil

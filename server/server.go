@@ -21,6 +21,7 @@ import (
 	"github.com/psyche-go/psyche/backend/tcp/secure"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/server/accept"
 	"github.com/psyche-go/psyche/server/admission"
 )
 
@@ -252,8 +253,6 @@ func (s *server) serve(ctx context.Context, listener, web net.Listener) error {
 		s.start(h)
 	}
 	s.mu.Unlock()
-	stop := context.AfterFunc(ctx, func() { _ = listener.Close() })
-	defer stop()
 	s.logger.Info("server is listening", "address", listener.Addr().String(), "key", s.key.ID(), "runs", s.runIDs())
 	if web != nil {
 		working.Go(func() { s.serveHTTP(ctx, web) })
@@ -261,14 +260,8 @@ func (s *server) serve(ctx context.Context, listener, web net.Listener) error {
 	if s.options.Ready != nil {
 		s.options.Ready(listener.Addr())
 	}
-	for ctx.Err() == nil {
-		socket, err := listener.Accept()
-		if err != nil {
-			admission.PauseAccepting(ctx, s.logger, err)
-			continue
-		}
-		s.accept(ctx, &working, socket)
-	}
+	door := accept.Door{Lobby: s.lobby, Logger: s.logger, TurnedAway: s.turnedAway, Serve: s.serveConnection}
+	door.Accept(ctx, listener, &working)
 	s.mu.Lock()
 	s.working = nil
 	s.mu.Unlock()
@@ -298,24 +291,12 @@ func (s *server) start(h *host) {
 	})
 }
 
-// accept begins a connection, if there is a place for one that has not said who it is.
-func (s *server) accept(ctx context.Context, working *sync.WaitGroup, socket net.Conn) {
-	ctx, hangUp := context.WithCancelCause(ctx)
-	guest := s.lobby.Enter(socket.RemoteAddr(), func() { hangUp(errEvicted) })
-	if guest == nil {
-		hangUp(nil)
-		_ = socket.Close()
-		s.metrics.connections.WithLabelValues("turned away").Inc()
-		if s.noise.Allow() {
-			s.logger.Warn("turned a connection away: too many that do not say who they are", "remote", socket.RemoteAddr().String())
-		}
-		return
+// turnedAway notes a connection that found no place.
+func (s *server) turnedAway(remote net.Addr) {
+	s.metrics.connections.WithLabelValues("turned away").Inc()
+	if s.noise.Allow() {
+		s.logger.Warn("turned a connection away: too many that do not say who they are", "remote", remote.String())
 	}
-	working.Go(func() {
-		defer hangUp(nil)
-		defer s.lobby.Leave(guest)
-		s.serveConnection(ctx, hangUp, socket, func() { s.lobby.Leave(guest) })
-	})
 }
 
 // close closes the journals. Nothing works on them any more.

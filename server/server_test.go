@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,6 +21,7 @@ import (
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/server"
+	"github.com/psyche-go/psyche/server/servertest"
 )
 
 const (
@@ -36,50 +36,11 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// running is a server in this process.
-type running struct {
-	t       *testing.T
-	address string
-	cancel  context.CancelFunc
-	done    chan struct{}
-	err     error
-}
-
 // options returns the options of a server whose run needs three clients to begin.
 func options(dir string) server.Options {
 	return server.Options{
 		Listen: "127.0.0.1:0", Runs: []server.Genesis{backendtest.Genesis(runID, 3)}, SaveStateDir: dir,
 		WithdrawGrace: -1,
-	}
-}
-
-// start runs a server until the test ends or stop is called.
-func start(t *testing.T, o server.Options) *running {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	r := &running{t: t, cancel: cancel, done: make(chan struct{})}
-	ready := make(chan net.Addr, 1)
-	o.Ready = func(a net.Addr) { ready <- a }
-	go func() {
-		defer close(r.done)
-		r.err = server.Run(ctx, o)
-	}()
-	t.Cleanup(r.stop)
-	select {
-	case a := <-ready:
-		r.address = a.String()
-	case <-r.done:
-		t.Fatalf("server: %v", r.err)
-	}
-	return r
-}
-
-// stop ends the server and waits for it.
-func (r *running) stop() {
-	r.cancel()
-	<-r.done
-	if r.err != nil {
-		r.t.Errorf("server: %v", r.err)
 	}
 }
 
@@ -151,28 +112,28 @@ func encoded(t *testing.T, path string) []byte {
 
 func TestRestartContinuesTheRun(t *testing.T) {
 	dir := t.TempDir()
-	first := start(t, options(dir))
-	a, b := dial(t, first.address, 1), dial(t, first.address, 2)
+	first := servertest.Start(t, options(dir))
+	a, b := dial(t, first.Address, 1), dial(t, first.Address, 2)
 	submit(t, a, coordinator.Join{})
 	submit(t, b, coordinator.Join{})
 	before := await(t, a, "both", func(s *coordinator.State) bool { return len(s.Pending) == 2 }).State.AppendTo(nil)
-	first.stop()
+	first.Stop()
 
 	o := options(dir)
-	o.Listen = first.address
-	second := start(t, o)
+	o.Listen = first.Address
+	second := servertest.Start(t, o)
 	// Both clients come back by themselves.
 	retry(t, a, coordinator.Join{})
 	after := await(t, a, "the same state", func(*coordinator.State) bool { return true }).State
 	if !bytes.Equal(before, after.AppendTo(nil)) {
 		t.Fatal("the state after the restart is another one")
 	}
-	c := dial(t, second.address, 3)
+	c := dial(t, second.Address, 3)
 	submit(t, c, coordinator.Join{})
 	await(t, b, "all three", func(s *coordinator.State) bool {
 		return len(s.Pending) == 3 || s.RunState == coordinator.Warmup
 	})
-	second.stop()
+	second.Stop()
 
 	joins := 0
 	final, summary, err := server.Replay(server.JournalPath(dir, runID), func(r server.Record, _ *coordinator.State) error {
@@ -194,14 +155,14 @@ func TestRestartContinuesTheRun(t *testing.T) {
 func TestTornTailAtEveryByteOfTheLastRecord(t *testing.T) {
 	dir := t.TempDir()
 	o := options(dir)
-	r := start(t, o)
+	r := servertest.Start(t, o)
 	path := server.JournalPath(dir, runID)
-	a, b := dial(t, r.address, 1), dial(t, r.address, 2)
+	a, b := dial(t, r.Address, 1), dial(t, r.Address, 2)
 	submit(t, a, coordinator.Join{})
 	size := fileSize(t, path)
 	stateBefore := encoded(t, path)
 	submit(t, b, coordinator.Join{})
-	r.stop()
+	r.Stop()
 	whole, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -213,7 +174,7 @@ func TestTornTailAtEveryByteOfTheLastRecord(t *testing.T) {
 		var seen []byte
 		o := options(dir)
 		o.OnState = func(s *coordinator.State) { seen = s.AppendTo(nil) }
-		start(t, o).stop()
+		servertest.Start(t, o).Stop()
 		if !bytes.Equal(seen, stateBefore) {
 			t.Fatalf("cut at %d of %d: another state", cut, len(whole))
 		}
@@ -234,7 +195,7 @@ func fileSize(t *testing.T, path string) int64 {
 
 func TestStartRefuses(t *testing.T) {
 	saved := t.TempDir()
-	start(t, options(saved)).stop()
+	servertest.Start(t, options(saved)).Stop()
 	path := server.JournalPath(saved, runID)
 	damaged := t.TempDir()
 	for _, name := range []string{server.HostKeyFile, filepath.Base(path)} {
@@ -253,13 +214,13 @@ func TestStartRefuses(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(badKey, server.HostKeyFile), []byte("[1,2,3]"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	busy := start(t, options(""))
+	busy := servertest.Start(t, options(""))
 	tests := []struct {
 		name   string
 		change func(*server.Options)
 		want   []string
 	}{
-		{"port in use", func(o *server.Options) { o.Listen = busy.address }, []string{busy.address, "another program uses the port", "choose another"}},
+		{"port in use", func(o *server.Options) { o.Listen = busy.Address }, []string{busy.Address, "another program uses the port", "choose another"}},
 		{"bad address", func(o *server.Options) { o.Listen = "nonsense" }, []string{"nonsense", "host:port"}},
 		{"another configuration", func(o *server.Options) {
 			o.SaveStateDir, o.Runs = saved, []server.Genesis{backendtest.Genesis(runID, 4)}
@@ -290,7 +251,7 @@ func TestStartRefuses(t *testing.T) {
 
 func TestJournalOfALivingServerIsLocked(t *testing.T) {
 	dir := t.TempDir()
-	start(t, options(dir))
+	servertest.Start(t, options(dir))
 	err := server.Run(t.Context(), options(dir))
 	if err == nil || !strings.Contains(err.Error(), "in use by another process") {
 		t.Fatalf("error %v", err)
@@ -299,7 +260,7 @@ func TestJournalOfALivingServerIsLocked(t *testing.T) {
 
 func TestRenamedJournalNamesTheOtherRun(t *testing.T) {
 	dir := t.TempDir()
-	start(t, options(dir)).stop()
+	servertest.Start(t, options(dir)).Stop()
 	if err := os.Rename(server.JournalPath(dir, runID), server.JournalPath(dir, "other")); err != nil {
 		t.Fatal(err)
 	}
@@ -316,20 +277,20 @@ func TestRenamedJournalNamesTheOtherRun(t *testing.T) {
 // before.
 func TestMembersHaveTheGraceAfterARestart(t *testing.T) {
 	dir := t.TempDir()
-	first := start(t, options(dir))
-	a, b := dial(t, first.address, 1), dial(t, first.address, 2)
+	first := servertest.Start(t, options(dir))
+	a, b := dial(t, first.Address, 1), dial(t, first.Address, 2)
 	submit(t, a, coordinator.Join{})
 	submit(t, b, coordinator.Join{})
 	if err := errors.Join(a.Close(), b.Close()); err != nil {
 		t.Fatal(err)
 	}
-	first.stop()
+	first.Stop()
 
 	o := options(dir)
 	o.WithdrawGrace = 300 * time.Millisecond
-	second := start(t, o)
+	second := servertest.Start(t, o)
 	began := time.Now()
-	back := dial(t, second.address, 1)
+	back := dial(t, second.Address, 1)
 	u := await(t, back, "the withdrawal", func(s *coordinator.State) bool { return len(s.Pending) == 1 })
 	if got := identity.ID(u.State.Pending[0].ID); got != backendtest.Key(1).ID() {
 		t.Fatalf("%s is left, want the one that came back", got)
@@ -353,8 +314,8 @@ func TestEventsAndLogs(t *testing.T) {
 			t.Errorf("refused with %v", e.Code)
 		}
 	}
-	r := start(t, o)
-	c := dial(t, r.address, 1)
+	r := servertest.Start(t, o)
+	c := dial(t, r.Address, 1)
 	submit(t, c, coordinator.Join{})
 	if err := c.Submit(t.Context(), coordinator.Ready{}); !errors.Is(err, coordinator.ErrWrongState) {
 		t.Fatal(err)
@@ -362,7 +323,7 @@ func TestEventsAndLogs(t *testing.T) {
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}
-	r.stop()
+	r.Stop()
 	for _, kind := range []server.EventKind{server.EventConnected, server.EventAccepted, server.EventRefused, server.EventDisconnected} {
 		if kinds[kind] != 1 {
 			t.Errorf("%d events %q, want 1", kinds[kind], kind)
@@ -397,10 +358,10 @@ func TestFullRun(t *testing.T) {
 			}
 		},
 	}
-	r := start(t, o)
+	r := servertest.Start(t, o)
 	var working sync.WaitGroup
 	for n := range clients {
-		c := dial(t, r.address, byte(n+1))
+		c := dial(t, r.Address, byte(n+1))
 		f := &fakeClient{backend: c, id: coordinator.ClientID(backendtest.Key(byte(n + 1)).ID())}
 		working.Go(func() { f.run(t) })
 	}
@@ -413,7 +374,7 @@ func TestFullRun(t *testing.T) {
 	}
 	elapsed := time.Since(began)
 	working.Wait()
-	r.stop()
+	r.Stop()
 	if t.Failed() {
 		return
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/psyche-go/psyche/backend/tcp"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/server"
+	"github.com/psyche-go/psyche/server/servertest"
 )
 
 // withSnapshot leaves a journal and a snapshot that covers a part of it.
@@ -23,13 +24,13 @@ func withSnapshot(t *testing.T) (dir string, want []byte) {
 	dir = t.TempDir()
 	o := options(dir)
 	o.SnapshotEvery = 10
-	r := start(t, o)
-	a := dial(t, r.address, 1)
+	r := servertest.Start(t, o)
+	a := dial(t, r.Address, 1)
 	for range 12 {
 		submit(t, a, coordinator.Join{})
 		submit(t, a, coordinator.Withdraw{Client: coordinator.ClientID(backendtest.Key(1).ID())})
 	}
-	r.stop()
+	r.Stop()
 	return dir, encoded(t, server.JournalPath(dir, runID))
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/psyche-go/psyche/backend/backendtest"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/server"
+	"github.com/psyche-go/psyche/server/servertest"
 )
 
 // timedOptions are those of a run of two clients whose rules a test may change. Nothing comes
@@ -42,8 +43,8 @@ func TestTicksComeWhenDue(t *testing.T) {
 			began[e.RunState] = time.Now()
 		}
 	}
-	r := start(t, o)
-	a, b := dial(t, r.address, 1), dial(t, r.address, 2)
+	r := servertest.Start(t, o)
+	a, b := dial(t, r.Address, 1), dial(t, r.Address, 2)
 	submit(t, a, coordinator.Join{})
 	submit(t, b, coordinator.Join{})
 	await(t, a, "Cooldown", inState(coordinator.Cooldown))
@@ -69,8 +70,8 @@ func TestHostSleepsWhenNothingIsDue(t *testing.T) {
 	var looks atomic.Int64
 	o := timedOptions(func(*coordinator.Config) {})
 	o.Now = func() uint64 { looks.Add(1); return uint64(time.Now().UnixMilli()) }
-	r := start(t, o)
-	a := dial(t, r.address, 1)
+	r := servertest.Start(t, o)
+	a := dial(t, r.Address, 1)
 	submit(t, a, coordinator.Join{})
 	await(t, a, "a pending client", func(s *coordinator.State) bool { return len(s.Pending) == 1 })
 	time.Sleep(100 * time.Millisecond) // what waited to be published was
@@ -88,8 +89,8 @@ func TestClockThatIsSet(t *testing.T) {
 	o := timedOptions(func(c *coordinator.Config) { c.WaitingForMembersExtraTime, c.MaxRoundTrainTime = 20, 600 })
 	o.Beat = 20 * time.Millisecond
 	o.Now = func() uint64 { looks.Add(1); return uint64(time.Now().UnixMilli() + set.Load()) }
-	r := start(t, o)
-	a, b := dial(t, r.address, 1), dial(t, r.address, 2)
+	r := servertest.Start(t, o)
+	a, b := dial(t, r.Address, 1), dial(t, r.Address, 2)
 	submit(t, a, coordinator.Join{})
 	submit(t, b, coordinator.Join{})
 	await(t, a, "Warmup", inState(coordinator.Warmup))
@@ -128,17 +129,17 @@ func TestPhasesOfOneStepAreShownOnce(t *testing.T) {
 			passed = append(passed, e.RunState)
 		}
 	}
-	r := start(t, o)
+	r := servertest.Start(t, o)
 	clients := []*fakeClient{}
 	for n := range byte(2) {
-		clients = append(clients, &fakeClient{backend: dial(t, r.address, n+1), id: coordinator.ClientID(backendtest.Key(n + 1).ID())})
+		clients = append(clients, &fakeClient{backend: dial(t, r.Address, n+1), id: coordinator.ClientID(backendtest.Key(n + 1).ID())})
 	}
 	var working sync.WaitGroup
 	for _, c := range clients {
 		working.Go(func() { c.run(t) })
 	}
 	working.Wait() // the run is finished
-	r.stop()
+	r.Stop()
 	mu.Lock()
 	defer mu.Unlock()
 	if slices.Contains(seen, coordinator.RoundWitness) {

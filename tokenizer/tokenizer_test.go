@@ -3,10 +3,7 @@ package tokenizer
 import (
 	"bytes"
 	"errors"
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -15,9 +12,9 @@ import (
 
 	"golang.org/x/text/unicode/norm"
 	"pgregory.net/rapid"
-)
 
-var update = flag.Bool("update", false, "rewrite the golden files")
+	"github.com/psyche-go/psyche/golden"
+)
 
 func encode(t testing.TB, tokenizer *Tokenizer, text string) []int32 {
 	t.Helper()
@@ -77,19 +74,7 @@ func TestEncodeRefusesWhatIsNoText(t *testing.T) {
 
 // TestJSONIsForEver pins the file: its hash is part of checkpoints.
 func TestJSONIsForEver(t *testing.T) {
-	golden := filepath.Join("testdata", "bytes.json")
-	if *update {
-		if err := os.WriteFile(golden, Bytes().JSON(), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(want, Bytes().JSON()) {
-		t.Error("JSON differs from " + golden)
-	}
+	golden.Compare(t, "bytes.json", Bytes().JSON())
 }
 
 func TestIDsMayBePermuted(t *testing.T) {

@@ -4,9 +4,6 @@ import (
 	"bytes"
 	"encoding/hex"
 	"errors"
-	"flag"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -16,10 +13,9 @@ import (
 	"github.com/psyche-go/psyche/assign"
 	"github.com/psyche-go/psyche/bloom"
 	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/golden"
 	"github.com/psyche-go/psyche/identity"
 )
-
-var update = flag.Bool("update", false, "write golden files")
 
 func testKey() identity.Key {
 	return identity.FromSeed([identity.SeedSize]byte{1, 2, 3})
@@ -81,29 +77,17 @@ func testAnnouncement() ResultAnnouncement {
 	}
 }
 
-// golden compares raw with a file that is kept for ever: old messages stay readable.
-func golden(t *testing.T, name string, raw []byte) {
+// keeps compares raw with a file that is kept for ever: old messages stay readable.
+func keeps(t *testing.T, name string, raw []byte) {
 	t.Helper()
-	file := filepath.Join("testdata", name+".golden")
-	if *update {
-		if err := os.WriteFile(file, []byte(hex.EncodeToString(raw)+"\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := hex.EncodeToString(raw); got != strings.TrimSpace(string(text)) {
-		t.Errorf("bytes have changed:\n%s\nwant\n%s", got, text)
-	}
+	golden.Compare(t, name+".golden", hex.EncodeToString(raw)+"\n")
 }
 
 func TestActionsKeepTheirBytes(t *testing.T) {
 	for name, action := range allActions() {
 		t.Run(name, func(t *testing.T) {
 			raw := SignAction(testKey(), "walk", 77, action)
-			golden(t, "action-v1-"+name, raw)
+			keeps(t, "action-v1-"+name, raw)
 			opened, err := OpenAction(raw, "walk")
 			if err != nil {
 				t.Fatal(err)
@@ -118,7 +102,7 @@ func TestActionsKeepTheirBytes(t *testing.T) {
 
 func TestAnnouncementKeepsItsBytes(t *testing.T) {
 	raw := SignAnnouncement(testKey(), testAnnouncement())
-	golden(t, "announcement-v1", raw)
+	keeps(t, "announcement-v1", raw)
 	from, opened, err := OpenAnnouncement(raw, "walk")
 	if err != nil {
 		t.Fatal(err)

@@ -21,6 +21,7 @@ import (
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/server"
+	"github.com/psyche-go/psyche/server/servertest"
 )
 
 const patience = 30 * time.Second
@@ -90,7 +91,7 @@ func TestDialWaitsForALateServer(t *testing.T) {
 		}
 		connected <- err
 	}()
-	startServer(t, server.Options{Listen: address, Runs: []server.Genesis{backendtest.Genesis(backendtest.RunID, 3)}})
+	servertest.Start(t, server.Options{Listen: address, Runs: []server.Genesis{backendtest.Genesis(backendtest.RunID, 3)}})
 	if err := <-connected; err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +106,7 @@ func TestDialEndsWithItsContext(t *testing.T) {
 }
 
 func TestWrongRunIsPermanent(t *testing.T) {
-	address, _ := startServer(t, server.Options{Runs: []server.Genesis{backendtest.Genesis("that-run", 3)}})
+	address := servertest.Start(t, server.Options{Runs: []server.Genesis{backendtest.Genesis("that-run", 3)}}).Address
 	o := fast(address)
 	o.RunID = "this-run"
 	_, err := tcp.Dial(t.Context(), o)
@@ -115,7 +116,8 @@ func TestWrongRunIsPermanent(t *testing.T) {
 }
 
 func TestLostServerEndsTheClientAfterTheTimeout(t *testing.T) {
-	address, stop := startServer(t, server.Options{Runs: []server.Genesis{backendtest.Genesis(backendtest.RunID, 3)}})
+	host := servertest.Start(t, server.Options{Runs: []server.Genesis{backendtest.Genesis(backendtest.RunID, 3)}})
+	address := host.Address
 	o := fast(address)
 	o.ReconnectTimeout = 50 * time.Millisecond
 	c, err := tcp.Dial(t.Context(), o)
@@ -123,7 +125,7 @@ func TestLostServerEndsTheClientAfterTheTimeout(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = c.Close() }()
-	stop()
+	host.Stop()
 	for range c.Updates() {
 		continue // until it is closed
 	}
@@ -136,7 +138,7 @@ func TestLostServerEndsTheClientAfterTheTimeout(t *testing.T) {
 }
 
 func TestContextEndsTheClient(t *testing.T) {
-	address, _ := startServer(t, server.Options{Runs: []server.Genesis{backendtest.Genesis(backendtest.RunID, 3)}})
+	address := servertest.Start(t, server.Options{Runs: []server.Genesis{backendtest.Genesis(backendtest.RunID, 3)}}).Address
 	ctx, cancel := context.WithCancel(t.Context())
 	c, err := tcp.Dial(ctx, fast(address))
 	if err != nil {
@@ -212,7 +214,7 @@ func TestServerWithoutTLS(t *testing.T) {
 
 // TestOnlyThePinnedServerIsTrusted starts a server and pins its key, another one, and none.
 func TestOnlyThePinnedServerIsTrusted(t *testing.T) {
-	address, _ := startServer(t, server.Options{Runs: []server.Genesis{backendtest.Genesis(backendtest.RunID, 3)}})
+	address := servertest.Start(t, server.Options{Runs: []server.Genesis{backendtest.Genesis(backendtest.RunID, 3)}}).Address
 	known := filepath.Join(t.TempDir(), "known")
 	o := fast(address)
 	o.KnownServers = &secure.KnownServers{Path: known}
@@ -283,7 +285,7 @@ func TestStrangeServers(t *testing.T) {
 // TestHelloIsGoodForOneServer lets a server pass on the challenge of another one: that
 // refuses the hello, and has a place for the client itself.
 func TestHelloIsGoodForOneServer(t *testing.T) {
-	address, _ := startServer(t, server.Options{Runs: []server.Genesis{backendtest.Genesis(backendtest.RunID, 3)}})
+	address := servertest.Start(t, server.Options{Runs: []server.Genesis{backendtest.Genesis(backendtest.RunID, 3)}}).Address
 	answers := make(chan error, 1)
 	relay := fakeServer(t, func(s net.Conn, r *frame.Reader) { answers <- passOn(s, r, address) })
 	o := fast(relay)
@@ -401,8 +403,8 @@ func TestBadFramesOfAServer(t *testing.T) {
 // TestBytesAreCounted counts what the client exchanges, over two connections.
 func TestBytesAreCounted(t *testing.T) {
 	o := server.Options{Runs: []server.Genesis{backendtest.Genesis(backendtest.RunID, 3)}, SaveStateDir: t.TempDir()}
-	address, stop := startServer(t, o)
-	c, err := tcp.Dial(t.Context(), fast(address))
+	host := servertest.Start(t, o)
+	c, err := tcp.Dial(t.Context(), fast(host.Address))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -412,9 +414,9 @@ func TestBytesAreCounted(t *testing.T) {
 	if whole := uint64(len(state.AppendTo(nil))); sent < 200 || received < whole {
 		t.Errorf("%d bytes sent, %d received, the state alone has %d", sent, received, whole)
 	}
-	stop()
-	o.Listen = address
-	startServer(t, o)
+	host.Stop()
+	o.Listen = host.Address
+	servertest.Start(t, o)
 	for err = backend.ErrDisconnected; errors.Is(err, backend.ErrDisconnected); {
 		err = c.Submit(t.Context(), coordinator.Join{})
 	}

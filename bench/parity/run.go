@@ -9,13 +9,13 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/psyche-go/psyche/assign"
 	"github.com/psyche-go/psyche/checkpoint"
 	"github.com/psyche-go/psyche/config"
 	"github.com/psyche-go/psyche/data/local"
+	"github.com/psyche-go/psyche/filelock"
 	"github.com/psyche-go/psyche/model"
 	"github.com/psyche-go/psyche/torch"
 	"github.com/psyche-go/psyche/train"
@@ -95,16 +95,14 @@ func (c *runCommand) Run(ctx context.Context) (err error) {
 			c.Batch, c.Clients, c.ApplyLag, c.steps(), records)
 	}
 	path := filepath.Join(c.Logs, c.Name+logSuffix)
-	file, err := os.OpenFile(path+".part", os.O_CREATE|os.O_RDWR, 0o644)
+	file, err := filelock.Open(path+".part", 0o644)
+	if errors.Is(err, filelock.ErrHeld) {
+		return errBusy
+	}
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); errors.Is(err, syscall.EWOULDBLOCK) {
-		return errBusy
-	} else if err != nil {
-		return fmt.Errorf("lock %s: %w", file.Name(), err)
-	}
 	if _, err := os.Stat(path); err == nil { // it was finished, and the file renamed, before we had the lock
 		return errBusy
 	}

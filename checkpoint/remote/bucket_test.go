@@ -30,6 +30,18 @@ func newBucket(t *testing.T) Bucket {
 	return Bucket{Store: store, Name: "bucket", Prefix: "runs", CacheDir: t.TempDir()}
 }
 
+// checkSnapshot compares what a folder has with what was uploaded.
+func checkSnapshot(t *testing.T, dir string, want checkpoint.Snapshot) {
+	t.Helper()
+	got, err := checkpoint.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // TestBucket uploads two steps, and gets both back, bit for bit.
 func TestBucket(t *testing.T) {
 	b, parent := newBucket(t), t.TempDir()
@@ -62,13 +74,7 @@ func TestBucket(t *testing.T) {
 		if second, err := place.Download(t.Context(), func(int64, int64) { t.Error("downloads it again") }); err != nil || second != got {
 			t.Errorf("second download: %q, %v", second, err)
 		}
-		snapshot, err := checkpoint.ReadDir(got)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(want, snapshot); diff != "" {
-			t.Error(diff)
-		}
+		checkSnapshot(t, got, want)
 		if _, err := os.Stat(filepath.Join(got, "optimizer.safetensors")); err == nil {
 			t.Error("the optimizer was uploaded")
 		}
@@ -189,13 +195,7 @@ func TestBucketFetchesAgainWhatIsNotWhole(t *testing.T) {
 			if err != nil || got != whole {
 				t.Fatalf("got %s, %v", got, err)
 			}
-			snapshot, err := checkpoint.ReadDir(got)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(want, snapshot); diff != "" {
-				t.Error(diff)
-			}
+			checkSnapshot(t, got, want)
 			if left, err := os.ReadDir(filepath.Dir(whole)); err != nil || len(left) != 1 {
 				t.Errorf("left %v, %v", left, err)
 			}

@@ -102,13 +102,7 @@ func TestHubRepo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	snapshot, err := checkpoint.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, snapshot); diff != "" {
-		t.Error(diff)
-	}
+	checkSnapshot(t, dir, want)
 }
 
 func TestHubRepoKeepsWhatIsNewerAndWhatIsAPersons(t *testing.T) {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,6 +21,7 @@ import (
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/server"
+	"github.com/psyche-go/psyche/server/servertest"
 )
 
 const stalledFolder = "PSYCHE_TEST_STALLED_UPLOAD"
@@ -151,22 +151,9 @@ func TestInterruptEndsTheAttemptsToConnect(t *testing.T) {
 // serve hosts a run named run until the test ends, and returns the server's address.
 func serve(t *testing.T) string {
 	t.Helper()
-	serving, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	address := make(chan string, 1)
-	ended := make(chan error, 1)
-	go func() {
-		ended <- server.Run(serving, server.Options{
-			Listen: "127.0.0.1:0", Ready: func(a net.Addr) { address <- a.String() },
-			Runs: []server.Genesis{backendtest.Genesis("run", 2)},
-		})
-	}()
-	t.Cleanup(func() {
-		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
-	return <-address
+	return servertest.Start(t, server.Options{
+		Runs: []server.Genesis{backendtest.Genesis("run", 2)},
+	}).Address
 }
 
 // TestFarewellAfterAnInterrupt wants a client that was interrupted to reach its server still.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/psyche-go/psyche/filelock"
 )
 
 // errFolderInUse says that another process writes a folder.
@@ -33,30 +35,17 @@ func claimFolder(dir string) (*folderClaim, error) {
 	return c, nil
 }
 
-// lockBeside makes and locks the file. Whoever had it before removes it: a lock on a removed
-// file is worth nothing.
+// lockBeside makes and locks the file. Whoever had it before removes it.
 func lockBeside(dir string) (*folderClaim, error) {
 	path := filepath.Join(filepath.Dir(dir), "."+filepath.Base(dir)+".lock")
-	for range 10 {
-		file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
-		if err != nil {
-			return nil, err
-		}
-		if err := lockFile(file); err != nil {
-			return nil, errors.Join(fmt.Errorf("%s: %w", dir, err), file.Close())
-		}
-		locked, err := file.Stat()
-		if err != nil {
-			return nil, errors.Join(err, file.Close())
-		}
-		if there, err := os.Stat(path); err == nil && os.SameFile(locked, there) {
-			return &folderClaim{file}, nil
-		}
-		if err := file.Close(); err != nil {
-			return nil, err
-		}
+	file, err := filelock.Open(path, 0o600)
+	if errors.Is(err, filelock.ErrHeld) {
+		return nil, fmt.Errorf("%s: %w", dir, errFolderInUse)
 	}
-	return nil, fmt.Errorf("%s: %w", dir, errFolderInUse)
+	if err != nil {
+		return nil, err
+	}
+	return &folderClaim{file}, nil
 }
 
 // release gives the folder to the next process.

@@ -12,6 +12,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/psyche-go/psyche/filelock"
 )
 
 // workName is the folder in the output folder where an unfinished run has its files.
@@ -144,15 +146,12 @@ func (j *journal) write(line any) error {
 func (o Options) workFolder() (dir string, cleanUp func(keep, failed bool) error, err error) {
 	_, statErr := os.Stat(o.Output)
 	dir = filepath.Join(o.Output, workName)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", nil, fmt.Errorf("make output folder: %w", err)
+	folder, err := filelock.OpenFolder(dir, 0o755)
+	if errors.Is(err, filelock.ErrHeld) {
+		return "", nil, fmt.Errorf("%w: %s; wait for it, or choose another folder", ErrBusy, o.Output)
 	}
-	folder, err := os.Open(dir)
 	if err != nil {
 		return "", nil, fmt.Errorf("make output folder: %w", err)
-	}
-	if err := lock(folder); err != nil {
-		return "", nil, errors.Join(fmt.Errorf("%w: %s: %w", ErrBusy, o.Output, err), folder.Close())
 	}
 	return dir, func(keep, failed bool) error {
 		var err error

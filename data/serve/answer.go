@@ -29,29 +29,22 @@ func (c *connection) answer(ctx context.Context, request message.Request) error 
 	}
 	c.server.metrics.requests.WithLabelValues(kind, resultOf(err)).Inc()
 	refused, ok := errors.AsType[*message.Error](err)
-	if !ok || !c.clean {
+	if !ok || !c.conn.Whole() {
 		return err
 	}
 	if c.server.noise.Allow() {
 		c.logger.Warn("denied a request", "kind", kind, "batch", request.Batch, "reason", refused.Reason)
 	}
-	if err := c.setWriteDeadline(ctx, 0); err != nil {
+	if err := c.boundWrite(ctx, 0); err != nil {
 		return err
 	}
 	return c.send(message.TypeDenied, message.Denied{Number: request.Number, Refusal: message.Refusal(*refused)}.AppendTo(nil))
 }
 
-// setWriteDeadline bounds the write of so many bytes. It does not undo the deadline that the
-// end of ctx has set.
-func (c *connection) setWriteDeadline(ctx context.Context, bytes int) error {
+// boundWrite bounds the time of the write of so many bytes.
+func (c *connection) boundWrite(ctx context.Context, bytes int) error {
 	o := c.server.options
-	if err := c.tls.SetWriteDeadline(time.Now().Add(o.WriteTimeout + time.Duration(bytes)*time.Second/time.Duration(o.MinBytesPerSecond))); err != nil {
-		return err
-	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return nil
+	return c.conn.BoundWrites(ctx, o.WriteTimeout+time.Duration(bytes)*time.Second/time.Duration(o.MinBytesPerSecond))
 }
 
 // deliver sends what was asked for, piece by piece.
@@ -64,7 +57,7 @@ func (c *connection) deliver(ctx context.Context, request message.Request) error
 			return err
 		}
 		if request.Kind == message.Fingerprint {
-			if err := c.setWriteDeadline(ctx, 0); err != nil {
+			if err := c.boundWrite(ctx, 0); err != nil {
 				return err
 			}
 			return c.send(message.TypeFingerprint, message.Hash{Number: request.Number, Hash: data.Fingerprint(batch, 0)}.AppendTo(nil))
@@ -85,7 +78,7 @@ func (c *connection) sendPiece(ctx context.Context, number uint32, batch data.Ba
 			size += 4 * len(values)
 		}
 	}
-	if err := c.setWriteDeadline(ctx, size); err != nil {
+	if err := c.boundWrite(ctx, size); err != nil {
 		return err
 	}
 	for i, sequence := range batch.Sequences {
@@ -103,7 +96,7 @@ func (c *connection) sendPiece(ctx context.Context, number uint32, batch data.Ba
 		c.server.metrics.bytes.Add(float64(len(payload)))
 	}
 	c.server.metrics.sequences.Add(float64(len(batch.Sequences)))
-	return c.flush()
+	return c.writer.Flush()
 }
 
 // read reads from the source, for few clients at a time.

@@ -3,64 +3,68 @@ package serve
 import (
 	"bufio"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
-	"os"
 	"time"
 
 	"github.com/psyche-go/psyche/backend/tcp/frame"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/data/remote/message"
 	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/server/accept"
 )
 
 // Limits of one connection.
 const (
 	farewellTimeout = 2 * time.Second // for an answer that is on its way, and a refusal, when the server stops
-	drainTimeout    = 300 * time.Millisecond
-	farewellBytes   = 64 << 10 // of unread input that is drained, so that the refusal is not lost with a reset
-	pieceTokens     = 64 << 10 // of a batch that are in memory at once, unless a sequence is longer
+	pieceTokens     = 64 << 10        // of a batch that are in memory at once, unless a sequence is longer
 )
-
-// errEvicted ends a connection that gives way to another one in the lobby.
-var errEvicted = errors.New("it gave way to a newer connection before it said who it is")
 
 // connection is one client's socket.
 type connection struct {
 	server  *Server
-	tls     *tls.Conn
-	reader  *frame.Reader
-	writer  *bufio.Writer
-	id      identity.ID // known after the hello
+	conn    *accept.Conn
+	writer  *bufio.Writer // of conn
+	id      identity.ID   // known after the hello
 	logger  *slog.Logger
 	hangUp  context.CancelCauseFunc
 	scratch []byte
-	clean   bool // frames are whole so far, so that a refusal can follow
 }
 
 func refuse(code message.Code, format string, values ...any) error {
 	return &message.Error{Code: code, Reason: fmt.Sprintf(format, values...)}
 }
 
+// protocol is how a data server talks of what clients do.
+var protocol = accept.Protocol{
+	Malformed: func(reason string) error { return refuse(message.Malformed, "%s", reason) },
+	TooSlow:   func(reason string) error { return refuse(message.TooSlow, "%s", reason) },
+	Farewell:  farewell,
+	Patience:  farewellTimeout,
+}
+
+func farewell(reason error) ([]byte, bool) {
+	refused, ok := errors.AsType[*message.Error](reason)
+	if errors.Is(reason, context.Canceled) {
+		refused, ok = &message.Error{Code: message.Stopping, Reason: "the server stops"}, true
+	}
+	if !ok {
+		return nil, false
+	}
+	return frame.Append(nil, message.TypeRefusal, message.Refusal(*refused).AppendTo(nil)), true
+}
+
 // serve owns the socket until the client or ctx ends; hangUp ends ctx. identified is called
 // once the client has proved that it is part of the run.
 func (s *Server) serve(ctx context.Context, hangUp context.CancelCauseFunc, socket net.Conn, identified func()) {
-	secured := tls.Server(socket, s.tls)
 	c := &connection{
-		server: s, tls: secured, reader: frame.NewReader(bufio.NewReaderSize(secured, 512)),
-		writer: bufio.NewWriterSize(secured, 16<<10), hangUp: hangUp,
+		server: s, conn: accept.NewConn(ctx, socket, s.tls, &protocol), hangUp: hangUp,
 		logger: s.logger.With("remote", socket.RemoteAddr().String()),
 	}
-	interrupted := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		_ = socket.SetReadDeadline(time.Unix(1, 0))
-		_ = socket.SetWriteDeadline(time.Now().Add(farewellTimeout))
-		close(interrupted)
-	})
+	c.writer = bufio.NewWriterSize(c.conn, 16<<10)
 	err := c.handshake(ctx)
 	if err == nil {
 		identified()
@@ -75,10 +79,7 @@ func (s *Server) serve(ctx context.Context, hangUp context.CancelCauseFunc, sock
 		}
 	}
 	s.leave(c)
-	if !stop() {
-		<-interrupted // or it would cut the farewell short
-	}
-	c.close(err)
+	c.conn.Close(err)
 }
 
 // resultOf names an error for the metrics.
@@ -92,17 +93,9 @@ func resultOf(err error) string {
 // handshake proves the server's key, finds out who the client is and whether it is part of
 // the run, and makes this the connection of its key.
 func (c *connection) handshake(ctx context.Context) error {
-	deadline := time.Now().Add(c.server.options.HandshakeTimeout)
-	if err := c.tls.SetDeadline(deadline); err != nil {
+	if err := c.conn.Handshake(ctx, c.server.options.HandshakeTimeout); err != nil {
 		return err
 	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	if err := c.tls.HandshakeContext(ctx); err != nil {
-		return c.readError(ctx, fmt.Errorf("TLS: %w", err))
-	}
-	c.clean = true
 	challenge := message.Challenge{Version: message.Version}
 	if _, err := io.ReadFull(c.server.options.Random, challenge.Nonce[:]); err != nil {
 		return fmt.Errorf("draw a challenge: %w", err)
@@ -110,9 +103,9 @@ func (c *connection) handshake(ctx context.Context) error {
 	if err := c.send(message.TypeChallenge, challenge.AppendTo(nil)); err != nil {
 		return err
 	}
-	kind, payload, err := c.reader.Next(message.MaxToServer)
+	kind, payload, err := c.conn.Next(ctx, message.MaxToServer)
 	if err != nil {
-		return c.readError(ctx, err)
+		return err
 	}
 	if kind != message.TypeHello {
 		return refuse(message.Malformed, "a frame of type %d, want a hello; is this client meant for a data server?", kind)
@@ -164,15 +157,12 @@ func (c *connection) converse(ctx context.Context) error {
 		if limiter.Wait(ctx) != nil {
 			return context.Cause(ctx)
 		}
-		if err := c.tls.SetReadDeadline(time.Now().Add(c.server.options.IdleTimeout)); err != nil {
+		if err := c.conn.BoundReads(ctx, c.server.options.IdleTimeout); err != nil {
 			return err
 		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		kind, payload, err := c.reader.Next(message.MaxToServer)
+		kind, payload, err := c.conn.Next(ctx, message.MaxToServer)
 		if err != nil {
-			return c.readError(ctx, err)
+			return err
 		}
 		if kind != message.TypeRequest {
 			return refuse(message.Malformed, "a frame of type %d, want a request", kind)
@@ -192,64 +182,11 @@ func (c *connection) send(kind frame.Type, payload []byte) error {
 	if err := c.put(kind, payload); err != nil {
 		return err
 	}
-	return c.flush()
+	return c.writer.Flush()
 }
 
 func (c *connection) put(kind frame.Type, payload []byte) error {
 	c.scratch = frame.Append(c.scratch[:0], kind, payload)
-	if _, err := c.writer.Write(c.scratch); err != nil {
-		return c.writeError(err)
-	}
-	return nil
-}
-
-func (c *connection) flush() error {
-	if err := c.writer.Flush(); err != nil {
-		return c.writeError(err)
-	}
-	return nil
-}
-
-// writeError says why a client was cut off; nothing can follow a frame that is not whole.
-func (c *connection) writeError(err error) error {
-	c.clean = false
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return refuse(message.TooSlow, "the client does not read what it is sent")
-	}
+	_, err := c.writer.Write(c.scratch)
 	return err
-}
-
-// readError turns the error of a read into the reason for the end of the connection.
-func (c *connection) readError(ctx context.Context, err error) error {
-	switch {
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
-	case errors.Is(err, frame.ErrMalformed):
-		return refuse(message.Malformed, "%v", err)
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		return refuse(message.TooSlow, "nothing complete was received in time")
-	default:
-		return fmt.Errorf("connection ended: %w", err)
-	}
-}
-
-// close tells the client why, if it is still there to hear it, and closes the socket.
-func (c *connection) close(reason error) {
-	defer func() { _ = c.tls.NetConn().Close() }()
-	if !c.clean {
-		return
-	}
-	refused, ok := errors.AsType[*message.Error](reason)
-	if errors.Is(reason, context.Canceled) {
-		refused, ok = &message.Error{Code: message.Stopping, Reason: "the server stops"}, true
-	}
-	_ = c.tls.SetDeadline(time.Now().Add(farewellTimeout))
-	if !ok || c.send(message.TypeRefusal, message.Refusal(*refused).AppendTo(nil)) != nil {
-		return
-	}
-	// A socket that is closed with unread input resets the connection, and the refusal
-	// with it: so read some of what the client still sends, but not for long.
-	if c.tls.CloseWrite() == nil && c.tls.SetReadDeadline(time.Now().Add(drainTimeout)) == nil {
-		_, _ = io.CopyN(io.Discard, c.tls, farewellBytes)
-	}
 }

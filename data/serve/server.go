@@ -21,6 +21,7 @@ import (
 	"github.com/psyche-go/psyche/data/remote/message"
 	"github.com/psyche-go/psyche/data/tokens"
 	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/server/accept"
 	"github.com/psyche-go/psyche/server/admission"
 )
 
@@ -150,21 +151,13 @@ func (s *Server) connected() int {
 // Run serves until ctx ends, and closes the listener. Every goroutine that it started has
 // ended when it returns.
 func (s *Server) Run(ctx context.Context, listener net.Listener) {
-	stop := context.AfterFunc(ctx, func() { _ = listener.Close() })
-	defer stop()
 	var working sync.WaitGroup
 	defer working.Wait()
 	working.Go(func() { s.follow(ctx) })
 	s.logger.Info("serving data", "data", listener.Addr().String(), "key", s.options.Key.ID(),
 		"sequences", s.options.Source.Len(), "seq_len", s.options.SeqLen)
-	for ctx.Err() == nil {
-		socket, err := listener.Accept()
-		if err != nil {
-			admission.PauseAccepting(ctx, s.logger, err)
-			continue
-		}
-		s.accept(ctx, &working, socket)
-	}
+	door := accept.Door{Lobby: s.lobby, Logger: s.logger, TurnedAway: s.turnedAway, Serve: s.serve}
+	door.Accept(ctx, listener, &working)
 }
 
 // follow takes the states that Update passes.
@@ -194,21 +187,12 @@ func (s *Server) dismiss() {
 	}
 }
 
-// accept begins a connection, if there is a place for one that has not said who it is.
-func (s *Server) accept(ctx context.Context, working *sync.WaitGroup, socket net.Conn) {
-	ctx, hangUp := context.WithCancelCause(ctx)
-	guest := s.lobby.Enter(socket.RemoteAddr(), func() { hangUp(errEvicted) })
-	if guest == nil {
-		hangUp(nil)
-		_ = socket.Close()
-		s.metrics.connections.WithLabelValues("turned away").Inc()
-		return
+// turnedAway notes a connection that found no place.
+func (s *Server) turnedAway(remote net.Addr) {
+	s.metrics.connections.WithLabelValues("turned away").Inc()
+	if s.noise.Allow() {
+		s.logger.Warn("turned a connection away: too many that do not say who they are", "remote", remote.String())
 	}
-	working.Go(func() {
-		defer hangUp(nil)
-		defer s.lobby.Leave(guest)
-		s.serve(ctx, hangUp, socket, func() { s.lobby.Leave(guest) })
-	})
 }
 
 // enter makes c the connection of its key.

@@ -3,18 +3,15 @@ package codec
 import (
 	"bytes"
 	"errors"
-	"flag"
 	"math"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
-)
 
-var update = flag.Bool("update", false, "write the golden files anew")
+	"github.com/psyche-go/psyche/golden"
+)
 
 // anyLayouts draws the tensors of a small model.
 func anyLayouts() *rapid.Generator[[]TensorLayout] {
@@ -156,14 +153,14 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte, quantized bool) { checkCanonical(t, b, fuzzLayouts, quantized) })
 }
 
-type golden struct {
+type kept struct {
 	name    string
 	results []TensorResult
 }
 
 // goldens are an empty, a partly filled and a full result of fuzzLayouts.
-func goldens() []golden {
-	var all []golden
+func goldens() []kept {
+	var all []kept
 	for _, g := range []struct {
 		name  string
 		count func(c, k int) int
@@ -172,7 +169,7 @@ func goldens() []golden {
 		{"partial", func(c, k int) int { return (c + 1) % (k + 1) }},
 		{"full", func(c, k int) int { return k }},
 	} {
-		next := golden{name: g.name}
+		next := kept{name: g.name}
 		for _, l := range fuzzLayouts {
 			r := l.NewResult()
 			for c := range l.Chunks {
@@ -196,24 +193,12 @@ func TestGoldenBytes(t *testing.T) {
 	for _, quantized := range []bool{true, false} {
 		for _, g := range goldens() {
 			kind := map[bool]string{true: "signs", false: "values"}[quantized]
-			path := filepath.Join("testdata", "v1-"+g.name+"-"+kind+".golden")
 			got, err := Encode(someHeader, fuzzLayouts, quantized, g.results)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if *update {
-				if err := os.WriteFile(path, got, 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !bytes.Equal(got, want) {
-				t.Errorf("%s:\n got %x\nwant %x", path, got, want)
-			}
-			checkCanonical(t, want, fuzzLayouts, quantized)
+			golden.Compare(t, "v1-"+g.name+"-"+kind+".golden", got)
+			checkCanonical(t, got, fuzzLayouts, quantized)
 		}
 	}
 }

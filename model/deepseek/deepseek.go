@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/psyche-go/psyche/model/rotary"
 	"github.com/psyche-go/psyche/model/weights"
 	"github.com/psyche-go/psyche/safetensors"
 	"github.com/psyche-go/psyche/torch"
@@ -37,7 +38,7 @@ type DeepSeek struct {
 	norm      *torch.Tensor // [HiddenSize]
 	head      *torch.Tensor // [VocabSize,HiddenSize], the embedding when tied
 
-	rotation rotation
+	rotation rotary.Table
 }
 
 // block holds the weights of one layer.
@@ -169,7 +170,7 @@ func (m *DeepSeek) Close(ctx context.Context) error {
 		weights.Free(m.parameters)
 		weights.Free(m.buffers)
 		m.parameters, m.buffers = nil, nil
-		m.rotation.free()
+		m.rotation.Free()
 		return nil
 	})
 }

@@ -3,13 +3,11 @@ package deepseek_test
 import (
 	"context"
 	"errors"
-	"math"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/psyche-go/psyche/model/deepseek"
+	"github.com/psyche-go/psyche/model/modeltest"
 	"github.com/psyche-go/psyche/safetensors"
 	"github.com/psyche-go/psyche/torch"
 	"github.com/psyche-go/psyche/torch/torchtest"
@@ -19,70 +17,23 @@ var cases = []string{"v2-lite", "v2-grouped", "v2-normalized", "v3", "v3-halves"
 
 // vectors are reference values made by scripts/reference/deepseek_vectors.py.
 type vectors struct {
-	config    deepseek.Config
-	weights   []safetensors.Tensor
-	gradients map[string][]float32
-	other     map[string]safetensors.Tensor // ids, targets, logits, loss
+	modeltest.Vectors
+	config deepseek.Config
 }
 
 func readVectors(t *testing.T, name string) vectors {
 	t.Helper()
-	dir := filepath.Join("testdata", name)
-	config, err := os.ReadFile(filepath.Join(dir, "config.json"))
-	if err != nil {
+	v := vectors{Vectors: modeltest.Read(t, name)}
+	var err error
+	if v.config, err = deepseek.ParseConfig(v.Config); err != nil {
 		t.Fatal(err)
-	}
-	v := vectors{gradients: map[string][]float32{}, other: map[string]safetensors.Tensor{}}
-	if v.config, err = deepseek.ParseConfig(config); err != nil {
-		t.Fatal(err)
-	}
-	tensors, _, err := safetensors.Read(filepath.Join(dir, "vectors.safetensors"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, tensor := range tensors {
-		switch kind, name, _ := strings.Cut(tensor.Name, "/"); kind {
-		case "weight":
-			tensor.Name = name
-			v.weights = append(v.weights, tensor)
-		case "gradient":
-			v.gradients[name] = float32s(t, tensor)
-		default:
-			v.other[kind] = tensor
-		}
 	}
 	return v
 }
 
-func float32s(t *testing.T, tensor safetensors.Tensor) []float32 {
-	t.Helper()
-	values, err := tensor.Float32s()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return values
-}
-
-// maxError is the largest difference, relative to the largest value where that is above 1.
-func maxError(t *testing.T, name string, got, want []float32) float64 {
-	t.Helper()
-	if len(got) != len(want) {
-		t.Fatalf("%s: %d numbers, want %d", name, len(got), len(want))
-	}
-	worst, largest := 0.0, 1.0
-	for i := range got {
-		difference := math.Abs(float64(got[i]) - float64(want[i]))
-		if math.IsNaN(difference) {
-			t.Fatalf("%s[%d] is %v, want %v", name, i, got[i], want[i])
-		}
-		worst, largest = max(worst, difference), max(largest, math.Abs(float64(want[i])))
-	}
-	return worst / largest
-}
-
 func newModel(t *testing.T, e *torch.Engine, v vectors, o deepseek.Options) *deepseek.DeepSeek {
 	t.Helper()
-	m, err := deepseek.New(t.Context(), e, v.config, o, v.weights)
+	m, err := deepseek.New(t.Context(), e, v.config, o, v.Weights)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,19 +51,19 @@ func TestAgainstReference(t *testing.T) {
 	for _, name := range cases {
 		t.Run(name, func(t *testing.T) {
 			v := readVectors(t, name)
-			m, err := deepseek.New(t.Context(), e, v.config, deepseek.Options{}, v.weights)
+			m, err := deepseek.New(t.Context(), e, v.config, deepseek.Options{}, v.Weights)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(m.Parameters()) != len(v.gradients) {
-				t.Errorf("%d parameters, reference has %d", len(m.Parameters()), len(v.gradients))
+			if len(m.Parameters()) != len(v.Gradients) {
+				t.Errorf("%d parameters, reference has %d", len(m.Parameters()), len(v.Gradients))
 			}
-			ids, targets := v.other["ids"], v.other["targets"]
+			ids, targets := v.Other["ids"], v.Other["targets"]
 			torchtest.Do(t, e, true, func(s *torch.Scope) error {
 				input := s.FromBytes(ids.Data, torch.I64, ids.Shape...)
-				logits := maxError(t, "logits", m.Forward(s, input).Contiguous().CopyFloat32s(), float32s(t, v.other["logits"]))
+				logits := modeltest.MaxRelativeError(t, "logits", m.Forward(s, input).Contiguous().CopyFloat32s(), modeltest.Float32s(t, v.Other["logits"]))
 				loss := m.Loss(s, input, s.FromBytes(targets.Data, torch.I64, targets.Shape...))
-				lossError := maxError(t, "loss", loss.CopyFloat32s(), float32s(t, v.other["loss"]))
+				lossError := modeltest.MaxRelativeError(t, "loss", loss.CopyFloat32s(), modeltest.Float32s(t, v.Other["loss"]))
 				loss.Backward()
 				gradients := 0.0
 				for _, p := range m.Parameters() {
@@ -120,7 +71,7 @@ func TestAgainstReference(t *testing.T) {
 					if grad := p.Tensor.Grad(); grad != nil {
 						got = grad.Contiguous().CopyFloat32s()
 					}
-					gradients = max(gradients, maxError(t, p.Name, got, v.gradients[p.Name]))
+					gradients = max(gradients, modeltest.MaxRelativeError(t, p.Name, got, v.Gradients[p.Name]))
 				}
 				t.Logf("largest error: logits %.1e, loss %.1e, gradients %.1e", logits, lossError, gradients)
 				if max(logits, lossError, gradients) > tolerance {
@@ -143,12 +94,12 @@ func TestBF16(t *testing.T) {
 	e := torchtest.Engine(t)
 	v := readVectors(t, "v3")
 	m := newModel(t, e, v, deepseek.Options{Compute: torch.BF16})
-	ids, targets := v.other["ids"], v.other["targets"]
+	ids, targets := v.Other["ids"], v.Other["targets"]
 	torchtest.Do(t, e, true, func(s *torch.Scope) error {
 		loss := m.Loss(s, s.FromBytes(ids.Data, torch.I64, ids.Shape...), s.FromBytes(targets.Data, torch.I64, targets.Shape...))
 		loss.Backward()
-		if d := maxError(t, "loss", loss.CopyFloat32s(), float32s(t, v.other["loss"])); d > 0.05 {
-			t.Errorf("loss %v, in f32 %v", loss.Item(), float32s(t, v.other["loss"]))
+		if d := modeltest.MaxRelativeError(t, "loss", loss.CopyFloat32s(), modeltest.Float32s(t, v.Other["loss"])); d > 0.05 {
+			t.Errorf("loss %v, in f32 %v", loss.Item(), modeltest.Float32s(t, v.Other["loss"]))
 		}
 		for _, p := range m.Parameters() {
 			if grad := p.Tensor.Grad(); grad != nil && (grad.DType() != torch.F32 || !s.AllFinite(grad)) {
@@ -163,7 +114,7 @@ func TestOptionsThatAreNotSupported(t *testing.T) {
 	e := torchtest.Engine(t)
 	v := readVectors(t, "v2-lite")
 	for _, o := range []deepseek.Options{{Recompute: true}, {Compute: torch.F64}} {
-		if _, err := deepseek.New(t.Context(), e, v.config, o, v.weights); !errors.Is(err, deepseek.ErrOption) {
+		if _, err := deepseek.New(t.Context(), e, v.config, o, v.Weights); !errors.Is(err, deepseek.ErrOption) {
 			t.Errorf("%+v: error %v", o, err)
 		}
 	}
@@ -182,7 +133,7 @@ func TestStackedExperts(t *testing.T) {
 	}
 	torchtest.Do(t, e, false, func(*torch.Scope) error {
 		want := map[string][]byte{}
-		for _, w := range v.weights {
+		for _, w := range v.Weights {
 			want[w.Name] = w.Data
 		}
 		for _, p := range append(m.Parameters(), m.Buffers()...) {
@@ -207,7 +158,7 @@ func stack(t *testing.T, v vectors) []safetensors.Tensor {
 	c := v.config
 	byName := map[string]safetensors.Tensor{}
 	var out []safetensors.Tensor
-	for _, w := range v.weights {
+	for _, w := range v.Weights {
 		if strings.Contains(w.Name, ".mlp.experts.") {
 			byName[w.Name] = w
 		} else {
@@ -237,7 +188,7 @@ func TestWeightsThatDoNotFit(t *testing.T) {
 	before := torch.LiveTensors()
 	without := func(drop string) []safetensors.Tensor {
 		var out []safetensors.Tensor
-		for _, w := range v.weights {
+		for _, w := range v.Weights {
 			if w.Name != drop {
 				out = append(out, w)
 			}

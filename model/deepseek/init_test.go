@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/psyche-go/psyche/model/deepseek"
+	"github.com/psyche-go/psyche/model/modeltest"
 	"github.com/psyche-go/psyche/safetensors"
 )
 
@@ -24,7 +25,7 @@ func TestInit(t *testing.T) {
 	for _, tensor := range tensors {
 		hash.Write([]byte(tensor.Name))
 		hash.Write(tensor.Data)
-		first := float32s(t, tensor)[0]
+		first := modeltest.Float32s(t, tensor)[0]
 		switch {
 		case strings.HasSuffix(tensor.Name, "e_score_correction_bias"):
 			if first != 0 {

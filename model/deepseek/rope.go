@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/psyche-go/psyche/model/hfconfig"
+	"github.com/psyche-go/psyche/model/rotary"
 	"github.com/psyche-go/psyche/torch"
 )
 
@@ -27,51 +28,18 @@ type Yarn struct {
 	ScoreScale         float64 // of the scores of attention
 }
 
-type ropeParameters struct {
-	RopeType        *string  `json:"rope_type"`
-	Type            *string  `json:"type"` // older name of rope_type
-	RopeTheta       *float64 `json:"rope_theta"`
-	Factor          *float64 `json:"factor"`
-	Original        *float64 `json:"original_max_position_embeddings"`
-	BetaFast        *float64 `json:"beta_fast"`
-	BetaSlow        *float64 `json:"beta_slow"`
-	MScale          *float64 `json:"mscale"`
-	MScaleAllDim    *float64 `json:"mscale_all_dim"`
-	AttentionFactor *float64 `json:"attention_factor"`
-	Truncate        *bool    `json:"truncate"`
+func (c *Config) rope(p *hfconfig.Checker, d hfconfig.Document, interleave *bool) {
+	written := d.Rope(p, 1+1e-6, "default", "yarn")
+	c.Rope = Rope{Theta: written.Theta, Interleaved: true}
+	if interleave != nil && c.v3() {
+		c.Rope.Interleaved = *interleave
+	}
+	if written.Type == "yarn" {
+		c.Rope.Yarn = yarn(p, written.Scaling, written.Field, c.MaxPositionEmbeddings)
+	}
 }
 
-func (d document) rope(p *hfconfig.Checker, positions int) Rope {
-	scaling, field := d.RopeScaling, "rope_scaling"
-	theta := d.RopeTheta
-	if d.RopeParameters != nil {
-		scaling, field = d.RopeParameters, "rope_parameters"
-		if scaling.RopeTheta != nil {
-			theta = scaling.RopeTheta
-		}
-	}
-	r := Rope{Theta: p.Number("rope_theta", theta, 10000, 1+1e-6, 1e12), Interleaved: true}
-	if d.RopeInterleave != nil && d.Architectures[0] == ArchitectureV3 {
-		r.Interleaved = *d.RopeInterleave
-	}
-	if scaling == nil {
-		return r
-	}
-	kind := scaling.RopeType
-	if kind == nil {
-		kind = scaling.Type
-	}
-	switch {
-	case kind == nil || *kind == "default":
-	case *kind == "yarn":
-		r.Yarn = scaling.yarn(p, field, positions)
-	default:
-		p.Fail("%s.rope_type %q is not supported (default, yarn)", field, *kind)
-	}
-	return r
-}
-
-func (s ropeParameters) yarn(p *hfconfig.Checker, field string, positions int) *Yarn {
+func yarn(p *hfconfig.Checker, s hfconfig.RopeScaling, field string, positions int) *Yarn {
 	original := p.Number(field+".original_max_position_embeddings", s.Original, float64(positions), 1, 1<<26)
 	y := &Yarn{
 		Factor:          p.Number(field+".factor", s.Factor, max(float64(positions)/original, 1), 1, 1e6),
@@ -133,48 +101,16 @@ func (y *Yarn) borders(width int, theta float64) (low, high float32) {
 	return float32(first), float32(last)
 }
 
-// rotation are the tables [positions,QKRopeHeadDim/2] of cosines and sines.
-type rotation struct {
-	positions int64
-	cos, sin  *torch.Tensor
-}
-
-// rotations gives the tables for positions from first on. They are made anew, with room
-// to spare, only when longer ones are needed.
+// rotations gives the tables of cosines and sines for count positions from first on.
 func (m *DeepSeek) rotations(s *torch.Scope, first, count int64) (cos, sin *torch.Tensor) {
-	if r := &m.rotation; r.positions < first+count {
-		r.free()
-		*r = newRotation(s, m.config, min(max(2*(first+count), 256), int64(m.config.MaxPositionEmbeddings)))
-	}
-	return m.rotation.cos.Narrow(0, first, count), m.rotation.sin.Narrow(0, first, count)
-}
-
-func (r *rotation) free() {
-	if r.positions > 0 {
-		r.cos.Free()
-		r.sin.Free()
-	}
-	*r = rotation{}
-}
-
-func newRotation(s *torch.Scope, c Config, positions int64) rotation {
-	frequencies := c.Rope.frequencies(c.QKRopeHeadDim)
-	scale := 1.0
-	if c.Rope.Yarn != nil {
-		scale = c.Rope.Yarn.TableScale
-	}
-	half := len(frequencies)
-	cos, sin := make([]float32, int(positions)*half), make([]float32, int(positions)*half)
-	for p := range int(positions) {
-		for i, f := range frequencies {
-			angle := float64(float32(p) * f)
-			cos[p*half+i], sin[p*half+i] = float32(math.Cos(angle)*scale), float32(math.Sin(angle)*scale)
+	c := m.config
+	return m.rotation.Rows(s, first, count, int64(c.MaxPositionEmbeddings), func() rotary.Turns {
+		turns := rotary.Turns{Frequencies: c.Rope.frequencies(c.QKRopeHeadDim), Scale: 1}
+		if c.Rope.Yarn != nil {
+			turns.Scale = c.Rope.Yarn.TableScale
 		}
-	}
-	table := func(values []float32) *torch.Tensor {
-		return s.Keep(s.FromFloat32s(values, positions, int64(half)))
-	}
-	return rotation{positions: positions, cos: table(cos), sin: table(sin)}
+		return turns
+	})
 }
 
 // rotate turns heads x [B,T,H,QKRopeHeadDim] by their positions. Interleaved pairs come

@@ -3,10 +3,7 @@ package hfconfig
 import "fmt"
 
 // Checker checks fields and holds the first complaint.
-type Checker struct {
-	Invalid error // what every complaint wraps
-	err     error
-}
+type Checker struct{ err error }
 
 // Err returns the first complaint.
 func (c *Checker) Err() error { return c.err }
@@ -14,9 +11,12 @@ func (c *Checker) Err() error { return c.err }
 // Fail complains.
 func (c *Checker) Fail(format string, args ...any) {
 	if c.err == nil {
-		c.err = fmt.Errorf("%w: "+format, append([]any{c.Invalid}, args...)...)
+		c.err = fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, args...)...)
 	}
 }
+
+// Refuse complains about a value that asks for another network than the one that is computed.
+func (c *Checker) Refuse(field string, value any) { c.Fail("%s %v is not supported", field, value) }
 
 // Size is a count from 1 to limit; a fallback of 0 makes the field required. After a
 // complaint it is 1, so that nobody divides by zero.

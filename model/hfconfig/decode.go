@@ -13,12 +13,14 @@ func Decode(config []byte, into any) error {
 	err := json.Unmarshal(config, into)
 	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
 	switch {
+	case err == nil:
+		return nil
 	case !ok:
-		return err
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	case wrong.Field == "":
-		return fmt.Errorf("want a JSON object, not %s", wrong.Value)
+		return fmt.Errorf("%w: want a JSON object, not %s", ErrInvalid, wrong.Value)
 	}
-	return fmt.Errorf("%s: want %s, not %s", wrong.Field, kind(wrong.Type), wrong.Value)
+	return fmt.Errorf("%w: %s: want %s, not %s", ErrInvalid, wrong.Field, kind(wrong.Type), wrong.Value)
 }
 
 // kind says in words what a field of a Go type wants.

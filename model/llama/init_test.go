@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/psyche-go/psyche/model/llama"
+	"github.com/psyche-go/psyche/model/modeltest"
 	"github.com/psyche-go/psyche/safetensors"
 )
 
@@ -30,7 +31,7 @@ func TestInit(t *testing.T) {
 		}
 		hash.Write([]byte(tensor.Name))
 		hash.Write(tensor.Data)
-		for _, v := range float32s(tensor) {
+		for _, v := range modeltest.Float32s(t, tensor) {
 			if len(tensor.Shape) == 1 {
 				if v != 1 {
 					t.Errorf("%s starts with %v, want ones", tensor.Name, v)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/psyche-go/psyche/model/rotary"
 	"github.com/psyche-go/psyche/model/weights"
 	"github.com/psyche-go/psyche/safetensors"
 	"github.com/psyche-go/psyche/torch"
@@ -22,7 +23,7 @@ type Llama struct {
 	norm      *torch.Tensor // [HiddenSize]
 	head      *torch.Tensor // [VocabSize,HiddenSize], the embedding when tied
 
-	rotation rotation
+	rotation rotary.Table
 }
 
 // block holds the weights of one layer.
@@ -136,11 +137,7 @@ func (m *Llama) Close(ctx context.Context) error {
 	return m.engine.Do(ctx, false, func(*torch.Scope) error {
 		weights.Free(m.parameters)
 		m.parameters = nil
-		if m.rotation.positions > 0 {
-			m.rotation.cos.Free()
-			m.rotation.sin.Free()
-			m.rotation = rotation{}
-		}
+		m.rotation.Free()
 		return nil
 	})
 }
@@ -179,7 +176,7 @@ func (m *Llama) hidden(s *torch.Scope, ids *torch.Tensor) *torch.Tensor {
 		panic(&torch.Error{Op: "llama", Message: fmt.Sprintf("%d tokens, max_position_embeddings is %d",
 			positions, m.config.MaxPositionEmbeddings)})
 	}
-	cos, sin := m.rotations(s, positions)
+	cos, sin := m.rotations(s, 0, positions)
 	width, epsilon := int64(m.config.HeadDim), m.config.RMSNormEps
 	x := m.embedding.Embed(ids, m.options.Compute)
 	for i := range m.blocks {

@@ -1,14 +1,12 @@
 package llama_test
 
 import (
-	"encoding/binary"
-	"math"
-	"os"
-	"path/filepath"
+	"context"
 	"strings"
 	"testing"
 
 	"github.com/psyche-go/psyche/model/llama"
+	"github.com/psyche-go/psyche/model/modeltest"
 	"github.com/psyche-go/psyche/model/weights"
 	"github.com/psyche-go/psyche/safetensors"
 	"github.com/psyche-go/psyche/torch"
@@ -17,63 +15,33 @@ import (
 
 // vectors are reference values made by scripts/reference/llama_vectors.py.
 type vectors struct {
-	config    llama.Config
-	weights   []safetensors.Tensor
-	gradients map[string][]float32
-	other     map[string]safetensors.Tensor // ids, targets, logits, loss
+	modeltest.Vectors
+	config llama.Config
 }
 
 func readVectors(t *testing.T, name string) vectors {
 	t.Helper()
-	dir := filepath.Join("testdata", name)
-	config, err := os.ReadFile(filepath.Join(dir, "config.json"))
-	if err != nil {
+	v := vectors{Vectors: modeltest.Read(t, name)}
+	var err error
+	if v.config, err = llama.ParseConfig(v.Config); err != nil {
 		t.Fatal(err)
-	}
-	v := vectors{gradients: map[string][]float32{}, other: map[string]safetensors.Tensor{}}
-	if v.config, err = llama.ParseConfig(config); err != nil {
-		t.Fatal(err)
-	}
-	tensors, _, err := safetensors.Read(filepath.Join(dir, "vectors.safetensors"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, tensor := range tensors {
-		switch kind, name, _ := strings.Cut(tensor.Name, "/"); kind {
-		case "weight":
-			tensor.Name = name
-			v.weights = append(v.weights, tensor)
-		case "gradient":
-			v.gradients[name] = float32s(tensor)
-		default:
-			v.other[kind] = tensor
-		}
 	}
 	return v
 }
 
-func float32s(t safetensors.Tensor) []float32 {
-	out := make([]float32, len(t.Data)/4)
-	for i := range out {
-		out[i] = math.Float32frombits(binary.LittleEndian.Uint32(t.Data[4*i:]))
-	}
-	return out
-}
-
-func maxError(t *testing.T, name string, got, want []float32) float64 {
+// newModel makes the model of the vectors, which is closed when the test ends.
+func newModel(t *testing.T, e *torch.Engine, v vectors) *llama.Llama {
 	t.Helper()
-	if len(got) != len(want) {
-		t.Fatalf("%s: %d numbers, want %d", name, len(got), len(want))
+	m, err := llama.New(t.Context(), e, v.config, llama.Options{}, v.Weights)
+	if err != nil {
+		t.Fatal(err)
 	}
-	worst := 0.0
-	for i := range got {
-		difference := math.Abs(float64(got[i]) - float64(want[i]))
-		if math.IsNaN(difference) {
-			t.Fatalf("%s[%d] is %v, want %v", name, i, got[i], want[i])
+	t.Cleanup(func() {
+		if err := m.Close(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
 		}
-		worst = max(worst, difference)
-	}
-	return worst
+	})
+	return m
 }
 
 func TestAgainstReference(t *testing.T) {
@@ -82,23 +50,23 @@ func TestAgainstReference(t *testing.T) {
 	for _, name := range []string{"gqa", "tied", "llama3", "linear", "mha", "long"} {
 		t.Run(name, func(t *testing.T) {
 			v := readVectors(t, name)
-			m, err := llama.New(t.Context(), e, v.config, llama.Options{}, v.weights)
+			m, err := llama.New(t.Context(), e, v.config, llama.Options{}, v.Weights)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(m.Parameters()) != len(v.gradients) {
-				t.Errorf("%d parameters, reference has %d", len(m.Parameters()), len(v.gradients))
+			if len(m.Parameters()) != len(v.Gradients) {
+				t.Errorf("%d parameters, reference has %d", len(m.Parameters()), len(v.Gradients))
 			}
-			ids, targets := v.other["ids"], v.other["targets"]
+			ids, targets := v.Other["ids"], v.Other["targets"]
 			torchtest.Do(t, e, true, func(s *torch.Scope) error {
 				input := s.FromBytes(ids.Data, torch.I64, ids.Shape...)
-				logits := maxError(t, "logits", m.Forward(s, input).Contiguous().CopyFloat32s(), float32s(v.other["logits"]))
+				logits := modeltest.MaxError(t, "logits", m.Forward(s, input).Contiguous().CopyFloat32s(), modeltest.Float32s(t, v.Other["logits"]))
 				loss := m.Loss(s, input, s.FromBytes(targets.Data, torch.I64, targets.Shape...))
-				lossError := maxError(t, "loss", loss.CopyFloat32s(), float32s(v.other["loss"]))
+				lossError := modeltest.MaxError(t, "loss", loss.CopyFloat32s(), modeltest.Float32s(t, v.Other["loss"]))
 				loss.Backward()
 				gradients := 0.0
 				for _, p := range m.Parameters() {
-					gradients = max(gradients, maxError(t, p.Name, p.Tensor.Grad().Float32s(), v.gradients[p.Name]))
+					gradients = max(gradients, modeltest.MaxError(t, p.Name, p.Tensor.Grad().Float32s(), v.Gradients[p.Name]))
 				}
 				t.Logf("largest error: logits %.1e, loss %.1e, gradients %.1e", logits, lossError, gradients)
 				if max(logits, lossError, gradients) > tolerance {
@@ -120,16 +88,8 @@ func TestAgainstReference(t *testing.T) {
 func TestTrainingKeepsMemoryFlat(t *testing.T) {
 	e := torchtest.Engine(t)
 	v := readVectors(t, "tied")
-	m, err := llama.New(t.Context(), e, v.config, llama.Options{}, v.weights)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := m.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
-	}()
-	ids, targets := v.other["ids"], v.other["targets"]
+	m := newModel(t, e, v)
+	ids, targets := v.Other["ids"], v.Other["targets"]
 	var first, last float64
 	var live int64
 	for step := range 300 {
@@ -165,15 +125,15 @@ func TestWeightsThatDoNotFit(t *testing.T) {
 	before := torch.LiveTensors()
 	without := func(drop string) []safetensors.Tensor {
 		var out []safetensors.Tensor
-		for _, w := range v.weights {
+		for _, w := range v.Weights {
 			if w.Name != drop {
 				out = append(out, w)
 			}
 		}
 		return out
 	}
-	head := v.weights[0]
-	for _, w := range v.weights {
+	head := v.Weights[0]
+	for _, w := range v.Weights {
 		if w.Name == "model.embed_tokens.weight" {
 			head = w
 		}
@@ -194,7 +154,7 @@ func TestWeightsThatDoNotFit(t *testing.T) {
 		{"old rotary table", append(without(""), table), ""},
 		{"tied head differs", append(without(""), other), "lm_head.weight differs"},
 		{"missing", without("model.layers.1.mlp.up_proj.weight"), "model.layers.1.mlp.up_proj.weight is missing"},
-		{"twice", append(without(""), v.weights[0]), v.weights[0].Name + " appears twice"},
+		{"twice", append(without(""), v.Weights[0]), v.Weights[0].Name + " appears twice"},
 		{"unknown", append(without(""), safetensors.Tensor{Name: "x"}), "the first is x"},
 		{"short data", append(without("model.norm.weight"), short), "needs 64 bytes, has 60"},
 		{"shape", append(without("model.norm.weight"), safetensors.Tensor{Name: "model.norm.weight", DType: "F32", Shape: []int64{4, 4}, Data: make([]byte, 64)}), "shape [4 4], want [16]"},
@@ -223,7 +183,7 @@ func TestWeightsThatDoNotFit(t *testing.T) {
 func TestTooManyTokens(t *testing.T) {
 	e := torchtest.Engine(t)
 	v := readVectors(t, "mha")
-	m, err := llama.New(t.Context(), e, v.config, llama.Options{}, v.weights)
+	m, err := llama.New(t.Context(), e, v.config, llama.Options{}, v.Weights)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,13 +199,13 @@ func TestTooManyTokens(t *testing.T) {
 func TestWeightsRoundTrip(t *testing.T) {
 	e := torchtest.Engine(t)
 	v := readVectors(t, "gqa")
-	m, err := llama.New(t.Context(), e, v.config, llama.Options{}, v.weights)
+	m, err := llama.New(t.Context(), e, v.config, llama.Options{}, v.Weights)
 	if err != nil {
 		t.Fatal(err)
 	}
 	torchtest.Do(t, e, false, func(*torch.Scope) error {
 		for i, got := range weights.Export(m.Parameters()) {
-			if want := v.weights[i]; got.Name != want.Name || string(got.Data) != string(want.Data) {
+			if want := v.Weights[i]; got.Name != want.Name || string(got.Data) != string(want.Data) {
 				t.Errorf("%s came back as %s with other bits", want.Name, got.Name)
 			}
 		}

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/psyche-go/psyche/model/llama"
 	"github.com/psyche-go/psyche/torch"
 	"github.com/psyche-go/psyche/torch/torchtest"
 )
@@ -20,16 +19,8 @@ var memorySteps = flag.Int("memory-steps", 300, "steps of TestResidentMemoryIsFl
 func TestResidentMemoryIsFlat(t *testing.T) {
 	e := torchtest.Engine(t)
 	v := readVectors(t, "long")
-	m, err := llama.New(t.Context(), e, v.config, llama.Options{}, v.weights)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := m.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
-	}()
-	ids, targets := v.other["ids"], v.other["targets"]
+	m := newModel(t, e, v)
+	ids, targets := v.Other["ids"], v.Other["targets"]
 	var resident, live int64
 	for step := range *memorySteps {
 		torchtest.Do(t, e, true, func(s *torch.Scope) error {

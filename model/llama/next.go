@@ -21,8 +21,7 @@ func (m *Llama) Next(s *torch.Scope, ids *torch.Tensor, cache *kvcache.Cache) *t
 		panic(&torch.Error{Op: "llama", Message: fmt.Sprintf("%d tokens, max_position_embeddings is %d",
 			past+count, m.config.MaxPositionEmbeddings)})
 	}
-	cos, sin := m.rotations(s, past+count)
-	cos, sin = cos.Narrow(0, past, count), sin.Narrow(0, past, count)
+	cos, sin := m.rotations(s, past, count)
 	x := m.embedding.Embed(ids, m.options.Compute)
 	for i := range m.blocks {
 		_ = s.Sub(func(s *torch.Scope) error { // frees what the layer leaves

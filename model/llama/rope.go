@@ -3,6 +3,7 @@ package llama
 import (
 	"math"
 
+	"github.com/psyche-go/psyche/model/rotary"
 	"github.com/psyche-go/psyche/torch"
 )
 
@@ -33,37 +34,10 @@ func (r Rope) scaled(frequency float64) float64 {
 	return frequency
 }
 
-// rotation are the tables [positions,HeadDim/2] of cosines and sines.
-type rotation struct {
-	positions int64
-	cos, sin  *torch.Tensor
-}
-
-// rotations gives the tables for so many positions. They are made anew, with room to
-// spare, only when longer ones are needed.
-func (m *Llama) rotations(s *torch.Scope, positions int64) (cos, sin *torch.Tensor) {
-	if r := &m.rotation; r.positions < positions {
-		if r.positions > 0 {
-			r.cos.Free()
-			r.sin.Free()
-		}
-		*r = newRotation(s, m.config, min(max(2*positions, 256), int64(m.config.MaxPositionEmbeddings)))
-	}
-	return m.rotation.cos.Narrow(0, 0, positions), m.rotation.sin.Narrow(0, 0, positions)
-}
-
-func newRotation(s *torch.Scope, c Config, positions int64) rotation {
-	frequencies := c.Rope.frequencies(c.HeadDim)
-	half := len(frequencies)
-	cos, sin := make([]float32, int(positions)*half), make([]float32, int(positions)*half)
-	for p := range int(positions) {
-		for i, f := range frequencies {
-			angle := float64(float32(p) * f)
-			cos[p*half+i], sin[p*half+i] = float32(math.Cos(angle)), float32(math.Sin(angle))
-		}
-	}
-	table := func(values []float32) *torch.Tensor {
-		return s.Keep(s.FromFloat32s(values, positions, int64(half)))
-	}
-	return rotation{positions: positions, cos: table(cos), sin: table(sin)}
+// rotations gives the tables of cosines and sines for count positions from first on.
+func (m *Llama) rotations(s *torch.Scope, first, count int64) (cos, sin *torch.Tensor) {
+	c := m.config
+	return m.rotation.Rows(s, first, count, int64(c.MaxPositionEmbeddings), func() rotary.Turns {
+		return rotary.Turns{Frequencies: c.Rope.frequencies(c.HeadDim), Scale: 1}
+	})
 }

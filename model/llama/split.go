@@ -121,11 +121,7 @@ func (p *Split) Close(ctx context.Context) error {
 			piece.tensor.Free()
 		}
 		s.pieces = nil
-		if r := &s.model.rotation; r.positions > 0 {
-			r.cos.Free()
-			r.sin.Free()
-			*r = rotation{}
-		}
+		s.model.rotation.Free()
 		return nil
 	})
 }
@@ -146,7 +142,7 @@ func (p *Split) onAll(ctx context.Context, grad bool, fn func(i int, scope *torc
 func (s *shard) attention(scope *torch.Scope, layer int, x *torch.Tensor) *torch.Tensor {
 	l, c := &s.layers[layer], s.model.config
 	B, T, width := x.Dim(0), x.Dim(1), int64(c.HeadDim)
-	cos, sin := s.model.rotations(scope, T)
+	cos, sin := s.model.rotations(scope, 0, T)
 	normal := x.RMSNorm(l.norm, c.RMSNormEps)
 	heads := func(weight *torch.Tensor) *torch.Tensor { return s.linear(normal, weight).Reshape(B, T, -1, width) }
 	mixed := heads(l.query).RoPE(cos, sin).CausalAttention(heads(l.key).RoPE(cos, sin), heads(l.value), 1/math.Sqrt(float64(width)))

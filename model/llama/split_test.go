@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/psyche-go/psyche/model/llama"
+	"github.com/psyche-go/psyche/model/modeltest"
 	"github.com/psyche-go/psyche/safetensors"
 	"github.com/psyche-go/psyche/torch"
 	"github.com/psyche-go/psyche/torch/torchtest"
@@ -40,7 +41,7 @@ func TestSplitAgainstReference(t *testing.T) {
 		{"gqa", 1, torch.F32, 1e-5}, {"gqa", 2, torch.BF16, 0.05},
 	} {
 		v, group := readVectors(t, test.name), engines(t, test.engines)
-		m, err := llama.New(t.Context(), group[0], v.config, llama.Options{Compute: test.compute}, v.weights)
+		m, err := llama.New(t.Context(), group[0], v.config, llama.Options{Compute: test.compute}, v.Weights)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,7 +49,7 @@ func TestSplitAgainstReference(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ids, targets := v.other["ids"], v.other["targets"]
+		ids, targets := v.Other["ids"], v.Other["targets"]
 		loss := 0.0
 		for range 2 { // two halves of the gradient are the gradient
 			if loss, err = split.Gradient(t.Context(), ints(ids), ints(targets), ids.Shape[0], ids.Shape[1], 0.5); err != nil {
@@ -62,9 +63,9 @@ func TestSplitAgainstReference(t *testing.T) {
 		if err := split.AddTo(t.Context(), sums); err != nil {
 			t.Fatal(err)
 		}
-		worst := math.Abs(loss - float64(float32s(v.other["loss"])[0]))
+		worst := math.Abs(loss - float64(modeltest.Float32s(t, v.Other["loss"])[0]))
 		for i, p := range m.Parameters() {
-			worst = max(worst, maxError(t, p.Name, sums[i], v.gradients[p.Name]))
+			worst = max(worst, modeltest.MaxError(t, p.Name, sums[i], v.Gradients[p.Name]))
 		}
 		t.Logf("%s on %d engines in %s: largest error %.1e", test.name, test.engines, test.compute, worst)
 		if worst > test.tolerance {
@@ -83,7 +84,7 @@ func TestSplitThatIsRefused(t *testing.T) {
 	group := engines(t, 3)
 	v := readVectors(t, "gqa")
 	for engines, o := range map[int]llama.Options{3: {}, 2: {Recompute: true}, 0: {}} {
-		m, err := llama.New(t.Context(), group[0], v.config, o, v.weights)
+		m, err := llama.New(t.Context(), group[0], v.config, o, v.Weights)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,6 +15,8 @@ import (
 
 	"lukechampine.com/blake3"
 	"lukechampine.com/blake3/bao"
+
+	"github.com/psyche-go/psyche/filelock"
 )
 
 const (
@@ -55,12 +57,12 @@ func openFolder(dir string) (*folder, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	file, err := os.OpenFile(filepath.Join(dir, lockName), os.O_CREATE|os.O_RDWR, 0o600)
+	file, err := filelock.Open(filepath.Join(dir, lockName), 0o600)
+	if errors.Is(err, filelock.ErrHeld) {
+		return nil, fmt.Errorf("%s: %w", dir, errInUse)
+	}
 	if err != nil {
 		return nil, err
-	}
-	if err := lock(file); err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: %w", dir, err), file.Close())
 	}
 	return &folder{dir, file}, nil
 }

@@ -10,6 +10,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+
+	"github.com/psyche-go/psyche/filelock"
 )
 
 // MaxPayload bounds the payload of an entry.
@@ -28,7 +30,7 @@ var (
 	// ErrVersion says that a journal was written in an earlier format.
 	ErrVersion = errors.New("journal of format 1, this program reads and writes 2")
 	// ErrLocked says that another process has the file open for writing.
-	ErrLocked = errors.New("journal is in use by another process")
+	ErrLocked = errors.New("journal is in use by another process; stop that one first")
 	// ErrPosition says that a file does not hold the entries that a Position says it does.
 	ErrPosition = errors.New("journal does not have the entries that were there before")
 	// ErrTooLarge says that a payload is longer than MaxPayload.
@@ -88,7 +90,9 @@ func OpenAt(path string, from Position, replay func(payload []byte) error) (*Jou
 
 // prepare locks and reads the file, cuts its torn tail and positions it at its end.
 func prepare(file *os.File, from Position, replay func([]byte) error) (Summary, error) {
-	if err := lock(file); err != nil {
+	if err := filelock.Try(file); errors.Is(err, filelock.ErrHeld) {
+		return Summary{}, ErrLocked
+	} else if err != nil {
 		return Summary{}, err
 	}
 	summary, err := readFrom(file, from, replay)

@@ -2,20 +2,15 @@ package schedule
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/psyche-go/psyche/config"
+	"github.com/psyche-go/psyche/golden"
 	"pgregory.net/rapid"
 )
-
-var update = flag.Bool("update", false, "rewrite golden files")
 
 var schedules = []struct {
 	name string
@@ -103,19 +98,7 @@ func TestGoldenBits(t *testing.T) {
 			fmt.Fprintf(&text, "%4d %08x %08x\n", step, math.Float32bits(s.LR(step)), math.Float32bits(cold.LR(s, step)))
 		}
 	}
-	path := filepath.Join("testdata", "rates.golden")
-	if *update {
-		if err := os.WriteFile(path, []byte(text.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), text.String()); diff != "" {
-		t.Errorf("rates differ (-want +got):\n%s", diff)
-	}
+	golden.Compare(t, "rates.golden", text.String())
 }
 
 func TestHalfCosine(t *testing.T) {

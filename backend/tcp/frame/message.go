@@ -178,12 +178,12 @@ func DecodeRefusal(payload []byte) (Refusal, error) {
 	if len(payload) == 0 || len(payload) > 1+MaxReason {
 		return Refusal{}, fmt.Errorf("%w: refusal has %d bytes", ErrMalformed, len(payload))
 	}
-	return Refusal{Code: RefusalCode(payload[0]), Reason: printable(string(payload[1:]))}, nil
+	return Refusal{Code: RefusalCode(payload[0]), Reason: Printable(string(payload[1:]))}, nil
 }
 
-// printable returns a text of the other side as it is, or quoted if it has control
+// Printable returns a text of the other side as it is, or quoted if it has control
 // characters or the like.
-func printable(text string) string {
+func Printable(text string) string {
 	if strings.ContainsFunc(text, func(c rune) bool { return c < ' ' || c > '~' }) {
 		return fmt.Sprintf("%+q", text)
 	}
@@ -239,7 +239,7 @@ func (a Ack) Err() error {
 	case a.Reason == "":
 		return a.Code
 	default:
-		return fmt.Errorf("%w: %s", a.Code, printable(a.Reason))
+		return fmt.Errorf("%w: %s", a.Code, Printable(a.Reason))
 	}
 }
 

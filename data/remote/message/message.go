@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strings"
 
 	"github.com/psyche-go/psyche/assign"
 	"github.com/psyche-go/psyche/backend/tcp/frame"
@@ -337,7 +336,7 @@ func DecodeRefusal(payload []byte) (Refusal, error) {
 	if len(payload) == 0 || len(payload) > 1+MaxReason || payload[0] == 0 {
 		return Refusal{}, wrongSize("refusal", payload)
 	}
-	return Refusal{Code: Code(payload[0]), Reason: printable(string(payload[1:]))}, nil
+	return Refusal{Code: Code(payload[0]), Reason: frame.Printable(string(payload[1:]))}, nil
 }
 
 // Denied answers a Request that is not granted.
@@ -380,13 +379,6 @@ func Is(err error, codes ...Code) bool {
 		}
 	}
 	return false
-}
-
-func printable(text string) string {
-	if strings.ContainsFunc(text, func(c rune) bool { return c < ' ' || c > '~' }) {
-		return fmt.Sprintf("%+q", text)
-	}
-	return text
 }
 
 func wrongSize(name string, payload []byte) error {

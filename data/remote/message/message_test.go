@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/hex"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"strings"
@@ -15,10 +14,9 @@ import (
 
 	"github.com/psyche-go/psyche/assign"
 	"github.com/psyche-go/psyche/backend/tcp/frame"
+	"github.com/psyche-go/psyche/golden"
 	"github.com/psyche-go/psyche/identity"
 )
-
-var update = flag.Bool("update", false, "write testdata anew")
 
 var (
 	testKey = identity.FromSeed([identity.SeedSize]byte{1})
@@ -47,19 +45,7 @@ func TestGolden(t *testing.T) {
 	} {
 		fmt.Fprintf(&all, "%s: %x\n", m.name, frame.Append(nil, m.kind, m.payload))
 	}
-	const path = "testdata/frames.txt"
-	if *update {
-		if err := os.WriteFile(path, []byte(all.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), all.String()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	golden.Compare(t, "frames.txt", all.String())
 }
 
 func TestHelloIsBound(t *testing.T) {
@@ -131,8 +117,8 @@ func TestReasonsAreCutAndQuoted(t *testing.T) {
 	}
 }
 
-// golden returns the payloads of the golden frames of a type.
-func golden(f *testing.F, kind frame.Type) {
+// addFrames seeds with the payloads of the golden frames of a type.
+func addFrames(f *testing.F, kind frame.Type) {
 	text, err := os.ReadFile("testdata/frames.txt")
 	if err != nil {
 		f.Fatal(err)
@@ -177,8 +163,8 @@ func again(kind frame.Type, payload []byte) (encoded []byte, err error) {
 
 // FuzzToServer reads what clients send: one encoding per value.
 func FuzzToServer(f *testing.F) {
-	golden(f, TypeRequest)
-	golden(f, TypeHello)
+	addFrames(f, TypeRequest)
+	addFrames(f, TypeHello)
 	f.Fuzz(func(t *testing.T, kind byte, payload []byte) {
 		if frame.Type(kind) == TypeHello {
 			if h, err := OpenHello(payload, nonce, testID); err == nil && h.ID == (identity.ID{}) {
@@ -194,7 +180,7 @@ func FuzzToServer(f *testing.F) {
 // be shown.
 func FuzzToClient(f *testing.F) {
 	for _, kind := range []frame.Type{TypeChallenge, TypeWelcome, TypeRefusal, TypeSample, TypeFingerprint, TypeDenied} {
-		golden(f, kind)
+		addFrames(f, kind)
 	}
 	f.Fuzz(func(t *testing.T, kind byte, payload []byte) {
 		if d, err := DecodeDenied(payload); err == nil && strings.ContainsAny(d.Reason, "\x1b\n\x00") {

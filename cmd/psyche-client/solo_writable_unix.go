@@ -5,19 +5,9 @@ package main
 import (
 	"errors"
 	"io/fs"
-	"os"
 
 	"golang.org/x/sys/unix"
 )
-
-// lockFile takes a file for this process until it is closed.
-func lockFile(file *os.File) error {
-	err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		return errFolderInUse
-	}
-	return err
-}
 
 // checkWritable refuses a folder whose files this process may not replace.
 func checkWritable(dir string) error {

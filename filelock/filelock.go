@@ -1,0 +1,101 @@
+package filelock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+)
+
+// ErrHeld says that another process, or another open file of this one, has the lock.
+var ErrHeld = errors.New("another process has locked it")
+
+// errGone says that a file was removed or renamed between its opening and its locking.
+var errGone = errors.New("another process keeps removing it")
+
+const (
+	pause    = 100 * time.Millisecond // between two looks at a lock that somebody else has
+	attempts = 10                     // of Open to lock a file that others remove
+)
+
+// Try locks an open file or folder until it is closed. The error is ErrHeld when somebody
+// else has the lock.
+func Try(file *os.File) error {
+	if err := try(file); err != nil {
+		return explain(file.Name(), err)
+	}
+	return nil
+}
+
+// explain names the file, and what to do when it is on a file system without locks.
+func explain(path string, err error) error {
+	if knowsNoLocks(err) {
+		return fmt.Errorf("lock %s: %w; choose a folder on a file system with locks, such as a local disk", path, err)
+	}
+	return fmt.Errorf("lock %s: %w", path, err)
+}
+
+// IsAt reports whether an open file is the one that the path leads to now.
+func IsAt(file *os.File, path string) bool {
+	opened, err := file.Stat()
+	if err != nil {
+		return false
+	}
+	now, err := os.Stat(path)
+	return err == nil && os.SameFile(opened, now)
+}
+
+// Open opens a file for reading and writing, makes it if there is none, and locks it. The
+// folder must be there.
+func Open(path string, mode fs.FileMode) (*os.File, error) {
+	return again(path, func() (*os.File, error) { return os.OpenFile(path, os.O_RDWR|os.O_CREATE, mode) })
+}
+
+// OpenFolder makes a folder with all that it lies in, unless it is there, and locks it.
+func OpenFolder(path string, mode fs.FileMode) (*os.File, error) {
+	return again(path, func() (*os.File, error) {
+		if err := os.MkdirAll(path, mode); err != nil {
+			return nil, err
+		}
+		return os.Open(path)
+	})
+}
+
+// Wait is Open, and waits for a lock that somebody else has until ctx ends.
+func Wait(ctx context.Context, path string, mode fs.FileMode) (*os.File, error) {
+	for {
+		file, err := Open(path, mode)
+		if err == nil || !errors.Is(err, ErrHeld) {
+			return file, err
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, fmt.Errorf("%w: %w", err, context.Cause(ctx))
+		case <-timer.C:
+		}
+	}
+}
+
+// again opens and locks, a few times when somebody removes what was opened.
+func again(path string, open func() (*os.File, error)) (*os.File, error) {
+	for range attempts {
+		file, err := open()
+		if err != nil {
+			return nil, fmt.Errorf("lock: %w", err)
+		}
+		if err := Try(file); err != nil {
+			return nil, errors.Join(err, file.Close())
+		}
+		if IsAt(file, path) {
+			return file, nil
+		}
+		if err := file.Close(); err != nil {
+			return nil, fmt.Errorf("lock: %w", err)
+		}
+	}
+	return nil, explain(path, fmt.Errorf("%w: %w", ErrHeld, errGone))
+}

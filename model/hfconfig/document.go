@@ -1,0 +1,119 @@
+package hfconfig
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// ErrInvalid says that a config.json is invalid or asks for what the model has not.
+var ErrInvalid = errors.New("config.json")
+
+// Document is what all architectures' config.json says, as it is written; nil is absent.
+type Document struct {
+	Architectures         []string `json:"architectures"`
+	ModelType             *string  `json:"model_type"`
+	VocabSize             *int     `json:"vocab_size"`
+	HiddenSize            *int     `json:"hidden_size"`
+	IntermediateSize      *int     `json:"intermediate_size"`
+	NumHiddenLayers       *int     `json:"num_hidden_layers"`
+	NumAttentionHeads     *int     `json:"num_attention_heads"`
+	NumKeyValueHeads      *int     `json:"num_key_value_heads"`
+	MaxPositionEmbeddings *int     `json:"max_position_embeddings"`
+	RMSNormEps            *float64 `json:"rms_norm_eps"`
+	InitializerRange      *float64 `json:"initializer_range"`
+	TieWordEmbeddings     bool     `json:"tie_word_embeddings"`
+
+	RopeTheta      *float64     `json:"rope_theta"`
+	RopeScaling    *RopeScaling `json:"rope_scaling"`
+	RopeParameters *RopeScaling `json:"rope_parameters"` // transformers 5 instead of the two above
+
+	HiddenAct          *string         `json:"hidden_act"`
+	AttentionBias      bool            `json:"attention_bias"`
+	MLPBias            bool            `json:"mlp_bias"`
+	AttentionDropout   float64         `json:"attention_dropout"`
+	QuantizationConfig json.RawMessage `json:"quantization_config"`
+}
+
+// Base is the shape that every model has.
+type Base struct {
+	VocabSize             int     // rows of the embedding
+	HiddenSize            int     // width of the residual stream
+	IntermediateSize      int     // width inside a dense feed-forward layer
+	NumHiddenLayers       int     // blocks
+	NumAttentionHeads     int     // query heads
+	MaxPositionEmbeddings int     // longest sequence, in tokens
+	RMSNormEps            float64 // added to the mean square
+	InitializerRange      float64 // standard deviation of initial weights
+	TieWordEmbeddings     bool    // the head uses the embedding's weights
+}
+
+// Read reads a config.json of one of the architectures, which are named with the model_type
+// that goes with each, and an architecture's own fields. Errors wrap ErrInvalid and name the
+// field.
+func Read(config []byte, own any, modelTypes map[string]string) (Document, error) {
+	var d Document
+	for _, into := range []any{&d, own} {
+		if err := Decode(config, into); err != nil {
+			return Document{}, err
+		}
+	}
+	var p Checker
+	if modelType, ok := modelTypes[d.Architecture()]; !ok {
+		p.Fail("architectures is %q, want %s", d.Architectures, oneOf(slices.Sorted(maps.Keys(modelTypes))))
+	} else if d.ModelType != nil && *d.ModelType != modelType {
+		p.Fail("model_type is %q, want %q", *d.ModelType, modelType)
+	}
+	d.refuse(&p)
+	return d, p.Err()
+}
+
+// Architecture is the name of the architecture, empty if there is not exactly one.
+func (d Document) Architecture() string {
+	if len(d.Architectures) != 1 {
+		return ""
+	}
+	return d.Architectures[0]
+}
+
+func oneOf(names []string) string {
+	lists := make([]string, len(names))
+	for i, name := range names {
+		lists[i] = fmt.Sprintf("%q", []string{name})
+	}
+	return strings.Join(lists, " or ")
+}
+
+// refuse refuses what no model here computes.
+func (d Document) refuse(p *Checker) {
+	switch {
+	case d.HiddenAct != nil && *d.HiddenAct != "silu":
+		p.Refuse("hidden_act", *d.HiddenAct)
+	case d.AttentionBias:
+		p.Refuse("attention_bias", true)
+	case d.MLPBias:
+		p.Refuse("mlp_bias", true)
+	case d.AttentionDropout != 0:
+		p.Refuse("attention_dropout", d.AttentionDropout)
+	case len(d.QuantizationConfig) > 0 && string(d.QuantizationConfig) != "null":
+		p.Fail("quantization_config is not supported")
+	}
+}
+
+// Base checks the shape. Defaults are those of transformers.
+func (d Document) Base(p *Checker) Base {
+	return Base{
+		VocabSize:             p.Size("vocab_size", d.VocabSize, 0, 1<<24),
+		HiddenSize:            p.Size("hidden_size", d.HiddenSize, 0, 1<<17),
+		IntermediateSize:      p.Size("intermediate_size", d.IntermediateSize, 0, 1<<20),
+		NumHiddenLayers:       p.Size("num_hidden_layers", d.NumHiddenLayers, 0, 1<<12),
+		NumAttentionHeads:     p.Size("num_attention_heads", d.NumAttentionHeads, 0, 1<<12),
+		MaxPositionEmbeddings: p.Size("max_position_embeddings", d.MaxPositionEmbeddings, 2048, 1<<26),
+		RMSNormEps:            p.Number("rms_norm_eps", d.RMSNormEps, 1e-6, 0, 1),
+		InitializerRange:      p.Number("initializer_range", d.InitializerRange, 0.02, 0, 100),
+		TieWordEmbeddings:     d.TieWordEmbeddings,
+	}
+}

@@ -1,0 +1,102 @@
+package hfconfig
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+const least = `"vocab_size": 32, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4`
+
+// TestRead reads documents of an architecture that could be added: what is of it alone, what
+// every architecture has, and what none computes.
+func TestRead(t *testing.T) {
+	types := map[string]string{"NewForCausalLM": "new", "NewerForCausalLM": "newer"}
+	document := func(more string) string { return `{"architectures": ["NewForCausalLM"], ` + least + more + `}` }
+	for _, test := range []struct{ name, text, want string }{
+		{"least", document(``), ""},
+		{"its model type", document(`, "model_type": "new"`), ""},
+		{"null", document(`, "quantization_config": null, "rope_scaling": null, "hidden_act": null`), ""},
+		{"another one's model type", document(`, "model_type": "newer"`), `model_type is "newer", want "new"`},
+		{"unknown architecture", `{"architectures": ["OldForCausalLM"]}`, `architectures is ["OldForCausalLM"], want ["NewForCausalLM"] or ["NewerForCausalLM"]`},
+		{"two architectures", `{"architectures": ["NewForCausalLM", "NewerForCausalLM"]}`, "architectures is"},
+		{"no JSON", `{`, "unexpected end"},
+		{"type of a shared field", document(`, "hidden_act": 1`), "hidden_act: want a string, not number"},
+		{"type of its own field", document(`, "window": "wide"`), "window: want an integer, not string"},
+		{"activation", document(`, "hidden_act": "gelu"`), "hidden_act gelu is not supported"},
+		{"attention bias", document(`, "attention_bias": true`), "attention_bias true is not supported"},
+		{"bias", document(`, "mlp_bias": true`), "mlp_bias true is not supported"},
+		{"dropout", document(`, "attention_dropout": 0.1`), "attention_dropout 0.1 is not supported"},
+		{"quantized", document(`, "quantization_config": {}`), "quantization_config is not supported"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var own struct {
+				Window *int `json:"window"`
+			}
+			d, err := Read([]byte(test.text), &own, types)
+			if test.want == "" {
+				if err != nil || d.Architecture() != "NewForCausalLM" {
+					t.Errorf("%q, %v", d.Architecture(), err)
+				}
+			} else if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error %v, want one with %q", err, test.want)
+			}
+		})
+	}
+}
+
+func TestRope(t *testing.T) {
+	for _, test := range []struct {
+		name, text string
+		want       Rope // without Scaling
+		factor     float64
+		err        string
+	}{
+		{name: "nothing", text: `{}`, want: Rope{Theta: 10000, Type: "default", Field: "rope_scaling"}},
+		{name: "theta", text: `{"rope_theta": 5e5}`, want: Rope{Theta: 5e5, Type: "default", Field: "rope_scaling"}},
+		{name: "older name", text: `{"rope_scaling": {"type": "yarn", "factor": 4}}`, want: Rope{Theta: 10000, Type: "yarn", Field: "rope_scaling"}, factor: 4},
+		{name: "both names", text: `{"rope_scaling": {"type": "su", "rope_type": "yarn", "factor": 4}}`, want: Rope{Theta: 10000, Type: "yarn", Field: "rope_scaling"}, factor: 4},
+		{name: "transformers 5", text: `{"rope_theta": 2, "rope_scaling": {"type": "su"}, "rope_parameters": {"rope_type": "yarn", "rope_theta": 3, "factor": 8}}`,
+			want: Rope{Theta: 3, Type: "yarn", Field: "rope_parameters"}, factor: 8},
+		{name: "theta outside", text: `{"rope_theta": 2, "rope_parameters": {}}`, want: Rope{Theta: 2, Type: "default", Field: "rope_parameters"}},
+		{name: "too small a theta", text: `{"rope_theta": 1}`, err: "rope_theta is 1, want 1.5 to"},
+		{name: "another type", text: `{"rope_parameters": {"rope_type": "linear"}}`, err: `rope_parameters.rope_type "linear" is not supported (default, yarn)`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var d Document
+			if err := Decode([]byte(test.text), &d); err != nil {
+				t.Fatal(err)
+			}
+			var p Checker
+			got := d.Rope(&p, 1.5, "default", "yarn")
+			if test.err != "" {
+				if p.Err() == nil || !strings.Contains(p.Err().Error(), test.err) {
+					t.Errorf("error %v, want %q", p.Err(), test.err)
+				}
+				return
+			}
+			if factor := got.Scaling.Factor; (factor == nil) != (test.factor == 0) || factor != nil && *factor != test.factor {
+				t.Errorf("factor %v, want %v", factor, test.factor)
+			}
+			if got.Scaling = (RopeScaling{}); got != test.want || p.Err() != nil {
+				t.Errorf("%+v, %v, want %+v", got, p.Err(), test.want)
+			}
+		})
+	}
+}
+
+// TestBaseNamesFields leaves out one required field after the other.
+func TestBaseNamesFields(t *testing.T) {
+	for _, field := range strings.Split(least, ", ") {
+		var d Document
+		if err := Decode([]byte("{"+strings.Replace(least, field, `"x": 1`, 1)+"}"), &d); err != nil {
+			t.Fatal(err)
+		}
+		var p Checker
+		d.Base(&p)
+		name := strings.Split(field, `"`)[1]
+		if err := p.Err(); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), name+" is missing") {
+			t.Errorf("without %s: %v", name, err)
+		}
+	}
+}

@@ -1,8 +1,0 @@
-//go:build !unix
-
-package journal
-
-import "os"
-
-// lock does nothing where there are no advisory locks.
-func lock(*os.File) error { return nil }
