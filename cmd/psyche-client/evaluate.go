@@ -15,7 +15,7 @@ import (
 type evaluateCommand struct {
 	Model        string      `required:"" type:"existingdir" placeholder:"DIR" help:"Hugging Face folder of the model."`
 	Data         string      `required:"" type:"path" placeholder:"PATH" help:"Token file, or folder of token files."`
-	TokenSize    int         `default:"0" enum:"0,2,4" help:"Bytes of a token in the files: 2 or 4; 0: as the data.json beside them says, or 2 (${default})."`
+	TokenSize    int         `default:"0" enum:"0,2,4,8" help:"Bytes of a token in the files: 2, 4 or 8; 0: as what lies beside them says (data.json, *.metadata, *.idx), or 2 if the vocabulary fits (${default})."`
 	SeqLen       int         `placeholder:"N" help:"Tokens of a sequence; 0: the model's longest."`
 	MaxSequences uint64      `default:"64" placeholder:"N" help:"Sequences to use, from the start of the data; 0: all (${default})."`
 	MicroBatch   int         `default:"8" help:"Sequences that go through the model at once."`
@@ -48,11 +48,6 @@ func (c *evaluateCommand) Run(ctx context.Context, t terminal) error {
 	}
 	if c.SeqLen == 0 {
 		c.SeqLen = description.MaxTokens
-	}
-	if c.TokenSize == 0 {
-		if c.TokenSize, err = local.TokenSize(c.Data, defaultTokenSize); err != nil {
-			return err
-		}
 	}
 	options := local.Options{SeqLen: c.SeqLen, TokenSize: c.TokenSize, VocabSize: description.VocabSize}
 	sequences, of, err := readFirst(ctx, c.Data, options, c.MaxSequences)

@@ -118,7 +118,7 @@ func TestNewNamesWhatIsWrong(t *testing.T) {
 	if _, err := New(make([]File, MaxFiles+1), o); err == nil {
 		t.Error("too many files were taken")
 	}
-	if err := CheckStart([]byte("\x93NUMPY\x01\x00")); !errors.Is(err, ErrNumpyHeader) {
+	if _, err := Begin(&memory{}, []byte("\x93NUMPY\x01\x00"), o); !errors.Is(err, ErrNumpyHeader) {
 		t.Errorf("numpy header: %v", err)
 	}
 }
