@@ -349,6 +349,9 @@ func (r *replica) Evaluate(ctx context.Context, sequences [][]int32) (float64, e
 			total += part.loss(s, network).Item() * float64(part.counted)
 			return nil
 		})
+		if err == nil && (math.IsNaN(total) || math.IsInf(total, 0)) {
+			err = fmt.Errorf("%w: loss is %v; are the weights damaged, or too large for the type that is computed in?", ErrNotFinite, total)
+		}
 		if err != nil {
 			return 0, fmt.Errorf("evaluate: %w", err)
 		}

@@ -23,13 +23,13 @@ type evaluateCommand struct {
 
 	libraryFlags   `embed:""`
 	inferenceFlags `embed:""`
-	JSON           bool `help:"Print a JSON object."`
+	JSON           bool `help:"Print a JSON object; its perplexity is null where it is too large for a number."`
 }
 
 // evaluation is the command's result; losses are in nats per token.
 type evaluation struct {
 	Loss        float64 `json:"loss"`
-	Perplexity  float64 `json:"perplexity"`
+	Perplexity  any     `json:"perplexity"` // a number; null: it is larger than any
 	Sequences   int     `json:"sequences"`
 	OfSequences uint64  `json:"of_sequences"` // that the data has
 	Tokens      int     `json:"tokens"`
@@ -77,12 +77,16 @@ func (c *evaluateCommand) Run(ctx context.Context, t terminal) error {
 	if err != nil {
 		return err
 	}
-	result := evaluation{loss, math.Exp(loss), len(sequences), of, len(sequences) * c.SeqLen, s.Step}
+	perplexity := math.Exp(loss)
+	result := evaluation{loss, perplexity, len(sequences), of, len(sequences) * c.SeqLen, s.Step}
 	if c.JSON {
+		if math.IsInf(perplexity, 0) {
+			result.Perplexity = nil
+		}
 		return json.NewEncoder(t.Out).Encode(result)
 	}
 	_, err = fmt.Fprintf(t.Out, "loss %.4f nats per token, perplexity %.2f, over %d tokens in %d of %d sequences\n",
-		result.Loss, result.Perplexity, result.Tokens, result.Sequences, result.OfSequences)
+		result.Loss, perplexity, result.Tokens, result.Sequences, result.OfSequences)
 	return err
 }
 
