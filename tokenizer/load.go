@@ -120,6 +120,7 @@ func (t *Tokenizer) prepare() error {
 			t.texts[id] = raw
 		}
 	}
+	t.atEnd = decidesAtEnd(t.decoders)
 	t.bytewise = t.pre.byteLevel && len(t.pre.stages) == 0 && len(t.normalizers) == 0 && len(t.added) == 0 &&
 		t.model.merges.slots == nil && !t.model.ignoreMerges
 	return nil

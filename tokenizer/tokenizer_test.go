@@ -268,13 +268,10 @@ func TestUnicodeVersion(t *testing.T) {
 // TestStreamIsDecode wants the text of a stream to be that of all ids at once.
 func TestStreamIsDecode(t *testing.T) {
 	for _, name := range families {
-		if name == "odd3" {
-			continue // its decoder looks at the whole text
-		}
 		tokenizer := family(t, name)
 		for i, text := range corpus(t)[:3000] {
 			ids := encode(t, tokenizer, text)
-			if len(ids) > 200 || strings.Contains(text, "\uFFFD") {
+			if len(ids) > 200 {
 				continue
 			}
 			want, err := tokenizer.DecodeSkipSpecial(ids)
