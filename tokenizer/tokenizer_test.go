@@ -173,6 +173,12 @@ func TestParseRefusesWhatItCannotFollow(t *testing.T) {
 		{"options", small("pre", split(`(?m)a`)), `the group "(?m)"`},
 		{"property", small("pre", split(`\p{Emoji}`)), `the property "Emoji"`},
 		{"nothing to repeat", small("pre", split(`a|*`)), "nothing to repeat"},
+		{"nothing to match", small("pre", split(`a?`)), "pre_tokenizer.pattern.Regex: the pattern can match without any character"},
+		{"between letters", small("pre", split(`(?<=[a-z])(?=[A-Z])`)), "can match without any character"},
+		{"one of several", small("pre", split(`a|(?:b|c*)`)), "can match without any character"},
+		{"an end", small("pre", split(`a|$`)), "can match without any character"},
+		{"an edge", small("pre", split(`\A|b`)), "can match without any character"},
+		{"none of a group", small("normalizer", `{"type": "Replace", "pattern": {"Regex": "(ab){0,3}(?!c)"}, "content": "x"}`), "normalizer.pattern.Regex: the pattern can match without any character"},
 		{"unbalanced", small("pre", split(`(a`)), "pre_tokenizer.pattern.Regex"},
 		{"post-processor", small("post", `{"type": "BertProcessing"}`), `post_processor.type is "BertProcessing"`},
 		{"template", small("post", `{"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "x", "type_id": 0}}], "pair": [], "special_tokens": {}}`), `post_processor.single[0].SpecialToken.id is "x"`},
@@ -201,7 +207,7 @@ func TestParseRefusesWhatItCannotFollow(t *testing.T) {
 
 // TestHostilePatternEnds wants an error from a pattern that would search for ages.
 func TestHostilePatternEnds(t *testing.T) {
-	slow, err := compilePattern("here", `(?:a|b|ab)*(?=c)`)
+	slow, err := compilePattern("here", `(?:a|b|ab)*c`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,13 +215,6 @@ func TestHostilePatternEnds(t *testing.T) {
 	err = slow.each([]byte(strings.Repeat("ab", 40)), func(int, int) error { return nil })
 	if !errors.Is(err, errPatternCost) || !strings.Contains(err.Error(), "here") {
 		t.Errorf("got %v", err)
-	}
-	empty, err := compilePattern("here", `a*`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := empty.each([]byte("b"), func(int, int) error { return nil }); !errors.Is(err, ErrUnsupported) {
-		t.Errorf("a match of nothing: %v", err)
 	}
 }
 
