@@ -51,7 +51,7 @@ var (
 
 // Options says what Run reads and writes.
 type Options struct {
-	Paths  []string // files, patterns of them, and folders that are walked in the order of names
+	Paths  []string // files, patterns of them, and folders that are walked in the natural order of names
 	Output string   // folder to write; made if it is not there
 	Force  bool     // replace token files that are there
 

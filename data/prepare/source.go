@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/data/manifest"
+	"github.com/psyche-go/psyche/data/tokens"
 )
 
 // source is a file to read.
@@ -29,7 +30,7 @@ type source struct {
 }
 
 // sources returns the files to read in their order: first those that are held out by
-// name, then the paths in the order given, folders in the order of names.
+// name, then the paths in the order given, folders in the natural order of names.
 func (o Options) sources() ([]source, error) {
 	var found []source
 	var named []fs.FileInfo
@@ -96,7 +97,7 @@ func (o Options) source(file, inside string, info fs.FileInfo, heldOut bool) (so
 	return source{path: file, inside: inside, format: format, heldOut: heldOut, size: info.Size(), changed: info.ModTime()}, err
 }
 
-// expand replaces patterns by the files that match, in the order of names. A path that
+// expand replaces patterns by the files that match, in the natural order of names. A path that
 // is there is no pattern.
 func expand(paths []string) (found []string, err error) {
 	for _, name := range paths {
@@ -111,7 +112,8 @@ func expand(paths []string) (found []string, err error) {
 		if len(matches) == 0 {
 			return nil, fmt.Errorf("read text: no file matches %q: %w", name, fs.ErrNotExist)
 		}
-		found = append(found, matches...) // Glob sorts
+		slices.SortFunc(matches, tokens.Compare)
+		found = append(found, matches...)
 	}
 	return found, nil
 }
@@ -154,6 +156,7 @@ func (o Options) walk(root string, isNamed func(fs.FileInfo) bool) ([]source, er
 		found = append(found, next)
 		return nil
 	})
+	slices.SortFunc(found, func(a, b source) int { return tokens.Compare(a.inside, b.inside) })
 	return found, err
 }
 
