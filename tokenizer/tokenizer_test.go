@@ -132,6 +132,7 @@ func TestParseRefusesWhatItCannotFollow(t *testing.T) {
 	}
 	deep := strings.Repeat(`{"type": "Sequence", "pretokenizers": [`, 12) + strings.Repeat(`]}`, 12)
 	tests := []struct{ name, text, want string }{
+		{"pointer", "version https://git-lfs.github.com/spec/v1\noid sha256:00\n", "git lfs pull"},
 		{"unknown key", small("extra", `"magic": 1, `), "magic is a key that is not known here"},
 		{"key twice", small("extra", `"padding": null, `), "padding is there twice"},
 		{"truncation", strings.Replace(small(), `"truncation": null`, `"truncation": {"max_length": 5}`, 1), "truncation is"},

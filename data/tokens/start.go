@@ -1,6 +1,7 @@
 package tokens
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -43,11 +44,17 @@ func ReadHeader(name string, start []byte, size int64) (s Stated, found bool, er
 	return Stated{}, false, nil
 }
 
+// pointerStart begins what Git LFS leaves where a file was not downloaded.
+const pointerStart = "version https://git-lfs"
+
 // Begin checks the first bytes of a file and returns its tokens: without the header that
 // llm.c writes. What would be read as other tokens than it has is an error.
 func Begin(f File, start []byte, o Options) (File, error) {
 	if len(start) >= len(numpyMagic) && string(start[:len(numpyMagic)]) == numpyMagic {
 		return nil, fmt.Errorf("open token file %s: %w, which would be read as tokens; write the array with tofile", f.Name(), ErrNumpyHeader)
+	}
+	if bytes.HasPrefix(start, []byte(pointerStart)) {
+		return nil, fmt.Errorf("open token file %s: it is a pointer of Git LFS in place of the file; get the file itself, as with git lfs pull", f.Name())
 	}
 	stated, found, err := ReadHeader(f.Name(), start, f.Size())
 	if err != nil {
