@@ -121,6 +121,21 @@ func fileHash(t testing.TB, path string) string {
 	return hex.EncodeToString(sum[:])
 }
 
+// TestEmptyTextsHaveNoTokens wants nothing around them either.
+func TestEmptyTextsHaveNoTokens(t *testing.T) {
+	dir := t.TempDir()
+	tree(t, dir, map[string]string{"a.jsonl": "{\"text\": \"\"}\n{\"text\": \"a\"}\n{\"text\": null}\n", "b.txt": ""})
+	o := options(dir)
+	o.Output, o.Begin = t.TempDir(), []int32{'<'}
+	made, err := Run(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := text(t, filepath.Join(o.Output, "train-00000.ds")); got != "<a|" || made.Texts != 1 {
+		t.Errorf("%d texts, %q", made.Texts, got)
+	}
+}
+
 // TestInputsAreInNaturalOrder wants numbers within names to count as numbers, as they do in
 // names of token files.
 func TestInputsAreInNaturalOrder(t *testing.T) {
