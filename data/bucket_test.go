@@ -109,7 +109,24 @@ func TestBucketsThatCannotBeRead(t *testing.T) {
 	t.Setenv("STORAGE_EMULATOR_HOST", server.Host)
 	server.Set("public", "x/readme.txt", nil)
 	server.Set("public", "numpy/a.npy", []byte("\x93NUMPY\x01\x00v\x00{'descr"))
-	for directory, want := range map[string]error{"x": tokens.ErrNoFiles, "y": tokens.ErrNoFiles, "numpy": tokens.ErrNumpyHeader} {
+	// Two bytes are what the location says.
+	for _, name := range []string{"datatrove-4.ds", "datatrove-4.ds.metadata", "megatron-int32.bin", "megatron-int32.idx", "llmc-llama3.bin"} {
+		content, err := os.ReadFile(filepath.Join("local", "testdata", "formats", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		server.Set("public", strings.TrimSuffix(name, filepath.Ext(name))+"/"+name, content)
+	}
+	server.Set("public", "datatrove-4/datatrove-4.ds.metadata", []byte("a/tokenizer|4\n129\n129 T"))
+	wide := make([]byte, 4000)
+	for i := 0; i < len(wide); i += 4 {
+		wide[i] = byte(20 + i%200)
+	}
+	server.Set("public", "bare/a.bin", wide)
+	for directory, want := range map[string]error{
+		"x": tokens.ErrNoFiles, "y": tokens.ErrNoFiles, "numpy": tokens.ErrNumpyHeader,
+		"datatrove-4": tokens.ErrWrongSize, "megatron-int32": tokens.ErrWrongSize, "llmc-llama3": tokens.ErrWrongSize, "bare": tokens.ErrWrongSize,
+	} {
 		_, err := New(context.Background(), []config.DataLocation{gcp(directory, seeded)}, Options{SeqLen: 4, Bucket: anonymously})
 		if !errors.Is(err, want) {
 			t.Errorf("%s: %v, want %v", directory, err, want)

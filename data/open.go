@@ -20,7 +20,9 @@ func open(ctx context.Context, location config.DataLocation, o Options) (Provide
 	switch {
 	case location.Local != nil:
 		at := location.Local
-		folder, err := localfiles.Open(at.Path, tokenOptions(at.TokenSize, at.Shuffle, o))
+		options := tokenOptions(at.TokenSize, at.Shuffle, o)
+		options.Presumed = at.TokenSize == config.TwoBytes && o.VocabSize > 0 // Local = "DIR" says no size
+		folder, err := localfiles.Open(at.Path, options)
 		return asProvider(folder, err, o.SeqLen)
 	case location.HTTP != nil:
 		source, err := openHTTP(ctx, *location.HTTP, o)

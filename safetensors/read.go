@@ -90,6 +90,10 @@ func cut(entries []Entry, data []byte) []Tensor {
 	return tensors
 }
 
+// pointerStart begins what Git LFS leaves where a file was not downloaded. It would be the
+// length of a header that no file has.
+const pointerStart = "version "
+
 // ReadHeader reads the beginning of a file of size bytes from r, up to where the data begin,
 // and is as strict as Read: every tensor of the header fits its shape, and all of them cover
 // the data exactly once. A header of more than MaxHeaderSize bytes is refused unread.
@@ -100,6 +104,9 @@ func ReadHeader(r io.Reader, size int64) (Header, error) {
 	}
 	if _, err := io.ReadFull(r, prefix[:]); err != nil {
 		return Header{}, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	if string(prefix[:]) == pointerStart {
+		return Header{}, fmt.Errorf("%w: it is a pointer of Git LFS in place of the file; get the file itself, as with git lfs pull", ErrInvalid)
 	}
 	length := binary.LittleEndian.Uint64(prefix[:])
 	if length > MaxHeaderSize {

@@ -63,6 +63,7 @@ func TestDecodeRejects(t *testing.T) {
 		{"part of the length", []byte{1, 2, 3}, "truncated"},
 		{"huge header", binary.LittleEndian.AppendUint64(nil, math.MaxUint64), "at most 25000000"},
 		{"header over the cap", binary.LittleEndian.AppendUint64(nil, MaxHeaderSize+1), "at most 25000000"},
+		{"pointer", []byte("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1234\n"), "git lfs pull"},
 		{"header longer than file", binary.LittleEndian.AppendUint64(nil, 100), "truncated: header"},
 		{"no header", file("", 0), "does not start"},
 		{"space before the object", file(" "+one, 8), "does not start"},

@@ -1,6 +1,7 @@
 package tokenizer
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,6 +27,9 @@ const (
 	maxTokenBytes = 4096
 )
 
+// pointerStart begins what Git LFS leaves where a file was not downloaded.
+const pointerStart = "version https://git-lfs"
+
 // Load reads a tokenizer.json.
 func Load(path string) (*Tokenizer, error) {
 	file, err := os.Open(path)
@@ -49,6 +53,9 @@ func Load(path string) (*Tokenizer, error) {
 func Parse(text []byte) (*Tokenizer, error) {
 	if len(text) > maxFileSize {
 		return nil, fmt.Errorf("more than %d bytes, which are all that is read", maxFileSize)
+	}
+	if bytes.HasPrefix(text, []byte(pointerStart)) {
+		return nil, fmt.Errorf("%w: it is a pointer of Git LFS in place of the file; get the file itself, as with git lfs pull", ErrUnsupported)
 	}
 	if err := strictjson.CheckEscapes(text); err != nil {
 		return nil, fmt.Errorf("the file: %w", err)
@@ -120,6 +127,7 @@ func (t *Tokenizer) prepare() error {
 			t.texts[id] = raw
 		}
 	}
+	t.atEnd = decidesAtEnd(t.decoders)
 	t.bytewise = t.pre.byteLevel && len(t.pre.stages) == 0 && len(t.normalizers) == 0 && len(t.added) == 0 &&
 		t.model.merges.slots == nil && !t.model.ignoreMerges
 	return nil

@@ -2,29 +2,40 @@ package tokenizer
 
 import (
 	"bytes"
+	"slices"
 	"unicode/utf8"
 )
 
 // Stream decodes ids as they come. Text appears as soon as it is certain: bytes of a
-// character that is not complete yet are held back. It is not safe for concurrent use.
+// character that is not complete yet are held back, and everything where a decoder looks
+// at the whole text. It is not safe for concurrent use.
 type Stream struct {
 	t      *Tokenizer
-	ids    []int32 // that the text to come depends on
+	ids    []int32 // that the text to come depends on; none is special
 	shown  int     // of these, whose text has appeared
 	prefix []byte  // the text of shown ids
 	held   []byte  // the start of a character, where tokens have texts of their own
 }
 
-// maxHeld is the number of ids that are held back at most: as many as a character has
-// bytes. What is no character by then becomes none.
-const maxHeld = utf8.UTFMax
+// context is the number of ids that the text of later ones may depend on: the first is
+// decoded in another way than those after it.
+const context = utf8.UTFMax
 
-// maxContext is the number of ids without text that are kept before those with text.
-const maxContext = 32
+// maxHeld is the number of ids that are held back at most.
+const maxHeld = 32
 
 // NewStream returns a stream that goes on after the given ids, whose text has appeared.
 func (t *Tokenizer) NewStream(after []int32) (*Stream, error) {
-	s := &Stream{t: t, ids: append([]int32{}, after[max(0, len(after)-maxHeld):]...)}
+	s := &Stream{t: t}
+	for _, id := range slices.Backward(after) {
+		if !t.special[id] {
+			s.ids = append(s.ids, id)
+		}
+		if len(s.ids) == context && !t.atEnd {
+			break
+		}
+	}
+	slices.Reverse(s.ids)
 	s.shown = len(s.ids)
 	var err error
 	s.prefix, err = t.DecodeSkipSpecial(s.ids)
@@ -43,16 +54,23 @@ func (s *Stream) Next(id int32) ([]byte, error) {
 		s.held = append([]byte{}, text[whole:]...)
 		return text[:whole], nil
 	}
+	if s.t.special[id] || !s.t.has(id) {
+		_, err := s.t.DecodeSkipSpecial([]int32{id})
+		return nil, err
+	}
 	s.ids = append(s.ids, id)
-	text, err := s.t.DecodeSkipSpecial(s.ids)
+	if s.t.atEnd {
+		return nil, nil
+	}
+	pending, err := s.t.pending(s.ids[s.shown:])
 	if err != nil {
 		s.ids = s.ids[:len(s.ids)-1]
 		return nil, err
 	}
-	if len(s.ids)-s.shown < maxHeld && (incomplete(text) > 0 || bytes.HasSuffix(text, []byte("\uFFFD"))) {
+	if pending && len(s.ids)-s.shown < maxHeld {
 		return nil, nil
 	}
-	return s.emit(text)
+	return s.Flush()
 }
 
 // Flush returns the text that was held back.
@@ -68,18 +86,82 @@ func (s *Stream) Flush() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.emit(text)
-}
-
-// emit returns what is new in the text of all ids, and forgets the ids before these.
-func (s *Stream) emit(text []byte) (fresh []byte, err error) {
-	fresh = bytes.TrimPrefix(text, s.prefix)
-	if len(fresh) > 0 || len(s.ids) > maxContext {
+	fresh, follows := bytes.CutPrefix(text, s.prefix)
+	if !follows { // what has appeared would be another text together with what follows
+		if fresh, err = s.t.DecodeSkipSpecial(s.ids[s.shown:]); err != nil {
+			return nil, err
+		}
+	}
+	if !s.t.atEnd {
 		s.ids = append(s.ids[:0], s.ids[s.shown:]...)
 	}
 	s.shown = len(s.ids)
 	s.prefix, err = s.t.DecodeSkipSpecial(s.ids)
 	return fresh, err
+}
+
+// pending reports whether ids end with the start of a character.
+func (t *Tokenizer) pending(ids []int32) (bool, error) {
+	tokens := make([]string, len(ids))
+	for i, id := range ids {
+		tokens[i] = t.model.tokens[id]
+	}
+	for _, d := range t.decoders {
+		var raw []byte
+		switch d.(type) {
+		case byteFallbackDecoder:
+			for _, token := range tokens {
+				b, isByte := fallbackByte(token)
+				if raw = append(raw, b); !isByte {
+					raw = raw[:0]
+				}
+			}
+			return incomplete(raw) > 0, nil
+		case byteLevelDecoder:
+			for _, token := range tokens {
+				var ok bool
+				if raw, ok = alphabetBytes(raw, token); !ok {
+					raw = append(raw, token...)
+				}
+			}
+			return incomplete(raw) > 0, nil
+		}
+		var err error
+		if tokens, err = d.decode(tokens); err != nil {
+			return false, err
+		}
+	}
+	return false, nil
+}
+
+// decidesAtEnd reports whether decoders may change the text of ids for what comes after it:
+// those that do more than to replace single characters of a text that is one already.
+func decidesAtEnd(decoders []decoder) bool {
+	joined := false
+	for _, d := range decoders {
+		switch d := d.(type) {
+		case fuseDecoder:
+			joined = true
+		case byteLevelDecoder:
+			if joined {
+				return true
+			}
+			joined = true
+		case byteFallbackDecoder:
+			if joined {
+				return true
+			}
+		case stripDecoder:
+			if joined && (d.start > 1 || d.end > 0) {
+				return true
+			}
+		case replaceDecoder:
+			if of, isText := d.find.(literal); joined && (!isText || utf8.RuneCount(of) > 1) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // incomplete returns the length of the beginning of a character that a text ends with.

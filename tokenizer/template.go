@@ -13,8 +13,11 @@ type template struct{ before, after []int32 }
 // maxTemplate bounds the ids that post-processors add.
 const maxTemplate = 256
 
-// parseTemplate reads post_processor.
+// parseTemplate reads post_processor. Of several templates the reference gives the pieces
+// that one made (special tokens and the text) to the next, which takes two pieces for two
+// texts and has no way to take more.
 func (t *Tokenizer) parseTemplate(raw []byte) error {
+	pieces := 1
 	walk := components{list: "processors", add: func(kind string, o *object) error {
 		switch kind {
 		case "ByteLevel": // it changes offsets only, no ids
@@ -26,8 +29,12 @@ func (t *Tokenizer) parseTemplate(raw []byte) error {
 			if err != nil {
 				return err
 			}
-			t.template.before = append(inner.before, t.template.before...)
-			t.template.after = append(t.template.after, inner.after...)
+			switch {
+			case pieces == 1:
+				t.template, pieces = inner.template, inner.pieces
+			case pieces > 2 || !inner.plainPair:
+				o.fail("%s follows a template that adds %d special tokens, which the reference does not put together", o.name, pieces-1)
+			}
 		default:
 			return unknownKind(o, kind)
 		}
@@ -36,14 +43,25 @@ func (t *Tokenizer) parseTemplate(raw []byte) error {
 	return walk.walk("post_processor", raw, 0)
 }
 
-func (t *Tokenizer) templateProcessing(o *object) (result template, err error) {
+// templateParts is a template as the file has it.
+type templateParts struct {
+	template
+	pieces    int  // of one text
+	plainPair bool // two texts stay as they are
+}
+
+func (t *Tokenizer) templateProcessing(o *object) (result templateParts, err error) {
 	tokens, err := t.templateTokens(o)
 	if err != nil {
 		return result, err
 	}
-	o.get("pair") // for two texts at once, which this package never has
+	if result.plainPair, err = plainPair(o); err != nil {
+		return result, err
+	}
 	sequences := 0
-	for i, raw := range o.list("single") {
+	single := o.list("single")
+	result.pieces = len(single)
+	for i, raw := range single {
 		part, err := parseObject(fmt.Sprintf("%s[%d]", o.path("single"), i), raw)
 		if err != nil {
 			return result, err
@@ -80,6 +98,23 @@ func (t *Tokenizer) templateProcessing(o *object) (result template, err error) {
 		o.fail("%s adds more than %d ids", o.path("single"), maxTemplate)
 	}
 	return result, o.err
+}
+
+// plainPair reads pair, which is for two texts: whether it is these two and nothing else.
+func plainPair(o *object) (bool, error) {
+	raw, found := o.get("pair")
+	if !found {
+		return true, nil
+	}
+	var parts []struct {
+		Sequence struct {
+			ID string `json:"id"`
+		}
+	}
+	if err := json.Unmarshal(raw, &parts); err != nil {
+		return false, fmt.Errorf("%w: %s is not an array of objects: %w", ErrUnsupported, o.path("pair"), err)
+	}
+	return len(parts) == 2 && parts[0].Sequence.ID == "A" && parts[1].Sequence.ID == "B", nil
 }
 
 // templateTokens reads the ids of the special tokens of a template.

@@ -34,6 +34,7 @@ type Tokenizer struct {
 	raw, normal tokenTrie // added tokens that are looked for before and after normalizing
 
 	texts    [][]byte // of the ids, if each token has its text whatever is before it
+	atEnd    bool     // the text of ids depends on all that come after them
 	bytewise bool     // every byte is a token: any bytes can be encoded
 	encoders sync.Pool
 }

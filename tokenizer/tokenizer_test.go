@@ -117,6 +117,7 @@ func TestParseRefusesWhatItCannotFollow(t *testing.T) {
 	}
 	deep := strings.Repeat(`{"type": "Sequence", "pretokenizers": [`, 12) + strings.Repeat(`]}`, 12)
 	tests := []struct{ name, text, want string }{
+		{"pointer", "version https://git-lfs.github.com/spec/v1\noid sha256:00\n", "git lfs pull"},
 		{"unknown key", small("extra", `"magic": 1, `), "magic is a key that is not known here"},
 		{"key twice", small("extra", `"padding": null, `), "padding is there twice"},
 		{"truncation", strings.Replace(small(), `"truncation": null`, `"truncation": {"max_length": 5}`, 1), "truncation is"},
@@ -158,6 +159,12 @@ func TestParseRefusesWhatItCannotFollow(t *testing.T) {
 		{"options", small("pre", split(`(?m)a`)), `the group "(?m)"`},
 		{"property", small("pre", split(`\p{Emoji}`)), `the property "Emoji"`},
 		{"nothing to repeat", small("pre", split(`a|*`)), "nothing to repeat"},
+		{"nothing to match", small("pre", split(`a?`)), "pre_tokenizer.pattern.Regex: the pattern can match without any character"},
+		{"between letters", small("pre", split(`(?<=[a-z])(?=[A-Z])`)), "can match without any character"},
+		{"one of several", small("pre", split(`a|(?:b|c*)`)), "can match without any character"},
+		{"an end", small("pre", split(`a|$`)), "can match without any character"},
+		{"an edge", small("pre", split(`\A|b`)), "can match without any character"},
+		{"none of a group", small("normalizer", `{"type": "Replace", "pattern": {"Regex": "(ab){0,3}(?!c)"}, "content": "x"}`), "normalizer.pattern.Regex: the pattern can match without any character"},
 		{"unbalanced", small("pre", split(`(a`)), "pre_tokenizer.pattern.Regex"},
 		{"post-processor", small("post", `{"type": "BertProcessing"}`), `post_processor.type is "BertProcessing"`},
 		{"template", small("post", `{"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "x", "type_id": 0}}], "pair": [], "special_tokens": {}}`), `post_processor.single[0].SpecialToken.id is "x"`},
@@ -186,7 +193,7 @@ func TestParseRefusesWhatItCannotFollow(t *testing.T) {
 
 // TestHostilePatternEnds wants an error from a pattern that would search for ages.
 func TestHostilePatternEnds(t *testing.T) {
-	slow, err := compilePattern("here", `(?:a|b|ab)*(?=c)`)
+	slow, err := compilePattern("here", `(?:a|b|ab)*c`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,13 +201,6 @@ func TestHostilePatternEnds(t *testing.T) {
 	err = slow.each([]byte(strings.Repeat("ab", 40)), func(int, int) error { return nil })
 	if !errors.Is(err, errPatternCost) || !strings.Contains(err.Error(), "here") {
 		t.Errorf("got %v", err)
-	}
-	empty, err := compilePattern("here", `a*`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := empty.each([]byte("b"), func(int, int) error { return nil }); !errors.Is(err, ErrUnsupported) {
-		t.Errorf("a match of nothing: %v", err)
 	}
 }
 
@@ -253,13 +253,10 @@ func TestUnicodeVersion(t *testing.T) {
 // TestStreamIsDecode wants the text of a stream to be that of all ids at once.
 func TestStreamIsDecode(t *testing.T) {
 	for _, name := range families {
-		if name == "odd3" {
-			continue // its decoder looks at the whole text
-		}
 		tokenizer := family(t, name)
 		for i, text := range corpus(t)[:3000] {
 			ids := encode(t, tokenizer, text)
-			if len(ids) > 200 || strings.Contains(text, "\uFFFD") {
+			if len(ids) > 200 {
 				continue
 			}
 			want, err := tokenizer.DecodeSkipSpecial(ids)

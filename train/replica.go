@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"slices"
 
 	"github.com/psyche-go/psyche/checkpoint"
 	"github.com/psyche-go/psyche/data"
 	"github.com/psyche-go/psyche/model"
+	"github.com/psyche-go/psyche/safetensors"
 	"github.com/psyche-go/psyche/torch"
 )
 
@@ -191,15 +191,17 @@ func (r *replica) Snapshot(ctx context.Context) (checkpoint.Snapshot, error) {
 	if err != nil {
 		return checkpoint.Snapshot{}, fmt.Errorf("take snapshot: %w", err)
 	}
-	return checkpoint.Snapshot{Step: r.step, Files: slices.Clone(r.files), Tensors: tensors}, nil
+	s := checkpoint.Snapshot{Step: r.step, Files: r.files, Tensors: tensors}
+	s.NameType() // the model that training began with may have had another
+	return s, nil
 }
 
 // load replaces files and weights. The snapshot must be of the same model, and may store it
 // in any way in which a model may be stored that a replica is made of; if it is not,
 // nothing changes. The caller holds the lock.
 func (r *replica) load(ctx context.Context, s checkpoint.Snapshot) error {
-	mine, _ := checkpoint.Snapshot{Files: r.files}.File(checkpoint.ConfigFile)
-	if theirs, found := s.File(checkpoint.ConfigFile); !found || string(theirs) != string(mine) {
+	mine, _ := named(r.files).File(checkpoint.ConfigFile)
+	if theirs, found := named(s.Files).File(checkpoint.ConfigFile); !found || string(theirs) != string(mine) {
 		return fmt.Errorf("%w: its %s is another one", ErrModel, checkpoint.ConfigFile)
 	}
 	r.changed() // first: whatever an error leaves, copies follow
@@ -208,6 +210,13 @@ func (r *replica) load(ctx context.Context, s checkpoint.Snapshot) error {
 	}
 	r.files, r.step = s.Files, s.Step
 	return nil
+}
+
+// named returns files as a snapshot of a replica has them, whose weights are F32.
+func named(files []checkpoint.File) checkpoint.Snapshot {
+	s := checkpoint.Snapshot{Files: files, Tensors: []safetensors.Tensor{{DType: safetensors.F32}}}
+	s.NameType()
+	return s
 }
 
 // microBatch is a part of a batch that goes through the model at once: sequences of the
@@ -340,6 +349,9 @@ func (r *replica) Evaluate(ctx context.Context, sequences [][]int32) (float64, e
 			total += part.loss(s, network).Item() * float64(part.counted)
 			return nil
 		})
+		if err == nil && (math.IsNaN(total) || math.IsInf(total, 0)) {
+			err = fmt.Errorf("%w: loss is %v; are the weights damaged, or too large for the type that is computed in?", ErrNotFinite, total)
+		}
 		if err != nil {
 			return 0, fmt.Errorf("evaluate: %w", err)
 		}

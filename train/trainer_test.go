@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -384,6 +385,29 @@ func TestSnapshotRoundTrip(t *testing.T) {
 	}
 	if digest(t, trainer) == digest(t, loaded) || s.Manifest().Digest() != digest(t, loaded) {
 		t.Error("a snapshot shares memory with the model")
+	}
+}
+
+// TestSnapshotNamesTheTypeOfItsWeights trains a model whose config.json speaks of bf16.
+func TestSnapshotNamesTheTypeOfItsWeights(t *testing.T) {
+	const key = `"torch_dtype": "bfloat16"`
+	began := toyModel(t, 4)
+	began.Files = slices.Clone(began.Files)
+	config, _ := began.File(checkpoint.ConfigFile)
+	at := slices.IndexFunc(began.Files, func(f checkpoint.File) bool { return f.Name == checkpoint.ConfigFile })
+	began.Files[at].Data = []byte(strings.Replace(string(config), "{", "{"+key+", ", 1))
+	trainer := newTestTrainer(t, func(o *Options) { o.Model = began })
+	s, err := trainer.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := s.File(checkpoint.ConfigFile); !strings.Contains(string(got), `"torch_dtype": "float32"`) || strings.Contains(string(got), "bfloat16") {
+		t.Errorf("config.json is %s", got)
+	}
+	for name, snapshot := range map[string]checkpoint.Snapshot{"what it began with": began, "its own": s} {
+		if err := trainer.Load(t.Context(), snapshot); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

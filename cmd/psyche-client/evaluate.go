@@ -15,7 +15,7 @@ import (
 type evaluateCommand struct {
 	Model        string      `required:"" type:"existingdir" placeholder:"DIR" help:"Hugging Face folder of the model."`
 	Data         string      `required:"" type:"path" placeholder:"PATH" help:"Token file, or folder of token files."`
-	TokenSize    int         `default:"0" enum:"0,2,4" help:"Bytes of a token in the files: 2 or 4; 0: as the data.json beside them says, or 2 (${default})."`
+	TokenSize    int         `default:"0" enum:"0,2,4,8" help:"Bytes of a token in the files: 2, 4 or 8; 0: as what lies beside them says (data.json, *.metadata, *.idx), or 2 if the vocabulary fits (${default})."`
 	SeqLen       int         `placeholder:"N" help:"Tokens of a sequence; 0: the model's longest."`
 	MaxSequences uint64      `default:"64" placeholder:"N" help:"Sequences to use, from the start of the data; 0: all (${default})."`
 	MicroBatch   int         `default:"8" help:"Sequences that go through the model at once."`
@@ -23,13 +23,13 @@ type evaluateCommand struct {
 
 	libraryFlags   `embed:""`
 	inferenceFlags `embed:""`
-	JSON           bool `help:"Print a JSON object."`
+	JSON           bool `help:"Print a JSON object; its perplexity is null where it is too large for a number."`
 }
 
 // evaluation is the command's result; losses are in nats per token.
 type evaluation struct {
 	Loss        float64 `json:"loss"`
-	Perplexity  float64 `json:"perplexity"`
+	Perplexity  any     `json:"perplexity"` // a number; null: it is larger than any
 	Sequences   int     `json:"sequences"`
 	OfSequences uint64  `json:"of_sequences"` // that the data has
 	Tokens      int     `json:"tokens"`
@@ -48,11 +48,6 @@ func (c *evaluateCommand) Run(ctx context.Context, t terminal) error {
 	}
 	if c.SeqLen == 0 {
 		c.SeqLen = description.MaxTokens
-	}
-	if c.TokenSize == 0 {
-		if c.TokenSize, err = local.TokenSize(c.Data, defaultTokenSize); err != nil {
-			return err
-		}
 	}
 	options := local.Options{SeqLen: c.SeqLen, TokenSize: c.TokenSize, VocabSize: description.VocabSize}
 	sequences, of, err := readFirst(ctx, c.Data, options, c.MaxSequences)
@@ -82,12 +77,16 @@ func (c *evaluateCommand) Run(ctx context.Context, t terminal) error {
 	if err != nil {
 		return err
 	}
-	result := evaluation{loss, math.Exp(loss), len(sequences), of, len(sequences) * c.SeqLen, s.Step}
+	perplexity := math.Exp(loss)
+	result := evaluation{loss, perplexity, len(sequences), of, len(sequences) * c.SeqLen, s.Step}
 	if c.JSON {
+		if math.IsInf(perplexity, 0) {
+			result.Perplexity = nil
+		}
 		return json.NewEncoder(t.Out).Encode(result)
 	}
 	_, err = fmt.Fprintf(t.Out, "loss %.4f nats per token, perplexity %.2f, over %d tokens in %d of %d sequences\n",
-		result.Loss, result.Perplexity, result.Tokens, result.Sequences, result.OfSequences)
+		result.Loss, perplexity, result.Tokens, result.Sequences, result.OfSequences)
 	return err
 }
 

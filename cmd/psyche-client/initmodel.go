@@ -42,6 +42,7 @@ func (c *initModelCommand) Run(t terminal) error {
 		return fmt.Errorf("%s: %w", c.Config, err)
 	}
 	s.Sort()
+	s.NameType()
 	if err := checkpoint.WriteDir(c.Output, s); err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/psyche-go/psyche/checkpoint"
+	"github.com/psyche-go/psyche/safetensors"
 	"github.com/psyche-go/psyche/torch"
 )
 
@@ -205,6 +206,44 @@ func loss(t *testing.T, model, data string) float64 {
 		t.Fatalf("evaluate printed %s: %v", out, err)
 	}
 	return result.Loss
+}
+
+// TestEvaluateMeasuresWhatJSONCannotSay scales the weights of a model: a perplexity that is
+// larger than any number, and a loss that is none.
+func TestEvaluateMeasuresWhatJSONCannotSay(t *testing.T) {
+	requireTorch(t)
+	model, data := toy(t)
+	scaled := func(factor float32) string {
+		s, err := checkpoint.ReadDir(model)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, tensor := range s.Tensors {
+			if tensor.Name != "model.norm.weight" {
+				continue
+			}
+			values, err := tensor.Float32s()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for j := range values {
+				values[j] *= factor
+			}
+			s.Tensors[i] = safetensors.FromFloat32s(tensor.Name, tensor.Shape, values)
+		}
+		dir := filepath.Join(t.TempDir(), "scaled")
+		if err := checkpoint.WriteDir(dir, s); err != nil {
+			t.Fatal(err)
+		}
+		return dir
+	}
+	line := []string{"evaluate", "--data", data, "--seq-len", "16", "--threads", "1", "--json", "--model"}
+	var result map[string]any
+	if out := succeed(t, append(line, scaled(1e6))...); json.Unmarshal([]byte(out), &result) != nil || result["perplexity"] != nil || result["loss"].(float64) < 1000 {
+		t.Errorf("evaluate printed %s", out)
+	}
+	fail(t, exitFailure, "loss is NaN", append(line, scaled(float32(math.NaN())))...)
+	fail(t, exitFailure, "loss is NaN", append(line[:len(line)-2:len(line)-2], "--model", scaled(float32(math.NaN())))...)
 }
 
 func TestInterruptedSoloSaves(t *testing.T) {

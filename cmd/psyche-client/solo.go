@@ -23,7 +23,7 @@ import (
 type soloCommand struct {
 	Model      string `required:"" type:"existingdir" placeholder:"DIR" help:"Hugging Face folder of the model to start from."`
 	DataPath   string `required:"" type:"path" placeholder:"PATH" help:"Folder of token files, or one token file."`
-	TokenSize  int    `default:"0" enum:"0,2,4" help:"Bytes of a token in the files: 2 or 4; 0: as the data.json beside them says, or 2 (${default})."`
+	TokenSize  int    `default:"0" enum:"0,2,4,8" help:"Bytes of a token in the files: 2, 4 or 8; 0: as what lies beside them says (data.json, *.metadata, *.idx), or 2 if the vocabulary fits (${default})."`
 	SeqLen     int    `default:"256" help:"Tokens of a sequence."`
 	Shuffle    uint64 `default:"0" placeholder:"SEED" help:"Order of the sequences; 0: as in the files (${default})."`
 	TotalBatch int    `default:"24" help:"Sequences of a step."`
@@ -246,11 +246,6 @@ func (s *solo) openData(ctx context.Context, description model.Description) (err
 		return fmt.Errorf("--seq-len %d: the model's max_position_embeddings is %d", c.SeqLen, description.MaxTokens)
 	}
 	options := local.Options{SeqLen: c.SeqLen, TokenSize: c.TokenSize, VocabSize: description.VocabSize}
-	if c.TokenSize == 0 {
-		if options.TokenSize, err = local.TokenSize(c.DataPath, defaultTokenSize); err != nil {
-			return err
-		}
-	}
 	if c.HeldOut != "" {
 		if err := s.readHeldOut(ctx, options); err != nil {
 			return err
@@ -260,7 +255,6 @@ func (s *solo) openData(ctx context.Context, description model.Description) (err
 		options.Seed = new([32]byte)
 		binary.LittleEndian.PutUint64(options.Seed[:], c.Shuffle)
 	}
-	c.TokenSize = options.TokenSize
 	s.data, err = local.Open(c.DataPath, options)
 	return err
 }
@@ -268,11 +262,6 @@ func (s *solo) openData(ctx context.Context, description model.Description) (err
 // readHeldOut reads what is only measured. Without a --token-size it may have another one
 // than the data.
 func (s *solo) readHeldOut(ctx context.Context, o local.Options) (err error) {
-	if s.options.TokenSize == 0 {
-		if o.TokenSize, err = local.TokenSize(s.options.HeldOut, o.TokenSize); err != nil {
-			return err
-		}
-	}
 	var of uint64
 	if s.heldOut, of, err = readFirst(ctx, s.options.HeldOut, o, s.options.HeldOutSequences); err != nil {
 		return err

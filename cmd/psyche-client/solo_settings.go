@@ -25,7 +25,7 @@ func (c *soloCommand) settings(data *local.Folder, warmup uint32) []setting {
 	number := func(value float64) string { return strconv.FormatFloat(value, 'g', -1, 64) }
 	fingerprint := data.Fingerprint()
 	all := []setting{
-		{"--data-path", fmt.Sprintf("%d tokens of %d bytes, %x", data.Tokens(), c.TokenSize, fingerprint[:8]), countsSequences},
+		{"--data-path", fmt.Sprintf("%d tokens of %d bytes, %x", data.Tokens(), data.TokenSize(), fingerprint[:8]), countsSequences},
 		{"--seq-len", strconv.Itoa(c.SeqLen), countsSequences},
 		{"--shuffle", strconv.FormatUint(c.Shuffle, 10), countsSequences},
 		{"--total-batch", strconv.Itoa(c.TotalBatch), ""},

@@ -8,9 +8,6 @@ import (
 	"github.com/psyche-go/psyche/data/local"
 )
 
-// defaultTokenSize is that of token files which no data.json describes.
-const defaultTokenSize = 2
-
 // readFirst returns the first sequences of a token file or folder, at most limit of
 // them, and how many there are; 0 means all.
 func readFirst(ctx context.Context, path string, o local.Options, limit uint64) (sequences [][]int32, of uint64, err error) {

@@ -163,7 +163,9 @@ func (f *trainerFactory) checkDataPath(ctx context.Context, run config.Model) er
 	if f.command.DataPath == "" && remote {
 		return nil
 	}
-	o := f.dataOptions(run, model.Description{})
+	// The model, which may come from peers, is not known yet: its vocabulary counts when the
+	// data is opened to be read.
+	o := f.dataOptions(run, model.Description{VocabSize: 1})
 	o.Logger = nil // what it warns of is said when the data is opened to be read
 	provider, err := data.New(ctx, run.DataLocations, o)
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 type dataInspect struct {
 	Dir       string `arg:"" name:"dir" help:"Folder of token files."`
 	SeqLen    int    `default:"1" help:"Count sequences of this many tokens (${default})."`
-	TokenSize int    `enum:"0,2,4" default:"0" help:"Bytes of a token: 2 or 4; 0: as the folder's data.json says, or 2 (${default})."`
+	TokenSize int    `enum:"0,2,4,8" default:"0" help:"Bytes of a token: 2, 4 or 8; 0: as what lies beside the files says (data.json, *.metadata, *.idx), or 2 if --vocab-size or --tokenizer says that ids fit (${default})."`
 	VocabSize int    `default:"0" help:"Fail on a token id that is not less; 0: the tokenizer's in data.json, if there is one (${default})."`
 	Tokenizer string `placeholder:"FILE" help:"A tokenizer.json, or bytes, to show a sample as text. Default: the one that data.json names, if it is there."`
 	Sample    int    `default:"64" placeholder:"N" help:"Tokens of the first sequence to show as text; 0: none (${default})."`
@@ -37,13 +37,15 @@ func (c dataInspect) Run(ctx context.Context, to console) (err error) {
 		return err
 	}
 	o := local.Options{SeqLen: c.SeqLen, TokenSize: c.TokenSize, VocabSize: c.VocabSize}
-	if o.TokenSize == 0 {
-		if o.TokenSize = 2; found {
-			o.TokenSize = described.TokenSizeInBytes
-		}
+	decoder, err := c.loadTokenizer(described)
+	if err != nil {
+		return err
 	}
 	if o.VocabSize == 0 {
 		o.VocabSize = described.Tokenizer.VocabSize
+	}
+	if o.VocabSize == 0 && decoder != nil {
+		o.VocabSize = decoder.VocabSize()
 	}
 	folder, err := local.Open(c.Dir, o)
 	if err != nil {
@@ -60,23 +62,19 @@ func (c dataInspect) Run(ctx context.Context, to console) (err error) {
 		}
 	}
 	_, err = fmt.Fprintf(to.out, "%s: %d tokens of %d bytes (%s) in %d files, %d sequences of %d tokens, largest id %d\n",
-		c.Dir, folder.Tokens(), o.TokenSize, map[int]string{2: "u16", 4: "u32"}[o.TokenSize], len(folder.Files()), folder.Len(), c.SeqLen, largest)
+		c.Dir, folder.Tokens(), folder.TokenSize(), map[int]string{2: "u16", 4: "u32", 8: "u64"}[folder.TokenSize()], len(folder.Files()), folder.Len(), c.SeqLen, largest)
 	if err == nil && found {
 		_, err = fmt.Fprintf(to.out, "tokenizer %s with %d tokens, %d tokens held out, the SHA-256 of every file is right\n",
 			described.Tokenizer.Name, described.Tokenizer.VocabSize, described.HeldOutTokens)
 	}
-	if err != nil || c.Sample == 0 {
+	if err != nil || c.Sample == 0 || decoder == nil {
 		return err
 	}
-	return c.sample(ctx, to, described, o)
+	return c.sample(ctx, to, decoder, o)
 }
 
 // sample shows tokens as text.
-func (c dataInspect) sample(ctx context.Context, to console, described manifest.Manifest, o local.Options) (err error) {
-	decoder, err := c.loadTokenizer(described)
-	if err != nil || decoder == nil {
-		return err
-	}
+func (c dataInspect) sample(ctx context.Context, to console, decoder *tokenizer.Tokenizer, o local.Options) (err error) {
 	folder, err := local.Open(c.Dir, o)
 	if err != nil {
 		return err

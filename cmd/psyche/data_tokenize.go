@@ -16,11 +16,11 @@ type dataTokenize struct {
 	Output          string   `required:"" placeholder:"DIR" help:"Folder to write: train-*.ds, data.json, heldout/heldout.ds."`
 	Tokenizer       string   `default:"bytes" placeholder:"FILE" help:"A tokenizer.json, or bytes for one token per byte (${default})."`
 	TokenSize       int      `enum:"0,2,4" default:"0" help:"Bytes of a token: 2 or 4; 0: 2 if every id of the tokenizer fits (${default})."`
-	Format          string   `enum:"auto,text,jsonl,parquet" default:"auto" help:"How texts lie in files: text for one in each, jsonl for one in each line, parquet; auto: by the ending .jsonl, .ndjson (also with .gz) or .parquet, else text (${default})."`
-	Field           string   `default:"text" placeholder:"NAME" help:"Key (JSONL) or column (Parquet) of the text (${default})."`
+	Format          string   `enum:"auto,text,jsonl,json,csv,parquet" default:"auto" help:"How texts lie in files: text for one in each, jsonl for a JSON object in each line, json for an array of objects, csv, parquet; auto: by the ending .jsonl, .ndjson, .json, .csv, .tsv (also with .gz or .zst) or .parquet, else text (${default})."`
+	Field           string   `default:"text" placeholder:"NAME" help:"Key (JSON) or column (CSV, Parquet) of the text (${default})."`
 	Include         []string `sep:"none" placeholder:"PATTERN" help:"Read only files of these names in folders, as in --include '*.go'. May be repeated."`
 	HeldOut         []string `sep:"none" placeholder:"FILE" help:"Hold the tokens of this file out of training. May be repeated."`
-	HeldOutFraction float64  `default:"0" help:"Share of the text files of folders, and of the texts of JSONL and Parquet files, to hold out of training, 0 to below 1; above 0 it is at least one of two (${default})."`
+	HeldOutFraction float64  `default:"0" help:"Share of the text files of folders, and of the texts of other files, to hold out of training, 0 to below 1; above 0 it is at least one of two (${default})."`
 	BOS             string   `name:"bos" placeholder:"TOKEN" help:"Token to put before each text, as the tokenizer.json names it."`
 	EOS             string   `name:"eos" placeholder:"TOKEN" help:"Token to put after each text, instead of --separator."`
 	Separator       *string  `placeholder:"TEXT" help:"Text to put after each text, with escapes as in Go; empty for none. Default: \\n, or none with --eos."`

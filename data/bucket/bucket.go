@@ -34,6 +34,10 @@ func Open(ctx context.Context, store objstore.Store, folder string, o tokens.Opt
 	if err != nil {
 		return nil, fmt.Errorf("list token files: %w", err)
 	}
+	beside := make(map[string]objstore.Object)
+	for _, object := range listed {
+		beside[object.Name] = object
+	}
 	listed = slices.DeleteFunc(listed, func(object objstore.Object) bool {
 		return !tokens.IsTokenFile(strings.TrimPrefix(object.Name, folder))
 	})
@@ -45,9 +49,10 @@ func Open(ctx context.Context, store objstore.Store, folder string, o tokens.Opt
 	group, starts := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
 	for i, object := range listed {
-		f := &file{store: store, object: object}
-		files[i] = f
-		group.Go(func() error { return f.checkStart(starts) })
+		group.Go(func() (err error) {
+			files[i], err = begin(starts, store, object, beside, o)
+			return err
+		})
 	}
 	if err := group.Wait(); err != nil {
 		return nil, err
@@ -69,16 +74,27 @@ type file struct {
 	object objstore.Object
 }
 
-func (f *file) checkStart(ctx context.Context) error {
-	start := make([]byte, min(int64(tokens.StartSize), f.object.Size))
-	err := f.ReadAt(ctx, start, 0)
-	if err == nil {
-		err = tokens.CheckStart(start)
+// begin compares an object with its first bytes, and with what objects beside it say of it.
+func begin(ctx context.Context, store objstore.Store, object objstore.Object, beside map[string]objstore.Object, o tokens.Options) (tokens.File, error) {
+	f := &file{store: store, object: object}
+	for _, name := range tokens.Sidecars(object.Name) {
+		sidecar, found := beside[name]
+		if !found {
+			continue
+		}
+		stated, found, err := tokens.ReadSidecar(ctx, &file{store: store, object: sidecar})
+		if err == nil && found {
+			err = stated.Check(object.Name, object.Size, o.TokenSize)
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
-	if err != nil {
-		return fmt.Errorf("open token file %s: %w", f.object.Name, err)
+	start := make([]byte, min(int64(tokens.StartSize), object.Size))
+	if err := f.ReadAt(ctx, start, 0); err != nil {
+		return nil, fmt.Errorf("open token file %s: %w", object.Name, err)
 	}
-	return nil
+	return tokens.Begin(f, start, o)
 }
 
 // Name implements tokens.File.

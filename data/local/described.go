@@ -59,16 +59,6 @@ func describe(at string) (*description, error) {
 	return d, nil
 }
 
-// TokenSize returns the bytes of a token as the data.json of a folder of token files, or of
-// a single one, says, and otherwise where there is none.
-func TokenSize(at string, otherwise int) (int, error) {
-	d, err := describe(at)
-	if err != nil || d == nil {
-		return otherwise, err
-	}
-	return d.tokenSize, nil
-}
-
 // check compares the open files with their description. Lengths are compared, not hashes,
 // for which all files would have to be read.
 func (d *description) check(files []*file, tokenSize int) error {

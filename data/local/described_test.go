@@ -103,13 +103,11 @@ func TestTheManifestIsFoundFromInside(t *testing.T) {
 	}
 }
 
-func TestTokenSize(t *testing.T) {
+func TestTheManifestSaysTheTokenSize(t *testing.T) {
 	dir := described(t)
-	bare := t.TempDir()
-	write(t, filepath.Join(bare, "a.ds"), 1, 2)
-	for path, want := range map[string]int{dir: 2, filepath.Join(dir, "heldout"): 2, filepath.Join(dir, "a.ds"): 2, bare: 4, filepath.Join(dir, "nowhere"): 4} {
-		if got, err := TokenSize(path, 4); err != nil || got != want {
-			t.Errorf("%s: %d, %v; want %d", path, got, err, want)
+	for _, path := range []string{dir, filepath.Join(dir, "heldout"), filepath.Join(dir, "a.ds")} {
+		if folder := open(t, path, Options{SeqLen: 4}); folder.TokenSize() != 2 {
+			t.Errorf("%s: %d", path, folder.TokenSize())
 		}
 	}
 }

@@ -32,12 +32,18 @@ type file struct {
 	path    string
 	size    int64
 	changed time.Time
+	start   []byte // its first bytes, until it was looked at
 }
 
 // Open opens the token files of a folder, or a single token file, and checks their lengths.
-// When a data.json describes them, they must be what it says: ErrDescribed.
+// When something beside them describes them, they must be what it says. Options.TokenSize 0
+// is the size that this says; where nothing does, tokens.AssumeSize decides.
 func Open(dir string, o Options) (*Folder, error) {
-	if err := o.Check(); err != nil {
+	known := o
+	if o.TokenSize == 0 {
+		known.TokenSize = 2
+	}
+	if err := known.Check(); err != nil {
 		return nil, fmt.Errorf("open data folder %s: %w", dir, err)
 	}
 	paths, err := tokenFiles(dir)
@@ -48,26 +54,43 @@ func Open(dir string, o Options) (*Folder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open data folder %s: %w", dir, err)
 	}
-	folder := &Folder{tokenSize: o.TokenSize, described: described}
-	var files []tokens.File
-	for _, path := range paths {
-		opened, err := openFile(path)
-		if err != nil {
-			return nil, errors.Join(err, folder.Close())
-		}
-		folder.files = append(folder.files, opened)
-		files = append(files, opened)
-	}
-	if described != nil {
-		if err := described.check(folder.files, o.TokenSize); err != nil {
-			return nil, errors.Join(fmt.Errorf("open data folder %s: %w", dir, err), folder.Close())
-		}
-	}
-	if folder.Set, err = tokens.New(files, o); err != nil {
+	folder := &Folder{described: described}
+	if err := folder.open(dir, paths, o); err != nil {
 		return nil, errors.Join(err, folder.Close())
 	}
 	return folder, nil
 }
+
+// open opens the files, and learns or compares the size of their tokens.
+func (f *Folder) open(dir string, paths []string, o Options) error {
+	for _, path := range paths {
+		opened, err := openFile(path)
+		if err != nil {
+			return err
+		}
+		f.files = append(f.files, opened)
+	}
+	err := f.resolveSize(&o)
+	if err == nil && f.described != nil {
+		err = f.described.check(f.files, o.TokenSize)
+	}
+	if err != nil {
+		return fmt.Errorf("open data folder %s: %w", dir, err)
+	}
+	f.tokenSize = o.TokenSize
+	files := make([]tokens.File, len(f.files))
+	for i, file := range f.files {
+		if files[i], err = tokens.Begin(file, file.start, o); err != nil {
+			return err
+		}
+		file.start = nil
+	}
+	f.Set, err = tokens.New(files, o)
+	return err
+}
+
+// TokenSize returns the bytes of a token.
+func (f *Folder) TokenSize() int { return f.tokenSize }
 
 // tokenFiles returns the paths of the token files of a folder in the order of their
 // names, or the path itself when it is a file.
@@ -118,15 +141,14 @@ func openFile(path string) (*file, error) {
 		return nil, fmt.Errorf("open token file: %w", err)
 	}
 	info, err := opened.Stat()
-	if err == nil {
-		var start [tokens.StartSize]byte
-		n, _ := opened.ReadAt(start[:], 0)
-		err = tokens.CheckStart(start[:n])
-	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open token file %s: %w", path, err), opened.Close())
 	}
-	return &file{File: opened, path: path, size: info.Size(), changed: info.ModTime()}, nil
+	f := &file{File: opened, path: path, size: info.Size(), changed: info.ModTime(), start: make([]byte, min(tokens.StartSize, info.Size()))}
+	if err := f.ReadAt(context.Background(), f.start, 0); err != nil {
+		return nil, errors.Join(fmt.Errorf("open token file %s: %w", path, err), opened.Close())
+	}
+	return f, nil
 }
 
 // Name implements tokens.File.

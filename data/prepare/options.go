@@ -32,7 +32,9 @@ type Format string
 const (
 	FormatAuto    Format = "auto"    // by the ending of the name; text if that says nothing
 	FormatText    Format = "text"    // the file is one text
-	FormatJSONL   Format = "jsonl"   // a JSON object in every line; may be compressed, *.gz
+	FormatJSONL   Format = "jsonl"   // a JSON object in every line; may be compressed, *.gz or *.zst
+	FormatJSON    Format = "json"    // an array of JSON objects; may be compressed
+	FormatCSV     Format = "csv"     // comma-separated values, tabs in *.tsv; may be compressed
 	FormatParquet Format = "parquet" // a table
 )
 
@@ -49,7 +51,7 @@ var (
 
 // Options says what Run reads and writes.
 type Options struct {
-	Paths  []string // files, patterns of them, and folders that are walked in the order of names
+	Paths  []string // files, patterns of them, and folders that are walked in the natural order of names
 	Output string   // folder to write; made if it is not there
 	Force  bool     // replace token files that are there
 
@@ -113,7 +115,7 @@ func (o Options) check() error {
 		return errors.New("prepare data: no tokenizer")
 	case o.TokenSize != 0 && o.TokenSize != 2 && o.TokenSize != 4:
 		return fmt.Errorf("prepare data: token size %d bytes, want 2 or 4", o.TokenSize)
-	case !slices.Contains([]Format{"", FormatAuto, FormatText, FormatJSONL, FormatParquet}, o.Format):
+	case !slices.Contains([]Format{"", FormatAuto, FormatText, FormatJSONL, FormatJSON, FormatCSV, FormatParquet}, o.Format):
 		return fmt.Errorf("prepare data: format %q is not known", o.Format)
 	case o.Workers < 0:
 		return fmt.Errorf("prepare data: %d workers, want at least 0", o.Workers)

@@ -121,6 +121,40 @@ func fileHash(t testing.TB, path string) string {
 	return hex.EncodeToString(sum[:])
 }
 
+// TestEmptyTextsHaveNoTokens wants nothing around them either.
+func TestEmptyTextsHaveNoTokens(t *testing.T) {
+	dir := t.TempDir()
+	tree(t, dir, map[string]string{"a.jsonl": "{\"text\": \"\"}\n{\"text\": \"a\"}\n{\"text\": null}\n", "b.txt": ""})
+	o := options(dir)
+	o.Output, o.Begin = t.TempDir(), []int32{'<'}
+	made, err := Run(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := text(t, filepath.Join(o.Output, "train-00000.ds")); got != "<a|" || made.Texts != 1 {
+		t.Errorf("%d texts, %q", made.Texts, got)
+	}
+}
+
+// TestInputsAreInNaturalOrder wants numbers within names to count as numbers, as they do in
+// names of token files.
+func TestInputsAreInNaturalOrder(t *testing.T) {
+	dir := t.TempDir()
+	tree(t, dir, map[string]string{
+		"train-1.txt": "1", "train-2.txt": "2", "train-10-of-12.txt": "10", "part-10/a.txt": "b", "part-9/b.txt": "a",
+	})
+	for _, test := range []struct{ path, want string }{{dir, "a|b|1|2|10|"}, {filepath.Join(dir, "train-*.txt"), "1|2|10|"}} {
+		o := options(test.path)
+		o.Output = t.TempDir()
+		if _, err := Run(context.Background(), o); err != nil {
+			t.Fatal(err)
+		}
+		if got := text(t, filepath.Join(o.Output, "train-00000.ds")); got != test.want {
+			t.Errorf("%s: got %q, want %q", test.path, got, test.want)
+		}
+	}
+}
+
 func TestNothingIsOverwritten(t *testing.T) {
 	dir := t.TempDir()
 	tree(t, dir, map[string]string{"in/a": "new text", "out/train-00007.ds": "old", "out/notes.txt": "mine"})

@@ -3,14 +3,12 @@ package prepare
 import (
 	"bufio"
 	"bytes"
-	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/psyche-go/psyche/strictjson"
@@ -40,6 +38,10 @@ func (s source) open(ctx context.Context, field string, position int64) (reader,
 		r, err = openParquet(ctx, file, field, position)
 	case FormatJSONL:
 		r, err = openLines(file, field, position)
+	case FormatJSON:
+		r, err = openObjects(file, field, position)
+	case FormatCSV:
+		r, err = openRecords(file, field, position)
 	default:
 		r = &textFile{file: file, read: position}
 	}
@@ -84,7 +86,7 @@ func (f *textFile) next() ([]byte, error) {
 // lines is a file with a JSON object in every line.
 type lines struct {
 	file   *os.File
-	unzip  *gzip.Reader // nil: the file is not compressed
+	end    func()
 	buffer *bufio.Reader
 	field  string
 	line   int64 // number of the last line that was read
@@ -92,26 +94,27 @@ type lines struct {
 }
 
 func openLines(file *os.File, field string, position int64) (*lines, error) {
-	l := &lines{file: file, field: field}
-	var from io.Reader = file
-	if strings.HasSuffix(strings.ToLower(file.Name()), ".gz") {
-		var err error
-		if l.unzip, err = gzip.NewReader(file); err != nil {
-			return nil, err
-		}
-		from = l.unzip
+	from, end, err := unpack(file)
+	if err != nil {
+		return nil, err
 	}
-	l.buffer = bufio.NewReaderSize(from, 1<<20)
+	l := &lines{file: file, end: end, field: field}
+	l.buffer = bufio.NewReaderSize(&withoutMark{from: from}, 1<<20)
 	for l.line < position {
 		if _, err := l.readLine(); err != nil {
+			end()
 			return nil, fmt.Errorf("go on after line %d: %w", position, err)
 		}
 	}
 	return l, nil
 }
 
-func (l *lines) Close() error    { return l.file.Close() }
 func (l *lines) position() int64 { return l.line }
+
+func (l *lines) Close() error {
+	l.end()
+	return l.file.Close()
+}
 
 // readLine returns the next line without its end, or io.EOF.
 func (l *lines) readLine() ([]byte, error) {
@@ -154,7 +157,7 @@ func (l *lines) next() ([]byte, error) {
 		if len(bytes.TrimSpace(line)) == 0 {
 			continue
 		}
-		text, err := l.text(line)
+		text, err := textOf(line, l.field)
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", l.line, err)
 		}
@@ -162,8 +165,8 @@ func (l *lines) next() ([]byte, error) {
 	}
 }
 
-// text returns the text of a line.
-func (l *lines) text(line []byte) ([]byte, error) {
+// textOf returns the text of a JSON object.
+func textOf(line []byte, field string) ([]byte, error) {
 	if !utf8.Valid(line) {
 		return nil, errors.New("not UTF-8")
 	}
@@ -171,17 +174,17 @@ func (l *lines) text(line []byte) ([]byte, error) {
 	if err := json.Unmarshal(line, &object); err != nil {
 		return nil, fmt.Errorf("not a JSON object: %w", err)
 	}
-	raw, found := object[l.field]
+	raw, found := object[field]
 	if !found {
-		return nil, fmt.Errorf("no key %q; name the key of the text with --field", l.field)
+		return nil, fmt.Errorf("no key %q; name the key of the text with --field", field)
 	}
 	// Half a surrogate pair would become U+FFFD: other text than whoever wrote it has.
 	if err := strictjson.CheckEscapes(raw); err != nil {
-		return nil, fmt.Errorf("key %q: %w; remove the line, or repair it", l.field, err)
+		return nil, fmt.Errorf("key %q: %w; remove it, or repair it", field, err)
 	}
 	var text *string
 	if err := json.Unmarshal(raw, &text); err != nil {
-		return nil, fmt.Errorf("key %q is not a string: %w", l.field, err)
+		return nil, fmt.Errorf("key %q is not a string: %w", field, err)
 	}
 	if text == nil {
 		return nil, nil // null: no text

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/data/manifest"
+	"github.com/psyche-go/psyche/data/tokens"
 )
 
 // source is a file to read.
@@ -29,7 +30,7 @@ type source struct {
 }
 
 // sources returns the files to read in their order: first those that are held out by
-// name, then the paths in the order given, folders in the order of names.
+// name, then the paths in the order given, folders in the natural order of names.
 func (o Options) sources() ([]source, error) {
 	var found []source
 	var named []fs.FileInfo
@@ -42,7 +43,11 @@ func (o Options) sources() ([]source, error) {
 			return nil, fmt.Errorf("read held-out text: %s is not a file", file)
 		}
 		named = append(named, info)
-		found = append(found, o.source(file, filepath.Base(file), info, true))
+		next, err := o.source(file, filepath.Base(file), info, true)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, next)
 	}
 	isNamed := func(info fs.FileInfo) bool {
 		return slices.ContainsFunc(named, func(other fs.FileInfo) bool { return os.SameFile(info, other) })
@@ -69,7 +74,11 @@ func (o Options) sources() ([]source, error) {
 		case !info.Mode().IsRegular():
 			return nil, fmt.Errorf("read text: %s is neither a file nor a folder", root)
 		case !isNamed(info):
-			found = append(found, o.source(root, filepath.Base(root), info, false))
+			next, err := o.source(root, filepath.Base(root), info, false)
+			if err != nil {
+				return nil, err
+			}
+			found = append(found, next)
 		}
 	}
 	return found, nil
@@ -83,22 +92,12 @@ func holdsTokens(folder string) bool {
 }
 
 // source describes a file.
-func (o Options) source(file, inside string, info fs.FileInfo, heldOut bool) source {
-	format := o.Format
-	if format == FormatAuto {
-		switch name := strings.TrimSuffix(strings.ToLower(inside), ".gz"); path.Ext(name) {
-		case ".jsonl", ".ndjson":
-			format = FormatJSONL
-		case ".parquet":
-			format = FormatParquet
-		default:
-			format = FormatText
-		}
-	}
-	return source{path: file, inside: inside, format: format, heldOut: heldOut, size: info.Size(), changed: info.ModTime()}
+func (o Options) source(file, inside string, info fs.FileInfo, heldOut bool) (source, error) {
+	format, err := o.formatOf(file, inside)
+	return source{path: file, inside: inside, format: format, heldOut: heldOut, size: info.Size(), changed: info.ModTime()}, err
 }
 
-// expand replaces patterns by the files that match, in the order of names. A path that
+// expand replaces patterns by the files that match, in the natural order of names. A path that
 // is there is no pattern.
 func expand(paths []string) (found []string, err error) {
 	for _, name := range paths {
@@ -113,7 +112,8 @@ func expand(paths []string) (found []string, err error) {
 		if len(matches) == 0 {
 			return nil, fmt.Errorf("read text: no file matches %q: %w", name, fs.ErrNotExist)
 		}
-		found = append(found, matches...) // Glob sorts
+		slices.SortFunc(matches, tokens.Compare)
+		found = append(found, matches...)
 	}
 	return found, nil
 }
@@ -147,12 +147,16 @@ func (o Options) walk(root string, isNamed func(fs.FileInfo) bool) ([]source, er
 		if err != nil {
 			return err
 		}
-		next := o.source(file, filepath.ToSlash(inside), info, false)
+		next, err := o.source(file, filepath.ToSlash(inside), info, false)
+		if err != nil {
+			return err
+		}
 		next.inFolder = true
 		next.heldOut = next.format == FormatText && o.isHeldOut(next.inside)
 		found = append(found, next)
 		return nil
 	})
+	slices.SortFunc(found, func(a, b source) int { return tokens.Compare(a.inside, b.inside) })
 	return found, err
 }
 

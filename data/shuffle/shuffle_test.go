@@ -103,3 +103,18 @@ func BenchmarkAt(b *testing.B) {
 		index++
 	}
 }
+
+// TestTheOrderIsTheDocumentedOne has places that were computed from the description in
+// docs/data.md alone, by another program.
+func TestTheOrderIsTheDocumentedOne(t *testing.T) {
+	var seed [32]byte
+	for i := range seed {
+		seed[i] = byte(i)
+	}
+	p := New(seed, 1000)
+	for index, want := range map[uint64]uint64{0: 738, 1: 603, 2: 594, 999: 269, 1000: 307, 1001: 568} {
+		if got := p.At(index); got != want {
+			t.Errorf("index %d goes to %d, want %d", index, got, want)
+		}
+	}
+}

@@ -21,9 +21,6 @@ const (
 	maxRead        = 4 << 20 // bytes of one read, unless a sequence is longer
 )
 
-// numpyMagic begins a file that numpy's save wrote.
-const numpyMagic = "\x93NUMPY"
-
 // Errors that say what is wrong with token files.
 var (
 	ErrNoFiles     = errors.New("no token files")
@@ -50,10 +47,14 @@ type File interface {
 // Options says how token files are read.
 type Options struct {
 	SeqLen    int       // tokens of a sequence, without the one that is only a label
-	TokenSize int       // bytes of a token: 2 or 4
+	TokenSize int       // bytes of a token: 2, 4 or 8
 	Seed      *[32]byte // of the order of the sequences; nil: the order of the files
 	VocabSize int       // token ids must be less; 0: only that they fit an int32
 	Parallel  int       // most reads at once, at least 1; 0: 1
+
+	// Presumed says that TokenSize may be a default that nobody meant: where a folder says
+	// nothing of it, AssumeSize must agree.
+	Presumed bool
 }
 
 // Check reports what is wrong with the options.
@@ -61,8 +62,8 @@ func (o Options) Check() error {
 	if o.SeqLen < 1 || o.SeqLen > MaxSeqLen {
 		return fmt.Errorf("sequence length %d, want 1 to %d", o.SeqLen, MaxSeqLen)
 	}
-	if o.TokenSize != 2 && o.TokenSize != 4 {
-		return fmt.Errorf("token size %d bytes, want 2 or 4", o.TokenSize)
+	if o.TokenSize != 2 && o.TokenSize != 4 && o.TokenSize != 8 {
+		return fmt.Errorf("token size %d bytes, want 2, 4 or 8", o.TokenSize)
 	}
 	if o.VocabSize < 0 {
 		return fmt.Errorf("vocabulary size %d, want at least 0", o.VocabSize)
@@ -119,17 +120,6 @@ func count(file File, o Options) (uint64, error) {
 	}
 	return tokens, nil
 }
-
-// CheckStart refuses the first bytes of a file that is no bare array of tokens.
-func CheckStart(start []byte) error {
-	if len(start) >= len(numpyMagic) && string(start[:len(numpyMagic)]) == numpyMagic {
-		return fmt.Errorf("%w, which would be read as tokens; write the array with tofile", ErrNumpyHeader)
-	}
-	return nil
-}
-
-// StartSize is how many bytes CheckStart wants to see.
-const StartSize = len(numpyMagic)
 
 // Len returns the number of sequences of one pass over the files.
 func (s *Set) Len() uint64 { return s.len }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -118,7 +119,10 @@ func TestNewNamesWhatIsWrong(t *testing.T) {
 	if _, err := New(make([]File, MaxFiles+1), o); err == nil {
 		t.Error("too many files were taken")
 	}
-	if err := CheckStart([]byte("\x93NUMPY\x01\x00")); !errors.Is(err, ErrNumpyHeader) {
+	if _, err := Begin(&memory{}, []byte("\x93NUMPY\x01\x00"), o); !errors.Is(err, ErrNumpyHeader) {
 		t.Errorf("numpy header: %v", err)
+	}
+	if _, err := Begin(&memory{}, []byte("version https://git-lfs.github.com/spec/v1\noid sha256:00"), o); err == nil || !strings.Contains(err.Error(), "git lfs pull") {
+		t.Errorf("pointer of Git LFS: %v", err)
 	}
 }

@@ -35,7 +35,7 @@ func Open(ctx context.Context, addresses []string, o tokens.Options, w Options) 
 	group.SetLimit(parallel)
 	for i, address := range addresses {
 		group.Go(func() (err error) {
-			files[i], err = s.client.open(ctx, address)
+			files[i], err = s.client.open(ctx, address, o)
 			return err
 		})
 	}
@@ -79,7 +79,7 @@ func (f *file) Name() string { return f.name }
 func (f *file) Size() int64 { return f.version.size }
 
 // open learns a file's version from its first bytes.
-func (c *client) open(ctx context.Context, address string) (*file, error) {
+func (c *client) open(ctx context.Context, address string, o tokens.Options) (tokens.File, error) {
 	f := &file{client: c, address: address, name: Redact(address)}
 	if u, err := url.Parse(address); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return nil, fmt.Errorf("open token file %s: not an http:// or https:// address", f.name)
@@ -89,16 +89,13 @@ func (c *client) open(ctx context.Context, address string) (*file, error) {
 		f.version, err = c.part(ctx, address, start, 0, nil)
 		return err
 	})
-	if err == nil {
-		err = tokens.CheckStart(start)
-	}
 	if err != nil {
 		return nil, fmt.Errorf("open token file %s: %w", f.name, err)
 	}
 	if f.version.etag == "" && f.version.modified == "" {
 		c.options.Logger.Warn("the server sends neither ETag nor Last-Modified: only a change of the file's length would be noticed", "file", f.name)
 	}
-	return f, nil
+	return tokens.Begin(f, start[:min(int64(len(start)), f.version.size)], o)
 }
 
 // ReadAt implements tokens.File.

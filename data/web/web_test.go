@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -93,6 +94,39 @@ func trickle(w http.ResponseWriter, r *http.Request) {
 		case <-r.Context().Done():
 			return
 		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// TestTokensOfAnotherSizeAreRefused serves what llm.c writes, and bare tokens of four bytes,
+// for two bytes.
+func TestTokensOfAnotherSizeAreRefused(t *testing.T) {
+	header, err := os.ReadFile("../local/testdata/formats/llmc-llama3.bin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	wide := bytes.Repeat([]byte{0x39, 0x30, 1, 0}, 2000)
+	for _, file := range [][]byte{header, wide} {
+		address := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("ETag", `"v1"`)
+			http.ServeContent(w, r, "", begun, bytes.NewReader(file))
+		})
+		if _, err := Open(context.Background(), []string{address}, layout, quick); !errors.Is(err, tokens.ErrWrongSize) {
+			t.Errorf("got %v", err)
+		}
+		source, err := Open(context.Background(), []string{address}, tokens.Options{SeqLen: 4, TokenSize: 4}, quick)
+		if err != nil {
+			t.Fatal(err)
+		}
+		read, err := source.Read(context.Background(), []uint64{1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if id := read[0][1]; id != 5000 && id != 77881 {
+			t.Errorf("token 5 is %d", id)
+		}
+		if err := source.Close(); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -1,0 +1,121 @@
+package prepare
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"strings"
+)
+
+// compressions are the endings of files that are unpacked while they are read.
+var compressions = []string{".gz", ".zst"}
+
+// tables are the endings of files that hold several texts.
+var tables = map[string]Format{
+	".jsonl": FormatJSONL, ".ndjson": FormatJSONL, ".json": FormatJSON, ".csv": FormatCSV, ".tsv": FormatCSV, ".parquet": FormatParquet,
+}
+
+// unread are endings of files that hold texts in a way that is not read: what to do instead.
+var unread = map[string]string{
+	".arrow":   "Arrow files (of a folder that save_to_disk wrote) are not read; write Parquet with to_parquet",
+	".feather": "Feather files are not read; write Parquet",
+	".bz2":     "bzip2 is not read; unpack the file",
+	".xz":      "xz is not read; unpack the file",
+	".lz4":     "LZ4 is not read; unpack the file",
+	".br":      "Brotli is not read; unpack the file",
+	".lzma":    "LZMA is not read; unpack the file",
+}
+
+// formatOf says by its name, and for JSON by its beginning, how the texts lie in a file.
+func (o Options) formatOf(file, name string) (Format, error) {
+	if o.Format != FormatAuto {
+		return o.Format, nil
+	}
+	name = strings.ToLower(name)
+	ending := path.Ext(name)
+	inner := strings.TrimSuffix(name, ending)
+	if why, known := unread[ending]; known {
+		_, table := tables[path.Ext(inner)]
+		if table || ending == ".arrow" || ending == ".feather" {
+			return "", fmt.Errorf("read text %s: %s, or leave it out with --include", file, why)
+		}
+		return FormatText, nil
+	}
+	packed := ""
+	for _, compression := range compressions {
+		if ending == compression {
+			packed, ending = compression, path.Ext(inner)
+		}
+	}
+	switch format := tables[ending]; {
+	case format == "":
+		return FormatText, nil
+	case format == FormatParquet && packed != "":
+		return "", fmt.Errorf("read text %s: Parquet files that are packed once more are not read; unpack it, or leave it out with --include", file)
+	case format != FormatJSON:
+		return format, nil
+	}
+	format, err := formatOfJSON(file)
+	if err == nil && format == FormatText && packed != "" {
+		err = errors.New("it has neither an array of objects nor an object in every line; unpack it if it is one text, or leave it out with --include")
+	}
+	if err != nil {
+		return "", fmt.Errorf("read text %s: %w", file, err)
+	}
+	return format, nil
+}
+
+// formatOfJSON tells an array of objects, and objects one after the other, from any other
+// text: one object may be a setting or a part of a program.
+func formatOfJSON(name string) (Format, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = file.Close() }() // it is only read
+	from, unpacked, err := unpack(file)
+	if err != nil {
+		return "", err
+	}
+	defer unpacked()
+	buffer := bufio.NewReader(io.LimitReader(from, maxDocument))
+	switch first := nextByte(buffer); first {
+	case '[':
+		if nextByte(buffer) == '{' {
+			return FormatJSON, nil
+		}
+		return FormatText, nil
+	case '{':
+		if err := buffer.UnreadByte(); err != nil {
+			return "", err
+		}
+	default:
+		return FormatText, nil
+	}
+	decoder := json.NewDecoder(buffer)
+	var value json.RawMessage
+	for range 2 {
+		if decoder.Decode(&value) != nil || value[0] != '{' {
+			return FormatText, nil
+		}
+	}
+	return FormatJSONL, nil
+}
+
+// nextByte returns the next byte that is neither white space nor of a byte order mark; 0 at
+// the end.
+func nextByte(from *bufio.Reader) byte {
+	for {
+		b, err := from.ReadByte()
+		switch {
+		case err != nil:
+			return 0
+		case !strings.ContainsRune(" \t\r\n", rune(b)) && strings.IndexByte(byteOrderMark, b) < 0:
+			return b
+		}
+	}
+}

@@ -1,0 +1,210 @@
+package prepare
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+func packGzip(t *testing.T, text string) string {
+	var out bytes.Buffer
+	w := gzip.NewWriter(&out)
+	if _, err := w.Write([]byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+func packZstd(t *testing.T, text string) string {
+	w, err := zstd.NewWriter(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(w.EncodeAll([]byte(text), nil))
+}
+
+// TestTextsOfContainers wants the texts of a file, not the syntax around them.
+func TestTextsOfContainers(t *testing.T) {
+	const lines = "{\"text\": \"one\"}\n{\"text\": null, \"a\": 1}\n{\"text\": \"tw\\u00f6\"}\n"
+	const array = "[{\"text\": \"one\", \"a\": [{}]},\n {\"text\": null},\n {\"text\": \"tw\\u00f6\"}]\n"
+	const table = "id,text\n1,one\n2,\n3,tw\u00f6\n"
+	const want = "one|tw\u00f6|"
+	for name, file := range map[string]string{
+		"a.jsonl": lines, "a.ndjson": lines, "a.json": lines, "b.json": array, "c.json": byteOrderMark + array, "d.jsonl": byteOrderMark + lines,
+		"a.jsonl.gz": packGzip(t, lines), "a.json.gz": packGzip(t, array), "b.json.gz": packGzip(t, lines),
+		"a.jsonl.zst": packZstd(t, lines), "a.json.zst": packZstd(t, array), "a.CSV.zst": packZstd(t, table),
+		"a.csv": table, "b.csv": byteOrderMark + strings.ReplaceAll(table, "\n", "\r\n"), "a.csv.gz": packGzip(t, table),
+		"a.tsv": strings.ReplaceAll(table, ",", "\t"), "c.csv": "\"text\"\n\"one\"\n\"\"\n\"tw\u00f6\"\n",
+	} {
+		dir := t.TempDir()
+		tree(t, dir, map[string]string{name: file})
+		for _, path := range []string{dir, filepath.Join(dir, name)} {
+			o := options(path)
+			o.Output = t.TempDir()
+			made, err := Run(context.Background(), o)
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+				continue
+			}
+			if got := text(t, filepath.Join(o.Output, "train-00000.ds")); got != want || made.Texts != 2 {
+				t.Errorf("%s: %d texts, %q, want %q", name, made.Texts, got, want)
+			}
+		}
+	}
+}
+
+func TestOneObjectIsOneText(t *testing.T) {
+	for _, file := range []string{`{"text": "a"}`, "{\n \"a\": [{}]\n}\n", `[1, 2]`, `[]`, `["a"]`, `"a"`, `{"a": `, `{} [`} {
+		dir := t.TempDir()
+		tree(t, dir, map[string]string{"a.json": file})
+		o := options(dir)
+		o.Output = t.TempDir()
+		if _, err := Run(context.Background(), o); err != nil {
+			t.Errorf("%s: %v", file, err)
+			continue
+		}
+		if got := text(t, filepath.Join(o.Output, "train-00000.ds")); got != file+"|" {
+			t.Errorf("%s: got %q", file, got)
+		}
+	}
+}
+
+func TestContainersThatAreRefused(t *testing.T) {
+	for name, test := range map[string]struct{ file, want string }{
+		"data-00000-of-00001.arrow": {"ARROW1\x00\x00", "Arrow files (of a folder that save_to_disk wrote) are not read; write Parquet"},
+		"a.feather":                 {"ARROW1", "Feather files are not read"},
+		"a.jsonl.xz":                {"\xfd7zXZ", "xz is not read; unpack"},
+		"a.csv.bz2":                 {"BZh", "bzip2 is not read; unpack"},
+		"a.parquet.gz":              {"", "packed once more"},
+		"one.json.gz":               {packGzip(t, `{"a": 1}`), "neither an array of objects nor"},
+		"broken.json.gz":            {"no gzip, and long enough for a header", "gzip: invalid header"},
+		"broken.jsonl.zst":          {"no zstd, and long enough for a header", "magic number mismatch"},
+		"cut.jsonl.gz":              {packGzip(t, strings.Repeat("{\"text\": \"a\"}\n", 99))[:40], "was the file cut off"},
+		"cut.csv.zst":               {packZstd(t, "text\n"+strings.Repeat("a\nb\n", 99))[:20], "unexpected EOF"},
+		"a.csv":                     {"id,content\n1,a\n", `no column "text" in its first line; name the column of the text with --field`},
+		"empty.csv":                 {"", "the first line of CSV names the columns"},
+		"ragged.csv":                {"id,text\n1,a\n2\n", "after record 1: record on line 3: wrong number of fields"},
+		"quote.csv":                 {"text\n\"a\n", "extraneous or missing"},
+		"latin.csv":                 {"text\n\xe9\n", "record 1 is not UTF-8"},
+		"field.json":                {`[{"a": 1}]`, `object 1: no key "text"; name the key`},
+		"number.json":               {`[{"text": "a"}, {"text": 1}]`, `object 2: key "text" is not a string`},
+		"half.json":                 {`[{"text": "a"}, `, "after object 1: the array has no end; was the file cut off?"},
+		"more.json":                 {`[{"text": "a"}] x`, "after object 1: something follows the array"},
+		"other.json":                {`[{"text": "a"}, 1]`, "object 2: not a JSON object"},
+		"surrogate.json":            {`[{"text": "\ud83d"}]`, "object 1"},
+		"latin.json":                {"[{\"text\": \"\xe9\"}]", "object 1: not UTF-8"},
+	} {
+		dir := t.TempDir()
+		tree(t, dir, map[string]string{name: test.file})
+		o := options(dir)
+		o.Output = t.TempDir()
+		_, err := Run(context.Background(), o)
+		if err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), filepath.Join(dir, name)) {
+			t.Errorf("%s: got %v, want %q", name, err, test.want)
+		}
+	}
+}
+
+// TestContainersGoOnAfterAnInterruption ends the run after its first entry of the journal.
+func TestContainersGoOnAfterAnInterruption(t *testing.T) {
+	var array, table strings.Builder
+	for i := range 400 {
+		sep := ","
+		if i == 0 {
+			sep = "["
+		}
+		array.WriteString(sep + `{"text": "` + strings.Repeat("x", i%7+1) + `"}`)
+		table.WriteString(strings.Repeat("y", i%5+1) + "\n")
+	}
+	dir := t.TempDir()
+	tree(t, dir, map[string]string{"a.json": array.String() + "]", "b.csv.zst": packZstd(t, "text\n"+table.String())})
+	whole := options(dir)
+	whole.Output = t.TempDir()
+	if _, err := Run(context.Background(), whole); err != nil {
+		t.Fatal(err)
+	}
+	want := text(t, filepath.Join(whole.Output, "train-00000.ds"))
+	for _, after := range []int{2, 8} {
+		ctx, cancel := context.WithCancel(context.Background())
+		o := options(dir)
+		o.Output, o.jobBytes, o.journalEvery = t.TempDir(), 1000, 500
+		entries := 0
+		o.afterJournal = func() {
+			if entries++; entries == after {
+				cancel()
+			}
+		}
+		if _, err := Run(ctx, o); !errors.Is(err, context.Canceled) {
+			t.Fatalf("%d entries: %v", entries, err)
+		}
+		o.afterJournal = nil
+		if _, err := Run(context.Background(), o); err != nil {
+			t.Fatal(err)
+		}
+		if got := text(t, filepath.Join(o.Output, "train-00000.ds")); got != want {
+			t.Errorf("interrupted after %d entries: got %d tokens, want %d", after, len(got), len(want))
+		}
+	}
+}
+
+func TestLongTextsAreRefused(t *testing.T) {
+	c := &capped{from: endless{}}
+	c.reset()
+	buffer := make([]byte, 1<<20)
+	for read := 0; ; read++ {
+		if _, err := c.Read(buffer); err != nil {
+			if !strings.Contains(err.Error(), "split it") {
+				t.Error(err)
+			}
+			return
+		}
+		if read > maxDocument>>20+2 {
+			t.Fatal("it reads for ever")
+		}
+	}
+}
+
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) { return len(p), nil }
+
+func FuzzContainer(f *testing.F) {
+	f.Add([]byte(`[{"text": "a"}, {"text": null}]`), "a.json")
+	f.Add([]byte("id,text\n1,a\n"), "a.csv")
+	f.Add([]byte("{\"text\": \"a\"}\n"), "a.jsonl")
+	f.Fuzz(func(t *testing.T, file []byte, name string) {
+		ending := filepath.Ext(name)
+		if ending != ".json" && ending != ".csv" && ending != ".jsonl" {
+			return
+		}
+		path := filepath.Join(t.TempDir(), "a"+ending)
+		if err := os.WriteFile(path, file, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		o := Options{Format: FormatAuto}
+		format, err := o.formatOf(path, path)
+		if err != nil {
+			return
+		}
+		r, err := source{path: path, format: format}.open(t.Context(), DefaultField, 0)
+		if err != nil {
+			return
+		}
+		for err == nil {
+			_, err = r.next()
+		}
+		if err := r.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

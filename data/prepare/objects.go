@@ -1,0 +1,120 @@
+package prepare
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+// objects is a file with an array of JSON objects.
+type objects struct {
+	file    *os.File
+	end     func()
+	limit   *capped
+	decoder *json.Decoder
+	field   string
+	read    int64 // objects
+}
+
+func openObjects(file *os.File, field string, position int64) (*objects, error) {
+	from, end, err := unpack(file)
+	if err != nil {
+		return nil, err
+	}
+	a := &objects{file: file, end: end, limit: &capped{from: from}, field: field}
+	a.limit.reset()
+	a.decoder = json.NewDecoder(&withoutMark{from: a.limit})
+	if start, err := a.decoder.Token(); err != nil || start != json.Delim('[') {
+		end()
+		return nil, fmt.Errorf("want an array of JSON objects: %w", errors.Join(err, errNotObjects))
+	}
+	for a.read < position {
+		if _, err := a.nextObject(); err != nil {
+			end()
+			return nil, fmt.Errorf("go on after object %d: %w", position, err)
+		}
+	}
+	return a, nil
+}
+
+var errNotObjects = errors.New("read it in another --format (jsonl has an object in every line, text is one text)")
+
+func (a *objects) position() int64 { return a.read }
+
+func (a *objects) Close() error {
+	a.end()
+	return a.file.Close()
+}
+
+// nextObject returns the next value of the array, or io.EOF after the last.
+func (a *objects) nextObject() (json.RawMessage, error) {
+	a.limit.reset()
+	if !a.decoder.More() {
+		if end, err := a.decoder.Token(); err != nil || end != json.Delim(']') {
+			return nil, a.cutOff(err)
+		}
+		if _, err := a.decoder.Token(); !errors.Is(err, io.EOF) {
+			return nil, fmt.Errorf("after object %d: something follows the array", a.read)
+		}
+		return nil, io.EOF
+	}
+	var object json.RawMessage
+	err := a.decoder.Decode(&object)
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil, a.cutOff(err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("object %d: %w", a.read+1, err)
+	}
+	a.read++
+	return object, nil
+}
+
+// cutOff is the error for an array without end. It is no io.EOF, which ends the texts.
+func (a *objects) cutOff(err error) error {
+	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("after object %d: the array has no end; was the file cut off?", a.read)
+	}
+	return fmt.Errorf("after object %d: %w", a.read, err)
+}
+
+func (a *objects) next() ([]byte, error) {
+	object, err := a.nextObject()
+	if err != nil {
+		return nil, err
+	}
+	text, err := textOf(object, a.field)
+	if err != nil {
+		return nil, fmt.Errorf("object %d: %w", a.read, err)
+	}
+	return text, nil
+}
+
+// withoutMark passes over the byte order mark that a text may begin with.
+type withoutMark struct {
+	from  io.Reader
+	begun bool
+}
+
+func (w *withoutMark) Read(p []byte) (int, error) {
+	if w.begun {
+		return w.from.Read(p)
+	}
+	w.begun = true
+	start := make([]byte, len(byteOrderMark))
+	n, err := io.ReadFull(w.from, start)
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		err = nil
+	}
+	if err == nil && string(start[:n]) == byteOrderMark {
+		return 0, nil
+	}
+	w.from = io.MultiReader(bytes.NewReader(start[:n]), w.from)
+	if err != nil {
+		return 0, err
+	}
+	return w.from.Read(p)
+}

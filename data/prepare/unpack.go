@@ -1,0 +1,56 @@
+package prepare
+
+import (
+	"compress/gzip"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"strings"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// maxWindow bounds what a zstd stream refers back to: what zstd --long allows by default.
+const maxWindow = 128 << 20
+
+// byteOrderMark may begin UTF-8 text.
+const byteOrderMark = "\ufeff"
+
+// unpack returns what a file holds, unpacked if its name says that it is compressed, and a
+// function that ends it.
+func unpack(file *os.File) (from io.Reader, end func(), err error) {
+	switch path.Ext(strings.ToLower(file.Name())) {
+	case ".gz":
+		unzip, err := gzip.NewReader(file)
+		if err != nil {
+			return nil, nil, err
+		}
+		return unzip, func() {}, nil
+	case ".zst":
+		decoder, err := zstd.NewReader(file, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow))
+		if err != nil {
+			return nil, nil, err
+		}
+		return decoder, decoder.Close, nil
+	}
+	return file, func() {}, nil
+}
+
+// capped is a reader that fails when more than maxDocument bytes and a buffer are read between
+// two calls of reset.
+type capped struct {
+	from io.Reader
+	left int64
+}
+
+func (c *capped) reset() { c.left = maxDocument + 1<<20 }
+
+func (c *capped) Read(p []byte) (int, error) {
+	if c.left <= 0 {
+		return 0, fmt.Errorf("the next text is longer than the %d bytes that are read; split it", maxDocument)
+	}
+	n, err := c.from.Read(p[:min(int64(len(p)), c.left)])
+	c.left -= int64(n)
+	return n, err
+}

@@ -1,0 +1,84 @@
+package tokens
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+)
+
+// StartSize is how many of a file's first bytes Begin wants to see, or all that it has.
+const StartSize = 4096
+
+// numpyMagic begins a file that numpy's save wrote.
+const numpyMagic = "\x93NUMPY"
+
+// header is what llm.c writes before the tokens: 256 32-bit numbers, of which the first
+// three are a mark, a version and the number of tokens.
+type header struct {
+	mark, version uint32
+	tokenSize     int
+}
+
+// headers are the known ones: tokens of GPT-2 and of Llama 3.
+var headers = []header{{20240520, 1, 2}, {20240801, 7, 4}}
+
+const headerSize = 256 * 4
+
+// ReadHeader returns what the header of llm.c says with which a file of size bytes begins.
+func ReadHeader(name string, start []byte, size int64) (s Stated, found bool, err error) {
+	if len(start) < 12 {
+		return Stated{}, false, nil
+	}
+	mark, version := binary.LittleEndian.Uint32(start), binary.LittleEndian.Uint32(start[4:])
+	for _, h := range headers {
+		if mark != h.mark || version != h.version {
+			continue
+		}
+		count := uint64(binary.LittleEndian.Uint32(start[8:]))
+		if want := headerSize + count*uint64(h.tokenSize); uint64(size) != want {
+			return Stated{}, false, fmt.Errorf("token file %s: its header of llm.c says that it has %d tokens, which are %d bytes with the header, it has %d; was it cut off?", name, count, want, size)
+		}
+		return Stated{By: "its header of llm.c", TokenSize: h.tokenSize, Bytes: size}, true, nil
+	}
+	return Stated{}, false, nil
+}
+
+// pointerStart begins what Git LFS leaves where a file was not downloaded.
+const pointerStart = "version https://git-lfs"
+
+// Begin checks the first bytes of a file and returns its tokens: without the header that
+// llm.c writes. What would be read as other tokens than it has is an error.
+func Begin(f File, start []byte, o Options) (File, error) {
+	if len(start) >= len(numpyMagic) && string(start[:len(numpyMagic)]) == numpyMagic {
+		return nil, fmt.Errorf("open token file %s: %w, which would be read as tokens; write the array with tofile", f.Name(), ErrNumpyHeader)
+	}
+	if bytes.HasPrefix(start, []byte(pointerStart)) {
+		return nil, fmt.Errorf("open token file %s: it is a pointer of Git LFS in place of the file; get the file itself, as with git lfs pull", f.Name())
+	}
+	stated, found, err := ReadHeader(f.Name(), start, f.Size())
+	if err != nil {
+		return nil, fmt.Errorf("open %w", err)
+	}
+	if found {
+		if err := stated.Check(f.Name(), f.Size(), o.TokenSize); err != nil {
+			return nil, err
+		}
+		f, start = body{f}, start[min(headerSize, len(start)):]
+	}
+	if err := checkWidth(start, o.TokenSize); err != nil {
+		return nil, fmt.Errorf("open token file %s: %w", f.Name(), err)
+	}
+	return f, nil
+}
+
+// body is a file without its header.
+type body struct{ File }
+
+// Size implements File.
+func (b body) Size() int64 { return b.File.Size() - headerSize }
+
+// ReadAt implements File.
+func (b body) ReadAt(ctx context.Context, buffer []byte, offset int64) error {
+	return b.File.ReadAt(ctx, buffer, offset+headerSize)
+}

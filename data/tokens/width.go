@@ -1,0 +1,84 @@
+package tokens
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// twoByteTokens is the largest vocabulary whose ids fit two bytes.
+const twoByteTokens = 1 << 16
+
+// Errors about the size of a token.
+var (
+	ErrSizeUnknown = errors.New("nothing says how many bytes a token has")
+	ErrWrongSize   = errors.New("tokens have another size")
+)
+
+// remedy is what somebody does whose token size is wrong or unknown.
+const remedy = "--token-size, or token_size_in_bytes of a run's data location"
+
+// AssumeSize returns the size of a token of a file of which nothing says it: two bytes,
+// which is what is usual, if a vocabulary is known that fits. Else it is an error.
+func AssumeSize(name string, size int64, vocabulary int) (int, error) {
+	possible := ""
+	for _, width := range []int64{2, 4, 8} {
+		if size%width == 0 {
+			possible += fmt.Sprintf("%d, ", width)
+		}
+	}
+	why := "no vocabulary is known"
+	switch {
+	case possible == "":
+		return 0, fmt.Errorf("token file %s: %w: %d bytes, tokens have 2, 4 or 8; was it cut off?", name, ErrOddLength, size)
+	case vocabulary > 0 && vocabulary <= twoByteTokens:
+		return 2, nil
+	case vocabulary > 0:
+		why = fmt.Sprintf("the vocabulary has %d entries, which do not fit 2", vocabulary)
+	}
+	return 0, fmt.Errorf("token file %s: %w; by its length they may be %s and %s: give the size with %s, or put the data.json or the .metadata that it was made with beside it",
+		name, ErrSizeUnknown, possible[:len(possible)-2], why, remedy)
+}
+
+// Bounds of what looksWider takes for larger tokens.
+const (
+	leastPairs = 64
+	smallHalf  = 16 // an upper half is less in vocabularies of up to 2^20 entries
+)
+
+// looksWider reports whether the start of a file, read as tokens of size bytes, looks like
+// tokens of twice as many: every second one is next to nothing, the others are not.
+func looksWider(start []byte, size int) bool {
+	if size > 4 || len(start) < 2*size*leastPairs {
+		return false
+	}
+	read := func(at int) uint32 {
+		if size == 2 {
+			return uint32(binary.LittleEndian.Uint16(start[at:]))
+		}
+		return binary.LittleEndian.Uint32(start[at:])
+	}
+	pairs, large := 0, 0
+	for at := 0; at+2*size <= len(start); at += 2 * size {
+		if read(at+size) >= smallHalf {
+			return false
+		}
+		pairs++
+		if read(at) >= smallHalf {
+			large++
+		}
+	}
+	return 2*large > pairs || size == 2 && looksWider(start, 4)
+}
+
+func checkWidth(start []byte, size int) error {
+	if !looksWider(start, size) {
+		return nil
+	}
+	wider := 2 * size
+	if size == 2 && looksWider(start, 4) {
+		wider = 8
+	}
+	return fmt.Errorf("%w: read as tokens of %d bytes, every second one is next to 0: they look like tokens of %d; give the size with %s",
+		ErrWrongSize, size, wider, remedy)
+}

@@ -1,0 +1,28 @@
+#!/usr/bin/env python3
+"""Writes tokenizer/testdata/patterns.json: how the reference splits texts by patterns whose
+meaning differs between the syntaxes of regular expressions.
+
+Needs: pip install tokenizers==0.23.3
+Run from the repository's root: scripts/reference/tokenizer_patterns.py
+"""
+
+import json
+import pathlib
+
+from tokenizers import Regex, pre_tokenizers
+
+PATTERNS = [
+    r"\p{N}{1,3}", r"\p{N}{1,3}+", r"\p{N}{3}+", r"\p{N}{2,}+", r"\p{N}{1,2}+\p{N}", r"\p{N}++\p{N}|x",
+    r"(?:ab){1,2}+b?", r"(?:ab|a){2}+", r"[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s",
+]
+TEXTS = ["12345678 1x12 ababab", "12345", "aab ab12 345\n 6x", "x  "]
+
+if __name__ == "__main__":
+    made = []
+    for pattern in PATTERNS:
+        split = pre_tokenizers.Split(Regex(pattern), "isolated")
+        for text in TEXTS:
+            pieces = [piece for piece, _ in split.pre_tokenize_str(text)]
+            made.append({"pattern": pattern, "text": text, "pieces": pieces})
+    out = pathlib.Path("tokenizer/testdata/patterns.json")
+    out.write_text("[\n" + ",\n".join(json.dumps(case, ensure_ascii=False) for case in made) + "\n]\n")

@@ -1,0 +1,107 @@
+package tokenizer
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// streamed returns what a stream makes of ids after others, Flush included.
+func streamed(t interface{ Fatal(...any) }, tokenizer *Tokenizer, after, ids []int32) (parts []string) {
+	stream, err := tokenizer.NewStream(after)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range ids {
+		part, err := stream.Next(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parts = append(parts, string(part))
+	}
+	last, err := stream.Flush()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(parts, string(last))
+}
+
+// streamers have the decoders of known families, and rarer ones. Ids 0 to 5 are text, 6 and 7
+// special, 8 to 12 the bytes of U+1FABF and 0xFF.
+func streamers(t *testing.T) map[string]*Tokenizer {
+	const vocab = `{"a": 0, "▁b": 1, "\ufffd": 2, "▁": 3, "Ġ": 4, "ab": 5, "<s>": 6, "</s>": 7,
+		"<0xF0>": 8, "<0x9F>": 9, "<0xAA>": 10, "<0xBF>": 11, "<0xFF>": 12}`
+	const special = `[{"id": 6, "content": "<s>", "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": true},
+		{"id": 7, "content": "</s>", "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": true}]`
+	const toBlank = `{"type": "Replace", "pattern": {"String": "▁"}, "content": " "}`
+	decoders := map[string]string{
+		"none":                  `null`,
+		"Llama":                 `{"type": "Sequence", "decoders": [` + toBlank + `, {"type": "ByteFallback"}, {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}]}`,
+		"Metaspace":             `{"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first"}`,
+		"ByteLevel and Replace": `{"type": "Sequence", "decoders": [{"type": "ByteLevel"}, {"type": "Replace", "pattern": {"Regex": "a+ ?"}, "content": "X"}]}`,
+		"Strip at the end":      `{"type": "Sequence", "decoders": [` + toBlank + `, {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 0, "stop": 1}]}`,
+	}
+	all := map[string]*Tokenizer{}
+	for name, text := range decoders {
+		parsed, err := Parse([]byte(small("vocab", vocab, "merges", "[]", "added", special, "decoder", text)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[name] = parsed
+	}
+	return all
+}
+
+// TestStreamOfAReplacementCharacter streams U+FFFD that a token has, not one that stands for
+// the start of a character.
+func TestStreamOfAReplacementCharacter(t *testing.T) {
+	tokenizer := streamers(t)["Llama"]
+	for _, test := range []struct {
+		ids  []int32
+		want string // parts with | between
+	}{
+		{[]int32{6, 3, 2, 8, 9, 10, 11, 0}, "||\uFFFD||||\U0001FABF|a|"},
+		{[]int32{8, 6, 9, 7, 10, 11}, "|||||\U0001FABF|"},
+		{[]int32{2, 8, 9, 0}, "\uFFFD|||\uFFFD\uFFFDa|"},
+		{[]int32{0, 8, 9, 10}, "a||||\uFFFD\uFFFD\uFFFD"},
+	} {
+		parts := strings.Join(streamed(t, tokenizer, nil, test.ids), "|")
+		if parts != test.want {
+			t.Errorf("%v: got %q, want %q", test.ids, parts, test.want)
+		}
+		text, err := tokenizer.DecodeSkipSpecial(test.ids)
+		if err != nil || string(text) != strings.ReplaceAll(test.want, "|", "") {
+			t.Errorf("%v: decoded at once %q, %v", test.ids, text, err)
+		}
+	}
+}
+
+// TestStreamGoesOn wants the text after any ids, special ones among them, to be the rest of
+// what all are decoded to.
+func TestStreamGoesOn(t *testing.T) {
+	for name, tokenizer := range streamers(t) {
+		t.Run(name, func(t *testing.T) {
+			rapid.Check(t, func(t *rapid.T) {
+				id := rapid.SampledFrom([]int32{0, 1, 2, 3, 4, 5, 6, 6, 6, 6, 7, 7, 7, 7, 7}) // often several special ones in a row
+				after, ids := rapid.SliceOfN(id, 0, 40).Draw(t, "after"), rapid.SliceOfN(id, 0, 40).Draw(t, "ids")
+				before, err := tokenizer.DecodeSkipSpecial(after)
+				if err != nil {
+					t.Fatal(err)
+				}
+				whole, err := tokenizer.DecodeSkipSpecial(append(append([]int32{}, after...), ids...))
+				if err != nil {
+					t.Fatal(err)
+				}
+				want, follows := bytes.CutPrefix(whole, before)
+				if !follows {
+					t.Skip("what follows changes what was there")
+				}
+				if got := strings.Join(streamed(t, tokenizer, after, ids), ""); got != string(want) {
+					t.Fatalf("got %q, want %q", got, want)
+				}
+			})
+		})
+	}
+}

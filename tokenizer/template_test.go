@@ -1,0 +1,43 @@
+package tokenizer
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+// TestSeveralTemplates compares with what scripts/reference/tokenizer_templates.py wrote.
+// What the reference puts around a text in a way of its own may be refused, but not differ.
+func TestSeveralTemplates(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("testdata", "templates.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cases map[string]struct {
+		Tokenizer json.RawMessage
+		IDs       []int32
+	}
+	if err := json.Unmarshal(text, &cases); err != nil {
+		t.Fatal(err)
+	}
+	refused := []string{"two pieces, a pair that adds", "two pieces, a pair that turns", "three pieces"}
+	for name, test := range cases {
+		tokenizer, err := Parse(test.Tokenizer)
+		if slices.Contains(refused, name) {
+			if !errors.Is(err, ErrUnsupported) {
+				t.Errorf("%s: got %v, want %v", name, err, ErrUnsupported)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if ids, err := tokenizer.EncodeWithSpecial([]byte("abb")); err != nil || test.IDs == nil || !slices.Equal(ids, test.IDs) {
+			t.Errorf("%s: got %v, %v; want %v", name, ids, err, test.IDs)
+		}
+	}
+}

@@ -1,0 +1,278 @@
+package tokenizer
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// translate turns an expression of the Oniguruma library in its Ruby syntax, which
+// tokenizer.json files are written for, into the syntax of regexp2. Constructs whose
+// meaning differs, or may, are errors.
+func translate(expression string) (string, error) {
+	t := translator{rest: expression, groups: []group{{consumes: true}}}
+	for t.rest != "" {
+		if err := t.next(); err != nil {
+			return "", fmt.Errorf("pattern at byte %d: %w", len(expression)-len(t.rest), err)
+		}
+	}
+	if whole := t.groups[0]; !whole.consumes || !whole.alternative {
+		return "", errors.New("the pattern can match without any character, which this program does not know how to follow")
+	}
+	return string(t.out), nil
+}
+
+type translator struct {
+	rest   string
+	out    []byte
+	item   bool    // something came before that a quantifier can apply to
+	start  int     // of that, in out
+	before bool    // group.alternative without it
+	groups []group // that are open; the first is the whole expression
+}
+
+// group is what is known of a group so far.
+type group struct {
+	start       int  // in out
+	looks       bool // a look-around, which matches no characters
+	consumes    bool // all alternatives before this one match at least a character
+	alternative bool // so does what there is of this one
+}
+
+// take moves n bytes to the output.
+func (t *translator) take(n int) {
+	t.write(t.rest[:n])
+	t.rest = t.rest[n:]
+}
+
+func (t *translator) write(text string) { t.out = append(t.out, text...) }
+
+// add begins an item at a place in the output, which may match characters.
+func (t *translator) add(start int, consumes bool) {
+	inner := &t.groups[len(t.groups)-1]
+	t.item, t.start, t.before = true, start, inner.alternative
+	inner.alternative = inner.alternative || consumes
+}
+
+// open begins a group that n bytes open.
+func (t *translator) open(n int) {
+	t.groups = append(t.groups, group{start: len(t.out), looks: strings.ContainsAny(t.rest[:n], "=!"), consumes: true})
+	t.item = false
+	t.take(n)
+}
+
+// close ends a group, which is an item of the one around it. What has no beginning is left
+// to whoever compiles the pattern.
+func (t *translator) close() {
+	if last := len(t.groups) - 1; last > 0 {
+		ended := t.groups[last]
+		t.groups = t.groups[:last]
+		t.add(ended.start, !ended.looks && ended.consumes && ended.alternative)
+	}
+	t.take(1)
+}
+
+// groups are the beginnings of groups that mean the same in both syntaxes.
+var groups = []string{"(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>", "(?i:"}
+
+func (t *translator) next() error {
+	switch c := t.rest[0]; c {
+	case '(':
+		if !strings.HasPrefix(t.rest, "(?") {
+			t.open(1)
+			return nil
+		}
+		for _, group := range groups {
+			if strings.HasPrefix(t.rest, group) {
+				t.open(len(group))
+				return nil
+			}
+		}
+		return fmt.Errorf("the group %.4q is not known here", t.rest)
+	case '|':
+		t.item = false
+		inner := &t.groups[len(t.groups)-1]
+		inner.consumes, inner.alternative = inner.consumes && inner.alternative, false
+		t.take(1)
+	case ')':
+		t.close()
+	case '.':
+		t.add(len(t.out), true)
+		t.take(1)
+	case '[':
+		t.add(len(t.out), true)
+		return t.set()
+	case '\\':
+		edge := strings.HasPrefix(t.rest, `\A`) || strings.HasPrefix(t.rest, `\z`)
+		t.add(len(t.out), !edge)
+		return t.escape(false)
+	case '*', '+', '?', '{':
+		return t.quantifier()
+	case '$':
+		t.item = false
+		t.rest = t.rest[1:]
+		t.write(`(?=\n|\z)`) // the end of a line, always
+	case '^', ']', '}':
+		return fmt.Errorf("a bare %q is not known here", c)
+	default:
+		t.add(len(t.out), true)
+		_, size := utf8.DecodeRuneInString(t.rest)
+		t.take(size)
+	}
+	return nil
+}
+
+// quantifier reads *, +, ?, {n}, {n,} or {n,m}, and a ? or + after it.
+func (t *translator) quantifier() error {
+	if !t.item {
+		return fmt.Errorf("%q has nothing to repeat", t.rest[0])
+	}
+	t.item = false
+	braces, exact := t.rest[0] == '{', false
+	if none := t.rest[0] == '*' || t.rest[0] == '?' || strings.HasPrefix(t.rest, "{0"); none {
+		t.groups[len(t.groups)-1].alternative = t.before
+	}
+	if !braces {
+		t.take(1)
+	} else {
+		end := strings.IndexByte(t.rest, '}')
+		var low, high int
+		inside := ""
+		if end > 0 {
+			inside = t.rest[1:end]
+		}
+		switch n, _ := fmt.Sscanf(inside+" ", "%d,%d ", &low, &high); {
+		case inside == fmt.Sprintf("%d", low):
+			exact = true
+		case n == 2 && inside == fmt.Sprintf("%d,%d", low, high) && low <= high:
+		case inside == fmt.Sprintf("%d,", low):
+		default:
+			return errors.New("a { that is no count of repetitions")
+		}
+		if max(low, high) > 1000 {
+			return errors.New("more than 1000 repetitions")
+		}
+		t.take(end + 1)
+	}
+	switch {
+	case strings.HasPrefix(t.rest, "?") && !exact:
+		t.take(1)
+	case strings.HasPrefix(t.rest, "+") && !braces:
+		t.take(1)
+	case strings.HasPrefix(t.rest, "+"): // not possessive: a repetition of the repetition
+		t.out = append(slices.Insert(t.out, t.start, []byte("(?:")...), ')')
+		t.take(1)
+	}
+	return nil
+}
+
+// set reads a bracketed set of characters.
+func (t *translator) set() error {
+	t.take(1)
+	if strings.HasPrefix(t.rest, "^") {
+		t.take(1)
+	}
+	for first := true; ; first = false {
+		switch {
+		case t.rest == "":
+			return errors.New("a set without end")
+		case t.rest[0] == ']' && !first:
+			t.take(1)
+			return nil
+		case t.rest[0] == ']' || t.rest[0] == '[' || strings.HasPrefix(t.rest, "&&"):
+			return fmt.Errorf("a set within a set (%.2q)", t.rest)
+		case t.rest[0] == '\\':
+			if err := t.escape(true); err != nil {
+				return err
+			}
+		default:
+			_, size := utf8.DecodeRuneInString(t.rest)
+			t.take(size)
+		}
+	}
+}
+
+// escape reads what begins with a backslash.
+func (t *translator) escape(inSet bool) error {
+	if len(t.rest) < 2 {
+		return errors.New("a backslash at the end")
+	}
+	switch c := t.rest[1]; {
+	case c == 'p' || c == 'P':
+		return t.property(inSet)
+	case c == 'd' && !inSet:
+		t.rest = t.rest[2:]
+		t.writeProperty("Nd", false, false)
+	case c == 's' || c == 'n' || c == 'r' || c == 't' || c == 'f' || c == 'v':
+		t.take(2)
+	case c == 'S' && !inSet:
+		t.take(2)
+	case (c == 'A' || c == 'z') && !inSet:
+		t.item = false
+		t.take(2)
+	case c == 'u' || c == 'x':
+		end := 6
+		if c == 'x' {
+			end = 4
+			if strings.HasPrefix(t.rest, `\x{`) {
+				if end = strings.IndexByte(t.rest, '}') + 1; end < 5 || end > 10 {
+					return errors.New("a character code without end")
+				}
+			}
+		}
+		digits := strings.Trim(t.rest[2:min(end, len(t.rest))], "{}")
+		if len(t.rest) < end || strings.Trim(digits, "0123456789abcdefABCDEF") != "" {
+			return errors.New("a character code that is none")
+		}
+		t.rest = t.rest[end:]
+		t.write(`\x{` + digits + `}`)
+	case c < utf8.RuneSelf && strings.IndexByte("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~ ", c) >= 0:
+		t.take(2)
+	default:
+		return fmt.Errorf("the escape %.2q is not known here", t.rest)
+	}
+	return nil
+}
+
+// property reads \p{...} or \P{...}.
+func (t *translator) property(inSet bool) error {
+	end := strings.IndexByte(t.rest, '}')
+	if len(t.rest) < 3 || t.rest[2] != '{' || end < 0 {
+		return errors.New("a property without braces")
+	}
+	name, negated := t.rest[3:end], t.rest[1] == 'P'
+	if !knownProperty(name) {
+		return fmt.Errorf("the property %.20q is not known here", name)
+	}
+	if inSet && negated {
+		return fmt.Errorf(`\P{%s} in a set`, name)
+	}
+	t.rest = t.rest[end+1:]
+	t.writeProperty(name, negated, inSet)
+	return nil
+}
+
+// writeProperty writes the characters of a property as of Unicode 16.0.
+func (t *translator) writeProperty(name string, negated, inSet bool) {
+	switch {
+	case negated:
+		t.write("[^")
+	case !inSet:
+		t.write("[")
+	}
+	if name == "Mn" {
+		for _, r := range ranges("Mn") {
+			t.write(fmt.Sprintf(`\x{%x}-\x{%x}`, r[0], r[1]))
+		}
+	} else {
+		t.write(`\p{` + name + `}`)
+	}
+	for _, r := range added16(name) {
+		t.write(fmt.Sprintf(`\x{%x}-\x{%x}`, r[0], r[1]))
+	}
+	if !inSet {
+		t.write("]")
+	}
+}
