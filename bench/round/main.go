@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"strings"
 )
 
 type options struct {
@@ -65,13 +66,28 @@ func run(ctx context.Context, o options) error {
 	if err := prepare.Run(); err != nil {
 		return fmt.Errorf("prepare the quickstart's data: %w", err)
 	}
-	fmt.Printf("%d clients on %d CPUs (%s), rounds between two others of an epoch, medians over rounds and clients.\n\n",
-		clientCount, runtime.NumCPU(), runtime.GOARCH)
+	fmt.Printf("%d clients on %d CPUs (%s), BLAS kernels %s; rounds between two others of an epoch, medians over rounds and clients.\n\n",
+		clientCount, runtime.NumCPU(), runtime.GOARCH, blasKernels(ctx, o.bin))
 	summaries, err := measureAll(ctx, o, rows, only)
 	if len(summaries) > 0 {
 		err = errors.Join(err, printTables(os.Stdout, summaries), writeJSON(o.json, summaries))
 	}
 	return err
+}
+
+// blasKernels returns which kernels the clients' BLAS chose, on which the speed of training
+// depends more than on anything else.
+func blasKernels(ctx context.Context, bin string) string {
+	out, err := exec.CommandContext(ctx, filepath.Join(bin, "psyche-client"), "doctor").Output()
+	if err != nil {
+		return "not known"
+	}
+	for line := range strings.Lines(string(out)) {
+		if kernels, found := strings.CutPrefix(line, "BLAS kernels"); found {
+			return strings.TrimSpace(kernels)
+		}
+	}
+	return "not known"
 }
 
 // measureAll measures the rows one after the other. After an error it returns what it has.

@@ -20,7 +20,7 @@ const (
 	partSlowest  = "slowest"        // until the last client has announced its result
 	partGossip   = "gossip"         // until the last announcement has come here
 	partFetch    = "fetch"          // until its result is here and verified
-	partWitness  = "witness"        // until the host has acknowledged the own report
+	partWitness  = "witness"        // until the host has acknowledged the own report, or goes on before
 	partQuorum   = "quorum"         // until the host publishes RoundWitness
 	partLate     = "late"           // until the host publishes the next round
 	partPush     = "push"           // until that is here
@@ -85,10 +85,14 @@ func stagesOf(step uint32, r *clientRound, spans []span, h *hostRecord, slowest 
 			applying = s.from
 		}
 	}
+	witnessed, over := r.witnessSent, h.witness[step]
+	if !over.IsZero() && over.Before(witnessed) { // nobody waits for the acknowledgement then
+		witnessed = over
+	}
 	all := []stage{
 		{partSettle, applying}, {partTokens, r.trained.from}, {partAnnounce, r.resultSent},
-		{partSlowest, slowest}, {partGossip, r.held}, {partWitness, r.witnessSent},
-		{partQuorum, h.witness[step]}, {partLate, h.over[step]},
+		{partSlowest, slowest}, {partGossip, r.held}, {partWitness, witnessed},
+		{partQuorum, over}, {partLate, h.over[step]},
 	}
 	stages := make([]stage, 0, len(all)+1)
 	reached := r.start

@@ -210,6 +210,22 @@ func TestPartsAddUp(t *testing.T) {
 	})
 }
 
+// TestLateAcknowledgement has an acknowledgement that comes after the host went on: what
+// the client waits for then is the next round.
+func TestLateAcknowledgement(t *testing.T) {
+	r := &clientRound{start: at(0), end: at(1000), resultSent: at(500), held: at(550), witnessSent: at(700)}
+	h := &hostRecord{witness: map[uint32]time.Time{1: at(640)}, over: map[uint32]time.Time{1: at(940)}}
+	d := dissect(1, r, &clientRecord{}, h, at(520))
+	want := map[string]time.Duration{
+		partAnnounce: 500, partSlowest: 20, partGossip: 30, partWitness: 90, partLate: 300, partPush: 60,
+	}
+	for part, ms := range want {
+		if d.parts[part] != ms*time.Millisecond {
+			t.Errorf("%s took %v, want %v", part, d.parts[part], ms*time.Millisecond)
+		}
+	}
+}
+
 func TestNoInnerRounds(t *testing.T) {
 	c, err := readClient(feed(clientEvents(2, false, false)))
 	if err != nil {

@@ -20,6 +20,9 @@ import (
 // clientCount is how many clients the quickstart waits for.
 const clientCount = 3
 
+// microBatch is how many sequences go through a client's model at once, as in a testnet.
+const microBatch = 8
+
 // rowTimeout bounds a row: only a hang or a very slow machine reaches it.
 const rowTimeout = 15 * time.Minute
 
@@ -158,7 +161,7 @@ func (u setup) startClient(ctx context.Context, i int, dir string, p place, addr
 		"train", "--run-id", runID, "--server-addr", address, "--server-key", key,
 		"--identity-secret-key-path", keyPath, "--events-dir", home, "--allow-local-paths",
 		"--checkpoint-dir", filepath.Join(dir, "checkpoints", name), "--bind-p2p-address", p.address,
-		"--threads", strconv.Itoa(max(1, runtime.NumCPU()/clientCount)))
+		"--threads", strconv.Itoa(max(1, runtime.NumCPU()/clientCount)), "--micro-batch-size", strconv.Itoa(microBatch))
 }
 
 // readLogs takes apart the rounds whose event logs are in a row's folder.
