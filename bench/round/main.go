@@ -94,7 +94,7 @@ func blasKernels(ctx context.Context, bin string) string {
 func measureAll(ctx context.Context, o options, rows []row, only *regexp.Regexp) ([]summary, error) {
 	u := setup{bin: o.bin, state: o.state, out: o.out, common: o.common}
 	var summaries []summary
-	perSequence := 0.0 // seconds, of the newest row
+	perSequence := 0.0 // seconds, of the first row: rows of one length have one batch
 	for _, r := range rows {
 		if !only.MatchString(r.Name) {
 			continue
@@ -116,7 +116,7 @@ func measureAll(ctx context.Context, o options, rows []row, only *regexp.Regexp)
 			s = summary{Row: r.Name, Skipped: err.Error()}
 		case err != nil:
 			return summaries, fmt.Errorf("row %q: %w", r.Name, err)
-		default:
+		case perSequence == 0:
 			perSequence = s.PerSequence
 		}
 		summaries = append(summaries, s)
