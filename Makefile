@@ -102,7 +102,7 @@ bench-step: shim
 bench-distro: shim
 	env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE $(GO) run ./bench/distro
 
-## bench-round: what share of a round clients compute in, and where the rest goes, about eight minutes; links with a delay need root
+## bench-round: what share of a round clients compute in, and where the rest goes, about ten minutes; links with a delay need root
 bench-round: build
 	$(GO) run ./bench/round
 
