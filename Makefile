@@ -15,7 +15,7 @@ LEARNING := ./torch/... ./model/... ./train/... ./cmd/psyche-client/... ./e2e/..
 PLAIN     = $(or $(shell $(GO) list ./... | grep -v -E '/(torch|model|train|cmd/psyche-client|e2e|bench)(/|$$)'),$(error go list failed))
 STATIC    = $(or $(shell $(GO) list ./... | grep -v -E '/(torch|model|train|distro|cmd/psyche-client|e2e|bench)(/|$$)'),$(error go list failed)) ./distro/codec
 
-.PHONY: all sim build setup shim demo demo-data test test-plain test-torch race fuzz load internet static lint fmt-check vet bench bench-step bench-distro bench-parity clean
+.PHONY: all sim build setup shim demo demo-data test test-plain test-torch race fuzz load internet static lint fmt-check vet bench bench-step bench-distro bench-round bench-parity clean
 
 all: build
 
@@ -89,7 +89,7 @@ $(LINT): tools/go.mod
 	$(GO) build -modfile=tools/go.mod -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
 ## bench: measured ratios against a named baseline, in one run; the loss from the logs of bench-parity
-bench: shim bench-step bench-distro
+bench: shim bench-step bench-distro bench-round
 	$(GO) run ./bench/parity table
 	$(GO) test -run '^$$' -bench . -benchtime 1s ./coordinator ./distro/... ./p2p/blob
 	$(GO) test -p 1 -run '^$$' -bench . -benchtime 3x ./model/llama ./train
@@ -101,6 +101,10 @@ bench-step: shim
 ## bench-distro: what the optimizer costs, against PyTorch, a training step and the entropy bound
 bench-distro: shim
 	env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE $(GO) run ./bench/distro
+
+## bench-round: what share of a round clients compute in, and where the rest goes, about ten minutes; links with a delay need root
+bench-round: build
+	$(GO) run ./bench/round
 
 ## bench-parity: DisTrO against AdamW at equal tokens: every run without a log, hours of one core
 bench-parity: build

@@ -25,7 +25,7 @@ type Event struct {
 var kinds = func() map[string]reflect.Type {
 	known := make(map[string]reflect.Type)
 	for _, body := range []Body{
-		Started{}, State{}, Joined{}, Ready{}, Trained{}, ResultSent{}, Rejected{}, Equivocation{},
+		Started{}, State{}, Joined{}, Ready{}, Trained{}, ResultSent{}, ResultsHeld{}, Span{}, Rejected{}, Equivocation{},
 		WitnessSent{}, HealthCheckSent{}, Applied{}, Wire{}, Checkpoint{}, Uploaded{}, Desynchronised{}, Rejoined{},
 		Finished{}, Failed{}, Misbehaved{},
 	} {

@@ -38,6 +38,8 @@ var samples = []Body{
 	Rejoined{Epoch: 2, Step: 5},
 	Finished{Step: 9, Digest: "00ff", Epoch: 3},
 	Failed{Error: "wrong run id"},
+	ResultsHeld{Step: 3, Held: 2, Batches: 3, FetchSeconds: 0.0625},
+	Span{Step: 3, Part: SpanEncode, Seconds: 0.5},
 	Misbehaved{Peer: "peer", Fault: "wrong bytes", Detail: "blob 00", Times: 2, Score: -50},
 }
 

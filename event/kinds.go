@@ -95,6 +95,30 @@ type ResultSent struct {
 	Commitment string `json:"commitment"` // hex
 }
 
+// ResultsHeld says that the process holds every result of a running round that can be
+// expected, its own included. It is written once a round, when the last one has come.
+type ResultsHeld struct {
+	Step         uint32  `json:"step"`
+	Held         int     `json:"held"`          // verified results
+	Batches      int     `json:"batches"`       // of the round
+	FetchSeconds float64 `json:"fetch_seconds"` // of the last one: from its announcement's coming until it was verified
+}
+
+// Span is a part of a round that has just ended and how long it took. Names of parts may
+// be added.
+type Span struct {
+	Step    uint32  `json:"step"` // of the round that runs or was worked at
+	Part    string  `json:"part"` // one of the constants Span…
+	Seconds float64 `json:"seconds"`
+}
+
+// Parts of a Span.
+const (
+	SpanEncode = "encode" // client: compressing the own result; within what Trained tells
+	SpanDecode = "decode" // client: reading the results to apply; within what Applied tells
+	SpanCommit = "commit" // server: making what was accepted durable
+)
+
 // Rejected is a peer's result that does not count here, and why.
 type Rejected struct {
 	Step   uint32 `json:"step"`
@@ -222,6 +246,12 @@ func (Trained) Kind() string { return "trained" }
 
 // Kind implements Body.
 func (ResultSent) Kind() string { return "result_sent" }
+
+// Kind implements Body.
+func (ResultsHeld) Kind() string { return "results_held" }
+
+// Kind implements Body.
+func (Span) Kind() string { return "span" }
 
 // Kind implements Body.
 func (Rejected) Kind() string { return "rejected" }

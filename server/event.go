@@ -1,6 +1,8 @@
 package server
 
 import (
+	"time"
+
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/identity"
 )
@@ -15,6 +17,7 @@ const (
 	EventAccepted     EventKind = "accepted"   // an action
 	EventRefused      EventKind = "refused"    // an action, or a connection whose key is known
 	EventTransition   EventKind = "transition" // of the run state
+	EventCommitted    EventKind = "committed"  // the journal, with at least one record
 )
 
 // Event is something that happened at a server, for logs and faces.
@@ -26,6 +29,7 @@ type Event struct {
 	Action string           // name, of actions
 	Code   coordinator.Code // of refused actions
 	Reason string           // of refused and ended connections
+	Took   time.Duration    // of what was committed
 	Phase                   // of the run: as the clients see it, for connections
 }
 

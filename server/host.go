@@ -111,6 +111,15 @@ func (h *host) noteLog() {
 	}
 }
 
+// noteCommit tells how long it took to make durable what was accepted, if anything was.
+func (h *host) noteCommit(took time.Duration) {
+	before := h.logSize.Load()
+	h.noteLog()
+	if h.logSize.Load() != before {
+		h.emit(Event{Kind: EventCommitted, Took: took, Phase: h.phaseNow()})
+	}
+}
+
 // alive notes that loop works.
 func (h *host) alive() { h.beat.Store(time.Now().UnixNano()) }
 
@@ -152,7 +161,7 @@ func (h *host) step(group []request) error {
 	if len(group) > 0 {
 		h.server.metrics.commit.Observe(time.Since(began).Seconds())
 	}
-	h.noteLog()
+	h.noteCommit(time.Since(began))
 	h.publish() // first, so that who was answered finds what it did
 	for i, r := range group {
 		r.reply <- verdicts[i]

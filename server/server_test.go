@@ -387,3 +387,29 @@ func TestFullRun(t *testing.T) {
 	}
 	t.Logf("%d clients, %d steps in %v, journal %d bytes", clients, steps, elapsed, fileSize(t, server.JournalPath(dir, runID)))
 }
+
+// TestCommitsAreEvents checks that what reaches the disk is told once it is there, and that
+// nothing is told while nothing happens.
+func TestCommitsAreEvents(t *testing.T) {
+	var mu sync.Mutex
+	var commits []server.Event
+	o := options(t.TempDir())
+	o.OnEvent = func(e server.Event) {
+		mu.Lock()
+		defer mu.Unlock()
+		if e.Kind == server.EventCommitted {
+			commits = append(commits, e)
+		}
+	}
+	r := start(t, o)
+	c := dial(t, r.address, 1)
+	submit(t, c, coordinator.Join{})
+	time.Sleep(10 * o.TickInterval)
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r.stop()
+	if len(commits) != 1 || commits[0].Took <= 0 || commits[0].RunState != coordinator.WaitingForMembers {
+		t.Errorf("commits %+v, want one of WaitingForMembers that took a while", commits)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"time"
 
 	"github.com/psyche-go/psyche/assign"
 	"github.com/psyche-go/psyche/checkpoint"
@@ -34,6 +35,10 @@ type Options struct {
 	TrainerID [32]byte     // ed25519 public key; stands in every result
 	Logger    *slog.Logger // nil: silent
 
+	// Timed is called after each part of training and applying that Timing names, from the
+	// goroutine of Train or Apply. May be nil.
+	Timed func(Timing)
+
 	mover func(torch.Device) (mover, error) // nil: openMover; tests have devices of their own
 }
 
@@ -47,8 +52,9 @@ type Trainer struct {
 	cold      schedule.ColdStart
 	run       [32]byte
 	trainer   [32]byte
-	applied   bool        // whether step is one that Apply finished
-	canonical [][]float32 // the model while the tensors hold the look-ahead; nil before the first
+	applied   bool         // whether step is one that Apply finished
+	report    func(Timing) // nil: nobody asks
+	canonical [][]float32  // the model while the tensors hold the look-ahead; nil before the first
 }
 
 // New builds the model in memory and checks that everything fits. It loads libtorch;
@@ -84,7 +90,7 @@ func New(ctx context.Context, o Options) (*Trainer, error) {
 	}
 	return &Trainer{
 		replica: r, optimizer: optimizer, schedule: rates,
-		run: sha256.Sum256([]byte(o.RunID)), trainer: o.TrainerID,
+		run: sha256.Sum256([]byte(o.RunID)), trainer: o.TrainerID, report: o.Timed,
 	}, nil
 }
 
@@ -128,6 +134,7 @@ func (t *Trainer) train(ctx context.Context, step uint32, batch data.Batch) (pay
 			gradients[i] = tensor.Float32s()
 		}
 		loss = mean
+		defer t.timed(step, PartEncode, time.Now())
 		var err error
 		payload, err = t.optimizer.encode(header, gradients, norm(gradients), t.lr(step))
 		return err
@@ -222,10 +229,12 @@ func (t *Trainer) Apply(ctx context.Context, step uint32, payloads [][]byte, own
 }
 
 func (t *Trainer) apply(ctx context.Context, step uint32, payloads [][]byte, ownCounted bool) error {
+	begun := time.Now()
 	results, err := t.decodeAll(step, payloads)
 	if err != nil {
 		return err
 	}
+	t.timed(step, PartDecode, begun)
 	if err := t.lock(ctx); err != nil {
 		return err
 	}

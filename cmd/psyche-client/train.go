@@ -135,7 +135,7 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 	}
 	defer func() { err = errors.Join(err, host.Close()) }()
 
-	trainers := &trainerFactory{command: c, key: key, logger: logger, host: host.Host, devices: devices}
+	trainers := &trainerFactory{command: c, key: key, logger: logger, host: host.Host, devices: devices, events: events}
 	defer func() { err = errors.Join(err, trainers.close()) }()
 	o := client.Options{
 		Key:        key,
@@ -270,6 +270,7 @@ type trainerFactory struct {
 	logger  *slog.Logger
 	host    func() identity.ID // key of the run's server
 	devices []torch.Device     // that compute; none: the CPU
+	events  *event.Log         // may be nil
 
 	data    runData
 	trainer *train.Trainer // of build's newest call; used by one goroutine at a time
@@ -321,12 +322,20 @@ func (f *trainerFactory) build(ctx context.Context, snapshot checkpoint.Snapshot
 		RunID:      f.command.RunID,
 		TrainerID:  f.key.ID(),
 		Logger:     f.logger,
+		Timed:      f.timed,
 	})
 	if err != nil {
 		return nil, err
 	}
 	f.trainer = trainer
 	return keptTrainer{trainer}, nil
+}
+
+// timed writes what a part of a step took to the event log.
+func (f *trainerFactory) timed(t train.Timing) {
+	if err := f.events.Append(event.Span{Step: t.Step, Part: t.Part, Seconds: t.Took.Seconds()}); err != nil {
+		f.logger.Error("write event", "err", err)
+	}
 }
 
 // keptTrainer is a trainer whose momentum a client keeps for its next process.

@@ -183,6 +183,7 @@ func (c serverRun) options(port uint16, logger *slog.Logger, events *stateEvents
 		WithdrawGrace: grace,
 		Logger:        logger,
 		OnState:       events.add,
+		OnEvent:       events.addCommit,
 		Ready: func(address net.Addr) {
 			if err := c.keepPort(address); err != nil {
 				logger.Warn("the next start may choose another port", "err", err)
@@ -192,7 +193,7 @@ func (c serverRun) options(port uint16, logger *slog.Logger, events *stateEvents
 }
 
 // stateEvents writes the states of runs to event logs, one for each run. The server calls
-// add once at a time.
+// add and addCommit one at a time.
 type stateEvents struct {
 	dir    string // empty: nothing is written
 	main   string // run whose log is events.jsonl
@@ -266,6 +267,16 @@ func (e *stateEvents) add(state *coordinator.State) {
 		run.last = next
 		e.append(run, next)
 	}
+}
+
+// addCommit writes what the journal of a run took while a round ran.
+func (e *stateEvents) addCommit(happened server.Event) {
+	run, known := e.logs[happened.RunID]
+	inRound := happened.RunState == coordinator.RoundTrain || happened.RunState == coordinator.RoundWitness
+	if happened.Kind != server.EventCommitted || !known || !inRound {
+		return
+	}
+	e.append(run, event.Span{Step: happened.Step, Part: event.SpanCommit, Seconds: happened.Took.Seconds()})
 }
 
 func (e *stateEvents) append(run *runEvents, body event.Body) {

@@ -1,0 +1,23 @@
+package train
+
+import "time"
+
+// Parts of training and applying that are told apart.
+const (
+	PartEncode = "encode" // of Train: the gradient into the momentum, and a result out of it
+	PartDecode = "decode" // of Apply: reading the results
+)
+
+// Timing is how long a part of a step took that has just ended.
+type Timing struct {
+	Step uint32
+	Part string
+	Took time.Duration
+}
+
+// timed reports a part that ends now to Options.Timed.
+func (t *Trainer) timed(step uint32, part string, begun time.Time) {
+	if t.report != nil {
+		t.report(Timing{Step: step, Part: part, Took: time.Since(begun)})
+	}
+}
