@@ -401,14 +401,14 @@ func TestCommitsAreEvents(t *testing.T) {
 			commits = append(commits, e)
 		}
 	}
-	r := start(t, o)
-	c := dial(t, r.address, 1)
+	r := servertest.Start(t, o)
+	c := dial(t, r.Address, 1)
 	submit(t, c, coordinator.Join{})
-	time.Sleep(10 * o.TickInterval)
+	time.Sleep(100 * time.Millisecond) // in which nothing is due
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}
-	r.stop()
+	r.Stop()
 	if len(commits) != 1 || commits[0].Took <= 0 || commits[0].RunState != coordinator.WaitingForMembers {
 		t.Errorf("commits %+v, want one of WaitingForMembers that took a while", commits)
 	}
