@@ -12,7 +12,7 @@ import (
 
 // cooldown applies what is outstanding, shares the model and reports its digest.
 func (n *Node) cooldown() {
-	n.engine.cancelTraining(0)
+	n.engine.cancelTraining(none)
 	if !n.closeEpoch() || n.models.Held == nil || !n.run.isMember() || n.models.Held.Step != n.run.state.Progress.Step-1 {
 		return
 	}
@@ -41,7 +41,7 @@ func (n *Node) closeEpoch() bool {
 		}
 	}
 	r.closing = true
-	n.engine.cancelTraining(0)
+	n.engine.cancelTraining(none)
 	last := r.step
 	for step, l := range n.rounds.of {
 		if l.EpochStart == r.epoch.startStep {

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/psyche-go/psyche/assign"
 	"github.com/psyche-go/psyche/client/env"
 	"github.com/psyche-go/psyche/client/handover"
 	"github.com/psyche-go/psyche/client/keep"
@@ -27,6 +28,7 @@ type engine struct {
 	tasks   *env.Tasks
 	trainer env.Trainer // nil: none yet
 	built   []byte      // the definition that it was built from
+	reader  *reader     // the tokens that it trains on
 	op      *operation  // nil: it is idle
 
 	prepared preparation // newest
@@ -38,6 +40,8 @@ type engine struct {
 type operation struct {
 	name   string
 	step   uint32                 // of a training
+	batch  assign.BatchID         // of a training ahead of its round
+	tell   func()                 // tells it that its round has begun; nil: it has
 	from   coordinator.Checkpoint // of a load
 	cancel context.CancelFunc
 }
@@ -73,11 +77,19 @@ func (e *engine) cancel() {
 	}
 }
 
-// cancelTraining stops the training of any step but the given one; 0 stops all.
-func (e *engine) cancelTraining(except uint32) {
-	if e.op != nil && e.op.name == opTrain && (except == 0 || e.op.step != except) {
+// cancelTraining stops a training unless keep wants the one of its step.
+func (e *engine) cancelTraining(keep func(step uint32) bool) {
+	if e.op != nil && e.op.name == opTrain && !keep(e.op.step) {
 		e.op.cancel()
 	}
+}
+
+// none keeps no training.
+func none(uint32) bool { return false }
+
+// isAhead reports whether the step is being trained although its round had not begun.
+func (e *engine) isAhead(step uint32) bool {
+	return e.op != nil && e.op.name == opTrain && e.op.step == step && e.op.tell != nil
 }
 
 // cancelLoad stops the load of a model that nobody waits for any more: any but that of the

@@ -9,14 +9,44 @@ import (
 	"github.com/psyche-go/psyche/event"
 )
 
-// finish ends the client when the run is over and the last checkpoint is saved.
+// finish ends the client when the run is over, the last checkpoint is saved, and nobody has
+// to be waited for.
 func (n *Node) finish() {
+	p := &n.seat.parting
+	if p.since.IsZero() {
+		p.since, p.back = n.tasks.Now(), make(map[coordinator.ClientID]bool)
+	}
+	if !n.engine.idle() && p.over(n.tasks.Now(), n.FinalWait) {
+		n.engine.cancelLoad(coordinator.Checkpoint{})
+	}
 	if !n.closeEpoch() || n.keeper.Busy() || !n.engine.idle() {
 		return
 	}
-	last := n.run.state.Progress.Step - 1 // every round up to it was held
-	done := event.Finished{Epoch: n.run.state.Progress.Epoch, Step: n.run.state.Model.Checkpoint.Step, Closed: n.run.state.Closed && last < n.run.state.Config.TotalSteps}
 	held := finalOf(n.models.Held, n.run.state)
+	if (held == modelOld || held == modelNone) && n.obtainFinal() {
+		return
+	}
+	if !p.said {
+		p.said = true
+		if err := n.sayEnd(held); err != nil {
+			n.fail(err)
+			return
+		}
+		if n.lingers(held) {
+			n.report.log.Info("staying for members that lost the end of the run and may come for the final model; Ctrl-C ends this",
+				"members", p.awaited(&n.run), "at most", n.FinalWait)
+		}
+	}
+	if !n.lingers(held) {
+		n.end = &ending{}
+	}
+}
+
+// sayEnd says how the run ended for this client. An error means that it ended badly.
+func (n *Node) sayEnd(held finalModel) error {
+	s := n.run.state
+	last := s.Progress.Step - 1 // every round up to it was held
+	done := event.Finished{Epoch: s.Progress.Epoch, Step: s.Model.Checkpoint.Step, Closed: n.closedEarly()}
 	switch held {
 	case modelRecorded:
 		done.Step, done.Digest = n.models.Held.Step, hexOf(n.models.Held.Digest)
@@ -26,26 +56,24 @@ func (n *Node) finish() {
 	case modelOld:
 		n.report.log.Warn("this client does not hold the final model", "step", last)
 	case modelOther:
-		c := n.run.state.Model.Checkpoint
-		n.report.emit(event.Desynchronised{Epoch: done.Epoch, Step: n.models.Held.Step, Reason: "the run recorded another final model"})
-		n.fail(fmt.Errorf("%w: digest %s of step %d here, %s of step %d recorded", ErrDesynchronised, hexOf(n.models.Held.Digest), n.models.Held.Step, hexOf(c.Digest), c.Step))
-		return
+		c, m := s.Model.Checkpoint, n.models.Held
+		n.report.emit(event.Desynchronised{Epoch: done.Epoch, Step: m.Step, Reason: "the run recorded another final model"})
+		return fmt.Errorf("%w: digest %s of step %d here, %s of step %d recorded", ErrDesynchronised, hexOf(m.Digest), m.Step, hexOf(c.Digest), c.Step)
 	}
 	if n.keeper.Err() != nil {
-		n.fail(errors.Join(errors.New("the final checkpoint was not saved"), n.keeper.Err()))
-		return
+		return errors.Join(errors.New("the final checkpoint was not saved"), n.keeper.Err())
 	}
 	message := "the run is finished"
 	if done.Closed {
 		message = "the run was closed by its authority before its last step"
 	}
 	if held == modelNone {
-		n.report.log.Warn(message+"; this client took over no model of it", "step", done.Step, "of", n.run.state.Config.TotalSteps, "the model", n.keeper.WhereLies(n.run.state))
+		n.report.log.Warn(message+"; this client took over no model of it", "step", done.Step, "of", s.Config.TotalSteps, "the model", n.keeper.WhereLies(s))
 	} else {
-		n.report.log.Info(message, "step", done.Step, "of", n.run.state.Config.TotalSteps, "digest", done.Digest)
+		n.report.log.Info(message, "step", done.Step, "of", s.Config.TotalSteps, "digest", done.Digest)
 	}
 	n.report.emit(done)
-	n.end = &ending{}
+	return nil
 }
 
 // finalModel is what the model held here is to a run that is over.

@@ -6,7 +6,6 @@ import (
 
 	"github.com/psyche-go/psyche/client/books"
 	"github.com/psyche-go/psyche/coordinator"
-	"github.com/psyche-go/psyche/data"
 )
 
 const (
@@ -18,11 +17,8 @@ const (
 type ledger struct {
 	*books.Book
 	elected bool // this client witnesses the round
+	told    bool // that everything that can be expected is held
 
-	tokens     *data.Batch // the own batch; nil: not read yet
-	loading    bool        // tokens are on their way
-	loadAt     time.Time   // not before
-	loadTries  int
 	trained    bool             // training was started
 	commitment books.Commitment // of the own result, once announced
 	raw        []byte           // the own announcement

@@ -42,6 +42,18 @@ func (g *goroutines) Run(task func() (proceed func())) {
 	})
 }
 
+func (*goroutines) Signal() (wait func(ctx context.Context) error, tell func()) {
+	told := make(chan struct{})
+	return func(ctx context.Context) error {
+		select {
+		case <-told:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}, func() { close(told) }
+}
+
 func (*goroutines) Each(ctx context.Context, limit, count int, do func(ctx context.Context, i int) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(limit)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/psyche-go/psyche/assign"
 	"github.com/psyche-go/psyche/backend"
 	"github.com/psyche-go/psyche/checkpoint"
 	"github.com/psyche-go/psyche/client/env"
@@ -79,6 +80,7 @@ func New(o Options) (*Node, error) {
 		store:   exchange.NewStore(o.Network.Drop),
 		report:  &reporter{events: o.Events, log: log, network: o.Network, backend: o.Backend},
 	}
+	n.engine.reader = &reader{tasks: tasks, data: o.Data, log: log, fail: n.fail, batches: make(map[assign.BatchID]*reading)}
 	n.errands = &errands{tasks: tasks, backend: o.Backend, log: log, id: n.run.me, kinds: make(map[string]*errand)}
 	n.ears = &ears{
 		tasks: tasks, network: o.Network, announcements: o.Announcements, shelf: n.store.Shelf,
@@ -116,12 +118,18 @@ func (n *Node) Run(ctx context.Context) error {
 	for n.end == nil {
 		select {
 		case <-ctx.Done():
+			if n.seat.parting.said {
+				return nil // it only stayed for others
+			}
 			n.withdraw(ctx)
 			if loss := n.run.loss(n.newestStep(), n.CheckpointDir != ""); loss != "" {
 				n.report.log.Warn(loss)
 			}
 			return context.Cause(ctx)
 		case update, open := <-n.Backend.Updates():
+			if !open && n.seat.parting.said {
+				return nil
+			}
 			if !open {
 				err := fmt.Errorf("run client: %w", cmp.Or(n.Backend.Err(), backend.ErrClosed))
 				n.report.emit(event.Failed{Error: err.Error()})
@@ -210,11 +218,11 @@ func (n *Node) reconcile() {
 	if n.run.state == nil || n.end != nil {
 		return
 	}
-	if s := n.run.state; s.RunState != coordinator.Warmup || !n.run.isMember() {
-		n.engine.cancelLoad(coordinator.Checkpoint{})
-	} else {
-		n.engine.cancelLoad(s.Model.Checkpoint)
+	wanted := coordinator.Checkpoint{}
+	if s := n.run.state; s.RunState == coordinator.Warmup && n.run.isMember() || s.RunState == coordinator.Finished {
+		wanted = s.Model.Checkpoint
 	}
+	n.engine.cancelLoad(wanted)
 	n.keepSeat()
 	n.seat.reportWaiting(&n.run, n.errands, n.report.log)
 	n.findOtherModels()

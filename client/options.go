@@ -71,6 +71,9 @@ type Options struct {
 	RepublishInterval time.Duration // between attempts to heal lost gossip; 2 s
 	SettleTimeout     time.Duration // to complete a finished round; the run's MaxRoundTrainTime
 	WithdrawTimeout   time.Duration // for the farewell; 2 s
+	// FinalWait is how long a client stays when the run is finished, at most: to get the final
+	// model when it was cut off in the last epoch, or for members that were. 30 s.
+	FinalWait time.Duration
 }
 
 // Misbehaviour is what a member did that no honest member does.
@@ -86,6 +89,7 @@ const (
 const (
 	defaultRepublishInterval = 2 * time.Second
 	defaultWithdrawTimeout   = 2 * time.Second
+	defaultFinalWait         = 30 * time.Second
 	defaultDownloads         = 8
 	defaultParameterRequests = 8
 	defaultResultMemory      = 256 << 20
@@ -141,6 +145,7 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	setDefault(&o.RepublishInterval, defaultRepublishInterval)
 	setDefault(&o.WithdrawTimeout, defaultWithdrawTimeout)
+	setDefault(&o.FinalWait, defaultFinalWait)
 	return o, nil
 }
 

@@ -78,6 +78,20 @@ func (r *reporter) equivocation(l *ledger, u utterance) {
 	r.emit(e)
 }
 
+// held reports that every result of the running round that can be expected is held.
+func (r *reporter) held(l *ledger) {
+	e := event.ResultsHeld{Step: l.Round.Step, Batches: len(l.Slots)}
+	for i := range l.Slots {
+		if l.HeldOf(&l.Slots[i]) != nil {
+			e.Held++
+		}
+	}
+	if newest := l.Newest(); newest != nil {
+		e.FetchSeconds = newest.Took.Seconds()
+	}
+	r.emit(e)
+}
+
 // applied reports that a round became part of the model.
 func (r *reporter) applied(step uint32, o books.Outcome, own bool, replica [32]byte, seconds float64, received uint64) {
 	e := event.Applied{Step: step, Counted: len(o.Counted), OwnCounted: own, Replica: hexOf(replica), Seconds: seconds}

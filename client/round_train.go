@@ -4,11 +4,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/psyche-go/psyche/assign"
-	"github.com/psyche-go/psyche/client/books"
 	"github.com/psyche-go/psyche/client/env"
-	"github.com/psyche-go/psyche/client/fetch"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/data"
 	"github.com/psyche-go/psyche/event"
@@ -16,17 +15,17 @@ import (
 	"github.com/psyche-go/psyche/wire"
 )
 
-const maxDataTries = 8 // to read the tokens of one batch
-
 // roundTrain trains the own batch of the running round, once everything before it is
 // applied.
 func (n *Node) roundTrain() {
-	n.engine.cancelTraining(n.run.state.Progress.Step)
+	step := n.run.state.Progress.Step
+	n.engine.cancelTraining(func(of uint32) bool { return of == step || n.engine.isAhead(step+1) })
 	l := n.keepUp()
 	if l == nil {
 		return
 	}
 	n.train(l)
+	n.trainAhead(l)
 	n.sendWitness(l, false)
 	n.accuse()
 }
@@ -51,7 +50,9 @@ func (n *Node) keepUp() *ledger {
 		return nil
 	}
 	l := n.rounds.of[round.Step]
-	n.loadTokens(l)
+	if own := l.Own(n.run.me); own != nil && n.run.state.RunState == coordinator.RoundTrain && !l.trained {
+		n.engine.reader.read(own.Batch, n.run.settleTime(n.SettleTimeout)) // while the rounds before are applied
+	}
 	if lag := n.engine.lag(); round.Step > lag && !n.settle(round.Step-lag) {
 		return nil
 	}
@@ -65,64 +66,84 @@ func (n *Node) keepUp() *ledger {
 	return l
 }
 
-// loadTokens reads the tokens of the own batch while the previous round is applied.
-func (n *Node) loadTokens(l *ledger) {
-	s := l.Own(n.run.me)
-	if s == nil || l.tokens != nil || l.loading || l.loadTries >= maxDataTries ||
-		n.run.state.RunState != coordinator.RoundTrain || n.tasks.Now().Before(l.loadAt) {
-		return
-	}
-	l.loading = true
-	timeout := n.run.settleTime(n.SettleTimeout)
-	n.tasks.Spawn(func(ctx context.Context) func() {
-		ctx, cancel := n.tasks.WithTimeout(ctx, timeout)
-		defer cancel()
-		tokens, err := n.Data.Batch(ctx, s.Batch)
-		if err == nil && uint64(len(tokens.Sequences)) != s.Batch.Len() {
-			err = fmt.Errorf("got %d sequences of %d", len(tokens.Sequences), s.Batch.Len())
-		}
-		return func() {
-			l.loading = false
-			if err == nil {
-				l.tokens = &tokens
-				return
-			}
-			if data.IsPermanent(err) {
-				n.fail(fmt.Errorf("read training data: %w", err))
-				return
-			}
-			l.loadTries++
-			l.loadAt = n.tasks.Now().Add(fetch.Backoff(l.loadTries))
-			n.report.log.Error("read training data", "step", l.Round.Step, "batch", s.Batch, "attempt", l.loadTries, "err", err)
-		}
-	})
-}
-
-// train computes the own result when it can.
+// train computes the own result when it can, or lets the training that began before the
+// round go on to its result.
 func (n *Node) train(l *ledger) {
 	s := l.Own(n.run.me)
-	if s == nil || l.tokens == nil || l.trained || !n.engine.idle() {
+	if s == nil || l.trained || n.run.state.RunState != coordinator.RoundTrain {
+		return
+	}
+	if n.engine.isAhead(l.Round.Step) {
+		if n.engine.op.batch == s.Batch {
+			l.trained = true
+			n.engine.op.tell()
+			n.engine.op.tell = nil
+		} else { // others than foretold take part
+			n.engine.cancel()
+		}
+		return
+	}
+	tokens := n.engine.reader.read(s.Batch, n.run.settleTime(n.SettleTimeout))
+	if tokens == nil || !n.engine.idle() {
 		return
 	}
 	l.trained = true
-	trainer, step, batch := n.engine.trainer, l.Round.Step, *l.tokens
+	n.startTraining(l.Round.Step, *tokens, func(context.Context) error { return nil })
+}
+
+// trainAhead begins the next round before it has begun, as far as what is applied by then is
+// known: with a lag of two rounds that is everything, so that nothing of the exchange of
+// results lies between two trainings. With a lag of one only the tokens are read.
+func (n *Node) trainAhead(l *ledger) {
+	own := l.Own(n.run.me)
+	if own != nil && !l.trained || n.replica == nil || n.replica.closing {
+		return
+	}
+	next := n.run.foretell(n.Draws)
+	if !next.ok {
+		return
+	}
+	n.engine.reader.forget(func(of assign.BatchID) bool { return of == next.batch || own != nil && of == own.Batch })
+	tokens := n.engine.reader.read(next.batch, n.run.settleTime(n.SettleTimeout))
+	lag := n.engine.lag()
+	if lag < 2 || tokens == nil || !n.engine.idle() {
+		return
+	}
+	if before := next.step - lag; n.replica.step < before {
+		n.settleEarly(before)
+		return
+	}
+	wait, tell := n.tasks.Signal()
+	n.startTraining(next.step, *tokens, wait)
+	n.engine.op.batch, n.engine.op.tell = next.batch, tell
+}
+
+// startTraining trains a batch. Begun says when the round has begun: nothing that only the
+// round decides is done before.
+func (n *Node) startTraining(step uint32, batch data.Batch, begun func(context.Context) error) {
+	trainer := n.engine.trainer
 	n.engine.start(opTrain, step, func(ctx context.Context) func() {
-		begun := n.tasks.Now()
-		payload, loss, err := trainer.Train(ctx, step, batch)
+		started := n.tasks.Now()
+		var waited time.Duration
+		payload, loss, err := trainer.Train(ctx, step, batch, func(ctx context.Context) error {
+			since := n.tasks.Now()
+			defer func() { waited = n.tasks.Now().Sub(since) }()
+			return begun(ctx)
+		})
 		if err == nil {
 			err = checkOwn(trainer, n.run.me, payload, step, batch.ID)
 		}
 		report := event.Trained{
 			Step: step, Batch: batchOf(batch.ID), Loss: event.Loss(loss),
-			Tokens: tokensOf(batch), Seconds: n.tasks.Now().Sub(begun).Seconds(),
+			Tokens: tokensOf(batch), Seconds: (n.tasks.Now().Sub(started) - waited).Seconds(),
 		}
 		cancelled := ctx.Err() != nil
 		return func() {
 			switch {
 			case err == nil:
-				n.trained(l, s, payload, report)
+				n.trained(batch.ID, payload, report)
 			case cancelled:
-				n.report.log.Info("training stopped: the round is over", "step", step)
+				n.report.log.Info("training stopped: the round is over, or is another than foretold", "step", step)
 			default:
 				n.report.log.Error("train", "step", step, "batch", batch.ID, "err", err)
 			}
@@ -142,12 +163,17 @@ func checkOwn(trainer env.Trainer, id identity.ID, payload []byte, step uint32, 
 }
 
 // trained announces the own result unless the round is over.
-func (n *Node) trained(l *ledger, s *books.Slot, payload []byte, report event.Trained) {
-	step := l.Round.Step
-	n.report.log.Info("trained", "step", step, "batch", s.Batch, "loss", float64(report.Loss), "seconds", report.Seconds)
+func (n *Node) trained(batch assign.BatchID, payload []byte, report event.Trained) {
+	step, l := report.Step, n.rounds.of[report.Step]
+	n.report.log.Info("trained", "step", step, "batch", batch, "loss", float64(report.Loss), "seconds", report.Seconds)
 	n.report.emit(report)
-	if n.replica == nil || n.rounds.of[step] != l || !l.Began || n.run.state.RunState != coordinator.RoundTrain || n.run.state.Progress.Step != step {
+	if n.replica == nil || l == nil || !l.Began || n.run.state.RunState != coordinator.RoundTrain || n.run.state.Progress.Step != step {
 		n.report.log.Info("result comes too late", "step", step)
+		return
+	}
+	s := l.Find(batch)
+	if s == nil || s.Owner != n.run.myself() {
+		n.report.log.Info("the batch is another member's now", "step", step, "batch", batch)
 		return
 	}
 	hash, err := n.Network.Put(payload)

@@ -9,16 +9,23 @@ import (
 
 // roundWitness proves what is held of the round that has just ended.
 func (n *Node) roundWitness() {
-	n.engine.cancelTraining(0)
+	next := n.run.state.Progress.Step + 1
+	n.engine.cancelTraining(func(uint32) bool { return n.engine.isAhead(next) })
 	if l := n.keepUp(); l != nil {
 		n.sendWitness(l, true)
+		n.trainAhead(l)
 	}
 }
 
 // sendWitness sends the proof of an elected witness: as soon as everything that can be
 // expected is held, or at the round's end whatever is.
 func (n *Node) sendWitness(l *ledger, now bool) {
-	if !l.elected || (!now && !l.Complete(n.run.healthy)) {
+	complete := !now && (l.elected || !l.told && n.Events != nil) && l.Complete(n.run.healthy)
+	if complete && !l.told {
+		l.told = true
+		n.report.held(l)
+	}
+	if !l.elected || !now && !complete {
 		return
 	}
 	index, _ := l.Round.MemberIndex(n.run.myself())

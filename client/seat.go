@@ -20,6 +20,7 @@ type seat struct {
 	again   bool      // the next entry is a return: the model was lost, or the process restarted
 	check   *runCheck // newest; nil: none yet
 	waiting waiting   // as it was logged last
+	parting parting   // when the run is finished
 }
 
 // runCheck is what CheckRun says of a definition of the run.

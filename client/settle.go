@@ -23,7 +23,7 @@ func (n *Node) settle(want uint32) bool {
 		return true
 	}
 	if !n.engine.idle() {
-		n.engine.cancelTraining(0)
+		n.engine.cancelTraining(none)
 		return false
 	}
 	step := n.replica.step + 1
@@ -59,6 +59,21 @@ func (n *Node) settle(want uint32) bool {
 	}
 	n.askFor(l, outcome.Informed)
 	return false
+}
+
+// settleEarly applies the results of the next finished round, if nothing of them is lacking.
+// Nobody has to have them yet, so there is no reason to ask or to give up.
+func (n *Node) settleEarly(want uint32) {
+	l := n.rounds.of[n.replica.step+1]
+	if l == nil || l.Round.Step > want || !l.Final || !l.Began || l.EpochStart != n.replica.epoch.startStep {
+		return
+	}
+	if replica, agreed := l.Round.QuorumReplica(); agreed && replica != l.Replica {
+		return
+	}
+	if outcome := l.Judge(n.tasks.Now(), false); outcome.Missing == 0 {
+		n.apply(l, outcome)
+	}
 }
 
 // settleTime is how long a finished round may take to complete; set: what the options say.

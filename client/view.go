@@ -3,7 +3,9 @@ package client
 import (
 	"slices"
 
+	"github.com/psyche-go/psyche/assign"
 	"github.com/psyche-go/psyche/backend"
+	"github.com/psyche-go/psyche/client/env"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/identity"
 )
@@ -14,12 +16,13 @@ type view struct {
 	state *coordinator.State // nil: none yet; never modified
 	peers []backend.Peer
 	fit   map[coordinator.ClientID]bool // the healthy members
+	next  foretold                      // newest
 }
 
 // renew takes over a newer state and reports whether those changed whom this client may
 // talk to.
 func (v *view) renew(u backend.Update) (newPeers bool) {
-	newMembers := v.state == nil || !sameMembers(v.state, u.State)
+	newMembers := v.state == nil || v.state.RunState != u.State.RunState || !sameMembers(v.state, u.State)
 	newPeers = newMembers || !slices.EqualFunc(v.peers, u.Peers, samePeer)
 	v.state, v.peers = u.State, u.Peers
 	if newMembers {
@@ -64,11 +67,19 @@ func (v *view) knownBefore() bool {
 		slices.ContainsFunc(v.state.Pending, v.is)
 }
 
-// admitted returns the peers that may talk to this client: members and those that wait.
+// admitted returns the peers that may talk to this client: members and those that wait, and
+// in a finished run who was in its last epoch.
 func (v *view) admitted() []backend.Peer {
 	waits := make(map[identity.ID]bool, len(v.state.Pending))
 	for i := range v.state.Pending {
 		waits[identity.ID(v.state.Pending[i].ID)] = true
+	}
+	if v.state.RunState == coordinator.Finished {
+		for _, clients := range [][]coordinator.Client{v.state.Epoch.Clients, v.state.Epoch.Exited} {
+			for i := range clients {
+				waits[identity.ID(clients[i].ID)] = true
+			}
+		}
 	}
 	admitted := make([]backend.Peer, 0, len(v.peers))
 	for _, peer := range v.peers {
@@ -103,6 +114,34 @@ func (v *view) othersHold() bool {
 		}
 	}
 	return slices.ContainsFunc(v.state.Pending, func(c coordinator.Client) bool { return !v.is(c) && c.HoldsModel })
+}
+
+// foretold is the batch that this client will have in the next round, if the members stay
+// the same until then.
+type foretold struct {
+	by    *coordinator.State
+	step  uint32
+	batch assign.BatchID
+	ok    bool // it will have one, as far as that is known
+}
+
+// foretell works out what the newest state says of the next round.
+func (v *view) foretell(draws env.Draws) foretold {
+	if v.next.by == v.state {
+		return v.next
+	}
+	v.next = foretold{by: v.state}
+	round, follows := v.state.NextRound()
+	member, takesPart := round.MemberIndex(v.myself())
+	if !follows || !takesPart {
+		return v.next
+	}
+	for _, a := range draws.Assignments(&round, v.state.Config) {
+		if a.Member == member {
+			v.next.step, v.next.batch, v.next.ok = round.Step, a.Batch, true
+		}
+	}
+	return v.next
 }
 
 // healthyMembers returns the healthy members of the epoch.

@@ -10,6 +10,7 @@ import (
 	"github.com/psyche-go/psyche/client/books"
 	"github.com/psyche-go/psyche/client/env"
 	"github.com/psyche-go/psyche/client/handover"
+	"github.com/psyche-go/psyche/client/keep"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/event"
 )
@@ -21,6 +22,9 @@ const modelPause = time.Second
 func (n *Node) warmup() {
 	if !n.closeEpoch() || !n.run.isMember() || !n.enterEpoch() {
 		return
+	}
+	if first := n.run.foretell(n.Draws); first.ok { // its tokens are read while others load the model
+		n.engine.reader.read(first.batch, n.run.settleTime(n.SettleTimeout))
 	}
 	if slices.Contains(n.run.state.Epoch.Ready, n.run.myself()) {
 		return
@@ -136,6 +140,9 @@ func (n *Node) obtained(a *handover.Attempt, err error, cancelled bool) {
 		}
 	}
 	n.models.End(a, err, cancelled, n.run.state.Model.Checkpoint.Digest)
+	if m := a.Model; err == nil && !cancelled && n.run.state.RunState == coordinator.Finished {
+		n.keeper.Take(keep.Model{Step: m.Step, Digest: m.Digest, Snapshot: m.Snapshot})
+	}
 	switch {
 	case cancelled, err == nil:
 	case errors.Is(err, handover.ErrReplay):

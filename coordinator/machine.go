@@ -139,6 +139,16 @@ func (s *State) Member(id ClientID) (*Client, bool) {
 // IsPending reports whether the client waits for the next epoch.
 func (s *State) IsPending(id ClientID) bool { return indexOf(s.Pending, id) >= 0 }
 
+// TakesPart reports whether the host should tell others where a client is: it is a healthy
+// member or pending; or the run is Finished and it was in its last epoch, so that who was
+// cut off then can get the final model.
+func (s *State) TakesPart(id ClientID) bool {
+	if s.RunState == Finished && (indexOf(s.Epoch.Clients, id) >= 0 || indexOf(s.Epoch.Exited, id) >= 0) {
+		return true
+	}
+	return s.isHealthy(id) || s.IsPending(id)
+}
+
 // HealthyCount returns the number of healthy members of the running epoch.
 func (s *State) HealthyCount() int {
 	count := 0

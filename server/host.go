@@ -269,9 +269,20 @@ func (h *host) record(r Record, before coordinator.RunState) error {
 	return nil
 }
 
-// participants returns the healthy members and the pending clients.
+// participants returns the healthy members and the pending clients; when the run is finished
+// those that were in its last epoch, as long as they are connected.
 func (h *host) participants() map[identity.ID]bool {
 	ids := make(map[identity.ID]bool, len(h.state.Epoch.Clients)+len(h.state.Pending))
+	if h.state.RunState == coordinator.Finished {
+		for _, clients := range [][]coordinator.Client{h.state.Epoch.Clients, h.state.Epoch.Exited, h.state.Pending} {
+			for _, c := range clients {
+				if id := identity.ID(c.ID); h.registry.isLive(id) {
+					ids[id] = true
+				}
+			}
+		}
+		return ids
+	}
 	for _, c := range h.state.Epoch.Clients {
 		if c.State == coordinator.Healthy {
 			ids[identity.ID(c.ID)] = true

@@ -406,13 +406,12 @@ func (h *host) send(p *process) {
 	}
 }
 
-// peersOf returns the healthy members and the pending clients.
+// peersOf returns those that take part; in a run that is finished, those that are connected.
 func (h *host) peersOf(s *coordinator.State) []backend.Peer {
 	var peers []backend.Peer
 	for _, m := range h.world.machines {
 		id := coordinator.ClientID(m.id)
-		c, ok := s.Member(id)
-		if ok && c.State == coordinator.Healthy || s.IsPending(id) {
+		if s.TakesPart(id) && (s.RunState != coordinator.Finished || h.world.connected(m.index)) {
 			peers = append(peers, backend.Peer{ID: m.id})
 		}
 	}

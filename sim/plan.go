@@ -26,6 +26,7 @@ type plan struct {
 	faults   Faults // those that really happen
 	config   coordinator.Config
 	maxSeq   uint32
+	applyLag uint32
 	healAt   int64 // when faults stop at the latest
 	healStep uint32
 	events   []fault // ascending times
@@ -61,6 +62,10 @@ func newPlan(o Options) plan {
 		}
 	}
 	p.drawConfig(o)
+	p.applyLag = 1
+	if newRandom(o.Seed, "apply lag").chance(400) {
+		p.applyLag = 2
+	}
 	p.healAt = newRandom(o.Seed, "heal").between(60*second, 150*second)
 	if p.faults&^liars == 0 {
 		p.healAt = 0

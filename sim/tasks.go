@@ -162,6 +162,33 @@ func (p *process) Run(task func() (proceed func())) {
 	})
 }
 
+// Signal implements env.Runtime.
+func (p *process) Signal() (wait func(ctx context.Context) error, tell func()) {
+	told := false
+	var waiting *parking
+	wait = func(ctx context.Context) error {
+		c := ctx.(*taskContext)
+		for !told {
+			if !p.alive || p.world.workers.closing {
+				return errStopped
+			}
+			if err := c.Err(); err != nil {
+				return err
+			}
+			waiting = &parking{worker: p.world.workers.current, ctx: c}
+			p.put(item{at: min(c.limit(), p.world.now+3600*second), parking: waiting}) // telling and cancelling bring it forward
+			p.park(waiting)
+		}
+		return nil
+	}
+	return wait, func() {
+		told = true
+		if waiting != nil && !waiting.done && p.alive {
+			p.put(item{at: p.world.now, parking: waiting})
+		}
+	}
+}
+
 // Each implements env.Runtime.
 func (p *process) Each(ctx context.Context, limit, count int, do func(ctx context.Context, i int) error) error {
 	child := &taskContext{parent: ctx.(*taskContext), process: p}

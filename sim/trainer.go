@@ -123,12 +123,15 @@ type trainer struct {
 	model   model
 }
 
-func (t *trainer) Train(ctx context.Context, step uint32, batch data.Batch) ([]byte, float64, error) {
+func (t *trainer) Train(ctx context.Context, step uint32, batch data.Batch, begun func(context.Context) error) ([]byte, float64, error) {
 	p := t.process
 	if p.machine.lies(SilentTrainer) && p.world.lies.chance(800) {
 		return nil, 0, errSilent
 	}
 	if err := p.wait(ctx, p.world.now+p.machine.random.between(p.machine.trainTime/2, p.machine.trainTime)); err != nil {
+		return nil, 0, err
+	}
+	if err := begun(ctx); err != nil {
 		return nil, 0, err
 	}
 	payload := newResult(&t.model, step, batch.ID, p.machine.id, 0)
@@ -178,7 +181,7 @@ func (t *trainer) SetColdStart(context.Context, uint32, uint32) error { return n
 
 func (t *trainer) MaxResultSize() int { return 2 * resultSize }
 
-func (t *trainer) ApplyLag() uint32 { return 1 }
+func (t *trainer) ApplyLag() uint32 { return t.process.world.plan.applyLag }
 
 // Batch implements env.DataProvider.
 func (p *process) Batch(ctx context.Context, batch assign.BatchID) (data.Batch, error) {

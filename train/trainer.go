@@ -109,14 +109,20 @@ func newTraining(ctx context.Context, o Options) (*replica, error) {
 //
 // A step is trained at most once; its result waits for Apply of the same step.
 func (t *Trainer) Train(ctx context.Context, step uint32, batch data.Batch) (payload []byte, loss float64, err error) {
-	payload, loss, err = t.train(ctx, step, batch)
+	return t.TrainAhead(ctx, step, batch, func(context.Context) error { return nil })
+}
+
+// TrainAhead is Train of a step that may not come: between the gradient and the momentum it
+// calls begun, and an error of that is as if the training had failed.
+func (t *Trainer) TrainAhead(ctx context.Context, step uint32, batch data.Batch, begun func(ctx context.Context) error) (payload []byte, loss float64, err error) {
+	payload, loss, err = t.train(ctx, step, batch, begun)
 	if err != nil {
 		return nil, 0, fmt.Errorf("train step %d, batch %s: %w", step, batch.ID, err)
 	}
 	return payload, loss, nil
 }
 
-func (t *Trainer) train(ctx context.Context, step uint32, batch data.Batch) (payload []byte, loss float64, err error) {
+func (t *Trainer) train(ctx context.Context, step uint32, batch data.Batch, begun func(ctx context.Context) error) (payload []byte, loss float64, err error) {
 	if want := batch.ID.Len(); uint64(len(batch.Sequences)) != want {
 		return nil, 0, fmt.Errorf("%w: %d sequences, the batch has %d", ErrTokens, len(batch.Sequences), want)
 	}
@@ -134,6 +140,9 @@ func (t *Trainer) train(ctx context.Context, step uint32, batch data.Batch) (pay
 			gradients[i] = tensor.Float32s()
 		}
 		loss = mean
+		if err := begun(ctx); err != nil {
+			return err
+		}
 		defer t.timed(step, PartEncode, time.Now())
 		var err error
 		payload, err = t.optimizer.encode(header, gradients, norm(gradients), t.lr(step))

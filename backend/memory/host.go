@@ -186,13 +186,11 @@ func (h *Host) publishTo(c *Client, peers []backend.Peer) {
 	c.updates <- backend.Update{State: &state, Peers: own}
 }
 
-// peers returns the addresses of healthy members and pending clients. The caller holds mu.
+// peers returns the addresses of those that take part. The caller holds mu.
 func (h *Host) peers() []backend.Peer {
 	var peers []backend.Peer
 	for _, id := range slices.SortedFunc(maps.Keys(h.clients), func(a, b identity.ID) int { return bytes.Compare(a[:], b[:]) }) {
-		member, ok := h.state.Member(coordinator.ClientID(id))
-		pending := slices.ContainsFunc(h.state.Pending, func(c coordinator.Client) bool { return identity.ID(c.ID) == id })
-		if pending || ok && member.State == coordinator.Healthy {
+		if h.state.TakesPart(coordinator.ClientID(id)) {
 			peers = append(peers, backend.Peer{ID: id, Addrs: h.clients[id].addrs})
 		}
 	}

@@ -36,7 +36,8 @@ type Candidate struct {
 	Payload    []byte
 	Attempts   int // to fetch it
 	RetryAt    time.Time
-	Disputed   bool // its trainer signed several sizes: none is believed
+	Disputed   bool          // its trainer signed several sizes: none is believed
+	Took       time.Duration // to fetch and verify it; 0: it was made here
 
 	raw    []byte // the signed announcement
 	votes  int    // of the finished round's witnesses, once polled
@@ -67,8 +68,9 @@ type Book struct {
 	// LackingSince is when the finished round was first found to lack results; zero: not yet.
 	LackingSince time.Time
 
-	changes   int // of what is known or held: beside the witnesses Decide depends on nothing else
-	unfetched int // candidates in state Announced
+	newest    *Candidate // that came to be held
+	changes   int        // of what is known or held: beside the witnesses Decide depends on nothing else
+	unfetched int        // candidates in state Announced
 	unshelved bool
 	displaced []*Candidate
 	judged    judgement
@@ -120,6 +122,9 @@ func (b *Book) Own(id identity.ID) *Slot {
 	return nil
 }
 
+// Newest returns the result that came to be held last, or nil.
+func (b *Book) Newest() *Candidate { return b.newest }
+
 // Unfetched returns the number of results that are known and not on their way.
 func (b *Book) Unfetched() int { return b.unfetched }
 
@@ -153,6 +158,7 @@ func (b *Book) Fetch(c *Candidate) {
 // verified.
 func (b *Book) Hold(s *Slot, c *Candidate, size uint32) {
 	b.set(c, Held)
+	b.newest = c
 	c.Size = size
 	b.changes++
 	if len(s.Candidates) > 1 { // it may be preferred now

@@ -80,9 +80,11 @@ type DataProvider interface {
 // MaxResultSize and ApplyLag from one goroutine at a time.
 type Trainer interface {
 	// Train computes the result of a batch: a blob in the encoding of package
-	// distro/codec, and the mean loss. When it returns an error, also because ctx was
-	// cancelled, model and optimizer are as before.
-	Train(ctx context.Context, step uint32, batch data.Batch) (payload []byte, loss float64, err error)
+	// distro/codec, and the mean loss. Between the gradient and the optimizer it calls
+	// begun, which returns when the round of the step has begun, or an error when it does
+	// not come. When Train returns an error, also because ctx was cancelled, model and
+	// optimizer are as before.
+	Train(ctx context.Context, step uint32, batch data.Batch, begun func(ctx context.Context) error) (payload []byte, loss float64, err error)
 	// Verify checks that payload is a well-formed result of that step, batch and
 	// trainer. It is cheap and may be called at any time.
 	Verify(payload []byte, step uint32, batch assign.BatchID, trainer [32]byte) error

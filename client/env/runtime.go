@@ -19,6 +19,9 @@ type Runtime interface {
 	WithTimeout(parent context.Context, d time.Duration) (context.Context, context.CancelFunc)
 	// Run runs a task beside the loop and hands what it returns to the loop.
 	Run(task func() (proceed func()))
+	// Signal returns a wait that lasts until tell was called, or until its context is done,
+	// which is an error. Wait is called inside a task, tell in the loop, once or not at all.
+	Signal() (wait func(ctx context.Context) error, tell func())
 	// Each calls do for every index below count, at most limit at once, inside a task. It
 	// returns the first error after all have returned; the context of do ends with it.
 	Each(ctx context.Context, limit, count int, do func(ctx context.Context, i int) error) error

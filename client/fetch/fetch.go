@@ -138,6 +138,7 @@ func (f *Fetcher) begin(w Want, t Terms) {
 		return func() {
 			if err == nil {
 				f.measure(len(payload), took)
+				c.Took = f.Tasks.Now().Sub(begun)
 			}
 			f.fetched(b, s, c, payload, err, invalid)
 			if !kept && c.State == books.Held {

@@ -341,6 +341,11 @@ func (f *trainerFactory) timed(t train.Timing) {
 // keptTrainer is a trainer whose momentum a client keeps for its next process.
 type keptTrainer struct{ *train.Trainer }
 
+// Train implements env.Trainer.
+func (t keptTrainer) Train(ctx context.Context, step uint32, batch data.Batch, begun func(context.Context) error) ([]byte, float64, error) {
+	return t.TrainAhead(ctx, step, batch, begun)
+}
+
 // SaveOptimizer implements env.OptimizerKeeper.
 func (t keptTrainer) SaveOptimizer(ctx context.Context, path string) error {
 	state, err := t.OptimizerState(ctx)
