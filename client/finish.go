@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/psyche-go/psyche/client/handover"
+	"github.com/psyche-go/psyche/client/keep"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/event"
 )
@@ -12,11 +13,11 @@ import (
 // finish ends the client when the run is over, the last checkpoint is saved, and nobody has
 // to be waited for.
 func (n *Node) finish() {
-	p := &n.seat.parting
+	p, now := &n.seat.parting, n.tasks.Now()
 	if p.since.IsZero() {
-		p.since, p.back = n.tasks.Now(), make(map[coordinator.ClientID]bool)
+		p.since, p.back = now, make(map[coordinator.ClientID]bool)
 	}
-	if !n.engine.idle() && p.over(n.tasks.Now(), n.FinalWait) {
+	if !n.engine.idle() && p.over(now, n.FinalWait) {
 		n.engine.cancelLoad(coordinator.Checkpoint{})
 	}
 	if !n.closeEpoch() || n.keeper.Busy() || !n.engine.idle() {
@@ -26,53 +27,54 @@ func (n *Node) finish() {
 	if (held == modelOld || held == modelNone) && n.obtainFinal() {
 		return
 	}
+	lingers := p.lingers(held, &n.run, now, n.FinalWait)
 	if !p.said {
 		p.said = true
-		if err := n.sayEnd(held); err != nil {
+		if err := n.report.ended(&n.run, held, n.models.Held, n.keeper); err != nil {
 			n.fail(err)
 			return
 		}
-		if n.lingers(held) {
+		if lingers {
 			n.report.log.Info("staying for members that lost the end of the run and may come for the final model; Ctrl-C ends this",
 				"members", p.awaited(&n.run), "at most", n.FinalWait)
 		}
 	}
-	if !n.lingers(held) {
+	if !lingers {
 		n.end = &ending{}
 	}
 }
 
-// sayEnd says how the run ended for this client. An error means that it ended badly.
-func (n *Node) sayEnd(held finalModel) error {
-	s := n.run.state
+// ended says how the run ended for this client. An error means that it ended badly.
+func (r *reporter) ended(v *view, held finalModel, m *handover.Model, keeper *keep.Keeper) error {
+	s := v.state
 	last := s.Progress.Step - 1 // every round up to it was held
-	done := event.Finished{Epoch: s.Progress.Epoch, Step: s.Model.Checkpoint.Step, Closed: n.closedEarly()}
+	done := event.Finished{Epoch: s.Progress.Epoch, Step: s.Model.Checkpoint.Step, Closed: v.closedEarly()}
 	switch held {
 	case modelRecorded:
-		done.Step, done.Digest = n.models.Held.Step, hexOf(n.models.Held.Digest)
+		done.Step, done.Digest = m.Step, hexOf(m.Digest)
 	case modelUnrecorded:
-		done.Step, done.Digest, done.Unrecorded = n.models.Held.Step, hexOf(n.models.Held.Digest), true
-		n.report.log.Warn("too few members reported the final model for the run to record it; the one here has everything that the run counted", "step", last)
+		done.Step, done.Digest, done.Unrecorded = m.Step, hexOf(m.Digest), true
+		r.log.Warn("too few members reported the final model for the run to record it; the one here has everything that the run counted", "step", last)
 	case modelOld:
-		n.report.log.Warn("this client does not hold the final model", "step", last)
+		r.log.Warn("this client does not hold the final model", "step", last)
 	case modelOther:
-		c, m := s.Model.Checkpoint, n.models.Held
-		n.report.emit(event.Desynchronised{Epoch: done.Epoch, Step: m.Step, Reason: "the run recorded another final model"})
+		c := s.Model.Checkpoint
+		r.emit(event.Desynchronised{Epoch: done.Epoch, Step: m.Step, Reason: "the run recorded another final model"})
 		return fmt.Errorf("%w: digest %s of step %d here, %s of step %d recorded", ErrDesynchronised, hexOf(m.Digest), m.Step, hexOf(c.Digest), c.Step)
 	}
-	if n.keeper.Err() != nil {
-		return errors.Join(errors.New("the final checkpoint was not saved"), n.keeper.Err())
+	if keeper.Err() != nil {
+		return errors.Join(errors.New("the final checkpoint was not saved"), keeper.Err())
 	}
 	message := "the run is finished"
 	if done.Closed {
 		message = "the run was closed by its authority before its last step"
 	}
 	if held == modelNone {
-		n.report.log.Warn(message+"; this client took over no model of it", "step", done.Step, "of", s.Config.TotalSteps, "the model", n.keeper.WhereLies(s))
+		r.log.Warn(message+"; this client took over no model of it", "step", done.Step, "of", s.Config.TotalSteps, "the model", keeper.WhereLies(s))
 	} else {
-		n.report.log.Info(message, "step", done.Step, "of", s.Config.TotalSteps, "digest", done.Digest)
+		r.log.Info(message, "step", done.Step, "of", s.Config.TotalSteps, "digest", done.Digest)
 	}
-	n.report.emit(done)
+	r.emit(done)
 	return nil
 }
 

@@ -44,28 +44,23 @@ func (n *Node) heal() {
 
 // askFor asks some peers for all results of a finished round, informed ones first, others
 // each time: of a trainer that signed many results each may be held by few.
-func (n *Node) askFor(l *ledger, informed []uint16) {
-	now := n.tasks.Now()
-	if now.Sub(l.asked) < min(fetch.Pause, n.RepublishInterval) {
-		return
-	}
-	l.asked = now
+func (e *ears) askFor(l *ledger, informed []uint16, me identity.ID, turns *fetch.Rotation, hear func(utterance)) {
 	var peers []identity.ID
 	add := func(member int, limit int) {
 		id := identity.ID(l.Round.Members[member])
-		if len(peers) < limit && id != n.run.me && !slices.Contains(peers, id) {
+		if len(peers) < limit && id != me && !slices.Contains(peers, id) {
 			peers = append(peers, id)
 		}
 	}
-	turn := n.fetcher.Rotation.Turn()
+	turn := turns.Turn()
 	for i := range informed {
 		add(int(informed[(turn*maxInformed+i)%len(informed)]), maxInformed)
 	}
 	for i := range l.Round.Members {
 		add((turn*maxPeersAsked+i)%len(l.Round.Members), maxPeersAsked)
 	}
-	n.fetcher.Rotation.Next()
+	turns.Next()
 	for _, id := range peers {
-		n.ears.ask(id, l.Round.Step, n.hear)
+		e.ask(id, l.Round.Step, hear)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/client/books"
+	"github.com/psyche-go/psyche/client/env"
 	"github.com/psyche-go/psyche/coordinator"
 )
 
@@ -27,6 +28,31 @@ type ledger struct {
 	accusedIn *coordinator.State     // newest in which members were looked at
 	judged    bool                   // suspects are known
 	suspects  []coordinator.ClientID // whose results the witnesses do not hold
+}
+
+// openLedger opens the books of a round.
+func openLedger(round coordinator.Round, v *view, draws env.Draws) *ledger {
+	config := v.state.Config
+	l := &ledger{Book: books.Open(round, v.state.Epoch.StartStep, draws.Assignments(&round, config))}
+	if index, takesPart := round.MemberIndex(v.myself()); takesPart {
+		l.elected = draws.Elected(&round, config, index)
+	}
+	return l
+}
+
+// begin fixes the replica that the round's results must be made from: that after the newest
+// step that is applied before it. Everything is applied at the start of an epoch.
+func (l *ledger) begin(r *replica, lag uint32, report *reporter) {
+	from := r.hash
+	if r.step+lag > l.Round.Step {
+		from = r.before
+	}
+	l.Begin(from)
+	for i := range l.Slots {
+		for _, c := range l.Slots[i].Candidates {
+			report.foreign(l.Book, &l.Slots[i], c)
+		}
+	}
 }
 
 // ledgers are the rounds with books, and announcements for those to come.

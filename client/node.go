@@ -122,7 +122,7 @@ func (n *Node) Run(ctx context.Context) error {
 				return nil // it only stayed for others
 			}
 			n.withdraw(ctx)
-			if loss := n.run.loss(n.newestStep(), n.CheckpointDir != ""); loss != "" {
+			if loss := n.run.loss(newestStep(n.replica, n.models.Held), n.CheckpointDir != ""); loss != "" {
 				n.report.log.Warn(loss)
 			}
 			return context.Cause(ctx)
@@ -225,7 +225,9 @@ func (n *Node) reconcile() {
 	n.engine.cancelLoad(wanted)
 	n.keepSeat()
 	n.seat.reportWaiting(&n.run, n.errands, n.report.log)
-	n.findOtherModels()
+	if n.replica != nil {
+		n.replica.findOtherModels(n.rounds.of[n.replica.epoch.startStep], n.run.state, n.report.log)
+	}
 	for step, l := range n.rounds.of {
 		l.Shelve(func(slot int, raws [][]byte) { n.store.Shelf.PutBatch(step, slot, len(l.Slots), raws) })
 	}
@@ -288,17 +290,6 @@ func (n *Node) reportUpload() {
 		n.report.log.Info("told the run of the upload", "step", report.Step, "at", report.Place)
 		n.report.emit(event.Uploaded{Step: report.Step, Digest: hexOf(report.Digest), Place: report.Place.String()})
 	})
-}
-
-// newestStep returns the newest step whose results are part of the model here; 0: none.
-func (n *Node) newestStep() uint32 {
-	switch {
-	case n.replica != nil:
-		return n.replica.step
-	case n.models.Held != nil:
-		return n.models.Held.Step
-	}
-	return 0
 }
 
 // Model returns the digest of the model that the client holds between two epochs, and

@@ -50,7 +50,7 @@ func (p *parting) awaited(v *view) (count int) {
 // whether that is worth waiting for. A run that was closed early has none.
 func (n *Node) obtainFinal() bool {
 	s := n.run.state
-	if !s.Model.Checkpoint.FromPeers() || n.closedEarly() || n.seat.parting.over(n.tasks.Now(), n.FinalWait) {
+	if !s.Model.Checkpoint.FromPeers() || n.run.closedEarly() || n.seat.parting.over(n.tasks.Now(), n.FinalWait) {
 		return false
 	}
 	n.obtainModel()
@@ -58,14 +58,14 @@ func (n *Node) obtainFinal() bool {
 }
 
 // closedEarly reports whether the run was closed by its authority before its last step.
-func (n *Node) closedEarly() bool {
-	return n.run.state.Closed && n.run.state.Progress.Step <= n.run.state.Config.TotalSteps
+func (v *view) closedEarly() bool {
+	return v.state.Closed && v.state.Progress.Step <= v.state.Config.TotalSteps
 }
 
 // lingers reports whether this client stays for others that need the final model.
-func (n *Node) lingers(held finalModel) bool {
-	if held != modelRecorded || !n.run.state.Model.Checkpoint.FromPeers() || n.closedEarly() {
+func (p *parting) lingers(held finalModel, v *view, now time.Time, wait time.Duration) bool {
+	if held != modelRecorded || !v.state.Model.Checkpoint.FromPeers() || v.closedEarly() {
 		return false
 	}
-	return !n.seat.parting.over(n.tasks.Now(), n.FinalWait) && n.seat.parting.awaited(&n.run) > 0
+	return !p.over(now, wait) && p.awaited(v) > 0
 }

@@ -60,6 +60,13 @@ func (r *reporter) state(v *view) {
 	}
 }
 
+// foreign reports a held result that was made from another model.
+func (r *reporter) foreign(b *books.Book, s *books.Slot, c *books.Candidate) {
+	if b.Began && c.State == books.Held && c.Replica != b.Replica {
+		r.rejected(b, s, "made from another replica of the model")
+	}
+}
+
 // rejected reports a result that is not counted here.
 func (r *reporter) rejected(b *books.Book, s *books.Slot, reason string) {
 	from := identity.ID(s.Owner)

@@ -57,7 +57,7 @@ func (n *Node) keepUp() *ledger {
 		return nil
 	}
 	if !l.Began {
-		n.begin(l)
+		l.begin(n.replica, n.engine.lag(), n.report)
 	}
 	if replica, agreed := l.Round.QuorumReplica(); agreed && replica != l.Replica {
 		n.desynchronise("the witnesses of the running round hold another model")

@@ -29,7 +29,8 @@ func (n *Node) openRounds() {
 			if round.Step+kept <= newest {
 				continue
 			}
-			l = n.openRound(round)
+			l = openLedger(round, &n.run, n.Draws)
+			n.rounds.put(round.Step, l)
 		}
 		l.Renew(round, !running || i < len(rounds)-1)
 	}
@@ -43,17 +44,6 @@ func (n *Node) openRounds() {
 	for _, u := range n.rounds.takeEarly() {
 		n.hear(u)
 	}
-}
-
-// openRound opens the books of a round.
-func (n *Node) openRound(round coordinator.Round) *ledger {
-	config := n.run.state.Config
-	l := &ledger{Book: books.Open(round, n.run.state.Epoch.StartStep, n.Draws.Assignments(&round, config))}
-	if index, takesPart := round.MemberIndex(n.run.myself()); takesPart {
-		l.elected = n.Draws.Elected(&round, config, index)
-	}
-	n.rounds.put(round.Step, l)
-	return l
 }
 
 // closeRound forgets a round and its blobs.
@@ -98,21 +88,6 @@ func (n *Node) hear(u utterance) {
 	}
 }
 
-// begin fixes the replica that a round's results must be made from: that after the
-// newest step that is applied before it. Everything is applied at the start of an epoch.
-func (n *Node) begin(l *ledger) {
-	from := n.replica.hash
-	if n.replica.step+n.engine.lag() > l.Round.Step {
-		from = n.replica.before
-	}
-	l.Begin(from)
-	for i := range l.Slots {
-		for _, c := range l.Slots[i].Candidates {
-			fetched{n}.Held(l.Book, &l.Slots[i], c)
-		}
-	}
-}
-
 // fetchResults fetches what was announced in rounds that are not applied.
 func (n *Node) fetchResults() {
 	if n.replica == nil || n.engine.trainer == nil {
@@ -132,12 +107,8 @@ func (n fetched) Late(b *books.Book) bool {
 	return l == nil || l.Book != b || n.replica != nil && b.Round.Step <= n.replica.step
 }
 
-// Held implements fetch.Owner: it reports a result that was made from another model.
-func (n fetched) Held(b *books.Book, s *books.Slot, c *books.Candidate) {
-	if b.Began && c.State == books.Held && c.Replica != b.Replica {
-		n.report.rejected(b, s, "made from another replica of the model")
-	}
-}
+// Held implements fetch.Owner.
+func (n fetched) Held(b *books.Book, s *books.Slot, c *books.Candidate) { n.report.foreign(b, s, c) }
 
 // Rejected implements fetch.Owner.
 func (n fetched) Rejected(b *books.Book, s *books.Slot, reason string) {

@@ -33,7 +33,7 @@ func (n *Node) settle(want uint32) bool {
 		return false
 	}
 	if !l.Began {
-		n.begin(l)
+		l.begin(n.replica, n.engine.lag(), n.report)
 	}
 	if replica, agreed := l.Round.QuorumReplica(); agreed && replica != l.Replica {
 		n.desynchronise(fmt.Sprintf("the witnesses of step %d hold another model", step))
@@ -57,7 +57,10 @@ func (n *Node) settle(want uint32) bool {
 		n.desynchronise(fmt.Sprintf("%d results of step %d cannot be had from peers", outcome.Missing, step))
 		return false
 	}
-	n.askFor(l, outcome.Informed)
+	if now.Sub(l.asked) >= min(fetch.Pause, n.RepublishInterval) {
+		l.asked = now
+		n.ears.askFor(l, outcome.Informed, n.run.me, n.fetcher.Rotation, n.hear)
+	}
 	return false
 }
 

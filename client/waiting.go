@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/psyche-go/psyche/client/handover"
 	"github.com/psyche-go/psyche/coordinator"
 )
 
@@ -81,24 +82,31 @@ func (v *view) loss(newest uint32, saves bool) string {
 	return ""
 }
 
+// newestStep returns the newest step whose results are part of the model here; 0: none.
+func newestStep(r *replica, held *handover.Model) uint32 {
+	switch {
+	case r != nil:
+		return r.step
+	case held != nil:
+		return held.Step
+	}
+	return 0
+}
+
 // findOtherModels says, once in an epoch that begins with a model which does not come from
 // members, that members began with different ones. Each has its own from where its user
 // said, so nobody but the users can tell which is the right one; all results of one side are
-// lost, and the side without a quorum takes over the other's model.
-func (n *Node) findOtherModels() {
-	r := n.replica
-	if r == nil || r.epoch.checkpoint.FromPeers() || r.otherModels {
-		return
-	}
-	l := n.rounds.of[r.epoch.startStep]
-	if l == nil || !l.Began {
+// lost, and the side without a quorum takes over the other's model. The ledger is that of the
+// epoch's first round, or nil.
+func (r *replica) findOtherModels(l *ledger, s *coordinator.State, log *slog.Logger) {
+	if r.epoch.checkpoint.FromPeers() || r.otherModels || l == nil || !l.Began {
 		return
 	}
 	announced, others := l.Origins()
-	if others == 0 || announced < len(l.Slots) && n.run.state.RunState == coordinator.RoundTrain {
+	if others == 0 || announced < len(l.Slots) && s.RunState == coordinator.RoundTrain {
 		return
 	}
 	r.otherModels = true
-	n.report.log.Warn("other members began from another model: compare the digest in the line \"holds the model\" and give every member the same --model-path",
+	log.Warn("other members began from another model: compare the digest in the line \"holds the model\" and give every member the same --model-path",
 		"results", announced, "of another model", others, "digest", hexOf(r.from)[:16])
 }
