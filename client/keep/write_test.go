@@ -1,4 +1,4 @@
-package client
+package keep
 
 import (
 	"errors"
@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/psyche-go/psyche/checkpoint"
+	"github.com/psyche-go/psyche/client/clienttest"
 )
 
 func TestPruneCheckpoints(t *testing.T) {
@@ -20,7 +21,7 @@ func TestPruneCheckpoints(t *testing.T) {
 		t.Fatalf("prefix %q", prefix)
 	}
 	for _, step := range []int{9, 10, 100, 2} {
-		if err := writeCheckpoint(filepath.Join(dir, prefix+strconv.Itoa(step)), fakeModel()); err != nil {
+		if err := writeCheckpoint(filepath.Join(dir, prefix+strconv.Itoa(step)), clienttest.Model()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -73,7 +74,7 @@ func TestUnfinishedCheckpointsAreRemoved(t *testing.T) {
 
 func TestCheckpointOfAnotherRunIsKept(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run-step3")
-	first, other := fakeModel(), fakeModel()
+	first, other := clienttest.Model(), clienttest.Model()
 	other.Step = first.Step + 1
 	for range 2 { // a client that was restarted may have saved it before
 		if err := writeCheckpoint(dir, first); err != nil {
@@ -86,14 +87,5 @@ func TestCheckpointOfAnotherRunIsKept(t *testing.T) {
 	kept, err := checkpoint.ReadDir(dir)
 	if err != nil || kept.Manifest().Digest() != first.Manifest().Digest() {
 		t.Errorf("the first checkpoint is gone (%v)", err)
-	}
-}
-
-func TestOptionsThatAreMissing(t *testing.T) {
-	if _, err := New(Options{}); !errors.Is(err, ErrInvalidOptions) {
-		t.Errorf("got %v", err)
-	}
-	if _, err := New(Options{Key: testKey(1), RunID: "r"}); !errors.Is(err, ErrInvalidOptions) {
-		t.Errorf("got %v", err)
 	}
 }
