@@ -6,12 +6,14 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/psyche-go/psyche/client/clienttest"
+	"github.com/psyche-go/psyche/client/env"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/event"
 )
 
 // withholding is a backend whose client does not report the final model.
-type withholding struct{ Backend }
+type withholding struct{ env.Backend }
 
 func (w withholding) Submit(ctx context.Context, a coordinator.Action) error {
 	if report, ok := a.(coordinator.ReportCheckpoint); ok && report.Step == 10 {
@@ -24,7 +26,7 @@ func (w withholding) Submit(ctx context.Context, a coordinator.Action) error {
 // has applied everything that counted has succeeded, and says what is missing.
 func TestFinalModelWithoutQuorum(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, fakeConfig(3))
+		w := newWorld(t, clienttest.Config(3))
 		quiet := func(o *options) { o.Backend = withholding{o.Backend} }
 		members := []*member{w.launch(0, nil), w.launch(1, quiet), w.launch(2, quiet)}
 		digests := map[string]bool{}
@@ -52,9 +54,9 @@ func TestFinalModelWithoutQuorum(t *testing.T) {
 // pass its model off as the run's.
 func TestOtherFinalModel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, fakeConfig(3))
+		w := newWorld(t, clienttest.Config(3))
 		a, b := w.launch(0, nil), w.launch(1, nil)
-		c := w.launch(2, func(o *options) { o.trainer.corrupt = func(step uint32) bool { return step == 9 } })
+		c := w.launch(2, func(o *options) { o.trainer.Corrupt = func(step uint32) bool { return step == 9 } })
 		finishEqual(w, a, b)
 		c.wait()
 		if !errors.Is(c.err, ErrDesynchronised) || len(all[event.Finished](c)) != 0 {
@@ -66,7 +68,7 @@ func TestOtherFinalModel(t *testing.T) {
 // TestClosedRun closes a paused run: that is no failure, and not the same as its end.
 func TestClosedRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, fakeConfig(2))
+		w := newWorld(t, clienttest.Config(2))
 		members := []*member{w.launch(0, nil), w.launch(1, nil)}
 		w.until("second round", func(s *coordinator.State) bool { return s.Progress.Step == 2 })
 		if err := w.host.Apply(coordinator.SetPaused{Paused: true}); err != nil {
