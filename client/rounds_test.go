@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,17 +24,28 @@ var errNoHolder = errors.New("no holder has it")
 // are asked.
 type shelfNetwork struct {
 	env.Network
+	forgetful bool // it keeps nothing of what it fetches
+
+	mu      sync.Mutex
 	blobs   map[[32]byte][]byte
 	dropped [][32]byte
 }
 
 func (s *shelfNetwork) Drop(hash [32]byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.dropped = append(s.dropped, hash)
 	delete(s.blobs, hash)
 }
 
 func (s *shelfNetwork) Fetch(ctx context.Context, hash [32]byte, size uint64, holders []identity.ID) ([]byte, error) {
-	if data, held := s.blobs[hash]; held && uint64(len(data)) == size {
+	s.mu.Lock()
+	data, held := s.blobs[hash]
+	s.mu.Unlock()
+	if s.forgetful && len(holders) == 0 {
+		return nil, errNoHolder
+	}
+	if held && uint64(len(data)) == size {
 		return data, nil
 	}
 	if len(holders) == 0 {
@@ -119,15 +131,15 @@ func TestUnreadResultsAreFetchedAgain(t *testing.T) {
 			t.Fatalf("%d results are lost: %v", len(lost), err)
 		}
 		n.unread(l, lost, err)
-		network.blobs[c.Commitment] = payload
+		network.blobs[c.Commitment], network.forgetful = payload, true
 		if n.fetchResults(); c.State != books.Announced {
 			t.Error("fetched again without a pause")
 		}
 		time.Sleep(fetch.Pause)
 		n.fetchResults()
 		proceed(n)
-		if o := l.Judge(time.Now(), true); o.Missing > 0 {
-			t.Errorf("outcome %+v", o)
+		if o := l.Judge(time.Now(), true); o.Missing > 0 || !slices.Equal(c.Payload, payload) {
+			t.Errorf("outcome %+v, %d bytes in memory", o, len(c.Payload))
 		}
 		n.apply(l, l.Judge(time.Now(), true))
 		proceed(n)
