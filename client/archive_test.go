@@ -8,16 +8,19 @@ import (
 	"testing/synctest"
 
 	"github.com/psyche-go/psyche/checkpoint"
+	"github.com/psyche-go/psyche/client/clienttest"
+	"github.com/psyche-go/psyche/client/env"
+	"github.com/psyche-go/psyche/client/exchange"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/event"
 	"github.com/psyche-go/psyche/identity"
 )
 
 // silentHolders is a network over which no part of a model comes.
-type silentHolders struct{ Network }
+type silentHolders struct{ env.Network }
 
 func (f silentHolders) Request(ctx context.Context, peer identity.ID, protocol string, request []byte, limit int) ([]byte, error) {
-	if protocol == modelProtocol {
+	if protocol == exchange.ModelProtocol {
 		return nil, errors.New("no answer")
 	}
 	return f.Network.Request(ctx, peer, protocol, request, limit)
@@ -29,7 +32,7 @@ func TestModelWithoutPeers(t *testing.T) {
 	for _, source := range []string{"disk", "archive"} {
 		t.Run(source, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				config := fakeConfig(3)
+				config := clienttest.Config(3)
 				config.TotalSteps = 12
 				w := newWorld(t, config)
 				saved := &savedFolders{}
@@ -50,7 +53,7 @@ func TestModelWithoutPeers(t *testing.T) {
 					}
 					o.Archive = func(context.Context, coordinator.Checkpoint, coordinator.Place) (checkpoint.Snapshot, error) {
 						if asked++; asked == 1 {
-							return fakeModel(), nil
+							return clienttest.Model(), nil
 						}
 						return checkpoint.ReadDir(saved.newest(t))
 					}
@@ -101,7 +104,7 @@ func (s *savedFolders) newest(t *testing.T) string {
 // TestFactsOfSavedCheckpoints wants each folder to say where another run can go on.
 func TestFactsOfSavedCheckpoints(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, fakeConfig(2))
+		w := newWorld(t, clienttest.Config(2))
 		var mu sync.Mutex
 		told := map[uint32]checkpoint.Facts{}
 		dir := t.TempDir()

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/psyche-go/psyche/client/clienttest"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/event"
 	"github.com/psyche-go/psyche/identity"
@@ -39,7 +40,7 @@ func chaos(t *testing.T, seed uint64) {
 		defer mu.Unlock()
 		return random.IntN(n)
 	}
-	config := fakeConfig(clients)
+	config := clienttest.Config(clients)
 	config.TotalSteps = 15
 	w := newWorld(t, config)
 	w.hub.DropGossip = func(identity.ID, identity.ID, []byte) bool { return draw(100) < 30 }

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/checkpoint"
+	"github.com/psyche-go/psyche/client/clienttest"
+	"github.com/psyche-go/psyche/client/env"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/event"
 )
@@ -54,7 +56,7 @@ func (j *journal) keeps(o *options) { o.Logger = slog.New(slog.NewTextHandler(j,
 // asked for a place.
 func TestRunIsCheckedBeforeJoining(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, fakeConfig(2))
+		w := newWorld(t, clienttest.Config(2))
 		wrong := errors.New("no such folder")
 		bad := w.launch(0, func(o *options) {
 			o.CheckRun = func(context.Context, coordinator.Model) error { return wrong }
@@ -82,9 +84,14 @@ func TestRunIsCheckedBeforeJoining(t *testing.T) {
 func TestRunIsCheckedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		checks := 0
-		n := &Node{work: t.Context(), posts: make(chan func(), 1), log: slog.New(slog.DiscardHandler)}
-		n.Runtime = goroutines{n}
-		n.CheckRun = func(context.Context, coordinator.Model) error { checks++; return nil }
+		tasks := &env.Tasks{Work: t.Context()}
+		own := newGoroutines(tasks)
+		tasks.Runtime = own
+		var s seat
+		passed := func(m coordinator.Model) bool {
+			check := func(context.Context, coordinator.Model) error { checks++; return nil }
+			return s.checked(m, tasks, check, func(err error) { t.Error(err) })
+		}
 		for i, step := range []struct {
 			kind       coordinator.CheckpointKind
 			definition string
@@ -93,22 +100,22 @@ func TestRunIsCheckedAgain(t *testing.T) {
 			{coordinator.CheckpointLocal, "one", 1}, {coordinator.CheckpointP2P, "one", 1}, {coordinator.CheckpointP2P, "two", 2},
 			{coordinator.CheckpointP2PGcs, "two", 2}, {coordinator.CheckpointLocal, "two", 3},
 		} {
-			n.state = &coordinator.State{Model: coordinator.Model{Checkpoint: coordinator.Checkpoint{Kind: step.kind}, Definition: []byte(step.definition)}}
-			if !n.runChecked() {
-				(<-n.posts)()
+			model := coordinator.Model{Checkpoint: coordinator.Checkpoint{Kind: step.kind}, Definition: []byte(step.definition)}
+			if !passed(model) {
+				(<-own.posts)()
 			}
-			if !n.runChecked() || checks != step.checks {
+			if !passed(model) || checks != step.checks {
 				t.Errorf("after state %d: %d checks, want %d", i, checks, step.checks)
 			}
 		}
-		n.tasks.Wait()
+		own.tasks.Wait()
 	})
 }
 
 // TestWaitingIsSaid has a client wait for another one, and come to a run in its epoch.
 func TestWaitingIsSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, fakeConfig(2))
+		w := newWorld(t, clienttest.Config(2))
 		var first, late journal
 		a := w.launch(0, first.keeps)
 		time.Sleep(time.Minute)
@@ -132,15 +139,16 @@ func TestWaitingIsSaid(t *testing.T) {
 func TestWaitingIsNoSpam(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log journal
-		n := &Node{log: slog.New(slog.NewTextHandler(&log, nil))}
-		n.Runtime = goroutines{n}
-		me := coordinator.Client{ID: coordinator.ClientID(n.id)}
+		var s seat
+		var v view
+		e := &errands{tasks: &env.Tasks{Runtime: newGoroutines(nil)}}
+		me := coordinator.Client{ID: v.myself()}
 		for i := range 1000 {
-			n.state = &coordinator.State{RunState: coordinator.WaitingForMembers, Pending: []coordinator.Client{me}, Config: coordinator.Config{InitMinClients: 9}}
+			v.state = &coordinator.State{RunState: coordinator.WaitingForMembers, Pending: []coordinator.Client{me}, Config: coordinator.Config{InitMinClients: 9}}
 			if i%2 == 0 {
-				n.state.Pending = append(n.state.Pending, coordinator.Client{ID: coordinator.ClientID{1}})
+				v.state.Pending = append(v.state.Pending, coordinator.Client{ID: coordinator.ClientID{1}})
 			}
-			n.reportWaiting()
+			s.reportWaiting(&v, e, slog.New(slog.NewTextHandler(&log, nil)))
 			time.Sleep(10 * time.Millisecond)
 		}
 		if said := len(log.lines("waiting")); said < 5 || said > 11 {
@@ -163,7 +171,7 @@ func TestLastMemberSaysWhatIsLost(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, fakeConfig(uint16(1+test.others)))
+				w := newWorld(t, clienttest.Config(uint16(1+test.others)))
 				var log journal
 				m := w.launch(0, func(o *options) {
 					log.keeps(o)
@@ -192,13 +200,13 @@ func TestOtherInitialModels(t *testing.T) {
 	for name, refused := range map[string]bool{"one shape": false, "two shapes": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, fakeConfig(3))
+				w := newWorld(t, clienttest.Config(3))
 				var logs [3]journal
 				for i := range logs {
 					w.launch(i, func(o *options) {
 						logs[i].keeps(o)
 						if i == 2 {
-							o.trainer.lie = func(uint32) bool { return refused }
+							o.trainer.Lie = func(uint32) bool { return refused }
 							o.Initial = otherModel
 						}
 					})
@@ -216,13 +224,13 @@ func TestOtherInitialModels(t *testing.T) {
 }
 
 func otherModel(context.Context, coordinator.Checkpoint) (checkpoint.Snapshot, error) {
-	return fakeSnapshot([fakeWidth]uint64{9}), nil
+	return clienttest.Snapshot([clienttest.Width]uint64{9}), nil
 }
 
 // TestFinishedRunWithoutItsModel comes to a run that is over.
 func TestFinishedRunWithoutItsModel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, fakeConfig(1))
+		w := newWorld(t, clienttest.Config(1))
 		saved := func(o *options) { o.CheckpointDir = filepath.Join(w.dir, "saved") }
 		finishEqual(w, w.launch(0, saved))
 		digest := hexOf(w.host.State().Model.Checkpoint.Digest)[:16]
@@ -237,7 +245,7 @@ func TestFinishedRunWithoutItsModel(t *testing.T) {
 		if said := there.lines("level=WARN", "the run is finished", digest, "--checkpoint-dir"); len(said) != 1 {
 			t.Errorf("said %q", said)
 		}
-		if said := here.lines("level=WARN", "the run is finished", digest, "step9"); len(said) != 1 {
+		if said := here.lines("level=INFO", "the run is finished", "step=9", "digest="+digest); len(said) != 1 { // from its disk
 			t.Errorf("said %q", here.lines("finished"))
 		}
 	})

@@ -5,13 +5,16 @@ import (
 	"errors"
 	"testing"
 	"testing/synctest"
+	"time"
 
+	"github.com/psyche-go/psyche/client/clienttest"
+	"github.com/psyche-go/psyche/client/env"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/event"
 )
 
 // withholding is a backend whose client does not report the final model.
-type withholding struct{ Backend }
+type withholding struct{ env.Backend }
 
 func (w withholding) Submit(ctx context.Context, a coordinator.Action) error {
 	if report, ok := a.(coordinator.ReportCheckpoint); ok && report.Step == 10 {
@@ -24,7 +27,7 @@ func (w withholding) Submit(ctx context.Context, a coordinator.Action) error {
 // has applied everything that counted has succeeded, and says what is missing.
 func TestFinalModelWithoutQuorum(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, fakeConfig(3))
+		w := newWorld(t, clienttest.Config(3))
 		quiet := func(o *options) { o.Backend = withholding{o.Backend} }
 		members := []*member{w.launch(0, nil), w.launch(1, quiet), w.launch(2, quiet)}
 		digests := map[string]bool{}
@@ -52,9 +55,9 @@ func TestFinalModelWithoutQuorum(t *testing.T) {
 // pass its model off as the run's.
 func TestOtherFinalModel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, fakeConfig(3))
+		w := newWorld(t, clienttest.Config(3))
 		a, b := w.launch(0, nil), w.launch(1, nil)
-		c := w.launch(2, func(o *options) { o.trainer.corrupt = func(step uint32) bool { return step == 9 } })
+		c := w.launch(2, func(o *options) { o.trainer.Corrupt = func(step uint32) bool { return step == 9 } })
 		finishEqual(w, a, b)
 		c.wait()
 		if !errors.Is(c.err, ErrDesynchronised) || len(all[event.Finished](c)) != 0 {
@@ -66,7 +69,7 @@ func TestOtherFinalModel(t *testing.T) {
 // TestClosedRun closes a paused run: that is no failure, and not the same as its end.
 func TestClosedRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, fakeConfig(2))
+		w := newWorld(t, clienttest.Config(2))
 		members := []*member{w.launch(0, nil), w.launch(1, nil)}
 		w.until("second round", func(s *coordinator.State) bool { return s.Progress.Step == 2 })
 		if err := w.host.Apply(coordinator.SetPaused{Paused: true}); err != nil {
@@ -86,6 +89,60 @@ func TestClosedRun(t *testing.T) {
 			if f := finished[0]; !f.Closed || f.Unrecorded || f.Step != step || f.Digest == "" {
 				t.Errorf("finished with %+v", f)
 			}
+		}
+	})
+}
+
+// TestKilledInTheLastRound has a client come back when the run is finished: the others stay
+// for it, it gets the final model from them, and nobody stays longer than that takes.
+func TestKilledInTheLastRound(t *testing.T) {
+	for name, test := range map[string]struct {
+		away  time.Duration // after the run is finished
+		comes bool
+		most  time.Duration // until all have ended
+	}{
+		"comes back at once": {time.Second, true, 10 * time.Second},
+		"comes back late":    {20 * time.Second, true, 30 * time.Second},
+		"stays away":         {0, false, defaultFinalWait + time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, clienttest.Config(3))
+				a, b, c := w.launch(0, nil), w.launch(1, nil), w.launch(2, nil)
+				w.until("the last round", func(s *coordinator.State) bool { return s.Progress.Step == 9 && s.RunState == coordinator.RoundTrain })
+				c.crash()
+				w.until("the end", func(s *coordinator.State) bool { return s.RunState == coordinator.Finished })
+				finished := time.Now()
+				members := []*member{a, b}
+				if test.comes {
+					time.Sleep(test.away)
+					members = append(members, w.launch(2, nil))
+				}
+				finishEqual(w, members...)
+				if took := time.Since(finished); took > test.most {
+					t.Errorf("the clients ended %v after the run", took)
+				}
+				if !test.comes && time.Since(finished) < defaultFinalWait {
+					t.Errorf("they stayed for %v only", time.Since(finished))
+				}
+			})
+		})
+	}
+}
+
+// TestInterruptAfterTheEnd: who only stays for others may be interrupted; it has succeeded.
+func TestInterruptAfterTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, clienttest.Config(2))
+		a, b := w.launch(0, nil), w.launch(1, nil)
+		w.until("the last round", func(s *coordinator.State) bool { return s.Progress.Step == 9 && s.RunState == coordinator.RoundTrain })
+		b.crash()
+		w.until("the end", func(s *coordinator.State) bool { return s.RunState == coordinator.Finished })
+		time.Sleep(2 * time.Second)
+		a.cancel()
+		a.wait()
+		if finished := all[event.Finished](a); a.err != nil || len(finished) != 1 {
+			t.Errorf("ended with %v, finished %+v", a.err, finished)
 		}
 	})
 }

@@ -138,9 +138,7 @@ func (n *Node) Run(ctx context.Context) error {
 			n.observe(update)
 		case u := <-n.ears.heard:
 			n.hear(u)
-			for range min(len(n.ears.heard), maxHeardAtOnce) { // what is done about them costs the same for one and for many
-				n.hear(<-n.ears.heard)
-			}
+			n.hearWaiting()
 		case proceed := <-own.posts:
 			proceed()
 		case <-ticks.C:

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/checkpoint"
+	"github.com/psyche-go/psyche/client/clienttest"
+	"github.com/psyche-go/psyche/client/env"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/event"
 	"github.com/psyche-go/psyche/identity"
@@ -19,9 +21,9 @@ const testBulk = 16 << 10 // bytes: results of a whole test run are fewer
 
 // large makes the model of a client larger than the results of the run.
 func large(o *options) {
-	o.trainer.bulk = testBulk
+	o.trainer.Bulk = testBulk
 	o.Initial = func(context.Context, coordinator.Checkpoint) (checkpoint.Snapshot, error) {
-		return bulky(fakeModel(), testBulk), nil
+		return clienttest.Bulky(clienttest.Model(), testBulk), nil
 	}
 }
 
@@ -44,7 +46,7 @@ type traced struct {
 }
 
 func (tr *traced) record(o *options) {
-	o.trainer.onApply = func(step uint32, own bool) {
+	o.trainer.OnApply = func(step uint32, own bool) {
 		tr.mu.Lock()
 		defer tr.mu.Unlock()
 		tr.steps = append(tr.steps, step)
@@ -55,7 +57,7 @@ func (tr *traced) record(o *options) {
 }
 
 func longer(clients uint16) coordinator.Config {
-	config := fakeConfig(clients)
+	config := clienttest.Config(clients)
 	config.TotalSteps = 12
 	return config
 }
@@ -72,7 +74,7 @@ func crashAndReturn(t *testing.T, w *world, others, again func(o *options)) *mem
 	finishEqual(w, a, b, back)
 	for _, m := range []*member{a, b, back} {
 		// The newest model, and the results of at most three epochs and the newest rounds.
-		if blobs := m.net.BlobCount(); blobs > 2*(fakeWidth+2)+9*3+3*3 {
+		if blobs := m.net.BlobCount(); blobs > 2*(clienttest.Width+2)+9*3+3*3 {
 			t.Errorf("client %s keeps %d blobs", m.id.Short(), blobs)
 		}
 	}
@@ -86,8 +88,8 @@ func TestCatchUpByResults(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, longer(3))
 				var trace traced
-				late := func(o *options) { large(o); o.trainer.lag = lag }
-				back := crashAndReturn(t, w, late, func(o *options) { trace.record(o); o.trainer.lag = lag })
+				late := func(o *options) { large(o); o.trainer.Lag = lag }
+				back := crashAndReturn(t, w, late, func(o *options) { trace.record(o); o.trainer.Lag = lag })
 				ready := all[event.Ready](back)
 				if len(ready) == 0 || ready[0].Source != "results" || ready[0].Step != 6 || ready[0].Bytes == 0 || ready[0].Bytes >= testBulk {
 					t.Fatalf("ready: %+v", ready)
@@ -108,7 +110,7 @@ func TestDamagedWeightsCatchUp(t *testing.T) {
 		a, b := w.launch(0, large), w.launch(1, large)
 		c := w.launch(2, saving(w, "saved", func(o *options) {
 			first := true
-			o.trainer.corrupt = func(step uint32) bool {
+			o.trainer.Corrupt = func(step uint32) bool {
 				damage := step == 5 && first
 				first = first && !damage
 				return damage
@@ -131,7 +133,7 @@ func TestCutOffForAnEpoch(t *testing.T) {
 		config.TotalSteps = 15
 		w := newWorld(t, config)
 		var mu sync.Mutex
-		away, gone := false, testKey(2).ID()
+		away, gone := false, clienttest.Key(2).ID()
 		cut := func(from, to identity.ID) bool {
 			mu.Lock()
 			defer mu.Unlock()
@@ -152,89 +154,10 @@ func TestCutOffForAnEpoch(t *testing.T) {
 	})
 }
 
-// liar is a network that answers questions for results in another way.
-type liar struct {
-	Network
-	lie func(rounds []appliedRound) []byte
-}
-
-func (l *liar) Handle(protocol string, maxRequest int, handle func(ctx context.Context, from identity.ID, request []byte) ([]byte, error)) {
-	if protocol != resultsProtocol {
-		l.Network.Handle(protocol, maxRequest, handle)
-		return
-	}
-	l.Network.Handle(protocol, maxRequest, func(ctx context.Context, from identity.ID, request []byte) ([]byte, error) {
-		answer, err := handle(ctx, from, request)
-		if err != nil {
-			return nil, err
-		}
-		rounds, err := decodeApplied(answer, 3, 6)
-		if err != nil {
-			return nil, err
-		}
-		return l.lie(rounds), nil
-	})
-}
-
-// TestLyingListFallsBack: whatever all peers say was counted, the client ends up with the
-// run's model.
-func TestLyingListFallsBack(t *testing.T) {
-	change := func(f func(rounds []appliedRound)) func(rounds []appliedRound) []byte {
-		return func(rounds []appliedRound) []byte { f(rounds); return encodeApplied(rounds) }
-	}
-	for name, lie := range map[string]func(rounds []appliedRound) []byte{
-		"another commitment":   change(func(r []appliedRound) { r[1].results[0].commitment[0]++ }),
-		"another trainer":      change(func(r []appliedRound) { r[1].results[0].owner[0]++ }),
-		"another size":         change(func(r []appliedRound) { r[1].results[0].size++ }),
-		"an absurd size":       change(func(r []appliedRound) { r[1].results[0].size = 1<<32 - 1 }),
-		"more than is allowed": change(func(r []appliedRound) { r[1].results[0].size = 1<<10 + 1 }),
-		"a result left out":    change(func(r []appliedRound) { r[2].results = r[2].results[1:] }),
-		"nothing counted":      change(func(r []appliedRound) { r[0].results, r[1].results, r[2].results = nil, nil, nil }),
-		"another cold start":   change(func(r []appliedRound) { r[0].coldSteps = 9 }),
-		"rounds swapped":       change(func(r []appliedRound) { r[0], r[1] = r[1], r[0] }),
-		"malformed":            func([]appliedRound) []byte { return []byte{1, 2, 3} },
-		"too long":             func([]appliedRound) []byte { return make([]byte, maxResultsResponse+1) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, longer(3))
-				back := crashAndReturn(t, w, func(o *options) { large(o); o.Network = &liar{o.Network, lie} }, func(*options) {})
-				if ready := all[event.Ready](back); len(ready) == 0 || ready[0].Source != "peers" || ready[0].Step != 6 {
-					t.Errorf("ready: %+v", ready)
-				}
-			})
-		})
-	}
-}
-
-// TestOneLiarIsOutvoted: what most peers say was counted is believed first.
-func TestOneLiarIsOutvoted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, longer(4))
-		a, b := w.launch(0, large), w.launch(1, large)
-		d := w.launch(3, func(o *options) {
-			large(o)
-			o.Network = &liar{o.Network, func(rounds []appliedRound) []byte {
-				rounds[0].results[0].commitment[0]++
-				return encodeApplied(rounds)
-			}}
-		})
-		c := w.launch(2, saving(w, "saved"))
-		w.until("second epoch", func(s *coordinator.State) bool { return s.Progress.Step == 4 && s.RunState == coordinator.RoundTrain })
-		c.crash()
-		w.until("another round", func(s *coordinator.State) bool { return s.Progress.Step == 5 })
-		back := w.launch(2, saving(w, "saved"))
-		finishEqual(w, a, b, d, back)
-		if ready := all[event.Ready](back); len(ready) == 0 || ready[0].Source != "results" {
-			t.Errorf("ready: %+v", ready)
-		}
-	})
-}
-
 // reluctant is a network that fetches no results until its time is over, or that has no
 // room for them.
 type reluctant struct {
-	Network
+	env.Network
 	mu    sync.Mutex
 	tries int
 	full  bool
@@ -251,7 +174,7 @@ func (r *reluctant) Fetch(ctx context.Context, hash [32]byte, size uint64, holde
 	case !result:
 		return r.Network.Fetch(ctx, hash, size, holders)
 	case r.full:
-		return nil, ErrNoRoom
+		return nil, env.ErrNoRoom
 	}
 	<-ctx.Done()
 	return nil, ctx.Err()

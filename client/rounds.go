@@ -55,6 +55,14 @@ func (n *Node) closeRound(l *ledger) {
 	n.store.Drop(l.Blobs()...)
 }
 
+// hearWaiting enters the announcements that have come meanwhile: what is done about them
+// costs the same for one and for many.
+func (n *Node) hearWaiting() {
+	for range min(len(n.ears.heard), maxHeardAtOnce) {
+		n.hear(<-n.ears.heard)
+	}
+}
+
 // hear enters an announcement into the books, or keeps it for a round to come.
 func (n *Node) hear(u utterance) {
 	a := u.announcement

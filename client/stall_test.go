@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/psyche-go/psyche/client/clienttest"
+	"github.com/psyche-go/psyche/client/env"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/event"
 	"github.com/psyche-go/psyche/identity"
@@ -20,22 +22,22 @@ func TestStallingPeers(t *testing.T) {
 	const honest, downloads = 7, 2
 	const stalling = downloads + 1
 	synctest.Test(t, func(t *testing.T) {
-		config := fakeConfig(honest + stalling)
+		config := clienttest.Config(honest + stalling)
 		config.GlobalBatchSizeStart, config.GlobalBatchSizeEnd = honest+stalling, honest+stalling
 		config.TotalSteps = 3
 		w := newWorld(t, config)
 		bad := map[identity.ID]bool{}
 		for i := range stalling {
-			bad[testKey(honest+i).ID()] = true
+			bad[clienttest.Key(honest+i).ID()] = true
 		}
 		w.hub.Stall = func(_, to identity.ID) bool { return bad[to] } // for one another as well
 		var members []*member
 		for i := range honest + stalling {
 			m := w.launch(i, func(o *options) {
 				o.Downloads = downloads
-				o.trainer.duration = time.Second // the stalling ones are as quick as the others
+				o.trainer.Duration = time.Second // the stalling ones are as quick as the others
 				if bad[o.Key.ID()] {
-					o.trainer.duration = time.Millisecond
+					o.trainer.Duration = time.Millisecond
 				}
 			})
 			if !bad[m.id] {
@@ -60,32 +62,14 @@ func TestStallingPeers(t *testing.T) {
 	})
 }
 
-// TestPatience checks what a fetch may take while others wait.
-func TestPatience(t *testing.T) {
-	n := &Node{state: &coordinator.State{Config: coordinator.Config{MaxRoundTrainTime: 80_000}}}
-	if got := n.patience(1<<20, 0); got != 10*time.Second {
-		t.Errorf("with no measurement: %v, want an eighth of the time to settle", got)
-	}
-	if got := n.patience(1<<20, 9); got != 80*time.Second {
-		t.Errorf("after many attempts: %v, want all of the time to settle", got)
-	}
-	n.measure(1<<20, time.Second)
-	if got := n.patience(2<<20, 0); got != minPatience+2*slowFactor*time.Second {
-		t.Errorf("twice the size of what took 1 s: %v", got)
-	}
-	if got := n.patience(1<<40, 0); got != minPatience+40*time.Second {
-		t.Errorf("whatever the size: %v, want at most half of the time to settle", got)
-	}
-}
-
 // TestLoadEndsWithTheRun has a holder that never finishes a part of the model. A client
 // that loads from it ends with the run, and does not hold up a pause.
 func TestLoadEndsWithTheRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		config := fakeConfig(2)
+		config := clienttest.Config(2)
 		config.WarmupTime = 20_000
 		w := newWorld(t, config)
-		late := testKey(2).ID()
+		late := clienttest.Key(2).ID()
 		w.hub.Stall = func(from, _ identity.ID) bool { return from == late }
 		a, b := w.launch(0, nil), w.launch(1, nil)
 		w.until("second epoch", func(s *coordinator.State) bool { return s.Progress.Epoch == 1 && s.RunState == coordinator.RoundTrain })
@@ -116,13 +100,13 @@ func TestLoadEndsWithTheRun(t *testing.T) {
 
 // cramped is a network without memory for what is larger than a limit.
 type cramped struct {
-	Network
+	env.Network
 	limit uint64
 }
 
 func (c *cramped) Fetch(ctx context.Context, hash [32]byte, size uint64, holders []identity.ID) ([]byte, error) {
 	if size > c.limit {
-		return nil, fmt.Errorf("fetch of %d bytes: %w", size, ErrNoRoom)
+		return nil, fmt.Errorf("fetch of %d bytes: %w", size, env.ErrNoRoom)
 	}
 	return c.Network.Fetch(ctx, hash, size, holders)
 }
@@ -133,12 +117,12 @@ func TestNoRoom(t *testing.T) {
 	for what, limit := range map[string]uint64{"model": 4, "results": 60} { // of 8, 27 and 84 bytes
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, fakeConfig(3))
+				w := newWorld(t, clienttest.Config(3))
 				a, b, d := w.launch(0, nil), w.launch(1, nil), w.launch(3, nil)
 				w.until("second round", func(s *coordinator.State) bool { return s.Progress.Step == 2 })
 				c := w.launch(2, func(o *options) { o.Network = &cramped{o.Network, limit} })
 				c.wait()
-				if !errors.Is(c.err, ErrNoRoom) || !strings.Contains(c.err.Error(), "--max-blob-memory") {
+				if !errors.Is(c.err, env.ErrNoRoom) || !strings.Contains(c.err.Error(), "--max-blob-memory") {
 					t.Errorf("ended with %v", c.err)
 				}
 				if failed := all[event.Failed](c); len(failed) != 1 {

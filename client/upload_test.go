@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 
 	"github.com/psyche-go/psyche/checkpoint"
+	"github.com/psyche-go/psyche/client/clienttest"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/event"
 )
@@ -20,7 +21,7 @@ func stored(dir string) func(context.Context, coordinator.Checkpoint, coordinato
 			return checkpoint.Snapshot{}, errors.New("nothing of its own")
 		}
 		if at.Repo == "lie" {
-			return fakeModel(), nil
+			return clienttest.Model(), nil
 		}
 		return checkpoint.ReadDir(filepath.Join(dir, at.Revision))
 	}
@@ -30,7 +31,7 @@ func stored(dir string) func(context.Context, coordinator.Checkpoint, coordinato
 // checkpoint was uploaded; others, one of which reported a lie, go on from there.
 func TestLostModelComesFromAnUpload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		config := fakeConfig(2)
+		config := clienttest.Config(2)
 		config.TotalSteps = 15
 		w := newWorld(t, config)
 		dir := t.TempDir()
@@ -39,11 +40,11 @@ func TestLostModelComesFromAnUpload(t *testing.T) {
 		w.until("a checkpoint", func(s *coordinator.State) bool { return s.Progress.Epoch == 1 && s.RunState == coordinator.RoundTrain })
 		saved := all[event.Checkpoint](a)[0]
 		at := coordinator.Place{Kind: coordinator.CheckpointGcs, Repo: "bucket", Revision: filepath.Base(saved.Dir)}
-		b.node.Uploaded(checkpoint.Facts{RunID: testRun, Step: saved.Step, Digest: saved.Digest}, coordinator.Place{Kind: coordinator.CheckpointGcs, Repo: "lie"})
+		b.node.Uploaded(checkpoint.Facts{RunID: clienttest.RunID, Step: saved.Step, Digest: saved.Digest}, coordinator.Place{Kind: coordinator.CheckpointGcs, Repo: "lie"})
 		b.node.Uploaded(checkpoint.Facts{RunID: "other", Step: saved.Step + 9, Digest: saved.Digest}, at)
 		w.until("the lie", func(s *coordinator.State) bool { return len(s.Uploads) == 1 })
 		w.until("later", func(s *coordinator.State) bool { return s.Progress.Epoch == 2 && s.RunState == coordinator.RoundTrain })
-		a.node.Uploaded(checkpoint.Facts{RunID: testRun, Step: saved.Step, Digest: saved.Digest}, at)
+		a.node.Uploaded(checkpoint.Facts{RunID: clienttest.RunID, Step: saved.Step, Digest: saved.Digest}, at)
 		w.until("the report", func(s *coordinator.State) bool { return len(s.Uploads) == 2 && len(all[event.Uploaded](a)) > 0 })
 		a.crash()
 		b.crash()
@@ -68,7 +69,7 @@ func TestLostModelComesFromAnUpload(t *testing.T) {
 // disk gives it to the other, and nothing is lost but the round.
 func TestPowerLoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		config := fakeConfig(2)
+		config := clienttest.Config(2)
 		config.TotalSteps = 15
 		config.MinClients = 2 // who is killed a moment later does not record a checkpoint alone
 		w := newWorld(t, config)
@@ -97,17 +98,17 @@ func TestPowerLoss(t *testing.T) {
 // TestUploadsOfNoUse are dropped without bothering the run.
 func TestUploadsOfNoUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, fakeConfig(1))
+		w := newWorld(t, clienttest.Config(1))
 		a := w.launch(0, nil)
 		w.until("second epoch", func(s *coordinator.State) bool { return s.Progress.Epoch == 1 && s.RunState == coordinator.RoundTrain })
 		at := coordinator.Place{Kind: coordinator.CheckpointGcs, Repo: "bucket"}
-		for _, f := range []checkpoint.Facts{{RunID: testRun, Step: 3, Digest: strings.Repeat("0", 64)}, {RunID: testRun, Step: 3, Digest: "0"}} {
+		for _, f := range []checkpoint.Facts{{RunID: clienttest.RunID, Step: 3, Digest: strings.Repeat("0", 64)}, {RunID: clienttest.RunID, Step: 3, Digest: "0"}} {
 			a.node.Uploaded(f, at)
 		}
 		finishEqual(w, a)
 		if s := w.host.State(); len(s.Uploads) != 0 || len(all[event.Uploaded](a)) != 0 {
 			t.Errorf("uploads %+v", s.Uploads)
 		}
-		a.node.Uploaded(checkpoint.Facts{RunID: testRun, Step: 9, Digest: strings.Repeat("0", 64)}, at) // nobody is told
+		a.node.Uploaded(checkpoint.Facts{RunID: clienttest.RunID, Step: 9, Digest: strings.Repeat("0", 64)}, at) // nobody is told
 	})
 }

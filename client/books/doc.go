@@ -7,9 +7,9 @@
 // counted results as every client:
 //
 //	book := books.Open(round, epochStart, round.Assignments(config))
-//	err := book.Hear(author, announcement, raw) // each announcement, in any order
 //	book.Renew(round, true)                     // with the witnesses of the finished round
-//	outcome := book.Decide()                    // outcome.Counted stands when nothing is unknown
+//	err := book.Hear(author, announcement, raw) // each announcement, in any order
+//	outcome := book.Decide()                    // outcome.Counted stands when it is Known
 //
 // The files, from what comes in to what comes out:
 //

@@ -27,9 +27,9 @@ var (
 )
 
 // Hear enters an announcement whose signature was verified. It returns ErrEquivocation
-// after entering a second result, and another error when nothing was entered:
-// ErrOtherSize when what was entered before may have been a trap. Beyond
-// two results per batch only those are entered that witnesses of the finished round
+// after entering a second result, unless that took the place of another, and another error
+// when nothing was entered: ErrOtherSize when what was entered before may have been a trap.
+// Beyond two results per batch only those are entered that witnesses of the finished round
 // hold, so that a trainer that sends many can neither hide the one that counts nor that
 // none does: without knowing where the witnesses' votes went nobody can rule out that one
 // has the quorum. When all places are taken, a result with more support takes the place of

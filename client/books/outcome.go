@@ -78,6 +78,9 @@ type Outcome struct {
 	open bool // not even known which results count
 }
 
+// Known reports whether it is known which results count, be they held here or not.
+func (o Outcome) Known() bool { return !o.open }
+
 // Decide returns the outcome. It stands only when nothing is missing.
 func (b *Book) Decide() Outcome {
 	ballot := b.ballot()

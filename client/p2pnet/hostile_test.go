@@ -15,6 +15,7 @@ import (
 	"github.com/psyche-go/psyche/backend/memory"
 	"github.com/psyche-go/psyche/checkpoint"
 	"github.com/psyche-go/psyche/client"
+	"github.com/psyche-go/psyche/client/clienttest"
 	"github.com/psyche-go/psyche/client/env"
 	"github.com/psyche-go/psyche/client/p2pnet"
 	"github.com/psyche-go/psyche/coordinator"
@@ -97,7 +98,7 @@ func (f *faults) add(p p2p.Penalty) {
 // participant is a client of a run over sockets.
 type participant struct {
 	key     identity.Key
-	trainer *counter
+	trainer *clienttest.Trainer
 	faults  faults
 	err     error
 }
@@ -106,7 +107,7 @@ type participant struct {
 func (p *participant) start(ctx context.Context, t *testing.T, host *memory.Host, name string, sabotage bool) (wait func()) {
 	t.Helper()
 	p.key = p2ptest.Key(name)
-	p.trainer = &counter{id: p.key.ID()}
+	p.trainer = &clienttest.Trainer{ID: p.key.ID(), Bulk: bulk}
 	p2pNode, err := p2p.New(context.Background(), p2p.Options{Key: p.key, Listen: p2ptest.Loopback, OnPenalty: p.faults.add})
 	if err != nil {
 		t.Fatal(err)
@@ -125,13 +126,11 @@ func (p *participant) start(ctx context.Context, t *testing.T, host *memory.Host
 		network = s
 	}
 	node, err := client.New(client.Options{
-		Key: p.key, RunID: run, Backend: b, Data: noData{}, Network: network, Misbehaved: honest.Misbehaved,
+		Key: p.key, RunID: run, Backend: b, Data: clienttest.Data{}, Network: network, Misbehaved: honest.Misbehaved,
 		NewTrainer: func(ctx context.Context, s checkpoint.Snapshot, _ coordinator.Model) (env.Trainer, error) {
 			return p.trainer, p.trainer.Load(ctx, s)
 		},
-		Initial: func(context.Context, coordinator.Checkpoint) (checkpoint.Snapshot, error) {
-			return (&counter{value: 5}).snapshot(), nil
-		},
+		Initial:           initial,
 		RepublishInterval: 200 * time.Millisecond, SettleTimeout: 5 * time.Second,
 	})
 	if err != nil {
@@ -178,8 +177,8 @@ func TestRunWithAHostileMember(t *testing.T) {
 	waitBad()
 	var held []p2p.Fault
 	for name, p := range map[string]*participant{"a": &a, "b": &b, "late": &late} {
-		if p.err != nil || p.trainer.value == 5 || p.trainer.value != a.trainer.value {
-			t.Errorf("%s: %v, model %x", name, p.err, p.trainer.value)
+		if p.err != nil || !isTrained(p.trainer) || p.trainer.Weights() != a.trainer.Weights() {
+			t.Errorf("%s: %v, model %x", name, p.err, p.trainer.Weights())
 		}
 		for id, faults := range p.faults.seen {
 			slow := func(f p2p.Fault) bool { return f == p2p.FaultStall } // as an honest one on a busy machine is

@@ -2,26 +2,22 @@ package p2pnet_test
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
 	"path/filepath"
 	"strconv"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/psyche-go/psyche/assign"
 	"github.com/psyche-go/psyche/backend/memory"
 	"github.com/psyche-go/psyche/checkpoint"
 	"github.com/psyche-go/psyche/client"
+	"github.com/psyche-go/psyche/client/clienttest"
 	"github.com/psyche-go/psyche/client/env"
 	"github.com/psyche-go/psyche/client/p2pnet"
 	"github.com/psyche-go/psyche/coordinator"
-	"github.com/psyche-go/psyche/data"
 	"github.com/psyche-go/psyche/event"
 	"github.com/psyche-go/psyche/p2p/blob"
 	"github.com/psyche-go/psyche/p2p/p2ptest"
-	"github.com/psyche-go/psyche/safetensors"
 	"go.uber.org/goleak"
 )
 
@@ -32,60 +28,14 @@ func TestMain(m *testing.M) {
 }
 
 const (
-	run   = "wire-run"
+	run   = clienttest.RunID
 	speed = 10 // seconds of the run in one second of the test
 )
 
-// counter is a trainer whose model is one number of 64 KiB, to be cut into ranges.
-type counter struct {
-	id    [32]byte
-	value uint64
-}
+const bulk = 64 << 10 // bytes of a part of the model, to be cut into ranges
 
-func (c *counter) snapshot() checkpoint.Snapshot {
-	weights := make([]byte, 64<<10)
-	binary.LittleEndian.PutUint64(weights, c.value)
-	return checkpoint.Snapshot{
-		Files:   []checkpoint.File{{Name: "config.json", Data: []byte(`{"architectures":["Counter"]}`)}},
-		Tensors: []safetensors.Tensor{{Name: "w", DType: "I64", Shape: []int64{8 << 10}, Data: weights}},
-	}
-}
-
-func (c *counter) Train(_ context.Context, step uint32, batch data.Batch) ([]byte, float64, error) {
-	result := sha256.Sum256(append(c.id[:], byte(step), byte(batch.ID.Start)))
-	return result[:], 1, nil
-}
-
-func (c *counter) Verify(payload []byte, step uint32, batch assign.BatchID, trainer [32]byte) error {
-	if want := sha256.Sum256(append(trainer[:], byte(step), byte(batch.Start))); [32]byte(payload) != want {
-		return client.ErrDesynchronised
-	}
-	return nil
-}
-
-func (c *counter) Apply(_ context.Context, step uint32, payloads [][]byte, _ bool) error {
-	for _, p := range payloads {
-		c.value = c.value*31 + uint64(step) + binary.LittleEndian.Uint64(p)
-	}
-	return nil
-}
-
-func (c *counter) Snapshot(context.Context) (checkpoint.Snapshot, error) { return c.snapshot(), nil }
-
-func (c *counter) Load(_ context.Context, s checkpoint.Snapshot) error {
-	c.value = binary.LittleEndian.Uint64(s.Tensors[0].Data)
-	return nil
-}
-
-func (c *counter) ResetOptimizer(context.Context) error               { return nil }
-func (c *counter) SetColdStart(context.Context, uint32, uint32) error { return nil }
-func (c *counter) MaxResultSize() int                                 { return 64 }
-func (c *counter) ApplyLag() uint32                                   { return 1 }
-
-type noData struct{}
-
-func (noData) Batch(_ context.Context, id assign.BatchID) (data.Batch, error) {
-	return data.Batch{ID: id, Sequences: make([][]int32, id.Len())}, nil
+func initial(context.Context, coordinator.Checkpoint) (checkpoint.Snapshot, error) {
+	return clienttest.Bulky(clienttest.Model(), bulk), nil
 }
 
 // newHost begins a run whose clock is fast, of three epochs unless change says otherwise.
@@ -100,16 +50,7 @@ func newHost(t *testing.T, change func(*coordinator.Config)) *memory.Host {
 		change(&config)
 	}
 	begun := time.Now()
-	host, err := memory.NewHost(memory.Options{
-		Now: func() uint64 { return 1_000_000_000 + uint64(time.Since(begun)*speed/time.Millisecond) },
-		Genesis: func(id coordinator.ClientID) (coordinator.State, error) {
-			return coordinator.New(run, id, config, coordinator.Model{MaxSeqLen: 2, Checkpoint: coordinator.Checkpoint{Kind: coordinator.CheckpointDummy}})
-		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return host
+	return clienttest.Host(t, config, func() uint64 { return 1_000_000_000 + uint64(time.Since(begun)*speed/time.Millisecond) })
 }
 
 // TestRunOverSockets lets three clients, one of which joins late, finish a run over
@@ -123,7 +64,7 @@ func TestRunOverSockets(t *testing.T) {
 	defer tasks.Wait()
 	defer cancel()
 
-	trainers := make([]*counter, 3)
+	trainers := make([]*clienttest.Trainer, 3)
 	logs := make([]string, 3)
 	var clients sync.WaitGroup
 	launch := func(i int) {
@@ -137,16 +78,14 @@ func TestRunOverSockets(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		trainers[i] = &counter{id: key.ID()}
+		trainers[i] = &clienttest.Trainer{ID: key.ID(), Bulk: bulk}
 		node, err := client.New(client.Options{
-			Key: key, RunID: run, Backend: b, Data: noData{}, Events: log,
+			Key: key, RunID: run, Backend: b, Data: clienttest.Data{}, Events: log,
 			Network: p2pnet.New(p2ptest.Node(t, "client "+strconv.Itoa(i)), blob.NewStore(8<<20), run),
 			NewTrainer: func(ctx context.Context, s checkpoint.Snapshot, _ coordinator.Model) (env.Trainer, error) {
 				return trainers[i], trainers[i].Load(ctx, s)
 			},
-			Initial: func(context.Context, coordinator.Checkpoint) (checkpoint.Snapshot, error) {
-				return (&counter{value: 5}).snapshot(), nil
-			},
+			Initial:           initial,
 			RepublishInterval: 200 * time.Millisecond,
 		})
 		if err != nil {
@@ -172,10 +111,17 @@ func TestRunOverSockets(t *testing.T) {
 	}
 	launch(2)
 	clients.Wait()
-	if trainers[0].value == 5 || trainers[1].value != trainers[0].value || trainers[2].value != trainers[0].value {
-		t.Errorf("the models differ: %x %x %x", trainers[0].value, trainers[1].value, trainers[2].value)
+	a, b, late := trainers[0].Weights(), trainers[1].Weights(), trainers[2].Weights()
+	if !isTrained(trainers[0]) || b != a || late != a {
+		t.Errorf("the models differ: %x %x %x", a, b, late)
 	}
 	checkLateJoiner(t, logs[2])
+}
+
+// isTrained reports whether a model is another than the run began with.
+func isTrained(trainer *clienttest.Trainer) bool {
+	first := &clienttest.Trainer{}
+	return first.Load(context.Background(), clienttest.Model()) == nil && trainer.Weights() != first.Weights()
 }
 
 // checkLateJoiner checks that the client got its model from peers, and the byte counts.
@@ -195,10 +141,10 @@ func checkLateJoiner(t *testing.T, log string) {
 			wire = body
 		}
 	}
-	if ready.Source != "peers" || ready.Bytes < 64<<10 {
+	if ready.Source != "peers" || ready.Bytes < bulk {
 		t.Errorf("the late client got its model so: %+v", ready)
 	}
-	if wire.P2PReceived < 64<<10 || wire.PayloadReceived == 0 || wire.ModelReceived != ready.Bytes {
+	if wire.P2PReceived < bulk || wire.PayloadReceived == 0 || wire.ModelReceived != ready.Bytes {
 		t.Errorf("bytes on the wire: %+v", wire)
 	}
 }
