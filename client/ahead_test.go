@@ -18,12 +18,15 @@ type beginning struct {
 	step  uint32
 	batch assign.BatchID
 	ahead bool // its round had not begun
+
+	weights [clienttest.Width]uint64 // of the model
 }
 
 // beginnings notes when a client begins its trainings.
 type beginnings struct {
-	mu  sync.Mutex
-	all []beginning
+	mu    sync.Mutex
+	all   []beginning
+	after map[uint32][clienttest.Width]uint64 // the weights, by applied step
 }
 
 // note makes the trainer of a client note them, with results that are applied two rounds later.
@@ -33,7 +36,13 @@ func (b *beginnings) note(w *world, o *options) {
 		s := w.host.State()
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		b.all = append(b.all, beginning{step, batch, s.Progress.Step < step})
+		b.all = append(b.all, beginning{step, batch, s.Progress.Step < step, o.trainer.Weights()})
+	}
+	b.after = make(map[uint32][clienttest.Width]uint64)
+	o.trainer.OnApply = func(step uint32, _ bool) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.after[step] = o.trainer.Weights()
 	}
 }
 
@@ -62,9 +71,13 @@ func TestNextRoundIsTrainedAhead(t *testing.T) {
 		finishEqual(w, members...)
 		checkWholeRunAhead(t, members)
 		for step := uint32(1); step <= 9; step++ {
-			first := step%3 == 1 // of its epoch
+			first := step%3 == 1                   // of its epoch
+			replica := step - min(2, (step-1)%3+1) // newest step that is part of what the round is trained on
 			for i := range noted {
 				begun := noted[i].of(step)
+				if replica > 0 && begun[0].weights != noted[0].after[replica] {
+					t.Errorf("client %d trained step %d on other weights than those after step %d", i, step, replica)
+				}
 				if len(begun) != 1 || first && begun[0].ahead {
 					t.Errorf("client %d began step %d: %+v", i, step, begun)
 				}
@@ -170,5 +183,61 @@ func TestForetoldBatchIsNobodys(t *testing.T) {
 	node.train(openLedger(clienttest.Round(), &view{me: node.run.me, state: &coordinator.State{Config: clienttest.Config(3)}}, env.Drawn{}))
 	if !cancelled {
 		t.Error("the trainer goes on waiting for a round in which it has nothing to do")
+	}
+}
+
+// TestTrainingAheadIsGivenUp when its round does not come for this client: it ends at once, and
+// leaves nothing in the momentum.
+func TestTrainingAheadIsGivenUp(t *testing.T) {
+	for name, between := range map[string]func(t *testing.T, w *world, quick *member){
+		"desynchronised": func(_ *testing.T, _ *world, quick *member) {
+			quick.node.tasks.Run(func() func() { return func() { quick.node.desynchronise("the test says so") } })
+		},
+		"paused": func(t *testing.T, w *world, _ *member) {
+			if err := w.host.Apply(coordinator.SetPaused{Paused: true}); err != nil {
+				t.Error(err)
+			}
+			w.until("pause", func(s *coordinator.State) bool { return s.RunState == coordinator.Paused })
+			if err := w.host.Apply(coordinator.SetPaused{Paused: false}); err != nil {
+				t.Error(err)
+			}
+		},
+		"interrupted": func(t *testing.T, w *world, quick *member) {
+			quick.cancel()
+			begun := time.Now()
+			quick.wait()
+			if took := time.Since(begun); took > time.Second {
+				t.Errorf("it ended %v later", took)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				config := clienttest.Config(3)
+				config.InitMinClients = 2
+				w := newWorld(t, config)
+				var noted beginnings
+				quick := w.launch(0, func(o *options) { noted.note(w, o) })
+				slow := func(o *options) { o.trainer.Lag = 2; o.trainer.Duration = 2 * time.Second }
+				b, c := w.launch(1, slow), w.launch(2, slow)
+				w.until("step 5 is trained ahead", func(s *coordinator.State) bool { return s.Progress.Step == 4 && len(noted.of(5)) == 1 })
+				time.Sleep(time.Second) // it waits for its round
+				between(t, w, quick)
+				finishEqual(w, b, c)
+				unsettled := 1 // of step 4, which an interrupted client does not apply
+				if name != "interrupted" {
+					finishEqual(w, quick)
+					unsettled = 0
+				}
+				for _, e := range all[event.Trained](quick) {
+					if e.Step == 5 && name != "paused" {
+						t.Error("step 5 was trained to its end")
+					}
+				}
+				if begun := noted.of(5); !begun[0].ahead || quick.trainer.Unsettled() != unsettled {
+					t.Errorf("step 5 began %+v, %d results are unsettled", begun, quick.trainer.Unsettled())
+				}
+			})
+		})
 	}
 }
