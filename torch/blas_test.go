@@ -53,6 +53,9 @@ func TestKernelsOfThisCPU(t *testing.T) {
 	case r.Info.Kernels == "Prescott":
 		t.Errorf("OpenBLAS computes with kernels for Prescott; %+v", setting(t, r.Info, "OPENBLAS_CORETYPE"))
 	}
+	if empty := loadInAProcess(t, "keep", "", "OPENBLAS_CORETYPE="); empty.Info.Kernels != r.Info.Kernels {
+		t.Errorf("kernels %q with an empty variable, %q without it", empty.Info.Kernels, r.Info.Kernels)
+	}
 }
 
 // TestPreloadInAProcess is no test by itself: a process has one OpenBLAS.

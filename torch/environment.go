@@ -95,6 +95,7 @@ func (info *Info) findOpenBLAS(name string, override bool) {
 	found := os.Getenv(name)
 	switch {
 	case found == "":
+		_ = os.Unsetenv(name) // OpenBLAS takes an empty one for a name that it does not have
 		info.Settings = append(info.Settings, Setting{Name: name, Source: notSet})
 	case override && os.Unsetenv(name) == nil:
 		info.Settings = append(info.Settings, Setting{Name: name, Value: found, Source: wasDropped})
