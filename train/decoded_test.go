@@ -43,7 +43,7 @@ func TestVerifiedResultsAreAppliedAlike(t *testing.T) {
 	requireTorch(t)
 	verified, plain := newTestTrainer(t), newTestTrainer(t)
 	for step := uint32(1); step <= 3; step++ {
-		batch := toyBatch(uint64(step), 2)
+		batch := toyBatch(uint64(2*step), uint64(2*step+2))
 		payload, _, err := verified.Train(t.Context(), step, batch)
 		if err != nil {
 			t.Fatal(err)
