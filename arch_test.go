@@ -4,7 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -101,9 +105,34 @@ var importRules = []importRule{
 	},
 }
 
+// clientRooms are the rooms below package client, each with the rooms that it may import:
+// docs/architecture.md, The client.
+var clientRooms = map[string][]string{
+	"env":      nil,
+	"books":    nil,
+	"exchange": {"books", "env"},
+	"fetch":    {"books", "env"},
+	"keep":     {"env"},
+	"handover": {"env", "exchange", "keep"},
+}
+
+// booksImports are the only packages that client/books may import itself: it is pure. Of
+// package time it uses the types, see TestBooksReadNoClock.
+var booksImports = []string{
+	"bytes", "cmp", "crypto/sha256", "encoding/binary", "errors", "fmt", "slices", "sort", "time",
+	module + "/assign", module + "/bloom", module + "/coordinator", module + "/identity", module + "/merkle", module + "/wire",
+}
+
 // coreImports are the only packages outside the core that the core may import itself.
 // What the standard library imports beneath them (crypto/sha256 reaches far) is its own affair.
 var coreImports = []string{"bytes", "cmp", "crypto/sha256", "encoding/binary", "errors", "iter", "math", "math/bits", "slices", "sort", "strconv", "strings"}
+
+// Bounds of package client.
+const (
+	maxClientLines = 350 // of a file
+	maxNodeFields  = 15
+	maxNodeMethods = 45
+)
 
 type goPackage struct {
 	ImportPath string
@@ -185,6 +214,111 @@ func TestCoreImportsOnlyPurePackages(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestRoomsOfTheClientImportOneWay checks every import between the rooms.
+func TestRoomsOfTheClientImportOneWay(t *testing.T) {
+	packages := goList(t)
+	for room, allowed := range clientRooms {
+		pkg, found := packages[module+"/client/"+room]
+		if !found {
+			t.Errorf("there is no room client/%s", room)
+		}
+		for _, imported := range pkg.Imports {
+			below, within := strings.CutPrefix(imported, module+"/client")
+			if within && !slices.Contains(allowed, strings.TrimPrefix(below, "/")) {
+				t.Errorf("client/%s imports client%s: it may import %v", room, below, allowed)
+			}
+		}
+	}
+	for _, imported := range packages[module+"/client/books"].Imports {
+		if !slices.Contains(booksImports, imported) {
+			t.Errorf("client/books imports %s: it may import %v", imported, booksImports)
+		}
+	}
+}
+
+// TestBooksReadNoClock: time is passed in, and nothing runs beside.
+func TestBooksReadNoClock(t *testing.T) {
+	types := []string{"Time", "Duration", "Nanosecond", "Microsecond", "Millisecond", "Second", "Minute", "Hour"}
+	for _, file := range parsed(t, "client/books") {
+		ast.Inspect(file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.GoStmt, *ast.SelectStmt, *ast.SendStmt:
+				t.Errorf("client/books: %T", n)
+			case *ast.SelectorExpr:
+				if pkg, ok := n.X.(*ast.Ident); ok && pkg.Name == "time" && !slices.Contains(types, n.Sel.Name) {
+					t.Errorf("client/books uses time.%s", n.Sel.Name)
+				}
+			}
+			return true
+		})
+	}
+}
+
+// TestClientStaysInRooms bounds what package client is made of: one more field, method or
+// page belongs into a room.
+func TestClientStaysInRooms(t *testing.T) {
+	fields, methods := 0, 0
+	for _, file := range parsed(t, "client") {
+		ast.Inspect(file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.TypeSpec:
+				if node, ok := n.Type.(*ast.StructType); ok && n.Name.Name == "Node" {
+					for _, field := range node.Fields.List {
+						fields += max(1, len(field.Names))
+					}
+				}
+			case *ast.FuncDecl:
+				if n.Recv != nil {
+					if star, ok := n.Recv.List[0].Type.(*ast.StarExpr); ok && star.X.(*ast.Ident).Name == "Node" {
+						methods++
+					}
+				}
+			}
+			return true
+		})
+	}
+	if fields == 0 || fields > maxNodeFields || methods == 0 || methods > maxNodeMethods {
+		t.Errorf("client.Node has %d fields and %d methods, at most %d and %d are allowed", fields, methods, maxNodeFields, maxNodeMethods)
+	}
+	err := filepath.WalkDir("client", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".go" {
+			return err
+		}
+		source, err := os.ReadFile(path)
+		if lines := bytes.Count(source, []byte("\n")); lines > maxClientLines {
+			t.Errorf("%s has %d lines, at most %d are allowed: is it two ideas?", path, lines, maxClientLines)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// parsed returns the files of a folder that are not tests.
+func parsed(t *testing.T, folder string) []*ast.File {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(folder, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var files []*ast.File
+	for _, path := range paths {
+		if strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, file)
+	}
+	if len(files) == 0 {
+		t.Fatalf("no files in %s", folder)
+	}
+	return files
 }
 
 func TestOnlyLearningUsesCgo(t *testing.T) {

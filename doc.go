@@ -11,10 +11,13 @@
 //
 //	cmd/psyche-client        flags and wiring
 //	client                   the node: Run, then round_train.go
-//	train                    Trainer.Train: batch to gradient to result
+//	train                    Trainer.TrainAhead: batch to gradient to result
 //	distro                   momentum, DCT, top-k, sign
 //	p2p                      announcements and blobs
+//	client/fetch             results of peers
+//	client/books             what is known of a round
 //	client/round_witness.go  what a witness proves
+//	client/settle.go         what counts is applied
 //	coordinator              Apply and Tick: how a quorum ends a round
 //	train                    Trainer.Apply: the counted results change the weights
 //

@@ -72,7 +72,7 @@ type Options struct {
 	SettleTimeout     time.Duration // to complete a finished round; the run's MaxRoundTrainTime
 	WithdrawTimeout   time.Duration // for the farewell; 2 s
 	// FinalWait is how long a client stays when the run is finished, at most: to get the final
-	// model when it was cut off in the last epoch, or for members that were. 30 s.
+	// model when it was cut off in the last epoch, or for members that were. 30 s; negative: not at all.
 	FinalWait time.Duration
 }
 
@@ -145,7 +145,7 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	setDefault(&o.RepublishInterval, defaultRepublishInterval)
 	setDefault(&o.WithdrawTimeout, defaultWithdrawTimeout)
-	setDefault(&o.FinalWait, defaultFinalWait)
+	o.FinalWait = cmp.Or(o.FinalWait, defaultFinalWait)
 	return o, nil
 }
 

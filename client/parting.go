@@ -1,6 +1,7 @@
 package client
 
 import (
+	"slices"
 	"time"
 
 	"github.com/psyche-go/psyche/coordinator"
@@ -65,9 +66,12 @@ func (v *view) closedEarly() bool {
 	return v.state.Closed && v.state.Progress.Step <= v.state.Config.TotalSteps
 }
 
-// lingers reports whether this client stays for others that need the final model.
+// lingers reports whether this client stays for others that need the final model. Who was
+// away itself leaves that to those that it has it from.
 func (p *parting) lingers(held finalModel, v *view, now time.Time, wait time.Duration) bool {
-	if held != modelRecorded || !v.state.Model.Checkpoint.FromPeers() || v.closedEarly() {
+	recorded := v.state.Model.Checkpoint
+	if held != modelRecorded || !recorded.FromPeers() || v.closedEarly() || !slices.Contains(v.state.Epoch.Reports,
+		coordinator.CheckpointReport{Client: v.myself(), Digest: recorded.Digest}) {
 		return false
 	}
 	return !p.over(now, wait) && p.awaited(v) > 0

@@ -37,7 +37,7 @@ const replicaEpoch = 4
 type machine struct {
 	name   string
 	second bool   // the second libtorch, if there is one
-	blas   string // OPENBLAS_CORETYPE; empty: OpenBLAS chooses
+	blas   string // OPENBLAS_CORETYPE; empty: OpenBLAS or the program chooses
 	aten   string // ATEN_CPU_CAPABILITY; empty: the program chooses
 	kernel string // of DisTrO; empty, or one that this processor lacks: the best
 	flags  []string

@@ -154,6 +154,13 @@ func (t *tracker) add(id string, e event.Event) (changed bool) {
 	return false
 }
 
+// finished reports whether the run is over: who is killed then cannot get back into it.
+func (t *tracker) finished() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.state.RunState == coordinator.Finished.String()
+}
+
 // isNews reports whether an event is not of the time before the run was resumed.
 func (t *tracker) isNews(e event.Event) bool { return !e.Time.Before(t.since) }
 
@@ -323,11 +330,11 @@ func (n *network) strike(blow blow) error {
 	return nil
 }
 
-// killAtRandom kills some clients at every interval, until ctx ends.
+// killAtRandom kills some clients at every interval, until the run is over or ctx ends.
 func (n *network) killAtRandom(ctx context.Context, fail context.CancelCauseFunc) {
 	faults := n.options.Faults
 	random := newRandom(faults.Seed, 0)
-	for sleep(ctx, faults.RandomInterval) == nil {
+	for sleep(ctx, faults.RandomInterval) == nil && !n.progress.finished() {
 		for _, victim := range faults.victims(len(n.clients), faults.RandomKillNum, random) {
 			n.progress.remark("%s killed", n.clients[victim].name)
 			if err := n.clients[victim].kill(); err != nil {

@@ -8,10 +8,12 @@ const pt_table *pt_functions;
 
 static void *shim;
 
-char *pt_preload(const char *path) {
-  if (dlopen(path, RTLD_NOW | RTLD_GLOBAL)) return NULL;
-  return strdup(dlerror());
+char *pt_preload(const char *path, void **library) {
+  *library = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+  return *library ? NULL : strdup(dlerror());
 }
+
+void pt_unload(void *library) { dlclose(library); }
 
 char *pt_load(const char *path, int *stale) {
   *stale = 0;
@@ -32,10 +34,17 @@ char *pt_load(const char *path, int *stale) {
   return NULL;
 }
 
-const char *pt_openblas_kernels(void) {
-  // As the loader looks for what libtorch calls: what was opened for everything comes first.
-  const char *(*name)(void) = (const char *(*)(void))dlsym(RTLD_DEFAULT, "openblas_get_corename");
-  if (!name && shim) name = (const char *(*)(void))dlsym(shim, "openblas_get_corename");
+const char *pt_openblas_kernels(void *library) {
+  const char *symbol = "openblas_get_corename";
+  const char *(*name)(void);
+  if (library) {
+    name = (const char *(*)(void))dlsym(library, symbol);
+  } else {
+    // As the loader looks for what libtorch calls: what was opened for everything comes
+    // first. What is found like this cannot be closed any more.
+    name = (const char *(*)(void))dlsym(RTLD_DEFAULT, symbol);
+    if (!name && shim) name = (const char *(*)(void))dlsym(shim, symbol);
+  }
   return name ? name() : "";
 }
 

@@ -19,15 +19,18 @@ PT_FUNCTIONS(PT_WRAPPER)
 static inline uintptr_t pt_thread(void) { return (uintptr_t)pthread_self(); }
 
 // Opens a library for everything loaded later. NULL, or the loader's message (free it).
-char *pt_preload(const char *path);
+char *pt_preload(const char *path, void **library);
+
+// Closes a library that pt_preload opened.
+void pt_unload(void *library);
 
 // Opens the shim and checks its table. NULL, or a message (free it); *stale is set when
 // the shim was built from other sources than this program.
 char *pt_load(const char *path, int *stale);
 
-// Name of the processor whose kernels OpenBLAS uses, such as "Haswell"; "" without OpenBLAS.
-// Not to be freed.
-const char *pt_openblas_kernels(void);
+// Name of the processor whose kernels an OpenBLAS uses, such as "Haswell"; "" for another
+// library. NULL stands for the OpenBLAS that libtorch uses. Not to be freed.
+const char *pt_openblas_kernels(void *library);
 
 // Name and memory in bytes of a CUDA device, as the driver's own library tells them. 0
 // when it is not there or does not know the device.

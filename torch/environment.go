@@ -6,9 +6,7 @@ package torch
 import "C"
 
 import (
-	"bufio"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -19,7 +17,15 @@ type Setting struct {
 	// Source: "psyche" (set by Load), "environment" (found set), "dropped" (found set
 	// and removed) or "unset".
 	Source string
+	Reason string // why Load set it, if not always
 }
+
+const (
+	fromPsyche      = "psyche"
+	fromEnvironment = "environment"
+	wasDropped      = "dropped"
+	notSet          = "unset"
+)
 
 // Info is what a report on the machine shows of libtorch.
 type Info struct {
@@ -58,23 +64,23 @@ func prepareEnvironment(o Options, info *Info) int {
 	info.setDefault("OMP_NUM_THREADS", strconv.Itoa(threads))
 	info.setDefault("GOMP_SPINCOUNT", spinCount)
 	capability := ""
-	if hasAVX512() {
+	if ownVectors().avx512 {
 		capability = "avx512" // libtorch 1.13 stops at AVX2 by itself
 	}
 	info.setDefault("ATEN_CPU_CAPABILITY", capability)
-	for _, name := range []string{"OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"} {
-		info.openBLAS(name, o.OverrideOpenBLAS)
+	for _, name := range []string{coreType, "OPENBLAS_L2_SIZE"} {
+		info.findOpenBLAS(name, o.OverrideOpenBLAS)
 	}
 	return threads
 }
 
 func (info *Info) setDefault(name, value string) {
 	if found := os.Getenv(name); found != "" {
-		info.Settings = append(info.Settings, Setting{name, found, "environment"})
+		info.Settings = append(info.Settings, Setting{Name: name, Value: found, Source: fromEnvironment})
 		return
 	}
 	if value == "" {
-		info.Settings = append(info.Settings, Setting{name, "", "unset"})
+		info.Settings = append(info.Settings, Setting{Name: name, Source: notSet})
 		return
 	}
 	// In a program with cgo this reaches the C library's environment too.
@@ -82,19 +88,20 @@ func (info *Info) setDefault(name, value string) {
 		info.Warnings = append(info.Warnings, "cannot set "+name+": "+err.Error())
 		return
 	}
-	info.Settings = append(info.Settings, Setting{name, value, "psyche"})
+	info.Settings = append(info.Settings, Setting{Name: name, Value: value, Source: fromPsyche})
 }
 
-func (info *Info) openBLAS(name string, override bool) {
+func (info *Info) findOpenBLAS(name string, override bool) {
 	found := os.Getenv(name)
 	switch {
 	case found == "":
-		info.Settings = append(info.Settings, Setting{name, "", "unset"})
+		_ = os.Unsetenv(name) // OpenBLAS takes an empty one for a name that it does not have
+		info.Settings = append(info.Settings, Setting{Name: name, Source: notSet})
 	case override && os.Unsetenv(name) == nil:
-		info.Settings = append(info.Settings, Setting{name, found, "dropped"})
-		info.Warnings = append(info.Warnings, name+"="+found+" in the environment was ignored; OpenBLAS chooses for this CPU")
+		info.Settings = append(info.Settings, Setting{Name: name, Value: found, Source: wasDropped})
+		info.Warnings = append(info.Warnings, name+"="+found+" in the environment was ignored")
 	default:
-		info.Settings = append(info.Settings, Setting{name, found, "environment"})
+		info.Settings = append(info.Settings, Setting{Name: name, Value: found, Source: fromEnvironment})
 	}
 }
 
@@ -113,8 +120,9 @@ func (info *Info) describe() {
 			info.Capability = strings.TrimSpace(value)
 		}
 	}
-	info.Kernels = C.GoString(C.pt_openblas_kernels())
+	info.Kernels = openBLASKernels(nil)
 	info.checkSettings()
+	info.checkKernels(ownVectors())
 	if strings.Contains(info.BLAS, "openblas-pthread") && info.Threads > 1 {
 		info.Warnings = append(info.Warnings,
 			"this OpenBLAS has a thread pool of its own beside libtorch's; install libopenblas0-openmp or use one thread")
@@ -124,16 +132,16 @@ func (info *Info) describe() {
 // checkSettings warns of what the environment asks for, and of what it asks for in vain.
 func (info *Info) checkSettings() {
 	for _, s := range info.Settings {
-		if s.Source != "environment" {
+		if s.Source != fromEnvironment {
 			continue
 		}
 		set := s.Name + "=" + s.Value
 		switch {
-		case s.Name == "OPENBLAS_CORETYPE" && info.Kernels != "" && !strings.EqualFold(s.Value, info.Kernels):
+		case s.Name == coreType && info.Kernels != "" && !strings.EqualFold(s.Value, info.Kernels):
 			info.Warnings = append(info.Warnings, set+" names no kernels that OpenBLAS has for this CPU; it uses those for "+info.Kernels)
 		case strings.HasPrefix(s.Name, "OPENBLAS_"):
-			info.Warnings = append(info.Warnings, set+" is set in the environment and may halve the speed; unset it to let OpenBLAS choose for this CPU")
-		case s.Name == "ATEN_CPU_CAPABILITY" && hasAVX512() && info.Capability != "AVX512":
+			info.Warnings = append(info.Warnings, set+" is set in the environment and may halve the speed; unset it, and what suits this CPU is chosen")
+		case s.Name == "ATEN_CPU_CAPABILITY" && ownVectors().avx512 && info.Capability != "AVX512":
 			info.Warnings = append(info.Warnings, set+" is set in the environment and keeps libtorch from using AVX-512; unset it")
 		}
 	}
@@ -154,22 +162,4 @@ func loadedFile(names ...string) string {
 		}
 	}
 	return ""
-}
-
-// hasAVX512 tells whether the CPU has what libtorch's AVX-512 kernels use.
-func hasAVX512() bool {
-	file, err := os.Open("/proc/cpuinfo")
-	if err != nil {
-		return false
-	}
-	defer func() { _ = file.Close() }()
-	lines := bufio.NewScanner(file)
-	for lines.Scan() {
-		if rest, ok := strings.CutPrefix(lines.Text(), "flags"); ok {
-			flags := strings.Fields(rest)
-			return slices.Contains(flags, "avx512vl") && slices.Contains(flags, "avx512bw") &&
-				slices.Contains(flags, "avx512dq") && slices.Contains(flags, "fma")
-		}
-	}
-	return false
 }

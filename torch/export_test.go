@@ -7,3 +7,22 @@ func LinearCrossEntropyRows(x, weight, targets *Tensor, rows int64) *Tensor {
 
 // LoadError is the error of a shim that does not open.
 func LoadError(path, message string, stale bool) error { return loadError(path, message, stale) }
+
+// BetterKernels is the choice of OpenBLAS's kernels for a CPU with such vector instructions.
+func BetterKernels(chosen string, avx2, avx512 bool) string {
+	return betterKernels(chosen, vectors{avx2: avx2, avx512: avx512})
+}
+
+// HasAVX2 tells whether this CPU has AVX2 and FMA.
+func HasAVX2() bool { return ownVectors().avx2 }
+
+// PreloadBLAS does what Load does with OpenBLAS, for the one in folder and a CPU with AVX2.
+func PreloadBLAS(folder string) Info {
+	var info Info
+	info.findOpenBLAS(coreType, false)
+	preloadBLAS(folder, vectors{avx2: true}, &info)
+	info.Kernels = openBLASKernels(nil)
+	info.checkSettings()
+	info.checkKernels(vectors{avx2: true})
+	return info
+}

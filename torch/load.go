@@ -28,8 +28,8 @@ type Options struct {
 	// beside the executable, else build/lib of the Go module around the working directory.
 	Library string
 	// OverrideOpenBLAS drops OPENBLAS_CORETYPE and OPENBLAS_L2_SIZE from the environment,
-	// so that OpenBLAS chooses its kernels for this CPU. Without it they are left, since
-	// somebody set them, and reported as a warning.
+	// so that kernels are chosen for this CPU. Without it they are left, since somebody set
+	// them, and reported as a warning.
 	OverrideOpenBLAS bool
 	// Logger receives the warnings; nil for none.
 	Logger *slog.Logger
@@ -57,7 +57,9 @@ func Load(o Options) error {
 	}
 	info := Info{Library: path}
 	info.Threads = prepareEnvironment(o, &info)
-	preloadBLAS(&info)
+	if folder := openBLASFolder(); folder != "" {
+		preloadBLAS(folder, ownVectors(), &info)
+	}
 
 	name := C.CString(path)
 	defer C.free(unsafe.Pointer(name))
@@ -145,25 +147,6 @@ func directories(paths []string) []string {
 		dirs[i] = filepath.Dir(p)
 	}
 	return dirs
-}
-
-// preloadBLAS opens Debian's OpenBLAS that shares libtorch's thread pool. Its default
-// alternative brings a second pool, and the two spin against each other (2.5 times slower
-// with two threads); the linker then takes the one already open.
-func preloadBLAS(info *Info) {
-	found, err := filepath.Glob("/usr/lib/*/openblas-openmp")
-	if err != nil || len(found) == 0 {
-		return
-	}
-	for _, name := range []string{"libopenblas.so.0", "libblas.so.3", "liblapack.so.3"} {
-		path := C.CString(filepath.Join(found[0], name))
-		message := C.pt_preload(path)
-		C.free(unsafe.Pointer(path))
-		if message != nil {
-			info.Warnings = append(info.Warnings, "OpenBLAS (openmp) is installed but does not open: "+text(message))
-			return
-		}
-	}
 }
 
 // Loaded tells what Load did, for a report on the machine; an error before Load.

@@ -52,9 +52,10 @@ type Trainer struct {
 	cold      schedule.ColdStart
 	run       [32]byte
 	trainer   [32]byte
-	applied   bool         // whether step is one that Apply finished
-	report    func(Timing) // nil: nobody asks
-	canonical [][]float32  // the model while the tensors hold the look-ahead; nil before the first
+	decoded   decodedResults // that Verify has read
+	applied   bool           // whether step is one that Apply finished
+	report    func(Timing)   // nil: nobody asks
+	canonical [][]float32    // the model while the tensors hold the look-ahead; nil before the first
 }
 
 // New builds the model in memory and checks that everything fits. It loads libtorch;
@@ -91,6 +92,7 @@ func New(ctx context.Context, o Options) (*Trainer, error) {
 	return &Trainer{
 		replica: r, optimizer: optimizer, schedule: rates,
 		run: sha256.Sum256([]byte(o.RunID)), trainer: o.TrainerID, report: o.Timed,
+		decoded: decodedResults{room: maxDecoded},
 	}, nil
 }
 
@@ -199,14 +201,19 @@ func (t *Trainer) LR(ctx context.Context, step uint32) (float32, error) {
 }
 
 // Verify reports whether payload is, byte for byte, a possible result of the trainer for
-// that step and batch. Errors wrap ErrResult. It needs no engine.
+// that step and batch. Errors wrap ErrResult. It needs no engine. What it has read is kept
+// for Apply, in bounded memory.
 func (t *Trainer) Verify(payload []byte, step uint32, batch assign.BatchID, trainer [32]byte) error {
-	header, _, err := t.optimizer.decode(payload)
+	header, tensors, err := t.optimizer.decode(payload)
 	if err != nil {
 		return err
 	}
 	want := codec.Header{RunHash: t.run, Step: step, BatchStart: batch.Start, BatchEnd: batch.End, Trainer: trainer}
-	return compareHeaders(header, want)
+	if err := compareHeaders(header, want); err != nil {
+		return err
+	}
+	t.decoded.put(payload, header, tensors)
+	return nil
 }
 
 func compareHeaders(header, want codec.Header) error {
@@ -255,6 +262,7 @@ func (t *Trainer) apply(ctx context.Context, step uint32, payloads [][]byte, own
 		return err
 	}
 	t.step, t.applied = step, true
+	t.decoded.forget(step)
 	return t.optimizer.settle(step, ownCounted)
 }
 
@@ -262,9 +270,12 @@ func (t *Trainer) decodeAll(step uint32, payloads [][]byte) ([][]codec.TensorRes
 	results := make([][]codec.TensorResult, len(payloads))
 	end := uint64(0)
 	for i, payload := range payloads {
-		header, tensors, err := t.optimizer.decode(payload)
-		if err != nil {
-			return nil, fmt.Errorf("result %d: %w", i, err)
+		header, tensors, known := t.decoded.get(payload)
+		if !known {
+			var err error
+			if header, tensors, err = t.optimizer.decode(payload); err != nil {
+				return nil, fmt.Errorf("result %d: %w", i, err)
+			}
 		}
 		want := header
 		want.RunHash, want.Step = t.run, step
@@ -304,6 +315,7 @@ func (t *Trainer) Load(ctx context.Context, s checkpoint.Snapshot) error {
 		return fmt.Errorf("load model: %w", err)
 	}
 	t.applied = false
+	t.decoded.forgetAll()
 	t.optimizer.reset()
 	return nil
 }

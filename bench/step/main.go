@@ -25,12 +25,14 @@ type options struct {
 }
 
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == "worker" {
-		if err := work(os.Args[2:]); err != nil {
-			fmt.Fprintln(os.Stderr, "step worker:", err)
-			os.Exit(1)
+	if len(os.Args) > 1 {
+		if own, found := processes[os.Args[1]]; found {
+			if err := own(os.Args[2:]); err != nil {
+				fmt.Fprintf(os.Stderr, "step %s: %v\n", os.Args[1], err)
+				os.Exit(1)
+			}
+			return
 		}
-		return
 	}
 	var o options
 	flag.StringVar(&o.models, "models", "20m,100m", "`models` to measure: model-NAME.json")
@@ -143,14 +145,18 @@ func command(ctx context.Context, o options, s setup, name string) (*exec.Cmd, e
 	default:
 		return nil, fmt.Errorf("unknown side %q", name)
 	}
-	c.Env = environment(name, s.threads)
 	c.Stderr = os.Stderr
-	return c, nil
+	c.Env = untuned()
+	if name == "installed" || name == "ours" || name == "recompute" {
+		return c, nil
+	}
+	tuning, err := tuned(ctx, self, s.threads)
+	c.Env = append(c.Env, tuning...)
+	return c, err
 }
 
-// environment is this process's without what tunes the libraries; all but the installed
-// PyTorch get the settings of package torch, which makes them for itself.
-func environment(name, threads string) []string {
+// untuned is this process's environment without what tunes the libraries.
+func untuned() []string {
 	var out []string
 	for _, entry := range os.Environ() {
 		key, _, _ := strings.Cut(entry, "=")
@@ -161,14 +167,24 @@ func environment(name, threads string) []string {
 			out = append(out, entry)
 		}
 	}
-	if name == "installed" || name == "ours" || name == "recompute" {
-		return out
+	return out
+}
+
+// tuned gives PyTorch what package torch sets for itself: a process of ours says what it
+// set, and the BLAS and the allocator, which it chooses by calls, are added.
+func tuned(ctx context.Context, self, threads string) ([]string, error) {
+	c := exec.CommandContext(ctx, self, "settings", "--threads", threads)
+	c.Env, c.Stderr = untuned(), os.Stderr
+	settings, err := c.Output()
+	if err != nil {
+		return nil, fmt.Errorf("ask for the settings of package torch: %w", err)
 	}
+	out := strings.Fields(string(settings))
 	if found, err := filepath.Glob("/usr/lib/*/openblas-openmp/libopenblas.so.0"); err == nil && len(found) > 0 {
 		out = append(out, "LD_PRELOAD="+found[0])
 	}
-	return append(out, "OMP_NUM_THREADS="+threads, "GOMP_SPINCOUNT=10000", "ATEN_CPU_CAPABILITY=avx512",
-		"MALLOC_MMAP_MAX_=0", "MALLOC_TRIM_THRESHOLD_=2147483647", "MALLOC_TOP_PAD_=67108864", "MALLOC_ARENA_MAX=1")
+	return append(out, "MALLOC_MMAP_MAX_=0", "MALLOC_TRIM_THRESHOLD_=2147483647",
+		"MALLOC_TOP_PAD_=67108864", "MALLOC_ARENA_MAX=1"), nil
 }
 
 func header(w io.Writer, sides []string) {

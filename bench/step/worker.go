@@ -17,6 +17,30 @@ import (
 	"github.com/psyche-go/psyche/torch"
 )
 
+// processes are what this program runs itself for.
+var processes = map[string]func(arguments []string) error{"worker": work, "settings": printSettings}
+
+// printSettings prints what package torch sets in the environment, by which the libraries
+// choose kernels and threads.
+func printSettings(arguments []string) error {
+	flags := flag.NewFlagSet("settings", flag.ExitOnError)
+	threads := flags.Int("threads", 1, "threads")
+	_ = flags.Parse(arguments)
+	if err := torch.Load(torch.Options{Threads: *threads}); err != nil {
+		return err
+	}
+	info, err := torch.Loaded()
+	if err != nil {
+		return err
+	}
+	for _, s := range info.Settings {
+		if s.Source == "psyche" {
+			fmt.Printf("%s=%s\n", s.Name, s.Value)
+		}
+	}
+	return nil
+}
+
 // work is the process of our side; it speaks as reference.py does.
 func work(arguments []string) (err error) {
 	flags := flag.NewFlagSet("worker", flag.ExitOnError)

@@ -64,7 +64,11 @@ func describeTorch(ctx context.Context, row func(name, format string, args ...an
 	}
 	describeDevices(row, info)
 	for _, setting := range info.Settings {
-		row("  "+setting.Name, "%s (%s)", orElse(setting.Value, "-"), setting.Source)
+		source := setting.Source
+		if setting.Reason != "" {
+			source += ": " + setting.Reason
+		}
+		row("  "+setting.Name, "%s (%s)", orElse(setting.Value, "-"), source)
 	}
 	for _, warning := range info.Warnings {
 		row("warning", "%s", warning)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -61,8 +62,10 @@ type trainCommand struct {
 	DeleteOldSteps bool   `help:"Remove older checkpoints than --keep-steps says." default:"true" negatable:""`
 	uploadFlags    `embed:""`
 	hubFlags       `embed:""`
-	EventsDir      string `help:"Folder for the event log, events.jsonl." type:"path"`
-	Log            string `help:"Log format on standard error: ${enum}." enum:"console,json,none" default:"console"`
+	FinalWait      time.Duration `help:"How long to stay when the run is finished, at most: to get the final model when the end was missed, or for members that missed it; 0s: not at all." default:"30s"`
+
+	EventsDir string `help:"Folder for the event log, events.jsonl." type:"path"`
+	Log       string `help:"Log format on standard error: ${enum}." enum:"console,json,none" default:"console"`
 
 	logTo   *slog.Logger
 	reports reports
@@ -72,7 +75,8 @@ type trainCommand struct {
 func (c *trainCommand) Help() string {
 	return `Joins at the start of the next epoch, gets the model from the members (or from the
 checkpoint that the run names) and trains. When the connection to the server is lost it
-connects again; when the model is lost it joins again. Ctrl-C leaves the run.`
+connects again; when the model is lost it joins again. Ctrl-C leaves the run. When the run is
+finished it stays for a while if members missed the end, to give them the final model.`
 }
 
 // Run joins the run.
@@ -155,6 +159,7 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 
 		CheckpointDir:   c.CheckpointDir,
 		KeepCheckpoints: c.KeepSteps,
+		FinalWait:       cmp.Or(c.FinalWait, -1),
 		Events:          events,
 		Logger:          logger,
 	}

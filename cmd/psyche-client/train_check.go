@@ -33,6 +33,8 @@ func (c *trainCommand) checkFlags(ctx context.Context) error {
 		return fmt.Errorf("--micro-batch-size is %d: want at least 1", c.MicroBatchSize)
 	case c.ServerTimeout <= 0:
 		return fmt.Errorf("--server-timeout is %v: want more than 0", c.ServerTimeout)
+	case c.FinalWait < 0:
+		return fmt.Errorf("--final-wait is %v: give 0s to end at once", c.FinalWait)
 	case c.KeepSteps < 0:
 		return fmt.Errorf("--keep-steps is %d: want 0 for all, or more", c.KeepSteps)
 	}
