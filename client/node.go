@@ -217,7 +217,7 @@ func (n *Node) reconcile() {
 		return
 	}
 	wanted := coordinator.Checkpoint{}
-	if s := n.run.state; s.RunState == coordinator.Warmup && n.run.isMember() || s.RunState == coordinator.Finished {
+	if s := n.run.state; s.RunState == coordinator.Warmup && n.run.isMember() || s.RunState == coordinator.Finished && !n.run.closedEarly() {
 		wanted = s.Model.Checkpoint
 	}
 	n.engine.cancelLoad(wanted)

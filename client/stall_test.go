@@ -63,39 +63,48 @@ func TestStallingPeers(t *testing.T) {
 }
 
 // TestLoadEndsWithTheRun has a holder that never finishes a part of the model. A client
-// that loads from it ends with the run, and does not hold up a pause.
+// that loads from it ends with the run, and does not hold up a pause, seen or not.
 func TestLoadEndsWithTheRun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		config := clienttest.Config(2)
-		config.WarmupTime = 20_000
-		w := newWorld(t, config)
-		late := clienttest.Key(2).ID()
-		w.hub.Stall = func(from, _ identity.ID) bool { return from == late }
-		a, b := w.launch(0, nil), w.launch(1, nil)
-		w.until("second epoch", func(s *coordinator.State) bool { return s.Progress.Epoch == 1 && s.RunState == coordinator.RoundTrain })
-		c := w.launch(2, nil)
-		w.until("last epoch", func(s *coordinator.State) bool { return s.Progress.Epoch == 2 && s.RunState == coordinator.Warmup })
-		w.until("it is a member", func(s *coordinator.State) bool { _, ok := s.Member(coordinator.ClientID(late)); return ok })
-		time.Sleep(time.Second)
-		if err := w.host.Apply(coordinator.SetPaused{Paused: true}); err != nil {
-			t.Fatal(err)
+	for name, hidden := range map[string]func(s *coordinator.State) bool{
+		"the pause is seen": func(*coordinator.State) bool { return false },
+		"it is not":         func(s *coordinator.State) bool { return s.RunState == coordinator.Paused },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { loadEndsWithTheRun(t, hidden) })
+		})
+	}
+}
+
+func loadEndsWithTheRun(t *testing.T, hidden func(s *coordinator.State) bool) {
+	config := clienttest.Config(2)
+	config.WarmupTime = 20_000
+	w := newWorld(t, config)
+	late := clienttest.Key(2).ID()
+	w.hub.Stall = func(from, _ identity.ID) bool { return from == late }
+	a, b := w.launch(0, nil), w.launch(1, nil)
+	w.until("second epoch", func(s *coordinator.State) bool { return s.Progress.Epoch == 1 && s.RunState == coordinator.RoundTrain })
+	c := w.launch(2, func(o *options) { o.Backend = blink(w.ctx, o.Backend, hidden) })
+	w.until("last epoch", func(s *coordinator.State) bool { return s.Progress.Epoch == 2 && s.RunState == coordinator.Warmup })
+	w.until("it is a member", func(s *coordinator.State) bool { _, ok := s.Member(coordinator.ClientID(late)); return ok })
+	time.Sleep(time.Second)
+	if err := w.host.Apply(coordinator.SetPaused{Paused: true}); err != nil {
+		t.Fatal(err)
+	}
+	w.until("pause", func(s *coordinator.State) bool { return s.RunState == coordinator.Paused })
+	if err := w.host.Apply(coordinator.Close{}); err != nil {
+		t.Fatal(err)
+	}
+	w.until("the end", func(s *coordinator.State) bool { return s.RunState == coordinator.Finished })
+	ended := time.Now()
+	for _, m := range []*member{a, b, c} {
+		m.wait()
+		if m.err != nil {
+			t.Errorf("client %s: %v", m.id.Short(), m.err)
 		}
-		w.until("pause", func(s *coordinator.State) bool { return s.RunState == coordinator.Paused })
-		if err := w.host.Apply(coordinator.Close{}); err != nil {
-			t.Fatal(err)
-		}
-		w.until("the end", func(s *coordinator.State) bool { return s.RunState == coordinator.Finished })
-		ended := time.Now()
-		for _, m := range []*member{a, b, c} {
-			m.wait()
-			if m.err != nil {
-				t.Errorf("client %s: %v", m.id.Short(), m.err)
-			}
-		}
-		if took := time.Since(ended); took > 2*time.Second {
-			t.Errorf("the clients ended %v after the run", took)
-		}
-	})
+	}
+	if took := time.Since(ended); took > 2*time.Second {
+		t.Errorf("the clients ended %v after the run", took)
+	}
 }
 
 // cramped is a network without memory for what is larger than a limit.
