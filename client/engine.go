@@ -70,17 +70,19 @@ func (e *engine) start(name string, step uint32, task func(ctx context.Context) 
 	})
 }
 
-// cancel stops whatever the trainer does.
+// cancel stops whatever the trainer does. What was ahead of its round is not any more, should
+// that round begin before the trainer has stopped.
 func (e *engine) cancel() {
 	if e.op != nil {
 		e.op.cancel()
+		e.op.tell = nil
 	}
 }
 
 // cancelTraining stops a training unless keep wants the one of its step.
 func (e *engine) cancelTraining(keep func(step uint32) bool) {
 	if e.op != nil && e.op.name == opTrain && !keep(e.op.step) {
-		e.op.cancel()
+		e.cancel()
 	}
 }
 

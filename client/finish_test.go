@@ -146,3 +146,26 @@ func TestInterruptAfterTheEnd(t *testing.T) {
 		}
 	})
 }
+
+// TestSeveralComeBackForTheFinalModel: who came back does not stay for others that did, or
+// they would stay for each other.
+func TestSeveralComeBackForTheFinalModel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, clienttest.Config(5))
+		var members []*member
+		for i := range 5 {
+			members = append(members, w.launch(i, nil))
+		}
+		w.until("the last round", func(s *coordinator.State) bool { return s.Progress.Step == 9 && s.RunState == coordinator.RoundTrain })
+		members[3].crash()
+		members[4].crash()
+		w.until("the end", func(s *coordinator.State) bool { return s.RunState == coordinator.Finished })
+		finished := time.Now()
+		time.Sleep(time.Second)
+		members[3], members[4] = w.launch(3, nil), w.launch(4, nil)
+		finishEqual(w, members...)
+		if took := time.Since(finished); took > 10*time.Second {
+			t.Errorf("the clients ended %v after the run", took)
+		}
+	})
+}

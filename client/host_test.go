@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -57,17 +58,26 @@ func TestMissedStates(t *testing.T) {
 		"a round, and is dropped": {func(s *coordinator.State) bool { return s.Progress.Step == 2 }, 1},
 	}
 	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, clienttest.Config(4))
-				a, b, c := w.launch(0, nil), w.launch(1, nil), w.launch(2, nil)
-				d := w.launch(3, func(o *options) { o.Backend = blink(w.ctx, o.Backend, test.hidden) })
-				finishEqual(w, a, b, c, d)
-				if lost := all[event.Desynchronised](d); len(lost) != test.resyncs {
-					t.Errorf("desynchronised: %+v", lost)
-				}
+		for lag := range uint32(2) {
+			t.Run(fmt.Sprint(name, ", lag ", lag+1), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					w := newWorld(t, clienttest.Config(4))
+					late := func(o *options) { o.trainer.Lag = lag + 1 }
+					a, b, c := w.launch(0, late), w.launch(1, late), w.launch(2, late)
+					d := w.launch(3, func(o *options) {
+						late(o)
+						o.Backend = blink(w.ctx, o.Backend, test.hidden)
+					})
+					finishEqual(w, a, b, c, d)
+					if lost := all[event.Desynchronised](d); len(lost) != test.resyncs {
+						t.Errorf("desynchronised: %+v", lost)
+					}
+					if d.trainer.Unsettled() != 0 {
+						t.Errorf("%d results are unsettled", d.trainer.Unsettled())
+					}
+				})
 			})
-		})
+		}
 	}
 }
 

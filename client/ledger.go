@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/psyche-go/psyche/assign"
 	"github.com/psyche-go/psyche/client/books"
 	"github.com/psyche-go/psyche/client/env"
 	"github.com/psyche-go/psyche/coordinator"
@@ -21,6 +22,7 @@ type ledger struct {
 	told    bool // that everything that can be expected is held
 
 	trained    bool             // training was started
+	ahead      assign.BatchID   // of the next round, once begun: not again before that round, should it fail
 	commitment books.Commitment // of the own result, once announced
 	raw        []byte           // the own announcement
 	asked      time.Time        // when peers were last asked for its results

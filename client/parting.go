@@ -20,14 +20,17 @@ type parting struct {
 func (p *parting) over(now time.Time, wait time.Duration) bool { return now.Sub(p.since) > wait }
 
 // awaited returns how many clients may yet come for the final model: they were in the last
-// epoch, did not report that model, and have not come back and gone since.
+// epoch, did not report that model, and have not come back and gone since. A client that is
+// one of these waits for nobody: two of them would wait for each other.
 func (p *parting) awaited(v *view) (count int) {
 	recorded := v.state.Model.Checkpoint.Digest
 	has := make(map[coordinator.ClientID]bool, len(v.state.Epoch.Reports)+1)
 	for _, r := range v.state.Epoch.Reports {
 		has[r.Client] = r.Digest == recorded
 	}
-	has[v.myself()] = true
+	if !has[v.myself()] {
+		return 0
+	}
 	here := make(map[identity.ID]bool, len(v.peers))
 	for _, peer := range v.peers {
 		here[peer.ID] = true

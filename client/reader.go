@@ -12,8 +12,6 @@ import (
 	"github.com/psyche-go/psyche/data"
 )
 
-const maxDataTries = 8 // to read the tokens of one batch
-
 // reader reads the tokens of the batches that this client trains, or may train next.
 type reader struct {
 	tasks   *env.Tasks
@@ -31,15 +29,16 @@ type reading struct {
 	tries   int
 }
 
-// read returns the tokens of a batch, or nil while they are on their way; a failed attempt
-// has so much time.
+// read returns the tokens of a batch, or nil while they are on their way; each attempt has so
+// much time. It is tried for as long as it is asked for: attempts that failed before the round
+// had begun must not cost the batch.
 func (r *reader) read(batch assign.BatchID, limit time.Duration) *data.Batch {
 	this := r.batches[batch]
 	if this == nil {
 		this = &reading{}
 		r.batches[batch] = this
 	}
-	if this.tokens == nil && !this.loading && this.tries < maxDataTries && !r.tasks.Now().Before(this.at) {
+	if this.tokens == nil && !this.loading && !r.tasks.Now().Before(this.at) {
 		this.loading = true
 		r.load(this, batch, limit)
 	}
@@ -59,6 +58,7 @@ func (r *reader) load(this *reading, batch assign.BatchID, limit time.Duration) 
 			switch {
 			case err == nil:
 				this.tokens = &tokens
+			case r.batches[batch] != this: // nobody wants it any more
 			case data.IsPermanent(err):
 				r.fail(fmt.Errorf("read training data: %w", err))
 			default:

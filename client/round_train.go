@@ -70,17 +70,20 @@ func (n *Node) keepUp() *ledger {
 // round go on to its result.
 func (n *Node) train(l *ledger) {
 	s := l.Own(n.run.me)
-	if s == nil || l.trained || n.run.state.RunState != coordinator.RoundTrain {
+	if l.trained || n.run.state.RunState != coordinator.RoundTrain {
 		return
 	}
 	if n.engine.isAhead(l.Round.Step) {
-		if n.engine.op.batch == s.Batch {
+		if s != nil && n.engine.op.batch == s.Batch {
 			l.trained = true
 			n.engine.op.tell()
 			n.engine.op.tell = nil
 		} else { // others than foretold take part
 			n.engine.cancel()
 		}
+		return
+	}
+	if s == nil {
 		return
 	}
 	tokens := n.engine.reader.read(s.Batch, n.run.settleTime(n.SettleTimeout))
@@ -100,19 +103,23 @@ func (n *Node) trainAhead(l *ledger) {
 		return
 	}
 	next := n.run.foretell(n.Draws)
+	n.engine.reader.forget(func(of assign.BatchID) bool { return next.ok && of == next.batch || own != nil && of == own.Batch })
+	if n.engine.isAhead(l.Round.Step+1) && !(next.ok && n.engine.op.batch == next.batch) { // a member has left since
+		n.engine.cancel()
+	}
 	if !next.ok {
 		return
 	}
-	n.engine.reader.forget(func(of assign.BatchID) bool { return of == next.batch || own != nil && of == own.Batch })
 	tokens := n.engine.reader.read(next.batch, n.run.settleTime(n.SettleTimeout))
 	lag := n.engine.lag()
-	if lag < 2 || tokens == nil || !n.engine.idle() {
+	if lag < 2 || tokens == nil || !n.engine.idle() || l.ahead == next.batch {
 		return
 	}
 	if before := next.step - lag; n.replica.step < before {
 		n.settleEarly(before)
 		return
 	}
+	l.ahead = next.batch
 	wait, tell := n.tasks.Signal()
 	n.startTraining(next.step, *tokens, wait)
 	n.engine.op.batch, n.engine.op.tell = next.batch, tell

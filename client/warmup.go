@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/psyche-go/psyche/assign"
 	"github.com/psyche-go/psyche/client/books"
 	"github.com/psyche-go/psyche/client/env"
 	"github.com/psyche-go/psyche/client/handover"
@@ -24,6 +25,7 @@ func (n *Node) warmup() {
 		return
 	}
 	if first := n.run.foretell(n.Draws); first.ok { // its tokens are read while others load the model
+		n.engine.reader.forget(func(of assign.BatchID) bool { return of == first.batch })
 		n.engine.reader.read(first.batch, n.run.settleTime(n.SettleTimeout))
 	}
 	if slices.Contains(n.run.state.Epoch.Ready, n.run.myself()) {

@@ -274,11 +274,9 @@ func (h *host) record(r Record, before coordinator.RunState) error {
 func (h *host) participants() map[identity.ID]bool {
 	ids := make(map[identity.ID]bool, len(h.state.Epoch.Clients)+len(h.state.Pending))
 	if h.state.RunState == coordinator.Finished {
-		for _, clients := range [][]coordinator.Client{h.state.Epoch.Clients, h.state.Epoch.Exited, h.state.Pending} {
-			for _, c := range clients {
-				if id := identity.ID(c.ID); h.registry.isLive(id) {
-					ids[id] = true
-				}
+		for id := range h.lastEpoch() {
+			if h.registry.isLive(id) {
+				ids[id] = true
 			}
 		}
 		return ids
@@ -294,10 +292,25 @@ func (h *host) participants() map[identity.ID]bool {
 	return ids
 }
 
-// known returns who always finds a place: the participants, and in a permissioned run those
-// who may join. Both are bounded.
+// lastEpoch returns who was in the newest epoch or waits for the next.
+func (h *host) lastEpoch() map[identity.ID]bool {
+	ids := make(map[identity.ID]bool)
+	for _, clients := range [][]coordinator.Client{h.state.Epoch.Clients, h.state.Epoch.Exited, h.state.Pending} {
+		for _, c := range clients {
+			ids[identity.ID(c.ID)] = true
+		}
+	}
+	return ids
+}
+
+// known returns who always finds a place: the participants, when the run is finished also who
+// may come back for the final model, and in a permissioned run those who may join. All are
+// bounded.
 func (h *host) known() map[identity.ID]bool {
 	ids := h.participants()
+	if h.state.RunState == coordinator.Finished {
+		ids = h.lastEpoch()
+	}
 	for _, a := range h.state.Authority.Authorizations {
 		ids[identity.ID(a.Grantee)] = true
 		for _, delegate := range a.Delegates {

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"bytes"
+	"slices"
 
 	"github.com/psyche-go/psyche/assign"
 	"github.com/psyche-go/psyche/bloom"
@@ -58,6 +59,33 @@ func (c *chain) before(step uint32) start {
 	}
 	l := c.steps[step-1]
 	return start{l.model, l.known}
+}
+
+// trainedFrom returns the model that the results of a step have to be made from: what is
+// applied when its round begins, which is everything at an epoch's start.
+func (c *chain) trainedFrom(step uint32) start {
+	for range c.world.plan.applyLag - 1 {
+		if _, first := c.starts[step]; first {
+			break
+		}
+		step--
+	}
+	return c.before(step)
+}
+
+// compareTrained checks what honest trainers made the results from that count in a step.
+func (c *chain) compareTrained(step uint32, payloads [][]byte) {
+	from := c.trainedFrom(step)
+	if !from.known {
+		return
+	}
+	for _, payload := range payloads {
+		_, batch, trainer := readHeader(payload)
+		i := slices.IndexFunc(c.world.machines, func(m *machine) bool { return m.id == trainer })
+		if i >= 0 && c.world.machines[i].honest() && !bytes.Equal(payload, newResult(&from.model, step, batch, trainer, 0)) {
+			c.world.checker.violate(TrainedRight, "%s made its result of step %d from another model", c.world.machines[i].name(), step)
+		}
+	}
 }
 
 // extend works out the outcome of a finished round.
@@ -189,6 +217,7 @@ func (c *chain) compare(p *process, step uint32, payloads [][]byte) {
 	if len(payloads) < len(l.counted) {
 		check.violate(CountedRight, "%s leaves batch %v of step %d out", p.machine.name(), l.batches[len(payloads)], step)
 	}
+	c.compareTrained(step, payloads)
 	if l.known && p.trainer.model != l.model {
 		check.violate(SameReplica, "%s has other weights after step %d than the counted results make", p.machine.name(), step)
 	}

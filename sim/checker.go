@@ -23,6 +23,7 @@ const (
 	SeedsRight     Assertion = "batch seeds are those that the chain said a round before, and witness seeds are fresh"
 	OnlyElected    Assertion = "only elected witnesses are accepted, each once"
 	CountedRight   Assertion = "exactly the results that the witnesses' quorum proved are applied, all signed by assignees"
+	TrainedRight   Assertion = "an honest trainer's result that counts was made from the model that its round says"
 	NotReplayed    Assertion = "no action is accepted twice"
 	NotFramed      Assertion = "nobody is dropped whose result a quorum of witnesses holds"
 	CheckpointTrue Assertion = "the recorded checkpoint is the model with every counted result"

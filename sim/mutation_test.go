@@ -37,6 +37,7 @@ var mutations = []struct {
 	{"the batch seed is fresh", batchSeedIsFresh, AllFaults, []Assertion{SeedsRight}},
 	{"the witness seed is known a round before", witnessSeedIsKnown, AllFaults, []Assertion{SeedsRight}},
 	{"the chain does not go on", chainStands, AllFaults, []Assertion{SeedsRight}},
+	{"results are made from other models", func() rules { return rules{trains: func(m *model) { m[1]++ }} }, AllFaults, []Assertion{TrainedRight}},
 	{"a result is applied twice", appliedTwice, AllFaults, []Assertion{OnceOnly}},
 }
 

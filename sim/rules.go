@@ -14,6 +14,8 @@ type rules struct {
 	answerEarly bool // the host acknowledges what is not on the disk
 	// payloads changes what a client applies.
 	payloads func(p *process, step uint32, payloads [][]byte) [][]byte
+	// trains changes what a client makes a result from.
+	trains func(m *model)
 	// verified sees every result that a client verifies.
 	verified func(p *process, step uint32, batch assign.BatchID, payload []byte)
 }

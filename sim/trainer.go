@@ -131,10 +131,14 @@ func (t *trainer) Train(ctx context.Context, step uint32, batch data.Batch, begu
 	if err := p.wait(ctx, p.world.now+p.machine.random.between(p.machine.trainTime/2, p.machine.trainTime)); err != nil {
 		return nil, 0, err
 	}
+	model := t.model
+	if change := p.world.rules.trains; change != nil {
+		change(&model)
+	}
 	if err := begun(ctx); err != nil {
 		return nil, 0, err
 	}
-	payload := newResult(&t.model, step, batch.ID, p.machine.id, 0)
+	payload := newResult(&model, step, batch.ID, p.machine.id, 0)
 	if p.machine.lies(InvalidResult) {
 		payload = spoil(payload, p.world.lies)
 	}

@@ -23,13 +23,14 @@ import (
 // it misbehave, or make its model larger.
 type Trainer struct {
 	ID       identity.ID
-	Duration time.Duration               // of a training
-	Silent   func(step uint32) bool      // the training fails
-	Lie      func(step uint32) bool      // the result is one that others refuse
-	Corrupt  func(step uint32) bool      // the weights are damaged after applying the step
-	OnApply  func(step uint32, own bool) // is called after applying
-	Lag      uint32                      // rounds after which results are applied; 0: 1
-	Bulk     int                         // bytes that make the model larger
+	Duration time.Duration                           // of a training
+	Silent   func(step uint32) bool                  // the training fails
+	Lie      func(step uint32) bool                  // the result is one that others refuse
+	Corrupt  func(step uint32) bool                  // the weights are damaged after applying the step
+	OnTrain  func(step uint32, batch assign.BatchID) // is called when a training begins
+	OnApply  func(step uint32, own bool)             // is called after applying
+	Lag      uint32                                  // rounds after which results are applied; 0: 1
+	Bulk     int                                     // bytes that make the model larger
 
 	mu       sync.Mutex
 	weights  [Width]uint64
@@ -72,6 +73,13 @@ func (f *Trainer) Momentum() uint64 {
 	return f.momentum
 }
 
+// Unsettled returns how many own results left the momentum for steps that were not applied.
+func (f *Trainer) Unsettled() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.pending)
+}
+
 // Loads returns how often a model was loaded.
 func (f *Trainer) Loads() int {
 	f.mu.Lock()
@@ -94,6 +102,9 @@ func header(step uint32, batch assign.BatchID, trainer [32]byte) []byte {
 // Train implements env.Trainer.
 func (f *Trainer) Train(ctx context.Context, step uint32, batch data.Batch, begun func(context.Context) error) ([]byte, float64, error) {
 	defer f.exclusive()()
+	if f.OnTrain != nil {
+		f.OnTrain(step, batch.ID)
+	}
 	timer := time.NewTimer(f.Duration)
 	defer timer.Stop()
 	select {
@@ -104,10 +115,14 @@ func (f *Trainer) Train(ctx context.Context, step uint32, batch data.Batch, begu
 	if f.Silent != nil && f.Silent(step) {
 		return nil, 0, ErrFake
 	}
+	gradient := sha256.Sum256(fmt.Append(nil, batch.Sequences, f.weights, f.momentum))
 	if err := begun(ctx); err != nil {
 		return nil, 0, err
 	}
-	payload := Result(step, batch.ID, f.ID, sha256.Sum256(fmt.Append(nil, batch.Sequences, f.weights, f.momentum)))
+	if _, twice := f.pending[step]; twice {
+		return nil, 0, fmt.Errorf("%w: step %d was trained before", ErrFake, step)
+	}
+	payload := Result(step, batch.ID, f.ID, gradient)
 	if f.Lie != nil && f.Lie(step) {
 		payload = append(payload, 0)
 	}

@@ -1,0 +1,32 @@
+package server
+
+import (
+	"testing"
+
+	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/identity"
+)
+
+// TestMembersOfTheLastEpochAreKnown: who was cut off at the end of a run finds a place when it
+// comes back for the final model, however many strangers there are; but nobody is told where
+// it is before that.
+func TestMembersOfTheLastEpochAreKnown(t *testing.T) {
+	h := &host{registry: newRegistry(nil)}
+	h.state.RunState = coordinator.Finished
+	h.state.Epoch.Clients = []coordinator.Client{{ID: coordinator.ClientID{1}}}
+	h.state.Epoch.Exited = []coordinator.Client{{ID: coordinator.ClientID{2}, State: coordinator.Withdrawn}}
+	h.state.Pending = []coordinator.Client{{ID: coordinator.ClientID{3}}}
+	if found := h.participants(); len(found) != 0 {
+		t.Errorf("participants without a connection: %v", found)
+	}
+	known := h.known()
+	for n := range byte(3) {
+		if !known[identity.ID{n + 1}] {
+			t.Errorf("member %d of the last epoch is a stranger", n+1)
+		}
+	}
+	h.registry.live[identity.ID{2}] = &connection{}
+	if found := h.participants(); len(found) != 1 || !found[identity.ID{2}] {
+		t.Errorf("participants: %v", found)
+	}
+}

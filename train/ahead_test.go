@@ -1,0 +1,75 @@
+package train
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"testing"
+)
+
+// TestStepThatDoesNotCome gives up a step that was trained ahead: whatever follows has the
+// bytes that it has in a trainer which never began it, and the step can be trained later.
+func TestStepThatDoesNotCome(t *testing.T) {
+	requireTorch(t)
+	for name, change := range map[string]func(o *Options){"": func(*Options) {}, "lookahead": lookingAhead} {
+		t.Run(name, func(t *testing.T) {
+			trainer, other := newTestTrainer(t, change), newTestTrainer(t, change)
+			for _, each := range []*Trainer{trainer, other} {
+				if _, _, err := each.Train(t.Context(), 1, toyBatch(0, 2)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			gone := errors.New("its round does not come")
+			var called int
+			payload, _, err := trainer.TrainAhead(t.Context(), 2, toyBatch(2, 4), func(context.Context) error { called++; return gone })
+			if !errors.Is(err, gone) || payload != nil || called != 1 {
+				t.Fatalf("payload of %d bytes, begun called %d times, %v", len(payload), called, err)
+			}
+			if digest(t, trainer) != digest(t, other) {
+				t.Error("the weights have changed")
+			}
+			compareMomentum(t, trainer.optimizer.deltas, other.optimizer.deltas)
+			if len(trainer.optimizer.sent) != 1 || trainer.optimizer.encoded != 1 {
+				t.Errorf("%d results are waiting", len(trainer.optimizer.sent))
+			}
+			var results [2][]byte
+			for i, each := range []*Trainer{trainer, other} {
+				if results[i], _, err = each.Train(t.Context(), 2, toyBatch(4, 6)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if !bytes.Equal(results[0], results[1]) {
+				t.Error("the step that came has another result")
+			}
+		})
+	}
+}
+
+// TestStepThatComesLater has the round begin while the trainer waits: the result is the one of
+// a training in the round, and the gradient was there before.
+func TestStepThatComesLater(t *testing.T) {
+	requireTorch(t)
+	trainer, other := newTestTrainer(t), newTestTrainer(t)
+	waits, begin := make(chan struct{}), make(chan struct{})
+	var ahead []byte
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		ahead, _, err = trainer.TrainAhead(t.Context(), 1, toyBatch(0, 2), func(context.Context) error {
+			close(waits)
+			<-begin
+			return nil
+		})
+		done <- err
+	}()
+	<-waits
+	compareMomentum(t, trainer.optimizer.deltas, other.optimizer.deltas)
+	close(begin)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	want, _, err := other.Train(t.Context(), 1, toyBatch(0, 2))
+	if err != nil || !bytes.Equal(ahead, want) {
+		t.Errorf("trained ahead it has another result, %v", err)
+	}
+}
