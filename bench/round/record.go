@@ -110,7 +110,7 @@ func (c *clientRecord) see(at time.Time, s event.State) {
 			return
 		}
 		inRound := last.runState == stateTrain || last.runState == stateWitness
-		if inRound && !(s.Step == last.step && (s.RunState == stateTrain || s.RunState == stateWitness)) {
+		if inRound && (s.Step != last.step || s.RunState != stateTrain && s.RunState != stateWitness) {
 			c.round(last.step).end = at
 		}
 	}

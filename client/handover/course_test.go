@@ -11,7 +11,6 @@ import (
 
 	"github.com/psyche-go/psyche/backend"
 	"github.com/psyche-go/psyche/checkpoint"
-	"github.com/psyche-go/psyche/client/books"
 	"github.com/psyche-go/psyche/client/clienttest"
 	"github.com/psyche-go/psyche/client/env"
 	"github.com/psyche-go/psyche/client/exchange"
@@ -122,7 +121,7 @@ func (c *course) train(trainer *clienttest.Trainer, step uint32) {
 	hash, err := c.peer.Put(payload)
 	c.must(err)
 	c.peer.Drop(hash)
-	r.Commitment, r.Size = books.Commitment(hash), uint32(len(payload))
+	r.Commitment, r.Size = hash, uint32(len(payload))
 	round.Results = append(round.Results, r)
 	c.rounds, c.results = append(c.rounds, round), append(c.results, payload)
 	c.must(trainer.Apply(c.t.Context(), step, [][]byte{payload}, false))
