@@ -17,7 +17,7 @@ func (n *Node) finish() {
 	if p.since.IsZero() {
 		p.since, p.back = now, make(map[coordinator.ClientID]bool)
 	}
-	if !n.engine.idle() && p.over(now, n.FinalWait) {
+	if !n.engine.idle() && p.over(now, n.FinalWait+n.run.handOver()) {
 		n.engine.cancelLoad(coordinator.Checkpoint{})
 	}
 	if !n.closeEpoch() || n.keeper.Busy() || !n.engine.idle() {
@@ -35,8 +35,9 @@ func (n *Node) finish() {
 			return
 		}
 		if lingers {
+			away, here := p.awaited(&n.run)
 			n.report.log.Info("staying for members that lost the end of the run and may come for the final model; Ctrl-C ends this",
-				"members", p.awaited(&n.run), "at most", n.FinalWait)
+				"members", away+here, "at most", n.FinalWait)
 		}
 	}
 	if !lingers {

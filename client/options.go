@@ -71,8 +71,9 @@ type Options struct {
 	RepublishInterval time.Duration // between attempts to heal lost gossip; 2 s
 	SettleTimeout     time.Duration // to complete a finished round; the run's MaxRoundTrainTime
 	WithdrawTimeout   time.Duration // for the farewell; 2 s
-	// FinalWait is how long a client stays when the run is finished, at most: to get the final
-	// model when it was cut off in the last epoch, or for members that were. 30 s; negative: not at all.
+	// FinalWait is how long a client stays when the run is finished: to find the final model
+	// when it was cut off in the last epoch, or for members that were to come. Getting it may
+	// take the run's WarmupTime more. 30 s; negative: not at all.
 	FinalWait time.Duration
 }
 

@@ -19,32 +19,39 @@ type parting struct {
 // over reports whether this client has waited long enough.
 func (p *parting) over(now time.Time, wait time.Duration) bool { return now.Sub(p.since) > wait }
 
-// awaited returns how many clients may yet come for the final model: they were in the last
-// epoch, did not report that model, and have not come back and gone since.
-func (p *parting) awaited(v *view) (count int) {
+// handOver is how long getting the final model may take once somebody who has it was found:
+// as long as the run gives its members before every epoch.
+func (v *view) handOver() time.Duration {
+	return time.Duration(v.state.Config.WarmupTime) * time.Millisecond
+}
+
+// awaited returns how many clients may yet come for the final model, and how many are here
+// and may be getting it: they were in the last epoch, did not report that model, and have
+// not come back and gone since.
+func (p *parting) awaited(v *view) (away, here int) {
 	recorded := v.state.Model.Checkpoint.Digest
 	has := make(map[coordinator.ClientID]bool, len(v.state.Epoch.Reports)+1)
 	for _, r := range v.state.Epoch.Reports {
 		has[r.Client] = r.Digest == recorded
 	}
 	has[v.myself()] = true
-	here := make(map[identity.ID]bool, len(v.peers))
+	connected := make(map[identity.ID]bool, len(v.peers))
 	for _, peer := range v.peers {
-		here[peer.ID] = true
+		connected[peer.ID] = true
 	}
 	for _, clients := range [][]coordinator.Client{v.state.Epoch.Clients, v.state.Epoch.Exited} {
 		for i := range clients {
 			switch id := clients[i].ID; {
 			case has[id]:
-			case here[identity.ID(id)]:
+			case connected[identity.ID(id)]:
 				p.back[id] = true
-				count++
+				here++
 			case !p.back[id]:
-				count++
+				away++
 			}
 		}
 	}
-	return count
+	return away, here
 }
 
 // obtainFinal gets the final model of a finished run from whoever holds it, and reports
@@ -67,9 +74,10 @@ func (v *view) closedEarly() bool {
 // away itself leaves that to those that it has it from.
 func (p *parting) lingers(held finalModel, v *view, now time.Time, wait time.Duration) bool {
 	recorded := v.state.Model.Checkpoint
-	if held != modelRecorded || !recorded.FromPeers() || v.closedEarly() || !slices.Contains(v.state.Epoch.Reports,
+	if wait < 0 || held != modelRecorded || !recorded.FromPeers() || v.closedEarly() || !slices.Contains(v.state.Epoch.Reports,
 		coordinator.CheckpointReport{Client: v.myself(), Digest: recorded.Digest}) {
 		return false
 	}
-	return !p.over(now, wait) && p.awaited(v) > 0
+	away, here := p.awaited(v)
+	return away > 0 && !p.over(now, wait) || here > 0 && !p.over(now, wait+v.handOver())
 }
