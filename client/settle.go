@@ -13,7 +13,13 @@ import (
 	"github.com/psyche-go/psyche/coordinator"
 )
 
-const maxApplyFailures = 3 // in a row, before the client gives up
+const (
+	maxApplyFailures = 3 // in a row, before the client gives up
+
+	// unsurePatience is how long peers are asked for what witnesses may hold in place of what
+	// seems to count. Witnesses that lie can make every round unsure, so it is short.
+	unsurePatience = 2 * time.Second
+)
 
 // settle applies the results of finished rounds up to a step and reports whether all are
 // applied. What it lacks it asks peers for; when that fails in time, or when it missed
@@ -42,12 +48,12 @@ func (n *Node) settle(want uint32) bool {
 	now := n.tasks.Now()
 	late := !l.LackingSince.IsZero() && now.Sub(l.LackingSince) > n.run.settleTime(n.SettleTimeout)
 	outcome := l.Judge(now, late)
-	if outcome.Missing == 0 {
+	if l.LackingSince.IsZero() && (outcome.Missing > 0 || outcome.Unsure) {
+		l.LackingSince = now
+	}
+	if outcome.Missing == 0 && (!outcome.Unsure || now.Sub(l.LackingSince) > unsurePatience) {
 		n.apply(l, outcome)
 		return false
-	}
-	if l.LackingSince.IsZero() {
-		l.LackingSince = now
 	}
 	if late {
 		if outcome.NoRoom { // joining again would end the same way
@@ -74,7 +80,7 @@ func (n *Node) settleEarly(want uint32) {
 	if replica, agreed := l.Round.QuorumReplica(); agreed && replica != l.Replica {
 		return
 	}
-	if outcome := l.Judge(n.tasks.Now(), false); outcome.Missing == 0 {
+	if outcome := l.Judge(n.tasks.Now(), false); outcome.Missing == 0 && !outcome.Unsure {
 		n.apply(l, outcome)
 	}
 }

@@ -23,6 +23,10 @@ type verdict struct {
 	// unknown lists the batches of which the witnesses hold a result that is not among
 	// the candidates. The verdict stands only when it is empty.
 	unknown []int
+	// unread are the members whose lists are not known, where what counts rests on them: it
+	// has enough votes, but too few of the known lists name it for an honest one to be among
+	// them. Who knows one of their results that is not known here may find that another counts.
+	unread []uint16
 }
 
 // decide counts the votes. A result counts when at least quorum witnesses hold it; where
@@ -39,7 +43,7 @@ func (b ballot) decide() verdict {
 	if !agreed {
 		lists := t.lists(func(*coordinator.Witness) bool { return true })
 		chosen := b.choose(t.believed(lists), int(b.round.WitnessesNeeded))
-		return verdict{chosen, t.unaccounted(chosen, lists)}
+		return verdict{chosen, t.unaccounted(chosen, lists), t.unread(chosen, lists)}
 	}
 	if found := t.withRoot(root); found != nil {
 		return verdict{chosen: found}
@@ -177,6 +181,33 @@ func (t tally) unaccounted(chosen []Commitment, lists [][]Commitment) []int {
 		}
 	}
 	return missing
+}
+
+// unread lists the members whose lists are not known, if a chosen result is named by no more
+// of the known ones than may lie: its votes may be errors of the filters, of the kind that a
+// trainer can search for.
+func (t tally) unread(chosen []Commitment, lists [][]Commitment) []uint16 {
+	var members []uint16
+	for k := range t.round.Witnesses {
+		if lists[k] == nil {
+			members = append(members, t.round.Witnesses[k].Member)
+		}
+	}
+	for i, c := range chosen {
+		if c == (Commitment{}) {
+			continue
+		}
+		named := 0
+		for _, list := range lists {
+			if list != nil && list[i] == c {
+				named++
+			}
+		}
+		if named <= t.liars() {
+			return members
+		}
+	}
+	return nil
 }
 
 // lacks reports whether a witness holds a result of a batch that is not known here.

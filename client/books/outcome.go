@@ -72,14 +72,15 @@ type Outcome struct {
 	Sources  []*Candidate // of Counted, in the same order
 	Lost     []Slot       // batches without a counted result
 	Missing  int          // results that count and are not held, or not even known
-	Informed []uint16     // members that know more of those not even known
+	Unsure   bool         // witnesses whose lists are not known may hold what counts in place of it
+	Informed []uint16     // members that know more of those not even known, or what is unsure
 	NoRoom   bool         // one of those missing did not fit into the memory for blobs
 
 	open bool // not even known which results count
 }
 
 // Known reports whether it is known which results count, be they held here or not.
-func (o Outcome) Known() bool { return !o.open }
+func (o Outcome) Known() bool { return !o.open && !o.Unsure }
 
 // Decide returns the outcome. It stands only when nothing is missing.
 func (b *Book) Decide() Outcome {
@@ -88,6 +89,8 @@ func (b *Book) Decide() Outcome {
 	o := Outcome{Missing: len(v.unknown), open: len(v.unknown) > 0}
 	if len(v.unknown) > 0 {
 		o.Informed = ballot.informed(v.unknown)
+	} else if len(v.unread) > 0 {
+		o.Unsure, o.Informed = true, v.unread
 	}
 	for i := range b.Slots {
 		s := &b.Slots[i]
@@ -188,7 +191,7 @@ func (b *Book) Needs() func(s *Slot, c *Candidate) Need {
 	}
 	outcome, judged := b.judged.outcome, b.judged.made
 	_, agreed := b.Round.QuorumRoot()
-	decided := judged && !outcome.open && (agreed || outcome.Missing == 0) // nothing else has an agreed root
+	decided := judged && !outcome.open && !outcome.Unsure && (agreed || outcome.Missing == 0) // nothing else has an agreed root
 	return func(s *Slot, c *Candidate) Need {
 		switch votes := b.Votes(c); {
 		case judged && slices.Contains(outcome.Sources, c), !judged && votes >= int(b.Round.WitnessesNeeded):
