@@ -53,7 +53,8 @@ func (n *network) served(location string) string {
 // again while the run goes on, and asks it for what nobody may have.
 func TestDataServerKilled(t *testing.T) {
 	t.Parallel()
-	n := newNetwork(t, rules{clients: 2, minClients: 2, roundsPerEpoch: 8, steps: 8})
+	const steps = 200 // a round of this model takes some hundredths of a second
+	n := newNetwork(t, rules{clients: 2, minClients: 2, roundsPerEpoch: steps, steps: steps})
 	key := n.newClient("data-server")
 	address := freeAddress(t)
 	config := n.served(fmt.Sprintf("{ addr = %q, key = %q }", address, key.id))
@@ -74,7 +75,7 @@ func TestDataServerKilled(t *testing.T) {
 	finish(t, clients...)
 	checkRun(t, n, clients...)
 	for _, c := range clients {
-		checkStayed(t, c, 8)
+		checkStayed(t, c, steps)
 	}
 	trained := 0
 	for _, e := range clients[0].events() {
@@ -82,8 +83,8 @@ func TestDataServerKilled(t *testing.T) {
 			trained++
 		}
 	}
-	if trained != 8 {
-		t.Errorf("client-1 trained %d batches of 8", trained)
+	if trained != steps {
+		t.Errorf("client-1 trained %d batches of %d", trained, steps)
 	}
 	server.interrupt(t)
 	if code := server.exitCode(t, promptExit); code != 0 {

@@ -137,7 +137,7 @@ func (in inputs) wrongData() map[string]struct {
 	}{
 		"missing folder":    {in.missing, []string{in.missing, "psyche data tokenize"}},
 		"folder without":    {in.empty, []string{in.empty, "no token files", ".ds"}},
-		"odd length":        {in.odd, []string{filepath.Join(in.odd, "a.ds"), "401", "token size"}},
+		"odd length":        {in.odd, []string{filepath.Join(in.odd, "a.ds"), "401", "tokens have 2, 4 or 8"}},
 		"token id too high": {in.large, []string{filepath.Join(in.large, "a.ds"), "513", "256", "tokenizer"}},
 	}
 }
