@@ -72,11 +72,11 @@ func TestOnlyWhatMayCountIsFetched(t *testing.T) {
 		"root agreed":    {func(*books.Book, *books.Slot) {}, []books.Commitment{one, two}},
 		"decided":        {func(b *books.Book, _ *books.Slot) { judge(b) }, []books.Commitment{one}},
 		"no root agreed": {func(b *books.Book, _ *books.Slot) { disagree(b) }, []books.Commitment{one}},
-		"no root agreed, decided without it": {func(b *books.Book, s *books.Slot) {
+		"no root agreed, decided, but not sure": {func(b *books.Book, s *books.Slot) {
 			disagree(b)
 			b.Hold(s, s.Candidates[0], 1)
 			judge(b)
-		}, nil},
+		}, []books.Commitment{clienttest.Hash(2)}},
 		"no root agreed, what counts is missing": {func(b *books.Book, _ *books.Slot) {
 			disagree(b)
 			judge(b)
