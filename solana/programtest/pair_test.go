@@ -1,0 +1,175 @@
+package programtest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/solana/layout"
+	"github.com/psyche-go/psyche/wire"
+)
+
+// pair is the same run in Go and in C.
+type pair struct {
+	p          *process
+	s          coordinator.State
+	raw        []byte // of s
+	operations int
+	seen       map[string]int // operations by what came of them
+}
+
+// differs is what a pair returns when Go and C are not equal.
+type differs struct{ what string }
+
+func (d *differs) Error() string { return d.what }
+
+func differ(format string, arguments ...any) error {
+	return &differs{fmt.Sprintf(format, arguments...)}
+}
+
+func newPair(p *process) *pair { return &pair{p: p, seen: map[string]int{}} }
+
+func (r *pair) do(o operation) (answer, error) {
+	r.operations++
+	a, err := r.p.do(o)
+	if err != nil {
+		err = differ("the program ends at an operation of kind %d: %v", o.kind, err)
+	}
+	return a, err
+}
+
+// genesis begins a run.
+func (r *pair) genesis(g coordinator.Genesis) (coordinator.Code, error) {
+	s, err := g.State()
+	want := codeOf(err)
+	a, err := r.do(operation{kind: opGenesis, body: appendGenesis(nil, g)})
+	if err != nil {
+		return want, err
+	}
+	if a.result != uint64(want) {
+		return want, differ("genesis: Go %d, C %d\n%+v", want, a.result, g)
+	}
+	r.seen[fmt.Sprintf("genesis %d", want)]++
+	if want != 0 {
+		return want, r.sameAccount(make([]byte, layout.Size), "refused genesis")
+	}
+	r.s = s
+	return want, r.compare("genesis")
+}
+
+// load sets both to a state.
+func (r *pair) load(s coordinator.State) error {
+	if _, err := r.do(operation{kind: opLoad, body: layout.Encode(&s)}); err != nil {
+		return err
+	}
+	r.s = s
+	return r.compare("load")
+}
+
+// apply sends the bytes of an action.
+func (r *pair) apply(from coordinator.ClientID, nonce uint64, body []byte) (coordinator.Code, error) {
+	action, err := wire.DecodeAction(body)
+	want := codeOf(err)
+	if err == nil {
+		want = codeOf(r.s.Apply(from, nonce, action))
+	}
+	a, err := r.do(operation{kind: opApply, from: from, nonce: nonce, body: body})
+	if err != nil {
+		return want, err
+	}
+	r.seen[fmt.Sprintf("%T %d", action, want)]++
+	if a.result != uint64(want) {
+		return want, differ("%T: Go %d, C %d: %x\n%s", action, want, a.result, body[:min(len(body), 100)], r.s.String())
+	}
+	if want == 0 {
+		return want, r.compare(fmt.Sprintf("%T", action))
+	}
+	if a.changed > 0 {
+		return want, differ("%T: C refuses it (%d) and changes the account", action, want)
+	}
+	if !bytes.Equal(r.raw, r.s.AppendTo(nil)) {
+		return want, differ("%T: Go refuses it (%d) and changes the state", action, want)
+	}
+	return want, nil
+}
+
+// tick asks first when a tick is due.
+func (r *pair) tick(now, seed uint64) (bool, error) {
+	at, ok := r.s.Due(now)
+	a, err := r.do(operation{kind: opDue, now: now})
+	if err != nil {
+		return false, err
+	}
+	if ok != (a.result != 0) || ok && at != a.number {
+		return false, differ("due at %d: Go %d %t, C %d %d\n%s", now, at, ok, a.number, a.result, r.s.String())
+	}
+	before := r.s.RunState
+	want := r.s.Tick(now, seed)
+	if a, err = r.do(operation{kind: opTick, now: now, seed: seed}); err != nil {
+		return want, err
+	}
+	r.seen[fmt.Sprintf("tick %s to %s", before, r.s.RunState)]++
+	if want != (a.result != 0) {
+		return want, differ("tick: Go %t, C %d\n%s", want, a.result, r.s.String())
+	}
+	if want != (a.changed > 0) {
+		return want, differ("tick: C says changed %t and changes %d parts", want, a.changed)
+	}
+	return want, r.compare("tick")
+}
+
+// compare compares the account with what Go's state makes of it, and the state that is read
+// from it with Go's.
+func (r *pair) compare(what string) error {
+	r.raw = r.s.AppendTo(r.raw[:0])
+	return r.sameAccount(layout.Encode(&r.s), what)
+}
+
+func (r *pair) sameAccount(want []byte, what string) error {
+	if bytes.Equal(want, r.p.account) {
+		return nil
+	}
+	at := 0
+	for want[at] == r.p.account[at] {
+		at++
+	}
+	end := min(at+32, len(want))
+	return differ("%s: the account differs from byte %d on: Go %x, C %x\n%s", what, at, want[at:end], r.p.account[at:end], r.s.String())
+}
+
+func codeOf(err error) coordinator.Code {
+	if err == nil {
+		return 0
+	}
+	if code, ok := errors.AsType[coordinator.Code](err); ok {
+		return code
+	}
+	return coordinator.ErrMalformed // of package wire
+}
+
+// appendGenesis appends the bytes of a genesis, which decode_genesis reads.
+func appendGenesis(b []byte, g coordinator.Genesis) []byte {
+	b = append(append(append(b, g.Host[:]...), g.MainAuthority[:]...), g.JoinAuthority[:]...)
+	bits := byte(0)
+	if g.Permissioned {
+		bits |= 1
+	}
+	if g.Paused {
+		bits |= 2
+	}
+	b = le.AppendUint32(append(b, bits), g.Progress.Epoch)
+	b = le.AppendUint32(b, g.Progress.Step)
+	b = le.AppendUint64(b, g.Progress.DataIndex)
+	b = append(append(b, byte(len(g.RunID))), g.RunID...)
+	u := coordinator.UpdateConfig{Config: g.Config, Model: g.Model}
+	return u.AppendTo(b)
+}
+
+// encode is wire.AppendAction, without its refusal of what nobody would send.
+func encode(a coordinator.Action) []byte {
+	if u, ok := a.(coordinator.UpdateConfig); ok {
+		return u.AppendTo([]byte{8})
+	}
+	return wire.AppendAction(nil, a)
+}
