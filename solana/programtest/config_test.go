@@ -2,10 +2,10 @@ package programtest
 
 import (
 	"bytes"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
-	"testing"
 
 	"github.com/psyche-go/psyche/coordinator"
 )
@@ -53,9 +53,9 @@ var settings = map[string]func(*coordinator.UpdateConfig, uint64){
 	},
 }
 
-// TestConfiguration sets every field to every edge, and to what another field has, or one more
+// configurations sets every field to every edge, and to what another field has, or one more
 // or less, in runs whose epochs end by rounds and by time.
-func TestConfiguration(t *testing.T) {
+func configurations(r *pair) error {
 	byRounds := coordinator.UpdateConfig{Config: crowdConfig, Model: crowdModel}
 	byRounds.Config.WitnessNodes, byRounds.Config.InitMinClients, byRounds.Config.MinClients = 33, 256, 40
 	byRounds.Config.WitnessNodes = 32
@@ -65,9 +65,8 @@ func TestConfiguration(t *testing.T) {
 	fromPeers.Model.Checkpoint = coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Origin: coordinator.CheckpointHub, Repo: "repo", Step: 4, Digest: clientID(1)}
 	local := byRounds
 	local.Model.Checkpoint = coordinator.Checkpoint{Kind: coordinator.CheckpointDummy}
-	r := begin(t, native(t))
 	if _, err := r.genesis(coordinator.Genesis{RunID: "config", Host: clientID(0), Config: crowdConfig, Model: crowdModel, Paused: true}); err != nil {
-		t.Fatal(err)
+		return err
 	}
 	nonce := uint64(0)
 	for _, base := range []coordinator.UpdateConfig{byRounds, byTime, fromPeers, local} {
@@ -78,12 +77,12 @@ func TestConfiguration(t *testing.T) {
 				set(&u, value)
 				nonce++
 				if _, err := r.apply(clientID(0), nonce, encode(u)); err != nil {
-					t.Fatalf("%s of %d: %v", name, value, err)
+					return fmt.Errorf("%s of %d: %w", name, value, err)
 				}
 			}
 		}
 	}
-	t.Logf("%d operations, all accounts equal: %v", r.operations, r.seen)
+	return nil
 }
 
 func edgesOf(c coordinator.Config) []uint64 {
@@ -97,9 +96,8 @@ func edgesOf(c coordinator.Config) []uint64 {
 	return values
 }
 
-// TestGenesis begins runs with run ids, progress and authorities of all sorts.
-func TestGenesis(t *testing.T) {
-	r := begin(t, native(t))
+// geneses begins runs with run ids, progress and authorities of all sorts.
+func geneses(r *pair) error {
 	base := coordinator.Genesis{RunID: "genesis", Host: clientID(0), Config: crowdConfig, Model: crowdModel}
 	var all []coordinator.Genesis
 	for _, id := range []string{"", "a", strings.Repeat("x", 32), strings.Repeat("x", 33), "a b", "a\x1f", "\x7f", "\x80é"} {
@@ -136,28 +134,28 @@ func TestGenesis(t *testing.T) {
 	}
 	for i, g := range all {
 		if _, err := r.genesis(g); err != nil {
-			t.Fatalf("%d: %v", i, err)
+			return fmt.Errorf("%d: %w", i, err)
 		}
 	}
 	body := appendGenesis(nil, base)
 	for n := range body { // shorter, longer, with flags that are none: never accepted, never outside of its bytes
 		if a, err := r.do(operation{kind: opGenesis, body: body[:n]}); err != nil || a.result != uint64(coordinator.ErrMalformed) {
-			t.Fatalf("%d of %d bytes: %+v %v", n, len(body), a, err)
+			return differ("%d of %d bytes: %+v %v", n, len(body), a, err)
 		}
 	}
 	body[96] = 4
 	for _, bad := range [][]byte{body, append(appendGenesis(nil, base), 0)} {
 		if a, err := r.do(operation{kind: opGenesis, body: bad}); err != nil || a.result != uint64(coordinator.ErrMalformed) {
-			t.Fatalf("%+v %v", a, err)
+			return differ("%+v %v", a, err)
 		}
 	}
+	return nil
 }
 
-// TestBatchSizes compares the arithmetic of 128 bits.
-func TestBatchSizes(t *testing.T) {
-	r := begin(t, native(t))
+// batchSizes compares the arithmetic of 128 bits.
+func batchSizes(r *pair) error {
 	g := newGenerator(1, 3)
-	for r.seen["tick Warmup to RoundTrain"] < 120 {
+	for begun := r.operations; r.operations < begun+1500; {
 		config := crowdConfig
 		config.GlobalBatchSizeStart = uint32(g.Uint64()>>(32+g.IntN(32))) | 1
 		config.GlobalBatchSizeEnd = max(config.GlobalBatchSizeStart, uint32(g.Uint64()>>(32+g.IntN(32))))
@@ -171,18 +169,19 @@ func TestBatchSizes(t *testing.T) {
 		genesis := coordinator.Genesis{RunID: "batch", Host: clientID(0), Config: config, Model: model, Progress: coordinator.Progress{Step: 1000, DataIndex: data}}
 		code, err := r.genesis(genesis)
 		if err != nil {
-			t.Fatal(err)
+			return err
 		}
 		if code != 0 { // more data than steps can have
 			continue
 		}
 		if err := toFirstRound(r, g); err != nil {
-			t.Fatal(err)
+			return err
 		}
 		if r.s.RunState != coordinator.RoundTrain {
-			t.Fatalf("%s", r.s.String())
+			return fmt.Errorf("no round: %s", r.s.String())
 		}
 	}
+	return nil
 }
 
 // toFirstRound leads a run that waits for two clients to its first round.

@@ -2,7 +2,7 @@ package programtest
 
 import (
 	"bytes"
-	"testing"
+	"fmt"
 
 	"github.com/psyche-go/psyche/coordinator"
 )
@@ -10,38 +10,40 @@ import (
 // crowd is a run with as many clients, grantees and delegates as there can be, which goes on as
 // a script says.
 type crowd struct {
-	*testing.T
 	r     *pair
 	nonce uint64
 	now   uint64
+	err   error // the first one
 }
 
-func (c *crowd) do(from coordinator.ClientID, a coordinator.Action) coordinator.Code {
-	c.Helper()
+func (c *crowd) fail(format string, arguments ...any) {
+	if c.err == nil {
+		c.err = fmt.Errorf(format, arguments...)
+	}
+}
+
+// want sends an action that is to have a result.
+func (c *crowd) want(code coordinator.Code, from coordinator.ClientID, a coordinator.Action) {
 	c.nonce++
-	code, err := c.r.apply(from, c.nonce, encode(a))
+	got, err := c.r.apply(from, c.nonce, encode(a))
 	if err != nil {
-		c.Fatal(err)
+		c.fail("%w", err)
 	}
-	return code
+	if got != code {
+		c.fail("%T: %d, want %d", a, got, code)
+	}
 }
 
-func (c *crowd) must(from coordinator.ClientID, a coordinator.Action) {
-	c.Helper()
-	if code := c.do(from, a); code != 0 {
-		c.Fatalf("%T is refused: %v", a, code)
-	}
-}
+func (c *crowd) must(from coordinator.ClientID, a coordinator.Action) { c.want(0, from, a) }
 
 // tick lets time pass and wants the run in a state afterwards.
 func (c *crowd) tick(passed uint64, want coordinator.RunState) {
-	c.Helper()
 	c.now += passed
 	if _, err := c.r.tick(c.now, c.now*7919); err != nil {
-		c.Fatal(err)
+		c.fail("%w", err)
 	}
 	if c.r.s.RunState != want {
-		c.Fatalf("%s, want %s", c.r.s.RunState, want)
+		c.fail("%s, want %s", c.r.s.RunState, want)
 	}
 }
 
@@ -56,22 +58,21 @@ var crowdModel = coordinator.Model{
 	Checkpoint: coordinator.Checkpoint{Kind: coordinator.CheckpointHub, Repo: "repo", Revision: "main"},
 }
 
-func TestCrowd(t *testing.T) {
-	for name, permissioned := range map[string]bool{"permissionless": false, "permissioned": true} {
-		t.Run(name, func(t *testing.T) {
-			c := &crowd{T: t, r: begin(t, native(t)), now: 100 * second}
-			genesis := coordinator.Genesis{RunID: "crowd", Host: clientID(100_000), Config: crowdConfig, Model: crowdModel, Permissioned: permissioned}
-			if code, err := c.r.genesis(genesis); code != 0 || err != nil {
-				t.Fatal(code, err)
-			}
-			if permissioned {
-				c.authorize()
-			}
-			c.firstEpoch(permissioned)
-			c.secondEpoch()
-			t.Logf("%d operations, all accounts equal", c.r.operations)
-		})
+func permissionlessCrowd(r *pair) error { return runCrowd(r, false) }
+func permissionedCrowd(r *pair) error   { return runCrowd(r, true) }
+
+func runCrowd(r *pair, permissioned bool) error {
+	c := &crowd{r: r, now: 100 * second}
+	genesis := coordinator.Genesis{RunID: "crowd", Host: clientID(100_000), Config: crowdConfig, Model: crowdModel, Permissioned: permissioned}
+	if code, err := r.genesis(genesis); code != 0 || err != nil {
+		return fmt.Errorf("genesis %d: %w", code, err)
 	}
+	if permissioned {
+		c.authorize()
+	}
+	c.firstEpoch(permissioned)
+	c.secondEpoch()
+	return c.err
 }
 
 // authorize fills the authorizations. The clients are delegates.
@@ -80,9 +81,7 @@ func (c *crowd) authorize() {
 	for i := range coordinator.MaxAuthorizations {
 		c.must(host, coordinator.Authorize{Grantee: clientID(1000 + i), Allowed: true})
 	}
-	if code := c.do(host, coordinator.Authorize{Grantee: clientID(0), Allowed: true}); code != coordinator.ErrFull {
-		c.Fatalf("one grantee more: %v", code)
-	}
+	c.want(coordinator.ErrFull, host, coordinator.Authorize{Grantee: clientID(0), Allowed: true})
 	for i := range coordinator.MaxAuthorizations {
 		c.must(clientID(1000+i), coordinator.SetDelegates{Number: uint32(i + 1), Delegates: []coordinator.ClientID{
 			clientID(2000 + i), clientID(3000 + i), clientID(4000 + i), clientID(255 - i),
@@ -96,8 +95,8 @@ func (c *crowd) firstEpoch(permissioned bool) {
 	if permissioned {
 		c.loseOne()
 	}
-	if code := c.do(clientID(5000), coordinator.Join{}); code != coordinator.ErrFull && !permissioned {
-		c.Fatalf("one client more: %v", code)
+	if !permissioned {
+		c.want(coordinator.ErrFull, clientID(5000), coordinator.Join{})
 	}
 	c.tick(0, coordinator.WaitingForMembers)
 	c.tick(second, coordinator.WaitingForMembers)
@@ -140,7 +139,7 @@ func (c *crowd) loseOne() {
 	delegates := []coordinator.ClientID{clientID(9000), clientID(3000), clientID(4000), clientID(9001)}
 	c.must(grantee, coordinator.SetDelegates{Number: 1, Delegates: delegates})
 	if c.r.s.IsPending(clientID(255)) {
-		c.Fatal("who is admitted no longer waits")
+		c.fail("who is admitted no longer waits")
 	}
 	delegates[3] = clientID(255)
 	c.must(grantee, coordinator.SetDelegates{Number: 1, Delegates: delegates})
@@ -169,9 +168,7 @@ func (c *crowd) secondEpoch() {
 	c.tick(second, coordinator.WaitingForMembers)
 	c.tick(4*second, coordinator.Warmup)
 	for i := range coordinator.MaxClients {
-		if code := c.do(clientID(i), coordinator.Ready{Epoch: 1}); code != 0 {
-			c.Fatal(code)
-		}
+		c.must(clientID(i), coordinator.Ready{Epoch: 1})
 	}
 	c.tick(second, coordinator.RoundTrain)
 	r := s.CurrentRound()
@@ -210,7 +207,8 @@ func (c *crowd) accuse() {
 	s := &c.r.s
 	accusable := s.Accusable()
 	if len(accusable) < 20 {
-		c.Fatalf("%d to accuse", len(accusable))
+		c.fail("%d to accuse", len(accusable))
+		return
 	}
 	var from coordinator.ClientID
 	for _, client := range s.Epoch.Clients {
@@ -224,12 +222,8 @@ func (c *crowd) accuse() {
 	}
 	step := s.Progress.Step - 1
 	twice := append(accusable[:3:3], accusable[0])
-	if code := c.do(from, coordinator.HealthCheck{Step: step, Clients: twice}); code != coordinator.ErrInvalidAction {
-		c.Fatalf("named twice: %v", code)
-	}
+	c.want(coordinator.ErrInvalidAction, from, coordinator.HealthCheck{Step: step, Clients: twice})
 	c.must(from, coordinator.HealthCheck{Step: step, Clients: accusable[10:]})
 	c.must(from, coordinator.HealthCheck{Step: step, Clients: accusable})
-	if code := c.do(from, coordinator.HealthCheck{Step: step, Clients: accusable}); code != coordinator.ErrDuplicate {
-		c.Fatalf("again: %v", code)
-	}
+	c.want(coordinator.ErrDuplicate, from, coordinator.HealthCheck{Step: step, Clients: accusable})
 }

@@ -2,7 +2,6 @@ package programtest
 
 import (
 	"slices"
-	"testing"
 
 	"github.com/psyche-go/psyche/coordinator"
 )
@@ -93,7 +92,7 @@ var disturbances = []func(*generator, *coordinator.State){
 			s.Pending[i].HoldsModel = false
 		}
 	},
-	func(g *generator, s *coordinator.State) { s.PendingPause = !s.PendingPause },
+	func(g *generator, s *coordinator.State) { s.PendingPause = g.rarely(3) },
 	func(g *generator, s *coordinator.State) { s.MinimumSince = oneOf(g, 0, 1, g.now, 1<<64-1) },
 }
 
@@ -151,24 +150,18 @@ func (g *generator) disturb(r *pair) error {
 	return nil
 }
 
-// TestFilled lets runs go on from states whose lists are full, whose counters are at their ends
-// and whose clients have pasts that a short run does not give them.
-func TestFilled(t *testing.T) {
-	r := begin(t, native(t))
-	for seed := uint64(1); r.operations < *operations; seed++ {
-		if err := filled(r, seed); err != nil {
-			t.Fatalf("seed %d: %v", seed, err)
-		}
-	}
-	t.Logf("%d operations, all accounts equal: %v", r.operations, r.seen)
-}
-
+// filled lets a run go on from states whose lists are full, whose counters are at their ends and
+// whose clients have pasts that a short run does not give them.
 func filled(r *pair, seed uint64) error {
 	g := newGenerator(seed, 6)
 	genesis := g.genesis()
-	genesis.Config.TotalSteps = 200
+	genesis.Config.TotalSteps, genesis.Config.InitMinClients = 200, 2
+	genesis.Permissioned, genesis.Paused = g.rarely(3), g.rarely(6)
 	genesis.Progress = coordinator.Progress{Epoch: 5, Step: 30, DataIndex: 100}
 	if code, err := r.genesis(genesis); code != 0 || err != nil {
+		return err
+	}
+	if err := g.admit(r); err != nil {
 		return err
 	}
 	for range 12 {
