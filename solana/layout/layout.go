@@ -3,6 +3,7 @@ package layout
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/psyche-go/psyche/coordinator"
 )
@@ -19,13 +20,15 @@ const (
 
 var le = binary.LittleEndian
 
-// Encode returns the account of a state that obeys coordinator's invariants. Its sequence
+// Append appends the account of a state that obeys coordinator's invariants to b. Its sequence
 // number, which is no part of the state, is 0.
-func Encode(s *coordinator.State) []byte {
-	c := s.Clone() // what is visited could be written
-	a := account{bytes: make([]byte, Size)}
-	a.state(&c)
-	return a.bytes
+func Append(b []byte, s *coordinator.State) []byte {
+	n := len(b)
+	b = slices.Grow(b, Size)[:n+Size]
+	clear(b[n:])
+	a := account{bytes: b[n:]}
+	a.state(s)
+	return b
 }
 
 // Decode reads the state of an account and checks its invariants. It does not read what
@@ -47,7 +50,7 @@ func Decode(b []byte) (coordinator.State, error) {
 }
 
 // account goes through the bytes of an account. It reads the fields that it is given, or writes
-// them, so that both directions are one description.
+// them, so that both directions are one description; when it writes it changes no field.
 type account struct {
 	bytes []byte
 	at    int
@@ -118,7 +121,7 @@ func (a *account) uint64(v *uint64) {
 }
 
 func (a *account) bool(v *bool, field string) {
-	b := uint8(0)
+	var b uint8
 	if *v {
 		b = 1
 	}
@@ -126,7 +129,9 @@ func (a *account) bool(v *bool, field string) {
 	if b > 1 {
 		a.fail(field)
 	}
-	*v = b == 1
+	if a.reads {
+		*v = b == 1
+	}
 }
 
 // count moves a length of 32 bits that is at most limit.

@@ -74,7 +74,9 @@ func (a *account) runID(text *string) {
 	copy(b, *text)
 	a.move(b)
 	a.skip(coordinator.MaxRunIDLength - n)
-	*text = string(b)
+	if a.reads {
+		*text = string(b)
+	}
 }
 
 func (a *account) config(c *coordinator.Config) {

@@ -70,6 +70,10 @@ var disturbances = []func(*generator, *coordinator.State){
 		s.Progress.DataIndex = min(uint64(step-1)*(1<<32-1), oneOf(g, s.Progress.DataIndex, g.Uint64()))
 		s.OriginStep = min(step, oneOf(g, s.OriginStep, step))
 	},
+	func(g *generator, s *coordinator.State) { // the run's last rounds
+		s.Config.TotalSteps = s.Progress.Step + uint32(g.IntN(3)) - 1
+		s.PendingPause = g.rarely(2)
+	},
 	func(g *generator, s *coordinator.State) { // the epoch's last rounds
 		if s.Config.EpochTime != 0 {
 			s.Epoch.LastStep = s.Progress.Step + uint32(g.IntN(2))
@@ -123,7 +127,8 @@ func (g *generator) fillUploads(s *coordinator.State) {
 		s.Earlier = append(s.Earlier, coordinator.Recorded{Step: step, Digest: clientID(int(step))})
 	}
 	known := append(slices.Clone(s.Earlier), coordinator.Recorded{Step: c.Step, Digest: c.Digest})
-	for i := range g.IntN(coordinator.MaxUploads + 1) {
+	known = known[g.IntN(len(known)):]
+	for i := range oneOf(g, 0, 1, 2, 3, coordinator.MaxUploads, coordinator.MaxUploads) {
 		r := oneOf(g, known...)
 		reporter := clientID(600_000 + i)
 		if g.rarely(2) && i < len(g.ids) {
@@ -164,11 +169,15 @@ func filled(r *pair, seed uint64) error {
 	if err := g.admit(r); err != nil {
 		return err
 	}
-	for range 12 {
+	for r.s.RunState != coordinator.Finished {
 		if err := g.disturb(r); err != nil {
 			return err
 		}
-		if err := g.walk(r, 5+g.IntN(25)); err != nil {
+		g.now += oneOf[uint64](g, 0, 0, second, 60*second)
+		if _, err := r.tick(g.now, g.Uint64()); err != nil {
+			return err
+		}
+		if err := g.walk(r, g.IntN(20)); err != nil {
 			return err
 		}
 	}

@@ -57,6 +57,9 @@ func (g *generator) genesis() coordinator.Genesis {
 	m := coordinator.Model{MaxSeqLen: 16, ColdStartWarmupSteps: uint32(g.IntN(2)), Definition: []byte("definition"), Checkpoint: coordinator.Checkpoint{
 		Kind: oneOf(g, coordinator.CheckpointHub, coordinator.CheckpointGcs, coordinator.CheckpointDummy, coordinator.CheckpointLocal), Repo: "repo", Revision: "main",
 	}}
+	if m.Checkpoint.Kind == coordinator.CheckpointDummy && g.rarely(2) {
+		m.Checkpoint.Repo, m.Checkpoint.Revision = "", ""
+	}
 	x := coordinator.Genesis{RunID: "walk", Host: g.ids[0], Config: c, Model: m, Permissioned: g.rarely(2), Paused: g.rarely(3)}
 	if g.rarely(2) {
 		x.MainAuthority, x.JoinAuthority = g.ids[1], g.ids[2]
@@ -120,14 +123,18 @@ func (g *generator) witness(s *coordinator.State) coordinator.WitnessRound {
 			a.Participants.Add(round.Seed, id[:])
 		}
 	}
-	batches := len(round.Assignments(s.Config))
-	switch g.IntN(4) {
+	g.overfill(&a, round, s.Config)
+	return a
+}
+
+// overfill gives a filter about as many bits as the round's items can set.
+func (g *generator) overfill(a *coordinator.WitnessRound, round *coordinator.Round, c coordinator.Config) {
+	switch g.IntN(10) {
 	case 0:
 		a.Participants = bits(bloom.Hashes*len(round.Members) + g.IntN(3) - 1)
-	case 1:
-		a.Commitments = bits(bloom.Hashes*batches + g.IntN(3) - 1)
+	case 1, 2:
+		a.Commitments = bits(bloom.Hashes*len(round.Assignments(c)) + g.IntN(3) - 1)
 	}
-	return a
 }
 
 // bits returns a filter with n bits.
@@ -209,8 +216,8 @@ func (g *generator) upload(s *coordinator.State) coordinator.ReportUpload {
 	r := oneOf(g, known...)
 	return coordinator.ReportUpload{Step: r.Step, Digest: r.Digest, Place: coordinator.Place{
 		Kind:     oneOf(g, coordinator.CheckpointGcs, coordinator.CheckpointGcs, coordinator.CheckpointHub, coordinator.CheckpointLocal),
-		Repo:     oneOf(g, "bucket", "bucket", "bucket", "", "a b", "\x7f"),
-		Revision: oneOf(g, commit, commit, "", "v1", commit[1:]+"g", commit[1:]+"/", commit[1:]+":", commit+"0", "é"),
+		Repo:     oneOf(g, "bucket", "bucket", "bucket", "bucket", "bucket", "bucket", "", "a b", "\x7f"),
+		Revision: oneOf(g, commit, commit, commit, "", "", "v1", "v2", commit[1:]+"g", commit[1:]+"/", commit[1:]+":", commit+"0", "é"),
 	}}
 }
 
@@ -223,6 +230,10 @@ func isHealthy(s *coordinator.State, id coordinator.ClientID) bool {
 // then; nil for nothing.
 func (g *generator) honest(s *coordinator.State, id coordinator.ClientID) coordinator.Action {
 	switch {
+	case s.RunState == coordinator.Paused && g.rarely(2):
+		return coordinator.SetPaused{}
+	case s.Model.Checkpoint.FromPeers() && g.rarely(8):
+		return g.upload(s)
 	case !isHealthy(s, id) && !s.IsPending(id):
 		return coordinator.Join{Epoch: s.Progress.Epoch}
 	case s.RunState == coordinator.Warmup:
@@ -250,6 +261,7 @@ func (g *generator) honest(s *coordinator.State, id coordinator.ClientID) coordi
 			w.Participants.Add(round.Seed, round.Members[a.Member][:])
 		}
 	}
+	g.overfill(&w, round, s.Config)
 	return w
 }
 
@@ -270,11 +282,11 @@ func (g *generator) next(s *coordinator.State) (coordinator.ClientID, []byte) {
 			}
 		}
 	}
-	if !g.rarely(4) {
-		if id := g.id(); true {
-			if honest := g.honest(s, id); honest != nil {
-				from, a = id, honest
-			}
+	id := g.id()
+	if honest := g.honest(s, id); honest != nil && !g.rarely(4) {
+		from, a = id, honest
+		if _, resumes := a.(coordinator.SetPaused); resumes {
+			from = s.Authority.Main
 		}
 	}
 	body := encode(a)
@@ -298,9 +310,12 @@ func (g *generator) altered(body []byte) []byte {
 	}
 }
 
-// walk drives a pair for a number of operations.
+// walk drives a pair for a number of operations, or until soon after the run's end.
 func (g *generator) walk(r *pair, operations int) error {
 	for range operations {
+		if r.s.RunState == coordinator.Finished && g.rarely(8) {
+			return nil
+		}
 		if g.rarely(4) {
 			g.now += oneOf[uint64](g, 0, 1, second, second, 5*second, 30*second, 70*second, 1<<64-3*second) // or 3 s back
 			if _, err := r.tick(g.now, g.Uint64()); err != nil {

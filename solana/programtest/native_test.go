@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -55,39 +57,26 @@ func needCompiler(t *testing.T) string {
 	return path
 }
 
-// compile returns the objects of the sources by their names, made of those in a folder.
-func compile(t *testing.T, folder string, names ...string) {
+// compile makes an object of a source.
+func compile(t *testing.T, source, object string) {
 	t.Helper()
-	for _, name := range names {
-		source, err := filepath.Abs(filepath.Join(sources, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		run(t, needCompiler(t), append(compilerFlags, "-c", source, "-o", object(folder, name))...)
-	}
+	run(t, needCompiler(t), append(compilerFlags, "-I", sources, "-c", source, "-o", object)...)
 }
 
-func object(folder, source string) string { return filepath.Join(folder, source+".o") }
-
-// nativeSources are all sources but those for the chain.
+// nativeSources are the paths of all sources but those for the chain.
 func nativeSources(t *testing.T) []string {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(sources, "*.c"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var names []string
-	for _, path := range paths {
-		if name := filepath.Base(path); name != "chain.c" {
-			names = append(names, name)
-		}
-	}
-	return names
+	return slices.DeleteFunc(paths, func(path string) bool { return filepath.Base(path) == "chain.c" })
 }
 
-func link(t *testing.T, program string, objects []string) {
+func link(t *testing.T, program string, objects map[string]string) {
 	t.Helper()
-	run(t, needCompiler(t), append(append(compilerFlags, objects...), "-o", program)...)
+	arguments := append(slices.Clone(compilerFlags), "-o", program)
+	run(t, needCompiler(t), slices.AppendSeq(arguments, maps.Values(objects))...)
 }
 
 func run(t *testing.T, name string, arguments ...string) {
@@ -101,6 +90,7 @@ func run(t *testing.T, name string, arguments ...string) {
 var built struct {
 	once    sync.Once
 	folder  string
+	objects map[string]string // by the names of their sources
 	program string
 }
 
@@ -121,15 +111,14 @@ func native(t *testing.T) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		built.folder = folder
-		names := nativeSources(t)
-		compile(t, folder, names...)
-		var objects []string
-		for _, name := range names {
-			objects = append(objects, object(folder, name))
+		built.folder, built.objects = folder, map[string]string{}
+		for _, source := range nativeSources(t) {
+			name := filepath.Base(source)
+			built.objects[name] = filepath.Join(folder, name+".o")
+			compile(t, source, built.objects[name])
 		}
+		link(t, filepath.Join(folder, "native"), built.objects)
 		built.program = filepath.Join(folder, "native")
-		link(t, built.program, objects)
 	})
 	if built.program == "" {
 		t.Fatal("the program does not compile: see the first test")

@@ -9,7 +9,9 @@ import (
 	"testing"
 )
 
-var operations = flag.Int("ops", 4000, "how many random operations are compared, and as many from filled states")
+const shortRun = 7000
+
+var operations = flag.Int("ops", shortRun, "how many random operations are compared, and as many from filled states")
 
 // suite drives a pair and returns the first difference.
 type suite struct {
