@@ -65,7 +65,7 @@ func configurations(r *pair) error {
 	fromPeers.Model.Checkpoint = coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Origin: coordinator.CheckpointHub, Repo: "repo", Step: 4, Digest: clientID(1)}
 	local := byRounds
 	local.Model.Checkpoint = coordinator.Checkpoint{Kind: coordinator.CheckpointDummy}
-	if _, err := r.genesis(coordinator.Genesis{RunID: "config", Host: clientID(0), Config: crowdConfig, Model: crowdModel, Paused: true}); err != nil {
+	if _, err := r.genesis(coordinator.Genesis{RunID: "config", Host: clientID(0), Config: crowdConfig, Model: crowdModel, Paused: true, Progress: coordinator.Progress{Epoch: 1, Step: 5}}); err != nil {
 		return err
 	}
 	nonce := uint64(0)

@@ -116,6 +116,9 @@ func (c *crowd) firstEpoch(permissioned bool) {
 			next = coordinator.Cooldown
 		}
 		c.tick(0, next) // all have witnessed
+		if permissioned && round == 0 {
+			c.loseMember()
+		}
 	}
 	for i := range coordinator.MaxClients {
 		digest := [32]byte(clientID(50_000))
@@ -144,6 +147,15 @@ func (c *crowd) loseOne() {
 	delegates[3] = clientID(255)
 	c.must(grantee, coordinator.SetDelegates{Number: 1, Delegates: delegates})
 	c.must(clientID(255), coordinator.Join{})
+}
+
+// loseMember takes a member's admission and gives it back before that matters.
+func (c *crowd) loseMember() {
+	grantee := clientID(1001)
+	delegates := []coordinator.ClientID{clientID(9000), clientID(3001), clientID(4001), clientID(9001)}
+	c.must(grantee, coordinator.SetDelegates{Number: 2, Delegates: delegates})
+	delegates[3] = clientID(254)
+	c.must(grantee, coordinator.SetDelegates{Number: 2, Delegates: delegates})
 }
 
 // proof is a witness's, in which the result of every nth trainer is missing.

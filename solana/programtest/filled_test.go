@@ -16,7 +16,7 @@ var disturbances = []func(*generator, *coordinator.State){
 			s.Departed = append(s.Departed, g.stranger(s, i, coordinator.Withdrawn))
 		}
 		for i, id := range g.ids {
-			if g.rarely(2) && i < n && !s.IsPending(id) {
+			if g.rarely(2) && i < n {
 				s.Departed[n-1-i].ID = id
 			}
 		}
@@ -51,6 +51,10 @@ var disturbances = []func(*generator, *coordinator.State){
 		}
 	},
 	func(g *generator, s *coordinator.State) { s.Authority.Grants = 1<<32 - 1 - uint32(g.IntN(2)) },
+	func(g *generator, s *coordinator.State) {
+		s.Closed = s.RunState == coordinator.Paused && g.rarely(2)
+		s.PendingResume = s.PendingResume && !s.Closed
+	},
 	func(g *generator, s *coordinator.State) { g.fillUploads(s) },
 	func(g *generator, s *coordinator.State) { g.fillUploads(s) },
 	func(g *generator, s *coordinator.State) { // lapses
@@ -161,7 +165,7 @@ func filled(r *pair, seed uint64) error {
 	g := newGenerator(seed, 6)
 	genesis := g.genesis()
 	genesis.Config.TotalSteps, genesis.Config.InitMinClients = 200, 2
-	genesis.Permissioned, genesis.Paused = g.rarely(3), g.rarely(6)
+	genesis.Permissioned, genesis.Paused = g.rarely(2), g.rarely(6)
 	genesis.Progress = coordinator.Progress{Epoch: 5, Step: 30, DataIndex: 100}
 	if code, err := r.genesis(genesis); code != 0 || err != nil {
 		return err

@@ -92,7 +92,7 @@ func (g *generator) action(s *coordinator.State) coordinator.Action {
 	case 9:
 		return coordinator.SetPaused{Paused: g.rarely(2)}
 	case 10, 11:
-		return coordinator.Authorize{Grantee: g.id(), Allowed: !g.rarely(4)}
+		return coordinator.Authorize{Grantee: oneOf(g, g.id(), g.id(), g.id(), clientID(g.IntN(1000))), Allowed: !g.rarely(4)}
 	case 12, 13:
 		return g.delegates(s)
 	case 14:
@@ -226,12 +226,26 @@ func isHealthy(s *coordinator.State, id coordinator.ClientID) bool {
 	return ok && c.State == coordinator.Healthy
 }
 
+// governed is what the main authority does with a run that is paused or finished.
+func (g *generator) governed(s *coordinator.State) coordinator.Action {
+	switch g.IntN(16) {
+	case 0:
+		return coordinator.Close{}
+	case 1, 2, 3, 4, 5:
+		return coordinator.SetPaused{}
+	case 6, 7, 8, 9, 10:
+		return g.update(s)
+	default:
+		return nil
+	}
+}
+
 // honest is what a client would send that does what it should, with a result missing now and
 // then; nil for nothing.
 func (g *generator) honest(s *coordinator.State, id coordinator.ClientID) coordinator.Action {
 	switch {
-	case s.RunState == coordinator.Paused && g.rarely(2):
-		return coordinator.SetPaused{}
+	case s.RunState == coordinator.Paused || s.RunState == coordinator.Finished:
+		return g.governed(s)
 	case s.Model.Checkpoint.FromPeers() && g.rarely(8):
 		return g.upload(s)
 	case !isHealthy(s, id) && !s.IsPending(id):
@@ -285,7 +299,7 @@ func (g *generator) next(s *coordinator.State) (coordinator.ClientID, []byte) {
 	id := g.id()
 	if honest := g.honest(s, id); honest != nil && !g.rarely(4) {
 		from, a = id, honest
-		if _, resumes := a.(coordinator.SetPaused); resumes {
+		if s.RunState == coordinator.Paused || s.RunState == coordinator.Finished {
 			from = s.Authority.Main
 		}
 	}

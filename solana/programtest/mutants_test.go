@@ -26,7 +26,6 @@ var mutants = []struct{ source, old, new string }{
 	{"apply.c", " || state_is_ejected(s, from)", ""},
 	{"apply.c", "!is_origin(checkpoint->kind) && key_equal", "key_equal"},
 	{"apply.c", "if (s->pending.list[i].holds_model == holds) return ERR_DUPLICATE;", "if (holds == 0) return ERR_DUPLICATE;"},
-	{"apply.c", "\t\tclient_add(&s->pending, &fresh);\n\t\treturn", "\t\ts->pending.list[s->pending.count++].id = *from;\n\t\treturn state_forget_departed(s, from),"},
 	{"apply.c", "state_healthy_count(s) + s->pending.count >= MAX_CLIENTS", "state_healthy_count(s) + s->pending.count > MAX_CLIENTS"},
 	{"apply.c", "state_healthy_count(s) + s->pending.count >= MAX_CLIENTS", "s->epoch.clients.count + s->pending.count >= MAX_CLIENTS"},
 	{"apply.c", "fresh.holds_model = holds;", ""},
