@@ -12,11 +12,17 @@ bool authority_may_join(const struct authority *a, const struct key *id) {
 	return false;
 }
 
+// authority_index returns where a grantee's authorization is, or -1.
+static int32_t authority_index(const struct authority *a, const struct key *grantee) {
+	for (uint32_t i = 0; i < a->authorization_count; i++)
+		if (key_equal(&a->authorizations[i].grantee, grantee)) return (int32_t)i;
+	return -1;
+}
+
 // authority_authorization is Authority.Authorization: NULL for a key that has none.
 struct authorization *authority_authorization(struct authority *a, const struct key *grantee) {
-	for (uint32_t i = 0; i < a->authorization_count; i++)
-		if (key_equal(&a->authorizations[i].grantee, grantee)) return &a->authorizations[i];
-	return NULL;
+	int32_t i = authority_index(a, grantee);
+	return i < 0 ? NULL : &a->authorizations[i];
 }
 
 // state_set_paused is State.setPaused.
@@ -102,19 +108,20 @@ enum code state_authorize(struct state *s, const struct key *from, const struct 
 	struct authority *authority = &s->authority;
 	if (!key_equal(from, &authority->join)) return ERR_NOT_AUTHORISED;
 	if (!authority->permissioned) return ERR_PERMISSIONLESS;
-	struct authorization *x = authority_authorization(authority, &a->id);
-	if (a->flag == (x != NULL)) return ERR_DUPLICATE;
+	int32_t i = authority_index(authority, &a->id);
+	if (a->flag == (i >= 0)) return ERR_DUPLICATE;
 	if (!a->flag) {
+		const struct authorization *x = &authority->authorizations[i];
 		struct key ended[1 + MAX_DELEGATES];
 		uint32_t count = 1 + x->delegate_count;
 		ended[0] = x->grantee;
 		host_move(ended + 1, x->delegates, sizeof x->delegates);
-		list_delete(authority->authorizations, sizeof *x, &authority->authorization_count, (uint32_t)(x - authority->authorizations));
+		list_delete(authority->authorizations, sizeof *x, &authority->authorization_count, (uint32_t)i);
 		state_withdraw_unauthorized(s, ended, count);
 		return ACCEPTED;
 	}
 	if (authority->authorization_count >= MAX_AUTHORIZATIONS || authority->grants == UINT32_MAX) return ERR_FULL;
-	x = &authority->authorizations[authority->authorization_count++];
+	struct authorization *x = &authority->authorizations[authority->authorization_count++];
 	x->grantee = a->id;
 	x->number = ++authority->grants;
 	state_withdraw_unauthorized(s, &x->grantee, 1); // a member that was barred is not any more

@@ -6,16 +6,19 @@
 enum { SHUFFLE_ROUNDS = 90 };
 
 // swap_pairs is swapPairs for the places low to high of order. It takes up to 64 bits of the
-// source at once and shifts the one that decides to the top.
-static void swap_pairs(uint8_t *order, uint32_t low, uint32_t high, const uint64_t source[4]) {
-	while (low < high) {
-		uint32_t left = high % 64 + 1, pairs = (high - low + 1) / 2;
-		uint64_t word = source[high / 64] << (64 - left);
-		for (uint32_t n = left < pairs ? left : pairs; n > 0; n--, low++, high--, word <<= 1)
+// source at once and shifts the one that decides to the top. Places are of 64 bits because the
+// chain's machine has to cut smaller ones to size again and again.
+static void swap_pairs(uint8_t *order, uint64_t low, uint64_t high, const uint64_t source[4]) {
+	uint8_t *first = order + low, *last = order + high;
+	while (first < last) {
+		uint64_t place = (uint64_t)(last - order), left = place % 64 + 1, pairs = (uint64_t)(last - first + 1) / 2;
+		uint64_t word = source[place / 64] << (64 - left);
+		const uint8_t *end = last - (left < pairs ? left : pairs);
+		for (; last > end; first++, last--, word <<= 1)
 			if (word >> 63) {
-				uint8_t place = order[low];
-				order[low] = order[high];
-				order[high] = place;
+				uint8_t member = *first;
+				*first = *last;
+				*last = member;
 			}
 	}
 }
@@ -56,6 +59,6 @@ void assign_in_order(uint32_t total, uint64_t seed, enum salt salt, uint8_t orde
 		uint32_t pivot = shuffle_pivot(message, total);
 		shuffle_source(message, source);
 		swap_pairs(order, 0, pivot, source);
-		swap_pairs(order, pivot + 1, total - 1, source);
+		if (pivot + 1 < total) swap_pairs(order, pivot + 1, total - 1, source);
 	}
 }

@@ -101,6 +101,26 @@ var disturbances = []func(*generator, *coordinator.State){
 		}
 	},
 	func(g *generator, s *coordinator.State) { s.PendingPause = g.rarely(3) },
+	func(g *generator, s *coordinator.State) { // members that left, or that the run no longer admits
+		for i := range s.Epoch.Clients {
+			s.Epoch.Clients[i].State = oneOf(g, 0, 0, 0, coordinator.Dropped, coordinator.Withdrawn, coordinator.Ejected)
+		}
+		if a := &s.Authority; len(a.Authorizations) > 0 {
+			a.Authorizations = slices.Delete(a.Authorizations, 0, g.IntN(len(a.Authorizations)))
+		}
+		s.PendingPause = g.rarely(2)
+	},
+	func(g *generator, s *coordinator.State) { // reports of two models, some of members that left
+		if s.RunState != coordinator.Cooldown {
+			return
+		}
+		s.Epoch.Reports = nil
+		for i := range s.Epoch.Clients {
+			c := &s.Epoch.Clients[i]
+			c.State = oneOf(g, 0, 0, coordinator.Dropped)
+			s.Epoch.Reports = append(s.Epoch.Reports, coordinator.CheckpointReport{Client: c.ID, Digest: [32]byte{byte(g.IntN(5) / 3)}})
+		}
+	},
 	func(g *generator, s *coordinator.State) { s.MinimumSince = oneOf(g, 0, 1, g.now, 1<<64-1) },
 }
 

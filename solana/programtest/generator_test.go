@@ -46,7 +46,7 @@ func (g *generator) around(n uint32) uint32 {
 // genesis draws a run of a few clients, which has a rule here and there that others have not.
 func (g *generator) genesis() coordinator.Genesis {
 	c := coordinator.Config{
-		WarmupTime: 30 * second, CooldownTime: 20 * second, RoundsPerEpoch: uint32(1 + g.IntN(6)), MaxRoundTrainTime: 50 * second,
+		WarmupTime: oneOf[uint64](g, 0, 30*second, 30*second, 30*second, 30*second), CooldownTime: 20 * second, RoundsPerEpoch: uint32(1 + g.IntN(6)), MaxRoundTrainTime: 50 * second,
 		RoundWitnessTime: 5 * second, WaitingForMembersExtraTime: 3 * second, GlobalBatchSizeWarmupTokens: uint64(g.IntN(3000)),
 		GlobalBatchSizeStart: uint32(1 + g.IntN(4)), GlobalBatchSizeEnd: uint32(4 + g.IntN(40)), TotalSteps: uint32(1 + g.IntN(30)),
 		InitMinClients: uint16(2 + g.IntN(2)), MinClients: 2, WitnessNodes: uint16(g.IntN(3)), VerificationPercent: oneOf[uint8](g, 0, 0, 40, 100),
@@ -332,7 +332,11 @@ func (g *generator) walk(r *pair, operations int) error {
 		}
 		if g.rarely(4) {
 			g.now += oneOf[uint64](g, 0, 1, second, second, 5*second, 30*second, 70*second, 1<<64-3*second) // or 3 s back
-			if _, err := r.tick(g.now, g.Uint64()); err != nil {
+			now := g.now
+			if g.rarely(30) { // a clock that is broken
+				now = oneOf[uint64](g, 0, 0, 1, 1<<64-1)
+			}
+			if _, err := r.tick(now, g.Uint64()); err != nil {
 				return err
 			}
 			continue

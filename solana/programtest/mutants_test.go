@@ -215,8 +215,8 @@ var mutants = []struct{ source, old, new string }{
 	{"assign.c", "(2 * n + 2) / 3", "(2 * n + 1) / 3"},
 	{"assign.c", "trainers < batch_size ? trainers : batch_size", "trainers"},
 	{"shuffle.c", "SHUFFLE_ROUNDS = 90", "SHUFFLE_ROUNDS = 89"},
-	{"shuffle.c", "(high - low + 1) / 2", "(high - low) / 2"},
-	{"shuffle.c", "left = high % 64 + 1", "left = high % 64"},
+	{"shuffle.c", "(last - first + 1) / 2", "(last - first) / 2"},
+	{"shuffle.c", "left = place % 64 + 1", "left = place % 64"},
 	{"shuffle.c", "{\"committee\", 9}", "{\"committee\", 8}"},
 	{"bloom.c", "shift < 64", "shift < 56"},
 	{"bloom.c", "other->word[i] & ~f->word[i]", "other->word[i] ^ f->word[i]"},
@@ -278,6 +278,6 @@ func mutant(t *testing.T, name, old, changed string) string {
 	run(t, needCompiler(t), append(compilerFlags, "-Wno-error", "-I", sources, "-c", source, "-o", object)...)
 	objects := maps.Clone(built.objects)
 	objects[name] = object
-	link(t, program, objects)
+	linkNative(t, program, objects)
 	return program
 }

@@ -73,7 +73,7 @@ func nativeSources(t *testing.T) []string {
 	return slices.DeleteFunc(paths, func(path string) bool { return filepath.Base(path) == "chain.c" })
 }
 
-func link(t *testing.T, program string, objects map[string]string) {
+func linkNative(t *testing.T, program string, objects map[string]string) {
 	t.Helper()
 	arguments := append(slices.Clone(compilerFlags), "-o", program)
 	run(t, needCompiler(t), slices.AppendSeq(arguments, maps.Values(objects))...)
@@ -117,7 +117,7 @@ func native(t *testing.T) string {
 			built.objects[name] = filepath.Join(folder, name+".o")
 			compile(t, source, built.objects[name])
 		}
-		link(t, filepath.Join(folder, "native"), built.objects)
+		linkNative(t, filepath.Join(folder, "native"), built.objects)
 		built.program = filepath.Join(folder, "native")
 	})
 	if built.program == "" {
@@ -177,7 +177,9 @@ func (p *process) stop() error {
 	return nil
 }
 
-// operation is what a process is asked for.
+func (p *process) state() []byte { return p.account }
+
+// operation is what a core is asked for.
 type operation struct {
 	kind             uint64
 	from             coordinator.ClientID

@@ -13,7 +13,7 @@ import (
 // pair is the same run in Go and in C. When they differ Go's goes on, so that a script gets to
 // its end.
 type pair struct {
-	p          *process
+	c          core
 	s          coordinator.State
 	raw        []byte // of s
 	account    []byte // of s
@@ -30,11 +30,17 @@ func differ(format string, arguments ...any) error {
 	return &differs{fmt.Sprintf(format, arguments...)}
 }
 
-func newPair(p *process) *pair { return &pair{p: p, seen: map[string]int{}} }
+// core is the rules in C, as a process or on the chain's machine.
+type core interface {
+	do(o operation) (answer, error)
+	state() []byte // of the account
+}
+
+func newPair(c core) *pair { return &pair{c: c, seen: map[string]int{}} }
 
 func (r *pair) do(o operation) (answer, error) {
 	r.operations++
-	a, err := r.p.do(o)
+	a, err := r.c.do(o)
 	if err != nil {
 		err = differ("the program ends at an operation of kind %d: %v", o.kind, err)
 	}
@@ -129,15 +135,16 @@ func (r *pair) compare(what string) error {
 }
 
 func (r *pair) sameAccount(want []byte, what string) error {
-	if bytes.Equal(want, r.p.account) {
+	account := r.c.state()
+	if bytes.Equal(want, account) {
 		return nil
 	}
 	at := 0
-	for want[at] == r.p.account[at] {
+	for want[at] == account[at] {
 		at++
 	}
 	end := min(at+32, len(want))
-	return differ("%s: the account differs from byte %d on: Go %x, C %x\n%s", what, at, want[at:end], r.p.account[at:end], r.s.String())
+	return differ("%s: the account differs from byte %d on: Go %x, C %x\n%s", what, at, want[at:end], account[at:end], r.s.String())
 }
 
 func codeOf(err error) coordinator.Code {
