@@ -66,6 +66,11 @@ func (l *linker) read(from Object) error {
 	if file.Machine != elf.EM_BPF || file.Type != elf.ET_REL || file.Data != elf.ELFDATA2LSB {
 		return o.errorf("is a %s for %s: compile it with clang -target bpfel -mcpu=v2 -c", file.Type, file.Machine)
 	}
+	for _, section := range file.Sections {
+		if section.Flags&elf.SHF_COMPRESSED != 0 || section.Size > MaxObjectSize {
+			return o.errorf("section %s is compressed, or of %d bytes: compile it with -gz=none", section.Name, section.Size)
+		}
+	}
 	o.file = file
 	if o.symbols, err = file.Symbols(); err != nil {
 		return o.errorf("%w", err)
@@ -77,8 +82,8 @@ func (l *linker) read(from Object) error {
 		if section.Type == elf.SHT_NOBITS || section.Flags&elf.SHF_WRITE != 0 && !strings.HasPrefix(section.Name, ".data.rel.ro") {
 			return o.errorf("section %s has variables, which a program cannot have: make them constant or keep them in an account", section.Name)
 		}
-		if section.Size > MaxObjectSize || section.Addralign > 8 {
-			return o.errorf("section %s of %d bytes at multiples of %d", section.Name, section.Size, section.Addralign)
+		if section.Addralign > 8 {
+			return o.errorf("section %s has to lie at multiples of %d, 8 at most are kept", section.Name, section.Addralign)
 		}
 		data, err := section.Data()
 		if err != nil {
