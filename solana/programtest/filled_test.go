@@ -56,7 +56,12 @@ var disturbances = []func(*generator, *coordinator.State){
 		s.PendingResume = s.PendingResume && !s.Closed
 	},
 	func(g *generator, s *coordinator.State) { g.fillUploads(s) },
-	func(g *generator, s *coordinator.State) { g.fillUploads(s) },
+	func(g *generator, s *coordinator.State) { // four uploads, and who waits has the model
+		g.fillUploads(s)
+		for i := range s.Pending {
+			s.Pending[i].HoldsModel = true
+		}
+	},
 	func(g *generator, s *coordinator.State) { // lapses
 		s.Lapses = nil
 		for i := range uint32(coordinator.MaxLapses) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 
 	"github.com/psyche-go/psyche/bloom"
 	"github.com/psyche-go/psyche/coordinator"
@@ -214,6 +215,16 @@ func (g *generator) upload(s *coordinator.State) coordinator.ReportUpload {
 	c := s.Model.Checkpoint
 	known := append([]coordinator.Recorded{{Step: c.Step, Digest: c.Digest}, {Step: c.Step + 1}}, s.Earlier...)
 	r := oneOf(g, known...)
+	if g.rarely(6) {
+		r.Step = g.around(r.Step)
+	}
+	if g.rarely(6) { // names of about as many bytes as there may be
+		revision := strings.Repeat("v", g.IntN(coordinator.MaxRepoLength))
+		repo := strings.Repeat("r", coordinator.MaxRepoLength-len(revision)+g.IntN(3)-1)
+		return coordinator.ReportUpload{Step: r.Step, Digest: r.Digest, Place: coordinator.Place{
+			Kind: coordinator.CheckpointGcs, Repo: repo[:min(len(repo), coordinator.MaxRepoLength)], Revision: revision,
+		}}
+	}
 	return coordinator.ReportUpload{Step: r.Step, Digest: r.Digest, Place: coordinator.Place{
 		Kind:     oneOf(g, coordinator.CheckpointGcs, coordinator.CheckpointGcs, coordinator.CheckpointHub, coordinator.CheckpointLocal),
 		Repo:     oneOf(g, "bucket", "bucket", "bucket", "bucket", "bucket", "bucket", "", "a b", "\x7f"),
@@ -246,7 +257,7 @@ func (g *generator) honest(s *coordinator.State, id coordinator.ClientID) coordi
 	switch {
 	case s.RunState == coordinator.Paused || s.RunState == coordinator.Finished:
 		return g.governed(s)
-	case s.Model.Checkpoint.FromPeers() && g.rarely(8):
+	case s.Model.Checkpoint.FromPeers() && g.rarely(max(2, 8-2*len(s.Uploads))):
 		return g.upload(s)
 	case !isHealthy(s, id) && !s.IsPending(id):
 		return coordinator.Join{Epoch: s.Progress.Epoch}

@@ -177,8 +177,15 @@ func appendGenesis(b []byte, g coordinator.Genesis) []byte {
 
 // encode is wire.AppendAction, without its refusal of what nobody would send.
 func encode(a coordinator.Action) []byte {
-	if u, ok := a.(coordinator.UpdateConfig); ok {
-		return u.AppendTo([]byte{8})
+	switch a := a.(type) {
+	case coordinator.UpdateConfig:
+		return a.AppendTo([]byte{8})
+	case coordinator.ReportUpload:
+		b := append(le.AppendUint32([]byte{13}, a.Step), a.Digest[:]...)
+		b = append(b, byte(a.Place.Kind), byte(len(a.Place.Repo)))
+		b = append(append(b, a.Place.Repo...), byte(len(a.Place.Revision)))
+		return append(b, a.Place.Revision...)
+	default:
+		return wire.AppendAction(nil, a)
 	}
-	return wire.AppendAction(nil, a)
 }
