@@ -22,12 +22,15 @@ type suite struct {
 // suites are all that Go and C are compared in.
 func suites(operations int) []suite {
 	return []suite{
-		{"geneses", geneses},
+		{"ends of time", endsOfTime},
+		{"ejected and barred", ejectedAndBarred},
+		{"reported and left", reportedAndLeft},
 		{"random", seeds(operations, random)},
 		{"filled", seeds(operations, filled)},
 		{"configurations", configurations},
 		{"bytes", alteredBytes},
 		{"batch sizes", batchSizes},
+		{"geneses", geneses},
 		{"permissionless crowd", permissionlessCrowd},
 		{"permissioned crowd", permissionedCrowd},
 	}
