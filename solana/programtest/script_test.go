@@ -71,3 +71,61 @@ func reportedAndLeft(r *pair) error {
 	}
 	return c.err
 }
+
+// accusedWithoutQuorum accuses of a round with two of four witnesses, who hold nothing: it is
+// evidence against nobody.
+func accusedWithoutQuorum(r *pair) error {
+	c := begun(r, 4, false)
+	c.tick(30*second, coordinator.RoundTrain)
+	for i := range 2 {
+		c.must(clientID(i), coordinator.WitnessRound{Step: 1})
+	}
+	c.tick(50*second, coordinator.RoundWitness)
+	c.tick(5*second, coordinator.Cooldown)
+	for i := range 4 {
+		c.want(coordinator.ErrFalseAccusation, clientID(0), coordinator.HealthCheck{Step: 1, Clients: []coordinator.ClientID{clientID(i)}})
+	}
+	return c.err
+}
+
+// fiveUploads has one more of the same checkpoint than there is room for.
+func fiveUploads(r *pair) error {
+	c := begun(r, 5, false)
+	c.tick(30*second, coordinator.RoundTrain)
+	c.tick(50*second, coordinator.RoundWitness)
+	c.tick(5*second, coordinator.Cooldown)
+	for i := range 5 {
+		c.must(clientID(i), coordinator.ReportCheckpoint{Step: 2, Digest: clientID(100)})
+	}
+	c.tick(0, coordinator.WaitingForMembers)
+	a := coordinator.ReportUpload{Step: 1, Digest: clientID(100), Place: coordinator.Place{Kind: coordinator.CheckpointGcs, Repo: "bucket"}}
+	for i := range coordinator.MaxUploads {
+		c.must(clientID(i), a)
+	}
+	c.want(coordinator.ErrFull, clientID(4), a)
+	c.want(coordinator.ErrDuplicate, clientID(0), a)
+	return c.err
+}
+
+// accusedTooLate accuses of a round after the next one has ended.
+func accusedTooLate(r *pair) error {
+	c := begun(r, 4, false)
+	c.tick(30*second, coordinator.RoundTrain)
+	for step := range uint32(2) {
+		round := c.r.s.CurrentRound()
+		a := coordinator.WitnessRound{Step: step + 1}
+		for i := range 3 {
+			a.Participants.Add(round.Seed, round.Members[i][:])
+		}
+		for i := range 3 {
+			c.must(clientID(i), a)
+		}
+		c.tick(50*second, coordinator.RoundWitness)
+		c.tick(5*second, coordinator.RoundTrain)
+	}
+	accused := []coordinator.ClientID{clientID(3)}
+	c.want(coordinator.ErrWrongStep, clientID(0), coordinator.HealthCheck{Step: 1, Clients: accused})
+	c.want(coordinator.ErrWrongStep, clientID(0), coordinator.HealthCheck{Step: 3, Clients: accused})
+	c.must(clientID(0), coordinator.HealthCheck{Step: 2, Clients: accused})
+	return c.err
+}
