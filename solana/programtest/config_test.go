@@ -61,6 +61,7 @@ func configurations(r *pair) error {
 	byRounds.Config.WitnessNodes = 32
 	byTime := coordinator.UpdateConfig{Config: crowdConfig, Model: crowdModel}
 	byTime.Config.RoundsPerEpoch, byTime.Config.EpochTime = 0, 200*second
+	byTime.Model.ColdStartWarmupSteps = 0 // which would refuse too long a time as well
 	fromPeers := byTime
 	fromPeers.Model.Checkpoint = coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Origin: coordinator.CheckpointHub, Repo: "repo", Step: 4, Digest: clientID(1)}
 	local := byRounds
