@@ -76,6 +76,12 @@ var importRules = []importRule{
 		reason: "what both do with connections is in server/accept and server/admission",
 	},
 	{
+		name:   "the account of a run is data",
+		from:   under("solana/layout"),
+		never:  either(under("wire", "backend", "server", "client", "p2p", "torch"), anyOf("net", "net/http", "C")),
+		reason: "who reads an account gets it from where it likes",
+	},
+	{
 		name:   "learning knows no network",
 		from:   under("train", "model", "distro", "torch"),
 		never:  under("p2p", "backend", "client", "server", "hub", "checkpoint/remote"),

@@ -1,0 +1,27 @@
+// The host on the chain: its system calls.
+
+#include "host.h"
+
+extern uint64_t sol_sha256(const struct slice *pieces, uint64_t count, uint8_t *digest);
+extern uint64_t sol_memmove_(void *to, const void *from, uint64_t size);
+extern uint64_t sol_memset_(void *at, uint8_t value, uint64_t size);
+extern uint64_t sol_memcmp_(const void *a, const void *b, uint64_t size, int32_t *result);
+
+void host_sha256(const struct slice *pieces, uint64_t count, uint8_t digest[32]) { sol_sha256(pieces, count, digest); }
+
+void host_move(void *to, const void *from, uint64_t size) {
+	if (size > 0) sol_memmove_(to, from, size);
+}
+
+void host_zero(void *at, uint64_t size) {
+	if (size > 0) sol_memset_(at, 0, size);
+}
+
+bool host_equal(const void *a, const void *b, uint64_t size) {
+	int32_t result = 0;
+	if (size > 0) sol_memcmp_(a, b, size, &result);
+	return result == 0;
+}
+
+// host_scratch returns the beginning of the heap, which nothing else uses.
+uint16_t *host_scratch(void) { return (uint16_t *)0x300000000; }

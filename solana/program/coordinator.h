@@ -1,0 +1,219 @@
+// The rules of a run: a port of the Go packages coordinator, assign and bloom, and of the
+// decoding of actions in package wire. A function is called after its Go receiver, or package,
+// and its Go name: State.removeLeavers is state_remove_leavers. The files and the functions in
+// them are in the order of Go's.
+#ifndef PSYCHE_COORDINATOR_H
+#define PSYCHE_COORDINATOR_H
+
+#include "host.h"
+#include "state.h"
+
+// What a host of a run calls. state_genesis expects a state of zeros; what is refused changes
+// nothing. state_tick reports whether the state changed.
+enum code state_genesis(struct state *s, const uint8_t *bytes, uint64_t size);
+enum code state_apply(struct state *s, const struct key *from, uint64_t nonce, const uint8_t *action, uint64_t size);
+bool state_tick(struct state *s, uint64_t now, uint64_t seed);
+bool state_due(struct state *s, uint64_t now, uint64_t *at);
+
+// decode.c: an action or a genesis that was read. Pointers lead into what was read.
+enum action_kind {
+	JOIN = 1,
+	READY,
+	WITNESS_ROUND,
+	HEALTH_CHECK,
+	REPORT_CHECKPOINT,
+	WITHDRAW,
+	SET_PAUSED,
+	UPDATE_CONFIG,
+	AUTHORIZE,
+	SET_DELEGATES,
+	EJECT,
+	CLOSE,
+	REPORT_UPLOAD,
+};
+
+// update is an UpdateConfig. Its checkpoint's names are at most MAX_REPO_LENGTH bytes together.
+struct update {
+	struct config config;
+	uint32_t max_seq_len, cold_start_warmup_steps;
+	struct checkpoint checkpoint;
+	const uint8_t *definition;
+	uint32_t definition_size;
+};
+
+struct place {
+	uint8_t kind;
+	uint32_t repo_length, revision_length;
+	const uint8_t *repo, *revision;
+};
+
+struct action {
+	enum action_kind kind;
+	bool flag;              // Paused, Allowed
+	uint32_t number;        // Epoch, Step, Number
+	struct key id;          // Holds, Digest, Client, Grantee
+	const uint8_t *witness; // two filters, root, replica
+	const uint8_t *ids;     // Clients, Delegates
+	uint32_t id_count;
+	struct place place;
+	struct update update;
+};
+
+struct genesis {
+	struct key host, main, join;
+	bool permissioned, paused;
+	struct progress progress;
+	const uint8_t *run_id;
+	uint32_t run_id_length;
+	struct update update;
+};
+
+enum code decode_action(struct action *a, const uint8_t *bytes, uint64_t size);
+enum code decode_genesis(struct genesis *g, const uint8_t *bytes, uint64_t size);
+
+// list.c
+struct lookup {
+	struct client *list;
+	uint32_t count, next;
+};
+void list_delete(void *list, uint64_t element, uint32_t *count, uint32_t i);
+void client_add(struct clients *c, const struct client *added);
+void client_delete(struct clients *c, uint32_t i);
+int32_t index_of(const struct clients *c, const struct key *id);
+int32_t index_of_key(const struct key *keys, uint32_t count, const struct key *id);
+struct client *lookup_find(struct lookup *l, const struct key *id);
+
+// id_set finds the keys of a list of clients.
+struct id_set {
+	const struct client *list;
+	uint16_t *places; // index in list + 1; 0: free
+	uint64_t factor;
+};
+void new_id_set(struct id_set *set, const struct client *list, uint32_t count, uint64_t seed);
+bool id_set_has(const struct id_set *set, const struct key *id);
+
+static inline bool key_equal(const struct key *a, const struct key *b) {
+	return a->word[0] == b->word[0] && a->word[1] == b->word[1] && a->word[2] == b->word[2] && a->word[3] == b->word[3];
+}
+
+static inline bool key_is_zero(const struct key *k) { return (k->word[0] | k->word[1] | k->word[2] | k->word[3]) == 0; }
+
+// member_set_has is MemberSet.Has for a member that can be.
+static inline bool member_set_has(const uint8_t *set, uint32_t member) { return set[member / 8] >> (member % 8) & 1; }
+
+static inline void member_set_add(uint8_t *set, uint32_t member) { set[member / 8] |= (uint8_t)(1u << member % 8); }
+
+static inline void member_set_remove(uint8_t *set, uint32_t member) { set[member / 8] &= (uint8_t)~(1u << member % 8); }
+
+// Integers of actions, which lie anywhere.
+static inline uint16_t uint16_at(const uint8_t *p) { return (uint16_t)(p[0] | p[1] << 8); }
+static inline uint32_t uint32_at(const uint8_t *p) { return uint16_at(p) | (uint32_t)uint16_at(p + 2) << 16; }
+static inline uint64_t uint64_at(const uint8_t *p) { return uint32_at(p) | (uint64_t)uint32_at(p + 4) << 32; }
+
+// shuffle.c, assign.c: package assign, for at most MAX_CLIENTS members
+enum salt { SALT_COMMITTEE, SALT_WITNESS, SALT_BATCH };
+void assign_in_order(uint32_t total, uint64_t seed, enum salt salt, uint8_t order[MAX_CLIENTS]);
+void assign_witnesses(uint64_t seed, uint32_t members, uint32_t elected, uint8_t set[SET_SIZE]);
+uint32_t assign_trainers(uint64_t seed, uint32_t members, uint32_t verification_percent, uint8_t list[MAX_CLIENTS]);
+void assign_owners(const struct round *r, uint32_t verification_percent, uint8_t set[SET_SIZE]);
+uint32_t assign_batch_count(uint32_t members, uint32_t verification_percent, uint32_t batch_size);
+uint32_t assign_elected_witnesses(uint32_t members, uint32_t witness_nodes);
+uint32_t assign_quorum(uint32_t n);
+
+// bloom.c: package bloom
+enum { FILTER_HASHES = 7, FILTER_BITS = 64 * FILTER_WORDS };
+struct filter_keys {
+	uint64_t key[FILTER_HASHES];
+};
+struct filter_positions {
+	uint16_t bit[FILTER_HASHES];
+};
+void bloom_new_keys(struct filter_keys *k, uint64_t seed);
+void bloom_positions(const struct filter_keys *k, const struct key *item, struct filter_positions *out);
+void bloom_add_positions(struct filter *f, const struct filter_positions *positions);
+bool bloom_contains_positions(const struct filter *f, const struct filter_positions *positions);
+bool bloom_contains_all(const struct filter *f, const struct filter *other);
+uint32_t bloom_ones_count(const struct filter *f);
+
+// config.c
+bool config_validate(const struct config *c);
+bool update_validate(const struct update *u);
+uint32_t config_batch_size(const struct config *c, uint64_t data_index, uint32_t max_seq_len);
+bool is_origin(uint8_t kind);
+bool from_peers(uint8_t kind);
+uint8_t over_p2p(uint8_t kind);
+bool validate_run_id(const uint8_t *run_id, uint32_t length);
+
+// machine.c
+void state_set_update(struct state *s, const struct update *u);
+struct round *state_current_round(struct state *s);
+struct round *state_round_of_step(struct state *s, uint32_t step);
+bool state_active(const struct state *s);
+struct client *state_member(struct state *s, const struct key *id);
+uint32_t state_healthy_count(const struct state *s);
+bool state_is_healthy(struct state *s, const struct key *id);
+
+// apply.c
+void state_depart(struct state *s, const struct client *client);
+
+// authority.c
+bool authority_may_join(const struct authority *a, const struct key *id);
+struct authorization *authority_authorization(struct authority *a, const struct key *grantee);
+enum code state_set_paused(struct state *s, const struct key *from, const struct action *a);
+enum code state_update_config(struct state *s, const struct key *from, const struct action *a);
+void checkpoint_origin(const struct checkpoint *c, struct checkpoint *origin);
+enum code state_authorize(struct state *s, const struct key *from, const struct action *a);
+enum code state_set_delegates(struct state *s, const struct key *from, const struct action *a);
+enum code state_eject(struct state *s, const struct key *from, const struct action *a);
+bool state_is_ejected(const struct state *s, const struct key *id);
+void state_forget_ejections(struct state *s);
+enum code state_close(struct state *s, const struct key *from);
+
+// coldstart.c
+void state_warm(struct state *s, struct round *round);
+
+// due.c
+struct phase {
+	bool over, endless, unnoticed;
+	uint64_t since, most;
+};
+void state_phase(struct state *s, struct phase *p);
+bool phase_is_over(const struct phase *p, uint64_t now);
+
+// epoch.c
+bool state_remove_leavers(struct state *s, uint32_t height);
+void state_members_to_pending(struct state *s);
+void state_drop_silent(struct state *s);
+bool state_all_reported(const struct state *s);
+void state_settle_checkpoint(struct state *s);
+
+// health.c
+enum code state_health_check(struct state *s, const struct key *from, const struct action *a);
+
+// next.c
+bool state_ends_before(const struct state *s, uint32_t step);
+void state_start_round(struct state *s, uint64_t now, uint64_t seed);
+
+// round.c
+void round_elected_set(const struct round *r, const struct config *c, uint8_t set[SET_SIZE]);
+bool round_member_index(const struct round *r, const struct key *id, uint32_t *member);
+bool round_overfills(const struct round *r, const struct witness *w, const struct config *c);
+bool round_has_quorum(const struct round *r);
+bool round_proved(const struct round *r, const struct filter *wanted);
+
+// tick.c
+bool elapsed(uint64_t start, uint64_t now, uint64_t wait);
+void state_enter(struct state *s, enum run_state to, uint64_t now);
+uint32_t state_ready_count(const struct state *s);
+bool state_round_proved(struct state *s);
+bool state_quorum_is_out_of_reach(struct state *s);
+uint32_t state_silent_witnesses(struct state *s);
+
+// upload.c
+enum code state_report_upload(struct state *s, const struct key *from, const struct action *a);
+void state_fall_back_if_model_is_gone(struct state *s);
+void state_count_try(struct state *s);
+void state_remember(struct state *s, const struct checkpoint *c);
+void state_note_lapse(struct state *s);
+
+#endif

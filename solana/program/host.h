@@ -1,0 +1,28 @@
+// What the rules need of the machine that they run on: a hash and moves of memory. On the chain
+// these are system calls (chain.c), in tests functions of this project (native.c, sha256.c).
+#ifndef PSYCHE_HOST_H
+#define PSYCHE_HOST_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+// slice is one piece of a message. Its layout is that of the chain's system call.
+struct slice {
+	const void *bytes;
+	uint64_t size;
+};
+
+// host_sha256 hashes the pieces as one message.
+void host_sha256(const struct slice *pieces, uint64_t count, uint8_t digest[32]);
+
+// host_move copies also what overlaps.
+void host_move(void *to, const void *from, uint64_t size);
+void host_zero(void *at, uint64_t size);
+bool host_equal(const void *a, const void *b, uint64_t size);
+
+enum { SCRATCH_PLACES = 1024 };
+
+// host_scratch returns room for SCRATCH_PLACES numbers, too much for a stack frame of the chain.
+uint16_t *host_scratch(void);
+
+#endif

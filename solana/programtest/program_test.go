@@ -1,0 +1,73 @@
+package programtest
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+)
+
+const shortRun = 7000
+
+var operations = flag.Int("ops", shortRun, "how many random operations are compared, and as many from filled states")
+
+// suite drives a pair and returns the first difference.
+type suite struct {
+	name string
+	run  func(r *pair) error
+}
+
+// suites are all that Go and C are compared in.
+func suites(operations int) []suite {
+	return []suite{
+		{"ends of time", endsOfTime},
+		{"ejected and barred", ejectedAndBarred},
+		{"reported and left", reportedAndLeft},
+		{"accused without a quorum", accusedWithoutQuorum},
+		{"five uploads", fiveUploads},
+		{"accused too late", accusedTooLate},
+		{"random", seeds(operations, random)},
+		{"filled", seeds(operations, filled)},
+		{"configurations", configurations},
+		{"bytes", alteredBytes},
+		{"batch sizes", batchSizes},
+		{"geneses", geneses},
+		{"permissionless crowd", permissionlessCrowd},
+		{"permissioned crowd", permissionedCrowd},
+	}
+}
+
+// seeds runs one seed after the other until so many operations are done.
+func seeds(operations int, run func(*pair, uint64) error) func(*pair) error {
+	return func(r *pair) error {
+		begun := r.operations
+		for seed := uint64(1); r.operations < begun+operations; seed++ {
+			if err := run(r, seed); err != nil {
+				return fmt.Errorf("seed %d: %w", seed, err)
+			}
+		}
+		return nil
+	}
+}
+
+// TestProgram compares what Go and C answer and make of their states.
+func TestProgram(t *testing.T) {
+	for _, s := range suites(*operations) {
+		t.Run(s.name, func(t *testing.T) {
+			p, err := start(native(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := newPair(p)
+			if err := errors.Join(s.run(r), p.stop()); err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("%d operations, all accounts equal", r.operations)
+			for _, what := range slices.Sorted(maps.Keys(r.seen)) {
+				t.Logf("%8d %s", r.seen[what], what)
+			}
+		})
+	}
+}

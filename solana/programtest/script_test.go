@@ -1,0 +1,131 @@
+package programtest
+
+import "github.com/psyche-go/psyche/coordinator"
+
+// endsOfTime lets a run begin at the time 0, which stands for no time, and go on at the last one,
+// after which no wait is over.
+func endsOfTime(r *pair) error {
+	genesis := coordinator.Genesis{RunID: "times", Host: clientID(0), Config: crowdConfig, Model: crowdModel}
+	if _, err := r.genesis(genesis); err != nil {
+		return err
+	}
+	for i := range 3 {
+		if _, err := r.apply(clientID(i), 1, encode(coordinator.Join{})); err != nil {
+			return err
+		}
+	}
+	for _, now := range []uint64{0, 0, 1, 1<<64 - 1, 1<<64 - 1, 1<<64 - 1, 100, 100 + 30*second, 1<<64 - 1, 1<<64 - 1} {
+		if _, err := r.tick(now, now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// begun returns a run of a few clients in Warmup.
+func begun(r *pair, clients int, permissioned bool) *crowd {
+	c := &crowd{r: r, now: 100 * second}
+	genesis := coordinator.Genesis{RunID: "script", Host: clientID(0), Config: crowdConfig, Model: crowdModel, Permissioned: permissioned}
+	if _, err := r.genesis(genesis); err != nil {
+		c.fail("%w", err)
+	}
+	for i := range clients {
+		if permissioned {
+			c.must(clientID(0), coordinator.Authorize{Grantee: clientID(i), Allowed: true})
+		}
+		c.must(clientID(i), coordinator.Join{})
+	}
+	c.tick(0, coordinator.WaitingForMembers)
+	c.tick(3*second, coordinator.Warmup)
+	return c
+}
+
+// ejectedAndBarred ejects a member in Warmup, ends its authorization, and pauses: it was ejected
+// all the same.
+func ejectedAndBarred(r *pair) error {
+	c := begun(r, 4, true)
+	c.must(clientID(0), coordinator.Eject{Client: clientID(2)})
+	c.must(clientID(0), coordinator.Authorize{Grantee: clientID(2)})
+	c.must(clientID(0), coordinator.Authorize{Grantee: clientID(3)})
+	c.must(clientID(0), coordinator.SetPaused{Paused: true})
+	c.tick(0, coordinator.Paused)
+	return c.err
+}
+
+// reportedAndLeft lets three of five members report one model and leave. What the other two
+// report counts.
+func reportedAndLeft(r *pair) error {
+	c := begun(r, 5, false)
+	c.tick(30*second, coordinator.RoundTrain)
+	c.tick(50*second, coordinator.RoundWitness)
+	c.tick(5*second, coordinator.Cooldown) // nobody witnessed
+	for i := range 5 {
+		c.must(clientID(i), coordinator.ReportCheckpoint{Step: 2, Digest: clientID(100 + i/3)})
+	}
+	for i := range 3 {
+		c.must(clientID(i), coordinator.Withdraw{Client: clientID(i)})
+	}
+	c.tick(0, coordinator.WaitingForMembers)
+	if r.s.Model.Checkpoint.Digest != clientID(101) {
+		c.fail("the run goes on from %s", r.s.String())
+	}
+	return c.err
+}
+
+// accusedWithoutQuorum accuses of a round with two of four witnesses, who hold nothing: it is
+// evidence against nobody.
+func accusedWithoutQuorum(r *pair) error {
+	c := begun(r, 4, false)
+	c.tick(30*second, coordinator.RoundTrain)
+	for i := range 2 {
+		c.must(clientID(i), coordinator.WitnessRound{Step: 1})
+	}
+	c.tick(50*second, coordinator.RoundWitness)
+	c.tick(5*second, coordinator.Cooldown)
+	for i := range 4 {
+		c.want(coordinator.ErrFalseAccusation, clientID(0), coordinator.HealthCheck{Step: 1, Clients: []coordinator.ClientID{clientID(i)}})
+	}
+	return c.err
+}
+
+// fiveUploads has one more of the same checkpoint than there is room for.
+func fiveUploads(r *pair) error {
+	c := begun(r, 5, false)
+	c.tick(30*second, coordinator.RoundTrain)
+	c.tick(50*second, coordinator.RoundWitness)
+	c.tick(5*second, coordinator.Cooldown)
+	for i := range 5 {
+		c.must(clientID(i), coordinator.ReportCheckpoint{Step: 2, Digest: clientID(100)})
+	}
+	c.tick(0, coordinator.WaitingForMembers)
+	a := coordinator.ReportUpload{Step: 1, Digest: clientID(100), Place: coordinator.Place{Kind: coordinator.CheckpointGcs, Repo: "bucket"}}
+	for i := range coordinator.MaxUploads {
+		c.must(clientID(i), a)
+	}
+	c.want(coordinator.ErrFull, clientID(4), a)
+	c.want(coordinator.ErrDuplicate, clientID(0), a)
+	return c.err
+}
+
+// accusedTooLate accuses of a round after the next one has ended.
+func accusedTooLate(r *pair) error {
+	c := begun(r, 4, false)
+	c.tick(30*second, coordinator.RoundTrain)
+	for step := range uint32(2) {
+		round := c.r.s.CurrentRound()
+		a := coordinator.WitnessRound{Step: step + 1}
+		for i := range 3 {
+			a.Participants.Add(round.Seed, round.Members[i][:])
+		}
+		for i := range 3 {
+			c.must(clientID(i), a)
+		}
+		c.tick(50*second, coordinator.RoundWitness)
+		c.tick(5*second, coordinator.RoundTrain)
+	}
+	accused := []coordinator.ClientID{clientID(3)}
+	c.want(coordinator.ErrWrongStep, clientID(0), coordinator.HealthCheck{Step: 1, Clients: accused})
+	c.want(coordinator.ErrWrongStep, clientID(0), coordinator.HealthCheck{Step: 3, Clients: accused})
+	c.must(clientID(0), coordinator.HealthCheck{Step: 2, Clients: accused})
+	return c.err
+}

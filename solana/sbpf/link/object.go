@@ -1,0 +1,114 @@
+package link
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
+	"fmt"
+	"strings"
+)
+
+var le = binary.LittleEndian
+
+// MaxObjectSize bounds an object.
+const MaxObjectSize = 4 << 20
+
+// Object is what a compiler made of one source.
+type Object struct {
+	Name  string // for errors
+	Bytes []byte
+}
+
+// segment is a part of the program while it grows.
+type segment struct {
+	bytes   []byte
+	address uint64
+}
+
+// add appends a section at a multiple of 8 and returns where it lies.
+func (s *segment) add(b []byte) uint64 {
+	for len(s.bytes)%8 != 0 {
+		s.bytes = append(s.bytes, 0)
+	}
+	at := uint64(len(s.bytes))
+	s.bytes = append(s.bytes, b...)
+	return at
+}
+
+// place is where a section or a symbol lies.
+type place struct {
+	in *segment
+	at uint64
+}
+
+// object is one that is being linked.
+type object struct {
+	name    string
+	file    *elf.File
+	symbols []elf.Symbol
+	places  map[elf.SectionIndex]place
+}
+
+func (o *object) errorf(format string, arguments ...any) error {
+	return fmt.Errorf("link %s: %w", o.name, fmt.Errorf(format, arguments...))
+}
+
+// read adds an object's sections to the program.
+func (l *linker) read(from Object) error {
+	o := &object{name: from.Name, places: map[elf.SectionIndex]place{}}
+	if len(from.Bytes) > MaxObjectSize {
+		return o.errorf("%d bytes, at most %d are read", len(from.Bytes), MaxObjectSize)
+	}
+	file, err := elf.NewFile(bytes.NewReader(from.Bytes))
+	if err != nil {
+		return o.errorf("%w", err)
+	}
+	if file.Machine != elf.EM_BPF || file.Type != elf.ET_REL || file.Data != elf.ELFDATA2LSB {
+		return o.errorf("is a %s for %s: compile it with clang -target bpfel -mcpu=v2 -c", file.Type, file.Machine)
+	}
+	for _, section := range file.Sections {
+		if section.Flags&elf.SHF_COMPRESSED != 0 || section.Size > MaxObjectSize {
+			return o.errorf("section %s is compressed, or of %d bytes: compile it with -gz=none", section.Name, section.Size)
+		}
+	}
+	o.file = file
+	if o.symbols, err = file.Symbols(); err != nil {
+		return o.errorf("%w", err)
+	}
+	for i, section := range file.Sections {
+		if section.Flags&elf.SHF_ALLOC == 0 || section.Size == 0 || strings.HasPrefix(section.Name, ".eh_frame") {
+			continue
+		}
+		if section.Type == elf.SHT_NOBITS || section.Flags&elf.SHF_WRITE != 0 && !strings.HasPrefix(section.Name, ".data.rel.ro") {
+			return o.errorf("section %s has variables, which a program cannot have: make them constant or keep them in an account", section.Name)
+		}
+		if section.Addralign > 8 {
+			return o.errorf("section %s has to lie at multiples of %d, 8 at most are kept", section.Name, section.Addralign)
+		}
+		data, err := section.Data()
+		if err != nil {
+			return o.errorf("section %s: %w", section.Name, err)
+		}
+		into := &l.data
+		if section.Flags&elf.SHF_EXECINSTR != 0 {
+			into = &l.text
+		}
+		o.places[elf.SectionIndex(i)] = place{into, into.add(data)}
+	}
+	l.objects = append(l.objects, o)
+	return l.export(o)
+}
+
+// export makes an object's symbols known to the others.
+func (l *linker) export(o *object) error {
+	for _, symbol := range o.symbols {
+		if elf.ST_BIND(symbol.Info) == elf.STB_LOCAL || symbol.Section == elf.SHN_UNDEF || symbol.Name == "" {
+			continue
+		}
+		if other, ok := l.globals[symbol.Name]; ok {
+			return o.errorf("%s is in %s as well", symbol.Name, other.object.name)
+		}
+		l.globals[symbol.Name] = global{o, symbol}
+	}
+	return nil
+}
