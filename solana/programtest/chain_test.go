@@ -139,6 +139,9 @@ func (c *chain) changed() int {
 
 // TestChain compares Go with the program as it runs on the chain, and wants nothing to be dear.
 func TestChain(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a minute, and minutes with the race detector, which has nothing to find in C")
+	}
 	program := buildProgram(t)
 	if again := buildProgram(t); !bytes.Equal(program, again) {
 		t.Error("the same sources make different programs")

@@ -227,6 +227,9 @@ var mutants = []struct{ source, old, new string }{
 
 // TestMutants makes every mistake and wants the short run of TestProgram to find it.
 func TestMutants(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a minute, and minutes with the race detector, which has nothing to find in C")
+	}
 	native(t)
 	for i, m := range mutants {
 		if i%10 > 0 && !*allMutants {
