@@ -104,7 +104,7 @@ func (n *Node) trainAhead(l *ledger) {
 	}
 	next := n.run.foretell(n.Draws)
 	n.engine.reader.forget(func(of assign.BatchID) bool { return next.ok && of == next.batch || own != nil && of == own.Batch })
-	if n.engine.isAhead(l.Round.Step+1) && !(next.ok && n.engine.op.batch == next.batch) { // a member has left since
+	if n.engine.isAhead(l.Round.Step+1) && (!next.ok || n.engine.op.batch != next.batch) { // a member has left since
 		n.engine.cancel()
 	}
 	if !next.ok {

@@ -65,7 +65,7 @@ func runCrowd(r *pair, permissioned bool) error {
 	c := &crowd{r: r, now: 100 * second}
 	genesis := coordinator.Genesis{RunID: "crowd", Host: clientID(100_000), Config: crowdConfig, Model: crowdModel, Permissioned: permissioned}
 	if code, err := r.genesis(genesis); code != 0 || err != nil {
-		return fmt.Errorf("genesis %d: %w", code, err)
+		return fmt.Errorf("genesis %d: %w", int(code), err)
 	}
 	if permissioned {
 		c.authorize()
