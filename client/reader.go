@@ -17,7 +17,7 @@ type reader struct {
 	tasks   *env.Tasks
 	data    env.DataProvider
 	log     *slog.Logger
-	fail    func(error) // is told of data that cannot be read however often it is tried
+	fail    func(error) // is told of data that no attempt will get
 	batches map[assign.BatchID]*reading
 }
 

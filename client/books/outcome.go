@@ -82,7 +82,8 @@ type Outcome struct {
 // Known reports whether it is known which results count, be they held here or not.
 func (o Outcome) Known() bool { return !o.open && !o.Unsure }
 
-// Decide returns the outcome. It stands only when nothing is missing.
+// Decide returns the outcome. It stands only when nothing is missing, and for sure when it is
+// not Unsure either.
 func (b *Book) Decide() Outcome {
 	ballot := b.ballot()
 	v := ballot.decide()
