@@ -243,7 +243,7 @@ func (s *State) report(from ClientID, a ReportCheckpoint) error {
 	if !s.isHealthy(from) {
 		return ErrNotMember
 	}
-	if slices.ContainsFunc(s.Epoch.Reports, func(r CheckpointReport) bool { return r.Client == from }) {
+	if s.hasReported(from) {
 		return ErrDuplicate
 	}
 	s.Epoch.Reports = append(s.Epoch.Reports, CheckpointReport{Client: from, Digest: a.Digest})

@@ -209,7 +209,7 @@ func TestBugAccusedVerifierPanics(t *testing.T) {
 }
 
 // TestBugAccusationByIndexHitsAnother: after earlier members left, the accused is still
-// the one that was silent, and only it is dropped.
+// the one that was silent, and only it is found late.
 func TestBugAccusationByIndexHitsAnother(t *testing.T) {
 	config := testConfig()
 	config.RoundsPerEpoch = 9
@@ -221,8 +221,8 @@ func TestBugAccusationByIndexHitsAnother(t *testing.T) {
 	s.pass()
 	s.must("b", HealthCheck{Step: 1, Clients: []ClientID{clientID("e")}})
 	for _, client := range s.Epoch.Clients {
-		if dropped := client.State == Dropped; dropped != (client.ID == clientID("e")) {
-			t.Errorf("%s is %s", nameOf(client.ID), client.State)
+		if found := client.Lateness == FoundLate; found != (client.ID == clientID("e")) {
+			t.Errorf("%s: late %t", nameOf(client.ID), found)
 		}
 	}
 }
@@ -238,7 +238,8 @@ func TestBugHealthIsBlindInTheFirstRounds(t *testing.T) {
 }
 
 // TestBugThreeBatchesLostForOneLeaver counts the batches that are given to a client
-// that is gone: one when its host notices, two when only witnesses can.
+// that is gone: one when its host notices, three when only witnesses can, of whom two
+// committees have to agree. Only the first of the three is waited for.
 func TestBugThreeBatchesLostForOneLeaver(t *testing.T) {
 	for _, noticed := range []bool{true, false} {
 		t.Run("noticed "+strconv.FormatBool(noticed), func(t *testing.T) {
@@ -257,12 +258,16 @@ func TestBugThreeBatchesLostForOneLeaver(t *testing.T) {
 				if accusable := s.Accusable(); len(accusable) > 0 {
 					s.must("a", HealthCheck{Step: round.Step - 1, Clients: accusable})
 				}
+				awaited := slices.ContainsFunc(s.Awaited(), func(a assign.Assignment) bool { return round.Members[a.Member] == clientID("d") })
+				if awaited != (round.Step == 1 && !noticed) {
+					t.Errorf("step %d: who is gone is awaited: %t", round.Step, awaited)
+				}
 				for _, name := range []string{"a", "b", "c"} {
 					s.must(name, s.witnessOf("d"))
 				}
 				s.pass()
 			}
-			if want := map[bool]int{true: 1, false: 2}[noticed]; given != want {
+			if want := map[bool]int{true: 1, false: 3}[noticed]; given != want {
 				t.Errorf("%d batches given to who is gone, want %d", given, want)
 			}
 		})

@@ -373,8 +373,8 @@ func (d *decoder) clients(field string) []Client {
 		c.ExitedHeight = d.uint32(field)
 		c.OptimizerSince = d.uint32(field)
 		bits := d.uint8(field)
-		d.check(bits <= 3, field)
-		c.HoldsModel, c.Active = bits&1 != 0, bits&2 != 0
+		c.HoldsModel, c.Active, c.Lateness = bits&1 != 0, bits&2 != 0, Lateness(bits>>2)
+		d.check(c.Lateness <= Late, field)
 	}
 	return clients
 }

@@ -59,7 +59,7 @@ func (s *State) phase() phase {
 		p.over = s.roundProved() || s.quorumIsOutOfReach()
 		p.most = s.Config.MaxRoundTrainTime
 	case RoundWitness:
-		p.over = s.silentWitnesses() == 0
+		p.over = s.noWitnessIsAwaited()
 		p.most = s.Config.RoundWitnessTime
 	case Cooldown:
 		p.over = s.allReported()

@@ -41,13 +41,14 @@ func goldenState(t testing.TB) State {
 	s.must("e", Join{Epoch: s.Progress.Epoch})
 	s.witnessAll()
 	s.must("main", SetPaused{Paused: true})
+	s.Epoch.Clients[1].Lateness, s.Epoch.Clients[2].Lateness = FoundLate, Late // as if witnesses had said so
 	return s.State
 }
 
 func TestGoldenBytes(t *testing.T) {
 	state := goldenState(t)
 	raw := state.AppendTo(nil)
-	file := filepath.Join("testdata", "state-v4.golden")
+	file := filepath.Join("testdata", "state-v5.golden")
 	if *update {
 		if err := os.WriteFile(file, raw, 0o644); err != nil {
 			t.Fatal(err)
@@ -92,11 +93,11 @@ func TestDecodeRefusesEveryTruncation(t *testing.T) {
 func TestDecodeRefusesEarlierEncodings(t *testing.T) {
 	state := goldenState(t)
 	raw := state.AppendTo(nil)
-	raw[0] = 3
+	raw[0] = 4
 	_, err := Decode(raw)
 	var problem *DecodeError
-	if !errors.As(err, &problem) || !errors.Is(err, ErrMalformed) || problem.Version != 3 || !strings.Contains(err.Error(), "state of encoding 3, this program reads 4: go on with") {
-		t.Errorf("encoding 3: %v", err)
+	if !errors.As(err, &problem) || !errors.Is(err, ErrMalformed) || problem.Version != 4 || !strings.Contains(err.Error(), "state of encoding 4, this program reads 5: go on with") {
+		t.Errorf("encoding 4: %v", err)
 	}
 	for _, version := range []byte{0, encodingVersion + 1, 255} {
 		raw[0] = version
@@ -163,7 +164,9 @@ func TestDecodeRefusesBrokenInvariants(t *testing.T) {
 		{"clients", func(s *State) { s.Epoch.Clients[1].ID = s.Epoch.Clients[0].ID }},
 		{"clients", func(s *State) { s.Epoch.Clients[1].State = 4 }},
 		{"clients", func(s *State) { s.RunState = WaitingForMembers }},
+		{"clients", func(s *State) { s.Epoch.Clients[0].Lateness = Late + 1 }},
 		{"exited", func(s *State) { s.Epoch.Exited = []Client{{ID: clientID("z")}} }},
+		{"pending", func(s *State) { s.Pending[0].Lateness = Late }},
 		{"pending", func(s *State) { s.Pending[0].State = Withdrawn }},
 		{"pending", func(s *State) { s.Pending[0].ID = s.Epoch.Clients[0].ID }},
 		{"ready", func(s *State) { s.Epoch.Ready[1] = s.Epoch.Ready[0] }},

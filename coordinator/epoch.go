@@ -38,7 +38,7 @@ func (s *State) membersToPending() {
 	s.removeLeavers(height)
 	members := s.Epoch.Clients
 	for i := range members {
-		members[i].Active = false
+		members[i].Active, members[i].Lateness = false, OnTime
 	}
 	s.Pending = append(members, s.Pending...)
 	s.Epoch.Clients = nil
@@ -46,14 +46,19 @@ func (s *State) membersToPending() {
 }
 
 // dropSilent drops members that had no accepted action in the whole epoch: a live
-// member has said Ready or reported its checkpoint.
+// member has said Ready or reported its checkpoint. Of one that was found late the report is
+// wanted: what it said before may have been its last.
 func (s *State) dropSilent() {
 	for i := range s.Epoch.Clients {
 		client := &s.Epoch.Clients[i]
-		if client.State == Healthy && !client.Active {
+		if client.State == Healthy && (!client.Active || client.Lateness != OnTime && !s.hasReported(client.ID)) {
 			client.State = Dropped
 		}
 	}
+}
+
+func (s *State) hasReported(id ClientID) bool {
+	return slices.ContainsFunc(s.Epoch.Reports, func(r CheckpointReport) bool { return r.Client == id })
 }
 
 // allReported reports whether every healthy member has reported its model.
@@ -72,7 +77,7 @@ func (s *State) allReported() bool {
 	return reported == healthy
 }
 
-// settleCheckpoint records the digest that a quorum of the healthy members reported.
+// settleCheckpoint records the digest that enough of the epoch's members reported.
 // Without one the checkpoint stays what it was. Who did not report the digest that was
 // recorded has to load a model, and its optimizer forgets.
 func (s *State) settleCheckpoint() {
@@ -106,11 +111,17 @@ func (s *State) settleCheckpoint() {
 	}
 }
 
-// agreedDigest returns the digest that ⌈2n/3⌉ of the n healthy members reported. Where
-// fewer than MinClients are left n is MinClients: the few that remain after the others
-// left could be those that lie.
+// reportsNeeded returns how many members have to report a digest: ⌈2n/3⌉ of the n healthy ones,
+// or of MinClients where fewer are left, and never fewer than ⌈n/3⌉ of the n that the epoch
+// began with. Whoever was removed or made to leave since, by witnesses that lie, by the host or
+// by being deceived, a third of the first members cannot all lie: one that reports is honest.
+func (s *State) reportsNeeded() int {
+	return max(assign.Quorum(max(s.HealthyCount(), int(s.Config.MinClients))), (s.seats()+2)/3)
+}
+
+// agreedDigest returns the digest that enough members reported.
 func (s *State) agreedDigest() (digest [32]byte, ok bool) {
-	needed := assign.Quorum(max(s.HealthyCount(), int(s.Config.MinClients)))
+	needed := s.reportsNeeded()
 	for _, candidate := range s.Epoch.Reports {
 		count := 0
 		for _, report := range s.Epoch.Reports {

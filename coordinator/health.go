@@ -32,6 +32,12 @@ func (r *Round) provedMissing(keys *bloom.Keys, id ClientID) bool {
 	return r.HasQuorum() && r.score(keys, id)+silent < int(r.WitnessesNeeded)
 }
 
+// denied reports whether a quorum of the elected witnesses say that they do not hold the
+// client's result.
+func (r *Round) denied(keys *bloom.Keys, id ClientID) bool {
+	return len(r.Witnesses)-r.score(keys, id) >= int(r.WitnessesNeeded)
+}
+
 // Unhealthy returns the members of a finished round that had a batch and whose results
 // no quorum of witnesses can hold, whatever those would say that are silent. It is empty
 // when the witnesses themselves are fewer than the quorum.
@@ -49,8 +55,8 @@ func (r *Round) Unhealthy(c Config) []ClientID {
 	return unhealthy
 }
 
-// Accusable returns the healthy members that a HealthCheck about the newest finished
-// round, that of step Progress.Step−1, may name now.
+// Accusable returns the healthy members of whom a HealthCheck about the newest finished
+// round, that of step Progress.Step−1, would change something now.
 func (s *State) Accusable() []ClientID {
 	if !s.active() {
 		return nil
@@ -59,11 +65,55 @@ func (s *State) Accusable() []ClientID {
 	if round == nil {
 		return nil
 	}
-	return slices.DeleteFunc(round.Unhealthy(s.Config), func(id ClientID) bool { return !s.isHealthy(id) })
+	room, keys := s.roomForLate(), bloom.NewKeys(round.Seed)
+	return slices.DeleteFunc(round.Unhealthy(s.Config), func(id ClientID) bool {
+		client, ok := s.Member(id)
+		return !ok || client.State != Healthy || client.afterFinding(room > 0, round.denied(&keys, id)) == client.standing()
+	})
 }
 
-// healthCheck drops the accused members, each of which must be unhealthy by the
-// witnesses of the newest finished round. They leave at the running round's end.
+// standing is what findings of witnesses change of a member.
+type standing struct {
+	state    ClientState
+	lateness Lateness
+}
+
+func (c *Client) standing() standing { return standing{c.State, c.Lateness} }
+
+// afterFinding is the standing of a healthy member after the witnesses of the newest finished
+// round have shown that its result does not count. The first time in an epoch it is late, if
+// there is room for one more. The second time, about a later round and by witnesses that were
+// drawn again, it is dropped, but only if a quorum of them denies it: so many hardly lie twice.
+func (c *Client) afterFinding(room, denied bool) standing {
+	switch {
+	case c.Lateness == OnTime && room:
+		return standing{Healthy, FoundLate}
+	case c.Lateness == Late && denied:
+		return standing{Dropped, Late}
+	default:
+		return c.standing()
+	}
+}
+
+// roomForLate returns how many more members of the epoch may be found late: a third of its
+// first members altogether. If more seem to be, their witnesses lie or the network is at fault.
+func (s *State) roomForLate() int {
+	late := 0
+	for _, clients := range [][]Client{s.Epoch.Clients, s.Epoch.Exited} {
+		for i := range clients {
+			if clients[i].Lateness != OnTime {
+				late++
+			}
+		}
+	}
+	return max(1, s.seats()/3) - late
+}
+
+// seats returns how many members the epoch began with.
+func (s *State) seats() int { return len(s.Epoch.Clients) + len(s.Epoch.Exited) }
+
+// healthCheck finds the accused members late, or drops them, each of which must be unhealthy
+// by the witnesses of the newest finished round. The dropped leave at the running round's end.
 func (s *State) healthCheck(from ClientID, a HealthCheck) error {
 	switch {
 	case !s.active():
@@ -80,6 +130,7 @@ func (s *State) healthCheck(from ClientID, a HealthCheck) error {
 		return ErrWrongStep
 	}
 	owners, keys := round.owners(s.Config), bloom.NewKeys(round.Seed)
+	var named, denied MemberSet
 	for i, id := range a.Clients {
 		if slices.Contains(a.Clients[:i], id) {
 			return ErrInvalidAction
@@ -91,16 +142,37 @@ func (s *State) healthCheck(from ClientID, a HealthCheck) error {
 		if _, trained := slices.BinarySearch(owners, member); !trained || !round.provedMissing(&keys, id) {
 			return ErrFalseAccusation
 		}
-	}
-	dropped := 0
-	for _, id := range a.Clients {
-		if client, ok := s.Member(id); ok && client.State == Healthy {
-			client.State = Dropped
-			dropped++
+		named.add(member)
+		if round.denied(&keys, id) {
+			denied.add(member)
 		}
 	}
-	if dropped == 0 {
+	changed, room := false, s.roomForLate()
+	for member, id := range round.Members {
+		client, ok := s.Member(id)
+		if !named.Has(member) || !ok || client.State != Healthy {
+			continue
+		}
+		after := client.afterFinding(room > 0, denied.Has(member))
+		if after == client.standing() {
+			continue
+		}
+		if client.Lateness == OnTime {
+			room--
+		}
+		client.State, client.Lateness, changed = after.state, after.lateness, true
+	}
+	if !changed {
 		return ErrDuplicate
 	}
 	return nil
+}
+
+// keepFindings makes what was found about the round that is over a finding of the past.
+func (s *State) keepFindings() {
+	for i := range s.Epoch.Clients {
+		if client := &s.Epoch.Clients[i]; client.Lateness == FoundLate {
+			client.Lateness = Late
+		}
+	}
 }

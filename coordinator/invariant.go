@@ -18,6 +18,7 @@ import (
 //     each grantee; whoever is pending may join and is not ejected.
 //   - Every list is within its bound and names no client twice; healthy members and
 //     pending clients are disjoint and at most MaxClients together.
+//   - Nobody is found late while pending.
 //   - Nobody is a member, or Ready, in WaitingForMembers and Paused.
 //   - An epoch's first step is the one that Warmup leads to.
 //   - The rounds follow each other by one in step and height, end at Progress.Step
@@ -159,10 +160,13 @@ func (s *State) brokenMembership() string {
 			return list.name
 		}
 		for _, client := range list.clients {
-			if client.State > Ejected || client.OptimizerSince > s.Progress.Step {
+			if client.State > Ejected || client.Lateness > Late || client.OptimizerSince > s.Progress.Step {
 				return list.name
 			}
 		}
+	}
+	if slices.ContainsFunc(s.Pending, func(c Client) bool { return c.Lateness != OnTime }) {
+		return "pending"
 	}
 	isHealthy := func(c Client) bool { return c.State == Healthy }
 	between := s.RunState == WaitingForMembers || s.RunState == Paused

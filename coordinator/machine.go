@@ -160,17 +160,21 @@ func (s *State) HealthyCount() int {
 	return count
 }
 
-// Awaited returns the current round's assignments whose owners are still healthy:
-// these are the results that a witness proves and that anybody waits for.
+// Awaited returns the current round's assignments whose results anybody waits for: those of
+// healthy owners that were not found late in the epoch, or of all healthy ones if there are no
+// others.
 func (s *State) Awaited() []assign.Assignment {
 	round := s.CurrentRound()
 	if round == nil {
 		return nil
 	}
-	clients := lookup{clients: s.Epoch.Clients}
-	return slices.DeleteFunc(round.Assignments(s.Config), func(a assign.Assignment) bool {
-		return !clients.isHealthy(round.Members[a.Member])
-	})
+	assignments := round.Assignments(s.Config)
+	owners := make([]ClientID, len(assignments))
+	for i, a := range assignments {
+		owners[i] = round.Members[a.Member]
+	}
+	awaited := newIDSet(s.awaited(owners))
+	return slices.DeleteFunc(assignments, func(a assign.Assignment) bool { return !awaited.has(round.Members[a.Member]) })
 }
 
 func (s *State) isHealthy(id ClientID) bool {

@@ -123,7 +123,19 @@ type Client struct {
 	OptimizerSince uint32 // first step that its optimizer remembers; 0 when it remembers none
 	HoldsModel     bool   // it said that it holds the model of Model.Checkpoint, and did not join since
 	Active         bool   // an action of it was accepted in this epoch
+	Lateness       Lateness
 }
+
+// Lateness says whether witnesses of the epoch have found a member without a result. Nobody
+// waits for one that they did.
+type Lateness uint8
+
+// How late a member was found.
+const (
+	OnTime    Lateness = iota
+	FoundLate          // by witnesses of the newest finished round
+	Late               // by those of an earlier one
+)
 
 // Witness is one elected member's proof of what it holds of a round.
 type Witness struct {

@@ -113,6 +113,7 @@ func (p *page) clients(what string, clients []Client) {
 		p.line(what, " ", c.ID.String(),
 			p.flag(c.State != Healthy, ", "+c.State.String()),
 			p.flag(what == "exited", " in round "+num(c.ExitedHeight)),
+			p.flag(c.Lateness != OnTime, ", late"),
 			p.flag(c.HoldsModel, ", holds model"))
 	}
 }

@@ -129,14 +129,31 @@ func (s *State) roundProved() bool {
 		return false
 	}
 	owners := round.owners(s.Config)
+	ids := make([]ClientID, len(owners))
+	for i, member := range owners {
+		ids[i] = round.Members[member]
+	}
+	return round.proved(s.awaited(ids))
+}
+
+// awaited returns those of the owners of batches that anybody waits for: the healthy ones that
+// were not found late, or all healthy ones if there are no others.
+func (s *State) awaited(owners []ClientID) []ClientID {
 	awaited := make([]ClientID, 0, len(owners))
-	clients := lookup{clients: s.Epoch.Clients}
-	for _, member := range owners {
-		if id := round.Members[member]; clients.isHealthy(id) {
+	clients, punctual := lookup{clients: s.Epoch.Clients}, false
+	for _, id := range owners {
+		client := clients.find(id)
+		if client == nil || client.State != Healthy {
+			continue
+		}
+		if client.Lateness == OnTime && !punctual {
+			punctual, awaited = true, awaited[:0]
+		}
+		if client.Lateness == OnTime || !punctual {
 			awaited = append(awaited, id)
 		}
 	}
-	return round.proved(awaited)
+	return awaited
 }
 
 // quorumIsOutOfReach reports whether so many elected witnesses left before they
@@ -148,15 +165,23 @@ func (s *State) quorumIsOutOfReach() bool {
 	if left := len(round.Members) - s.HealthyCount(); int(round.WitnessesElected)-left >= int(round.WitnessesNeeded) {
 		return false
 	}
-	return len(round.Witnesses)+s.silentWitnesses() < int(round.WitnessesNeeded)
+	healthy, _ := s.silentWitnesses()
+	return len(round.Witnesses)+healthy < int(round.WitnessesNeeded)
+}
+
+// noWitnessIsAwaited reports whether RoundWitness waits for nobody: no healthy member that was
+// elected is silent, or those that are were found late and there is a quorum without them.
+func (s *State) noWitnessIsAwaited() bool {
+	healthy, late := s.silentWitnesses()
+	return healthy == 0 || healthy == late && s.CurrentRound().HasQuorum()
 }
 
 // silentWitnesses returns how many healthy members were elected to witness the running
-// round and have not: all that can still come.
-func (s *State) silentWitnesses() int {
+// round and have not: all that can still come; and how many of these were found late.
+func (s *State) silentWitnesses() (healthy, late int) {
 	round := s.CurrentRound()
 	if len(round.Witnesses) == int(round.WitnessesElected) {
-		return 0
+		return 0, 0
 	}
 	var silent MemberSet
 	if int(round.WitnessesElected) == len(round.Members) { // who was elected needs no shuffle
@@ -169,14 +194,21 @@ func (s *State) silentWitnesses() int {
 	for i := range round.Witnesses {
 		silent.remove(int(round.Witnesses[i].Member))
 	}
-	count := 0
 	clients := lookup{clients: s.Epoch.Clients}
 	for member, id := range round.Members {
-		if silent.Has(member) && clients.isHealthy(id) {
-			count++
+		if !silent.Has(member) {
+			continue
+		}
+		client := clients.find(id)
+		if client == nil || client.State != Healthy {
+			continue
+		}
+		healthy++
+		if client.Lateness != OnTime {
+			late++
 		}
 	}
-	return count
+	return healthy, late
 }
 
 func (s *State) tickRoundWitness(now, seed uint64) bool {
@@ -185,6 +217,7 @@ func (s *State) tickRoundWitness(now, seed uint64) bool {
 	}
 	round := s.CurrentRound()
 	s.removeLeavers(round.Height)
+	s.keepFindings()
 	s.Progress.Step++
 	if s.Config.EpochTime != 0 && s.Epoch.LastStep == 0 && elapsed(s.Epoch.StartTime, now, s.Config.EpochTime) {
 		s.Epoch.LastStep = s.Progress.Step + 1 // two more rounds

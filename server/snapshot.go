@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	snapshotMagic = "psychesnap/2\n"
+	snapshotMagic = "psychesnap/3\n"
 	snapshotHead  = len(snapshotMagic) + 8 + 8 + sha256.Size
 	// maxSnapshotSize bounds a snapshot in bytes.
 	maxSnapshotSize = snapshotHead + coordinator.MaxStateSize + sha256.Size

@@ -222,8 +222,14 @@ func TestGroupsOfEntries(t *testing.T) {
 
 // TestEarlierFormatIsRefused says which format it is and what to do, and leaves the file alone.
 func TestEarlierFormatIsRefused(t *testing.T) {
+	for _, format := range []string{"1", "2"} {
+		testEarlierFormatIsRefused(t, oldMagic+format+"\n")
+	}
+}
+
+func testEarlierFormatIsRefused(t *testing.T, magic string) {
 	path := filepath.Join(t.TempDir(), "old.journal")
-	content, _ := appendEntry([]byte(firstMagic), [32]byte{}, []byte("one"))
+	content, _ := appendEntry([]byte(magic), [32]byte{}, []byte("one"))
 	if err := os.WriteFile(path, content, 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -153,13 +153,13 @@ func (a *account) clients(l *[]coordinator.Client, field string, marked func(coo
 		a.uint8((*uint8)(&c.State))
 		a.bool(&c.HoldsModel, field)
 		a.bool(&c.Active, field)
+		a.uint8((*uint8)(&c.Lateness))
 		if a.reads || marked == nil {
 			return
 		}
 		m := marked(c.ID)
 		a.bool(&m.ready, field)
 		a.bool(&m.barred, field)
-		a.skip(1)
 		a.uint16(&m.report)
 	})
 }

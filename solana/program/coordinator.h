@@ -188,6 +188,8 @@ bool state_all_reported(const struct state *s);
 void state_settle_checkpoint(struct state *s);
 
 // health.c
+uint32_t state_seats(const struct state *s);
+void state_keep_findings(struct state *s);
 enum code state_health_check(struct state *s, const struct key *from, const struct action *a);
 
 // next.c
@@ -207,7 +209,7 @@ void state_enter(struct state *s, enum run_state to, uint64_t now);
 uint32_t state_ready_count(const struct state *s);
 bool state_round_proved(struct state *s);
 bool state_quorum_is_out_of_reach(struct state *s);
-uint32_t state_silent_witnesses(struct state *s);
+bool state_no_witness_is_awaited(struct state *s);
 
 // upload.c
 enum code state_report_upload(struct state *s, const struct key *from, const struct action *a);

@@ -52,7 +52,7 @@ void state_phase(struct state *s, struct phase *p) {
 		p->most = s->config.max_round_train_time;
 		break;
 	case ROUND_WITNESS:
-		p->over = state_silent_witnesses(s) == 0;
+		p->over = state_no_witness_is_awaited(s);
 		p->most = s->config.round_witness_time;
 		break;
 	case COOLDOWN:

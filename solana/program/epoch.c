@@ -34,6 +34,7 @@ void state_members_to_pending(struct state *s) {
 	for (uint32_t i = 0; i < clients->count; i++) {
 		struct client *client = &clients->list[i];
 		client->active = client->ready = 0;
+		client->lateness = ON_TIME;
 		client->report = 0;
 	}
 	host_move(&pending->list[clients->count], pending->list, pending->count * sizeof(struct client));
@@ -48,7 +49,7 @@ void state_members_to_pending(struct state *s) {
 void state_drop_silent(struct state *s) {
 	for (uint32_t i = 0; i < s->epoch.clients.count; i++) {
 		struct client *client = &s->epoch.clients.list[i];
-		if (client->state == HEALTHY && !client->active) client->state = DROPPED;
+		if (client->state == HEALTHY && (!client->active || (client->lateness != ON_TIME && !client->report))) client->state = DROPPED;
 	}
 }
 
@@ -69,13 +70,20 @@ static const struct key *reported_digest(const struct state *s, const struct cli
 	return client->report ? &s->epoch.reports[client->report - 1].digest : NULL;
 }
 
+// state_reports_needed is State.reportsNeeded.
+static uint32_t state_reports_needed(const struct state *s) {
+	uint32_t healthy = state_healthy_count(s), third = (state_seats(s) + 2) / 3;
+	uint32_t quorum = assign_quorum(healthy > s->config.min_clients ? healthy : s->config.min_clients);
+	return quorum > third ? quorum : third;
+}
+
 // state_agreed_digest is State.agreedDigest: NULL when there is no agreement. Go counts the votes
 // for each digest. A quorum is more than half of the healthy reports, so that a vote by majority
 // finds the only digest that can have one in a single pass: no list of reports makes this dear.
 static const struct key *state_agreed_digest(const struct state *s) {
 	const struct clients *clients = &s->epoch.clients;
 	const struct key *candidate = NULL;
-	uint32_t lead = 0, count = 0, healthy = state_healthy_count(s);
+	uint32_t lead = 0, count = 0;
 	for (uint32_t i = 0; i < clients->count; i++) {
 		const struct key *digest = reported_digest(s, &clients->list[i]);
 		if (!digest || clients->list[i].state != HEALTHY) continue;
@@ -89,8 +97,7 @@ static const struct key *state_agreed_digest(const struct state *s) {
 		const struct key *digest = reported_digest(s, &clients->list[i]);
 		count += digest && clients->list[i].state == HEALTHY && key_equal(digest, candidate);
 	}
-	uint32_t voters = healthy > s->config.min_clients ? healthy : s->config.min_clients;
-	return candidate && count >= assign_quorum(voters) ? candidate : NULL;
+	return candidate && count >= state_reports_needed(s) ? candidate : NULL;
 }
 
 // state_settle_checkpoint is State.settleCheckpoint.

@@ -11,10 +11,50 @@ static uint32_t round_score(const struct round *r, const struct filter_keys *key
 	return score;
 }
 
-// round_proved_missing is Round.provedMissing.
-static bool round_proved_missing(const struct round *r, const struct filter_keys *keys, const struct key *id) {
+// round_proved_missing is Round.provedMissing of a client with this score.
+static bool round_proved_missing(const struct round *r, uint32_t score) {
 	uint32_t silent = (uint32_t)r->witnesses_elected - r->witness_count;
-	return round_has_quorum(r) && round_score(r, keys, id) + silent < r->witnesses_needed;
+	return round_has_quorum(r) && score + silent < r->witnesses_needed;
+}
+
+// round_denied is Round.denied of a client with this score.
+static bool round_denied(const struct round *r, uint32_t score) { return r->witness_count >= score + r->witnesses_needed; }
+
+// client_after_finding is Client.afterFinding: it changes the client, and says whether it did.
+static bool client_after_finding(struct client *c, bool room, bool denied) {
+	if (c->lateness == ON_TIME && room) {
+		c->lateness = FOUND_LATE;
+		return true;
+	}
+	if (c->lateness == LATE && denied) {
+		c->state = DROPPED;
+		return true;
+	}
+	return false;
+}
+
+static uint32_t count_late(const struct clients *clients) {
+	uint32_t late = 0;
+	for (uint32_t i = 0; i < clients->count; i++) late += clients->list[i].lateness != ON_TIME;
+	return late;
+}
+
+// state_room_for_late is State.roomForLate, and 0 where that is less.
+static uint32_t state_room_for_late(const struct state *s) {
+	uint32_t late = count_late(&s->epoch.clients) + count_late(&s->epoch.exited), most = state_seats(s) / 3;
+	if (most == 0) most = 1;
+	return most > late ? most - late : 0;
+}
+
+// state_seats is State.seats.
+uint32_t state_seats(const struct state *s) { return s->epoch.clients.count + s->epoch.exited.count; }
+
+// state_keep_findings is State.keepFindings.
+void state_keep_findings(struct state *s) {
+	for (uint32_t i = 0; i < s->epoch.clients.count; i++) {
+		struct client *client = &s->epoch.clients.list[i];
+		if (client->lateness == FOUND_LATE) client->lateness = LATE;
+	}
 }
 
 // state_health_check is State.healthCheck. A client that is named twice is a member of the round
@@ -26,27 +66,33 @@ enum code state_health_check(struct state *s, const struct key *from, const stru
 	if (a->number != s->progress.step - 1) return ERR_WRONG_STEP;
 	const struct round *round = state_round_of_step(s, a->number);
 	if (!round) return ERR_WRONG_STEP;
-	uint8_t named[SET_SIZE];
+	uint8_t named[SET_SIZE], denied[SET_SIZE];
 	struct filter_keys keys;
 	struct key id;
-	uint32_t member, dropped = 0;
+	uint32_t member, room = state_room_for_late(s);
+	bool changed = false;
 	host_zero(named, sizeof named);
+	host_zero(denied, sizeof denied);
 	bloom_new_keys(&keys, round->seed);
 	for (uint32_t i = 0; i < a->id_count; i++) {
 		host_move(&id, a->ids + i * sizeof id, sizeof id);
 		if (!round_member_index(round, &id, &member)) return ERR_NOT_MEMBER;
 		if (member_set_has(named, member)) return ERR_INVALID_ACTION;
 		member_set_add(named, member);
-		if (!member_set_has(round->owners, member) || !round_proved_missing(round, &keys, &id)) return ERR_FALSE_ACCUSATION;
+		if (!member_set_has(round->owners, member)) return ERR_FALSE_ACCUSATION;
+		uint32_t score = round_score(round, &keys, &id);
+		if (!round_proved_missing(round, score)) return ERR_FALSE_ACCUSATION;
+		if (round_denied(round, score)) member_set_add(denied, member);
 	}
 	struct lookup clients = {s->epoch.clients.list, s->epoch.clients.count, 0};
 	for (member = 0; member < round->member_count; member++) {
 		if (!member_set_has(named, member)) continue;
 		struct client *client = lookup_find(&clients, &round->members[member]);
-		if (client && client->state == HEALTHY) {
-			client->state = DROPPED;
-			dropped++;
-		}
+		if (!client || client->state != HEALTHY) continue;
+		bool first = client->lateness == ON_TIME;
+		if (!client_after_finding(client, room > 0, member_set_has(denied, member))) continue;
+		if (first) room--;
+		changed = true;
 	}
-	return dropped > 0 ? ACCEPTED : ERR_DUPLICATE;
+	return changed ? ACCEPTED : ERR_DUPLICATE;
 }

@@ -33,10 +33,11 @@ enum {
 // STATE_MAGIC is "psyche1" and a zero byte; STATE_VERSION that of the Go core's encoding, which
 // has the same fields.
 #define STATE_MAGIC 0x0031656863797370ull
-enum { STATE_VERSION = 4 };
+enum { STATE_VERSION = 5 };
 
 enum run_state { UNINITIALIZED, WAITING_FOR_MEMBERS, WARMUP, ROUND_TRAIN, ROUND_WITNESS, COOLDOWN, FINISHED, PAUSED };
 enum client_state { HEALTHY, DROPPED, WITHDRAWN, EJECTED };
+enum lateness { ON_TIME, FOUND_LATE, LATE };
 enum checkpoint_kind {
 	CHECKPOINT_HUB = 1,
 	CHECKPOINT_P2P,
@@ -110,10 +111,9 @@ struct client {
 	struct key id;
 	uint64_t nonce;
 	uint32_t exited_height, optimizer_since;
-	uint8_t state, holds_model, active;
+	uint8_t state, holds_model, active, lateness;
 	uint8_t ready;   // derived: the member is in epoch.ready
 	uint8_t barred;  // derived: the run no longer admits the member
-	uint8_t unused;
 	uint16_t report; // derived: number of the member's report in epoch.reports, from 1; 0 without one
 };
 

@@ -149,6 +149,24 @@ static bool state_tick_round_train(struct state *s, uint64_t now) {
 	return true;
 }
 
+// state_awaited is State.awaited: which members of the running round.
+static void state_awaited(struct state *s, uint8_t awaited[SET_SIZE]) {
+	const struct round *round = state_current_round(s);
+	struct lookup clients = {s->epoch.clients.list, s->epoch.clients.count, 0};
+	bool punctual = false;
+	host_zero(awaited, SET_SIZE);
+	for (uint32_t member = 0; member < round->member_count; member++) {
+		if (!member_set_has(round->owners, member)) continue;
+		const struct client *client = lookup_find(&clients, &round->members[member]);
+		if (!client || client->state != HEALTHY) continue;
+		if (client->lateness == ON_TIME && !punctual) {
+			punctual = true;
+			host_zero(awaited, SET_SIZE);
+		}
+		if (client->lateness == ON_TIME || !punctual) member_set_add(awaited, member);
+	}
+}
+
 // state_round_proved is State.roundProved.
 bool state_round_proved(struct state *s) {
 	const struct round *round = state_current_round(s);
@@ -156,17 +174,36 @@ bool state_round_proved(struct state *s) {
 	struct filter_keys keys;
 	struct filter_positions positions;
 	struct filter wanted;
-	struct lookup clients = {s->epoch.clients.list, s->epoch.clients.count, 0};
+	uint8_t awaited[SET_SIZE];
+	state_awaited(s, awaited);
 	bloom_new_keys(&keys, round->seed);
 	host_zero(&wanted, sizeof wanted);
 	for (uint32_t member = 0; member < round->member_count; member++) {
-		if (!member_set_has(round->owners, member)) continue;
-		const struct client *client = lookup_find(&clients, &round->members[member]);
-		if (!client || client->state != HEALTHY) continue;
+		if (!member_set_has(awaited, member)) continue;
 		bloom_positions(&keys, &round->members[member], &positions);
 		bloom_add_positions(&wanted, &positions);
 	}
 	return round_proved(round, &wanted);
+}
+
+// state_silent_witnesses is State.silentWitnesses.
+static uint32_t state_silent_witnesses(struct state *s, uint32_t *late) {
+	const struct round *round = state_current_round(s);
+	uint32_t healthy = 0;
+	*late = 0;
+	if (round->witness_count == round->witnesses_elected) return 0;
+	uint8_t silent[SET_SIZE];
+	struct lookup clients = {s->epoch.clients.list, s->epoch.clients.count, 0};
+	host_move(silent, round->elected, sizeof silent);
+	for (uint32_t i = 0; i < round->witness_count; i++) member_set_remove(silent, round->witnesses[i].member);
+	for (uint32_t member = 0; member < round->member_count; member++) {
+		if (!member_set_has(silent, member)) continue;
+		const struct client *client = lookup_find(&clients, &round->members[member]);
+		if (!client || client->state != HEALTHY) continue;
+		healthy++;
+		*late += client->lateness != ON_TIME;
+	}
+	return healthy;
 }
 
 // state_quorum_is_out_of_reach is State.quorumIsOutOfReach.
@@ -174,24 +211,14 @@ bool state_quorum_is_out_of_reach(struct state *s) {
 	const struct round *round = state_current_round(s);
 	uint32_t left = round->member_count - state_healthy_count(s);
 	if (round->witnesses_elected >= left + round->witnesses_needed) return false;
-	return round->witness_count + state_silent_witnesses(s) < round->witnesses_needed;
+	uint32_t late;
+	return round->witness_count + state_silent_witnesses(s, &late) < round->witnesses_needed;
 }
 
-// state_silent_witnesses is State.silentWitnesses.
-uint32_t state_silent_witnesses(struct state *s) {
-	const struct round *round = state_current_round(s);
-	if (round->witness_count == round->witnesses_elected) return 0;
-	uint8_t silent[SET_SIZE];
-	uint32_t count = 0;
-	struct lookup clients = {s->epoch.clients.list, s->epoch.clients.count, 0};
-	host_move(silent, round->elected, sizeof silent);
-	for (uint32_t i = 0; i < round->witness_count; i++) member_set_remove(silent, round->witnesses[i].member);
-	for (uint32_t member = 0; member < round->member_count; member++) {
-		if (!member_set_has(silent, member)) continue;
-		const struct client *client = lookup_find(&clients, &round->members[member]);
-		count += client && client->state == HEALTHY;
-	}
-	return count;
+// state_no_witness_is_awaited is State.noWitnessIsAwaited.
+bool state_no_witness_is_awaited(struct state *s) {
+	uint32_t late, healthy = state_silent_witnesses(s, &late);
+	return healthy == 0 || (healthy == late && round_has_quorum(state_current_round(s)));
 }
 
 // state_tick_round_witness is State.tickRoundWitness.
@@ -199,6 +226,7 @@ static bool state_tick_round_witness(struct state *s, uint64_t now, uint64_t see
 	if (!state_phase_is_over(s, now)) return false;
 	const struct round *round = state_current_round(s);
 	state_remove_leavers(s, round->height);
+	state_keep_findings(s);
 	s->progress.step++;
 	if (s->config.epoch_time != 0 && s->epoch.last_step == 0 && elapsed(s->epoch.start_time, now, s->config.epoch_time))
 		s->epoch.last_step = s->progress.step + 1;

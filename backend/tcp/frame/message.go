@@ -12,10 +12,10 @@ import (
 )
 
 // Version of the protocol. Both sides must have the same one.
-const Version = 4
+const Version = 5
 
 // helloDomain separates signatures of a Hello from all others of the same key.
-const helloDomain = "psyche/tcp/hello/v4"
+const helloDomain = "psyche/tcp/hello/v5"
 
 // MaxReason bounds the text of a Refusal in bytes.
 const MaxReason = 512
