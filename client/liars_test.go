@@ -6,22 +6,36 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/psyche-go/psyche/client/clienttest"
 	"github.com/psyche-go/psyche/client/env"
+	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/event"
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/wire"
 	"lukechampine.com/blake3"
 )
 
-// TestSilentTrainer has a client that stops producing results: it is dropped, and its
-// batches are recorded as lost with their owner.
+// TestSilentTrainer has a client that stops producing results for two rounds: only the first is
+// waited for, after the second it is dropped, and its batches are recorded as lost with their
+// owner.
 func TestSilentTrainer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, clienttest.Config(3))
+		config := clienttest.Config(3)
+		config.RoundsPerEpoch = 6
+		w := newWorld(t, config)
 		a, b := w.launch(0, nil), w.launch(1, nil)
-		c := w.launch(2, func(o *options) { o.trainer.Silent = func(step uint32) bool { return step == 2 } })
+		c := w.launch(2, func(o *options) { o.trainer.Silent = func(step uint32) bool { return step == 2 || step == 3 } })
+		begins := make(map[uint32]time.Time)
+		for step := range uint32(4) {
+			w.until("a round", func(s *coordinator.State) bool { return s.Progress.Step > step && s.RunState == coordinator.RoundTrain })
+			begins[step+1] = time.Now()
+		}
+		full := time.Duration(config.MaxRoundTrainTime) * time.Millisecond
+		if second, third := begins[3].Sub(begins[2]), begins[4].Sub(begins[3]); second < full || third >= full {
+			t.Errorf("the rounds of the silent trainer took %v and %v, want the first alone to last %v", second, third, full)
+		}
 		finishEqual(w, a, b, c)
 		applied := all[event.Applied](a)
 		if len(applied) != 9 || len(applied[1].Lost) != 1 || applied[1].Lost[0].Owner != c.id.String() {

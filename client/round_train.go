@@ -59,10 +59,6 @@ func (n *Node) keepUp() *ledger {
 	if !l.Began {
 		l.begin(n.replica, n.engine.lag(), n.report)
 	}
-	if replica, agreed := l.Round.QuorumReplica(); agreed && replica != l.Replica {
-		n.desynchronise("the witnesses of the running round hold another model")
-		return nil
-	}
 	return l
 }
 
@@ -215,12 +211,11 @@ func (n *Node) accuse() {
 		return
 	}
 	previous.accusedIn = n.run.state
-	if !previous.judged { // its witnesses are all there: only fewer can be healthy later
-		previous.judged, previous.suspects = true, n.run.state.Accusable()
+	if previous.judged && len(previous.suspects) == 0 { // its witnesses are all there: only fewer can be accusable later
+		return
 	}
-	accused := slices.DeleteFunc(slices.Clone(previous.suspects), func(id coordinator.ClientID) bool {
-		return id == n.run.myself() || !n.run.healthy(id)
-	})
+	previous.judged, previous.suspects = true, n.run.state.Accusable()
+	accused := slices.DeleteFunc(slices.Clone(previous.suspects), func(id coordinator.ClientID) bool { return id == n.run.myself() })
 	if len(accused) == 0 {
 		return
 	}

@@ -20,7 +20,7 @@ func (n *Node) roundWitness() {
 // sendWitness sends the proof of an elected witness: as soon as everything that can be
 // expected is held, or at the round's end whatever is.
 func (n *Node) sendWitness(l *ledger, now bool) {
-	complete := !now && (l.elected || !l.told && n.Events != nil) && l.Complete(n.run.healthy)
+	complete := !now && (l.elected || !l.told && n.Events != nil) && l.Complete(n.run.awaits(l.Book))
 	if complete && !l.told {
 		l.told = true
 		n.report.held(l)

@@ -41,8 +41,8 @@ func (n *Node) settle(want uint32) bool {
 	if !l.Began {
 		l.begin(n.replica, n.engine.lag(), n.report)
 	}
-	if replica, agreed := l.Round.QuorumReplica(); agreed && replica != l.Replica {
-		n.desynchronise(fmt.Sprintf("the witnesses of step %d hold another model", step))
+	if l.Outvoted(n.run.state.Seats()) {
+		n.desynchronise(fmt.Sprintf("more of the other members had another model in step %d", step))
 		return false
 	}
 	now := n.tasks.Now()
@@ -77,7 +77,7 @@ func (n *Node) settleEarly(want uint32) {
 	if l == nil || l.Round.Step > want || !l.Final || !l.Began || l.EpochStart != n.replica.epoch.startStep {
 		return
 	}
-	if replica, agreed := l.Round.QuorumReplica(); agreed && replica != l.Replica {
+	if l.Outvoted(n.run.state.Seats()) {
 		return
 	}
 	if outcome := l.Judge(n.tasks.Now(), false); outcome.Missing == 0 && !outcome.Unsure {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/psyche-go/psyche/assign"
 	"github.com/psyche-go/psyche/backend"
+	"github.com/psyche-go/psyche/client/books"
 	"github.com/psyche-go/psyche/client/env"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/identity"
@@ -16,6 +17,7 @@ type view struct {
 	state *coordinator.State // nil: none yet; never modified
 	peers []backend.Peer
 	fit   map[coordinator.ClientID]bool // the healthy members
+	late  map[coordinator.ClientID]bool // those of them that were found late in the epoch
 	next  foretold                      // newest
 }
 
@@ -26,7 +28,7 @@ func (v *view) renew(u backend.Update) (newPeers bool) {
 	newPeers = newMembers || !slices.EqualFunc(v.peers, u.Peers, samePeer)
 	v.state, v.peers = u.State, u.Peers
 	if newMembers {
-		v.fit = healthyMembers(u.State)
+		v.fit, v.late = healthyMembers(u.State)
 	}
 	return newPeers
 }
@@ -51,6 +53,17 @@ func (v *view) is(c coordinator.Client) bool { return c.ID == v.myself() }
 
 // healthy reports whether the client is a healthy member of the epoch.
 func (v *view) healthy(id coordinator.ClientID) bool { return v.fit[id] }
+
+// awaits returns of which owners anybody waits for the results of a round, as
+// coordinator.State.Awaited does: of healthy ones that were not found late, or of all healthy
+// ones if there are no others.
+func (v *view) awaits(b *books.Book) func(coordinator.ClientID) bool {
+	punctual := func(id coordinator.ClientID) bool { return v.fit[id] && !v.late[id] }
+	if slices.ContainsFunc(b.Slots, func(s books.Slot) bool { return punctual(s.Owner) }) {
+		return punctual
+	}
+	return v.healthy
+}
 
 // isMember reports whether this client is a healthy member of the epoch.
 func (v *view) isMember() bool { return v.healthy(v.myself()) }
@@ -144,21 +157,26 @@ func (v *view) foretell(draws env.Draws) foretold {
 	return v.next
 }
 
-// healthyMembers returns the healthy members of the epoch.
-func healthyMembers(s *coordinator.State) map[coordinator.ClientID]bool {
-	fit := make(map[coordinator.ClientID]bool, len(s.Epoch.Clients))
+// healthyMembers returns the healthy members of the epoch, and those that were found late.
+func healthyMembers(s *coordinator.State) (fit, late map[coordinator.ClientID]bool) {
+	fit, late = make(map[coordinator.ClientID]bool, len(s.Epoch.Clients)), make(map[coordinator.ClientID]bool)
 	for i := range s.Epoch.Clients {
-		if c := &s.Epoch.Clients[i]; c.State == coordinator.Healthy {
-			fit[c.ID] = true
+		c := &s.Epoch.Clients[i]
+		if c.State != coordinator.Healthy {
+			continue
+		}
+		fit[c.ID] = true
+		if c.Lateness != coordinator.OnTime {
+			late[c.ID] = true
 		}
 	}
-	return fit
+	return fit, late
 }
 
 // sameMembers reports whether two states have the same members, and the same clients that
 // wait. Most updates change neither.
 func sameMembers(a, b *coordinator.State) bool {
-	same := func(x, y coordinator.Client) bool { return x.ID == y.ID && x.State == y.State }
+	same := func(x, y coordinator.Client) bool { return x.ID == y.ID && x.State == y.State && x.Lateness == y.Lateness }
 	return slices.EqualFunc(a.Epoch.Clients, b.Epoch.Clients, same) && slices.EqualFunc(a.Pending, b.Pending, same)
 }
 

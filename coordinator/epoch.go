@@ -116,7 +116,7 @@ func (s *State) settleCheckpoint() {
 // began with. Whoever was removed or made to leave since, by witnesses that lie, by the host or
 // by being deceived, a third of the first members cannot all lie: one that reports is honest.
 func (s *State) reportsNeeded() int {
-	return max(assign.Quorum(max(s.HealthyCount(), int(s.Config.MinClients))), (s.seats()+2)/3)
+	return max(assign.Quorum(max(s.HealthyCount(), int(s.Config.MinClients))), (s.Seats()+2)/3)
 }
 
 // agreedDigest returns the digest that enough members reported.

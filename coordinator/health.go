@@ -106,11 +106,11 @@ func (s *State) roomForLate() int {
 			}
 		}
 	}
-	return max(1, s.seats()/3) - late
+	return max(1, s.Seats()/3) - late
 }
 
-// seats returns how many members the epoch began with.
-func (s *State) seats() int { return len(s.Epoch.Clients) + len(s.Epoch.Exited) }
+// Seats returns how many members the newest epoch began with.
+func (s *State) Seats() int { return len(s.Epoch.Clients) + len(s.Epoch.Exited) }
 
 // healthCheck finds the accused members late, or drops them, each of which must be unhealthy
 // by the witnesses of the newest finished round. The dropped leave at the running round's end.

@@ -92,23 +92,13 @@ func (r *Round) Counted(candidates [][32]byte) (commitment [32]byte, ok bool) {
 	return commitment, most > 0
 }
 
-// QuorumRoot returns the Merkle root that a quorum of the witnesses agrees on.
+// QuorumRoot returns the Merkle root that a quorum of the witnesses agrees on. Two roots
+// cannot both have one, since a quorum is more than half of the elected.
 func (r *Round) QuorumRoot() (root [32]byte, ok bool) {
-	return r.agreed(func(w *Witness) [32]byte { return w.CommitmentsRoot })
-}
-
-// QuorumReplica returns the replica hash that a quorum of the witnesses agrees on.
-func (r *Round) QuorumReplica() (replica [32]byte, ok bool) {
-	return r.agreed(func(w *Witness) [32]byte { return w.Replica })
-}
-
-// agreed returns the value that a quorum of witnesses share. Two values cannot both
-// have one, since a quorum is more than half of the elected.
-func (r *Round) agreed(value func(*Witness) [32]byte) ([32]byte, bool) {
 	for i := range r.Witnesses {
-		candidate, count := value(&r.Witnesses[i]), 0
+		candidate, count := r.Witnesses[i].CommitmentsRoot, 0
 		for j := range r.Witnesses {
-			if value(&r.Witnesses[j]) == candidate {
+			if r.Witnesses[j].CommitmentsRoot == candidate {
 				count++
 			}
 		}

@@ -74,6 +74,7 @@ type Book struct {
 	unshelved bool
 	displaced []*Candidate
 	judged    judgement
+	voices    voices
 }
 
 // Open opens the book of a round. Members that got no batch have no slot.

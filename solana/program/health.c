@@ -46,7 +46,7 @@ static uint32_t state_room_for_late(const struct state *s) {
 	return most > late ? most - late : 0;
 }
 
-// state_seats is State.seats.
+// state_seats is State.Seats.
 uint32_t state_seats(const struct state *s) { return s->epoch.clients.count + s->epoch.exited.count; }
 
 // state_keep_findings is State.keepFindings.

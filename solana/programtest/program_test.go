@@ -28,6 +28,8 @@ func suites(operations int) []suite {
 		{"accused without a quorum", accusedWithoutQuorum},
 		{"five uploads", fiveUploads},
 		{"accused too late", accusedTooLate},
+		{"one of two is late", oneOfTwoIsLate},
+		{"lateness", seeds(operations/2, lateness)},
 		{"random", seeds(operations, random)},
 		{"filled", seeds(operations, filled)},
 		{"configurations", configurations},

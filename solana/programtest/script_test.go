@@ -129,3 +129,23 @@ func accusedTooLate(r *pair) error {
 	c.must(clientID(0), coordinator.HealthCheck{Step: 2, Clients: accused})
 	return c.err
 }
+
+// oneOfTwoIsLate has a third of two members, of whom one may be found late all the same.
+func oneOfTwoIsLate(r *pair) error {
+	c := begun(r, 2, false)
+	c.tick(30*second, coordinator.RoundTrain)
+	round := c.r.s.CurrentRound()
+	a := coordinator.WitnessRound{Step: 1}
+	a.Participants.Add(round.Seed, round.Members[0][:])
+	for _, id := range round.Members {
+		c.must(id, a)
+	}
+	late := round.Members[1]
+	c.tick(50*second, coordinator.RoundWitness)
+	c.tick(second, coordinator.RoundTrain)
+	c.must(round.Members[0], coordinator.HealthCheck{Step: 1, Clients: []coordinator.ClientID{late}})
+	if member, ok := c.r.s.Member(late); !ok || member.Lateness != coordinator.FoundLate {
+		c.fail("not late: %s", c.r.s.String())
+	}
+	return c.err
+}
