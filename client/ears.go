@@ -68,8 +68,9 @@ func (e *ears) publish(raw []byte) {
 	})
 }
 
-// ask asks a peer for the announcements it has of a round, and hears them.
-func (e *ears) ask(peer identity.ID, step uint32, hear func(utterance)) {
+// ask asks a peer for the announcements it has of a round, and hears them. Answered runs in the
+// loop after that, unless there was no answer.
+func (e *ears) ask(peer identity.ID, step uint32, hear func(utterance), answered func()) {
 	e.tasks.Spawn(func(ctx context.Context) func() {
 		ctx, cancel := e.tasks.WithTimeout(ctx, requestTimeout)
 		defer cancel()
@@ -80,6 +81,9 @@ func (e *ears) ask(peer identity.ID, step uint32, hear func(utterance)) {
 			}
 			for _, u := range heard {
 				hear(u)
+			}
+			if err == nil {
+				answered()
 			}
 		}
 	})

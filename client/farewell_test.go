@@ -44,7 +44,7 @@ func TestFarewell(t *testing.T) {
 			n := &Node{Options: Options{Backend: host, WithdrawTimeout: time.Minute}, run: view{me: identity.ID(me), state: test.state}, report: &reporter{log: slog.New(slog.DiscardHandler)}}
 			n.tasks, n.seat.asked = &env.Tasks{Runtime: newGoroutines(nil)}, test.asked
 			if test.state != nil {
-				n.run.fit, n.run.late = healthyMembers(test.state)
+				n.run.fit, n.run.slow = healthyMembers(test.state)
 			}
 			n.withdraw(t.Context())
 			if len(host.actions) != test.want {

@@ -3,6 +3,7 @@ package client
 import (
 	"slices"
 
+	"github.com/psyche-go/psyche/client/books"
 	"github.com/psyche-go/psyche/client/fetch"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/identity"
@@ -10,9 +11,10 @@ import (
 
 // Peers that are asked at once.
 const (
-	maxOwnersAsked = 4 // each for its own result of the running round
-	maxPeersAsked  = 3 // for all results of a finished round
-	maxInformed    = 2 // of them, that are known to hold what is missing
+	maxOwnersAsked = 4  // each for its own result of the running round
+	maxPeersAsked  = 3  // for all results of a finished round
+	maxInformed    = 2  // of them, that are known to hold what is missing
+	maxClaimAsked  = 32 // for what few witnesses claim to hold: as many have to answer as may lie, and one
 )
 
 // heal looks after gossip that may have been lost in the running round: it announces the
@@ -35,7 +37,7 @@ func (n *Node) heal() {
 	for i := range l.Slots {
 		s := &l.Slots[(i+n.fetcher.Rotation.Turn())%len(l.Slots)]
 		if len(s.Candidates) == 0 && asked < maxOwnersAsked && s.Owner != n.run.myself() && n.run.healthy(s.Owner) {
-			n.ears.ask(identity.ID(s.Owner), l.Round.Step, n.hear)
+			n.ears.ask(identity.ID(s.Owner), l.Round.Step, n.hear, func() {})
 			asked++
 		}
 	}
@@ -44,7 +46,11 @@ func (n *Node) heal() {
 
 // askFor asks some peers for all results of a finished round, informed ones first, others
 // each time: of a trainer that signed many results each may be held by few.
-func (e *ears) askFor(l *ledger, informed []uint16, me identity.ID, turns *fetch.Rotation, hear func(utterance)) {
+func (e *ears) askFor(l *ledger, outcome books.Outcome, me identity.ID, turns *fetch.Rotation, hear func(utterance)) {
+	informed, maxInformed, maxPeersAsked := outcome.Informed, maxInformed, maxPeersAsked
+	if outcome.Claimed {
+		maxInformed, maxPeersAsked = maxClaimAsked, maxClaimAsked
+	}
 	var peers []identity.ID
 	add := func(member int, limit int) {
 		id := identity.ID(l.Round.Members[member])
@@ -61,6 +67,6 @@ func (e *ears) askFor(l *ledger, informed []uint16, me identity.ID, turns *fetch
 	}
 	turns.Next()
 	for _, id := range peers {
-		e.ask(id, l.Round.Step, hear)
+		e.ask(id, l.Round.Step, hear, func() { l.answered[id] = l.Final })
 	}
 }

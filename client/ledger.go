@@ -8,6 +8,7 @@ import (
 	"github.com/psyche-go/psyche/client/books"
 	"github.com/psyche-go/psyche/client/env"
 	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/identity"
 )
 
 const (
@@ -21,11 +22,12 @@ type ledger struct {
 	elected bool // this client witnesses the round
 	told    bool // that everything that can be expected is held
 
-	trained    bool             // training was started
-	ahead      assign.BatchID   // of the next round, once begun: not again before that round, should it fail
-	commitment books.Commitment // of the own result, once announced
-	raw        []byte           // the own announcement
-	asked      time.Time        // when peers were last asked for its results
+	trained    bool                 // training was started
+	ahead      assign.BatchID       // of the next round, once begun: not again before that round, should it fail
+	commitment books.Commitment     // of the own result, once announced
+	raw        []byte               // the own announcement
+	asked      time.Time            // when peers were last asked for its results
+	answered   map[identity.ID]bool // who has answered since the round is over
 
 	accusedIn *coordinator.State     // newest in which members were looked at
 	judged    bool                   // suspects are known
@@ -35,11 +37,24 @@ type ledger struct {
 // openLedger opens the books of a round.
 func openLedger(round coordinator.Round, v *view, draws env.Draws) *ledger {
 	config := v.state.Config
-	l := &ledger{Book: books.Open(round, v.state.Epoch.StartStep, draws.Assignments(&round, config))}
+	l := &ledger{answered: make(map[identity.ID]bool), Book: books.Open(round, v.state.Epoch.StartStep, draws.Assignments(&round, config))}
 	if index, takesPart := round.MemberIndex(v.myself()); takesPart {
 		l.elected = draws.Elected(&round, config, index)
 	}
 	return l
+}
+
+// wellAnswered reports whether so many members have said what they know of the finished round
+// that one of them is honest, if fewer than a third of its members lie: had a result counted
+// that is not known here, it would have said so.
+func (l *ledger) wellAnswered() bool {
+	answers := 0
+	for _, final := range l.answered {
+		if final {
+			answers++
+		}
+	}
+	return answers > (len(l.Round.Members)-1)/3
 }
 
 // begin fixes the replica that the round's results must be made from: that after the newest

@@ -17,24 +17,26 @@ import (
 	"lukechampine.com/blake3"
 )
 
-// TestSilentTrainer has a client that stops producing results for two rounds: only the first is
-// waited for, after the second it is dropped, and its batches are recorded as lost with their
-// owner.
+// TestSilentTrainer has a client that stops producing results: after two rounds it is dropped, the
+// third does not wait for it, and its batches are recorded as lost with their owner.
 func TestSilentTrainer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config := clienttest.Config(3)
 		config.RoundsPerEpoch = 6
 		w := newWorld(t, config)
 		a, b := w.launch(0, nil), w.launch(1, nil)
-		c := w.launch(2, func(o *options) { o.trainer.Silent = func(step uint32) bool { return step == 2 || step == 3 } })
+		c := w.launch(2, func(o *options) { o.trainer.Silent = func(step uint32) bool { return step >= 2 && step <= 4 } })
 		begins := make(map[uint32]time.Time)
-		for step := range uint32(4) {
+		for step := range uint32(5) {
 			w.until("a round", func(s *coordinator.State) bool { return s.Progress.Step > step && s.RunState == coordinator.RoundTrain })
 			begins[step+1] = time.Now()
 		}
 		full := time.Duration(config.MaxRoundTrainTime) * time.Millisecond
-		if second, third := begins[3].Sub(begins[2]), begins[4].Sub(begins[3]); second < full || third >= full {
-			t.Errorf("the rounds of the silent trainer took %v and %v, want the first alone to last %v", second, third, full)
+		for step := range uint32(4) {
+			took := begins[step+2].Sub(begins[step+1])
+			if waits := step == 1 || step == 2; waits != (took >= full) {
+				t.Errorf("step %d took %v; the whole time of %v: want %t", step+1, took, full, waits)
+			}
 		}
 		finishEqual(w, a, b, c)
 		applied := all[event.Applied](a)

@@ -17,7 +17,8 @@ const (
 	maxApplyFailures = 3 // in a row, before the client gives up
 
 	// unsurePatience is how long peers are asked for what witnesses may hold in place of what
-	// seems to count. Witnesses that lie can make every round unsure, so it is short.
+	// seems to count, or for what witnesses claim to hold. Witnesses that lie can make every
+	// round unsure, so it is short.
 	unsurePatience = 2 * time.Second
 )
 
@@ -55,6 +56,11 @@ func (n *Node) settle(want uint32) bool {
 		n.apply(l, outcome)
 		return false
 	}
+	if outcome.Claimed && now.Sub(l.LackingSince) > unsurePatience && l.wellAnswered() {
+		n.report.log.Warn("witnesses say that they hold results which nobody knows", "step", step, "results", outcome.Missing)
+		n.apply(l, outcome)
+		return false
+	}
 	if late {
 		if outcome.NoRoom { // joining again would end the same way
 			n.fail(fmt.Errorf("get the results of step %d from peers: %w", step, env.ErrNoRoom))
@@ -65,7 +71,7 @@ func (n *Node) settle(want uint32) bool {
 	}
 	if now.Sub(l.asked) >= min(fetch.Pause, n.RepublishInterval) {
 		l.asked = now
-		n.ears.askFor(l, outcome.Informed, n.run.me, n.fetcher.Rotation, n.hear)
+		n.ears.askFor(l, outcome, n.run.me, n.fetcher.Rotation, n.hear)
 	}
 	return false
 }

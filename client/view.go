@@ -17,7 +17,7 @@ type view struct {
 	state *coordinator.State // nil: none yet; never modified
 	peers []backend.Peer
 	fit   map[coordinator.ClientID]bool // the healthy members
-	late  map[coordinator.ClientID]bool // those of them that were found late in the epoch
+	slow  map[coordinator.ClientID]bool // those of them that nobody waits for
 	next  foretold                      // newest
 }
 
@@ -28,7 +28,7 @@ func (v *view) renew(u backend.Update) (newPeers bool) {
 	newPeers = newMembers || !slices.EqualFunc(v.peers, u.Peers, samePeer)
 	v.state, v.peers = u.State, u.Peers
 	if newMembers {
-		v.fit, v.late = healthyMembers(u.State)
+		v.fit, v.slow = healthyMembers(u.State)
 	}
 	return newPeers
 }
@@ -55,10 +55,10 @@ func (v *view) is(c coordinator.Client) bool { return c.ID == v.myself() }
 func (v *view) healthy(id coordinator.ClientID) bool { return v.fit[id] }
 
 // awaits returns of which owners anybody waits for the results of a round, as
-// coordinator.State.Awaited does: of healthy ones that were not found late, or of all healthy
-// ones if there are no others.
+// coordinator.State.Awaited does: of healthy ones that are not slow, or of all healthy ones if
+// there are no others.
 func (v *view) awaits(b *books.Book) func(coordinator.ClientID) bool {
-	punctual := func(id coordinator.ClientID) bool { return v.fit[id] && !v.late[id] }
+	punctual := func(id coordinator.ClientID) bool { return v.fit[id] && !v.slow[id] }
 	if slices.ContainsFunc(b.Slots, func(s books.Slot) bool { return punctual(s.Owner) }) {
 		return punctual
 	}
@@ -157,20 +157,20 @@ func (v *view) foretell(draws env.Draws) foretold {
 	return v.next
 }
 
-// healthyMembers returns the healthy members of the epoch, and those that were found late.
-func healthyMembers(s *coordinator.State) (fit, late map[coordinator.ClientID]bool) {
-	fit, late = make(map[coordinator.ClientID]bool, len(s.Epoch.Clients)), make(map[coordinator.ClientID]bool)
+// healthyMembers returns the healthy members of the epoch, and those of them that are slow.
+func healthyMembers(s *coordinator.State) (fit, slow map[coordinator.ClientID]bool) {
+	fit, slow = make(map[coordinator.ClientID]bool, len(s.Epoch.Clients)), make(map[coordinator.ClientID]bool)
 	for i := range s.Epoch.Clients {
 		c := &s.Epoch.Clients[i]
 		if c.State != coordinator.Healthy {
 			continue
 		}
 		fit[c.ID] = true
-		if c.Lateness != coordinator.OnTime {
-			late[c.ID] = true
+		if c.Lateness == coordinator.Slow {
+			slow[c.ID] = true
 		}
 	}
-	return fit, late
+	return fit, slow
 }
 
 // sameMembers reports whether two states have the same members, and the same clients that

@@ -374,7 +374,7 @@ func (d *decoder) clients(field string) []Client {
 		c.OptimizerSince = d.uint32(field)
 		bits := d.uint8(field)
 		c.HoldsModel, c.Active, c.Lateness = bits&1 != 0, bits&2 != 0, Lateness(bits>>2)
-		d.check(c.Lateness <= Late, field)
+		d.check(c.Lateness <= Slow, field)
 	}
 	return clients
 }

@@ -41,7 +41,7 @@ func goldenState(t testing.TB) State {
 	s.must("e", Join{Epoch: s.Progress.Epoch})
 	s.witnessAll()
 	s.must("main", SetPaused{Paused: true})
-	s.Epoch.Clients[1].Lateness, s.Epoch.Clients[2].Lateness = FoundLate, Late // as if witnesses had said so
+	s.Epoch.Clients[0].Lateness, s.Epoch.Clients[1].Lateness, s.Epoch.Clients[2].Lateness = Slow, FoundLate, Late // as if witnesses had said so
 	return s.State
 }
 
@@ -164,7 +164,7 @@ func TestDecodeRefusesBrokenInvariants(t *testing.T) {
 		{"clients", func(s *State) { s.Epoch.Clients[1].ID = s.Epoch.Clients[0].ID }},
 		{"clients", func(s *State) { s.Epoch.Clients[1].State = 4 }},
 		{"clients", func(s *State) { s.RunState = WaitingForMembers }},
-		{"clients", func(s *State) { s.Epoch.Clients[0].Lateness = Late + 1 }},
+		{"clients", func(s *State) { s.Epoch.Clients[0].Lateness = Slow + 1 }},
 		{"exited", func(s *State) { s.Epoch.Exited = []Client{{ID: clientID("z")}} }},
 		{"pending", func(s *State) { s.Pending[0].Lateness = Late }},
 		{"pending", func(s *State) { s.Pending[0].State = Withdrawn }},

@@ -83,13 +83,16 @@ func (c *Client) standing() standing { return standing{c.State, c.Lateness} }
 // afterFinding is the standing of a healthy member after the witnesses of the newest finished
 // round have shown that its result does not count. The first time in an epoch it is late, if
 // there is room for one more. The second time, about a later round and by witnesses that were
-// drawn again, it is dropped, but only if a quorum of them denies it: so many hardly lie twice.
+// drawn again, it is dropped if a quorum of them denies it: so many hardly lie. Otherwise it is
+// slow. Who is slow stays: its result may be missing because nobody waited for it.
 func (c *Client) afterFinding(room, denied bool) standing {
 	switch {
 	case c.Lateness == OnTime && room:
 		return standing{Healthy, FoundLate}
 	case c.Lateness == Late && denied:
 		return standing{Dropped, Late}
+	case c.Lateness == Late:
+		return standing{Healthy, Slow}
 	default:
 		return c.standing()
 	}

@@ -160,7 +160,7 @@ func (s *State) brokenMembership() string {
 			return list.name
 		}
 		for _, client := range list.clients {
-			if client.State > Ejected || client.Lateness > Late || client.OptimizerSince > s.Progress.Step {
+			if client.State > Ejected || client.Lateness > Slow || client.OptimizerSince > s.Progress.Step {
 				return list.name
 			}
 		}

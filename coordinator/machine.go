@@ -161,8 +161,7 @@ func (s *State) HealthyCount() int {
 }
 
 // Awaited returns the current round's assignments whose results anybody waits for: those of
-// healthy owners that were not found late in the epoch, or of all healthy ones if there are no
-// others.
+// healthy owners that are not slow, or of all healthy ones if there are no others.
 func (s *State) Awaited() []assign.Assignment {
 	round := s.CurrentRound()
 	if round == nil {

@@ -126,8 +126,7 @@ type Client struct {
 	Lateness       Lateness
 }
 
-// Lateness says whether witnesses of the epoch have found a member without a result. Nobody
-// waits for one that they did.
+// Lateness says whether witnesses of the epoch have found a member without a result.
 type Lateness uint8
 
 // How late a member was found.
@@ -135,6 +134,7 @@ const (
 	OnTime    Lateness = iota
 	FoundLate          // by witnesses of the newest finished round
 	Late               // by those of an earlier one
+	Slow               // by those of two rounds, not all of whom lacked its result: nobody waits for it any more
 )
 
 // Witness is one elected member's proof of what it holds of a round.

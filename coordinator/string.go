@@ -113,7 +113,8 @@ func (p *page) clients(what string, clients []Client) {
 		p.line(what, " ", c.ID.String(),
 			p.flag(c.State != Healthy, ", "+c.State.String()),
 			p.flag(what == "exited", " in round "+num(c.ExitedHeight)),
-			p.flag(c.Lateness != OnTime, ", late"),
+			p.flag(c.Lateness == FoundLate || c.Lateness == Late, ", late"),
+			p.flag(c.Lateness == Slow, ", slow"),
 			p.flag(c.HoldsModel, ", holds model"))
 	}
 }

@@ -137,7 +137,7 @@ func (s *State) roundProved() bool {
 }
 
 // awaited returns those of the owners of batches that anybody waits for: the healthy ones that
-// were not found late, or all healthy ones if there are no others.
+// are not slow, or all healthy ones if there are no others.
 func (s *State) awaited(owners []ClientID) []ClientID {
 	awaited := make([]ClientID, 0, len(owners))
 	clients, punctual := lookup{clients: s.Epoch.Clients}, false
@@ -146,10 +146,10 @@ func (s *State) awaited(owners []ClientID) []ClientID {
 		if client == nil || client.State != Healthy {
 			continue
 		}
-		if client.Lateness == OnTime && !punctual {
+		if client.Lateness != Slow && !punctual {
 			punctual, awaited = true, awaited[:0]
 		}
-		if client.Lateness == OnTime || !punctual {
+		if client.Lateness != Slow || !punctual {
 			awaited = append(awaited, id)
 		}
 	}
@@ -170,15 +170,15 @@ func (s *State) quorumIsOutOfReach() bool {
 }
 
 // noWitnessIsAwaited reports whether RoundWitness waits for nobody: no healthy member that was
-// elected is silent, or those that are were found late and there is a quorum without them.
+// elected is silent, or those that are are slow and there is a quorum without them.
 func (s *State) noWitnessIsAwaited() bool {
-	healthy, late := s.silentWitnesses()
-	return healthy == 0 || healthy == late && s.CurrentRound().HasQuorum()
+	healthy, slow := s.silentWitnesses()
+	return healthy == 0 || healthy == slow && s.CurrentRound().HasQuorum()
 }
 
 // silentWitnesses returns how many healthy members were elected to witness the running
-// round and have not: all that can still come; and how many of these were found late.
-func (s *State) silentWitnesses() (healthy, late int) {
+// round and have not: all that can still come; and how many of these are slow.
+func (s *State) silentWitnesses() (healthy, slow int) {
 	round := s.CurrentRound()
 	if len(round.Witnesses) == int(round.WitnessesElected) {
 		return 0, 0
@@ -204,11 +204,11 @@ func (s *State) silentWitnesses() (healthy, late int) {
 			continue
 		}
 		healthy++
-		if client.Lateness != OnTime {
-			late++
+		if client.Lateness == Slow {
+			slow++
 		}
 	}
-	return healthy, late
+	return healthy, slow
 }
 
 func (s *State) tickRoundWitness(now, seed uint64) bool {

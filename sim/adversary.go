@@ -16,10 +16,10 @@ const decoys = 2 + coordinator.MaxWitnesses + 8
 
 // appointLiars chooses who lies and how. Fewer than a third of any committee of witnesses
 // can lie about what it saw, as the protocol assumes; trainers that do are at most an
-// eighth of the clients for each kind.
+// eighth of the clients for each kind. Where there is a gang nobody else lies.
 func (w *world) appointLiars() {
 	n := len(w.machines)
-	for _, kind := range (w.plan.faults & liars).each() {
+	for _, kind := range (w.plan.faults & liars &^ Gang).each() {
 		r := newRandom(w.options.Seed, "liars "+kind.String())
 		count := min(max(1, n/8), max(0, (n-1)/3))
 		if kind == LyingWitness {
@@ -35,6 +35,9 @@ func (w *world) appointLiars() {
 		for _, i := range r.pick(n, 1+r.below(count)) {
 			w.machines[i].roles |= kind
 		}
+	}
+	if w.plan.faults&Gang != 0 {
+		w.appointGang()
 	}
 	for _, m := range w.machines {
 		if !m.honest() {
@@ -186,6 +189,9 @@ func (p *process) flood(state *coordinator.State) {
 // of clients that were not elected. It is called once for every new phase.
 func (p *process) conspire(state *coordinator.State) {
 	p.flood(state)
+	if p.machine.lies(Gang) {
+		p.evict(state)
+	}
 	round := state.CurrentRound()
 	if round == nil {
 		return

@@ -42,6 +42,15 @@ func (p *process) Submit(ctx context.Context, a coordinator.Action) error {
 			}
 		}
 	}
+	if p.machine.lies(Gang) {
+		switch honest := a.(type) {
+		case coordinator.WitnessRound:
+			a = p.conspiracy(honest)
+		case coordinator.ReportCheckpoint:
+			honest.Digest = gangModel(honest.Step)
+			a = honest
+		}
+	}
 	return p.send(ctx, a)
 }
 

@@ -25,8 +25,8 @@ const (
 	CountedRight   Assertion = "exactly the results that the witnesses' quorum proved are applied, all signed by assignees"
 	TrainedRight   Assertion = "an honest trainer's result that counts was made from the model that its round says"
 	NotReplayed    Assertion = "no action is accepted twice"
-	NotFramed      Assertion = "nobody is dropped whose result a quorum of witnesses holds"
-	CheckpointTrue Assertion = "the recorded checkpoint is the model with every counted result"
+	NotFramed      Assertion = "nobody is found late whose result a quorum of witnesses holds, nor more than a third; nobody is dropped but by two committees, the second by its quorum"
+	CheckpointTrue Assertion = "the recorded checkpoint is the model with every counted result, reported by a third of an epoch's first members"
 	ReplayEqual    Assertion = "replaying the journal gives the live state"
 	NothingLost    Assertion = "an acknowledged action survives every crash of the host"
 	Progress       Assertion = "when faults stop every honest client makes progress and the run finishes in time"
@@ -63,6 +63,10 @@ type checker struct {
 	votedStep uint32 // of voted
 	voted     []coordinator.ClientID
 
+	late    map[coordinator.ClientID]uint32 // in this epoch, and by the witnesses of which step
+	slow    map[coordinator.ClientID]bool   // in this epoch, by a second finding
+	dropped map[coordinator.ClientID]bool   // in this epoch, by accusation
+
 	replicas    map[uint32][32]byte // by step, as the first honest client had it
 	expectation *coordinator.State  // after the crash that was last
 	lostActions []signature         // in that crash
@@ -74,6 +78,7 @@ func newChecker(w *world) *checker {
 	return &checker{
 		world: w, chain: newChain(w), actions: make(map[signature]bool), acked: make(map[signature]bool),
 		nextStep: 1, replicas: make(map[uint32][32]byte),
+		late: make(map[coordinator.ClientID]uint32), slow: make(map[coordinator.ClientID]bool), dropped: make(map[coordinator.ClientID]bool),
 		seedChain: sha256.Sum256([]byte("psyche/seed/v1" + runID)),
 	}
 }
@@ -93,10 +98,11 @@ type stateMark struct {
 	start      uint64
 	step       uint32
 	checkpoint coordinator.Checkpoint
+	seats      int // members that the epoch began with
 }
 
 func markOf(s *coordinator.State) stateMark {
-	return stateMark{s.RunState, s.StateStart, s.Progress.Step, s.Model.Checkpoint}
+	return stateMark{s.RunState, s.StateStart, s.Progress.Step, s.Model.Checkpoint, len(s.Epoch.Clients) + len(s.Epoch.Exited)}
 }
 
 // accepted checks an action that the host has accepted.
@@ -170,6 +176,10 @@ func (c *checker) accused(s *coordinator.State, a coordinator.HealthCheck) {
 			c.violate(NotFramed, "%s in step %d: %d of %d witnesses hold its result, quorum %d",
 				c.world.nameOf(id), a.Step, held, len(round.Witnesses), quorum)
 		}
+		c.judged(s, a.Step, id, len(round.Witnesses)-held >= quorum)
+	}
+	if most := max(1, (len(s.Epoch.Clients)+len(s.Epoch.Exited))/3); len(c.late) > most {
+		c.violate(NotFramed, "%d members were found late in an epoch, at most %d may be", len(c.late), most)
 	}
 }
 
@@ -194,7 +204,7 @@ func (c *checker) ticked(s *coordinator.State, before stateMark, now uint64) {
 		c.roundTrained(s, past)
 	case coordinator.RoundWitness:
 		c.punctual(before, past, s.Config.RoundWitnessTime)
-		if silent := silentWitness(s, s.RoundOfStep(before.step)); past < s.Config.RoundWitnessTime && silent >= 0 {
+		if silent := c.silentWitness(s, s.RoundOfStep(before.step)); past < s.Config.RoundWitnessTime && silent >= 0 {
 			c.violate(QuorumOrTime, "RoundWitness of step %d lasted %d ms, and member %d was elected and is silent", before.step, past, silent)
 		}
 		c.roundOver(s, before)
@@ -204,6 +214,9 @@ func (c *checker) ticked(s *coordinator.State, before stateMark, now uint64) {
 	}
 	if s.RunState == coordinator.RoundTrain {
 		c.roundBegins(s, before)
+	}
+	if s.RunState == coordinator.Warmup {
+		c.epochBegins(s)
 	}
 	if s.RunState == coordinator.Finished && s.Progress.Step != s.Config.TotalSteps+1 {
 		c.violate(QuorumOrTime, "finished in step %d of %d", s.Progress.Step, s.Config.TotalSteps)
@@ -216,7 +229,7 @@ func (c *checker) roundTrained(s *coordinator.State, past uint64) {
 		return
 	}
 	round := s.CurrentRound()
-	awaited := s.Awaited()
+	awaited := c.awaited(s, round)
 	quorum, complete := quorumOf(electedOf(round, s.Config)), 0
 	for i := range round.Witnesses {
 		holds := func(a assign.Assignment) bool {
@@ -273,6 +286,15 @@ func (c *checker) epochOver(s *coordinator.State, before stateMark) {
 	checkpoint := s.Model.Checkpoint
 	if checkpoint == before.checkpoint {
 		return
+	}
+	reports := 0
+	for _, r := range s.Epoch.Reports {
+		if r.Digest == checkpoint.Digest {
+			reports++
+		}
+	}
+	if 3*reports < before.seats {
+		c.violate(CheckpointTrue, "%d of the %d members that the epoch began with reported the checkpoint of step %d", reports, before.seats, checkpoint.Step)
 	}
 	if checkpoint.Step != before.step-1 {
 		c.violate(CheckpointTrue, "the checkpoint of step %d was recorded after step %d", checkpoint.Step, before.step-1)
@@ -406,6 +428,7 @@ func (c *checker) lost(id coordinator.ClientID, found map[signature]bool) {
 // rewind takes back what the checker noted of a state that nobody ever saw.
 func (c *checker) rewind(s *coordinator.State) {
 	c.nextData, c.nextStep, c.seedChain = s.Progress.DataIndex, s.Progress.Step, s.SeedChain
+	c.rewindFindings(s)
 	switch s.RunState {
 	case coordinator.RoundTrain, coordinator.RoundWitness:
 		c.nextStep++

@@ -31,7 +31,7 @@ func (c *checker) settled(s *coordinator.State, now uint64) {
 	if limit, timed := most[s.RunState]; timed && now > s.StateStart && now-s.StateStart >= limit {
 		c.violate(InTime, "%v of step %d began %d ms ago and may last %d", s.RunState, s.Progress.Step, now-s.StateStart, limit)
 	}
-	if s.RunState == coordinator.RoundWitness && silentWitness(s, s.CurrentRound()) < 0 {
+	if s.RunState == coordinator.RoundWitness && c.silentWitness(s, s.CurrentRound()) < 0 {
 		c.violate(InTime, "RoundWitness of step %d waits for nobody", s.Progress.Step)
 	}
 }
@@ -66,10 +66,12 @@ func isSilent(s *coordinator.State, round *coordinator.Round, i int) bool {
 }
 
 // silentWitness returns a member that a round still has to wait for, or -1. Who is no longer
-// healthy when a round is over has left it before.
-func silentWitness(s *coordinator.State, round *coordinator.Round) int {
-	for i := range round.Members {
-		if isSilent(s, round, i) {
+// healthy when a round is over has left it before. Nobody waits for slow ones when there is a
+// quorum.
+func (c *checker) silentWitness(s *coordinator.State, round *coordinator.Round) int {
+	quorum := len(round.Witnesses) >= quorumOf(electedOf(round, s.Config))
+	for i, id := range round.Members {
+		if isSilent(s, round, i) && !(c.slow[id] && quorum) {
 			return i
 		}
 	}

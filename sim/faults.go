@@ -28,16 +28,17 @@ const (
 	Equivocation                     // announces two results, each to half of the others
 	FalseAccuser                     // accuses honest members
 	HiddenResult                     // announces others to some in the place of its result, and many when the round is over
+	Gang                             // nearly a third of the members play every role together: they evict, and replace the model
 	AllFaults     Faults = 1<<iota - 1
 	NoFaults      Faults = 0
 )
 
-const liars = LyingWitness | SilentTrainer | InvalidResult | Equivocation | FalseAccuser | HiddenResult
+const liars = LyingWitness | SilentTrainer | InvalidResult | Equivocation | FalseAccuser | HiddenResult | Gang
 
 var faultNames = []string{
 	"drop", "delay", "reorder", "duplicate", "partition", "crash", "host-crash", "slow-disk", "torn-write",
 	"clock-jump", "lying-witness", "silent-trainer", "invalid-result", "equivocation", "false-accuser",
-	"hidden-result",
+	"hidden-result", "gang",
 }
 
 // ErrUnknownFault says that a list of faults has a name that there is not.

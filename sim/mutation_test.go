@@ -39,6 +39,12 @@ var mutations = []struct {
 	{"the chain does not go on", chainStands, AllFaults, []Assertion{SeedsRight}},
 	{"results are made from other models", func() rules { return rules{trains: func(m *model) { m[1]++ }} }, AllFaults, []Assertion{TrainedRight}},
 	{"a result is applied twice", appliedTwice, AllFaults, []Assertion{OnceOnly}},
+	{"one committee drops", oneCommitteeDrops, AllFaults, []Assertion{NotFramed}},
+	{"who is denied by few is dropped", fewDrop, Gang, []Assertion{NotFramed}},
+	{"everybody may be late", everybodyLate, Gang, []Assertion{NotFramed}},
+	{"late members stay late", lateForEver, AllFaults, []Assertion{NotFramed, Invariants}},
+	{"late members are waited for", lateAwaited, AllFaults, []Assertion{InTime}},
+	{"the few that are left record a checkpoint", fewRecord, Gang, []Assertion{CheckpointTrue}},
 }
 
 func TestCheckerCatchesMutations(t *testing.T) {
@@ -49,7 +55,11 @@ func TestCheckerCatchesMutations(t *testing.T) {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
 			for seed := uint64(1); seed <= 1000; seed++ {
-				r := Run(Options{Seed: seed, Clients: 8, Rounds: 4, Faults: m.faults, rules: m.rules()})
+				o := Options{Seed: seed, Clients: 8, Rounds: 4, Faults: m.faults, rules: m.rules()}
+				if m.faults == Gang {
+					o.Clients = 40
+				}
+				r := Run(o)
 				if r.Violation == nil {
 					continue
 				}
@@ -284,5 +294,122 @@ func appliedTwice() rules {
 			return append(slices.Clone(payloads), payloads[0])
 		}
 		return payloads
+	}}
+}
+
+// onHealthCheck changes the state after an accepted health check.
+func onHealthCheck(change func(s *coordinator.State, a coordinator.HealthCheck)) rules {
+	return rules{apply: func(s *coordinator.State, from coordinator.ClientID, nonce uint64, a coordinator.Action) error {
+		err := s.Apply(from, nonce, a)
+		if check, ok := a.(coordinator.HealthCheck); ok && err == nil {
+			change(s, check)
+		}
+		return err
+	}}
+}
+
+func oneCommitteeDrops() rules {
+	return onHealthCheck(func(s *coordinator.State, a coordinator.HealthCheck) {
+		for _, id := range a.Clients {
+			if member, ok := s.Member(id); ok {
+				member.State = coordinator.Dropped
+			}
+		}
+	})
+}
+
+// fewDrop drops at the second finding, whether a quorum denies the result or not.
+func fewDrop() rules {
+	return rules{apply: func(s *coordinator.State, from coordinator.ClientID, nonce uint64, a coordinator.Action) error {
+		var late []coordinator.ClientID
+		check, ok := a.(coordinator.HealthCheck)
+		if ok {
+			for _, id := range check.Clients {
+				if member, ok := s.Member(id); ok && member.Lateness == coordinator.Late {
+					late = append(late, id)
+				}
+			}
+		}
+		err := s.Apply(from, nonce, a)
+		round := s.RoundOfStep(s.Progress.Step - 1)
+		if !ok || round == nil || err != nil && !errors.Is(err, coordinator.ErrDuplicate) {
+			return err
+		}
+		for _, id := range late {
+			if member, ok := s.Member(id); ok && member.State == coordinator.Healthy {
+				member.State, err = coordinator.Dropped, nil
+			}
+		}
+		return err
+	}}
+}
+
+func everybodyLate() rules {
+	return onHealthCheck(func(s *coordinator.State, a coordinator.HealthCheck) {
+		for _, id := range a.Clients {
+			if member, ok := s.Member(id); ok && member.Lateness == coordinator.OnTime {
+				member.Lateness = coordinator.FoundLate
+			}
+		}
+	})
+}
+
+func lateForEver() rules {
+	late := make(map[coordinator.ClientID]bool)
+	return rules{tick: func(s *coordinator.State, now, seed uint64) bool {
+		for i := range s.Epoch.Clients {
+			if s.Epoch.Clients[i].Lateness != coordinator.OnTime {
+				late[s.Epoch.Clients[i].ID] = true
+			}
+		}
+		before := s.RunState
+		changed := s.Tick(now, seed)
+		for i := range s.Epoch.Clients {
+			if c := &s.Epoch.Clients[i]; s.RunState == coordinator.Warmup && before != coordinator.Warmup && late[c.ID] {
+				c.Lateness = coordinator.Late
+			}
+		}
+		return changed
+	}}
+}
+
+// lateAwaited waits in RoundWitness for everybody that was elected.
+func lateAwaited() rules {
+	return rules{tick: func(s *coordinator.State, now, seed uint64) bool {
+		if s.RunState == coordinator.RoundWitness && now < s.StateStart+s.Config.RoundWitnessTime {
+			round := s.CurrentRound()
+			for i := range round.Members {
+				if isSilent(s, round, i) {
+					return false
+				}
+			}
+		}
+		return s.Tick(now, seed)
+	}}
+}
+
+// fewRecord removes all honest members at the end and takes what the others report.
+func fewRecord() rules {
+	return rules{tick: func(s *coordinator.State, now, seed uint64) bool {
+		if s.RunState != coordinator.Cooldown || len(s.Epoch.Reports) < 5 {
+			return s.Tick(now, seed)
+		}
+		before := s.Clone()
+		if !s.Tick(now, seed) || s.RunState == coordinator.Cooldown {
+			return s.Hash() != before.Hash()
+		}
+		reports := make(map[[32]byte]int)
+		for _, r := range before.Epoch.Reports {
+			reports[r.Digest]++
+		}
+		for _, r := range before.Epoch.Reports { // the digest of the fewest
+			if c := &s.Model.Checkpoint; reports[r.Digest] < len(before.Epoch.Clients)/3 {
+				if c.Origin == 0 {
+					c.Origin, c.Kind = c.Kind, coordinator.CheckpointP2P
+				}
+				c.Digest, c.Step = r.Digest, s.Progress.Step-1
+			}
+		}
+		return true
 	}}
 }

@@ -103,6 +103,15 @@ func (p *plan) drawConfig(o Options) {
 		c.WarmupTime, c.MaxRoundTrainTime = 8000, 6000
 		c.RoundsPerEpoch, c.EpochTime = 0, uint64(r.between(9000, 14_000))
 	}
+	if p.faults&Gang != 0 {
+		// Small committees can be the gang's for a round: that stops the run for an epoch, which
+		// has a test of its own in package client.
+		c.WitnessNodes = 0
+		c.WaitingForMembersExtraTime = max(c.WaitingForMembersExtraTime, 3000)
+		if p.faults&^liars == 0 {
+			c.InitMinClients = uint16(n) // all are there
+		}
+	}
 	p.maxSeq = simSeqLen
 	tail := 2*rounds + 2
 	if c.EpochTime != 0 {

@@ -125,7 +125,7 @@ type trainer struct {
 
 func (t *trainer) Train(ctx context.Context, step uint32, batch data.Batch, begun func(context.Context) error) ([]byte, float64, error) {
 	p := t.process
-	if p.machine.lies(SilentTrainer) && p.world.lies.chance(800) {
+	if p.machine.lies(SilentTrainer) && p.world.lies.chance(800) || p.machine.lies(Gang) && p.world.lies.chance(100) {
 		return nil, 0, errSilent
 	}
 	if err := p.wait(ctx, p.world.now+p.machine.random.between(p.machine.trainTime/2, p.machine.trainTime)); err != nil {

@@ -23,6 +23,9 @@ type verdict struct {
 	// unknown lists the batches of which the witnesses hold a result that is not among
 	// the candidates. The verdict stands only when it is empty.
 	unknown []int
+	// claimed is set when no root was agreed on and fewer witnesses than a quorum say that they
+	// hold what is unknown: it counts only if others hold it as well whose filters hide that.
+	claimed bool
 	// unread are the members whose lists are not known, where what counts rests on them: it
 	// has enough votes, but too few of the known lists name it for an honest one to be among
 	// them. Who knows one of their results that is not known here may find that another counts.
@@ -43,13 +46,14 @@ func (b ballot) decide() verdict {
 	if !agreed {
 		lists := t.lists(func(*coordinator.Witness) bool { return true })
 		chosen := b.choose(t.believed(lists), int(b.round.WitnessesNeeded))
-		return verdict{chosen, t.unaccounted(chosen, lists), t.unread(chosen, lists)}
+		unknown, claimed := t.unaccounted(chosen, lists)
+		return verdict{chosen, unknown, claimed, t.unread(chosen, lists)}
 	}
 	if found := t.withRoot(root); found != nil {
 		return verdict{chosen: found}
 	}
 	strict := b.choose(t.votes, int(b.round.WitnessesNeeded))
-	missing := t.unaccounted(strict, nil)
+	missing, _ := t.unaccounted(strict, nil)
 	if len(missing) == 0 { // the filters tell nothing: any batch may be it
 		for i := range strict {
 			missing = append(missing, i)
@@ -162,10 +166,10 @@ func (t tally) believed(lists [][]Commitment) [][]int {
 // unaccounted lists the batches without an outcome of which an unknown result may have the
 // quorum. All witnesses may hold it that hold a result of the owner and none that is known
 // here, unless their whole list is known; and those that lie, fewer than a third, may have
-// it in their filters whatever else these say.
-func (t tally) unaccounted(chosen []Commitment, lists [][]Commitment) []int {
+// it in their filters whatever else these say. Claimed says that each of them needs those.
+func (t tally) unaccounted(chosen []Commitment, lists [][]Commitment) (missing []int, claimed bool) {
 	witnesses := len(t.round.Witnesses)
-	var missing []int
+	claimed = true
 	for i := range t.owners {
 		if chosen[i] != (Commitment{}) {
 			continue
@@ -178,9 +182,10 @@ func (t tally) unaccounted(chosen []Commitment, lists [][]Commitment) []int {
 		}
 		if holders+min(t.liars(), witnesses-holders) >= int(t.round.WitnessesNeeded) {
 			missing = append(missing, i)
+			claimed = claimed && holders < int(t.round.WitnessesNeeded)
 		}
 	}
-	return missing
+	return missing, claimed && len(missing) > 0
 }
 
 // unread lists the members whose lists are not known, if a chosen result is named by no more

@@ -141,7 +141,7 @@ func TestDecideIsIndependentOfOrder(t *testing.T) {
 			round.Witnesses[a], round.Witnesses[b] = round.Witnesses[b], round.Witnesses[a]
 		})
 		if got := (ballot{round: &round, owners: ids, candidates: known}).decide(); fmt.Sprint(got) != fmt.Sprint(want) {
-			t.Fatalf("got %x, want %x", got, want)
+			t.Fatalf("got %+v, want %+v", got, want)
 		}
 		// Who knows less arrives at the same, or knows that it lacks something.
 		for i := range known {

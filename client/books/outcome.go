@@ -72,6 +72,7 @@ type Outcome struct {
 	Sources  []*Candidate // of Counted, in the same order
 	Lost     []Slot       // batches without a counted result
 	Missing  int          // results that count and are not held, or not even known
+	Claimed  bool         // all that is missing is not known, and fewer witnesses than a quorum say that they hold it
 	Unsure   bool         // witnesses whose lists are not known may hold what counts in place of it
 	Informed []uint16     // members that know more of those not even known, or what is unsure
 	NoRoom   bool         // one of those missing did not fit into the memory for blobs
@@ -87,7 +88,7 @@ func (o Outcome) Known() bool { return !o.open && !o.Unsure }
 func (b *Book) Decide() Outcome {
 	ballot := b.ballot()
 	v := ballot.decide()
-	o := Outcome{Missing: len(v.unknown), open: len(v.unknown) > 0}
+	o := Outcome{Missing: len(v.unknown), Claimed: v.claimed, open: len(v.unknown) > 0}
 	if len(v.unknown) > 0 {
 		o.Informed = ballot.informed(v.unknown)
 	} else if len(v.unread) > 0 {
@@ -105,6 +106,7 @@ func (b *Book) Decide() Outcome {
 			}
 			if c.State != Held {
 				o.Missing++
+				o.Claimed = false
 				o.NoRoom = o.NoRoom || c.noRoom
 			}
 			o.Counted = append(o.Counted, Counted{s.Batch, c.Commitment})

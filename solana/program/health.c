@@ -30,6 +30,10 @@ static bool client_after_finding(struct client *c, bool room, bool denied) {
 		c->state = DROPPED;
 		return true;
 	}
+	if (c->lateness == LATE) {
+		c->lateness = SLOW;
+		return true;
+	}
 	return false;
 }
 

@@ -159,11 +159,11 @@ static void state_awaited(struct state *s, uint8_t awaited[SET_SIZE]) {
 		if (!member_set_has(round->owners, member)) continue;
 		const struct client *client = lookup_find(&clients, &round->members[member]);
 		if (!client || client->state != HEALTHY) continue;
-		if (client->lateness == ON_TIME && !punctual) {
+		if (client->lateness != SLOW && !punctual) {
 			punctual = true;
 			host_zero(awaited, SET_SIZE);
 		}
-		if (client->lateness == ON_TIME || !punctual) member_set_add(awaited, member);
+		if (client->lateness != SLOW || !punctual) member_set_add(awaited, member);
 	}
 }
 
@@ -187,10 +187,10 @@ bool state_round_proved(struct state *s) {
 }
 
 // state_silent_witnesses is State.silentWitnesses.
-static uint32_t state_silent_witnesses(struct state *s, uint32_t *late) {
+static uint32_t state_silent_witnesses(struct state *s, uint32_t *slow) {
 	const struct round *round = state_current_round(s);
 	uint32_t healthy = 0;
-	*late = 0;
+	*slow = 0;
 	if (round->witness_count == round->witnesses_elected) return 0;
 	uint8_t silent[SET_SIZE];
 	struct lookup clients = {s->epoch.clients.list, s->epoch.clients.count, 0};
@@ -201,7 +201,7 @@ static uint32_t state_silent_witnesses(struct state *s, uint32_t *late) {
 		const struct client *client = lookup_find(&clients, &round->members[member]);
 		if (!client || client->state != HEALTHY) continue;
 		healthy++;
-		*late += client->lateness != ON_TIME;
+		*slow += client->lateness == SLOW;
 	}
 	return healthy;
 }
@@ -211,14 +211,14 @@ bool state_quorum_is_out_of_reach(struct state *s) {
 	const struct round *round = state_current_round(s);
 	uint32_t left = round->member_count - state_healthy_count(s);
 	if (round->witnesses_elected >= left + round->witnesses_needed) return false;
-	uint32_t late;
-	return round->witness_count + state_silent_witnesses(s, &late) < round->witnesses_needed;
+	uint32_t slow;
+	return round->witness_count + state_silent_witnesses(s, &slow) < round->witnesses_needed;
 }
 
 // state_no_witness_is_awaited is State.noWitnessIsAwaited.
 bool state_no_witness_is_awaited(struct state *s) {
-	uint32_t late, healthy = state_silent_witnesses(s, &late);
-	return healthy == 0 || (healthy == late && round_has_quorum(state_current_round(s)));
+	uint32_t slow, healthy = state_silent_witnesses(s, &slow);
+	return healthy == 0 || (healthy == slow && round_has_quorum(state_current_round(s)));
 }
 
 // state_tick_round_witness is State.tickRoundWitness.

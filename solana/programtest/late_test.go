@@ -85,7 +85,7 @@ func (l *lateRun) age() {
 	s := l.r.s.Clone()
 	for _, clients := range [][]coordinator.Client{s.Epoch.Clients, s.Epoch.Exited} {
 		for i := range clients {
-			clients[i].Lateness = oneOf(l.generator, coordinator.OnTime, coordinator.OnTime, coordinator.FoundLate, coordinator.Late)
+			clients[i].Lateness = oneOf(l.generator, coordinator.OnTime, coordinator.OnTime, coordinator.FoundLate, coordinator.Late, coordinator.Slow)
 		}
 	}
 	for i := range s.Epoch.Clients {

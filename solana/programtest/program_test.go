@@ -29,6 +29,7 @@ func suites(operations int) []suite {
 		{"five uploads", fiveUploads},
 		{"accused too late", accusedTooLate},
 		{"one of two is late", oneOfTwoIsLate},
+		{"slow witnesses", slowWitnesses},
 		{"lateness", seeds(operations/2, lateness)},
 		{"random", seeds(operations, random)},
 		{"filled", seeds(operations, filled)},

@@ -149,3 +149,27 @@ func oneOfTwoIsLate(r *pair) error {
 	}
 	return c.err
 }
+
+// slowWitnesses has two of four witnesses slow: RoundWitness waits for them as long as there is
+// no quorum without them.
+func slowWitnesses(r *pair) error {
+	c := begun(r, 4, false)
+	c.tick(30*second, coordinator.RoundTrain)
+	s := c.r.s.Clone()
+	s.Epoch.Clients[2].Lateness, s.Epoch.Clients[3].Lateness = coordinator.Slow, coordinator.Slow
+	if err := c.r.load(s); err != nil {
+		return err
+	}
+	round := c.r.s.CurrentRound()
+	a := coordinator.WitnessRound{Step: 1}
+	for _, id := range round.Members {
+		a.Participants.Add(round.Seed, id[:])
+	}
+	c.must(round.Members[0], a)
+	c.must(round.Members[1], a)
+	c.tick(50*second, coordinator.RoundWitness)
+	c.tick(second, coordinator.RoundWitness)
+	c.must(round.Members[2], a)
+	c.tick(second, coordinator.RoundTrain)
+	return c.err
+}

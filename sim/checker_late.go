@@ -1,0 +1,85 @@
+package sim
+
+import (
+	"slices"
+
+	"github.com/psyche-go/psyche/assign"
+	"github.com/psyche-go/psyche/coordinator"
+)
+
+// judged takes note of what an accepted health check about a step did to a member, which denied
+// says whether a quorum of the witnesses did not hold its result.
+func (c *checker) judged(s *coordinator.State, step uint32, id coordinator.ClientID, denied bool) {
+	member, ok := s.Member(id)
+	if !ok {
+		return
+	}
+	before, late := c.late[id]
+	switch {
+	case member.State == coordinator.Dropped && !c.dropped[id]:
+		if !late || before >= step || !denied {
+			c.violate(NotFramed, "%s was dropped for step %d; found late before: %t (step %d), denied by a quorum: %t", c.world.nameOf(id), step, late, before, denied)
+		}
+		c.dropped[id] = true
+	case !late && member.Lateness != coordinator.OnTime:
+		c.late[id] = step
+	case late && before < step && !denied && member.State == coordinator.Healthy:
+		c.slow[id] = true
+	}
+	if c.slow[id] != (member.Lateness == coordinator.Slow) {
+		c.violate(NotFramed, "%s is slow by the state: %t; by what was accepted: %t", c.world.nameOf(id), !c.slow[id], c.slow[id])
+	}
+}
+
+// awaited returns the assignments of a round whose results are waited for: of healthy members
+// that accepted health checks have not made slow, or of all healthy ones.
+func (c *checker) awaited(s *coordinator.State, round *coordinator.Round) []assign.Assignment {
+	var punctual, all []assign.Assignment
+	for _, a := range round.Assignments(s.Config) {
+		id := round.Members[a.Member]
+		member, ok := s.Member(id)
+		if !ok || member.State != coordinator.Healthy {
+			continue
+		}
+		all = append(all, a)
+		if !c.slow[id] {
+			punctual = append(punctual, a)
+		}
+	}
+	if len(punctual) > 0 {
+		return punctual
+	}
+	return all
+}
+
+// epochBegins forgets the findings of the epoch before.
+func (c *checker) epochBegins(s *coordinator.State) {
+	clear(c.late)
+	clear(c.slow)
+	clear(c.dropped)
+	if slices.ContainsFunc(s.Epoch.Clients, func(m coordinator.Client) bool { return m.Lateness != coordinator.OnTime }) {
+		c.violate(NotFramed, "a member of a new epoch is late in it already")
+	}
+	if c.world.overrun(s.Epoch.Clients) {
+		c.violate(Progress, "the gang is a third of an epoch's members: the plan is wrong")
+	}
+}
+
+// rewindFindings takes over the findings of a host that starts again: those that were lost in
+// the crash were never published.
+func (c *checker) rewindFindings(s *coordinator.State) {
+	late := make(map[coordinator.ClientID]uint32)
+	clear(c.slow)
+	clear(c.dropped)
+	for _, members := range [][]coordinator.Client{s.Epoch.Clients, s.Epoch.Exited} {
+		for i := range members {
+			m := &members[i]
+			if m.Lateness == coordinator.OnTime {
+				continue
+			}
+			late[m.ID], c.slow[m.ID] = c.late[m.ID], m.Lateness == coordinator.Slow
+			c.dropped[m.ID] = m.State == coordinator.Dropped
+		}
+	}
+	c.late = late
+}
