@@ -200,6 +200,15 @@ func (d *deployed) stage(signer coordinator.ClientID, b []byte) ([]byte, error) 
 	return named, nil
 }
 
+// tooLong wants what no valid action has room for to be refused when it is staged. Go finds it
+// malformed.
+func (d *deployed) tooLong(b []byte) (uint64, error) {
+	if _, err := d.stage(d.want.Main, b); err != runtime.ErrInvalidInstructionData {
+		return 0, fmt.Errorf("%d bytes are staged: %w", len(b), err)
+	}
+	return uint64(coordinator.ErrMalformed), nil
+}
+
 // genesis begins a run with a genesis whose host is the account's address, as it has to be on the
 // chain, and then puts the host of the test in its place, so that it can act.
 func (d *deployed) genesis(o operation) (uint64, error) {
@@ -256,6 +265,9 @@ func (d *deployed) act(o operation) (uint64, error) {
 	d.pass(uint64(d.IntN(3)))
 	action := o.body
 	if len(action) > 0 && action[0] == kindUpdateConfig {
+		if len(action)-1 > layout.StageSize {
+			return d.tooLong(action[1:])
+		}
 		named, err := d.stage(d.want.Main, action[1:])
 		if err != nil {
 			return 0, err

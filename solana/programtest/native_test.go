@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -99,6 +100,7 @@ var built struct {
 }
 
 func TestMain(m *testing.M) {
+	debug.SetGCPercent(1000) // accounts are large and short-lived
 	code := m.Run()
 	if built.folder != "" {
 		_ = os.RemoveAll(built.folder)
