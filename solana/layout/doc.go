@@ -1,5 +1,5 @@
 // Package layout says how a run's state lies in its account on the chain: the structure of
-// solana/program/state.h, field by field, in Go.
+// solana/program/rules/state.h, field by field, in Go.
 //
 //	account := layout.Append(nil, &state)
 //	state, err := layout.Decode(account)

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -28,7 +29,7 @@ var compilerFlags = []string{
 	"-fsanitize=undefined,address", "-fno-sanitize-recover=all",
 }
 
-const sources = "../program"
+const sources = "../program/rules" // of the rules
 
 // compiler returns the machine's C compiler, if it can check what it compiles.
 var compiler = sync.OnceValues(func() (string, error) {
@@ -63,14 +64,18 @@ func compile(t *testing.T, source, object string) {
 	run(t, needCompiler(t), append(compilerFlags, "-I", sources, "-c", source, "-o", object)...)
 }
 
-// nativeSources are the paths of all sources but those for the chain.
+// nativeSources are the paths of the sources of the rules and of what they need of a host.
 func nativeSources(t *testing.T) []string {
 	t.Helper()
-	paths, err := filepath.Glob(filepath.Join(sources, "*.c"))
-	if err != nil {
-		t.Fatal(err)
+	var paths []string
+	for _, folder := range []string{sources, "../program/native"} {
+		found, err := filepath.Glob(filepath.Join(folder, "*.c"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		paths = append(paths, found...)
 	}
-	return slices.DeleteFunc(paths, func(path string) bool { return filepath.Base(path) == "chain.c" })
+	return paths
 }
 
 func linkNative(t *testing.T, program string, objects map[string]string) {
@@ -95,6 +100,7 @@ var built struct {
 }
 
 func TestMain(m *testing.M) {
+	debug.SetGCPercent(1000) // accounts are large and short-lived
 	code := m.Run()
 	if built.folder != "" {
 		_ = os.RemoveAll(built.folder)
