@@ -105,11 +105,11 @@ func (e *Endpoint) call(ctx context.Context, limit int, result any, method strin
 	ctx, cancel := context.WithTimeout(ctx, e.timeout)
 	defer cancel()
 	err := e.exchange(ctx, limit, result, method, params)
-	e.note(ctx, err)
 	if err != nil {
-		return fmt.Errorf("%s: %s: %w", e.name, method, err)
+		err = fmt.Errorf("%s: %s: %w", e.name, method, err)
 	}
-	return nil
+	e.note(ctx, err)
+	return err
 }
 
 func (e *Endpoint) exchange(ctx context.Context, limit int, result any, method string, params []any) error {

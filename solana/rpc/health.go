@@ -16,6 +16,7 @@ const (
 // health says how a node did lately. It is a value without a clock.
 type health struct {
 	failures int       // in a row
+	last     error     // of the newest failure
 	again    time.Time // when it may be asked again
 }
 
@@ -52,6 +53,9 @@ func (e *Endpoint) Resting() bool {
 	return h.wait(time.Now()) > 0
 }
 
+// LastError returns why the newest request failed; nil when it did not.
+func (e *Endpoint) LastError() error { return e.lately().last }
+
 // note remembers how a call ended. What the caller broke off says nothing.
 func (e *Endpoint) note(ctx context.Context, err error) {
 	refused, answered := errors.AsType[*Error](err)
@@ -67,6 +71,7 @@ func (e *Endpoint) note(ctx context.Context, err error) {
 			after = busy.after
 		}
 		e.health.failed(time.Now(), after)
+		e.health.last = err
 	}
 }
 
