@@ -72,6 +72,7 @@ func isArmed(armed, slot uint64) bool {
 // chain's time now: 0 when nothing is due, or when what is due has to wait for its draw.
 func tickPlan(s *coordinator.State, now, armed, slot uint64) int {
 	state := s.Clone()
+	now = notBefore(s, now)
 	for n := range maxTicks {
 		if at, ok := state.Due(now); !ok || at > now {
 			return n
@@ -90,6 +91,12 @@ func tickPlan(s *coordinator.State, now, armed, slot uint64) int {
 	return maxTicks
 }
 
+// notBefore returns a time that is not before the state's own: the chain's clock never goes back,
+// what is known of it is up to a second late, and a state of a time to come would be due at once.
+func notBefore(s *coordinator.State, now uint64) uint64 {
+	return max(now, s.StateStart, s.MinimumSince, s.Epoch.StartTime)
+}
+
 // view is what is known of the run.
 type view struct {
 	state *coordinator.State // nobody modifies it
@@ -103,7 +110,7 @@ type view struct {
 // nextTick returns when a client of that rank is to look whether a tick is needed; ok is false
 // when only actions change that.
 func nextTick(v *view, c *clock, rank int, now time.Time, turn, late, jitter time.Duration) (at time.Time, ok bool) {
-	due, ok := v.state.Due(v.chain)
+	due, ok := v.state.Due(notBefore(v.state, v.chain))
 	if !ok {
 		return time.Time{}, false
 	}
