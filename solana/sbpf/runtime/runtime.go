@@ -189,12 +189,30 @@ func (in *input) changes(id [32]byte, accounts []*Account) ([]Account, error) {
 			now.Data = bytes.Clone(data)
 		}
 		now.Owner = [32]byte(in.bytes[p.owner : p.owner+32])
-		if now.Owner != a.Owner && (a.Owner != id || !a.Writable || !zeros(now.Data)) {
-			return nil, ErrModifiedOwner
+		if err := checkOwner(id, a, &now); err != nil {
+			return nil, err
 		}
 		after[i] = now
 	}
 	return after, nil
+}
+
+// Check returns which rule a program breaks that changes an account so.
+func Check(id [32]byte, before, after *Account) error {
+	if err := checkLamports(id, before, after.Lamports); err != nil {
+		return err
+	}
+	if err := checkData(id, before, after.Data); err != nil {
+		return err
+	}
+	return checkOwner(id, before, after)
+}
+
+func checkOwner(id [32]byte, before, after *Account) error {
+	if after.Owner != before.Owner && (before.Owner != id || !before.Writable || !zeros(after.Data)) {
+		return ErrModifiedOwner
+	}
+	return nil
 }
 
 func checkLamports(id [32]byte, a *Account, lamports uint64) error {
