@@ -158,6 +158,7 @@ func (e *execution) instruction(n int) error {
 	for i, at := range in.Accounts {
 		accounts[i] = e.accounts[at]
 	}
+	e.returned = nil
 	if _, native := natives[program]; native {
 		return e.native(program, accounts, in.Data)
 	}

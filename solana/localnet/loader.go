@@ -97,17 +97,26 @@ func putAuthority(data []byte, at int, key transaction.PublicKey) {
 	copy(data[at+1:], key[:])
 }
 
+// words are how logs name an authority.
+type words struct{ immutable, incorrect, unsigned string }
+
+var (
+	ofBuffer  = words{"Buffer is immutable", "Incorrect buffer authority provided", "Buffer authority did not sign"}
+	ofProgram = words{"Program not upgradeable", "Incorrect upgrade authority provided", "Upgrade authority did not sign"}
+	ofClosed  = words{"Account is immutable", "Incorrect authority provided", "Authority did not sign"}
+)
+
 // authorized wants the account to have an authority, and that it signs.
-func (n *nativeCall) authorized(a *runtime.Account, at int, authority *runtime.Account, what string) error {
+func (n *nativeCall) authorized(a *runtime.Account, at int, authority *runtime.Account, w words) error {
 	switch {
 	case a.Data[at] == 0:
-		n.log(what + " is immutable")
+		n.log(w.immutable)
 		return runtime.ErrImmutable
 	case !bytes.Equal(a.Data[at+1:at+33], authority.Key[:]):
-		n.log("Incorrect " + what + " authority provided")
+		n.log(w.incorrect)
 		return runtime.ErrIncorrectAuthority
 	case !authority.Signer:
-		n.log(what + " authority did not sign")
+		n.log(w.unsigned)
 		return runtime.ErrMissingSignature
 	}
 	return nil
@@ -124,7 +133,7 @@ func (n *nativeCall) write() error {
 		n.log("Invalid Buffer account")
 		return runtime.ErrInvalidAccountData
 	}
-	if err := n.authorized(buffer, bufferAuthority, n.accounts[1], "Buffer"); err != nil {
+	if err := n.authorized(buffer, bufferAuthority, n.accounts[1], ofBuffer); err != nil {
 		return err
 	}
 	if offset += transaction.BufferHeader; offset+uint64(len(part)) > uint64(len(buffer.Data)) {
@@ -297,7 +306,7 @@ func (n *nativeCall) upgrade() error {
 		n.log("ProgramData account not large enough")
 		return runtime.ErrAccountDataTooSmall
 	}
-	if err := n.authorized(data, programAuthority, authority, "Program"); err != nil {
+	if err := n.authorized(data, programAuthority, authority, ofProgram); err != nil {
 		return err
 	}
 	if le.Uint64(data.Data[4:]) == n.sysvars.Clock.Slot {
@@ -323,7 +332,7 @@ func (n *nativeCall) setAuthority() error {
 		return err
 	}
 	account, authority := n.accounts[0], n.accounts[1]
-	at, what := bufferAuthority, "Buffer"
+	at, what := bufferAuthority, ofBuffer
 	switch kind(account) {
 	case loaderBuffer:
 		if len(n.accounts) < 3 {
@@ -331,7 +340,7 @@ func (n *nativeCall) setAuthority() error {
 			return runtime.ErrIncorrectAuthority
 		}
 	case loaderProgramData:
-		at, what = programAuthority, "Program"
+		at, what = programAuthority, ofProgram
 	default:
 		n.log("Account does not support authorities")
 		return runtime.ErrInvalidArgument
@@ -347,7 +356,7 @@ func (n *nativeCall) setAuthority() error {
 		n.programs[account.Key] = program
 	}
 	if len(n.accounts) < 3 {
-		clear(data[at : at+33])
+		data[at] = 0 // the key stays behind it, as on the chain
 		n.log("New authority None")
 		return nil
 	}
@@ -392,7 +401,7 @@ func (n *nativeCall) close() error {
 		if err := n.has(3); err != nil {
 			return err
 		}
-		if err := n.authorized(account, at, n.accounts[2], what); err != nil {
+		if err := n.authorized(account, at, n.accounts[2], ofClosed); err != nil {
 			return err
 		}
 	}

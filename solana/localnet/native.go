@@ -74,7 +74,7 @@ func (n *nativeCall) logf(format string, arguments ...any) { n.log(fmt.Sprintf(f
 // has returns an error when an instruction names fewer accounts.
 func (n *nativeCall) has(count int) error {
 	if len(n.accounts) < count {
-		return runtime.ErrNotEnoughKeys
+		return runtime.ErrMissingAccount
 	}
 	return nil
 }

@@ -46,12 +46,12 @@ func Invoke(program *sbpf.Program, sysvars *Sysvars, id [32]byte, accounts []*Ac
 	m := sbpf.NewMachine(program, limit)
 	c.handle(m)
 	result, fault := m.Run(in.bytes)
-	c.Units = m.Units()
+	c.Units = min(m.Units(), limit)
 	err, reason := outcome(result, fault)
-	if fault != nil && !ofSystemCall(fault) {
+	c.log("Program %s consumed %d of %d compute units", c.id, c.Units, limit)
+	if fault != nil && !errors.Is(fault, sbpf.ErrSystem) {
 		c.Units = limit // a program that breaks pays all it had
 	}
-	c.log("Program %s consumed %d of %d compute units", c.id, c.Units, limit)
 	if len(c.Return) > 0 && fault == nil {
 		c.log("Program return: %s %s", c.id, base64.StdEncoding.EncodeToString(c.Return))
 	}
@@ -108,12 +108,6 @@ func outcome(result uint64, fault error) (err, reason error) {
 		return e, e
 	}
 	return ErrNotCompleted, faultText(fault)
-}
-
-// ofSystemCall says that a system call gave up, and not the machine.
-func ofSystemCall(fault error) bool {
-	_, own := errors.AsType[Error](fault)
-	return own || errors.Is(fault, sbpf.ErrAbort) || errors.Is(fault, sbpf.ErrAlign) || errors.Is(fault, sbpf.ErrOverlap)
 }
 
 // faultText is how the chain's logs name what stopped a program.
