@@ -51,14 +51,18 @@ func newDeployed(elf *sbpf.Program) *deployed {
 // pass goes on to a slot so many later. Some of those between are skipped; each that is not has a
 // hash, and so has the one before the new one.
 func (d *deployed) pass(slots uint64) {
-	to := d.sysvars.Clock.Slot + slots
-	for slot := d.sysvars.Clock.Slot; slot < to; slot++ {
-		if slot+1 == to || d.IntN(5) > 0 {
-			d.sysvars.SlotHashes = slices.Insert(d.sysvars.SlotHashes, 0, hashOf(slot))
+	pass(&d.sysvars, slots, func() bool { return d.IntN(5) == 0 })
+}
+
+func pass(v *runtime.Sysvars, slots uint64, skipped func() bool) {
+	to := v.Clock.Slot + slots
+	for slot := v.Clock.Slot; slot < to; slot++ {
+		if slot+1 == to || !skipped() {
+			v.SlotHashes = slices.Insert(v.SlotHashes, 0, hashOf(slot))
 		}
 	}
-	d.sysvars.SlotHashes = d.sysvars.SlotHashes[:min(len(d.sysvars.SlotHashes), runtime.MaxSlotHashes)]
-	d.sysvars.Clock.Slot = to
+	v.SlotHashes = v.SlotHashes[:min(len(v.SlotHashes), runtime.MaxSlotHashes)]
+	v.Clock.Slot = to
 }
 
 func hashOf(slot uint64) runtime.SlotHash {
