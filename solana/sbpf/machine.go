@@ -18,6 +18,9 @@ var (
 	ErrAbort       = errors.New("program gave up")
 )
 
+// ErrSystem says that it was in a system call that a program was stopped.
+var ErrSystem = errors.New("system call failed")
+
 // ErrCharge is ErrUnits of a system call, which the chain tells from ErrUnits of an instruction.
 var ErrCharge = fmt.Errorf("%w of a system call", ErrUnits)
 

@@ -38,7 +38,7 @@ var (
 	ErrExternalData            = Error{Name: "ExternalAccountDataModified"}
 	ErrReadonlyLamports        = Error{Name: "ReadonlyLamportChange"}
 	ErrReadonlyData            = Error{Name: "ReadonlyDataModified"}
-	ErrNotEnoughKeys           = Error{Name: "NotEnoughAccountKeys"}
+	ErrMissingAccount          = Error{Name: "MissingAccount"}
 	ErrSizeChanged             = Error{Name: "AccountDataSizeChanged"}
 	ErrInvalidError            = Error{Name: "InvalidError"}
 	ErrUnsupportedProgram      = Error{Name: "UnsupportedProgramId"}
@@ -74,6 +74,7 @@ var texts = map[string]string{
 	"NotEnoughAccountKeys":                   "insufficient account keys for instruction",
 	"AccountDataSizeChanged":                 "program other than the account's owner changed the size of the account data",
 	"AccountNotExecutable":                   "instruction expected an executable account",
+	"MissingAccount":                         "An account required by the instruction is missing",
 	"AccountBorrowFailed":                    "instruction tries to borrow reference for an account which is already borrowed",
 	"InvalidError":                           "program returned invalid error code",
 	"UnsupportedProgramId":                   "Unsupported program id",

@@ -46,12 +46,12 @@ func Invoke(program *sbpf.Program, sysvars *Sysvars, id [32]byte, accounts []*Ac
 	m := sbpf.NewMachine(program, limit)
 	c.handle(m)
 	result, fault := m.Run(in.bytes)
-	c.Units = m.Units()
+	c.Units = min(m.Units(), limit)
 	err, reason := outcome(result, fault)
-	if fault != nil && !ofSystemCall(fault) {
+	c.log("Program %s consumed %d of %d compute units", c.id, c.Units, limit)
+	if fault != nil && !errors.Is(fault, sbpf.ErrSystem) {
 		c.Units = limit // a program that breaks pays all it had
 	}
-	c.log("Program %s consumed %d of %d compute units", c.id, c.Units, limit)
 	if len(c.Return) > 0 && fault == nil {
 		c.log("Program return: %s %s", c.id, base64.StdEncoding.EncodeToString(c.Return))
 	}
@@ -108,12 +108,6 @@ func outcome(result uint64, fault error) (err, reason error) {
 		return e, e
 	}
 	return ErrNotCompleted, faultText(fault)
-}
-
-// ofSystemCall says that a system call gave up, and not the machine.
-func ofSystemCall(fault error) bool {
-	_, own := errors.AsType[Error](fault)
-	return own || errors.Is(fault, sbpf.ErrAbort) || errors.Is(fault, sbpf.ErrAlign) || errors.Is(fault, sbpf.ErrOverlap)
 }
 
 // faultText is how the chain's logs name what stopped a program.
@@ -189,12 +183,30 @@ func (in *input) changes(id [32]byte, accounts []*Account) ([]Account, error) {
 			now.Data = bytes.Clone(data)
 		}
 		now.Owner = [32]byte(in.bytes[p.owner : p.owner+32])
-		if now.Owner != a.Owner && (a.Owner != id || !a.Writable || !zeros(now.Data)) {
-			return nil, ErrModifiedOwner
+		if err := checkOwner(id, a, &now); err != nil {
+			return nil, err
 		}
 		after[i] = now
 	}
 	return after, nil
+}
+
+// Check returns which rule a program breaks that changes an account so.
+func Check(id [32]byte, before, after *Account) error {
+	if err := checkLamports(id, before, after.Lamports); err != nil {
+		return err
+	}
+	if err := checkData(id, before, after.Data); err != nil {
+		return err
+	}
+	return checkOwner(id, before, after)
+}
+
+func checkOwner(id [32]byte, before, after *Account) error {
+	if after.Owner != before.Owner && (before.Owner != id || !before.Writable || !zeros(after.Data)) {
+		return ErrModifiedOwner
+	}
+	return nil
 }
 
 func checkLamports(id [32]byte, a *Account, lamports uint64) error {

@@ -33,7 +33,7 @@ type Rent struct {
 }
 
 // DefaultRent is the rent of the public chains.
-var DefaultRent = Rent{LamportsPerByte: 3480, Threshold: 2, BurnPercent: 50}
+var DefaultRent = Rent{LamportsPerByte: 6960, Threshold: 1, BurnPercent: 50}
 
 // accountOverhead is how many bytes an account takes beside its data.
 const accountOverhead = 128
