@@ -228,7 +228,7 @@ func TestRefusalsOfActAndTick(t *testing.T) {
 		{"kind 14", coordinator.ErrMalformed, nil, append(le.AppendUint64([]byte{program.Act}, 1), 14), on},
 		{"nonce 0", coordinator.ErrStaleNonce, nil, act(0, coordinator.SetPaused{}), on},
 		{"by another", coordinator.ErrNotAuthorised, nil, act(1, coordinator.SetPaused{}), []string{"run", "other"}},
-		{"not now", coordinator.ErrWrongState, nil, act(1, coordinator.Ready{}), []string{"run", "member"}},
+		{"not now", coordinator.ErrHalted, nil, act(1, coordinator.Ready{}), []string{"run", "member"}},
 		{"update of nothing", program.ErrInvalidInstructionData, nil, staged, on},
 		{"update by another", coordinator.ErrNotAuthorised, stage, staged, []string{"run", "other"}},
 		{"update in full", program.ErrInvalidInstructionData, stage, append(le.AppendUint64([]byte{program.Act}, 1), update...), on},
