@@ -241,9 +241,9 @@ func (d *deployed) genesis(o operation) (uint64, error) {
 	if err != nil || result != 0 {
 		return result, err
 	}
-	d.want.Stage, d.want.Sequence, d.want.Slot = nil, 1, d.sysvars.Clock.Slot
-	d.want.Head = event.FirstHead(programID, address, main, [32]byte(named[4:]))
-	if err := d.logged(event.Event{Instruction: program.Genesis, Head: d.want.Head}); err != nil {
+	d.want.Stage = nil
+	d.want.Head, d.want.Sequence = event.FirstHead(programID, address, main, [32]byte(named[4:])), 0
+	if err := d.changed(event.Event{Instruction: program.Genesis}, event.Cause{Actor: main, Data: named}); err != nil {
 		return 0, err
 	}
 	s := state(d.run.Data)
@@ -289,7 +289,7 @@ func (d *deployed) act(o operation) (uint64, error) {
 	if state(d.run.Data)[12] != before {
 		d.want.Armed = 0
 	}
-	return 0, d.changed(event.Event{Instruction: program.Act}, event.Cause{Actor: o.from, Nonce: o.nonce, Action: action})
+	return 0, d.changed(event.Event{Instruction: program.Act}, event.Cause{Actor: o.from, Nonce: o.nonce, Data: action})
 }
 
 const kindUpdateConfig = 8

@@ -80,7 +80,9 @@ func named(b []byte) []byte {
 	return append(le.AppendUint32(nil, uint32(len(b))), digest[:]...)
 }
 
-func write(at uint32, b []byte) []byte { return append(le.AppendUint32([]byte{program.Write}, at), b...) }
+func write(at uint32, b []byte) []byte {
+	return append(le.AppendUint32([]byte{program.Write}, at), b...)
+}
 
 func act(nonce uint64, a coordinator.Action) []byte {
 	return append(le.AppendUint64([]byte{program.Act}, nonce), encode(a)...)
