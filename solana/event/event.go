@@ -3,7 +3,7 @@
 // can check that none is missing and none was changed.
 //
 //	e, err := event.Decode(logged)
-//	head := e.Next(previous, event.Cause{Actor: actor, Nonce: nonce, Action: action})
+//	head := e.Next(previous, event.Cause{Actor: actor, Nonce: nonce, Data: action[:]})
 package event
 
 import (
@@ -62,14 +62,15 @@ func (e *Event) AppendTo(b []byte) []byte {
 	return append(b, e.Head[:]...)
 }
 
-// Cause is what made an action's event. That of a tick is zero.
+// Cause is what made an event. That of a tick is zero, whatever salt it has.
 type Cause struct {
-	Actor  [32]byte
-	Nonce  uint64
-	Action []byte // the instruction's data behind the nonce
+	Actor [32]byte // who signed
+	Nonce uint64   // 0 for a genesis
+	Data  []byte   // the instruction's, behind its number and nonce
 }
 
-// FirstHead returns the head of a run's genesis, for the hash of its bytes.
+// FirstHead returns what the chain of hashes begins with, before the event of the genesis whose
+// bytes have that hash.
 func FirstHead(program, run, main, genesis [32]byte) [32]byte {
 	return sha256.Sum256(slices.Concat([]byte("psyche/genesis/v1"), program[:], run[:], main[:], genesis[:]))
 }
@@ -78,7 +79,7 @@ func FirstHead(program, run, main, genesis [32]byte) [32]byte {
 func (e *Event) Next(previous [32]byte, by Cause) [32]byte {
 	fields := e.AppendTo(nil)[:hashed]
 	nonce := le.AppendUint64(nil, by.Nonce)
-	return sha256.Sum256(slices.Concat([]byte("psyche/event/v1"), previous[:], fields, by.Actor[:], nonce, by.Action))
+	return sha256.Sum256(slices.Concat([]byte("psyche/event/v1"), previous[:], fields, by.Actor[:], nonce, by.Data))
 }
 
 // Draw returns the draw of a run from the hash of a slot.

@@ -1,6 +1,7 @@
 package programtest
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"slices"
@@ -34,8 +35,13 @@ func (u units) note(instruction byte, before, after []byte, o operation, taken u
 	case instruction == program.Tick:
 		from, to := coordinator.RunState(before[12]), coordinator.RunState(after[12])
 		name = fmt.Sprintf("TICK %s to %s", from, to)
-	case instruction == program.Act && len(o.body) > 0:
-		name = fmt.Sprintf("ACT of kind %d", o.body[0])
+		if bytes.Equal(before, after) {
+			name = "TICK, nothing due"
+		} else if bytes.Equal(state(before), state(after)) {
+			name = "TICK that arms"
+		}
+	case instruction == program.Act && len(o.body) > 0 && int(o.body[0]) < len(actionNames):
+		name += " " + actionNames[o.body[0]]
 	}
 	u[name] = max(u[name], taken)
 }

@@ -51,14 +51,18 @@ func newDeployed(elf *sbpf.Program) *deployed {
 // pass goes on to a slot so many later. Some of those between are skipped; each that is not has a
 // hash, and so has the one before the new one.
 func (d *deployed) pass(slots uint64) {
-	to := d.sysvars.Clock.Slot + slots
-	for slot := d.sysvars.Clock.Slot; slot < to; slot++ {
-		if slot+1 == to || d.IntN(5) > 0 {
-			d.sysvars.SlotHashes = slices.Insert(d.sysvars.SlotHashes, 0, hashOf(slot))
+	pass(&d.sysvars, slots, func() bool { return d.IntN(5) == 0 })
+}
+
+func pass(v *runtime.Sysvars, slots uint64, skipped func() bool) {
+	to := v.Clock.Slot + slots
+	for slot := v.Clock.Slot; slot < to; slot++ {
+		if slot+1 == to || !skipped() {
+			v.SlotHashes = slices.Insert(v.SlotHashes, 0, hashOf(slot))
 		}
 	}
-	d.sysvars.SlotHashes = d.sysvars.SlotHashes[:min(len(d.sysvars.SlotHashes), runtime.MaxSlotHashes)]
-	d.sysvars.Clock.Slot = to
+	v.SlotHashes = v.SlotHashes[:min(len(v.SlotHashes), runtime.MaxSlotHashes)]
+	v.Clock.Slot = to
 }
 
 func hashOf(slot uint64) runtime.SlotHash {
@@ -237,9 +241,9 @@ func (d *deployed) genesis(o operation) (uint64, error) {
 	if err != nil || result != 0 {
 		return result, err
 	}
-	d.want.Stage, d.want.Sequence, d.want.Slot = nil, 1, d.sysvars.Clock.Slot
-	d.want.Head = event.FirstHead(programID, address, main, [32]byte(named[4:]))
-	if err := d.logged(event.Event{Instruction: program.Genesis, Head: d.want.Head}); err != nil {
+	d.want.Stage = nil
+	d.want.Head, d.want.Sequence = event.FirstHead(programID, address, main, [32]byte(named[4:])), 0
+	if err := d.changed(event.Event{Instruction: program.Genesis}, event.Cause{Actor: main, Data: named}); err != nil {
 		return 0, err
 	}
 	s := state(d.run.Data)
@@ -285,7 +289,7 @@ func (d *deployed) act(o operation) (uint64, error) {
 	if state(d.run.Data)[12] != before {
 		d.want.Armed = 0
 	}
-	return 0, d.changed(event.Event{Instruction: program.Act}, event.Cause{Actor: o.from, Nonce: o.nonce, Action: action})
+	return 0, d.changed(event.Event{Instruction: program.Act}, event.Cause{Actor: o.from, Nonce: o.nonce, Data: action})
 }
 
 const kindUpdateConfig = 8

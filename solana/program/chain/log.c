@@ -11,16 +11,16 @@ uint64_t read_clock(uint64_t *slot, uint64_t *now) {
 	return 0;
 }
 
-// first_head is what the chain of hashes begins with.
-void first_head(const struct call *c, const uint8_t *genesis, uint64_t size, struct key *head) {
+// first_head is what the chain of hashes begins with, before the event of the genesis.
+void first_head(struct account *a, const struct call *c, uint64_t size) {
 	struct key digest;
-	struct slice staged = {genesis, size};
+	struct slice staged = {a->stage, size};
 	host_sha256(&staged, 1, (uint8_t *)&digest);
 	struct slice message[5] = {
 		{"psyche/genesis/v1", 17}, {c->program, sizeof *c->program}, {&c->target->address, sizeof(struct key)},
-		{&c->signer->address, sizeof(struct key)}, {&digest, sizeof digest},
+		{&a->main, sizeof a->main}, {&digest, sizeof digest},
 	};
-	host_sha256(message, 5, (uint8_t *)head);
+	host_sha256(message, 5, (uint8_t *)&a->head);
 }
 
 // next_head is what it goes on with.

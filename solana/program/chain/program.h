@@ -126,7 +126,7 @@ struct event {
 	struct key head;
 };
 
-// cause is what made a change: for a tick, nothing.
+// cause is what made a change: who signed, and what it said. That of a tick is nothing.
 struct cause {
 	struct key actor;
 	uint64_t nonce;
@@ -135,7 +135,7 @@ struct cause {
 };
 
 uint64_t read_clock(uint64_t *slot, uint64_t *now);
-void first_head(const struct call *c, const uint8_t *genesis, uint64_t size, struct key *head);
+void first_head(struct account *a, const struct call *c, uint64_t size);
 void next_head(const struct account *a, struct event *e, const struct cause *by);
 void note_change(struct account *a, struct event *e);
 

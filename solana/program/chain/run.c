@@ -44,6 +44,7 @@ uint64_t run_genesis(const struct call *c) {
 	struct account *a;
 	uint64_t length = 0, refused = run_account(c, &a);
 	struct event e = {.instruction = GENESIS, .sequence = 1};
+	struct cause by = {.actor = c->signer->address, .data = c->data, .size = c->size};
 	if (refused) return refused;
 	if (!key_equal(&c->signer->address, &a->main)) return INCORRECT_AUTHORITY;
 	if (a->state.magic != 0) return ACCOUNT_ALREADY_INITIALIZED;
@@ -53,7 +54,8 @@ uint64_t run_genesis(const struct call *c) {
 	if (!key_equal(&s->host, &c->target->address) || !key_equal(&s->authority.main, &a->main)) return ERR_INVALID_CONFIG;
 	if (!is_address_with_seed(&s->host, &a->main, s->run_id, s->run_id_length, c->program)) return INVALID_SEEDS;
 	if ((refused = read_clock(&e.slot, &e.now))) return refused;
-	first_head(c, a->stage, length, &e.head);
+	first_head(a, c, length);
+	next_head(a, &e, &by);
 	clear_stage(a);
 	note_change(a, &e);
 	return 0;

@@ -65,7 +65,7 @@ func Invoke(program *sbpf.Program, sysvars *Sysvars, id [32]byte, accounts []*Ac
 		return c.Result, err
 	}
 	c.log("Program %s success", c.id)
-	if !balanced(accounts, after) {
+	if !in.balanced(accounts, after) {
 		return c.Result, ErrUnbalanced
 	}
 	for i := range after {
@@ -132,10 +132,14 @@ func faultText(fault error) error {
 	return fmt.Errorf("Access violation: %w", fault)
 }
 
-// balanced says that accounts together have as many lamports as before.
-func balanced(before []*Account, after []Account) bool {
+// balanced says that accounts together have as many lamports as before. One that the instruction
+// names twice counts once.
+func (in *input) balanced(before []*Account, after []Account) bool {
 	var was, is, wasHigh, isHigh, carry uint64
 	for i := range after {
+		if in.places[i].first != i {
+			continue
+		}
 		was, carry = bits.Add64(was, before[i].Lamports, 0)
 		wasHigh += carry
 		is, carry = bits.Add64(is, after[i].Lamports, 0)
