@@ -120,7 +120,7 @@ func TestHostMutants(t *testing.T) {
 	}
 	objects := objectsOf(t)
 	for i, m := range hostMutants {
-		if !*allMutants && i%12 != 0 {
+		if !*allMutants && i%20 != 0 {
 			continue
 		}
 		t.Run(m.source+" "+m.old, func(t *testing.T) {
