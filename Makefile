@@ -15,7 +15,7 @@ LEARNING := ./torch/... ./model/... ./train/... ./cmd/psyche-client/... ./e2e/..
 PLAIN     = $(or $(shell $(GO) list ./... | grep -v -E '/(torch|model|train|cmd/psyche-client|e2e|bench)(/|$$)'),$(error go list failed))
 STATIC    = $(or $(shell $(GO) list ./... | grep -v -E '/(torch|model|train|distro|cmd/psyche-client|e2e|bench)(/|$$)'),$(error go list failed)) ./distro/codec
 
-.PHONY: all sim build setup shim demo demo-data test test-plain test-torch race fuzz load internet static lint fmt-check vet bench bench-step bench-distro bench-round bench-parity clean
+.PHONY: all sim build setup shim demo demo-data test test-plain test-torch race fuzz load internet solana-program static lint fmt-check vet bench bench-step bench-distro bench-round bench-parity clean
 
 all: build
 
@@ -69,6 +69,10 @@ race:
 FUZZTIME ?= 60s
 fuzz:
 	scripts/fuzz.sh $(FUZZTIME)
+
+## solana-program: the program of a run on Solana from its sources (needs clang-19), with its hash
+solana-program:
+	$(GO) test ./solana/program -run TestSources -count 1 -v -update
 
 ## static: everything outside learning builds without cgo
 static:

@@ -13,7 +13,7 @@ import (
 const second = 1000
 
 // testState has something in every list and every field.
-func testState(t *testing.T) coordinator.State {
+func testState(t testing.TB) coordinator.State {
 	t.Helper()
 	id := func(i int) (id coordinator.ClientID) {
 		for j := range id {

@@ -190,11 +190,15 @@ func (c *crowd) secondEpoch() {
 	c.tick(50*second, coordinator.RoundWitness)
 	c.tick(5*second, coordinator.RoundTrain)
 	c.accuse()
+	few := 30
+	if _, ok := c.r.c.(chooses); ok {
+		few = 3 // with other draws more of those who left may be witnesses
+	}
 	for i, id := range s.CurrentRound().Members {
 		if isHealthy(s, id) {
 			c.must(id, coordinator.Withdraw{Client: id})
 		}
-		if i == 30 {
+		if i == few {
 			c.tick(second, coordinator.RoundTrain)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -28,7 +29,7 @@ var compilerFlags = []string{
 	"-fsanitize=undefined,address", "-fno-sanitize-recover=all",
 }
 
-const sources = "../program"
+const sources = "../program/rules" // of the rules
 
 // compiler returns the machine's C compiler, if it can check what it compiles.
 var compiler = sync.OnceValues(func() (string, error) {
@@ -57,20 +58,24 @@ func needCompiler(t *testing.T) string {
 	return path
 }
 
-// compile makes an object of a source.
-func compile(t *testing.T, source, object string) {
+// compileNative makes an object of a source.
+func compileNative(t *testing.T, source, object string) {
 	t.Helper()
 	run(t, needCompiler(t), append(compilerFlags, "-I", sources, "-c", source, "-o", object)...)
 }
 
-// nativeSources are the paths of all sources but those for the chain.
+// nativeSources are the paths of the sources of the rules and of what they need of a host.
 func nativeSources(t *testing.T) []string {
 	t.Helper()
-	paths, err := filepath.Glob(filepath.Join(sources, "*.c"))
-	if err != nil {
-		t.Fatal(err)
+	var paths []string
+	for _, folder := range []string{sources, "../program/native"} {
+		found, err := filepath.Glob(filepath.Join(folder, "*.c"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		paths = append(paths, found...)
 	}
-	return slices.DeleteFunc(paths, func(path string) bool { return filepath.Base(path) == "chain.c" })
+	return paths
 }
 
 func linkNative(t *testing.T, program string, objects map[string]string) {
@@ -95,6 +100,7 @@ var built struct {
 }
 
 func TestMain(m *testing.M) {
+	debug.SetGCPercent(1000) // accounts are large and short-lived
 	code := m.Run()
 	if built.folder != "" {
 		_ = os.RemoveAll(built.folder)
@@ -115,7 +121,7 @@ func native(t *testing.T) string {
 		for _, source := range nativeSources(t) {
 			name := filepath.Base(source)
 			built.objects[name] = filepath.Join(folder, name+".o")
-			compile(t, source, built.objects[name])
+			compileNative(t, source, built.objects[name])
 		}
 		linkNative(t, filepath.Join(folder, "native"), built.objects)
 		built.program = filepath.Join(folder, "native")

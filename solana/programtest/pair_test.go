@@ -52,7 +52,7 @@ func (r *pair) genesis(g coordinator.Genesis) (coordinator.Code, error) {
 	s, err := g.State()
 	want := codeOf(err)
 	r.s = s
-	a, err := r.do(operation{kind: opGenesis, body: appendGenesis(nil, g)})
+	a, err := r.do(operation{kind: opGenesis, body: layout.AppendGenesis(nil, g)})
 	if err != nil {
 		return want, err
 	}
@@ -102,19 +102,25 @@ func (r *pair) apply(from coordinator.ClientID, nonce uint64, body []byte) (coor
 	return want, nil
 }
 
-// tick asks first when a tick is due.
+// chooses is a core that says itself with which time and which draw it ticks.
+type chooses interface {
+	prepare(s *coordinator.State, now uint64) (at, draw uint64, err error)
+}
+
+// tick asks first when a tick is due, if the core can say that.
 func (r *pair) tick(now, seed uint64) (bool, error) {
 	before := r.s.RunState
-	at, ok := r.s.Due(now)
+	if c, ok := r.c.(chooses); ok {
+		var err error
+		if now, seed, err = c.prepare(&r.s, now); err != nil {
+			return false, differ("before a tick: %v\n%s", err, r.s.String())
+		}
+	} else if err := r.due(now); err != nil {
+		return false, err
+	}
 	want := r.s.Tick(now, seed)
-	a, err := r.do(operation{kind: opDue, now: now})
+	a, err := r.do(operation{kind: opTick, now: now, seed: seed})
 	if err != nil {
-		return want, err
-	}
-	if ok != (a.result != 0) || ok && at != a.number {
-		return want, differ("due at %d: Go %d %t, C %d %d\n%s", now, at, ok, a.number, a.result, r.s.String())
-	}
-	if a, err = r.do(operation{kind: opTick, now: now, seed: seed}); err != nil {
 		return want, err
 	}
 	r.seen[fmt.Sprintf("tick %s to %s", before, r.s.RunState)]++
@@ -125,6 +131,18 @@ func (r *pair) tick(now, seed uint64) (bool, error) {
 		return want, differ("tick: C says changed %t and changes %d parts", want, a.changed)
 	}
 	return want, r.compare("tick")
+}
+
+func (r *pair) due(now uint64) error {
+	at, ok := r.s.Due(now)
+	a, err := r.do(operation{kind: opDue, now: now})
+	if err != nil {
+		return err
+	}
+	if ok != (a.result != 0) || ok && at != a.number {
+		return differ("due at %d: Go %d %t, C %d %d\n%s", now, at, ok, a.number, a.result, r.s.String())
+	}
+	return nil
 }
 
 // compare compares the account with that of Go's state.
@@ -155,24 +173,6 @@ func codeOf(err error) coordinator.Code {
 		return code
 	}
 	return coordinator.ErrMalformed // of package wire
-}
-
-// appendGenesis appends the bytes of a genesis, which decode_genesis reads.
-func appendGenesis(b []byte, g coordinator.Genesis) []byte {
-	b = append(append(append(b, g.Host[:]...), g.MainAuthority[:]...), g.JoinAuthority[:]...)
-	bits := byte(0)
-	if g.Permissioned {
-		bits |= 1
-	}
-	if g.Paused {
-		bits |= 2
-	}
-	b = le.AppendUint32(append(b, bits), g.Progress.Epoch)
-	b = le.AppendUint32(b, g.Progress.Step)
-	b = le.AppendUint64(b, g.Progress.DataIndex)
-	b = append(append(b, byte(len(g.RunID))), g.RunID...)
-	u := coordinator.UpdateConfig{Config: g.Config, Model: g.Model}
-	return u.AppendTo(b)
 }
 
 // encode is wire.AppendAction, without its refusal of what nobody would send.

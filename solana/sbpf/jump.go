@@ -1,5 +1,10 @@
 package sbpf
 
+import (
+	"errors"
+	"fmt"
+)
+
 const (
 	opCall     = 0x85
 	opCallTo   = 0x8d // the address in a register
@@ -59,6 +64,9 @@ func (m *Machine) jumps(condition byte, a, b uint64) bool {
 func (m *Machine) call(i *instruction, at int) int {
 	if i.op == opCall && i.source == fromSystem {
 		m.r[0] = m.system(uint32(i.immediate))
+		if m.fault != nil && !errors.Is(m.fault, ErrSyscall) {
+			m.fault = fmt.Errorf("%w: %w", ErrSystem, m.fault)
+		}
 		return at
 	}
 	if len(m.calls) == maxDepth-1 {

@@ -13,7 +13,16 @@ var (
 	ErrInstruction = errors.New("instruction that does not exist")
 	ErrDivision    = errors.New("division by zero")
 	ErrSyscall     = errors.New("system call that does not exist")
+	ErrAlign       = errors.New("pointer that is not aligned")
+	ErrOverlap     = errors.New("copy onto itself")
+	ErrAbort       = errors.New("program gave up")
 )
+
+// ErrSystem says that it was in a system call that a program was stopped.
+var ErrSystem = errors.New("system call failed")
+
+// ErrCharge is ErrUnits of a system call, which the chain tells from ErrUnits of an instruction.
+var ErrCharge = fmt.Errorf("%w of a system call", ErrUnits)
 
 const (
 	frameSize = 4096
@@ -31,6 +40,7 @@ type Machine struct {
 	r            [11]uint64
 	calls        []frame
 	fault        error // of the last access or call
+	syscalls     map[uint32]Syscall
 }
 
 // frame is what a call leaves behind.
@@ -41,7 +51,9 @@ type frame struct {
 
 // NewMachine returns a machine that stops a program after a number of compute units.
 func NewMachine(p *Program, limit uint64) *Machine {
-	return &Machine{program: p, stack: make([]byte, maxDepth*frameSize), heap: make([]byte, heapSize), limit: limit}
+	return &Machine{
+		program: p, stack: make([]byte, maxDepth*frameSize), heap: make([]byte, heapSize), limit: limit, syscalls: map[uint32]Syscall{},
+	}
 }
 
 // Units returns how many compute units the last run took.
@@ -156,7 +168,11 @@ func (m *Machine) store(i *instruction) {
 }
 
 // memory returns n bytes at an address, or nil with a fault where the program may not be.
+// No bytes are anywhere.
 func (m *Machine) memory(address, n uint64, write bool) []byte {
+	if n == 0 {
+		return []byte{}
+	}
 	var region []byte
 	switch address >> 32 {
 	case 0:

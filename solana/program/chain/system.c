@@ -1,11 +1,7 @@
-// The host on the chain: its system calls.
+// What the rules need of their host, on the chain.
 
+#include "system.h"
 #include "host.h"
-
-extern uint64_t sol_sha256(const struct slice *pieces, uint64_t count, uint8_t *digest);
-extern uint64_t sol_memmove_(void *to, const void *from, uint64_t size);
-extern uint64_t sol_memset_(void *at, uint8_t value, uint64_t size);
-extern uint64_t sol_memcmp_(const void *a, const void *b, uint64_t size, int32_t *result);
 
 void host_sha256(const struct slice *pieces, uint64_t count, uint8_t digest[32]) { sol_sha256(pieces, count, digest); }
 

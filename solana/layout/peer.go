@@ -1,0 +1,110 @@
+package layout
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+)
+
+// Bounds of what a client announces: those of package backend.
+const (
+	MaxAddrs      = 8
+	MaxAddrLength = 256
+	MaxAddrsTotal = 1024
+)
+
+const (
+	// PeerSize is the number of bytes of a peer's account.
+	PeerSize = peerAddrs + (1+2*MaxAddrs+MaxAddrsTotal+7)/8*8
+
+	// PeerRunOffset is where a peer's account has its run, for filters of the chain's JSON-RPC
+	// interface.
+	PeerRunOffset = 16
+
+	peerAddrs = 88
+)
+
+// Peer is the account in which a client says how it is reached in a run.
+type Peer struct {
+	Run, Owner [32]byte
+	Slot       uint64 // of the announcement
+	Addrs      []string
+}
+
+// ReadPeer reads a peer's account.
+func ReadPeer(b []byte) (Peer, error) {
+	if len(b) != PeerSize {
+		return Peer{}, fmt.Errorf("account of a peer: has %d bytes, want %d", len(b), PeerSize)
+	}
+	if err := checkMagic(b, PeerMagic, "a peer"); err != nil {
+		return Peer{}, err
+	}
+	size := le.Uint32(b[12:])
+	if size > PeerSize-peerAddrs {
+		return Peer{}, fmt.Errorf("account of a peer: %d bytes of addresses, at most %d can be", size, PeerSize-peerAddrs)
+	}
+	addrs, err := ReadAddrs(b[peerAddrs : peerAddrs+int(size)])
+	if err != nil {
+		return Peer{}, fmt.Errorf("account of a peer: %w", err)
+	}
+	if rest := b[peerAddrs+int(size):]; !bytes.Equal(rest, make([]byte, len(rest))) {
+		return Peer{}, fmt.Errorf("account of a peer: something is behind its %d bytes of addresses", size)
+	}
+	return Peer{Run: [32]byte(b[16:]), Owner: [32]byte(b[48:]), Slot: le.Uint64(b[80:]), Addrs: addrs}, nil
+}
+
+// AppendPeer appends the account of a peer to b, whose addresses have to be in bounds.
+func AppendPeer(b []byte, p *Peer) []byte {
+	n := len(b)
+	addrs := AppendAddrs(nil, p.Addrs)
+	b = slices.Grow(b, PeerSize)[:n+PeerSize]
+	a := b[n:]
+	clear(a)
+	copy(a, PeerMagic)
+	le.PutUint32(a[8:], AccountVersion)
+	le.PutUint32(a[12:], uint32(len(addrs)))
+	copy(a[16:], p.Run[:])
+	copy(a[48:], p.Owner[:])
+	le.PutUint64(a[80:], p.Slot)
+	copy(a[peerAddrs:], addrs)
+	return b
+}
+
+// AppendAddrs appends addresses as an announcement has them.
+func AppendAddrs(b []byte, addrs []string) []byte {
+	b = append(b, uint8(len(addrs)))
+	for _, addr := range addrs {
+		b = append(le.AppendUint16(b, uint16(len(addr))), addr...)
+	}
+	return b
+}
+
+// ReadAddrs reads what AppendAddrs appends.
+func ReadAddrs(b []byte) ([]string, error) {
+	if len(b) == 0 || b[0] > MaxAddrs {
+		return nil, fmt.Errorf("addresses: want a number up to %d", MaxAddrs)
+	}
+	var addrs []string
+	total, rest := 0, b[1:]
+	for i := range int(b[0]) {
+		if len(rest) < 2 {
+			return nil, fmt.Errorf("addresses: end before address %d of %d", i, b[0])
+		}
+		n := int(le.Uint16(rest))
+		rest = rest[2:]
+		if total += n; n == 0 || n > MaxAddrLength || total > MaxAddrsTotal || n > len(rest) {
+			return nil, fmt.Errorf("addresses: address %d has %d bytes, want 1 to %d, %d together", i, n, MaxAddrLength, MaxAddrsTotal)
+		}
+		for _, c := range rest[:n] {
+			if c <= ' ' || c > '~' {
+				return nil, fmt.Errorf("addresses: address %d has byte %#02x, want printable ASCII", i, c)
+			}
+		}
+		addrs = append(addrs, string(rest[:n]))
+		rest = rest[n:]
+	}
+	if len(rest) > 0 {
+		return nil, fmt.Errorf("addresses: %d bytes behind the last one", len(rest))
+	}
+	return addrs, nil
+}

@@ -1,0 +1,16 @@
+// Package localnet is a Solana chain of one node in memory, for tests, development and
+// demonstrations. Ledger is the chain itself, without a clock and without a network: accounts,
+// transactions, slots, forks. Server lets time pass, and its Endpoints are what clients of a real
+// node find: JSON-RPC by HTTP, subscriptions by WebSocket.
+//
+//	ledger := localnet.NewLedger(localnet.Config{Start: time.Now()})
+//	server := localnet.NewServer(ledger, localnet.Options{Slot: 400 * time.Millisecond})
+//	go server.Run(ctx)
+//	http.Serve(listener, server.Endpoint())
+//
+// It has the system program, the compute budget, the upgradeable loader and what that loads, with
+// the rules, the fees and the limits of the public chains. It has no votes, stakes, leaders, epochs
+// that end, address lookup tables, durable nonces or calls from program to program.
+//
+// Tests give endpoints Faults and take slots back with Rollback, as forks of a public chain do.
+package localnet

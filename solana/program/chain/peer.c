@@ -1,0 +1,73 @@
+// Where clients announce how they are reached.
+
+#include "program.h"
+
+// is_peer_address reports whether an address is that of an owner's peer account for a run: its
+// seed is half of the SHA-256 of the run's address, in hexadecimal.
+static bool is_peer_address(const struct key *address, const struct key *owner, const struct key *run, const struct key *program) {
+	static const uint8_t digits[16] = "0123456789abcdef";
+	struct slice message = {run, sizeof *run};
+	uint8_t digest[32], seed[32];
+	host_sha256(&message, 1, digest);
+	for (uint32_t i = 0; i < sizeof seed; i++) seed[i] = digits[i % 2 ? digest[i / 2] & 15 : digest[i / 2] >> 4];
+	return is_address_with_seed(address, owner, seed, sizeof seed, program);
+}
+
+// addresses_valid is backend.CheckAddrs, and nothing may stand behind the last address.
+static bool addresses_valid(const uint8_t *bytes, uint64_t size) {
+	if (size == 0 || bytes[0] > MAX_ADDRESSES) return false;
+	uint64_t at = 1, total = 0;
+	for (uint32_t left = bytes[0]; left > 0; left--) {
+		if (size - at < 2) return false;
+		uint64_t length = uint16_at(bytes + at);
+		at += 2;
+		total += length;
+		if (length == 0 || length > MAX_ADDRESS_LENGTH || total > MAX_ADDRESSES_TOTAL || length > size - at) return false;
+		for (uint64_t end = at + length; at < end; at++)
+			if (bytes[at] <= ' ' || bytes[at] > '~') return false;
+	}
+	return at == size;
+}
+
+// is_run reports whether an account, which nothing was checked of, is a run's of this program.
+static bool is_run(const struct input_account *account, const struct key *program) {
+	const struct account *a = (const struct account *)account->data;
+	return key_equal(&account->owner, program) && account->size == sizeof *a && a->magic == RUN_MAGIC && a->version == ACCOUNT_VERSION;
+}
+
+// peer_announce keeps the addresses of who signs, for a run: count u8, each length u16, bytes.
+uint64_t peer_announce(const struct call *c) {
+	struct peer *p = (struct peer *)c->target->data;
+	const struct key *run = &c->third->address, *owner = &c->signer->address;
+	uint64_t now;
+	if (!is_run(c->third, c->program)) return INVALID_ARGUMENT;
+	if (c->target->size != sizeof *p) return INVALID_ACCOUNT_DATA;
+	if (p->magic != 0 && p->magic != PEER_MAGIC) return INVALID_ACCOUNT_DATA;
+	if (p->magic != 0 && p->version != ACCOUNT_VERSION) return ERR_OTHER_VERSION;
+	if (!is_peer_address(&c->target->address, owner, run, c->program)) return INVALID_SEEDS;
+	if (!addresses_valid(c->data, c->size)) return INVALID_INSTRUCTION_DATA;
+	p->magic = PEER_MAGIC;
+	p->version = ACCOUNT_VERSION;
+	p->size = (uint32_t)c->size;
+	p->run = *run;
+	p->owner = *owner;
+	host_zero(p->addresses, sizeof p->addresses);
+	host_move(p->addresses, c->data, c->size);
+	return read_clock(&p->slot, &now);
+}
+
+// peer_forget ends a peer account of any version, as run_free does a run's.
+uint64_t peer_forget(const struct call *c) {
+	struct peer *p = (struct peer *)c->target->data;
+	if (c->target->size < offsetof(struct peer, slot)) return INVALID_ACCOUNT_DATA;
+	if (p->magic == 0) return UNINITIALIZED_ACCOUNT;
+	if (p->magic != PEER_MAGIC && p->magic != FREED_MAGIC) return INVALID_ACCOUNT_DATA;
+	if (!key_equal(&c->signer->address, &p->owner)) return INCORRECT_AUTHORITY;
+	if (c->size > 0) return INVALID_INSTRUCTION_DATA;
+	struct key owner = p->owner;
+	host_zero(p, c->target->size);
+	p->magic = FREED_MAGIC;
+	p->owner = owner;
+	pay_out(c->target, c->third);
+	return 0;
+}

@@ -1,0 +1,149 @@
+// The host of a run on the chain: its accounts, and the instructions by which they change.
+// docs/solana.md has them in tables.
+#ifndef PSYCHE_PROGRAM_H
+#define PSYCHE_PROGRAM_H
+
+#include "coordinator.h"
+#include "system.h"
+
+// What the first eight bytes of an account say it is: "psy-run" and a zero byte, "psy-peer",
+// "psy-free". An account that was freed, but funded again in the same transaction, is of no use
+// to anybody but its owner, who can free it again.
+#define RUN_MAGIC 0x006e75722d797370ull
+#define PEER_MAGIC 0x726565702d797370ull
+#define FREED_MAGIC 0x656572662d797370ull
+
+enum {
+	ACCOUNT_VERSION = 1, // of both kinds of accounts
+	STAGE_SIZE = 8960,   // a genesis or an UpdateConfig of any size fits
+	MAX_SALT = 32,
+	MAX_ADDRESSES = 8, // as in package backend
+	MAX_ADDRESS_LENGTH = 256,
+	MAX_ADDRESSES_TOTAL = 1024,
+	ANNOUNCEMENT_SIZE = 1 + 2 * MAX_ADDRESSES + MAX_ADDRESSES_TOTAL,
+};
+
+// account is a run's. The fields up to main are where they are in every version, for ever:
+// whatever an account has behind them, its owner gets its rent back.
+struct account {
+	uint64_t magic;
+	uint32_t version;
+	uint8_t run_state, closed, unused[2]; // as in state
+	struct key main;
+	uint64_t slot;  // of the newest change of state
+	uint64_t armed; // since when a tick waits for its draw; 0: none does
+	struct key head;
+	uint32_t staged, unused_too; // bytes of stage that were written
+	struct state state;
+	uint8_t lead[8]; // room for the kind of an action whose rest is staged
+	uint8_t stage[STAGE_SIZE];
+};
+
+// peer is where a client says how it is reached. Up to owner the fields stay as in account.
+struct peer {
+	uint64_t magic;
+	uint32_t version, size; // of addresses
+	struct key run, owner;
+	uint64_t slot; // of the announcement
+	uint8_t addresses[ANNOUNCEMENT_SIZE + 7]; // as in the instruction, zeros behind
+};
+
+_Static_assert(offsetof(struct account, main) == 16 && offsetof(struct account, state) == 104, "layout");
+_Static_assert(offsetof(struct account, stage) == 272112 && sizeof(struct account) == 281072, "layout");
+_Static_assert(offsetof(struct peer, addresses) == 88 && sizeof(struct peer) == 1136, "layout");
+
+enum instruction { INIT = 1, WRITE, GENESIS, ACT, TICK, FREE, ANNOUNCE, FORGET, MIGRATE };
+
+// Results. Refusals by the rules are the numbers of enum code; these are the host's own, and
+// those that every program of the chain has.
+enum { ERR_OTHER_VERSION = 256, ERR_NO_MIGRATION };
+#define BUILTIN(n) ((uint64_t)(n) << 32)
+#define INVALID_ARGUMENT BUILTIN(2)
+#define INVALID_INSTRUCTION_DATA BUILTIN(3)
+#define INVALID_ACCOUNT_DATA BUILTIN(4)
+#define MISSING_REQUIRED_SIGNATURE BUILTIN(8)
+#define ACCOUNT_ALREADY_INITIALIZED BUILTIN(9)
+#define UNINITIALIZED_ACCOUNT BUILTIN(10)
+#define NOT_ENOUGH_ACCOUNT_KEYS BUILTIN(11)
+#define INVALID_SEEDS BUILTIN(14)
+#define UNSUPPORTED_SYSVAR BUILTIN(17)
+#define INVALID_ACCOUNT_OWNER BUILTIN(23)
+#define IMMUTABLE BUILTIN(25)
+#define INCORRECT_AUTHORITY BUILTIN(26)
+
+// input_account is an account as the chain's loader hands it over, if the instruction does not
+// name it twice.
+struct input_account {
+	uint8_t duplicate, signer, writable, executable, unused[4];
+	struct key address, owner;
+	uint64_t lamports, size;
+	uint8_t data[];
+};
+
+_Static_assert(sizeof(struct input_account) == 88, "layout");
+
+enum { MAX_ACCOUNTS = 3 };
+
+// call is an instruction with its accounts: what it works on, who signs, and a third one.
+struct call {
+	struct input_account *target, *signer, *third;
+	const struct key *program;
+	uint8_t instruction;
+	const uint8_t *data; // behind the kind of instruction
+	uint64_t size;
+};
+
+// input.c
+uint64_t read_call(struct call *c, uint8_t *input);
+
+// run.c: accounts of runs
+uint64_t run_account(const struct call *c, struct account **a);
+uint64_t begun_account(const struct call *c, struct account **a);
+uint64_t run_init(const struct call *c);
+uint64_t run_genesis(const struct call *c);
+uint64_t run_act(const struct call *c);
+uint64_t run_tick(const struct call *c);
+
+// stage.c
+uint64_t run_write(const struct call *c);
+uint64_t staged_bytes(const struct account *a, const uint8_t *named, uint64_t size, uint64_t *length);
+void clear_stage(struct account *a);
+
+// free.c: the end of accounts
+void pay_out(struct input_account *from, struct input_account *to);
+uint64_t run_free(const struct call *c);
+uint64_t run_migrate(const struct call *c);
+
+// peer.c
+uint64_t peer_announce(const struct call *c);
+uint64_t peer_forget(const struct call *c);
+
+// log.c
+
+// event is what is logged of a change of a run's state.
+struct event {
+	uint64_t instruction, sequence, slot, now, draw;
+	struct key head;
+};
+
+// cause is what made a change: who signed, and what it said. That of a tick is nothing.
+struct cause {
+	struct key actor;
+	uint64_t nonce;
+	const uint8_t *data;
+	uint64_t size;
+};
+
+uint64_t read_clock(uint64_t *slot, uint64_t *now);
+void first_head(struct account *a, const struct call *c, uint64_t size);
+void next_head(const struct account *a, struct event *e, const struct cause *by);
+void note_change(struct account *a, struct event *e);
+
+// draw.c
+bool needs_draw(const struct state *s);
+uint64_t read_draw(struct event *e, uint64_t target, const struct key *run, bool *ready);
+
+// address.c
+bool is_address_with_seed(const struct key *address, const struct key *base, const uint8_t *seed, uint64_t size, const struct key *owner);
+
+#endif

@@ -1,0 +1,123 @@
+// The instructions that begin a run and go on with it.
+
+#include "program.h"
+
+enum {
+	DRAW_WAIT = 2,        // slots between the tick that is due first and the one whose hash is drawn from
+	DRAW_FORGOTTEN = 400, // slots after which the chain may have forgotten that hash: it keeps 512
+};
+
+// run_account returns the account of a run of this version.
+uint64_t run_account(const struct call *c, struct account **a) {
+	*a = (struct account *)c->target->data;
+	if (c->target->size < offsetof(struct account, slot)) return INVALID_ACCOUNT_DATA;
+	if ((*a)->magic == 0) return UNINITIALIZED_ACCOUNT;
+	if ((*a)->magic != RUN_MAGIC) return INVALID_ACCOUNT_DATA;
+	if ((*a)->version != ACCOUNT_VERSION) return ERR_OTHER_VERSION;
+	return c->target->size == sizeof **a ? 0 : INVALID_ACCOUNT_DATA;
+}
+
+// begun_account returns the account of a run that has begun.
+uint64_t begun_account(const struct call *c, struct account **a) {
+	uint64_t refused = run_account(c, a);
+	if (refused) return refused;
+	if ((*a)->state.magic == 0) return UNINITIALIZED_ACCOUNT;
+	return (*a)->state.version == STATE_VERSION ? 0 : ERR_OTHER_VERSION;
+}
+
+// run_init takes an account of zeros for a run. Who signs is to be its main authority.
+uint64_t run_init(const struct call *c) {
+	struct account *a = (struct account *)c->target->data;
+	if (c->size > 0) return INVALID_INSTRUCTION_DATA;
+	if (c->target->size != sizeof *a) return INVALID_ACCOUNT_DATA;
+	const uint8_t *bytes = c->target->data; // all are zero when the first eight are, and each equals the one eight before it
+	if (a->magic != 0 || !host_equal(bytes, bytes + 8, sizeof *a - 8)) return ACCOUNT_ALREADY_INITIALIZED;
+	a->magic = RUN_MAGIC;
+	a->version = ACCOUNT_VERSION;
+	a->main = c->signer->address;
+	return 0;
+}
+
+// run_genesis begins a run with the staged genesis: length u32, SHA-256. Its host is the account's
+// own address, for which nobody can sign: nobody speaks as the host.
+uint64_t run_genesis(const struct call *c) {
+	struct account *a;
+	uint64_t length = 0, refused = run_account(c, &a);
+	struct event e = {.instruction = GENESIS, .sequence = 1};
+	struct cause by = {.actor = c->signer->address, .data = c->data, .size = c->size};
+	if (refused) return refused;
+	if (!key_equal(&c->signer->address, &a->main)) return INCORRECT_AUTHORITY;
+	if (a->state.magic != 0) return ACCOUNT_ALREADY_INITIALIZED;
+	if ((refused = staged_bytes(a, c->data, c->size, &length))) return refused;
+	if ((refused = state_genesis(&a->state, a->stage, length))) return refused;
+	const struct state *s = &a->state;
+	if (!key_equal(&s->host, &c->target->address) || !key_equal(&s->authority.main, &a->main)) return ERR_INVALID_CONFIG;
+	if (!is_address_with_seed(&s->host, &a->main, s->run_id, s->run_id_length, c->program)) return INVALID_SEEDS;
+	if ((refused = read_clock(&e.slot, &e.now))) return refused;
+	first_head(a, c, length);
+	next_head(a, &e, &by);
+	clear_stage(a);
+	note_change(a, &e);
+	return 0;
+}
+
+// apply_staged applies the UpdateConfig whose bytes are staged: kind u8, length u32, SHA-256.
+static uint64_t apply_staged(struct account *a, const struct call *c, uint64_t nonce, const uint8_t *action, uint64_t size) {
+	uint64_t length = 0, refused = staged_bytes(a, action + 1, size - 1, &length);
+	if (refused) return refused;
+	uint8_t *kind = &a->lead[sizeof a->lead - 1];
+	*kind = UPDATE_CONFIG;
+	if ((refused = state_apply(&a->state, &c->signer->address, nonce, kind, length + 1))) return refused;
+	*kind = 0;
+	clear_stage(a);
+	return 0;
+}
+
+// run_act does an action of who signs: nonce u64, then the action.
+uint64_t run_act(const struct call *c) {
+	struct account *a;
+	uint64_t refused = begun_account(c, &a);
+	struct event e = {.instruction = ACT};
+	if (refused) return refused;
+	if (c->size < 8) return INVALID_INSTRUCTION_DATA;
+	struct cause by = {c->signer->address, uint64_at(c->data), c->data + 8, c->size - 8};
+	if (by.size > 0 && by.data[0] == UPDATE_CONFIG)
+		refused = apply_staged(a, c, by.nonce, by.data, by.size);
+	else
+		refused = state_apply(&a->state, &by.actor, by.nonce, by.data, by.size);
+	if (refused) return refused;
+	if ((refused = read_clock(&e.slot, &e.now))) return refused;
+	e.sequence = a->state.sequence + 1;
+	next_head(a, &e, &by);
+	note_change(a, &e);
+	return 0;
+}
+
+// draw_ready finds out whether a tick has the draw that it needs. The first one that is due only
+// notes its slot, so that the draw comes from a slot which is still to come.
+static uint64_t draw_ready(struct account *a, const struct call *c, struct event *e, bool *ready) {
+	uint64_t at = 0;
+	*ready = !needs_draw(&a->state);
+	if (*ready || !state_due(&a->state, e->now, &at) || at > e->now) return 0;
+	if (a->armed != 0 && e->slot - a->armed <= DRAW_FORGOTTEN) return read_draw(e, a->armed + DRAW_WAIT, &c->target->address, ready);
+	a->armed = e->slot;
+	return 0;
+}
+
+// run_tick lets time pass, for anybody. Where nothing is due nothing happens.
+uint64_t run_tick(const struct call *c) {
+	struct account *a;
+	uint64_t refused = begun_account(c, &a);
+	struct event e = {.instruction = TICK};
+	struct cause nobody = {.data = c->data};
+	bool ready;
+	if (refused) return refused;
+	if (c->size > MAX_SALT) return INVALID_INSTRUCTION_DATA;
+	if ((refused = read_clock(&e.slot, &e.now))) return refused;
+	if ((refused = draw_ready(a, c, &e, &ready))) return refused;
+	if (!ready || !state_tick(&a->state, e.now, e.draw)) return 0;
+	e.sequence = a->state.sequence + 1;
+	next_head(a, &e, &nobody);
+	note_change(a, &e);
+	return 0;
+}

@@ -1,0 +1,35 @@
+// Staging: a genesis and an UpdateConfig are too long for one transaction, so that the main
+// authority writes them piece by piece and then names them by length and hash.
+
+#include "program.h"
+
+// run_write writes a piece: offset u32, bytes.
+uint64_t run_write(const struct call *c) {
+	struct account *a;
+	uint64_t refused = run_account(c, &a);
+	if (refused) return refused;
+	if (!key_equal(&c->signer->address, &a->main)) return INCORRECT_AUTHORITY;
+	if (c->size <= 4) return INVALID_INSTRUCTION_DATA;
+	uint64_t at = uint32_at(c->data), end = at + c->size - 4;
+	if (end > STAGE_SIZE) return INVALID_INSTRUCTION_DATA;
+	host_move(a->stage + at, c->data + 4, c->size - 4);
+	if (end > a->staged) a->staged = (uint32_t)end;
+	return 0;
+}
+
+// staged_bytes finds how many of the staged bytes are named: length u32, SHA-256.
+uint64_t staged_bytes(const struct account *a, const uint8_t *named, uint64_t size, uint64_t *length) {
+	if (size != 4 + sizeof(struct key)) return INVALID_INSTRUCTION_DATA;
+	*length = uint32_at(named);
+	if (*length > a->staged) return INVALID_INSTRUCTION_DATA;
+	struct slice staged = {a->stage, *length};
+	struct key digest;
+	host_sha256(&staged, 1, (uint8_t *)&digest);
+	return host_equal(&digest, named + 4, sizeof digest) ? 0 : INVALID_INSTRUCTION_DATA;
+}
+
+// clear_stage forgets what was staged and used: zeros are what clients need not fetch.
+void clear_stage(struct account *a) {
+	host_zero(a->stage, a->staged);
+	a->staged = 0;
+}

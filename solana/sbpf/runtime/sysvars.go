@@ -1,0 +1,113 @@
+package runtime
+
+import (
+	"encoding/binary"
+	"math"
+)
+
+var le = binary.LittleEndian
+
+// Clock is what programs know of time.
+type Clock struct {
+	Slot                uint64
+	EpochStart          int64
+	Epoch               uint64
+	LeaderScheduleEpoch uint64
+	UnixTimestamp       int64 // seconds
+}
+
+// SlotHash is the hash of a slot that is over.
+type SlotHash struct {
+	Slot uint64
+	Hash [32]byte
+}
+
+// MaxSlotHashes is how many slots back a chain remembers hashes.
+const MaxSlotHashes = 512
+
+// Rent says what an account has to hold.
+type Rent struct {
+	LamportsPerByte uint64
+	Threshold       float64
+	BurnPercent     uint8
+}
+
+// DefaultRent is the rent of the public chains.
+var DefaultRent = Rent{LamportsPerByte: 6960, Threshold: 1, BurnPercent: 50}
+
+// accountOverhead is how many bytes an account takes beside its data.
+const accountOverhead = 128
+
+// Minimum returns how many lamports an account of so many bytes has to hold.
+func (r Rent) Minimum(size int) uint64 {
+	return uint64(float64((accountOverhead+uint64(size))*r.LamportsPerByte) * r.Threshold)
+}
+
+// Sysvars are what the chain lets programs know.
+type Sysvars struct {
+	Clock      Clock
+	SlotHashes []SlotHash // newest first, at most MaxSlotHashes
+	Rent       Rent
+}
+
+// Addresses of sysvars.
+var (
+	ClockAddress = [32]byte{
+		0x06, 0xa7, 0xd5, 0x17, 0x18, 0xc7, 0x74, 0xc9, 0x28, 0x56, 0x63, 0x98, 0x69, 0x1d, 0x5e, 0xb6,
+		0x8b, 0x5e, 0xb8, 0xa3, 0x9b, 0x4b, 0x6d, 0x5c, 0x73, 0x55, 0x5b, 0x21, 0x00, 0x00, 0x00, 0x00,
+	}
+	RentAddress = [32]byte{
+		0x06, 0xa7, 0xd5, 0x17, 0x19, 0x2c, 0x5c, 0x51, 0x21, 0x8c, 0xc9, 0x4c, 0x3d, 0x4a, 0xf1, 0x7f,
+		0x58, 0xda, 0xee, 0x08, 0x9b, 0xa1, 0xfd, 0x44, 0xe3, 0xdb, 0xd9, 0x8a, 0x00, 0x00, 0x00, 0x00,
+	}
+	SlotHashesAddress = [32]byte{
+		0x06, 0xa7, 0xd5, 0x17, 0x19, 0x2f, 0x0a, 0xaf, 0xc6, 0xf2, 0x65, 0xe3, 0xfb, 0x77, 0xcc, 0x7a,
+		0xda, 0x82, 0xc5, 0x29, 0xd0, 0xbe, 0x3b, 0x13, 0x6e, 0x2d, 0x00, 0x55, 0x20, 0x00, 0x00, 0x00,
+	}
+)
+
+// ClockSize and the like are how many bytes sysvars have.
+const (
+	ClockSize      = 40
+	RentSize       = 17
+	SlotHashesSize = 8 + MaxSlotHashes*40
+)
+
+// Bytes returns the sysvar as programs read it.
+func (c Clock) Bytes() []byte {
+	b := le.AppendUint64(nil, c.Slot)
+	b = le.AppendUint64(b, uint64(c.EpochStart))
+	b = le.AppendUint64(b, c.Epoch)
+	b = le.AppendUint64(b, c.LeaderScheduleEpoch)
+	return le.AppendUint64(b, uint64(c.UnixTimestamp))
+}
+
+// Bytes returns the sysvar as programs read it.
+func (r Rent) Bytes() []byte {
+	b := le.AppendUint64(nil, r.LamportsPerByte)
+	b = le.AppendUint64(b, math.Float64bits(r.Threshold))
+	return append(b, r.BurnPercent)
+}
+
+// SlotHashesBytes returns the sysvar as programs read it, with zeros behind the last hash.
+func (s *Sysvars) SlotHashesBytes() []byte {
+	hashes := s.SlotHashes[:min(len(s.SlotHashes), MaxSlotHashes)]
+	b := le.AppendUint64(make([]byte, 0, SlotHashesSize), uint64(len(hashes)))
+	for _, h := range hashes {
+		b = append(le.AppendUint64(b, h.Slot), h.Hash[:]...)
+	}
+	return b[:SlotHashesSize]
+}
+
+// bytesOf returns the sysvar at an address, or nil.
+func (s *Sysvars) bytesOf(address [32]byte) []byte {
+	switch address {
+	case ClockAddress:
+		return s.Clock.Bytes()
+	case RentAddress:
+		return s.Rent.Bytes()
+	case SlotHashesAddress:
+		return s.SlotHashesBytes()
+	}
+	return nil
+}

@@ -1,0 +1,119 @@
+package transaction
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+)
+
+// Program is Psyche's program on a chain: the instructions of a run.
+type Program PublicKey
+
+// Numbers of the program's instructions: the first byte of their data.
+const (
+	RunInit     = 1
+	RunWrite    = 2
+	RunGenesis  = 3
+	RunAct      = 4
+	RunTick     = 5
+	RunFree     = 6
+	RunAnnounce = 7
+	RunForget   = 8
+	RunMigrate  = 9
+)
+
+// Bounds of what the instructions carry.
+const (
+	MaxRunWrite = 950 // bytes of one Write
+	MaxRunSalt  = 32  // bytes of a Tick's salt
+)
+
+// RunAddress returns the account of the run that main creates under that id.
+func (p Program) RunAddress(main PublicKey, runID string) (PublicKey, error) {
+	return CreateWithSeed(main, runID, PublicKey(p))
+}
+
+// PeerSeed returns the seed of the accounts in which participants of a run announce themselves.
+func PeerSeed(run PublicKey) string {
+	sum := sha256.Sum256(run[:])
+	return hex.EncodeToString(sum[:])[:MaxSeedLength]
+}
+
+// PeerAddress returns the account in which a participant of a run announces itself.
+func (p Program) PeerAddress(owner, run PublicKey) (PublicKey, error) {
+	return CreateWithSeed(owner, PeerSeed(run), PublicKey(p))
+}
+
+func (p Program) instruction(data []byte, accounts ...AccountMeta) Instruction {
+	return Instruction{Program: PublicKey(p), Accounts: accounts, Data: data}
+}
+
+// Init marks a new account as a run's; it is created by the same transaction.
+func (p Program) Init(run, main PublicKey) Instruction {
+	return p.instruction([]byte{RunInit}, writes(run), signs(main))
+}
+
+// Write puts bytes into the run's staging area.
+func (p Program) Write(run, main PublicKey, offset uint32, part []byte) Instruction {
+	return p.instruction(append(le.AppendUint32([]byte{RunWrite}, offset), part...), writes(run), signs(main))
+}
+
+// Writes puts all of staged into the staging area, in instructions of at most size bytes each,
+// one for each transaction.
+func (p Program) Writes(run, main PublicKey, staged []byte, size int) []Instruction {
+	var all []Instruction
+	for at := 0; at < len(staged); at += size {
+		all = append(all, p.Write(run, main, uint32(at), staged[at:min(at+size, len(staged))]))
+	}
+	return all
+}
+
+// Genesis begins the run with the genesis that was staged.
+func (p Program) Genesis(run, main PublicKey, staged []byte) Instruction {
+	return p.instruction(appendStaged([]byte{RunGenesis}, staged), writes(run), signs(main))
+}
+
+// Act submits an action: its kind and body as package wire encodes them.
+func (p Program) Act(run, actor PublicKey, nonce uint64, action []byte) Instruction {
+	return p.instruction(append(le.AppendUint64([]byte{RunAct}, nonce), action...), writes(run), signs(actor))
+}
+
+// ActStaged submits an action whose body was staged.
+func (p Program) ActStaged(run, actor PublicKey, nonce uint64, kind uint8, staged []byte) Instruction {
+	data := append(le.AppendUint64([]byte{RunAct}, nonce), kind)
+	return p.instruction(appendStaged(data, staged), writes(run), signs(actor))
+}
+
+// Tick moves the run on if that is due. The salt makes equal ticks different transactions.
+func (p Program) Tick(run PublicKey, salt []byte) Instruction {
+	return p.instruction(append([]byte{RunTick}, salt...), writes(run))
+}
+
+// Free gives a closed run's lamports to spill.
+func (p Program) Free(run, main, spill PublicKey) Instruction {
+	return p.instruction([]byte{RunFree}, writes(run), signs(main), writes(spill))
+}
+
+// Announce sets the addresses in the participant's account for the run.
+func (p Program) Announce(peer, owner, run PublicKey, addrs []string) Instruction {
+	data := []byte{RunAnnounce, uint8(len(addrs))}
+	for _, addr := range addrs {
+		data = append(le.AppendUint16(data, uint16(len(addr))), addr...)
+	}
+	return p.instruction(data, writes(peer), signs(owner), reads(run))
+}
+
+// Forget gives the lamports of the participant's account for a run to spill.
+func (p Program) Forget(peer, owner, spill PublicKey) Instruction {
+	return p.instruction([]byte{RunForget}, writes(peer), signs(owner), writes(spill))
+}
+
+// Migrate brings a paused run's account to another version of its layout.
+func (p Program) Migrate(run, main PublicKey, version uint32) Instruction {
+	return p.instruction(le.AppendUint32([]byte{RunMigrate}, version), writes(run), signs(main))
+}
+
+// appendStaged appends the length and the hash that name what was staged.
+func appendStaged(data, staged []byte) []byte {
+	sum := sha256.Sum256(staged)
+	return append(le.AppendUint32(data, uint32(len(staged))), sum[:]...)
+}

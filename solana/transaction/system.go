@@ -1,0 +1,101 @@
+package transaction
+
+import "encoding/binary"
+
+var le = binary.LittleEndian
+
+// The programs and accounts that every chain has.
+var (
+	SystemProgram        = PublicKey{}
+	ComputeBudgetProgram = mustParse("ComputeBudget111111111111111111111111111111")
+	LoaderProgram        = mustParse("BPFLoaderUpgradeab1e11111111111111111111111")
+	RentSysvar           = mustParse("SysvarRent111111111111111111111111111111111")
+	ClockSysvar          = mustParse("SysvarC1ock11111111111111111111111111111111")
+	SlotHashesSysvar     = mustParse("SysvarS1otHashes111111111111111111111111111")
+)
+
+// mustParse reads a constant.
+func mustParse(text string) PublicKey {
+	key, err := ParsePublicKey(text)
+	if err != nil {
+		panic(err)
+	}
+	return key
+}
+
+// Numbers of the system program's instructions.
+const (
+	systemCreate         = 0
+	systemAssign         = 1
+	systemTransfer       = 2
+	systemCreateWithSeed = 3
+	systemAllocate       = 8
+)
+
+func system(number uint32, accounts ...AccountMeta) Instruction {
+	return Instruction{Program: SystemProgram, Accounts: accounts, Data: le.AppendUint32(nil, number)}
+}
+
+func signs(key PublicKey) AccountMeta    { return AccountMeta{Key: key, Signer: true} }
+func writes(key PublicKey) AccountMeta   { return AccountMeta{Key: key, Writable: true} }
+func reads(key PublicKey) AccountMeta    { return AccountMeta{Key: key} }
+func signsFor(key PublicKey) AccountMeta { return AccountMeta{Key: key, Signer: true, Writable: true} }
+
+// Transfer moves lamports; from signs.
+func Transfer(from, to PublicKey, lamports uint64) Instruction {
+	in := system(systemTransfer, signsFor(from), writes(to))
+	in.Data = le.AppendUint64(in.Data, lamports)
+	return in
+}
+
+// CreateAccount makes an account of zeros; both sign.
+func CreateAccount(from, account PublicKey, lamports, space uint64, owner PublicKey) Instruction {
+	in := system(systemCreate, signsFor(from), signsFor(account))
+	in.Data = le.AppendUint64(in.Data, lamports)
+	in.Data = le.AppendUint64(in.Data, space)
+	in.Data = append(in.Data, owner[:]...)
+	return in
+}
+
+// CreateAccountWithSeed makes an account of zeros at CreateWithSeed(base, seed, owner). From
+// pays and signs, and so does base.
+func CreateAccountWithSeed(from, base PublicKey, seed string, lamports, space uint64, owner PublicKey) (Instruction, error) {
+	account, err := CreateWithSeed(base, seed, owner)
+	if err != nil {
+		return Instruction{}, err
+	}
+	in := system(systemCreateWithSeed, signsFor(from), writes(account))
+	if base != from {
+		in.Accounts = append(in.Accounts, signs(base))
+	}
+	in.Data = append(in.Data, base[:]...)
+	in.Data = append(le.AppendUint64(in.Data, uint64(len(seed))), seed...)
+	in.Data = le.AppendUint64(in.Data, lamports)
+	in.Data = le.AppendUint64(in.Data, space)
+	in.Data = append(in.Data, owner[:]...)
+	return in, nil
+}
+
+// Assign gives an account to a program; the account signs.
+func Assign(account, owner PublicKey) Instruction {
+	in := system(systemAssign, signsFor(account))
+	in.Data = append(in.Data, owner[:]...)
+	return in
+}
+
+// Allocate gives an account of no bytes its size; the account signs.
+func Allocate(account PublicKey, space uint64) Instruction {
+	in := system(systemAllocate, signsFor(account))
+	in.Data = le.AppendUint64(in.Data, space)
+	return in
+}
+
+// ComputeUnitLimit bounds the compute units of the transaction.
+func ComputeUnitLimit(units uint32) Instruction {
+	return Instruction{Program: ComputeBudgetProgram, Data: le.AppendUint32([]byte{2}, units)}
+}
+
+// ComputeUnitPrice offers a price in millionths of a lamport for each unit of the limit.
+func ComputeUnitPrice(microLamports uint64) Instruction {
+	return Instruction{Program: ComputeBudgetProgram, Data: le.AppendUint64([]byte{3}, microLamports)}
+}
