@@ -57,10 +57,16 @@
 // Whoever leaves keeps its entry, marked Dropped, Withdrawn or Ejected, until the
 // round's end; its batches are not waited for (State.Awaited).
 //
+// One committee drops nobody. What witnesses of a round find makes a member late; what
+// those of a later round find drops it, if a quorum of them denies its result, or makes it
+// slow: it stays, and nobody waits for it. A third of the members at most are found late in
+// an epoch.
+//
 // # Which model an epoch starts from
 //
 // Model.Checkpoint, always and for everybody. When a quorum of the healthy members, or
-// of MinClients where fewer are left, reports the same digest in Cooldown, the checkpoint
+// of MinClients where fewer are left, and a third of those that the epoch began with, report
+// the same digest in Cooldown, the checkpoint
 // becomes the P2P kind with that digest and remembers where it came from
 // (Checkpoint.Origin). Without such a quorum nobody can say which model is the right one:
 // the checkpoint stays what it was, and every member whose model is not that one has to

@@ -1,0 +1,8 @@
+// Package odds computes how often a share of a run's members has so many of a committee of
+// witnesses that it can do harm: exactly, by the hypergeometric distribution, since a round draws
+// its witnesses from its members without replacement.
+//
+// AtLeast is the probability of one round, Ever that of many. Of returns both for what a gang
+// needs: Blocks, one more than the witnesses that a quorum can do without, and Captures, a quorum.
+// docs/trust.md has a table that this package makes, and psyche server validate warns by it.
+package odds

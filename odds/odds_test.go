@@ -1,0 +1,139 @@
+package odds
+
+import (
+	"flag"
+	"fmt"
+	"math"
+	"math/big"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the table of docs/trust.md anew")
+
+// TestAtLeast compares with figures that were computed elsewhere, or by hand.
+func TestAtLeast(t *testing.T) {
+	tests := []struct {
+		least, members, liars, witnesses int
+		want                             *big.Rat
+	}{
+		{0, 10, 3, 4, big.NewRat(1, 1)},
+		{1, 3, 1, 1, big.NewRat(1, 3)},
+		{2, 22, 2, 3, big.NewRat(20, 1540)}, // C(2,2)·C(20,1) of C(22,3)
+		{3, 10, 3, 3, big.NewRat(1, 120)},
+		{4, 10, 3, 4, new(big.Rat)},
+		{2, 4, 3, 3, big.NewRat(1, 1)}, // of 4 only one is honest
+	}
+	for _, test := range tests {
+		if got := AtLeast(test.least, test.members, test.liars, test.witnesses); got.Cmp(test.want) != 0 {
+			t.Errorf("at least %d of %d witnesses, %d of %d members lie: %s, want %s", test.least, test.witnesses, test.liars, test.members, got, test.want)
+		}
+	}
+}
+
+// TestAtLeastAgainstDraws draws committees.
+func TestAtLeastAgainstDraws(t *testing.T) {
+	const members, liars, witnesses, draws = 40, 12, 32, 20_000
+	r := rand.New(rand.NewPCG(1, 2))
+	h := Of(members, liars, witnesses)
+	blocked := 0
+	for range draws {
+		elected := 0
+		for _, member := range r.Perm(members)[:witnesses] {
+			if member < liars {
+				elected++
+			}
+		}
+		if elected > witnesses-h.Quorum {
+			blocked++
+		}
+	}
+	want, _ := h.Blocks.Float64()
+	if got := float64(blocked) / draws; math.Abs(got-want) > 5*math.Sqrt(want*(1-want)/draws) {
+		t.Errorf("%d of %d rounds were blocked, want a share of %.4f", blocked, draws, want)
+	}
+}
+
+func TestEver(t *testing.T) {
+	if got := Ever(big.NewRat(1, 2), 2); math.Abs(got-0.75) > 1e-12 {
+		t.Errorf("one of two halves: %v", got)
+	}
+	if got := Ever(big.NewRat(1, 1_000_000_000_000), 10_000); math.Abs(got-1e-8) > 1e-12 {
+		t.Errorf("10,000 rounds of 10⁻¹²: %v", got)
+	}
+	if got := Ever(new(big.Rat), 10_000); got != 0 {
+		t.Errorf("never: %v", got)
+	}
+}
+
+// table is what docs/trust.md shows.
+func table() string {
+	var b strings.Builder
+	b.WriteString("| members | witnesses | liars | blocks a round | captures a round | ever in 10,000 |\n|---|---|---|---|---|---|\n")
+	for _, members := range []int{4, 8, 16, 32, 64, 128, 256} {
+		for _, witnesses := range []int{1, 3, 8, 16, 32} {
+			if witnesses > members {
+				continue
+			}
+			for _, liars := range liarsOf(members) {
+				h := Of(members, liars, witnesses)
+				fmt.Fprintf(&b, "| %d | %d | %d | %s | %s | %s |\n", members, witnesses, liars, show(h.Blocks), show(h.Captures), percent(Ever(h.Captures, 10_000)))
+			}
+		}
+	}
+	return b.String()
+}
+
+// liarsOf returns a tenth, a fifth, and the most that are fewer than a third, without those
+// that are the same.
+func liarsOf(members int) []int {
+	var liars []int
+	for _, n := range []int{members / 10, members / 5, MostLiars(members)} {
+		if n > 0 && (len(liars) == 0 || liars[len(liars)-1] != n) {
+			liars = append(liars, n)
+		}
+	}
+	return liars
+}
+
+func show(p *big.Rat) string {
+	f, _ := p.Float64()
+	return percent(f)
+}
+
+func percent(p float64) string {
+	switch {
+	case p == 0:
+		return "never"
+	case p >= 0.9995:
+		return "100 %"
+	case p >= 0.001:
+		return fmt.Sprintf("%.2g %%", 100*p)
+	}
+	return fmt.Sprintf("%.1e", p)
+}
+
+// TestTable keeps the table of docs/trust.md true.
+func TestTable(t *testing.T) {
+	const path, begin, end = "../docs/trust.md", "<!-- odds -->\n", "<!-- end of odds -->\n"
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, found := strings.Cut(string(b), begin)
+	old, after, closed := strings.Cut(rest, end)
+	if !found || !closed {
+		t.Fatalf("%s has no table between %q and %q", path, begin, end)
+	}
+	if *update {
+		if err := os.WriteFile(path, []byte(before+begin+table()+end+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if old != table() {
+		t.Errorf("the table of %s is not what this package computes: run go test ./odds -update", path)
+	}
+}
