@@ -1,0 +1,110 @@
+package solana
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/solana/rpc"
+)
+
+// tick pays for ticks when it is this client's turn, or when those whose turn it was did not.
+func (c *Client) tick() {
+	var sent struct {
+		claim claim
+		armed uint64
+		again time.Time // not before
+	}
+	for c.ctx.Err() == nil {
+		v, changed := c.now()
+		r, ok := rank(v.state, coordinator.ClientID(c.key), v.claim.sequence)
+		var at time.Time
+		if ok {
+			jitter := time.Duration(rand.Int64N(int64(c.pace.Turn)/4 + 1))
+			if r == 0 {
+				jitter = 0
+			}
+			c.mu.Lock()
+			at, ok = nextTick(&v, c.clock, r, time.Now(), c.pace.Turn, c.pace.Late, jitter)
+			c.mu.Unlock()
+		}
+		if sent.claim == v.claim && sent.armed == v.armed && at.Before(sent.again) {
+			at = sent.again
+		}
+		if !c.sleep(at, ok, changed) {
+			continue // something is new, or the client ends
+		}
+		ticks, wait := c.peek(&v)
+		sent.claim, sent.armed, sent.again = v.claim, v.armed, time.Now().Add(wait)
+		if ticks > 0 {
+			sent.again = time.Now().Add(4 * c.pace.Resend)
+			c.running.Go(func() { c.sendTick(v, ticks, r == 0) })
+		}
+	}
+}
+
+// sleep waits until at, if there is such a time, and reports whether it came before something
+// changed.
+func (c *Client) sleep(at time.Time, ok bool, changed <-chan struct{}) bool {
+	var alarm <-chan time.Time
+	if ok {
+		timer := time.NewTimer(time.Until(at))
+		defer timer.Stop()
+		alarm = timer.C
+	}
+	select {
+	case <-alarm:
+		return true
+	case <-changed:
+	case <-c.ctx.Done():
+	}
+	return false
+}
+
+// peek looks at what endpoints have just processed, and returns how many ticks make sense now. A
+// tick that somebody else sent a moment ago shows there first. wait is how long to leave it when
+// there are none.
+func (c *Client) peek(v *view) (ticks int, wait time.Duration) {
+	ctx, cancel := context.WithTimeout(c.ctx, c.pace.Resend)
+	defer cancel()
+	wait = c.pace.Status
+	for i, e := range c.pool.Endpoints() {
+		if e.Resting() {
+			continue
+		}
+		o := c.lookAt(ctx, i, true, rpc.Processed)
+		if o.sighting == nil || o.sample == nil || o.sighting.sequence < v.claim.sequence {
+			continue // it is behind: what it says of ticks is old
+		}
+		if o.sighting.claim != v.claim {
+			poke(c.wake)
+			return 0, wait
+		}
+		if o.sighting.armed != v.armed {
+			poke(c.wake)
+			if o.sighting.armed < v.armed || v.armed != 0 {
+				continue
+			}
+			return 0, wait
+		}
+		return tickPlan(v.state, o.sample.unix, v.armed, o.sample.slot), wait
+	}
+	return 0, wait
+}
+
+// sendTick sends ticks until the state is another.
+func (c *Client) sendTick(v view, ticks int, inTurn bool) {
+	o := c.withTicks(order{what: "tick", ticks: true, inTurn: inTurn}, ticks)
+	o.instructions[0] = c.program.Tick(c.run, salt())
+	o.pointless = func() bool {
+		now, _ := c.now()
+		return now.claim != v.claim || now.armed != v.armed
+	}
+	o.changed = c.onChange
+	err := c.deliver(c.ctx, o)
+	if err != nil && c.ctx.Err() == nil && !o.pointless() {
+		c.logger.Warn("cannot move the run on", "error", err)
+	}
+	poke(c.wake)
+}

@@ -1,0 +1,337 @@
+package solana
+
+import (
+	"encoding/binary"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/psyche-go/psyche/backend/backendtest"
+	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/solana/rpc"
+)
+
+func client(n byte, state coordinator.ClientState) coordinator.Client {
+	return coordinator.Client{ID: coordinator.ClientID{n}, State: state}
+}
+
+func TestRanks(t *testing.T) {
+	s := &coordinator.State{Pending: []coordinator.Client{client(7, 0), client(8, 0)}}
+	s.Epoch.Clients = []coordinator.Client{client(1, 0), client(2, coordinator.Dropped), client(3, 0), client(4, 0)}
+	for sequence := range uint64(12) {
+		seen := make(map[int]bool)
+		for _, n := range []byte{1, 3, 4, 7, 8} {
+			r, ok := rank(s, coordinator.ClientID{n}, sequence)
+			if !ok || seen[r] || (r >= 3) != (n >= 7) {
+				t.Errorf("sequence %d: client %d has rank %d, %v", sequence, n, r, ok)
+			}
+			seen[r] = true
+		}
+	}
+	for _, n := range []byte{2, 9} {
+		if _, ok := rank(s, coordinator.ClientID{n}, 0); ok {
+			t.Errorf("client %d takes part", n)
+		}
+	}
+	first, _ := rank(s, coordinator.ClientID{1}, 0)
+	next, _ := rank(s, coordinator.ClientID{1}, 1)
+	if first != 0 || next != 1 {
+		t.Errorf("the first member has ranks %d, %d", first, next)
+	}
+}
+
+func TestPatience(t *testing.T) {
+	for rank, want := range map[int]time.Duration{0: 0, 1: 1200, 8: 9600, 9: 30_000, 10: 31_200} {
+		if got := patienceOf(rank, 1200*time.Millisecond, 30*time.Second); got != want*time.Millisecond {
+			t.Errorf("rank %d waits %v", rank, got)
+		}
+	}
+}
+
+// TestTickPlan walks a run of one client through its phases.
+func TestTickPlan(t *testing.T) {
+	s, err := backendtest.Genesis("r", 1)(coordinator.ClientID{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now, id := uint64(1_000_000), coordinator.ClientID{1}
+	plan := func(what string, armed, slot uint64, want int) {
+		t.Helper()
+		before := string(s.AppendTo(nil))
+		if got := tickPlan(&s, now, armed, slot); got != want {
+			t.Errorf("%s: %d ticks, want %d", what, got, want)
+		}
+		if string(s.AppendTo(nil)) != before {
+			t.Errorf("%s: the state has changed", what)
+		}
+	}
+	apply := func(nonce uint64, a coordinator.Action) {
+		t.Helper()
+		if err := s.Apply(id, nonce, a); err != nil {
+			t.Fatal(err)
+		}
+	}
+	plan("nobody is there", 0, 100, 0)
+	apply(1, coordinator.Join{})
+	plan("somebody waits: it arms", 0, 100, 1)
+	plan("armed just now", 100, 101, 0)
+	plan("armed: it can land behind the slot that is drawn from", 100, 102, 1)
+	plan("armed long ago: it arms anew", 100, 501, 1)
+	s.Tick(now, 1)
+	plan("waiting for more", 0, 100, 0)
+	now += 1000
+	plan("the wait is over", 0, 100, 1)
+	s.Tick(now, 1)
+	apply(2, coordinator.Ready{})
+	plan("warm: it arms", 0, 100, 1)
+	s.Tick(now, 1)
+	if s.RunState != coordinator.RoundTrain {
+		t.Fatalf("state %v", s.RunState)
+	}
+	plan("training", 0, 100, 0)
+	now += 60_000
+	plan("nobody proved the round: the tick needs no draw, and the next phase lasts", 0, 100, 1)
+}
+
+// TestNextTick wants ranks to follow each other from when the tick is due, however late a client
+// looks.
+func TestNextTick(t *testing.T) {
+	begin := time.Unix(5000, 0)
+	c := newClock(1)
+	c.observe(0, sample{at: begin, slot: 100, unix: 1_000_000})
+	s, err := backendtest.Genesis("r", 1)(coordinator.ClientID{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Apply(coordinator.ClientID{1}, 1, coordinator.Join{}); err != nil {
+		t.Fatal(err)
+	}
+	s.Tick(1_000_500, 0) // due at 1,001,500: the chain shows 1,002 s
+	turn, late := 1200*time.Millisecond, 30*time.Second
+	v := &view{state: &s, since: begin, chain: 1_000_000}
+	for _, test := range []struct {
+		what   string
+		armed  uint64
+		rank   int
+		looked time.Duration
+		want   time.Duration
+	}{
+		{"in turn", 0, 0, 0, 2000},
+		{"the next", 0, 1, 0, 3200},
+		{"seen later", 0, 1, 2500 * time.Millisecond, 3200},
+		{"seen much later", 0, 1, 20 * time.Second, 3200},
+		{"the last", 0, 10, 0, 2000 + 30_000 + 1200},
+		{"armed in this slot: two slots of 400 ms are before the clock", 100, 0, 0, 2000},
+		{"armed in a later slot", 110, 0, 0, 12 * 400},
+		{"armed in a later slot, the next", 110, 1, 0, 12*400 + 1200},
+	} {
+		v.armed = test.armed
+		at, ok := nextTick(v, c, test.rank, begin.Add(test.looked), turn, late, 0)
+		if got := at.Sub(begin); !ok || got != test.want*time.Millisecond {
+			t.Errorf("%s: after %v, want %d ms", test.what, got, int(test.want))
+		}
+	}
+	v.armed, v.since = 0, begin.Add(10*time.Second) // such as after an action that made it due
+	if at, ok := nextTick(v, c, 2, begin.Add(11*time.Second), turn, late, 0); !ok || at.Sub(begin) != 12_400*time.Millisecond {
+		t.Errorf("after %v", at.Sub(begin))
+	}
+	s.RunState = coordinator.Finished
+	if _, ok := nextTick(v, c, 0, begin, turn, late, 0); ok {
+		t.Error("a finished run wants ticks")
+	}
+}
+
+func TestClock(t *testing.T) {
+	begin := time.Unix(5000, 0)
+	at := func(ms int) time.Time { return begin.Add(time.Duration(ms) * time.Millisecond) }
+	c := newClock(3)
+	if c.now(begin) != 0 || c.slot(begin) != 0 {
+		t.Error("it knows a time without a sample")
+	}
+	// The chain's time is 1,000.6 s at the beginning, in whole seconds.
+	for ms := 0; ms < 3000; ms += 300 {
+		c.observe(0, sample{at: at(ms), slot: 100 + uint64(ms)/200, unix: uint64(1_000_600+ms) / 1000 * 1000})
+	}
+	if got := c.now(at(5000)); got > 1_005_600 || got < 1_005_400 {
+		t.Errorf("after 5 s: %d", got)
+	}
+	if c.pace < 150*time.Millisecond || c.pace > 280*time.Millisecond {
+		t.Errorf("a slot takes %v, want some 200 ms", c.pace)
+	}
+	if got := c.untilSlot(150, at(2700)).Sub(begin); got < 9*time.Second || got > 12*time.Second {
+		t.Errorf("slot 150 after %v", got)
+	}
+	c.observe(1, sample{at: begin, slot: 101, unix: 1_001_000})
+	c.observe(2, sample{at: begin, slot: 1 << 60, unix: 1 << 50}) // alone
+	if got := c.now(at(5000)); got > 1_006_000 {
+		t.Errorf("one endpoint set the clock to %d", got)
+	}
+	if got := c.slot(at(5000)); got > 1000 {
+		t.Errorf("one endpoint set the slot to %d", got)
+	}
+	_ = c.until(math.MaxUint64, begin) // no overflow
+	_ = c.untilSlot(math.MaxUint64, begin)
+	c.observe(2, sample{at: at(1), slot: 101, unix: 900_000})
+	if got := c.now(at(5000)); got > 1_006_000 || got < 1_005_000 {
+		t.Errorf("after one went back: %d", got)
+	}
+}
+
+func TestReadClock(t *testing.T) {
+	raw := make([]byte, clockSize)
+	binary.LittleEndian.PutUint64(raw, 7)
+	binary.LittleEndian.PutUint64(raw[32:], 5)
+	if slot, unix, err := readClock(raw); slot != 7 || unix != 5000 || err != nil {
+		t.Errorf("slot %d, time %d, %v", slot, unix, err)
+	}
+	binary.LittleEndian.PutUint64(raw[32:], 1<<63)
+	if _, _, err := readClock(raw); err == nil {
+		t.Error("a time before 1970 is read")
+	}
+	if _, _, err := readClock(raw[1:]); err == nil {
+		t.Error("a short account is read")
+	}
+}
+
+func TestPrice(t *testing.T) {
+	for _, test := range []struct {
+		recent  []uint64
+		attempt int
+		limit   uint64
+		want    uint64
+	}{
+		{nil, 0, 100, 0},
+		{nil, 1, 100_000, firstRaise},
+		{nil, 2, 100_000, 2 * firstRaise},
+		{nil, 9, 5000, 5000},
+		{[]uint64{0, 0, 0, 8, 0}, 0, 100, 0},
+		{[]uint64{4, 1, 3, 2, 5}, 0, 100, 4},
+		{[]uint64{4000, 1000, 3000, 2000, 5000}, 1, 100_000, 8000},
+		{[]uint64{math.MaxUint64}, 0, 100, 100},
+		{[]uint64{math.MaxUint64}, 3, math.MaxUint64, math.MaxUint64},
+		{[]uint64{500}, 1, 100_000, firstRaise},
+	} {
+		if got := price(test.recent, test.attempt, test.limit); got != test.want {
+			t.Errorf("%v after %d: %d, want %d", test.recent, test.attempt, got, test.want)
+		}
+	}
+	if got := fee(120_000, 10_000); got != 5000+1200 {
+		t.Errorf("fee %d", got)
+	}
+	if got := fee(3, 1); got != 5001 {
+		t.Errorf("parts of a lamport count whole: %d", got)
+	}
+	if got := fee(7, math.MaxUint64); got != math.MaxUint64 {
+		t.Errorf("fee %d", got)
+	}
+}
+
+func TestDelivery(t *testing.T) {
+	begin := time.Unix(1000, 0)
+	at := func(seconds float64) time.Time { return begin.Add(time.Duration(seconds * float64(time.Second))) }
+	confirmed := &rpc.Status{Commitment: rpc.Confirmed}
+	processed := &rpc.Status{Commitment: rpc.Processed}
+	failed := &rpc.Status{Commitment: rpc.Confirmed, Err: &rpc.TransactionError{Name: "InstructionError", Detail: "Custom", Custom: 9}}
+	type tell struct {
+		endpoint int
+		statuses []*rpc.Status
+		height   uint64
+	}
+	for name, test := range map[string]struct {
+		only  bool
+		tells []tell
+		at    float64
+		want  step
+	}{
+		"just sent":                       {false, nil, 1, stepWait},
+		"sent two seconds ago":            {false, nil, 2, stepSend},
+		"one says confirmed":              {false, []tell{{0, []*rpc.Status{confirmed}, 1}}, 1, stepWait},
+		"two say confirmed":               {false, []tell{{0, []*rpc.Status{confirmed}, 1}, {2, []*rpc.Status{confirmed}, 1}}, 1, stepDone},
+		"two say processed":               {false, []tell{{0, []*rpc.Status{processed}, 1}, {2, []*rpc.Status{processed}, 1}}, 1, stepWait},
+		"one says failed, one fine":       {false, []tell{{0, []*rpc.Status{failed}, 1}, {2, []*rpc.Status{confirmed}, 1}}, 1, stepWait},
+		"two say failed":                  {false, []tell{{0, []*rpc.Status{failed}, 1}, {2, []*rpc.Status{failed}, 1}}, 1, stepDone},
+		"one takes it back":               {false, []tell{{0, []*rpc.Status{confirmed}, 1}, {0, []*rpc.Status{nil}, 2}, {2, []*rpc.Status{confirmed}, 1}}, 1, stepWait},
+		"one is past the last block":      {false, []tell{{0, nil, 101}}, 3, stepSend},
+		"two are past the last block":     {false, []tell{{0, nil, 101}, {1, nil, 102}}, 3, stepSign},
+		"past, but one has seen it":       {false, []tell{{0, []*rpc.Status{processed}, 101}, {1, nil, 102}}, 3, stepWait},
+		"past, and it is to be sent once": {true, []tell{{0, nil, 101}, {1, nil, 102}}, 3, stepLost},
+		"no endpoint has a height":        {false, nil, longestLife.Seconds(), stepSign},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := &delivery{quorum: 2, resend: 2 * time.Second, heights: make([]uint64, 3), only: test.only}
+			if got := d.next(begin); got != stepSign {
+				t.Fatalf("step %d at first", got)
+			}
+			d.signed(attempt{lastValid: 100, signed: begin})
+			if got := d.next(begin); got != stepSend {
+				t.Fatalf("step %d after signing", got)
+			}
+			for _, tell := range test.tells {
+				d.answered(tell.endpoint, tell.statuses, tell.height)
+			}
+			if got := d.next(at(test.at)); got != test.want {
+				t.Fatalf("step %d, want %d", got, test.want)
+			}
+		})
+	}
+}
+
+// TestDeliveryEnds wants a transaction that never lands to be given up.
+func TestDeliveryEnds(t *testing.T) {
+	now := time.Unix(1000, 0)
+	d := &delivery{quorum: 1, resend: 2 * time.Second, heights: make([]uint64, 1)}
+	signatures, sent := 0, 0
+	for range 10_000 {
+		switch d.next(now) {
+		case stepSign:
+			signatures++
+			d.signed(attempt{lastValid: uint64(100 * signatures), signed: now})
+			continue
+		case stepSend:
+			sent++
+		case stepLost:
+			if signatures != maxAttempts || sent < 20 {
+				t.Errorf("%d signatures, sent %d times", signatures, sent)
+			}
+			return
+		}
+		now = now.Add(time.Second)
+		d.answered(0, make([]*rpc.Status, signatures), d.heights[0]+2)
+	}
+	t.Error("it does not end")
+}
+
+func TestHalt(t *testing.T) {
+	now := time.Unix(1000, 0)
+	d := &delivery{quorum: 1, heights: make([]uint64, 1)}
+	if d.halt(now, time.Second) != stepLost {
+		t.Error("waits for what was never sent")
+	}
+	d.signed(attempt{lastValid: 100, signed: now})
+	if d.halt(now, time.Second) != stepWait || d.halt(now.Add(time.Second), time.Second) != stepLost {
+		t.Error("the grace is not kept")
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	custom := func(code uint32) *rpc.TransactionError {
+		return &rpc.TransactionError{Name: "InstructionError", Detail: "Custom", Custom: code}
+	}
+	if err := refusal(nil, false); err != nil {
+		t.Error(err)
+	}
+	for _, code := range []coordinator.Code{coordinator.ErrDuplicate, coordinator.ErrStaleNonce} {
+		if err := refusal(custom(uint32(code)), false); err != code {
+			t.Errorf("error %v", err)
+		}
+		if err := refusal(custom(uint32(code)), true); err != nil {
+			t.Errorf("signed again: error %v", err)
+		}
+	}
+	if err := refusal(custom(uint32(coordinator.ErrFull)), true); err != coordinator.ErrFull {
+		t.Errorf("error %v", err)
+	}
+	if err := refusal(&rpc.TransactionError{Name: "InstructionError", Detail: "IncorrectAuthority"}, false); err == nil || err.Error() == "" {
+		t.Error("a builtin error is none")
+	}
+}

@@ -1,0 +1,116 @@
+package localnet
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"mime"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/gorilla/websocket"
+)
+
+// Endpoint is a node as its clients see it.
+type Endpoint struct {
+	server *Server
+
+	mu      sync.Mutex
+	faults  Faults
+	sockets map[*socket]bool
+	random  *rand.Rand
+	calls   map[string]int
+}
+
+// Calls returns how often a method was called, for tests.
+func (e *Endpoint) Calls(method string) int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.calls[method]
+}
+
+func (e *Endpoint) count(method string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.calls == nil {
+		e.calls = map[string]int{}
+	}
+	if _, known := methods[method]; known {
+		e.calls[method]++
+	}
+}
+
+// view is the chain as this node sees it.
+func (e *Endpoint) view(c Commitment) View { return e.server.ledger.At(c, e.faulty().Lag) }
+
+// ServeHTTP answers JSON-RPC, and takes WebSockets at any path.
+func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	faults := e.faulty()
+	if faults.Dead {
+		panic(http.ErrAbortHandler) // the connection ends without a word
+	}
+	if faults.Throttled {
+		if seconds := int(faults.Retry / time.Second); seconds > 0 {
+			w.Header().Set("Retry-After", strconv.Itoa(seconds))
+		}
+		http.Error(w, "Too many requests", http.StatusTooManyRequests)
+		return
+	}
+	if websocket.IsWebSocketUpgrade(r) {
+		e.serveSocket(w, r)
+		return
+	}
+	switch kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); {
+	case r.Method == http.MethodGet && r.URL.Path == "/health":
+		_, _ = io.WriteString(w, "ok")
+		return
+	case r.Method != http.MethodPost:
+		http.Error(w, "Used HTTP Method is not allowed. POST or OPTIONS is required", http.StatusMethodNotAllowed)
+		return
+	case kind != "application/json":
+		http.Error(w, "Supplied content type is not allowed. Content-Type: application/json is required", http.StatusUnsupportedMediaType)
+		return
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequest))
+	if err != nil {
+		status := http.StatusBadRequest
+		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+			status = http.StatusRequestEntityTooLarge
+		}
+		http.Error(w, err.Error(), status)
+		return
+	}
+	if faults.Delay > 0 {
+		select {
+		case <-time.After(faults.Delay):
+		case <-r.Context().Done():
+			return
+		}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if a := handle(body, e.call); a != nil {
+		_ = json.NewEncoder(w).Encode(a) // who asked is gone
+	}
+}
+
+// call answers one call.
+func (e *Endpoint) call(q *request) response {
+	e.count(q.Method)
+	method, found := methods[q.Method]
+	if !found {
+		return answer(q.ID, nil, &rpcError{Code: codeMethod, Message: "Method not found"})
+	}
+	p, err := q.parameters()
+	if err != nil {
+		return answer(q.ID, nil, err)
+	}
+	result, err := method(e, p)
+	if err == nil {
+		faults := e.faulty()
+		result = faults.lied(q.Method, result)
+	}
+	return answer(q.ID, result, err)
+}

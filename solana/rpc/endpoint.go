@@ -1,0 +1,206 @@
+package rpc
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Defaults and bounds.
+const (
+	DefaultTimeout = 10 * time.Second
+	maxRetryAfter  = time.Minute // of what a node asks for
+
+	smallAnswer = 1 << 20  // bytes; most are below a kilobyte
+	largeAnswer = 16 << 20 // lists of accounts
+	errorText   = 300      // bytes of a node's text that go into an error
+)
+
+// Errors of an endpoint, as opposed to an *Error, which is a node's answer.
+var (
+	ErrBusy        = errors.New("the node is asked too often")
+	ErrUnreachable = errors.New("the node cannot be reached")
+	ErrBadAnswer   = errors.New("the node's answer makes no sense")
+)
+
+// Address is where a node is reached.
+type Address struct {
+	HTTP string
+	WS   string // its WebSocket
+}
+
+// ParseEndpoint reads "https://host/path", or the same and the address of the WebSocket behind a
+// comma where that is not the same with wss: "http://127.0.0.1:8899,ws://127.0.0.1:8900".
+func ParseEndpoint(text string) (Address, error) {
+	plain, socket, both := strings.Cut(text, ",")
+	parsed, err := url.Parse(plain)
+	if err != nil || parsed.Scheme != "http" && parsed.Scheme != "https" || parsed.Host == "" {
+		return Address{}, fmt.Errorf("endpoint %q: want http://host:port or https://host/path", redact(plain))
+	}
+	if !both {
+		ws := *parsed
+		ws.Scheme = map[string]string{"http": "ws", "https": "wss"}[parsed.Scheme]
+		return Address{HTTP: plain, WS: ws.String()}, nil
+	}
+	if ws, err := url.Parse(socket); err != nil || ws.Scheme != "ws" && ws.Scheme != "wss" || ws.Host == "" {
+		return Address{}, fmt.Errorf("WebSocket of endpoint %q: want ws://host:port or wss://host/path", redact(plain))
+	}
+	return Address{HTTP: plain, WS: socket}, nil
+}
+
+// redact leaves of an address what has no secret: providers put keys into path and query.
+func redact(address string) string {
+	if parsed, err := url.Parse(address); err == nil && parsed.Host != "" {
+		return parsed.Scheme + "://" + parsed.Host
+	}
+	return "an address that cannot be read"
+}
+
+// Endpoint is one node. Its methods may be called from any goroutine.
+type Endpoint struct {
+	address Address
+	name    string
+	timeout time.Duration
+	client  *http.Client
+	logger  *slog.Logger
+	calls   atomic.Uint64
+	bytes   atomic.Uint64
+
+	mu     sync.Mutex
+	health health
+}
+
+// Name returns the address without what may be secret in it.
+func (e *Endpoint) Name() string { return e.name }
+
+// Calls returns the number of requests, and the bytes of the answers to them.
+func (e *Endpoint) Calls() (requests, received uint64) { return e.calls.Load(), e.bytes.Load() }
+
+type request struct {
+	Version string `json:"jsonrpc"`
+	ID      uint64 `json:"id"`
+	Method  string `json:"method"`
+	Params  []any  `json:"params,omitempty"`
+}
+
+type answer struct {
+	ID     json.RawMessage `json:"id"`
+	Result json.RawMessage `json:"result"`
+	Error  *Error          `json:"error"`
+}
+
+// call asks the node and decodes its result of at most limit bytes.
+func (e *Endpoint) call(ctx context.Context, limit int, result any, method string, params ...any) error {
+	ctx, cancel := context.WithTimeout(ctx, e.timeout)
+	defer cancel()
+	err := e.exchange(ctx, limit, result, method, params)
+	if err != nil {
+		err = fmt.Errorf("%s: %s: %w", e.name, method, err)
+	}
+	e.note(ctx, err)
+	return err
+}
+
+func (e *Endpoint) exchange(ctx context.Context, limit int, result any, method string, params []any) error {
+	id := e.calls.Add(1)
+	body, err := json.Marshal(request{Version: "2.0", ID: id, Method: method, Params: params})
+	if err != nil {
+		return fmt.Errorf("encode parameters: %w", err)
+	}
+	post, err := http.NewRequestWithContext(ctx, http.MethodPost, e.address.HTTP, bytes.NewReader(body))
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrUnreachable, withoutURL(err))
+	}
+	post.Header.Set("Content-Type", "application/json")
+	response, err := e.client.Do(post)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrUnreachable, withoutURL(err))
+	}
+	defer func() { _ = response.Body.Close() }()
+	content, err := io.ReadAll(io.LimitReader(response.Body, int64(limit)+1))
+	e.bytes.Add(uint64(len(content)))
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w: %w", ErrUnreachable, withoutURL(err))
+	case response.StatusCode == http.StatusTooManyRequests:
+		return &busyError{after: retryAfter(response.Header, time.Now())}
+	case len(content) > limit:
+		return fmt.Errorf("%w: more than %d bytes", ErrBadAnswer, limit)
+	}
+	return decodeAnswer(content, response.StatusCode, id, result)
+}
+
+// decodeAnswer reads an answer to request id. Some nodes send errors with a status of their own.
+func decodeAnswer(content []byte, status int, id uint64, result any) error {
+	var a answer
+	if err := json.Unmarshal(content, &a); err != nil {
+		return fmt.Errorf("%w: status %d, %q: %w", ErrBadAnswer, status, shorten(content), err)
+	}
+	switch {
+	case a.Error != nil:
+		a.Error.Message = shorten([]byte(a.Error.Message))
+		return a.Error
+	case status != http.StatusOK:
+		return fmt.Errorf("%w: status %d", ErrBadAnswer, status)
+	case string(a.ID) != strconv.FormatUint(id, 10):
+		return fmt.Errorf("%w: it is to request %s, not %d", ErrBadAnswer, shorten(a.ID), id)
+	case len(a.Result) == 0:
+		return fmt.Errorf("%w: neither a result nor an error", ErrBadAnswer)
+	}
+	if err := json.Unmarshal(a.Result, result); err != nil {
+		return fmt.Errorf("%w: result %q: %w", ErrBadAnswer, shorten(a.Result), err)
+	}
+	return nil
+}
+
+// shorten bounds a node's text, which may be anything.
+func shorten(text []byte) string {
+	if len(text) > errorText {
+		return strings.ToValidUTF8(string(text[:errorText]), "?") + "..."
+	}
+	return strings.ToValidUTF8(string(text), "?")
+}
+
+// withoutURL takes the address out of an error of package http: it may have a key.
+func withoutURL(err error) error {
+	if wrapped, ok := errors.AsType[*url.Error](err); ok {
+		return wrapped.Err
+	}
+	return err
+}
+
+// busyError is a node's answer 429.
+type busyError struct{ after time.Duration }
+
+func (b *busyError) Error() string {
+	if b.after == 0 {
+		return ErrBusy.Error()
+	}
+	return fmt.Sprintf("%v: try again in %s", ErrBusy, b.after)
+}
+
+func (b *busyError) Unwrap() error { return ErrBusy }
+
+// retryAfter reads how long a node wants to be left alone, in seconds or as a date.
+func retryAfter(header http.Header, now time.Time) time.Duration {
+	text := header.Get("Retry-After")
+	seconds, err := strconv.ParseUint(text, 10, 32)
+	if err == nil {
+		return min(time.Duration(seconds)*time.Second, maxRetryAfter)
+	}
+	if at, err := http.ParseTime(text); err == nil {
+		return min(max(at.Sub(now), 0), maxRetryAfter)
+	}
+	return 0
+}

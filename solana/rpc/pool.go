@@ -1,0 +1,128 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"time"
+)
+
+// maxEndpoints bounds the nodes of a pool.
+const maxEndpoints = 16
+
+// Options of a Pool.
+type Options struct {
+	Endpoints []Address
+	// Timeout bounds every request. Zero: DefaultTimeout.
+	Timeout time.Duration
+	// Transport carries the requests. Nil: one of its own with a few connections for each node.
+	Transport http.RoundTripper
+	// Logger; nil: nothing is logged.
+	Logger *slog.Logger
+}
+
+// Pool is one or several nodes of the same chain.
+type Pool struct {
+	endpoints []*Endpoint
+	transport *http.Transport // to close; nil when it is the caller's
+}
+
+// NewPool does not connect.
+func NewPool(o Options) (*Pool, error) {
+	if len(o.Endpoints) == 0 || len(o.Endpoints) > maxEndpoints {
+		return nil, fmt.Errorf("endpoints of the chain: %d, want 1 to %d", len(o.Endpoints), maxEndpoints)
+	}
+	if o.Timeout == 0 {
+		o.Timeout = DefaultTimeout
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	p := &Pool{}
+	if o.Transport == nil {
+		p.transport = &http.Transport{
+			Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: 4, MaxConnsPerHost: 16, IdleConnTimeout: time.Minute,
+			TLSHandshakeTimeout: o.Timeout, MaxResponseHeaderBytes: 64 << 10, ForceAttemptHTTP2: true,
+		}
+		o.Transport = p.transport
+	}
+	client := &http.Client{
+		Transport: o.Transport,
+		// A node has no reason to send a client elsewhere.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	for i, address := range o.Endpoints {
+		if slices.Contains(o.Endpoints[:i], address) {
+			return nil, fmt.Errorf("endpoint %s is there twice", redact(address.HTTP))
+		}
+		p.endpoints = append(p.endpoints, &Endpoint{address: address, name: redact(address.HTTP), timeout: o.Timeout, client: client, logger: o.Logger})
+	}
+	p.nameApart()
+	return p, nil
+}
+
+// nameApart numbers nodes whose names are the same without their secrets.
+func (p *Pool) nameApart() {
+	count := make(map[string]int)
+	for _, e := range p.endpoints {
+		if count[e.name]++; count[e.name] > 1 {
+			e.name = fmt.Sprintf("%s#%d", e.name, count[e.name])
+		}
+	}
+}
+
+// Endpoints returns the nodes, in the order of Options.
+func (p *Pool) Endpoints() []*Endpoint { return p.endpoints }
+
+// Close closes idle connections.
+func (p *Pool) Close() {
+	if p.transport != nil {
+		p.transport.CloseIdleConnections()
+	}
+}
+
+// Any asks one node after another, the healthiest first, until one answers. Those that are to be
+// left alone are waited for when there is no other. An *Error that says nothing about the node
+// is an answer.
+func Any[T any](ctx context.Context, p *Pool, ask func(ctx context.Context, e *Endpoint) (T, error)) (T, error) {
+	var none T
+	var failed []error
+	for _, e := range p.byHealth(time.Now()) {
+		if err := e.rest(ctx); err != nil {
+			return none, errors.Join(append(failed, err)...)
+		}
+		result, err := ask(ctx, e)
+		if err == nil {
+			return result, nil
+		}
+		if refused, ok := errors.AsType[*Error](err); ok && !refused.ofNode() {
+			return none, err
+		}
+		failed = append(failed, err)
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return none, errors.Join(failed...)
+}
+
+// byHealth returns the nodes by when they may be asked and how often they failed.
+func (p *Pool) byHealth(now time.Time) []*Endpoint {
+	type rated struct {
+		endpoint *Endpoint
+		health   health
+	}
+	all := make([]rated, len(p.endpoints))
+	for i, e := range p.endpoints {
+		all[i] = rated{e, e.lately()}
+	}
+	slices.SortStableFunc(all, func(a, b rated) int { return a.health.compare(b.health, now) })
+	sorted := make([]*Endpoint, len(all))
+	for i := range all {
+		sorted[i] = all[i].endpoint
+	}
+	return sorted
+}
