@@ -84,7 +84,7 @@ func TestAccountsOfRuns(t *testing.T) {
 			"an older version":   {program.ErrOtherVersion, func(s *scene) { s.poke("run", 8, 0) }},
 			"a newer version":    {program.ErrOtherVersion, func(s *scene) { s.poke("run", 8, 2) }},
 			"a newer, larger":    {program.ErrOtherVersion, func(s *scene) { s.poke("run", 8, 2); s.resize("run", layout.AccountSize+8) }},
-			"of another state's": {program.ErrOtherVersion, func(s *scene) { s.poke("run", layout.StateOffset+8, 5) }},
+			"of another state's": {program.ErrOtherVersion, func(s *scene) { s.poke("run", layout.StateOffset+8, layout.Version+1) }},
 		} {
 			if name == "of another state's" && (x.data[0] == program.Write || x.data[0] == program.Genesis) {
 				continue // which do not read the state
