@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"sync/atomic"
 	"time"
 
@@ -406,20 +405,4 @@ func (h *host) phaseNow() Phase {
 func (h *host) emit(e Event) {
 	e.RunID = h.runID
 	h.server.emit(e)
-}
-
-// logPart reads what is on the disk of the journal from offset on.
-func (h *host) logPart(offset uint64) (frame.Log, error) {
-	part := frame.Log{Offset: offset, Size: uint64(h.logSize.Load())}
-	if offset >= part.Size {
-		return part, nil
-	}
-	file, err := os.Open(h.store.journalPath)
-	if err != nil {
-		return part, err
-	}
-	defer func() { _ = file.Close() }()
-	part.Part = make([]byte, min(part.Size-offset, frame.MaxLogPart))
-	_, err = file.ReadAt(part.Part, int64(offset))
-	return part, err
 }

@@ -34,6 +34,7 @@ const (
 	DefaultActionsPerSecond = 10
 	DefaultJoinsPerSecond   = 64
 	DefaultSnapshotEvery    = 1000
+	DefaultLogBytes         = 8 << 20
 )
 
 // secondsOfBurst is for how many seconds' worth of actions a quiet key, or run, may send at
@@ -80,6 +81,9 @@ type Options struct {
 	// JoinsPerSecond bounds the joins to one run likewise, over all keys, because each one
 	// makes the journal longer. Zero: DefaultJoinsPerSecond.
 	JoinsPerSecond float64
+	// LogBytesPerSecond bounds what leaves of journals for those who audit them, over all
+	// connections, which share it by address. Zero: DefaultLogBytes.
+	LogBytesPerSecond float64
 	// Key is the host's. Zero: the one of SaveStateDir, or a fresh one; see HostKey.
 	Key identity.Key
 	// Now returns the Unix time in milliseconds. Nil: the system's clock as it was at the
@@ -131,6 +135,7 @@ func (o *Options) setDefaults() {
 	o.ActionsPerSecond = cmp.Or(o.ActionsPerSecond, DefaultActionsPerSecond)
 	o.JoinsPerSecond = cmp.Or(o.JoinsPerSecond, DefaultJoinsPerSecond)
 	o.SnapshotEvery = cmp.Or(o.SnapshotEvery, DefaultSnapshotEvery)
+	o.LogBytesPerSecond = cmp.Or(o.LogBytesPerSecond, DefaultLogBytes)
 	if o.Now == nil {
 		o.Now = steadyClock(time.Now())
 	}
@@ -201,6 +206,7 @@ type server struct {
 	lobby     *admission.Lobby // connections before their hello
 	strangers *admission.Lobby
 	actions   *admission.KeyLimits
+	egress    *admission.Budget // bytes of journals
 	observers places
 	noise     *rate.Limiter // of log lines that strangers can cause
 
@@ -234,6 +240,7 @@ func newServer(o Options) (*server, error) {
 		options: o, key: key, tls: config, logger: o.Logger,
 		lobby: admission.NewLobby(), strangers: admission.NewLastingLobby(o.MaxStrangers),
 		actions: admission.NewKeyLimits(o.ActionsPerSecond, burst(o.ActionsPerSecond)),
+		egress:  admission.NewBudget(o.LogBytesPerSecond, max(maxLogFrame, int(o.LogBytesPerSecond))),
 		noise:   rate.NewLimiter(10, 100), runs: make(map[string]*host),
 	}
 	s.metrics = newMetrics(s)
