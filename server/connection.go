@@ -16,7 +16,6 @@ import (
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/server/accept"
-	"github.com/psyche-go/psyche/server/admission"
 	"github.com/psyche-go/psyche/wire"
 )
 
@@ -37,11 +36,11 @@ type connection struct {
 	remote string
 	logger *slog.Logger
 
-	nonce     [32]byte         // of the challenge
-	sequence  uint64           // of the newest Hello
-	watching  bool             // it is one of its key's observers
-	place     *admission.Guest // among the strangers; the registry guards it
-	published chan struct{}    // has a value when the host published something
+	nonce     [32]byte      // of the challenge
+	sequence  uint64        // of the newest Hello
+	watching  bool          // it is one of its key's observers
+	leave     func()        // gives back its place among the strangers, if it has one; the registry guards it
+	published chan struct{} // has a value when the host published something
 	answers   chan answer
 	probe     chan struct{} // asks the writer for a Ping
 	heard     chan struct{} // has a value when a frame was read

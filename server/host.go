@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"sync/atomic"
 	"time"
 
@@ -90,7 +91,7 @@ func newHost(server *server, s store) *host {
 		key:      server.key,
 		options:  o,
 		logger:   o.Logger.With("run", s.state.RunID),
-		registry: newRegistry(server.strangers),
+		registry: newRegistry(server.strangers, server.onlookers),
 		joins:    rate.NewLimiter(rate.Limit(o.JoinsPerSecond), burst(o.JoinsPerSecond)),
 		requests: make(chan request),
 	}
@@ -302,14 +303,19 @@ func (h *host) lastEpoch() map[identity.ID]bool {
 	return ids
 }
 
-// known returns who always finds a place: the participants, when the run is finished also who
-// may come back for the final model, and in a permissioned run those who may join. All are
+// offices returns the keys that administer the run.
+func (h *host) offices() map[identity.ID]bool {
+	return map[identity.ID]bool{
+		identity.ID(h.state.Host): true, identity.ID(h.state.Authority.Main): true, identity.ID(h.state.Authority.Join): true,
+	}
+}
+
+// known returns who always finds a place: who is in the epoch, left it and may come back, or waits
+// for the next one; who has an office; and in a permissioned run those who may join. All are
 // bounded.
 func (h *host) known() map[identity.ID]bool {
-	ids := h.participants()
-	if h.state.RunState == coordinator.Finished {
-		ids = h.lastEpoch()
-	}
+	ids := h.lastEpoch()
+	maps.Copy(ids, h.offices())
 	for _, a := range h.state.Authority.Authorizations {
 		ids[identity.ID(a.Grantee)] = true
 		for _, delegate := range a.Delegates {
@@ -370,7 +376,7 @@ func (h *host) publish() {
 	h.publishAt = time.Time{}
 	participants, known := h.participants(), h.known()
 	h.registry.seatStrangers(known)
-	next := publication{phase: h.phaseNow(), participants: len(participants), known: known, closed: h.state.Closed}
+	next := publication{phase: h.phaseNow(), participants: len(participants), known: known, offices: h.offices(), closed: h.state.Closed}
 	if newest := h.newest.Load(); newest != nil {
 		next.state, next.peers = newest.state, newest.peers
 		interval := pushInterval + pushIntervalEach*time.Duration(len(participants))

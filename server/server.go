@@ -70,10 +70,11 @@ type Options struct {
 	// is alive, for /healthz, and looks whether the clock of Now was set. Ticks come when
 	// they are due, not with the beat. Zero: DefaultBeat.
 	Beat time.Duration
-	// MaxStrangers bounds the connections of keys that are no participants of a run, and of
-	// those who only watch. Participants always find a place. When all places are taken, the
-	// oldest connection of the address that has the most gives way to an address that has
-	// fewer. Zero: DefaultMaxStrangers.
+	// MaxStrangers bounds the connections of keys that have no part in a run, and besides, by
+	// the same number, those of keys without an office that only watch. Members, those that
+	// left during the epoch, and keys with an office always find a place. When all places are
+	// taken, the oldest connection of the address that has the most gives way to an address
+	// that has fewer. Zero: DefaultMaxStrangers.
 	MaxStrangers int
 	// ActionsPerSecond bounds the actions of one key in the long term; ten seconds' worth
 	// may come at once. What is above has to wait. Zero: DefaultActionsPerSecond.
@@ -204,7 +205,8 @@ type server struct {
 	metrics *metrics
 
 	lobby     *admission.Lobby // connections before their hello
-	strangers *admission.Lobby
+	strangers *admission.Lobby // who may want to take part
+	onlookers *admission.Lobby
 	actions   *admission.KeyLimits
 	egress    *admission.Budget // bytes of journals
 	observers places
@@ -239,9 +241,10 @@ func newServer(o Options) (*server, error) {
 	s := &server{
 		options: o, key: key, tls: config, logger: o.Logger,
 		lobby: admission.NewLobby(), strangers: admission.NewLastingLobby(o.MaxStrangers),
-		actions: admission.NewKeyLimits(o.ActionsPerSecond, burst(o.ActionsPerSecond)),
-		egress:  admission.NewBudget(o.LogBytesPerSecond, max(maxLogFrame, int(o.LogBytesPerSecond))),
-		noise:   rate.NewLimiter(10, 100), runs: make(map[string]*host),
+		onlookers: admission.NewLastingLobby(o.MaxStrangers),
+		actions:   admission.NewKeyLimits(o.ActionsPerSecond, burst(o.ActionsPerSecond)),
+		egress:    admission.NewBudget(o.LogBytesPerSecond, max(maxLogFrame, int(o.LogBytesPerSecond))),
+		noise:     rate.NewLimiter(10, 100), runs: make(map[string]*host),
 	}
 	s.metrics = newMetrics(s)
 	return s, errors.Join(s.metrics.register(o.Collectors), s.openRuns())

@@ -37,7 +37,7 @@ type serverRun struct {
 	authorityFlags       `embed:""`
 	AllowCreate          string        `default:"host" placeholder:"none|host|KEY,…|anyone" help:"Who may begin runs with psyche run create: nobody; the host's own key and --main-authority; these keys; anyone (${default})."`
 	MaxRuns              int           `default:"64" help:"Runs that are not closed, at most (${default})."`
-	MaxStrangers         int           `default:"512" help:"Connections of keys that are not part of a run, at most; members always find a place (${default})."`
+	MaxStrangers         int           `default:"512" help:"Connections of keys that have no part in a run, at most, and as many that only watch; members and keys with an office always find a place (${default})."`
 	MaxLogRate           float64       `default:"8" placeholder:"RATE" help:"MiB per second of the line that those who fetch the logs of runs may take, together (${default})."`
 	WithdrawOnDisconnect bool          `default:"true" negatable:"" help:"Withdraw clients whose connection ended."`
 	WithdrawGrace        time.Duration `default:"5s" help:"How long a connection may be gone before its client is withdrawn (${default})."`
