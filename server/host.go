@@ -95,13 +95,23 @@ func newHost(server *server, s store) *host {
 		joins:    rate.NewLimiter(rate.Limit(o.JoinsPerSecond), burst(o.JoinsPerSecond)),
 		requests: make(chan request),
 	}
-	if len(h.participants()) > 0 && o.WithdrawGrace > 0 {
-		h.holdUntil = time.Now().Add(o.WithdrawGrace)
-	}
+	h.awaitReturn()
 	h.noteLog()
 	h.alive()
 	h.publish()
 	return h
+}
+
+// awaitReturn gives participants of a run that goes on after a restart the time to come back.
+func (h *host) awaitReturn() {
+	participants := h.participants()
+	if len(participants) == 0 || h.options.WithdrawGrace < 0 {
+		return
+	}
+	h.holdUntil = time.Now().Add(h.options.RestartGrace)
+	for id := range participants {
+		h.gone[id] = h.holdUntil.Add(-h.options.WithdrawGrace)
+	}
 }
 
 // noteLog tells connections how much of the journal they may read.
@@ -325,8 +335,7 @@ func (h *host) known() map[identity.ID]bool {
 	return ids
 }
 
-// withdrawGone withdraws participants that had no connection for the grace period. After a
-// start nobody has been missed yet, so everybody has the whole period to come back.
+// withdrawGone withdraws participants that had no connection for the grace period.
 func (h *host) withdrawGone(now time.Time) error {
 	if !h.withdraws() {
 		return nil

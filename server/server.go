@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
 
+	"github.com/psyche-go/psyche/backend/tcp/frame"
 	"github.com/psyche-go/psyche/backend/tcp/secure"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/identity"
@@ -27,7 +28,10 @@ import (
 
 // Defaults of Options.
 const (
-	DefaultWithdrawGrace    = 5 * time.Second
+	DefaultWithdrawGrace = 5 * time.Second
+	// DefaultRestartGrace leaves every client time for two attempts to come back, the first of
+	// which may fall into the moment before the server listens again.
+	DefaultRestartGrace     = 2 * frame.LongestPause
 	DefaultBeat             = time.Second
 	DefaultMaxStrangers     = 512
 	DefaultMaxRuns          = 64
@@ -66,6 +70,10 @@ type Options struct {
 	// WithdrawGrace is how long a participant's connection may be gone before the host
 	// withdraws it. Zero: DefaultWithdrawGrace. Negative: it never does.
 	WithdrawGrace time.Duration
+	// RestartGrace is the same after a start of the server, when clients first have to notice
+	// that it is back; until it is over or all are back, no round ends. At least WithdrawGrace.
+	// Zero: DefaultRestartGrace.
+	RestartGrace time.Duration
 	// Beat is the longest that a run sleeps when nothing happens: so often it shows that it
 	// is alive, for /healthz, and looks whether the clock of Now was set. Ticks come when
 	// they are due, not with the beat. Zero: DefaultBeat.
@@ -130,6 +138,7 @@ func (p CreatePolicy) allows(id, host identity.ID) bool {
 // setDefaults fills in what is zero.
 func (o *Options) setDefaults() {
 	o.WithdrawGrace = cmp.Or(o.WithdrawGrace, DefaultWithdrawGrace)
+	o.RestartGrace = max(cmp.Or(o.RestartGrace, DefaultRestartGrace), o.WithdrawGrace)
 	o.Beat = cmp.Or(o.Beat, DefaultBeat)
 	o.MaxStrangers = cmp.Or(o.MaxStrangers, DefaultMaxStrangers)
 	o.MaxRuns = cmp.Or(o.MaxRuns, DefaultMaxRuns)

@@ -41,6 +41,7 @@ type serverRun struct {
 	MaxLogRate           float64       `default:"8" placeholder:"RATE" help:"MiB per second of the line that those who fetch the logs of runs may take, together (${default})."`
 	WithdrawOnDisconnect bool          `default:"true" negatable:"" help:"Withdraw clients whose connection ended."`
 	WithdrawGrace        time.Duration `default:"5s" help:"How long a connection may be gone before its client is withdrawn (${default})."`
+	RestartGrace         time.Duration `default:"15s" help:"The same after a start of the server, in which no round ends until all are back; at least --withdraw-grace (${default})."`
 	EventsDir            string        `placeholder:"DIR" help:"Folder for the typed event logs: events.jsonl of the one run of --state, RUN.jsonl of every other."`
 	logFlags             `embed:""`
 }
@@ -69,6 +70,8 @@ func (c serverRun) Run(ctx context.Context, to console) error {
 		return err
 	case c.WithdrawGrace <= 0:
 		return usagef("--withdraw-grace is %v, want more than 0; --no-withdraw-on-disconnect never withdraws", c.WithdrawGrace)
+	case c.RestartGrace <= 0:
+		return usagef("--restart-grace is %v, want more than 0", c.RestartGrace)
 	case c.MaxRuns <= 0 || c.MaxStrangers <= 0:
 		return usagef("--max-runs and --max-strangers have to be 1 at least")
 	case !(c.MaxLogRate > 0) || c.MaxLogRate > 1<<20:
@@ -184,6 +187,7 @@ func (c serverRun) options(port uint16, logger *slog.Logger, events *stateEvents
 		MaxRuns:       c.MaxRuns,
 		MaxStrangers:  c.MaxStrangers,
 		WithdrawGrace: grace,
+		RestartGrace:  c.RestartGrace,
 
 		LogBytesPerSecond: c.MaxLogRate * (1 << 20),
 		Logger:            logger,
