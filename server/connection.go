@@ -274,14 +274,15 @@ func (c *connection) readSubmit(ctx context.Context, payload []byte) error {
 	return c.answer(ctx, answer{kind: frame.TypeAck, payload: ack.AppendTo(nil)})
 }
 
-// await waits until the key, and for a join the run, may act again.
+// await waits until the key may act again, and the run's journal may grow by an action that can be
+// repeated without end.
 func (c *connection) await(ctx context.Context, action wire.SignedAction) error {
-	err := c.server.actions.Of(c.id).Wait(ctx)
-	if _, ok := action.Action.(coordinator.Join); ok && err == nil {
-		err = c.host.joins.Wait(ctx)
-	}
-	if err != nil {
+	if err := c.server.actions.Of(c.id).Wait(ctx); err != nil {
 		return cmp.Or(context.Cause(ctx), err)
+	}
+	switch action.Action.(type) {
+	case coordinator.Join, coordinator.SetDelegates: // and Withdraw, which needs a Join before it
+		return c.host.growth.Take(ctx, c.conn.RemoteAddr(), 1)
 	}
 	return nil
 }

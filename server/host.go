@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -11,11 +12,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	"github.com/psyche-go/psyche/backend/tcp/frame"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/server/admission"
 	"github.com/psyche-go/psyche/wire"
 )
 
@@ -48,11 +48,12 @@ type host struct {
 	options  Options
 	logger   *slog.Logger
 	registry *registry
-	joins    *rate.Limiter
+	growth   *admission.Budget // of actions that may be repeated for ever and make the journal longer
 	requests chan request
 	newest   atomic.Pointer[publication]
-	logSize  atomic.Int64 // bytes of the journal that are on the disk
-	beat     atomic.Int64 // Unix time in nanoseconds at which loop was alive
+	logSize  atomic.Int64          // bytes of the journal that are on the disk
+	beat     atomic.Int64          // Unix time in nanoseconds at which loop was alive
+	trouble  atomic.Pointer[error] // what keeps the run from going on
 }
 
 // request is an action that waits for the host.
@@ -92,7 +93,7 @@ func newHost(server *server, s store) *host {
 		options:  o,
 		logger:   o.Logger.With("run", s.state.RunID),
 		registry: newRegistry(server.strangers, server.onlookers),
-		joins:    rate.NewLimiter(rate.Limit(o.JoinsPerSecond), burst(o.JoinsPerSecond)),
+		growth:   admission.NewBudget(o.JoinsPerSecond, o.JoinsAtOnce),
 		requests: make(chan request),
 	}
 	h.awaitReturn()
@@ -150,7 +151,7 @@ func (h *host) collect(first request) []request {
 
 // step applies a group of actions and everything that is due, makes it durable, answers
 // and publishes.
-func (h *host) step(group []request) error {
+func (h *host) step(ctx context.Context, group []request) error {
 	verdicts := make([]verdict, len(group))
 	for i, r := range group {
 		var err error
@@ -165,7 +166,7 @@ func (h *host) step(group []request) error {
 		return err
 	}
 	began := time.Now()
-	if err := h.store.commit(); err != nil {
+	if err := h.commit(ctx); err != nil {
 		return err
 	}
 	if len(group) > 0 {
@@ -176,7 +177,7 @@ func (h *host) step(group []request) error {
 	for i, r := range group {
 		r.reply <- verdicts[i]
 	}
-	if err := h.store.save(&h.state, h.options.SnapshotEvery, h.logger); err != nil {
+	if err := h.store.save(&h.state, h.options.SnapshotEvery, h.logger, func() error { return h.commit(ctx) }); err != nil {
 		return err
 	}
 	h.noteLog()

@@ -22,6 +22,8 @@ type registry struct {
 	strangers *admission.Lobby // of the server: live connections of keys that are not known
 	onlookers *admission.Lobby // of the server: who watches and has no office
 
+	closed error // why nobody is let in any more
+
 	// changed has a value when something changed since the host looked.
 	changed chan struct{}
 }
@@ -42,6 +44,9 @@ func newRegistry(strangers, onlookers *admission.Lobby) *registry {
 func (r *registry) claim(c *connection, addrs []string, stranger bool) (*connection, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.closed != nil {
+		return nil, r.closed
+	}
 	if other := r.live[c.id]; other != nil {
 		return other, nil
 	}
@@ -61,6 +66,9 @@ func (r *registry) claim(c *connection, addrs []string, stranger bool) (*connect
 func (r *registry) watch(c *connection, office bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.closed != nil {
+		return r.closed
+	}
 	if !office {
 		if err := r.seat(c, r.onlookers); err != nil {
 			return err
@@ -126,6 +134,19 @@ func (r *registry) release(c *connection) {
 	if r.live[c.id] == c {
 		delete(r.live, c.id)
 		signal(r.changed)
+	}
+}
+
+// shut ends all connections and lets nobody in any more.
+func (r *registry) shut(reason error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = reason
+	for _, c := range r.live {
+		c.hangUp(reason)
+	}
+	for c := range r.watching {
+		c.hangUp(reason)
 	}
 }
 

@@ -36,7 +36,8 @@ const (
 	DefaultMaxStrangers     = 512
 	DefaultMaxRuns          = 64
 	DefaultActionsPerSecond = 10
-	DefaultJoinsPerSecond   = 64
+	DefaultJoinsPerSecond   = 2
+	DefaultJoinsAtOnce      = 640
 	DefaultSnapshotEvery    = 1000
 	DefaultLogBytes         = 8 << 20
 )
@@ -87,9 +88,12 @@ type Options struct {
 	// ActionsPerSecond bounds the actions of one key in the long term; ten seconds' worth
 	// may come at once. What is above has to wait. Zero: DefaultActionsPerSecond.
 	ActionsPerSecond float64
-	// JoinsPerSecond bounds the joins to one run likewise, over all keys, because each one
-	// makes the journal longer. Zero: DefaultJoinsPerSecond.
+	// JoinsPerSecond bounds the joins to one run likewise, over all keys and in turns between
+	// addresses: who joins and leaves for ever makes the journal longer without any progress.
+	// The same bound is on the naming of delegates. JoinsAtOnce is for the members of a run that
+	// come together. Zero: DefaultJoinsPerSecond, DefaultJoinsAtOnce.
 	JoinsPerSecond float64
+	JoinsAtOnce    int
 	// LogBytesPerSecond bounds what leaves of journals for those who audit them, over all
 	// connections, which share it by address. Zero: DefaultLogBytes.
 	LogBytesPerSecond float64
@@ -144,6 +148,7 @@ func (o *Options) setDefaults() {
 	o.MaxRuns = cmp.Or(o.MaxRuns, DefaultMaxRuns)
 	o.ActionsPerSecond = cmp.Or(o.ActionsPerSecond, DefaultActionsPerSecond)
 	o.JoinsPerSecond = cmp.Or(o.JoinsPerSecond, DefaultJoinsPerSecond)
+	o.JoinsAtOnce = cmp.Or(o.JoinsAtOnce, DefaultJoinsAtOnce)
 	o.SnapshotEvery = cmp.Or(o.SnapshotEvery, DefaultSnapshotEvery)
 	o.LogBytesPerSecond = cmp.Or(o.LogBytesPerSecond, DefaultLogBytes)
 	if o.Now == nil {
@@ -157,8 +162,9 @@ func (o *Options) setDefaults() {
 	}
 }
 
-// Run hosts runs until ctx ends (then it returns nil) or a journal cannot be written. Every
-// goroutine that it started has ended when it returns.
+// Run hosts runs until ctx ends or no run can go on. A run stops when its journal cannot be written,
+// and waits when only the room for it is missing; other runs go on. The error says which runs
+// stopped. Every goroutine that Run started has ended when it returns.
 func Run(ctx context.Context, o Options) error {
 	o.setDefaults()
 	// Listen first: a second server on the same port and directory should hear of the port.
@@ -228,6 +234,7 @@ type server struct {
 	working *sync.WaitGroup // of serve; nil before and after
 	ctx     context.Context // of serve
 	fail    context.CancelCauseFunc
+	failed  []error // of each run that cannot go on, why
 }
 
 // newServer loads the host's key and all runs. The caller closes what is returned, also
@@ -285,29 +292,7 @@ func (s *server) serve(ctx context.Context, listener, web net.Listener) error {
 	s.working = nil
 	s.mu.Unlock()
 	working.Wait()
-	if failed, ok := errors.AsType[*runError](context.Cause(ctx)); ok {
-		return failed
-	}
-	return nil
-}
-
-// runError is why a run cannot go on.
-type runError struct {
-	runID string
-	err   error
-}
-
-func (e *runError) Error() string { return fmt.Sprintf("run %s: %v", e.runID, e.err) }
-func (e *runError) Unwrap() error { return e.err }
-
-// start lets a run work. The caller holds mu.
-func (s *server) start(h *host) {
-	ctx, fail := s.ctx, s.fail
-	s.working.Go(func() {
-		if err := h.loop(ctx); err != nil {
-			fail(&runError{runID: h.runID, err: err})
-		}
-	})
+	return errors.Join(s.failed...)
 }
 
 // turnedAway notes a connection that found no place.
@@ -347,10 +332,4 @@ func (s *server) show(state *coordinator.State) {
 	s.watchers.Lock()
 	defer s.watchers.Unlock()
 	s.options.OnState(&clone)
-}
-
-// steadyClock returns a clock that shows start's Unix time in milliseconds and goes on by the
-// system's monotonic clock.
-func steadyClock(start time.Time) func() uint64 {
-	return func() uint64 { return uint64(max(0, start.Add(time.Since(start)).UnixMilli())) }
 }
