@@ -53,8 +53,8 @@ type Options struct {
 	// OnPenalty is told of misbehaving members, in the goroutine that found it out; nil:
 	// nobody is. The log has it anyway.
 	OnPenalty func(Penalty)
-	// MaxUploadRate bounds what leaves as blobs and for others as a relay, in bytes per
-	// second; 0: no bound.
+	// MaxUploadRate bounds what leaves as blobs, as gossip, and for others as a relay, in bytes
+	// per second; 0: no bound.
 	MaxUploadRate int64
 }
 
@@ -70,6 +70,7 @@ type Node struct {
 	useRelays bool
 	relays    *relays
 	upload    *rate.Limiter // nil: no limit
+	first     *rate.Limiter // of it what goes first
 	onPenalty func(Penalty)
 	records   records
 	bulk      *bulk
@@ -114,6 +115,7 @@ func New(ctx context.Context, o Options) (*Node, error) {
 		useRelays: !o.NoRelay,
 		relays:    relays,
 		upload:    newUploadLimiter(o.MaxUploadRate),
+		first:     newFirstLimiter(o.MaxUploadRate),
 		onPenalty: o.OnPenalty,
 		records:   records{by: make(map[identity.ID]*conduct)},
 
