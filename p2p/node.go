@@ -38,7 +38,7 @@ var (
 type Options struct {
 	Key identity.Key
 	// Listen are multiaddrs, e.g. /ip4/127.0.0.1/tcp/0 and /ip4/127.0.0.1/udp/0/quic-v1. A
-	// node without any is reached through relays only.
+	// node without any is reached through relays only, and reaches no private networks.
 	Listen []string
 	Logger *slog.Logger
 
@@ -73,6 +73,7 @@ type Node struct {
 	first     *rate.Limiter // of it what goes first
 	onPenalty func(Penalty)
 	records   records
+	dials     *dials
 	bulk      *bulk
 
 	ctx    context.Context // ends with the node
@@ -118,6 +119,7 @@ func New(ctx context.Context, o Options) (*Node, error) {
 		first:     newFirstLimiter(o.MaxUploadRate),
 		onPenalty: o.OnPenalty,
 		records:   records{by: make(map[identity.ID]*conduct)},
+		dials:     newDials(),
 
 		done:     make(chan struct{}),
 		members:  make(map[peer.ID]*member),
@@ -143,7 +145,7 @@ func New(ctx context.Context, o Options) (*Node, error) {
 	n.relays.mu.Unlock()
 	n.host.Network().Notify(&network.NotifyBundle{
 		ConnectedF:    func(_ network.Network, c network.Conn) { n.onConnected(c) },
-		DisconnectedF: func(_ network.Network, c network.Conn) { n.onDisconnected(c.RemotePeer()) },
+		DisconnectedF: func(_ network.Network, c network.Conn) { n.onDisconnected(c) },
 	})
 	if err := n.startServices(o.LocalDiscovery); err != nil {
 		n.cancel()
