@@ -344,7 +344,10 @@ func (g gater) InterceptPeerDial(p peer.ID) bool                    { return g.n
 func (g gater) InterceptAddrDial(p peer.ID, addr ma.Multiaddr) bool { return g.n.mayDial(p, addr) }
 func (g gater) InterceptAccept(network.ConnMultiaddrs) bool         { return true }
 
-func (g gater) InterceptSecured(_ network.Direction, p peer.ID, _ network.ConnMultiaddrs) bool {
+func (g gater) InterceptSecured(d network.Direction, p peer.ID, c network.ConnMultiaddrs) bool {
+	if d == network.DirInbound {
+		g.n.door.shownAt(c.RemoteMultiaddr())
+	}
 	return g.n.mayConnect(p)
 }
 
