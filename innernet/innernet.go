@@ -78,3 +78,12 @@ func Refuse(_, address string, _ syscall.RawConn) error {
 	}
 	return nil
 }
+
+// Dialer returns a dialer that refuses all but public addresses; one that allows inner ones, too,
+// refuses none.
+func Dialer(inner bool) *net.Dialer {
+	if inner {
+		return &net.Dialer{}
+	}
+	return &net.Dialer{Control: Refuse}
+}
