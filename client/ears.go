@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -20,6 +21,8 @@ type utterance struct {
 	raw          []byte
 }
 
+var errTooLong = errors.New("it is too long")
+
 // ears bring announcements to the loop, and the own ones to peers.
 type ears struct {
 	tasks         *env.Tasks
@@ -35,23 +38,28 @@ type ears struct {
 // heardRoom is how many verified announcements wait for the loop at most.
 const heardRoom = 2 * coordinator.MaxClients
 
-// listen verifies what gossip brings. It runs in the network's goroutine.
-func (e *ears) listen(from identity.ID, message []byte) {
-	if len(message) > exchange.MaxAnnouncementSize {
-		e.log.Debug("gossip is too long", "from", from.Short(), "bytes", len(message))
-		e.misbehaved(from, InvalidMessage, "announcement that is too long")
-		return
-	}
-	author, announcement, err := e.announcements.Open(message)
+// listen verifies what gossip brings, before the network passes it on. It runs in goroutines of the
+// network.
+func (e *ears) listen(from identity.ID, message []byte) error {
+	author, announcement, err := e.open(message)
 	if err != nil {
 		e.log.Debug("gossip refused", "from", from.Short(), "err", err)
 		e.misbehaved(from, InvalidMessage, "announcement: "+err.Error())
-		return
+		return err
 	}
 	select {
 	case e.heard <- utterance{from, author, announcement, message}:
 	default: // heal asks again for what is lost here
 	}
+	return nil
+}
+
+// open verifies an announcement.
+func (e *ears) open(message []byte) (identity.ID, wire.ResultAnnouncement, error) {
+	if len(message) > exchange.MaxAnnouncementSize {
+		return identity.ID{}, wire.ResultAnnouncement{}, errTooLong
+	}
+	return e.announcements.Open(message)
 }
 
 // publish gossips an announcement.

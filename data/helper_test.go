@@ -18,7 +18,7 @@ import (
 )
 
 // patience of tests: what fails for good does so soon.
-var quick = web.Options{Timeout: 2 * time.Second, Patience: 3 * time.Second, Pause: time.Millisecond}
+var quick = web.Options{Timeout: 2 * time.Second, Patience: 3 * time.Second, Pause: time.Millisecond, Inner: true}
 
 // write makes a token file of two-byte ids from first on.
 func write(t testing.TB, path string, first, n int) {

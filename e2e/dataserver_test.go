@@ -102,7 +102,8 @@ func TestDataServerKilled(t *testing.T) {
 func askForOthers(t *testing.T, n *network, address, serverKey string) {
 	t.Helper()
 	o := remote.Options{
-		Addr: address, RunID: "e2e", SeqLen: seqLen, OpenPatience: time.Second, Patience: time.Second,
+		Inner: true,
+		Addr:  address, RunID: "e2e", SeqLen: seqLen, OpenPatience: time.Second, Patience: time.Second,
 		Trust: func(found identity.ID) error {
 			if found.String() != serverKey {
 				return fmt.Errorf("the server has the key %s", found)

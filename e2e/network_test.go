@@ -199,7 +199,7 @@ func (c *client) args(flags ...string) []string {
 	return append([]string{
 		"train", "--run-id", "e2e", "--server-addr", c.network.address,
 		"--identity-secret-key-path", c.key, "--bind-p2p-address", "127.0.0.1",
-		"--allow-local-paths", "--events-dir", c.dir, "--checkpoint-dir", filepath.Join(c.dir, "checkpoints"),
+		"--allow-local-paths", "--allow-inner-data", "--events-dir", c.dir, "--checkpoint-dir", filepath.Join(c.dir, "checkpoints"),
 		"--keep-steps", "0", "--threads", "1", "--device", "cpu", "--max-blob-memory", "64",
 		"--known-servers", c.network.saved + ".known",
 	}, flags...)

@@ -30,6 +30,9 @@ func (f folder) ref(revision string) string {
 }
 func (f folder) tree(commit string) string { return filepath.Join(f.root, "trees", commit+".json") }
 
+// public is a file that is there when the Hub has said that everybody may read the commit.
+func (f folder) public(commit string) string { return filepath.Join(f.root, "trees", commit+".public") }
+
 func (f folder) file(commit, path string) string {
 	return filepath.Join(f.snapshot(commit), filepath.FromSlash(path))
 }

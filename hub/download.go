@@ -36,6 +36,7 @@ type SnapshotOptions struct {
 	Revision string                 // branch, tag or commit; DefaultRevision
 	Match    func(path string) bool // files that are wanted; nil: all
 	MaxBytes int64                  // of all files together; DefaultMaxBytes
+	Public   bool                   // only what everybody may read, also of what is in the cache
 	Progress func(Progress)         // called by one goroutine at a time; may be nil
 }
 
@@ -54,7 +55,7 @@ func (c *Client) Snapshot(ctx context.Context, repo string, o SnapshotOptions) (
 	}
 	setDefault(&o.MaxBytes, DefaultMaxBytes)
 	s, err := c.snapshot(ctx, repo, o)
-	if err != nil {
+	if err != nil { // s may be what is not to be used
 		return Snapshot{}, fmt.Errorf("download %s at %s: %w", repo, o.Revision, err)
 	}
 	return s, nil
@@ -69,6 +70,9 @@ func (c *Client) snapshot(ctx context.Context, repo string, o SnapshotOptions) (
 	}
 	cache := c.folder(repo)
 	if s, found := cache.complete(o); found && (c.Offline || isCommit(o.Revision)) {
+		if o.Public {
+			return s, c.checkPublic(ctx, repo, cache, s)
+		}
 		return s, nil
 	}
 	if c.Offline {
@@ -88,6 +92,11 @@ func (c *Client) snapshot(ctx context.Context, repo string, o SnapshotOptions) (
 		}
 	}
 	s := Snapshot{Dir: cache.snapshot(commit), Commit: commit, Files: o.wanted(files)}
+	if o.Public {
+		if err := c.checkPublic(ctx, repo, cache, s); err != nil {
+			return Snapshot{}, err
+		}
+	}
 	if err := c.fetchAll(ctx, repo, cache, s, o); err != nil {
 		return Snapshot{}, err
 	}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 )
 
 // SecretKeyVariable is the environment variable that may hold a key: 64 hexadecimal
@@ -21,16 +22,22 @@ const maxKeyFileSize = 4096
 // ErrKeyFileExists says that a key file was not written because one is there already.
 var ErrKeyFileExists = errors.New("key file exists and is never overwritten")
 
+// ErrKeyFileOpen says that others than its owner may read or write a key file.
+var ErrKeyFileOpen = errors.New("the key file is open to others")
+
 // LoadKeyFile reads a key from a file in either of the two formats: the JSON array of 64
-// numbers of solana-keygen, or exactly 32 raw seed bytes. The error names the file and
-// what is wrong with it and, for a
-// missing file, is fs.ErrNotExist.
+// numbers of solana-keygen, or exactly 32 raw seed bytes. A file that others than its owner may
+// read or write is refused, as ssh does. The error names the file and what is wrong with it and,
+// for a missing file, is fs.ErrNotExist.
 func LoadKeyFile(path string) (Key, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return Key{}, fmt.Errorf("read key file: %w", err)
 	}
 	defer func() { _ = file.Close() }()
+	if err := checkMode(file); err != nil {
+		return Key{}, fmt.Errorf("read key file %s: %w", path, err)
+	}
 	content, err := io.ReadAll(io.LimitReader(file, maxKeyFileSize+1))
 	if err != nil {
 		return Key{}, fmt.Errorf("read key file %s: %w", path, err)
@@ -40,6 +47,20 @@ func LoadKeyFile(path string) (Key, error) {
 		return Key{}, fmt.Errorf("read key file %s: %w", path, err)
 	}
 	return key, nil
+}
+
+// checkMode refuses a file that others may read or write. Windows has no such bits, and what is no
+// regular file (a pipe, for instance) has no content that lies there.
+func checkMode(file *os.File) error {
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	if mode := info.Mode(); runtime.GOOS != "windows" && mode.IsRegular() && mode.Perm()&0o077 != 0 {
+		return fmt.Errorf("%w: its mode is %04o, so others may have the key; chmod 600 %s if you are sure that nobody has, or make a new key",
+			ErrKeyFileOpen, mode.Perm(), file.Name())
+	}
+	return nil
 }
 
 // ParseKeyFile reads the content of a key file (see LoadKeyFile).

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -135,4 +136,27 @@ func FuzzParseKeyFile(f *testing.F) {
 			t.Fatalf("round trip: %v", err)
 		}
 	})
+}
+
+// TestKeyFileOfOthersIsRefused wants of a key file what ssh wants.
+func TestKeyFileOfOthersIsRefused(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("Windows has no such bits")
+	}
+	path := filepath.Join(t.TempDir(), "key.json")
+	if err := SaveKeyFile(path, testKey(t)); err != nil {
+		t.Fatal(err)
+	}
+	for _, mode := range []fs.FileMode{0o600, 0o400, 0o640, 0o604, 0o644, 0o620, 0o601} {
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+		_, err := LoadKeyFile(path)
+		if open := mode&0o077 != 0; errors.Is(err, ErrKeyFileOpen) != open || !open && err != nil {
+			t.Errorf("mode %04o: %v", mode, err)
+		}
+		if err != nil && !strings.Contains(err.Error(), "chmod 600 "+path) {
+			t.Errorf("mode %04o: no remedy in %q", mode, err)
+		}
+	}
 }

@@ -203,11 +203,14 @@ func (n *Node) onConnected(c network.Conn) {
 		n.run(func() { _ = c.Close() })
 		return
 	}
+	n.noteHost(c)
 	n.onChange(c.RemotePeer())
 }
 
 // onDisconnected ends what an ordinary connection carries besides when the last one is gone.
-func (n *Node) onDisconnected(p peer.ID) {
+func (n *Node) onDisconnected(c network.Conn) {
+	p := c.RemotePeer()
+	n.noteHost(c)
 	if !n.isConnected(p) {
 		n.bulk.drop(p)
 	}
@@ -333,14 +336,18 @@ func (n *Node) clearBackoff(p peer.ID) {
 }
 
 // gater lets members pass and nobody else. The address of a stranger says nothing, so
-// the decision falls as soon as the handshake has shown the key.
+// the decision falls as soon as the handshake has shown the key. Whom we dial, and where, is
+// decided in mayDial.
 type gater struct{ n *Node }
 
-func (g gater) InterceptPeerDial(p peer.ID) bool                 { return g.n.mayConnect(p) }
-func (g gater) InterceptAddrDial(p peer.ID, _ ma.Multiaddr) bool { return g.n.mayConnect(p) }
-func (g gater) InterceptAccept(network.ConnMultiaddrs) bool      { return true }
+func (g gater) InterceptPeerDial(p peer.ID) bool                    { return g.n.mayConnect(p) }
+func (g gater) InterceptAddrDial(p peer.ID, addr ma.Multiaddr) bool { return g.n.mayDial(p, addr) }
+func (g gater) InterceptAccept(network.ConnMultiaddrs) bool         { return true }
 
-func (g gater) InterceptSecured(_ network.Direction, p peer.ID, _ network.ConnMultiaddrs) bool {
+func (g gater) InterceptSecured(d network.Direction, p peer.ID, c network.ConnMultiaddrs) bool {
+	if d == network.DirInbound {
+		g.n.door.shownAt(c.RemoteMultiaddr())
+	}
 	return g.n.mayConnect(p)
 }
 

@@ -38,7 +38,7 @@ var (
 type Options struct {
 	Key identity.Key
 	// Listen are multiaddrs, e.g. /ip4/127.0.0.1/tcp/0 and /ip4/127.0.0.1/udp/0/quic-v1. A
-	// node without any is reached through relays only.
+	// node without any is reached through relays only, and reaches no private networks.
 	Listen []string
 	Logger *slog.Logger
 
@@ -53,8 +53,8 @@ type Options struct {
 	// OnPenalty is told of misbehaving members, in the goroutine that found it out; nil:
 	// nobody is. The log has it anyway.
 	OnPenalty func(Penalty)
-	// MaxUploadRate bounds what leaves as blobs and for others as a relay, in bytes per
-	// second; 0: no bound.
+	// MaxUploadRate bounds what leaves as blobs, as gossip, and for others as a relay, in bytes
+	// per second; 0: no bound.
 	MaxUploadRate int64
 }
 
@@ -70,8 +70,11 @@ type Node struct {
 	useRelays bool
 	relays    *relays
 	upload    *rate.Limiter // nil: no limit
+	first     *rate.Limiter // of it what goes first
 	onPenalty func(Penalty)
 	records   records
+	dials     *dials
+	door      *door
 	bulk      *bulk
 
 	ctx    context.Context // ends with the node
@@ -114,8 +117,11 @@ func New(ctx context.Context, o Options) (*Node, error) {
 		useRelays: !o.NoRelay,
 		relays:    relays,
 		upload:    newUploadLimiter(o.MaxUploadRate),
+		first:     newFirstLimiter(o.MaxUploadRate),
 		onPenalty: o.OnPenalty,
 		records:   records{by: make(map[identity.ID]*conduct)},
+		dials:     newDials(),
+		door:      newDoor(),
 
 		done:     make(chan struct{}),
 		members:  make(map[peer.ID]*member),
@@ -141,7 +147,7 @@ func New(ctx context.Context, o Options) (*Node, error) {
 	n.relays.mu.Unlock()
 	n.host.Network().Notify(&network.NotifyBundle{
 		ConnectedF:    func(_ network.Network, c network.Conn) { n.onConnected(c) },
-		DisconnectedF: func(_ network.Network, c network.Conn) { n.onDisconnected(c.RemotePeer()) },
+		DisconnectedF: func(_ network.Network, c network.Conn) { n.onDisconnected(c) },
 	})
 	if err := n.startServices(o.LocalDiscovery); err != nil {
 		n.cancel()

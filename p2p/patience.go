@@ -14,15 +14,15 @@ import (
 // acceptPause is the time until connections are accepted again after that failed.
 const acceptPause = time.Second
 
-// patientUpgrader makes listeners that outlive a failure: a shared port is closed for good
-// when accepting fails once, as it does while there are too many open files.
+// patientUpgrader makes listeners with a door that outlive a failure: a shared port is closed for
+// good when accepting fails once, as it does while there are too many open files.
 type patientUpgrader struct {
 	transport.Upgrader
 	n *Node
 }
 
 func (u patientUpgrader) GateMaListener(l manet.Listener) transport.GatedMaListener {
-	return u.Upgrader.GateMaListener(patientListener{l, u.n.ctx, u.n.logger})
+	return u.Upgrader.GateMaListener(newDoorListener(patientListener{l, u.n.ctx, u.n.logger}, u.n))
 }
 
 type patientListener struct {

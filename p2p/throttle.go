@@ -3,6 +3,7 @@ package p2p
 import (
 	"context"
 	"io"
+	"time"
 
 	"golang.org/x/time/rate"
 )
@@ -14,6 +15,36 @@ const (
 	// pieces a stream would be silent for so long that its member seems to stall.
 	uploadPiece = 16 << 10
 )
+
+// newFirstLimiter returns the limiter of what goes before everything else, which may use half of
+// the rate that all have together; nil for 0: none.
+func newFirstLimiter(bytesPerSecond int64) *rate.Limiter {
+	if bytesPerSecond <= 0 {
+		return nil
+	}
+	return rate.NewLimiter(rate.Limit(max(1, bytesPerSecond/2)), uploadBurst)
+}
+
+// ThrottleFirst returns w for little messages that must not wait behind blobs: they take their part
+// of Options.MaxUploadRate from what else leaves. They wait when they alone would be more than half
+// of it. A Write ends with ctx.
+func (n *Node) ThrottleFirst(ctx context.Context, w io.Writer) io.Writer {
+	if n.upload == nil {
+		return w
+	}
+	return &throttled{ctx, n.first, debited{n.upload, w}}
+}
+
+// debited takes what it writes from a limiter without waiting, so that others wait for longer.
+type debited struct {
+	limiter *rate.Limiter
+	w       io.Writer
+}
+
+func (d debited) Write(p []byte) (int, error) {
+	d.limiter.ReserveN(time.Now(), len(p))
+	return d.w.Write(p)
+}
 
 // newUploadLimiter returns the limiter of a rate in bytes per second; nil for 0: none.
 func newUploadLimiter(bytesPerSecond int64) *rate.Limiter {

@@ -14,6 +14,8 @@ import (
 	"github.com/libp2p/go-libp2p/x/rate"
 	ma "github.com/multiformats/go-multiaddr"
 	manet "github.com/multiformats/go-multiaddr/net"
+
+	"github.com/psyche-go/psyche/server/admission"
 )
 
 const (
@@ -24,6 +26,9 @@ const (
 	// bound is one connection in five seconds for each address.
 	handshakesPerSecond = 200
 	handshakesBurst     = 1024
+	// strangersAtOnce are the connections that have not shown a key yet: those that the door
+	// lets in, and some over QUIC, which has means of its own against many.
+	strangersAtOnce = admission.MaxWaiting + 256
 	// quicAfterTCP is how long a dial to a private address waits for TCP before QUIC.
 	quicAfterTCP = 250 * time.Millisecond
 )
@@ -33,6 +38,8 @@ const (
 func newResourceManager() (network.ResourceManager, error) {
 	limits := rcmgr.DefaultLimits
 	libp2p.SetDefaultServiceLimits(&limits)
+	strangers := &limits.TransientBaseLimit
+	strangers.ConnsInbound, strangers.Conns, strangers.FD = strangersAtOnce, 2*strangersAtOnce, strangersAtOnce
 	return rcmgr.NewResourceManager(rcmgr.NewFixedLimiter(limits.AutoScale()),
 		rcmgr.WithMetricsDisabled(),
 		rcmgr.WithLimitPerSubnet(

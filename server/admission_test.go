@@ -1,6 +1,7 @@
 package server
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/psyche-go/psyche/backend/backendtest"
 	"github.com/psyche-go/psyche/backend/tcp/frame"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/server/admission"
@@ -26,9 +28,6 @@ func TestMembersFindAPlaceAmongStrangers(t *testing.T) {
 		p := connect()
 		p.hello(4, hostileRun)
 		p.refused(frame.RefusedBusy, "not part of a run")
-		p = connect()
-		p.greet(5, frame.RoleObserver)
-		p.refused(frame.RefusedBusy, "not part of a run")
 		_ = first.socket.Close()
 		time.Sleep(time.Second)
 		connect().enter(1) // the participant comes back
@@ -38,10 +37,16 @@ func TestMembersFindAPlaceAmongStrangers(t *testing.T) {
 // TestStrangersShareTheirPlaces lets one address take all places of strangers, with keys that
 // answer and do nothing else: others come in at its cost, and it does not at theirs.
 func TestStrangersShareTheirPlaces(t *testing.T) {
+	for _, role := range []frame.Role{frame.RoleParticipant, frame.RoleObserver} {
+		t.Run(fmt.Sprint(role), func(t *testing.T) { testSharedPlaces(t, role) })
+	}
+}
+
+func testSharedPlaces(t *testing.T, role frame.Role) {
 	bubbleOfAddresses(t, func(o *Options) { o.MaxStrangers = 4 }, func(t *testing.T, connectFrom func(net.Addr) *peer) {
 		address := func(n byte) net.Addr { return &net.TCPAddr{IP: net.IPv4(10, 0, 0, n)} }
 		ended := make([]bool, 10) // by key
-		enter := func(from, key byte, role frame.Role) {
+		enter := func(from, key byte) {
 			t.Helper()
 			p := connectFrom(address(from))
 			p.greet(key, role)
@@ -62,23 +67,45 @@ func TestStrangersShareTheirPlaces(t *testing.T) {
 			}
 		}
 		for key := range byte(4) {
-			enter(1, key, frame.RoleParticipant+frame.Role(key%2)) // participants and observers
+			enter(1, key)
 		}
 		p := connectFrom(address(1))
-		p.hello(9, hostileRun)
+		p.greet(9, role)
 		p.refused(frame.RefusedBusy, "not part of a run")
 		check()
-		enter(2, 4, frame.RoleParticipant)
+		enter(2, 4)
 		check(0)
-		enter(3, 5, frame.RoleObserver)
+		enter(3, 5)
 		check(0, 1)
-		enter(4, 6, frame.RoleParticipant)
+		enter(4, 6)
 		check(0, 1, 2)
 		p = connectFrom(address(5)) // nobody has more than it would
-		p.hello(9, hostileRun)
+		p.greet(9, role)
 		p.refused(frame.RefusedBusy, "not part of a run")
 		time.Sleep(time.Minute)
 		check(0, 1, 2)
+	})
+}
+
+// TestObserversKeepNobodyOut takes all places of those who only watch: whoever wants to take part,
+// and the keys that administer the run, come in all the same.
+func TestObserversKeepNobodyOut(t *testing.T) {
+	authority := backendtest.Key(50)
+	bubble(t, func(o *Options) { o.Key, o.MaxStrangers = authority, 2 }, func(t *testing.T, connect func() *peer) {
+		for n := range byte(2) {
+			p := connect()
+			p.greet(n, frame.RoleObserver)
+			p.expect(frame.TypeWelcome)
+			go p.alive()
+		}
+		p := connect()
+		p.greet(3, frame.RoleObserver)
+		p.refused(frame.RefusedBusy, "not part of a run")
+		go connect().enter(4).alive()
+		p = connect()
+		p.greet(50, frame.RoleObserver)
+		p.expect(frame.TypeWelcome)
+		p.submit(coordinator.SetPaused{Paused: true})
 	})
 }
 

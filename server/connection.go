@@ -16,7 +16,6 @@ import (
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/server/accept"
-	"github.com/psyche-go/psyche/server/admission"
 	"github.com/psyche-go/psyche/wire"
 )
 
@@ -24,7 +23,6 @@ import (
 const (
 	framesPerSecond = 50          // sustained; more is not read, so the sender has to wait
 	framesBurst     = 200         // at once
-	framesOfLogPart = 5           // what a part of the journal counts for
 	farewellTimeout = time.Second // for a refusal to reach the other side
 )
 
@@ -38,11 +36,11 @@ type connection struct {
 	remote string
 	logger *slog.Logger
 
-	nonce     [32]byte         // of the challenge
-	sequence  uint64           // of the newest Hello
-	watching  bool             // it is one of its key's observers
-	place     *admission.Guest // among the strangers; the registry guards it
-	published chan struct{}    // has a value when the host published something
+	nonce     [32]byte      // of the challenge
+	sequence  uint64        // of the newest Hello
+	watching  bool          // it is one of its key's observers
+	leave     func()        // gives back its place among the strangers, if it has one; the registry guards it
+	published chan struct{} // has a value when the host published something
 	answers   chan answer
 	probe     chan struct{} // asks the writer for a Ping
 	heard     chan struct{} // has a value when a frame was read
@@ -51,10 +49,12 @@ type connection struct {
 	hangUp    context.CancelCauseFunc
 }
 
-// answer is a frame that the writer sends for the reader.
+// answer is what the writer sends for the reader: a frame, or a part of the journal, which is read
+// when it is sent.
 type answer struct {
 	kind    frame.Type
 	payload []byte
+	log     *logPart
 }
 
 // refusedError ends a connection with a Refusal.
@@ -96,7 +96,7 @@ func (s *server) serveConnection(ctx context.Context, hangUp context.CancelCause
 	c := &connection{
 		server: s, conn: accept.NewConn(ctx, counted{Conn: socket, metrics: s.metrics}, s.tls, &protocol),
 		remote: remote, logger: s.logger.With("remote", remote), hangUp: hangUp,
-		published: make(chan struct{}, 1), answers: make(chan answer, 16),
+		published: make(chan struct{}, 1), answers: make(chan answer, 1),
 		probe: make(chan struct{}, 1), heard: make(chan struct{}, 1), ended: make(chan struct{}),
 	}
 	err := c.handshake(ctx)
@@ -271,46 +271,30 @@ func (c *connection) readSubmit(ctx context.Context, payload []byte) error {
 		return context.Cause(ctx)
 	}
 	ack := frame.Ack{Request: submit.Request, Code: answered.code, Reason: answered.reason}
-	return c.answer(ctx, frame.TypeAck, ack.AppendTo(nil))
+	return c.answer(ctx, answer{kind: frame.TypeAck, payload: ack.AppendTo(nil)})
 }
 
-// await waits until the key, and for a join the run, may act again.
+// await waits until the key may act again, and the run's journal may grow by an action that can be
+// repeated without end.
 func (c *connection) await(ctx context.Context, action wire.SignedAction) error {
-	err := c.server.actions.Of(c.id).Wait(ctx)
-	if _, ok := action.Action.(coordinator.Join); ok && err == nil {
-		err = c.host.joins.Wait(ctx)
-	}
-	if err != nil {
+	if err := c.server.actions.Of(c.id).Wait(ctx); err != nil {
 		return cmp.Or(context.Cause(ctx), err)
+	}
+	switch action.Action.(type) {
+	case coordinator.Join, coordinator.SetDelegates: // and Withdraw, which needs a Join before it
+		return c.host.growth.Take(ctx, c.conn.RemoteAddr(), 1)
 	}
 	return nil
 }
 
-// answer gives the writer a frame to send.
-func (c *connection) answer(ctx context.Context, kind frame.Type, payload []byte) error {
+// answer gives the writer something to send.
+func (c *connection) answer(ctx context.Context, a answer) error {
 	select {
-	case c.answers <- answer{kind, payload}:
+	case c.answers <- a:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-}
-
-// readLog sends a part of the journal. It costs as much as many small frames.
-func (c *connection) readLog(ctx context.Context, limiter *rate.Limiter, payload []byte) error {
-	wanted, err := frame.DecodeReadLog(payload)
-	if err != nil {
-		return refuse(frame.RefusedMalformed, "%v", err)
-	}
-	if err := limiter.WaitN(ctx, framesOfLogPart); err != nil {
-		return cmp.Or(context.Cause(ctx), err)
-	}
-	part, err := c.host.logPart(wanted.Offset)
-	if err != nil {
-		c.logger.Error("cannot read the journal", "error", err)
-		return err
-	}
-	return c.answer(ctx, frame.TypeLog, part.AppendTo(nil))
 }
 
 // writeLoop sends what is new, answers first. It returns nil when ctx ended between two
@@ -326,7 +310,7 @@ func (c *connection) writeLoop(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case a := <-c.answers:
-			err = c.write(ctx, a.kind, a.payload)
+			err = c.send(ctx, a)
 		case <-c.probe:
 			err = c.write(ctx, frame.TypePing, nil)
 		case <-ticker.C:
@@ -357,6 +341,14 @@ func (c *connection) follow(ctx context.Context, name string, newest feed, versi
 	c.server.metrics.pushes.WithLabelValues(name, how).Inc()
 	c.server.metrics.pushedBytes.WithLabelValues(name, how).Add(float64(len(frames)))
 	return c.writeBytes(ctx, frames)
+}
+
+// send sends what the reader asked for.
+func (c *connection) send(ctx context.Context, a answer) error {
+	if a.log != nil {
+		return c.writeLog(ctx, *a.log)
+	}
+	return c.write(ctx, a.kind, a.payload)
 }
 
 func (c *connection) write(ctx context.Context, kind frame.Type, payload []byte) error {

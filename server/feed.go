@@ -16,6 +16,7 @@ type publication struct {
 	state, peers feed
 	participants int                  // healthy members and pending clients
 	known        map[identity.ID]bool // who is no stranger
+	offices      map[identity.ID]bool // who administers the run
 	phase        Phase
 	closed       bool // the run, for good
 }

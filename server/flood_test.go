@@ -57,7 +57,7 @@ func TestTrickledHandshakesAreCutOff(t *testing.T) {
 // TestFloodOfJoinsIsSlowedDown lets many keys join and leave: each may do so, all of them
 // together make the journal grow no faster than one run may. Other actions are not held up.
 func TestFloodOfJoinsIsSlowedDown(t *testing.T) {
-	bubble(t, func(o *Options) { o.JoinsPerSecond = 2 }, func(t *testing.T, connect func() *peer) {
+	bubble(t, func(o *Options) { o.JoinsPerSecond, o.JoinsAtOnce = 2, 2*secondsOfBurst }, func(t *testing.T, connect func() *peer) {
 		const keys, joins = 10, 4
 		calm := connect().enter(100)
 		calm.submit(coordinator.Join{})

@@ -114,7 +114,7 @@ func (c *connection) watch() error {
 		return refuse(frame.RefusedBusy, "the key %s has %d connections that watch already", c.id, observersPerKey)
 	}
 	c.watching = true
-	return c.host.registry.watch(c)
+	return c.host.registry.watch(c, c.host.newest.Load().offices[c.id])
 }
 
 // claim takes the key. Another connection that has it keeps it if it answers; if it does

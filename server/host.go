@@ -2,20 +2,20 @@ package server
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
+	"maps"
 	"sync/atomic"
 	"time"
-
-	"golang.org/x/time/rate"
 
 	"github.com/psyche-go/psyche/backend/tcp/frame"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/server/admission"
 	"github.com/psyche-go/psyche/wire"
 )
 
@@ -48,11 +48,12 @@ type host struct {
 	options  Options
 	logger   *slog.Logger
 	registry *registry
-	joins    *rate.Limiter
+	growth   *admission.Budget // of actions that may be repeated for ever and make the journal longer
 	requests chan request
 	newest   atomic.Pointer[publication]
-	logSize  atomic.Int64 // bytes of the journal that are on the disk
-	beat     atomic.Int64 // Unix time in nanoseconds at which loop was alive
+	logSize  atomic.Int64          // bytes of the journal that are on the disk
+	beat     atomic.Int64          // Unix time in nanoseconds at which loop was alive
+	trouble  atomic.Pointer[error] // what keeps the run from going on
 }
 
 // request is an action that waits for the host.
@@ -91,17 +92,27 @@ func newHost(server *server, s store) *host {
 		key:      server.key,
 		options:  o,
 		logger:   o.Logger.With("run", s.state.RunID),
-		registry: newRegistry(server.strangers),
-		joins:    rate.NewLimiter(rate.Limit(o.JoinsPerSecond), burst(o.JoinsPerSecond)),
+		registry: newRegistry(server.strangers, server.onlookers),
+		growth:   admission.NewBudget(o.JoinsPerSecond, o.JoinsAtOnce),
 		requests: make(chan request),
 	}
-	if len(h.participants()) > 0 && o.WithdrawGrace > 0 {
-		h.holdUntil = time.Now().Add(o.WithdrawGrace)
-	}
+	h.awaitReturn()
 	h.noteLog()
 	h.alive()
 	h.publish()
 	return h
+}
+
+// awaitReturn gives participants of a run that goes on after a restart the time to come back.
+func (h *host) awaitReturn() {
+	participants := h.participants()
+	if len(participants) == 0 || h.options.WithdrawGrace < 0 {
+		return
+	}
+	h.holdUntil = time.Now().Add(h.options.RestartGrace)
+	for id := range participants {
+		h.gone[id] = h.holdUntil.Add(-h.options.WithdrawGrace)
+	}
 }
 
 // noteLog tells connections how much of the journal they may read.
@@ -140,7 +151,7 @@ func (h *host) collect(first request) []request {
 
 // step applies a group of actions and everything that is due, makes it durable, answers
 // and publishes.
-func (h *host) step(group []request) error {
+func (h *host) step(ctx context.Context, group []request) error {
 	verdicts := make([]verdict, len(group))
 	for i, r := range group {
 		var err error
@@ -155,7 +166,7 @@ func (h *host) step(group []request) error {
 		return err
 	}
 	began := time.Now()
-	if err := h.store.commit(); err != nil {
+	if err := h.commit(ctx); err != nil {
 		return err
 	}
 	if len(group) > 0 {
@@ -166,7 +177,7 @@ func (h *host) step(group []request) error {
 	for i, r := range group {
 		r.reply <- verdicts[i]
 	}
-	if err := h.store.save(&h.state, h.options.SnapshotEvery, h.logger); err != nil {
+	if err := h.store.save(&h.state, h.options.SnapshotEvery, h.logger, func() error { return h.commit(ctx) }); err != nil {
 		return err
 	}
 	h.noteLog()
@@ -303,14 +314,19 @@ func (h *host) lastEpoch() map[identity.ID]bool {
 	return ids
 }
 
-// known returns who always finds a place: the participants, when the run is finished also who
-// may come back for the final model, and in a permissioned run those who may join. All are
+// offices returns the keys that administer the run.
+func (h *host) offices() map[identity.ID]bool {
+	return map[identity.ID]bool{
+		identity.ID(h.state.Host): true, identity.ID(h.state.Authority.Main): true, identity.ID(h.state.Authority.Join): true,
+	}
+}
+
+// known returns who always finds a place: who is in the epoch, left it and may come back, or waits
+// for the next one; who has an office; and in a permissioned run those who may join. All are
 // bounded.
 func (h *host) known() map[identity.ID]bool {
-	ids := h.participants()
-	if h.state.RunState == coordinator.Finished {
-		ids = h.lastEpoch()
-	}
+	ids := h.lastEpoch()
+	maps.Copy(ids, h.offices())
 	for _, a := range h.state.Authority.Authorizations {
 		ids[identity.ID(a.Grantee)] = true
 		for _, delegate := range a.Delegates {
@@ -320,8 +336,7 @@ func (h *host) known() map[identity.ID]bool {
 	return ids
 }
 
-// withdrawGone withdraws participants that had no connection for the grace period. After a
-// start nobody has been missed yet, so everybody has the whole period to come back.
+// withdrawGone withdraws participants that had no connection for the grace period.
 func (h *host) withdrawGone(now time.Time) error {
 	if !h.withdraws() {
 		return nil
@@ -371,7 +386,7 @@ func (h *host) publish() {
 	h.publishAt = time.Time{}
 	participants, known := h.participants(), h.known()
 	h.registry.seatStrangers(known)
-	next := publication{phase: h.phaseNow(), participants: len(participants), known: known, closed: h.state.Closed}
+	next := publication{phase: h.phaseNow(), participants: len(participants), known: known, offices: h.offices(), closed: h.state.Closed}
 	if newest := h.newest.Load(); newest != nil {
 		next.state, next.peers = newest.state, newest.peers
 		interval := pushInterval + pushIntervalEach*time.Duration(len(participants))
@@ -406,20 +421,4 @@ func (h *host) phaseNow() Phase {
 func (h *host) emit(e Event) {
 	e.RunID = h.runID
 	h.server.emit(e)
-}
-
-// logPart reads what is on the disk of the journal from offset on.
-func (h *host) logPart(offset uint64) (frame.Log, error) {
-	part := frame.Log{Offset: offset, Size: uint64(h.logSize.Load())}
-	if offset >= part.Size {
-		return part, nil
-	}
-	file, err := os.Open(h.store.journalPath)
-	if err != nil {
-		return part, err
-	}
-	defer func() { _ = file.Close() }()
-	part.Part = make([]byte, min(part.Size-offset, frame.MaxLogPart))
-	_, err = file.ReadAt(part.Part, int64(offset))
-	return part, err
 }

@@ -95,6 +95,9 @@ func bubbleOfAddresses(t *testing.T, change func(*Options), test func(*testing.T
 			_ = p.socket.Close()
 		}
 		serving.Wait()
+		if err := s.close(); err != nil {
+			t.Error(err)
+		}
 	})
 }
 

@@ -74,6 +74,11 @@ func (s *server) handler() http.Handler {
 func (s *server) serveHealth(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	for _, h := range s.hosts() {
+		if trouble := h.trouble.Load(); trouble != nil {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = fmt.Fprintln(w, *trouble)
+			return
+		}
 		if silent := time.Since(time.Unix(0, h.beat.Load())); silent > stalledAfter+h.options.Beat {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			_, _ = fmt.Fprintf(w, "run %q does nothing for %s\n", h.runID, silent.Round(time.Second))

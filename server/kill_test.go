@@ -39,7 +39,8 @@ var childRuns = map[string]func(*server.Options){
 		o.ActionsPerSecond, o.JoinsPerSecond = 1e6, 1e6
 		o.SnapshotEvery = 50
 	},
-	"load": loadRun,
+	"load":  loadRun,
+	"crowd": crowdRun,
 }
 
 // runChild is the main function of a server process. It prints its addresses: for clients,

@@ -19,15 +19,19 @@ type registry struct {
 	live      map[identity.ID]*connection
 	addrs     map[identity.ID][]string // also of participants whose connection is gone
 	watching  map[*connection]bool
-	strangers *admission.Lobby // of the server: who watches, and live connections of keys that are not known
+	strangers *admission.Lobby // of the server: live connections of keys that are not known
+	onlookers *admission.Lobby // of the server: who watches and has no office
+
+	closed error // why nobody is let in any more
 
 	// changed has a value when something changed since the host looked.
 	changed chan struct{}
 }
 
-func newRegistry(strangers *admission.Lobby) *registry {
+func newRegistry(strangers, onlookers *admission.Lobby) *registry {
 	return &registry{
 		strangers: strangers,
+		onlookers: onlookers,
 		live:      make(map[identity.ID]*connection),
 		addrs:     make(map[identity.ID][]string),
 		watching:  make(map[*connection]bool),
@@ -40,11 +44,14 @@ func newRegistry(strangers *admission.Lobby) *registry {
 func (r *registry) claim(c *connection, addrs []string, stranger bool) (*connection, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.closed != nil {
+		return nil, r.closed
+	}
 	if other := r.live[c.id]; other != nil {
 		return other, nil
 	}
 	if stranger {
-		if err := r.seat(c); err != nil {
+		if err := r.seat(c, r.strangers); err != nil {
 			return nil, err
 		}
 	}
@@ -54,30 +61,38 @@ func (r *registry) claim(c *connection, addrs []string, stranger bool) (*connect
 	return nil, nil
 }
 
-// watch shows c what is published, until release. It needs a place among the strangers.
-func (r *registry) watch(c *connection) error {
+// watch shows c what is published, until release. Without an office it needs a place among those
+// who watch: they take none from whoever wants to take part.
+func (r *registry) watch(c *connection, office bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err := r.seat(c); err != nil {
-		return err
+	if r.closed != nil {
+		return r.closed
+	}
+	if !office {
+		if err := r.seat(c, r.onlookers); err != nil {
+			return err
+		}
 	}
 	r.watching[c] = true
 	return nil
 }
 
-// seat gives c a place among the strangers. The caller holds mu.
-func (r *registry) seat(c *connection) error {
-	if c.place = r.strangers.Enter(c.conn.RemoteAddr(), c.giveWay); c.place == nil {
+// seat gives c a place in a lobby. The caller holds mu.
+func (r *registry) seat(c *connection, in *admission.Lobby) error {
+	place := in.Enter(c.conn.RemoteAddr(), c.giveWay)
+	if place == nil {
 		return refuse(frame.RefusedBusy, "the server has too many connections of clients that are not part of a run, try again later")
 	}
+	c.leave = func() { in.Leave(place) }
 	return nil
 }
 
-// unseat gives back a place among the strangers. The caller holds mu.
+// unseat gives back a place in a lobby. The caller holds mu.
 func (r *registry) unseat(c *connection) {
-	if c.place != nil {
-		r.strangers.Leave(c.place)
-		c.place = nil
+	if c.leave != nil {
+		c.leave()
+		c.leave = nil
 	}
 }
 
@@ -90,8 +105,9 @@ func (r *registry) seatStrangers(known map[identity.ID]bool) {
 		switch {
 		case known[id]:
 			r.unseat(c)
-		case c.place == nil:
-			c.place = r.strangers.Admit(c.conn.RemoteAddr(), c.giveWay)
+		case c.leave == nil:
+			place := r.strangers.Admit(c.conn.RemoteAddr(), c.giveWay)
+			c.leave = func() { r.strangers.Leave(place) }
 		}
 	}
 }
@@ -102,7 +118,7 @@ func (r *registry) counts() (live, strangers, watching int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, c := range r.live {
-		if c.place != nil {
+		if c.leave != nil {
 			strangers++
 		}
 	}
@@ -118,6 +134,19 @@ func (r *registry) release(c *connection) {
 	if r.live[c.id] == c {
 		delete(r.live, c.id)
 		signal(r.changed)
+	}
+}
+
+// shut ends all connections and lets nobody in any more.
+func (r *registry) shut(reason error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = reason
+	for _, c := range r.live {
+		c.hangUp(reason)
+	}
+	for c := range r.watching {
+		c.hangUp(reason)
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
 
+	"github.com/psyche-go/psyche/backend/tcp/frame"
 	"github.com/psyche-go/psyche/backend/tcp/secure"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/identity"
@@ -27,13 +28,18 @@ import (
 
 // Defaults of Options.
 const (
-	DefaultWithdrawGrace    = 5 * time.Second
+	DefaultWithdrawGrace = 5 * time.Second
+	// DefaultRestartGrace leaves every client time for two attempts to come back, the first of
+	// which may fall into the moment before the server listens again.
+	DefaultRestartGrace     = 2 * frame.LongestPause
 	DefaultBeat             = time.Second
 	DefaultMaxStrangers     = 512
 	DefaultMaxRuns          = 64
 	DefaultActionsPerSecond = 10
-	DefaultJoinsPerSecond   = 64
+	DefaultJoinsPerSecond   = 2
+	DefaultJoinsAtOnce      = 640
 	DefaultSnapshotEvery    = 1000
+	DefaultLogBytes         = 8 << 20
 )
 
 // secondsOfBurst is for how many seconds' worth of actions a quiet key, or run, may send at
@@ -65,21 +71,32 @@ type Options struct {
 	// WithdrawGrace is how long a participant's connection may be gone before the host
 	// withdraws it. Zero: DefaultWithdrawGrace. Negative: it never does.
 	WithdrawGrace time.Duration
+	// RestartGrace is the same after a start of the server, when clients first have to notice
+	// that it is back; until it is over or all are back, no round ends. At least WithdrawGrace.
+	// Zero: DefaultRestartGrace.
+	RestartGrace time.Duration
 	// Beat is the longest that a run sleeps when nothing happens: so often it shows that it
 	// is alive, for /healthz, and looks whether the clock of Now was set. Ticks come when
 	// they are due, not with the beat. Zero: DefaultBeat.
 	Beat time.Duration
-	// MaxStrangers bounds the connections of keys that are no participants of a run, and of
-	// those who only watch. Participants always find a place. When all places are taken, the
-	// oldest connection of the address that has the most gives way to an address that has
-	// fewer. Zero: DefaultMaxStrangers.
+	// MaxStrangers bounds the connections of keys that have no part in a run, and besides, by
+	// the same number, those of keys without an office that only watch. Members, those that
+	// left during the epoch, and keys with an office always find a place. When all places are
+	// taken, the oldest connection of the address that has the most gives way to an address
+	// that has fewer. Zero: DefaultMaxStrangers.
 	MaxStrangers int
 	// ActionsPerSecond bounds the actions of one key in the long term; ten seconds' worth
 	// may come at once. What is above has to wait. Zero: DefaultActionsPerSecond.
 	ActionsPerSecond float64
-	// JoinsPerSecond bounds the joins to one run likewise, over all keys, because each one
-	// makes the journal longer. Zero: DefaultJoinsPerSecond.
+	// JoinsPerSecond bounds the joins to one run likewise, over all keys and in turns between
+	// addresses: who joins and leaves for ever makes the journal longer without any progress.
+	// The same bound is on the naming of delegates. JoinsAtOnce is for the members of a run that
+	// come together. Zero: DefaultJoinsPerSecond, DefaultJoinsAtOnce.
 	JoinsPerSecond float64
+	JoinsAtOnce    int
+	// LogBytesPerSecond bounds what leaves of journals for those who audit them, over all
+	// connections, which share it by address. Zero: DefaultLogBytes.
+	LogBytesPerSecond float64
 	// Key is the host's. Zero: the one of SaveStateDir, or a fresh one; see HostKey.
 	Key identity.Key
 	// Now returns the Unix time in milliseconds. Nil: the system's clock as it was at the
@@ -125,12 +142,15 @@ func (p CreatePolicy) allows(id, host identity.ID) bool {
 // setDefaults fills in what is zero.
 func (o *Options) setDefaults() {
 	o.WithdrawGrace = cmp.Or(o.WithdrawGrace, DefaultWithdrawGrace)
+	o.RestartGrace = max(cmp.Or(o.RestartGrace, DefaultRestartGrace), o.WithdrawGrace)
 	o.Beat = cmp.Or(o.Beat, DefaultBeat)
 	o.MaxStrangers = cmp.Or(o.MaxStrangers, DefaultMaxStrangers)
 	o.MaxRuns = cmp.Or(o.MaxRuns, DefaultMaxRuns)
 	o.ActionsPerSecond = cmp.Or(o.ActionsPerSecond, DefaultActionsPerSecond)
 	o.JoinsPerSecond = cmp.Or(o.JoinsPerSecond, DefaultJoinsPerSecond)
+	o.JoinsAtOnce = cmp.Or(o.JoinsAtOnce, DefaultJoinsAtOnce)
 	o.SnapshotEvery = cmp.Or(o.SnapshotEvery, DefaultSnapshotEvery)
+	o.LogBytesPerSecond = cmp.Or(o.LogBytesPerSecond, DefaultLogBytes)
 	if o.Now == nil {
 		o.Now = steadyClock(time.Now())
 	}
@@ -142,8 +162,9 @@ func (o *Options) setDefaults() {
 	}
 }
 
-// Run hosts runs until ctx ends (then it returns nil) or a journal cannot be written. Every
-// goroutine that it started has ended when it returns.
+// Run hosts runs until ctx ends or no run can go on. A run stops when its journal cannot be written,
+// and waits when only the room for it is missing; other runs go on. The error says which runs
+// stopped. Every goroutine that Run started has ended when it returns.
 func Run(ctx context.Context, o Options) error {
 	o.setDefaults()
 	// Listen first: a second server on the same port and directory should hear of the port.
@@ -199,8 +220,10 @@ type server struct {
 	metrics *metrics
 
 	lobby     *admission.Lobby // connections before their hello
-	strangers *admission.Lobby
+	strangers *admission.Lobby // who may want to take part
+	onlookers *admission.Lobby
 	actions   *admission.KeyLimits
+	egress    *admission.Budget // bytes of journals
 	observers places
 	noise     *rate.Limiter // of log lines that strangers can cause
 
@@ -211,6 +234,7 @@ type server struct {
 	working *sync.WaitGroup // of serve; nil before and after
 	ctx     context.Context // of serve
 	fail    context.CancelCauseFunc
+	failed  []error // of each run that cannot go on, why
 }
 
 // newServer loads the host's key and all runs. The caller closes what is returned, also
@@ -233,8 +257,10 @@ func newServer(o Options) (*server, error) {
 	s := &server{
 		options: o, key: key, tls: config, logger: o.Logger,
 		lobby: admission.NewLobby(), strangers: admission.NewLastingLobby(o.MaxStrangers),
-		actions: admission.NewKeyLimits(o.ActionsPerSecond, burst(o.ActionsPerSecond)),
-		noise:   rate.NewLimiter(10, 100), runs: make(map[string]*host),
+		onlookers: admission.NewLastingLobby(o.MaxStrangers),
+		actions:   admission.NewKeyLimits(o.ActionsPerSecond, burst(o.ActionsPerSecond)),
+		egress:    admission.NewBudget(o.LogBytesPerSecond, max(maxLogFrame, int(o.LogBytesPerSecond))),
+		noise:     rate.NewLimiter(10, 100), runs: make(map[string]*host),
 	}
 	s.metrics = newMetrics(s)
 	return s, errors.Join(s.metrics.register(o.Collectors), s.openRuns())
@@ -266,29 +292,7 @@ func (s *server) serve(ctx context.Context, listener, web net.Listener) error {
 	s.working = nil
 	s.mu.Unlock()
 	working.Wait()
-	if failed, ok := errors.AsType[*runError](context.Cause(ctx)); ok {
-		return failed
-	}
-	return nil
-}
-
-// runError is why a run cannot go on.
-type runError struct {
-	runID string
-	err   error
-}
-
-func (e *runError) Error() string { return fmt.Sprintf("run %s: %v", e.runID, e.err) }
-func (e *runError) Unwrap() error { return e.err }
-
-// start lets a run work. The caller holds mu.
-func (s *server) start(h *host) {
-	ctx, fail := s.ctx, s.fail
-	s.working.Go(func() {
-		if err := h.loop(ctx); err != nil {
-			fail(&runError{runID: h.runID, err: err})
-		}
-	})
+	return errors.Join(s.failed...)
 }
 
 // turnedAway notes a connection that found no place.
@@ -328,10 +332,4 @@ func (s *server) show(state *coordinator.State) {
 	s.watchers.Lock()
 	defer s.watchers.Unlock()
 	s.options.OnState(&clone)
-}
-
-// steadyClock returns a clock that shows start's Unix time in milliseconds and goes on by the
-// system's monotonic clock.
-func steadyClock(start time.Time) func() uint64 {
-	return func() uint64 { return uint64(max(0, start.Add(time.Since(start)).UnixMilli())) }
 }

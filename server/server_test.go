@@ -287,7 +287,7 @@ func TestMembersHaveTheGraceAfterARestart(t *testing.T) {
 	first.Stop()
 
 	o := options(dir)
-	o.WithdrawGrace = 300 * time.Millisecond
+	o.WithdrawGrace, o.RestartGrace = 100*time.Millisecond, 300*time.Millisecond
 	second := servertest.Start(t, o)
 	began := time.Now()
 	back := dial(t, second.Address, 1)
@@ -295,8 +295,8 @@ func TestMembersHaveTheGraceAfterARestart(t *testing.T) {
 	if got := identity.ID(u.State.Pending[0].ID); got != backendtest.Key(1).ID() {
 		t.Fatalf("%s is left, want the one that came back", got)
 	}
-	if took := time.Since(began); took < o.WithdrawGrace/2 {
-		t.Fatalf("withdrawn after %v, the grace is %v", took, o.WithdrawGrace)
+	if took := time.Since(began); took < o.RestartGrace/2 {
+		t.Fatalf("withdrawn after %v, the grace is %v", took, o.RestartGrace)
 	}
 }
 

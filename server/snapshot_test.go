@@ -15,6 +15,7 @@ import (
 	"github.com/psyche-go/psyche/backend/tcp"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/server"
+	"github.com/psyche-go/psyche/server/journal"
 	"github.com/psyche-go/psyche/server/servertest"
 )
 
@@ -103,6 +104,68 @@ func TestJournalShorterThanItsSnapshot(t *testing.T) {
 			t.Fatalf("error %v", err)
 		}
 		_ = os.Remove(path) // the second time it is gone
+	}
+}
+
+// TestTailOfZeros starts on a journal behind which a loss of power left zeros. Zeros in place of
+// what a snapshot has seen are no such tail.
+func TestTailOfZeros(t *testing.T) {
+	dir, want := withSnapshot(t)
+	path := server.JournalPath(dir, runID)
+	whole := read(t, path)
+	write(t, path, append(bytes.Clone(whole), make([]byte, 4096)...))
+	state, log, err := restart(t, dir)
+	if err != nil || !bytes.Equal(state, want) || !strings.Contains(log, "cut an unfinished write") {
+		t.Fatalf("another state, %v\n%s", err, log)
+	}
+	var second int64
+	records := 0
+	if _, err := journal.Read(bytes.NewReader(whole), func(p []byte) error {
+		if records++; records <= 2 {
+			second += int64(len(p)) + 72
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	lost := bytes.Clone(whole)
+	clear(lost[int64(len(journal.Magic))+second:])
+	write(t, path, lost)
+	if _, _, err := restart(t, dir); err == nil || !strings.Contains(err.Error(), "put the journal back") {
+		t.Fatalf("error %v", err)
+	}
+	if !bytes.Equal(read(t, path), lost) {
+		t.Error("the journal was changed")
+	}
+}
+
+// TestRepairOfAJournal damages the end of a journal, and what a snapshot has seen.
+func TestRepairOfAJournal(t *testing.T) {
+	dir, _ := withSnapshot(t)
+	path := server.JournalPath(dir, runID)
+	whole := read(t, path)
+	if _, err := server.InspectJournal(dir, runID); !errors.Is(err, journal.ErrSound) {
+		t.Fatal(err)
+	}
+	write(t, path, append(bytes.Clone(whole), bytes.Repeat([]byte{1}, 100)...))
+	if _, _, err := restart(t, dir); err == nil || !strings.Contains(err.Error(), "psyche server repair") {
+		t.Fatalf("error %v", err)
+	}
+	found, err := server.InspectJournal(dir, runID)
+	if err != nil || found.Size != 100 || found.Following != 0 {
+		t.Fatalf("%+v, %v", found, err)
+	}
+	if _, err := server.RepairJournal(dir, runID, found); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := restart(t, dir); err != nil {
+		t.Fatal(err)
+	}
+	damaged := bytes.Clone(whole)
+	damaged[600] ^= 1
+	write(t, path, damaged)
+	if _, err := server.InspectJournal(dir, runID); err == nil || !strings.Contains(err.Error(), "acknowledged actions would be lost") {
+		t.Fatalf("error %v", err)
 	}
 }
 

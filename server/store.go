@@ -119,7 +119,11 @@ func openStore(dir, runID string, first *Record, logger *slog.Logger) (store, er
 		err = fmt.Errorf("journal %s: %w: RunID is %s there and %s here", s.journalPath, ErrOtherRun, s.state.RunID, runID)
 	}
 	if err != nil {
-		return s, errors.Join(err, s.journal.Close())
+		err = errors.Join(err, s.journal.Close())
+		if !r.begun && first != nil { // a run that never began must not be in the way later
+			err = errors.Join(err, os.Remove(s.journalPath))
+		}
+		return s, err
 	}
 	return s, nil
 }
@@ -192,6 +196,9 @@ func (s *store) replay(logger *slog.Logger) (replayer, journal.Summary, error) {
 		if errors.Is(err, journal.ErrLocked) {
 			return r, summary, err
 		}
+		if lost := s.endsBefore(saved.position.Offset); lost != nil {
+			return r, summary, lost
+		}
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		logger.Warn("the snapshot is of no use, the whole journal is read", "snapshot", s.snapshotPath, "reason", err)
@@ -199,7 +206,7 @@ func (s *store) replay(logger *slog.Logger) (replayer, journal.Summary, error) {
 	var r replayer
 	summary, err := s.openFrom(journal.Position{}, &r)
 	if errors.Is(err, journal.ErrDamaged) || errors.Is(err, ErrReplay) {
-		err = fmt.Errorf("%w; restore the file from a copy, or move it away to start the run anew", err)
+		err = fmt.Errorf("%w; restore the file from a copy, see with psyche server repair what is damaged, or move it away to start the run anew", err)
 	}
 	return r, summary, err
 }
@@ -215,8 +222,27 @@ func (s *store) reaches(offset int64) error {
 	case info.Size() >= offset:
 		return nil
 	}
+	return s.lost(offset)
+}
+
+func (s *store) lost(offset int64) error {
 	return fmt.Errorf("journal %s ends before offset %d, where it was when %s was taken: put the journal back, or remove the snapshot as well",
 		s.journalPath, offset, s.snapshotPath)
+}
+
+// endsBefore is reaches for what is whole of the journal: where it has zeros for entries, they would
+// be cut off.
+func (s *store) endsBefore(offset int64) error {
+	file, err := os.Open(s.journalPath)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = file.Close() }()
+	summary, err := journal.Read(file, func([]byte) error { return nil })
+	if err == nil && summary.Size < offset {
+		return s.lost(offset)
+	}
+	return nil // anything else shows when the whole journal is read
 }
 
 // openFrom opens the journal and replays what follows a position.
@@ -243,7 +269,9 @@ func (s *store) commit() error {
 	if s.journal == nil {
 		return nil
 	}
-	if err := s.journal.Commit(); err != nil {
+	if err := s.journal.Commit(); errors.Is(err, journal.ErrFull) {
+		return err
+	} else if err != nil {
 		return fmt.Errorf("%w; nothing after the last acknowledged action was kept: free or repair the disk and start the server again", err)
 	}
 	return nil
@@ -251,7 +279,7 @@ func (s *store) commit() error {
 
 // save writes a snapshot of the present state, when enough records have gathered. The error
 // is one of the journal; without a snapshot the next start only takes longer.
-func (s *store) save(state *coordinator.State, every int, logger *slog.Logger) error {
+func (s *store) save(state *coordinator.State, every int, logger *slog.Logger, commit func() error) error {
 	if s.journal == nil || s.unsaved < every {
 		return nil
 	}
@@ -259,7 +287,7 @@ func (s *store) save(state *coordinator.State, every int, logger *slog.Logger) e
 	if err := s.append(Record{Kind: RecordDigest, Digest: sha256.Sum256(taken.state)}); err != nil {
 		return err
 	}
-	if err := s.commit(); err != nil {
+	if err := commit(); err != nil {
 		return err
 	}
 	s.unsaved = 0

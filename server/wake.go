@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/psyche-go/psyche/coordinator"
@@ -11,7 +12,8 @@ import (
 const leastSleep = time.Millisecond
 
 // loop is the only goroutine that changes the state. It ends with ctx, or with an error
-// when the journal cannot be written: then nothing may be acknowledged any more.
+// when the journal cannot be written: then nothing may be acknowledged any more. While there is
+// no room for the journal it waits.
 //
 // It works when an action came, when a connection came or went, and when something is due. In
 // between it shows every Beat that it is alive, and looks whether the clock was set.
@@ -31,7 +33,9 @@ func (h *host) loop(ctx context.Context) error {
 			group = h.collect(r)
 		}
 		if work {
-			if err := h.step(group); err != nil {
+			if err := h.step(ctx, group); errors.Is(err, errStopsWhileFull) {
+				return nil // what was not acknowledged is not kept
+			} else if err != nil {
 				return err
 			}
 		}
@@ -68,4 +72,10 @@ func (h *host) untilDue(now time.Time) time.Duration {
 // withdraws reports whether the host withdraws participants whose connection is gone.
 func (h *host) withdraws() bool {
 	return h.options.WithdrawGrace >= 0 && h.state.RunState != coordinator.Finished
+}
+
+// steadyClock returns a clock that shows start's Unix time in milliseconds and goes on by the
+// system's monotonic clock.
+func steadyClock(start time.Time) func() uint64 {
+	return func() uint64 { return uint64(max(0, start.Add(time.Since(start)).UnixMilli())) }
 }

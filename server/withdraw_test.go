@@ -55,3 +55,42 @@ func TestHostWithdrawsAfterItsKeyWasUsed(t *testing.T) {
 		t.Errorf("the replay of the journal leads to %d pending, %s", len(state.Pending), state.RunState)
 	}
 }
+
+// TestRestartWaitsForClients restarts a server whose clients try again only after a pause that grew
+// while it was away: who comes back within it is still there, who does not is withdrawn.
+func TestRestartWaitsForClients(t *testing.T) {
+	dir := t.TempDir()
+	options := func(o *Options) {
+		o.Key, o.SaveStateDir, o.WithdrawGrace = backendtest.Key(50), dir, DefaultWithdrawGrace
+	}
+	pending := func() int {
+		state, _, err := Replay(JournalPath(dir, hostileRun), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(state.Pending)
+	}
+	bubble(t, options, func(t *testing.T, connect func() *peer) {
+		for n := range byte(2) {
+			connect().enter(1 + n).submit(coordinator.Join{})
+			time.Sleep(time.Millisecond)
+		}
+	})
+	bubble(t, options, func(t *testing.T, connect func() *peer) {
+		time.Sleep(2*frame.LongestPause - time.Second)
+		if n := pending(); n != 2 {
+			t.Fatalf("%d of 2 clients are left before they had time to come back", n)
+		}
+		back := connect().enter(1)
+		go back.alive()
+		time.Sleep(2 * time.Second)
+		if n := pending(); n != 1 {
+			t.Fatalf("%d clients are left, want the one that came back", n)
+		}
+		_ = back.socket.Close()
+		time.Sleep(DefaultWithdrawGrace + time.Second)
+		if n := pending(); n != 0 {
+			t.Fatal("later on the client has more than the grace of a running server")
+		}
+	})
+}

@@ -106,7 +106,7 @@ func (p *process) gossip(to int, message []byte) {
 }
 
 // Subscribe implements env.Gossip.
-func (p *process) Subscribe(_ context.Context, handle func(from identity.ID, message []byte)) error {
+func (p *process) Subscribe(_ context.Context, handle func(from identity.ID, message []byte) error) error {
 	p.listen = handle
 	return nil
 }

@@ -59,7 +59,7 @@ type process struct {
 	woke   int64    // last time
 	spare  []item
 
-	listen   func(from identity.ID, message []byte)
+	listen   func(from identity.ID, message []byte) error
 	handlers map[string]func(context.Context, identity.ID, []byte) ([]byte, error)
 	blobs    map[[32]byte][]byte
 	friends  []bool                  // per client: whether this one talks to it
@@ -254,7 +254,7 @@ func (p *process) receive(now int64) (update *backend.Update) {
 		case it.update != nil:
 			update = it.update
 		default:
-			p.listen(p.world.machines[it.from].id, it.message)
+			_ = p.listen(p.world.machines[it.from].id, it.message)
 		}
 	}
 	clear(due)

@@ -254,7 +254,7 @@ func (n *network) makeProcesses(stateFlags ...string) error {
 				"--server-key", serverKey.ID().String(),
 				"--identity-secret-key-path", filepath.Join(dir, identityFile),
 				"--events-dir", dir,
-				"--allow-local-paths",
+				"--allow-local-paths", "--allow-inner-data", // everything is on this machine
 				"--checkpoint-dir", filepath.Join(dir, "checkpoints"),
 				"--threads", strconv.Itoa(n.options.Threads),
 				"--micro-batch-size", strconv.Itoa(n.options.MicroBatch),

@@ -25,7 +25,8 @@ import (
 const (
 	DefaultMaxElapsed      = 30 * time.Second
 	DefaultInitialInterval = 200 * time.Millisecond
-	DefaultMaxInterval     = 5 * time.Second
+	// DefaultMaxInterval and the random half on top of it are frame.LongestPause.
+	DefaultMaxInterval = frame.LongestPause * 2 / 3
 )
 
 // Options of a Client.
@@ -140,10 +141,16 @@ func (o *Options) check() error {
 	return backend.CheckAddrs(o.Addrs)
 }
 
+// pauses returns those between attempts.
+func (o *Options) pauses() *backoff.ExponentialBackOff {
+	policy := backoff.NewExponentialBackOff()
+	policy.InitialInterval, policy.MaxInterval = o.InitialInterval, o.MaxInterval
+	return policy
+}
+
 // connect makes a session, trying again until the bounds are reached.
 func (c *Client) connect(maxAttempts uint, maxElapsed time.Duration) (*session, error) {
-	policy := backoff.NewExponentialBackOff()
-	policy.InitialInterval, policy.MaxInterval = c.options.InitialInterval, c.options.MaxInterval
+	policy := c.options.pauses()
 	start, attempts := time.Now(), 0
 	established, err := backoff.Retry(c.ctx, func() (*session, error) {
 		attempts++

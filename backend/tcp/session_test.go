@@ -2,10 +2,12 @@ package tcp
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/psyche-go/psyche/backend"
+	"github.com/psyche-go/psyche/backend/tcp/frame"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/identity"
 )
@@ -29,6 +31,21 @@ func TestMergePeersRemembers(t *testing.T) {
 	got = mergePeers(known, &coordinator.State{}, nil)
 	if len(got) != 0 || len(known) != 0 {
 		t.Fatalf("left over: %v, %v", got, known)
+	}
+}
+
+// TestPausesAreBounded: a host that starts again counts on it.
+func TestPausesAreBounded(t *testing.T) {
+	o := Options{Addr: "localhost:1", RunID: "run"}
+	if err := o.check(); err != nil {
+		t.Fatal(err)
+	}
+	policy, longest := o.pauses(), time.Duration(0)
+	for range 1000 {
+		longest = max(longest, policy.NextBackOff())
+	}
+	if longest > frame.LongestPause || longest < frame.LongestPause*9/10 {
+		t.Errorf("the longest pause was %v, want little less than %v", longest, frame.LongestPause)
 	}
 }
 

@@ -25,6 +25,7 @@ type HubRepo struct {
 	Revision string // branch, tag or commit; empty: the default branch
 	Private  bool   // when Upload makes it
 	MaxBytes int64  // that Download gets; 0: hub.DefaultMaxBytes
+	Public   bool   // Download gets only what everybody may read, also of what the cache has
 }
 
 func (r HubRepo) revision() string {
@@ -77,7 +78,7 @@ func (r HubRepo) Config(ctx context.Context) ([]byte, error) {
 
 // Download puts the checkpoint into the Hub's cache and returns its folder.
 func (r HubRepo) Download(ctx context.Context, progress Progress) (dir string, err error) {
-	o := hub.SnapshotOptions{Revision: r.Revision, Match: checkpoint.IsPart, MaxBytes: r.MaxBytes}
+	o := hub.SnapshotOptions{Revision: r.Revision, Match: checkpoint.IsPart, MaxBytes: r.MaxBytes, Public: r.Public}
 	if progress != nil {
 		o.Progress = func(p hub.Progress) { progress(p.Bytes, p.AllBytes) }
 	}

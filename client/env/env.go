@@ -43,9 +43,10 @@ type Peers interface {
 // Gossip spreads small messages to all members, without a promise that they arrive.
 type Gossip interface {
 	Publish(ctx context.Context, message []byte) error
-	// Subscribe hands every message of other members to handle, which returns quickly,
-	// until ctx is done.
-	Subscribe(ctx context.Context, handle func(from identity.ID, message []byte)) error
+	// Subscribe hands every message of other members to handle, which returns quickly, until ctx
+	// is done. An error of handle keeps the network from passing the message on. It may be called
+	// from several goroutines at once.
+	Subscribe(ctx context.Context, handle func(from identity.ID, message []byte) error) error
 }
 
 // Requests asks single members.

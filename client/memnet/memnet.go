@@ -48,7 +48,7 @@ type Node struct {
 	mu       sync.Mutex
 	closed   bool
 	members  []identity.ID
-	handle   func(from identity.ID, message []byte)
+	handle   func(from identity.ID, message []byte) error
 	heard    context.Context // handle is called until it is done
 	protocol map[string]protocol
 	blobs    map[[32]byte][]byte
@@ -135,12 +135,12 @@ func (n *Node) deliver(from identity.ID, message []byte) {
 	handle, heard := n.handle, n.heard
 	n.mu.Unlock()
 	if handle != nil && heard.Err() == nil {
-		handle(from, message)
+		_ = handle(from, message) // nobody passes anything on here
 	}
 }
 
 // Subscribe implements env.Gossip.
-func (n *Node) Subscribe(ctx context.Context, handle func(from identity.ID, message []byte)) error {
+func (n *Node) Subscribe(ctx context.Context, handle func(from identity.ID, message []byte) error) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.handle, n.heard = handle, ctx

@@ -52,7 +52,7 @@ func (n *Network) SetMembers(peers []backend.Peer) {
 func (n *Network) Bytes() (sent, received uint64) { return n.node.Bytes() }
 
 // Subscribe joins the run's gossip until ctx is done. It is called once.
-func (n *Network) Subscribe(ctx context.Context, handle func(from identity.ID, message []byte)) error {
+func (n *Network) Subscribe(ctx context.Context, handle func(from identity.ID, message []byte) error) error {
 	topic, err := gossip.Join(ctx, n.node, n.topic, handle)
 	if err != nil {
 		return fmt.Errorf("subscribe: %w", err)

@@ -13,11 +13,14 @@ import (
 	"github.com/psyche-go/psyche/client"
 	"github.com/psyche-go/psyche/client/clienttest"
 	"github.com/psyche-go/psyche/client/env"
+	"github.com/psyche-go/psyche/client/exchange"
 	"github.com/psyche-go/psyche/client/p2pnet"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/event"
 	"github.com/psyche-go/psyche/p2p/blob"
+	"github.com/psyche-go/psyche/p2p/gossip"
 	"github.com/psyche-go/psyche/p2p/p2ptest"
+	"github.com/psyche-go/psyche/wire"
 	"go.uber.org/goleak"
 )
 
@@ -146,5 +149,13 @@ func checkLateJoiner(t *testing.T, log string) {
 	}
 	if wire.P2PReceived < bulk || wire.PayloadReceived == 0 || wire.ModelReceived != ready.Bytes {
 		t.Errorf("bytes on the wire: %+v", wire)
+	}
+}
+
+// TestAnnouncementsFitIntoGossip: what the client may say is what the network carries.
+func TestAnnouncementsFitIntoGossip(t *testing.T) {
+	if gossip.MaxMessage != exchange.MaxAnnouncementSize || wire.MaxAnnouncementSize > gossip.MaxMessage {
+		t.Errorf("gossip carries %d bytes, the client hears %d, an announcement may have %d",
+			gossip.MaxMessage, exchange.MaxAnnouncementSize, wire.MaxAnnouncementSize)
 	}
 }

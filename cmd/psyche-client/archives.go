@@ -22,7 +22,8 @@ import (
 // uploadFlags say where a client that joined a run publishes its checkpoints.
 type uploadFlags struct {
 	HubRepo       string        `placeholder:"OWNER/NAME" xor:"upload" help:"Repository of the Hugging Face Hub to upload the checkpoint of each epoch to. It is made if it is missing; needs --checkpoint-dir and a token that may write."`
-	HubPrivate    bool          `help:"Make the repository of --hub-repo private."`
+	HubPrivate    bool          `help:"Make the repository of --hub-repo private. The run is not told of it then, see --report-private."`
+	ReportPrivate bool          `help:"Tell the run, which everybody can read, the name and the commits of --hub-repo also when not everybody may read it."`
 	GCSBucket     string        `name:"gcs-bucket" placeholder:"BUCKET" xor:"upload" help:"Bucket of Google Cloud Storage to upload the checkpoint of each epoch to, in place of --hub-repo, with your credentials."`
 	GCSPrefix     string        `name:"gcs-prefix" placeholder:"PREFIX" help:"Where in --gcs-bucket: each checkpoint gets a folder below it."`
 	UploadTimeout time.Duration `default:"10m" help:"How long to wait at the end for the last upload (${default}). A second Ctrl-C does not wait; the next start takes the upload up."`
@@ -34,7 +35,7 @@ var errPrivateRepo = errors.New("the run names a repository that not everybody m
 // runRepo is the repository that a run's checkpoint names, or came from.
 func (c *trainCommand) runRepo(from coordinator.Checkpoint) (remote.HubRepo, error) {
 	client, err := c.client(c.logTo, c.AllowPrivateRepos)
-	return remote.HubRepo{Client: client, Repo: from.Repo, Revision: from.Revision}, err
+	return remote.HubRepo{Client: client, Repo: from.Repo, Revision: from.Revision, Public: !c.AllowPrivateRepos}, err
 }
 
 // download gets a checkpoint from the Hub, or from its cache on this machine.
@@ -43,7 +44,7 @@ func (c *trainCommand) download(ctx context.Context, place remote.HubRepo) (chec
 	dir, err := place.Download(ctx, logProgress(c.logTo, "downloading the model"))
 	if err != nil {
 		denied := errors.Is(err, hub.ErrUnauthorized) || errors.Is(err, hub.ErrForbidden) || errors.Is(err, hub.ErrGated)
-		if denied && place.Client.Token == "" {
+		if denied && place.Client.Token == "" || errors.Is(err, hub.ErrNotPublic) {
 			err = fmt.Errorf("%w: %w", errPrivateRepo, err)
 		}
 		return checkpoint.Snapshot{}, err
@@ -186,6 +187,8 @@ func (f uploadFlags) checkUploads(checkpointDir string) error {
 		return fmt.Errorf("--upload-timeout is %v: want more than 0", f.UploadTimeout)
 	case f.HubRepo == "" && f.HubPrivate:
 		return errors.New("--hub-private is of --hub-repo, which is not given")
+	case f.HubRepo == "" && f.ReportPrivate:
+		return errors.New("--report-private is of --hub-repo, which is not given")
 	case f.GCSBucket == "" && f.GCSPrefix != "":
 		return errors.New("--gcs-prefix is of --gcs-bucket, which is not given")
 	case f.HubRepo == "" && f.GCSBucket == "":
@@ -210,6 +213,7 @@ const maxBucketPlace = coordinator.MaxRepoLength - coordinator.MaxRunIDLength - 
 type uploads struct {
 	place  remote.Place
 	at     func(version string) coordinator.Place // as the run is told of it
+	secret func(version string) error             // why the run is not told of it; nil: it always is
 	close  func() error
 	runner *remote.Uploader // nil until start
 }
@@ -248,12 +252,35 @@ func (c *trainCommand) openUploads(ctx context.Context) (*uploads, error) {
 		return coordinator.Place{Kind: coordinator.CheckpointHub, Repo: c.HubRepo, Revision: version}
 	}
 	place := remote.HubRepo{Client: client, Repo: c.HubRepo, Private: c.HubPrivate}
-	return &uploads{place: place, at: at, close: func() error { return nil }}, nil
+	u := &uploads{place: place, at: at, close: func() error { return nil }}
+	switch {
+	case c.ReportPrivate:
+	case c.HubPrivate:
+		u.secret = func(string) error { return hub.ErrNotPublic }
+	default: // the repository may have been there, and private, before
+		u.secret = func(version string) error {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), publicPatience)
+			defer cancel()
+			return client.CheckPublic(ctx, c.HubRepo, version)
+		}
+	}
+	return u, nil
 }
+
+// publicPatience bounds the question whether everybody may read what was uploaded.
+const publicPatience = 30 * time.Second
 
 // start begins to upload what is offered of a run, and what was left; the run is told by tell.
 func (u *uploads) start(runID, dir string, logger *slog.Logger, tell func(checkpoint.Facts, coordinator.Place)) {
-	u.runner = remote.NewUploader(u.place, runID, dir, logger, func(f checkpoint.Facts, version string) { tell(f, u.at(version)) })
+	u.runner = remote.NewUploader(u.place, runID, dir, logger, func(f checkpoint.Facts, version string) {
+		if u.secret != nil {
+			if why := u.secret(version); why != nil {
+				logger.Info("the run is not told where the checkpoint lies; --report-private tells it", "step", f.Step, "place", u.place, "why", why)
+				return
+			}
+		}
+		tell(f, u.at(version))
+	})
 }
 
 // finishUploads waits until the last checkpoint is uploaded, also after an interrupt.

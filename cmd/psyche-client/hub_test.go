@@ -61,6 +61,26 @@ func testRunRepo(t *testing.T, want checkpoint.Snapshot) {
 	if got, err := c.initial(context.Background(), begin); err != nil || got.Manifest().Digest() != digest {
 		t.Errorf("initial model: %v", err)
 	}
+	// The cache has it now; so has that of a user whose own tools fetched it.
+	place, err := c.runRepo(begin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	commit, err := place.Client.Resolve(t.Context(), "org/name", "main")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pinned := begin
+	pinned.Revision = commit
+	c.AllowPrivateRepos = false
+	for _, offline := range []string{"", "1"} {
+		t.Setenv("HF_HUB_OFFLINE", offline)
+		if _, err := c.initial(t.Context(), pinned); err == nil || !strings.Contains(err.Error(), "--allow-private-repos") {
+			t.Errorf("a private model of the cache (offline %q): error = %v, want one that names --allow-private-repos", offline, err)
+		}
+	}
+	t.Setenv("HF_HUB_OFFLINE", "")
+	c.AllowPrivateRepos = true
 
 	handed := coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Origin: coordinator.CheckpointHub, Repo: "org/name", Digest: digest}
 	if _, err := c.archive(context.Background(), handed, coordinator.Place{}); err != nil {
@@ -170,6 +190,56 @@ func TestUploadsReachTheRun(t *testing.T) {
 		}
 		if at.Kind == coordinator.CheckpointHub && len(at.Revision) != 40 {
 			t.Errorf("%s is no commit", at)
+		}
+	}
+}
+
+// TestPrivateUploadsAreNotReported: the run, which everybody can read, is told where a checkpoint
+// lies only if everybody may read it, or the user says so.
+func TestPrivateUploadsAreNotReported(t *testing.T) {
+	s := hubtest.New()
+	t.Cleanup(s.Close)
+	s.Tokens["hf_write"] = true
+	t.Setenv("HF_ENDPOINT", s.URL)
+	t.Setenv("HF_HOME", t.TempDir())
+	t.Setenv("HF_TOKEN", "hf_write")
+	s.Put("org/was-private", map[string][]byte{"notes.txt": []byte("x")})
+	s.Restrict("org/was-private", true, false)
+	snapshot, err := checkpoint.ReadDir(filepath.Join("..", "..", "checkpoint", "testdata", "own", "sharded"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	digest := snapshot.Manifest().Digest()
+	facts := checkpoint.Facts{RunID: "run", Step: 3, Digest: hex.EncodeToString(digest[:])}
+	for _, test := range []struct {
+		flags uploadFlags
+		told  bool
+	}{
+		{uploadFlags{HubRepo: "org/open"}, true},
+		{uploadFlags{HubRepo: "org/closed", HubPrivate: true}, false},
+		{uploadFlags{HubRepo: "org/was-private"}, false},
+		{uploadFlags{HubRepo: "org/shown", HubPrivate: true, ReportPrivate: true}, true},
+	} {
+		test.flags.UploadTimeout = time.Minute
+		parent := t.TempDir()
+		dir := filepath.Join(parent, "run-step3")
+		if err := checkpoint.WriteDir(dir, snapshot, facts.Extra()); err != nil {
+			t.Fatal(err)
+		}
+		logger := slog.New(slog.DiscardHandler)
+		c := trainCommand{logTo: logger, uploadFlags: test.flags, hubFlags: hubFlags{HubMaxConcurrentDownloads: 1}}
+		u, err := c.openUploads(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		told := make(chan coordinator.Place, 1)
+		u.start("run", parent, logger, func(_ checkpoint.Facts, at coordinator.Place) { told <- at })
+		u.runner.Offer(dir, facts)
+		if err := c.finishUploads(t.Context(), u); err != nil {
+			t.Fatal(err)
+		}
+		if len(told) == 1 != test.told || s.Files(test.flags.HubRepo, "main") == nil {
+			t.Errorf("%+v: the run was told: %v, want %v", test.flags, len(told) == 1, test.told)
 		}
 	}
 }

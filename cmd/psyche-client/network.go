@@ -23,7 +23,7 @@ type networkFlags struct {
 	P2PRelay       []string `name:"p2p-relay" help:"Circuit relay to use besides the members, e.g. /ip4/192.0.2.7/tcp/4001/p2p/12D3K…; may be given several times." placeholder:"ADDR" sep:"none"`
 	Relaying       bool     `help:"Reach members behind a NAT through other members, and serve them as a relay." default:"true" negatable:""`
 	LocalDiscovery bool     `help:"Find members in the local network by multicast DNS. Never done when only this machine is listened on." default:"true" negatable:""`
-	MaxUploadRate  float64  `help:"MiB per second that blobs, and what is relayed for others, may take of the line; 0: all." default:"0" placeholder:"RATE"`
+	MaxUploadRate  float64  `help:"MiB per second that blobs, gossip, and what is relayed for others, may take of the line; 0: all." default:"0" placeholder:"RATE"`
 
 	MaxConcurrentDownloads         int `help:"Results of peers that are fetched at once." default:"8"`
 	MaxConcurrentParameterRequests int `help:"Parts of the model that are fetched at once." default:"8"`

@@ -24,6 +24,7 @@ import (
 	"github.com/psyche-go/psyche/data"
 	"github.com/psyche-go/psyche/event"
 	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/innernet"
 	"github.com/psyche-go/psyche/model"
 	"github.com/psyche-go/psyche/p2p"
 	"github.com/psyche-go/psyche/torch"
@@ -47,6 +48,8 @@ type trainCommand struct {
 	GCSCredentials  bool   `name:"gcs-credentials" help:"Read the buckets of Google Cloud Storage that the run or its members name with your credentials (GOOGLE_APPLICATION_CREDENTIALS, gcloud's, the machine's) in place of none."`
 	ModelPath       string `help:"Folder of the model that the run began with, in place of the one that the run names." type:"path"`
 	AllowLocalPaths bool   `help:"Let the run name folders of this machine for its model and data. Whoever set up the run decides what is read from them, trained on and shared."`
+
+	AllowInnerData bool `help:"Let the run name data at addresses of inner networks: of this machine, of private networks, of the link. Whoever set up the run decides what is read from there and trained on. Not needed for a data server on the host of --server-addr."`
 
 	AllowPrivateRepos bool `help:"Let the run name repositories of the Hub that only your token may read. Whoever set up the run decides which are read, trained on and shared."`
 
@@ -302,6 +305,9 @@ func (f *trainerFactory) build(ctx context.Context, snapshot checkpoint.Snapshot
 	err = f.data.open(ctx, func(ctx context.Context) (data.Provider, error) {
 		return data.New(ctx, run.DataLocations, f.dataOptions(run, description))
 	})
+	if errors.Is(err, innernet.ErrInner) {
+		err = fmt.Errorf("%w; if the run's data is meant to lie in a network of yours: --allow-inner-data", err)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -4,13 +4,16 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/psyche-go/psyche/backend/tcp/secure"
 	"github.com/psyche-go/psyche/config"
 	"github.com/psyche-go/psyche/data"
 	"github.com/psyche-go/psyche/data/remote"
+	"github.com/psyche-go/psyche/data/web"
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/model"
 	"github.com/psyche-go/psyche/objstore"
@@ -28,6 +31,7 @@ func (f *trainerFactory) dataOptions(run config.Model, description model.Descrip
 		SeqLen:    int(run.MaxSeqLen),
 		VocabSize: description.VocabSize,
 		Path:      f.command.DataPath,
+		Web:       web.Options{Inner: f.command.AllowInnerData},
 		Logger:    f.logger,
 		// Whoever set up the run names the bucket: what one's own credentials open is
 		// read only if one says so.
@@ -55,8 +59,16 @@ func (f *trainerFactory) dataServer(ctx context.Context, at config.ServerData, o
 	}
 	return remote.Open(ctx, remote.Options{
 		Addr: at.Addr, Trust: f.trust(at), RunID: f.command.RunID, Key: f.key,
+		Inner:  f.command.AllowInnerData || sameHost(at.Addr, f.command.ServerAddr),
 		SeqLen: o.SeqLen, VocabSize: o.VocabSize, OpenPatience: patience, Logger: f.logger,
 	})
+}
+
+// sameHost reports whether a data server is where the run's own server is, which the user named.
+func sameHost(a, b string) bool {
+	hostOfA, _, errA := net.SplitHostPort(a)
+	hostOfB, _, errB := net.SplitHostPort(b)
+	return errA == nil && errB == nil && strings.EqualFold(hostOfA, hostOfB)
 }
 
 // trust decides about a data server's key: it is the one that the run names, or else that of

@@ -13,6 +13,7 @@ import (
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/data"
 	"github.com/psyche-go/psyche/data/serve"
+	"github.com/psyche-go/psyche/data/web"
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/objstore"
 	"github.com/psyche-go/psyche/objstore/gcs"
@@ -42,6 +43,7 @@ func (f sourceFlags) begin(ctx context.Context, from config.DataServer, address,
 	d := &dataService{end: end}
 	d.source, err = data.New(ctx, from.Locations, data.Options{
 		SeqLen: int(from.SeqLen), Logger: logger,
+		Web: web.Options{Inner: true}, // whoever runs the server names its data
 		Bucket: func(ctx context.Context, name string) (objstore.Store, error) {
 			return gcs.Open(ctx, name, gcs.Options{Credentials: f.GCSCredentials})
 		},

@@ -21,6 +21,7 @@ type commands struct {
 	Server struct {
 		Run            serverRun            `cmd:"" help:"Host runs: coordinate their clients over TCP."`
 		ValidateConfig serverValidateConfig `cmd:"" help:"Check configuration files without starting anything."`
+		Repair         serverRepair         `cmd:"" help:"Cut off what is damaged at the end of a run's journal."`
 	} `cmd:"" help:"Host runs."`
 	Run struct {
 		Create       runCreate       `cmd:"" help:"Begin a run on a server."`

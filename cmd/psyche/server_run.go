@@ -37,9 +37,11 @@ type serverRun struct {
 	authorityFlags       `embed:""`
 	AllowCreate          string        `default:"host" placeholder:"none|host|KEY,…|anyone" help:"Who may begin runs with psyche run create: nobody; the host's own key and --main-authority; these keys; anyone (${default})."`
 	MaxRuns              int           `default:"64" help:"Runs that are not closed, at most (${default})."`
-	MaxStrangers         int           `default:"512" help:"Connections of keys that are not part of a run, at most; members always find a place (${default})."`
+	MaxStrangers         int           `default:"512" help:"Connections of keys that have no part in a run, at most, and as many that only watch; members and keys with an office always find a place (${default})."`
+	MaxLogRate           float64       `default:"8" placeholder:"RATE" help:"MiB per second of the line that those who fetch the logs of runs may take, together (${default})."`
 	WithdrawOnDisconnect bool          `default:"true" negatable:"" help:"Withdraw clients whose connection ended."`
 	WithdrawGrace        time.Duration `default:"5s" help:"How long a connection may be gone before its client is withdrawn (${default})."`
+	RestartGrace         time.Duration `default:"15s" help:"The same after a start of the server, in which no round ends until all are back; at least --withdraw-grace (${default})."`
 	EventsDir            string        `placeholder:"DIR" help:"Folder for the typed event logs: events.jsonl of the one run of --state, RUN.jsonl of every other."`
 	logFlags             `embed:""`
 }
@@ -68,8 +70,12 @@ func (c serverRun) Run(ctx context.Context, to console) error {
 		return err
 	case c.WithdrawGrace <= 0:
 		return usagef("--withdraw-grace is %v, want more than 0; --no-withdraw-on-disconnect never withdraws", c.WithdrawGrace)
+	case c.RestartGrace <= 0:
+		return usagef("--restart-grace is %v, want more than 0", c.RestartGrace)
 	case c.MaxRuns <= 0 || c.MaxStrangers <= 0:
 		return usagef("--max-runs and --max-strangers have to be 1 at least")
+	case !(c.MaxLogRate > 0) || c.MaxLogRate > 1<<20:
+		return usagef("--max-log-rate is %v: want MiB per second, more than 0", c.MaxLogRate)
 	}
 	logger := c.logger(to.err)
 	for i, run := range runs {
@@ -181,9 +187,12 @@ func (c serverRun) options(port uint16, logger *slog.Logger, events *stateEvents
 		MaxRuns:       c.MaxRuns,
 		MaxStrangers:  c.MaxStrangers,
 		WithdrawGrace: grace,
-		Logger:        logger,
-		OnState:       events.add,
-		OnEvent:       events.addCommit,
+		RestartGrace:  c.RestartGrace,
+
+		LogBytesPerSecond: c.MaxLogRate * (1 << 20),
+		Logger:            logger,
+		OnState:           events.add,
+		OnEvent:           events.addCommit,
 		Ready: func(address net.Addr) {
 			if err := c.keepPort(address); err != nil {
 				logger.Warn("the next start may choose another port", "err", err)

@@ -16,6 +16,7 @@ import (
 	"github.com/psyche-go/psyche/data/remote/message"
 	"github.com/psyche-go/psyche/data/tokens"
 	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/innernet"
 )
 
 // DefaultPatience is the default of Options.Patience.
@@ -33,6 +34,8 @@ type Options struct {
 	Trust func(identity.ID) error // whether the server's key is the right one
 	RunID string                  // of the run
 	Key   identity.Key            // of the member
+
+	Inner bool // the server may be at an address of an inner network (package innernet)
 
 	SeqLen    int // tokens of a sequence, without the one that is only a label
 	VocabSize int // token ids must be less; 0: not checked
@@ -154,6 +157,8 @@ func (c *Client) attempt(ctx context.Context, call func(*session) error) error {
 		return backoff.Permanent(fmt.Errorf("%w: %w", ctx.Err(), err))
 	case message.Is(err, message.WrongRun, message.BadData):
 		return backoff.Permanent(fmt.Errorf("%w: %w", data.ErrUnusable, err))
+	case errors.Is(err, innernet.ErrInner):
+		return backoff.Permanent(err)
 	case data.IsPermanent(err), message.Is(err, message.NotAssigned, message.Repeated, message.NotTrained):
 		return backoff.Permanent(err)
 	default:

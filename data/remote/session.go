@@ -16,6 +16,7 @@ import (
 	"github.com/psyche-go/psyche/data"
 	"github.com/psyche-go/psyche/data/remote/message"
 	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/innernet"
 )
 
 const (
@@ -41,7 +42,7 @@ type session struct {
 func dial(ctx context.Context, o Options) (*session, error) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
-	socket, err := new(net.Dialer).DialContext(ctx, "tcp", o.Addr)
+	socket, err := innernet.Dialer(o.Inner).DialContext(ctx, "tcp", o.Addr)
 	if err != nil {
 		return nil, err
 	}

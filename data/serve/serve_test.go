@@ -62,7 +62,7 @@ func local(dir string) config.DataLocation {
 
 func open(t testing.TB, o data.Options, locations ...config.DataLocation) data.Provider {
 	t.Helper()
-	o.SeqLen = seqLen
+	o.SeqLen, o.Web.Inner = seqLen, true
 	p, err := data.New(t.Context(), locations, o)
 	if err != nil {
 		t.Fatal(err)
@@ -140,7 +140,8 @@ func start(t testing.TB, source data.Provider, address string, change func(*serv
 
 func options(r *running, n byte) remote.Options {
 	return remote.Options{
-		Addr: r.address, Trust: secure.Pin(serverKey.ID()), RunID: "run", Key: key(n), SeqLen: seqLen,
+		Inner: true,
+		Addr:  r.address, Trust: secure.Pin(serverKey.ID()), RunID: "run", Key: key(n), SeqLen: seqLen,
 		OpenPatience: 300 * time.Millisecond, Patience: 10 * time.Second,
 	}
 }

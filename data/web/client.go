@@ -6,16 +6,17 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
 
 	"github.com/psyche-go/psyche/data/tokens"
+	"github.com/psyche-go/psyche/innernet"
 )
 
 // MaxRetryAfter is the longest pause that a server can ask for.
@@ -47,6 +48,10 @@ type Options struct {
 	Patience time.Duration // of all tries of one read; 0: 20 s
 	Pause    time.Duration // before the second try, about; it doubles; 0: 250 ms
 	Logger   *slog.Logger  // what is tried again; nil: nothing is logged
+
+	// Inner also reads from addresses of inner networks (package innernet), to which names and
+	// redirects of strangers may lead.
+	Inner bool
 }
 
 func (o Options) withDefaults() Options {
@@ -70,13 +75,15 @@ type client struct {
 	options   Options
 	http      *http.Client
 	transport *http.Transport
+	proxies   sync.Map // host:port of the user's own proxies, which may be anywhere
 }
 
 func newClient(o Options) *client {
 	o = o.withDefaults()
-	transport := &http.Transport{
-		Proxy:                  http.ProxyFromEnvironment,
-		DialContext:            (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
+	c := &client{options: o}
+	c.transport = &http.Transport{
+		Proxy:                  c.proxy,
+		DialContext:            c.dial,
 		TLSHandshakeTimeout:    10 * time.Second,
 		ResponseHeaderTimeout:  o.Timeout,
 		MaxResponseHeaderBytes: maxHeader,
@@ -86,23 +93,20 @@ func newClient(o Options) *client {
 		DisableCompression:     true, // a range of compressed bytes is of no use
 		ForceAttemptHTTP2:      true,
 	}
-	return &client{
-		options:   o,
-		transport: transport,
-		http:      &http.Client{Transport: transport, CheckRedirect: checkRedirect},
-	}
+	c.http = &http.Client{Transport: c.transport, CheckRedirect: c.checkRedirect}
+	return c
 }
 
 func (c *client) close() { c.transport.CloseIdleConnections() }
 
-func checkRedirect(next *http.Request, via []*http.Request) error {
+func (c *client) checkRedirect(next *http.Request, via []*http.Request) error {
 	if len(via) > maxRedirects {
 		return fmt.Errorf("%w: more than %d", errRedirect, maxRedirects)
 	}
 	if scheme := next.URL.Scheme; scheme != "https" && (scheme != "http" || via[0].URL.Scheme == "https") {
 		return fmt.Errorf("%w: from %s to %s", errRedirect, via[0].URL.Scheme, scheme)
 	}
-	return nil
+	return c.checkHost(next.URL)
 }
 
 // Redact returns an address without what may be secret in it: its password, query and
@@ -148,7 +152,7 @@ func (c *client) do(ctx context.Context, name string, request func(ctx context.C
 
 // isFinal reports whether trying again at once is of no use.
 func isFinal(err error) bool {
-	for _, final := range []error{tokens.ErrChanged, tokens.ErrTooShort, ErrNoRange, ErrStatus, errRedirect} {
+	for _, final := range []error{tokens.ErrChanged, tokens.ErrTooShort, ErrNoRange, ErrStatus, errRedirect, innernet.ErrInner} {
 		if errors.Is(err, final) {
 			return true
 		}
@@ -161,6 +165,9 @@ func (c *client) send(ctx context.Context, address string, header http.Header) (
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return nil, fmt.Errorf("%w: the address cannot be used", ErrStatus)
+	}
+	if err := c.checkHost(request.URL); err != nil {
+		return nil, err
 	}
 	request.Header = header
 	request.Header.Set("Accept-Encoding", "identity")

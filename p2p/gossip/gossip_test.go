@@ -23,6 +23,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const name = "run/test"
 
+var errInvalid = errors.New("invalid, as asked")
+
 type message struct {
 	from identity.ID
 	data string
@@ -38,11 +40,15 @@ func testContext(t testing.TB) context.Context {
 func join(t testing.TB, n *p2p.Node) (*gossip.Topic, <-chan message) {
 	t.Helper()
 	got := make(chan message, 4096)
-	topic, err := gossip.Join(context.Background(), n, name, func(from identity.ID, data []byte) {
+	topic, err := gossip.Join(context.Background(), n, name, func(from identity.ID, data []byte) error {
 		if string(data) == "panic" {
 			panic("as asked")
 		}
 		got <- message{from, string(data)}
+		if strings.HasPrefix(string(data), "invalid") {
+			return errInvalid
+		}
+		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -146,6 +152,89 @@ func TestBurstArrivesCompletely(t *testing.T) {
 		if dropped := topics[i].Dropped(); dropped > 0 {
 			t.Errorf("%d messages lost in queues", dropped)
 		}
+	}
+}
+
+// What the handler refuses ends at the first honest member, and its author is blamed for it.
+func TestInvalidIsNotPassedOn(t *testing.T) {
+	author, relay, b := p2ptest.Node(t, "author"), p2ptest.Node(t, "relay"), p2ptest.Node(t, "b")
+	author.SetMembers(p2ptest.Peers(relay)) // refuses b
+	relay.SetMembers(p2ptest.Peers(author, b))
+	b.SetMembers(p2ptest.Peers(author, relay))
+	if err := relay.WaitConnected(testContext(t), author.ID(), b.ID()); err != nil {
+		t.Fatal(err)
+	}
+	says, _ := join(t, author)
+	_, atRelay := join(t, relay)
+	topic, atB := join(t, b)
+	for _, topic := range []*gossip.Topic{says, topic} {
+		if err := topic.WaitPeers(testContext(t), 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Nothing is passed on before the relay knows to whom.
+	for ctx, i, known := testContext(t), 0, false; !known; i++ {
+		publish(t, says, fmt.Sprintf("first %d", i))
+		select {
+		case <-atB:
+			known = true
+		case <-time.After(200 * time.Millisecond):
+		case <-ctx.Done():
+			t.Fatal("nothing is passed on")
+		}
+	}
+	for i := range 3 {
+		publish(t, says, fmt.Sprintf("invalid %d", i))
+	}
+	for heard := 0; heard < 3; {
+		select {
+		case m := <-atRelay:
+			if strings.HasPrefix(m.data, "invalid") {
+				heard++
+			}
+		case <-testContext(t).Done():
+			t.Fatalf("%d of 3 were heard", heard)
+		}
+	}
+	publish(t, says, "last")
+	for m := range atB {
+		if m.data == "last" {
+			break
+		}
+		if strings.HasPrefix(m.data, "invalid") {
+			t.Errorf("%q was passed on", m.data)
+		}
+	}
+	if relay.Score(author.ID()) >= 0 || b.Score(relay.ID()) < 0 {
+		t.Errorf("score of the author %v, of who is honest %v", relay.Score(author.ID()), b.Score(relay.ID()))
+	}
+}
+
+// What a member says by gossip counts in its upload rate.
+func TestGossipKeepsToTheUploadRate(t *testing.T) {
+	const rate, messages, peers = 256 << 10, 250, 4
+	loud, err := p2p.New(context.Background(), p2p.Options{Key: p2ptest.Key("loud"), Listen: p2ptest.Loopback, MaxUploadRate: rate})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = loud.Close() })
+	nodes := []*p2p.Node{loud}
+	for i := range peers {
+		nodes = append(nodes, p2ptest.Node(t, fmt.Sprint(i)))
+	}
+	p2ptest.Connect(t, nodes...)
+	topics, _ := joinAll(t, nodes...)
+	before, _ := loud.Bytes()
+	begun := time.Now()
+	for i := range messages {
+		publish(t, topics[0], fmt.Sprintf("%*d", gossip.MaxMessage, i))
+	}
+	time.Sleep(1500 * time.Millisecond)
+	after, _ := loud.Bytes()
+	const burst, repairs = 256 << 10, 32 << 10
+	most := burst + rate*time.Since(begun).Seconds()/2 + repairs
+	if sent := float64(after - before); sent > most || sent < burst/2 {
+		t.Errorf("%.0f bytes of gossip left, want at most %.0f of %d", sent, most, messages*peers*gossip.MaxMessage)
 	}
 }
 

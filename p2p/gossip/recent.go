@@ -21,12 +21,22 @@ func newRecent(capacity int) *recent {
 	}
 }
 
-// add reports whether the message is new, and remembers it in the place of the oldest.
-func (r *recent) add(from identity.ID, data []byte) bool {
+func keyOf(from identity.ID, data []byte) [sha256.Size]byte {
 	h := sha256.New()
 	h.Write(from[:])
 	h.Write(data)
-	key := [sha256.Size]byte(h.Sum(nil))
+	return [sha256.Size]byte(h.Sum(nil))
+}
+
+// has reports whether the message is remembered.
+func (r *recent) has(from identity.ID, data []byte) bool {
+	_, known := r.set[keyOf(from, data)]
+	return known
+}
+
+// add reports whether the message is new, and remembers it in the place of the oldest.
+func (r *recent) add(from identity.ID, data []byte) bool {
+	key := keyOf(from, data)
 	if _, known := r.set[key]; known {
 		return false
 	}

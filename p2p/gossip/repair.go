@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"io"
 	"slices"
 	"sync"
 	"time"
@@ -137,6 +138,7 @@ func (h announcingHost) NewStream(ctx context.Context, p peer.ID, protocols ...p
 	}
 	a := &announcingStream{Stream: s}
 	ctx, a.cancel = context.WithCancel(h.router.ctx)
+	a.throttled = h.router.node.ThrottleFirst(ctx, s)
 	go a.run(ctx, h.router)
 	return a, nil
 }
@@ -145,7 +147,8 @@ func (h announcingHost) NewStream(ctx context.Context, p peer.ID, protocols ...p
 // time. The library writes every packet with one call and ends every stream with Reset.
 type announcingStream struct {
 	network.Stream
-	cancel context.CancelFunc
+	cancel    context.CancelFunc
+	throttled io.Writer // the stream, at the node's upload rate
 
 	mu      sync.Mutex // one packet after the other
 	greeted bool       // the library's first packet, which must come first, was written
@@ -155,7 +158,7 @@ func (s *announcingStream) Write(packet []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.greeted = true
-	n, err := s.Stream.Write(packet)
+	n, err := s.throttled.Write(packet)
 	if err != nil {
 		s.cancel() // part of the packet may be out; nothing can follow it
 	}
@@ -201,6 +204,6 @@ func (s *announcingStream) announce(ctx context.Context, r *router) error {
 	if err := s.SetWriteDeadline(time.Now().Add(announceTimeout)); err != nil {
 		return err
 	}
-	_, err = s.Stream.Write(packet)
+	_, err = s.throttled.Write(packet)
 	return err
 }

@@ -58,7 +58,7 @@ func TestMembersFindEachOtherAgain(t *testing.T) {
 	topics, got := make([]*Topic, len(nodes)), make([]chan string, len(nodes))
 	for i, n := range nodes {
 		got[i] = make(chan string, 64)
-		topic, err := Join(t.Context(), n, "run/test", func(_ identity.ID, data []byte) { got[i] <- string(data) })
+		topic, err := Join(t.Context(), n, "run/test", func(_ identity.ID, data []byte) error { got[i] <- string(data); return nil })
 		if err != nil {
 			t.Fatal(err)
 		}

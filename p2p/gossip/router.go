@@ -128,9 +128,9 @@ func (r *router) inspect(from peer.ID, rpc *pubsub.RPC) error {
 	}
 	own := 0
 	for _, m := range rpc.GetPublish() {
-		if len(m.GetData()) > MaxMessage {
-			r.penalise(from, p2p.FaultInvalid, fmt.Sprintf("gossip message of %d bytes", len(m.GetData())))
-			return fmt.Errorf("%w: %d bytes", ErrTooLarge, len(m.GetData()))
+		if size := m.Size(); len(m.GetData()) > MaxMessage || size > maxEnvelope {
+			r.penalise(from, p2p.FaultInvalid, fmt.Sprintf("gossip message of %d bytes", size))
+			return fmt.Errorf("%w: %d bytes", ErrTooLarge, size)
 		}
 		if peer.ID(m.GetFrom()) == from {
 			own++

@@ -2,8 +2,10 @@ package gossip
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -284,5 +286,29 @@ func TestRecentForgetsTheOldest(t *testing.T) {
 	}
 	if !r.add(identity.ID{2}, []byte("b")) {
 		t.Error("another author's message is taken for a repetition")
+	}
+}
+
+// TestHiddenBytesAreRefused puts bytes where the handler does not see them.
+func TestHiddenBytesAreRefused(t *testing.T) {
+	r, from := testRouter(t)
+	for name, m := range map[string]*pb.Message{
+		"key":           {Key: make([]byte, 2*MaxMessage)},
+		"topic":         {Topic: new(strings.Repeat("x", 2*MaxMessage))},
+		"unknown field": {XXX_unrecognized: append([]byte{0xfa, 0x7f, 0x80, 0x08}, make([]byte, 1024)...)},
+		"data":          {Data: make([]byte, MaxMessage+1)},
+	} {
+		m.From = []byte(from)
+		rpc := &pubsub.RPC{RPC: pb.RPC{Publish: []*pb.Message{m}}}
+		if err := r.inspect(from, rpc); !errors.Is(err, ErrTooLarge) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	largest := &pb.Message{
+		From: []byte(from), Data: make([]byte, MaxMessage), Seqno: make([]byte, 8), Topic: new(strings.Repeat("x", maxTopicName)),
+		Signature: make([]byte, 64), Key: make([]byte, 36),
+	}
+	if err := r.inspect(from, &pubsub.RPC{RPC: pb.RPC{Publish: []*pb.Message{largest}}}); err != nil {
+		t.Errorf("the largest message: %v", err)
 	}
 }

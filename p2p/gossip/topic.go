@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"slices"
+	"sync"
 
 	pubsub "github.com/libp2p/go-libp2p-pubsub"
 	"github.com/libp2p/go-libp2p/core/peer"
@@ -16,12 +17,14 @@ import (
 )
 
 const (
-	// MaxMessage is the largest message, in bytes.
-	MaxMessage = 32 << 10
+	// MaxMessage is the largest message, in bytes: an announcement has half of that.
+	MaxMessage = 512
 
-	maxTopicName = 128  // bytes
-	buffered     = 1024 // messages that wait for the handler; more are dropped and counted
-	remembered   = 8192 // messages remembered to recognise repetitions
+	maxTopicName = 128 // bytes
+	// maxEnvelope is the largest message with what names its topic and its author and is signed
+	// by it. Authors could hide more in it otherwise, and everybody would pass it on.
+	maxEnvelope = MaxMessage + maxTopicName + 256
+	remembered  = 8192 // messages remembered to recognise repetitions
 )
 
 // Errors of a topic.
@@ -32,10 +35,13 @@ var (
 	ErrName     = errors.New("invalid gossip topic name")
 )
 
-// Handler takes one message of another member. It runs in one goroutine of the topic,
-// message after message, so it must not block for long and must not call Topic.Close.
-// data belongs to the handler.
-type Handler func(from identity.ID, data []byte)
+// Handler takes one message of another member, before it is passed on. An error means that no
+// honest member passes it on, and is held against who did. It may run in several goroutines at
+// once, must not block, and must not call Topic.Close. data belongs to the handler.
+type Handler func(from identity.ID, data []byte) error
+
+// errPanicked says that a handler did not come to a decision.
+var errPanicked = errors.New("the handler panicked")
 
 // Topic is a joined topic.
 type Topic struct {
@@ -43,18 +49,24 @@ type Topic struct {
 	router  *router
 	name    string
 	topic   *pubsub.Topic
-	sub     *pubsub.Subscription
+	unjoin  pubsub.RelayCancelFunc
 	handler Handler
 	logger  *slog.Logger
 
 	cancel context.CancelFunc
 	done   chan struct{} // closed when the topic has been left and the handler is quiet
 	err    error         // of leaving; valid after done
+
+	handling sync.RWMutex // held for reading by handlers
+	quiet    bool         // under handling: none is called any more
+
+	mu   sync.Mutex
+	seen *recent
 }
 
 // Join takes part in a topic until Close, the end of ctx, or the end of the node. A node
 // can join a topic once at a time.
-func Join(ctx context.Context, n *p2p.Node, topic string, handler func(from identity.ID, data []byte)) (*Topic, error) {
+func Join(ctx context.Context, n *p2p.Node, topic string, handler Handler) (*Topic, error) {
 	if topic == "" || len(topic) > maxTopicName {
 		return nil, fmt.Errorf("join gossip topic %.40q…: %w: 1 to %d bytes", topic, ErrName, maxTopicName)
 	}
@@ -69,6 +81,7 @@ func Join(ctx context.Context, n *p2p.Node, topic string, handler func(from iden
 		handler: handler,
 		logger:  n.Logger().With("topic", topic),
 		done:    make(chan struct{}),
+		seen:    newRecent(remembered),
 	}
 	if err := t.subscribe(); err != nil {
 		return nil, fmt.Errorf("join gossip topic %q: %w", topic, err)
@@ -85,7 +98,8 @@ func (t *Topic) subscribe() (err error) {
 	if t.topic, err = t.router.pubsub.Join(t.name); err != nil {
 		return errors.Join(err, t.router.pubsub.UnregisterTopicValidator(t.name))
 	}
-	if t.sub, err = t.topic.Subscribe(pubsub.WithBufferSize(buffered)); err != nil {
+	// The validator hands over what is heard, so the library's own delivery is not needed.
+	if t.unjoin, err = t.topic.Relay(); err != nil {
 		return errors.Join(err, t.leave())
 	}
 	if err = t.topic.SetScoreParams(topicScore()); err != nil {
@@ -95,8 +109,8 @@ func (t *Topic) subscribe() (err error) {
 	return nil
 }
 
-// validate decides whether a message is delivered and passed on. Its signature has been
-// checked before.
+// validate decides whether a message is passed on, and hands it over. That its author has signed it
+// has been checked before.
 func (t *Topic) validate(_ context.Context, _ peer.ID, m *pubsub.Message) pubsub.ValidationResult {
 	if len(m.GetData()) > MaxMessage {
 		return pubsub.ValidationReject
@@ -110,44 +124,64 @@ func (t *Topic) validate(_ context.Context, _ peer.ID, m *pubsub.Message) pubsub
 		t.router.excess.Add(1)
 		return pubsub.ValidationIgnore
 	}
+	return t.hear(m.GetFrom(), m.GetData())
+}
+
+// hear hands a message over that was not heard before, and decides what becomes of it.
+func (t *Topic) hear(author peer.ID, data []byte) pubsub.ValidationResult {
+	t.handling.RLock()
+	defer t.handling.RUnlock()
+	from, ok := p2p.Identity(author)
+	switch {
+	case !ok || t.quiet:
+		return pubsub.ValidationIgnore
+	case from == t.node.ID() || t.repeats(from, data, false):
+		return pubsub.ValidationAccept
+	}
+	switch err := t.call(from, slices.Clone(data)); {
+	case errors.Is(err, errPanicked):
+		return pubsub.ValidationIgnore
+	case err != nil:
+		t.logger.Debug("gossip refused", "from", from.Short(), "err", err)
+		return pubsub.ValidationReject
+	}
+	t.repeats(from, data, true)
 	return pubsub.ValidationAccept
 }
 
-// run delivers messages until the topic, its context or the node ends, then leaves.
+// repeats reports whether a message was heard before; remember makes it one that was.
+func (t *Topic) repeats(from identity.ID, data []byte, remember bool) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if remember {
+		return !t.seen.add(from, data)
+	}
+	return t.seen.has(from, data)
+}
+
+// run waits until the topic, its context or the node ends, then leaves.
 func (t *Topic) run(ctx context.Context) {
 	defer close(t.done)
 	defer context.AfterFunc(t.router.ctx, t.cancel)()
-	t.deliver(ctx)
-	t.cancel()
+	<-ctx.Done()
+	t.handling.Lock()
+	t.quiet = true
+	t.handling.Unlock()
 	// When the node has ended, there is nothing left to leave.
 	if err := t.leave(); err != nil && t.router.ctx.Err() == nil {
 		t.err = fmt.Errorf("leave gossip topic %q: %w", t.name, err)
 	}
 }
 
-func (t *Topic) deliver(ctx context.Context) {
-	seen := newRecent(remembered)
-	for {
-		m, err := t.sub.Next(ctx)
-		if err != nil {
-			return
-		}
-		from, ok := p2p.Identity(m.GetFrom())
-		if !ok || from == t.node.ID() || !t.node.Allows(m.GetFrom()) || !seen.add(from, m.GetData()) {
-			continue
-		}
-		t.call(from, m.GetData())
-	}
-}
-
 // call contains a panic of the handler: a message that trips it must not end the node.
-func (t *Topic) call(from identity.ID, data []byte) {
+func (t *Topic) call(from identity.ID, data []byte) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			t.logger.Error("gossip: handler panicked", "from", from.Short(), "panic", p, "stack", string(debug.Stack()))
+			err = errPanicked
 		}
 	}()
-	t.handler(from, data)
+	return t.handler(from, data)
 }
 
 // Publish sends data to the members that have joined the topic. It refuses what is over
@@ -194,8 +228,8 @@ func (t *Topic) Close() error {
 
 func (t *Topic) leave() error {
 	t.router.left(t.name)
-	if t.sub != nil {
-		t.sub.Cancel()
+	if t.unjoin != nil {
+		t.unjoin()
 	}
 	return errors.Join(t.router.pubsub.UnregisterTopicValidator(t.name), t.topic.Close())
 }

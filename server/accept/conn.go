@@ -124,6 +124,27 @@ func (c *Conn) Write(frames []byte) (int, error) {
 	return n, err
 }
 
+// pieceSize is how much of what WriteFrom sends is in memory.
+const pieceSize = 16 << 10
+
+// WriteFrom sends whole frames of so many bytes, which source has, without ever having more than a
+// piece of them in memory.
+func (c *Conn) WriteFrom(source io.Reader, size int64) error {
+	piece := make([]byte, min(size, pieceSize))
+	for size > 0 {
+		n, err := io.ReadFull(source, piece[:min(size, pieceSize)])
+		if err != nil {
+			c.whole = false
+			return err
+		}
+		if _, err := c.Write(piece[:n]); err != nil {
+			return err
+		}
+		size -= int64(n)
+	}
+	return nil
+}
+
 // Whole reports whether the client can make sense of another frame. It is for who writes.
 func (c *Conn) Whole() bool { return c.whole }
 

@@ -72,6 +72,20 @@ func (d *Door) admit(ctx context.Context, working *sync.WaitGroup, socket net.Co
 	working.Go(func() {
 		defer hangUp(nil)
 		defer d.Lobby.Leave(guest)
-		d.Serve(ctx, hangUp, socket, func() { d.Lobby.Leave(guest) })
+		d.Serve(ctx, hangUp, heard{socket, guest}, func() { d.Lobby.Leave(guest) })
 	})
+}
+
+// heard notes that a connection has sent something.
+type heard struct {
+	net.Conn
+	guest *admission.Guest
+}
+
+func (h heard) Read(b []byte) (int, error) {
+	n, err := h.Conn.Read(b)
+	if n > 0 {
+		h.guest.Spoke()
+	}
+	return n, err
 }

@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -15,6 +16,7 @@ import (
 const (
 	MaxWaiting = 256                    // connections in a Lobby
 	Grace      = 500 * time.Millisecond // in which a connection is not given up for a newer one
+	Silence    = 100 * time.Millisecond // the same of one that has not sent a byte
 	MaxKeys    = 16 << 10               // keys whose recent actions are remembered
 )
 
@@ -36,10 +38,23 @@ type Guest struct {
 	from  netip.Prefix
 	since time.Time
 	evict func()
+	spoke atomic.Bool
+}
+
+// Spoke notes that the connection has sent something.
+func (g *Guest) Spoke() { g.spoke.Store(true) }
+
+// old reports whether the connection had time enough by now to say who it is.
+func (g *Guest) old(now time.Time) bool {
+	if g.spoke.Load() {
+		return now.Sub(g.since) >= Grace
+	}
+	return now.Sub(g.since) >= Silence
 }
 
 // NewLobby returns an empty lobby for MaxWaiting connections that have not said yet who they
-// are. They need their places for a moment only: after Grace, one gives way to any newer one.
+// are. They need their places for a moment only: after Grace, or Silence, one gives way to any newer
+// one.
 func NewLobby() *Lobby {
 	return &Lobby{places: MaxWaiting, ages: true, waiting: make(map[netip.Prefix][]*Guest)}
 }
@@ -59,7 +74,7 @@ func (l *Lobby) Enter(remote net.Addr, evict func()) *Guest {
 	if l.total >= l.places {
 		victim := l.oldestOfLargest()
 		smaller := len(l.waiting[g.from])+1 < len(l.waiting[victim.from])
-		old := l.ages && g.since.Sub(victim.since) >= Grace
+		old := l.ages && victim.old(g.since)
 		if !smaller && !old {
 			return nil
 		}

@@ -43,6 +43,32 @@ func TestLobbyIsFair(t *testing.T) {
 	}
 }
 
+// TestSilentGiveWayFirst fills the lobby from as many addresses as there are places.
+func TestSilentGiveWayFirst(t *testing.T) {
+	for _, test := range []struct {
+		spoke bool
+		grace time.Duration
+	}{{false, Silence}, {true, Grace}} {
+		synctest.Test(t, func(t *testing.T) {
+			l := NewLobby()
+			from := func(n int) net.Addr { return &net.TCPAddr{IP: net.IPv4(10, 0, byte(n>>8), byte(n))} }
+			for n := range MaxWaiting {
+				if g := l.Enter(from(n), func() {}); test.spoke {
+					g.Spoke()
+				}
+			}
+			time.Sleep(test.grace - 1)
+			if l.Enter(from(MaxWaiting), func() {}) != nil {
+				t.Errorf("one gave way before %v", test.grace)
+			}
+			time.Sleep(1)
+			if l.Enter(from(MaxWaiting), func() {}) == nil {
+				t.Errorf("none gave way after %v", test.grace)
+			}
+		})
+	}
+}
+
 // TestLastingLobbyIsFair lets connections grow old: only the number of an address's
 // connections decides.
 func TestLastingLobbyIsFair(t *testing.T) {

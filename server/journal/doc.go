@@ -13,8 +13,10 @@
 //	        payload
 //	        hash: SHA-256 of everything before in this entry (32 bytes)
 //
-// A process that dies while it writes leaves a strict prefix of what it wrote. Such a torn
-// tail is recognised and cut. Everything else that does not fit is damage, refused with the
-// offset of the first bad entry: the check over the header tells a torn payload from a
-// damaged length, which would otherwise swallow all entries behind it.
+// A process that dies while it writes leaves a strict prefix of what it wrote, and a machine that
+// loses power may leave zeros where the file had grown already. Such a torn tail is recognised and
+// cut: what is in it was never acknowledged. Everything else that does not fit is damage, refused
+// with the offset of the first bad entry: the check over the header tells a torn payload from a
+// damaged length, which would otherwise swallow all entries behind it. Repair cuts damage off that
+// reaches to the end of the file, when a person has decided so.
 package journal

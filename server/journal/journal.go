@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/psyche-go/psyche/filelock"
 )
@@ -33,6 +34,9 @@ var (
 	ErrLocked = errors.New("journal is in use by another process; stop that one first")
 	// ErrPosition says that a file does not hold the entries that a Position says it does.
 	ErrPosition = errors.New("journal does not have the entries that were there before")
+	// ErrFull says that there is no room for what was appended. Nothing of it is in the file, and
+	// Commit may be tried again.
+	ErrFull = errors.New("there is no room for the journal")
 	// ErrTooLarge says that a payload is longer than MaxPayload.
 	ErrTooLarge = errors.New("journal entry is too large")
 )
@@ -42,12 +46,20 @@ var errTorn = errors.New("torn tail")
 
 // Journal is open for appending. It belongs to one goroutine.
 type Journal struct {
-	file    *os.File
+	file    file
 	last    [sha256.Size]byte // hash of the newest entry
 	entries int
 	size    int64  // bytes that are written and synced
 	pending []byte // entries of the next Commit
 	failed  error  // first write error; the file's end is unknown after it
+}
+
+// file is what Journal needs of an *os.File.
+type file interface {
+	io.WriteSeeker
+	io.Closer
+	Sync() error
+	Truncate(size int64) error
 }
 
 // Summary says what Open or Read found.
@@ -180,8 +192,8 @@ func appendEntry(b []byte, previous [sha256.Size]byte, payload []byte) ([]byte, 
 	return append(b, hash[:]...), hash
 }
 
-// Commit writes what was appended and waits until the disk has it. After an error the
-// journal refuses everything: reopening finds out what the disk holds.
+// Commit writes what was appended and waits until the disk has it. After an error other than
+// ErrFull the journal refuses everything: reopening finds out what the disk holds.
 func (j *Journal) Commit() error {
 	if j.failed != nil {
 		return j.failed
@@ -189,17 +201,39 @@ func (j *Journal) Commit() error {
 	if len(j.pending) == 0 {
 		return nil
 	}
-	_, err := j.file.Write(j.pending)
-	if err == nil {
-		err = j.file.Sync()
+	if _, err := j.file.Write(j.pending); err != nil {
+		return j.undo(fmt.Errorf("write journal: %w", err))
 	}
-	if err != nil {
+	if err := j.file.Sync(); err != nil {
 		j.failed = fmt.Errorf("write journal: %w", err)
 		return j.failed
 	}
 	j.size += int64(len(j.pending))
 	j.pending = j.pending[:0]
 	return nil
+}
+
+// undo takes back a write that found no room, so that it can be done again.
+func (j *Journal) undo(err error) error {
+	if !noRoom(err) {
+		j.failed = err
+		return err
+	}
+	if undone := j.file.Truncate(j.size); undone != nil {
+		j.failed = errors.Join(err, undone)
+		return j.failed
+	}
+	if _, undone := j.file.Seek(j.size, io.SeekStart); undone != nil {
+		j.failed = errors.Join(err, undone)
+		return j.failed
+	}
+	return fmt.Errorf("%w: %w", ErrFull, err)
+}
+
+// noRoom reports whether a write failed for a reason that goes away when somebody makes room: the
+// disk, a quota, or the largest size of a file that the process may write.
+func noRoom(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG)
 }
 
 // Size returns the bytes of the file that are known to be on the disk.
@@ -262,7 +296,13 @@ func readEntries(r *bufio.Reader, summary Summary, replay func([]byte) error) (S
 		case errors.Is(err, errTorn):
 			summary.Torn = int64(buffer.Len())
 			return summary, nil
-		case err != nil:
+		case errors.Is(err, ErrDamaged):
+			if zeros, only := zerosOnly(buffer.Bytes(), r); only {
+				summary.Torn = zeros
+				return summary, nil
+			}
+		}
+		if err != nil {
 			return summary, fmt.Errorf("entry %d at offset %d: %w", summary.Entries, summary.Size, err)
 		}
 		if err := replay(payload); err != nil {
@@ -272,6 +312,22 @@ func readEntries(r *bufio.Reader, summary Summary, replay func([]byte) error) (S
 		summary.Size += int64(buffer.Len())
 		summary.Last = hash
 	}
+}
+
+// zerosOnly reports whether what was read of an entry and all that follows it is zeros, and how many.
+func zerosOnly(entry []byte, rest io.Reader) (int64, bool) {
+	isZero := func(b []byte) bool { return len(bytes.Trim(b, "\x00")) == 0 }
+	size, only := int64(len(entry)), isZero(entry)
+	piece := make([]byte, 4<<10)
+	for only {
+		n, err := rest.Read(piece)
+		size, only = size+int64(n), isZero(piece[:n])
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		only = only && err == nil
+	}
+	return size, only
 }
 
 // readEntry reads one entry into buffer. It returns io.EOF at the end of the file and

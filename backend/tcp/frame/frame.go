@@ -26,6 +26,10 @@ const (
 	WriteTimeout     = 5 * time.Second
 )
 
+// LongestPause is how long a client that lost its host waits at most until it tries again. A host
+// that starts again expects nobody back sooner.
+const LongestPause = 7500 * time.Millisecond
+
 // ErrMalformed says that bytes of the other side are not what the protocol allows.
 var ErrMalformed = errors.New("malformed frame")
 

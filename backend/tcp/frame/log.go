@@ -34,6 +34,14 @@ func (l Log) AppendTo(b []byte) []byte {
 	return append(b, l.Part...)
 }
 
+// LogHead returns the beginning of the frame of a Log up to its Part, of which only the size is
+// known yet.
+func LogHead(offset, size uint64, part int) []byte {
+	head := Append(nil, TypeLog, Log{Offset: offset, Size: size}.AppendTo(nil))
+	binary.BigEndian.PutUint32(head, uint32(len(head)-lengthSize+part))
+	return head
+}
+
 // DecodeLog reads the payload of a Log. Part aliases it.
 func DecodeLog(payload []byte) (Log, error) {
 	d := decoder{rest: payload}

@@ -1,0 +1,120 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+)
+
+// ErrNotPublic says that not everybody may read a repository, or that nobody can tell.
+var ErrNotPublic = errors.New("not everybody may read the repository")
+
+// attemptsPublic is how often the Hub is asked whether a repository is public: what is in the cache
+// already can be judged without it.
+const attemptsPublic = 2
+
+// CheckPublic asks the Hub, without the token, whether everybody may read a commit of a repository:
+// its listing, and one of its files, which may have conditions of its own. The error is
+// ErrNotPublic when not.
+func (c *Client) CheckPublic(ctx context.Context, repo, commit string) error {
+	stranger := c.stranger()
+	if _, err := stranger.Resolve(ctx, repo, commit); err != nil {
+		return notPublic(err)
+	}
+	files, err := stranger.Files(ctx, repo, commit)
+	if err != nil {
+		return notPublic(err)
+	}
+	return stranger.checkFiles(ctx, repo, commit, files)
+}
+
+// stranger is the client as somebody without a token.
+func (c *Client) stranger() *Client {
+	other := *c
+	other.Token, other.Attempts = "", min(c.Attempts, attemptsPublic)
+	return &other
+}
+
+// notPublic is the error of somebody without a token.
+func notPublic(err error) error {
+	for _, denied := range []error{ErrUnauthorized, ErrForbidden, ErrGated, ErrNotFound} {
+		if errors.Is(err, denied) {
+			return fmt.Errorf("%w: %w", ErrNotPublic, err)
+		}
+	}
+	return err
+}
+
+// checkFiles asks for the largest file, and takes nothing of it. Conditions are on all but what
+// describes a repository.
+func (c *Client) checkFiles(ctx context.Context, repo, commit string, files []Entry) error {
+	if len(files) == 0 {
+		return nil
+	}
+	largest := files[0]
+	for _, e := range files {
+		if e.Size > largest.Size {
+			largest = e
+		}
+	}
+	address := c.resolve(repo, commit, largest.Path)
+	return notPublic(c.retry(ctx, func() (bool, error) { return false, c.askFor(ctx, address) }))
+}
+
+// askFor asks whether the Hub itself hands a file out; where it lies is of no matter.
+func (c *Client) askFor(ctx context.Context, address string) error {
+	u, err := url.Parse(address)
+	if err != nil {
+		return fmt.Errorf("%w: address %q", ErrProtocol, printable(address))
+	}
+	ctx, watch := newWatch(ctx, c.Stall)
+	defer watch.stop()
+	for range maxRedirects {
+		response, err := c.sendOnce(ctx, request{method: http.MethodHead}, u)
+		if err != nil {
+			return watch.explain(err)
+		}
+		_ = response.Body.Close()
+		next, err := response.Location()
+		switch {
+		case response.StatusCode >= 200 && response.StatusCode < 300:
+			return nil
+		case response.StatusCode >= 400 || err != nil:
+			return statusError(response)
+		case !c.ours(next):
+			return nil
+		}
+		u = next
+	}
+	return fmt.Errorf("%w: %s redirects more than %d times", ErrProtocol, printable(address), maxRedirects)
+}
+
+// checkPublic decides whether a snapshot that is, or may be, in the cache may be used by who wants
+// only what everybody may read: somebody with a token may have put it there. When the Hub cannot be
+// asked, it may if the Hub said so before.
+func (c *Client) checkPublic(ctx context.Context, repo string, cache folder, s Snapshot) error {
+	marker := cache.public(s.Commit)
+	unknown := ErrOffline
+	if !c.Offline {
+		stranger := c.stranger()
+		_, err := stranger.Resolve(ctx, repo, s.Commit)
+		if err = notPublic(err); err == nil {
+			err = stranger.checkFiles(ctx, repo, s.Commit, s.Files)
+		}
+		if err == nil {
+			return replaceFile(marker, nil)
+		}
+		_, answered := errors.AsType[*StatusError](err)
+		if ctx.Err() != nil || answered || errors.Is(err, ErrNotPublic) || errors.Is(err, ErrProtocol) {
+			return err
+		}
+		unknown = err
+	}
+	if _, err := os.Stat(marker); err != nil {
+		return fmt.Errorf("%w, and the Hub cannot be asked: %w", ErrNotPublic, unknown)
+	}
+	return nil
+}

@@ -1,0 +1,116 @@
+package p2p
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/peer"
+)
+
+func everybody(peer.ID) bool { return true }
+func nobody(peer.ID) bool    { return false }
+
+// dialled counts the dials to a member with so many addresses in a time, tried every second.
+func dialled(d *dials, p peer.ID, addrs int, host netip.Addr, way reach, lasting time.Duration) (count int) {
+	for end := time.Now().Add(lasting); time.Now().Before(end); time.Sleep(sameDial) {
+		for i := range addrs {
+			if d.allow(p, host, fmt.Sprint(host, i), func() reach { return way }, everybody) {
+				count++
+			}
+		}
+	}
+	return count
+}
+
+func TestDialsElsewhereAreFew(t *testing.T) {
+	victim := netip.MustParseAddr("192.0.2.1")
+	for _, test := range []struct {
+		name         string
+		addrs        int
+		reach        reach
+		lasting      time.Duration
+		least, count int
+	}{
+		{"at once", 16, reachesOthers, 30 * time.Second, unprovenAtOnce, unprovenAtOnce},
+		{"a day", 16, reachesOthers, 24 * time.Hour, 50, 12 + 24*4},
+		{"one address, a day", 1, reachesOthers, 24 * time.Hour, 15, 23},
+		{"nobody is connected", 2, reachesNobody, time.Hour, 60, 12 + 60 + 4},
+		{"through a relay", 2, reachedByRelay, time.Hour, 12, 12 + 6 + 6 + 4},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			if got := dialled(newDials(), "a", test.addrs, victim, test.reach, test.lasting); got < test.least || got > test.count {
+				t.Errorf("%s: %d dials, want %d to %d", test.name, got, test.least, test.count)
+			}
+		})
+	}
+}
+
+// TestDialsWhereAMemberIs are as many as need be, until it was away for an hour.
+func TestDialsWhereAMemberIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, home := newDials(), netip.MustParseAddr("192.0.2.1")
+		d.seen("a", home, everybody)
+		if got := dialled(d, "a", 1, home, reachesOthers, 50*time.Minute); got != 50*60 {
+			t.Errorf("%d dials in 50 min", got)
+		}
+		time.Sleep(10 * time.Minute)
+		if got := dialled(d, "a", 1, home, reachesOthers, time.Hour); got > unprovenAtOnce+4 {
+			t.Errorf("%d dials after an hour without it", got)
+		}
+	})
+}
+
+// TestDialRecordsAreBounded: more addresses, hosts or members are not more memory.
+func TestDialRecordsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDials()
+		at := func(i int) netip.Addr { return netip.AddrFrom4([4]byte{192, 0, byte(i >> 8), byte(i)}) }
+		for i := range 1000 {
+			d.allow("a", at(i), fmt.Sprint(i), func() reach { return reachesOthers }, everybody)
+			d.seen("a", at(i), everybody)
+		}
+		if r := d.by["a"]; len(r.tried) > maxAddrsTried || len(r.proven) > maxHostsProven {
+			t.Errorf("%d addresses, %d hosts", len(r.tried), len(r.proven))
+		}
+		for i := range 2 * maxDialRecords {
+			d.seen(peer.ID(fmt.Sprint(i)), at(i), nobody)
+		}
+		if len(d.by) > maxDialRecords {
+			t.Errorf("%d members", len(d.by))
+		}
+	})
+}
+
+// TestReaches names what nodes of several networks may dial.
+func TestReaches(t *testing.T) {
+	hosts := map[string]netip.Addr{}
+	for _, text := range []string{"127.0.0.1", "::1", "10.0.0.9", "192.168.7.7", "169.254.169.254", "0.0.0.0", "224.0.0.1", "8.8.8.8", "fd00::1"} {
+		hosts[text] = netip.MustParseAddr(text)
+	}
+	for _, test := range []struct {
+		own  []string
+		want []string
+	}{
+		{[]string{"8.8.4.4"}, []string{"8.8.8.8"}},
+		{[]string{"127.0.0.1"}, []string{"8.8.8.8", "127.0.0.1", "::1"}},
+		{[]string{"127.0.0.1", "192.168.1.2"}, []string{"8.8.8.8", "192.168.7.7"}},
+		{[]string{"10.1.1.1", "fd12::1"}, []string{"8.8.8.8", "10.0.0.9", "fd00::1"}},
+	} {
+		var own []netip.Addr
+		for _, text := range test.own {
+			own = append(own, netip.MustParseAddr(text))
+		}
+		for text, host := range hosts {
+			want := false
+			for _, w := range test.want {
+				want = want || w == text
+			}
+			if got := mayReach(own, host); got != want {
+				t.Errorf("a node at %v reaches %s: %v, want %v", test.own, text, got, want)
+			}
+		}
+	}
+}

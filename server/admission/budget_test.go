@@ -1,0 +1,68 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestBudgetIsSharedByAddress lets one address ask a hundred times before another one asks once.
+func TestBudgetIsSharedByAddress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := NewBudget(10, 10)
+		from := func(n byte) net.Addr { return &net.TCPAddr{IP: net.IPv4(10, 0, 0, n)} }
+		began := time.Now()
+		var asking sync.WaitGroup
+		for range 100 {
+			asking.Go(func() {
+				if err := b.Take(t.Context(), from(1), 1); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		if err := b.Take(t.Context(), from(2), 1); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("the other address waited %v behind the first", took)
+		}
+		asking.Wait()
+		if took := time.Since(began); took < 9*time.Second || took > 10*time.Second {
+			t.Errorf("101 of 10 a second, 10 at once, took %v", took)
+		}
+	})
+}
+
+// TestBudgetForgetsWhoLeaves lets some go while they wait, and who has the turn.
+func TestBudgetForgetsWhoLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := NewBudget(1, 1)
+		errLeft := errors.New("left")
+		ctx, leave := context.WithCancelCause(t.Context())
+		var asking sync.WaitGroup
+		for n := range byte(5) {
+			asking.Go(func() {
+				err := b.Take(ctx, &net.TCPAddr{IP: net.IPv4(10, 0, 0, n/2)}, 1)
+				if err != nil && !errors.Is(err, errLeft) {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		leave(errLeft)
+		asking.Wait()
+		if b.taken || len(b.turns) > 0 || len(b.waiting) > 0 {
+			t.Errorf("nobody is there, the turn is taken: %v, %d addresses wait", b.taken, len(b.turns))
+		}
+		time.Sleep(time.Second)
+		began := time.Now()
+		if err := b.Take(t.Context(), nil, 1); err != nil || time.Since(began) > 0 {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+	})
+}
