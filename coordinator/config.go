@@ -146,7 +146,7 @@ func (k CheckpointKind) overP2P() CheckpointKind {
 
 func validateRunID(runID string) error {
 	if runID == "" || len(runID) > MaxRunIDLength {
-		return &ConfigError{Key: "run_id", Problem: "must have 1 to 32 bytes"}
+		return &ConfigError{Key: "run_id", Problem: "must have 1 to 64 bytes"}
 	}
 	for i := range len(runID) {
 		if runID[i] < ' ' || runID[i] == 0x7f {

@@ -44,7 +44,7 @@ func (c *trainCommand) checkFlags(ctx context.Context) error {
 	if err := c.checkParallelism(); err != nil {
 		return err
 	}
-	return c.checkUploads(c.CheckpointDir)
+	return c.checkUploads(c.RunID, c.CheckpointDir)
 }
 
 // checkServerAddr wants an address that names a port: none would be found by trying again.
