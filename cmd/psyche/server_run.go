@@ -306,6 +306,7 @@ func stateEvent(state *coordinator.State) event.State {
 			out.Elected = append(out.Elected, identity.ID(round.Members[member]).String())
 		}
 		out.Witnesses, out.Quorum = len(round.Witnesses), int(round.WitnessesNeeded)
+		out.BatchSize, out.DataIndex = round.BatchSize, round.DataIndex
 	}
 	if checkpoint := state.Model.Checkpoint; checkpoint.Digest != ([32]byte{}) {
 		out.Digest = fmt.Sprintf("%x", checkpoint.Digest)
