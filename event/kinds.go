@@ -88,6 +88,7 @@ type Trained struct {
 	Loss    Loss    `json:"loss"`
 	Tokens  int     `json:"tokens"`
 	Seconds float64 `json:"seconds"`
+	Memory  uint64  `json:"memory,omitempty"` // most bytes that the process had of the machine's memory so far
 }
 
 // Gradient is what the gradient of a step was like that the process has just trained.

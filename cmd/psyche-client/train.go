@@ -59,7 +59,7 @@ type trainCommand struct {
 	hubFlags       `embed:""`
 	FinalWait      time.Duration `help:"How long to stay when the run is finished, at most: to get the final model when the end was missed, or for members that missed it; 0s: not at all." default:"30s"`
 
-	EventsDir string `help:"Folder for the event log, events.jsonl." type:"path"`
+	EventsDir string `help:"Folder for the event log, events.jsonl. Default: --checkpoint-dir." type:"path"`
 
 	DummyTrainingDelaySecs float64 `placeholder:"SECONDS" help:"How long a training takes of a run whose checkpoint is Dummy, a model for tests of the network."`
 
@@ -127,7 +127,7 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.finishUploads(ctx, uploads)) }()
-	events, err := c.openEvents()
+	events, err := openEventLog(cmp.Or(c.EventsDir, c.CheckpointDir))
 	if err != nil {
 		return err
 	}
@@ -212,14 +212,15 @@ func (c *trainCommand) key(logger *slog.Logger) (identity.Key, error) {
 	return key, nil
 }
 
-func (c *trainCommand) openEvents() (*event.Log, error) {
-	if c.EventsDir == "" {
+// openEventLog opens the event log in a folder; without one nothing is written.
+func openEventLog(dir string) (*event.Log, error) {
+	if dir == "" {
 		return event.Unwritten(), nil
 	}
-	if err := os.MkdirAll(c.EventsDir, 0o755); err != nil {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("make events folder: %w", err)
 	}
-	return event.Open(filepath.Join(c.EventsDir, "events.jsonl"))
+	return event.Open(filepath.Join(dir, "events.jsonl"))
 }
 
 // connect opens the peer-to-peer network of the run.
