@@ -118,6 +118,9 @@ func (f *trainerFactory) checkRun(ctx context.Context, definition coordinator.Mo
 	if err != nil {
 		return fmt.Errorf("read the run's definition: %w", err)
 	}
+	if err := run.Trainable(); err != nil {
+		return fmt.Errorf("the run's optimizer: %w", err)
+	}
 	c := f.command
 	var missing []string
 	if c.wantsModelPath(definition.Checkpoint) {
