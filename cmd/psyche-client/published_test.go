@@ -7,11 +7,14 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/psyche-go/psyche/assign"
 	"github.com/psyche-go/psyche/cmd/internal/published"
@@ -19,6 +22,7 @@ import (
 	"github.com/psyche-go/psyche/event"
 	"github.com/psyche-go/psyche/hub/hubtest"
 	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/metrics"
 	"github.com/psyche-go/psyche/train"
 )
 
@@ -137,7 +141,7 @@ func TestIdleFlagsSaySo(t *testing.T) {
 	for flags, says := range map[string]bool{
 		"--grad-accum-in-fp32": true, "--grad-accum-in-fp32 false": false, "--sidecar-port 1": true, "--keep-event-files 5": true,
 		"--iroh-relay n0": true, "--iroh-relay psyche": false, "--iroh-discovery n0": false, "--oltp-logs-url http://h": true, "--oltp-report-interval 5": false,
-		"--eval-tasks arc_easy": true, "--prompt-task": true, "--wandb-run r": true, "": false,
+		"--eval-tasks arc_easy": true, "--prompt-task": true, "--wandb-run r": false, "": false,
 	} {
 		all, err := parsed(t, "psyche-client", append([]string{"train", "--run-id", "r", "--server-addr", "h:1"}, strings.Fields(flags)...)...)
 		if err != nil {
@@ -226,6 +230,59 @@ func TestGradientEvents(t *testing.T) {
 	}
 	if last := seen[2].(event.OptimizerStats); last.Step != 4 || len(last.Tensors) != 1 || last.Tensors[0] != (event.TensorStats{Name: "last", GradientEnergy: 3, DeltaEnergy: 4}) {
 		t.Errorf("saw %+v", last)
+	}
+}
+
+// TestTrackers gives a board's rows to every tracker that flags and environment ask for.
+func TestTrackers(t *testing.T) {
+	for _, name := range []string{"WANDB_API_KEY", "WANDB_MODE", "WANDB_BASE_URL"} {
+		t.Setenv(name, "")
+	}
+	var log bytes.Buffer
+	logger := slog.New(slog.NewTextHandler(&log, nil))
+	trained := func(f trackerFlags) int {
+		t.Helper()
+		board := metrics.New()
+		all, err := f.start(board, "name", map[string]any{"x": 1}, logger)
+		if err != nil {
+			t.Fatal(err)
+		}
+		board.See(event.Event{Time: time.Now(), Body: event.Trained{Step: 1, Loss: 2, Tokens: 3, Seconds: 1}})
+		if err := all.close(); err != nil {
+			t.Error(err)
+		}
+		return len(all)
+	}
+	if n := trained(trackerFlags{}); n != 0 {
+		t.Errorf("%d trackers that nobody asked for", n)
+	}
+	dir := t.TempDir()
+	t.Setenv("WANDB_DIR", dir)
+	if n := trained(trackerFlags{TensorboardDir: filepath.Join(dir, "tb"), MetricsFile: filepath.Join(dir, "m.jsonl"), WandbProject: "p"}); n != 3 {
+		t.Errorf("%d trackers, want 3", n)
+	}
+	for _, pattern := range []string{"tb/events.out.tfevents.*", "m.jsonl", "offline-run-*/run-*.wandb"} {
+		if found, err := filepath.Glob(filepath.Join(dir, pattern)); err != nil || len(found) != 1 {
+			t.Errorf("%s: %v, %v", pattern, found, err)
+		}
+	}
+	if !strings.Contains(log.String(), "wandb sync") {
+		t.Errorf("nothing was said of the folder: %s", log.String())
+	}
+	asked := make(chan string, 10)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked <- r.URL.Path
+		w.WriteHeader(http.StatusUnauthorized)
+	}))
+	defer server.Close()
+	t.Setenv("WANDB_API_KEY", "secret")
+	t.Setenv("WANDB_BASE_URL", server.URL)
+	if n := trained(trackerFlags{}); n != 1 || <-asked != "/graphql" {
+		t.Errorf("%d trackers, want the one of the key", n)
+	}
+	t.Setenv("WANDB_MODE", "disabled")
+	if n := trained(trackerFlags{WandbRun: "r"}); n != 0 {
+		t.Errorf("%d trackers where they are disabled", n)
 	}
 }
 
