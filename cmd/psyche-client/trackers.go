@@ -79,7 +79,7 @@ func (f trackerFlags) start(board *metrics.Board, name string, settings map[stri
 	}
 	sink, err := f.wandb(name, settings, logger)
 	if err != nil {
-		return all, fmt.Errorf("Weights & Biases: %w", err)
+		return all, fmt.Errorf("open a run of Weights & Biases: %w", err)
 	}
 	if sink != nil {
 		add("wandb", sink, 2*time.Second)
