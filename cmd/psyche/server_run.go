@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,7 +27,7 @@ type serverRun struct {
 	State                []string `sep:"none" placeholder:"FILE" help:"The state.toml of a run to host. May be repeated, or left out: runs that --save-state-dir has go on anyway."`
 	RunID                string   `name:"run-id" placeholder:"ID" help:"Name of the run, in place of run_id in the file. With one --state only."`
 	ServerAddr           string   `default:"0.0.0.0" placeholder:"HOST" help:"Address to listen on (${default})."`
-	ServerPort           uint16   `default:"0" placeholder:"PORT" help:"Port to listen on. 0: the one that the server had last, which --save-state-dir knows, else a free one, which is logged (${default})."`
+	ServerPort           uint16   `short:"s" default:"0" placeholder:"PORT" help:"Port to listen on. 0: the one that the server had last, which --save-state-dir knows, else a free one, which is logged (${default})."`
 	HTTPAddr             string   `name:"http-addr" placeholder:"HOST:PORT" help:"Address of the HTTP server with /healthz, /metrics and /state, which anybody may read. Without it there is none."`
 	DataConfig           string   `placeholder:"FILE" help:"A data.toml, whose data is served to the members of the run of --state, which needs a data_location of the kind Server."`
 	DataAddr             string   `placeholder:"HOST:PORT" help:"Address to serve data on. Default: --server-addr with the port of the run's data_location."`
@@ -42,8 +43,10 @@ type serverRun struct {
 	WithdrawOnDisconnect bool          `default:"true" negatable:"" help:"Withdraw clients whose connection ended."`
 	WithdrawGrace        time.Duration `default:"5s" help:"How long a connection may be gone before its client is withdrawn (${default})."`
 	RestartGrace         time.Duration `default:"15s" help:"The same after a start of the server, in which no round ends until all are back; at least --withdraw-grace (${default})."`
-	EventsDir            string        `placeholder:"DIR" help:"Folder for the typed event logs: events.jsonl of the one run of --state, RUN.jsonl of every other."`
+	InitWarmupTime       float64       `placeholder:"SECONDS" help:"Longest Warmup of the run of --state, in place of warmup_time in the file; 0: as the file says."`
+	EventsDir            string        `placeholder:"DIR" help:"Folder for the typed event logs: events.jsonl of the one run of --state, RUN.jsonl of every other. Default: --save-state-dir."`
 	logFlags             `embed:""`
+	serverIdleFlags      `embed:""`
 }
 
 // Run hosts the runs until a signal comes.
@@ -55,8 +58,14 @@ func (c serverRun) Run(ctx context.Context, to console) error {
 	if c.ResumeFrom != "" && len(runs) != 1 {
 		return usagef("--resume-from is for the run of one --state, there are %d", len(runs))
 	}
+	if c.InitWarmupTime != 0 && len(runs) != 1 {
+		return usagef("--init-warmup-time is for the run of one --state, there are %d", len(runs))
+	}
 	for i := range runs {
 		if err := c.apply(ctx, &runs[i], to.err); err != nil {
+			return err
+		}
+		if err := c.setWarmup(&runs[i]); err != nil {
 			return err
 		}
 	}
@@ -78,12 +87,13 @@ func (c serverRun) Run(ctx context.Context, to console) error {
 		return usagef("--max-log-rate is %v: want MiB per second, more than 0", c.MaxLogRate)
 	}
 	logger := c.logger(to.err)
+	c.warn(logger)
 	for i, run := range runs {
 		for _, warning := range run.Warnings {
 			logger.Warn(warning, "file", c.State[i])
 		}
 	}
-	events := &stateEvents{dir: c.EventsDir, logger: logger, logs: make(map[string]*runEvents)}
+	events := &stateEvents{dir: cmp.Or(c.EventsDir, c.SaveStateDir), logger: logger, logs: make(map[string]*runEvents)}
 	if len(runs) == 1 {
 		events.main = runs[0].RunID
 	}
@@ -315,6 +325,7 @@ func stateEvent(state *coordinator.State) event.State {
 			out.Elected = append(out.Elected, identity.ID(round.Members[member]).String())
 		}
 		out.Witnesses, out.Quorum = len(round.Witnesses), int(round.WitnessesNeeded)
+		out.BatchSize, out.DataIndex = round.BatchSize, round.DataIndex
 	}
 	if checkpoint := state.Model.Checkpoint; checkpoint.Digest != ([32]byte{}) {
 		out.Digest = fmt.Sprintf("%x", checkpoint.Digest)
