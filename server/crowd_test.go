@@ -78,6 +78,9 @@ func TestCrowd(t *testing.T) {
 	}
 	took, memory := time.Since(began), residentMemory(t, host.web)-before
 	t.Logf("%d observers and %d silent connections: the administrator was done after %v, memory grew by %.1f MiB", idle, crowd, took.Round(time.Millisecond), memory/(1<<20))
+	if raceDetector {
+		memory = 0 // it has a memory of its own
+	}
 	if idle != crowd || took > time.Second || memory > mostMemory {
 		t.Errorf("want %d observers, 1 s and %d MiB", crowd, mostMemory>>20)
 	}

@@ -10,7 +10,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"syscall"
 
 	"github.com/psyche-go/psyche/filelock"
 )
@@ -52,14 +51,6 @@ type Journal struct {
 	size    int64  // bytes that are written and synced
 	pending []byte // entries of the next Commit
 	failed  error  // first write error; the file's end is unknown after it
-}
-
-// file is what Journal needs of an *os.File.
-type file interface {
-	io.WriteSeeker
-	io.Closer
-	Sync() error
-	Truncate(size int64) error
 }
 
 // Summary says what Open or Read found.
@@ -211,29 +202,6 @@ func (j *Journal) Commit() error {
 	j.size += int64(len(j.pending))
 	j.pending = j.pending[:0]
 	return nil
-}
-
-// undo takes back a write that found no room, so that it can be done again.
-func (j *Journal) undo(err error) error {
-	if !noRoom(err) {
-		j.failed = err
-		return err
-	}
-	if undone := j.file.Truncate(j.size); undone != nil {
-		j.failed = errors.Join(err, undone)
-		return j.failed
-	}
-	if _, undone := j.file.Seek(j.size, io.SeekStart); undone != nil {
-		j.failed = errors.Join(err, undone)
-		return j.failed
-	}
-	return fmt.Errorf("%w: %w", ErrFull, err)
-}
-
-// noRoom reports whether a write failed for a reason that goes away when somebody makes room: the
-// disk, a quota, or the largest size of a file that the process may write.
-func noRoom(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG)
 }
 
 // Size returns the bytes of the file that are known to be on the disk.

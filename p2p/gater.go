@@ -1,0 +1,28 @@
+package p2p
+
+import (
+	"github.com/libp2p/go-libp2p/core/control"
+	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/peer"
+	ma "github.com/multiformats/go-multiaddr"
+)
+
+// gater lets members pass and nobody else. The address of a stranger says nothing, so
+// the decision falls as soon as the handshake has shown the key. Whom we dial, and where, is
+// decided in mayDial.
+type gater struct{ n *Node }
+
+func (g gater) InterceptPeerDial(p peer.ID) bool                    { return g.n.mayConnect(p) }
+func (g gater) InterceptAddrDial(p peer.ID, addr ma.Multiaddr) bool { return g.n.mayDial(p, addr) }
+func (g gater) InterceptAccept(network.ConnMultiaddrs) bool         { return true }
+
+func (g gater) InterceptSecured(d network.Direction, p peer.ID, c network.ConnMultiaddrs) bool {
+	if d == network.DirInbound {
+		g.n.door.shownAt(c.RemoteMultiaddr())
+	}
+	return g.n.mayConnect(p)
+}
+
+func (g gater) InterceptUpgraded(c network.Conn) (bool, control.DisconnectReason) {
+	return g.n.mayConnect(c.RemotePeer()), 0
+}
