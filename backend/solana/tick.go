@@ -3,6 +3,7 @@ package solana
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/psyche-go/psyche/coordinator"
@@ -69,11 +70,11 @@ func (c *Client) peek(v *view) (ticks int, wait time.Duration) {
 	ctx, cancel := context.WithTimeout(c.ctx, c.pace.Resend)
 	defer cancel()
 	wait = c.pace.Status
-	for i, e := range c.pool.Endpoints() {
+	for _, e := range c.trusted(0) {
 		if e.Resting() {
 			continue
 		}
-		o := c.lookAt(ctx, i, true, rpc.Processed)
+		o := c.lookAt(ctx, slices.Index(c.pool.Endpoints(), e), true, rpc.Processed)
 		if o.sighting == nil || o.sample == nil || o.sighting.sequence < v.claim.sequence {
 			continue // it is behind: what it says of ticks is old
 		}
@@ -102,7 +103,7 @@ func (c *Client) sendTick(v view, ticks int, inTurn bool) {
 		return now.claim != v.claim || now.armed != v.armed
 	}
 	o.changed = c.onChange
-	err := c.deliver(c.ctx, o)
+	err := c.bring(c.ctx, o)
 	if err != nil && c.ctx.Err() == nil && !o.pointless() {
 		c.logger.Warn("cannot move the run on", "error", err)
 	}
