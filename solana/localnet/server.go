@@ -3,6 +3,7 @@ package localnet
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 )
@@ -93,10 +94,10 @@ func (s *Server) Endpoint() *Endpoint {
 	return e
 }
 
-// Close ends what endpoints have open.
+// Close drops the WebSockets of all endpoints, which take no connection any more.
 func (s *Server) Close() {
 	s.mu.Lock()
-	endpoints := s.endpoints
+	endpoints := slices.Clone(s.endpoints)
 	s.mu.Unlock()
 	for _, e := range endpoints {
 		e.SetFaults(Faults{Dead: true})
