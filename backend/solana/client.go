@@ -34,21 +34,23 @@ type Client struct {
 	post    chan struct{}    // has a value when addresses have to be announced
 	turn    chan struct{}    // full while an action is in flight
 
-	mu      sync.Mutex
-	view    view // state is nil before the first
-	changed chan struct{}
-	clock   *clock
-	peers   map[identity.ID][]string
-	nonce   uint64
-	own     []ownAction       // that were accepted lately
-	addrs   []string          // to announce
-	faulty  map[string]string // endpoints that are not followed, and why
-	closed  bool
+	mu        sync.Mutex
+	view      view // state is nil before the first
+	changed   chan struct{}
+	clock     *clock
+	peers     map[identity.ID][]string
+	nonce     uint64
+	own       []ownAction // that were accepted lately
+	addrs     []string    // to announce
+	announced []string    // of them, on the chain
+	healed    time.Time   // when they were last found not to be there
+	closed    bool
 }
 
 // ownAction is an accepted action of this client that the known state may not have yet.
 type ownAction struct {
 	nonce  uint64
+	slot   uint64 // in which it landed
 	action coordinator.Action
 }
 
@@ -61,7 +63,7 @@ func Dial(ctx context.Context, o Options) (*Client, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	pool, err := rpc.NewPool(rpc.Options{Endpoints: o.Endpoints, Transport: o.Transport, Logger: o.Logger})
+	pool, err := rpc.NewPool(rpc.Options{Endpoints: o.Endpoints, Transport: o.Transport})
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +74,7 @@ func Dial(ctx context.Context, o Options) (*Client, error) {
 		ctx: ctx, cancel: cancel,
 		updates: make(chan backend.Update, 1), seen: make(chan observation, 64),
 		wake: make(chan struct{}, 1), call: make(chan struct{}, 1), post: make(chan struct{}, 1), turn: make(chan struct{}, 1),
-		changed: make(chan struct{}), clock: newClock(len(o.Endpoints)), peers: make(map[identity.ID][]string), faulty: make(map[string]string),
+		changed: make(chan struct{}), clock: newClock(len(o.Endpoints)), peers: make(map[identity.ID][]string),
 		nonce: uint64(max(0, time.Now().UnixNano())), addrs: slices.Clone(o.Addrs),
 	}
 	first := make(chan error, 1)
@@ -229,9 +231,13 @@ func (c *Client) Costs() Costs {
 
 // Faults returns the endpoints that are not followed at present, and what is wrong with them.
 func (c *Client) Faults() map[string]string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return maps.Clone(c.faulty)
+	c.accounting.Lock()
+	defer c.accounting.Unlock()
+	found := make(map[string]string)
+	for e, f := range c.faulty {
+		found[e.Name()] = string(f)
+	}
+	return found
 }
 
 // onChange returns a channel that is closed when the view changes.
