@@ -27,6 +27,11 @@ func readRun(root *table) Run {
 	}
 	if config, ok := root.table("config"); ok {
 		run.Config, run.Warnings = readConfig(config)
+		if run.Config.Validate() == nil {
+			if warning := committeeWarning(run.Config); warning != "" {
+				run.Warnings = append(run.Warnings, warning)
+			}
+		}
 	}
 	run.Progress = readProgress(root)
 	readDiscarded(root)

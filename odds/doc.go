@@ -4,5 +4,5 @@
 //
 // AtLeast is the probability of one round, Ever that of many. Of returns both for what a gang
 // needs: Blocks, one more than the witnesses that a quorum can do without, and Captures, a quorum.
-// docs/trust.md has a table that this package makes, and psyche server validate warns by it.
+// docs/trust.md has a table that this package makes, and psyche server validate-config warns by it.
 package odds
