@@ -78,7 +78,7 @@ func TestPublishedVariables(t *testing.T) {
 }
 
 func TestManual(t *testing.T) {
-	if out := succeed(t, "print-all-help", "--markdown"); !strings.HasPrefix(out, "# `psyche-client`\n") || !strings.Contains(out, "`--wandb-project") == strings.Contains(out, "Changes nothing yet") {
+	if out := succeed(t, "print-all-help", "--markdown"); !strings.HasPrefix(out, "# `psyche-client`\n") || !strings.Contains(out, "`--wandb-project") || strings.Contains(out, "--eval-tasks") {
 		t.Errorf("%.300s", out)
 	}
 	fail(t, exitFailure, "--markdown", "print-all-help")
