@@ -176,7 +176,9 @@ func healthyMembers(s *coordinator.State) (fit, slow map[coordinator.ClientID]bo
 // sameMembers reports whether two states have the same members, and the same clients that
 // wait. Most updates change neither.
 func sameMembers(a, b *coordinator.State) bool {
-	same := func(x, y coordinator.Client) bool { return x.ID == y.ID && x.State == y.State && x.Lateness == y.Lateness }
+	same := func(x, y coordinator.Client) bool {
+		return x.ID == y.ID && x.State == y.State && x.Lateness == y.Lateness
+	}
 	return slices.EqualFunc(a.Epoch.Clients, b.Epoch.Clients, same) && slices.EqualFunc(a.Pending, b.Pending, same)
 }
 
