@@ -49,7 +49,7 @@ func (n *Node) heal() {
 func (e *ears) askFor(l *ledger, outcome books.Outcome, me identity.ID, turns *fetch.Rotation, hear func(utterance)) {
 	informed, maxInformed, maxPeersAsked := outcome.Informed, maxInformed, maxPeersAsked
 	if outcome.Claimed {
-		maxInformed, maxPeersAsked = maxClaimAsked, maxClaimAsked
+		maxInformed, maxPeersAsked = maxClaimAsked/2, maxClaimAsked // who claims may not answer
 	}
 	var peers []identity.ID
 	add := func(member int, limit int) {
@@ -67,6 +67,6 @@ func (e *ears) askFor(l *ledger, outcome books.Outcome, me identity.ID, turns *f
 	}
 	turns.Next()
 	for _, id := range peers {
-		e.ask(id, l.Round.Step, hear, func() { l.answered[id] = l.Final })
+		e.ask(id, l.Round.Step, hear, func() { l.answered[id] = true })
 	}
 }

@@ -20,6 +20,7 @@ const (
 type ledger struct {
 	*books.Book
 	elected bool // this client witnesses the round
+	seats   int  // members that its epoch began with
 	told    bool // that everything that can be expected is held
 
 	trained    bool                 // training was started
@@ -38,6 +39,7 @@ type ledger struct {
 func openLedger(round coordinator.Round, v *view, draws env.Draws) *ledger {
 	config := v.state.Config
 	l := &ledger{answered: make(map[identity.ID]bool), Book: books.Open(round, v.state.Epoch.StartStep, draws.Assignments(&round, config))}
+	l.seats = max(v.state.Seats(), len(round.Members)) // the epoch may be over
 	if index, takesPart := round.MemberIndex(v.myself()); takesPart {
 		l.elected = draws.Elected(&round, config, index)
 	}
@@ -45,17 +47,8 @@ func openLedger(round coordinator.Round, v *view, draws env.Draws) *ledger {
 }
 
 // wellAnswered reports whether so many members have said what they know of the finished round
-// that one of them is honest, if fewer than a third of its members lie: had a result counted
-// that is not known here, it would have said so.
-func (l *ledger) wellAnswered() bool {
-	answers := 0
-	for _, final := range l.answered {
-		if final {
-			answers++
-		}
-	}
-	return answers > (len(l.Round.Members)-1)/3
-}
+// that one of them is honest, if fewer than a third of the epoch's first members lie.
+func (l *ledger) wellAnswered() bool { return len(l.answered) > (l.seats-1)/3 }
 
 // begin fixes the replica that the round's results must be made from: that after the newest
 // step that is applied before it. Everything is applied at the start of an epoch.

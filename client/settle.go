@@ -42,7 +42,7 @@ func (n *Node) settle(want uint32) bool {
 	if !l.Began {
 		l.begin(n.replica, n.engine.lag(), n.report)
 	}
-	if l.Outvoted(n.run.state.Seats()) {
+	if l.Outvoted(l.seats) {
 		n.desynchronise(fmt.Sprintf("more of the other members had another model in step %d", step))
 		return false
 	}
@@ -83,7 +83,7 @@ func (n *Node) settleEarly(want uint32) {
 	if l == nil || l.Round.Step > want || !l.Final || !l.Began || l.EpochStart != n.replica.epoch.startStep {
 		return
 	}
-	if l.Outvoted(n.run.state.Seats()) {
+	if l.Outvoted(l.seats) {
 		return
 	}
 	if outcome := l.Judge(n.tasks.Now(), false); outcome.Missing == 0 && !outcome.Unsure {

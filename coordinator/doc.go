@@ -59,8 +59,8 @@
 //
 // One committee drops nobody. What witnesses of a round find makes a member late; what
 // those of a later round find drops it, if a quorum of them denies its result, or makes it
-// slow: it stays, and nobody waits for it. A third of the members at most are found late in
-// an epoch.
+// slow: it stays, and nobody waits for it. A third of the epoch's first members at most are
+// dropped in a round, and slow in an epoch.
 //
 // # Which model an epoch starts from
 //

@@ -65,10 +65,10 @@ func (s *State) Accusable() []ClientID {
 	if round == nil {
 		return nil
 	}
-	room, keys := s.roomForLate(), bloom.NewKeys(round.Seed)
+	room, keys := s.room(), bloom.NewKeys(round.Seed)
 	return slices.DeleteFunc(round.Unhealthy(s.Config), func(id ClientID) bool {
 		client, ok := s.Member(id)
-		return !ok || client.State != Healthy || client.afterFinding(room > 0, round.denied(&keys, id)) == client.standing()
+		return !ok || client.State != Healthy || client.afterFinding(room, round.denied(&keys, id)) == client.standing()
 	})
 }
 
@@ -80,39 +80,49 @@ type standing struct {
 
 func (c *Client) standing() standing { return standing{c.State, c.Lateness} }
 
+// room is how many more members findings may drop in the running round, and how many more may
+// become slow in the epoch. Each is a third of the epoch's first members: where more seem to be
+// gone or slow, their witnesses lie, or the round was bad for everybody.
+type room struct{ drop, slow int }
+
+func (s *State) room() room {
+	third := max(1, s.Seats()/3)
+	r := room{third, third}
+	for i := range s.Epoch.Clients {
+		if s.Epoch.Clients[i].State == Dropped {
+			r.drop--
+		}
+	}
+	for _, clients := range [][]Client{s.Epoch.Clients, s.Epoch.Exited} {
+		for i := range clients {
+			if clients[i].Lateness == Slow {
+				r.slow--
+			}
+		}
+	}
+	return r
+}
+
 // afterFinding is the standing of a healthy member after the witnesses of the newest finished
-// round have shown that its result does not count. The first time in an epoch it is late, if
-// there is room for one more. The second time, about a later round and by witnesses that were
-// drawn again, it is dropped if a quorum of them denies it: so many hardly lie. Otherwise it is
-// slow. Who is slow stays: its result may be missing because nobody waited for it.
-func (c *Client) afterFinding(room, denied bool) standing {
+// round have shown that its result does not count. The first time in an epoch it is late. The
+// second time, about a later round and by witnesses that were drawn again, it is dropped if a
+// quorum of them denies it: so many hardly lie. Otherwise it is slow. Who is slow stays: its
+// result may be missing because nobody waited for it.
+func (c *Client) afterFinding(left room, denied bool) standing {
 	switch {
-	case c.Lateness == OnTime && room:
+	case c.Lateness == OnTime:
 		return standing{Healthy, FoundLate}
-	case c.Lateness == Late && denied:
+	case c.Lateness == Late && denied && left.drop > 0:
 		return standing{Dropped, Late}
-	case c.Lateness == Late:
+	case c.Lateness == Late && !denied && left.slow > 0:
 		return standing{Healthy, Slow}
 	default:
 		return c.standing()
 	}
 }
 
-// roomForLate returns how many more members of the epoch may be found late: a third of its
-// first members altogether. If more seem to be, their witnesses lie or the network is at fault.
-func (s *State) roomForLate() int {
-	late := 0
-	for _, clients := range [][]Client{s.Epoch.Clients, s.Epoch.Exited} {
-		for i := range clients {
-			if clients[i].Lateness != OnTime {
-				late++
-			}
-		}
-	}
-	return max(1, s.Seats()/3) - late
-}
-
-// Seats returns how many members the newest epoch began with.
+// Seats returns how many members the running epoch began with; between epochs, how many left the
+// one before.
 func (s *State) Seats() int { return len(s.Epoch.Clients) + len(s.Epoch.Exited) }
 
 // healthCheck finds the accused members late, or drops them, each of which must be unhealthy
@@ -150,18 +160,21 @@ func (s *State) healthCheck(from ClientID, a HealthCheck) error {
 			denied.add(member)
 		}
 	}
-	changed, room := false, s.roomForLate()
+	changed, left := false, s.room()
 	for member, id := range round.Members {
 		client, ok := s.Member(id)
 		if !named.Has(member) || !ok || client.State != Healthy {
 			continue
 		}
-		after := client.afterFinding(room > 0, denied.Has(member))
+		after := client.afterFinding(left, denied.Has(member))
 		if after == client.standing() {
 			continue
 		}
-		if client.Lateness == OnTime {
-			room--
+		if after.state == Dropped {
+			left.drop--
+		}
+		if after.lateness == Slow {
+			left.slow--
 		}
 		client.State, client.Lateness, changed = after.state, after.lateness, true
 	}

@@ -234,8 +234,8 @@ func (s *State) tickCooldown(now uint64) bool {
 	if !s.phase().isOver(now) {
 		return false
 	}
-	s.settleCheckpoint()
 	s.dropSilent()
+	s.settleCheckpoint()
 	s.removeLeavers(s.CurrentRound().Height)
 	s.Progress.Epoch++
 	s.Departed = nil

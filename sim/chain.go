@@ -168,13 +168,13 @@ func (c *chain) elect(round *coordinator.Round, config coordinator.Config, thres
 	assignments, keys := round.Assignments(config), bloom.NewKeys(round.Seed)
 	leaves := make([][32]byte, len(assignments))
 	for i, a := range assignments {
-		best := 0
+		best, owner := 0, round.Members[a.Member]
 		var payload []byte
 		for _, s := range c.world.registry.of(round.Step, a.Batch, identity.ID(round.Members[a.Member])) {
 			blob := s.announcement.Blob
 			votes, bits := 0, keys.Positions(blob[:])
 			for j := range round.Witnesses {
-				if round.Witnesses[j].Commitments.ContainsPositions(bits) {
+				if w := &round.Witnesses[j]; w.Participants.Contains(round.Seed, owner[:]) && w.Commitments.ContainsPositions(bits) {
 					votes++
 				}
 			}

@@ -25,7 +25,7 @@ const (
 	CountedRight   Assertion = "exactly the results that the witnesses' quorum proved are applied, all signed by assignees"
 	TrainedRight   Assertion = "an honest trainer's result that counts was made from the model that its round says"
 	NotReplayed    Assertion = "no action is accepted twice"
-	NotFramed      Assertion = "nobody is found late whose result a quorum of witnesses holds, nor more than a third; nobody is dropped but by two committees, the second by its quorum"
+	NotFramed      Assertion = "nobody is found late whose result a quorum of witnesses holds; nobody is dropped but by two committees, the second by its quorum; a third at most are dropped in a round, and slow in an epoch"
 	CheckpointTrue Assertion = "the recorded checkpoint is the model with every counted result, reported by a third of an epoch's first members"
 	ReplayEqual    Assertion = "replaying the journal gives the live state"
 	NothingLost    Assertion = "an acknowledged action survives every crash of the host"
@@ -178,9 +178,7 @@ func (c *checker) accused(s *coordinator.State, a coordinator.HealthCheck) {
 		}
 		c.judged(s, a.Step, id, len(round.Witnesses)-held >= quorum)
 	}
-	if most := max(1, (len(s.Epoch.Clients)+len(s.Epoch.Exited))/3); len(c.late) > most {
-		c.violate(NotFramed, "%d members were found late in an epoch, at most %d may be", len(c.late), most)
-	}
+	c.mostJudged(s)
 }
 
 // ticked checks what a tick did.

@@ -23,11 +23,31 @@ func (c *checker) judged(s *coordinator.State, step uint32, id coordinator.Clien
 		c.dropped[id] = true
 	case !late && member.Lateness != coordinator.OnTime:
 		c.late[id] = step
-	case late && before < step && !denied && member.State == coordinator.Healthy:
+	case member.Lateness == coordinator.Slow && !c.slow[id]:
+		if !late || before >= step || denied {
+			c.violate(NotFramed, "%s became slow for step %d; found late before: %t (step %d), denied by a quorum: %t", c.world.nameOf(id), step, late, before, denied)
+		}
 		c.slow[id] = true
 	}
-	if c.slow[id] != (member.Lateness == coordinator.Slow) {
-		c.violate(NotFramed, "%s is slow by the state: %t; by what was accepted: %t", c.world.nameOf(id), !c.slow[id], c.slow[id])
+}
+
+// mostJudged checks that findings drop no more than a third of the epoch's first members in a
+// round, and make no more of them slow.
+func (c *checker) mostJudged(s *coordinator.State) {
+	most, dropped := max(1, (len(s.Epoch.Clients)+len(s.Epoch.Exited))/3), 0
+	for i := range s.Epoch.Clients {
+		if s.Epoch.Clients[i].State == coordinator.Dropped {
+			dropped++
+		}
+	}
+	slow := 0
+	for _, is := range c.slow {
+		if is {
+			slow++
+		}
+	}
+	if dropped > most || slow > most {
+		c.violate(NotFramed, "%d members were dropped in a round and %d are slow in an epoch, at most %d may be", dropped, slow, most)
 	}
 }
 

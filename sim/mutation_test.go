@@ -41,7 +41,7 @@ var mutations = []struct {
 	{"a result is applied twice", appliedTwice, AllFaults, []Assertion{OnceOnly}},
 	{"one committee drops", oneCommitteeDrops, AllFaults, []Assertion{NotFramed}},
 	{"who is denied by few is dropped", fewDrop, Gang, []Assertion{NotFramed}},
-	{"everybody may be late", everybodyLate, Gang, []Assertion{NotFramed}},
+	{"everybody may be slow", everybodySlow, Gang, []Assertion{NotFramed}},
 	{"late members stay late", lateForEver, AllFaults, []Assertion{NotFramed, Invariants}},
 	{"late members are waited for", lateAwaited, AllFaults, []Assertion{InTime}},
 	{"the few that are left record a checkpoint", fewRecord, Gang, []Assertion{CheckpointTrue}},
@@ -344,11 +344,11 @@ func fewDrop() rules {
 	}}
 }
 
-func everybodyLate() rules {
+func everybodySlow() rules {
 	return onHealthCheck(func(s *coordinator.State, a coordinator.HealthCheck) {
 		for _, id := range a.Clients {
-			if member, ok := s.Member(id); ok && member.Lateness == coordinator.OnTime {
-				member.Lateness = coordinator.FoundLate
+			if member, ok := s.Member(id); ok && member.Lateness == coordinator.Late {
+				member.Lateness = coordinator.Slow
 			}
 		}
 	})

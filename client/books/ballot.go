@@ -66,7 +66,7 @@ func (b ballot) decide() verdict {
 type tally struct {
 	ballot
 	owned [][]bool   // per batch and witness: it says that it holds a result of the owner
-	bears [][][]bool // per batch, candidate and witness: its filter contains the candidate
+	bears [][][]bool // per batch, candidate and witness: its filter contains the candidate, and the owner
 	votes [][]int    // per batch and candidate: the number of these witnesses
 }
 
@@ -85,7 +85,9 @@ func (b ballot) tally() tally {
 			positions := keys.Positions(c[:])
 			t.bears[i][j] = make([]bool, len(witnesses))
 			for k := range witnesses {
-				if witnesses[k].Commitments.ContainsPositions(positions) {
+				// An honest witness names the owner of all that it holds. One that does not would
+				// have a vote for those that know the result, and hide it from the others.
+				if t.owned[i][k] && witnesses[k].Commitments.ContainsPositions(positions) {
 					t.bears[i][j][k] = true
 					t.votes[i][j]++
 				}

@@ -84,8 +84,8 @@ func TestDecide(t *testing.T) {
 		"two results, a filter lies about which": {
 			blurred, 2, [][]Commitment{{a}, {b2, b}, {c}}, full, 0,
 		},
-		"two results, filters of one witness contradict each other": {
-			split, 3, [][]Commitment{{a}, {b2, b}, {c}}, full, 0,
+		"two results, one witness holds one of an owner that it does not name: no vote": {
+			split, 3, [][]Commitment{{a}, {b2, b}, {c}}, []Commitment{a, none, c}, 0,
 		},
 		"two results, filters contradict each other, only the other one is known": {
 			split, 3, [][]Commitment{{a}, {b2}, {c}}, []Commitment{a, none, c}, 1,

@@ -20,34 +20,45 @@ static bool round_proved_missing(const struct round *r, uint32_t score) {
 // round_denied is Round.denied of a client with this score.
 static bool round_denied(const struct round *r, uint32_t score) { return r->witness_count >= score + r->witnesses_needed; }
 
-// client_after_finding is Client.afterFinding: it changes the client, and says whether it did.
-static bool client_after_finding(struct client *c, bool room, bool denied) {
-	if (c->lateness == ON_TIME && room) {
+struct room {
+	uint32_t drop, slow;
+};
+
+static uint32_t less(uint32_t most, uint32_t count) { return most > count ? most - count : 0; }
+
+static uint32_t count_slow(const struct clients *clients) {
+	uint32_t slow = 0;
+	for (uint32_t i = 0; i < clients->count; i++) slow += clients->list[i].lateness == SLOW;
+	return slow;
+}
+
+// state_room is State.room, with 0 for what is less.
+static void state_room(const struct state *s, struct room *left) {
+	uint32_t third = state_seats(s) / 3, dropped = 0;
+	if (third == 0) third = 1;
+	for (uint32_t i = 0; i < s->epoch.clients.count; i++) dropped += s->epoch.clients.list[i].state == DROPPED;
+	left->drop = less(third, dropped);
+	left->slow = less(third, count_slow(&s->epoch.clients) + count_slow(&s->epoch.exited));
+}
+
+// client_after_finding is Client.afterFinding: it changes the client and what is left of the
+// room, and says whether it did.
+static bool client_after_finding(struct client *c, struct room *left, bool denied) {
+	if (c->lateness == ON_TIME) {
 		c->lateness = FOUND_LATE;
 		return true;
 	}
-	if (c->lateness == LATE && denied) {
+	if (c->lateness == LATE && denied && left->drop > 0) {
 		c->state = DROPPED;
+		left->drop--;
 		return true;
 	}
-	if (c->lateness == LATE) {
+	if (c->lateness == LATE && !denied && left->slow > 0) {
 		c->lateness = SLOW;
+		left->slow--;
 		return true;
 	}
 	return false;
-}
-
-static uint32_t count_late(const struct clients *clients) {
-	uint32_t late = 0;
-	for (uint32_t i = 0; i < clients->count; i++) late += clients->list[i].lateness != ON_TIME;
-	return late;
-}
-
-// state_room_for_late is State.roomForLate, and 0 where that is less.
-static uint32_t state_room_for_late(const struct state *s) {
-	uint32_t late = count_late(&s->epoch.clients) + count_late(&s->epoch.exited), most = state_seats(s) / 3;
-	if (most == 0) most = 1;
-	return most > late ? most - late : 0;
 }
 
 // state_seats is State.Seats.
@@ -73,8 +84,10 @@ enum code state_health_check(struct state *s, const struct key *from, const stru
 	uint8_t named[SET_SIZE], denied[SET_SIZE];
 	struct filter_keys keys;
 	struct key id;
-	uint32_t member, room = state_room_for_late(s);
+	struct room left;
+	uint32_t member;
 	bool changed = false;
+	state_room(s, &left);
 	host_zero(named, sizeof named);
 	host_zero(denied, sizeof denied);
 	bloom_new_keys(&keys, round->seed);
@@ -93,10 +106,7 @@ enum code state_health_check(struct state *s, const struct key *from, const stru
 		if (!member_set_has(named, member)) continue;
 		struct client *client = lookup_find(&clients, &round->members[member]);
 		if (!client || client->state != HEALTHY) continue;
-		bool first = client->lateness == ON_TIME;
-		if (!client_after_finding(client, room > 0, member_set_has(denied, member))) continue;
-		if (first) room--;
-		changed = true;
+		if (client_after_finding(client, &left, member_set_has(denied, member))) changed = true;
 	}
 	return changed ? ACCEPTED : ERR_DUPLICATE;
 }

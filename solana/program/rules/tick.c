@@ -240,8 +240,8 @@ static bool state_tick_round_witness(struct state *s, uint64_t now, uint64_t see
 // state_tick_cooldown is State.tickCooldown.
 static bool state_tick_cooldown(struct state *s, uint64_t now) {
 	if (!state_phase_is_over(s, now)) return false;
-	state_settle_checkpoint(s);
 	state_drop_silent(s);
+	state_settle_checkpoint(s);
 	state_remove_leavers(s, state_current_round(s)->height);
 	s->progress.epoch++;
 	host_zero(&s->departed, sizeof s->departed);
