@@ -71,7 +71,7 @@ func isSilent(s *coordinator.State, round *coordinator.Round, i int) bool {
 func (c *checker) silentWitness(s *coordinator.State, round *coordinator.Round) int {
 	quorum := len(round.Witnesses) >= quorumOf(electedOf(round, s.Config))
 	for i, id := range round.Members {
-		if isSilent(s, round, i) && !(c.slow[id] && quorum) {
+		if isSilent(s, round, i) && (!c.slow[id] || !quorum) {
 			return i
 		}
 	}

@@ -55,15 +55,6 @@ func (d *delivery) signed(a attempt) {
 	d.sent = time.Time{}
 }
 
-// names returns the signatures of all attempts.
-func (d *delivery) names() []transaction.Signature {
-	names := make([]transaction.Signature, len(d.attempts))
-	for i := range d.attempts {
-		names[i] = d.attempts[i].name
-	}
-	return names
-}
-
 // answered takes what an endpoint knows of all attempts, and its newest block.
 func (d *delivery) answered(endpoint int, statuses []*rpc.Status, height uint64) {
 	for i := range min(len(statuses), len(d.attempts)) {

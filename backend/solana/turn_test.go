@@ -2,6 +2,7 @@ package solana
 
 import (
 	"encoding/binary"
+	"errors"
 	"math"
 	"testing"
 	"time"
@@ -321,14 +322,14 @@ func TestRefusals(t *testing.T) {
 		t.Error(err)
 	}
 	for _, code := range []coordinator.Code{coordinator.ErrDuplicate, coordinator.ErrStaleNonce} {
-		if err := refusal(custom(uint32(code)), false); err != code {
+		if err := refusal(custom(uint32(code)), false); !errors.Is(err, code) {
 			t.Errorf("error %v", err)
 		}
 		if err := refusal(custom(uint32(code)), true); err != nil {
 			t.Errorf("signed again: error %v", err)
 		}
 	}
-	if err := refusal(custom(uint32(coordinator.ErrFull)), true); err != coordinator.ErrFull {
+	if err := refusal(custom(uint32(coordinator.ErrFull)), true); !errors.Is(err, coordinator.ErrFull) {
 		t.Errorf("error %v", err)
 	}
 	if err := refusal(&rpc.TransactionError{Name: "InstructionError", Detail: "IncorrectAuthority"}, false); err == nil || err.Error() == "" {

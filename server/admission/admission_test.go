@@ -57,11 +57,11 @@ func TestSilentGiveWayFirst(t *testing.T) {
 					g.Spoke()
 				}
 			}
-			time.Sleep(test.grace - 1)
+			time.Sleep(test.grace - time.Nanosecond)
 			if l.Enter(from(MaxWaiting), func() {}) != nil {
 				t.Errorf("one gave way before %v", test.grace)
 			}
-			time.Sleep(1)
+			time.Sleep(time.Nanosecond)
 			if l.Enter(from(MaxWaiting), func() {}) == nil {
 				t.Errorf("none gave way after %v", test.grace)
 			}

@@ -3,6 +3,7 @@ package localnet
 import (
 	"bytes"
 	"context"
+	"errors"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -44,7 +45,7 @@ func (c *client) do(keys []identity.Key, instructions ...transaction.Instruction
 		c.Fatal(err)
 	}
 	c.nextSlots(1) // so that it is confirmed that the hash is known
-	name, err := c.SendChecked(ctx, signed(c.TB, transaction.Hash(hash.Hash), keys, instructions...), rpc.Processed)
+	name, err := c.SendChecked(ctx, signed(c.TB, hash.Hash, keys, instructions...), rpc.Processed)
 	if err != nil {
 		c.Fatal(err)
 	}
@@ -95,7 +96,7 @@ func TestProgramOfRuns(t *testing.T) {
 		c.do([]identity.Key{c.payer}, in)
 	}
 	c.nextSlots(5)
-	found, slot, err := c.Endpoint.Account(ctx, run, rpc.Query{Commitment: rpc.Finalized})
+	found, slot, err := c.Account(ctx, run, rpc.Query{Commitment: rpc.Finalized})
 	if err != nil || found == nil || len(found.Data) != layout.AccountSize || !bytes.Contains(found.Data, staged) {
 		t.Fatalf("the account in slot %d: %v", slot, err)
 	}
@@ -155,7 +156,7 @@ func TestClient(t *testing.T) {
 	check("genesis", err, hash == c.Genesis())
 	_, err = c.Version(ctx)
 	check("version", err, true)
-	drop, err := c.Endpoint.Airdrop(ctx, receiver, sol)
+	drop, err := c.Airdrop(ctx, receiver, sol)
 	check("airdrop", err, c.lamports(receiver) == 2*sol)
 	landed, err := c.Transaction(ctx, name, rpc.Finalized)
 	check("transaction", err, landed != nil && landed.Fee == 5000 && landed.Units == 150)
@@ -164,8 +165,10 @@ func TestClient(t *testing.T) {
 	c.nextSlots(1)
 	history, err = c.History(ctx, receiver, transaction.Signature{}, name, 10, rpc.Confirmed)
 	check("newer history", err, len(history) == 1 && history[0].Signature == drop)
-	simulated, err := c.Endpoint.Simulate(ctx, c.transfer(5000*sol), rpc.Processed)
+	simulated, err := c.Simulate(ctx, c.transfer(5000*sol), rpc.Processed)
 	check("simulation", err, simulated.Err != nil && simulated.Units == 150)
 	cancel()
-	<-ended
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("listening ended with %v", err)
+	}
 }

@@ -216,7 +216,7 @@ func TestSeeds(t *testing.T) {
 		hash, last := c.At(Processed, 0).Blockhash()
 		return fmt.Sprint(c.Genesis(), hash, last)
 	}
-	if hashes(1) != hashes(1) || hashes(1) == hashes(2) {
+	if first, again := hashes(1), hashes(1); first != again || first == hashes(2) {
 		t.Error("seeds do not matter, or something else does")
 	}
 }

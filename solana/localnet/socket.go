@@ -91,7 +91,7 @@ func (e *Endpoint) serveSocket(w http.ResponseWriter, r *http.Request) {
 
 // write sends what is queued, and ends the connection when the socket is closed.
 func (s *socket) write() {
-	defer s.connection.Close()
+	defer func() { _ = s.connection.Close() }()
 	for {
 		select {
 		case <-s.done:

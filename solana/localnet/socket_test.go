@@ -23,12 +23,12 @@ type listener struct {
 func listen(t *testing.T, e *Endpoint) *listener {
 	t.Helper()
 	s := httptest.NewServer(e)
-	c, _, err := websocket.DefaultDialer.Dial("ws"+strings.TrimPrefix(s.URL, "http"), nil)
+	c, _, err := websocket.DefaultDialer.Dial("ws"+strings.TrimPrefix(s.URL, "http"), nil) //nolint:bodyclose // the dialer keeps none open
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		c.Close()
+		_ = c.Close()
 		s.Close()
 	})
 	return &listener{t, c}
@@ -274,7 +274,7 @@ func TestDeadEndpoint(t *testing.T) {
 	s := httptest.NewServer(n.endpoint)
 	defer s.Close()
 	if a, err := http.Post(s.URL, "application/json", strings.NewReader("{}")); err == nil {
-		a.Body.Close()
+		_ = a.Body.Close()
 		t.Error("answered")
 	}
 	n.endpoint.SetFaults(Faults{Mute: true})

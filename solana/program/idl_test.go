@@ -2,6 +2,7 @@ package program
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"slices"
 	"testing"
@@ -152,11 +153,11 @@ func TestResults(t *testing.T) {
 	if _, ok := BuiltinError("Custom"); ok {
 		t.Error("Custom is an error of every program")
 	}
-	if err := CustomError(uint32(coordinator.ErrFull)); err != coordinator.ErrFull {
+	if err := CustomError(uint32(coordinator.ErrFull)); !errors.Is(err, coordinator.ErrFull) {
 		t.Error(err)
 	}
 	for _, code := range []uint32{0, 19, 255, 258, 256 + uint32(coordinator.ErrFull)} {
-		if err := CustomError(code); err != Code(code) || err.Error() == "" {
+		if err := CustomError(code); !errors.Is(err, Code(code)) || err.Error() == "" {
 			t.Errorf("%d: %v", code, err)
 		}
 	}

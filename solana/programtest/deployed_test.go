@@ -212,7 +212,7 @@ func (d *deployed) stage(signer coordinator.ClientID, b []byte) ([]byte, error) 
 // tooLong wants what no valid action has room for to be refused when it is staged. Go finds it
 // malformed.
 func (d *deployed) tooLong(b []byte) (uint64, error) {
-	if _, err := d.stage(d.want.Main, b); err != runtime.ErrInvalidInstructionData {
+	if _, err := d.stage(d.want.Main, b); !errors.Is(err, runtime.ErrInvalidInstructionData) {
 		return 0, fmt.Errorf("%d bytes are staged: %w", len(b), err)
 	}
 	return uint64(coordinator.ErrMalformed), nil

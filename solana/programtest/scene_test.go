@@ -144,7 +144,7 @@ func (s *scene) refused(want error, data []byte, names ...string) {
 	} else if b, ok := program.BuiltinError(e.Name); ok {
 		got = b
 	}
-	if got != want {
+	if !errors.Is(got, want) {
 		s.t.Errorf("%v, want %v", got, want)
 	}
 }

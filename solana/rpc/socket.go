@@ -156,7 +156,7 @@ func (e *Endpoint) connect(ctx context.Context) (*websocket.Conn, error) {
 	dialer := websocket.Dialer{
 		Proxy: http.ProxyFromEnvironment, HandshakeTimeout: e.timeout, NetDialContext: (&net.Dialer{Timeout: e.timeout}).DialContext,
 	}
-	connection, response, err := dialer.DialContext(ctx, e.address.WS, nil)
+	connection, response, err := dialer.DialContext(ctx, e.address.WS, nil) //nolint:bodyclose // the dialer keeps none open
 	if err != nil {
 		if response != nil {
 			return nil, fmt.Errorf("%w: status %d", ErrUnreachable, response.StatusCode)

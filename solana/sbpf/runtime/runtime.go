@@ -113,7 +113,7 @@ func outcome(result uint64, fault error) (err, reason error) {
 	return ErrNotCompleted, faultText(fault)
 }
 
-// said is why a system call gave up, in the words of the chain's logs.
+// said is why a program stopped or a system call gave up, in the words of the chain's logs.
 type said string
 
 func (s said) Error() string { return string(s) }
@@ -143,7 +143,7 @@ func faultText(fault error) error {
 			return errors.New(known.text)
 		}
 	}
-	return fmt.Errorf("Access violation: %w", fault)
+	return said("Access violation: " + fault.Error())
 }
 
 // balanced says that accounts together have as many lamports as before. One that the instruction

@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"bytes"
+	"errors"
 	"slices"
 	"testing"
 
@@ -112,7 +113,7 @@ func TestRules(t *testing.T) {
 				limit = 200_000
 			}
 			r, err := Invoke(p, sysvars(), programID, test.accounts, test.data, limit)
-			if err != test.want && (err == nil || err.Error() != test.want.Error()) {
+			if !errors.Is(err, test.want) {
 				t.Fatalf("%v, want %v\n%q", err, test.want, r.Logs)
 			}
 			changed := false
