@@ -50,6 +50,7 @@ func (r *reporter) state(v *view) {
 			now.Elected = append(now.Elected, identity.ID(round.Members[member]).String())
 		}
 		now.Witnesses, now.Quorum = len(round.Witnesses), int(round.WitnessesNeeded)
+		now.BatchSize, now.DataIndex = round.BatchSize, round.DataIndex
 	}
 	if digest := s.Model.Checkpoint.Digest; digest != [32]byte{} {
 		now.Digest = hexOf(digest)

@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 
 	"github.com/psyche-go/psyche/coordinator"
@@ -28,6 +29,18 @@ type Model struct {
 
 	LRSchedule LRSchedule
 	Optimizer  Optimizer
+}
+
+// Trainable returns why no client trains a model so, for what is left out of the published
+// format.
+func (m Model) Trainable() error {
+	switch dummy := m.Checkpoint.Dummy != nil; {
+	case m.Optimizer.AdamW != nil:
+		return errors.New("AdamW exchanges nothing between members, so that each would train a model of its own; want Distro (alone, psyche-client solo --optimizer adamw trains with AdamW)")
+	case m.Optimizer.Dummy != nil && !dummy:
+		return errors.New("Dummy changes no model that is one; want Distro, or checkpoint.Dummy as well")
+	}
+	return nil
 }
 
 // Architecture names the implementation that builds and trains the model.

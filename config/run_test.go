@@ -276,7 +276,7 @@ func TestMistakesAreNamed(t *testing.T) {
 		{"cold start", "max_seq_len = 2048", "max_seq_len = 2048\ncold_start_warmup_steps = 3", []string{"cold_start_warmup_steps: 3 steps may not fit"}},
 		{"not TOML", "[config]", "[config", []string{"s.toml:2:8:", "not valid TOML"}},
 		{"key twice", "warmup_time = 30", "warmup_time = 30\nwarmup_time = 31", []string{"not valid TOML"}},
-		{"run id too long", "[config]", "run_id = \"" + strings.Repeat("r", 33) + "\"\n[config]", []string{"run_id: 33 bytes long, at most 32 fit"}},
+		{"run id too long", "[config]", "run_id = \"" + strings.Repeat("r", 65) + "\"\n[config]", []string{"run_id: 65 bytes long, at most 64 fit"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -1,8 +1,9 @@
 package config
 
 import (
-	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/psyche-go/psyche/coordinator"
 )
@@ -44,6 +45,9 @@ func readRun(root *table) Run {
 	if llm != nil {
 		run.Model = readModel(llm, extra)
 		run.Warnings = append(run.Warnings, run.Model.warnings()...)
+		if err := run.Model.Trainable(); err != nil {
+			llm.fail("optimizer", "%v", err)
+		}
 		checkColdStart(llm, run)
 	}
 	root.done()
@@ -114,17 +118,29 @@ func readConfig(t *table) (coordinator.Config, []string) {
 		warnings = append(warnings, fmt.Sprintf("[config] verification_percent = %d: as many members train nothing in a round, and nobody repeats the work of others; with 0 all train", c.VerificationPercent))
 	}
 	t.done()
-	if len(t.problems) == failed {
-		checkConfig(t, c)
-	}
+	checkConfig(t, c, t.problems[failed:])
 	return c, warnings
 }
 
-// checkConfig reports the first rule of the coordinator that the table breaks.
-func checkConfig(t *table, c coordinator.Config) {
-	if err, ok := errors.AsType[*coordinator.ConfigError](c.Validate()); ok {
-		t.fail(err.Key, "%s", err.Problem)
+// checkConfig reports the rules of the coordinator that the table breaks, apart from those of
+// keys that could not be read.
+func checkConfig(t *table, c coordinator.Config, unread []problem) {
+	mentioned := func(text string) bool {
+		return slices.ContainsFunc(t.known, func(key string) bool {
+			return hasWord(text, key) && slices.ContainsFunc(unread, func(p problem) bool { return hasWord(p.text, key) })
+		})
 	}
+	for _, err := range c.Broken() {
+		if !mentioned(err.Key + " " + err.Problem) {
+			t.fail(err.Key, "%s", err.Problem)
+		}
+	}
+}
+
+// hasWord reports whether a key stands in a text by itself.
+func hasWord(text, key string) bool {
+	inKey := func(r rune) bool { return r == '_' || r >= 'a' && r <= 'z' }
+	return slices.Contains(strings.FieldsFunc(text, func(r rune) bool { return !inKey(r) }), key)
 }
 
 // checkColdStart reports a warm-up after a cold start that may not fit into an epoch

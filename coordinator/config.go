@@ -4,6 +4,14 @@ import "math/bits"
 
 // Validate reports the first rule that the configuration breaks, as a *ConfigError.
 func (c Config) Validate() error {
+	if broken := c.Broken(); len(broken) > 0 {
+		return broken[0]
+	}
+	return nil
+}
+
+// Broken returns every rule that the configuration breaks.
+func (c Config) Broken() (broken []*ConfigError) {
 	for _, rule := range []struct {
 		broken  bool
 		key     string
@@ -30,14 +38,14 @@ func (c Config) Validate() error {
 		{c.VerificationPercent > 100, "verification_percent", "must not be more than 100"},
 	} {
 		if rule.broken {
-			return &ConfigError{Key: rule.key, Problem: rule.problem}
+			broken = append(broken, &ConfigError{Key: rule.key, Problem: rule.problem})
 		}
 	}
-	return c.validateTimes()
+	return append(broken, c.brokenTimes()...)
 }
 
-// validateTimes reports the first time that is out of all proportion.
-func (c *Config) validateTimes() error {
+// brokenTimes returns the times that are out of all proportion.
+func (c *Config) brokenTimes() (broken []*ConfigError) {
 	for _, time := range []struct {
 		key   string
 		value uint64
@@ -50,10 +58,10 @@ func (c *Config) validateTimes() error {
 		{"waiting_for_members_extra_time", c.WaitingForMembersExtraTime},
 	} {
 		if time.value > MaxTime {
-			return &ConfigError{Key: time.key, Problem: "must not be more than 1000000000 seconds"}
+			broken = append(broken, &ConfigError{Key: time.key, Problem: "must not be more than 1000000000 seconds"})
 		}
 	}
-	return nil
+	return broken
 }
 
 // Validate reports the first rule that configuration or model break, as a *ConfigError.
@@ -146,7 +154,7 @@ func (k CheckpointKind) overP2P() CheckpointKind {
 
 func validateRunID(runID string) error {
 	if runID == "" || len(runID) > MaxRunIDLength {
-		return &ConfigError{Key: "run_id", Problem: "must have 1 to 32 bytes"}
+		return &ConfigError{Key: "run_id", Problem: "must have 1 to 64 bytes"}
 	}
 	for i := range len(runID) {
 		if runID[i] < ' ' || runID[i] == 0x7f {

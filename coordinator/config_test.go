@@ -73,7 +73,7 @@ func TestNewNamesTheBrokenModelKey(t *testing.T) {
 		key   string
 	}{
 		{"no run id", "", func(*Model) {}, "run_id"},
-		{"long run id", strings.Repeat("r", 33), func(*Model) {}, "run_id"},
+		{"long run id", strings.Repeat("r", 65), func(*Model) {}, "run_id"},
 		{"control character", "run\n", func(*Model) {}, "run_id"},
 		{"no sequence length", "walk", func(m *Model) { m.MaxSeqLen = 0 }, "max_seq_len"},
 		{"warmup longer than an epoch", "walk", func(m *Model) { m.ColdStartWarmupSteps = 3 }, "cold_start_warmup_steps"},

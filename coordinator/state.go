@@ -4,12 +4,13 @@ import (
 	"github.com/psyche-go/psyche/bloom"
 )
 
-// Bounds of a State. They hold for every host, the on-chain one included.
+// Bounds of a State. They hold for every host, the on-chain one included, whose addresses
+// leave room for 32 bytes of MaxRunIDLength (package solana/layout).
 const (
 	MaxClients        = 256  // per epoch and pending together; exited and departed each
 	MaxWitnesses      = 32   // per round
 	StoredRounds      = 4    // ring of the newest rounds of an epoch
-	MaxRunIDLength    = 32   // bytes
+	MaxRunIDLength    = 64   // bytes
 	MaxRepoLength     = 192  // bytes of a checkpoint's repository and revision
 	MaxDefinitionSize = 8192 // bytes of Model.Definition
 	MaxAuthorizations = 256  // grantees of a permissioned run at a time

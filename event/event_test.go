@@ -40,6 +40,9 @@ var samples = []Body{
 	Failed{Error: "wrong run id"},
 	ResultsHeld{Step: 3, Held: 2, Batches: 3, FetchSeconds: 0.0625},
 	Span{Step: 3, Part: SpanEncode, Seconds: 0.5},
+	Gradient{Step: 3, LR: 0.001, Norm: 1.5},
+	OptimizerStats{Step: 3, Tensors: []TensorStats{{Name: "w", GradientEnergy: 1.5, DeltaEnergy: 0.25}}},
+	Evaluated{Step: 3, Task: "arc_easy", Scores: map[string]float64{"acc": 0.25}, Samples: 4, Seconds: 0.5},
 	Misbehaved{Peer: "peer", Fault: "wrong bytes", Detail: "blob 00", Times: 2, Score: -50},
 }
 
@@ -298,4 +301,30 @@ func readAll(t *testing.T, path string) []Body {
 		bodies = append(bodies, e.Body)
 	}
 	return bodies
+}
+
+// TestWatch has projections see what is appended, with a file and without.
+func TestWatch(t *testing.T) {
+	written, err := Open(filepath.Join(t.TempDir(), "events.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range []*Log{written, Unwritten()} {
+		var seen []Body
+		if err := l.Append(Joined{Epoch: 1}); err != nil {
+			t.Fatal(err)
+		}
+		l.Watch(func(e Event) {
+			if e.Time.IsZero() {
+				t.Error("an event without a time")
+			}
+			seen = append(seen, e.Body)
+		})
+		if err := errors.Join(l.Append(Joined{Epoch: 2}), l.Append(Joined{Epoch: 3}), l.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if want := []Body{Joined{Epoch: 2}, Joined{Epoch: 3}}; !reflect.DeepEqual(seen, want) {
+			t.Errorf("saw %v, want %v", seen, want)
+		}
+	}
 }

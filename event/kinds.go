@@ -61,6 +61,9 @@ type State struct {
 	Ready     int      `json:"ready"`            // Warmup: members that hold the model
 	IsMember  bool     `json:"is_member"`        // the process itself is a healthy member
 	Digest    string   `json:"digest,omitempty"` // recorded checkpoint, hex
+
+	BatchSize uint32 `json:"batch_size,omitempty"` // sequences of the running round
+	DataIndex uint64 `json:"data_index,omitempty"` // the first of them
 }
 
 // Joined says that the coordinator accepted a request to join.
@@ -85,6 +88,37 @@ type Trained struct {
 	Loss    Loss    `json:"loss"`
 	Tokens  int     `json:"tokens"`
 	Seconds float64 `json:"seconds"`
+	Memory  uint64  `json:"memory,omitempty"` // most bytes that the process had of the machine's memory so far
+}
+
+// Gradient is what the gradient of a step was like that the process has just trained.
+type Gradient struct {
+	Step uint32  `json:"step"`
+	LR   float64 `json:"lr"`
+	Norm float64 `json:"norm"` // L2, before it is clipped
+}
+
+// OptimizerStats are sums of absolute values in tensors of the model.
+type OptimizerStats struct {
+	Step    uint32        `json:"step"`
+	Tensors []TensorStats `json:"tensors"` // not all, where there are many: the others follow
+}
+
+// TensorStats are the figures of one tensor.
+type TensorStats struct {
+	Name           string  `json:"name"`
+	GradientEnergy float64 `json:"grad_energy"`
+	DeltaEnergy    float64 `json:"delta_energy"` // momentum that was not sent yet
+}
+
+// Evaluated is what a model reached in a task.
+type Evaluated struct {
+	Step    uint32             `json:"step"` // of the model
+	Task    string             `json:"task"`
+	Scores  map[string]float64 `json:"scores"`
+	Samples int                `json:"samples"`        // documents that were scored
+	Seconds float64            `json:"seconds"`        // that scoring took
+	Text    string             `json:"text,omitempty"` // of the prompt task
 }
 
 // ResultSent says that the process announced its result.
@@ -243,6 +277,15 @@ func (Ready) Kind() string { return "ready" }
 
 // Kind implements Body.
 func (Trained) Kind() string { return "trained" }
+
+// Kind implements Body.
+func (Gradient) Kind() string { return "gradient" }
+
+// Kind implements Body.
+func (OptimizerStats) Kind() string { return "optimizer_stats" }
+
+// Kind implements Body.
+func (Evaluated) Kind() string { return "evaluated" }
 
 // Kind implements Body.
 func (ResultSent) Kind() string { return "result_sent" }

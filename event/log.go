@@ -12,9 +12,21 @@ import (
 
 // Log appends events to a file. It is safe for concurrent use. A nil *Log does nothing.
 type Log struct {
-	mu   sync.Mutex
-	file *os.File
-	now  func() time.Time
+	mu       sync.Mutex
+	file     *os.File // nil: only Watch's functions are told
+	now      func() time.Time
+	watchers []func(Event)
+}
+
+// Unwritten returns a log without a file: what is appended goes to Watch only.
+func Unwritten() *Log { return &Log{now: time.Now} }
+
+// Watch lets a projection see every event from now on, in order, after it was written. The
+// function must not wait and must not append.
+func (l *Log) Watch(see func(Event)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.watchers = append(l.watchers, see)
 }
 
 // Open opens the log at path for appending, creates it when it is missing, and cuts
@@ -66,7 +78,14 @@ func (l *Log) Append(body Body) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	line, err := Encode(Event{Time: l.now(), Body: body})
+	e := Event{Time: l.now(), Body: body}
+	for _, see := range l.watchers {
+		defer see(e)
+	}
+	if l.file == nil {
+		return nil
+	}
+	line, err := Encode(e)
 	if err != nil {
 		return err
 	}
@@ -83,5 +102,8 @@ func (l *Log) Close() error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.file == nil {
+		return nil
+	}
 	return l.file.Close()
 }

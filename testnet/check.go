@@ -3,8 +3,10 @@ package testnet
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/psyche-go/psyche/config"
 	"github.com/psyche-go/psyche/coordinator"
@@ -44,46 +46,77 @@ func check(options Options, run config.Run) error {
 			return fmt.Errorf("%s is not there: build it with: make build", binary)
 		}
 	}
-	if options.HeldOut == "" && heldOutBeside(run) == "" {
-		return flagError("%s: its first data location is not a folder (data_location.Local), beside which held-out tokens could be: name them with --held-out", options.ConfigPath)
+	if err := checkData(options.ConfigPath, run); err != nil {
+		return err
 	}
-	for _, location := range run.Model.DataLocations {
+	switch from := run.Model.Checkpoint; {
+	case from.Local != nil:
+		return checkModel(from.Local.Path)
+	case from.Hub != nil, from.Dummy != nil:
+		return nil
+	}
+	return ConfigError{fmt.Errorf("%s: a local testnet starts from a model in a folder or of the Hub: want checkpoint.Local, Hub or Dummy", options.ConfigPath)}
+}
+
+// heldOutFolder is the folder of held-out tokens beside those to train on.
+const heldOutFolder = tokens.HeldOut
+
+// checkData wants token files in the folders that the run reads.
+func checkData(configPath string, run config.Run) error {
+	path, from, err := servedData(configPath, run)
+	switch {
+	case err != nil:
+		return err
+	case path != "" && from.SeqLen != run.Model.MaxSeqLen:
+		return ConfigError{fmt.Errorf("%s: seq_len is %d, but max_seq_len of the run is %d; make them the same", path, from.SeqLen, run.Model.MaxSeqLen)}
+	}
+	for _, location := range append(run.Model.DataLocations[:len(run.Model.DataLocations):len(run.Model.DataLocations)], from.Locations...) {
 		if location.Local == nil {
 			continue
 		}
-		if err := checkFolder("data", location.Local.Path, "*.ds", "prepare it with: psyche data tokenize"); err != nil {
+		if err := checkTokens(location.Local.Path); err != nil {
 			return err
 		}
 	}
-	model := run.Model.Checkpoint.Local
-	if model == nil {
-		return ConfigError{fmt.Errorf("%s: a local testnet starts from a model in a folder: want checkpoint.Local", options.ConfigPath)}
-	}
-	return checkFolder("model", model.Path, "config.json", "make one with: psyche-client init-model")
+	return nil
 }
 
-// heldOutBeside returns the folder of held-out tokens beside the run's data, or nothing
-// when the data is no folder.
-func heldOutBeside(run config.Run) string {
-	if locations := run.Model.DataLocations; len(locations) > 0 && locations[0].Local != nil {
-		return filepath.Join(locations[0].Local.Path, tokens.HeldOut)
+const prepareData = "prepare it with: psyche data tokenize"
+
+// checkTokens wants a token file, or a folder with at least one.
+func checkTokens(path string) error {
+	found := false
+	err := filepath.WalkDir(path, func(at string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		inside, err := filepath.Rel(path, at)
+		if err == nil && !entry.IsDir() && (at == path || tokens.IsTokenFile(filepath.ToSlash(inside))) {
+			found = true
+			return fs.SkipAll
+		}
+		return err
+	})
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("data folder %s is not there: %s (make demo does both)", path, prepareData)
+	case err != nil:
+		return fmt.Errorf("data folder: %w", err)
+	case !found:
+		return fmt.Errorf("data folder %s holds no %s file: %s", path, strings.Join(tokens.Extensions, ", "), prepareData)
 	}
-	return ""
+	return nil
 }
 
-// checkFolder wants at least one file of the pattern in the folder.
-func checkFolder(what, folder, pattern, remedy string) error {
-	if _, err := os.Stat(folder); errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("%s folder %s is not there: %s (make demo does both)", what, folder, remedy)
-	} else if err != nil {
-		return fmt.Errorf("%s folder: %w", what, err)
+const makeModel = "make one with: psyche-client init-model"
+
+// checkModel wants a config.json in the folder of a model.
+func checkModel(folder string) error {
+	if _, err := os.Stat(folder); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("model folder %s is not there: %s (make demo does both)", folder, makeModel)
 	}
-	found, err := filepath.Glob(filepath.Join(folder, pattern))
-	if err != nil {
-		return fmt.Errorf("%s folder: %w", what, err)
-	}
-	if len(found) == 0 {
-		return fmt.Errorf("%s folder %s holds no %s: %s", what, folder, pattern, remedy)
+	if _, err := os.Stat(filepath.Join(folder, "config.json")); err != nil {
+		return fmt.Errorf("model folder %s holds no config.json: %s", folder, makeModel)
 	}
 	return nil
 }

@@ -291,7 +291,7 @@ func (n *network) follow(followers *sync.WaitGroup, following, ctx context.Conte
 	faults := newFaultScript(n.options.Faults)
 	for i, id := range n.ids {
 		followers.Go(func() {
-			for e, err := range event.Follow(following, filepath.Join(n.clientDir(i), eventsFile)) {
+			for e, err := range event.Follow(following, filepath.Join(n.eventsDir(i), eventsFile)) {
 				if err != nil {
 					fail(err)
 					return

@@ -140,7 +140,7 @@ func fakeOptions(t *testing.T) Options {
 	}
 	text = bytes.ReplaceAll(text, []byte("build/quickstart/data"), []byte(filepath.Join(dir, "data")))
 	text = bytes.ReplaceAll(text, []byte("build/quickstart/model"), []byte(model))
-	for path, content := range map[string][]byte{"state.toml": text, "data/train.ds": nil} {
+	for path, content := range map[string][]byte{"state.toml": text, "data/train.ds": nil, "data/heldout/test.ds": nil} {
 		path = filepath.Join(dir, path)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, content, 0o600)); err != nil {
 			t.Fatal(err)

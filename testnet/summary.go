@@ -39,7 +39,7 @@ type Summary struct {
 	Parameters                       uint64          `json:"parameters"`
 	LossFirst                        float64         `json:"loss_first"` // of the first round, nats per token
 	LossLast                         float64         `json:"loss_last"`
-	HeldOutLossFirst                 float64         `json:"heldout_loss_first"` // of the model the run began with
+	HeldOutLossFirst                 float64         `json:"heldout_loss_first,omitempty"` // of the model the run began with; none without held-out tokens
 	HeldOutLossLast                  float64         `json:"heldout_loss_last,omitempty"`
 	Clients                          []ClientSummary `json:"clients"`
 	WireBytesPerClientRound          uint64          `json:"wire_bytes_per_client_round"`    // sent to peers, everything included but the model hand-over
@@ -107,8 +107,13 @@ func (n *network) measure(ctx context.Context, s *Summary) error {
 	if !s.Finished {
 		return nil
 	}
-	if s.HeldOutLossLast, err = n.evaluate(ctx, s.Checkpoint); err != nil {
-		return err
+	if n.run.Model.Checkpoint.Dummy != nil {
+		return nil
+	}
+	if n.options.HeldOut != "" {
+		if s.HeldOutLossLast, err = n.evaluate(ctx, s.Checkpoint); err != nil {
+			return err
+		}
 	}
 	sample, err := output(ctx, nil, n.options.ClientBinary, "generate", "--model", s.Checkpoint,
 		"--prompt", samplePrompt, "--max-tokens", strconv.Itoa(sampleTokens), "--temperature", "0.8", "--seed", "1")
@@ -172,6 +177,16 @@ func (t *tracker) summary() Summary {
 		s.WireBytesPerClientRound = (sent - min(sent, s.HandoverBytes)) / clientRounds
 	}
 	return s
+}
+
+// measureFirst returns the held-out loss of the model that the run begins with; 0 when there
+// is nothing to measure, or nothing to measure it on.
+func (n *network) measureFirst(ctx context.Context) (float64, error) {
+	model, err := n.firstModel(ctx)
+	if err != nil || model == "" || n.options.HeldOut == "" {
+		return 0, err
+	}
+	return n.evaluate(ctx, model)
 }
 
 // evaluate returns the mean loss per token of a model folder on the held-out data.

@@ -30,13 +30,15 @@ type Options struct {
 	RunID        string        // default: the configuration's, or the folder's name
 	ServerBinary string        // path of psyche
 	ClientBinary string        // path of psyche-client
-	ServerPort   int           // 0: a free one
+	ServerPort   int           // 0: 20000, or a free one if somebody has that
 	Threads      int           // of each client; 0: an equal share of the cores
 	MicroBatch   int           // sequences that a client trains at once
-	HeldOut      string        // token file to evaluate on; default: heldout beside the data
+	HeldOut      string        // token file to evaluate on; default: heldout beside the data, if it is there
 	Faults       Faults        // whom to kill, and when
 	Timeout      time.Duration // of the whole run, more than zero
 	Display      Display       // of the progress; closed when training ends
+
+	Extras
 }
 
 // Display shows progress as it comes.
@@ -74,7 +76,7 @@ func Run(ctx context.Context, options Options) (Summary, error) {
 	if err != nil {
 		return Summary{}, err
 	}
-	first, err := n.evaluate(ctx, n.run.Model.Checkpoint.Local.Path)
+	first, err := n.measureFirst(ctx)
 	if err != nil {
 		return Summary{}, err
 	}
@@ -93,7 +95,7 @@ func (n *network) explain(err error) error {
 		return fmt.Errorf("%w (logs are in %s)", err, n.dir)
 	}
 	command := "psyche testnet start --resume " + n.dir
-	if n.options.HeldOut != heldOutBeside(n.run) {
+	if n.options.HeldOut != heldOutBeside(n.options.ConfigPath, n.run) {
 		command += " --held-out " + n.options.HeldOut
 	}
 	return fmt.Errorf("%w; summary.json and logs are in %s; go on with: %s", err, n.dir, command)
@@ -155,11 +157,9 @@ func (options Options) withDefaults(run config.Run) (Options, error) {
 		options.Threads = max(1, runtime.NumCPU()/options.NumClients)
 	}
 	if options.HeldOut == "" {
-		options.HeldOut = heldOutBeside(run)
+		options.HeldOut = heldOutBeside(options.ConfigPath, run)
 	}
-	if options.ServerPort == 0 {
-		options.ServerPort, err = freePort()
-	}
+	options.ServerPort, err = port(options.ServerPort)
 	return options, err
 }
 
@@ -184,6 +184,12 @@ func makeRunDir(parent, runID string) (string, error) {
 			return "", fmt.Errorf("make run folder: %w", err)
 		}
 	}
+}
+
+// isFree reports whether nobody listens on a TCP port of this machine.
+func isFree(port int) bool {
+	listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	return err == nil && listener.Close() == nil
 }
 
 // freePort asks the system for a TCP port that nobody listens on.
@@ -220,6 +226,11 @@ func (n *network) makeKeys() error {
 func (n *network) makeProcesses(stateFlags ...string) error {
 	n.address = net.JoinHostPort("127.0.0.1", strconv.Itoa(n.options.ServerPort))
 	serverDir := n.serverDir()
+	dataFlags, err := n.dataFlags()
+	if err != nil {
+		return err
+	}
+	stateFlags = append(append(stateFlags, dataFlags...), n.options.serverFlags()...)
 	serverKey, err := identity.LoadKeyFile(filepath.Join(serverDir, server.HostKeyFile))
 	if err != nil {
 		return err
@@ -244,23 +255,24 @@ func (n *network) makeProcesses(stateFlags ...string) error {
 		}
 		n.ids = append(n.ids, key.ID())
 		n.clients = append(n.clients, &process{
-			name:    fmt.Sprintf("client-%d", i+1),
+			name:    clientName(i),
 			logPath: filepath.Join(dir, "client.log"),
 			binary:  n.options.ClientBinary,
-			args: []string{
+			env:     n.options.clientEnv(),
+			args: append([]string{
 				"train",
 				"--run-id", n.run.RunID,
 				"--server-addr", n.address,
 				"--server-key", serverKey.ID().String(),
 				"--identity-secret-key-path", filepath.Join(dir, identityFile),
-				"--events-dir", dir,
+				"--events-dir", n.eventsDir(i),
 				"--allow-local-paths",
 				"--checkpoint-dir", filepath.Join(dir, "checkpoints"),
 				"--threads", strconv.Itoa(n.options.Threads),
 				"--micro-batch-size", strconv.Itoa(n.options.MicroBatch),
 				"--bind-p2p-address", "127.0.0.1",
 				"--log", "console",
-			},
+			}, n.options.clientFlags(i)...),
 		})
 	}
 	return nil
@@ -269,7 +281,7 @@ func (n *network) makeProcesses(stateFlags ...string) error {
 func (n *network) serverDir() string { return filepath.Join(n.dir, "server") }
 
 func (n *network) clientDir(i int) string {
-	return filepath.Join(n.dir, fmt.Sprintf("client-%d", i+1))
+	return filepath.Join(n.dir, clientName(i))
 }
 
 // train runs the processes until every client has seen the run finish.
@@ -282,6 +294,14 @@ func (n *network) train(ctx context.Context) error {
 	defer n.server.stop(shutdownGrace)
 	if err := waitForPort(ctx, n.address, n.server); err != nil {
 		return err
+	}
+	if n.options.Panes {
+		shown, err := openPanes(ctx, filepath.Base(n.dir), append([]*process{n.server}, n.clients...))
+		if err != nil {
+			return err
+		}
+		n.progress.remark("logs are in panes: tmux attach -t %s", shown.session)
+		defer func() { _ = shown.close() }() // nothing is left to do about it
 	}
 	// They end after the clients, to hear their last words.
 	following, stopFollowing := context.WithCancel(context.WithoutCancel(ctx))

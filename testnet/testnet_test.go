@@ -155,10 +155,7 @@ func TestCheckNamesWhatIsMissing(t *testing.T) {
 	options.NumClients = 3
 	expect("make build")
 	write(binary)
-	expect("--held-out")
-	options.HeldOut = "elsewhere"
 	expect("checkpoint.Local") // data that is not in a folder
-	options.HeldOut = ""
 	run.Model.DataLocations = []config.DataLocation{{Local: &config.LocalData{Path: data}}}
 	expect("psyche data tokenize")
 	write(filepath.Join(data, "train.ds"))

@@ -8,6 +8,7 @@ import "C"
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -29,8 +30,8 @@ func (d Device) String() string {
 	return fmt.Sprintf("cuda:%d", int(d))
 }
 
-// Choice names a device to be found once libtorch is loaded: "auto", "cpu", "cuda" or
-// "cuda:N".
+// Choice names devices to be found once libtorch is loaded: "auto", "cpu", "cuda", "cuda:N" or
+// several, "cuda:X,Y,Z".
 type Choice string
 
 // Validate refuses other names.
@@ -39,41 +40,55 @@ func (c Choice) Validate() error {
 	return err
 }
 
-// wanted is the device named; for "auto" the first CUDA device.
-func (c Choice) wanted() (Device, error) {
+// wanted is the devices named; for "auto" the first CUDA device.
+func (c Choice) wanted() ([]Device, error) {
 	switch c {
 	case "cpu":
-		return CPU, nil
+		return []Device{CPU}, nil
 	case "auto", "cuda":
-		return 0, nil
+		return []Device{0}, nil
+	case "mps":
+		return nil, errors.New("device mps: models compute on the CPU or on CUDA devices here; want auto, cpu, cuda or cuda:N")
 	}
-	number, found := strings.CutPrefix(string(c), "cuda:")
-	n, err := strconv.ParseUint(number, 10, 8)
-	if !found || err != nil {
-		return CPU, fmt.Errorf("device %q: want auto, cpu, cuda or cuda:N", string(c))
+	numbers, found := strings.CutPrefix(string(c), "cuda:")
+	var all []Device
+	for number := range strings.SplitSeq(numbers, ",") {
+		n, err := strconv.ParseUint(number, 10, 8)
+		if !found || err != nil || slices.Contains(all, Device(n)) {
+			return nil, fmt.Errorf("device %q: want auto, cpu, cuda, cuda:N or different ones, cuda:X,Y,Z", string(c))
+		}
+		all = append(all, Device(n))
 	}
-	return Device(n), nil
+	return all, nil
 }
 
-// Find gives the first of count devices in a row, which must all be there. "auto" is
-// cuda:0 if libtorch sees a CUDA device, else the CPU; the CPU counts as any number.
-// Load comes first. Errors wrap [ErrNoDevice].
-func (c Choice) Find(count int) (Device, error) {
-	first, err := c.wanted()
+// Find gives count devices, which must all be there: those that are named or, from the only
+// one named on, count in a row. "auto" is cuda:0 if libtorch sees a CUDA device, else the
+// CPU; of the CPU there is one for all. Load comes first. Errors wrap [ErrNoDevice].
+func (c Choice) Find(count int) ([]Device, error) {
+	named, err := c.wanted()
 	if err != nil {
-		return CPU, err
+		return nil, err
 	}
 	info, err := Loaded()
 	if err != nil {
-		return CPU, err
+		return nil, err
 	}
-	if first == CPU || c == "auto" && info.CUDA == 0 {
-		return CPU, nil
+	count = max(count, 1)
+	switch {
+	case named[0] == CPU || c == "auto" && info.CUDA == 0:
+		return []Device{CPU}, nil
+	case len(named) == 1:
+		for len(named) < count {
+			named = append(named, named[len(named)-1]+1)
+		}
+	case len(named) < count:
+		return nil, fmt.Errorf("device %q names %d devices, %d are wanted", string(c), len(named), count)
 	}
-	if err := info.check(first + Device(max(count, 1)) - 1); err != nil {
-		return CPU, err
+	if err := info.check(slices.Max(named[:count])); err != nil {
+		return nil, err
 	}
-	return first, nil
+	return named[:count], nil
 }
 
 // check tells whether a device is there, and what to do if not.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"unsafe"
@@ -94,21 +95,27 @@ func TestAddress(t *testing.T) {
 
 func TestDeviceChoice(t *testing.T) {
 	torchtest.Load(t)
-	for _, name := range []torch.Choice{"", "gpu", "cuda:", "cuda:-1", "cuda:x", "cuda:1000", "CPU"} {
+	for _, name := range []torch.Choice{"", "gpu", "cuda:", "cuda:-1", "cuda:x", "cuda:1000", "cuda:1,", "cuda:1,1", "cuda:0-1", "mps", "CPU"} {
 		if err := name.Validate(); err == nil {
 			t.Errorf("device %q is taken", name)
 		}
 	}
-	if device, err := torch.Choice("cpu").Find(8); device != torch.CPU || err != nil {
-		t.Errorf("cpu is %v, %v", device, err)
+	if devices, err := torch.Choice("cpu").Find(8); !slices.Equal(devices, []torch.Device{torch.CPU}) || err != nil {
+		t.Errorf("cpu is %v, %v", devices, err)
+	}
+	if err := torch.Choice("cuda:3,0,1").Validate(); err != nil {
+		t.Error(err)
+	}
+	if _, err := torch.Choice("cuda:3,0").Find(3); err == nil || !strings.Contains(err.Error(), "names 2 devices, 3 are wanted") {
+		t.Errorf("3 of 2 devices: %v", err)
 	}
 	info, err := torch.Loaded()
 	if err != nil {
 		t.Fatal(err)
 	}
-	device, err := torch.Choice("auto").Find(1)
-	if want := min(torch.Device(info.CUDA), 1) - 1; device != want || err != nil {
-		t.Errorf("auto is %v, %v, want %v", device, err, want)
+	devices, err := torch.Choice("auto").Find(1)
+	if want := min(torch.Device(info.CUDA), 1) - 1; !slices.Equal(devices, []torch.Device{want}) || err != nil {
+		t.Errorf("auto is %v, %v, want %v", devices, err, want)
 	}
 	_, err = torch.Choice("cuda:255").Find(1)
 	if !errors.Is(err, torch.ErrNoDevice) || !strings.Contains(err.Error(), "cuda:255") {

@@ -95,6 +95,7 @@ func (a *AdamW) update(step uint32, gradients []*torch.Tensor) error {
 	if math.IsNaN(length) || math.IsInf(length, 0) {
 		return fmt.Errorf("%w: gradient norm is %v", ErrNotFinite, length)
 	}
+	a.tell(step, a.schedule.LR(step), length, values, nil)
 	scale := clipScale(length, a.config.ClipGradNorm)
 	a.updates++
 	a.changed()

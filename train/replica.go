@@ -38,6 +38,9 @@ type replica struct {
 	closed     bool          // the model's memory is freed
 	parallel   *parallel     // nil: gradients are computed on the engine
 	changes    uint64        // how often the weights were changed; workers with copies compare it
+
+	trained    func(Gradient) // nil: nobody asks
+	statsEvery uint32
 }
 
 // parameter is a tensor of the model, always of the CPU. weights is its memory: what
@@ -66,7 +69,7 @@ func newReplica(ctx context.Context, o Options) (*replica, error) {
 		return nil, err
 	}
 	s := o.Model
-	r := &replica{engine: engine, microBatch: o.MicroBatch, log: log, files: s.Files, step: s.Step, busy: make(chan struct{}, 1)}
+	r := &replica{engine: engine, microBatch: o.MicroBatch, log: log, files: s.Files, step: s.Step, busy: make(chan struct{}, 1), trained: o.Trained, statsEvery: o.StatsEvery}
 	here := o.Compute
 	if len(o.Devices) > 0 {
 		here = model.Options{} // this model only holds the weights

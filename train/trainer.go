@@ -39,6 +39,12 @@ type Options struct {
 	// goroutine of Train or Apply. May be nil.
 	Timed func(Timing)
 
+	// Trained is called after each step of training with what its gradient was like, from the
+	// goroutine of Train. May be nil. Every StatsEvery steps, if that is not 0, it gets figures of
+	// single tensors too.
+	Trained    func(Gradient)
+	StatsEvery uint32
+
 	mover func(torch.Device) (mover, error) // nil: openMover; tests have devices of their own
 }
 
@@ -147,7 +153,10 @@ func (t *Trainer) train(ctx context.Context, step uint32, batch data.Batch, begu
 		}
 		defer t.timed(step, PartEncode, time.Now())
 		var err error
-		payload, err = t.optimizer.encode(header, gradients, norm(gradients), t.lr(step))
+		length := norm(gradients)
+		if payload, err = t.optimizer.encode(header, gradients, length, t.lr(step)); err == nil {
+			t.tell(step, t.lr(step), length, gradients, t.optimizer.deltas)
+		}
 		return err
 	})
 	return payload, loss, err

@@ -63,7 +63,7 @@ func unseal(domain string, raw []byte, limit int) (identity.ID, []byte, error) {
 // is configured; a longer one here is a mistake of the caller.
 func appendRunID(b []byte, runID string) []byte {
 	if len(runID) > coordinator.MaxRunIDLength {
-		panic("wire: run id longer than 32 bytes")
+		panic(fmt.Sprintf("wire: run id longer than %d bytes", coordinator.MaxRunIDLength))
 	}
 	b = append(b, byte(len(runID)))
 	return append(b, runID...)

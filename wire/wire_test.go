@@ -222,7 +222,7 @@ func TestBadAnnouncementsAreRefused(t *testing.T) {
 
 func TestMistakesOfTheCallerPanic(t *testing.T) {
 	tests := map[string]func(){
-		"long run id":           func() { SignAction(testKey(), strings.Repeat("r", 33), 1, coordinator.Join{}) },
+		"long run id":           func() { SignAction(testKey(), strings.Repeat("r", 65), 1, coordinator.Join{}) },
 		"unknown action":        func() { SignAction(testKey(), "walk", 1, nil) },
 		"invalid configuration": func() { SignAction(testKey(), "walk", 1, coordinator.UpdateConfig{}) },
 		"many delegates": func() {

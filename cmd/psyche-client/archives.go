@@ -180,7 +180,7 @@ func openBucket(ctx context.Context, name, prefix string, credentials bool) (rem
 }
 
 // checkUploads looks at the flags that need no Hub.
-func (f uploadFlags) checkUploads(checkpointDir string) error {
+func (f uploadFlags) checkUploads(runID, checkpointDir string) error {
 	switch {
 	case f.UploadTimeout <= 0:
 		return fmt.Errorf("--upload-timeout is %v: want more than 0", f.UploadTimeout)
@@ -192,8 +192,8 @@ func (f uploadFlags) checkUploads(checkpointDir string) error {
 		return nil
 	case checkpointDir == "":
 		return errors.New("--hub-repo and --gcs-bucket need --checkpoint-dir: what is uploaded is saved there first")
-	case len(f.GCSBucket)+len(f.GCSPrefix) > maxBucketPlace:
-		return fmt.Errorf("--gcs-bucket and --gcs-prefix have more than %d characters: the run could not keep where checkpoints lie", maxBucketPlace)
+	case len(f.GCSBucket)+len(f.GCSPrefix) > maxBucketPlace-len(runID):
+		return fmt.Errorf("--gcs-bucket and --gcs-prefix have more than %d characters: the run could not keep where checkpoints lie", maxBucketPlace-len(runID))
 	case f.GCSBucket != "":
 		return nil
 	}
@@ -203,8 +203,9 @@ func (f uploadFlags) checkUploads(checkpointDir string) error {
 	return nil
 }
 
-// maxBucketPlace leaves room for a checkpoint's own folder in what a run can keep.
-const maxBucketPlace = coordinator.MaxRepoLength - coordinator.MaxRunIDLength - len("/-step4294967295")
+// maxBucketPlace leaves room for a checkpoint's own folder, which has the name of the run too,
+// in what a run can keep.
+const maxBucketPlace = coordinator.MaxRepoLength - len("/-step4294967295")
 
 // uploads puts checkpoints where --hub-repo or --gcs-bucket says.
 type uploads struct {

@@ -21,24 +21,19 @@ func (f libraryFlags) load(threads threadCount, logger *slog.Logger) error {
 
 // deviceFlags say where a model computes.
 type deviceFlags struct {
-	Device torch.Choice `default:"auto" placeholder:"DEVICE" help:"Where the model computes: cpu; cuda, the first CUDA device; cuda:N; or auto: cuda if libtorch sees such a device, else cpu."`
+	Device torch.Choice `default:"auto" placeholder:"DEVICE" help:"Where the model computes: cpu; cuda, the first CUDA device; cuda:N; cuda:X,Y,Z, of which as many are used as --data-parallelism says; or auto: cuda if libtorch sees such a device, else cpu."`
 }
 
-// devices gives so many devices from the chosen one on, none for the CPU; libtorch must be
-// loaded.
+// devices gives so many of the chosen devices, none for the CPU; libtorch must be loaded.
 func (f deviceFlags) devices(count int) ([]torch.Device, error) {
-	first, err := f.Device.Find(count)
+	found, err := f.Device.Find(count)
 	if err != nil {
 		return nil, fmt.Errorf("--device %s: %w", f.Device, err)
 	}
-	if first == torch.CPU {
+	if found[0] == torch.CPU {
 		return nil, nil
 	}
-	list := make([]torch.Device, count)
-	for i := range list {
-		list[i] = first + torch.Device(i)
-	}
-	return list, nil
+	return found, nil
 }
 
 // computeFlags say how gradients are computed. Weights and gradients are always f32.

@@ -22,7 +22,7 @@ func TestDeviceRefused(t *testing.T) {
 		{"evaluate", "--model", model, "--data", data, "--seq-len", "16"},
 	}
 	for _, command := range commands {
-		fail(t, exitUsage, `device "gpu": want auto, cpu, cuda or cuda:N`, append(command, "--device", "gpu")...)
+		fail(t, exitUsage, `device "gpu": want auto, cpu, cuda, cuda:N or`, append(command, "--device", "gpu")...)
 		fail(t, exitFailure, "--device cuda:200: torch: no such device: cuda:200", append(command, "--device", "cuda:200")...)
 	}
 	if !info.ForCUDA {

@@ -98,8 +98,8 @@ func describeDevices(row func(name, format string, args ...any), info torch.Info
 			row("  "+device.Device.String(), "%s, %.1f GiB", device.Name, float64(device.Memory)/(1<<30))
 		}
 	}
-	if device, err := torch.Choice("auto").Find(1); err == nil {
-		row("--device auto", "%s", device)
+	if devices, err := torch.Choice("auto").Find(1); err == nil {
+		row("--device auto", "%s", devices[0])
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 )
 
 type evaluateCommand struct {
-	Model        string      `required:"" type:"existingdir" placeholder:"DIR" help:"Hugging Face folder of the model."`
+	Model        string      `required:"" placeholder:"MODEL" help:"Hugging Face folder of the model, or OWNER/NAME on the Hub."`
 	Data         string      `required:"" type:"path" placeholder:"PATH" help:"Token file, or folder of token files."`
 	TokenSize    int         `default:"0" enum:"0,2,4,8" help:"Bytes of a token in the files: 2, 4 or 8; 0: as what lies beside them says (data.json, *.metadata, *.idx), or 2 if the vocabulary fits (${default})."`
 	SeqLen       int         `placeholder:"N" help:"Tokens of a sequence; 0: the model's longest."`
@@ -38,7 +38,11 @@ type evaluation struct {
 
 // Run prints the mean loss over the sequences.
 func (c *evaluateCommand) Run(ctx context.Context, t terminal) error {
-	s, err := checkpoint.ReadDir(c.Model)
+	dir, err := modelFolder(ctx, t, c.Model)
+	if err != nil {
+		return err
+	}
+	s, err := checkpoint.ReadDir(dir)
 	if err != nil {
 		return err
 	}

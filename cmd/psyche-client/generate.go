@@ -14,7 +14,7 @@ import (
 )
 
 type generateCommand struct {
-	Model             string      `required:"" type:"existingdir" placeholder:"DIR" help:"Hugging Face folder of the model."`
+	Model             string      `required:"" placeholder:"MODEL" help:"Hugging Face folder of the model, or OWNER/NAME on the Hub."`
 	Prompt            string      `required:"" placeholder:"TEXT" help:"Text to go on from."`
 	MaxTokens         int         `default:"200" help:"Tokens to write at most."`
 	Temperature       float64     `default:"0.8" help:"How freely to choose: 1 as the model was trained, less is safer, 0 always takes the most likely token."`
@@ -38,7 +38,11 @@ the newer half of what the model can see.`
 
 // Run prints the prompt and what follows it.
 func (c *generateCommand) Run(ctx context.Context, t terminal) error {
-	s, err := checkpoint.ReadDir(c.Model)
+	dir, err := modelFolder(ctx, t, c.Model)
+	if err != nil {
+		return err
+	}
+	s, err := checkpoint.ReadDir(dir)
 	if err != nil {
 		return err
 	}

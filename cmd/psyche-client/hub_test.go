@@ -115,7 +115,7 @@ func testBucketOfRun(t *testing.T, digest [32]byte) {
 		t.Errorf("a member's upload: %v", err)
 	}
 	c.uploadFlags = uploadFlags{GCSBucket: "bucket", GCSPrefix: "some/where", UploadTimeout: time.Minute}
-	if err := c.checkUploads("dir"); err != nil {
+	if err := c.checkUploads("run", "dir"); err != nil {
 		t.Error(err)
 	}
 	if got, err := c.archive(t.Context(), wanted, coordinator.Place{}); err != nil || got.Manifest().Digest() != digest {

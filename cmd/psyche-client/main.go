@@ -17,6 +17,7 @@ import (
 	"github.com/psyche-go/psyche/backend"
 	"github.com/psyche-go/psyche/backend/tcp"
 	"github.com/psyche-go/psyche/cmd/internal/numbers"
+	"github.com/psyche-go/psyche/cmd/internal/published"
 )
 
 // commands lists what the program can do, in the order of its help.
@@ -30,6 +31,9 @@ type commands struct {
 	Upload    uploadCommand    `cmd:"" help:"Put a model on the Hugging Face Hub or into a bucket."`
 	Doctor    doctorCommand    `cmd:"" help:"Show what is installed, and what is missing."`
 	Version   versionCommand   `cmd:"" help:"Print the version of the program."`
+
+	ShowIdentity showIdentityCommand `cmd:"" help:"Print the id that a key gives its owner in runs."`
+	PrintAllHelp manualCommand       `cmd:"" hidden:"" help:"Print the help of every command."`
 }
 
 const description = `Train language models together, or alone.
@@ -63,7 +67,7 @@ func (t terminal) logger() *slog.Logger {
 
 func main() {
 	ctx, stop := interruptible()
-	code := run(ctx, os.Args[1:], terminal{os.Stdout, os.Stderr})
+	code := run(ctx, published.Arguments(os.Args), terminal{os.Stdout, os.Stderr})
 	stop()
 	os.Exit(code)
 }
@@ -90,16 +94,7 @@ func run(ctx context.Context, args []string, t terminal) (code int) {
 			code = int(wanted)
 		}
 	}()
-	parser, err := kong.New(&commands{},
-		kong.Name("psyche-client"),
-		kong.Description(description),
-		kong.Writers(t.Out, t.Err),
-		kong.Exit(func(code int) { panic(exit(code)) }),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
-		kong.BindTo(ctx, (*context.Context)(nil)),
-		kong.Bind(t),
-		numbers.Option(),
-	)
+	parser, err := newParser(ctx, &commands{}, t)
 	if err != nil {
 		return report(t, err, exitFailure)
 	}
@@ -115,6 +110,22 @@ func run(ctx context.Context, args []string, t terminal) (code int) {
 	default:
 		return report(t, err, exitCode(err))
 	}
+}
+
+// newParser reads command lines into all.
+func newParser(ctx context.Context, all *commands, t terminal) (*kong.Kong, error) {
+	return kong.New(all,
+		kong.Name("psyche-client"),
+		kong.Description(description),
+		kong.Writers(t.Out, t.Err),
+		kong.Exit(func(code int) { panic(exit(code)) }),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+		kong.BindTo(ctx, (*context.Context)(nil)),
+		kong.Bind(t),
+		numbers.Option(),
+		published.Switches(),
+		published.Environment("train", publishedVariables...),
+	)
 }
 
 // exitCode tells failures apart that a script would treat differently.

@@ -16,7 +16,7 @@ import (
 
 // networkFlags say how a member reaches its peers and what it spends on them.
 type networkFlags struct {
-	BindP2PAddress   string `name:"bind-p2p-address" help:"IP address to listen on for peers. Default: all." placeholder:"IP" xor:"bind-p2p"`
+	BindP2PAddress   string `name:"bind-p2p-address" help:"IP address to listen on for peers; :: for those of IPv6. Default: all of IPv4." placeholder:"IP" xor:"bind-p2p"`
 	BindP2PInterface string `name:"bind-p2p-interface" help:"Network interface to listen on for peers, in place of an address; a * at the end stands for any rest of the name." placeholder:"NAME" xor:"bind-p2p"`
 	BindP2PPort      uint16 `name:"bind-p2p-port" help:"Port to listen on for peers, UDP and TCP; 0: a free one." default:"0"`
 

@@ -16,25 +16,27 @@ import (
 	"github.com/psyche-go/psyche/checkpoint"
 	"github.com/psyche-go/psyche/data"
 	"github.com/psyche-go/psyche/data/local"
+	"github.com/psyche-go/psyche/event"
 	"github.com/psyche-go/psyche/model"
 	"github.com/psyche-go/psyche/train"
 )
 
 type soloCommand struct {
-	Model      string `required:"" type:"existingdir" placeholder:"DIR" help:"Hugging Face folder of the model to start from."`
+	Model      string `required:"" placeholder:"MODEL" help:"Hugging Face folder of the model to start from, or OWNER/NAME on the Hub."`
 	DataPath   string `required:"" type:"path" placeholder:"PATH" help:"Folder of token files, or one token file."`
 	TokenSize  int    `default:"0" enum:"0,2,4,8" help:"Bytes of a token in the files: 2, 4 or 8; 0: as what lies beside them says (data.json, *.metadata, *.idx), or 2 if the vocabulary fits (${default})."`
-	SeqLen     int    `default:"256" help:"Tokens of a sequence."`
+	SeqLen     int    `aliases:"sequence-length" default:"256" help:"Tokens of a sequence."`
 	Shuffle    uint64 `default:"0" placeholder:"SEED" help:"Order of the sequences; 0: as in the files (${default})."`
 	TotalBatch int    `default:"24" help:"Sequences of a step."`
 	MicroBatch int    `default:"8" help:"Sequences that go through the model at once."`
-	Steps      uint32 `default:"100" help:"Steps to train, those before a resume included."`
+	Steps      uint32 `aliases:"total-steps" default:"100" help:"Steps to train, those before a resume included."`
 
 	HeldOut          string `type:"path" placeholder:"PATH" help:"Token file or folder that is only measured, before and after."`
 	HeldOutSequences uint64 `default:"64" placeholder:"N" help:"Sequences of it to use, from its start; 0: all (${default})."`
 
-	Save      string      `type:"path" placeholder:"DIR" help:"Folder for the model and the optimizer's state; a training that it holds is resumed. Without it nothing is saved."`
+	Save      string      `aliases:"save-path" type:"path" placeholder:"DIR" help:"Folder for the model and the optimizer's state; a training that it holds is resumed. Without it nothing is saved."`
 	SaveEvery uint32      `default:"0" placeholder:"N" help:"Save every N steps as well as at the end; 0: only then (${default})."`
+	EventsDir string      `type:"path" placeholder:"DIR" help:"Folder for the event log, events.jsonl: every step's loss, learning rate, gradient norm, tokens and seconds."`
 	LogEvery  uint32      `default:"10" placeholder:"N" help:"Print the loss every N steps (${default})."`
 	Threads   threadCount `placeholder:"N" help:"Threads of libtorch; 0: OMP_NUM_THREADS, else one for each CPU."`
 
@@ -70,6 +72,7 @@ type solo struct {
 	learner   learner
 	data      *local.Folder
 	heldOut   [][]int32
+	events    *event.Log
 	settings  string // to save with the training
 	step      uint32 // newest finished one
 	dataIndex uint64 // first sequence that was not trained on
@@ -123,7 +126,7 @@ func (s *solo) open(ctx context.Context) (done bool, err error) {
 	} else if s.claim, err = claimFolder(c.Save); err != nil {
 		return false, fmt.Errorf("--save: %w", err)
 	}
-	initial, state, err := c.start()
+	initial, state, err := c.start(ctx, s.terminal)
 	if err != nil {
 		return false, err
 	}
@@ -153,10 +156,14 @@ func (s *solo) open(ctx context.Context) (done bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	if s.events, err = openEventLog(c.EventsDir); err != nil {
+		return false, err
+	}
 	optimizer, lr := c.options(warmup, c.Steps)
 	s.learner, err = c.learner(ctx, train.Options{
 		Model: initial, Optimizer: optimizer, LRSchedule: lr, Compute: compute, MicroBatch: c.MicroBatch,
 		Devices: devices, Parallel: c.parallelism(), Threads: int(c.Threads), RunID: "solo", Logger: logger,
+		Trained: gradientEvents(s.events, logger),
 	})
 	if err != nil || state == nil {
 		return false, err
@@ -183,11 +190,20 @@ func asLearner[T learner](trainer T, err error) (learner, error) {
 	return trainer, nil
 }
 
+// readModel reads the model that --model names.
+func readModel(ctx context.Context, t terminal, name string) (checkpoint.Snapshot, error) {
+	dir, err := modelFolder(ctx, t, name)
+	if err != nil {
+		return checkpoint.Snapshot{}, err
+	}
+	return checkpoint.ReadDir(dir)
+}
+
 // start returns the model to begin with: that of --save and its optimizer's state when a
 // training was saved there, else that of --model.
-func (c *soloCommand) start() (checkpoint.Snapshot, *train.OptimizerState, error) {
+func (c *soloCommand) start(ctx context.Context, t terminal) (checkpoint.Snapshot, *train.OptimizerState, error) {
 	if c.Save == "" {
-		s, err := checkpoint.ReadDir(c.Model)
+		s, err := readModel(ctx, t, c.Model)
 		return s, nil, err
 	}
 	path := filepath.Join(c.Save, train.OptimizerFile)
@@ -195,7 +211,7 @@ func (c *soloCommand) start() (checkpoint.Snapshot, *train.OptimizerState, error
 		if entries, err := os.ReadDir(c.Save); err == nil && len(entries) > 0 {
 			return checkpoint.Snapshot{}, nil, fmt.Errorf("--save %s is not empty and holds no training to resume (no %s); choose another folder", c.Save, train.OptimizerFile)
 		}
-		s, err := checkpoint.ReadDir(c.Model)
+		s, err := readModel(ctx, t, c.Model)
 		return s, nil, err
 	}
 	if err := checkpoint.CheckTarget(c.Save); err != nil {
@@ -281,6 +297,7 @@ func (s *solo) close() error {
 	if s.claim != nil {
 		errs = append(errs, s.claim.release())
 	}
+	errs = append(errs, s.events.Close())
 	return errors.Join(errs...)
 }
 
@@ -319,11 +336,19 @@ func (s *solo) next(ctx context.Context) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
+	begun := time.Now()
 	loss, err := s.learner.Step(ctx, s.step+1, data.Batch{ID: id, Sequences: sequences})
 	if err != nil {
 		return 0, err
 	}
 	s.step++
+	err = s.events.Append(event.Trained{
+		Step: s.step, Batch: event.Batch{id.Start, id.End}, Loss: event.Loss(loss), Tokens: s.options.TotalBatch * s.options.SeqLen,
+		Seconds: time.Since(begun).Seconds(), Memory: peakMemory(),
+	})
+	if err != nil {
+		s.terminal.logger().Error("write event", "err", err)
+	}
 	s.dataIndex = id.End
 	s.unsaved = true
 	s.trained += s.options.TotalBatch * s.options.SeqLen

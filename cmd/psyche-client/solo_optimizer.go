@@ -12,12 +12,12 @@ import (
 // soloOptimizer are the flags of optimizer and learning rate.
 type soloOptimizer struct {
 	Optimizer    string  `default:"adamw" enum:"adamw,distro" help:"How gradients change the weights: ${enum}."`
-	LR           float64 `default:"0.001" help:"Learning rate after the warmup."`
+	LR           float64 `aliases:"learning-rate" default:"0.001" help:"Learning rate after the warmup."`
 	LRSchedule   string  `default:"cosine" enum:"constant,linear,cosine" help:"How it falls after that: ${enum}."`
 	FinalLR      float64 `default:"0.0001" help:"Learning rate at the last step, of linear and cosine."`
 	WarmupSteps  *uint32 `placeholder:"N" help:"Steps in which it rises from 0. Default: as before for a training that is resumed; else 10, but of linear and cosine less than --steps."`
 	WeightDecay  float64 `default:"0" help:"Decoupled weight decay."`
-	ClipGradNorm float64 `default:"1" help:"Largest norm of the gradient; 0: any."`
+	ClipGradNorm float64 `aliases:"max-grad-norm" default:"1" help:"Largest norm of the gradient; 0: any."`
 
 	Beta1 float64 `default:"0.9" help:"Of adamw: decay of the mean gradient."`
 	Beta2 float64 `default:"0.95" help:"Of adamw: decay of the mean square."`

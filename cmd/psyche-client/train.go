@@ -11,23 +11,18 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/lmittmann/tint"
-
 	"github.com/psyche-go/psyche/backend/tcp"
 	"github.com/psyche-go/psyche/backend/tcp/secure"
 	"github.com/psyche-go/psyche/checkpoint"
 	"github.com/psyche-go/psyche/client"
-	"github.com/psyche-go/psyche/client/env"
 	"github.com/psyche-go/psyche/client/p2pnet"
-	"github.com/psyche-go/psyche/config"
 	"github.com/psyche-go/psyche/coordinator"
-	"github.com/psyche-go/psyche/data"
 	"github.com/psyche-go/psyche/event"
 	"github.com/psyche-go/psyche/identity"
-	"github.com/psyche-go/psyche/model"
+	"github.com/psyche-go/psyche/metrics"
 	"github.com/psyche-go/psyche/p2p"
 	"github.com/psyche-go/psyche/torch"
-	"github.com/psyche-go/psyche/train"
+	"github.com/psyche-go/psyche/train/dummy"
 )
 
 // trainCommand joins a run and trains until it is finished.
@@ -40,7 +35,7 @@ type trainCommand struct {
 	ServerKey    string `help:"Key that the server must have, in base58; the server logs it. Without it the key that is seen first is remembered in --known-servers." placeholder:"KEY" env:"SERVER_KEY"`
 	KnownServers string `help:"File that remembers the keys of servers. Default: psyche/known_servers in the user's folder for configuration." placeholder:"FILE" env:"PSYCHE_KNOWN_SERVERS" type:"path"`
 
-	IdentitySecretKeyPath string `help:"Key file: solana-keygen JSON or 32 raw bytes. Without it the key comes from RAW_IDENTITY_SECRET_KEY (hex); without that, a fresh one is used." type:"path"`
+	IdentitySecretKeyPath string `short:"i" help:"Key file: solana-keygen JSON or 32 raw bytes. Without it the key comes from RAW_IDENTITY_SECRET_KEY (hex); without that, a fresh one is used." type:"path"`
 	networkFlags          `embed:""`
 
 	DataPath        string `help:"Folder of tokens to use in place of the run's data locations. It must hold the same data." type:"path"`
@@ -64,8 +59,12 @@ type trainCommand struct {
 	hubFlags       `embed:""`
 	FinalWait      time.Duration `help:"How long to stay when the run is finished, at most: to get the final model when the end was missed, or for members that missed it; 0s: not at all." default:"30s"`
 
-	EventsDir string `help:"Folder for the event log, events.jsonl." type:"path"`
-	Log       string `help:"Log format on standard error: ${enum}." enum:"console,json,none" default:"console"`
+	EventsDir string `help:"Folder for the event log, events.jsonl. Default: --checkpoint-dir." type:"path"`
+
+	DummyTrainingDelaySecs float64 `placeholder:"SECONDS" help:"How long a training takes of a run whose checkpoint is Dummy, a model for tests of the network."`
+
+	debugFlags `embed:""`
+	idleFlags  `embed:""`
 
 	logTo   *slog.Logger
 	reports reports
@@ -81,11 +80,17 @@ finished it stays for a while if members missed the end, to give them the final 
 
 // Run joins the run.
 func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
-	logger := c.logger(t)
-	c.logTo = logger
 	if err := c.checkFlags(ctx); err != nil {
 		return usageError{err}
 	}
+	logger, logFile, err := c.open(t)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, logFile.Close()) }()
+	c.logTo = logger
+	c.warn(logger)
+	c.apply(&c.networkFlags)
 	if !c.DeleteOldSteps {
 		c.KeepSteps = 0
 	}
@@ -102,23 +107,38 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := c.load(c.Threads, logger); err != nil {
-		return err
+	library := c.load(c.Threads, logger)
+	if library != nil && !torch.Missing(library) {
+		return library
 	}
-	devices, err := c.trainingDevices(c.deviceFlags)
+	var devices []torch.Device
+	if library == nil { // else only a run of the dummy model can be joined
+		if devices, err = c.trainingDevices(c.deviceFlags); err != nil {
+			return err
+		}
+	}
+	seen, err := writeResults(c.WriteGradientsDir, logger)
 	if err != nil {
 		return err
 	}
+	defer seen.close()
 	uploads, err := c.openUploads(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.finishUploads(ctx, uploads)) }()
-	events, err := c.openEvents()
+	events, err := openEventLog(cmp.Or(c.EventsDir, c.CheckpointDir))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, events.Close()) }()
+	board := metrics.New()
+	events.Watch(board.See)
+	stopMetrics, err := serveMetrics(ctx, c.MetricsLocalPort, board)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stopMetrics()) }()
 
 	network, closeNetwork, err := c.connect(ctx, key, events, logger)
 	if err != nil {
@@ -139,7 +159,7 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 	}
 	defer func() { err = errors.Join(err, host.Close()) }()
 
-	trainers := &trainerFactory{command: c, key: key, logger: logger, host: host.Host, devices: devices, events: events}
+	trainers := &trainerFactory{command: c, key: key, logger: logger, host: host.Host, devices: devices, events: events, board: board, seen: seen, library: library}
 	defer func() { err = errors.Join(err, trainers.close()) }()
 	o := client.Options{
 		Key:        key,
@@ -176,18 +196,6 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 	return member.Run(ctx)
 }
 
-// logger writes what a joined run has to say: more than other commands do.
-func (c *trainCommand) logger(t terminal) *slog.Logger {
-	switch c.Log {
-	case "json":
-		return slog.New(slog.NewJSONHandler(t.Err, nil))
-	case "none":
-		return slog.New(slog.DiscardHandler)
-	default:
-		return slog.New(tint.NewTextHandler(t.Err, &tint.Options{TimeFormat: "15:04:05.000", NoColor: true}))
-	}
-}
-
 // key loads the participant's key, or makes one for this process only.
 func (c *trainCommand) key(logger *slog.Logger) (identity.Key, error) {
 	if c.IdentitySecretKeyPath != "" {
@@ -204,14 +212,15 @@ func (c *trainCommand) key(logger *slog.Logger) (identity.Key, error) {
 	return key, nil
 }
 
-func (c *trainCommand) openEvents() (*event.Log, error) {
-	if c.EventsDir == "" {
-		return nil, nil
+// openEventLog opens the event log in a folder; without one nothing is written.
+func openEventLog(dir string) (*event.Log, error) {
+	if dir == "" {
+		return event.Unwritten(), nil
 	}
-	if err := os.MkdirAll(c.EventsDir, 0o755); err != nil {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("make events folder: %w", err)
 	}
-	return event.Open(filepath.Join(c.EventsDir, "events.jsonl"))
+	return event.Open(filepath.Join(dir, "events.jsonl"))
 }
 
 // connect opens the peer-to-peer network of the run.
@@ -254,129 +263,17 @@ var errLocalPath = errors.New("the run names a folder of this machine, which onl
 // initial loads the model of a checkpoint that does not come from peers.
 func (c *trainCommand) initial(ctx context.Context, from coordinator.Checkpoint) (checkpoint.Snapshot, error) {
 	switch {
-	case c.ModelPath != "":
+	case c.ModelPath != "" && from.Kind != coordinator.CheckpointDummy:
 		return checkpoint.ReadDir(c.ModelPath)
 	case c.wantsModelPath(from):
 		return checkpoint.Snapshot{}, fmt.Errorf("%w: the model %s: name a folder with --model-path", errLocalPath, from.Repo)
 	case from.Kind == coordinator.CheckpointLocal:
 		return checkpoint.ReadDir(from.Repo)
+	case from.Kind == coordinator.CheckpointDummy:
+		return dummy.Model(), nil
 	case from.Kind == coordinator.CheckpointHub, from.Kind == coordinator.CheckpointGcs:
 		return c.fetchFrom(ctx, from)
 	default:
 		return checkpoint.Snapshot{}, fmt.Errorf("the run begins with the model %s, which this version cannot download: get it yourself and name its folder with --model-path", from.Repo)
 	}
 }
-
-// trainerFactory builds what depends on the run's definition, which comes with the
-// coordinator's state: the trainer, and the data it trains on.
-type trainerFactory struct {
-	command *trainCommand
-	key     identity.Key
-	logger  *slog.Logger
-	host    func() identity.ID // key of the run's server
-	devices []torch.Device     // that compute; none: the CPU
-	events  *event.Log         // may be nil
-
-	data    runData
-	trainer *train.Trainer // of build's newest call; used by one goroutine at a time
-}
-
-// build makes the trainer of the run and opens its data. It closes those that it made
-// before, if any.
-func (f *trainerFactory) build(ctx context.Context, snapshot checkpoint.Snapshot, definition coordinator.Model) (env.Trainer, error) {
-	run, err := config.DecodeModel(definition.Definition)
-	if err != nil {
-		return nil, fmt.Errorf("read the run's definition: %w", err)
-	}
-	modelConfig, _ := snapshot.File("config.json")
-	description, err := model.Describe(modelConfig)
-	if err != nil {
-		return nil, err
-	}
-	if err := checkModel(run, description); err != nil {
-		return nil, err
-	}
-	if f.command.wantsDataPath(run) {
-		return nil, fmt.Errorf("%w: its data: name a folder with --data-path", errLocalPath)
-	}
-	err = f.data.open(ctx, func(ctx context.Context) (data.Provider, error) {
-		return data.New(ctx, run.DataLocations, f.dataOptions(run, description))
-	})
-	if err != nil {
-		return nil, err
-	}
-	if err := f.closeTrainer(); err != nil {
-		return nil, err
-	}
-	compute, err := f.command.computing(ctx, f.devices, f.logger)
-	if err != nil {
-		return nil, err
-	}
-	if len(f.devices) > 0 {
-		f.logger.Info("computing", "devices", f.devices)
-	}
-	trainer, err := train.New(ctx, train.Options{
-		Model:      snapshot,
-		Compute:    compute,
-		Devices:    f.devices,
-		Optimizer:  run.Optimizer,
-		LRSchedule: run.LRSchedule,
-		MicroBatch: f.command.MicroBatchSize,
-		Parallel:   f.command.parallelism(),
-		Threads:    int(f.command.Threads),
-		RunID:      f.command.RunID,
-		TrainerID:  f.key.ID(),
-		Logger:     f.logger,
-		Timed:      f.timed,
-	})
-	if err != nil {
-		return nil, err
-	}
-	f.trainer = trainer
-	return keptTrainer{trainer}, nil
-}
-
-// timed writes what a part of a step took to the event log.
-func (f *trainerFactory) timed(t train.Timing) {
-	if err := f.events.Append(event.Span{Step: t.Step, Part: t.Part, Seconds: t.Took.Seconds()}); err != nil {
-		f.logger.Error("write event", "err", err)
-	}
-}
-
-// keptTrainer is a trainer whose momentum a client keeps for its next process.
-type keptTrainer struct{ *train.Trainer }
-
-// Train implements env.Trainer.
-func (t keptTrainer) Train(ctx context.Context, step uint32, batch data.Batch, begun func(context.Context) error) ([]byte, float64, error) {
-	return t.TrainAhead(ctx, step, batch, begun)
-}
-
-// SaveOptimizer implements env.OptimizerKeeper.
-func (t keptTrainer) SaveOptimizer(ctx context.Context, path string) error {
-	state, err := t.OptimizerState(ctx)
-	if err != nil {
-		return err
-	}
-	return state.Write(path)
-}
-
-// LoadOptimizer implements env.OptimizerKeeper.
-func (t keptTrainer) LoadOptimizer(ctx context.Context, path string) error {
-	state, err := train.ReadOptimizerState(path)
-	if err != nil {
-		return err
-	}
-	return t.SetOptimizerState(ctx, state)
-}
-
-func (f *trainerFactory) closeTrainer() error {
-	if f.trainer == nil {
-		return nil
-	}
-	trainer := f.trainer
-	f.trainer = nil
-	return trainer.Close()
-}
-
-// close ends what build made, when the client has ended.
-func (f *trainerFactory) close() error { return errors.Join(f.closeTrainer(), f.data.close()) }

@@ -35,6 +35,8 @@ func (c *trainCommand) checkFlags(ctx context.Context) error {
 		return fmt.Errorf("--server-timeout is %v: want more than 0", c.ServerTimeout)
 	case c.FinalWait < 0:
 		return fmt.Errorf("--final-wait is %v: give 0s to end at once", c.FinalWait)
+	case !(c.DummyTrainingDelaySecs >= 0 && c.DummyTrainingDelaySecs <= maxDummyDelay):
+		return fmt.Errorf("--dummy-training-delay-secs is %v: want 0 to %d", c.DummyTrainingDelaySecs, maxDummyDelay)
 	case c.KeepSteps < 0:
 		return fmt.Errorf("--keep-steps is %d: want 0 for all, or more", c.KeepSteps)
 	}
@@ -44,8 +46,11 @@ func (c *trainCommand) checkFlags(ctx context.Context) error {
 	if err := c.checkParallelism(); err != nil {
 		return err
 	}
-	return c.checkUploads(c.CheckpointDir)
+	return c.checkUploads(c.RunID, c.CheckpointDir)
 }
+
+// maxDummyDelay bounds --dummy-training-delay-secs: a day.
+const maxDummyDelay = 24 * 3600
 
 // checkServerAddr wants an address that names a port: none would be found by trying again.
 func checkServerAddr(ctx context.Context, address string) error {
@@ -113,6 +118,9 @@ func (f *trainerFactory) checkRun(ctx context.Context, definition coordinator.Mo
 	if err != nil {
 		return fmt.Errorf("read the run's definition: %w", err)
 	}
+	if err := run.Trainable(); err != nil {
+		return fmt.Errorf("the run's optimizer: %w", err)
+	}
 	c := f.command
 	var missing []string
 	if c.wantsModelPath(definition.Checkpoint) {
@@ -124,8 +132,13 @@ func (f *trainerFactory) checkRun(ctx context.Context, definition coordinator.Mo
 	if len(missing) > 0 {
 		return fmt.Errorf("%w: %s", errLocalPath, strings.Join(missing, "; "))
 	}
-	if err := c.checkModelPath(run, definition.Checkpoint); err != nil {
-		return err
+	if !isDummy(definition) {
+		if f.library != nil {
+			return f.library
+		}
+		if err := c.checkModelPath(run, definition.Checkpoint); err != nil {
+			return err
+		}
 	}
 	return f.checkDataPath(ctx, run)
 }

@@ -2,19 +2,28 @@ package main
 
 import (
 	"fmt"
+	"os"
 
 	"github.com/psyche-go/psyche/identity"
 )
 
 type keysShow struct {
-	File string `arg:"" name:"file" help:"Key file, in either format."`
+	File string `arg:"" optional:"" name:"file" help:"Key file, in either format. Without it the key comes from RAW_IDENTITY_SECRET_KEY (hex)."`
 }
 
 // Run prints the id of a key.
 func (c keysShow) Run(to console) error {
-	key, err := identity.LoadKeyFile(c.File)
+	key, found, err := identity.Key{}, true, error(nil)
+	if c.File != "" {
+		key, err = identity.LoadKeyFile(c.File)
+	} else {
+		key, found, err = identity.KeyFromEnvironment(os.LookupEnv)
+	}
 	if err != nil {
 		return err
+	}
+	if !found {
+		return usagef("no key: name its file, or set %s", identity.SecretKeyVariable)
 	}
 	_, err = fmt.Fprintln(to.out, key.ID())
 	return err

@@ -10,7 +10,7 @@ import (
 
 // logFlags are the flags of commands that log.
 type logFlags struct {
-	Log      string     `enum:"console,json,none" default:"console" help:"How to log to standard error: console, json or none."`
+	Log      string     `aliases:"logs" enum:"console,json,none" default:"console" help:"How to log to standard error: console, json or none."`
 	LogLevel slog.Level `default:"info" help:"Least level that is logged: debug, info, warn or error."`
 }
 

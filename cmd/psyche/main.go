@@ -12,6 +12,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/psyche-go/psyche/cmd/internal/numbers"
+	"github.com/psyche-go/psyche/cmd/internal/published"
 	"github.com/psyche-go/psyche/server"
 	"github.com/psyche-go/psyche/server/journal"
 )
@@ -21,6 +22,7 @@ type commands struct {
 	Server struct {
 		Run            serverRun            `cmd:"" help:"Host runs: coordinate their clients over TCP."`
 		ValidateConfig serverValidateConfig `cmd:"" help:"Check configuration files without starting anything."`
+		PrintAllHelp   manual               `cmd:"" hidden:"" help:"Print the help of these commands."`
 	} `cmd:"" help:"Host runs."`
 	Run struct {
 		Create       runCreate       `cmd:"" help:"Begin a run on a server."`
@@ -40,14 +42,17 @@ type commands struct {
 		Serve    dataServe    `cmd:"" help:"Give the members of a run the sequences that it assigns to them."`
 	} `cmd:"" help:"Prepare and serve training data."`
 	Testnet struct {
-		Start testnetStart `cmd:"" help:"Run a server and several clients as processes on this machine."`
+		Start        testnetStart `cmd:"" help:"Run a server and several clients as processes on this machine."`
+		PrintAllHelp manual       `cmd:"" hidden:"" help:"Print the help of these commands."`
 	} `cmd:"" help:"Try a run on one machine."`
 	Keys struct {
 		New  keysNew  `cmd:"" help:"Make a key file."`
-		Show keysShow `cmd:"" help:"Print the id that belongs to a key file."`
+		Show keysShow `cmd:"" help:"Print the id that belongs to a key."`
 	} `cmd:"" help:"Make and show the keys that name participants."`
 	Sim     simulate `cmd:"" help:"Simulate whole runs under faults, and check them."`
 	Version version  `cmd:"" help:"Print the version of the program."`
+
+	PrintAllHelp manual `cmd:"" hidden:"" help:"Print the help of every command."`
 }
 
 const description = `Host and prepare runs that train a language model together.
@@ -93,7 +98,7 @@ func main() {
 func start() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	return run(ctx, os.Args[1:], console{out: os.Stdout, err: os.Stderr})
+	return run(ctx, published.Arguments(os.Args), console{out: os.Stdout, err: os.Stderr})
 }
 
 // exit carries the code of a parser that wants the program to end, as --help does.
@@ -111,16 +116,7 @@ func run(ctx context.Context, args []string, to console) (code int) {
 			panic(stopped)
 		}
 	}()
-	parser, err := kong.New(&all,
-		kong.Name("psyche"),
-		kong.Description(description),
-		kong.Writers(to.out, to.err),
-		kong.Exit(func(code int) { panic(exit(code)) }),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
-		kong.BindTo(ctx, (*context.Context)(nil)),
-		kong.Bind(to),
-		numbers.Option(),
-	)
+	parser, err := newParser(ctx, &all, to)
 	if err != nil {
 		panic("psyche: command definitions: " + err.Error())
 	}
@@ -134,6 +130,21 @@ func run(ctx context.Context, args []string, to console) (code int) {
 		return exitCode(ctx, err)
 	}
 	return exitOK
+}
+
+// newParser reads command lines into all.
+func newParser(ctx context.Context, all *commands, to console) (*kong.Kong, error) {
+	return kong.New(all,
+		kong.Name("psyche"),
+		kong.Description(description),
+		kong.Writers(to.out, to.err),
+		kong.Exit(func(code int) { panic(exit(code)) }),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+		kong.BindTo(ctx, (*context.Context)(nil)),
+		kong.Bind(to),
+		numbers.Option(),
+		published.Switches(),
+	)
 }
 
 func exitCode(ctx context.Context, err error) int {

@@ -8,7 +8,8 @@ import (
 )
 
 type runSetPaused struct {
-	Paused   string `arg:"" name:"paused" enum:"true,false" default:"true" help:"true to pause, false to go on (${default})."`
+	Paused   string `arg:"" name:"paused" enum:"true,false,pause,resume" default:"true" help:"true or pause to pause, false or resume to go on (${default})."`
+	Resume   bool   `help:"Go on: the same as false."`
 	actFlags `embed:""`
 }
 
@@ -20,7 +21,7 @@ status shows when. The main authority signs.`
 
 // Run pauses a run or lets it go on.
 func (c *runSetPaused) Run(ctx context.Context, to console) error {
-	paused := c.Paused == "true"
+	paused := (c.Paused == "true" || c.Paused == "pause") && !c.Resume
 	if err := c.submit(ctx, to, coordinator.SetPaused{Paused: paused}); err != nil {
 		return err
 	}

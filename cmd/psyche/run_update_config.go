@@ -8,7 +8,7 @@ import (
 )
 
 type runUpdateConfig struct {
-	State    string `required:"" type:"path" placeholder:"FILE" help:"A state.toml with the new rules and model."`
+	State    string `required:"" aliases:"config-path" type:"path" placeholder:"FILE" help:"A state.toml with the new rules and model."`
 	actFlags `embed:""`
 }
 

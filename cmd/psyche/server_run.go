@@ -26,7 +26,7 @@ type serverRun struct {
 	State                []string `sep:"none" placeholder:"FILE" help:"The state.toml of a run to host. May be repeated, or left out: runs that --save-state-dir has go on anyway."`
 	RunID                string   `name:"run-id" placeholder:"ID" help:"Name of the run, in place of run_id in the file. With one --state only."`
 	ServerAddr           string   `default:"0.0.0.0" placeholder:"HOST" help:"Address to listen on (${default})."`
-	ServerPort           uint16   `default:"0" placeholder:"PORT" help:"Port to listen on. 0: the one that the server had last, which --save-state-dir knows, else a free one, which is logged (${default})."`
+	ServerPort           uint16   `short:"s" default:"0" placeholder:"PORT" help:"Port to listen on. 0: the one that the server had last, which --save-state-dir knows, else a free one, which is logged (${default})."`
 	HTTPAddr             string   `name:"http-addr" placeholder:"HOST:PORT" help:"Address of the HTTP server with /healthz, /metrics and /state, which anybody may read. Without it there is none."`
 	DataConfig           string   `placeholder:"FILE" help:"A data.toml, whose data is served to the members of the run of --state, which needs a data_location of the kind Server."`
 	DataAddr             string   `placeholder:"HOST:PORT" help:"Address to serve data on. Default: --server-addr with the port of the run's data_location."`
@@ -40,8 +40,10 @@ type serverRun struct {
 	MaxStrangers         int           `default:"512" help:"Connections of keys that are not part of a run, at most; members always find a place (${default})."`
 	WithdrawOnDisconnect bool          `default:"true" negatable:"" help:"Withdraw clients whose connection ended."`
 	WithdrawGrace        time.Duration `default:"5s" help:"How long a connection may be gone before its client is withdrawn (${default})."`
+	InitWarmupTime       float64       `placeholder:"SECONDS" help:"Longest Warmup of the run of --state, in place of warmup_time in the file; 0: as the file says."`
 	EventsDir            string        `placeholder:"DIR" help:"Folder for the typed event logs: events.jsonl of the one run of --state, RUN.jsonl of every other."`
 	logFlags             `embed:""`
+	serverIdleFlags      `embed:""`
 }
 
 // Run hosts the runs until a signal comes.
@@ -53,8 +55,14 @@ func (c serverRun) Run(ctx context.Context, to console) error {
 	if c.ResumeFrom != "" && len(runs) != 1 {
 		return usagef("--resume-from is for the run of one --state, there are %d", len(runs))
 	}
+	if c.InitWarmupTime != 0 && len(runs) != 1 {
+		return usagef("--init-warmup-time is for the run of one --state, there are %d", len(runs))
+	}
 	for i := range runs {
 		if err := c.apply(ctx, &runs[i], to.err); err != nil {
+			return err
+		}
+		if err := c.setWarmup(&runs[i]); err != nil {
 			return err
 		}
 	}
@@ -72,6 +80,7 @@ func (c serverRun) Run(ctx context.Context, to console) error {
 		return usagef("--max-runs and --max-strangers have to be 1 at least")
 	}
 	logger := c.logger(to.err)
+	c.warn(logger)
 	for i, run := range runs {
 		for _, warning := range run.Warnings {
 			logger.Warn(warning, "file", c.State[i])
@@ -306,6 +315,7 @@ func stateEvent(state *coordinator.State) event.State {
 			out.Elected = append(out.Elected, identity.ID(round.Members[member]).String())
 		}
 		out.Witnesses, out.Quorum = len(round.Witnesses), int(round.WitnessesNeeded)
+		out.BatchSize, out.DataIndex = round.BatchSize, round.DataIndex
 	}
 	if checkpoint := state.Model.Checkpoint; checkpoint.Digest != ([32]byte{}) {
 		out.Digest = fmt.Sprintf("%x", checkpoint.Digest)

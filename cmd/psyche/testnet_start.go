@@ -15,12 +15,12 @@ import (
 // testnetStart runs a whole network on this machine.
 type testnetStart struct {
 	NumClients int    `help:"Client processes to start." default:"3"`
-	ConfigPath string `help:"Folder that holds the run's state.toml." type:"path"`
+	ConfigPath string `help:"Folder that holds the run's state.toml and, if the run's data location is a Server, a data.toml that says what the testnet's server serves." type:"path"`
 	Resume     string `help:"Folder of a run that was interrupted, to go on with it: its configuration, keys, journal and checkpoints are there. In place of --config-path, --num-clients, --run-id and --run-dir." placeholder:"DIR" type:"path"`
 	RunID      string `help:"Name of the run. Default: the configuration's."`
 	RunDir     string `help:"Folder to make the run's own folder in." default:"runs" type:"path"`
-	HeldOut    string `help:"Token file or folder to measure the held-out loss on. Default: heldout beside the data." type:"path"`
-	ServerPort uint16 `help:"TCP port of the server; 0: a free one." default:"0"`
+	HeldOut    string `help:"Token file or folder to measure the held-out loss on. Default: heldout beside the data, if it is there." type:"path"`
+	ServerPort uint16 `help:"TCP port of the server; 0: 20000, or a free one if somebody has that." default:"0"`
 	Client     string `help:"The psyche-client program. Default: the one beside this program." type:"path"`
 
 	Threads        int `help:"Threads of each client; 0: an equal share of the cores." default:"0"`
@@ -36,6 +36,8 @@ type testnetStart struct {
 
 	Timeout time.Duration `help:"Give up after this time." default:"2h"`
 	Tui     bool          `help:"Draw the progress when standard output is a terminal." default:"true" negatable:""`
+
+	extraFlags `embed:""`
 }
 
 // Help is shown by --help below the command's summary.
@@ -81,6 +83,10 @@ func (c *testnetStart) Run(ctx context.Context, to console) error {
 	if err := c.check(); err != nil {
 		return err
 	}
+	extras, err := c.extras(to)
+	if err != nil {
+		return err
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	self, err := os.Executable()
@@ -113,6 +119,7 @@ func (c *testnetStart) Run(ctx context.Context, to console) error {
 			Seed:             c.Seed,
 			RestartDelay:     seconds(c.RestartDelay),
 		},
+		Extras:  extras,
 		Display: c.display(to, func() { cancel(errInterrupted) }),
 	}
 	summary, err := testnet.Run(ctx, options)

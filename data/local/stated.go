@@ -35,6 +35,9 @@ func (f *Folder) resolveSize(o *Options) error {
 	if said || o.TokenSize != 0 && !o.Presumed {
 		return nil
 	}
+	if o.Presumed {
+		return tokens.CheckPresumed(f.files[0].path, f.files[0].size, o.VocabSize)
+	}
 	usual, err := tokens.AssumeSize(f.files[0].path, f.files[0].size, o.VocabSize)
 	o.TokenSize = usual
 	return err

@@ -162,6 +162,8 @@ func TestUnknownTokenSizesAreRefused(t *testing.T) {
 		"small vocabulary":                    {bare(2, ids...), Options{VocabSize: 65536}, nil},
 		"large vocabulary":                    {bare(4, ids...), Options{VocabSize: 65537}, tokens.ErrSizeUnknown},
 		"large vocabulary, default of a run":  {bare(4, ids...), Options{VocabSize: 128256, TokenSize: 2, Presumed: true}, tokens.ErrSizeUnknown},
+		"large vocabulary, two bytes by run":  {bare(2, ids...), Options{VocabSize: 128256, TokenSize: 2, Presumed: true}, tokens.ErrSizeUnknown},
+		"small vocabulary, default of a run":  {bare(2, ids...), Options{VocabSize: 65536, TokenSize: 2, Presumed: true}, nil},
 		"large vocabulary, said":              {bare(4, ids...), Options{VocabSize: 128256, TokenSize: 4}, nil},
 		"large vocabulary, two bytes said":    {bare(2, ids...), Options{VocabSize: 128256, TokenSize: 2}, nil},
 		"no vocabulary":                       {bare(2, ids...), Options{}, tokens.ErrSizeUnknown},
@@ -186,7 +188,11 @@ func TestUnknownTokenSizesAreRefused(t *testing.T) {
 			if err == nil {
 				return
 			}
-			for _, want := range []string{test.path, "--token-size", "token_size_in_bytes"} {
+			remedies := []string{test.path, "--token-size", "token_size_in_bytes"}
+			if test.options.Presumed { // of a run: a flag says nothing there
+				remedies = []string{test.path, "token_size_in_bytes", "bare.bin.metadata"}
+			}
+			for _, want := range remedies {
 				if !strings.Contains(err.Error(), want) {
 					t.Errorf("got %v, want %q", err, want)
 				}

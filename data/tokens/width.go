@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"path"
 )
 
 // twoByteTokens is the largest vocabulary whose ids fit two bytes.
@@ -38,6 +39,20 @@ func AssumeSize(name string, size int64, vocabulary int) (int, error) {
 	}
 	return 0, fmt.Errorf("token file %s: %w; by its length they may be %s and %s: give the size with %s, or put the data.json or the .metadata that it was made with beside it",
 		name, ErrSizeUnknown, possible[:len(possible)-2], why, remedy)
+}
+
+// CheckPresumed returns why tokens that were taken for two bytes wide, which a run's folder is
+// without a word of it too, cannot be meant so: the ids of the vocabulary do not fit.
+func CheckPresumed(name string, size int64, vocabulary int) error {
+	if vocabulary > 0 && vocabulary <= twoByteTokens && size%2 == 0 {
+		return nil
+	}
+	if vocabulary <= twoByteTokens {
+		_, err := AssumeSize(name, size, vocabulary)
+		return err
+	}
+	return fmt.Errorf("token file %s: %w: nothing beside the file does, and TwoBytes, said or left out, cannot hold the %d ids of the model's vocabulary; give token_size_in_bytes = \"FourBytes\", or, if its tokens are of a smaller vocabulary, put a %s with \"NAME|2\" beside it",
+		name, ErrSizeUnknown, vocabulary, path.Base(name)+metadataEnding)
 }
 
 // Bounds of what looksWider takes for larger tokens.

@@ -31,15 +31,18 @@ func Open(ctx context.Context, addresses []string, o tokens.Options, w Options) 
 	}
 	s := &Source{client: newClient(w)}
 	files := make([]tokens.File, len(addresses))
-	group, ctx := errgroup.WithContext(ctx)
+	group, opening := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
 	for i, address := range addresses {
 		group.Go(func() (err error) {
-			files[i], err = s.client.open(ctx, address, o)
+			files[i], err = s.client.open(opening, address, o)
 			return err
 		})
 	}
 	err := group.Wait()
+	if err == nil && len(addresses) > 0 {
+		err = s.client.checkSidecars(ctx, addresses[0], o)
+	}
 	if err == nil {
 		o.Parallel = parallel
 		s.Set, err = tokens.New(files, o)

@@ -1,7 +1,10 @@
 package deepseek
 
 import (
+	"encoding/json"
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/psyche-go/psyche/model/hfconfig"
 )
@@ -71,7 +74,7 @@ type own struct {
 	FirstDense       *int     `json:"first_k_dense_replace"`
 	LayerFreq        *int     `json:"moe_layer_freq"`
 	NumExperts       *int     `json:"n_routed_experts"`
-	Shared           *int     `json:"n_shared_experts"`
+	Shared           shared   `json:"n_shared_experts"`
 	ExpertSize       *int     `json:"moe_intermediate_size"`
 	PerToken         *int     `json:"num_experts_per_tok"`
 	Groups           *int     `json:"n_group"`
@@ -85,6 +88,22 @@ type own struct {
 	NumNextN         *int     `json:"num_nextn_predict_layers"`
 
 	RopeInterleave *bool `json:"rope_interleave"`
+}
+
+// shared is n_shared_experts, in which null is not the same as nothing: the default holds for
+// the latter only.
+type shared struct {
+	count *int
+	null  bool
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (s *shared) UnmarshalJSON(data []byte) error {
+	s.null = string(data) == "null"
+	if err := json.Unmarshal(data, &s.count); err != nil {
+		return fmt.Errorf("n_shared_experts: want an integer, not %s", data)
+	}
+	return nil
 }
 
 // ParseConfig reads config.json. Errors wrap ErrConfig and name the field.
@@ -132,16 +151,16 @@ func (o own) refuse(p *hfconfig.Checker, architecture string) {
 		p.Fail("scoring_func is %q, %s has %q", *o.ScoringFunc, architecture, scoring)
 	}
 	if o.TopKMethod != nil && !slices.Contains(methods, *o.TopKMethod) {
-		p.Fail("topk_method is %q, %s has %q", *o.TopKMethod, architecture, methods)
+		p.Fail("topk_method is %q, %s has %s", *o.TopKMethod, architecture, strings.Join(methods, " or "))
 	}
 }
 
 // experts fills in what concerns the experts. Defaults are those of transformers, but for
 // the balance loss, which is there only when it is asked for.
 func (c *Config) experts(p *hfconfig.Checker, o own) {
-	firstDense, shared, perToken, groups, topGroups, scale, normalize := 0, 2, 0, 1, 1, 1.0, false
+	firstDense, sharedExperts, perToken, groups, topGroups, scale, normalize := 0, 2, 0, 1, 1, 1.0, false
 	if c.v3() {
-		firstDense, shared, perToken, groups, topGroups, scale, normalize = 3, 1, 8, 8, 4, 2.5, true
+		firstDense, sharedExperts, perToken, groups, topGroups, scale, normalize = 3, 1, 8, 8, 4, 2.5, true
 	}
 	c.FirstDense = p.Count("first_k_dense_replace", o.FirstDense, firstDense, 1<<12)
 	c.LayerFreq = p.Size("moe_layer_freq", o.LayerFreq, 1, 1<<12)
@@ -152,9 +171,12 @@ func (c *Config) experts(p *hfconfig.Checker, o own) {
 	if total := c.NumExperts * c.NumHiddenLayers; total > maxExperts {
 		p.Fail("n_routed_experts %d in %d layers are more than %d", c.NumExperts, c.NumHiddenLayers, maxExperts)
 	}
+	if o.Shared.null {
+		p.Fail("n_shared_experts is null in a model with experts: give their number, 0 for none")
+	}
 	c.Experts = Experts{
 		IntermediateSize: p.Size("moe_intermediate_size", o.ExpertSize, 0, 1<<20),
-		Shared:           p.Count("n_shared_experts", o.Shared, shared, 1<<10),
+		Shared:           p.Count("n_shared_experts", o.Shared.count, sharedExperts, 1<<10),
 		PerToken:         p.Size("num_experts_per_tok", o.PerToken, perToken, 1<<10),
 		Groups:           p.Size("n_group", o.Groups, groups, 1<<10),
 		TopGroups:        p.Size("topk_group", o.TopGroups, topGroups, 1<<10),

@@ -1,6 +1,7 @@
 package hfconfig
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -99,8 +100,21 @@ func (d Document) refuse(p *Checker) {
 	case d.AttentionDropout != 0:
 		p.Refuse("attention_dropout", d.AttentionDropout)
 	case len(d.QuantizationConfig) > 0 && string(d.QuantizationConfig) != "null":
-		p.Fail("quantization_config is not supported")
+		p.Fail("quantization_config %s is not supported: weights have to be f32, bf16 or f16; convert the model first", clip(d.QuantizationConfig))
 	}
+}
+
+// clip shows a value of a file on one line, as much as a message bears.
+func clip(value json.RawMessage) string {
+	const most = 120
+	var line bytes.Buffer
+	if json.Compact(&line, value) != nil {
+		return "(unreadable)"
+	}
+	if line.Len() > most {
+		return strings.ToValidUTF8(line.String()[:most], "") + "…"
+	}
+	return line.String()
 }
 
 // Base checks the shape. Defaults are those of transformers.

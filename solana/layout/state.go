@@ -63,17 +63,20 @@ func (a *account) state(s *coordinator.State) {
 	a.model(&s.Model)
 }
 
+// MaxRunIDLength is what an address on the chain has room for; other hosts allow more.
+const MaxRunIDLength = 32
+
 func (a *account) runID(text *string) {
 	n := a.lengths(*text)[0]
 	a.skip(6)
-	if n > coordinator.MaxRunIDLength {
+	if n > MaxRunIDLength {
 		a.fail("run id")
 		n = 0
 	}
 	b := make([]byte, n)
 	copy(b, *text)
 	a.move(b)
-	a.skip(coordinator.MaxRunIDLength - n)
+	a.skip(MaxRunIDLength - n)
 	if a.reads {
 		*text = string(b)
 	}

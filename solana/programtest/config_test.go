@@ -102,7 +102,7 @@ func edgesOf(c coordinator.Config) []uint64 {
 func geneses(r *pair) error {
 	base := coordinator.Genesis{RunID: "genesis", Host: clientID(0), Config: crowdConfig, Model: crowdModel}
 	var all []coordinator.Genesis
-	for _, id := range []string{"", "a", strings.Repeat("x", 32), strings.Repeat("x", 33), "a b", "a\x1f", "\x7f", "\x80é"} {
+	for _, id := range []string{"", "a", strings.Repeat("x", layout.MaxRunIDLength), strings.Repeat("x", coordinator.MaxRunIDLength+1), "a b", "a\x1f", "\x7f", "\x80é"} {
 		g := base
 		g.RunID = id
 		all = append(all, g)

@@ -64,7 +64,7 @@ func TestHelloIsBound(t *testing.T) {
 		},
 		"no run": func() (Hello, error) { return OpenHello(SignHello(testKey, "", nonce, testID), nonce, testID) },
 		"a long run": func() (Hello, error) {
-			return OpenHello(SignHello(testKey, strings.Repeat("x", 33), nonce, testID), nonce, testID)
+			return OpenHello(SignHello(testKey, strings.Repeat("x", 65), nonce, testID), nonce, testID)
 		},
 	} {
 		if _, err := open(); !errors.Is(err, ErrMalformed) {

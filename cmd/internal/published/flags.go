@@ -1,0 +1,69 @@
+package published
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/alecthomas/kong"
+)
+
+// Switches makes a parser take the true or false that stands behind a switch for its value:
+// --tui false is --tui=false. What else stands there is left alone.
+func Switches() kong.Option { return kong.KindMapper(reflect.Bool, switches{}) }
+
+type switches struct{}
+
+// IsBool implements kong.BoolMapper.
+func (switches) IsBool() bool { return true }
+
+// Decode implements kong.Mapper.
+func (switches) Decode(ctx *kong.DecodeContext, target reflect.Value) error {
+	next := ctx.Scan.Peek()
+	text := strings.ToLower(next.String())
+	behind := next.Type == kong.UntypedToken && (text == "true" || text == "false")
+	if next.Type != kong.FlagValueToken && !behind {
+		target.SetBool(true)
+		return nil
+	}
+	switch ctx.Scan.Pop(); text {
+	case "true", "1", "yes":
+		target.SetBool(true)
+	case "false", "0", "no", "":
+		target.SetBool(false)
+	default:
+		return fmt.Errorf("want true or false, not %q", next.String())
+	}
+	return nil
+}
+
+// Environment lets flags of a command take their values from the environment too: the flag
+// name-of-it from NAME_OF_IT, unless it names a variable itself.
+func Environment(command string, flags ...string) kong.Option {
+	return kong.PostBuild(func(parser *kong.Kong) error {
+		for _, node := range parser.Model.Children {
+			if node.Name == command {
+				return readEnvironment(node, flags)
+			}
+		}
+		return fmt.Errorf("there is no command %s", command)
+	})
+}
+
+func readEnvironment(node *kong.Node, flags []string) error {
+	left := make(map[string]bool, len(flags))
+	for _, name := range flags {
+		left[name] = true
+	}
+	for _, flag := range node.Flags {
+		if left[flag.Name] && len(flag.Envs) == 0 {
+			name := strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))
+			flag.Envs, flag.Tag.Envs = []string{name}, []string{name}
+		}
+		delete(left, flag.Name)
+	}
+	for name := range left {
+		return fmt.Errorf("%s has no flag --%s", node.Name, name)
+	}
+	return nil
+}

@@ -1,0 +1,6 @@
+//go:build !linux
+
+package main
+
+// peakMemory is not known here.
+func peakMemory() uint64 { return 0 }

@@ -1,0 +1,35 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/psyche-go/psyche/checkpoint/remote"
+	"github.com/psyche-go/psyche/hub"
+)
+
+// modelFolder is the folder of a model that --model names: as it is, or as OWNER/NAME of the
+// Hugging Face Hub, with the user's token. A folder of that name comes first.
+func modelFolder(ctx context.Context, t terminal, name string) (string, error) {
+	info, err := os.Stat(name)
+	if err == nil && info.IsDir() {
+		return name, nil
+	}
+	if err == nil {
+		return "", usageError{fmt.Errorf("--model %s: not a folder", name)}
+	}
+	if strings.Count(name, "/") != 1 || hub.CheckRepo(name) != nil {
+		return "", usageError{fmt.Errorf("--model %s: no such file or folder, nor OWNER/NAME of a repository of the Hugging Face Hub", name)}
+	}
+	client, err := hubFlags{HubMaxConcurrentDownloads: 3}.client(t.logger(), true)
+	if err != nil {
+		return "", fmt.Errorf("--model %s: %w", name, err)
+	}
+	dir, err := remote.HubRepo{Client: client, Repo: name}.Download(ctx, printProgress(t))
+	if err != nil {
+		return "", fmt.Errorf("--model %s: there is no such folder here, and of the Hub: %w", name, err)
+	}
+	return dir, nil
+}

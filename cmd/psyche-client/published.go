@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/psyche-go/psyche/cmd/internal/published"
+	"github.com/psyche-go/psyche/identity"
+)
+
+// publishedVariables are the flags of train that the original documents with a variable of
+// the environment; docs/command-lines.md has them all.
+var publishedVariables = []string{
+	"identity-secret-key-path", "bind-p2p-port", "bind-p2p-interface", "iroh-relay", "iroh-discovery", "logs",
+	"oltp-auth-header", "oltp-metrics-url", "oltp-tracing-url", "oltp-logs-url", "oltp-report-interval", "metrics-local-port",
+	"run-id", "server-addr", "data-parallelism", "tensor-parallelism", "micro-batch-size", "write-gradients-dir",
+	"eval-tasks", "eval-fewshot", "eval-seed", "eval-task-max-docs", "prompt-task", "checkpoint-dir", "hub-repo",
+	"gcs-bucket", "gcs-prefix", "hub-max-concurrent-downloads", "wandb-project", "wandb-run", "wandb-group", "wandb-entity",
+	"write-log", "optim-stats-steps", "grad-accum-in-fp32", "dummy-training-delay-secs", "max-concurrent-parameter-requests",
+	"max-concurrent-downloads", "sidecar-port", "delete-old-steps", "keep-steps", "events-dir", "keep-event-files",
+}
+
+// idleFlags are flags of the original that have no meaning here, or not yet. Each says so when
+// it is given.
+type idleFlags struct {
+	GradAccumInFP32 bool    `name:"grad-accum-in-fp32" help:"Changes nothing: gradients are always summed in f32."`
+	IrohRelay       string  `default:"psyche" placeholder:"KIND" enum:"psyche,n0,disabled" help:"disabled: as --no-relaying. psyche and n0 name relays of another network; here members relay for each other (--p2p-relay)."`
+	IrohDiscovery   string  `default:"n0" placeholder:"KIND" enum:"n0,local" help:"local: as --local-discovery. n0 names a service of another network; here the run's host tells members of each other."`
+	SidecarPort     *uint16 `placeholder:"PORT" help:"Changes nothing: no part of the training runs in Python."`
+	KeepEventFiles  *int    `placeholder:"N" help:"Changes nothing: a process writes one event log, which is not divided into files."`
+
+	EvalTasks       string `hidden:"" placeholder:"TASK,…" help:"Changes nothing yet: no tasks are evaluated."`
+	EvalFewshot     int    `hidden:"" default:"0" placeholder:"N" help:"Changes nothing yet: no tasks are evaluated."`
+	EvalSeed        uint64 `hidden:"" default:"42" placeholder:"SEED" help:"Changes nothing yet: no tasks are evaluated."`
+	EvalTaskMaxDocs *int   `hidden:"" placeholder:"N" help:"Changes nothing yet: no tasks are evaluated."`
+	PromptTask      bool   `hidden:"" help:"Changes nothing yet: no text is written while training."`
+
+	WandbProject string `hidden:"" placeholder:"NAME" help:"Changes nothing yet: nothing is sent to Weights & Biases."`
+	WandbRun     string `hidden:"" placeholder:"NAME" help:"Changes nothing yet: nothing is sent to Weights & Biases."`
+	WandbGroup   string `hidden:"" placeholder:"NAME" help:"Changes nothing yet: nothing is sent to Weights & Biases."`
+	WandbEntity  string `hidden:"" placeholder:"NAME" help:"Changes nothing yet: nothing is sent to Weights & Biases."`
+
+	OltpAuthHeader     string  `hidden:"" placeholder:"HEADER" help:"Changes nothing yet: nothing is sent by OpenTelemetry."`
+	OltpMetricsURL     string  `name:"oltp-metrics-url" hidden:"" placeholder:"URL" help:"Changes nothing yet: nothing is sent by OpenTelemetry."`
+	OltpTracingURL     string  `name:"oltp-tracing-url" hidden:"" placeholder:"URL" help:"Changes nothing yet: nothing is sent by OpenTelemetry."`
+	OltpLogsURL        string  `name:"oltp-logs-url" hidden:"" placeholder:"URL" help:"Changes nothing yet: nothing is sent by OpenTelemetry."`
+	OltpReportInterval float64 `hidden:"" default:"60" placeholder:"SECONDS" help:"Changes nothing yet: nothing is sent by OpenTelemetry."`
+}
+
+// apply does what the flags have a meaning for.
+func (f idleFlags) apply(network *networkFlags) {
+	if f.IrohRelay == "disabled" {
+		network.Relaying = false
+	}
+	if f.IrohDiscovery == "local" {
+		network.LocalDiscovery = true
+	}
+}
+
+// warn says which of the flags that were given change nothing, and why.
+func (f idleFlags) warn(logger *slog.Logger) {
+	for _, flag := range []struct {
+		given     bool
+		name, why string
+	}{
+		{f.GradAccumInFP32, "--grad-accum-in-fp32", "gradients are always summed in f32"},
+		{f.SidecarPort != nil, "--sidecar-port", "no part of the training runs in Python"},
+		{f.KeepEventFiles != nil, "--keep-event-files", "a process writes one event log, which is not divided into files"},
+		{f.IrohRelay == "n0", "--iroh-relay n0", "members relay for each other; name further relays with --p2p-relay"},
+		{f.EvalTasks != "" || f.PromptTask, "--eval-tasks, --prompt-task", "no tasks are evaluated yet; psyche-client evaluate measures a checkpoint's loss"},
+		{f.WandbProject+f.WandbRun+f.WandbGroup+f.WandbEntity != "", "--wandb-…", "nothing is sent to Weights & Biases yet; --metrics-local-port and --events-dir have the figures"},
+		{f.OltpMetricsURL+f.OltpTracingURL+f.OltpLogsURL+f.OltpAuthHeader != "", "--oltp-…", "nothing is sent by OpenTelemetry yet; --metrics-local-port has the figures"},
+	} {
+		if flag.given {
+			logger.Warn("a flag changes nothing here", "flag", flag.name, "because", flag.why)
+		}
+	}
+}
+
+// logFormat is how a process logs, in lower case.
+type logFormat string
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (f *logFormat) UnmarshalText(text []byte) error {
+	switch name := strings.ToLower(string(text)); name {
+	case "console", "json", "none", "tui", "tui-and-console":
+		*f = logFormat(name)
+		return nil
+	}
+	return fmt.Errorf("want console, json, none or tui, not %q", text)
+}
+
+// showIdentityCommand prints who a key file is.
+type showIdentityCommand struct {
+	IdentitySecretKeyPath string `short:"i" type:"path" placeholder:"FILE" env:"IDENTITY_SECRET_KEY_PATH" help:"Key file: solana-keygen JSON or 32 raw bytes, as openssl rand 32 makes them. Without it the key comes from RAW_IDENTITY_SECRET_KEY (hex)."`
+}
+
+// Run prints the id of the key.
+func (c *showIdentityCommand) Run(_ context.Context, t terminal) error {
+	key, found, err := identity.Key{}, true, error(nil)
+	if c.IdentitySecretKeyPath != "" {
+		key, err = identity.LoadKeyFile(c.IdentitySecretKeyPath)
+	} else {
+		key, found, err = identity.KeyFromEnvironment(os.LookupEnv)
+	}
+	if err != nil {
+		return err
+	}
+	if !found {
+		return usageError{fmt.Errorf("no key: give --identity-secret-key-path, or set %s", identity.SecretKeyVariable)}
+	}
+	_, err = fmt.Fprintln(t.Out, key.ID())
+	return err
+}
+
+// manualCommand prints the help of all commands.
+type manualCommand struct {
+	published.Manual `embed:""`
+}
+
+// Run writes the pages.
+func (c *manualCommand) Run(t terminal, line *kong.Context) error { return c.Write(t.Out, line) }

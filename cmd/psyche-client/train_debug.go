@@ -1,0 +1,194 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/lmittmann/tint"
+
+	"github.com/psyche-go/psyche/assign"
+	"github.com/psyche-go/psyche/event"
+	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/metrics"
+	"github.com/psyche-go/psyche/train"
+)
+
+// debugFlags let a client write down what it sees and computes.
+type debugFlags struct {
+	Logs     logFormat  `aliases:"log" default:"console" placeholder:"FORMAT" help:"How to log to standard error: console, json or none; tui: as console, there is no display (${default})."`
+	LogLevel slog.Level `default:"info" help:"Least level that is logged: debug, info, warn or error."`
+	WriteLog string     `type:"path" placeholder:"FILE" help:"Log to this file as well, which is appended to."`
+
+	MetricsLocalPort uint16 `default:"0" placeholder:"PORT" help:"Show figures of the training on this port of this machine: JSON at /, for Prometheus at /metrics; 0: not at all."`
+
+	WriteGradientsDir string `type:"path" placeholder:"DIR" help:"Folder for every result that this client sees, its own and those of its peers, as they are on the wire."`
+	OptimStatsSteps   uint32 `placeholder:"N" help:"Every N steps, write to the event log how much of gradient and momentum is in each tensor; 0: never."`
+}
+
+// open returns the logger, and what closes its file.
+func (f debugFlags) open(t terminal) (*slog.Logger, io.Closer, error) {
+	var all []slog.Handler
+	switch f.Logs {
+	case "json":
+		all = append(all, slog.NewJSONHandler(t.Err, &slog.HandlerOptions{Level: f.LogLevel}))
+	case "none":
+	default:
+		all = append(all, tint.NewTextHandler(t.Err, &tint.Options{Level: f.LogLevel, TimeFormat: "15:04:05.000", NoColor: true}))
+	}
+	if f.WriteLog == "" {
+		return slog.New(slog.NewMultiHandler(all...)), io.NopCloser(nil), nil
+	}
+	if err := os.MkdirAll(filepath.Dir(f.WriteLog), 0o755); err != nil {
+		return nil, nil, fmt.Errorf("--write-log: %w", err)
+	}
+	file, err := os.OpenFile(f.WriteLog, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, nil, fmt.Errorf("--write-log: %w", err)
+	}
+	all = append(all, tint.NewTextHandler(file, &tint.Options{Level: f.LogLevel, TimeFormat: time.RFC3339Nano, NoColor: true}))
+	return slog.New(slog.NewMultiHandler(all...)), file, nil
+}
+
+// serveMetrics shows a board on a port of this machine, until what it returns is called.
+func serveMetrics(ctx context.Context, port uint16, board *metrics.Board) (stop func() error, err error) {
+	if port == 0 {
+		return func() error { return nil }, nil
+	}
+	var listen net.ListenConfig
+	listener, err := listen.Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port))))
+	if err != nil {
+		return nil, fmt.Errorf("--metrics-local-port: %w", err)
+	}
+	server := &http.Server{Handler: board.Handler(), ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second}
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = server.Serve(listener) }) // until Close
+	return func() error {
+		err := server.Close()
+		serving.Wait()
+		return err
+	}, nil
+}
+
+// maxStats are the tensors of one event, which has to fit a line of the log.
+const maxStats = 1000
+
+// gradientEvents writes what a gradient was like to the event log.
+func gradientEvents(events *event.Log, logger *slog.Logger) func(train.Gradient) {
+	return func(g train.Gradient) {
+		err := events.Append(event.Gradient{Step: g.Step, LR: g.LR, Norm: g.Norm})
+		for some := range slices.Chunk(g.Tensors, maxStats) {
+			stats := event.OptimizerStats{Step: g.Step}
+			for _, s := range some {
+				stats.Tensors = append(stats.Tensors, event.TensorStats{Name: s.Name, GradientEnergy: s.Gradient, DeltaEnergy: s.Delta})
+			}
+			err = errors.Join(err, events.Append(stats))
+		}
+		if err != nil {
+			logger.Error("write event", "err", err)
+		}
+	}
+}
+
+// maxWaiting are the bytes of results that wait to be written: a slow disk must not take
+// the memory, nor hold up a round.
+const maxWaiting = 256 << 20
+
+// resultWriter writes results into the folder of --write-gradients-dir.
+type resultWriter struct {
+	dir    string
+	logger *slog.Logger
+	done   chan struct{}
+
+	mu      sync.Mutex
+	more    *sync.Cond
+	waiting []seenResult
+	bytes   int
+	closed  bool
+}
+
+type seenResult struct {
+	name    string
+	payload []byte
+}
+
+// writeResults makes the folder and starts to write; nil without a folder.
+func writeResults(dir string, logger *slog.Logger) (*resultWriter, error) {
+	if dir == "" {
+		return nil, nil
+	}
+	err := os.MkdirAll(dir, 0o755)
+	if err == nil {
+		err = probeFolder(dir)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--write-gradients-dir: %w", err)
+	}
+	w := &resultWriter{dir: dir, logger: logger, done: make(chan struct{})}
+	w.more = sync.NewCond(&w.mu)
+	go w.run()
+	return w, nil
+}
+
+// see takes a result that was found to be valid. It does not wait for the disk.
+func (w *resultWriter) see(payload []byte, step uint32, batch assign.BatchID, trainer identity.ID) {
+	if w == nil {
+		return
+	}
+	name := fmt.Sprintf("step%d-batch%d-%d-%s.distro", step, batch.Start, batch.End, trainer)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return
+	}
+	if w.bytes+len(payload) > maxWaiting {
+		w.logger.Warn("a result is not written to --write-gradients-dir: the disk is too slow", "result", name)
+		return
+	}
+	w.waiting = append(w.waiting, seenResult{name, payload})
+	w.bytes += len(payload)
+	w.more.Signal()
+}
+
+func (w *resultWriter) run() {
+	defer close(w.done)
+	for {
+		w.mu.Lock()
+		for len(w.waiting) == 0 && !w.closed {
+			w.more.Wait()
+		}
+		if len(w.waiting) == 0 {
+			w.mu.Unlock()
+			return
+		}
+		next := w.waiting[0]
+		w.waiting = w.waiting[1:]
+		w.bytes -= len(next.payload)
+		w.mu.Unlock()
+		if err := os.WriteFile(filepath.Join(w.dir, next.name), next.payload, 0o644); err != nil {
+			w.logger.Error("write a result to --write-gradients-dir", "err", err)
+		}
+	}
+}
+
+// close writes what waits.
+func (w *resultWriter) close() {
+	if w == nil {
+		return
+	}
+	w.mu.Lock()
+	w.closed = true
+	w.more.Signal()
+	w.mu.Unlock()
+	<-w.done
+}

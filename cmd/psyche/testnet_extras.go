@@ -1,0 +1,78 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+
+	"github.com/psyche-go/psyche/testnet"
+)
+
+// extraFlags are what the processes of a testnet do besides training.
+type extraFlags struct {
+	Log                   string `placeholder:"LEVEL" help:"Least level that the processes log: debug, info, warn or error. Of a list as warn,psyche=debug that of psyche counts. Default: info."`
+	WriteLog              bool   `help:"Changes nothing: logs are always written, into the run's folder."`
+	Panes                 bool   `help:"Show the log of every process in a pane of a tmux session."`
+	EventsDir             string `placeholder:"DIR" help:"Folder for the clients' event logs, in a folder of its own for each. Default: the run's folder." type:"path"`
+	WriteDistroData       string `placeholder:"DIR" help:"Folder for every result that a client sees, in a folder of its own for each." type:"path"`
+	OptimStats            uint32 `placeholder:"N" help:"Every N steps, clients write to their event logs how much of gradient and momentum is in each tensor; 0: never." env:"OPTIM_STATS"`
+	FirstClientCheckpoint string `placeholder:"OWNER/NAME" help:"Repository of the Hugging Face Hub that the first client uploads its checkpoints to."`
+	HFToken               string `name:"hf-token" placeholder:"TOKEN" help:"Token of the clients for the Hugging Face Hub. Others may see a command line: rather set HF_TOKEN."`
+	EvalTasks             string `placeholder:"TASK,…" help:"Tasks that clients measure the model in while they train: passed on to them." env:"EVAL_TASKS"`
+	PromptTask            bool   `help:"Let clients write text with the model while they train: passed on to them." env:"PROMPT_TASK"`
+	WandbProject          string `placeholder:"NAME" help:"Project of Weights & Biases: passed on to the clients." env:"WANDB_PROJECT"`
+	WandbGroup            string `placeholder:"NAME" help:"Group of Weights & Biases: passed on to the clients." env:"WANDB_GROUP"`
+	WandbEntity           string `placeholder:"NAME" help:"Entity of Weights & Biases: passed on to the clients." env:"WANDB_ENTITY"`
+}
+
+// extras reads the flags.
+func (f extraFlags) extras(to console) (testnet.Extras, error) {
+	level, err := logLevel(f.Log)
+	if err != nil {
+		return testnet.Extras{}, err
+	}
+	if f.WriteLog {
+		_, err = fmt.Fprintln(to.err, "psyche: --write-log changes nothing: logs are always written, into the run's folder")
+	}
+	e := testnet.Extras{
+		LogLevel: level, Panes: f.Panes,
+		OptimStats: f.OptimStats, FirstClientCheckpoint: f.FirstClientCheckpoint, HFToken: f.HFToken,
+		EvalTasks: f.EvalTasks, PromptTask: f.PromptTask,
+		WandbProject: f.WandbProject, WandbGroup: f.WandbGroup, WandbEntity: f.WandbEntity,
+	}
+	for _, folder := range []struct {
+		given string
+		into  *string
+	}{{f.EventsDir, &e.EventsDir}, {f.WriteDistroData, &e.WriteDistroData}} {
+		if folder.given != "" && err == nil {
+			*folder.into, err = filepath.Abs(folder.given)
+		}
+	}
+	return e, err
+}
+
+// logLevel reads a level, or a list of targets with levels of which one is psyche or none.
+func logLevel(text string) (string, error) {
+	if text == "" {
+		return "", nil
+	}
+	chosen := ""
+	for part := range strings.SplitSeq(text, ",") {
+		target, level, named := strings.Cut(part, "=")
+		if !named {
+			target, level = "", target
+		}
+		if level = strings.TrimSpace(level); level == "trace" {
+			level = "debug" // the least that there is
+		}
+		var known slog.Level
+		if err := known.UnmarshalText([]byte(level)); err != nil {
+			return "", usagef("--log %s: want debug, info, warn or error, or a list as warn,psyche=debug", text)
+		}
+		if target = strings.TrimSpace(target); target == "psyche" || !named && chosen == "" {
+			chosen = level
+		}
+	}
+	return chosen, nil
+}

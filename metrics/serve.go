@@ -1,0 +1,56 @@
+package metrics
+
+import (
+	"encoding/json"
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// Handler shows the board: a JSON object at /, what Prometheus reads at /metrics.
+func (b *Board) Handler() http.Handler {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(b, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		figures := map[string]any{}
+		for name, value := range b.Values() {
+			figures[name] = value
+			if math.IsNaN(value) || math.IsInf(value, 0) {
+				figures[name] = nil // JSON has no such numbers
+			}
+		}
+		_ = json.NewEncoder(w).Encode(figures) // the reader has gone
+	})
+	return mux
+}
+
+// Describe implements prometheus.Collector: which figures there are shows in time.
+func (b *Board) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector. Figures of single tensors are not among them.
+func (b *Board) Collect(to chan<- prometheus.Metric) {
+	values := b.Values()
+	names := make([]string, 0, len(values))
+	for name := range values {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		if task, ok := strings.CutPrefix(name, "eval/"); ok {
+			task, metric, _ := strings.Cut(task, "/")
+			desc := prometheus.NewDesc("psyche_client_eval", "Score of the model in a task.", []string{"task", "metric"}, nil)
+			to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, values[name], task, metric)
+			continue
+		}
+		desc := prometheus.NewDesc("psyche_client_"+strings.NewReplacer("/", "_", ".", "_", "-", "_").Replace(name), "The figure "+name+" of trackers.", nil, nil)
+		to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, values[name])
+	}
+}

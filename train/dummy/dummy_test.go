@@ -1,0 +1,123 @@
+package dummy_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/psyche-go/psyche/assign"
+	"github.com/psyche-go/psyche/client/env"
+	"github.com/psyche-go/psyche/data"
+	"github.com/psyche-go/psyche/train/dummy"
+)
+
+var _ env.Trainer = (*dummy.Trainer)(nil)
+
+func begun(context.Context) error { return nil }
+
+func open(t *testing.T, id byte, delay time.Duration) *dummy.Trainer {
+	t.Helper()
+	trainer, err := dummy.New(dummy.Options{Model: dummy.Model(), RunID: "run", TrainerID: [32]byte{id}, Delay: delay})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return trainer
+}
+
+func digest(t *testing.T, trainer *dummy.Trainer) [32]byte {
+	t.Helper()
+	s, err := trainer.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Step = 0
+	return s.Manifest().Digest()
+}
+
+// TestOrderAndSetMatter has members apply the same results, fewer, and in another order.
+func TestOrderAndSetMatter(t *testing.T) {
+	batches := []data.Batch{
+		{ID: assign.BatchID{Start: 0, End: 1}, Sequences: [][]int32{{1, 2, 3}}},
+		{ID: assign.BatchID{Start: 1, End: 2}, Sequences: [][]int32{{4, 5, 6}}},
+	}
+	var payloads [][]byte
+	for i, batch := range batches {
+		trainer := open(t, byte(i), 0)
+		payload, loss, err := trainer.Train(t.Context(), 7, batch, begun)
+		if err != nil || loss <= 0 || len(payload) != trainer.MaxResultSize() {
+			t.Fatal(len(payload), loss, err)
+		}
+		if err := trainer.Verify(payload, 7, batch.ID, [32]byte{byte(i)}); err != nil {
+			t.Error(err)
+		}
+		for name, err := range map[string]error{
+			"step":    trainer.Verify(payload, 8, batch.ID, [32]byte{byte(i)}),
+			"batch":   trainer.Verify(payload, 7, assign.BatchID{Start: 5, End: 6}, [32]byte{byte(i)}),
+			"trainer": trainer.Verify(payload, 7, batch.ID, [32]byte{9}),
+			"length":  trainer.Verify(payload[1:], 7, batch.ID, [32]byte{byte(i)}),
+		} {
+			if !errors.Is(err, dummy.ErrResult) {
+				t.Errorf("another %s: %v", name, err)
+			}
+		}
+		payloads = append(payloads, payload)
+	}
+	apply := func(payloads ...[]byte) [32]byte {
+		trainer := open(t, 5, 0)
+		if err := trainer.Apply(t.Context(), 7, payloads, false); err != nil {
+			t.Fatal(err)
+		}
+		return digest(t, trainer)
+	}
+	both := apply(payloads[0], payloads[1])
+	if both != apply(payloads[0], payloads[1]) {
+		t.Error("the same results gave two models")
+	}
+	for name, other := range map[string][32]byte{
+		"none": apply(), "one": apply(payloads[0]), "another order": apply(payloads[1], payloads[0]),
+	} {
+		if other == both {
+			t.Errorf("%s: the same model", name)
+		}
+	}
+}
+
+func TestLoad(t *testing.T) {
+	trainer := open(t, 1, 0)
+	payload, _, err := trainer.Train(t.Context(), 1, data.Batch{}, begun)
+	if err == nil {
+		err = trainer.Apply(t.Context(), 1, [][]byte{payload}, true)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := trainer.Snapshot(t.Context())
+	if err != nil || s.Step != 1 {
+		t.Fatal(s.Step, err)
+	}
+	other := open(t, 2, 0)
+	if err := other.Load(t.Context(), s); err != nil || digest(t, other) != digest(t, trainer) {
+		t.Errorf("loaded another model: %v", err)
+	}
+	s.Tensors[0].Data = s.Tensors[0].Data[4:]
+	if err := other.Load(t.Context(), s); !errors.Is(err, dummy.ErrModel) {
+		t.Errorf("loaded a damaged model: %v", err)
+	}
+}
+
+func TestDelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		trainer := open(t, 1, time.Minute)
+		started := time.Now()
+		if _, _, err := trainer.Train(t.Context(), 1, data.Batch{}, begun); err != nil || time.Since(started) != time.Minute {
+			t.Errorf("took %v, %v", time.Since(started), err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, _, err := trainer.Train(ctx, 2, data.Batch{}, begun); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a cancelled training ended with %v", err)
+		}
+	})
+}

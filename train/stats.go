@@ -1,0 +1,43 @@
+package train
+
+// Gradient is what a trained step tells of its gradient.
+type Gradient struct {
+	Step    uint32
+	LR      float64       // learning rate of the step
+	Norm    float64       // L2 norm of the whole gradient, before it is clipped
+	Tensors []TensorStats // every Options.StatsEvery steps
+}
+
+// TensorStats are sums of absolute values: how much of the learning is in a tensor.
+type TensorStats struct {
+	Name     string
+	Gradient float64
+	Delta    float64 // of DisTrO: the momentum that was not sent, after the step
+}
+
+// tell reports a step to Options.Trained.
+func (r *replica) tell(step uint32, lr float32, norm float64, gradients, deltas [][]float32) {
+	if r.trained == nil {
+		return
+	}
+	g := Gradient{Step: step, LR: float64(lr), Norm: norm}
+	if r.statsEvery > 0 && step%r.statsEvery == 0 {
+		for i, p := range r.parameters {
+			s := TensorStats{Name: p.name, Gradient: absolute(gradients[i])}
+			if deltas != nil {
+				s.Delta = absolute(deltas[i])
+			}
+			g.Tensors = append(g.Tensors, s)
+		}
+	}
+	r.trained(g)
+}
+
+// absolute sums the absolute values of a slice.
+func absolute(values []float32) float64 {
+	var sum float64
+	for _, v := range values {
+		sum += max(float64(v), -float64(v))
+	}
+	return sum
+}
