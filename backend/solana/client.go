@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 	"sync"
@@ -19,13 +18,10 @@ import (
 
 // Client implements the contract of package backend over a chain.
 type Client struct {
+	*sender
 	options Options
-	pace    Pace
-	logger  *slog.Logger
-	pool    *rpc.Pool
 	program transaction.Program
 	run     transaction.PublicKey
-	key     transaction.PublicKey // of the participant
 
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
@@ -38,8 +34,6 @@ type Client struct {
 	post    chan struct{}    // has a value when addresses have to be announced
 	turn    chan struct{}    // full while an action is in flight
 
-	fees feeCache
-
 	mu      sync.Mutex
 	view    view // state is nil before the first
 	changed chan struct{}
@@ -48,7 +42,6 @@ type Client struct {
 	nonce   uint64
 	own     []ownAction // that were accepted lately
 	addrs   []string    // to announce
-	costs   Costs
 	closed  bool
 }
 
@@ -73,15 +66,14 @@ func Dial(ctx context.Context, o Options) (*Client, error) {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	c := &Client{
-		options: o, pace: o.Pace, logger: o.Logger.With("run", o.Run), pool: pool,
-		program: transaction.Program(o.Program), run: o.Run, key: transaction.PublicKey(o.Key.ID()),
+		sender:  newSender(pool, o.Pace, o.Logger.With("run", o.Run), o.Key, o.MaxPrice),
+		options: o, program: transaction.Program(o.Program), run: o.Run,
 		ctx: ctx, cancel: cancel,
 		updates: make(chan backend.Update, 1), seen: make(chan observation, 64),
 		wake: make(chan struct{}, 1), call: make(chan struct{}, 1), post: make(chan struct{}, 1), turn: make(chan struct{}, 1),
 		changed: make(chan struct{}), clock: newClock(len(o.Endpoints)), peers: make(map[identity.ID][]string),
 		nonce: uint64(max(0, time.Now().UnixNano())), addrs: slices.Clone(o.Addrs),
 	}
-	c.fees.limit = o.MaxPrice
 	first := make(chan error, 1)
 	c.running.Go(func() { c.watch(first) })
 	for i := range pool.Endpoints() {
@@ -229,9 +221,15 @@ func (c *Client) Err() error { return nil }
 
 // Costs returns what the client has paid since it began.
 func (c *Client) Costs() Costs {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.accounting.Lock()
+	defer c.accounting.Unlock()
 	return c.costs
+}
+
+// onChange returns a channel that is closed when the view changes.
+func (c *Client) onChange() <-chan struct{} {
+	_, changed := c.now()
+	return changed
 }
 
 // Close ends the client and waits for its goroutines.

@@ -5,10 +5,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/psyche-go/psyche/backend"
+	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/solana/program"
 	"github.com/psyche-go/psyche/solana/rpc"
 	"github.com/psyche-go/psyche/solana/transaction"
@@ -20,15 +22,35 @@ const blockhashWait = 20 * time.Second
 // heightEvery is after how many looks at statuses the block height is asked for again.
 const heightEvery = 4
 
+// sender signs transactions with one key, pays for them and brings them to the chain.
+type sender struct {
+	pool   *rpc.Pool
+	pace   Pace
+	logger *slog.Logger
+	secret identity.Key
+	key    transaction.PublicKey // of secret
+	fees   feeCache
+
+	accounting sync.Mutex
+	costs      Costs
+}
+
+func newSender(pool *rpc.Pool, pace Pace, logger *slog.Logger, key identity.Key, maxPrice uint64) *sender {
+	return &sender{
+		pool: pool, pace: pace, logger: logger, secret: key, key: transaction.PublicKey(key.ID()), fees: feeCache{limit: maxPrice},
+	}
+}
+
 // order is a transaction that is to become part of the chain.
 type order struct {
 	what         string
 	instructions []transaction.Instruction
 	units        uint32
-	ticks        bool        // it does nothing but tick
-	inTurn       bool        // of ticks: it was this client's turn
-	settled      func() bool // the agreed state shows that it landed; nil: never
-	pointless    func() bool // it is not to be sent again; nil: never
+	ticks        bool                   // it does nothing but tick
+	inTurn       bool                   // of ticks: it was this client's turn
+	settled      func() bool            // the agreed state shows that it landed; nil: never
+	pointless    func() bool            // it is not to be sent again; nil: never
+	changed      func() <-chan struct{} // when these may have become true; nil: when time passes
 }
 
 // report is what an endpoint knows of a delivery.
@@ -40,7 +62,7 @@ type report struct {
 
 // deliver signs an order and sends it to all endpoints until it is part of the chain, or a
 // quorum says that it failed. When nobody knows, the error is backend.ErrDisconnected.
-func (c *Client) deliver(ctx context.Context, o order) error {
+func (c *sender) deliver(ctx context.Context, o order) error {
 	n := len(c.pool.Endpoints())
 	d := &delivery{quorum: n/2 + 1, resend: c.pace.Resend, heights: make([]uint64, n), only: o.ticks}
 	run, cancel := context.WithCancel(ctx)
@@ -53,7 +75,10 @@ func (c *Client) deliver(ctx context.Context, o order) error {
 		couriers.Go(func() { c.carry(run, i, outboxes[i], reports) })
 	}
 	for {
-		_, changed := c.now()
+		var changed <-chan struct{}
+		if o.changed != nil {
+			changed = o.changed()
+		}
 		if o.settled != nil && len(d.attempts) > 0 && o.settled() {
 			c.paid(&d.attempts[len(d.attempts)-1], o)
 			return nil
@@ -97,7 +122,7 @@ func replace(outbox chan attempt, a attempt) {
 }
 
 // await waits for a report, a new state, or a while.
-func (c *Client) await(ctx context.Context, d *delivery, reports <-chan report, changed <-chan struct{}) error {
+func (c *sender) await(ctx context.Context, d *delivery, reports <-chan report, changed <-chan struct{}) error {
 	timer := time.NewTimer(c.pace.Status)
 	defer timer.Stop()
 	select {
@@ -112,7 +137,7 @@ func (c *Client) await(ctx context.Context, d *delivery, reports <-chan report, 
 }
 
 // carry sends one endpoint what is in the outbox, and asks what became of it.
-func (c *Client) carry(ctx context.Context, endpoint int, outbox <-chan attempt, reports chan<- report) {
+func (c *sender) carry(ctx context.Context, endpoint int, outbox <-chan attempt, reports chan<- report) {
 	e := c.pool.Endpoints()[endpoint]
 	var names []transaction.Signature
 	ticker := time.NewTicker(c.pace.Status)
@@ -151,10 +176,10 @@ func (c *Client) carry(ctx context.Context, endpoint int, outbox <-chan attempt,
 }
 
 // sign makes a transaction of an order that was signed attempt times before.
-func (c *Client) sign(ctx context.Context, o order, before int) (attempt, error) {
+func (c *sender) sign(ctx context.Context, o order, before int) (attempt, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, blockhashWait, fmt.Errorf("%w: no endpoint answers", backend.ErrDisconnected))
 	defer cancel()
-	a := attempt{units: o.units, price: c.priceFor(ctx, before)}
+	a := attempt{units: o.units, price: c.priceFor(ctx, &o, before)}
 	if err := c.checkFunds(ctx, fee(a.units, a.price)); err != nil {
 		return attempt{}, err
 	}
@@ -172,7 +197,7 @@ func (c *Client) sign(ctx context.Context, o order, before int) (attempt, error)
 	if err != nil {
 		return attempt{}, err
 	}
-	signed, err := m.Sign(c.options.Key)
+	signed, err := m.Sign(c.secret)
 	if err != nil {
 		return attempt{}, err
 	}
@@ -180,14 +205,14 @@ func (c *Client) sign(ctx context.Context, o order, before int) (attempt, error)
 		return attempt{}, err
 	}
 	a.name, a.lastValid, a.signed = signed.Name(), block.LastValid, time.Now()
-	c.mu.Lock()
+	c.accounting.Lock()
 	c.costs.Sent++
-	c.mu.Unlock()
+	c.accounting.Unlock()
 	return a, nil
 }
 
 // disconnected makes an error of all endpoints one that says that the chain is out of reach.
-func (c *Client) disconnected(ctx context.Context, err error) error {
+func (c *sender) disconnected(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
@@ -199,7 +224,7 @@ func (c *Client) disconnected(ctx context.Context, err error) error {
 
 // checkFunds returns ErrNoFunds when the key cannot pay: such a transaction never lands, and no
 // endpoint says why.
-func (c *Client) checkFunds(ctx context.Context, lamports uint64) error {
+func (c *sender) checkFunds(ctx context.Context, lamports uint64) error {
 	has, err := rpc.Any(ctx, c.pool, func(ctx context.Context, e *rpc.Endpoint) (uint64, error) {
 		return e.Balance(ctx, c.key, rpc.Confirmed)
 	})
@@ -213,9 +238,9 @@ func (c *Client) checkFunds(ctx context.Context, lamports uint64) error {
 }
 
 // paid notes the costs of what landed.
-func (c *Client) paid(a *attempt, o order) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (c *sender) paid(a *attempt, o order) {
+	c.accounting.Lock()
+	defer c.accounting.Unlock()
 	c.costs.Landed++
 	c.costs.Lamports += fee(a.units, a.price)
 	if o.ticks {

@@ -129,9 +129,9 @@ func (c *Client) createPeer(ctx context.Context, peer transaction.PublicKey) err
 	if err != nil {
 		return err
 	}
-	c.mu.Lock()
+	c.accounting.Lock()
 	c.costs.Rent += rent
-	c.mu.Unlock()
+	c.accounting.Unlock()
 	return nil
 }
 

@@ -76,14 +76,14 @@ type feeCache struct {
 
 // priceFor returns what to offer for a transaction that was signed attempt times before. When
 // nobody answers, it is what was paid before.
-func (c *Client) priceFor(ctx context.Context, attempt int) uint64 {
+func (c *sender) priceFor(ctx context.Context, o *order, attempt int) uint64 {
 	f := &c.fees
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if now := time.Now(); now.Sub(f.asked) >= feesLast {
 		f.asked = now
 		recent, err := rpc.Any(ctx, c.pool, func(ctx context.Context, e *rpc.Endpoint) ([]uint64, error) {
-			return e.PrioritizationFees(ctx, []transaction.PublicKey{c.run})
+			return e.PrioritizationFees(ctx, written(o))
 		})
 		if err != nil {
 			c.logger.Debug("cannot read recent fees", "error", err)
@@ -92,4 +92,17 @@ func (c *Client) priceFor(ctx context.Context, attempt int) uint64 {
 		}
 	}
 	return price(f.recent, attempt, f.limit)
+}
+
+// written returns the accounts that an order writes to, beside the payer's: who wants to write to
+// the same ones competes with it.
+func written(o *order) (keys []transaction.PublicKey) {
+	for _, in := range o.instructions {
+		for _, account := range in.Accounts {
+			if account.Writable && !account.Signer && !slices.Contains(keys, account.Key) {
+				keys = append(keys, account.Key)
+			}
+		}
+	}
+	return keys
 }

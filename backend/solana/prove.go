@@ -2,7 +2,6 @@ package solana
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"slices"
 	"time"
@@ -10,8 +9,6 @@ import (
 	"github.com/psyche-go/psyche/solana/rpc"
 	"github.com/psyche-go/psyche/solana/transaction"
 )
-
-var le = binary.LittleEndian
 
 // Bounds of one proof.
 const (
@@ -67,7 +64,7 @@ func (c *Client) replayTo(ctx context.Context, e *rpc.Endpoint, from, to sightin
 		return err
 	}
 	slices.Reverse(names)
-	r := newReplay(c.options.Program, c.run, from.account)
+	p := newProof(c.options.Program, c.run, from.account)
 	for _, named := range names {
 		if named.Err != nil || named.Slot < from.account.Slot {
 			continue
@@ -79,31 +76,31 @@ func (c *Client) replayTo(ctx context.Context, e *rpc.Endpoint, from, to sightin
 		if landed == nil {
 			return fmt.Errorf("%w: the endpoint does not know transaction %s", ErrReplay, named.Signature)
 		}
-		if old, err := r.isOld(landed); err != nil || old {
+		if old, err := p.isOld(landed); err != nil || old {
 			if err != nil {
 				return err
 			}
 			continue
 		}
-		if err := r.follow(landed); err != nil {
+		if err := p.follow(landed); err != nil {
 			return err
 		}
-		if r.now > latest {
+		if p.now > latest {
 			return fmt.Errorf("%w: an event is of a time to come", ErrReplay)
 		}
-		if r.shows(&to) {
+		if p.shows(&to) {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: they lead to event %d, the state is that of event %d", ErrReplay, r.claim.sequence, to.sequence)
+	return fmt.Errorf("%w: they lead to event %d, the state is that of event %d", ErrReplay, p.run.Sequence, to.sequence)
 }
 
 // isOld reports whether the state has all that a transaction did: it is of the slot of the newest
 // change, before or with it.
-func (r *replay) isOld(landed *rpc.Landed) (bool, error) {
-	events, err := r.events(landed.Logs)
+func (p *proof) isOld(landed *rpc.Landed) (bool, error) {
+	events, err := p.events(landed.Logs)
 	if err != nil {
 		return false, err
 	}
-	return len(events) > 0 && events[len(events)-1].Sequence <= r.claim.sequence, nil
+	return len(events) > 0 && events[len(events)-1].Sequence <= p.run.Sequence, nil
 }

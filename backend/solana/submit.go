@@ -54,6 +54,7 @@ func (c *Client) submit(ctx context.Context, a coordinator.Action) error {
 		return err
 	}
 	o.settled = func() bool { return c.nonceOf(id) == nonce }
+	o.changed = c.onChange
 	if err := c.deliver(ctx, o); err != nil {
 		if isDone(err) {
 			poke(c.wake) // the chain knows more than this client
@@ -96,7 +97,7 @@ func (c *Client) orderOf(ctx context.Context, state *coordinator.State, nonce ui
 	encoded := wire.AppendAction(nil, a)
 	o := order{what: fmt.Sprintf("%T", a), units: actUnits}
 	if _, large := a.(coordinator.UpdateConfig); large {
-		if err := c.stage(ctx, encoded[1:]); err != nil {
+		if err := c.stage(ctx, c.program, c.run, encoded[1:]); err != nil {
 			return order{}, fmt.Errorf("stage the configuration: %w", err)
 		}
 		o.instructions = []transaction.Instruction{c.program.ActStaged(c.run, c.key, nonce, encoded[0], encoded[1:])}
@@ -125,14 +126,4 @@ func (c *Client) withTicks(o order, ticks int) order {
 		o.units = min(o.units+tickUnits, maxUnits)
 	}
 	return o
-}
-
-// stage writes bytes into the account's staging area, in transactions of their own.
-func (c *Client) stage(ctx context.Context, staged []byte) error {
-	for _, in := range c.program.Writes(c.run, c.key, staged, transaction.MaxRunWrite) {
-		if err := c.deliver(ctx, order{what: "staging", instructions: []transaction.Instruction{in}, units: writeUnits}); err != nil {
-			return err
-		}
-	}
-	return nil
 }

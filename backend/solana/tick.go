@@ -101,6 +101,7 @@ func (c *Client) sendTick(v view, ticks int, inTurn bool) {
 		now, _ := c.now()
 		return now.claim != v.claim || now.armed != v.armed
 	}
+	o.changed = c.onChange
 	err := c.deliver(c.ctx, o)
 	if err != nil && c.ctx.Err() == nil && !o.pointless() {
 		c.logger.Warn("cannot move the run on", "error", err)

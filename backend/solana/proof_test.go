@@ -82,9 +82,6 @@ func (h *history) act(n byte, nonce uint64, a coordinator.Action) {
 	key := backendtest.Key(n)
 	id := transaction.PublicKey(key.ID())
 	encoded := wire.AppendAction(nil, a)
-	if _, update := a.(coordinator.UpdateConfig); update != (encoded[0] == kindUpdateConfig) {
-		h.t.Fatalf("%T has kind %d", a, encoded[0])
-	}
 	in := h.program.Act(h.run, id, nonce, encoded)
 	if _, staged := a.(coordinator.UpdateConfig); staged {
 		for _, write := range h.program.Writes(h.run, id, encoded[1:], 100) {
@@ -95,7 +92,7 @@ func (h *history) act(n byte, nonce uint64, a coordinator.Action) {
 	if err := h.account.State.Apply(coordinator.ClientID(id), nonce, a); err != nil {
 		h.t.Fatal(err)
 	}
-	h.land(key, []event.Event{h.event(event.Act, 0, event.Cause{Actor: id, Nonce: nonce, Action: in.Data[9:]})}, in)
+	h.land(key, []event.Event{h.event(event.Act, 0, event.Cause{Actor: id, Nonce: nonce, Data: in.Data[9:]})}, in)
 }
 
 func (h *history) tick(draw uint64) {
@@ -138,8 +135,8 @@ func testHistory(t *testing.T) (*history, *layout.Account) {
 	return h, &from
 }
 
-func (h *history) follow(from *layout.Account) (*replay, error) {
-	r := newReplay(transaction.PublicKey(h.program), h.run, from)
+func (h *history) follow(from *layout.Account) (*proof, error) {
+	r := newProof(transaction.PublicKey(h.program), h.run, from)
 	for _, landed := range h.landed {
 		if err := r.follow(landed); err != nil {
 			return r, err
@@ -157,7 +154,7 @@ func TestReplay(t *testing.T) {
 	}
 	target := sighting{claim: claim{h.account.Sequence, h.account.Head}, account: &h.account}
 	if !r.shows(&target) {
-		t.Errorf("it leads to event %d, want %d", r.claim.sequence, target.sequence)
+		t.Errorf("it leads to event %d, want %d", r.run.Sequence, target.sequence)
 	}
 	if string(from.State.AppendTo(nil)) != before {
 		t.Error("what it begins from has changed")
@@ -221,7 +218,7 @@ func (h *history) forge(a coordinator.Action) {
 	id := transaction.PublicKey(backendtest.Key(2).ID())
 	encoded := wire.AppendAction(nil, a)
 	e := event.Event{Instruction: event.Act, Sequence: 2, Now: h.now}
-	e.Head = e.Next([32]byte{1}, event.Cause{Actor: id, Nonce: 1, Action: encoded})
+	e.Head = e.Next([32]byte{1}, event.Cause{Actor: id, Nonce: 1, Data: encoded})
 	rest := h.landed[1:]
 	h.landed = nil
 	h.land(backendtest.Key(2), []event.Event{e}, h.program.Act(h.run, id, 1, encoded))
@@ -236,8 +233,8 @@ func TestReplaySkips(t *testing.T) {
 	h.land(backendtest.Key(2), nil, h.program.Tick(h.run, nil))
 	h.landed[1].Err = &rpc.TransactionError{Name: "InstructionError"}
 	h.landed[1].Transaction.Signatures[0] = transaction.Signature{}
-	if r, err := h.follow(&from); err != nil || r.claim.sequence != 1 {
-		t.Errorf("event %d, %v", r.claim.sequence, err)
+	if r, err := h.follow(&from); err != nil || r.run.Sequence != 1 {
+		t.Errorf("event %d, %v", r.run.Sequence, err)
 	}
 	h.land(backendtest.Key(1), nil, h.program.Free(h.run, transaction.PublicKey(backendtest.Key(1).ID()), h.run))
 	if _, err := h.follow(&from); !errors.Is(err, ErrReplay) {
@@ -259,7 +256,7 @@ func FuzzReplay(f *testing.F) {
 		}}
 		cause := event.Cause{Actor: key}
 		if len(data) > 9 {
-			cause.Nonce, cause.Action = le.Uint64(data[1:]), data[9:]
+			cause.Nonce, cause.Data = le.Uint64(data[1:]), data[9:]
 		}
 		if len(data) > 900 {
 			return
