@@ -45,6 +45,9 @@ type commands struct {
 		Start        testnetStart `cmd:"" help:"Run a server and several clients as processes on this machine."`
 		PrintAllHelp manual       `cmd:"" hidden:"" help:"Print the help of these commands."`
 	} `cmd:"" help:"Try a run on one machine."`
+	Chain struct {
+		Start chainStart `cmd:"" help:"Run a chain of one node on this machine."`
+	} `cmd:"" help:"Try runs on a chain."`
 	Keys struct {
 		New  keysNew  `cmd:"" help:"Make a key file."`
 		Show keysShow `cmd:"" help:"Print the id that belongs to a key."`

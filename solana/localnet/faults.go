@@ -26,14 +26,16 @@ func (e *Endpoint) SetFaults(f Faults) {
 	f.Lag = min(max(f.Lag, 0), MaxLag)
 	e.mu.Lock()
 	e.faults = f
-	var dropped []*socket
-	if f.Dead {
-		for s := range e.sockets {
-			dropped = append(dropped, s)
-		}
-	}
 	e.mu.Unlock()
-	for _, s := range dropped {
+	if f.Dead {
+		e.closeSockets()
+	}
+}
+
+func (e *Endpoint) closeSockets() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for s := range e.sockets {
 		s.close()
 	}
 }

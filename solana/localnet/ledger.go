@@ -81,6 +81,9 @@ func NewLedger(c Config) *Ledger {
 	return l
 }
 
+// Genesis names the chain.
+func (l *Ledger) Genesis() transaction.Hash { return l.genesis }
+
 // Advance ends the open slot and begins the next, in which the chain's clock shows now, or what it
 // showed before if that is later.
 func (l *Ledger) Advance(now time.Time) {

@@ -93,7 +93,7 @@ func (e *Endpoint) getVersion(parameters) (any, error) {
 }
 
 func (e *Endpoint) getGenesisHash(parameters) (any, error) {
-	return e.server.ledger.genesis.String(), nil
+	return e.server.ledger.Genesis().String(), nil
 }
 
 func (e *Endpoint) getSlot(p parameters) (any, error) {

@@ -92,13 +92,3 @@ func (s *Server) Endpoint() *Endpoint {
 	s.endpoints = append(s.endpoints, e)
 	return e
 }
-
-// Close ends what endpoints have open.
-func (s *Server) Close() {
-	s.mu.Lock()
-	endpoints := s.endpoints
-	s.mu.Unlock()
-	for _, e := range endpoints {
-		e.SetFaults(Faults{Dead: true})
-	}
-}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/psyche-go/psyche/solana/localnet"
+	"github.com/psyche-go/psyche/solana/sbpf"
+	"github.com/psyche-go/psyche/solana/transaction"
+)
+
+// chainStart runs a chain for development.
+type chainStart struct {
+	Listen  string   `default:"127.0.0.1:8899" placeholder:"HOST:PORT" help:"Address for JSON-RPC and WebSockets (${default}). The next port takes both, too, as tools expect."`
+	SlotMs  int      `name:"slot-ms" default:"400" help:"Milliseconds of a slot (${default})."`
+	Program []string `sep:"none" placeholder:"ID=FILE" help:"A program that is on the chain from the beginning, callable at this id; may be given several times."`
+}
+
+// Help is shown by --help below the command's summary.
+func (chainStart) Help() string {
+	return `The chain is that of package solana/localnet: Solana's transactions, fees, limits and
+programs, and no other nodes. Its faucet gives lamports to anybody who calls requestAirdrop. All of
+it is in memory: when the command ends, the chain is gone.`
+}
+
+// maxSlot bounds --slot-ms.
+const maxSlot = time.Minute
+
+// Run serves until a signal comes.
+func (c chainStart) Run(ctx context.Context, to console) error {
+	slot := time.Duration(c.SlotMs) * time.Millisecond
+	if c.SlotMs < 1 || slot > maxSlot {
+		return usagef("--slot-ms is %d: want 1 to %d", c.SlotMs, maxSlot.Milliseconds())
+	}
+	now := time.Now()
+	ledger := localnet.NewLedger(localnet.Config{Start: now, Seed: uint64(now.UnixNano())})
+	for _, given := range c.Program {
+		if err := setProgram(ledger, given); err != nil {
+			return err
+		}
+	}
+	first, second, err := listenTwice(c.Listen)
+	if err != nil {
+		return err
+	}
+	server := localnet.NewServer(ledger, localnet.Options{Slot: slot})
+	_, _ = fmt.Fprintf(to.out, "JSON-RPC  http://%s\nWebSocket ws://%s\nThe chain is in memory, its genesis hash is %s. Ctrl-C ends it.\n", first.Addr(), second.Addr(), ledger.Genesis())
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var running sync.WaitGroup
+	running.Go(func() { server.Run(ctx) })
+	err = server.Endpoint().Serve(ctx, first, second)
+	cancel()
+	running.Wait()
+	return err
+}
+
+// setProgram puts a program on the chain that is given as ID=FILE.
+func setProgram(ledger *localnet.Ledger, given string) error {
+	id, path, found := strings.Cut(given, "=")
+	key, err := transaction.ParsePublicKey(id)
+	if !found || err != nil {
+		return usagef("--program %q: want an id in base58, = and the program's file", given)
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("--program %s: %w", id, err)
+	}
+	defer func() { _ = file.Close() }()
+	image, err := io.ReadAll(io.LimitReader(file, sbpf.MaxSize+1)) // Load refuses more
+	if err != nil {
+		return fmt.Errorf("--program %s: %s: %w", id, path, err)
+	}
+	if err := ledger.SetProgram(key, image); err != nil {
+		return fmt.Errorf("--program %s: %s: %w", id, path, err)
+	}
+	return nil
+}
+
+// listenTwice listens at an address and at the port behind it, where tools look for WebSockets.
+func listenTwice(address string) (first, second net.Listener, err error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, nil, usagef("--listen %q: want host:port: %w", address, err)
+	}
+	if first, err = net.Listen("tcp", address); err != nil {
+		return nil, nil, fmt.Errorf("--listen %s: %w", address, err)
+	}
+	next := "0"
+	if port != "0" {
+		next = strconv.Itoa(first.Addr().(*net.TCPAddr).Port + 1)
+	}
+	if second, err = net.Listen("tcp", net.JoinHostPort(host, next)); err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("--listen %s: the port behind it takes WebSockets: %w", address, err), first.Close())
+	}
+	return first, second, nil
+}

@@ -1,0 +1,30 @@
+package localnet
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestRun lets an hour pass.
+func TestRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := NewLedger(Config{Start: began})
+		s := NewServer(l, Options{})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			s.Run(ctx)
+			close(ended)
+		}()
+		time.Sleep(time.Hour + time.Millisecond)
+		synctest.Wait()
+		v := l.At(Processed, 0)
+		if now, _ := v.Time(); v.Slot != FirstSlot+9000 || now != began.Add(time.Hour).Unix() {
+			t.Errorf("slot %d, %d seconds", v.Slot, now-began.Unix())
+		}
+		cancel()
+		<-ended
+	})
+}
