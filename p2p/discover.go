@@ -100,18 +100,24 @@ func (n *Node) askAbout(ctx context.Context, id identity.ID, m *member) error {
 	if err != nil || len(response) == 0 {
 		return err
 	}
-	size := int(binary.BigEndian.Uint16(append(response, 0)))
-	if size+2 != len(response) {
-		n.Penalise(id, FaultInvalid, "answer to "+PeersProtocol)
-		return fmt.Errorf("%w: %d bytes of %d", errRecord, len(response)-2, size)
-	}
-	r, err := openRecord(m.peerID, response[2:])
+	r, err := openAnswer(m.peerID, response)
 	if err != nil {
 		n.Penalise(id, FaultInvalid, "answer to "+PeersProtocol)
 		return err
 	}
 	n.learn(m.peerID, r.Addrs, r.Seq)
 	return nil
+}
+
+// openAnswer reads the answer about one member: its record behind the record's length.
+func openAnswer(p peer.ID, response []byte) (*peer.PeerRecord, error) {
+	if len(response) < 2 {
+		return nil, fmt.Errorf("%w: %d bytes", errRecord, len(response))
+	}
+	if size := int(binary.BigEndian.Uint16(response)); size+2 != len(response) {
+		return nil, fmt.Errorf("%w: %d bytes of %d", errRecord, len(response)-2, size)
+	}
+	return openRecord(p, response[2:])
 }
 
 // openRecord checks that raw was signed by p.

@@ -3,20 +3,22 @@
 # otherwise says exactly what to install. Does nothing, offline, when all is there.
 set -euo pipefail
 
-include=${LIBTORCH_INCLUDE:-${LIBTORCH:-/usr}/include}
+# As build-shim.sh takes it: the folder that holds include/, or the headers' own folder.
+include=${LIBTORCH_INCLUDE:-${LIBTORCH:-/usr}}
+[ -e "$include/include/ATen/ATen.h" ] && include=$include/include
 missing=()
 
 command -v g++ >/dev/null || missing+=("g++")
 command -v gcc >/dev/null || missing+=("gcc")
-if [ ! -e "$include/ATen/ATen.h" ] && [ ! -e "$include/torch/csrc/api/include/torch/torch.h" ]; then
+if [ ! -e "$include/ATen/ATen.h" ]; then
   if [ -n "${LIBTORCH:-}${LIBTORCH_INCLUDE:-}" ]; then
     echo "setup: no libtorch headers in $include, which LIBTORCH or LIBTORCH_INCLUDE names: correct it, or unset it to use Debian's" >&2
     exit 1
   fi
   missing+=("libtorch-dev")
 fi
-# With LIBTORCH set, that distribution brings a BLAS of its own.
-if [ -z "${LIBTORCH:-}" ] && ! compgen -G '/usr/lib/*/openblas-openmp/libopenblas.so.0' >/dev/null; then
+# With a libtorch of one's own, that distribution brings a BLAS of its own.
+if [ -z "${LIBTORCH:-}${LIBTORCH_LIB:-}" ] && ! compgen -G '/usr/lib/*/openblas-openmp/libopenblas.so.0' >/dev/null; then
   missing+=("libopenblas0-openmp")
 fi
 
