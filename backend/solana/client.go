@@ -226,6 +226,9 @@ func (c *Client) Costs() Costs {
 	return c.costs
 }
 
+// Run returns the address of the run's account.
+func (c *Client) Run() transaction.PublicKey { return c.run }
+
 // onChange returns a channel that is closed when the view changes.
 func (c *Client) onChange() <-chan struct{} {
 	_, changed := c.now()

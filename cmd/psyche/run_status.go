@@ -11,7 +11,7 @@ import (
 type runStatus struct {
 	RunID        string `name:"run-id" required:"" env:"RUN_ID" placeholder:"ID" help:"The run."`
 	JSON         bool   `name:"json" help:"Print everything, as JSON."`
-	connectFlags `embed:""`
+	hostFlags    `embed:""`
 }
 
 // Run shows how far a run is.

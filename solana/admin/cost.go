@@ -27,8 +27,8 @@ func (c Cost) String() string {
 		SOL(c.Total()), SOL(c.Rent), SOL(c.Fees), c.Transactions)
 }
 
-// transactions returns the cost of so many transactions that one key signs.
-func transactions(n int) Cost { return Cost{Fees: uint64(n) * signatureFee, Transactions: n} }
+// Transactions returns the cost of so many transactions that one key signs.
+func Transactions(n int) Cost { return Cost{Fees: uint64(n) * signatureFee, Transactions: n} }
 
 // SOL writes lamports as SOL, exactly.
 func SOL(lamports uint64) string {

@@ -61,7 +61,7 @@ func (c *Chain) PlanCreate(ctx context.Context, program transaction.PublicKey, r
 	}
 	if genesis != nil {
 		staged := len(layout.AppendGenesis(nil, *genesis))
-		more := transactions(1 + (staged+transaction.MaxRunWrite-1)/transaction.MaxRunWrite)
+		more := Transactions(1 + (staged+transaction.MaxRunWrite-1)/transaction.MaxRunWrite)
 		p.Cost.Fees += more.Fees
 		p.Cost.Transactions += more.Transactions
 	}
@@ -133,4 +133,19 @@ func (c *Chain) Forget(ctx context.Context, program, run transaction.PublicKey) 
 		return 0, err
 	}
 	return found.Lamports, c.operator.Send(ctx, "free the account of addresses", createUnits, transaction.Program(program).Forget(peer, c.Payer(), c.Payer()))
+}
+
+// HasBegun reports whether the payer's run of that id has its genesis. One of which not even the
+// account is there counts as begun: nothing can be added to it.
+func (c *Chain) HasBegun(ctx context.Context, program transaction.PublicKey, runID string) (bool, error) {
+	run, err := transaction.Program(program).RunAddress(c.Payer(), runID)
+	if err != nil {
+		return false, err
+	}
+	found, err := c.account(ctx, run, &rpc.Slice{Length: layout.HeadSize}, rpc.Confirmed)
+	if err != nil || found == nil || found.Owner != program {
+		return true, err
+	}
+	summary, err := layout.ReadSummary(found.Data)
+	return summary.RunState != coordinator.Uninitialized, err
 }

@@ -35,7 +35,7 @@ func (c *Chain) Tick(ctx context.Context, programID, run transaction.PublicKey) 
 		return false, err
 	}
 	for range 2 {
-		if err := c.Need(ctx, transactions(1)); err != nil {
+		if err := c.Need(ctx, Transactions(1)); err != nil {
 			return false, err
 		}
 		salt := binary.LittleEndian.AppendUint64(nil, uint64(time.Now().UnixNano()))
