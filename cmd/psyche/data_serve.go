@@ -20,14 +20,14 @@ import (
 )
 
 type dataServe struct {
-	DataConfig   string `required:"" placeholder:"FILE" help:"The data.toml that says what to serve."`
-	RunID        string `name:"run-id" required:"" env:"RUN_ID" placeholder:"ID" help:"The run whose members are served."`
-	hostFlags    `embed:""`
-	ListenAddr   string `required:"" placeholder:"HOST:PORT" help:"Address to serve on. Clients connect to the one that the run's data_location names."`
-	Keypair      string `type:"path" placeholder:"FILE" help:"Key file of this server: solana-keygen JSON or 32 raw bytes. Without it the key comes from RAW_IDENTITY_SECRET_KEY; without that, a fresh one is used, which clients do not know again."`
-	HTTPAddr     string `name:"http-addr" placeholder:"HOST:PORT" help:"Address of an HTTP server with /healthz and /metrics, which anybody may read. Without it there is none."`
-	sourceFlags  `embed:""`
-	logFlags     `embed:""`
+	DataConfig  string `required:"" placeholder:"FILE" help:"The data.toml that says what to serve."`
+	RunID       string `name:"run-id" required:"" env:"RUN_ID" placeholder:"ID" help:"The run whose members are served."`
+	hostFlags   `embed:""`
+	ListenAddr  string `required:"" placeholder:"HOST:PORT" help:"Address to serve on. Clients connect to the one that the run's data_location names."`
+	Keypair     string `type:"path" placeholder:"FILE" help:"Key file of this server: solana-keygen JSON or 32 raw bytes. Without it the key comes from RAW_IDENTITY_SECRET_KEY; without that, a fresh one is used, which clients do not know again."`
+	HTTPAddr    string `name:"http-addr" placeholder:"HOST:PORT" help:"Address of an HTTP server with /healthz and /metrics, which anybody may read. Without it there is none."`
+	sourceFlags `embed:""`
+	logFlags    `embed:""`
 }
 
 // Help is shown by --help below the command's summary.

@@ -9,9 +9,9 @@ import (
 )
 
 type runStatus struct {
-	RunID        string `name:"run-id" required:"" env:"RUN_ID" placeholder:"ID" help:"The run."`
-	JSON         bool   `name:"json" help:"Print everything, as JSON."`
-	hostFlags    `embed:""`
+	RunID     string `name:"run-id" required:"" env:"RUN_ID" placeholder:"ID" help:"The run."`
+	JSON      bool   `name:"json" help:"Print everything, as JSON."`
+	hostFlags `embed:""`
 }
 
 // Run shows how far a run is.

@@ -9,7 +9,7 @@ import (
 )
 
 type runUpdateConfig struct {
-	State    string `required:"" aliases:"config-path" type:"path" placeholder:"FILE" help:"A state.toml with the new rules and model."`
+	State      string `required:"" aliases:"config-path" type:"path" placeholder:"FILE" help:"A state.toml with the new rules and model."`
 	actFlags   `embed:""`
 	agreeFlags `embed:""`
 }

@@ -23,8 +23,15 @@ func (c Cost) Total() uint64 { return c.Rent + c.Fees }
 
 // String returns the cost for people.
 func (c Cost) String() string {
-	return fmt.Sprintf("%s SOL: %s for accounts, which come back when they are closed, and %s for %d transactions",
-		SOL(c.Total()), SOL(c.Rent), SOL(c.Fees), c.Transactions)
+	noun := "transactions"
+	if c.Transactions == 1 {
+		noun = "transaction"
+	}
+	if c.Rent == 0 {
+		return fmt.Sprintf("%s SOL for %d %s", SOL(c.Fees), c.Transactions, noun)
+	}
+	return fmt.Sprintf("%s SOL: %s for accounts, which come back when they are closed, and %s for %d %s",
+		SOL(c.Total()), SOL(c.Rent), SOL(c.Fees), c.Transactions, noun)
 }
 
 // Transactions returns the cost of so many transactions that one key signs.

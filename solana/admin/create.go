@@ -149,3 +149,19 @@ func (c *Chain) HasBegun(ctx context.Context, program transaction.PublicKey, run
 	summary, err := layout.ReadSummary(found.Data)
 	return summary.RunState != coordinator.Uninitialized, err
 }
+
+// CostToJoin returns the cost of the account in which the payer announces its addresses for a run.
+func (c *Chain) CostToJoin(ctx context.Context, program, run transaction.PublicKey) (Cost, error) {
+	peer, err := transaction.Program(program).PeerAddress(c.Payer(), run)
+	if err != nil {
+		return Cost{}, err
+	}
+	found, err := c.account(ctx, peer, &rpc.Slice{Length: 0}, rpc.Confirmed)
+	if err != nil || found != nil && found.Owner == program {
+		return Cost{}, err
+	}
+	rent, err := c.rent(ctx, layout.PeerSize)
+	cost := Transactions(1)
+	cost.Rent = rent
+	return cost, err
+}
