@@ -8,6 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"net/url"
+	"time"
 
 	"github.com/psyche-go/psyche/backend/solana"
 	"github.com/psyche-go/psyche/identity"
@@ -63,9 +66,21 @@ func (f *Flags) Options(key identity.Key, logger *slog.Logger) (solana.Options, 
 		}
 		o.Endpoints = append(o.Endpoints, address)
 	}
+	o.Pace = paceFor(o.Endpoints)
 	var err error
 	o.Program, err = f.Program()
 	return o, err
+}
+
+// paceFor returns how often to ask. Nodes on this machine have no provider who would mind.
+func paceFor(endpoints []rpc.Address) solana.Pace {
+	for _, e := range endpoints {
+		at, err := url.Parse(e.HTTP)
+		if err != nil || at.Hostname() != "localhost" && !net.ParseIP(at.Hostname()).IsLoopback() {
+			return solana.Pace{}
+		}
+	}
+	return solana.Pace{Poll: time.Second, Fetch: 150 * time.Millisecond, Peers: 5 * time.Second, Resend: time.Second, Status: 150 * time.Millisecond}
 }
 
 // Program returns the program that hosts the run.
