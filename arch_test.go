@@ -88,6 +88,13 @@ var importRules = []importRule{
 		reason: "who reads a log, or deploys the program, does it as it likes",
 	},
 	{
+		name: "a chain knows no runs",
+		from: under("solana/sbpf", "solana/localnet"),
+		never: either(under("coordinator", "wire", "backend", "server", "client", "p2p", "torch"),
+			under("solana/layout", "solana/program", "solana/event", "solana/replay", "solana/rpc"), anyOf("C")),
+		reason: "tests of runs are worth what the chain below them does not know",
+	},
+	{
 		name:   "learning knows no network",
 		from:   under("train", "model", "distro", "torch"),
 		never:  under("p2p", "backend", "client", "server", "hub", "checkpoint/remote"),

@@ -36,6 +36,17 @@ type Setup struct {
 // Attach connects a participant to the host. The suite closes what it returns.
 type Attach func(ctx context.Context, key identity.Key) (Backend, error)
 
+// Promise is a promise of package backend that not every host can keep.
+type Promise string
+
+// The promises that a host may be without. For each of them the suite checks what holds instead.
+const (
+	// OneBackend: a second live backend of a key is refused.
+	OneBackend Promise = "one key has one live backend"
+	// WithdrawsLost: who is gone for the grace period is withdrawn.
+	WithdrawsLost Promise = "who is gone is withdrawn"
+)
+
 // RunID of the run that the suite uses.
 const RunID = "conformance"
 
@@ -67,12 +78,13 @@ type client struct {
 	id coordinator.ClientID
 }
 
-// Run runs the suite.
-func Run(t *testing.T, start func(*testing.T, Setup) Attach) {
-	tests := []struct {
+// Run runs the suite against a host that keeps all promises but those named.
+func Run(t *testing.T, start func(*testing.T, Setup) Attach, without ...Promise) {
+	type entry struct {
 		name string
 		test func(*testing.T, *fixture)
-	}{
+	}
+	tests := []entry{
 		{"the first update comes by itself", testFirstUpdate},
 		{"accepted actions show everywhere", testSubmit},
 		{"refusals keep their code", testRefusal},
@@ -82,11 +94,18 @@ func Run(t *testing.T, start func(*testing.T, Setup) Attach) {
 		{"a reader owns its update", testOwnership},
 		{"addresses reach everybody", testAnnounce},
 		{"bad addresses are refused", testBadAddresses},
-		{"a second backend of a key is refused", testDuplicateKey},
-		{"who is gone is withdrawn", testWithdraw},
-		{"who comes back may join again", testComeBack},
 		{"a context ends a submit", testSubmitContext},
 		{"close is final and idempotent", testClose},
+	}
+	if slices.Contains(without, OneBackend) {
+		tests = append(tests, entry{"two backends of a key do no harm", testTwoBackends})
+	} else {
+		tests = append(tests, entry{"a second backend of a key is refused", testDuplicateKey})
+	}
+	if slices.Contains(without, WithdrawsLost) {
+		tests = append(tests, entry{"who is gone stays, and comes back as it was", testStays})
+	} else {
+		tests = append(tests, entry{"who is gone is withdrawn", testWithdraw}, entry{"who comes back may join again", testComeBack})
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -192,8 +211,12 @@ func testClock(t *testing.T, f *fixture) {
 		c.submit(coordinator.Join{})
 	}
 	clients[0].await("three pending", func(u backend.Update) bool { return len(u.State.Pending) == 3 })
-	f.clock.Add(10_000)
-	for _, c := range clients {
+	stop := f.letTimePass()
+	defer stop()
+	warm := clients[0].await("warmup", inState(coordinator.Warmup))
+	stop()
+	clients[0].submit(coordinator.Ready{Epoch: warm.State.Progress.Epoch})
+	for _, c := range clients[1:] {
 		u := c.await("warmup", inState(coordinator.Warmup))
 		c.submit(coordinator.Ready{Epoch: u.State.Progress.Epoch})
 	}
@@ -203,6 +226,26 @@ func testClock(t *testing.T, f *fixture) {
 			t.Fatalf("round %+v", round)
 		}
 	}
+}
+
+// letTimePass moves the clock a second at a time until stop is called: a host that has to be
+// told of time by others notices only now and then that some has passed.
+func (f *fixture) letTimePass() (stop func()) {
+	done := make(chan struct{})
+	var passing sync.WaitGroup
+	passing.Go(func() {
+		ticker := time.NewTicker(100 * time.Millisecond)
+		defer ticker.Stop()
+		for {
+			f.clock.Add(1000)
+			select {
+			case <-done:
+				return
+			case <-ticker.C:
+			}
+		}
+	})
+	return sync.OnceFunc(func() { close(done); passing.Wait() })
 }
 
 func testConcurrentSubmits(t *testing.T, f *fixture) {
@@ -331,6 +374,37 @@ func testComeBack(t *testing.T, f *fixture) {
 	}
 	a.await("only one", pending(a.id))
 	b = f.connect(t, 2)
+	b.submit(coordinator.Join{})
+	a.await("both again", pending(a.id, b.id))
+}
+
+// testTwoBackends is for hosts that cannot tell one backend of a key from another.
+func testTwoBackends(t *testing.T, f *fixture) {
+	a, again := f.connect(t, 1), f.connect(t, 1)
+	a.submit(coordinator.Join{})
+	again.await("the join of the other", pending(a.id))
+	again.submit(coordinator.Withdraw{Client: a.id})
+	a.await("nobody", pending())
+	a.submit(coordinator.Join{}) // nonces of both rise, whoever was first
+	again.await("the second join", pending(a.id))
+}
+
+// testStays is for hosts that do not notice who is gone.
+func testStays(t *testing.T, f *fixture) {
+	a, b := f.connect(t, 1), f.connect(t, 2)
+	a.submit(coordinator.Join{})
+	b.submit(coordinator.Join{})
+	a.await("both", pending(a.id, b.id))
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	b = f.connect(t, 2)
+	b.await("both, as before", pending(a.id, b.id))
+	if err := b.Submit(t.Context(), coordinator.Join{}); !errors.Is(err, coordinator.ErrDuplicate) {
+		t.Fatalf("error %v, want ErrDuplicate", err)
+	}
+	b.submit(coordinator.Withdraw{Client: b.id})
+	a.await("only one", pending(a.id))
 	b.submit(coordinator.Join{})
 	a.await("both again", pending(a.id, b.id))
 }

@@ -40,8 +40,9 @@ type Client struct {
 	clock   *clock
 	peers   map[identity.ID][]string
 	nonce   uint64
-	own     []ownAction // that were accepted lately
-	addrs   []string    // to announce
+	own     []ownAction       // that were accepted lately
+	addrs   []string          // to announce
+	faulty  map[string]string // endpoints that are not followed, and why
 	closed  bool
 }
 
@@ -71,7 +72,7 @@ func Dial(ctx context.Context, o Options) (*Client, error) {
 		ctx: ctx, cancel: cancel,
 		updates: make(chan backend.Update, 1), seen: make(chan observation, 64),
 		wake: make(chan struct{}, 1), call: make(chan struct{}, 1), post: make(chan struct{}, 1), turn: make(chan struct{}, 1),
-		changed: make(chan struct{}), clock: newClock(len(o.Endpoints)), peers: make(map[identity.ID][]string),
+		changed: make(chan struct{}), clock: newClock(len(o.Endpoints)), peers: make(map[identity.ID][]string), faulty: make(map[string]string),
 		nonce: uint64(max(0, time.Now().UnixNano())), addrs: slices.Clone(o.Addrs),
 	}
 	first := make(chan error, 1)
@@ -228,6 +229,12 @@ func (c *Client) Costs() Costs {
 
 // Run returns the address of the run's account.
 func (c *Client) Run() transaction.PublicKey { return c.run }
+// Faults returns the endpoints that are not followed at present, and what is wrong with them.
+func (c *Client) Faults() map[string]string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.faulty)
+}
 
 // onChange returns a channel that is closed when the view changes.
 func (c *Client) onChange() <-chan struct{} {

@@ -109,6 +109,9 @@ func (c *Client) orderOf(ctx context.Context, state *coordinator.State, nonce ui
 	armed, slot := c.view.armed, c.clock.slot(now)
 	ticks := tickPlan(state, c.clock.now(now), armed, slot)
 	c.mu.Unlock()
+	if ticks == 0 && endsPhase(a) && c.priceFor(ctx, &o, 0) == 0 {
+		ticks = 1
+	}
 	with := c.withTicks(o, ticks)
 	if _, err := transaction.Compile(c.key, transaction.Hash{}, append([]transaction.Instruction{
 		transaction.ComputeUnitLimit(0), transaction.ComputeUnitPrice(0),
@@ -116,6 +119,17 @@ func (c *Client) orderOf(ctx context.Context, state *coordinator.State, nonce ui
 		return with, nil
 	}
 	return o, nil
+}
+
+// endsPhase reports whether an action is of a kind that all members send at about the same time,
+// of which the last ends the phase. Nobody knows who is last: where a tick in vain costs nothing,
+// because nobody offers a price for compute units, all carry one.
+func endsPhase(a coordinator.Action) bool {
+	switch a.(type) {
+	case coordinator.Ready, coordinator.WitnessRound, coordinator.ReportCheckpoint:
+		return true
+	}
+	return false
 }
 
 // withTicks appends ticks to an order.

@@ -66,7 +66,7 @@ func (c *Client) sleep(at time.Time, ok bool, changed <-chan struct{}) bool {
 // tick that somebody else sent a moment ago shows there first. wait is how long to leave it when
 // there are none.
 func (c *Client) peek(v *view) (ticks int, wait time.Duration) {
-	ctx, cancel := context.WithTimeout(c.ctx, 4*c.pace.Turn)
+	ctx, cancel := context.WithTimeout(c.ctx, c.pace.Resend)
 	defer cancel()
 	wait = c.pace.Status
 	for i, e := range c.pool.Endpoints() {

@@ -110,11 +110,15 @@ type view struct {
 // nextTick returns when a client of that rank is to look whether a tick is needed; ok is false
 // when only actions change that.
 func nextTick(v *view, c *clock, rank int, now time.Time, turn, late, jitter time.Duration) (at time.Time, ok bool) {
-	due, ok := v.state.Due(notBefore(v.state, v.chain))
+	known := notBefore(v.state, v.chain)
+	due, ok := v.state.Due(known)
 	if !ok {
 		return time.Time{}, false
 	}
-	at = c.until(due, now)
+	at = v.since
+	if due > known {
+		at = c.until(due, now)
+	}
 	if needsDraw(v.state) && isArmed(v.armed, c.slot(now)) {
 		if drawn := c.untilSlot(v.armed+program.DrawWait, now); drawn.After(at) {
 			at = drawn

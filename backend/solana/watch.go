@@ -163,13 +163,20 @@ func (w *watcher) refused() error {
 
 // report logs which endpoints are not followed any more, and which are again.
 func (w *watcher) report(now time.Time) {
+	c := w.client
 	for i, found := range w.agreement.judge(now) {
-		name := w.client.pool.Endpoints()[i].Name()
-		if found == noFault {
-			w.client.logger.Info("the endpoint shows the state of the run again", "endpoint", name)
-			continue
+		name := c.pool.Endpoints()[i].Name()
+		c.mu.Lock()
+		delete(c.faulty, name)
+		if found != noFault {
+			c.faulty[name] = string(found)
 		}
-		w.client.logger.Warn("an endpoint is not followed", "endpoint", name, "reason", string(found))
+		c.mu.Unlock()
+		if found == noFault {
+			c.logger.Info("the endpoint shows the state of the run again", "endpoint", name)
+		} else {
+			c.logger.Warn("an endpoint is not followed", "endpoint", name, "reason", string(found))
+		}
 	}
 }
 

@@ -14,17 +14,18 @@ const (
 
 // execution is a transaction at work on accounts of its own.
 type execution struct {
-	message  *transaction.Message
-	lookup   func(transaction.PublicKey) *Account
-	sysvars  *runtime.Sysvars
-	budget   budget
-	fee      uint64
-	accounts []*runtime.Account // of the message's keys
-	programs map[transaction.PublicKey]*sbpf.Program
-	units    uint64
-	logs     []string
-	logged   int
-	returned *ReturnData
+	message   *transaction.Message
+	lookup    func(transaction.PublicKey) *Account
+	sysvars   *runtime.Sysvars
+	budget    budget
+	fee       uint64
+	accounts  []*runtime.Account // of the message's keys
+	programs  map[transaction.PublicKey]*sbpf.Program
+	units     uint64
+	logs      []string
+	logged    int
+	truncated bool
+	returned  *ReturnData
 }
 
 // outcome is what a transaction did.
@@ -198,15 +199,15 @@ func (e *execution) programData(program *runtime.Account) *Account {
 	return e.lookup(transaction.PublicKey(program.Data[4:transaction.ProgramSize]))
 }
 
-// log keeps lines until there are too many.
+// log keeps the lines for which there is room, and says once that others are missing.
 func (e *execution) log(line string) {
-	if e.logged >= maxLogs {
-		return
+	if e.logged+len(line) < maxLogs {
+		e.logged += len(line)
+		e.logs = append(e.logs, line)
+	} else if !e.truncated {
+		e.truncated = true
+		e.logs = append(e.logs, "Log truncated")
 	}
-	if e.logged += len(line); e.logged >= maxLogs {
-		line = "Log truncated"
-	}
-	e.logs = append(e.logs, line)
 }
 
 // checkRent wants no account to be left with less than rent asks for, unless it has nothing at all.

@@ -50,15 +50,35 @@ func (n *nativeCall) loader() error {
 	return runtime.ErrInvalidInstructionData
 }
 
-// kind returns what an account of the loader is, and loaderNothing for what is too small.
-func kind(a *runtime.Account) uint32 {
+// kind returns what an account of the loader is.
+func kind(a *runtime.Account) (uint32, error) {
 	if len(a.Data) < 4 {
-		return loaderNothing
+		return 0, runtime.ErrInvalidAccountData
 	}
-	return le.Uint32(a.Data)
+	complete := false
+	k := le.Uint32(a.Data)
+	switch k {
+	case loaderNothing:
+		complete = true
+	case loaderBuffer:
+		complete = hasAuthority(a.Data, bufferAuthority)
+	case loaderProgram:
+		complete = len(a.Data) >= transaction.ProgramSize
+	case loaderProgramData:
+		complete = hasAuthority(a.Data, programAuthority)
+	}
+	if !complete {
+		return 0, runtime.ErrInvalidAccountData
+	}
+	return k, nil
 }
 
-// change returns the account's data to write into: nobody else's memory.
+// hasAuthority reports whether an authority, or that there is none, is encoded there.
+func hasAuthority(data []byte, at int) bool {
+	return len(data) > at && (data[at] == 0 || data[at] == 1 && len(data) >= at+33)
+}
+
+// change replaces the account's data by a copy, to be written into.
 func (n *nativeCall) change(a *runtime.Account) ([]byte, error) {
 	switch {
 	case !a.Writable:
@@ -75,16 +95,18 @@ func (n *nativeCall) initializeBuffer() error {
 		return err
 	}
 	buffer, authority := n.accounts[0], n.accounts[1]
-	if kind(buffer) != loaderNothing {
+	if k, err := kind(buffer); err != nil {
+		return err
+	} else if k != loaderNothing {
 		n.log("Buffer account already initialized")
 		return runtime.ErrAlreadyInitialized
-	}
-	if len(buffer.Data) < transaction.BufferHeader {
-		return runtime.ErrAccountDataTooSmall
 	}
 	data, err := n.change(buffer)
 	if err != nil {
 		return err
+	}
+	if len(data) < transaction.BufferHeader {
+		return runtime.ErrAccountDataTooSmall
 	}
 	le.PutUint32(data, loaderBuffer)
 	putAuthority(data, bufferAuthority, authority.Key)
@@ -128,7 +150,9 @@ func (n *nativeCall) write() error {
 		return err
 	}
 	buffer := n.accounts[0]
-	if kind(buffer) != loaderBuffer || len(buffer.Data) < transaction.BufferHeader {
+	if k, err := kind(buffer); err != nil {
+		return err
+	} else if k != loaderBuffer {
 		n.log("Invalid Buffer account")
 		return runtime.ErrInvalidAccountData
 	}
@@ -153,7 +177,11 @@ func (n *nativeCall) setAuthority() error {
 	}
 	account, authority := n.accounts[0], n.accounts[1]
 	at, what := bufferAuthority, ofBuffer
-	switch kind(account) {
+	k, err := kind(account)
+	if err != nil {
+		return err
+	}
+	switch k {
 	case loaderBuffer:
 		if len(n.accounts) < 3 {
 			n.log("Buffer authority is not optional")
@@ -206,18 +234,25 @@ func (n *nativeCall) close() error {
 		n.log("Recipient is the same as the account being closed")
 		return runtime.ErrInvalidArgument
 	}
-	size, at, what := 4, 0, ""
-	switch kind(account) {
+	k, err := kind(account)
+	if err != nil {
+		return err
+	}
+	if _, err := n.change(account); err != nil {
+		return err
+	}
+	at, what := 0, "Uninitialized"
+	switch k {
 	case loaderNothing:
 	case loaderBuffer:
-		size, at, what = transaction.BufferHeader, bufferAuthority, "Buffer"
+		at, what = bufferAuthority, "Buffer"
 	case loaderProgramData:
-		size, at, what = transaction.ProgramDataHeader, programAuthority, "Program"
+		at, what = programAuthority, "Program"
 	default:
 		n.log("Account does not support closing")
 		return runtime.ErrInvalidArgument
 	}
-	if what != "" {
+	if k != loaderNothing {
 		if err := n.has(3); err != nil {
 			return err
 		}
@@ -225,14 +260,11 @@ func (n *nativeCall) close() error {
 			return err
 		}
 	}
-	if _, err := n.change(account); err != nil {
-		return err
-	}
 	if !spill.Writable {
 		return runtime.ErrReadonlyLamports
 	}
 	spill.Lamports += account.Lamports
-	account.Lamports, account.Data = 0, make([]byte, min(size, len(account.Data)))
+	account.Lamports, account.Data = 0, make([]byte, 4)
 	n.log("Closed " + what + " " + transaction.PublicKey(account.Key).String())
 	return nil
 }

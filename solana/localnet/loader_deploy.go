@@ -11,7 +11,9 @@ import (
 
 // image returns what a buffer holds and the program that it is, for an authority.
 func (n *nativeCall) image(buffer, authority *runtime.Account) ([]byte, *sbpf.Program, error) {
-	if kind(buffer) != loaderBuffer || buffer.Owner != transaction.LoaderProgram {
+	if k, err := kind(buffer); err != nil {
+		return nil, nil, err
+	} else if k != loaderBuffer || buffer.Owner != transaction.LoaderProgram {
 		n.log("Invalid Buffer account")
 		return nil, nil, runtime.ErrInvalidArgument
 	}
@@ -23,11 +25,11 @@ func (n *nativeCall) image(buffer, authority *runtime.Account) ([]byte, *sbpf.Pr
 		n.log("Upgrade authority did not sign")
 		return nil, nil, runtime.ErrMissingSignature
 	}
-	image := buffer.Data[transaction.BufferHeader:]
-	if len(image) == 0 {
+	if len(buffer.Data) <= transaction.BufferHeader {
 		n.log("Buffer account too small")
 		return nil, nil, runtime.ErrInvalidAccountData
 	}
+	image := buffer.Data[transaction.BufferHeader:]
 	program, err := sbpf.Load(image)
 	if err != nil {
 		n.log(err.Error())
@@ -77,8 +79,11 @@ func (n *nativeCall) deploy() error {
 
 // emptyProgram wants an account that can become a program.
 func (n *nativeCall) emptyProgram(program *runtime.Account) error {
+	k, err := kind(program)
 	switch {
-	case kind(program) != loaderNothing:
+	case err != nil:
+		return err
+	case k != loaderNothing:
 		n.log("Program account already initialized")
 		return runtime.ErrAlreadyInitialized
 	case len(program.Data) < transaction.ProgramSize:
@@ -149,8 +154,14 @@ func (n *nativeCall) upgrade() error {
 		return err
 	}
 	data, program, buffer, spill, authority := n.accounts[0], n.accounts[1], n.accounts[2], n.accounts[3], n.accounts[6]
+	k, err := kind(program)
+	if err == nil {
+		_, err = kind(data)
+	}
 	switch {
-	case !program.Executable || program.Owner != transaction.LoaderProgram || kind(program) != loaderProgram:
+	case err != nil:
+		return err
+	case !program.Executable || program.Owner != transaction.LoaderProgram || k != loaderProgram:
 		n.log("Program account not executable")
 		return runtime.ErrAccountNotExecutable
 	case !bytes.Equal(program.Data[4:transaction.ProgramSize], data.Key[:]):

@@ -34,22 +34,10 @@ func (e *execution) nativeBody(program transaction.PublicKey, accounts []*runtim
 		return err
 	}
 	n := &nativeCall{execution: e, accounts: accounts, data: reader{rest: data}}
-	before := make([]runtime.Account, len(accounts))
-	for i, a := range accounts {
-		before[i] = *a
-	}
 	if program == transaction.LoaderProgram {
-		return n.loader() // checks for itself: it does what two programs may
+		return n.loader()
 	}
-	if err := n.system(); err != nil {
-		return err
-	}
-	for i, a := range accounts {
-		if err := runtime.Check(program, &before[i], a); err != nil {
-			return err
-		}
-	}
-	return nil
+	return n.system()
 }
 
 // charge takes compute units.

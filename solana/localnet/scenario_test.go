@@ -61,6 +61,11 @@ func scenario(c *chain) []step {
 	closed := transaction.Transfer(public(payer), public(poor), 1)
 	closed.Accounts[1].Writable = false
 	add("transfer to read-only", failed("ReadonlyLamportChange"), by(payer), closed)
+	none := transaction.Transfer(public(payer), public(poor), 0)
+	none.Accounts[1].Writable = false
+	add("transfer of nothing to read-only", failed("ReadonlyLamportChange"), by(payer), none)
+	add("buffer of nothing", failed("InvalidAccountData"), by(payer), transaction.InitializeBuffer(public(poor), public(payer)))
+
 	seeded := func(seed string, lamports, space uint64) transaction.Instruction {
 		return must(transaction.CreateAccountWithSeed(public(payer), public(payer), seed, lamports, space, public(program)))
 	}
@@ -104,6 +109,8 @@ func scenario(c *chain) []step {
 	add("same account twice", "", by(payer), do(4, 10, mine, mine))
 	add("grows", "", by(payer), do(14, 100, mine))
 	add("grows too much", failed("InvalidRealloc"), by(payer), do(6, 10_241, mine))
+	add("others' grows", failed("ExternalAccountDataModified"), by(payer), do(6, 1, yours))
+	add("others', read-only, grows", failed("ReadonlyDataModified"), by(payer), do(6, 1, readable(public(readOnly))))
 	add("shrinks", "", by(payer), do(9, 90, mine))
 	add("below rent", `{"InsufficientFundsForRent":{"account_index":1}}`, by(payer), do(4, sol-1000-100_000, mine, yours))
 	add("given away with data", failed("ModifiedProgramId"), by(payer), do(7, 1, mine))
@@ -115,11 +122,17 @@ func scenario(c *chain) []step {
 		return in
 	}
 	add("sysvars", "", by(payer), sysvar(transaction.ClockSysvar, 0), sysvar(transaction.SlotHashesSysvar, 8), sysvar(transaction.SlotHashesSysvar, 48), sysvar(transaction.ClockSysvar, 30), sysvar(public(poor), 0))
+	add("log of no slices", "", by(payer), do(24, 0))
+	add("log of too many slices", failed("ProgramFailedToComplete"), by(payer), do(24, 1<<32))
+	add("log of more than there can be", failed("ProgramFailedToComplete"), by(payer), do(24, 1<<60))
+	add("hash of too many slices", failed("ProgramFailedToComplete"), by(payer), do(29, 20_001))
+	add("hash of slices that are not there", failed("ProgramFailedToComplete"), by(payer), do(29, 20_000))
+	add("return of much", failed("ProgramFailedToComplete"), by(payer), do(25, 1025))
 	add("abort", failed("ProgramFailedToComplete"), by(payer), do(30, 0))
 	add("not aligned", failed("ProgramFailedToComplete"), by(payer), do(31, 1))
 	add("copy onto itself", failed("ProgramFailedToComplete"), by(payer), do(32, 4))
 	add("log of nowhere", failed("ProgramFailedToComplete"), by(payer), do(33, 8))
-	add("many logs", "", by(payer), do(35, 400))
+	add("many logs", "", by(payer), do(35, 400), do(20, 5))
 	add("call beyond the limit", failed("ComputationalBudgetExceeded"), by(payer), do(35, 3000))
 	add("run's account emptied", "", by(payer), do(13, c.config.Rent.Minimum(5000), writable(run), mine))
 	add("account with seed anew", "", by(payer), seeded("run-1", c.config.Rent.Minimum(10), 10))

@@ -3,6 +3,7 @@ package localnet
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 )
@@ -91,4 +92,14 @@ func (s *Server) Endpoint() *Endpoint {
 	e := &Endpoint{server: s, sockets: map[*socket]bool{}, random: rand.New(rand.NewPCG(s.options.Seed, uint64(len(s.endpoints))))}
 	s.endpoints = append(s.endpoints, e)
 	return e
+}
+
+// Close drops the WebSockets of all endpoints, which take no connection any more.
+func (s *Server) Close() {
+	s.mu.Lock()
+	endpoints := slices.Clone(s.endpoints)
+	s.mu.Unlock()
+	for _, e := range endpoints {
+		e.SetFaults(Faults{Dead: true})
+	}
 }

@@ -132,9 +132,10 @@ func (n *nativeCall) allocate(to *runtime.Account, at address, space uint64) err
 	case space > runtime.MaxAccountSize:
 		n.logf("Allocate: requested %d, max allowed %d", space, runtime.MaxAccountSize)
 		return runtime.Custom(systemLength)
+	case !to.Writable: // even if it has that size already
+		return runtime.ErrReadonlyData
 	}
-	to.Data = make([]byte, space)
-	return nil
+	return to.SetData(transaction.SystemProgram, make([]byte, space))
 }
 
 func (n *nativeCall) assign(account *runtime.Account, at address, owner transaction.PublicKey) error {
@@ -145,8 +146,7 @@ func (n *nativeCall) assign(account *runtime.Account, at address, owner transact
 		n.logf("Assign: account Address { address: %s, base: %s } must sign", at.key, n.base(at))
 		return runtime.ErrMissingSignature
 	}
-	account.Owner = owner
-	return nil
+	return account.SetOwner(transaction.SystemProgram, owner)
 }
 
 // transfer moves lamports from an account that signer signs for.
@@ -161,12 +161,14 @@ func (n *nativeCall) transfer(signer, from, to *runtime.Account, lamports uint64
 	case lamports > from.Lamports:
 		n.logf("Transfer: insufficient lamports %d, need %d", from.Lamports, lamports)
 		return runtime.Custom(systemNoLamports)
-	case to.Lamports+lamports < lamports && from != to:
+	}
+	if err := from.SetLamports(transaction.SystemProgram, from.Lamports-lamports); err != nil {
+		return err
+	}
+	if to.Lamports+lamports < lamports {
 		return runtime.ErrArithmeticOverflow
 	}
-	from.Lamports -= lamports
-	to.Lamports += lamports
-	return nil
+	return to.SetLamports(transaction.SystemProgram, to.Lamports+lamports)
 }
 
 func (n *nativeCall) transferWithSeed() error {

@@ -2,8 +2,10 @@ package programtest
 
 import (
 	"bytes"
+	"flag"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"testing"
 
@@ -16,9 +18,19 @@ import (
 // has: a tick that takes more would stop a run for ever.
 const unitLimit = 600_000
 
+var programFile = flag.String("program", "", "the program to test, if not the one in the repository")
+
 func loadProgram(t testing.TB) *sbpf.Program {
 	t.Helper()
-	p, err := sbpf.Load(program.ELF)
+	elf := program.ELF
+	if *programFile != "" {
+		b, err := os.ReadFile(*programFile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		elf = b
+	}
+	p, err := sbpf.Load(elf)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,12 @@ import (
 // unitsOfTransaction is what the chain lets a transaction take.
 const unitsOfTransaction = 1_400_000
 
-var programID = [32]byte(clientID(-1))
+// programID begins with the number of an instruction: it lies behind the data of one.
+var programID = func() [32]byte {
+	id := clientID(-1)
+	id[0] = program.Tick
+	return id
+}()
 
 func addressWithSeed(base [32]byte, seed string) [32]byte {
 	return sha256.Sum256(slices.Concat(base[:], []byte(seed), programID[:]))
@@ -44,7 +49,7 @@ type deployed struct {
 func newDeployed(elf *sbpf.Program) *deployed {
 	d := &deployed{Rand: rand.New(rand.NewPCG(1, 2)), elf: elf, shown: make([]byte, layout.Size)}
 	d.sysvars.Rent = runtime.DefaultRent
-	d.pass(1000)
+	d.pass(5) // a slot may be less than a draw is remembered
 	return d
 }
 
@@ -302,90 +307,4 @@ func (d *deployed) changed(e event.Event, by event.Cause) error {
 	e.Head = e.Next(d.want.Head, by)
 	d.want.Head = e.Head
 	return d.logged(e)
-}
-
-// tick lets a tick pass that has its draw, if it needs one.
-func (d *deployed) tick(o operation) (uint64, error) {
-	if err := d.sendTick(o); err != nil || len(d.last.Data) == 0 {
-		return 0, err
-	}
-	d.want.Armed = 0
-	return 1, d.changed(event.Event{Instruction: program.Tick, Draw: d.drawn}, event.Cause{})
-}
-
-func (d *deployed) sendTick(o operation) error {
-	salt := make([]byte, d.IntN(program.MaxSalt+1))
-	return d.invoke(o, nil, append([]byte{program.Tick}, salt...))
-}
-
-// prepare sets the clock, whose unit on the chain is a second, and leads a tick that needs a draw
-// to the slot in which it has it. It returns the time and the draw.
-func (d *deployed) prepare(s *coordinator.State, now uint64) (uint64, uint64, error) {
-	d.sysvars.Clock.UnixTimestamp = int64(now / 1000)
-	now = now / 1000 * 1000
-	d.drawn = 0
-	draws := s.RunState == coordinator.WaitingForMembers || s.RunState == coordinator.Warmup || s.RunState == coordinator.RoundWitness
-	if at, due := s.Due(now); !draws || !due || at > now {
-		return now, 0, nil
-	}
-	if d.IntN(20) == 0 { // it is long since a tick armed
-		d.pass(400 + uint64(d.IntN(3)))
-	}
-	slot := d.sysvars.Clock.Slot
-	if d.want.Armed == 0 || slot-d.want.Armed > program.DrawForgotten {
-		d.want.Armed = slot
-		if err := d.waits(); err != nil {
-			return 0, 0, err
-		}
-	}
-	if target := d.want.Armed + program.DrawWait; slot <= target {
-		for ; slot <= target; slot = d.sysvars.Clock.Slot { // too early
-			if err := d.waits(); err != nil {
-				return 0, 0, err
-			}
-			d.pass(1)
-		}
-		if err := d.skipped(target); err != nil {
-			return 0, 0, err
-		}
-	}
-	d.drawn = d.drawOf(d.want.Armed + program.DrawWait)
-	return now, d.drawn, nil
-}
-
-// waits sends a tick that changes nothing but, perhaps, since when one waits.
-func (d *deployed) waits() error {
-	if err := d.sendTick(operation{}); err != nil {
-		return err
-	}
-	if len(d.last.Data) > 0 {
-		return errors.New("a tick passes without its draw")
-	}
-	return d.checkHost()
-}
-
-// skipped lets the target and some slots behind it be skipped now and then. No tick passes until
-// one was not.
-func (d *deployed) skipped(target uint64) error {
-	if d.IntN(4) > 0 {
-		return nil
-	}
-	known := &d.sysvars.SlotHashes
-	*known = slices.DeleteFunc(*known, func(h runtime.SlotHash) bool { return h.Slot >= target })
-	d.sysvars.Clock.Slot += uint64(d.IntN(3))
-	if err := d.waits(); err != nil {
-		return err
-	}
-	d.pass(1)
-	return nil
-}
-
-func (d *deployed) drawOf(target uint64) uint64 {
-	known := d.sysvars.SlotHashes
-	for i := len(known) - 1; i >= 0; i-- {
-		if known[i].Slot >= target {
-			return event.Draw(d.run.Key, known[i].Slot, known[i].Hash)
-		}
-	}
-	return 0
 }

@@ -58,8 +58,8 @@ func needCompiler(t *testing.T) string {
 	return path
 }
 
-// compile makes an object of a source.
-func compile(t *testing.T, source, object string) {
+// compileNative makes an object of a source.
+func compileNative(t *testing.T, source, object string) {
 	t.Helper()
 	run(t, needCompiler(t), append(compilerFlags, "-I", sources, "-c", source, "-o", object)...)
 }
@@ -121,7 +121,7 @@ func native(t *testing.T) string {
 		for _, source := range nativeSources(t) {
 			name := filepath.Base(source)
 			built.objects[name] = filepath.Join(folder, name+".o")
-			compile(t, source, built.objects[name])
+			compileNative(t, source, built.objects[name])
 		}
 		linkNative(t, filepath.Join(folder, "native"), built.objects)
 		built.program = filepath.Join(folder, "native")

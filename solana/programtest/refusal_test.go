@@ -3,7 +3,6 @@ package programtest
 import (
 	"bytes"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/psyche-go/psyche/coordinator"
@@ -139,6 +138,7 @@ func TestRefusalsOfInit(t *testing.T) {
 		{"too large", program.ErrInvalidAccountData, func(s *scene) { s.resize("empty", layout.AccountSize+8) }, []byte{program.Init}, on},
 		{"twice", program.ErrAccountAlreadyInitialized, nil, []byte{program.Init}, []string{"fresh", "main"}},
 		{"a run", program.ErrAccountAlreadyInitialized, nil, []byte{program.Init}, []string{"run", "main"}},
+		{"the same everywhere", program.ErrAccountAlreadyInitialized, func(s *scene) { s.poke("empty", 0, bytes.Repeat([]byte{1}, layout.AccountSize)...) }, []byte{program.Init}, on},
 		{"first byte", program.ErrAccountAlreadyInitialized, func(s *scene) { s.poke("empty", 0, 1) }, []byte{program.Init}, on},
 		{"a byte of state", program.ErrAccountAlreadyInitialized, func(s *scene) { s.poke("empty", 100_000, 1) }, []byte{program.Init}, on},
 		{"last byte", program.ErrAccountAlreadyInitialized, func(s *scene) { s.poke("empty", layout.AccountSize-1, 1) }, []byte{program.Init}, on},
@@ -268,99 +268,4 @@ func TestRefusalsOfFreeAndMigrate(t *testing.T) {
 		{"migration to nothing", program.ErrInvalidInstructionData, nil, migrate[:4], on[:2]},
 		{"migration with more", program.ErrInvalidInstructionData, nil, append(slices.Clone(migrate), 0), on[:2]},
 	})
-}
-
-func TestRefusalsOfPeers(t *testing.T) {
-	on := []string{"peer", "member", "run"}
-	long := strings.Repeat("a", layout.MaxAddrLength)
-	announced := func(s *scene) { s.must(announcement("a"), on...) }
-	raw := func(b ...byte) []byte { return append([]byte{program.Announce}, b...) }
-	testRefusals(t, []refusal{
-		{"nothing", program.ErrInvalidInstructionData, nil, raw(), on},
-		{"nine", program.ErrInvalidInstructionData, nil, announcement("a", "b", "c", "d", "e", "f", "g", "h", "i"), on},
-		{"of no bytes", program.ErrInvalidInstructionData, nil, announcement(""), on},
-		{"too long", program.ErrInvalidInstructionData, nil, announcement(long + "a"), on},
-		{"too much", program.ErrInvalidInstructionData, nil, announcement(long, long, long, long, "a"), on},
-		{"with a blank", program.ErrInvalidInstructionData, nil, announcement("a b"), on},
-		{"with a delete", program.ErrInvalidInstructionData, nil, announcement("a\x7f"), on},
-		{"one that is missing", program.ErrInvalidInstructionData, nil, raw(1), on},
-		{"half a length", program.ErrInvalidInstructionData, nil, raw(1, 1), on},
-		{"one that is cut", program.ErrInvalidInstructionData, nil, raw(1, 2, 0, 'a'), on},
-		{"more behind", program.ErrInvalidInstructionData, nil, raw(1, 1, 0, 'a', 'b'), on},
-		{"of another owner", program.ErrInvalidSeeds, nil, announcement("a"), []string{"peer", "other", "run"}},
-		{"for another run", program.ErrInvalidSeeds, nil, announcement("a"), []string{"peer", "member", "fresh"}},
-		{"for no run", program.ErrInvalidArgument, nil, announcement("a"), []string{"peer", "member", "empty"}},
-		{"for a key", program.ErrInvalidArgument, nil, announcement("a"), []string{"peer", "member", "other"}},
-		{"for another program's", program.ErrInvalidArgument, func(s *scene) { s.account("run").Owner = clientID(9) }, announcement("a"), on},
-		{"for a cut run", program.ErrInvalidArgument, func(s *scene) { s.resize("run", layout.AccountSize-1) }, announcement("a"), on},
-		{"for a freed run", program.ErrInvalidArgument, func(s *scene) { s.poke("run", 0, []byte(layout.FreedMagic)...) }, announcement("a"), on},
-		{"for a newer run", program.ErrInvalidArgument, func(s *scene) { s.poke("run", 8, 2) }, announcement("a"), on},
-		{"too small", program.ErrInvalidAccountData, func(s *scene) { s.resize("peer", layout.PeerSize-1) }, announcement("a"), on},
-		{"too large", program.ErrInvalidAccountData, func(s *scene) { s.resize("peer", layout.PeerSize+1) }, announcement("a"), on},
-		{"newer", program.ErrOtherVersion, func(s *scene) { announced(s); s.poke("peer", 8, 2) }, announcement("a"), on},
-		{"forgets nothing", program.ErrUninitializedAccount, nil, []byte{program.Forget}, []string{"peer", "member", "spill"}},
-		{"forgets another's", program.ErrIncorrectAuthority, announced, []byte{program.Forget}, []string{"peer", "other", "spill"}},
-		{"forgets with data", program.ErrInvalidInstructionData, announced, []byte{program.Forget, 1}, []string{"peer", "member", "spill"}},
-		{"forgets a run", program.ErrInvalidAccountData, nil, []byte{program.Forget}, []string{"run", "main", "spill"}},
-		{"forgets what is tiny", program.ErrInvalidAccountData, func(s *scene) { s.resize("peer", 79) }, []byte{program.Forget}, []string{"peer", "member", "spill"}},
-	})
-	s := newScene(t, loadProgram(t))
-	s.must(announcement(long, long, long, long), on...)
-	s.must(announcement("a", "b", "c", "d", "e", "f", "g", "!~"), on...)
-	s.poke("peer", 8, 2)
-	s.resize("peer", 80) // of another version: its owner gets the rent back
-	s.must([]byte{program.Forget}, "peer", "member", "member")
-}
-
-// TestRevived funds accounts again in the transaction that freed them. Nobody can do anything with
-// them but their owners, who can free them again.
-func TestRevived(t *testing.T) {
-	s := newScene(t, loadProgram(t))
-	s.must(announcement("a"), "peer", "member", "run")
-	s.must([]byte{program.Free}, "fresh", "main", "main")
-	s.must([]byte{program.Forget}, "peer", "member", "member")
-	s.account("fresh").Lamports, s.account("peer").Lamports = 100, 100
-	for _, x := range instructions {
-		for _, revived := range []string{"fresh", "peer"} {
-			accounts := append([]string{revived}, x.accounts[1:]...)
-			want := error(program.ErrInvalidAccountData)
-			switch {
-			case x.data[0] == program.Init && revived == "fresh":
-				want = program.ErrAccountAlreadyInitialized
-			case x.data[0] == program.Migrate && revived == "fresh":
-				want = coordinator.ErrWrongState
-			case x.data[0] == program.Migrate, x.data[0] == program.Free && revived == "peer", x.data[0] == program.Forget && revived == "fresh":
-				want = program.ErrIncorrectAuthority
-			case x.data[0] == program.Free || x.data[0] == program.Forget:
-				continue
-			}
-			t.Run(instructionNames[x.data[0]]+" "+revived, func(t *testing.T) {
-				s.t = t
-				s.refused(want, x.data, accounts...)
-			})
-		}
-	}
-	s.t = t
-	s.refused(program.ErrIncorrectAuthority, []byte{program.Free}, "fresh", "other", "spill")
-	s.refused(program.ErrIncorrectAuthority, []byte{program.Forget}, "peer", "other", "spill")
-	before := s.account("spill").Lamports
-	s.must([]byte{program.Free}, "fresh", "main", "spill")
-	s.must([]byte{program.Forget}, "peer", "member", "spill")
-	if got := s.account("spill").Lamports - before; got != 200 {
-		t.Errorf("%d lamports come back, want 200", got)
-	}
-}
-
-// TestFreeOfAnotherVersion gives the rent back of an account that the program cannot read.
-func TestFreeOfAnotherVersion(t *testing.T) {
-	for _, size := range []int{48, 104, 1000, layout.AccountSize + 10_000} {
-		s := newScene(t, loadProgram(t))
-		s.poke("run", 8, 2)
-		s.poke("run", 12, byte(coordinator.Finished), 1)
-		s.resize("run", size)
-		s.must([]byte{program.Free}, "run", "main", "main")
-		if data := s.account("run").Data; !bytes.Equal(data[48:], make([]byte, size-48)) || s.account("run").Lamports != 0 {
-			t.Errorf("an account of %d bytes keeps something", size)
-		}
-	}
 }

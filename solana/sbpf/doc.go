@@ -1,4 +1,4 @@
-// Package sbpf runs programs of the chain, for tests: SBPF of version 3 as the chain's loader takes
+// Package sbpf runs programs of the chain: SBPF of version 3 as the chain's loader takes
 // it, with bounds-checked memory, the system calls that the coordinator needs, and compute units
 // counted as the chain counts them.
 //

@@ -21,8 +21,17 @@ const (
 	bytesPerUnit  = 250 // of memory operations
 	sha256Units   = 85
 	hashedPerUnit = 2
-	maxPieces     = 20_000
+
+	// MaxPieces is how many slices a system call takes.
+	MaxPieces = 20_000
 )
+
+// PiecesError is how many slices a hash was to be of, which are too many.
+type PiecesError uint64
+
+func (e PiecesError) Error() string {
+	return fmt.Sprintf("hash of %d slices, at most %d", uint64(e), MaxPieces)
+}
 
 // Syscall does a system call and returns its result. It finds its arguments by Argument and what
 // they point at by Memory, and pays by Charge.
@@ -45,6 +54,9 @@ func (m *Machine) Failed() bool { return m.fault != nil }
 
 // Charge takes compute units, and stops the program where they are not left.
 func (m *Machine) Charge(units uint64) {
+	if m.fault != nil {
+		return
+	}
 	if units > m.Left() {
 		m.units, m.fault = m.limit, ErrCharge
 		return
@@ -62,24 +74,31 @@ func (m *Machine) Memory(address, n uint64, write bool) []byte {
 
 // Aligned is Memory of numbers of eight bytes.
 func (m *Machine) Aligned(address, n uint64, write bool) []byte {
-	if n > 0 && address%8 != 0 {
+	b := m.Memory(address, n, write)
+	if m.fault == nil && n > 0 && address%8 != 0 {
 		m.fault = fmt.Errorf("%w: %#x", ErrAlign, address)
 		return nil
 	}
-	return m.Memory(address, n, write)
+	return b
 }
 
-// Slices returns what an array of n slices (pointer, length) holds, of at most maxPieces.
-func (m *Machine) Slices(address, n uint64) [][]byte {
-	if n > maxPieces {
+// Each calls do with what each of n slices (pointer, length) in an array points at, until something
+// stops the program.
+func (m *Machine) Each(address, n uint64, do func([]byte)) {
+	if m.fault != nil {
+		return
+	}
+	if n > MaxPieces {
 		m.fault = fmt.Errorf("%w: %d slices", ErrAccess, n)
-		return nil
+		return
 	}
-	var slices [][]byte
-	for pieces := m.Aligned(address, 16*n, false); len(pieces) > 0 && m.fault == nil; pieces = pieces[16:] {
-		slices = append(slices, m.Memory(le.Uint64(pieces), le.Uint64(pieces[8:]), false))
+	for array := m.Aligned(address, 16*n, false); len(array) > 0; array = array[16:] {
+		piece := m.Memory(le.Uint64(array), le.Uint64(array[8:]), false)
+		if m.fault != nil {
+			return
+		}
+		do(piece)
 	}
-	return slices
 }
 
 // system does a system call with the arguments in the first registers.
@@ -118,14 +137,17 @@ func (m *Machine) system(id uint32) uint64 {
 }
 
 func (m *Machine) sha256() {
+	if m.r[2] > MaxPieces {
+		m.fault = PiecesError(m.r[2])
+		return
+	}
 	m.Charge(sha256Units)
 	digest, hash := m.Memory(m.r[3], sha256.Size, true), sha256.New()
-	for _, piece := range m.Slices(m.r[1], m.r[2]) {
-		if m.Charge(max(memoryUnits, uint64(len(piece))/hashedPerUnit)); m.fault != nil {
-			return
+	m.Each(m.r[1], m.r[2], func(piece []byte) {
+		if m.Charge(max(memoryUnits, uint64(len(piece))/hashedPerUnit)); m.fault == nil {
+			hash.Write(piece)
 		}
-		hash.Write(piece)
-	}
+	})
 	if m.fault == nil {
 		hash.Sum(digest[:0])
 	}

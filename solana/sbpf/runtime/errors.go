@@ -39,7 +39,6 @@ var (
 	ErrReadonlyLamports        = Error{Name: "ReadonlyLamportChange"}
 	ErrReadonlyData            = Error{Name: "ReadonlyDataModified"}
 	ErrMissingAccount          = Error{Name: "MissingAccount"}
-	ErrSizeChanged             = Error{Name: "AccountDataSizeChanged"}
 	ErrInvalidError            = Error{Name: "InvalidError"}
 	ErrUnsupportedProgram      = Error{Name: "UnsupportedProgramId"}
 	ErrMaxSeedLength           = Error{Name: "MaxSeedLengthExceeded"}
@@ -72,7 +71,6 @@ var texts = map[string]string{
 	"ReadonlyLamportChange":                  "instruction changed the balance of a read-only account",
 	"ReadonlyDataModified":                   "instruction modified data of a read-only account",
 	"NotEnoughAccountKeys":                   "insufficient account keys for instruction",
-	"AccountDataSizeChanged":                 "program other than the account's owner changed the size of the account data",
 	"AccountNotExecutable":                   "instruction expected an executable account",
 	"MissingAccount":                         "An account required by the instruction is missing",
 	"AccountBorrowFailed":                    "instruction tries to borrow reference for an account which is already borrowed",

@@ -46,6 +46,9 @@ func Invoke(program *sbpf.Program, sysvars *Sysvars, id [32]byte, accounts []*Ac
 	m := sbpf.NewMachine(program, limit)
 	c.handle(m)
 	result, fault := m.Run(in.bytes)
+	if many, ok := errors.AsType[sbpf.PiecesError](fault); ok {
+		c.log("Sha256 Hashing %d sequences in one syscall is over the limit %d", uint64(many), sbpf.MaxPieces)
+	}
 	c.Units = min(m.Units(), limit)
 	err, reason := outcome(result, fault)
 	c.log("Program %s consumed %d of %d compute units", c.id, c.Units, limit)
@@ -110,8 +113,19 @@ func outcome(result uint64, fault error) (err, reason error) {
 	return ErrNotCompleted, faultText(fault)
 }
 
+// said is why a system call gave up, in the words of the chain's logs.
+type said string
+
+func (s said) Error() string { return string(s) }
+
 // faultText is how the chain's logs name what stopped a program.
 func faultText(fault error) error {
+	if own, ok := errors.AsType[said](fault); ok {
+		return own
+	}
+	if _, ok := errors.AsType[sbpf.PiecesError](fault); ok {
+		return said("Hashing too many sequences")
+	}
 	for _, known := range []struct {
 		err  error
 		text string
@@ -172,8 +186,10 @@ func (in *input) changes(id [32]byte, accounts []*Account) ([]Account, error) {
 		p := in.places[i]
 		now := *a
 		now.Lamports = le.Uint64(in.bytes[p.lamports:])
-		if err := checkLamports(id, a, now.Lamports); err != nil {
-			return nil, err
+		if now.Lamports != a.Lamports {
+			if err := checkLamports(id, a, now.Lamports); err != nil {
+				return nil, err
+			}
 		}
 		size := le.Uint64(in.bytes[p.lamports+8:])
 		if size > uint64(len(a.Data)+maxIncrease) || size > MaxAccountSize {
@@ -187,7 +203,7 @@ func (in *input) changes(id [32]byte, accounts []*Account) ([]Account, error) {
 			now.Data = bytes.Clone(data)
 		}
 		now.Owner = [32]byte(in.bytes[p.owner : p.owner+32])
-		if err := checkOwner(id, a, &now); err != nil {
+		if err := checkOwner(id, a, now.Owner, now.Data); err != nil {
 			return nil, err
 		}
 		after[i] = now
@@ -195,19 +211,37 @@ func (in *input) changes(id [32]byte, accounts []*Account) ([]Account, error) {
 	return after, nil
 }
 
-// Check returns which rule a program breaks that changes an account so.
-func Check(id [32]byte, before, after *Account) error {
-	if err := checkLamports(id, before, after.Lamports); err != nil {
-		return err
+// SetLamports changes an account in the name of a program, if that may do so: not if the account is
+// read-only, even where it has as many already.
+func (a *Account) SetLamports(by [32]byte, lamports uint64) error {
+	err := checkLamports(by, a, lamports)
+	if err == nil {
+		a.Lamports = lamports
 	}
-	if err := checkData(id, before, after.Data); err != nil {
-		return err
-	}
-	return checkOwner(id, before, after)
+	return err
 }
 
-func checkOwner(id [32]byte, before, after *Account) error {
-	if after.Owner != before.Owner && (before.Owner != id || !before.Writable || !zeros(after.Data)) {
+// SetData changes an account in the name of a program, if that may do so. The slice is kept.
+func (a *Account) SetData(by [32]byte, data []byte) error {
+	err := checkData(by, a, data)
+	if err == nil {
+		a.Data = data
+	}
+	return err
+}
+
+// SetOwner changes an account in the name of a program, if that may do so.
+func (a *Account) SetOwner(by, owner [32]byte) error {
+	err := checkOwner(by, a, owner, a.Data)
+	if err == nil {
+		a.Owner = owner
+	}
+	return err
+}
+
+// checkOwner says whether a program may give an account away that has this data now.
+func checkOwner(id [32]byte, before *Account, owner [32]byte, data []byte) error {
+	if owner != before.Owner && (before.Owner != id || !before.Writable || !zeros(data)) {
 		return ErrModifiedOwner
 	}
 	return nil
@@ -215,8 +249,6 @@ func checkOwner(id [32]byte, before, after *Account) error {
 
 func checkLamports(id [32]byte, a *Account, lamports uint64) error {
 	switch {
-	case lamports == a.Lamports:
-		return nil
 	case lamports < a.Lamports && a.Owner != id:
 		return ErrExternalLamports
 	case !a.Writable:
@@ -227,8 +259,6 @@ func checkLamports(id [32]byte, a *Account, lamports uint64) error {
 
 func checkData(id [32]byte, a *Account, data []byte) error {
 	switch {
-	case len(data) != len(a.Data) && a.Owner != id:
-		return ErrSizeChanged
 	case bytes.Equal(a.Data, data):
 		return nil
 	case !a.Writable:

@@ -78,7 +78,7 @@ func TestRules(t *testing.T) {
 		"grows too much":                   {accounts: []*Account{mine(nil)}, data: instruction(6, 10_241), want: ErrInvalidRealloc},
 		"grows beyond numbers":             {accounts: []*Account{mine(nil)}, data: instruction(6, 1<<64-6), want: ErrInvalidRealloc},
 		"grows with bytes":                 {accounts: []*Account{mine(nil)}, data: instruction(14, 100), changed: true},
-		"others' grows":                    {accounts: []*Account{yours(nil)}, data: instruction(6, 1), want: ErrSizeChanged},
+		"others' grows":                    {accounts: []*Account{yours(nil)}, data: instruction(6, 1), want: ErrExternalData},
 		"read-only grows":                  {accounts: []*Account{mine(readOnly)}, data: instruction(6, 1), want: ErrReadonlyData},
 		"shrinks":                          {accounts: []*Account{mine(nil)}, data: instruction(9, 2), changed: true},
 		"given away with data":             {accounts: []*Account{mine(nil)}, data: instruction(7, 1), want: ErrModifiedOwner},

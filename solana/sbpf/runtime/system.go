@@ -15,6 +15,7 @@ const (
 	baseUnits    = 100
 	memoryUnits  = 10
 	bytesPerUnit = 250
+	maxArray     = 1 << 32 // elements: more than any memory has
 )
 
 // What sol_get_sysvar answers.
@@ -81,27 +82,27 @@ func (c *call) logUnits(m *sbpf.Machine) uint64 {
 
 func (c *call) logData(m *sbpf.Machine) uint64 {
 	m.Charge(baseUnits)
-	slices := m.Slices(m.Argument(1), m.Argument(2))
-	if m.Failed() {
+	address, n := m.Argument(1), m.Argument(2)
+	if n >= 1<<59 && !m.Failed() {
+		m.Fail(said("InvalidLength"))
+	}
+	m.Aligned(address, 16*min(n, maxArray), false) // it is looked for before what its slices cost is known
+	m.Charge(baseUnits * min(n, maxArray))
+	var slices [][]byte
+	size := uint64(0)
+	m.Each(address, n, func(piece []byte) {
+		slices = append(slices, piece)
+		size += uint64(len(piece))
+	})
+	if m.Charge(size); m.Failed() {
 		return 0
 	}
-	m.Charge(baseUnits * uint64(len(slices)))
-	for _, s := range slices {
-		if m.Failed() {
-			return 0
-		}
-		m.Charge(uint64(len(s)))
-	}
-	if m.Failed() {
-		return 0
-	}
-	var text strings.Builder
+	var texts []string
 	for _, s := range slices {
 		c.Data = append(c.Data, append([]byte{}, s...))
-		text.WriteByte(' ')
-		text.WriteString(base64.StdEncoding.EncodeToString(s))
+		texts = append(texts, base64.StdEncoding.EncodeToString(s))
 	}
-	c.log("Program data:%s", text.String())
+	c.log("Program data: %s", strings.Join(texts, " "))
 	return 0
 }
 
@@ -109,7 +110,7 @@ func (c *call) setReturn(m *sbpf.Machine) uint64 {
 	address, n := m.Argument(1), m.Argument(2)
 	m.Charge(n/bytesPerUnit + baseUnits)
 	if !m.Failed() && n > MaxReturn {
-		m.Fail(fmt.Errorf("%w: %d bytes returned, at most %d may be", sbpf.ErrAbort, n, MaxReturn))
+		m.Fail(said(fmt.Sprintf("Return data too large (%d > %d)", n, MaxReturn)))
 	}
 	if b := m.Memory(address, n, false); !m.Failed() {
 		c.Return = append([]byte{}, b...)

@@ -1,13 +1,13 @@
 // Lets litesvm run the scenario of scenario.json and writes what it makes of it to vectors.json:
 //
-//   npm install litesvm@1.5.0 bs58 (in some folder outside of the tree)
-//   NODE_PATH=<that folder>/node_modules node vectors.js
+//   npm install litesvm@1.5.0 (in some folder outside of the tree)
+//   NODE_PATH=<that folder>/node_modules node vectors.js [scenario.json vectors.json]
 //
 // scenario.json is written by: go test ./solana/localnet -run Scenario -update
 const fs = require('fs'), path = require('path'), crypto = require('crypto');
 const I = require(path.join(process.env.NODE_PATH, 'litesvm/dist/internal.js'));
-const at = name => path.join(__dirname, name);
-const scenario = JSON.parse(fs.readFileSync(at('scenario.json')));
+const [from, to] = process.argv.length > 3 ? process.argv.slice(2) : ['scenario.json', 'vectors.json'].map(name => path.join(__dirname, name));
+const scenario = JSON.parse(fs.readFileSync(from));
 const svm = new I.LiteSvm();
 svm.setBlockhashCheck(false);
 svm.setTransactionHistory(10000n);
@@ -52,5 +52,5 @@ for (const step of scenario.steps) {
   vectors.push({ name: step.name, err: failed ? errorOf(r.err()) : null, units: Number(meta.computeUnitsConsumed()), logs: meta.logs(),
     return: back.toString('hex'), accounts: Object.fromEntries(step.keys.map(k => [k, account(k)])) });
 }
-fs.writeFileSync(at('vectors.json'), '[\n' + vectors.map(v => JSON.stringify(v)).join(',\n') + '\n]\n');
+fs.writeFileSync(to, '[\n' + vectors.map(v => JSON.stringify(v)).join(',\n') + '\n]\n');
 console.log(vectors.length + ' transactions');

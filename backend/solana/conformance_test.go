@@ -1,0 +1,35 @@
+package solana
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/psyche-go/psyche/backend/backendtest"
+	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/identity"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// TestConformance runs the suite over a chain whose clock the suite moves. A chain does not know
+// who is connected: it cannot refuse a second client, nor withdraw who is gone.
+func TestConformance(t *testing.T) {
+	backendtest.Run(t, func(t *testing.T, s backendtest.Setup) backendtest.Attach {
+		c := newChain(t, 1, 10*time.Millisecond, func() time.Time { return time.UnixMilli(int64(s.Now())) })
+		state, err := s.Genesis(coordinator.ClientID{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		run := c.create(coordinator.Genesis{RunID: state.RunID, Config: state.Config, Model: state.Model})
+		return func(ctx context.Context, key identity.Key) (backendtest.Backend, error) {
+			client, err := c.join(ctx, key, run)
+			if err != nil {
+				return nil, err // not a nil *Client in an interface
+			}
+			return client, nil
+		}
+	}, backendtest.OneBackend, backendtest.WithdrawsLost)
+}
