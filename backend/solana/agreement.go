@@ -42,7 +42,9 @@ type witness struct {
 	chain []sighting
 	heard time.Time // when it showed something last
 	since time.Time // since when it has been at odds with what was accepted
-	fault fault     // that was reported
+	found fault     // in what way, and since when
+	begun time.Time
+	fault fault // that was reported
 }
 
 // agreement decides which state of the run counts. It knows no clock: time is passed in.
@@ -129,6 +131,13 @@ func (w *witness) has(c claim) bool {
 	return found
 }
 
+// agrees reports whether an endpoint's story has a state, or at least its head: who was at fault
+// has to show the whole state.
+func (w *witness) agrees(s *sighting) bool {
+	own, found := w.find(s.claim)
+	return found && (own.body == s.body || own.body == [32]byte{} && w.fault == noFault)
+}
+
 // find returns what an endpoint showed of a claim.
 func (w *witness) find(c claim) (sighting, bool) {
 	i := slices.IndexFunc(w.chain, func(s sighting) bool { return s.claim == c })
@@ -168,7 +177,7 @@ func (a *agreement) take(s sighting, now time.Time) {
 	}
 	a.accepted, a.slot = s, s.slot
 	for i := range a.witnesses {
-		if w := &a.witnesses[i]; w.has(s.claim) {
+		if w := &a.witnesses[i]; w.agrees(&s) {
 			w.since = now
 		}
 	}
@@ -268,10 +277,17 @@ func (a *agreement) judge(now time.Time) map[int]fault {
 	for i := range a.witnesses {
 		w := &a.witnesses[i]
 		found := a.faultOf(w, now)
-		if found == noFault {
-			w.since = now
+		if found != w.found {
+			w.found, w.begun = found, now
 		}
-		if found != w.fault && (found == noFault || now.Sub(w.since) >= a.patience) {
+		since := w.since
+		switch {
+		case found == noFault:
+			w.since = now
+		case w.fault != noFault: // another one than before has to last as well
+			since = w.begun
+		}
+		if found != w.fault && (found == noFault || now.Sub(since) >= a.patience) {
 			w.fault = found
 			changes[i] = found
 		}
@@ -286,7 +302,7 @@ func (a *agreement) faultOf(w *witness, now time.Time) fault {
 	switch {
 	case !ok || now.Sub(w.heard) >= a.patience:
 		return silent
-	case a.accepted.account == nil || newest.claim == a.accepted.claim:
+	case a.accepted.account == nil || newest.claim == a.accepted.claim && w.agrees(&a.accepted):
 		return noFault
 	case newest.sequence < a.accepted.sequence:
 		if slices.ContainsFunc(a.retired, func(r retired) bool { return r.claim == newest.claim && now.Sub(r.at) < a.patience }) {

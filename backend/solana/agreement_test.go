@@ -167,6 +167,7 @@ func TestFaults(t *testing.T) {
 		"old":           {func(a *agreement, i int) { a.observe(2, shown(uint64(i+1), 1, 'a', 'a'), at(i)) }, outdated},
 		"invented":      {func(a *agreement, i int) { a.observe(2, shown(uint64(i+1), uint64(i+5), 'x', 'x'), at(i)) }, invented},
 		"another head":  {func(a *agreement, i int) { a.observe(2, shown(uint64(i+1), uint64(i+1), 'x', 'x'), at(i)) }, invented},
+		"another state": {func(a *agreement, i int) { a.observe(2, shown(uint64(i+1), uint64(i+1), 'a', 'x'), at(i)) }, invented},
 		"silent":        {func(*agreement, int) {}, silent},
 		"nothing there": {func(a *agreement, _ int) { a.forget(2) }, silent},
 	} {

@@ -40,15 +40,15 @@ type Client struct {
 	clock   *clock
 	peers   map[identity.ID][]string
 	nonce   uint64
-	own     []ownAction       // that were accepted lately
-	addrs   []string          // to announce
-	faulty  map[string]string // endpoints that are not followed, and why
+	own     []ownAction // that were accepted lately
+	addrs   []string    // to announce
 	closed  bool
 }
 
 // ownAction is an accepted action of this client that the known state may not have yet.
 type ownAction struct {
 	nonce  uint64
+	slot   uint64 // in which it landed
 	action coordinator.Action
 }
 
@@ -61,7 +61,7 @@ func Dial(ctx context.Context, o Options) (*Client, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	pool, err := rpc.NewPool(rpc.Options{Endpoints: o.Endpoints, Transport: o.Transport, Logger: o.Logger})
+	pool, err := rpc.NewPool(rpc.Options{Endpoints: o.Endpoints, Transport: o.Transport})
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func Dial(ctx context.Context, o Options) (*Client, error) {
 		ctx: ctx, cancel: cancel,
 		updates: make(chan backend.Update, 1), seen: make(chan observation, 64),
 		wake: make(chan struct{}, 1), call: make(chan struct{}, 1), post: make(chan struct{}, 1), turn: make(chan struct{}, 1),
-		changed: make(chan struct{}), clock: newClock(len(o.Endpoints)), peers: make(map[identity.ID][]string), faulty: make(map[string]string),
+		changed: make(chan struct{}), clock: newClock(len(o.Endpoints)), peers: make(map[identity.ID][]string),
 		nonce: uint64(max(0, time.Now().UnixNano())), addrs: slices.Clone(o.Addrs),
 	}
 	first := make(chan error, 1)
@@ -231,9 +231,13 @@ func (c *Client) Costs() Costs {
 func (c *Client) Run() transaction.PublicKey { return c.run }
 // Faults returns the endpoints that are not followed at present, and what is wrong with them.
 func (c *Client) Faults() map[string]string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return maps.Clone(c.faulty)
+	c.accounting.Lock()
+	defer c.accounting.Unlock()
+	found := make(map[string]string)
+	for e, f := range c.faulty {
+		found[e.Name()] = string(f)
+	}
+	return found
 }
 
 // onChange returns a channel that is closed when the view changes.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -33,11 +34,44 @@ type sender struct {
 
 	accounting sync.Mutex
 	costs      Costs
+	faulty     map[*rpc.Endpoint]fault // that are not followed, and why
 }
 
 func newSender(pool *rpc.Pool, pace Pace, logger *slog.Logger, key identity.Key, maxPrice uint64) *sender {
 	return &sender{
 		pool: pool, pace: pace, logger: logger, secret: key, key: transaction.PublicKey(key.ID()), fees: feeCache{limit: maxPrice},
+		faulty: make(map[*rpc.Endpoint]fault),
+	}
+}
+
+// trusted returns the endpoints in the order in which to ask them: another one first in each
+// attempt, and last those that are not followed.
+func (c *sender) trusted(before int) []*rpc.Endpoint {
+	all := c.pool.ByHealth()
+	c.accounting.Lock()
+	defer c.accounting.Unlock()
+	var good, bad []*rpc.Endpoint
+	for _, e := range all {
+		if c.faulty[e] == noFault {
+			good = append(good, e)
+		} else {
+			bad = append(bad, e)
+		}
+	}
+	if len(good) > 0 {
+		first := before % len(good)
+		good = slices.Concat(good[first:], good[:first])
+	}
+	return append(good, bad...)
+}
+
+// setFault notes what is wrong with an endpoint.
+func (c *sender) setFault(e *rpc.Endpoint, f fault) {
+	c.accounting.Lock()
+	defer c.accounting.Unlock()
+	delete(c.faulty, e)
+	if f != noFault {
+		c.faulty[e] = f
 	}
 }
 
@@ -61,8 +95,9 @@ type report struct {
 }
 
 // deliver signs an order and sends it to all endpoints until it is part of the chain, or a
-// quorum says that it failed. When nobody knows, the error is backend.ErrDisconnected.
-func (c *sender) deliver(ctx context.Context, o order) error {
+// quorum says that it failed, and returns the slot in which it landed, or 0 when the agreed state
+// shows that it did. When nobody knows, the error is backend.ErrDisconnected.
+func (c *sender) deliver(ctx context.Context, o order) (slot uint64, err error) {
 	n := len(c.pool.Endpoints())
 	d := &delivery{quorum: n/2 + 1, resend: c.pace.Resend, heights: make([]uint64, n), only: o.ticks}
 	run, cancel := context.WithCancel(ctx)
@@ -81,7 +116,7 @@ func (c *sender) deliver(ctx context.Context, o order) error {
 		}
 		if o.settled != nil && len(d.attempts) > 0 && o.settled() {
 			c.paid(&d.attempts[len(d.attempts)-1], o)
-			return nil
+			return 0, nil
 		}
 		step := d.next(time.Now())
 		if o.pointless != nil && o.pointless() && (step == stepSign || step == stepSend) {
@@ -91,7 +126,7 @@ func (c *sender) deliver(ctx context.Context, o order) error {
 		case stepSign:
 			next, err := c.sign(ctx, o, len(d.attempts))
 			if err != nil {
-				return err
+				return 0, err
 			}
 			d.signed(next)
 			continue
@@ -100,16 +135,22 @@ func (c *sender) deliver(ctx context.Context, o order) error {
 				replace(outbox, d.attempts[len(d.attempts)-1])
 			}
 		case stepDone:
-			landed, failed, _ := d.result()
+			landed, status, _ := d.result()
 			c.paid(landed, o)
-			return refusal(failed, len(d.attempts) > 1)
+			return status.Slot, refusal(status.Err, len(d.attempts) > 1)
 		case stepLost:
-			return fmt.Errorf("%w: no transaction of it landed, as far as %d endpoints know", backend.ErrDisconnected, n)
+			return 0, fmt.Errorf("%w: no transaction of the %s landed, as far as %d endpoints know", backend.ErrDisconnected, o.what, n)
 		}
 		if err := c.await(ctx, d, reports, changed); err != nil {
-			return err
+			return 0, err
 		}
 	}
+}
+
+// bring is deliver for those who do not need the slot.
+func (c *sender) bring(ctx context.Context, o order) error {
+	_, err := c.deliver(ctx, o)
+	return err
 }
 
 // replace puts the newest into a channel of one.
@@ -183,7 +224,7 @@ func (c *sender) sign(ctx context.Context, o order, before int) (attempt, error)
 	if err := c.checkFunds(ctx, fee(a.units, a.price)); err != nil {
 		return attempt{}, err
 	}
-	block, err := rpc.Any(ctx, c.pool, func(ctx context.Context, e *rpc.Endpoint) (rpc.Blockhash, error) {
+	block, err := rpc.AnyOf(ctx, c.trusted(before), func(ctx context.Context, e *rpc.Endpoint) (rpc.Blockhash, error) {
 		return e.LatestBlockhash(ctx, rpc.Confirmed)
 	})
 	if err != nil {
@@ -225,7 +266,7 @@ func (c *sender) disconnected(ctx context.Context, err error) error {
 // checkFunds returns ErrNoFunds when the key cannot pay: such a transaction never lands, and no
 // endpoint says why.
 func (c *sender) checkFunds(ctx context.Context, lamports uint64) error {
-	has, err := rpc.Any(ctx, c.pool, func(ctx context.Context, e *rpc.Endpoint) (uint64, error) {
+	has, err := rpc.AnyOf(ctx, c.trusted(0), func(ctx context.Context, e *rpc.Endpoint) (uint64, error) {
 		return e.Balance(ctx, c.key, rpc.Confirmed)
 	})
 	if err != nil {

@@ -42,7 +42,7 @@ func create(ctx context.Context, o Options, genesis coordinator.Genesis) (run tr
 	if _, err := genesis.State(); err != nil {
 		return run, err
 	}
-	pool, err := rpc.NewPool(rpc.Options{Endpoints: o.Endpoints, Transport: o.Transport, Logger: o.Logger})
+	pool, err := rpc.NewPool(rpc.Options{Endpoints: o.Endpoints, Transport: o.Transport})
 	if err != nil {
 		return run, err
 	}
@@ -59,13 +59,13 @@ func create(ctx context.Context, o Options, genesis coordinator.Genesis) (run tr
 	if err := s.stage(ctx, program, run, staged); err != nil {
 		return run, fmt.Errorf("stage the genesis: %w", err)
 	}
-	return run, s.deliver(ctx, order{what: "genesis", instructions: []transaction.Instruction{program.Genesis(run, main, staged)}, units: createUnits})
+	return run, s.bring(ctx, order{what: "genesis", instructions: []transaction.Instruction{program.Genesis(run, main, staged)}, units: createUnits})
 }
 
 // makeAccount makes the account of a run, unless it is there, and reports whether the run has
 // begun.
 func (c *sender) makeAccount(ctx context.Context, program transaction.Program, run transaction.PublicKey, runID string) (begun bool, err error) {
-	found, err := rpc.Any(ctx, c.pool, func(ctx context.Context, e *rpc.Endpoint) (*rpc.Account, error) {
+	found, err := rpc.AnyOf(ctx, c.trusted(0), func(ctx context.Context, e *rpc.Endpoint) (*rpc.Account, error) {
 		account, _, err := e.Account(ctx, run, rpc.Query{Commitment: rpc.Confirmed, Slice: &rpc.Slice{Length: layout.HeadSize}})
 		return account, err
 	})
@@ -76,7 +76,7 @@ func (c *sender) makeAccount(ctx context.Context, program transaction.Program, r
 		summary, err := layout.ReadSummary(found.Data)
 		return summary.RunState != coordinator.Uninitialized, err
 	}
-	rent, err := rpc.Any(ctx, c.pool, func(ctx context.Context, e *rpc.Endpoint) (uint64, error) {
+	rent, err := rpc.AnyOf(ctx, c.trusted(0), func(ctx context.Context, e *rpc.Endpoint) (uint64, error) {
 		return e.RentExemption(ctx, layout.AccountSize)
 	})
 	if err != nil {
@@ -89,7 +89,7 @@ func (c *sender) makeAccount(ctx context.Context, program transaction.Program, r
 	if err != nil {
 		return false, err
 	}
-	return false, c.deliver(ctx, order{
+	return false, c.bring(ctx, order{
 		what: "account of the run", instructions: []transaction.Instruction{in, program.Init(run, c.key)}, units: createUnits,
 	})
 }
@@ -97,7 +97,7 @@ func (c *sender) makeAccount(ctx context.Context, program transaction.Program, r
 // stage writes bytes into the account's staging area, in transactions of their own.
 func (c *sender) stage(ctx context.Context, program transaction.Program, run transaction.PublicKey, staged []byte) error {
 	for _, in := range program.Writes(run, c.key, staged, transaction.MaxRunWrite) {
-		if err := c.deliver(ctx, order{what: "staging", instructions: []transaction.Instruction{in}, units: writeUnits}); err != nil {
+		if err := c.bring(ctx, order{what: "staging", instructions: []transaction.Instruction{in}, units: writeUnits}); err != nil {
 			return err
 		}
 	}

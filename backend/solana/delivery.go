@@ -120,7 +120,7 @@ func (d *delivery) isKnown() bool {
 }
 
 // result returns how an attempt ended, if a quorum says that it is confirmed.
-func (d *delivery) result() (a *attempt, failed *rpc.TransactionError, done bool) {
+func (d *delivery) result() (a *attempt, how *rpc.Status, done bool) {
 	for i := range d.attempts {
 		counts := make(map[rpc.TransactionError]int)
 		for _, status := range d.attempts[i].known {
@@ -132,7 +132,7 @@ func (d *delivery) result() (a *attempt, failed *rpc.TransactionError, done bool
 				key = *status.Err
 			}
 			if counts[key]++; counts[key] >= d.quorum {
-				return &d.attempts[i], status.Err, true
+				return &d.attempts[i], status, true
 			}
 		}
 	}

@@ -28,6 +28,9 @@ func (p *party) report() Costs {
 			fees, landed = fees+r.Fee, landed+1
 		}
 	}
+	if all.Landed > landed+p.undone || all.Landed < landed-3*len(p.players) { // some are on their way
+		p.t.Errorf("the chain has %d transactions of the players, they count %d", landed, all.Landed)
+	}
 	p.t.Logf("the chain has %d of the players, which paid %d lamports", landed, fees)
 	p.t.Logf("%d transactions sent, %d landed, %d lamports; %d of them only ticks, %d out of turn", all.Sent, all.Landed, all.Lamports, all.Ticks, all.OutOfTurn)
 	return all
@@ -45,6 +48,7 @@ func TestTurns(t *testing.T) {
 
 // TestEveryClientTicksAtOnce wants nothing but money to be lost when turns fail.
 func TestEveryClientTicksAtOnce(t *testing.T) {
+	t.Parallel()
 	c := newChain(t, 1, *slotTime, nil)
 	c.pace.Turn, c.pace.Late = 1, 1
 	p := newParty(t, c, 4, nil)
@@ -54,6 +58,7 @@ func TestEveryClientTicksAtOnce(t *testing.T) {
 
 // TestEndpointDies kills one of three in the middle, and has it come back.
 func TestEndpointDies(t *testing.T) {
+	t.Parallel()
 	c := newChain(t, 3, *slotTime, nil)
 	p := newParty(t, c, 3, nil)
 	p.awaitRounds(1)
@@ -67,6 +72,7 @@ func TestEndpointDies(t *testing.T) {
 
 // TestLostTransactions loses every fifth one.
 func TestLostTransactions(t *testing.T) {
+	t.Parallel()
 	c := newChain(t, 1, *slotTime, nil)
 	p := newParty(t, c, 3, nil)
 	p.awaitRounds(1)
@@ -79,11 +85,13 @@ func TestLostTransactions(t *testing.T) {
 func TestRollback(t *testing.T) {
 	for name, again := range map[string]bool{"and they land again": true, "for good": false} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			c := newChain(t, 3, *slotTime, nil)
 			p := newParty(t, c, 3, nil)
 			for range 2 {
 				p.awaitRounds(1)
 				p.await("witnesses awaited", time.Minute, func(s *coordinator.State) bool { return s.RunState == coordinator.RoundWitness })
+				p.undone += 3 * 4 * len(p.players) // more than what three slots hold
 				if err := c.server.Rollback(3, again); err != nil {
 					t.Fatal(err)
 				}
@@ -94,8 +102,20 @@ func TestRollback(t *testing.T) {
 	}
 }
 
-// invented is the step of a state that a lying endpoint shows.
-const inventedStep = 9999
+// TestOneOfThreeIsLeft wants the run to go on for who can prove what the one shows.
+func TestOneOfThreeIsLeft(t *testing.T) {
+	t.Parallel()
+	c := newChain(t, 3, *slotTime, nil)
+	p := newParty(t, c, 2, nil)
+	p.awaitRounds(1)
+	c.nodes[0].SetFaults(localnet.Faults{Dead: true})
+	c.nodes[2].SetFaults(localnet.Faults{Dead: true})
+	p.awaitRounds(2)
+	p.report()
+}
+
+// inventedSeed is in a state that a lying endpoint shows: it goes into the next round's seed.
+var inventedSeed = [32]byte{0xbe, 0xef}
 
 // TestLyingEndpoint has one of three endpoints lie in every way, and wants nobody to follow it,
 // and everybody to say so.
@@ -113,14 +133,16 @@ func TestLyingEndpoint(t *testing.T) {
 				value[0] = kept
 			}
 		}},
-		{"an invented state", invented, func(value []*json.RawMessage) { value[0] = inventState(value[0]) }},
+		{"an invented state", invented, func(value []*json.RawMessage) { value[0] = inventState(value[0], true) }},
+		{"another state under the same head", invented, func(value []*json.RawMessage) { value[0] = inventState(value[0], false) }},
 		{"no state", silent, func(value []*json.RawMessage) { value[0] = nil }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
 			c := newChain(t, 3, *slotTime, nil)
 			var believed atomic.Bool
 			p := newParty(t, c, 3, func(u backend.Update) {
-				if u.State.Progress.Step == inventedStep {
+				if u.State.SeedChain == inventedSeed {
 					believed.Store(true)
 				}
 			})
@@ -168,8 +190,8 @@ func lieAbout(result json.RawMessage, lie func(value []*json.RawMessage)) json.R
 	return changed
 }
 
-// inventState makes a run's account one that is further than it is.
-func inventState(raw *json.RawMessage) *json.RawMessage {
+// inventState makes a run's account another, and one that is further than it is.
+func inventState(raw *json.RawMessage, further bool) *json.RawMessage {
 	var account map[string]any
 	if err := json.Unmarshal(*raw, &account); err != nil {
 		return raw
@@ -190,9 +212,11 @@ func inventState(raw *json.RawMessage) *json.RawMessage {
 	if summary, err := layout.ReadSummary(content); err != nil || summary.RunID != "party" {
 		return raw
 	}
-	content[64] ^= 1                   // the head
-	content[layout.StateOffset+56+1]++ // the sequence, 256 more
-	le.PutUint32(content[layout.StateOffset+156:], inventedStep)
+	if further {
+		content[64] ^= 1                   // the head
+		content[layout.StateOffset+56+1]++ // the sequence, 256 more
+	}
+	copy(content[layout.StateOffset+120:], inventedSeed[:])
 	if packed {
 		writer, _ := zstd.NewWriter(nil)
 		defer func() { _ = writer.Close() }()

@@ -17,7 +17,7 @@ import (
 
 var (
 	slotTime = flag.Duration("slot", 100*time.Millisecond, "how long a slot of the chain takes in tests with faults; 400ms on public chains")
-	rounds   = flag.Int("rounds", 6, "rounds in tests with faults")
+	rounds   = flag.Int("rounds", 3, "rounds in tests with faults")
 )
 
 // party is clients that take part in a run as if they trained.
@@ -28,6 +28,7 @@ type party struct {
 	players []*player
 	ctx     context.Context
 	playing sync.WaitGroup
+	undone  int // how many transactions may have been rolled back
 }
 
 // player does what the run expects of it.
@@ -94,7 +95,9 @@ func (p *player) play(ctx context.Context, playing *sync.WaitGroup) {
 		a, name := p.wanted(u.State)
 		p.mu.Lock()
 		busy := a == nil || p.doing[name]
-		p.doing[name] = true
+		if !busy {
+			p.doing[name] = true
+		}
 		p.mu.Unlock()
 		if !busy {
 			playing.Go(func() { p.act(ctx, a, name) })

@@ -67,7 +67,7 @@ func (c *Client) writeAddrs(ctx context.Context, addrs []string) error {
 	if err != nil {
 		return err
 	}
-	found, err := rpc.Any(ctx, c.pool, func(ctx context.Context, e *rpc.Endpoint) (*rpc.Account, error) {
+	found, err := rpc.AnyOf(ctx, c.trusted(0), func(ctx context.Context, e *rpc.Endpoint) (*rpc.Account, error) {
 		account, _, err := e.Account(ctx, peer, rpc.Query{Commitment: rpc.Confirmed})
 		return account, err
 	})
@@ -85,7 +85,7 @@ func (c *Client) writeAddrs(ctx context.Context, addrs []string) error {
 	if fit < len(addrs) {
 		c.logger.Warn("not all addresses fit into a transaction: announcing the first ones", "addresses", len(addrs), "announced", fit)
 	}
-	return c.deliver(ctx, order{
+	return c.bring(ctx, order{
 		what: "announcement", units: otherUnits,
 		instructions: []transaction.Instruction{c.program.Announce(peer, c.key, c.run, addrs[:fit])},
 	})
@@ -105,7 +105,7 @@ func (c *Client) fitting(peer transaction.PublicKey, addrs []string) int {
 
 // createPeer makes the account of the own addresses, which has to be announced into at once.
 func (c *Client) createPeer(ctx context.Context, peer transaction.PublicKey) error {
-	rent, err := rpc.Any(ctx, c.pool, func(ctx context.Context, e *rpc.Endpoint) (uint64, error) {
+	rent, err := rpc.AnyOf(ctx, c.trusted(0), func(ctx context.Context, e *rpc.Endpoint) (uint64, error) {
 		return e.RentExemption(ctx, layout.PeerSize)
 	})
 	if err != nil {
@@ -122,7 +122,7 @@ func (c *Client) createPeer(ctx context.Context, peer transaction.PublicKey) err
 	if err != nil {
 		return err
 	}
-	err = c.deliver(ctx, order{
+	err = c.bring(ctx, order{
 		what: "account of addresses", units: otherUnits,
 		instructions: []transaction.Instruction{create, c.program.Announce(peer, c.key, c.run, nil)},
 	})
@@ -173,7 +173,7 @@ func (c *Client) fetchPeers(ctx context.Context) error {
 				return err
 			}
 		}
-		found, err := rpc.Any(ctx, c.pool, func(ctx context.Context, e *rpc.Endpoint) ([]*rpc.Account, error) {
+		found, err := rpc.AnyOf(ctx, c.trusted(0), func(ctx context.Context, e *rpc.Endpoint) ([]*rpc.Account, error) {
 			accounts, _, err := e.Accounts(ctx, keys, rpc.Query{Commitment: rpc.Confirmed})
 			return accounts, err
 		})

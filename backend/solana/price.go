@@ -82,7 +82,7 @@ func (c *sender) priceFor(ctx context.Context, o *order, attempt int) uint64 {
 	defer f.mu.Unlock()
 	if now := time.Now(); now.Sub(f.asked) >= feesLast {
 		f.asked = now
-		recent, err := rpc.Any(ctx, c.pool, func(ctx context.Context, e *rpc.Endpoint) ([]uint64, error) {
+		recent, err := rpc.AnyOf(ctx, c.trusted(0), func(ctx context.Context, e *rpc.Endpoint) ([]uint64, error) {
 			return e.PrioritizationFees(ctx, written(o))
 		})
 		if err != nil {

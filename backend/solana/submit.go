@@ -55,28 +55,28 @@ func (c *Client) submit(ctx context.Context, a coordinator.Action) error {
 	}
 	o.settled = func() bool { return c.nonceOf(id) == nonce }
 	o.changed = c.onChange
-	if err := c.deliver(ctx, o); err != nil {
-		if isDone(err) {
-			poke(c.wake) // the chain knows more than this client
-		}
+	slot, err := c.deliver(ctx, o)
+	poke(c.wake)
+	if err != nil {
 		return err
 	}
 	c.mu.Lock()
-	c.own = append(c.own, ownAction{nonce, a})
+	c.own = append(c.own, ownAction{nonce, slot, a})
 	if len(c.own) > maxOwn {
 		c.own = slices.Delete(c.own, 0, 1)
 	}
 	c.mu.Unlock()
-	poke(c.wake)
 	return nil
 }
 
 // mirror returns the state with all that this client knows to be accepted, and the next nonce.
+// What a later state does not have was rolled back.
 func (c *Client) mirror() (coordinator.State, uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	state := c.view.state.Clone()
 	id := coordinator.ClientID(c.key)
+	c.own = slices.DeleteFunc(c.own, func(own ownAction) bool { return own.slot <= c.view.slot })
 	for _, own := range c.own {
 		_ = state.Apply(id, own.nonce, own.action) // refused when the state has it
 	}

@@ -2,7 +2,10 @@ package solana
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/psyche-go/psyche/coordinator"
@@ -69,11 +72,11 @@ func (c *Client) peek(v *view) (ticks int, wait time.Duration) {
 	ctx, cancel := context.WithTimeout(c.ctx, c.pace.Resend)
 	defer cancel()
 	wait = c.pace.Status
-	for i, e := range c.pool.Endpoints() {
+	for _, e := range c.trusted(0) {
 		if e.Resting() {
 			continue
 		}
-		o := c.lookAt(ctx, i, true, rpc.Processed)
+		o := c.lookAt(ctx, slices.Index(c.pool.Endpoints(), e), true, rpc.Processed)
 		if o.sighting == nil || o.sample == nil || o.sighting.sequence < v.claim.sequence {
 			continue // it is behind: what it says of ticks is old
 		}
@@ -102,9 +105,65 @@ func (c *Client) sendTick(v view, ticks int, inTurn bool) {
 		return now.claim != v.claim || now.armed != v.armed
 	}
 	o.changed = c.onChange
-	err := c.deliver(c.ctx, o)
+	err := c.bring(c.ctx, o)
 	if err != nil && c.ctx.Err() == nil && !o.pointless() {
 		c.logger.Warn("cannot move the run on", "error", err)
 	}
 	poke(c.wake)
+}
+
+// Tick pays for ticks until nothing is due any more, whoever's turn it is: for those who govern a
+// run in which nobody takes part.
+func (c *Client) Tick(ctx context.Context) error {
+	for {
+		v, changed := c.now()
+		if c.isBehind() {
+			poke(c.wake)
+		} else {
+			ticks, _ := c.peek(&v)
+			if ticks == 0 && !c.isDue(&v) {
+				return nil
+			}
+			if err := c.tickNow(ctx, ticks); err != nil {
+				return fmt.Errorf("tick: %w", err)
+			}
+		}
+		timer := time.NewTimer(c.pace.Fetch)
+		select {
+		case <-timer.C:
+		case <-changed:
+		case <-ctx.Done():
+		case <-c.ctx.Done():
+		}
+		timer.Stop()
+		if err := errors.Join(context.Cause(ctx), context.Cause(c.ctx)); err != nil {
+			return fmt.Errorf("tick: %w", err)
+		}
+	}
+}
+
+// isBehind reports whether the known state may be without an own action that landed.
+func (c *Client) isBehind() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.ContainsFunc(c.own, func(own ownAction) bool { return own.slot > c.view.slot })
+}
+
+// isDue reports whether a tick is due, also one that has to wait for its draw.
+func (c *Client) isDue(v *view) bool {
+	now := notBefore(v.state, c.chainTime(time.Now()))
+	due, ok := v.state.Due(now)
+	return ok && due <= now
+}
+
+// tickNow sends ticks, if there are some to send.
+func (c *Client) tickNow(ctx context.Context, ticks int) error {
+	if ticks == 0 {
+		return nil
+	}
+	o := c.withTicks(order{what: "tick", ticks: true}, ticks)
+	o.instructions[0] = c.program.Tick(c.run, salt())
+	o.changed = c.onChange
+	poke(c.wake)
+	return c.bring(ctx, o)
 }

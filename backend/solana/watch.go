@@ -113,7 +113,7 @@ func (w *watcher) advance(now time.Time) time.Duration {
 	if !now.Before(w.poll) {
 		w.poll = now.Add(c.pace.Poll)
 		for i := range w.looking {
-			w.look(i, true)
+			w.look(i, a.witnesses[i].fault == noFault) // who is at fault has to show everything
 		}
 	}
 	order, wanted := a.wants()
@@ -165,17 +165,12 @@ func (w *watcher) refused() error {
 func (w *watcher) report(now time.Time) {
 	c := w.client
 	for i, found := range w.agreement.judge(now) {
-		name := c.pool.Endpoints()[i].Name()
-		c.mu.Lock()
-		delete(c.faulty, name)
-		if found != noFault {
-			c.faulty[name] = string(found)
-		}
-		c.mu.Unlock()
+		e := c.pool.Endpoints()[i]
+		c.setFault(e, found)
 		if found == noFault {
-			c.logger.Info("the endpoint shows the state of the run again", "endpoint", name)
+			c.logger.Info("the endpoint shows the state of the run again", "endpoint", e.Name())
 		} else {
-			c.logger.Warn("an endpoint is not followed", "endpoint", name, "reason", string(found))
+			c.logger.Warn("an endpoint is not followed", "endpoint", e.Name(), "reason", string(found))
 		}
 	}
 }
@@ -218,7 +213,7 @@ func (c *Client) lookAt(ctx context.Context, i int, headOnly bool, commitment rp
 	}
 	s, err := sightingOf(found[0].Data, headOnly)
 	if err != nil {
-		c.logger.Warn("an endpoint shows what is no run", "endpoint", e.Name(), "error", err)
+		c.logger.Debug("an endpoint shows what is no run", "endpoint", e.Name(), "error", err)
 		o.missing = fmt.Errorf("run %s: %w: %w", c.run, backend.ErrWrongRun, err)
 		return o
 	}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -73,7 +72,6 @@ type Endpoint struct {
 	name    string
 	timeout time.Duration
 	client  *http.Client
-	logger  *slog.Logger
 	calls   atomic.Uint64
 	bytes   atomic.Uint64
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"slices"
 	"time"
@@ -20,8 +19,6 @@ type Options struct {
 	Timeout time.Duration
 	// Transport carries the requests. Nil: one of its own with a few connections for each node.
 	Transport http.RoundTripper
-	// Logger; nil: nothing is logged.
-	Logger *slog.Logger
 }
 
 // Pool is one or several nodes of the same chain.
@@ -37,9 +34,6 @@ func NewPool(o Options) (*Pool, error) {
 	}
 	if o.Timeout == 0 {
 		o.Timeout = DefaultTimeout
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	p := &Pool{}
 	if o.Transport == nil {
@@ -58,7 +52,7 @@ func NewPool(o Options) (*Pool, error) {
 		if slices.Contains(o.Endpoints[:i], address) {
 			return nil, fmt.Errorf("endpoint %s is there twice", redact(address.HTTP))
 		}
-		p.endpoints = append(p.endpoints, &Endpoint{address: address, name: redact(address.HTTP), timeout: o.Timeout, client: client, logger: o.Logger})
+		p.endpoints = append(p.endpoints, &Endpoint{address: address, name: redact(address.HTTP), timeout: o.Timeout, client: client})
 	}
 	p.nameApart()
 	return p, nil
@@ -88,9 +82,14 @@ func (p *Pool) Close() {
 // left alone are waited for when there is no other. An *Error that says nothing about the node
 // is an answer.
 func Any[T any](ctx context.Context, p *Pool, ask func(ctx context.Context, e *Endpoint) (T, error)) (T, error) {
+	return AnyOf(ctx, p.ByHealth(), ask)
+}
+
+// AnyOf is Any for some of a pool's nodes in the caller's order.
+func AnyOf[T any](ctx context.Context, endpoints []*Endpoint, ask func(ctx context.Context, e *Endpoint) (T, error)) (T, error) {
 	var none T
 	var failed []error
-	for _, e := range p.byHealth(time.Now()) {
+	for _, e := range endpoints {
 		if err := e.rest(ctx); err != nil {
 			return none, errors.Join(append(failed, err)...)
 		}
@@ -109,8 +108,9 @@ func Any[T any](ctx context.Context, p *Pool, ask func(ctx context.Context, e *E
 	return none, errors.Join(failed...)
 }
 
-// byHealth returns the nodes by when they may be asked and how often they failed.
-func (p *Pool) byHealth(now time.Time) []*Endpoint {
+// ByHealth returns the nodes by when they may be asked and how often they failed.
+func (p *Pool) ByHealth() []*Endpoint {
+	now := time.Now()
 	type rated struct {
 		endpoint *Endpoint
 		health   health
