@@ -84,7 +84,7 @@ func (d *deployed) invoke(o operation, signer *coordinator.ClientID, data []byte
 		accounts = append(accounts, &runtime.Account{Key: actor, Lamports: 1, Signer: true})
 	}
 	before := d.run.Data // which is replaced, not written into
-	result, err := runtime.Invoke(d.elf, &d.sysvars, programID, accounts, data, unitsOfTransaction)
+	result, err := invoke(d.elf, &d.sysvars, accounts, data)
 	d.last = result
 	if err != nil && (len(result.Data) > 0 || &before[0] != &d.run.Data[0]) {
 		return fmt.Errorf("instruction %d is refused (%w) and logs %x", data[0], err, result.Data)

@@ -102,7 +102,7 @@ func (s *scene) invoke(data []byte, names ...string) (runtime.Result, error) {
 		x.Data = bytes.Clone(a.Data)
 		before[name] = x
 	}
-	result, err := runtime.Invoke(s.elf, &s.sysvars, programID, accounts, data, unitsOfTransaction)
+	result, err := invoke(s.elf, &s.sysvars, accounts, data)
 	if err == nil {
 		return result, nil
 	}

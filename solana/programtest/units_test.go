@@ -120,6 +120,9 @@ func fixedCosts(t *testing.T) units {
 
 // TestUnits keeps what each instruction takes, in runs of few and of many members.
 func TestUnits(t *testing.T) {
+	if testing.Short() || *programFile != "" {
+		t.Skip("of the program in the repository, and dear with the race detector")
+	}
 	fixed := fixedCosts(t)
 	by := []units{costs(t, 2), costs(t, 64), costs(t, 256)}
 	for _, u := range by {
