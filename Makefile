@@ -23,10 +23,13 @@ all: build
 demo: build demo-data
 	$(BIN)/psyche testnet start --num-clients 3 --config-path $(DEMO_CONFIG) --kill-at-step $(DEMO_KILL) --run-dir $(BUILD)/runs
 
-## build: both programs and the libtorch shim
+## build: both programs, links with the names of the original's, and the libtorch shim
 build: setup shim
 	CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN)/psyche ./cmd/psyche
 	$(GO) build -trimpath -o $(BIN)/psyche-client ./cmd/psyche-client
+	ln -sf psyche $(BIN)/psyche-centralized-server
+	ln -sf psyche $(BIN)/psyche-centralized-local-testnet
+	ln -sf psyche-client $(BIN)/psyche-centralized-client
 
 ## setup: install what is missing, or say what is
 setup:

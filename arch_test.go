@@ -109,9 +109,9 @@ var importRules = []importRule{
 	{
 		name: "faces are leaves",
 		from: func(pkg string) bool {
-			return strings.HasPrefix(pkg, module) && !under("cmd", "tui", "testnet")(pkg)
+			return strings.HasPrefix(pkg, module) && !under("cmd", "tui", "testnet", "metrics", "tracker")(pkg)
 		},
-		never:  under("cmd", "tui", "testnet"),
+		never:  under("cmd", "tui", "testnet", "metrics", "tracker"),
 		reason: "only commands import faces",
 	},
 	{

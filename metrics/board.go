@@ -126,6 +126,15 @@ func (b *Board) trained(at time.Time, t event.Trained) {
 		b.values["train/confidence"] = 1 - loss/math.Log(float64(b.vocabulary))
 	}
 	b.values["train/last_train_seconds"] = t.Seconds
+	if b.batch == 0 { // of a training alone
+		b.values["train/total_tokens"] += float64(t.Tokens)
+		if t.Seconds > 0 {
+			b.values["train/tokens_per_sec"] = float64(t.Tokens) / t.Seconds
+		}
+	}
+	if t.Memory > 0 {
+		b.values["train/memory_bytes"] = float64(t.Memory)
+	}
 	sequences := float64(t.Batch[1] - t.Batch[0])
 	if sequences > 0 && b.batch > 0 {
 		length := float64(t.Tokens) / sequences

@@ -40,11 +40,6 @@ type idleFlags struct {
 	EvalTaskMaxDocs *int   `hidden:"" placeholder:"N" help:"Changes nothing yet: no tasks are evaluated."`
 	PromptTask      bool   `hidden:"" help:"Changes nothing yet: no text is written while training."`
 
-	WandbProject string `hidden:"" placeholder:"NAME" help:"Changes nothing yet: nothing is sent to Weights & Biases."`
-	WandbRun     string `hidden:"" placeholder:"NAME" help:"Changes nothing yet: nothing is sent to Weights & Biases."`
-	WandbGroup   string `hidden:"" placeholder:"NAME" help:"Changes nothing yet: nothing is sent to Weights & Biases."`
-	WandbEntity  string `hidden:"" placeholder:"NAME" help:"Changes nothing yet: nothing is sent to Weights & Biases."`
-
 	OltpAuthHeader     string  `hidden:"" placeholder:"HEADER" help:"Changes nothing yet: nothing is sent by OpenTelemetry."`
 	OltpMetricsURL     string  `name:"oltp-metrics-url" hidden:"" placeholder:"URL" help:"Changes nothing yet: nothing is sent by OpenTelemetry."`
 	OltpTracingURL     string  `name:"oltp-tracing-url" hidden:"" placeholder:"URL" help:"Changes nothing yet: nothing is sent by OpenTelemetry."`
@@ -73,7 +68,6 @@ func (f idleFlags) warn(logger *slog.Logger) {
 		{f.KeepEventFiles != nil, "--keep-event-files", "a process writes one event log, which is not divided into files"},
 		{f.IrohRelay == "n0", "--iroh-relay n0", "members relay for each other; name further relays with --p2p-relay"},
 		{f.EvalTasks != "" || f.PromptTask, "--eval-tasks, --prompt-task", "no tasks are evaluated yet; psyche-client evaluate measures a checkpoint's loss"},
-		{f.WandbProject+f.WandbRun+f.WandbGroup+f.WandbEntity != "", "--wandb-…", "nothing is sent to Weights & Biases yet; --metrics-local-port and --events-dir have the figures"},
 		{f.OltpMetricsURL+f.OltpTracingURL+f.OltpLogsURL+f.OltpAuthHeader != "", "--oltp-…", "nothing is sent by OpenTelemetry yet; --metrics-local-port has the figures"},
 	} {
 		if flag.given {

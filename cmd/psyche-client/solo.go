@@ -17,6 +17,7 @@ import (
 	"github.com/psyche-go/psyche/data"
 	"github.com/psyche-go/psyche/data/local"
 	"github.com/psyche-go/psyche/event"
+	"github.com/psyche-go/psyche/metrics"
 	"github.com/psyche-go/psyche/model"
 	"github.com/psyche-go/psyche/train"
 )
@@ -43,6 +44,7 @@ type soloCommand struct {
 	libraryFlags  `embed:""`
 	computeFlags  `embed:""`
 	parallelFlags `embed:""`
+	trackerFlags  `embed:""`
 	soloOptimizer
 }
 
@@ -73,6 +75,7 @@ type solo struct {
 	data      *local.Folder
 	heldOut   [][]int32
 	events    *event.Log
+	trackers  feeds
 	settings  string // to save with the training
 	step      uint32 // newest finished one
 	dataIndex uint64 // first sequence that was not trained on
@@ -157,6 +160,12 @@ func (s *solo) open(ctx context.Context) (done bool, err error) {
 		return false, err
 	}
 	if s.events, err = openEventLog(c.EventsDir); err != nil {
+		return false, err
+	}
+	board := metrics.New()
+	board.SetVocabulary(description.VocabSize)
+	s.events.Watch(board.See)
+	if s.trackers, err = c.trackerFlags.start(board, "solo", map[string]any{"model": c.Model, "optimizer": c.Optimizer, "total_batch": c.TotalBatch, "seq_len": c.SeqLen}, logger); err != nil {
 		return false, err
 	}
 	optimizer, lr := c.options(warmup, c.Steps)
@@ -297,7 +306,7 @@ func (s *solo) close() error {
 	if s.claim != nil {
 		errs = append(errs, s.claim.release())
 	}
-	errs = append(errs, s.events.Close())
+	errs = append(errs, s.trackers.close(), s.events.Close())
 	return errors.Join(errs...)
 }
 

@@ -19,8 +19,8 @@ type soloOptimizer struct {
 	WeightDecay  float64 `default:"0" help:"Decoupled weight decay."`
 	ClipGradNorm float64 `aliases:"max-grad-norm" default:"1" help:"Largest norm of the gradient; 0: any."`
 
-	Beta1 float64 `default:"0.9" help:"Of adamw: decay of the mean gradient."`
-	Beta2 float64 `default:"0.95" help:"Of adamw: decay of the mean square."`
+	Beta1 float64 `aliases:"beta1" default:"0.9" help:"Of adamw: decay of the mean gradient."`
+	Beta2 float64 `aliases:"beta2" default:"0.95" help:"Of adamw: decay of the mean square."`
 	Eps   float64 `default:"1e-8" help:"Of adamw: added to the root of the mean square."`
 
 	CompressionDecay float64 `default:"0.999" help:"Of distro: decay of the momentum."`

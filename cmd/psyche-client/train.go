@@ -56,8 +56,9 @@ type trainCommand struct {
 
 	DummyTrainingDelaySecs float64 `placeholder:"SECONDS" help:"How long a training takes of a run whose checkpoint is Dummy, a model for tests of the network."`
 
-	debugFlags `embed:""`
-	idleFlags  `embed:""`
+	debugFlags   `embed:""`
+	trackerFlags `embed:""`
+	idleFlags    `embed:""`
 
 	logTo   *slog.Logger
 	reports reports
@@ -127,6 +128,17 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, stopMetrics()) }()
+	trackers, err := c.start(board, c.RunID+"-"+key.ID().Short(), map[string]any{
+		"run_id": c.RunID, "id": key.ID().String(), "micro_batch_size": c.MicroBatchSize, "data_parallelism": c.DataParallelism,
+	}, logger)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err := trackers.close(); err != nil { // it costs a training nothing, at its end neither
+			logger.Warn("end the trackers", "err", err)
+		}
+	}()
 
 	network, closeNetwork, err := c.connect(ctx, key, events, logger)
 	if err != nil {

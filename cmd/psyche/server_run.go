@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,7 +42,7 @@ type serverRun struct {
 	WithdrawOnDisconnect bool          `default:"true" negatable:"" help:"Withdraw clients whose connection ended."`
 	WithdrawGrace        time.Duration `default:"5s" help:"How long a connection may be gone before its client is withdrawn (${default})."`
 	InitWarmupTime       float64       `placeholder:"SECONDS" help:"Longest Warmup of the run of --state, in place of warmup_time in the file; 0: as the file says."`
-	EventsDir            string        `placeholder:"DIR" help:"Folder for the typed event logs: events.jsonl of the one run of --state, RUN.jsonl of every other."`
+	EventsDir            string        `placeholder:"DIR" help:"Folder for the typed event logs: events.jsonl of the one run of --state, RUN.jsonl of every other. Default: --save-state-dir."`
 	logFlags             `embed:""`
 	serverIdleFlags      `embed:""`
 }
@@ -86,7 +87,7 @@ func (c serverRun) Run(ctx context.Context, to console) error {
 			logger.Warn(warning, "file", c.State[i])
 		}
 	}
-	events := &stateEvents{dir: c.EventsDir, logger: logger, logs: make(map[string]*runEvents)}
+	events := &stateEvents{dir: cmp.Or(c.EventsDir, c.SaveStateDir), logger: logger, logs: make(map[string]*runEvents)}
 	if len(runs) == 1 {
 		events.main = runs[0].RunID
 	}

@@ -1,0 +1,93 @@
+// Package publishedtest reads the command lines that docs/command-lines.md promises, for the
+// tests of both programs.
+package publishedtest
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// Line is a command line: the name of a program, and what stands behind it.
+type Line struct {
+	Program string
+	Args    []string
+}
+
+// String is the line as somebody types it.
+func (l Line) String() string { return strings.Join(append([]string{l.Program}, l.Args...), " ") }
+
+var (
+	code = regexp.MustCompile("`([^`]+)`")
+	base = regexp.MustCompile("(?m)^Flags after `([^`]+)`")
+	test = regexp.MustCompile(`^func (Test\w+)\(`)
+)
+
+// Lines returns every command line of the page at root/docs/command-lines.md: those that
+// stand there whole, and one for each flag. It fails the test when a row names no test, or
+// one that no package has.
+func Lines(t *testing.T, root string) []Line {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join(root, "docs", "command-lines.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := allTests(t, root)
+	var lines []Line
+	sections := strings.Split(string(page), "\n## ")
+	for _, section := range sections[1:] {
+		prefix := ""
+		if found := base.FindStringSubmatch(section); found != nil {
+			prefix = found[1] + " "
+		}
+		for row := range strings.SplitSeq(section, "\n") {
+			cells := strings.Split(row, " | ")
+			if !strings.HasPrefix(row, "| `") {
+				continue
+			}
+			shown := strings.TrimSuffix(strings.TrimSpace(cells[len(cells)-1]), " |")
+			if !tests[shown] {
+				t.Errorf("no package has the test %q of the row\n%s", shown, row)
+			}
+			for _, span := range code.FindAllStringSubmatch(cells[0], -1) {
+				words := strings.Fields(prefix + span[1])
+				lines = append(lines, Line{Program: words[0], Args: words[1:]})
+			}
+		}
+	}
+	const least = 80 // of the page
+	if len(lines) < least {
+		t.Fatalf("%d command lines found, want %d at least", len(lines), least)
+	}
+	return lines
+}
+
+// allTests returns the names of all tests below a folder.
+func allTests(t *testing.T, root string) map[string]bool {
+	t.Helper()
+	names := map[string]bool{}
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && (entry.Name() == "build" || strings.HasPrefix(entry.Name(), ".") && path != root):
+			return fs.SkipDir
+		case !strings.HasSuffix(path, "_test.go"):
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		for line := range strings.SplitSeq(string(text), "\n") {
+			if found := test.FindStringSubmatch(line); found != nil {
+				names[found[1]] = true
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/psyche-go/psyche/metrics"
+	"github.com/psyche-go/psyche/tracker"
+	"github.com/psyche-go/psyche/tracker/wandb"
+)
+
+// trackerFlags say who else gets the figures of a training.
+type trackerFlags struct {
+	TensorboardDir string `type:"path" placeholder:"DIR" help:"Folder for an event file that TensorBoard shows."`
+	MetricsFile    string `type:"path" placeholder:"FILE" help:"File for the figures of every step, an object of JSON each, which is appended to."`
+
+	WandbProject string `placeholder:"NAME" help:"Project of Weights & Biases. With a key in WANDB_API_KEY, figures are sent there (WANDB_BASE_URL names another server); without one, or with WANDB_MODE=offline, they are written into a folder below WANDB_DIR for wandb sync. Default with a key: psyche."`
+	WandbRun     string `placeholder:"NAME" help:"Name of the run there."`
+	WandbGroup   string `placeholder:"NAME" help:"Group of the run there."`
+	WandbEntity  string `placeholder:"NAME" help:"User or team of the project. Default: the key's own."`
+}
+
+// patience is how long trackers may take at the end for what they have not taken yet.
+const patience = 10 * time.Second
+
+// feeds are the trackers of a training.
+type feeds []*tracker.Feed
+
+// close lets them have what waits.
+func (all feeds) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	var errs []error
+	for _, feed := range all {
+		errs = append(errs, feed.Close(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// start begins to hand a board's rows to the trackers; nothing of theirs can hold it up.
+func (f trackerFlags) start(board *metrics.Board, name string, settings map[string]any, logger *slog.Logger) (all feeds, err error) {
+	add := func(name string, sink tracker.Sink, every time.Duration) {
+		feed := tracker.Start(name, sink, every, logger)
+		all = append(all, feed)
+		board.Listen(feed.Take)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, all.close())
+		}
+	}()
+	if f.TensorboardDir != "" {
+		sink, err := tracker.TensorBoard(f.TensorboardDir)
+		if err != nil {
+			return all, fmt.Errorf("--tensorboard-dir: %w", err)
+		}
+		add("tensorboard", sink, 0)
+	}
+	if f.MetricsFile != "" {
+		sink, err := tracker.JSONLines(f.MetricsFile)
+		if err != nil {
+			return all, fmt.Errorf("--metrics-file: %w", err)
+		}
+		add("metrics file", sink, 0)
+	}
+	sink, err := f.wandb(name, settings, logger)
+	if err != nil {
+		return all, fmt.Errorf("Weights & Biases: %w", err)
+	}
+	if sink != nil {
+		add("wandb", sink, 2*time.Second)
+	}
+	return all, nil
+}
+
+// wandb opens the tracker that flags and environment ask for; nil if they do not.
+func (f trackerFlags) wandb(name string, settings map[string]any, logger *slog.Logger) (tracker.Sink, error) {
+	key, mode := os.Getenv("WANDB_API_KEY"), strings.ToLower(os.Getenv("WANDB_MODE"))
+	asked := key != "" || mode == "offline" || f.WandbProject+f.WandbRun+f.WandbGroup+f.WandbEntity != ""
+	if !asked || mode == "disabled" {
+		return nil, nil
+	}
+	run := wandb.Run{Project: f.WandbProject, Entity: f.WandbEntity, Group: f.WandbGroup, Name: cmp.Or(f.WandbRun, name), Config: settings}
+	if key == "" || mode == "offline" {
+		sink, folder, err := wandb.Offline(cmp.Or(os.Getenv("WANDB_DIR"), "wandb"), run)
+		if err == nil {
+			logger.Info("figures for Weights & Biases are written here, as there is no key for them or WANDB_MODE is offline", "upload with", "wandb sync "+folder)
+		}
+		return sink, err
+	}
+	return wandb.Online(wandb.Service{URL: os.Getenv("WANDB_BASE_URL"), Key: key}, run)
+}

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/psyche-go/psyche/cmd/internal/published"
+	"github.com/psyche-go/psyche/cmd/internal/published/publishedtest"
+	"github.com/psyche-go/psyche/server"
+)
+
+// TestPublishedCommandLines parses what docs/command-lines.md promises of this program.
+func TestPublishedCommandLines(t *testing.T) {
+	for _, line := range publishedtest.Lines(t, "../..") {
+		if !slices.Contains([]string{"psyche", "psyche-centralized-server", "psyche-centralized-local-testnet"}, line.Program) {
+			continue
+		}
+		var all commands
+		parser, err := newParser(t.Context(), &all, console{io.Discard, io.Discard})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := parser.Parse(published.Arguments(append([]string{line.Program}, line.Args...))); err != nil {
+			t.Errorf("%s: %v", line, err)
+		}
+		words := strings.Join(line.Args, " ")
+		if paused := all.Run.SetPaused; strings.HasSuffix(words, "resume") && !paused.Resume && paused.Paused != "resume" {
+			t.Errorf("%s: got %+v", line, paused)
+		}
+		if all.Run.UpdateConfig.State == "" && strings.Contains(words, "update-config") {
+			t.Errorf("%s: no file", line)
+		}
+	}
+}
+
+// serveBriefly runs the server with further flags for a moment and returns its log.
+func serveBriefly(t *testing.T, flags ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	var log strings.Builder
+	args := append([]string{"server", "run", "--state", "../../config/testdata/server.toml", "--server-addr", "127.0.0.1", "--log", "json"}, flags...)
+	if code := run(ctx, args, console{io.Discard, &log}); code != exitOK {
+		t.Errorf("%v: exit code %d\n%s", flags, code, log.String())
+	}
+	return log.String()
+}
+
+func TestServerTakesPublishedFlags(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(listener.Addr().String())
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if log := serveBriefly(t, "-s", port); !strings.Contains(log, "127.0.0.1:"+port) {
+		t.Errorf("no port %s in\n%s", port, log)
+	}
+	const idle = "a flag changes nothing here"
+	for flags, says := range map[string]bool{
+		"--tui": true, "--tui true": true, "--tui false": false, "--no-tui": false, "--withdraw-on-disconnect false": false,
+		"--oltp-metrics-url http://127.0.0.1:1": true,
+	} {
+		if log := serveBriefly(t, strings.Fields(flags)...); strings.Contains(log, idle) != says {
+			t.Errorf("%s: got\n%s", flags, log)
+		}
+	}
+	saved := t.TempDir()
+	serveBriefly(t, "--init-warmup-time", "7.5", "--save-state-dir", saved)
+	exported, err := filepath.Glob(filepath.Join(saved, "*.journal"))
+	if err != nil || len(exported) != 1 {
+		t.Fatal(exported, err)
+	}
+	if state, _, err := server.Replay(exported[0], nil); err != nil || state.Config.WarmupTime != 7500 {
+		t.Errorf("a Warmup of 7.5 s is not in the run's state: %v, %v", state.Config, err)
+	}
+	if events, err := os.ReadFile(filepath.Join(saved, "events.jsonl")); err != nil || !strings.Contains(string(events), `"kind":"started"`) {
+		t.Errorf("no event log beside the journal: %v\n%s", err, events)
+	}
+	for flags, want := range map[string]string{
+		"--init-warmup-time -1":   "want 0 to",
+		"--init-warmup-time 1e12": "want 0 to",
+		"--init-warmup-time 100":  "must be less than epoch_time",
+	} {
+		var errs strings.Builder
+		args := append([]string{"server", "run", "--state", "../../config/testdata/server.toml"}, strings.Fields(flags)...)
+		if code := run(t.Context(), args, console{io.Discard, &errs}); code != exitUsage || !strings.Contains(errs.String(), want) {
+			t.Errorf("%s: exit code %d, %s", flags, code, errs.String())
+		}
+	}
+}
+
+func TestManual(t *testing.T) {
+	for program, want := range map[string]string{
+		"psyche": "# `psyche`", "psyche-centralized-server": "# `psyche server`", "psyche-centralized-local-testnet": "# `psyche testnet`",
+	} {
+		var out, errs strings.Builder
+		code := run(t.Context(), published.Arguments([]string{program, "print-all-help", "--markdown"}), console{&out, &errs})
+		if code != exitOK || !strings.HasPrefix(out.String(), want+"\n") {
+			t.Errorf("%s: exit code %d\n%s%.200s", program, code, errs.String(), out.String())
+		}
+	}
+}
+
+func TestLogLevel(t *testing.T) {
+	for text, want := range map[string]string{
+		"": "", "debug": "debug", "warn,psyche=debug": "debug", "psyche=error,info": "error", "trace": "debug",
+		"other=debug,warn": "warn", "other=debug": "",
+	} {
+		if got, err := logLevel(text); err != nil || got != want {
+			t.Errorf("%q: got %q, %v, want %q", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"loud", "warn,psyche=", "psyche=debug,"} {
+		if got, err := logLevel(text); err == nil {
+			t.Errorf("%q: got %q", text, got)
+		}
+	}
+}
+
+func TestExtras(t *testing.T) {
+	var errs strings.Builder
+	e, err := extraFlags{Log: "warn,psyche=debug", WriteLog: true, EventsDir: "events", WriteDistroData: "distro", HFToken: "t"}.extras(console{io.Discard, &errs})
+	if err != nil || e.LogLevel != "debug" || !filepath.IsAbs(e.EventsDir) || !filepath.IsAbs(e.WriteDistroData) || e.HFToken != "t" {
+		t.Errorf("got %+v, %v", e, err)
+	}
+	if !strings.Contains(errs.String(), "--write-log changes nothing") {
+		t.Errorf("said %q", errs.String())
+	}
+}

@@ -1,0 +1,35 @@
+package train
+
+import (
+	"math"
+	"testing"
+)
+
+// TestOptimStats compares what is told of a gradient with sums by hand.
+func TestOptimStats(t *testing.T) {
+	var told []Gradient
+	r := &replica{
+		parameters: []parameter{{name: "a"}, {name: "b"}},
+		trained:    func(g Gradient) { told = append(told, g) },
+		statsEvery: 2,
+	}
+	gradients := [][]float32{{1, -2}, {0, float32(math.Copysign(0, -1)), -0.5}}
+	deltas := [][]float32{{-4}, {8, -8}}
+	for step := uint32(1); step <= 2; step++ {
+		r.tell(step, 0.25, 3, gradients, deltas)
+	}
+	r.tell(4, 0.25, 3, gradients, nil)
+	if len(told) != 3 || told[0].Tensors != nil || told[0].LR != 0.25 || told[0].Norm != 3 {
+		t.Fatalf("told %+v", told)
+	}
+	if want := (TensorStats{"a", 3, 4}); told[1].Step != 2 || told[1].Tensors[0] != want {
+		t.Errorf("told %+v", told[1])
+	}
+	if want := (TensorStats{"b", 0.5, 16}); told[1].Tensors[1] != want {
+		t.Errorf("told %+v", told[1])
+	}
+	if want := (TensorStats{"b", 0.5, 0}); told[2].Tensors[1] != want {
+		t.Errorf("told %+v", told[2])
+	}
+	(&replica{}).tell(2, 0, 0, gradients, deltas)
+}
