@@ -21,7 +21,7 @@ func NewOperator(o Options) (*Operator, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	pool, err := rpc.NewPool(rpc.Options{Endpoints: o.Endpoints, Transport: o.Transport, Logger: o.Logger})
+	pool, err := rpc.NewPool(rpc.Options{Endpoints: o.Endpoints, Transport: o.Transport})
 	if err != nil {
 		return nil, err
 	}
@@ -40,7 +40,7 @@ func (o *Operator) Close() { o.sender.pool.Close() }
 // Send brings one transaction of at most so many compute units to the chain, and returns when
 // that is confirmed.
 func (o *Operator) Send(ctx context.Context, what string, units uint32, instructions ...transaction.Instruction) error {
-	if err := o.sender.deliver(ctx, order{what: what, instructions: instructions, units: units}); err != nil {
+	if err := o.sender.bring(ctx, order{what: what, instructions: instructions, units: units}); err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	return nil
