@@ -150,6 +150,7 @@ func (n *network) lamports(ctx context.Context) (uint64, error) {
 
 // ChainSummary is what a run on a chain cost.
 type ChainSummary struct {
+	Archive      string  `json:"archive"`         // of the run, verified, with the account's chain of hashes
 	SetUp        uint64  `json:"set_up_lamports"` // of the authority: program, run, and what they hold
 	Transactions int     `json:"transactions"`    // of all clients
 	Lamports     uint64  `json:"lamports"`        // paid for them
@@ -195,7 +196,7 @@ func (c *clientRecord) endPaid() {
 	c.paid = event.Paid{}
 }
 
-// endOnChain notes what the authority has paid.
+// endOnChain notes what the authority has paid, and keeps what happened on the chain, verified.
 func (n *network) endOnChain(ctx context.Context) error {
 	if !n.options.Chain.Used {
 		return nil
@@ -205,8 +206,21 @@ func (n *network) endOnChain(ctx context.Context) error {
 		return err
 	}
 	given, err := admin.ParseSOL(authorityFunds)
+	if err != nil {
+		return err
+	}
 	n.setUp = given - min(given, left)
-	return err
+	file := filepath.Join(n.serverDir(), archiveFile)
+	if err := n.psyche(ctx, append([]string{
+		"run", "archive", "--run-id", n.run.RunID, "--output", file, "--once", "--commitment", "confirmed",
+	}, n.hostFlags...)...); err != nil {
+		return err
+	}
+	if err := n.psyche(ctx, "run", "replay", file); err != nil {
+		return err
+	}
+	n.archive = file
+	return nil
 }
 
 // print writes the costs as a person wants to read them.
@@ -215,6 +229,7 @@ func (c *ChainSummary) print(w io.Writer, clients []ClientSummary) {
 		c.Transactions, admin.SOL(c.Lamports), c.PerRound, c.LamportRound/admin.LamportsPerSOL)
 	fmt.Fprintf(w, "    ticks            %d, of them out of turn %d\n", c.Ticks, c.OutOfTurn)
 	fmt.Fprintf(w, "    set-up           %s SOL for the program and the run; %s SOL in the clients' accounts come back\n", admin.SOL(c.SetUp), admin.SOL(c.Rent))
+	fmt.Fprintf(w, "    archive          %s, verified\n", c.Archive)
 	for i, client := range clients {
 		fmt.Fprintf(w, "    client-%d         %d transactions, %s SOL, %.2f transactions a round\n", i+1, client.Transactions,
 			admin.SOL(client.Lamports), float64(client.Transactions)/float64(max(client.RoundsTrained, 1)))

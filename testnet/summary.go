@@ -75,7 +75,7 @@ const summaryFile = "summary.json"
 func (n *network) summarise(ctx context.Context, heldOutFirst float64, took time.Duration, finished bool) (Summary, error) {
 	s := n.progress.summary()
 	if s.Chain != nil {
-		s.Chain.SetUp = n.setUp
+		s.Chain.SetUp, s.Chain.Archive = n.setUp, n.archive
 	}
 	s.RunID, s.Seconds, s.HeldOutLossFirst, s.Finished = n.run.RunID, took.Seconds(), heldOutFirst, finished
 	err := n.measure(ctx, &s)

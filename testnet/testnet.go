@@ -58,6 +58,7 @@ type network struct {
 	dir       string   // of this run
 	address   string   // of the server
 	server    *process // or the chain
+	archive   string   // of a run on a chain
 	setUp     uint64   // lamports that the authority of a run on a chain paid
 	clients   []*process
 	ids       []identity.ID

@@ -15,6 +15,7 @@ import (
 	"github.com/psyche-go/psyche/cmd/internal/published"
 	"github.com/psyche-go/psyche/server"
 	"github.com/psyche-go/psyche/server/journal"
+	"github.com/psyche-go/psyche/solana/archive"
 )
 
 // commands are what the program can do. The text of a group or command is its help.
@@ -36,6 +37,7 @@ type commands struct {
 		Tick         runTick         `cmd:"" help:"Move a run on a chain on, if that is due."`
 		Free         runFree         `cmd:"" help:"Get back what the account of a closed run on a chain holds."`
 		List         runList         `cmd:"" help:"Show the runs of a program on a chain."`
+		Archive      runArchive      `cmd:"" help:"Keep the log of a run on a chain."`
 		Export       runExport       `cmd:"" help:"Copy the log of a run from its server."`
 		Replay       runReplay       `cmd:"" help:"Verify the log of a run, and show the state it leads to."`
 	} `cmd:"" help:"Administer runs on a server or a chain, and audit them."`
@@ -171,7 +173,7 @@ func exitCode(ctx context.Context, err error) int {
 		return exitConnection
 	case isRefusal(err):
 		return exitRefused
-	case errors.Is(err, server.ErrReplay), errors.Is(err, journal.ErrDamaged):
+	case errors.Is(err, server.ErrReplay), errors.Is(err, journal.ErrDamaged), errors.Is(err, archive.ErrArchive):
 		return exitUnverified
 	}
 	return exitFailed

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"time"
 
 	"github.com/psyche-go/psyche/server/status"
@@ -24,7 +25,11 @@ func (c *runStatus) Run(ctx context.Context, to console) error {
 	if !c.JSON {
 		return run.Print(to.out, time.Now())
 	}
-	encoder := json.NewEncoder(to.out)
+	return printJSON(to.out, run)
+}
+
+func printJSON(to io.Writer, value any) error {
+	encoder := json.NewEncoder(to)
 	encoder.SetIndent("", "  ")
-	return encoder.Encode(run)
+	return encoder.Encode(value)
 }

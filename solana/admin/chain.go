@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/backend/solana"
+	"github.com/psyche-go/psyche/solana/archive"
 	"github.com/psyche-go/psyche/solana/rpc"
 	"github.com/psyche-go/psyche/solana/transaction"
 )
@@ -55,23 +56,47 @@ var clusters = map[string]string{
 	"EtWTRABZaYq6iMfeYKouRu166VU2xqa1wcaWoxPkrZBG": "devnet",
 }
 
-// Cluster returns what the chain is called, and ErrCluster when its nodes are of several chains.
-func (c *Chain) Cluster(ctx context.Context) (string, error) {
+// Commitment is how sure a chain is of what it shows.
+type Commitment = rpc.Commitment
+
+// Genesis returns the hash of the chain's first block, and ErrCluster when its nodes are of
+// several chains.
+func (c *Chain) Genesis(ctx context.Context) (transaction.Hash, error) {
 	var first transaction.Hash
 	for i, e := range c.operator.Pool().Endpoints() {
 		hash, err := e.GenesisHash(ctx)
 		if err != nil {
-			return "", err
+			return first, err
 		}
 		if i == 0 {
 			first = hash
 		}
 		if hash != first {
-			return "", fmt.Errorf("%w: %s is of %s, %s of %s: name nodes of one chain with --rpc", ErrCluster,
+			return first, fmt.Errorf("%w: %s is of %s, %s of %s: name nodes of one chain with --rpc", ErrCluster,
 				c.operator.Pool().Endpoints()[0].Name(), nameOf(first), e.Name(), nameOf(hash))
 		}
 	}
-	return nameOf(first), nil
+	return first, nil
+}
+
+// FetchInto adds what the nodes have of a run to its archive; see archive.Archive.Fetch. The next
+// node is asked where one fails.
+func (c *Chain) FetchInto(ctx context.Context, a *archive.Archive, commitment Commitment) (added int, err error) {
+	_, err = rpc.Any(ctx, c.operator.Pool(), func(ctx context.Context, e *rpc.Endpoint) (struct{}, error) {
+		more, err := a.Fetch(ctx, e, commitment)
+		added += more
+		return struct{}{}, err
+	})
+	return added, err
+}
+
+// Cluster returns what the chain is called, and ErrCluster when its nodes are of several chains.
+func (c *Chain) Cluster(ctx context.Context) (string, error) {
+	genesis, err := c.Genesis(ctx)
+	if err != nil {
+		return "", err
+	}
+	return nameOf(genesis), nil
 }
 
 func nameOf(genesis transaction.Hash) string {
