@@ -131,7 +131,7 @@ func newParser(ctx context.Context, all *commands, t terminal) (*kong.Kong, erro
 
 // exitCode tells failures apart that a script would treat differently.
 func exitCode(err error) int {
-	if _, wrong := errors.AsType[usageError](err); wrong {
+	if _, wrong := errors.AsType[usageError](err); wrong || errors.Is(err, onchain.ErrFlags) {
 		return exitUsage
 	}
 	switch {

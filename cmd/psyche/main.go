@@ -12,6 +12,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/psyche-go/psyche/cmd/internal/numbers"
+	"github.com/psyche-go/psyche/cmd/internal/onchain"
 	"github.com/psyche-go/psyche/cmd/internal/published"
 	"github.com/psyche-go/psyche/server"
 	"github.com/psyche-go/psyche/server/journal"
@@ -56,7 +57,8 @@ type commands struct {
 		Airdrop chainAirdrop `cmd:"" help:"Ask the faucet of a chain for tests for SOL."`
 		Balance chainBalance `cmd:"" help:"Show how much a key has on a chain."`
 	} `cmd:"" help:"Prepare chains for runs."`
-	Keys struct {
+	Solana solanaCommands `cmd:"" help:"Runs on a chain, by the names that the original's documentation has."`
+	Keys   struct {
 		New  keysNew  `cmd:"" help:"Make a key file."`
 		Show keysShow `cmd:"" help:"Print the id that belongs to a key."`
 	} `cmd:"" help:"Make and show the keys that name participants."`
@@ -159,7 +161,7 @@ func newParser(ctx context.Context, all *commands, to console) (*kong.Kong, erro
 }
 
 func exitCode(ctx context.Context, err error) int {
-	if _, ok := errors.AsType[usageError](err); ok {
+	if _, ok := errors.AsType[usageError](err); ok || errors.Is(err, onchain.ErrFlags) {
 		return exitUsage
 	}
 	if _, ok := errors.AsType[configError](err); ok {

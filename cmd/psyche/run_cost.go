@@ -75,6 +75,9 @@ type agreeFlags struct {
 	Yes bool `help:"On a chain: pay without asking."`
 }
 
+// errNobody says that no person is there to agree to a cost.
+var errNobody = usagef("nobody can be asked whether to pay: give --yes")
+
 // agree shows a cost and asks whether to pay it.
 func (f agreeFlags) agree(to console, what string, cost admin.Cost) error {
 	if _, err := fmt.Fprintf(to.err, "psyche: %s costs %s\n", what, cost); err != nil {
@@ -84,12 +87,15 @@ func (f agreeFlags) agree(to console, what string, cost admin.Cost) error {
 		return nil
 	}
 	if !isTerminal(os.Stdin) {
-		return usagef("nobody can be asked whether to pay: give --yes")
+		return errNobody
 	}
 	if _, err := fmt.Fprint(to.err, "Pay it? [y/N] "); err != nil {
 		return err
 	}
-	answer, _ := bufio.NewReader(io.LimitReader(os.Stdin, 64)).ReadString('\n') // nothing is no
+	answer, err := bufio.NewReader(io.LimitReader(os.Stdin, 64)).ReadString('\n')
+	if err != nil && answer == "" {
+		return errNobody
+	}
 	switch strings.ToLower(strings.TrimSpace(answer)) {
 	case "y", "yes":
 		return nil

@@ -129,3 +129,27 @@ func (c *runFree) Run(ctx context.Context, to console) error {
 	_, err = fmt.Fprintf(to.out, "the account of run %s is gone: %s SOL are back at %s\n", c.RunID, admin.SOL(lamports), spill)
 	return err
 }
+
+// tickAlone moves a run on a chain on that nobody takes part in: there is nobody else to do it.
+func (f actFlags) tickAlone(ctx context.Context, to console) error {
+	if isChain, err := f.onChain(); err != nil || !isChain {
+		return err
+	}
+	ctx, cancel := f.bound(ctx)
+	defer cancel()
+	state, err := f.look(ctx, f.RunID, to.err)
+	if err != nil || len(state.Pending) > 0 || len(state.Epoch.Clients) > 0 {
+		return err
+	}
+	find := chainRunFlags{RunID: f.RunID, hostFlags: f.hostFlags, signFlags: f.signFlags}
+	chain, program, run, err := find.find(ctx, to)
+	if err != nil {
+		return err
+	}
+	defer chain.Close()
+	if _, err := fmt.Fprintf(to.err, "psyche: nobody is in the run to tick it: this costs at most %s more\n", admin.Transactions(2)); err != nil {
+		return err
+	}
+	_, err = chain.Tick(ctx, program, run)
+	return err
+}

@@ -24,6 +24,10 @@ var (
 	ErrSeveralRuns = errors.New("several runs have this name")
 	// ErrNoProgram says that there is no program at the address.
 	ErrNoProgram = errors.New("no program at this address")
+	// ErrOpen says that the account of a run that is not over cannot be freed.
+	ErrOpen = errors.New("the run is not closed")
+	// ErrNotMain says that only the run's main authority may do this.
+	ErrNotMain = errors.New("this key is not the run's main authority")
 	// ErrTaken says that something else is where something was to be made.
 	ErrTaken = errors.New("the address is taken")
 )

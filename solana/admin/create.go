@@ -2,7 +2,6 @@ package admin
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/psyche-go/psyche/backend/solana"
@@ -90,9 +89,6 @@ func (c *Chain) Create(ctx context.Context, p *Creation) error {
 	return c.operator.Send(ctx, "create the run's account", wholeUnits, create, program.Init(p.Run, payer))
 }
 
-// errOpen says that the account of a run that is not over cannot be freed.
-var errOpen = errors.New("the run is not closed: close it first, with psyche run close")
-
 // PlanFree returns the lamports that freeing a run's account gives back.
 func (c *Chain) PlanFree(ctx context.Context, program, run transaction.PublicKey) (uint64, error) {
 	found, err := c.account(ctx, run, &rpc.Slice{Length: layout.HeadSize}, rpc.Confirmed)
@@ -108,9 +104,9 @@ func (c *Chain) PlanFree(ctx context.Context, program, run transaction.PublicKey
 	}
 	switch {
 	case summary.Main != c.Payer():
-		return 0, fmt.Errorf("run %s: its main authority is %s: give that key with --keypair", run, transaction.PublicKey(summary.Main))
+		return 0, fmt.Errorf("run %s: %w: that is %s: give its key with --keypair", run, ErrNotMain, transaction.PublicKey(summary.Main))
 	case summary.RunState != coordinator.Uninitialized && !summary.Closed:
-		return 0, fmt.Errorf("run %s: %w", run, errOpen)
+		return 0, fmt.Errorf("run %s: %w: close it first, with psyche run close", run, ErrOpen)
 	}
 	return found.Lamports, nil
 }
