@@ -29,6 +29,9 @@
 //   - Close is idempotent and ends every goroutine of the backend. All methods may be called
 //     from any goroutine.
 //
-// The implementations are backend/tcp (a server), and backend/memory (the same process,
-// for tests).
+// A chain, which does not know who is connected, can keep neither of the promises about one live
+// backend and about who is gone.
+//
+// The implementations are backend/tcp (a server), backend/solana (a chain), and backend/memory (the
+// same process, for tests).
 package backend

@@ -34,15 +34,17 @@ type Client struct {
 	post    chan struct{}    // has a value when addresses have to be announced
 	turn    chan struct{}    // full while an action is in flight
 
-	mu      sync.Mutex
-	view    view // state is nil before the first
-	changed chan struct{}
-	clock   *clock
-	peers   map[identity.ID][]string
-	nonce   uint64
-	own     []ownAction // that were accepted lately
-	addrs   []string    // to announce
-	closed  bool
+	mu        sync.Mutex
+	view      view // state is nil before the first
+	changed   chan struct{}
+	clock     *clock
+	peers     map[identity.ID][]string
+	nonce     uint64
+	own       []ownAction // that were accepted lately
+	addrs     []string    // to announce
+	announced []string    // of them, on the chain
+	healed    time.Time   // when they were last found not to be there
+	closed    bool
 }
 
 // ownAction is an accepted action of this client that the known state may not have yet.

@@ -8,9 +8,12 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/psyche-go/psyche/backend/backendtest"
+	"github.com/psyche-go/psyche/client/env"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/identity"
 )
+
+var _ env.Backend = (*Client)(nil)
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 

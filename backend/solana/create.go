@@ -76,11 +76,9 @@ func (c *sender) makeAccount(ctx context.Context, program transaction.Program, r
 		summary, err := layout.ReadSummary(found.Data)
 		return summary.RunState != coordinator.Uninitialized, err
 	}
-	rent, err := rpc.AnyOf(ctx, c.trusted(0), func(ctx context.Context, e *rpc.Endpoint) (uint64, error) {
-		return e.RentExemption(ctx, layout.AccountSize)
-	})
+	rent, err := c.rentOf(ctx, layout.AccountSize)
 	if err != nil {
-		return false, c.disconnected(ctx, err)
+		return false, err
 	}
 	if err := c.checkFunds(ctx, rent+100*signatureFee); err != nil {
 		return false, err

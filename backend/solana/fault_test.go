@@ -33,11 +33,32 @@ func (p *party) report() Costs {
 	}
 	p.t.Logf("the chain has %d of the players, which paid %d lamports", landed, fees)
 	p.t.Logf("%d transactions sent, %d landed, %d lamports; %d of them only ticks, %d out of turn", all.Sent, all.Landed, all.Lamports, all.Ticks, all.OutOfTurn)
+	for i, node := range p.chain.nodes {
+		p.t.Logf("node %d was asked %d times for heads and accounts, %d for statuses, %d to send", i,
+			node.Calls("getMultipleAccounts"), node.Calls("getSignatureStatuses"), node.Calls("sendTransaction"))
+	}
+	var received uint64
+	for _, player := range p.players {
+		for _, e := range player.pool.Endpoints() {
+			_, n := e.Calls()
+			received += n
+		}
+	}
+	p.t.Logf("%d bytes of answers in all", received)
 	return all
+}
+
+// atLength skips what takes many seconds, because a chain's clock counts whole ones.
+func atLength(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("it takes seconds")
+	}
 }
 
 // TestTurns wants ticks to be paid by whose turn it is.
 func TestTurns(t *testing.T) {
+	atLength(t)
 	p := newParty(t, newChain(t, 1, *slotTime, nil), 4, nil)
 	p.awaitRounds(*rounds)
 	all := p.report()
@@ -48,6 +69,7 @@ func TestTurns(t *testing.T) {
 
 // TestEveryClientTicksAtOnce wants nothing but money to be lost when turns fail.
 func TestEveryClientTicksAtOnce(t *testing.T) {
+	atLength(t)
 	t.Parallel()
 	c := newChain(t, 1, *slotTime, nil)
 	c.pace.Turn, c.pace.Late = 1, 1
@@ -58,6 +80,7 @@ func TestEveryClientTicksAtOnce(t *testing.T) {
 
 // TestEndpointDies kills one of three in the middle, and has it come back.
 func TestEndpointDies(t *testing.T) {
+	atLength(t)
 	t.Parallel()
 	c := newChain(t, 3, *slotTime, nil)
 	p := newParty(t, c, 3, nil)
@@ -72,6 +95,7 @@ func TestEndpointDies(t *testing.T) {
 
 // TestLostTransactions loses every fifth one.
 func TestLostTransactions(t *testing.T) {
+	atLength(t)
 	t.Parallel()
 	c := newChain(t, 1, *slotTime, nil)
 	p := newParty(t, c, 3, nil)
@@ -83,6 +107,7 @@ func TestLostTransactions(t *testing.T) {
 
 // TestRollback takes back three slots while witnesses are awaited.
 func TestRollback(t *testing.T) {
+	atLength(t)
 	for name, again := range map[string]bool{"and they land again": true, "for good": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -104,6 +129,7 @@ func TestRollback(t *testing.T) {
 
 // TestOneOfThreeIsLeft wants the run to go on for who can prove what the one shows.
 func TestOneOfThreeIsLeft(t *testing.T) {
+	atLength(t)
 	t.Parallel()
 	c := newChain(t, 3, *slotTime, nil)
 	p := newParty(t, c, 2, nil)
@@ -120,6 +146,7 @@ var inventedSeed = [32]byte{0xbe, 0xef}
 // TestLyingEndpoint has one of three endpoints lie in every way, and wants nobody to follow it,
 // and everybody to say so.
 func TestLyingEndpoint(t *testing.T) {
+	atLength(t)
 	var old atomic.Pointer[json.RawMessage]
 	for _, test := range []struct {
 		name   string

@@ -67,6 +67,10 @@ func (c *Client) writeAddrs(ctx context.Context, addrs []string) error {
 	if err != nil {
 		return err
 	}
+	if fit := c.fitting(peer, addrs); fit < len(addrs) {
+		c.logger.Warn("not all addresses fit into a transaction: announcing the first ones", "addresses", len(addrs), "announced", fit)
+		addrs = addrs[:fit]
+	}
 	found, err := rpc.AnyOf(ctx, c.trusted(0), func(ctx context.Context, e *rpc.Endpoint) (*rpc.Account, error) {
 		account, _, err := e.Account(ctx, peer, rpc.Query{Commitment: rpc.Confirmed})
 		return account, err
@@ -78,17 +82,24 @@ func (c *Client) writeAddrs(ctx context.Context, addrs []string) error {
 		if err := c.createPeer(ctx, peer); err != nil {
 			return err
 		}
-	} else if known, err := layout.ReadPeer(found.Data); err == nil && slices.Equal(known.Addrs, addrs) {
-		return nil
 	}
-	fit := c.fitting(peer, addrs)
-	if fit < len(addrs) {
-		c.logger.Warn("not all addresses fit into a transaction: announcing the first ones", "addresses", len(addrs), "announced", fit)
+	known := layout.Peer{}
+	if found != nil {
+		known, err = layout.ReadPeer(found.Data)
 	}
-	return c.bring(ctx, order{
-		what: "announcement", units: otherUnits,
-		instructions: []transaction.Instruction{c.program.Announce(peer, c.key, c.run, addrs[:fit])},
-	})
+	if found == nil || err != nil || !slices.Equal(known.Addrs, addrs) {
+		err = c.bring(ctx, order{
+			what: "announcement", units: otherUnits,
+			instructions: []transaction.Instruction{c.program.Announce(peer, c.key, c.run, addrs)},
+		})
+		if err != nil {
+			return err
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.announced = addrs
+	return nil
 }
 
 // fitting returns how many of the addresses fit into a transaction.
@@ -105,15 +116,9 @@ func (c *Client) fitting(peer transaction.PublicKey, addrs []string) int {
 
 // createPeer makes the account of the own addresses, which has to be announced into at once.
 func (c *Client) createPeer(ctx context.Context, peer transaction.PublicKey) error {
-	rent, err := rpc.AnyOf(ctx, c.trusted(0), func(ctx context.Context, e *rpc.Endpoint) (uint64, error) {
-		return e.RentExemption(ctx, layout.PeerSize)
-	})
+	rent, err := c.rentOf(ctx, layout.PeerSize)
 	if err != nil {
 		return err
-	}
-	const dearest = 100_000_000 // ten times what the account costs anywhere today
-	if rent > dearest {
-		return fmt.Errorf("an endpoint wants %d lamports of rent for %d bytes, which cannot be", rent, layout.PeerSize)
 	}
 	if err := c.checkFunds(ctx, rent+2*signatureFee); err != nil {
 		return err
@@ -202,6 +207,11 @@ func (c *Client) fetchPeers(ctx context.Context) error {
 		}
 	}
 	c.forgetPeers()
+	if now := time.Now(); c.announced != nil && slices.Contains(ids, c.key) && now.Sub(c.healed) >= c.pace.Peers &&
+		!slices.Equal(fetched[identity.ID(c.key)], c.announced) {
+		c.healed = now
+		poke(c.post) // it was rolled back, or another client of this key announced something else
+	}
 	if changed {
 		c.publish()
 	}

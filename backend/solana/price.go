@@ -62,8 +62,11 @@ func fee(units uint32, microLamports uint64) uint64 {
 	return signatureFee + paid/1_000_000 + min(paid%1_000_000, 1)
 }
 
-// feesLast is how long the fees of others are taken to be what they were.
-const feesLast = 15 * time.Second
+// Times of what others paid.
+const (
+	feesLast = 15 * time.Second // for which it is taken to be what it was
+	feesWait = 5 * time.Second  // for an answer
+)
 
 // feeCache remembers what was paid lately.
 type feeCache struct {
@@ -82,6 +85,8 @@ func (c *sender) priceFor(ctx context.Context, o *order, attempt int) uint64 {
 	defer f.mu.Unlock()
 	if now := time.Now(); now.Sub(f.asked) >= feesLast {
 		f.asked = now
+		ctx, cancel := context.WithTimeout(ctx, feesWait)
+		defer cancel()
 		recent, err := rpc.AnyOf(ctx, c.trusted(0), func(ctx context.Context, e *rpc.Endpoint) ([]uint64, error) {
 			return e.PrioritizationFees(ctx, written(o))
 		})

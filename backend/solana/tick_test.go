@@ -1,0 +1,31 @@
+package solana
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestSleep wants a wait for a turn to end at its time, at a change, or with the client.
+func TestSleep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		c := &Client{ctx: ctx}
+		begin, changed := time.Now(), make(chan struct{})
+		if !c.sleep(begin.Add(5*time.Second), true, changed) || time.Since(begin) != 5*time.Second {
+			t.Errorf("after %v", time.Since(begin))
+		}
+		if !c.sleep(begin, true, changed) {
+			t.Error("a time that is past does not come")
+		}
+		time.AfterFunc(time.Second, func() { close(changed) })
+		if c.sleep(time.Time{}, false, changed) || time.Since(begin) != 6*time.Second {
+			t.Errorf("after %v", time.Since(begin))
+		}
+		time.AfterFunc(time.Second, cancel)
+		if c.sleep(time.Now().Add(time.Hour), true, nil) || time.Since(begin) != 7*time.Second {
+			t.Errorf("after %v", time.Since(begin))
+		}
+	})
+}

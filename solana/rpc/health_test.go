@@ -1,0 +1,31 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestRest wants a node to be left alone as long as it asked for, and no longer.
+func TestRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &Endpoint{}
+		e.note(t.Context(), &busyError{after: 30 * time.Second})
+		begin := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if err := e.rest(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) != 10*time.Second {
+			t.Errorf("%v after %v", err, time.Since(begin))
+		}
+		if err := e.rest(t.Context()); err != nil || time.Since(begin) != 30*time.Second || e.Resting() {
+			t.Errorf("%v after %v", err, time.Since(begin))
+		}
+		cancelled, cancelNow := context.WithCancel(t.Context())
+		cancelNow()
+		if e.note(cancelled, context.Canceled); e.Resting() {
+			t.Error("what the caller broke off counts as a failure")
+		}
+	})
+}
