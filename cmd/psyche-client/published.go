@@ -40,11 +40,8 @@ type idleFlags struct {
 	EvalTaskMaxDocs *int   `hidden:"" placeholder:"N" help:"Changes nothing yet: no tasks are evaluated."`
 	PromptTask      bool   `hidden:"" help:"Changes nothing yet: no text is written while training."`
 
-	OltpAuthHeader     string  `hidden:"" placeholder:"HEADER" help:"Changes nothing yet: nothing is sent by OpenTelemetry."`
-	OltpMetricsURL     string  `name:"oltp-metrics-url" hidden:"" placeholder:"URL" help:"Changes nothing yet: nothing is sent by OpenTelemetry."`
-	OltpTracingURL     string  `name:"oltp-tracing-url" hidden:"" placeholder:"URL" help:"Changes nothing yet: nothing is sent by OpenTelemetry."`
-	OltpLogsURL        string  `name:"oltp-logs-url" hidden:"" placeholder:"URL" help:"Changes nothing yet: nothing is sent by OpenTelemetry."`
-	OltpReportInterval float64 `hidden:"" default:"60" placeholder:"SECONDS" help:"Changes nothing yet: nothing is sent by OpenTelemetry."`
+	OltpTracingURL string `name:"oltp-tracing-url" placeholder:"URL" help:"Changes nothing: there are no traces; the event log has what took how long."`
+	OltpLogsURL    string `name:"oltp-logs-url" placeholder:"URL" help:"Changes nothing: logs are not sent anywhere; --write-log has them."`
 }
 
 // apply does what the flags have a meaning for.
@@ -68,7 +65,8 @@ func (f idleFlags) warn(logger *slog.Logger) {
 		{f.KeepEventFiles != nil, "--keep-event-files", "a process writes one event log, which is not divided into files"},
 		{f.IrohRelay == "n0", "--iroh-relay n0", "members relay for each other; name further relays with --p2p-relay"},
 		{f.EvalTasks != "" || f.PromptTask, "--eval-tasks, --prompt-task", "no tasks are evaluated yet; psyche-client evaluate measures a checkpoint's loss"},
-		{f.OltpMetricsURL+f.OltpTracingURL+f.OltpLogsURL+f.OltpAuthHeader != "", "--oltp-…", "nothing is sent by OpenTelemetry yet; --metrics-local-port has the figures"},
+		{f.OltpTracingURL != "", "--oltp-tracing-url", "there are no traces; the event log has what took how long"},
+		{f.OltpLogsURL != "", "--oltp-logs-url", "logs are not sent anywhere; --write-log has them"},
 	} {
 		if flag.given {
 			logger.Warn("a flag changes nothing here", "flag", flag.name, "because", flag.why)

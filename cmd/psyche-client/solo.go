@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -18,7 +17,6 @@ import (
 	"github.com/psyche-go/psyche/data/local"
 	"github.com/psyche-go/psyche/event"
 	"github.com/psyche-go/psyche/metrics"
-	"github.com/psyche-go/psyche/model"
 	"github.com/psyche-go/psyche/train"
 )
 
@@ -199,15 +197,6 @@ func asLearner[T learner](trainer T, err error) (learner, error) {
 	return trainer, nil
 }
 
-// readModel reads the model that --model names.
-func readModel(ctx context.Context, t terminal, name string) (checkpoint.Snapshot, error) {
-	dir, err := modelFolder(ctx, t, name)
-	if err != nil {
-		return checkpoint.Snapshot{}, err
-	}
-	return checkpoint.ReadDir(dir)
-}
-
 // start returns the model to begin with: that of --save and its optimizer's state when a
 // training was saved there, else that of --model.
 func (c *soloCommand) start(ctx context.Context, t terminal) (checkpoint.Snapshot, *train.OptimizerState, error) {
@@ -263,36 +252,6 @@ func (s *solo) resume(state *train.OptimizerState) (warmup uint32, err error) {
 		s.printf("changed: %s\n", changed)
 	}
 	return warmup, nil
-}
-
-func (s *solo) openData(ctx context.Context, description model.Description) (err error) {
-	c := &s.options
-	if c.SeqLen > description.MaxTokens {
-		return fmt.Errorf("--seq-len %d: the model's max_position_embeddings is %d", c.SeqLen, description.MaxTokens)
-	}
-	options := local.Options{SeqLen: c.SeqLen, TokenSize: c.TokenSize, VocabSize: description.VocabSize}
-	if c.HeldOut != "" {
-		if err := s.readHeldOut(ctx, options); err != nil {
-			return err
-		}
-	}
-	if c.Shuffle != 0 {
-		options.Seed = new([32]byte)
-		binary.LittleEndian.PutUint64(options.Seed[:], c.Shuffle)
-	}
-	s.data, err = local.Open(c.DataPath, options)
-	return err
-}
-
-// readHeldOut reads what is only measured. Without a --token-size it may have another one
-// than the data.
-func (s *solo) readHeldOut(ctx context.Context, o local.Options) (err error) {
-	var of uint64
-	if s.heldOut, of, err = readFirst(ctx, s.options.HeldOut, o, s.options.HeldOutSequences); err != nil {
-		return err
-	}
-	s.printf("held out: %d of %d sequences\n", len(s.heldOut), of)
-	return nil
 }
 
 func (s *solo) close() error {
