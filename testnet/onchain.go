@@ -8,6 +8,7 @@ import (
 	"net"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	"github.com/psyche-go/psyche/event"
 	"github.com/psyche-go/psyche/identity"
@@ -21,6 +22,8 @@ import (
 type Chain struct {
 	Used   bool
 	SlotMs int // milliseconds of a slot
+
+	Validator string // program of a real chain, solana-test-validator, in place of psyche chain start
 }
 
 // What the faucet of the chain gives, in SOL.
@@ -79,12 +82,42 @@ func (n *network) chainProcess() (*process, []string, error) {
 	}
 	next := net.JoinHostPort("127.0.0.1", strconv.Itoa(n.options.ServerPort+1))
 	flags := []string{"--rpc", "http://" + n.address, "--ws-rpc", "ws://" + next, "--program-id", program.String()}
-	return &process{
+	p := &process{
 		name:    "chain",
 		logPath: filepath.Join(n.serverDir(), chainLogFile),
 		binary:  n.options.ServerBinary,
 		args:    []string{"chain", "start", "--listen", n.address, "--slot-ms", strconv.Itoa(n.options.Chain.SlotMs)},
-	}, flags, nil
+	}
+	if n.options.Chain.Validator != "" {
+		faucet, err := freePort()
+		if err != nil {
+			return nil, nil, err
+		}
+		p.binary = n.options.Chain.Validator
+		p.args = []string{
+			"--ledger", filepath.Join(n.serverDir(), "ledger"), "--reset", "--quiet", "--bind-address", "127.0.0.1",
+			"--rpc-port", strconv.Itoa(n.options.ServerPort), "--faucet-port", strconv.Itoa(faucet),
+		}
+	}
+	return p, flags, nil
+}
+
+// chainPatience is how long a chain may take until it answers.
+const chainPatience = time.Minute
+
+// awaitChain waits until the chain answers: a real one listens before it is ready.
+func (n *network) awaitChain(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, chainPatience, errors.New("the chain has not answered"))
+	defer cancel()
+	for {
+		_, err := n.lamports(ctx)
+		if err == nil {
+			return nil
+		}
+		if err := sleep(ctx, 200*time.Millisecond); err != nil {
+			return errors.Join(fmt.Errorf("wait for the chain: %w: %s", err, n.server.logTail(3)), err)
+		}
+	}
 }
 
 func (n *network) authorityPath() string { return filepath.Join(n.serverDir(), authorityFile) }
@@ -122,6 +155,9 @@ func (n *network) beginOnChain(ctx context.Context) error {
 		{"and goes on", append(append([]string{
 			"run", "set-paused", "resume", "--run-id", n.run.RunID, "--commitment", "confirmed",
 		}, key...), n.hostFlags...)},
+	}
+	if err := n.awaitChain(ctx); err != nil {
+		return err
 	}
 	for _, step := range steps {
 		if err := n.psyche(ctx, step.args...); err != nil {

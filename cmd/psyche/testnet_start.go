@@ -23,6 +23,7 @@ type testnetStart struct {
 	ServerPort uint16 `help:"TCP port of the server; 0: 20000, or a free one if somebody has that. Of a chain: also the next one." default:"0"`
 	Backend    string `help:"Where the run is: on a tcp server, or on a chain of this machine, solana." enum:"tcp,solana" default:"tcp"`
 	SlotMs     int    `help:"Milliseconds of the chain's slots." default:"400"`
+	Validator  string `help:"A solana-test-validator to run as the chain, in place of psyche chain start." placeholder:"FILE"`
 	Client     string `help:"The psyche-client program. Default: the one beside this program." type:"path"`
 
 	Threads        int `help:"Threads of each client; 0: an equal share of the cores." default:"0"`
@@ -114,7 +115,7 @@ func (c *testnetStart) Run(ctx context.Context, to console) error {
 		MicroBatch:   c.MicroBatchSize,
 		HeldOut:      c.HeldOut,
 		Timeout:      c.Timeout,
-		Chain:        testnet.Chain{Used: c.Backend == "solana", SlotMs: c.SlotMs},
+		Chain:        testnet.Chain{Used: c.Backend == "solana", SlotMs: c.SlotMs, Validator: c.Validator},
 		Faults: testnet.Faults{
 			KillAtStep:       c.KillAtStep,
 			KillServerAtStep: c.KillServerAtStep,
