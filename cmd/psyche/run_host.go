@@ -189,5 +189,11 @@ func (f actFlags) send(ctx context.Context, to console, host runHost, wanted ask
 	if !paid {
 		return nil
 	}
+	_, pauses := wanted.action.(coordinator.SetPaused)
+	if alone := len(wanted.state.Pending)+len(wanted.state.Epoch.Clients) == 0; pauses && alone {
+		if err := tickAway(ctx, to, c); err != nil { // nobody else does
+			return err
+		}
+	}
 	return f.settle(ctx, to, c)
 }

@@ -28,9 +28,6 @@ func (c *runSetPaused) Run(ctx context.Context, to console) error {
 	what := "goes on"
 	if paused {
 		what = "pauses as soon as its epoch allows"
-		if err := c.tickAlone(ctx, to); err != nil {
-			return err
-		}
 	}
 	_, err := fmt.Fprintf(to.out, "run %s %s\n", c.RunID, what)
 	return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/psyche-go/psyche/backend/solana"
 	"github.com/psyche-go/psyche/solana/admin"
 	"github.com/psyche-go/psyche/solana/transaction"
 )
@@ -18,7 +19,7 @@ type chainRunFlags struct {
 // find returns the chain for the key that signs, and the addresses of the program and the run.
 func (f *chainRunFlags) find(ctx context.Context, to console) (chain *admin.Chain, program, run transaction.PublicKey, err error) {
 	if isChain, err := f.onChain(); err != nil || !isChain {
-		return nil, program, run, firstOf(err, usagef("a server does this by itself: the command is for a run on a chain, --rpc=URL,…"))
+		return nil, program, run, firstOf(err, errServerTicks)
 	}
 	key, err := f.key()
 	if err != nil {
@@ -59,23 +60,47 @@ Anybody may, and pays for it.`
 func (c *runTick) Run(ctx context.Context, to console) error {
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
-	chain, program, run, err := c.find(ctx, to)
+	if isChain, err := c.onChain(); err != nil || !isChain {
+		return firstOf(err, errServerTicks)
+	}
+	key, err := c.key()
 	if err != nil {
 		return err
 	}
-	defer chain.Close()
-	if _, err := fmt.Fprintf(to.err, "psyche: this costs at most %s\n", admin.Transactions(2)); err != nil {
+	host, err := c.dial(ctx, c.RunID, key, to.err)
+	if err != nil {
 		return err
 	}
-	moved, err := chain.Tick(ctx, program, run)
-	if err != nil {
+	defer func() { _ = host.Close() }()
+	if _, err := firstUpdate(ctx, host); err != nil {
+		return err
+	}
+	client := host.(*solana.Client)
+	if err := tickAway(ctx, to, client); err != nil {
 		return err
 	}
 	what := "nothing was due in run %s\n"
-	if moved {
+	if client.Costs().Landed > 0 {
 		what = "run %s went on\n"
 	}
 	_, err = fmt.Fprintf(to.out, what, c.RunID)
+	return err
+}
+
+// errServerTicks refuses what only a run on a chain needs.
+var errServerTicks = usagef("a server does this by itself: the command is for a run on a chain, --rpc=URL,…")
+
+// tickAway pays for ticks until nothing is due, and says what they cost.
+func tickAway(ctx context.Context, to console, client *solana.Client) error {
+	if _, err := fmt.Fprintf(to.err, "psyche: ticks cost %s, of which two or three are needed when something is due\n", admin.Transactions(1)); err != nil {
+		return err
+	}
+	before := client.Costs()
+	if err := client.Tick(ctx); err != nil {
+		return err
+	}
+	after := client.Costs()
+	_, err := fmt.Fprintf(to.err, "psyche: paid %s SOL for %d transactions\n", admin.SOL(after.Lamports-before.Lamports), after.Landed-before.Landed)
 	return err
 }
 
@@ -127,29 +152,5 @@ func (c *runFree) Run(ctx context.Context, to console) error {
 		return err
 	}
 	_, err = fmt.Fprintf(to.out, "the account of run %s is gone: %s SOL are back at %s\n", c.RunID, admin.SOL(lamports), spill)
-	return err
-}
-
-// tickAlone moves a run on a chain on that nobody takes part in: there is nobody else to do it.
-func (f actFlags) tickAlone(ctx context.Context, to console) error {
-	if isChain, err := f.onChain(); err != nil || !isChain {
-		return err
-	}
-	ctx, cancel := f.bound(ctx)
-	defer cancel()
-	state, err := f.look(ctx, f.RunID, to.err)
-	if err != nil || len(state.Pending) > 0 || len(state.Epoch.Clients) > 0 {
-		return err
-	}
-	find := chainRunFlags{RunID: f.RunID, hostFlags: f.hostFlags, signFlags: f.signFlags}
-	chain, program, run, err := find.find(ctx, to)
-	if err != nil {
-		return err
-	}
-	defer chain.Close()
-	if _, err := fmt.Fprintf(to.err, "psyche: nobody is in the run to tick it: this costs at most %s more\n", admin.Transactions(2)); err != nil {
-		return err
-	}
-	_, err = chain.Tick(ctx, program, run)
 	return err
 }

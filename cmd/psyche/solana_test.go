@@ -99,9 +99,11 @@ func TestChainAdministration(t *testing.T) {
 	poor, main, join, grantee := a.key(1, ""), a.key(2, "9"), a.key(3, "1"), a.key(4, "1")
 	id := func(n byte) string { return identity.FromSeed([identity.SeedSize]byte{n}).ID().String() }
 	a.does(exitRefused, "lamports are missing; on a local chain: psyche chain airdrop 1 "+id(1), "chain", "deploy", "--keypair", poor, "--yes")
+	a.does(exitOK, "0 runs of program", "run", "list")
 	a.does(exitUsage, "nobody can be asked whether to pay", "chain", "deploy", "--keypair", main)
 	create := []string{"run", "create", "--state", sampleState, "--run-id", "p", "--permissioned", "--join-authority", id(3), "--yes"}
-	a.does(exitRefused, "no program at this address", append(create, "--keypair", main)...)
+	a.program = id(9)
+	a.does(exitRefused, "no program at this address: "+id(9), append(create, "--keypair", main)...)
 	a.deploy(main)
 	a.does(exitOK, "at this address already", "chain", "deploy", "--keypair", main)
 	a.does(exitRefused, "has 0 SOL and needs 1.95", append(create, "--keypair", poor)...)
@@ -169,9 +171,8 @@ func (a *chainAdministrator) archives(runID, want string) {
 // TestPublishedSolanaCommands does what the original's documentation says, by its names.
 func TestPublishedSolanaCommands(t *testing.T) {
 	a := startChain(t)
-	main, other := a.key(1, "9"), a.key(2, "3")
+	main, other := a.key(1, "9"), a.key(2, "3") // the program is there already
 	id := func(n byte) string { return identity.FromSeed([identity.SeedSize]byte{n}).ID().String() }
-	a.deploy(main)
 	as := func(key string, args ...string) []string {
 		return append(append([]string{"solana"}, args...), "--run-id", "r", "--wallet-private-key-path", key)
 	}

@@ -1,5 +1,5 @@
 // Package admin does what whoever runs Psyche on a chain does there: deploy the program, begin a
-// run, find it by its name, move it on by a tick, free its account. What members and the main
+// run, find it by its name, free its account. What members and the main
 // authority do in a run they do as clients of package backend/solana.
 //
 //	c, err := admin.Open(solana.Options{Endpoints: endpoints, Key: key})
