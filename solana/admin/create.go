@@ -114,7 +114,12 @@ func (c *Chain) PlanFree(ctx context.Context, program, run transaction.PublicKey
 // Free gives the lamports of a closed run's account to spill. The account is gone afterwards, and
 // with it what the run had reached: an archive keeps that.
 func (c *Chain) Free(ctx context.Context, program, run, spill transaction.PublicKey) error {
-	return c.operator.Send(ctx, "free the run's account", wholeUnits, transaction.Program(program).Free(run, c.Payer(), spill))
+	free := []transaction.Instruction{transaction.Program(program).Free(run, c.Payer(), spill)}
+	if summary, err := c.Summary(ctx, run, rpc.Confirmed); err == nil && summary.Closed && summary.RunState != coordinator.Finished {
+		// Nobody has let it be over yet.
+		free = append([]transaction.Instruction{transaction.Program(program).Tick(run, nil)}, free...)
+	}
+	return c.operator.Send(ctx, "free the run's account", wholeUnits, free...)
 }
 
 // Forget gives the lamports of the account in which the payer announced its addresses for a run

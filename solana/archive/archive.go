@@ -128,11 +128,12 @@ func (a *Archive) add(landed *rpc.Landed) (bool, error) {
 	if len(record.Events) == 0 && a.onlyTicks(m) {
 		return false, nil // nothing was due, or it armed
 	}
-	payload, err := record.appendTo(nil)
-	if err != nil {
+	var err error
+	if record.Events, err = a.replayer.follow(&record, true); err != nil {
 		return false, err
 	}
-	if err := a.replayer.follow(&record); err != nil {
+	payload, err := record.appendTo(nil)
+	if err != nil {
 		return false, err
 	}
 	if err := a.file.Append(payload); err != nil {

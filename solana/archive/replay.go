@@ -54,14 +54,16 @@ func (r *replayer) take(payload []byte) error {
 	if err != nil {
 		return err
 	}
-	return r.follow(&record)
+	_, err = r.follow(&record, false)
+	return err
 }
 
-// follow does what a transaction did to the run.
-func (r *replayer) follow(record *Record) error {
+// follow does what a transaction did to the run, and returns the events that it explains. Lenient
+// is for what a node tells: a transaction may have events of other runs too.
+func (r *replayer) follow(record *Record, lenient bool) (used []event.Event, err error) {
 	name := record.Transaction.Name()
 	if err := record.Transaction.Verify(); err != nil {
-		return fmt.Errorf("%w: transaction %s: %w", ErrArchive, name, err)
+		return nil, fmt.Errorf("%w: transaction %s: %w", ErrArchive, name, err)
 	}
 	left, others := record.Events, false
 	m := &record.Transaction.Message
@@ -71,16 +73,19 @@ func (r *replayer) follow(record *Record) error {
 			others = others || in.Program == r.header.Program
 			continue
 		}
-		var err error
-		if left, err = r.instruction(in, left, record); err != nil {
-			return fmt.Errorf("%w: transaction %s, instruction %d: %w", ErrArchive, name, n, err)
+		found, err := r.instruction(in, left, record)
+		if err != nil {
+			return nil, fmt.Errorf("%w: transaction %s, instruction %d: %w", ErrArchive, name, n, err)
+		}
+		if found >= 0 {
+			used, left = append(used, left[found]), left[found+1:]
 		}
 	}
-	if len(left) > 0 && !others { // other runs have events too
-		return fmt.Errorf("%w: transaction %s has %d events that none of its instructions explains", ErrArchive, name, len(left))
+	if unexplained := len(record.Events) - len(used); unexplained > 0 && !(lenient && others) {
+		return nil, fmt.Errorf("%w: transaction %s has %d events that none of its instructions explains", ErrArchive, name, unexplained)
 	}
 	r.count, r.newest = r.count+1, name
-	return r.visited
+	return used, r.visited
 }
 
 // concerns reports whether an instruction is the program's and of this run.
@@ -88,13 +93,13 @@ func (r *replayer) concerns(in *transaction.Instruction) bool {
 	return in.Program == r.header.Program && len(in.Accounts) > 0 && in.Accounts[0].Key == r.header.Run && len(in.Data) > 0
 }
 
-// instruction does what one did, and returns the events that are left.
-func (r *replayer) instruction(in transaction.Instruction, left []event.Event, record *Record) ([]event.Event, error) {
+// instruction does what one did, and returns the place of the event that it logged, or -1.
+func (r *replayer) instruction(in transaction.Instruction, left []event.Event, record *Record) (int, error) {
 	var signer transaction.PublicKey
 	kind := in.Data[0]
 	if kind != transaction.RunTick {
 		if len(in.Accounts) < 2 || !in.Accounts[1].Signer {
-			return nil, errors.New("nobody signed it")
+			return -1, errors.New("nobody signed it")
 		}
 		signer = in.Accounts[1].Key
 	}
@@ -113,13 +118,13 @@ func (r *replayer) instruction(in transaction.Instruction, left []event.Event, r
 		if r.visit != nil && r.visited == nil {
 			r.visited = r.visit(Step{e, record.Transaction.Message.Keys[0], record.Transaction.Name()}, &r.run.State)
 		}
-		return left[i+1:], nil
+		return i, nil
 	}
 	// It logged nothing, as a tick when nothing was due.
 	if err := r.run.Do(signer, in.Data, nil); err != nil {
-		return nil, cmp.Or(refused, err)
+		return -1, cmp.Or(refused, err)
 	}
-	return left, nil
+	return -1, nil
 }
 
 func (r *replayer) summary() Summary {
