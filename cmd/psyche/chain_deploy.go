@@ -17,6 +17,7 @@ type chainDeploy struct {
 	nodeFlags  `embed:""`
 	signFlags  `embed:""`
 	agreeFlags `embed:""`
+	Final      bool `help:"Give up the right to change the program, for ever."`
 }
 
 // nodeFlags name the nodes of a chain.
@@ -67,8 +68,10 @@ func (c *chainDeploy) Run(ctx context.Context, to console) error {
 		return err
 	}
 	if plan.Done() {
-		_, err = fmt.Fprintf(to.out, "%s\nthe program is at this address already, on %s\n", plan.Program, cluster)
-		return err
+		if _, err := fmt.Fprintf(to.out, "%s\nthe program is at this address already, on %s\n", plan.Program, cluster); err != nil {
+			return err
+		}
+		return c.finalize(ctx, to, chain)
 	}
 	if err := chain.Need(ctx, plan.Cost); err != nil {
 		return err
@@ -91,6 +94,24 @@ func (c *chainDeploy) Run(ctx context.Context, to console) error {
 		return fmt.Errorf("deploy: %w; the same command goes on with it", err)
 	}
 	_, err = fmt.Fprintf(to.out, "%s\nthe program is at this address, on %s: give it as --program-id, or as PSYCHE_PROGRAM_ID\n", plan.Program, cluster)
+	if err != nil {
+		return err
+	}
+	return c.finalize(ctx, to, chain)
+}
+
+// finalize gives up the right to change the program, if that is wanted.
+func (c *chainDeploy) finalize(ctx context.Context, to console, chain *admin.Chain) error {
+	if !c.Final {
+		return nil
+	}
+	if err := c.agree(to, "that nobody can change the program any more", admin.Transactions(1)); err != nil {
+		return err
+	}
+	if err := chain.Finalize(ctx); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(to.out, "nobody can change the program any more")
 	return err
 }
 

@@ -107,6 +107,12 @@ func TestDeployGoesOn(t *testing.T) {
 	if plan, err = c.PlanDeploy(t.Context(), other); err != nil || !plan.Done() {
 		t.Fatalf("another image is not there: %v", err)
 	}
+	if err := errors.Join(c.Finalize(t.Context()), c.Finalize(t.Context())); err != nil {
+		t.Fatalf("give up the right to change the program: %v", err)
+	}
+	if _, err = c.PlanDeploy(t.Context(), program.ELF); !errors.Is(err, ErrTaken) {
+		t.Fatalf("replace a program that is final: %v", err)
+	}
 }
 
 // TestTakenProgram finds something else where the program belongs.

@@ -233,3 +233,24 @@ func (c *Chain) CheckProgram(ctx context.Context, program transaction.PublicKey)
 	}
 	return fmt.Errorf("%w: %s, on %s; name the one that hosts the run with --program-id, or deploy it: psyche chain deploy", ErrNoProgram, program, cluster)
 }
+
+// Finalize gives up the payer's right to change its program.
+func (c *Chain) Finalize(ctx context.Context) error {
+	program, err := ProgramOf(c.Payer())
+	if err != nil {
+		return err
+	}
+	switch _, authority, err := c.image(ctx, program); {
+	case err != nil:
+		return err
+	case authority == (transaction.PublicKey{}):
+		return nil // nobody has it
+	case authority != c.Payer():
+		return fmt.Errorf("%w: only %s may give up the right to change %s", ErrTaken, authority, program)
+	}
+	final, err := transaction.Finalize(program, c.Payer())
+	if err != nil {
+		return err
+	}
+	return c.operator.Send(ctx, "give up the right to change the program", createUnits, final)
+}
