@@ -8,6 +8,7 @@ DEMO   := $(BUILD)/quickstart
 LINT   := $(BUILD)/tools/golangci-lint
 DEMO_CONFIG ?= configs/quickstart
 DEMO_KILL   ?= 30
+DEMO_SLOT_MS ?= 400
 LOAD_CLIENTS ?= 256
 
 # What needs libtorch. Everything else builds and tests without cgo.
@@ -15,13 +16,17 @@ LEARNING := ./torch/... ./model/... ./train/... ./cmd/psyche-client/... ./e2e/..
 PLAIN     = $(or $(shell $(GO) list ./... | grep -v -E '/(torch|model|train|cmd/psyche-client|e2e|bench)(/|$$)'),$(error go list failed))
 STATIC    = $(or $(shell $(GO) list ./... | grep -v -E '/(torch|model|train|distro|cmd/psyche-client|e2e|bench)(/|$$)'),$(error go list failed)) ./distro/codec
 
-.PHONY: all sim build setup shim demo demo-data test test-plain test-torch race fuzz load internet solana-program static lint fmt-check vet bench bench-step bench-distro bench-round bench-parity clean
+.PHONY: all sim build setup shim demo demo-solana demo-data test-solana test test-plain test-torch race fuzz load internet solana-program static lint fmt-check vet bench bench-step bench-distro bench-round bench-parity clean
 
 all: build
 
 ## demo: prepare data and a model, train with three clients, show the result
 demo: build demo-data
 	$(BIN)/psyche testnet start --num-clients 3 --config-path $(DEMO_CONFIG) --kill-at-step $(DEMO_KILL) --run-dir $(BUILD)/runs
+
+## demo-solana: the same on a chain of this machine, in place of a server, with what it costs
+demo-solana: build demo-data
+	$(BIN)/psyche testnet start --backend solana --slot-ms $(DEMO_SLOT_MS) --num-clients 3 --config-path $(DEMO_CONFIG) --kill-at-step $(DEMO_KILL) --run-dir $(BUILD)/runs
 
 ## build: both programs, links with the names of the original's, and the libtorch shim
 build: setup shim
@@ -30,6 +35,7 @@ build: setup shim
 	ln -sf psyche $(BIN)/psyche-centralized-server
 	ln -sf psyche $(BIN)/psyche-centralized-local-testnet
 	ln -sf psyche-client $(BIN)/psyche-centralized-client
+	ln -sf psyche $(BIN)/psyche-solana-client
 
 ## setup: install what is missing, or say what is
 setup:
@@ -72,6 +78,11 @@ race:
 FUZZTIME ?= 60s
 fuzz:
 	scripts/fuzz.sh $(FUZZTIME)
+
+## test-solana: the program on litesvm (LITESVM names its node_modules), a run on a real solana-test-validator; says what is not installed
+test-solana: shim
+	$(GO) test ./solana/programtest -run 'LiteSVM' -count 1 -v
+	PSYCHE_REQUIRE_TORCH=1 $(GO) test ./e2e -run 'TestSolana' -count 1 -v -timeout 20m
 
 ## solana-program: the program of a run on Solana from its sources (needs clang-19), with its hash
 solana-program:

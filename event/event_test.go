@@ -44,6 +44,7 @@ var samples = []Body{
 	OptimizerStats{Step: 3, Tensors: []TensorStats{{Name: "w", GradientEnergy: 1.5, DeltaEnergy: 0.25}}},
 	Evaluated{Step: 3, Task: "arc_easy", Scores: map[string]float64{"acc": 0.25}, Samples: 4, Seconds: 0.5},
 	Misbehaved{Peer: "peer", Fault: "wrong bytes", Detail: "blob 00", Times: 2, Score: -50},
+	Paid{Transactions: 9, Lamports: 45_000, Ticks: 2, OutOfTurn: 1, Rent: 1 << 20},
 }
 
 // TestGolden fixes the format of every kind: old logs must stay readable.

@@ -204,6 +204,15 @@ type Wire struct {
 	ServerReceived  uint64 `json:"server_received"`
 }
 
+// Paid is written when it changed: what the process has paid on a chain since it started.
+type Paid struct {
+	Transactions int    `json:"transactions"`
+	Lamports     uint64 `json:"lamports"`              // for them
+	Ticks        int    `json:"ticks,omitempty"`       // of Transactions: they did nothing but tick
+	OutOfTurn    int    `json:"out_of_turn,omitempty"` // of Ticks: it was another member's turn
+	Rent         uint64 `json:"rent,omitempty"`        // lamports in accounts that the process made, which come back
+}
+
 // Checkpoint is a model that the process holds after an epoch, and where it saved it.
 type Checkpoint struct {
 	Epoch  uint32 `json:"epoch"`
@@ -316,6 +325,9 @@ func (Applied) Kind() string { return "applied" }
 
 // Kind implements Body.
 func (Wire) Kind() string { return "wire" }
+
+// Kind implements Body.
+func (Paid) Kind() string { return "paid" }
 
 // Kind implements Body.
 func (Checkpoint) Kind() string { return "checkpoint" }

@@ -38,6 +38,9 @@ func check(options Options, run config.Run) error {
 		return flagError("--num-clients is %d, but init_min_clients in %s is %d: the run would never start",
 			options.NumClients, filepath.Join(options.ConfigPath, stateFile), minimum)
 	}
+	if err := options.Chain.check(options); err != nil {
+		return err
+	}
 	if err := options.Faults.check(options.NumClients); err != nil {
 		return err
 	}

@@ -57,6 +57,8 @@ type clientRecord struct {
 	payload        uint64
 	modelBefore    uint64
 	model          uint64
+	paidBefore     event.Paid
+	paid           event.Paid
 	trained        map[uint32]event.Trained
 	counted        map[uint32]event.Applied
 	loss           float64
@@ -128,6 +130,7 @@ func (t *tracker) add(id string, e event.Event) (changed bool) {
 		client.sentBefore, client.sent = client.sentBefore+client.sent, 0
 		client.payloadBefore, client.payload = client.payloadBefore+client.payload, 0
 		client.modelBefore, client.model = client.modelBefore+client.model, 0
+		client.endPaid()
 	case event.State:
 		return t.addState(e.Time, body)
 	case event.Trained:
@@ -137,6 +140,8 @@ func (t *tracker) add(id string, e event.Event) (changed bool) {
 		client.counted[body.Step] = body
 	case event.Wire:
 		client.sent, client.payload, client.model = body.P2PSent, body.PayloadSent, body.ModelReceived
+	case event.Paid:
+		client.paid = body
 	case event.Checkpoint:
 		client.digest, client.checkpointStep = body.Digest, body.Step
 		if body.Dir != "" {

@@ -47,6 +47,7 @@ type Summary struct {
 	FP32AllReduceBytesPerClientRound uint64          `json:"fp32_allreduce_bytes_per_client_round"`
 	HandoverBytes                    uint64          `json:"handover_bytes"` // of models fetched from peers, all clients together
 	LostBatches                      int             `json:"lost_batches"`
+	Chain                            *ChainSummary   `json:"chain,omitempty"` // of a run on a chain
 	Checkpoint                       string          `json:"checkpoint,omitempty"`
 	LossCurve                        string          `json:"loss_curve,omitempty"`
 	Sample                           string          `json:"sample,omitempty"`
@@ -61,6 +62,9 @@ type ClientSummary struct {
 	Rejoined       bool   `json:"rejoined"`       // came back after being killed or losing the model
 	Restarts       int    `json:"restarts"`
 	Desynchronised int    `json:"desynchronised"` // times it lost the model
+
+	Transactions int    `json:"transactions,omitempty"` // on a chain
+	Lamports     uint64 `json:"lamports,omitempty"`     // paid for them
 }
 
 // summaryFile is the name of the summary in the run's folder.
@@ -70,6 +74,9 @@ const summaryFile = "summary.json"
 // that is not finished, and after an error, it is what there is.
 func (n *network) summarise(ctx context.Context, heldOutFirst float64, took time.Duration, finished bool) (Summary, error) {
 	s := n.progress.summary()
+	if s.Chain != nil {
+		s.Chain.SetUp, s.Chain.Archive = n.setUp, n.archive
+	}
 	s.RunID, s.Seconds, s.HeldOutLossFirst, s.Finished = n.run.RunID, took.Seconds(), heldOutFirst, finished
 	err := n.measure(ctx, &s)
 	if losses := n.progress.losses(); len(losses) > 0 {
@@ -172,6 +179,7 @@ func (t *tracker) summary() Summary {
 		})
 	}
 	s.Rounds, s.LostBatches = len(rounds), len(lost)
+	t.addPaid(&s, clientRounds)
 	if clientRounds > 0 {
 		s.PayloadBytesPerClientRound = payload / clientRounds
 		s.WireBytesPerClientRound = (sent - min(sent, s.HandoverBytes)) / clientRounds
@@ -248,6 +256,9 @@ func (s Summary) Print(w io.Writer) {
 	fmt.Fprintln(w)
 	fmt.Fprintf(w, "  model hand-over    %s\n", byteCount(s.HandoverBytes))
 	fmt.Fprintf(w, "  lost batches       %d\n", s.LostBatches)
+	if s.Chain != nil {
+		s.Chain.print(w, s.Clients)
+	}
 	fmt.Fprintf(w, "  clients\n")
 	for i, c := range s.Clients {
 		note := ""

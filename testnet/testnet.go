@@ -37,6 +37,7 @@ type Options struct {
 	Faults       Faults        // whom to kill, and when
 	Timeout      time.Duration // of the whole run, more than zero
 	Display      Display       // of the progress; closed when training ends
+	Chain        Chain         // the run is on a chain
 
 	Extras
 }
@@ -52,15 +53,18 @@ const shutdownGrace = 10 * time.Second
 
 // network is a running testnet.
 type network struct {
-	options  Options
-	run      config.Run
-	dir      string // of this run
-	address  string // of the server
-	server   *process
-	clients  []*process
-	ids      []identity.ID
-	progress *tracker
-	before   time.Duration // that the run took before it was resumed
+	options   Options
+	run       config.Run
+	dir       string   // of this run
+	address   string   // of the server
+	server    *process // or the chain
+	archive   string   // of a run on a chain
+	setUp     uint64   // lamports that the authority of a run on a chain paid
+	clients   []*process
+	ids       []identity.ID
+	progress  *tracker
+	hostFlags []string      // of clients: where the run is
+	before    time.Duration // that the run took before it was resumed
 }
 
 // Run starts the network, waits until the run is finished and returns its summary, which
@@ -91,6 +95,9 @@ func Run(ctx context.Context, options Options) (Summary, error) {
 
 // explain says where everything is of a run that ended before its time, and how to go on.
 func (n *network) explain(err error) error {
+	if n.options.Chain.Used {
+		return fmt.Errorf("%w; summary.json and logs are in %s", err, n.dir)
+	}
 	if _, missing := os.Stat(server.JournalPath(n.serverDir(), n.run.RunID)); missing != nil {
 		return fmt.Errorf("%w (logs are in %s)", err, n.dir)
 	}
@@ -159,6 +166,10 @@ func (options Options) withDefaults(run config.Run) (Options, error) {
 	if options.HeldOut == "" {
 		options.HeldOut = heldOutBeside(options.ConfigPath, run)
 	}
+	if options.Chain.Used && options.ServerPort == 0 {
+		options.ServerPort, err = twoPorts()
+		return options, err
+	}
 	options.ServerPort, err = port(options.ServerPort)
 	return options, err
 }
@@ -225,27 +236,14 @@ func (n *network) makeKeys() error {
 // has it from before.
 func (n *network) makeProcesses(stateFlags ...string) error {
 	n.address = net.JoinHostPort("127.0.0.1", strconv.Itoa(n.options.ServerPort))
-	serverDir := n.serverDir()
-	dataFlags, err := n.dataFlags()
+	var err error
+	if n.options.Chain.Used {
+		n.server, n.hostFlags, err = n.chainProcess()
+	} else {
+		n.server, n.hostFlags, err = n.serverProcess(stateFlags)
+	}
 	if err != nil {
 		return err
-	}
-	stateFlags = append(append(stateFlags, dataFlags...), n.options.serverFlags()...)
-	serverKey, err := identity.LoadKeyFile(filepath.Join(serverDir, server.HostKeyFile))
-	if err != nil {
-		return err
-	}
-	n.server = &process{
-		name:    "server",
-		logPath: filepath.Join(serverDir, "server.log"),
-		binary:  n.options.ServerBinary,
-		args: append([]string{
-			"server", "run",
-			"--server-addr", "127.0.0.1",
-			"--server-port", strconv.Itoa(n.options.ServerPort),
-			"--save-state-dir", serverDir,
-			"--log", "console",
-		}, stateFlags...),
 	}
 	for i := range n.options.NumClients {
 		dir := n.clientDir(i)
@@ -259,11 +257,9 @@ func (n *network) makeProcesses(stateFlags ...string) error {
 			logPath: filepath.Join(dir, "client.log"),
 			binary:  n.options.ClientBinary,
 			env:     n.options.clientEnv(),
-			args: append([]string{
+			args: append(append([]string{
 				"train",
 				"--run-id", n.run.RunID,
-				"--server-addr", n.address,
-				"--server-key", serverKey.ID().String(),
 				"--identity-secret-key-path", filepath.Join(dir, identityFile),
 				"--events-dir", n.eventsDir(i),
 				"--allow-local-paths", "--allow-inner-data", // everything is on this machine
@@ -272,10 +268,36 @@ func (n *network) makeProcesses(stateFlags ...string) error {
 				"--micro-batch-size", strconv.Itoa(n.options.MicroBatch),
 				"--bind-p2p-address", "127.0.0.1",
 				"--log", "console",
-			}, n.options.clientFlags(i)...),
+			}, n.hostFlags...), n.options.clientFlags(i)...),
 		})
 	}
 	return nil
+}
+
+// serverProcess describes the server, and returns the flags by which clients find it.
+func (n *network) serverProcess(stateFlags []string) (*process, []string, error) {
+	serverDir := n.serverDir()
+	dataFlags, err := n.dataFlags()
+	if err != nil {
+		return nil, nil, err
+	}
+	stateFlags = append(append(stateFlags, dataFlags...), n.options.serverFlags()...)
+	serverKey, err := identity.LoadKeyFile(filepath.Join(serverDir, server.HostKeyFile))
+	if err != nil {
+		return nil, nil, err
+	}
+	return &process{
+		name:    "server",
+		logPath: filepath.Join(serverDir, "server.log"),
+		binary:  n.options.ServerBinary,
+		args: append([]string{
+			"server", "run",
+			"--server-addr", "127.0.0.1",
+			"--server-port", strconv.Itoa(n.options.ServerPort),
+			"--save-state-dir", serverDir,
+			"--log", "console",
+		}, stateFlags...),
+	}, []string{"--server-addr", n.address, "--server-key", serverKey.ID().String()}, nil
 }
 
 func (n *network) serverDir() string { return filepath.Join(n.dir, "server") }
@@ -294,6 +316,11 @@ func (n *network) train(ctx context.Context) error {
 	defer n.server.stop(shutdownGrace)
 	if err := waitForPort(ctx, n.address, n.server); err != nil {
 		return err
+	}
+	if n.options.Chain.Used {
+		if err := n.beginOnChain(ctx); err != nil {
+			return err
+		}
 	}
 	if n.options.Panes {
 		shown, err := openPanes(ctx, filepath.Base(n.dir), append([]*process{n.server}, n.clients...))
@@ -343,7 +370,7 @@ func (n *network) train(ctx context.Context) error {
 			return fmt.Errorf("testnet: %w", context.Cause(ctx))
 		}
 	}
-	return nil
+	return n.endOnChain(ctx)
 }
 
 // superviseClient waits until client i ends by itself, which it does when the run is

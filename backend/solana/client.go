@@ -229,6 +229,9 @@ func (c *Client) Costs() Costs {
 	return c.costs
 }
 
+// Run returns the address of the run's account.
+func (c *Client) Run() transaction.PublicKey { return c.run }
+
 // Faults returns the endpoints that are not followed at present, and what is wrong with them.
 func (c *Client) Faults() map[string]string {
 	c.accounting.Lock()

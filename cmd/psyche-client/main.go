@@ -17,6 +17,7 @@ import (
 	"github.com/psyche-go/psyche/backend"
 	"github.com/psyche-go/psyche/backend/tcp"
 	"github.com/psyche-go/psyche/cmd/internal/numbers"
+	"github.com/psyche-go/psyche/cmd/internal/onchain"
 	"github.com/psyche-go/psyche/cmd/internal/published"
 )
 
@@ -130,13 +131,13 @@ func newParser(ctx context.Context, all *commands, t terminal) (*kong.Kong, erro
 
 // exitCode tells failures apart that a script would treat differently.
 func exitCode(err error) int {
-	if _, wrong := errors.AsType[usageError](err); wrong {
+	if _, wrong := errors.AsType[usageError](err); wrong || errors.Is(err, onchain.ErrFlags) {
 		return exitUsage
 	}
 	switch {
-	case errors.Is(err, tcp.ErrUnreachable), errors.Is(err, tcp.ErrUntrusted):
+	case errors.Is(err, tcp.ErrUnreachable), errors.Is(err, tcp.ErrUntrusted), onchain.IsConnection(err):
 		return exitConnection
-	case errors.Is(err, tcp.ErrRefused), errors.Is(err, backend.ErrWrongRun), errors.Is(err, backend.ErrDuplicateKey):
+	case errors.Is(err, tcp.ErrRefused), errors.Is(err, backend.ErrWrongRun), errors.Is(err, backend.ErrDuplicateKey), onchain.IsRefusal(err):
 		return exitRefused
 	}
 	return exitFailure

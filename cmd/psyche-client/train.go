@@ -11,8 +11,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/psyche-go/psyche/backend/tcp"
-	"github.com/psyche-go/psyche/backend/tcp/secure"
 	"github.com/psyche-go/psyche/checkpoint"
 	"github.com/psyche-go/psyche/client"
 	"github.com/psyche-go/psyche/client/p2pnet"
@@ -27,15 +25,10 @@ import (
 
 // trainCommand joins a run and trains until it is finished.
 type trainCommand struct {
-	RunID      string `help:"The run to join." required:"" env:"RUN_ID"`
-	ServerAddr string `help:"The run's server, host:port." required:"" env:"SERVER_ADDR"`
+	RunID     string `help:"The run to join." required:"" env:"RUN_ID"`
+	hostFlags `embed:""`
 
-	ServerTimeout time.Duration `help:"How long to try to reach the server at first." default:"30s"`
-
-	ServerKey    string `help:"Key that the server must have, in base58; the server logs it. Without it the key that is seen first is remembered in --known-servers." placeholder:"KEY" env:"SERVER_KEY"`
-	KnownServers string `help:"File that remembers the keys of servers. Default: psyche/known_servers in the user's folder for configuration." placeholder:"FILE" env:"PSYCHE_KNOWN_SERVERS" type:"path"`
-
-	IdentitySecretKeyPath string `short:"i" help:"Key file: solana-keygen JSON or 32 raw bytes. Without it the key comes from RAW_IDENTITY_SECRET_KEY (hex); without that, a fresh one is used." type:"path"`
+	IdentitySecretKeyPath string `short:"i" aliases:"wallet-private-key-path" help:"Key file: solana-keygen JSON or 32 raw bytes. Without it the key comes from RAW_IDENTITY_SECRET_KEY (hex); without that, a fresh one is used." type:"path"`
 	networkFlags          `embed:""`
 
 	DataPath        string `help:"Folder of tokens to use in place of the run's data locations. It must hold the same data." type:"path"`
@@ -76,7 +69,8 @@ type trainCommand struct {
 // Help is shown by --help below the command's summary.
 func (c *trainCommand) Help() string {
 	return `Joins at the start of the next epoch, gets the model from the members (or from the
-checkpoint that the run names) and trains. When the connection to the server is lost it
+checkpoint that the run names) and trains. A run is on a server (--server-addr), or on a
+Solana chain (--rpc), where the key pays for what the client does. When the connection to the server is lost it
 connects again; when the model is lost it joins again. Ctrl-C leaves the run. When the run is
 finished it stays for a while if members missed the end, to give them the final model.`
 }
@@ -101,12 +95,6 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 		return err
 	}
 	key, err := c.key(logger)
-	if err != nil {
-		return err
-	}
-	serverKey, knownServers, err := secure.Choose(c.ServerKey, c.KnownServers, func(address string, key identity.ID) {
-		logger.Warn("this server is new; check its key with its operator, or name it with --server-key", "server", address, "key", key)
-	})
 	if err != nil {
 		return err
 	}
@@ -164,21 +152,18 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(c.reports.dir)) }()
-	host, err := dial(ctx, tcp.Options{
-		Addr: c.ServerAddr, RunID: c.RunID, Key: key, Addrs: network.Addrs(), Logger: logger,
-		ServerKey: serverKey, KnownServers: knownServers, MaxElapsed: c.ServerTimeout,
-	})
+	host, err := c.reach(ctx, c.RunID, key, network.Addrs(), events, logger)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, host.Close()) }()
+	defer func() { err = errors.Join(err, host.ended()) }()
 
-	trainers := &trainerFactory{command: c, key: key, logger: logger, host: host.Host, devices: devices, events: events, board: board, seen: seen, library: library}
+	trainers := &trainerFactory{command: c, key: key, logger: logger, host: host.key, devices: devices, events: events, board: board, seen: seen, library: library}
 	defer func() { err = errors.Join(err, trainers.close()) }()
 	o := client.Options{
 		Key:        key,
 		RunID:      c.RunID,
-		Backend:    host,
+		Backend:    host.Backend,
 		Network:    network,
 		Data:       &trainers.data,
 		NewTrainer: trainers.build,
@@ -252,23 +237,6 @@ func (c *trainCommand) connect(ctx context.Context, key identity.Key, events *ev
 		return nil, nil, errors.Join(fmt.Errorf("%w; choose with --bind-p2p-address and --bind-p2p-port", err), store.Close())
 	}
 	return p2pnet.New(node, store, c.RunID), func() error { return errors.Join(node.Close(), store.Close()) }, nil
-}
-
-// dial connects to the run's server. The end of ctx ends the attempts; it does not end a
-// connection, over which the client says last that it leaves.
-func dial(ctx context.Context, o tcp.Options) (*tcp.Client, error) {
-	life, end := context.WithCancelCause(context.WithoutCancel(ctx))
-	connected := context.AfterFunc(ctx, func() { end(context.Cause(ctx)) })
-	host, err := tcp.Dial(life, o)
-	if err == nil && !connected() {
-		err = errors.Join(fmt.Errorf("connect to server %s: %w", o.Addr, context.Cause(ctx)), host.Close())
-	}
-	if err != nil {
-		connected()
-		end(err)
-		return nil, err
-	}
-	return host, nil
 }
 
 // errLocalPath refuses what a stranger's run could use to read private files.

@@ -14,19 +14,13 @@ import (
 	"github.com/psyche-go/psyche/config"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/data"
-	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/model"
 )
 
 // checkFlags returns what is wrong with the command line.
 func (c *trainCommand) checkFlags(ctx context.Context) error {
-	if err := checkServerAddr(ctx, c.ServerAddr); err != nil {
+	if err := c.checkHost(ctx); err != nil {
 		return err
-	}
-	if c.ServerKey != "" {
-		if _, err := identity.ParseID(c.ServerKey); err != nil {
-			return fmt.Errorf("--server-key: %w", err)
-		}
 	}
 	switch {
 	case c.MicroBatchSize < 1:

@@ -12,7 +12,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/psyche-go/psyche/cmd/internal/onchain"
 	"github.com/psyche-go/psyche/solana/localnet"
+	"github.com/psyche-go/psyche/solana/program"
 	"github.com/psyche-go/psyche/solana/sbpf"
 	"github.com/psyche-go/psyche/solana/transaction"
 )
@@ -28,7 +30,8 @@ type chainStart struct {
 func (chainStart) Help() string {
 	return `The chain is that of package solana/localnet: Solana's transactions, fees, limits and
 programs, and no other nodes. Its faucet gives lamports to anybody who calls requestAirdrop. All of
-it is in memory: when the command ends, the chain is gone.`
+it is in memory: when the command ends, the chain is gone. The program that hosts runs is there
+already, where commands without --program-id look for it.`
 }
 
 // maxSlot bounds --slot-ms.
@@ -42,6 +45,9 @@ func (c chainStart) Run(ctx context.Context, to console) error {
 	}
 	now := time.Now()
 	ledger := localnet.NewLedger(localnet.Config{Start: now, Seed: uint64(now.UnixNano())})
+	if err := ledger.SetProgram(onchain.DefaultProgram(), program.ELF); err != nil {
+		return err
+	}
 	for _, given := range c.Program {
 		if err := setProgram(ledger, given); err != nil {
 			return err

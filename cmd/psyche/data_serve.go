@@ -15,20 +15,19 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/psyche-go/psyche/backend"
-	"github.com/psyche-go/psyche/backend/tcp"
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/server"
 )
 
 type dataServe struct {
-	DataConfig   string `required:"" placeholder:"FILE" help:"The data.toml that says what to serve."`
-	RunID        string `name:"run-id" required:"" env:"RUN_ID" placeholder:"ID" help:"The run whose members are served."`
-	connectFlags `embed:""`
-	ListenAddr   string `required:"" placeholder:"HOST:PORT" help:"Address to serve on. Clients connect to the one that the run's data_location names."`
-	Keypair      string `type:"path" placeholder:"FILE" help:"Key file of this server: solana-keygen JSON or 32 raw bytes. Without it the key comes from RAW_IDENTITY_SECRET_KEY; without that, a fresh one is used, which clients do not know again."`
-	HTTPAddr     string `name:"http-addr" placeholder:"HOST:PORT" help:"Address of an HTTP server with /healthz and /metrics, which anybody may read. Without it there is none."`
-	sourceFlags  `embed:""`
-	logFlags     `embed:""`
+	DataConfig  string `required:"" placeholder:"FILE" help:"The data.toml that says what to serve."`
+	RunID       string `name:"run-id" required:"" env:"RUN_ID" placeholder:"ID" help:"The run whose members are served."`
+	hostFlags   `embed:""`
+	ListenAddr  string `required:"" placeholder:"HOST:PORT" help:"Address to serve on. Clients connect to the one that the run's data_location names."`
+	Keypair     string `type:"path" placeholder:"FILE" help:"Key file of this server: solana-keygen JSON or 32 raw bytes. Without it the key comes from RAW_IDENTITY_SECRET_KEY; without that, a fresh one is used, which clients do not know again."`
+	HTTPAddr    string `name:"http-addr" placeholder:"HOST:PORT" help:"Address of an HTTP server with /healthz and /metrics, which anybody may read. Without it there is none."`
+	sourceFlags `embed:""`
+	logFlags    `embed:""`
 }
 
 // Help is shown by --help below the command's summary.
@@ -52,16 +51,13 @@ func (c dataServe) Run(ctx context.Context, to console) (err error) {
 	if _, _, err := net.SplitHostPort(c.ListenAddr); err != nil {
 		return fmt.Errorf("--listen-addr %q: want host:port: %w", c.ListenAddr, err)
 	}
-	o, err := c.options(c.RunID, key, to.err)
-	if err != nil {
-		return err
-	}
-	o.Logger = logger
-	host, err := tcp.Dial(ctx, o)
+	host, err := c.dialLogged(ctx, c.RunID, key, logger, to.err)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = host.Close() }()
+	stop := context.AfterFunc(ctx, func() { _ = host.Close() })
+	defer stop()
 	first, err := c.first(ctx, host)
 	if err != nil {
 		return err
@@ -93,8 +89,8 @@ func (c dataServe) Run(ctx context.Context, to console) (err error) {
 }
 
 // first waits for the state of the run.
-func (c dataServe) first(ctx context.Context, host *tcp.Client) (backend.Update, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+func (c dataServe) first(ctx context.Context, host runHost) (backend.Update, error) {
+	ctx, cancel := c.bound(ctx)
 	defer cancel()
 	return firstUpdate(ctx, host)
 }

@@ -12,9 +12,11 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/psyche-go/psyche/cmd/internal/numbers"
+	"github.com/psyche-go/psyche/cmd/internal/onchain"
 	"github.com/psyche-go/psyche/cmd/internal/published"
 	"github.com/psyche-go/psyche/server"
 	"github.com/psyche-go/psyche/server/journal"
+	"github.com/psyche-go/psyche/solana/archive"
 )
 
 // commands are what the program can do. The text of a group or command is its help.
@@ -34,9 +36,13 @@ type commands struct {
 		SetDelegates runSetDelegates `cmd:"" help:"Name the keys that may join in the name of an authorized one."`
 		Eject        runEject        `cmd:"" help:"Remove a client from a run."`
 		Close        runClose        `cmd:"" help:"End a run for good."`
+		Tick         runTick         `cmd:"" help:"Move a run on a chain on, if that is due."`
+		Free         runFree         `cmd:"" help:"Get back what the account of a closed run on a chain holds."`
+		List         runList         `cmd:"" help:"Show the runs of a program on a chain."`
+		Archive      runArchive      `cmd:"" help:"Keep the log of a run on a chain."`
 		Export       runExport       `cmd:"" help:"Copy the log of a run from its server."`
 		Replay       runReplay       `cmd:"" help:"Verify the log of a run, and show the state it leads to."`
-	} `cmd:"" help:"Administer runs on a server, and audit them."`
+	} `cmd:"" help:"Administer runs on a server or a chain, and audit them."`
 	Data struct {
 		Tokenize dataTokenize `cmd:"" help:"Make a folder of token files from text, JSONL or Parquet."`
 		Inspect  dataInspect  `cmd:"" aliases:"info" help:"Show and check a folder of token files."`
@@ -47,9 +53,13 @@ type commands struct {
 		PrintAllHelp manual       `cmd:"" hidden:"" help:"Print the help of these commands."`
 	} `cmd:"" help:"Try a run on one machine."`
 	Chain struct {
-		Start chainStart `cmd:"" help:"Run a chain of one node on this machine."`
-	} `cmd:"" help:"Try runs on a chain."`
-	Keys struct {
+		Start   chainStart   `cmd:"" help:"Run a chain of one node on this machine."`
+		Deploy  chainDeploy  `cmd:"" help:"Put the program that hosts runs on a chain."`
+		Airdrop chainAirdrop `cmd:"" help:"Ask the faucet of a chain for tests for SOL."`
+		Balance chainBalance `cmd:"" help:"Show how much a key has on a chain."`
+	} `cmd:"" help:"Prepare chains for runs."`
+	Solana solanaCommands `cmd:"" help:"Runs on a chain, by the names that the original's documentation has."`
+	Keys   struct {
 		New  keysNew  `cmd:"" help:"Make a key file."`
 		Show keysShow `cmd:"" help:"Print the id that belongs to a key."`
 	} `cmd:"" help:"Make and show the keys that name participants."`
@@ -152,7 +162,7 @@ func newParser(ctx context.Context, all *commands, to console) (*kong.Kong, erro
 }
 
 func exitCode(ctx context.Context, err error) int {
-	if _, ok := errors.AsType[usageError](err); ok {
+	if _, ok := errors.AsType[usageError](err); ok || errors.Is(err, onchain.ErrFlags) {
 		return exitUsage
 	}
 	if _, ok := errors.AsType[configError](err); ok {
@@ -166,7 +176,7 @@ func exitCode(ctx context.Context, err error) int {
 		return exitConnection
 	case isRefusal(err):
 		return exitRefused
-	case errors.Is(err, server.ErrReplay), errors.Is(err, journal.ErrDamaged):
+	case errors.Is(err, server.ErrReplay), errors.Is(err, journal.ErrDamaged), errors.Is(err, archive.ErrArchive):
 		return exitUnverified
 	}
 	return exitFailed

@@ -19,7 +19,7 @@ import (
 // TestPublishedCommandLines parses what docs/command-lines.md promises of this program.
 func TestPublishedCommandLines(t *testing.T) {
 	for _, line := range publishedtest.Lines(t, "../..") {
-		if !slices.Contains([]string{"psyche", "psyche-centralized-server", "psyche-centralized-local-testnet"}, line.Program) {
+		if !slices.Contains([]string{"psyche", "psyche-centralized-server", "psyche-centralized-local-testnet", "psyche-solana-client"}, line.Program) {
 			continue
 		}
 		var all commands
@@ -31,10 +31,14 @@ func TestPublishedCommandLines(t *testing.T) {
 			t.Errorf("%s: %v", line, err)
 		}
 		words := strings.Join(line.Args, " ")
-		if paused := all.Run.SetPaused; strings.HasSuffix(words, "resume") && !paused.Resume && paused.Paused != "resume" {
+		paused := all.Run.SetPaused
+		if all.Solana.SetPaused.RunID != "" {
+			paused = all.Solana.SetPaused
+		}
+		if strings.HasSuffix(words, "resume") && !paused.Resume && paused.Paused != "resume" {
 			t.Errorf("%s: got %+v", line, paused)
 		}
-		if all.Run.UpdateConfig.State == "" && strings.Contains(words, "update-config") {
+		if all.Run.UpdateConfig.State == "" && all.Solana.UpdateConfig.State == "" && strings.Contains(words, "update-config") {
 			t.Errorf("%s: no file", line)
 		}
 	}

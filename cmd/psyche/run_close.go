@@ -8,6 +8,7 @@ import (
 )
 
 type runClose struct {
+	Free     bool `help:"On a chain: get back what the run's account holds, as psyche run free does."`
 	actFlags `embed:""`
 }
 
@@ -19,9 +20,15 @@ server and can be exported. The main authority signs.`
 
 // Run ends a run for good.
 func (c *runClose) Run(ctx context.Context, to console) error {
+	if isChain, err := c.onChain(); err != nil || c.Free && !isChain {
+		return firstOf(err, usagef("--free is of runs on a chain"))
+	}
 	if err := c.submit(ctx, to, coordinator.Close{}); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(to.out, "run %s is closed\n", c.RunID)
-	return err
+	if _, err := fmt.Fprintf(to.out, "run %s is closed\n", c.RunID); err != nil || !c.Free {
+		return err
+	}
+	free := runFree{chainRunFlags: chainRunFlags{RunID: c.RunID, hostFlags: c.hostFlags, signFlags: c.signFlags}, agreeFlags: agreeFlags{Yes: true}}
+	return free.Run(ctx, to)
 }

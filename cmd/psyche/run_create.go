@@ -1,29 +1,52 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
 	"github.com/psyche-go/psyche/backend/tcp"
+	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/solana/admin"
 )
 
 type runCreate struct {
-	State          string `required:"" type:"path" placeholder:"FILE" help:"The state.toml of the run."`
-	RunID          string `name:"run-id" placeholder:"ID" help:"Name of the run, in place of run_id in the file."`
+	State          string `aliases:"config-path" type:"path" placeholder:"FILE" help:"The state.toml of the run. On a chain it may follow later, with update-config: then only the run's account is made."`
+	RunID          string `name:"run-id" env:"RUN_ID" placeholder:"ID" help:"Name of the run, in place of run_id in the file."`
 	resumeFlags    `embed:""`
 	authorityFlags `embed:""`
-	connectFlags   `embed:""`
+	hostFlags      `embed:""`
 	signFlags      `embed:""`
+	agreeFlags     `embed:""`
+
+	Name        string `placeholder:"TEXT" help:"Changes nothing: a run on a chain is known by its id and its main authority."`
+	Description string `placeholder:"TEXT" help:"Changes nothing: a run's account has no room for it."`
 }
 
 // Help is shown by --help below the command's summary.
 func (c *runCreate) Help() string {
 	return `The key that signs becomes the run's main authority: it alone configures, pauses and
-closes the run. The server must allow it to begin runs (server run --allow-create).`
+closes the run. A server must allow it to begin runs (server run --allow-create). On a chain
+the key pays for the run's account, some 1.96 SOL that come back with psyche run free, and the
+run begins paused: psyche run set-paused --resume lets it go.`
 }
 
-// Run begins a run on a server.
+// Run begins a run on a server or on a chain.
 func (c *runCreate) Run(ctx context.Context, to console) error {
+	isChain, err := c.onChain()
+	if err != nil {
+		return err
+	}
+	if c.State == "" {
+		if !isChain || c.RunID == "" {
+			return usagef("missing flags: --state=FILE")
+		}
+		if c.Permissioned || c.JoinAuthority != "" || c.ResumeFrom != "" {
+			return usagef("--permissioned, --join-authority and --resume-from are of a run's first state: give --state with them")
+		}
+		return c.createOnChain(ctx, to, c.RunID, nil)
+	}
 	run, err := loadNamedRun(c.State, c.RunID)
 	if err != nil {
 		return err
@@ -39,15 +62,81 @@ func (c *runCreate) Run(ctx context.Context, to console) error {
 	if err != nil {
 		return err
 	}
+	if isChain {
+		return c.createOnChain(ctx, to, run.RunID, genesis)
+	}
 	o, err := c.options(run.RunID, key, to.err)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	ctx, cancel := c.bound(ctx)
 	defer cancel()
 	if err := tcp.Create(ctx, o, genesis); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(to.out, "run %s is on %s, its main authority is %s\n", run.RunID, c.ServerAddr, key.ID())
 	return err
+}
+
+// createOnChain makes the run's account and, with a first state, begins the run.
+func (c *runCreate) createOnChain(ctx context.Context, to console, runID string, first func(coordinator.ClientID) (coordinator.State, error)) error {
+	if c.Name != "" || c.Description != "" {
+		_, _ = fmt.Fprintln(to.err, "psyche: --name and --description change nothing here: a run's account has no room for them")
+	}
+	if err := checkRunID(runID); err != nil {
+		return err
+	}
+	key, err := c.key()
+	if err != nil {
+		return err
+	}
+	g, err := pausedGenesis(key.ID(), first)
+	if err != nil {
+		return err
+	}
+	o, err := c.chain(key, to.err)
+	if err != nil {
+		return err
+	}
+	chain, err := admin.Open(o)
+	if err != nil {
+		return err
+	}
+	defer chain.Close()
+	ctx, cancel := c.bound(ctx)
+	defer cancel()
+	plan, err := chain.PlanCreate(ctx, o.Program, runID, g)
+	if err != nil {
+		return err
+	}
+	if err := chain.Need(ctx, plan.Cost); err != nil {
+		return err
+	}
+	if err := c.agree(to, "run "+runID, plan.Cost); err != nil {
+		return err
+	}
+	if err := chain.Create(ctx, plan); err != nil {
+		return err
+	}
+	next := "it begins with: psyche run update-config --state FILE"
+	if g != nil {
+		next = "it is paused; it begins with: psyche run set-paused --resume"
+	}
+	_, err = fmt.Fprintf(to.out, "run %s is on the chain at %s, its main authority is %s\n%s --run-id %s --rpc URL\n", runID, plan.Run, key.ID(), next, runID)
+	return err
+}
+
+// pausedGenesis returns what a run on a chain begins with, paused; nil without a first state.
+func pausedGenesis(main identity.ID, first func(coordinator.ClientID) (coordinator.State, error)) (*coordinator.Genesis, error) {
+	if first == nil {
+		return nil, nil
+	}
+	s, err := first(coordinator.ClientID(main)) // who hosts it is filled in when that is known
+	if err != nil {
+		return nil, configError{err}
+	}
+	return &coordinator.Genesis{
+		RunID: s.RunID, Host: s.Host, MainAuthority: coordinator.ClientID(main), JoinAuthority: cmp.Or(s.Authority.Join, coordinator.ClientID(main)),
+		Permissioned: s.Authority.Permissioned, Paused: true, Config: s.Config, Model: s.Model, Progress: s.Progress,
+	}, nil
 }

@@ -38,7 +38,7 @@ func (c *runExport) Run(ctx context.Context, to console) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	ctx, cancel := c.within(ctx, serverTimeout)
 	defer cancel()
 	partial, err := os.CreateTemp(filepath.Dir(c.Output), ".export-*")
 	if err != nil {

@@ -1,17 +1,17 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"time"
 
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/server"
 	"github.com/psyche-go/psyche/server/status"
+	"github.com/psyche-go/psyche/solana/archive"
 )
 
 type runReplay struct {
-	File   string `arg:"" name:"file" type:"path" help:"Log of a run: from psyche run export, or the journal in a server's folder."`
+	File   string `arg:"" name:"file" type:"path" help:"Log of a run: from psyche run export or psyche run archive, or the journal in a server's folder."`
 	States bool   `help:"Print a line for every record: its number, what it is, and the SHA-256 of the state after it."`
 	JSON   bool   `name:"json" help:"Print the last state as JSON."`
 }
@@ -25,6 +25,9 @@ the file, and ends with exit code 6.`
 
 // Run verifies a log.
 func (c *runReplay) Run(to console) error {
+	if archive.Is(c.File) {
+		return c.replayArchive(to)
+	}
 	began, records := time.Now(), 0
 	visit := func(r server.Record, s *coordinator.State) error {
 		records++
@@ -45,9 +48,7 @@ func (c *runReplay) Run(to console) error {
 	}
 	run := status.Of(&state)
 	if c.JSON {
-		encoder := json.NewEncoder(to.out)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(run)
+		return printJSON(to.out, run)
 	}
 	if _, err := fmt.Fprintf(to.out, "%s: %d records verified in %s, state %s\n", c.File, summary.Entries, time.Since(began).Round(time.Millisecond), run.StateHash); err != nil {
 		return err

@@ -4,18 +4,21 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/psyche-go/psyche/config"
 	"github.com/psyche-go/psyche/coordinator"
 )
 
 type runUpdateConfig struct {
-	State    string `required:"" aliases:"config-path" type:"path" placeholder:"FILE" help:"A state.toml with the new rules and model."`
-	actFlags `embed:""`
+	State      string `required:"" aliases:"config-path" type:"path" placeholder:"FILE" help:"A state.toml with the new rules and model."`
+	actFlags   `embed:""`
+	agreeFlags `embed:""`
 }
 
 // Help is shown by --help below the command's summary.
 func (c *runUpdateConfig) Help() string {
 	return `The run must be paused. Progress and members are kept; so is the checkpoint, if the file
-names the one that the run began with. The main authority signs.`
+names the one that the run began with. The main authority signs. A run on a chain of which
+there is only the account begins with this, paused.`
 }
 
 // Run gives a paused run new rules.
@@ -28,9 +31,36 @@ func (c *runUpdateConfig) Run(ctx context.Context, to console) error {
 	if err != nil {
 		return configError{fmt.Errorf("%s: %w", c.State, err)}
 	}
+	if begun, err := c.beginOnChain(ctx, to, run); err != nil || begun {
+		return err
+	}
 	if err := c.submit(ctx, to, coordinator.UpdateConfig{Config: state.Config, Model: state.Model}); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(to.out, "run %s has the rules of %s\n", c.RunID, c.State)
 	return err
+}
+
+// beginOnChain begins a run of which the chain has only the account, and reports whether it did.
+func (c *runUpdateConfig) beginOnChain(ctx context.Context, to console, run config.Run) (bool, error) {
+	if isChain, err := c.onChain(); err != nil || !isChain {
+		return false, err
+	}
+	chain, err := c.open(to.err)
+	if err != nil {
+		return false, err
+	}
+	defer chain.Close()
+	ctx, cancel := c.bound(ctx)
+	defer cancel()
+	program, err := c.Program()
+	if err != nil {
+		return false, usageError{err}
+	}
+	begun, err := chain.HasBegun(ctx, program, c.RunID)
+	if err != nil || begun {
+		return false, err
+	}
+	create := runCreate{State: c.State, RunID: c.RunID, hostFlags: c.hostFlags, signFlags: c.signFlags, agreeFlags: c.agreeFlags}
+	return true, create.Run(ctx, to)
 }

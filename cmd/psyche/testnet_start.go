@@ -20,7 +20,10 @@ type testnetStart struct {
 	RunID      string `help:"Name of the run. Default: the configuration's."`
 	RunDir     string `help:"Folder to make the run's own folder in." default:"runs" type:"path"`
 	HeldOut    string `help:"Token file or folder to measure the held-out loss on. Default: heldout beside the data, if it is there." type:"path"`
-	ServerPort uint16 `help:"TCP port of the server; 0: 20000, or a free one if somebody has that." default:"0"`
+	ServerPort uint16 `help:"TCP port of the server; 0: 20000, or a free one if somebody has that. Of a chain: also the next one." default:"0"`
+	Backend    string `help:"Where the run is: on a tcp server, or on a chain of this machine, solana." enum:"tcp,solana" default:"tcp"`
+	SlotMs     int    `help:"Milliseconds of the chain's slots." default:"400"`
+	Validator  string `help:"A solana-test-validator to run as the chain, in place of psyche chain start." placeholder:"FILE"`
 	Client     string `help:"The psyche-client program. Default: the one beside this program." type:"path"`
 
 	Threads        int `help:"Threads of each client; 0: an equal share of the cores." default:"0"`
@@ -46,7 +49,9 @@ func (c *testnetStart) Help() string {
 their progress and prints a summary, which is also kept as summary.json in the run's
 folder, with logs, event logs, checkpoints and the loss curve. Ctrl-C, --timeout and
 failures leave the same, of what there is; --resume goes on from there: from the newest
-checkpoint, with fresh optimizers.`
+checkpoint, with fresh optimizers. With --backend solana there is a chain in place of the
+server: the program is deployed there, and the clients pay from keys of their own; the chain
+is in memory, so nothing can be resumed.`
 }
 
 // check refuses numbers that would stand for something else.
@@ -110,6 +115,7 @@ func (c *testnetStart) Run(ctx context.Context, to console) error {
 		MicroBatch:   c.MicroBatchSize,
 		HeldOut:      c.HeldOut,
 		Timeout:      c.Timeout,
+		Chain:        testnet.Chain{Used: c.Backend == "solana", SlotMs: c.SlotMs, Validator: c.Validator},
 		Faults: testnet.Faults{
 			KillAtStep:       c.KillAtStep,
 			KillServerAtStep: c.KillServerAtStep,

@@ -11,6 +11,7 @@ var commands = map[string][]string{
 	"psyche-centralized-server":        {"server"},
 	"psyche-centralized-local-testnet": {"testnet"},
 	"psyche-centralized-client":        nil,
+	"psyche-solana-client":             {"solana"},
 }
 
 // Arguments returns the command line of a program that was started as os.Args says. Under the

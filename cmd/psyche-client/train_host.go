@@ -1,0 +1,203 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/psyche-go/psyche/backend/solana"
+	"github.com/psyche-go/psyche/backend/tcp"
+	"github.com/psyche-go/psyche/backend/tcp/secure"
+	"github.com/psyche-go/psyche/client/env"
+	"github.com/psyche-go/psyche/cmd/internal/onchain"
+	"github.com/psyche-go/psyche/event"
+	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/solana/admin"
+)
+
+// hostFlags say where the run is: on a server, or on a chain.
+type hostFlags struct {
+	ServerAddr string `help:"The run's server, host:port." env:"SERVER_ADDR"`
+
+	ServerTimeout time.Duration `help:"How long to try to reach the server, or the chain, at first." default:"30s"`
+
+	ServerKey    string `help:"Key that the server must have, in base58; the server logs it. Without it the key that is seen first is remembered in --known-servers." placeholder:"KEY" env:"SERVER_KEY"`
+	KnownServers string `help:"File that remembers the keys of servers. Default: psyche/known_servers in the user's folder for configuration." placeholder:"FILE" env:"PSYCHE_KNOWN_SERVERS" type:"path"`
+
+	onchain.RunFlags `embed:""`
+}
+
+// checkHost returns what is wrong with the flags.
+func (f *hostFlags) checkHost(ctx context.Context) error {
+	switch {
+	case f.Given() && f.ServerAddr != "":
+		return errors.New("--server-addr is of a run on a server, --rpc of one on a chain: give one of them")
+	case f.Given():
+		_, err := f.Options(identity.Key{}, nil)
+		return err
+	case f.ServerAddr == "":
+		return errors.New("missing flags: --server-addr=HOST:PORT, or --rpc=URL,… for a run on a chain")
+	}
+	if f.ServerKey != "" {
+		if _, err := identity.ParseID(f.ServerKey); err != nil {
+			return fmt.Errorf("--server-key: %w", err)
+		}
+	}
+	return checkServerAddr(ctx, f.ServerAddr)
+}
+
+// runHost is the host of a run, and what has to be done at its end.
+type runHost struct {
+	env.Backend
+	key   func() identity.ID // of the run's server; zero on a chain
+	ended func() error
+}
+
+// reach connects to the run's host. The end of ctx ends the attempts; it does not end a
+// connection, over which the client says last that it leaves.
+func (f *hostFlags) reach(ctx context.Context, runID string, key identity.Key, addrs []string, events *event.Log, logger *slog.Logger) (runHost, error) {
+	if f.Given() {
+		return f.reachChain(ctx, runID, key, addrs, events, logger)
+	}
+	serverKey, knownServers, err := secure.Choose(f.ServerKey, f.KnownServers, func(address string, key identity.ID) {
+		logger.Warn("this server is new; check its key with its operator, or name it with --server-key", "server", address, "key", key)
+	})
+	if err != nil {
+		return runHost{}, err
+	}
+	host, err := dial(ctx, tcp.Options{
+		Addr: f.ServerAddr, RunID: runID, Key: key, Addrs: addrs, Logger: logger,
+		ServerKey: serverKey, KnownServers: knownServers, MaxElapsed: f.ServerTimeout,
+	})
+	return runHost{host, host.Host, host.Close}, err
+}
+
+// reachChain connects to a run on a chain.
+func (f *hostFlags) reachChain(ctx context.Context, runID string, key identity.Key, addrs []string, events *event.Log, logger *slog.Logger) (runHost, error) {
+	o, err := f.Options(key, logger)
+	if err != nil {
+		return runHost{}, err
+	}
+	if err := f.findRun(ctx, &o, runID); err != nil {
+		return runHost{}, err
+	}
+	o.Addrs, o.MaxElapsed = addrs, f.ServerTimeout
+	chain, err := dialUntil(ctx, func(life context.Context) (*solana.Client, error) { return solana.Dial(life, o) })
+	if err != nil {
+		return runHost{}, err
+	}
+	logger.Info("the run is on a chain; this key pays for what the client does there", "account", o.Run, "program", o.Program, "payer", key.ID())
+	ledger := &payments{client: chain, events: events, logger: logger, done: make(chan struct{})}
+	ledger.running.Go(ledger.report)
+	return runHost{chain, func() identity.ID { return identity.ID{} }, ledger.close}, nil
+}
+
+// leastTransactions is how many transactions a key should be able to pay for when it joins.
+const leastTransactions = 200
+
+// findRun finds the run, and looks whether the key can pay for some rounds.
+func (f *hostFlags) findRun(ctx context.Context, o *solana.Options, runID string) error {
+	ctx, cancel := context.WithTimeout(ctx, f.ServerTimeout)
+	defer cancel()
+	if err := f.Find(ctx, o, runID); err != nil {
+		return err
+	}
+	chain, err := admin.Open(*o)
+	if err != nil {
+		return err
+	}
+	defer chain.Close()
+	cost, err := chain.CostToJoin(ctx, o.Program, o.Run)
+	if err != nil {
+		return err
+	}
+	rounds := admin.Transactions(leastTransactions)
+	cost.Fees, cost.Transactions = cost.Fees+rounds.Fees, cost.Transactions+rounds.Transactions
+	return chain.Need(ctx, cost)
+}
+
+// payments writes down what a client pays.
+type payments struct {
+	client  *solana.Client
+	events  *event.Log
+	logger  *slog.Logger
+	written event.Paid
+	running sync.WaitGroup
+	done    chan struct{}
+}
+
+// paidEvery is how often payments are looked at: what a process that is killed has paid since
+// then is in no event.
+const paidEvery = 500 * time.Millisecond
+
+func (p *payments) report() {
+	ticker := time.NewTicker(paidEvery)
+	defer ticker.Stop()
+	for {
+		p.write()
+		select {
+		case <-ticker.C:
+		case <-p.done:
+			return
+		}
+	}
+}
+
+// write appends an event if something was paid since the newest.
+func (p *payments) write() {
+	costs := p.client.Costs()
+	now := event.Paid{Transactions: costs.Landed, Lamports: costs.Lamports, Ticks: costs.Ticks, OutOfTurn: costs.OutOfTurn, Rent: costs.Rent}
+	if now == p.written {
+		return
+	}
+	p.written = now
+	if err := p.events.Append(now); err != nil {
+		p.logger.Error("write event", "err", err)
+	}
+}
+
+// close ends the client, and says what it has paid.
+func (p *payments) close() error {
+	err := p.client.Close()
+	close(p.done)
+	p.running.Wait()
+	p.write()
+	costs := p.client.Costs()
+	p.logger.Info("paid on the chain", "transactions", costs.Landed, "SOL", admin.SOL(costs.Lamports), "ticks", costs.Ticks, "rent", admin.SOL(costs.Rent))
+	return err
+}
+
+// dial connects to the run's server.
+func dial(ctx context.Context, o tcp.Options) (*tcp.Client, error) {
+	host, err := dialUntil(ctx, func(life context.Context) (*tcp.Client, error) { return tcp.Dial(life, o) })
+	if err != nil && context.Cause(ctx) != nil {
+		err = fmt.Errorf("connect to server %s: %w", o.Addr, err)
+	}
+	return host, err
+}
+
+// closer is what dialUntil connects to.
+type closer interface {
+	comparable
+	Close() error
+}
+
+// dialUntil connects to a host until ctx ends, whose end does not end the connection.
+func dialUntil[T closer](ctx context.Context, connect func(context.Context) (T, error)) (T, error) {
+	var none T
+	life, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	connected := context.AfterFunc(ctx, func() { end(context.Cause(ctx)) })
+	host, err := connect(life)
+	if err == nil && !connected() {
+		err = errors.Join(context.Cause(ctx), host.Close())
+	}
+	if err != nil {
+		connected()
+		end(err)
+		return none, err
+	}
+	return host, nil
+}

@@ -1,0 +1,14 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"syscall"
+)
+
+// become replaces this process by another program.
+func become(program string, args []string) error {
+	return fmt.Errorf("%s: %w", program, syscall.Exec(program, append([]string{program}, args...), os.Environ()))
+}

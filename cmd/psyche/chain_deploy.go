@@ -1,0 +1,222 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/psyche-go/psyche/cmd/internal/onchain"
+	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/solana/admin"
+	"github.com/psyche-go/psyche/solana/program"
+	"github.com/psyche-go/psyche/solana/transaction"
+)
+
+// chainDeploy puts the program on a chain.
+type chainDeploy struct {
+	nodeFlags  `embed:""`
+	signFlags  `embed:""`
+	agreeFlags `embed:""`
+	Final      bool `help:"Give up the right to change the program, for ever."`
+}
+
+// nodeFlags name the nodes of a chain.
+type nodeFlags struct {
+	onchain.Flags `embed:""`
+	Timeout       time.Duration `default:"10m" help:"Give up after this time (${default})."`
+}
+
+// Help is shown by --help below the command's summary.
+func (c *chainDeploy) Help() string {
+	return `The program is part of this one, and is deployed as it is: solana/program/psyche.so of the
+sources. It gets an address that follows from the key that signs, which can change it later.
+A deployment that was broken off goes on when the command is given again; what is there
+already is not paid for twice.`
+}
+
+// open opens the chain for the key that signs.
+func (c *chainDeploy) open(to console) (*admin.Chain, error) {
+	if c.ProgramID != "" {
+		return nil, usagef("--program-id: the address follows from the key that signs: leave it out")
+	}
+	key, err := c.key()
+	if err != nil {
+		return nil, err
+	}
+	o, err := c.Options(key, warnings(to.err))
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return admin.Open(o)
+}
+
+// Run deploys the program.
+func (c *chainDeploy) Run(ctx context.Context, to console) error {
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	chain, err := c.open(to)
+	if err != nil {
+		return err
+	}
+	defer chain.Close()
+	cluster, err := chain.Cluster(ctx)
+	if err != nil {
+		return err
+	}
+	plan, err := chain.PlanDeploy(ctx, program.ELF)
+	if err != nil {
+		return err
+	}
+	if plan.Done() {
+		if _, err := fmt.Fprintf(to.out, "%s\nthe program is at this address already, on %s\n", plan.Program, cluster); err != nil {
+			return err
+		}
+		return c.finalize(ctx, to, chain)
+	}
+	if err := chain.Need(ctx, plan.Cost); err != nil {
+		return err
+	}
+	what := "the program, on " + cluster + ","
+	if plan.Upgrade {
+		what = "a new version of " + what
+	}
+	if err := c.agree(to, what, plan.Cost); err != nil {
+		return err
+	}
+	written, shown := 0, time.Now()
+	err = chain.Deploy(ctx, plan, func() {
+		if written++; time.Since(shown) >= time.Second || written == plan.Pieces() {
+			shown = time.Now()
+			_, _ = fmt.Fprintf(to.err, "psyche: %d of %d pieces are written\n", written, plan.Pieces())
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("deploy: %w; the same command goes on with it", err)
+	}
+	_, err = fmt.Fprintf(to.out, "%s\nthe program is at this address, on %s: give it as --program-id, or as PSYCHE_PROGRAM_ID\n", plan.Program, cluster)
+	if err != nil {
+		return err
+	}
+	return c.finalize(ctx, to, chain)
+}
+
+// finalize gives up the right to change the program, if that is wanted.
+func (c *chainDeploy) finalize(ctx context.Context, to console, chain *admin.Chain) error {
+	if !c.Final {
+		return nil
+	}
+	if err := c.agree(to, "that nobody can change the program any more", admin.Transactions(1)); err != nil {
+		return err
+	}
+	if err := chain.Finalize(ctx); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(to.out, "nobody can change the program any more")
+	return err
+}
+
+// chainAirdrop asks a faucet for SOL.
+type chainAirdrop struct {
+	Amount    string   `arg:"" help:"How many SOL."`
+	Keys      []string `arg:"" name:"key" optional:"" help:"Whom they are for: keys in base58, or key files. Default: the key of --keypair."`
+	nodeFlags `embed:""`
+	signFlags `embed:""`
+}
+
+// Run asks for the SOL, and waits until they are there.
+func (c *chainAirdrop) Run(ctx context.Context, to console) error {
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	lamports, err := admin.ParseSOL(c.Amount)
+	if err != nil {
+		return usageError{err}
+	}
+	keys, err := c.accounts(c.Keys)
+	if err != nil {
+		return err
+	}
+	chain, _, err := openToLook(&c.Flags, to)
+	if err != nil {
+		return err
+	}
+	defer chain.Close()
+	for _, key := range keys {
+		if err := chain.Airdrop(ctx, key, lamports); err != nil {
+			return err
+		}
+		if err := printBalance(ctx, to, chain, key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// chainBalance shows what keys have.
+type chainBalance struct {
+	Keys      []string `arg:"" name:"key" optional:"" help:"Keys in base58, or key files. Default: the key of --keypair."`
+	nodeFlags `embed:""`
+	signFlags `embed:""`
+}
+
+// Run prints a balance for each key.
+func (c *chainBalance) Run(ctx context.Context, to console) error {
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	keys, err := c.accounts(c.Keys)
+	if err != nil {
+		return err
+	}
+	chain, _, err := openToLook(&c.Flags, to)
+	if err != nil {
+		return err
+	}
+	defer chain.Close()
+	for _, key := range keys {
+		if err := printBalance(ctx, to, chain, key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func printBalance(ctx context.Context, to console, chain *admin.Chain, key transaction.PublicKey) error {
+	lamports, err := chain.Balance(ctx, key)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(to.out, "%s %s SOL\n", key, admin.SOL(lamports))
+	return err
+}
+
+// accounts reads keys, or takes the one of --keypair where there are none.
+func (f signFlags) accounts(texts []string) ([]transaction.PublicKey, error) {
+	if len(texts) == 0 {
+		key, err := f.key()
+		if err != nil {
+			return nil, err
+		}
+		return []transaction.PublicKey{transaction.PublicKey(key.ID())}, nil
+	}
+	var keys []transaction.PublicKey
+	for _, text := range texts {
+		id, err := keyOrFile(text)
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, transaction.PublicKey(id))
+	}
+	return keys, nil
+}
+
+// keyOrFile reads a key in base58, or the id of a key file.
+func keyOrFile(text string) (identity.ID, error) {
+	id, err := identity.ParseID(text)
+	if err == nil {
+		return id, nil
+	}
+	key, fileErr := identity.LoadKeyFile(text)
+	if fileErr != nil {
+		return id, usagef("%q is neither a key in base58 nor a key file: %w; %w", text, err, fileErr)
+	}
+	return key.ID(), nil
+}

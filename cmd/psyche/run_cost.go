@@ -1,0 +1,112 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"strings"
+
+	"github.com/psyche-go/psyche/backend/solana"
+	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/solana/admin"
+	"github.com/psyche-go/psyche/solana/layout"
+	"github.com/psyche-go/psyche/solana/transaction"
+	"github.com/psyche-go/psyche/wire"
+)
+
+// sayCost says what an action on a chain costs, unless the run would refuse it, and returns an
+// error when the key cannot pay.
+func (f actFlags) sayCost(ctx context.Context, to console, wanted asked) error {
+	state := wanted.state.Clone()
+	if state.Apply(wanted.from, math.MaxUint64, wanted.action) != nil {
+		return nil // Submit says why, and pays nothing
+	}
+	n := 1
+	if _, large := wanted.action.(coordinator.UpdateConfig); large {
+		n += (len(wire.AppendAction(nil, wanted.action)) - 1 + transaction.MaxRunWrite - 1) / transaction.MaxRunWrite
+	}
+	cost := admin.Transactions(n)
+	if _, err := fmt.Fprintf(to.err, "psyche: this costs %s\n", cost); err != nil {
+		return err
+	}
+	chain, err := f.open(to.err)
+	if err != nil {
+		return err
+	}
+	defer chain.Close()
+	return chain.Need(ctx, cost)
+}
+
+// settle waits until what was done on a chain stays, and says what it cost.
+func (f actFlags) settle(ctx context.Context, to console, c *solana.Client) error {
+	costs := c.Costs()
+	if _, err := fmt.Fprintf(to.err, "psyche: paid %s SOL for %d transactions\n", admin.SOL(costs.Lamports), costs.Landed); err != nil {
+		return err
+	}
+	if f.Commitment != "finalized" {
+		return nil
+	}
+	chain, err := f.open(to.err)
+	if err != nil {
+		return err
+	}
+	defer chain.Close()
+	return chain.AwaitFinal(ctx, c.Run())
+}
+
+// open returns the chain of the run for the key that signs.
+func (f actFlags) open(errs io.Writer) (*admin.Chain, error) {
+	key, err := f.key()
+	if err != nil {
+		return nil, err
+	}
+	o, err := f.chain(key, errs)
+	if err != nil {
+		return nil, err
+	}
+	return admin.Open(o)
+}
+
+// agreeFlags let a script pay without being asked.
+type agreeFlags struct {
+	Yes bool `help:"On a chain: pay without asking."`
+}
+
+// errNobody says that no person is there to agree to a cost.
+var errNobody = usagef("nobody can be asked whether to pay: give --yes")
+
+// agree shows a cost and asks whether to pay it.
+func (f agreeFlags) agree(to console, what string, cost admin.Cost) error {
+	if _, err := fmt.Fprintf(to.err, "psyche: %s costs %s\n", what, cost); err != nil {
+		return err
+	}
+	if f.Yes || cost.Total() == 0 {
+		return nil
+	}
+	if !isTerminal(os.Stdin) {
+		return errNobody
+	}
+	if _, err := fmt.Fprint(to.err, "Pay it? [y/N] "); err != nil {
+		return err
+	}
+	answer, err := bufio.NewReader(io.LimitReader(os.Stdin, 64)).ReadString('\n')
+	if err != nil && answer == "" {
+		return errNobody
+	}
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
+		return nil
+	}
+	return fmt.Errorf("nothing was paid, and nothing done")
+}
+
+// checkRunID refuses ids that fit no address.
+func checkRunID(runID string) error {
+	if len(runID) > layout.MaxRunIDLength {
+		return usagef("--run-id has %d bytes, at most %d fit on a chain", len(runID), layout.MaxRunIDLength)
+	}
+	return nil
+}

@@ -1,0 +1,224 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/psyche-go/psyche/identity"
+)
+
+// chainAdministrator runs commands against a chain of its own.
+type chainAdministrator struct {
+	t       *testing.T
+	dir     string
+	rpc     string
+	program string
+}
+
+// startChain begins a chain whose slots are short, and puts the program on it.
+func startChain(t *testing.T) *chainAdministrator {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("a chain's time passes as it does")
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	in, out := io.Pipe()
+	code := make(chan int, 1)
+	go func() {
+		code <- run(ctx, []string{"chain", "start", "--listen=127.0.0.1:0", "--slot-ms=20"}, console{out, io.Discard})
+	}()
+	line, err := bufio.NewReader(in).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _, _ = io.Copy(io.Discard, in) }()
+	t.Cleanup(func() {
+		stop()
+		<-code
+	})
+	return &chainAdministrator{t: t, dir: t.TempDir(), rpc: strings.Fields(line)[1]}
+}
+
+func (a *chainAdministrator) path(name string) string { return filepath.Join(a.dir, name) }
+
+// key makes a key file that has so many SOL, and returns its path.
+func (a *chainAdministrator) key(n byte, sol string) string {
+	a.t.Helper()
+	path := a.path(string('a'+rune(n)) + ".json")
+	if err := identity.SaveKeyFile(path, identity.FromSeed([identity.SeedSize]byte{n})); err != nil {
+		a.t.Fatal(err)
+	}
+	if sol != "" {
+		a.does(exitOK, sol+" SOL", "chain", "airdrop", sol, path)
+	}
+	return path
+}
+
+// does runs a command that has to end with a code and say something.
+func (a *chainAdministrator) does(want int, text string, args ...string) string {
+	a.t.Helper()
+	ctx, cancel := context.WithTimeout(a.t.Context(), time.Minute)
+	defer cancel()
+	args = append(args, "--rpc", a.rpc)
+	if a.program != "" && args[0] != "chain" {
+		args = append(args, "--program-id", a.program)
+	}
+	var out, errs strings.Builder
+	code := run(ctx, args, console{&out, &errs})
+	output := out.String() + errs.String()
+	if code != want || !strings.Contains(output, text) {
+		a.t.Fatalf("psyche %s: exit code %d, want %d, and to be told %q:\n%s", strings.Join(args, " "), code, want, text, output)
+	}
+	return output
+}
+
+// deploy puts the program on the chain.
+func (a *chainAdministrator) deploy(key string) {
+	a.t.Helper()
+	out := a.does(exitOK, "the program is at this address", "chain", "deploy", "--yes", "--keypair", key)
+	for line := range strings.Lines(out) {
+		if line = strings.TrimSpace(line); len(line) > 40 && !strings.Contains(line, " ") {
+			a.program = line
+		}
+	}
+	if a.program == "" {
+		a.t.Fatalf("no address in:\n%s", out)
+	}
+}
+
+// TestChainAdministration leads a permissioned run on a chain through its life.
+func TestChainAdministration(t *testing.T) {
+	a := startChain(t)
+	poor, main, join, grantee := a.key(1, ""), a.key(2, "9"), a.key(3, "1"), a.key(4, "1")
+	id := func(n byte) string { return identity.FromSeed([identity.SeedSize]byte{n}).ID().String() }
+	a.does(exitRefused, "lamports are missing; on a local chain: psyche chain airdrop 1 "+id(1), "chain", "deploy", "--keypair", poor, "--yes")
+	a.does(exitOK, "0 runs of program", "run", "list")
+	a.does(exitUsage, "nobody can be asked whether to pay", "chain", "deploy", "--keypair", main)
+	create := []string{"run", "create", "--state", sampleState, "--run-id", "p", "--permissioned", "--join-authority", id(3), "--yes"}
+	a.program = id(9)
+	a.does(exitRefused, "no program at this address: "+id(9), append(create, "--keypair", main)...)
+	a.deploy(main)
+	a.does(exitOK, "at this address already", "chain", "deploy", "--keypair", main)
+	a.does(exitRefused, "has 0 SOL and needs 1.95", append(create, "--keypair", poor)...)
+	a.does(exitRefused, `no such run on the chain: "p"`, "run", "status", "--run-id", "p")
+	out := a.does(exitOK, "it is paused", append(create, "--keypair", main)...)
+	if !strings.Contains(out, "run p costs 1.95") {
+		t.Errorf("no cost before it is paid:\n%s", out)
+	}
+	a.does(exitRefused, "has begun run p already", append(create, "--keypair", main)...)
+	a.does(exitOK, "state           Paused", "run", "status", "--run-id", "p")
+	a.does(exitOK, `"p"  epoch 0  step 1  Paused`, "run", "list")
+
+	as := func(key string, args ...string) []string {
+		return append(append([]string{"run"}, args...), "--run-id", "p", "--keypair", key, "--commitment", "confirmed")
+	}
+	a.does(exitRefused, "may not do this; the run's main authority may, "+id(2), as(join, "set-paused", "resume")...)
+	a.does(exitOK, "this costs 0.0000", as(main, "update-config", "--config-path", sampleState)...)
+	a.does(exitOK, "goes on", as(main, "set-paused", "--resume")...)
+	a.does(exitOK, "may join run p", as(join, "authorize", id(4))...)
+	a.does(exitOK, "1 delegates", as(grantee, "set-delegates", id(5))...)
+	a.does(exitRefused, "is neither a member", as(main, "eject", id(4))...)
+	a.does(exitOK, "nothing was due", "run", "tick", "--run-id", "p", "--keypair", grantee)
+	a.does(exitOK, "pauses", as(main, "set-paused")...)
+	a.does(exitRefused, "the run is not closed", "run", "free", "--run-id", "p", "--keypair", main, "--yes")
+	a.does(exitOK, "Paused", "run", "status", "--run-id", "p")
+	a.archives("p", "events, verified; its chain of hashes is the account's")
+	a.does(exitOK, "is closed", as(main, "close")...)
+	a.archives("p", "events, verified; its chain of hashes is the account's")
+	before := a.does(exitOK, "SOL", "chain", "balance", main)
+	a.does(exitOK, "1.957152 SOL are back", "run", "free", "--run-id", "p", "--keypair", main, "--yes")
+	if after := a.does(exitOK, "SOL", "chain", "balance", main); after == before {
+		t.Errorf("the balance is still %s", after)
+	}
+	a.does(exitRefused, "no such run", "run", "status", "--run-id", "p")
+}
+
+// archives keeps the log of a run, replays it, and finds out that a change of it is noticed.
+func (a *chainAdministrator) archives(runID, want string) {
+	a.t.Helper()
+	file := a.path(runID + ".archive")
+	a.does(exitOK, want, "run", "archive", "--run-id", runID, "--output", file, "--once", "--commitment", "confirmed")
+	replay := func(path string) (int, string) {
+		var out strings.Builder
+		code := run(a.t.Context(), []string{"run", "replay", "--states", path}, console{&out, &out})
+		return code, out.String()
+	}
+	if code, out := replay(file); code != exitOK || !strings.Contains(out, "1 genesis in slot") || !strings.Contains(out, "events verified") {
+		a.t.Fatalf("replay: exit code %d:\n%s", code, out)
+	}
+	content, err := os.ReadFile(file)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	damaged := a.path("damaged")
+	content = bytes.Clone(content)
+	content[len(content)/2] ^= 1
+	if err := os.WriteFile(damaged, content, 0o600); err != nil {
+		a.t.Fatal(err)
+	}
+	if code, out := replay(damaged); code != exitUnverified {
+		a.t.Errorf("replay of a damaged archive: exit code %d:\n%s", code, out)
+	}
+}
+
+// TestPublishedSolanaCommands does what the original's documentation says, by its names.
+func TestPublishedSolanaCommands(t *testing.T) {
+	a := startChain(t)
+	main, other := a.key(1, "9"), a.key(2, "3") // the program is there already
+	id := func(n byte) string { return identity.FromSeed([identity.SeedSize]byte{n}).ID().String() }
+	as := func(key string, args ...string) []string {
+		return append(append([]string{"solana"}, args...), "--run-id", "r", "--wallet-private-key-path", key)
+	}
+	a.does(exitOK, "it begins with: psyche run update-config", as(main, "create-run", "--name", "N", "--description", "D", "--yes")...)
+	a.does(exitOK, "it is paused", as(main, "update-config", "--config-path", sampleState, "--yes")...)
+	a.does(exitOK, "goes on", as(main, "set-paused", "--resume", "--commitment", "confirmed")...)
+	a.does(exitOK, `"run_id": "r"`, "solana", "json-dump-run", "--run-id", "r")
+	a.does(exitOK, "admits every key", "solana", "join-authorization-read", "--run-id", "r", "--authorizer", id(2))
+	a.does(exitRefused, "--permissioned", as(main, "join-authorization-create", "--authorizer", other)...)
+
+	// A second run of the same name is told apart by its authority.
+	a.does(exitOK, "is on the chain", append(as(other, "create-run"), "--config-path", sampleState, "--permissioned", "--yes")...)
+	out := a.does(exitRefused, "several runs have this name: name the main authority of the right one with --authority", "solana", "json-dump-run", "--run-id", "r")
+	if !strings.Contains(out, id(1)) || !strings.Contains(out, id(2)) {
+		t.Errorf("not both authorities are named:\n%s", out)
+	}
+	second := func(key string, args ...string) []string {
+		return append(as(key, args...), "--authority", id(2), "--commitment", "confirmed")
+	}
+	a.does(exitOK, "may join run r", second(other, "join-authorization-create", "--authorizer", main)...)
+	a.does(exitOK, "1 delegates", second(main, "join-authorization-delegate", "--delegates-added", id(7))...)
+	a.does(exitOK, "2 delegates", second(main, "join-authorization-delegate", "--delegates-added", id(8))...)
+	a.does(exitOK, "and 2 keys in its name: "+id(7), "solana", "join-authorization-read", "--run-id", "r", "--authorizer", id(1), "--authority", id(2))
+	a.does(exitOK, "1 delegates", second(main, "join-authorization-delegate", "--delegates-clear", "true", "--delegates-added", id(9))...)
+	a.does(exitOK, "may join no longer", second(other, "join-authorization-delete", "--authorizer", main)...)
+	a.does(exitOK, "SOL are back", second(other, "close-run")...)
+}
+
+// TestChainFlags refuses what cannot be right.
+func TestChainFlags(t *testing.T) {
+	for _, test := range []struct {
+		want string
+		args []string
+	}{
+		{"missing flags: --server-addr=HOST:PORT, or --rpc", []string{"run", "status", "--run-id", "r"}},
+		{"give one of them", []string{"run", "status", "--run-id", "r", "--rpc", "http://127.0.0.1:1", "--server-addr", "127.0.0.1:2"}},
+		{"want as many, or none", []string{"run", "list", "--rpc", "http://127.0.0.1:1,http://127.0.0.1:2", "--ws-rpc", "ws://127.0.0.1:1"}},
+		{"at most 3 are compared", []string{"run", "list", "--rpc", "http://a,http://b,http://c,http://d"}},
+		{"want http://host:port", []string{"run", "list", "--rpc", "127.0.0.1:1"}},
+		{"--program-id", []string{"run", "list", "--rpc", "http://127.0.0.1:1", "--program-id", "x"}},
+		{"want a number above 0", []string{"chain", "airdrop", "0", "--rpc", "http://127.0.0.1:1"}},
+		{"at most 32 fit on a chain", []string{"run", "status", "--run-id", strings.Repeat("r", 33), "--rpc", "http://127.0.0.1:1"}},
+	} {
+		var out strings.Builder
+		if code := run(t.Context(), test.args, console{&out, &out}); code != exitUsage || !strings.Contains(out.String(), test.want) {
+			t.Errorf("psyche %s: exit code %d, want %d, and to be told %q:\n%s", strings.Join(test.args, " "), code, exitUsage, test.want, out.String())
+		}
+	}
+}
