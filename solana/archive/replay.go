@@ -81,7 +81,7 @@ func (r *replayer) follow(record *Record, lenient bool) (used []event.Event, err
 			used, left = append(used, left[found]), left[found+1:]
 		}
 	}
-	if unexplained := len(record.Events) - len(used); unexplained > 0 && !(lenient && others) {
+	if unexplained := len(record.Events) - len(used); unexplained > 0 && (!lenient || !others) {
 		return nil, fmt.Errorf("%w: transaction %s has %d events that none of its instructions explains", ErrArchive, name, unexplained)
 	}
 	r.count, r.newest = r.count+1, name
