@@ -79,6 +79,53 @@ func TestTrackerGathersTheRun(t *testing.T) {
 	}
 }
 
+// TestTrackerSumsPayments adds up what the lives of clients paid on a chain.
+func TestTrackerSumsPayments(t *testing.T) {
+	ids := testIDs()
+	a, b := ids[0].String(), ids[1].String()
+	tracker := newTracker(ids, testRun())
+	for _, e := range []struct {
+		id   string
+		body event.Body
+	}{
+		{a, event.Started{}},
+		{a, event.Paid{Transactions: 1, Lamports: 5000, Rent: 70}},
+		{a, event.Paid{Transactions: 3, Lamports: 15_000, Ticks: 1, Rent: 70}},
+		{a, event.Trained{Step: 1, Tokens: 8}},
+		{a, event.Started{}}, // a second life counts from zero
+		{a, event.Paid{Transactions: 2, Lamports: 10_000, Ticks: 1, OutOfTurn: 1}},
+		{a, event.Trained{Step: 2, Tokens: 8}},
+		{b, event.Paid{Transactions: 3, Lamports: 16_000}},
+	} {
+		tracker.add(e.id, at(1, e.body))
+	}
+	s := tracker.summary()
+	want := ChainSummary{Transactions: 8, Lamports: 41_000, PerRound: 4, LamportRound: 20_500, Ticks: 2, OutOfTurn: 1, Rent: 70}
+	if s.Chain == nil || *s.Chain != want || s.Clients[0].Transactions != 5 || s.Clients[1].Lamports != 16_000 {
+		t.Errorf("got %+v and %+v, want %+v", s.Chain, s.Clients, want)
+	}
+	var out strings.Builder
+	s.Chain.print(&out, s.Clients)
+	if !strings.Contains(out.String(), "8 transactions for 0.000041 SOL: 4.00 and 0.000020500 SOL per client and round") {
+		t.Errorf("printed:\n%s", out.String())
+	}
+}
+
+// TestChainChecks refuses what a chain in memory cannot do.
+func TestChainChecks(t *testing.T) {
+	for want, options := range map[string]Options{
+		"":                        {Chain: Chain{Used: true, SlotMs: 400}},
+		"--resume":                {Chain: Chain{Used: true, SlotMs: 400}, Resume: "dir"},
+		"--kill-server-at-step":   {Chain: Chain{Used: true, SlotMs: 400}, Faults: Faults{KillServerAtStep: 1}},
+		"--slot-ms is 0: want 20": {Chain: Chain{Used: true}},
+	} {
+		err := options.Chain.check(options)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want %q", options, err, want)
+		}
+	}
+}
+
 func TestTrackerKeepsTheNewestState(t *testing.T) {
 	tracker := newTracker(testIDs(), testRun())
 	id := testIDs()[0].String()

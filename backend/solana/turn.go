@@ -68,7 +68,7 @@ func isArmed(armed, slot uint64) bool {
 	return armed != 0 && (slot <= armed || slot-armed <= program.DrawForgotten)
 }
 
-// tickPlan returns how many ticks make sense in one transaction that lands after slot, at the
+// tickPlan returns how many ticks make sense in one transaction that lands in slot or later, at the
 // chain's time now: 0 when nothing is due, or when what is due has to wait for its draw.
 func tickPlan(s *coordinator.State, now, armed, slot uint64) int {
 	state := s.Clone()
@@ -78,7 +78,7 @@ func tickPlan(s *coordinator.State, now, armed, slot uint64) int {
 			return n
 		}
 		if needsDraw(&state) {
-			if isArmed(armed, slot) && slot < armed+program.DrawWait {
+			if isArmed(armed, slot) && slot <= armed+program.DrawWait {
 				return n
 			}
 			return n + 1 // it arms, or it moves the run to where the draw decides what is due
@@ -120,7 +120,7 @@ func nextTick(v *view, c *clock, rank int, now time.Time, turn, late, jitter tim
 		at = c.until(due, now)
 	}
 	if needsDraw(v.state) && isArmed(v.armed, c.slot(now)) {
-		if drawn := c.untilSlot(v.armed+program.DrawWait, now); drawn.After(at) {
+		if drawn := c.untilSlot(v.armed+program.DrawWait+1, now); drawn.After(at) {
 			at = drawn
 		}
 	}

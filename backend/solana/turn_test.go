@@ -76,7 +76,8 @@ func TestTickPlan(t *testing.T) {
 	apply(1, coordinator.Join{})
 	plan("somebody waits: it arms", 0, 100, 1)
 	plan("armed just now", 100, 101, 0)
-	plan("armed: it can land behind the slot that is drawn from", 100, 102, 1)
+	plan("armed: it can land in the slot that is drawn from", 100, 102, 0)
+	plan("armed: it lands behind the slot that is drawn from", 100, 103, 1)
 	plan("armed long ago: it arms anew", 100, 501, 1)
 	s.Tick(now, 1)
 	plan("waiting for more", 0, 100, 0)
@@ -122,9 +123,9 @@ func TestNextTick(t *testing.T) {
 		{"seen later", 0, 1, 2500 * time.Millisecond, 3200},
 		{"seen much later", 0, 1, 20 * time.Second, 3200},
 		{"the last", 0, 10, 0, 2000 + 30_000 + 1200},
-		{"armed in this slot: two slots of 400 ms are before the clock", 100, 0, 0, 2000},
-		{"armed in a later slot", 110, 0, 0, 12 * 400},
-		{"armed in a later slot, the next", 110, 1, 0, 12*400 + 1200},
+		{"armed in this slot: three slots of 400 ms are before the clock", 100, 0, 0, 2000},
+		{"armed in a later slot", 110, 0, 0, 13 * 400},
+		{"armed in a later slot, the next", 110, 1, 0, 13*400 + 1200},
 	} {
 		v.armed = test.armed
 		at, ok := nextTick(v, c, test.rank, begin.Add(test.looked), turn, late, 0)

@@ -3,10 +3,13 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"time"
 
 	"github.com/psyche-go/psyche/server/status"
+	"github.com/psyche-go/psyche/solana/admin"
+	"github.com/psyche-go/psyche/solana/transaction"
 )
 
 type runStatus struct {
@@ -22,10 +25,35 @@ func (c *runStatus) Run(ctx context.Context, to console) error {
 		return err
 	}
 	run := status.Of(state)
-	if !c.JSON {
-		return run.Print(to.out, time.Now())
+	if c.JSON {
+		return printJSON(to.out, run)
 	}
-	return printJSON(to.out, run)
+	if err := run.Print(to.out, time.Now()); err != nil || !c.Given() {
+		return err
+	}
+	return c.printAccount(ctx, to, transaction.PublicKey(state.Host))
+}
+
+// printAccount shows what the chain has of a run beside its state. The account is its host.
+func (c *runStatus) printAccount(ctx context.Context, to console, run transaction.PublicKey) error {
+	ctx, cancel := c.bound(ctx)
+	defer cancel()
+	chain, program, err := openToLook(&c.Flags, to)
+	if err != nil {
+		return err
+	}
+	defer chain.Close()
+	summary, err := chain.Summary(ctx, run, "confirmed")
+	if err != nil {
+		return err
+	}
+	lamports, err := chain.Balance(ctx, run)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(to.out, "program         %s\naccount         %s, it holds %s SOL\nlog             event %d in slot %d, head %x\n",
+		program, run, admin.SOL(lamports), summary.Sequence, summary.Slot, summary.Head)
+	return err
 }
 
 func printJSON(to io.Writer, value any) error {

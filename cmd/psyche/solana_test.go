@@ -113,7 +113,9 @@ func TestChainAdministration(t *testing.T) {
 		t.Errorf("no cost before it is paid:\n%s", out)
 	}
 	a.does(exitRefused, "has begun run p already", append(create, "--keypair", main)...)
-	a.does(exitOK, "state           Paused", "run", "status", "--run-id", "p")
+	if out := a.does(exitOK, "state           Paused", "run", "status", "--run-id", "p"); !strings.Contains(out, "it holds 1.957152 SOL") {
+		t.Errorf("no account:\n%s", out)
+	}
 	a.does(exitOK, `"p"  epoch 0  step 1  Paused`, "run", "list")
 
 	as := func(key string, args ...string) []string {
