@@ -59,7 +59,7 @@ type agreement struct {
 
 // retired is a claim that something newer replaced.
 type retired struct {
-	claim claim
+	state sighting // without its account
 	at    time.Time
 }
 
@@ -171,7 +171,9 @@ func (a *agreement) decide(now time.Time) (changed bool) {
 // take accepts a state.
 func (a *agreement) take(s sighting, now time.Time) {
 	if a.accepted.account != nil {
-		if a.retired = append(a.retired, retired{a.accepted.claim, now}); len(a.retired) > maxChain {
+		before := a.accepted
+		before.account = nil
+		if a.retired = append(a.retired, retired{before, now}); len(a.retired) > maxChain {
 			a.retired = slices.Delete(a.retired, 0, 1)
 		}
 	}
@@ -305,8 +307,13 @@ func (a *agreement) faultOf(w *witness, now time.Time) fault {
 	case a.accepted.account == nil || newest.claim == a.accepted.claim && w.agrees(&a.accepted):
 		return noFault
 	case newest.sequence < a.accepted.sequence:
-		if slices.ContainsFunc(a.retired, func(r retired) bool { return r.claim == newest.claim && now.Sub(r.at) < a.patience }) {
-			return noFault
+		for i := range a.retired {
+			if r := &a.retired[i]; r.state.claim == newest.claim && now.Sub(r.at) < a.patience {
+				if !w.agrees(&r.state) {
+					return invented
+				}
+				return noFault
+			}
 		}
 		return outdated
 	}
@@ -315,7 +322,7 @@ func (a *agreement) faultOf(w *witness, now time.Time) fault {
 
 // knows reports whether a claim is, or was not long ago, the accepted one.
 func (a *agreement) knows(c claim) bool {
-	return c == a.accepted.claim || slices.ContainsFunc(a.retired, func(r retired) bool { return r.claim == c })
+	return c == a.accepted.claim || slices.ContainsFunc(a.retired, func(r retired) bool { return r.state.claim == c })
 }
 
 // forget drops what an endpoint has shown: it shows nothing any more.
