@@ -86,7 +86,10 @@ func TestManual(t *testing.T) {
 
 func TestShowIdentity(t *testing.T) {
 	raw := bytes.Repeat([]byte{7}, 32)
-	file := write(t, filepath.Join(t.TempDir(), "secret.key"), raw)
+	file := filepath.Join(t.TempDir(), "secret.key")
+	if err := os.WriteFile(file, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	key, err := identity.ParseSecretHex(hex.EncodeToString(raw))
 	if err != nil {
 		t.Fatal(err)

@@ -27,7 +27,7 @@ func TestRead(t *testing.T) {
 		{"attention bias", document(`, "attention_bias": true`), "attention_bias true is not supported"},
 		{"bias", document(`, "mlp_bias": true`), "mlp_bias true is not supported"},
 		{"dropout", document(`, "attention_dropout": 0.1`), "attention_dropout 0.1 is not supported"},
-		{"quantized", document(`, "quantization_config": {}`), "quantization_config is not supported"},
+		{"quantized", document(`, "quantization_config": {}`), "quantization_config {} is not supported"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var own struct {
