@@ -19,7 +19,7 @@ type evalFlags struct {
 	EvalFewshot     *int   `placeholder:"N" help:"Examples before each question. Default: none, 5 of mmlu_pro."`
 	EvalSeed        uint64 `default:"42" placeholder:"SEED" help:"Of the draws of examples, and of texts that are written (${default})."`
 	EvalTaskMaxDocs *int   `placeholder:"N" help:"Questions of each task to ask, its first; of a task of many subjects, the first of each. Default: all."`
-	EvalData        string `type:"path" placeholder:"DIR" help:"Folder of data sets, in place of the Hub: OWNER/NAME/PART/SPLIT.jsonl or .parquet, as on the Hub."`
+	EvalData        string `type:"path" env:"EVAL_DATA" placeholder:"DIR" help:"Folder of data sets, in place of the Hub: OWNER/NAME/PART/SPLIT.jsonl or .parquet, as on the Hub."`
 	PromptTask      bool   `help:"Have the model write a text as well, into the event log."`
 }
 
