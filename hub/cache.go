@@ -14,12 +14,12 @@ import (
 
 // folder is the part of the cache that belongs to one repository.
 type folder struct {
-	root  string // models--org--name
+	root  string // models--org--name, datasets--org--name
 	locks string
 }
 
 func (c *Client) folder(repo string) folder {
-	name := "models--" + strings.ReplaceAll(repo, "/", "--")
+	name := c.kind() + "--" + strings.ReplaceAll(repo, "/", "--")
 	return folder{filepath.Join(c.CacheDir, name), filepath.Join(c.CacheDir, ".locks", name)}
 }
 

@@ -63,9 +63,17 @@ func (c *Client) url(segments ...string) string {
 	return strings.TrimRight(c.endpoint.String(), "/") + "/" + strings.Join(escaped, "/")
 }
 
-// api returns the URL of something of a model.
+// kind is what the repositories are, in addresses and in the cache.
+func (c *Client) kind() string {
+	if c.Datasets {
+		return "datasets"
+	}
+	return "models"
+}
+
+// api returns the URL of something of a repository.
 func (c *Client) api(repo string, segments ...string) string {
-	return c.url(append(append([]string{"api", "models"}, strings.Split(repo, "/")...), segments...)...)
+	return c.url(append(append([]string{"api", c.kind()}, strings.Split(repo, "/")...), segments...)...)
 }
 
 // ours reports whether a URL is of the Hub's own host, which alone gets the token.

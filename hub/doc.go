@@ -18,6 +18,8 @@
 // its place in the cache. What was interrupted goes on where it stopped. The token goes
 // to the Hub's own host and nowhere else, whatever the Hub redirects to.
 //
+// Options.Datasets makes a client of data sets, whose addresses and folders differ by a word.
+//
 // # The cache
 //
 //	models--org--name/blobs/<hash>             content

@@ -146,6 +146,10 @@ func (c *Client) ReadFile(ctx context.Context, repo, revision, path string) ([]b
 
 // resolve returns the address of a file's content.
 func (c *Client) resolve(repo, revision, path string) string {
-	segments := append(strings.Split(repo, "/"), "resolve", revision)
+	var segments []string
+	if c.Datasets { // those of models have no word before them
+		segments = append(segments, c.kind())
+	}
+	segments = append(append(segments, strings.Split(repo, "/")...), "resolve", revision)
 	return c.url(append(segments, strings.Split(path, "/")...)...)
 }

@@ -20,6 +20,7 @@ type Options struct {
 	CacheDir string // root of the cache; required for downloads
 	Token    string // empty: none is sent
 	Offline  bool   // use the cache only
+	Datasets bool   // repositories are data sets, which can be downloaded only; false: models
 
 	Parallel  int               // files on their way at once; 3
 	Attempts  int               // of a request that makes no progress; 6

@@ -100,6 +100,8 @@ func (c *Client) upload(ctx context.Context, repo string, files []File, o Upload
 		return Commit{}, err
 	}
 	switch {
+	case c.Datasets:
+		return Commit{}, errors.New("this client is for data sets, which it can download only")
 	case c.Offline:
 		return Commit{}, ErrOffline
 	case c.Token == "":

@@ -81,9 +81,12 @@ func (b *Board) See(e event.Event) {
 	case event.Trained:
 		b.trained(e.Time, body)
 	case event.Evaluated:
+		if len(body.Scores) == 0 {
+			return
+		}
 		row := Row{Time: e.Time, Step: body.Step, Values: map[string]float64{}}
 		for name, score := range body.Scores {
-			if name == "acc_norm" || name == "acc" && !has(body.Scores, "acc_norm") {
+			if name == "acc_norm" || name == "acc" && !has(body.Scores, "acc_norm") || len(body.Scores) == 1 {
 				b.values["eval/"+body.Task] = score
 				row.Values["eval/"+body.Task] = score
 			}

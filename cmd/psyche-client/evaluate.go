@@ -3,30 +3,36 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 
 	"github.com/psyche-go/psyche/checkpoint"
 	"github.com/psyche-go/psyche/data/local"
+	"github.com/psyche-go/psyche/event"
 	"github.com/psyche-go/psyche/model"
 	"github.com/psyche-go/psyche/train"
 )
 
 type evaluateCommand struct {
 	Model        string      `required:"" placeholder:"MODEL" help:"Hugging Face folder of the model, or OWNER/NAME on the Hub."`
-	Data         string      `required:"" type:"path" placeholder:"PATH" help:"Token file, or folder of token files."`
+	Data         string      `type:"path" placeholder:"PATH" help:"Token file, or folder of token files, to measure the mean loss on."`
 	TokenSize    int         `default:"0" enum:"0,2,4,8" help:"Bytes of a token in the files: 2, 4 or 8; 0: as what lies beside them says (data.json, *.metadata, *.idx), or 2 if the vocabulary fits (${default})."`
 	SeqLen       int         `placeholder:"N" help:"Tokens of a sequence; 0: the model's longest."`
 	MaxSequences uint64      `default:"64" placeholder:"N" help:"Sequences to use, from the start of the data; 0: all (${default})."`
 	MicroBatch   int         `default:"8" help:"Sequences that go through the model at once."`
 	Threads      threadCount `placeholder:"N" help:"Threads of libtorch; 0: OMP_NUM_THREADS, else one for each CPU."`
 
+	evalFlags `embed:""`
+	Samples   string `type:"path" placeholder:"FILE" help:"File for every answer to a question of --eval-tasks, an object of JSON each."`
+	EventsDir string `type:"path" placeholder:"DIR" help:"Folder for the event log, events.jsonl, with the scores."`
+
 	libraryFlags   `embed:""`
 	inferenceFlags `embed:""`
 	JSON           bool `help:"Print a JSON object; its perplexity is null where it is too large for a number."`
 }
 
-// evaluation is the command's result; losses are in nats per token.
+// evaluation is what a model's loss is; losses are in nats per token.
 type evaluation struct {
 	Loss        float64 `json:"loss"`
 	Perplexity  any     `json:"perplexity"` // a number; null: it is larger than any
@@ -36,8 +42,24 @@ type evaluation struct {
 	Step        uint32  `json:"step"`
 }
 
-// Run prints the mean loss over the sequences.
-func (c *evaluateCommand) Run(ctx context.Context, t terminal) error {
+// evaluations are all results of the command.
+type evaluations struct {
+	*evaluation
+	Tasks map[string]taskResult `json:"tasks,omitempty"`
+	Text  string                `json:"text,omitempty"` // of the prompt task
+}
+
+// measured is the data whose loss is measured.
+type measured struct {
+	sequences [][]int32
+	of        uint64
+}
+
+// Run prints the mean loss over the sequences, and the scores of tasks.
+func (c *evaluateCommand) Run(ctx context.Context, t terminal) (err error) {
+	if c.Data == "" && !c.asked() {
+		return usageError{errors.New("nothing to measure: give --data, --eval-tasks or --prompt-task")}
+	}
 	dir, err := modelFolder(ctx, t, c.Model)
 	if err != nil {
 		return err
@@ -46,52 +68,96 @@ func (c *evaluateCommand) Run(ctx context.Context, t terminal) error {
 	if err != nil {
 		return err
 	}
+	data, err := c.read(ctx, s)
+	if err != nil {
+		return err
+	}
+	questions, err := c.openTasks(ctx, t, s)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, questions.close()) }()
+	evaluator, err := c.evaluator(ctx, t, s)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = evaluator.Close() }()
+	var all evaluations
+	if c.Data != "" {
+		loss, err := evaluator.Evaluate(ctx, data.sequences)
+		if err != nil {
+			return err
+		}
+		all.evaluation = &evaluation{loss, math.Exp(loss), len(data.sequences), data.of, len(data.sequences) * c.SeqLen, s.Step}
+		c.printLoss(t, *all.evaluation)
+	}
+	if err := questions.ask(ctx, evaluator, &all); err != nil {
+		return err
+	}
+	if !c.JSON {
+		return nil
+	}
+	if all.evaluation != nil && math.IsInf(math.Exp(all.Loss), 0) {
+		all.Perplexity = nil
+	}
+	return json.NewEncoder(t.Out).Encode(all)
+}
+
+// read reads what --data names.
+func (c *evaluateCommand) read(ctx context.Context, s checkpoint.Snapshot) (m measured, err error) {
+	if c.Data == "" {
+		return m, nil
+	}
 	description, err := describe(s)
 	if err != nil {
-		return fmt.Errorf("%s: %w", c.Model, err)
+		return m, fmt.Errorf("%s: %w", c.Model, err)
 	}
 	if c.SeqLen == 0 {
 		c.SeqLen = description.MaxTokens
 	}
 	options := local.Options{SeqLen: c.SeqLen, TokenSize: c.TokenSize, VocabSize: description.VocabSize}
-	sequences, of, err := readFirst(ctx, c.Data, options, c.MaxSequences)
-	if err != nil {
-		return err
+	m.sequences, m.of, err = readFirst(ctx, c.Data, options, c.MaxSequences)
+	return m, err
+}
+
+func (c *evaluateCommand) openTasks(ctx context.Context, t terminal, s checkpoint.Snapshot) (*questions, error) {
+	q := &questions{command: c, terminal: t, snapshot: s, events: event.Unwritten()}
+	if !c.asked() {
+		return q, nil
 	}
+	var err error
+	if q.exams, err = c.exams(ctx, hubFlags{HubMaxConcurrentDownloads: 3}, t.logger()); err != nil {
+		return nil, err
+	}
+	if _, err := readerOf(nil, s); err != nil { // before the model is built
+		return nil, fmt.Errorf("%s: %w", c.Model, err)
+	}
+	return q, q.create()
+}
+
+func (c *evaluateCommand) evaluator(ctx context.Context, t terminal, s checkpoint.Snapshot) (*train.Evaluator, error) {
 	if err := c.load(c.Threads, t.logger()); err != nil {
-		return err
+		return nil, err
 	}
 	devices, err := c.devices(1)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	compute, err := chooseType(ctx, c.ComputeDtype, devices, t.logger())
 	if err != nil {
-		return err
+		return nil, err
 	}
-	evaluator, err := train.NewEvaluator(ctx, train.Options{
+	return train.NewEvaluator(ctx, train.Options{
 		Model: s, Compute: model.Options{Compute: compute}, MicroBatch: c.MicroBatch, Devices: devices,
 		Threads: int(c.Threads), Logger: t.logger(),
 	})
-	if err != nil {
-		return err
+}
+
+func (c *evaluateCommand) printLoss(t terminal, e evaluation) {
+	if !c.JSON {
+		_, _ = fmt.Fprintf(t.Out, "loss %.4f nats per token, perplexity %.2f, over %d tokens in %d of %d sequences\n",
+			e.Loss, e.Perplexity, e.Tokens, e.Sequences, e.OfSequences)
 	}
-	defer func() { _ = evaluator.Close() }()
-	loss, err := evaluator.Evaluate(ctx, sequences)
-	if err != nil {
-		return err
-	}
-	perplexity := math.Exp(loss)
-	result := evaluation{loss, perplexity, len(sequences), of, len(sequences) * c.SeqLen, s.Step}
-	if c.JSON {
-		if math.IsInf(perplexity, 0) {
-			result.Perplexity = nil
-		}
-		return json.NewEncoder(t.Out).Encode(result)
-	}
-	_, err = fmt.Fprintf(t.Out, "loss %.4f nats per token, perplexity %.2f, over %d tokens in %d of %d sequences\n",
-		result.Loss, perplexity, result.Tokens, result.Sequences, result.OfSequences)
-	return err
 }
 
 func describe(s checkpoint.Snapshot) (model.Description, error) {

@@ -26,7 +26,7 @@ type commands struct {
 	Train     trainCommand     `cmd:"" help:"Join a run and train until it is finished."`
 	InitModel initModelCommand `cmd:"" help:"Make a new model with random weights."`
 	Solo      soloCommand      `cmd:"" help:"Train a model alone, without a network."`
-	Evaluate  evaluateCommand  `cmd:"" help:"Measure a model's mean loss on token files."`
+	Evaluate  evaluateCommand  `cmd:"" help:"Measure a model: its mean loss on token files, its scores in tasks."`
 	Generate  generateCommand  `cmd:"" help:"Write text with a model."`
 	Download  downloadCommand  `cmd:"" help:"Get a model from the Hugging Face Hub or a bucket."`
 	Upload    uploadCommand    `cmd:"" help:"Put a model on the Hugging Face Hub or into a bucket."`

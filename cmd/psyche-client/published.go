@@ -25,7 +25,7 @@ var publishedVariables = []string{
 	"max-concurrent-downloads", "sidecar-port", "delete-old-steps", "keep-steps", "events-dir", "keep-event-files",
 }
 
-// idleFlags are flags of the original that have no meaning here, or not yet. Each says so when
+// idleFlags are flags of the original that have no meaning here. Each says so when
 // it is given.
 type idleFlags struct {
 	GradAccumInFP32 bool    `name:"grad-accum-in-fp32" help:"Changes nothing: gradients are always summed in f32."`
@@ -33,12 +33,6 @@ type idleFlags struct {
 	IrohDiscovery   string  `default:"n0" placeholder:"KIND" enum:"n0,local" help:"local: as --local-discovery. n0 names a service of another network; here the run's host tells members of each other."`
 	SidecarPort     *uint16 `placeholder:"PORT" help:"Changes nothing: no part of the training runs in Python."`
 	KeepEventFiles  *int    `placeholder:"N" help:"Changes nothing: a process writes one event log, which is not divided into files."`
-
-	EvalTasks       string `hidden:"" placeholder:"TASK,…" help:"Changes nothing yet: no tasks are evaluated."`
-	EvalFewshot     int    `hidden:"" default:"0" placeholder:"N" help:"Changes nothing yet: no tasks are evaluated."`
-	EvalSeed        uint64 `hidden:"" default:"42" placeholder:"SEED" help:"Changes nothing yet: no tasks are evaluated."`
-	EvalTaskMaxDocs *int   `hidden:"" placeholder:"N" help:"Changes nothing yet: no tasks are evaluated."`
-	PromptTask      bool   `hidden:"" help:"Changes nothing yet: no text is written while training."`
 
 	OltpTracingURL string `name:"oltp-tracing-url" placeholder:"URL" help:"Changes nothing: there are no traces; the event log has what took how long."`
 	OltpLogsURL    string `name:"oltp-logs-url" placeholder:"URL" help:"Changes nothing: logs are not sent anywhere; --write-log has them."`
@@ -64,7 +58,6 @@ func (f idleFlags) warn(logger *slog.Logger) {
 		{f.SidecarPort != nil, "--sidecar-port", "no part of the training runs in Python"},
 		{f.KeepEventFiles != nil, "--keep-event-files", "a process writes one event log, which is not divided into files"},
 		{f.IrohRelay == "n0", "--iroh-relay n0", "members relay for each other; name further relays with --p2p-relay"},
-		{f.EvalTasks != "" || f.PromptTask, "--eval-tasks, --prompt-task", "no tasks are evaluated yet; psyche-client evaluate measures a checkpoint's loss"},
 		{f.OltpTracingURL != "", "--oltp-tracing-url", "there are no traces; the event log has what took how long"},
 		{f.OltpLogsURL != "", "--oltp-logs-url", "logs are not sent anywhere; --write-log has them"},
 	} {

@@ -60,6 +60,7 @@ type trainCommand struct {
 
 	debugFlags   `embed:""`
 	trackerFlags `embed:""`
+	evalFlags    `embed:""`
 	idleFlags    `embed:""`
 
 	logTo   *slog.Logger
@@ -142,6 +143,11 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 		}
 	}()
 
+	measuring, err := c.measure(ctx, c.hubFlags, events, logger)
+	if err != nil {
+		return err
+	}
+	defer measuring.close()
 	network, closeNetwork, err := c.connect(ctx, key, events, logger)
 	if err != nil {
 		return err
@@ -158,7 +164,7 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 	}
 	defer func() { err = errors.Join(err, host.ended()) }()
 
-	trainers := &trainerFactory{command: c, key: key, logger: logger, host: host.key, devices: devices, events: events, board: board, seen: seen, library: library}
+	trainers := &trainerFactory{command: c, key: key, logger: logger, host: host.key, devices: devices, events: events, board: board, seen: seen, library: library, measuring: measuring}
 	defer func() { err = errors.Join(err, trainers.close()) }()
 	o := client.Options{
 		Key:        key,
@@ -192,7 +198,11 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 	if uploads != nil {
 		uploads.start(c.RunID, c.CheckpointDir, logger, member.Uploaded)
 	}
-	return member.Run(ctx)
+	if err := member.Run(ctx); err != nil {
+		return err
+	}
+	measuring.complete(ctx, c.FinalWait)
+	return nil
 }
 
 // key loads the participant's key, or makes one for this process only.

@@ -36,6 +36,8 @@ type trainerFactory struct {
 	seen    *resultWriter // may be nil
 	library error         // why there is no libtorch; nil: there is
 
+	measuring *measuring // may be nil
+
 	data    runData
 	trainer *train.Trainer // of build's newest call; used by one goroutine at a time; nil: none
 }
@@ -95,7 +97,8 @@ func (f *trainerFactory) build(ctx context.Context, snapshot checkpoint.Snapshot
 		return nil, err
 	}
 	f.trainer = trainer
-	return keptTrainer{trainer, f.seen}, nil
+	f.measuring.use(trainer, snapshot)
+	return keptTrainer{trainer, f.seen, f.measuring}, nil
 }
 
 // timed writes what a part of a step took to the event log.
@@ -105,24 +108,12 @@ func (f *trainerFactory) timed(t train.Timing) {
 	}
 }
 
-// keptTrainer is a trainer whose momentum a client keeps for its next process.
+// keptTrainer is a trainer whose momentum a client keeps for its next process, and whose model is
+// measured while nothing else needs it.
 type keptTrainer struct {
 	*train.Trainer
-	seen *resultWriter
-}
-
-// Train implements env.Trainer.
-func (t keptTrainer) Train(ctx context.Context, step uint32, batch data.Batch, begun func(context.Context) error) ([]byte, float64, error) {
-	return t.TrainAhead(ctx, step, batch, begun)
-}
-
-// Verify implements env.Trainer: what is valid is written down.
-func (t keptTrainer) Verify(payload []byte, step uint32, batch assign.BatchID, trainer [32]byte) error {
-	err := t.Trainer.Verify(payload, step, batch, trainer)
-	if err == nil {
-		t.seen.see(payload, step, batch, trainer)
-	}
-	return err
+	seen      *resultWriter
+	measuring *measuring
 }
 
 // isDummy reports whether a run trains the model for tests of the network.
@@ -197,6 +188,7 @@ func (f *trainerFactory) closeTrainer() error {
 	if f.trainer == nil {
 		return nil
 	}
+	f.measuring.forget()
 	trainer := f.trainer
 	f.trainer = nil
 	return trainer.Close()

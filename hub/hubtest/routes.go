@@ -16,7 +16,7 @@ import (
 // maxBody bounds a request, in bytes.
 const maxBody = 64 << 20
 
-// routes are those of the Hub. The two families of paths overlap in what they could
+// routes are those of the Hub. The families of paths overlap in what they could
 // match, so each has a table of its own.
 func (s *Server) routes() http.Handler {
 	api := http.NewServeMux()
@@ -28,16 +28,23 @@ func (s *Server) routes() http.Handler {
 	api.HandleFunc("POST /api/models/{owner}/{name}/preupload/{revision}", s.writing(s.preupload))
 	api.HandleFunc("POST /api/models/{owner}/{name}/branch/{revision}", s.writing(s.createBranch))
 	api.HandleFunc("POST /api/models/{owner}/{name}/commit/{revision}", s.writing(s.commit))
+	api.HandleFunc("GET /api/datasets/{owner}/{name}/revision/{revision}", s.reading(s.info))
+	api.HandleFunc("GET /api/datasets/{owner}/{name}/tree/{revision}", s.reading(s.tree))
 	api.HandleFunc("GET /api/resolve-cache/{owner}/{name}/{revision}/{path...}", s.reading(s.serveSmall))
 	files := http.NewServeMux()
 	files.HandleFunc("GET /{owner}/{name}/resolve/{revision}/{path...}", s.reading(s.resolve))
 	files.HandleFunc("POST /{owner}/{name}/info/lfs/objects/batch", s.writing(s.lfsBatch))
 	files.HandleFunc("POST /{owner}/{name}/lfs-complete/{oid}", s.completeParts)
 	files.HandleFunc("POST /{owner}/{name}/lfs-verify", s.writing(s.lfsVerify))
+	datasets := http.NewServeMux()
+	datasets.HandleFunc("GET /datasets/{owner}/{name}/resolve/{revision}/{path...}", s.reading(s.resolve))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasPrefix(r.URL.Path, "/api/") {
+		switch {
+		case strings.HasPrefix(r.URL.Path, "/api/"):
 			api.ServeHTTP(w, r)
-		} else {
+		case strings.HasPrefix(r.URL.Path, "/datasets/"):
+			datasets.ServeHTTP(w, r)
+		default:
 			files.ServeHTTP(w, r)
 		}
 	})

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/psyche-go/psyche/checkpoint"
+	"github.com/psyche-go/psyche/eval"
+	"github.com/psyche-go/psyche/hub"
+	"github.com/psyche-go/psyche/tokenizer"
+)
+
+// evalFlags say which tasks a model is measured in.
+type evalFlags struct {
+	EvalTasks       string `placeholder:"TASK,…" help:"Tasks to measure the model in: arc_challenge, arc_easy, boolq, hellaswag, mmlu, mmlu_pro, openbookqa, piqa. Their data sets come from the Hugging Face Hub, its cache, or --eval-data."`
+	EvalFewshot     *int   `placeholder:"N" help:"Examples before each question. Default: none, 5 of mmlu_pro."`
+	EvalSeed        uint64 `default:"42" placeholder:"SEED" help:"Of the draws of examples, and of texts that are written (${default})."`
+	EvalTaskMaxDocs *int   `placeholder:"N" help:"Questions of each task to ask, its first; of a task of many subjects, the first of each. Default: all."`
+	EvalData        string `type:"path" env:"EVAL_DATA" placeholder:"DIR" help:"Folder of data sets, in place of the Hub: OWNER/NAME/PART/SPLIT.jsonl or .parquet, as on the Hub."`
+	PromptTask      bool   `help:"Have the model write a text as well, into the event log."`
+}
+
+// asked reports whether there is anything to measure.
+func (f evalFlags) asked() bool { return f.EvalTasks != "" || f.PromptTask }
+
+// exams reads the questions of all tasks.
+func (f evalFlags) exams(ctx context.Context, access hubFlags, logger *slog.Logger) ([]*eval.Exam, error) {
+	if f.EvalTasks == "" {
+		return nil, nil
+	}
+	tasks, err := eval.Parse(f.EvalTasks)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("--eval-tasks: %w", err)}
+	}
+	options := eval.Options{Fewshot: f.EvalFewshot, Seed: f.EvalSeed}
+	if f.EvalTaskMaxDocs != nil {
+		if options.MaxDocs = *f.EvalTaskMaxDocs; options.MaxDocs < 1 {
+			return nil, usageError{fmt.Errorf("--eval-task-max-docs is %d: want at least 1", options.MaxDocs)}
+		}
+	}
+	library := eval.Library{Folder: f.EvalData, Fetch: fetchDataset(access, logger)}
+	var exams []*eval.Exam
+	for _, task := range tasks {
+		exam, err := library.Open(ctx, task, options)
+		if err != nil {
+			return nil, fmt.Errorf("--eval-tasks: %w", err)
+		}
+		exams = append(exams, exam)
+	}
+	return exams, nil
+}
+
+// fetchDataset returns what downloads data sets into the Hub's cache.
+func fetchDataset(access hubFlags, logger *slog.Logger) func(ctx context.Context, repo, revision string, match func(string) bool) (string, error) {
+	return func(ctx context.Context, repo, revision string, match func(string) bool) (string, error) {
+		client, err := access.client(logger, true)
+		if err != nil {
+			return "", err
+		}
+		client.Datasets = true
+		defer client.CloseIdleConnections()
+		s, err := client.Snapshot(ctx, repo, hub.SnapshotOptions{Revision: revision, Match: match})
+		return s.Dir, err
+	}
+}
+
+// readerOf makes a model read the texts of tasks with the tokenizer beside it.
+func readerOf(lm eval.LM, s checkpoint.Snapshot) (*eval.Reader, error) {
+	text, found := s.File(tokenizerFile)
+	if !found {
+		return nil, fmt.Errorf("the model has no %s, without which text cannot become tokens", tokenizerFile)
+	}
+	coder, err := tokenizer.Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", tokenizerFile, err)
+	}
+	return &eval.Reader{LM: lm, Coder: coder, Begin: beginToken(s), Stop: endTokens(s)}, nil
+}
+
+// beginToken returns the token that a text begins with, or else ends with, or nil.
+func beginToken(s checkpoint.Snapshot) *int32 {
+	data, _ := s.File(checkpoint.ConfigFile)
+	var begin struct {
+		BOS *int32 `json:"bos_token_id"`
+	}
+	if json.Unmarshal(data, &begin) == nil && begin.BOS != nil {
+		return begin.BOS
+	}
+	if ends := endTokens(s); len(ends) > 0 {
+		return &ends[0]
+	}
+	return nil
+}
+
+// summary is the scores of a task as one text.
+func summary(exam *eval.Exam, tally *eval.Tally) string {
+	var parts []string
+	for _, name := range exam.Metrics() {
+		parts = append(parts, fmt.Sprintf("%s %.4f ± %.4f", name, tally.Scores(exam.Metrics())[name], tally.Error(name)))
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,93 @@
+package eval
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// ErrNoData says that the documents of a task are not where they were looked for.
+var ErrNoData = errors.New("no documents")
+
+// converted is the branch on which the Hub keeps every data set as Parquet.
+const converted = "refs/convert/parquet"
+
+// Library knows where data sets are.
+type Library struct {
+	// Folder holds folders of data sets, named as on the Hub (with owner or without), or as the
+	// task. Empty: there is none.
+	Folder string
+	// Fetch downloads what matches of a data set on the Hub and returns the folder. Nil: the
+	// Hub is not asked.
+	Fetch func(ctx context.Context, repo, revision string, match func(path string) bool) (dir string, err error)
+}
+
+// find returns the files of a split.
+func (l Library) find(ctx context.Context, t Task, split string) ([]string, error) {
+	if l.Folder != "" {
+		for _, name := range []string{t.Name, t.Repo, path.Base(t.Repo)} {
+			dir := filepath.Join(l.Folder, filepath.FromSlash(name))
+			found, err := listed(dir, t.Config, split)
+			if err != nil || len(found) > 0 {
+				return found, err
+			}
+		}
+		return nil, fmt.Errorf("%w: split %s in %s: want files such as %s, with %s", ErrNoData, split, l.Folder,
+			path.Join(t.Repo, t.Config, split+".jsonl"), strings.Join(t.columns, ", "))
+	}
+	if l.Fetch == nil {
+		return nil, fmt.Errorf("%w: neither a folder nor the Hub was named", ErrNoData)
+	}
+	for _, revision := range []string{"", converted} {
+		dir, err := l.Fetch(ctx, t.Repo, revision, func(path string) bool { return belongs(path, t.Config, split) })
+		if err != nil {
+			return nil, err
+		}
+		found, err := listed(dir, t.Config, split)
+		if err != nil || len(found) > 0 {
+			return found, err
+		}
+	}
+	return nil, fmt.Errorf("%w: data set %s of the Hub has no files of split %s that are Parquet or JSON lines", ErrNoData, t.Repo, split)
+}
+
+// listed returns the files of a folder that belong to a split, sorted by their paths.
+func listed(dir, config, split string) ([]string, error) {
+	var found []string
+	err := filepath.WalkDir(dir, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		within, err := filepath.Rel(dir, name)
+		if err == nil && !entry.IsDir() && belongs(filepath.ToSlash(within), config, split) {
+			found = append(found, name)
+		}
+		return err
+	})
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	slices.Sort(found)
+	return found, err
+}
+
+// belongs reports whether a file is of a part of a data set, by how the Hub lays them out:
+// part/split-00000-of-00001.parquet, part/split/0000.parquet, split.jsonl.
+func belongs(file, config, split string) bool {
+	extension := path.Ext(file)
+	if extension != ".parquet" && extension != ".jsonl" {
+		return false
+	}
+	folders := strings.Split(path.Dir(file), "/")
+	if config != "" && !slices.Contains(folders, config) {
+		return false
+	}
+	name, _, _ := strings.Cut(strings.TrimSuffix(path.Base(file), extension), "-")
+	return name == split || folders[len(folders)-1] == split
+}

@@ -1,0 +1,76 @@
+package eval
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// ErrUnknownTask says that there is no task of a name.
+var ErrUnknownTask = errors.New("unknown task")
+
+// Task is a way to measure a model.
+type Task struct {
+	Name     string
+	Repo     string // of the data set on the Hub
+	Config   string // part of the data set; empty: it has none
+	Split    string // with the questions
+	Examples string // split that examples are taken from
+	Fewshot  int    // examples where nobody says how many
+
+	// firstExamples takes the first examples of the question's subject, where others are drawn.
+	firstExamples bool
+	// apart keeps a question from being an example of its own.
+	apart   bool
+	columns []string
+	read    func(r record) (document, error)
+	metrics []string // the first is what the task is known by
+}
+
+// Names of scores.
+const (
+	Acc        = "acc"
+	AccNorm    = "acc_norm"
+	ExactMatch = "exact_match"
+)
+
+// document is a question as its data set has it.
+type document struct {
+	description string // before the examples
+	prompt      string
+	example     string   // what answers the prompt where the document is an example
+	choices     []string // none: the answer is to be written
+	answer      int      // of choices
+	letter      string   // the answer to be written
+	subject     string
+}
+
+// Tasks returns all tasks, sorted by name.
+func Tasks() []Task { return slices.Clone(tasks) }
+
+// Names returns the names of all tasks, as one text.
+func Names() string {
+	names := make([]string, len(tasks))
+	for i, t := range tasks {
+		names[i] = t.Name
+	}
+	return strings.Join(names, ", ")
+}
+
+// Parse reads the names of tasks, with commas between them.
+func Parse(list string) ([]Task, error) {
+	var out []Task
+	for name := range strings.SplitSeq(list, ",") {
+		name = strings.ReplaceAll(strings.ToLower(strings.TrimSpace(name)), "-", "_")
+		i := slices.IndexFunc(tasks, func(t Task) bool { return t.Name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("%w %q: want some of %s, with commas between them", ErrUnknownTask, name, Names())
+		}
+		if slices.ContainsFunc(out, func(t Task) bool { return t.Name == name }) {
+			return nil, fmt.Errorf("task %s is named twice", name)
+		}
+		out = append(out, tasks[i])
+	}
+	return out, nil
+}
