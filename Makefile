@@ -12,9 +12,9 @@ DEMO_SLOT_MS ?= 400
 LOAD_CLIENTS ?= 256
 
 # What needs libtorch. Everything else builds and tests without cgo.
-LEARNING := ./torch/... ./model/... ./train/... ./cmd/psyche-client/... ./e2e/... ./bench/...
-PLAIN     = $(or $(shell $(GO) list ./... | grep -v -E '/(torch|model|train|cmd/psyche-client|e2e|bench)(/|$$)'),$(error go list failed))
-STATIC    = $(or $(shell $(GO) list ./... | grep -v -E '/(torch|model|train|distro|cmd/psyche-client|e2e|bench)(/|$$)'),$(error go list failed)) ./distro/codec
+LEARNING := ./torch/... ./model/... ./train/... ./eval/... ./cmd/psyche-client/... ./e2e/... ./bench/...
+PLAIN     = $(or $(shell $(GO) list ./... | grep -v -E '/(torch|model|train|eval|cmd/psyche-client|e2e|bench)(/|$$)'),$(error go list failed))
+STATIC    = $(or $(shell $(GO) list ./... | grep -v -E '/(torch|model|train|distro|eval|cmd/psyche-client|e2e|bench)(/|$$)'),$(error go list failed)) ./distro/codec
 
 .PHONY: all sim build setup shim demo demo-solana demo-data test-solana test test-plain test-torch race fuzz load internet solana-program static lint fmt-check vet bench bench-step bench-distro bench-round bench-parity clean
 

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -127,6 +128,8 @@ func (r *recorder) after(s *step, accounts []*runtime.Account, result runtime.Re
 	_ = r.out.Encode(s)
 }
 
+var liteSVMRuns = flag.Uint64("litesvm-runs", 6, "how many random runs TestLiteSVM compares")
+
 // TestLiteSVM has litesvm, which is the chain's own runtime as a library, do what other tests do,
 // and wants the same accounts, errors, logs and compute units.
 func TestLiteSVM(t *testing.T) {
@@ -146,7 +149,7 @@ func TestLiteSVM(t *testing.T) {
 	recording = &recorder{out: json.NewEncoder(file), known: map[[32]byte][]byte{}}
 	count := func() int { return recording.steps }
 	defer func() { recording = nil }()
-	for seed := range uint64(6) {
+	for seed := range *liteSVMRuns {
 		recorded(t, seed)
 	}
 	costs(t, 256)
