@@ -39,7 +39,9 @@ func TestServerKilled(t *testing.T) {
 
 func TestClientKilled(t *testing.T) {
 	t.Parallel()
-	n := newNetwork(t, rules{clients: 3, minClients: 2, roundsPerEpoch: 4, steps: 12})
+	// Epochs of so many rounds are not over before a fast machine has killed a client in one.
+	const steps = 90
+	n := newNetwork(t, rules{clients: 3, minClients: 2, roundsPerEpoch: steps / 3, steps: steps})
 	n.startServer()
 	clients := n.startClients(3)
 	victim := clients[2]
@@ -49,7 +51,7 @@ func TestClientKilled(t *testing.T) {
 	finish(t, clients...)
 	checkRun(t, n, clients...)
 	for _, c := range clients[:2] {
-		checkStayed(t, c, 12)
+		checkStayed(t, c, steps)
 	}
 
 	rejoined := waitFor[event.Rejoined](victim)

@@ -16,7 +16,9 @@ const interrupted = 130
 
 func TestClientInterrupted(t *testing.T) {
 	t.Parallel()
-	n := newNetwork(t, rules{clients: 3, minClients: 2, roundsPerEpoch: 4, steps: 8})
+	// Epochs of so many rounds are not over before a fast machine has interrupted a client in one.
+	const steps = 60
+	n := newNetwork(t, rules{clients: 3, minClients: 2, roundsPerEpoch: steps / 2, steps: steps})
 	// With this grace only the client's own word can take its place away in time.
 	n.startServer("--withdraw-grace", "1h")
 	clients := n.startClients(3)
@@ -38,7 +40,7 @@ func TestClientInterrupted(t *testing.T) {
 	finish(t, clients...)
 	checkRun(t, n, clients...)
 	for _, c := range others {
-		checkStayed(t, c, 8)
+		checkStayed(t, c, steps)
 	}
 	if farewells := withdrawals(t, n, leaver); farewells != 1 {
 		t.Errorf("the server accepted %d farewells of the client, want 1", farewells)
