@@ -31,7 +31,7 @@ type WitnessRound struct {
 }
 
 // HealthCheck accuses members whose results the quorum of the previous round's
-// witnesses did not see.
+// witnesses did not see: they are late, or, late before, dropped or slow.
 type HealthCheck struct {
 	Step    uint32 // of the round that the accusation is about
 	Clients []ClientID

@@ -15,8 +15,8 @@ import (
 const decoys = 2 + coordinator.MaxWitnesses + 8
 
 // appointLiars chooses who lies and how. Fewer than a third of any committee of witnesses
-// can lie about what it saw, as the protocol assumes; trainers that do are at most an
-// eighth of the clients for each kind. Where there is a gang nobody else lies.
+// lies about what it saw; trainers that do are at most an eighth of the clients for each
+// kind. Where there is a gang, which may be more of a committee, nobody else lies.
 func (w *world) appointLiars() {
 	n := len(w.machines)
 	for _, kind := range (w.plan.faults & liars &^ Gang).each() {

@@ -30,6 +30,7 @@ func suites(operations int) []suite {
 		{"accused too late", accusedTooLate},
 		{"one of two is late", oneOfTwoIsLate},
 		{"slow witnesses", slowWitnesses},
+		{"caps of findings", capsOfFindings},
 		{"lateness", seeds(operations/2, lateness)},
 		{"random", seeds(operations, random)},
 		{"filled", seeds(operations, filled)},

@@ -1,6 +1,10 @@
 package programtest
 
-import "github.com/psyche-go/psyche/coordinator"
+import (
+	"fmt"
+
+	"github.com/psyche-go/psyche/coordinator"
+)
 
 // endsOfTime lets a run begin at the time 0, which stands for no time, and go on at the last one,
 // after which no wait is over.
@@ -171,5 +175,58 @@ func slowWitnesses(r *pair) error {
 	c.tick(second, coordinator.RoundWitness)
 	c.must(round.Members[2], a)
 	c.tick(second, coordinator.RoundTrain)
+	return c.err
+}
+
+// capsOfFindings has the caps on what findings do: of seven members four were late before, and two
+// can be dropped in a round, or become slow in an epoch, however often they are named.
+func capsOfFindings(r *pair) error {
+	for name, denies := range map[string]int{"all deny, and drop": 7, "too few deny: slow": 3} {
+		if err := capped(r, 7, denies, 2); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return capped(r, 2, 2, 1) // a third of two is one all the same
+}
+
+// capped accuses all members that had a batch, twice, of a round in which the first of them denied
+// everybody's result: all are late already, and only so many lose by it.
+func capped(r *pair, members, denies, most int) error {
+	c := begun(r, members, false)
+	c.tick(30*second, coordinator.RoundTrain)
+	round := c.r.s.CurrentRound()
+	for i, id := range round.Members {
+		a := coordinator.WitnessRound{Step: 1}
+		for _, held := range round.Members {
+			if i >= denies {
+				a.Participants.Add(round.Seed, held[:])
+			}
+		}
+		c.must(id, a)
+	}
+	c.tick(50*second, coordinator.RoundWitness)
+	c.tick(second, coordinator.RoundTrain)
+	s := c.r.s.Clone()
+	for i := range s.Epoch.Clients {
+		s.Epoch.Clients[i].Lateness = coordinator.Late
+	}
+	if err := c.r.load(s); err != nil {
+		return err
+	}
+	accused, accuser := c.r.s.Accusable(), coordinator.ClientID{}
+	c.must(accused[0], coordinator.HealthCheck{Step: 1, Clients: accused})
+	changed := 0
+	for i := range c.r.s.Epoch.Clients {
+		switch m := &c.r.s.Epoch.Clients[i]; {
+		case m.State != coordinator.Healthy, m.Lateness == coordinator.Slow:
+			changed++
+		default:
+			accuser = m.ID
+		}
+	}
+	if changed != most {
+		c.fail("%d of %d members were dropped or are slow, want %d", changed, len(accused), most)
+	}
+	c.want(coordinator.ErrDuplicate, accuser, coordinator.HealthCheck{Step: 1, Clients: accused})
 	return c.err
 }
