@@ -38,6 +38,8 @@ func (l *Lines) Update(p Progress) {
 	}
 	switch p.RunState {
 	case coordinator.RoundTrain.String():
+	case "":
+		return // there is no run yet: the notes say what is done for it
 	case coordinator.WaitingForMembers.String():
 		fmt.Fprintf(l.out, "epoch %d  %s: %d of %d clients are there\n", p.Epoch, p.RunState, p.Pending, len(p.Clients))
 		return
