@@ -131,17 +131,18 @@ func (s *State) join(from ClientID, a Join) error {
 			s.Pending[i].HoldsModel = true
 			return nil
 		}
-		s.Pending = append(slices.Delete(s.Pending, i, i+1), Client{ID: from})
+		again := Client{ID: from, ProbationUntil: s.Pending[i].ProbationUntil}
+		s.Pending = append(slices.Delete(s.Pending, i, i+1), again)
 		return nil
 	}
-	member, isMember := s.Member(from)
-	switch {
-	case isMember && member.State == Healthy:
-		member.State = Withdrawn
-	case s.HealthyCount()+len(s.Pending) >= MaxClients:
-		return ErrFull
+	if err := s.makeWay(from); err != nil {
+		return err
 	}
-	s.Pending = append(s.Pending, Client{ID: from, HoldsModel: holds})
+	joins := Client{ID: from, HoldsModel: holds, ProbationUntil: s.credit(from)}
+	if member, ok := s.Member(from); ok && member.State == Healthy {
+		member.State = Withdrawn
+	}
+	s.Pending = append(s.Pending, joins)
 	s.forgetDeparted(from)
 	return nil
 }
@@ -154,13 +155,15 @@ func (s *State) forgetDeparted(id ClientID) {
 }
 
 // depart remembers the nonce of a client that waits no longer, so that an old Join of
-// the same epoch number cannot be replayed. When there are too many the oldest is
-// forgotten.
+// the same epoch number cannot be replayed, and that it was a member. When there are too many
+// the oldest is forgotten of those that never were one, and else the oldest.
 func (s *State) depart(client Client) {
 	s.forgetDeparted(client.ID)
 	if len(s.Departed) == MaxClients {
-		s.Departed = slices.Delete(s.Departed, 0, 1)
+		oldest := max(0, slices.IndexFunc(s.Departed, Client.isNew))
+		s.Departed = slices.Delete(s.Departed, oldest, oldest+1)
 	}
+	client.Waited = false
 	s.Departed = append(s.Departed, client)
 }
 

@@ -21,24 +21,38 @@ func (s *State) LearningRateScale(step uint32) (numerator, denominator uint32) {
 	return step - start, steps
 }
 
-// warm fixes whose results of a round that begins do not count because their
-// optimizers are younger than Model.ColdStartWarmupSteps. When there is no trainer with
-// an older one, as after a cold start, all results count.
+// warm fixes whose results of a round that begins do not count: of those that are on probation,
+// provided that some trainer is not; and of the others of those whose optimizers are younger
+// than Model.ColdStartWarmupSteps, provided that some trainer of them has an older one. So the
+// results of one trainer count at least.
 func (s *State) warm(round *Round) {
-	if s.Model.ColdStartWarmupSteps == 0 {
+	if s.Model.ColdStartWarmupSteps == 0 && s.probation() == 0 {
 		return
 	}
-	var warming MemberSet
-	experienced := false
-	for _, a := range round.Assignments(s.Config) {
-		client, ok := s.Member(round.Members[a.Member])
-		if ok && round.Step-client.OptimizerSince < s.Model.ColdStartWarmupSteps {
-			warming.add(a.Member)
+	var probation, warming MemberSet
+	regular, experienced := false, false
+	clients, assignments := lookup{clients: s.Epoch.Clients}, round.Assignments(s.Config)
+	for _, a := range assignments {
+		client := clients.find(round.Members[a.Member])
+		if client != nil && s.onProbation(client, round.Step) {
+			probation.add(a.Member)
 		} else {
-			experienced = true
+			regular = true
+		}
+		if client != nil && round.Step-client.OptimizerSince < s.Model.ColdStartWarmupSteps {
+			warming.add(a.Member)
 		}
 	}
-	if experienced {
-		round.Warming = warming
+	if !regular {
+		probation = MemberSet{}
+	}
+	for _, a := range assignments {
+		experienced = experienced || !probation.Has(a.Member) && !warming.Has(a.Member)
+	}
+	for i := range probation {
+		round.Warming[i] = probation[i]
+		if experienced {
+			round.Warming[i] |= warming[i]
+		}
 	}
 }

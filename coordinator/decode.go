@@ -252,6 +252,7 @@ func (d *decoder) config(c *Config) {
 	c.MinClients = d.uint16("min_clients")
 	c.WitnessNodes = d.uint16("witness_nodes")
 	c.VerificationPercent = d.uint8("verification_percent")
+	c.ProbationSteps = d.uint32("probation_steps")
 }
 
 func (d *decoder) model(m *Model) {
@@ -348,6 +349,7 @@ func (d *decoder) uploads(s *State) {
 		u.Place.Kind = CheckpointKind(d.uint8("uploads"))
 		u.Place.Repo = d.text8("uploads", MaxRepoLength)
 		u.Place.Revision = d.text8("uploads", MaxRepoLength)
+		u.Since = d.uint32("uploads")
 		u.Tries = d.uint8("uploads")
 	}
 	if n := d.length("lapses", MaxLapses, lapseSize); n > 0 {
@@ -373,8 +375,9 @@ func (d *decoder) clients(field string) []Client {
 		c.ExitedHeight = d.uint32(field)
 		c.OptimizerSince = d.uint32(field)
 		bits := d.uint8(field)
-		c.HoldsModel, c.Active, c.Lateness = bits&1 != 0, bits&2 != 0, Lateness(bits>>2)
-		d.check(c.Lateness <= Slow, field)
+		c.HoldsModel, c.Active, c.Lateness, c.Waited = bits&1 != 0, bits&2 != 0, Lateness(bits>>2&3), bits&16 != 0
+		d.check(bits < 32, field)
+		c.ProbationUntil = d.uint32(field)
 	}
 	return clients
 }

@@ -8,22 +8,22 @@ import (
 )
 
 // encodingVersion is the first byte of an encoded State.
-const encodingVersion = 5
+const encodingVersion = 6
 
 // Sizes of encoded parts.
 const (
 	filterSize  = bloom.Bits / 8
-	clientSize  = 32 + 1 + 8 + 4 + 4 + 1
+	clientSize  = 32 + 1 + 8 + 4 + 4 + 1 + 4
 	reportSize  = 32 + 32
 	witnessSize = 2 + 2*filterSize + 32 + 32
 	roundSize   = 4 + 4 + 8 + 8 + 8 + 4 + 2 + MaxClients/8 + 2 + 2 + 2 // without its lists
-	configSize  = 8*6 + 8 + 4*4 + 2*3 + 1
+	configSize  = 8*6 + 8 + 4*4 + 2*3 + 1 + 4
 
 	authorizationSize = 32 + 4 + 8 + 2 // without its delegates
 	ejectionSize      = 32 + 4
 
 	recordedSize = 4 + 32
-	uploadSize   = 32 + 4 + 32 + 1 + 1 + 1 + 1 // without its texts
+	uploadSize   = 32 + 4 + 32 + 1 + 1 + 1 + 4 + 1 // without its texts
 	lapseSize    = 4 + 4
 )
 
@@ -87,6 +87,7 @@ func (s *State) appendUploads(b []byte) []byte {
 		b = append(b, byte(u.Place.Kind))
 		b = appendText8(b, u.Place.Repo)
 		b = appendText8(b, u.Place.Revision)
+		b = le.AppendUint32(b, u.Since)
 		b = append(b, u.Tries)
 	}
 	b = appendLength(b, len(s.Lapses))
@@ -143,7 +144,8 @@ func (c *Config) appendTo(b []byte) []byte {
 	b = le.AppendUint16(b, c.InitMinClients)
 	b = le.AppendUint16(b, c.MinClients)
 	b = le.AppendUint16(b, c.WitnessNodes)
-	return append(b, c.VerificationPercent)
+	b = append(b, c.VerificationPercent)
+	return le.AppendUint32(b, c.ProbationSteps)
 }
 
 func (m *Model) appendTo(b []byte) []byte {
@@ -211,7 +213,8 @@ func appendClients(b []byte, clients []Client) []byte {
 		b = le.AppendUint64(b, c.Nonce)
 		b = le.AppendUint32(b, c.ExitedHeight)
 		b = le.AppendUint32(b, c.OptimizerSince)
-		b = append(b, flags(c.HoldsModel, c.Active)|byte(c.Lateness)<<2)
+		b = append(b, flags(c.HoldsModel, c.Active)|byte(c.Lateness)<<2|flags(c.Waited, false)<<4)
+		b = le.AppendUint32(b, c.ProbationUntil)
 	}
 	return b
 }

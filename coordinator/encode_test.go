@@ -42,13 +42,14 @@ func goldenState(t testing.TB) State {
 	s.witnessAll()
 	s.must("main", SetPaused{Paused: true})
 	s.Epoch.Clients[0].Lateness, s.Epoch.Clients[1].Lateness, s.Epoch.Clients[2].Lateness = Slow, FoundLate, Late // as if witnesses had said so
+	s.Config.ProbationSteps, s.Pending[0].Waited, s.Pending[0].ProbationUntil, s.Uploads[0].Since = 9, true, 12, 7
 	return s.State
 }
 
 func TestGoldenBytes(t *testing.T) {
 	state := goldenState(t)
 	raw := state.AppendTo(nil)
-	file := filepath.Join("testdata", "state-v5.golden")
+	file := filepath.Join("testdata", "state-v6.golden")
 	if *update {
 		if err := os.WriteFile(file, raw, 0o644); err != nil {
 			t.Fatal(err)
@@ -96,7 +97,7 @@ func TestDecodeRefusesEarlierEncodings(t *testing.T) {
 	raw[0] = 4
 	_, err := Decode(raw)
 	var problem *DecodeError
-	if !errors.As(err, &problem) || !errors.Is(err, ErrMalformed) || problem.Version != 4 || !strings.Contains(err.Error(), "state of encoding 4, this program reads 5: go on with") {
+	if !errors.As(err, &problem) || !errors.Is(err, ErrMalformed) || problem.Version != 4 || !strings.Contains(err.Error(), "state of encoding 4, this program reads 6: go on with") {
 		t.Errorf("encoding 4: %v", err)
 	}
 	for _, version := range []byte{0, encodingVersion + 1, 255} {
@@ -166,6 +167,10 @@ func TestDecodeRefusesBrokenInvariants(t *testing.T) {
 		{"clients", func(s *State) { s.RunState = WaitingForMembers }},
 		{"clients", func(s *State) { s.Epoch.Clients[0].Lateness = Slow + 1 }},
 		{"exited", func(s *State) { s.Epoch.Exited = []Client{{ID: clientID("z")}} }},
+		{"exited", func(s *State) { s.Epoch.Exited = []Client{{ID: clientID("z"), State: Dropped}} }},
+		{"clients", func(s *State) { s.Epoch.Clients[0].ProbationUntil = 0 }},
+		{"clients", func(s *State) { s.Epoch.Clients[0].Waited = true }},
+		{"departed", func(s *State) { s.Departed[0].Waited = true }},
 		{"pending", func(s *State) { s.Pending[0].Lateness = Late }},
 		{"pending", func(s *State) { s.Pending[0].State = Withdrawn }},
 		{"pending", func(s *State) { s.Pending[0].ID = s.Epoch.Clients[0].ID }},

@@ -40,6 +40,7 @@ func (s *State) membersToPending() {
 	for i := range members {
 		members[i].Active, members[i].Lateness = false, OnTime
 	}
+	s.makeRoom(MaxClients - len(members))
 	s.Pending = append(members, s.Pending...)
 	s.Epoch.Clients = nil
 	s.Epoch.Ready = nil

@@ -17,8 +17,9 @@ import (
 //   - Authorizations are of a permissioned run, in the order of their numbers, one for
 //     each grantee; whoever is pending may join and is not ejected.
 //   - Every list is within its bound and names no client twice; healthy members and
-//     pending clients are disjoint and at most MaxClients together.
-//   - Nobody is found late while pending.
+//     pending clients are disjoint, and in Warmup at most MaxClients together.
+//   - Nobody is found late while pending; only who is pending waited for a draw; who is or
+//     was a member of the epoch has a probation.
 //   - Nobody is a member, or Ready, in WaitingForMembers and Paused.
 //   - An epoch's first step is the one that Warmup leads to.
 //   - The rounds follow each other by one in step and height, end at Progress.Step
@@ -160,13 +161,20 @@ func (s *State) brokenMembership() string {
 			return list.name
 		}
 		for _, client := range list.clients {
-			if client.State > Ejected || client.Lateness > Slow || client.OptimizerSince > s.Progress.Step {
+			if client.State > Ejected || client.Lateness > Slow || client.OptimizerSince > s.Progress.Step ||
+				client.Waited && list.name != "pending" {
 				return list.name
 			}
 		}
 	}
 	if slices.ContainsFunc(s.Pending, func(c Client) bool { return c.Lateness != OnTime }) {
 		return "pending"
+	}
+	if slices.ContainsFunc(e.Clients, Client.isNew) {
+		return "clients"
+	}
+	if slices.ContainsFunc(e.Exited, Client.isNew) {
+		return "exited"
 	}
 	isHealthy := func(c Client) bool { return c.State == Healthy }
 	between := s.RunState == WaitingForMembers || s.RunState == Paused
@@ -186,7 +194,7 @@ func (s *State) brokenMembership() string {
 			places = append(places, client.ID)
 		}
 	}
-	if len(places) > MaxClients || repeats(places) {
+	if s.RunState == Warmup && len(places) > MaxClients || repeats(places) {
 		return "pending"
 	}
 	reporters := make([]ClientID, len(e.Reports))

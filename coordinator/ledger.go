@@ -15,7 +15,7 @@ const (
 	Held Fate = iota
 	// Lost: no quorum holds a result of its trainer. It is never applied.
 	Lost
-	// Skipped: its trainer's optimizer was warming up. It is never applied.
+	// Skipped: its trainer was on probation, or its optimizer warmed up. It is never applied.
 	Skipped
 )
 

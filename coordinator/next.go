@@ -78,6 +78,9 @@ func (s *State) startRound(now, seed uint64) {
 		s.Epoch.Rounds = slices.Delete(s.Epoch.Rounds, 0, 1)
 	}
 	s.Epoch.Rounds = append(s.Epoch.Rounds, round)
+	for i := range s.Pending {
+		s.Pending[i].Waited = true
+	}
 	s.enter(RoundTrain, now)
 }
 

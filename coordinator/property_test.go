@@ -92,6 +92,7 @@ func someUpdate(t *rapid.T, s *State) UpdateConfig {
 	case 1:
 		u.Config.WitnessNodes = rapid.Uint16Range(0, 3).Draw(t, "witness nodes")
 	case 2:
+		u.Config.ProbationSteps = rapid.Uint32Range(0, 5).Draw(t, "probation")
 		u.Config.VerificationPercent = rapid.Uint8().Draw(t, "verification percent")
 	case 3:
 		u.Config.GlobalBatchSizeEnd = 1<<32 - 1
@@ -148,6 +149,7 @@ func TestRandomActionsKeepTheInvariants(t *testing.T) {
 		config.TotalSteps = rapid.Uint32Range(1, 12).Draw(t, "total steps")
 		config.WitnessNodes = rapid.Uint16Range(0, 2).Draw(t, "witness nodes")
 		config.VerificationPercent = rapid.SampledFrom([]uint8{0, 0, 40, 100}).Draw(t, "verification")
+		config.ProbationSteps = rapid.SampledFrom([]uint32{0, 1, 3, 1<<32 - 1}).Draw(t, "probation")
 		if rapid.Bool().Draw(t, "by time") {
 			config.RoundsPerEpoch, config.EpochTime = 0, 100*second
 		}
@@ -253,6 +255,7 @@ func TestHonestRunsFinish(t *testing.T) {
 		config := testConfig()
 		config.TotalSteps = rapid.Uint32Range(1, 9).Draw(t, "total steps")
 		config.WitnessNodes = rapid.Uint16Range(0, 2).Draw(t, "witness nodes")
+		config.ProbationSteps = rapid.Uint32Range(0, 4).Draw(t, "probation")
 		state, err := New("walk", host, config, testModel())
 		if err != nil {
 			t.Fatal(err)

@@ -268,6 +268,8 @@ func setConfig(t *testing.T, c *Config, key string, value uint64) {
 		c.WitnessNodes = uint16(value)
 	case "verification_percent":
 		c.VerificationPercent = uint8(value)
+	case "probation_steps":
+		c.ProbationSteps = uint32(value)
 	default:
 		t.Fatalf("unknown key %s", key)
 	}

@@ -7,7 +7,7 @@ import (
 // Bounds of a State. They hold for every host, the on-chain one included, whose addresses
 // leave room for 32 bytes of MaxRunIDLength (package solana/layout).
 const (
-	MaxClients        = 256  // per epoch and pending together; exited and departed each
+	MaxClients        = 256  // members of an epoch; pending, exited and departed each
 	MaxWitnesses      = 32   // per round
 	StoredRounds      = 4    // ring of the newest rounds of an epoch
 	MaxRunIDLength    = 64   // bytes
@@ -72,6 +72,7 @@ type Config struct {
 	MinClients                  uint16
 	WitnessNodes                uint16 // 0: every client, at most MaxWitnesses
 	VerificationPercent         uint8
+	ProbationSteps              uint32 // of a new member of a permissionless run; 0: none, and as many new ones as there are seats
 }
 
 // CheckpointKind says where a joining client gets the model from.
@@ -125,6 +126,8 @@ type Client struct {
 	HoldsModel     bool   // it said that it holds the model of Model.Checkpoint, and did not join since
 	Active         bool   // an action of it was accepted in this epoch
 	Lateness       Lateness
+	ProbationUntil uint32 // first step whose result of it counts; 0 of who was never a member, as far as is known
+	Waited         bool   // it is pending since before the newest round began: nobody knew the draw when it joined
 }
 
 // Lateness says whether witnesses of the epoch have found a member without a result.
@@ -156,7 +159,7 @@ type Round struct {
 	DataIndex        uint64
 	BatchSize        uint32     // sequences of all batches together
 	Members          []ClientID // healthy members at its start
-	Warming          MemberSet  // trainers whose results do not count: their optimizers warm up
+	Warming          MemberSet  // trainers whose results do not count: they are on probation, or their optimizers warm up
 	WitnessesNeeded  uint16     // quorum, fixed at the start
 	WitnessesElected uint16
 	Witnesses        []Witness // accepted so far, in order of acceptance
@@ -214,7 +217,8 @@ type Upload struct {
 	Step     uint32
 	Digest   [32]byte
 	Place    Place
-	Tries    uint8 // Warmups that gave nobody its model since a checkpoint was last recorded
+	Since    uint32 // the lower, the longer its reporter was a member when it reported; see State.seniority
+	Tries    uint8  // Warmups that gave nobody its model since a checkpoint was last recorded
 }
 
 // Lapse is a stretch of steps whose results the run's model does not have, though the run
@@ -264,7 +268,7 @@ type State struct {
 	SeedChain    [32]byte // SHA-256 chain over the seeds that Tick was given for rounds; bytes 8 to 15 are the next round's BatchSeed
 	HostNonce    uint64   // of the host's newest accepted action
 
-	Pending  []Client // wait for the next epoch, in the order in which they become members
+	Pending  []Client // wait for an epoch, in the order in which they become members
 	Departed []Client // left Pending since the epoch number changed: their nonces are still known
 
 	PendingPause  bool // pause as soon as the running epoch allows

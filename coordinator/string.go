@@ -15,7 +15,7 @@ func (id ClientID) String() string {
 // String returns the state as a page for people and golden files: one line for the
 // run, the checkpoint, each client and each stored round.
 func (s *State) String() string {
-	var p page
+	p := page{step: s.Progress.Step}
 	p.line(s.RunID, ": ", s.RunState.String(), " since ", seconds(s.StateStart),
 		", epoch ", num(s.Progress.Epoch), ", step ", num(s.Progress.Step), ", data ", num(s.Progress.DataIndex),
 		p.flag(s.PendingPause, ", pause pending"), p.flag(s.PendingResume, ", resume pending"),
@@ -62,6 +62,7 @@ func (p Place) String() string {
 // page collects lines of text.
 type page struct {
 	text strings.Builder
+	step uint32 // the run's
 }
 
 func (p *page) line(parts ...string) {
@@ -115,6 +116,7 @@ func (p *page) clients(what string, clients []Client) {
 			p.flag(what == "exited", " in round "+num(c.ExitedHeight)),
 			p.flag(c.Lateness == FoundLate || c.Lateness == Late, ", late"),
 			p.flag(c.Lateness == Slow, ", slow"),
+			p.flag(c.ProbationUntil > p.step, ", on probation until step "+num(c.ProbationUntil)),
 			p.flag(c.HoldsModel, ", holds model"))
 	}
 }

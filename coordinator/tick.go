@@ -279,29 +279,33 @@ func (s *State) pause(now uint64) {
 	s.enter(Paused, now)
 }
 
-// startEpoch makes the pending clients members and begins Warmup.
+// startEpoch makes members of the pending clients that have a seat, and begins Warmup.
 func (s *State) startEpoch(now uint64) {
-	s.fallBackIfModelIsGone()
-	s.noteLapse()
 	// An epoch number that has not changed would let an old Join of who left be replayed.
 	for _, client := range s.Epoch.Exited {
 		if !s.IsPending(client.ID) {
 			s.depart(client)
 		}
 	}
-	for i := range s.Pending {
-		client := &s.Pending[i]
+	members := s.seatPending()
+	s.fallBackIfModelIsGone(members)
+	s.noteLapse()
+	for i := range members {
+		client := &members[i]
 		if s.ColdStart || client.OptimizerSince == 0 {
 			client.OptimizerSince = s.Progress.Step
 		}
+		if client.isNew() {
+			client.ProbationUntil = s.probationEnd()
+		}
+		client.Waited = false
 	}
 	s.Epoch = Epoch{
 		StartStep: s.Progress.Step,
 		StartTime: now,
 		ColdStart: s.ColdStart,
-		Clients:   s.Pending,
+		Clients:   members,
 	}
-	s.Pending = nil
 	s.MinimumSince = 0
 	s.enter(Warmup, now)
 }

@@ -1,13 +1,14 @@
 package coordinator
 
 import (
+	"math"
 	"slices"
 	"strings"
 )
 
 // reportUpload enters where a copy of a recorded checkpoint lies. Each reporter has one
 // place in the list, so that it can take back nobody's statement but its own. When all
-// places are taken the one of the oldest checkpoint makes room for that of a later one.
+// places are taken, uploadInTheWay says whose makes room.
 func (s *State) reportUpload(from ClientID, a ReportUpload) error {
 	replaced, err := s.uploadToReplace(from, a)
 	if err != nil {
@@ -16,7 +17,7 @@ func (s *State) reportUpload(from ClientID, a ReportUpload) error {
 	if replaced >= 0 {
 		s.Uploads = slices.Delete(s.Uploads, replaced, replaced+1)
 	}
-	s.Uploads = append(s.Uploads, Upload{Reporter: from, Step: a.Step, Digest: a.Digest, Place: a.Place})
+	s.Uploads = append(s.Uploads, Upload{Reporter: from, Step: a.Step, Digest: a.Digest, Place: a.Place, Since: s.seniority(from)})
 	return nil
 }
 
@@ -43,7 +44,7 @@ func (s *State) uploadToReplace(from ClientID, a ReportUpload) (int, error) {
 	case replaced >= 0 && s.Uploads[replaced].Step >= a.Step:
 		return 0, ErrDuplicate
 	case replaced < 0 && len(s.Uploads) == MaxUploads:
-		if replaced = s.oldestUpload(); s.Uploads[replaced].Step >= a.Step {
+		if replaced = s.uploadInTheWay(from, a.Step); replaced < 0 {
 			return 0, ErrFull
 		}
 	}
@@ -56,15 +57,52 @@ func (s *State) isRecorded(r Recorded) bool {
 	return !c.Kind.isOrigin() && r == Recorded{Step: c.Step, Digest: c.Digest} || slices.Contains(s.Earlier, r)
 }
 
-// oldestUpload returns the first of the uploads of the earliest step.
-func (s *State) oldestUpload() int {
-	oldest := 0
+// uploadInTheWay returns which upload makes room for a report about a step when all places are
+// taken, or -1 for none: the one of the earliest checkpoint of those that are stale; else the one
+// whose reporter was a member for the shortest time, if that is shorter than the sender was. So
+// no number of newer members takes a report out.
+func (s *State) uploadInTheWay(from ClientID, step uint32) int {
+	stale, youngest := -1, 0
 	for i := range s.Uploads {
-		if s.Uploads[i].Step < s.Uploads[oldest].Step {
-			oldest = i
+		u := &s.Uploads[i]
+		if s.isStale(u, step) && (stale < 0 || u.Step < s.Uploads[stale].Step) {
+			stale = i
+		}
+		if last := &s.Uploads[youngest]; u.Since > last.Since || u.Since == last.Since && u.Step < last.Step {
+			youngest = i
 		}
 	}
-	return oldest
+	switch {
+	case stale >= 0:
+		return stale
+	case s.Uploads[youngest].Since > s.seniority(from):
+		return youngest
+	default:
+		return -1
+	}
+}
+
+// isStale reports whether an upload makes room for anybody's of a step: the run has forgotten
+// its checkpoint, or its reporter takes part no more and the step is later.
+func (s *State) isStale(u *Upload, step uint32) bool {
+	return !s.isRecorded(Recorded{Step: u.Step, Digest: u.Digest}) ||
+		u.Step < step && !s.isHealthy(u.Reporter) && !s.IsPending(u.Reporter)
+}
+
+// seniority orders reporters by how long they have been members: the end of their probation, 0
+// of a key with an office, and the largest number of who never was a member.
+func (s *State) seniority(id ClientID) uint32 {
+	if s.hasOffice(id) {
+		return 0
+	}
+	client, ok := s.Member(id)
+	if i := indexOf(s.Pending, id); !ok && i >= 0 {
+		client, ok = &s.Pending[i], true
+	}
+	if !ok || client.isNew() {
+		return math.MaxUint32
+	}
+	return client.ProbationUntil
 }
 
 // UploadsOf returns where a checkpoint can be got, in the order in which to try.
@@ -104,21 +142,21 @@ func printable(text string) bool {
 	return true
 }
 
-// fallBackIfModelIsGone returns to a model that can still be had when no pending client
-// holds that of the checkpoint. It is the newest checkpoint of which somebody reported an
+// fallBackIfModelIsGone returns to a model that can still be had when none of the members that
+// an epoch will have holds that of the checkpoint. It is the newest checkpoint of which somebody reported an
 // upload, be it the present one, and the run's origin when there is none: or when none of
 // those reported gave anybody the model in MaxUploadTries Warmups, so that whoever reports
 // what is not there holds the run up no longer than that.
 //
 // The numbers of epoch, step and sequence go on: no data is trained on twice, and what the
 // model has lost is noted as a lapse. Where only optimizers are gone, they start afresh.
-func (s *State) fallBackIfModelIsGone() {
+func (s *State) fallBackIfModelIsGone(members []Client) {
 	checkpoint := &s.Model.Checkpoint
 	if checkpoint.Kind.isOrigin() {
 		return
 	}
-	if slices.ContainsFunc(s.Pending, func(c Client) bool { return c.HoldsModel }) {
-		if !slices.ContainsFunc(s.Pending, func(c Client) bool { return c.OptimizerSince != 0 }) {
+	if slices.ContainsFunc(members, func(c Client) bool { return c.HoldsModel }) {
+		if !slices.ContainsFunc(members, func(c Client) bool { return c.OptimizerSince != 0 }) {
 			s.ColdStart = true
 		}
 		return

@@ -2,6 +2,9 @@ package coordinator
 
 import (
 	"errors"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -29,26 +32,98 @@ func TestContinuedRunStartsCold(t *testing.T) {
 	}
 }
 
-// TestFullListOfUploads makes room only for a later checkpoint.
+// uploadOf is a report of a checkpoint.
+func uploadOf(step uint32, digest, bucket string) ReportUpload {
+	return ReportUpload{Step: step, Digest: clientID(digest), Place: Place{Kind: CheckpointGcs, Repo: bucket}}
+}
+
+// TestFullListOfUploads makes room for a later checkpoint where a reporter is gone, or where the
+// run has forgotten what was reported.
 func TestFullListOfUploads(t *testing.T) {
 	r := newRun(t, testConfig(), "a", "b", "c", "d", "e", "f")
-	at := func(step uint32, digest string) ReportUpload {
-		return ReportUpload{Step: step, Digest: clientID(digest), Place: Place{Kind: CheckpointGcs, Repo: "bucket"}}
-	}
 	r.finishEpoch("x")
 	for _, name := range []string{"a", "b", "c", "d"} {
-		r.must(name, at(2, "x"))
+		r.must(name, uploadOf(2, "x", "bucket"))
 	}
-	if err := r.CheckUpload(clientID("e"), at(2, "x")); !errors.Is(err, ErrFull) {
+	if err := r.CheckUpload(clientID("e"), uploadOf(2, "x", "bucket")); !errors.Is(err, ErrFull) {
 		t.Errorf("got %v, want ErrFull", err)
 	}
 	r.startTraining()
 	r.finishEpoch("y")
-	r.must("e", at(4, "y"))
-	if len(r.Uploads) != MaxUploads || r.Uploads[0].Reporter != clientID("b") || r.Uploads[3].Reporter != clientID("e") {
-		t.Errorf("uploads:\n%s", r.String())
+	if err := r.CheckUpload(clientID("e"), uploadOf(4, "y", "bucket")); !errors.Is(err, ErrFull) {
+		t.Errorf("got %v for a later checkpoint, want ErrFull: those who reported take part", err)
 	}
-	if found := r.UploadsOf(clientID("x")); len(found) != 3 || found[0].Reporter != clientID("b") {
+	r.must("b", Withdraw{Client: clientID("b")})
+	if err := r.CheckUpload(clientID("e"), uploadOf(2, "x", "bucket")); !errors.Is(err, ErrFull) {
+		t.Errorf("got %v for the same checkpoint as the absent one's, want ErrFull", err)
+	}
+	r.must("e", uploadOf(4, "y", "bucket"))
+	reporters := func() (names string) {
+		for _, u := range r.Uploads {
+			names += nameOf(u.Reporter)
+		}
+		return names
+	}
+	if reporters() != "acde" {
+		t.Errorf("reports of %s, want acde", reporters())
+	}
+	if found := r.UploadsOf(clientID("x")); len(found) != 3 || found[0].Reporter != clientID("a") {
 		t.Errorf("of the first checkpoint: %+v", found)
+	}
+	for i := range MaxEarlier {
+		r.startTraining()
+		r.finishEpoch("z" + strconv.Itoa(i))
+	}
+	last := "z" + strconv.Itoa(MaxEarlier-1)
+	r.must("f", uploadOf(r.Model.Checkpoint.Step, last, "bucket"))
+	if reporters() != "cdef" {
+		t.Errorf("reports of %s, want cdef: the first checkpoint is forgotten", reporters())
+	}
+}
+
+// TestNewMembersDoNotOwnTheUploads lets many newer members report first, at once and of each
+// checkpoint. They fill the list, and take nothing out of it.
+func TestNewMembersDoNotOwnTheUploads(t *testing.T) {
+	config := testConfig()
+	config.ProbationSteps = 1
+	r := newRun(t, config, "a", "b", "c", "old", "older")
+	r.finishEpoch("x")
+	r.must("old", uploadOf(2, "x", "honest"))
+	for i := range 8 {
+		r.join("liar" + strconv.Itoa(i))
+	}
+	var liars []string
+	digest := "x"
+	for epoch := range 8 {
+		r.startTraining()
+		digest = "y" + strconv.Itoa(epoch)
+		r.finishEpoch(digest)
+		liars = liars[:0]
+		for i := range r.Pending {
+			if name := nameOf(r.Pending[i].ID); strings.HasPrefix(name, "liar") && !r.Pending[i].isNew() {
+				liars = append(liars, name)
+				_ = r.Apply(clientID(name), r.nonce+100, uploadOf(r.Model.Checkpoint.Step, digest, "nowhere"))
+				r.nonce += 100
+			}
+		}
+	}
+	if len(liars) < 5 {
+		t.Fatalf("%d liars are members, want more than the list has places", len(liars))
+	}
+	if !slices.ContainsFunc(r.Uploads, func(u Upload) bool { return u.Reporter == clientID("old") }) {
+		t.Fatalf("newer members took the report of an old one out:\n%s", r.String())
+	}
+	step := r.Model.Checkpoint.Step
+	r.must("old", uploadOf(step, digest, "honest"))
+	r.must("older", uploadOf(step, digest, "honest"))
+	if found := r.UploadsOf(clientID(digest)); len(found) != MaxUploads || found[2].Place.Repo != "honest" || found[3].Place.Repo != "honest" {
+		t.Errorf("of the newest checkpoint: %+v", found)
+	}
+	r.must("host", Join{Epoch: r.Progress.Epoch, Holds: clientID(digest)})
+	r.must("host", uploadOf(step, digest, "office")) // a key with an office counts as the oldest
+	stranger := clientID("stranger")
+	r.mustID(stranger, Join{Epoch: r.Progress.Epoch, Holds: clientID(digest)})
+	if err := r.CheckUpload(stranger, uploadOf(step, digest, "nowhere")); !errors.Is(err, ErrFull) {
+		t.Errorf("who only says that it holds the model: %v, want ErrFull", err)
 	}
 }

@@ -10,10 +10,10 @@ import (
 
 const (
 	// Size is the number of bytes of a state.
-	Size = 272_000
+	Size = 280_232
 
 	// Version is that of the state's encoding in Go, whose fields the account has.
-	Version = 5
+	Version = 6
 
 	magic = "psyche1\x00"
 )

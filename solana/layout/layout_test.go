@@ -26,7 +26,7 @@ func testState(t testing.TB) coordinator.State {
 		Config: coordinator.Config{
 			WarmupTime: 30 * second, CooldownTime: 20 * second, EpochTime: 400 * second, MaxRoundTrainTime: 50 * second, RoundWitnessTime: 5 * second,
 			WaitingForMembersExtraTime: 3 * second, GlobalBatchSizeWarmupTokens: 1 << 40, GlobalBatchSizeStart: 3, GlobalBatchSizeEnd: 1000,
-			TotalSteps: 1000, InitMinClients: 4, MinClients: 3, WitnessNodes: 2, VerificationPercent: 20,
+			TotalSteps: 1000, InitMinClients: 4, MinClients: 3, WitnessNodes: 2, VerificationPercent: 20, ProbationSteps: 8,
 		},
 		Model: coordinator.Model{MaxSeqLen: 16, ColdStartWarmupSteps: 2, Definition: []byte("definition"), Checkpoint: coordinator.Checkpoint{
 			Kind: coordinator.CheckpointGcs, Repo: "bucket", Revision: "prefix",
@@ -54,7 +54,7 @@ func testState(t testing.TB) coordinator.State {
 	apply(id(9), coordinator.Withdraw{Client: id(9)})
 	s.Model.Checkpoint = coordinator.Checkpoint{Kind: coordinator.CheckpointP2PGcs, Origin: coordinator.CheckpointGcs, Repo: "bucket", Revision: "prefix", Digest: id(10), Step: 38}
 	s.Earlier = []coordinator.Recorded{{Step: 10, Digest: id(11)}, {Step: 20, Digest: id(12)}}
-	s.Uploads = []coordinator.Upload{{Reporter: id(4), Step: 20, Digest: id(12), Tries: 2, Place: coordinator.Place{Kind: coordinator.CheckpointGcs, Repo: "other", Revision: "v"}}}
+	s.Uploads = []coordinator.Upload{{Reporter: id(4), Step: 20, Digest: id(12), Tries: 2, Since: 33, Place: coordinator.Place{Kind: coordinator.CheckpointGcs, Repo: "other", Revision: "v"}}}
 	s.Lapses = []coordinator.Lapse{{First: 3, Last: 5}, {First: 11, Last: 20}}
 	s.OriginStep = 1
 	for now := uint64(100 * second); s.RunState != coordinator.RoundTrain; now += 2 * second {
@@ -73,7 +73,9 @@ func testState(t testing.TB) coordinator.State {
 	apply(id(2), coordinator.Eject{Client: id(8)})
 	apply(id(3), coordinator.Authorize{Grantee: id(5), Allowed: false})
 	apply(id(2), coordinator.SetPaused{Paused: true})
-	s.Epoch.Exited = []coordinator.Client{{ID: id(15), State: coordinator.Dropped, Nonce: 9, ExitedHeight: 3, OptimizerSince: 7, HoldsModel: true}}
+	s.Epoch.Exited = []coordinator.Client{{ID: id(15), State: coordinator.Dropped, Nonce: 9, ExitedHeight: 3, OptimizerSince: 7, HoldsModel: true, ProbationUntil: 41}}
+	s.Pending = append(s.Pending, coordinator.Client{ID: id(6), ProbationUntil: 42, Waited: true})
+	s.Epoch.Clients = slices.DeleteFunc(s.Epoch.Clients, func(c coordinator.Client) bool { return c.ID == id(6) })
 	s.Epoch.Reports = []coordinator.CheckpointReport{{Client: id(6), Digest: id(10)}}
 	round.Warming[0] = 5
 	if err := s.Check(); err != nil {
@@ -132,7 +134,7 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 	for name, at := range map[string]int{
 		"magic": 0, "version": 8, "run state": 12, "pending pause": 13, "run id": 17, "progress": 152 + 3, "earlier": 172, "uploads": 176, "lapses": 180,
-		"verification": 184 + 78, "rounds": 1704 + 20, "ready": 1704 + 25, "members": 1704 + 33,
+		"verification": 184 + 82, "rounds": 1744 + 20, "ready": 1744 + 25, "members": 1744 + 33,
 	} {
 		bad := slices.Clone(good)
 		bad[at] = 0xff
@@ -145,7 +147,7 @@ func TestDecodeRefuses(t *testing.T) {
 // FuzzDecode wants what is read to be a state that can be.
 func FuzzDecode(f *testing.F) {
 	f.Add(uint32(0), []byte{1})
-	f.Add(uint32(1704), bytes.Repeat([]byte{0xff}, 40))
+	f.Add(uint32(1744), bytes.Repeat([]byte{0xff}, 40))
 	var base []byte
 	f.Fuzz(func(t *testing.T, at uint32, changed []byte) {
 		if base == nil {

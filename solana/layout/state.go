@@ -7,13 +7,13 @@ import (
 
 // Sizes of the elements of lists.
 const (
-	clientSize        = 56
+	clientSize        = 64
 	keySize           = 32
 	reportSize        = 64
 	witnessSize       = 712
 	roundSize         = 31_120
 	recordedSize      = 40
-	uploadSize        = 264
+	uploadSize        = 272
 	lapseSize         = 8
 	authorizationSize = 176
 	ejectionSize      = 40
@@ -89,23 +89,25 @@ func (a *account) config(c *coordinator.Config) {
 	} {
 		a.uint64(v)
 	}
-	for _, v := range []*uint32{&c.RoundsPerEpoch, &c.GlobalBatchSizeStart, &c.GlobalBatchSizeEnd, &c.TotalSteps} {
+	for _, v := range []*uint32{&c.RoundsPerEpoch, &c.GlobalBatchSizeStart, &c.GlobalBatchSizeEnd, &c.TotalSteps, &c.ProbationSteps} {
 		a.uint32(v)
 	}
 	for _, v := range []*uint16{&c.InitMinClients, &c.MinClients, &c.WitnessNodes} {
 		a.uint16(v)
 	}
 	a.uint8(&c.VerificationPercent)
-	a.skip(1)
+	a.skip(5)
 }
 
 func (a *account) upload(u *coordinator.Upload) {
 	a.id(&u.Reporter)
 	a.key(&u.Digest)
 	a.uint32(&u.Step)
+	a.uint32(&u.Since)
 	a.kind(&u.Place.Kind)
 	a.uint8(&u.Tries)
 	n := a.lengths(u.Place.Repo, u.Place.Revision)
+	a.skip(4)
 	a.names(&u.Place.Repo, &u.Place.Revision, n[0], n[1])
 }
 
@@ -157,14 +159,22 @@ func (a *account) clients(l *[]coordinator.Client, field string, marked func(coo
 		a.bool(&c.HoldsModel, field)
 		a.bool(&c.Active, field)
 		a.uint8((*uint8)(&c.Lateness))
-		if a.reads || marked == nil {
-			return
-		}
-		m := marked(c.ID)
-		a.bool(&m.ready, field)
-		a.bool(&m.barred, field)
-		a.uint16(&m.report)
+		a.marks(c.ID, field, marked)
+		a.uint32(&c.ProbationUntil)
+		a.bool(&c.Waited, field)
 	})
+}
+
+// marks writes what the program notes of a member; nothing is noted of others.
+func (a *account) marks(id coordinator.ClientID, field string, marked func(coordinator.ClientID) marks) {
+	if a.reads || marked == nil {
+		a.skip(4)
+		return
+	}
+	m := marked(id)
+	a.bool(&m.ready, field)
+	a.bool(&m.barred, field)
+	a.uint16(&m.report)
 }
 
 func (a *account) round(r *coordinator.Round, c coordinator.Config) {

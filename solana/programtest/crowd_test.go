@@ -95,8 +95,17 @@ func (c *crowd) firstEpoch(permissioned bool) {
 	if permissioned {
 		c.loseOne()
 	}
-	if !permissioned {
+	if permissioned { // all that wait have an authorization
+		c.must(clientID(1003), coordinator.SetDelegates{Number: 4, Delegates: []coordinator.ClientID{clientID(2003), clientID(3003), clientID(5000), clientID(252)}})
 		c.want(coordinator.ErrFull, clientID(5000), coordinator.Join{})
+	} else { // each takes the place of another, whom the second one gives it back
+		c.must(clientID(5000), coordinator.Join{})
+		for i := range coordinator.MaxClients {
+			if !c.r.s.IsPending(clientID(i)) {
+				c.must(clientID(5000), coordinator.Withdraw{Client: clientID(5000)})
+				c.must(clientID(i), coordinator.Join{})
+			}
+		}
 	}
 	c.tick(0, coordinator.WaitingForMembers)
 	c.tick(second, coordinator.WaitingForMembers)

@@ -150,7 +150,7 @@ func (d *deployed) perform(o operation) (uint64, error) {
 const (
 	sequenceAt  = 56
 	hostAt      = 88
-	authorityAt = 208_168
+	authorityAt = 216_400
 )
 
 func state(account []byte) []byte {

@@ -13,7 +13,13 @@ var disturbances = []func(*generator, *coordinator.State){
 		n := oneOf(g, 1, 200, 254, 255, 256)
 		s.Departed = nil
 		for i := range n {
-			s.Departed = append(s.Departed, g.stranger(s, i, coordinator.Withdrawn))
+			s.Departed = append(s.Departed, g.stranger(s, i, oneOf(g, coordinator.Withdrawn, coordinator.Withdrawn, coordinator.Dropped, coordinator.Ejected)))
+		}
+		if g.rarely(2) { // nobody of them was a member, or everybody
+			until := uint32(g.IntN(2)) * s.Progress.Step
+			for i := range s.Departed {
+				s.Departed[i].ProbationUntil = until
+			}
 		}
 		for i, id := range g.ids {
 			if g.rarely(2) && i < n {
@@ -25,14 +31,23 @@ var disturbances = []func(*generator, *coordinator.State){
 		n := min(oneOf(g, 1, 100, 250, 256), coordinator.MaxClients-len(s.Epoch.Clients))
 		s.Epoch.Exited = nil
 		for i := range n {
-			s.Epoch.Exited = append(s.Epoch.Exited, g.stranger(s, i*oneOf(g, 1, 1, 2), coordinator.Dropped))
+			c := g.stranger(s, i*oneOf(g, 1, 1, 2), oneOf(g, coordinator.Dropped, coordinator.Withdrawn, coordinator.Ejected))
+			c.ProbationUntil = max(1, c.ProbationUntil)
+			s.Epoch.Exited = append(s.Epoch.Exited, c)
 		}
 	},
 	func(g *generator, s *coordinator.State) { // pending
-		healthy := s.HealthyCount()
-		for i := range max(0, coordinator.MaxClients-healthy-len(s.Pending)-g.IntN(2)) {
+		beside := 0
+		if s.RunState == coordinator.Warmup || g.rarely(2) {
+			beside = s.HealthyCount()
+		}
+		few := oneOf(g, 1, 2, 2, 9, 1000)
+		for i := range max(0, coordinator.MaxClients-beside-len(s.Pending)-g.IntN(2)) {
 			c := g.stranger(s, 5000+i, coordinator.Healthy)
-			c.HoldsModel = g.rarely(9)
+			c.HoldsModel, c.Waited = g.rarely(9), g.rarely(2)
+			if !g.rarely(few) {
+				c.ProbationUntil = 0
+			}
 			s.Pending = append(s.Pending, c)
 		}
 	},
@@ -100,6 +115,11 @@ var disturbances = []func(*generator, *coordinator.State){
 			}
 		}
 	},
+	func(g *generator, s *coordinator.State) { // members past their probation and on it
+		for i := range s.Epoch.Clients {
+			s.Epoch.Clients[i].ProbationUntil = oneOf(g, 1, s.Progress.Step, s.Progress.Step+1+uint32(g.IntN(2)))
+		}
+	},
 	func(g *generator, s *coordinator.State) { // nobody holds the model
 		for i := range s.Pending {
 			s.Pending[i].HoldsModel = false
@@ -134,6 +154,7 @@ func (g *generator) stranger(s *coordinator.State, i int, state coordinator.Clie
 	return coordinator.Client{
 		ID: clientID(700_000 + i), State: state, Nonce: g.Uint64() >> 40, ExitedHeight: uint32(g.IntN(3)),
 		OptimizerSince: uint32(g.Uint64N(uint64(s.Progress.Step) + 1)), HoldsModel: g.rarely(2), Active: g.rarely(2),
+		ProbationUntil: oneOf(g, 0, 1, s.Progress.Step, s.Progress.Step+1, 1<<32-1),
 	}
 }
 
@@ -163,7 +184,7 @@ func (g *generator) fillUploads(s *coordinator.State) {
 		if g.rarely(2) && i < len(g.ids) {
 			reporter = g.ids[i]
 		}
-		s.Uploads = append(s.Uploads, coordinator.Upload{Reporter: reporter, Step: r.Step, Digest: r.Digest, Tries: uint8(g.IntN(coordinator.MaxUploadTries + 1)), Place: coordinator.Place{
+		s.Uploads = append(s.Uploads, coordinator.Upload{Reporter: reporter, Step: r.Step, Digest: r.Digest, Tries: uint8(g.IntN(coordinator.MaxUploadTries + 1)), Since: oneOf(g, 0, 1, s.Progress.Step, s.Progress.Step+1, 1<<32-1), Place: coordinator.Place{
 			Kind: coordinator.CheckpointGcs, Repo: "bucket", Revision: oneOf(g, "", "v", commit),
 		}})
 	}

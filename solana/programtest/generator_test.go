@@ -51,6 +51,7 @@ func (g *generator) genesis() coordinator.Genesis {
 		RoundWitnessTime: 5 * second, WaitingForMembersExtraTime: 3 * second, GlobalBatchSizeWarmupTokens: uint64(g.IntN(3000)),
 		GlobalBatchSizeStart: uint32(1 + g.IntN(4)), GlobalBatchSizeEnd: uint32(4 + g.IntN(40)), TotalSteps: uint32(1 + g.IntN(30)),
 		InitMinClients: uint16(2 + g.IntN(2)), MinClients: 2, WitnessNodes: uint16(g.IntN(3)), VerificationPercent: oneOf[uint8](g, 0, 0, 40, 100),
+		ProbationSteps: oneOf[uint32](g, 0, 1, 2, 5, 1<<32-1),
 	}
 	if g.rarely(2) {
 		c.RoundsPerEpoch, c.EpochTime = 0, 100*second

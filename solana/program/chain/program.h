@@ -49,7 +49,7 @@ struct peer {
 };
 
 _Static_assert(offsetof(struct account, main) == 16 && offsetof(struct account, state) == 104, "layout");
-_Static_assert(offsetof(struct account, stage) == 272112 && sizeof(struct account) == 281072, "layout");
+_Static_assert(offsetof(struct account, stage) == 280344 && sizeof(struct account) == 289304, "layout");
 _Static_assert(offsetof(struct peer, addresses) == 88 && sizeof(struct peer) == 1136, "layout");
 
 enum instruction { INIT = 1, WRITE, GENESIS, ACT, TICK, FREE, ANNOUNCE, FORGET, MIGRATE };

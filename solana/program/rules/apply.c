@@ -79,16 +79,16 @@ static enum code state_join(struct state *s, const struct key *from, const struc
 			s->pending.list[i].holds_model = 1;
 			return ACCEPTED;
 		}
+		fresh.probation_until = s->pending.list[i].probation_until;
 		client_delete(&s->pending, (uint32_t)i);
 		client_add(&s->pending, &fresh);
 		return ACCEPTED;
 	}
-	struct client *member = state_member(s, from);
-	if (member && member->state == HEALTHY)
-		member->state = WITHDRAWN;
-	else if (state_healthy_count(s) + s->pending.count >= MAX_CLIENTS)
-		return ERR_FULL;
+	if (!state_make_way(s, from)) return ERR_FULL;
 	fresh.holds_model = holds;
+	fresh.probation_until = state_credit(s, from);
+	struct client *member = state_member(s, from);
+	if (member && member->state == HEALTHY) member->state = WITHDRAWN;
 	client_add(&s->pending, &fresh);
 	state_forget_departed(s, from);
 	return ACCEPTED;
@@ -97,8 +97,13 @@ static enum code state_join(struct state *s, const struct key *from, const struc
 // state_depart is State.depart.
 void state_depart(struct state *s, const struct client *client) {
 	state_forget_departed(s, &client->id);
-	if (s->departed.count == MAX_CLIENTS) client_delete(&s->departed, 0);
+	if (s->departed.count == MAX_CLIENTS) {
+		uint32_t oldest = 0;
+		while (oldest < MAX_CLIENTS && !client_is_new(&s->departed.list[oldest])) oldest++;
+		client_delete(&s->departed, oldest < MAX_CLIENTS ? oldest : 0);
+	}
 	client_add(&s->departed, client);
+	s->departed.list[s->departed.count - 1].waited = 0;
 }
 
 // state_withdraw is State.withdraw.

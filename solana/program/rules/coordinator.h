@@ -203,6 +203,17 @@ bool round_overfills(const struct round *r, const struct witness *w, const struc
 bool round_has_quorum(const struct round *r);
 bool round_proved(const struct round *r, const struct filter *wanted);
 
+// seats.c
+bool client_is_new(const struct client *c);
+uint32_t state_probation(const struct state *s);
+uint32_t state_probation_end(const struct state *s);
+bool state_on_probation(const struct state *s, const struct client *c, uint32_t step);
+uint32_t state_credit(const struct state *s, const struct key *id);
+bool state_has_office(const struct state *s, const struct key *id);
+bool state_make_way(struct state *s, const struct key *from);
+void state_make_room(struct state *s, uint32_t room);
+void state_seat_pending(struct state *s);
+
 // tick.c
 bool elapsed(uint64_t start, uint64_t now, uint64_t wait);
 void state_enter(struct state *s, enum run_state to, uint64_t now);

@@ -95,6 +95,7 @@ static void reader_config(struct reader *r, struct config *c) {
 	c->min_clients = reader_uint16(r);
 	c->witness_nodes = reader_uint16(r);
 	c->verification_percent = reader_uint8(r);
+	c->probation_steps = reader_uint32(r);
 }
 
 // reader_model is decoder.model. Names that are too long together cannot be kept: they make

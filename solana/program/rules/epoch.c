@@ -37,6 +37,7 @@ void state_members_to_pending(struct state *s) {
 		client->lateness = ON_TIME;
 		client->report = 0;
 	}
+	state_make_room(s, MAX_CLIENTS - clients->count);
 	host_move(&pending->list[clients->count], pending->list, pending->count * sizeof(struct client));
 	host_move(pending->list, clients->list, clients->count * sizeof(struct client));
 	pending->count += clients->count;

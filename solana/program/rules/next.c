@@ -47,5 +47,6 @@ void state_start_round(struct state *s, uint64_t now, uint64_t seed) {
 	round->witnesses_elected = (uint16_t)elected;
 	round->witnesses_needed = (uint16_t)assign_quorum(elected);
 	s->progress.data_index += round->batch_size;
+	for (uint32_t i = 0; i < s->pending.count; i++) s->pending.list[i].waited = 1;
 	state_enter(s, ROUND_TRAIN, now);
 }

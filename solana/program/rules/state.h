@@ -33,7 +33,7 @@ enum {
 // STATE_MAGIC is "psyche1" and a zero byte; STATE_VERSION that of the Go core's encoding, which
 // has the same fields.
 #define STATE_MAGIC 0x0031656863797370ull
-enum { STATE_VERSION = 5 };
+enum { STATE_VERSION = 6 };
 
 enum run_state { UNINITIALIZED, WAITING_FOR_MEMBERS, WARMUP, ROUND_TRAIN, ROUND_WITNESS, COOLDOWN, FINISHED, PAUSED };
 enum client_state { HEALTHY, DROPPED, WITHDRAWN, EJECTED };
@@ -82,9 +82,9 @@ struct filter {
 struct config {
 	uint64_t warmup_time, cooldown_time, epoch_time, max_round_train_time, round_witness_time;
 	uint64_t waiting_for_members_extra_time, global_batch_size_warmup_tokens;
-	uint32_t rounds_per_epoch, global_batch_size_start, global_batch_size_end, total_steps;
+	uint32_t rounds_per_epoch, global_batch_size_start, global_batch_size_end, total_steps, probation_steps;
 	uint16_t init_min_clients, min_clients, witness_nodes;
-	uint8_t verification_percent, unused;
+	uint8_t verification_percent, unused[5];
 };
 
 // checkpoint has its repository and then its revision in name.
@@ -115,6 +115,8 @@ struct client {
 	uint8_t ready;   // derived: the member is in epoch.ready
 	uint8_t barred;  // derived: the run no longer admits the member
 	uint16_t report; // derived: number of the member's report in epoch.reports, from 1; 0 without one
+	uint32_t probation_until;
+	uint8_t waited, unused[3];
 };
 
 struct clients {
@@ -164,8 +166,8 @@ struct recorded {
 // upload has its place's repository and then its revision in name.
 struct upload {
 	struct key reporter, digest;
-	uint32_t step;
-	uint8_t kind, tries, repo_length, revision_length;
+	uint32_t step, since;
+	uint8_t kind, tries, repo_length, revision_length, unused[4];
 	uint8_t name[MAX_REPO_LENGTH];
 };
 
@@ -216,9 +218,9 @@ struct state {
 	struct model model;
 };
 
-_Static_assert(sizeof(struct client) == 56 && sizeof(struct round) == 31120 && sizeof(struct upload) == 264, "layout");
-_Static_assert(offsetof(struct state, config) == 184 && offsetof(struct state, epoch) == 1704, "layout");
-_Static_assert(offsetof(struct state, pending) == 179480 && offsetof(struct state, authority) == 208168, "layout");
-_Static_assert(offsetof(struct state, model) == 263560 && sizeof(struct state) == 272000, "layout");
+_Static_assert(sizeof(struct client) == 64 && sizeof(struct round) == 31120 && sizeof(struct upload) == 272, "layout");
+_Static_assert(offsetof(struct state, config) == 184 && offsetof(struct state, epoch) == 1744, "layout");
+_Static_assert(offsetof(struct state, pending) == 183616 && offsetof(struct state, authority) == 216400, "layout");
+_Static_assert(offsetof(struct state, model) == 271792 && sizeof(struct state) == 280232, "layout");
 
 #endif

@@ -41,9 +41,9 @@ static void state_pause(struct state *s, uint64_t now) {
 }
 
 // state_depart_exited departs who exited and is not pending, as Go does one by one. Each takes
-// the place of its older entry, if there is one, and when there are too many the oldest go: what
-// stays are the newest of those departed before that are not among them, and them. Two sets find
-// that without comparing all with all.
+// the place of its older entry, if there is one, and when there are too many the oldest go of
+// those that never were members, then the oldest: what stays are others of those departed before
+// that are not among them, and them. Two sets find that without comparing all with all.
 static void state_depart_exited(struct state *s, uint64_t seed) {
 	struct clients *exited = &s->epoch.exited, *departed = &s->departed;
 	struct id_set set;
@@ -55,7 +55,13 @@ static void state_depart_exited(struct state *s, uint64_t seed) {
 	for (uint32_t i = 0; i < departed->count; i++)
 		if (!id_set_has(&set, &departed->list[i].id)) departed->list[kept++] = departed->list[i];
 	uint32_t over = kept + count > MAX_CLIENTS ? kept + count - MAX_CLIENTS : 0;
-	kept -= over;
+	uint32_t left = 0;
+	for (uint32_t i = 0; i < kept; i++)
+		if (over > 0 && client_is_new(&departed->list[i]))
+			over--;
+		else
+			departed->list[left++] = departed->list[i];
+	kept = left - over;
 	host_move(departed->list, departed->list + over, kept * sizeof(struct client));
 	host_move(departed->list + kept, exited->list, count * sizeof(struct client));
 	departed->count = kept + count;
@@ -64,19 +70,20 @@ static void state_depart_exited(struct state *s, uint64_t seed) {
 
 // state_start_epoch is State.startEpoch. The seed only makes sets that nobody can slow down.
 static void state_start_epoch(struct state *s, uint64_t now, uint64_t seed) {
+	state_depart_exited(s, seed);
+	host_zero(&s->epoch, sizeof s->epoch);
+	state_seat_pending(s);
 	state_fall_back_if_model_is_gone(s);
 	state_note_lapse(s);
-	state_depart_exited(s, seed);
-	for (uint32_t i = 0; i < s->pending.count; i++) {
-		struct client *client = &s->pending.list[i];
+	for (uint32_t i = 0; i < s->epoch.clients.count; i++) {
+		struct client *client = &s->epoch.clients.list[i];
 		if (s->cold_start || client->optimizer_since == 0) client->optimizer_since = s->progress.step;
+		if (client_is_new(client)) client->probation_until = state_probation_end(s);
+		client->waited = 0;
 	}
-	host_zero(&s->epoch, sizeof s->epoch);
 	s->epoch.start_step = s->progress.step;
 	s->epoch.start_time = now;
 	s->epoch.cold_start = s->cold_start;
-	host_move(&s->epoch.clients, &s->pending, sizeof s->pending);
-	host_zero(&s->pending, sizeof s->pending);
 	s->minimum_since = 0;
 	state_enter(s, WARMUP, now);
 }

@@ -31,12 +31,33 @@ static bool state_is_recorded(const struct state *s, uint32_t step, const struct
 	return false;
 }
 
-// state_oldest_upload is State.oldestUpload.
-static uint32_t state_oldest_upload(const struct state *s) {
-	uint32_t oldest = 0;
-	for (uint32_t i = 1; i < s->upload_count; i++)
-		if (s->uploads[i].step < s->uploads[oldest].step) oldest = i;
-	return oldest;
+// state_seniority is State.seniority.
+static uint32_t state_seniority(struct state *s, const struct key *id) {
+	if (state_has_office(s, id)) return 0;
+	const struct client *client = state_member(s, id);
+	int32_t waiting = client ? -1 : index_of(&s->pending, id);
+	if (waiting >= 0) client = &s->pending.list[waiting];
+	return client && !client_is_new(client) ? client->probation_until : UINT32_MAX;
+}
+
+// state_is_stale is State.isStale.
+static bool state_is_stale(struct state *s, const struct upload *u, uint32_t step) {
+	if (!state_is_recorded(s, u->step, &u->digest)) return true;
+	return u->step < step && !state_is_healthy(s, &u->reporter) && index_of(&s->pending, &u->reporter) < 0;
+}
+
+// state_upload_in_the_way is State.uploadInTheWay: MAX_UPLOADS for none.
+static uint32_t state_upload_in_the_way(struct state *s, const struct key *from, uint32_t step) {
+	const struct upload *uploads = s->uploads;
+	uint32_t stale = MAX_UPLOADS, youngest = 0;
+	for (uint32_t i = 0; i < s->upload_count; i++) {
+		if (state_is_stale(s, &uploads[i], step) && (stale == MAX_UPLOADS || uploads[i].step < uploads[stale].step)) stale = i;
+		if (uploads[i].since > uploads[youngest].since ||
+		    (uploads[i].since == uploads[youngest].since && uploads[i].step < uploads[youngest].step))
+			youngest = i;
+	}
+	if (stale < MAX_UPLOADS) return stale;
+	return uploads[youngest].since > state_seniority(s, from) ? youngest : MAX_UPLOADS;
 }
 
 // state_upload_to_replace is State.uploadToReplace. It sets replaced to MAX_UPLOADS for none.
@@ -52,8 +73,8 @@ static enum code state_upload_to_replace(struct state *s, const struct key *from
 			return s->uploads[i].step >= a->number ? ERR_DUPLICATE : ACCEPTED;
 		}
 	if (s->upload_count < MAX_UPLOADS) return ACCEPTED;
-	*replaced = state_oldest_upload(s);
-	return s->uploads[*replaced].step >= a->number ? ERR_FULL : ACCEPTED;
+	*replaced = state_upload_in_the_way(s, from, a->number);
+	return *replaced == MAX_UPLOADS ? ERR_FULL : ACCEPTED;
 }
 
 // state_report_upload is State.reportUpload.
@@ -64,6 +85,7 @@ enum code state_report_upload(struct state *s, const struct key *from, const str
 	if (replaced < MAX_UPLOADS) list_delete(s->uploads, sizeof(struct upload), &s->upload_count, replaced);
 	struct upload *u = &s->uploads[s->upload_count++];
 	u->reporter = *from;
+	u->since = state_seniority(s, from);
 	u->digest = a->id;
 	u->step = a->number;
 	u->kind = a->place.kind;
@@ -74,14 +96,14 @@ enum code state_report_upload(struct state *s, const struct key *from, const str
 	return ACCEPTED;
 }
 
-// state_fall_back_if_model_is_gone is State.fallBackIfModelIsGone.
+// state_fall_back_if_model_is_gone is State.fallBackIfModelIsGone, when the members have their seats.
 void state_fall_back_if_model_is_gone(struct state *s) {
 	struct checkpoint *checkpoint = &s->model.checkpoint;
 	if (is_origin(checkpoint->kind)) return;
 	bool held = false, experienced = false;
-	for (uint32_t i = 0; i < s->pending.count; i++) {
-		held |= s->pending.list[i].holds_model;
-		experienced |= s->pending.list[i].optimizer_since != 0;
+	for (uint32_t i = 0; i < s->epoch.clients.count; i++) {
+		held |= s->epoch.clients.list[i].holds_model;
+		experienced |= s->epoch.clients.list[i].optimizer_since != 0;
 	}
 	if (held) {
 		if (!experienced) s->cold_start = 1;

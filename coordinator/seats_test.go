@@ -1,0 +1,325 @@
+package coordinator
+
+import (
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// probationRun is a run of members that are past their probation.
+func probationRun(t testing.TB, members int) *run {
+	t.Helper()
+	config := testConfig()
+	config.ProbationSteps, config.TotalSteps, config.GlobalBatchSizeStart, config.GlobalBatchSizeEnd = 2, 1000, 300, 300
+	names := make([]string, members)
+	for i := range names {
+		names[i] = "m" + strconv.Itoa(i)
+	}
+	return newRun(t, config, names...)
+}
+
+func (r *run) joinMany(prefix string, count int) {
+	r.t.Helper()
+	for i := range count {
+		r.join(prefix + strconv.Itoa(i))
+	}
+}
+
+// countMembers returns how many members, and how many pending clients, have names that begin so.
+func (r *run) countNamed(prefix string) (members, pending int) {
+	for _, l := range []struct {
+		clients []Client
+		count   *int
+	}{{r.Epoch.Clients, &members}, {r.Pending, &pending}} {
+		for i := range l.clients {
+			if strings.HasPrefix(nameOf(l.clients[i].ID), prefix) {
+				*l.count++
+			}
+		}
+	}
+	return members, pending
+}
+
+// TestFloodOwnsNoEpoch is the proof that one process takes all places: it joins with as many keys
+// as can wait. Honest newcomers get in, members keep their seats, and in no epoch a third of the
+// members are on probation.
+func TestFloodOwnsNoEpoch(t *testing.T) {
+	r := probationRun(t, 12)
+	r.joinMany("flood", MaxClients)
+	if members, pending := r.countNamed("flood"); members != 0 || pending != MaxClients {
+		t.Fatalf("%d of the flood are members and %d pending", members, pending)
+	}
+	r.joinMany("honest", 20) // "run is full" before
+	if _, pending := r.countNamed("honest"); pending < 18 {
+		t.Errorf("%d of 20 honest newcomers wait", pending)
+	}
+	for epoch := range 6 {
+		r.finishEpoch("x" + strconv.Itoa(epoch))
+		r.startTraining()
+		young := 0
+		for i := range r.Epoch.Clients {
+			if r.Epoch.Clients[i].ProbationUntil > r.Progress.Step {
+				young++
+			}
+		}
+		if 3*young >= len(r.Epoch.Clients) || young == 0 {
+			t.Fatalf("epoch %d: %d of %d members are on probation", epoch, young, len(r.Epoch.Clients))
+		}
+		if members, _ := r.countNamed("m"); members != 12 {
+			t.Fatalf("epoch %d: %d of 12 old members have their seats", epoch, members)
+		}
+	}
+	flood, _ := r.countNamed("flood")
+	honest, _ := r.countNamed("honest")
+	t.Logf("after 6 epochs: %d of 256 of the flood and %d of 20 honest newcomers are members", flood, honest)
+	if honest == 0 {
+		t.Error("no honest newcomer became a member")
+	}
+	if err := r.Check(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestNewcomersAreDrawn lets many groups of newcomers wait for few places: who is drawn does not
+// depend on the order in which they joined, and those who joined when the draw was known are
+// drawn last.
+func TestNewcomersAreDrawn(t *testing.T) {
+	const runs, newcomers, places = 60, 40, 5
+	var drawn [newcomers]int
+	for i := range runs {
+		r := probationRun(t, 12)
+		for n := range newcomers {
+			r.join("n" + strconv.Itoa(n))
+		}
+		r.now += uint64(i)*7919 + 1 // the test's draws are its times
+		r.finishEpoch("x")
+		r.joinMany("late", 50)
+		r.until(Warmup)
+		if late, _ := r.countNamed("late"); late != 0 {
+			t.Fatalf("%d that joined after the last draw have seats", late)
+		}
+		if members, waiting := r.countNamed("n"); members != places || waiting != newcomers-places {
+			t.Fatalf("%d newcomers have seats and %d wait, want %d and %d", members, waiting, places, newcomers-places)
+		}
+		for n := range newcomers {
+			if r.isHealthy(clientID("n" + strconv.Itoa(n))) {
+				drawn[n]++
+			}
+		}
+	}
+	first, last := 0, 0
+	for n := range newcomers / 2 {
+		first, last = first+drawn[n], last+drawn[newcomers-1-n]
+	}
+	// Binomial: 300 draws, the half of them expected, deviation 8.7.
+	if first < 115 || last < 115 {
+		t.Errorf("of those who came first %d were drawn, of those who came last %d", first, last)
+	}
+	if slices.Max(drawn[:]) > 22 { // 7.5 expected, deviation 2.6
+		t.Errorf("one was drawn %d times in %d runs: %v", slices.Max(drawn[:]), runs, drawn)
+	}
+}
+
+// TestReturningMembersKeepTheirPlaces lets members leave, in several ways, while others fill the
+// list of those who wait.
+func TestReturningMembersKeepTheirPlaces(t *testing.T) {
+	r := probationRun(t, 12)
+	r.finishEpoch("x")
+	r.startTraining()
+	r.must("m3", Withdraw{Client: clientID("m3")})
+	r.must("host", Withdraw{Client: clientID("m4")})
+	r.must("host", Eject{Client: clientID("m5")})
+	member, _ := r.Member(clientID("m6"))
+	member.State = Dropped // as if witnesses had said so
+	r.joinMany("flood", MaxClients)
+	for i := 3; i < 8; i++ { // m7 gives its seat up
+		r.nonce++
+		err := r.Apply(clientID("m"+strconv.Itoa(i)), r.nonce, Join{Epoch: r.Progress.Epoch})
+		if i == 5 && !errors.Is(err, ErrNotAuthorised) || i != 5 && err != nil {
+			t.Fatalf("m%d joins: %v", i, err)
+		}
+	}
+	r.joinMany("more", 300)
+	for i, until := range map[int]uint32{3: 3, 4: 3, 6: r.Progress.Step + 2, 7: 3} {
+		at := indexOf(r.Pending, clientID("m"+strconv.Itoa(i)))
+		if at < 0 || r.Pending[at].ProbationUntil != until {
+			t.Fatalf("m%d waits at %d with another probation than until step %d:\n%+v", i, at, until, r.Pending[max(at, 0)])
+		}
+	}
+	r.finishEpoch("y")
+	r.startTraining()
+	if members, _ := r.countNamed("m"); members-countOf(r, "more") != 11 {
+		t.Errorf("%d of the old members have seats, want 11", members-countOf(r, "more"))
+	}
+}
+
+func countOf(r *run, prefix string) int {
+	members, _ := r.countNamed(prefix)
+	return members
+}
+
+// TestCreditOutlivesAFlood lets others join and leave until nobody could be remembered.
+func TestCreditOutlivesAFlood(t *testing.T) {
+	r := probationRun(t, 12)
+	r.finishEpoch("x")
+	r.startTraining()
+	r.must("m3", Withdraw{Client: clientID("m3")})
+	r.finishEpoch("y")
+	r.startTraining() // m3 is departed now
+	for i := range MaxClients + 20 {
+		name := "x" + strconv.Itoa(i)
+		r.join(name)
+		r.must(name, Withdraw{Client: clientID(name)})
+	}
+	r.join("m3")
+	if last := r.Pending[len(r.Pending)-1]; last.ProbationUntil != 3 {
+		t.Errorf("m3 is on probation until step %d, want 3: it was a member", last.ProbationUntil)
+	}
+	if err := r.Check(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestPermissionedRunsDrawNobody fills the list of a permissioned run, whose clients all have an
+// authorization: nobody takes the place of another, and all of them get seats.
+func TestPermissionedRunsDrawNobody(t *testing.T) {
+	config := testConfig()
+	config.ProbationSteps = 5
+	genesis := Genesis{RunID: "walk", Host: host, Config: config, Model: testModel(), Permissioned: true}
+	r := newRunOf(t, genesis, "a", "b", "c")
+	for i := range MaxClients - 3 {
+		r.must("host", Authorize{Grantee: clientID("n" + strconv.Itoa(i)), Allowed: true})
+	}
+	r.joinMany("n", MaxClients-3)
+	delegates := []ClientID{clientID("x0"), clientID("x1"), clientID("x2"), clientID("x3")}
+	r.must("n0", SetDelegates{Number: 4, Delegates: delegates})
+	r.joinMany("x", 3)
+	if err := r.Apply(clientID("x3"), 1<<40, Join{}); !errors.Is(err, ErrFull) {
+		t.Errorf("one more than can wait: %v, want ErrFull", err)
+	}
+	r.finishEpoch("x")
+	r.startTraining()
+	if len(r.Epoch.Clients) != MaxClients || len(r.Pending) != 0 {
+		t.Errorf("%d members and %d that wait, want all places taken and the others gone", len(r.Epoch.Clients), len(r.Pending))
+	}
+	if r.CurrentRound().Warming != (MemberSet{}) {
+		t.Error("somebody is on probation")
+	}
+}
+
+// TestFullRunHasAWaitingList lets newcomers wait for the seats of a run that has none left.
+func TestFullRunHasAWaitingList(t *testing.T) {
+	r := probationRun(t, MaxClients)
+	r.joinMany("n", 300)
+	if _, pending := r.countNamed("n"); pending != MaxClients {
+		t.Fatalf("%d wait", pending)
+	}
+	r.must("m9", Withdraw{Client: clientID("m9")})
+	r.finishEpoch("x")
+	if len(r.Pending) != MaxClients {
+		t.Fatalf("%d wait between epochs", len(r.Pending))
+	}
+	r.startTraining()
+	if members, _ := r.countNamed("n"); members != 1 || len(r.Epoch.Clients) != MaxClients {
+		t.Errorf("%d newcomers of %d members, want one in the place of who left", members, len(r.Epoch.Clients))
+	}
+	if err := r.Apply(clientID("late"), 1<<40, Join{Epoch: r.Progress.Epoch}); err != nil {
+		t.Errorf("in a round: %v", err)
+	}
+}
+
+// TestProbationSkipsResults looks whose results count: those of members past their probation, and
+// of all where nobody is.
+func TestProbationSkipsResults(t *testing.T) {
+	skipped := func(r *run) (names []string) {
+		for i, id := range r.CurrentRound().Members {
+			if r.CurrentRound().Warming.Has(i) {
+				names = append(names, nameOf(id))
+			}
+		}
+		return names
+	}
+	r := probationRun(t, 5)
+	if got := skipped(r); got != nil {
+		t.Errorf("in a new run %v are skipped", got)
+	}
+	r.join("new")
+	r.finishEpoch("x")
+	for _, want := range []int{1, 1, 0} {
+		if r.RunState != RoundTrain {
+			r.startTraining()
+		}
+		if got := skipped(r); len(got) != want || want == 1 && got[0] != "new" {
+			t.Errorf("step %d: %v are skipped, want %d", r.Progress.Step, got, want)
+		}
+		if step := r.Progress.Step; step == 3 {
+			r.witnessAll()
+			for r.Progress.Step == step {
+				r.now += second
+				r.Tick(r.now, r.now)
+			}
+		} else {
+			r.finishEpoch("y" + strconv.Itoa(int(step)))
+		}
+	}
+	// A cold start makes all optimizers young, those of members on probation as well.
+	cold := probationRun(t, 5)
+	cold.Model.ColdStartWarmupSteps = 2
+	cold.finishEpoch("x")
+	cold.join("new")
+	cold.must("host", SetPaused{Paused: true})
+	cold.until(Paused)
+	cold.must("host", SetPaused{Paused: false})
+	cold.startTraining()
+	if got := skipped(cold); !slices.Equal(got, []string{"new"}) {
+		t.Errorf("in an epoch that starts cold %v are skipped, want the new one", got)
+	}
+}
+
+// TestOneTrainerCounts lets the optimizers of all members that are past their probation be young.
+func TestOneTrainerCounts(t *testing.T) {
+	r := probationRun(t, 3)
+	r.Model.ColdStartWarmupSteps = 2
+	r.join("new")
+	r.finishEpoch("x")
+	r.startTraining()
+	for i := range r.Epoch.Clients {
+		r.Epoch.Clients[i].OptimizerSince = r.Progress.Step
+	}
+	r.Epoch.Clients[3].OptimizerSince = 1
+	round := r.roundOf(r.Progress.Step)
+	if nameOf(round.Members[3]) != "new" || !round.Warming.Has(3) || round.Warming.Has(0) || round.Warming.Has(1) || round.Warming.Has(2) {
+		t.Errorf("skipped: %x, want the new one alone", round.Warming)
+	}
+}
+
+// TestPlaces is the table of how many newcomers an epoch takes.
+func TestPlaces(t *testing.T) {
+	tests := []struct{ regular, young, least, want int }{
+		{0, 0, 3, MaxClients}, // a run begins
+		{1, 0, 1, 1},
+		{2, 0, 1, 1},
+		{2, 1, 1, 0},
+		{3, 0, 1, 1},
+		{5, 0, 1, 2},
+		{12, 0, 1, 5},
+		{12, 3, 1, 2},
+		{12, 9, 1, 0},
+		{2, 0, 6, 4}, // as many as the next epoch needs
+		{0, 12, 1, 5},
+		{200, 0, 1, 99},
+	}
+	for _, test := range tests {
+		var s State
+		s.Config = Config{ProbationSteps: 1, InitMinClients: uint16(test.least)}
+		if got := s.places(test.regular, test.young); got != test.want {
+			t.Errorf("%+v: %d", test, got)
+		}
+		s.Config.ProbationSteps = 0
+		if got := s.places(test.regular, test.young); got != MaxClients-test.regular-test.young {
+			t.Errorf("%+v without probation: %d", test, got)
+		}
+	}
+}
