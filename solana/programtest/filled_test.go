@@ -120,6 +120,16 @@ var disturbances = []func(*generator, *coordinator.State){
 			s.Epoch.Clients[i].ProbationUntil = oneOf(g, 1, s.Progress.Step, s.Progress.Step+1+uint32(g.IntN(2)))
 		}
 	},
+	func(g *generator, s *coordinator.State) { // only members on probation have old optimizers
+		for _, l := range [][]coordinator.Client{s.Pending, s.Epoch.Clients} {
+			for i := range l {
+				l[i].OptimizerSince, l[i].ProbationUntil = s.Progress.Step, 1
+				if g.rarely(2) {
+					l[i].OptimizerSince, l[i].ProbationUntil = 1, 1<<32-1
+				}
+			}
+		}
+	},
 	func(g *generator, s *coordinator.State) { // nobody holds the model
 		for i := range s.Pending {
 			s.Pending[i].HoldsModel = false
@@ -178,16 +188,18 @@ func (g *generator) fillUploads(s *coordinator.State) {
 	}
 	known := append(slices.Clone(s.Earlier), coordinator.Recorded{Step: c.Step, Digest: c.Digest})
 	known = known[g.IntN(len(known)):]
+	around, since := g.rarely(2), uint32(g.IntN(2))*s.Progress.Step // reporters take part, and are as old as each other
 	for i := range oneOf(g, 0, 1, 2, 3, coordinator.MaxUploads, coordinator.MaxUploads) {
 		r := oneOf(g, known...)
 		reporter := clientID(600_000 + i)
-		if g.rarely(2) && i < len(g.ids) {
+		if (around || g.rarely(2)) && i < len(g.ids) {
 			reporter = g.ids[i]
 		}
-		s.Uploads = append(s.Uploads, coordinator.Upload{Reporter: reporter, Step: r.Step, Digest: r.Digest, Tries: uint8(g.IntN(coordinator.MaxUploadTries + 1)), Since: oneOf(g, 0, 1, s.Progress.Step, s.Progress.Step+1, 1<<32-1), Place: coordinator.Place{
+		s.Uploads = append(s.Uploads, coordinator.Upload{Reporter: reporter, Step: r.Step, Digest: r.Digest, Tries: uint8(g.IntN(coordinator.MaxUploadTries + 1)), Since: oneOf(g, since, since, 0, 1, s.Progress.Step+1, 1<<32-1), Place: coordinator.Place{
 			Kind: coordinator.CheckpointGcs, Repo: "bucket", Revision: oneOf(g, "", "v", commit),
 		}})
 	}
+	s.Earlier = s.Earlier[oneOf(g, 0, 0, len(s.Earlier)/2, len(s.Earlier)):] // the run has forgotten some
 }
 
 // disturb changes a state so that it still can be, and loads it.

@@ -95,9 +95,10 @@ func (l *lateRun) age() {
 	}
 	if len(s.Epoch.Clients) > 0 && l.rarely(2) {
 		s.Epoch.Exited = nil
-		for i := range l.IntN(3 * len(l.ids)) {
+		for i := range min(l.IntN(3*len(l.ids)), coordinator.MaxClients-len(s.Epoch.Clients)) {
 			c := l.stranger(&s, i, coordinator.Withdrawn)
 			c.Lateness = oneOf(l.generator, coordinator.OnTime, coordinator.Late)
+			c.ProbationUntil = 1 + uint32(l.IntN(9))
 			s.Epoch.Exited = append(s.Epoch.Exited, c)
 		}
 	}

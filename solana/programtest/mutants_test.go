@@ -157,7 +157,7 @@ var mutants = []struct{ source, old, new string }{
 	{"seats.c", "{id, sizeof *id}", "{id, 31}"},
 	{"seats.c", "if (!client->waited) ranks[i] |= 1ull << 63;", ""},
 	{"seats.c", "state_rank(s, &client->id) >> 1", "state_rank(s, &client->id)"},
-	{"seats.c", "if (below <= places) limit |= bit;", "if (below < places) limit |= bit;"},
+	{"seats.c", "if (below <= places) limit |= bit;", "if (below <= places + 1) limit |= bit;"},
 	{"seats.c", "newcomers > over ? newcomers - over : 0", "newcomers > over ? newcomers - over : 1"},
 	{"seats.c", "i < count && kept < room; i++", "i < count; i++"},
 	{"seats.c", "most = (regular - 1) / 2 > 1 ? (regular - 1) / 2 : 1", "most = (regular - 1) / 2"},

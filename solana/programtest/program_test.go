@@ -32,6 +32,8 @@ func suites(operations int) []suite {
 		{"slow witnesses", slowWitnesses},
 		{"caps of findings", capsOfFindings},
 		{"lateness", seeds(operations/2, lateness)},
+		{"seats", seeds(operations, seats)},
+		{"full uploads", seeds(operations/4, fullUploads)},
 		{"random", seeds(operations, random)},
 		{"filled", seeds(operations, filled)},
 		{"configurations", configurations},
