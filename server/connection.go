@@ -233,7 +233,7 @@ func (c *connection) readHello(payload []byte) error {
 	if err != nil {
 		return refuse(frame.RefusedMalformed, "%v", err)
 	}
-	if hello.ID != c.id || hello.RunID != c.host.runID || hello.Role != c.role || hello.Sequence <= c.sequence {
+	if hello.ID != c.id || hello.RunID != c.host.runID || hello.Run != c.host.run || hello.Role != c.role || hello.Sequence <= c.sequence {
 		return refuse(frame.RefusedMalformed, "a later hello must be of the same client, run and role, and of a higher sequence")
 	}
 	c.sequence = hello.Sequence
@@ -248,7 +248,7 @@ func (c *connection) readSubmit(ctx context.Context, payload []byte) error {
 	if err != nil {
 		return refuse(frame.RefusedMalformed, "%v", err)
 	}
-	action, err := wire.OpenAction(submit.Action, c.host.runID)
+	action, err := wire.OpenAction(submit.Action, c.host.run)
 	if err != nil {
 		return refuse(frame.RefusedMalformed, "action: %v", err)
 	}

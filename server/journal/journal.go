@@ -18,8 +18,8 @@ import (
 const MaxPayload = 1 << 20
 
 const (
-	magic      = "psychelog/3\n"
-	oldMagic   = "psychelog/" // formats 1 and 2: other rules of the coordinator, which would replay to another state
+	magic      = "psychelog/4\n"
+	oldMagic   = "psychelog/" // formats 1 to 3: other rules of the coordinator, which would replay to another state
 	headerSize = 4 + sha256.Size + 4
 )
 
@@ -28,7 +28,7 @@ var (
 	// ErrDamaged says that a file holds something that no writer left there.
 	ErrDamaged = errors.New("journal is damaged")
 	// ErrVersion says that a journal was written in an earlier format.
-	ErrVersion = errors.New("journal of an earlier format, this program reads and writes 3")
+	ErrVersion = errors.New("journal of an earlier format, this program reads and writes 4")
 	// ErrLocked says that another process has the file open for writing.
 	ErrLocked = errors.New("journal is in use by another process; stop that one first")
 	// ErrPosition says that a file does not hold the entries that a Position says it does.
@@ -243,7 +243,7 @@ func read(source io.Reader, replay func([]byte) error) (Summary, error) {
 	if err != nil {
 		return summary, err
 	}
-	if text := string(start[:]); text == oldMagic+"1\n" || text == oldMagic+"2\n" {
+	if text := string(start[:]); text == oldMagic+"1\n" || text == oldMagic+"2\n" || text == oldMagic+"3\n" {
 		return summary, fmt.Errorf("%w: go on with the program that wrote it, or move it away and begin a new run from the checkpoint of the old one", ErrVersion)
 	}
 	if string(start[:]) != magic {
