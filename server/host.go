@@ -122,7 +122,7 @@ func (h *host) awaitReturn() {
 
 // noteLog tells connections how much of the journal they may read.
 func (h *host) noteLog() {
-	if h.store.journal != nil {
+	if h.store.keeps() {
 		h.logSize.Store(h.store.journal.Size())
 	}
 }
@@ -393,7 +393,7 @@ func (h *host) publish() {
 	h.registry.seatStrangers(known)
 	next := publication{phase: h.phaseNow(), participants: len(participants), known: known, offices: h.offices(), closed: h.state.Closed}
 	if newest := h.newest.Load(); newest != nil {
-		next.state, next.peers = newest.state, newest.peers
+		next.state, next.peers, next.log = newest.state, newest.peers, newest.log
 		interval := pushInterval + pushIntervalEach*time.Duration(len(participants))
 		if next.phase == newest.phase && !h.urgent && time.Since(h.seenAt) < interval {
 			h.publishAt = h.seenAt.Add(interval)
@@ -408,6 +408,12 @@ func (h *host) publish() {
 	if !h.stateSeen {
 		h.stateSeen, h.urgent, h.seenAt = true, false, time.Now()
 		next.state = next.state.next(frame.TypeState, frame.TypeStateDelta, h.state.AppendTo(nil))
+		if next.log.index == 0 {
+			next.log = beginCourse(&h.store, h.key)
+		} else {
+			next.log = next.log.next(h.store.log, h.store.fresh, h.store.journal.Size(), h.key)
+		}
+		h.store.fresh = nil
 		h.server.show(h.state)
 	}
 	if peersAreNew {

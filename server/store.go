@@ -43,7 +43,8 @@ type store struct {
 	journal      *journal.Journal // nil when nothing is kept
 	journalPath  string
 	snapshotPath string
-	unsaved      int // records since the newest snapshot
+	unsaved      int      // records since the newest snapshot
+	fresh        [][]byte // records that are not published yet
 }
 
 func makeStateDir(dir string) error {
@@ -104,8 +105,7 @@ func savedRuns(dir string) ([]string, error) {
 // must be there. With an empty dir nothing is kept.
 func openStore(dir, runID string, first *follow.Genesis, logger *slog.Logger) (store, error) {
 	if dir == "" {
-		log, err := follow.Begin(*first)
-		return store{log: log}, err
+		return temporaryStore(*first)
 	}
 	s := store{journalPath: JournalPath(dir, runID), snapshotPath: SnapshotPath(dir, runID)}
 	r, summary, err := s.replay(logger)
@@ -129,6 +129,23 @@ func openStore(dir, runID string, first *follow.Genesis, logger *slog.Logger) (s
 	}
 	return s, nil
 }
+
+// temporaryStore begins a run of which nothing is left after the process.
+func temporaryStore(first follow.Genesis) (store, error) {
+	log, err := follow.Begin(first)
+	if err != nil {
+		return store{}, err
+	}
+	s := store{log: log}
+	if s.journal, err = journal.OpenTemporary(); err != nil {
+		return store{}, err
+	}
+	record := follow.Record{Kind: follow.KindGenesis, Genesis: first}
+	return s, errors.Join(s.journal.Append(record.AppendTo(nil)), s.journal.Commit())
+}
+
+// keeps reports whether the run survives the process.
+func (s *store) keeps() bool { return s.journalPath != "" }
 
 // begin compares the beginning of the journal with what the run should begin with, or writes that.
 func (s *store) begin(first *follow.Genesis, logger *slog.Logger) error {
@@ -271,18 +288,13 @@ func (s *store) openFrom(from journal.Position, r *replayer) (journal.Summary, e
 func (s *store) append(r follow.Record) error {
 	payload := r.AppendTo(nil)
 	s.log.Note(payload)
-	if s.journal == nil {
-		return nil
-	}
+	s.fresh = append(s.fresh, payload)
 	s.unsaved++
 	return s.journal.Append(payload)
 }
 
 // commit waits until the disk has everything that was appended.
 func (s *store) commit() error {
-	if s.journal == nil {
-		return nil
-	}
 	if err := s.journal.Commit(); errors.Is(err, journal.ErrFull) {
 		return err
 	} else if err != nil {
@@ -294,7 +306,7 @@ func (s *store) commit() error {
 // save writes a snapshot of the present state, when enough records have gathered. The error
 // is one of the journal; without a snapshot the next start only takes longer.
 func (s *store) save(every int, logger *slog.Logger, commit func() error) error {
-	if s.journal == nil || s.unsaved < every {
+	if !s.keeps() || s.unsaved < every {
 		return nil
 	}
 	taken := snapshot{position: s.journal.Position(), starts: s.log.Starts(), state: s.log.State.AppendTo(nil)}

@@ -239,24 +239,49 @@ func isPermanent(err error) bool {
 func (c *Client) live(s *session) {
 	defer close(c.updates)
 	known := make(map[identity.ID][]string)
+	t, err := c.begins(s)
+	if err != nil {
+		c.dropSession(s)
+		c.end(err)
+		return
+	}
 	for {
-		err := s.read(c.ctx, func(state *coordinator.State, peers []backend.Peer) {
+		err := s.read(c.ctx, t, func(state *coordinator.State, peers []backend.Peer) {
 			c.raiseNonce(state)
-			c.publish(backend.Update{State: state, Peers: mergePeers(known, state, peers), Run: s.run})
+			u := backend.Update{State: state, Peers: mergePeers(known, state, peers), Run: s.run}
+			if t != nil {
+				u.Starts = slices.Clone(t.starts)
+			}
+			c.publish(u)
 		})
 		c.dropSession(s)
 		if c.ctx.Err() != nil {
 			c.end(context.Cause(c.ctx))
 			return
 		}
+		if lie := t.liedBy(err); lie != nil {
+			c.end(lie)
+			return
+		}
 		c.logger.Warn("lost the connection to the server", "error", err)
 		if s, err = c.connect(0, c.options.ReconnectTimeout); err != nil {
+			if lie := t.liedBy(err); lie != nil {
+				err = lie
+			}
 			c.end(err)
 			return
 		}
 		c.begin(s)
 		c.logger.Info("connected to the server again")
 	}
+}
+
+// begins returns where the client follows the log from; nil for who only watches.
+func (c *Client) begins(s *session) (*trail, error) {
+	if c.options.Observe {
+		return nil, nil
+	}
+	return beginTrail(s.genesis)
 }
 
 // begin makes s the session that Submit uses. Addresses that were announced while it was

@@ -133,6 +133,9 @@ func isNoTLS(err error) bool {
 	return ok
 }
 
+// errShorter says that the server's log does not reach as far as the client has followed it.
+var errShorter = errors.New("the log is shorter")
+
 // refusal turns a Refusal into the error it stands for.
 func refusal(payload []byte) error {
 	r, err := frame.DecodeRefusal(payload)
@@ -141,6 +144,8 @@ func refusal(payload []byte) error {
 		return err
 	case r.Code == frame.RefusedWrongRun:
 		return fmt.Errorf("%w: %s", backend.ErrWrongRun, r.Reason)
+	case r.Code == frame.RefusedPlace:
+		return fmt.Errorf("%w: %s", errShorter, r.Reason)
 	case r.Code == frame.RefusedDuplicateKey:
 		return fmt.Errorf("%w: %s", backend.ErrDuplicateKey, r.Reason)
 	case r.Code.Retry():
@@ -152,12 +157,18 @@ func refusal(payload []byte) error {
 
 // read handles what the server sends until the session ends, and says why it did. It calls
 // update when there is a state and it or the peers are new, but not for one that is outdated
-// already, as what follows it shows: decoding a state costs milliseconds in a large run.
-func (s *session) read(ctx context.Context, update func(*coordinator.State, []backend.Peer)) error {
+// already, as what follows it shows. With a trail the state is what the log leads to, else what
+// the server says.
+func (s *session) read(ctx context.Context, t *trail, update func(*coordinator.State, []backend.Peer)) error {
 	stop := context.AfterFunc(ctx, func() { _ = s.socket.Close() })
 	defer stop()
 	var v view
-	var following coordinator.Decoder
+	if t != nil {
+		t.window, v.trail = nil, t
+		if err := s.write(frame.TypeFollow, frame.Follow{Index: t.log.Head().Index}.AppendTo(nil)); err != nil {
+			return err
+		}
+	}
 	for {
 		if err := s.socket.SetReadDeadline(time.Now().Add(frame.IdleTimeout)); err != nil {
 			return err
@@ -175,15 +186,15 @@ func (s *session) read(ctx context.Context, update func(*coordinator.State, []ba
 		if err != nil {
 			return err
 		}
-		if !v.changed || len(v.state) == 0 || s.buffer.Buffered() > 0 {
+		if !v.changed || !v.ready() || s.buffer.Buffered() > 0 {
 			continue
 		}
 		v.changed = false
-		decoded, err := following.Decode(v.state) // anew for every update: the reader owns it
+		state, err := v.newest()
 		if err != nil {
 			return fmt.Errorf("state of the run: %w", err)
 		}
-		update(&decoded, v.known)
+		update(&state, v.known)
 	}
 }
 
@@ -192,11 +203,40 @@ type view struct {
 	state, peers []byte
 	known        []backend.Peer // peers, decoded
 	changed      bool           // since the last update
+	trail        *trail         // nil: the state is believed
+	following    coordinator.Decoder
+}
+
+// ready reports whether there is a state to show.
+func (v *view) ready() bool {
+	if v.trail != nil {
+		return v.trail.signed
+	}
+	return len(v.state) > 0
+}
+
+// newest returns a state that the reader owns.
+func (v *view) newest() (coordinator.State, error) {
+	if v.trail != nil {
+		return v.trail.log.State.Clone(), nil
+	}
+	return v.following.Decode(v.state)
 }
 
 // apply takes a state, a list of peers, or a change of one.
 func (v *view) apply(kind frame.Type, payload []byte) (err error) {
 	v.changed = true
+	if v.trail != nil {
+		switch kind {
+		case frame.TypeRecords:
+			return v.trail.take(payload)
+		case frame.TypeWindow:
+			v.trail.window, err = frame.DecodeWindow(payload)
+			return err
+		case frame.TypeState, frame.TypeStateDelta:
+			return nil
+		}
+	}
 	switch kind {
 	case frame.TypeState:
 		v.state = append(v.state[:0], payload...)

@@ -204,6 +204,44 @@ func (j *Journal) Commit() error {
 	return nil
 }
 
+// ReadAt reads what is on the disk; any goroutine may call it while the journal is open.
+func (j *Journal) ReadAt(b []byte, offset int64) (int, error) { return j.file.ReadAt(b, offset) }
+
+// EntryHead is how many bytes an entry has before its payload, EntryTail how many behind it.
+const (
+	EntryHead = headerSize
+	EntryTail = sha256.Size
+)
+
+// PayloadSize reads from the first bytes of an entry how long its payload is.
+func PayloadSize(head []byte) int { return int(binary.BigEndian.Uint32(head)) }
+
+// First is the offset of the first entry.
+const First = int64(len(magic))
+
+// OpenTemporary makes a journal that ends with the process: nobody else sees it, and nothing waits
+// for the disk.
+func OpenTemporary() (*Journal, error) {
+	made, err := os.CreateTemp("", "psyche-*.journal")
+	if err != nil {
+		return nil, fmt.Errorf("make a journal: %w", err)
+	}
+	if err := errors.Join(os.Remove(made.Name()), writeMagic(made)); err != nil {
+		return nil, fmt.Errorf("make a journal: %w", errors.Join(err, made.Close()))
+	}
+	return &Journal{file: unsynced{made}, size: First}, nil
+}
+
+func writeMagic(f *os.File) error {
+	_, err := f.WriteString(magic)
+	return err
+}
+
+// unsynced is a file of which nothing is left after the process.
+type unsynced struct{ *os.File }
+
+func (unsynced) Sync() error { return nil }
+
 // Size returns the bytes of the file that are known to be on the disk.
 func (j *Journal) Size() int64 { return j.size }
 

@@ -57,6 +57,9 @@ const (
 	TypeCreate
 	TypeReadLog
 	TypeLog
+	TypeFollow
+	TypeRecords
+	TypeWindow
 )
 
 const lengthSize = 4

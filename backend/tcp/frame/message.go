@@ -160,6 +160,7 @@ const (
 	RefusedTimeout                             // the client was too slow
 	RefusedShutdown                            // the host stops
 	RefusedCreation                            // the host does not make this run
+	RefusedPlace                               // the log does not reach as far as the client has it
 )
 
 // Retry reports whether another attempt can succeed without a person changing something.
