@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/psyche-go/psyche/client/env"
@@ -21,7 +22,10 @@ type utterance struct {
 	raw          []byte
 }
 
-var errTooLong = errors.New("it is too long")
+var (
+	errTooLong  = errors.New("it is too long")
+	errTooEarly = errors.New("the run was not seen yet")
+)
 
 // ears bring announcements to the loop, and the own ones to peers.
 type ears struct {
@@ -32,7 +36,8 @@ type ears struct {
 	heard         chan utterance
 	misbehaved    func(peer identity.ID, m Misbehaviour, detail string)
 	log           *slog.Logger
-	healed        time.Time // when lost gossip was last looked after
+	run           atomic.Pointer[[32]byte] // hash of the run; nil until a state of it was seen
+	healed        time.Time                // when lost gossip was last looked after
 }
 
 // heardRoom is how many verified announcements wait for the loop at most.
@@ -42,6 +47,9 @@ const heardRoom = 2 * coordinator.MaxClients
 // network.
 func (e *ears) listen(from identity.ID, message []byte) error {
 	author, announcement, err := e.open(message)
+	if errors.Is(err, errTooEarly) {
+		return err
+	}
 	if err != nil {
 		e.log.Debug("gossip refused", "from", from.Short(), "err", err)
 		e.misbehaved(from, InvalidMessage, "announcement: "+err.Error())
@@ -59,7 +67,11 @@ func (e *ears) open(message []byte) (identity.ID, wire.ResultAnnouncement, error
 	if len(message) > exchange.MaxAnnouncementSize {
 		return identity.ID{}, wire.ResultAnnouncement{}, errTooLong
 	}
-	return e.announcements.Open(message)
+	run := e.run.Load()
+	if run == nil {
+		return identity.ID{}, wire.ResultAnnouncement{}, errTooEarly
+	}
+	return e.announcements.Open(message, *run)
 }
 
 // publish gossips an announcement.
@@ -106,7 +118,7 @@ func (e *ears) of(ctx context.Context, peer identity.ID, step uint32) ([]utteran
 	raws = e.shelf.Unknown(step, raws) // a signature costs more to verify than everything else here
 	heard := make([]utterance, 0, len(raws))
 	for _, raw := range raws {
-		author, a, err := e.announcements.Open(raw)
+		author, a, err := e.open(raw)
 		if err != nil {
 			return heard, err
 		}

@@ -197,6 +197,7 @@ func (n *Node) observe(u backend.Update) {
 		return
 	}
 	newPeers := n.run.renew(u)
+	n.ears.run.Store(&u.Run)
 	if !n.seat.greeted {
 		n.seat.greeted = true
 		n.seat.again = n.run.knownBefore()
