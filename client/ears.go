@@ -3,7 +3,9 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/psyche-go/psyche/client/env"
@@ -21,7 +23,10 @@ type utterance struct {
 	raw          []byte
 }
 
-var errTooLong = errors.New("it is too long")
+var (
+	errTooLong  = errors.New("it is too long")
+	errReplayed = errors.New("its round is long over")
+)
 
 // ears bring announcements to the loop, and the own ones to peers.
 type ears struct {
@@ -32,7 +37,8 @@ type ears struct {
 	heard         chan utterance
 	misbehaved    func(peer identity.ID, m Misbehaviour, detail string)
 	log           *slog.Logger
-	healed        time.Time // when lost gossip was last looked after
+	healed        time.Time     // when lost gossip was last looked after
+	step          atomic.Uint32 // of the run
 }
 
 // heardRoom is how many verified announcements wait for the loop at most.
@@ -46,6 +52,11 @@ func (e *ears) listen(from identity.ID, message []byte) error {
 		e.log.Debug("gossip refused", "from", from.Short(), "err", err)
 		e.misbehaved(from, InvalidMessage, "announcement: "+err.Error())
 		return err
+	}
+	// Nobody announces a result again once its round is over, and nobody passes such a one on.
+	if step := e.step.Load(); announcement.Step < step && step-announcement.Step > coordinator.StoredRounds {
+		e.misbehaved(from, ReplayedRound, fmt.Sprintf("step %d in step %d", announcement.Step, step))
+		return errReplayed
 	}
 	select {
 	case e.heard <- utterance{from, author, announcement, message}:

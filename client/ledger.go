@@ -19,9 +19,11 @@ const (
 // ledger is a round's book, and what this client has to do in the round and has done.
 type ledger struct {
 	*books.Book
-	elected bool // this client witnesses the round
-	seats   int  // members that its epoch began with
-	told    bool // that everything that can be expected is held
+	opened  time.Time
+	most    time.Time // when the results of two thirds of the awaited trainers were held; zero: not yet
+	elected bool      // this client witnesses the round
+	seats   int       // members that its epoch began with
+	told    bool      // that everything that can be expected is held
 
 	trained    bool                 // training was started
 	ahead      assign.BatchID       // of the next round, once begun: not again before that round, should it fail
@@ -36,9 +38,9 @@ type ledger struct {
 }
 
 // openLedger opens the books of a round.
-func openLedger(round coordinator.Round, v *view, draws env.Draws) *ledger {
+func openLedger(round coordinator.Round, v *view, draws env.Draws, now time.Time) *ledger {
 	config := v.state.Config
-	l := &ledger{answered: make(map[identity.ID]bool), Book: books.Open(round, v.state.Epoch.StartStep, draws.Assignments(&round, config))}
+	l := &ledger{opened: now, answered: make(map[identity.ID]bool), Book: books.Open(round, v.state.Epoch.StartStep, draws.Assignments(&round, config))}
 	l.seats = max(v.state.Seats(), len(round.Members)) // the epoch may be over
 	if index, takesPart := round.MemberIndex(v.myself()); takesPart {
 		l.elected = draws.Elected(&round, config, index)

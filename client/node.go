@@ -199,6 +199,7 @@ func (n *Node) observe(u backend.Update) {
 		return
 	}
 	newPeers := n.run.renew(u)
+	n.ears.step.Store(u.State.Progress.Step)
 	if !n.seat.greeted {
 		n.seat.greeted = true
 		n.seat.again = n.run.knownBefore()
