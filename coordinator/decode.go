@@ -373,8 +373,8 @@ func (d *decoder) clients(field string) []Client {
 		c.ExitedHeight = d.uint32(field)
 		c.OptimizerSince = d.uint32(field)
 		bits := d.uint8(field)
-		c.HoldsModel, c.Active, c.Lateness = bits&1 != 0, bits&2 != 0, Lateness(bits>>2)
-		d.check(c.Lateness <= Slow, field)
+		c.HoldsModel, c.Active, c.Lateness, c.Returns = bits&1 != 0, bits&2 != 0, Lateness(bits>>2&3), bits>>4
+		d.check(c.Returns <= MaxReturns, field)
 	}
 	return clients
 }

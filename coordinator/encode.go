@@ -8,7 +8,7 @@ import (
 )
 
 // encodingVersion is the first byte of an encoded State.
-const encodingVersion = 5
+const encodingVersion = 6
 
 // Sizes of encoded parts.
 const (
@@ -211,7 +211,7 @@ func appendClients(b []byte, clients []Client) []byte {
 		b = le.AppendUint64(b, c.Nonce)
 		b = le.AppendUint32(b, c.ExitedHeight)
 		b = le.AppendUint32(b, c.OptimizerSince)
-		b = append(b, flags(c.HoldsModel, c.Active)|byte(c.Lateness)<<2)
+		b = append(b, flags(c.HoldsModel, c.Active)|byte(c.Lateness)<<2|c.Returns<<4)
 	}
 	return b
 }

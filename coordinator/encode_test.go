@@ -42,13 +42,14 @@ func goldenState(t testing.TB) State {
 	s.witnessAll()
 	s.must("main", SetPaused{Paused: true})
 	s.Epoch.Clients[0].Lateness, s.Epoch.Clients[1].Lateness, s.Epoch.Clients[2].Lateness = Slow, FoundLate, Late // as if witnesses had said so
+	s.Epoch.Clients[0].Returns = 2
 	return s.State
 }
 
 func TestGoldenBytes(t *testing.T) {
 	state := goldenState(t)
 	raw := state.AppendTo(nil)
-	file := filepath.Join("testdata", "state-v5.golden")
+	file := filepath.Join("testdata", "state-v6.golden")
 	if *update {
 		if err := os.WriteFile(file, raw, 0o644); err != nil {
 			t.Fatal(err)
@@ -165,8 +166,10 @@ func TestDecodeRefusesBrokenInvariants(t *testing.T) {
 		{"clients", func(s *State) { s.Epoch.Clients[1].State = 4 }},
 		{"clients", func(s *State) { s.RunState = WaitingForMembers }},
 		{"clients", func(s *State) { s.Epoch.Clients[0].Lateness = Slow + 1 }},
+		{"clients", func(s *State) { s.Epoch.Clients[0].Returns = MaxReturns + 1 }},
 		{"exited", func(s *State) { s.Epoch.Exited = []Client{{ID: clientID("z")}} }},
 		{"pending", func(s *State) { s.Pending[0].Lateness = Late }},
+		{"pending", func(s *State) { s.Pending[0].Returns = 1 }},
 		{"pending", func(s *State) { s.Pending[0].State = Withdrawn }},
 		{"pending", func(s *State) { s.Pending[0].ID = s.Epoch.Clients[0].ID }},
 		{"ready", func(s *State) { s.Epoch.Ready[1] = s.Epoch.Ready[0] }},

@@ -18,7 +18,8 @@ import (
 //     each grantee; whoever is pending may join and is not ejected.
 //   - Every list is within its bound and names no client twice; healthy members and
 //     pending clients are disjoint and at most MaxClients together.
-//   - Nobody is found late while pending.
+//   - Nobody is found late, or has returned, while pending; nobody returns more than
+//     MaxReturns times.
 //   - Nobody is a member, or Ready, in WaitingForMembers and Paused.
 //   - An epoch's first step is the one that Warmup leads to.
 //   - The rounds follow each other by one in step and height, end at Progress.Step
@@ -160,12 +161,12 @@ func (s *State) brokenMembership() string {
 			return list.name
 		}
 		for _, client := range list.clients {
-			if client.State > Ejected || client.Lateness > Slow || client.OptimizerSince > s.Progress.Step {
+			if client.State > Ejected || client.Lateness > Slow || client.Returns > MaxReturns || client.OptimizerSince > s.Progress.Step {
 				return list.name
 			}
 		}
 	}
-	if slices.ContainsFunc(s.Pending, func(c Client) bool { return c.Lateness != OnTime }) {
+	if slices.ContainsFunc(s.Pending, func(c Client) bool { return c.Lateness != OnTime || c.Returns > 0 }) {
 		return "pending"
 	}
 	isHealthy := func(c Client) bool { return c.State == Healthy }

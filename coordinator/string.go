@@ -115,7 +115,8 @@ func (p *page) clients(what string, clients []Client) {
 			p.flag(what == "exited", " in round "+num(c.ExitedHeight)),
 			p.flag(c.Lateness == FoundLate || c.Lateness == Late, ", late"),
 			p.flag(c.Lateness == Slow, ", slow"),
-			p.flag(c.HoldsModel, ", holds model"))
+			p.flag(c.HoldsModel, ", holds model"),
+			p.flag(c.Returns > 0, ", returned"))
 	}
 }
 

@@ -150,11 +150,11 @@ func (s *State) awaited(owners []ClientID) []ClientID {
 
 // quorumIsOutOfReach reports whether so many elected witnesses left before they
 // witnessed that the round can have no quorum any more. Nothing of it can count then,
-// and nobody who left can come back into the round, so there is nothing to wait for.
+// and nobody who left can come back into this round, so there is nothing to wait for.
 func (s *State) quorumIsOutOfReach() bool {
 	round := s.CurrentRound()
-	// A round's members stay in the epoch until its end, so this many of them have left.
-	if left := len(round.Members) - s.HealthyCount(); int(round.WitnessesElected)-left >= int(round.WitnessesNeeded) {
+	// A round's members stay in the epoch until its end: no more than these have left it.
+	if left := len(s.Epoch.Clients) - s.HealthyCount(); int(round.WitnessesElected)-left >= int(round.WitnessesNeeded) {
 		return false
 	}
 	return len(round.Witnesses)+len(s.silentWitnesses()) < int(round.WitnessesNeeded)

@@ -13,7 +13,7 @@ const (
 	Size = 272_000
 
 	// Version is that of the state's encoding in Go, whose fields the account has.
-	Version = 5
+	Version = 6
 
 	magic = "psyche1\x00"
 )

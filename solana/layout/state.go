@@ -135,6 +135,17 @@ type marks struct {
 	report        uint16
 }
 
+// of are the marks that need one bit each.
+func (m marks) of() (bits uint8) {
+	if m.ready {
+		bits |= 1
+	}
+	if m.barred {
+		bits |= 2
+	}
+	return bits
+}
+
 func marksOf(s *coordinator.State) func(coordinator.ClientID) marks {
 	e := &s.Epoch
 	ready := places(e.Ready, func(id *coordinator.ClientID) coordinator.ClientID { return *id })
@@ -157,12 +168,13 @@ func (a *account) clients(l *[]coordinator.Client, field string, marked func(coo
 		a.bool(&c.HoldsModel, field)
 		a.bool(&c.Active, field)
 		a.uint8((*uint8)(&c.Lateness))
+		a.uint8(&c.Returns)
 		if a.reads || marked == nil {
 			return
 		}
 		m := marked(c.ID)
-		a.bool(&m.ready, field)
-		a.bool(&m.barred, field)
+		of := m.of()
+		a.uint8(&of)
 		a.uint16(&m.report)
 	})
 }

@@ -30,6 +30,7 @@ enum action_kind {
 	EJECT,
 	CLOSE,
 	REPORT_UPLOAD,
+	RETURN = 15,
 };
 
 // update is an UpdateConfig. Its checkpoint's names are at most MAX_REPO_LENGTH bytes together.

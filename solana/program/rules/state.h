@@ -25,6 +25,7 @@ enum {
 	MAX_UPLOAD_TRIES = 3,
 	MAX_EARLIER = 8,
 	MAX_LAPSES = 8,
+	MAX_RETURNS = 3,
 	FILTER_WORDS = 40, // of bloom.Filter
 	SET_SIZE = MAX_CLIENTS / 8,
 };
@@ -33,7 +34,7 @@ enum {
 // STATE_MAGIC is "psyche1" and a zero byte; STATE_VERSION that of the Go core's encoding, which
 // has the same fields.
 #define STATE_MAGIC 0x0031656863797370ull
-enum { STATE_VERSION = 5 };
+enum { STATE_VERSION = 6 };
 
 enum run_state { UNINITIALIZED, WAITING_FOR_MEMBERS, WARMUP, ROUND_TRAIN, ROUND_WITNESS, COOLDOWN, FINISHED, PAUSED };
 enum client_state { HEALTHY, DROPPED, WITHDRAWN, EJECTED };
@@ -112,9 +113,10 @@ struct client {
 	uint64_t nonce;
 	uint32_t exited_height, optimizer_since;
 	uint8_t state, holds_model, active, lateness;
-	uint8_t ready;   // derived: the member is in epoch.ready
-	uint8_t barred;  // derived: the run no longer admits the member
-	uint16_t report; // derived: number of the member's report in epoch.reports, from 1; 0 without one
+	uint8_t returns;
+	uint8_t ready : 1;  // derived: the member is in epoch.ready
+	uint8_t barred : 1; // derived: the run no longer admits the member
+	uint16_t report;    // derived: number of the member's report in epoch.reports, from 1; 0 without one
 };
 
 struct clients {

@@ -171,7 +171,7 @@ static uint32_t state_silent_witnesses(struct state *s, uint8_t silent[SET_SIZE]
 // state_quorum_is_out_of_reach is State.quorumIsOutOfReach.
 bool state_quorum_is_out_of_reach(struct state *s) {
 	const struct round *round = state_current_round(s);
-	uint32_t left = round->member_count - state_healthy_count(s);
+	uint32_t left = s->epoch.clients.count - state_healthy_count(s);
 	if (round->witnesses_elected >= left + round->witnesses_needed) return false;
 	uint8_t silent[SET_SIZE];
 	return round->witness_count + state_silent_witnesses(s, silent) < round->witnesses_needed;
