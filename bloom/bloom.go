@@ -81,17 +81,6 @@ func (f *Filter) ContainsPositions(positions Positions) bool {
 	return true
 }
 
-// ContainsAll reports whether every bit of other is set: whether ContainsPositions holds
-// for all items that other was made of.
-func (f *Filter) ContainsAll(other *Filter) bool {
-	for i, word := range other {
-		if word&^f[i] != 0 {
-			return false
-		}
-	}
-	return true
-}
-
 // OnesCount returns the number of bits that are set: at most Hashes for each item.
 func (f *Filter) OnesCount() int {
 	count := 0

@@ -44,26 +44,6 @@ func TestPositions(t *testing.T) {
 	})
 }
 
-// TestContainsAll compares filters as a whole with their items one by one.
-func TestContainsAll(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		const seed = 7
-		items := rapid.SliceOfN(rapid.SliceOfN(rapid.Byte(), 1, 1), 1, 8)
-		var held, wanted Filter
-		for _, item := range items.Draw(t, "held") {
-			held.Add(seed, item)
-		}
-		want := true
-		for _, item := range items.Draw(t, "wanted") {
-			wanted.Add(seed, item)
-			want = want && held.Contains(seed, item)
-		}
-		if got := held.ContainsAll(&wanted); got != want {
-			t.Fatalf("holds all: %v, one by one %v", got, want)
-		}
-	})
-}
-
 func BenchmarkPositions(b *testing.B) {
 	keys := NewKeys(1)
 	item := sha256.Sum256(nil)

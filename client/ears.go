@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -25,6 +26,7 @@ type utterance struct {
 var (
 	errTooLong  = errors.New("it is too long")
 	errTooEarly = errors.New("the run was not seen yet")
+	errReplayed = errors.New("its round is long over")
 )
 
 // ears bring announcements to the loop, and the own ones to peers.
@@ -38,6 +40,7 @@ type ears struct {
 	log           *slog.Logger
 	run           atomic.Pointer[[32]byte] // hash of the run; nil until a state of it was seen
 	healed        time.Time                // when lost gossip was last looked after
+	step          atomic.Uint32            // of the run
 }
 
 // heardRoom is how many verified announcements wait for the loop at most.
@@ -54,6 +57,11 @@ func (e *ears) listen(from identity.ID, message []byte) error {
 		e.log.Debug("gossip refused", "from", from.Short(), "err", err)
 		e.misbehaved(from, InvalidMessage, "announcement: "+err.Error())
 		return err
+	}
+	// Nobody announces a result again once its round is over, and nobody passes such a one on.
+	if step := e.step.Load(); announcement.Step < step && step-announcement.Step > coordinator.StoredRounds {
+		e.misbehaved(from, ReplayedRound, fmt.Sprintf("step %d in step %d", announcement.Step, step))
+		return errReplayed
 	}
 	select {
 	case e.heard <- utterance{from, author, announcement, message}:

@@ -21,6 +21,8 @@ const (
 type ledger struct {
 	*books.Book
 	start   wire.Head // of the run's log at the round's start; zero where no host signs heads
+	opened  time.Time
+	most    time.Time // when the results of two thirds of the awaited trainers were held; zero: not yet
 	elected bool      // this client witnesses the round
 	seats   int       // members that its epoch began with
 	told    bool      // that everything that can be expected is held
@@ -38,9 +40,9 @@ type ledger struct {
 }
 
 // openLedger opens the books of a round.
-func openLedger(round coordinator.Round, v *view, draws env.Draws) *ledger {
+func openLedger(round coordinator.Round, v *view, draws env.Draws, now time.Time) *ledger {
 	config := v.state.Config
-	l := &ledger{start: v.startOf(round.Step), answered: make(map[identity.ID]bool), Book: books.Open(round, v.state.Epoch.StartStep, draws.Assignments(&round, config))}
+	l := &ledger{start: v.startOf(round.Step), opened: now, answered: make(map[identity.ID]bool), Book: books.Open(round, v.state.Epoch.StartStep, draws.Assignments(&round, config))}
 	l.seats = max(v.state.Seats(), len(round.Members)) // the epoch may be over
 	if index, takesPart := round.MemberIndex(v.myself()); takesPart {
 		l.elected = draws.Elected(&round, config, index)

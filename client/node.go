@@ -40,6 +40,7 @@ type Node struct {
 	keeper  *keep.Keeper     // what is on the disk
 	ears    *ears            // what peers say
 	store   *exchange.Store  // what peers may ask for
+	signing signing          // which results were signed
 	report  *reporter
 	end     *ending // nil: it goes on
 }
@@ -80,6 +81,7 @@ func New(o Options) (*Node, error) {
 		store:   exchange.NewStore(o.Network.Drop),
 		report:  &reporter{events: o.Events, log: log, network: o.Network, backend: o.Backend},
 	}
+	n.signing = newSigning(o.folder())
 	n.engine.reader = &reader{tasks: tasks, data: o.Data, log: log, fail: n.fail, batches: make(map[assign.BatchID]*reading)}
 	n.errands = &errands{tasks: tasks, backend: o.Backend, log: log, id: n.run.me, kinds: make(map[string]*errand)}
 	n.ears = &ears{
@@ -198,9 +200,11 @@ func (n *Node) observe(u backend.Update) {
 	}
 	newPeers := n.run.renew(u)
 	n.ears.run.Store(&u.Run)
+	n.ears.step.Store(u.State.Progress.Step)
 	if !n.seat.greeted {
 		n.seat.greeted = true
 		n.seat.again = n.run.knownBefore()
+		n.signing.recall(u.State, n.report.log)
 	}
 	if newPeers {
 		n.Network.SetMembers(n.run.admitted())

@@ -79,7 +79,7 @@ func (n *Node) train(l *ledger) {
 		}
 		return
 	}
-	if s == nil {
+	if s == nil || !n.signing.may(l.Round.Step) {
 		return
 	}
 	tokens := n.engine.reader.read(s.Batch, n.run.settleTime(n.SettleTimeout))
@@ -136,6 +136,9 @@ func (n *Node) startTraining(step uint32, batch data.Batch, begun func(context.C
 		if err == nil {
 			err = checkOwn(trainer, n.run.me, payload, step, batch.ID)
 		}
+		if err == nil {
+			err = n.signing.note(step)
+		}
 		report := event.Trained{
 			Step: step, Batch: batchOf(batch.ID), Loss: event.Loss(loss),
 			Tokens: tokensOf(batch), Seconds: (n.tasks.Now().Sub(started) - waited).Seconds(),
@@ -174,6 +177,10 @@ func (n *Node) trained(batch assign.BatchID, payload []byte, report event.Traine
 		n.report.log.Info("result comes too late", "step", step)
 		return
 	}
+	if !n.signing.may(step) {
+		n.report.log.Info("a result of this step was signed before", "step", step)
+		return
+	}
 	s := l.Find(batch)
 	if s == nil || s.Owner != n.run.myself() {
 		n.report.log.Info("the batch is another member's now", "step", step, "batch", batch)
@@ -188,6 +195,7 @@ func (n *Node) trained(batch assign.BatchID, payload []byte, report event.Traine
 		Run: n.run.hash, Step: step, Batch: s.Batch, Blob: hash,
 		Size: uint32(len(payload)), Replica: l.Replica, Start: l.start,
 	}
+	n.signing.newest = step
 	raw := n.Announcements.Sign(a)
 	if err := l.Hear(n.run.me, a, raw); err != nil {
 		n.report.log.Error("enter own result", "step", step, "err", err)

@@ -2,7 +2,9 @@ package client
 
 import (
 	"slices"
+	"time"
 
+	"github.com/psyche-go/psyche/assign"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/event"
 )
@@ -17,10 +19,33 @@ func (n *Node) roundWitness() {
 	}
 }
 
+// patience is how long a witness that holds the results of two thirds of the awaited trainers
+// waits for the others at least. Where these needed more than four times as long, it is a quarter
+// of that.
+const patience = 2 * time.Second
+
+// complete reports whether a witness has waited long enough for a round's results: it holds all
+// that are awaited, or those that it lacks are late by the measure of most. No member, and no
+// third of them, sets the pace.
+func (l *ledger) complete(awaited func(coordinator.ClientID) bool, now time.Time) bool {
+	held, all := l.Progress(awaited)
+	if held == all {
+		return true
+	}
+	if held < assign.Quorum(all) {
+		l.most = time.Time{}
+		return false
+	}
+	if l.most.IsZero() {
+		l.most = now
+	}
+	return now.Sub(l.most) > max(patience, l.most.Sub(l.opened)/4)
+}
+
 // sendWitness sends the proof of an elected witness: as soon as everything that can be
 // expected is held, or at the round's end whatever is.
 func (n *Node) sendWitness(l *ledger, now bool) {
-	complete := !now && (l.elected || !l.told && n.Events != nil) && l.Complete(n.run.awaits(l.Book))
+	complete := !now && (l.elected || !l.told && n.Events != nil) && l.complete(n.run.awaits(l.Book), n.tasks.Now())
 	if complete && !l.told {
 		l.told = true
 		n.report.held(l)

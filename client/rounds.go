@@ -2,12 +2,10 @@ package client
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/psyche-go/psyche/client/books"
 	"github.com/psyche-go/psyche/client/fetch"
 	"github.com/psyche-go/psyche/coordinator"
-	"github.com/psyche-go/psyche/identity"
 )
 
 // openRounds brings the books in line with the newest state.
@@ -29,7 +27,7 @@ func (n *Node) openRounds() {
 			if round.Step+kept <= newest {
 				continue
 			}
-			l = openLedger(round, &n.run, n.Draws)
+			l = openLedger(round, &n.run, n.Draws, n.tasks.Now())
 			n.rounds.put(round.Step, l)
 		}
 		l.Renew(round, !running || i < len(rounds)-1)
@@ -68,10 +66,6 @@ func (n *Node) hear(u utterance) {
 	a := u.announcement
 	l := n.rounds.of[a.Step]
 	if l == nil {
-		// Nobody announces a result again once its round is over.
-		if u.from != (identity.ID{}) && n.run.state != nil && a.Step+coordinator.StoredRounds < n.run.state.Progress.Step {
-			n.Misbehaved(u.from, ReplayedRound, fmt.Sprintf("step %d in step %d", a.Step, n.run.state.Progress.Step))
-		}
 		if n.run.state != nil && n.run.healthy(coordinator.ClientID(u.author)) {
 			n.rounds.keepEarly(u, n.run.state.Progress.Step)
 		}

@@ -75,7 +75,7 @@ func roundNode(t *testing.T, holds books.Commitment) (*Node, *ledger, *shelfNetw
 	n.run.state = &coordinator.State{Config: clienttest.Config(3)}
 	round := clienttest.Round()
 	n.replica = &replica{step: round.Step - 1}
-	l := openLedger(round, &n.run, n.Draws)
+	l := openLedger(round, &n.run, n.Draws, time.Time{})
 	n.rounds.put(round.Step, l)
 	list := make([]books.Commitment, len(l.Slots))
 	list[0] = holds

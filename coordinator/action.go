@@ -21,6 +21,12 @@ type Ready struct {
 	Epoch uint32
 }
 
+// Return asks for the own seat in the running epoch back, which the sender left or was dropped
+// from (RoundTrain, RoundWitness). It says that the sender holds the model of the running round.
+type Return struct {
+	Epoch uint32
+}
+
 // WitnessRound is an elected witness's proof for the running round (RoundTrain, RoundWitness).
 type WitnessRound struct {
 	Step            uint32
@@ -102,6 +108,7 @@ type Close struct{}
 
 func (Join) action()             {}
 func (Ready) action()            {}
+func (Return) action()           {}
 func (WitnessRound) action()     {}
 func (HealthCheck) action()      {}
 func (ReportCheckpoint) action() {}

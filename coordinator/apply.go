@@ -53,6 +53,8 @@ func (s *State) apply(from ClientID, a Action) error {
 	switch a := a.(type) {
 	case Ready:
 		return s.ready(from, a)
+	case Return:
+		return s.giveBack(from, a)
 	case WitnessRound:
 		return s.witness(from, &a)
 	case HealthCheck:

@@ -376,7 +376,8 @@ func (d *decoder) clients(field string) []Client {
 		c.OptimizerSince = d.uint32(field)
 		bits := d.uint8(field)
 		c.HoldsModel, c.Active, c.Lateness, c.Waited = bits&1 != 0, bits&2 != 0, Lateness(bits>>2&3), bits&16 != 0
-		d.check(bits < 32, field)
+		c.Returns = bits >> 5
+		d.check(c.Returns <= MaxReturns, field)
 		c.ProbationUntil = d.uint32(field)
 	}
 	return clients

@@ -56,7 +56,7 @@ func (s *State) phase() phase {
 		p.over = s.PendingPause || healthy < len(s.Epoch.Clients) || healthy < int(s.Config.MinClients) || s.readyCount() >= healthy
 		p.most = s.Config.WarmupTime
 	case RoundTrain:
-		p.over = s.roundProved() || s.quorumIsOutOfReach()
+		p.over = s.CurrentRound().HasQuorum() || s.quorumIsOutOfReach()
 		p.most = s.Config.MaxRoundTrainTime
 	case RoundWitness:
 		p.over = s.noWitnessIsAwaited()

@@ -213,7 +213,7 @@ func appendClients(b []byte, clients []Client) []byte {
 		b = le.AppendUint64(b, c.Nonce)
 		b = le.AppendUint32(b, c.ExitedHeight)
 		b = le.AppendUint32(b, c.OptimizerSince)
-		b = append(b, flags(c.HoldsModel, c.Active)|byte(c.Lateness)<<2|flags(c.Waited, false)<<4)
+		b = append(b, flags(c.HoldsModel, c.Active)|byte(c.Lateness)<<2|flags(c.Waited, false)<<4|c.Returns<<5)
 		b = le.AppendUint32(b, c.ProbationUntil)
 	}
 	return b

@@ -43,6 +43,7 @@ func goldenState(t testing.TB) State {
 	s.must("main", SetPaused{Paused: true})
 	s.Epoch.Clients[0].Lateness, s.Epoch.Clients[1].Lateness, s.Epoch.Clients[2].Lateness = Slow, FoundLate, Late // as if witnesses had said so
 	s.Config.ProbationSteps, s.Pending[0].Waited, s.Pending[0].ProbationUntil, s.Uploads[0].Since = 9, true, 12, 7
+	s.Epoch.Clients[0].Returns = 2
 	return s.State
 }
 
@@ -166,12 +167,14 @@ func TestDecodeRefusesBrokenInvariants(t *testing.T) {
 		{"clients", func(s *State) { s.Epoch.Clients[1].State = 4 }},
 		{"clients", func(s *State) { s.RunState = WaitingForMembers }},
 		{"clients", func(s *State) { s.Epoch.Clients[0].Lateness = Slow + 1 }},
+		{"clients", func(s *State) { s.Epoch.Clients[0].Returns = MaxReturns + 1 }},
 		{"exited", func(s *State) { s.Epoch.Exited = []Client{{ID: clientID("z")}} }},
 		{"exited", func(s *State) { s.Epoch.Exited = []Client{{ID: clientID("z"), State: Dropped}} }},
 		{"clients", func(s *State) { s.Epoch.Clients[0].ProbationUntil = 0 }},
 		{"clients", func(s *State) { s.Epoch.Clients[0].Waited = true }},
 		{"departed", func(s *State) { s.Departed[0].Waited = true }},
 		{"pending", func(s *State) { s.Pending[0].Lateness = Late }},
+		{"pending", func(s *State) { s.Pending[0].Returns = 1 }},
 		{"pending", func(s *State) { s.Pending[0].State = Withdrawn }},
 		{"pending", func(s *State) { s.Pending[0].ID = s.Epoch.Clients[0].ID }},
 		{"ready", func(s *State) { s.Epoch.Ready[1] = s.Epoch.Ready[0] }},

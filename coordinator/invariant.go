@@ -18,8 +18,9 @@ import (
 //     each grantee; whoever is pending may join and is not ejected.
 //   - Every list is within its bound and names no client twice; healthy members and
 //     pending clients are disjoint, and in Warmup at most MaxClients together.
-//   - Nobody is found late while pending; only who is pending waited for a draw; who is or
-//     was a member of the epoch has a probation.
+//   - Nobody is found late, or has returned, while pending; only who is pending waited for a
+//     draw; who is or was a member of the epoch has a probation; nobody returns more than
+//     MaxReturns times.
 //   - Nobody is a member, or Ready, in WaitingForMembers and Paused.
 //   - An epoch's first step is the one that Warmup leads to.
 //   - The rounds follow each other by one in step and height, end at Progress.Step
@@ -161,13 +162,13 @@ func (s *State) brokenMembership() string {
 			return list.name
 		}
 		for _, client := range list.clients {
-			if client.State > Ejected || client.Lateness > Slow || client.OptimizerSince > s.Progress.Step ||
-				client.Waited && list.name != "pending" {
+			if client.State > Ejected || client.Lateness > Slow || client.Returns > MaxReturns ||
+				client.OptimizerSince > s.Progress.Step || client.Waited && list.name != "pending" {
 				return list.name
 			}
 		}
 	}
-	if slices.ContainsFunc(s.Pending, func(c Client) bool { return c.Lateness != OnTime }) {
+	if slices.ContainsFunc(s.Pending, func(c Client) bool { return c.Lateness != OnTime || c.Returns > 0 }) {
 		return "pending"
 	}
 	if slices.ContainsFunc(e.Clients, Client.isNew) {

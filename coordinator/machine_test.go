@@ -355,16 +355,6 @@ func BenchmarkTick(b *testing.B) {
 			s.Tick(now, 1)
 		}
 	})
-	b.Run("quorum proves", func(b *testing.B) {
-		s := largestState(b)
-		s.RunState = RoundTrain
-		b.ReportAllocs()
-		for b.Loop() {
-			if !s.roundProved() {
-				b.Fatal("not proved")
-			}
-		}
-	})
 	b.Run("next round", func(b *testing.B) {
 		full := largestState(b)
 		b.ReportAllocs()

@@ -32,7 +32,9 @@ func someAction(t *rapid.T, s *State) Action {
 			a.Holds = s.Model.Checkpoint.Digest
 		}
 		return a
-	case 2, 3:
+	case 2:
+		return Return{Epoch: around(t, s.Progress.Epoch)}
+	case 3:
 		return Ready{Epoch: around(t, s.Progress.Epoch)}
 	case 4, 5:
 		return someWitness(t, s)
@@ -296,6 +298,8 @@ func actHonestly(t *rapid.T, s *State, id ClientID, nonce uint64) {
 
 func honestAction(s *State, id ClientID) Action {
 	switch {
+	case s.MayReturn(id) && indexOf(s.Epoch.Exited, id) >= 0 && id[0]%2 == 0:
+		return Return{Epoch: s.Progress.Epoch}
 	case !s.isHealthy(id) && !s.IsPending(id):
 		return Join{Epoch: s.Progress.Epoch}
 	case s.RunState == Warmup:

@@ -108,23 +108,3 @@ func (r *Round) QuorumRoot() (root [32]byte, ok bool) {
 	}
 	return [32]byte{}, false
 }
-
-// proved reports whether a quorum of witnesses holds the results of all members in
-// awaited.
-func (r *Round) proved(awaited []ClientID) bool {
-	if !r.HasQuorum() {
-		return false
-	}
-	keys := bloom.NewKeys(r.Seed)
-	var wanted bloom.Filter
-	for i := range awaited {
-		wanted.AddPositions(keys.Positions(awaited[i][:]))
-	}
-	complete := 0
-	for i := range r.Witnesses {
-		if r.Witnesses[i].Participants.ContainsAll(&wanted) {
-			complete++
-		}
-	}
-	return complete >= int(r.WitnessesNeeded)
-}

@@ -20,7 +20,7 @@ import (
 //
 //	new [key=value]…            a run; keys as in state.toml, and origin=Hub|Gcs|Local,
 //	                            main=KEY, joins=KEY, permissioned, paused
-//	join A B… [holds=DIGEST]    also ready, withdraw; [by=A] [nonce=N] [epoch=N]
+//	join A B… [holds=DIGEST]    also ready, return, withdraw; [by=A] [nonce=N] [epoch=N]
 //	tick T [n=N]                at T seconds, such as 1.25, or after +T; N ticks one second apart
 //	witness A… [lost=(A)] [step=N] [filled=participants|commitments]
 //	                            "elected" are all elected; without lost they hold
@@ -78,6 +78,8 @@ func (s *scenario) run(t *testing.T, d *datadriven.TestData) string {
 		return s.upload(t, d)
 	case "ready":
 		return s.each(d, func(ClientID) Action { return Ready{Epoch: number(t, d, "epoch", s.state.Progress.Epoch)} })
+	case "return":
+		return s.each(d, func(ClientID) Action { return Return{Epoch: number(t, d, "epoch", s.state.Progress.Epoch)} })
 	case "withdraw":
 		return s.each(d, func(id ClientID) Action { return Withdraw{Client: id} })
 	case "tick":

@@ -20,6 +20,7 @@ const (
 	MaxUploadTries    = 3    // Warmups in which nobody got the model before an upload is dropped
 	MaxEarlier        = 8    // recorded checkpoints whose upload may still be reported
 	MaxLapses         = 8    // the oldest is forgotten
+	MaxReturns        = 3    // of a member into one epoch
 
 	// MaxTime bounds every time of Config, in milliseconds: 10⁹ seconds, or 31 years. Hosts
 	// may add up a few of them as nanoseconds of 64 bits.
@@ -128,6 +129,7 @@ type Client struct {
 	Lateness       Lateness
 	ProbationUntil uint32 // first step whose result of it counts; 0 of who was never a member, as far as is known
 	Waited         bool   // it is pending since before the newest round began: nobody knew the draw when it joined
+	Returns        uint8  // how often it took its seat in this epoch back
 }
 
 // Lateness says whether witnesses of the epoch have found a member without a result.

@@ -117,7 +117,8 @@ func (p *page) clients(what string, clients []Client) {
 			p.flag(c.Lateness == FoundLate || c.Lateness == Late, ", late"),
 			p.flag(c.Lateness == Slow, ", slow"),
 			p.flag(c.ProbationUntil > p.step, ", on probation until step "+num(c.ProbationUntil)),
-			p.flag(c.HoldsModel, ", holds model"))
+			p.flag(c.HoldsModel, ", holds model"),
+			p.flag(c.Returns > 0, ", returned"))
 	}
 }
 

@@ -1,5 +1,11 @@
 package coordinator
 
+import (
+	"slices"
+
+	"github.com/psyche-go/psyche/bloom"
+)
+
 // Tick moves the run on if something is due at now (Unix milliseconds), at most to the next
 // RunState, and reports whether the state changed. When nothing is due it changes
 // nothing, so anybody may call it at any time; Due says when it has to be. seed is fresh randomness; it is used,
@@ -122,20 +128,6 @@ func (s *State) tickRoundTrain(now uint64) bool {
 	return true
 }
 
-// roundProved reports whether a quorum of witnesses holds all results that are awaited.
-func (s *State) roundProved() bool {
-	round := s.CurrentRound()
-	if !round.HasQuorum() {
-		return false
-	}
-	owners := round.owners(s.Config)
-	ids := make([]ClientID, len(owners))
-	for i, member := range owners {
-		ids[i] = round.Members[member]
-	}
-	return round.proved(s.awaited(ids))
-}
-
 // awaited returns those of the owners of batches that anybody waits for: the healthy ones that
 // are not slow, or all healthy ones if there are no others.
 func (s *State) awaited(owners []ClientID) []ClientID {
@@ -158,30 +150,51 @@ func (s *State) awaited(owners []ClientID) []ClientID {
 
 // quorumIsOutOfReach reports whether so many elected witnesses left before they
 // witnessed that the round can have no quorum any more. Nothing of it can count then,
-// and nobody who left can come back into the round, so there is nothing to wait for.
+// and nobody who left can come back into this round, so there is nothing to wait for.
 func (s *State) quorumIsOutOfReach() bool {
 	round := s.CurrentRound()
-	// A round's members stay in the epoch until its end, so this many of them have left.
-	if left := len(round.Members) - s.HealthyCount(); int(round.WitnessesElected)-left >= int(round.WitnessesNeeded) {
+	// A round's members stay in the epoch until its end: no more than these have left it.
+	if left := len(s.Epoch.Clients) - s.HealthyCount(); int(round.WitnessesElected)-left >= int(round.WitnessesNeeded) {
 		return false
 	}
-	healthy, _ := s.silentWitnesses()
-	return len(round.Witnesses)+healthy < int(round.WitnessesNeeded)
+	return len(round.Witnesses)+len(s.silentWitnesses()) < int(round.WitnessesNeeded)
 }
 
 // noWitnessIsAwaited reports whether RoundWitness waits for nobody: no healthy member that was
-// elected is silent, or those that are are slow and there is a quorum without them.
+// elected is silent, or there is a quorum without those that are, and each of them is slow or
+// has no result itself by a quorum of the witnesses.
 func (s *State) noWitnessIsAwaited() bool {
-	healthy, slow := s.silentWitnesses()
-	return healthy == 0 || healthy == slow && s.CurrentRound().HasQuorum()
+	silent := s.silentWitnesses()
+	if len(silent) == 0 {
+		return true
+	}
+	round := s.CurrentRound()
+	if !round.HasQuorum() {
+		return false
+	}
+	owners, keys := round.owners(s.Config), bloom.NewKeys(round.Seed)
+	for _, w := range silent {
+		if w.client.Lateness == Slow {
+			continue
+		}
+		if _, trained := slices.BinarySearch(owners, w.member); !trained || !round.denied(&keys, w.client.ID) {
+			return false
+		}
+	}
+	return true
 }
 
-// silentWitnesses returns how many healthy members were elected to witness the running
-// round and have not: all that can still come; and how many of these are slow.
-func (s *State) silentWitnesses() (healthy, slow int) {
+// silentWitness is a healthy member that was elected to witness the running round and has not.
+type silentWitness struct {
+	member int // in the round
+	client *Client
+}
+
+// silentWitnesses returns all witnesses of the running round that can still come.
+func (s *State) silentWitnesses() (healthy []silentWitness) {
 	round := s.CurrentRound()
 	if len(round.Witnesses) == int(round.WitnessesElected) {
-		return 0, 0
+		return nil
 	}
 	var silent MemberSet
 	if int(round.WitnessesElected) == len(round.Members) { // who was elected needs no shuffle
@@ -199,16 +212,11 @@ func (s *State) silentWitnesses() (healthy, slow int) {
 		if !silent.Has(member) {
 			continue
 		}
-		client := clients.find(id)
-		if client == nil || client.State != Healthy {
-			continue
-		}
-		healthy++
-		if client.Lateness == Slow {
-			slow++
+		if client := clients.find(id); client != nil && client.State == Healthy {
+			healthy = append(healthy, silentWitness{member, client})
 		}
 	}
-	return healthy, slow
+	return healthy
 }
 
 func (s *State) tickRoundWitness(now, seed uint64) bool {

@@ -122,6 +122,8 @@ func ActionName(a coordinator.Action) string {
 		return "join"
 	case coordinator.Ready:
 		return "ready"
+	case coordinator.Return:
+		return "return"
 	case coordinator.WitnessRound:
 		return "witness-round"
 	case coordinator.HealthCheck:

@@ -3,7 +3,6 @@ package sim
 import (
 	"slices"
 
-	"github.com/psyche-go/psyche/assign"
 	"github.com/psyche-go/psyche/coordinator"
 )
 
@@ -49,27 +48,6 @@ func (c *checker) mostJudged(s *coordinator.State) {
 	if dropped > most || slow > most {
 		c.violate(NotFramed, "%d members were dropped in a round and %d are slow in an epoch, at most %d may be", dropped, slow, most)
 	}
-}
-
-// awaited returns the assignments of a round whose results are waited for: of healthy members
-// that accepted health checks have not made slow, or of all healthy ones.
-func (c *checker) awaited(s *coordinator.State, round *coordinator.Round) []assign.Assignment {
-	var punctual, all []assign.Assignment
-	for _, a := range round.Assignments(s.Config) {
-		id := round.Members[a.Member]
-		member, ok := s.Member(id)
-		if !ok || member.State != coordinator.Healthy {
-			continue
-		}
-		all = append(all, a)
-		if !c.slow[id] {
-			punctual = append(punctual, a)
-		}
-	}
-	if len(punctual) > 0 {
-		return punctual
-	}
-	return all
 }
 
 // epochBegins forgets the findings of the epoch before.

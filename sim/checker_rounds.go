@@ -31,6 +31,9 @@ func (c *checker) settled(s *coordinator.State, now uint64) {
 	if limit, timed := most[s.RunState]; timed && now > s.StateStart && now-s.StateStart >= limit {
 		c.violate(InTime, "%v of step %d began %d ms ago and may last %d", s.RunState, s.Progress.Step, now-s.StateStart, limit)
 	}
+	if round := s.CurrentRound(); s.RunState == coordinator.RoundTrain && len(round.Witnesses) >= quorumOf(electedOf(round, k)) {
+		c.violate(InTime, "RoundTrain of step %d waits though a quorum has witnessed", s.Progress.Step)
+	}
 	if s.RunState == coordinator.RoundWitness && c.silentWitness(s, s.CurrentRound()) < 0 {
 		c.violate(InTime, "RoundWitness of step %d waits for nobody", s.Progress.Step)
 	}
@@ -65,13 +68,27 @@ func isSilent(s *coordinator.State, round *coordinator.Round, i int) bool {
 		assign.Position(uint32(i), uint32(len(round.Members)), round.Seed, "witness") < uint32(electedOf(round, s.Config))
 }
 
-// silentWitness returns a member that a round still has to wait for, or -1. Who is no longer
-// healthy when a round is over has left it before. Nobody waits for slow ones when there is a
-// quorum.
+// silentWitness returns a member that RoundWitness has to wait for, or -1: one that was elected, is
+// silent and can still come. Where there is a quorum nobody waits for who is slow, nor for a
+// trainer whose own result a quorum of the witnesses does not have. Who is no longer healthy when a
+// round is over has left it before.
 func (c *checker) silentWitness(s *coordinator.State, round *coordinator.Round) int {
-	quorum := len(round.Witnesses) >= quorumOf(electedOf(round, s.Config))
+	quorum := quorumOf(electedOf(round, s.Config))
+	trains := make(map[int]bool)
+	for _, a := range round.Assignments(s.Config) {
+		trains[a.Member] = true
+	}
 	for i, id := range round.Members {
-		if isSilent(s, round, i) && (!c.slow[id] || !quorum) {
+		if !isSilent(s, round, i) {
+			continue
+		}
+		without := 0
+		for k := range round.Witnesses {
+			if !round.Witnesses[k].Participants.Contains(round.Seed, id[:]) {
+				without++
+			}
+		}
+		if len(round.Witnesses) < quorum || !c.slow[id] && (!trains[i] || without < quorum) {
 			return i
 		}
 	}

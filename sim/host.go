@@ -441,6 +441,8 @@ func describe(a coordinator.Action) string {
 		return fmt.Sprintf("join of epoch %d", a.Epoch)
 	case coordinator.Ready:
 		return fmt.Sprintf("ready for epoch %d", a.Epoch)
+	case coordinator.Return:
+		return fmt.Sprintf("return into epoch %d", a.Epoch)
 	case coordinator.WitnessRound:
 		return fmt.Sprintf("witness of step %d, root %x, replica %x", a.Step, a.CommitmentsRoot[:4], a.Replica[:4])
 	case coordinator.HealthCheck:

@@ -44,6 +44,7 @@ var mutations = []struct {
 	{"everybody may be slow", everybodySlow, Gang, []Assertion{NotFramed}},
 	{"late members stay late", lateForEver, AllFaults, []Assertion{NotFramed, Invariants}},
 	{"late members are waited for", lateAwaited, AllFaults, []Assertion{InTime}},
+	{"the last result is waited for", lastAwaited, AllFaults, []Assertion{InTime}},
 	{"the few that are left record a checkpoint", fewRecord, Gang, []Assertion{CheckpointTrue}},
 }
 
@@ -383,6 +384,30 @@ func lateAwaited() rules {
 					return false
 				}
 			}
+		}
+		return s.Tick(now, seed)
+	}}
+}
+
+// lastAwaited lets RoundTrain end when a quorum holds the results of all healthy trainers.
+func lastAwaited() rules {
+	return rules{tick: func(s *coordinator.State, now, seed uint64) bool {
+		if s.RunState != coordinator.RoundTrain || now >= s.StateStart+s.Config.MaxRoundTrainTime {
+			return s.Tick(now, seed)
+		}
+		round, complete := s.CurrentRound(), 0
+		for i := range round.Witnesses {
+			lacks := func(a assign.Assignment) bool {
+				id := round.Members[a.Member]
+				member, ok := s.Member(id)
+				return ok && member.State == coordinator.Healthy && !round.Witnesses[i].Participants.Contains(round.Seed, id[:])
+			}
+			if !slices.ContainsFunc(round.Assignments(s.Config), lacks) {
+				complete++
+			}
+		}
+		if round.HasQuorum() && complete < int(round.WitnessesNeeded) {
+			return false
 		}
 		return s.Tick(now, seed)
 	}}

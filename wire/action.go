@@ -25,6 +25,7 @@ const (
 	kindEject            = 11
 	kindClose            = 12
 	kindReportUpload     = 13
+	kindReturn           = 15
 )
 
 // SignedAction is an action whose signature has been verified.
@@ -87,6 +88,8 @@ func appendAction(b []byte, a coordinator.Action) []byte {
 		return b
 	case coordinator.Ready:
 		return le.AppendUint32(append(b, kindReady), a.Epoch)
+	case coordinator.Return:
+		return le.AppendUint32(append(b, kindReturn), a.Epoch)
 	case coordinator.WitnessRound:
 		b = le.AppendUint32(append(b, kindWitnessRound), a.Step)
 		b = appendFilter(b, &a.Participants)
@@ -142,6 +145,8 @@ func (r *reader) action() coordinator.Action {
 		return r.join()
 	case kindReady:
 		return coordinator.Ready{Epoch: r.uint32("ready")}
+	case kindReturn:
+		return coordinator.Return{Epoch: r.uint32("return")}
 	case kindWitnessRound:
 		return coordinator.WitnessRound{
 			Step:            r.uint32("witness's step"),

@@ -32,7 +32,7 @@ func allActions() map[string]coordinator.Action {
 	other.Add(7, []byte("other"))
 	return map[string]coordinator.Action{
 		"join":  coordinator.Join{Epoch: 3},
-		"ready": coordinator.Ready{Epoch: 4},
+		"ready": coordinator.Ready{Epoch: 4}, "return": coordinator.Return{Epoch: 5},
 		"witness": coordinator.WitnessRound{
 			Step: 5, Participants: filter, Commitments: other, CommitmentsRoot: [32]byte{1}, Replica: [32]byte{2},
 		},

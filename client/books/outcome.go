@@ -28,14 +28,19 @@ func (b *Book) HeldOf(s *Slot) *Candidate {
 	return best
 }
 
-// Complete reports whether a result of every batch is held whose owner still counts.
-func (b *Book) Complete(counts func(coordinator.ClientID) bool) bool {
+// Progress returns of how many batches a result is held whose owner counts, and how many
+// batches these owners have.
+func (b *Book) Progress(counts func(coordinator.ClientID) bool) (held, all int) {
 	for i := range b.Slots {
-		if b.HeldOf(&b.Slots[i]) == nil && counts(b.Slots[i].Owner) {
-			return false
+		if !counts(b.Slots[i].Owner) {
+			continue
+		}
+		all++
+		if b.HeldOf(&b.Slots[i]) != nil {
+			held++
 		}
 	}
-	return true
+	return held, all
 }
 
 // Witness returns the proof of what is held, and the number of held results.

@@ -35,14 +35,14 @@ type saboteur struct {
 	replays atomic.Uint64
 
 	mu    sync.Mutex
-	sizes map[[32]byte]int
+	blobs map[[32]byte][]byte
 }
 
 func (s *saboteur) Put(data []byte) ([32]byte, error) {
 	hash, err := s.Network.Put(data)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.sizes[hash] = len(data)
+	s.blobs[hash] = data
 	return hash, err
 }
 
@@ -58,25 +58,29 @@ func (s *saboteur) Publish(ctx context.Context, message []byte) error {
 	return errors.Join(err, s.Network.Publish(ctx, message))
 }
 
-// serve answers for blobs in the place of the store.
+// serve answers for blobs in the place of the store: honestly, or it would be dropped, until it
+// has replayed.
 func (s *saboteur) serve(ctx context.Context, _ identity.ID, stream p2p.Stream) error {
 	var request [48]byte
 	if _, err := io.ReadFull(stream, request[:]); err != nil {
 		return err
 	}
-	if s.asked.Add(1)%2 == 0 {
+	honest := s.replays.Load() == 0
+	if !honest && s.asked.Add(1)%2 == 0 {
 		<-ctx.Done()
 		return ctx.Err()
 	}
 	s.mu.Lock()
-	size, held := s.sizes[[32]byte(request[:32])]
+	data, held := s.blobs[[32]byte(request[:32])]
 	s.mu.Unlock()
 	if !held {
 		_, err := stream.Write([]byte{1})
 		return err
 	}
-	answer := binary.LittleEndian.AppendUint64([]byte{0}, uint64(size))
-	_, err := stream.Write(append(answer, bytes.Repeat([]byte("wrong"), size)...))
+	if !honest {
+		data = bytes.Repeat([]byte("wrong"), len(data))[:len(data)]
+	}
+	_, err := stream.Write(append(binary.LittleEndian.AppendUint64([]byte{0}, uint64(len(data))), data...))
 	return err
 }
 
@@ -120,7 +124,7 @@ func (p *participant) start(ctx context.Context, t *testing.T, host *memory.Host
 	honest := p2pnet.New(p2pNode, blob.NewStore(8<<20), run)
 	var network env.Network = honest
 	if sabotage {
-		s := &saboteur{Network: honest, key: p.key, sizes: make(map[[32]byte]int)}
+		s := &saboteur{Network: honest, key: p.key, blobs: make(map[[32]byte][]byte)}
 		limits := p2p.StreamLimits{PerPeer: 64, Total: 64, Timeout: p2ptest.Wait}
 		p2pNode.HandleBulk(blob.Protocol, limits, s.serve)
 		network = s

@@ -162,6 +162,7 @@ func (a *account) clients(l *[]coordinator.Client, field string, marked func(coo
 		a.marks(c.ID, field, marked)
 		a.uint32(&c.ProbationUntil)
 		a.bool(&c.Waited, field)
+		a.uint8(&c.Returns)
 	})
 }
 

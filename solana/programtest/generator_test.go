@@ -81,7 +81,9 @@ func (g *generator) action(s *coordinator.State) coordinator.Action {
 			a.Holds = s.Model.Checkpoint.Digest
 		}
 		return a
-	case 2, 3:
+	case 2:
+		return coordinator.Return{Epoch: g.around(s.Progress.Epoch)}
+	case 3:
 		return coordinator.Ready{Epoch: g.around(s.Progress.Epoch)}
 	case 4, 5:
 		return g.witness(s)
@@ -260,6 +262,8 @@ func (g *generator) honest(s *coordinator.State, id coordinator.ClientID) coordi
 		return g.governed(s)
 	case s.Model.Checkpoint.FromPeers() && g.rarely(max(2, 8-2*len(s.Uploads))):
 		return g.upload(s)
+	case !isHealthy(s, id) && g.rarely(2) && slices.ContainsFunc(s.Epoch.Exited, func(c coordinator.Client) bool { return c.ID == id }):
+		return coordinator.Return{Epoch: s.Progress.Epoch}
 	case !isHealthy(s, id) && !s.IsPending(id):
 		return coordinator.Join{Epoch: s.Progress.Epoch}
 	case s.RunState == coordinator.Warmup:

@@ -70,6 +70,11 @@ func (l *lateRun) step() {
 	case coordinator.RoundTrain, coordinator.RoundWitness:
 		l.accuse()
 		l.witness()
+		for _, id := range l.ids {
+			if !isHealthy(s, id) && l.rarely(3) {
+				l.send(id, coordinator.Return{Epoch: s.Progress.Epoch})
+			}
+		}
 	case coordinator.Cooldown:
 		l.accuse()
 		reports := 1 + l.IntN(len(l.ids))

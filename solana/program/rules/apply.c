@@ -157,6 +157,30 @@ static enum code state_witness(struct state *s, const struct key *from, const st
 	return ACCEPTED;
 }
 
+// state_give_back is State.giveBack.
+static enum code state_give_back(struct state *s, const struct key *from, const struct action *a) {
+	if (s->run_state != ROUND_TRAIN && s->run_state != ROUND_WITNESS) return ERR_WRONG_STATE;
+	if (a->number != s->progress.epoch) return ERR_WRONG_EPOCH;
+	if (state_is_healthy(s, from)) return ERR_DUPLICATE;
+	int32_t i = index_of(&s->epoch.exited, from);
+	if (i < 0) return ERR_NOT_MEMBER;
+	struct client client = s->epoch.exited.list[i];
+	if (client.state == EJECTED || state_is_ejected(s, from) || !authority_may_join(&s->authority, from)) return ERR_NOT_AUTHORISED;
+	int32_t waits = index_of(&s->pending, from);
+	if (client.returns >= MAX_RETURNS) return ERR_FULL;
+	if (waits < 0 && state_healthy_count(s) + s->pending.count >= MAX_CLIENTS) return ERR_FULL;
+	if (waits >= 0) client_delete(&s->pending, (uint32_t)waits);
+	client_delete(&s->epoch.exited, (uint32_t)i);
+	client.state = HEALTHY;
+	client.exited_height = 0;
+	client.returns++;
+	client.optimizer_since = s->progress.step;
+	if (client.lateness == FOUND_LATE) client.lateness = LATE;
+	client.ready = index_of_key(s->epoch.ready, s->epoch.ready_count, from) >= 0;
+	client_add(&s->epoch.clients, &client);
+	return ACCEPTED;
+}
+
 // state_report is State.report.
 static enum code state_report(struct state *s, const struct key *from, const struct action *a) {
 	if (s->run_state != COOLDOWN) return ERR_WRONG_STATE;
@@ -188,6 +212,7 @@ static enum code state_apply_action(struct state *s, const struct key *from, con
 	if (s->run_state == PAUSED) return ERR_HALTED;
 	switch (a->kind) {
 	case READY: return state_ready(s, from, a);
+	case RETURN: return state_give_back(s, from, a);
 	case WITNESS_ROUND: return state_witness(s, from, a);
 	case HEALTH_CHECK: return state_health_check(s, from, a);
 	case REPORT_CHECKPOINT: return state_report(s, from, a);

@@ -23,22 +23,10 @@ void bloom_positions(const struct filter_keys *k, const struct key *item, struct
 	}
 }
 
-// bloom_add_positions is Filter.AddPositions.
-void bloom_add_positions(struct filter *f, const struct filter_positions *positions) {
-	for (uint32_t i = 0; i < FILTER_HASHES; i++) f->word[positions->bit[i] / 64] |= 1ull << positions->bit[i] % 64;
-}
-
 // bloom_contains_positions is Filter.ContainsPositions.
 bool bloom_contains_positions(const struct filter *f, const struct filter_positions *positions) {
 	for (uint32_t i = 0; i < FILTER_HASHES; i++)
 		if (!(f->word[positions->bit[i] / 64] >> positions->bit[i] % 64 & 1)) return false;
-	return true;
-}
-
-// bloom_contains_all is Filter.ContainsAll.
-bool bloom_contains_all(const struct filter *f, const struct filter *other) {
-	for (uint32_t i = 0; i < FILTER_WORDS; i++)
-		if (other->word[i] & ~f->word[i]) return false;
 	return true;
 }
 

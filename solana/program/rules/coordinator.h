@@ -30,6 +30,7 @@ enum action_kind {
 	EJECT,
 	CLOSE,
 	REPORT_UPLOAD,
+	RETURN = 15,
 };
 
 // update is an UpdateConfig. Its checkpoint's names are at most MAX_REPO_LENGTH bytes together.
@@ -130,9 +131,7 @@ struct filter_positions {
 };
 void bloom_new_keys(struct filter_keys *k, uint64_t seed);
 void bloom_positions(const struct filter_keys *k, const struct key *item, struct filter_positions *out);
-void bloom_add_positions(struct filter *f, const struct filter_positions *positions);
 bool bloom_contains_positions(const struct filter *f, const struct filter_positions *positions);
-bool bloom_contains_all(const struct filter *f, const struct filter *other);
 uint32_t bloom_ones_count(const struct filter *f);
 
 // config.c
@@ -188,6 +187,8 @@ bool state_all_reported(const struct state *s);
 void state_settle_checkpoint(struct state *s);
 
 // health.c
+uint32_t round_score(const struct round *r, const struct filter_keys *keys, const struct key *id);
+bool round_denied(const struct round *r, uint32_t score);
 uint32_t state_seats(const struct state *s);
 void state_keep_findings(struct state *s);
 enum code state_health_check(struct state *s, const struct key *from, const struct action *a);
@@ -201,7 +202,6 @@ void round_elected_set(const struct round *r, const struct config *c, uint8_t se
 bool round_member_index(const struct round *r, const struct key *id, uint32_t *member);
 bool round_overfills(const struct round *r, const struct witness *w, const struct config *c);
 bool round_has_quorum(const struct round *r);
-bool round_proved(const struct round *r, const struct filter *wanted);
 
 // seats.c
 bool client_is_new(const struct client *c);
@@ -218,7 +218,6 @@ void state_seat_pending(struct state *s);
 bool elapsed(uint64_t start, uint64_t now, uint64_t wait);
 void state_enter(struct state *s, enum run_state to, uint64_t now);
 uint32_t state_ready_count(const struct state *s);
-bool state_round_proved(struct state *s);
 bool state_quorum_is_out_of_reach(struct state *s);
 bool state_no_witness_is_awaited(struct state *s);
 

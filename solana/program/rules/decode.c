@@ -145,6 +145,7 @@ static void reader_action(struct reader *r, struct action *a) {
 		reader_join(r, a);
 		break;
 	case READY:
+	case RETURN:
 		a->number = reader_uint32(r);
 		break;
 	case WITNESS_ROUND:

@@ -48,7 +48,7 @@ void state_phase(struct state *s, struct phase *p) {
 		p->most = s->config.warmup_time;
 		break;
 	case ROUND_TRAIN:
-		p->over = state_round_proved(s) || state_quorum_is_out_of_reach(s);
+		p->over = round_has_quorum(state_current_round(s)) || state_quorum_is_out_of_reach(s);
 		p->most = s->config.max_round_train_time;
 		break;
 	case ROUND_WITNESS:

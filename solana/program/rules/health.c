@@ -3,7 +3,7 @@
 #include "coordinator.h"
 
 // round_score is Round.score.
-static uint32_t round_score(const struct round *r, const struct filter_keys *keys, const struct key *id) {
+uint32_t round_score(const struct round *r, const struct filter_keys *keys, const struct key *id) {
 	struct filter_positions positions;
 	uint32_t score = 0;
 	bloom_positions(keys, id, &positions);
@@ -18,7 +18,7 @@ static bool round_proved_missing(const struct round *r, uint32_t score) {
 }
 
 // round_denied is Round.denied of a client with this score.
-static bool round_denied(const struct round *r, uint32_t score) { return r->witness_count >= score + r->witnesses_needed; }
+bool round_denied(const struct round *r, uint32_t score) { return r->witness_count >= score + r->witnesses_needed; }
 
 struct room {
 	uint32_t drop, slow;

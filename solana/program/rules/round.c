@@ -23,10 +23,3 @@ bool round_overfills(const struct round *r, const struct witness *w, const struc
 
 // round_has_quorum is Round.HasQuorum.
 bool round_has_quorum(const struct round *r) { return r->witnesses_needed > 0 && r->witness_count >= r->witnesses_needed; }
-
-// round_proved is Round.proved of the members that a filter was made of.
-bool round_proved(const struct round *r, const struct filter *wanted) {
-	uint32_t complete = 0;
-	for (uint32_t i = 0; i < r->witness_count; i++) complete += bloom_contains_all(&r->witnesses[i].participants, wanted);
-	return complete >= r->witnesses_needed;
-}

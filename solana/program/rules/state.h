@@ -25,6 +25,7 @@ enum {
 	MAX_UPLOAD_TRIES = 3,
 	MAX_EARLIER = 8,
 	MAX_LAPSES = 8,
+	MAX_RETURNS = 3,
 	FILTER_WORDS = 40, // of bloom.Filter
 	SET_SIZE = MAX_CLIENTS / 8,
 };
@@ -116,7 +117,7 @@ struct client {
 	uint8_t barred;  // derived: the run no longer admits the member
 	uint16_t report; // derived: number of the member's report in epoch.reports, from 1; 0 without one
 	uint32_t probation_until;
-	uint8_t waited, unused[3];
+	uint8_t waited, returns, unused[2];
 };
 
 struct clients {

@@ -156,59 +156,21 @@ static bool state_tick_round_train(struct state *s, uint64_t now) {
 	return true;
 }
 
-// state_awaited is State.awaited: which members of the running round.
-static void state_awaited(struct state *s, uint8_t awaited[SET_SIZE]) {
-	const struct round *round = state_current_round(s);
-	struct lookup clients = {s->epoch.clients.list, s->epoch.clients.count, 0};
-	bool punctual = false;
-	host_zero(awaited, SET_SIZE);
-	for (uint32_t member = 0; member < round->member_count; member++) {
-		if (!member_set_has(round->owners, member)) continue;
-		const struct client *client = lookup_find(&clients, &round->members[member]);
-		if (!client || client->state != HEALTHY) continue;
-		if (client->lateness != SLOW && !punctual) {
-			punctual = true;
-			host_zero(awaited, SET_SIZE);
-		}
-		if (client->lateness != SLOW || !punctual) member_set_add(awaited, member);
-	}
-}
-
-// state_round_proved is State.roundProved.
-bool state_round_proved(struct state *s) {
-	const struct round *round = state_current_round(s);
-	if (!round_has_quorum(round)) return false;
-	struct filter_keys keys;
-	struct filter_positions positions;
-	struct filter wanted;
-	uint8_t awaited[SET_SIZE];
-	state_awaited(s, awaited);
-	bloom_new_keys(&keys, round->seed);
-	host_zero(&wanted, sizeof wanted);
-	for (uint32_t member = 0; member < round->member_count; member++) {
-		if (!member_set_has(awaited, member)) continue;
-		bloom_positions(&keys, &round->members[member], &positions);
-		bloom_add_positions(&wanted, &positions);
-	}
-	return round_proved(round, &wanted);
-}
-
-// state_silent_witnesses is State.silentWitnesses.
-static uint32_t state_silent_witnesses(struct state *s, uint32_t *slow) {
+// state_silent_witnesses is State.silentWitnesses: a set of members, and how many they are.
+static uint32_t state_silent_witnesses(struct state *s, uint8_t silent[SET_SIZE]) {
 	const struct round *round = state_current_round(s);
 	uint32_t healthy = 0;
-	*slow = 0;
 	if (round->witness_count == round->witnesses_elected) return 0;
-	uint8_t silent[SET_SIZE];
 	struct lookup clients = {s->epoch.clients.list, s->epoch.clients.count, 0};
-	host_move(silent, round->elected, sizeof silent);
+	host_move(silent, round->elected, SET_SIZE);
 	for (uint32_t i = 0; i < round->witness_count; i++) member_set_remove(silent, round->witnesses[i].member);
 	for (uint32_t member = 0; member < round->member_count; member++) {
 		if (!member_set_has(silent, member)) continue;
 		const struct client *client = lookup_find(&clients, &round->members[member]);
-		if (!client || client->state != HEALTHY) continue;
-		healthy++;
-		*slow += client->lateness == SLOW;
+		if (client && client->state == HEALTHY)
+			healthy++;
+		else
+			member_set_remove(silent, member);
 	}
 	return healthy;
 }
@@ -216,16 +178,28 @@ static uint32_t state_silent_witnesses(struct state *s, uint32_t *slow) {
 // state_quorum_is_out_of_reach is State.quorumIsOutOfReach.
 bool state_quorum_is_out_of_reach(struct state *s) {
 	const struct round *round = state_current_round(s);
-	uint32_t left = round->member_count - state_healthy_count(s);
+	uint32_t left = s->epoch.clients.count - state_healthy_count(s);
 	if (round->witnesses_elected >= left + round->witnesses_needed) return false;
-	uint32_t slow;
-	return round->witness_count + state_silent_witnesses(s, &slow) < round->witnesses_needed;
+	uint8_t silent[SET_SIZE];
+	return round->witness_count + state_silent_witnesses(s, silent) < round->witnesses_needed;
 }
 
 // state_no_witness_is_awaited is State.noWitnessIsAwaited.
 bool state_no_witness_is_awaited(struct state *s) {
-	uint32_t slow, healthy = state_silent_witnesses(s, &slow);
-	return healthy == 0 || (healthy == slow && round_has_quorum(state_current_round(s)));
+	const struct round *round = state_current_round(s);
+	uint8_t silent[SET_SIZE];
+	if (state_silent_witnesses(s, silent) == 0) return true;
+	if (!round_has_quorum(round)) return false;
+	struct lookup clients = {s->epoch.clients.list, s->epoch.clients.count, 0};
+	struct filter_keys keys;
+	bloom_new_keys(&keys, round->seed);
+	for (uint32_t member = 0; member < round->member_count; member++) {
+		if (!member_set_has(silent, member)) continue;
+		const struct key *id = &round->members[member];
+		if (lookup_find(&clients, id)->lateness == SLOW) continue;
+		if (!member_set_has(round->owners, member) || !round_denied(round, round_score(round, &keys, id))) return false;
+	}
+	return true;
 }
 
 // state_tick_round_witness is State.tickRoundWitness.

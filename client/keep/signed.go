@@ -1,0 +1,136 @@
+package keep
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+const (
+	// signedFolder is in the checkpoint folder, like that of the optimizers.
+	signedFolder = ".signed"
+
+	signedSlots    = 2
+	signedSlotSize = 32 + 4 + 4 // run, step, check of both
+)
+
+// errUnreadable says that a note has no slot that was written whole.
+var errUnreadable = errors.New("no part of it was written whole")
+
+// Signed names the file with the newest step of which this client signed a result.
+func (f Folder) Signed() string {
+	return filepath.Join(f.Dir, signedFolder, fmt.Sprintf("%s-%x", checkpointPrefix(f.RunID), f.ID[:8]))
+}
+
+// NewestSigned returns the newest step of a run of which any process of this client signed a
+// result, as NoteSigned has noted it. Found is false when there is no note of this run.
+func (f Folder) NewestSigned(run [32]byte) (step uint32, found bool, err error) {
+	if f.Dir == "" {
+		return 0, false, nil
+	}
+	b, err := os.ReadFile(f.Signed())
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return 0, false, nil
+	case err != nil:
+		return 0, false, fmt.Errorf("read the newest signed step: %w", err)
+	}
+	whole := false
+	for slot := range signedSlots {
+		of, noted, ok := signedSlot(b, slot)
+		whole = whole || ok
+		if ok && of == run && (!found || noted > step) {
+			step, found = noted, true
+		}
+	}
+	if !whole {
+		return 0, false, fmt.Errorf("read the newest signed step: %s: %w; the file may be removed while no round runs", f.Signed(), errUnreadable)
+	}
+	return step, found, nil
+}
+
+// NoteSigned notes, before a result of a step is signed, that it will be: it returns when the
+// note would survive a crash of the machine. The file has its whole size from the beginning, so
+// that a full disk does not stop it, and the older of two slots is written, so that one that is
+// torn costs nothing.
+func (f Folder) NoteSigned(run [32]byte, step uint32) (err error) {
+	if f.Dir == "" {
+		return nil
+	}
+	path := f.Signed()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("note the newest signed step: %w", err)
+	}
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return fmt.Errorf("note the newest signed step: %w", err)
+	}
+	defer func() {
+		if err = errors.Join(err, file.Close()); err != nil {
+			err = fmt.Errorf("note the newest signed step: %w", err)
+		}
+	}()
+	old := make([]byte, signedSlots*signedSlotSize)
+	n, _ := file.ReadAt(old, 0) // what is not there is not whole
+	if n < len(old) {
+		if err := file.Truncate(int64(len(old))); err != nil {
+			return err
+		}
+		if _, err := file.WriteAt(make([]byte, len(old)-n), int64(n)); err != nil {
+			return err
+		}
+	}
+	b := append(make([]byte, 0, signedSlotSize), run[:]...)
+	b = binary.LittleEndian.AppendUint32(b, step)
+	b = binary.LittleEndian.AppendUint32(b, crc32.ChecksumIEEE(b))
+	if _, err := file.WriteAt(b, int64(olderSlot(old[:n], run)*signedSlotSize)); err != nil {
+		return err
+	}
+	if err := file.Sync(); err != nil {
+		return err
+	}
+	if n > 0 {
+		return nil
+	}
+	return syncFolder(filepath.Dir(path)) // it may be new
+}
+
+// signedSlot reads one slot of a note; ok is false when it was not written whole.
+func signedSlot(b []byte, slot int) (run [32]byte, step uint32, ok bool) {
+	if len(b) < (slot+1)*signedSlotSize {
+		return run, 0, false
+	}
+	b = b[slot*signedSlotSize:][:signedSlotSize]
+	if crc32.ChecksumIEEE(b[:36]) != binary.LittleEndian.Uint32(b[36:]) {
+		return run, 0, false
+	}
+	return [32]byte(b), binary.LittleEndian.Uint32(b[32:]), true
+}
+
+// olderSlot returns the slot that is of no use, or that with the earlier step.
+func olderSlot(b []byte, run [32]byte) int {
+	oldest, least := 0, ^uint32(0)
+	for slot := range signedSlots {
+		of, step, ok := signedSlot(b, slot)
+		if !ok || of != run {
+			return slot
+		}
+		if step < least {
+			oldest, least = slot, step
+		}
+	}
+	return oldest
+}
+
+// syncFolder makes the names of files in a folder survive a crash of the machine.
+func syncFolder(path string) error {
+	dir, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}

@@ -1,0 +1,55 @@
+package coordinator
+
+import "slices"
+
+// MayReturn reports whether a Return of the client would be accepted now, or when the running
+// round is over.
+func (s *State) MayReturn(id ClientID) bool {
+	if s.RunState != RoundTrain && s.RunState != RoundWitness || s.isEjected(id) || !s.Authority.MayJoin(id) {
+		return false
+	}
+	for _, clients := range [][]Client{s.Epoch.Exited, s.Epoch.Clients} {
+		if i := indexOf(clients, id); i >= 0 {
+			state := clients[i].State
+			return (state == Dropped || state == Withdrawn) && clients[i].Returns < MaxReturns
+		}
+	}
+	return false
+}
+
+// giveBack gives a client that left the running epoch its own seat back: it is in the members of
+// the rounds that begin from now on. It comes back as late as it left. Nothing else changes:
+// neither how many seats the epoch has, nor who else has one.
+func (s *State) giveBack(from ClientID, a Return) error {
+	switch {
+	case s.RunState != RoundTrain && s.RunState != RoundWitness:
+		return ErrWrongState
+	case a.Epoch != s.Progress.Epoch:
+		return ErrWrongEpoch
+	case s.isHealthy(from):
+		return ErrDuplicate
+	}
+	i := indexOf(s.Epoch.Exited, from)
+	if i < 0 { // it never had a seat, or leaves it when the running round ends
+		return ErrNotMember
+	}
+	client := s.Epoch.Exited[i]
+	if client.State == Ejected || s.isEjected(from) || !s.Authority.MayJoin(from) {
+		return ErrNotAuthorised
+	}
+	waits := indexOf(s.Pending, from)
+	if client.Returns >= MaxReturns || waits < 0 && s.HealthyCount()+len(s.Pending) >= MaxClients {
+		return ErrFull
+	}
+	if waits >= 0 {
+		s.Pending = slices.Delete(s.Pending, waits, waits+1)
+	}
+	s.Epoch.Exited = slices.Delete(s.Epoch.Exited, i, i+1)
+	client.State, client.ExitedHeight, client.Returns = Healthy, 0, client.Returns+1
+	client.OptimizerSince = s.Progress.Step // whatever it remembers, rounds are missing in it
+	if client.Lateness == FoundLate {
+		client.Lateness = Late
+	}
+	s.Epoch.Clients = append(s.Epoch.Clients, client)
+	return nil
+}
