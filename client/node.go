@@ -18,6 +18,8 @@ import (
 	"github.com/psyche-go/psyche/client/keep"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/event"
+	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/wire"
 )
 
 // ErrDesynchronised says that the client ended with another model than the run.
@@ -197,7 +199,9 @@ func (n *Node) observe(u backend.Update) {
 		return
 	}
 	newPeers := n.run.renew(u)
-	n.ears.run.Store(&u.Run)
+	if n.ears.run.Load() == nil {
+		n.ears.run.Store(&issuer{run: u.Run, host: identity.ID(u.State.Host), known: make(map[uint32]wire.Head)})
+	}
 	if !n.seat.greeted {
 		n.seat.greeted = true
 		n.seat.again = n.run.knownBefore()
