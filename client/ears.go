@@ -15,7 +15,8 @@ import (
 	"github.com/psyche-go/psyche/wire"
 )
 
-// utterance is an announcement whose signature was verified.
+// utterance is an announcement whose signature was verified, or, without an author, a head of the
+// run's log that somebody was shown who found out that others were shown another.
 type utterance struct {
 	from         identity.ID // who gossiped it; zero when it was asked for
 	author       identity.ID
@@ -80,6 +81,9 @@ const heardRoom = 2 * coordinator.MaxClients
 // listen verifies what gossip brings, before the network passes it on. It runs in goroutines of the
 // network.
 func (e *ears) listen(from identity.ID, message []byte) error {
+	if len(message) == wire.HeadSize {
+		return e.listenToHead(from, message)
+	}
 	author, announcement, err := e.open(message)
 	if errors.Is(err, errTooEarly) {
 		return err
@@ -92,6 +96,27 @@ func (e *ears) listen(from identity.ID, message []byte) error {
 	select {
 	case e.heard <- utterance{from, author, announcement, message}:
 	default: // heal asks again for what is lost here
+	}
+	return nil
+}
+
+// listenToHead verifies a head.
+func (e *ears) listenToHead(from identity.ID, message []byte) error {
+	of := e.run.Load()
+	if of == nil {
+		return errTooEarly
+	}
+	head, err := wire.DecodeHead(message)
+	if err == nil && (head.Step == 0 || !of.signed(head)) {
+		err = errHead
+	}
+	if err != nil {
+		e.misbehaved(from, InvalidMessage, "head of the log: "+err.Error())
+		return err
+	}
+	select {
+	case e.heard <- utterance{from: from, announcement: wire.ResultAnnouncement{Step: head.Step, Start: head}}:
+	default:
 	}
 	return nil
 }

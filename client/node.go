@@ -218,7 +218,7 @@ func (n *Node) observe(u backend.Update) {
 // called after every event and may be called at any time: a state that was missed, a
 // message that was lost and a step that failed are all met by the next call.
 func (n *Node) reconcile() {
-	if n.run.state == nil || n.end != nil {
+	if n.run.state == nil || n.end != nil || n.run.lie != nil {
 		return
 	}
 	wanted := coordinator.Checkpoint{}

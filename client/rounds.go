@@ -1,8 +1,10 @@
 package client
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/psyche-go/psyche/client/books"
 	"github.com/psyche-go/psyche/client/fetch"
@@ -76,20 +78,14 @@ func (n *Node) hear(u utterance) {
 		if u.from != (identity.ID{}) && n.run.state != nil && a.Step+coordinator.StoredRounds < n.run.state.Progress.Step {
 			n.Misbehaved(u.from, ReplayedRound, fmt.Sprintf("step %d in step %d", a.Step, n.run.state.Progress.Step))
 		}
-		if n.run.state != nil && n.run.healthy(coordinator.ClientID(u.author)) {
+		if u.author != (identity.ID{}) && n.run.state != nil && n.run.healthy(coordinator.ClientID(u.author)) {
 			n.rounds.keepEarly(u, n.run.state.Progress.Step)
 		}
 		return
 	}
-	if a.Start != l.start {
-		if a.Start == (wire.Head{}) || l.start == (wire.Head{}) {
-			n.report.log.Debug("announcement refused", "from", u.author.Short(), "err", "it names no head of the log, or this client knows none")
-			return
-		}
-		if a.Start.Contradicts(l.start) {
-			n.fail(n.run.fork(l.start, u))
-			return
-		}
+	if a.Start != l.start || u.author == (identity.ID{}) {
+		n.compare(l.start, u)
+		return
 	}
 	err := l.Hear(u.author, a, u.raw)
 	for _, c := range l.Displaced() {
@@ -109,6 +105,31 @@ func (n *Node) hear(u utterance) {
 		n.report.log.Debug("announcement refused", "from", u.author.Short(), "err", err)
 	}
 }
+
+// compare looks at what a member says that was shown another start of a round, or none.
+func (n *Node) compare(own wire.Head, u utterance) {
+	other := u.announcement.Start
+	if other == (wire.Head{}) || own == (wire.Head{}) || !other.Contradicts(own) {
+		n.report.log.Debug("announcement refused", "from", u.author.Short(), "err", "it names no head of the log, or this client knows none")
+		return
+	}
+	if n.run.lie != nil {
+		return
+	}
+	n.run.lie = n.run.fork(own, u)
+	n.engine.cancel()
+	n.report.log.Error("the run's host shows different histories: this client stops, and tells the others", "step", own.Step)
+	n.tasks.Spawn(func(ctx context.Context) func() {
+		ctx, cancel := n.tasks.WithTimeout(ctx, farewellTime)
+		defer cancel()
+		_ = n.Network.Publish(ctx, own.AppendTo(nil)) // who does not hear it hears another
+		<-ctx.Done()                                  // gossip is on its way as long
+		return func() { n.fail(n.run.lie) }
+	})
+}
+
+// farewellTime is how long a client stays that tells the others of a fork.
+const farewellTime = 2 * time.Second
 
 // fetchResults fetches what was announced in rounds that are not applied.
 func (n *Node) fetchResults() {

@@ -26,6 +26,7 @@ type view struct {
 	fit     map[coordinator.ClientID]bool // the healthy members
 	slow    map[coordinator.ClientID]bool // those of them that nobody waits for
 	next    foretold                      // newest
+	lie     error                         // of the host, with which the client ends in a moment
 }
 
 // renew takes over a newer state and reports whether those changed whom this client may

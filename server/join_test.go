@@ -137,12 +137,12 @@ func (h *history) live(rounds int) {
 func (h *history) witness() {
 	s := &h.store.log.State
 	round := s.CurrentRound()
+	proof := coordinator.WitnessRound{Step: round.Step, CommitmentsRoot: [32]byte{byte(round.Step)}, Replica: [32]byte{byte(round.Step), 2}}
+	for i := range round.Members {
+		proof.Participants.Add(round.Seed, round.Members[i][:])
+		proof.Commitments.Add(round.Seed, []byte{byte(i), byte(round.Step)})
+	}
 	for _, member := range round.ElectedWitnesses(s.Config) {
-		proof := coordinator.WitnessRound{Step: round.Step, CommitmentsRoot: [32]byte{byte(round.Step)}, Replica: [32]byte{byte(round.Step), 2}}
-		for i := range round.Members {
-			proof.Participants.Add(round.Seed, round.Members[i][:])
-			proof.Commitments.Add(round.Seed, []byte{byte(i), byte(round.Step)})
-		}
 		h.act(h.keyOf(round.Members[member]), proof)
 	}
 }
