@@ -25,6 +25,8 @@ type Update struct {
 
 	// Run is the hash that names the run in everything that is signed. It never changes.
 	Run [32]byte
+	// Genesis is what the run began with, signed. Nil where nobody signs it.
+	Genesis []byte
 	// Starts are the heads of the run's log at the starts of the newest rounds, those in State
 	// among them, oldest first, as the host signed them. Nil where no host signs heads.
 	Starts []wire.Head

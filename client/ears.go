@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,7 +16,8 @@ import (
 	"github.com/psyche-go/psyche/wire"
 )
 
-// utterance is an announcement whose signature was verified.
+// utterance is an announcement whose signature was verified, or, without an author, a head of the
+// run's log that somebody was shown who found out that others were shown another.
 type utterance struct {
 	from         identity.ID // who gossiped it; zero when it was asked for
 	author       identity.ID
@@ -27,6 +29,7 @@ var (
 	errTooLong  = errors.New("it is too long")
 	errTooEarly = errors.New("the run was not seen yet")
 	errReplayed = errors.New("its round is long over")
+	errHead     = errors.New("the host did not sign the head that it names")
 )
 
 // ears bring announcements to the loop, and the own ones to peers.
@@ -38,9 +41,41 @@ type ears struct {
 	heard         chan utterance
 	misbehaved    func(peer identity.ID, m Misbehaviour, detail string)
 	log           *slog.Logger
-	run           atomic.Pointer[[32]byte] // hash of the run; nil until a state of it was seen
-	healed        time.Time                // when lost gossip was last looked after
-	step          atomic.Uint32            // of the run
+	run           atomic.Pointer[issuer] // nil until a state of the run was seen
+	healed        time.Time              // when lost gossip was last looked after
+	step          atomic.Uint32          // of the run
+}
+
+// issuer is whose run it is.
+type issuer struct {
+	run  [32]byte    // hash of the run
+	host identity.ID // that signs the heads of its log
+
+	mu    sync.Mutex
+	known map[uint32]wire.Head // heads that verified, by step: all members have the same
+}
+
+// maxKnownHeads is of how many steps heads are known to verify.
+const maxKnownHeads = 16
+
+// signed reports whether the host signed a head.
+func (i *issuer) signed(h wire.Head) bool {
+	i.mu.Lock()
+	known := i.known[h.Step] == h
+	i.mu.Unlock()
+	if known {
+		return true
+	}
+	if !h.Verify(i.host, i.run) {
+		return false
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if len(i.known) >= maxKnownHeads {
+		clear(i.known)
+	}
+	i.known[h.Step] = h
+	return true
 }
 
 // heardRoom is how many verified announcements wait for the loop at most.
@@ -49,6 +84,9 @@ const heardRoom = 2 * coordinator.MaxClients
 // listen verifies what gossip brings, before the network passes it on. It runs in goroutines of the
 // network.
 func (e *ears) listen(from identity.ID, message []byte) error {
+	if len(message) == wire.HeadSize {
+		return e.listenToHead(from, message)
+	}
 	author, announcement, err := e.open(message)
 	if errors.Is(err, errTooEarly) {
 		return err
@@ -70,16 +108,41 @@ func (e *ears) listen(from identity.ID, message []byte) error {
 	return nil
 }
 
+// listenToHead verifies a head.
+func (e *ears) listenToHead(from identity.ID, message []byte) error {
+	of := e.run.Load()
+	if of == nil {
+		return errTooEarly
+	}
+	head, err := wire.DecodeHead(message)
+	if err == nil && (head.Step == 0 || !of.signed(head)) {
+		err = errHead
+	}
+	if err != nil {
+		e.misbehaved(from, InvalidMessage, "head of the log: "+err.Error())
+		return err
+	}
+	select {
+	case e.heard <- utterance{from: from, announcement: wire.ResultAnnouncement{Step: head.Step, Start: head}}:
+	default:
+	}
+	return nil
+}
+
 // open verifies an announcement.
 func (e *ears) open(message []byte) (identity.ID, wire.ResultAnnouncement, error) {
 	if len(message) > exchange.MaxAnnouncementSize {
 		return identity.ID{}, wire.ResultAnnouncement{}, errTooLong
 	}
-	run := e.run.Load()
-	if run == nil {
+	of := e.run.Load()
+	if of == nil {
 		return identity.ID{}, wire.ResultAnnouncement{}, errTooEarly
 	}
-	return e.announcements.Open(message, *run)
+	author, a, err := e.announcements.Open(message, of.run)
+	if err == nil && a.Start != (wire.Head{}) && !of.signed(a.Start) {
+		err = errHead
+	}
+	return author, a, err
 }
 
 // publish gossips an announcement.

@@ -18,6 +18,8 @@ import (
 	"github.com/psyche-go/psyche/client/keep"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/event"
+	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/wire"
 )
 
 // ErrDesynchronised says that the client ended with another model than the run.
@@ -199,7 +201,9 @@ func (n *Node) observe(u backend.Update) {
 		return
 	}
 	newPeers := n.run.renew(u)
-	n.ears.run.Store(&u.Run)
+	if n.ears.run.Load() == nil {
+		n.ears.run.Store(&issuer{run: u.Run, host: identity.ID(u.State.Host), known: make(map[uint32]wire.Head)})
+	}
 	n.ears.step.Store(u.State.Progress.Step)
 	if !n.seat.greeted {
 		n.seat.greeted = true
@@ -218,7 +222,7 @@ func (n *Node) observe(u backend.Update) {
 // called after every event and may be called at any time: a state that was missed, a
 // message that was lost and a step that failed are all met by the next call.
 func (n *Node) reconcile() {
-	if n.run.state == nil || n.end != nil {
+	if n.run.state == nil || n.end != nil || n.run.lie != nil {
 		return
 	}
 	wanted := coordinator.Checkpoint{}

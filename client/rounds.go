@@ -1,11 +1,15 @@
 package client
 
 import (
+	"context"
 	"errors"
+	"time"
 
 	"github.com/psyche-go/psyche/client/books"
 	"github.com/psyche-go/psyche/client/fetch"
 	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/wire"
 )
 
 // openRounds brings the books in line with the newest state.
@@ -29,6 +33,9 @@ func (n *Node) openRounds() {
 			}
 			l = openLedger(round, &n.run, n.Draws, n.tasks.Now())
 			n.rounds.put(round.Step, l)
+		}
+		if l.start == (wire.Head{}) && !l.Began {
+			l.start = n.run.startOf(round.Step)
 		}
 		l.Renew(round, !running || i < len(rounds)-1)
 	}
@@ -66,9 +73,13 @@ func (n *Node) hear(u utterance) {
 	a := u.announcement
 	l := n.rounds.of[a.Step]
 	if l == nil {
-		if n.run.state != nil && n.run.healthy(coordinator.ClientID(u.author)) {
+		if u.author != (identity.ID{}) && n.run.state != nil && n.run.healthy(coordinator.ClientID(u.author)) {
 			n.rounds.keepEarly(u, n.run.state.Progress.Step)
 		}
+		return
+	}
+	if a.Start != l.start || u.author == (identity.ID{}) {
+		n.compare(l.start, u)
 		return
 	}
 	err := l.Hear(u.author, a, u.raw)
@@ -89,6 +100,31 @@ func (n *Node) hear(u utterance) {
 		n.report.log.Debug("announcement refused", "from", u.author.Short(), "err", err)
 	}
 }
+
+// compare looks at what a member says that was shown another start of a round, or none.
+func (n *Node) compare(own wire.Head, u utterance) {
+	other := u.announcement.Start
+	if other == (wire.Head{}) || own == (wire.Head{}) || !other.Contradicts(own) {
+		n.report.log.Debug("announcement refused", "from", u.author.Short(), "err", "it names no head of the log, or this client knows none")
+		return
+	}
+	if n.run.lie != nil {
+		return
+	}
+	n.run.lie = n.run.fork(own, u)
+	n.engine.cancel()
+	n.report.log.Error("the run's host shows different histories: this client stops, and tells the others", "step", own.Step)
+	n.tasks.Spawn(func(ctx context.Context) func() {
+		ctx, cancel := n.tasks.WithTimeout(ctx, farewellTime)
+		defer cancel()
+		_ = n.Network.Publish(ctx, own.AppendTo(nil)) // who does not hear it hears another
+		<-ctx.Done()                                  // gossip is on its way as long
+		return func() { n.fail(n.run.lie) }
+	})
+}
+
+// farewellTime is how long a client stays that tells the others of a fork.
+const farewellTime = 2 * time.Second
 
 // fetchResults fetches what was announced in rounds that are not applied.
 func (n *Node) fetchResults() {

@@ -17,10 +17,14 @@ type Follower struct {
 	State   coordinator.State
 	run     [32]byte
 	genesis Genesis
-	head    wire.Head   // after the newest record; not signed
-	starts  []wire.Head // at the starts of the newest rounds, oldest first; not signed
-	begun   uint32      // step of the newest round
-	broken  error       // first record that did not follow
+	head    wire.Head            // after the newest record; not signed
+	starts  []wire.Head          // at the starts of the newest rounds, oldest first; not signed
+	begun   uint32               // step of the newest round
+	phase   coordinator.RunState // after the newest record
+	epoch   Epoch                // that began newest; zero if none has since the Follower is there
+	first   Epoch                // of the run; zero if it began before the Follower was there
+	later   bool                 // the run's first epoch has begun
+	broken  error                // first record that did not follow
 }
 
 // Begin returns a Follower of the run that begins with a genesis, after that record.
@@ -30,13 +34,13 @@ func Begin(g Genesis) (*Follower, error) {
 		return nil, err
 	}
 	record := Record{Kind: KindGenesis, Genesis: g}.AppendTo(nil)
-	return &Follower{State: state, run: g.Run(), genesis: g, head: wire.Head{Index: 1, Hash: Chain([32]byte{}, record)}}, nil
+	return &Follower{State: state, run: g.Run(), genesis: g, phase: state.RunState, head: wire.Head{Index: 1, Hash: Chain([32]byte{}, record)}}, nil
 }
 
 // Resume returns a Follower at a place of the log of which the caller knows that it leads to the
 // state. Starts are the heads at the starts of its newest rounds, as far as they are known.
 func Resume(g Genesis, state coordinator.State, at wire.Head, starts []wire.Head) *Follower {
-	return &Follower{State: state, run: g.Run(), genesis: g, head: at, starts: slices.Clone(starts), begun: newestStep(&state)}
+	return &Follower{State: state, run: g.Run(), genesis: g, head: at, starts: slices.Clone(starts), begun: newestStep(&state), phase: state.RunState, later: true}
 }
 
 // Run returns the hash of the run.
@@ -52,6 +56,13 @@ func (f *Follower) Head() wire.Head { return f.head }
 // Starts returns the heads at the starts of the newest rounds, oldest first. They are not signed,
 // and nobody changes them.
 func (f *Follower) Starts() []wire.Head { return f.starts }
+
+// Epoch returns the newest epoch that the Follower has seen begin, and of which it knows how; zero
+// if there is none.
+func (f *Follower) Epoch() Epoch { return f.epoch }
+
+// FirstEpoch returns how the run's first epoch began, zero if the Follower did not see it.
+func (f *Follower) FirstEpoch() Epoch { return f.first }
 
 // Apply does what the next record did. After an error, which wraps ErrRecord, the Follower takes
 // no more: the state may be half of it.
@@ -74,6 +85,15 @@ func (f *Follower) Apply(payload []byte) (Record, error) {
 // Note takes in a record that was applied to State by the caller: a host, which writes it.
 func (f *Follower) Note(payload []byte) {
 	f.head = wire.Head{Index: f.head.Index + 1, Hash: Chain(f.head.Hash, payload)}
+	if before := f.phase; f.State.RunState != before {
+		f.phase = f.State.RunState
+		if before == coordinator.WaitingForMembers && f.phase == coordinator.Warmup {
+			f.epoch = f.epochOf()
+			if !f.later {
+				f.first, f.later = f.epoch, true
+			}
+		}
+	}
 	step := newestStep(&f.State)
 	if step <= f.begun {
 		return
@@ -82,6 +102,9 @@ func (f *Follower) Note(payload []byte) {
 	kept := f.starts[max(0, len(f.starts)-keptStarts+1):]
 	f.starts = append(slices.Clone(kept), f.head)
 }
+
+// headOf returns the head of the log where an epoch begins.
+func headOf(e Epoch) wire.Head { return wire.Head{Index: e.Index, Hash: e.Hash} }
 
 // newestStep returns the step of the newest round of the newest epoch, 0 if it has none yet.
 func newestStep(s *coordinator.State) uint32 {

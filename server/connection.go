@@ -221,6 +221,8 @@ func (c *connection) readLoop(ctx context.Context) error {
 			err = c.readSubmit(ctx, payload)
 		case frame.TypeFollow:
 			err = c.readFollow(ctx, payload)
+		case frame.TypeSign:
+			err = c.readSign(payload)
 		case frame.TypeReadLog:
 			err = c.readLog(ctx, limiter, payload)
 		default:

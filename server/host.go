@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"sync/atomic"
@@ -41,6 +42,7 @@ type host struct {
 	stateSeen bool                      // the newest state is published
 	seenAt    time.Time                 // when a state was published last
 	publishAt time.Time                 // when what waits to be published may be; zero: nothing waits
+	noted     uint64                    // records up to the newest epoch that certs know
 	urgent    bool                      // what is not published yet must not wait
 
 	server   *server
@@ -51,6 +53,7 @@ type host struct {
 	options  Options
 	logger   *slog.Logger
 	registry *registry
+	certs    certs
 	growth   *admission.Budget // of actions that may be repeated for ever and make the journal longer
 	requests chan request
 	newest   atomic.Pointer[publication]
@@ -101,11 +104,56 @@ func newHost(server *server, s store) *host {
 		growth:   admission.NewBudget(o.JoinsPerSecond, o.JoinsAtOnce),
 		requests: make(chan request),
 	}
+	h.openCerts()
 	h.awaitReturn()
 	h.noteLog()
 	h.alive()
 	h.publish()
 	return h
+}
+
+// openCerts takes up the certificates of epochs. Without them newcomers replay the whole log.
+func (h *host) openCerts() {
+	h.certs.run = h.run
+	h.noted = h.store.log.Epoch().Index
+	if h.store.keeps() {
+		h.certs.path = CertificatesPath(h.options.SaveStateDir, h.runID)
+		err := h.certs.load(&h.store)
+		if err == nil {
+			return
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			h.logger.Warn("the certificates of epochs are of no use, newcomers replay the log", "file", h.certs.path, "reason", err)
+		}
+	}
+	if first := h.store.log.FirstEpoch(); first.Index != 0 {
+		h.certs.began(first, 0, nil)
+	}
+}
+
+// noteEpoch lets the members certify an epoch that has begun.
+func (h *host) noteEpoch() {
+	e := h.store.log.Epoch()
+	if e.Index == h.noted {
+		return
+	}
+	h.noted = e.Index
+	links, _ := h.certs.way()
+	first := e.Index == h.store.log.FirstEpoch().Index
+	if h.store.begunState == nil || len(links) == 0 && !first {
+		return // the file of certificates is gone, and with it how the first epoch began
+	}
+	h.certs.began(e, h.store.begunAt, h.store.begunState)
+	if first {
+		h.saveCerts()
+	}
+}
+
+// saveCerts keeps the certificates. Without them newcomers take longer.
+func (h *host) saveCerts() {
+	if err := h.certs.save(); err != nil {
+		h.logger.Warn("the certificates of epochs are not kept", "file", h.certs.path, "error", err)
+	}
 }
 
 // awaitReturn gives participants of a run that goes on after a restart the time to come back.
@@ -414,6 +462,7 @@ func (h *host) publish() {
 			next.log = next.log.next(h.store.log, h.store.fresh, h.store.journal.Size(), h.key)
 		}
 		h.store.fresh = nil
+		h.noteEpoch()
 		h.server.show(h.state)
 	}
 	if peersAreNew {

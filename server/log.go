@@ -112,6 +112,37 @@ func (c *course) since(index uint64) (frames []byte, ok bool) {
 // read hands out the payloads of frames with all records behind a place, from the journal, and then
 // the window. The last of the former has the heads.
 func (c *course) read(j io.ReaderAt, index uint64, emit func(kind frame.Type, payload []byte) error) error {
+	if err := c.stretch(j, index, c.index, c.heads, emit); err != nil {
+		return err
+	}
+	return emit(frame.TypeWindow, frame.AppendWindow(nil, c.window))
+}
+
+// readWay is read for a newcomer, who gets to the newest certified epoch without the log between
+// the run's first one and that.
+func (c *course) readWay(j io.ReaderAt, links []link, base []byte, emit func(kind frame.Type, payload []byte) error) error {
+	if len(links) < 2 || links[len(links)-1].cert.Index > c.index {
+		return c.read(j, 1, emit)
+	}
+	if err := c.stretch(j, 1, links[0].cert.Index, nil, emit); err != nil {
+		return err
+	}
+	for _, l := range links[1:] {
+		if err := emit(frame.TypeCertificate, l.cert.AppendTo(nil)); err != nil {
+			return err
+		}
+	}
+	if err := emit(frame.TypeBase, base); err != nil {
+		return err
+	}
+	newest := links[len(links)-1]
+	from := *c
+	from.marks = []mark{{newest.cert.Index, newest.offset}}
+	return from.read(j, newest.cert.Index, emit)
+}
+
+// stretch hands out the payloads of frames with the records between two places.
+func (c *course) stretch(j io.ReaderAt, index, until uint64, heads []wire.Head, emit func(kind frame.Type, payload []byte) error) error {
 	nearest, _ := slices.BinarySearchFunc(c.marks, index, func(m mark, index uint64) int { return cmp.Compare(m.index, index+1) })
 	if nearest == 0 {
 		return fmt.Errorf("the log has no place behind %d records", index)
@@ -120,7 +151,7 @@ func (c *course) read(j io.ReaderAt, index uint64, emit func(kind frame.Type, pa
 	source := bufio.NewReader(io.NewSectionReader(j, m.offset, c.size-m.offset))
 	records := frame.Records{First: index}
 	at := index
-	for n := m.index; n < c.index; n++ {
+	for n := m.index; n < until; n++ {
 		record, err := readEntry(source)
 		if err != nil {
 			return fmt.Errorf("read record %d: %w", n, err)
@@ -137,11 +168,8 @@ func (c *course) read(j io.ReaderAt, index uint64, emit func(kind frame.Type, pa
 		records.Raw = frame.AppendRecord(records.Raw, record)
 		at++
 	}
-	records.Heads = c.heads
-	if err := emit(frame.TypeRecords, records.AppendTo(nil, nil)); err != nil {
-		return err
-	}
-	return emit(frame.TypeWindow, frame.AppendWindow(nil, c.window))
+	records.Heads = heads
+	return emit(frame.TypeRecords, records.AppendTo(nil, nil))
 }
 
 // readEntry reads the payload of a journal's next entry, which was verified when it was written.
@@ -175,27 +203,58 @@ func (c *connection) readFollow(ctx context.Context, payload []byte) error {
 	if wanted.Index > log.index {
 		return refuse(frame.RefusedPlace, "the log of run %q has %d records, not %d", c.host.runID, log.index, wanted.Index)
 	}
-	return c.catchUp(ctx, log, wanted.Index, func(kind frame.Type, payload []byte) error {
+	links, base := []link(nil), []byte(nil)
+	if wanted.Index == 1 {
+		links, base = c.host.certs.way()
+	}
+	return c.catchUp(ctx, func(j io.ReaderAt) error {
+		if wanted.Index == 1 {
+			return log.readWay(j, links, base, c.paced(ctx, log.index))
+		}
+		return log.read(j, wanted.Index, c.paced(ctx, log.index))
+	})
+}
+
+// paced returns how a reader hands frames to the writer, in turn with all that fetch journals. With
+// the window the client has the log up to index, and gets what comes.
+func (c *connection) paced(ctx context.Context, index uint64) func(frame.Type, []byte) error {
+	return func(kind frame.Type, payload []byte) error {
 		if err := c.server.egress.Take(ctx, c.conn.RemoteAddr(), min(len(payload), maxLogFrame)); err != nil {
 			return err
 		}
 		a := answer{kind: kind, payload: payload}
 		if kind == frame.TypeWindow {
-			a.live = log.index
+			a.live = index
 		}
 		return c.answer(ctx, a)
-	})
+	}
+}
+
+// readSign takes a member's word that an epoch began as the log says.
+func (c *connection) readSign(payload []byte) error {
+	signed, err := frame.DecodeSign(payload)
+	if err != nil {
+		return refuse(frame.RefusedMalformed, "%v", err)
+	}
+	certified, err := c.host.certs.sign(c.id, signed.Index, signed.Signature)
+	if err != nil {
+		return refuse(frame.RefusedMalformed, "%v", err)
+	}
+	if certified {
+		c.host.saveCerts()
+	}
+	return nil
 }
 
 // catchUp reads records from the journal, in turn with other connections.
-func (c *connection) catchUp(ctx context.Context, log *course, index uint64, emit func(frame.Type, []byte) error) error {
+func (c *connection) catchUp(ctx context.Context, read func(j io.ReaderAt) error) error {
 	select {
 	case c.server.catching <- struct{}{}:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 	defer func() { <-c.server.catching }()
-	return log.read(c.host.store.journal, index, emit)
+	return read(c.host.store.journal)
 }
 
 // sendLog sends the records that the client does not have yet, if it follows the log.
@@ -214,8 +273,10 @@ func (c *connection) sendLog(ctx context.Context, log *course) error {
 	}
 	from := c.sent
 	c.sent = log.index
-	return c.catchUp(ctx, log, from, func(kind frame.Type, payload []byte) error {
-		count("whole", len(payload))
-		return c.write(ctx, kind, payload)
+	return c.catchUp(ctx, func(j io.ReaderAt) error {
+		return log.read(j, from, func(kind frame.Type, payload []byte) error {
+			count("whole", len(payload))
+			return c.write(ctx, kind, payload)
+		})
 	})
 }

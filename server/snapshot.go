@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/server/journal"
@@ -118,18 +117,4 @@ func readSnapshot(path string) (snapshot, coordinator.State, error) {
 }
 
 // write replaces the file at path; it is there whole, or the one before is.
-func (s snapshot) write(path string) (err error) {
-	temporary, err := os.CreateTemp(filepath.Dir(path), ".snapshot-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.Remove(temporary.Name()) }() // fails after the rename
-	_, err = temporary.Write(s.appendTo(nil))
-	if err == nil {
-		err = temporary.Sync()
-	}
-	if err = errors.Join(err, temporary.Close()); err != nil {
-		return err
-	}
-	return os.Rename(temporary.Name(), path)
-}
+func (s snapshot) write(path string) error { return replaceFile(path, s.appendTo(nil)) }

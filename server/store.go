@@ -45,6 +45,14 @@ type store struct {
 	snapshotPath string
 	unsaved      int      // records since the newest snapshot
 	fresh        [][]byte // records that are not published yet
+	begunState   []byte   // where the newest epoch began, nil if that was before the start
+	begunAt      int64    // the same in the journal
+}
+
+// CertificatesPath returns where the certificates of a run's epochs are kept in a save-state
+// directory.
+func CertificatesPath(dir, runID string) string {
+	return filepath.Join(dir, url.PathEscape(runID)+".certificates")
 }
 
 func makeStateDir(dir string) error {
@@ -290,7 +298,11 @@ func (s *store) append(r follow.Record) error {
 	s.log.Note(payload)
 	s.fresh = append(s.fresh, payload)
 	s.unsaved++
-	return s.journal.Append(payload)
+	err := s.journal.Append(payload)
+	if s.log.Epoch().Index == s.log.Head().Index {
+		s.begunState, s.begunAt = s.log.State.AppendTo(nil), s.journal.End()
+	}
+	return err
 }
 
 // commit waits until the disk has everything that was appended.

@@ -248,7 +248,7 @@ func (c *Client) live(s *session) {
 	for {
 		err := s.read(c.ctx, t, func(state *coordinator.State, peers []backend.Peer) {
 			c.raiseNonce(state)
-			u := backend.Update{State: state, Peers: mergePeers(known, state, peers), Run: s.run}
+			u := backend.Update{State: state, Peers: mergePeers(known, state, peers), Run: s.run, Genesis: s.genesis.Raw}
 			if t != nil {
 				u.Starts = slices.Clone(t.starts)
 			}

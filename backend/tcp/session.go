@@ -30,6 +30,8 @@ type session struct {
 	buffer    *bufio.Reader  // of socket
 	reader    *frame.Reader  // of buffer
 	role      frame.Role
+	key       identity.Key
+	certified uint64   // records up to the newest epoch that was signed
 	nonce     [32]byte // of the challenge
 	sequence  uint64   // of the newest Hello; Client.sending guards it
 	announced []string // addresses of the newest Hello; Client.sending guards it
@@ -51,7 +53,7 @@ func handshake(ctx context.Context, socket net.Conn, accept func(identity.ID) er
 	if err := socket.SetDeadline(time.Now().Add(2 * frame.HandshakeTimeout)); err != nil {
 		return nil, err
 	}
-	s := &session{role: role, announced: addrs, waiting: make(map[uint64]chan error)}
+	s := &session{role: role, key: o.Key, announced: addrs, waiting: make(map[uint64]chan error)}
 	s.socket = secure.Client(socket, func(found identity.ID) error {
 		s.server = found
 		return accept(found)
@@ -164,7 +166,8 @@ func (s *session) read(ctx context.Context, t *trail, update func(*coordinator.S
 	defer stop()
 	var v view
 	if t != nil {
-		t.window, v.trail = nil, t
+		t.connect()
+		v.trail = t
 		if err := s.write(frame.TypeFollow, frame.Follow{Index: t.log.Head().Index}.AppendTo(nil)); err != nil {
 			return err
 		}
@@ -186,6 +189,9 @@ func (s *session) read(ctx context.Context, t *trail, update func(*coordinator.S
 		if err != nil {
 			return err
 		}
+		if err := s.certify(t); err != nil {
+			return err
+		}
 		if !v.changed || !v.ready() || s.buffer.Buffered() > 0 {
 			continue
 		}
@@ -196,6 +202,20 @@ func (s *session) read(ctx context.Context, t *trail, update func(*coordinator.S
 		}
 		update(&state, v.known)
 	}
+}
+
+// certify signs the newest epoch that the log has led to, once over each connection, if the client
+// may have something to say about it: the server knows.
+func (s *session) certify(t *trail) error {
+	if t == nil || !t.signed {
+		return nil
+	}
+	e := t.log.Epoch()
+	if e.Index <= s.certified {
+		return nil
+	}
+	s.certified = e.Index
+	return s.write(frame.TypeSign, frame.Sign{Index: e.Index, Signature: e.Sign(s.key, s.run)}.AppendTo(nil))
 }
 
 // view is what a server has shown, as it was sent.
@@ -230,6 +250,10 @@ func (v *view) apply(kind frame.Type, payload []byte) (err error) {
 		switch kind {
 		case frame.TypeRecords:
 			return v.trail.take(payload)
+		case frame.TypeCertificate:
+			return v.trail.pass(payload)
+		case frame.TypeBase:
+			return v.trail.begin(payload)
 		case frame.TypeWindow:
 			v.trail.window, err = frame.DecodeWindow(payload)
 			return err

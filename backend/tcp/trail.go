@@ -17,10 +17,11 @@ import (
 type trail struct {
 	log    *follow.Follower
 	host   identity.ID
-	starts []wire.Head // signed, of the newest rounds, oldest first
-	newest wire.Head   // signed; zero before the first
-	window []byte      // of the connection
-	signed bool        // the host signed a head of what log has
+	starts []wire.Head         // signed, of the newest rounds, oldest first
+	newest wire.Head           // signed; zero before the first
+	window []byte              // of the connection
+	signed bool                // the host signed a head of what log has
+	cert   *follow.Certificate // newest on the way to a later epoch; nil: none since the log
 }
 
 // beginTrail returns the trail of a run at its genesis.
@@ -30,6 +31,16 @@ func beginTrail(g follow.Genesis) (*trail, error) {
 		return nil, err
 	}
 	return &trail{log: log, host: identity.ID(log.State.Host)}, nil
+}
+
+// connect prepares for another connection. Who was on the way to a certified epoch begins anew.
+func (t *trail) connect() {
+	t.window, t.cert = nil, nil
+	if t.newest.Index == 0 {
+		if log, err := follow.Begin(t.log.Genesis()); err == nil { // it was begun before
+			t.log = log
+		}
+	}
 }
 
 // take takes records in. The error is a *follow.Lie when they are not what an honest host sends.
@@ -62,6 +73,39 @@ func (t *trail) take(payload []byte) error {
 			return err
 		}
 	}
+	return nil
+}
+
+// pass takes in the certificate of a later epoch, by members of the one that is known.
+func (t *trail) pass(payload []byte) error {
+	c, err := follow.DecodeCertificate(bytes.Clone(payload))
+	if err != nil {
+		return err
+	}
+	from := t.log.Epoch()
+	if t.cert != nil {
+		from = t.cert.Epoch
+	}
+	if c.Index <= from.Index {
+		return fmt.Errorf("%w of epoch %d: it is not later than epoch %d", follow.ErrCertificate, c.Number, from.Number)
+	}
+	if err := c.Check(t.log.Run(), from.Members); err != nil {
+		return err
+	}
+	t.cert = &c
+	return nil
+}
+
+// begin goes on from the state of the newest certificate.
+func (t *trail) begin(payload []byte) error {
+	if t.cert == nil || t.newest.Index > 0 {
+		return fmt.Errorf("%w: a state without a certificate", frame.ErrMalformed)
+	}
+	log, err := follow.ResumeAt(t.log.Genesis(), *t.cert, payload)
+	if err != nil {
+		return err
+	}
+	t.log, t.cert, t.window = log, nil, nil
 	return nil
 }
 

@@ -242,6 +242,9 @@ type unsynced struct{ *os.File }
 
 func (unsynced) Sync() error { return nil }
 
+// End returns where the journal will end once what was appended is committed.
+func (j *Journal) End() int64 { return j.size + int64(len(j.pending)) }
+
 // Size returns the bytes of the file that are known to be on the disk.
 func (j *Journal) Size() int64 { return j.size }
 

@@ -60,6 +60,9 @@ const (
 	TypeFollow
 	TypeRecords
 	TypeWindow
+	TypeSign
+	TypeCertificate // as follow.Certificate.AppendTo makes it
+	TypeBase        // canonical bytes of the state at the newest certificate
 )
 
 const lengthSize = 4

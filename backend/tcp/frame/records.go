@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/wire"
 )
 
@@ -38,6 +39,25 @@ func DecodeFollow(payload []byte) (Follow, error) {
 		d.err = fmt.Errorf("%w: nobody has fewer records than the genesis", ErrMalformed)
 	}
 	return f, d.end("follow")
+}
+
+// Sign says that the sender's own following of the log has led to the beginning of an epoch.
+type Sign struct {
+	Index     uint64 // records up to the one that began the epoch
+	Signature [identity.SignatureSize]byte
+}
+
+// AppendTo appends the payload of the frame.
+func (s Sign) AppendTo(b []byte) []byte {
+	return append(binary.LittleEndian.AppendUint64(b, s.Index), s.Signature[:]...)
+}
+
+// DecodeSign reads the payload of a Sign.
+func DecodeSign(payload []byte) (Sign, error) {
+	d := decoder{rest: payload}
+	s := Sign{Index: d.uint64()}
+	copy(s.Signature[:], d.bytes(len(s.Signature)))
+	return s, d.end("sign")
 }
 
 // Records are records of a run's log that follow each other.
