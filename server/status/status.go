@@ -118,6 +118,7 @@ type Config struct {
 	MinClients                  uint16  `json:"min_clients"`
 	WitnessNodes                uint16  `json:"witness_nodes"`
 	VerificationPercent         uint8   `json:"verification_percent"`
+	ProbationSteps              uint32  `json:"probation_steps"`
 }
 
 // Of describes a state.
@@ -198,6 +199,7 @@ func configOf(c coordinator.Config) Config {
 		GlobalBatchSizeStart:        c.GlobalBatchSizeStart, GlobalBatchSizeEnd: c.GlobalBatchSizeEnd, TotalSteps: c.TotalSteps,
 		InitMinClients: c.InitMinClients, MinClients: c.MinClients, WitnessNodes: c.WitnessNodes,
 		VerificationPercent: c.VerificationPercent,
+		ProbationSteps:      c.ProbationSteps,
 	}
 }
 
