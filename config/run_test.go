@@ -64,6 +64,14 @@ func TestSamplesLoad(t *testing.T) {
 	}
 }
 
+// TestProbationIsOnWhereAFileIsSilent wants files from before there was the key to say it as well.
+func TestProbationIsOnWhereAFileIsSilent(t *testing.T) {
+	run, err := LoadState("testdata/dummy.toml")
+	if err != nil || run.Config.ProbationSteps != defaultProbationSteps || defaultProbationSteps == 0 {
+		t.Errorf("%d rounds of probation, %v; want %d", run.Config.ProbationSteps, err, defaultProbationSteps)
+	}
+}
+
 func golden(t *testing.T, file string, got []byte) {
 	t.Helper()
 	if *update {
@@ -98,7 +106,7 @@ func TestLoadStateReadsEveryValue(t *testing.T) {
 		Config: coordinator.Config{
 			WarmupTime: 30_000, CooldownTime: 30_000, EpochTime: 60_000, MaxRoundTrainTime: 15_000, RoundWitnessTime: 1000,
 			WaitingForMembersExtraTime: defaultExtraTime,
-			GlobalBatchSizeStart:       8, GlobalBatchSizeEnd: 8, TotalSteps: 25000, InitMinClients: 1, MinClients: 1,
+			GlobalBatchSizeStart:       8, GlobalBatchSizeEnd: 8, TotalSteps: 25000, InitMinClients: 1, MinClients: 1, ProbationSteps: 12,
 		},
 		Model: Model{
 			Architecture: HfLlama, DataType: Pretraining, MaxSeqLen: 64,

@@ -12,6 +12,10 @@ import (
 // it was a key.
 const defaultExtraTime = 3000
 
+// defaultProbationSteps is probation_steps of files that do not say: a run that anybody may join
+// is not open to a flood because its file is silent. A permissioned run has no probation.
+const defaultProbationSteps = 8
+
 // runStates are the names of run_state.
 var runStates = []string{
 	"Uninitialized", "WaitingForMembers", "Warmup", "RoundTrain", "RoundWitness", "Cooldown", "Finished", "Paused",
@@ -113,6 +117,7 @@ func readConfig(t *table) (coordinator.Config, []string) {
 		MinClients:                  number[uint16](t, "min_clients"),
 		WitnessNodes:                number[uint16](t, "witness_nodes"),
 		VerificationPercent:         number[uint8](t, "verification_percent"),
+		ProbationSteps:              numberOr[uint32](t, "probation_steps", defaultProbationSteps),
 	}
 	var warnings []string
 	if t.has("round_apply_time") {

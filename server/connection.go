@@ -268,7 +268,7 @@ func (c *connection) readSubmit(ctx context.Context, payload []byte) error {
 	reply := make(chan verdict, 1)
 	var answered verdict
 	select {
-	case c.host.requests <- request{action: action, reply: reply}:
+	case c.host.requests <- request{action: action, from: c.conn.RemoteAddr(), reply: reply}:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

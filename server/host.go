@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
+	"net"
 	"sync/atomic"
 	"time"
 
@@ -65,6 +66,7 @@ type host struct {
 // request is an action that waits for the host.
 type request struct {
 	action wire.SignedAction
+	from   net.Addr       // of its connection
 	reply  chan<- verdict // has room for the answer
 }
 
@@ -208,6 +210,10 @@ func (h *host) step(ctx context.Context, group []request) error {
 	verdicts := make([]verdict, len(group))
 	for i, r := range group {
 		var err error
+		var refused bool
+		if verdicts[i], refused = h.seatRefused(r.action, r.from); refused {
+			continue
+		}
 		if verdicts[i], err = h.apply(r.action); err != nil {
 			return err
 		}

@@ -174,11 +174,15 @@ func (p *peer) greet(n byte, role frame.Role) {
 // raw returns the socket under TLS.
 func (p *peer) raw() net.Conn { return p.socket.(*tls.Conn).NetConn() }
 
-// submit sends an action and waits for its answer.
-func (p *peer) submit(a coordinator.Action) {
+// submit sends an action and waits for its answer, which it returns.
+func (p *peer) submit(a coordinator.Action) coordinator.Code {
 	p.t.Helper()
 	p.send(frame.TypeSubmit, frame.Submit{Action: wire.SignAction(p.key, p.run, uint64(time.Now().UnixNano()), a)}.AppendTo(nil))
-	p.expect(frame.TypeAck)
+	ack, err := frame.DecodeAck(p.expect(frame.TypeAck))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return ack.Code
 }
 
 // enter does the whole handshake.

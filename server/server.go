@@ -34,6 +34,7 @@ const (
 	DefaultRestartGrace     = 2 * frame.LongestPause
 	DefaultBeat             = time.Second
 	DefaultMaxStrangers     = 512
+	DefaultSeatsPerNetwork  = 16
 	DefaultMaxRuns          = 64
 	DefaultActionsPerSecond = 10
 	DefaultJoinsPerSecond   = 2
@@ -85,6 +86,10 @@ type Options struct {
 	// taken, the oldest connection of the address that has the most gives way to an address
 	// that has fewer. Zero: DefaultMaxStrangers.
 	MaxStrangers int
+	// MaxSeatsPerNetwork bounds how many clients of one network may take part in a run: /24 of
+	// IPv4, /48 of IPv6. Private networks, and keys that the run knows, are not bounded. Zero:
+	// DefaultSeatsPerNetwork. Negative: nothing is bounded.
+	MaxSeatsPerNetwork int
 	// ActionsPerSecond bounds the actions of one key in the long term; ten seconds' worth
 	// may come at once. What is above has to wait. Zero: DefaultActionsPerSecond.
 	ActionsPerSecond float64
@@ -145,6 +150,7 @@ func (o *Options) setDefaults() {
 	o.RestartGrace = max(cmp.Or(o.RestartGrace, DefaultRestartGrace), o.WithdrawGrace)
 	o.Beat = cmp.Or(o.Beat, DefaultBeat)
 	o.MaxStrangers = cmp.Or(o.MaxStrangers, DefaultMaxStrangers)
+	o.MaxSeatsPerNetwork = cmp.Or(o.MaxSeatsPerNetwork, DefaultSeatsPerNetwork)
 	o.MaxRuns = cmp.Or(o.MaxRuns, DefaultMaxRuns)
 	o.ActionsPerSecond = cmp.Or(o.ActionsPerSecond, DefaultActionsPerSecond)
 	o.JoinsPerSecond = cmp.Or(o.JoinsPerSecond, DefaultJoinsPerSecond)

@@ -14,10 +14,11 @@ import (
 // chain is the model as it has to be after every step. The checker works it out from the
 // witnesses' proofs and from everything that was ever announced, which no client knows.
 type chain struct {
-	world  *world
-	models map[[32]byte]model // by digest: what an epoch can start from
-	steps  map[uint32]link
-	starts map[uint32]start // by an epoch's first step
+	world   *world
+	models  map[[32]byte]model // by digest: what an epoch can start from
+	steps   map[uint32]link
+	starts  map[uint32]start                   // by an epoch's first step
+	skipped map[uint32]map[assign.BatchID]bool // by step: batches whose results do not count
 }
 
 // start is the model that an epoch starts from. The last round of the epoch before keeps
@@ -40,7 +41,7 @@ type link struct {
 }
 
 func newChain(w *world) chain {
-	return chain{world: w, models: make(map[[32]byte]model), steps: make(map[uint32]link), starts: make(map[uint32]start)}
+	return chain{world: w, models: make(map[[32]byte]model), steps: make(map[uint32]link), starts: make(map[uint32]start), skipped: make(map[uint32]map[assign.BatchID]bool)}
 }
 
 // begin notes the model that an epoch starts from.
@@ -142,8 +143,11 @@ func (c *chain) decide(round *coordinator.Round, config coordinator.Config) link
 // decide: the results have the root that a quorum of the witnesses signed, so there are
 // no others.
 func (c *chain) adopt(l *link, step uint32, payloads [][]byte) bool {
-	leaves := make([][32]byte, len(l.slots))
+	leaves, tries := make([][32]byte, len(l.slots)), 10_000
 	for i, a := range l.slots {
+		if c.skipped[step][a.Batch] {
+			continue
+		}
 		for _, s := range c.world.registry.of(step, a.Batch, identity.ID(l.round.Members[a.Member])) {
 			if len(payloads) > 0 && bytes.Equal(payloads[0], s.payload) {
 				leaves[i] = s.announcement.Blob
@@ -153,13 +157,33 @@ func (c *chain) adopt(l *link, step uint32, payloads [][]byte) bool {
 			}
 		}
 	}
-	l.decided = len(payloads) == 0 && merkle.Root(leaves) == l.root
+	l.decided = len(payloads) == 0 && c.completes(l, step, leaves, 0, &tries)
 	if before := c.before(step); l.decided && before.known {
 		l.known, l.model = true, before.model
 		l.model.apply(step, l.counted)
 		c.models[l.model.digest(step)] = l.model
 	}
 	return l.decided
+}
+
+// completes reports whether skipped results, which nobody applies, complete the leaves from a
+// slot on to those that the root is of. Slots have a few results each; tries bounds the roots.
+func (c *chain) completes(l *link, step uint32, leaves [][32]byte, slot int, tries *int) bool {
+	for ; slot < len(l.slots); slot++ {
+		a := l.slots[slot]
+		if !c.skipped[step][a.Batch] {
+			continue
+		}
+		for _, s := range c.world.registry.of(step, a.Batch, identity.ID(l.round.Members[a.Member])) {
+			leaves[slot] = s.announcement.Blob
+			if c.completes(l, step, leaves, slot+1, tries) {
+				return true
+			}
+		}
+		leaves[slot] = [32]byte{}
+	}
+	*tries--
+	return *tries >= 0 && merkle.Root(leaves) == l.root
 }
 
 // elect returns the results with the most votes of at least a threshold.
@@ -185,7 +209,7 @@ func (c *chain) elect(round *coordinator.Round, config coordinator.Config, thres
 				best, leaves[i], payload = votes, blob, s.payload
 			}
 		}
-		if payload != nil {
+		if payload != nil && !c.skipped[round.Step][a.Batch] {
 			l.counted, l.batches = append(l.counted, payload), append(l.batches, a.Batch)
 		}
 	}

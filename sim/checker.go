@@ -26,6 +26,7 @@ const (
 	TrainedRight   Assertion = "an honest trainer's result that counts was made from the model that its round says"
 	NotReplayed    Assertion = "no action is accepted twice"
 	NotFramed      Assertion = "nobody is found late whose result a quorum of witnesses holds; nobody is dropped but by two committees, the second by its quorum; a third at most are dropped in a round, and slow in an epoch"
+	SeatsFair      Assertion = "members keep their seats and their probation, newcomers are drawn, those on probation stay few, and their results are skipped"
 	CheckpointTrue Assertion = "the recorded checkpoint is the model with every counted result, reported by a third of an epoch's first members"
 	ReplayEqual    Assertion = "replaying the journal gives the live state"
 	NothingLost    Assertion = "an acknowledged action survives every crash of the host"
@@ -67,6 +68,8 @@ type checker struct {
 	slow    map[coordinator.ClientID]bool   // in this epoch, by a second finding
 	dropped map[coordinator.ClientID]bool   // in this epoch, by accusation
 
+	probation map[coordinator.ClientID]uint32 // until when, of all that ever were members
+
 	replicas    map[uint32][32]byte // by step, as the first honest client had it
 	expectation *coordinator.State  // after the crash that was last
 	lostActions []signature         // in that crash
@@ -79,6 +82,7 @@ func newChecker(w *world) *checker {
 		world: w, chain: newChain(w), actions: make(map[signature]bool), acked: make(map[signature]bool),
 		nextStep: 1, replicas: make(map[uint32][32]byte),
 		late: make(map[coordinator.ClientID]uint32), slow: make(map[coordinator.ClientID]bool), dropped: make(map[coordinator.ClientID]bool),
+		probation: make(map[coordinator.ClientID]uint32),
 		seedChain: sha256.Sum256([]byte("psyche/seed/v1" + runID)),
 	}
 }
@@ -98,11 +102,16 @@ type stateMark struct {
 	start      uint64
 	step       uint32
 	checkpoint coordinator.Checkpoint
-	seats      int // members that the epoch began with
+	seats      int                  // members that the epoch began with
+	waited     []coordinator.Client // for an epoch
 }
 
 func markOf(s *coordinator.State) stateMark {
-	return stateMark{s.RunState, s.StateStart, s.Progress.Step, s.Model.Checkpoint, len(s.Epoch.Clients) + len(s.Epoch.Exited)}
+	mark := stateMark{s.RunState, s.StateStart, s.Progress.Step, s.Model.Checkpoint, len(s.Epoch.Clients) + len(s.Epoch.Exited), nil}
+	if s.RunState == coordinator.WaitingForMembers {
+		mark.waited = slices.Clone(s.Pending)
+	}
+	return mark
 }
 
 // accepted checks an action that the host has accepted.
@@ -215,6 +224,7 @@ func (c *checker) ticked(s *coordinator.State, before stateMark, now uint64) {
 	}
 	if s.RunState == coordinator.Warmup {
 		c.epochBegins(s)
+		c.seated(s, before.waited)
 	}
 	if s.RunState == coordinator.Finished && s.Progress.Step != s.Config.TotalSteps+1 {
 		c.violate(QuorumOrTime, "finished in step %d of %d", s.Progress.Step, s.Config.TotalSteps)
@@ -255,6 +265,7 @@ func (c *checker) roundBegins(s *coordinator.State, before stateMark) {
 	}
 	c.nextData, c.nextStep = at, round.Step+1
 	c.seeded(s, round)
+	c.skips(s, round)
 	if before.runState == coordinator.Warmup {
 		c.chain.begin(s)
 	}

@@ -66,6 +66,13 @@ func (c *checker) epochBegins(s *coordinator.State) {
 // rewindFindings takes over the findings of a host that starts again: those that were lost in
 // the crash were never published.
 func (c *checker) rewindFindings(s *coordinator.State) {
+	for _, members := range [][]coordinator.Client{s.Epoch.Clients, s.Epoch.Exited, s.Pending, s.Departed} {
+		for i := range members {
+			if m := &members[i]; m.ProbationUntil != 0 {
+				c.probation[m.ID] = m.ProbationUntil
+			}
+		}
+	}
 	late := make(map[coordinator.ClientID]uint32)
 	clear(c.slow)
 	clear(c.dropped)

@@ -46,6 +46,10 @@ var mutations = []struct {
 	{"late members are waited for", lateAwaited, AllFaults, []Assertion{InTime}},
 	{"the last result is waited for", lastAwaited, AllFaults, []Assertion{InTime}},
 	{"the few that are left record a checkpoint", fewRecord, Gang, []Assertion{CheckpointTrue}},
+	{"results of members on probation count", probationCounts, AllFaults, []Assertion{SeatsFair}},
+	{"new members need no probation", noProbation, AllFaults, []Assertion{SeatsFair}},
+	{"an epoch takes everybody that waits", everybodySeated, AllFaults, []Assertion{SeatsFair}},
+	{"who returns has lost its seat", returningWaits, AllFaults, []Assertion{SeatsFair}},
 }
 
 func TestCheckerCatchesMutations(t *testing.T) {
@@ -411,6 +415,56 @@ func lastAwaited() rules {
 		}
 		return s.Tick(now, seed)
 	}}
+}
+
+func probationCounts() rules {
+	return onRoundStart(func(_ *coordinator.State, round *coordinator.Round) { round.Warming = coordinator.MemberSet{} })
+}
+
+// onWarmup changes an epoch that has just begun.
+func onWarmup(change func(s *coordinator.State)) rules {
+	return afterTick(func(s *coordinator.State, _ coordinator.RunState) {
+		if s.RunState == coordinator.Warmup {
+			change(s)
+		}
+	})
+}
+
+func noProbation() rules {
+	return onWarmup(func(s *coordinator.State) {
+		for i := range s.Epoch.Clients {
+			if m := &s.Epoch.Clients[i]; m.ProbationUntil == s.Epoch.StartStep+s.Config.ProbationSteps {
+				m.ProbationUntil = s.Epoch.StartStep
+			}
+		}
+	})
+}
+
+// seat gives a pending newcomer a seat.
+func seat(s *coordinator.State, i int) {
+	client := s.Pending[i]
+	client.OptimizerSince, client.ProbationUntil, client.Waited = s.Epoch.StartStep, s.Epoch.StartStep+s.Config.ProbationSteps, false
+	s.Pending = slices.Delete(s.Pending, i, i+1)
+	s.Epoch.Clients = append(s.Epoch.Clients, client)
+}
+
+func everybodySeated() rules {
+	return onWarmup(func(s *coordinator.State) {
+		for len(s.Pending) > 0 {
+			seat(s, 0)
+		}
+	})
+}
+
+// returningWaits leaves the last of those that were members before without a seat.
+func returningWaits() rules {
+	return onWarmup(func(s *coordinator.State) {
+		last := len(s.Epoch.Clients) - 1
+		if m := s.Epoch.Clients[last]; m.ProbationUntil < s.Epoch.StartStep && last >= int(s.Config.MinClients) {
+			s.Epoch.Clients = s.Epoch.Clients[:last]
+			s.Pending = append(s.Pending, m)
+		}
+	})
 }
 
 // fewRecord removes all honest members at the end and takes what the others report.

@@ -91,6 +91,7 @@ func (p *plan) drawConfig(o Options) {
 		InitMinClients:             uint16(max(least, n*3/4)), MinClients: uint16(least),
 		VerificationPercent: one(r, uint8(0), 0, 0, 10, 25),
 	}
+	c.ProbationSteps = one(newRandom(o.Seed, "probation"), uint32(0), 1, 2, 4, 8)
 	c.WitnessNodes = one(r, uint16(0), uint16(least), 5, 9, 16)
 	c.WitnessNodes = min(c.WitnessNodes, c.MinClients, coordinator.MaxWitnesses)
 	size := uint32(max(1, one(r, n, n/2, n+n/3, 2*n)))

@@ -60,7 +60,7 @@ func testUpdate() coordinator.UpdateConfig {
 			WarmupTime: 1, CooldownTime: 2, EpochTime: 300, MaxRoundTrainTime: 4, RoundWitnessTime: 5,
 			WaitingForMembersExtraTime: 6, GlobalBatchSizeWarmupTokens: 7, GlobalBatchSizeStart: 8,
 			GlobalBatchSizeEnd: 9, TotalSteps: 10, InitMinClients: 11, MinClients: 10, WitnessNodes: 9,
-			VerificationPercent: 8,
+			VerificationPercent: 8, ProbationSteps: 13,
 		},
 		Model: coordinator.Model{
 			MaxSeqLen: 16, ColdStartWarmupSteps: 5,

@@ -39,6 +39,7 @@ type serverRun struct {
 	AllowCreate          string        `default:"host" placeholder:"none|host|KEY,…|anyone" help:"Who may begin runs with psyche run create: nobody; the host's own key and --main-authority; these keys; anyone (${default})."`
 	MaxRuns              int           `default:"64" help:"Runs that are not closed, at most (${default})."`
 	MaxStrangers         int           `default:"512" help:"Connections of keys that have no part in a run, at most, and as many that only watch; members and keys with an office always find a place (${default})."`
+	MaxSeatsPerNetwork   int           `default:"16" help:"Clients of one network, /24 of IPv4 or /48 of IPv6, that may take part in a run, at most; private networks are not bounded. 0: no network is (${default})."`
 	MaxLogRate           float64       `default:"8" placeholder:"RATE" help:"MiB per second of the line that those who fetch the logs of runs may take, together (${default})."`
 	WithdrawOnDisconnect bool          `default:"true" negatable:"" help:"Withdraw clients whose connection ended."`
 	WithdrawGrace        time.Duration `default:"5s" help:"How long a connection may be gone before its client is withdrawn (${default})."`
@@ -83,6 +84,8 @@ func (c serverRun) Run(ctx context.Context, to console) error {
 		return usagef("--restart-grace is %v, want more than 0", c.RestartGrace)
 	case c.MaxRuns <= 0 || c.MaxStrangers <= 0:
 		return usagef("--max-runs and --max-strangers have to be 1 at least")
+	case c.MaxSeatsPerNetwork < 0:
+		return usagef("--max-seats-per-network is %d, want 0 for no bound or 1 at least", c.MaxSeatsPerNetwork)
 	case !(c.MaxLogRate > 0) || c.MaxLogRate > 1<<20:
 		return usagef("--max-log-rate is %v: want MiB per second, more than 0", c.MaxLogRate)
 	}
@@ -191,13 +194,14 @@ func (c serverRun) options(port uint16, logger *slog.Logger, events *stateEvents
 		grace = -1
 	}
 	return server.Options{
-		Listen:        net.JoinHostPort(c.ServerAddr, strconv.Itoa(int(port))),
-		HTTPListen:    c.HTTPAddr,
-		SaveStateDir:  c.SaveStateDir,
-		MaxRuns:       c.MaxRuns,
-		MaxStrangers:  c.MaxStrangers,
-		WithdrawGrace: grace,
-		RestartGrace:  c.RestartGrace,
+		Listen:             net.JoinHostPort(c.ServerAddr, strconv.Itoa(int(port))),
+		HTTPListen:         c.HTTPAddr,
+		SaveStateDir:       c.SaveStateDir,
+		MaxRuns:            c.MaxRuns,
+		MaxStrangers:       c.MaxStrangers,
+		MaxSeatsPerNetwork: cmp.Or(c.MaxSeatsPerNetwork, -1),
+		WithdrawGrace:      grace,
+		RestartGrace:       c.RestartGrace,
 
 		LogBytesPerSecond: c.MaxLogRate * (1 << 20),
 		Logger:            logger,

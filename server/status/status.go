@@ -119,6 +119,7 @@ type Config struct {
 	MinClients                  uint16  `json:"min_clients"`
 	WitnessNodes                uint16  `json:"witness_nodes"`
 	VerificationPercent         uint8   `json:"verification_percent"`
+	ProbationSteps              uint32  `json:"probation_steps"`
 }
 
 // Of describes a state of the run of that hash, zero if it is not known.
@@ -199,6 +200,7 @@ func configOf(c coordinator.Config) Config {
 		GlobalBatchSizeStart:        c.GlobalBatchSizeStart, GlobalBatchSizeEnd: c.GlobalBatchSizeEnd, TotalSteps: c.TotalSteps,
 		InitMinClients: c.InitMinClients, MinClients: c.MinClients, WitnessNodes: c.WitnessNodes,
 		VerificationPercent: c.VerificationPercent,
+		ProbationSteps:      c.ProbationSteps,
 	}
 }
 

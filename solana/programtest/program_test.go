@@ -32,6 +32,7 @@ func suites(operations int) []suite {
 		{"slow witnesses", slowWitnesses},
 		{"caps of findings", capsOfFindings},
 		{"lateness", seeds(operations/2, lateness)},
+		{"epoch needs newcomers", epochNeedsNewcomers},
 		{"seats", seeds(operations, seats)},
 		{"full uploads", seeds(operations/4, fullUploads)},
 		{"random", seeds(operations, random)},

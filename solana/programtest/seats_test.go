@@ -99,3 +99,32 @@ func (l *seatsRun) remember() {
 		l.err = l.r.load(s)
 	}
 }
+
+// epochNeedsNewcomers lets all but one member leave before the first round: the next epoch takes
+// as many newcomers as it needs, more than it would otherwise.
+func epochNeedsNewcomers(r *pair) error {
+	config := crowdConfig
+	config.ProbationSteps, config.InitMinClients = 2, 5
+	c := &crowd{r: r, now: 100 * second}
+	if _, err := r.genesis(coordinator.Genesis{RunID: "few", Host: clientID(0), Config: config, Model: crowdModel}); err != nil {
+		return err
+	}
+	for i := range 6 {
+		c.must(clientID(i), coordinator.Join{})
+	}
+	c.tick(0, coordinator.WaitingForMembers)
+	c.tick(3*second, coordinator.Warmup)
+	for i := range 5 {
+		c.must(clientID(i), coordinator.Withdraw{Client: clientID(i)})
+	}
+	c.tick(0, coordinator.WaitingForMembers)
+	for i := range 20 {
+		c.must(strangerID(i), coordinator.Join{})
+	}
+	c.tick(0, coordinator.WaitingForMembers)
+	c.tick(3*second, coordinator.Warmup)
+	if members, waiting := len(r.s.Epoch.Clients), len(r.s.Pending); members != 5 || waiting != 16 {
+		c.fail("%d members and %d that wait, want 5 and 16", members, waiting)
+	}
+	return c.err
+}
