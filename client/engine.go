@@ -21,6 +21,7 @@ const (
 	opApply    = "apply"
 	opSnapshot = "snapshot"
 	opKeep     = "keep optimizer"
+	opReplay   = "replay"
 )
 
 // engine is the trainer, which does one thing at a time.
@@ -42,7 +43,7 @@ type operation struct {
 	step   uint32                 // of a training
 	batch  assign.BatchID         // of a training ahead of its round
 	tell   func()                 // tells it that its round has begun; nil: it has
-	from   coordinator.Checkpoint // of a load
+	from   coordinator.Checkpoint // of a load, or a replay
 	cancel context.CancelFunc
 }
 
@@ -98,7 +99,7 @@ func (e *engine) isAhead(step uint32) bool {
 // wanted checkpoint. Otherwise a holder that sends a byte now and then would keep the client
 // from the next epoch, or from its end. The parts that are here are kept.
 func (e *engine) cancelLoad(wanted coordinator.Checkpoint) {
-	if e.op != nil && e.op.name == opLoad && e.op.from != wanted {
+	if e.op != nil && (e.op.name == opLoad || e.op.name == opReplay) && e.op.from != wanted {
 		e.op.cancel()
 	}
 }

@@ -46,8 +46,11 @@ func TestSilentTrainer(t *testing.T) {
 		if len(all[event.HealthCheckSent](a))+len(all[event.HealthCheckSent](b)) == 0 {
 			t.Error("nobody accused the silent trainer")
 		}
-		if len(all[event.Desynchronised](c)) == 0 || len(all[event.Rejoined](c)) == 0 {
-			t.Error("the silent trainer did not leave and come back")
+		if len(all[event.Desynchronised](c)) != 0 || len(all[event.Rejoined](c)) != 1 {
+			t.Errorf("the silent trainer did not take its seat back: %+v", all[event.Rejoined](c))
+		}
+		if len(applied[5].Lost) != 0 {
+			t.Errorf("step 6 lost %+v", applied[5].Lost)
 		}
 	})
 }

@@ -226,7 +226,7 @@ func (n *Node) reconcile() {
 		return
 	}
 	wanted := coordinator.Checkpoint{}
-	if s := n.run.state; s.RunState == coordinator.Warmup && n.run.isMember() || s.RunState == coordinator.Finished && !n.run.closedEarly() {
+	if s := n.run.state; s.RunState == coordinator.Warmup && n.run.isMember() || n.comesBack() || s.RunState == coordinator.Finished && !n.run.closedEarly() {
 		wanted = s.Model.Checkpoint
 	}
 	n.engine.cancelLoad(wanted)
@@ -272,6 +272,7 @@ func (n *Node) desynchronise(reason string) {
 	n.replica, n.models.Held = nil, nil
 	n.store.Forget(0) // they may not be the run's
 	n.seat.again = true
+	n.seat.back = comeback{epoch: n.run.epoch(), given: true}
 }
 
 // fail ends the run with an error.

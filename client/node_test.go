@@ -150,7 +150,7 @@ func TestCrashAndReturn(t *testing.T) {
 		if c.err == nil {
 			t.Error("a client without a host went on")
 		}
-		w.until("third round", func(s *coordinator.State) bool { return s.Progress.Step == 3 })
+		w.until("the end of the epoch", func(s *coordinator.State) bool { return s.Progress.Step == 4 })
 		asked := &firstHolders{counts: map[identity.ID]int{}}
 		again := w.launch(2, func(o *options) { asked.Network, o.Network = o.Network, asked })
 		finishEqual(w, a, b, again)

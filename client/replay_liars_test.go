@@ -122,7 +122,7 @@ func TestOneLiarIsOutvoted(t *testing.T) {
 		c := w.launch(2, saving(w, "saved"))
 		w.until("second epoch", func(s *coordinator.State) bool { return s.Progress.Step == 4 && s.RunState == coordinator.RoundTrain })
 		c.crash()
-		w.until("another round", func(s *coordinator.State) bool { return s.Progress.Step == 5 })
+		w.until("the end of the epoch", func(s *coordinator.State) bool { return s.Progress.Step == 7 })
 		back := w.launch(2, saving(w, "saved"))
 		finishEqual(w, a, b, d, back)
 		if ready := all[event.Ready](back); len(ready) == 0 || ready[0].Source != "results" {

@@ -36,17 +36,25 @@ func (n *Node) keepUp() *ledger {
 	if !n.closeEpoch() {
 		return nil
 	}
-	if !n.run.isMember() {
+	if n.comesBack() {
+		n.comeBack()
+	}
+	if n.returns() {
+		n.takeSeatBack()
+	} else if !n.run.isMember() {
 		if n.replica != nil {
 			n.desynchronise("dropped from the epoch")
 		}
 		return nil
 	}
-	if !n.enterEpoch() {
+	if n.replica == nil {
 		return nil
 	}
 	round := n.run.state.CurrentRound()
-	if _, takesPart := round.MemberIndex(n.run.myself()); !takesPart {
+	if _, takesPart := round.MemberIndex(n.run.myself()); !takesPart || !n.run.isMember() {
+		if lag := n.engine.lag(); round.Step > lag { // the next one may be its
+			n.settle(round.Step - lag)
+		}
 		return nil
 	}
 	l := n.rounds.of[round.Step]

@@ -21,6 +21,7 @@ type seat struct {
 	check   *runCheck // newest; nil: none yet
 	waiting waiting   // as it was logged last
 	parting parting   // when the run is finished
+	back    comeback  // into a running epoch
 }
 
 // runCheck is what CheckRun says of a definition of the run.
@@ -71,7 +72,7 @@ func (n *Node) needsSeat() bool {
 	case coordinator.Cooldown:
 		return !n.run.isMember() || (n.replica == nil && n.models.Held == nil)
 	default:
-		return !n.run.isMember() || (n.replica == nil && !n.holdsModel())
+		return !n.run.isMember() && !n.returns() || n.run.isMember() && n.replica == nil && !n.holdsModel() && !n.comesBack()
 	}
 }
 

@@ -166,7 +166,6 @@ func TestDecodeRefusesBrokenInvariants(t *testing.T) {
 		{"clients", func(s *State) { s.Epoch.Clients[1].ID = s.Epoch.Clients[0].ID }},
 		{"clients", func(s *State) { s.Epoch.Clients[1].State = 4 }},
 		{"clients", func(s *State) { s.RunState = WaitingForMembers }},
-		{"clients", func(s *State) { s.Epoch.Clients[0].Lateness = Slow + 1 }},
 		{"clients", func(s *State) { s.Epoch.Clients[0].Returns = MaxReturns + 1 }},
 		{"exited", func(s *State) { s.Epoch.Exited = []Client{{ID: clientID("z")}} }},
 		{"exited", func(s *State) { s.Epoch.Exited = []Client{{ID: clientID("z"), State: Dropped}} }},

@@ -19,7 +19,11 @@ import (
 // dummyState is a run of the dummy model with so many clients.
 func dummyState(clients int) string {
 	text := stateFile(rules{clients: clients, minClients: 1, roundsPerEpoch: 4, steps: 4}, "DATA", "MODEL")
-	text = strings.Replace(text, "run_id = \"e2e\"", "run_id = \"a-run-id-that-needs-more-than-thirty-two-bytes\"", 1)
+	return dummyModel(strings.Replace(text, "run_id = \"e2e\"", "run_id = \"a-run-id-that-needs-more-than-thirty-two-bytes\"", 1))
+}
+
+// dummyModel puts the dummy model and its data into a state.toml.
+func dummyModel(text string) string {
 	before, after, _ := strings.Cut(text, "[model.LLM.data_location.Local]")
 	_, after, _ = strings.Cut(after, "[model.LLM.lr_schedule")
 	return before + "data_location = \"Dummy\"\n[model.LLM.checkpoint.Dummy]\nrepo_id = \"\"\n[model.LLM.lr_schedule" + after

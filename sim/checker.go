@@ -25,6 +25,7 @@ const (
 	CountedRight   Assertion = "exactly the results that the witnesses' quorum proved are applied, all signed by assignees"
 	TrainedRight   Assertion = "an honest trainer's result that counts was made from the model that its round says"
 	NotReplayed    Assertion = "no action is accepted twice"
+	OwnSeat        Assertion = "a member that left takes its own seat back, as late as it left, three times in an epoch at most, and nobody else gets one while rounds run"
 	NotFramed      Assertion = "nobody is found late whose result a quorum of witnesses holds; nobody is dropped but by two committees, the second by its quorum; a third at most are dropped in a round, and slow in an epoch"
 	SeatsFair      Assertion = "members keep their seats and their probation, newcomers are drawn, those on probation stay few, and their results are skipped"
 	CheckpointTrue Assertion = "the recorded checkpoint is the model with every counted result, reported by a third of an epoch's first members"
