@@ -124,14 +124,15 @@ func (s *State) join(from ClientID, a Join) error {
 	checkpoint := s.Model.Checkpoint
 	holds := !checkpoint.Kind.isOrigin() && a.Holds == checkpoint.Digest
 	if i := indexOf(s.Pending, from); i >= 0 {
+		waiting := &s.Pending[i]
 		switch {
-		case s.Pending[i].HoldsModel == holds:
+		case waiting.HoldsModel == holds && waiting.Commitment == a.Commitment:
 			return ErrDuplicate
-		case holds:
-			s.Pending[i].HoldsModel = true
+		case holds || !waiting.HoldsModel:
+			waiting.HoldsModel, waiting.Commitment = holds, a.Commitment
 			return nil
 		}
-		s.Pending = append(slices.Delete(s.Pending, i, i+1), Client{ID: from})
+		s.Pending = append(slices.Delete(s.Pending, i, i+1), Client{ID: from, Commitment: a.Commitment})
 		return nil
 	}
 	member, isMember := s.Member(from)
@@ -141,7 +142,7 @@ func (s *State) join(from ClientID, a Join) error {
 	case s.HealthyCount()+len(s.Pending) >= MaxClients:
 		return ErrFull
 	}
-	s.Pending = append(s.Pending, Client{ID: from, HoldsModel: holds})
+	s.Pending = append(s.Pending, Client{ID: from, HoldsModel: holds, Commitment: a.Commitment})
 	s.forgetDeparted(from)
 	return nil
 }
@@ -197,6 +198,10 @@ func (s *State) ready(from ClientID, a Ready) error {
 	if slices.Contains(s.Epoch.Ready, from) {
 		return ErrDuplicate
 	}
+	if !client.reveals(a.Reveal) {
+		return ErrInvalidAction
+	}
+	s.addReveal(client, a)
 	client.HoldsModel = true
 	s.Epoch.Ready = append(s.Epoch.Ready, from)
 	return nil

@@ -33,7 +33,7 @@ enum {
 // STATE_MAGIC is "psyche1" and a zero byte; STATE_VERSION that of the Go core's encoding, which
 // has the same fields.
 #define STATE_MAGIC 0x0031656863797370ull
-enum { STATE_VERSION = 5 };
+enum { STATE_VERSION = 6 };
 
 enum run_state { UNINITIALIZED, WAITING_FOR_MEMBERS, WARMUP, ROUND_TRAIN, ROUND_WITNESS, COOLDOWN, FINISHED, PAUSED };
 enum client_state { HEALTHY, DROPPED, WITHDRAWN, EJECTED };
@@ -111,6 +111,7 @@ struct client {
 	struct key id;
 	uint64_t nonce;
 	uint32_t exited_height, optimizer_since;
+	struct key commitment;
 	uint8_t state, holds_model, active, lateness;
 	uint8_t ready;   // derived: the member is in epoch.ready
 	uint8_t barred;  // derived: the run no longer admits the member
@@ -195,7 +196,8 @@ struct authority {
 	struct ejection ejections[MAX_EJECTIONS];
 };
 
-// state begins with what a client polls for: up to progress it fits one small read.
+// state begins with what a client polls for: up to progress it fits one small read. Go's
+// DrawCommitment is always zero on a chain, where draws come from the slots, and has no place.
 struct state {
 	uint64_t magic;
 	uint32_t version;
@@ -210,15 +212,16 @@ struct state {
 	struct recorded earlier[MAX_EARLIER];
 	struct upload uploads[MAX_UPLOADS];
 	struct lapse lapses[MAX_LAPSES];
+	struct key reveals;
 	struct epoch epoch;
 	struct clients pending, departed;
 	struct authority authority;
 	struct model model;
 };
 
-_Static_assert(sizeof(struct client) == 56 && sizeof(struct round) == 31120 && sizeof(struct upload) == 264, "layout");
-_Static_assert(offsetof(struct state, config) == 184 && offsetof(struct state, epoch) == 1704, "layout");
-_Static_assert(offsetof(struct state, pending) == 179480 && offsetof(struct state, authority) == 208168, "layout");
-_Static_assert(offsetof(struct state, model) == 263560 && sizeof(struct state) == 272000, "layout");
+_Static_assert(sizeof(struct client) == 88 && sizeof(struct round) == 31120 && sizeof(struct upload) == 264, "layout");
+_Static_assert(offsetof(struct state, config) == 184 && offsetof(struct state, epoch) == 1736, "layout");
+_Static_assert(offsetof(struct state, pending) == 195896 && offsetof(struct state, authority) == 240968, "layout");
+_Static_assert(offsetof(struct state, model) == 296360 && sizeof(struct state) == 304800, "layout");
 
 #endif
