@@ -27,7 +27,7 @@ func FuzzRecord(f *testing.F) {
 	created.Authority.Main = coordinator.ClientID(backendtest.Key(1).ID())
 	created.Authority.Join = created.Authority.Main
 	f.Add(append([]byte{byte(RecordCreate)}, frame.SignCreate(backendtest.Key(1), created.AppendTo(nil))...))
-	f.Add(Record{Kind: RecordTick, Now: 5, Seed: 6}.AppendTo(nil))
+	f.Add(Record{Kind: RecordTick, Now: 5, Draw: [32]byte{6}}.AppendTo(nil))
 	f.Add(append([]byte{byte(RecordAction)}, wire.SignAction(backendtest.Key(1), hostileRun, 1, coordinator.Join{})...))
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		for _, before := range [][][]byte{nil, {genesis}} {

@@ -24,18 +24,21 @@ type RecordKind uint8
 // create.
 const (
 	RecordGenesis RecordKind = iota + 1 // canonical bytes of the state a run starts with
-	RecordTick                          // time and seed of a Tick that changed the state
+	RecordTick                          // time and draw of a Tick that changed the state
 	RecordAction                        // signed action, the bytes as they were sent
 	RecordDigest                        // SHA-256 of the state, which it does not change
 	RecordCreate                        // signed create, the bytes as they were sent
 )
+
+// tickSize is the size of a tick behind its kind.
+const tickSize = 8 + 32
 
 // Record is one entry of the journal.
 type Record struct {
 	Kind   RecordKind
 	State  []byte            // RecordGenesis
 	Now    uint64            // RecordTick: Unix time in milliseconds
-	Seed   uint64            // RecordTick
+	Draw   [32]byte          // RecordTick: zero when it began no round
 	Action wire.SignedAction // RecordAction
 	Digest [sha256.Size]byte // RecordDigest
 	Create frame.Create      // RecordCreate
@@ -68,7 +71,7 @@ func (r Record) AppendTo(b []byte) []byte {
 		return append(b, r.State...)
 	case RecordTick:
 		b = binary.LittleEndian.AppendUint64(b, r.Now)
-		return binary.LittleEndian.AppendUint64(b, r.Seed)
+		return append(b, r.Draw[:]...)
 	case RecordDigest:
 		return append(b, r.Digest[:]...)
 	case RecordCreate:
@@ -100,10 +103,10 @@ func decodeRecord(payload []byte, runID string) (Record, error) {
 	case RecordGenesis:
 		r.State = body
 	case RecordTick:
-		if len(body) != 16 {
+		if len(body) != tickSize {
 			return Record{}, fmt.Errorf("%w: a tick of %d bytes", ErrReplay, len(body))
 		}
-		r.Now, r.Seed = binary.LittleEndian.Uint64(body), binary.LittleEndian.Uint64(body[8:])
+		r.Now, r.Draw = binary.LittleEndian.Uint64(body), [32]byte(body[8:])
 	case RecordAction:
 		action, err := wire.OpenAction(body, runID)
 		if err != nil {
@@ -151,7 +154,7 @@ func (r *replayer) apply(payload []byte) (Record, error) {
 	case RecordGenesis, RecordCreate:
 		err = r.begin(record, first)
 	case RecordTick:
-		if !r.state.Tick(record.Now, record.Seed) {
+		if !r.state.Tick(record.Now, record.Draw) {
 			err = fmt.Errorf("%w: the %s has no effect", ErrReplay, record)
 		}
 	case RecordAction:
@@ -223,7 +226,7 @@ func checkCreate(c frame.Create, state coordinator.State) error {
 	fresh, err := coordinator.Genesis{
 		RunID: state.RunID, Host: state.Host, MainAuthority: state.Authority.Main, JoinAuthority: state.Authority.Join,
 		Permissioned: state.Authority.Permissioned, Paused: state.RunState == coordinator.Paused,
-		Config: state.Config, Model: state.Model,
+		Config: state.Config, Model: state.Model, Draws: state.DrawCommitment,
 		Progress: state.Progress, // it may continue an older run
 	}.State()
 	if err != nil {

@@ -28,7 +28,11 @@ func (s *server) openRuns() error {
 		if s.runs[state.RunID] != nil {
 			return fmt.Errorf("run %s is given twice", state.RunID)
 		}
-		if err := s.open(state.RunID, &Record{Kind: RecordGenesis, State: state.AppendTo(nil)}); err != nil {
+		d, err := s.commit(&state)
+		if err != nil {
+			return err
+		}
+		if err := s.open(state.RunID, &Record{Kind: RecordGenesis, State: state.AppendTo(nil)}, d); err != nil {
 			return err
 		}
 	}
@@ -40,16 +44,34 @@ func (s *server) openRuns() error {
 		if s.runs[id] != nil {
 			continue
 		}
-		if err := s.open(id, nil); err != nil {
+		if err := s.open(id, nil, nil); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// commit makes the draws of a run that the server begins by itself, and has its first state commit
+// to them. When the run was begun before, it commits to what it did then.
+func (s *server) commit(state *coordinator.State) (*draws, error) {
+	if s.options.SaveStateDir != "" {
+		first, err := firstState(JournalPath(s.options.SaveStateDir, state.RunID))
+		if saved, decodeErr := coordinator.Decode(first); err == nil && decodeErr == nil {
+			state.DrawCommitment = saved.DrawCommitment
+			return nil, nil
+		}
+	}
+	d, err := newDraws(s.options.Random, drawsOf(state.Config))
+	if err == nil {
+		state.DrawCommitment = d.chain.Commitment()
+		err = d.suffice(state, state.Config)
+	}
+	return d, err
+}
+
 // open begins or resumes one run; see openStore.
-func (s *server) open(runID string, first *Record) error {
-	stored, err := openStore(s.options.SaveStateDir, runID, first, s.logger)
+func (s *server) open(runID string, first *Record, d *draws) error {
+	stored, err := openStore(s.options.SaveStateDir, runID, first, d, s.logger)
 	if err != nil {
 		return err
 	}
@@ -131,7 +153,7 @@ func (s *server) hasPlace(runID string) error {
 }
 
 // create begins the run that a client signed, and returns when the disk has it.
-func (s *server) create(c frame.Create, runID string) error {
+func (s *server) create(c frame.Create, runID string, d *draws) error {
 	state, err := coordinator.Decode(c.State)
 	if err == nil {
 		err = checkCreate(c, state)
@@ -143,6 +165,11 @@ func (s *server) create(c frame.Create, runID string) error {
 		return refuse(frame.RefusedCreation, "the state is of run %q, the hello was for run %q", state.RunID, runID)
 	case identity.ID(state.Host) != s.key.ID():
 		return refuse(frame.RefusedCreation, "the state names the host %s, this is %s", identity.ID(state.Host), s.key.ID())
+	case state.DrawCommitment != d.chain.Commitment():
+		return refuse(frame.RefusedCreation, "the state does not commit to the draws that this server offered")
+	}
+	if err := d.suffice(&state, state.Config); err != nil {
+		return refuse(frame.RefusedCreation, "%v", err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,7 +184,7 @@ func (s *server) create(c frame.Create, runID string) error {
 			return refuse(frame.RefusedCreation, "run %q is there already", runID)
 		}
 	}
-	if err := s.open(runID, &Record{Kind: RecordCreate, Create: c}); err != nil {
+	if err := s.open(runID, &Record{Kind: RecordCreate, Create: c}, d); err != nil {
 		s.logger.Error("cannot begin a run", "run", runID, "error", err)
 		return refuse(frame.RefusedCreation, "the server cannot keep the run; its log says why")
 	}

@@ -38,6 +38,7 @@ func SnapshotPath(dir, runID string) string {
 // store is what a host keeps of a run between two starts.
 type store struct {
 	state        coordinator.State
+	draws        *draws           // nil when the run is over
 	journal      *journal.Journal // nil when nothing is kept
 	journalPath  string
 	snapshotPath string
@@ -99,11 +100,12 @@ func savedRuns(dir string) ([]string, error) {
 }
 
 // openStore loads what dir has of the run, or begins it with the record first, whose state
-// is given. first may be nil: then the run must be there. With an empty dir nothing is kept.
-func openStore(dir, runID string, first *Record, logger *slog.Logger) (store, error) {
+// is given, and the draws that this commits to. first may be nil: then the run must be there. With
+// an empty dir nothing is kept.
+func openStore(dir, runID string, first *Record, d *draws, logger *slog.Logger) (store, error) {
 	if dir == "" {
 		state, err := coordinator.Decode(first.first())
-		return store{state: state}, err
+		return store{state: state, draws: d}, err
 	}
 	s := store{journalPath: JournalPath(dir, runID), snapshotPath: SnapshotPath(dir, runID)}
 	r, summary, err := s.replay(logger)
@@ -114,9 +116,10 @@ func openStore(dir, runID string, first *Record, logger *slog.Logger) (store, er
 	if summary.Torn > 0 {
 		logger.Warn("cut an unfinished write off the journal", "path", s.journalPath, "bytes", summary.Torn, "offset", summary.Size)
 	}
-	err = s.begin(r, first, logger)
-	if err == nil && s.state.RunID != runID {
+	if r.begun && s.state.RunID != runID {
 		err = fmt.Errorf("journal %s: %w: RunID is %s there and %s here", s.journalPath, ErrOtherRun, s.state.RunID, runID)
+	} else if s.draws, err = openDraws(DrawsPath(dir, runID), r, d); err == nil {
+		err = s.begin(r, first, logger)
 	}
 	if err != nil {
 		err = errors.Join(err, s.journal.Close())

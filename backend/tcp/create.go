@@ -25,6 +25,7 @@ func Create(ctx context.Context, o Options, genesis func(host coordinator.Client
 		if err != nil {
 			return err
 		}
+		state.DrawCommitment = s.draws
 		payload := frame.SignCreate(o.Key, state.AppendTo(nil))
 		if len(payload) > frame.MaxCreate {
 			return fmt.Errorf("the run's first state has %d bytes, at most %d fit", len(payload), frame.MaxCreate)

@@ -28,6 +28,7 @@ type session struct {
 	reader    *frame.Reader // of buffer
 	role      frame.Role
 	nonce     [32]byte // of the challenge
+	draws     [32]byte // of the Welcome
 	sequence  uint64   // of the newest Hello; Client.sending guards it
 	announced []string // addresses of the newest Hello; Client.sending guards it
 
@@ -75,9 +76,11 @@ func handshake(ctx context.Context, socket net.Conn, accept func(identity.ID) er
 	if payload, err = s.expect(frame.TypeWelcome); err != nil {
 		return nil, err
 	}
-	if _, err := frame.DecodeWelcome(payload); err != nil {
+	welcome, err := frame.DecodeWelcome(payload)
+	if err != nil {
 		return nil, err
 	}
+	s.draws = welcome.Draws
 	return s, socket.SetDeadline(time.Time{})
 }
 

@@ -127,17 +127,19 @@ func signedHello(nonce [32]byte, server identity.ID, body []byte) []byte {
 
 // Welcome ends a handshake that succeeded.
 type Welcome struct {
-	Host identity.ID // key that signs the host's own actions
+	Host  identity.ID // key that signs the host's own actions
+	Draws [32]byte    // what a run that is begun now has to commit to; zero for who begins none
 }
 
 // AppendTo appends the payload of the frame.
-func (w Welcome) AppendTo(b []byte) []byte { return append(b, w.Host[:]...) }
+func (w Welcome) AppendTo(b []byte) []byte { return append(append(b, w.Host[:]...), w.Draws[:]...) }
 
 // DecodeWelcome reads the payload of a Welcome.
 func DecodeWelcome(payload []byte) (Welcome, error) {
 	d := decoder{rest: payload}
 	var w Welcome
 	copy(w.Host[:], d.bytes(identity.IDSize))
+	copy(w.Draws[:], d.bytes(len(w.Draws)))
 	return w, d.end("welcome")
 }
 
