@@ -75,6 +75,7 @@ func New(o Options) (*Node, error) {
 		Options: o,
 		tasks:   tasks,
 		run:     view{me: o.Key.ID()},
+		seat:    seat{reveals: newReveals(o.Key, o.RunID)},
 		engine:  engine{tasks: tasks},
 		rounds:  ledgers{of: make(map[uint32]*ledger)},
 		store:   exchange.NewStore(o.Network.Drop),
