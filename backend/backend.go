@@ -6,6 +6,7 @@ import (
 
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/wire"
 )
 
 // Errors that every backend uses. Only ErrDisconnected is worth another attempt.
@@ -21,6 +22,14 @@ var (
 type Update struct {
 	State *coordinator.State
 	Peers []Peer // in ascending order of ID
+
+	// Run is the hash that names the run in everything that is signed. It never changes.
+	Run [32]byte
+	// Genesis is what the run began with, signed. Nil where nobody signs it.
+	Genesis []byte
+	// Starts are the heads of the run's log at the starts of the newest rounds, those in State
+	// among them, oldest first, as the host signed them. Nil where no host signs heads.
+	Starts []wire.Head
 }
 
 // Peer is where a participant is reached on the peer-to-peer network. The host relays the

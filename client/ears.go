@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/psyche-go/psyche/client/env"
@@ -21,7 +23,11 @@ type utterance struct {
 	raw          []byte
 }
 
-var errTooLong = errors.New("it is too long")
+var (
+	errTooLong  = errors.New("it is too long")
+	errTooEarly = errors.New("the run was not seen yet")
+	errHead     = errors.New("the host did not sign the head that it names")
+)
 
 // ears bring announcements to the loop, and the own ones to peers.
 type ears struct {
@@ -32,7 +38,40 @@ type ears struct {
 	heard         chan utterance
 	misbehaved    func(peer identity.ID, m Misbehaviour, detail string)
 	log           *slog.Logger
-	healed        time.Time // when lost gossip was last looked after
+	run           atomic.Pointer[issuer] // nil until a state of the run was seen
+	healed        time.Time              // when lost gossip was last looked after
+}
+
+// issuer is whose run it is.
+type issuer struct {
+	run  [32]byte    // hash of the run
+	host identity.ID // that signs the heads of its log
+
+	mu    sync.Mutex
+	known map[uint32]wire.Head // heads that verified, by step: all members have the same
+}
+
+// maxKnownHeads is of how many steps heads are known to verify.
+const maxKnownHeads = 16
+
+// signed reports whether the host signed a head.
+func (i *issuer) signed(h wire.Head) bool {
+	i.mu.Lock()
+	known := i.known[h.Step] == h
+	i.mu.Unlock()
+	if known {
+		return true
+	}
+	if !h.Verify(i.host, i.run) {
+		return false
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if len(i.known) >= maxKnownHeads {
+		clear(i.known)
+	}
+	i.known[h.Step] = h
+	return true
 }
 
 // heardRoom is how many verified announcements wait for the loop at most.
@@ -42,6 +81,9 @@ const heardRoom = 2 * coordinator.MaxClients
 // network.
 func (e *ears) listen(from identity.ID, message []byte) error {
 	author, announcement, err := e.open(message)
+	if errors.Is(err, errTooEarly) {
+		return err
+	}
 	if err != nil {
 		e.log.Debug("gossip refused", "from", from.Short(), "err", err)
 		e.misbehaved(from, InvalidMessage, "announcement: "+err.Error())
@@ -59,7 +101,15 @@ func (e *ears) open(message []byte) (identity.ID, wire.ResultAnnouncement, error
 	if len(message) > exchange.MaxAnnouncementSize {
 		return identity.ID{}, wire.ResultAnnouncement{}, errTooLong
 	}
-	return e.announcements.Open(message)
+	of := e.run.Load()
+	if of == nil {
+		return identity.ID{}, wire.ResultAnnouncement{}, errTooEarly
+	}
+	author, a, err := e.announcements.Open(message, of.run)
+	if err == nil && a.Start != (wire.Head{}) && !of.signed(a.Start) {
+		err = errHead
+	}
+	return author, a, err
 }
 
 // publish gossips an announcement.
@@ -106,7 +156,7 @@ func (e *ears) of(ctx context.Context, peer identity.ID, step uint32) ([]utteran
 	raws = e.shelf.Unknown(step, raws) // a signature costs more to verify than everything else here
 	heard := make([]utterance, 0, len(raws))
 	for _, raw := range raws {
-		author, a, err := e.announcements.Open(raw)
+		author, a, err := e.open(raw)
 		if err != nil {
 			return heard, err
 		}

@@ -60,7 +60,7 @@ type doubleSizer struct {
 }
 
 func (d *doubleSizer) Publish(ctx context.Context, message []byte) error {
-	_, a, err := wire.OpenAnnouncement(message, clienttest.RunID)
+	_, a, err := wire.OpenAnnouncement(message, clienttest.Run)
 	if err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func TestResultOfTwoSizes(t *testing.T) {
 			w := newWorld(t, clienttest.Config(4))
 			bad, victim := clienttest.Key(3), clienttest.Key(0).ID()
 			w.hub.DropGossip = func(from, to identity.ID, message []byte) bool {
-				_, a, err := wire.OpenAnnouncement(message, clienttest.RunID)
+				_, a, err := wire.OpenAnnouncement(message, clienttest.Run)
 				return err != nil || from == bad.ID() && (to == victim) != (a.Size == wrong)
 			}
 			a, b, c := w.launch(0, nil), w.launch(1, nil), w.launch(2, nil)

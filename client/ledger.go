@@ -9,6 +9,7 @@ import (
 	"github.com/psyche-go/psyche/client/env"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/wire"
 )
 
 const (
@@ -19,9 +20,10 @@ const (
 // ledger is a round's book, and what this client has to do in the round and has done.
 type ledger struct {
 	*books.Book
-	elected bool // this client witnesses the round
-	seats   int  // members that its epoch began with
-	told    bool // that everything that can be expected is held
+	start   wire.Head // of the run's log at the round's start; zero where no host signs heads
+	elected bool      // this client witnesses the round
+	seats   int       // members that its epoch began with
+	told    bool      // that everything that can be expected is held
 
 	trained    bool                 // training was started
 	ahead      assign.BatchID       // of the next round, once begun: not again before that round, should it fail
@@ -38,7 +40,7 @@ type ledger struct {
 // openLedger opens the books of a round.
 func openLedger(round coordinator.Round, v *view, draws env.Draws) *ledger {
 	config := v.state.Config
-	l := &ledger{answered: make(map[identity.ID]bool), Book: books.Open(round, v.state.Epoch.StartStep, draws.Assignments(&round, config))}
+	l := &ledger{start: v.startOf(round.Step), answered: make(map[identity.ID]bool), Book: books.Open(round, v.state.Epoch.StartStep, draws.Assignments(&round, config))}
 	l.seats = max(v.state.Seats(), len(round.Members)) // the epoch may be over
 	if index, takesPart := round.MemberIndex(v.myself()); takesPart {
 		l.elected = draws.Elected(&round, config, index)
@@ -57,7 +59,7 @@ func (l *ledger) begin(r *replica, lag uint32, report *reporter) {
 	if r.step+lag > l.Round.Step {
 		from = r.before
 	}
-	l.Begin(from)
+	l.Begin(books.ReplicaAt(from, l.start.Hash))
 	for i := range l.Slots {
 		for _, c := range l.Slots[i].Candidates {
 			report.foreign(l.Book, &l.Slots[i], c)

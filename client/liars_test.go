@@ -83,7 +83,7 @@ type equivocator struct {
 }
 
 func (e *equivocator) Publish(ctx context.Context, message []byte) error {
-	_, a, err := wire.OpenAnnouncement(message, clienttest.RunID)
+	_, a, err := wire.OpenAnnouncement(message, clienttest.Run)
 	if err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ type thief struct {
 }
 
 func (t *thief) Publish(ctx context.Context, message []byte) error {
-	_, a, err := wire.OpenAnnouncement(message, clienttest.RunID)
+	_, a, err := wire.OpenAnnouncement(message, clienttest.Run)
 	if err != nil {
 		return err
 	}

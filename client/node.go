@@ -18,6 +18,8 @@ import (
 	"github.com/psyche-go/psyche/client/keep"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/event"
+	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/wire"
 )
 
 // ErrDesynchronised says that the client ended with another model than the run.
@@ -75,7 +77,6 @@ func New(o Options) (*Node, error) {
 		Options: o,
 		tasks:   tasks,
 		run:     view{me: o.Key.ID()},
-		seat:    seat{reveals: newReveals(o.Key, o.RunID)},
 		engine:  engine{tasks: tasks},
 		rounds:  ledgers{of: make(map[uint32]*ledger)},
 		store:   exchange.NewStore(o.Network.Drop),
@@ -198,6 +199,10 @@ func (n *Node) observe(u backend.Update) {
 		return
 	}
 	newPeers := n.run.renew(u)
+	if n.ears.run.Load() == nil {
+		n.seat.reveals = newReveals(n.Key, u.Run)
+		n.ears.run.Store(&issuer{run: u.Run, host: identity.ID(u.State.Host), known: make(map[uint32]wire.Head)})
+	}
 	if !n.seat.greeted {
 		n.seat.greeted = true
 		n.seat.again = n.run.knownBefore()

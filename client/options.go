@@ -139,7 +139,7 @@ func (o Options) withDefaults() (Options, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if o.Announcements == nil {
-		o.Announcements = env.Signed{Key: o.Key, RunID: o.RunID}
+		o.Announcements = env.Signed{Key: o.Key}
 	}
 	if o.Draws == nil {
 		o.Draws = env.Drawn{}

@@ -30,9 +30,9 @@ type reveals struct {
 	values map[[32]byte]*[32]byte // by commitment; nil: it was looked for in vain
 }
 
-func newReveals(key identity.Key, runID string) reveals {
+func newReveals(key identity.Key, run [32]byte) reveals {
 	mac := hmac.New(sha256.New, key.Private().Seed())
-	mac.Write([]byte(domainSecrets + runID))
+	mac.Write(append([]byte(domainSecrets), run[:]...))
 	return reveals{secret: [32]byte(mac.Sum(nil)), values: make(map[[32]byte]*[32]byte)}
 }
 

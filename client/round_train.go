@@ -185,8 +185,8 @@ func (n *Node) trained(batch assign.BatchID, payload []byte, report event.Traine
 		return
 	}
 	a := wire.ResultAnnouncement{
-		RunID: n.RunID, Step: step, Batch: s.Batch, Blob: hash,
-		Size: uint32(len(payload)), Replica: l.Replica,
+		Run: n.run.hash, Step: step, Batch: s.Batch, Blob: hash,
+		Size: uint32(len(payload)), Replica: l.Replica, Start: l.start,
 	}
 	raw := n.Announcements.Sign(a)
 	if err := l.Hear(n.run.me, a, raw); err != nil {

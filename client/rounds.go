@@ -8,6 +8,7 @@ import (
 	"github.com/psyche-go/psyche/client/fetch"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/wire"
 )
 
 // openRounds brings the books in line with the newest state.
@@ -31,6 +32,9 @@ func (n *Node) openRounds() {
 			}
 			l = openLedger(round, &n.run, n.Draws)
 			n.rounds.put(round.Step, l)
+		}
+		if l.start == (wire.Head{}) && !l.Began {
+			l.start = n.run.startOf(round.Step)
 		}
 		l.Renew(round, !running || i < len(rounds)-1)
 	}
@@ -76,6 +80,16 @@ func (n *Node) hear(u utterance) {
 			n.rounds.keepEarly(u, n.run.state.Progress.Step)
 		}
 		return
+	}
+	if a.Start != l.start {
+		if a.Start == (wire.Head{}) || l.start == (wire.Head{}) {
+			n.report.log.Debug("announcement refused", "from", u.author.Short(), "err", "it names no head of the log, or this client knows none")
+			return
+		}
+		if a.Start.Contradicts(l.start) {
+			n.fail(n.run.fork(l.start, u))
+			return
+		}
 	}
 	err := l.Hear(u.author, a, u.raw)
 	for _, c := range l.Displaced() {

@@ -1,6 +1,8 @@
 package client
 
 import (
+	"bytes"
+	"fmt"
 	"slices"
 
 	"github.com/psyche-go/psyche/assign"
@@ -8,17 +10,22 @@ import (
 	"github.com/psyche-go/psyche/client/books"
 	"github.com/psyche-go/psyche/client/env"
 	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/follow"
 	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/wire"
 )
 
 // view is what this client knows of the run: the newest state and where its peers are.
 type view struct {
-	me    identity.ID
-	state *coordinator.State // nil: none yet; never modified
-	peers []backend.Peer
-	fit   map[coordinator.ClientID]bool // the healthy members
-	slow  map[coordinator.ClientID]bool // those of them that nobody waits for
-	next  foretold                      // newest
+	me      identity.ID
+	state   *coordinator.State // nil: none yet; never modified
+	peers   []backend.Peer
+	genesis []byte                        // that the run began with, signed; nil where nobody signs it
+	hash    [32]byte                      // names the run in what is signed
+	starts  []wire.Head                   // of the run's log at the starts of the newest rounds; nil where no host signs heads
+	fit     map[coordinator.ClientID]bool // the healthy members
+	slow    map[coordinator.ClientID]bool // those of them that nobody waits for
+	next    foretold                      // newest
 }
 
 // renew takes over a newer state and reports whether those changed whom this client may
@@ -26,11 +33,32 @@ type view struct {
 func (v *view) renew(u backend.Update) (newPeers bool) {
 	newMembers := v.state == nil || v.state.RunState != u.State.RunState || !sameMembers(v.state, u.State)
 	newPeers = newMembers || !slices.EqualFunc(v.peers, u.Peers, samePeer)
-	v.state, v.peers = u.State, u.Peers
+	v.state, v.peers, v.hash, v.genesis, v.starts = u.State, u.Peers, u.Run, u.Genesis, u.Starts
 	if newMembers {
 		v.fit, v.slow = healthyMembers(u.State)
 	}
 	return newPeers
+}
+
+// startOf returns the head of the run's log at the start of a round, zero if it is not known.
+func (v *view) startOf(step uint32) wire.Head {
+	for _, start := range v.starts {
+		if start.Step == step {
+			return start
+		}
+	}
+	return wire.Head{}
+}
+
+// fork is what a member's announcement proves that names another start of a round than the host
+// showed this client: both are signed by the host.
+func (v *view) fork(own wire.Head, u utterance) error {
+	return &follow.Lie{
+		Reason: fmt.Sprintf("it showed %s another start of step %d than this client", u.author, own.Step),
+		Evidence: follow.Evidence{
+			Genesis: v.genesis, Heads: []wire.Head{own, u.announcement.Start}, Index: own.Index, Announcement: bytes.Clone(u.raw),
+		},
+	}
 }
 
 // epochKey names an epoch by what it starts from. An aborted Warmup that is repeated

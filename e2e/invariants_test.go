@@ -8,6 +8,7 @@ import (
 	"github.com/psyche-go/psyche/assign"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/event"
+	"github.com/psyche-go/psyche/follow"
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/server"
 )
@@ -36,7 +37,7 @@ func batchOf(b assign.BatchID) event.Batch { return event.Batch{b.Start, b.End} 
 func readPlans(t *testing.T, n *network) []plan {
 	t.Helper()
 	var plans []plan
-	final, _, err := server.Replay(server.JournalPath(n.saved, "e2e"), func(_ server.Record, s *coordinator.State) error {
+	final, _, err := server.Replay(server.JournalPath(n.saved, "e2e"), func(_ follow.Record, s *coordinator.State) error {
 		round := s.CurrentRound()
 		if round == nil || s.RunState != coordinator.RoundTrain || len(plans) > 0 && plans[len(plans)-1].round.Step == round.Step {
 			return nil
@@ -49,8 +50,8 @@ func readPlans(t *testing.T, n *network) []plan {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if final.RunState != coordinator.Finished {
-		t.Errorf("the journal ends in %v", final.RunState)
+	if final.State.RunState != coordinator.Finished {
+		t.Errorf("the journal ends in %v", final.State.RunState)
 	}
 	next := uint64(0)
 	for i, p := range plans {

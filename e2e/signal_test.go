@@ -8,6 +8,7 @@ import (
 
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/event"
+	"github.com/psyche-go/psyche/follow"
 	"github.com/psyche-go/psyche/server"
 )
 
@@ -51,8 +52,8 @@ func TestClientInterrupted(t *testing.T) {
 // others, and the server, can only take it away.
 func withdrawals(t *testing.T, n *network, c *client) (count int) {
 	t.Helper()
-	_, _, err := server.Replay(server.JournalPath(n.saved, "e2e"), func(r server.Record, _ *coordinator.State) error {
-		own := r.Kind == server.RecordAction && r.Action.From.String() == c.id
+	_, _, err := server.Replay(server.JournalPath(n.saved, "e2e"), func(r follow.Record, _ *coordinator.State) error {
+		own := r.Kind == follow.KindAction && r.Action.From.String() == c.id
 		if _, leaves := r.Action.Action.(coordinator.Withdraw); own && leaves {
 			count++
 		}

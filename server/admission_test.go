@@ -50,7 +50,7 @@ func testSharedPlaces(t *testing.T, role frame.Role) {
 			t.Helper()
 			p := connectFrom(address(from))
 			p.greet(key, role)
-			p.expect(frame.TypeWelcome)
+			p.welcome()
 			go func() {
 				p.alive()
 				ended[key] = true
@@ -95,7 +95,7 @@ func TestObserversKeepNobodyOut(t *testing.T) {
 		for n := range byte(2) {
 			p := connect()
 			p.greet(n, frame.RoleObserver)
-			p.expect(frame.TypeWelcome)
+			p.welcome()
 			go p.alive()
 		}
 		p := connect()
@@ -104,7 +104,7 @@ func TestObserversKeepNobodyOut(t *testing.T) {
 		go connect().enter(4).alive()
 		p = connect()
 		p.greet(50, frame.RoleObserver)
-		p.expect(frame.TypeWelcome)
+		p.welcome()
 		p.submit(coordinator.SetPaused{Paused: true})
 	})
 }
@@ -136,7 +136,7 @@ func TestObserversOfAKeyAreBounded(t *testing.T) {
 		for range observersPerKey {
 			p := connect()
 			p.greet(1, frame.RoleObserver)
-			p.expect(frame.TypeWelcome)
+			p.welcome()
 			p.expect(frame.TypeState)
 			go p.alive()
 		}

@@ -38,6 +38,8 @@ type connection struct {
 
 	nonce     [32]byte      // of the challenge
 	sequence  uint64        // of the newest Hello
+	follows   bool          // it has asked for the log; serveConnection's goroutine has it
+	sent      uint64        // records of the log that the client has; 0: it does not follow it yet; the writer has it
 	watching  bool          // it is one of its key's observers
 	leave     func()        // gives back its place among the strangers, if it has one; the registry guards it
 	published chan struct{} // has a value when the host published something
@@ -55,6 +57,7 @@ type answer struct {
 	kind    frame.Type
 	payload []byte
 	log     *logPart
+	live    uint64 // with it the client has so many records of the log, and gets those that come
 }
 
 // refusedError ends a connection with a Refusal.
@@ -216,6 +219,8 @@ func (c *connection) readLoop(ctx context.Context) error {
 			err = c.readHello(payload)
 		case frame.TypeSubmit:
 			err = c.readSubmit(ctx, payload)
+		case frame.TypeFollow:
+			err = c.readFollow(ctx, payload)
 		case frame.TypeReadLog:
 			err = c.readLog(ctx, limiter, payload)
 		default:
@@ -233,7 +238,7 @@ func (c *connection) readHello(payload []byte) error {
 	if err != nil {
 		return refuse(frame.RefusedMalformed, "%v", err)
 	}
-	if hello.ID != c.id || hello.RunID != c.host.runID || hello.Role != c.role || hello.Sequence <= c.sequence {
+	if hello.ID != c.id || hello.RunID != c.host.runID || hello.Run != c.host.run || hello.Role != c.role || hello.Sequence <= c.sequence {
 		return refuse(frame.RefusedMalformed, "a later hello must be of the same client, run and role, and of a higher sequence")
 	}
 	c.sequence = hello.Sequence
@@ -248,7 +253,7 @@ func (c *connection) readSubmit(ctx context.Context, payload []byte) error {
 	if err != nil {
 		return refuse(frame.RefusedMalformed, "%v", err)
 	}
-	action, err := wire.OpenAction(submit.Action, c.host.runID)
+	action, err := wire.OpenAction(submit.Action, c.host.run)
 	if err != nil {
 		return refuse(frame.RefusedMalformed, "action: %v", err)
 	}
@@ -317,8 +322,11 @@ func (c *connection) writeLoop(ctx context.Context) error {
 			err = c.write(ctx, frame.TypePing, nil)
 		case <-c.published:
 			newest := c.host.newest.Load()
-			if err = c.follow(ctx, "peers", newest.peers, &peersVersion); err == nil {
+			if err = c.follow(ctx, "peers", newest.peers, &peersVersion); err == nil && c.role == frame.RoleObserver {
 				err = c.follow(ctx, "state", newest.state, &stateVersion)
+			}
+			if err == nil {
+				err = c.sendLog(ctx, &newest.log)
 			}
 		}
 		if err != nil {
@@ -347,6 +355,10 @@ func (c *connection) follow(ctx context.Context, name string, newest feed, versi
 func (c *connection) send(ctx context.Context, a answer) error {
 	if a.log != nil {
 		return c.writeLog(ctx, *a.log)
+	}
+	if a.live > 0 {
+		c.sent = a.live
+		signal(c.published) // something may have come meanwhile
 	}
 	return c.write(ctx, a.kind, a.payload)
 }

@@ -67,16 +67,16 @@ func drawsOf(c coordinator.Config) int {
 // keeps before. A run that is over needs none.
 func openDraws(path string, r replayer, d *draws) (*draws, error) {
 	switch {
-	case !r.begun && d == nil:
+	case r.log == nil && d == nil:
 		return nil, nil // nothing begins
-	case !r.begun:
+	case r.log == nil:
 		return d, d.save(path)
-	case r.state.RunState == coordinator.Finished:
+	case r.log.State.RunState == coordinator.Finished:
 		return nil, nil
 	}
 	d, err := loadDraws(path)
 	if err == nil {
-		err = d.suffice(&r.state, r.state.Config)
+		err = d.suffice(&r.log.State, r.log.State.Config)
 	}
 	return d, err
 }

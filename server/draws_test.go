@@ -11,6 +11,7 @@ import (
 	"github.com/psyche-go/psyche/backend/backendtest"
 	"github.com/psyche-go/psyche/backend/tcp"
 	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/follow"
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/server"
 	"github.com/psyche-go/psyche/server/servertest"
@@ -31,7 +32,7 @@ func quick(totalSteps uint32) server.Genesis {
 func TestDrawsAreThoseOfTheCommitment(t *testing.T) {
 	dir := t.TempDir()
 	o := options(dir)
-	o.Runs, o.RestartGrace, o.WithdrawGrace = []server.Genesis{quick(9)}, time.Millisecond, -1
+	o.Runs, o.RestartGrace = []server.Genesis{quick(9)}, time.Millisecond
 	for _, until := range []uint32{3, 6, 9} {
 		r := servertest.Start(t, o)
 		c := dial(t, r.Address, 1)
@@ -39,7 +40,11 @@ func TestDrawsAreThoseOfTheCommitment(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			f.run(t)
+			for u := range c.Updates() {
+				if action := f.react(u.State); action != nil && c.Submit(t.Context(), action) != nil {
+					*f = fakeClient{backend: c, id: f.id} // say it again
+				}
+			}
 		}()
 		watcher, err := tcp.Dial(t.Context(), tcp.Options{Addr: r.Address, RunID: runID, Key: backendtest.Key(9), Observe: true})
 		if err != nil {
@@ -55,9 +60,9 @@ func TestDrawsAreThoseOfTheCommitment(t *testing.T) {
 		<-done
 	}
 	draws, committed := 0, [32]byte{}
-	_, _, err := server.Replay(server.JournalPath(dir, runID), func(r server.Record, s *coordinator.State) error {
+	_, _, err := server.Replay(server.JournalPath(dir, runID), func(r follow.Record, s *coordinator.State) error {
 		switch {
-		case r.Kind == server.RecordGenesis:
+		case r.Kind == follow.KindGenesis:
 			committed = s.DrawCommitment
 		case r.Draw != [32]byte{}:
 			if sha256.Sum256(r.Draw[:]) != committed || s.DrawCommitment != r.Draw {

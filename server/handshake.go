@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/backend/tcp/frame"
+	"github.com/psyche-go/psyche/follow"
 )
 
 const probeTimeout = 2 * time.Second // for an old connection to prove that it is alive
@@ -35,6 +36,9 @@ func (c *connection) handshake(ctx context.Context) error {
 	if c.host = c.server.find(hello.RunID); c.host == nil {
 		return c.server.notHosted(hello.RunID)
 	}
+	if hello.Run != ([32]byte{}) && hello.Run != c.host.run {
+		return refuse(frame.RefusedWrongRun, "run %q here is another one than you mean: its hash is %x, not %x", hello.RunID, c.host.run, hello.Run)
+	}
 	if c.role == frame.RoleObserver {
 		err = c.watch()
 	} else {
@@ -43,7 +47,8 @@ func (c *connection) handshake(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return c.write(ctx, frame.TypeWelcome, frame.Welcome{Host: c.server.key.ID()}.AppendTo(nil))
+	welcome := frame.Welcome{Host: c.server.key.ID(), Genesis: c.host.genesis}
+	return c.write(ctx, frame.TypeWelcome, welcome.AppendTo(nil))
 }
 
 // introduce exchanges challenge and hello.
@@ -93,16 +98,16 @@ func (c *connection) create(ctx context.Context, runID string) error {
 	if err := c.write(ctx, frame.TypeWelcome, welcome.AppendTo(nil)); err != nil {
 		return err
 	}
-	payload, err := c.expect(ctx, frame.TypeCreate, 1+frame.MaxCreate)
+	payload, err := c.expect(ctx, frame.TypeCreate, 1+follow.MaxGenesis)
 	if err != nil {
 		return err
 	}
-	create, err := frame.OpenCreate(append([]byte{}, payload...))
+	create, err := follow.OpenGenesis(append([]byte{}, payload...))
 	if err != nil {
 		return refuse(frame.RefusedMalformed, "%v", err)
 	}
-	if create.Creator != c.id {
-		return refuse(frame.RefusedMalformed, "a run that is signed by %s came on the connection of %s", create.Creator, c.id)
+	if create.Signer != c.id {
+		return refuse(frame.RefusedMalformed, "a run that is signed by %s came on the connection of %s", create.Signer, c.id)
 	}
 	if err := c.server.create(create, runID, d); err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 
 	"github.com/psyche-go/psyche/backend/tcp/frame"
 	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/follow"
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/server/admission"
 	"github.com/psyche-go/psyche/wire"
@@ -30,7 +31,7 @@ const (
 // host is one run: its state machine, its journal, and what its connections see of it.
 // The fields of the first group belong to the goroutine of loop.
 type host struct {
-	state     coordinator.State
+	state     *coordinator.State // of the store's log
 	store     store
 	nonce     uint64                    // of the newest action that the host signed
 	gone      map[identity.ID]time.Time // when a participant's connection was missed first
@@ -42,6 +43,8 @@ type host struct {
 
 	server   *server
 	runID    string
+	run      [32]byte // hash that names the run in what is signed
+	genesis  []byte   // signed bytes that the run began with
 	key      identity.Key
 	options  Options
 	logger   *slog.Logger
@@ -81,15 +84,17 @@ func refusedBy(err error) (v verdict, ok bool) {
 func newHost(server *server, s store) *host {
 	o := server.options
 	h := &host{
-		state:    s.state,
+		state:    &s.log.State,
 		store:    s,
-		nonce:    max(s.state.HostNonce, uint64(max(0, time.Now().UnixNano()))),
+		nonce:    max(s.log.State.HostNonce, uint64(max(0, time.Now().UnixNano()))),
 		gone:     make(map[identity.ID]time.Time),
 		server:   server,
-		runID:    s.state.RunID,
+		runID:    s.log.State.RunID,
+		run:      s.log.Run(),
+		genesis:  s.log.Genesis().Raw,
 		key:      server.key,
 		options:  o,
-		logger:   o.Logger.With("run", s.state.RunID),
+		logger:   o.Logger.With("run", s.log.State.RunID),
 		registry: newRegistry(server.strangers, server.onlookers),
 		growth:   admission.NewBudget(o.JoinsPerSecond, o.JoinsAtOnce),
 		requests: make(chan request),
@@ -115,7 +120,7 @@ func (h *host) awaitReturn() {
 
 // noteLog tells connections how much of the journal they may read.
 func (h *host) noteLog() {
-	if h.store.journal != nil {
+	if h.store.keeps() {
 		h.logSize.Store(h.store.journal.Size())
 	}
 }
@@ -175,7 +180,7 @@ func (h *host) step(ctx context.Context, group []request) error {
 	for i, r := range group {
 		r.reply <- verdicts[i]
 	}
-	if err := h.store.save(&h.state, h.options.SnapshotEvery, h.logger, func() error { return h.commit(ctx) }); err != nil {
+	if err := h.store.save(h.options.SnapshotEvery, h.logger, func() error { return h.commit(ctx) }); err != nil {
 		return err
 	}
 	h.noteLog()
@@ -189,7 +194,7 @@ func (h *host) apply(a wire.SignedAction) (verdict, error) {
 	if err == nil {
 		err = h.state.Apply(coordinator.ClientID(a.From), a.Nonce, a.Action)
 	}
-	event := Event{Kind: EventAccepted, Client: a.From, Action: ActionName(a.Action), Phase: h.phaseNow()}
+	event := Event{Kind: EventAccepted, Client: a.From, Action: follow.ActionName(a.Action), Phase: h.phaseNow()}
 	if err != nil {
 		refused, ok := refusedBy(err)
 		if !ok {
@@ -207,7 +212,7 @@ func (h *host) apply(a wire.SignedAction) (verdict, error) {
 	default:
 		h.urgent = true // people look at once what they have done
 	}
-	if err := h.record(Record{Kind: RecordAction, Action: a}, before); err != nil {
+	if err := h.record(follow.Record{Kind: follow.KindAction, Action: a}, before); err != nil {
 		return verdict{}, err
 	}
 	return verdict{}, h.tick()
@@ -216,7 +221,7 @@ func (h *host) apply(a wire.SignedAction) (verdict, error) {
 // allows refuses what the rules would take and the host could not go on with.
 func (h *host) allows(a coordinator.Action) error {
 	if update, ok := a.(coordinator.UpdateConfig); ok && h.store.draws != nil {
-		return h.store.draws.suffice(&h.state, update.Config)
+		return h.store.draws.suffice(h.state, update.Config)
 	}
 	return nil
 }
@@ -246,7 +251,7 @@ func (h *host) tick() error {
 		if h.state.DrawCommitment == committed {
 			draw = [32]byte{} // it is for a round to come, and nobody's business
 		}
-		if err := h.record(Record{Kind: RecordTick, Now: now, Draw: draw}, before); err != nil {
+		if err := h.record(follow.Record{Kind: follow.KindTick, Now: now, Draw: draw}, before); err != nil {
 			return err
 		}
 	}
@@ -283,7 +288,7 @@ func (h *host) holding() bool {
 }
 
 // record notes a change of the state for the journal and for whoever watches.
-func (h *host) record(r Record, before coordinator.RunState) error {
+func (h *host) record(r follow.Record, before coordinator.RunState) error {
 	h.stateSeen = false
 	if err := h.store.append(r); err != nil {
 		return err
@@ -384,8 +389,8 @@ func (h *host) withdraw(id identity.ID) error {
 	h.logger.Info("withdrawing a client whose connection is gone", "client", id, "grace", h.options.WithdrawGrace)
 	// Somebody may have used the host's key for another office.
 	h.nonce = max(h.nonce, h.state.HostNonce) + 1
-	raw := wire.SignAction(h.key, h.runID, h.nonce, coordinator.Withdraw{Client: coordinator.ClientID(id)})
-	action, err := wire.OpenAction(raw, h.runID)
+	raw := wire.SignAction(h.key, h.run, h.nonce, coordinator.Withdraw{Client: coordinator.ClientID(id)})
+	action, err := wire.OpenAction(raw, h.run)
 	if err != nil {
 		return fmt.Errorf("host's own action: %w", err)
 	}
@@ -403,7 +408,7 @@ func (h *host) publish() {
 	h.registry.seatStrangers(known)
 	next := publication{phase: h.phaseNow(), participants: len(participants), known: known, offices: h.offices(), closed: h.state.Closed}
 	if newest := h.newest.Load(); newest != nil {
-		next.state, next.peers = newest.state, newest.peers
+		next.state, next.peers, next.log = newest.state, newest.peers, newest.log
 		interval := pushInterval + pushIntervalEach*time.Duration(len(participants))
 		if next.phase == newest.phase && !h.urgent && time.Since(h.seenAt) < interval {
 			h.publishAt = h.seenAt.Add(interval)
@@ -418,7 +423,13 @@ func (h *host) publish() {
 	if !h.stateSeen {
 		h.stateSeen, h.urgent, h.seenAt = true, false, time.Now()
 		next.state = next.state.next(frame.TypeState, frame.TypeStateDelta, h.state.AppendTo(nil))
-		h.server.show(&h.state)
+		if next.log.index == 0 {
+			next.log = beginCourse(&h.store, h.key)
+		} else {
+			next.log = next.log.next(h.store.log, h.store.fresh, h.store.journal.Size(), h.key)
+		}
+		h.store.fresh = nil
+		h.server.show(h.state)
 	}
 	if peersAreNew {
 		next.peers = next.peers.next(frame.TypePeers, frame.TypePeersDelta, peers)

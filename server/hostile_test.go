@@ -117,6 +117,7 @@ type peer struct {
 	nonce  [32]byte
 	server identity.ID // that it has proved
 	key    identity.Key
+	run    [32]byte // hash of the run, after the welcome
 }
 
 // expect reads until a frame of the type comes; pings, states and peers may come before.
@@ -176,7 +177,7 @@ func (p *peer) raw() net.Conn { return p.socket.(*tls.Conn).NetConn() }
 // submit sends an action and waits for its answer.
 func (p *peer) submit(a coordinator.Action) {
 	p.t.Helper()
-	p.send(frame.TypeSubmit, frame.Submit{Action: wire.SignAction(p.key, hostileRun, uint64(time.Now().UnixNano()), a)}.AppendTo(nil))
+	p.send(frame.TypeSubmit, frame.Submit{Action: wire.SignAction(p.key, p.run, uint64(time.Now().UnixNano()), a)}.AppendTo(nil))
 	p.expect(frame.TypeAck)
 }
 
@@ -184,8 +185,18 @@ func (p *peer) submit(a coordinator.Action) {
 func (p *peer) enter(n byte) *peer {
 	p.t.Helper()
 	p.hello(n, hostileRun)
-	p.expect(frame.TypeWelcome)
+	p.welcome()
 	return p
+}
+
+// welcome takes note of the run.
+func (p *peer) welcome() {
+	p.t.Helper()
+	welcome, err := frame.DecodeWelcome(p.expect(frame.TypeWelcome))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.run = wire.HostedRun(welcome.Genesis)
 }
 
 // refused waits for a refusal and the end of the connection.
@@ -207,7 +218,7 @@ func (p *peer) refused(code frame.RefusalCode, reason string) {
 func works(t *testing.T, connect func() *peer) {
 	t.Helper()
 	p := connect().enter(200)
-	p.send(frame.TypeSubmit, frame.Submit{Request: 7, Action: wire.SignAction(backendtest.Key(200), hostileRun, 1, coordinator.Join{})}.AppendTo(nil))
+	p.send(frame.TypeSubmit, frame.Submit{Request: 7, Action: wire.SignAction(backendtest.Key(200), p.run, 1, coordinator.Join{})}.AppendTo(nil))
 	ack, err := frame.DecodeAck(p.expect(frame.TypeAck))
 	if err != nil || ack.Request != 7 || ack.Code != 0 {
 		t.Fatalf("ack %+v, %v", ack, err)
@@ -215,7 +226,7 @@ func works(t *testing.T, connect func() *peer) {
 }
 
 // signed makes a Submit of the n-th key.
-func signed(n byte, run string, a coordinator.Action) []byte {
+func signed(n byte, run [32]byte, a coordinator.Action) []byte {
 	return frame.Submit{Action: wire.SignAction(backendtest.Key(n), run, 1, a)}.AppendTo(nil)
 }
 
@@ -233,7 +244,7 @@ func TestBadFramesEndTheConnection(t *testing.T) {
 		{"long hello", false, func(p *peer) {
 			go func() { _, _ = p.socket.Write(frame.Append(nil, frame.TypeHello, make([]byte, frame.MaxHello))) }() // it is cut off
 		}, frame.RefusedMalformed, "its length"},
-		{"submit before hello", false, func(p *peer) { p.send(frame.TypeSubmit, signed(1, hostileRun, coordinator.Join{})) }, frame.RefusedMalformed, "want type 9"},
+		{"submit before hello", false, func(p *peer) { p.send(frame.TypeSubmit, signed(1, p.run, coordinator.Join{})) }, frame.RefusedMalformed, "want type 9"},
 		{"unsigned hello", false, func(p *peer) { p.send(frame.TypeHello, make([]byte, 200)) }, frame.RefusedMalformed, "does not verify"}, // also: the zero key
 		{"hello for another challenge", false, func(p *peer) {
 			p.send(frame.TypeHello, frame.Hello{Role: frame.RoleParticipant, RunID: hostileRun}.Sign(nil, backendtest.Key(1), [32]byte{}, p.server))
@@ -250,8 +261,10 @@ func TestBadFramesEndTheConnection(t *testing.T) {
 		{"pong with payload", true, func(p *peer) { p.send(frame.TypePong, []byte("x")) }, frame.RefusedMalformed, "pong"},
 		{"short submit", true, func(p *peer) { p.send(frame.TypeSubmit, []byte("x")) }, frame.RefusedMalformed, "ends early"},
 		{"garbage action", true, func(p *peer) { p.send(frame.TypeSubmit, make([]byte, 300)) }, frame.RefusedMalformed, "action"},
-		{"action of another run", true, func(p *peer) { p.send(frame.TypeSubmit, signed(1, "other", coordinator.Join{})) }, frame.RefusedMalformed, "run"},
-		{"action of another key", true, func(p *peer) { p.send(frame.TypeSubmit, signed(2, hostileRun, coordinator.Join{})) }, frame.RefusedMalformed, "is signed by"},
+		{"action of another run", true, func(p *peer) {
+			p.send(frame.TypeSubmit, signed(1, wire.HostedRun([]byte("other")), coordinator.Join{}))
+		}, frame.RefusedMalformed, "run"},
+		{"action of another key", true, func(p *peer) { p.send(frame.TypeSubmit, signed(2, p.run, coordinator.Join{})) }, frame.RefusedMalformed, "is signed by"},
 		{"hello again, same sequence", true, func(p *peer) {
 			p.send(frame.TypeHello, frame.Hello{Role: frame.RoleParticipant, RunID: hostileRun}.Sign(nil, backendtest.Key(1), p.nonce, p.server))
 		}, frame.RefusedMalformed, "higher sequence"},

@@ -112,7 +112,7 @@ func (s *server) serveState(w http.ResponseWriter, r *http.Request) {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}
-		body = status.Of(&state)
+		body = status.Of(&state, h.run)
 	}
 	w.Header().Set("Content-Type", "application/json")
 	encoder := json.NewEncoder(w)

@@ -19,6 +19,7 @@ import (
 	"github.com/psyche-go/psyche/backend"
 	"github.com/psyche-go/psyche/backend/backendtest"
 	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/follow"
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/server"
 )
@@ -130,8 +131,8 @@ func TestKillLosesNothingAcknowledged(t *testing.T) {
 	host.end()
 
 	applied := make(map[identity.ID]int)
-	final, summary, err := server.Replay(server.JournalPath(dir, runID), func(r server.Record, _ *coordinator.State) error {
-		if r.Kind == server.RecordAction {
+	final, summary, err := server.Replay(server.JournalPath(dir, runID), func(r follow.Record, _ *coordinator.State) error {
+		if r.Kind == follow.KindAction {
 			applied[r.Action.From]++
 		}
 		return nil
@@ -152,7 +153,7 @@ func TestKillLosesNothingAcknowledged(t *testing.T) {
 		}
 	}
 	// A server that starts now has the state that the replay of the whole journal leads to.
-	if state, log, err := restartRun(t, dir, backendtest.Genesis(runID, 200)); err != nil || !bytes.Equal(state, final.AppendTo(nil)) {
+	if state, log, err := restartRun(t, dir, backendtest.Genesis(runID, 200)); err != nil || !bytes.Equal(state, final.State.AppendTo(nil)) {
 		t.Errorf("replay and restart differ (%v):\n%s", err, log)
 	}
 	t.Logf("%d kills, %d actions acknowledged, %d records", *kills, total, summary.Entries)

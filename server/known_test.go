@@ -11,7 +11,7 @@ import (
 // comes back for the final model, however many strangers there are; but nobody is told where
 // it is before that.
 func TestMembersOfTheLastEpochAreKnown(t *testing.T) {
-	h := &host{registry: newRegistry(nil, nil)}
+	h := &host{state: new(coordinator.State), registry: newRegistry(nil, nil)}
 	h.state.RunState = coordinator.Finished
 	h.state.Epoch.Clients = []coordinator.Client{{ID: coordinator.ClientID{1}}}
 	h.state.Epoch.Exited = []coordinator.Client{{ID: coordinator.ClientID{2}, State: coordinator.Withdrawn}}
@@ -33,7 +33,7 @@ func TestMembersOfTheLastEpochAreKnown(t *testing.T) {
 
 // TestWhoIsKept wants a place for who left the running epoch and for every key with an office.
 func TestWhoIsKept(t *testing.T) {
-	h := &host{registry: newRegistry(nil, nil)}
+	h := &host{state: new(coordinator.State), registry: newRegistry(nil, nil)}
 	h.state.RunState = coordinator.RoundTrain
 	h.state.Epoch.Clients = []coordinator.Client{{ID: coordinator.ClientID{1}, State: coordinator.Dropped}}
 	h.state.Epoch.Exited = []coordinator.Client{{ID: coordinator.ClientID{2}, State: coordinator.Withdrawn}}

@@ -3,6 +3,7 @@ package server
 import (
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/psyche-go/psyche/backend/tcp/frame"
 	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/follow"
 	"github.com/psyche-go/psyche/identity"
 )
 
@@ -32,7 +34,11 @@ func (s *server) openRuns() error {
 		if err != nil {
 			return err
 		}
-		if err := s.open(state.RunID, &Record{Kind: RecordGenesis, State: state.AppendTo(nil)}, d); err != nil {
+		first, err := s.sign(state)
+		if err != nil {
+			return err
+		}
+		if err := s.open(state.RunID, &first, d); err != nil {
 			return err
 		}
 	}
@@ -55,8 +61,8 @@ func (s *server) openRuns() error {
 // to them. When the run was begun before, it commits to what it did then.
 func (s *server) commit(state *coordinator.State) (*draws, error) {
 	if s.options.SaveStateDir != "" {
-		first, err := firstState(JournalPath(s.options.SaveStateDir, state.RunID))
-		if saved, decodeErr := coordinator.Decode(first); err == nil && decodeErr == nil {
+		first, err := readGenesis(JournalPath(s.options.SaveStateDir, state.RunID))
+		if saved, decodeErr := coordinator.Decode(first.State); err == nil && decodeErr == nil {
 			state.DrawCommitment = saved.DrawCommitment
 			return nil, nil
 		}
@@ -69,13 +75,22 @@ func (s *server) commit(state *coordinator.State) (*draws, error) {
 	return d, err
 }
 
+// sign makes what a run of this server's own begins with.
+func (s *server) sign(state coordinator.State) (follow.Genesis, error) {
+	var salt [32]byte
+	if _, err := io.ReadFull(s.options.Random, salt[:]); err != nil {
+		return follow.Genesis{}, fmt.Errorf("draw a salt: %w", err)
+	}
+	return follow.OpenGenesis(follow.SignGenesis(s.key, salt, state.AppendTo(nil)))
+}
+
 // open begins or resumes one run; see openStore.
-func (s *server) open(runID string, first *Record, d *draws) error {
+func (s *server) open(runID string, first *follow.Genesis, d *draws) error {
 	stored, err := openStore(s.options.SaveStateDir, runID, first, d, s.logger)
 	if err != nil {
 		return err
 	}
-	if host := identity.ID(stored.state.Host); host != s.key.ID() {
+	if host := identity.ID(stored.log.State.Host); host != s.key.ID() {
 		return errors.Join(stored.close(), fmt.Errorf("run %s was begun by the host %s, the key in %s is %s: put the host's key back",
 			runID, host, s.options.SaveStateDir, s.key.ID()))
 	}
@@ -153,10 +168,10 @@ func (s *server) hasPlace(runID string) error {
 }
 
 // create begins the run that a client signed, and returns when the disk has it.
-func (s *server) create(c frame.Create, runID string, d *draws) error {
-	state, err := coordinator.Decode(c.State)
-	if err == nil {
-		err = checkCreate(c, state)
+func (s *server) create(g follow.Genesis, runID string, d *draws) error {
+	state, err := g.First()
+	if err == nil && identity.ID(state.Authority.Main) != g.Signer {
+		err = fmt.Errorf("it is signed by %s and names another main authority, %s", g.Signer, identity.ID(state.Authority.Main))
 	}
 	switch {
 	case err != nil:
@@ -184,11 +199,11 @@ func (s *server) create(c frame.Create, runID string, d *draws) error {
 			return refuse(frame.RefusedCreation, "run %q is there already", runID)
 		}
 	}
-	if err := s.open(runID, &Record{Kind: RecordCreate, Create: c}, d); err != nil {
+	if err := s.open(runID, &g, d); err != nil {
 		s.logger.Error("cannot begin a run", "run", runID, "error", err)
 		return refuse(frame.RefusedCreation, "the server cannot keep the run; its log says why")
 	}
-	s.logger.Info("a client began a run", "run", runID, "creator", c.Creator)
+	s.logger.Info("a client began a run", "run", runID, "creator", g.Signer)
 	s.start(s.runs[runID])
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/psyche-go/psyche/backend/backendtest"
 	"github.com/psyche-go/psyche/backend/tcp"
 	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/follow"
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/server"
 	"github.com/psyche-go/psyche/server/servertest"
@@ -33,7 +34,8 @@ func by(n byte, genesis server.Genesis) server.Genesis {
 func create(address, id string, n byte, genesis server.Genesis) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	return tcp.Create(ctx, tcp.Options{Addr: address, RunID: id, Key: backendtest.Key(n)}, genesis)
+	_, err := tcp.Create(ctx, tcp.Options{Addr: address, RunID: id, Key: backendtest.Key(n)}, genesis)
+	return err
 }
 
 // dialRun connects the n-th client to a run.
@@ -79,12 +81,12 @@ func TestRunsAreApart(t *testing.T) {
 	submit(t, d, coordinator.Join{})
 	await(t, c, "three", func(s *coordinator.State) bool { return len(s.Pending) == 3 || s.RunState == coordinator.Warmup })
 	second.Stop()
-	kinds := []server.RecordKind{}
-	_, _, err := server.Replay(server.JournalPath(dir, "second/run"), func(r server.Record, _ *coordinator.State) error {
+	kinds := []follow.Kind{}
+	_, _, err := server.Replay(server.JournalPath(dir, "second/run"), func(r follow.Record, _ *coordinator.State) error {
 		kinds = append(kinds, r.Kind)
 		return nil
 	})
-	if err != nil || len(kinds) < 4 || kinds[0] != server.RecordCreate || kinds[1] == server.RecordCreate {
+	if err != nil || len(kinds) < 4 || kinds[0] != follow.KindGenesis || kinds[1] == follow.KindGenesis {
 		t.Fatalf("records %v, %v", kinds, err)
 	}
 }
@@ -105,7 +107,7 @@ func TestCreateIsRefused(t *testing.T) {
 		{"for another host", "new", 9, func(coordinator.ClientID) (coordinator.State, error) {
 			return by(9, backendtest.Genesis("new", 3))(coordinator.ClientID{1})
 		}, "the state names the host"},
-		{"of another authority", "new", 9, backendtest.Genesis("new", 3), "names another main authority"},
+		{"of another authority", "new", 9, backendtest.Genesis("new", 3), "neither by the main authority that it names"},
 		{"a run that is under way", "new", 9, func(host coordinator.ClientID) (coordinator.State, error) {
 			s, err := backendtest.Genesis("new", 3)(host)
 			s.Authority.Main = coordinator.ClientID(backendtest.Key(9).ID())

@@ -225,6 +225,7 @@ type server struct {
 	actions   *admission.KeyLimits
 	egress    *admission.Budget // bytes of journals
 	observers places
+	catching  chan struct{} // has a value for each connection that reads a journal to catch up
 	noise     *rate.Limiter // of log lines that strangers can cause
 
 	watchers sync.Mutex // one OnEvent or OnState at a time
@@ -260,6 +261,7 @@ func newServer(o Options) (*server, error) {
 		onlookers: admission.NewLastingLobby(o.MaxStrangers),
 		actions:   admission.NewKeyLimits(o.ActionsPerSecond, burst(o.ActionsPerSecond)),
 		egress:    admission.NewBudget(o.LogBytesPerSecond, max(maxLogFrame, int(o.LogBytesPerSecond))),
+		catching:  make(chan struct{}, maxCatching),
 		noise:     rate.NewLimiter(10, 100), runs: make(map[string]*host),
 	}
 	s.metrics = newMetrics(s)

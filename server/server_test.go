@@ -19,6 +19,7 @@ import (
 	"github.com/psyche-go/psyche/backend/backendtest"
 	"github.com/psyche-go/psyche/backend/tcp"
 	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/follow"
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/server"
 	"github.com/psyche-go/psyche/server/servertest"
@@ -103,11 +104,11 @@ func retry(t *testing.T, c *tcp.Client, a coordinator.Action) {
 
 func encoded(t *testing.T, path string) []byte {
 	t.Helper()
-	state, _, err := server.Replay(path, nil)
+	log, _, err := server.Replay(path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return state.AppendTo(nil)
+	return log.State.AppendTo(nil)
 }
 
 func TestRestartContinuesTheRun(t *testing.T) {
@@ -136,8 +137,8 @@ func TestRestartContinuesTheRun(t *testing.T) {
 	second.Stop()
 
 	joins := 0
-	final, summary, err := server.Replay(server.JournalPath(dir, runID), func(r server.Record, _ *coordinator.State) error {
-		if _, ok := r.Action.Action.(coordinator.Join); ok && r.Kind == server.RecordAction {
+	final, summary, err := server.Replay(server.JournalPath(dir, runID), func(r follow.Record, _ *coordinator.State) error {
+		if _, ok := r.Action.Action.(coordinator.Join); ok && r.Kind == follow.KindAction {
 			joins++
 		}
 		return nil
@@ -145,8 +146,8 @@ func TestRestartContinuesTheRun(t *testing.T) {
 	if err != nil || joins != 3 || summary.Torn != 0 {
 		t.Fatalf("replay: %v, %d joins, %+v; want 3 joins", err, joins, summary)
 	}
-	if final.RunID != runID {
-		t.Fatalf("run %q", final.RunID)
+	if final.State.RunID != runID {
+		t.Fatalf("run %q", final.State.RunID)
 	}
 }
 

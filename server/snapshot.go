@@ -12,13 +12,15 @@ import (
 
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/server/journal"
+	"github.com/psyche-go/psyche/wire"
 )
 
 const (
-	snapshotMagic = "psychesnap/3\n"
-	snapshotHead  = len(snapshotMagic) + 8 + 8 + sha256.Size
+	snapshotMagic = "psychesnap/4\n"
+	snapshotHead  = len(snapshotMagic) + 8 + 8 + sha256.Size + 1
+	maxStarts     = 16 // heads of a snapshot, more than are ever kept
 	// maxSnapshotSize bounds a snapshot in bytes.
-	maxSnapshotSize = snapshotHead + coordinator.MaxStateSize + sha256.Size
+	maxSnapshotSize = snapshotHead + maxStarts*wire.HeadSize + coordinator.MaxStateSize + sha256.Size
 )
 
 // errSnapshot says that a file is no snapshot of its journal.
@@ -29,10 +31,17 @@ var errSnapshot = errors.New("snapshot cannot be used")
 // another journal, or was changed, is found out by the first record that follows.
 //
 //	file = magic, offset, entries (8 bytes each, little endian), hash of the entry before,
+//	       number of heads (1 byte), heads at the starts of the newest rounds,
 //	       canonical state, SHA-256 of all that
 type snapshot struct {
 	position journal.Position
+	starts   []wire.Head
 	state    []byte
+}
+
+// head returns the head of the log where the snapshot was taken.
+func (s snapshot) head() wire.Head {
+	return wire.Head{Index: uint64(s.position.Entries), Hash: s.position.Last}
 }
 
 // appendTo appends the bytes of the file.
@@ -42,6 +51,10 @@ func (s snapshot) appendTo(b []byte) []byte {
 	b = binary.LittleEndian.AppendUint64(b, uint64(s.position.Offset))
 	b = binary.LittleEndian.AppendUint64(b, uint64(s.position.Entries))
 	b = append(b, s.position.Last[:]...)
+	b = append(b, byte(len(s.starts)))
+	for _, start := range s.starts {
+		b = start.AppendTo(b)
+	}
 	b = append(b, s.state...)
 	hash := sha256.Sum256(b[start:])
 	return append(b, hash[:]...)
@@ -65,7 +78,20 @@ func decodeSnapshot(content []byte) (snapshot, coordinator.State, error) {
 	var s snapshot
 	offset, entries := number(), number()
 	s.position.Last = [sha256.Size]byte(rest)
-	s.state = rest[sha256.Size:]
+	rest = rest[sha256.Size:]
+	starts := int(rest[0])
+	rest = rest[1:]
+	if starts > maxStarts || len(rest) < starts*wire.HeadSize {
+		return snapshot{}, coordinator.State{}, fmt.Errorf("%w: it has %d heads", errSnapshot, starts)
+	}
+	for range starts {
+		head, err := wire.DecodeHead(rest[:wire.HeadSize])
+		if err != nil {
+			return snapshot{}, coordinator.State{}, fmt.Errorf("%w: %w", errSnapshot, err)
+		}
+		s.starts, rest = append(s.starts, head), rest[wire.HeadSize:]
+	}
+	s.state = rest
 	if offset == 0 || offset > 1<<62 || entries > offset {
 		return snapshot{}, coordinator.State{}, fmt.Errorf("%w: it is of offset %d", errSnapshot, offset)
 	}

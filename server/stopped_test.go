@@ -51,8 +51,8 @@ func TestBrokenJournalStopsOneRun(t *testing.T) {
 	}
 	p := connect()
 	p.hello(1, broken)
-	p.expect(frame.TypeWelcome)
-	p.send(frame.TypeSubmit, signed(1, broken, coordinator.Join{}))
+	p.welcome()
+	p.send(frame.TypeSubmit, signed(1, p.run, coordinator.Join{}))
 	p.refused(frame.RefusedShutdown, "operator")
 	p = connect()
 	p.hello(2, broken)

@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/follow"
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/server/journal"
 )
@@ -37,12 +39,13 @@ func SnapshotPath(dir, runID string) string {
 
 // store is what a host keeps of a run between two starts.
 type store struct {
-	state        coordinator.State
-	draws        *draws           // nil when the run is over
+	log          *follow.Follower
+	draws        *draws // nil when the run is over
 	journal      *journal.Journal // nil when nothing is kept
 	journalPath  string
 	snapshotPath string
-	unsaved      int // records since the newest snapshot
+	unsaved      int      // records since the newest snapshot
+	fresh        [][]byte // records that are not published yet
 }
 
 func makeStateDir(dir string) error {
@@ -99,31 +102,29 @@ func savedRuns(dir string) ([]string, error) {
 	return ids, nil
 }
 
-// openStore loads what dir has of the run, or begins it with the record first, whose state
-// is given, and the draws that this commits to. first may be nil: then the run must be there. With
-// an empty dir nothing is kept.
-func openStore(dir, runID string, first *Record, d *draws, logger *slog.Logger) (store, error) {
+// openStore loads what dir has of the run, or begins it with first and the draws that this commits
+// to. first may be nil: then the run must be there. With an empty dir nothing is kept.
+func openStore(dir, runID string, first *follow.Genesis, d *draws, logger *slog.Logger) (store, error) {
 	if dir == "" {
-		state, err := coordinator.Decode(first.first())
-		return store{state: state, draws: d}, err
+		return temporaryStore(*first, d)
 	}
 	s := store{journalPath: JournalPath(dir, runID), snapshotPath: SnapshotPath(dir, runID)}
 	r, summary, err := s.replay(logger)
 	if err != nil {
 		return s, err
 	}
-	s.state, s.unsaved = r.state, summary.Entries
+	s.log, s.unsaved = r.log, summary.Entries
 	if summary.Torn > 0 {
 		logger.Warn("cut an unfinished write off the journal", "path", s.journalPath, "bytes", summary.Torn, "offset", summary.Size)
 	}
-	if r.begun && s.state.RunID != runID {
-		err = fmt.Errorf("journal %s: %w: RunID is %s there and %s here", s.journalPath, ErrOtherRun, s.state.RunID, runID)
+	if r.log != nil && r.log.State.RunID != runID {
+		err = fmt.Errorf("journal %s: %w: RunID is %s there and %s here", s.journalPath, ErrOtherRun, r.log.State.RunID, runID)
 	} else if s.draws, err = openDraws(DrawsPath(dir, runID), r, d); err == nil {
-		err = s.begin(r, first, logger)
+		err = s.begin(first, logger)
 	}
 	if err != nil {
 		err = errors.Join(err, s.journal.Close())
-		if !r.begun && first != nil { // a run that never began must not be in the way later
+		if r.log == nil && first != nil { // a run that never began must not be in the way later
 			err = errors.Join(err, os.Remove(s.journalPath))
 		}
 		return s, err
@@ -131,53 +132,74 @@ func openStore(dir, runID string, first *Record, d *draws, logger *slog.Logger) 
 	return s, nil
 }
 
-// begin compares the beginning of the journal with the record that the run should begin
-// with, or writes that record.
-func (s *store) begin(r replayer, first *Record, logger *slog.Logger) error {
-	if !r.begun {
+// temporaryStore begins a run of which nothing is left after the process.
+func temporaryStore(first follow.Genesis, d *draws) (store, error) {
+	log, err := follow.Begin(first)
+	if err != nil {
+		return store{}, err
+	}
+	s := store{log: log, draws: d}
+	if s.journal, err = journal.OpenTemporary(); err != nil {
+		return store{}, err
+	}
+	record := follow.Record{Kind: follow.KindGenesis, Genesis: first}
+	return s, errors.Join(s.journal.Append(record.AppendTo(nil)), s.journal.Commit())
+}
+
+// keeps reports whether the run survives the process.
+func (s *store) keeps() bool { return s.journalPath != "" }
+
+// begin compares the beginning of the journal with what the run should begin with, or writes that.
+func (s *store) begin(first *follow.Genesis, logger *slog.Logger) error {
+	if s.log == nil {
 		if first == nil {
 			return fmt.Errorf("journal %s: it is empty; remove it", s.journalPath)
 		}
 		var err error
-		if s.state, err = coordinator.Decode(first.first()); err != nil {
+		if s.log, err = follow.Begin(*first); err != nil {
 			return err
 		}
-		logger.Info("began the run", "run", s.state.RunID, "journal", s.journalPath)
-		return errors.Join(s.journal.Append(first.AppendTo(nil)), s.journal.Commit())
+		logger.Info("began the run", "run", s.log.State.RunID, "hash", hex.EncodeToString(runHash(s.log)), "journal", s.journalPath)
+		record := follow.Record{Kind: follow.KindGenesis, Genesis: *first}
+		return errors.Join(s.journal.Append(record.AppendTo(nil)), s.journal.Commit())
 	}
-	logger.Info("resumed the run", "run", s.state.RunID, "journal", s.journalPath, "records", s.journal.Position().Entries,
-		"replayed", s.unsaved, "state", s.state.RunState, "epoch", s.state.Progress.Epoch, "step", s.state.Progress.Step)
-	if first == nil {
+	state := &s.log.State
+	logger.Info("resumed the run", "run", state.RunID, "hash", hex.EncodeToString(runHash(s.log)), "journal", s.journalPath, "records", s.journal.Position().Entries,
+		"replayed", s.unsaved, "state", state.RunState, "epoch", state.Progress.Epoch, "step", state.Progress.Step)
+	if first == nil || bytes.Equal(s.log.Genesis().State, first.State) {
 		return nil
 	}
-	saved, err := firstState(s.journalPath)
-	if err != nil || bytes.Equal(saved, first.first()) {
-		return err
-	}
-	given, err := coordinator.Decode(first.first())
+	given, err := coordinator.Decode(first.State)
 	if err != nil {
 		return err
 	}
-	return otherRun(s.journalPath, saved, given)
+	return otherRun(s.journalPath, s.log.Genesis().State, given)
 }
 
-// firstState returns the state that a journal begins with.
-func firstState(path string) ([]byte, error) {
+func runHash(log *follow.Follower) []byte {
+	hash := log.Run()
+	return hash[:]
+}
+
+// readGenesis returns what a journal begins with.
+func readGenesis(path string) (genesis follow.Genesis, err error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, err
+		return genesis, err
 	}
 	defer func() { _ = file.Close() }()
-	var state []byte
 	_, err = journal.Read(file, func(payload []byte) error {
-		record, err := decodeRecord(payload, "")
+		record, _, err := begin(payload)
 		if err != nil {
 			return err
 		}
-		state = bytes.Clone(record.first())
+		genesis = record.Genesis
 		return journal.ErrStop
 	})
-	return state, err
+	if err == nil && genesis.Raw == nil {
+		err = fmt.Errorf("%w: it holds no genesis", ErrReplay)
+	}
+	return genesis, err
 }
 
 // replay opens the journal, over the newest snapshot if that is of any use.
@@ -187,7 +209,13 @@ func (s *store) replay(logger *slog.Logger) (replayer, journal.Summary, error) {
 		if err = s.reaches(saved.position.Offset); err != nil {
 			return replayer{}, journal.Summary{}, err
 		}
-		r := replayer{begun: true, wantDigest: true, state: state}
+	}
+	var genesis follow.Genesis
+	if err == nil {
+		genesis, err = readGenesis(s.journalPath)
+	}
+	if err == nil {
+		r := replayer{wantDigest: true, log: follow.Resume(genesis, state, saved.head(), saved.starts)}
 		var summary journal.Summary
 		if summary, err = s.openFrom(saved.position, &r); err == nil && !r.wantDigest {
 			summary.Entries -= saved.position.Entries
@@ -258,20 +286,17 @@ func (s *store) openFrom(from journal.Position, r *replayer) (journal.Summary, e
 	return summary, err
 }
 
-// append adds a record to the next commit.
-func (s *store) append(r Record) error {
-	if s.journal == nil {
-		return nil
-	}
+// append adds a record, whose effect the state has, to the log and to the next commit.
+func (s *store) append(r follow.Record) error {
+	payload := r.AppendTo(nil)
+	s.log.Note(payload)
+	s.fresh = append(s.fresh, payload)
 	s.unsaved++
-	return s.journal.Append(r.AppendTo(nil))
+	return s.journal.Append(payload)
 }
 
 // commit waits until the disk has everything that was appended.
 func (s *store) commit() error {
-	if s.journal == nil {
-		return nil
-	}
 	if err := s.journal.Commit(); errors.Is(err, journal.ErrFull) {
 		return err
 	} else if err != nil {
@@ -282,12 +307,12 @@ func (s *store) commit() error {
 
 // save writes a snapshot of the present state, when enough records have gathered. The error
 // is one of the journal; without a snapshot the next start only takes longer.
-func (s *store) save(state *coordinator.State, every int, logger *slog.Logger, commit func() error) error {
-	if s.journal == nil || s.unsaved < every {
+func (s *store) save(every int, logger *slog.Logger, commit func() error) error {
+	if !s.keeps() || s.unsaved < every {
 		return nil
 	}
-	taken := snapshot{position: s.journal.Position(), state: state.AppendTo(nil)}
-	if err := s.append(Record{Kind: RecordDigest, Digest: sha256.Sum256(taken.state)}); err != nil {
+	taken := snapshot{position: s.journal.Position(), starts: s.log.Starts(), state: s.log.State.AppendTo(nil)}
+	if err := s.append(follow.Record{Kind: follow.KindDigest, Digest: sha256.Sum256(taken.state)}); err != nil {
 		return err
 	}
 	if err := commit(); err != nil {

@@ -18,7 +18,7 @@ func TestHostWithdrawsAfterItsKeyWasUsed(t *testing.T) {
 	observe := func(connect func() *peer) (*peer, coordinator.State) {
 		p := connect()
 		p.greet(host, frame.RoleObserver)
-		p.expect(frame.TypeWelcome)
+		p.welcome()
 		state, err := coordinator.Decode(p.expect(frame.TypeState))
 		if err != nil {
 			p.t.Fatal(err)
@@ -47,12 +47,12 @@ func TestHostWithdrawsAfterItsKeyWasUsed(t *testing.T) {
 			}
 		}
 	})
-	state, _, err := Replay(JournalPath(dir, hostileRun), nil)
+	log, _, err := Replay(JournalPath(dir, hostileRun), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(state.Pending) != 0 || state.RunState != coordinator.WaitingForMembers {
-		t.Errorf("the replay of the journal leads to %d pending, %s", len(state.Pending), state.RunState)
+	if len(log.State.Pending) != 0 || log.State.RunState != coordinator.WaitingForMembers {
+		t.Errorf("the replay of the journal leads to %d pending, %s", len(log.State.Pending), log.State.RunState)
 	}
 }
 
@@ -64,11 +64,11 @@ func TestRestartWaitsForClients(t *testing.T) {
 		o.Key, o.SaveStateDir, o.WithdrawGrace = backendtest.Key(50), dir, DefaultWithdrawGrace
 	}
 	pending := func() int {
-		state, _, err := Replay(JournalPath(dir, hostileRun), nil)
+		log, _, err := Replay(JournalPath(dir, hostileRun), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return len(state.Pending)
+		return len(log.State.Pending)
 	}
 	bubble(t, options, func(t *testing.T, connect func() *peer) {
 		for n := range byte(2) {

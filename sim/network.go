@@ -235,7 +235,7 @@ func (p *process) Sign(a wire.ResultAnnouncement) []byte {
 }
 
 // Open implements env.Announcements.
-func (p *process) Open(raw []byte) (identity.ID, wire.ResultAnnouncement, error) {
+func (p *process) Open(raw []byte, _ [32]byte) (identity.ID, wire.ResultAnnouncement, error) {
 	s, known := p.world.registry.opened[string(raw)]
 	if !known {
 		return identity.ID{}, wire.ResultAnnouncement{}, errForged

@@ -52,10 +52,11 @@ func savedRun(dir string) (config.Run, error) {
 	if err != nil || len(journals) != 1 {
 		return config.Run{}, FlagError{fmt.Errorf("%s has %d journals, want the one of a testnet's run: name a folder that psyche testnet start made", dir, len(journals))}
 	}
-	state, _, err := server.Replay(journals[0], nil)
+	log, _, err := server.Replay(journals[0], nil)
 	if err != nil {
 		return config.Run{}, err
 	}
+	state := &log.State
 	if state.RunState == coordinator.Finished {
 		return config.Run{}, fmt.Errorf("run %s is finished: there is nothing left to do; its %s is in the folder", state.RunID, summaryFile)
 	}

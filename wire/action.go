@@ -8,7 +8,7 @@ import (
 )
 
 // MaxActionSize is the size in bytes of the largest action, an UpdateConfig.
-const MaxActionSize = prefixSize + runIDFieldSize + 8 + 1 + coordinator.MaxUpdateConfigSize
+const MaxActionSize = prefixSize + runSize + 8 + 1 + coordinator.MaxUpdateConfigSize
 
 // Kinds of actions on the wire. Numbers are never used again.
 const (
@@ -35,25 +35,25 @@ type SignedAction struct {
 	Raw    []byte // exactly what was signed and sent; shared with the caller of OpenAction
 }
 
-// SignAction returns the bytes of an action signed by key. Nonces of one key must
+// SignAction returns the bytes of an action signed by key, for the run of that hash. Nonces of one key must
 // strictly increase, also over restarts: the time in nanoseconds serves. The action is
 // one of package coordinator's values, with at most coordinator.MaxClients clients or
 // coordinator.MaxDelegates delegates; an UpdateConfig is one that its Validate accepts.
-func SignAction(key identity.Key, runID string, nonce uint64, a coordinator.Action) []byte {
-	body := appendRunID(nil, runID)
+func SignAction(key identity.Key, run [32]byte, nonce uint64, a coordinator.Action) []byte {
+	body := append([]byte(nil), run[:]...)
 	body = le.AppendUint64(body, nonce)
 	return seal(key, DomainAction, appendAction(body, a))
 }
 
 // OpenAction verifies the signature of an action and then decodes it. The error wraps
-// ErrSize, ErrVersion, ErrSignature, ErrRunID or ErrMalformed.
-func OpenAction(raw []byte, runID string) (SignedAction, error) {
+// ErrSize, ErrVersion, ErrSignature, ErrRun or ErrMalformed.
+func OpenAction(raw []byte, run [32]byte) (SignedAction, error) {
 	from, body, err := unseal(DomainAction, raw, MaxActionSize)
 	if err != nil {
 		return SignedAction{}, fmt.Errorf("open action: %w", err)
 	}
 	r := reader{rest: body}
-	r.runID(runID)
+	r.run(run)
 	signed := SignedAction{From: from, Raw: raw}
 	signed.Nonce = r.uint64("nonce")
 	signed.Action = r.action()

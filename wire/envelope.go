@@ -4,16 +4,14 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/identity"
 )
 
 // Domains that signatures are bound to: a signature for one purpose holds for no other.
 const (
-	DomainAction       = "psyche/action/v1"
-	DomainAnnouncement = "psyche/announcement/v1"
-	DomainHello        = "psyche/hello/v1"  // a client's answer to a server's challenge
-	DomainServer       = "psyche/server/v1" // a server's proof of its own key
+	DomainAction       = "psyche/action/v2"
+	DomainAnnouncement = "psyche/announcement/v2"
+	DomainHead         = "psyche/head/v1"
 )
 
 // The reasons for which a message is refused, wrapped with what was wrong.
@@ -21,14 +19,14 @@ var (
 	ErrSize      = errors.New("message of impossible size")
 	ErrVersion   = errors.New("unknown message version")
 	ErrSignature = errors.New("signature does not verify")
-	ErrRunID     = errors.New("message is for another run")
+	ErrRun       = errors.New("message is for another run")
 	ErrMalformed = errors.New("malformed message")
 )
 
 const (
-	version        = 1
-	prefixSize     = 1 + identity.IDSize + identity.SignatureSize
-	runIDFieldSize = 1 + coordinator.MaxRunIDLength
+	version    = 2
+	prefixSize = 1 + identity.IDSize + identity.SignatureSize
+	runSize    = 32
 )
 
 // seal puts version, sender and signature before body.
@@ -57,14 +55,4 @@ func unseal(domain string, raw []byte, limit int) (identity.ID, []byte, error) {
 		return identity.ID{}, nil, fmt.Errorf("%w: sender %s", ErrSignature, from)
 	}
 	return from, body, nil
-}
-
-// appendRunID appends the run id behind its length. Run ids are validated where a run
-// is configured; a longer one here is a mistake of the caller.
-func appendRunID(b []byte, runID string) []byte {
-	if len(runID) > coordinator.MaxRunIDLength {
-		panic(fmt.Sprintf("wire: run id longer than %d bytes", coordinator.MaxRunIDLength))
-	}
-	b = append(b, byte(len(runID)))
-	return append(b, runID...)
 }

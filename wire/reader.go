@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/psyche-go/psyche/bloom"
+	"github.com/psyche-go/psyche/identity"
 )
 
 var le = binary.LittleEndian
@@ -70,6 +71,11 @@ func (r *reader) hash(field string) (hash [32]byte) {
 	return hash
 }
 
+func (r *reader) signature(field string) (signature [identity.SignatureSize]byte) {
+	copy(signature[:], r.take(len(signature), field))
+	return signature
+}
+
 func (r *reader) filter(field string) (filter bloom.Filter) {
 	for i := range filter {
 		filter[i] = r.uint64(field)
@@ -77,11 +83,11 @@ func (r *reader) filter(field string) (filter bloom.Filter) {
 	return filter
 }
 
-// runID reads the run id and compares it with the one expected.
-func (r *reader) runID(want string) {
-	got := string(r.take(int(r.uint8("run id")), "run id"))
+// run reads the hash of the run and compares it with the one expected.
+func (r *reader) run(want [runSize]byte) {
+	got := r.hash("run")
 	if r.err == nil && got != want {
-		r.err = fmt.Errorf("%w: it says %q, this is %q", ErrRunID, got, want)
+		r.err = fmt.Errorf("%w: it says %x, this is %x", ErrRun, got, want)
 	}
 }
 

@@ -17,6 +17,9 @@ import (
 	"github.com/psyche-go/psyche/identity"
 )
 
+// walk names the run of these tests.
+var walk = HostedRun([]byte("walk"))
+
 func testKey() identity.Key {
 	return identity.FromSeed([identity.SeedSize]byte{1, 2, 3})
 }
@@ -72,8 +75,9 @@ func testUpdate() coordinator.UpdateConfig {
 
 func testAnnouncement() ResultAnnouncement {
 	return ResultAnnouncement{
-		RunID: "walk", Step: 9, Batch: assign.BatchID{Start: 16, End: 24},
+		Run: walk, Step: 9, Batch: assign.BatchID{Start: 16, End: 24},
 		Blob: [32]byte{4}, Size: 1234, Replica: [32]byte{5},
+		Start: Head{Index: 70, Step: 9, Hash: [32]byte{6}, Signature: [64]byte{7}},
 	}
 }
 
@@ -86,9 +90,9 @@ func keeps(t *testing.T, name string, raw []byte) {
 func TestActionsKeepTheirBytes(t *testing.T) {
 	for name, action := range allActions() {
 		t.Run(name, func(t *testing.T) {
-			raw := SignAction(testKey(), "walk", 77, action)
-			keeps(t, "action-v1-"+name, raw)
-			opened, err := OpenAction(raw, "walk")
+			raw := SignAction(testKey(), walk, 77, action)
+			keeps(t, "action-v2-"+name, raw)
+			opened, err := OpenAction(raw, walk)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -102,8 +106,8 @@ func TestActionsKeepTheirBytes(t *testing.T) {
 
 func TestAnnouncementKeepsItsBytes(t *testing.T) {
 	raw := SignAnnouncement(testKey(), testAnnouncement())
-	keeps(t, "announcement-v1", raw)
-	from, opened, err := OpenAnnouncement(raw, "walk")
+	keeps(t, "announcement-v2", raw)
+	from, opened, err := OpenAnnouncement(raw, walk)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,35 +117,33 @@ func TestAnnouncementKeepsItsBytes(t *testing.T) {
 }
 
 func TestLargestMessagesFit(t *testing.T) {
-	runID := strings.Repeat("r", coordinator.MaxRunIDLength)
 	update := testUpdate()
 	update.Model.Checkpoint.Repo = strings.Repeat("r", coordinator.MaxRepoLength-len(update.Model.Checkpoint.Revision))
 	update.Model.Definition = make([]byte, coordinator.MaxDefinitionSize)
-	if raw := SignAction(testKey(), runID, 1, update); len(raw) != MaxActionSize {
+	if raw := SignAction(testKey(), walk, 1, update); len(raw) != MaxActionSize {
 		t.Errorf("largest action has %d bytes, bound %d", len(raw), MaxActionSize)
-	} else if _, err := OpenAction(raw, runID); err != nil {
+	} else if _, err := OpenAction(raw, walk); err != nil {
 		t.Error(err)
 	}
 	check := coordinator.HealthCheck{Clients: make([]coordinator.ClientID, coordinator.MaxClients)}
-	if raw := SignAction(testKey(), runID, 1, check); len(raw) > MaxActionSize {
+	if raw := SignAction(testKey(), walk, 1, check); len(raw) > MaxActionSize {
 		t.Errorf("largest health check has %d bytes, bound %d", len(raw), MaxActionSize)
-	} else if _, err := OpenAction(raw, runID); err != nil {
+	} else if _, err := OpenAction(raw, walk); err != nil {
 		t.Error(err)
 	}
 	a := testAnnouncement()
-	a.RunID = runID
 	if raw := SignAnnouncement(testKey(), a); len(raw) != MaxAnnouncementSize {
 		t.Errorf("largest announcement has %d bytes, bound %d", len(raw), MaxAnnouncementSize)
-	} else if _, _, err := OpenAnnouncement(raw, runID); err != nil {
+	} else if _, _, err := OpenAnnouncement(raw, walk); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestBadActionsAreRefused(t *testing.T) {
-	good := SignAction(testKey(), "walk", 77, coordinator.Join{Epoch: 3})
+	good := SignAction(testKey(), walk, 77, coordinator.Join{Epoch: 3})
 	alter := func(change func(raw []byte) []byte) []byte { return change(bytes.Clone(good)) }
 	sign := func(body ...byte) []byte {
-		return seal(testKey(), DomainAction, append(le.AppendUint64(appendRunID(nil, "walk"), 77), body...))
+		return seal(testKey(), DomainAction, append(le.AppendUint64(bytes.Clone(walk[:]), 77), body...))
 	}
 	valid, invalid := testUpdate(), testUpdate()
 	invalid.Config.MinClients = 0
@@ -153,14 +155,14 @@ func TestBadActionsAreRefused(t *testing.T) {
 		{"nothing", nil, ErrSize},
 		{"only a prefix", good[:prefixSize], ErrSize},
 		{"too large", make([]byte, MaxActionSize+1), ErrSize},
-		{"other version", alter(func(b []byte) []byte { b[0] = 2; return b }), ErrVersion},
+		{"other version", alter(func(b []byte) []byte { b[0] = 1; return b }), ErrVersion},
 		{"other sender", alter(func(b []byte) []byte { b[1] ^= 1; return b }), ErrSignature},
 		{"other signature", alter(func(b []byte) []byte { b[40] ^= 1; return b }), ErrSignature},
 		{"other body", alter(func(b []byte) []byte { b[len(b)-1] ^= 1; return b }), ErrSignature},
 		{"cut", good[:len(good)-1], ErrSignature},
 		{"longer", append(bytes.Clone(good), 0), ErrSignature},
 		{"signed as an announcement", seal(testKey(), DomainAnnouncement, good[prefixSize:]), ErrSignature},
-		{"other run", SignAction(testKey(), "other", 77, coordinator.Join{}), ErrRunID},
+		{"other run", SignAction(testKey(), HostedRun([]byte("other")), 77, coordinator.Join{}), ErrRun},
 		{"no kind", sign(), ErrMalformed},
 		{"unknown kind", sign(99), ErrMalformed},
 		{"cut field", sign(kindJoin, 1, 2, 3), ErrMalformed},
@@ -182,11 +184,11 @@ func TestBadActionsAreRefused(t *testing.T) {
 		{"no configuration", sign(kindUpdateConfig), ErrMalformed},
 		{"invalid configuration", sign(append([]byte{kindUpdateConfig}, invalid.AppendTo(nil)...)...), coordinator.ErrInvalidConfig},
 		{"configuration and more", sign(append(valid.AppendTo([]byte{kindUpdateConfig}), 0)...), ErrMalformed},
-		{"run id longer than the body", seal(testKey(), DomainAction, []byte{255, 'w'}), ErrMalformed},
+		{"run that is cut", seal(testKey(), DomainAction, walk[:31]), ErrMalformed},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			if _, err := OpenAction(test.raw, "walk"); !errors.Is(err, test.want) {
+			if _, err := OpenAction(test.raw, walk); !errors.Is(err, test.want) {
 				t.Errorf("got %v, want %v", err, test.want)
 			}
 		})
@@ -199,6 +201,7 @@ func TestBadAnnouncementsAreRefused(t *testing.T) {
 		change(&a)
 		return SignAnnouncement(testKey(), a)
 	}
+	whole, none := alter(func(*ResultAnnouncement) {}), alter(func(a *ResultAnnouncement) { a.Start = Head{} })
 	tests := []struct {
 		name string
 		raw  []byte
@@ -206,16 +209,21 @@ func TestBadAnnouncementsAreRefused(t *testing.T) {
 	}{
 		{"nothing", nil, ErrSize},
 		{"too large", make([]byte, MaxAnnouncementSize+1), ErrSize},
-		{"other run", alter(func(a *ResultAnnouncement) { a.RunID = "other" }), ErrRunID},
+		{"other run", alter(func(a *ResultAnnouncement) { a.Run = HostedRun([]byte("other")) }), ErrRun},
 		{"empty batch", alter(func(a *ResultAnnouncement) { a.Batch.End = a.Batch.Start }), ErrMalformed},
 		{"reversed batch", alter(func(a *ResultAnnouncement) { a.Batch.End = 1 }), ErrMalformed},
 		{"empty result", alter(func(a *ResultAnnouncement) { a.Size = 0 }), ErrMalformed},
-		{"an action", SignAction(testKey(), "walk", 1, coordinator.Join{}), ErrSignature},
-		{"short", seal(testKey(), DomainAnnouncement, appendRunID(nil, "walk")), ErrMalformed},
+		{"head of no records", alter(func(a *ResultAnnouncement) { a.Start.Index = 0 }), ErrMalformed},
+		{"head of no round", alter(func(a *ResultAnnouncement) { a.Step = 0 }), ErrMalformed},
+		{"head that is cut", seal(testKey(), DomainAnnouncement, whole[prefixSize:len(whole)-1]), ErrMalformed},
+		{"neither a head nor none", seal(testKey(), DomainAnnouncement, append(none[prefixSize:len(none)-1:len(none)-1], 2)), ErrMalformed},
+		{"more than no head", seal(testKey(), DomainAnnouncement, append(none[prefixSize:len(none):len(none)], 0)), ErrMalformed},
+		{"an action", SignAction(testKey(), walk, 1, coordinator.Join{}), ErrSignature},
+		{"short", seal(testKey(), DomainAnnouncement, walk[:]), ErrMalformed},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			if _, _, err := OpenAnnouncement(test.raw, "walk"); !errors.Is(err, test.want) {
+			if _, _, err := OpenAnnouncement(test.raw, walk); !errors.Is(err, test.want) {
 				t.Errorf("got %v, want %v", err, test.want)
 			}
 		})
@@ -224,14 +232,13 @@ func TestBadAnnouncementsAreRefused(t *testing.T) {
 
 func TestMistakesOfTheCallerPanic(t *testing.T) {
 	tests := map[string]func(){
-		"long run id":           func() { SignAction(testKey(), strings.Repeat("r", 65), 1, coordinator.Join{}) },
-		"unknown action":        func() { SignAction(testKey(), "walk", 1, nil) },
-		"invalid configuration": func() { SignAction(testKey(), "walk", 1, coordinator.UpdateConfig{}) },
+		"unknown action":        func() { SignAction(testKey(), walk, 1, nil) },
+		"invalid configuration": func() { SignAction(testKey(), walk, 1, coordinator.UpdateConfig{}) },
 		"many delegates": func() {
-			SignAction(testKey(), "walk", 1, coordinator.SetDelegates{Delegates: make([]coordinator.ClientID, 5)})
+			SignAction(testKey(), walk, 1, coordinator.SetDelegates{Delegates: make([]coordinator.ClientID, 5)})
 		},
 		"large check": func() {
-			SignAction(testKey(), "walk", 1, coordinator.HealthCheck{Clients: make([]coordinator.ClientID, 257)})
+			SignAction(testKey(), walk, 1, coordinator.HealthCheck{Clients: make([]coordinator.ClientID, 257)})
 		},
 	}
 	for name, mistake := range tests {
@@ -250,13 +257,17 @@ func TestAnnouncementRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		start := rapid.Uint64Range(0, 1<<63).Draw(t, "start")
 		a := ResultAnnouncement{
-			RunID: rapid.StringN(1, 8, 32).Draw(t, "run id"),
+			Run:   [32]byte(rapid.SliceOfN(rapid.Byte(), 32, 32).Draw(t, "run")),
 			Step:  rapid.Uint32().Draw(t, "step"),
 			Batch: assign.BatchID{Start: start, End: start + rapid.Uint64Range(1, 1<<62).Draw(t, "length")},
 			Blob:  [32]byte(rapid.SliceOfN(rapid.Byte(), 32, 32).Draw(t, "blob")),
 			Size:  rapid.Uint32Range(1, 1<<32-1).Draw(t, "size"),
 		}
-		_, got, err := OpenAnnouncement(SignAnnouncement(testKey(), a), a.RunID)
+		if rapid.Bool().Draw(t, "with a head") {
+			a.Step = max(a.Step, 1)
+			a.Start = Head{Index: rapid.Uint64Min(1).Draw(t, "index"), Step: a.Step, Hash: [32]byte{1}, Signature: [64]byte{2}}
+		}
+		_, got, err := OpenAnnouncement(SignAnnouncement(testKey(), a), a.Run)
 		if err != nil || got != a {
 			t.Fatalf("got %+v, %v", got, err)
 		}
@@ -266,15 +277,15 @@ func TestAnnouncementRoundTrip(t *testing.T) {
 // FuzzActionBody decodes what somebody signed: a signature makes bytes no better.
 func FuzzActionBody(f *testing.F) {
 	for _, action := range allActions() {
-		f.Add(SignAction(testKey(), "walk", 77, action)[prefixSize:])
+		f.Add(SignAction(testKey(), walk, 77, action)[prefixSize:])
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		raw := seal(testKey(), DomainAction, body)
-		opened, err := OpenAction(raw, "walk")
+		opened, err := OpenAction(raw, walk)
 		if err != nil {
 			return
 		}
-		if again := SignAction(testKey(), "walk", opened.Nonce, opened.Action); !bytes.Equal(again, raw) {
+		if again := SignAction(testKey(), walk, opened.Nonce, opened.Action); !bytes.Equal(again, raw) {
 			t.Fatal("another encoding of the same action was accepted")
 		}
 	})
@@ -282,11 +293,11 @@ func FuzzActionBody(f *testing.F) {
 
 // FuzzOpen opens bytes that nobody signed.
 func FuzzOpen(f *testing.F) {
-	f.Add(SignAction(testKey(), "walk", 77, coordinator.Join{}))
+	f.Add(SignAction(testKey(), walk, 77, coordinator.Join{}))
 	f.Add(SignAnnouncement(testKey(), testAnnouncement()))
 	f.Fuzz(func(_ *testing.T, raw []byte) {
-		_, _ = OpenAction(raw, "walk")
-		_, _, _ = OpenAnnouncement(raw, "walk")
+		_, _ = OpenAction(raw, walk)
+		_, _, _ = OpenAnnouncement(raw, walk)
 	})
 }
 
@@ -294,7 +305,7 @@ func FuzzAnnouncementBody(f *testing.F) {
 	f.Add(SignAnnouncement(testKey(), testAnnouncement())[prefixSize:])
 	f.Fuzz(func(t *testing.T, body []byte) {
 		raw := seal(testKey(), DomainAnnouncement, body)
-		_, opened, err := OpenAnnouncement(raw, "walk")
+		_, opened, err := OpenAnnouncement(raw, walk)
 		if err != nil {
 			return
 		}

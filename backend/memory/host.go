@@ -30,9 +30,9 @@ type Options struct {
 
 // Host holds a run. Its methods may be called from any goroutine.
 type Host struct {
-	key   identity.Key
-	runID string
-	now   func() uint64
+	key identity.Key
+	run [32]byte // hash that names it
+	now func() uint64
 
 	mu      sync.Mutex
 	state   coordinator.State
@@ -56,7 +56,7 @@ func NewHost(o Options) (*Host, error) {
 		return nil, fmt.Errorf("initial state: %w", err)
 	}
 	return &Host{
-		key: key, runID: state.RunID, now: o.Now,
+		key: key, run: wire.HostedRun([]byte(state.RunID)), now: o.Now,
 		state: state, seeds: seeds, clients: make(map[identity.ID]*Client), applied: make(chan struct{}, 1),
 	}, nil
 }
@@ -136,7 +136,7 @@ func (h *Host) Apply(a coordinator.Action) error {
 // apply takes an action the way it would take over a network. The caller holds mu.
 func (h *Host) apply(key identity.Key, a coordinator.Action) error {
 	h.nonce++
-	action, err := wire.OpenAction(wire.SignAction(key, h.runID, h.nonce, a), h.runID)
+	action, err := wire.OpenAction(wire.SignAction(key, h.run, h.nonce, a), h.run)
 	if err != nil {
 		return err
 	}
@@ -192,7 +192,7 @@ func (h *Host) publishTo(c *Client, peers []backend.Peer) {
 	for i, p := range peers {
 		own[i] = backend.Peer{ID: p.ID, Addrs: slices.Clone(p.Addrs)}
 	}
-	c.updates <- backend.Update{State: &state, Peers: own}
+	c.updates <- backend.Update{State: &state, Peers: own, Run: h.run}
 }
 
 // peers returns the addresses of those that take part. The caller holds mu.

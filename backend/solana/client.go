@@ -14,6 +14,7 @@ import (
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/solana/rpc"
 	"github.com/psyche-go/psyche/solana/transaction"
+	"github.com/psyche-go/psyche/wire"
 )
 
 // Client implements the contract of package backend over a chain.
@@ -184,7 +185,7 @@ func (c *Client) publish() {
 	case <-c.updates:
 	default:
 	}
-	c.updates <- backend.Update{State: &state, Peers: peers}
+	c.updates <- backend.Update{State: &state, Peers: peers, Run: wire.ChainRun(c.program, c.run)}
 }
 
 // lastNonce returns the newest nonce that the state knows of a key.

@@ -17,6 +17,7 @@ import (
 	"github.com/psyche-go/psyche/backend/tcp/frame"
 	"github.com/psyche-go/psyche/backend/tcp/secure"
 	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/follow"
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/wire"
 )
@@ -33,6 +34,7 @@ const (
 type Options struct {
 	Addr  string       // of the server, host:port
 	RunID string       // of the run
+	Run   [32]byte     // hash that the run must have; zero: any run of that id that the server shows first
 	Key   identity.Key // of the participant
 	Addrs []string     // its peer-to-peer addresses, as Announce would set them
 
@@ -87,6 +89,7 @@ type Client struct {
 	addrs   []string
 	nonce   uint64
 	host    identity.ID // key of the server; zero before the first connection
+	run     [32]byte    // hash of the run; zero before the first connection, unless it was given
 	session *session    // nil while disconnected
 	closed  bool
 	err     error
@@ -107,6 +110,7 @@ func Dial(ctx context.Context, o Options) (*Client, error) {
 		updates: make(chan backend.Update, 1),
 		addrs:   slices.Clone(o.Addrs),
 		nonce:   uint64(max(0, time.Now().UnixNano())),
+		run:     o.Run,
 	}
 	first, err := c.connect(o.MaxAttempts, o.MaxElapsed)
 	if err != nil {
@@ -114,7 +118,7 @@ func Dial(ctx context.Context, o Options) (*Client, error) {
 		return nil, err
 	}
 	c.begin(first)
-	c.running.Go(func() { c.run(first) })
+	c.running.Go(func() { c.live(first) })
 	return c, nil
 }
 
@@ -176,7 +180,7 @@ func (c *Client) connect(maxAttempts uint, maxElapsed time.Duration) (*session, 
 // attempt makes one connection and does the handshake.
 func (c *Client) attempt() (*session, error) {
 	c.mu.Lock()
-	addrs := c.addrs
+	addrs, run := c.addrs, c.run
 	c.mu.Unlock()
 	dialer := net.Dialer{Timeout: frame.HandshakeTimeout}
 	socket, err := dialer.DialContext(c.ctx, "tcp", c.options.Addr)
@@ -187,7 +191,7 @@ func (c *Client) attempt() (*session, error) {
 	if c.options.Observe {
 		role = frame.RoleObserver
 	}
-	s, err := handshake(c.ctx, counted{socket, &c.sent, &c.received}, c.accept, c.options, role, addrs)
+	s, err := handshake(c.ctx, counted{socket, &c.sent, &c.received}, c.accept, c.options, run, role, addrs)
 	if err != nil {
 		_ = socket.Close()
 		if isPermanent(err) {
@@ -195,6 +199,9 @@ func (c *Client) attempt() (*session, error) {
 		}
 		return nil, err
 	}
+	c.mu.Lock()
+	c.run = s.run
+	c.mu.Unlock()
 	return s, nil
 }
 
@@ -225,31 +232,56 @@ func (c *Client) trust() func(identity.ID) error {
 
 // isPermanent reports whether another attempt would fail the same way.
 func isPermanent(err error) bool {
-	return errors.Is(err, ErrRefused) || errors.Is(err, ErrUntrusted) || errors.Is(err, backend.ErrWrongRun) || errors.Is(err, backend.ErrDuplicateKey)
+	return errors.Is(err, ErrRefused) || errors.Is(err, follow.ErrGenesis) || errors.Is(err, ErrUntrusted) || errors.Is(err, backend.ErrWrongRun) || errors.Is(err, backend.ErrDuplicateKey)
 }
 
-// run keeps a session alive until the client ends.
-func (c *Client) run(s *session) {
+// live keeps a session alive until the client ends.
+func (c *Client) live(s *session) {
 	defer close(c.updates)
 	known := make(map[identity.ID][]string)
+	t, err := c.begins(s)
+	if err != nil {
+		c.dropSession(s)
+		c.end(err)
+		return
+	}
 	for {
-		err := s.read(c.ctx, func(state *coordinator.State, peers []backend.Peer) {
+		err := s.read(c.ctx, t, func(state *coordinator.State, peers []backend.Peer) {
 			c.raiseNonce(state)
-			c.publish(backend.Update{State: state, Peers: mergePeers(known, state, peers)})
+			u := backend.Update{State: state, Peers: mergePeers(known, state, peers), Run: s.run, Genesis: s.genesis.Raw}
+			if t != nil {
+				u.Starts = slices.Clone(t.starts)
+			}
+			c.publish(u)
 		})
 		c.dropSession(s)
 		if c.ctx.Err() != nil {
 			c.end(context.Cause(c.ctx))
 			return
 		}
+		if lie := t.liedBy(err); lie != nil {
+			c.end(lie)
+			return
+		}
 		c.logger.Warn("lost the connection to the server", "error", err)
 		if s, err = c.connect(0, c.options.ReconnectTimeout); err != nil {
+			if lie := t.liedBy(err); lie != nil {
+				err = lie
+			}
 			c.end(err)
 			return
 		}
 		c.begin(s)
 		c.logger.Info("connected to the server again")
 	}
+}
+
+// begins returns where the client follows the log from; nil for who only watches.
+func (c *Client) begins(s *session) (*trail, error) {
+	if c.options.Observe {
+		return nil, nil
+	}
+	return beginTrail(s.genesis)
 }
 
 // begin makes s the session that Submit uses. Addresses that were announced while it was
@@ -286,7 +318,7 @@ func (c *Client) end(err error) {
 	c.cancel()
 }
 
-// publish replaces what the reader has not taken yet. Only run's goroutine calls it.
+// publish replaces what the reader has not taken yet. Only live's goroutine calls it.
 func (c *Client) publish(u backend.Update) {
 	select {
 	case <-c.updates:
@@ -323,6 +355,13 @@ func (c *Client) Host() identity.ID {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.host
+}
+
+// Run returns the hash that names the run in everything that is signed.
+func (c *Client) Run() [32]byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.run
 }
 
 // Bytes returns the bytes sent and received since the start, over all connections.
@@ -366,7 +405,7 @@ func (c *Client) send(a coordinator.Action) (*session, uint64, <-chan error, err
 	case s == nil:
 		return nil, 0, nil, backend.ErrDisconnected
 	}
-	request, answer, err := s.submit(wire.SignAction(c.options.Key, c.options.RunID, nonce, a))
+	request, answer, err := s.submit(wire.SignAction(c.options.Key, s.run, nonce, a))
 	return s, request, answer, err
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/psyche-go/psyche/backend/tcp/frame"
 	"github.com/psyche-go/psyche/backend/tcp/secure"
 	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/follow"
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/server"
 	"github.com/psyche-go/psyche/server/servertest"
@@ -199,7 +200,18 @@ func send(socket net.Conn, kind frame.Type, payload []byte) {
 func welcome(socket net.Conn, reader *frame.Reader) {
 	send(socket, frame.TypeChallenge, frame.Challenge{Version: frame.Version}.AppendTo(nil))
 	_, _, _ = reader.Next(frame.MaxHello)
-	send(socket, frame.TypeWelcome, frame.Welcome{}.AppendTo(nil))
+	send(socket, frame.TypeWelcome, frame.Welcome{Genesis: fakeGenesis(backendtest.RunID, 200)}.AppendTo(nil))
+}
+
+// fakeGenesis is what a run of the n-th key's server begins with.
+func fakeGenesis(runID string, n byte) []byte {
+	key := backendtest.Key(n)
+	state, err := backendtest.Genesis(runID, 3)(coordinator.ClientID(key.ID()))
+	if err != nil {
+		panic(err)
+	}
+	state.DrawCommitment = [32]byte{n}
+	return follow.SignGenesis(key, [32]byte{n}, state.AppendTo(nil))
 }
 
 // TestServerWithoutTLS talks to something else.

@@ -2,6 +2,8 @@ package tcp
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -10,26 +12,45 @@ import (
 
 	"github.com/psyche-go/psyche/backend/tcp/frame"
 	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/follow"
 	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/wire"
 )
+
+// ParseRun reads the hash of a run from hexadecimal. Nothing is the zero value.
+func ParseRun(text string) (run [32]byte, err error) {
+	if text == "" {
+		return run, nil
+	}
+	raw, err := hex.DecodeString(text)
+	if err != nil || len(raw) != len(run) {
+		return run, fmt.Errorf("%q is not the hash of a run: want 64 hexadecimal digits, as psyche run status prints them", text)
+	}
+	return [32]byte(raw), nil
+}
 
 // ErrNoLog says that a server keeps no journal of the run.
 var ErrNoLog = errors.New("the server keeps no journal")
 
 // Create begins a run on the server and returns when the server has it on its disk. genesis
 // makes the run's first state for the server's key; it is signed by o.Key. o.RunID must be
-// the run of that state. There is one attempt.
-func Create(ctx context.Context, o Options, genesis func(host coordinator.ClientID) (coordinator.State, error)) error {
-	err := withSession(ctx, o, frame.RoleCreator, func(s *session, host identity.ID) error {
+// the run of that state. It returns the hash that names the run. There is one attempt.
+func Create(ctx context.Context, o Options, genesis func(host coordinator.ClientID) (coordinator.State, error)) (run [32]byte, err error) {
+	err = withSession(ctx, o, frame.RoleCreator, func(s *session, host identity.ID) error {
 		state, err := genesis(coordinator.ClientID(host))
 		if err != nil {
 			return err
 		}
 		state.DrawCommitment = s.draws
-		payload := frame.SignCreate(o.Key, state.AppendTo(nil))
-		if len(payload) > frame.MaxCreate {
-			return fmt.Errorf("the run's first state has %d bytes, at most %d fit", len(payload), frame.MaxCreate)
+		var salt [32]byte
+		if _, err := rand.Read(salt[:]); err != nil {
+			return err
 		}
+		payload := follow.SignGenesis(o.Key, salt, state.AppendTo(nil))
+		if len(payload) > follow.MaxGenesis {
+			return fmt.Errorf("the run's first state has %d bytes, at most %d fit", len(payload), follow.MaxGenesis)
+		}
+		run = wire.HostedRun(payload)
 		if err := s.write(frame.TypeCreate, payload); err != nil {
 			return err
 		}
@@ -44,9 +65,9 @@ func Create(ctx context.Context, o Options, genesis func(host coordinator.Client
 		return ack.Err()
 	})
 	if err != nil {
-		return fmt.Errorf("create run %s on server %s: %w", o.RunID, o.Addr, err)
+		return run, fmt.Errorf("create run %s on server %s: %w", o.RunID, o.Addr, err)
 	}
-	return nil
+	return run, nil
 }
 
 // ReadLog writes the run's journal, as the server has it now, to w. There is one attempt.
@@ -132,7 +153,7 @@ func withSession(ctx context.Context, o Options, role frame.Role, use func(*sess
 	defer func() { _ = socket.Close() }()
 	stop := context.AfterFunc(ctx, func() { _ = socket.Close() })
 	defer stop()
-	s, err := handshake(ctx, socket, c.accept, o, role, nil)
+	s, err := handshake(ctx, socket, c.accept, o, o.Run, role, nil)
 	if err == nil {
 		err = use(s, s.server)
 	}

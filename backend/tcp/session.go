@@ -17,15 +17,18 @@ import (
 	"github.com/psyche-go/psyche/backend/tcp/frame"
 	"github.com/psyche-go/psyche/backend/tcp/secure"
 	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/follow"
 	"github.com/psyche-go/psyche/identity"
 )
 
 // session is one connection after its handshake.
 type session struct {
 	socket    *tls.Conn
-	server    identity.ID   // that it has proved
-	buffer    *bufio.Reader // of socket
-	reader    *frame.Reader // of buffer
+	server    identity.ID    // that it has proved
+	genesis   follow.Genesis // of the run; zero for who makes one
+	run       [32]byte       // its hash
+	buffer    *bufio.Reader  // of socket
+	reader    *frame.Reader  // of buffer
 	role      frame.Role
 	nonce     [32]byte // of the challenge
 	draws     [32]byte // of the Welcome
@@ -42,7 +45,7 @@ type session struct {
 
 // handshake proves both sides' keys on a new connection; accept decides whether the server's
 // is trusted. The caller closes socket after an error.
-func handshake(ctx context.Context, socket net.Conn, accept func(identity.ID) error, o Options, role frame.Role, addrs []string) (*session, error) {
+func handshake(ctx context.Context, socket net.Conn, accept func(identity.ID) error, o Options, run [32]byte, role frame.Role, addrs []string) (*session, error) {
 	// The end of ctx unblocks the reads and writes below.
 	stop := context.AfterFunc(ctx, func() { _ = socket.Close() })
 	defer stop()
@@ -69,7 +72,7 @@ func handshake(ctx context.Context, socket net.Conn, accept func(identity.ID) er
 			ErrRefused, challenge.Version, frame.Version)
 	}
 	s.nonce = challenge.Nonce
-	hello := frame.Hello{Role: role, RunID: o.RunID, Addrs: addrs}
+	hello := frame.Hello{Role: role, RunID: o.RunID, Run: run, Addrs: addrs}
 	if err := s.write(frame.TypeHello, hello.Sign(nil, o.Key, s.nonce, s.server)); err != nil {
 		return nil, err
 	}
@@ -77,6 +80,9 @@ func handshake(ctx context.Context, socket net.Conn, accept func(identity.ID) er
 		return nil, err
 	}
 	welcome, err := frame.DecodeWelcome(payload)
+	if err == nil && role != frame.RoleCreator {
+		err = s.enter(o.RunID, run, bytes.Clone(welcome.Genesis))
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -84,9 +90,32 @@ func handshake(ctx context.Context, socket net.Conn, accept func(identity.ID) er
 	return s, socket.SetDeadline(time.Time{})
 }
 
+// enter verifies what the run began with: it must be of the name that was asked for and of this
+// server, and the run must be the one that is wanted, unless that is the zero value.
+func (s *session) enter(runID string, wanted [32]byte, genesis []byte) error {
+	g, err := follow.OpenGenesis(genesis)
+	if err != nil {
+		return err
+	}
+	state, err := g.First()
+	if err != nil {
+		return err
+	}
+	s.genesis, s.run = g, g.Run()
+	switch {
+	case state.RunID != runID:
+		return fmt.Errorf("%w: the server shows run %q, not %q", follow.ErrGenesis, state.RunID, runID)
+	case identity.ID(state.Host) != s.server:
+		return fmt.Errorf("%w: the run's host is %s, the server is %s", follow.ErrGenesis, identity.ID(state.Host), s.server)
+	case wanted != ([32]byte{}) && s.run != wanted:
+		return fmt.Errorf("%w: run %q here is %x, wanted is %x", follow.ErrGenesis, runID, s.run, wanted)
+	}
+	return nil
+}
+
 // expect reads a frame of the given type; a refusal becomes an error.
 func (s *session) expect(want frame.Type) ([]byte, error) {
-	kind, payload, err := s.reader.Next(frame.MaxHello)
+	kind, payload, err := s.reader.Next(frame.MaxWelcome)
 	switch {
 	case isNoTLS(err):
 		return nil, fmt.Errorf("handshake: %w; is this the address of a run's server?", err)
@@ -106,6 +135,9 @@ func isNoTLS(err error) bool {
 	return ok
 }
 
+// errShorter says that the server's log does not reach as far as the client has followed it.
+var errShorter = errors.New("the log is shorter")
+
 // refusal turns a Refusal into the error it stands for.
 func refusal(payload []byte) error {
 	r, err := frame.DecodeRefusal(payload)
@@ -114,6 +146,8 @@ func refusal(payload []byte) error {
 		return err
 	case r.Code == frame.RefusedWrongRun:
 		return fmt.Errorf("%w: %s", backend.ErrWrongRun, r.Reason)
+	case r.Code == frame.RefusedPlace:
+		return fmt.Errorf("%w: %s", errShorter, r.Reason)
 	case r.Code == frame.RefusedDuplicateKey:
 		return fmt.Errorf("%w: %s", backend.ErrDuplicateKey, r.Reason)
 	case r.Code.Retry():
@@ -125,12 +159,18 @@ func refusal(payload []byte) error {
 
 // read handles what the server sends until the session ends, and says why it did. It calls
 // update when there is a state and it or the peers are new, but not for one that is outdated
-// already, as what follows it shows: decoding a state costs milliseconds in a large run.
-func (s *session) read(ctx context.Context, update func(*coordinator.State, []backend.Peer)) error {
+// already, as what follows it shows. With a trail the state is what the log leads to, else what
+// the server says.
+func (s *session) read(ctx context.Context, t *trail, update func(*coordinator.State, []backend.Peer)) error {
 	stop := context.AfterFunc(ctx, func() { _ = s.socket.Close() })
 	defer stop()
 	var v view
-	var following coordinator.Decoder
+	if t != nil {
+		t.window, v.trail = nil, t
+		if err := s.write(frame.TypeFollow, frame.Follow{Index: t.log.Head().Index}.AppendTo(nil)); err != nil {
+			return err
+		}
+	}
 	for {
 		if err := s.socket.SetReadDeadline(time.Now().Add(frame.IdleTimeout)); err != nil {
 			return err
@@ -148,15 +188,15 @@ func (s *session) read(ctx context.Context, update func(*coordinator.State, []ba
 		if err != nil {
 			return err
 		}
-		if !v.changed || len(v.state) == 0 || s.buffer.Buffered() > 0 {
+		if !v.changed || !v.ready() || s.buffer.Buffered() > 0 {
 			continue
 		}
 		v.changed = false
-		decoded, err := following.Decode(v.state) // anew for every update: the reader owns it
+		state, err := v.newest()
 		if err != nil {
 			return fmt.Errorf("state of the run: %w", err)
 		}
-		update(&decoded, v.known)
+		update(&state, v.known)
 	}
 }
 
@@ -165,11 +205,40 @@ type view struct {
 	state, peers []byte
 	known        []backend.Peer // peers, decoded
 	changed      bool           // since the last update
+	trail        *trail         // nil: the state is believed
+	following    coordinator.Decoder
+}
+
+// ready reports whether there is a state to show.
+func (v *view) ready() bool {
+	if v.trail != nil {
+		return v.trail.signed
+	}
+	return len(v.state) > 0
+}
+
+// newest returns a state that the reader owns.
+func (v *view) newest() (coordinator.State, error) {
+	if v.trail != nil {
+		return v.trail.log.State.Clone(), nil
+	}
+	return v.following.Decode(v.state)
 }
 
 // apply takes a state, a list of peers, or a change of one.
 func (v *view) apply(kind frame.Type, payload []byte) (err error) {
 	v.changed = true
+	if v.trail != nil {
+		switch kind {
+		case frame.TypeRecords:
+			return v.trail.take(payload)
+		case frame.TypeWindow:
+			v.trail.window, err = frame.DecodeWindow(payload)
+			return err
+		case frame.TypeState, frame.TypeStateDelta:
+			return nil
+		}
+	}
 	switch kind {
 	case frame.TypeState:
 		v.state = append(v.state[:0], payload...)
@@ -261,7 +330,7 @@ func (s *session) forget(request uint64) {
 func (s *session) announce(o Options, addrs []string) error {
 	s.sequence++
 	s.announced = addrs
-	hello := frame.Hello{Sequence: s.sequence, Role: s.role, RunID: o.RunID, Addrs: addrs}
+	hello := frame.Hello{Sequence: s.sequence, Role: s.role, RunID: o.RunID, Run: s.run, Addrs: addrs}
 	return s.write(frame.TypeHello, hello.Sign(nil, o.Key, s.nonce, s.server))
 }
 

@@ -136,7 +136,7 @@ func (r *auditedRun) playRound(t *testing.T, s *coordinator.State) {
 			counted = append(counted, books.Counted{Batch: slot.Batch, Commitment: counts})
 		}
 		for _, c := range signed {
-			a := wire.ResultAnnouncement{RunID: clienttest.RunID, Step: round.Step, Batch: slot.Batch, Blob: c, Size: 9, Replica: r.replica}
+			a := wire.ResultAnnouncement{Run: clienttest.Run, Step: round.Step, Batch: slot.Batch, Blob: c, Size: 9, Replica: r.replica}
 			raw := wire.SignAnnouncement(keyOf(t, slot.Owner), a)
 			r.said = append(r.said, raw)
 			for k, book := range witnesses {
@@ -169,7 +169,7 @@ func keyOf(t *testing.T, id coordinator.ClientID) identity.Key {
 // hear enters an announcement as it was sent.
 func hear(t *testing.T, book *books.Book, raw []byte) {
 	t.Helper()
-	author, a, err := wire.OpenAnnouncement(raw, clienttest.RunID)
+	author, a, err := wire.OpenAnnouncement(raw, clienttest.Run)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +194,7 @@ func audit(t *testing.T, log []entry, said [][]byte) map[uint32]books.Outcome {
 		}
 	})
 	for _, raw := range said {
-		_, a, err := wire.OpenAnnouncement(raw, clienttest.RunID)
+		_, a, err := wire.OpenAnnouncement(raw, clienttest.Run)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -240,7 +240,7 @@ func TestAuditorCountsWhatTheRunCounted(t *testing.T) {
 func TestAuditorKnowsWhatItLacks(t *testing.T) {
 	run := play(t)
 	for i, raw := range run.said {
-		_, a, err := wire.OpenAnnouncement(raw, clienttest.RunID)
+		_, a, err := wire.OpenAnnouncement(raw, clienttest.Run)
 		if err != nil {
 			t.Fatal(err)
 		}

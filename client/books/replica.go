@@ -10,6 +10,9 @@ import (
 // replicaDomain starts every chain of replica hashes.
 const replicaDomain = "psyche/replica/v1"
 
+// roundDomain separates what is said of a replica from the chain itself.
+const roundDomain = "psyche/replica/round/v1"
+
 // Commitment is the BLAKE3 hash of a result blob. The zero value stands for no result.
 type Commitment = [32]byte
 
@@ -23,6 +26,13 @@ type Counted struct {
 // SHA-256(domain ‖ digest of the model's manifest).
 func StartReplica(digest [32]byte) [32]byte {
 	return sha256.Sum256(append([]byte(replicaDomain), digest[:]...))
+}
+
+// ReplicaAt is what a client that has a replica says of it in a round: SHA-256(domain ‖ replica ‖
+// hash of the log's head at the round's start, zeros where a run has no such log). Whoever was shown
+// another history of the run says something else.
+func ReplicaAt(replica, head [32]byte) [32]byte {
+	return sha256.Sum256(append(append([]byte(roundDomain), replica[:]...), head[:]...))
 }
 
 // ExtendReplica is the replica hash after the counted results of a step were applied:

@@ -54,7 +54,10 @@ func Proofs(seed uint64, owners []coordinator.ClientID, lists ...[][32]byte) []c
 	return witnesses
 }
 
+// Run names the run of Round.
+var Run = wire.HostedRun([]byte(RunID))
+
 // Announcement returns what a trainer says of its result in Round.
 func Announcement(batch assign.BatchID, blob, replica [32]byte) wire.ResultAnnouncement {
-	return wire.ResultAnnouncement{RunID: RunID, Step: Round().Step, Batch: batch, Blob: blob, Size: 1, Replica: replica}
+	return wire.ResultAnnouncement{Run: Run, Step: Round().Step, Batch: batch, Blob: blob, Size: 1, Replica: replica}
 }

@@ -30,8 +30,9 @@ type Runtime interface {
 // Announcements signs what a client announces and opens what its peers announced.
 type Announcements interface {
 	Sign(a wire.ResultAnnouncement) []byte
-	// Open verifies the signature first. It is called from any goroutine.
-	Open(raw []byte) (identity.ID, wire.ResultAnnouncement, error)
+	// Open verifies the signature, for the run of that hash, before it reads anything. It is
+	// called from any goroutine.
+	Open(raw []byte, run [32]byte) (identity.ID, wire.ResultAnnouncement, error)
 }
 
 // Draws says who does what in a round. It is a function of the round and of the run's
@@ -56,18 +57,15 @@ func (Drawn) Elected(r *coordinator.Round, c coordinator.Config, member int) boo
 	return assign.IsWitness(r.Seed, len(r.Members), int(c.WitnessNodes), member)
 }
 
-// Signed is the Announcements of package wire, for one key and one run.
-type Signed struct {
-	Key   identity.Key
-	RunID string
-}
+// Signed is the Announcements of package wire, for one key.
+type Signed struct{ Key identity.Key }
 
 // Sign implements Announcements.
 func (s Signed) Sign(a wire.ResultAnnouncement) []byte { return wire.SignAnnouncement(s.Key, a) }
 
 // Open implements Announcements.
-func (s Signed) Open(raw []byte) (identity.ID, wire.ResultAnnouncement, error) {
-	return wire.OpenAnnouncement(raw, s.RunID)
+func (Signed) Open(raw []byte, run [32]byte) (identity.ID, wire.ResultAnnouncement, error) {
+	return wire.OpenAnnouncement(raw, run)
 }
 
 // Tasks starts what takes time beside the loop of a client.

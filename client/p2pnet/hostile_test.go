@@ -47,7 +47,7 @@ func (s *saboteur) Put(data []byte) ([32]byte, error) {
 }
 
 func (s *saboteur) Publish(ctx context.Context, message []byte) error {
-	_, a, err := wire.OpenAnnouncement(message, run)
+	_, a, err := wire.OpenAnnouncement(message, clienttest.Run)
 	if err != nil {
 		return err
 	}

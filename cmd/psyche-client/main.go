@@ -19,6 +19,7 @@ import (
 	"github.com/psyche-go/psyche/cmd/internal/numbers"
 	"github.com/psyche-go/psyche/cmd/internal/onchain"
 	"github.com/psyche-go/psyche/cmd/internal/published"
+	"github.com/psyche-go/psyche/follow"
 )
 
 // commands lists what the program can do, in the order of its help.
@@ -39,7 +40,7 @@ type commands struct {
 
 const description = `Train language models together, or alone.
 
-Exit codes: 0 done; 1 failed; 2 wrong command line; 4 the run or its server refused; 5 the server cannot be reached, or is not the right one; 130 interrupted.`
+Exit codes: 0 done; 1 failed; 2 wrong command line; 4 the run or its server refused; 5 the server cannot be reached, or is not the right one; 7 the server does not tell the truth about the run; 130 interrupted.`
 
 // Exit codes of the program, with the meanings that those of psyche have. Help and
 // documentation list them.
@@ -48,6 +49,7 @@ const (
 	exitUsage       = 2
 	exitRefused     = 4
 	exitConnection  = 5
+	exitLie         = 7
 	exitInterrupted = 130
 )
 
@@ -134,8 +136,11 @@ func exitCode(err error) int {
 	if _, wrong := errors.AsType[usageError](err); wrong || errors.Is(err, onchain.ErrFlags) {
 		return exitUsage
 	}
+	if _, lied := errors.AsType[*follow.Lie](err); lied {
+		return exitLie
+	}
 	switch {
-	case errors.Is(err, tcp.ErrUnreachable), errors.Is(err, tcp.ErrUntrusted), onchain.IsConnection(err):
+	case errors.Is(err, tcp.ErrUnreachable), errors.Is(err, tcp.ErrUntrusted), errors.Is(err, follow.ErrGenesis), onchain.IsConnection(err):
 		return exitConnection
 	case errors.Is(err, tcp.ErrRefused), errors.Is(err, backend.ErrWrongRun), errors.Is(err, backend.ErrDuplicateKey), onchain.IsRefusal(err):
 		return exitRefused

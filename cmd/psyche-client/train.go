@@ -199,7 +199,7 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 		uploads.start(c.RunID, c.CheckpointDir, logger, member.Uploaded)
 	}
 	if err := member.Run(ctx); err != nil {
-		return err
+		return keepEvidence(err, c.CheckpointDir)
 	}
 	measuring.complete(ctx, c.FinalWait)
 	return nil

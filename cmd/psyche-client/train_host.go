@@ -27,6 +27,8 @@ type hostFlags struct {
 	ServerKey    string `help:"Key that the server must have, in base58; the server logs it. Without it the key that is seen first is remembered in --known-servers." placeholder:"KEY" env:"SERVER_KEY"`
 	KnownServers string `help:"File that remembers the keys of servers. Default: psyche/known_servers in the user's folder for configuration." placeholder:"FILE" env:"PSYCHE_KNOWN_SERVERS" type:"path"`
 
+	Genesis string `help:"Hash that the run must have, as psyche run create and psyche run status print it." placeholder:"HASH" env:"RUN_GENESIS"`
+
 	onchain.RunFlags `embed:""`
 }
 
@@ -45,6 +47,9 @@ func (f *hostFlags) checkHost(ctx context.Context) error {
 		if _, err := identity.ParseID(f.ServerKey); err != nil {
 			return fmt.Errorf("--server-key: %w", err)
 		}
+	}
+	if _, err := tcp.ParseRun(f.Genesis); err != nil {
+		return fmt.Errorf("--genesis: %w", err)
 	}
 	return checkServerAddr(ctx, f.ServerAddr)
 }
@@ -68,8 +73,12 @@ func (f *hostFlags) reach(ctx context.Context, runID string, key identity.Key, a
 	if err != nil {
 		return runHost{}, err
 	}
+	run, err := tcp.ParseRun(f.Genesis)
+	if err != nil {
+		return runHost{}, err
+	}
 	host, err := dial(ctx, tcp.Options{
-		Addr: f.ServerAddr, RunID: runID, Key: key, Addrs: addrs, Logger: logger,
+		Addr: f.ServerAddr, RunID: runID, Run: run, Key: key, Addrs: addrs, Logger: logger,
 		ServerKey: serverKey, KnownServers: knownServers, MaxElapsed: f.ServerTimeout,
 	})
 	return runHost{host, host.Host, host.Close}, err

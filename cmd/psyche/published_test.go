@@ -84,8 +84,9 @@ func TestServerTakesPublishedFlags(t *testing.T) {
 	if err != nil || len(exported) != 1 {
 		t.Fatal(exported, err)
 	}
-	if state, _, err := server.Replay(exported[0], nil); err != nil || state.Config.WarmupTime != 7500 {
-		t.Errorf("a Warmup of 7.5 s is not in the run's state: %v, %v", state.Config, err)
+	log, _, err := server.Replay(exported[0], nil)
+	if err != nil || log.State.Config.WarmupTime != 7500 {
+		t.Errorf("a Warmup of 7.5 s is not in the run's state: %v, %v", log, err)
 	}
 	if events, err := os.ReadFile(filepath.Join(saved, "events.jsonl")); err != nil || !strings.Contains(string(events), `"kind":"started"`) {
 		t.Errorf("no event log beside the journal: %v\n%s", err, events)

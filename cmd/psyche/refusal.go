@@ -6,8 +6,8 @@ import (
 	"math"
 
 	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/follow"
 	"github.com/psyche-go/psyche/identity"
-	"github.com/psyche-go/psyche/server"
 )
 
 // refusal is a no of a run's rules, in words that say what to do about it.
@@ -33,7 +33,7 @@ func (a asked) explain(err error) error {
 	if !ok || a.state == nil {
 		return err
 	}
-	return refusal{server.ActionName(a.action) + ": " + a.reason(code), err}
+	return refusal{follow.ActionName(a.action) + ": " + a.reason(code), err}
 }
 
 func (a asked) reason(code coordinator.Code) string {

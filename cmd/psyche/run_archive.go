@@ -131,7 +131,7 @@ func (c *runReplay) replayArchive(to console) error {
 	if summary.Torn > 0 {
 		_, _ = fmt.Fprintf(to.err, "psyche: the last %d bytes are an unfinished write and were left out\n", summary.Torn)
 	}
-	run := status.Of(&state)
+	run := status.Of(&state, [32]byte{})
 	if c.JSON {
 		return printJSON(to.out, run)
 	}

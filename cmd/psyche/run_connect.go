@@ -14,6 +14,7 @@ import (
 	"github.com/psyche-go/psyche/cmd/internal/onchain"
 	"github.com/psyche-go/psyche/config"
 	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/follow"
 	"github.com/psyche-go/psyche/identity"
 )
 
@@ -22,6 +23,7 @@ type connectFlags struct {
 	ServerAddr   string         `env:"SERVER_ADDR" placeholder:"HOST:PORT" help:"The run's server."`
 	ServerKey    string         `env:"SERVER_KEY" placeholder:"KEY" help:"Key that the server must have, in base58. Without it the key that is seen first is remembered in --known-servers."`
 	KnownServers string         `env:"PSYCHE_KNOWN_SERVERS" type:"path" placeholder:"FILE" help:"File that remembers the keys of servers. Default: psyche/known_servers in the user's folder for configuration."`
+	Genesis      string         `env:"RUN_GENESIS" placeholder:"HASH" help:"Hash that the run must have, as psyche run create and psyche run status print it."`
 	Timeout      *time.Duration `placeholder:"TIME" help:"Give up after this time. Default: 10s, and 5m on a chain."`
 }
 
@@ -60,11 +62,15 @@ func (c connectFlags) options(runID string, key identity.Key, errs io.Writer) (t
 			return tcp.Options{}, usagef("--server-key: %w", err)
 		}
 	}
+	run, err := tcp.ParseRun(c.Genesis)
+	if err != nil {
+		return tcp.Options{}, usagef("--genesis: %w", err)
+	}
 	serverKey, known, err := secure.Choose(c.ServerKey, c.KnownServers, func(address string, key identity.ID) {
 		_, _ = fmt.Fprintf(errs, "psyche: the server %s is new; its key is %s: check it with its operator\n", address, key)
 	})
 	o := tcp.Options{
-		Addr: c.ServerAddr, RunID: runID, Key: key, Observe: true,
+		Addr: c.ServerAddr, RunID: runID, Run: run, Key: key, Observe: true,
 		ServerKey: serverKey, KnownServers: known, MaxElapsed: serverTimeout,
 	}
 	if c.Timeout != nil {
@@ -139,5 +145,5 @@ func isRefusal(err error) bool {
 
 // isConnection reports whether there is no server, or not the right one.
 func isConnection(err error) bool {
-	return errors.Is(err, tcp.ErrUnreachable) || errors.Is(err, tcp.ErrUntrusted) || onchain.IsConnection(err)
+	return errors.Is(err, tcp.ErrUnreachable) || errors.Is(err, follow.ErrGenesis) || errors.Is(err, tcp.ErrUntrusted) || onchain.IsConnection(err)
 }

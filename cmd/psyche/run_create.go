@@ -71,10 +71,11 @@ func (c *runCreate) Run(ctx context.Context, to console) error {
 	}
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
-	if err := tcp.Create(ctx, o, genesis); err != nil {
+	hash, err := tcp.Create(ctx, o, genesis)
+	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(to.out, "run %s is on %s, its main authority is %s\n", run.RunID, c.ServerAddr, key.ID())
+	_, err = fmt.Fprintf(to.out, "run %s is on %s, its main authority is %s\nits hash, which others may pin with --genesis, is %x\n", run.RunID, c.ServerAddr, key.ID(), hash)
 	return err
 }
 

@@ -49,7 +49,7 @@ func (c *runExport) Run(ctx context.Context, to console) error {
 	if err = errors.Join(err, partial.Sync(), partial.Chmod(0o644), partial.Close()); err != nil {
 		return err
 	}
-	state, summary, err := server.Replay(partial.Name(), nil)
+	log, summary, err := server.Replay(partial.Name(), nil)
 	if err != nil {
 		return fmt.Errorf("the server sent a log that does not verify: %w", err)
 	}
@@ -57,6 +57,6 @@ func (c *runExport) Run(ctx context.Context, to console) error {
 	if err := os.Link(partial.Name(), c.Output); err != nil {
 		return fmt.Errorf("export: %w", err)
 	}
-	_, err = fmt.Fprintf(to.out, "%s: %d records of run %s, %d bytes, verified; state %x\n", c.Output, summary.Entries, state.RunID, summary.Size, state.Hash())
+	_, err = fmt.Fprintf(to.out, "%s: %d records of run %s (%x), %d bytes, verified; state %x\n", c.Output, summary.Entries, log.State.RunID, log.Run(), summary.Size, log.State.Hash())
 	return err
 }

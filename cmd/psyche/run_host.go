@@ -100,21 +100,26 @@ func (f *hostFlags) bound(ctx context.Context) (context.Context, context.CancelF
 	return f.within(ctx, serverTimeout)
 }
 
-// look returns the newest state of a run. Anybody may look, so the key is one that nobody knows.
+// look returns the newest state of a run.
 func (f *hostFlags) look(ctx context.Context, runID string, errs io.Writer) (*coordinator.State, error) {
+	seen, err := f.lookAt(ctx, runID, errs)
+	return seen.State, err
+}
+
+// lookAt returns what the host of a run shows. Anybody may look, so the key is one that nobody knows.
+func (f *hostFlags) lookAt(ctx context.Context, runID string, errs io.Writer) (backend.Update, error) {
 	key, err := identity.Generate(rand.Reader)
 	if err != nil {
-		return nil, err
+		return backend.Update{}, err
 	}
 	ctx, cancel := f.bound(ctx)
 	defer cancel()
 	host, err := f.dial(ctx, runID, key, errs)
 	if err != nil {
-		return nil, err
+		return backend.Update{}, err
 	}
 	defer func() { _ = host.Close() }()
-	update, err := firstUpdate(ctx, host)
-	return update.State, err
+	return firstUpdate(ctx, host)
 }
 
 // firstUpdate waits for the state of the run.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/follow"
 	"github.com/psyche-go/psyche/server"
 	"github.com/psyche-go/psyche/server/status"
 	"github.com/psyche-go/psyche/solana/archive"
@@ -29,7 +30,7 @@ func (c *runReplay) Run(to console) error {
 		return c.replayArchive(to)
 	}
 	began, records := time.Now(), 0
-	visit := func(r server.Record, s *coordinator.State) error {
+	visit := func(r follow.Record, s *coordinator.State) error {
 		records++
 		if !c.States {
 			return nil
@@ -37,7 +38,7 @@ func (c *runReplay) Run(to console) error {
 		_, err := fmt.Fprintf(to.out, "%d %s %x\n", records-1, r, s.Hash())
 		return err
 	}
-	state, summary, err := server.Replay(c.File, visit)
+	log, summary, err := server.Replay(c.File, visit)
 	if err != nil {
 		return err
 	}
@@ -46,7 +47,7 @@ func (c *runReplay) Run(to console) error {
 			return err
 		}
 	}
-	run := status.Of(&state)
+	run := status.Of(&log.State, log.Run())
 	if c.JSON {
 		return printJSON(to.out, run)
 	}

@@ -20,18 +20,18 @@ type runStatus struct {
 
 // Run shows how far a run is.
 func (c *runStatus) Run(ctx context.Context, to console) error {
-	state, err := c.look(ctx, c.RunID, to.err)
+	seen, err := c.lookAt(ctx, c.RunID, to.err)
 	if err != nil {
 		return err
 	}
-	run := status.Of(state)
+	run := status.Of(seen.State, seen.Run)
 	if c.JSON {
 		return printJSON(to.out, run)
 	}
 	if err := run.Print(to.out, time.Now()); err != nil || !c.Given() {
 		return err
 	}
-	return c.printAccount(ctx, to, transaction.PublicKey(state.Host))
+	return c.printAccount(ctx, to, transaction.PublicKey(seen.State.Host))
 }
 
 // printAccount shows what the chain has of a run beside its state. The account is its host.

@@ -109,7 +109,7 @@ func TestRunCreateStatusExportReplay(t *testing.T) {
 	a.does(exitOK, "1 records of run mine", "export", "--run-id", "mine", "--output", log)
 	a.does(exitFailed, "is not overwritten", "export", "--run-id", "mine", "--output", log)
 	code, output := a.plain("run", "replay", "--states", log)
-	if code != exitOK || !strings.Contains(output, "0 create by "+identity.FromSeed([identity.SeedSize]byte{1}).ID().String()) ||
+	if code != exitOK || !strings.Contains(output, "0 genesis by "+identity.FromSeed([identity.SeedSize]byte{1}).ID().String()) ||
 		!strings.Contains(output, "1 records verified") {
 		t.Errorf("replay: exit code %d:\n%s", code, output)
 	}

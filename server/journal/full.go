@@ -10,6 +10,7 @@ import (
 // file is what Journal needs of an *os.File.
 type file interface {
 	io.WriteSeeker
+	io.ReaderAt
 	io.Closer
 	Sync() error
 	Truncate(size int64) error

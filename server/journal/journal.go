@@ -18,8 +18,8 @@ import (
 const MaxPayload = 1 << 20
 
 const (
-	magic      = "psychelog/3\n"
-	oldMagic   = "psychelog/" // formats 1 and 2: other rules of the coordinator, which would replay to another state
+	magic      = "psychelog/4\n"
+	oldMagic   = "psychelog/" // formats 1 to 3: other rules of the coordinator, which would replay to another state
 	headerSize = 4 + sha256.Size + 4
 )
 
@@ -28,7 +28,7 @@ var (
 	// ErrDamaged says that a file holds something that no writer left there.
 	ErrDamaged = errors.New("journal is damaged")
 	// ErrVersion says that a journal was written in an earlier format.
-	ErrVersion = errors.New("journal of an earlier format, this program reads and writes 3")
+	ErrVersion = errors.New("journal of an earlier format, this program reads and writes 4")
 	// ErrLocked says that another process has the file open for writing.
 	ErrLocked = errors.New("journal is in use by another process; stop that one first")
 	// ErrPosition says that a file does not hold the entries that a Position says it does.
@@ -204,6 +204,44 @@ func (j *Journal) Commit() error {
 	return nil
 }
 
+// ReadAt reads what is on the disk; any goroutine may call it while the journal is open.
+func (j *Journal) ReadAt(b []byte, offset int64) (int, error) { return j.file.ReadAt(b, offset) }
+
+// EntryHead is how many bytes an entry has before its payload, EntryTail how many behind it.
+const (
+	EntryHead = headerSize
+	EntryTail = sha256.Size
+)
+
+// PayloadSize reads from the first bytes of an entry how long its payload is.
+func PayloadSize(head []byte) int { return int(binary.BigEndian.Uint32(head)) }
+
+// First is the offset of the first entry.
+const First = int64(len(magic))
+
+// OpenTemporary makes a journal that ends with the process: nobody else sees it, and nothing waits
+// for the disk.
+func OpenTemporary() (*Journal, error) {
+	made, err := os.CreateTemp("", "psyche-*.journal")
+	if err != nil {
+		return nil, fmt.Errorf("make a journal: %w", err)
+	}
+	if err := errors.Join(os.Remove(made.Name()), writeMagic(made)); err != nil {
+		return nil, fmt.Errorf("make a journal: %w", errors.Join(err, made.Close()))
+	}
+	return &Journal{file: unsynced{made}, size: First}, nil
+}
+
+func writeMagic(f *os.File) error {
+	_, err := f.WriteString(magic)
+	return err
+}
+
+// unsynced is a file of which nothing is left after the process.
+type unsynced struct{ *os.File }
+
+func (unsynced) Sync() error { return nil }
+
 // Size returns the bytes of the file that are known to be on the disk.
 func (j *Journal) Size() int64 { return j.size }
 
@@ -243,7 +281,7 @@ func read(source io.Reader, replay func([]byte) error) (Summary, error) {
 	if err != nil {
 		return summary, err
 	}
-	if text := string(start[:]); text == oldMagic+"1\n" || text == oldMagic+"2\n" {
+	if text := string(start[:]); text == oldMagic+"1\n" || text == oldMagic+"2\n" || text == oldMagic+"3\n" {
 		return summary, fmt.Errorf("%w: go on with the program that wrote it, or move it away and begin a new run from the checkpoint of the old one", ErrVersion)
 	}
 	if string(start[:]) != magic {

@@ -20,6 +20,7 @@ import (
 // Run is what there is to say about a run. Keys are in base58, hashes in hexadecimal.
 type Run struct {
 	RunID      string     `json:"run_id"`
+	RunHash    string     `json:"run_hash,omitempty"` // names the run in everything that is signed
 	Host       string     `json:"host"`
 	Authority  Authority  `json:"authority"`
 	Closed     bool       `json:"closed"`
@@ -120,11 +121,11 @@ type Config struct {
 	VerificationPercent         uint8   `json:"verification_percent"`
 }
 
-// Of describes a state.
-func Of(s *coordinator.State) Run {
+// Of describes a state of the run of that hash, zero if it is not known.
+func Of(s *coordinator.State, named [32]byte) Run {
 	hash := s.Hash()
 	run := Run{
-		RunID: s.RunID, Host: name(s.Host), Authority: authorityOf(&s.Authority), Closed: s.Closed, State: s.RunState.String(), Since: seconds(s.StateStart),
+		RunID: s.RunID, RunHash: hashText(named), Host: name(s.Host), Authority: authorityOf(&s.Authority), Closed: s.Closed, State: s.RunState.String(), Since: seconds(s.StateStart),
 		Epoch: s.Progress.Epoch, Step: s.Progress.Step, TotalSteps: s.Config.TotalSteps, DataIndex: s.Progress.DataIndex,
 		Members: clients(s, s.Epoch.Clients), Exited: clients(s, s.Epoch.Exited), Pending: []string{},
 		Uploads: []Upload{}, Lapses: []Lapse{},
@@ -208,6 +209,9 @@ func (r Run) Print(to io.Writer, now time.Time) error {
 		_, _ = fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, values...)) // Flush has the error
 	}
 	line("run", "%s", r.RunID)
+	if r.RunHash != "" {
+		line("hash", "%s", r.RunHash)
+	}
 	line("state", "%s", r.stateText(now))
 	line("progress", "epoch %d, step %d of %d, %d sequences", r.Epoch, r.Step, r.TotalSteps, r.DataIndex)
 	if r.Round != nil {
@@ -255,6 +259,14 @@ func (r Run) stateText(now time.Time) string {
 		text += fmt.Sprintf(" for %s", max(0, now.Sub(time.UnixMilli(int64(r.Since*1000)))).Round(time.Second))
 	}
 	return text
+}
+
+// hashText returns a hash in hexadecimal, nothing for none.
+func hashText(hash [32]byte) string {
+	if hash == ([32]byte{}) {
+		return ""
+	}
+	return fmt.Sprintf("%x", hash)
 }
 
 // title names the first line of a list.

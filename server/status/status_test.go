@@ -40,7 +40,7 @@ func inWarmup(t *testing.T) *coordinator.State {
 }
 
 func TestRunIsTheSameThroughJSON(t *testing.T) {
-	want := status.Of(inWarmup(t))
+	want := status.Of(inWarmup(t), [32]byte{7})
 	text, err := json.Marshal(want)
 	if err != nil {
 		t.Fatal(err)
@@ -61,7 +61,7 @@ func TestPrint(t *testing.T) {
 	state := inWarmup(t)
 	state.Uploads = []coordinator.Upload{{Step: 5, Place: coordinator.Place{Kind: coordinator.CheckpointGcs, Repo: "bucket", Revision: "run-step5"}}}
 	state.Lapses = []coordinator.Lapse{{First: 6, Last: 7}}
-	run := status.Of(state)
+	run := status.Of(state, [32]byte{7})
 	var text strings.Builder
 	if err := run.Print(&text, time.UnixMilli(int64(run.Since*1000)+65_000)); err != nil {
 		t.Fatal(err)

@@ -7,7 +7,7 @@
 //
 //	host                          client
 //	Challenge                 →
-//	                          ←   Hello       (run, role, addresses; signed over the challenge
+//	                          ←   Hello       (run, its hash, role, addresses; signed over the challenge
 //	                                          and the key that the host has proved with TLS)
 //	Welcome, Peers, State     →               or Refusal, and the host hangs up
 //	                          ←   Submit      (request id, signed action)

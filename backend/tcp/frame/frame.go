@@ -7,13 +7,17 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/psyche-go/psyche/follow"
+	"github.com/psyche-go/psyche/identity"
 )
 
 // Caps on the bytes after the length, by direction.
 const (
-	MaxToHost   = 64 << 10 // from a client
-	MaxHello    = 2 << 10  // from a client that is not known yet
-	MaxToClient = 1 << 20  // from a host
+	MaxToHost   = 64 << 10                                // from a client
+	MaxHello    = 2 << 10                                 // from a client that is not known yet
+	MaxToClient = 1 << 20                                 // from a host
+	MaxWelcome  = 1 + identity.IDSize + follow.MaxGenesis // from a host that is not known yet
 )
 
 // A host sends a Ping every PingInterval. Each side takes the connection for dead when it
@@ -53,6 +57,9 @@ const (
 	TypeCreate
 	TypeReadLog
 	TypeLog
+	TypeFollow
+	TypeRecords
+	TypeWindow
 )
 
 const lengthSize = 4

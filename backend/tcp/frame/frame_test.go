@@ -202,7 +202,7 @@ func FuzzReader(f *testing.F) {
 	f.Add(Append(nil, TypeAck, Ack{Request: 1, Code: 2}.AppendTo(nil)))
 	f.Add(Append(nil, TypeSubmit, Submit{Request: 1, Action: []byte("a")}.AppendTo(nil)))
 	f.Add(Append(nil, TypePeers, AppendPeers(nil, []backend.Peer{{ID: identity.ID{1}, Addrs: []string{"/a"}}})))
-	f.Add(Append(nil, TypeCreate, SignCreate(testKey, []byte("state"))))
+	f.Add(Append(nil, TypeWelcome, Welcome{Host: testKey.ID(), Genesis: []byte("genesis")}.AppendTo(nil)))
 	f.Add(Append(nil, TypeReadLog, ReadLog{Offset: 7}.AppendTo(nil)))
 	f.Add(Append(nil, TypeLog, Log{Offset: 7, Size: 9, Part: []byte("x")}.AppendTo(nil)))
 	f.Add([]byte("GET / HTTP/1.1\r\n\r\n"))
@@ -243,9 +243,6 @@ func checkDecoders(t *testing.T, payload []byte) {
 	same("read-log", readLog.AppendTo(nil), err)
 	log, err := DecodeLog(payload)
 	same("log", log.AppendTo(nil), err)
-	if create, err := OpenCreate(payload); err == nil && create.Creator == testKey.ID() {
-		same("create", SignCreate(testKey, create.State), nil)
-	}
 	if _, err := DecodeRefusal(payload); err != nil && !errors.Is(err, ErrMalformed) {
 		t.Fatalf("refusal: %v", err)
 	}

@@ -8,14 +8,15 @@ import (
 
 	"github.com/psyche-go/psyche/backend"
 	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/follow"
 	"github.com/psyche-go/psyche/identity"
 )
 
 // Version of the protocol. Both sides must have the same one.
-const Version = 5
+const Version = 6
 
 // helloDomain separates signatures of a Hello from all others of the same key.
-const helloDomain = "psyche/tcp/hello/v5"
+const helloDomain = "psyche/tcp/hello/v6"
 
 // MaxReason bounds the text of a Refusal in bytes.
 const MaxReason = 512
@@ -74,6 +75,7 @@ type Hello struct {
 	Sequence uint64
 	Role     Role
 	RunID    string
+	Run      [32]byte // hash of the run; zero when the client does not know it yet
 	Addrs    []string
 }
 
@@ -87,6 +89,7 @@ func (h Hello) Sign(b []byte, key identity.Key, nonce [32]byte, server identity.
 	b = binary.LittleEndian.AppendUint64(b, h.Sequence)
 	b = append(b, byte(h.Role), byte(len(h.RunID)))
 	b = append(b, h.RunID...)
+	b = append(b, h.Run[:]...)
 	b = appendAddrs(b, h.Addrs)
 	signature := key.Sign(helloDomain, signedHello(nonce, server, b[start:]))
 	return append(b, signature[:]...)
@@ -107,6 +110,7 @@ func OpenHello(payload []byte, nonce [32]byte, server identity.ID) (Hello, error
 	d := decoder{rest: body[identity.IDSize:]}
 	h := Hello{ID: id, Sequence: d.uint64(), Role: Role(d.byte())}
 	h.RunID = string(d.bytes(int(d.byte())))
+	copy(h.Run[:], d.bytes(len(h.Run)))
 	h.Addrs = d.addrs()
 	if err := d.end("hello"); err != nil {
 		return Hello{}, err
@@ -127,19 +131,23 @@ func signedHello(nonce [32]byte, server identity.ID, body []byte) []byte {
 
 // Welcome ends a handshake that succeeded.
 type Welcome struct {
-	Host  identity.ID // key that signs the host's own actions
-	Draws [32]byte    // what a run that is begun now has to commit to; zero for who begins none
+	Host    identity.ID // key that signs the host's own actions
+	Draws   [32]byte    // what a run that is begun now has to commit to; zero for who begins none
+	Genesis []byte      // signed bytes that the run began with; empty for who makes a run
 }
 
 // AppendTo appends the payload of the frame.
-func (w Welcome) AppendTo(b []byte) []byte { return append(append(b, w.Host[:]...), w.Draws[:]...) }
+func (w Welcome) AppendTo(b []byte) []byte {
+	return append(append(append(b, w.Host[:]...), w.Draws[:]...), w.Genesis...)
+}
 
-// DecodeWelcome reads the payload of a Welcome.
+// DecodeWelcome reads the payload of a Welcome. Genesis aliases it.
 func DecodeWelcome(payload []byte) (Welcome, error) {
 	d := decoder{rest: payload}
 	var w Welcome
 	copy(w.Host[:], d.bytes(identity.IDSize))
 	copy(w.Draws[:], d.bytes(len(w.Draws)))
+	w.Genesis = d.bytes(min(len(d.rest), follow.MaxGenesis))
 	return w, d.end("welcome")
 }
 
@@ -156,6 +164,7 @@ const (
 	RefusedTimeout                             // the client was too slow
 	RefusedShutdown                            // the host stops
 	RefusedCreation                            // the host does not make this run
+	RefusedPlace                               // the log does not reach as far as the client has it
 )
 
 // Retry reports whether another attempt can succeed without a person changing something.

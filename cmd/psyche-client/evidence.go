@@ -1,0 +1,28 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/psyche-go/psyche/follow"
+)
+
+// keepEvidence writes what a lie of the run's host was found by into a file of its own in a folder,
+// the working directory for none, and adds its name to the error. Other errors stay as they are.
+func keepEvidence(err error, dir string) error {
+	lie, ok := errors.AsType[*follow.Lie](err)
+	if !ok {
+		return err
+	}
+	file, failed := os.CreateTemp(cmp.Or(dir, "."), "evidence-*.json")
+	if failed == nil {
+		_, failed = file.Write(lie.JSON())
+		failed = errors.Join(failed, file.Chmod(0o644), file.Close())
+	}
+	if failed != nil {
+		return fmt.Errorf("%w; the evidence could not be kept: %w", err, failed)
+	}
+	return fmt.Errorf("%w; the evidence is in %s: show it to the other members and to whoever governs the run", err, file.Name())
+}
