@@ -65,7 +65,7 @@ func TestReturnWithinTheEpoch(t *testing.T) {
 						return
 					}
 					o.trainer.OnTrain = func(step uint32, _ assign.BatchID) { mu.Lock(); defer mu.Unlock(); trained[step] = time.Now() }
-					o.Announcements = signed{env.Signed{Key: o.Key, RunID: o.RunID}, mu, counts}
+					o.Announcements = signed{env.Signed{Key: o.Key}, mu, counts}
 					if test.saves {
 						o.CheckpointDir = filepath.Join(w.dir, "saved")
 					}

@@ -202,6 +202,7 @@ func (n *Node) observe(u backend.Update) {
 	}
 	newPeers := n.run.renew(u)
 	if n.ears.run.Load() == nil {
+		n.seat.reveals = newReveals(n.Key, u.Run)
 		n.ears.run.Store(&issuer{run: u.Run, host: identity.ID(u.State.Host), known: make(map[uint32]wire.Head)})
 	}
 	n.ears.step.Store(u.State.Progress.Step)

@@ -22,6 +22,7 @@ type seat struct {
 	waiting waiting   // as it was logged last
 	parting parting   // when the run is finished
 	back    comeback  // into a running epoch
+	reveals reveals   // for the draws of the run
 }
 
 // runCheck is what CheckRun says of a definition of the run.
@@ -38,7 +39,8 @@ func (n *Node) keepSeat() {
 	if i := slices.IndexFunc(s.Pending, n.run.is); i >= 0 {
 		n.seat.acked = time.Time{}
 		// The coordinator counts on pending clients that it believes to hold the model.
-		if !s.Pending[i].HoldsModel || n.models.Held != nil || n.replica != nil || n.holdsCheckpoint() {
+		holds := !s.Pending[i].HoldsModel || n.models.Held != nil || n.replica != nil || n.holdsCheckpoint()
+		if holds && n.seat.reveals.opens(&s.Pending[i], s.Progress.Epoch) {
 			return
 		}
 	} else if !n.needsSeat() {
@@ -48,7 +50,7 @@ func (n *Node) keepSeat() {
 		return
 	}
 	epoch := s.Progress.Epoch
-	join := coordinator.Join{Epoch: epoch}
+	join := coordinator.Join{Epoch: epoch, Commitment: n.seat.reveals.commitment(epoch, n.tasks.Now())}
 	if n.holdsCheckpoint() {
 		join.Holds = s.Model.Checkpoint.Digest
 	}
@@ -66,7 +68,8 @@ func (n *Node) needsSeat() bool {
 	case coordinator.Finished, coordinator.Uninitialized:
 		return false
 	case coordinator.Warmup:
-		return !n.run.isMember() // a member fetches the model, restarted or not
+		member, ok := n.run.state.Member(n.run.myself()) // it fetches the model, restarted or not
+		return !ok || !n.run.isMember() || !n.seat.reveals.opens(member, n.run.state.Progress.Epoch)
 	case coordinator.WaitingForMembers, coordinator.Paused:
 		return true // not pending, see keepSeat
 	case coordinator.Cooldown:

@@ -32,7 +32,12 @@ func (n *Node) warmup() {
 		return
 	}
 	epoch := n.run.state.Progress.Epoch
-	n.errands.submit("ready", n.replica.epoch, coordinator.Ready{Epoch: epoch}, func() {
+	member, _ := n.run.state.Member(n.run.myself())
+	ready, ok := n.seat.reveals.ready(member, epoch, n.tasks.Now())
+	if !ok {
+		return // it asks for another place
+	}
+	n.errands.submit("ready", n.replica.epoch, ready, func() {
 		n.report.log.Info("ready", "epoch", epoch)
 	})
 }

@@ -11,14 +11,21 @@ type Action interface{ action() }
 //
 // With Holds it says that it can load the run's checkpoint by itself, such as from its
 // disk after everybody was gone. Who says so falsely costs the others a Warmup.
+//
+// Its Commitment is the SHA-256 of what its first Ready reveals for the draws of rounds; zero
+// commits to nothing. A pending client may replace it.
 type Join struct {
-	Epoch uint32   // Progress.Epoch that the sender saw: an old Join cannot be replayed
-	Holds [32]byte // digest of the checkpoint that it holds; zero for none
+	Epoch      uint32 // Progress.Epoch that the sender saw: an old Join cannot be replayed
+	Commitment [32]byte
+	Holds      [32]byte // digest of the checkpoint that it holds; zero for none
 }
 
-// Ready says that a member holds the epoch's model (Warmup).
+// Ready says that a member holds the epoch's model (Warmup). It reveals what the member
+// committed to, and commits to what its next Ready will reveal.
 type Ready struct {
-	Epoch uint32
+	Epoch  uint32
+	Reveal [32]byte // zero when it had committed to nothing
+	Next   [32]byte // the new commitment; zero commits to nothing
 }
 
 // Return asks for the own seat in the running epoch back, which the sender left or was dropped

@@ -126,21 +126,22 @@ func (s *State) join(from ClientID, a Join) error {
 	checkpoint := s.Model.Checkpoint
 	holds := !checkpoint.Kind.isOrigin() && a.Holds == checkpoint.Digest
 	if i := indexOf(s.Pending, from); i >= 0 {
+		waiting := &s.Pending[i]
 		switch {
-		case s.Pending[i].HoldsModel == holds:
+		case waiting.HoldsModel == holds && waiting.Commitment == a.Commitment:
 			return ErrDuplicate
-		case holds:
-			s.Pending[i].HoldsModel = true
+		case holds || !waiting.HoldsModel:
+			waiting.HoldsModel, waiting.Commitment = holds, a.Commitment
 			return nil
 		}
-		again := Client{ID: from, ProbationUntil: s.Pending[i].ProbationUntil}
+		again := Client{ID: from, ProbationUntil: waiting.ProbationUntil, Commitment: a.Commitment}
 		s.Pending = append(slices.Delete(s.Pending, i, i+1), again)
 		return nil
 	}
 	if err := s.makeWay(from); err != nil {
 		return err
 	}
-	joins := Client{ID: from, HoldsModel: holds, ProbationUntil: s.credit(from)}
+	joins := Client{ID: from, HoldsModel: holds, ProbationUntil: s.credit(from), Commitment: a.Commitment}
 	if member, ok := s.Member(from); ok && member.State == Healthy {
 		member.State = Withdrawn
 	}
@@ -202,6 +203,10 @@ func (s *State) ready(from ClientID, a Ready) error {
 	if slices.Contains(s.Epoch.Ready, from) {
 		return ErrDuplicate
 	}
+	if !client.reveals(a.Reveal) {
+		return ErrInvalidAction
+	}
+	s.addReveal(client, a)
 	client.HoldsModel = true
 	s.Epoch.Ready = append(s.Epoch.Ready, from)
 	return nil

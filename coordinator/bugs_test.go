@@ -25,7 +25,7 @@ func (r *run) pass() {
 	r.until(RoundWitness)
 	for r.RunState == RoundWitness {
 		r.now += second
-		r.Tick(r.now, r.now)
+		r.Tick(r.now, testDraw(r.now))
 	}
 }
 
@@ -62,7 +62,7 @@ func TestBugQuorumOfFourIsThree(t *testing.T) {
 	s.must("a", proof)
 	s.must("b", proof)
 	s.now += second
-	if s.Tick(s.now, 1) || s.CurrentRound().HasQuorum() {
+	if s.Tick(s.now, testDraw(1)) || s.CurrentRound().HasQuorum() {
 		t.Error("two of four end the round")
 	}
 	for n, want := range []int{0, 1, 2, 2, 3, 4, 4} {
@@ -89,7 +89,7 @@ func TestBugAllWitnessesAreWaitedFor(t *testing.T) {
 		s.must(name, s.witnessOf())
 	}
 	s.now += second
-	if !s.Tick(s.now, 1) || s.RunState != RoundWitness {
+	if !s.Tick(s.now, testDraw(1)) || s.RunState != RoundWitness {
 		t.Error("a quorum that proved everything does not end the round")
 	}
 }
@@ -118,7 +118,7 @@ func TestBugForgedReadiness(t *testing.T) {
 	for range 5 {
 		s.refused("a", Ready{Epoch: epoch}, ErrDuplicate)
 		s.now += second
-		s.Tick(s.now, s.now)
+		s.Tick(s.now, testDraw(s.now))
 	}
 	if s.RunState != Warmup {
 		t.Error("one client started the training alone")
@@ -141,7 +141,7 @@ func TestBugWarmupTimeOutWithTooFewClients(t *testing.T) {
 	s.must("a", Withdraw{Client: clientID("a")})
 	s.must("b", Withdraw{Client: clientID("b")})
 	s.now += 1000 * second
-	s.Tick(s.now, 1)
+	s.Tick(s.now, testDraw(1))
 	if s.RunState != WaitingForMembers || len(s.Epoch.Rounds) != 0 {
 		t.Errorf("%s with %d rounds", s.RunState, len(s.Epoch.Rounds))
 	}
@@ -155,11 +155,11 @@ func TestBugExtraTimeRunsFromTheStateStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := &run{State: state, t: t, now: 1000 * second}
-	s.Tick(s.now, 1)
+	s.Tick(s.now, testDraw(1))
 	s.now += 500 * second
 	s.join("a", "b", "c")
 	for range 5 {
-		s.Tick(s.now, 1)
+		s.Tick(s.now, testDraw(1))
 		if s.RunState != WaitingForMembers {
 			t.Fatal("the epoch starts before waiting_for_members_extra_time")
 		}
@@ -352,7 +352,7 @@ func TestBugSeedsArePredictable(t *testing.T) {
 	seeds := map[uint64]bool{}
 	for seed := range uint64(100) {
 		next := s.Clone()
-		next.Tick(now, seed)
+		next.Tick(now, testDraw(seed))
 		seeds[next.CurrentRound().Seed] = true
 	}
 	if len(seeds) != 100 {

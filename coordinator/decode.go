@@ -80,6 +80,8 @@ func (d *Decoder) Decode(b []byte) (State, error) {
 	in.epoch(&s.Epoch)
 	s.MinimumSince = in.uint64("minimum since")
 	in.bytes(s.SeedChain[:], "seed chain")
+	in.bytes(s.DrawCommitment[:], "commitment of draws")
+	in.bytes(s.Reveals[:], "reveals")
 	s.HostNonce = in.uint64("host nonce")
 	s.Pending = in.clients("pending")
 	s.Departed = in.clients("departed")
@@ -374,6 +376,7 @@ func (d *decoder) clients(field string) []Client {
 		c.Nonce = d.uint64(field)
 		c.ExitedHeight = d.uint32(field)
 		c.OptimizerSince = d.uint32(field)
+		d.bytes(c.Commitment[:], field)
 		bits := d.uint8(field)
 		c.HoldsModel, c.Active, c.Lateness, c.Waited = bits&1 != 0, bits&2 != 0, Lateness(bits>>2&3), bits&16 != 0
 		c.Returns = bits >> 5

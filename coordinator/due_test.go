@@ -14,7 +14,7 @@ func checkDue(t *rapid.T, s *State, now uint64) {
 	before := s.AppendTo(nil)
 	changes := func(at uint64) bool {
 		c := s.Clone()
-		changed := c.Tick(at, 1)
+		changed := c.Tick(at, s.testDraw(1))
 		if changed == bytes.Equal(before, c.AppendTo(nil)) {
 			t.Fatalf("tick says changed %t", changed)
 		}
@@ -74,7 +74,7 @@ func TestDueOfEveryClock(t *testing.T) {
 					now = at
 				}
 			}
-			s.Tick(now, 1)
+			s.Tick(now, testDraw(1))
 		}
 	})
 }

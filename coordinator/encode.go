@@ -13,7 +13,7 @@ const encodingVersion = 6
 // Sizes of encoded parts.
 const (
 	filterSize  = bloom.Bits / 8
-	clientSize  = 32 + 1 + 8 + 4 + 4 + 1 + 4
+	clientSize  = 32 + 1 + 8 + 4 + 4 + 32 + 1 + 4
 	reportSize  = 32 + 32
 	witnessSize = 2 + 2*filterSize + 32 + 32
 	roundSize   = 4 + 4 + 8 + 8 + 8 + 4 + 2 + MaxClients/8 + 2 + 2 + 2 // without its lists
@@ -40,7 +40,7 @@ const MaxStateSize = 1 + 1 + MaxRunIDLength + 32 + 1 + 8 + configSize + maxModel
 	4 + 4 + 8 + 1 + 6*2 + // epoch and lengths of all lists
 	4*MaxClients*clientSize + MaxClients*32 + MaxClients*reportSize +
 	1 + StoredRounds*(roundSize+MaxClients*32+MaxWitnesses*witnessSize) +
-	8 + 32 + 8 + 4 +
+	8 + 3*32 + 8 + 4 +
 	4 + 3*2 + MaxEarlier*recordedSize + MaxUploads*(uploadSize+MaxRepoLength) + MaxLapses*lapseSize
 
 // AppendTo appends the canonical bytes of the state to b: a version byte, then every
@@ -61,6 +61,8 @@ func (s *State) AppendTo(b []byte) []byte {
 	b = s.Epoch.appendTo(b)
 	b = le.AppendUint64(b, s.MinimumSince)
 	b = append(b, s.SeedChain[:]...)
+	b = append(b, s.DrawCommitment[:]...)
+	b = append(b, s.Reveals[:]...)
 	b = le.AppendUint64(b, s.HostNonce)
 	b = appendClients(b, s.Pending)
 	b = appendClients(b, s.Departed)
@@ -213,6 +215,7 @@ func appendClients(b []byte, clients []Client) []byte {
 		b = le.AppendUint64(b, c.Nonce)
 		b = le.AppendUint32(b, c.ExitedHeight)
 		b = le.AppendUint32(b, c.OptimizerSince)
+		b = append(b, c.Commitment[:]...)
 		b = append(b, flags(c.HoldsModel, c.Active)|byte(c.Lateness)<<2|flags(c.Waited, false)<<4|c.Returns<<5)
 		b = le.AppendUint32(b, c.ProbationUntil)
 	}

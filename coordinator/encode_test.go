@@ -38,9 +38,10 @@ func goldenState(t testing.TB) State {
 	s.must("f", Withdraw{Client: clientID("f")})
 	s.startTraining()
 	s.must("host", Withdraw{Client: clientID("d")})
-	s.must("e", Join{Epoch: s.Progress.Epoch})
+	s.must("e", Join{Epoch: s.Progress.Epoch, Commitment: clientID("commitment")})
 	s.witnessAll()
 	s.must("main", SetPaused{Paused: true})
+	s.DrawCommitment, s.Reveals = clientID("draw"), clientID("reveals")
 	s.Epoch.Clients[0].Lateness, s.Epoch.Clients[1].Lateness, s.Epoch.Clients[2].Lateness = Slow, FoundLate, Late // as if witnesses had said so
 	s.Config.ProbationSteps, s.Pending[0].Waited, s.Pending[0].ProbationUntil, s.Uploads[0].Since = 9, true, 12, 7
 	s.Epoch.Clients[0].Returns = 2
@@ -95,11 +96,11 @@ func TestDecodeRefusesEveryTruncation(t *testing.T) {
 func TestDecodeRefusesEarlierEncodings(t *testing.T) {
 	state := goldenState(t)
 	raw := state.AppendTo(nil)
-	raw[0] = 4
+	raw[0] = 5
 	_, err := Decode(raw)
 	var problem *DecodeError
-	if !errors.As(err, &problem) || !errors.Is(err, ErrMalformed) || problem.Version != 4 || !strings.Contains(err.Error(), "state of encoding 4, this program reads 6: go on with") {
-		t.Errorf("encoding 4: %v", err)
+	if !errors.As(err, &problem) || !errors.Is(err, ErrMalformed) || problem.Version != 5 || !strings.Contains(err.Error(), "state of encoding 5, this program reads 6: go on with") {
+		t.Errorf("encoding 5: %v", err)
 	}
 	for _, version := range []byte{0, encodingVersion + 1, 255} {
 		raw[0] = version
@@ -368,7 +369,7 @@ func FuzzDecode(f *testing.F) {
 		_ = state.Accusable()
 		_ = state.Awaited()
 		for i := range uint64(4) {
-			state.Tick(state.StateStart+i<<50, i)
+			state.Tick(state.StateStart+i<<50, testDraw(i))
 		}
 		if err := state.Check(); err != nil {
 			t.Fatalf("after ticks: %v", err)

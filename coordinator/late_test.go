@@ -33,7 +33,7 @@ func (r *run) without(dead []string, lost ...string) (trained uint64) {
 	trained = r.now - begun
 	for r.Progress.Step == step {
 		r.now += second
-		r.Tick(r.now, r.now)
+		r.Tick(r.now, testDraw(r.now))
 	}
 	if accused := r.Accusable(); len(accused) > 0 && r.RunState == RoundTrain {
 		for _, c := range r.Epoch.Clients {

@@ -15,6 +15,7 @@ type Genesis struct {
 	JoinAuthority ClientID // the main authority when zero
 	Permissioned  bool     // only keys that the join authority authorized may join
 	Paused        bool     // begins Paused, to be configured and resumed by the main authority
+	Draws         [32]byte // State.DrawCommitment: zero where the host's draws need not open anything
 	Config        Config
 	Model         Model
 
@@ -56,6 +57,8 @@ func (g Genesis) State() (State, error) {
 		Model:     model,
 		Progress:  g.Progress,
 		SeedChain: sha256.Sum256(append([]byte("psyche/seed/v1"), g.RunID...)),
+
+		DrawCommitment: g.Draws,
 	}
 	if state.Authority.Main == (ClientID{}) {
 		state.Authority.Main = g.Host

@@ -19,6 +19,12 @@ type run struct {
 	nonce uint64
 }
 
+// testDraw is a draw that a number stands for.
+func testDraw(n uint64) (draw [32]byte) {
+	le.PutUint64(draw[:], n)
+	return draw
+}
+
 func newRun(t testing.TB, config Config, names ...string) *run {
 	t.Helper()
 	return newRunOf(t, Genesis{RunID: "walk", Host: host, Config: config, Model: testModel()}, names...)
@@ -69,7 +75,7 @@ func (r *run) until(state RunState) {
 			return
 		}
 		r.now += second
-		r.Tick(r.now, r.now)
+		r.Tick(r.now, testDraw(r.now))
 	}
 	r.t.Fatalf("still %s, want %s", r.RunState, state)
 }
@@ -115,14 +121,14 @@ func (r *run) finishEpoch(digest string) {
 		step := r.Progress.Step
 		for r.Progress.Step == step {
 			r.now += second
-			r.Tick(r.now, r.now)
+			r.Tick(r.now, testDraw(r.now))
 		}
 	}
 	for _, client := range r.Epoch.Clients {
 		r.mustID(client.ID, ReportCheckpoint{Step: r.Progress.Step, Digest: clientID(digest)})
 	}
 	r.now += second
-	r.Tick(r.now, r.now)
+	r.Tick(r.now, testDraw(r.now))
 }
 
 // largestState has every list full.
@@ -159,7 +165,7 @@ func TestSeedsOfRoundsDiffer(t *testing.T) {
 		s.witnessAll()
 		s.until(RoundWitness)
 		s.StateStart -= 10 * second
-		s.Tick(s.now, 7)
+		s.Tick(s.now, testDraw(7))
 	}
 }
 
@@ -183,7 +189,7 @@ func TestNothingIsTrainedTwice(t *testing.T) {
 			s.until(RoundWitness)
 			for s.Progress.Step != step {
 				s.now += second
-				s.Tick(s.now, s.now)
+				s.Tick(s.now, testDraw(s.now))
 			}
 		}
 		if s.Progress.DataIndex != next {
@@ -323,7 +329,7 @@ func TestUnknownActionsAreRefused(t *testing.T) {
 	if err := zero.Apply(host, 1, Join{}); !errors.Is(err, ErrHalted) {
 		t.Errorf("zero state: %v", err)
 	}
-	if zero.Tick(5, 5) || zero.Check() == nil {
+	if zero.Tick(5, testDraw(5)) || zero.Check() == nil {
 		t.Error("the zero state ticks or is valid")
 	}
 }
@@ -352,7 +358,7 @@ func BenchmarkTick(b *testing.B) {
 		now := s.StateStart
 		b.ReportAllocs()
 		for b.Loop() {
-			s.Tick(now, 1)
+			s.Tick(now, testDraw(1))
 		}
 	})
 	b.Run("next round", func(b *testing.B) {
@@ -362,7 +368,7 @@ func BenchmarkTick(b *testing.B) {
 			b.StopTimer()
 			s := full.Clone()
 			b.StartTimer()
-			if !s.Tick(s.StateStart+s.Config.RoundWitnessTime, 1) || s.RunState != RoundTrain {
+			if !s.Tick(s.StateStart+s.Config.RoundWitnessTime, testDraw(1)) || s.RunState != RoundTrain {
 				b.Fatal("no next round")
 			}
 		}

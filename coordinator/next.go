@@ -67,9 +67,9 @@ func (s *State) roundOf(step uint32) Round {
 }
 
 // startRound fixes everything about the next round and begins RoundTrain.
-func (s *State) startRound(now, seed uint64) {
+func (s *State) startRound(now uint64, draw [32]byte) {
 	round := s.roundOf(s.Progress.Step)
-	round.Seed = s.mixSeed(seed)
+	round.Seed = s.mixSeed(draw)
 	elected := len(round.ElectedWitnesses(s.Config))
 	round.WitnessesElected = uint16(elected)
 	round.WitnessesNeeded = uint16(assign.Quorum(elected))
@@ -84,14 +84,22 @@ func (s *State) startRound(now, seed uint64) {
 	s.enter(RoundTrain, now)
 }
 
+// opens reports whether a round may begin with a draw.
+func (s *State) opens(draw [32]byte) bool {
+	return s.DrawCommitment == [32]byte{} || sha256.Sum256(draw[:]) == s.DrawCommitment
+}
+
 // mixSeed extends the seed chain and returns the round's seed, the first eight bytes of
-// sha256(chain ‖ seed as le64 ‖ step as le32). A host that repeats a seed still gets
+// sha256(chain ‖ draw ‖ step as le32 ‖ reveals). A host that repeats a draw still gets
 // another round seed. The eight bytes after them are the batch seed of the round that
 // follows: the first say nothing of them.
-func (s *State) mixSeed(seed uint64) uint64 {
-	message := slices.Clone(s.SeedChain[:])
-	message = le.AppendUint64(message, seed)
+func (s *State) mixSeed(draw [32]byte) uint64 {
+	message := slices.Concat(s.SeedChain[:], draw[:])
 	message = le.AppendUint32(message, s.Progress.Step)
+	message = append(message, s.Reveals[:]...)
 	s.SeedChain = sha256.Sum256(message)
+	if s.DrawCommitment != ([32]byte{}) {
+		s.DrawCommitment = draw
+	}
 	return le.Uint64(s.SeedChain[:8])
 }

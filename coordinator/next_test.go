@@ -88,7 +88,7 @@ func TestBatchesAreKnownOneRoundAhead(t *testing.T) {
 				now += rapid.Uint64Range(0, 40*second).Draw(t, "passed")
 			}
 			last = foretell(&s)
-			if !s.Tick(now, rapid.Uint64().Draw(t, "seed")) {
+			if !s.Tick(now, testDraw(rapid.Uint64().Draw(t, "seed"))) {
 				continue
 			}
 			last.check(t, &s)
@@ -147,7 +147,7 @@ func TestWitnessesAreNotKnownBefore(t *testing.T) {
 	witnesses := map[int]bool{}
 	for seed := range uint64(60) {
 		next := s.Clone()
-		next.Tick(s.now, seed)
+		next.Tick(s.now, testDraw(seed))
 		round := next.CurrentRound()
 		if !slices.Equal(foretold.Assignments(config), round.Assignments(config)) {
 			t.Fatalf("seed %d changes the batches", seed)

@@ -23,11 +23,16 @@ func around(t *rapid.T, n uint32) uint32 {
 	return n + rapid.SampledFrom([]uint32{0, 0, 0, 0, 1, 1<<32 - 1, 2}).Draw(t, "offset")
 }
 
+// someCommitment draws a commitment, to nothing or to the one value that honest clients reveal.
+func someCommitment(t *rapid.T) [32]byte {
+	return rapid.SampledFrom([][32]byte{{}, commitmentTo("v")}).Draw(t, "commitment")
+}
+
 // someAction draws an action that is sometimes right and often hostile.
 func someAction(t *rapid.T, s *State) Action {
 	switch rapid.IntRange(0, 17).Draw(t, "action") {
 	case 0, 1:
-		a := Join{Epoch: around(t, s.Progress.Epoch)}
+		a := Join{Epoch: around(t, s.Progress.Epoch), Commitment: someCommitment(t)}
 		if rapid.IntRange(0, 4).Draw(t, "holds") == 0 {
 			a.Holds = s.Model.Checkpoint.Digest
 		}
@@ -35,7 +40,7 @@ func someAction(t *rapid.T, s *State) Action {
 	case 2:
 		return Return{Epoch: around(t, s.Progress.Epoch)}
 	case 3:
-		return Ready{Epoch: around(t, s.Progress.Epoch)}
+		return Ready{Epoch: around(t, s.Progress.Epoch), Reveal: rapid.SampledFrom([][32]byte{{}, clientID("v")}).Draw(t, "reveal"), Next: someCommitment(t)}
 	case 4, 5:
 		return someWitness(t, s)
 	case 6:
@@ -158,6 +163,9 @@ func TestRandomActionsKeepTheInvariants(t *testing.T) {
 		genesis := Genesis{RunID: "walk", Host: host, Config: config, Model: testModel()}
 		genesis.Model.ColdStartWarmupSteps = rapid.Uint32Range(0, 1).Draw(t, "cold start warmup steps")
 		genesis.Permissioned = rapid.Bool().Draw(t, "permissioned")
+		if rapid.Bool().Draw(t, "committed draws") {
+			genesis.Draws = testLinks[0]
+		}
 		if rapid.Bool().Draw(t, "other authority") {
 			genesis.MainAuthority, genesis.JoinAuthority = clientID("a"), clientID("b")
 		}
@@ -183,14 +191,18 @@ func TestRandomActionsKeepTheInvariants(t *testing.T) {
 			if rapid.IntRange(0, 3).Draw(t, "tick") == 0 {
 				now += rapid.SampledFrom([]uint64{0, 1, second, 5 * second, 30 * second, 70 * second, 1<<64 - 3*second}).Draw(t, "passed") // or 3 s back
 				seed := rapid.Uint64().Draw(t, "seed")
-				changed := live.Tick(now, seed)
+				draw := live.testDraw(seed)
+				if rapid.IntRange(0, 9).Draw(t, "wrong draw") == 0 {
+					draw[31]++
+				}
+				changed := live.Tick(now, draw)
 				if after := live.AppendTo(nil); changed == bytes.Equal(before, after) {
 					t.Fatalf("tick says changed %t\n%s", changed, live.String())
 				}
 				if err := live.Check(); err != nil {
 					t.Fatalf("%v\n%s", err, live.String())
 				}
-				replay.Tick(now, seed)
+				replay.Tick(now, draw)
 				continue
 			}
 			a := someAction(t, &live)
@@ -277,7 +289,7 @@ func TestHonestRunsFinish(t *testing.T) {
 				}
 				actHonestly(t, &state, id, seconds+1)
 			}
-			state.Tick((1000+seconds)*second, seconds)
+			state.Tick((1000+seconds)*second, testDraw(seconds))
 		}
 		t.Fatalf("not finished:\n%s", state.String())
 	})
@@ -301,9 +313,13 @@ func honestAction(s *State, id ClientID) Action {
 	case s.MayReturn(id) && indexOf(s.Epoch.Exited, id) >= 0 && id[0]%2 == 0:
 		return Return{Epoch: s.Progress.Epoch}
 	case !s.isHealthy(id) && !s.IsPending(id):
-		return Join{Epoch: s.Progress.Epoch}
+		return Join{Epoch: s.Progress.Epoch, Commitment: commitmentTo("v")}
 	case s.RunState == Warmup:
-		return Ready{Epoch: s.Progress.Epoch}
+		a := Ready{Epoch: s.Progress.Epoch, Next: commitmentTo("v")}
+		if client, ok := s.Member(id); ok && client.Commitment != ([32]byte{}) {
+			a.Reveal = clientID("v")
+		}
+		return a
 	case s.RunState == Cooldown:
 		return ReportCheckpoint{Step: s.Progress.Step, Digest: [32]byte{byte(s.Progress.Step)}}
 	case s.RunState != RoundTrain && s.RunState != RoundWitness:

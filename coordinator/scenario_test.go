@@ -369,7 +369,7 @@ func (s *scenario) tick(t *testing.T, d *datadriven.TestData) string {
 		}
 		before := s.state.RunState
 		step := s.state.Progress.Step
-		s.state.Tick(s.now, 7)
+		s.state.Tick(s.now, testDraw(7))
 		if after := s.state.RunState; after != before || s.state.Progress.Step != step {
 			fmt.Fprintf(&out, "%s: %s -> %s, epoch %d, step %d\n", seconds(s.now), before, after, s.state.Progress.Epoch, s.state.Progress.Step)
 		}

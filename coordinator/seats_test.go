@@ -258,7 +258,7 @@ func TestProbationSkipsResults(t *testing.T) {
 			r.witnessAll()
 			for r.Progress.Step == step {
 				r.now += second
-				r.Tick(r.now, r.now)
+				r.Tick(r.now, testDraw(r.now))
 			}
 		} else {
 			r.finishEpoch("y" + strconv.Itoa(int(step)))

@@ -121,11 +121,12 @@ type Progress struct {
 type Client struct {
 	ID             ClientID
 	State          ClientState
-	Nonce          uint64 // of its newest accepted action
-	ExitedHeight   uint32 // round of the epoch in which it left
-	OptimizerSince uint32 // first step that its optimizer remembers; 0 when it remembers none
-	HoldsModel     bool   // it said that it holds the model of Model.Checkpoint, and did not join since
-	Active         bool   // an action of it was accepted in this epoch
+	Nonce          uint64   // of its newest accepted action
+	ExitedHeight   uint32   // round of the epoch in which it left
+	OptimizerSince uint32   // first step that its optimizer remembers; 0 when it remembers none
+	Commitment     [32]byte // SHA-256 of what its next Ready reveals; zero when it committed to nothing
+	HoldsModel     bool     // it said that it holds the model of Model.Checkpoint, and did not join since
+	Active         bool     // an action of it was accepted in this epoch
 	Lateness       Lateness
 	ProbationUntil uint32 // first step whose result of it counts; 0 of who was never a member, as far as is known
 	Waited         bool   // it is pending since before the newest round began: nobody knew the draw when it joined
@@ -267,8 +268,14 @@ type State struct {
 	Progress     Progress
 	Epoch        Epoch
 	MinimumSince uint64   // since when InitMinClients wait; 0 while fewer do
-	SeedChain    [32]byte // SHA-256 chain over the seeds that Tick was given for rounds; bytes 8 to 15 are the next round's BatchSeed
-	HostNonce    uint64   // of the host's newest accepted action
+	SeedChain    [32]byte // SHA-256 chain over the draws of rounds and Reveals; bytes 8 to 15 are the next round's BatchSeed
+
+	// DrawCommitment is the SHA-256 of the draw that the next round begins with, which takes its
+	// place then. Zero where draws come from elsewhere, as on a chain.
+	DrawCommitment [32]byte
+	Reveals        [32]byte // what all members together have revealed
+
+	HostNonce uint64 // of the host's newest accepted action
 
 	Pending  []Client // wait for an epoch, in the order in which they become members
 	Departed []Client // left Pending since the epoch number changed: their nonces are still known

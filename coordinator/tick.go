@@ -8,22 +8,23 @@ import (
 
 // Tick moves the run on if something is due at now (Unix milliseconds), at most to the next
 // RunState, and reports whether the state changed. When nothing is due it changes
-// nothing, so anybody may call it at any time; Due says when it has to be. seed is fresh randomness; it is used,
-// mixed with all earlier ones, only when a round starts.
+// nothing, so anybody may call it at any time; Due says when it has to be. draw is what no member
+// knew before; it is used, mixed with all earlier ones, only when a round begins. Where the state
+// has a DrawCommitment no round begins with a draw that does not open it.
 //
 // A clock that was set back delays nothing: times in the future become now.
-func (s *State) Tick(now, seed uint64) (changed bool) {
+func (s *State) Tick(now uint64, draw [32]byte) (changed bool) {
 	adjusted := s.adjustClock(now)
 	var moved bool
 	switch s.RunState {
 	case WaitingForMembers:
 		moved = s.tickWaitingForMembers(now)
 	case Warmup:
-		moved = s.tickWarmup(now, seed)
+		moved = s.tickWarmup(now, draw)
 	case RoundTrain:
 		moved = s.tickRoundTrain(now)
 	case RoundWitness:
-		moved = s.tickRoundWitness(now, seed)
+		moved = s.tickRoundWitness(now, draw)
 	case Cooldown:
 		moved = s.tickCooldown(now)
 	case Paused:
@@ -77,7 +78,7 @@ func (s *State) tickWaitingForMembers(now uint64) bool {
 	return true
 }
 
-func (s *State) tickWarmup(now, seed uint64) bool {
+func (s *State) tickWarmup(now uint64, draw [32]byte) bool {
 	if s.PendingPause {
 		s.membersToPending()
 		s.pause(now)
@@ -89,7 +90,7 @@ func (s *State) tickWarmup(now, seed uint64) bool {
 		s.waitForMembers(now)
 		return true
 	}
-	if !s.phase().isOver(now) {
+	if !s.phase().isOver(now) || !s.opens(draw) {
 		return changed
 	}
 	if len(s.Epoch.Ready) == 0 {
@@ -101,7 +102,7 @@ func (s *State) tickWarmup(now, seed uint64) bool {
 		client.HoldsModel = holders.has(client.ID)
 	}
 	s.ColdStart = false // Epoch.ColdStart has it from here on
-	s.startRound(now, seed)
+	s.startRound(now, draw)
 	return true
 }
 
@@ -219,21 +220,22 @@ func (s *State) silentWitnesses() (healthy []silentWitness) {
 	return healthy
 }
 
-func (s *State) tickRoundWitness(now, seed uint64) bool {
-	if !s.phase().isOver(now) {
+func (s *State) tickRoundWitness(now uint64, draw [32]byte) bool {
+	round := s.CurrentRound()
+	ends := !round.HasQuorum() || s.endsBefore(s.Progress.Step+1)
+	if !s.phase().isOver(now) || !ends && !s.opens(draw) {
 		return false
 	}
-	round := s.CurrentRound()
 	s.removeLeavers(round.Height)
 	s.keepFindings()
 	s.Progress.Step++
 	if s.Config.EpochTime != 0 && s.Epoch.LastStep == 0 && elapsed(s.Epoch.StartTime, now, s.Config.EpochTime) {
 		s.Epoch.LastStep = s.Progress.Step + 1 // two more rounds
 	}
-	if !round.HasQuorum() || s.endsBefore(s.Progress.Step) {
+	if ends {
 		s.enter(Cooldown, now)
 	} else {
-		s.startRound(now, seed)
+		s.startRound(now, draw)
 	}
 	return true
 }

@@ -61,7 +61,7 @@ func TestClockOfWholeSeconds(t *testing.T) {
 			}
 			for range int(Paused) {
 				phase, since := state.RunState, state.StateStart
-				if !state.Tick(now, now) {
+				if !state.Tick(now, testDraw(now)) {
 					break
 				}
 				if now-since >= waits[phase]+2*second && waits[phase] > 0 {

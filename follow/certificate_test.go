@@ -28,7 +28,7 @@ func certified(t testing.TB, members int) (*Follower, []identity.Key, []identity
 		}
 	}
 	for now := uint64(1_000_000); f.State.RunState != coordinator.Warmup; now += 60_000 {
-		if _, err := f.Apply(tick(now, now)); err != nil {
+		if _, err := f.Apply(tick(now, [32]byte{1})); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -2,6 +2,7 @@ package follow
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"errors"
 	"testing"
 
@@ -14,6 +15,9 @@ import (
 
 var hostKey, authority = backendtest.Key(9), backendtest.Key(1)
 
+// draw is what the first round of these runs begins with.
+var draw = [32]byte{7}
+
 // first returns the state that the runs of these tests begin with.
 func first(t testing.TB) coordinator.State {
 	t.Helper()
@@ -23,6 +27,7 @@ func first(t testing.TB) coordinator.State {
 	}
 	state.Authority.Main = coordinator.ClientID(authority.ID())
 	state.Authority.Join = state.Authority.Main
+	state.DrawCommitment = sha256.Sum256(draw[:])
 	return state
 }
 
@@ -49,7 +54,9 @@ func action(f *Follower, key identity.Key, nonce uint64, a coordinator.Action) [
 	return append([]byte{byte(KindAction)}, wire.SignAction(key, f.Run(), nonce, a)...)
 }
 
-func tick(now, seed uint64) []byte { return Record{Kind: KindTick, Now: now, Seed: seed}.AppendTo(nil) }
+func tick(now uint64, draw [32]byte) []byte {
+	return Record{Kind: KindTick, Now: now, Draw: draw}.AppendTo(nil)
+}
 
 // TestChainIsThatOfAJournal compares heads with the hashes that the journal's file has.
 func TestChainIsThatOfAJournal(t *testing.T) {
@@ -80,8 +87,8 @@ func TestFollowing(t *testing.T) {
 	}
 	for state.RunState != coordinator.RoundTrain {
 		now += 60_000
-		take(tick(now, now))
-		if !state.Tick(now, now) {
+		take(tick(now, draw))
+		if !state.Tick(now, draw) {
 			t.Fatal("nothing is due")
 		}
 	}
@@ -95,12 +102,12 @@ func TestFollowing(t *testing.T) {
 	if s := f.Starts(); len(s) != 1 || s[0].Step != 1 || s[0].Index != uint64(records-1) {
 		t.Errorf("starts %+v", s)
 	}
-	take(tick(now-1, 0)) // the clock was set back, which begins no round
+	take(tick(now-1, [32]byte{})) // the clock was set back, which begins no round
 	if s := f.Starts(); len(s) != 1 {
 		t.Errorf("starts %+v", s)
 	}
 	resumed := Resume(f.Genesis(), f.State.Clone(), f.Head(), nil)
-	if _, err := resumed.Apply(tick(now-2, 0)); err != nil || len(resumed.Starts()) != 0 {
+	if _, err := resumed.Apply(tick(now-2, [32]byte{})); err != nil || len(resumed.Starts()) != 0 {
 		t.Errorf("a follower that began within a round knows starts %+v, %v", resumed.Starts(), err)
 	}
 }
@@ -119,8 +126,8 @@ func TestLiesAreFound(t *testing.T) {
 		"nothing":              func(*Follower) []byte { return nil },
 		"an unknown kind":      func(*Follower) []byte { return []byte{99} },
 		"a second genesis":     func(f *Follower) []byte { return Record{Kind: KindGenesis, Genesis: f.Genesis()}.AppendTo(nil) },
-		"an idle tick":         func(*Follower) []byte { return tick(1, 1) },
-		"a long tick":          func(*Follower) []byte { return append(tick(1, 1), 0) },
+		"an idle tick":         func(*Follower) []byte { return tick(1, draw) },
+		"a long tick":          func(*Follower) []byte { return append(tick(1, draw), 0) },
 		"a false digest":       func(*Follower) []byte { return Record{Kind: KindDigest, Digest: [32]byte{1}}.AppendTo(nil) },
 		"a digest that is cut": func(*Follower) []byte { return []byte{byte(KindDigest), 1} },
 		"a refused action":     func(f *Follower) []byte { return action(f, backendtest.Key(2), 1, coordinator.Ready{}) },
@@ -161,6 +168,7 @@ func TestGenesisIsRefused(t *testing.T) {
 		"another salt":                func() []byte { b := bytes.Clone(good); b[genesisPrefix-1] ^= 1; return b }(),
 		"another state":               func() []byte { b := bytes.Clone(good); b[len(b)-1] ^= 1; return b }(),
 		"signed by nobody of the run": sign(backendtest.Key(3), none),
+		"without draws":               sign(authority, func(s *coordinator.State) { s.DrawCommitment = [32]byte{} }),
 		"under way":                   sign(authority, func(s *coordinator.State) { s.HostNonce = 3 }),
 		"no state of a run":           SignGenesis(authority, [32]byte{}, []byte("state")),
 	}
@@ -189,7 +197,7 @@ func FuzzRecord(f *testing.F) {
 	run := begun(f)
 	f.Add(Record{Kind: KindGenesis, Genesis: run.Genesis()}.AppendTo(nil))
 	f.Add(Record{Kind: KindDigest, Digest: run.State.Hash()}.AppendTo(nil))
-	f.Add(tick(5, 6))
+	f.Add(tick(5, [32]byte{6}))
 	f.Add(action(run, authority, 1, coordinator.Join{}))
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		if record, err := Decode(payload, run.Run()); err == nil && !bytes.Equal(record.AppendTo(nil), payload) {

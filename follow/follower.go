@@ -118,7 +118,7 @@ func newestStep(s *coordinator.State) uint32 {
 func (f *Follower) act(record Record) error {
 	switch record.Kind {
 	case KindTick:
-		if !f.State.Tick(record.Now, record.Seed) {
+		if !f.State.Tick(record.Now, record.Draw) {
 			return fmt.Errorf("%w: the %s has no effect", ErrRecord, record)
 		}
 	case KindAction:

@@ -69,10 +69,13 @@ func (g Genesis) First() (coordinator.State, error) {
 		return state, fmt.Errorf("%w: it is signed by %s, neither by the main authority that it names, %s, nor by the host %s",
 			ErrGenesis, g.Signer, main, identity.ID(state.Host))
 	}
+	if state.DrawCommitment == ([32]byte{}) {
+		return state, fmt.Errorf("%w: it commits the host to no draws, so that it could choose them", ErrGenesis)
+	}
 	fresh, err := coordinator.Genesis{
 		RunID: state.RunID, Host: state.Host, MainAuthority: state.Authority.Main, JoinAuthority: state.Authority.Join,
 		Permissioned: state.Authority.Permissioned, Paused: state.RunState == coordinator.Paused,
-		Config: state.Config, Model: state.Model,
+		Config: state.Config, Model: state.Model, Draws: state.DrawCommitment,
 		Progress: state.Progress, // it may continue an older run
 	}.State()
 	if err != nil {

@@ -18,7 +18,7 @@ type Kind uint8
 // The kinds of records. The first record of a log, and no other, is a genesis.
 const (
 	KindGenesis Kind = iota + 1 // the signed genesis, the bytes as they were sent
-	KindTick                    // time and seed of a Tick that changed the state
+	KindTick                    // time and draw of a Tick that changed the state
 	KindAction                  // signed action, the bytes as they were sent
 	KindDigest                  // SHA-256 of the state, which it does not change
 )
@@ -27,7 +27,7 @@ const (
 const MaxRecord = 1 + max(MaxGenesis, wire.MaxActionSize)
 
 // tickSize is the size of a tick behind its kind.
-const tickSize = 8 + 8
+const tickSize = 8 + 32
 
 // ErrRecord says that a record does not follow from those before it.
 var ErrRecord = errors.New("record does not follow from those before it")
@@ -37,7 +37,7 @@ type Record struct {
 	Kind    Kind
 	Genesis Genesis           // KindGenesis
 	Now     uint64            // KindTick: Unix time in milliseconds
-	Seed    uint64            // KindTick
+	Draw    [32]byte          // KindTick: zero when it began no round
 	Action  wire.SignedAction // KindAction
 	Digest  [sha256.Size]byte // KindDigest
 }
@@ -64,7 +64,7 @@ func (r Record) AppendTo(b []byte) []byte {
 		return append(b, r.Genesis.Raw...)
 	case KindTick:
 		b = binary.LittleEndian.AppendUint64(b, r.Now)
-		return binary.LittleEndian.AppendUint64(b, r.Seed)
+		return append(b, r.Draw[:]...)
 	case KindDigest:
 		return append(b, r.Digest[:]...)
 	default:
@@ -87,7 +87,7 @@ func Decode(b []byte, run [32]byte) (Record, error) {
 		if len(body) != tickSize {
 			return Record{}, fmt.Errorf("%w: a tick of %d bytes", ErrRecord, len(body))
 		}
-		r.Now, r.Seed = binary.LittleEndian.Uint64(body), binary.LittleEndian.Uint64(body[8:])
+		r.Now, r.Draw = binary.LittleEndian.Uint64(body), [32]byte(body[8:])
 	case KindAction:
 		r.Action, err = wire.OpenAction(body, run)
 	case KindDigest:

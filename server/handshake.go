@@ -90,7 +90,12 @@ func (c *connection) create(ctx context.Context, runID string) error {
 	if err := c.server.mayCreate(c.id, runID); err != nil {
 		return err
 	}
-	if err := c.write(ctx, frame.TypeWelcome, frame.Welcome{Host: c.server.key.ID()}.AppendTo(nil)); err != nil {
+	d, err := newDraws(c.server.options.Random, createdDraws)
+	if err != nil {
+		return err
+	}
+	welcome := frame.Welcome{Host: c.server.key.ID(), Draws: d.chain.Commitment()}
+	if err := c.write(ctx, frame.TypeWelcome, welcome.AppendTo(nil)); err != nil {
 		return err
 	}
 	payload, err := c.expect(ctx, frame.TypeCreate, 1+follow.MaxGenesis)
@@ -104,7 +109,7 @@ func (c *connection) create(ctx context.Context, runID string) error {
 	if create.Signer != c.id {
 		return refuse(frame.RefusedMalformed, "a run that is signed by %s came on the connection of %s", create.Signer, c.id)
 	}
-	if err := c.server.create(create, runID); err != nil {
+	if err := c.server.create(create, runID, d); err != nil {
 		return err
 	}
 	if err := c.write(ctx, frame.TypeAck, frame.Ack{}.AppendTo(nil)); err != nil {

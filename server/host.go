@@ -3,10 +3,8 @@ package server
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"maps"
@@ -246,7 +244,10 @@ func (h *host) step(ctx context.Context, group []request) error {
 // apply applies one action. The error is one of the journal.
 func (h *host) apply(a wire.SignedAction) (verdict, error) {
 	before := h.state.RunState
-	err := h.state.Apply(coordinator.ClientID(a.From), a.Nonce, a.Action)
+	err := h.allows(a.Action)
+	if err == nil {
+		err = h.state.Apply(coordinator.ClientID(a.From), a.Nonce, a.Action)
+	}
 	event := Event{Kind: EventAccepted, Client: a.From, Action: follow.ActionName(a.Action), Phase: h.phaseNow()}
 	if err != nil {
 		refused, ok := refusedBy(err)
@@ -271,6 +272,14 @@ func (h *host) apply(a wire.SignedAction) (verdict, error) {
 	return verdict{}, h.tick()
 }
 
+// allows refuses what the rules would take and the host could not go on with.
+func (h *host) allows(a coordinator.Action) error {
+	if update, ok := a.(coordinator.UpdateConfig); ok && h.store.draws != nil {
+		return h.store.draws.suffice(h.state, update.Config)
+	}
+	return nil
+}
+
 // logRefusal logs what a client has caused, unless clients cause too much of it.
 func (h *host) logRefusal(message string, values ...any) {
 	if h.server.noise.Allow() {
@@ -285,28 +294,34 @@ func (h *host) tick() error {
 		return nil
 	}
 	for range int(coordinator.Paused) {
-		seed, err := h.seed()
+		now, before, committed := h.options.Now(), h.state.RunState, h.state.DrawCommitment
+		draw, err := h.draw()
 		if err != nil {
 			return err
 		}
-		now, before := h.options.Now(), h.state.RunState
-		if !h.state.Tick(now, seed) {
+		if !h.state.Tick(now, draw) {
 			return nil
 		}
-		if err := h.record(follow.Record{Kind: follow.KindTick, Now: now, Seed: seed}, before); err != nil {
+		if h.state.DrawCommitment == committed {
+			draw = [32]byte{} // it is for a round to come, and nobody's business
+		}
+		if err := h.record(follow.Record{Kind: follow.KindTick, Now: now, Draw: draw}, before); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// seed draws the seed of a round. It comes from the system, so nobody can foresee it.
-func (h *host) seed() (uint64, error) {
-	var b [8]byte
-	if _, err := io.ReadFull(h.options.Random, b[:]); err != nil {
-		return 0, fmt.Errorf("draw a seed: %w", err)
+// draw returns what the next round begins with.
+func (h *host) draw() ([32]byte, error) {
+	if h.store.draws == nil { // the run is over
+		return [32]byte{}, nil
 	}
-	return binary.LittleEndian.Uint64(b[:]), nil
+	draw, _, ok := h.store.draws.chain.Opening(h.state.DrawCommitment)
+	if !ok {
+		return draw, fmt.Errorf("run %s: %w, or they are used up", h.runID, ErrDraws)
+	}
+	return draw, nil
 }
 
 // holding reports whether ticks wait for members to come back after a restart, so that no

@@ -57,11 +57,13 @@ func makeHistory(t *testing.T, dir string, members, rounds int) *history {
 	if err != nil {
 		t.Fatal(err)
 	}
+	draws := makeDraws([32]byte{7}, 1<<16)
+	state.DrawCommitment = draws.chain.Commitment()
 	genesis, err := follow.OpenGenesis(follow.SignGenesis(key, [32]byte{1}, state.AppendTo(nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if h.store, err = openStore(dir, joinRun, &genesis, slog.New(slog.DiscardHandler)); err != nil {
+	if h.store, err = openStore(dir, joinRun, &genesis, draws, slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}
 	h.certs = certs{run: genesis.Run(), path: CertificatesPath(dir, joinRun)}
@@ -124,8 +126,13 @@ func (h *history) live(rounds int) {
 		}
 		h.now += 1500
 		before := h.store.log.Epoch().Index
-		if s.Tick(h.now, h.now) {
-			h.record(follow.Record{Kind: follow.KindTick, Now: h.now, Seed: h.now})
+		committed := s.DrawCommitment
+		draw, _, _ := h.store.draws.chain.Opening(committed)
+		if s.Tick(h.now, draw) {
+			if s.DrawCommitment == committed {
+				draw = [32]byte{}
+			}
+			h.record(follow.Record{Kind: follow.KindTick, Now: h.now, Draw: draw})
 		}
 		if e := h.store.log.Epoch(); e.Index != before {
 			h.certify(e)

@@ -30,11 +30,15 @@ func (s *server) openRuns() error {
 		if s.runs[state.RunID] != nil {
 			return fmt.Errorf("run %s is given twice", state.RunID)
 		}
+		d, err := s.commit(&state)
+		if err != nil {
+			return err
+		}
 		first, err := s.sign(state)
 		if err != nil {
 			return err
 		}
-		if err := s.open(state.RunID, &first); err != nil {
+		if err := s.open(state.RunID, &first, d); err != nil {
 			return err
 		}
 	}
@@ -46,11 +50,29 @@ func (s *server) openRuns() error {
 		if s.runs[id] != nil {
 			continue
 		}
-		if err := s.open(id, nil); err != nil {
+		if err := s.open(id, nil, nil); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// commit makes the draws of a run that the server begins by itself, and has its first state commit
+// to them. When the run was begun before, it commits to what it did then.
+func (s *server) commit(state *coordinator.State) (*draws, error) {
+	if s.options.SaveStateDir != "" {
+		first, err := readGenesis(JournalPath(s.options.SaveStateDir, state.RunID))
+		if saved, decodeErr := coordinator.Decode(first.State); err == nil && decodeErr == nil {
+			state.DrawCommitment = saved.DrawCommitment
+			return nil, nil
+		}
+	}
+	d, err := newDraws(s.options.Random, drawsOf(state.Config))
+	if err == nil {
+		state.DrawCommitment = d.chain.Commitment()
+		err = d.suffice(state, state.Config)
+	}
+	return d, err
 }
 
 // sign makes what a run of this server's own begins with.
@@ -63,8 +85,8 @@ func (s *server) sign(state coordinator.State) (follow.Genesis, error) {
 }
 
 // open begins or resumes one run; see openStore.
-func (s *server) open(runID string, first *follow.Genesis) error {
-	stored, err := openStore(s.options.SaveStateDir, runID, first, s.logger)
+func (s *server) open(runID string, first *follow.Genesis, d *draws) error {
+	stored, err := openStore(s.options.SaveStateDir, runID, first, d, s.logger)
 	if err != nil {
 		return err
 	}
@@ -146,7 +168,7 @@ func (s *server) hasPlace(runID string) error {
 }
 
 // create begins the run that a client signed, and returns when the disk has it.
-func (s *server) create(g follow.Genesis, runID string) error {
+func (s *server) create(g follow.Genesis, runID string, d *draws) error {
 	state, err := g.First()
 	if err == nil && identity.ID(state.Authority.Main) != g.Signer {
 		err = fmt.Errorf("it is signed by %s and names another main authority, %s", g.Signer, identity.ID(state.Authority.Main))
@@ -158,6 +180,11 @@ func (s *server) create(g follow.Genesis, runID string) error {
 		return refuse(frame.RefusedCreation, "the state is of run %q, the hello was for run %q", state.RunID, runID)
 	case identity.ID(state.Host) != s.key.ID():
 		return refuse(frame.RefusedCreation, "the state names the host %s, this is %s", identity.ID(state.Host), s.key.ID())
+	case state.DrawCommitment != d.chain.Commitment():
+		return refuse(frame.RefusedCreation, "the state does not commit to the draws that this server offered")
+	}
+	if err := d.suffice(&state, state.Config); err != nil {
+		return refuse(frame.RefusedCreation, "%v", err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,7 +199,7 @@ func (s *server) create(g follow.Genesis, runID string) error {
 			return refuse(frame.RefusedCreation, "run %q is there already", runID)
 		}
 	}
-	if err := s.open(runID, &g); err != nil {
+	if err := s.open(runID, &g, d); err != nil {
 		s.logger.Error("cannot begin a run", "run", runID, "error", err)
 		return refuse(frame.RefusedCreation, "the server cannot keep the run; its log says why")
 	}

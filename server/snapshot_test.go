@@ -162,7 +162,7 @@ func TestRepairOfAJournal(t *testing.T) {
 		t.Fatal(err)
 	}
 	damaged := bytes.Clone(whole)
-	damaged[600] ^= 1
+	damaged[700] ^= 1 // behind the genesis
 	write(t, path, damaged)
 	if _, err := server.InspectJournal(dir, runID); err == nil || !strings.Contains(err.Error(), "acknowledged actions would be lost") {
 		t.Fatalf("error %v", err)

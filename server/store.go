@@ -40,6 +40,7 @@ func SnapshotPath(dir, runID string) string {
 // store is what a host keeps of a run between two starts.
 type store struct {
 	log          *follow.Follower
+	draws        *draws           // nil when the run is over
 	journal      *journal.Journal // nil when nothing is kept
 	journalPath  string
 	snapshotPath string
@@ -109,11 +110,11 @@ func savedRuns(dir string) ([]string, error) {
 	return ids, nil
 }
 
-// openStore loads what dir has of the run, or begins it with first. That may be nil: then the run
-// must be there. With an empty dir nothing is kept.
-func openStore(dir, runID string, first *follow.Genesis, logger *slog.Logger) (store, error) {
+// openStore loads what dir has of the run, or begins it with first and the draws that this commits
+// to. first may be nil: then the run must be there. With an empty dir nothing is kept.
+func openStore(dir, runID string, first *follow.Genesis, d *draws, logger *slog.Logger) (store, error) {
 	if dir == "" {
-		return temporaryStore(*first)
+		return temporaryStore(*first, d)
 	}
 	s := store{journalPath: JournalPath(dir, runID), snapshotPath: SnapshotPath(dir, runID)}
 	r, summary, err := s.replay(logger)
@@ -124,9 +125,10 @@ func openStore(dir, runID string, first *follow.Genesis, logger *slog.Logger) (s
 	if summary.Torn > 0 {
 		logger.Warn("cut an unfinished write off the journal", "path", s.journalPath, "bytes", summary.Torn, "offset", summary.Size)
 	}
-	err = s.begin(first, logger)
-	if err == nil && s.log.State.RunID != runID {
-		err = fmt.Errorf("journal %s: %w: RunID is %s there and %s here", s.journalPath, ErrOtherRun, s.log.State.RunID, runID)
+	if r.log != nil && r.log.State.RunID != runID {
+		err = fmt.Errorf("journal %s: %w: RunID is %s there and %s here", s.journalPath, ErrOtherRun, r.log.State.RunID, runID)
+	} else if s.draws, err = openDraws(DrawsPath(dir, runID), r, d); err == nil {
+		err = s.begin(first, logger)
 	}
 	if err != nil {
 		err = errors.Join(err, s.journal.Close())
@@ -139,12 +141,12 @@ func openStore(dir, runID string, first *follow.Genesis, logger *slog.Logger) (s
 }
 
 // temporaryStore begins a run of which nothing is left after the process.
-func temporaryStore(first follow.Genesis) (store, error) {
+func temporaryStore(first follow.Genesis, d *draws) (store, error) {
 	log, err := follow.Begin(first)
 	if err != nil {
 		return store{}, err
 	}
-	s := store{log: log}
+	s := store{log: log, draws: d}
 	if s.journal, err = journal.OpenTemporary(); err != nil {
 		return store{}, err
 	}

@@ -49,6 +49,8 @@ func (p *process) Submit(ctx context.Context, a coordinator.Action) error {
 		case coordinator.ReportCheckpoint:
 			honest.Digest = gangModel(honest.Step)
 			a = honest
+		case coordinator.Ready:
+			a = p.withhold(honest)
 		}
 	}
 	return p.send(ctx, a)

@@ -20,7 +20,7 @@ const (
 	DataContinuous Assertion = "the data index advances by exactly what each round holds, and batches cover it"
 	QuorumOrTime   Assertion = "no round advances without its quorum or its time"
 	InTime         Assertion = "no phase outlasts its time, or what it waits for"
-	SeedsRight     Assertion = "batch seeds are those that the chain said a round before, and witness seeds are fresh"
+	SeedsRight     Assertion = "batch seeds are those that the chain said a round before, and witness seeds are fresh; nobody chooses what the chain takes in"
 	OnlyElected    Assertion = "only elected witnesses are accepted, each once"
 	CountedRight   Assertion = "exactly the results that the witnesses' quorum proved are applied, all signed by assignees"
 	TrainedRight   Assertion = "an honest trainer's result that counts was made from the model that its round says"
@@ -60,6 +60,8 @@ type checker struct {
 	actions   map[signature]bool // accepted ones that are not lost in a crash
 	acked     map[signature]bool
 	seedChain [32]byte // while the round before ran
+	drawn     [32]byte // what the next draw has to open
+	secrets   secrets  // that members committed to and revealed
 	nextData  uint64
 	nextStep  uint32
 	votedStep uint32 // of voted
@@ -123,6 +125,10 @@ func (c *checker) accepted(s *coordinator.State, _ coordinator.RunState, from co
 	}
 	c.actions[name] = true
 	switch a := a.(type) {
+	case coordinator.Join:
+		c.secrets.committed[from] = a.Commitment
+	case coordinator.Ready:
+		c.revealed(from, a)
 	case coordinator.WitnessRound:
 		c.witnessed(s, from)
 	case coordinator.HealthCheck:
@@ -429,6 +435,7 @@ func (c *checker) lost(id coordinator.ClientID, found map[signature]bool) {
 // rewind takes back what the checker noted of a state that nobody ever saw.
 func (c *checker) rewind(s *coordinator.State) {
 	c.nextData, c.nextStep, c.seedChain = s.Progress.DataIndex, s.Progress.Step, s.SeedChain
+	c.drawn, c.secrets = s.DrawCommitment, secretsOf(s)
 	c.rewindFindings(s)
 	switch s.RunState {
 	case coordinator.RoundTrain, coordinator.RoundWitness:

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
 	"slices"
 
@@ -16,7 +17,46 @@ func (c *checker) seeded(s *coordinator.State, round *coordinator.Round) {
 	if s.SeedChain == c.seedChain || round.Seed != binary.LittleEndian.Uint64(s.SeedChain[:]) {
 		c.violate(SeedsRight, "step %d has a witness seed, %x, that was known before", round.Step, round.Seed)
 	}
-	c.seedChain = s.SeedChain
+	draw := s.DrawCommitment // takes the place of what it opened
+	if sha256.Sum256(draw[:]) != c.drawn {
+		c.violate(SeedsRight, "step %d began with a draw, %x, that the host had not committed to", round.Step, draw)
+	}
+	step := binary.LittleEndian.AppendUint32(nil, round.Step)
+	if want := sha256.Sum256(slices.Concat(c.seedChain[:], draw[:], step, c.secrets.revealed[:])); s.SeedChain != want {
+		c.violate(SeedsRight, "step %d has the chain %x, of its draw and of what members revealed follows %x", round.Step, s.SeedChain, want)
+	}
+	c.seedChain, c.drawn = s.SeedChain, draw
+}
+
+// secrets is what members committed to, and what they revealed together.
+type secrets struct {
+	committed map[coordinator.ClientID][32]byte
+	revealed  [32]byte
+}
+
+// secretsOf reads them from a state that is not checked against what was before.
+func secretsOf(s *coordinator.State) secrets {
+	known := secrets{committed: make(map[coordinator.ClientID][32]byte), revealed: s.Reveals}
+	for _, clients := range [][]coordinator.Client{s.Departed, s.Epoch.Exited, s.Epoch.Clients, s.Pending} {
+		for i := range clients {
+			known.committed[clients[i].ID] = clients[i].Commitment
+		}
+	}
+	return known
+}
+
+// revealed checks what a member revealed, and takes it in.
+func (c *checker) revealed(from coordinator.ClientID, a coordinator.Ready) {
+	if committed := c.secrets.committed[from]; committed != ([32]byte{}) {
+		if sha256.Sum256(a.Reveal[:]) != committed {
+			c.violate(SeedsRight, "%s revealed %x, which it had not committed to", c.world.nameOf(from), a.Reveal)
+		}
+		part := sha256.Sum256(slices.Concat([]byte("psyche/reveal/v1"), from[:], a.Reveal[:]))
+		for i := range part {
+			c.secrets.revealed[i] ^= part[i]
+		}
+	}
+	c.secrets.committed[from] = a.Next
 }
 
 // settled checks a host that has done everything that is due at a time of its clock: what is

@@ -31,7 +31,7 @@ func (c *checker) seated(s *coordinator.State, waited []coordinator.Client) {
 		}
 		c.probation[m.ID] = m.ProbationUntil
 	}
-	c.drawn(s, waited)
+	c.drawnFairly(s, waited)
 	if known := regular + young; steps > 0 && known > 0 {
 		if regular == 0 {
 			regular, young = young, 0
@@ -42,9 +42,9 @@ func (c *checker) seated(s *coordinator.State, waited []coordinator.Client) {
 	}
 }
 
-// drawn checks that of those who waited the ones have seats that were members before, and of the
+// drawnFairly checks that of those who waited the ones have seats that were members before, and of the
 // others those whom the seed chain draws.
-func (c *checker) drawn(s *coordinator.State, waited []coordinator.Client) {
+func (c *checker) drawnFairly(s *coordinator.State, waited []coordinator.Client) {
 	var newcomers []coordinator.Client
 	seats := 0
 	for i := range waited {

@@ -52,9 +52,9 @@ func (c *churn) measure(t *testing.T, seed uint64) {
 	}
 }
 
-func (c *churn) tick(s *coordinator.State, now, seed uint64) bool {
+func (c *churn) tick(s *coordinator.State, now uint64, draw [32]byte) bool {
 	before, checkpoint := s.RunState, s.Model.Checkpoint
-	changed := s.Tick(now, seed)
+	changed := s.Tick(now, draw)
 	switch {
 	case c.over:
 	case before == coordinator.Warmup && s.RunState == coordinator.RoundTrain && s.Progress.Epoch < churnEpochs-1:

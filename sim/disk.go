@@ -30,12 +30,13 @@ const (
 
 // record is one entry of the journal.
 type record struct {
-	kind      byte
-	genesis   []byte
-	now, seed uint64
-	from      coordinator.ClientID
-	nonce     uint64
-	action    coordinator.Action
+	kind    byte
+	genesis []byte
+	now     uint64
+	draw    [32]byte
+	from    coordinator.ClientID
+	nonce   uint64
+	action  coordinator.Action
 }
 
 var errRecord = errors.New("not a record")
@@ -47,7 +48,7 @@ func (r record) appendTo(b []byte) []byte {
 		return append(b, r.genesis...)
 	case recordTick:
 		b = binary.LittleEndian.AppendUint64(b, r.now)
-		return binary.LittleEndian.AppendUint64(b, r.seed)
+		return append(b, r.draw[:]...)
 	default:
 		b = append(b, r.from[:]...)
 		b = binary.LittleEndian.AppendUint64(b, r.nonce)
@@ -63,8 +64,8 @@ func decodeRecord(b []byte) (r record, err error) {
 	switch {
 	case r.kind == recordGenesis:
 		r.genesis = bytes.Clone(b)
-	case r.kind == recordTick && len(b) == 16:
-		r.now, r.seed = binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])
+	case r.kind == recordTick && len(b) == 40:
+		r.now, r.draw = binary.LittleEndian.Uint64(b), [32]byte(b[8:])
 	case r.kind == recordAction && len(b) > 40:
 		r.from, r.nonce = coordinator.ClientID(b[:32]), binary.LittleEndian.Uint64(b[32:])
 		r.action, err = wire.DecodeAction(b[40:])
@@ -84,7 +85,7 @@ func (r record) apply(rules *rules, s *coordinator.State) error {
 		}
 		return err
 	case recordTick:
-		if !rules.doTick(s, r.now, r.seed) {
+		if !rules.doTick(s, r.now, r.draw) {
 			return fmt.Errorf("%w: a tick without effect", errRecord)
 		}
 		return nil

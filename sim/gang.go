@@ -67,6 +67,15 @@ func (p *process) conspiracy(proof coordinator.WitnessRound) coordinator.Witness
 	return own
 }
 
+// withhold keeps back what the member committed to, in one epoch of three for its whole Warmup, and
+// for a while in others: it has seen by then what honest members revealed.
+func (p *process) withhold(ready coordinator.Ready) coordinator.Ready {
+	if (int(ready.Epoch)+p.machine.index)%3 == 0 || p.world.lies.chance(300) {
+		ready.Reveal[0] ^= 1
+	}
+	return ready
+}
+
 // gangModel is the digest that all of the gang report after a step.
 func gangModel(step uint32) [32]byte {
 	return sha256.Sum256(binary.LittleEndian.AppendUint32([]byte("the gang's model"), step))

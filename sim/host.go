@@ -8,6 +8,7 @@ import (
 
 	"github.com/psyche-go/psyche/backend"
 	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/hashchain"
 	"github.com/psyche-go/psyche/identity"
 )
 
@@ -33,7 +34,8 @@ type host struct {
 	state  coordinator.State
 	disk   disk
 	random *random
-	offset int64 // of its clock, milliseconds
+	draws  *hashchain.Chain // kept beside the journal
+	offset int64            // of its clock, milliseconds
 
 	inbox     []*request
 	answers   []reply // for when the disk has their actions
@@ -58,8 +60,11 @@ type reply struct {
 }
 
 func newHost(w *world) *host {
+	var secret [32]byte
+	random := newRandom(w.options.Seed, "host")
+	binary.LittleEndian.PutUint64(secret[:], random.next())
 	return &host{
-		world: w, random: newRandom(w.options.Seed, "host"),
+		world: w, random: random, draws: hashchain.New(secret, int(w.plan.config.TotalSteps)),
 		gone: make([]int64, len(w.machines)), sent: make([]uint64, len(w.machines)),
 	}
 }
@@ -81,11 +86,13 @@ func (h *host) start() {
 	h.inbox, h.answers, h.writing, h.update, h.pushAt = nil, nil, false, nil, 0
 	clear(h.gone)
 	if h.life == 1 {
-		state, err := coordinator.New(runID, hostID, w.plan.config, simModel())
+		g := coordinator.Genesis{RunID: runID, Host: hostID, Config: w.plan.config, Model: simModel(), Draws: h.draws.Commitment()}
+		state, err := g.State()
 		if err != nil {
 			panic(fmt.Sprintf("sim: seed %d makes no valid configuration: %v", w.options.Seed, err))
 		}
 		h.state = state
+		w.checker.drawn, w.checker.secrets = state.DrawCommitment, secretsOf(&state)
 		h.disk.add(record{kind: recordGenesis, genesis: state.AppendTo(nil)})
 		h.disk.synced()
 	} else {
@@ -291,13 +298,17 @@ func (h *host) tick() {
 	}
 	w := h.world
 	for range int(coordinator.Paused) {
-		now, seed := h.clock(), h.random.next()
+		now, committed := h.clock(), h.state.DrawCommitment
+		draw, _, _ := h.draws.Opening(committed)
 		before := markOf(&h.state)
-		if !w.rules.doTick(&h.state, now, seed) {
+		if !w.rules.doTick(&h.state, now, draw) {
 			w.checker.settled(&h.state, now)
 			return
 		}
-		h.disk.add(record{kind: recordTick, now: now, seed: seed})
+		if h.state.DrawCommitment == committed {
+			draw = [32]byte{}
+		}
+		h.disk.add(record{kind: recordTick, now: now, draw: draw})
 		if h.state.RunState != before.runState {
 			w.note('T', uint64(h.state.RunState), uint64(h.state.Progress.Step), func() string {
 				return fmt.Sprintf("host: %v → %v, epoch %d, step %d, %d members, %d pending", before.runState, h.state.RunState,

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"errors"
 	"slices"
 	"testing"
@@ -37,6 +38,9 @@ var mutations = []struct {
 	{"the batch seed is fresh", batchSeedIsFresh, AllFaults, []Assertion{SeedsRight}},
 	{"the witness seed is known a round before", witnessSeedIsKnown, AllFaults, []Assertion{SeedsRight}},
 	{"the chain does not go on", chainStands, AllFaults, []Assertion{SeedsRight}},
+	{"the host begins a round with a draw that suits it", otherDraw, AllFaults, []Assertion{SeedsRight}},
+	{"what is revealed is not looked at", falseReveals, Gang, []Assertion{SeedsRight}},
+	{"what members reveal changes nothing", noReveals, AllFaults, []Assertion{SeedsRight}},
 	{"results are made from other models", func() rules { return rules{trains: func(m *model) { m[1]++ }} }, AllFaults, []Assertion{TrainedRight}},
 	{"a result is applied twice", appliedTwice, AllFaults, []Assertion{OnceOnly}},
 	{"one committee drops", oneCommitteeDrops, AllFaults, []Assertion{NotFramed}},
@@ -81,9 +85,9 @@ func TestCheckerCatchesMutations(t *testing.T) {
 
 // afterTick changes the state after each tick that moved the run.
 func afterTick(change func(s *coordinator.State, before coordinator.RunState)) rules {
-	return rules{tick: func(s *coordinator.State, now, seed uint64) bool {
+	return rules{tick: func(s *coordinator.State, now uint64, draw [32]byte) bool {
 		before := s.RunState
-		changed := s.Tick(now, seed)
+		changed := s.Tick(now, draw)
 		if s.RunState != before {
 			change(s, before)
 		}
@@ -102,14 +106,14 @@ func quorumIsHalf() rules {
 
 // endsWithHalf leaves the state as it should be and only moves on too early.
 func endsWithHalf() rules {
-	return rules{tick: func(s *coordinator.State, now, seed uint64) bool {
+	return rules{tick: func(s *coordinator.State, now uint64, draw [32]byte) bool {
 		if s.RunState == coordinator.RoundTrain {
 			if round := s.CurrentRound(); len(round.Witnesses) > 0 && 2*len(round.Witnesses) >= int(round.WitnessesElected) {
 				s.RunState, s.StateStart = coordinator.RoundWitness, now
 				return true
 			}
 		}
-		return s.Tick(now, seed)
+		return s.Tick(now, draw)
 	}}
 }
 
@@ -203,30 +207,30 @@ func accusationsBelieved() rules {
 
 // witnessWaitsForNobody goes on at once, whoever is silent.
 func witnessWaitsForNobody() rules {
-	return rules{tick: func(s *coordinator.State, now, seed uint64) bool {
+	return rules{tick: func(s *coordinator.State, now uint64, draw [32]byte) bool {
 		if s.RunState == coordinator.RoundWitness {
-			return s.Tick(max(now, s.StateStart+s.Config.RoundWitnessTime), seed)
+			return s.Tick(max(now, s.StateStart+s.Config.RoundWitnessTime), draw)
 		}
-		return s.Tick(now, seed)
+		return s.Tick(now, draw)
 	}}
 }
 
 func witnessLastsItsTime() rules {
-	return rules{tick: func(s *coordinator.State, now, seed uint64) bool {
+	return rules{tick: func(s *coordinator.State, now uint64, draw [32]byte) bool {
 		if s.RunState == coordinator.RoundWitness && now >= s.StateStart && now-s.StateStart < s.Config.RoundWitnessTime {
 			return false
 		}
-		return s.Tick(now, seed)
+		return s.Tick(now, draw)
 	}}
 }
 
 // waitsAreShort takes times for those of another unit.
 func waitsAreShort() rules {
-	return rules{tick: func(s *coordinator.State, now, seed uint64) bool {
+	return rules{tick: func(s *coordinator.State, now uint64, draw [32]byte) bool {
 		config := s.Config
 		s.Config.MaxRoundTrainTime /= 100
 		s.Config.RoundWitnessTime /= 100
-		changed := s.Tick(now, seed)
+		changed := s.Tick(now, draw)
 		s.Config = config
 		return changed
 	}}
@@ -234,10 +238,10 @@ func waitsAreShort() rules {
 
 // waitsLastLonger is a machine whose rounds end a second late when time ends them.
 func waitsLastLonger() rules {
-	return rules{tick: func(s *coordinator.State, now, seed uint64) bool {
+	return rules{tick: func(s *coordinator.State, now uint64, draw [32]byte) bool {
 		config := s.Config
 		s.Config.MaxRoundTrainTime += 1000
-		changed := s.Tick(now, seed)
+		changed := s.Tick(now, draw)
 		s.Config = config
 		return changed
 	}}
@@ -269,12 +273,48 @@ func witnessSeedIsKnown() rules {
 
 // chainStands draws every round from the chain as it was in the beginning.
 func chainStands() rules {
-	return rules{tick: func(s *coordinator.State, now, seed uint64) bool {
+	return rules{tick: func(s *coordinator.State, now uint64, draw [32]byte) bool {
 		chain, before := s.SeedChain, s.RunState
-		changed := s.Tick(now, seed)
+		changed := s.Tick(now, draw)
 		if s.RunState == coordinator.RoundTrain && before != coordinator.RoundTrain {
 			s.SeedChain = chain
 		}
+		return changed
+	}}
+}
+
+// otherDraw takes a draw to which nobody has committed.
+func otherDraw() rules {
+	return rules{tick: func(s *coordinator.State, now uint64, draw [32]byte) bool {
+		committed := s.DrawCommitment
+		draw[0] ^= 1
+		s.DrawCommitment = sha256.Sum256(draw[:])
+		changed := s.Tick(now, draw)
+		if s.DrawCommitment != draw {
+			s.DrawCommitment = committed
+		}
+		return changed
+	}}
+}
+
+func falseReveals() rules {
+	return rules{apply: func(s *coordinator.State, from coordinator.ClientID, nonce uint64, a coordinator.Action) error {
+		err := s.Apply(from, nonce, a)
+		if ready, ok := a.(coordinator.Ready); ok && errors.Is(err, coordinator.ErrInvalidAction) {
+			member, _ := s.Member(from)
+			member.Commitment = sha256.Sum256(ready.Reveal[:])
+			err = s.Apply(from, nonce, a)
+		}
+		return err
+	}}
+}
+
+func noReveals() rules {
+	return rules{tick: func(s *coordinator.State, now uint64, draw [32]byte) bool {
+		reveals := s.Reveals
+		s.Reveals = [32]byte{}
+		changed := s.Tick(now, draw)
+		s.Reveals = reveals
 		return changed
 	}}
 }
@@ -361,14 +401,14 @@ func everybodySlow() rules {
 
 func lateForEver() rules {
 	late := make(map[coordinator.ClientID]bool)
-	return rules{tick: func(s *coordinator.State, now, seed uint64) bool {
+	return rules{tick: func(s *coordinator.State, now uint64, draw [32]byte) bool {
 		for i := range s.Epoch.Clients {
 			if s.Epoch.Clients[i].Lateness != coordinator.OnTime {
 				late[s.Epoch.Clients[i].ID] = true
 			}
 		}
 		before := s.RunState
-		changed := s.Tick(now, seed)
+		changed := s.Tick(now, draw)
 		for i := range s.Epoch.Clients {
 			if c := &s.Epoch.Clients[i]; s.RunState == coordinator.Warmup && before != coordinator.Warmup && late[c.ID] {
 				c.Lateness = coordinator.Late
@@ -380,7 +420,7 @@ func lateForEver() rules {
 
 // lateAwaited waits in RoundWitness for everybody that was elected.
 func lateAwaited() rules {
-	return rules{tick: func(s *coordinator.State, now, seed uint64) bool {
+	return rules{tick: func(s *coordinator.State, now uint64, draw [32]byte) bool {
 		if s.RunState == coordinator.RoundWitness && now < s.StateStart+s.Config.RoundWitnessTime {
 			round := s.CurrentRound()
 			for i := range round.Members {
@@ -389,15 +429,15 @@ func lateAwaited() rules {
 				}
 			}
 		}
-		return s.Tick(now, seed)
+		return s.Tick(now, draw)
 	}}
 }
 
 // lastAwaited lets RoundTrain end when a quorum holds the results of all healthy trainers.
 func lastAwaited() rules {
-	return rules{tick: func(s *coordinator.State, now, seed uint64) bool {
+	return rules{tick: func(s *coordinator.State, now uint64, draw [32]byte) bool {
 		if s.RunState != coordinator.RoundTrain || now >= s.StateStart+s.Config.MaxRoundTrainTime {
-			return s.Tick(now, seed)
+			return s.Tick(now, draw)
 		}
 		round, complete := s.CurrentRound(), 0
 		for i := range round.Witnesses {
@@ -413,7 +453,7 @@ func lastAwaited() rules {
 		if round.HasQuorum() && complete < int(round.WitnessesNeeded) {
 			return false
 		}
-		return s.Tick(now, seed)
+		return s.Tick(now, draw)
 	}}
 }
 
@@ -469,12 +509,12 @@ func returningWaits() rules {
 
 // fewRecord removes all honest members at the end and takes what the others report.
 func fewRecord() rules {
-	return rules{tick: func(s *coordinator.State, now, seed uint64) bool {
+	return rules{tick: func(s *coordinator.State, now uint64, draw [32]byte) bool {
 		if s.RunState != coordinator.Cooldown || len(s.Epoch.Reports) < 5 {
-			return s.Tick(now, seed)
+			return s.Tick(now, draw)
 		}
 		before := s.Clone()
-		if !s.Tick(now, seed) || s.RunState == coordinator.Cooldown {
+		if !s.Tick(now, draw) || s.RunState == coordinator.Cooldown {
 			return s.Hash() != before.Hash()
 		}
 		reports := make(map[[32]byte]int)

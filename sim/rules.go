@@ -9,7 +9,7 @@ import (
 // right ones: what the packages under test do.
 type rules struct {
 	apply       func(s *coordinator.State, from coordinator.ClientID, nonce uint64, a coordinator.Action) error
-	tick        func(s *coordinator.State, now, seed uint64) bool
+	tick        func(s *coordinator.State, now uint64, draw [32]byte) bool
 	due         func(s *coordinator.State, now uint64) (at uint64, ok bool)
 	answerEarly bool // the host acknowledges what is not on the disk
 	// payloads changes what a client applies.
@@ -34,9 +34,9 @@ func (r *rules) doDue(s *coordinator.State, now uint64) (at uint64, ok bool) {
 	return s.Due(now)
 }
 
-func (r *rules) doTick(s *coordinator.State, now, seed uint64) bool {
+func (r *rules) doTick(s *coordinator.State, now uint64, draw [32]byte) bool {
 	if r.tick != nil {
-		return r.tick(s, now, seed)
+		return r.tick(s, now, draw)
 	}
-	return s.Tick(now, seed)
+	return s.Tick(now, draw)
 }

@@ -82,12 +82,15 @@ func appendAction(b []byte, a coordinator.Action) []byte {
 	switch a := a.(type) {
 	case coordinator.Join:
 		b = le.AppendUint32(append(b, kindJoin), a.Epoch)
+		b = append(b, a.Commitment[:]...)
 		if a.Holds != [32]byte{} {
 			b = append(b, a.Holds[:]...)
 		}
 		return b
 	case coordinator.Ready:
-		return le.AppendUint32(append(b, kindReady), a.Epoch)
+		b = le.AppendUint32(append(b, kindReady), a.Epoch)
+		b = append(b, a.Reveal[:]...)
+		return append(b, a.Next[:]...)
 	case coordinator.Return:
 		return le.AppendUint32(append(b, kindReturn), a.Epoch)
 	case coordinator.WitnessRound:
@@ -144,7 +147,7 @@ func (r *reader) action() coordinator.Action {
 	case kindJoin:
 		return r.join()
 	case kindReady:
-		return coordinator.Ready{Epoch: r.uint32("ready")}
+		return coordinator.Ready{Epoch: r.uint32("ready"), Reveal: r.hash("reveal"), Next: r.hash("next commitment")}
 	case kindReturn:
 		return coordinator.Return{Epoch: r.uint32("return")}
 	case kindWitnessRound:
@@ -203,7 +206,7 @@ func (r *reader) action() coordinator.Action {
 
 // join reads the digest only where one is: a digest of zeros is not written.
 func (r *reader) join() coordinator.Join {
-	a := coordinator.Join{Epoch: r.uint32("join")}
+	a := coordinator.Join{Epoch: r.uint32("join"), Commitment: r.hash("commitment")}
 	if r.err == nil && len(r.rest) > 0 {
 		a.Holds = r.hash("digest of the model that is held")
 		if a.Holds == [32]byte{} {

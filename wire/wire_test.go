@@ -31,14 +31,15 @@ func allActions() map[string]coordinator.Action {
 	other := filter
 	other.Add(7, []byte("other"))
 	return map[string]coordinator.Action{
-		"join":  coordinator.Join{Epoch: 3},
-		"ready": coordinator.Ready{Epoch: 4}, "return": coordinator.Return{Epoch: 5},
+		"join":   coordinator.Join{Epoch: 3, Commitment: [32]byte{5}},
+		"ready":  coordinator.Ready{Epoch: 4, Reveal: [32]byte{6}, Next: [32]byte{7}},
+		"return": coordinator.Return{Epoch: 5},
 		"witness": coordinator.WitnessRound{
 			Step: 5, Participants: filter, Commitments: other, CommitmentsRoot: [32]byte{1}, Replica: [32]byte{2},
 		},
 		"health": coordinator.HealthCheck{Step: 6, Clients: []coordinator.ClientID{{1}, {2}}},
 		"report": coordinator.ReportCheckpoint{Step: 7, Digest: [32]byte{3}},
-		"rejoin": coordinator.Join{Epoch: 3, Holds: [32]byte{4}},
+		"rejoin": coordinator.Join{Epoch: 3, Commitment: [32]byte{5}, Holds: [32]byte{4}},
 		"upload": coordinator.ReportUpload{
 			Step: 7, Digest: [32]byte{3},
 			Place: coordinator.Place{Kind: coordinator.CheckpointHub, Repo: "org/run", Revision: strings.Repeat("0123456789", 4)},
@@ -166,9 +167,11 @@ func TestBadActionsAreRefused(t *testing.T) {
 		{"no kind", sign(), ErrMalformed},
 		{"unknown kind", sign(99), ErrMalformed},
 		{"cut field", sign(kindJoin, 1, 2, 3), ErrMalformed},
-		{"bytes after the end", sign(kindJoin, 1, 2, 3, 4, 5), ErrMalformed},
-		{"join holding nothing", sign(append([]byte{kindJoin, 1, 0, 0, 0}, make([]byte, 32)...)...), ErrMalformed},
-		{"join holding half", sign(append([]byte{kindJoin, 1, 0, 0, 0}, make([]byte, 16)...)...), ErrMalformed},
+		{"bytes after the end", sign(append([]byte{kindReady}, make([]byte, 69)...)...), ErrMalformed},
+		{"join holding nothing", sign(append([]byte{kindJoin, 1, 0, 0, 0}, make([]byte, 64)...)...), ErrMalformed},
+		{"join holding half", sign(append([]byte{kindJoin, 1, 0, 0, 0}, make([]byte, 48)...)...), ErrMalformed},
+		{"join without a commitment", sign(kindJoin, 1, 0, 0, 0), ErrMalformed},
+		{"ready without a commitment", sign(append([]byte{kindReady, 1, 0, 0, 0}, make([]byte, 32)...)...), ErrMalformed},
 		{"upload without a place", sign(append([]byte{kindReportUpload}, make([]byte, 36)...)...), ErrMalformed},
 		{"upload to a name that is too long", sign(append(append([]byte{kindReportUpload}, make([]byte, 37)...), append([]byte{193}, make([]byte, 194)...)...)...), ErrMalformed},
 		{"upload to a place that is cut", sign(append(append([]byte{kindReportUpload}, make([]byte, 37)...), 1, 'b', 2, 'r')...), ErrMalformed},

@@ -3,6 +3,7 @@ package memory
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -155,12 +156,20 @@ func (h *Host) apply(key identity.Key, a coordinator.Action) error {
 func (h *Host) tick() bool {
 	changed := false
 	for range int(coordinator.Paused) {
-		if !h.state.Tick(h.now(), h.seeds.Uint64()) {
+		if !h.state.Tick(h.now(), h.draw()) {
 			break
 		}
 		changed = true
 	}
 	return changed
+}
+
+// draw returns what the next round may begin with. The caller holds mu.
+func (h *Host) draw() (draw [32]byte) {
+	for i := 0; i < len(draw); i += 8 {
+		binary.LittleEndian.PutUint64(draw[i:], h.seeds.Uint64())
+	}
+	return draw
 }
 
 // publish shows every client the present state. The caller holds mu.

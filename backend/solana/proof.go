@@ -97,7 +97,7 @@ func (p *proof) instruction(in transaction.Instruction, events []event.Event) ([
 		switch {
 		case e.Now < p.now:
 			return nil, fmt.Errorf("event %d is of a time before the one before it", e.Sequence)
-		case e.Draw != 0 && !needsDraw(&p.run.State):
+		case e.Draw != [32]byte{} && !needsDraw(&p.run.State):
 			return nil, fmt.Errorf("event %d has a draw and needs none", e.Sequence)
 		}
 		p.now = e.Now

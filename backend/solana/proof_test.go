@@ -69,7 +69,7 @@ func (h *history) land(key identity.Key, events []event.Event, instructions ...t
 }
 
 // event goes on with the chain of hashes.
-func (h *history) event(kind uint64, draw uint64, by event.Cause) event.Event {
+func (h *history) event(kind uint64, draw [32]byte, by event.Cause) event.Event {
 	h.account.Sequence++
 	e := event.Event{Instruction: kind, Sequence: h.account.Sequence, Now: h.now, Draw: draw}
 	e.Head = e.Next(h.account.Head, by)
@@ -92,10 +92,10 @@ func (h *history) act(n byte, nonce uint64, a coordinator.Action) {
 	if err := h.account.State.Apply(coordinator.ClientID(id), nonce, a); err != nil {
 		h.t.Fatal(err)
 	}
-	h.land(key, []event.Event{h.event(event.Act, 0, event.Cause{Actor: id, Nonce: nonce, Data: in.Data[9:]})}, in)
+	h.land(key, []event.Event{h.event(event.Act, [32]byte{}, event.Cause{Actor: id, Nonce: nonce, Data: in.Data[9:]})}, in)
 }
 
-func (h *history) tick(draw uint64) {
+func (h *history) tick(draw [32]byte) {
 	h.t.Helper()
 	if !h.account.State.Tick(h.now, draw) {
 		h.t.Fatal("nothing is due")
@@ -110,22 +110,22 @@ func testHistory(t *testing.T) (*history, *layout.Account) {
 	from.State = h.account.State.Clone()
 	h.act(2, 1, coordinator.Join{})
 	h.land(backendtest.Key(3), nil, h.program.Tick(h.run, []byte("arms")))
-	h.tick(5)
+	h.tick([32]byte{5})
 	h.now += 2000
-	h.tick(6)
+	h.tick([32]byte{6})
 	h.act(2, 2, coordinator.Ready{})
-	h.tick(7)
+	h.tick([32]byte{7})
 	h.now += 60_000
-	h.tick(0)
+	h.tick([32]byte{0})
 	h.act(1, 1, coordinator.SetPaused{Paused: true})
 	for range 5 {
 		if h.account.State.RunState == coordinator.Paused {
 			break
 		}
 		h.now += 61_000
-		draw := uint64(9)
+		draw := [32]byte{9}
 		if !needsDraw(&h.account.State) {
-			draw = 0
+			draw = [32]byte{}
 		}
 		h.tick(draw)
 	}
@@ -189,7 +189,7 @@ func TestReplayRefuses(t *testing.T) {
 		"a transaction is missing":     func(h *history) { h.landed = slices.Delete(h.landed, 2, 3) },
 		"two are swapped":              func(h *history) { h.landed[2], h.landed[3] = h.landed[3], h.landed[2] },
 		"a signature is false":         func(h *history) { h.landed[0].Transaction.Signatures[0][5] ^= 1 },
-		"another draw":                 func(h *history) { relog(h.landed[2], func(e *event.Event) { e.Draw++ }) },
+		"another draw":                 func(h *history) { relog(h.landed[2], func(e *event.Event) { e.Draw[0]++ }) },
 		"another time":                 func(h *history) { relog(h.landed[2], func(e *event.Event) { e.Now++ }) },
 		"another head":                 func(h *history) { relog(h.landed[2], func(e *event.Event) { e.Head[0]++ }) },
 		"an event of nothing":          func(h *history) { h.landed[1].Logs = slices.Clone(h.landed[2].Logs) },
@@ -261,7 +261,7 @@ func FuzzReplay(f *testing.F) {
 		if len(data) > 900 {
 			return
 		}
-		h.land(backendtest.Key(2), []event.Event{h.event(3+kind%3, 0, cause)}, in)
+		h.land(backendtest.Key(2), []event.Event{h.event(3+kind%3, [32]byte{}, cause)}, in)
 		if _, err := h.follow(&from); err != nil && !errors.Is(err, ErrReplay) {
 			t.Error(fmt.Errorf("error %w", err))
 		}

@@ -83,7 +83,7 @@ func tickPlan(s *coordinator.State, now, armed, slot uint64) int {
 			}
 			return n + 1 // it arms, or it moves the run to where the draw decides what is due
 		}
-		if !state.Tick(now, 0) {
+		if !state.Tick(now, [32]byte{}) {
 			return n
 		}
 		armed = 0

@@ -79,14 +79,14 @@ func TestTickPlan(t *testing.T) {
 	plan("armed: it can land in the slot that is drawn from", 100, 102, 0)
 	plan("armed: it lands behind the slot that is drawn from", 100, 103, 1)
 	plan("armed long ago: it arms anew", 100, 501, 1)
-	s.Tick(now, 1)
+	s.Tick(now, [32]byte{1})
 	plan("waiting for more", 0, 100, 0)
 	now += 1000
 	plan("the wait is over", 0, 100, 1)
-	s.Tick(now, 1)
+	s.Tick(now, [32]byte{1})
 	apply(2, coordinator.Ready{})
 	plan("warm: it arms", 0, 100, 1)
-	s.Tick(now, 1)
+	s.Tick(now, [32]byte{1})
 	if s.RunState != coordinator.RoundTrain {
 		t.Fatalf("state %v", s.RunState)
 	}
@@ -108,7 +108,7 @@ func TestNextTick(t *testing.T) {
 	if err := s.Apply(coordinator.ClientID{1}, 1, coordinator.Join{}); err != nil {
 		t.Fatal(err)
 	}
-	s.Tick(1_000_500, 0) // due at 1,001,500: the chain shows 1,002 s
+	s.Tick(1_000_500, [32]byte{0}) // due at 1,001,500: the chain shows 1,002 s
 	turn, late := 1200*time.Millisecond, 30*time.Second
 	v := &view{state: &s, since: begin, chain: 1_000_000}
 	for _, test := range []struct {

@@ -210,6 +210,7 @@ func fakeGenesis(runID string, n byte) []byte {
 	if err != nil {
 		panic(err)
 	}
+	state.DrawCommitment = [32]byte{n}
 	return follow.SignGenesis(key, [32]byte{n}, state.AppendTo(nil))
 }
 

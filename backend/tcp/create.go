@@ -41,6 +41,7 @@ func Create(ctx context.Context, o Options, genesis func(host coordinator.Client
 		if err != nil {
 			return err
 		}
+		state.DrawCommitment = s.draws
 		var salt [32]byte
 		if _, err := rand.Read(salt[:]); err != nil {
 			return err

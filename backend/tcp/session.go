@@ -33,6 +33,7 @@ type session struct {
 	key       identity.Key
 	certified uint64   // records up to the newest epoch that was signed
 	nonce     [32]byte // of the challenge
+	draws     [32]byte // of the Welcome
 	sequence  uint64   // of the newest Hello; Client.sending guards it
 	announced []string // addresses of the newest Hello; Client.sending guards it
 
@@ -87,6 +88,7 @@ func handshake(ctx context.Context, socket net.Conn, accept func(identity.ID) er
 	if err != nil {
 		return nil, err
 	}
+	s.draws = welcome.Draws
 	return s, socket.SetDeadline(time.Time{})
 }
 

@@ -18,7 +18,7 @@ import (
 type entry struct {
 	from      coordinator.ClientID
 	action    coordinator.Action // nil: a tick
-	now, seed uint64
+	now, draw uint64
 }
 
 // replay feeds a log to a new state and calls after when it was changed.
@@ -33,7 +33,7 @@ func replay(t *testing.T, log []entry, after func(s *coordinator.State)) coordin
 	}
 	for nonce, e := range log {
 		if e.action == nil {
-			state.Tick(e.now, e.seed)
+			state.Tick(e.now, [32]byte{byte(e.draw)})
 		} else if err := state.Apply(e.from, uint64(nonce+1), e.action); err != nil {
 			t.Fatalf("entry %d, %T: %v", nonce, e.action, err)
 		}
@@ -69,7 +69,7 @@ func (r *auditedRun) tickUntil(t *testing.T, want coordinator.RunState) coordina
 	t.Helper()
 	for range 100 {
 		now := uint64(1000 + 20_000*len(r.log))
-		if s := r.do(t, entry{now: now, seed: now * 31}); s.RunState == want {
+		if s := r.do(t, entry{now: now, draw: now * 31}); s.RunState == want {
 			return s
 		}
 	}

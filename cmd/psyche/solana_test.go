@@ -113,7 +113,7 @@ func TestChainAdministration(t *testing.T) {
 		t.Errorf("no cost before it is paid:\n%s", out)
 	}
 	a.does(exitRefused, "has begun run p already", append(create, "--keypair", main)...)
-	if out := a.does(exitOK, "state           Paused", "run", "status", "--run-id", "p"); !strings.Contains(out, "it holds 2.01444672 SOL") {
+	if out := a.does(exitOK, "state           Paused", "run", "status", "--run-id", "p"); !strings.Contains(out, "it holds 2.24273472 SOL") {
 		t.Errorf("no account:\n%s", out)
 	}
 	a.does(exitOK, `"p"  epoch 0  step 1  Paused`, "run", "list")
@@ -135,7 +135,7 @@ func TestChainAdministration(t *testing.T) {
 	a.does(exitOK, "is closed", as(main, "close")...)
 	a.archives("p", "events, verified; its chain of hashes is the account's")
 	before := a.does(exitOK, "SOL", "chain", "balance", main)
-	a.does(exitOK, "2.01444672 SOL are back", "run", "free", "--run-id", "p", "--keypair", main, "--yes")
+	a.does(exitOK, "2.24273472 SOL are back", "run", "free", "--run-id", "p", "--keypair", main, "--yes")
 	if after := a.does(exitOK, "SOL", "chain", "balance", main); after == before {
 		t.Errorf("the balance is still %s", after)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/psyche-go/psyche/backend/tcp/secure"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/follow"
+	"github.com/psyche-go/psyche/hashchain"
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/wire"
 )
@@ -53,6 +54,7 @@ type Host struct {
 // branch is one history of the run.
 type branch struct {
 	log     *follow.Follower
+	draws   *hashchain.Chain
 	records [][]byte
 	starts  []wire.Head
 	omitted bool
@@ -94,12 +96,14 @@ func (h *Host) begin(salt byte) (*branch, error) {
 	if err != nil {
 		return nil, err
 	}
+	draws := hashchain.New([32]byte{salt}, 1<<10)
+	state.DrawCommitment = draws.Commitment()
 	g, err := follow.OpenGenesis(follow.SignGenesis(h.key, [32]byte{salt}, state.AppendTo(nil)))
 	if err != nil {
 		return nil, err
 	}
 	log, err := follow.Begin(g)
-	return &branch{log: log}, err
+	return &branch{log: log, draws: draws}, err
 }
 
 // Addr returns where it listens.
@@ -254,12 +258,17 @@ func (h *Host) step(n uint64) (hangUp bool) {
 	defer h.mu.Unlock()
 	now := uint64(time.Now().UnixMilli())
 	for i, b := range h.branches {
-		seed := n
+		when := now
 		if h.options.Attack == Fork && i == 1 && b.log.State.Progress.Step+1 >= h.options.After {
-			seed, h.lied = n+1<<40, true
+			when, h.lied = now+1, true // it committed to the draws, but not to the time
 		}
-		if b.log.State.Tick(now, seed) {
-			b.note(follow.Record{Kind: follow.KindTick, Now: now, Seed: seed})
+		committed := b.log.State.DrawCommitment
+		draw, _, _ := b.draws.Opening(committed)
+		if b.log.State.Tick(when, draw) {
+			if b.log.State.DrawCommitment == committed {
+				draw = [32]byte{}
+			}
+			b.note(follow.Record{Kind: follow.KindTick, Now: when, Draw: draw})
 		}
 	}
 	if begun := h.branches[0].log.State.Progress.Step; !h.lied && begun >= h.options.After {

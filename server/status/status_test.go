@@ -28,7 +28,7 @@ func inWarmup(t *testing.T) *coordinator.State {
 		}
 	}
 	for now := uint64(1_000_250); s.RunState != coordinator.Warmup && now < 1_100_000; now += 1000 {
-		s.Tick(now, now)
+		s.Tick(now, [32]byte{byte(now)})
 	}
 	if err := s.Apply(id(2), 2, coordinator.Ready{}); err != nil {
 		t.Fatal(err)

@@ -210,7 +210,7 @@ func tampered(t *testing.T, path string) {
 		}
 		events := int(all[i][8])
 		for e := range events {
-			for _, field := range []int{8, 16, 24, 32, 40} { // sequence, slot, time, draw, head
+			for _, field := range []int{8, 16, 24, 32, 64} { // sequence, slot, time, draw, head
 				refused("a changed event", at(9+e*event.Size+field))
 			}
 		}

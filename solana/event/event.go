@@ -16,7 +16,7 @@ import (
 // Size is the number of bytes of an event.
 const Size = hashed + 32
 
-const hashed = 5 * 8 // what the head hashes of the event itself
+const hashed = 4*8 + 32 // what the head hashes of the event itself
 
 var le = binary.LittleEndian
 
@@ -33,7 +33,7 @@ type Event struct {
 	Sequence    uint64   // from 1, which is that of the genesis
 	Slot        uint64   // in which it happened
 	Now         uint64   // the chain's time then, in milliseconds
-	Draw        uint64   // of a tick that needed one
+	Draw        [32]byte // of a tick that needed one
 	Head        [32]byte // of the chain of hashes with this event
 }
 
@@ -42,13 +42,13 @@ func Decode(b []byte) (Event, error) {
 	if len(b) != Size {
 		return Event{}, fmt.Errorf("event: has %d bytes, want %d", len(b), Size)
 	}
-	e := Event{le.Uint64(b), le.Uint64(b[8:]), le.Uint64(b[16:]), le.Uint64(b[24:]), le.Uint64(b[32:]), [32]byte(b[40:])}
+	e := Event{le.Uint64(b), le.Uint64(b[8:]), le.Uint64(b[16:]), le.Uint64(b[24:]), [32]byte(b[32:]), [32]byte(b[64:])}
 	switch {
 	case e.Instruction < Genesis || e.Instruction > Tick:
 		return Event{}, fmt.Errorf("event: of instruction %d, want %d to %d", e.Instruction, Genesis, Tick)
 	case e.Sequence == 0 || (e.Sequence == 1) != (e.Instruction == Genesis):
 		return Event{}, fmt.Errorf("event: number %d of instruction %d: a run begins with 1, its genesis", e.Sequence, e.Instruction)
-	case e.Draw != 0 && e.Instruction != Tick:
+	case e.Draw != [32]byte{} && e.Instruction != Tick:
 		return Event{}, fmt.Errorf("event: instruction %d has a draw, only a tick can", e.Instruction)
 	}
 	return e, nil
@@ -56,9 +56,10 @@ func Decode(b []byte) (Event, error) {
 
 // AppendTo appends the event as it is logged.
 func (e *Event) AppendTo(b []byte) []byte {
-	for _, v := range [...]uint64{e.Instruction, e.Sequence, e.Slot, e.Now, e.Draw} {
+	for _, v := range [...]uint64{e.Instruction, e.Sequence, e.Slot, e.Now} {
 		b = le.AppendUint64(b, v)
 	}
+	b = append(b, e.Draw[:]...)
 	return append(b, e.Head[:]...)
 }
 
@@ -83,7 +84,6 @@ func (e *Event) Next(previous [32]byte, by Cause) [32]byte {
 }
 
 // Draw returns the draw of a run from the hash of a slot.
-func Draw(run [32]byte, slot uint64, hash [32]byte) uint64 {
-	digest := sha256.Sum256(slices.Concat([]byte("psyche/draw/v1"), run[:], le.AppendUint64(nil, slot), hash[:]))
-	return le.Uint64(digest[:])
+func Draw(run [32]byte, slot uint64, hash [32]byte) [32]byte {
+	return sha256.Sum256(slices.Concat([]byte("psyche/draw/v1"), run[:], le.AppendUint64(nil, slot), hash[:]))
 }

@@ -32,7 +32,7 @@ func TestDecodeReadsWhatAppendToWrites(t *testing.T) {
 	for _, e := range []Event{
 		{Instruction: Genesis, Sequence: 1, Slot: 2, Now: 3, Head: key(9)},
 		{Instruction: Act, Sequence: 1<<64 - 1, Slot: 1<<64 - 1, Now: 1<<64 - 1, Head: key(9)},
-		{Instruction: Tick, Sequence: 2, Draw: 1<<64 - 1},
+		{Instruction: Tick, Sequence: 2, Draw: key(7)},
 	} {
 		read, err := Decode(e.AppendTo(nil))
 		if err != nil || read != e {
@@ -52,7 +52,7 @@ func TestDecodeRefuses(t *testing.T) {
 		"number 0":            (&Event{Instruction: Act}).AppendTo(nil),
 		"a late genesis":      (&Event{Instruction: Genesis, Sequence: 2}).AppendTo(nil),
 		"an early tick":       (&Event{Instruction: Tick, Sequence: 1}).AppendTo(nil),
-		"an action's draw":    (&Event{Instruction: Act, Sequence: 2, Draw: 1}).AppendTo(nil),
+		"an action's draw":    (&Event{Instruction: Act, Sequence: 2, Draw: key(1)}).AppendTo(nil),
 		"a large instruction": (&Event{Instruction: 4 + 1<<32, Sequence: 2}).AppendTo(nil),
 	} {
 		if e, err := Decode(b); err == nil {
@@ -63,7 +63,7 @@ func TestDecodeRefuses(t *testing.T) {
 
 // TestNextDependsOnAll wants another head for whatever is other.
 func TestNextDependsOnAll(t *testing.T) {
-	e, by := Event{Instruction: Act, Sequence: 2, Slot: 3, Now: 4, Draw: 5}, Cause{Actor: key(1), Nonce: 6, Data: []byte{7}}
+	e, by := Event{Instruction: Act, Sequence: 2, Slot: 3, Now: 4, Draw: key(5)}, Cause{Actor: key(1), Nonce: 6, Data: []byte{7}}
 	seen := map[string]bool{}
 	note := func(head [32]byte) {
 		if at := hex.EncodeToString(head[:]); seen[at] {
@@ -76,7 +76,7 @@ func TestNextDependsOnAll(t *testing.T) {
 	note(e.Next(key(3), by))
 	for _, change := range []func(*Event, *Cause){
 		func(e *Event, _ *Cause) { e.Instruction = Tick }, func(e *Event, _ *Cause) { e.Sequence++ }, func(e *Event, _ *Cause) { e.Slot++ },
-		func(e *Event, _ *Cause) { e.Now++ }, func(e *Event, _ *Cause) { e.Draw++ }, func(_ *Event, c *Cause) { c.Actor = key(4) },
+		func(e *Event, _ *Cause) { e.Now++ }, func(e *Event, _ *Cause) { e.Draw[31]++ }, func(_ *Event, c *Cause) { c.Actor = key(4) },
 		func(_ *Event, c *Cause) { c.Nonce++ }, func(_ *Event, c *Cause) { c.Data = []byte{8} }, func(_ *Event, c *Cause) { c.Data = []byte{7, 0} },
 	} {
 		other, cause := e, by
@@ -84,14 +84,14 @@ func TestNextDependsOnAll(t *testing.T) {
 		note(other.Next(key(2), cause))
 	}
 	e.Head = key(5)
-	if e.Next(key(2), by) != (&Event{Instruction: Act, Sequence: 2, Slot: 3, Now: 4, Draw: 5}).Next(key(2), by) {
+	if e.Next(key(2), by) != (&Event{Instruction: Act, Sequence: 2, Slot: 3, Now: 4, Draw: key(5)}).Next(key(2), by) {
 		t.Error("a head depends on itself")
 	}
 }
 
 func FuzzDecode(f *testing.F) {
 	f.Add((&Event{Instruction: Genesis, Sequence: 1, Slot: 2, Now: 3, Head: key(9)}).AppendTo(nil))
-	f.Add((&Event{Instruction: Tick, Sequence: 2, Draw: 1, Head: key(9)}).AppendTo(nil))
+	f.Add((&Event{Instruction: Tick, Sequence: 2, Draw: key(1), Head: key(9)}).AppendTo(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		e, err := Decode(b)
 		if err != nil {

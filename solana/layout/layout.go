@@ -10,7 +10,7 @@ import (
 
 const (
 	// Size is the number of bytes of a state.
-	Size = 280_232
+	Size = 313_032
 
 	// Version is that of the state's encoding in Go, whose fields the account has.
 	Version = 6
@@ -21,7 +21,8 @@ const (
 var le = binary.LittleEndian
 
 // Append appends the account of a state that obeys coordinator's invariants to b. Its sequence
-// number, which is no part of the state, is 0.
+// number, which is no part of the state, is 0. A run on a chain has no DrawCommitment, and an
+// account no place for one.
 func Append(b []byte, s *coordinator.State) []byte {
 	n := len(b)
 	b = slices.Grow(b, Size)[:n+Size]

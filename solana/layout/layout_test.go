@@ -2,6 +2,7 @@ package layout
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"fmt"
 	"slices"
 	"testing"
@@ -48,8 +49,10 @@ func testState(t testing.TB) coordinator.State {
 	apply(id(3), coordinator.Authorize{Grantee: id(4), Allowed: true})
 	apply(id(3), coordinator.Authorize{Grantee: id(5), Allowed: true})
 	apply(id(4), coordinator.SetDelegates{Number: 1, Delegates: []coordinator.ClientID{id(6), id(7), id(8), id(9)}})
+	secret := id(20)
+	committed := sha256.Sum256(secret[:])
 	for i := 4; i <= 9; i++ {
-		apply(id(i), coordinator.Join{Epoch: 5})
+		apply(id(i), coordinator.Join{Epoch: 5, Commitment: committed})
 	}
 	apply(id(9), coordinator.Withdraw{Client: id(9)})
 	s.Model.Checkpoint = coordinator.Checkpoint{Kind: coordinator.CheckpointP2PGcs, Origin: coordinator.CheckpointGcs, Repo: "bucket", Revision: "prefix", Digest: id(10), Step: 38}
@@ -58,9 +61,9 @@ func testState(t testing.TB) coordinator.State {
 	s.Lapses = []coordinator.Lapse{{First: 3, Last: 5}, {First: 11, Last: 20}}
 	s.OriginStep = 1
 	for now := uint64(100 * second); s.RunState != coordinator.RoundTrain; now += 2 * second {
-		s.Tick(now, now)
+		s.Tick(now, [32]byte{byte(now)})
 		for i := 4; i <= 7 && s.RunState == coordinator.Warmup; i++ {
-			_ = s.Apply(id(i), nonce+uint64(i), coordinator.Ready{Epoch: 5}) // the second time it is refused
+			_ = s.Apply(id(i), nonce+uint64(i), coordinator.Ready{Epoch: 5, Reveal: id(20), Next: id(21)}) // the second time it is refused
 		}
 	}
 	nonce += 100
@@ -134,7 +137,7 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 	for name, at := range map[string]int{
 		"magic": 0, "version": 8, "run state": 12, "pending pause": 13, "run id": 17, "progress": 152 + 3, "earlier": 172, "uploads": 176, "lapses": 180,
-		"verification": 184 + 82, "rounds": 1744 + 20, "ready": 1744 + 25, "members": 1744 + 33,
+		"verification": 184 + 82, "rounds": 1776 + 20, "ready": 1776 + 25, "members": 1776 + 33,
 	} {
 		bad := slices.Clone(good)
 		bad[at] = 0xff

@@ -7,7 +7,7 @@ import (
 
 // Sizes of the elements of lists.
 const (
-	clientSize        = 64
+	clientSize        = 96
 	keySize           = 32
 	reportSize        = 64
 	witnessSize       = 712
@@ -56,6 +56,7 @@ func (a *account) state(s *coordinator.State) {
 		a.uint32(&l.First)
 		a.uint32(&l.Last)
 	})
+	a.key(&s.Reveals)
 	a.epoch(s)
 	a.clients(&s.Pending, "pending", nil)
 	a.clients(&s.Departed, "departed", nil)
@@ -155,6 +156,7 @@ func (a *account) clients(l *[]coordinator.Client, field string, marked func(coo
 		a.uint64(&c.Nonce)
 		a.uint32(&c.ExitedHeight)
 		a.uint32(&c.OptimizerSince)
+		a.key(&c.Commitment)
 		a.uint8((*uint8)(&c.State))
 		a.bool(&c.HoldsModel, field)
 		a.bool(&c.Active, field)

@@ -39,7 +39,7 @@ type deployed struct {
 	sysvars runtime.Sysvars
 	run     *runtime.Account
 	want    layout.Account // but for State
-	drawn   uint64         // the draw of the next tick
+	drawn   [32]byte       // the draw of the next tick
 	shown   []byte         // the state, without its number
 	last    runtime.Result
 	note    func(instruction byte, before, after []byte, o operation, units uint64)
@@ -150,7 +150,7 @@ func (d *deployed) perform(o operation) (uint64, error) {
 const (
 	sequenceAt  = 56
 	hostAt      = 88
-	authorityAt = 216_400
+	authorityAt = 249_200
 )
 
 func state(account []byte) []byte {

@@ -26,19 +26,19 @@ func (d *deployed) sendTick(o operation) error {
 
 // prepare sets the clock, whose unit on the chain is a second, and leads a tick that needs a draw
 // to the slot in which it has it. It returns the time and the draw.
-func (d *deployed) prepare(s *coordinator.State, now uint64) (uint64, uint64, error) {
+func (d *deployed) prepare(s *coordinator.State, now uint64) (uint64, [32]byte, error) {
 	d.sysvars.Clock.UnixTimestamp = int64(now / 1000)
 	now = now / 1000 * 1000
-	d.drawn = 0
+	d.drawn = [32]byte{}
 	draws := s.RunState == coordinator.WaitingForMembers || s.RunState == coordinator.Warmup || s.RunState == coordinator.RoundWitness
 	if at, due := s.Due(now); !draws || !due || at > now {
-		return now, 0, nil
+		return now, d.drawn, nil
 	}
 	for again := true; again; {
 		if slot := d.sysvars.Clock.Slot; d.want.Armed == 0 || slot-d.want.Armed > program.DrawForgotten {
 			d.want.Armed = slot
 			if err := d.waits(); err != nil {
-				return 0, 0, err
+				return 0, d.drawn, err
 			}
 		}
 		if again = d.IntN(12) == 0; again { // nobody ticks for about as long as the draw is remembered
@@ -49,12 +49,12 @@ func (d *deployed) prepare(s *coordinator.State, now uint64) (uint64, uint64, er
 	if target := d.want.Armed + program.DrawWait; slot <= target {
 		for ; slot <= target; slot = d.sysvars.Clock.Slot { // too early
 			if err := d.waits(); err != nil {
-				return 0, 0, err
+				return 0, d.drawn, err
 			}
 			d.pass(1)
 		}
 		if err := d.skipped(target); err != nil {
-			return 0, 0, err
+			return 0, d.drawn, err
 		}
 	}
 	d.drawn = d.drawOf(d.want.Armed + program.DrawWait)
@@ -88,12 +88,12 @@ func (d *deployed) skipped(target uint64) error {
 	return nil
 }
 
-func (d *deployed) drawOf(target uint64) uint64 {
+func (d *deployed) drawOf(target uint64) [32]byte {
 	known := d.sysvars.SlotHashes
 	for i := len(known) - 1; i >= 0; i-- {
 		if known[i].Slot >= target {
 			return event.Draw(d.run.Key, known[i].Slot, known[i].Hash)
 		}
 	}
-	return 0
+	return [32]byte{}
 }

@@ -72,11 +72,26 @@ func (g *generator) genesis() coordinator.Genesis {
 	return x
 }
 
+// secret is what all clients of tests commit to, those that commit to anything.
+var secret = [32]byte(clientID(-1))
+
+// commitment draws one, to nothing or to the secret.
+func (g *generator) commitment() [32]byte { return oneOf(g, [32]byte{}, sha256.Sum256(secret[:])) }
+
+// readyOf is a Ready that reveals what the client committed to.
+func readyOf(s *coordinator.State, id coordinator.ClientID, next [32]byte) coordinator.Ready {
+	ready := coordinator.Ready{Epoch: s.Progress.Epoch, Next: next}
+	if client, ok := s.Member(id); ok && client.Commitment != ([32]byte{}) {
+		ready.Reveal = secret
+	}
+	return ready
+}
+
 // action draws an action that is sometimes right and often hostile.
 func (g *generator) action(s *coordinator.State) coordinator.Action {
 	switch g.IntN(19) {
 	case 0, 1:
-		a := coordinator.Join{Epoch: g.around(s.Progress.Epoch)}
+		a := coordinator.Join{Epoch: g.around(s.Progress.Epoch), Commitment: g.commitment()}
 		if g.rarely(3) {
 			a.Holds = s.Model.Checkpoint.Digest
 		}
@@ -84,7 +99,7 @@ func (g *generator) action(s *coordinator.State) coordinator.Action {
 	case 2:
 		return coordinator.Return{Epoch: g.around(s.Progress.Epoch)}
 	case 3:
-		return coordinator.Ready{Epoch: g.around(s.Progress.Epoch)}
+		return coordinator.Ready{Epoch: g.around(s.Progress.Epoch), Reveal: oneOf(g, [32]byte{}, secret), Next: g.commitment()}
 	case 4, 5:
 		return g.witness(s)
 	case 6:
@@ -265,9 +280,9 @@ func (g *generator) honest(s *coordinator.State, id coordinator.ClientID) coordi
 	case !isHealthy(s, id) && g.rarely(2) && slices.ContainsFunc(s.Epoch.Exited, func(c coordinator.Client) bool { return c.ID == id }):
 		return coordinator.Return{Epoch: s.Progress.Epoch}
 	case !isHealthy(s, id) && !s.IsPending(id):
-		return coordinator.Join{Epoch: s.Progress.Epoch}
+		return coordinator.Join{Epoch: s.Progress.Epoch, Commitment: g.commitment()}
 	case s.RunState == coordinator.Warmup:
-		return coordinator.Ready{Epoch: s.Progress.Epoch}
+		return readyOf(s, id, g.commitment())
 	case s.RunState == coordinator.Cooldown:
 		return coordinator.ReportCheckpoint{Step: s.Progress.Step, Digest: [32]byte{byte(s.Progress.Step)}}
 	case s.RunState != coordinator.RoundTrain && s.RunState != coordinator.RoundWitness:

@@ -65,7 +65,7 @@ func (l *lateRun) step() {
 		}
 	case coordinator.Warmup:
 		for _, id := range l.ids {
-			l.send(id, coordinator.Ready{Epoch: s.Progress.Epoch})
+			l.send(id, readyOf(s, id, l.commitment()))
 		}
 	case coordinator.RoundTrain, coordinator.RoundWitness:
 		l.accuse()

@@ -187,10 +187,11 @@ func (p *process) state() []byte { return p.account }
 
 // operation is what a core is asked for.
 type operation struct {
-	kind             uint64
-	from             coordinator.ClientID
-	nonce, now, seed uint64
-	body             []byte
+	kind       uint64
+	from       coordinator.ClientID
+	nonce, now uint64
+	draw       [32]byte
+	body       []byte
 }
 
 // answer is what came of an operation.
@@ -200,9 +201,9 @@ type answer struct {
 }
 
 func (p *process) do(o operation) (answer, error) {
-	b := le.AppendUint32(p.buffer[:0], uint32(8+32+3*8+len(o.body)))
+	b := le.AppendUint32(p.buffer[:0], uint32(8+32+2*8+32+len(o.body)))
 	b = append(le.AppendUint64(b, o.kind), o.from[:]...)
-	b = le.AppendUint64(le.AppendUint64(le.AppendUint64(b, o.nonce), o.now), o.seed)
+	b = append(le.AppendUint64(le.AppendUint64(b, o.nonce), o.now), o.draw[:]...)
 	p.buffer = append(b, o.body...)
 	if err := p.pipe.SetReadDeadline(time.Now().Add(answerLimit)); err != nil {
 		return answer{}, err

@@ -2,6 +2,7 @@ package programtest
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 
@@ -104,22 +105,22 @@ func (r *pair) apply(from coordinator.ClientID, nonce uint64, body []byte) (coor
 
 // chooses is a core that says itself with which time and which draw it ticks.
 type chooses interface {
-	prepare(s *coordinator.State, now uint64) (at, draw uint64, err error)
+	prepare(s *coordinator.State, now uint64) (at uint64, draw [32]byte, err error)
 }
 
 // tick asks first when a tick is due, if the core can say that.
 func (r *pair) tick(now, seed uint64) (bool, error) {
-	before := r.s.RunState
+	before, draw := r.s.RunState, sha256.Sum256(le.AppendUint64(nil, seed))
 	if c, ok := r.c.(chooses); ok {
 		var err error
-		if now, seed, err = c.prepare(&r.s, now); err != nil {
+		if now, draw, err = c.prepare(&r.s, now); err != nil {
 			return false, differ("before a tick: %v\n%s", err, r.s.String())
 		}
 	} else if err := r.due(now); err != nil {
 		return false, err
 	}
-	want := r.s.Tick(now, seed)
-	a, err := r.do(operation{kind: opTick, now: now, seed: seed})
+	want := r.s.Tick(now, draw)
+	a, err := r.do(operation{kind: opTick, now: now, draw: draw})
 	if err != nil {
 		return want, err
 	}

@@ -31,6 +31,7 @@ func suites(operations int) []suite {
 		{"one of two is late", oneOfTwoIsLate},
 		{"slow witnesses", slowWitnesses},
 		{"caps of findings", capsOfFindings},
+		{"false reveals", falseReveals},
 		{"lateness", seeds(operations/2, lateness)},
 		{"epoch needs newcomers", epochNeedsNewcomers},
 		{"seats", seeds(operations, seats)},

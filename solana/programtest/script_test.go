@@ -1,6 +1,7 @@
 package programtest
 
 import (
+	"crypto/sha256"
 	"fmt"
 
 	"github.com/psyche-go/psyche/coordinator"
@@ -37,7 +38,7 @@ func begun(r *pair, clients int, permissioned bool) *crowd {
 		if permissioned {
 			c.must(clientID(0), coordinator.Authorize{Grantee: clientID(i), Allowed: true})
 		}
-		c.must(clientID(i), coordinator.Join{})
+		c.must(clientID(i), coordinator.Join{Commitment: sha256.Sum256(secret[:])})
 	}
 	c.tick(0, coordinator.WaitingForMembers)
 	c.tick(3*second, coordinator.Warmup)
@@ -228,5 +229,30 @@ func capped(r *pair, members, denies, most int) error {
 		c.fail("%d of %d members were dropped or are slow, want %d", changed, len(accused), most)
 	}
 	c.want(coordinator.ErrDuplicate, accuser, coordinator.HealthCheck{Step: 1, Clients: accused})
+	return c.err
+}
+
+// falseReveals has members reveal what they had not committed to, one that committed to nothing among
+// them, and one that departed before depart again.
+func falseReveals(r *pair) error {
+	c := begun(r, 3, false)
+	next := sha256.Sum256(secret[:])
+	s := c.r.s.Clone()
+	s.Epoch.Clients[1].Commitment = [32]byte{}
+	s.Pending = append(s.Pending, coordinator.Client{ID: clientID(9)})
+	s.Departed = append(s.Departed, coordinator.Client{ID: clientID(9), State: coordinator.Withdrawn}, coordinator.Client{ID: clientID(8), State: coordinator.Withdrawn})
+	if err := c.r.load(s); err != nil {
+		return err
+	}
+	for i, wrong := range [][32]byte{next, secret, {}} {
+		c.want(coordinator.ErrInvalidAction, clientID(i), coordinator.Ready{Reveal: wrong, Next: next})
+	}
+	c.must(clientID(1), coordinator.Ready{Next: next})
+	c.must(clientID(0), coordinator.Ready{Reveal: secret})
+	c.must(clientID(2), coordinator.Ready{Reveal: secret, Next: next})
+	c.must(clientID(9), coordinator.Withdraw{Client: clientID(9)})
+	c.must(clientID(9), coordinator.Join{Commitment: next})
+	c.want(coordinator.ErrDuplicate, clientID(9), coordinator.Join{Commitment: next})
+	c.must(clientID(9), coordinator.Join{Commitment: secret})
 	return c.err
 }

@@ -1,6 +1,7 @@
 package programtest
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"os"
 	"slices"
@@ -51,12 +52,12 @@ func costs(t *testing.T, n int) units {
 // lead leads a run from its members' joining to the upload of its first checkpoint.
 func (c *crowd) lead(n int, config coordinator.Config) {
 	for i := range n {
-		c.must(clientID(i), coordinator.Join{})
+		c.must(clientID(i), coordinator.Join{Commitment: sha256.Sum256(secret[:])})
 	}
 	c.tick(0, coordinator.WaitingForMembers)
 	c.tick(3*second, coordinator.Warmup)
 	for i := range n {
-		c.must(clientID(n-1-i), coordinator.Ready{})
+		c.must(clientID(n-1-i), readyOf(&c.r.s, clientID(n-1-i), sha256.Sum256(secret[:])))
 	}
 	c.tick(second, coordinator.RoundTrain)
 	for round := range config.RoundsPerEpoch {

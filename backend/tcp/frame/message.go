@@ -132,17 +132,21 @@ func signedHello(nonce [32]byte, server identity.ID, body []byte) []byte {
 // Welcome ends a handshake that succeeded.
 type Welcome struct {
 	Host    identity.ID // key that signs the host's own actions
+	Draws   [32]byte    // what a run that is begun now has to commit to; zero for who begins none
 	Genesis []byte      // signed bytes that the run began with; empty for who makes a run
 }
 
 // AppendTo appends the payload of the frame.
-func (w Welcome) AppendTo(b []byte) []byte { return append(append(b, w.Host[:]...), w.Genesis...) }
+func (w Welcome) AppendTo(b []byte) []byte {
+	return append(append(append(b, w.Host[:]...), w.Draws[:]...), w.Genesis...)
+}
 
 // DecodeWelcome reads the payload of a Welcome. Genesis aliases it.
 func DecodeWelcome(payload []byte) (Welcome, error) {
 	d := decoder{rest: payload}
 	var w Welcome
 	copy(w.Host[:], d.bytes(identity.IDSize))
+	copy(w.Draws[:], d.bytes(len(w.Draws)))
 	w.Genesis = d.bytes(min(len(d.rest), follow.MaxGenesis))
 	return w, d.end("welcome")
 }

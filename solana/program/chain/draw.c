@@ -43,8 +43,6 @@ uint64_t read_draw(struct event *e, uint64_t target, const struct key *run, bool
 	uint64_t failed = find_slot(target, &entry, ready);
 	if (failed || !*ready) return failed;
 	struct slice message[3] = {{"psyche/draw/v1", 14}, {run, sizeof *run}, {&entry, sizeof entry}};
-	struct key digest;
-	host_sha256(message, 3, (uint8_t *)&digest);
-	e->draw = digest.word[0];
+	host_sha256(message, 3, (uint8_t *)&e->draw);
 	return 0;
 }

@@ -49,7 +49,7 @@ struct peer {
 };
 
 _Static_assert(offsetof(struct account, main) == 16 && offsetof(struct account, state) == 104, "layout");
-_Static_assert(offsetof(struct account, stage) == 280344 && sizeof(struct account) == 289304, "layout");
+_Static_assert(offsetof(struct account, stage) == 313144 && sizeof(struct account) == 322104, "layout");
 _Static_assert(offsetof(struct peer, addresses) == 88 && sizeof(struct peer) == 1136, "layout");
 
 enum instruction { INIT = 1, WRITE, GENESIS, ACT, TICK, FREE, ANNOUNCE, FORGET, MIGRATE };
@@ -122,8 +122,8 @@ uint64_t peer_forget(const struct call *c);
 
 // event is what is logged of a change of a run's state.
 struct event {
-	uint64_t instruction, sequence, slot, now, draw;
-	struct key head;
+	uint64_t instruction, sequence, slot, now;
+	struct key draw, head;
 };
 
 // cause is what made a change: who signed, and what it said. That of a tick is nothing.

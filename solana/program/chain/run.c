@@ -115,7 +115,7 @@ uint64_t run_tick(const struct call *c) {
 	if (c->size > MAX_SALT) return INVALID_INSTRUCTION_DATA;
 	if ((refused = read_clock(&e.slot, &e.now))) return refused;
 	if ((refused = draw_ready(a, c, &e, &ready))) return refused;
-	if (!ready || !state_tick(&a->state, e.now, e.draw)) return 0;
+	if (!ready || !state_tick(&a->state, e.now, &e.draw)) return 0;
 	e.sequence = a->state.sequence + 1;
 	next_head(a, &e, &nobody);
 	note_change(a, &e);

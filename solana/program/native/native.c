@@ -17,7 +17,8 @@ enum { PART = 512, PARTS = (sizeof(struct state) + PART - 1) / PART, MAX_OPERATI
 struct operation {
 	uint64_t kind;
 	struct key from;
-	uint64_t nonce, now, seed;
+	uint64_t nonce, now;
+	struct key draw;
 };
 
 void host_move(void *to, const void *from, uint64_t size) {
@@ -50,7 +51,7 @@ static uint64_t perform(const struct operation *o, const uint8_t *body, uint64_t
 		result = state_genesis(&state, copy, size);
 		break;
 	case APPLY: result = state_apply(&state, &o->from, o->nonce, copy, size); break;
-	case TICK: result = state_tick(&state, o->now, o->seed); break;
+	case TICK: result = state_tick(&state, o->now, &o->draw); break;
 	case DUE: result = state_due(&state, o->now, number); break;
 	case LOAD:
 		if (size != sizeof state) break;

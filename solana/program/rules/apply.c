@@ -72,11 +72,14 @@ static enum code state_join(struct state *s, const struct key *from, const struc
 	struct client fresh;
 	host_zero(&fresh, sizeof fresh);
 	fresh.id = *from;
+	fresh.commitment = a->commitment;
 	int32_t i = index_of(&s->pending, from);
 	if (i >= 0) {
-		if (s->pending.list[i].holds_model == holds) return ERR_DUPLICATE;
-		if (holds) {
-			s->pending.list[i].holds_model = 1;
+		struct client *waiting = &s->pending.list[i];
+		if (waiting->holds_model == holds && key_equal(&waiting->commitment, &a->commitment)) return ERR_DUPLICATE;
+		if (holds || !waiting->holds_model) {
+			waiting->holds_model = holds;
+			waiting->commitment = a->commitment;
 			return ACCEPTED;
 		}
 		fresh.probation_until = s->pending.list[i].probation_until;
@@ -130,6 +133,8 @@ static enum code state_ready(struct state *s, const struct key *from, const stru
 	struct client *client = state_member(s, from);
 	if (!client || client->state != HEALTHY) return ERR_NOT_MEMBER;
 	if (client->ready) return ERR_DUPLICATE;
+	if (!client_reveals(client, &a->id)) return ERR_INVALID_ACTION;
+	state_add_reveal(s, client, a);
 	client->holds_model = 1;
 	client->ready = 1;
 	s->epoch.ready[s->epoch.ready_count++] = *from;

@@ -12,7 +12,7 @@
 // nothing. state_tick reports whether the state changed.
 enum code state_genesis(struct state *s, const uint8_t *bytes, uint64_t size);
 enum code state_apply(struct state *s, const struct key *from, uint64_t nonce, const uint8_t *action, uint64_t size);
-bool state_tick(struct state *s, uint64_t now, uint64_t seed);
+bool state_tick(struct state *s, uint64_t now, const struct key *draw);
 bool state_due(struct state *s, uint64_t now, uint64_t *at);
 
 // decode.c: an action or a genesis that was read. Pointers lead into what was read.
@@ -52,7 +52,8 @@ struct action {
 	enum action_kind kind;
 	bool flag;              // Paused, Allowed
 	uint32_t number;        // Epoch, Step, Number
-	struct key id;          // Holds, Digest, Client, Grantee
+	struct key id;          // Holds, Reveal, Digest, Client, Grantee
+	struct key commitment;  // Commitment, Next
 	const uint8_t *witness; // two filters, root, replica
 	const uint8_t *ids;     // Clients, Delegates
 	uint32_t id_count;
@@ -195,7 +196,11 @@ enum code state_health_check(struct state *s, const struct key *from, const stru
 
 // next.c
 bool state_ends_before(const struct state *s, uint32_t step);
-void state_start_round(struct state *s, uint64_t now, uint64_t seed);
+void state_start_round(struct state *s, uint64_t now, const struct key *draw);
+
+// reveal.c
+bool client_reveals(const struct client *c, const struct key *value);
+void state_add_reveal(struct state *s, struct client *client, const struct action *a);
 
 // round.c
 void round_elected_set(const struct round *r, const struct config *c, uint8_t set[SET_SIZE]);

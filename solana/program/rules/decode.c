@@ -72,6 +72,7 @@ static void reader_ids(struct reader *r, uint32_t limit, struct action *a) {
 // reader_join is reader.join.
 static void reader_join(struct reader *r, struct action *a) {
 	a->number = reader_uint32(r);
+	reader_hash(r, &a->commitment);
 	if (!r->failed && r->size > 0) {
 		reader_hash(r, &a->id);
 		if (key_is_zero(&a->id)) r->failed = true;
@@ -147,6 +148,8 @@ static void reader_action(struct reader *r, struct action *a) {
 	case READY:
 	case RETURN:
 		a->number = reader_uint32(r);
+		reader_hash(r, &a->id);
+		reader_hash(r, &a->commitment);
 		break;
 	case WITNESS_ROUND:
 		a->number = reader_uint32(r);

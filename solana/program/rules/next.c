@@ -26,22 +26,25 @@ static void state_round_of(struct state *s, uint32_t step, struct round *round) 
 }
 
 // state_mix_seed is State.mixSeed.
-static uint64_t state_mix_seed(struct state *s, uint64_t seed) {
-	struct slice message[3] = {{&s->seed_chain, sizeof s->seed_chain}, {&seed, sizeof seed}, {&s->progress.step, sizeof s->progress.step}};
+static uint64_t state_mix_seed(struct state *s, const struct key *draw) {
+	struct slice message[4] = {
+		{&s->seed_chain, sizeof s->seed_chain}, {draw, sizeof *draw}, {&s->progress.step, sizeof s->progress.step},
+		{&s->reveals, sizeof s->reveals},
+	};
 	struct key chain;
-	host_sha256(message, 3, (uint8_t *)&chain);
+	host_sha256(message, 4, (uint8_t *)&chain);
 	s->seed_chain = chain;
 	return chain.word[0];
 }
 
 // state_start_round is State.startRound. It makes room first, so that the round is made in its
 // place.
-void state_start_round(struct state *s, uint64_t now, uint64_t seed) {
+void state_start_round(struct state *s, uint64_t now, const struct key *draw) {
 	struct epoch *epoch = &s->epoch;
 	if (epoch->round_count == STORED_ROUNDS) list_delete(epoch->rounds, sizeof(struct round), &epoch->round_count, 0);
 	struct round *round = &epoch->rounds[epoch->round_count++];
 	state_round_of(s, s->progress.step, round);
-	round->seed = state_mix_seed(s, seed);
+	round->seed = state_mix_seed(s, draw);
 	round_elected_set(round, &s->config, round->elected);
 	uint32_t elected = assign_elected_witnesses(round->member_count, s->config.witness_nodes);
 	round->witnesses_elected = (uint16_t)elected;

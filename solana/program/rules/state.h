@@ -112,6 +112,7 @@ struct client {
 	struct key id;
 	uint64_t nonce;
 	uint32_t exited_height, optimizer_since;
+	struct key commitment;
 	uint8_t state, holds_model, active, lateness;
 	uint8_t ready;   // derived: the member is in epoch.ready
 	uint8_t barred;  // derived: the run no longer admits the member
@@ -198,7 +199,8 @@ struct authority {
 	struct ejection ejections[MAX_EJECTIONS];
 };
 
-// state begins with what a client polls for: up to progress it fits one small read.
+// state begins with what a client polls for: up to progress it fits one small read. Go's
+// DrawCommitment is always zero on a chain, where draws come from the slots, and has no place.
 struct state {
 	uint64_t magic;
 	uint32_t version;
@@ -213,15 +215,16 @@ struct state {
 	struct recorded earlier[MAX_EARLIER];
 	struct upload uploads[MAX_UPLOADS];
 	struct lapse lapses[MAX_LAPSES];
+	struct key reveals;
 	struct epoch epoch;
 	struct clients pending, departed;
 	struct authority authority;
 	struct model model;
 };
 
-_Static_assert(sizeof(struct client) == 64 && sizeof(struct round) == 31120 && sizeof(struct upload) == 272, "layout");
-_Static_assert(offsetof(struct state, config) == 184 && offsetof(struct state, epoch) == 1744, "layout");
-_Static_assert(offsetof(struct state, pending) == 183616 && offsetof(struct state, authority) == 216400, "layout");
-_Static_assert(offsetof(struct state, model) == 271792 && sizeof(struct state) == 280232, "layout");
+_Static_assert(sizeof(struct client) == 96 && sizeof(struct round) == 31120 && sizeof(struct upload) == 272, "layout");
+_Static_assert(offsetof(struct state, config) == 184 && offsetof(struct state, epoch) == 1776, "layout");
+_Static_assert(offsetof(struct state, pending) == 200032 && offsetof(struct state, authority) == 249200, "layout");
+_Static_assert(offsetof(struct state, model) == 304592 && sizeof(struct state) == 313032, "layout");
 
 #endif

@@ -68,9 +68,9 @@ static void state_depart_exited(struct state *s, uint64_t seed) {
 	host_zero(departed->list + departed->count, (MAX_CLIENTS - departed->count) * sizeof(struct client));
 }
 
-// state_start_epoch is State.startEpoch. The seed only makes sets that nobody can slow down.
-static void state_start_epoch(struct state *s, uint64_t now, uint64_t seed) {
-	state_depart_exited(s, seed);
+// state_start_epoch is State.startEpoch. The draw only makes sets that nobody can slow down.
+static void state_start_epoch(struct state *s, uint64_t now, const struct key *draw) {
+	state_depart_exited(s, draw->word[0]);
 	host_zero(&s->epoch, sizeof s->epoch);
 	state_seat_pending(s);
 	state_fall_back_if_model_is_gone(s);
@@ -89,7 +89,7 @@ static void state_start_epoch(struct state *s, uint64_t now, uint64_t seed) {
 }
 
 // state_tick_waiting_for_members is State.tickWaitingForMembers.
-static bool state_tick_waiting_for_members(struct state *s, uint64_t now, uint64_t seed) {
+static bool state_tick_waiting_for_members(struct state *s, uint64_t now, const struct key *draw) {
 	if (s->pending_pause) {
 		state_pause(s, now);
 		return true;
@@ -104,7 +104,7 @@ static bool state_tick_waiting_for_members(struct state *s, uint64_t now, uint64
 		return now != 0;
 	}
 	if (!elapsed(s->minimum_since, now, s->config.waiting_for_members_extra_time)) return false;
-	state_start_epoch(s, now, seed);
+	state_start_epoch(s, now, draw);
 	return true;
 }
 
@@ -116,7 +116,7 @@ static bool state_phase_is_over(struct state *s, uint64_t now) {
 }
 
 // state_tick_warmup is State.tickWarmup.
-static bool state_tick_warmup(struct state *s, uint64_t now, uint64_t seed) {
+static bool state_tick_warmup(struct state *s, uint64_t now, const struct key *draw) {
 	if (s->pending_pause) {
 		state_members_to_pending(s);
 		state_pause(s, now);
@@ -135,7 +135,7 @@ static bool state_tick_warmup(struct state *s, uint64_t now, uint64_t seed) {
 		client->holds_model = client->ready;
 	}
 	s->cold_start = 0;
-	state_start_round(s, now, seed);
+	state_start_round(s, now, draw);
 	return true;
 }
 
@@ -203,18 +203,19 @@ bool state_no_witness_is_awaited(struct state *s) {
 }
 
 // state_tick_round_witness is State.tickRoundWitness.
-static bool state_tick_round_witness(struct state *s, uint64_t now, uint64_t seed) {
-	if (!state_phase_is_over(s, now)) return false;
+static bool state_tick_round_witness(struct state *s, uint64_t now, const struct key *draw) {
 	const struct round *round = state_current_round(s);
+	bool ends = !round_has_quorum(round) || state_ends_before(s, s->progress.step + 1);
+	if (!state_phase_is_over(s, now)) return false;
 	state_remove_leavers(s, round->height);
 	state_keep_findings(s);
 	s->progress.step++;
 	if (s->config.epoch_time != 0 && s->epoch.last_step == 0 && elapsed(s->epoch.start_time, now, s->config.epoch_time))
 		s->epoch.last_step = s->progress.step + 1;
-	if (!round_has_quorum(round) || state_ends_before(s, s->progress.step))
+	if (ends)
 		state_enter(s, COOLDOWN, now);
 	else
-		state_start_round(s, now, seed);
+		state_start_round(s, now, draw);
 	return true;
 }
 
@@ -253,14 +254,14 @@ static bool state_tick_paused(struct state *s, uint64_t now) {
 }
 
 // state_tick is State.Tick.
-bool state_tick(struct state *s, uint64_t now, uint64_t seed) {
+bool state_tick(struct state *s, uint64_t now, const struct key *draw) {
 	if (s->run_state == UNINITIALIZED || s->run_state == FINISHED) return false;
 	bool changed = state_adjust_clock(s, now);
 	switch (s->run_state) {
-	case WAITING_FOR_MEMBERS: changed |= state_tick_waiting_for_members(s, now, seed); break;
-	case WARMUP: changed |= state_tick_warmup(s, now, seed); break;
+	case WAITING_FOR_MEMBERS: changed |= state_tick_waiting_for_members(s, now, draw); break;
+	case WARMUP: changed |= state_tick_warmup(s, now, draw); break;
 	case ROUND_TRAIN: changed |= state_tick_round_train(s, now); break;
-	case ROUND_WITNESS: changed |= state_tick_round_witness(s, now, seed); break;
+	case ROUND_WITNESS: changed |= state_tick_round_witness(s, now, draw); break;
 	case COOLDOWN: changed |= state_tick_cooldown(s, now); break;
 	case PAUSED: changed |= state_tick_paused(s, now); break;
 	}
