@@ -130,8 +130,8 @@ func (r *Run) show(from uint32) shownRun {
 func showHistory(h *history.History, from uint32) *shownHistory {
 	shown := &shownHistory{
 		Entries: h.Seen, Began: h.Began, Now: h.Now, Spent: h.Spent, Tokens: h.Tokens, Rounds: h.Rounds.At(from, 0, maxPoints),
-		Phases: slices.Clone(h.Phases), Members: make([]history.Member, 0, len(h.Members)),
-		More: max(0, len(h.Events)-maxEvents), Forgotten: h.Dropped, Checkpoints: slices.Clone(h.Checkpoints),
+		Phases: append([]history.Phase{}, h.Phases...), Members: make([]history.Member, 0, len(h.Members)),
+		More: max(0, len(h.Events)-maxEvents), Forgotten: h.Dropped, Checkpoints: append([]history.Checkpoint{}, h.Checkpoints...),
 	}
 	for _, m := range h.Members {
 		shown.Members = append(shown.Members, *m)

@@ -63,8 +63,9 @@ type commands struct {
 		New  keysNew  `cmd:"" help:"Make a key file."`
 		Show keysShow `cmd:"" help:"Print the id that belongs to a key."`
 	} `cmd:"" help:"Make and show the keys that name participants."`
-	Sim     simulate `cmd:"" help:"Simulate whole runs under faults, and check them."`
-	Version version  `cmd:"" help:"Print the version of the program."`
+	Dash    dashboard `cmd:"" help:"Show runs in a browser."`
+	Sim     simulate  `cmd:"" help:"Simulate whole runs under faults, and check them."`
+	Version version   `cmd:"" help:"Print the version of the program."`
 
 	PrintAllHelp manual `cmd:"" hidden:"" help:"Print the help of every command."`
 }

@@ -49,7 +49,7 @@ async function refresh() {
       if (view.run !== chosen.key) { view.run = chosen.key; view.older = []; view.olderLeft = null; etag = ""; }
       showList(list);
       const answer = await ask(`api/run?run=${encodeURIComponent(view.run)}&last=${view.last}`, etag);
-      if (answer) { etag = answer.etag; data = answer.body; show(); }
+      if (answer && !marking()) { etag = answer.etag; data = answer.body; show(); }
     }
     freshAt = Date.now();
     fresh("");
@@ -75,6 +75,12 @@ function showList(list) {
   const href = focused && focused.getAttribute("href");
   $("runs").replaceChildren(...live.map(item), ...(past.length ? [el("li", {}, el("h3", { class: "muted" }, "Past")), ...past.map(item)] : []));
   if (href) for (const a of $("runs").querySelectorAll("a")) if (a.getAttribute("href") === href) a.focus();
+}
+
+// marking reports whether somebody marks text of the page, which drawing anew would undo.
+function marking() {
+  const marked = getSelection();
+  return !marked.isCollapsed && $("run").contains(marked.anchorNode);
 }
 
 // show draws the run anew, and puts the focus and the places of scrolling back.

@@ -106,8 +106,11 @@ func (h *History) See(e Entry, s *coordinator.State) {
 	if h.Members == nil {
 		h.Members = make(map[string]*Member)
 	}
-	if h.Now = max(h.Now, e.Time, s.StateStart); h.Began == 0 {
-		h.Began = h.Now
+	if h.Now = max(h.Now, e.Time, s.StateStart); h.Began == 0 && h.Now > 0 {
+		h.Began, h.Cursor.Start = h.Now, h.Now // a new run has no time before its first tick
+		for i := range h.Phases {
+			h.Phases[i].Start = h.Now
+		}
 	}
 	e.Time = h.Now
 	h.Seen, h.Newest = h.Seen+1, e.Number
