@@ -68,7 +68,7 @@ const isOver = (r) => r.run_state === "Finished" || r.closed;
 
 function showList(list) {
   const item = (r) => el("li", {}, el("a", { href: "#run=" + encodeURIComponent(r.key), "aria-current": r.key === view.run ? "page" : null }, r.run_id,
-    el("small", {}, `${r.run_state}, step ${whole(r.step)} of ${whole(r.total_steps)}` + (r.problem ? ", trouble" : "")),
+    el("small", {}, `${r.run_state}, step ${whole(Math.min(r.step, r.total_steps))} of ${whole(r.total_steps)}` + (r.problem ? ", trouble" : "")),
     list.some((other) => other !== r && other.run_id === r.run_id) ? el("small", {}, r.source) : null));
   const live = list.filter((r) => !isOver(r)), past = list.filter(isOver);
   const focused = document.activeElement && document.activeElement.closest("#runs a");
@@ -117,7 +117,7 @@ function overview() {
   const late = h ? h.rounds.slice(-10) : [], wall = sum(late, (r) => whole8(r.w));
   const kinds = { Finished: "muted", Paused: "bad", WaitingForMembers: "warn" };
   const tiles = [
-    tile("Step", `${whole(s.step)} of ${whole(s.total_steps)}`),
+    tile("Step", `${whole(Math.min(s.step, s.total_steps))} of ${whole(s.total_steps)}`),
     tile("Epoch", whole(s.epoch)),
     tile("Members", `${whole(s.members.filter((m) => m.state === "Healthy").length)}` + (s.pending.length ? ` + ${whole(s.pending.length)} waiting` : "")),
     s.round ? tile("Witnesses", `${s.round.witnesses} of ${s.round.witnesses_elected}, quorum ${s.round.witness_quorum}`, "proofs accepted in the running round") : null,
@@ -217,7 +217,7 @@ function members() {
       el("label", { for: "find" }, "Find a key or a standing", el("input", { id: "find", type: "search", value: view.find, oninput: (e) => { view.find = e.target.value.toLowerCase(); show(); } })),
       rows.length > 50 ? el("button", { type: "button", id: "all-members", onclick: () => { view.all = !view.all; show(); } }, view.all ? "Show 50" : `Show all ${rows.length}`) : null,
       el("span", { class: "muted" }, `${whole(total)} keys that took part`)),
-    el("div", { class: "scroll", id: "s-members", tabindex: 0, role: "region", "aria-label": "Members" }, table("Members and what became of them", columns, shown, view.sort, sort)),
+    el("div", { class: "scroll", id: "s-members", tabindex: 0, role: "region", "aria-label": "Members, table" }, table("Members and what became of them", columns, shown, view.sort, sort)),
     said.size ? el("p", { class: "muted" }, "* as reported by the member.") : null,
     h && s.config.verification_percent === 0 ? el("p", { class: "muted" }, "Audits: none in this run; whether a result was computed from its batch is not checked.") : null);
 }
@@ -265,7 +265,7 @@ function log() {
   return section("What happened",
     el("div", { class: "controls" }, el("label", { for: "kind" }, "Show", el("select", { id: "kind", onchange: (e) => { view.kind = e.target.value; show(); } },
       Object.keys(groups).map((k) => el("option", { value: k, selected: k === view.kind }, k))))),
-    el("div", { class: "scroll", id: "s-log", tabindex: 0, role: "region", "aria-label": "What happened" },
+    el("div", { class: "scroll", id: "s-log", tabindex: 0, role: "region", "aria-label": "What happened, list" },
       el("ol", { class: "events" }, list.map((e) => el("li", {}, el("span", { class: "muted" }, `${when(e.t)} · entry ${e.n} · `), (words[e.kind] || words.other)(e)))),
       list.length ? null : el("p", { class: "muted" }, "Nothing of this kind.")),
     left > 0 ? el("p", {}, el("button", { type: "button", id: "older", onclick: more }, "Show older")) : null,
@@ -329,7 +329,7 @@ function configuration() {
   const keys = [["host", s.host], ["main authority", s.authority.main], ["join authority", s.authority.permissioned ? s.authority.join : "anybody may join"], ["state hash", s.state_hash]];
   return section("Configuration",
     el("dl", {}, keys.map(([name, value]) => [el("dt", { class: "muted" }, name), el("dd", { class: "key" }, value)])),
-    el("details", { id: "rules" }, el("summary", {}, "Rules"), el("div", { class: "scroll", id: "s-rules", tabindex: 0, role: "region", "aria-label": "Rules" }, table("Rules", [{ name: "Key", left: true, value: (r) => r.name, show: (r) => el("code", {}, r.name) }, { name: "Value", value: (r) => r.value }], rows))),
+    el("details", { id: "rules" }, el("summary", {}, "Rules"), el("div", { class: "scroll", id: "s-rules", tabindex: 0, role: "region", "aria-label": "Rules, table" }, table("Rules", [{ name: "Key", left: true, value: (r) => r.name, show: (r) => el("code", {}, r.name) }, { name: "Value", value: (r) => r.value }], rows))),
     data.model ? el("details", { id: "model" }, el("summary", {}, "Model, data and optimizer"), el("pre", { tabindex: 0, role: "region", "aria-label": "Model" }, JSON.stringify(data.model, null, 2))) : null);
 }
 

@@ -1,7 +1,8 @@
 // Charts as SVG: lines over steps, and the timeline of phases. Colours come from the style sheet.
 import { el, svg, short, span, when } from "./parts.js";
 
-const W = 640, H = 220, LEFT = 52, RIGHT = 10, TOP = 8, BOTTOM = 26;
+// The width decides how large text is: on small screens a chart has fewer units.
+const W = innerWidth < 700 ? 340 : 640, H = 220, LEFT = 52, RIGHT = 10, TOP = 8, BOTTOM = 26;
 
 // ticks are round numbers between two.
 export function ticks(low, high, count) {
@@ -29,7 +30,7 @@ export function lines({ title, unit = "", curves, zero = false, note = "", forma
   for (const t of ticks(y0, y1, 4)) {
     parts.push(svg("line", { class: "grid", x1: LEFT, x2: W - RIGHT, y1: py(t), y2: py(t) }), svg("text", { x: LEFT - 6, y: py(t) + 4, "text-anchor": "end" }, format(t)));
   }
-  for (const t of ticks(x0, x1, 6).filter(Number.isInteger)) {
+  for (const t of ticks(x0, x1, W < 400 ? 4 : 6).filter(Number.isInteger)) {
     parts.push(svg("text", { x: px(t), y: H - 8, "text-anchor": "middle" }, short(t, 4)));
   }
   curves.forEach((c, i) => {
