@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"os/exec"
@@ -21,10 +22,15 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"github.com/psyche-go/psyche/dash"
 	"github.com/psyche-go/psyche/dash/dashtest"
+	"github.com/psyche-go/psyche/dash/gather"
 )
 
-var pictures = flag.String("dash.pictures", "", "folder for screenshots")
+var (
+	pictures = flag.String("dash.pictures", "", "folder for screenshots")
+	ofFolder = flag.String("dash.of", "", "folder of runs, such as a testnet's, of whose newest run TestPictures takes screenshots")
+)
 
 // axeVariable names the file axe.min.js of axe-core, which looks for what people with disabilities
 // cannot use.
@@ -189,6 +195,42 @@ func TestBrowser(t *testing.T) {
 	}
 	if said := b.said(); said != "" {
 		t.Errorf("the browser complained:\n%s", said)
+	}
+}
+
+// TestPictures takes pictures of a run that somebody has trained, for the documentation.
+func TestPictures(t *testing.T) {
+	if *ofFolder == "" || *pictures == "" {
+		t.Skip("no run to take pictures of: -dash.of and -dash.pictures name one, and where to put them")
+	}
+	b := open(t)
+	g := gather.New(t.Context(), gather.Options{})
+	defer g.Close()
+	if err := g.Watch([]string{*ofFolder}, nil); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(3 * time.Second) // until everything there is has been read
+	runs := g.Runs()
+	if len(runs) == 0 {
+		t.Fatalf("%s has no runs", *ofFolder)
+	}
+	for i := range runs {
+		runs[i].Source = "a testnet on one machine"
+	}
+	web := httptest.NewServer(dash.New(func() []dash.Run { return runs }))
+	defer web.Close()
+	for _, p := range []struct {
+		name, theme   string
+		width, height int64
+	}{{"dashboard", "light", 1300, 1720}, {"dashboard-dark", "dark", 1300, 1720}, {"dashboard-small", "dark", 390, 844}} {
+		b.show(t, web.URL, runs[0].Key, p.theme, p.width, p.height)
+		image, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(*pictures, p.name+".png"), image, 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

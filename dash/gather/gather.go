@@ -217,7 +217,9 @@ func (g *Gatherer) addFile(path string, describe func(string, *Found)) {
 	}
 	isLog, isArchive := kindOf(path)
 	if !isLog {
-		g.refuse(path)
+		if filepath.Ext(path) != ".log" { // others write logs too
+			g.refuse(path)
+		}
 		return
 	}
 	base := strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
