@@ -222,8 +222,10 @@ func TestPictures(t *testing.T) {
 	for _, p := range []struct {
 		name, theme   string
 		width, height int64
-	}{{"dashboard", "light", 1300, 1720}, {"dashboard-dark", "dark", 1300, 1720}, {"dashboard-small", "dark", 390, 844}} {
+		at            string
+	}{{"dashboard", "light", 1300, 1640, "h1"}, {"dashboard-members", "dark", 1300, 1200, "#h-members"}, {"dashboard-small", "dark", 390, 844, "h1"}} {
 		b.show(t, web.URL, runs[0].Key, p.theme, p.width, p.height)
+		b.text(t, `document.querySelector("`+p.at+`").closest("section").scrollIntoView(), ""`)
 		image, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
 		if err != nil {
 			t.Fatal(err)
