@@ -46,7 +46,7 @@ control() {
   local root=$work/$1 program=$1
   mkdir -p "$root/DEBIAN" "$root/usr/share/doc/$1"
   chmod 640 "$root"/etc/psyche/*.env
-  strip --strip-unneeded --remove-section=.comment --remove-section=.note "$root"/usr/lib/psyche/*.so 2>/dev/null || true
+  find "$root/usr/bin" "$root/usr/lib" -type f \( -perm -u+x -o -name '*.so' \) -exec strip --strip-unneeded --remove-section=.comment --remove-section=.note {} + 2>/dev/null || true
   sed -e "s/@PACKAGE@/$1/" packaging/deb/copyright >"$root/usr/share/doc/$1/copyright"
   printf '%s (%s) unstable; urgency=medium\n\n  * Built from commit %s.\n\n -- Psyche <noreply@localhost>  %s\n' \
     psyche "$version" "$(git rev-parse HEAD)" "$(date -u -R -d "@$SOURCE_DATE_EPOCH")" | gzip -9n >"$root/usr/share/doc/$1/changelog.gz"
@@ -63,7 +63,7 @@ control() {
   } >"$root/DEBIAN/control"
   (cd "$root" && find . -type f ! -path './DEBIAN/*' -printf '%P\n' | LC_ALL=C sort | xargs md5sum) >"$root/DEBIAN/md5sums"
   find "$root" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
-  dpkg-deb --root-owner-group -Zxz --build "$root" "$out" >/dev/null
+  dpkg-deb --root-owner-group -Zxz -z1 --build "$root" "$out" >/dev/null
 }
 control psyche "" "host of decentralised training runs" \
 " Coordinates runs that train a language model together over the internet:
