@@ -4,6 +4,7 @@
 #
 #   build.sh FOLDER      where to put them
 #   VERSION              default: the commit's date and hash
+#   DEBFULLNAME, DEBEMAIL   who makes the packages
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -11,6 +12,7 @@ out=${1:?usage: build.sh FOLDER}
 export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 version=${VERSION:-0~$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y%m%d)+$(git rev-parse --short=10 HEAD)}
 arch=$(dpkg --print-architecture)
+maintainer="${DEBFULLNAME:-Psyche} <${DEBEMAIL:-psyche-go@users.noreply.github.com}>"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 umask 022
@@ -48,16 +50,18 @@ control() {
   chmod 640 "$root"/etc/psyche/*.env
   find "$root/usr/bin" "$root/usr/lib" -type f \( -perm -u+x -o -name '*.so' \) -exec strip --strip-unneeded --remove-section=.comment --remove-section=.note {} + 2>/dev/null || true
   sed -e "s/@PACKAGE@/$1/" packaging/deb/copyright >"$root/usr/share/doc/$1/copyright"
-  printf '%s (%s) unstable; urgency=medium\n\n  * Built from commit %s.\n\n -- Psyche <noreply@localhost>  %s\n' \
-    psyche "$version" "$(git rev-parse HEAD)" "$(date -u -R -d "@$SOURCE_DATE_EPOCH")" | gzip -9n >"$root/usr/share/doc/$1/changelog.gz"
+  printf '%s (%s) unstable; urgency=medium\n\n  * Built from commit %s.\n\n -- %s  %s\n' \
+    psyche "$version" "$(git rev-parse HEAD)" "$maintainer" "$(date -u -R -d "@$SOURCE_DATE_EPOCH")" | gzip -9n >"$root/usr/share/doc/$1/changelog.gz"
   gzip -9n "$root/usr/share/man/man1/$program.1"
+  (cd "$root/usr/bin" && find . -type l -printf '%f\n') | while read -r name; do ln -s "$program.1.gz" "$root/usr/share/man/man1/$name.1.gz"; done
+  install -D -m 644 "packaging/deb/$1.lintian-overrides" "$root/usr/share/lintian/overrides/$1"
   (cd "$root" && find etc -type f | sed 's#^#/#') >"$root/DEBIAN/conffiles"
   for script in postinst prerm postrm; do
     sed "s/@UNITS@/$(cd "$root/lib/systemd/system" && echo *.service)/" "packaging/deb/$script" >"$root/DEBIAN/$script"
     chmod 755 "$root/DEBIAN/$script"
   done
   {
-    printf 'Package: %s\nVersion: %s\nArchitecture: %s\nMaintainer: Psyche <noreply@localhost>\n' "$1" "$version" "$arch"
+    printf 'Package: %s\nVersion: %s\nArchitecture: %s\nMaintainer: %s\n' "$1" "$version" "$arch" "$maintainer"
     printf 'Installed-Size: %s\n' "$(du -k -s --exclude=DEBIAN "$root" | cut -f1)"
     printf 'Section: science\nPriority: optional\n%sDescription: %s\n%s\n' "${2:+Depends: $2$'\n'}" "$3" "$4"
   } >"$root/DEBIAN/control"
