@@ -16,7 +16,13 @@ LEARNING := ./torch/... ./model/... ./train/... ./eval/... ./cmd/psyche-client/.
 PLAIN     = $(or $(shell $(GO) list ./... | grep -v -E '/(torch|model|train|eval|cmd/psyche-client|e2e|bench)(/|$$)'),$(error go list failed))
 STATIC    = $(or $(shell $(GO) list ./... | grep -v -E '/(torch|model|train|distro|eval|cmd/psyche-client|e2e|bench)(/|$$)'),$(error go list failed)) ./distro/codec
 
-.PHONY: all sim build setup shim demo demo-solana demo-data test-solana test test-plain test-torch race fuzz load internet solana-program static lint fmt-check vet bench bench-step bench-distro bench-round bench-parity clean
+# Where `make install` puts things; DESTDIR goes before all of it.
+prefix   ?= /usr/local
+sysconfdir ?= /etc
+unitdir  ?= $(prefix)/lib/systemd/system
+ROOT      = $(DESTDIR)$(prefix)
+
+.PHONY: install uninstall manual deb reproducible all sim build setup shim demo demo-solana demo-data test-solana test test-plain test-torch race fuzz load internet solana-program static lint fmt-check vet bench bench-step bench-distro bench-round bench-parity clean
 
 all: build
 
@@ -36,6 +42,51 @@ build: setup shim
 	ln -sf psyche $(BIN)/psyche-centralized-local-testnet
 	ln -sf psyche-client $(BIN)/psyche-centralized-client
 	ln -sf psyche $(BIN)/psyche-solana-client
+
+## manual: man pages and completions, of the programs' own definitions
+manual: build
+	@mkdir -p $(BUILD)/manual
+	@for program in psyche psyche-client; do \
+	  $(BIN)/$$program print-man >$(BUILD)/manual/$$program.1 || exit 1; \
+	  for shell in bash zsh fish; do $(BIN)/$$program completion $$shell >$(BUILD)/manual/$$program.$$shell || exit 1; done; \
+	done
+
+## install: both programs, the shim, units of systemd, man pages, completions, into prefix (/usr/local)
+install: manual
+	install -d $(ROOT)/bin $(ROOT)/lib/psyche $(ROOT)/share/man/man1 $(DESTDIR)$(unitdir) $(DESTDIR)$(sysconfdir)/psyche
+	install -m 755 $(BIN)/psyche $(BIN)/psyche-client $(ROOT)/bin
+	for name in psyche-centralized-server psyche-centralized-local-testnet psyche-solana-client; do ln -sf psyche $(ROOT)/bin/$$name; done
+	ln -sf psyche-client $(ROOT)/bin/psyche-centralized-client
+	install -m 644 $(SHIM) $(ROOT)/lib/psyche
+	install -m 644 $(BUILD)/manual/psyche.1 $(BUILD)/manual/psyche-client.1 $(ROOT)/share/man/man1
+	for program in psyche psyche-client; do \
+	  install -D -m 644 $(BUILD)/manual/$$program.bash $(ROOT)/share/bash-completion/completions/$$program && \
+	  install -D -m 644 $(BUILD)/manual/$$program.zsh $(ROOT)/share/zsh/vendor-completions/_$$program && \
+	  install -D -m 644 $(BUILD)/manual/$$program.fish $(ROOT)/share/fish/vendor_completions.d/$$program.fish || exit 1; \
+	done
+	for unit in packaging/systemd/*.service; do \
+	  sed 's#/usr/bin/#$(prefix)/bin/#' $$unit >$(DESTDIR)$(unitdir)/$$(basename $$unit) && chmod 644 $(DESTDIR)$(unitdir)/$$(basename $$unit) || exit 1; \
+	done
+	for file in server data-server client; do \
+	  test -e $(DESTDIR)$(sysconfdir)/psyche/$$file.env || install -m 640 packaging/$$file.env $(DESTDIR)$(sysconfdir)/psyche; \
+	done
+
+## uninstall: what install put there, but for /etc/psyche
+uninstall:
+	cd $(ROOT)/bin && rm -f psyche psyche-client psyche-centralized-server psyche-centralized-local-testnet psyche-solana-client psyche-centralized-client
+	rm -rf $(ROOT)/lib/psyche
+	rm -f $(ROOT)/share/man/man1/psyche.1 $(ROOT)/share/man/man1/psyche-client.1 $(DESTDIR)$(unitdir)/psyche-*.service
+	for program in psyche psyche-client; do \
+	  rm -f $(ROOT)/share/bash-completion/completions/$$program $(ROOT)/share/zsh/vendor-completions/_$$program $(ROOT)/share/fish/vendor_completions.d/$$program.fish; \
+	done
+
+## deb: packages for this Debian or Ubuntu, into build/deb
+deb: manual
+	packaging/deb/build.sh $(BUILD)/deb
+
+## reproducible: builds the static program twice, in two folders, and compares
+reproducible:
+	scripts/reproducible.sh
 
 ## setup: install what is missing, or say what is
 setup:

@@ -59,7 +59,7 @@ var importRules = []importRule{
 	},
 	{
 		name:   "hosts and nodes do without libtorch",
-		from:   under("server", "client", "sim", "p2p", "data", "backend", "config", "wire", "event", "testnet", "cmd/psyche"),
+		from:   under("server", "client", "sim", "p2p", "data", "backend", "config", "wire", "event", "testnet", "dash", "cmd/psyche"),
 		never:  either(under("torch", "model", "train", "cmd/psyche-client"), anyOf(module+"/distro")),
 		reason: "node logic is testable without libtorch and hosts stay static",
 	},
@@ -109,9 +109,9 @@ var importRules = []importRule{
 	{
 		name: "faces are leaves",
 		from: func(pkg string) bool {
-			return strings.HasPrefix(pkg, module) && !under("cmd", "tui", "testnet", "metrics", "tracker")(pkg)
+			return strings.HasPrefix(pkg, module) && !under("cmd", "tui", "testnet", "metrics", "tracker", "dash")(pkg)
 		},
-		never:  under("cmd", "tui", "testnet", "metrics", "tracker"),
+		never:  under("cmd", "tui", "testnet", "metrics", "tracker", "dash"),
 		reason: "only commands import faces",
 	},
 	{

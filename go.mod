@@ -30,7 +30,12 @@ require (
 	pgregory.net/rapid v1.3.0
 )
 
-require github.com/grpc-ecosystem/grpc-gateway/v2 v2.29.0 // indirect
+require (
+	github.com/chromedp/cdproto v0.159.0 // indirect
+	github.com/chromedp/chromedp v0.22.1 // indirect
+	github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875 // indirect
+	github.com/grpc-ecosystem/grpc-gateway/v2 v2.29.0 // indirect
+)
 
 require (
 	cel.dev/expr v0.25.2 // indirect

@@ -61,12 +61,15 @@ func ServeHTTP(ctx context.Context, listener net.Listener, handler http.Handler,
 	}
 }
 
-// handler serves /healthz, /metrics and /state.
+// handler serves /healthz, /metrics and /state, and Options.Pages.
 func (s *server) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", s.serveHealth)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4}))
 	mux.HandleFunc("GET /state", s.serveState)
+	if s.options.Pages != nil {
+		mux.Handle("GET /", s.options.Pages)
+	}
 	return mux
 }
 

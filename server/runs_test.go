@@ -201,6 +201,19 @@ func TestReadLog(t *testing.T) {
 	if err != nil || !bytes.Equal(want, log.Bytes()) {
 		t.Fatalf("%d bytes, the journal has %d (%v)", log.Len(), len(want), err)
 	}
+	if err := tcp.ReadLogFrom(t.Context(), o, uint64(log.Len()), &log); err != nil || log.Len() != len(want) {
+		t.Fatalf("what is new of a log that has not grown: %v, %d bytes", err, log.Len()-len(want))
+	}
+	submit(t, a, coordinator.Join{})
+	if err := tcp.ReadLogFrom(t.Context(), o, uint64(log.Len()), &log); err != nil {
+		t.Fatal(err)
+	}
+	if want, err = os.ReadFile(server.JournalPath(dir, runID)); err != nil || !bytes.Equal(want, log.Bytes()) {
+		t.Fatalf("after it grew: %d bytes, the journal has %d (%v)", log.Len(), len(want), err)
+	}
+	if err := tcp.ReadLogFrom(t.Context(), o, 1<<40, io.Discard); !errors.Is(err, tcp.ErrNoLog) {
+		t.Fatalf("behind its end: %v, want ErrNoLog", err)
+	}
 	memory := servertest.Start(t, options(""))
 	o.Addr = memory.Address
 	if err := tcp.ReadLog(t.Context(), o, io.Discard); !errors.Is(err, tcp.ErrNoLog) {

@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"slices"
 	"sync"
 	"syscall"
@@ -115,6 +116,8 @@ type Options struct {
 
 	// HTTPListen is the address of the HTTP server (see doc.go), host:port. Empty: none.
 	HTTPListen string
+	// Pages answers requests that the HTTP server itself does not know. May be nil.
+	Pages http.Handler
 	// Collectors are shown by /metrics beside the server's own.
 	Collectors []prometheus.Collector
 	// Check says what keeps something that belongs to the server from working, for
@@ -247,7 +250,7 @@ type server struct {
 // newServer loads the host's key and all runs. The caller closes what is returned, also
 // after an error.
 func newServer(o Options) (*server, error) {
-	if err := makeStateDir(o.SaveStateDir); err != nil {
+	if err := MakeStateDir(o.SaveStateDir); err != nil {
 		return nil, err
 	}
 	key := o.Key

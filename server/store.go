@@ -56,7 +56,8 @@ func CertificatesPath(dir, runID string) string {
 	return filepath.Join(dir, url.PathEscape(runID)+".certificates")
 }
 
-func makeStateDir(dir string) error {
+// MakeStateDir makes the folder of Options.SaveStateDir, unless it is there; "" is none.
+func MakeStateDir(dir string) error {
 	if dir == "" {
 		return nil
 	}
@@ -72,7 +73,7 @@ func HostKey(dir string, random io.Reader) (identity.Key, error) {
 	if dir == "" {
 		return identity.Generate(random)
 	}
-	if err := makeStateDir(dir); err != nil {
+	if err := MakeStateDir(dir); err != nil {
 		return identity.Key{}, err
 	}
 	path := filepath.Join(dir, HostKeyFile)

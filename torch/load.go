@@ -24,7 +24,7 @@ type Options struct {
 	// process may use. Several trainers on one machine share its CPUs: two busy threads
 	// on one core are many times slower than one.
 	Threads int
-	// Library is the shim's file. Empty: PSYCHE_TORCH_SHIM if set, else lib/ and ../lib/
+	// Library is the shim's file. Empty: PSYCHE_TORCH_SHIM if set, else lib/, ../lib/ and ../lib/psyche/
 	// beside the executable, else build/lib of the Go module around the working directory.
 	Library string
 	// OverrideOpenBLAS drops OPENBLAS_CORETYPE and OPENBLAS_L2_SIZE from the environment,
@@ -125,7 +125,7 @@ func shimCandidates() []string {
 			exe = real
 		}
 		dir := filepath.Dir(exe)
-		list = append(list, filepath.Join(dir, "..", "lib", shimName), filepath.Join(dir, "lib", shimName))
+		list = append(list, filepath.Join(dir, "..", "lib", shimName), filepath.Join(dir, "..", "lib", "psyche", shimName), filepath.Join(dir, "lib", shimName))
 	}
 	dir, err := os.Getwd()
 	for err == nil {

@@ -71,16 +71,25 @@ func Create(ctx context.Context, o Options, genesis func(host coordinator.Client
 }
 
 // ReadLog writes the run's journal, as the server has it now, to w. There is one attempt.
-func ReadLog(ctx context.Context, o Options, w io.Writer) error {
+func ReadLog(ctx context.Context, o Options, w io.Writer) error { return ReadLogFrom(ctx, o, 0, w) }
+
+// ReadLogFrom is ReadLog for what lies behind the first bytes, which the caller has.
+func ReadLogFrom(ctx context.Context, o Options, from uint64, w io.Writer) error {
 	err := withSession(ctx, o, frame.RoleObserver, func(s *session, _ identity.ID) error {
 		size, err := uint64(0), error(nil)
-		for offset := uint64(0); offset == 0 || offset < size; {
+		for offset := from; offset == from || offset < size; {
 			var part frame.Log
 			if part, err = s.readLog(offset); err != nil {
 				return err
 			}
-			if offset == 0 {
+			if offset == from {
 				size = part.Size // what is appended meanwhile is left out
+			}
+			if from > 0 && from == size {
+				return nil
+			}
+			if from > size {
+				return fmt.Errorf("%w: it has %d bytes, and had %d", ErrNoLog, size, from)
 			}
 			part.Part = part.Part[:min(uint64(len(part.Part)), size-offset)]
 			if len(part.Part) == 0 {

@@ -36,6 +36,9 @@ type commands struct {
 
 	ShowIdentity showIdentityCommand `cmd:"" help:"Print the id that a key gives its owner in runs."`
 	PrintAllHelp manualCommand       `cmd:"" hidden:"" help:"Print the help of every command."`
+
+	Completion completionCommand `cmd:"" help:"Print completions of the command line for a shell."`
+	PrintMan   manPageCommand    `cmd:"" hidden:"" help:"Print the man page."`
 }
 
 const description = `Train language models together, or alone.

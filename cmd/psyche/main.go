@@ -25,7 +25,7 @@ type commands struct {
 		Run            serverRun            `cmd:"" help:"Host runs: coordinate their clients over TCP."`
 		ValidateConfig serverValidateConfig `cmd:"" help:"Check configuration files without starting anything."`
 		Repair         serverRepair         `cmd:"" help:"Cut off what is damaged at the end of a run's journal."`
-		PrintAllHelp   manual               `cmd:"" hidden:"" help:"Print the help of these commands."`
+		PrintAllHelp   allHelp              `cmd:"" hidden:"" help:"Print the help of these commands."`
 	} `cmd:"" help:"Host runs."`
 	Run struct {
 		Create       runCreate       `cmd:"" help:"Begin a run on a server."`
@@ -50,7 +50,7 @@ type commands struct {
 	} `cmd:"" help:"Prepare and serve training data."`
 	Testnet struct {
 		Start        testnetStart `cmd:"" help:"Run a server and several clients as processes on this machine."`
-		PrintAllHelp manual       `cmd:"" hidden:"" help:"Print the help of these commands."`
+		PrintAllHelp allHelp      `cmd:"" hidden:"" help:"Print the help of these commands."`
 	} `cmd:"" help:"Try a run on one machine."`
 	Chain struct {
 		Start   chainStart   `cmd:"" help:"Run a chain of one node on this machine."`
@@ -63,10 +63,14 @@ type commands struct {
 		New  keysNew  `cmd:"" help:"Make a key file."`
 		Show keysShow `cmd:"" help:"Print the id that belongs to a key."`
 	} `cmd:"" help:"Make and show the keys that name participants."`
-	Sim     simulate `cmd:"" help:"Simulate whole runs under faults, and check them."`
-	Version version  `cmd:"" help:"Print the version of the program."`
+	Dash    dashboard `cmd:"" help:"Show runs in a browser."`
+	Sim     simulate  `cmd:"" help:"Simulate whole runs under faults, and check them."`
+	Version version   `cmd:"" help:"Print the version of the program."`
 
-	PrintAllHelp manual `cmd:"" hidden:"" help:"Print the help of every command."`
+	Completion completion `cmd:"" help:"Print completions of the command line for a shell."`
+	PrintMan   manPage    `cmd:"" hidden:"" help:"Print the man page."`
+
+	PrintAllHelp allHelp `cmd:"" hidden:"" help:"Print the help of every command."`
 }
 
 const description = `Host and prepare runs that train a language model together.

@@ -28,7 +28,8 @@ type serverRun struct {
 	RunID                string   `name:"run-id" placeholder:"ID" help:"Name of the run, in place of run_id in the file. With one --state only."`
 	ServerAddr           string   `default:"0.0.0.0" placeholder:"HOST" help:"Address to listen on (${default})."`
 	ServerPort           uint16   `short:"s" default:"0" placeholder:"PORT" help:"Port to listen on. 0: the one that the server had last, which --save-state-dir knows, else a free one, which is logged (${default})."`
-	HTTPAddr             string   `name:"http-addr" placeholder:"HOST:PORT" help:"Address of the HTTP server with /healthz, /metrics and /state, which anybody may read. Without it there is none."`
+	HTTPAddr             string   `name:"http-addr" placeholder:"HOST:PORT" help:"Address of the HTTP server with a page that shows the runs, /healthz, /metrics and /state, which anybody may read. Without it there is none."`
+	MemberEvents         []string `sep:"none" placeholder:"PATTERN" help:"Event logs of members on this machine (events.jsonl), whose loss and speed the page of --http-addr shows as reported by them; * stands for any part of a name. May be repeated."`
 	DataConfig           string   `placeholder:"FILE" help:"A data.toml, whose data is served to the members of the run of --state, which needs a data_location of the kind Server."`
 	DataAddr             string   `placeholder:"HOST:PORT" help:"Address to serve data on. Default: --server-addr with the port of the run's data_location."`
 	sourceFlags          `embed:""`
@@ -115,6 +116,11 @@ func (c serverRun) Run(ctx context.Context, to console) error {
 			return err
 		}
 		o.Runs = append(o.Runs, genesis)
+	}
+	page, err := c.newPage(ctx, &o, logger)
+	defer page.close()
+	if err != nil {
+		return errors.Join(err, events.close())
 	}
 	stopData, err := c.serveData(ctx, runs, &o)
 	if err != nil {

@@ -29,7 +29,7 @@ type solanaCommands struct {
 	JoinAuthorizationDelegate grantDelegate `cmd:"" help:"Name the keys that may join in the name of an authorized one: psyche run set-delegates."`
 	JoinAuthorizationDelete   grantDelete   `cmd:"" help:"End an authorization: psyche run authorize --revoke."`
 
-	PrintAllHelp manual `cmd:"" hidden:"" help:"Print the help of these commands."`
+	PrintAllHelp allHelp `cmd:"" hidden:"" help:"Print the help of these commands."`
 }
 
 // solanaTrain hands its command line to psyche-client.

@@ -126,6 +126,14 @@ func prepare(file *os.File, from Position, replay func([]byte) error) (Summary, 
 	return summary, err
 }
 
+// ReadFrom is Read for the entries behind a position where the caller has been before, in a file that
+// somebody else may be writing to: what is torn at the end may be whole the next time. What lies
+// before the position is not verified, except that it ends with the entry of the right hash; if not,
+// the error is ErrPosition. The zero Position is the file's beginning.
+func ReadFrom(file *os.File, from Position, replay func(payload []byte) error) (Summary, error) {
+	return readFrom(file, from, replay)
+}
+
 // readFrom reads the entries behind a position.
 func readFrom(file *os.File, from Position, replay func([]byte) error) (Summary, error) {
 	if from.Offset == 0 {

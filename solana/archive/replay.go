@@ -28,6 +28,9 @@ type Step struct {
 	Event       event.Event
 	Signer      transaction.PublicKey // of the transaction
 	Transaction transaction.Signature
+	Actor       transaction.PublicKey // whose action it is; zero for a tick
+	Data        []byte                // of the instruction
+	Signatures  int                   // of the transaction, each of which is paid for
 }
 
 // replayer does again what the records of an archive did.
@@ -116,7 +119,10 @@ func (r *replayer) instruction(in transaction.Instruction, left []event.Event, r
 			continue
 		}
 		if r.visit != nil && r.visited == nil {
-			r.visited = r.visit(Step{e, record.Transaction.Message.Keys[0], record.Transaction.Name()}, &r.run.State)
+			r.visited = r.visit(Step{
+				Event: e, Signer: record.Transaction.Message.Keys[0], Transaction: record.Transaction.Name(),
+				Actor: signer, Data: in.Data, Signatures: len(record.Transaction.Signatures),
+			}, &r.run.State)
 		}
 		return i, nil
 	}

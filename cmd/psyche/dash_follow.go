@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/psyche-go/psyche/backend/tcp"
+	"github.com/psyche-go/psyche/dash"
+	"github.com/psyche-go/psyche/dash/gather"
+	"github.com/psyche-go/psyche/filelock"
+	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/solana/admin"
+	"github.com/psyche-go/psyche/solana/archive"
+	"github.com/psyche-go/psyche/solana/transaction"
+)
+
+// followServer copies the log of a run as it grows, and follows the copy.
+func (c *dashboard) followServer(g *gather.Gatherer, text string, to console, logger *slog.Logger) error {
+	at := strings.LastIndexByte(text, '@')
+	if at <= 0 {
+		return usagef("--follow %s: want RUN@HOST:PORT", text)
+	}
+	runID := text[:at]
+	address, serverKey, _ := strings.Cut(text[at+1:], "#")
+	if _, _, err := net.SplitHostPort(address); err != nil {
+		return usagef("--follow %s: want RUN@HOST:PORT: %w", text, err)
+	}
+	key, err := identity.Generate(rand.Reader)
+	if err != nil {
+		return err
+	}
+	connect := connectFlags{ServerAddr: address, ServerKey: serverKey, KnownServers: c.KnownServers}
+	o, err := connect.options(runID, key, to.err)
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(c.Dir, url.PathEscape(address+" "+runID)+".journal")
+	file, err := filelock.Open(path, 0o644)
+	if errors.Is(err, filelock.ErrHeld) {
+		return fmt.Errorf("%s: another program copies this log; give another --dir: %w", path, err)
+	}
+	if err != nil {
+		return fmt.Errorf("copy of a log: %w", err)
+	}
+	flags := []string{"--server-addr " + address}
+	if serverKey != "" {
+		flags = append(flags, "--server-key "+serverKey)
+	}
+	g.Add(runID, gather.Found{
+		Path: path, Keep: strings.TrimSuffix(path, ".journal") + ".history",
+		Source: "on the server " + address, Join: dash.Join{Flags: flags},
+	})
+	g.Do(func(ctx context.Context) {
+		defer func() { _ = file.Close() }()
+		c.repeat(ctx, logger.With("run", runID, "server", address), func(ctx context.Context) error { return copyLog(ctx, o, file) })
+	})
+	return nil
+}
+
+// copyLog adds what a server has more of a log than the file.
+func copyLog(ctx context.Context, o tcp.Options, file *os.File) error {
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	if _, err := file.Seek(info.Size(), 0); err != nil {
+		return err
+	}
+	return tcp.ReadLogFrom(ctx, o, uint64(info.Size()), file)
+}
+
+// followChain archives runs of a program, and follows the archives.
+func (c *dashboard) followChain(g *gather.Gatherer, to console, logger *slog.Logger) error {
+	chain, program, err := openToLook(&c.Flags, to)
+	if err != nil {
+		return err
+	}
+	known := map[transaction.PublicKey]bool{}
+	g.Do(func(ctx context.Context) {
+		defer chain.Close()
+		c.repeat(ctx, logger.With("program", program), func(ctx context.Context) error {
+			return c.findOnChain(ctx, g, chain, program, known, logger)
+		})
+	})
+	return nil
+}
+
+// findOnChain begins to follow the runs that are new.
+func (c *dashboard) findOnChain(ctx context.Context, g *gather.Gatherer, chain *admin.Chain, program transaction.PublicKey, known map[transaction.PublicKey]bool, logger *slog.Logger) error {
+	wanted := c.RunIDs
+	if len(wanted) == 0 {
+		wanted = []string{""}
+	}
+	genesis, err := chain.Genesis(ctx)
+	if err != nil {
+		return err
+	}
+	for _, runID := range wanted {
+		runs, err := chain.Runs(ctx, program, runID)
+		if err != nil {
+			return err
+		}
+		for _, run := range runs {
+			if known[run.Run] {
+				continue
+			}
+			path := filepath.Join(c.Dir, run.Run.String()+".archive")
+			a, err := archive.Open(path, archive.Header{Program: program, Run: run.Run, Genesis: genesis})
+			if err != nil {
+				return err
+			}
+			known[run.Run] = true
+			g.Add(run.Summary.RunID, gather.Found{
+				Path: path, Chain: true, Source: "on a chain, account " + run.Run.String(),
+				Join: dash.Join{Flags: []string{"--rpc URL", "--program-id " + program.String()}}, // whose own may have a secret in it
+			})
+			g.Do(func(ctx context.Context) {
+				defer func() { _ = a.Close() }()
+				c.repeat(ctx, logger.With("run", run.Summary.RunID, "account", run.Run), func(ctx context.Context) error {
+					_, err := chain.FetchInto(ctx, a, "confirmed")
+					return err
+				})
+			})
+		}
+	}
+	return nil
+}

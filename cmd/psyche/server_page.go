@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+
+	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/dash"
+	"github.com/psyche-go/psyche/dash/gather"
+	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/server"
+)
+
+// serverPage shows a server's runs at --http-addr.
+type serverPage struct {
+	gatherer *gather.Gatherer
+	keeps    bool // journals: what is shown comes from them
+
+	mu     sync.Mutex
+	join   dash.Join
+	states map[string]*coordinator.State // the newest of each run
+}
+
+// newPage adds the page to a server's options, if it has HTTP. The caller closes it, also when
+// it is nil.
+func (c serverRun) newPage(ctx context.Context, o *server.Options, logger *slog.Logger) (*serverPage, error) {
+	if c.HTTPAddr == "" {
+		if len(c.MemberEvents) > 0 {
+			return nil, usagef("--member-events is for the page of --http-addr, which is not given")
+		}
+		return nil, nil
+	}
+	p := &serverPage{keeps: c.SaveStateDir != "", states: make(map[string]*coordinator.State)}
+	p.gatherer = gather.New(ctx, gather.Options{Keep: true, Events: c.MemberEvents, Logger: logger})
+	o.Pages = dash.New(p.runs)
+	ready, onState := o.Ready, o.OnState
+	o.Ready = func(address net.Addr) {
+		p.listens(address, c.ServerAddr, logger)
+		ready(address)
+	}
+	o.OnState = func(state *coordinator.State) {
+		p.see(state)
+		onState(state)
+	}
+	var folders []string
+	if p.keeps {
+		if err := server.MakeStateDir(c.SaveStateDir); err != nil {
+			return p, err
+		}
+		folders = append(folders, c.SaveStateDir)
+	}
+	err := p.gatherer.Watch(folders, func(runID string, f *gather.Found) {
+		f.Source, f.State = "hosted here", func() *coordinator.State { return p.state(runID) }
+	})
+	if err != nil {
+		return p, usagef("--member-events: %w", err)
+	}
+	return p, nil
+}
+
+// close ends the page.
+func (p *serverPage) close() {
+	if p != nil {
+		p.gatherer.Close()
+	}
+}
+
+// listens notes how clients reach the server.
+func (p *serverPage) listens(address net.Addr, host string, logger *slog.Logger) {
+	_, port, err := net.SplitHostPort(address.String())
+	if err != nil {
+		logger.Warn("the page cannot say how to join", "address", address, "error", err)
+		return
+	}
+	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
+		host = dash.HostPlaceholder // what the browser calls this machine
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.join.Flags = []string{"--server-addr " + joinHost(host, port)}
+}
+
+// joinHost is net.JoinHostPort for a host that may be a placeholder.
+func joinHost(host, port string) string {
+	if host == dash.HostPlaceholder {
+		return host + ":" + port
+	}
+	return net.JoinHostPort(host, port)
+}
+
+// see notes the newest state of a run. The server gives it away.
+func (p *serverPage) see(state *coordinator.State) {
+	p.mu.Lock()
+	_, known := p.states[state.RunID]
+	p.states[state.RunID] = state
+	p.mu.Unlock()
+	if !known && !p.keeps {
+		runID := state.RunID
+		p.gatherer.Add(runID, gather.Found{Source: "hosted here", State: func() *coordinator.State { return p.state(runID) }})
+	}
+}
+
+func (p *serverPage) state(runID string) *coordinator.State {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.states[runID]
+}
+
+// runs returns what is shown.
+func (p *serverPage) runs() []dash.Run {
+	list := p.gatherer.Runs()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range list {
+		list[i].Join.Flags = p.join.Flags
+		if state := p.states[list[i].Key]; state != nil && len(p.join.Flags) > 0 {
+			list[i].Join.Flags = []string{p.join.Flags[0], fmt.Sprintf("--server-key %s", identity.ID(state.Host))}
+		}
+	}
+	return list
+}

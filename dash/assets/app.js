@@ -1,0 +1,337 @@
+// The page: a list of runs, and everything about one of them, asked for again every two seconds.
+import { bytes, el, key, percent, short, sol, span, table, when, whole } from "./parts.js";
+import { lines, phases, timeline } from "./charts.js";
+
+const every = 2000;
+const view = { run: null, last: 0, sort: { name: "Counted", down: true }, find: "", all: false, kind: "all", older: [], olderLeft: null };
+let etag = "", data = null, serverAhead = 0, freshAt = 0;
+
+const $ = (id) => document.getElementById(id);
+const say = (text) => { $("says").textContent = text; };
+
+// Themes.
+const themes = ["system", "light", "dark"];
+function setTheme(name) {
+  if (name === "system") document.documentElement.removeAttribute("data-theme");
+  else document.documentElement.setAttribute("data-theme", name);
+  $("theme").textContent = "Theme: " + name;
+  try { localStorage.setItem("theme", name); } catch { /* it is not kept then */ }
+}
+let theme = "system";
+try { theme = themes.includes(localStorage.getItem("theme")) ? localStorage.getItem("theme") : "system"; } catch { /* none was kept */ }
+setTheme(theme);
+$("theme").addEventListener("click", () => {
+  theme = themes[(themes.indexOf(theme) + 1) % themes.length];
+  setTheme(theme);
+  say("Theme: " + theme);
+});
+
+async function ask(path, known) {
+  const answer = await fetch(path, { headers: known ? { "If-None-Match": known } : {}, cache: "no-store" });
+  const date = Date.parse(answer.headers.get("Date"));
+  if (date) serverAhead = date - Date.now();
+  if (answer.status === 304) return null;
+  if (!answer.ok) throw new Error((await answer.text()).trim() || "HTTP " + answer.status);
+  return { etag: answer.headers.get("ETag"), body: await answer.json() };
+}
+
+const now = () => Date.now() + serverAhead;
+
+async function refresh() {
+  try {
+    const list = (await ask("api/runs")).body.runs;
+    const wanted = new URLSearchParams(location.hash.slice(1)).get("run");
+    const chosen = list.find((r) => r.key === wanted) || list[0];
+    if (!chosen) {
+      $("runs").replaceChildren();
+      $("run").replaceChildren(el("section", {}, el("h1", {}, "No runs"), el("p", {}, "There is nothing to show yet.")));
+    } else {
+      if (view.run !== chosen.key) { view.run = chosen.key; view.older = []; view.olderLeft = null; etag = ""; }
+      showList(list);
+      const answer = await ask(`api/run?run=${encodeURIComponent(view.run)}&last=${view.last}`, etag);
+      if (answer && !marking()) { etag = answer.etag; data = answer.body; show(); }
+    }
+    freshAt = Date.now();
+    fresh("");
+  } catch (error) {
+    fresh(String(error.message || error));
+  }
+}
+
+function fresh(trouble) {
+  const line = $("fresh");
+  line.textContent = trouble ? `No answer since ${when(freshAt).slice(11)}: ${trouble}` : "As of " + when(Date.now()).slice(11);
+  line.className = trouble ? "bad" : "muted";
+}
+
+const isOver = (r) => r.run_state === "Finished" || r.closed;
+
+function showList(list) {
+  const item = (r) => el("li", {}, el("a", { href: "#run=" + encodeURIComponent(r.key), "aria-current": r.key === view.run ? "page" : null }, r.run_id,
+    el("small", {}, `${r.run_state}, step ${whole(Math.min(r.step, r.total_steps))} of ${whole(r.total_steps)}` + (r.problem ? ", trouble" : "")),
+    list.some((other) => other !== r && other.run_id === r.run_id) ? el("small", {}, r.source) : null));
+  const live = list.filter((r) => !isOver(r)), past = list.filter(isOver);
+  const focused = document.activeElement && document.activeElement.closest("#runs a");
+  const href = focused && focused.getAttribute("href");
+  $("runs").replaceChildren(...live.map(item), ...(past.length ? [el("li", {}, el("h3", { class: "muted" }, "Past")), ...past.map(item)] : []));
+  if (href) for (const a of $("runs").querySelectorAll("a")) if (a.getAttribute("href") === href) a.focus();
+}
+
+// marking reports whether somebody marks text of the page, which drawing anew would undo.
+function marking() {
+  const marked = getSelection();
+  return !marked.isCollapsed && $("run").contains(marked.anchorNode);
+}
+
+// show draws the run anew, and puts the focus and the places of scrolling back.
+function show() {
+  const active = document.activeElement, inRun = active && $("run").contains(active);
+  const mark = inRun ? active.id || active.dataset.sort || (active.closest("[data-chart]") || {}).dataset?.chart : null;
+  const open = [...document.querySelectorAll("#run details[open]")].map((d) => d.id);
+  const scrolled = [...document.querySelectorAll("#run .scroll")].map((s) => [s.id, s.scrollTop, s.scrollLeft]);
+  const caret = active && active.tagName === "INPUT" ? active.selectionStart : null;
+  const s = data.status;
+  document.title = (s ? s.run_id : data.key) + " · Psyche";
+  $("run").replaceChildren(...[overview(), time(), curves(), members(), log(), checkpoints(), evaluations(), costs(), join(), configuration()].filter(Boolean));
+  for (const id of open) if ($(id)) $(id).open = true;
+  for (const [id, top, left] of scrolled) if ($(id)) { $(id).scrollTop = top; $(id).scrollLeft = left; }
+  if (mark) {
+    const again = document.getElementById(mark) || document.querySelector(`#run [data-sort="${CSS.escape(mark)}"]`) || document.querySelector(`#run [data-chart="${CSS.escape(mark)}"] svg`);
+    if (again) { again.focus({ preventScroll: true }); if (caret !== null && again.setSelectionRange) again.setSelectionRange(caret, caret); }
+  }
+}
+
+function section(title, ...children) {
+  const id = "h-" + title.toLowerCase().replace(/[^a-z]+/g, "-");
+  return el("section", { "aria-labelledby": id }, el("h2", { id }, title), ...children);
+}
+
+function tile(name, value, help) { return el("div", {}, el("dt", { title: help }, name), el("dd", {}, value)); }
+
+const sum = (list, of) => list.reduce((total, r) => total + of(r), 0);
+const whole8 = (spent) => spent.reduce((a, b) => a + b, 0);
+
+function overview() {
+  const s = data.status, h = data.history;
+  if (!s) return el("section", {}, el("h1", {}, data.key), problem(), el("p", {}, "Its state is not known yet."));
+  const late = h ? h.rounds.slice(-10) : [], wall = sum(late, (r) => whole8(r.w));
+  const kinds = { Finished: "muted", Paused: "bad", WaitingForMembers: "warn" };
+  const tiles = [
+    tile("Step", `${whole(Math.min(s.step, s.total_steps))} of ${whole(s.total_steps)}`),
+    tile("Epoch", whole(s.epoch)),
+    tile("Members", `${whole(s.members.filter((m) => m.state === "Healthy").length)}` + (s.pending.length ? ` + ${whole(s.pending.length)} waiting` : "")),
+    s.round ? tile("Witnesses", `${s.round.witnesses} of ${s.round.witnesses_elected}, quorum ${s.round.witness_quorum}`, "proofs accepted in the running round") : null,
+  ];
+  if (h) {
+    tiles.push(
+      tile("Tokens per second", wall ? short(sum(late, (r) => r.k) / wall * 1000) : "–", "of results that counted, over the newest rounds"),
+      tile("Tokens", short(h.tokens), "of results that counted"),
+      tile("A round lasts", late.length ? span(wall / sum(late, (r) => r.n)) : "–", "with everything between rounds, over the newest rounds"),
+      tile("Results that counted", late.length ? percent(sum(late, (r) => r.c) / sum(late, (r) => r.b)) : "–", "of the batches of the newest rounds"),
+      tile("Idle", percent(idle(h.spent)), "share of the run's time in which it did not train"));
+  }
+  const points = data.reported ? data.reported.points : [];
+  if (points.length) tiles.push(tile("Loss", short(points.at(-1).l, 4), "mean of what members report, nats per token"));
+  return el("section", { "aria-labelledby": "title" },
+    el("div", { class: "head" }, el("h1", { id: "title" }, s.run_id), el("span", { class: "badge " + (kinds[s.run_state] || "good") }, s.run_state + (s.closed ? ", closed" : "")),
+      el("span", { class: "muted" }, s.run_state_start_unix_timestamp && s.run_state !== "Finished" ? "for " + span(now() - 1000 * s.run_state_start_unix_timestamp) : "")),
+    problem(), el("p", { class: "muted" }, data.source), el("dl", { class: "tiles" }, tiles));
+}
+
+function problem() { return data.problem ? el("p", { class: "problem", role: "alert" }, "The log of this run cannot be followed: " + data.problem) : null; }
+
+// Idle is every phase of a run that goes on but RoundTrain: waiting, Warmup, RoundWitness, Cooldown.
+const idle = (spent) => { const busy = spent[3], wait = spent[1] + spent[2] + spent[4] + spent[5]; return busy + wait ? wait / (busy + wait) : NaN; };
+
+function time() {
+  const h = data.history;
+  if (!h) return section("Time", el("p", { class: "muted" }, "The server keeps no journal (--save-state-dir), so there is no history."));
+  const total = whole8(h.spent), rows = [1, 2, 3, 4, 5, 7].map((p) => ({ name: phases[p].name, ms: h.spent[p] }));
+  return section("Time", el("div", { class: "pair" },
+    el("figure", {}, el("figcaption", {}, "Newest phases"), timeline(h.phases, now())),
+    lines({ title: "Idle share of a round", unit: "%", zero: true, curves: [{ name: "not training", points: h.rounds.map((r) => [r.s, 100 * idle(r.w)]) }], note: "Waiting, warmup, witnessing and cooldown, of the time since the round before." })),
+  el("div", { class: "scroll", id: "s-phases", tabindex: 0, role: "region", "aria-label": "Time in phases" }, table("Time in phases", [
+    { name: "Phase", value: (r) => r.name, left: true },
+    { name: "Time", value: (r) => r.ms, show: (r) => span(r.ms) },
+    { name: "Share", value: (r) => r.ms, show: (r) => percent(r.ms / total) },
+  ], rows)));
+}
+
+function curves() {
+  const h = data.history, points = data.reported ? data.reported.points : [];
+  if (!h && !points.length) return null;
+  const last = el("select", { id: "last", onchange: (e) => { view.last = Number(e.target.value); etag = ""; refresh(); } },
+    [[0, "all"], [2000, "newest 2,000"], [500, "newest 500"], [100, "newest 100"]].map(([n, text]) => el("option", { value: n, selected: view.last === n }, text)));
+  const first = h && h.rounds.length && view.last ? h.rounds[0].s : 0;
+  const rounds = h ? h.rounds : [];
+  return section("Curves", el("div", { class: "controls" }, el("label", { for: "last" }, "Steps", last)), el("div", { class: "pair" },
+    lines({ title: "Loss", unit: "nats per token", curves: [{ name: "mean of members", points: points.filter((p) => p.s >= first).map((p) => [p.s, p.l]) }],
+      format: (v) => short(v, 4), note: points.length ? "As reported by the members whose event logs this page reads; nobody signs it." : "No member's event log is at hand (psyche dash with --events)." }),
+    lines({ title: "Tokens per second", zero: true, curves: [{ name: "counted", points: rounds.map((r) => [r.s, r.k / Math.max(1, whole8(r.w)) * 1000]) }], note: "Of results that counted, by the clock of the run's log." }),
+    lines({ title: "Members of a round", zero: true, curves: [
+      { name: "members", points: rounds.map((r) => [r.s, r.m / r.n]) }, { name: "elected witnesses", points: rounds.map((r) => [r.s, r.q / r.n]) },
+      { name: "witness proofs", points: rounds.map((r) => [r.s, r.v / r.n]) }] }),
+    lines({ title: "Results that counted", unit: "%", zero: true, curves: [{ name: "of all batches", points: rounds.filter((r) => r.b).map((r) => [r.s, 100 * r.c / r.b]) }] })));
+}
+
+const bad = (n) => n ? el("strong", { class: "bad" }, whole(n)) : "0";
+
+function members() {
+  const h = data.history, s = data.status;
+  if (!s) return null;
+  const said = new Map((data.reported ? data.reported.members : []).map((m) => [m.id, m]));
+  let rows = h ? h.members : s.members.map((m) => ({ id: m.id, standing: m.state, last: 0, counted: 0, assigned: 0, lost: 0, elected: 0, witnessed: 0, late: 0, slow: 0, accused: 0, accuses: 0, dropped: 0, ejected: 0, disagreed: 0, left: 0, entry: 0 }));
+  const total = rows.length;
+  if (view.find) rows = rows.filter((m) => m.id.toLowerCase().includes(view.find) || m.standing.includes(view.find));
+  const tone = { member: "good", late: "warn", slow: "warn", dropped: "bad", ejected: "bad" };
+  const columns = [
+    { name: "Member", left: true, value: (m) => m.id, show: (m) => key(m.id) },
+    { name: "Standing", left: true, value: (m) => m.standing, show: (m) => el("span", {}, el("span", { class: tone[m.standing] || "muted" }, m.standing), m.why ? el("span", { class: "muted" }, `: ${m.why} (entry ${m.entry})`) : null) },
+    { name: "Counted", help: "rounds in which witnesses held its result, of those in which it had a batch", value: (m) => m.counted, show: (m) => `${whole(m.counted)} of ${whole(m.assigned)}` },
+    { name: "Lost", help: "rounds in which no quorum of witnesses held its result", value: (m) => m.lost, show: (m) => whole(m.lost) },
+    { name: "Witnessed", help: "proofs, of rounds for which it was drawn", value: (m) => m.witnessed, show: (m) => `${whole(m.witnessed)} of ${whole(m.elected)}` },
+    { name: "Late", help: "times that it was found late or slow", value: (m) => m.late + m.slow, show: (m) => whole(m.late + m.slow) },
+    { name: "Accused", help: "times that an accepted accusation named it", value: (m) => m.accused, show: (m) => bad(m.accused) },
+    { name: "Accuses", help: "accusations of its own that were accepted", value: (m) => m.accuses, show: (m) => whole(m.accuses) },
+    { name: "Dropped", value: (m) => m.dropped, show: (m) => bad(m.dropped) },
+    { name: "Ejected", value: (m) => m.ejected, show: (m) => bad(m.ejected) },
+    { name: "Other model", help: "reported another model than the one that was recorded", value: (m) => m.disagreed, show: (m) => bad(m.disagreed) },
+    { name: "Left", help: "times that it withdrew, or lost its connection", value: (m) => m.left, show: (m) => whole(m.left) },
+    { name: "Last seen", value: (m) => m.last, show: (m) => m.last ? when(m.last).slice(5) : "–" },
+  ];
+  if (said.size) {
+    const of = (m) => said.get(m.id) || {};
+    columns.push(
+      { name: "Loss*", value: (m) => of(m).loss ?? -1, show: (m) => of(m).loss >= 0 ? short(of(m).loss, 4) : "–" },
+      { name: "Tokens/s*", value: (m) => of(m).speed || 0, show: (m) => of(m).speed ? short(of(m).speed) : "–" },
+      { name: "Sent*", value: (m) => of(m).sent || 0, show: (m) => of(m).sent ? bytes(of(m).sent) : "–" },
+      { name: "Received*", value: (m) => of(m).received || 0, show: (m) => of(m).received ? bytes(of(m).received) : "–" },
+      { name: "Memory*", value: (m) => of(m).memory || 0, show: (m) => of(m).memory ? bytes(of(m).memory) : "–" });
+  }
+  const limit = view.all ? rows.length : 50;
+  const sort = (name) => { view.sort = { name, down: view.sort.name === name ? !view.sort.down : true }; show(); say(`Sorted by ${name}, ${view.sort.down ? "descending" : "ascending"}`); };
+  const by = columns.find((c) => c.name === view.sort.name) || columns[0];
+  const shown = [...rows].sort((a, b) => { const x = by.value(a), y = by.value(b); return (x < y ? -1 : x > y ? 1 : 0) * (view.sort.down ? -1 : 1); }).slice(0, limit);
+  return section("Members",
+    el("div", { class: "controls" },
+      el("label", { for: "find" }, "Find a key or a standing", el("input", { id: "find", type: "search", value: view.find, oninput: (e) => { view.find = e.target.value.toLowerCase(); show(); } })),
+      rows.length > 50 ? el("button", { type: "button", id: "all-members", onclick: () => { view.all = !view.all; show(); } }, view.all ? "Show 50" : `Show all ${rows.length}`) : null,
+      el("span", { class: "muted" }, `${whole(total)} keys that took part`)),
+    el("div", { class: "scroll", id: "s-members", tabindex: 0, role: "region", "aria-label": "Members, table" }, table("Members and what became of them", columns, shown, view.sort, sort)),
+    said.size ? el("p", { class: "muted" }, "* as reported by the member.") : null,
+    h && s.config.verification_percent === 0 ? el("p", { class: "muted" }, "Audits: none in this run; whether a result was computed from its batch is not checked.") : null);
+}
+
+const words = {
+  began: () => "The run began.", joined: (e) => [key(e.subject), " asked to join."], left: (e) => [key(e.subject), " left."],
+  withdrawn: (e) => [key(e.subject), " was withdrawn by the host: its connection was gone."],
+  accused: (e) => [key(e.actor), " accused ", key(e.subject), ` about step ${e.step}; its standing did not change.`],
+  late: (e) => [key(e.subject), ` was found late: witnesses lacked its result of step ${e.step}; accused by `, key(e.actor), "."],
+  slow: (e) => [key(e.subject), ` was found slow about step ${e.step}: nobody waits for it in this epoch; accused by `, key(e.actor), "."],
+  dropped: (e) => [key(e.subject), " was dropped: ", e.detail, e.actor ? [", about step " + e.step + "; accused by ", key(e.actor)] : "", "."],
+  ejected: (e) => [key(e.subject), " was ejected by the main authority ", key(e.actor), "."],
+  disagreed: (e) => [key(e.subject), " reported another model: ", el("code", {}, e.detail.slice(0, 16)), "…"],
+  "no-quorum": (e) => `Step ${e.step} had no quorum: ${e.count || 0} proofs, ${e.of} needed. Its results are lost.`,
+  "no-checkpoint": (e) => `The epoch ended without a checkpoint: ${e.count || 0} reports, not enough of one model.`,
+  "too-few": () => "Too few members were left in Warmup: the run waits for others.",
+  checkpoint: (e) => [`Checkpoint of step ${e.step}: `, el("code", {}, e.detail.slice(0, 16)), "…"],
+  uploaded: (e) => [key(e.actor), ` says that the checkpoint of step ${e.step} lies at `, el("code", {}, e.detail), "."],
+  paused: () => "The run is paused.", finished: () => "The run is finished.",
+  lapse: (e) => `The model has lost steps: ${e.detail}.`,
+  authority: (e) => [key(e.actor), " decided: ", e.detail, e.subject ? [" ", key(e.subject)] : "", "."],
+  other: (e) => [key(e.actor), " did: ", e.detail, "."],
+};
+
+const groups = {
+  all: () => true,
+  trust: (e) => ["accused", "late", "slow", "dropped", "ejected", "disagreed", "no-quorum", "no-checkpoint", "other"].includes(e.kind),
+  members: (e) => ["joined", "left", "withdrawn"].includes(e.kind),
+  decisions: (e) => ["authority", "ejected", "paused"].includes(e.kind),
+};
+
+function log() {
+  const h = data.history;
+  if (!h) return null;
+  const newestEntry = h.events.length ? h.events.at(-1).n : 0;
+  const older = view.older.filter((e) => e.n < newestEntry);
+  const list = [...h.events, ...older].filter(groups[view.kind]);
+  const left = view.olderLeft === null ? h.more : view.olderLeft;
+  const more = async () => {
+    const answer = await ask(`api/log?run=${encodeURIComponent(view.run)}&before=${left}`);
+    view.older = [...view.older, ...answer.body.events];
+    view.olderLeft = answer.body.more;
+    show();
+  };
+  return section("What happened",
+    el("div", { class: "controls" }, el("label", { for: "kind" }, "Show", el("select", { id: "kind", onchange: (e) => { view.kind = e.target.value; show(); } },
+      Object.keys(groups).map((k) => el("option", { value: k, selected: k === view.kind }, k))))),
+    el("div", { class: "scroll", id: "s-log", tabindex: 0, role: "region", "aria-label": "What happened, list" },
+      el("ol", { class: "events" }, list.map((e) => el("li", {}, el("span", { class: "muted" }, `${when(e.t)} · entry ${e.n} · `), (words[e.kind] || words.other)(e)))),
+      list.length ? null : el("p", { class: "muted" }, "Nothing of this kind.")),
+    left > 0 ? el("p", {}, el("button", { type: "button", id: "older", onclick: more }, "Show older")) : null,
+    el("p", { class: "muted" }, "The number of an entry is its place in the run's log: psyche run replay --states shows the same entry. Of an action the time is that of the tick before it."
+      + (h.forgotten ? ` ${whole(h.forgotten)} older ones are only in the log.` : "")));
+}
+
+function checkpoints() {
+  const h = data.history, rows = h ? h.checkpoints : [];
+  const places = data.locations;
+  if (!rows.length && !places.length) return null;
+  return section("Checkpoints", el("div", { class: "pair" },
+    el("div", {}, el("h3", {}, "Recorded by a quorum"), el("div", { class: "scroll", id: "s-check", tabindex: 0, role: "region", "aria-label": "Recorded checkpoints" },
+      rows.length ? table("Recorded checkpoints", [
+        { name: "Step", value: (c) => c.step, show: (c) => whole(c.step) }, { name: "Epoch", value: (c) => c.epoch },
+        { name: "Digest", left: true, value: (c) => c.digest, show: (c) => el("code", { title: c.digest }, c.digest.slice(0, 16) + "…") },
+        { name: "Entry", value: (c) => c.entry }, { name: "Time", value: (c) => c.time, show: (c) => when(c.time) }], rows) : el("p", { class: "muted" }, "None yet."))),
+    el("div", {}, el("h3", {}, "Where they lie"), el("ul", {}, places.map((p) => el("li", {}, p.reporter ? `step ${whole(p.step)}: ` : "the run began with ", `${p.kind} `,
+      p.link ? el("a", { href: p.link, rel: "noreferrer noopener" }, p.place) : el("code", {}, p.place), p.reporter ? [", says ", key(p.reporter), ` (entry ${p.entry})`] : null))))));
+}
+
+function evaluations() {
+  const tasks = data.reported ? Object.entries(data.reported.tasks).filter(([, scores]) => scores && scores.length) : [];
+  const notices = data.reported && data.reported.notices ? [...data.reported.notices].reverse() : [];
+  if (!tasks.length && !notices.length) return null;
+  return section("As reported by members",
+    tasks.length ? el("div", { class: "pair" }, tasks.map(([name, scores]) => lines({ title: "Evaluation " + name, curves: [{ name: "score", points: scores.map((p) => [p.s, p.v]) }], format: (v) => short(v, 4) }))) : null,
+    notices.length ? el("details", { id: "notices" }, el("summary", {}, `${notices.length} notices`), el("ol", { class: "events" },
+      notices.map((n) => el("li", {}, el("span", { class: "muted" }, `${when(n.t)} · `), key(n.member), ` ${n.kind}, step ${n.step} `, n.subject ? key(n.subject) : "", " ", n.text)))) : null);
+}
+
+function costs() {
+  const c = data.costs;
+  if (!c) return null;
+  const payers = Object.entries(c.payers || {}).map(([id, lamports]) => ({ id, lamports }));
+  return section("Costs on the chain", el("dl", { class: "tiles" }, tile("Transactions", whole(c.transactions)), tile("Fees, at least", sol(c.lamports), "signatures of the transactions that changed the run; what was offered to be faster comes on top")),
+    el("p", { class: "muted" }, "Account ", el("code", {}, c.account), ", program ", el("code", {}, c.program), ", head of the log ", el("code", { title: c.head }, c.head.slice(0, 16) + "…")),
+    el("div", { class: "scroll", id: "s-costs", tabindex: 0, role: "region", "aria-label": "Who paid" }, table("Who paid", [{ name: "Key", left: true, value: (p) => p.id, show: (p) => key(p.id) }, { name: "Paid", value: (p) => p.lamports, show: (p) => sol(p.lamports) }], payers, { name: "Paid", down: true })));
+}
+
+function join() {
+  if (!data.status) return null;
+  const host = location.hostname.includes(":") ? `[${location.hostname.replace(/[[\]]/g, "")}]` : location.hostname;
+  const command = data.join.replaceAll("@@HOST@@", host);
+  const copy = async () => {
+    try { await navigator.clipboard.writeText(command); say("Copied."); $("copy").textContent = "Copied"; } catch {
+      const range = document.createRange();
+      range.selectNodeContents($("command"));
+      getSelection().removeAllRanges(); getSelection().addRange(range);
+      say("Marked: press Ctrl+C.");
+    }
+  };
+  return section("Take part", data.join_note ? el("p", {}, data.join_note) : null,
+    command ? [el("pre", { tabindex: 0, role: "region", "aria-label": "Command" }, el("code", { id: "command" }, command)), el("button", { type: "button", id: "copy", onclick: copy }, "Copy")] : null);
+}
+
+function configuration() {
+  const s = data.status;
+  if (!s) return null;
+  const rows = Object.entries(s.config).map(([name, value]) => ({ name, value }));
+  const keys = [["host", s.host], ["main authority", s.authority.main], ["join authority", s.authority.permissioned ? s.authority.join : "anybody may join"], ["state hash", s.state_hash]];
+  return section("Configuration",
+    el("dl", {}, keys.map(([name, value]) => [el("dt", { class: "muted" }, name), el("dd", { class: "key" }, value)])),
+    el("details", { id: "rules" }, el("summary", {}, "Rules"), el("div", { class: "scroll", id: "s-rules", tabindex: 0, role: "region", "aria-label": "Rules, table" }, table("Rules", [{ name: "Key", left: true, value: (r) => r.name, show: (r) => el("code", {}, r.name) }, { name: "Value", value: (r) => r.value }], rows))),
+    data.model ? el("details", { id: "model" }, el("summary", {}, "Model, data and optimizer"), el("pre", { tabindex: 0, role: "region", "aria-label": "Model" }, JSON.stringify(data.model, null, 2))) : null);
+}
+
+window.addEventListener("hashchange", () => { refresh().then(() => $("main").focus()); });
+(async () => { for (;;) { if (!document.hidden || !data) await refresh(); await new Promise((go) => setTimeout(go, every)); } })();

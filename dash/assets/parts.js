@@ -1,0 +1,99 @@
+// Small parts of the page. Every text goes into the document as text.
+
+// el makes an element. Attributes that are null are left out.
+export function el(name, attributes = {}, ...children) {
+  const node = document.createElement(name);
+  return fill(node, attributes, children);
+}
+
+const SVG = "http://www.w3.org/2000/svg";
+
+export function svg(name, attributes = {}, ...children) {
+  return fill(document.createElementNS(SVG, name), attributes, children);
+}
+
+function fill(node, attributes, children) {
+  for (const [key, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (key.startsWith("on")) node.addEventListener(key.slice(2), value);
+    else node.setAttribute(key, value === true ? "" : String(value));
+  }
+  for (const child of children.flat(Infinity)) {
+    if (child !== null && child !== undefined) node.append(child);
+  }
+  return node;
+}
+
+const units = [["T", 1e12], ["G", 1e9], ["M", 1e6], ["k", 1e3]];
+
+// short is a number with few digits.
+export function short(value, digits = 3) {
+  if (value === null || value === undefined || !Number.isFinite(value)) return "–";
+  for (const [unit, size] of units) {
+    if (Math.abs(value) >= size * 0.9995) return trim(value / size, digits) + " " + unit;
+  }
+  return trim(value, digits);
+}
+
+function trim(value, digits) {
+  if (value === 0) return "0";
+  const places = Math.max(0, digits - 1 - Math.floor(Math.log10(Math.abs(value))));
+  return value.toFixed(Math.min(places, 6)).replace(/(\.\d*?)0+$/, "$1").replace(/\.$/, "");
+}
+
+export function whole(value) { return value.toLocaleString("en-GB"); }
+
+export function bytes(value) {
+  for (const [unit, size] of [["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10]]) {
+    if (value >= size) return trim(value / size, 3) + " " + unit;
+  }
+  return value + " B";
+}
+
+export function percent(share) { return Number.isFinite(share) ? (100 * share).toFixed(1) + " %" : "–"; }
+
+// span is a time in milliseconds, for people.
+export function span(ms) {
+  const s = Math.max(0, ms) / 1000;
+  if (s < 10) return s.toFixed(1) + " s";
+  if (s < 90) return Math.round(s) + " s";
+  if (s < 5400) return Math.round(s / 60) + " min";
+  if (s < 129600) return (s / 3600).toFixed(1) + " h";
+  return (s / 86400).toFixed(1) + " days";
+}
+
+// when is a point in time of Unix milliseconds.
+export function when(ms) {
+  if (!ms) return "–";
+  const at = new Date(ms), two = (n) => String(n).padStart(2, "0");
+  return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
+}
+
+// key is a long key, cut short; its whole text is at hand.
+export function key(id, names) {
+  if (!id) return "";
+  const own = names && names[id];
+  return el("span", { class: "key", title: id }, own || id.slice(0, 8) + "…");
+}
+
+// sol are lamports as SOL.
+export function sol(lamports) { return trim(lamports / 1e9, 6) + " SOL"; }
+
+// table makes a table with sortable columns: {name, value(row), show(row), left}.
+export function table(caption, columns, rows, sorted, onsort) {
+  if (sorted) {
+    const by = columns.find((c) => c.name === sorted.name) || columns[0];
+    rows = [...rows].sort((a, b) => {
+      const x = by.value(a), y = by.value(b);
+      return (x < y ? -1 : x > y ? 1 : 0) * (sorted.down ? -1 : 1);
+    });
+  }
+  const heads = columns.map((c) => {
+    const active = sorted && sorted.name === c.name;
+    const text = onsort ? el("button", { type: "button", "data-sort": c.name, onclick: () => onsort(c.name) }, c.name) : c.name;
+    return el("th", { scope: "col", class: c.left ? "left" : null, title: c.help, "aria-sort": active ? (sorted.down ? "descending" : "ascending") : null }, text);
+  });
+  return el("table", {}, el("caption", { class: "hidden" }, caption), el("thead", {}, el("tr", {}, heads)),
+    el("tbody", {}, rows.map((row) => el("tr", {}, columns.map((c, i) =>
+      el(i === 0 ? "th" : "td", { scope: i === 0 ? "row" : null, class: c.left ? "left" : null }, c.show ? c.show(row) : String(c.value(row))))))));
+}

@@ -1,0 +1,72 @@
+package dash
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"strconv"
+	"testing"
+)
+
+// luminance is the relative luminance of a colour #rrggbb, as the guidelines for accessible pages
+// define it.
+func luminance(t *testing.T, colour string) float64 {
+	t.Helper()
+	n, err := strconv.ParseUint(colour[1:], 16, 32)
+	if err != nil {
+		t.Fatal(err)
+	}
+	part := func(shift int) float64 {
+		v := float64(n>>shift&0xff) / 255
+		if v <= 0.04045 {
+			return v / 12.92
+		}
+		return math.Pow((v+0.055)/1.055, 2.4)
+	}
+	return 0.2126*part(16) + 0.7152*part(8) + 0.0722*part(0)
+}
+
+// TestContrast: text is readable, and what is drawn can be told from what is behind it, in both
+// themes.
+func TestContrast(t *testing.T) {
+	sheet, err := embedded.ReadFile("assets/style.css")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile(`(?s)(:root[^{]*)\{([^}]*--page[^}]*)\}`).FindAllSubmatch(sheet, -1)
+	if len(blocks) != 3 { // light, dark of the system, dark by choice
+		t.Fatalf("%d themes", len(blocks))
+	}
+	pairs := []struct {
+		front, back string
+		least       float64
+	}{
+		{"text", "page", 7}, {"text", "card", 7}, {"text", "mark", 7}, {"muted", "card", 4.5}, {"muted", "page", 4.5}, {"muted", "mark", 4.5},
+		{"link", "card", 4.5}, {"link", "page", 4.5}, {"good", "card", 4.5}, {"warn", "card", 4.5}, {"bad", "card", 4.5},
+		{"curve", "card", 3}, {"curve2", "card", 3}, {"curve3", "card", 3}, {"waits", "card", 3}, {"warmup", "card", 3}, {"trains", "card", 3},
+		{"witnesses", "card", 3}, {"cools", "card", 3}, {"paused", "card", 3},
+	}
+	least := math.Inf(1)
+	var themes []string
+	for _, block := range blocks {
+		colours := map[string]string{}
+		for _, found := range regexp.MustCompile(`--(\w+): (#[0-9a-f]{6});`).FindAllSubmatch(block[2], -1) {
+			colours[string(found[1])] = string(found[2])
+		}
+		themes = append(themes, fmt.Sprint(colours))
+		for _, pair := range pairs {
+			a, b := luminance(t, colours[pair.front]), luminance(t, colours[pair.back])
+			ratio := (max(a, b) + 0.05) / (min(a, b) + 0.05)
+			if ratio < pair.least {
+				t.Errorf("%s: %s on %s has a contrast of %.2f, want %.1f", block[1], pair.front, pair.back, ratio, pair.least)
+			}
+			if pair.least == 4.5 {
+				least = min(least, ratio)
+			}
+		}
+	}
+	if themes[1] != themes[2] {
+		t.Error("the dark theme of the system and the chosen one differ")
+	}
+	t.Logf("the least contrast of text is %.2f", least)
+}

@@ -1,0 +1,86 @@
+package history
+
+// Stretch is one round, or the sum of several that follow one another.
+type Stretch struct {
+	First     uint32 `json:"s"` // step of the first round
+	Rounds    uint32 `json:"n"`
+	End       uint64 `json:"t"` // when the last round ended
+	Spent     Spent  `json:"w"` // in every phase, since the round before the first ended
+	Tokens    uint64 `json:"k"` // of results that counted
+	Batches   uint64 `json:"b"`
+	Counted   uint64 `json:"c"` // batches of which a result counted
+	Members   uint64 `json:"m"` // summed over the rounds
+	Fewest    uint32 `json:"l"`
+	Most      uint32 `json:"h"`
+	Witnesses uint64 `json:"v"` // accepted proofs
+	Elected   uint64 `json:"q"` // witnesses that were drawn
+}
+
+// join adds a stretch that follows.
+func (s *Stretch) join(next *Stretch) {
+	s.Rounds += next.Rounds
+	s.End = next.End
+	for i, ms := range next.Spent {
+		s.Spent[i] += ms
+	}
+	s.Tokens += next.Tokens
+	s.Batches += next.Batches
+	s.Counted += next.Counted
+	s.Members += next.Members
+	s.Fewest, s.Most = min(s.Fewest, next.Fewest), max(s.Most, next.Most)
+	s.Witnesses += next.Witnesses
+	s.Elected += next.Elected
+}
+
+// Rounds are all rounds of a run in at most MaxStretches stretches. When they are full, each two
+// become one, and what comes is gathered into stretches of as many rounds.
+type Rounds struct {
+	Each uint32 // rounds of a stretch
+	List []Stretch
+}
+
+func (r *Rounds) add(s Stretch) {
+	r.Each = max(r.Each, 1)
+	if n := len(r.List); n > 0 && r.List[n-1].Rounds < r.Each {
+		r.List[n-1].join(&s)
+		return
+	}
+	if len(r.List) == MaxStretches {
+		r.List = merged(r.List, MaxStretches/2)
+		r.Each *= 2
+		r.add(s)
+		return
+	}
+	r.List = append(r.List, s)
+}
+
+// At returns the rounds of steps from to to, both included, in at most n stretches. A to of 0 is no
+// bound.
+func (r *Rounds) At(from, to uint32, n int) []Stretch {
+	list := make([]Stretch, 0, min(len(r.List), MaxStretches))
+	for i := range r.List {
+		s := &r.List[i]
+		if s.First+s.Rounds > from && (to == 0 || s.First <= to) {
+			list = append(list, *s)
+		}
+	}
+	return merged(list, n)
+}
+
+// merged returns a list of at most n stretches of equal numbers of elements, in the same memory.
+func merged(list []Stretch, n int) []Stretch {
+	if n <= 0 || len(list) <= n {
+		return list
+	}
+	each := (len(list) + n - 1) / n
+	kept := 0
+	for i := range list {
+		if i%each == 0 {
+			list[kept] = list[i]
+			kept++
+		} else {
+			list[kept-1].join(&list[i])
+		}
+	}
+	return list[:kept]
+}

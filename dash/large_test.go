@@ -1,0 +1,142 @@
+package dash_test
+
+import (
+	"flag"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/dash"
+	"github.com/psyche-go/psyche/dash/dashtest"
+	"github.com/psyche-go/psyche/dash/gather"
+	"github.com/psyche-go/psyche/dash/history"
+)
+
+var largeRounds = flag.Int("dash.rounds", 300, "rounds of the run of 256 members whose page is measured")
+
+// Bounds that the page has to keep with 256 members and 10,000 rounds.
+const (
+	longestAnswer = 100 * time.Millisecond
+	mostMemory    = 200 << 20
+)
+
+// TestLargeRun writes the journal of a run of 256 members, follows it and asks for its page. -dash.rounds
+// 10000 is the size that the documentation speaks of.
+func TestLargeRun(t *testing.T) {
+	dir := t.TempDir()
+	began := time.Now()
+	o := dashtest.Options{RunID: "large", Members: 256, Rounds: *largeRounds, RoundsPerEpoch: 50, Silent: 2, Hang: 9, Eject: 5, Wrong: 3}
+	path := filepath.Join(dir, "large.journal")
+	if err := dashtest.Write(path, o); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("wrote %d rounds, %d MiB, in %s", o.Rounds, info.Size()>>20, time.Since(began).Round(time.Millisecond))
+	debug.FreeOSMemory() // of the writer
+	began = time.Now()
+	g := gather.New(t.Context(), gather.Options{})
+	defer g.Close()
+	if err := g.Watch([]string{dir}, nil); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if runs := g.Runs(); len(runs) == 1 {
+			if view := runs[0].Log.View(); view.State != nil && view.State.RunState == coordinator.Finished {
+				break
+			} else if view.Problem != "" {
+				t.Fatal(view.Problem)
+			}
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Logf("followed and verified it in %s", time.Since(began).Round(time.Millisecond))
+	web := httptest.NewServer(dash.New(g.Runs))
+	defer web.Close()
+	limit := longestAnswer
+	if raceEnabled {
+		limit *= 10
+	}
+	for _, ask := range []string{"/", "/app.js", "/api/runs", "/api/run?run=large", "/api/run?run=large&last=500", "/api/log?run=large&before=1500"} {
+		var all []time.Duration
+		size := 0
+		for range 5 {
+			time.Sleep(600 * time.Millisecond) // until an answer that is kept is too old
+			took, n := timed(t, web.URL+ask)
+			all, size = append(all, took), n
+		}
+		slices.Sort(all)
+		t.Logf("GET %-32s median %8s, longest %8s  %7d bytes", ask, all[2].Round(10*time.Microsecond), all[4].Round(10*time.Microsecond), size)
+		if all[0] > limit { // the shortest: other programs use this machine as well
+			t.Errorf("GET %s took %s, want %s at most", ask, all[0], limit)
+		}
+	}
+	runtime.GC()
+	var memory runtime.MemStats
+	runtime.ReadMemStats(&memory)
+	t.Logf("heap %d MiB, from the system %d MiB, resident %s", memory.HeapAlloc>>20, memory.Sys>>20, resident())
+	if memory.HeapAlloc > mostMemory {
+		t.Errorf("the heap has %d MiB", memory.HeapAlloc>>20)
+	}
+}
+
+// timed asks and returns how long the whole answer took.
+func timed(t *testing.T, url string) (time.Duration, int) {
+	t.Helper()
+	began := time.Now()
+	response, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != http.StatusOK {
+		t.Fatalf("GET %s: %s, %v, %s", url, response.Status, err, body)
+	}
+	return time.Since(began), len(body)
+}
+
+// resident is what the system says that the process has of the memory.
+func resident() string {
+	text, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return "unknown"
+	}
+	for line := range strings.Lines(string(text)) {
+		if value, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+			return strings.TrimSpace(value)
+		}
+	}
+	return "unknown"
+}
+
+// BenchmarkHistory is what an entry of a log with 256 members costs.
+func BenchmarkHistory(b *testing.B) {
+	o := dashtest.Options{RunID: "bench", Members: 256, Rounds: 100, RoundsPerEpoch: 50, Silent: 2}
+	for b.Loop() {
+		var h history.History
+		var spent time.Duration
+		err := dashtest.Play(o, func(e history.Entry, s *coordinator.State) error {
+			began := time.Now()
+			h.See(e, s)
+			spent += time.Since(began)
+			return nil
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric(float64(spent.Microseconds())/float64(o.Rounds), "µs/round")
+		b.ReportMetric(float64(spent.Nanoseconds())/float64(h.Seen), "ns/entry")
+	}
+}

@@ -1,0 +1,5 @@
+//go:build race
+
+package dash_test
+
+const raceEnabled = true

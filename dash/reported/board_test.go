@@ -1,0 +1,86 @@
+package reported_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/psyche-go/psyche/dash/reported"
+	"github.com/psyche-go/psyche/event"
+)
+
+func trained(step uint32, loss float64) event.Event {
+	return event.Event{Time: time.Unix(int64(step), 0), Body: event.Trained{Step: step, Loss: event.Loss(loss), Tokens: 100, Seconds: 0.5}}
+}
+
+func TestLossIsTheMeanOfMembers(t *testing.T) {
+	b := reported.New()
+	b.See("a", trained(1, 4))
+	b.See("b", trained(1, 6))
+	b.See("b", trained(2, math.NaN()))
+	b.See("a", event.Event{Body: event.Evaluated{Step: 2, Task: "arc", Scores: map[string]float64{"acc": 0.5, "bad": math.Inf(1)}}})
+	shown := b.Show(100)
+	if len(shown.Points) != 1 || shown.Points[0].Loss != 5 || shown.Points[0].Step != 1 {
+		t.Errorf("points: %+v", shown.Points)
+	}
+	if len(shown.Members) != 2 || shown.Members[1].Loss != -1 || shown.Members[1].Speed != 200 || shown.Members[1].Trained != 2 {
+		t.Errorf("members: %+v", shown.Members)
+	}
+	if len(shown.Tasks) != 1 || shown.Tasks["arc/acc"][0].Value != 0.5 {
+		t.Errorf("tasks: %+v", shown.Tasks)
+	}
+}
+
+// TestBounds: whoever writes event logs cannot make a board grow for ever.
+func TestBounds(t *testing.T) {
+	b := reported.New()
+	for n := range 20_000 {
+		b.See(fmt.Sprintf("m%d", n%3000), trained(uint32(n*7), 3))
+		b.See("m1", event.Event{Body: event.Evaluated{Step: uint32(n), Task: fmt.Sprintf("t%d", n%200), Scores: map[string]float64{"acc": 1}}})
+		b.See("m1", event.Event{Body: event.Failed{Error: "x"}})
+	}
+	shown := b.Show(1 << 20)
+	if len(shown.Points) > 4096 || len(shown.Members) > 512 || len(shown.Tasks) > 64 || len(shown.Notices) > 300 {
+		t.Errorf("%d points, %d members, %d tasks, %d notices", len(shown.Points), len(shown.Members), len(shown.Tasks), len(shown.Notices))
+	}
+	if few := b.Show(100); len(few.Points) > 100 || few.Points[len(few.Points)-1].Loss != 3 {
+		t.Errorf("%d points where 100 were asked for", len(few.Points))
+	}
+}
+
+// TestFollow: a log of a client counts for its run, one of a server does not.
+func TestFollow(t *testing.T) {
+	dir := t.TempDir()
+	for _, role := range []string{"client", "server"} {
+		log, err := event.Open(filepath.Join(dir, role))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, body := range []event.Body{event.Started{Role: role, ID: role, RunID: "r"}, event.Trained{Step: 1, Loss: 2, Tokens: 1, Seconds: 1}} {
+			if err := log.Append(body); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := log.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := reported.New()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // what is in the file is read to its end
+	for _, role := range []string{"client", "server"} {
+		reported.Follow(ctx, filepath.Join(dir, role), func(runID string) *reported.Board {
+			if runID != "r" {
+				t.Errorf("run %q", runID)
+			}
+			return b
+		}, slog.New(slog.DiscardHandler))
+	}
+	if shown := b.Show(10); len(shown.Members) != 1 || shown.Members[0].ID != "client" {
+		t.Errorf("members: %+v", shown.Members)
+	}
+}
