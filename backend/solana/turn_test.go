@@ -12,13 +12,13 @@ import (
 	"github.com/psyche-go/psyche/solana/rpc"
 )
 
-func client(n byte, state coordinator.ClientState) coordinator.Client {
+func listed(n byte, state coordinator.ClientState) coordinator.Client {
 	return coordinator.Client{ID: coordinator.ClientID{n}, State: state}
 }
 
 func TestRanks(t *testing.T) {
-	s := &coordinator.State{Pending: []coordinator.Client{client(7, 0), client(8, 0)}}
-	s.Epoch.Clients = []coordinator.Client{client(1, 0), client(2, coordinator.Dropped), client(3, 0), client(4, 0)}
+	s := &coordinator.State{Pending: []coordinator.Client{listed(7, 0), listed(8, 0)}}
+	s.Epoch.Clients = []coordinator.Client{listed(1, 0), listed(2, coordinator.Dropped), listed(3, 0), listed(4, 0)}
 	for sequence := range uint64(12) {
 		seen := make(map[int]bool)
 		for _, n := range []byte{1, 3, 4, 7, 8} {
