@@ -99,7 +99,7 @@ type report struct {
 // shows that it did. When nobody knows, the error is backend.ErrDisconnected.
 func (c *sender) deliver(ctx context.Context, o order) (slot uint64, err error) {
 	n := len(c.pool.Endpoints())
-	d := &delivery{quorum: n/2 + 1, resend: c.pace.Resend, heights: make([]uint64, n), only: o.ticks}
+	d := &delivery{quorum: n/2 + 1, resend: c.pace.Resend, repeat: c.pace.Repeat, heights: make([]uint64, n), only: o.ticks}
 	run, cancel := context.WithCancel(ctx)
 	reports, outboxes := make(chan report), make([]chan attempt, n)
 	var couriers sync.WaitGroup
@@ -190,6 +190,9 @@ func (c *sender) carry(ctx context.Context, endpoint int, outbox <-chan attempt,
 		case a := <-outbox:
 			if len(names) == 0 || names[len(names)-1] != a.name {
 				names = append(names, a.name)
+			}
+			if e.Resting() {
+				continue // it asked for that, or is gone; there is a next time
 			}
 			if _, err := e.Send(ctx, a.raw); err != nil {
 				c.logger.Debug("cannot send a transaction", "error", err)

@@ -245,8 +245,11 @@ func TestDelivery(t *testing.T) {
 		at    float64
 		want  step
 	}{
-		"just sent":                       {false, nil, 1, stepWait},
-		"sent two seconds ago":            {false, nil, 2, stepSend},
+		"just sent":                       {false, nil, 0.3, stepWait},
+		"sent a slot ago":                 {false, nil, 0.4, stepSend},
+		"sent a slot ago, and one saw it": {false, []tell{{1, []*rpc.Status{processed}, 1}}, 1.9, stepWait},
+		"seen, and sent a while ago":      {false, []tell{{1, []*rpc.Status{processed}, 1}}, 2, stepSend},
+		"seen, and not any more":          {false, []tell{{1, []*rpc.Status{processed}, 1}, {1, []*rpc.Status{nil}, 1}}, 1, stepSend},
 		"one says confirmed":              {false, []tell{{0, []*rpc.Status{confirmed}, 1}}, 1, stepWait},
 		"two say confirmed":               {false, []tell{{0, []*rpc.Status{confirmed}, 1}, {2, []*rpc.Status{confirmed}, 1}}, 1, stepDone},
 		"two say processed":               {false, []tell{{0, []*rpc.Status{processed}, 1}, {2, []*rpc.Status{processed}, 1}}, 1, stepWait},
@@ -260,7 +263,7 @@ func TestDelivery(t *testing.T) {
 		"no endpoint has a height":        {false, nil, longestLife.Seconds(), stepSign},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := &delivery{quorum: 2, resend: 2 * time.Second, heights: make([]uint64, 3), only: test.only}
+			d := &delivery{quorum: 2, resend: 400 * time.Millisecond, repeat: 2 * time.Second, heights: make([]uint64, 3), only: test.only}
 			if got := d.next(begin); got != stepSign {
 				t.Fatalf("step %d at first", got)
 			}
@@ -281,7 +284,7 @@ func TestDelivery(t *testing.T) {
 // TestDeliveryEnds wants a transaction that never lands to be given up.
 func TestDeliveryEnds(t *testing.T) {
 	now := time.Unix(1000, 0)
-	d := &delivery{quorum: 1, resend: 2 * time.Second, heights: make([]uint64, 1)}
+	d := &delivery{quorum: 1, resend: 400 * time.Millisecond, repeat: 2 * time.Second, heights: make([]uint64, 1)}
 	signatures, sent := 0, 0
 	for range 10_000 {
 		switch d.next(now) {
