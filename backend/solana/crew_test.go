@@ -25,7 +25,11 @@ import (
 	"github.com/psyche-go/psyche/train/dummy"
 )
 
-var steps = flag.Int("steps", 6, "rounds of trained runs in tests with faults")
+var (
+	slotTime = flag.Duration("slot", 100*time.Millisecond, "how long a slot of the chain takes in tests with faults; 400ms on public chains")
+	steps    = flag.Int("steps", 6, "rounds of the runs in tests with faults")
+	members  = flag.Int("members", 3, "clients of the runs in tests with faults")
+)
 
 // training is how long each training of a crew takes.
 const training = 200 * time.Millisecond
@@ -51,10 +55,14 @@ type hand struct {
 	err    error
 }
 
-// newCrew begins a run of n clients. Each update of any of them is shown to check, if that is
+// newCrew begins a run of whole clients. Each update of any of them is shown to check, if that is
 // not nil.
-func newCrew(t *testing.T, c *chain, n int, check func(backend.Update)) *crew {
+func newCrew(t *testing.T, c *chain, check func(backend.Update)) *crew {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("it takes seconds, because a chain's clock counts whole ones")
+	}
+	n := *members
 	config := coordinator.Config{
 		WarmupTime: 60_000, CooldownTime: 60_000, RoundsPerEpoch: 3, MaxRoundTrainTime: 15_000, RoundWitnessTime: 4000,
 		WaitingForMembersExtraTime: 1000, GlobalBatchSizeStart: 12, GlobalBatchSizeEnd: 12, TotalSteps: uint32(*steps),

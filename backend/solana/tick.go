@@ -17,17 +17,10 @@ const tickPatience = 4
 
 // tick pays for ticks when it is this client's turn, or when those whose turn it was did not.
 func (c *Client) tick() {
-	var sent struct {
-		claim claim
-		armed uint64
-		again time.Time // not before
-	}
-	var blind time.Time // when no endpoint told last
+	var l lookout
 	for c.ctx.Err() == nil {
 		v, changed := c.now()
-		if v.since.Before(blind) {
-			v.since = blind // all who were cut off are back at once: turns begin anew
-		}
+		v.since = l.since(&v)
 		r, ok := rank(v.state, coordinator.ClientID(c.key), v.claim.sequence)
 		var at time.Time
 		if ok {
@@ -39,19 +32,15 @@ func (c *Client) tick() {
 			at, ok = nextTick(&v, c.clock, r, time.Now(), c.pace.Turn, c.pace.Late, jitter)
 			c.mu.Unlock()
 		}
-		if sent.claim == v.claim && sent.armed == v.armed && at.Before(sent.again) {
-			at = sent.again
-		}
-		if !c.sleep(at, ok, changed) {
+		if !c.sleep(l.at(&v, at), ok, changed) {
 			continue // something is new, or the client ends
 		}
 		ticks, wait, looked := c.peek(&v)
-		if !looked {
-			blind = time.Now()
+		if !l.note(&v, r, looked, time.Now(), wait) {
+			continue
 		}
-		sent.claim, sent.armed, sent.again = v.claim, v.armed, time.Now().Add(wait)
 		if ticks > 0 {
-			sent.again = time.Now().Add(tickPatience * c.pace.Turn)
+			l.again = time.Now().Add(tickPatience * c.pace.Turn)
 			c.running.Go(func() { c.sendTick(v, ticks, r == 0) })
 		}
 	}

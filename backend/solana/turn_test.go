@@ -143,6 +143,37 @@ func TestNextTick(t *testing.T) {
 	}
 }
 
+// TestLookout wants turns to begin anew for all who were cut off: the first in turn goes on at
+// once, the others give it time.
+func TestLookout(t *testing.T) {
+	begin := time.Unix(5000, 0)
+	at := func(seconds int) time.Time { return begin.Add(time.Duration(seconds) * time.Second) }
+	v := view{claim: claim{sequence: 7}, since: begin}
+	for rank := range 2 {
+		var l lookout
+		if l.since(&v) != begin || l.at(&v, at(3)) != at(3) {
+			t.Errorf("rank %d: before any look", rank)
+		}
+		if !l.note(&v, rank, true, at(3), time.Second) || l.at(&v, at(3)) != at(4) || l.at(&v, at(9)) != at(9) {
+			t.Errorf("rank %d: after a look", rank)
+		}
+		if l.note(&v, rank, false, at(4), time.Second) || l.at(&v, at(9)) != at(5) {
+			t.Errorf("rank %d: blind, it is to look again soon", rank)
+		}
+		if got := l.note(&v, rank, true, at(6), time.Second); got != (rank == 0) || l.since(&v) != at(6) || l.at(&v, at(9)) != at(9) {
+			t.Errorf("rank %d: back: its turn %v, since %v", rank, got, l.since(&v))
+		}
+		if !l.note(&v, rank, true, at(9), time.Second) {
+			t.Errorf("rank %d: its turn after it is back", rank)
+		}
+		l.note(&v, rank, false, at(10), time.Second)
+		next := view{claim: claim{sequence: 8}, since: at(11)}
+		if l.since(&next) != at(11) || l.at(&next, at(12)) != at(12) || !l.note(&next, rank, true, at(12), time.Second) {
+			t.Errorf("rank %d: a new state tells that it is back", rank)
+		}
+	}
+}
+
 func TestClock(t *testing.T) {
 	begin := time.Unix(5000, 0)
 	at := func(ms int) time.Time { return begin.Add(time.Duration(ms) * time.Millisecond) }

@@ -185,7 +185,7 @@ func TestSquatters(t *testing.T) {
 		t.Errorf("the run's account is of %s and has %d lamports", a.Owner, a.Lamports)
 	}
 
-	c, _, ledger = open(t, 5)
+	c, _, _ = open(t, 5)
 	if at, err = ProgramOf(c.Payer()); err != nil {
 		t.Fatal(err)
 	}
