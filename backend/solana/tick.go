@@ -12,7 +12,7 @@ import (
 	"github.com/psyche-go/psyche/solana/rpc"
 )
 
-// tickPatience is how many turns a tick that was sent has to show, before another is sent.
+// tickPatience is how often a tick that was sent is repeated before another is sent.
 const tickPatience = 4
 
 // tick pays for ticks when it is this client's turn, or when those whose turn it was did not.
@@ -40,7 +40,7 @@ func (c *Client) tick() {
 			continue
 		}
 		if ticks > 0 {
-			l.again = time.Now().Add(tickPatience * c.pace.Turn)
+			l.again = time.Now().Add(tickPatience * c.pace.Repeat)
 			c.running.Go(func() { c.sendTick(v, ticks, r == 0) })
 		}
 	}
@@ -68,7 +68,7 @@ func (c *Client) sleep(at time.Time, ok bool, changed <-chan struct{}) bool {
 // tick that somebody else sent a moment ago shows there first. wait is how long to leave it when
 // there are none. looked is false when no endpoint tells.
 func (c *Client) peek(v *view) (ticks int, wait time.Duration, looked bool) {
-	ctx, cancel := context.WithTimeout(c.ctx, c.pace.Turn)
+	ctx, cancel := context.WithTimeout(c.ctx, c.pace.Repeat)
 	defer cancel()
 	wait = c.pace.Status
 	for _, e := range c.trusted(0) {
