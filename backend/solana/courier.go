@@ -139,6 +139,9 @@ func (c *sender) deliver(ctx context.Context, o order) (slot uint64, err error) 
 			c.paid(landed, o)
 			return status.Slot, refusal(status.Err, len(d.attempts) > 1)
 		case stepLost:
+			if seen := d.seen(); seen != nil {
+				c.paid(seen, o) // too few endpoints are there to say more
+			}
 			return 0, fmt.Errorf("%w: no transaction of the %s landed, as far as %d endpoints know", backend.ErrDisconnected, o.what, n)
 		}
 		if err := c.await(ctx, d, reports, changed); err != nil {

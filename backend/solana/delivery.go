@@ -86,7 +86,7 @@ func (d *delivery) next(now time.Time) step {
 			return stepSend
 		}
 		return stepWait
-	case d.isKnown() && now.Sub(newest.signed) < 2*longestLife:
+	case d.seen() != nil && now.Sub(newest.signed) < 2*longestLife:
 		return stepWait // somebody saw it land: the others will
 	case d.only || len(d.attempts) == maxAttempts:
 		return stepLost
@@ -105,9 +105,12 @@ func (d *delivery) expired(a *attempt, now time.Time) bool {
 	return past >= d.quorum || now.Sub(a.signed) >= longestLife
 }
 
-// isKnown reports whether any endpoint has seen any attempt land.
-func (d *delivery) isKnown() bool {
-	return slices.ContainsFunc(d.attempts, func(a attempt) bool { return a.isSeen() })
+// seen returns an attempt that any endpoint has seen land, or nil.
+func (d *delivery) seen() *attempt {
+	if i := slices.IndexFunc(d.attempts, func(a attempt) bool { return a.isSeen() }); i >= 0 {
+		return &d.attempts[i]
+	}
+	return nil
 }
 
 // isSeen reports whether any endpoint has seen the attempt land.
