@@ -82,7 +82,6 @@ func TestTrainedWithLosses(t *testing.T) {
 func TestTrainedAllNoticeAtOnce(t *testing.T) {
 	t.Parallel()
 	c := newChain(t, 3, *slotTime, nil)
-	c.pace.Turn = DefaultPace().Turn // nodes that were gone are tried as often as on a public chain
 	w := newCrew(t, c, nil)
 	for after := uint32(1); after < uint32(*steps)-1; after += 2 {
 		w.inPhase(coordinator.RoundWitness, after)
