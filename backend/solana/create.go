@@ -90,14 +90,6 @@ func (c *sender) makeAccount(ctx context.Context, program transaction.Program, r
 	return false, c.bring(ctx, order{what: "account of the run", instructions: append(made, program.Init(run, c.key)), units: createUnits})
 }
 
-// missing returns the lamports that an account needs beside those that somebody sent there.
-func missing(rent uint64, found *rpc.Account) uint64 {
-	if found == nil {
-		return rent
-	}
-	return rent - min(rent, found.Lamports)
-}
-
 // stage writes bytes into the account's staging area, in transactions of their own.
 func (c *sender) stage(ctx context.Context, program transaction.Program, run transaction.PublicKey, staged []byte) error {
 	for _, in := range program.Writes(run, c.key, staged, transaction.MaxRunWrite) {
