@@ -24,6 +24,7 @@ func suites(operations int) []suite {
 	return []suite{
 		{"ends of time", endsOfTime},
 		{"ejected and barred", ejectedAndBarred},
+		{"grant ended", grantEnded},
 		{"reported and left", reportedAndLeft},
 		{"accused without a quorum", accusedWithoutQuorum},
 		{"five uploads", fiveUploads},

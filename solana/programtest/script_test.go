@@ -56,6 +56,22 @@ func ejectedAndBarred(r *pair) error {
 	return c.err
 }
 
+// grantEnded ends an authorization by whose delegates two clients wait, who leave with it.
+func grantEnded(r *pair) error {
+	c := begun(r, 3, true)
+	grantee, delegates := clientID(50), []coordinator.ClientID{clientID(60), clientID(61), clientID(62), clientID(63)}
+	c.must(clientID(0), coordinator.Authorize{Grantee: grantee, Allowed: true})
+	c.must(grantee, coordinator.SetDelegates{Number: 4, Delegates: delegates})
+	for _, id := range []coordinator.ClientID{delegates[0], delegates[3]} {
+		c.must(id, coordinator.Join{})
+	}
+	c.must(clientID(0), coordinator.Authorize{Grantee: grantee})
+	if len(r.s.Pending) > 0 {
+		c.fail("%d of those whose admission ended wait", len(r.s.Pending))
+	}
+	return c.err
+}
+
 // reportedAndLeft lets three of five members report one model and leave. What the other two
 // report counts.
 func reportedAndLeft(r *pair) error {
