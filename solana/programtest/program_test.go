@@ -28,6 +28,7 @@ func suites(operations int) []suite {
 		{"reported and left", reportedAndLeft},
 		{"accused without a quorum", accusedWithoutQuorum},
 		{"five uploads", fiveUploads},
+		{"back to an upload", backToUpload},
 		{"accused too late", accusedTooLate},
 		{"one of two is late", oneOfTwoIsLate},
 		{"slow witnesses", slowWitnesses},
