@@ -70,12 +70,13 @@ func newChain(t *testing.T, nodes int, slot time.Duration, now func() time.Time)
 		}
 	})
 	t.Cleanup(func() { cancel(); running.Wait(); c.server.Close() })
-	// As many slots at a turn as on a public chain.
+	// As many slots as on a public chain, but for turns: they are for clients, which shorter slots
+	// make no faster.
 	scale := func(d time.Duration) time.Duration { return max(d*slot/(400*time.Millisecond), 5*time.Millisecond) }
 	p := DefaultPace()
 	c.pace = Pace{
 		Poll: scale(p.Poll), Fetch: scale(p.Fetch), Prove: scale(p.Prove), Patience: max(scale(p.Patience), 2*time.Second), Peers: scale(p.Peers),
-		Resend: scale(p.Resend), Status: scale(p.Status), Turn: scale(p.Turn), Late: scale(p.Late),
+		Resend: scale(p.Resend), Repeat: scale(p.Repeat), Status: scale(p.Status), Turn: p.Turn, Late: scale(p.Late),
 	}
 	return c
 }

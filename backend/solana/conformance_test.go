@@ -2,6 +2,9 @@ package solana
 
 import (
 	"context"
+	"flag"
+	"fmt"
+	"os"
 	"testing"
 	"time"
 
@@ -15,7 +18,15 @@ import (
 
 var _ env.Backend = (*Client)(nil)
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	flag.Parse()
+	// Whole runs wait most of the time, so more of them at once than cores can run.
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		fmt.Fprintln(os.Stderr, "backend/solana:", err)
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // TestConformance runs the suite over a chain whose clock the suite moves. A chain does not know
 // who is connected: it cannot refuse a second client, nor withdraw who is gone.

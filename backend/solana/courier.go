@@ -99,7 +99,7 @@ type report struct {
 // shows that it did. When nobody knows, the error is backend.ErrDisconnected.
 func (c *sender) deliver(ctx context.Context, o order) (slot uint64, err error) {
 	n := len(c.pool.Endpoints())
-	d := &delivery{quorum: n/2 + 1, resend: c.pace.Resend, heights: make([]uint64, n), only: o.ticks}
+	d := &delivery{quorum: n/2 + 1, resend: c.pace.Resend, repeat: c.pace.Repeat, heights: make([]uint64, n), only: o.ticks}
 	run, cancel := context.WithCancel(ctx)
 	reports, outboxes := make(chan report), make([]chan attempt, n)
 	var couriers sync.WaitGroup
@@ -139,6 +139,9 @@ func (c *sender) deliver(ctx context.Context, o order) (slot uint64, err error) 
 			c.paid(landed, o)
 			return status.Slot, refusal(status.Err, len(d.attempts) > 1)
 		case stepLost:
+			if seen := d.seen(); seen != nil {
+				c.paid(seen, o) // too few endpoints are there to say more
+			}
 			return 0, fmt.Errorf("%w: no transaction of the %s landed, as far as %d endpoints know", backend.ErrDisconnected, o.what, n)
 		}
 		if err := c.await(ctx, d, reports, changed); err != nil {
@@ -190,6 +193,9 @@ func (c *sender) carry(ctx context.Context, endpoint int, outbox <-chan attempt,
 		case a := <-outbox:
 			if len(names) == 0 || names[len(names)-1] != a.name {
 				names = append(names, a.name)
+			}
+			if e.Resting() {
+				continue // it asked for that, or is gone; there is a next time
 			}
 			if _, err := e.Send(ctx, a.raw); err != nil {
 				c.logger.Debug("cannot send a transaction", "error", err)
@@ -261,63 +267,6 @@ func (c *sender) disconnected(ctx context.Context, err error) error {
 		return fmt.Errorf("%w: %w", backend.ErrDisconnected, err)
 	}
 	return err
-}
-
-// checkFunds returns ErrNoFunds when the key cannot pay: such a transaction never lands, and no
-// endpoint says why. One that is alone in saying so is not believed.
-func (c *sender) checkFunds(ctx context.Context, lamports uint64) error {
-	var failed error
-	var most uint64
-	answers := 0
-	for _, e := range c.trusted(0) {
-		has, err := rpc.AnyOf(ctx, []*rpc.Endpoint{e}, func(ctx context.Context, e *rpc.Endpoint) (uint64, error) {
-			return e.Balance(ctx, c.key, rpc.Confirmed)
-		})
-		switch {
-		case err != nil:
-			failed = errors.Join(failed, err)
-		case has >= lamports:
-			return nil
-		default:
-			most, answers = max(most, has), answers+1
-		}
-	}
-	if answers == 0 {
-		return c.disconnected(ctx, failed)
-	}
-	return fmt.Errorf("%w: %s has %d lamports, and needs %d; send it some", ErrNoFunds, c.key, most, lamports)
-}
-
-// rentPerByte is what the public chains want for a byte, in lamports; an account counts 128 more.
-const rentPerByte = 6960
-
-// rentOf returns the lamports that an account of a size has to hold. An endpoint that wants much
-// more than the public chains do is not believed.
-func (c *sender) rentOf(ctx context.Context, size uint64) (uint64, error) {
-	rent, err := rpc.AnyOf(ctx, c.trusted(0), func(ctx context.Context, e *rpc.Endpoint) (uint64, error) {
-		return e.RentExemption(ctx, size)
-	})
-	if err != nil {
-		return 0, c.disconnected(ctx, err)
-	}
-	if most := 2 * (size + 128) * rentPerByte; rent > most {
-		return 0, fmt.Errorf("an endpoint wants %d lamports for an account of %d bytes, at most %d are reasonable; use another endpoint", rent, size, most)
-	}
-	return rent, nil
-}
-
-// paid notes the costs of what landed.
-func (c *sender) paid(a *attempt, o order) {
-	c.accounting.Lock()
-	defer c.accounting.Unlock()
-	c.costs.Landed++
-	c.costs.Lamports += fee(a.units, a.price)
-	if o.ticks {
-		c.costs.Ticks++
-		if !o.inTurn {
-			c.costs.OutOfTurn++
-		}
-	}
 }
 
 // refusal returns what a failed transaction means. When it was signed again, a nonce that was

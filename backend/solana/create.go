@@ -83,13 +83,11 @@ func (c *sender) makeAccount(ctx context.Context, program transaction.Program, r
 	if err := c.checkFunds(ctx, rent+100*signatureFee); err != nil {
 		return false, err
 	}
-	in, err := transaction.CreateAccountWithSeed(c.key, c.key, runID, rent, layout.AccountSize, transaction.PublicKey(program))
+	made, err := transaction.MakeWithSeed(c.key, c.key, runID, missing(rent, found), layout.AccountSize, transaction.PublicKey(program))
 	if err != nil {
 		return false, err
 	}
-	return false, c.bring(ctx, order{
-		what: "account of the run", instructions: []transaction.Instruction{in, program.Init(run, c.key)}, units: createUnits,
-	})
+	return false, c.bring(ctx, order{what: "account of the run", instructions: append(made, program.Init(run, c.key)), units: createUnits})
 }
 
 // stage writes bytes into the account's staging area, in transactions of their own.

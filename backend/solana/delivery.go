@@ -1,6 +1,7 @@
 package solana
 
 import (
+	"slices"
 	"time"
 
 	"github.com/psyche-go/psyche/solana/rpc"
@@ -36,11 +37,13 @@ type attempt struct {
 	known     []*rpc.Status // that each endpoint answered last
 }
 
-// delivery is the life of a transaction: sent again every while, signed anew when it can land
-// no more, until a quorum of endpoints says how it ended. It is fed with time and answers.
+// delivery is the life of a transaction: sent again every slot until an endpoint has seen it, then
+// every while, signed anew when it can land no more, until a quorum of endpoints says how it
+// ended. It is fed with time and answers.
 type delivery struct {
 	quorum   int
-	resend   time.Duration
+	resend   time.Duration // while nobody has seen it land
+	repeat   time.Duration // after that: who saw it may have been on another fork
 	attempts []attempt
 	heights  []uint64 // newest block of each endpoint
 	sent     time.Time
@@ -74,12 +77,16 @@ func (d *delivery) next(now time.Time) step {
 	newest := &d.attempts[len(d.attempts)-1]
 	switch {
 	case !d.expired(newest, now):
-		if d.sent.IsZero() || now.Sub(d.sent) >= d.resend {
+		interval := d.resend
+		if newest.isSeen() {
+			interval = d.repeat
+		}
+		if d.sent.IsZero() || now.Sub(d.sent) >= interval {
 			d.sent = now
 			return stepSend
 		}
 		return stepWait
-	case d.isKnown() && now.Sub(newest.signed) < 2*longestLife:
+	case d.seen() != nil && now.Sub(newest.signed) < 2*longestLife:
 		return stepWait // somebody saw it land: the others will
 	case d.only || len(d.attempts) == maxAttempts:
 		return stepLost
@@ -98,16 +105,17 @@ func (d *delivery) expired(a *attempt, now time.Time) bool {
 	return past >= d.quorum || now.Sub(a.signed) >= longestLife
 }
 
-// isKnown reports whether any endpoint has seen any attempt land.
-func (d *delivery) isKnown() bool {
-	for i := range d.attempts {
-		for _, status := range d.attempts[i].known {
-			if status != nil {
-				return true
-			}
-		}
+// seen returns an attempt that any endpoint has seen land, or nil.
+func (d *delivery) seen() *attempt {
+	if i := slices.IndexFunc(d.attempts, func(a attempt) bool { return a.isSeen() }); i >= 0 {
+		return &d.attempts[i]
 	}
-	return false
+	return nil
+}
+
+// isSeen reports whether any endpoint has seen the attempt land.
+func (a *attempt) isSeen() bool {
+	return slices.ContainsFunc(a.known, func(status *rpc.Status) bool { return status != nil })
 }
 
 // result returns how an attempt ended, if a quorum says that it is confirmed.

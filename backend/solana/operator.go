@@ -87,7 +87,7 @@ func (o *Operator) sendWindow(ctx context.Context, units uint32, instructions []
 	defer ticker.Stop()
 	var sent time.Time
 	for began := time.Now(); len(left) > 0 && time.Since(began) < eachLifetime; {
-		if time.Since(sent) >= s.pace.Resend {
+		if time.Since(sent) >= s.pace.Repeat {
 			sent = time.Now()
 			for i := range attempts {
 				o.sendAnywhere(ctx, attempts[i].raw)

@@ -60,7 +60,8 @@ type Pace struct {
 	Prove    time.Duration // that endpoints may disagree before a state is replayed
 	Patience time.Duration // until an endpoint at odds with the others is at fault
 	Peers    time.Duration // between looks at what the others announced
-	Resend   time.Duration // between sendings of the same transaction
+	Resend   time.Duration // between sendings of a transaction that nobody has seen land: a slot
+	Repeat   time.Duration // between sendings of one that somebody has seen
 	Status   time.Duration // between looks at what became of it
 	Turn     time.Duration // that each rank has for a tick
 	Late     time.Duration // that those behind the last rank with a turn wait
@@ -70,7 +71,7 @@ type Pace struct {
 func DefaultPace() Pace {
 	return Pace{
 		Poll: 5 * time.Second, Fetch: time.Second, Prove: 4 * time.Second, Patience: 15 * time.Second, Peers: time.Minute,
-		Resend: 2 * time.Second, Status: 600 * time.Millisecond, Turn: 1200 * time.Millisecond, Late: 30 * time.Second,
+		Resend: normalSlot, Repeat: 2 * time.Second, Status: 600 * time.Millisecond, Turn: 2 * time.Second, Late: 30 * time.Second,
 	}
 }
 
@@ -79,7 +80,8 @@ func (p Pace) withDefaults() Pace {
 	defaults := DefaultPace()
 	for _, field := range []struct{ value, standard *time.Duration }{
 		{&p.Poll, &defaults.Poll}, {&p.Fetch, &defaults.Fetch}, {&p.Prove, &defaults.Prove}, {&p.Patience, &defaults.Patience},
-		{&p.Peers, &defaults.Peers}, {&p.Resend, &defaults.Resend}, {&p.Status, &defaults.Status}, {&p.Turn, &defaults.Turn}, {&p.Late, &defaults.Late},
+		{&p.Peers, &defaults.Peers}, {&p.Resend, &defaults.Resend}, {&p.Repeat, &defaults.Repeat}, {&p.Status, &defaults.Status},
+		{&p.Turn, &defaults.Turn}, {&p.Late, &defaults.Late},
 	} {
 		if *field.value <= 0 {
 			*field.value = *field.standard

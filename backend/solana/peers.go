@@ -78,8 +78,8 @@ func (c *Client) writeAddrs(ctx context.Context, addrs []string) error {
 	if err != nil {
 		return err
 	}
-	if found == nil {
-		if err := c.createPeer(ctx, peer); err != nil {
+	if found == nil || found.Owner != c.options.Program {
+		if err := c.createPeer(ctx, peer, found); err != nil {
 			return err
 		}
 	}
@@ -87,7 +87,7 @@ func (c *Client) writeAddrs(ctx context.Context, addrs []string) error {
 	if found != nil {
 		known, err = layout.ReadPeer(found.Data)
 	}
-	if found == nil || err != nil || !slices.Equal(known.Addrs, addrs) {
+	if found == nil || err != nil || found.Owner != c.options.Program || !slices.Equal(known.Addrs, addrs) {
 		err = c.bring(ctx, order{
 			what: "announcement", units: otherUnits,
 			instructions: []transaction.Instruction{c.program.Announce(peer, c.key, c.run, addrs)},
@@ -114,8 +114,9 @@ func (c *Client) fitting(peer transaction.PublicKey, addrs []string) int {
 	return 0
 }
 
-// createPeer makes the account of the own addresses, which has to be announced into at once.
-func (c *Client) createPeer(ctx context.Context, peer transaction.PublicKey) error {
+// createPeer makes the account of the own addresses, which has to be announced into at once. What
+// is found there are lamports that somebody sent, if anything.
+func (c *Client) createPeer(ctx context.Context, peer transaction.PublicKey, found *rpc.Account) error {
 	rent, err := c.rentOf(ctx, layout.PeerSize)
 	if err != nil {
 		return err
@@ -123,13 +124,13 @@ func (c *Client) createPeer(ctx context.Context, peer transaction.PublicKey) err
 	if err := c.checkFunds(ctx, rent+2*signatureFee); err != nil {
 		return err
 	}
-	create, err := transaction.CreateAccountWithSeed(c.key, c.key, transaction.PeerSeed(c.run), rent, layout.PeerSize, c.options.Program)
+	rent = missing(rent, found)
+	made, err := transaction.MakeWithSeed(c.key, c.key, transaction.PeerSeed(c.run), rent, layout.PeerSize, c.options.Program)
 	if err != nil {
 		return err
 	}
 	err = c.bring(ctx, order{
-		what: "account of addresses", units: otherUnits,
-		instructions: []transaction.Instruction{create, c.program.Announce(peer, c.key, c.run, nil)},
+		what: "account of addresses", units: otherUnits, instructions: append(made, c.program.Announce(peer, c.key, c.run, nil)),
 	})
 	if err != nil {
 		return err

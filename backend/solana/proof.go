@@ -40,46 +40,63 @@ func (p *proof) follow(landed *rpc.Landed) error {
 	if err := landed.Transaction.Verify(); err != nil {
 		return fmt.Errorf("%w: %w", ErrReplay, err)
 	}
-	events, err := p.events(landed.Logs)
+	deeds, err := p.deeds(landed)
 	if err != nil {
 		return err
 	}
-	m := &landed.Transaction.Message
-	for n := range m.Instructions {
-		in := m.Instruction(n)
-		if in.Program != p.program || len(in.Accounts) == 0 || in.Accounts[0].Key != p.address || len(in.Data) == 0 {
-			continue
+	for _, d := range deeds {
+		if err := p.do(d); err != nil {
+			return fmt.Errorf("%w: transaction %s, instruction %d: %w", ErrReplay, landed.Transaction.Name(), d.number, err)
 		}
-		if events, err = p.instruction(in, events); err != nil {
-			return fmt.Errorf("%w: transaction %s, instruction %d: %w", ErrReplay, landed.Transaction.Name(), n, err)
-		}
-	}
-	if len(events) > 0 {
-		return fmt.Errorf("%w: transaction %s logs %d events that none of its instructions explains", ErrReplay, landed.Transaction.Name(), len(events))
 	}
 	return nil
 }
 
-// events reads what a transaction logged of the run.
-func (p *proof) events(logs []string) ([]event.Event, error) {
-	entries, complete := rpc.ProgramData(logs, p.program)
+// deed is an instruction of the run, with what it logged.
+type deed struct {
+	transaction.Instruction
+	number int // in its message
+	events []event.Event
+}
+
+// deeds returns what of a transaction concerns the run. It may do something to other runs as
+// well, also by programs that call this one: what they do to this run is missing from the chain
+// of hashes then, so that nothing behind it is proved.
+func (p *proof) deeds(landed *rpc.Landed) ([]deed, error) {
+	calls, complete := rpc.ProgramCalls(landed.Logs, p.program)
 	if !complete {
 		return nil, fmt.Errorf("%w: a log was cut off", ErrReplay)
 	}
-	var events []event.Event
-	for _, entry := range entries {
-		e, err := event.Decode(entry)
-		if err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrReplay, err)
+	var deeds []deed
+	m := &landed.Transaction.Message
+	for n := range m.Instructions {
+		in := m.Instruction(n)
+		if in.Program != p.program {
+			continue
 		}
-		events = append(events, e)
+		if len(calls) == 0 {
+			return nil, fmt.Errorf("%w: transaction %s has no log of instruction %d", ErrReplay, landed.Transaction.Name(), n)
+		}
+		logged := calls[0]
+		calls = calls[1:]
+		if len(in.Accounts) == 0 || in.Accounts[0].Key != p.address || len(in.Data) == 0 {
+			continue
+		}
+		d := deed{Instruction: in, number: n}
+		for _, entry := range logged {
+			e, err := event.Decode(entry)
+			if err != nil {
+				return nil, fmt.Errorf("%w: %w", ErrReplay, err)
+			}
+			d.events = append(d.events, e)
+		}
+		deeds = append(deeds, d)
 	}
-	return events, nil
+	return deeds, nil
 }
 
-// instruction applies one, and returns the events that are left. An action always has one, a
-// tick has when something changed.
-func (p *proof) instruction(in transaction.Instruction, events []event.Event) ([]event.Event, error) {
+// do applies one. An action always has an event, a tick has when something changed.
+func (p *proof) do(in deed) error {
 	var logged [][]byte
 	var signer transaction.PublicKey
 	kind := in.Data[0]
@@ -89,21 +106,19 @@ func (p *proof) instruction(in transaction.Instruction, events []event.Event) ([
 		signer = in.Accounts[1].Key
 	case kind == transaction.RunTick:
 	default:
-		return nil, fmt.Errorf("instruction %d cannot be replayed", kind)
+		return fmt.Errorf("instruction %d cannot be replayed", kind)
 	}
-	if kind != transaction.RunWrite && len(events) > 0 && events[0].Instruction == uint64(kind) {
-		e := events[0]
-		events = events[1:]
+	for _, e := range in.events {
 		switch {
 		case e.Now < p.now:
-			return nil, fmt.Errorf("event %d is of a time before the one before it", e.Sequence)
+			return fmt.Errorf("event %d is of a time before the one before it", e.Sequence)
 		case e.Draw != [32]byte{} && !needsDraw(&p.run.State):
-			return nil, fmt.Errorf("event %d has a draw and needs none", e.Sequence)
+			return fmt.Errorf("event %d has a draw and needs none", e.Sequence)
 		}
 		p.now = e.Now
 		logged = append(logged, e.AppendTo(nil))
 	}
-	return events, p.run.Do(signer, in.Data, logged)
+	return p.run.Do(signer, in.Data, logged)
 }
 
 // shows reports whether the state that was reached is that of an account.

@@ -26,6 +26,7 @@ type history struct {
 	account layout.Account
 	now     uint64
 	landed  []*rpc.Landed
+	beside  bool // every transaction does something to another run as well, directly and by another program
 }
 
 func newHistory(t *testing.T) *history {
@@ -49,9 +50,34 @@ func testConfig() coordinator.Config {
 	}
 }
 
-// land adds a transaction of these instructions, which logs these events.
+// land adds a transaction of these instructions, each of which logs the event of its place, if
+// there is one.
 func (h *history) land(key identity.Key, events []event.Event, instructions ...transaction.Instruction) {
 	h.t.Helper()
+	name, other := transaction.PublicKey(h.program).String(), transaction.PublicKey{6}
+	theirs := event.Event{Instruction: event.Tick, Sequence: h.account.Sequence + 1, Now: 1, Draw: 3, Head: [32]byte{9}}
+	data := func(e event.Event) string {
+		return "Program data: " + base64.StdEncoding.EncodeToString(e.AppendTo(nil))
+	}
+	invoke := func(depth int) string { return fmt.Sprintf("Program %s invoke [%d]", name, depth) }
+	success := "Program " + name + " success"
+	var logs []string
+	if h.beside {
+		instructions = append([]transaction.Instruction{h.program.Tick(transaction.PublicKey{7}, nil)}, instructions...)
+		logs = append(logs, invoke(1), data(theirs), success)
+	}
+	for i := range instructions[len(logs)/3:] {
+		logs = append(logs, invoke(1))
+		if i < len(events) {
+			logs = append(logs, data(events[i]))
+		}
+		logs = append(logs, success)
+	}
+	if h.beside {
+		instructions = append(instructions, transaction.Instruction{Program: other}, h.program.Tick(transaction.PublicKey{7}, []byte("again")))
+		logs = append(logs, "Program "+other.String()+" invoke [1]", invoke(2), data(theirs), success, "Program "+other.String()+" success",
+			invoke(1), data(theirs), success)
+	}
 	m, err := transaction.Compile(transaction.PublicKey(key.ID()), transaction.Hash{byte(len(h.landed))}, instructions...)
 	if err != nil {
 		h.t.Fatal(err)
@@ -60,12 +86,7 @@ func (h *history) land(key identity.Key, events []event.Event, instructions ...t
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	name := transaction.PublicKey(h.program).String()
-	logs := []string{"Program " + name + " invoke [1]"}
-	for _, e := range events {
-		logs = append(logs, "Program data: "+base64.StdEncoding.EncodeToString(e.AppendTo(nil)))
-	}
-	h.landed = append(h.landed, &rpc.Landed{Transaction: signed, Logs: append(logs, "Program "+name+" success")})
+	h.landed = append(h.landed, &rpc.Landed{Transaction: signed, Logs: logs})
 }
 
 // event goes on with the chain of hashes.
@@ -104,8 +125,9 @@ func (h *history) tick(draw [32]byte) {
 }
 
 // testHistory has actions, ticks with and without draws, one that armed, and an update.
-func testHistory(t *testing.T) (*history, *layout.Account) {
+func testHistory(t *testing.T, beside bool) (*history, *layout.Account) {
 	h := newHistory(t)
+	h.beside = beside
 	from := h.account
 	from.State = h.account.State.Clone()
 	h.act(2, 1, coordinator.Join{})
@@ -146,7 +168,13 @@ func (h *history) follow(from *layout.Account) (*proof, error) {
 }
 
 func TestReplay(t *testing.T) {
-	h, from := testHistory(t)
+	for name, beside := range map[string]bool{"alone": false, "beside another run": true} {
+		t.Run(name, func(t *testing.T) { testReplay(t, beside) })
+	}
+}
+
+func testReplay(t *testing.T, beside bool) {
+	h, from := testHistory(t, beside)
 	before := string(from.State.AppendTo(nil))
 	r, err := h.follow(from)
 	if err != nil {
@@ -158,6 +186,18 @@ func TestReplay(t *testing.T) {
 	}
 	if string(from.State.AppendTo(nil)) != before {
 		t.Error("what it begins from has changed")
+	}
+	// What the state has is known to be old, whatever else the transaction did.
+	half := newProof(transaction.PublicKey(h.program), h.run, from)
+	for _, landed := range h.landed[:3] {
+		if err := half.follow(landed); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, landed := range h.landed[:5] {
+		if old, err := half.isOld(landed); err != nil || old != (i == 0 || i == 2) { // 1 arms and says nothing
+			t.Errorf("transaction %d: old %v, %v", i, old, err)
+		}
 	}
 	other := h.account
 	other.State.Progress.Step++
@@ -186,21 +226,25 @@ func TestReplayRefuses(t *testing.T) {
 		}
 	}
 	for name, change := range map[string]func(h *history){
-		"a transaction is missing":     func(h *history) { h.landed = slices.Delete(h.landed, 2, 3) },
-		"two are swapped":              func(h *history) { h.landed[2], h.landed[3] = h.landed[3], h.landed[2] },
-		"a signature is false":         func(h *history) { h.landed[0].Transaction.Signatures[0][5] ^= 1 },
-		"another draw":                 func(h *history) { relog(h.landed[2], func(e *event.Event) { e.Draw[0]++ }) },
-		"another time":                 func(h *history) { relog(h.landed[2], func(e *event.Event) { e.Now++ }) },
-		"another head":                 func(h *history) { relog(h.landed[2], func(e *event.Event) { e.Head[0]++ }) },
-		"an event of nothing":          func(h *history) { h.landed[1].Logs = slices.Clone(h.landed[2].Logs) },
-		"an action without its event":  func(h *history) { h.landed[0].Logs = nil },
-		"a log that was cut off":       func(h *history) { h.landed[0].Logs = append(h.landed[0].Logs, "Log truncated") },
-		"another run":                  func(h *history) { h.run = transaction.PublicKey{7} },
-		"a piece is missing":           func(h *history) { h.landed = slices.Delete(h.landed, len(h.landed)-2, len(h.landed)-1) },
+		"a transaction is missing":          func(h *history) { h.landed = slices.Delete(h.landed, 2, 3) },
+		"two are swapped":                   func(h *history) { h.landed[2], h.landed[3] = h.landed[3], h.landed[2] },
+		"a signature is false":              func(h *history) { h.landed[0].Transaction.Signatures[0][5] ^= 1 },
+		"another draw":                      func(h *history) { relog(h.landed[2], func(e *event.Event) { e.Draw[0]++ }) },
+		"another time":                      func(h *history) { relog(h.landed[2], func(e *event.Event) { e.Now++ }) },
+		"another head":                      func(h *history) { relog(h.landed[2], func(e *event.Event) { e.Head[0]++ }) },
+		"an event of nothing":               func(h *history) { h.landed[1].Logs = slices.Clone(h.landed[2].Logs) },
+		"an action without its event":       func(h *history) { h.landed[0].Logs = nil },
+		"a log that was cut off":            func(h *history) { h.landed[0].Logs = append(h.landed[0].Logs, "Log truncated") },
+		"another run":                       func(h *history) { h.run = transaction.PublicKey{7} },
+		"a piece is missing":                func(h *history) { h.landed = slices.Delete(h.landed, len(h.landed)-2, len(h.landed)-1) },
+		"beside another run, without a log": func(h *history) { h.landed[0].Logs = h.landed[0].Logs[3:] },
+		"beside another run, whose event it takes": func(h *history) {
+			h.landed[0].Logs = append(slices.Clone(h.landed[0].Logs[3:]), h.landed[0].Logs[:3]...)
+		},
 		"another action, signed by it": func(h *history) { h.forge(coordinator.Join{Epoch: 1}) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			h, from := testHistory(t)
+			h, from := testHistory(t, strings.HasPrefix(name, "beside"))
 			change(h)
 			r, err := h.follow(from)
 			if err == nil && r.shows(&sighting{claim: claim{h.account.Sequence, h.account.Head}, account: &h.account}) {

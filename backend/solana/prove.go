@@ -98,9 +98,15 @@ func (c *Client) replayTo(ctx context.Context, e *rpc.Endpoint, from, to sightin
 // isOld reports whether the state has all that a transaction did: it is of the slot of the newest
 // change, before or with it.
 func (p *proof) isOld(landed *rpc.Landed) (bool, error) {
-	events, err := p.events(landed.Logs)
+	deeds, err := p.deeds(landed)
 	if err != nil {
 		return false, err
 	}
-	return len(events) > 0 && events[len(events)-1].Sequence <= p.run.Sequence, nil
+	old := false
+	for _, d := range deeds {
+		for _, e := range d.events {
+			old = e.Sequence <= p.run.Sequence
+		}
+	}
+	return old, nil
 }

@@ -12,15 +12,15 @@ import (
 	"github.com/psyche-go/psyche/solana/rpc"
 )
 
+// tickPatience is how often a tick that was sent is repeated before another is sent.
+const tickPatience = 4
+
 // tick pays for ticks when it is this client's turn, or when those whose turn it was did not.
 func (c *Client) tick() {
-	var sent struct {
-		claim claim
-		armed uint64
-		again time.Time // not before
-	}
+	var l lookout
 	for c.ctx.Err() == nil {
 		v, changed := c.now()
+		v.since = l.since(&v)
 		r, ok := rank(v.state, coordinator.ClientID(c.key), v.claim.sequence)
 		var at time.Time
 		if ok {
@@ -32,16 +32,15 @@ func (c *Client) tick() {
 			at, ok = nextTick(&v, c.clock, r, time.Now(), c.pace.Turn, c.pace.Late, jitter)
 			c.mu.Unlock()
 		}
-		if sent.claim == v.claim && sent.armed == v.armed && at.Before(sent.again) {
-			at = sent.again
-		}
-		if !c.sleep(at, ok, changed) {
+		if !c.sleep(l.at(&v, at), ok, changed) {
 			continue // something is new, or the client ends
 		}
-		ticks, wait := c.peek(&v)
-		sent.claim, sent.armed, sent.again = v.claim, v.armed, time.Now().Add(wait)
+		ticks, wait, looked := c.peek(&v)
+		if !l.note(&v, r, looked, time.Now(), wait) {
+			continue
+		}
 		if ticks > 0 {
-			sent.again = time.Now().Add(4 * c.pace.Resend)
+			l.again = time.Now().Add(tickPatience * c.pace.Repeat)
 			c.running.Go(func() { c.sendTick(v, ticks, r == 0) })
 		}
 	}
@@ -67,9 +66,9 @@ func (c *Client) sleep(at time.Time, ok bool, changed <-chan struct{}) bool {
 
 // peek looks at what endpoints have just processed, and returns how many ticks make sense now. A
 // tick that somebody else sent a moment ago shows there first. wait is how long to leave it when
-// there are none.
-func (c *Client) peek(v *view) (ticks int, wait time.Duration) {
-	ctx, cancel := context.WithTimeout(c.ctx, c.pace.Resend)
+// there are none. looked is false when no endpoint tells.
+func (c *Client) peek(v *view) (ticks int, wait time.Duration, looked bool) {
+	ctx, cancel := context.WithTimeout(c.ctx, c.pace.Repeat)
 	defer cancel()
 	wait = c.pace.Status
 	for _, e := range c.trusted(0) {
@@ -82,18 +81,18 @@ func (c *Client) peek(v *view) (ticks int, wait time.Duration) {
 		}
 		if o.sighting.claim != v.claim {
 			poke(c.wake)
-			return 0, wait
+			return 0, wait, true
 		}
 		if o.sighting.armed != v.armed {
 			poke(c.wake)
 			if o.sighting.armed < v.armed || v.armed != 0 {
 				continue
 			}
-			return 0, wait
+			return 0, wait, true
 		}
-		return tickPlan(v.state, o.sample.unix, v.armed, o.sample.slot), wait
+		return tickPlan(v.state, o.sample.unix, v.armed, o.sample.slot), wait, true
 	}
-	return 0, wait
+	return 0, wait, false
 }
 
 // sendTick sends ticks until the state is another.
@@ -120,7 +119,7 @@ func (c *Client) Tick(ctx context.Context) error {
 		if c.isBehind() {
 			poke(c.wake)
 		} else {
-			ticks, _ := c.peek(&v)
+			ticks, _, _ := c.peek(&v)
 			if ticks == 0 && !c.isDue(&v) {
 				return nil
 			}

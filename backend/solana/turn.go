@@ -129,3 +129,39 @@ func nextTick(v *view, c *clock, rank int, now time.Time, turn, late, jitter tim
 	}
 	return at.Add(patienceOf(rank, turn, late) + jitter), true
 }
+
+// lookout is what a client remembers of its looks whether a tick is needed.
+type lookout struct {
+	claim claim // of the view that it looked for last
+	armed uint64
+	again time.Time // when it is to look for that view again, at the soonest
+	blind bool      // no endpoint told anything then
+	back  time.Time // when one did, after a time without
+}
+
+// since returns from when on turns count. When endpoints are back, all who were cut off are: turns
+// begin anew.
+func (l *lookout) since(v *view) time.Time {
+	if v.since.Before(l.back) {
+		return l.back
+	}
+	return v.since
+}
+
+// at returns when to look, if at is the own turn.
+func (l *lookout) at(v *view, at time.Time) time.Time {
+	if l.claim == v.claim && l.armed == v.armed && (l.blind || at.Before(l.again)) {
+		return l.again
+	}
+	return at
+}
+
+// note takes how a look ended, and reports whether it is the own turn still.
+func (l *lookout) note(v *view, rank int, looked bool, now time.Time, wait time.Duration) bool {
+	regained := l.blind && looked && l.claim == v.claim && l.armed == v.armed
+	l.claim, l.armed, l.again, l.blind = v.claim, v.armed, now.Add(wait), !looked
+	if regained {
+		l.back = now
+	}
+	return looked && (!regained || rank == 0)
+}

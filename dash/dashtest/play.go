@@ -118,9 +118,9 @@ func (p *player) act(member int, a coordinator.Action) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("%s of member %d: %w", server.ActionName(a), member, err)
+		return fmt.Errorf("%s of member %d: %w", follow.ActionName(a), member, err)
 	}
-	return p.see(history.Entry{Actor: from, Action: a, Name: server.ActionName(a)})
+	return p.see(history.Entry{Actor: from, Action: a, Name: follow.ActionName(a)})
 }
 
 // tick lets time pass until the phase ends.

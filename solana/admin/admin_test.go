@@ -133,13 +133,70 @@ func TestTakenProgram(t *testing.T) {
 	if _, err := c.PlanDeploy(t.Context(), program.ELF); !errors.Is(err, ErrTaken) || !strings.Contains(err.Error(), "nobody may") {
 		t.Errorf("a program that is final: %v", err)
 	}
-	ledger.SetAccount(at, &localnet.Account{Owner: transaction.SystemProgram, Lamports: LamportsPerSOL})
+	ledger.SetAccount(at, &localnet.Account{Owner: transaction.ComputeBudgetProgram, Lamports: LamportsPerSOL})
 	time.Sleep(50 * time.Millisecond)
 	if _, err := c.PlanDeploy(t.Context(), program.ELF); !errors.Is(err, ErrTaken) {
 		t.Errorf("an account of somebody else: %v", err)
 	}
 	if err := c.CheckProgram(t.Context(), at); !errors.Is(err, ErrNoProgram) {
 		t.Errorf("check of what is no program: %v", err)
+	}
+}
+
+// TestSquatters sends lamports to where things are to be made: that stops nobody, but for the
+// account of a program's image, which the chain's loader makes.
+func TestSquatters(t *testing.T) {
+	c, _, ledger := open(t, 4)
+	if err := c.Airdrop(t.Context(), c.Payer(), 4*LamportsPerSOL); err != nil {
+		t.Fatal(err)
+	}
+	at, err := ProgramOf(c.Payer())
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := c.PlanDeploy(t.Context(), program.ELF)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run, err := transaction.Program(at).RunAddress(c.Payer(), "squatted")
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := plan.Cost.Rent
+	for _, target := range []transaction.PublicKey{at, plan.buffer, run} {
+		if err := c.Airdrop(t.Context(), target, LamportsPerSOL/4); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if plan, err = c.PlanDeploy(t.Context(), program.ELF); err != nil || plan.Cost.Rent >= before {
+		t.Fatalf("rent of %d, %d before, %v", plan.Cost.Rent, before, err)
+	}
+	if err := c.Deploy(t.Context(), plan, nil); err != nil {
+		t.Fatal(err)
+	}
+	creation, err := c.PlanCreate(t.Context(), at, "squatted", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Create(t.Context(), creation); err != nil {
+		t.Fatal(err)
+	}
+	if a := ledger.At(localnet.Confirmed, 0).Account(run); a.Owner != at || a.Lamports != creation.Cost.Rent {
+		t.Errorf("the run's account is of %s and has %d lamports", a.Owner, a.Lamports)
+	}
+
+	c, _, _ = open(t, 5)
+	if at, err = ProgramOf(c.Payer()); err != nil {
+		t.Fatal(err)
+	}
+	if at, err = transaction.ProgramData(at); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Airdrop(t.Context(), at, LamportsPerSOL/4); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.PlanDeploy(t.Context(), program.ELF); !errors.Is(err, ErrTaken) || !strings.Contains(err.Error(), "another key") {
+		t.Errorf("error %v", err)
 	}
 }
 

@@ -18,6 +18,7 @@ type Creation struct {
 
 	program transaction.PublicKey
 	runID   string
+	missing uint64               // lamports of the rent: somebody may have sent some there
 	genesis *coordinator.Genesis // nil: only the account is made
 	there   bool
 }
@@ -56,6 +57,7 @@ func (c *Chain) PlanCreate(ctx context.Context, program transaction.PublicKey, r
 		if p.Cost.Rent, err = c.rent(ctx, layout.AccountSize); err != nil {
 			return nil, err
 		}
+		p.missing = missing(p.Cost.Rent, found)
 		p.Cost = Cost{Rent: p.Cost.Rent, Fees: signatureFee, Transactions: 1}
 	}
 	if genesis != nil {
@@ -82,11 +84,19 @@ func (c *Chain) Create(ctx context.Context, p *Creation) error {
 		return nil
 	}
 	payer, program := c.Payer(), transaction.Program(p.program)
-	create, err := transaction.CreateAccountWithSeed(payer, payer, p.runID, p.Cost.Rent, layout.AccountSize, p.program)
+	made, err := transaction.MakeWithSeed(payer, payer, p.runID, p.missing, layout.AccountSize, p.program)
 	if err != nil {
 		return err
 	}
-	return c.operator.Send(ctx, "create the run's account", wholeUnits, create, program.Init(p.Run, payer))
+	return c.operator.Send(ctx, "create the run's account", wholeUnits, append(made, program.Init(p.Run, payer))...)
+}
+
+// missing returns the lamports that an account needs beside those that somebody sent there.
+func missing(rent uint64, found *rpc.Account) uint64 {
+	if found == nil {
+		return rent
+	}
+	return rent - min(rent, found.Lamports)
 }
 
 // PlanFree returns the lamports that freeing a run's account gives back.

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
 
 	"github.com/psyche-go/psyche/solana/rpc"
@@ -91,9 +92,10 @@ func (c *Chain) planProgram(ctx context.Context, d *Deployment) error {
 	if err != nil {
 		return err
 	}
-	if found == nil {
-		d.rent.program, err = c.rent(ctx, transaction.ProgramSize)
-		return err
+	if isUnused(found) {
+		rent, err := c.rent(ctx, transaction.ProgramSize)
+		d.rent.program = missing(rent, found)
+		return errors.Join(err, c.checkProgramData(ctx, d.Program))
 	}
 	if found.Owner != transaction.LoaderProgram || len(found.Data) < transaction.ProgramSize || binary.LittleEndian.Uint32(found.Data) != isProgram {
 		return fmt.Errorf("%w: %s is no program; deploy with another key", ErrTaken, d.Program)
@@ -113,6 +115,25 @@ func (c *Chain) planProgram(ctx context.Context, d *Deployment) error {
 		return fmt.Errorf("%w: the program's account has room for %d bytes, the new image has %d: deploy it with another key", ErrTaken, len(image), len(d.image))
 	}
 	return nil
+}
+
+// checkProgramData wants nothing to be where the loader makes the account of a program's image:
+// it fails where lamports are, and nobody can take them away.
+func (c *Chain) checkProgramData(ctx context.Context, program transaction.PublicKey) error {
+	at, err := transaction.ProgramData(program)
+	if err != nil {
+		return err
+	}
+	found, err := c.account(ctx, at, &rpc.Slice{Length: 0}, rpc.Confirmed)
+	if err == nil && found != nil {
+		return fmt.Errorf("%w: somebody sent %d lamports to %s, so that the chain's loader refuses to put the program's image there; deploy with another key", ErrTaken, found.Lamports, at)
+	}
+	return err
+}
+
+// isUnused reports whether nothing is at an address, or only lamports that somebody sent there.
+func isUnused(found *rpc.Account) bool {
+	return found == nil || found.Owner == transaction.SystemProgram && len(found.Data) == 0
 }
 
 // image returns the image of a program with what is behind it, and who may change it: zero when
@@ -156,12 +177,14 @@ func (c *Chain) planBuffer(ctx context.Context, d *Deployment) error {
 	}
 	if found != nil {
 		d.Cost.Rent -= min(d.Cost.Rent, found.Lamports) // the loader takes it for the program's data
+	}
+	if !isUnused(found) {
 		if found.Owner != transaction.LoaderProgram || len(found.Data) != size || binary.LittleEndian.Uint32(found.Data) != isBuffer ||
 			found.Data[4] != 1 || transaction.PublicKey(found.Data[5:]) != c.Payer() {
 			return fmt.Errorf("%w: %s is no buffer of this key for this image", ErrTaken, d.buffer)
 		}
 		d.begun = true
-	} else if d.Upgrade {
+	} else if d.rent.buffer = missing(d.rent.buffer, found); d.Upgrade {
 		d.Cost.Rent = d.rent.buffer // comes back with the upgrade
 	}
 	for at := 0; at < len(d.image); at += transaction.MaxLoaderWrite {
@@ -188,11 +211,11 @@ func (c *Chain) Deploy(ctx context.Context, d *Deployment, written func()) error
 	}
 	payer := c.Payer()
 	if !d.begun {
-		create, err := transaction.CreateAccountWithSeed(payer, payer, d.seed, d.rent.buffer, uint64(transaction.BufferHeader+len(d.image)), transaction.LoaderProgram)
+		made, err := transaction.MakeWithSeed(payer, payer, d.seed, d.rent.buffer, uint64(transaction.BufferHeader+len(d.image)), transaction.LoaderProgram)
 		if err != nil {
 			return err
 		}
-		if err := c.operator.Send(ctx, "create a buffer", createUnits, create, transaction.InitializeBuffer(d.buffer, payer)); err != nil {
+		if err := c.operator.Send(ctx, "create a buffer", createUnits, append(made, transaction.InitializeBuffer(d.buffer, payer))...); err != nil {
 			return err
 		}
 	}
@@ -210,7 +233,7 @@ func (c *Chain) Deploy(ctx context.Context, d *Deployment, written func()) error
 		}
 		return c.operator.Send(ctx, "upgrade the program", deployUnits, upgrade)
 	}
-	create, err := transaction.CreateAccountWithSeed(payer, payer, ProgramSeed, d.rent.program, transaction.ProgramSize, transaction.LoaderProgram)
+	made, err := transaction.MakeWithSeed(payer, payer, ProgramSeed, d.rent.program, transaction.ProgramSize, transaction.LoaderProgram)
 	if err != nil {
 		return err
 	}
@@ -218,7 +241,7 @@ func (c *Chain) Deploy(ctx context.Context, d *Deployment, written func()) error
 	if err != nil {
 		return err
 	}
-	return c.operator.Send(ctx, "deploy the program", deployUnits, create, deploy)
+	return c.operator.Send(ctx, "deploy the program", deployUnits, append(made, deploy)...)
 }
 
 // CheckProgram returns ErrNoProgram when no program is at the address.

@@ -76,6 +76,7 @@ func scenario(c *chain) []step {
 	wrong := seeded("run-2", sol, 10)
 	wrong.Accounts[1].Key = public(other)
 	add("account of another seed", custom("0", "5"), by(payer), wrong)
+	steps = append(steps, squatting(c, program)...)
 	add("account", "", by(payer, data), transaction.CreateAccount(public(payer), public(data), sol, 64, public(program)))
 	add("account of system", "", by(payer, readOnly), transaction.CreateAccount(public(payer), public(readOnly), sol, 64, transaction.SystemProgram))
 	add("transfer from data", failed("InvalidArgument"), by(payer, readOnly), transaction.Transfer(public(readOnly), public(poor), 1))

@@ -162,6 +162,35 @@ func geneses(r *pair) error {
 // batchSizes compares the arithmetic of 128 bits.
 func batchSizes(r *pair) error {
 	g := newGenerator(1, 3)
+	for _, edge := range []struct {
+		warmup     uint64
+		start, end uint32
+		seqLen     uint32
+		data       uint64
+		want       uint32
+	}{
+		{1 << 63, 1, 1 << 31, 1 << 24, 1 << 40, 1 << 31}, // as many tokens as 64 bits do not hold
+		{1 << 20, 1, 2, 16, 1 << 15, 2},                  // half a sequence counts whole
+		{1<<20 + 32, 1, 2, 16, 1 << 15, 1},
+	} {
+		config, model := crowdConfig, crowdModel
+		config.GlobalBatchSizeWarmupTokens, config.GlobalBatchSizeStart, config.GlobalBatchSizeEnd = edge.warmup, edge.start, edge.end
+		model.Definition, model.MaxSeqLen = nil, edge.seqLen
+		progress := coordinator.Progress{Step: 1000, DataIndex: edge.data}
+		code, err := r.genesis(coordinator.Genesis{RunID: "edge", Host: clientID(0), Config: config, Model: model, Progress: progress})
+		if err == nil && code != 0 {
+			err = fmt.Errorf("edge %+v: genesis %w", edge, code)
+		}
+		if err == nil {
+			err = toFirstRound(r, g)
+		}
+		if err != nil {
+			return err
+		}
+		if round := r.s.CurrentRound(); r.s.RunState != coordinator.RoundTrain || round.BatchSize != edge.want {
+			return fmt.Errorf("edge %+v: %s", edge, r.s.String())
+		}
+	}
 	for begun := r.operations; r.operations < begun+1500; {
 		config := crowdConfig
 		config.GlobalBatchSizeStart = uint32(g.Uint64()>>(32+g.IntN(32))) | 1

@@ -24,9 +24,11 @@ func suites(operations int) []suite {
 	return []suite{
 		{"ends of time", endsOfTime},
 		{"ejected and barred", ejectedAndBarred},
+		{"grant ended", grantEnded},
 		{"reported and left", reportedAndLeft},
 		{"accused without a quorum", accusedWithoutQuorum},
 		{"five uploads", fiveUploads},
+		{"back to an upload", backToUpload},
 		{"accused too late", accusedTooLate},
 		{"one of two is late", oneOfTwoIsLate},
 		{"slow witnesses", slowWitnesses},

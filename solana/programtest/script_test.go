@@ -2,6 +2,7 @@ package programtest
 
 import (
 	"crypto/sha256"
+	"errors"
 	"fmt"
 
 	"github.com/psyche-go/psyche/coordinator"
@@ -57,6 +58,22 @@ func ejectedAndBarred(r *pair) error {
 	return c.err
 }
 
+// grantEnded ends an authorization by whose delegates two clients wait, who leave with it.
+func grantEnded(r *pair) error {
+	c := begun(r, 3, true)
+	grantee, delegates := clientID(50), []coordinator.ClientID{clientID(60), clientID(61), clientID(62), clientID(63)}
+	c.must(clientID(0), coordinator.Authorize{Grantee: grantee, Allowed: true})
+	c.must(grantee, coordinator.SetDelegates{Number: 4, Delegates: delegates})
+	for _, id := range []coordinator.ClientID{delegates[0], delegates[3]} {
+		c.must(id, coordinator.Join{})
+	}
+	c.must(clientID(0), coordinator.Authorize{Grantee: grantee})
+	if len(r.s.Pending) > 0 {
+		c.fail("%d of those whose admission ended wait", len(r.s.Pending))
+	}
+	return c.err
+}
+
 // reportedAndLeft lets three of five members report one model and leave. What the other two
 // report counts.
 func reportedAndLeft(r *pair) error {
@@ -109,6 +126,41 @@ func fiveUploads(r *pair) error {
 	}
 	c.want(coordinator.ErrFull, clientID(4), a)
 	c.want(coordinator.ErrDuplicate, clientID(0), a)
+	for _, last := range "/:`g" { // besides the digits of a commit
+		a.Place = coordinator.Place{Kind: coordinator.CheckpointHub, Repo: "a/b", Revision: commit[1:] + string(last)}
+		c.want(coordinator.ErrInvalidAction, clientID(0), a)
+	}
+	return c.err
+}
+
+// backToUpload begins an epoch for which nobody has the model: the run goes on from the newest
+// one that was uploaded, and forgets those behind it.
+func backToUpload(r *pair) error {
+	c := &crowd{r: r, now: 100 * second}
+	genesis := coordinator.Genesis{RunID: "script", Host: clientID(0), Config: crowdConfig, Model: crowdModel, Progress: coordinator.Progress{Step: 8}}
+	if _, err := r.genesis(genesis); err != nil {
+		return err
+	}
+	for i := range 3 {
+		c.must(clientID(i), coordinator.Join{})
+	}
+	c.tick(0, coordinator.WaitingForMembers)
+	s := r.s.Clone()
+	checkpoint := &s.Model.Checkpoint
+	checkpoint.Kind, checkpoint.Origin, checkpoint.Step, checkpoint.Digest = coordinator.CheckpointP2P, checkpoint.Kind, 7, clientID(107)
+	for _, step := range []uint32{0, 3, 5} {
+		s.Earlier = append(s.Earlier, coordinator.Recorded{Step: step, Digest: clientID(100 + int(step))})
+	}
+	for i, r := range s.Earlier[:2] {
+		s.Uploads = append(s.Uploads, coordinator.Upload{Reporter: clientID(i), Step: r.Step, Digest: r.Digest, Place: coordinator.Place{Kind: coordinator.CheckpointGcs, Repo: "bucket"}})
+	}
+	if err := errors.Join(s.Check(), c.r.load(s)); err != nil {
+		return err
+	}
+	c.tick(3*second, coordinator.Warmup)
+	if r.s.Model.Checkpoint.Digest != clientID(103) || len(r.s.Earlier) != 1 {
+		c.fail("the run goes on from %s", r.s.String())
+	}
 	return c.err
 }
 

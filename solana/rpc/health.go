@@ -7,10 +7,12 @@ import (
 	"time"
 )
 
-// Pauses after failures in a row.
+// Pauses after failures in a row: a node that is gone is soon found to be back, one that is asked
+// too often is spared.
 const (
 	firstPause = 200 * time.Millisecond
-	longPause  = 10 * time.Second
+	gonePause  = 2 * time.Second
+	busyPause  = 10 * time.Second
 )
 
 // health says how a node did lately. It is a value without a clock.
@@ -23,9 +25,10 @@ type health struct {
 // succeeded is called for every answer.
 func (h *health) succeeded() { *h = health{} }
 
-// failed is called when there was none; after is what the node asked for.
-func (h *health) failed(now time.Time, after time.Duration) {
-	pause := min(firstPause<<min(h.failures, 10), longPause)
+// failed is called when there was none; after is what the node asked for, longest the longest
+// pause.
+func (h *health) failed(now time.Time, after, longest time.Duration) {
+	pause := min(firstPause<<min(h.failures, 10), longest)
 	h.failures++
 	if again := now.Add(max(pause, after)); again.After(h.again) {
 		h.again = again
@@ -66,11 +69,11 @@ func (e *Endpoint) note(ctx context.Context, err error) {
 		e.health.succeeded()
 	case errors.Is(ctx.Err(), context.Canceled):
 	default:
-		var after time.Duration
+		after, longest := time.Duration(0), gonePause
 		if busy, ok := errors.AsType[*busyError](err); ok {
-			after = busy.after
+			after, longest = busy.after, busyPause
 		}
-		e.health.failed(time.Now(), after)
+		e.health.failed(time.Now(), after, longest)
 		e.health.last = err
 	}
 }

@@ -47,20 +47,22 @@ func TestProgramData(t *testing.T) {
 		return all
 	}
 	for name, test := range map[string]struct {
-		logs []string
-		want string
-		cut  bool
+		logs  []string
+		want  string
+		cut   bool
+		calls string
 	}{
-		"nothing":              {nil, "", false},
-		"ours":                 {call(ours, 1, "Program data: YQ== Yg=="), "ab,", false},
-		"another's":            {call(other, 1, "Program data: YQ=="), "", false},
-		"two, another between": {join(call(ours, 1, "Program data: YQ=="), call(other, 1, "Program data: Yg=="), call(ours, 1, "Program data: Yw==")), "a,c,", false},
-		"called by another":    {call(other, 1, join([]string{"Program data: YQ=="}, call(ours, 2, "Program data: Yg=="), []string{"Program data: Yw=="})...), "b,", false},
+		"nothing":              {nil, "", false, ""},
+		"ours":                 {call(ours, 1, "Program data: YQ== Yg=="), "ab,", false, "ab,;"},
+		"another's":            {call(other, 1, "Program data: YQ=="), "", false, ""},
+		"two, another between": {join(call(ours, 1, "Program data: YQ=="), call(other, 1, "Program data: Yg=="), call(ours, 1, "Program data: Yw==")), "a,c,", false, "a,;c,;"},
+		"called by another":    {call(other, 1, join([]string{"Program data: YQ=="}, call(ours, 2, "Program data: Yg=="), []string{"Program data: Yw=="})...), "b,", false, ""},
 		"another pretends": {call(other, 1, "Program log: Program data: YQ==", "Program log: invoke [2]", "Program log: success",
-			fmt.Sprintf("Program log: Program %s invoke [2]", ours), "Program data: YQ=="), "", false},
-		"failed":    {[]string{fmt.Sprintf("Program %s invoke [1]", ours), fmt.Sprintf("Program %s failed: custom program error: 0x9", ours), "Program data: YQ=="}, "", false},
-		"cut off":   {append(call(ours, 1, "Program data: YQ=="), "Log truncated"), "", true},
-		"no base64": {call(ours, 1, "Program data: ?"), "", true},
+			fmt.Sprintf("Program log: Program %s invoke [2]", ours), "Program data: YQ=="), "", false, ""},
+		"failed":           {[]string{fmt.Sprintf("Program %s invoke [1]", ours), fmt.Sprintf("Program %s failed: custom program error: 0x9", ours), "Program data: YQ=="}, "", false, ";"},
+		"cut off":          {append(call(ours, 1, "Program data: YQ=="), "Log truncated"), "", true, ""},
+		"silent, then not": {join(call(ours, 1), call(ours, 1, "Program data: YQ==", "Program data: Yg==")), "a,b,", false, ";a,b,;"},
+		"no base64":        {call(ours, 1, "Program data: ?"), "", true, ""},
 	} {
 		data, complete := ProgramData(test.logs, ours)
 		got := ""
@@ -69,6 +71,17 @@ func TestProgramData(t *testing.T) {
 		}
 		if got != test.want || complete == test.cut {
 			t.Errorf("%s: %q, complete %v", name, got, complete)
+		}
+		calls, complete := ProgramCalls(test.logs, ours)
+		got = ""
+		for _, c := range calls {
+			for _, d := range c {
+				got += string(d) + ","
+			}
+			got += ";"
+		}
+		if want := test.calls; got != want || complete == test.cut {
+			t.Errorf("%s: calls %q, complete %v", name, got, complete)
 		}
 	}
 }

@@ -230,13 +230,18 @@ func TestHealth(t *testing.T) {
 	now := time.Unix(1000, 0)
 	var h health
 	for i, want := range []time.Duration{200, 400, 800, 1600, 3200, 6400, 10_000, 10_000} {
-		h.failed(now, 0)
+		h.failed(now, 0, busyPause)
 		if got := h.wait(now); got != want*time.Millisecond {
 			t.Errorf("after failure %d: %v, want %v ms", i+1, got, want)
 		}
 		now = h.again
 	}
-	h.failed(now, 30*time.Second)
+	h.failed(now, 0, gonePause)
+	if got := h.wait(now); got != gonePause {
+		t.Errorf("a node that is gone is left alone for %v", got)
+	}
+	now = h.again
+	h.failed(now, 30*time.Second, busyPause)
 	if got := h.wait(now); got != 30*time.Second {
 		t.Errorf("the node asked for 30 s, got %v", got)
 	}

@@ -25,11 +25,12 @@ func mustParse(text string) PublicKey {
 
 // Numbers of the system program's instructions.
 const (
-	systemCreate         = 0
-	systemAssign         = 1
-	systemTransfer       = 2
-	systemCreateWithSeed = 3
-	systemAllocate       = 8
+	systemCreate           = 0
+	systemAssign           = 1
+	systemTransfer         = 2
+	systemCreateWithSeed   = 3
+	systemAllocate         = 8
+	systemAllocateWithSeed = 9
 )
 
 func system(number uint32, accounts ...AccountMeta) Instruction {
@@ -68,12 +69,40 @@ func CreateAccountWithSeed(from, base PublicKey, seed string, lamports, space ui
 	if base != from {
 		in.Accounts = append(in.Accounts, signs(base))
 	}
-	in.Data = append(in.Data, base[:]...)
-	in.Data = append(le.AppendUint64(in.Data, uint64(len(seed))), seed...)
+	in.Data = appendSeed(in.Data, base, seed)
 	in.Data = le.AppendUint64(in.Data, lamports)
 	in.Data = le.AppendUint64(in.Data, space)
 	in.Data = append(in.Data, owner[:]...)
 	return in, nil
+}
+
+func appendSeed(data []byte, base PublicKey, seed string) []byte {
+	data = append(data, base[:]...)
+	return append(le.AppendUint64(data, uint64(len(seed))), seed...)
+}
+
+// AllocateWithSeed gives the account at CreateWithSeed(base, seed, owner) its size and its owner,
+// whatever lamports it has; base signs.
+func AllocateWithSeed(base PublicKey, seed string, space uint64, owner PublicKey) (Instruction, error) {
+	account, err := CreateWithSeed(base, seed, owner)
+	if err != nil {
+		return Instruction{}, err
+	}
+	in := system(systemAllocateWithSeed, writes(account), signs(base))
+	in.Data = le.AppendUint64(appendSeed(in.Data, base, seed), space)
+	in.Data = append(in.Data, owner[:]...)
+	return in, nil
+}
+
+// MakeWithSeed makes an account of zeros at CreateWithSeed(base, seed, owner), and adds lamports
+// to those that it has. Anybody can send lamports there before: CreateAccountWithSeed fails then,
+// and this does not. From and base sign.
+func MakeWithSeed(from, base PublicKey, seed string, lamports, space uint64, owner PublicKey) ([]Instruction, error) {
+	allocate, err := AllocateWithSeed(base, seed, space, owner)
+	if err != nil || lamports == 0 {
+		return []Instruction{allocate}, err
+	}
+	return []Instruction{Transfer(from, allocate.Accounts[0].Key, lamports), allocate}, nil
 }
 
 // Assign gives an account to a program; the account signs.

@@ -66,18 +66,27 @@ func TestTransactionsAreThoseOfAnotherImplementation(t *testing.T) {
 		}
 		return in
 	}
+	allocate := func(base byte) Instruction {
+		in, err := AllocateWithSeed(testID(base), "run", 300, testID(9))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return in
+	}
 	run := Program(testID(9))
 	want := vectors(t)
 	for name, instructions := range map[string][]Instruction{
-		"transfer":                    {Transfer(testID(1), testID(2), 5)},
-		"create":                      {ComputeUnitLimit(120_000), CreateAccount(testID(1), testID(2), 6, 7, testID(9))},
-		"create-with-seed":            {withSeed(1), ComputeUnitPrice(1 << 40)},
-		"create-with-seed-of-another": {withSeed(2)},
-		"assign":                      {Assign(testID(2), testID(9))},
-		"allocate":                    {Allocate(testID(2), 300)},
-		"act":                         {ComputeUnitLimit(120_000), ComputeUnitPrice(1 << 40), run.Act(testID(4), testID(1), 1, []byte{1, 2, 3})},
-		"act-of-another":              {call(large, writes(testID(4)), signs(testID(3))), run.Tick(testID(4), nil)},
-		"announce":                    {run.Announce(testID(3), testID(2), testID(4), nil), run.Tick(testID(4), []byte("s"))},
+		"transfer":                      {Transfer(testID(1), testID(2), 5)},
+		"create":                        {ComputeUnitLimit(120_000), CreateAccount(testID(1), testID(2), 6, 7, testID(9))},
+		"create-with-seed":              {withSeed(1), ComputeUnitPrice(1 << 40)},
+		"create-with-seed-of-another":   {withSeed(2)},
+		"allocate-with-seed":            {allocate(1)},
+		"allocate-with-seed-of-another": {allocate(2)},
+		"assign":                        {Assign(testID(2), testID(9))},
+		"allocate":                      {Allocate(testID(2), 300)},
+		"act":                           {ComputeUnitLimit(120_000), ComputeUnitPrice(1 << 40), run.Act(testID(4), testID(1), 1, []byte{1, 2, 3})},
+		"act-of-another":                {call(large, writes(testID(4)), signs(testID(3))), run.Tick(testID(4), nil)},
+		"announce":                      {run.Announce(testID(3), testID(2), testID(4), nil), run.Tick(testID(4), []byte("s"))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, err := Compile(testID(1), Hash(testID(8)), instructions...)

@@ -80,7 +80,7 @@ func paceFor(endpoints []rpc.Address) solana.Pace {
 			return solana.Pace{}
 		}
 	}
-	return solana.Pace{Poll: time.Second, Fetch: 150 * time.Millisecond, Peers: 5 * time.Second, Resend: time.Second, Status: 150 * time.Millisecond, Turn: 2 * time.Second}
+	return solana.Pace{Poll: time.Second, Fetch: 150 * time.Millisecond, Peers: 5 * time.Second, Repeat: time.Second, Status: 150 * time.Millisecond, Turn: 2 * time.Second}
 }
 
 // Program returns the program that hosts the run.

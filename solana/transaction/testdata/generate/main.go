@@ -95,12 +95,22 @@ func transactions() []named {
 		{"create", []solana.Instruction{limit, system.NewCreateAccountInstruction(6, 7, id(9), id(1), id(2)).Build()}},
 		{"create-with-seed", []solana.Instruction{createWithSeed(id(1)), price}},
 		{"create-with-seed-of-another", []solana.Instruction{createWithSeed(id(2))}},
+		{"allocate-with-seed", []solana.Instruction{allocateWithSeed(id(1))}},
+		{"allocate-with-seed-of-another", []solana.Instruction{allocateWithSeed(id(2))}},
 		{"assign", []solana.Instruction{system.NewAssignInstruction(id(9), id(2)).Build()}},
 		{"allocate", []solana.Instruction{system.NewAllocateInstruction(300, id(2)).Build()}},
 		{"act", []solana.Instruction{limit, price, call([]byte{4, 1, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3}, meta(4).WRITE(), meta(1).SIGNER())}},
 		{"act-of-another", []solana.Instruction{call(large, meta(4).WRITE(), meta(3).SIGNER()), call([]byte{5}, meta(4).WRITE())}},
 		{"announce", []solana.Instruction{call([]byte{7, 0}, meta(3).WRITE(), meta(2).SIGNER(), meta(4)), call([]byte{5, 's'}, meta(4).WRITE())}},
 	}
+}
+
+func allocateWithSeed(base solana.PublicKey) solana.Instruction {
+	account, err := solana.CreateWithSeed(base, "run", id(9))
+	if err != nil {
+		panic(err)
+	}
+	return system.NewAllocateWithSeedInstruction(base, "run", 300, id(9), account, base).Build()
 }
 
 // createWithSeed lists base as an account only where it is not the payer, as the chain's own
