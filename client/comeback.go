@@ -25,8 +25,11 @@ type comeback struct {
 	given        bool // up: it waits for the next epoch
 }
 
+// wayBack is what a client does to take part in a running epoch again.
+type wayBack struct{ *Node }
+
 // comesBack reports whether the client has no replica and can still get one in this epoch.
-func (n *Node) comesBack() bool {
+func (n wayBack) comesBack() bool {
 	s := n.run.state
 	if n.replica != nil || s.RunState != coordinator.RoundTrain && s.RunState != coordinator.RoundWitness {
 		return false
@@ -38,13 +41,13 @@ func (n *Node) comesBack() bool {
 }
 
 // returns reports whether the client, which has a replica of the epoch, can have its seat back.
-func (n *Node) returns() bool {
+func (n wayBack) returns() bool {
 	return n.replica != nil && !n.replica.closing && !n.run.isMember() && n.run.state.MayReturn(n.run.myself()) && !n.seat.back.given
 }
 
 // comeBack gets the model of the running round and, when the client is no member any more, its
 // seat. It is called again until that is done.
-func (n *Node) comeBack() {
+func (n wayBack) comeBack() {
 	b, s := &n.seat.back, n.run.state
 	if key := n.run.epoch(); b.epoch != key {
 		*b = comeback{epoch: key}
@@ -93,7 +96,7 @@ func replicaOf(s *coordinator.State, lag uint32) (step uint32, hash [32]byte, ok
 }
 
 // followTo applies what was counted until a step.
-func (n *Node) followTo(until uint32, want [32]byte) {
+func (n wayBack) followTo(until uint32, want [32]byte) {
 	b := &n.seat.back
 	epoch, trainer := b.epoch, n.engine.trainer
 	course := handover.Course{
@@ -112,7 +115,7 @@ func (n *Node) followTo(until uint32, want [32]byte) {
 }
 
 // followed takes over how far the trainer has come.
-func (n *Node) followed(epoch epochKey, until uint32, way handover.Way, err error) {
+func (n wayBack) followed(epoch epochKey, until uint32, way handover.Way, err error) {
 	b := &n.seat.back
 	n.report.total.ModelReceived += way.Fetched
 	switch {
@@ -133,8 +136,23 @@ func (n *Node) followed(epoch epochKey, until uint32, way handover.Way, err erro
 	}
 }
 
+// enter gives the client its replica after a step, which it has come to from the epoch's model.
+func (n wayBack) enter(m *handover.Model, key epochKey, step uint32, hash, before [32]byte) {
+	n.fetcher.ForgetStalls()
+	n.replica = &replica{epoch: key, hash: hash, before: before, step: step, coldSteps: n.engine.prepared.coldSteps, from: m.Digest}
+	n.report.emit(event.Ready{
+		Epoch: n.run.state.Progress.Epoch, Step: m.Step, Digest: hexOf(m.Digest),
+		Source: m.Source, Bytes: m.Fetched, Seconds: m.Seconds,
+	})
+	if n.seat.again && n.run.isMember() {
+		n.seat.again = false
+		n.report.emit(event.Rejoined{Epoch: n.run.state.Progress.Epoch, Step: n.run.state.Progress.Step})
+	}
+	n.report.log.Info("holds the model", "epoch", n.run.state.Progress.Epoch, "digest", hexOf(m.Digest)[:16], "source", m.Source)
+}
+
 // takeSeatBack asks for the own seat.
-func (n *Node) takeSeatBack() {
+func (n wayBack) takeSeatBack() {
 	if !slices.ContainsFunc(n.run.state.Epoch.Exited, n.run.is) {
 		return // it leaves when the running round ends
 	}

@@ -32,6 +32,7 @@ type engine struct {
 	reader  *reader     // the tokens that it trains on
 	op      *operation  // nil: it is idle
 
+	signing  signing     // of which steps results were signed
 	prepared preparation // newest
 	failures int         // to apply, in a row
 	loadAt   time.Time   // not before: the next attempt to load the model

@@ -42,7 +42,6 @@ type Node struct {
 	keeper  *keep.Keeper     // what is on the disk
 	ears    *ears            // what peers say
 	store   *exchange.Store  // what peers may ask for
-	signing signing          // which results were signed
 	report  *reporter
 	end     *ending // nil: it goes on
 }
@@ -83,7 +82,7 @@ func New(o Options) (*Node, error) {
 		store:   exchange.NewStore(o.Network.Drop),
 		report:  &reporter{events: o.Events, log: log, network: o.Network, backend: o.Backend},
 	}
-	n.signing = newSigning(o.folder())
+	n.engine.signing = newSigning(o.folder())
 	n.engine.reader = &reader{tasks: tasks, data: o.Data, log: log, fail: n.fail, batches: make(map[assign.BatchID]*reading)}
 	n.errands = &errands{tasks: tasks, backend: o.Backend, log: log, id: n.run.me, kinds: make(map[string]*errand)}
 	n.ears = &ears{
@@ -209,7 +208,7 @@ func (n *Node) observe(u backend.Update) {
 	if !n.seat.greeted {
 		n.seat.greeted = true
 		n.seat.again = n.run.knownBefore()
-		n.signing.recall(u.State, n.report.log)
+		n.engine.signing.recall(u.Run, u.State, n.report.log)
 	}
 	if newPeers {
 		n.Network.SetMembers(n.run.admitted())
@@ -227,7 +226,7 @@ func (n *Node) reconcile() {
 		return
 	}
 	wanted := coordinator.Checkpoint{}
-	if s := n.run.state; s.RunState == coordinator.Warmup && n.run.isMember() || n.comesBack() || s.RunState == coordinator.Finished && !n.run.closedEarly() {
+	if s := n.run.state; s.RunState == coordinator.Warmup && n.run.isMember() || (wayBack{n}).comesBack() || s.RunState == coordinator.Finished && !n.run.closedEarly() {
 		wanted = s.Model.Checkpoint
 	}
 	n.engine.cancelLoad(wanted)

@@ -36,11 +36,11 @@ func (n *Node) keepUp() *ledger {
 	if !n.closeEpoch() {
 		return nil
 	}
-	if n.comesBack() {
-		n.comeBack()
+	if (wayBack{n}).comesBack() {
+		(wayBack{n}).comeBack()
 	}
-	if n.returns() {
-		n.takeSeatBack()
+	if (wayBack{n}).returns() {
+		(wayBack{n}).takeSeatBack()
 	} else if !n.run.isMember() {
 		if n.replica != nil {
 			n.desynchronise("dropped from the epoch")
@@ -87,7 +87,7 @@ func (n *Node) train(l *ledger) {
 		}
 		return
 	}
-	if s == nil || !n.signing.may(l.Round.Step) {
+	if s == nil || !n.engine.signing.may(l.Round.Step) {
 		return
 	}
 	tokens := n.engine.reader.read(s.Batch, n.run.settleTime(n.SettleTimeout))
@@ -145,7 +145,7 @@ func (n *Node) startTraining(step uint32, batch data.Batch, begun func(context.C
 			err = checkOwn(trainer, n.run.me, payload, step, batch.ID)
 		}
 		if err == nil {
-			err = n.signing.note(step)
+			err = n.engine.signing.note(step)
 		}
 		report := event.Trained{
 			Step: step, Batch: batchOf(batch.ID), Loss: event.Loss(loss),
@@ -185,7 +185,7 @@ func (n *Node) trained(batch assign.BatchID, payload []byte, report event.Traine
 		n.report.log.Info("result comes too late", "step", step)
 		return
 	}
-	if !n.signing.may(step) {
+	if !n.engine.signing.may(step) {
 		n.report.log.Info("a result of this step was signed before", "step", step)
 		return
 	}
@@ -203,7 +203,7 @@ func (n *Node) trained(batch assign.BatchID, payload []byte, report event.Traine
 		Run: n.run.hash, Step: step, Batch: s.Batch, Blob: hash,
 		Size: uint32(len(payload)), Replica: l.Replica, Start: l.start,
 	}
-	n.signing.newest = step
+	n.engine.signing.newest = step
 	raw := n.Announcements.Sign(a)
 	if err := l.Hear(n.run.me, a, raw); err != nil {
 		n.report.log.Error("enter own result", "step", step, "err", err)

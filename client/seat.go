@@ -75,7 +75,7 @@ func (n *Node) needsSeat() bool {
 	case coordinator.Cooldown:
 		return !n.run.isMember() || (n.replica == nil && n.models.Held == nil)
 	default:
-		return !n.run.isMember() && !n.returns() || n.run.isMember() && n.replica == nil && !n.holdsModel() && !n.comesBack()
+		return !n.run.isMember() && !(wayBack{n}).returns() || n.run.isMember() && n.replica == nil && !n.holdsModel() && !(wayBack{n}).comesBack()
 	}
 }
 

@@ -1,7 +1,6 @@
 package client
 
 import (
-	"crypto/sha256"
 	"log/slog"
 
 	"github.com/psyche-go/psyche/client/keep"
@@ -12,23 +11,24 @@ import (
 // process that signed the first.
 type signing struct {
 	folder keep.Folder
-	run    [32]byte // which run the note is of
+	run    [32]byte // hash of the run that the note is of
 	newest uint32   // step of which a result was signed, by this process or perhaps an earlier one
 }
 
 func newSigning(folder keep.Folder) signing {
-	return signing{folder: folder, run: sha256.Sum256([]byte(folder.RunID))}
+	return signing{folder: folder}
 }
 
 // recall finds out which steps an earlier process may have signed results of, from the first
 // state that this one sees. Without a note that is the round that runs: nobody signs a result of
 // a round to come.
-func (s *signing) recall(state *coordinator.State, log *slog.Logger) {
+func (s *signing) recall(run [32]byte, state *coordinator.State, log *slog.Logger) {
+	s.run = run
 	step, found, err := s.folder.NewestSigned(s.run)
 	if found {
 		s.newest = step
 		if step > state.Progress.Step {
-			log.Warn("this key signed results of later steps of a run of this name: it signs none again until then; a run that began anew needs another name or checkpoint folder",
+			log.Warn("this key signed results of later steps of this run: it signs none again until then",
 				"signed", step, "step", state.Progress.Step, "file", s.folder.Signed())
 		}
 		return

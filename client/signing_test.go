@@ -32,10 +32,11 @@ func TestRecall(t *testing.T) {
 				folder.Dir = t.TempDir()
 			}
 			before, after := newSigning(folder), newSigning(folder)
+			before.run = [32]byte{3}
 			if err := before.note(test.noted); err != nil {
 				t.Fatal(err)
 			}
-			after.recall(test.state, slog.New(slog.DiscardHandler))
+			after.recall([32]byte{3}, test.state, slog.New(slog.DiscardHandler))
 			if after.newest != test.want || after.may(test.want) || !after.may(test.want+1) {
 				t.Errorf("newest %d, want %d", after.newest, test.want)
 			}

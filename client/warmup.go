@@ -13,7 +13,6 @@ import (
 	"github.com/psyche-go/psyche/client/handover"
 	"github.com/psyche-go/psyche/client/keep"
 	"github.com/psyche-go/psyche/coordinator"
-	"github.com/psyche-go/psyche/event"
 )
 
 // modelPause is between two attempts to get a model that nobody gave.
@@ -64,27 +63,12 @@ func (n *Node) enterEpoch() bool {
 		return false
 	}
 	hash := startReplicaOf(m)
-	n.enter(m, key, key.startStep-1, hash, hash)
+	wayBack{n}.enter(m, key, key.startStep-1, hash, hash)
 	return true
 }
 
 // startReplicaOf returns the replica hash with which an epoch begins from a model.
 func startReplicaOf(m *handover.Model) [32]byte { return books.StartReplica(m.Digest) }
-
-// enter gives the client its replica after a step, which it has come to from the epoch's model.
-func (n *Node) enter(m *handover.Model, key epochKey, step uint32, hash, before [32]byte) {
-	n.fetcher.ForgetStalls()
-	n.replica = &replica{epoch: key, hash: hash, before: before, step: step, coldSteps: n.engine.prepared.coldSteps, from: m.Digest}
-	n.report.emit(event.Ready{
-		Epoch: n.run.state.Progress.Epoch, Step: m.Step, Digest: hexOf(m.Digest),
-		Source: m.Source, Bytes: m.Fetched, Seconds: m.Seconds,
-	})
-	if n.seat.again && n.run.isMember() {
-		n.seat.again = false
-		n.report.emit(event.Rejoined{Epoch: n.run.state.Progress.Epoch, Step: n.run.state.Progress.Step})
-	}
-	n.report.log.Info("holds the model", "epoch", n.run.state.Progress.Epoch, "digest", hexOf(m.Digest)[:16], "source", m.Source)
-}
 
 // prepare sets the optimizer up for the epoch. In a cold start it begins without
 // momentum and with a small learning rate, for everybody alike.

@@ -68,7 +68,7 @@ func (s *State) Accusable() []ClientID {
 	room, keys := s.room(), bloom.NewKeys(round.Seed)
 	return slices.DeleteFunc(round.Unhealthy(s.Config), func(id ClientID) bool {
 		client, ok := s.Member(id)
-		return !ok || client.State != Healthy || client.afterFinding(room, round.denied(&keys, id)) == client.standing()
+		return !ok || client.State != Healthy || s.isBack(client) || client.afterFinding(room, round.denied(&keys, id)) == client.standing()
 	})
 }
 
@@ -163,7 +163,7 @@ func (s *State) healthCheck(from ClientID, a HealthCheck) error {
 	changed, left := false, s.room()
 	for member, id := range round.Members {
 		client, ok := s.Member(id)
-		if !named.Has(member) || !ok || client.State != Healthy {
+		if !named.Has(member) || !ok || client.State != Healthy || s.isBack(client) {
 			continue
 		}
 		after := client.afterFinding(left, denied.Has(member))
@@ -182,6 +182,12 @@ func (s *State) healthCheck(from ClientID, a HealthCheck) error {
 		return ErrDuplicate
 	}
 	return nil
+}
+
+// isBack reports whether a member took its seat back since the running round began: what is found
+// about the round before is of when it was away.
+func (s *State) isBack(client *Client) bool {
+	return client.Returns > 0 && !slices.Contains(s.CurrentRound().Members, client.ID)
 }
 
 // keepFindings makes what was found about the round that is over a finding of the past.

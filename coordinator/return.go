@@ -38,7 +38,7 @@ func (s *State) giveBack(from ClientID, a Return) error {
 		return ErrNotAuthorised
 	}
 	waits := indexOf(s.Pending, from)
-	if client.Returns >= MaxReturns || waits < 0 && s.HealthyCount()+len(s.Pending) >= MaxClients {
+	if client.Returns >= MaxReturns {
 		return ErrFull
 	}
 	if waits >= 0 {

@@ -191,6 +191,7 @@ func (p *process) conspire(state *coordinator.State) {
 	p.flood(state)
 	if p.machine.lies(Gang) {
 		p.evict(state)
+		p.comeAndGo(state)
 	}
 	round := state.CurrentRound()
 	if round == nil {

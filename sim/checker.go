@@ -26,6 +26,7 @@ const (
 	TrainedRight   Assertion = "an honest trainer's result that counts was made from the model that its round says"
 	NotReplayed    Assertion = "no action is accepted twice"
 	OwnSeat        Assertion = "a member that left takes its own seat back, as late as it left, three times in an epoch at most, and nobody else gets one while rounds run"
+	SignedOnce     Assertion = "no honest client signs two results of one batch, however often it is killed"
 	NotFramed      Assertion = "nobody is found late whose result a quorum of witnesses holds; nobody is dropped but by two committees, the second by its quorum; a third at most are dropped in a round, and slow in an epoch"
 	SeatsFair      Assertion = "members keep their seats and their probation, newcomers are drawn, those on probation stay few, and their results are skipped"
 	CheckpointTrue Assertion = "the recorded checkpoint is the model with every counted result, reported by a third of an epoch's first members"
@@ -72,6 +73,8 @@ type checker struct {
 	dropped map[coordinator.ClientID]bool   // in this epoch, by accusation
 
 	probation map[coordinator.ClientID]uint32 // until when, of all that ever were members
+	seats     seats
+	signed    map[signing][32]byte
 
 	replicas    map[uint32][32]byte // by step, as the first honest client had it
 	expectation *coordinator.State  // after the crash that was last
@@ -84,6 +87,7 @@ func newChecker(w *world) *checker {
 	return &checker{
 		world: w, chain: newChain(w), actions: make(map[signature]bool), acked: make(map[signature]bool),
 		nextStep: 1, replicas: make(map[uint32][32]byte),
+		seats: seats{make(map[coordinator.ClientID]int)}, signed: make(map[signing][32]byte),
 		late: make(map[coordinator.ClientID]uint32), slow: make(map[coordinator.ClientID]bool), dropped: make(map[coordinator.ClientID]bool),
 		probation: make(map[coordinator.ClientID]uint32),
 		seedChain: sha256.Sum256([]byte("psyche/seed/v1" + runID)),
@@ -133,6 +137,8 @@ func (c *checker) accepted(s *coordinator.State, _ coordinator.RunState, from co
 		c.witnessed(s, from)
 	case coordinator.HealthCheck:
 		c.accused(s, a)
+	case coordinator.Return:
+		c.returned(s, from)
 	}
 }
 
@@ -273,6 +279,7 @@ func (c *checker) roundBegins(s *coordinator.State, before stateMark) {
 	c.nextData, c.nextStep = at, round.Step+1
 	c.seeded(s, round)
 	c.skips(s, round)
+	c.seatsKept(s, round)
 	if before.runState == coordinator.Warmup {
 		c.chain.begin(s)
 	}
@@ -437,6 +444,7 @@ func (c *checker) rewind(s *coordinator.State) {
 	c.nextData, c.nextStep, c.seedChain = s.Progress.DataIndex, s.Progress.Step, s.SeedChain
 	c.drawn, c.secrets = s.DrawCommitment, secretsOf(s)
 	c.rewindFindings(s)
+	c.rewindSeats(s)
 	switch s.RunState {
 	case coordinator.RoundTrain, coordinator.RoundWitness:
 		c.nextStep++

@@ -55,6 +55,7 @@ func (c *checker) epochBegins(s *coordinator.State) {
 	clear(c.late)
 	clear(c.slow)
 	clear(c.dropped)
+	c.seatsBegin(s)
 	if slices.ContainsFunc(s.Epoch.Clients, func(m coordinator.Client) bool { return m.Lateness != coordinator.OnTime }) {
 		c.violate(NotFramed, "a member of a new epoch is late in it already")
 	}

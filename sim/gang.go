@@ -95,6 +95,22 @@ func (p *process) evict(state *coordinator.State) {
 	}
 }
 
+// comeAndGo gives up the seat of some of the gang in some rounds, and takes it back, or one that
+// was never theirs, as often as they are let.
+func (p *process) comeAndGo(state *coordinator.State) {
+	if p.machine.index%2 != 0 || state.RunState != coordinator.RoundTrain {
+		return
+	}
+	me := coordinator.ClientID(p.machine.id)
+	if member, ok := state.Member(me); ok && member.State == coordinator.Healthy {
+		if p.world.lies.chance(500) {
+			p.sendAside(coordinator.Withdraw{Client: me})
+		}
+		return
+	}
+	p.sendAside(coordinator.Return{Epoch: state.Progress.Epoch})
+}
+
 // overrun reports whether the gang has a third of an epoch's first members or more: then the
 // protocol promises nothing, and the plan of the run is wrong.
 func (w *world) overrun(members []coordinator.Client) bool {

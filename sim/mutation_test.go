@@ -49,6 +49,10 @@ var mutations = []struct {
 	{"late members stay late", lateForEver, AllFaults, []Assertion{NotFramed, Invariants}},
 	{"late members are waited for", lateAwaited, AllFaults, []Assertion{InTime}},
 	{"the last result is waited for", lastAwaited, AllFaults, []Assertion{InTime}},
+	{"who returns is on time", returnsOnTime, Gang, []Assertion{OwnSeat}},
+	{"members return for ever", returnsForEver, Gang | Drop, []Assertion{OwnSeat}},
+	{"anybody returns", anybodyReturns, AllFaults, []Assertion{OwnSeat, Invariants}},
+	{"a client forgets what it signed", func() rules { return rules{forgets: true} }, Crash | SilentTrainer | HiddenResult, []Assertion{SignedOnce}},
 	{"the few that are left record a checkpoint", fewRecord, Gang, []Assertion{CheckpointTrue}},
 	{"results of members on probation count", probationCounts, AllFaults, []Assertion{SeatsFair}},
 	{"new members need no probation", noProbation, AllFaults, []Assertion{SeatsFair}},
@@ -505,6 +509,37 @@ func returningWaits() rules {
 			s.Pending = append(s.Pending, m)
 		}
 	})
+}
+
+// onReturn changes a member that came back.
+func onReturn(change func(member *coordinator.Client)) rules {
+	return rules{apply: func(s *coordinator.State, from coordinator.ClientID, nonce uint64, a coordinator.Action) error {
+		err := s.Apply(from, nonce, a)
+		if _, ok := a.(coordinator.Return); ok && err == nil {
+			member, _ := s.Member(from)
+			change(member)
+		}
+		return err
+	}}
+}
+
+func returnsOnTime() rules {
+	return onReturn(func(member *coordinator.Client) { member.Lateness = coordinator.OnTime })
+}
+
+func returnsForEver() rules { return onReturn(func(member *coordinator.Client) { member.Returns = 0 }) }
+
+// anybodyReturns gives a seat to whoever waits for one.
+func anybodyReturns() rules {
+	return rules{apply: func(s *coordinator.State, from coordinator.ClientID, nonce uint64, a coordinator.Action) error {
+		err := s.Apply(from, nonce, a)
+		if _, ok := a.(coordinator.Return); ok && errors.Is(err, coordinator.ErrNotMember) && s.IsPending(from) {
+			s.Pending = slices.DeleteFunc(slices.Clone(s.Pending), func(c coordinator.Client) bool { return c.ID == from })
+			s.Epoch.Clients = append(s.Epoch.Clients, coordinator.Client{ID: from, Nonce: nonce})
+			return nil
+		}
+		return err
+	}}
 }
 
 // fewRecord removes all honest members at the end and takes what the others report.

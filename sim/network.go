@@ -222,6 +222,7 @@ func (p *process) Sign(a wire.ResultAnnouncement) []byte {
 			raw = append(raw, byte(v>>(8*i)))
 		}
 	}
+	p.world.checker.announces(p.machine, a)
 	s := statement{p.machine.id, a, p.blobs[a.Blob]}
 	registry := &p.world.registry
 	if _, known := registry.opened[string(raw)]; !known {

@@ -83,7 +83,7 @@ func (p *plan) drawConfig(o Options) {
 	r := newRandom(o.Seed, "config")
 	n := o.Clients
 	least := max(1, n/2)
-	rounds := one(r, uint32(2), 2, 3, 4)
+	rounds := one(r, uint32(2), 2, 3, 4, 8)
 	c := coordinator.Config{
 		WarmupTime: uint64(r.between(10_000, 25_000)), CooldownTime: uint64(r.between(8000, 16_000)),
 		RoundsPerEpoch: rounds, MaxRoundTrainTime: uint64(r.between(6000, 12_000)), RoundWitnessTime: uint64(r.between(200, 3000)),

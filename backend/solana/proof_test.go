@@ -55,7 +55,7 @@ func testConfig() coordinator.Config {
 func (h *history) land(key identity.Key, events []event.Event, instructions ...transaction.Instruction) {
 	h.t.Helper()
 	name, other := transaction.PublicKey(h.program).String(), transaction.PublicKey{6}
-	theirs := event.Event{Instruction: event.Tick, Sequence: h.account.Sequence + 1, Now: 1, Draw: 3, Head: [32]byte{9}}
+	theirs := event.Event{Instruction: event.Tick, Sequence: h.account.Sequence + 1, Now: 1, Draw: [32]byte{3}, Head: [32]byte{9}}
 	data := func(e event.Event) string {
 		return "Program data: " + base64.StdEncoding.EncodeToString(e.AppendTo(nil))
 	}

@@ -32,6 +32,15 @@ type AppliedResult struct {
 	Size  uint32
 }
 
+// Replica returns the replica hash after the round, from the one before it.
+func (r *AppliedRound) Replica(before [32]byte) [32]byte {
+	counted := make([]books.Counted, len(r.Results))
+	for i := range r.Results {
+		counted[i] = r.Results[i].Counted
+	}
+	return books.ExtendReplica(before, r.Step, counted)
+}
+
 // TotalSize returns the bytes of all results of the rounds.
 func TotalSize(rounds []AppliedRound) (size uint64) {
 	for _, round := range rounds {

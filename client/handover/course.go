@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/psyche-go/psyche/client/books"
 	"github.com/psyche-go/psyche/client/env"
 	"github.com/psyche-go/psyche/client/exchange"
 	"github.com/psyche-go/psyche/identity"
@@ -92,11 +91,7 @@ func (c Course) along(rounds []exchange.AppliedRound) Way {
 	for i := range rounds {
 		r := &rounds[i]
 		r.EpochStart, r.ColdSteps, r.From = c.Start, c.ColdSteps, c.From
-		counted := make([]books.Counted, len(r.Results))
-		for j := range r.Results {
-			counted[j] = r.Results[j].Counted
-		}
-		w.Before, w.Hash = w.Hash, books.ExtendReplica(w.Hash, r.Step, counted)
+		w.Before, w.Hash = w.Hash, r.Replica(w.Hash)
 	}
 	return w
 }

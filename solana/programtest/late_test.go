@@ -90,6 +90,7 @@ func (l *lateRun) age() {
 	s := l.r.s.Clone()
 	for _, clients := range [][]coordinator.Client{s.Epoch.Clients, s.Epoch.Exited} {
 		for i := range clients {
+			clients[i].Returns = oneOf[uint8](l.generator, 0, 0, 1, coordinator.MaxReturns)
 			clients[i].Lateness = oneOf(l.generator, coordinator.OnTime, coordinator.OnTime, coordinator.FoundLate, coordinator.Late, coordinator.Slow)
 		}
 	}

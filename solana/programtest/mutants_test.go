@@ -48,7 +48,7 @@ var mutants = []struct{ source, old, new string }{
 	{"apply.c", "a->number != s->progress.step) return ERR_WRONG_STEP", "a->number + 1 < s->progress.step) return ERR_WRONG_STEP"},
 	{"apply.c", "if (client->report) return ERR_DUPLICATE;", ""},
 	{"apply.c", "if (s->run_state == PAUSED) return ERR_HALTED;", ""},
-	{"apply.c", "client.state == EJECTED || ", ""},
+	{"health.c", " || state_is_back(s, client)", ""},
 	{"apply.c", "client.returns >= MAX_RETURNS", "client.returns > MAX_RETURNS"},
 	{"apply.c", "if (waits >= 0) client_delete(&s->pending, (uint32_t)waits);", ""},
 	{"apply.c", "if (client.lateness == FOUND_LATE) client.lateness = LATE;", ""},

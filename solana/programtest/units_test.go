@@ -16,7 +16,7 @@ import (
 // actionNames are the kinds of actions as package wire numbers them.
 var actionNames = [...]string{
 	1: "Join", 2: "Ready", 3: "WitnessRound", 4: "HealthCheck", 5: "ReportCheckpoint", 6: "Withdraw", 7: "SetPaused",
-	8: "UpdateConfig", 9: "Authorize", 10: "SetDelegates", 11: "Eject", 12: "Close", 13: "ReportUpload",
+	8: "UpdateConfig", 9: "Authorize", 10: "SetDelegates", 11: "Eject", 12: "Close", 13: "ReportUpload", 15: "Return",
 }
 
 // costs leads a permissioned run of n members, each a delegate of a grantee of its own, through
@@ -71,11 +71,18 @@ func (c *crowd) lead(n int, config coordinator.Config) {
 				c.must(r.Members[member], proof)
 			}
 		}
+		leaves := c.r.s.Epoch.Clients[len(c.r.s.Epoch.Clients)-1].ID
+		if round == 0 && n > 2 {
+			c.must(leaves, coordinator.Withdraw{Client: leaves})
+		}
 		c.tick(50*second, coordinator.RoundWitness)
 		if round == config.RoundsPerEpoch-1 {
 			break
 		}
 		c.tick(5*second, coordinator.RoundTrain)
+		if round == 0 && n > 2 {
+			c.must(leaves, coordinator.Return{Epoch: c.r.s.Progress.Epoch})
+		}
 		if accusable := c.r.s.Accusable(); len(accusable) > 0 {
 			c.must(c.r.s.Epoch.Clients[0].ID, coordinator.HealthCheck{Step: c.r.s.Progress.Step - 1, Clients: accusable[:min(len(accusable), 24)]})
 		}

@@ -173,7 +173,6 @@ static enum code state_give_back(struct state *s, const struct key *from, const 
 	if (client.state == EJECTED || state_is_ejected(s, from) || !authority_may_join(&s->authority, from)) return ERR_NOT_AUTHORISED;
 	int32_t waits = index_of(&s->pending, from);
 	if (client.returns >= MAX_RETURNS) return ERR_FULL;
-	if (waits < 0 && state_healthy_count(s) + s->pending.count >= MAX_CLIENTS) return ERR_FULL;
 	if (waits >= 0) client_delete(&s->pending, (uint32_t)waits);
 	client_delete(&s->epoch.exited, (uint32_t)i);
 	client.state = HEALTHY;

@@ -72,6 +72,12 @@ void state_keep_findings(struct state *s) {
 	}
 }
 
+// state_is_back is State.isBack.
+static bool state_is_back(struct state *s, const struct client *client) {
+	uint32_t member;
+	return client->returns > 0 && !round_member_index(state_current_round(s), &client->id, &member);
+}
+
 // state_health_check is State.healthCheck. A client that is named twice is a member of the round
 // at its second place, or the first has been refused.
 enum code state_health_check(struct state *s, const struct key *from, const struct action *a) {
@@ -105,7 +111,7 @@ enum code state_health_check(struct state *s, const struct key *from, const stru
 	for (member = 0; member < round->member_count; member++) {
 		if (!member_set_has(named, member)) continue;
 		struct client *client = lookup_find(&clients, &round->members[member]);
-		if (!client || client->state != HEALTHY) continue;
+		if (!client || client->state != HEALTHY || state_is_back(s, client)) continue;
 		if (client_after_finding(client, &left, member_set_has(denied, member))) changed = true;
 	}
 	return changed ? ACCEPTED : ERR_DUPLICATE;
