@@ -110,6 +110,8 @@ type Options struct {
 
 	// HTTPListen is the address of the HTTP server (see doc.go), host:port. Empty: none.
 	HTTPListen string
+	// Registry is where the server puts what /metrics shows. Nil: one of its own.
+	Registry *prometheus.Registry
 	// Collectors are shown by /metrics beside the server's own.
 	Collectors []prometheus.Collector
 	// Check says what keeps something that belongs to the server from working, for
@@ -159,6 +161,9 @@ func (o *Options) setDefaults() {
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Registry == nil {
+		o.Registry = prometheus.NewRegistry()
 	}
 }
 

@@ -143,7 +143,7 @@ func TestLogs(t *testing.T) {
 func TestIdleFlagsSaySo(t *testing.T) {
 	for flags, says := range map[string]bool{
 		"--grad-accum-in-fp32": true, "--grad-accum-in-fp32 false": false, "--sidecar-port 1": true, "--keep-event-files 5": true,
-		"--iroh-relay n0": true, "--iroh-relay psyche": false, "--iroh-discovery n0": false, "--oltp-logs-url http://h": true, "--oltp-report-interval 5": false, "--oltp-metrics-url http://h": false,
+		"--iroh-relay n0": true, "--iroh-relay psyche": false, "--iroh-discovery n0": false, "--oltp-logs-url http://h": false,
 		"--eval-tasks arc_easy": false, "--prompt-task": false, "--wandb-run r": false, "": false,
 	} {
 		all, err := parsed(t, "psyche-client", append([]string{"train", "--run-id", "r", "--server-addr", "h:1"}, strings.Fields(flags)...)...)
@@ -274,22 +274,14 @@ func TestTrackers(t *testing.T) {
 	}
 	asked := make(chan string, 10)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/v1/metrics" {
-			asked <- r.URL.Path
-			w.WriteHeader(http.StatusUnauthorized)
-		}
+		asked <- r.URL.Path
+		w.WriteHeader(http.StatusUnauthorized)
 	}))
 	defer server.Close()
 	t.Setenv("WANDB_API_KEY", "secret")
 	t.Setenv("WANDB_BASE_URL", server.URL)
 	if n := trained(trackerFlags{}); n != 1 || <-asked != "/graphql" {
 		t.Errorf("%d trackers, want the one of the key", n)
-	}
-	for len(asked) > 0 {
-		<-asked
-	}
-	if n := trained(trackerFlags{OltpMetricsURL: server.URL + "/v1/metrics", OltpReportInterval: 60}); n != 2 {
-		t.Errorf("%d trackers, want 2", n)
 	}
 	t.Setenv("WANDB_MODE", "disabled")
 	if n := trained(trackerFlags{WandbRun: "r"}); n != 0 {
