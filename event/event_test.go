@@ -45,6 +45,7 @@ var samples = []Body{
 	Evaluated{Step: 3, Task: "arc_easy", Scores: map[string]float64{"acc": 0.25}, Samples: 4, Seconds: 0.5},
 	Misbehaved{Peer: "peer", Fault: "wrong bytes", Detail: "blob 00", Times: 2, Score: -50},
 	Paid{Transactions: 9, Lamports: 45_000, Ticks: 2, OutOfTurn: 1, Rent: 1 << 20},
+	Served{To: "c", Request: "samples", Batch: Batch{8, 12}, Bytes: 4096, Seconds: 0.5, Denied: "not assigned"},
 }
 
 // TestGolden fixes the format of every kind: old logs must stay readable.

@@ -325,7 +325,7 @@ func TestModelsOfTheHub(t *testing.T) {
 			}
 		}
 	}
-	if want := strings.Repeat("gradient trained ", 3); strings.Join(kinds, " ")+" " != want {
+	if want := "started " + strings.Repeat("gradient trained ", 3); strings.Join(kinds, " ")+" " != want {
 		t.Errorf("events %v", kinds)
 	}
 	succeed(t, "evaluate", "--model", "org/toy", "--data", filepath.Join(data, "a.ds"), "--token-size", "2")

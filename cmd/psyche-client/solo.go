@@ -81,16 +81,17 @@ type solo struct {
 	dataIndex uint64 // first sequence that was not trained on
 	unsaved   bool   // steps were trained since the last attempt to save
 	started   time.Time
-	trained   int // tokens since started
+	trained   int   // tokens since started
+	failure   error // that ended it
 }
 
 // Run trains until the last step, an interrupt or an error, and saves what was trained.
-func (c *soloCommand) Run(ctx context.Context, t terminal, line *kong.Context) error {
+func (c *soloCommand) Run(ctx context.Context, t terminal, line *kong.Context) (err error) {
 	if err := c.check(line); err != nil {
 		return err
 	}
 	s := &solo{options: *c, terminal: t}
-	defer func() { _ = s.close() }()
+	defer func() { s.failure = err; _ = s.close() }()
 	done, err := s.open(ctx)
 	if err != nil || done {
 		return err
@@ -261,7 +262,10 @@ func (s *solo) close() error {
 	if s.claim != nil {
 		errs = append(errs, s.claim.release())
 	}
-	errs = append(errs, s.trackers.close(), s.events.Close())
+	errs = append(errs, s.trackers.close())
+	if s.events != nil {
+		errs = append(errs, endEventLog(s.events, s.failure))
+	}
 	if s.sent != nil {
 		s.sent.Close()
 	}

@@ -19,7 +19,7 @@ func (s *solo) observe(ctx context.Context, vocabulary int) (*slog.Logger, error
 		dir = c.Save + eventsBeside
 	}
 	var err error
-	if s.events, err = openEventLog(dir); err != nil {
+	if s.events, err = beginEventLog(dir, "solo"); err != nil {
 		return nil, err
 	}
 	board := metrics.New()

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/psyche-go/psyche/checkpoint"
@@ -87,6 +86,7 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, logFile.Close()) }()
+	c.logTo = logger
 	c.warn(logger)
 	c.apply(&c.networkFlags)
 	if !c.DeleteOldSteps {
@@ -202,17 +202,6 @@ func (c *trainCommand) key(logger *slog.Logger) (identity.Key, error) {
 	}
 	logger.Warn("no key given: this process uses a fresh one, and will be somebody else next time", "id", key.ID())
 	return key, nil
-}
-
-// openEventLog opens the event log in a folder; without one nothing is written.
-func openEventLog(dir string) (*event.Log, error) {
-	if dir == "" {
-		return event.Unwritten(), nil
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, fmt.Errorf("make events folder: %w", err)
-	}
-	return event.Open(filepath.Join(dir, "events.jsonl"))
 }
 
 // connect opens the peer-to-peer network of the run.

@@ -46,6 +46,14 @@ func (e *stateEvents) prepare() error {
 	return err
 }
 
+// mainLog is the log of the main run; nil where there is none.
+func (e *stateEvents) mainLog() *event.Log {
+	if run := e.logs[e.main]; run != nil {
+		return run.log
+	}
+	return nil
+}
+
 // open opens the log of a run.
 func (e *stateEvents) open(runID string) (*runEvents, error) {
 	name := url.PathEscape(runID) + ".jsonl"
@@ -93,10 +101,19 @@ func (e *stateEvents) add(state *coordinator.State) {
 	if run.last.RunState == "" {
 		e.append(run, event.Started{Role: "server", ID: identity.ID(state.Host).String(), RunID: state.RunID, PID: os.Getpid()})
 	}
-	if next := stateEvent(state); !reflect.DeepEqual(next, run.last) {
-		run.last = next
-		e.append(run, next)
+	if err := run.see(state); err != nil {
+		e.logger.Error("write event", "err", err)
 	}
+}
+
+// see writes a state that differs from the last one.
+func (r *runEvents) see(state *coordinator.State) error {
+	next := stateEvent(state)
+	if reflect.DeepEqual(next, r.last) {
+		return nil
+	}
+	r.last = next
+	return r.log.Append(next)
 }
 
 // addCommit writes what the journal of a run took while a round ran.

@@ -124,7 +124,7 @@ func (c serverRun) Run(ctx context.Context, to console) error {
 		}
 		o.Runs = append(o.Runs, genesis)
 	}
-	stopData, err := c.serveData(ctx, runs, &o)
+	stopData, err := c.serveData(ctx, runs, &o, events)
 	if err != nil {
 		return errors.Join(err, events.close())
 	}
