@@ -11,10 +11,13 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/alecthomas/kong"
 
 	"github.com/psyche-go/psyche/assign"
 	"github.com/psyche-go/psyche/cmd/internal/published"
@@ -74,6 +77,37 @@ func TestPublishedVariables(t *testing.T) {
 	if c.RunID != "7" || c.ServerAddr != "7" || c.KeepSteps != 7 || c.DeleteOldSteps || c.Logs != "json" || c.IrohRelay != "disabled" ||
 		c.DummyTrainingDelaySecs != 1.5 || c.MetricsLocalPort != 7 || c.OptimStatsSteps != 7 || c.MaxConcurrentDownloads != 7 || c.BindP2PPort != 7 {
 		t.Errorf("got %+v", c)
+	}
+}
+
+// TestPublishedDefaults holds the defaults of train to those of the original, apart from those
+// that docs/command-lines.md says are others.
+func TestPublishedDefaults(t *testing.T) {
+	page, err := os.ReadFile("../../docs/command-lines.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all commands
+	parser, err := newParser(t.Context(), &all, terminal{io.Discard, io.Discard})
+	if err != nil {
+		t.Fatal(err)
+	}
+	train := slices.IndexFunc(parser.Model.Children, func(n *kong.Node) bool { return n.Name == "train" })
+	defaults := map[string]string{}
+	for _, flag := range parser.Model.Children[train].Flags {
+		defaults[flag.Name] = flag.Default
+	}
+	for name, want := range map[string]string{
+		"iroh-relay": "psyche", "oltp-report-interval": "60", "data-parallelism": "1", "tensor-parallelism": "1", "micro-batch-size": "1",
+		"eval-seed": "42", "hub-max-concurrent-downloads": "3", "max-concurrent-parameter-requests": "8", "max-concurrent-downloads": "4",
+		"delete-old-steps": "true", "keep-steps": "3",
+	} {
+		got, found := defaults[name]
+		row := regexp.MustCompile("(?m)^.*`--" + name + "\\b.*$").FindString(string(page))
+		said := strings.Contains(row, "the original's") && strings.Contains(row, "is "+want) && strings.Contains(row, "default "+got)
+		if !found || row == "" || (got != want) != said {
+			t.Errorf("--%s is %q by default, the original's is %q; the page says\n%s", name, got, want, row)
+		}
 	}
 }
 

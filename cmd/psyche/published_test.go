@@ -45,6 +45,13 @@ func TestPublishedCommandLines(t *testing.T) {
 	}
 }
 
+// TestPublishedItems looks whether the tests that docs/published.md names are there.
+func TestPublishedItems(t *testing.T) {
+	if shown := publishedtest.Items(t, "../.."); shown < 20 {
+		t.Errorf("%d rows name a test", shown)
+	}
+}
+
 // serveBriefly runs the server with further flags for a moment and returns its log.
 func serveBriefly(t *testing.T, flags ...string) string {
 	t.Helper()
