@@ -64,6 +64,9 @@ type State struct {
 
 	BatchSize uint32 `json:"batch_size,omitempty"` // sequences of the running round
 	DataIndex uint64 `json:"data_index,omitempty"` // the first of them
+
+	TotalSteps uint32  `json:"total_steps,omitempty"` // of the run
+	Limit      float64 `json:"limit,omitempty"`       // seconds that the phase lasts at most; 0: only members end it
 }
 
 // Joined says that the coordinator accepted a request to join.

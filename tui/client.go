@@ -11,8 +11,10 @@ import (
 	"github.com/psyche-go/psyche/event"
 )
 
-// redrawEvery is the time between two pictures.
-const redrawEvery = 250 * time.Millisecond
+const (
+	redrawEvery  = 250 * time.Millisecond // the time between two pictures
+	closeTimeout = 2 * time.Second        // for a terminal that takes nothing
+)
 
 // ClientOptions say what a client's display shows besides events.
 type ClientOptions struct {
@@ -30,10 +32,15 @@ type Client struct {
 	done    chan struct{}
 }
 
-// NewClient starts the display on a terminal.
-func NewClient(in io.Reader, out io.Writer, o ClientOptions) *Client {
-	c := &Client{options: o, done: make(chan struct{})}
+// NewClient makes a display, which follows from now on; Start shows it.
+func NewClient() *Client { return &Client{done: make(chan struct{})} }
+
+// Start begins to draw on a terminal.
+func (c *Client) Start(in io.Reader, out io.Writer, o ClientOptions) {
+	c.options = o
+	c.mu.Lock()
 	c.seen.runID, c.seen.id = o.RunID, o.ID
+	c.mu.Unlock()
 	c.program = tea.NewProgram(clientModel{client: c, width: 80, height: 24}, tea.WithInput(in), tea.WithOutput(out), tea.WithoutSignalHandler())
 	go func() {
 		defer close(c.done)
@@ -41,26 +48,24 @@ func NewClient(in io.Reader, out io.Writer, o ClientOptions) *Client {
 			fmt.Fprintf(out, "display: %v\n", err)
 		}
 	}()
-	return c
 }
 
 // See takes an event, as a function for event.Log's Watch.
 func (c *Client) See(e event.Event) { c.follower.See(e) }
 
-// SetRun tells how many steps the run has, and how long its phases last at most.
-func (c *Client) SetRun(steps uint32, limits map[string]time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.seen.total, c.seen.limits = steps, limits
-}
-
 // Warnings are the last lines of the log.
 func (c *Client) Warnings() []Line { return c.now().warnings }
 
-// Close ends the display and gives the terminal back.
+// Close ends the display, if it was started, and gives the terminal back.
 func (c *Client) Close() {
-	c.program.Quit()
-	<-c.done
+	if c.program == nil {
+		return
+	}
+	go c.program.Quit() // it waits for a display that hangs
+	select {
+	case <-c.done:
+	case <-time.After(closeTimeout):
+	}
 }
 
 // clientModel is the display's state, in the sense of the Elm architecture: everything but the

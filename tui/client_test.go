@@ -25,7 +25,6 @@ var begun = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 func member() *Client {
 	c := &Client{}
 	c.seen.runID, c.seen.id = "quickstart", "83JJ1FKjQv"
-	c.SetRun(100, map[string]time.Duration{"RoundTrain": 30 * time.Second, "Warmup": time.Minute})
 	c.options.Figures = func() map[string]float64 {
 		return map[string]float64{"train/tokens_per_sec": 7513, "train/efficency": 0.917, "train/total_tokens": 245760} //nolint:misspell // that is its name
 	}
@@ -36,7 +35,7 @@ func member() *Client {
 	see(event.Ready{Step: 1, Source: "peers", Bytes: 9_632_112, Seconds: 1.5})
 	for step := uint32(1); step <= 40; step++ {
 		at = begun.Add(time.Duration(step) * time.Second)
-		see(event.State{RunState: "RoundTrain", Step: step, Epoch: step / 25, Members: ids, Elected: []string{ids[0], ids[2]}, Quorum: 4, IsMember: true, BatchSize: 24})
+		see(event.State{RunState: "RoundTrain", Step: step, Epoch: step / 25, Members: ids, Elected: []string{ids[0], ids[2]}, Quorum: 4, IsMember: true, BatchSize: 24, TotalSteps: 100, Limit: 30})
 		see(event.Gradient{Step: step, LR: 0.004, Norm: 1.25})
 		see(event.Trained{Step: step, Batch: event.Batch{uint64(24 * step), uint64(24*step + 8)}, Loss: event.Loss(2.6 + 3*math.Exp(-float64(step)/10)), Tokens: 2048, Seconds: 0.707})
 		see(event.ResultSent{Step: step, Batch: event.Batch{uint64(24 * step), uint64(24*step + 8)}, Bytes: 8334})
@@ -132,7 +131,9 @@ func TestModel(t *testing.T) {
 // TestDisplayEnds has a terminal that takes nothing: who trains does not wait for it.
 func TestDisplayEnds(t *testing.T) {
 	var out bytes.Buffer
-	c := NewClient(strings.NewReader(""), &out, ClientOptions{RunID: "r", Interrupt: func() {}})
+	c := NewClient()
+	c.Close() // before it was started
+	c.Start(strings.NewReader(""), &out, ClientOptions{RunID: "r", Interrupt: func() {}})
 	begun := time.Now()
 	for step := range uint32(50_000) {
 		c.See(event.Event{Time: begun, Body: event.Trained{Step: step, Loss: 1}})

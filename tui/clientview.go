@@ -79,8 +79,8 @@ func rule(title string, width int) string {
 // head says which run this is and what it does.
 func (s seen) head(width int, now time.Time) []string {
 	steps := fmt.Sprintf("step %d", s.state.Step)
-	if s.total > 0 {
-		steps += fmt.Sprintf(" of %d", s.total)
+	if s.state.TotalSteps > 0 {
+		steps += fmt.Sprintf(" of %d", s.state.TotalSteps)
 	}
 	left := strong.Render("psyche-client") + "  run " + printable(s.runID) + "  " + short(s.id)
 	right := steps + fmt.Sprintf("  epoch %d", s.state.Epoch)
@@ -91,8 +91,8 @@ func (s seen) head(width int, now time.Time) []string {
 	}
 	if !s.since.IsZero() {
 		phase += "  " + clock(now.Sub(s.since))
-		if limit := s.limits[s.state.RunState]; limit > 0 {
-			phase += " of at most " + clock(limit)
+		if s.state.Limit > 0 {
+			phase += " of at most " + clock(time.Duration(s.state.Limit*float64(time.Second)))
 		}
 	}
 	return []string{first, phase + "  " + s.role()}

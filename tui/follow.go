@@ -46,8 +46,6 @@ type rated struct {
 // seen is everything that a client's display shows. It is a projection of events.
 type seen struct {
 	runID, id string
-	total     uint32 // steps of the run; 0: not known
-	limits    map[string]time.Duration
 	state     event.State
 	since     time.Time // of the phase
 	losses    []point

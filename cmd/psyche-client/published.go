@@ -65,6 +65,9 @@ func (f idleFlags) warn(logger *slog.Logger) {
 // logFormat is how a process logs, in lower case.
 type logFormat string
 
+// drawn reports whether what happens is to be drawn.
+func (f logFormat) drawn() bool { return strings.HasPrefix(string(f), "tui") }
+
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (f *logFormat) UnmarshalText(text []byte) error {
 	switch name := strings.ToLower(string(text)); name {

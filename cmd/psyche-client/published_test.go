@@ -153,7 +153,7 @@ func TestLogs(t *testing.T) {
 			t.Fatal(err)
 		}
 		var errs bytes.Buffer
-		logger, closer, err := debugFlags{Logs: format, WriteLog: file}.open(terminal{Err: &errs})
+		logger, closer, err := debugFlags{Logs: format, WriteLog: file}.open(terminal{Err: &errs}, newDisplay(format, terminal{Out: &errs, Err: &errs}))
 		if err != nil {
 			t.Fatal(err)
 		}

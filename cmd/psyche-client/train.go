@@ -81,7 +81,9 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 	if err := c.checkFlags(ctx); err != nil {
 		return usageError{err}
 	}
-	logger, logFile, err := c.open(t)
+	shown := newDisplay(c.Logs, t)
+	defer shown.close()
+	logger, logFile, err := c.open(t, shown)
 	if err != nil {
 		return err
 	}
@@ -105,6 +107,7 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 	}
 	defer func() { err = errors.Join(err, seen.close()) }()
 	logger, events := seen.logger, seen.events
+	shown.start(t, c.RunID, key.ID(), seen)
 	c.logTo = logger
 	library := c.load(c.Threads, logger)
 	if library != nil && !torch.Missing(library) {
@@ -136,6 +139,7 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeNetwork()) }()
+	shown.use(network)
 
 	if c.reports.dir, err = reportsDir(c.RunID, key.ID()); err != nil {
 		return err

@@ -142,6 +142,8 @@ func stateEvent(state *coordinator.State) event.State {
 		Pending:  len(state.Pending),
 		Elected:  []string{},
 		Ready:    len(state.Epoch.Ready),
+
+		TotalSteps: state.Config.TotalSteps, Limit: float64(state.PhaseTime()) / 1000,
 	}
 	for _, client := range state.Epoch.Clients {
 		if client.State == coordinator.Healthy {
