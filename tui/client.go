@@ -118,5 +118,5 @@ func (m clientModel) View() tea.View {
 
 // Handler returns a handler that shows records of a level or more.
 func (c *Client) Handler(level slog.Leveler) slog.Handler {
-	return lineHandler{to: &c.follower, level: level}
+	return lineHandler{take: c.take, level: level}
 }

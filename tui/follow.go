@@ -127,6 +127,13 @@ func (f *follower) See(e event.Event) {
 	}
 }
 
+// take is for a log.
+func (f *follower) take(line Line) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.warn(line)
+}
+
 // warn adds a line to those that are shown.
 func (f *follower) warn(line Line) {
 	f.seen.warnings = append(f.seen.warnings, line)

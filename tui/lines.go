@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// lineHandler shows records of a log among the warnings.
+// lineHandler hands records of a log to a display.
 type lineHandler struct {
-	to    *follower
+	take  func(Line)
 	level slog.Leveler
 	attrs string
 	group string
@@ -27,9 +27,7 @@ func (h lineHandler) Handle(_ context.Context, r slog.Record) error {
 		text.WriteString(h.attr(a))
 		return true
 	})
-	h.to.mu.Lock()
-	defer h.to.mu.Unlock()
-	h.to.warn(Line{r.Time, r.Level, text.String()})
+	h.take(Line{r.Time, r.Level, text.String()})
 	return nil
 }
 
