@@ -88,11 +88,17 @@ func (p *pty) wait(t *testing.T, from int, want string) int {
 }
 
 // clientIn runs a client of a run of the dummy model in a terminal.
-func clientIn(t *testing.T, dir, address string, slave *os.File, env ...string) *exec.Cmd {
+func clientIn(t *testing.T, dir, address string, slave *os.File) *exec.Cmd {
 	t.Helper()
-	command := exec.CommandContext(t.Context(), clientBinary, "train", "--run-id", "a-run-id-that-needs-more-than-thirty-two-bytes", "--server-addr", address,
+	return runIn(t, dir, slave, clientBinary, "train", "--run-id", "a-run-id-that-needs-more-than-thirty-two-bytes", "--server-addr", address,
 		"--known-servers", filepath.Join(dir, "known"), "--bind-p2p-address", "127.0.0.1", "--logs", "tui", "--events-dir", filepath.Join(dir, "events"))
-	command.Env = append(append(os.Environ(), "PSYCHE_TORCH_SHIM="+filepath.Join(dir, "none.so"), "DUMMY_TRAINING_DELAY_SECS=1.5", "TERM=xterm-256color"), env...)
+}
+
+// runIn runs a program in a terminal that is to have no colours.
+func runIn(t *testing.T, dir string, slave *os.File, program string, args ...string) *exec.Cmd {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), program, args...)
+	command.Env = append(os.Environ(), "PSYCHE_TORCH_SHIM="+filepath.Join(dir, "none.so"), "DUMMY_TRAINING_DELAY_SECS=1.5", "TERM=xterm-256color", "NO_COLOR=1")
 	command.Stdin, command.Stdout, command.Stderr = slave, slave, slave
 	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	if err := command.Start(); err != nil {
@@ -128,7 +134,7 @@ func TestClientDisplay(t *testing.T) {
 				"--server-addr", host, "--server-port", port, "--save-state-dir", filepath.Join(dir, "saved"), "--log", "json")
 			server.waitText(t, "server is listening", 1)
 			screen, slave := openPty(t, 80, 24)
-			command := clientIn(t, dir, address, slave, "NO_COLOR=1")
+			command := clientIn(t, dir, address, slave)
 			screen.wait(t, 0, otherScreen)
 			screen.wait(t, 0, "psyche-client")
 			screen.wait(t, 0, "training")
@@ -149,15 +155,56 @@ func TestClientDisplay(t *testing.T) {
 			if code := command.ProcessState.ExitCode(); interrupted && code != 130 || !interrupted && err != nil {
 				t.Errorf("ended with %v", err)
 			}
-			text := screen.text()
-			if !strings.Contains(text[strings.LastIndex(text, otherScreen):], ownScreen) {
-				t.Errorf("the terminal was not given back: %q", tail(text, 5))
-			}
-			for _, colour := range []string{"\x1b[31m", "\x1b[32m", "\x1b[38;"} {
-				if strings.Contains(text, colour) {
-					t.Errorf("colour %q although NO_COLOR is set", colour)
-				}
-			}
+			screen.checkEnd(t)
 		})
 	}
+}
+
+// checkEnd looks whether the terminal was given back, and drawn on without colours.
+func (p *pty) checkEnd(t *testing.T) {
+	t.Helper()
+	text := p.text()
+	if !strings.Contains(text[strings.LastIndex(text, otherScreen):], ownScreen) {
+		t.Errorf("the terminal was not given back: %q", tail(text, 5))
+	}
+	for _, colour := range []string{"\x1b[31m", "\x1b[32m", "\x1b[38;"} {
+		if strings.Contains(text, colour) {
+			t.Errorf("colour %q although NO_COLOR is set", colour)
+		}
+	}
+}
+
+// TestServerDisplay hosts a run in a real terminal, whose keys pause it and let it go on.
+func TestServerDisplay(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	state := filepath.Join(dir, "state.toml")
+	writeFile(t, state, []byte(dummyState(1)))
+	screen, slave := openPty(t, 80, 24)
+	command := runIn(t, dir, slave, serverBinary, "server", "run", "--state", state, "--server-addr", "127.0.0.1", "--save-state-dir", filepath.Join(dir, "saved"), "--tui")
+	screen.wait(t, 0, otherScreen)
+	screen.wait(t, 0, "psyche server")
+	screen.wait(t, 0, "waiting for members")
+	screen.wait(t, 0, "listening")
+	press := func(keys, want string) {
+		t.Helper()
+		from := len(screen.text())
+		if _, err := screen.master.WriteString(keys); err != nil {
+			t.Fatal(err)
+		}
+		screen.wait(t, from, want)
+	}
+	press("p", "y or n")
+	press("n", "nothing")
+	press("p", "y or n")
+	press("y", "paused")
+	press("p", "resume")
+	press("y", "waiting for members")
+	press("\x03", ownScreen)
+	err := command.Wait()
+	<-screen.done
+	if err != nil {
+		t.Errorf("ended with %v\n%s", err, tail(screen.text(), 5))
+	}
+	screen.checkEnd(t)
 }

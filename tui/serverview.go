@@ -43,7 +43,7 @@ func (m serverModel) asked(runs []hosted) string {
 		if i >= 0 && runs[i].state.RunState == "Paused" {
 			what = "resume"
 		}
-		return bad.Render(fmt.Sprintf("%s run %s, signed with the host's key? y or n", what, printable(m.asking)))
+		return bad.Render(fmt.Sprintf("y or n: %s run %s, signed with the host's key?", what, printable(m.asking)))
 	}
 	if m.answer != "" {
 		return printable(m.answer)
@@ -56,7 +56,11 @@ func (m serverModel) asked(runs []hosted) string {
 
 // list has a line for every run, as far as they fit into half of the screen.
 func (m serverModel) list(runs []hosted, width, height int) []string {
-	lines := []string{rule(fmt.Sprintf("%d runs", len(runs)), width)}
+	title := "1 run"
+	if len(runs) != 1 {
+		title = fmt.Sprintf("%d runs", len(runs))
+	}
+	lines := []string{rule(title, width)}
 	most := max(1, height/2-len(lines)-2)
 	first := max(0, min(m.chosen-most/2, len(runs)-most))
 	for i := first; i < min(len(runs), first+most); i++ {

@@ -43,8 +43,8 @@ type serverRun struct {
 	InitWarmupTime       float64         `placeholder:"SECONDS" help:"Longest Warmup of the run of --state, in place of warmup_time in the file; 0: as the file says."`
 	EventsDir            string          `placeholder:"DIR" help:"Folder for the typed event logs: events.jsonl of the one run of --state, RUN.jsonl of every other. Default: --save-state-dir."`
 	Telemetry            telemetry.Flags `embed:""`
+	Tui                  bool            `negatable:"" help:"Draw the runs, with the log, if there is a terminal for that; a key pauses a run."`
 	logFlags             `embed:""`
-	serverIdleFlags      `embed:""`
 }
 
 // Run hosts the runs until a signal comes.
@@ -84,8 +84,9 @@ func (c serverRun) Run(ctx context.Context, to console) error {
 	case !(c.MaxLogRate > 0) || c.MaxLogRate > 1<<20:
 		return usagef("--max-log-rate is %v: want MiB per second, more than 0", c.MaxLogRate)
 	}
-	logger := c.logger(to.err)
-	c.warn(logger)
+	shown := c.newDisplay(to)
+	defer shown.close()
+	logger := c.loggerFor(shown, to)
 	for i, run := range runs {
 		for _, warning := range run.Warnings {
 			logger.Warn(warning, "file", c.State[i])
@@ -101,6 +102,7 @@ func (c serverRun) Run(ctx context.Context, to console) error {
 	if c.Telemetry.OltpTracingURL != "" {
 		events.watch = sent.Watch
 	}
+	events.watch = shown.watch(events.watch)
 	if len(runs) == 1 {
 		events.main = runs[0].RunID
 	}
@@ -128,6 +130,7 @@ func (c serverRun) Run(ctx context.Context, to console) error {
 	if err != nil {
 		return errors.Join(err, events.close())
 	}
+	shown.start(ctx, c, &o)
 	err = c.explainTakenPort(last, server.Run(ctx, o))
 	if closeErr := errors.Join(stopData(), events.close()); err == nil {
 		err = closeErr
