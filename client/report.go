@@ -39,6 +39,7 @@ func (r *reporter) state(v *view) {
 	now := event.State{
 		RunState: s.RunState.String(), Epoch: s.Progress.Epoch, Step: s.Progress.Step,
 		Pending: len(s.Pending), Ready: len(s.Epoch.Ready), IsMember: v.isMember(),
+		TotalSteps: s.Config.TotalSteps, Limit: float64(s.PhaseTime()) / 1000,
 	}
 	for _, c := range s.Epoch.Clients {
 		if c.State == coordinator.Healthy {

@@ -41,6 +41,15 @@ type phase struct {
 // isOver reports whether the phase ends at now.
 func (p phase) isOver(now uint64) bool { return p.over || elapsed(p.since, now, p.most) }
 
+// PhaseTime returns how many milliseconds the running phase lasts at most; 0 if only actions
+// end it.
+func (s *State) PhaseTime() uint64 {
+	if p := s.phase(); !p.endless {
+		return p.most
+	}
+	return 0
+}
+
 // phase returns what the running phase waits for. Tick follows it, and so does Due.
 func (s *State) phase() phase {
 	p := phase{since: s.StateStart}

@@ -106,3 +106,20 @@ func BenchmarkDue(b *testing.B) {
 		})
 	}
 }
+
+// TestPhaseTime follows a run through its phases.
+func TestPhaseTime(t *testing.T) {
+	config := testConfig()
+	s := newRun(t, config, "a", "b", "c", "d")
+	if got := s.PhaseTime(); s.RunState != RoundTrain || got != config.MaxRoundTrainTime {
+		t.Errorf("%v lasts %d at most", s.RunState, got)
+	}
+	waiting := State{Config: config}
+	if got := waiting.PhaseTime(); got != 0 {
+		t.Errorf("nobody is there, and that lasts %d at most", got)
+	}
+	paused := State{RunState: Paused, Config: config}
+	if got := paused.PhaseTime(); got != 0 {
+		t.Errorf("a pause lasts %d at most", got)
+	}
+}

@@ -62,7 +62,7 @@ func TestDataServerKilled(t *testing.T) {
 	serve := func() *process {
 		return start(t, "data server", filepath.Join(key.dir, "output.log"), serverBinary, nil, "data", "serve", "--data-config", config,
 			"--run-id", "e2e", "--server-addr", n.address, "--known-servers", n.saved+".known", "--listen-addr", address,
-			"--keypair", key.key, "--log", "json")
+			"--keypair", key.key, "--log", "json", "--events-dir", key.dir)
 	}
 	server := serve()
 	server.waitText(t, "serving data", 1)
@@ -95,6 +95,34 @@ func TestDataServerKilled(t *testing.T) {
 		if !strings.Contains(server.text(t), reason) {
 			t.Errorf("the data server did not log a refusal because %q", reason)
 		}
+	}
+	checkAnswers(t, filepath.Join(key.dir, "events.jsonl"), steps*6)
+}
+
+// checkAnswers looks at the event log of a data server that was started twice and served so
+// many sequences or more.
+func checkAnswers(t *testing.T, log string, sequences uint64) {
+	t.Helper()
+	started, states, served, denied := 0, 0, uint64(0), 0
+	for e, err := range event.Read(log) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch body := e.Body.(type) {
+		case event.Started:
+			started++
+		case event.State:
+			states++
+		case event.Served:
+			if body.Denied != "" {
+				denied++
+			} else if body.Request == "samples" && body.Bytes > 0 {
+				served += body.Batch[1] - body.Batch[0]
+			}
+		}
+	}
+	if started != 2 || states < 10 || served < sequences-12 || denied == 0 { // a kill may cost what was just served
+		t.Errorf("started %d times, %d states, %d sequences served, %d requests denied", started, states, served, denied)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/event"
+	"github.com/psyche-go/psyche/tracker/otlp/otlptest"
 )
 
 // dummyState is a run of the dummy model with so many clients.
@@ -50,8 +51,8 @@ func summaryOf(t *testing.T, dir string) (run string, summary struct {
 	return filepath.Dir(found[0]), summary
 }
 
-// TestDummyRun runs a client without libtorch, model and data, and looks at its figures. Its
-// settings come from the environment.
+// TestDummyRun runs a client without libtorch, model and data, and looks at its figures, and at
+// what it and the server send to a collector. Its settings come from the environment.
 func TestDummyRun(t *testing.T) {
 	if clientBinary == "" {
 		t.Skip(noTorch)
@@ -70,6 +71,11 @@ func TestDummyRun(t *testing.T) {
 	command := exec.CommandContext(t.Context(), serverBinary, "testnet", "start", "--num-clients", "1", "--config-path", filepath.Join(dir, "config"),
 		"--run-dir", filepath.Join(dir, "runs"), "--tui", "false", "--timeout", "2m")
 	command.Env = append(os.Environ(), "PSYCHE_TORCH_SHIM="+filepath.Join(dir, "none.so"), "METRICS_LOCAL_PORT="+port, "DUMMY_TRAINING_DELAY_SECS=1.5")
+	collector := otlptest.Start(t)
+	for _, kind := range []string{"metrics", "logs", "traces"} {
+		name := strings.ToUpper(strings.ReplaceAll(kind, "traces", "tracing"))
+		command.Env = append(command.Env, "OLTP_"+name+"_URL="+collector.URL+"/v1/"+kind)
+	}
 	out := make(chan string, 1)
 	go func() {
 		text, err := command.CombinedOutput()
@@ -107,6 +113,40 @@ func TestDummyRun(t *testing.T) {
 	}
 	if trained != 4 {
 		t.Errorf("%d steps trained", trained)
+	}
+	checkCollected(t, collector)
+}
+
+// checkCollected looks at what a server and a client with four rounds sent.
+func checkCollected(t *testing.T, collector *otlptest.Collector) {
+	t.Helper()
+	if f := collector.Figures(); f["psyche_train_loss"] == 0 || f["psyche_coordinator_round"] == 0 || f["psyche_server_sent_bytes_total"] == 0 {
+		t.Errorf("figures %v", f)
+	}
+	rounds, spans := map[string]bool{}, map[string]int{}
+	for _, span := range collector.Spans() {
+		spans[span.Name]++
+		if span.Name == "round" {
+			rounds[span.ID] = true
+		}
+	}
+	trained := 0
+	for _, span := range collector.Spans() {
+		if span.Name == "train" && rounds[span.Parent] && span.Seconds >= 1.5 {
+			trained++
+		}
+	}
+	if trained != 4 || len(rounds) != 8 || spans["commit"] == 0 || spans["apply"] != 4 {
+		t.Errorf("%d trainings in rounds, spans %v", trained, spans)
+	}
+	var text strings.Builder
+	for _, line := range collector.Lines() {
+		text.WriteString(line.Text + "\n")
+	}
+	for _, want := range []string{"server is listening", "the run is finished"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("no %q in the lines\n%s", want, text.String())
+		}
 	}
 }
 

@@ -27,7 +27,7 @@ var kinds = func() map[string]reflect.Type {
 	for _, body := range []Body{
 		Started{}, State{}, Joined{}, Ready{}, Trained{}, ResultSent{}, ResultsHeld{}, Span{}, Rejected{}, Equivocation{},
 		WitnessSent{}, HealthCheckSent{}, Applied{}, Wire{}, Checkpoint{}, Uploaded{}, Desynchronised{}, Rejoined{},
-		Finished{}, Failed{}, Misbehaved{}, Gradient{}, OptimizerStats{}, Evaluated{}, Paid{},
+		Finished{}, Failed{}, Misbehaved{}, Gradient{}, OptimizerStats{}, Evaluated{}, Paid{}, Served{},
 	} {
 		known[body.Kind()] = reflect.TypeOf(body)
 	}

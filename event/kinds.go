@@ -40,7 +40,7 @@ type LostBatch struct {
 
 // Started is the first event of a process.
 type Started struct {
-	Role  string   `json:"role"` // "client", "server"
+	Role  string   `json:"role"` // "client", "server", "data server", "evaluation", "solo"
 	ID    string   `json:"id"`   // base58
 	RunID string   `json:"run_id"`
 	PID   int      `json:"pid"`
@@ -64,6 +64,9 @@ type State struct {
 
 	BatchSize uint32 `json:"batch_size,omitempty"` // sequences of the running round
 	DataIndex uint64 `json:"data_index,omitempty"` // the first of them
+
+	TotalSteps uint32  `json:"total_steps,omitempty"` // of the run
+	Limit      float64 `json:"limit,omitempty"`       // seconds that the phase lasts at most; 0: only members end it
 }
 
 // Joined says that the coordinator accepted a request to join.
@@ -204,6 +207,17 @@ type Wire struct {
 	ServerReceived  uint64 `json:"server_received"`
 }
 
+// Served is a request for data that a data server answered. Those that it denied are written
+// as often as it logs them.
+type Served struct {
+	To      string  `json:"to"`      // base58 id of the client
+	Request string  `json:"request"` // "samples", "fingerprint"
+	Batch   Batch   `json:"batch"`
+	Bytes   int     `json:"bytes"` // of the sequences that were sent
+	Seconds float64 `json:"seconds"`
+	Denied  string  `json:"denied,omitempty"` // why
+}
+
 // Paid is written when it changed: what the process has paid on a chain since it started.
 type Paid struct {
 	Transactions int    `json:"transactions"`
@@ -325,6 +339,9 @@ func (Applied) Kind() string { return "applied" }
 
 // Kind implements Body.
 func (Wire) Kind() string { return "wire" }
+
+// Kind implements Body.
+func (Served) Kind() string { return "served" }
 
 // Kind implements Body.
 func (Paid) Kind() string { return "paid" }

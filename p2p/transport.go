@@ -93,6 +93,7 @@ func rankDials(addrs []ma.Multiaddr) []network.AddrDelay {
 // second and needs a goroutine that never ends.
 type bandwidth struct {
 	sent, received atomic.Uint64
+	peers          traffic
 }
 
 var _ metrics.Reporter = (*bandwidth)(nil)
@@ -104,11 +105,15 @@ func (b *bandwidth) GetBandwidthTotals() metrics.Stats {
 	return metrics.Stats{TotalIn: int64(b.received.Load()), TotalOut: int64(b.sent.Load())}
 }
 
-// The rest of the interface is about single peers, protocols and rates, which nothing
-// here asks for.
+func (b *bandwidth) LogSentMessageStream(n int64, _ protocol.ID, to peer.ID) {
+	b.peers.of(to).sent.Add(uint64(max(n, 0)))
+}
+func (b *bandwidth) LogRecvMessageStream(n int64, _ protocol.ID, from peer.ID) {
+	b.peers.of(from).received.Add(uint64(max(n, 0)))
+}
 
-func (b *bandwidth) LogSentMessageStream(int64, protocol.ID, peer.ID)      {}
-func (b *bandwidth) LogRecvMessageStream(int64, protocol.ID, peer.ID)      {}
+// The rest of the interface is about protocols and rates, which nothing here asks for.
+
 func (b *bandwidth) GetBandwidthForPeer(peer.ID) metrics.Stats             { return metrics.Stats{} }
 func (b *bandwidth) GetBandwidthForProtocol(protocol.ID) metrics.Stats     { return metrics.Stats{} }
 func (b *bandwidth) GetBandwidthByPeer() map[peer.ID]metrics.Stats         { return nil }

@@ -29,7 +29,7 @@ func newMetrics(s *server) *metrics {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "psyche", Subsystem: "server", Name: name, Help: help}, labels)
 	}
 	m := &metrics{
-		registry:    prometheus.NewRegistry(),
+		registry:    s.options.Registry,
 		connections: vector("connections_total", "Connections: accepted, refused, or turned away before they said who they are.", "result"),
 		actions:     vector("actions_total", "Actions that reached the state machine of a run.", "run", "action", "result"),
 		transitions: vector("transitions_total", "Changes of the run state.", "run"),

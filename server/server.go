@@ -118,6 +118,8 @@ type Options struct {
 	HTTPListen string
 	// Pages answers requests that the HTTP server itself does not know. May be nil.
 	Pages http.Handler
+	// Registry is where the server puts what /metrics shows. Nil: one of its own.
+	Registry *prometheus.Registry
 	// Collectors are shown by /metrics beside the server's own.
 	Collectors []prometheus.Collector
 	// Check says what keeps something that belongs to the server from working, for
@@ -168,6 +170,9 @@ func (o *Options) setDefaults() {
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Registry == nil {
+		o.Registry = prometheus.NewRegistry()
 	}
 }
 

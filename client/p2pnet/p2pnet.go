@@ -51,6 +51,9 @@ func (n *Network) SetMembers(peers []backend.Peer) {
 // Bytes returns the bytes sent and received since the start.
 func (n *Network) Bytes() (sent, received uint64) { return n.node.Bytes() }
 
+// Traffic returns what streams to and from the members that are connected have carried.
+func (n *Network) Traffic() []p2p.Traffic { return n.node.Traffic() }
+
 // Subscribe joins the run's gossip until ctx is done. It is called once.
 func (n *Network) Subscribe(ctx context.Context, handle func(from identity.ID, message []byte) error) error {
 	topic, err := gossip.Join(ctx, n.node, n.topic, handle)

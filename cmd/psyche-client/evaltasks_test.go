@@ -60,17 +60,18 @@ func TestEvaluateTasks(t *testing.T) {
 	if lines != 24 || right != 5 {
 		t.Errorf("%d answers, %v of piqa right", lines, right)
 	}
-	var tasks []string
+	var tasks, kinds []string
 	for e, err := range event.Read(filepath.Join(dir, "events.jsonl")) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		kinds = append(kinds, e.Body.Kind())
 		if body, ok := e.Body.(event.Evaluated); ok {
 			tasks = append(tasks, body.Task)
 		}
 	}
-	if strings.Join(tasks, " ") != "piqa mmlu" {
-		t.Errorf("events of %v", tasks)
+	if strings.Join(tasks, " ") != "piqa mmlu" || kinds[0] != "started" {
+		t.Errorf("events %v of %v", kinds, tasks)
 	}
 	again := evaluateTasks(t, "--eval-tasks", "piqa", "--eval-data", evalData, "--eval-task-max-docs", "3", "--prompt-task")
 	if again.Tasks["piqa"].Documents != 3 || again.Tasks["piqa"].Fewshot != 0 || again.Text == "" {

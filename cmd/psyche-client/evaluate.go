@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/psyche-go/psyche/checkpoint"
 	"github.com/psyche-go/psyche/data/local"
@@ -25,7 +26,7 @@ type evaluateCommand struct {
 
 	evalFlags `embed:""`
 	Samples   string `type:"path" placeholder:"FILE" help:"File for every answer to a question of --eval-tasks, an object of JSON each."`
-	EventsDir string `type:"path" placeholder:"DIR" help:"Folder for the event log, events.jsonl, with the scores."`
+	EventsDir string `type:"path" placeholder:"DIR" help:"Folder for the event log, events.jsonl, with loss and scores. Without it there is none."`
 
 	libraryFlags   `embed:""`
 	inferenceFlags `embed:""`
@@ -60,6 +61,11 @@ func (c *evaluateCommand) Run(ctx context.Context, t terminal) (err error) {
 	if c.Data == "" && !c.asked() {
 		return usageError{errors.New("nothing to measure: give --data, --eval-tasks or --prompt-task")}
 	}
+	events, err := beginEventLog(c.EventsDir, "evaluation")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, endEventLog(events, err)) }()
 	dir, err := modelFolder(ctx, t, c.Model)
 	if err != nil {
 		return err
@@ -72,7 +78,7 @@ func (c *evaluateCommand) Run(ctx context.Context, t terminal) (err error) {
 	if err != nil {
 		return err
 	}
-	questions, err := c.openTasks(ctx, t, s)
+	questions, err := c.openTasks(ctx, t, s, events)
 	if err != nil {
 		return err
 	}
@@ -84,11 +90,9 @@ func (c *evaluateCommand) Run(ctx context.Context, t terminal) (err error) {
 	defer func() { _ = evaluator.Close() }()
 	var all evaluations
 	if c.Data != "" {
-		loss, err := evaluator.Evaluate(ctx, data.sequences)
-		if err != nil {
+		if all.evaluation, err = c.lossOf(ctx, evaluator, data, s.Step, events); err != nil {
 			return err
 		}
-		all.evaluation = &evaluation{loss, math.Exp(loss), len(data.sequences), data.of, len(data.sequences) * c.SeqLen, s.Step}
 		c.printLoss(t, *all.evaluation)
 	}
 	if err := questions.ask(ctx, evaluator, &all); err != nil {
@@ -101,6 +105,22 @@ func (c *evaluateCommand) Run(ctx context.Context, t terminal) (err error) {
 		all.Perplexity = nil
 	}
 	return json.NewEncoder(t.Out).Encode(all)
+}
+
+// lossOf measures the mean loss over the sequences.
+func (c *evaluateCommand) lossOf(ctx context.Context, evaluator *train.Evaluator, data measured, step uint32, events *event.Log) (*evaluation, error) {
+	begun := time.Now()
+	loss, err := evaluator.Evaluate(ctx, data.sequences)
+	if err != nil {
+		return nil, err
+	}
+	e := event.Evaluated{Step: step, Task: "loss", Scores: map[string]float64{}, Samples: len(data.sequences), Seconds: time.Since(begun).Seconds()}
+	for name, value := range map[string]float64{"loss": loss, "perplexity": math.Exp(loss)} {
+		if !math.IsNaN(value) && !math.IsInf(value, 0) {
+			e.Scores[name] = value
+		}
+	}
+	return &evaluation{loss, math.Exp(loss), len(data.sequences), data.of, len(data.sequences) * c.SeqLen, step}, events.Append(e)
 }
 
 // read reads what --data names.
@@ -120,8 +140,8 @@ func (c *evaluateCommand) read(ctx context.Context, s checkpoint.Snapshot) (m me
 	return m, err
 }
 
-func (c *evaluateCommand) openTasks(ctx context.Context, t terminal, s checkpoint.Snapshot) (*questions, error) {
-	q := &questions{command: c, terminal: t, snapshot: s, events: event.Unwritten()}
+func (c *evaluateCommand) openTasks(ctx context.Context, t terminal, s checkpoint.Snapshot, events *event.Log) (*questions, error) {
+	q := &questions{command: c, terminal: t, snapshot: s, events: events}
 	if !c.asked() {
 		return q, nil
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -201,9 +202,14 @@ func digest(t *testing.T, dir string) [32]byte {
 func loss(t *testing.T, model, data string) float64 {
 	t.Helper()
 	var result evaluation
-	out := succeed(t, "evaluate", "--model", model, "--data", data, "--seq-len", "16", "--max-sequences", "9", "--json", "--threads", "1")
+	events := t.TempDir()
+	out := succeed(t, "evaluate", "--model", model, "--data", data, "--seq-len", "16", "--max-sequences", "9", "--json", "--threads", "1", "--events-dir", events)
 	if err := json.Unmarshal([]byte(out), &result); err != nil || result.Sequences != 9 || result.Tokens != 144 {
 		t.Fatalf("evaluate printed %s: %v", out, err)
+	}
+	log, err := os.ReadFile(filepath.Join(events, "events.jsonl"))
+	if want := fmt.Sprintf(`"task":"loss","scores":{"loss":%v,`, result.Loss); err != nil || !strings.Contains(string(log), want) {
+		t.Errorf("no %s in the event log: %v\n%s", want, err, log)
 	}
 	return result.Loss
 }

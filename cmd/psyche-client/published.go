@@ -33,9 +33,6 @@ type idleFlags struct {
 	IrohDiscovery   string  `default:"n0" placeholder:"KIND" enum:"n0,local" help:"local: as --local-discovery. n0 names a service of another network; here the run's host tells members of each other."`
 	SidecarPort     *uint16 `placeholder:"PORT" help:"Changes nothing: no part of the training runs in Python."`
 	KeepEventFiles  *int    `placeholder:"N" help:"Changes nothing: a process writes one event log, which is not divided into files."`
-
-	OltpTracingURL string `name:"oltp-tracing-url" placeholder:"URL" help:"Changes nothing: there are no traces; the event log has what took how long."`
-	OltpLogsURL    string `name:"oltp-logs-url" placeholder:"URL" help:"Changes nothing: logs are not sent anywhere; --write-log has them."`
 }
 
 // apply does what the flags have a meaning for.
@@ -58,8 +55,6 @@ func (f idleFlags) warn(logger *slog.Logger) {
 		{f.SidecarPort != nil, "--sidecar-port", "no part of the training runs in Python"},
 		{f.KeepEventFiles != nil, "--keep-event-files", "a process writes one event log, which is not divided into files"},
 		{f.IrohRelay == "n0", "--iroh-relay n0", "members relay for each other; name further relays with --p2p-relay"},
-		{f.OltpTracingURL != "", "--oltp-tracing-url", "there are no traces; the event log has what took how long"},
-		{f.OltpLogsURL != "", "--oltp-logs-url", "logs are not sent anywhere; --write-log has them"},
 	} {
 		if flag.given {
 			logger.Warn("a flag changes nothing here", "flag", flag.name, "because", flag.why)
@@ -69,6 +64,9 @@ func (f idleFlags) warn(logger *slog.Logger) {
 
 // logFormat is how a process logs, in lower case.
 type logFormat string
+
+// drawn reports whether what happens is to be drawn.
+func (f logFormat) drawn() bool { return strings.HasPrefix(string(f), "tui") }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (f *logFormat) UnmarshalText(text []byte) error {

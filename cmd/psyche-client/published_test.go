@@ -11,10 +11,13 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/alecthomas/kong"
 
 	"github.com/psyche-go/psyche/assign"
 	"github.com/psyche-go/psyche/cmd/internal/published"
@@ -77,6 +80,37 @@ func TestPublishedVariables(t *testing.T) {
 	}
 }
 
+// TestPublishedDefaults holds the defaults of train to those of the original, apart from those
+// that docs/command-lines.md says are others.
+func TestPublishedDefaults(t *testing.T) {
+	page, err := os.ReadFile("../../docs/command-lines.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all commands
+	parser, err := newParser(t.Context(), &all, terminal{io.Discard, io.Discard})
+	if err != nil {
+		t.Fatal(err)
+	}
+	train := slices.IndexFunc(parser.Model.Children, func(n *kong.Node) bool { return n.Name == "train" })
+	defaults := map[string]string{}
+	for _, flag := range parser.Model.Children[train].Flags {
+		defaults[flag.Name] = flag.Default
+	}
+	for name, want := range map[string]string{
+		"iroh-relay": "psyche", "oltp-report-interval": "60", "data-parallelism": "1", "tensor-parallelism": "1", "micro-batch-size": "1",
+		"eval-seed": "42", "hub-max-concurrent-downloads": "3", "max-concurrent-parameter-requests": "8", "max-concurrent-downloads": "4",
+		"delete-old-steps": "true", "keep-steps": "3",
+	} {
+		got, found := defaults[name]
+		row := regexp.MustCompile("(?m)^.*`--" + name + "\\b.*$").FindString(string(page))
+		said := strings.Contains(row, "the original's") && strings.Contains(row, "is "+want) && strings.Contains(row, "default "+got)
+		if !found || row == "" || (got != want) != said {
+			t.Errorf("--%s is %q by default, the original's is %q; the page says\n%s", name, got, want, row)
+		}
+	}
+}
+
 func TestManual(t *testing.T) {
 	if out := succeed(t, "print-all-help", "--markdown"); !strings.HasPrefix(out, "# `psyche-client`\n") || !strings.Contains(out, "`--wandb-project") || !strings.Contains(out, "--eval-tasks") {
 		t.Errorf("%.300s", out)
@@ -119,7 +153,7 @@ func TestLogs(t *testing.T) {
 			t.Fatal(err)
 		}
 		var errs bytes.Buffer
-		logger, closer, err := debugFlags{Logs: format, WriteLog: file}.open(terminal{Err: &errs})
+		logger, closer, err := debugFlags{Logs: format, WriteLog: file}.open(terminal{Err: &errs}, newDisplay(format, terminal{Out: &errs, Err: &errs}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -143,7 +177,7 @@ func TestLogs(t *testing.T) {
 func TestIdleFlagsSaySo(t *testing.T) {
 	for flags, says := range map[string]bool{
 		"--grad-accum-in-fp32": true, "--grad-accum-in-fp32 false": false, "--sidecar-port 1": true, "--keep-event-files 5": true,
-		"--iroh-relay n0": true, "--iroh-relay psyche": false, "--iroh-discovery n0": false, "--oltp-logs-url http://h": true, "--oltp-report-interval 5": false, "--oltp-metrics-url http://h": false,
+		"--iroh-relay n0": true, "--iroh-relay psyche": false, "--iroh-discovery n0": false, "--oltp-logs-url http://h": false,
 		"--eval-tasks arc_easy": false, "--prompt-task": false, "--wandb-run r": false, "": false,
 	} {
 		all, err := parsed(t, "psyche-client", append([]string{"train", "--run-id", "r", "--server-addr", "h:1"}, strings.Fields(flags)...)...)
@@ -274,22 +308,14 @@ func TestTrackers(t *testing.T) {
 	}
 	asked := make(chan string, 10)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/v1/metrics" {
-			asked <- r.URL.Path
-			w.WriteHeader(http.StatusUnauthorized)
-		}
+		asked <- r.URL.Path
+		w.WriteHeader(http.StatusUnauthorized)
 	}))
 	defer server.Close()
 	t.Setenv("WANDB_API_KEY", "secret")
 	t.Setenv("WANDB_BASE_URL", server.URL)
 	if n := trained(trackerFlags{}); n != 1 || <-asked != "/graphql" {
 		t.Errorf("%d trackers, want the one of the key", n)
-	}
-	for len(asked) > 0 {
-		<-asked
-	}
-	if n := trained(trackerFlags{OltpMetricsURL: server.URL + "/v1/metrics", OltpReportInterval: 60}); n != 2 {
-		t.Errorf("%d trackers, want 2", n)
 	}
 	t.Setenv("WANDB_MODE", "disabled")
 	if n := trained(trackerFlags{WandbRun: "r"}); n != 0 {
@@ -333,7 +359,7 @@ func TestModelsOfTheHub(t *testing.T) {
 			}
 		}
 	}
-	if want := strings.Repeat("gradient trained ", 3); strings.Join(kinds, " ")+" " != want {
+	if want := "started " + strings.Repeat("gradient trained ", 3); strings.Join(kinds, " ")+" " != want {
 		t.Errorf("events %v", kinds)
 	}
 	succeed(t, "evaluate", "--model", "org/toy", "--data", filepath.Join(data, "a.ds"), "--token-size", "2")

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -57,19 +56,14 @@ func (q *questions) create() (err error) {
 			return fmt.Errorf("--samples: %w", err)
 		}
 	}
-	q.events, err = openEventLog(q.command.EventsDir)
-	return err
+	return nil
 }
 
 func (q *questions) close() error {
-	if q == nil {
+	if q == nil || q.samples == nil {
 		return nil
 	}
-	var errs []error
-	if q.samples != nil {
-		errs = append(errs, q.samples.Close())
-	}
-	return errors.Join(append(errs, q.events.Close())...)
+	return q.samples.Close()
 }
 
 // ask asks a model everything, and puts its scores into all.

@@ -13,10 +13,10 @@ import (
 
 	"github.com/psyche-go/psyche/assign"
 	"github.com/psyche-go/psyche/checkpoint"
+	"github.com/psyche-go/psyche/cmd/internal/telemetry"
 	"github.com/psyche-go/psyche/data"
 	"github.com/psyche-go/psyche/data/local"
 	"github.com/psyche-go/psyche/event"
-	"github.com/psyche-go/psyche/metrics"
 	"github.com/psyche-go/psyche/train"
 )
 
@@ -35,7 +35,7 @@ type soloCommand struct {
 
 	Save      string      `aliases:"save-path" type:"path" placeholder:"DIR" help:"Folder for the model and the optimizer's state; a training that it holds is resumed. Without it nothing is saved."`
 	SaveEvery uint32      `default:"0" placeholder:"N" help:"Save every N steps as well as at the end; 0: only then (${default})."`
-	EventsDir string      `type:"path" placeholder:"DIR" help:"Folder for the event log, events.jsonl: every step's loss, learning rate, gradient norm, tokens and seconds."`
+	EventsDir string      `type:"path" placeholder:"DIR" help:"Folder for the event log, events.jsonl: every step's loss, learning rate, gradient norm, tokens and seconds. Default: that of --save, with .events behind its name."`
 	LogEvery  uint32      `default:"10" placeholder:"N" help:"Print the loss every N steps (${default})."`
 	Threads   threadCount `placeholder:"N" help:"Threads of libtorch; 0: OMP_NUM_THREADS, else one for each CPU."`
 
@@ -43,6 +43,7 @@ type soloCommand struct {
 	computeFlags  `embed:""`
 	parallelFlags `embed:""`
 	trackerFlags  `embed:""`
+	Telemetry     telemetry.Flags `embed:""`
 	soloOptimizer
 }
 
@@ -73,22 +74,24 @@ type solo struct {
 	data      *local.Folder
 	heldOut   [][]int32
 	events    *event.Log
+	sent      *telemetry.Telemetry
 	trackers  feeds
 	settings  string // to save with the training
 	step      uint32 // newest finished one
 	dataIndex uint64 // first sequence that was not trained on
 	unsaved   bool   // steps were trained since the last attempt to save
 	started   time.Time
-	trained   int // tokens since started
+	trained   int   // tokens since started
+	failure   error // that ended it
 }
 
 // Run trains until the last step, an interrupt or an error, and saves what was trained.
-func (c *soloCommand) Run(ctx context.Context, t terminal, line *kong.Context) error {
+func (c *soloCommand) Run(ctx context.Context, t terminal, line *kong.Context) (err error) {
 	if err := c.check(line); err != nil {
 		return err
 	}
 	s := &solo{options: *c, terminal: t}
-	defer func() { _ = s.close() }()
+	defer func() { s.failure = err; _ = s.close() }()
 	done, err := s.open(ctx)
 	if err != nil || done {
 		return err
@@ -157,13 +160,7 @@ func (s *solo) open(ctx context.Context) (done bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if s.events, err = openEventLog(c.EventsDir); err != nil {
-		return false, err
-	}
-	board := metrics.New()
-	board.SetVocabulary(description.VocabSize)
-	s.events.Watch(board.See)
-	if s.trackers, err = c.trackerFlags.start(board, "solo", map[string]any{"model": c.Model, "optimizer": c.Optimizer, "total_batch": c.TotalBatch, "seq_len": c.SeqLen}, logger); err != nil {
+	if logger, err = s.observe(ctx, description.VocabSize); err != nil {
 		return false, err
 	}
 	optimizer, lr := c.options(warmup, c.Steps)
@@ -265,7 +262,13 @@ func (s *solo) close() error {
 	if s.claim != nil {
 		errs = append(errs, s.claim.release())
 	}
-	errs = append(errs, s.trackers.close(), s.events.Close())
+	errs = append(errs, s.trackers.close())
+	if s.events != nil {
+		errs = append(errs, endEventLog(s.events, s.failure))
+	}
+	if s.sent != nil {
+		s.sent.Close()
+	}
 	return errors.Join(errs...)
 }
 

@@ -175,6 +175,9 @@ func TestSoloInPartsIsTheSame(t *testing.T) {
 	succeed(t, soloLine(model, data, "--steps", "30", "--save", whole)...)
 	succeed(t, soloLine(model, data, "--steps", "10", "--save", parts)...)
 	succeed(t, soloLine(model, data, "--steps", "30", "--save", parts)...)
+	if log, err := os.ReadFile(filepath.Join(parts+eventsBeside, "events.jsonl")); err != nil || strings.Count(string(log), `"kind":"trained"`) != 30 || strings.Count(string(log), `"kind":"started"`) != 2 {
+		t.Errorf("the event log beside the model: %v\n%s", err, log)
+	}
 	if digest(t, whole) != digest(t, parts) {
 		t.Error("10 and 20 steps are not 30 steps")
 	}

@@ -8,11 +8,11 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/psyche-go/psyche/metrics"
 	"github.com/psyche-go/psyche/tracker"
-	"github.com/psyche-go/psyche/tracker/otlp"
 	"github.com/psyche-go/psyche/tracker/wandb"
 )
 
@@ -25,14 +25,7 @@ type trackerFlags struct {
 	WandbRun     string `placeholder:"NAME" help:"Name of the run there."`
 	WandbGroup   string `placeholder:"NAME" help:"Group of the run there."`
 	WandbEntity  string `placeholder:"NAME" help:"User or team of the project. Default: the key's own."`
-
-	OltpMetricsURL     string  `name:"oltp-metrics-url" placeholder:"URL" help:"Address that figures are pushed to by OpenTelemetry; it probably ends in /v1/metrics."`
-	OltpAuthHeader     string  `placeholder:"HEADER" help:"Authorization header for it."`
-	OltpReportInterval float64 `default:"60" placeholder:"SECONDS" help:"Time between two pushes (${default})."`
 }
-
-// maxInterval bounds --oltp-report-interval: a day.
-const maxInterval = 24 * 3600
 
 // patience is how long trackers may take at the end for what they have not taken yet.
 const patience = 10 * time.Second
@@ -40,14 +33,16 @@ const patience = 10 * time.Second
 // feeds are the trackers of a training: what ends each of them.
 type feeds []func(context.Context) error
 
-// close lets them have what waits.
+// close lets them have what waits, all at once.
 func (all feeds) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	var errs []error
-	for _, end := range all {
-		errs = append(errs, end(ctx))
+	errs := make([]error, len(all))
+	var ending sync.WaitGroup
+	for i, end := range all {
+		ending.Go(func() { errs[i] = end(ctx) })
 	}
+	ending.Wait()
 	return errors.Join(errs...)
 }
 
@@ -84,17 +79,7 @@ func (f trackerFlags) start(board *metrics.Board, name string, settings map[stri
 	if sink != nil {
 		add("wandb", sink, 2*time.Second)
 	}
-	if f.OltpMetricsURL == "" {
-		return all, nil
-	}
-	stop, err := otlp.Start(context.Background(), board, otlp.Options{
-		URL: f.OltpMetricsURL, Header: f.OltpAuthHeader, Every: time.Duration(min(f.OltpReportInterval, maxInterval) * float64(time.Second)),
-		Labels: map[string]string{"service.instance.id": name}, Logger: logger,
-	})
-	if err != nil {
-		return all, fmt.Errorf("--oltp-metrics-url: %w", err)
-	}
-	return append(all, stop), nil
+	return all, nil
 }
 
 // wandb opens the tracker that flags and environment ask for; nil if they do not.

@@ -8,16 +8,15 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/psyche-go/psyche/checkpoint"
 	"github.com/psyche-go/psyche/client"
 	"github.com/psyche-go/psyche/client/p2pnet"
+	"github.com/psyche-go/psyche/cmd/internal/telemetry"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/event"
 	"github.com/psyche-go/psyche/identity"
-	"github.com/psyche-go/psyche/metrics"
 	"github.com/psyche-go/psyche/p2p"
 	"github.com/psyche-go/psyche/torch"
 	"github.com/psyche-go/psyche/train/dummy"
@@ -60,6 +59,7 @@ type trainCommand struct {
 
 	debugFlags   `embed:""`
 	trackerFlags `embed:""`
+	Telemetry    telemetry.Flags `embed:""`
 	evalFlags    `embed:""`
 	idleFlags    `embed:""`
 
@@ -81,7 +81,9 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 	if err := c.checkFlags(ctx); err != nil {
 		return usageError{err}
 	}
-	logger, logFile, err := c.open(t)
+	shown := newDisplay(c.Logs, t)
+	defer shown.close()
+	logger, logFile, err := c.open(t, shown)
 	if err != nil {
 		return err
 	}
@@ -99,6 +101,14 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 	if err != nil {
 		return err
 	}
+	seen, err := c.observe(ctx, key, logger)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, seen.close()) }()
+	logger, events := seen.logger, seen.events
+	shown.start(t, c.RunID, key.ID(), seen)
+	c.logTo = logger
 	library := c.load(c.Threads, logger)
 	if library != nil && !torch.Missing(library) {
 		return library
@@ -109,40 +119,16 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 			return err
 		}
 	}
-	seen, err := writeResults(c.WriteGradientsDir, logger)
+	written, err := writeResults(c.WriteGradientsDir, logger)
 	if err != nil {
 		return err
 	}
-	defer seen.close()
+	defer written.close()
 	uploads, err := c.openUploads(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.finishUploads(ctx, uploads)) }()
-	events, err := openEventLog(cmp.Or(c.EventsDir, c.CheckpointDir))
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, events.Close()) }()
-	board := metrics.New()
-	events.Watch(board.See)
-	stopMetrics, err := serveMetrics(ctx, c.MetricsLocalPort, board)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, stopMetrics()) }()
-	trackers, err := c.start(board, c.RunID+"-"+key.ID().Short(), map[string]any{
-		"run_id": c.RunID, "id": key.ID().String(), "micro_batch_size": c.MicroBatchSize, "data_parallelism": c.DataParallelism,
-	}, logger)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err := trackers.close(); err != nil { // it costs a training nothing, at its end neither
-			logger.Warn("end the trackers", "err", err)
-		}
-	}()
-
 	measuring, err := c.measure(ctx, c.hubFlags, events, logger)
 	if err != nil {
 		return err
@@ -153,6 +139,7 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeNetwork()) }()
+	shown.use(network)
 
 	if c.reports.dir, err = reportsDir(c.RunID, key.ID()); err != nil {
 		return err
@@ -164,7 +151,7 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 	}
 	defer func() { err = errors.Join(err, host.ended()) }()
 
-	trainers := &trainerFactory{command: c, key: key, logger: logger, host: host.key, devices: devices, events: events, board: board, seen: seen, library: library, measuring: measuring}
+	trainers := &trainerFactory{command: c, key: key, logger: logger, host: host.key, devices: devices, events: events, board: seen.board, seen: written, library: library, measuring: measuring}
 	defer func() { err = errors.Join(err, trainers.close()) }()
 	o := client.Options{
 		Key:        key,
@@ -219,17 +206,6 @@ func (c *trainCommand) key(logger *slog.Logger) (identity.Key, error) {
 	}
 	logger.Warn("no key given: this process uses a fresh one, and will be somebody else next time", "id", key.ID())
 	return key, nil
-}
-
-// openEventLog opens the event log in a folder; without one nothing is written.
-func openEventLog(dir string) (*event.Log, error) {
-	if dir == "" {
-		return event.Unwritten(), nil
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, fmt.Errorf("make events folder: %w", err)
-	}
-	return event.Open(filepath.Join(dir, "events.jsonl"))
 }
 
 // connect opens the peer-to-peer network of the run.

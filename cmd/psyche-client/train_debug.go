@@ -26,7 +26,7 @@ import (
 
 // debugFlags let a client write down what it sees and computes.
 type debugFlags struct {
-	Logs     logFormat  `aliases:"log" default:"console" placeholder:"FORMAT" help:"How to log to standard error: console, json or none; tui: as console, there is no display (${default})."`
+	Logs     logFormat  `aliases:"log" default:"console" placeholder:"FORMAT" help:"How to log to standard error: console, json or none. tui, or tui-and-console: draw what happens, with the last warnings, if there is a terminal for that, else as console; --write-log has the rest (${default})."`
 	LogLevel slog.Level `default:"info" help:"Least level that is logged: debug, info, warn or error."`
 	WriteLog string     `type:"path" placeholder:"FILE" help:"Log to this file as well, which is appended to."`
 
@@ -36,13 +36,15 @@ type debugFlags struct {
 	OptimStatsSteps   uint32 `placeholder:"N" help:"Every N steps, write to the event log how much of gradient and momentum is in each tensor; 0: never."`
 }
 
-// open returns the logger, and what closes its file.
-func (f debugFlags) open(t terminal) (*slog.Logger, io.Closer, error) {
+// open returns the logger, and what closes its file. A display takes the place of the terminal.
+func (f debugFlags) open(t terminal, shown *display) (*slog.Logger, io.Closer, error) {
 	var all []slog.Handler
-	switch f.Logs {
-	case "json":
+	switch {
+	case shown != nil:
+		all = append(all, shown.handler())
+	case f.Logs == "json":
 		all = append(all, slog.NewJSONHandler(t.Err, &slog.HandlerOptions{Level: f.LogLevel}))
-	case "none":
+	case f.Logs == "none":
 	default:
 		all = append(all, tint.NewTextHandler(t.Err, &tint.Options{Level: f.LogLevel, TimeFormat: "15:04:05.000", NoColor: true}))
 	}

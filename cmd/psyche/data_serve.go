@@ -3,11 +3,13 @@ package main
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,6 +17,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/psyche-go/psyche/backend"
+	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/event"
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/server"
 )
@@ -26,6 +30,7 @@ type dataServe struct {
 	ListenAddr  string `required:"" placeholder:"HOST:PORT" help:"Address to serve on. Clients connect to the one that the run's data_location names."`
 	Keypair     string `type:"path" placeholder:"FILE" help:"Key file of this server: solana-keygen JSON or 32 raw bytes. Without it the key comes from RAW_IDENTITY_SECRET_KEY; without that, a fresh one is used, which clients do not know again."`
 	HTTPAddr    string `name:"http-addr" placeholder:"HOST:PORT" help:"Address of an HTTP server with /healthz and /metrics, which anybody may read. Without it there is none."`
+	EventsDir   string `type:"path" placeholder:"DIR" help:"Folder for the event log, events.jsonl: states of the run, and every request that was answered. Without it there is none."`
 	sourceFlags `embed:""`
 	logFlags    `embed:""`
 }
@@ -48,6 +53,11 @@ func (c dataServe) Run(ctx context.Context, to console) (err error) {
 	if err != nil {
 		return err
 	}
+	events, err := c.openEvents(key)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.endEvents(events, err)) }()
 	if _, _, err := net.SplitHostPort(c.ListenAddr); err != nil {
 		return fmt.Errorf("--listen-addr %q: want host:port: %w", c.ListenAddr, err)
 	}
@@ -65,15 +75,22 @@ func (c dataServe) Run(ctx context.Context, to console) (err error) {
 	if err := checkSeqLen(c.DataConfig, from, first.State.Model.MaxSeqLen); err != nil {
 		return err
 	}
-	service, err := c.begin(ctx, from, c.ListenAddr, c.RunID, key, logger)
+	service, err := c.begin(ctx, from, c.ListenAddr, c.RunID, key, events, logger)
 	if err != nil {
 		return fmt.Errorf("serve data: %w", err)
 	}
 	stopHTTP, err := c.serveHTTP(ctx, service, logger)
 	if err == nil {
-		service.Update(first.State)
+		states := &runEvents{log: events}
+		see := func(state *coordinator.State) {
+			service.Update(state)
+			if err := states.see(state); err != nil {
+				logger.Error("write event", "err", err)
+			}
+		}
+		see(first.State)
 		for update := range host.Updates() {
-			service.Update(update.State)
+			see(update.State)
 		}
 		stopHTTP()
 		err = host.Err()
@@ -86,6 +103,30 @@ func (c dataServe) Run(ctx context.Context, to console) (err error) {
 		return nil
 	}
 	return err
+}
+
+// openEvents begins the event log; nil without a folder for it.
+func (c dataServe) openEvents(key identity.Key) (*event.Log, error) {
+	if c.EventsDir == "" {
+		return nil, nil
+	}
+	if err := os.MkdirAll(c.EventsDir, 0o755); err != nil {
+		return nil, fmt.Errorf("--events-dir: %w", err)
+	}
+	events, err := event.Open(filepath.Join(c.EventsDir, "events.jsonl"))
+	if err != nil {
+		return nil, fmt.Errorf("--events-dir: %w", err)
+	}
+	return events, events.Append(event.Started{Role: "data server", ID: key.ID().String(), RunID: c.RunID, PID: os.Getpid()})
+}
+
+// endEvents ends the event log, with what ended the server if that was an error.
+func (c dataServe) endEvents(events *event.Log, why error) error {
+	var err error
+	if why != nil {
+		err = events.Append(event.Failed{Error: why.Error()})
+	}
+	return errors.Join(err, events.Close())
 }
 
 // first waits for the state of the run.

@@ -14,6 +14,7 @@ import (
 	"github.com/psyche-go/psyche/data"
 	"github.com/psyche-go/psyche/data/serve"
 	"github.com/psyche-go/psyche/data/web"
+	"github.com/psyche-go/psyche/event"
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/objstore"
 	"github.com/psyche-go/psyche/objstore/gcs"
@@ -33,8 +34,8 @@ type dataService struct {
 	serving sync.WaitGroup
 }
 
-// begin opens the data and serves it at an address until stop.
-func (f sourceFlags) begin(ctx context.Context, from config.DataServer, address, runID string, key identity.Key, logger *slog.Logger) (*dataService, error) {
+// begin opens the data and serves it at an address until stop. The event log gets the answers.
+func (f sourceFlags) begin(ctx context.Context, from config.DataServer, address, runID string, key identity.Key, events *event.Log, logger *slog.Logger) (*dataService, error) {
 	listener, err := server.Listen(ctx, address)
 	if err != nil {
 		return nil, err
@@ -49,13 +50,27 @@ func (f sourceFlags) begin(ctx context.Context, from config.DataServer, address,
 		},
 	})
 	if err == nil {
-		d.Server, err = serve.New(serve.Options{Key: key, RunID: runID, Source: d.source, SeqLen: int(from.SeqLen), Logger: logger})
+		d.Server, err = serve.New(serve.Options{
+			Key: key, RunID: runID, Source: d.source, SeqLen: int(from.SeqLen), Logger: logger, Answered: answerEvents(events, logger),
+		})
 	}
 	if err != nil {
 		return nil, errors.Join(err, listener.Close(), d.stop())
 	}
 	d.serving.Go(func() { d.Run(ctx, listener) })
 	return d, nil
+}
+
+// answerEvents writes what became of requests to an event log.
+func answerEvents(events *event.Log, logger *slog.Logger) func(serve.Answer) {
+	return func(a serve.Answer) {
+		err := events.Append(event.Served{
+			To: a.To.String(), Request: a.Kind, Batch: event.Batch{a.Batch.Start, a.Batch.End}, Bytes: a.Bytes, Seconds: a.Took.Seconds(), Denied: a.Denied,
+		})
+		if err != nil {
+			logger.Error("write event", "err", err)
+		}
+	}
 }
 
 // stop ends the server and closes its data.
@@ -101,7 +116,7 @@ func loadServedData(state string, model config.Model, file string) (config.DataS
 
 // serveData lets the host serve data as well, if --data-config says so. What it returns
 // ends that.
-func (c serverRun) serveData(ctx context.Context, runs []config.Run, o *server.Options) (func() error, error) {
+func (c serverRun) serveData(ctx context.Context, runs []config.Run, o *server.Options, events *stateEvents) (func() error, error) {
 	if c.DataConfig == "" {
 		if c.DataAddr != "" {
 			return nil, usagef("--data-addr is given, but no --data-config that says what to serve there")
@@ -129,7 +144,7 @@ func (c serverRun) serveData(ctx context.Context, runs []config.Run, o *server.O
 	if at.Key != "" && at.Key != o.Key.ID().String() {
 		return nil, configError{fmt.Errorf("%s: clients want the data server to have the key %s, this server has %s; correct the data location, or give it that key in --save-state-dir", c.State[0], at.Key, o.Key.ID())}
 	}
-	service, err := c.begin(ctx, from, address, runs[0].RunID, o.Key, o.Logger)
+	service, err := c.begin(ctx, from, address, runs[0].RunID, o.Key, events.mainLog(), o.Logger)
 	if err != nil {
 		return nil, fmt.Errorf("serve data: %w", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 
+	"github.com/charmbracelet/x/term"
 	"github.com/lmittmann/tint"
 )
 
@@ -33,6 +34,5 @@ func isTerminal(to io.Writer) bool {
 	if !ok {
 		return false
 	}
-	info, err := file.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
+	return term.IsTerminal(file.Fd())
 }

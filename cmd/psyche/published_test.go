@@ -14,6 +14,7 @@ import (
 	"github.com/psyche-go/psyche/cmd/internal/published"
 	"github.com/psyche-go/psyche/cmd/internal/published/publishedtest"
 	"github.com/psyche-go/psyche/server"
+	"github.com/psyche-go/psyche/tracker/otlp/otlptest"
 )
 
 // TestPublishedCommandLines parses what docs/command-lines.md promises of this program.
@@ -44,6 +45,13 @@ func TestPublishedCommandLines(t *testing.T) {
 	}
 }
 
+// TestPublishedItems looks whether the tests that docs/published.md names are there.
+func TestPublishedItems(t *testing.T) {
+	if shown := publishedtest.Items(t, "../.."); shown < 20 {
+		t.Errorf("%d rows name a test", shown)
+	}
+}
+
 // serveBriefly runs the server with further flags for a moment and returns its log.
 func serveBriefly(t *testing.T, flags ...string) string {
 	t.Helper()
@@ -69,12 +77,8 @@ func TestServerTakesPublishedFlags(t *testing.T) {
 	if log := serveBriefly(t, "-s", port); !strings.Contains(log, "127.0.0.1:"+port) {
 		t.Errorf("no port %s in\n%s", port, log)
 	}
-	const idle = "a flag changes nothing here"
-	for flags, says := range map[string]bool{
-		"--tui": true, "--tui true": true, "--tui false": false, "--no-tui": false, "--withdraw-on-disconnect false": false,
-		"--oltp-metrics-url http://127.0.0.1:1": true,
-	} {
-		if log := serveBriefly(t, strings.Fields(flags)...); strings.Contains(log, idle) != says {
+	for _, flags := range []string{"--tui", "--tui true", "--tui false", "--no-tui", "--withdraw-on-disconnect false"} {
+		if log := serveBriefly(t, strings.Fields(flags)...); !strings.Contains(log, "server is listening") { // here is no terminal
 			t.Errorf("%s: got\n%s", flags, log)
 		}
 	}
@@ -99,6 +103,31 @@ func TestServerTakesPublishedFlags(t *testing.T) {
 		var errs strings.Builder
 		args := append([]string{"server", "run", "--state", "../../config/testdata/server.toml"}, strings.Fields(flags)...)
 		if code := run(t.Context(), args, console{io.Discard, &errs}); code != exitUsage || !strings.Contains(errs.String(), want) {
+			t.Errorf("%s: exit code %d, %s", flags, code, errs.String())
+		}
+	}
+}
+
+// TestServerSends has a server's figures, logs and traces go to a collector.
+func TestServerSends(t *testing.T) {
+	c := otlptest.Start(t)
+	serveBriefly(t, "--oltp-metrics-url", c.URL+"/v1/metrics", "--oltp-tracing-url", c.URL+"/v1/traces", "--oltp-logs-url", c.URL+"/v1/logs", "--oltp-auth-header", "secret")
+	if f := c.Figures(); f["go_goroutines"] == 0 || len(f) < 20 {
+		t.Errorf("figures %v", f)
+	}
+	if lines := c.Lines(); !slices.ContainsFunc(lines, func(l otlptest.Line) bool { return l.Text == "server is listening" }) {
+		t.Errorf("lines %v", lines)
+	}
+	if spans := c.Spans(); len(spans) != 1 || spans[0].Name != "WaitingForMembers" {
+		t.Errorf("spans %v", spans)
+	}
+	if labels := c.Labels(); labels["service.name"] != "psyche-server" || c.Header() != "secret" {
+		t.Errorf("labels %v, Authorization %q", labels, c.Header())
+	}
+	for _, flags := range []string{"--oltp-logs-url h:1", "--oltp-metrics-url h:1", "--oltp-tracing-url h:1", "--oltp-report-interval 0"} {
+		var errs strings.Builder
+		args := append([]string{"server", "run", "--state", "../../config/testdata/server.toml", "--server-addr", "127.0.0.1"}, strings.Fields(flags)...)
+		if code := run(t.Context(), args, console{io.Discard, &errs}); code != exitUsage || !strings.Contains(errs.String(), strings.Fields(flags)[0]) {
 			t.Errorf("%s: exit code %d, %s", flags, code, errs.String())
 		}
 	}

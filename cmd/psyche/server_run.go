@@ -7,18 +7,15 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/url"
-	"os"
-	"path/filepath"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/psyche-go/psyche/cmd/internal/telemetry"
 	"github.com/psyche-go/psyche/config"
-	"github.com/psyche-go/psyche/coordinator"
-	"github.com/psyche-go/psyche/event"
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/server"
 )
@@ -37,18 +34,19 @@ type serverRun struct {
 	MainAuthority        string `placeholder:"KEY" help:"Key in base58 that configures, pauses and closes the runs of --state. Default: the host's own key."`
 	resumeFlags          `embed:""`
 	authorityFlags       `embed:""`
-	AllowCreate          string        `default:"host" placeholder:"none|host|KEY,…|anyone" help:"Who may begin runs with psyche run create: nobody; the host's own key and --main-authority; these keys; anyone (${default})."`
-	MaxRuns              int           `default:"64" help:"Runs that are not closed, at most (${default})."`
-	MaxStrangers         int           `default:"512" help:"Connections of keys that have no part in a run, at most, and as many that only watch; members and keys with an office always find a place (${default})."`
-	MaxSeatsPerNetwork   int           `default:"16" help:"Clients of one network, /24 of IPv4 or /48 of IPv6, that may take part in a run, at most; private networks are not bounded. 0: no network is (${default})."`
-	MaxLogRate           float64       `default:"8" placeholder:"RATE" help:"MiB per second of the line that those who fetch the logs of runs may take, together (${default})."`
-	WithdrawOnDisconnect bool          `default:"true" negatable:"" help:"Withdraw clients whose connection ended."`
-	WithdrawGrace        time.Duration `default:"5s" help:"How long a connection may be gone before its client is withdrawn (${default})."`
-	RestartGrace         time.Duration `default:"15s" help:"The same after a start of the server, in which no round ends until all are back; at least --withdraw-grace (${default})."`
-	InitWarmupTime       float64       `placeholder:"SECONDS" help:"Longest Warmup of the run of --state, in place of warmup_time in the file; 0: as the file says."`
-	EventsDir            string        `placeholder:"DIR" help:"Folder for the typed event logs: events.jsonl of the one run of --state, RUN.jsonl of every other. Default: --save-state-dir."`
+	AllowCreate          string          `default:"host" placeholder:"none|host|KEY,…|anyone" help:"Who may begin runs with psyche run create: nobody; the host's own key and --main-authority; these keys; anyone (${default})."`
+	MaxRuns              int             `default:"64" help:"Runs that are not closed, at most (${default})."`
+	MaxStrangers         int             `default:"512" help:"Connections of keys that have no part in a run, at most, and as many that only watch; members and keys with an office always find a place (${default})."`
+	MaxSeatsPerNetwork   int             `default:"16" help:"Clients of one network, /24 of IPv4 or /48 of IPv6, that may take part in a run, at most; private networks are not bounded. 0: no network is (${default})."`
+	MaxLogRate           float64         `default:"8" placeholder:"RATE" help:"MiB per second of the line that those who fetch the logs of runs may take, together (${default})."`
+	WithdrawOnDisconnect bool            `default:"true" negatable:"" help:"Withdraw clients whose connection ended."`
+	WithdrawGrace        time.Duration   `default:"5s" help:"How long a connection may be gone before its client is withdrawn (${default})."`
+	RestartGrace         time.Duration   `default:"15s" help:"The same after a start of the server, in which no round ends until all are back; at least --withdraw-grace (${default})."`
+	InitWarmupTime       float64         `placeholder:"SECONDS" help:"Longest Warmup of the run of --state, in place of warmup_time in the file; 0: as the file says."`
+	EventsDir            string          `placeholder:"DIR" help:"Folder for the typed event logs: events.jsonl of the one run of --state, RUN.jsonl of every other. Default: --save-state-dir."`
+	Telemetry            telemetry.Flags `embed:""`
+	Tui                  bool            `negatable:"" help:"Draw the runs, with the log, if there is a terminal for that; a key pauses a run."`
 	logFlags             `embed:""`
-	serverIdleFlags      `embed:""`
 }
 
 // Run hosts the runs until a signal comes.
@@ -90,14 +88,25 @@ func (c serverRun) Run(ctx context.Context, to console) error {
 	case !(c.MaxLogRate > 0) || c.MaxLogRate > 1<<20:
 		return usagef("--max-log-rate is %v: want MiB per second, more than 0", c.MaxLogRate)
 	}
-	logger := c.logger(to.err)
-	c.warn(logger)
+	shown := c.newDisplay(to)
+	defer shown.close()
+	logger := c.loggerFor(shown, to)
 	for i, run := range runs {
 		for _, warning := range run.Warnings {
 			logger.Warn(warning, "file", c.State[i])
 		}
 	}
+	sent, err := c.Telemetry.Start(ctx, "psyche-server", map[string]string{"server.address": c.ServerAddr}, logger, c.LogLevel)
+	if err != nil {
+		return usageError{err}
+	}
+	defer sent.Close()
+	logger = sent.Logger()
 	events := &stateEvents{dir: cmp.Or(c.EventsDir, c.SaveStateDir), logger: logger, logs: make(map[string]*runEvents)}
+	if c.Telemetry.OltpTracingURL != "" {
+		events.watch = sent.Watch
+	}
+	events.watch = shown.watch(events.watch)
 	if len(runs) == 1 {
 		events.main = runs[0].RunID
 	}
@@ -110,6 +119,10 @@ func (c serverRun) Run(ctx context.Context, to console) error {
 	}
 	o := c.options(max(c.ServerPort, last), logger, events)
 	o.Create = create
+	o.Registry = prometheus.NewRegistry()
+	if err := sent.Gathered(ctx, o.Registry); err != nil {
+		return errors.Join(usageError{err}, events.close())
+	}
 	for _, run := range runs {
 		genesis, err := c.genesis(run, main)
 		if err != nil {
@@ -122,10 +135,11 @@ func (c serverRun) Run(ctx context.Context, to console) error {
 	if err != nil {
 		return errors.Join(err, events.close())
 	}
-	stopData, err := c.serveData(ctx, runs, &o)
+	stopData, err := c.serveData(ctx, runs, &o, events)
 	if err != nil {
 		return errors.Join(err, events.close())
 	}
+	shown.start(ctx, c, &o)
 	err = c.explainTakenPort(last, server.Run(ctx, o))
 	if closeErr := errors.Join(stopData(), events.close()); err == nil {
 		err = closeErr
@@ -219,126 +233,4 @@ func (c serverRun) options(port uint16, logger *slog.Logger, events *stateEvents
 			}
 		},
 	}
-}
-
-// stateEvents writes the states of runs to event logs, one for each run. The server calls
-// add and addCommit one at a time.
-type stateEvents struct {
-	dir    string // empty: nothing is written
-	main   string // run whose log is events.jsonl
-	logger *slog.Logger
-	logs   map[string]*runEvents
-}
-
-// runEvents is the event log of one run.
-type runEvents struct {
-	log  *event.Log
-	last event.State
-}
-
-// prepare makes the folder, and opens the log of the main run, to fail early.
-func (e *stateEvents) prepare() error {
-	if e.dir == "" {
-		return nil
-	}
-	if err := os.MkdirAll(e.dir, 0o755); err != nil {
-		return fmt.Errorf("make events folder: %w", err)
-	}
-	if e.main == "" {
-		return nil
-	}
-	_, err := e.open(e.main)
-	return err
-}
-
-// open opens the log of a run.
-func (e *stateEvents) open(runID string) (*runEvents, error) {
-	name := url.PathEscape(runID) + ".jsonl"
-	switch runID {
-	case e.main:
-		name = "events.jsonl"
-	case "events": // somebody may begin a run of that name
-		name = "%65vents.jsonl"
-	}
-	log, err := event.Open(filepath.Join(e.dir, name))
-	if err != nil {
-		return nil, err
-	}
-	e.logs[runID] = &runEvents{log: log}
-	return e.logs[runID], nil
-}
-
-func (e *stateEvents) close() error {
-	var err error
-	for _, run := range e.logs {
-		err = errors.Join(err, run.log.Close())
-	}
-	return err
-}
-
-func (e *stateEvents) add(state *coordinator.State) {
-	if e.dir == "" {
-		return
-	}
-	run, known := e.logs[state.RunID]
-	if !known {
-		var err error
-		if run, err = e.open(state.RunID); err != nil {
-			e.logger.Error("open event log", "run", state.RunID, "err", err)
-			run = &runEvents{}
-			e.logs[state.RunID] = run // and do not try again
-		}
-	}
-	if run.last.RunState == "" {
-		e.append(run, event.Started{Role: "server", ID: identity.ID(state.Host).String(), RunID: state.RunID, PID: os.Getpid()})
-	}
-	if next := stateEvent(state); !reflect.DeepEqual(next, run.last) {
-		run.last = next
-		e.append(run, next)
-	}
-}
-
-// addCommit writes what the journal of a run took while a round ran.
-func (e *stateEvents) addCommit(happened server.Event) {
-	run, known := e.logs[happened.RunID]
-	inRound := happened.RunState == coordinator.RoundTrain || happened.RunState == coordinator.RoundWitness
-	if happened.Kind != server.EventCommitted || !known || !inRound {
-		return
-	}
-	e.append(run, event.Span{Step: happened.Step, Part: event.SpanCommit, Seconds: happened.Took.Seconds()})
-}
-
-func (e *stateEvents) append(run *runEvents, body event.Body) {
-	if err := run.log.Append(body); err != nil {
-		e.logger.Error("write event", "err", err)
-	}
-}
-
-// stateEvent returns a state as the event log has it.
-func stateEvent(state *coordinator.State) event.State {
-	out := event.State{
-		RunState: state.RunState.String(),
-		Epoch:    state.Progress.Epoch,
-		Step:     state.Progress.Step,
-		Members:  []string{},
-		Pending:  len(state.Pending),
-		Elected:  []string{},
-		Ready:    len(state.Epoch.Ready),
-	}
-	for _, client := range state.Epoch.Clients {
-		if client.State == coordinator.Healthy {
-			out.Members = append(out.Members, identity.ID(client.ID).String())
-		}
-	}
-	if round := state.CurrentRound(); round != nil {
-		for _, member := range round.ElectedWitnesses(state.Config) {
-			out.Elected = append(out.Elected, identity.ID(round.Members[member]).String())
-		}
-		out.Witnesses, out.Quorum = len(round.Witnesses), int(round.WitnessesNeeded)
-		out.BatchSize, out.DataIndex = round.BatchSize, round.DataIndex
-	}
-	if checkpoint := state.Model.Checkpoint; checkpoint.Digest != ([32]byte{}) {
-		out.Digest = fmt.Sprintf("%x", checkpoint.Digest)
-	}
-	return out
 }

@@ -19,10 +19,12 @@ func (c *connection) answer(ctx context.Context, request message.Request) error 
 		kind = "fingerprint"
 	}
 	err := c.await(ctx, func() decision { return c.server.run.grant(coordinator.ClientID(c.id), request) })
+	bytes := 0
 	if err == nil {
-		err = c.deliver(ctx, request)
+		bytes, err = c.deliver(ctx, request)
 	}
 	if err == nil {
+		c.server.tell(Answer{To: c.id, Kind: kind, Batch: request.Batch, Bytes: bytes, Took: time.Since(begun)})
 		c.server.metrics.requests.WithLabelValues(kind, "served").Inc()
 		c.server.metrics.seconds.Observe(time.Since(begun).Seconds())
 		return nil
@@ -34,6 +36,7 @@ func (c *connection) answer(ctx context.Context, request message.Request) error 
 	}
 	if c.server.noise.Allow() {
 		c.logger.Warn("denied a request", "kind", kind, "batch", request.Batch, "reason", refused.Reason)
+		c.server.tell(Answer{To: c.id, Kind: kind, Batch: request.Batch, Took: time.Since(begun), Denied: refused.Reason})
 	}
 	if err := c.boundWrite(ctx, 0); err != nil {
 		return err
@@ -47,31 +50,40 @@ func (c *connection) boundWrite(ctx context.Context, bytes int) error {
 	return c.conn.BoundWrites(ctx, o.WriteTimeout+time.Duration(bytes)*time.Second/time.Duration(o.MinBytesPerSecond))
 }
 
-// deliver sends what was asked for, piece by piece.
-func (c *connection) deliver(ctx context.Context, request message.Request) error {
+// tell hands an answer on to whoever keeps them.
+func (s *Server) tell(a Answer) {
+	if s.options.Answered != nil {
+		s.options.Answered(a)
+	}
+}
+
+// deliver sends what was asked for, piece by piece, and returns how many bytes that are.
+func (c *connection) deliver(ctx context.Context, request message.Request) (sent int, err error) {
 	piece := max(1, pieceTokens/uint64(c.server.options.SeqLen+1))
 	for start := request.Batch.Start; start < request.Batch.End; {
 		end := start + min(piece, request.Batch.End-start)
 		batch, err := c.server.read(ctx, assign.BatchID{Start: start, End: end})
 		if err != nil {
-			return err
+			return sent, err
 		}
 		if request.Kind == message.Fingerprint {
 			if err := c.boundWrite(ctx, 0); err != nil {
-				return err
+				return sent, err
 			}
-			return c.send(message.TypeFingerprint, message.Hash{Number: request.Number, Hash: data.Fingerprint(batch, 0)}.AppendTo(nil))
+			return sent, c.send(message.TypeFingerprint, message.Hash{Number: request.Number, Hash: data.Fingerprint(batch, 0)}.AppendTo(nil))
 		}
-		if err := c.sendPiece(ctx, request.Number, batch); err != nil {
-			return err
+		bytes, err := c.sendPiece(ctx, request.Number, batch)
+		sent += bytes
+		if err != nil {
+			return sent, err
 		}
 		start = end
 	}
-	return nil
+	return sent, nil
 }
 
-// sendPiece sends a part of a batch.
-func (c *connection) sendPiece(ctx context.Context, number uint32, batch data.Batch) error {
+// sendPiece sends a part of a batch, and returns how many bytes of it.
+func (c *connection) sendPiece(ctx context.Context, number uint32, batch data.Batch) (sent int, err error) {
 	size := 0
 	for _, column := range [][][]int32{batch.Sequences, batch.Labels, batch.Positions} {
 		for _, values := range column {
@@ -79,7 +91,7 @@ func (c *connection) sendPiece(ctx context.Context, number uint32, batch data.Ba
 		}
 	}
 	if err := c.boundWrite(ctx, size); err != nil {
-		return err
+		return 0, err
 	}
 	for i, sequence := range batch.Sequences {
 		s := message.Sample{Number: number, Index: batch.ID.Start + uint64(i), Tokens: sequence}
@@ -91,12 +103,13 @@ func (c *connection) sendPiece(ctx context.Context, number uint32, batch data.Ba
 		}
 		payload := s.AppendTo(nil)
 		if err := c.put(message.TypeSample, payload); err != nil {
-			return err
+			return sent, err
 		}
+		sent += len(payload)
 		c.server.metrics.bytes.Add(float64(len(payload)))
 	}
 	c.server.metrics.sequences.Add(float64(len(batch.Sequences)))
-	return c.writer.Flush()
+	return sent, c.writer.Flush()
 }
 
 // read reads from the source, for few clients at a time.

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/psyche-go/psyche/assign"
 	"github.com/psyche-go/psyche/backend/tcp/secure"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/data"
@@ -55,6 +56,20 @@ type Options struct {
 
 	Random io.Reader    // of challenges; nil: the system's
 	Logger *slog.Logger // nil: silent
+
+	// Answered is told of every request that was served, and of those that were denied as far
+	// as they are logged. It is called concurrently and must not wait. May be nil.
+	Answered func(Answer)
+}
+
+// Answer is what became of a request.
+type Answer struct {
+	To     identity.ID
+	Kind   string // "samples" or "fingerprint"
+	Batch  assign.BatchID
+	Bytes  int // of the sequences that were sent
+	Took   time.Duration
+	Denied string // why; empty: it was served
 }
 
 // Server serves one run's data. Its methods may be called concurrently.

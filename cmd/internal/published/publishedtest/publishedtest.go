@@ -1,5 +1,5 @@
 // Package publishedtest reads the command lines that docs/command-lines.md promises, for the
-// tests of both programs.
+// tests of both programs, and looks at the items of docs/published.md.
 package publishedtest
 
 import (
@@ -63,6 +63,30 @@ func Lines(t *testing.T, root string) []Line {
 		t.Fatalf("%d command lines found, want %d at least", len(lines), least)
 	}
 	return lines
+}
+
+// named finds the test that a row of a table ends with.
+var named = regexp.MustCompile(`\| (Test\w+) \|$`)
+
+// Items fails the test when a row of root/docs/published.md names a test that no package has,
+// and returns how many name one.
+func Items(t *testing.T, root string) (shown int) {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join(root, "docs", "published.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := allTests(t, root)
+	for row := range strings.SplitSeq(string(page), "\n") {
+		found := named.FindStringSubmatch(row)
+		if found == nil {
+			continue
+		}
+		if shown++; !tests[found[1]] {
+			t.Errorf("no package has the test of the row\n%s", row)
+		}
+	}
+	return shown
 }
 
 // allTests returns the names of all tests below a folder.

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/psyche-go/psyche/event"
+)
+
+// openEventLog opens the event log in a folder; without one nothing is written.
+func openEventLog(dir string) (*event.Log, error) {
+	if dir == "" {
+		return event.Unwritten(), nil
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("make events folder: %w", err)
+	}
+	return event.Open(filepath.Join(dir, "events.jsonl"))
+}
+
+// beginEventLog opens the event log of a process that takes part in no run.
+func beginEventLog(dir, role string) (*event.Log, error) {
+	events, err := openEventLog(dir)
+	if err != nil {
+		return nil, err
+	}
+	return events, events.Append(event.Started{Role: role, PID: os.Getpid()})
+}
+
+// endEventLog closes an event log, after what ended the process if that was an error.
+func endEventLog(events *event.Log, why error) error {
+	var err error
+	if why != nil {
+		err = events.Append(event.Failed{Error: why.Error()})
+	}
+	return errors.Join(err, events.Close())
+}

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/charmbracelet/x/term"
+
+	"github.com/psyche-go/psyche/client/p2pnet"
+	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/tui"
+)
+
+// display is what --logs tui draws, where there is a terminal.
+type display struct {
+	*tui.Client
+	network atomic.Pointer[p2pnet.Network] // nil until there is one
+	pressed atomic.Bool                    // Ctrl-C was
+	errors  io.Writer
+}
+
+// newDisplay makes the display that the flags ask for; nil where they ask for none, or there is no
+// terminal to draw on.
+func newDisplay(logs logFormat, t terminal) *display {
+	if !logs.drawn() || !isTerminal(os.Stdin) || !isTerminal(t.Out) {
+		return nil
+	}
+	return &display{Client: tui.NewClient(), errors: t.Err}
+}
+
+func isTerminal(stream any) bool {
+	file, ok := stream.(*os.File)
+	return ok && term.IsTerminal(file.Fd())
+}
+
+// handler shows warnings in the display, not beside it.
+func (d *display) handler() slog.Handler { return d.Client.Handler(slog.LevelWarn) }
+
+// start draws from now on.
+func (d *display) start(t terminal, runID string, id identity.ID, o *observed) {
+	if d == nil {
+		return
+	}
+	o.events.Watch(d.See)
+	d.Start(os.Stdin, t.Out, tui.ClientOptions{RunID: runID, ID: id.String(), Interrupt: d.interrupt, Figures: o.board.Values, Peers: d.peers})
+}
+
+// use lets the display show the peers of a network.
+func (d *display) use(network *p2pnet.Network) {
+	if d != nil {
+		d.network.Store(network)
+	}
+}
+
+func (d *display) peers() []tui.Peer {
+	network := d.network.Load()
+	if network == nil {
+		return nil
+	}
+	var peers []tui.Peer
+	for _, one := range network.Traffic() {
+		peers = append(peers, tui.Peer{ID: one.ID.String(), Sent: one.Sent, Received: one.Received, Relayed: one.Relayed})
+	}
+	return peers
+}
+
+// close gives the terminal back and leaves the last warnings there.
+func (d *display) close() {
+	if d == nil {
+		return
+	}
+	d.Close()
+	for _, line := range d.Warnings() {
+		_, _ = fmt.Fprintf(d.errors, "%s %s %s\n", line.At.Format(time.TimeOnly), line.Level, line.Text)
+	}
+}
+
+// interrupt is what Ctrl-C does. The second one may end the process at once, so the terminal is
+// given back before.
+func (d *display) interrupt() {
+	if !d.pressed.Swap(true) {
+		interruptSelf()
+		return
+	}
+	go func() {
+		d.Close()
+		interruptSelf()
+	}()
+}
+
+// interruptSelf does what Ctrl-C does, which a terminal that is drawn on does not.
+func interruptSelf() {
+	if self, err := os.FindProcess(os.Getpid()); err == nil {
+		_ = self.Signal(os.Interrupt)
+	}
+}

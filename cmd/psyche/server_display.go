@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/psyche-go/psyche/event"
+	"github.com/psyche-go/psyche/server"
+	"github.com/psyche-go/psyche/tui"
+)
+
+// serverDisplay is what --tui draws, where there is a terminal.
+type serverDisplay struct {
+	*tui.Server
+	address atomic.Pointer[net.TCPAddr] // where clients can connect; nil: not yet
+	pressed atomic.Bool                 // Ctrl-C was
+	to      console
+}
+
+// newDisplay makes the display; nil where it is not asked for, or there is no terminal.
+func (c serverRun) newDisplay(to console) *serverDisplay {
+	if !c.Tui || !isTerminal(to.out) || !isTerminal(os.Stdin) {
+		return nil
+	}
+	return &serverDisplay{Server: tui.NewServer(), to: to}
+}
+
+// loggerFor returns the process's logger: a display takes the place of the terminal.
+func (c serverRun) loggerFor(shown *serverDisplay, to console) *slog.Logger {
+	if shown == nil {
+		return c.logger(to.err)
+	}
+	return slog.New(shown.Handler(c.LogLevel))
+}
+
+// watch adds the display to those who are told of every event log.
+func (d *serverDisplay) watch(others func(string, *event.Log)) func(string, *event.Log) {
+	if d == nil {
+		return others
+	}
+	return func(runID string, log *event.Log) {
+		d.Watch(runID, log)
+		if others != nil {
+			others(runID, log)
+		}
+	}
+}
+
+// start draws from now on.
+func (d *serverDisplay) start(ctx context.Context, c serverRun, o *server.Options) {
+	if d == nil {
+		return
+	}
+	ready, registry := o.Ready, o.Registry
+	o.Ready = func(address net.Addr) {
+		ready(address)
+		if at, ok := address.(*net.TCPAddr); ok {
+			d.address.Store(at)
+		}
+		d.SetTitle(address.String())
+	}
+	options := tui.ServerOptions{Interrupt: d.interrupt, Journals: func() map[string]uint64 { return journals(registry) }}
+	if c.SaveStateDir != "" { // else nobody else can have the host's key
+		options.Pause = func(runID string, paused bool) error { return d.pause(ctx, c.SaveStateDir, runID, paused) }
+	}
+	d.Start(os.Stdin, d.to.out, options)
+}
+
+// pause signs with the host's key, as psyche run set-paused does.
+func (d *serverDisplay) pause(ctx context.Context, dir, runID string, paused bool) error {
+	at := d.address.Load()
+	if at == nil {
+		return fmt.Errorf("the server is not listening yet")
+	}
+	key, err := server.HostKey(dir, rand.Reader)
+	if err != nil {
+		return err
+	}
+	ip := at.IP
+	if ip.IsUnspecified() {
+		ip = net.IPv4(127, 0, 0, 1)
+	}
+	command := runSetPaused{Paused: strconv.FormatBool(paused)}
+	command.RunID, command.Keypair = runID, filepath.Join(dir, server.HostKeyFile)
+	command.ServerAddr, command.ServerKey = net.JoinHostPort(ip.String(), strconv.Itoa(at.Port)), key.ID().String()
+	return command.Run(ctx, console{io.Discard, io.Discard})
+}
+
+// journals returns the sizes of journals that /metrics has.
+func journals(from prometheus.Gatherer) map[string]uint64 {
+	families, err := from.Gather()
+	if err != nil {
+		return nil
+	}
+	sizes := map[string]uint64{}
+	for _, family := range families {
+		if family.GetName() != "psyche_server_run_journal_bytes" {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			for _, label := range m.GetLabel() {
+				if label.GetName() == "run" {
+					sizes[label.GetValue()] = uint64(m.GetGauge().GetValue())
+				}
+			}
+		}
+	}
+	return sizes
+}
+
+// interrupt is what Ctrl-C does. The second one may end the process at once, so the terminal is
+// given back before.
+func (d *serverDisplay) interrupt() {
+	if !d.pressed.Swap(true) {
+		interruptSelf()
+		return
+	}
+	go func() {
+		d.Close()
+		interruptSelf()
+	}()
+}
+
+// interruptSelf does what Ctrl-C does, which a terminal that is drawn on does not.
+func interruptSelf() {
+	if self, err := os.FindProcess(os.Getpid()); err == nil {
+		_ = self.Signal(os.Interrupt)
+	}
+}
+
+// close gives the terminal back and leaves the last lines of the log there.
+func (d *serverDisplay) close() {
+	if d == nil {
+		return
+	}
+	d.Close()
+	for _, line := range d.Lines() {
+		_, _ = fmt.Fprintf(d.to.err, "%s %s %s\n", line.At.Format(time.TimeOnly), line.Level, line.Text)
+	}
+}

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"reflect"
+
+	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/event"
+	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/server"
+)
+
+// stateEvents writes the states of runs to event logs, one for each run. The server calls
+// add and addCommit one at a time.
+type stateEvents struct {
+	dir    string                             // empty: nothing is written
+	main   string                             // run whose log is events.jsonl
+	watch  func(runID string, log *event.Log) // told of every log; nil: nobody is
+	logger *slog.Logger
+	logs   map[string]*runEvents
+}
+
+// runEvents is the event log of one run.
+type runEvents struct {
+	log  *event.Log
+	last event.State
+}
+
+// prepare makes the folder, and opens the log of the main run, to fail early.
+func (e *stateEvents) prepare() error {
+	if e.dir == "" {
+		return nil
+	}
+	if err := os.MkdirAll(e.dir, 0o755); err != nil {
+		return fmt.Errorf("make events folder: %w", err)
+	}
+	if e.main == "" {
+		return nil
+	}
+	_, err := e.open(e.main)
+	return err
+}
+
+// mainLog is the log of the main run; nil where there is none.
+func (e *stateEvents) mainLog() *event.Log {
+	if run := e.logs[e.main]; run != nil {
+		return run.log
+	}
+	return nil
+}
+
+// open opens the log of a run.
+func (e *stateEvents) open(runID string) (*runEvents, error) {
+	name := url.PathEscape(runID) + ".jsonl"
+	switch runID {
+	case e.main:
+		name = "events.jsonl"
+	case "events": // somebody may begin a run of that name
+		name = "%65vents.jsonl"
+	}
+	log, err := event.Unwritten(), error(nil)
+	if e.dir != "" {
+		log, err = event.Open(filepath.Join(e.dir, name))
+	}
+	if err != nil {
+		return nil, err
+	}
+	if e.watch != nil {
+		e.watch(runID, log)
+	}
+	e.logs[runID] = &runEvents{log: log}
+	return e.logs[runID], nil
+}
+
+func (e *stateEvents) close() error {
+	var err error
+	for _, run := range e.logs {
+		err = errors.Join(err, run.log.Close())
+	}
+	return err
+}
+
+func (e *stateEvents) add(state *coordinator.State) {
+	if e.dir == "" && e.watch == nil {
+		return
+	}
+	run, known := e.logs[state.RunID]
+	if !known {
+		var err error
+		if run, err = e.open(state.RunID); err != nil {
+			e.logger.Error("open event log", "run", state.RunID, "err", err)
+			run = &runEvents{}
+			e.logs[state.RunID] = run // and do not try again
+		}
+	}
+	if run.last.RunState == "" {
+		e.append(run, event.Started{Role: "server", ID: identity.ID(state.Host).String(), RunID: state.RunID, PID: os.Getpid()})
+	}
+	if err := run.see(state); err != nil {
+		e.logger.Error("write event", "err", err)
+	}
+}
+
+// see writes a state that differs from the last one.
+func (r *runEvents) see(state *coordinator.State) error {
+	next := stateEvent(state)
+	if reflect.DeepEqual(next, r.last) {
+		return nil
+	}
+	r.last = next
+	return r.log.Append(next)
+}
+
+// addCommit writes what the journal of a run took while a round ran.
+func (e *stateEvents) addCommit(happened server.Event) {
+	run, known := e.logs[happened.RunID]
+	inRound := happened.RunState == coordinator.RoundTrain || happened.RunState == coordinator.RoundWitness
+	if happened.Kind != server.EventCommitted || !known || !inRound {
+		return
+	}
+	e.append(run, event.Span{Step: happened.Step, Part: event.SpanCommit, Seconds: happened.Took.Seconds()})
+}
+
+func (e *stateEvents) append(run *runEvents, body event.Body) {
+	if err := run.log.Append(body); err != nil {
+		e.logger.Error("write event", "err", err)
+	}
+}
+
+// stateEvent returns a state as the event log has it.
+func stateEvent(state *coordinator.State) event.State {
+	out := event.State{
+		RunState: state.RunState.String(),
+		Epoch:    state.Progress.Epoch,
+		Step:     state.Progress.Step,
+		Members:  []string{},
+		Pending:  len(state.Pending),
+		Elected:  []string{},
+		Ready:    len(state.Epoch.Ready),
+
+		TotalSteps: state.Config.TotalSteps, Limit: float64(state.PhaseTime()) / 1000,
+	}
+	for _, client := range state.Epoch.Clients {
+		if client.State == coordinator.Healthy {
+			out.Members = append(out.Members, identity.ID(client.ID).String())
+		}
+	}
+	if round := state.CurrentRound(); round != nil {
+		for _, member := range round.ElectedWitnesses(state.Config) {
+			out.Elected = append(out.Elected, identity.ID(round.Members[member]).String())
+		}
+		out.Witnesses, out.Quorum = len(round.Witnesses), int(round.WitnessesNeeded)
+		out.BatchSize, out.DataIndex = round.BatchSize, round.DataIndex
+	}
+	if checkpoint := state.Model.Checkpoint; checkpoint.Digest != ([32]byte{}) {
+		out.Digest = fmt.Sprintf("%x", checkpoint.Digest)
+	}
+	return out
+}

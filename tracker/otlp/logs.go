@@ -1,0 +1,48 @@
+package otlp
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"go.opentelemetry.io/contrib/bridges/otelslog"
+	"go.opentelemetry.io/otel/exporters/otlp/otlplog/otlploghttp"
+	"go.opentelemetry.io/otel/sdk/log"
+)
+
+// maxLogValue bounds a value of a log line, in characters.
+const maxLogValue = 4096
+
+// Logs returns a handler whose records of a level or more are sent.
+func Logs(ctx context.Context, c Collector, level slog.Leveler) (slog.Handler, Stop, error) {
+	if err := c.check(); err != nil {
+		return nil, nil, err
+	}
+	exporter, err := otlploghttp.New(ctx, otlploghttp.WithEndpointURL(c.URL), otlploghttp.WithTimeout(timeout), otlploghttp.WithHeaders(c.headers()))
+	if err != nil {
+		return nil, nil, fmt.Errorf("OpenTelemetry: %w", err)
+	}
+	provider := log.NewLoggerProvider(
+		log.WithProcessor(log.NewBatchProcessor(exporter)), log.WithResource(c.resource()), log.WithAttributeValueLengthLimit(maxLogValue),
+	)
+	return leveled{otelslog.NewHandler(scope, otelslog.WithLoggerProvider(provider)), level}, provider.Shutdown, nil
+}
+
+// leveled is a handler that takes what has a level or more.
+type leveled struct {
+	slog.Handler
+	level slog.Leveler
+}
+
+// Enabled implements slog.Handler.
+func (h leveled) Enabled(_ context.Context, level slog.Level) bool { return level >= h.level.Level() }
+
+// WithAttrs implements slog.Handler.
+func (h leveled) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return leveled{h.Handler.WithAttrs(attrs), h.level}
+}
+
+// WithGroup implements slog.Handler.
+func (h leveled) WithGroup(name string) slog.Handler {
+	return leveled{h.Handler.WithGroup(name), h.level}
+}

@@ -1,0 +1,81 @@
+package tui
+
+import (
+	"fmt"
+	"math"
+	"strings"
+)
+
+// dots are the bits of a braille sign, by column and row from the bottom.
+var dots = [2][4]rune{{0x40, 0x04, 0x02, 0x01}, {0x80, 0x20, 0x10, 0x08}}
+
+// chart draws points as lines of braille with the values of top and bottom before them. Points
+// that fall into one column are averaged, and those that have columns between them are joined.
+func chart(points []point, width, height int) []string {
+	const margin = 7 // of the values
+	columns := 2 * (width - margin)
+	if len(points) < 2 || columns < 4 || height < 2 {
+		return nil
+	}
+	first, last := points[0].step, points[len(points)-1].step
+	sums, counts := make([]float64, columns), make([]int, columns)
+	for _, p := range points {
+		at := 0
+		if last > first {
+			at = int(uint64(p.step-min(p.step, first)) * uint64(columns-1) / uint64(last-first))
+		}
+		at = min(max(at, 0), columns-1)
+		sums[at] += p.loss
+		counts[at]++
+	}
+	low, high := math.Inf(1), math.Inf(-1)
+	for i, n := range counts {
+		if n > 0 {
+			sums[i] /= float64(n)
+			low, high = min(low, sums[i]), max(high, sums[i])
+		}
+	}
+	join(sums, counts)
+	if high-low < 1e-9 {
+		low, high = low-0.5, high+0.5
+	}
+	cells := make([][]rune, height)
+	for i := range cells {
+		cells[i] = []rune(strings.Repeat(string(rune(0x2800)), columns/2))
+	}
+	for x, n := range counts {
+		if n == 0 {
+			continue
+		}
+		y := int(math.Round((sums[x] - low) / (high - low) * float64(4*height-1)))
+		cells[height-1-y/4][x/2] |= dots[x%2][y%4]
+	}
+	lines := make([]string, height)
+	for i := range cells {
+		label := ""
+		switch i {
+		case 0:
+			label = fmt.Sprintf("%.3f", high)
+		case height - 1:
+			label = fmt.Sprintf("%.3f", low)
+		}
+		lines[i] = fmt.Sprintf("%*.*s ", margin-1, margin-1, label) + string(cells[i])
+	}
+	return lines
+}
+
+// join gives columns without a point the value that lies between those of their neighbours.
+func join(values []float64, counts []int) {
+	before := -1
+	for i, n := range counts {
+		if n == 0 {
+			continue
+		}
+		for between := before + 1; before >= 0 && between < i; between++ {
+			share := float64(between-before) / float64(i-before)
+			values[between] = values[before]*(1-share) + values[i]*share
+			counts[between] = 1
+		}
+		before = i
+	}
+}

@@ -1,0 +1,114 @@
+package tui
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/charmbracelet/x/ansi"
+)
+
+// render draws everything into a screen of the model's size.
+func (m serverModel) render() string {
+	width, height := max(m.width, leastWidth), max(m.height, leastHeight)
+	m.server.mu.Lock()
+	title := m.server.title
+	m.server.mu.Unlock()
+	runs := m.server.now()
+	lines := []string{strong.Render("psyche server") + "  " + printable(title), m.asked(runs)}
+	lines = append(lines, m.list(runs, width, height)...)
+	if m.chosen < len(runs) {
+		lines = append(lines, runs[m.chosen].details(width, m.at)...)
+	}
+	if room := height - len(lines) - 1; room > 0 {
+		lines = append(lines, rule("log", width))
+		log := m.server.Lines()
+		slices.Reverse(log)
+		for _, line := range log[:min(len(log), room)] {
+			lines = append(lines, faint.Render(line.At.Format(time.TimeOnly)+" "+line.Level.String())+" "+printable(line.Text))
+		}
+	}
+	for i := range lines {
+		lines[i] = ansi.Truncate(lines[i], width, "…")
+	}
+	return strings.Join(lines[:min(len(lines), height)], "\n")
+}
+
+// asked is the question that waits for an answer, or else what the keys do.
+func (m serverModel) asked(runs []hosted) string {
+	if m.asking != "" {
+		i := slices.IndexFunc(runs, func(h hosted) bool { return h.runID == m.asking })
+		what := "pause"
+		if i >= 0 && runs[i].state.RunState == "Paused" {
+			what = "resume"
+		}
+		return bad.Render(fmt.Sprintf("y or n: %s run %s, signed with the host's key?", what, printable(m.asking)))
+	}
+	if m.answer != "" {
+		return printable(m.answer)
+	}
+	if m.server.options.Pause == nil {
+		return faint.Render("up, down: choose a run   ctrl+c: end")
+	}
+	return faint.Render("up, down: choose a run   p: pause it, or let it go on   ctrl+c: end")
+}
+
+// list has a line for every run, as far as they fit into half of the screen.
+func (m serverModel) list(runs []hosted, width, height int) []string {
+	title := "1 run"
+	if len(runs) != 1 {
+		title = fmt.Sprintf("%d runs", len(runs))
+	}
+	lines := []string{rule(title, width)}
+	most := max(1, height/2-len(lines)-2)
+	first := max(0, min(m.chosen-most/2, len(runs)-most))
+	for i := first; i < min(len(runs), first+most); i++ {
+		h := runs[i]
+		mark := "  "
+		if i == m.chosen {
+			mark = "> "
+		}
+		lines = append(lines, mark+fmt.Sprintf("%-16.16s  %s %5d of %-5d %3d members, %d waiting",
+			printable(h.runID), good.Render(fmt.Sprintf("%-22.22s", phaseName(h.state.RunState))), h.state.Step, h.state.TotalSteps, len(h.state.Members), h.state.Pending))
+	}
+	return lines
+}
+
+// details are about one run.
+func (h hosted) details(width int, now time.Time) []string {
+	phase := fmt.Sprintf("epoch %d  %s", h.state.Epoch, phaseName(h.state.RunState))
+	if !h.since.IsZero() {
+		phase += "  " + clock(now.Sub(h.since))
+		if h.state.Limit > 0 {
+			phase += " of at most " + clock(time.Duration(h.state.Limit*float64(time.Second)))
+		}
+	}
+	lines := []string{rule("run "+printable(h.runID), width), phase}
+	switch h.state.RunState {
+	case "Warmup":
+		lines = append(lines, fmt.Sprintf("%d of %d members hold the model %s", h.state.Ready, len(h.state.Members), bar(h.state.Ready, len(h.state.Members), 20)))
+	case "RoundTrain", "RoundWitness":
+		lines = append(lines, fmt.Sprintf("%d of %d witnesses reported %s  batch of %d", h.state.Witnesses, h.state.Quorum, bar(h.state.Witnesses, h.state.Quorum, 20), h.state.BatchSize))
+	}
+	journal := fmt.Sprintf("log %s, %s a minute", size(float64(h.journal)), size(h.grows(now)))
+	if h.commit > 0 {
+		journal += fmt.Sprintf("  made durable in %.1f ms", 1000*h.commit)
+	}
+	if h.state.Digest != "" {
+		journal += "  checkpoint " + h.state.Digest[:min(8, len(h.state.Digest))]
+	}
+	lines = append(lines, journal)
+	text := "members"
+	for _, id := range h.state.Members {
+		text += " " + short(id)
+		if slices.Contains(h.state.Elected, id) {
+			text += "*"
+		}
+	}
+	if len(h.state.Members) > 0 {
+		wrapped := strings.Split(ansi.Wordwrap(text+"   * witness", width, ""), "\n")
+		lines = append(lines, wrapped[:min(len(wrapped), 4)]...)
+	}
+	return lines
+}
