@@ -2,6 +2,7 @@ package liar
 
 import (
 	"crypto/tls"
+	"errors"
 	"net"
 	"slices"
 	"sync"
@@ -54,7 +55,6 @@ type Host struct {
 type branch struct {
 	log     *follow.Follower
 	records [][]byte
-	starts  []wire.Head
 	omitted bool
 }
 
@@ -209,7 +209,7 @@ func (h *Host) act(raw []byte) (code coordinator.Code) {
 		before := b.log.State.Clone()
 		if err := b.log.State.Apply(coordinator.ClientID(action.From), action.Nonce, action.Action); err != nil {
 			b.log.State = before
-			if refused, ok := err.(coordinator.Code); ok && i == 0 {
+			if refused, ok := errors.AsType[coordinator.Code](err); ok && i == 0 {
 				code = refused
 			}
 			continue
