@@ -64,6 +64,12 @@ var importRules = []importRule{
 		reason: "node logic is testable without libtorch and hosts stay static",
 	},
 	{
+		name:   "who follows a run reads what it is given",
+		from:   under("follow", "wire"),
+		never:  either(under("backend", "server", "client", "p2p", "torch"), anyOf("net", "net/http", "C")),
+		reason: "an audit is a function of the log",
+	},
+	{
 		name:   "the network carries bytes",
 		from:   under("p2p"),
 		never:  under("coordinator", "wire", "model", "train", "client"),

@@ -73,13 +73,13 @@ func (n *Node) hear(u utterance) {
 	a := u.announcement
 	l := n.rounds.of[a.Step]
 	if l == nil {
-		if u.author != (identity.ID{}) && n.run.state != nil && n.run.healthy(coordinator.ClientID(u.author)) {
+		if n.run.state != nil && (u.author == (identity.ID{}) || n.run.healthy(coordinator.ClientID(u.author))) {
 			n.rounds.keepEarly(u, n.run.state.Progress.Step)
 		}
 		return
 	}
 	if a.Start != l.start || u.author == (identity.ID{}) {
-		n.compare(l.start, u)
+		compareStarts(n, l.start, u)
 		return
 	}
 	err := l.Hear(u.author, a, u.raw)
@@ -101,8 +101,8 @@ func (n *Node) hear(u utterance) {
 	}
 }
 
-// compare looks at what a member says that was shown another start of a round, or none.
-func (n *Node) compare(own wire.Head, u utterance) {
+// compareStarts looks at what a member says that was shown another start of a round, or none.
+func compareStarts(n *Node, own wire.Head, u utterance) {
 	other := u.announcement.Start
 	if other == (wire.Head{}) || own == (wire.Head{}) || !other.Contradicts(own) {
 		n.report.log.Debug("announcement refused", "from", u.author.Short(), "err", "it names no head of the log, or this client knows none")

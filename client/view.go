@@ -55,7 +55,7 @@ func (v *view) startOf(step uint32) wire.Head {
 // showed this client: both are signed by the host.
 func (v *view) fork(own wire.Head, u utterance) error {
 	return &follow.Lie{
-		Reason: fmt.Sprintf("it showed %s another start of step %d than this client", u.author, own.Step),
+		Reason: fmt.Sprintf("it showed other members another start of step %d than this client", own.Step),
 		Evidence: follow.Evidence{
 			Genesis: v.genesis, Heads: []wire.Head{own, u.announcement.Start}, Index: own.Index, Announcement: bytes.Clone(u.raw),
 		},

@@ -114,13 +114,10 @@ func TestFollowing(t *testing.T) {
 
 // TestLiesAreFound gives a follower what no honest host writes.
 func TestLiesAreFound(t *testing.T) {
-	other := Genesis{}
-	{
-		state := first(t)
-		var err error
-		if other, err = OpenGenesis(SignGenesis(authority, [32]byte{8}, state.AppendTo(nil))); err != nil {
-			t.Fatal(err)
-		}
+	state := first(t)
+	other, err := OpenGenesis(SignGenesis(authority, [32]byte{8}, state.AppendTo(nil)))
+	if err != nil {
+		t.Fatal(err)
 	}
 	tests := map[string]func(f *Follower) []byte{
 		"nothing":              func(*Follower) []byte { return nil },

@@ -2,6 +2,7 @@ package liar
 
 import (
 	"crypto/tls"
+	"errors"
 	"net"
 	"slices"
 	"sync"
@@ -56,7 +57,6 @@ type branch struct {
 	log     *follow.Follower
 	draws   *hashchain.Chain
 	records [][]byte
-	starts  []wire.Head
 	omitted bool
 }
 
@@ -213,7 +213,7 @@ func (h *Host) act(raw []byte) (code coordinator.Code) {
 		before := b.log.State.Clone()
 		if err := b.log.State.Apply(coordinator.ClientID(action.From), action.Nonce, action.Action); err != nil {
 			b.log.State = before
-			if refused, ok := err.(coordinator.Code); ok && i == 0 {
+			if refused, ok := errors.AsType[coordinator.Code](err); ok && i == 0 {
 				code = refused
 			}
 			continue
