@@ -55,7 +55,14 @@ func page(t *testing.T, runs ...dashtest.Options) *httptest.Server {
 	return web
 }
 
-func ask(t *testing.T, address string, header http.Header) (*http.Response, string) {
+// answer is what the page said.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+func ask(t *testing.T, address string, header http.Header) answer {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
 	if err != nil {
@@ -71,7 +78,7 @@ func ask(t *testing.T, address string, header http.Header) (*http.Response, stri
 	if err != nil {
 		t.Fatal(err)
 	}
-	return response, string(body)
+	return answer{response.StatusCode, response.Header, string(body)}
 }
 
 func TestAnswers(t *testing.T) {
@@ -84,17 +91,17 @@ func TestAnswers(t *testing.T) {
 		"/api/run?run=none":                    404, "/api/run": 404, "/api/log": 404, "/assets/": 404, "/../handler.go": 404, "/app.css": 404,
 		"/api/run?run=plain&last=7": 400, "/api/run?run=plain&last=x": 400, "/api/log?run=plain&before=-1": 400,
 	} {
-		response, body := ask(t, web.URL+path, nil)
-		if response.StatusCode != want {
-			t.Errorf("GET %s: %s, want %d: %s", path, response.Status, want, body)
+		got := ask(t, web.URL+path, nil)
+		if got.status != want {
+			t.Errorf("GET %s: %d, want %d: %s", path, got.status, want, got.body)
 		}
-		policy := response.Header.Get("Content-Security-Policy")
+		policy := got.header.Get("Content-Security-Policy")
 		for _, rule := range []string{"default-src 'none'", "script-src 'self'", "frame-ancestors 'none'", "require-trusted-types-for 'script'"} {
 			if !strings.Contains(policy, rule) {
 				t.Errorf("GET %s: the policy %q has no %s", path, policy, rule)
 			}
 		}
-		if response.Header.Get("X-Content-Type-Options") != "nosniff" {
+		if got.header.Get("X-Content-Type-Options") != "nosniff" {
 			t.Errorf("GET %s may be taken for another type", path)
 		}
 	}
@@ -119,14 +126,14 @@ func TestAnswers(t *testing.T) {
 func TestOneAnswerForMany(t *testing.T) {
 	web := page(t, dashtest.Options{RunID: "plain", Members: 4, Rounds: 4, RoundsPerEpoch: 4})
 	address := web.URL + "/api/run?run=plain"
-	first, body := ask(t, address, nil)
-	_, plain := ask(t, address, http.Header{"Accept-Encoding": {"identity"}})
-	if body != plain || !json.Valid([]byte(body)) {
+	first := ask(t, address, nil)
+	plain := ask(t, address, http.Header{"Accept-Encoding": {"identity"}})
+	if first.body != plain.body || !json.Valid([]byte(first.body)) {
 		t.Error("the answers differ")
 	}
 	time.Sleep(600 * time.Millisecond)
-	if again, _ := ask(t, address, http.Header{"If-None-Match": {first.Header.Get("ETag")}}); again.StatusCode != http.StatusNotModified {
-		t.Errorf("asked again: %s", again.Status)
+	if again := ask(t, address, http.Header{"If-None-Match": {first.header.Get("ETag")}}); again.status != http.StatusNotModified {
+		t.Errorf("asked again: %d", again.status)
 	}
 }
 

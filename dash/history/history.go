@@ -30,14 +30,6 @@ type Entry struct {
 // Spent is how long a run was in each phase, in milliseconds.
 type Spent [phaseCount]uint64
 
-// total is all of it.
-func (s *Spent) total() (sum uint64) {
-	for _, ms := range s {
-		sum += ms
-	}
-	return sum
-}
-
 // Phase is a stretch of time in one phase.
 type Phase struct {
 	Phase uint8  `json:"p"`
