@@ -174,8 +174,14 @@ func (p *peer) greet(n byte, role frame.Role) {
 // raw returns the socket under TLS.
 func (p *peer) raw() net.Conn { return p.socket.(*tls.Conn).NetConn() }
 
-// submit sends an action and waits for its answer, which it returns.
-func (p *peer) submit(a coordinator.Action) coordinator.Code {
+// submit sends an action and waits for its answer.
+func (p *peer) submit(a coordinator.Action) {
+	p.t.Helper()
+	_ = p.submitted(a)
+}
+
+// submitted is submit and returns why the action was refused.
+func (p *peer) submitted(a coordinator.Action) coordinator.Code {
 	p.t.Helper()
 	p.send(frame.TypeSubmit, frame.Submit{Action: wire.SignAction(p.key, p.run, uint64(time.Now().UnixNano()), a)}.AppendTo(nil))
 	ack, err := frame.DecodeAck(p.expect(frame.TypeAck))

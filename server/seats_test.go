@@ -16,7 +16,7 @@ func TestOneNetworkTakesNotAllSeats(t *testing.T) {
 		join := func(ip string, key byte, holds [32]byte) coordinator.Code {
 			t.Helper()
 			p := connectFrom(&net.TCPAddr{IP: net.ParseIP(ip)}).enter(key)
-			code := p.submit(coordinator.Join{Holds: holds})
+			code := p.submitted(coordinator.Join{Holds: holds})
 			go p.alive()
 			return code
 		}
