@@ -109,6 +109,21 @@ type Eject struct {
 	Client ClientID
 }
 
+// Equivocation proves that a member signed two results for one batch of a round: it is ejected, as
+// by Eject. Any member may send it, and who is pending. Who hands it to Apply has verified the
+// proof (package wire).
+type Equivocation struct {
+	Client  ClientID
+	Step    uint32 // of both
+	Results [2]SignedResult
+}
+
+// SignedResult is an announcement of a result as its trainer signed it.
+type SignedResult struct {
+	Signature [64]byte
+	Message   string // the bytes that the signature covers
+}
+
 // Close ends a paused run for good, or marks a finished one as closed. Only the main
 // authority may send it.
 type Close struct{}
@@ -126,4 +141,5 @@ func (UpdateConfig) action()     {}
 func (Authorize) action()        {}
 func (SetDelegates) action()     {}
 func (Eject) action()            {}
+func (Equivocation) action()     {}
 func (Close) action()            {}

@@ -44,6 +44,8 @@ func (s *State) apply(from ClientID, a Action) error {
 		return s.setDelegates(from, a)
 	case Eject:
 		return s.eject(from, a)
+	case Equivocation:
+		return s.equivocate(from, a)
 	case Close:
 		return s.close(from)
 	}

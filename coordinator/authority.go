@@ -170,8 +170,25 @@ func (s *State) eject(from ClientID, a Eject) error {
 	if from != s.Authority.Main {
 		return ErrNotAuthorised
 	}
-	member, isMember := s.Member(a.Client)
-	i := indexOf(s.Pending, a.Client)
+	return s.remove(a.Client)
+}
+
+// equivocate ejects a member of a stored round that signed two results for a batch of it.
+func (s *State) equivocate(from ClientID, a Equivocation) error {
+	round := s.RoundOfStep(a.Step)
+	if round == nil {
+		return ErrWrongStep
+	}
+	if _, ok := round.MemberIndex(a.Client); !ok || !s.isHealthy(from) && !s.IsPending(from) {
+		return ErrNotMember
+	}
+	return s.remove(a.Client)
+}
+
+// remove ejects a client.
+func (s *State) remove(id ClientID) error {
+	member, isMember := s.Member(id)
+	i := indexOf(s.Pending, id)
 	switch {
 	case i >= 0:
 		client := s.Pending[i]
@@ -187,7 +204,7 @@ func (s *State) eject(from ClientID, a Eject) error {
 	if len(*ejections) == MaxEjections {
 		*ejections = slices.Delete(*ejections, 0, 1)
 	}
-	*ejections = append(*ejections, Ejection{Client: a.Client, Until: s.Progress.Epoch + 2})
+	*ejections = append(*ejections, Ejection{Client: id, Until: s.Progress.Epoch + 2})
 	return nil
 }
 

@@ -144,6 +144,8 @@ func ActionName(a coordinator.Action) string {
 		return "set-delegates"
 	case coordinator.Eject:
 		return "eject"
+	case coordinator.Equivocation:
+		return "equivocation"
 	case coordinator.Close:
 		return "close"
 	default:

@@ -25,6 +25,7 @@ const (
 	kindEject            = 11
 	kindClose            = 12
 	kindReportUpload     = 13
+	kindEquivocation     = 14
 	kindReturn           = 15
 )
 
@@ -60,6 +61,9 @@ func OpenAction(raw []byte, run [32]byte) (SignedAction, error) {
 	signed.Action = r.action()
 	if err := r.end(); err != nil {
 		return SignedAction{}, fmt.Errorf("open action of %s: %w", from, err)
+	}
+	if proof, ok := signed.Action.(coordinator.Equivocation); ok && !Proves(proof, run) {
+		return SignedAction{}, fmt.Errorf("open action of %s: %w: the proof of two results", from, ErrSignature)
 	}
 	return signed, nil
 }
@@ -135,6 +139,13 @@ func appendAction(b []byte, a coordinator.Action) []byte {
 		return appendIDs(le.AppendUint32(append(b, kindSetDelegates), a.Number), a.Delegates)
 	case coordinator.Eject:
 		return append(append(b, kindEject), a.Client[:]...)
+	case coordinator.Equivocation:
+		b = append(append(b, kindEquivocation), a.Client[:]...)
+		for i := range a.Results {
+			b = append(b, a.Results[i].Signature[:]...)
+			b = append(le.AppendUint16(b, uint16(len(a.Results[i].Message))), a.Results[i].Message...)
+		}
+		return b
 	case coordinator.Close:
 		return append(b, kindClose)
 	default:
@@ -196,6 +207,8 @@ func (r *reader) action() coordinator.Action {
 		}
 	case kindEject:
 		return coordinator.Eject{Client: coordinator.ClientID(r.hash("ejected client"))}
+	case kindEquivocation:
+		return r.equivocation()
 	case kindClose:
 		return coordinator.Close{}
 	default:

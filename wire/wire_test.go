@@ -44,14 +44,15 @@ func allActions() map[string]coordinator.Action {
 			Step: 7, Digest: [32]byte{3},
 			Place: coordinator.Place{Kind: coordinator.CheckpointHub, Repo: "org/run", Revision: strings.Repeat("0123456789", 4)},
 		},
-		"withdraw": coordinator.Withdraw{Client: coordinator.ClientID{9}},
-		"pause":    coordinator.SetPaused{Paused: true},
-		"resume":   coordinator.SetPaused{},
-		"config":   testUpdate(),
-		"grant":    coordinator.Authorize{Grantee: coordinator.ClientID{8}, Allowed: true},
-		"delegate": coordinator.SetDelegates{Number: 3, Delegates: []coordinator.ClientID{{4}, {5}}},
-		"eject":    coordinator.Eject{Client: coordinator.ClientID{6}},
-		"close":    coordinator.Close{},
+		"withdraw":     coordinator.Withdraw{Client: coordinator.ClientID{9}},
+		"pause":        coordinator.SetPaused{Paused: true},
+		"resume":       coordinator.SetPaused{},
+		"config":       testUpdate(),
+		"grant":        coordinator.Authorize{Grantee: coordinator.ClientID{8}, Allowed: true},
+		"delegate":     coordinator.SetDelegates{Number: 3, Delegates: []coordinator.ClientID{{4}, {5}}},
+		"eject":        coordinator.Eject{Client: coordinator.ClientID{6}},
+		"equivocation": testEquivocation(),
+		"close":        coordinator.Close{},
 	}
 }
 

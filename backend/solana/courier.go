@@ -240,7 +240,7 @@ func (c *sender) sign(ctx context.Context, o order, before int) (attempt, error)
 	if a.price > 0 {
 		budget = append(budget, transaction.ComputeUnitPrice(a.price))
 	}
-	m, err := transaction.Compile(c.key, block.Hash, append(budget, o.instructions...)...)
+	m, err := transaction.Compile(c.key, block.Hash, transaction.Placed(append(budget, o.instructions...))...)
 	if err != nil {
 		return attempt{}, err
 	}

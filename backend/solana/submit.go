@@ -104,6 +104,9 @@ func (c *Client) orderOf(ctx context.Context, state *coordinator.State, nonce ui
 		return o, nil
 	}
 	o.instructions = []transaction.Instruction{c.program.Act(c.run, c.key, nonce, encoded)}
+	if _, proves := a.(coordinator.Equivocation); proves {
+		o.instructions = c.program.ActProven(c.run, c.key, nonce, encoded)
+	}
 	c.mu.Lock()
 	now := time.Now()
 	armed, slot := c.view.armed, c.clock.slot(now)

@@ -40,6 +40,7 @@ var natives = map[transaction.PublicKey]string{
 	transaction.SystemProgram:        "system_program",
 	transaction.ComputeBudgetProgram: "compute_budget_program",
 	transaction.LoaderProgram:        "solana_bpf_loader_upgradeable_program",
+	transaction.Ed25519Program:       "",
 }
 
 // version is an account from some slot on; nil when it is gone.
@@ -99,7 +100,8 @@ func (s state) drop(after uint64) {
 
 // isSysvar says that an account is made of what the chain knows.
 func isSysvar(key transaction.PublicKey) bool {
-	return key == transaction.ClockSysvar || key == transaction.RentSysvar || key == transaction.SlotHashesSysvar
+	return key == transaction.ClockSysvar || key == transaction.RentSysvar || key == transaction.SlotHashesSysvar ||
+		key == transaction.InstructionsSysvar
 }
 
 // sysvarAccount returns the account of a sysvar, or nil.

@@ -1,6 +1,7 @@
 package localnet
 
 import (
+	"crypto/ed25519"
 	"strings"
 
 	"github.com/psyche-go/psyche/identity"
@@ -49,6 +50,29 @@ func scenario(c *chain) []step {
 	add("fee above all", `"InsufficientFundsForFee"`, by(poor), transaction.ComputeUnitLimit(1_400_000), transaction.ComputeUnitPrice(1_000_000_000))
 	add("fee above all numbers", `"InsufficientFundsForFee"`, by(poor), transaction.ComputeUnitLimit(1_400_000), transaction.ComputeUnitPrice(1<<64-1))
 	add("priority", "", by(payer), transaction.ComputeUnitLimit(500), transaction.ComputeUnitPrice(12_345), transaction.Transfer(public(payer), public(poor), 1))
+	signed := []byte("a message")
+	signature := ed25519.Sign(payer.Private(), signed)
+	key := public(payer)
+	verify := func(change func(data []byte)) transaction.Instruction {
+		data := []byte{1, 0}
+		for _, field := range []uint16{16, 0xffff, 16 + 64, 0xffff, 16 + 64 + 32, uint16(len(signed)), 0xffff} {
+			data = le.AppendUint16(data, field)
+		}
+		data = append(append(append(data, signature...), key[:]...), signed...)
+		change(data)
+		return transaction.Instruction{Program: transaction.Ed25519Program, Data: data}
+	}
+	unchanged := func([]byte) {}
+	add("signature that verifies", "", by(payer), verify(unchanged))
+	add("signature that verifies, and a transfer", "", by(payer), verify(unchanged), transaction.Transfer(public(payer), public(poor), 3))
+	add("signature in another instruction", "", by(payer), transaction.ComputeUnitLimit(5000), verify(func(data []byte) { data[4], data[5] = 1, 0 }))
+	add("signature of another message", custom("0", "2"), by(payer), verify(func(data []byte) { data[len(data)-1] ^= 1 }))
+	add("signature that is not there", custom("0", "3"), by(payer), verify(func(data []byte) { data[2] = 200 }))
+	add("signature in no instruction", custom("0", "3"), by(payer), verify(func(data []byte) { data[4], data[5] = 9, 0 }))
+	add("more signatures than fields", custom("0", "4"), by(payer), verify(func(data []byte) { data[0] = 99 }))
+	add("signatures of nothing", "", by(payer), transaction.Instruction{Program: transaction.Ed25519Program, Data: []byte{0, 0}})
+	add("no signatures and more", custom("0", "4"), by(payer), verify(func(data []byte) { data[0] = 0 }))
+	add("half a number of signatures", custom("0", "4"), by(payer), transaction.Instruction{Program: transaction.Ed25519Program, Data: []byte{0}})
 	add("limit below what is needed", `{"InstructionError":[2,"ComputationalBudgetExceeded"]}`, by(payer), transaction.ComputeUnitLimit(400), transaction.ComputeUnitPrice(1), transaction.Transfer(public(payer), public(poor), 2))
 	add("two limits", `{"DuplicateInstruction":1}`, by(payer), transaction.ComputeUnitLimit(400), transaction.ComputeUnitLimit(401))
 	add("budget of nothing", failed("InvalidInstructionData"), by(payer), transaction.Instruction{Program: transaction.ComputeBudgetProgram, Data: []byte{9}})

@@ -90,7 +90,7 @@ func (l *Ledger) try(t *transaction.Transaction, number uint64, checkHash bool) 
 		return refused(err)
 	}
 	sysvars := l.sysvars(number)
-	return execute(m, b, b.fee(len(t.Signatures), l.config.FeeSignable), sysvars, func(key transaction.PublicKey) *Account {
+	return execute(m, b, b.fee(len(t.Signatures)+verified(m), l.config.FeeSignable), sysvars, func(key transaction.PublicKey) *Account {
 		if isSysvar(key) {
 			return sysvarAccount(key, sysvars)
 		}
@@ -105,7 +105,7 @@ func (l *Ledger) Fee(m *transaction.Message) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return b.fee(int(m.Signers), l.config.FeeSignable), nil
+	return b.fee(int(m.Signers)+verified(m), l.config.FeeSignable), nil
 }
 
 // ErrFaucet says that the faucet gives nothing.

@@ -22,7 +22,8 @@ func actionBytes() map[string][]byte {
 	m := map[string][]byte{}
 	for name, a := range map[string]coordinator.Action{
 		"join": coordinator.Join{}, "join that holds": coordinator.Join{Holds: clientID(1)}, "ready": coordinator.Ready{}, "return": coordinator.Return{},
-		"witness": coordinator.WitnessRound{Step: 1}, "no health check": coordinator.HealthCheck{}, "health check": coordinator.HealthCheck{Clients: ids(3)},
+		"equivocation": equivocationOf(clientID(0), 1, false, true),
+		"witness":      coordinator.WitnessRound{Step: 1}, "no health check": coordinator.HealthCheck{}, "health check": coordinator.HealthCheck{Clients: ids(3)},
 		"report": coordinator.ReportCheckpoint{}, "upload": coordinator.ReportUpload{Place: place}, "withdraw": coordinator.Withdraw{Client: clientID(0)},
 		"pause": coordinator.SetPaused{Paused: true}, "update": coordinator.UpdateConfig{Config: crowdConfig, Model: coordinator.Model{
 			MaxSeqLen: 16, Definition: []byte("def"), Checkpoint: coordinator.Checkpoint{Kind: coordinator.CheckpointHub, Repo: "repo", Revision: "v"}}},

@@ -83,6 +83,9 @@ func (d *deployed) invoke(o operation, signer *coordinator.ClientID, data []byte
 		actor = *signer
 		accounts = append(accounts, &runtime.Account{Key: actor, Lamports: 1, Signer: true})
 	}
+	if data[0] == program.Act && len(data) > 9 && data[9] == kindEquivocation {
+		accounts = append(accounts, d.proven(o, data))
+	}
 	before := d.run.Data // which is replaced, not written into
 	result, err := invoke(d.elf, &d.sysvars, accounts, data)
 	d.last = result
@@ -283,6 +286,9 @@ func (d *deployed) act(o operation) (uint64, error) {
 		}
 		action = append([]byte{kindUpdateConfig}, named...)
 	}
+	if len(action) > 0 && action[0] == kindEquivocation {
+		action = d.ofThisRun(action)
+	}
 	before := state(d.run.Data)[12]
 	result, err := resultOf(d.invoke(o, &o.from, append(le.AppendUint64([]byte{program.Act}, o.nonce), action...)))
 	if err != nil || result != 0 {
@@ -297,7 +303,10 @@ func (d *deployed) act(o operation) (uint64, error) {
 	return 0, d.changed(event.Event{Instruction: program.Act}, event.Cause{Actor: o.from, Nonce: o.nonce, Data: action})
 }
 
-const kindUpdateConfig = 8
+const (
+	kindUpdateConfig = 8
+	kindEquivocation = 14
+)
 
 // changed is a change of the state: another number, another head, an event.
 func (d *deployed) changed(e event.Event, by event.Cause) error {

@@ -16,9 +16,10 @@ const second = 1000
 // generator draws what a run is sent.
 type generator struct {
 	*rand.Rand
-	ids   []coordinator.ClientID
-	now   uint64
-	nonce uint64
+	ids    []coordinator.ClientID
+	now    uint64
+	nonce  uint64
+	signed bool // no action is one that others have to have signed
 }
 
 func newGenerator(seed uint64, ids int) *generator {
@@ -87,6 +88,32 @@ func readyOf(s *coordinator.State, id coordinator.ClientID, next [32]byte) coord
 	return ready
 }
 
+// equivocation draws a proof, mostly one of a stored round and of a client that is known. Nobody has
+// signed it: that is for hosts to verify.
+func (g *generator) equivocation(s *coordinator.State) coordinator.Equivocation {
+	step := g.around(s.Progress.Step)
+	if n := len(s.Epoch.Rounds); n > 0 {
+		step = s.Epoch.Rounds[g.IntN(n)].Step
+	}
+	return equivocationOf(g.id(), step, g.IntN(2) == 0, g.IntN(2) == 0)
+}
+
+// equivocationOf is a proof whose announcements have a head of the log, or none.
+func equivocationOf(client coordinator.ClientID, step uint32, heads ...bool) coordinator.Equivocation {
+	proof := coordinator.Equivocation{Client: client, Step: step}
+	for i, head := range heads {
+		m := append([]byte("\x16psyche/announcement/v2\x02"), make([]byte, 121)...)
+		le.PutUint32(m[24+32:], step)
+		m[24+32+20] = byte(i)
+		if head {
+			m[len(m)-1] = 1
+			m = append(m, make([]byte, 104)...)
+		}
+		proof.Results[i].Message = string(m)
+	}
+	return proof
+}
+
 // action draws an action that is sometimes right and often hostile.
 func (g *generator) action(s *coordinator.State) coordinator.Action {
 	switch g.IntN(19) {
@@ -115,6 +142,9 @@ func (g *generator) action(s *coordinator.State) coordinator.Action {
 	case 12, 13:
 		return g.delegates(s)
 	case 14:
+		if !g.signed && g.rarely(2) {
+			return g.equivocation(s)
+		}
 		return coordinator.Eject{Client: g.id()}
 	case 15:
 		return g.update(s)

@@ -45,6 +45,15 @@ var hostMutants = []struct{ source, old, new string }{
 	{"run.c", "DRAW_WAIT = 2", "DRAW_WAIT = 1"},
 	{"run.c", "c->size > MAX_SALT", "c->size > 2 * MAX_SALT"},
 	{"run.c", "{.data = c->data};", "{.data = c->data, .size = c->size};"},
+	{"proof.c", "if (!host_equal(a.proof.message[0] + ANNOUNCED_RUN, &run, sizeof run)) return INVALID_ARGUMENT;", ""},
+	{"proof.c", "if (!key_equal(&sysvar->address, &instructions)) return INVALID_ARGUMENT;", ""},
+	{"proof.c", "!host_equal(own.program, c->program, sizeof(struct key)) || ", ""},
+	{"proof.c", " || !host_equal(own.data, data, own.size)", ""},
+	{"proof.c", "!host_equal(check.program, &ed25519, sizeof(struct key)) || ", ""},
+	{"proof.c", " || check.data[0] != SIGNATURES", ""},
+	{"proof.c", " && names_field(at + 4, 10, index)", ""},
+	{"proof.c", " && uint16_at(at + 12) == index", ""},
+	{"run.c", "by.data[0] == EQUIVOCATION && (refused = check_proof(c))", "by.data[0] == EQUIVOCATION && (refused = 0)"},
 	{"draw.c", "s->run_state == WARMUP || ", ""},
 	{"draw.c", " || s->run_state == ROUND_WITNESS", ""},
 	{"draw.c", "entry.slot < target", "entry.slot <= target"},
@@ -106,7 +115,7 @@ var hostMutants = []struct{ source, old, new string }{
 }
 
 // testsOfHost are the tests that have to find every mistake.
-const testsOfHost = "^Test(Accounts|NoInstruction|Refusals|Revived|FreeOf|Life|Replay|Draws|Sets)"
+const testsOfHost = "^Test(Accounts|NoInstruction|Refusals|Revived|FreeOf|Life|Replay|Draws|Sets|Proofs)"
 
 // TestHostMutants makes one mistake at a time and wants a test to fail.
 func TestHostMutants(t *testing.T) {

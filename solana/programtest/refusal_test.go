@@ -225,7 +225,7 @@ func TestRefusalsOfActAndTick(t *testing.T) {
 		{"before genesis", program.ErrUninitializedAccount, nil, act(1, coordinator.Join{}), []string{"fresh", "member"}},
 		{"without nonce", program.ErrInvalidInstructionData, nil, []byte{program.Act, 1, 2, 3, 4, 5, 6, 7}, on},
 		{"without action", coordinator.ErrMalformed, nil, []byte{program.Act, 1, 2, 3, 4, 5, 6, 7, 8}, on},
-		{"kind 14", coordinator.ErrMalformed, nil, append(le.AppendUint64([]byte{program.Act}, 1), 14), on},
+		{"kind 15", coordinator.ErrMalformed, nil, append(le.AppendUint64([]byte{program.Act}, 1), 15), on},
 		{"nonce 0", coordinator.ErrStaleNonce, nil, act(0, coordinator.SetPaused{}), on},
 		{"by another", coordinator.ErrNotAuthorised, nil, act(1, coordinator.SetPaused{}), []string{"run", "other"}},
 		{"not now", coordinator.ErrHalted, nil, act(1, coordinator.Ready{}), []string{"run", "member"}},

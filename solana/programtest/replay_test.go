@@ -23,6 +23,7 @@ type entry struct {
 func recorded(t *testing.T, seed uint64) (*pair, *deployed, []entry) {
 	t.Helper()
 	g := newGenerator(seed, 6)
+	g.signed = true
 	d := newDeployed(loadProgram(t))
 	r := newPair(d)
 	var entries []entry
@@ -48,7 +49,7 @@ func recorded(t *testing.T, seed uint64) (*pair, *deployed, []entry) {
 // TestReplay works out runs from instructions and events alone.
 func TestReplay(t *testing.T) {
 	changes := 0
-	for seed := uint64(1); seed <= 12; seed++ {
+	for seed := uint64(1); seed <= 14; seed++ {
 		r, d, entries := recorded(t, seed)
 		if r == nil {
 			continue

@@ -162,6 +162,9 @@ func (r *Run) act(signer [32]byte, data []byte, e *event.Event) error {
 		body = append([]byte{kindUpdateConfig}, b...)
 	}
 	action, err := wire.DecodeAction(body)
+	if proof, ok := action.(coordinator.Equivocation); ok && !wire.Proves(proof, wire.ChainRun(r.program, r.address)) {
+		err = wire.ErrSignature
+	}
 	if err == nil {
 		err = r.State.Apply(signer, by.Nonce, action)
 	}

@@ -12,6 +12,8 @@ var (
 	RentSysvar           = mustParse("SysvarRent111111111111111111111111111111111")
 	ClockSysvar          = mustParse("SysvarC1ock11111111111111111111111111111111")
 	SlotHashesSysvar     = mustParse("SysvarS1otHashes111111111111111111111111111")
+	Ed25519Program       = mustParse("Ed25519SigVerify111111111111111111111111111")
+	InstructionsSysvar   = mustParse("Sysvar1nstructions1111111111111111111111111")
 )
 
 // mustParse reads a constant.

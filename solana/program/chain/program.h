@@ -143,6 +143,9 @@ void note_change(struct account *a, struct event *e);
 bool needs_draw(const struct state *s);
 uint64_t read_draw(struct event *e, uint64_t target, const struct key *run, bool *ready);
 
+// proof.c
+uint64_t check_proof(const struct call *c);
+
 // address.c
 bool is_address_with_seed(const struct key *address, const struct key *base, const uint8_t *seed, uint64_t size, const struct key *owner);
 

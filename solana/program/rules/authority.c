@@ -149,9 +149,8 @@ enum code state_set_delegates(struct state *s, const struct key *from, const str
 	return ACCEPTED;
 }
 
-// state_eject is State.eject.
-enum code state_eject(struct state *s, const struct key *from, const struct action *a) {
-	if (!key_equal(from, &s->authority.main)) return ERR_NOT_AUTHORISED;
+// state_remove is State.remove.
+static enum code state_remove(struct state *s, const struct action *a) {
 	struct client *member = state_member(s, &a->id);
 	int32_t i = index_of(&s->pending, &a->id);
 	if (i >= 0) {
@@ -171,6 +170,22 @@ enum code state_eject(struct state *s, const struct key *from, const struct acti
 	ejection->client = a->id;
 	ejection->until = s->progress.epoch + 2;
 	return ACCEPTED;
+}
+
+// state_eject is State.eject.
+enum code state_eject(struct state *s, const struct key *from, const struct action *a) {
+	if (!key_equal(from, &s->authority.main)) return ERR_NOT_AUTHORISED;
+	return state_remove(s, a);
+}
+
+// state_equivocate is State.equivocate.
+enum code state_equivocate(struct state *s, const struct key *from, const struct action *a) {
+	const struct round *round = state_round_of_step(s, a->number);
+	uint32_t member;
+	if (!round) return ERR_WRONG_STEP;
+	if (!round_member_index(round, &a->id, &member)) return ERR_NOT_MEMBER;
+	if (!state_is_healthy(s, from) && index_of(&s->pending, from) < 0) return ERR_NOT_MEMBER;
+	return state_remove(s, a);
 }
 
 // state_is_ejected is State.isEjected.

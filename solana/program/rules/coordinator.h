@@ -30,6 +30,7 @@ enum action_kind {
 	EJECT,
 	CLOSE,
 	REPORT_UPLOAD,
+	EQUIVOCATION = 14,
 	RETURN = 15,
 };
 
@@ -48,6 +49,12 @@ struct place {
 	const uint8_t *repo, *revision;
 };
 
+// proof is what an Equivocation has: two announcements, each as its trainer signed it.
+struct proof {
+	const uint8_t *signature[2], *message[2];
+	uint32_t size[2]; // of the messages
+};
+
 struct action {
 	enum action_kind kind;
 	bool flag;              // Paused, Allowed
@@ -58,6 +65,7 @@ struct action {
 	const uint8_t *ids;     // Clients, Delegates
 	uint32_t id_count;
 	struct place place;
+	struct proof proof;
 	struct update update;
 };
 
@@ -165,6 +173,7 @@ void checkpoint_origin(const struct checkpoint *c, struct checkpoint *origin);
 enum code state_authorize(struct state *s, const struct key *from, const struct action *a);
 enum code state_set_delegates(struct state *s, const struct key *from, const struct action *a);
 enum code state_eject(struct state *s, const struct key *from, const struct action *a);
+enum code state_equivocate(struct state *s, const struct key *from, const struct action *a);
 bool state_is_ejected(const struct state *s, const struct key *id);
 void state_forget_ejections(struct state *s);
 enum code state_close(struct state *s, const struct key *from);

@@ -139,6 +139,41 @@ static void reader_place(struct reader *r, struct place *p) {
 	p->revision = reader_text(r, MAX_REPO_LENGTH, &p->revision_length);
 }
 
+// Where the bytes that the signature of an announcement covers have what an Equivocation is about:
+// wire/equivocation.go.
+enum {
+	ANNOUNCED_RUN = 24,
+	ANNOUNCED_STEP = ANNOUNCED_RUN + 32,
+	ANNOUNCED_BLOB = ANNOUNCED_STEP + 20,
+	ANNOUNCED_END = ANNOUNCED_BLOB + 69,
+	ANNOUNCED_HEAD = 104,
+};
+
+// proof_equivocates is Go's equivocates.
+static bool proof_equivocates(const struct proof *p) {
+	for (uint32_t i = 0; i < 2; i++) {
+		const uint8_t *message = p->message[i];
+		if (p->size[i] < ANNOUNCED_END || !host_equal(message, "\x16psyche/announcement/v2\x02", ANNOUNCED_RUN)) return false;
+		if (p->size[i] != ANNOUNCED_END + message[ANNOUNCED_END - 1] * (uint32_t)ANNOUNCED_HEAD) return false;
+	}
+	return host_equal(p->message[0] + ANNOUNCED_RUN, p->message[1] + ANNOUNCED_RUN, ANNOUNCED_BLOB - ANNOUNCED_RUN) &&
+	       !host_equal(p->message[0] + ANNOUNCED_BLOB, p->message[1] + ANNOUNCED_BLOB, sizeof(struct key));
+}
+
+// reader_equivocation is reader.equivocation.
+static void reader_equivocation(struct reader *r, struct action *a) {
+	reader_hash(r, &a->id);
+	for (uint32_t i = 0; i < 2; i++) {
+		a->proof.signature[i] = reader_take(r, 64);
+		a->proof.size[i] = reader_uint16(r);
+		if (a->proof.size[i] > ANNOUNCED_END + ANNOUNCED_HEAD) r->failed = true;
+		a->proof.message[i] = reader_take(r, a->proof.size[i]);
+	}
+	if (r->failed) return;
+	if (!proof_equivocates(&a->proof)) r->failed = true;
+	else a->number = uint32_at(a->proof.message[0] + ANNOUNCED_STEP);
+}
+
 // reader_action is reader.action, but for an UpdateConfig, whose refusal has two codes.
 static void reader_action(struct reader *r, struct action *a) {
 	switch (a->kind) {
@@ -182,6 +217,9 @@ static void reader_action(struct reader *r, struct action *a) {
 	case SET_DELEGATES:
 		a->number = reader_uint32(r);
 		reader_ids(r, MAX_DELEGATES, a);
+		break;
+	case EQUIVOCATION:
+		reader_equivocation(r, a);
 		break;
 	case CLOSE:
 		break;

@@ -1,0 +1,48 @@
+package transaction
+
+import "slices"
+
+// Where the data of an ACT with a proof of two signed messages have them: behind the numbers of the
+// instruction and of the action and the nonce there are the key, then twice a signature, the length
+// of the message, and the message.
+const (
+	provenKey       = 1 + 8 + 1
+	provenFirst     = provenKey + 32
+	signatureLength = 64
+)
+
+// ActProven submits an action that proves something by two signed messages. They are verified by the
+// chain, in the first of the instructions, for which Placed has to be called.
+func (p Program) ActProven(run, actor PublicKey, nonce uint64, action []byte) []Instruction {
+	act := p.Act(run, actor, nonce, action)
+	act.Accounts = append(act.Accounts, reads(InstructionsSysvar))
+	data := []byte{2, 0}
+	at := provenFirst
+	for range 2 {
+		size := int(le.Uint16(act.Data[at+signatureLength:]))
+		message := at + signatureLength + 2
+		for _, field := range [...]uint16{uint16(at), 0, provenKey, 0, uint16(message), uint16(size), 0} {
+			data = le.AppendUint16(data, field)
+		}
+		at = message + size
+	}
+	return []Instruction{{Program: Ed25519Program, Data: data}, act}
+}
+
+// Placed returns the instructions of a transaction with those of ActProven knowing their places.
+func Placed(instructions []Instruction) []Instruction {
+	placed := slices.Clone(instructions)
+	for i := range placed {
+		if placed[i].Program != Ed25519Program {
+			continue
+		}
+		data := slices.Clone(placed[i].Data)
+		for at := 2; at < len(data); at += 14 { // a signature's fields, three of which are such numbers
+			for _, field := range []int{2, 6, 12} {
+				le.PutUint16(data[at+field:], uint16(i+1))
+			}
+		}
+		placed[i].Data = data
+	}
+	return placed
+}
