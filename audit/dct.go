@@ -1,0 +1,93 @@
+package audit
+
+import (
+	"math"
+	"sync"
+)
+
+// The transforms are the plain sums of the definition, in double precision, every product
+// rounded before it is added: an audit compares with margins, it needs neither the speed nor
+// the bits of package distro.
+
+// bases[n] are the n basis vectors of the orthonormal DCT of n points, one after the other.
+var bases = func() (all [MaxEdge + 1]func() []float64) {
+	for n := 1; n <= MaxEdge; n++ {
+		all[n] = sync.OnceValue(func() []float64 {
+			basis := make([]float64, n*n)
+			for k := range n {
+				scale := math.Sqrt(2 / float64(n))
+				if k == 0 {
+					scale = math.Sqrt(1 / float64(n))
+				}
+				for i := range n {
+					// The angle modulo a full turn, in integers, so that the cosine is of a small number.
+					quarter := (2*i + 1) * k % (4 * n)
+					basis[k*n+i] = float64(scale * math.Cos(math.Pi*float64(quarter)/float64(2*n)))
+				}
+			}
+			return basis
+		})
+	}
+	return all
+}()
+
+// forward returns the DCT of a chunk.
+func forward(x []float64, rows, cols int) []float64 {
+	return transposed(transposed(x, rows, cols, bases[cols](), false), cols, rows, bases[rows](), false)
+}
+
+// inverse returns the chunk whose DCT the coefficients are.
+func inverse(x []float64, rows, cols int) []float64 {
+	return transposed(transposed(x, rows, cols, bases[cols](), true), cols, rows, bases[rows](), true)
+}
+
+// transposed transforms every row of x, and returns the transpose of the outcome.
+func transposed(x []float64, rows, cols int, basis []float64, back bool) []float64 {
+	out := make([]float64, rows*cols)
+	line := make([]float64, cols)
+	for r := range rows {
+		row := x[r*cols:][:cols]
+		if back {
+			clear(line)
+			for k, v := range row {
+				if v == 0 {
+					continue
+				}
+				for i, b := range basis[k*cols:][:cols] {
+					line[i] += float64(v * b)
+				}
+			}
+		} else {
+			for k := range line {
+				sum := 0.0
+				for i, b := range basis[k*cols:][:cols] {
+					sum += float64(row[i] * b)
+				}
+				line[k] = sum
+			}
+		}
+		for c, v := range line {
+			out[c*rows+r] = v
+		}
+	}
+	return out
+}
+
+// dense returns all coefficients of a chunk.
+func (t Taken) dense(size int) []float64 {
+	all := make([]float64, size)
+	for i, index := range t.Indices {
+		all[index] = float64(t.Values[i])
+	}
+	return all
+}
+
+func length(x []float64) float64 { return math.Sqrt(dot(x, x)) }
+
+func dot(x, y []float64) float64 {
+	sum := 0.0
+	for i, v := range x {
+		sum += float64(v * y[i])
+	}
+	return sum
+}
