@@ -23,3 +23,32 @@ func TestInverseUndoesForward(t *testing.T) {
 		}
 	}
 }
+
+// TestFoldingIsTheDefinition compares with the sums.
+func TestFoldingIsTheDefinition(t *testing.T) {
+	for n := 1; n <= MaxEdge; n *= 2 {
+		x, want := make([]float64, n), make([]float64, n)
+		for i := range x {
+			x[i] = math.Sin(float64(3*i*i + 1))
+		}
+		for _, back := range []bool{false, true} {
+			bySums(want, x, bases[n](), back)
+			got := transposed(x, 1, n, bases[n](), back)
+			for i := range want {
+				if math.Abs(got[i]-want[i]) > 1e-12 {
+					t.Fatalf("%d points, back %v: value %d is %v, want %v", n, back, i, got[i], want[i])
+				}
+			}
+		}
+	}
+}
+
+func BenchmarkForward(b *testing.B) {
+	x := make([]float64, 64*64)
+	for i := range x {
+		x[i] = math.Sin(float64(i))
+	}
+	for b.Loop() {
+		forward(x, 64, 64)
+	}
+}
