@@ -43,6 +43,18 @@ func TestFoldingIsTheDefinition(t *testing.T) {
 	}
 }
 
+func TestLeastOfTheLargest(t *testing.T) {
+	x := make([]float64, 50)
+	for i := range x {
+		x[i] = math.Pow(-1, float64(i)) * float64(i*37%50)
+	}
+	for k := 1; k <= len(x); k++ {
+		if got, want := leastOf(x, k), float64(len(x)-k); got != want {
+			t.Errorf("the least of the %d largest is %v, want %v", k, got, want)
+		}
+	}
+}
+
 func BenchmarkForward(b *testing.B) {
 	x := make([]float64, 64*64)
 	for i := range x {

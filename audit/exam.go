@@ -212,19 +212,22 @@ func sentIs(r codec.TensorResult, within, k int, taken Taken, signs bool) bool {
 // largest reports whether what was taken are the k largest coefficients, all of them where
 // fewer were taken, up to an error.
 func largest(coefficients []float64, taken Taken, k int, within float64) bool {
-	least, rest := math.Inf(1), make(map[uint16]bool, len(taken.Indices))
+	least := math.Inf(1)
 	for i, index := range taken.Indices {
 		v := float64(taken.Values[i])
 		if math.Abs(coefficients[index]-v) > within {
 			return false
 		}
-		least, rest[index] = min(least, math.Abs(v)), true
+		least = min(least, math.Abs(v))
 	}
 	if len(taken.Indices) < k {
 		least = 0
 	}
+	next := 0
 	for i, v := range coefficients {
-		if !rest[uint16(i)] && math.Abs(v) > least+within {
+		if next < len(taken.Indices) && int(taken.Indices[next]) == i {
+			next++
+		} else if math.Abs(v) > least+within {
 			return false
 		}
 	}
