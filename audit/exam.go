@@ -94,7 +94,7 @@ const (
 	rounding = 1.0 / (1 << 19)
 	// small is the part of the usual update to which smaller ones are compared: in a chunk
 	// whose own gradient nearly vanishes, errors are those of the terms that cancelled.
-	small = 0.05
+	small = 0.25
 	// blur is the part of a momentum's length that its bits cannot show of an update.
 	blur = 1.0 / (1 << 18)
 )
