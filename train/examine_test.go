@@ -22,7 +22,6 @@ type audited struct {
 	counted           map[uint32]bool
 	applied           []Applied // newest first
 	waiting           []Applied // oldest first
-	pending           []audit.Opening
 }
 
 func newAudited(t *testing.T, lag uint32, signs bool, change func(o *Options)) *audited {
