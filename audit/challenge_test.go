@@ -118,7 +118,7 @@ func TestCopies(t *testing.T) {
 	other.random = r.random
 	honest := other.train(1, other.gradient()).taken
 	results := [][]resultOfTensor{original, honest, flipped(original), doubled(honest)}
-	pairs := audit.Copies(r.shapes, r.all(), results, 0.9)
+	pairs := audit.Copies(r.shapes, r.all(), results, audit.CopyShare)
 	if len(pairs) != 2 || pairs[0] != [2]int{0, 2} || pairs[1] != [2]int{1, 3} {
 		t.Errorf("copies: %v", pairs)
 	}

@@ -58,6 +58,10 @@ func (o *Overlap) add(a, b Taken) {
 	}
 }
 
+// CopyShare is a share of common choices that no two honest results had in calibration, by far:
+// see docs/audit.md.
+const CopyShare = 0.6
+
 // Copies returns the pairs of results of a round that have more than a share of their choices in
 // common, each pair once with the lower number first. It does not say which is the copy.
 // It compares every pair in the given chunks: with 256 results and 32 chunks of 8 entries

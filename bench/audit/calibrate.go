@@ -9,9 +9,11 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/psyche-go/psyche/audit"
@@ -25,8 +27,8 @@ type calibrateCommand struct {
 	Model     string  `default:"bench/parity/model-small.json" type:"existingfile" help:"config.json of the model."`
 	Logs      string  `default:"bench/audit/logs" type:"path" help:"Folder of the logs."`
 	Text      string  `type:"path" help:"Folder with the .go files that are the text; default: the standard library."`
-	Steps     uint32  `default:"300" help:"Training steps."`
-	Every     uint32  `default:"4" help:"Steps between those that are audited."`
+	Steps     uint32  `default:"200" help:"Training steps."`
+	Every     uint32  `default:"2" help:"Steps between those that are audited."`
 	Sequences int     `default:"4" help:"Sequences of a batch."`
 	Length    int     `default:"64" help:"Tokens of a sequence."`
 	LR        float64 `default:"0.001" help:"Learning rate."`
@@ -383,7 +385,11 @@ func round(x float64) float64 {
 // readText joins the .go files of a folder.
 func readText(folder string) ([]byte, error) {
 	if folder == "" {
-		folder = "/usr/local/go/src/net"
+		root, err := exec.Command("go", "env", "GOROOT").Output()
+		if err != nil {
+			return nil, fmt.Errorf("where Go's library is: %w; name a folder with --text", err)
+		}
+		folder = filepath.Join(strings.TrimSpace(string(root)), "src", "net")
 	}
 	var text []byte
 	err := filepath.WalkDir(folder, func(path string, entry os.DirEntry, err error) error {

@@ -97,21 +97,26 @@ func (c *cutting) commit(m *made) error {
 
 // claim opens chunks of a state and of the one that it goes on from.
 func (c *cutting) claim(from, to *made, trainer [32]byte, chunks []uint32) (audit.Claim, error) {
-	if err := c.commit(from); err != nil {
-		return audit.Claim{}, err
-	}
 	if err := c.commit(to); err != nil {
 		return audit.Claim{}, err
 	}
 	claim := audit.Claim{
 		Opening: audit.Opening{Step: to.step, Trainer: trainer, Previous: to.previous},
-		Result:  to.taken, PreviousRoot: from.tree.Root(),
-		Header: codec.Header{Step: to.step, Trainer: trainer, Momentum: to.tree.Root(), Previous: to.previous},
+		Result:  to.taken,
+		Header:  codec.Header{Step: to.step, Trainer: trainer, Momentum: to.tree.Root(), Previous: to.previous},
+	}
+	if from.step > 0 { // else it is zeros, of which nothing is opened
+		if err := c.commit(from); err != nil {
+			return audit.Claim{}, err
+		}
+		claim.PreviousRoot = from.tree.Root()
 	}
 	for _, chunk := range chunks {
-		claim.Opening.Chunks = append(claim.Opening.Chunks, audit.Opened{
-			Chunk: chunk, After: c.state(to, chunk), Before: c.state(from, chunk),
-		})
+		opened := audit.Opened{Chunk: chunk, After: c.state(to, chunk)}
+		if from.step > 0 {
+			opened.Before = c.state(from, chunk)
+		}
+		claim.Opening.Chunks = append(claim.Opening.Chunks, opened)
 	}
 	return claim, nil
 }
