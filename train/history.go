@@ -11,8 +11,8 @@ import (
 )
 
 // history is what a trainer keeps to open its newest step: the momentum before it, and the
-// trees of the newest results. That is 4 bytes for each parameter and about 100 for each chunk;
-// as much again while a result was given back and the next step is not trained.
+// trees of the newest results. That is 4 bytes for each parameter and, with 8 coefficients a
+// chunk, 700 for each chunk. From the first result that is given back on it is 4 more for each parameter.
 //
 // It has a lock of its own: a trainer is asked to open a step while it already computes the
 // next gradient.

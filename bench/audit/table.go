@@ -75,12 +75,12 @@ func printTables(out io.Writer, rows []row) {
 		byKind[r.Kind] = append(byKind[r.Kind], r)
 	}
 	printHonest(out, byKind["honest"])
-	_, _ = fmt.Fprintf(out, "\n| attack | audits | error, 1 %% to 99 %% | largest error of a chunk, 1 %% | caught | at the strict limits |\n|---|---|---|---|---|---|\n")
+	_, _ = fmt.Fprintf(out, "\n| attack | audits | error, 1 %% to 99 %% | largest error of a chunk, 1 %% | caught, both f32 | both bf16 |\n|---|---|---|---|---|---|\n")
 	for _, a := range attacks() {
 		if of := byKind[a.name]; len(of) > 0 {
 			_, _ = fmt.Fprintf(out, "| %s | %d | %s to %s | %s | %s | %s |\n", a.name, len(of),
 				short(quantile(of, 0.01, errorOf)), short(quantile(of, 0.99, errorOf)), short(quantile(of, 0.01, worstOf)),
-				caught(of, audit.AnyLimits), caught(exact(of), audit.ExactLimits))
+				caught(of, 0), caught(of, 2))
 		}
 	}
 	printOthers(out, byKind)
@@ -101,10 +101,9 @@ func printHonest(out io.Writer, all []row) {
 		name string
 		of   func(r row) bool
 	}{
-		{"both f32", func(r row) bool { return !isBF16(r.Trainer) && !isBF16(r.Verifier) }},
-		{"one bf16", func(r row) bool { return isBF16(r.Trainer) != isBF16(r.Verifier) }},
-		{"both bf16", func(r row) bool { return isBF16(r.Trainer) && isBF16(r.Verifier) }},
-		{"all", func(row) bool { return true }},
+		{"both f32", func(r row) bool { return r.bf16() == 0 }},
+		{"both bf16", func(r row) bool { return r.bf16() == 2 }},
+		{"types differ", func(r row) bool { return r.bf16() == 1 }},
 	} {
 		var of []row
 		for _, r := range all {
@@ -122,13 +121,15 @@ func printHonest(out io.Writer, all []row) {
 			}
 			sets, signs = min(sets, r.Sets), min(signs, r.Signs)
 		}
-		_, _ = fmt.Fprintf(out, "| %s | %d | %s, %s, %s | %s, %s, %s | %.5f | %.1f %% | %.1f %% | %d (at most %.2g %% with 95 %% confidence) |\n", class.name, len(of),
+		verdict := "no limits"
+		if _, ok := of[0].limits(); ok {
+			verdict = fmt.Sprintf("%d (at most %.2g %% with 95 %% confidence)", stopped(of), 100*upper(stopped(of), len(of)))
+		}
+		_, _ = fmt.Fprintf(out, "| %s | %d | %s, %s, %s | %s, %s, %s | %.3f | %.1f %% | %.1f %% | %s |\n", class.name, len(of),
 			short(quantile(of, 0.5, errorOf)), short(quantile(of, 0.99, errorOf)), short(quantile(of, 1, errorOf)),
 			short(quantile(of, 0.5, middleOf)), short(quantile(of, 0.99, worstOf)), short(quantile(of, 1, worstOf)),
-			cosine, 100*sets, 100*signs, stopped(of, audit.AnyLimits), 100*upper(stopped(of, audit.AnyLimits), len(of)))
+			cosine, 100*sets, 100*signs, verdict)
 	}
-	of := exact(all)
-	_, _ = fmt.Fprintf(out, "\nStrict limits, both f32: %d of %d stopped (at most %.2g %%).\n", stopped(of, audit.ExactLimits), len(of), 100*upper(stopped(of, audit.ExactLimits), len(of)))
 }
 
 func printOthers(out io.Writer, byKind map[string][]row) {
@@ -150,31 +151,45 @@ func printOthers(out io.Writer, byKind map[string][]row) {
 	}
 }
 
-func isBF16(stack string) bool { return strings.Contains(stack, "bf16") }
-
-func exact(rows []row) (of []row) {
-	for _, r := range rows {
-		if !isBF16(r.Trainer) && !isBF16(r.Verifier) {
-			of = append(of, r)
-		}
-	}
-	return of
-}
-
-func stopped(rows []row, l audit.Limits) (n int) {
-	for _, r := range rows {
-		if !r.passes(l) {
+// bf16 is how many of the two compute in bf16.
+func (r row) bf16() (n int) {
+	for _, stack := range []string{r.Trainer, r.Verifier} {
+		if strings.Contains(stack, "bf16") {
 			n++
 		}
 	}
 	return n
 }
 
-func caught(rows []row, l audit.Limits) string {
-	if len(rows) == 0 {
+// limits are those for what the two compute in, if there are any.
+func (r row) limits() (l audit.Limits, ok bool) {
+	if r.bf16() == 2 {
+		return audit.BF16Limits, true
+	}
+	return audit.F32Limits, r.bf16() == 0
+}
+
+func stopped(rows []row) (n int) {
+	for _, r := range rows {
+		if l, ok := r.limits(); ok && !r.passes(l) {
+			n++
+		}
+	}
+	return n
+}
+
+// caught tells how many of the audits stopped an attacker, where so many of the two compute in bf16.
+func caught(rows []row, bf16 int) string {
+	var of []row
+	for _, r := range rows {
+		if r.bf16() == bf16 {
+			of = append(of, r)
+		}
+	}
+	if len(of) == 0 {
 		return "–"
 	}
-	return fmt.Sprintf("%.1f %%", 100*float64(stopped(rows, l))/float64(len(rows)))
+	return fmt.Sprintf("%d of %d", stopped(of), len(of))
 }
 
 // upper is the largest probability with which so few of n still happen in 5 % of cases
