@@ -46,6 +46,7 @@ func readRows(folder string) ([]row, error) {
 			if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
 				return nil, errors.Join(fmt.Errorf("%s: line %d: %w", path, number, err), file.Close())
 			}
+			r.log = path
 			rows = append(rows, r)
 		}
 		if err := errors.Join(lines.Err(), file.Close()); err != nil {
@@ -85,18 +86,38 @@ func printTables(out io.Writer, rows []row) {
 	}
 	printOthers(out, byKind)
 	slices.Sort(kinds)
-	_, _ = fmt.Fprintf(out, "\n| below the limits all the time | what it chose of what it sent, after half and all steps | in common with an honest trainer |\n|---|---|---|\n")
+	printShadows(out, kinds, byKind)
+}
+
+// printShadows prints, for each tenth of the longest run, how the choices of those below the limits
+// went.
+func printShadows(out io.Writer, kinds []string, byKind map[string][]row) {
+	_, _ = fmt.Fprintf(out, "\n| never, or once, beyond the limits | what it chose of what it sent, at 25, 50, 75, 100 %% of the run | in common with an honest trainer | opposite of it |\n|---|---|---|---|\n")
 	for _, kind := range kinds {
-		if of := byKind[kind]; strings.HasPrefix(kind, "steady") || strings.HasPrefix(kind, "momentum turned round in") {
-			half, last := mean(of[len(of)*4/10:len(of)/2]), mean(of[len(of)*9/10:])
-			_, _ = fmt.Fprintf(out, "| %s | %.1f %%, %.1f %% | %.0f %%, %.0f %% |\n", kind, 100*half.Sets, 100*last.Sets, 100*half.Signs, 100*last.Signs)
+		if !strings.HasPrefix(kind, "steady") && !strings.HasPrefix(kind, "momentum turned round in") {
+			continue
 		}
+		logs := map[string][]row{}
+		var of []row
+		for _, r := range byKind[kind] {
+			if logs[r.log] = append(logs[r.log], r); len(logs[r.log]) > len(of) {
+				of = logs[r.log]
+			}
+		}
+		var chose, common, opposite []string
+		for quarter := 1; quarter <= 4; quarter++ {
+			end := len(of) * quarter / 4
+			m := mean(of[max(0, end-10):end])
+			chose, common = append(chose, fmt.Sprintf("%.1f", 100*m.Sets)), append(common, fmt.Sprintf("%.0f", 100*m.Signs))
+			opposite = append(opposite, fmt.Sprintf("%.0f", 100*m.Cosine))
+		}
+		_, _ = fmt.Fprintf(out, "| %s (%d steps) | %s %% | %s %% | %s %% |\n", kind, len(of), strings.Join(chose, ", "), strings.Join(common, ", "), strings.Join(opposite, ", "))
 	}
 }
 
 // printHonest prints the errors of honest trainers by the types that the two compute in.
 func printHonest(out io.Writer, all []row) {
-	_, _ = fmt.Fprintf(out, "| honest pairs | audits | error: median, 99 %%, largest | of a chunk: median, 99 %%, largest | least cosine | same sets, least | same signs, least | stopped |\n|---|---|---|---|---|---|---|---|\n")
+	_, _ = fmt.Fprintf(out, "| honest pairs | audits | error: median, 99 %%, largest | of a chunk: median, 99 %%, largest | same sets, least | same signs, least | stopped |\n|---|---|---|---|---|---|---|\n")
 	for _, class := range []struct {
 		name string
 		of   func(r row) bool
@@ -114,21 +135,18 @@ func printHonest(out io.Writer, all []row) {
 		if len(of) == 0 {
 			continue
 		}
-		cosine, sets, signs := 1.0, 1.0, 1.0
+		sets, signs := 1.0, 1.0
 		for _, r := range of {
-			if r.Cosine != 0 {
-				cosine = min(cosine, r.Cosine)
-			}
 			sets, signs = min(sets, r.Sets), min(signs, r.Signs)
 		}
 		verdict := "no limits"
 		if _, ok := of[0].limits(); ok {
 			verdict = fmt.Sprintf("%d (at most %.2g %% with 95 %% confidence)", stopped(of), 100*upper(stopped(of), len(of)))
 		}
-		_, _ = fmt.Fprintf(out, "| %s | %d | %s, %s, %s | %s, %s, %s | %.3f | %.1f %% | %.1f %% | %s |\n", class.name, len(of),
+		_, _ = fmt.Fprintf(out, "| %s | %d | %s, %s, %s | %s, %s, %s | %.1f %% | %.1f %% | %s |\n", class.name, len(of),
 			short(quantile(of, 0.5, errorOf)), short(quantile(of, 0.99, errorOf)), short(quantile(of, 1, errorOf)),
 			short(quantile(of, 0.5, middleOf)), short(quantile(of, 0.99, worstOf)), short(quantile(of, 1, worstOf)),
-			cosine, 100*sets, 100*signs, verdict)
+			100*sets, 100*signs, verdict)
 	}
 }
 
@@ -236,6 +254,7 @@ func mean(rows []row) (m row) {
 	for _, r := range rows {
 		m.Sets += r.Sets / float64(len(rows))
 		m.Signs += r.Signs / float64(len(rows))
+		m.Cosine += r.Cosine / float64(len(rows))
 	}
 	return m
 }

@@ -18,13 +18,13 @@ import (
 type valuesCommand struct {
 	Model     string  `default:"bench/parity/model-small.json" type:"existingfile" help:"config.json of the model."`
 	Text      string  `type:"path" help:"Folder with the .go files that are the text; default: the standard library."`
-	Trainers  int     `default:"4" help:"Trainers of a run."`
+	Trainers  int     `default:"3" help:"Trainers of a run."`
 	Attackers int     `default:"1" help:"Of those, how many send the negative of their result in the runs with attackers."`
-	Steps     uint32  `default:"300" help:"Training steps."`
+	Steps     uint32  `default:"100" help:"Training steps."`
 	Sequences int     `default:"2" help:"Sequences of a trainer's batch."`
 	Length    int     `default:"64" help:"Tokens of a sequence."`
 	LR        float64 `default:"0.001" help:"Learning rate."`
-	Seeds     uint64  `default:"3" help:"Runs of each kind."`
+	Seeds     uint64  `default:"2" help:"Runs of each kind."`
 }
 
 func (c *valuesCommand) Run(ctx context.Context) error {
