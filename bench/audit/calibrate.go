@@ -5,15 +5,12 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 
 	"github.com/psyche-go/psyche/audit"
@@ -272,21 +269,6 @@ func (c *calibration) commit(m *made) error {
 	return c.cut.commit(m)
 }
 
-// prints compares what verifiers of a trainer commit to, and what one that has no gradient
-// could: the prints of another batch.
-func (c *calibration) prints(step uint32, t int, chunks []uint32, answers [][]answer) {
-	seed := c.random.Uint64()
-	own := c.exam(step, t, answers[t][t], chunks).Prints(seed)
-	for v := range c.workers {
-		other, guess := c.exam(step, t, answers[v][t], chunks).Prints(seed), c.exam(step, t, answers[t][v], chunks).Prints(seed)
-		if v == t {
-			continue
-		}
-		_ = c.write(row{Kind: "print", Step: step, Trainer: c.workers[t].name, Verifier: c.workers[v].name, Sets: audit.Alike(own, other, 0.05)})
-		_ = c.write(row{Kind: "guessed print", Step: step, Trainer: c.workers[t].name, Verifier: c.workers[v].name, Sets: audit.Alike(own, guess, 0.05)})
-	}
-}
-
 // scene asks for what attackers need beside what honest trainers computed.
 func (c *calibration) scene(step uint32, t int, batches [][][]int32, answers [][]answer, states []*made) (*scene, error) {
 	s := &scene{
@@ -331,48 +313,6 @@ func (c *calibration) check(kind string, step uint32, t, v int, from, to *made, 
 	return c.write(row)
 }
 
-// overlaps compares what trainers sent.
-func (c *calibration) overlaps(step uint32, t int, chunks []uint32, states []*made) {
-	for other := t + 1; other < len(states); other++ {
-		o := audit.Compare(c.cut.shapes, chunks, states[t].taken, states[other].taken)
-		_ = c.write(row{Kind: "overlap", Step: step, Trainer: c.workers[t].name, Verifier: c.workers[other].name,
-			Sets: round(o.Share()), Signs: round(float64(o.Opposite) / float64(max(1, o.Same+o.Opposite)))})
-	}
-}
-
-// kin compares the momentum of a trainer with the next one's: what a verifier could, too.
-func (c *calibration) kin(step uint32, t int, chunks []uint32) {
-	other := (t + 1) % len(c.states)
-	r := row{Kind: "kin", Step: step, Trainer: c.workers[t].name, Verifier: c.workers[other].name, Cosine: 1}
-	least := math.Inf(1)
-	for _, chunk := range chunks {
-		tensor, within, _ := c.cut.shapes.Find(chunk)
-		a := c.cut.layouts[tensor].Chunk(c.states[t].momentum[tensor], within, nil)
-		b := c.cut.layouts[tensor].Chunk(c.states[other].momentum[tensor], within, nil)
-		la, lb, product := lengthOf(a), lengthOf(b), 0.0
-		for i := range a {
-			product += float64(a[i]) * float64(b[i])
-		}
-		if la > 0 && lb > 0 {
-			r.Cosine = min(r.Cosine, product/la/lb)
-			r.Length, least = max(r.Length, la/lb), min(least, la/lb)
-			r.Top = append(r.Top, product/la/lb)
-		}
-	}
-	slices.Sort(r.Top)
-	if len(r.Top) > 0 {
-		r.Middle = round(r.Top[len(r.Top)/2])
-	}
-	r.Top, r.Cosine, r.Length, r.Momentum = nil, round(r.Cosine), round(r.Length), round(min(least, 1e9))
-	_ = c.write(r)
-}
-
-func (c *calibration) write(r row) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.log.Encode(r)
-}
-
 // round keeps three digits of a number: logs are kept.
 func round(x float64) float64 {
 	if math.IsInf(x, 0) || math.IsNaN(x) {
@@ -380,28 +320,4 @@ func round(x float64) float64 {
 	}
 	short, _ := strconv.ParseFloat(strconv.FormatFloat(x, 'g', 3, 64), 64)
 	return short
-}
-
-// readText joins the .go files of a folder.
-func readText(folder string) ([]byte, error) {
-	if folder == "" {
-		root, err := exec.Command("go", "env", "GOROOT").Output()
-		if err != nil {
-			return nil, fmt.Errorf("where Go's library is: %w; name a folder with --text", err)
-		}
-		folder = filepath.Join(strings.TrimSpace(string(root)), "src", "net")
-	}
-	var text []byte
-	err := filepath.WalkDir(folder, func(path string, entry os.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || filepath.Ext(path) != ".go" {
-			return err
-		}
-		content, err := os.ReadFile(path)
-		text = append(text, content...)
-		return err
-	})
-	if err == nil && len(text) < 1<<16 {
-		err = fmt.Errorf("%s: %d bytes of .go files, want 64 KiB at least; name another folder with --text", folder, len(text))
-	}
-	return text, err
 }
