@@ -22,7 +22,7 @@ sysconfdir ?= /etc
 unitdir  ?= $(prefix)/lib/systemd/system
 ROOT      = $(DESTDIR)$(prefix)
 
-.PHONY: install uninstall manual deb reproducible all sim build setup shim demo demo-solana demo-data test-solana test test-plain test-torch race fuzz load internet solana-program static lint fmt-check vet bench bench-step bench-distro bench-round bench-parity clean
+.PHONY: install uninstall manual deb reproducible all sim build setup shim demo demo-solana demo-data test-solana test test-plain test-torch race fuzz load internet solana-program static lint fmt-check vet bench bench-step bench-distro bench-round bench-parity bench-audit clean
 
 all: build
 
@@ -181,6 +181,12 @@ bench-parity: build
 	test -e $(BUILD)/parity/data/data.json || $(BIN)/psyche data tokenize --include '*.go' --held-out-fraction 0.02 --output $(BUILD)/parity/data $$($(GO) env GOROOT)/src
 	env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE $(GO) run ./bench/parity plan bench/parity/plan.txt
 	$(GO) run ./bench/parity table
+
+## bench-audit: how far honest trainers with different libraries are apart, and attackers from them; an hour, or more with PSYCHE_TEST_SHIM2
+bench-audit: shim
+	$(GO) run ./bench/audit calibrate --name first
+	$(GO) run ./bench/audit table
+	$(GO) run ./bench/audit cost
 
 clean:
 	rm -rf $(BUILD)

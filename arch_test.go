@@ -58,6 +58,12 @@ var importRules = []importRule{
 		reason: "the same bits on every host",
 	},
 	{
+		name:   "audits are arithmetic",
+		from:   under("audit"),
+		never:  either(under("torch", "model", "train", "wire", "server", "client", "p2p", "backend"), anyOf("C", "runtime/cgo", "net", "time", "math/rand", "math/rand/v2", module+"/distro")),
+		reason: "verifiers, jurors and those who read a log come to the same",
+	},
+	{
 		name:   "hosts and nodes do without libtorch",
 		from:   under("server", "client", "sim", "p2p", "data", "backend", "config", "wire", "event", "testnet", "dash", "cmd/psyche"),
 		never:  either(under("torch", "model", "train", "cmd/psyche-client"), anyOf(module+"/distro")),

@@ -92,6 +92,20 @@ func (l Layout) Codec(topK int) codec.TensorLayout {
 
 func (l Layout) colBlocks() int { return l.cols / l.chunkCols }
 
+// Chunk copies a chunk of a tensor's values into to, row by row, and returns it; to is
+// made anew where it is too short.
+func (l Layout) Chunk(values []float32, chunk int, to []float32) []float32 {
+	if cap(to) < l.ChunkSize() {
+		to = make([]float32, l.ChunkSize())
+	}
+	to = to[:l.ChunkSize()]
+	from := l.offset(chunk)
+	for r := range l.chunkRows {
+		copy(to[r*l.chunkCols:][:l.chunkCols], values[from+r*l.cols:])
+	}
+	return to
+}
+
 // offset returns the index of the first element of a chunk.
 func (l Layout) offset(chunk int) int {
 	blocks := l.colBlocks()

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 )
 
@@ -114,5 +115,25 @@ func TestNoSuchLeaf(t *testing.T) {
 	}
 	if Verify(Root(leaves), leaves[0], -1, 3, nil) || Verify(Root(nil), [32]byte{}, 0, 0, nil) {
 		t.Error("a leaf that is not there verifies")
+	}
+}
+
+// TestTreeIsTheList: a tree has the root and the proofs of its list.
+func TestTreeIsTheList(t *testing.T) {
+	for n := range 40 {
+		leaves := leavesOf(n)
+		tree := NewTree(leaves)
+		if tree.Root() != Root(leaves) {
+			t.Errorf("the tree of %d leaves has another root", n)
+		}
+		for i := -1; i <= n; i++ {
+			proof := Prove(leaves, i)
+			if diff := cmp.Diff(proof, tree.Prove(i)); diff != "" {
+				t.Errorf("leaf %d of %d (-list +tree):\n%s", i, n, diff)
+			}
+			if proof != nil && ProofLength(i, n) != len(proof) {
+				t.Errorf("leaf %d of %d: %d hashes, ProofLength says %d", i, n, len(proof), ProofLength(i, n))
+			}
+		}
 	}
 }

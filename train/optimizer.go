@@ -37,6 +37,7 @@ type optimizer struct {
 	deltas  [][]float32 // momentum that was not sent yet, zero at first
 	encoded uint64      // how often encode ran
 	sent    map[uint32]sent
+	history *history // nil: nothing is audited
 }
 
 // sent is what encode took out of the momentum for one step, until it is known whether
@@ -77,8 +78,34 @@ func newOptimizer(c config.Distro, shapes [][]int64, threads int) (*optimizer, e
 	return o, nil
 }
 
+// commit makes results commit to the momentum from now on.
+func (o *optimizer) commit() error {
+	if o.config.Lookahead {
+		return fmt.Errorf("%w: lookahead in a run with audits: nobody else has the momentum that it looks ahead with; set one of them off", ErrUnsupported)
+	}
+	o.history = newHistory(o.kernel, o.layouts, int(o.config.CompressionTopK), o.deltas)
+	return nil
+}
+
+// changing takes the lock of the history, if there is one, while the momentum changes.
+func (o *optimizer) changing() (done func()) {
+	if o.history == nil {
+		return func() {}
+	}
+	o.history.mu.Lock()
+	return o.history.mu.Unlock
+}
+
 // reset forgets the momentum and what was sent.
 func (o *optimizer) reset() {
+	defer o.changing()()
+	o.forget()
+}
+
+func (o *optimizer) forget() {
+	if o.history != nil {
+		o.history.forget()
+	}
 	for _, delta := range o.deltas {
 		clear(delta)
 	}
@@ -101,6 +128,10 @@ func (o *optimizer) encode(header codec.Header, gradients [][]float32, norm floa
 	if float64(scaled)*norm > maxUpdate {
 		return nil, fmt.Errorf("%w: learning rate %v times gradient norm %v is out of range", ErrNotFinite, scaled, norm)
 	}
+	defer o.changing()()
+	if o.history != nil {
+		o.history.begin()
+	}
 	params := distro.EncodeParams{Decay: float32(o.config.CompressionDecay), LR: scaled, TopK: int(o.config.CompressionTopK)}
 	taken := make([]codec.TensorResult, len(o.layouts))
 	for i, layout := range o.layouts {
@@ -111,11 +142,26 @@ func (o *optimizer) encode(header codec.Header, gradients [][]float32, norm floa
 	}
 	o.encoded++
 	o.sent[header.Step] = sent{results: taken, encoded: o.encoded}
-	payload, err := codec.Encode(header, o.results, o.config.Quantize1Bit, taken)
+	payload, err := o.payload(header, taken)
 	if err != nil {
-		return nil, errors.Join(err, o.settle(header.Step, false))
+		err = errors.Join(err, o.giveBack(header.Step))
+		if o.history != nil {
+			o.forget() // the momentum goes on from a step that nobody will see
+		}
+		return nil, err
 	}
 	return payload, nil
+}
+
+// payload returns the bytes of what was taken in a step.
+func (o *optimizer) payload(header codec.Header, taken []codec.TensorResult) ([]byte, error) {
+	if o.history != nil {
+		var err error
+		if header.Momentum, header.Previous, err = o.history.commit(header.Step, taken); err != nil {
+			return nil, fmt.Errorf("commit to the momentum: %w", err)
+		}
+	}
+	return codec.Encode(header, o.results, o.config.Quantize1Bit, taken)
 }
 
 // clipScale is what gradients of the given norm are multiplied with so that their norm
@@ -130,13 +176,23 @@ func clipScale(norm, limit float64) float64 {
 // settle ends the wait for a step's own result. One that was not counted is given back to
 // the momentum, decayed as if it had never left.
 func (o *optimizer) settle(step uint32, counted bool) error {
+	if counted {
+		delete(o.sent, step)
+		return nil
+	}
+	defer o.changing()()
+	return o.giveBack(step)
+}
+
+// giveBack is settle of a result that was not counted, with the lock of the history.
+func (o *optimizer) giveBack(step uint32) error {
 	own, found := o.sent[step]
 	if !found {
 		return nil
 	}
 	delete(o.sent, step)
-	if counted {
-		return nil
+	if o.history != nil {
+		o.history.giving(step)
 	}
 	for i, result := range own.results {
 		for range o.encoded - own.encoded {
@@ -174,6 +230,9 @@ func (o *optimizer) decode(payload []byte) (codec.Header, []codec.TensorResult, 
 	header, results, err := codec.Decode(payload, o.results, o.config.Quantize1Bit)
 	if err != nil {
 		return codec.Header{}, nil, fmt.Errorf("%w: %w", ErrResult, err)
+	}
+	if committed := header.Momentum != [32]byte{}; committed != (o.history != nil) {
+		return codec.Header{}, nil, fmt.Errorf("%w: its header has a root of the momentum: %v; the run audits results: %v", ErrResult, committed, o.history != nil)
 	}
 	return header, results, nil
 }

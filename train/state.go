@@ -166,7 +166,8 @@ const (
 	secondMoment = "exp_avg_sq" // of AdamW, a mean of squares
 )
 
-// SetOptimizerState continues from a state that was saved together with this model.
+// SetOptimizerState continues from a state that was saved together with this model. Where
+// results are audited it only forgets the momentum: nobody could see what a saved one goes on from.
 func (t *Trainer) SetOptimizerState(ctx context.Context, state OptimizerState) error {
 	if err := t.lock(ctx); err != nil {
 		return fmt.Errorf("load optimizer: %w", err)
@@ -183,6 +184,10 @@ func (t *Trainer) SetOptimizerState(ctx context.Context, state OptimizerState) e
 		return fmt.Errorf("%w: optimizer state is out of range", ErrModel)
 	}
 	t.optimizer.reset()
+	if t.optimizer.history != nil {
+		t.log.Info("the momentum begins afresh: in a run with audits it has to go on from a result of this process")
+		return nil
+	}
 	for i := range values {
 		copy(t.optimizer.deltas[i], values[i])
 	}

@@ -35,6 +35,10 @@ type Options struct {
 	TrainerID [32]byte     // ed25519 public key; stands in every result
 	Logger    *slog.Logger // nil: silent
 
+	// Audited makes results commit to the momentum, so that Open can show parts of it, and
+	// refuses results of others that do not. All members of a run must set the same.
+	Audited bool
+
 	// Timed is called after each part of training and applying that Timing names, from the
 	// goroutine of Train or Apply. May be nil.
 	Timed func(Timing)
@@ -61,7 +65,7 @@ type Trainer struct {
 	decoded   decodedResults // that Verify has read
 	applied   bool           // whether step is one that Apply finished
 	report    func(Timing)   // nil: nobody asks
-	canonical [][]float32    // the model while the tensors hold the look-ahead; nil before the first
+	canonical [][]float32    // the model while the tensors hold the look-ahead, or earlier weights; nil before the first
 }
 
 // New builds the model in memory and checks that everything fits. It loads libtorch;
@@ -85,6 +89,11 @@ func New(ctx context.Context, o Options) (*Trainer, error) {
 	optimizer, err := newOptimizer(*o.Optimizer.Distro, r.shapes(), threads)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("trainer: %w", err), r.Close())
+	}
+	if o.Audited {
+		if err := optimizer.commit(); err != nil {
+			return nil, errors.Join(fmt.Errorf("trainer: %w", err), r.Close())
+		}
 	}
 	// Looking ahead moves the weights before each step and back after it: copies have to be
 	// refreshed anyway.
@@ -166,6 +175,16 @@ func (t *Trainer) train(ctx context.Context, step uint32, batch data.Batch, begu
 // returns what puts the model back: a copy of its bits, for no arithmetic undoes the
 // rounding of a step.
 func (t *Trainer) lookAhead(lr float32) (back func()) {
+	back = t.keepWeights()
+	for i, w := range t.weights() {
+		ahead(w, t.optimizer.deltas[i], lr)
+	}
+	t.changed()
+	return back
+}
+
+// keepWeights copies the model's bits and returns what puts them back.
+func (t *Trainer) keepWeights() (back func()) {
 	weights := t.weights()
 	if t.canonical == nil {
 		for _, w := range weights {
@@ -174,9 +193,7 @@ func (t *Trainer) lookAhead(lr float32) (back func()) {
 	}
 	for i := range weights {
 		copy(t.canonical[i], weights[i])
-		ahead(weights[i], t.optimizer.deltas[i], lr)
 	}
-	t.changed()
 	return func() {
 		for i := range weights {
 			copy(weights[i], t.canonical[i])

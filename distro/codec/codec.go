@@ -7,10 +7,10 @@ import (
 )
 
 // Version is the format that Encode writes and Decode reads.
-const Version = 1
+const Version = 2
 
 // HeaderSize is the size of what precedes the tensors, in bytes.
-const HeaderSize = 90
+const HeaderSize = 126
 
 const magic = "PSYD"
 
@@ -23,6 +23,25 @@ type Header struct {
 	BatchStart, BatchEnd uint64
 	// Trainer is the ed25519 public key of the trainer.
 	Trainer [32]byte
+	// Momentum is the Merkle root of the trainer's momentum after the step (package audit).
+	// It is zero in runs that audit nothing.
+	Momentum [32]byte
+	// Previous is the step of the trainer's result that this momentum goes on from. 0: it
+	// began as zeros in this step, or Momentum is zero.
+	Previous uint32
+}
+
+// check reports what no header may say.
+func (h Header) check() error {
+	switch {
+	case h.BatchStart >= h.BatchEnd:
+		return fmt.Errorf("%w: empty batch [%d,%d)", ErrInvalid, h.BatchStart, h.BatchEnd)
+	case h.Previous != 0 && h.Previous >= h.Step:
+		return fmt.Errorf("%w: the momentum of step %d goes on from step %d", ErrInvalid, h.Step, h.Previous)
+	case h.Previous != 0 && h.Momentum == [32]byte{}:
+		return fmt.Errorf("%w: no root of a momentum that goes on from step %d", ErrInvalid, h.Previous)
+	}
+	return nil
 }
 
 // FullSize returns the size in bytes of a result whose every chunk holds K entries: what
@@ -56,8 +75,8 @@ func Encode(h Header, layouts []TensorLayout, quantized bool, results []TensorRe
 			return nil, fmt.Errorf("encode result: tensor %d: %w", i, err)
 		}
 	}
-	if h.BatchStart >= h.BatchEnd {
-		return nil, fmt.Errorf("encode result: %w: empty batch [%d,%d)", ErrInvalid, h.BatchStart, h.BatchEnd)
+	if err := h.check(); err != nil {
+		return nil, fmt.Errorf("encode result: %w", err)
 	}
 	b := make([]byte, 0, FullSize(layouts, quantized))
 	b = append(b, magic...)
@@ -70,6 +89,8 @@ func Encode(h Header, layouts []TensorLayout, quantized bool, results []TensorRe
 	b = binary.LittleEndian.AppendUint64(b, h.BatchStart)
 	b = binary.LittleEndian.AppendUint64(b, h.BatchEnd)
 	b = append(b, h.Trainer[:]...)
+	b = append(b, h.Momentum[:]...)
+	b = binary.LittleEndian.AppendUint32(b, h.Previous)
 	w := bitWriter{bytes: b}
 	for i, l := range layouts {
 		w.tensor(l, quantized, results[i])
@@ -85,12 +106,12 @@ func DecodeHeader(b []byte) (Header, error) {
 
 func decodeHeader(b []byte) (h Header, quantized bool, err error) {
 	switch {
+	case len(b) > len(magic) && string(b[:len(magic)]) == magic && b[len(magic)] != Version:
+		return h, false, fmt.Errorf("decode result: %w: version %d, this program reads %d", ErrInvalid, b[4], Version)
 	case len(b) < HeaderSize:
 		return h, false, fmt.Errorf("decode result: %w: %d bytes, the header alone has %d", ErrInvalid, len(b), HeaderSize)
 	case string(b[:4]) != magic:
 		return h, false, fmt.Errorf("decode result: %w: not a result: magic %q", ErrInvalid, b[:4])
-	case b[4] != Version:
-		return h, false, fmt.Errorf("decode result: %w: version %d, this program reads %d", ErrInvalid, b[4], Version)
 	case b[5] > 1:
 		return h, false, fmt.Errorf("decode result: %w: flags %#x", ErrInvalid, b[5])
 	}
@@ -100,9 +121,11 @@ func decodeHeader(b []byte) (h Header, quantized bool, err error) {
 		BatchStart: binary.LittleEndian.Uint64(b[42:]),
 		BatchEnd:   binary.LittleEndian.Uint64(b[50:]),
 		Trainer:    [32]byte(b[58:]),
+		Momentum:   [32]byte(b[90:]),
+		Previous:   binary.LittleEndian.Uint32(b[122:]),
 	}
-	if h.BatchStart >= h.BatchEnd {
-		return Header{}, false, fmt.Errorf("decode result: %w: empty batch [%d,%d)", ErrInvalid, h.BatchStart, h.BatchEnd)
+	if err := h.check(); err != nil {
+		return Header{}, false, fmt.Errorf("decode result: %w", err)
 	}
 	return h, b[5] == 1, nil
 }

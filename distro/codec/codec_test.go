@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"math"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -61,6 +63,7 @@ func anyResult(t *rapid.T, l TensorLayout, quantized bool) TensorResult {
 
 var someHeader = Header{
 	RunHash: [32]byte{1, 2, 3}, Step: 0x01020304, BatchStart: 5, BatchEnd: 1 << 40, Trainer: [32]byte{31: 9},
+	Momentum: [32]byte{4, 31: 7}, Previous: 0x01020302,
 }
 
 func TestRoundTrip(t *testing.T) {
@@ -187,7 +190,7 @@ func goldens() []kept {
 	return all
 }
 
-// TestGoldenBytes pins version 1: files of old versions stay, and stay readable or
+// TestGoldenBytes pins version 2: files of old versions stay, and stay readable or
 // refused by their number.
 func TestGoldenBytes(t *testing.T) {
 	for _, quantized := range []bool{true, false} {
@@ -197,9 +200,29 @@ func TestGoldenBytes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			golden.Compare(t, "v1-"+g.name+"-"+kind+".golden", got)
+			golden.Compare(t, "v2-"+g.name+"-"+kind+".golden", got)
 			checkCanonical(t, got, fuzzLayouts, quantized)
+			old, err := os.ReadFile(filepath.Join("testdata", "v1-"+g.name+"-"+kind+".golden"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := Decode(old, fuzzLayouts, quantized); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "version 1") {
+				t.Errorf("%s of version 1: error %v", g.name, err)
+			}
 		}
+	}
+}
+
+// TestHeaderWithoutAudits: a run that audits nothing has zeros there.
+func TestHeaderWithoutAudits(t *testing.T) {
+	h := someHeader
+	h.Momentum, h.Previous = [32]byte{}, 0
+	b, err := Encode(h, nil, true, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := DecodeHeader(b); err != nil || got != h {
+		t.Errorf("%v, error %v", got, err)
 	}
 }
 
@@ -241,10 +264,12 @@ func TestRefusedBytes(t *testing.T) {
 		{"nothing", "header alone", ranked, nil},
 		{"short header", "header alone", ranked, head[:HeaderSize-1]},
 		{"magic", "magic", ranked, header(0, 'X')},
-		{"version", "version 2", ranked, header(4, 2)},
+		{"version", "version 3", ranked, header(4, 3)},
 		{"flags", "flags", ranked, header(5, 2)},
 		{"values for signs", "quantized is false", ranked, header(5, 0)},
 		{"empty batch", "empty batch", ranked, header(42, make([]byte, 16)...)},
+		{"previous without root", "no root", ranked, header(90, make([]byte, 32)...)},
+		{"previous not before", "goes on from", ranked, header(122, 4, 3, 2, 1)},
 		{"no tensor", "0 bytes left", ranked, head},
 		{"cut", "end in chunk 0", listed, tensor(make([]byte, 6)...)},
 		{"too long", "at most", ranked, tensor(append(good, 0, 0)...)},

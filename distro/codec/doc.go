@@ -9,17 +9,21 @@
 // result, so one result has one hash. What Decode allocates depends on the layouts, never
 // on what the bytes claim.
 //
-// Format, version 1 (integers little-endian):
+// Format, version 2 (integers little-endian):
 //
 //	offset  size  field
 //	0       4     "PSYD"
-//	4       1     version, 1
+//	4       1     version, 2
 //	5       1     1 when quantized to signs, else 0
 //	6       32    SHA-256 of the run id
 //	38      4     step
 //	42      8+8   first sequence index of the batch, and the one after its last
 //	58      32    ed25519 key of the trainer
-//	90            the tensors, each starting at a byte
+//	90      32    Merkle root of the trainer's momentum after the step; zero without audits
+//	122     4     step of the result that this momentum goes on from; 0 when it began as zeros
+//	126           the tensors, each starting at a byte
+//
+// Version 1 had no root and no previous step; it is refused.
 //
 // A tensor is a stream of bits, the lowest bit of a byte first, zero bits up to the next
 // byte at its end:

@@ -1,0 +1,235 @@
+package audit
+
+import (
+	"math"
+
+	"github.com/psyche-go/psyche/distro/codec"
+	"github.com/psyche-go/psyche/merkle"
+)
+
+// Exam is what a verifier knows of a step by its own computation: of each challenged chunk
+// what the gradient adds to the momentum.
+type Exam struct {
+	Shapes  Shapes
+	Step    uint32
+	Trainer [32]byte
+	Decay   float32
+	Signs   bool // results hold signs, not values
+	Chunks  []uint32
+	// Updates are the gradients of the chunks, clipped and multiplied by the learning rate.
+	Updates [][]float32
+	// Usual is, for each chunk, the length of the update of a chunk of that size, were all of
+	// its tensor's elements alike.
+	Usual []float64
+	// Longest is the most that a momentum can measure by now: the sum of β^i·η·clip over
+	// the run's steps; infinite where gradients are not clipped.
+	Longest float64
+}
+
+// Claim is what the trainer says of the step.
+type Claim struct {
+	Opening Opening
+	// Result is the trainer's result, a TensorResult for each of the shapes.
+	Result []codec.TensorResult
+	// Header is that of the result.
+	Header codec.Header
+	// PreviousRoot and EarlierRoot are those in the headers of the results of these steps.
+	PreviousRoot, EarlierRoot [32]byte
+	// PreviousReturned says that the result of Previous did not count, and was given back.
+	PreviousReturned bool
+}
+
+// Fault is what is wrong with a claim, apart from the size of errors.
+type Fault uint8
+
+const (
+	FaultNone      Fault = iota
+	FaultChallenge       // it opens another step, or other chunks
+	FaultPath            // what is opened is not what was committed to
+	FaultSent            // what was sent is not what was taken
+	FaultSelection       // what was taken are not the largest coefficients of the momentum
+	FaultLength          // the momentum is longer than gradients can have made it
+)
+
+var faultNames = [...]string{"none", "challenge", "path", "sent", "selection", "length"}
+
+func (f Fault) String() string {
+	if int(f) < len(faultNames) {
+		return faultNames[f]
+	}
+	return "unknown"
+}
+
+// Report says how far a claim is from the verifier's computation.
+type Report struct {
+	Fault  Fault   // the first that was found
+	Error  float64 // of all chunks together: length of the differences over that of the updates
+	Chunks []Finding
+}
+
+// Finding is the report of a chunk.
+type Finding struct {
+	Chunk uint32
+	Fault Fault
+	// Error is the length of the difference between the gradient that the trainer's momentum
+	// implies and the verifier's, over the length of the latter; where that is small against its
+	// tensor's, over a part of what is usual there.
+	Error float64
+	// Cosine is that of the angle between the two.
+	Cosine float64
+	// Sets is the share of the coefficients sent that the verifier would have sent, and Signs the share of
+	// those with the same sign.
+	Sets, Signs float64
+	// Momentum is the relative error of the momentum before anything was taken out.
+	Momentum float64
+	// Update and Length are the lengths of the verifier's update and of the opened momentum.
+	Update, Length float64
+
+	difference, against float64 // Error is their ratio
+}
+
+const (
+	// rounding is how far sums of float32 may be off, against the length of their chunk. The
+	// kernels stay below a fifth of it (bench/audit).
+	rounding = 1.0 / (1 << 19)
+	// small is the part of the usual update to which smaller ones are compared: in a chunk
+	// whose own gradient nearly vanishes, errors are those of the terms that cancelled.
+	small = 0.25
+	// blur is the part of a momentum's length that its bits cannot show of an update.
+	blur = 1.0 / (1 << 18)
+)
+
+// Check compares a claim with the exam. It never fails: what does not fit is a fault.
+func (e *Exam) Check(c Claim) Report {
+	o := c.Opening
+	if o.check(e.Shapes) != nil || o.Step != e.Step || o.Trainer != e.Trainer || len(o.Chunks) != len(e.Chunks) ||
+		o.Step != c.Header.Step || o.Trainer != c.Header.Trainer || o.Previous != c.Header.Previous || len(c.Result) != len(e.Shapes) {
+		return Report{Fault: FaultChallenge}
+	}
+	report, differences, against := Report{}, 0.0, 0.0
+	for i := range o.Chunks {
+		if o.Chunks[i].Chunk != e.Chunks[i] {
+			return Report{Fault: FaultChallenge}
+		}
+		f := e.chunk(i, c)
+		if report.Fault == FaultNone {
+			report.Fault = f.Fault
+		}
+		differences += f.difference * f.difference
+		against += f.against * f.against
+		report.Chunks = append(report.Chunks, f)
+	}
+	report.Error = ratio(math.Sqrt(differences), math.Sqrt(against))
+	return report
+}
+
+// chunk checks the i-th chunk of the challenge.
+func (e *Exam) chunk(i int, c Claim) Finding {
+	o := c.Opening.Chunks[i]
+	tensor, within, _ := e.Shapes.Find(o.Chunk)
+	shape := e.Shapes[tensor]
+	f := Finding{Chunk: o.Chunk}
+	if !committed(o, c, e.Shapes.Chunks()) {
+		f.Fault = FaultPath
+		return f
+	}
+	after := wide(o.After.Momentum)
+	taken := o.After.Taken.dense(shape.size())
+	full := sum(after, inverse(taken, shape.Rows, shape.Cols), 1)
+	before := e.before(o, c, shape)
+	coefficients := forward(full, shape.Rows, shape.Cols)
+	switch {
+	case !sentIs(c.Result[tensor], within, shape.K, o.After.Taken, e.Signs):
+		f.Fault = FaultSent
+	case !largest(coefficients, o.After.Taken, shape.K, rounding*length(full)):
+		f.Fault = FaultSelection
+	case length(before) > e.Longest*(1+rounding) || length(after) > e.Longest*(1+rounding):
+		f.Fault = FaultLength
+	}
+	e.compare(&f, i, full, before, o.After.Taken, shape)
+	return f
+}
+
+// compare fills in the numbers of a finding.
+func (e *Exam) compare(f *Finding, i int, full, before []float64, taken Taken, shape Shape) {
+	update := wide(e.Updates[i])
+	implied := sum(full, before, -float64(e.Decay))
+	expected := sum(update, before, float64(e.Decay))
+	f.Update, f.Length = length(update), length(before)
+	f.difference = length(sum(implied, update, -1))
+	least := blur * (length(before) + length(full))
+	f.against = math.Sqrt(f.Update*f.Update + small*small*e.Usual[i]*e.Usual[i] + least*least)
+	f.Error = ratio(f.difference, f.against)
+	f.Cosine = ratio(dot(implied, update), length(implied)*f.Update)
+	f.Momentum = ratio(f.difference, length(expected))
+	f.Sets, f.Signs = agreement(forward(expected, shape.Rows, shape.Cols), taken)
+}
+
+// before returns the momentum that the step began with: what was opened, and what was given
+// back meanwhile. What was sent earlier than the previous result has decayed once with it.
+func (e *Exam) before(o Opened, c Claim, shape Shape) []float64 {
+	if c.Opening.Previous == 0 {
+		return make([]float64, shape.size())
+	}
+	before := wide(o.Before.Momentum)
+	if c.PreviousReturned {
+		before = sum(before, inverse(o.Before.Taken.dense(shape.size()), shape.Rows, shape.Cols), 1)
+	}
+	if c.Opening.Earlier != 0 {
+		before = sum(before, inverse(o.Return.Taken.dense(shape.size()), shape.Rows, shape.Cols), float64(e.Decay))
+	}
+	return before
+}
+
+// committed reports whether all that is opened lies in the trees.
+func committed(o Opened, c Claim, leaves int) bool {
+	proves := func(root, digest [32]byte, taken Taken, path [][32]byte) bool {
+		return merkle.Verify(root, Leaf(digest, taken), int(o.Chunk), leaves, path)
+	}
+	if !proves(c.Header.Momentum, Digest(o.After.Momentum), o.After.Taken, o.After.Path) {
+		return false
+	}
+	if c.Opening.Previous != 0 && !proves(c.PreviousRoot, Digest(o.Before.Momentum), o.Before.Taken, o.Before.Path) {
+		return false
+	}
+	return c.Opening.Earlier == 0 || proves(c.EarlierRoot, o.Return.Digest, o.Return.Taken, o.Return.Path)
+}
+
+// sentIs reports whether a result holds in a chunk what was taken.
+func sentIs(r codec.TensorResult, within, k int, taken Taken, signs bool) bool {
+	if within >= len(r.Counts) || (within+1)*k > len(r.Indices) || int(r.Counts[within]) != len(taken.Indices) {
+		return false
+	}
+	for i, index := range taken.Indices {
+		v := r.Values[within*k+i]
+		if r.Indices[within*k+i] != index || math.Signbit(float64(v)) != math.Signbit(float64(taken.Values[i])) || !signs && v != taken.Values[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// largest reports whether what was taken are the k largest coefficients, all of them where
+// fewer were taken, up to an error.
+func largest(coefficients []float64, taken Taken, k int, within float64) bool {
+	least := math.Inf(1)
+	for i, index := range taken.Indices {
+		v := float64(taken.Values[i])
+		if math.Abs(coefficients[index]-v) > within {
+			return false
+		}
+		least = min(least, math.Abs(v))
+	}
+	if len(taken.Indices) < k {
+		least = 0
+	}
+	next := 0
+	for i, v := range coefficients {
+		if next < len(taken.Indices) && int(taken.Indices[next]) == i {
+			next++
+		} else if math.Abs(v) > least+within {
+			return false
+		}
+	}
+	return true
+}

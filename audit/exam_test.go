@@ -1,0 +1,191 @@
+package audit_test
+
+import (
+	"math"
+	"testing"
+
+	"github.com/psyche-go/psyche/audit"
+	"github.com/psyche-go/psyche/distro/codec"
+	"github.com/psyche-go/psyche/merkle"
+)
+
+var limits = audit.Limits{Error: 0.1, Chunk: 0.2, Stray: 1, Worst: 0.5}
+
+func TestHonestStepsPass(t *testing.T) {
+	r := newRig(t)
+	returned := false
+	for step := uint32(1); step <= 12; step++ {
+		g := r.gradient()
+		r.train(step, g)
+		report := r.exam(r.all(), r.blurred(g, 0.01)).Check(r.claim(r.all(), returned, nil))
+		if report.Judge(limits) != audit.Passed || report.Error < 0.005 || report.Error > 0.02 {
+			t.Fatalf("step %d: fault %v, error %v, want none and about 0.01", step, report.Fault, report.Error)
+		}
+		for _, f := range report.Chunks {
+			if f.Sets < 0.5 || f.Signs < 1 || f.Cosine < 0.99 || f.Momentum > 0.02 {
+				t.Errorf("step %d: %+v", step, f)
+			}
+		}
+		if returned = step%3 == 0; returned {
+			r.giveBack(&r.history[len(r.history)-1], 1)
+		}
+	}
+}
+
+// TestExactGradientHasNoError shows how much of an error is rounding.
+func TestExactGradientHasNoError(t *testing.T) {
+	r := newRig(t)
+	for step := uint32(1); step <= 20; step++ {
+		g := r.gradient()
+		r.train(step, g)
+		if report := r.exam(r.all(), g).Check(r.claim(r.all(), false, nil)); report.Fault != audit.FaultNone || report.Error > 2e-6 {
+			t.Errorf("step %d: fault %v, error %v", step, report.Fault, report.Error)
+		}
+	}
+}
+
+// TestGivenBackLate: with an apply_lag of 2 it is known one step later what did not count.
+func TestGivenBackLate(t *testing.T) {
+	r := newRig(t)
+	r.train(1, r.gradient())
+	r.train(2, r.gradient())
+	r.giveBack(&r.history[0], decay)
+	g := r.gradient()
+	r.train(3, g)
+	if report := r.exam(r.all(), g).Check(r.claim(r.all(), false, &r.history[0])); report.Judge(limits) != audit.Passed || report.Error > 1e-5 {
+		t.Errorf("fault %v, error %v", report.Fault, report.Error)
+	}
+	if report := r.exam(r.all(), g).Check(r.claim(r.all(), false, nil)); report.Judge(limits) != audit.Strange {
+		t.Errorf("what was given back in secret: fault %v, error %v", report.Fault, report.Error)
+	}
+}
+
+// TestLiesAreFound has a lie for each rule, in the third step of an otherwise honest trainer.
+func TestLiesAreFound(t *testing.T) {
+	change := func(g [][]float32, f func(v float32) float32) {
+		for _, tensor := range g {
+			for i, v := range tensor {
+				tensor[i] = f(v)
+			}
+		}
+	}
+	for _, c := range []struct {
+		name   string
+		before func(r *rig)                                // of the momentum, before the step
+		train  func(r *rig, g [][]float32)                 // what it trains instead of g
+		claim  func(r *rig, c *audit.Claim, e *audit.Exam) // what it opens, or what is known
+		want   audit.Outcome
+		fault  audit.Fault
+	}{
+		{name: "none", want: audit.Passed},
+		{name: "sign", train: func(_ *rig, g [][]float32) { change(g, func(v float32) float32 { return -v }) }, want: audit.Strange},
+		{name: "nothing trained", train: func(_ *rig, g [][]float32) { change(g, func(float32) float32 { return 0 }) }, want: audit.Strange},
+		{name: "twice as large", train: func(_ *rig, g [][]float32) { change(g, func(v float32) float32 { return 2 * v }) }, want: audit.Strange},
+		{name: "noise of the same size", train: func(r *rig, g [][]float32) { copy(g, r.gradient()) }, want: audit.Strange},
+		{name: "momentum changed between steps", before: func(r *rig) { change(r.deltas, func(v float32) float32 { return -v }) }, want: audit.Strange},
+		{name: "another momentum is opened", claim: func(_ *rig, c *audit.Claim, _ *audit.Exam) { c.Opening.Chunks[0].Before.Momentum[3] = 0 },
+			want: audit.Faulty, fault: audit.FaultPath},
+		{name: "another value was taken", claim: func(_ *rig, c *audit.Claim, _ *audit.Exam) { c.Opening.Chunks[0].After.Taken.Values[0] *= 1.5 },
+			want: audit.Faulty, fault: audit.FaultPath},
+		{name: "another root", claim: func(_ *rig, c *audit.Claim, _ *audit.Exam) { c.PreviousRoot[0] ^= 1 }, want: audit.Faulty, fault: audit.FaultPath},
+		{name: "sent another sign", claim: func(_ *rig, c *audit.Claim, _ *audit.Exam) { c.Result = flipped(c.Result) }, want: audit.Faulty, fault: audit.FaultSent},
+		{name: "sent another value", claim: func(_ *rig, c *audit.Claim, e *audit.Exam) { e.Signs = false; c.Result = doubled(c.Result) },
+			want: audit.Faulty, fault: audit.FaultSent},
+		{name: "opens other chunks", claim: func(_ *rig, c *audit.Claim, _ *audit.Exam) { c.Opening.Chunks = c.Opening.Chunks[1:] },
+			want: audit.Faulty, fault: audit.FaultChallenge},
+		{name: "opens another step", claim: func(_ *rig, c *audit.Claim, e *audit.Exam) { e.Step++ }, want: audit.Faulty, fault: audit.FaultChallenge},
+		{name: "goes on from another step", claim: func(_ *rig, c *audit.Claim, _ *audit.Exam) { c.Header.Previous = 1 },
+			want: audit.Faulty, fault: audit.FaultChallenge},
+		{name: "longer than gradients", claim: func(_ *rig, c *audit.Claim, e *audit.Exam) { e.Longest = 1 }, want: audit.Faulty, fault: audit.FaultLength},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t)
+			r.train(1, r.gradient())
+			r.train(2, r.gradient())
+			if c.before != nil {
+				c.before(r)
+			}
+			g := r.gradient()
+			trained := r.blurred(g, 0)
+			if c.train != nil {
+				c.train(r, trained)
+			}
+			r.train(3, trained)
+			claim, exam := r.claim(r.all(), false, nil), r.exam(r.all(), g)
+			if c.claim != nil {
+				c.claim(r, &claim, exam)
+			}
+			report := exam.Check(claim)
+			if got := report.Judge(limits); got != c.want || report.Fault != c.fault {
+				t.Errorf("%v, fault %v, error %v; want %v, fault %v", got, report.Fault, report.Error, c.want, c.fault)
+			}
+		})
+	}
+}
+
+// TestSelection: who sends other coefficients than the largest, and says so in what it
+// commits to, is found by them alone.
+func TestSelection(t *testing.T) {
+	r := newRig(t)
+	g := r.gradient()
+	m := r.train(1, g)
+	r.giveBack(m, 1)
+	for i := range m.taken { // the step again, with the largest coefficient of each chunk left out
+		shape := r.shapes[i]
+		for c := range shape.Chunks {
+			at, worst := c*shape.K, 0
+			for j := range int(m.taken[i].Counts[c]) {
+				if math.Abs(float64(m.taken[i].Values[at+j])) > math.Abs(float64(m.taken[i].Values[at+worst])) {
+					worst = j
+				}
+			}
+			values, indices := m.taken[i].Values[at:at+shape.K], m.taken[i].Indices[at:at+shape.K]
+			copy(values[worst:], values[worst+1:])
+			copy(indices[worst:], indices[worst+1:])
+			values[shape.K-1], indices[shape.K-1] = 0, 0
+			m.taken[i].Counts[c]--
+		}
+	}
+	commit(r, m)
+	report := r.exam(r.all(), g).Check(r.claim(r.all(), false, nil))
+	if report.Fault != audit.FaultSelection || report.Error > 1e-5 {
+		t.Errorf("fault %v, error %v", report.Fault, report.Error)
+	}
+}
+
+// commit makes the rig's newest step one that took what m.taken now says.
+func commit(r *rig, m *made) {
+	var leaves [][32]byte
+	for i, l := range r.layouts {
+		minus := codec.TensorResult{Counts: m.taken[i].Counts, Indices: m.taken[i].Indices}
+		for _, v := range m.taken[i].Values {
+			minus.Values = append(minus.Values, 0-v)
+		}
+		if err := r.kernel.AddBack(l, r.deltas[i], minus); err != nil {
+			r.t.Fatal(err)
+		}
+		copy(m.momentum[i], r.deltas[i])
+		_, ofTensor, err := r.kernel.Leaves(l, r.deltas[i], m.taken[i])
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		leaves = append(leaves, ofTensor...)
+	}
+	*m = made{header: m.header, momentum: m.momentum, taken: m.taken, tree: merkle.NewTree(leaves)}
+	m.header.Momentum = m.tree.Root()
+}
+
+func flipped(results []codec.TensorResult) []codec.TensorResult { return scaled(results, -1) }
+func doubled(results []codec.TensorResult) []codec.TensorResult { return scaled(results, 2) }
+
+func scaled(results []codec.TensorResult, by float32) []codec.TensorResult {
+	var all []codec.TensorResult
+	for _, r := range results {
+		other := codec.TensorResult{Counts: r.Counts, Indices: r.Indices}
+		for _, v := range r.Values {
+			other.Values = append(other.Values, v*by)
+		}
+		all = append(all, other)
+	}
+	return all
+}

@@ -1,0 +1,57 @@
+package audit
+
+// Limits say how far a claim may be from the verifier's computation. Errors beyond them are
+// not those of other hardware.
+type Limits struct {
+	Error float64 // of all chunks together
+	Chunk float64 // of a chunk; more than Stray chunks above it fail
+	Stray int
+	Worst float64 // of any chunk
+}
+
+// Outcome is what an audit comes to.
+type Outcome uint8
+
+const (
+	Passed   Outcome = iota + 1
+	Faulty           // what was opened breaks a rule, whatever the gradient is
+	Strange          // the gradient is not that of the batch
+	Unopened         // nothing was opened in time
+)
+
+var outcomeNames = map[Outcome]string{Passed: "passed", Faulty: "faulty", Strange: "strange", Unopened: "unopened"}
+
+func (o Outcome) String() string {
+	if name, ok := outcomeNames[o]; ok {
+		return name
+	}
+	return "unknown"
+}
+
+// Judge compares a report with limits.
+func (r Report) Judge(l Limits) Outcome {
+	if r.Fault != FaultNone {
+		return Faulty
+	}
+	above, worst := 0, 0.0
+	for _, f := range r.Chunks {
+		worst = max(worst, f.Error)
+		if !(f.Error <= l.Chunk) {
+			above++
+		}
+	}
+	if !(r.Error <= l.Error) || !(worst <= l.Worst) || above > l.Stray {
+		return Strange
+	}
+	return Passed
+}
+
+// Limits that were calibrated (docs/audit.md). There are none for a trainer and a verifier that
+// compute in different types: the gradients of some batches are mostly the noise of bf16. Who
+// computes in f32 says nothing about who does so in bf16; it computes again in bf16 first.
+var (
+	// F32Limits are for a trainer and a verifier that both compute in f32.
+	F32Limits = Limits{Error: 2e-4, Chunk: 1e-3, Stray: 1, Worst: 5e-3}
+	// BF16Limits are for a trainer and a verifier that both compute in bf16.
+	BF16Limits = Limits{Error: 0.01, Chunk: 0.02, Stray: 1, Worst: 0.05}
+)

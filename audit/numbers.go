@@ -1,0 +1,88 @@
+package audit
+
+import "math"
+
+// agreement returns which share of what was taken is among the largest of the expected
+// coefficients, and which share of those has the same sign. Of nothing both are 1.
+func agreement(expected []float64, taken Taken) (sets, signs float64) {
+	if len(taken.Indices) == 0 {
+		return 1, 1
+	}
+	least, same, shared := leastOf(expected, len(taken.Indices)), 0, 0
+	for i, index := range taken.Indices {
+		if math.Abs(expected[index]) < least {
+			continue
+		}
+		shared++
+		if (expected[index] < 0) == (taken.Values[i] < 0) {
+			same++
+		}
+	}
+	if shared > 0 {
+		signs = float64(same) / float64(shared)
+	}
+	return float64(shared) / float64(len(taken.Indices)), signs
+}
+
+// leastOf returns the smallest of the k largest magnitudes.
+func leastOf(x []float64, k int) float64 {
+	heap := make([]float64, 0, k) // each at most as large as the two below it
+	for _, v := range x {
+		v = math.Abs(v)
+		if len(heap) < k {
+			heap = append(heap, v)
+			for at := len(heap) - 1; at > 0 && heap[at] < heap[(at-1)/2]; at = (at - 1) / 2 {
+				heap[at], heap[(at-1)/2] = heap[(at-1)/2], heap[at]
+			}
+			continue
+		}
+		if v > heap[0] {
+			heap[0] = v
+			sink(heap)
+		}
+	}
+	return heap[0]
+}
+
+// sink moves the first of a heap to its place.
+func sink(heap []float64) {
+	for at := 0; ; {
+		below := 2*at + 1
+		if below >= len(heap) {
+			return
+		}
+		if below+1 < len(heap) && heap[below+1] < heap[below] {
+			below++
+		}
+		if heap[at] <= heap[below] {
+			return
+		}
+		heap[at], heap[below] = heap[below], heap[at]
+		at = below
+	}
+}
+
+func wide(x []float32) []float64 {
+	all := make([]float64, len(x))
+	for i, v := range x {
+		all[i] = float64(v)
+	}
+	return all
+}
+
+// sum returns x + factor·y.
+func sum(x, y []float64, factor float64) []float64 {
+	all := make([]float64, len(x))
+	for i, v := range x {
+		all[i] = v + float64(factor*y[i])
+	}
+	return all
+}
+
+// ratio is a/b, and 0 where both are.
+func ratio(a, b float64) float64 {
+	if a == 0 {
+		return 0
+	}
+	return a / b
+}

@@ -1,0 +1,62 @@
+package audit
+
+import (
+	"errors"
+	"fmt"
+	"math"
+)
+
+// ErrInvalid says that bytes, chunks or shapes do not fit each other or the format.
+var ErrInvalid = errors.New("invalid audit")
+
+// MaxEdge is the longest edge of a chunk.
+const MaxEdge = 128
+
+// Shape says how a tensor is cut: so many chunks of Rows × Cols, of each of which at most K
+// coefficients are sent.
+type Shape struct {
+	Chunks, Rows, Cols, K int
+}
+
+func (s Shape) size() int { return s.Rows * s.Cols }
+
+// Shapes are the tensors of a model, in the order of a result. The chunks of a model are
+// numbered through: those of the first tensor, then those of the next.
+type Shapes []Shape
+
+// Validate reports what is wrong with shapes.
+func (s Shapes) Validate() error {
+	chunks := 0
+	for i, t := range s {
+		if t.Chunks < 1 || t.Rows < 1 || t.Rows > MaxEdge || t.Cols < 1 || t.Cols > MaxEdge || t.K < 1 || t.K > t.size() ||
+			t.Chunks > math.MaxInt32-chunks {
+			return fmt.Errorf("%w: tensor %d has %d chunks of %d × %d, of which %d are sent", ErrInvalid, i, t.Chunks, t.Rows, t.Cols, t.K)
+		}
+		chunks += t.Chunks
+	}
+	if chunks == 0 {
+		return fmt.Errorf("%w: a model without chunks", ErrInvalid)
+	}
+	return nil
+}
+
+// Chunks returns the number of chunks of all tensors.
+func (s Shapes) Chunks() int {
+	total := 0
+	for _, t := range s {
+		total += t.Chunks
+	}
+	return total
+}
+
+// Find returns the tensor of a chunk and the chunk's number within it.
+func (s Shapes) Find(chunk uint32) (tensor, within int, ok bool) {
+	at := int(chunk)
+	for i, t := range s {
+		if at < t.Chunks {
+			return i, at, true
+		}
+		at -= t.Chunks
+	}
+	return 0, 0, false
+}

@@ -1,0 +1,323 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+
+	"github.com/psyche-go/psyche/audit"
+)
+
+var runHash = sha256.Sum256([]byte(runID))
+
+// calibrateCommand trains a run of one trainer of each stack and audits it.
+type calibrateCommand struct {
+	Name      string  `required:"" help:"Name of the log."`
+	Model     string  `default:"bench/parity/model-small.json" type:"existingfile" help:"config.json of the model."`
+	Logs      string  `default:"bench/audit/logs" type:"path" help:"Folder of the logs."`
+	Text      string  `type:"path" help:"Folder with the .go files that are the text; default: the standard library."`
+	Steps     uint32  `default:"200" help:"Training steps."`
+	Every     uint32  `default:"2" help:"Steps between those that are audited."`
+	Sequences int     `default:"4" help:"Sequences of a batch."`
+	Length    int     `default:"64" help:"Tokens of a sequence."`
+	LR        float64 `default:"0.001" help:"Learning rate."`
+	Seed      uint64  `default:"1" help:"Of batches, challenges and noise."`
+	Attacks   bool    `default:"true" negatable:"" help:"Audit attackers too."`
+}
+
+// calibration is a run while it is calibrated.
+type calibration struct {
+	*calibrateCommand
+	text    []byte
+	random  *rand.Rand
+	workers []*process
+	cut     *cutting
+	states  []*made // of each trainer
+	old     [][][]float32
+	shadows []*shadow
+	log     *json.Encoder
+	mu      sync.Mutex // of log
+}
+
+func (c *calibrateCommand) Run(ctx context.Context) (err error) {
+	text, err := readText(c.Text)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(c.Logs, 0o755); err != nil {
+		return err
+	}
+	file, err := os.Create(filepath.Join(c.Logs, c.Name+".jsonl"))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	run := &calibration{calibrateCommand: c, text: text, random: rand.New(rand.NewPCG(c.Seed, 0)), log: json.NewEncoder(file)}
+	for _, s := range stacks() {
+		p, err := s.start(c.Model, c.LR)
+		if err != nil {
+			return errors.Join(err, run.close())
+		}
+		run.workers = append(run.workers, p)
+	}
+	for step := uint32(1); step <= c.Steps && err == nil; step++ {
+		if err = ctx.Err(); err == nil {
+			err = run.step(step)
+		}
+	}
+	return errors.Join(err, run.close())
+}
+
+func (c *calibration) close() error {
+	var errs []error
+	for _, w := range c.workers {
+		errs = append(errs, w.close())
+	}
+	return errors.Join(errs...)
+}
+
+// batch draws sequences of the text.
+func (c *calibration) batch() [][]int32 {
+	batch := make([][]int32, c.Sequences)
+	for i := range batch {
+		at := c.random.IntN(len(c.text) - c.Length - 1)
+		for _, b := range c.text[at : at+c.Length+1] {
+			batch[i] = append(batch[i], int32(b))
+		}
+	}
+	return batch
+}
+
+// all asks all workers at once.
+func (c *calibration) all(f func(i int, w *process) error) error {
+	var group sync.WaitGroup
+	errs := make([]error, len(c.workers))
+	for i, w := range c.workers {
+		group.Go(func() { errs[i] = f(i, w) })
+	}
+	group.Wait()
+	return errors.Join(errs...)
+}
+
+// step trains a step with all trainers, audits it when it is its turn, and applies it.
+func (c *calibration) step(step uint32) error {
+	n := len(c.workers)
+	batches, answers := make([][][]int32, n), make([][]answer, n) // by verifier, then by trainer
+	for i := range batches {
+		batches[i], answers[i] = c.batch(), make([]answer, n)
+	}
+	audited := step%c.Every == 0
+	err := c.all(func(i int, w *process) error {
+		for j, b := range batches {
+			if i != j && !audited {
+				continue
+			}
+			var err error
+			if answers[i][j], err = w.ask(request{Step: step, Batch: b}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if c.cut == nil {
+		if c.cut, err = newCutting(answers[0][0].Shapes); err != nil {
+			return err
+		}
+		for range n {
+			c.states = append(c.states, &made{momentum: c.cut.zeros()})
+		}
+		c.old, c.shadows = make([][][]float32, n), shadows(c.Steps/2)
+		for _, s := range c.shadows {
+			s.begin(c.cut)
+		}
+	}
+	states, payloads := make([]*made, n), make([][]byte, n)
+	for i := range states {
+		if states[i], err = c.cut.advance(c.states[i], step, c.cut.tensors(answers[i][i].Updates)); err != nil {
+			return err
+		}
+		if payloads[i], err = c.cut.payload(states[i], i, uint64(i), uint64(i)+1); err != nil {
+			return err
+		}
+	}
+	if err := c.follow(step, c.cut.tensors(answers[0][0].Updates), states[0]); err != nil {
+		return err
+	}
+	if audited {
+		if err := c.audit(step, batches, answers, states); err != nil {
+			return err
+		}
+	}
+	for i := range states {
+		c.old[i] = c.cut.tensors(answers[i][i].Updates)
+	}
+	c.states = states
+	return c.all(func(_ int, w *process) error {
+		_, err := w.ask(request{Step: step, Payloads: payloads})
+		return err
+	})
+}
+
+// follow lets the shadows of the first trainer take the step.
+func (c *calibration) follow(step uint32, update [][]float32, honest *made) error {
+	all := make([]uint32, c.cut.shapes.Chunks())
+	for i := range all {
+		all[i] = uint32(i)
+	}
+	for _, s := range c.shadows {
+		next, err := c.cut.advance(s.state, step, s.change(step, s, c.cut, update))
+		if err != nil {
+			return err
+		}
+		s.state = next
+		o := audit.Compare(c.cut.shapes, all, honest.taken, next.taken)
+		err = c.write(row{Kind: s.name, Step: step, Trainer: c.workers[0].name, Sets: round(s.chosen(c.cut)),
+			Signs: round(float64(o.Same) / float64(max(1, o.Entries))), Cosine: round(float64(o.Opposite) / float64(max(1, o.Entries)))})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// exam is what verifier v computed of trainer t's batch, of the drawn chunks.
+func (c *calibration) exam(step uint32, t int, a answer, chunks []uint32) *audit.Exam {
+	e := &audit.Exam{
+		Shapes: c.cut.shapes, Step: step, Trainer: key(t), Decay: momentumDecay, Signs: true,
+		Chunks: chunks, Longest: a.Longest,
+	}
+	for _, chunk := range chunks {
+		e.Updates, e.Usual = append(e.Updates, a.Updates[chunk]), append(e.Usual, a.Usual[chunk])
+	}
+	return e
+}
+
+// verifiersOfAttack are as many as audit each attack.
+const verifiersOfAttack = 3
+
+// audit lets every worker verify every other's step, and some of them attacks on one.
+func (c *calibration) audit(step uint32, batches [][][]int32, answers [][]answer, states []*made) error {
+	jobs := make(chan func() error)
+	var group sync.WaitGroup
+	errs := make([]error, 2)
+	for i := range errs {
+		group.Go(func() {
+			for job := range jobs {
+				errs[i] = errors.Join(errs[i], job())
+			}
+		})
+	}
+	for t := range c.workers {
+		chunks := audit.Chunks(c.random.Uint64(), step, key(t), c.cut.shapes, audit.DefaultChunks)
+		if err := errors.Join(c.commit(c.states[t]), c.commit(states[t])); err != nil {
+			return err
+		}
+		for v := range c.workers {
+			if v != t {
+				jobs <- func() error { return c.check("honest", step, t, v, c.states[t], states[t], answers[v][t], chunks) }
+			}
+		}
+		c.overlaps(step, t, chunks, states)
+		c.kin(step, t, chunks)
+		if int(step/c.Every)%len(c.workers) != t {
+			continue // attackers, and lazy verifiers, take turns with the stacks
+		}
+		c.prints(step, t, chunks, answers)
+		if !c.Attacks {
+			continue
+		}
+		s, err := c.scene(step, t, batches, answers, states)
+		if err != nil {
+			return err
+		}
+		for _, a := range attacks() {
+			drawn := audit.Chunks(c.random.Uint64(), step, key(t), c.cut.shapes, audit.DefaultChunks)
+			to, err := c.cut.advance(c.states[t], step, a.fake(s))
+			if err == nil {
+				err = c.cut.commit(to)
+			}
+			if err != nil {
+				return err
+			}
+			for _, turn := range c.random.Perm(len(c.workers) - 1)[:verifiersOfAttack] {
+				v := (t + 1 + turn) % len(c.workers)
+				jobs <- func() error { return c.check(a.name, step, t, v, c.states[t], to, answers[v][t], drawn) }
+			}
+		}
+	}
+	close(jobs)
+	group.Wait()
+	return errors.Join(errs...)
+}
+
+// commit makes the tree of a state that has one.
+func (c *calibration) commit(m *made) error {
+	if m.step == 0 {
+		return nil
+	}
+	return c.cut.commit(m)
+}
+
+// scene asks for what attackers need beside what honest trainers computed.
+func (c *calibration) scene(step uint32, t int, batches [][][]int32, answers [][]answer, states []*made) (*scene, error) {
+	s := &scene{
+		cut: c.cut, random: c.random, own: c.states[t], update: c.cut.tensors(answers[t][t].Updates), old: c.old[t],
+		others: states[(t+1)%len(states)].taken,
+	}
+	half, err := c.workers[t].ask(request{Step: step, Batch: batches[t][:max(1, len(batches[t])/2)]})
+	if err != nil {
+		return nil, err
+	}
+	s.half = c.cut.tensors(half.Updates)
+	s.foreign = c.cut.tensors(answers[t][(t+1)%len(states)].Updates)
+	return s, nil
+}
+
+// check audits a step and writes a row.
+func (c *calibration) check(kind string, step uint32, t, v int, from, to *made, a answer, chunks []uint32) error {
+	claim, err := c.cut.claim(from, to, key(t), chunks)
+	if err != nil {
+		return err
+	}
+	exam := c.exam(step, t, a, chunks)
+	report := exam.Check(claim)
+	row := row{Kind: kind, Step: step, Trainer: c.workers[t].name, Verifier: c.workers[v].name, Fault: int(report.Fault), Error: round(report.Error)}
+	row.Sets, row.Signs, row.Cosine = 1, 1, 1
+	var errs []float64
+	for _, f := range report.Chunks {
+		errs = append(errs, f.Error)
+		row.Sets, row.Signs = row.Sets+f.Sets/float64(len(chunks)), min(row.Signs, f.Signs)
+		row.Cosine, row.Momentum = min(row.Cosine, f.Cosine), max(row.Momentum, f.Momentum)
+		row.Length = max(row.Length, f.Length/exam.Longest)
+	}
+	row.Sets = round(row.Sets - 1)
+	row.Signs, row.Cosine, row.Momentum, row.Length = round(row.Signs), round(row.Cosine), round(row.Momentum), round(row.Length)
+	slices.SortFunc(errs, func(a, b float64) int { return int(math.Copysign(1, b-a)) })
+	for _, e := range errs[:min(4, len(errs))] {
+		row.Top = append(row.Top, round(e))
+	}
+	if len(errs) > 0 {
+		row.Middle = round(errs[len(errs)/2])
+	}
+	return c.write(row)
+}
+
+// round keeps three digits of a number: logs are kept.
+func round(x float64) float64 {
+	if math.IsInf(x, 0) || math.IsNaN(x) {
+		return -1
+	}
+	short, _ := strconv.ParseFloat(strconv.FormatFloat(x, 'g', 3, 64), 64)
+	return short
+}

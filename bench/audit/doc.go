@@ -1,0 +1,9 @@
+// Command audit measures what audits of training steps find: how far the gradients of honest
+// trainers with different libraries are apart, what attackers look like beside them, how
+// alike the results of honest trainers are, and what commitments cost.
+//
+//	go run ./bench/audit calibrate --name first   # a run of all stacks; writes logs/first.jsonl
+//	go run ./bench/audit table                    # tables from all logs
+//	go run ./bench/audit cost                     # processor time of commitments and checks
+//	go run ./bench/audit values                   # loss when values are bounded
+package main

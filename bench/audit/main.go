@@ -1,0 +1,26 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+)
+
+type commands struct {
+	Calibrate calibrateCommand `cmd:"" help:"Audit honest trainers of all stacks, and attackers, and write a log."`
+	Table     tableCommand     `cmd:"" help:"Print what the logs say as Markdown tables."`
+	Cost      costCommand      `cmd:"" help:"Measure the processor time of commitments, openings and checks."`
+	Values    valuesCommand    `cmd:"" help:"Train with values, bounded or not, and print the losses."`
+	Worker    workerCommand    `cmd:"" hidden:"" help:"A trainer of a stack, for calibrate."`
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	parsed := kong.Parse(&commands{}, kong.Name("audit"), kong.Description("What audits of training steps find, and what they cost."),
+		kong.BindTo(ctx, (*context.Context)(nil)))
+	parsed.FatalIfErrorf(parsed.Run())
+}

@@ -1,0 +1,60 @@
+package merkle
+
+// Tree remembers all nodes above a list of leaves, for those that prove many of them: 64
+// bytes a leaf.
+type Tree struct {
+	levels [][][32]byte // lowest first: the hashes of the leaves
+}
+
+// NewTree hashes the leaves, at least one.
+func NewTree(leaves [][32]byte) *Tree {
+	level := hashLeaves(leaves)
+	t := &Tree{levels: [][][32]byte{level}}
+	for len(level) > 1 {
+		above := make([][32]byte, 0, (len(level)+1)/2)
+		for i := 0; i < len(level); i += 2 {
+			if i+1 < len(level) {
+				above = append(above, hashInner(level[i], level[i+1]))
+			} else {
+				above = append(above, level[i])
+			}
+		}
+		t.levels, level = append(t.levels, above), above
+	}
+	return t
+}
+
+// Root returns what Root returns of the leaves.
+func (t *Tree) Root() [32]byte {
+	if top := t.levels[len(t.levels)-1]; len(top) == 1 {
+		return top[0]
+	}
+	return Root(nil)
+}
+
+// Prove returns what Prove returns of the leaves.
+func (t *Tree) Prove(index int) [][32]byte {
+	if index < 0 || index >= len(t.levels[0]) {
+		return nil
+	}
+	proof := [][32]byte{}
+	for _, level := range t.levels[:len(t.levels)-1] {
+		if sibling := index ^ 1; sibling < len(level) {
+			proof = append(proof, level[sibling])
+		}
+		index /= 2
+	}
+	return proof
+}
+
+// ProofLength returns how many hashes Prove returns for a leaf of so many.
+func ProofLength(index, count int) int {
+	length := 0
+	for ; count > 1; count = (count + 1) / 2 {
+		if index^1 < count {
+			length++
+		}
+		index /= 2
+	}
+	return length
+}

@@ -1,0 +1,198 @@
+package train
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/psyche-go/psyche/audit"
+	"github.com/psyche-go/psyche/data"
+	"github.com/psyche-go/psyche/distro"
+	"github.com/psyche-go/psyche/distro/codec"
+	"github.com/psyche-go/psyche/torch"
+)
+
+// Shapes returns how the model is cut, for package audit.
+func (t *Trainer) Shapes() audit.Shapes {
+	shapes := make(audit.Shapes, len(t.optimizer.layouts))
+	for i, l := range t.optimizer.layouts {
+		shapes[i] = l.Shape(int(t.optimizer.config.CompressionTopK))
+	}
+	return shapes
+}
+
+// Open shows chunks of the momentum of a step, which must be the newest that was trained. It
+// waits for no gradient: it may be called from begun of TrainAhead, and has to be before the next
+// result is made.
+func (t *Trainer) Open(step uint32, chunks []uint32) (audit.Opening, error) {
+	if t.optimizer.history == nil {
+		return audit.Opening{}, fmt.Errorf("open step %d: %w: Options.Audited is not set", step, ErrUnsupported)
+	}
+	o, err := t.optimizer.history.open(step, t.trainer, chunks)
+	if err != nil {
+		return audit.Opening{}, fmt.Errorf("open step %d: %w", step, err)
+	}
+	return o, nil
+}
+
+// Decode returns what Verify reads of a payload: a part of audit.Claim.
+func (t *Trainer) Decode(payload []byte) (codec.Header, []codec.TensorResult, error) {
+	if header, results, known := t.decoded.get(payload); known {
+		return header, results, nil
+	}
+	return t.optimizer.decode(payload)
+}
+
+// Examination says which step of which trainer is to be examined.
+type Examination struct {
+	Step    uint32
+	Trainer [32]byte
+	Batch   data.Batch
+	// Weights is the newest step whose results were applied to the weights that Step was
+	// trained from: the step ApplyLag before it, unless an epoch began between.
+	Weights uint32
+	// Applied are the results of all steps that were applied since, newest first.
+	Applied []Applied
+	Chunks  []uint32
+}
+
+// Applied is what Apply was given for a step.
+type Applied struct {
+	Step     uint32
+	Payloads [][]byte
+}
+
+// Examine computes the gradient that a trainer of an earlier step should have had, of the
+// given chunks. Model and momentum are afterwards what they were, to the bit.
+//
+// The weights that the step was trained from are worked out from the present ones, by taking
+// back what was applied since: each is right to the last bit or two, which is far less than what
+// gradients on different machines differ by. So nobody keeps old weights, and a step can be
+// examined as long as the results since are kept.
+func (t *Trainer) Examine(ctx context.Context, x Examination) (*audit.Exam, error) {
+	exam, err := t.examine(ctx, x)
+	if err != nil {
+		return nil, fmt.Errorf("examine step %d of trainer %x: %w", x.Step, x.Trainer[:4], err)
+	}
+	return exam, nil
+}
+
+func (t *Trainer) examine(ctx context.Context, x Examination) (*audit.Exam, error) {
+	if t.optimizer.config.Lookahead {
+		return nil, fmt.Errorf("%w: lookahead", ErrUnsupported)
+	}
+	undone := make([][][]codec.TensorResult, len(x.Applied))
+	for i, a := range x.Applied {
+		var err error
+		if undone[i], err = t.decodeAll(a.Step, a.Payloads); err != nil {
+			return nil, fmt.Errorf("applied in step %d: %w", a.Step, err)
+		}
+	}
+	shapes := t.Shapes()
+	for _, chunk := range x.Chunks {
+		if int64(chunk) >= int64(shapes.Chunks()) {
+			return nil, fmt.Errorf("%w: chunk %d of %d", ErrResult, chunk, shapes.Chunks())
+		}
+	}
+	if err := t.lock(ctx); err != nil {
+		return nil, err
+	}
+	defer t.unlock()
+	if len(x.Applied) > 0 {
+		back, err := t.lookBack(x, undone)
+		defer back()
+		if err != nil {
+			return nil, err
+		}
+	} else if t.step != x.Weights {
+		return nil, fmt.Errorf("%w: step %d was applied; results since step %d are needed", ErrStep, t.step, x.Weights)
+	}
+	c := t.optimizer.config
+	exam := &audit.Exam{
+		Shapes: shapes, Step: x.Step, Trainer: x.Trainer, Decay: float32(c.CompressionDecay), Signs: c.Quantize1Bit,
+		Chunks: slices.Clone(x.Chunks), Longest: t.longest(x.Step),
+	}
+	err := t.gradient(ctx, x.Batch, func(_ *torch.Scope, _ float64, tensors []*torch.Tensor) error {
+		gradients := make([][]float32, len(tensors))
+		for i, tensor := range tensors {
+			gradients[i] = tensor.Float32s()
+		}
+		return t.fill(exam, gradients)
+	})
+	return exam, err
+}
+
+// fill takes the chunks out of the gradients.
+func (t *Trainer) fill(exam *audit.Exam, gradients [][]float32) error {
+	whole := norm(gradients)
+	if math.IsNaN(whole) || math.IsInf(whole, 0) {
+		return fmt.Errorf("%w: gradient norm is %v", ErrNotFinite, whole)
+	}
+	scale := float32(float64(t.lr(exam.Step)) * clipScale(whole, t.optimizer.config.ClipGradNorm))
+	for _, chunk := range exam.Chunks {
+		tensor, within, _ := exam.Shapes.Find(chunk)
+		layout := t.optimizer.layouts[tensor]
+		update := layout.Chunk(gradients[tensor], within, nil)
+		for i := range update {
+			update[i] *= scale
+		}
+		exam.Updates = append(exam.Updates, update)
+		usual := norm(gradients[tensor:tensor+1]) * float64(scale) * math.Sqrt(float64(layout.ChunkSize())/float64(layout.Elements()))
+		exam.Usual = append(exam.Usual, usual)
+	}
+	return nil
+}
+
+// longest is the most that a momentum can measure after a step.
+func (t *Trainer) longest(step uint32) float64 {
+	c := t.optimizer.config
+	if c.ClipGradNorm <= 0 {
+		return math.Inf(1)
+	}
+	const negligible = 1e-9
+	sum, factor := 0.0, 1.0
+	for s := step; s >= 1 && factor > negligible; s-- {
+		sum += factor * float64(t.lr(s)) * c.ClipGradNorm
+		factor *= c.CompressionDecay
+	}
+	return sum
+}
+
+// lookBack moves the model back to what it was before the results were applied, newest first,
+// and returns what puts it back.
+func (t *Trainer) lookBack(x Examination, undone [][][]codec.TensorResult) (back func(), err error) {
+	for i, a := range x.Applied {
+		if want := t.step - uint32(i); a.Step != want || a.Step <= x.Weights {
+			return func() {}, fmt.Errorf("%w: step %d among the applied, want %d, and later than %d", ErrStep, a.Step, want, x.Weights)
+		}
+	}
+	if last := x.Applied[len(x.Applied)-1].Step; last != x.Weights+1 {
+		return func() {}, fmt.Errorf("%w: results since step %d are needed, they begin with step %d", ErrStep, x.Weights, last)
+	}
+	back = t.keepWeights()
+	for i, results := range undone {
+		if err := t.unapply(results, t.lr(x.Applied[i].Step)); err != nil {
+			return back, err
+		}
+	}
+	t.changed()
+	return back, nil
+}
+
+// unapply moves every weight back by what apply moved it.
+func (t *Trainer) unapply(results [][]codec.TensorResult, lr float32) error {
+	weights := t.weights()
+	return t.optimizer.move(results, lr, func(i int, ofTensor []codec.TensorResult, p distro.ApplyParams) error {
+		moved := make([]float32, len(weights[i])) // by −lr·sign
+		factor := p.WeightFactor
+		p.WeightFactor = 1
+		if err := t.optimizer.kernel.DecodeApply(t.optimizer.layouts[i], ofTensor, moved, p); err != nil {
+			return err
+		}
+		for j, w := range weights[i] {
+			weights[i][j] = (w - moved[j]) / factor
+		}
+		return nil
+	})
+}
