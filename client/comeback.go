@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/psyche-go/psyche/client/books"
 	"github.com/psyche-go/psyche/client/handover"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/event"
@@ -71,14 +72,14 @@ func (n wayBack) comeBack() {
 	}
 	if l := n.rounds.of[b.step+1]; l != nil && l.EpochStart == b.epoch.startStep { // what follows is in the books
 		n.enter(b.model, b.epoch, b.step, b.hash, b.before)
-	} else if until, want, ok := replicaOf(s, n.engine.lag()); ok && until > b.step {
-		n.followTo(until, want)
+	} else if round, said, ok := replicaOf(s, n.engine.lag()); ok && round-n.engine.lag() > b.step {
+		n.followTo(round-n.engine.lag(), said, n.run.startOf(round).Hash)
 	}
 }
 
-// replicaOf returns the newest replica hash that a quorum of a round's witnesses agrees on, and
-// the step after which it is.
-func replicaOf(s *coordinator.State, lag uint32) (step uint32, hash [32]byte, ok bool) {
+// replicaOf returns what a quorum of a round's witnesses says of its replica, and the step of the
+// newest such round.
+func replicaOf(s *coordinator.State, lag uint32) (step uint32, said [32]byte, ok bool) {
 	for i := len(s.Epoch.Rounds) - 1; i >= 0; i-- {
 		r := &s.Epoch.Rounds[i]
 		if r.Step < s.Epoch.StartStep+lag {
@@ -88,20 +89,22 @@ func replicaOf(s *coordinator.State, lag uint32) (step uint32, hash [32]byte, ok
 		for k := range r.Witnesses {
 			w := &r.Witnesses[k]
 			if count[w.Replica]++; count[w.Replica] >= int(r.WitnessesNeeded) {
-				return r.Step - lag, w.Replica, true
+				return r.Step, w.Replica, true
 			}
 		}
 	}
-	return 0, hash, false
+	return 0, said, false
 }
 
-// followTo applies what was counted until a step.
-func (n wayBack) followTo(until uint32, want [32]byte) {
+// followTo applies what was counted until a step, if that gives the replica of which the members
+// of a round said so, whose start has the head.
+func (n wayBack) followTo(until uint32, said, head [32]byte) {
 	b := &n.seat.back
 	epoch, trainer := b.epoch, n.engine.trainer
 	course := handover.Course{
 		From: b.model.Digest, Start: epoch.startStep, ColdSteps: n.engine.prepared.coldSteps,
-		After: b.step, Until: until, Hash: b.hash, Want: want, Peers: n.run.members(n.fetcher.Rotation.Next),
+		After: b.step, Until: until, Hash: b.hash, Peers: n.run.members(n.fetcher.Rotation.Next),
+		Wanted: func(replica [32]byte) bool { return books.ReplicaAt(replica, head) == said },
 	}
 	limit := n.run.settleTime(n.SettleTimeout)
 	n.models.Held = nil

@@ -57,7 +57,7 @@ func makeHistory(t *testing.T, dir string, members, rounds int) *history {
 	if err != nil {
 		t.Fatal(err)
 	}
-	draws := makeDraws([32]byte{7}, 1<<16)
+	draws := makeDraws([32]byte{7}, 1<<20)
 	state.DrawCommitment = draws.chain.Commitment()
 	genesis, err := follow.OpenGenesis(follow.SignGenesis(key, [32]byte{1}, state.AppendTo(nil)))
 	if err != nil {

@@ -52,7 +52,6 @@ var mutations = []struct {
 	{"who returns is on time", returnsOnTime, Gang, []Assertion{OwnSeat}},
 	{"members return for ever", returnsForEver, Gang | Drop, []Assertion{OwnSeat}},
 	{"anybody returns", anybodyReturns, AllFaults, []Assertion{OwnSeat, Invariants}},
-	{"a client forgets what it signed", func() rules { return rules{forgets: true} }, Crash | SilentTrainer | HiddenResult, []Assertion{SignedOnce}},
 	{"the few that are left record a checkpoint", fewRecord, Gang, []Assertion{CheckpointTrue}},
 	{"results of members on probation count", probationCounts, AllFaults, []Assertion{SeatsFair}},
 	{"new members need no probation", noProbation, AllFaults, []Assertion{SeatsFair}},

@@ -51,7 +51,6 @@ type process struct {
 	root    *taskContext
 	alive   bool
 	ended   bool // the node has finished
-	greeted bool // it has seen a state
 
 	inbox  []item
 	parked []*parking
@@ -205,10 +204,6 @@ func (p *process) wake(now int64) {
 	}
 	p.wakeAt, p.woke = 0, now
 	update := p.receive(now)
-	if update != nil && p.world.rules.forgets && !p.greeted {
-		update = asBefore(update)
-	}
-	p.greeted = p.greeted || update != nil
 	for turn := 0; ; turn++ {
 		ready := p.ready
 		p.ready = nil
@@ -231,14 +226,6 @@ func (p *process) wake(now int64) {
 		next = min(next, p.inbox[i].at)
 	}
 	p.schedule(next)
-}
-
-// asBefore is a state in which the running round has not begun, for a client that is to forget
-// that it has.
-func asBefore(u *backend.Update) *backend.Update {
-	s := u.State.Clone()
-	s.Progress.Step--
-	return &backend.Update{State: &s, Peers: u.Peers}
 }
 
 // receive takes what is due from the inbox and hands it out in the order of its times.
