@@ -38,7 +38,7 @@ func isTerminal(stream any) bool {
 }
 
 // handler shows warnings in the display, not beside it.
-func (d *display) handler() slog.Handler { return d.Client.Handler(slog.LevelWarn) }
+func (d *display) handler() slog.Handler { return d.Handler(slog.LevelWarn) }
 
 // start draws from now on.
 func (d *display) start(t terminal, runID string, id identity.ID, o *observed) {

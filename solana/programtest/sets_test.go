@@ -23,7 +23,9 @@ func TestSets(t *testing.T) {
 	c.tick(0, coordinator.WaitingForMembers)
 	s, g := r.s.Clone(), newGenerator(1, 0)
 	for i := range coordinator.MaxClients {
-		s.Epoch.Exited = append(s.Epoch.Exited, g.stranger(&s, i, coordinator.Withdrawn))
+		exited := g.stranger(&s, i, coordinator.Withdrawn)
+		exited.ProbationUntil = 1
+		s.Epoch.Exited = append(s.Epoch.Exited, exited)
 		s.Departed = append(s.Departed, g.stranger(&s, coordinator.MaxClients+i, coordinator.Withdrawn))
 	}
 	if err := s.Check(); err != nil {

@@ -42,6 +42,9 @@ func costs(t *testing.T, n int) units {
 	c.must(genesis.Host, coordinator.SetPaused{})
 	c.tick(second, coordinator.WaitingForMembers)
 	c.lead(n, config)
+	if c.err != nil {
+		t.Fatal(c.err)
+	}
 	c.leave(n)
 	if c.err != nil {
 		t.Fatal(c.err)

@@ -180,8 +180,10 @@ static void reader_action(struct reader *r, struct action *a) {
 	case JOIN:
 		reader_join(r, a);
 		break;
-	case READY:
 	case RETURN:
+		a->number = reader_uint32(r);
+		break;
+	case READY:
 		a->number = reader_uint32(r);
 		reader_hash(r, &a->id);
 		reader_hash(r, &a->commitment);
