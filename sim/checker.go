@@ -139,6 +139,9 @@ func (c *checker) accepted(s *coordinator.State, _ coordinator.RunState, from co
 		c.accused(s, a)
 	case coordinator.Return:
 		c.returned(s, from)
+		if member, ok := s.Member(from); ok { // its seat's commitment holds, not that of its place among those who wait
+			c.secrets.committed[from] = member.Commitment
+		}
 	}
 }
 
