@@ -85,8 +85,8 @@ func remember(t *testing.T, c *client) (unchanged func()) {
 	}
 	checkpoints := filepath.Join(c.dir, "checkpoints")
 	saved := contents(t, checkpoints)
-	maps.DeleteFunc(saved, func(name, _ string) bool { // the newest two are kept
-		return strings.HasPrefix(name, ".optimizer"+string(filepath.Separator))
+	maps.DeleteFunc(saved, func(name, _ string) bool { // the newest two are kept; what was signed last is noted
+		return strings.HasPrefix(name, ".optimizer"+string(filepath.Separator)) || strings.HasPrefix(name, ".signed"+string(filepath.Separator))
 	})
 	if len(saved) == 0 {
 		t.Errorf("%s has no checkpoint", c.name)
