@@ -122,9 +122,9 @@ internet: shim
 	PSYCHE_REQUIRE_TORCH=1 $(GO) test ./e2e/netlab ./e2e -run 'Internet|Firewall|Uplink|Delay|Guarded' -internet -v -timeout 20m
 
 ## race: the race detector over everything that runs no tensors; long tables are cut short, and
-## the tests that compare Go with the program in C, which have one goroutine, are left out
+## left out are the tests that compare Go with the program in C, and the kernels, which share nothing
 race:
-	$(GO) test -race -short $(filter-out %/solana/programtest,$(PLAIN))
+	$(GO) test -race -short $(filter-out %/solana/programtest %/distro %/distro/cuda,$(PLAIN))
 
 ## fuzz: every decoder, FUZZTIME each (60s)
 FUZZTIME ?= 60s
