@@ -111,7 +111,7 @@ func TestScreensFit(t *testing.T) {
 
 func TestModel(t *testing.T) {
 	c, interrupted := member(), 0
-	c.options.Interrupt = func() { interrupted++ }
+	c.signal = func() { interrupted++ }
 	asked := 0
 	c.options.Peers = func() []Peer { asked++; return nil }
 	var m tea.Model = clientModel{client: c, width: 80, height: 24}
@@ -131,9 +131,9 @@ func TestModel(t *testing.T) {
 // TestDisplayEnds has a terminal that takes nothing: who trains does not wait for it.
 func TestDisplayEnds(t *testing.T) {
 	var out bytes.Buffer
-	c := NewClient()
+	c := &Client{}
 	c.Close() // before it was started
-	c.Start(strings.NewReader(""), &out, ClientOptions{RunID: "r", Interrupt: func() {}})
+	c.Start(strings.NewReader(""), &out, ClientOptions{RunID: "r"})
 	begun := time.Now()
 	for step := range uint32(50_000) {
 		c.See(event.Event{Time: begun, Body: event.Trained{Step: step, Loss: 1}})

@@ -1,7 +1,6 @@
 package tui
 
 import (
-	"fmt"
 	"io"
 	"log/slog"
 	"slices"
@@ -15,9 +14,8 @@ import (
 
 // ServerOptions say what a server's display shows besides events, and what its keys do.
 type ServerOptions struct {
-	Interrupt func()                                // the user pressed Ctrl-C
-	Journals  func() map[string]uint64              // bytes of each run's journal
-	Pause     func(runID string, paused bool) error // pauses a run, or lets it go on; it may take a while
+	Journals func() map[string]uint64              // bytes of each run's journal
+	Pause    func(runID string, paused bool) error // pauses a run, or lets it go on; it may take a while
 }
 
 // hosted is what is known of a run of the server.
@@ -40,20 +38,17 @@ func (h hosted) grows(now time.Time) float64 {
 	return float64(h.journal-h.begun) / took
 }
 
-// Server is the display of a server and its runs. Its methods never wait for the terminal.
+// Server is the display of a server and its runs: it follows from now on, and Start shows it. Its
+// methods never wait for the terminal.
 type Server struct {
+	terminal
 	options ServerOptions
-	program *tea.Program
-	done    chan struct{}
 
 	mu    sync.Mutex
 	title string
 	runs  []hosted
 	lines []Line
 }
-
-// NewServer makes a display, which follows from now on; Start shows it.
-func NewServer() *Server { return &Server{done: make(chan struct{})} }
 
 // SetTitle says who the server is.
 func (s *Server) SetTitle(title string) {
@@ -109,25 +104,7 @@ func (s *Server) Lines() []Line {
 // Start begins to draw on a terminal.
 func (s *Server) Start(in io.Reader, out io.Writer, o ServerOptions) {
 	s.options = o
-	s.program = tea.NewProgram(serverModel{server: s, width: 80, height: 24}, tea.WithInput(in), tea.WithOutput(out), tea.WithoutSignalHandler())
-	go func() {
-		defer close(s.done)
-		if _, err := s.program.Run(); err != nil {
-			fmt.Fprintf(out, "display: %v\n", err)
-		}
-	}()
-}
-
-// Close ends the display, if it was started, and gives the terminal back.
-func (s *Server) Close() {
-	if s.program == nil {
-		return
-	}
-	go s.program.Quit() // it waits for a display that hangs
-	select {
-	case <-s.done:
-	case <-time.After(closeTimeout):
-	}
+	s.start(serverModel{server: s, width: 80, height: 24}, in, out)
 }
 
 // look takes the sizes of journals.
@@ -187,7 +164,7 @@ func (m serverModel) press(key string) (tea.Model, tea.Cmd) {
 	runs := m.server.now()
 	switch {
 	case key == "ctrl+c":
-		m.server.options.Interrupt()
+		m.server.interrupt()
 	case m.asking != "":
 		run := m.asking
 		m.asking = ""

@@ -20,7 +20,7 @@ import (
 // host is a server with three runs.
 func host(t *testing.T) *Server {
 	t.Helper()
-	s := NewServer()
+	s := &Server{}
 	s.SetTitle("0.0.0.0:39405  key 83JJ1FKj")
 	s.options.Pause = func(string, bool) error { return nil }
 	append1 := func(l *event.Log, bodies ...event.Body) {
@@ -68,7 +68,7 @@ func TestServerScreens(t *testing.T) {
 		m.server, m.at = host(t), at
 		golden.Compare(t, name+".txt", ansi.Strip(m.render())+"\n")
 	}
-	golden.Compare(t, "server-empty.txt", ansi.Strip(serverModel{server: NewServer(), width: 80, height: 24}.render())+"\n")
+	golden.Compare(t, "server-empty.txt", ansi.Strip(serverModel{server: &Server{}, width: 80, height: 24}.render())+"\n")
 }
 
 func TestServerScreensFit(t *testing.T) {
@@ -94,7 +94,7 @@ func TestServerScreensFit(t *testing.T) {
 func TestPauseAsksFirst(t *testing.T) {
 	var did []string
 	s := host(t)
-	s.options.Interrupt = func() { did = append(did, "interrupt") }
+	s.signal = func() { did = append(did, "interrupt") }
 	s.options.Journals = func() map[string]uint64 { return nil }
 	s.options.Pause = func(run string, paused bool) error {
 		did = append(did, fmt.Sprint(run, paused))

@@ -19,7 +19,6 @@ import (
 type display struct {
 	*tui.Client
 	network atomic.Pointer[p2pnet.Network] // nil until there is one
-	pressed atomic.Bool                    // Ctrl-C was
 	errors  io.Writer
 }
 
@@ -29,7 +28,7 @@ func newDisplay(logs logFormat, t terminal) *display {
 	if !logs.drawn() || !isTerminal(os.Stdin) || !isTerminal(t.Out) {
 		return nil
 	}
-	return &display{Client: tui.NewClient(), errors: t.Err}
+	return &display{Client: &tui.Client{}, errors: t.Err}
 }
 
 func isTerminal(stream any) bool {
@@ -46,7 +45,7 @@ func (d *display) start(t terminal, runID string, id identity.ID, o *observed) {
 		return
 	}
 	o.events.Watch(d.See)
-	d.Start(os.Stdin, t.Out, tui.ClientOptions{RunID: runID, ID: id.String(), Interrupt: d.interrupt, Figures: o.board.Values, Peers: d.peers})
+	d.Start(os.Stdin, t.Out, tui.ClientOptions{RunID: runID, ID: id.String(), Figures: o.board.Values, Peers: d.peers})
 }
 
 // use lets the display show the peers of a network.
@@ -76,25 +75,5 @@ func (d *display) close() {
 	d.Close()
 	for _, line := range d.Warnings() {
 		_, _ = fmt.Fprintf(d.errors, "%s %s %s\n", line.At.Format(time.TimeOnly), line.Level, line.Text)
-	}
-}
-
-// interrupt is what Ctrl-C does. The second one may end the process at once, so the terminal is
-// given back before.
-func (d *display) interrupt() {
-	if !d.pressed.Swap(true) {
-		interruptSelf()
-		return
-	}
-	go func() {
-		d.Close()
-		interruptSelf()
-	}()
-}
-
-// interruptSelf does what Ctrl-C does, which a terminal that is drawn on does not.
-func interruptSelf() {
-	if self, err := os.FindProcess(os.Getpid()); err == nil {
-		_ = self.Signal(os.Interrupt)
 	}
 }

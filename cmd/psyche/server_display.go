@@ -24,7 +24,6 @@ import (
 type serverDisplay struct {
 	*tui.Server
 	address atomic.Pointer[net.TCPAddr] // where clients can connect; nil: not yet
-	pressed atomic.Bool                 // Ctrl-C was
 	to      console
 }
 
@@ -33,7 +32,7 @@ func (c serverRun) newDisplay(to console) *serverDisplay {
 	if !c.Tui || !isTerminal(to.out) || !isTerminal(os.Stdin) {
 		return nil
 	}
-	return &serverDisplay{Server: tui.NewServer(), to: to}
+	return &serverDisplay{Server: &tui.Server{}, to: to}
 }
 
 // loggerFor returns the process's logger: a display takes the place of the terminal.
@@ -70,7 +69,7 @@ func (d *serverDisplay) start(ctx context.Context, c serverRun, o *server.Option
 		}
 		d.SetTitle(address.String())
 	}
-	options := tui.ServerOptions{Interrupt: d.interrupt, Journals: func() map[string]uint64 { return journals(registry) }}
+	options := tui.ServerOptions{Journals: func() map[string]uint64 { return journals(registry) }}
 	if c.SaveStateDir != "" { // else nobody else can have the host's key
 		options.Pause = func(runID string, paused bool) error { return d.pause(ctx, c.SaveStateDir, runID, paused) }
 	}
@@ -117,26 +116,6 @@ func journals(from prometheus.Gatherer) map[string]uint64 {
 		}
 	}
 	return sizes
-}
-
-// interrupt is what Ctrl-C does. The second one may end the process at once, so the terminal is
-// given back before.
-func (d *serverDisplay) interrupt() {
-	if !d.pressed.Swap(true) {
-		interruptSelf()
-		return
-	}
-	go func() {
-		d.Close()
-		interruptSelf()
-	}()
-}
-
-// interruptSelf does what Ctrl-C does, which a terminal that is drawn on does not.
-func interruptSelf() {
-	if self, err := os.FindProcess(os.Getpid()); err == nil {
-		_ = self.Signal(os.Interrupt)
-	}
 }
 
 // close gives the terminal back and leaves the last lines of the log there.
