@@ -89,8 +89,11 @@ func readyOf(s *coordinator.State, id coordinator.ClientID, next [32]byte) coord
 }
 
 // equivocation draws a proof, mostly one of a stored round and of a client that is known. Nobody has
-// signed it: that is for hosts to verify.
-func (g *generator) equivocation(s *coordinator.State) coordinator.Equivocation {
+// signed it: that is for hosts to verify, so litesvm, which does, gets none.
+func (g *generator) equivocation(s *coordinator.State) coordinator.Action {
+	if recording != nil {
+		return coordinator.SetPaused{}
+	}
 	step := g.around(s.Progress.Step)
 	if n := len(s.Epoch.Rounds); n > 0 {
 		step = s.Epoch.Rounds[g.IntN(n)].Step

@@ -1,6 +1,10 @@
 package programtest
 
 import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"errors"
 	"slices"
 	"testing"
 
@@ -39,8 +43,54 @@ func (d *deployed) proven(o operation, data []byte) *runtime.Account {
 		check = runtime.Instruction{Program: verified.Program, Data: slices.Clone(verified.Data)}
 	}
 	sysvar.Data = runtime.InstructionsBytes([]runtime.Instruction{check, own}, 1)
+	if recording != nil {
+		recording.check = check
+	}
 	return sysvar
 }
+
+// provenByTheChain ejects a member by what it has really signed, which litesvm verifies.
+func provenByTheChain(t *testing.T) {
+	t.Helper()
+	d := newDeployed(loadProgram(t))
+	c := begun(newPair(d), 3, false)
+	c.must(clientID(1), readyOf(&c.r.s, clientID(1), sha256.Sum256(secret[:])))
+	c.tick(50*second, coordinator.RoundTrain)
+	private := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{7}, ed25519.SeedSize))
+	liar := coordinator.ClientID(private.Public().(ed25519.PublicKey))
+	s := c.r.s.Clone()
+	for _, clients := range [][]coordinator.Client{s.Epoch.Clients, s.Epoch.Exited} {
+		for i := range clients {
+			if clients[i].ID == clientID(2) {
+				clients[i].ID = liar
+			}
+		}
+	}
+	for i, id := range s.CurrentRound().Members {
+		if id == clientID(2) {
+			s.CurrentRound().Members[i] = liar
+		}
+	}
+	if err := errors.Join(c.err, c.r.load(s)); err != nil {
+		t.Fatal(err)
+	}
+	proof := equivocationOf(liar, s.Progress.Step, false, true)
+	run := wire.ChainRun(programID, d.run.Key)
+	for i := range proof.Results {
+		m := []byte(proof.Results[i].Message)
+		copy(m[24:], run[:])
+		proof.Results[i].Message, proof.Results[i].Signature = string(m), [64]byte(ed25519.Sign(private, m))
+	}
+	c.must(clientID(0), proof)
+	if c.err != nil {
+		t.Fatal(c.err)
+	}
+	if member, ok := c.r.s.Member(liar); !ok || member.State != coordinator.Ejected {
+		t.Errorf("who signed two results is %v", member)
+	}
+}
+
+func TestProvenByTheChain(t *testing.T) { provenByTheChain(t) }
 
 // TestProofs has the program look at what the chain says it has verified: whatever is another thing
 // than the key, the signatures and the messages of the action is refused.

@@ -16,7 +16,8 @@ import (
 // actionNames are the kinds of actions as package wire numbers them.
 var actionNames = [...]string{
 	1: "Join", 2: "Ready", 3: "WitnessRound", 4: "HealthCheck", 5: "ReportCheckpoint", 6: "Withdraw", 7: "SetPaused",
-	8: "UpdateConfig", 9: "Authorize", 10: "SetDelegates", 11: "Eject", 12: "Close", 13: "ReportUpload", 15: "Return",
+	8: "UpdateConfig", 9: "Authorize", 10: "SetDelegates", 11: "Eject", 12: "Close", 13: "ReportUpload",
+	14: "Equivocation", 15: "Return",
 }
 
 // costs leads a permissioned run of n members, each a delegate of a grantee of its own, through
@@ -89,6 +90,10 @@ func (c *crowd) lead(n int, config coordinator.Config) {
 		if accusable := c.r.s.Accusable(); len(accusable) > 0 {
 			c.must(c.r.s.Epoch.Clients[0].ID, coordinator.HealthCheck{Step: c.r.s.Progress.Step - 1, Clients: accusable[:min(len(accusable), 24)]})
 		}
+	}
+	if n > 2 && recording == nil { // nobody has signed it
+		last := c.r.s.CurrentRound()
+		c.must(c.r.s.Epoch.Clients[0].ID, equivocationOf(last.Members[len(last.Members)-1], last.Step, true, true))
 	}
 	c.tick(5*second, coordinator.Cooldown)
 	step := c.r.s.Progress.Step
