@@ -111,12 +111,14 @@ type stateMark struct {
 	checkpoint coordinator.Checkpoint
 	seats      int                  // members that the epoch began with
 	waited     []coordinator.Client // for an epoch
+	left       []coordinator.Client // the epoch that is over
+	began      uint32               // first step of that epoch
 }
 
 func markOf(s *coordinator.State) stateMark {
-	mark := stateMark{s.RunState, s.StateStart, s.Progress.Step, s.Model.Checkpoint, len(s.Epoch.Clients) + len(s.Epoch.Exited), nil}
+	mark := stateMark{s.RunState, s.StateStart, s.Progress.Step, s.Model.Checkpoint, len(s.Epoch.Clients) + len(s.Epoch.Exited), nil, nil, 0}
 	if s.RunState == coordinator.WaitingForMembers {
-		mark.waited = slices.Clone(s.Pending)
+		mark.waited, mark.left, mark.began = slices.Clone(s.Pending), slices.Clone(s.Epoch.Exited), s.Epoch.StartStep
 	}
 	return mark
 }
@@ -239,8 +241,8 @@ func (c *checker) ticked(s *coordinator.State, before stateMark, now uint64) {
 		c.roundBegins(s, before)
 	}
 	if s.RunState == coordinator.Warmup {
+		c.seated(s, before)
 		c.epochBegins(s)
-		c.seated(s, before.waited)
 	}
 	if s.RunState == coordinator.Finished && s.Progress.Step != s.Config.TotalSteps+1 {
 		c.violate(QuorumOrTime, "finished in step %d of %d", s.Progress.Step, s.Config.TotalSteps)

@@ -26,6 +26,7 @@ func (c *checker) seatsBegin(s *coordinator.State) {
 
 // rewindSeats takes over the returns of a host that starts again.
 func (c *checker) rewindSeats(s *coordinator.State) {
+	clear(c.seats.returns)
 	for _, members := range [][]coordinator.Client{s.Epoch.Clients, s.Epoch.Exited} {
 		for i := range members {
 			c.seats.returns[members[i].ID] = int(members[i].Returns)

@@ -53,6 +53,7 @@ var mutations = []struct {
 	{"the few that are left record a checkpoint", fewRecord, Gang, []Assertion{CheckpointTrue}},
 	{"results of members on probation count", probationCounts, AllFaults, []Assertion{SeatsFair}},
 	{"new members need no probation", noProbation, AllFaults, []Assertion{SeatsFair}},
+	{"who is dropped on probation keeps its seat", droppedKeepsSeat, AllFaults, []Assertion{SeatsFair}},
 	{"an epoch takes everybody that waits", everybodySeated, AllFaults, []Assertion{SeatsFair, SeedsRight}},
 	{"who returns has lost its seat", returningWaits, AllFaults, []Assertion{SeatsFair}},
 }
@@ -443,6 +444,21 @@ func noProbation() rules {
 			}
 		}
 	})
+}
+
+// droppedKeepsSeat lets who was dropped begin its probation anew however often.
+func droppedKeepsSeat() rules {
+	return rules{apply: func(s *coordinator.State, from coordinator.ClientID, nonce uint64, a coordinator.Action) error {
+		err := s.Apply(from, nonce, a)
+		if _, ok := a.(coordinator.Join); !ok || err != nil {
+			return err
+		}
+		dropped := slices.ContainsFunc(s.Epoch.Exited, func(c coordinator.Client) bool { return c.ID == from && c.State == coordinator.Dropped })
+		if i := slices.IndexFunc(s.Pending, func(c coordinator.Client) bool { return c.ID == from }); dropped && i >= 0 && s.Pending[i].ProbationUntil == 0 {
+			s.Pending[i].ProbationUntil = s.Progress.Step + s.Config.ProbationSteps
+		}
+		return nil
+	}}
 }
 
 // seat gives a pending newcomer a seat.
