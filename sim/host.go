@@ -308,7 +308,7 @@ func (h *host) apply(from coordinator.ClientID, nonce uint64, a coordinator.Acti
 
 // tick lets the state machine do what is due.
 func (h *host) tick() {
-	if h.holding() || h.stalls() {
+	if h.holding() || h.forks() || h.stalls() {
 		return
 	}
 	w := h.world

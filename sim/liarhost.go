@@ -122,48 +122,60 @@ func (h *host) stalls() bool {
 		h.lying.asked = 0
 		return false
 	}
-	h.lying.asked = h.world.now
+	w := h.world
+	if h.lying.asked == 0 {
+		h.lying.asked = w.now
+	}
+	w.over = w.over || w.host.stalled() && (w.other == nil || w.other.stalled())
 	return true
 }
 
-// fork lets the host show some honest clients another history from now on. Where it divides them it
-// withdraws from each history who is shown the other, so that they do not talk to each other.
-func (w *world) fork() {
-	h, r := w.host, newRandom(w.options.Seed, "fork")
-	if w.other != nil || w.over {
-		return
+// stalled reports whether nobody comes any more.
+func (h *host) stalled() bool {
+	return h.lying.asked != 0 && h.world.now > h.lying.asked+40*second
+}
+
+// forks shows some honest clients another history from now on, once: when a round of an epoch that
+// goes on has its quorum, so that neither history lacks it. Where it divides them it withdraws from
+// each history who is shown the other, so that they do not talk to each other; else the histories
+// differ by one member. It reports whether it did.
+func (h *host) forks() bool {
+	w, s := h.world, &h.state
+	running := s.RunState == coordinator.RoundTrain || s.RunState == coordinator.RoundWitness
+	if !h.lies() || w.other != nil || w.now < w.plan.crew.forkAt || !running || !s.CurrentRound().HasQuorum() {
+		return false
 	}
-	s := &h.state
-	if !h.up || h.writing || len(h.disk.records)+len(h.inbox) > 0 || s.RunState != coordinator.RoundTrain && s.RunState != coordinator.RoundWitness {
-		w.after(second/10, w.fork)
-		return
+	if _, goesOn := s.NextRound(); !goesOn {
+		return false
 	}
+	r := newRandom(w.options.Seed, "fork")
 	other := *h
 	w.other = &other
 	other.state, other.disk = h.state.Clone(), h.disk.clone()
-	other.inbox, other.answers = nil, nil
-	other.gone, other.sent = slices.Clone(h.gone), slices.Clone(h.sent)
+	other.inbox, other.answers, other.writing, other.update = nil, nil, false, nil
+	other.gone, other.sent = slices.Clone(h.gone), make([]uint64, len(h.sent))
 	other.starts, other.random = maps.Clone(h.starts), newRandom(w.options.Seed, "host of another history")
 	other.checker = h.checker.clone(&other)
-	other.rebase()
-	divides := r.chance(400)
 	for _, m := range w.machines {
 		if m.honest() && r.chance(450) {
 			m.shown = &other
 		}
 	}
 	w.note('K', uint64(s.Progress.Step), 0, func() string { return "the host shows some another history" })
+	divides, victim := r.chance(400), w.machines[r.below(w.plan.clients)]
 	for _, m := range w.machines {
 		switch {
-		case !divides || !m.honest():
-		case m.shown == nil:
+		case divides && m.honest() && m.shown == nil:
 			other.withdraw(m)
-		default:
+		case divides && m.honest():
 			h.withdraw(m)
+		case !divides && m == victim:
+			other.withdraw(m)
 		}
 	}
 	h.wake(0)
 	other.wake(0)
+	return true
 }
 
 // hides reports whether the gang keeps what one history has from who is shown the other.
@@ -171,9 +183,9 @@ func (p *process) hides(other *process) bool {
 	return p.machine.history() != other.machine.history() && (p.machine.lies(Gang) || other.machine.lies(Gang))
 }
 
-// clone returns a disk with the same journal. Nothing is being written.
+// clone returns a disk with the same journal.
 func (d *disk) clone() disk {
-	return disk{durable: slices.Clone(d.durable), last: d.last, count: d.count}
+	return disk{durable: slices.Clone(d.durable), last: d.last, count: d.count, writing: slices.Clone(d.writing), records: slices.Clone(d.records)}
 }
 
 // told notes that an announcement reaches a client in some time. One that names another start of the

@@ -132,6 +132,10 @@ func (p *plan) drawConfig(o Options) {
 	if p.faults&^liars == 0 {
 		c.TotalSteps = uint32(o.Rounds)
 	}
+	if p.faults&GangHost != 0 && c.EpochTime == 0 { // what it can do it does within an epoch
+		rounds = one(newRandom(o.Seed, "epochs of a host that lies"), rounds, 6, 8, 12)
+		c.RoundsPerEpoch = rounds
+	}
 	if len(p.crew.late) > 0 { // they have to get their seats
 		c.TotalSteps = max(c.TotalSteps, 3*rounds)
 	}

@@ -147,9 +147,6 @@ func (w *world) begin() {
 	for _, f := range w.plan.events {
 		w.events.put(event{at: f.at, call: func() { w.strike(f) }})
 	}
-	if w.plan.faults&GangHost != 0 {
-		w.after(w.plan.crew.forkAt, w.fork)
-	}
 	w.events.put(event{at: w.plan.healAt, call: w.heal})
 }
 
