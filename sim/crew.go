@@ -17,7 +17,10 @@ type crew struct {
 func drawCrew(o Options, alone bool) crew {
 	r := newRandom(o.Seed, "crew")
 	gang := o.Clients * 3 / 10
-	c := crew{spare: min(gang, 4), forkAt: r.between(4*second, 40*second)}
+	c := crew{spare: min(gang, 4), forkAt: r.between(4*second, 120*second)}
+	if r.chance(400) {
+		c.forkAt = 1 << 62 // never
+	}
 	without := r.below(max(0, o.Clients-3*gang-1) + 1)
 	late := r.below(without + 1)
 	if !alone {

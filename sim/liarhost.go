@@ -175,6 +175,7 @@ func (h *host) forks() bool {
 	}
 	h.wake(0)
 	other.wake(0)
+	w.after(90*second, func() { w.over = true }) // what is to be seen is seen
 	return true
 }
 
