@@ -42,6 +42,11 @@ func (p *process) Submit(ctx context.Context, a coordinator.Action) error {
 			}
 		}
 	}
+	if _, proof := a.(coordinator.WitnessRound); proof && p.world.rules.holdsProofs {
+		if err := p.wait(ctx, p.world.now+4*second); err != nil {
+			return err
+		}
+	}
 	if p.machine.lies(Gang) {
 		switch honest := a.(type) {
 		case coordinator.WitnessRound:

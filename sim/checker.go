@@ -35,6 +35,7 @@ const (
 	CheckpointTrue Assertion = "the recorded checkpoint is the model with every counted result, reported by a third of an epoch's first members"
 	ReplayEqual    Assertion = "replaying the journal gives the live state"
 	NothingLost    Assertion = "an acknowledged action survives every crash of the host"
+	NoPaceSetter   Assertion = "where most witnesses are honest a round waits for two thirds of its trainers, and a quarter longer or two seconds"
 	OneHistory     Assertion = "who is told of two histories while a round runs ends, with two heads that the host signed"
 	Progress       Assertion = "when faults stop every honest client makes progress and the run finishes in time"
 	NodeSound      Assertion = "no honest client fails"
@@ -79,7 +80,9 @@ type checker struct {
 	probation map[coordinator.ClientID]uint32 // until when, of all that ever were members
 	seats     seats
 	signed    map[signing][32]byte
-	ejected   map[coordinator.ClientID]uint32 // before which epoch it cannot be back
+	ejected   map[coordinator.ClientID]uint32   // before which epoch it cannot be back
+	joined    map[coordinator.ClientID][32]byte // the seed chain when who waits joined
+	pace      pace
 
 	replicas    map[uint32][32]byte // by step, as the first honest client had it
 	expectation *coordinator.State  // after the crash that was last
@@ -92,7 +95,7 @@ func newChecker(w *world, h *host) *checker {
 	c := &checker{
 		world: w, host: h, actions: make(map[signature]bool), acked: make(map[signature]bool),
 		nextStep: 1, replicas: make(map[uint32][32]byte),
-		seats: seats{make(map[coordinator.ClientID]int)}, signed: make(map[signing][32]byte), ejected: make(map[coordinator.ClientID]uint32),
+		seats: seats{make(map[coordinator.ClientID]int)}, signed: make(map[signing][32]byte), ejected: make(map[coordinator.ClientID]uint32), joined: make(map[coordinator.ClientID][32]byte),
 		late: make(map[coordinator.ClientID]uint32), slow: make(map[coordinator.ClientID]bool), dropped: make(map[coordinator.ClientID]bool),
 		probation: make(map[coordinator.ClientID]uint32),
 		seedChain: sha256.Sum256([]byte("psyche/seed/v1" + runID)),
@@ -139,7 +142,7 @@ func (c *checker) accepted(s *coordinator.State, _ coordinator.RunState, from co
 	switch a := a.(type) {
 	case coordinator.Join:
 		c.secrets.committed[from] = a.Commitment
-		c.crowded(s)
+		c.joins(s, from)
 	case coordinator.Equivocation:
 		c.proved(s, a)
 	case coordinator.Ready:
@@ -236,6 +239,7 @@ func (c *checker) ticked(s *coordinator.State, before stateMark, now uint64) {
 	case coordinator.RoundTrain:
 		c.punctual(before, past, s.Config.MaxRoundTrainTime)
 		c.roundTrained(s, past)
+		c.paced(s, s.CurrentRound())
 	case coordinator.RoundWitness:
 		c.punctual(before, past, s.Config.RoundWitnessTime)
 		if silent := c.silentWitness(s, s.RoundOfStep(before.step)); past < s.Config.RoundWitnessTime && silent >= 0 {
@@ -291,6 +295,7 @@ func (c *checker) roundBegins(s *coordinator.State, before stateMark) {
 		c.violate(DataContinuous, "step %d: batches end at %d, not at %d", round.Step, at, c.nextData+uint64(round.BatchSize))
 	}
 	c.nextData, c.nextStep = at, round.Step+1
+	c.pace = pace{step: round.Step, began: c.world.now, announced: make(map[coordinator.ClientID]int64)}
 	c.seeded(s, round)
 	c.skips(s, round)
 	c.seatsKept(s, round)
@@ -461,6 +466,8 @@ func (c *checker) rewind(s *coordinator.State) {
 	c.rewindFindings(s)
 	c.rewindSeats(s)
 	c.rewindEjections(s)
+	clear(c.joined)
+	c.pace = pace{}
 	switch s.RunState {
 	case coordinator.RoundTrain, coordinator.RoundWitness:
 		c.nextStep++

@@ -84,6 +84,7 @@ type signing struct {
 
 // announces checks that no life of an honest client signs two results.
 func (c *checker) announces(m *machine, a wire.ResultAnnouncement) {
+	c.pace.heard(m, a, c.world.now)
 	if !m.honest() {
 		return
 	}

@@ -229,7 +229,8 @@ func (c *checker) clone(h *host) *checker {
 	other.voted = slices.Clone(c.voted)
 	other.late, other.slow, other.dropped = maps.Clone(c.late), maps.Clone(c.slow), maps.Clone(c.dropped)
 	other.probation, other.signed, other.replicas = maps.Clone(c.probation), maps.Clone(c.signed), maps.Clone(c.replicas)
-	other.seats.returns, other.ejected = maps.Clone(c.seats.returns), maps.Clone(c.ejected)
+	other.seats.returns, other.ejected, other.joined = maps.Clone(c.seats.returns), maps.Clone(c.ejected), maps.Clone(c.joined)
+	other.pace.announced = maps.Clone(c.pace.announced)
 	other.expectation, other.lostActions = nil, nil
 	return &other
 }

@@ -101,6 +101,9 @@ func (p *process) gossip(to int, message []byte) {
 		delay, lost := p.world.reach(p.machine.index, to)
 		if !lost {
 			p.machine.history().checker.told(p, other, message, delay)
+			if p.world.rules.deaf && p.machine.history() != other.machine.history() {
+				continue
+			}
 			other.put(item{at: p.world.now + delay, from: p.machine.index, message: message})
 		}
 	}

@@ -12,6 +12,8 @@ type rules struct {
 	tick        func(s *coordinator.State, now uint64, draw [32]byte) bool
 	due         func(s *coordinator.State, now uint64) (at uint64, ok bool)
 	refuse      func(h *host, from coordinator.ClientID, a coordinator.Action) error // before apply
+	holdsProofs bool                                                                 // honest witnesses wait for the last result
+	deaf        bool                                                                 // clients do not hear of other histories
 	answerEarly bool                                                                 // the host acknowledges what is not on the disk
 	// payloads changes what a client applies.
 	payloads func(p *process, step uint32, payloads [][]byte) [][]byte
