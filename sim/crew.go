@@ -13,7 +13,7 @@ type crew struct {
 
 // drawCrew draws them. Where nothing else goes wrong everybody else waits for the first epoch, so that
 // no more equivocate or begin late than an epoch can do without in which the gang is fewer than a
-// third. In one run of eight half of the clients begin late, and the gang is smaller.
+// third. In one run of five half of the clients begin late, and the gang is smaller.
 func drawCrew(o Options, alone bool) crew {
 	r := newRandom(o.Seed, "crew")
 	gang := o.Clients * 3 / 10
@@ -28,7 +28,7 @@ func drawCrew(o Options, alone bool) crew {
 		return c
 	}
 	c.equivocators = without - late
-	if r.chance(125) {
+	if r.chance(200) {
 		c.equivocators, late = 0, o.Clients/2
 	}
 	c.late = r.pick(o.Clients, late)

@@ -264,7 +264,9 @@ func (w *world) heal() {
 	w.note('H', 0, 0, func() string { return "faults stop" })
 	w.host.start()
 	for _, m := range w.machines {
-		m.start()
+		if w.now >= w.plan.startOf(m.index, 0) {
+			m.start()
+		}
 	}
 	w.host.reconnected()
 	w.host.checker.healed()
