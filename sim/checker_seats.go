@@ -69,6 +69,16 @@ func (c *checker) newcomers(before stateMark) map[coordinator.ClientID]bool {
 	return newcomers
 }
 
+// joins notes who joins after which draw: who knows the chain can make a key to suit it.
+func (c *checker) joins(s *coordinator.State, from coordinator.ClientID) {
+	for i := range s.Pending {
+		if s.Pending[i].ID == from && !s.Pending[i].Waited {
+			c.joined[from] = s.SeedChain
+		}
+	}
+	c.crowded(s)
+}
+
 // drawnFairly checks that of those who waited the ones have seats that were members before, and of the
 // others those whom the seed chain draws.
 func (c *checker) drawnFairly(s *coordinator.State, waited []coordinator.Client) {
@@ -89,7 +99,7 @@ func (c *checker) drawnFairly(s *coordinator.State, waited []coordinator.Client)
 	}
 	key := func(m coordinator.Client) (late int, rank uint64) {
 		hash := sha256.Sum256(append(bytes.Clone(s.SeedChain[:]), m.ID[:]...))
-		if !m.Waited {
+		if chain, known := c.joined[m.ID]; known && chain == s.SeedChain || !known && !m.Waited {
 			late = 1
 		}
 		return late, binary.LittleEndian.Uint64(hash[:]) >> 1
