@@ -22,7 +22,7 @@ sysconfdir ?= /etc
 unitdir  ?= $(prefix)/lib/systemd/system
 ROOT      = $(DESTDIR)$(prefix)
 
-.PHONY: install uninstall manual deb reproducible all sim build setup shim demo demo-solana demo-data test-solana test test-plain test-torch race fuzz load internet solana-program static lint fmt-check vet bench bench-step bench-distro bench-round bench-parity bench-audit clean
+.PHONY: install uninstall manual help-pages deb reproducible all sim build setup shim demo demo-solana demo-data test-solana test test-plain test-torch race fuzz load internet solana-program static lint fmt-check vet bench bench-step bench-distro bench-round bench-parity bench-audit clean
 
 all: build
 
@@ -50,6 +50,10 @@ manual: build
 	  $(BIN)/$$program print-man >$(BUILD)/manual/$$program.1 || exit 1; \
 	  for shell in bash zsh fish; do $(BIN)/$$program completion $$shell >$(BUILD)/manual/$$program.$$shell || exit 1; done; \
 	done
+
+## help-pages: docs/manual, of the programs' own definitions
+help-pages: build
+	@for program in psyche psyche-client; do $(BIN)/$$program print-all-help --markdown >docs/manual/$$program.md || exit 1; done
 
 ## install: both programs, the shim, units of systemd, man pages, completions, into prefix (/usr/local)
 install: manual
