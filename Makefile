@@ -6,6 +6,7 @@ BIN    := $(BUILD)/bin
 SHIM   := $(BUILD)/lib/libpsyche_torch.so
 DEMO   := $(BUILD)/quickstart
 LINT   := $(BUILD)/tools/golangci-lint
+HUGO   := $(BUILD)/tools/hugo
 DEMO_CONFIG ?= configs/quickstart
 DEMO_KILL   ?= 30
 DEMO_SLOT_MS ?= 400
@@ -22,7 +23,7 @@ sysconfdir ?= /etc
 unitdir  ?= $(prefix)/lib/systemd/system
 ROOT      = $(DESTDIR)$(prefix)
 
-.PHONY: install uninstall manual deb systemd-run reproducible all sim build setup shim demo demo-solana demo-data test-solana test test-plain test-torch race fuzz load internet solana-program static lint fmt-check vet bench bench-step bench-distro bench-round bench-parity bench-audit clean
+.PHONY: install uninstall manual help-pages site deb systemd-run reproducible all sim build setup shim demo demo-solana demo-data test-solana test test-plain test-torch race fuzz load internet solana-program static lint fmt-check vet bench bench-step bench-distro bench-round bench-parity bench-audit clean
 
 all: build
 
@@ -50,6 +51,18 @@ manual: build
 	  $(BIN)/$$program print-man >$(BUILD)/manual/$$program.1 || exit 1; \
 	  for shell in bash zsh fish; do $(BIN)/$$program completion $$shell >$(BUILD)/manual/$$program.$$shell || exit 1; done; \
 	done
+
+## help-pages: docs/manual, of the programs' own definitions
+help-pages: build
+	@for program in psyche psyche-client; do $(BIN)/$$program print-all-help --markdown >docs/manual/$$program.md || exit 1; done
+
+## site: the book as pages for a browser, in build/site; compiles Hugo first, minutes of CPU time
+site: $(HUGO)
+	$(HUGO) --source docs/site --destination $(abspath $(BUILD))/site --cleanDestinationDir --noBuildLock --panicOnWarning --quiet
+	@echo "open $(BUILD)/site/index.html"
+
+$(HUGO): docs/site/go.mod
+	cd docs/site && CGO_ENABLED=0 $(GO) build -o $(abspath $@) github.com/gohugoio/hugo
 
 ## install: both programs, the shim, units of systemd, man pages, completions, into prefix (/usr/local)
 install: manual

@@ -112,9 +112,11 @@ func TestPublishedDefaults(t *testing.T) {
 }
 
 func TestManual(t *testing.T) {
-	if out := succeed(t, "print-all-help", "--markdown"); !strings.HasPrefix(out, "# `psyche-client`\n") || !strings.Contains(out, "`--wandb-project") || !strings.Contains(out, "--eval-tasks") {
+	out := succeed(t, "print-all-help", "--markdown")
+	if !strings.HasPrefix(out, "# `psyche-client`\n") || !strings.Contains(out, "`--wandb-project") || !strings.Contains(out, "--eval-tasks") {
 		t.Errorf("%.300s", out)
 	}
+	publishedtest.Page(t, "../..", "psyche-client", out)
 	fail(t, exitFailure, "--markdown", "print-all-help")
 }
 

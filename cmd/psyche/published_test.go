@@ -142,6 +142,9 @@ func TestManual(t *testing.T) {
 		if code != exitOK || !strings.HasPrefix(out.String(), want+"\n") {
 			t.Errorf("%s: exit code %d\n%s%.200s", program, code, errs.String(), out.String())
 		}
+		if program == "psyche" {
+			publishedtest.Page(t, "../..", program, out.String())
+		}
 	}
 }
 

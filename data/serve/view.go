@@ -18,8 +18,8 @@ type run struct {
 	mu        sync.Mutex
 	members   map[coordinator.ClientID]bool // healthy ones: true; those who wait: false
 	begun     uint64                        // sequences that rounds had
-	rounds    []round                       // newest last
-	delivered map[delivery]uint64           // sequences
+	rounds    []round                       // newest last; the next one too, as far as it is known
+	delivered map[delivery]uint64           // sequences, of batches in rounds
 	changed   chan struct{}                 // closed when the next state is there
 }
 
@@ -30,11 +30,10 @@ type round struct {
 	batches map[coordinator.ClientID]assign.BatchID
 }
 
-// delivery is a round's batch of a client.
+// delivery is the batch of a client in one round: no other round has sequences of it.
 type delivery struct {
 	client coordinator.ClientID
-	step   uint32
-	seed   uint64
+	batch  assign.BatchID
 }
 
 func newRun() *run {
@@ -57,13 +56,19 @@ func (r *run) follow(state *coordinator.State) {
 	r.mu.Lock()
 	old := r.rounds
 	r.mu.Unlock()
-	rounds := make([]round, 0, len(state.Epoch.Rounds))
-	kept := make(map[delivery]bool)
+	rounds := make([]round, 0, len(state.Epoch.Rounds)+1)
 	for i := range state.Epoch.Rounds {
-		next := roundOf(&state.Epoch.Rounds[i], state.Config, old)
-		rounds = append(rounds, next)
-		for client := range next.batches {
-			kept[delivery{client, next.step, next.seed}] = true
+		rounds = append(rounds, roundOf(&state.Epoch.Rounds[i], state.Config, old))
+	}
+	// Clients read the batch of the next round while the running one is exchanged. Its members may
+	// change until it begins, so it is worked out anew from every state.
+	if next, follows := state.NextRound(); follows {
+		rounds = append(rounds, roundOf(&next, state.Config, nil))
+	}
+	kept := make(map[delivery]bool)
+	for _, of := range rounds {
+		for client, batch := range of.batches {
+			kept[delivery{client, batch}] = true
 		}
 	}
 	r.mu.Lock()
@@ -138,7 +143,7 @@ func (r *run) grant(id coordinator.ClientID, request message.Request) decision {
 		if !ok || batch.Start < own.Start || batch.End > own.End {
 			continue
 		}
-		d := delivery{id, r.rounds[i].step, r.rounds[i].seed}
+		d := delivery{id, own}
 		if r.delivered[d]+batch.Len() > maxDeliveries*own.Len() {
 			return r.refuse(false, message.Repeated, "the batch %v was delivered %d times already", own, maxDeliveries)
 		}

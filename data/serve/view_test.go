@@ -94,6 +94,53 @@ func TestGrant(t *testing.T) {
 	}
 }
 
+// TestNextRoundIsRead asks for the batch of the round that follows, as clients do that read ahead.
+func TestNextRoundIsRead(t *testing.T) {
+	s := stateOf(3, 10, 4, 0)
+	s.RunState, s.Progress.Step = coordinator.RoundTrain, 14
+	s.Config.MinClients, s.Config.RoundsPerEpoch, s.Config.TotalSteps = 1, 1000, 1000
+	s.Config.GlobalBatchSizeStart, s.Config.GlobalBatchSizeEnd = 12, 12
+	s.Model.MaxSeqLen = 1
+	next, follows := s.NextRound()
+	if !follows {
+		t.Fatal("no round follows")
+	}
+	batches := make(map[int]assign.BatchID)
+	for _, a := range next.Assignments(s.Config) {
+		batches[a.Member] = a.Batch
+	}
+	r := newRun()
+	r.follow(s)
+	for n, batch := range batches {
+		if d := r.grant(member(n), samples(batch)); d.refused != nil {
+			t.Errorf("member %d asks for its next batch %v: %v", n, batch, d.refused)
+		}
+		if d := r.grant(member((n+1)%3), samples(batch)); d.refused == nil || d.wait == nil {
+			t.Errorf("the next batch of member %d for another: %+v", n, d)
+		}
+	}
+	if len(batches) != 3 {
+		t.Fatalf("the next round has batches %v", batches)
+	}
+	s.Epoch.Clients[0].State = coordinator.Dropped // the others share the next round
+	r.follow(s)
+	if d := r.grant(member(0), samples(batches[0])); d.refused == nil {
+		t.Error("who was dropped gets what it would have had")
+	}
+	again, _ := s.NextRound()
+	for _, a := range again.Assignments(s.Config) {
+		owner := member(a.Member + 1) // member 0 is gone
+		if d := r.grant(owner, samples(a.Batch)); d.refused != nil {
+			t.Errorf("of two members, %v: %v", a.Batch, d.refused)
+		}
+	}
+	s.RunState = coordinator.Cooldown
+	r.follow(s)
+	if d := r.grant(member(1), samples(batches[1])); d.refused == nil {
+		t.Error("in Cooldown, before which nobody knows the next round")
+	}
+}
+
 // TestVerifiersGetNothing lets a committee check that has no batch.
 func TestVerifiersGetNothing(t *testing.T) {
 	s := stateOf(4, 0, 1, 50)

@@ -215,7 +215,11 @@ func (r Run) Print(to io.Writer, now time.Time) error {
 		line("hash", "%s", r.RunHash)
 	}
 	line("state", "%s", r.stateText(now))
-	line("progress", "epoch %d, step %d of %d, %d sequences", r.Epoch, r.Step, r.TotalSteps, r.DataIndex)
+	step := fmt.Sprintf("step %d of %d", r.Step, r.TotalSteps)
+	if r.Step > r.TotalSteps { // the number of the next one
+		step = fmt.Sprintf("all %d steps", r.TotalSteps)
+	}
+	line("progress", "epoch %d, %s, %d sequences", r.Epoch, step, r.DataIndex)
 	if r.Round != nil {
 		line("round", "%d members, %d of %d witnesses (quorum %d), %d sequences",
 			r.Round.Members, r.Round.Witnesses, r.Round.Elected, r.Round.Quorum, r.Round.BatchSize)

@@ -71,4 +71,9 @@ func TestPrint(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, text.String())
 		}
 	}
+	text.Reset()
+	run.Step = run.TotalSteps + 1
+	if err := run.Print(&text, time.UnixMilli(0)); err != nil || !strings.Contains(text.String(), "all 8 steps") {
+		t.Errorf("of a run that has all its steps: %v\n%s", err, text.String())
+	}
 }

@@ -64,7 +64,7 @@ func page(b *strings.Builder, node *kong.Node, depth int) {
 // remarks says what a flag's text does not.
 func remarks(flag *kong.Flag) string {
 	var all []string
-	if flag.HasDefault && flag.Default != "" {
+	if flag.HasDefault && flag.Default != "" && !strings.Contains(flag.Help, "("+flag.Default+")") {
 		all = append(all, "default `"+flag.Default+"`")
 	}
 	if len(flag.Envs) > 0 {

@@ -1,0 +1,118 @@
+package psyche
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"unicode"
+)
+
+// pages returns the Markdown files below folders, and single files.
+func pages(t *testing.T, roots ...string) (found []string) {
+	t.Helper()
+	for _, root := range roots {
+		err := filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
+			if filepath.Ext(path) == ".md" {
+				found = append(found, filepath.ToSlash(path))
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return found
+}
+
+var (
+	fence   = regexp.MustCompile("(?ms)^ *```.*?^ *```")
+	span    = regexp.MustCompile("`[^`\n]*`")
+	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	heading = regexp.MustCompile(`(?m)^#{1,6} +(.+)$`)
+	linked  = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
+)
+
+// prose is a page without its code, in which brackets are no links.
+func prose(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return span.ReplaceAllString(fence.ReplaceAllString(string(text), ""), "")
+}
+
+// anchors are the names that the headings of a page have in links to it.
+func anchors(t *testing.T, path string) map[string]bool {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]bool{}
+	for _, found := range heading.FindAllStringSubmatch(fence.ReplaceAllString(string(text), ""), -1) {
+		names[anchor(linked.ReplaceAllString(found[1], "$1"))] = true
+	}
+	return names
+}
+
+// anchor makes a name of a heading: letters, digits, - and _ stay, blanks become -.
+func anchor(text string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsLetter(r), unicode.IsDigit(r), r == '-', r == '_':
+			return unicode.ToLower(r)
+		case r == ' ':
+			return '-'
+		default:
+			return -1
+		}
+	}, strings.TrimSpace(text))
+}
+
+// TestLinks follows every link between pages, and from them to pictures, to its heading.
+func TestLinks(t *testing.T) {
+	followed := 0
+	for _, page := range pages(t, "docs", "bench", "README.md", "CONTRIBUTING.md") {
+		for _, found := range link.FindAllStringSubmatch(prose(t, page), -1) {
+			target, name, _ := strings.Cut(found[1], "#")
+			if strings.Contains(target, "://") {
+				continue
+			}
+			followed++
+			path := page
+			if target != "" {
+				path = filepath.Join(filepath.Dir(page), target)
+			}
+			if _, err := os.Stat(path); err != nil {
+				t.Errorf("%s links to %s: %v", page, found[1], err)
+				continue
+			}
+			if name != "" && !anchors(t, path)[name] {
+				t.Errorf("%s links to %s: %s has no such heading", page, found[1], path)
+			}
+		}
+	}
+	if followed < 100 {
+		t.Errorf("followed %d links: are these all?", followed)
+	}
+}
+
+// TestBookIsWhole: every page is in the index, once.
+func TestBookIsWhole(t *testing.T) {
+	const index = "docs/README.md"
+	text := prose(t, index)
+	for _, page := range pages(t, "docs", "bench", "README.md", "CONTRIBUTING.md") {
+		relative, err := filepath.Rel("docs", page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		entry := regexp.MustCompile(`(?m)^- \[[^\]]+\]\(` + regexp.QuoteMeta(filepath.ToSlash(relative)) + `\)`)
+		if n := len(entry.FindAllString(text, -1)); page != index && n != 1 {
+			t.Errorf("%s has %d lines of the index %s, want one", page, n, index)
+		}
+	}
+}

@@ -1,0 +1,23 @@
+package publishedtest
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// Page compares docs/manual/PROGRAM.md with the help of the program's commands. The tests run at
+// root, relative to their folder.
+func Page(t *testing.T, root, program, help string) {
+	t.Helper()
+	path := filepath.Join(root, "docs", "manual", program+".md")
+	page, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(help, string(page)); diff != "" {
+		t.Errorf("%s is not the help of %s (-help +page); write it anew: make help-pages\n%s", path, program, diff)
+	}
+}
