@@ -26,6 +26,7 @@ const (
 	TrainedRight   Assertion = "an honest trainer's result that counts was made from the model that its round says"
 	NotReplayed    Assertion = "no action is accepted twice"
 	OwnSeat        Assertion = "a member that left takes its own seat back, as late as it left, three times in an epoch at most, and nobody else gets one while rounds run"
+	RightlyEjected Assertion = "nobody is ejected who did not sign two results of one batch"
 	SignedOnce     Assertion = "no honest client signs two results of one batch, however often it is killed"
 	NotFramed      Assertion = "nobody is found late whose result a quorum of witnesses holds; nobody is dropped but by two committees, the second by its quorum; a third at most are dropped in a round, and slow in an epoch"
 	SeatsFair      Assertion = "members keep their seats and their probation, newcomers are drawn, those on probation stay few, and their results are skipped"
@@ -137,6 +138,10 @@ func (c *checker) accepted(s *coordinator.State, _ coordinator.RunState, from co
 		c.witnessed(s, from)
 	case coordinator.HealthCheck:
 		c.accused(s, a)
+	case coordinator.Equivocation:
+		if i, known := c.world.index[[32]byte(a.Client)]; known && c.world.machines[i].roles&(Equivocation|HiddenResult) == 0 {
+			c.violate(RightlyEjected, "%s in step %d, by %s", c.world.nameOf(a.Client), a.Step, c.world.nameOf(from))
+		}
 	case coordinator.Return:
 		c.returned(s, from)
 		if member, ok := s.Member(from); ok { // its seat's commitment holds, not that of its place among those who wait

@@ -10,6 +10,7 @@ import (
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/hashchain"
 	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/wire"
 )
 
 // The host does what package server does, with its default times.
@@ -278,7 +279,10 @@ func (h *host) rebase() {
 func (h *host) apply(from coordinator.ClientID, nonce uint64, a coordinator.Action) error {
 	w := h.world
 	before := h.state.RunState
-	err := w.rules.doApply(&h.state, from, nonce, a)
+	err := w.verify(a)
+	if err == nil {
+		err = w.rules.doApply(&h.state, from, nonce, a)
+	}
 	w.note('A', nonce, uint64(len(h.state.Epoch.Clients)), func() string {
 		return fmt.Sprintf("host: %s of %s: %s", describe(a), w.nameOf(from), orAccepted(err))
 	})
@@ -288,6 +292,14 @@ func (h *host) apply(from coordinator.ClientID, nonce uint64, a coordinator.Acti
 	h.disk.add(record{kind: recordAction, from: from, nonce: nonce, action: a})
 	w.checker.accepted(&h.state, before, from, nonce, a)
 	h.tick()
+	return nil
+}
+
+// verify is what a host does before it hands an action to the state machine.
+func (w *world) verify(a coordinator.Action) error {
+	if proof, ok := a.(coordinator.Equivocation); ok && !w.rules.believesProofs && !wire.Proves(proof, [32]byte{}) {
+		return errForged
+	}
 	return nil
 }
 
@@ -462,6 +474,8 @@ func describe(a coordinator.Action) string {
 		return fmt.Sprintf("checkpoint of step %d, digest %x", a.Step, a.Digest[:4])
 	case coordinator.ReportUpload:
 		return fmt.Sprintf("upload of step %d, digest %x", a.Step, a.Digest[:4])
+	case coordinator.Equivocation:
+		return fmt.Sprintf("proof of two results of step %d", a.Step)
 	case coordinator.Withdraw:
 		return "withdrawal"
 	default:

@@ -12,6 +12,8 @@ type rules struct {
 	tick        func(s *coordinator.State, now uint64, draw [32]byte) bool
 	due         func(s *coordinator.State, now uint64) (at uint64, ok bool)
 	answerEarly bool // the host acknowledges what is not on the disk
+
+	believesProofs bool // the host does not verify that who is said to have signed two results did
 	// payloads changes what a client applies.
 	payloads func(p *process, step uint32, payloads [][]byte) [][]byte
 	// trains changes what a client makes a result from.
