@@ -240,7 +240,7 @@ func (n *Node) reconcile() {
 	}
 	n.keeper.SaveAgreed(n.run.state)
 	n.reportUpload()
-	n.eject()
+	(evidence{n}).eject()
 	n.fetchResults()
 	switch n.run.state.RunState {
 	case coordinator.Warmup:
