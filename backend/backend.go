@@ -37,6 +37,7 @@ type Update struct {
 type Peer struct {
 	ID    identity.ID
 	Addrs []string // libp2p multiaddrs
+	Waits bool     // for a seat in the run: a client says so to its network, no host does
 }
 
 // Bounds of one participant's addresses.

@@ -45,6 +45,8 @@
 //     is shared and its digest reported; client/keep writes the checkpoint.
 //   - finish.go, parting.go: the end of the run, also for who was cut off just before.
 //
+// When two results of one batch are known, evidence.go has who signed them ejected.
+//
 // Around them: view.go has what is known of the run, errand.go the actions on their way to
 // the coordinator, reader.go the tokens, heal.go what is done about lost gossip, waiting.go
 // and report.go what people are told.

@@ -34,6 +34,7 @@ type ledger struct {
 	asked      time.Time            // when peers were last asked for its results
 	answered   map[identity.ID]bool // who has answered since the round is over
 
+	offences  []*offence             // trainers that signed two results of a batch
 	accusedIn *coordinator.State     // newest in which members were looked at
 	judged    bool                   // suspects are known
 	suspects  []coordinator.ClientID // whose results the witnesses do not hold

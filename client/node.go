@@ -240,6 +240,7 @@ func (n *Node) reconcile() {
 	}
 	n.keeper.SaveAgreed(n.run.state)
 	n.reportUpload()
+	(evidence{n}).eject()
 	n.fetchResults()
 	switch n.run.state.RunState {
 	case coordinator.Warmup:

@@ -95,6 +95,7 @@ func (n *Node) hear(u utterance) {
 			n.fetcher.Interrupt(flying)
 		}
 	case errors.Is(err, books.ErrEquivocation):
+		l.offended(l.Find(a.Batch), n.tasks.Now())
 		n.report.equivocation(l, u)
 	default:
 		n.report.log.Debug("announcement refused", "from", u.author.Short(), "err", err)

@@ -13,6 +13,7 @@ type signing struct {
 	folder keep.Folder
 	run    [32]byte // hash of the run that the note is of
 	newest uint32   // step of which a result was signed, by this process or perhaps an earlier one
+	noted  uint32   // newest step of which this process has noted that it signs a result; of the task that trains
 }
 
 func newSigning(folder keep.Folder) signing {
@@ -45,5 +46,15 @@ func (s *signing) recall(run [32]byte, state *coordinator.State, log *slog.Logge
 // may reports whether a result of the step can be signed.
 func (s *signing) may(step uint32) bool { return step > s.newest }
 
-// note is called, from any goroutine, before a result is handed to the loop to be signed.
-func (s *signing) note(step uint32) error { return s.folder.NoteSigned(s.run, step) }
+// note is called by the task that trains, before a result is handed to the loop to be signed. A
+// step may be trained again whose first result was not signed.
+func (s *signing) note(step uint32) error {
+	if s.noted == step {
+		return nil
+	}
+	if err := s.folder.NoteSigned(s.run, step); err != nil {
+		return err
+	}
+	s.noted = step
+	return nil
+}

@@ -126,6 +126,7 @@ func (v *view) admitted() []backend.Peer {
 	admitted := make([]backend.Peer, 0, len(v.peers))
 	for _, peer := range v.peers {
 		if peer.ID != v.me && (waits[peer.ID] || v.healthy(coordinator.ClientID(peer.ID))) {
+			peer.Waits = v.state.RunState != coordinator.Finished && !v.healthy(coordinator.ClientID(peer.ID))
 			admitted = append(admitted, peer)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -99,4 +100,45 @@ func TestSilentConnectionsKeepNobodyOut(t *testing.T) {
 			t.Logf("connected after %.1f s", time.Since(begun).Seconds())
 		})
 	}
+}
+
+// TestFloodOfConnectionsKeepsNobodyOut opens 1,500 TCP connections a second that end at once, which
+// is what handshakes are budgeted for and more: a member comes in all the same.
+func TestFloodOfConnectionsKeepsNobodyOut(t *testing.T) {
+	t.Parallel()
+	a, b := p2ptest.Node(t, "a", onlyTCP), p2ptest.Node(t, "b", onlyTCP)
+	ctx, cancel := context.WithCancel(t.Context())
+	address := tcpAddr(t, a)
+	var opened atomic.Int64
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			ticks := time.NewTicker(8 * time.Second / 1500)
+			defer ticks.Stop()
+			for ctx.Err() == nil {
+				c, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", address)
+				if err == nil {
+					_ = c.(*net.TCPConn).SetLinger(0)
+					_ = c.Close()
+					opened.Add(1)
+				}
+				select {
+				case <-ticks.C:
+				case <-ctx.Done():
+				}
+			}
+		})
+	}
+	defer wg.Wait()
+	defer cancel()
+	time.Sleep(2 * time.Second)
+	a.SetMembers([]p2p.Peer{{ID: b.ID()}}) // it cannot dial
+	begun := time.Now()
+	b.SetMembers(p2ptest.Peers(a))
+	waiting, stop := context.WithTimeout(ctx, 30*time.Second)
+	defer stop()
+	if err := b.WaitConnected(waiting, a.ID()); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("connected after %.1f s, %d connections opened", time.Since(begun).Seconds(), opened.Load())
 }

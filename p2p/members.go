@@ -38,6 +38,7 @@ type member struct {
 
 	// All under Node.mu.
 	addrs   []ma.Multiaddr // from the list of members
+	waits   bool           // for a seat in the run
 	learned []ma.Multiaddr // from peers or the local network
 	vias    []peer.ID      // relays that are said to have a place for it
 	seq     uint64         // of what was learned
@@ -96,12 +97,15 @@ func (n *Node) revoke(m *member) {
 func (n *Node) admit(p peer.ID, w Peer) {
 	addrs := n.usableAddrs(p, w)
 	m, known := n.members[p]
+	if known {
+		m.waits = w.Waits
+	}
 	if known && slices.EqualFunc(m.addrs, addrs, ma.Multiaddr.Equal) {
 		return
 	}
 	if !known {
 		ctx, cancel := context.WithCancel(n.ctx)
-		m = &member{id: w.ID, peerID: p, cancel: cancel, wake: make(chan struct{}, 1)}
+		m = &member{id: w.ID, peerID: p, waits: w.Waits, cancel: cancel, wake: make(chan struct{}, 1)}
 		n.members[p] = m
 		n.wg.Go(func() { n.keepConnected(ctx, m) })
 	}

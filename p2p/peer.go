@@ -27,6 +27,7 @@ var ErrAddress = errors.New("unusable peer address")
 type Peer struct {
 	ID    identity.ID
 	Addrs []string
+	Waits bool // it has no seat in the run
 }
 
 // PeerID returns the libp2p name of an identity: the public key itself, as an identity

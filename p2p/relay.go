@@ -119,7 +119,7 @@ func through(p peer.ID) ma.Multiaddr {
 // serveRelay lets members reach members through this one.
 func (n *Node) serveRelay(h host.Host) (*relay.Relay, error) {
 	return relay.New(throttledHost{h, n},
-		relay.WithACL(membersOnly{n}),
+		relay.WithACL(membersOnly{n, &placeTable{}}),
 		// Circuits carry everything, models too; what bounds them is the number and the rate.
 		relay.WithResources(relay.Resources{
 			ReservationTTL: reservationTTL, MaxReservations: maxReservations, MaxCircuits: maxCircuits,
@@ -130,9 +130,18 @@ func (n *Node) serveRelay(h host.Host) (*relay.Relay, error) {
 }
 
 // membersOnly is whom a node relays for.
-type membersOnly struct{ n *Node }
+type membersOnly struct {
+	n      *Node
+	places *placeTable
+}
 
-func (m membersOnly) AllowReserve(p peer.ID, _ ma.Multiaddr) bool { return m.n.Allows(p) }
+func (m membersOnly) AllowReserve(p peer.ID, from ma.Multiaddr) bool {
+	m.n.mu.Lock()
+	known, ok := m.n.members[p]
+	waits := ok && known.waits
+	m.n.mu.Unlock()
+	return ok && m.places.take(p, from, waits, m.n.isDirect, time.Now())
+}
 
 func (m membersOnly) AllowConnect(from peer.ID, _ ma.Multiaddr, to peer.ID) bool {
 	return m.n.Allows(from) && m.n.Allows(to)

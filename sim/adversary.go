@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/psyche-go/psyche/assign"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/wire"
 )
@@ -21,7 +22,7 @@ func (w *world) appointLiars() {
 	n := len(w.machines)
 	for _, kind := range (w.plan.faults & liars &^ Gang).each() {
 		r := newRandom(w.options.Seed, "liars "+kind.String())
-		count := min(max(1, n/8), max(0, (n-1)/3))
+		count := liarsOfAKind(n)
 		if kind == LyingWitness {
 			elected := min(int(w.plan.config.MinClients), coordinator.MaxWitnesses)
 			if nodes := int(w.plan.config.WitnessNodes); nodes > 0 {
@@ -45,6 +46,9 @@ func (w *world) appointLiars() {
 		}
 	}
 }
+
+// liarsOfAKind returns how many of n clients lie in one way at most.
+func liarsOfAKind(n int) int { return min(max(1, n/8), max(0, (n-1)/3)) }
 
 // equivocate makes a second result of the batch that message announces and sends each to
 // one half of the others. It reports whether it did.
@@ -218,6 +222,9 @@ func (p *process) conspire(state *coordinator.State) {
 		accused := round.Members[p.world.lies.below(len(round.Members))]
 		step := state.Progress.Step - uint32(p.world.lies.below(2))
 		p.sendAside(coordinator.HealthCheck{Step: step, Clients: []coordinator.ClientID{accused}})
+		if accused != coordinator.ClientID(p.machine.id) { // it signed what its proof is made of
+			p.sendAside(p.framing(accused, step))
+		}
 	}
 	if p.machine.lies(LyingWitness) && state.RunState == coordinator.RoundTrain && p.world.lies.chance(500) {
 		proof := coordinator.WitnessRound{Step: round.Step}
@@ -226,6 +233,16 @@ func (p *process) conspire(state *coordinator.State) {
 		}
 		p.sendAside(proof)
 	}
+}
+
+// framing is a proof against somebody else of what this client signed.
+func (p *process) framing(accused coordinator.ClientID, step uint32) coordinator.Equivocation {
+	batch := assign.BatchID{End: 1}
+	proof, _ := wire.NewEquivocation(
+		wire.SignAnnouncement(p.machine.key, wire.ResultAnnouncement{Step: step, Batch: batch, Blob: [32]byte{1}, Size: 1}),
+		wire.SignAnnouncement(p.machine.key, wire.ResultAnnouncement{Step: step, Batch: batch, Blob: [32]byte{2}, Size: 1}))
+	proof.Client = accused
+	return proof
 }
 
 // sendAside submits an action that the node knows nothing of.

@@ -483,6 +483,8 @@ func describe(a coordinator.Action) string {
 		return fmt.Sprintf("checkpoint of step %d, digest %x", a.Step, a.Digest[:4])
 	case coordinator.ReportUpload:
 		return fmt.Sprintf("upload of step %d, digest %x", a.Step, a.Digest[:4])
+	case coordinator.Equivocation:
+		return fmt.Sprintf("proof of two results of step %d", a.Step)
 	case coordinator.Withdraw:
 		return "withdrawal"
 	default:

@@ -8,6 +8,7 @@ import (
 
 	"github.com/psyche-go/psyche/assign"
 	"github.com/psyche-go/psyche/backend"
+	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/wire"
 	"lukechampine.com/blake3"
@@ -250,6 +251,16 @@ func (p *process) Open(raw []byte, _ [32]byte) (identity.ID, wire.ResultAnnounce
 		return identity.ID{}, wire.ResultAnnouncement{}, errForged
 	}
 	return s.author, s.announcement, nil
+}
+
+// Prove implements env.Announcements. A proof goes into the journal: it is of real signatures.
+func (p *process) Prove(first, second []byte) (coordinator.Equivocation, bool) {
+	var signed [2][]byte
+	for i, raw := range [2][]byte{first, second} {
+		s := p.world.registry.opened[string(raw)]
+		signed[i] = wire.SignAnnouncement(p.world.machines[p.world.index[s.author]].key, s.announcement)
+	}
+	return wire.NewEquivocation(signed[0], signed[1])
 }
 
 // of returns the statements about a batch by its owner.

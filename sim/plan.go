@@ -122,6 +122,7 @@ func (p *plan) drawConfig(o Options) {
 			c.InitMinClients = uint16(n - p.crew.equivocators - len(p.crew.late)) // all others are there
 		}
 	}
+	c.InitMinClients = min(c.InitMinClients, uint16(n-p.ejectable(n, c)))
 	p.maxSeq = simSeqLen
 	tail := 2*rounds + 2
 	if c.EpochTime != 0 {
@@ -141,6 +142,15 @@ func (p *plan) drawConfig(o Options) {
 	}
 	p.crew.size = gangSize(n, c)
 	p.config = c
+}
+
+// ejectable returns how many clients may be ejected for what they sign: no epoch can wait for them.
+func (p *plan) ejectable(n int, config coordinator.Config) int {
+	kinds := (p.faults & (Equivocation | HiddenResult)).each()
+	if len(kinds) > 0 && p.faults&Gang != 0 {
+		return gangSize(n, config)
+	}
+	return len(kinds) * liarsOfAKind(n)
 }
 
 // drawNetwork draws how bad the network and the disk are.

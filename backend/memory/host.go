@@ -256,16 +256,32 @@ func (c *Client) Announce(_ context.Context, addrs []string) error {
 // Err returns nil: a host in the same process is never lost.
 func (c *Client) Err() error { return nil }
 
-// Close detaches the participant and withdraws it from the run.
-func (c *Client) Close() error {
+// Cut detaches the participant, which keeps its place in the run: it comes back within the time
+// that a host waits for who lost its connection.
+func (c *Client) Cut() {
 	c.host.mu.Lock()
 	defer c.host.mu.Unlock()
+	c.detach()
+}
+
+// detach reports whether the participant was attached. The caller holds host.mu.
+func (c *Client) detach() bool {
 	if c.closed {
-		return nil
+		return false
 	}
 	c.closed = true
 	delete(c.host.clients, c.key.ID())
 	close(c.updates)
+	return true
+}
+
+// Close detaches the participant and withdraws it from the run.
+func (c *Client) Close() error {
+	c.host.mu.Lock()
+	defer c.host.mu.Unlock()
+	if !c.detach() {
+		return nil
+	}
 	id := coordinator.ClientID(c.key.ID())
 	// Refused when it is not part of the run, or the run is over.
 	_ = c.host.apply(c.host.key, coordinator.Withdraw{Client: id})

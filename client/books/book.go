@@ -243,6 +243,14 @@ func (b *Book) EachBlob(do func(hash Commitment)) {
 	})
 }
 
+// Two returns the signed announcements of two results of the batch, when there are two.
+func (s *Slot) Two() (first, second []byte) {
+	if len(s.Candidates) < 2 {
+		return nil, nil
+	}
+	return s.Candidates[0].raw, s.Candidates[1].raw
+}
+
 // Shelve hands out, for each batch, the signed announcements that peers should get when
 // they ask, if these have changed since the last time. The preferred one is the first.
 func (b *Book) Shelve(put func(slot int, raws [][]byte)) {

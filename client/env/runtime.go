@@ -33,6 +33,9 @@ type Announcements interface {
 	// Open verifies the signature, for the run of that hash, before it reads anything. It is
 	// called from any goroutine.
 	Open(raw []byte, run [32]byte) (identity.ID, wire.ResultAnnouncement, error)
+	// Prove makes the proof of two announcements that Open has verified that their author signed
+	// two results of one batch; ok is false where they prove nothing.
+	Prove(first, second []byte) (proof coordinator.Equivocation, ok bool)
 }
 
 // Draws says who does what in a round. It is a function of the round and of the run's
@@ -66,6 +69,11 @@ func (s Signed) Sign(a wire.ResultAnnouncement) []byte { return wire.SignAnnounc
 // Open implements Announcements.
 func (Signed) Open(raw []byte, run [32]byte) (identity.ID, wire.ResultAnnouncement, error) {
 	return wire.OpenAnnouncement(raw, run)
+}
+
+// Prove implements Announcements.
+func (Signed) Prove(first, second []byte) (coordinator.Equivocation, bool) {
+	return wire.NewEquivocation(first, second)
 }
 
 // Tasks starts what takes time beside the loop of a client.

@@ -21,6 +21,9 @@ const (
 // errUnreadable says that a note has no slot that was written whole.
 var errUnreadable = errors.New("no part of it was written whole")
 
+// ErrSigned says that another process of this client may have signed a result of the step.
+var ErrSigned = errors.New("another process with this key and folder has noted that it signs a result of this step or a later one: run one process with a key")
+
 // Signed names the file with the newest step of which this client signed a result.
 func (f Folder) Signed() string {
 	return filepath.Join(f.Dir, signedFolder, fmt.Sprintf("%s-%x", checkpointPrefix(f.RunID), f.ID[:8]))
@@ -39,7 +42,15 @@ func (f Folder) NewestSigned(run [32]byte) (step uint32, found bool, err error) 
 	case err != nil:
 		return 0, false, fmt.Errorf("read the newest signed step: %w", err)
 	}
-	whole := false
+	step, found, whole := newestSigned(b, run)
+	if !whole {
+		return 0, false, fmt.Errorf("read the newest signed step: %s: %w; the file may be removed while no round runs", f.Signed(), errUnreadable)
+	}
+	return step, found, nil
+}
+
+// newestSigned reads a note; whole is false when none of it was written whole.
+func newestSigned(b []byte, run [32]byte) (step uint32, found, whole bool) {
 	for slot := range signedSlots {
 		of, noted, ok := signedSlot(b, slot)
 		whole = whole || ok
@@ -47,16 +58,14 @@ func (f Folder) NewestSigned(run [32]byte) (step uint32, found bool, err error) 
 			step, found = noted, true
 		}
 	}
-	if !whole {
-		return 0, false, fmt.Errorf("read the newest signed step: %s: %w; the file may be removed while no round runs", f.Signed(), errUnreadable)
-	}
-	return step, found, nil
+	return step, found, whole
 }
 
 // NoteSigned notes, before a result of a step is signed, that it will be: it returns when the
-// note would survive a crash of the machine. The file has its whole size from the beginning, so
-// that a full disk does not stop it, and the older of two slots is written, so that one that is
-// torn costs nothing.
+// note would survive a crash of the machine. The error is ErrSigned when the step, or a later one,
+// was noted before: a process calls it once for each step. The file has its whole size from the
+// beginning, so that a full disk does not stop it, and the older of two slots is written, so that
+// one that is torn costs nothing.
 func (f Folder) NoteSigned(run [32]byte, step uint32) (err error) {
 	if f.Dir == "" {
 		return nil
@@ -76,6 +85,9 @@ func (f Folder) NoteSigned(run [32]byte, step uint32) (err error) {
 	}()
 	old := make([]byte, signedSlots*signedSlotSize)
 	n, _ := file.ReadAt(old, 0) // what is not there is not whole
+	if noted, found, _ := newestSigned(old[:n], run); found && noted >= step {
+		return fmt.Errorf("%s: step %d: %w", path, noted, ErrSigned)
+	}
 	if n < len(old) {
 		if err := file.Truncate(int64(len(old))); err != nil {
 			return err
@@ -93,10 +105,9 @@ func (f Folder) NoteSigned(run [32]byte, step uint32) (err error) {
 	if err := file.Sync(); err != nil {
 		return err
 	}
-	if n > 0 {
-		return nil
-	}
-	return syncFolder(filepath.Dir(path)) // it may be new
+	// File and folder may be new, also when an earlier process made them: it may have been killed
+	// before this.
+	return errors.Join(syncFolder(filepath.Dir(path)), syncFolder(f.Dir))
 }
 
 // signedSlot reads one slot of a note; ok is false when it was not written whole.

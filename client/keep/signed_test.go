@@ -2,6 +2,7 @@ package keep
 
 import (
 	"crypto/sha256"
+	"errors"
 	"os"
 	"testing"
 )
@@ -24,6 +25,12 @@ func TestNewestSigned(t *testing.T) {
 		}
 		want(one, step, true)
 		want(two, 0, false)
+	}
+	for _, step := range []uint32{19, 20} { // another process was faster
+		if err := f.NoteSigned(one, step); !errors.Is(err, ErrSigned) {
+			t.Errorf("step %d is noted again: %v", step, err)
+		}
+		want(one, 20, true)
 	}
 	other := f
 	other.ID[0] = 9

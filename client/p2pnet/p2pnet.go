@@ -43,7 +43,7 @@ func (n *Network) Addrs() []string { return n.node.Addrs() }
 func (n *Network) SetMembers(peers []backend.Peer) {
 	members := make([]p2p.Peer, len(peers))
 	for i, peer := range peers {
-		members[i] = p2p.Peer{ID: peer.ID, Addrs: peer.Addrs}
+		members[i] = p2p.Peer{ID: peer.ID, Addrs: peer.Addrs, Waits: peer.Waits}
 	}
 	n.node.SetMembers(members)
 }

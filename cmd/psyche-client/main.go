@@ -43,7 +43,7 @@ type commands struct {
 
 const description = `Train language models together, or alone.
 
-Exit codes: 0 done; 1 failed; 2 wrong command line; 4 the run or its server refused; 5 the server cannot be reached, or is not the right one; 7 the server does not tell the truth about the run; 130 interrupted.`
+Exit codes: 0 done; 1 failed; 2 wrong command line; 4 the run or its server refused; 5 the server cannot be reached, or is not the right one, or shows another run than it should; 7 the server provably lied about the run; 130 interrupted.`
 
 // Exit codes of the program, with the meanings that those of psyche have. Help and
 // documentation list them.

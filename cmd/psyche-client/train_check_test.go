@@ -176,6 +176,8 @@ func TestExitCodesOfTrain(t *testing.T) {
 	}
 	train(exitRefused, `"another"`, there, "another")
 	train(exitConnection, "not trusted", there, "run", "--server-key", other)
+	train(exitRefused, "does not host this run", there, "run", "--genesis", strings.Repeat("ab", 32))
+	train(exitUsage, "--genesis", there, "run", "--genesis", "ab")
 	train(exitConnection, "gave up after", "127.0.0.1:1", "run")
 	train(exitUsage, "--server-addr", "127.0.0.1", "run")
 	train(exitUsage, "--server-addr", "127.0.0.1:", "run")

@@ -1,0 +1,63 @@
+package p2p
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/peer"
+	ma "github.com/multiformats/go-multiaddr"
+)
+
+// TestPlacesOfARelayAreShared: neither clients that wait, of however many networks, nor members of
+// one network get all places of a relay; a place is there again when its holder is gone or late.
+func TestPlacesOfARelayAreShared(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	at := func(format string, i int) ma.Multiaddr { return ma.StringCast(fmt.Sprintf(format, i)) }
+	for name, test := range map[string]struct {
+		from  string
+		waits bool
+		want  int
+	}{
+		"waiting, of many networks":    {"/ip4/10.0.%d.1/tcp/1", true, maxWaitingPlaces},
+		"waiting, of one network":      {"/ip4/10.0.0.%d/tcp/1", true, maxNetworkPlaces},
+		"members of one network":       {"/ip4/10.0.0.%d/udp/1/quic-v1", false, maxNetworkPlaces},
+		"members of one IPv6 network":  {"/ip6/2001:db8:0:%d::1/tcp/1", false, maxNetworkPlaces},
+		"members of many networks":     {"/ip4/10.0.%d.1/tcp/1", false, 200},
+		"members of unknown addresses": {"/dns4/m%d.example.org/tcp/1", false, maxNetworkPlaces},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var table placeTable
+			gone := make(map[peer.ID]bool)
+			there := func(p peer.ID) bool { return !gone[p] }
+			take := func(i int, now time.Time) bool {
+				return table.take(peer.ID(fmt.Sprint(i)), at(test.from, i), test.waits, there, now)
+			}
+			got := 0
+			for i := range 200 {
+				if take(i, now) {
+					got++
+				}
+			}
+			if got != test.want {
+				t.Fatalf("%d of 200 got a place, want %d", got, test.want)
+			}
+			if !take(0, now) {
+				t.Error("who has a place cannot renew it")
+			}
+			if test.want == 200 {
+				return
+			}
+			if !table.take("member", at("/ip4/192.0.2.%d/tcp/1", 1), false, there, now) {
+				t.Error("a member of another network gets none")
+			}
+			gone[peer.ID("1")] = true
+			if !take(201, now) || take(202, now) {
+				t.Error("the place of one that is gone is not one place")
+			}
+			if !take(203, now.Add(reservationTTL+time.Second)) {
+				t.Error("places that are over are taken")
+			}
+		})
+	}
+}
