@@ -23,7 +23,7 @@ sysconfdir ?= /etc
 unitdir  ?= $(prefix)/lib/systemd/system
 ROOT      = $(DESTDIR)$(prefix)
 
-.PHONY: install uninstall manual help-pages site deb reproducible all sim build setup shim demo demo-solana demo-data test-solana test test-plain test-torch race fuzz load internet solana-program static lint fmt-check vet bench bench-step bench-distro bench-round bench-parity bench-audit clean
+.PHONY: install uninstall manual help-pages site deb systemd-run reproducible all sim build setup shim demo demo-solana demo-data test-solana test test-plain test-torch race fuzz load internet solana-program static lint fmt-check vet bench bench-step bench-distro bench-round bench-parity bench-audit clean
 
 all: build
 
@@ -96,6 +96,10 @@ uninstall:
 ## deb: packages for this Debian or Ubuntu, into build/deb
 deb: manual
 	packaging/deb/build.sh $(BUILD)/deb
+
+## systemd-run: the packages' units under a systemd in a container, killed one by one; needs root and systemd-container
+systemd-run: deb demo-data
+	scripts/systemd-run.sh $(BUILD)/deb $(DEMO)
 
 ## reproducible: builds the static program twice, in two folders, and compares
 reproducible:

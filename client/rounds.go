@@ -114,11 +114,12 @@ func compareStarts(n *Node, own wire.Head, u utterance) {
 	n.run.lie = n.run.fork(own, u)
 	n.engine.cancel()
 	n.report.log.Error("the run's host shows different histories: this client stops, and tells the others", "step", own.Step)
+	wait, _ := n.tasks.Signal()
 	n.tasks.Spawn(func(ctx context.Context) func() {
 		ctx, cancel := n.tasks.WithTimeout(ctx, farewellTime)
 		defer cancel()
 		_ = n.Network.Publish(ctx, own.AppendTo(nil)) // who does not hear it hears another
-		<-ctx.Done()                                  // gossip is on its way as long
+		_ = wait(ctx)                                 // gossip is on its way as long
 		return func() { n.fail(n.run.lie) }
 	})
 }

@@ -103,14 +103,15 @@ type SetDelegates struct {
 	Delegates []ClientID
 }
 
-// Eject removes a client: a pending one at once, a member at the running round's end.
-// It sits out the rest of the epoch and the whole next one. Only the main authority may send it.
+// Eject removes a client: a pending one at once, a member at the running round's end; one that has
+// left does not come back. It sits out the rest of the epoch and the whole next one. Only the main
+// authority may send it.
 type Eject struct {
 	Client ClientID
 }
 
 // Equivocation proves that a member signed two results for one batch of a round: it is ejected, as
-// by Eject. Any member may send it, and who is pending. Who hands it to Apply has verified the
+// by Eject, also when it has left since. Any member may send it, and who is pending. Who hands it to Apply has verified the
 // proof (package wire).
 type Equivocation struct {
 	Client  ClientID

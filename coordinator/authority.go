@@ -185,19 +185,24 @@ func (s *State) equivocate(from ClientID, a Equivocation) error {
 	return s.remove(a.Client)
 }
 
-// remove ejects a client.
+// remove ejects a client wherever it is: pending, a member, or gone, since who left could return
+// or join again.
 func (s *State) remove(id ClientID) error {
-	member, isMember := s.Member(id)
-	i := indexOf(s.Pending, id)
-	switch {
-	case i >= 0:
+	if s.isEjected(id) {
+		return ErrNotMember
+	}
+	if i := indexOf(s.Pending, id); i >= 0 {
 		client := s.Pending[i]
-		client.State = Ejected
 		s.Pending = slices.Delete(s.Pending, i, i+1)
 		s.depart(client)
-	case isMember && member.State == Healthy:
-		member.State = Ejected
-	default:
+	}
+	known := false
+	for _, clients := range [][]Client{s.Epoch.Clients, s.Epoch.Exited, s.Departed} {
+		if i := indexOf(clients, id); i >= 0 {
+			clients[i].State, known = Ejected, true
+		}
+	}
+	if !known {
 		return ErrNotMember
 	}
 	ejections := &s.Authority.Ejections

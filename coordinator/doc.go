@@ -7,7 +7,7 @@
 //
 //	state, err := coordinator.New(runID, host, config, model)
 //	err = state.Apply(from, nonce, coordinator.Join{Epoch: state.Progress.Epoch})
-//	changed := state.Tick(now, seed)
+//	changed := state.Tick(now, draw)
 //	bytes := state.AppendTo(nil)
 //
 // Apply takes one action whose signature the host has verified, and either changes the
@@ -22,11 +22,13 @@
 //	Warmup             members load the model and say Ready; ends when all healthy
 //	                   members have, or after WarmupTime; fewer than MinClients
 //	                   lead back to WaitingForMembers
-//	RoundTrain         until a quorum of the elected witnesses proved all results of
-//	                   healthy members, or MaxRoundTrainTime
+//	RoundTrain         until a quorum of the elected witnesses proved what they hold, or
+//	                   cannot any more, or MaxRoundTrainTime
 //	RoundWitness       late witnesses still count, until no healthy elected member is
 //	                   silent, or for RoundWitnessTime; then the next RoundTrain or
-//	                   Cooldown. Where all have witnessed it passes at once.
+//	                   Cooldown. Where all have witnessed it passes at once; where there
+//	                   is a quorum, who is slow, or whose own result it denies, is not
+//	                   waited for.
 //	Cooldown           until all healthy members reported their model, or CooldownTime
 //	Finished           after TotalSteps rounds, or closed while Paused
 //	Paused             after SetPaused, at the end of the epoch's Cooldown or at once
@@ -41,16 +43,19 @@
 // grantee, and up to MaxDelegates keys that the grantee names, each with a place of its
 // own. Whether a run is permissioned, and who holds the offices, is fixed by Genesis.
 //
-// A client that is ejected sits out the rest of the epoch and the whole next one. In a
+// A client that is ejected, also by the proof that it signed two results for one batch, sits out
+// the rest of the epoch and the whole next one, even if it has left before. In a
 // permissionless run it may come back under another key anyway; for good a client is
 // kept out by ending its authorization.
 //
 // # Membership
 //
 // A key is in one place: a healthy member of the epoch (Epoch.Clients) or pending
-// (Pending), never both. Pending clients become members when the next epoch's Warmup
-// starts, in their order. Healthy members need not join again: at the end of Cooldown
-// they move to the front of Pending, in their order, before newcomers. A member that
+// (Pending), never both. When the next epoch's Warmup starts, all pending clients become
+// members that were members before, and of the newcomers those that are drawn (seats.go); who
+// left a running epoch, or was dropped from it, may take its own seat back (Return). Healthy
+// members need not join again: at the end of Cooldown they move to the front of Pending, in
+// their order, before newcomers. A member that
 // had no accepted action in a whole epoch, from Warmup to Cooldown, is Dropped instead:
 // it sent neither Ready nor a checkpoint report, which every live member does.
 // A round's members, and with them its batches and witnesses, are fixed when it starts.
@@ -70,7 +75,7 @@
 // becomes the P2P kind with that digest and remembers where it came from
 // (Checkpoint.Origin). Without such a quorum nobody can say which model is the right one:
 // the checkpoint stays what it was, and every member whose model is not that one has to
-// load it. If no pending client holds the checkpoint's model when an epoch starts, it falls
+// load it. If no member of an epoch that starts holds the checkpoint's model, it falls
 // back to the newest checkpoint of which a member reported an upload (State.Uploads), or to
 // its origin, and optimizers start afresh. Steps and data go on as they were, so that
 // nothing is trained on twice; State.Lapses has the steps that the model has not seen.

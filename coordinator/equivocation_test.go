@@ -29,3 +29,42 @@ func TestTwoResultsEject(t *testing.T) {
 	}
 	s.refused("a", Equivocation{Client: clientID("e"), Step: s.Progress.Step - 1}, ErrNotMember)
 }
+
+// TestTwoResultsEjectWhoLeft: whoever signed two results does not escape by leaving before somebody
+// proves it, to take its seat or its place among the old members back when the round is forgotten.
+func TestTwoResultsEjectWhoLeft(t *testing.T) {
+	for name, leave := range map[string]func(s *run){
+		"in the running round": func(s *run) { s.must("d", Withdraw{Client: clientID("d")}) },
+		"a round before":       func(s *run) { s.must("d", Withdraw{Client: clientID("d")}); s.step() },
+		"and waits again":      func(s *run) { s.must("d", Join{Epoch: s.Progress.Epoch}); s.step() },
+		"and waits no more": func(s *run) {
+			s.must("d", Join{Epoch: s.Progress.Epoch})
+			s.step()
+			s.must("d", Withdraw{Client: clientID("d")})
+		},
+		"between epochs": func(s *run) {
+			s.until(WaitingForMembers)
+			s.must("d", Withdraw{Client: clientID("d")})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := testConfig()
+			config.RoundsPerEpoch = 4
+			config.ProbationSteps = 3
+			s := newRun(t, config, "a", "b", "c", "d", "e")
+			s.step()
+			proof := Equivocation{Client: clientID("d"), Step: s.Progress.Step}
+			leave(s)
+			s.must("a", proof)
+			s.refused("b", proof, ErrNotMember)
+			s.refused("d", Join{Epoch: s.Progress.Epoch}, ErrNotAuthorised)
+			if s.IsPending(clientID("d")) || s.credit(clientID("d")) != 0 {
+				t.Error("it is known as an old member")
+			}
+			if s.RunState == RoundTrain {
+				s.step()
+				s.refused("d", Return{Epoch: s.Progress.Epoch}, ErrNotAuthorised)
+			}
+		})
+	}
+}

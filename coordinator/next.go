@@ -84,9 +84,11 @@ func (s *State) startRound(now uint64, draw [32]byte) {
 	s.enter(RoundTrain, now)
 }
 
-// opens reports whether a round may begin with a draw.
+// opens reports whether a round may begin with a draw. Zeros open nothing: as the next commitment
+// they would stand for none, and every later draw would do.
 func (s *State) opens(draw [32]byte) bool {
-	return s.DrawCommitment == [32]byte{} || sha256.Sum256(draw[:]) == s.DrawCommitment
+	none := [32]byte{}
+	return s.DrawCommitment == none || draw != none && sha256.Sum256(draw[:]) == s.DrawCommitment
 }
 
 // mixSeed extends the seed chain and returns the round's seed, the first eight bytes of

@@ -74,6 +74,25 @@ func TestRoundsBeginWithTheCommittedDraws(t *testing.T) {
 	}
 }
 
+// TestDrawOfZerosOpensNothing: a commitment to zeros would leave the draws after it open to choice,
+// since a state without a commitment takes every draw.
+func TestDrawOfZerosOpensNothing(t *testing.T) {
+	state, err := Genesis{RunID: "walk", Host: host, Config: testConfig(), Model: testModel(), Draws: sha256.Sum256(make([]byte, 32))}.State()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &run{State: state, t: t, now: 1000 * second}
+	r.join("a", "b", "c")
+	r.until(Warmup)
+	for _, client := range r.Epoch.Clients {
+		r.mustID(client.ID, Ready{Epoch: r.Progress.Epoch})
+	}
+	r.now += second
+	if r.Tick(r.now, [32]byte{}) || r.RunState != Warmup || r.DrawCommitment == ([32]byte{}) {
+		t.Errorf("%s with commitment %x: the next draw could be any", r.RunState, r.DrawCommitment)
+	}
+}
+
 // committed begins a run of members a, b and c, the first n of which committed to something, up to
 // its Warmup.
 func committed(t *testing.T, n int) *run {

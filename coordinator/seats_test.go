@@ -323,3 +323,46 @@ func TestPlaces(t *testing.T) {
 		}
 	}
 }
+
+// TestWhoIsDroppedAgainKeepsNobodyOut has members that join, and do nothing, in every epoch: they
+// have their seats back once, and are drawn among the newcomers from then on.
+func TestWhoIsDroppedAgainKeepsNobodyOut(t *testing.T) {
+	config := testConfig()
+	config.ProbationSteps, config.TotalSteps, config.GlobalBatchSizeStart, config.GlobalBatchSizeEnd = 2, 1000, 300, 300
+	var honest, silent []string
+	for i := range 16 {
+		honest = append(honest, "m"+strconv.Itoa(i))
+	}
+	for i := range 7 {
+		silent = append(silent, "s"+strconv.Itoa(i))
+	}
+	r := newRun(t, config, append(slices.Clone(honest), silent...)...)
+	for epoch := range 6 {
+		for _, name := range silent {
+			if member, ok := r.Member(clientID(name)); ok {
+				member.State = Dropped
+			}
+		}
+		r.finishEpoch("x" + strconv.Itoa(epoch))
+		for _, name := range silent {
+			if !r.IsPending(clientID(name)) {
+				r.join(name)
+			}
+		}
+		if epoch == 2 {
+			r.joinMany("new", 3)
+		}
+		r.startTraining()
+		if members, _ := r.countNamed("m"); members != len(honest) {
+			t.Fatalf("epoch %d: %d of %d members that did nothing wrong have seats", epoch, members, len(honest))
+		}
+		members, _ := r.countNamed("new")
+		t.Logf("epoch %d: %d newcomers have seats", epoch, members)
+		if epoch >= 4 && members != 3 {
+			t.Errorf("epoch %d: %d of 3 newcomers have seats", epoch, members)
+		}
+	}
+	if err := r.Check(); err != nil {
+		t.Error(err)
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	"net/netip"
 	"sync/atomic"
 	"time"
 
@@ -35,14 +36,15 @@ const (
 type host struct {
 	state     *coordinator.State // of the store's log
 	store     store
-	nonce     uint64                    // of the newest action that the host signed
-	gone      map[identity.ID]time.Time // when a participant's connection was missed first
-	holdUntil time.Time                 // no ticks before, while old members come back
-	stateSeen bool                      // the newest state is published
-	seenAt    time.Time                 // when a state was published last
-	publishAt time.Time                 // when what waits to be published may be; zero: nothing waits
-	noted     uint64                    // records up to the newest epoch that certs know
-	urgent    bool                      // what is not published yet must not wait
+	nonce     uint64                       // of the newest action that the host signed
+	gone      map[identity.ID]time.Time    // when a participant's connection was missed first
+	origins   map[identity.ID]netip.Prefix // from where who has a seat, had one or waits joined or came last
+	holdUntil time.Time                    // no ticks before, while old members come back
+	stateSeen bool                         // the newest state is published
+	seenAt    time.Time                    // when a state was published last
+	publishAt time.Time                    // when what waits to be published may be; zero: nothing waits
+	noted     uint64                       // records up to the newest epoch that certs know
+	urgent    bool                         // what is not published yet must not wait
 
 	server   *server
 	runID    string
@@ -89,10 +91,10 @@ func refusedBy(err error) (v verdict, ok bool) {
 func newHost(server *server, s store) *host {
 	o := server.options
 	h := &host{
-		state:    &s.log.State,
-		store:    s,
-		nonce:    max(s.log.State.HostNonce, uint64(max(0, time.Now().UnixNano()))),
-		gone:     make(map[identity.ID]time.Time),
+		state: &s.log.State,
+		store: s,
+		nonce: max(s.log.State.HostNonce, uint64(max(0, time.Now().UnixNano()))),
+		gone:  make(map[identity.ID]time.Time), origins: make(map[identity.ID]netip.Prefix),
 		server:   server,
 		runID:    s.log.State.RunID,
 		run:      s.log.Run(),

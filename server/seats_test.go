@@ -3,6 +3,7 @@ package server
 import (
 	"net"
 	"testing"
+	"time"
 
 	"github.com/psyche-go/psyche/coordinator"
 )
@@ -35,6 +36,34 @@ func TestOneNetworkTakesNotAllSeats(t *testing.T) {
 			if code := join("192.168.1.1", 102+key, [32]byte{}); code != 0 {
 				t.Errorf("client %d of a private network: %v", key+1, code)
 			}
+		}
+	})
+}
+
+// TestSeatsGivenUpCount lets all clients of one network leave an epoch, into which they may return: no
+// others of that network get in meanwhile.
+func TestSeatsGivenUpCount(t *testing.T) {
+	const most = 5
+	seats := func(o *Options) { o.MaxSeatsPerNetwork = most }
+	bubbleOfAddresses(t, seats, func(t *testing.T, connectFrom func(net.Addr) *peer) {
+		var members []*peer
+		for key := range byte(most) {
+			p := connectFrom(&net.TCPAddr{IP: net.ParseIP("203.0.113." + string('1'+rune(key)))}).enter(1 + key)
+			if code := p.submitted(coordinator.Join{}); code != 0 {
+				t.Fatalf("client %d of the network: %v", key+1, code)
+			}
+			members = append(members, p)
+		}
+		time.Sleep(3 * time.Second) // an epoch begins
+		for _, p := range members {
+			if code := p.submitted(coordinator.Withdraw{Client: coordinator.ClientID(p.key.ID())}); code != 0 {
+				t.Fatalf("a member could not leave: %v", code)
+			}
+			go p.alive()
+		}
+		late := connectFrom(&net.TCPAddr{IP: net.ParseIP("203.0.113.99")}).enter(100)
+		if code := late.submitted(coordinator.Join{}); code != coordinator.ErrFull {
+			t.Errorf("another one of the network: %v, want ErrFull", code)
 		}
 	})
 }

@@ -66,7 +66,23 @@ func (p *process) equivocate(message []byte) bool {
 			p.gossip(to, second)
 		}
 	}
+	p.world.inform(p, message, second)
 	return true
+}
+
+// inform lets an honest member send the proof that a trainer signed two results, as somebody does who
+// hears of both.
+func (w *world) inform(liar *process, one, other []byte) {
+	proof, ok := wire.NewEquivocation(one, other)
+	informer := w.machines[w.lies.below(len(w.machines))]
+	if !ok || !informer.honest() {
+		return // others have to hear of it
+	}
+	w.after(second/2, func() {
+		if p := informer.process; p != nil && !p.ended && p.friends[liar.machine.index] {
+			p.sendAside(proof)
+		}
+	})
 }
 
 // spoil turns a result into something else.
@@ -86,7 +102,7 @@ func spoil(payload []byte, r *random) []byte {
 // distort is what a lying witness makes of an honest proof.
 func (p *process) distort(proof coordinator.WitnessRound) coordinator.WitnessRound {
 	r := p.world.lies
-	state := &p.world.host.state
+	state := &p.machine.history().state
 	switch r.below(8) {
 	case 0: // saw nothing
 		proof = coordinator.WitnessRound{Step: proof.Step, Replica: proof.Replica}
@@ -192,6 +208,7 @@ func (p *process) conspire(state *coordinator.State) {
 	if p.machine.lies(Gang) {
 		p.evict(state)
 		p.comeAndGo(state)
+		p.frame(state)
 	}
 	round := state.CurrentRound()
 	if round == nil {

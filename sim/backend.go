@@ -23,7 +23,7 @@ type request struct {
 
 // connected reports whether the client's connection to the host stands.
 func (w *world) connected(i int) bool {
-	return w.host.up && (w.healed || w.cutHost[i] == 0) && w.machines[i].process != nil
+	return w.machines[i].history().connected(i)
 }
 
 // Updates implements env.Backend; updates come by process.put instead.
@@ -40,6 +40,11 @@ func (p *process) Submit(ctx context.Context, a coordinator.Action) error {
 				honest.Digest[p.world.lies.below(32)] ^= 1
 				a = honest
 			}
+		}
+	}
+	if _, proof := a.(coordinator.WitnessRound); proof && p.world.rules.holdsProofs {
+		if err := p.wait(ctx, p.world.now+4*second); err != nil {
+			return err
 		}
 	}
 	if p.machine.lies(Gang) {
@@ -72,10 +77,13 @@ func (p *process) send(ctx context.Context, a coordinator.Action) error {
 		from: m, nonce: m.nonce, action: a, process: p, mute: mute,
 		parking: &parking{worker: w.workers.current, ctx: ctx.(*taskContext)},
 	}
-	w.host.deliver(r, w.now+m.latency+w.extraDelay())
+	m.history().deliver(r, w.now+m.latency+w.extraDelay())
+	if other := w.other; other != nil && m.lies(Gang) {
+		other.deliver(&request{from: m, nonce: r.nonce, action: a}, w.now+m.latency)
+	}
 	if !w.healed && w.links.chance(w.plan.duplicatePerMille) {
 		again := &request{from: m, nonce: r.nonce, action: a}
-		w.host.deliver(again, w.now+w.links.between(0, 30*second))
+		m.history().deliver(again, w.now+w.links.between(0, 30*second))
 	}
 	p.put(item{at: r.parking.ctx.limit(), parking: r.parking})
 	p.park(r.parking)

@@ -15,6 +15,7 @@ import (
 // witnesses' proofs and from everything that was ever announced, which no client knows.
 type chain struct {
 	world   *world
+	checker *checker
 	models  map[[32]byte]model // by digest: what an epoch can start from
 	steps   map[uint32]link
 	starts  map[uint32]start                   // by an epoch's first step
@@ -40,8 +41,8 @@ type link struct {
 	root    [32]byte
 }
 
-func newChain(w *world) chain {
-	return chain{world: w, models: make(map[[32]byte]model), steps: make(map[uint32]link), starts: make(map[uint32]start), skipped: make(map[uint32]map[assign.BatchID]bool)}
+func newChain(c *checker) chain {
+	return chain{world: c.world, checker: c, models: make(map[[32]byte]model), steps: make(map[uint32]link), starts: make(map[uint32]start), skipped: make(map[uint32]map[assign.BatchID]bool)}
 }
 
 // begin notes the model that an epoch starts from.
@@ -84,7 +85,7 @@ func (c *chain) compareTrained(step uint32, payloads [][]byte) {
 		_, batch, trainer := readHeader(payload)
 		i := slices.IndexFunc(c.world.machines, func(m *machine) bool { return m.id == trainer })
 		if i >= 0 && c.world.machines[i].honest() && !bytes.Equal(payload, newResult(&from.model, step, batch, trainer, 0)) {
-			c.world.checker.violate(TrainedRight, "%s made its result of step %d from another model", c.world.machines[i].name(), step)
+			c.checker.violate(TrainedRight, "%s made its result of step %d from another model", c.world.machines[i].name(), step)
 		}
 	}
 }
@@ -96,7 +97,7 @@ func (c *chain) extend(round *coordinator.Round, config coordinator.Config) {
 	if l.decided && before.known {
 		l.known, l.model = true, before.model
 		if again := l.model.apply(round.Step, l.counted); again != nil {
-			c.world.checker.violate(OnceOnly, "batch %v of step %d counts a second time", *again, round.Step)
+			c.checker.violate(OnceOnly, "batch %v of step %d counts a second time", *again, round.Step)
 		}
 		c.models[l.model.digest(round.Step)] = l.model
 	}
@@ -148,7 +149,7 @@ func (c *chain) adopt(l *link, step uint32, payloads [][]byte) bool {
 		if c.skipped[step][a.Batch] {
 			continue
 		}
-		for _, s := range c.world.registry.of(step, a.Batch, identity.ID(l.round.Members[a.Member])) {
+		for _, s := range c.heard(step, a.Batch, identity.ID(l.round.Members[a.Member])) {
 			if len(payloads) > 0 && bytes.Equal(payloads[0], s.payload) {
 				leaves[i] = s.announcement.Blob
 				l.counted, l.batches = append(l.counted, s.payload), append(l.batches, a.Batch)
@@ -174,7 +175,7 @@ func (c *chain) completes(l *link, step uint32, leaves [][32]byte, slot int, tri
 		if !c.skipped[step][a.Batch] {
 			continue
 		}
-		for _, s := range c.world.registry.of(step, a.Batch, identity.ID(l.round.Members[a.Member])) {
+		for _, s := range c.heard(step, a.Batch, identity.ID(l.round.Members[a.Member])) {
 			leaves[slot] = s.announcement.Blob
 			if c.completes(l, step, leaves, slot+1, tries) {
 				return true
@@ -194,7 +195,7 @@ func (c *chain) elect(round *coordinator.Round, config coordinator.Config, thres
 	for i, a := range assignments {
 		best, owner := 0, round.Members[a.Member]
 		var payload []byte
-		for _, s := range c.world.registry.of(round.Step, a.Batch, identity.ID(round.Members[a.Member])) {
+		for _, s := range c.heard(round.Step, a.Batch, identity.ID(round.Members[a.Member])) {
 			blob := s.announcement.Blob
 			votes, bits := 0, keys.Positions(blob[:])
 			for j := range round.Witnesses {
@@ -218,7 +219,7 @@ func (c *chain) elect(round *coordinator.Round, config coordinator.Config, thres
 
 // compare checks what an honest client applied.
 func (c *chain) compare(p *process, step uint32, payloads [][]byte) {
-	check := c.world.checker
+	check := c.checker
 	l, finished := c.steps[step]
 	if !finished {
 		check.violate(CountedRight, "%s applies step %d, which is not over", p.machine.name(), step)
@@ -245,4 +246,14 @@ func (c *chain) compare(p *process, step uint32, payloads [][]byte) {
 	if l.known && p.trainer.model != l.model {
 		check.violate(SameReplica, "%s has other weights after step %d than the counted results make", p.machine.name(), step)
 	}
+}
+
+// heard returns the statements of a batch's owner that count in this history.
+func (c *chain) heard(step uint32, batch assign.BatchID, owner identity.ID) []statement {
+	all := c.world.registry.of(step, batch, owner)
+	if c.world.other == nil {
+		return all
+	}
+	start := c.checker.host.starts[step]
+	return slices.DeleteFunc(all, func(s statement) bool { return s.announcement.Start != start })
 }

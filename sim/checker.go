@@ -2,11 +2,13 @@ package sim
 
 import (
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/psyche-go/psyche/assign"
 	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/follow"
 )
 
 // Assertion names what has to hold.
@@ -29,9 +31,12 @@ const (
 	SignedOnce     Assertion = "no honest client signs two results of one batch, however often it is killed"
 	NotFramed      Assertion = "nobody is found late whose result a quorum of witnesses holds; nobody is dropped but by two committees, the second by its quorum; a third at most are dropped in a round, and slow in an epoch"
 	SeatsFair      Assertion = "members keep their seats and their probation, newcomers are drawn, those on probation stay few, and their results are skipped"
+	Ejected        Assertion = "who is proved to have signed two results, and nobody else, is out for the rest of the epoch and the next one"
 	CheckpointTrue Assertion = "the recorded checkpoint is the model with every counted result, reported by a third of an epoch's first members"
 	ReplayEqual    Assertion = "replaying the journal gives the live state"
 	NothingLost    Assertion = "an acknowledged action survives every crash of the host"
+	NoPaceSetter   Assertion = "where most witnesses are honest a round waits for two thirds of its trainers, and a quarter longer or two seconds"
+	OneHistory     Assertion = "who is told of two histories while a round runs ends, with two heads that the host signed"
 	Progress       Assertion = "when faults stop every honest client makes progress and the run finishes in time"
 	NodeSound      Assertion = "no honest client fails"
 )
@@ -54,8 +59,8 @@ const slack = 120 * second
 
 // checker knows what happened and asserts what has to hold.
 type checker struct {
-	world     *world
-	violation *Violation
+	world *world
+	host  *host // whose history it is
 
 	chain     chain
 	actions   map[signature]bool // accepted ones that are not lost in a crash
@@ -75,6 +80,9 @@ type checker struct {
 	probation map[coordinator.ClientID]uint32 // until when, of all that ever were members
 	seats     seats
 	signed    map[signing][32]byte
+	ejected   map[coordinator.ClientID]uint32   // before which epoch it cannot be back
+	joined    map[coordinator.ClientID][32]byte // the seed chain when who waits joined
+	pace      pace
 
 	replicas    map[uint32][32]byte // by step, as the first honest client had it
 	expectation *coordinator.State  // after the crash that was last
@@ -83,24 +91,27 @@ type checker struct {
 	healedStep  uint32
 }
 
-func newChecker(w *world) *checker {
-	return &checker{
-		world: w, chain: newChain(w), actions: make(map[signature]bool), acked: make(map[signature]bool),
+func newChecker(w *world, h *host) *checker {
+	c := &checker{
+		world: w, host: h, actions: make(map[signature]bool), acked: make(map[signature]bool),
 		nextStep: 1, replicas: make(map[uint32][32]byte),
-		seats: seats{make(map[coordinator.ClientID]int)}, signed: make(map[signing][32]byte),
+		seats: seats{make(map[coordinator.ClientID]int)}, signed: make(map[signing][32]byte), ejected: make(map[coordinator.ClientID]uint32), joined: make(map[coordinator.ClientID][32]byte),
 		late: make(map[coordinator.ClientID]uint32), slow: make(map[coordinator.ClientID]bool), dropped: make(map[coordinator.ClientID]bool),
 		probation: make(map[coordinator.ClientID]uint32),
 		seedChain: sha256.Sum256([]byte("psyche/seed/v1" + runID)),
 	}
+	c.chain = newChain(c)
+	return c
 }
 
 // violate notes the first broken assertion; the run ends with it.
 func (c *checker) violate(a Assertion, format string, args ...any) {
-	if c.violation != nil {
+	w := c.world
+	if w.violation != nil {
 		return
 	}
-	c.violation = &Violation{a, fmt.Sprintf(format, args...), float64(c.world.now) / float64(second)}
-	c.world.note('V', 0, 0, func() string { return "VIOLATION " + c.violation.Error() })
+	w.violation = &Violation{a, fmt.Sprintf(format, args...), float64(w.now) / float64(second)}
+	w.note('V', 0, 0, func() string { return "VIOLATION " + w.violation.Error() })
 }
 
 // stateMark is what the checker remembers of a state before a tick.
@@ -111,12 +122,14 @@ type stateMark struct {
 	checkpoint coordinator.Checkpoint
 	seats      int                  // members that the epoch began with
 	waited     []coordinator.Client // for an epoch
+	left       []coordinator.Client // the epoch that is over
+	began      uint32               // first step of that epoch
 }
 
 func markOf(s *coordinator.State) stateMark {
-	mark := stateMark{s.RunState, s.StateStart, s.Progress.Step, s.Model.Checkpoint, len(s.Epoch.Clients) + len(s.Epoch.Exited), nil}
+	mark := stateMark{s.RunState, s.StateStart, s.Progress.Step, s.Model.Checkpoint, len(s.Epoch.Clients) + len(s.Epoch.Exited), nil, nil, 0}
 	if s.RunState == coordinator.WaitingForMembers {
-		mark.waited = slices.Clone(s.Pending)
+		mark.waited, mark.left, mark.began = slices.Clone(s.Pending), slices.Clone(s.Epoch.Exited), s.Epoch.StartStep
 	}
 	return mark
 }
@@ -131,6 +144,9 @@ func (c *checker) accepted(s *coordinator.State, _ coordinator.RunState, from co
 	switch a := a.(type) {
 	case coordinator.Join:
 		c.secrets.committed[from] = a.Commitment
+		c.joins(s, from)
+	case coordinator.Equivocation:
+		c.proved(s, a)
 	case coordinator.Ready:
 		c.revealed(from, a)
 	case coordinator.WitnessRound:
@@ -225,6 +241,7 @@ func (c *checker) ticked(s *coordinator.State, before stateMark, now uint64) {
 	case coordinator.RoundTrain:
 		c.punctual(before, past, s.Config.MaxRoundTrainTime)
 		c.roundTrained(s, past)
+		c.paced(s, s.CurrentRound())
 	case coordinator.RoundWitness:
 		c.punctual(before, past, s.Config.RoundWitnessTime)
 		if silent := c.silentWitness(s, s.RoundOfStep(before.step)); past < s.Config.RoundWitnessTime && silent >= 0 {
@@ -239,8 +256,8 @@ func (c *checker) ticked(s *coordinator.State, before stateMark, now uint64) {
 		c.roundBegins(s, before)
 	}
 	if s.RunState == coordinator.Warmup {
+		c.seated(s, before)
 		c.epochBegins(s)
-		c.seated(s, before.waited)
 	}
 	if s.RunState == coordinator.Finished && s.Progress.Step != s.Config.TotalSteps+1 {
 		c.violate(QuorumOrTime, "finished in step %d of %d", s.Progress.Step, s.Config.TotalSteps)
@@ -280,6 +297,7 @@ func (c *checker) roundBegins(s *coordinator.State, before stateMark) {
 		c.violate(DataContinuous, "step %d: batches end at %d, not at %d", round.Step, at, c.nextData+uint64(round.BatchSize))
 	}
 	c.nextData, c.nextStep = at, round.Step+1
+	c.pace = pace{step: round.Step, began: c.world.now, announced: make(map[coordinator.ClientID]int64)}
 	c.seeded(s, round)
 	c.skips(s, round)
 	c.seatsKept(s, round)
@@ -354,14 +372,15 @@ func (c *checker) stepped(p *process) {
 
 // ended checks a client that has left the run.
 func (c *checker) ended(p *process, err error) {
-	if err != nil && p.machine.honest() {
+	var lie *follow.Lie
+	switch finished := c.host.base.RunState == coordinator.Finished; {
+	case !p.machine.honest():
+	case errors.As(err, &lie):
+		c.deceived(p, lie)
+	case err != nil:
 		c.violate(NodeSound, "%s: %v", p.machine.name(), err)
-	}
-	if c.world.host.base.RunState != coordinator.Finished {
-		if p.machine.honest() {
-			c.violate(NodeSound, "%s ended before the run", p.machine.name())
-		}
-		return
+	case !finished:
+		c.violate(NodeSound, "%s ended before the run", p.machine.name())
 	}
 	for _, m := range c.world.machines {
 		if m.honest() && (m.process == nil || !m.process.ended) {
@@ -448,6 +467,9 @@ func (c *checker) rewind(s *coordinator.State) {
 	c.drawn, c.secrets = s.DrawCommitment, secretsOf(s)
 	c.rewindFindings(s)
 	c.rewindSeats(s)
+	c.rewindEjections(s)
+	clear(c.joined)
+	c.pace = pace{}
 	switch s.RunState {
 	case coordinator.RoundTrain, coordinator.RoundWitness:
 		c.nextStep++
@@ -465,7 +487,7 @@ func (c *checker) rewind(s *coordinator.State) {
 // healed notes when faults stopped.
 func (c *checker) healed() {
 	c.healedAt = c.world.now
-	c.healedStep = c.world.host.state.Progress.Step
+	c.healedStep = c.host.state.Progress.Step
 }
 
 // deadline is the time by which the run has to be over.
@@ -482,7 +504,10 @@ func (c *checker) deadline() int64 {
 
 // tooLate is called when the run is not over in time.
 func (c *checker) tooLate() {
-	s := &c.world.host.state
+	if c.host.lies() {
+		return // it can stop its run
+	}
+	s := &c.host.state
 	waiting := ""
 	for _, m := range c.world.machines {
 		if m.honest() && (m.process == nil || !m.process.ended) {
@@ -493,22 +518,31 @@ func (c *checker) tooLate() {
 		float64(c.healedAt)/float64(second), c.healedStep, s.RunState, s.Progress.Step, s.Config.TotalSteps, waiting)
 }
 
+// replays checks that the journal gives the state that the host has.
+func (c *checker) replays() {
+	if h := c.host; h.up && !h.writing {
+		state, actions, err := h.disk.replay(&c.world.rules)
+		c.expectation = h.base
+		c.replayed(&state, actions, err)
+	}
+}
+
 // finish checks the end of a run.
 func (c *checker) finish() {
-	if c.violation != nil {
+	if c.world.violation != nil {
 		return
 	}
 	w := c.world
-	h := w.host
+	h := c.host
+	if h.lies() {
+		c.replays()
+		return
+	}
 	if h.state.RunState != coordinator.Finished {
 		c.tooLate()
 		return
 	}
-	if !h.writing {
-		state, actions, err := h.disk.replay(&w.rules)
-		c.expectation = h.base
-		c.replayed(&state, actions, err)
-	}
+	c.replays()
 	checkpoint := h.state.Model.Checkpoint
 	if checkpoint.Step != h.state.Config.TotalSteps {
 		c.violate(Progress, "the last checkpoint is of step %d of %d", checkpoint.Step, h.state.Config.TotalSteps)

@@ -21,11 +21,13 @@ func (c *checker) seatsBegin(s *coordinator.State) {
 	clear(c.seats.returns)
 	for i := range s.Epoch.Clients {
 		c.seats.returns[s.Epoch.Clients[i].ID] = 0
+		c.staysOut(s, s.Epoch.Clients[i].ID)
 	}
 }
 
 // rewindSeats takes over the returns of a host that starts again.
 func (c *checker) rewindSeats(s *coordinator.State) {
+	clear(c.seats.returns)
 	for _, members := range [][]coordinator.Client{s.Epoch.Clients, s.Epoch.Exited} {
 		for i := range members {
 			c.seats.returns[members[i].ID] = int(members[i].Returns)
@@ -42,6 +44,7 @@ func (c *checker) returned(s *coordinator.State, from coordinator.ClientID) {
 		c.violate(OwnSeat, "%s had none", name)
 	}
 	c.seats.returns[from] = count + 1
+	c.staysOut(s, from)
 	if count+1 > maxReturns {
 		c.violate(OwnSeat, "%s returns for the %dth time", name, count+1)
 	}
@@ -82,6 +85,7 @@ type signing struct {
 
 // announces checks that no life of an honest client signs two results.
 func (c *checker) announces(m *machine, a wire.ResultAnnouncement) {
+	c.pace.heard(m, a, c.world.now)
 	if !m.honest() {
 		return
 	}

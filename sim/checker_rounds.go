@@ -83,7 +83,7 @@ func (c *checker) settled(s *coordinator.State, now uint64) {
 func (c *checker) punctual(before stateMark, past, limit uint64) {
 	const late = 100 // milliseconds; more than a write takes once faults have stopped
 	w := c.world
-	if w.healed && w.now > c.healedAt+withdrawGrace+beat && w.host.holdUntil == 0 && past > limit+late {
+	if !c.host.lies() && w.healed && w.now > c.healedAt+withdrawGrace+beat && c.host.holdUntil == 0 && past > limit+late {
 		c.violate(InTime, "%v of step %d lasted %d ms, at most %d are right", before.runState, before.step, past, limit)
 	}
 }

@@ -12,8 +12,9 @@ import (
 )
 
 // seated checks who has a seat in an epoch that begins, and until when each is on probation.
-func (c *checker) seated(s *coordinator.State, waited []coordinator.Client) {
+func (c *checker) seated(s *coordinator.State, before stateMark) {
 	steps, begin := s.Config.ProbationSteps, s.Epoch.StartStep
+	newcomers := c.newcomers(before)
 	regular, young, fresh := 0, 0, 0
 	for i := range s.Epoch.Clients {
 		m := &s.Epoch.Clients[i]
@@ -22,7 +23,7 @@ func (c *checker) seated(s *coordinator.State, waited []coordinator.Client) {
 			c.violate(SeatsFair, "%s is on probation until step %d of an epoch that begins with step %d, before until %d", c.world.nameOf(m.ID), m.ProbationUntil, begin, until)
 		}
 		switch {
-		case !seen:
+		case newcomers[m.ID]:
 			fresh++
 		case m.ProbationUntil > begin:
 			young++
@@ -31,7 +32,7 @@ func (c *checker) seated(s *coordinator.State, waited []coordinator.Client) {
 		}
 		c.probation[m.ID] = m.ProbationUntil
 	}
-	c.drawnFairly(s, waited)
+	c.drawnFairly(s, before.waited)
 	if known := regular + young; steps > 0 && known > 0 {
 		if regular == 0 {
 			regular, young = young, 0
@@ -40,6 +41,42 @@ func (c *checker) seated(s *coordinator.State, waited []coordinator.Client) {
 			c.violate(SeatsFair, "%d newcomers have seats beside %d members past their probation and %d on it, at most %d may", fresh, regular, young, most)
 		}
 	}
+}
+
+// newcomers are those who waited and have to be drawn: the state may say so of who never was a
+// member, or not in the epoch that is over, and of who was dropped or ejected in that one; it has to
+// of who was dropped in it and on probation when it began.
+func (c *checker) newcomers(before stateMark) map[coordinator.ClientID]bool {
+	was := make(map[coordinator.ClientID]coordinator.ClientState)
+	for id := range c.seats.returns {
+		was[id] = coordinator.Healthy
+	}
+	for i := range before.left {
+		was[before.left[i].ID] = before.left[i].State
+	}
+	newcomers := make(map[coordinator.ClientID]bool)
+	for i := range before.waited {
+		id, isNew := before.waited[i].ID, before.waited[i].ProbationUntil == 0
+		newcomers[id] = isNew
+		switch state, member := was[id]; {
+		case !member:
+		case isNew && (state == coordinator.Healthy || state == coordinator.Withdrawn):
+			c.violate(SeatsFair, "%s had a seat, was not dropped, and is drawn like a newcomer", c.world.nameOf(id))
+		case !isNew && state == coordinator.Dropped && c.probation[id] > before.began:
+			c.violate(SeatsFair, "%s was on probation, was dropped, and keeps its seat", c.world.nameOf(id))
+		}
+	}
+	return newcomers
+}
+
+// joins notes who joins after which draw: who knows the chain can make a key to suit it.
+func (c *checker) joins(s *coordinator.State, from coordinator.ClientID) {
+	for i := range s.Pending {
+		if s.Pending[i].ID == from && !s.Pending[i].Waited {
+			c.joined[from] = s.SeedChain
+		}
+	}
+	c.crowded(s)
 }
 
 // drawnFairly checks that of those who waited the ones have seats that were members before, and of the
@@ -62,7 +99,7 @@ func (c *checker) drawnFairly(s *coordinator.State, waited []coordinator.Client)
 	}
 	key := func(m coordinator.Client) (late int, rank uint64) {
 		hash := sha256.Sum256(append(bytes.Clone(s.SeedChain[:]), m.ID[:]...))
-		if !m.Waited {
+		if chain, known := c.joined[m.ID]; known && chain == s.SeedChain || !known && !m.Waited {
 			late = 1
 		}
 		return late, binary.LittleEndian.Uint64(hash[:]) >> 1

@@ -47,7 +47,7 @@ func (c *churn) measure(t *testing.T, seed uint64) {
 	w.begin()
 	w.loop()
 	c.lasted += w.now
-	if v := w.checker.violation; v != nil && v.Assertion != Progress { // who came back late has no final model
+	if v := w.violation; v != nil && v.Assertion != Progress { // who came back late has no final model
 		t.Errorf("seed %d: %v", seed, v)
 	}
 }

@@ -16,6 +16,7 @@ import (
 type disk struct {
 	durable []byte
 	last    [sha256.Size]byte // hash of the newest entry, written or not
+	count   uint64            // of entries, written or not
 	writing []byte
 	records []record // that are being written
 }
@@ -100,7 +101,7 @@ func (d *disk) add(r record) {
 		d.writing = append(d.writing, journal.Magic...)
 	}
 	d.writing, d.last = journal.AppendEntry(d.writing, d.last, r.appendTo(nil))
-	d.records = append(d.records, r)
+	d.records, d.count = append(d.records, r), d.count+1
 }
 
 // synced makes everything durable.
@@ -118,7 +119,9 @@ func (d *disk) cut(n int) {
 // replay reads the journal as a host does that starts: it cuts a torn tail and returns
 // the state and every action's sender and nonce.
 func (d *disk) replay(rules *rules) (s coordinator.State, actions []signature, err error) {
+	d.count = 0
 	summary, err := journal.Read(bytes.NewReader(d.durable), func(payload []byte) error {
+		d.count++
 		r, err := decodeRecord(payload)
 		if err == nil {
 			err = r.apply(rules, &s)

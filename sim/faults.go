@@ -29,16 +29,17 @@ const (
 	FalseAccuser                     // accuses honest members
 	HiddenResult                     // announces others to some in the place of its result, and many when the round is over
 	Gang                             // nearly a third of the members play every role together: they evict, and replace the model
+	GangHost                         // the host is of the gang: it leaves out, withdraws, turns its clock, and shows two histories
 	AllFaults     Faults = 1<<iota - 1
 	NoFaults      Faults = 0
 )
 
-const liars = LyingWitness | SilentTrainer | InvalidResult | Equivocation | FalseAccuser | HiddenResult | Gang
+const liars = LyingWitness | SilentTrainer | InvalidResult | Equivocation | FalseAccuser | HiddenResult | Gang | GangHost
 
 var faultNames = []string{
 	"drop", "delay", "reorder", "duplicate", "partition", "crash", "host-crash", "slow-disk", "torn-write",
 	"clock-jump", "lying-witness", "silent-trainer", "invalid-result", "equivocation", "false-accuser",
-	"hidden-result", "gang",
+	"hidden-result", "gang", "gang-host",
 }
 
 // ErrUnknownFault says that a list of faults has a name that there is not.

@@ -3,8 +3,10 @@ package sim
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"slices"
 
 	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/wire"
 )
 
 // gangSize returns how many of a run's clients may be in a gang: fewer than a third of the
@@ -20,14 +22,43 @@ func (w *world) appointGang() {
 	for _, m := range w.machines {
 		m.roles = 0
 	}
-	for _, i := range gang {
-		w.machines[i].roles = Gang
+	for n, i := range gang {
+		w.machines[i].roles, w.machines[i].network = Gang, gangNetwork
+		if n < w.plan.crew.equivocators {
+			w.machines[i].roles |= Equivocation
+		}
 		for _, kind := range (w.plan.faults & (Equivocation | HiddenResult | InvalidResult)).each() {
 			if r.chance(300) {
 				w.machines[i].roles |= kind
 			}
 		}
 	}
+}
+
+// gangNetwork is from where all of the gang connect. Others have networks that nobody counts.
+const gangNetwork = 1
+
+// recruit makes more keys of the gang, which begin when the run has begun.
+func (w *world) recruit(r *random) {
+	for range w.plan.crew.spare {
+		m := w.newMachine(r)
+		m.roles, m.network = Gang, gangNetwork
+	}
+}
+
+// scheme is what a gang is after in an epoch.
+type scheme int
+
+const (
+	evicts       scheme = iota // all are there, to be more of a committee than may lie
+	comesAndGoes               // half of them give up their seats and take them back
+	dawdles                    // their results come when others hardly wait any more
+	grinds                     // they withhold what they committed to, or leave when they have revealed it
+)
+
+// schemeOf returns what the gang is after in an epoch.
+func (w *world) schemeOf(epoch uint32) scheme {
+	return one(newRandom(w.options.Seed, "scheme "+itoa(int(epoch))), evicts, evicts, comesAndGoes, dawdles, grinds)
 }
 
 // gangElected returns how many of the gang witness a round.
@@ -45,7 +76,7 @@ func (w *world) gangElected(round *coordinator.Round, config coordinator.Config)
 // the committee than may lie it names itself alone: nobody else's result can count, and everybody
 // else can be found late. Where it is a quorum it signs a root and a replica of nothing as well.
 func (p *process) conspiracy(proof coordinator.WitnessRound) coordinator.WitnessRound {
-	s := &p.world.host.state
+	s := &p.machine.history().state
 	round := s.RoundOfStep(proof.Step)
 	if round == nil {
 		return proof
@@ -67,13 +98,22 @@ func (p *process) conspiracy(proof coordinator.WitnessRound) coordinator.Witness
 	return own
 }
 
-// withhold keeps back what the member committed to, in one epoch of three for its whole Warmup, and
-// for a while in others: it has seen by then what honest members revealed.
+// withhold keeps back what the member committed to, for its whole Warmup or for a while: it has seen
+// by then what honest members revealed.
 func (p *process) withhold(ready coordinator.Ready) coordinator.Ready {
-	if (int(ready.Epoch)+p.machine.index)%3 == 0 || p.world.lies.chance(300) {
+	grinding := p.world.schemeOf(ready.Epoch) == grinds
+	if grinding && p.machine.index%3 == 0 || p.world.lies.chance(300) {
 		ready.Reveal[0] ^= 1
 	}
 	return ready
+}
+
+// dawdle is how much later than others a member of the gang is done with a batch.
+func (p *process) dawdle() int64 {
+	if p.world.schemeOf(p.machine.history().state.Progress.Epoch) != dawdles {
+		return 0
+	}
+	return p.world.lies.between(2*second, 4*second)
 }
 
 // gangModel is the digest that all of the gang report after a step.
@@ -95,20 +135,40 @@ func (p *process) evict(state *coordinator.State) {
 	}
 }
 
-// comeAndGo gives up the seat of some of the gang in some rounds, and takes it back, or one that
-// was never theirs, as often as they are let.
+// comeAndGo gives up the seat of some of the gang in some rounds, and takes it back, or one that was
+// never theirs, as often as they are let. Some leave when they have revealed, as if that took it back.
 func (p *process) comeAndGo(state *coordinator.State) {
-	if p.machine.index%2 != 0 || state.RunState != coordinator.RoundTrain {
-		return
-	}
+	aim := p.world.schemeOf(state.Progress.Epoch)
 	me := coordinator.ClientID(p.machine.id)
-	if member, ok := state.Member(me); ok && member.State == coordinator.Healthy {
-		if p.world.lies.chance(500) {
-			p.sendAside(coordinator.Withdraw{Client: me})
+	member, ok := state.Member(me)
+	healthy := ok && member.State == coordinator.Healthy
+	switch {
+	case p.machine.index%2 != 0:
+	case state.RunState == coordinator.Warmup && aim == grinds && healthy && slices.Contains(state.Epoch.Ready, me),
+		state.RunState == coordinator.RoundTrain && aim == comesAndGoes && healthy && p.world.lies.chance(500):
+		p.sendAside(coordinator.Withdraw{Client: me})
+	case state.RunState == coordinator.RoundTrain && !healthy:
+		p.sendAside(coordinator.Return{Epoch: state.Progress.Epoch})
+	}
+}
+
+// frame makes a false proof that an honest member signed two results.
+func (p *process) frame(state *coordinator.State) {
+	registry := &p.world.registry
+	for _, s := range registry.byStep[state.Progress.Step] {
+		victim := p.world.machines[p.world.index[s.author]]
+		if !victim.honest() || !p.world.lies.chance(100) {
+			continue
+		}
+		other := s.announcement
+		other.Blob[0] ^= 1
+		forged := wire.SignAnnouncement(p.machine.key, other)
+		copy(forged[1:], victim.id[:])
+		if proof, ok := wire.NewEquivocation(wire.SignAnnouncement(victim.key, s.announcement), forged); ok {
+			p.sendAside(proof)
 		}
 		return
 	}
-	p.sendAside(coordinator.Return{Epoch: state.Progress.Epoch})
 }
 
 // overrun reports whether the gang has a third of an epoch's first members or more: then the

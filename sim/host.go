@@ -10,6 +10,7 @@ import (
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/hashchain"
 	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/wire"
 )
 
 // The host does what package server does, with its default times.
@@ -19,23 +20,26 @@ const (
 	withdrawGrace = 5 * second
 )
 
-// hostID is the key of every simulated host.
-var hostID = func() coordinator.ClientID {
+// hostKey is the key of every simulated host.
+var hostKey = func() identity.Key {
 	var seed [identity.SeedSize]byte
 	binary.BigEndian.PutUint64(seed[:], 1)
-	return coordinator.ClientID(identity.FromSeed(seed).ID())
+	return identity.FromSeed(seed)
 }()
+
+var hostID = coordinator.ClientID(hostKey.ID())
 
 // host is the server of the run: the state machine, its journal and what clients see.
 type host struct {
-	world  *world
-	up     bool
-	life   int // counts starts
-	state  coordinator.State
-	disk   disk
-	random *random
-	draws  *hashchain.Chain // kept beside the journal
-	offset int64            // of its clock, milliseconds
+	world   *world
+	checker *checker
+	up      bool
+	life    int // counts starts
+	state   coordinator.State
+	disk    disk
+	random  *random
+	draws   *hashchain.Chain // kept beside the journal
+	offset  int64            // of its clock, milliseconds
 
 	inbox     []*request
 	answers   []reply // for when the disk has their actions
@@ -43,14 +47,16 @@ type host struct {
 	nonce     uint64
 	gone      []int64 // per client: since when its connection is missed; 0: it is not
 	holdUntil int64
-	base      *coordinator.State // as the disk has it; never modified
-	published *coordinator.State // newest that was published
-	update    *backend.Update    // newest published
-	version   uint64             // of update
-	sent      []uint64           // per client: version it was sent
+	base      *coordinator.State   // as the disk has it; never modified
+	published *coordinator.State   // newest that was published
+	starts    map[uint32]wire.Head // of the journal at the starts of rounds, signed
+	update    *backend.Update      // newest published
+	version   uint64               // of update
+	sent      []uint64             // per client: version it was sent
 	pushedAt  int64
 	pushAt    int64  // when what waits to be published may be; 0: nothing waits
 	alarm     uint64 // number of the newest one: only that counts
+	lying     lying  // where the host is of the gang
 	changed   bool   // connections have come or gone since the host looked
 }
 
@@ -63,10 +69,12 @@ func newHost(w *world) *host {
 	var secret [32]byte
 	random := newRandom(w.options.Seed, "host")
 	binary.LittleEndian.PutUint64(secret[:], random.next())
-	return &host{
+	h := &host{
 		world: w, random: random, draws: hashchain.New(secret, int(w.plan.config.TotalSteps)),
-		gone: make([]int64, len(w.machines)), sent: make([]uint64, len(w.machines)),
+		gone: make([]int64, len(w.machines)), sent: make([]uint64, len(w.machines)), starts: make(map[uint32]wire.Head),
 	}
+	h.checker = newChecker(w, h)
+	return h
 }
 
 // clock returns the host's time in Unix milliseconds.
@@ -92,12 +100,12 @@ func (h *host) start() {
 			panic(fmt.Sprintf("sim: seed %d makes no valid configuration: %v", w.options.Seed, err))
 		}
 		h.state = state
-		w.checker.drawn, w.checker.secrets = state.DrawCommitment, secretsOf(&state)
+		h.checker.drawn, h.checker.secrets = state.DrawCommitment, secretsOf(&state)
 		h.disk.add(record{kind: recordGenesis, genesis: state.AppendTo(nil)})
 		h.disk.synced()
 	} else {
 		state, actions, err := h.disk.replay(&w.rules)
-		w.checker.replayed(&state, actions, err)
+		h.checker.replayed(&state, actions, err)
 		if err != nil {
 			return
 		}
@@ -127,7 +135,7 @@ func (h *host) crash(torn bool) {
 			there = n
 		}
 	}
-	w.checker.crashed(h.base, h.disk.records, h.disk.writing, there)
+	h.checker.crashed(h.base, h.disk.records, h.disk.writing, there)
 	h.disk.cut(there)
 	for _, r := range slices.Concat(h.inbox, requestsOf(h.answers)) {
 		if p := r.process; p != nil && p.alive && !r.done {
@@ -207,7 +215,7 @@ func (h *host) deliver(r *request, at int64) {
 	w.events.order++
 	r.at, r.order = at, w.events.order
 	w.events.put(event{at: at, call: func() {
-		if !h.up || r.process != nil && !w.connected(r.from.index) {
+		if !h.up || r.process != nil && !h.connected(r.from.index) {
 			if p := r.process; p != nil && p.alive && !r.done {
 				r.err, r.done = backend.ErrDisconnected, true
 				p.put(item{at: w.now + disconnected, parking: r.parking})
@@ -222,21 +230,25 @@ func (h *host) deliver(r *request, at int64) {
 // step does what server's loop does: actions, withdrawals, ticks, one write for all of
 // it, answers, publication.
 func (h *host) step() {
-	if h.writing || h.world.checker.violation != nil {
+	if h.writing || h.world.violation != nil {
 		return
 	}
 	requests := h.inbox
 	h.inbox, h.changed = nil, false
 	for _, r := range requests {
+		if h.leavesOut(r) {
+			continue // whoever waits for the answer waits in vain
+		}
 		err := h.apply(coordinator.ClientID(r.from.id), r.nonce, r.action)
 		if h.world.rules.answerEarly && err == nil {
-			h.world.checker.acknowledged(coordinator.ClientID(r.from.id), r.nonce)
+			h.checker.acknowledged(coordinator.ClientID(r.from.id), r.nonce)
 			r.answer(h.world, nil)
 			continue
 		}
 		h.answers = append(h.answers, reply{r, err})
 	}
 	h.withdrawGone()
+	h.scheme()
 	h.tick()
 	if len(h.disk.records) == 0 {
 		h.answer()
@@ -278,7 +290,10 @@ func (h *host) rebase() {
 func (h *host) apply(from coordinator.ClientID, nonce uint64, a coordinator.Action) error {
 	w := h.world
 	before := h.state.RunState
-	err := w.rules.doApply(&h.state, from, nonce, a)
+	err := w.rules.doRefuse(h, from, a)
+	if err == nil {
+		err = w.rules.doApply(&h.state, from, nonce, a)
+	}
 	w.note('A', nonce, uint64(len(h.state.Epoch.Clients)), func() string {
 		return fmt.Sprintf("host: %s of %s: %s", describe(a), w.nameOf(from), orAccepted(err))
 	})
@@ -286,14 +301,14 @@ func (h *host) apply(from coordinator.ClientID, nonce uint64, a coordinator.Acti
 		return err
 	}
 	h.disk.add(record{kind: recordAction, from: from, nonce: nonce, action: a})
-	w.checker.accepted(&h.state, before, from, nonce, a)
+	h.checker.accepted(&h.state, before, from, nonce, a)
 	h.tick()
 	return nil
 }
 
 // tick lets the state machine do what is due.
 func (h *host) tick() {
-	if h.holding() {
+	if h.holding() || h.forks() || h.stalls() {
 		return
 	}
 	w := h.world
@@ -302,7 +317,7 @@ func (h *host) tick() {
 		draw, _, _ := h.draws.Opening(committed)
 		before := markOf(&h.state)
 		if !w.rules.doTick(&h.state, now, draw) {
-			w.checker.settled(&h.state, now)
+			h.checker.settled(&h.state, now)
 			return
 		}
 		if h.state.DrawCommitment == committed {
@@ -310,6 +325,7 @@ func (h *host) tick() {
 		}
 		h.disk.add(record{kind: recordTick, now: now, draw: draw})
 		if h.state.RunState != before.runState {
+			h.notesStart()
 			w.note('T', uint64(h.state.RunState), uint64(h.state.Progress.Step), func() string {
 				return fmt.Sprintf("host: %v → %v, epoch %d, step %d, %d members, %d pending", before.runState, h.state.RunState,
 					h.state.Progress.Epoch, h.state.Progress.Step, len(h.state.Epoch.Clients), len(h.state.Pending))
@@ -318,7 +334,7 @@ func (h *host) tick() {
 				w.after(0, w.heal)
 			}
 		}
-		w.checker.ticked(&h.state, before, now)
+		h.checker.ticked(&h.state, before, now)
 	}
 }
 
@@ -329,7 +345,7 @@ func (h *host) holding() bool {
 	}
 	if h.world.now < h.holdUntil {
 		for i := range h.world.machines {
-			if h.isParticipant(i) && !h.world.connected(i) {
+			if h.isParticipant(i) && !h.connected(i) {
 				return true
 			}
 		}
@@ -353,23 +369,28 @@ func (h *host) withdrawGone() {
 	}
 	for i, m := range w.machines {
 		switch {
-		case w.connected(i) || !h.isParticipant(i):
+		case h.connected(i) || !h.isParticipant(i):
 			h.gone[i] = 0
 		case h.gone[i] == 0:
 			h.gone[i] = w.now
 		case w.now-h.gone[i] >= withdrawGrace:
 			h.gone[i] = 0
-			h.nonce = max(h.nonce+1, uint64(w.now))
-			_ = h.apply(hostID, h.nonce, coordinator.Withdraw{Client: coordinator.ClientID(m.id)})
+			h.withdraw(m)
 		}
 	}
+}
+
+// withdraw takes a client out of the run.
+func (h *host) withdraw(m *machine) {
+	h.nonce = max(h.nonce+1, uint64(h.world.now))
+	_ = h.apply(hostID, h.nonce, coordinator.Withdraw{Client: coordinator.ClientID(m.id)})
 }
 
 // answer sends the answers whose actions are durable.
 func (h *host) answer() {
 	for _, a := range h.answers {
 		if a.err == nil {
-			h.world.checker.acknowledged(coordinator.ClientID(a.request.from.id), a.request.nonce)
+			h.checker.acknowledged(coordinator.ClientID(a.request.from.id), a.request.nonce)
 		}
 		a.request.answer(h.world, a.err)
 	}
@@ -389,13 +410,13 @@ func (h *host) publish() {
 		}
 		h.version++
 		h.pushedAt = w.now
-		h.update = &backend.Update{State: h.base, Peers: h.peersOf(h.base)}
+		h.update = &backend.Update{State: h.base, Peers: h.peersOf(h.base), Starts: h.startsOf(h.base)}
 		h.published = h.base
-		w.checker.published(h.base)
+		h.checker.published(h.base)
 	}
-	for i := range w.machines {
-		if w.connected(i) && h.sent[i] != h.version {
-			h.send(w.machines[i].process)
+	for i, m := range w.machines {
+		if m.history() == h && h.connected(i) && h.sent[i] != h.version {
+			h.send(m.process)
 		}
 	}
 }
@@ -422,7 +443,7 @@ func (h *host) peersOf(s *coordinator.State) []backend.Peer {
 	var peers []backend.Peer
 	for _, m := range h.world.machines {
 		id := coordinator.ClientID(m.id)
-		if s.TakesPart(id) && (s.RunState != coordinator.Finished || h.world.connected(m.index)) {
+		if s.TakesPart(id) && (s.RunState != coordinator.Finished || h.connected(m.index)) {
 			peers = append(peers, backend.Peer{ID: m.id})
 		}
 	}

@@ -90,7 +90,7 @@ func (p *process) Publish(_ context.Context, message []byte) error {
 // gossip sends a message to one client.
 func (p *process) gossip(to int, message []byte) {
 	other := p.peer(to)
-	if other == nil {
+	if other == nil || p.hides(other) {
 		return
 	}
 	copies := 1
@@ -100,6 +100,10 @@ func (p *process) gossip(to int, message []byte) {
 	for range copies {
 		delay, lost := p.world.reach(p.machine.index, to)
 		if !lost {
+			p.machine.history().checker.told(p, other, message, delay)
+			if p.world.rules.deaf && p.machine.history() != other.machine.history() {
+				continue
+			}
 			other.put(item{at: p.world.now + delay, from: p.machine.index, message: message})
 		}
 	}
@@ -125,7 +129,7 @@ func (p *process) roundTrip(ctx context.Context, id identity.ID) (*process, erro
 		return nil, err
 	}
 	other := p.peer(to)
-	if lost || other == nil || !w.healed && (w.cut[p.machine.index] > 0) != (w.cut[to] > 0) {
+	if lost || other == nil || p.hides(other) || !w.healed && (w.cut[p.machine.index] > 0) != (w.cut[to] > 0) {
 		return nil, errUnreachable
 	}
 	return other, nil
@@ -198,6 +202,13 @@ func (p *process) fetch(ctx context.Context, hash [32]byte, minSize, maxSize uin
 type registry struct {
 	opened map[string]statement
 	byStep map[uint32][]statement
+	raws   map[authored][]byte
+}
+
+// authored is an announcement and whose it is.
+type authored struct {
+	author       identity.ID
+	announcement wire.ResultAnnouncement
 }
 
 // statement is one announcement.
@@ -208,23 +219,20 @@ type statement struct {
 }
 
 func newRegistry() registry {
-	return registry{opened: make(map[string]statement), byStep: make(map[uint32][]statement)}
+	return registry{opened: make(map[string]statement), byStep: make(map[uint32][]statement), raws: make(map[authored][]byte)}
 }
 
 // Sign implements env.Announcements.
 func (p *process) Sign(a wire.ResultAnnouncement) []byte {
-	raw := make([]byte, 0, 2*32+4+16+32+4)
-	raw = append(raw, p.machine.id[:]...)
-	raw = append(raw, a.Blob[:]...)
-	raw = append(raw, a.Replica[:]...)
-	for _, v := range [...]uint64{uint64(a.Step), a.Batch.Start, a.Batch.End, uint64(a.Size)} {
-		for i := range 8 {
-			raw = append(raw, byte(v>>(8*i)))
-		}
-	}
-	p.world.checker.announces(p.machine, a)
+	p.machine.history().checker.announces(p.machine, a)
 	s := statement{p.machine.id, a, p.blobs[a.Blob]}
 	registry := &p.world.registry
+	of := authored{p.machine.id, a}
+	raw, again := registry.raws[of]
+	if !again {
+		raw = wire.SignAnnouncement(p.machine.key, a)
+		registry.raws[of] = raw
+	}
 	if _, known := registry.opened[string(raw)]; !known {
 		registry.opened[string(raw)] = s
 		registry.byStep[a.Step] = append(registry.byStep[a.Step], s)

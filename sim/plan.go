@@ -24,11 +24,13 @@ type Options struct {
 // plan is what a seed makes of a run before it begins.
 type plan struct {
 	faults   Faults // those that really happen
+	clients  int    // but for those that a gang adds
 	config   coordinator.Config
 	maxSeq   uint32
 	applyLag uint32
 	healAt   int64 // when faults stop at the latest
 	healStep uint32
+	crew     crew
 	events   []fault // ascending times
 
 	dropPerMille      int
@@ -51,7 +53,7 @@ type fault struct {
 
 // newPlan draws the plan of a run.
 func newPlan(o Options) plan {
-	p := plan{faults: o.Faults}
+	p := plan{faults: o.Faults, clients: o.Clients}
 	if o.Faults == AllFaults {
 		r := newRandom(o.Seed, "choose")
 		p.faults = NoFaults
@@ -60,6 +62,12 @@ func newPlan(o Options) plan {
 				p.faults |= kind
 			}
 		}
+		if p.faults&Gang == 0 || !r.chance(300) { // a run whose host lies need not finish
+			p.faults &^= GangHost
+		}
+	}
+	if p.faults&GangHost != 0 {
+		p.faults |= Gang
 	}
 	p.drawConfig(o)
 	p.applyLag = 1
@@ -109,8 +117,9 @@ func (p *plan) drawConfig(o Options) {
 		// has a test of its own in package client.
 		c.WitnessNodes = 0
 		c.WaitingForMembersExtraTime = max(c.WaitingForMembersExtraTime, 3000)
+		p.crew = drawCrew(o, p.faults&^liars == 0)
 		if p.faults&^liars == 0 {
-			c.InitMinClients = uint16(n) // all are there
+			c.InitMinClients = uint16(n - p.crew.equivocators - len(p.crew.late)) // all others are there
 		}
 	}
 	p.maxSeq = simSeqLen
@@ -123,6 +132,14 @@ func (p *plan) drawConfig(o Options) {
 	if p.faults&^liars == 0 {
 		c.TotalSteps = uint32(o.Rounds)
 	}
+	if p.faults&GangHost != 0 && c.EpochTime == 0 { // what it can do it does within an epoch
+		rounds = one(newRandom(o.Seed, "epochs of a host that lies"), rounds, 6, 8, 12)
+		c.RoundsPerEpoch = rounds
+	}
+	if len(p.crew.late) > 0 { // they have to get their seats
+		c.TotalSteps = max(c.TotalSteps, 3*rounds)
+	}
+	p.crew.size = gangSize(n, c)
 	p.config = c
 }
 

@@ -33,14 +33,24 @@ type machine struct {
 	trainTime int64 // the longest
 	quantum   int64 // least time between two wakes
 	latency   int64 // to anybody
+	network   int   // that it connects from; 0: one that nobody counts
 	nonce     uint64
 	process   *process // nil while there is none
+	shown     *host    // whose history it is shown; nil: that of all
 }
 
 func (m *machine) lies(kind Faults) bool { return m.roles&kind != 0 }
 
 // honest reports whether the checker holds the machine to everything.
 func (m *machine) honest() bool { return m.roles == 0 }
+
+// history returns the host as the client knows it.
+func (m *machine) history() *host {
+	if m.shown != nil {
+		return m.shown
+	}
+	return m.world.host
+}
 
 // process is one life of a client: a client.Node and what belongs to it.
 type process struct {
@@ -80,20 +90,28 @@ type item struct {
 
 func (w *world) newMachines() {
 	r := newRandom(w.options.Seed, "machines")
-	for i := range w.options.Clients {
-		var seed [identity.SeedSize]byte
-		binary.LittleEndian.PutUint64(seed[:], uint64(i)+1)
-		key := identity.FromSeed(seed)
-		m := &machine{
-			world: w, index: i, key: key, id: key.ID(), random: newRandom(r.next(), "machine"),
-			trainTime: r.between(300, 2500) * second / 1000,
-			quantum:   r.between(60, 200) * second / 1000,
-			latency:   r.between(2, 40) * second / 1000,
-		}
-		w.machines = append(w.machines, m)
-		w.index[m.id] = i
+	for range w.options.Clients {
+		w.newMachine(r)
 	}
 	w.appointLiars()
+	w.recruit(r)
+}
+
+// newMachine adds one client.
+func (w *world) newMachine(r *random) *machine {
+	i := len(w.machines)
+	var seed [identity.SeedSize]byte
+	binary.LittleEndian.PutUint64(seed[:], uint64(i)+1)
+	key := identity.FromSeed(seed)
+	m := &machine{
+		world: w, index: i, key: key, id: key.ID(), random: newRandom(r.next(), "machine"),
+		trainTime: r.between(300, 2500) * second / 1000,
+		quantum:   r.between(60, 200) * second / 1000,
+		latency:   r.between(2, 40) * second / 1000,
+	}
+	w.machines = append(w.machines, m)
+	w.index[m.id] = i
+	return m
 }
 
 // start starts the client unless it runs.
@@ -129,7 +147,7 @@ func (m *machine) start() {
 	if err != nil {
 		panic("sim: options of a simulated client: " + err.Error())
 	}
-	m.world.host.greet(p)
+	m.history().greet(p)
 	p.schedule(m.world.now)
 }
 
@@ -173,7 +191,7 @@ func (m *machine) crash() {
 		p.unpark(at)
 	}
 	p.parked = nil
-	m.world.host.reconnected()
+	m.history().reconnected()
 }
 
 func (m *machine) name() string { return "client " + itoa(m.index) }
@@ -209,7 +227,7 @@ func (p *process) wake(now int64) {
 		p.ready = nil
 		ended, err := p.node.Step(update, ready)
 		update = nil
-		p.world.checker.stepped(p)
+		p.machine.history().checker.stepped(p)
 		if ended {
 			p.end(err)
 			return
@@ -274,5 +292,5 @@ func (p *process) end(err error) {
 		}
 		return p.machine.name() + " ends"
 	})
-	p.world.checker.ended(p, err)
+	p.machine.history().checker.ended(p, err)
 }

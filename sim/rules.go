@@ -11,7 +11,10 @@ type rules struct {
 	apply       func(s *coordinator.State, from coordinator.ClientID, nonce uint64, a coordinator.Action) error
 	tick        func(s *coordinator.State, now uint64, draw [32]byte) bool
 	due         func(s *coordinator.State, now uint64) (at uint64, ok bool)
-	answerEarly bool // the host acknowledges what is not on the disk
+	refuse      func(h *host, from coordinator.ClientID, a coordinator.Action) error // before apply
+	holdsProofs bool                                                                 // honest witnesses wait for the last result
+	deaf        bool                                                                 // clients do not hear of other histories
+	answerEarly bool                                                                 // the host acknowledges what is not on the disk
 	// payloads changes what a client applies.
 	payloads func(p *process, step uint32, payloads [][]byte) [][]byte
 	// trains changes what a client makes a result from.
@@ -25,6 +28,13 @@ func (r *rules) doApply(s *coordinator.State, from coordinator.ClientID, nonce u
 		return r.apply(s, from, nonce, a)
 	}
 	return s.Apply(from, nonce, a)
+}
+
+func (r *rules) doRefuse(h *host, from coordinator.ClientID, a coordinator.Action) error {
+	if r.refuse != nil {
+		return r.refuse(h, from, a)
+	}
+	return h.refuse(from, a)
 }
 
 func (r *rules) doDue(s *coordinator.State, now uint64) (at uint64, ok bool) {

@@ -128,7 +128,11 @@ func (t *trainer) Train(ctx context.Context, step uint32, batch data.Batch, begu
 	if p.machine.lies(SilentTrainer) && p.world.lies.chance(800) || p.machine.lies(Gang) && p.world.lies.chance(100) {
 		return nil, 0, errSilent
 	}
-	if err := p.wait(ctx, p.world.now+p.machine.random.between(p.machine.trainTime/2, p.machine.trainTime)); err != nil {
+	late := int64(0)
+	if p.machine.lies(Gang) {
+		late = p.dawdle()
+	}
+	if err := p.wait(ctx, p.world.now+p.machine.random.between(p.machine.trainTime/2, p.machine.trainTime)+late); err != nil {
 		return nil, 0, err
 	}
 	model := t.model
@@ -165,7 +169,7 @@ func (t *trainer) Apply(_ context.Context, step uint32, payloads [][]byte, _ boo
 		}
 	}
 	again := t.model.apply(step, payloads)
-	t.process.world.checker.applied(t.process, step, payloads, again)
+	t.process.machine.history().checker.applied(t.process, step, payloads, again)
 	return nil
 }
 

@@ -26,12 +26,13 @@ type world struct {
 	healed  bool
 	over    bool
 
-	host     *host
-	machines []*machine
-	index    map[identity.ID]int
-	registry registry
-	draws    draws
-	checker  *checker
+	host      *host
+	other     *host // that shows another history to some; nil: there is none
+	machines  []*machine
+	index     map[identity.ID]int
+	registry  registry
+	draws     draws
+	violation *Violation // the first
 
 	links, lies, faults *random
 	cut                 []int // per client: number of partitions between it and the other clients
@@ -119,7 +120,7 @@ func Run(o Options) Result {
 	w.begin()
 	w.loop()
 	return Result{
-		Violation: w.checker.violation, Hash: w.hash, Events: w.steps, Virtual: time.Duration(w.now),
+		Violation: w.violation, Hash: w.hash, Events: w.steps, Virtual: time.Duration(w.now),
 		Steps: w.host.state.Progress.Step - 1, Faults: w.plan.faults, Trace: w.trace,
 	}
 }
@@ -128,12 +129,11 @@ func newWorld(o Options) *world {
 	w := &world{
 		options: o, plan: newPlan(o), rules: o.rules, index: make(map[identity.ID]int, o.Clients),
 		links: newRandom(o.Seed, "links"), lies: newRandom(o.Seed, "lies"), faults: newRandom(o.Seed, "faults"),
-		cut: make([]int, o.Clients), cutHost: make([]int, o.Clients),
 		hash: 0xcbf29ce484222325,
 	}
 	w.registry, w.draws = newRegistry(), newDraws()
-	w.checker = newChecker(w)
 	w.newMachines()
+	w.cut, w.cutHost = make([]int, len(w.machines)), make([]int, len(w.machines))
 	w.host = newHost(w)
 	return w
 }
@@ -142,7 +142,7 @@ func newWorld(o Options) *world {
 func (w *world) begin() {
 	w.host.start()
 	for _, m := range w.machines {
-		w.after(w.faults.between(0, 3*second), func() { m.start() })
+		w.after(w.plan.startOf(m.index, w.faults.between(0, 3*second)), m.start)
 	}
 	for _, f := range w.plan.events {
 		w.events.put(event{at: f.at, call: func() { w.strike(f) }})
@@ -152,12 +152,12 @@ func (w *world) begin() {
 
 // loop lets events happen until the run is over.
 func (w *world) loop() {
-	limit := w.checker.deadline()
-	for n := 1; len(w.events.heap) > 0 && !w.over && w.checker.violation == nil; n++ {
+	limit := w.host.checker.deadline()
+	for n := 1; len(w.events.heap) > 0 && !w.over && w.violation == nil; n++ {
 		e := w.events.take()
 		if e.at > limit {
 			w.now = limit
-			w.checker.tooLate()
+			w.host.checker.tooLate()
 			return
 		}
 		w.now = e.at
@@ -169,9 +169,9 @@ func (w *world) loop() {
 		} else {
 			e.call()
 		}
-		limit = w.checker.deadline()
+		limit = w.host.checker.deadline()
 	}
-	w.checker.finish()
+	w.host.checker.finish()
 }
 
 // note records that something happened. The text is only made for a trace.
@@ -264,8 +264,10 @@ func (w *world) heal() {
 	w.note('H', 0, 0, func() string { return "faults stop" })
 	w.host.start()
 	for _, m := range w.machines {
-		m.start()
+		if w.now >= w.plan.startOf(m.index, 0) {
+			m.start()
+		}
 	}
 	w.host.reconnected()
-	w.checker.healed()
+	w.host.checker.healed()
 }

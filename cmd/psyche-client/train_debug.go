@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -49,7 +50,7 @@ func (f debugFlags) open(t terminal, shown *display) (*slog.Logger, io.Closer, e
 		all = append(all, tint.NewTextHandler(t.Err, &tint.Options{Level: f.LogLevel, TimeFormat: "15:04:05.000", NoColor: true}))
 	}
 	if f.WriteLog == "" {
-		return slog.New(slog.NewMultiHandler(all...)), io.NopCloser(nil), nil
+		return logTo(all), io.NopCloser(nil), nil
 	}
 	if err := os.MkdirAll(filepath.Dir(f.WriteLog), 0o755); err != nil {
 		return nil, nil, fmt.Errorf("--write-log: %w", err)
@@ -59,7 +60,16 @@ func (f debugFlags) open(t terminal, shown *display) (*slog.Logger, io.Closer, e
 		return nil, nil, fmt.Errorf("--write-log: %w", err)
 	}
 	all = append(all, tint.NewTextHandler(file, &tint.Options{Level: f.LogLevel, TimeFormat: time.RFC3339Nano, NoColor: true}))
-	return slog.New(slog.NewMultiHandler(all...)), file, nil
+	return logTo(all), file, nil
+}
+
+// logTo returns the process's logger, which also takes, as details, the lines that libraries
+// (zeroconf) write to the standard library's: a display would be torn by them.
+func logTo(all []slog.Handler) *slog.Logger {
+	handler := slog.NewMultiHandler(all...)
+	log.SetFlags(0)
+	log.SetOutput(slog.NewLogLogger(handler, slog.LevelDebug).Writer())
+	return slog.New(handler)
 }
 
 // serveMetrics shows a board on a port of this machine, until what it returns is called.

@@ -297,13 +297,14 @@ func (d *deployed) act(o operation) (uint64, error) {
 	if len(action) > 0 && action[0] == kindUpdateConfig {
 		d.want.Stage = nil
 	}
-	if state(d.run.Data)[12] != before {
+	if state(d.run.Data)[12] != before || action[0] == kindSetPaused {
 		d.want.Armed = 0
 	}
 	return 0, d.changed(event.Event{Instruction: program.Act}, event.Cause{Actor: o.from, Nonce: o.nonce, Data: action})
 }
 
 const (
+	kindSetPaused    = 7
 	kindUpdateConfig = 8
 	kindEquivocation = 14
 )

@@ -155,4 +155,9 @@ func TestDraws(t *testing.T) {
 	if x := s.read("run"); x.Armed != 0 {
 		t.Errorf("waits since %d after a change of phase", x.Armed)
 	}
+	s = arm() // a pause that is taken back leaves no draw behind that everybody knows before it is due
+	s.must(act(3, coordinator.SetPaused{}), "run", "main")
+	if x := s.read("run"); x.Armed != 0 {
+		t.Errorf("waits since %d for what is not due", x.Armed)
+	}
 }

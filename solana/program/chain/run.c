@@ -91,6 +91,7 @@ uint64_t run_act(const struct call *c) {
 	e.sequence = a->state.sequence + 1;
 	next_head(a, &e, &by);
 	note_change(a, &e);
+	if (by.data[0] == SET_PAUSED) a->armed = 0; // what was due may not be: the draw would be known before it is wanted
 	return 0;
 }
 

@@ -151,18 +151,22 @@ enum code state_set_delegates(struct state *s, const struct key *from, const str
 
 // state_remove is State.remove.
 static enum code state_remove(struct state *s, const struct action *a) {
-	struct client *member = state_member(s, &a->id);
+	if (state_is_ejected(s, &a->id)) return ERR_NOT_MEMBER;
 	int32_t i = index_of(&s->pending, &a->id);
 	if (i >= 0) {
 		struct client client = s->pending.list[i];
-		client.state = EJECTED;
 		client_delete(&s->pending, (uint32_t)i);
 		state_depart(s, &client);
-	} else if (member && member->state == HEALTHY) {
-		member->state = EJECTED;
-	} else {
-		return ERR_NOT_MEMBER;
 	}
+	struct clients *lists[3] = {&s->epoch.clients, &s->epoch.exited, &s->departed};
+	bool known = false;
+	for (uint32_t l = 0; l < 3; l++) {
+		i = index_of(lists[l], &a->id);
+		if (i < 0) continue;
+		lists[l]->list[i].state = EJECTED;
+		known = true;
+	}
+	if (!known) return ERR_NOT_MEMBER;
 	struct authority *authority = &s->authority;
 	if (authority->ejection_count == MAX_EJECTIONS)
 		list_delete(authority->ejections, sizeof(struct ejection), &authority->ejection_count, 0);

@@ -27,7 +27,8 @@ uint32_t state_credit(const struct state *s, const struct key *id) {
 		if (i < 0) continue;
 		const struct client *client = &lists[l]->list[i];
 		if (client_is_new(client) || client->state == EJECTED) return 0;
-		return client->state == DROPPED ? state_probation_end(s) : client->probation_until;
+		if (client->state != DROPPED) return client->probation_until;
+		return l == 2 || state_on_probation(s, client, s->epoch.start_step) ? 0 : state_probation_end(s);
 	}
 	return 0;
 }
