@@ -73,7 +73,7 @@ if [ -e "$out" ] && [ "$(cat "$out.stamp" 2>/dev/null)" = "$stamp" ]; then exit 
 mkdir -p "$(dirname "$out")"
 work=$(mktemp -d "$out.XXXXXX")
 trap 'rm -rf "$work"' EXIT
-echo "build-shim: compiling $out against libtorch in $lib"
+echo "build-shim: compiling $out against libtorch in $lib; this takes minutes, the first time"
 printf '%s\n' "${sources[@]}" |
   xargs -P "$(nproc)" -I{} sh -c 'cxx=$1; shift; src=$1; shift; work=$1; shift; exec "$cxx" "$@" -c "$src" -o "$work/$(basename "$src").o"' \
     compile "$cxx" {} "$work" "${flags[@]}" ||
