@@ -19,6 +19,6 @@
 // event loop (world.go) resumes; nothing runs at the same time as anything else.
 //
 // plan.go draws from the seed what a run is like and what goes wrong in it; adversary.go
-// has the participants that lie. checker.go and chain.go hold what the checker knows and
+// has the participants that lie, gang.go and liarhost.go those that lie together. checker.go and chain.go hold what the checker knows and
 // asserts, shrink.go looks for the smallest run that still breaks an assertion.
 package sim
