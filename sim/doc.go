@@ -18,7 +18,8 @@
 // One seed runs in one goroutine. Tasks of a client are coroutines (tasks.go) that the
 // event loop (world.go) resumes; nothing runs at the same time as anything else.
 //
-// plan.go draws from the seed what a run is like and what goes wrong in it; adversary.go
-// has the participants that lie. checker.go and chain.go hold what the checker knows and
-// asserts, shrink.go looks for the smallest run that still breaks an assertion.
+// plan.go and crew.go draw from the seed what a run is like and what goes wrong in it;
+// adversary.go has the participants that lie, gang.go and liarhost.go those that lie
+// together. checker.go and chain.go hold what the checker knows and asserts, shrink.go
+// looks for the smallest run that still breaks an assertion.
 package sim
