@@ -41,9 +41,10 @@
 // grantee, and up to MaxDelegates keys that the grantee names, each with a place of its
 // own. Whether a run is permissioned, and who holds the offices, is fixed by Genesis.
 //
-// A client that the main authority ejects sits out the rest of the epoch and the whole next one;
-// who was found to cheat Config.EjectionEpochs after the running one. In a permissionless run it may come back under another key anyway; for good a client is
-// kept out by ending its authorization.
+// A client that the main authority ejects sits out the rest of the epoch and the whole
+// next one; who was found to cheat Config.EjectionEpochs after the running one. In a
+// permissionless run it may come back under another key anyway; for good a client is kept
+// out by ending its authorization.
 //
 // # Membership
 //

@@ -72,7 +72,7 @@ func TestPrint(t *testing.T) {
 	for _, want := range []string{"shown", "Warmup for 1m5s", "epoch 0, step 1 of 8", id1 + " Healthy", "step 5 at Gcs bucket run-step5", "steps 6 to 7", "pending",
 		id1 + ", accused by " + backendtest.Key(2).ID().String() + " in step 5: wrong prints, opened, 3 guilty and 1 innocent of 9",
 		backendtest.Key(4).ID().String() + " until epoch 6: it accused somebody wrongly",
-		 backendtest.Key(3).ID().String()} {
+		backendtest.Key(3).ID().String()} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("no %q in\n%s", want, text.String())
 		}
