@@ -38,6 +38,9 @@ const (
 	NoPaceSetter   Assertion = "where most witnesses are honest a round waits for two thirds of its trainers, and a quarter longer or two seconds"
 	OneHistory     Assertion = "who is told of two histories while a round runs ends, with two heads that the host signed"
 	Progress       Assertion = "when faults stop every honest client makes progress and the run finishes in time"
+	AuditsRight    Assertion = "who does not train seals and judges what it drew, once and in time, or is late"
+	FairlyTried    Assertion = "accusations are of what the accused can have done, juries are drawn by a seed that nobody knew, and only two thirds of one eject"
+	NobodyFramed   Assertion = "no honest member is ejected while fewer than a third collude"
 	NodeSound      Assertion = "no honest client fails"
 )
 
@@ -83,6 +86,8 @@ type checker struct {
 	ejected   map[coordinator.ClientID]uint32   // before which epoch it cannot be back
 	joined    map[coordinator.ClientID][32]byte // the seed chain when who waits joined
 	pace      pace
+	courts    courts
+	missed    []coordinator.ClientID // who should have been dropped, if there was room
 
 	replicas    map[uint32][32]byte // by step, as the first honest client had it
 	expectation *coordinator.State  // after the crash that was last
@@ -95,7 +100,7 @@ func newChecker(w *world, h *host) *checker {
 	c := &checker{
 		world: w, host: h, actions: make(map[signature]bool), acked: make(map[signature]bool),
 		nextStep: 1, replicas: make(map[uint32][32]byte),
-		seats: seats{make(map[coordinator.ClientID]int)}, signed: make(map[signing][32]byte), ejected: make(map[coordinator.ClientID]uint32), joined: make(map[coordinator.ClientID][32]byte),
+		seats: seats{make(map[coordinator.ClientID]int)}, signed: make(map[signing][32]byte), ejected: make(map[coordinator.ClientID]uint32), joined: make(map[coordinator.ClientID][32]byte), courts: newCourts(),
 		late: make(map[coordinator.ClientID]uint32), slow: make(map[coordinator.ClientID]bool), dropped: make(map[coordinator.ClientID]bool),
 		probation: make(map[coordinator.ClientID]uint32),
 		seedChain: sha256.Sum256([]byte("psyche/seed/v1" + runID)),
@@ -124,12 +129,16 @@ type stateMark struct {
 	waited     []coordinator.Client // for an epoch
 	left       []coordinator.Client // the epoch that is over
 	began      uint32               // first step of that epoch
+	members    []coordinator.Client // when a round ends
 }
 
 func markOf(s *coordinator.State) stateMark {
-	mark := stateMark{s.RunState, s.StateStart, s.Progress.Step, s.Model.Checkpoint, len(s.Epoch.Clients) + len(s.Epoch.Exited), nil, nil, 0}
+	mark := stateMark{s.RunState, s.StateStart, s.Progress.Step, s.Model.Checkpoint, len(s.Epoch.Clients) + len(s.Epoch.Exited), nil, nil, 0, nil}
 	if s.RunState == coordinator.WaitingForMembers {
 		mark.waited, mark.left, mark.began = slices.Clone(s.Pending), slices.Clone(s.Epoch.Exited), s.Epoch.StartStep
+	}
+	if s.RunState == coordinator.RoundWitness {
+		mark.members = slices.Clone(s.Epoch.Clients)
 	}
 	return mark
 }
@@ -159,6 +168,7 @@ func (c *checker) accepted(s *coordinator.State, _ coordinator.RunState, from co
 			c.secrets.committed[from] = member.Commitment
 		}
 	}
+	c.courtAction(s, from, a)
 }
 
 // witnessed checks that an accepted witness was elected, by its position in the shuffle,
@@ -248,9 +258,13 @@ func (c *checker) ticked(s *coordinator.State, before stateMark, now uint64) {
 			c.violate(QuorumOrTime, "RoundWitness of step %d lasted %d ms, and member %d was elected and is silent", before.step, past, silent)
 		}
 		c.roundOver(s, before)
+		c.courtsOver(s, before)
 	case coordinator.Cooldown:
 		c.punctual(before, past, s.Config.CooldownTime)
 		c.epochOver(s, before)
+		kept := c.courts.kept
+		c.courts = newCourts()
+		c.courts.kept = kept
 	}
 	if s.RunState == coordinator.RoundTrain {
 		c.roundBegins(s, before)
@@ -259,6 +273,7 @@ func (c *checker) ticked(s *coordinator.State, before stateMark, now uint64) {
 		c.seated(s, before)
 		c.epochBegins(s)
 	}
+	c.ejections(s)
 	if s.RunState == coordinator.Finished && s.Progress.Step != s.Config.TotalSteps+1 {
 		c.violate(QuorumOrTime, "finished in step %d of %d", s.Progress.Step, s.Config.TotalSteps)
 	}
@@ -300,6 +315,7 @@ func (c *checker) roundBegins(s *coordinator.State, before stateMark) {
 	c.pace = pace{step: round.Step, began: c.world.now, announced: make(map[coordinator.ClientID]int64)}
 	c.seeded(s, round)
 	c.skips(s, round)
+	c.juriesDrawn(round)
 	c.seatsKept(s, round)
 	if before.runState == coordinator.Warmup {
 		c.chain.begin(s)
@@ -469,7 +485,7 @@ func (c *checker) rewind(s *coordinator.State) {
 	c.rewindSeats(s)
 	c.rewindEjections(s)
 	clear(c.joined)
-	c.pace = pace{}
+	c.pace, c.courts = pace{}, courtsOf(s)
 	switch s.RunState {
 	case coordinator.RoundTrain, coordinator.RoundWitness:
 		c.nextStep++

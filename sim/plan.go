@@ -112,6 +112,7 @@ func (p *plan) drawConfig(o Options) {
 		c.WarmupTime, c.MaxRoundTrainTime = 8000, 6000
 		c.RoundsPerEpoch, c.EpochTime = 0, uint64(r.between(9000, 14_000))
 	}
+	p.drawAudits(o, &c)
 	if p.faults&Gang != 0 {
 		// Small committees can be the gang's for a round: that stops the run for an epoch, which
 		// has a test of its own in package client.
@@ -120,6 +121,9 @@ func (p *plan) drawConfig(o Options) {
 		p.crew = drawCrew(o, p.faults&^liars == 0)
 		if p.faults&^liars == 0 {
 			c.InitMinClients = uint16(n - p.crew.equivocators - len(p.crew.late)) // all others are there
+			if c.VerificationPercent > 0 {
+				c.InitMinClients = min(c.InitMinClients, uint16(n-n/4)) // or are ejected
+			}
 		}
 	}
 	c.InitMinClients = min(c.InitMinClients, uint16(n-p.ejectable(n, c)))
@@ -151,6 +155,27 @@ func (p *plan) ejectable(n int, config coordinator.Config) int {
 		return gangSize(n, config)
 	}
 	return len(kinds) * liarsOfAKind(n)
+}
+
+// drawAudits has more runs audit that have who cheats in audits, and leaves enough members to go on
+// when these are ejected.
+func (p *plan) drawAudits(o Options, c *coordinator.Config) {
+	r := newRandom(o.Seed, "audits")
+	if p.faults&(CheatingTrainer|LazyVerifier|Slanderer) != 0 && r.chance(800) || p.faults&Gang != 0 && r.chance(500) {
+		c.VerificationPercent = one(r, uint8(15), 25, 40, 60)
+		c.RoundsPerEpoch = max(c.RoundsPerEpoch, one(r, uint32(8), 12))
+	}
+	if c.EpochTime != 0 {
+		c.RoundsPerEpoch = 0
+	}
+	c.EjectionEpochs = one(r, uint16(0), 0, 1, 2)
+	if c.VerificationPercent > 0 && c.EjectionEpochs > 0 {
+		kinds := 4 // of whom some may be ejected
+		c.InitMinClients = uint16(max(int(c.MinClients), o.Clients-kinds*max(1, o.Clients/8)))
+	}
+	if o.Clients < 12 {
+		c.EjectionEpochs = 0 // the others would be too few to go on
+	}
 }
 
 // drawNetwork draws how bad the network and the disk are.
