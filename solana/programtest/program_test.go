@@ -35,6 +35,7 @@ func suites(operations int) []suite {
 		{"caps of findings", capsOfFindings},
 		{"false reveals", falseReveals},
 		{"lateness", seeds(operations/2, lateness)},
+		{"trials", seeds(operations, trials)},
 		{"epoch needs newcomers", epochNeedsNewcomers},
 		{"seats", seeds(operations, seats)},
 		{"full uploads", seeds(operations/4, fullUploads)},

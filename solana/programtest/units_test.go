@@ -17,6 +17,7 @@ import (
 var actionNames = [...]string{
 	1: "Join", 2: "Ready", 3: "WitnessRound", 4: "HealthCheck", 5: "ReportCheckpoint", 6: "Withdraw", 7: "SetPaused",
 	8: "UpdateConfig", 9: "Authorize", 10: "SetDelegates", 11: "Eject", 12: "Close", 13: "ReportUpload", 15: "Return",
+	16: "SealVerdict", 17: "Verdict", 18: "Accuse", 19: "Open", 20: "Vote",
 }
 
 // costs leads a permissioned run of n members, each a delegate of a grantee of its own, through

@@ -150,9 +150,9 @@ enum code state_set_delegates(struct state *s, const struct key *from, const str
 }
 
 // state_remove is State.remove.
-static enum code state_remove(struct state *s, const struct action *a) {
-	struct client *member = state_member(s, &a->id);
-	int32_t i = index_of(&s->pending, &a->id);
+static enum code state_remove(struct state *s, const struct key *id, enum ejection_reason reason) {
+	struct client *member = state_member(s, id);
+	int32_t i = index_of(&s->pending, id);
 	if (i >= 0) {
 		struct client client = s->pending.list[i];
 		client.state = EJECTED;
@@ -163,19 +163,26 @@ static enum code state_remove(struct state *s, const struct action *a) {
 	} else {
 		return ERR_NOT_MEMBER;
 	}
+	state_keep_out(s, id, reason);
+	return ACCEPTED;
+}
+
+// state_keep_out is State.keepOut.
+void state_keep_out(struct state *s, const struct key *id, enum ejection_reason reason) {
 	struct authority *authority = &s->authority;
+	uint32_t epochs = reason == BY_AUTHORITY ? 1 : s->config.ejection_epochs, until = s->progress.epoch + 1;
 	if (authority->ejection_count == MAX_EJECTIONS)
 		list_delete(authority->ejections, sizeof(struct ejection), &authority->ejection_count, 0);
 	struct ejection *ejection = &authority->ejections[authority->ejection_count++];
-	ejection->client = a->id;
-	ejection->until = s->progress.epoch + 2;
-	return ACCEPTED;
+	ejection->client = *id;
+	ejection->until = until + (epochs < UINT32_MAX - until ? epochs : UINT32_MAX - until);
+	ejection->reason = (uint8_t)reason;
 }
 
 // state_eject is State.eject.
 enum code state_eject(struct state *s, const struct key *from, const struct action *a) {
 	if (!key_equal(from, &s->authority.main)) return ERR_NOT_AUTHORISED;
-	return state_remove(s, a);
+	return state_remove(s, &a->id, BY_AUTHORITY);
 }
 
 // state_equivocate is State.equivocate.
@@ -185,7 +192,7 @@ enum code state_equivocate(struct state *s, const struct key *from, const struct
 	if (!round) return ERR_WRONG_STEP;
 	if (!round_member_index(round, &a->id, &member)) return ERR_NOT_MEMBER;
 	if (!state_is_healthy(s, from) && index_of(&s->pending, from) < 0) return ERR_NOT_MEMBER;
-	return state_remove(s, a);
+	return state_remove(s, &a->id, TWO_RESULTS);
 }
 
 // state_is_ejected is State.isEjected.
