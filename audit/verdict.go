@@ -93,7 +93,7 @@ func (e *Exam) Verdict(run, verifier, result [32]byte, seed uint64, r Report, l 
 		Run: run, Step: e.Step, Seed: seed, Trainer: e.Trainer, Verifier: verifier, Result: result,
 		Outcome: r.Judge(l), Fault: r.Fault, Error: said(r.Error),
 	}
-	for i, p := range e.Prints(seed) {
+	for i, p := range e.Prints(PrintSeed(seed, verifier)) {
 		s := Said{Print: p}
 		if i < len(r.Chunks) {
 			s.Error = said(r.Chunks[i].Error)

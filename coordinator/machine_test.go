@@ -125,6 +125,9 @@ func (r *run) finishEpoch(digest string) {
 		}
 	}
 	for _, client := range r.Epoch.Clients {
+		if client.State != Healthy {
+			continue
+		}
 		r.mustID(client.ID, ReportCheckpoint{Step: r.Progress.Step, Digest: clientID(digest)})
 	}
 	r.now += second
