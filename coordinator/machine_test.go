@@ -17,6 +17,8 @@ type run struct {
 	t     testing.TB
 	now   uint64
 	nonce uint64
+
+	silent ClientID // does nothing in rounds
 }
 
 // testDraw is a draw that a number stands for.

@@ -52,12 +52,21 @@ func newCourt(t testing.TB, members int) *court {
 	return nil
 }
 
-// round plays what is left of the round: all prove, and nobody audits.
+// round plays what is left of the round: all but who is silent prove, and nobody audits.
 func (r *run) round() {
 	r.t.Helper()
 	step := r.Progress.Step
 	r.until(RoundTrain)
-	r.witnessAll()
+	if r.silent == (ClientID{}) {
+		r.witnessAll()
+	} else {
+		round, proof := r.CurrentRound(), r.witnessOf(nameOf(r.silent))
+		for _, i := range round.ElectedWitnesses(r.Config) {
+			if id := round.Members[i]; id != r.silent && r.isHealthy(id) {
+				r.mustID(id, proof)
+			}
+		}
+	}
 	for r.Progress.Step == step {
 		r.now += second
 		r.Tick(r.now, testDraw(r.now))
@@ -78,7 +87,7 @@ func (r *run) auditAll(but ...ClientID) {
 	r.t.Helper()
 	for _, id := range clientIDs(r.Epoch.Clients) {
 		for _, audit := range r.Audits(id) {
-			if slices.Contains(but, id) || audit.Judged {
+			if slices.Contains(but, id) || audit.Judged || id == r.silent {
 				continue
 			}
 			if !audit.Sealed {
@@ -473,6 +482,51 @@ func TestVerdictsOfJuries(t *testing.T) {
 	}
 }
 
+// TestOneSignOfLife: any one makes who did not open somebody to vote on.
+func TestOneSignOfLife(t *testing.T) {
+	for _, sign := range []struct {
+		name string
+		give func(*court, *Round, int)
+	}{
+		{"a proof", func(c *court, r *Round, member int) {
+			r.Witnesses = append(r.Witnesses, Witness{Member: uint16(member)})
+		}},
+		{"a seal", func(_ *court, r *Round, member int) { r.Sealed.add(member) }},
+		{"a result", func(c *court, r *Round, _ int) {
+			for i := range r.WitnessesNeeded {
+				r.Witnesses[i].Participants.Add(r.Seed, c.trainer[:])
+			}
+		}},
+	} {
+		c := newCourt(t, 12)
+		c.tried(FaultUnopened)
+		round := c.CurrentRound()
+		for i := range 10 {
+			round.Witnesses = append(round.Witnesses, Witness{Member: uint16(i)})
+		}
+		member, _ := round.MemberIndex(c.trainer)
+		round.Witnesses = slices.DeleteFunc(round.Witnesses, func(w Witness) bool { return int(w.Member) == member })
+		if !c.isGone(c.trainer) {
+			t.Error("there without a sign")
+		}
+		sign.give(c, round, member)
+		if c.isGone(c.trainer) {
+			t.Errorf("gone in spite of %s", sign.name)
+		}
+	}
+}
+
+// TestNothingShownBlamesNobody: who accuses one that shows nothing is not punished for it.
+func TestNothingShownBlamesNobody(t *testing.T) {
+	c := newCourt(t, 12)
+	c.tried(FaultResult)
+	c.rounds(OpenRounds)
+	c.vote(false, 7)
+	if c.Trial(c.trainer) != nil || len(c.Authority.Ejections) > 0 {
+		t.Errorf("still tried, or somebody was ejected\n%s", c.String())
+	}
+}
+
 // TestSilenceIsVotedOn: who does not open in time is judged all the same: jurors ask it themselves.
 func TestSilenceIsVotedOn(t *testing.T) {
 	c := newCourt(t, 12)
@@ -499,10 +553,7 @@ func TestGoneIsNotGuilty(t *testing.T) {
 			c.rounds(OpenRounds - 1)
 			c.mustID(c.trainer, Withdraw{Client: c.trainer})
 		}},
-		{"late", func(c *court) {
-			client, _ := c.Member(c.trainer)
-			client.Lateness = Late
-		}},
+		{"silent", func(c *court) { c.silent = c.trainer }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c := newCourt(t, 12)
