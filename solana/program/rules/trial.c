@@ -106,7 +106,7 @@ static void state_decide(struct state *s, uint32_t i) {
 		state_expel(s, &t->accused, FOUND_GUILTY);
 	else if (!trial_decides(t, t->innocent))
 		return;
-	else if (t->fault != FAULT_UNOPENED)
+	else if (t->fault != FAULT_UNOPENED && !key_is_zero(&t->opening))
 		state_expel(s, &t->accuser, ACCUSED_WRONGLY);
 	state_end_trial(s, i);
 }
@@ -159,8 +159,18 @@ void state_draw_juries(struct state *s) {
 			i++;
 }
 
-// client_is_gone is State.isGone: NULL is no member.
-static bool client_is_gone(const struct client *member) { return !member || member->state != HEALTHY || member->lateness != ON_TIME; }
+// state_is_gone is State.isGone of a client that is this member, or none.
+static bool state_is_gone(struct state *s, const struct key *id, const struct client *client) {
+	const struct round *round = state_current_round(s);
+	struct filter_keys keys;
+	uint32_t member;
+	if (!round_member_index(round, id, &member) || !client || client->state != HEALTHY) return true;
+	for (uint32_t i = 0; i < round->witness_count; i++)
+		if (round->witnesses[i].member == member) return false;
+	if (member_set_has(round->sealed, member)) return false;
+	bloom_new_keys(&keys, round->seed);
+	return round_score(round, &keys, id) < round->witnesses_needed;
+}
 
 // state_shut_out is State.shutOut of a client that is this member, or none.
 static void state_shut_out(struct state *s, const struct key *id, struct client *member) {
@@ -177,7 +187,7 @@ static bool state_trial_ends(struct state *s, const struct trial *t, const struc
 	struct client *clients = s->epoch.clients.list;
 	int32_t i = id_set_find(set, &t->accused);
 	struct client *accused = i < 0 ? NULL : &clients[i];
-	if (key_is_zero(&t->opening) && s->progress.step == trial_open_until(t) && client_is_gone(accused)) {
+	if (key_is_zero(&t->opening) && s->progress.step == trial_open_until(t) && state_is_gone(s, &t->accused, accused)) {
 		state_shut_out(s, &t->accused, accused);
 		return true;
 	}
