@@ -17,15 +17,18 @@ func TestTrialsOfMany(t *testing.T) {
 		t.Skip("takes seconds, and more with the race detector, which has nothing to find in C")
 	}
 	for _, percent := range []uint8{1, 20, 50, 100} {
-		for _, ending := range []int{0, 4, coordinator.MaxTrials} {
-			d, u := newDeployed(loadProgram(t)), units{}
-			c := trialCrowd(newPair(d), percent)
+		d := newDeployed(loadProgram(t))
+		c := trialCrowd(newPair(d), percent)
+		begun := c.r.s.Clone()
+		for _, trials := range []struct{ ending, unopened int }{{0, 0}, {4, 0}, {0, 7}, {3, 4}, {coordinator.MaxTrials, 0}} {
+			u := units{}
 			d.note = u.note
-			c.endOfTrials(ending)
+			c.change(func(s *coordinator.State) { *s = begun.Clone() })
+			c.endOfTrials(trials.ending, trials.unopened)
 			if c.err != nil {
 				t.Fatal(c.err)
 			}
-			t.Logf("%d %% verifiers, %d trials end", percent, ending)
+			t.Logf("%d %% verifiers, %d trials end, in %d nobody opened", percent, trials.ending, trials.unopened)
 			u.check(t)
 		}
 	}
@@ -118,15 +121,20 @@ func (c *crowd) change(by func(*coordinator.State)) {
 	}
 }
 
-// endOfTrials ends some trials without a verdict, and draws the juries of the others.
-func (c *crowd) endOfTrials(ending int) {
+// endOfTrials ends some trials without a verdict, sees of some that the accused is there but did not
+// open, and draws the juries of the others.
+func (c *crowd) endOfTrials(ending, unopened int) {
 	c.change(func(s *coordinator.State) {
 		step := s.Progress.Step
 		for i := range coordinator.MaxTrials {
 			trial := coordinator.Trial{Accused: clientID(2 * i), Accuser: clientID(2*i + 1), Step: step, Since: step, Fault: coordinator.FaultResult}
-			if i < ending {
-				trial.Step, trial.Since = step-6, step-6
-				trial.Opening = clientID(1)
+			switch {
+			case i < ending:
+				trial.Step, trial.Since, trial.Opening = step-6, step-6, clientID(1)
+			case i < ending+unopened:
+				trial.Step, trial.Since = step-2, step-2
+			}
+			if trial.Since < step {
 				for juror := range coordinator.MaxJury { // whom each search finds last
 					trial.Jury = append(trial.Jury, clientID(coordinator.MaxClients-1-i-coordinator.MaxJury*(i%6)-juror))
 				}
