@@ -109,7 +109,7 @@ func TestChainAdministration(t *testing.T) {
 	a.does(exitRefused, "has 0 SOL and needs 2.30", append(create, "--keypair", poor)...)
 	a.does(exitRefused, `no such run on the chain: "p"`, "run", "status", "--run-id", "p")
 	out := a.does(exitOK, "it is paused", append(create, "--keypair", main)...)
-	if !strings.Contains(out, "run p costs 2.24") {
+	if !strings.Contains(out, "run p costs 2.30") {
 		t.Errorf("no cost before it is paid:\n%s", out)
 	}
 	a.does(exitRefused, "has begun run p already", append(create, "--keypair", main)...)
