@@ -14,7 +14,7 @@ import (
 // Compute units that transactions are limited to: what the dearest action and tick need, with
 // room to spare.
 const (
-	actUnits   = 120_000
+	actUnits   = 150_000
 	tickUnits  = 600_000
 	maxUnits   = 1_400_000
 	writeUnits = 40_000

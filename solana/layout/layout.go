@@ -10,10 +10,10 @@ import (
 
 const (
 	// Size is the number of bytes of a state.
-	Size = 313_032
+	Size = 322_576
 
 	// Version is that of the state's encoding in Go, whose fields the account has.
-	Version = 6
+	Version = 7
 
 	magic = "psyche1\x00"
 )

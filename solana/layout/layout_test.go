@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/psyche-go/psyche/assign"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/golden"
 )
@@ -27,7 +28,7 @@ func testState(t testing.TB) coordinator.State {
 		Config: coordinator.Config{
 			WarmupTime: 30 * second, CooldownTime: 20 * second, EpochTime: 400 * second, MaxRoundTrainTime: 50 * second, RoundWitnessTime: 5 * second,
 			WaitingForMembersExtraTime: 3 * second, GlobalBatchSizeWarmupTokens: 1 << 40, GlobalBatchSizeStart: 3, GlobalBatchSizeEnd: 1000,
-			TotalSteps: 1000, InitMinClients: 4, MinClients: 3, WitnessNodes: 2, VerificationPercent: 20, ProbationSteps: 8,
+			TotalSteps: 1000, InitMinClients: 4, MinClients: 3, WitnessNodes: 2, VerificationPercent: 20, ProbationSteps: 8, EjectionEpochs: 3,
 		},
 		Model: coordinator.Model{MaxSeqLen: 16, ColdStartWarmupSteps: 2, Definition: []byte("definition"), Checkpoint: coordinator.Checkpoint{
 			Kind: coordinator.CheckpointGcs, Repo: "bucket", Revision: "prefix",
@@ -60,18 +61,32 @@ func testState(t testing.TB) coordinator.State {
 	s.Uploads = []coordinator.Upload{{Reporter: id(4), Step: 20, Digest: id(12), Tries: 2, Since: 33, Place: coordinator.Place{Kind: coordinator.CheckpointGcs, Repo: "other", Revision: "v"}}}
 	s.Lapses = []coordinator.Lapse{{First: 3, Last: 5}, {First: 11, Last: 20}}
 	s.OriginStep = 1
-	for now := uint64(100 * second); s.RunState != coordinator.RoundTrain; now += 2 * second {
+	now := uint64(100 * second)
+	for ; s.RunState != coordinator.RoundTrain; now += 2 * second {
 		s.Tick(now, [32]byte{byte(now)})
 		for i := 4; i <= 7 && s.RunState == coordinator.Warmup; i++ {
 			_ = s.Apply(id(i), nonce+uint64(i), coordinator.Ready{Epoch: 5, Reveal: id(20), Next: id(21)}) // the second time it is refused
 		}
 	}
 	nonce += 100
+	for step := uint32(40); step <= 42; step++ {
+		for ; s.Progress.Step < step || s.RunState != coordinator.RoundTrain; now += 2 * second {
+			s.Tick(now, [32]byte{byte(now)})
+		}
+		round := s.CurrentRound()
+		for _, member := range round.ElectedWitnesses(s.Config) {
+			w := coordinator.WitnessRound{Step: step, CommitmentsRoot: id(13), Replica: id(14)}
+			w.Participants.Add(round.Seed, round.Members[0][:])
+			apply(round.Members[member], w)
+		}
+	}
 	round := s.CurrentRound()
-	for _, member := range round.ElectedWitnesses(s.Config) {
-		w := coordinator.WitnessRound{Step: 40, CommitmentsRoot: id(13), Replica: id(14)}
-		w.Participants.Add(round.Seed, round.Members[0][:])
-		apply(round.Members[member], w)
+	verifiers := assign.Verifiers(round.BatchSeed, len(round.Members), int(s.Config.VerificationPercent))
+	round.Sealed[verifiers[0]/8] |= 1 << (verifiers[0] % 8)
+	round.Judged = round.Sealed
+	s.Epoch.Trials = []coordinator.Trial{
+		{Accused: id(4), Accuser: id(5), Step: 41, Since: 41, Fault: coordinator.FaultUnopened, Opening: id(16), Jury: []coordinator.ClientID{id(8), id(7), id(9)}, Guilty: 1, Innocent: 4},
+		{Accused: id(7), Accuser: id(8), Step: 41, Since: 42, Fault: coordinator.FaultPrints},
 	}
 	apply(id(2), coordinator.Eject{Client: id(8)})
 	apply(id(3), coordinator.Authorize{Grantee: id(5), Allowed: false})
@@ -80,6 +95,7 @@ func testState(t testing.TB) coordinator.State {
 	s.Pending = append(s.Pending, coordinator.Client{ID: id(6), ProbationUntil: 42, Waited: true})
 	s.Epoch.Clients = slices.DeleteFunc(s.Epoch.Clients, func(c coordinator.Client) bool { return c.ID == id(6) })
 	s.Epoch.Reports = []coordinator.CheckpointReport{{Client: id(6), Digest: id(10)}}
+	s.Epoch.Exited[0].Unopened, s.Authority.Ejections[0].Reason = true, coordinator.AccusedWrongly
 	round.Warming[0] = 5
 	if err := s.Check(); err != nil {
 		t.Fatal(err)
@@ -137,7 +153,7 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 	for name, at := range map[string]int{
 		"magic": 0, "version": 8, "run state": 12, "pending pause": 13, "run id": 17, "progress": 152 + 3, "earlier": 172, "uploads": 176, "lapses": 180,
-		"verification": 184 + 82, "rounds": 1776 + 20, "ready": 1776 + 25, "members": 1776 + 33,
+		"verification": 184 + 84, "rounds": 1776 + 24, "ready": 1776 + 29, "trials": 1776 + 36, "members": 1776 + 41, "jury": 75_560 + 112,
 	} {
 		bad := slices.Clone(good)
 		bad[at] = 0xff

@@ -11,7 +11,8 @@ const (
 	keySize           = 32
 	reportSize        = 64
 	witnessSize       = 712
-	roundSize         = 31_120
+	trialSize         = 1_144
+	roundSize         = 31_216
 	recordedSize      = 40
 	uploadSize        = 272
 	lapseSize         = 8
@@ -93,11 +94,11 @@ func (a *account) config(c *coordinator.Config) {
 	for _, v := range []*uint32{&c.RoundsPerEpoch, &c.GlobalBatchSizeStart, &c.GlobalBatchSizeEnd, &c.TotalSteps, &c.ProbationSteps} {
 		a.uint32(v)
 	}
-	for _, v := range []*uint16{&c.InitMinClients, &c.MinClients, &c.WitnessNodes} {
+	for _, v := range []*uint16{&c.InitMinClients, &c.MinClients, &c.WitnessNodes, &c.EjectionEpochs} {
 		a.uint16(v)
 	}
 	a.uint8(&c.VerificationPercent)
-	a.skip(5)
+	a.skip(3)
 }
 
 func (a *account) upload(u *coordinator.Upload) {
@@ -118,10 +119,11 @@ func (a *account) epoch(s *coordinator.State) {
 	a.uint32(&e.LastStep)
 	a.uint64(&e.StartTime)
 	a.bool(&e.ColdStart, "epoch's cold start")
-	a.skip(3)
+	a.skip(7)
 	rounds := a.count(len(e.Rounds), coordinator.StoredRounds, "rounds")
 	ready := a.count(len(e.Ready), coordinator.MaxClients, "ready")
 	reports := a.count(len(e.Reports), coordinator.MaxClients, "reports")
+	trials := a.count(len(e.Trials), coordinator.MaxTrials, "trials")
 	a.clients(&e.Clients, "clients", marksOf(s))
 	a.clients(&e.Exited, "exited", nil)
 	list(a, &e.Ready, ready, coordinator.MaxClients, keySize, a.id)
@@ -129,6 +131,7 @@ func (a *account) epoch(s *coordinator.State) {
 		a.id(&r.Client)
 		a.key(&r.Digest)
 	})
+	list(a, &e.Trials, trials, coordinator.MaxTrials, trialSize, a.trial)
 	list(a, &e.Rounds, rounds, coordinator.StoredRounds, roundSize, func(r *coordinator.Round) { a.round(r, s.Config) })
 }
 
@@ -165,6 +168,7 @@ func (a *account) clients(l *[]coordinator.Client, field string, marked func(coo
 		a.uint32(&c.ProbationUntil)
 		a.bool(&c.Waited, field)
 		a.uint8(&c.Returns)
+		a.bool(&c.Unopened, field)
 	})
 }
 
@@ -178,6 +182,19 @@ func (a *account) marks(id coordinator.ClientID, field string, marked func(coord
 	a.bool(&m.ready, field)
 	a.bool(&m.barred, field)
 	a.uint16(&m.report)
+}
+
+func (a *account) trial(t *coordinator.Trial) {
+	a.id(&t.Accused)
+	a.id(&t.Accuser)
+	a.key(&t.Opening)
+	for _, v := range []*uint32{&t.Step, &t.Since, &t.Guilty, &t.Innocent} {
+		a.uint32(v)
+	}
+	jury := a.count(len(t.Jury), coordinator.MaxJury, "jury")
+	a.uint8((*uint8)(&t.Fault))
+	a.skip(3)
+	list(a, &t.Jury, jury, coordinator.MaxJury, keySize, a.id)
 }
 
 func (a *account) round(r *coordinator.Round, c coordinator.Config) {
@@ -201,7 +218,10 @@ func (a *account) round(r *coordinator.Round, c coordinator.Config) {
 	a.set(func() []int {
 		return assign.Owners(r.BatchSeed, len(r.Members), int(c.VerificationPercent), r.BatchSize)
 	})
+	a.set(func() []int { return assign.Verifiers(r.BatchSeed, len(r.Members), int(c.VerificationPercent)) })
 	a.set(func() []int { return r.ElectedWitnesses(c) })
+	a.move(r.Sealed[:])
+	a.move(r.Judged[:])
 	list(a, &r.Members, int(members), coordinator.MaxClients, keySize, a.id)
 	list(a, &r.Witnesses, int(witnesses), coordinator.MaxWitnesses, witnessSize, func(w *coordinator.Witness) {
 		a.uint16(&w.Member)
@@ -237,6 +257,7 @@ func (a *account) authority(x *coordinator.Authority) {
 	list(a, &x.Ejections, ejections, coordinator.MaxEjections, ejectionSize, func(e *coordinator.Ejection) {
 		a.id(&e.Client)
 		a.uint32(&e.Until)
+		a.uint8((*uint8)(&e.Reason))
 	})
 }
 

@@ -35,6 +35,7 @@ var settings = map[string]func(*coordinator.UpdateConfig, uint64){
 	"witness nodes":     func(u *coordinator.UpdateConfig, v uint64) { u.Config.WitnessNodes = uint16(v) },
 	"verification":      func(u *coordinator.UpdateConfig, v uint64) { u.Config.VerificationPercent = uint8(v) },
 	"probation":         func(u *coordinator.UpdateConfig, v uint64) { u.Config.ProbationSteps = uint32(v) },
+	"ejection epochs":   func(u *coordinator.UpdateConfig, v uint64) { u.Config.EjectionEpochs = uint16(v) },
 	"sequence length":   func(u *coordinator.UpdateConfig, v uint64) { u.Model.MaxSeqLen = uint32(v) },
 	"cold start":        func(u *coordinator.UpdateConfig, v uint64) { u.Model.ColdStartWarmupSteps = uint32(v) },
 	"checkpoint kind":   func(u *coordinator.UpdateConfig, v uint64) { u.Model.Checkpoint.Kind = coordinator.CheckpointKind(v) },

@@ -50,7 +50,7 @@ func (c *crowd) tick(passed uint64, want coordinator.RunState) {
 var crowdConfig = coordinator.Config{
 	WarmupTime: 30 * second, CooldownTime: 20 * second, RoundsPerEpoch: 6, MaxRoundTrainTime: 50 * second, RoundWitnessTime: 5 * second,
 	WaitingForMembersExtraTime: 3 * second, GlobalBatchSizeWarmupTokens: 1 << 40, GlobalBatchSizeStart: 200, GlobalBatchSizeEnd: 1000,
-	TotalSteps: 1000, InitMinClients: 2, MinClients: 2, VerificationPercent: 20,
+	TotalSteps: 1000, InitMinClients: 2, MinClients: 2, VerificationPercent: 20, EjectionEpochs: 1,
 }
 
 var crowdModel = coordinator.Model{
@@ -115,6 +115,7 @@ func (c *crowd) firstEpoch(permissioned bool) {
 	}
 	c.tick(second, coordinator.RoundTrain)
 	for round := range crowdConfig.RoundsPerEpoch {
+		c.audit()
 		r := c.r.s.CurrentRound()
 		for _, member := range r.ElectedWitnesses(c.r.s.Config) {
 			c.must(r.Members[member], c.proof(0))
@@ -165,6 +166,21 @@ func (c *crowd) loseMember() {
 	c.must(grantee, coordinator.SetDelegates{Number: 2, Delegates: delegates})
 	delegates[3] = clientID(254)
 	c.must(grantee, coordinator.SetDelegates{Number: 2, Delegates: delegates})
+}
+
+// audit lets all members that train nothing judge.
+func (c *crowd) audit() {
+	s := &c.r.s
+	for _, client := range s.Epoch.Clients {
+		for _, audit := range s.Audits(client.ID) {
+			if !audit.Sealed {
+				c.must(client.ID, coordinator.SealVerdict{Step: audit.Step})
+			}
+			if !audit.Judged {
+				c.must(client.ID, coordinator.Verdict{Step: audit.Step, Passed: true})
+			}
+		}
+	}
 }
 
 // proof is a witness's, in which the result of every nth trainer is missing.

@@ -153,7 +153,7 @@ func (d *deployed) perform(o operation) (uint64, error) {
 const (
 	sequenceAt  = 56
 	hostAt      = 88
-	authorityAt = 249_200
+	authorityAt = 258_744
 )
 
 func state(account []byte) []byte {

@@ -52,7 +52,7 @@ func (g *generator) genesis() coordinator.Genesis {
 		RoundWitnessTime: 5 * second, WaitingForMembersExtraTime: 3 * second, GlobalBatchSizeWarmupTokens: uint64(g.IntN(3000)),
 		GlobalBatchSizeStart: uint32(1 + g.IntN(4)), GlobalBatchSizeEnd: uint32(4 + g.IntN(40)), TotalSteps: uint32(1 + g.IntN(30)),
 		InitMinClients: uint16(2 + g.IntN(2)), MinClients: 2, WitnessNodes: uint16(g.IntN(3)), VerificationPercent: oneOf[uint8](g, 0, 0, 40, 100),
-		ProbationSteps: oneOf[uint32](g, 0, 1, 2, 5, 1<<32-1),
+		ProbationSteps: oneOf[uint32](g, 0, 1, 2, 5, 1<<32-1), EjectionEpochs: oneOf[uint16](g, 0, 1, 2, 1<<16-1),
 	}
 	if g.rarely(2) {
 		c.RoundsPerEpoch, c.EpochTime = 0, 100*second
@@ -119,7 +119,7 @@ func equivocationOf(client coordinator.ClientID, step uint32, heads ...bool) coo
 
 // action draws an action that is sometimes right and often hostile.
 func (g *generator) action(s *coordinator.State) coordinator.Action {
-	switch g.IntN(19) {
+	switch g.IntN(21) {
 	case 0, 1:
 		a := coordinator.Join{Epoch: g.around(s.Progress.Epoch), Commitment: g.commitment()}
 		if g.rarely(3) {
@@ -153,6 +153,8 @@ func (g *generator) action(s *coordinator.State) coordinator.Action {
 		return g.update(s)
 	case 16, 17:
 		return g.upload(s)
+	case 18, 19:
+		return g.audited(s)
 	default:
 		if g.rarely(6) {
 			return coordinator.Close{}
@@ -325,6 +327,9 @@ func (g *generator) honest(s *coordinator.State, id coordinator.ClientID) coordi
 	member, ok := round.MemberIndex(id)
 	if !ok || slices.ContainsFunc(round.Witnesses, func(w coordinator.Witness) bool { return int(w.Member) == member }) {
 		return nil
+	}
+	if a := g.ofAudits(s, id); a != nil && !g.rarely(4) {
+		return a
 	}
 	if accusable := s.Accusable(); len(accusable) > 0 {
 		return coordinator.HealthCheck{Step: s.Progress.Step - 1, Clients: accusable}

@@ -18,6 +18,7 @@ var actionNames = [...]string{
 	1: "Join", 2: "Ready", 3: "WitnessRound", 4: "HealthCheck", 5: "ReportCheckpoint", 6: "Withdraw", 7: "SetPaused",
 	8: "UpdateConfig", 9: "Authorize", 10: "SetDelegates", 11: "Eject", 12: "Close", 13: "ReportUpload",
 	14: "Equivocation", 15: "Return",
+	16: "SealVerdict", 17: "Verdict", 18: "Accuse", 19: "Open", 20: "Vote",
 }
 
 // costs leads a permissioned run of n members, each a delegate of a grantee of its own, through
@@ -28,7 +29,10 @@ func costs(t *testing.T, n int) units {
 	d.note = u.note
 	c := &crowd{r: newPair(d), now: 100 * second}
 	config := crowdConfig
-	config.RoundsPerEpoch = 4
+	config.RoundsPerEpoch = 9
+	if n == 2 {
+		config.VerificationPercent = 50 // less would make both trainers
+	}
 	genesis := coordinator.Genesis{RunID: "costs", Host: clientID(100_000), Config: config, Model: crowdModel, Permissioned: true, Paused: true}
 	if code, err := c.r.genesis(genesis); code != 0 || err != nil {
 		t.Fatal(code, err)
@@ -65,9 +69,11 @@ func (c *crowd) lead(n int, config coordinator.Config) {
 	}
 	c.tick(second, coordinator.RoundTrain)
 	for round := range config.RoundsPerEpoch {
+		c.audit()
+		c.try(round)
 		r := c.r.s.CurrentRound()
 		proof := c.proof(0)
-		if round == 1 && n > 2 {
+		if round == 3 && n > 2 {
 			proof = c.proof(4)
 		}
 		for _, member := range r.ElectedWitnesses(c.r.s.Config) {
@@ -104,6 +110,39 @@ func (c *crowd) lead(n int, config coordinator.Config) {
 	}
 	c.tick(second, coordinator.WaitingForMembers)
 	c.must(c.r.s.Pending[0].ID, coordinator.ReportUpload{Step: step - 1, Digest: clientID(50_000), Place: coordinator.Place{Kind: coordinator.CheckpointGcs, Repo: "bucket"}})
+}
+
+// try accuses as many as can be tried of what they did in the first round; all open in the round after
+// that, and one of them is judged. The others' juries do not vote.
+func (c *crowd) try(round uint32) {
+	s := &c.r.s
+	switch round {
+	case 1:
+		for _, client := range s.Epoch.Clients {
+			for _, audit := range s.Audits(client.ID) {
+				a := coordinator.Accuse{Step: audit.Step, Client: audit.Trainer, Fault: coordinator.FaultResult}
+				if s.MayAccuse(client.ID, a) == nil {
+					c.must(client.ID, a)
+				}
+			}
+		}
+		if len(s.Epoch.Trials) == 0 {
+			c.fail("nobody is accused")
+		}
+	case 2:
+		for _, trial := range s.Clone().Epoch.Trials {
+			c.must(trial.Accused, coordinator.Open{Step: trial.Step, Blob: clientID(1)})
+		}
+		if len(s.Epoch.Trials) == 0 { // two have nobody to judge them
+			return
+		}
+		trial := s.Clone().Epoch.Trials[0]
+		for _, juror := range trial.Jury {
+			if s.Trial(trial.Accused) != nil {
+				c.must(juror, coordinator.Vote{Step: trial.Step, Client: trial.Accused, Guilty: true})
+			}
+		}
+	}
 }
 
 // leave lets a run end: its members go, one of them ejected, one of them barred, and it is closed.

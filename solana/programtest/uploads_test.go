@@ -50,3 +50,37 @@ func (l *lateRun) loadUploads() {
 		l.err = l.r.load(s)
 	}
 }
+
+// manyCheckpoints records more checkpoints than a run remembers.
+func manyCheckpoints(r *pair) error {
+	c := &crowd{r: r, now: 100 * second}
+	config, model := crowdConfig, crowdModel
+	config.RoundsPerEpoch, model.ColdStartWarmupSteps = 1, 0
+	if _, err := r.genesis(coordinator.Genesis{RunID: "many", Host: clientID(0), Config: config, Model: model}); err != nil {
+		return err
+	}
+	for i := range 2 {
+		c.must(clientID(i), coordinator.Join{})
+	}
+	for epoch := range uint32(coordinator.MaxEarlier + 3) {
+		c.tick(second, coordinator.WaitingForMembers)
+		c.tick(4*second, coordinator.Warmup)
+		for i := range 2 {
+			c.must(clientID(i), coordinator.Ready{Epoch: epoch})
+		}
+		c.tick(second, coordinator.RoundTrain)
+		for i := range 2 {
+			c.must(clientID(i), c.proof(0))
+		}
+		c.tick(second, coordinator.RoundWitness)
+		c.tick(0, coordinator.Cooldown)
+		for i := range 2 {
+			c.must(clientID(i), coordinator.ReportCheckpoint{Step: r.s.Progress.Step, Digest: clientID(int(epoch))})
+		}
+		c.tick(second, coordinator.WaitingForMembers)
+	}
+	if len(r.s.Earlier) != coordinator.MaxEarlier {
+		c.fail("%d checkpoints are remembered", len(r.s.Earlier))
+	}
+	return c.err
+}

@@ -221,6 +221,11 @@ static enum code state_apply_action(struct state *s, const struct key *from, con
 	case WITNESS_ROUND: return state_witness(s, from, a);
 	case HEALTH_CHECK: return state_health_check(s, from, a);
 	case REPORT_CHECKPOINT: return state_report(s, from, a);
+	case SEAL_VERDICT: return state_seal_verdict(s, from, a);
+	case VERDICT: return state_verdict(s, from, a);
+	case ACCUSE: return state_accuse(s, from, a);
+	case OPEN: return state_open(s, from, a);
+	case VOTE: return state_vote(s, from, a);
 	default: return ERR_INVALID_ACTION;
 	}
 }

@@ -1,4 +1,5 @@
-// assign/assign.go, and the counts of assign/committee.go. A round has at least one member.
+// assign/assign.go, the counts of assign/committee.go, and assign/audit.go. A round has at least one
+// member.
 
 #include "coordinator.h"
 
@@ -18,32 +19,31 @@ uint32_t assign_elected_witnesses(uint32_t members, uint32_t witness_nodes) {
 void assign_witnesses(uint64_t seed, uint32_t members, uint32_t elected, uint8_t set[SET_SIZE]) {
 	uint8_t order[MAX_CLIENTS];
 	for (uint32_t i = 0; i < members; i++) order[i] = (uint8_t)i;
-	if (elected < members) assign_in_order(members, seed, SALT_WITNESS, order);
+	if (elected < members) assign_in_order(members, elected, seed, SALT_WITNESS, order);
 	host_zero(set, SET_SIZE);
 	for (uint32_t i = 0; i < elected; i++) member_set_add(set, order[i]);
 }
 
-// assign_trainers is Trainers. It returns how many there are.
-uint32_t assign_trainers(uint64_t seed, uint32_t members, uint32_t verification_percent, uint8_t list[MAX_CLIENTS]) {
-	uint8_t order[MAX_CLIENTS], set[SET_SIZE];
-	uint32_t idle = non_trainers(members, verification_percent), count = 0;
-	for (uint32_t i = 0; i < members; i++) order[i] = (uint8_t)i;
-	if (idle > 0) assign_in_order(members, seed, SALT_COMMITTEE, order);
-	host_zero(set, SET_SIZE);
-	for (uint32_t i = idle; i < members; i++) member_set_add(set, order[i]);
+// assign_trainers is Trainers. It returns how many there are, and puts everybody else into a set.
+static uint32_t assign_trainers(uint64_t seed, uint32_t members, uint32_t verification_percent, uint8_t list[MAX_CLIENTS], uint8_t idle[SET_SIZE]) {
+	uint8_t order[MAX_CLIENTS];
+	uint32_t places = non_trainers(members, verification_percent), count = 0;
+	if (places > 0) assign_in_order(members, places, seed, SALT_COMMITTEE, order);
+	host_zero(idle, SET_SIZE);
+	for (uint32_t i = 0; i < places; i++) member_set_add(idle, order[i]);
 	for (uint32_t i = 0; i < members; i++)
-		if (member_set_has(set, i)) list[count++] = (uint8_t)i;
+		if (!member_set_has(idle, i)) list[count++] = (uint8_t)i;
 	return count;
 }
 
-// assign_owners is Owners as a set.
-void assign_owners(const struct round *r, uint32_t verification_percent, uint8_t set[SET_SIZE]) {
+// assign_owners is Owners as a set. It says as well who does not train.
+void assign_owners(const struct round *r, uint32_t verification_percent, uint8_t set[SET_SIZE], uint8_t idle[SET_SIZE]) {
 	uint8_t trainers[MAX_CLIENTS], order[MAX_CLIENTS];
-	uint32_t count = assign_trainers(r->batch_seed, r->member_count, verification_percent, trainers);
+	uint32_t count = assign_trainers(r->batch_seed, r->member_count, verification_percent, trainers, idle);
 	uint32_t owners = count;
 	for (uint32_t i = 0; i < count; i++) order[i] = (uint8_t)i;
 	if (r->batch_size < count) {
-		assign_in_order(count, r->batch_seed, SALT_BATCH, order);
+		assign_in_order(count, r->batch_size, r->batch_seed, SALT_BATCH, order);
 		owners = r->batch_size;
 	}
 	host_zero(set, SET_SIZE);
@@ -58,3 +58,19 @@ uint32_t assign_batch_count(uint32_t members, uint32_t verification_percent, uin
 
 // assign_quorum is Quorum.
 uint32_t assign_quorum(uint32_t n) { return (2 * n + 2) / 3; }
+
+enum { DOUBLE_PERCENT = 25 };
+
+// doubles is Go's of this name.
+static bool doubles(uint64_t seed, uint32_t rank) {
+	struct slice message[3] = {{"psyche/audit/v1/double", 22}, {&seed, sizeof seed}, {&rank, sizeof rank}};
+	uint64_t hash[4];
+	host_sha256(message, 3, (uint8_t *)hash);
+	return hash[0] % 100 < DOUBLE_PERCENT;
+}
+
+// assign_target is Target of a verifier, where there are trainers.
+uint32_t assign_target(uint64_t seed, uint32_t rank, uint32_t trainers) {
+	if (rank % 2 == 1 && doubles(seed, rank)) rank--;
+	return assign_position(rank % trainers, trainers, seed, SALT_AUDIT);
+}

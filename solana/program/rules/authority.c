@@ -150,9 +150,9 @@ enum code state_set_delegates(struct state *s, const struct key *from, const str
 }
 
 // state_remove is State.remove.
-static enum code state_remove(struct state *s, const struct action *a) {
-	if (state_is_ejected(s, &a->id)) return ERR_NOT_MEMBER;
-	int32_t i = index_of(&s->pending, &a->id);
+static enum code state_remove(struct state *s, const struct key *id, enum ejection_reason reason) {
+	if (state_is_ejected(s, id)) return ERR_NOT_MEMBER;
+	int32_t i = index_of(&s->pending, id);
 	if (i >= 0) {
 		struct client client = s->pending.list[i];
 		client_delete(&s->pending, (uint32_t)i);
@@ -161,25 +161,32 @@ static enum code state_remove(struct state *s, const struct action *a) {
 	struct clients *lists[3] = {&s->epoch.clients, &s->epoch.exited, &s->departed};
 	bool known = false;
 	for (uint32_t l = 0; l < 3; l++) {
-		i = index_of(lists[l], &a->id);
+		i = index_of(lists[l], id);
 		if (i < 0) continue;
 		lists[l]->list[i].state = EJECTED;
 		known = true;
 	}
 	if (!known) return ERR_NOT_MEMBER;
+	state_keep_out(s, id, reason);
+	return ACCEPTED;
+}
+
+// state_keep_out is State.keepOut.
+void state_keep_out(struct state *s, const struct key *id, enum ejection_reason reason) {
 	struct authority *authority = &s->authority;
+	uint32_t epochs = reason == BY_AUTHORITY ? 1 : s->config.ejection_epochs, until = s->progress.epoch + 1;
 	if (authority->ejection_count == MAX_EJECTIONS)
 		list_delete(authority->ejections, sizeof(struct ejection), &authority->ejection_count, 0);
 	struct ejection *ejection = &authority->ejections[authority->ejection_count++];
-	ejection->client = a->id;
-	ejection->until = s->progress.epoch + 2;
-	return ACCEPTED;
+	ejection->client = *id;
+	ejection->until = until + (epochs < UINT32_MAX - until ? epochs : UINT32_MAX - until);
+	ejection->reason = (uint8_t)reason;
 }
 
 // state_eject is State.eject.
 enum code state_eject(struct state *s, const struct key *from, const struct action *a) {
 	if (!key_equal(from, &s->authority.main)) return ERR_NOT_AUTHORISED;
-	return state_remove(s, a);
+	return state_remove(s, &a->id, BY_AUTHORITY);
 }
 
 // state_equivocate is State.equivocate.
@@ -189,7 +196,7 @@ enum code state_equivocate(struct state *s, const struct key *from, const struct
 	if (!round) return ERR_WRONG_STEP;
 	if (!round_member_index(round, &a->id, &member)) return ERR_NOT_MEMBER;
 	if (!state_is_healthy(s, from) && index_of(&s->pending, from) < 0) return ERR_NOT_MEMBER;
-	return state_remove(s, a);
+	return state_remove(s, &a->id, TWO_RESULTS);
 }
 
 // state_is_ejected is State.isEjected.

@@ -32,6 +32,11 @@ enum action_kind {
 	REPORT_UPLOAD,
 	EQUIVOCATION = 14,
 	RETURN = 15,
+	SEAL_VERDICT,
+	VERDICT,
+	ACCUSE,
+	OPEN,
+	VOTE,
 };
 
 // update is an UpdateConfig. Its checkpoint's names are at most MAX_REPO_LENGTH bytes together.
@@ -57,10 +62,11 @@ struct proof {
 
 struct action {
 	enum action_kind kind;
-	bool flag;              // Paused, Allowed
+	bool flag;              // Paused, Allowed, Passed, Guilty
+	uint8_t fault;
 	uint32_t number;        // Epoch, Step, Number
-	struct key id;          // Holds, Reveal, Digest, Client, Grantee
-	struct key commitment;  // Commitment, Next
+	struct key id;          // Holds, Reveal, Digest, Client, Grantee, Seal, Blob
+	struct key commitment;  // Commitment, Next, Body
 	const uint8_t *witness; // two filters, root, replica
 	const uint8_t *ids;     // Clients, Delegates
 	uint32_t id_count;
@@ -100,6 +106,7 @@ struct id_set {
 	uint64_t factor;
 };
 void new_id_set(struct id_set *set, const struct client *list, uint32_t count, uint64_t seed);
+int32_t id_set_find(const struct id_set *set, const struct key *id);
 bool id_set_has(const struct id_set *set, const struct key *id);
 
 static inline bool key_equal(const struct key *a, const struct key *b) {
@@ -121,14 +128,15 @@ static inline uint32_t uint32_at(const uint8_t *p) { return uint16_at(p) | (uint
 static inline uint64_t uint64_at(const uint8_t *p) { return uint32_at(p) | (uint64_t)uint32_at(p + 4) << 32; }
 
 // shuffle.c, assign.c: package assign, for at most MAX_CLIENTS members
-enum salt { SALT_COMMITTEE, SALT_WITNESS, SALT_BATCH };
-void assign_in_order(uint32_t total, uint64_t seed, enum salt salt, uint8_t order[MAX_CLIENTS]);
+enum salt { SALT_COMMITTEE, SALT_WITNESS, SALT_BATCH, SALT_AUDIT, SALT_JURY };
+uint32_t assign_position(uint32_t index, uint32_t total, uint64_t seed, enum salt salt);
+void assign_in_order(uint32_t total, uint32_t count, uint64_t seed, enum salt salt, uint8_t order[MAX_CLIENTS]);
 void assign_witnesses(uint64_t seed, uint32_t members, uint32_t elected, uint8_t set[SET_SIZE]);
-uint32_t assign_trainers(uint64_t seed, uint32_t members, uint32_t verification_percent, uint8_t list[MAX_CLIENTS]);
-void assign_owners(const struct round *r, uint32_t verification_percent, uint8_t set[SET_SIZE]);
+void assign_owners(const struct round *r, uint32_t verification_percent, uint8_t set[SET_SIZE], uint8_t idle[SET_SIZE]);
 uint32_t assign_batch_count(uint32_t members, uint32_t verification_percent, uint32_t batch_size);
 uint32_t assign_elected_witnesses(uint32_t members, uint32_t witness_nodes);
 uint32_t assign_quorum(uint32_t n);
+uint32_t assign_target(uint64_t seed, uint32_t rank, uint32_t trainers);
 
 // bloom.c: package bloom
 enum { FILTER_HASHES = 7, FILTER_BITS = 64 * FILTER_WORDS };
@@ -164,6 +172,19 @@ bool state_is_healthy(struct state *s, const struct key *id);
 // apply.c
 void state_depart(struct state *s, const struct client *client);
 
+// audit.c
+struct audited {
+	struct round *round, *before;
+};
+struct room;
+bool state_audited_round(struct state *s, uint32_t step, struct audited *a);
+bool audit_target(const struct audited *a, uint32_t member, uint32_t *target);
+enum code state_seal_verdict(struct state *s, const struct key *from, const struct action *a);
+enum code state_verdict(struct state *s, const struct key *from, const struct action *a);
+void state_find_idle_verifiers(struct state *s, const struct id_set *set);
+void client_find_late(struct client *client, struct room *left);
+bool round_is_missing(const struct round *r, const struct key *id);
+
 // authority.c
 bool authority_may_join(const struct authority *a, const struct key *id);
 struct authorization *authority_authorization(struct authority *a, const struct key *grantee);
@@ -174,6 +195,7 @@ enum code state_authorize(struct state *s, const struct key *from, const struct 
 enum code state_set_delegates(struct state *s, const struct key *from, const struct action *a);
 enum code state_eject(struct state *s, const struct key *from, const struct action *a);
 enum code state_equivocate(struct state *s, const struct key *from, const struct action *a);
+void state_keep_out(struct state *s, const struct key *id, enum ejection_reason reason);
 bool state_is_ejected(const struct state *s, const struct key *id);
 void state_forget_ejections(struct state *s);
 enum code state_close(struct state *s, const struct key *from);
@@ -197,6 +219,12 @@ bool state_all_reported(const struct state *s);
 void state_settle_checkpoint(struct state *s);
 
 // health.c
+struct room {
+	uint32_t drop, slow;
+};
+void state_room(const struct state *s, struct room *left);
+bool client_after_finding(struct client *c, struct room *left, bool denied);
+bool round_proved_missing(const struct round *r, uint32_t score);
 uint32_t round_score(const struct round *r, const struct filter_keys *keys, const struct key *id);
 bool round_denied(const struct round *r, uint32_t score);
 uint32_t state_seats(const struct state *s);
@@ -234,6 +262,13 @@ void state_enter(struct state *s, enum run_state to, uint64_t now);
 uint32_t state_ready_count(const struct state *s);
 bool state_quorum_is_out_of_reach(struct state *s);
 bool state_no_witness_is_awaited(struct state *s);
+
+// trial.c
+enum code state_accuse(struct state *s, const struct key *from, const struct action *a);
+enum code state_open(struct state *s, const struct key *from, const struct action *a);
+enum code state_vote(struct state *s, const struct key *from, const struct action *a);
+void state_draw_juries(struct state *s);
+void state_end_trials(struct state *s, const struct id_set *set);
 
 // upload.c
 enum code state_report_upload(struct state *s, const struct key *from, const struct action *a);

@@ -97,6 +97,7 @@ static void reader_config(struct reader *r, struct config *c) {
 	c->witness_nodes = reader_uint16(r);
 	c->verification_percent = reader_uint8(r);
 	c->probation_steps = reader_uint32(r);
+	c->ejection_epochs = reader_uint16(r);
 }
 
 // reader_model is decoder.model. Names that are too long together cannot be kept: they make
@@ -222,6 +223,27 @@ static void reader_action(struct reader *r, struct action *a) {
 		break;
 	case EQUIVOCATION:
 		reader_equivocation(r, a);
+		break;
+	case SEAL_VERDICT:
+	case OPEN:
+		a->number = reader_uint32(r);
+		reader_hash(r, &a->id);
+		break;
+	case VERDICT:
+		a->number = reader_uint32(r);
+		a->flag = reader_bool(r);
+		reader_hash(r, &a->commitment);
+		break;
+	case ACCUSE:
+		a->number = reader_uint32(r);
+		reader_hash(r, &a->id);
+		a->fault = reader_uint8(r);
+		break;
+	case VOTE:
+		a->number = reader_uint32(r);
+		reader_hash(r, &a->id);
+		a->flag = reader_bool(r);
+		reader_hash(r, &a->commitment);
 		break;
 	case CLOSE:
 		break;

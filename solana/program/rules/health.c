@@ -12,17 +12,13 @@ uint32_t round_score(const struct round *r, const struct filter_keys *keys, cons
 }
 
 // round_proved_missing is Round.provedMissing of a client with this score.
-static bool round_proved_missing(const struct round *r, uint32_t score) {
+bool round_proved_missing(const struct round *r, uint32_t score) {
 	uint32_t silent = (uint32_t)r->witnesses_elected - r->witness_count;
 	return round_has_quorum(r) && score + silent < r->witnesses_needed;
 }
 
 // round_denied is Round.denied of a client with this score.
 bool round_denied(const struct round *r, uint32_t score) { return r->witness_count >= score + r->witnesses_needed; }
-
-struct room {
-	uint32_t drop, slow;
-};
 
 static uint32_t less(uint32_t most, uint32_t count) { return most > count ? most - count : 0; }
 
@@ -33,7 +29,7 @@ static uint32_t count_slow(const struct clients *clients) {
 }
 
 // state_room is State.room, with 0 for what is less.
-static void state_room(const struct state *s, struct room *left) {
+void state_room(const struct state *s, struct room *left) {
 	uint32_t third = state_seats(s) / 3, dropped = 0;
 	if (third == 0) third = 1;
 	for (uint32_t i = 0; i < s->epoch.clients.count; i++) dropped += s->epoch.clients.list[i].state == DROPPED;
@@ -43,7 +39,7 @@ static void state_room(const struct state *s, struct room *left) {
 
 // client_after_finding is Client.afterFinding: it changes the client and what is left of the
 // room, and says whether it did.
-static bool client_after_finding(struct client *c, struct room *left, bool denied) {
+bool client_after_finding(struct client *c, struct room *left, bool denied) {
 	if (c->lateness == ON_TIME) {
 		c->lateness = FOUND_LATE;
 		return true;

@@ -21,7 +21,7 @@ static void state_round_of(struct state *s, uint32_t step, struct round *round) 
 	round->batch_seed = s->seed_chain.word[1];
 	round->data_index = s->progress.data_index;
 	round->batch_size = config_batch_size(&s->config, s->progress.data_index, s->model.max_seq_len);
-	assign_owners(round, s->config.verification_percent, round->owners);
+	assign_owners(round, s->config.verification_percent, round->owners, round->idle);
 	state_warm(s, round);
 }
 
@@ -51,5 +51,6 @@ void state_start_round(struct state *s, uint64_t now, const struct key *draw) {
 	round->witnesses_needed = (uint16_t)assign_quorum(elected);
 	s->progress.data_index += round->batch_size;
 	for (uint32_t i = 0; i < s->pending.count; i++) s->pending.list[i].waited = 1;
+	state_draw_juries(s);
 	state_enter(s, ROUND_TRAIN, now);
 }

@@ -25,7 +25,7 @@ static void swap_pairs(uint8_t *order, uint64_t low, uint64_t high, const uint64
 
 // shuffle_key is shuffleKey.
 static void shuffle_key(uint64_t seed, enum salt salt, uint8_t key[32]) {
-	static const struct slice salts[] = {{"committee", 9}, {"witness", 7}, {"batch", 5}};
+	static const struct slice salts[] = {{"committee", 9}, {"witness", 7}, {"batch", 5}, {"audit", 5}, {"jury", 4}};
 	struct slice message = {&seed, sizeof seed};
 	uint8_t inner[32];
 	host_sha256(&message, 1, inner);
@@ -47,13 +47,52 @@ static void shuffle_source(const uint8_t message[37], uint64_t source[4]) {
 	host_sha256(&pieces, 1, (uint8_t *)source);
 }
 
-// assign_in_order is inOrder.
-void assign_in_order(uint32_t total, uint64_t seed, enum salt salt, uint8_t order[MAX_CLIENTS]) {
+// assign_position is Position of an index below total.
+uint32_t assign_position(uint32_t index, uint32_t total, uint64_t seed, enum salt salt) {
+	uint8_t message[37];
+	uint64_t source[4];
+	host_zero(message, sizeof message);
+	shuffle_key(seed, salt, message);
+	for (uint32_t round = 0; round < SHUFFLE_ROUNDS; round++) {
+		message[32] = (uint8_t)round;
+		uint32_t pivot = shuffle_pivot(message, total), flip = index > pivot ? pivot + total - index : pivot - index;
+		uint32_t position = index > flip ? index : flip;
+		shuffle_source(message, source);
+		if (source[position / 64] >> position % 64 & 1) index = flip;
+	}
+	return index;
+}
+
+// find_places finds what some places of a shuffle hold in the end, by going back from there round by
+// round.
+static void find_places(uint32_t total, uint32_t count, uint8_t message[37], uint8_t order[MAX_CLIENTS]) {
+	uint64_t source[4];
+	const uint8_t *bits = (const uint8_t *)source, *end = order + count;
+	for (uint32_t round = SHUFFLE_ROUNDS; round-- > 0;) {
+		message[32] = (uint8_t)round;
+		uint64_t pivot = shuffle_pivot(message, total);
+		shuffle_source(message, source);
+		for (uint8_t *place = order; place < end; place++) {
+			uint64_t index = *place, flip = pivot - index;
+			if (flip > pivot) flip += total;
+			uint64_t position = index > flip ? index : flip;
+			if (bits[position / 8] >> position % 8 & 1) *place = (uint8_t)flip;
+		}
+	}
+}
+
+// assign_in_order is the first places of inOrder, so many. Where they are few it looks at these alone,
+// which is cheaper than swapping all.
+void assign_in_order(uint32_t total, uint32_t count, uint64_t seed, enum salt salt, uint8_t order[MAX_CLIENTS]) {
 	uint8_t message[37];
 	uint64_t source[4];
 	host_zero(message, sizeof message);
 	shuffle_key(seed, salt, message);
 	for (uint32_t i = 0; i < total; i++) order[i] = (uint8_t)i;
+	if (count <= total / 6) {
+		find_places(total, count, message, order);
+		return;
+	}
 	for (uint32_t round = 0; round < SHUFFLE_ROUNDS; round++) {
 		message[32] = (uint8_t)round;
 		uint32_t pivot = shuffle_pivot(message, total);

@@ -26,6 +26,11 @@ enum {
 	MAX_EARLIER = 8,
 	MAX_LAPSES = 8,
 	MAX_RETURNS = 3,
+	MAX_TRIALS = 8,
+	MAX_JURY = 32,
+	ACCUSE_ROUNDS = 2,
+	OPEN_ROUNDS = 2,
+	VOTE_ROUNDS = 4,
 	FILTER_WORDS = 40, // of bloom.Filter
 	SET_SIZE = MAX_CLIENTS / 8,
 };
@@ -34,10 +39,12 @@ enum {
 // STATE_MAGIC is "psyche1" and a zero byte; STATE_VERSION that of the Go core's encoding, which
 // has the same fields.
 #define STATE_MAGIC 0x0031656863797370ull
-enum { STATE_VERSION = 6 };
+enum { STATE_VERSION = 7 };
 
 enum run_state { UNINITIALIZED, WAITING_FOR_MEMBERS, WARMUP, ROUND_TRAIN, ROUND_WITNESS, COOLDOWN, FINISHED, PAUSED };
 enum client_state { HEALTHY, DROPPED, WITHDRAWN, EJECTED };
+enum ejection_reason { BY_AUTHORITY, TWO_RESULTS, FOUND_GUILTY, ACCUSED_WRONGLY };
+enum fault { FAULT_RESULT = 1, FAULT_UNOPENED, FAULT_PRINTS };
 enum lateness { ON_TIME, FOUND_LATE, LATE, SLOW };
 enum checkpoint_kind {
 	CHECKPOINT_HUB = 1,
@@ -84,8 +91,8 @@ struct config {
 	uint64_t warmup_time, cooldown_time, epoch_time, max_round_train_time, round_witness_time;
 	uint64_t waiting_for_members_extra_time, global_batch_size_warmup_tokens;
 	uint32_t rounds_per_epoch, global_batch_size_start, global_batch_size_end, total_steps, probation_steps;
-	uint16_t init_min_clients, min_clients, witness_nodes;
-	uint8_t verification_percent, unused[5];
+	uint16_t init_min_clients, min_clients, witness_nodes, ejection_epochs;
+	uint8_t verification_percent, unused[3];
 };
 
 // checkpoint has its repository and then its revision in name.
@@ -118,7 +125,7 @@ struct client {
 	uint8_t barred;  // derived: the run no longer admits the member
 	uint16_t report; // derived: number of the member's report in epoch.reports, from 1; 0 without one
 	uint32_t probation_until;
-	uint8_t waited, returns, unused[2];
+	uint8_t waited, returns, unopened, unused;
 };
 
 struct clients {
@@ -140,7 +147,10 @@ struct round {
 	uint32_t unused;
 	uint8_t warming[SET_SIZE];
 	uint8_t owners[SET_SIZE];  // derived: members that have a batch
+	uint8_t idle[SET_SIZE];    // derived: members that do not train
 	uint8_t elected[SET_SIZE]; // derived: members that witness
+	uint8_t sealed[SET_SIZE];
+	uint8_t judged[SET_SIZE];
 	struct key members[MAX_CLIENTS];
 	struct witness witnesses[MAX_WITNESSES];
 };
@@ -149,14 +159,22 @@ struct checkpoint_report {
 	struct key client, digest;
 };
 
+struct trial {
+	struct key accused, accuser, opening;
+	uint32_t step, since, guilty, innocent, jury_count;
+	uint8_t fault, unused[3];
+	struct key jury[MAX_JURY];
+};
+
 struct epoch {
 	uint32_t start_step, last_step;
 	uint64_t start_time;
-	uint8_t cold_start, unused[3];
-	uint32_t round_count, ready_count, report_count;
+	uint8_t cold_start, unused[7];
+	uint32_t round_count, ready_count, report_count, trial_count;
 	struct clients clients, exited;
 	struct key ready[MAX_CLIENTS];
 	struct checkpoint_report reports[MAX_CLIENTS];
+	struct trial trials[MAX_TRIALS];
 	struct round rounds[STORED_ROUNDS];
 };
 
@@ -186,7 +204,8 @@ struct authorization {
 
 struct ejection {
 	struct key client;
-	uint32_t until, unused;
+	uint32_t until;
+	uint8_t reason, unused[3];
 };
 
 struct authority {
@@ -222,9 +241,10 @@ struct state {
 	struct model model;
 };
 
-_Static_assert(sizeof(struct client) == 96 && sizeof(struct round) == 31120 && sizeof(struct upload) == 272, "layout");
+_Static_assert(sizeof(struct client) == 96 && sizeof(struct round) == 31216 && sizeof(struct upload) == 272, "layout");
+_Static_assert(sizeof(struct trial) == 1144 && offsetof(struct epoch, rounds) == 82936, "layout");
 _Static_assert(offsetof(struct state, config) == 184 && offsetof(struct state, epoch) == 1776, "layout");
-_Static_assert(offsetof(struct state, pending) == 200032 && offsetof(struct state, authority) == 249200, "layout");
-_Static_assert(offsetof(struct state, model) == 304592 && sizeof(struct state) == 313032, "layout");
+_Static_assert(offsetof(struct state, pending) == 209576 && offsetof(struct state, authority) == 258744, "layout");
+_Static_assert(offsetof(struct state, model) == 314136 && sizeof(struct state) == 322576, "layout");
 
 #endif

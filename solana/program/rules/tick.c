@@ -202,11 +202,25 @@ bool state_no_witness_is_awaited(struct state *s) {
 	return true;
 }
 
+// state_hold_to_account ends trials and finds idle verifiers. The draw only makes a set that nobody
+// can slow down.
+static void state_hold_to_account(struct state *s, const struct key *draw) {
+	struct id_set members;
+	if (s->config.verification_percent == 0 && s->epoch.trial_count == 0) return;
+	new_id_set(&members, s->epoch.clients.list, s->epoch.clients.count, draw->word[0]);
+	state_end_trials(s, &members);
+	state_find_idle_verifiers(s, &members);
+}
+
 // state_tick_round_witness is State.tickRoundWitness.
 static bool state_tick_round_witness(struct state *s, uint64_t now, const struct key *draw) {
 	const struct round *round = state_current_round(s);
 	bool ends = !round_has_quorum(round) || state_ends_before(s, s->progress.step + 1);
 	if (!state_phase_is_over(s, now)) return false;
+	if (round_has_quorum(round)) {
+		state_hold_to_account(s, draw);
+		ends = ends || state_ends_before(s, s->progress.step + 1);
+	}
 	state_remove_leavers(s, round->height);
 	state_keep_findings(s);
 	s->progress.step++;
@@ -227,6 +241,8 @@ static bool state_tick_cooldown(struct state *s, uint64_t now) {
 	state_remove_leavers(s, state_current_round(s)->height);
 	s->progress.epoch++;
 	host_zero(&s->departed, sizeof s->departed);
+	host_zero(s->epoch.trials, sizeof s->epoch.trials);
+	s->epoch.trial_count = 0;
 	state_forget_ejections(s);
 	if (s->progress.step > s->config.total_steps) {
 		s->pending_pause = 0;
