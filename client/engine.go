@@ -27,10 +27,10 @@ const (
 // engine is the trainer, which does one thing at a time.
 type engine struct {
 	tasks   *env.Tasks
-	trainer env.Trainer // nil: none yet
-	built   []byte      // the definition that it was built from
-	reader  *reader     // the tokens that it trains on
-	op      *operation  // nil: it is idle
+	trainer env.Trainer    // nil: none yet
+	built   env.Definition // that it was built from
+	reader  *reader        // the tokens that it trains on
+	op      *operation     // nil: it is idle
 
 	signing  signing     // of which steps results were signed
 	prepared preparation // newest
@@ -107,8 +107,8 @@ func (e *engine) cancelLoad(wanted coordinator.Checkpoint) {
 
 // redefined reports whether the run was configured anew, while it was paused, since the
 // trainer was built.
-func (e *engine) redefined(model coordinator.Model) bool {
-	return e.trainer != nil && !bytes.Equal(e.built, model.Definition)
+func (e *engine) redefined(run env.Definition) bool {
+	return e.trainer != nil && (!bytes.Equal(e.built.Definition, run.Definition) || e.built.Audited != run.Audited)
 }
 
 // keepOptimizer writes the momentum that belongs to a model which was just taken, for this

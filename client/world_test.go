@@ -95,7 +95,7 @@ func (w *world) launch(n int, change func(o *options)) *member {
 		change(&o)
 	}
 	m.trainer = o.trainer
-	o.NewTrainer = func(ctx context.Context, s checkpoint.Snapshot, _ coordinator.Model) (env.Trainer, error) {
+	o.NewTrainer = func(ctx context.Context, s checkpoint.Snapshot, _ env.Definition) (env.Trainer, error) {
 		return o.trainer, o.trainer.Load(ctx, s)
 	}
 	if m.node, err = New(o.Options); err != nil {
