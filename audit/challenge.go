@@ -5,8 +5,6 @@ import (
 	"encoding/binary"
 	"math/bits"
 	"slices"
-
-	"github.com/psyche-go/psyche/assign"
 )
 
 const (
@@ -16,24 +14,6 @@ const (
 	// MaxChunks bounds what anybody opens at a time.
 	MaxChunks = 64
 )
-
-// saltTargets keeps this shuffle apart from those that package assign draws of a seed.
-const saltTargets = "audit"
-
-// Target returns which of the trainers of a round a verifier audits: both are positions in
-// ascending lists. The seed is that of the round after, which nobody knew when results were
-// committed to. Of every second verifiers the second one audits the trainer of the one before
-// with a probability of doublePercent, so that two that audited the same can be compared.
-// Without trainers, or for who is no verifier, it is −1.
-func Target(seed uint64, verifier, verifiers, trainers, doublePercent int) int {
-	if verifier < 0 || verifier >= verifiers || trainers < 1 {
-		return -1
-	}
-	if verifier%2 == 1 && newStream("double", seed, 0, [32]byte{byte(verifier), byte(verifier >> 8)}).below(100) < uint64(max(doublePercent, 0)) {
-		verifier--
-	}
-	return int(assign.Position(uint32(verifier%trainers), uint32(trainers), seed, saltTargets))
-}
 
 // Chunks draws which chunks of a trainer's momentum are opened, ascending. A chunk is as
 // likely as it is large.
@@ -53,6 +33,10 @@ func Chunks(seed uint64, step uint32, trainer [32]byte, shapes Shapes, count int
 	}
 	return drawn
 }
+
+// PrintSeed returns the seed of a verifier's prints. Others have other directions, so nobody can
+// seal what it read in another one's verdict.
+func PrintSeed(seed uint64, verifier [32]byte) uint64 { return newStream("prints", seed, 0, verifier).next() }
 
 // at returns the chunk of the element with that number.
 func (s Shapes) at(element uint64) uint32 {

@@ -16,10 +16,6 @@ func TestChallengesAreKept(t *testing.T) {
 	text := ""
 	for seed := range uint64(3) {
 		text += fmt.Sprintln(audit.Chunks(seed, uint32(7+seed), [32]byte{byte(seed)}, shapes, audit.DefaultChunks))
-		for verifier := range 5 {
-			text += fmt.Sprint(audit.Target(seed, verifier, 5, 11, 50), " ")
-		}
-		text += "\n"
 	}
 	golden.Compare(t, "challenges.golden", text)
 }
@@ -54,40 +50,6 @@ func TestChunksOfASmallModel(t *testing.T) {
 	}
 }
 
-// TestTargets: without doubles no two verifiers audit one trainer while there are enough, and all trainers
-// are as likely.
-func TestTargets(t *testing.T) {
-	const trainers, verifiers, seeds = 9, 6, 3000
-	counts, doubles := [trainers]int{}, 0
-	for seed := range uint64(seeds) {
-		seen := map[int]bool{}
-		for v := range verifiers {
-			target := audit.Target(seed, v, verifiers, trainers, 0)
-			counts[target]++
-			if seen[target] {
-				t.Fatalf("seed %d: two verifiers audit %d", seed, target)
-			}
-			seen[target] = true
-		}
-		if audit.Target(seed, 0, verifiers, trainers, 30) == audit.Target(seed, 1, verifiers, trainers, 30) {
-			doubles++
-		}
-	}
-	for trainer, n := range counts {
-		if want := seeds * verifiers / trainers; math.Abs(float64(n-want)) > 0.1*float64(want) {
-			t.Errorf("trainer %d is audited %d times, want about %d", trainer, n, want)
-		}
-	}
-	if math.Abs(float64(doubles)/seeds-0.3) > 0.04 {
-		t.Errorf("%d of %d pairs audit the same trainer, want 30 %%", doubles, seeds)
-	}
-	for _, none := range [][3]int{{-1, 3, 3}, {3, 3, 3}, {0, 3, 0}} {
-		if got := audit.Target(1, none[0], none[1], none[2], 0); got != -1 {
-			t.Errorf("target of %v: %d", none, got)
-		}
-	}
-}
-
 // TestLazyVerifiersAreUnlike: prints of two gradients that differ a little are alike, of
 // another gradient they are not.
 func TestLazyVerifiersAreUnlike(t *testing.T) {
@@ -104,6 +66,9 @@ func TestLazyVerifiersAreUnlike(t *testing.T) {
 	}
 	if audit.Alike(own, r.exam(r.all(), g).Prints(6), 0.05) > 0.3 {
 		t.Error("another seed gives the same projections")
+	}
+	if audit.PrintSeed(5, [32]byte{1}) == audit.PrintSeed(5, [32]byte{2}) || audit.PrintSeed(5, [32]byte{1}) == audit.PrintSeed(6, [32]byte{1}) {
+		t.Error("two verifiers, or rounds, have one seed")
 	}
 	if audit.Alike(own, own[1:], 1) != 0 || audit.Alike(nil, nil, 1) != 0 {
 		t.Error("prints of other chunks are alike")

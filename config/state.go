@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -15,6 +14,10 @@ const defaultExtraTime = 3000
 // defaultProbationSteps is probation_steps of files that do not say: a run that anybody may join
 // is not open to a flood because its file is silent. A permissioned run has no probation.
 const defaultProbationSteps = 8
+
+// defaultEjectionEpochs is ejection_epochs of files that do not say: as long as the main authority's
+// word keeps somebody out.
+const defaultEjectionEpochs = 1
 
 // runStates are the names of run_state.
 var runStates = []string{
@@ -118,14 +121,12 @@ func readConfig(t *table) (coordinator.Config, []string) {
 		WitnessNodes:                number[uint16](t, "witness_nodes"),
 		VerificationPercent:         number[uint8](t, "verification_percent"),
 		ProbationSteps:              numberOr[uint32](t, "probation_steps", defaultProbationSteps),
+		EjectionEpochs:              numberOr[uint16](t, "ejection_epochs", defaultEjectionEpochs),
 	}
 	var warnings []string
 	if t.has("round_apply_time") {
 		number[uint64](t, "round_apply_time")
 		warnings = append(warnings, "[config] round_apply_time has no effect: there is no such phase any more")
-	}
-	if c.VerificationPercent > 0 {
-		warnings = append(warnings, fmt.Sprintf("[config] verification_percent = %d: as many members train nothing in a round, and nobody repeats the work of others; with 0 all train", c.VerificationPercent))
 	}
 	t.done()
 	checkConfig(t, c, t.problems[failed:])

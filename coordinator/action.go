@@ -124,6 +124,42 @@ type SignedResult struct {
 	Message   string // the bytes that the signature covers
 }
 
+// SealVerdict commits a verifier to what it computed for its audit, before anything is opened to
+// it (RoundTrain, RoundWitness of the round of that step and of the one after).
+type SealVerdict struct {
+	Step uint32   // of the round in which the sender verifies; it audits a result of the step before
+	Seal [32]byte // package audit's
+}
+
+// Verdict says what came of an audit, in the same rounds as SealVerdict, which has to be first.
+type Verdict struct {
+	Step   uint32
+	Passed bool
+	Body   [32]byte // SHA-256 of the encoded verdict, which opens the seal
+}
+
+// Accuse begins a trial (RoundTrain, RoundWitness, until two rounds after that of Step). The sender
+// has given a verdict for Step.
+type Accuse struct {
+	Step   uint32 // in which the sender verified
+	Client ClientID
+	Fault  Fault
+}
+
+// Open is the accused's answer: what it is asked to open, as a blob that anybody can fetch.
+type Open struct {
+	Step uint32   // of the accusation
+	Blob [32]byte // its hash, not zero
+}
+
+// Vote is a juror's.
+type Vote struct {
+	Step   uint32 // of the accusation
+	Client ClientID
+	Guilty bool
+	Body   [32]byte // SHA-256 of the encoded verdict that it rests on
+}
+
 // Close ends a paused run for good, or marks a finished one as closed. Only the main
 // authority may send it.
 type Close struct{}
@@ -142,4 +178,9 @@ func (Authorize) action()        {}
 func (SetDelegates) action()     {}
 func (Eject) action()            {}
 func (Equivocation) action()     {}
+func (SealVerdict) action()      {}
+func (Verdict) action()          {}
+func (Accuse) action()           {}
+func (Open) action()             {}
+func (Vote) action()             {}
 func (Close) action()            {}

@@ -63,6 +63,16 @@ func (s *State) apply(from ClientID, a Action) error {
 		return s.healthCheck(from, a)
 	case ReportCheckpoint:
 		return s.report(from, a)
+	case SealVerdict:
+		return s.sealVerdict(from, a)
+	case Verdict:
+		return s.verdict(from, a)
+	case Accuse:
+		return s.accuse(from, a)
+	case Open:
+		return s.open(from, a)
+	case Vote:
+		return s.vote(from, a)
 	default:
 		return ErrInvalidAction
 	}

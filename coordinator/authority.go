@@ -1,6 +1,9 @@
 package coordinator
 
-import "slices"
+import (
+	"math"
+	"slices"
+)
 
 // MayJoin reports whether the run admits the key: everybody when it is permissionless,
 // else grantees of the join authority and their delegates.
@@ -170,7 +173,7 @@ func (s *State) eject(from ClientID, a Eject) error {
 	if from != s.Authority.Main {
 		return ErrNotAuthorised
 	}
-	return s.remove(a.Client)
+	return s.remove(a.Client, ByAuthority)
 }
 
 // equivocate ejects a member of a stored round that signed two results for a batch of it.
@@ -182,11 +185,11 @@ func (s *State) equivocate(from ClientID, a Equivocation) error {
 	if _, ok := round.MemberIndex(a.Client); !ok || !s.isHealthy(from) && !s.IsPending(from) {
 		return ErrNotMember
 	}
-	return s.remove(a.Client)
+	return s.remove(a.Client, TwoResults)
 }
 
-// remove ejects a client.
-func (s *State) remove(id ClientID) error {
+// remove ejects a member or a pending client.
+func (s *State) remove(id ClientID, reason EjectionReason) error {
 	member, isMember := s.Member(id)
 	i := indexOf(s.Pending, id)
 	switch {
@@ -200,12 +203,24 @@ func (s *State) remove(id ClientID) error {
 	default:
 		return ErrNotMember
 	}
+	s.keepOut(id, reason)
+	return nil
+}
+
+// keepOut remembers that a client was ejected. What the main authority orders lasts for the rest
+// of the epoch and the whole next one; for how long who cheated is kept out the run says.
+func (s *State) keepOut(id ClientID, reason EjectionReason) {
+	epochs := uint32(1)
+	if reason != ByAuthority {
+		epochs = uint32(s.Config.EjectionEpochs)
+	}
+	until := s.Progress.Epoch + 1
+	until += min(epochs, math.MaxUint32-until)
 	ejections := &s.Authority.Ejections
 	if len(*ejections) == MaxEjections {
 		*ejections = slices.Delete(*ejections, 0, 1)
 	}
-	*ejections = append(*ejections, Ejection{Client: id, Until: s.Progress.Epoch + 2})
-	return nil
+	*ejections = append(*ejections, Ejection{Client: id, Until: until, Reason: reason})
 }
 
 // isEjected reports whether the client was ejected and may not join again yet.

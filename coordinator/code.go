@@ -106,6 +106,21 @@ func (c ClientState) String() string {
 	return clientStateNames[c]
 }
 
+var ejectionReasonNames = [...]string{
+	ByAuthority:    "by the main authority",
+	TwoResults:     "it signed two results",
+	FoundGuilty:    "a jury found it guilty",
+	AccusedWrongly: "it accused somebody wrongly",
+}
+
+// String returns the reason in words.
+func (r EjectionReason) String() string {
+	if int(r) >= len(ejectionReasonNames) {
+		return "EjectionReason?"
+	}
+	return ejectionReasonNames[r]
+}
+
 var checkpointKindNames = [...]string{
 	CheckpointHub:    "Hub",
 	CheckpointP2P:    "P2P",
@@ -121,4 +136,18 @@ func (k CheckpointKind) String() string {
 		return "CheckpointKind?"
 	}
 	return checkpointKindNames[k]
+}
+
+var faultNames = [...]string{
+	FaultResult:   "wrong result",
+	FaultUnopened: "did not open",
+	FaultPrints:   "wrong prints",
+}
+
+// String returns the fault in words.
+func (f Fault) String() string {
+	if f == 0 || int(f) >= len(faultNames) {
+		return "Fault?"
+	}
+	return faultNames[f]
 }

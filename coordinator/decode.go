@@ -235,6 +235,7 @@ func (d *decoder) authority(a *Authority) {
 	for i := range a.Ejections {
 		d.bytes(a.Ejections[i].Client[:], "ejections")
 		a.Ejections[i].Until = d.uint32("ejections")
+		a.Ejections[i].Reason = EjectionReason(d.uint8("ejections"))
 	}
 }
 
@@ -255,6 +256,7 @@ func (d *decoder) config(c *Config) {
 	c.WitnessNodes = d.uint16("witness_nodes")
 	c.VerificationPercent = d.uint8("verification_percent")
 	c.ProbationSteps = d.uint32("probation_steps")
+	c.EjectionEpochs = d.uint16("ejection_epochs")
 }
 
 func (d *decoder) model(m *Model) {
@@ -297,6 +299,24 @@ func (d *decoder) epoch(e *Epoch) {
 		d.bytes(e.Reports[i].Client[:], "reports")
 		d.bytes(e.Reports[i].Digest[:], "reports")
 	}
+	if n = d.length("trials", MaxTrials, trialSize); n > 0 {
+		e.Trials = make([]Trial, n)
+	}
+	for i := range e.Trials {
+		d.trial(&e.Trials[i])
+	}
+}
+
+func (d *decoder) trial(t *Trial) {
+	d.bytes(t.Accused[:], "trials")
+	d.bytes(t.Accuser[:], "trials")
+	t.Step = d.uint32("trials")
+	t.Fault = Fault(d.uint8("trials"))
+	t.Since = d.uint32("trials")
+	d.bytes(t.Opening[:], "trials")
+	t.Jury = d.ids("jury", MaxJury)
+	t.Guilty = d.uint32("trials")
+	t.Innocent = d.uint32("trials")
 }
 
 func (d *decoder) round(r *Round) {
@@ -322,6 +342,8 @@ func (d *decoder) round(r *Round) {
 		d.bytes(w.CommitmentsRoot[:], "witness")
 		d.bytes(w.Replica[:], "witness")
 	}
+	d.bytes(r.Sealed[:], "sealed verdicts")
+	d.bytes(r.Judged[:], "verdicts")
 }
 
 func (d *decoder) filter(filter *bloom.Filter) {
@@ -379,8 +401,7 @@ func (d *decoder) clients(field string) []Client {
 		d.bytes(c.Commitment[:], field)
 		bits := d.uint8(field)
 		c.HoldsModel, c.Active, c.Lateness, c.Waited = bits&1 != 0, bits&2 != 0, Lateness(bits>>2&3), bits&16 != 0
-		c.Returns = bits >> 5
-		d.check(c.Returns <= MaxReturns, field)
+		c.Returns, c.Unopened = bits>>5&3, bits&128 != 0
 		c.ProbationUntil = d.uint32(field)
 	}
 	return clients

@@ -8,7 +8,7 @@ import (
 )
 
 // encodingVersion is the first byte of an encoded State.
-const encodingVersion = 6
+const encodingVersion = 7
 
 // Sizes of encoded parts.
 const (
@@ -16,11 +16,12 @@ const (
 	clientSize  = 32 + 1 + 8 + 4 + 4 + 32 + 1 + 4
 	reportSize  = 32 + 32
 	witnessSize = 2 + 2*filterSize + 32 + 32
-	roundSize   = 4 + 4 + 8 + 8 + 8 + 4 + 2 + MaxClients/8 + 2 + 2 + 2 // without its lists
-	configSize  = 8*6 + 8 + 4*4 + 2*3 + 1 + 4
+	roundSize   = 4 + 4 + 8 + 8 + 8 + 4 + 2 + MaxClients/8 + 2 + 2 + 2 + 2*MaxClients/8 // without its lists
+	configSize  = 8*6 + 8 + 4*4 + 2*3 + 1 + 4 + 2
+	trialSize   = 32 + 32 + 4 + 1 + 4 + 32 + 2 + 4 + 4 // without its jury
 
 	authorizationSize = 32 + 4 + 8 + 2 // without its delegates
-	ejectionSize      = 32 + 4
+	ejectionSize      = 32 + 4 + 1
 
 	recordedSize = 4 + 32
 	uploadSize   = 32 + 4 + 32 + 1 + 1 + 1 + 4 + 1 // without its texts
@@ -37,8 +38,9 @@ const MaxUpdateConfigSize = configSize + maxModelSize
 const MaxStateSize = 1 + 1 + MaxRunIDLength + 32 + 1 + 8 + configSize + maxModelSize +
 	32 + 32 + 8 + 8 + 1 + 4 + 2 + MaxAuthorizations*(authorizationSize+MaxDelegates*32) + 2 + MaxEjections*ejectionSize +
 	4 + 4 + 8 + // progress
-	4 + 4 + 8 + 1 + 6*2 + // epoch and lengths of all lists
+	4 + 4 + 8 + 1 + 7*2 + // epoch and lengths of all lists
 	4*MaxClients*clientSize + MaxClients*32 + MaxClients*reportSize +
+	MaxTrials*(trialSize+MaxJury*32) +
 	1 + StoredRounds*(roundSize+MaxClients*32+MaxWitnesses*witnessSize) +
 	8 + 3*32 + 8 + 4 +
 	4 + 3*2 + MaxEarlier*recordedSize + MaxUploads*(uploadSize+MaxRepoLength) + MaxLapses*lapseSize
@@ -127,6 +129,7 @@ func (a *Authority) appendTo(b []byte) []byte {
 	for _, e := range a.Ejections {
 		b = append(b, e.Client[:]...)
 		b = le.AppendUint32(b, e.Until)
+		b = append(b, byte(e.Reason))
 	}
 	return b
 }
@@ -147,7 +150,8 @@ func (c *Config) appendTo(b []byte) []byte {
 	b = le.AppendUint16(b, c.MinClients)
 	b = le.AppendUint16(b, c.WitnessNodes)
 	b = append(b, c.VerificationPercent)
-	return le.AppendUint32(b, c.ProbationSteps)
+	b = le.AppendUint32(b, c.ProbationSteps)
+	return le.AppendUint16(b, c.EjectionEpochs)
 }
 
 func (m *Model) appendTo(b []byte) []byte {
@@ -180,7 +184,23 @@ func (e *Epoch) appendTo(b []byte) []byte {
 		b = append(b, report.Client[:]...)
 		b = append(b, report.Digest[:]...)
 	}
+	b = appendLength(b, len(e.Trials))
+	for i := range e.Trials {
+		b = e.Trials[i].appendTo(b)
+	}
 	return b
+}
+
+func (t *Trial) appendTo(b []byte) []byte {
+	b = append(b, t.Accused[:]...)
+	b = append(b, t.Accuser[:]...)
+	b = le.AppendUint32(b, t.Step)
+	b = append(b, byte(t.Fault))
+	b = le.AppendUint32(b, t.Since)
+	b = append(b, t.Opening[:]...)
+	b = appendIDs(b, t.Jury)
+	b = le.AppendUint32(b, t.Guilty)
+	return le.AppendUint32(b, t.Innocent)
 }
 
 func (r *Round) appendTo(b []byte) []byte {
@@ -203,7 +223,8 @@ func (r *Round) appendTo(b []byte) []byte {
 		b = append(b, w.CommitmentsRoot[:]...)
 		b = append(b, w.Replica[:]...)
 	}
-	return b
+	b = append(b, r.Sealed[:]...)
+	return append(b, r.Judged[:]...)
 }
 
 func appendClients(b []byte, clients []Client) []byte {
@@ -216,7 +237,7 @@ func appendClients(b []byte, clients []Client) []byte {
 		b = le.AppendUint32(b, c.ExitedHeight)
 		b = le.AppendUint32(b, c.OptimizerSince)
 		b = append(b, c.Commitment[:]...)
-		b = append(b, flags(c.HoldsModel, c.Active)|byte(c.Lateness)<<2|flags(c.Waited, false)<<4|c.Returns<<5)
+		b = append(b, flags(c.HoldsModel, c.Active)|byte(c.Lateness)<<2|flags(c.Waited, false)<<4|c.Returns<<5|flags(c.Unopened, false)<<7)
 		b = le.AppendUint32(b, c.ProbationUntil)
 	}
 	return b

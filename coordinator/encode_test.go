@@ -44,14 +44,15 @@ func goldenState(t testing.TB) State {
 	s.DrawCommitment, s.Reveals = clientID("draw"), clientID("reveals")
 	s.Epoch.Clients[0].Lateness, s.Epoch.Clients[1].Lateness, s.Epoch.Clients[2].Lateness = Slow, FoundLate, Late // as if witnesses had said so
 	s.Config.ProbationSteps, s.Pending[0].Waited, s.Pending[0].ProbationUntil, s.Uploads[0].Since = 9, true, 12, 7
-	s.Epoch.Clients[0].Returns = 2
+	s.Epoch.Clients[0].Returns, s.Epoch.Clients[1].Unopened, s.Config.EjectionEpochs = 2, true, 3
+	s.Authority.Ejections[0].Reason = FoundGuilty
 	return s.State
 }
 
 func TestGoldenBytes(t *testing.T) {
 	state := goldenState(t)
 	raw := state.AppendTo(nil)
-	file := filepath.Join("testdata", "state-v6.golden")
+	file := filepath.Join("testdata", "state-v7.golden")
 	if *update {
 		if err := os.WriteFile(file, raw, 0o644); err != nil {
 			t.Fatal(err)
@@ -96,11 +97,11 @@ func TestDecodeRefusesEveryTruncation(t *testing.T) {
 func TestDecodeRefusesEarlierEncodings(t *testing.T) {
 	state := goldenState(t)
 	raw := state.AppendTo(nil)
-	raw[0] = 5
+	raw[0] = 6
 	_, err := Decode(raw)
 	var problem *DecodeError
-	if !errors.As(err, &problem) || !errors.Is(err, ErrMalformed) || problem.Version != 5 || !strings.Contains(err.Error(), "state of encoding 5, this program reads 6: go on with") {
-		t.Errorf("encoding 5: %v", err)
+	if !errors.As(err, &problem) || !errors.Is(err, ErrMalformed) || problem.Version != 6 || !strings.Contains(err.Error(), "state of encoding 6, this program reads 7: go on with") {
+		t.Errorf("encoding 6: %v", err)
 	}
 	for _, version := range []byte{0, encodingVersion + 1, 255} {
 		raw[0] = version
@@ -135,7 +136,11 @@ func TestDecodeRefusesBrokenInvariants(t *testing.T) {
 		{"delegates", func(s *State) { s.Authority.Authorizations[4].Delegates[0] = clientID("e") }},
 		{"delegates", func(s *State) { s.Authority.Authorizations[4].Delegates[0] = clientID("e2") }},
 		{"ejections", func(s *State) { s.Authority.Ejections[0].Until = s.Progress.Epoch }},
-		{"ejections", func(s *State) { s.Authority.Ejections[0].Until = s.Progress.Epoch + 3 }},
+		{"ejections", func(s *State) { s.Authority.Ejections[0].Until = s.Progress.Epoch + 65_537 }},
+		{"ejections", func(s *State) {
+			s.Authority.Ejections[0].Reason, s.Authority.Ejections[0].Until = ByAuthority, s.Progress.Epoch+3
+		}},
+		{"ejections", func(s *State) { s.Authority.Ejections[0].Reason = AccusedWrongly + 1 }},
 		{"ejections", func(s *State) {
 			s.Authority.Ejections = append(s.Authority.Ejections, s.Authority.Ejections[0])
 		}},
@@ -167,7 +172,6 @@ func TestDecodeRefusesBrokenInvariants(t *testing.T) {
 		{"clients", func(s *State) { s.Epoch.Clients[1].ID = s.Epoch.Clients[0].ID }},
 		{"clients", func(s *State) { s.Epoch.Clients[1].State = 4 }},
 		{"clients", func(s *State) { s.RunState = WaitingForMembers }},
-		{"clients", func(s *State) { s.Epoch.Clients[0].Returns = MaxReturns + 1 }},
 		{"exited", func(s *State) { s.Epoch.Exited = []Client{{ID: clientID("z")}} }},
 		{"exited", func(s *State) { s.Epoch.Exited = []Client{{ID: clientID("z"), State: Dropped}} }},
 		{"clients", func(s *State) { s.Epoch.Clients[0].ProbationUntil = 0 }},
@@ -175,6 +179,7 @@ func TestDecodeRefusesBrokenInvariants(t *testing.T) {
 		{"departed", func(s *State) { s.Departed[0].Waited = true }},
 		{"pending", func(s *State) { s.Pending[0].Lateness = Late }},
 		{"pending", func(s *State) { s.Pending[0].Returns = 1 }},
+		{"pending", func(s *State) { s.Pending[0].Unopened = true }},
 		{"pending", func(s *State) { s.Pending[0].State = Withdrawn }},
 		{"pending", func(s *State) { s.Pending[0].ID = s.Epoch.Clients[0].ID }},
 		{"ready", func(s *State) { s.Epoch.Ready[1] = s.Epoch.Ready[0] }},

@@ -1,6 +1,8 @@
 package coordinator
 
 import (
+	"math"
+	"math/bits"
 	"slices"
 
 	"github.com/psyche-go/psyche/assign"
@@ -29,6 +31,11 @@ import (
 //   - A round's quorum is ⌈2n/3⌉ of its elected witnesses; each witness is elected, a
 //     member, and there once, and its filters have no more bits than the round's
 //     items can set. Only members' results are skipped.
+//   - As many members of a round at most audit as do not train, in the first of an epoch nobody;
+//     who gave a verdict has sealed it.
+//   - Trials are of an epoch that runs, nobody is in two of them or accuses itself; a jury was
+//     drawn when the round after the accusation began, has neither accuser nor accused, and has
+//     not decided; nobody votes twice.
 //   - The checkpoint is not of a step that was not trained.
 //   - Uploads are of recorded checkpoints, one of each reporter, at places that can be;
 //     earlier checkpoints, and lapses, are in the order of their steps.
@@ -75,7 +82,10 @@ func (s *State) brokenInvariant(elected func(*Round, Config) MemberSet) string {
 	if broken := s.brokenMembership(); broken != "" {
 		return broken
 	}
-	return s.brokenRounds(elected)
+	if broken := s.brokenRounds(elected); broken != "" {
+		return broken
+	}
+	return s.brokenTrials()
 }
 
 // brokenProgress checks that the numbers of the run fit together and cannot overflow.
@@ -123,7 +133,7 @@ func (a *Authority) broken(epoch uint32) string {
 	ejected := make([]ClientID, len(a.Ejections))
 	for i, e := range a.Ejections {
 		ejected[i] = e.Client
-		if e.Until <= epoch || e.Until-epoch > 2 {
+		if e.Until <= epoch || e.Until-epoch > 1+math.MaxUint16 || e.Reason > AccusedWrongly || e.Reason == ByAuthority && e.Until-epoch > 2 {
 			return "ejections"
 		}
 	}
@@ -168,7 +178,7 @@ func (s *State) brokenMembership() string {
 			}
 		}
 	}
-	if slices.ContainsFunc(s.Pending, func(c Client) bool { return c.Lateness != OnTime || c.Returns > 0 }) {
+	if slices.ContainsFunc(s.Pending, func(c Client) bool { return c.Lateness != OnTime || c.Returns > 0 || c.Unopened }) {
 		return "pending"
 	}
 	if slices.ContainsFunc(e.Clients, Client.isNew) {
@@ -265,6 +275,9 @@ func (r *Round) broken(c Config, elected func(*Round, Config) MemberSet) string 
 			return "warming members"
 		}
 	}
+	if broken := r.brokenAudits(c); broken != "" {
+		return broken
+	}
 	if len(r.Witnesses) == 0 {
 		return ""
 	}
@@ -280,6 +293,70 @@ func (r *Round) broken(c Config, elected func(*Round, Config) MemberSet) string 
 		awaited.remove(member)
 	}
 	return ""
+}
+
+// brokenAudits names what is wrong with a round's seals and verdicts.
+func (r *Round) brokenAudits(c Config) string {
+	sealed := 0
+	for i := range r.Sealed {
+		sealed += bits.OnesCount8(r.Sealed[i])
+		if r.Judged[i]&^r.Sealed[i] != 0 {
+			return "verdicts"
+		}
+	}
+	if sealed == 0 {
+		return ""
+	}
+	if r.Height == 0 || sealed > assign.VerifierCount(len(r.Members), int(c.VerificationPercent)) {
+		return "sealed verdicts"
+	}
+	for member := len(r.Members); member < MaxClients; member++ {
+		if r.Sealed.Has(member) {
+			return "sealed verdicts"
+		}
+	}
+	return ""
+}
+
+func (s *State) brokenTrials() string {
+	trials := s.Epoch.Trials
+	if len(trials) > MaxTrials || len(trials) > 0 && !s.active() {
+		return "trials"
+	}
+	var parties []ClientID
+	for i := range trials {
+		t := &trials[i]
+		parties = append(parties, t.Accused, t.Accuser)
+		if t.Fault < FaultResult || t.Fault > FaultPrints || t.broken(s) {
+			return "trials"
+		}
+		if t.brokenJury(s.CurrentRound().Step) {
+			return "jury"
+		}
+	}
+	if repeats(parties) {
+		return "trials"
+	}
+	return ""
+}
+
+// broken reports whether steps of the trial do not fit the run's, or it was not opened when it could
+// have been.
+func (t *Trial) broken(s *State) bool {
+	newest := s.CurrentRound().Step
+	return t.Since > newest || newest-t.Since > OpenRounds+VoteRounds ||
+		t.Step > t.Since || t.Since-t.Step > AccuseRounds || t.Step <= s.Epoch.StartStep ||
+		t.Opening != [32]byte{} && len(t.Jury) == 0
+}
+
+// brokenJury reports whether the jury is not one, or its votes cannot be, in the newest round.
+func (t *Trial) brokenJury(newest uint32) bool {
+	size := len(t.Jury)
+	votes := t.Guilty | t.Innocent
+	return size > MaxJury || (size < minJury) != (newest == t.Since) || size > 0 && newest == t.Since ||
+		repeats(t.Jury) || t.IsJuror(t.Accused) || t.IsJuror(t.Accuser) ||
+		t.Guilty&t.Innocent != 0 || bits.Len32(votes) > size ||
+		size > 0 && (t.decides(t.Guilty) || t.decides(t.Innocent))
 }
 
 func clientIDs(clients []Client) []ClientID {

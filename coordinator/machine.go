@@ -95,6 +95,10 @@ func (s *State) Clone() State {
 	}
 	c.Epoch.Ready = slices.Clone(s.Epoch.Ready)
 	c.Epoch.Reports = slices.Clone(s.Epoch.Reports)
+	c.Epoch.Trials = slices.Clone(s.Epoch.Trials)
+	for i := range c.Epoch.Trials {
+		c.Epoch.Trials[i].Jury = slices.Clone(c.Epoch.Trials[i].Jury)
+	}
 	c.Pending = slices.Clone(s.Pending)
 	c.Departed = slices.Clone(s.Departed)
 	c.Earlier = slices.Clone(s.Earlier)

@@ -81,6 +81,7 @@ func (s *State) startRound(now uint64, draw [32]byte) {
 	for i := range s.Pending {
 		s.Pending[i].Waited = true
 	}
+	s.drawJuries()
 	s.enter(RoundTrain, now)
 }
 

@@ -30,7 +30,7 @@ func someCommitment(t *rapid.T) [32]byte {
 
 // someAction draws an action that is sometimes right and often hostile.
 func someAction(t *rapid.T, s *State) Action {
-	switch rapid.IntRange(0, 17).Draw(t, "action") {
+	switch rapid.IntRange(0, 23).Draw(t, "action") {
 	case 0, 1:
 		a := Join{Epoch: around(t, s.Progress.Epoch), Commitment: someCommitment(t)}
 		if rapid.IntRange(0, 4).Draw(t, "holds") == 0 {
@@ -67,6 +67,16 @@ func someAction(t *rapid.T, s *State) Action {
 		return someUpdate(t, s)
 	case 15, 16:
 		return someUpload(t, s)
+	case 17:
+		return SealVerdict{Step: around(t, s.Progress.Step)}
+	case 18:
+		return Verdict{Step: around(t, s.Progress.Step)}
+	case 19, 20:
+		return someAccusation(t, s)
+	case 21:
+		return Open{Step: aroundTrial(t, s), Blob: [32]byte{rapid.Byte().Draw(t, "blob") % 2}}
+	case 22:
+		return Vote{Step: aroundTrial(t, s), Client: someID(t), Guilty: rapid.Bool().Draw(t, "guilty")}
 	default:
 		if rapid.IntRange(0, 5).Draw(t, "close") == 0 {
 			return Close{}
@@ -325,6 +335,9 @@ func honestAction(s *State, id ClientID) Action {
 	case s.RunState != RoundTrain && s.RunState != RoundWitness:
 		return nil
 	}
+	if a := auditAction(s, id); a != nil {
+		return a
+	}
 	round := s.CurrentRound()
 	member, ok := round.MemberIndex(id)
 	if !ok || slices.ContainsFunc(round.Witnesses, func(w Witness) bool { return int(w.Member) == member }) {
@@ -341,4 +354,44 @@ func honestAction(s *State, id ClientID) Action {
 		w.Participants.Add(round.Seed, round.Members[assigned.Member][:])
 	}
 	return w
+}
+
+// auditAction is what a member owes to audits and trials, or nil. Every third accuses whom it audits.
+func auditAction(s *State, id ClientID) Action {
+	for _, audit := range s.Audits(id) {
+		switch accusation := (Accuse{Step: audit.Step, Client: audit.Trainer, Fault: FaultResult}); {
+		case !audit.Sealed:
+			return SealVerdict{Step: audit.Step, Seal: [32]byte{1}}
+		case !audit.Judged:
+			return Verdict{Step: audit.Step, Body: [32]byte{1}}
+		case id[0]%3 == 0 && s.MayAccuse(id, accusation) == nil:
+			return accusation
+		}
+	}
+	if trial := s.Trial(id); trial != nil && trial.Opening == ([32]byte{}) && len(trial.Jury) > 0 && s.Progress.Step <= trial.OpenUntil() {
+		return Open{Step: trial.Step, Blob: [32]byte{1}}
+	}
+	for _, trial := range s.Epoch.Trials {
+		if trial.IsJuror(id) && trial.MayVote(s.Progress.Step) && !trial.HasVoted(id) {
+			return Vote{Step: trial.Step, Client: trial.Accused, Guilty: id[0]%2 == 0}
+		}
+	}
+	return nil
+}
+
+// someAccusation draws an accusation that is often possible.
+func someAccusation(t *rapid.T, s *State) Accuse {
+	a := Accuse{Step: around(t, s.Progress.Step-1), Client: someID(t), Fault: Fault(rapid.IntRange(0, 4).Draw(t, "fault"))}
+	if audit, ok := s.AuditOf(a.Step, someID(t)); ok {
+		a.Client = audit.Trainer
+	}
+	return a
+}
+
+// aroundTrial draws a step that is often that of a trial.
+func aroundTrial(t *rapid.T, s *State) uint32 {
+	if len(s.Epoch.Trials) == 0 {
+		return s.Progress.Step
+	}
+	return around(t, rapid.SampledFrom(s.Epoch.Trials).Draw(t, "trial").Step)
 }

@@ -21,6 +21,8 @@ const (
 	MaxEarlier        = 8    // recorded checkpoints whose upload may still be reported
 	MaxLapses         = 8    // the oldest is forgotten
 	MaxReturns        = 3    // of a member into one epoch
+	MaxTrials         = 8    // at a time
+	MaxJury           = 32   // of a trial
 
 	// MaxTime bounds every time of Config, in milliseconds: 10⁹ seconds, or 31 years. Hosts
 	// may add up a few of them as nanoseconds of 64 bits.
@@ -74,6 +76,7 @@ type Config struct {
 	WitnessNodes                uint16 // 0: every client, at most MaxWitnesses
 	VerificationPercent         uint8
 	ProbationSteps              uint32 // of a new member of a permissionless run; 0: none, and as many new ones as there are seats
+	EjectionEpochs              uint16 // that who cheated sits out after the running one
 }
 
 // CheckpointKind says where a joining client gets the model from.
@@ -131,6 +134,7 @@ type Client struct {
 	ProbationUntil uint32 // first step whose result of it counts; 0 of who was never a member, as far as is known
 	Waited         bool   // it is pending since before the newest round began: nobody knew the draw when it joined
 	Returns        uint8  // how often it took its seat in this epoch back
+	Unopened       bool   // it accused somebody in this epoch of not opening
 }
 
 // Lateness says whether witnesses of the epoch have found a member without a result.
@@ -166,6 +170,8 @@ type Round struct {
 	WitnessesNeeded  uint16     // quorum, fixed at the start
 	WitnessesElected uint16
 	Witnesses        []Witness // accepted so far, in order of acceptance
+	Sealed           MemberSet // verifiers that committed to what they computed for their audit
+	Judged           MemberSet // of these, who gave a verdict
 }
 
 // MemberSet is a set of indices in Round.Members.
@@ -191,6 +197,7 @@ type Epoch struct {
 	Rounds    []Round            // newest last, at most StoredRounds
 	Ready     []ClientID         // members that hold the model, in Warmup
 	Reports   []CheckpointReport // of Cooldown
+	Trials    []Trial            // in order of accusation, at most MaxTrials
 }
 
 // CheckpointReport is one member's statement of the model it holds at an epoch's end.
@@ -250,10 +257,22 @@ type Authorization struct {
 	Delegates []ClientID // may join as well, each with a place of its own
 }
 
+// EjectionReason says why a client was ejected.
+type EjectionReason uint8
+
+// The reasons of an ejection.
+const (
+	ByAuthority    EjectionReason = iota // the main authority said so
+	TwoResults                           // it signed two results for one batch
+	FoundGuilty                          // a jury found that what it was accused of is true
+	AccusedWrongly                       // a jury found that what it accused another one of is not
+)
+
 // Ejection keeps an ejected client out.
 type Ejection struct {
 	Client ClientID
 	Until  uint32 // epoch number from which on it may join again
+	Reason EjectionReason
 }
 
 // State is the whole shared truth of a run.

@@ -226,6 +226,11 @@ func (s *State) tickRoundWitness(now uint64, draw [32]byte) bool {
 	if !s.phase().isOver(now) || !ends && !s.opens(draw) {
 		return false
 	}
+	if round.HasQuorum() { // a bad round is evidence against nobody
+		s.endTrials()
+		s.findIdleVerifiers()
+		ends = ends || s.endsBefore(s.Progress.Step+1)
+	}
 	s.removeLeavers(round.Height)
 	s.keepFindings()
 	s.Progress.Step++
@@ -248,7 +253,7 @@ func (s *State) tickCooldown(now uint64) bool {
 	s.settleCheckpoint()
 	s.removeLeavers(s.CurrentRound().Height)
 	s.Progress.Epoch++
-	s.Departed = nil
+	s.Departed, s.Epoch.Trials = nil, nil
 	s.forgetEjections()
 	if s.Progress.Step > s.Config.TotalSteps {
 		s.PendingPause = false

@@ -27,6 +27,11 @@ const (
 	kindReportUpload     = 13
 	kindEquivocation     = 14
 	kindReturn           = 15
+	kindSealVerdict      = 16
+	kindVerdict          = 17
+	kindAccuse           = 18
+	kindOpen             = 19
+	kindVote             = 20
 )
 
 // SignedAction is an action whose signature has been verified.
@@ -149,6 +154,29 @@ func appendAction(b []byte, a coordinator.Action) []byte {
 	case coordinator.Close:
 		return append(b, kindClose)
 	default:
+		return appendOfAudit(b, a)
+	}
+}
+
+// appendOfAudit is appendAction for audits and trials.
+func appendOfAudit(b []byte, a coordinator.Action) []byte {
+	switch a := a.(type) {
+	case coordinator.SealVerdict:
+		b = le.AppendUint32(append(b, kindSealVerdict), a.Step)
+		return append(b, a.Seal[:]...)
+	case coordinator.Verdict:
+		b = appendBool(le.AppendUint32(append(b, kindVerdict), a.Step), a.Passed)
+		return append(b, a.Body[:]...)
+	case coordinator.Accuse:
+		b = append(le.AppendUint32(append(b, kindAccuse), a.Step), a.Client[:]...)
+		return append(b, byte(a.Fault))
+	case coordinator.Open:
+		b = le.AppendUint32(append(b, kindOpen), a.Step)
+		return append(b, a.Blob[:]...)
+	case coordinator.Vote:
+		b = append(le.AppendUint32(append(b, kindVote), a.Step), a.Client[:]...)
+		return append(appendBool(b, a.Guilty), a.Body[:]...)
+	default:
 		panic(fmt.Sprintf("wire: %T is no action of the coordinator", a))
 	}
 }
@@ -211,6 +239,25 @@ func (r *reader) action() coordinator.Action {
 		return r.equivocation()
 	case kindClose:
 		return coordinator.Close{}
+	case kindSealVerdict:
+		return coordinator.SealVerdict{Step: r.uint32("seal's step"), Seal: r.hash("seal")}
+	case kindVerdict:
+		return coordinator.Verdict{Step: r.uint32("verdict's step"), Passed: r.bool("passed"), Body: r.hash("verdict")}
+	case kindAccuse:
+		return coordinator.Accuse{
+			Step:   r.uint32("accusation's step"),
+			Client: coordinator.ClientID(r.hash("accused client")),
+			Fault:  coordinator.Fault(r.uint8("fault")),
+		}
+	case kindOpen:
+		return coordinator.Open{Step: r.uint32("accusation's step"), Blob: r.hash("opening")}
+	case kindVote:
+		return coordinator.Vote{
+			Step:   r.uint32("accusation's step"),
+			Client: coordinator.ClientID(r.hash("accused client")),
+			Guilty: r.bool("guilty"),
+			Body:   r.hash("verdict"),
+		}
 	default:
 		r.fail("kind of action")
 		return nil

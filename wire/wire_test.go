@@ -53,6 +53,11 @@ func allActions() map[string]coordinator.Action {
 		"eject":        coordinator.Eject{Client: coordinator.ClientID{6}},
 		"equivocation": testEquivocation(),
 		"close":        coordinator.Close{},
+		"seal":         coordinator.SealVerdict{Step: 5, Seal: [32]byte{1}},
+		"verdict":      coordinator.Verdict{Step: 5, Passed: true, Body: [32]byte{2}},
+		"accuse":       coordinator.Accuse{Step: 5, Client: coordinator.ClientID{6}, Fault: coordinator.FaultPrints},
+		"open":         coordinator.Open{Step: 5, Blob: [32]byte{3}},
+		"vote":         coordinator.Vote{Step: 5, Client: coordinator.ClientID{6}, Guilty: true, Body: [32]byte{4}},
 	}
 }
 
@@ -62,7 +67,7 @@ func testUpdate() coordinator.UpdateConfig {
 			WarmupTime: 1, CooldownTime: 2, EpochTime: 300, MaxRoundTrainTime: 4, RoundWitnessTime: 5,
 			WaitingForMembersExtraTime: 6, GlobalBatchSizeWarmupTokens: 7, GlobalBatchSizeStart: 8,
 			GlobalBatchSizeEnd: 9, TotalSteps: 10, InitMinClients: 11, MinClients: 10, WitnessNodes: 9,
-			VerificationPercent: 8, ProbationSteps: 13,
+			VerificationPercent: 8, ProbationSteps: 13, EjectionEpochs: 14,
 		},
 		Model: coordinator.Model{
 			MaxSeqLen: 16, ColdStartWarmupSteps: 5,
