@@ -22,6 +22,7 @@ const (
 	opSnapshot = "snapshot"
 	opKeep     = "keep optimizer"
 	opReplay   = "replay"
+	opExamine  = "examine"
 )
 
 // engine is the trainer, which does one thing at a time.
@@ -45,6 +46,7 @@ type operation struct {
 	batch  assign.BatchID         // of a training ahead of its round
 	tell   func()                 // tells it that its round has begun; nil: it has
 	from   coordinator.Checkpoint // of a load, or a replay
+	urgent bool                   // an examination that other things wait for
 	cancel context.CancelFunc
 }
 
@@ -85,6 +87,13 @@ func (e *engine) cancel() {
 func (e *engine) cancelTraining(keep func(step uint32) bool) {
 	if e.op != nil && e.op.name == opTrain && !keep(e.op.step) {
 		e.cancel()
+	}
+}
+
+// cancelExamination stops an examination, unless it is urgent: it gives way to all else.
+func (e *engine) cancelExamination() {
+	if e.op != nil && e.op.name == opExamine && !e.op.urgent {
+		e.op.cancel()
 	}
 }
 

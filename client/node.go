@@ -89,7 +89,9 @@ func New(o Options) (*Node, error) {
 		tasks: tasks, network: o.Network, announcements: o.Announcements, shelf: n.store.Shelf,
 		heard: make(chan utterance, heardRoom), misbehaved: o.Misbehaved, log: log,
 	}
+	n.seat.duties = newDuties()
 	n.store.NeededBy(n.rounds.eachBlob)
+	n.store.NeededBy(n.seat.duties.eachBlob)
 	n.models = handover.NewModels(n.store, &handover.Options{
 		Network: o.Network, Tasks: tasks, Folder: o.folder(), Log: log,
 		ParameterRequests: o.ParameterRequests, Downloads: o.Downloads,
@@ -157,6 +159,7 @@ func (n *Node) Run(ctx context.Context) error {
 func (n *Node) Open(work context.Context) error {
 	n.tasks.Work = work
 	n.store.Serve(n.Network)
+	n.seat.duties.shown.Serve(n.Network)
 	if err := n.Network.Subscribe(work, n.ears.listen); err != nil {
 		return err
 	}
@@ -255,6 +258,7 @@ func (n *Node) reconcile() {
 	default: // WaitingForMembers, Paused, Uninitialized
 		n.closeEpoch()
 	}
+	duty{n}.attend()
 	n.heal()
 }
 
@@ -271,6 +275,7 @@ func (n *Node) desynchronise(reason string) {
 	}
 	n.replica, n.models.Held = nil, nil
 	n.store.Forget(0) // they may not be the run's
+	n.store.Drop(n.seat.duties.past.Forget()...)
 	n.seat.again = true
 	n.seat.back = comeback{epoch: n.run.epoch(), given: true}
 }

@@ -23,6 +23,7 @@ type seat struct {
 	parting parting   // when the run is finished
 	back    comeback  // into a running epoch
 	reveals reveals   // for the draws of the run
+	duties  *duties   // in a run whose members audit each other
 }
 
 // runCheck is what CheckRun says of a definition of the run.

@@ -63,6 +63,7 @@ type member struct {
 // options are what a test may change before a client begins.
 type options struct {
 	trainer *clienttest.Trainer
+	audited *clienttest.Audited // in its place; nil: it is not audited
 	Options
 }
 
@@ -96,6 +97,9 @@ func (w *world) launch(n int, change func(o *options)) *member {
 	}
 	m.trainer = o.trainer
 	o.NewTrainer = func(ctx context.Context, s checkpoint.Snapshot, _ env.Definition) (env.Trainer, error) {
+		if o.audited != nil {
+			return o.audited, o.audited.Load(ctx, s)
+		}
 		return o.trainer, o.trainer.Load(ctx, s)
 	}
 	if m.node, err = New(o.Options); err != nil {
