@@ -36,7 +36,9 @@ func Chunks(seed uint64, step uint32, trainer [32]byte, shapes Shapes, count int
 
 // PrintSeed returns the seed of a verifier's prints. Others have other directions, so nobody can
 // seal what it read in another one's verdict.
-func PrintSeed(seed uint64, verifier [32]byte) uint64 { return newStream("prints", seed, 0, verifier).next() }
+func PrintSeed(seed uint64, verifier [32]byte) uint64 {
+	return newStream("prints", seed, 0, verifier).next()
+}
 
 // at returns the chunk of the element with that number.
 func (s Shapes) at(element uint64) uint32 {

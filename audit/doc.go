@@ -15,7 +15,7 @@
 //
 //	chunks := Chunks(seed, step, trainer, shapes, DefaultChunks) // when the next round's seed is known
 //	exam := …                                                // the verifier's gradient of these chunks
-//	prints := exam.Prints(seed)                              // committed to before anything is opened
+//	prints := exam.Prints(PrintSeed(seed, verifier))         // committed to before anything is opened
 //	opening, err := DecodeOpening(bytes, shapes)             // what the trainer opens
 //	report := exam.Check(claim)                              // numbers for each chunk
 //	outcome := report.Judge(limits)

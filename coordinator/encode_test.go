@@ -6,6 +6,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -50,9 +51,15 @@ func goldenState(t testing.TB) State {
 }
 
 func TestGoldenBytes(t *testing.T) {
-	state := goldenState(t)
+	for name, state := range map[string]State{"state-v7.golden": goldenState(t), "tried-v7.golden": triedState(t)} {
+		t.Run(name, func(t *testing.T) { keepsItsBytes(t, name, state) })
+	}
+}
+
+func keepsItsBytes(t *testing.T, name string, state State) {
+	t.Helper()
 	raw := state.AppendTo(nil)
-	file := filepath.Join("testdata", "state-v7.golden")
+	file := filepath.Join("testdata", name)
 	if *update {
 		if err := os.WriteFile(file, raw, 0o644); err != nil {
 			t.Fatal(err)
@@ -75,6 +82,93 @@ func TestGoldenBytes(t *testing.T) {
 	if state.Hash() != decoded.Hash() {
 		t.Error("hashes differ")
 	}
+}
+
+// triedState has a trial on which jurors vote, and one without a jury yet.
+func triedState(t testing.TB) State {
+	t.Helper()
+	c := newCourt(t, 14)
+	c.tried(FaultResult)
+	c.auditAll()
+	for _, client := range c.Epoch.Clients {
+		audit, ok := c.AuditOf(c.Progress.Step, client.ID)
+		a := Accuse{Step: c.Progress.Step, Client: audit.Trainer, Fault: FaultUnopened}
+		if ok && c.MayAccuse(client.ID, a) == nil {
+			c.mustID(client.ID, a)
+			break
+		}
+	}
+	c.open()
+	c.vote(true, 3)
+	c.vote(false, 2)
+	if len(c.Epoch.Trials) != 2 {
+		t.Fatalf("%d trials, want 2", len(c.Epoch.Trials))
+	}
+	return c.State
+}
+
+func TestDecodeRefusesBrokenTrials(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		alter func(*State, *Trial)
+	}{
+		{"trials", func(_ *State, a *Trial) { a.Fault = 0 }},
+		{"trials", func(_ *State, a *Trial) { a.Fault = FaultPrints + 1 }},
+		{"trials", func(_ *State, a *Trial) { a.Accused = a.Accuser }},
+		{"trials", func(s *State, a *Trial) { s.Epoch.Trials[1].Accused = a.Accused }},
+		{"trials", func(s *State, a *Trial) { a.Since = s.Progress.Step + 1 }},
+		{"trials", func(_ *State, a *Trial) { a.Step = a.Since + 1 }},
+		{"trials", func(s *State, a *Trial) { a.Step = s.Epoch.StartStep }},
+		{"trials", func(_ *State, a *Trial) { a.Step = a.Since - AccuseRounds - 1 }},
+		{"trials", func(_ *State, a *Trial) { a.Jury, a.Guilty, a.Innocent = nil, 0, 0 }},
+		{"trials", func(s *State, _ *Trial) { s.Epoch.Trials[1].Opening[0] = 1 }},
+		{"trials", func(s *State, a *Trial) { s.Epoch.Trials = slices.Repeat([]Trial{*a}, MaxTrials+1) }},
+		{"trials", func(s *State, _ *Trial) { s.toWaiting() }},
+		{"jury", func(s *State, a *Trial) { a.Since = s.Progress.Step }},
+		{"jury", func(s *State, a *Trial) { s.Epoch.Trials[1].Jury = a.Jury[:3] }},
+		{"jury", func(_ *State, a *Trial) { a.Jury, a.Guilty, a.Innocent = a.Jury[:1], 0, 0 }},
+		{"jury", func(_ *State, a *Trial) { a.Jury[1] = a.Jury[0] }},
+		{"jury", func(_ *State, a *Trial) { a.Jury[1] = a.Accused }},
+		{"jury", func(_ *State, a *Trial) { a.Jury[1] = a.Accuser }},
+		{"jury", func(_ *State, a *Trial) { a.Guilty |= a.Innocent }},
+		{"jury", func(_ *State, a *Trial) { a.Guilty |= 1 << len(a.Jury) }},
+		{"jury", func(_ *State, a *Trial) { a.Guilty, a.Innocent = 1<<len(a.Jury)-1, 0 }},
+		{"jury", func(_ *State, a *Trial) { a.Guilty, a.Innocent = 0, 1<<len(a.Jury)-1 }},
+		{"verdicts", func(s *State, _ *Trial) { s.CurrentRound().Sealed = MemberSet{} }},
+		{"sealed verdicts", func(s *State, _ *Trial) { s.CurrentRound().Sealed.add(14); s.CurrentRound().remove(1) }},
+		{"sealed verdicts", func(s *State, _ *Trial) { s.CurrentRound().Sealed[0] = 255 }},
+		{"sealed verdicts", func(s *State, _ *Trial) { s.Epoch.Rounds[0].Sealed[0] = 1 }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			state := triedState(t)
+			if err := state.Check(); err != nil {
+				t.Fatal(err)
+			}
+			test.alter(&state, &state.Epoch.Trials[0])
+			var problem *DecodeError
+			if err := state.Check(); !errors.As(err, &problem) || problem.Field != test.name {
+				t.Fatalf("got %v, want %s refused", err, test.name)
+			}
+		})
+	}
+}
+
+// remove takes so many of those that sealed a verdict out.
+func (r *Round) remove(count int) {
+	for member := range r.Members {
+		if count > 0 && r.Sealed.Has(member) {
+			r.Sealed.remove(member)
+			r.Judged.remove(member)
+			count--
+		}
+	}
+}
+
+// toWaiting is the state between epochs, as if the trials went on.
+func (s *State) toWaiting() {
+	trials := s.Epoch.Trials
+	s.membersToPending()
+	s.RunState, s.Progress.Step, s.Epoch.Trials = WaitingForMembers, s.Progress.Step+1, trials
 }
 
 func TestDecodeRefusesEveryTruncation(t *testing.T) {
@@ -268,6 +362,13 @@ func TestCloneSharesNothing(t *testing.T) {
 	c.Epoch.Rounds[0].Members[0][0]++
 	c.Epoch.Rounds[0].Witnesses[0].Member++
 	c.Epoch.Ready[0][0]++
+	tried := triedState(t)
+	hash, other := tried.Hash(), tried.Clone()
+	other.Epoch.Trials[0].Jury[0][0]++
+	other.Epoch.Trials[1].Step++
+	if tried.Hash() != hash {
+		t.Error("a change of the copy's trials changed the original")
+	}
 	c.Pending[0].Nonce++
 	c.Departed[0].Nonce++
 	c.Authority.Authorizations[0].Number++
@@ -300,6 +401,13 @@ func TestLargestStateFits(t *testing.T) {
 	state.Progress.Step = max(state.Progress.Step, 4)
 	for i := range MaxUploads {
 		state.Uploads = append(state.Uploads, Upload{Reporter: clientID("u" + strconv.Itoa(i)), Place: Place{Kind: CheckpointGcs, Repo: strings.Repeat("r", MaxRepoLength)}})
+	}
+	newest := state.CurrentRound()
+	for i := range MaxTrials {
+		members := newest.Members[34*i%200:]
+		state.Epoch.Trials = append(state.Epoch.Trials, Trial{
+			Accused: members[0], Accuser: members[1], Step: newest.Step - 1, Fault: FaultPrints, Since: newest.Step - 1, Jury: members[2:34],
+		})
 	}
 	for i := range uint32(3) {
 		state.Earlier = append(state.Earlier, Recorded{Step: i})
@@ -356,6 +464,8 @@ func FuzzDecodeUpdateConfig(f *testing.F) {
 func FuzzDecode(f *testing.F) {
 	golden := goldenState(f)
 	f.Add(golden.AppendTo(nil))
+	tried := triedState(f)
+	f.Add(tried.AppendTo(nil))
 	fresh, err := New("walk", host, testConfig(), testModel())
 	if err != nil {
 		f.Fatal(err)
@@ -373,6 +483,9 @@ func FuzzDecode(f *testing.F) {
 		_ = state.String()
 		_ = state.Accusable()
 		_ = state.Awaited()
+		for _, client := range state.Epoch.Clients {
+			_ = state.Audits(client.ID)
+		}
 		for i := range uint64(4) {
 			state.Tick(state.StateStart+i<<50, testDraw(i))
 		}

@@ -17,6 +17,8 @@ type run struct {
 	t     testing.TB
 	now   uint64
 	nonce uint64
+
+	silent ClientID // does nothing in rounds
 }
 
 // testDraw is a draw that a number stands for.
@@ -125,6 +127,9 @@ func (r *run) finishEpoch(digest string) {
 		}
 	}
 	for _, client := range r.Epoch.Clients {
+		if client.State != Healthy {
+			continue
+		}
 		r.mustID(client.ID, ReportCheckpoint{Step: r.Progress.Step, Digest: clientID(digest)})
 	}
 	r.now += second

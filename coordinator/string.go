@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"encoding/binary"
+	"math/bits"
 	"strconv"
 	"strings"
 )
@@ -43,6 +44,9 @@ func (s *State) String() string {
 	}
 	for i := range s.Epoch.Rounds {
 		p.round(&s.Epoch.Rounds[i])
+	}
+	for i := range s.Epoch.Trials {
+		p.trial(&s.Epoch.Trials[i])
 	}
 	for _, report := range s.Epoch.Reports {
 		p.line("report of ", report.Client.String(), ": ", ClientID(report.Digest).String())
@@ -86,7 +90,7 @@ func (p *page) authority(s *State) {
 		p.line("main authority ", a.Main.String(), ", join authority ", a.Join.String(), p.flag(a.Permissioned, ", permissioned"))
 	}
 	for _, e := range a.Ejections {
-		p.line("ejected ", e.Client.String(), " until epoch ", num(e.Until))
+		p.line("ejected ", e.Client.String(), " until epoch ", num(e.Until), p.flag(e.Reason != ByAuthority, ": "+e.Reason.String()))
 	}
 	for i := range a.Authorizations {
 		x := &a.Authorizations[i]
@@ -118,24 +122,38 @@ func (p *page) clients(what string, clients []Client) {
 			p.flag(c.Lateness == Slow, ", slow"),
 			p.flag(c.ProbationUntil > p.step, ", on probation until step "+num(c.ProbationUntil)),
 			p.flag(c.HoldsModel, ", holds model"),
-			p.flag(c.Returns > 0, ", returned"))
+			p.flag(c.Returns > 0, ", returned"),
+			p.flag(c.Unopened, ", said that somebody did not open"))
 	}
 }
 
 func (p *page) round(r *Round) {
 	end := r.DataIndex + uint64(r.BatchSize)
-	var witnesses, warming []ClientID
-	for i, id := range r.Members {
-		if r.Warming.Has(i) {
-			warming = append(warming, id)
-		}
-	}
+	var witnesses []ClientID
+	warming, sealed, judged := r.those(&r.Warming), r.those(&r.Sealed), r.those(&r.Judged)
 	for i := range r.Witnesses {
 		witnesses = append(witnesses, r.Members[r.Witnesses[i].Member])
 	}
 	p.line("round ", num(r.Height), ": step ", num(r.Step), ", data [", num(r.DataIndex), ",", num(end), "), members",
 		ids(r.Members), ", quorum ", num(r.WitnessesNeeded), " of ", num(r.WitnessesElected), ", witnesses", ids(witnesses),
-		p.flag(len(warming) > 0, ", warming"+ids(warming)))
+		p.flag(len(warming) > 0, ", warming"+ids(warming)),
+		p.flag(len(sealed) > 0, ", sealed"+ids(sealed)), p.flag(len(judged) > 0, ", judged"+ids(judged)))
+}
+
+// those returns the members of the round that are in a set.
+func (r *Round) those(set *MemberSet) (in []ClientID) {
+	for i, id := range r.Members {
+		if set.Has(i) {
+			in = append(in, id)
+		}
+	}
+	return in
+}
+
+func (p *page) trial(t *Trial) {
+	p.line("trial of ", t.Accused.String(), ", accused by ", t.Accuser.String(), " in step ", num(t.Since), ": ", t.Fault.String(),
+		", verified in step ", num(t.Step), p.flag(t.Opening != [32]byte{}, ", opened"), p.flag(len(t.Jury) > 0, ", jury"+ids(t.Jury)),
+		", ", num(uint32(bits.OnesCount32(t.Guilty))), " guilty, ", num(uint32(bits.OnesCount32(t.Innocent))), " innocent")
 }
 
 func ids(ids []ClientID) string {

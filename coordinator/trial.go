@@ -193,14 +193,14 @@ func (s *State) vote(from ClientID, a Vote) error {
 }
 
 // decide ends a trial on which enough jurors agree. Nobody is punished for saying that another one
-// did not open: that may have been the network.
+// did not open, which may have been the network, nor for accusing one that shows nothing.
 func (s *State) decide(t Trial) {
 	switch {
 	case t.decides(t.Guilty):
 		s.expel(t.Accused, FoundGuilty)
 	case !t.decides(t.Innocent):
 		return
-	case t.Fault != FaultUnopened:
+	case t.Fault != FaultUnopened && t.Opening != [32]byte{}:
 		s.expel(t.Accuser, AccusedWrongly)
 	}
 	s.endTrial(t.Accused)
@@ -252,8 +252,8 @@ func (s *State) drawJuries() {
 }
 
 // endTrials ends those whose time is over with the running round. An accused that is gone when it
-// should have opened is no cheat, but it does not come back into the epoch. Where a jury does not
-// agree nobody loses, but who of it was there and did not vote is found late.
+// should have opened at last is not ejected, but it does not come back into the epoch. Where a jury
+// does not agree nobody loses, but who of it was there and did not vote is found late.
 func (s *State) endTrials() {
 	left := s.room()
 	s.Epoch.Trials = slices.DeleteFunc(s.Epoch.Trials, func(t Trial) bool {
@@ -273,11 +273,16 @@ func (s *State) endTrials() {
 	})
 }
 
-// isGone reports whether a client left the epoch, or was found late in it: it has crashed, as far as
-// is known.
+// isGone reports whether a client left the epoch, or showed no sign of life in the running round:
+// neither a proof, nor a seal, nor a result that a quorum holds. It may have crashed.
 func (s *State) isGone(id ClientID) bool {
-	client, ok := s.Member(id)
-	return !ok || client.State != Healthy || client.Lateness != OnTime
+	round := s.CurrentRound()
+	member, ok := round.MemberIndex(id)
+	if !ok || !s.isHealthy(id) {
+		return true
+	}
+	return !slices.ContainsFunc(round.Witnesses, func(w Witness) bool { return int(w.Member) == member }) &&
+		!round.Sealed.Has(member) && round.Score(id) < int(round.WitnessesNeeded)
 }
 
 // shutOut drops a client that is gone and keeps it from coming back into the running epoch.

@@ -464,6 +464,16 @@ func describe(a coordinator.Action) string {
 		return fmt.Sprintf("upload of step %d, digest %x", a.Step, a.Digest[:4])
 	case coordinator.Withdraw:
 		return "withdrawal"
+	case coordinator.SealVerdict:
+		return fmt.Sprintf("seal of a verdict for step %d", a.Step)
+	case coordinator.Verdict:
+		return fmt.Sprintf("verdict for step %d, passed %t", a.Step, a.Passed)
+	case coordinator.Accuse:
+		return fmt.Sprintf("accusation of %s for step %d: %s", a.Client, a.Step, a.Fault)
+	case coordinator.Open:
+		return fmt.Sprintf("opening for step %d", a.Step)
+	case coordinator.Vote:
+		return fmt.Sprintf("vote on %s for step %d, guilty %t", a.Client, a.Step, a.Guilty)
 	default:
 		return fmt.Sprintf("%T", a)
 	}

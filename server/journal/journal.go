@@ -18,8 +18,8 @@ import (
 const MaxPayload = 1 << 20
 
 const (
-	magic      = "psychelog/4\n"
-	oldMagic   = "psychelog/" // formats 1 to 3: other rules of the coordinator, which would replay to another state
+	magic      = "psychelog/5\n"
+	oldMagic   = "psychelog/" // formats 1 to 4: other rules of the coordinator, which would replay to another state
 	headerSize = 4 + sha256.Size + 4
 )
 
@@ -292,7 +292,7 @@ func read(source io.Reader, replay func([]byte) error) (Summary, error) {
 	if err != nil {
 		return summary, err
 	}
-	if text := string(start[:]); text == oldMagic+"1\n" || text == oldMagic+"2\n" || text == oldMagic+"3\n" {
+	if text := string(start[:]); text == oldMagic+"1\n" || text == oldMagic+"2\n" || text == oldMagic+"3\n" || text == oldMagic+"4\n" {
 		return summary, fmt.Errorf("%w: go on with the program that wrote it, or move it away and begin a new run from the checkpoint of the old one", ErrVersion)
 	}
 	if string(start[:]) != magic {

@@ -13,10 +13,10 @@ import (
 )
 
 // Version of the protocol. Both sides must have the same one.
-const Version = 6
+const Version = 7
 
 // helloDomain separates signatures of a Hello from all others of the same key.
-const helloDomain = "psyche/tcp/hello/v6"
+const helloDomain = "psyche/tcp/hello/v7"
 
 // MaxReason bounds the text of a Refusal in bytes.
 const MaxReason = 512
