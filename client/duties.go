@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/psyche-go/psyche/audit"
 	"github.com/psyche-go/psyche/client/audits"
 	"github.com/psyche-go/psyche/client/env"
 	"github.com/psyche-go/psyche/coordinator"
@@ -21,6 +22,8 @@ type duties struct {
 	// auditors are who audits, in a round, the own result of the round before, by its step.
 	auditors map[uint32][]coordinator.ClientID
 
+	types map[coordinator.ClientID]audit.Precision // that trainers were found to compute in
+
 	verifying map[uint32]*verification // by the step of the round in which this client verifies
 	juries    map[juryKey]*juryDuty
 	answer    *answer            // to what this client is accused of
@@ -33,6 +36,7 @@ const keptSeeds = 12
 func newDuties() *duties {
 	return &duties{
 		shown: audits.NewShown(), seeds: make(map[uint32]uint64), auditors: make(map[uint32][]coordinator.ClientID),
+		types:     make(map[coordinator.ClientID]audit.Precision),
 		verifying: make(map[uint32]*verification), juries: make(map[juryKey]*juryDuty),
 	}
 }

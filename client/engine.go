@@ -97,6 +97,13 @@ func (e *engine) cancelExamination() {
 	}
 }
 
+// abandonExamination stops an examination, urgent or not.
+func (e *engine) abandonExamination() {
+	if e.op != nil && e.op.name == opExamine {
+		e.op.cancel()
+	}
+}
+
 // none keeps no training.
 func none(uint32) bool { return false }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/psyche-go/psyche/audit"
@@ -38,8 +39,9 @@ type inquiry struct {
 	tries   int
 	again   time.Time // not before
 
-	exams []*audit.Exam // in the types of the trainer, in their order
-	err   error         // why it cannot be found out
+	types []audit.Precision // to compute in, in that order
+	exams []*audit.Exam     // in these types
+	err   error             // why it cannot be found out
 }
 
 // ready reports whether so many exams are there, and does what is missing, unless that failed.
@@ -62,7 +64,7 @@ func (n duty) ready(q *inquiry, exams int, urgent bool) bool {
 			q.err = fmt.Errorf("%w: %w", errNoResult, err)
 			return false
 		}
-		q.found = &c
+		q.found, q.types = &c, n.seat.duties.typesFor(q.trainer, n.opensTo().trainer.Precisions())
 	}
 	if !q.read {
 		n.readInquiry(q)
@@ -99,6 +101,18 @@ func (n duty) readInquiry(q *inquiry) {
 	})
 }
 
+// typesFor returns the types that a gradient can be computed in, first the one that a trainer's was
+// found to be computed in before, else the own one.
+func (d *duties) typesFor(trainer coordinator.ClientID, types []audit.Precision) []audit.Precision {
+	types = slices.Clone(types)
+	if last, known := d.types[trainer]; known {
+		if i := slices.Index(types, last); i > 0 {
+			types = slices.Insert(slices.Delete(types, i, i+1), 0, last)
+		}
+	}
+	return types
+}
+
 // retry notes that something failed, and when it is tried again.
 func (n duty) retry(q *inquiry, err error) {
 	if err == nil {
@@ -115,9 +129,8 @@ func (n duty) retry(q *inquiry, err error) {
 // examine computes the gradient in the next type.
 func (n duty) examine(q *inquiry, urgent bool) {
 	auditor := n.opensTo().trainer
-	precisions := auditor.Precisions()
-	if len(q.exams) >= len(precisions) {
-		q.err = fmt.Errorf("there is no other type to compute in than %v", precisions)
+	if len(q.exams) >= len(q.types) {
+		q.err = fmt.Errorf("there is no other type to compute in than %v", q.types)
 		return
 	}
 	rounds, kept := n.seat.duties.past.Since(q.found.Weights, n.replica.step)
@@ -126,7 +139,7 @@ func (n duty) examine(q *inquiry, urgent bool) {
 		return
 	}
 	x := env.Examination{
-		Step: q.step, Trainer: q.trainer, Batch: q.tokens, Weights: q.found.Weights, Precision: precisions[len(q.exams)],
+		Step: q.step, Trainer: q.trainer, Batch: q.tokens, Weights: q.found.Weights, Precision: q.types[len(q.exams)],
 		Chunks: audit.Chunks(q.seed, q.step, q.trainer, auditor.Shapes(), audit.DefaultChunks),
 	}
 	n.engine.start(opExamine, q.step, func(ctx context.Context) func() {

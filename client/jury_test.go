@@ -3,6 +3,7 @@ package client
 import (
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/psyche-go/psyche/client/clienttest"
 	"github.com/psyche-go/psyche/coordinator"
@@ -19,6 +20,7 @@ func auditedConfig(clients uint16, rounds uint32) coordinator.Config {
 // audited makes the trainer one that can be audited, and changes it; change may be nil.
 func audited(change func(a *clienttest.Audited)) func(o *options) {
 	return func(o *options) {
+		o.trainer.Duration = time.Second
 		o.audited = clienttest.Audit(o.trainer)
 		if change != nil {
 			change(o.audited)
@@ -59,8 +61,9 @@ func TestHonestMembersPassTheirAudits(t *testing.T) {
 						t.Errorf("%+v", accused)
 					}
 				}
-				if want := 2 * 2 * (8 - 1); verdicts != want || len(idle) > 0 {
-					t.Errorf("%d verdicts, want %d; found late: %v", verdicts, want, idle)
+				// Those of an epoch's last round may come when it is over.
+				if most := 2 * 2 * (8 - 1); verdicts < most-2*2 || verdicts > most || len(idle) > 0 {
+					t.Errorf("%d verdicts of %d; found late: %v", verdicts, most, idle)
 				}
 			})
 		})

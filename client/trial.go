@@ -186,8 +186,8 @@ func fetchEvidence(ctx context.Context, network env.Network, t coordinator.Trial
 // lookAtEvidence compares it with the newest exam.
 func (n duty) lookAtEvidence(j *juryDuty) {
 	j.looking = true
-	precisions, at := n.opensTo().trainer.Precisions(), j.precision
-	exam, in, prints, accused := j.exams[at], precisions[at], j.trial.Fault == coordinator.FaultPrints, j.trial.Accused
+	at, more := j.precision, j.precision+1 < len(j.types)
+	exam, in, prints, accused := j.exams[at], j.types[at], j.trial.Fault == coordinator.FaultPrints, j.trial.Accused
 	n.tasks.Spawn(func(context.Context) func() {
 		var f finding
 		if prints {
@@ -197,7 +197,7 @@ func (n duty) lookAtEvidence(j *juryDuty) {
 		}
 		return func() {
 			j.looking = false
-			if f.outcome == audit.Strange && at+1 < len(precisions) {
+			if f.outcome == audit.Strange && more {
 				j.precision++
 				return
 			}

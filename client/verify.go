@@ -101,7 +101,7 @@ func (n duty) verify(v *verification) {
 	case !v.open:
 		return
 	case v.err == nil && len(v.exams) == 0:
-		if !n.ready(&v.inquiry, 1, false) && v.err == nil {
+		if !n.ready(&v.inquiry, 1, true) && v.err == nil {
 			return
 		}
 	}
@@ -135,7 +135,7 @@ func (n duty) find(v *verification) {
 	case v.evidence == nil:
 		n.ask(v)
 	case v.precision >= len(v.exams): // another type is tried
-		if !n.ready(&v.inquiry, v.precision+1, false) && (v.err != nil || n.last(v)) {
+		if !n.ready(&v.inquiry, v.precision+1, true) && (v.err != nil || n.last(v)) {
 			v.verdict = &finding{outcome: audit.Strange, unclear: true, reason: "it may be right in a type that could not be computed in here"}
 			v.precision = 0
 		}
@@ -177,18 +177,20 @@ func (n duty) ask(v *verification) {
 // another one, as long as only the gradient is not.
 func (n duty) lookAt(v *verification) {
 	v.looking = true
-	precisions := n.opensTo().trainer.Precisions()
-	at := v.precision
-	exam, in := v.exams[at], precisions[at]
+	at, more := v.precision, v.precision+1 < len(v.types)
+	exam, in := v.exams[at], v.types[at]
 	n.tasks.Spawn(func(context.Context) func() {
 		f := v.look(v.evidence, exam, in)
 		return func() {
 			v.looking = false
-			if f.outcome == audit.Strange && at+1 < len(precisions) {
+			if f.outcome == audit.Strange && more {
 				v.precision++
 				return
 			}
 			v.verdict = &f
+			if f.outcome == audit.Passed {
+				n.seat.duties.types[v.trainer] = in
+			}
 		}
 	})
 }
