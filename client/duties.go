@@ -26,8 +26,7 @@ type duties struct {
 
 	verifying map[uint32]*verification // by the step of the round in which this client verifies
 	juries    map[juryKey]*juryDuty
-	answer    *answer            // to what this client is accused of
-	seen      *coordinator.State // newest that was looked at
+	answer    *answer // to what this client is accused of
 }
 
 // keptSeeds are as many as a trial may be about.
@@ -63,10 +62,6 @@ func (n duty) attend() {
 	if n.run.state.Config.VerificationPercent == 0 {
 		return
 	}
-	if d.seen != n.run.state {
-		d.seen = n.run.state
-		n.look()
-	}
 	if n.replica == nil || n.opensTo() == nil {
 		return
 	}
@@ -79,9 +74,13 @@ func (n duty) attend() {
 	n.answerFor()
 }
 
-// look takes over what a newer state says.
+// look takes over what a newer state says, before anything is done about it: what is to be opened
+// has to be known before the next result is made.
 func (n duty) look() {
 	d, s := n.seat.duties, n.run.state
+	if s.Config.VerificationPercent == 0 {
+		return
+	}
 	for i := range s.Epoch.Rounds {
 		r := &s.Epoch.Rounds[i]
 		if d.seeds[r.Step] != r.Seed || d.auditors[r.Step] == nil {

@@ -156,7 +156,9 @@ func (n duty) examine(q *inquiry, urgent bool) {
 			case err == nil:
 				q.exams = append(q.exams, exam)
 				n.report.log.Debug("examined", "step", q.step, "trainer", identity.ID(q.trainer).Short(), "type", x.Precision.String(), "seconds", took.Seconds())
-			case !cancelled:
+			case cancelled: // something else needed the trainer
+				q.again = n.tasks.Now().Add(heartbeat)
+			default:
 				n.retry(q, err)
 			}
 		}

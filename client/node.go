@@ -217,6 +217,7 @@ func (n *Node) observe(u backend.Update) {
 		n.Network.SetMembers(n.run.admitted())
 	}
 	n.openRounds()
+	duty{n}.look()
 	n.report.state(&n.run)
 	n.models.DropOld(n.run.state.Model.Checkpoint.Digest)
 }

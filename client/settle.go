@@ -29,9 +29,8 @@ func (n *Node) settle(want uint32) bool {
 	if n.replica.step >= want {
 		return true
 	}
-	if !n.engine.idle() {
+	if !n.engine.idle() && n.engine.op.name != opExamine {
 		n.engine.cancelTraining(none)
-		n.engine.cancelExamination()
 		return false
 	}
 	step := n.replica.step + 1
@@ -105,8 +104,13 @@ func roundTime(c coordinator.Config) time.Duration {
 	return time.Duration(c.MaxRoundTrainTime+c.RoundWitnessTime) * time.Millisecond
 }
 
-// apply makes a round's outcome part of the model.
+// apply makes a round's outcome part of the model, unless the trainer is examining something: that
+// ends first.
 func (n *Node) apply(l *ledger, o books.Outcome) {
+	if !n.engine.idle() {
+		n.engine.cancelExamination()
+		return
+	}
 	own := l.commitment != (books.Commitment{}) && slices.ContainsFunc(o.Counted, func(c books.Counted) bool { return c.Commitment == l.commitment })
 	replica, trainer, step := n.replica, n.engine.trainer, l.Round.Step
 	var kept *recorded

@@ -226,7 +226,7 @@ func (n duty) vote(j *juryDuty) {
 		return
 	}
 	v := coordinator.Vote{Step: t.Step, Client: t.Accused, Guilty: j.finding.outcome != audit.Passed, Body: j.said}
-	n.errands.submit("vote", juryKey{t.Step, t.Accused}, v, func() {
+	n.errands.submit("vote on "+identity.ID(t.Accused).String(), juryKey{t.Step, t.Accused}, v, func() {
 		accused := identity.ID(t.Accused)
 		n.report.log.Info("voted", "accused", accused.Short(), "step", t.Step, "guilty", v.Guilty, "why", j.finding.reason)
 		n.report.emit(event.Voted{Step: t.Step, Accused: accused.String(), Guilty: v.Guilty, Detail: j.finding.reason})

@@ -16,9 +16,10 @@ import (
 )
 
 const (
-	askPause    = time.Second // between two questions for an opening
-	leastAsked  = 3           // before it is said that a trainer did not open
-	maxCompared = 3           // attempts to get the report of who verified the same
+	askPause    = time.Second // between two questions for the same, at most
+	leastPause  = 50 * time.Millisecond
+	leastAsked  = 3 // before it is said that a trainer did not open
+	maxCompared = 3 // attempts to get the report of who verified the same
 )
 
 // verification is what a member does in a round in which it does not train: it finds out what the
@@ -86,6 +87,12 @@ func (d *duties) examines(step uint32) bool {
 	return v != nil && v.err == nil && len(v.exams) == 0
 }
 
+// kind names an action so that those of several rounds go side by side: errands of one kind about
+// two things would take turns without a pause.
+func (v *verification) kind(action string) string {
+	return fmt.Sprintf("%s %d", action, v.step%coordinator.StoredRounds)
+}
+
 // last reports whether there is no time left: the round is the second one and ends.
 func (n duty) last(v *verification) bool {
 	s := n.run.state
@@ -123,7 +130,7 @@ func (n duty) seal(v *verification) {
 	if len(v.exams) > 0 {
 		seal = audit.Seal(audit.SealPrints, n.seat.reveals.salt(v.step), audit.EncodePrints(v.exams[0].Prints(audit.PrintSeed(v.seed, n.run.me))))
 	}
-	n.errands.submit("seal", v.step, coordinator.SealVerdict{Step: v.step, Seal: seal}, func() {})
+	n.errands.submit(v.kind("seal"), v.step, coordinator.SealVerdict{Step: v.step, Seal: seal}, func() {})
 }
 
 // find has the trainer open, and looks at that.
@@ -144,13 +151,22 @@ func (n duty) find(v *verification) {
 	}
 }
 
-// ask asks the trainer for its opening. Who has not answered when the second round ends has not
-// opened.
+// timeToJudge reports whether the second round is half over, by the length of the first.
+func (n duty) timeToJudge(v *verification) bool {
+	first, second := n.rounds.of[v.step], n.rounds.of[v.step+1]
+	if n.last(v) {
+		return true
+	}
+	return first != nil && second != nil && n.tasks.Now().Sub(second.opened) >= second.opened.Sub(first.opened)/2
+}
+
+// ask asks the trainer for its opening. Who has not answered by the middle of the second round has
+// not opened.
 func (n duty) ask(v *verification) {
 	if v.asking || n.tasks.Now().Before(v.askAgain) {
 		return
 	}
-	if n.last(v) && v.asked >= leastAsked || !n.run.healthy(v.trainer) {
+	if v.asked >= leastAsked && n.timeToJudge(v) || !n.run.healthy(v.trainer) {
 		v.verdict = &finding{outcome: audit.Unopened, loose: true, reason: "it did not open"}
 		return
 	}
@@ -163,7 +179,7 @@ func (n duty) ask(v *verification) {
 		evidence, err := audits.AskOpening(ctx, n.Network, identity.ID(v.trainer), v.inquiry.step, shapes)
 		return func() {
 			v.asking = false
-			v.askAgain = n.tasks.Now().Add(askPause)
+			v.askAgain = n.tasks.Now().Add(min(askPause, leastPause<<min(v.asked, 10)))
 			if err != nil {
 				n.report.log.Debug("ask for an opening", "step", v.inquiry.step, "trainer", identity.ID(v.trainer).Short(), "err", err)
 				return
@@ -204,7 +220,7 @@ func (n duty) tell(v *verification) {
 	}
 	nothing := v.err != nil && len(v.exams) == 0
 	said := coordinator.Verdict{Step: v.step, Passed: f.outcome == audit.Passed || nothing && v.found == nil, Body: sha256.Sum256(v.said)}
-	n.errands.submit("verdict", v.step, said, func() {
+	n.errands.submit(v.kind("verdict"), v.step, said, func() {
 		if v.told = true; v.noted {
 			return
 		}
@@ -263,7 +279,7 @@ func (n duty) afterVerdict(v *verification) {
 	if n.run.state.MayAccuse(n.run.myself(), a) != nil {
 		return // such as: it is on trial already
 	}
-	n.errands.submit("accuse", a, a, func() {
+	n.errands.submit(v.kind("accuse"), a, a, func() {
 		n.report.log.Warn("accused a member", "of", v.accused, "client", identity.ID(v.whom).Short(), "step", v.step, "why", v.why)
 		n.report.emit(event.Accused{Step: v.step, Client: identity.ID(v.whom).String(), Fault: v.accused.String(), Detail: v.why})
 	})
