@@ -33,6 +33,9 @@ const (
 	ReplayEqual    Assertion = "replaying the journal gives the live state"
 	NothingLost    Assertion = "an acknowledged action survives every crash of the host"
 	Progress       Assertion = "when faults stop every honest client makes progress and the run finishes in time"
+	AuditsRight    Assertion = "who does not train seals and judges what it drew, once and in time, or is late"
+	FairlyTried    Assertion = "accusations are of what the accused can have done, juries are drawn by a seed that nobody knew, and only two thirds of one eject"
+	NobodyFramed   Assertion = "no honest member is ejected while fewer than a third collude"
 	NodeSound      Assertion = "no honest client fails"
 )
 
@@ -75,6 +78,8 @@ type checker struct {
 	probation map[coordinator.ClientID]uint32 // until when, of all that ever were members
 	seats     seats
 	signed    map[signing][32]byte
+	courts    courts
+	missed    []coordinator.ClientID // who should have been dropped, if there was room
 
 	replicas    map[uint32][32]byte // by step, as the first honest client had it
 	expectation *coordinator.State  // after the crash that was last
@@ -87,7 +92,7 @@ func newChecker(w *world) *checker {
 	return &checker{
 		world: w, chain: newChain(w), actions: make(map[signature]bool), acked: make(map[signature]bool),
 		nextStep: 1, replicas: make(map[uint32][32]byte),
-		seats: seats{make(map[coordinator.ClientID]int)}, signed: make(map[signing][32]byte),
+		seats: seats{make(map[coordinator.ClientID]int)}, signed: make(map[signing][32]byte), courts: newCourts(),
 		late: make(map[coordinator.ClientID]uint32), slow: make(map[coordinator.ClientID]bool), dropped: make(map[coordinator.ClientID]bool),
 		probation: make(map[coordinator.ClientID]uint32),
 		seedChain: sha256.Sum256([]byte("psyche/seed/v1" + runID)),
@@ -111,12 +116,16 @@ type stateMark struct {
 	checkpoint coordinator.Checkpoint
 	seats      int                  // members that the epoch began with
 	waited     []coordinator.Client // for an epoch
+	members    []coordinator.Client // when a round ends
 }
 
 func markOf(s *coordinator.State) stateMark {
-	mark := stateMark{s.RunState, s.StateStart, s.Progress.Step, s.Model.Checkpoint, len(s.Epoch.Clients) + len(s.Epoch.Exited), nil}
+	mark := stateMark{s.RunState, s.StateStart, s.Progress.Step, s.Model.Checkpoint, len(s.Epoch.Clients) + len(s.Epoch.Exited), nil, nil}
 	if s.RunState == coordinator.WaitingForMembers {
 		mark.waited = slices.Clone(s.Pending)
+	}
+	if s.RunState == coordinator.RoundWitness {
+		mark.members = slices.Clone(s.Epoch.Clients)
 	}
 	return mark
 }
@@ -143,6 +152,7 @@ func (c *checker) accepted(s *coordinator.State, _ coordinator.RunState, from co
 			c.secrets.committed[from] = member.Commitment
 		}
 	}
+	c.courtAction(s, from, a)
 }
 
 // witnessed checks that an accepted witness was elected, by its position in the shuffle,
@@ -231,9 +241,13 @@ func (c *checker) ticked(s *coordinator.State, before stateMark, now uint64) {
 			c.violate(QuorumOrTime, "RoundWitness of step %d lasted %d ms, and member %d was elected and is silent", before.step, past, silent)
 		}
 		c.roundOver(s, before)
+		c.courtsOver(s, before)
 	case coordinator.Cooldown:
 		c.punctual(before, past, s.Config.CooldownTime)
 		c.epochOver(s, before)
+		kept := c.courts.kept
+		c.courts = newCourts()
+		c.courts.kept = kept
 	}
 	if s.RunState == coordinator.RoundTrain {
 		c.roundBegins(s, before)
@@ -242,6 +256,7 @@ func (c *checker) ticked(s *coordinator.State, before stateMark, now uint64) {
 		c.epochBegins(s)
 		c.seated(s, before.waited)
 	}
+	c.ejections(s)
 	if s.RunState == coordinator.Finished && s.Progress.Step != s.Config.TotalSteps+1 {
 		c.violate(QuorumOrTime, "finished in step %d of %d", s.Progress.Step, s.Config.TotalSteps)
 	}
@@ -282,6 +297,7 @@ func (c *checker) roundBegins(s *coordinator.State, before stateMark) {
 	c.nextData, c.nextStep = at, round.Step+1
 	c.seeded(s, round)
 	c.skips(s, round)
+	c.juriesDrawn(round)
 	c.seatsKept(s, round)
 	if before.runState == coordinator.Warmup {
 		c.chain.begin(s)
@@ -448,6 +464,7 @@ func (c *checker) rewind(s *coordinator.State) {
 	c.drawn, c.secrets = s.DrawCommitment, secretsOf(s)
 	c.rewindFindings(s)
 	c.rewindSeats(s)
+	c.courts = courtsOf(s)
 	switch s.RunState {
 	case coordinator.RoundTrain, coordinator.RoundWitness:
 		c.nextStep++

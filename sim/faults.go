@@ -12,33 +12,37 @@ type Faults uint32
 // The kinds of faults. Up to ClockJump they stop when the network heals; participants
 // that lie never stop.
 const (
-	Drop          Faults = 1 << iota // messages are lost, connections break
-	Delay                            // messages take seconds
-	Reorder                          // messages overtake each other
-	Duplicate                        // messages and actions arrive again, also much later
-	Partition                        // clients are cut off from each other or from the host
-	Crash                            // clients are killed and started again
-	HostCrash                        // the host is killed and started again
-	SlowDisk                         // the host's disk takes seconds
-	TornWrite                        // what the host was writing when it was killed is there in part
-	ClockJump                        // the host's clock jumps, forwards and backwards
-	LyingWitness                     // false filters, roots, replicas and checkpoints, and proofs of who was not elected
-	SilentTrainer                    // trains nothing
-	InvalidResult                    // announces what is no result
-	Equivocation                     // announces two results, each to half of the others
-	FalseAccuser                     // accuses honest members
-	HiddenResult                     // announces others to some in the place of its result, and many when the round is over
-	Gang                             // nearly a third of the members play every role together: they evict, and replace the model
-	AllFaults     Faults = 1<<iota - 1
-	NoFaults      Faults = 0
+	Drop            Faults = 1 << iota // messages are lost, connections break
+	Delay                              // messages take seconds
+	Reorder                            // messages overtake each other
+	Duplicate                          // messages and actions arrive again, also much later
+	Partition                          // clients are cut off from each other or from the host
+	Crash                              // clients are killed and started again
+	HostCrash                          // the host is killed and started again
+	SlowDisk                           // the host's disk takes seconds
+	TornWrite                          // what the host was writing when it was killed is there in part
+	ClockJump                          // the host's clock jumps, forwards and backwards
+	LyingWitness                       // false filters, roots, replicas and checkpoints, and proofs of who was not elected
+	SilentTrainer                      // trains nothing
+	InvalidResult                      // announces what is no result
+	Equivocation                       // announces two results, each to half of the others
+	FalseAccuser                       // accuses honest members
+	HiddenResult                       // announces others to some in the place of its result, and many when the round is over
+	Gang                               // nearly a third of the members play every role together: they evict, and replace the model
+	CheatingTrainer                    // sends what an audit stops, and opens it or not
+	LazyVerifier                       // makes up what it seals, passes everything, guesses as a juror, or does nothing
+	Slanderer                          // accuses whom it audits, and finds everybody guilty
+	AllFaults       Faults = 1<<iota - 1
+	NoFaults        Faults = 0
 )
 
-const liars = LyingWitness | SilentTrainer | InvalidResult | Equivocation | FalseAccuser | HiddenResult | Gang
+const liars = LyingWitness | SilentTrainer | InvalidResult | Equivocation | FalseAccuser | HiddenResult | Gang |
+	CheatingTrainer | LazyVerifier | Slanderer
 
 var faultNames = []string{
 	"drop", "delay", "reorder", "duplicate", "partition", "crash", "host-crash", "slow-disk", "torn-write",
 	"clock-jump", "lying-witness", "silent-trainer", "invalid-result", "equivocation", "false-accuser",
-	"hidden-result", "gang",
+	"hidden-result", "gang", "cheating-trainer", "lazy-verifier", "slanderer",
 }
 
 // ErrUnknownFault says that a list of faults has a name that there is not.

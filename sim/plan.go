@@ -104,6 +104,7 @@ func (p *plan) drawConfig(o Options) {
 		c.WarmupTime, c.MaxRoundTrainTime = 8000, 6000
 		c.RoundsPerEpoch, c.EpochTime = 0, uint64(r.between(9000, 14_000))
 	}
+	p.drawAudits(o, &c)
 	if p.faults&Gang != 0 {
 		// Small committees can be the gang's for a round: that stops the run for an epoch, which
 		// has a test of its own in package client.
@@ -111,6 +112,9 @@ func (p *plan) drawConfig(o Options) {
 		c.WaitingForMembersExtraTime = max(c.WaitingForMembersExtraTime, 3000)
 		if p.faults&^liars == 0 {
 			c.InitMinClients = uint16(n) // all are there
+			if c.VerificationPercent > 0 {
+				c.InitMinClients = uint16(n - n/4) // or are ejected
+			}
 		}
 	}
 	p.maxSeq = simSeqLen
@@ -124,6 +128,27 @@ func (p *plan) drawConfig(o Options) {
 		c.TotalSteps = uint32(o.Rounds)
 	}
 	p.config = c
+}
+
+// drawAudits has more runs audit that have who cheats in audits, and leaves enough members to go on
+// when these are ejected.
+func (p *plan) drawAudits(o Options, c *coordinator.Config) {
+	r := newRandom(o.Seed, "audits")
+	if p.faults&(CheatingTrainer|LazyVerifier|Slanderer) != 0 && r.chance(800) || p.faults&Gang != 0 && r.chance(500) {
+		c.VerificationPercent = one(r, uint8(15), 25, 40, 60)
+		c.RoundsPerEpoch = max(c.RoundsPerEpoch, one(r, uint32(8), 12))
+	}
+	if c.EpochTime != 0 {
+		c.RoundsPerEpoch = 0
+	}
+	c.EjectionEpochs = one(r, uint16(0), 0, 1, 2)
+	if c.VerificationPercent > 0 && c.EjectionEpochs > 0 {
+		kinds := 4 // of whom some may be ejected
+		c.InitMinClients = uint16(max(int(c.MinClients), o.Clients-kinds*max(1, o.Clients/8)))
+	}
+	if o.Clients < 12 {
+		c.EjectionEpochs = 0 // the others would be too few to go on
+	}
 }
 
 // drawNetwork draws how bad the network and the disk are.

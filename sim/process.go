@@ -66,6 +66,8 @@ type process struct {
 	updateAt int64                   // when the newest update arrives: updates do not overtake each other
 	applied  uint32                  // step that was applied and whose replica hash is not compared yet
 	hidden   wire.ResultAnnouncement // what a HiddenResult hides, until its round is over; Step 0: nothing
+	newest   *coordinator.State      // that it got
+	court    court
 }
 
 // item is something that reaches a process at a time.
@@ -106,6 +108,7 @@ func (m *machine) start() {
 		handlers: make(map[string]func(context.Context, identity.ID, []byte) ([]byte, error)),
 		blobs:    make(map[[32]byte][]byte),
 		friends:  make([]bool, len(m.world.machines)),
+		court:    newCourt(),
 	}
 	p.root = &taskContext{process: p}
 	m.process = p
@@ -204,6 +207,12 @@ func (p *process) wake(now int64) {
 	}
 	p.wakeAt, p.woke = 0, now
 	update := p.receive(now)
+	if update != nil {
+		p.newest = update.State
+	}
+	if p.newest != nil {
+		p.attend(p.newest)
+	}
 	for turn := 0; ; turn++ {
 		ready := p.ready
 		p.ready = nil

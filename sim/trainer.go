@@ -138,6 +138,7 @@ func (t *trainer) Train(ctx context.Context, step uint32, batch data.Batch, begu
 	if err := begun(ctx); err != nil {
 		return nil, 0, err
 	}
+	p.court.trained = append(p.court.trained, step)
 	payload := newResult(&model, step, batch.ID, p.machine.id, 0)
 	if p.machine.lies(InvalidResult) {
 		payload = spoil(payload, p.world.lies)
