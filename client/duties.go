@@ -44,7 +44,7 @@ func newDuties() *duties {
 type duty struct{ *Node }
 
 // opensTo returns what opens results that are trained now; nil where nothing is audited.
-func (n *Node) opensTo() *opener {
+func (n duty) opensTo() *opener {
 	auditor, ok := n.engine.trainer.(env.Auditor)
 	if !ok || !n.engine.built.Audited {
 		return nil

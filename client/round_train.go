@@ -137,7 +137,7 @@ func (n *Node) trainAhead(l *ledger) {
 // startTraining trains a batch. Begun says when the round has begun: nothing that only the
 // round decides is done before.
 func (n *Node) startTraining(step uint32, batch data.Batch, begun func(context.Context) error) {
-	trainer, opens := n.engine.trainer, n.opensTo()
+	trainer, opens := n.engine.trainer, (duty{n}).opensTo()
 	n.engine.start(opTrain, step, func(ctx context.Context) func() {
 		started := n.tasks.Now()
 		var waited time.Duration
