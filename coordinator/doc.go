@@ -41,9 +41,10 @@
 // grantee, and up to MaxDelegates keys that the grantee names, each with a place of its
 // own. Whether a run is permissioned, and who holds the offices, is fixed by Genesis.
 //
-// A client that is ejected sits out the rest of the epoch and the whole next one. In a
-// permissionless run it may come back under another key anyway; for good a client is
-// kept out by ending its authorization.
+// A client that the main authority ejects sits out the rest of the epoch and the whole
+// next one; who was found to cheat Config.EjectionEpochs after the running one. In a
+// permissionless run it may come back under another key anyway; for good a client is kept
+// out by ending its authorization.
 //
 // # Membership
 //
@@ -61,6 +62,14 @@
 // those of a later round find drops it, if a quorum of them denies its result, or makes it
 // slow: it stays, and nobody waits for it. A third of the epoch's first members at most are
 // dropped in a round, and slow in an epoch.
+//
+// # Audits and trials
+//
+// Who trains nothing in a round audits a trainer of the one before, which the round's seed draws
+// (State.Audits): it seals what it computed, and then judges (SealVerdict, Verdict). Whoever judged
+// may accuse (Accuse). A jury of members that the next round's seed draws votes (Open, Vote), and
+// two thirds of it eject the accused, or who accused it wrongly. What is opened and computed the
+// core does not know: it counts who did its duty and who says what. Nobody waits for any of it.
 //
 // # Which model an epoch starts from
 //

@@ -55,7 +55,7 @@ const (
 	Healthy   ClientState = iota
 	Dropped               // found unhealthy by witnesses
 	Withdrawn             // left by itself, or its connection ended
-	Ejected               // removed by the run's authority
+	Ejected               // removed by the run's authority, or as a cheat
 )
 
 // Config holds the rules of a run. Times are milliseconds, at most MaxTime.

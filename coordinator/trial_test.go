@@ -298,7 +298,7 @@ func (c *court) notTarget() ClientID {
 // fork returns a court that goes another way.
 func (c *court) fork() *court {
 	r := *c.run
-	r.State = c.State.Clone()
+	r.State = c.Clone()
 	clone := *c
 	clone.run = &r
 	return &clone

@@ -6,7 +6,6 @@ import (
 	"math"
 	"math/big"
 	"math/rand/v2"
-	"os"
 	"strings"
 	"testing"
 )
@@ -116,24 +115,4 @@ func percent(p float64) string {
 }
 
 // TestTable keeps the table of docs/trust.md true.
-func TestTable(t *testing.T) {
-	const path, begin, end = "../docs/trust.md", "<!-- odds -->\n", "<!-- end of odds -->\n"
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, found := strings.Cut(string(b), begin)
-	old, after, closed := strings.Cut(rest, end)
-	if !found || !closed {
-		t.Fatalf("%s has no table between %q and %q", path, begin, end)
-	}
-	if *update {
-		if err := os.WriteFile(path, []byte(before+begin+table()+end+after), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if old != table() {
-		t.Errorf("the table of %s is not what this package computes: run go test ./odds -update", path)
-	}
-}
+func TestTable(t *testing.T) { keep(t, "<!-- odds -->\n", "<!-- end of odds -->\n", table()) }

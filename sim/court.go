@@ -88,6 +88,7 @@ func (p *process) attend(s *coordinator.State) {
 	for _, audit := range s.Audits(coordinator.ClientID(p.machine.id)) {
 		p.audit(s, audit)
 	}
+	p.intrude(s)
 	for step := s.Progress.Step - min(s.Progress.Step, coordinator.AccuseRounds); step <= s.Progress.Step; step++ {
 		p.accuse(s, step)
 	}
@@ -102,6 +103,16 @@ func (p *process) attend(s *coordinator.State) {
 	}
 }
 
+// intrude has slanderers seal in rounds in which they train.
+func (p *process) intrude(s *coordinator.State) {
+	if step := s.Progress.Step; p.machine.lies(Slanderer) && p.world.now >= p.court.about[step]+resend {
+		if _, audits := s.AuditOf(step, coordinator.ClientID(p.machine.id)); !audits {
+			p.court.about[step] = p.world.now
+			p.sendAside(coordinator.SealVerdict{Step: step, Seal: [32]byte{1}})
+		}
+	}
+}
+
 // audit seals, asks, and gives a verdict. Lazy verifiers do nothing at all in a third of the rounds.
 func (p *process) audit(s *coordinator.State, a coordinator.Audit) {
 	m := p.machine
@@ -109,6 +120,11 @@ func (p *process) audit(s *coordinator.State, a coordinator.Audit) {
 		return
 	}
 	p.court.about[a.Step] = p.world.now
+	if hurries := m.roles&LazyVerifier != 0 && m.chance("hurries", a.Step, 300); hurries && p.court.asked[a.Step] == 0 {
+		p.court.asked[a.Step] = p.world.now
+		p.sendAside(coordinator.Verdict{Step: a.Step, Passed: true}) // without a seal
+		return
+	}
 	if !a.Sealed {
 		p.court.sealed = append(p.court.sealed, a.Step)
 		p.sendAside(coordinator.SealVerdict{Step: a.Step, Seal: [32]byte{1}})

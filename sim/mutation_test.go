@@ -11,14 +11,17 @@ import (
 	"github.com/psyche-go/psyche/coordinator"
 )
 
-// mutations break one rule each. The checker has to notice every one within a thousand
-// seeds; how many it took is in the test's log.
-var mutations = []struct {
+// mutation breaks one rule.
+type mutation struct {
 	name   string
 	rules  func() rules
 	faults Faults
 	want   []Assertion // any of these
-}{
+}
+
+// mutations break one rule each. The checker has to notice every one within a thousand
+// seeds; how many it took is in the test's log.
+var mutations = []mutation{
 	{"the quorum is half of the witnesses", quorumIsHalf, AllFaults, []Assertion{Invariants, QuorumOrTime}},
 	{"the round ends with half of the witnesses", endsWithHalf, AllFaults, []Assertion{QuorumOrTime}},
 	{"the first result to arrive counts", firstCounts, AllFaults, []Assertion{CountedRight}},
@@ -61,13 +64,16 @@ func TestCheckerCatchesMutations(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: simulates many runs")
 	}
-	for _, m := range mutations {
+	for _, m := range slices.Concat(mutations, courtMutations) {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
 			for seed := uint64(1); seed <= 1000; seed++ {
 				o := Options{Seed: seed, Clients: 8, Rounds: 4, Faults: m.faults, rules: m.rules()}
 				if m.faults == Gang {
 					o.Clients = 40
+				}
+				if m.faults&courtFaults == courtFaults && m.faults != AllFaults {
+					o.Rounds = 10
 				}
 				r := Run(o)
 				if r.Violation == nil {

@@ -37,6 +37,8 @@ type Run struct {
 	Checkpoint Checkpoint `json:"checkpoint"`
 	Uploads    []Upload   `json:"uploads"`
 	Lapses     []Lapse    `json:"lapses"`
+	Trials     []Trial    `json:"trials"`
+	Ejections  []Ejection `json:"ejections"`
 	Config     Config     `json:"config"`
 	StateHash  string     `json:"state_hash"` // SHA-256 of the state's canonical bytes
 }
@@ -75,6 +77,7 @@ type Round struct {
 	Witnesses int    `json:"witnesses"`
 	Quorum    int    `json:"witness_quorum"`
 	Elected   int    `json:"witnesses_elected"`
+	Audits    Audits `json:"audits"`
 }
 
 // Checkpoint is the model that a joining client starts from.
@@ -120,6 +123,7 @@ type Config struct {
 	WitnessNodes                uint16  `json:"witness_nodes"`
 	VerificationPercent         uint8   `json:"verification_percent"`
 	ProbationSteps              uint32  `json:"probation_steps"`
+	EjectionEpochs              uint16  `json:"ejection_epochs"`
 }
 
 // Of describes a state of the run of that hash, zero if it is not known.
@@ -129,7 +133,7 @@ func Of(s *coordinator.State, named [32]byte) Run {
 		RunID: s.RunID, RunHash: hashText(named), Host: name(s.Host), Authority: authorityOf(&s.Authority), Closed: s.Closed, State: s.RunState.String(), Since: seconds(s.StateStart),
 		Epoch: s.Progress.Epoch, Step: s.Progress.Step, TotalSteps: s.Config.TotalSteps, DataIndex: s.Progress.DataIndex,
 		Members: clients(s, s.Epoch.Clients), Exited: clients(s, s.Epoch.Exited), Pending: []string{},
-		Uploads: []Upload{}, Lapses: []Lapse{},
+		Uploads: []Upload{}, Lapses: []Lapse{}, Trials: trialsOf(s), Ejections: ejectionsOf(s),
 		Checkpoint: checkpointOf(s.Model.Checkpoint), Config: configOf(s.Config), StateHash: hex.EncodeToString(hash[:]),
 	}
 	for i := range s.Pending {
@@ -147,7 +151,7 @@ func Of(s *coordinator.State, named [32]byte) Run {
 	if r := s.CurrentRound(); r != nil {
 		run.Round = &Round{
 			Height: r.Height, Step: r.Step, Seed: fmt.Sprint(r.Seed), BatchSeed: fmt.Sprint(r.BatchSeed), DataIndex: r.DataIndex, BatchSize: r.BatchSize,
-			Members: len(r.Members), Witnesses: len(r.Witnesses), Quorum: int(r.WitnessesNeeded), Elected: int(r.WitnessesElected),
+			Members: len(r.Members), Witnesses: len(r.Witnesses), Quorum: int(r.WitnessesNeeded), Elected: int(r.WitnessesElected), Audits: auditsOf(r),
 		}
 	}
 	return run
@@ -201,6 +205,7 @@ func configOf(c coordinator.Config) Config {
 		InitMinClients: c.InitMinClients, MinClients: c.MinClients, WitnessNodes: c.WitnessNodes,
 		VerificationPercent: c.VerificationPercent,
 		ProbationSteps:      c.ProbationSteps,
+		EjectionEpochs:      c.EjectionEpochs,
 	}
 }
 
@@ -219,6 +224,9 @@ func (r Run) Print(to io.Writer, now time.Time) error {
 	if r.Round != nil {
 		line("round", "%d members, %d of %d witnesses (quorum %d), %d sequences",
 			r.Round.Members, r.Round.Witnesses, r.Round.Elected, r.Round.Quorum, r.Round.BatchSize)
+		if r.Config.VerificationPercent > 0 {
+			line("audits", "%d sealed, %d judged", r.Round.Audits.Sealed, r.Round.Audits.Judged)
+		}
 	}
 	line("checkpoint", "%s", strings.Join(strings.Fields(fmt.Sprintf("%s %s %s %s", r.Checkpoint.Kind, r.Checkpoint.Repo, r.Checkpoint.Revision, r.Checkpoint.Digest)), " "))
 	for i, u := range r.Uploads {
@@ -244,6 +252,12 @@ func (r Run) Print(to io.Writer, now time.Time) error {
 	}
 	for i, c := range r.Exited {
 		line(title("exited", i), "%s %s", c.ID, c.State)
+	}
+	for i, t := range r.Trials {
+		line(title("trials", i), "%s", t.text())
+	}
+	for i, e := range r.Ejections {
+		line(title("ejected", i), "%s until epoch %d: %s", e.Client, e.Until, e.Reason)
 	}
 	for i, id := range r.Pending {
 		line(title("pending", i), "%s", id)
