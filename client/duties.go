@@ -27,6 +27,7 @@ type duties struct {
 	verifying map[uint32]*verification // by the step of the round in which this client verifies
 	juries    map[juryKey]*juryDuty
 	answer    *answer // to what this client is accused of
+	fresh     uint32  // step of the run when the momentum began as zeros
 }
 
 // keptSeeds are as many as a trial may be about.
@@ -54,6 +55,28 @@ func (n duty) opensTo() *opener {
 		d.opener = &opener{me: n.run.me, shown: d.shown, log: n.report.log, trainer: auditor}
 	}
 	return d.opener
+}
+
+// forgetMomentum notes that the momentum begins as zeros.
+func (d *duties) forgetMomentum(step uint32) { d.opener, d.fresh = nil, step }
+
+// mayBegin reports whether a result may go on from what this client's momentum is: from its newest
+// one, or from zeros if the run knows that its optimizer began not before that. An earlier process
+// of this client has made results otherwise, and whoever audits this one's would accuse it.
+func (d *duties) mayBegin(since uint32) bool {
+	return d.opener != nil && d.opener.newest() != 0 || since >= d.fresh
+}
+
+// beginsAnew makes the run know that the optimizer begins as zeros, where it does not: who leaves and
+// takes its seat back has a new one. It reports whether this client may train.
+func (n duty) beginsAnew() bool {
+	if n.opensTo() == nil || n.seat.duties.mayBegin(n.run.sinceOf(n.run.myself())) {
+		return true
+	}
+	n.errands.submit("withdraw", n.run.state.Progress.Step, coordinator.Withdraw{Client: n.run.myself()}, func() {
+		n.report.log.Info("the momentum begins anew: leaving for a moment, so that the run knows it")
+	})
+	return false
 }
 
 // attend does what is due of all duties. It is called after every event.

@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/psyche-go/psyche/client/audits"
 	"github.com/psyche-go/psyche/client/clienttest"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/event"
@@ -67,5 +68,57 @@ func TestHonestMembersPassTheirAudits(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestWhoComesBackIsNotAccused: a new process begins from zeros, which the run knows. So does who starts
+// again without it, after it has left for a moment.
+func TestWhoComesBackIsNotAccused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, auditedConfig(6, 20))
+		var members []*member
+		for i := range 6 {
+			members = append(members, w.launch(i, audited(nil)))
+		}
+		for _, at := range []uint32{5, 12} {
+			w.until("some rounds", func(s *coordinator.State) bool { return s.Progress.Step == at && s.RunState == coordinator.RoundTrain })
+			members[5].crash()
+			members[5] = w.launch(5, audited(nil))
+		}
+		finishEqual(w, members...)
+		if e := w.host.State().Authority.Ejections; len(e) > 0 {
+			t.Errorf("ejected: %v", e)
+		}
+		for _, m := range members {
+			for _, v := range all[event.Verdict](m) {
+				if v.Outcome != "passed" && v.Outcome != "unopened" && v.Outcome != "nothing to audit" && v.Outcome != "unclear" {
+					t.Errorf("%+v", v)
+				}
+			}
+		}
+		if len(all[event.Verdict](members[5])) == 0 || len(all[event.Rejoined](members[5])) == 0 {
+			t.Error("it did not come back to its duties")
+		}
+	})
+}
+
+// TestMayBegin: what a result may go on from.
+func TestMayBegin(t *testing.T) {
+	made := &opener{heads: []audits.Head{{Step: 3}}}
+	for name, c := range map[string]struct {
+		opener *opener
+		fresh  uint32
+		since  uint32
+		want   bool
+	}{
+		"a new member":                   {nil, 5, 5, true},
+		"took its seat back":             {nil, 5, 7, true},
+		"a new process of a member":      {nil, 5, 1, false},
+		"that has made nothing":          {&opener{}, 5, 1, false},
+		"goes on from the newest result": {made, 1, 0, true},
+	} {
+		if d := (&duties{opener: c.opener, fresh: c.fresh}); d.mayBegin(c.since) != c.want {
+			t.Errorf("%s: %v", name, !c.want)
+		}
 	}
 }

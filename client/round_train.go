@@ -89,7 +89,7 @@ func (n *Node) train(l *ledger) {
 		}
 		return
 	}
-	if s == nil || !n.engine.signing.may(l.Round.Step) {
+	if s == nil || !n.engine.signing.may(l.Round.Step) || !(duty{n}).beginsAnew() {
 		return
 	}
 	tokens := n.engine.reader.read(s.Batch, n.run.settleTime(n.SettleTimeout))
@@ -121,7 +121,7 @@ func (n *Node) trainAhead(l *ledger) {
 	}
 	tokens := n.engine.reader.read(next.batch, n.run.settleTime(n.SettleTimeout))
 	lag := n.engine.lag()
-	if lag < 2 || tokens == nil || !n.engine.idle() || l.ahead == next.batch || n.seat.duties.examines(l.Round.Step) {
+	if lag < 2 || !(duty{n}).beginsAnew() || tokens == nil || !n.engine.idle() || l.ahead == next.batch || n.seat.duties.examines(l.Round.Step) {
 		return
 	}
 	if before := next.step - lag; n.replica.step < before {

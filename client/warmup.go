@@ -89,6 +89,9 @@ func (n *Node) prepare(model *handover.Model, epoch epochKey) {
 			switch {
 			case err == nil:
 				n.engine.prepared = preparation{model, epoch, steps}
+				if reset {
+					n.seat.duties.forgetMomentum(epoch.startStep)
+				}
 			case !cancelled:
 				n.fail(fmt.Errorf("prepare the optimizer: %w", err))
 			}
@@ -131,6 +134,7 @@ func (n *Node) obtained(a *handover.Attempt, err error, cancelled bool) {
 	n.report.total.ModelReceived += a.Model.Fetched
 	if a.Trainer != nil {
 		n.engine.trainer, n.engine.built = a.Trainer, a.Definition
+		n.seat.duties.forgetMomentum(n.run.state.Progress.Step)
 	}
 	if err == nil && !cancelled {
 		n.store.Forget(min(n.ResultMemory, a.Model.Size))
