@@ -140,6 +140,7 @@ var importRules = []importRule{
 // docs/architecture.md, The client.
 var clientRooms = map[string][]string{
 	"env":      nil,
+	"audits":   {"exchange"},
 	"books":    nil,
 	"exchange": {"books", "env"},
 	"fetch":    {"books", "env"},

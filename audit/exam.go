@@ -49,9 +49,10 @@ const (
 	FaultSent            // what was sent is not what was taken
 	FaultSelection       // what was taken are not the largest coefficients of the momentum
 	FaultLength          // the momentum is longer than gradients can have made it
+	FaultHistory         // the momentum goes on from another result than the run's rules allow
 )
 
-var faultNames = [...]string{"none", "challenge", "path", "sent", "selection", "length"}
+var faultNames = [...]string{"none", "challenge", "path", "sent", "selection", "length", "history"}
 
 func (f Fault) String() string {
 	if int(f) < len(faultNames) {

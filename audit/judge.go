@@ -55,3 +55,27 @@ var (
 	// BF16Limits are for a trainer and a verifier that both compute in bf16.
 	BF16Limits = Limits{Error: 0.01, Chunk: 0.02, Stray: 1, Worst: 0.05}
 )
+
+// Precision is the type that a gradient was computed in.
+type Precision uint8
+
+// The types that were calibrated.
+const (
+	F32 Precision = iota
+	BF16
+)
+
+func (p Precision) String() string {
+	if p == BF16 {
+		return "bf16"
+	}
+	return "f32"
+}
+
+// Limits returns those for a trainer and a verifier that both compute in the type.
+func (p Precision) Limits() Limits {
+	if p == BF16 {
+		return BF16Limits
+	}
+	return F32Limits
+}

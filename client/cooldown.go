@@ -42,6 +42,7 @@ func (n *Node) closeEpoch() bool {
 	}
 	r.closing = true
 	n.engine.cancelTraining(none)
+	n.engine.abandonExamination()
 	last := r.step
 	for step, l := range n.rounds.of {
 		if l.EpochStart == r.epoch.startStep {

@@ -57,7 +57,7 @@ func TestReconfigure(t *testing.T) {
 			if m.trainer.Loads() != 2 {
 				t.Errorf("the model was loaded %d times", m.trainer.Loads())
 			}
-			if got := string(m.node.engine.built); got != "another learning rate" {
+			if got := string(m.node.engine.built.Definition); got != "another learning rate" {
 				t.Errorf("the trainer is built from %q", got)
 			}
 			if lost := all[event.Desynchronised](m); len(lost) != 0 {

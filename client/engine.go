@@ -22,15 +22,16 @@ const (
 	opSnapshot = "snapshot"
 	opKeep     = "keep optimizer"
 	opReplay   = "replay"
+	opExamine  = "examine"
 )
 
 // engine is the trainer, which does one thing at a time.
 type engine struct {
 	tasks   *env.Tasks
-	trainer env.Trainer // nil: none yet
-	built   []byte      // the definition that it was built from
-	reader  *reader     // the tokens that it trains on
-	op      *operation  // nil: it is idle
+	trainer env.Trainer    // nil: none yet
+	built   env.Definition // that it was built from
+	reader  *reader        // the tokens that it trains on
+	op      *operation     // nil: it is idle
 
 	signing  signing     // of which steps results were signed
 	prepared preparation // newest
@@ -45,6 +46,7 @@ type operation struct {
 	batch  assign.BatchID         // of a training ahead of its round
 	tell   func()                 // tells it that its round has begun; nil: it has
 	from   coordinator.Checkpoint // of a load, or a replay
+	urgent bool                   // an examination that other things wait for
 	cancel context.CancelFunc
 }
 
@@ -88,6 +90,20 @@ func (e *engine) cancelTraining(keep func(step uint32) bool) {
 	}
 }
 
+// cancelExamination stops an examination, unless it is urgent: it gives way to all else.
+func (e *engine) cancelExamination() {
+	if e.op != nil && e.op.name == opExamine && !e.op.urgent {
+		e.op.cancel()
+	}
+}
+
+// abandonExamination stops an examination, urgent or not.
+func (e *engine) abandonExamination() {
+	if e.op != nil && e.op.name == opExamine {
+		e.op.cancel()
+	}
+}
+
 // none keeps no training.
 func none(uint32) bool { return false }
 
@@ -107,8 +123,8 @@ func (e *engine) cancelLoad(wanted coordinator.Checkpoint) {
 
 // redefined reports whether the run was configured anew, while it was paused, since the
 // trainer was built.
-func (e *engine) redefined(model coordinator.Model) bool {
-	return e.trainer != nil && !bytes.Equal(e.built, model.Definition)
+func (e *engine) redefined(run env.Definition) bool {
+	return e.trainer != nil && (!bytes.Equal(e.built.Definition, run.Definition) || e.built.Audited != run.Audited)
 }
 
 // keepOptimizer writes the momentum that belongs to a model which was just taken, for this

@@ -89,7 +89,9 @@ func New(o Options) (*Node, error) {
 		tasks: tasks, network: o.Network, announcements: o.Announcements, shelf: n.store.Shelf,
 		heard: make(chan utterance, heardRoom), misbehaved: o.Misbehaved, log: log,
 	}
+	n.seat.duties = newDuties()
 	n.store.NeededBy(n.rounds.eachBlob)
+	n.store.NeededBy(n.seat.duties.eachBlob)
 	n.models = handover.NewModels(n.store, &handover.Options{
 		Network: o.Network, Tasks: tasks, Folder: o.folder(), Log: log,
 		ParameterRequests: o.ParameterRequests, Downloads: o.Downloads,
@@ -157,6 +159,7 @@ func (n *Node) Run(ctx context.Context) error {
 func (n *Node) Open(work context.Context) error {
 	n.tasks.Work = work
 	n.store.Serve(n.Network)
+	n.seat.duties.shown.Serve(n.Network)
 	if err := n.Network.Subscribe(work, n.ears.listen); err != nil {
 		return err
 	}
@@ -214,6 +217,7 @@ func (n *Node) observe(u backend.Update) {
 		n.Network.SetMembers(n.run.admitted())
 	}
 	n.openRounds()
+	duty{n}.look()
 	n.report.state(&n.run)
 	n.models.DropOld(n.run.state.Model.Checkpoint.Digest)
 }
@@ -256,6 +260,7 @@ func (n *Node) reconcile() {
 	default: // WaitingForMembers, Paused, Uninitialized
 		n.closeEpoch()
 	}
+	duty{n}.attend()
 	n.heal()
 }
 
@@ -272,6 +277,7 @@ func (n *Node) desynchronise(reason string) {
 	}
 	n.replica, n.models.Held = nil, nil
 	n.store.Forget(0) // they may not be the run's
+	n.store.Drop(n.seat.duties.past.Forget()...)
 	n.seat.again = true
 	n.seat.back = comeback{epoch: n.run.epoch(), given: true}
 }

@@ -31,7 +31,7 @@ type Options struct {
 	// NewTrainer builds the model from the first snapshot that the client gets; later
 	// ones are given to Trainer.Load. It is called again after the run was configured
 	// anew, and replaces the trainer then. Its ctx ends with the call.
-	NewTrainer func(ctx context.Context, s checkpoint.Snapshot, model coordinator.Model) (env.Trainer, error)
+	NewTrainer func(ctx context.Context, s checkpoint.Snapshot, run env.Definition) (env.Trainer, error)
 	// CheckRun finds out, before the client asks for a place in the run, whether it could do
 	// its part; an error ends the client. It is called in a goroutine of its own, again when
 	// the run is configured anew, or falls back to the model that it began with. May be nil.

@@ -87,6 +87,13 @@ func (r *reporter) equivocation(l *ledger, u utterance) {
 	r.emit(e)
 }
 
+// trial reports that one began or ended.
+func (r *reporter) trial(t *coordinator.Trial, what string) {
+	accused, accuser := identity.ID(t.Accused), identity.ID(t.Accuser)
+	r.log.Info("trial", "what", what, "accused", accused.Short(), "accuser", accuser.Short(), "fault", t.Fault, "step", t.Step)
+	r.emit(event.Trial{Step: t.Step, Accused: accused.String(), Accuser: accuser.String(), Fault: t.Fault.String(), What: what})
+}
+
 // held reports that every result of the running round that can be expected is held.
 func (r *reporter) held(l *ledger) {
 	e := event.ResultsHeld{Step: l.Round.Step, Batches: len(l.Slots)}

@@ -13,6 +13,8 @@ import (
 const (
 	// domainSecrets keeps what a key's secrets are derived for apart.
 	domainSecrets = "psyche/secrets/v1"
+	// domainSalts keeps the salts of verdicts apart from the values.
+	domainSalts = "psyche/secrets/verdict/v1"
 	// searchedEpochs is for how many epochs back a value is looked for to which an earlier process
 	// has committed. Members commit anew in every epoch, and who waits does so for one at most.
 	searchedEpochs = 8
@@ -40,6 +42,11 @@ func newReveals(key identity.Key, run [32]byte) reveals {
 func (r *reveals) value(epoch uint32, number uint16) [32]byte {
 	b := binary.LittleEndian.AppendUint32(r.secret[:], epoch)
 	return sha256.Sum256(binary.LittleEndian.AppendUint16(b, number))
+}
+
+// salt returns what this client seals the verdict of a step with.
+func (r *reveals) salt(step uint32) [32]byte {
+	return sha256.Sum256(binary.LittleEndian.AppendUint32(append([]byte(domainSalts), r.secret[:]...), step))
 }
 
 // commitment returns the commitment for the next time, which stays the same until ready has used

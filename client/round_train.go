@@ -24,8 +24,10 @@ func (n *Node) roundTrain() {
 	if l == nil {
 		return
 	}
-	n.train(l)
-	n.trainAhead(l)
+	if !(duty{n}).presses() || n.engine.isAhead(l.Round.Step) {
+		n.train(l)
+		n.trainAhead(l)
+	}
 	n.sendWitness(l, false)
 	n.accuse()
 }
@@ -87,10 +89,13 @@ func (n *Node) train(l *ledger) {
 		}
 		return
 	}
-	if s == nil || !n.engine.signing.may(l.Round.Step) {
+	if s == nil || !n.engine.signing.may(l.Round.Step) || !(duty{n}).beginsAnew() {
 		return
 	}
 	tokens := n.engine.reader.read(s.Batch, n.run.settleTime(n.SettleTimeout))
+	if tokens != nil {
+		n.engine.cancelExamination()
+	}
 	if tokens == nil || !n.engine.idle() {
 		return
 	}
@@ -116,7 +121,7 @@ func (n *Node) trainAhead(l *ledger) {
 	}
 	tokens := n.engine.reader.read(next.batch, n.run.settleTime(n.SettleTimeout))
 	lag := n.engine.lag()
-	if lag < 2 || tokens == nil || !n.engine.idle() || l.ahead == next.batch {
+	if lag < 2 || !(duty{n}).beginsAnew() || tokens == nil || !n.engine.idle() || l.ahead == next.batch || n.seat.duties.examines(l.Round.Step) {
 		return
 	}
 	if before := next.step - lag; n.replica.step < before {
@@ -132,15 +137,22 @@ func (n *Node) trainAhead(l *ledger) {
 // startTraining trains a batch. Begun says when the round has begun: nothing that only the
 // round decides is done before.
 func (n *Node) startTraining(step uint32, batch data.Batch, begun func(context.Context) error) {
-	trainer := n.engine.trainer
+	trainer, opens := n.engine.trainer, (duty{n}).opensTo()
 	n.engine.start(opTrain, step, func(ctx context.Context) func() {
 		started := n.tasks.Now()
 		var waited time.Duration
 		payload, loss, err := trainer.Train(ctx, step, batch, func(ctx context.Context) error {
 			since := n.tasks.Now()
-			defer func() { waited = n.tasks.Now().Sub(since) }()
-			return begun(ctx)
+			err := begun(ctx)
+			waited = n.tasks.Now().Sub(since)
+			if err == nil && opens != nil {
+				opens.open()
+			}
+			return err
 		})
+		if err == nil && opens != nil {
+			err = opens.made(payload)
+		}
 		if err == nil {
 			err = checkOwn(trainer, n.run.me, payload, step, batch.ID)
 		}

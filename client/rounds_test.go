@@ -62,7 +62,7 @@ func roundNode(t *testing.T, holds books.Commitment) (*Node, *ledger, *shelfNetw
 	network := &shelfNetwork{blobs: map[[32]byte][]byte{}}
 	n, err := New(Options{
 		Key: clienttest.Key(9), RunID: clienttest.RunID, Backend: &submissions{}, Network: network, Data: clienttest.Data{},
-		NewTrainer: func(context.Context, checkpoint.Snapshot, coordinator.Model) (env.Trainer, error) { return nil, nil },
+		NewTrainer: func(context.Context, checkpoint.Snapshot, env.Definition) (env.Trainer, error) { return nil, nil },
 		Initial: func(context.Context, coordinator.Checkpoint) (checkpoint.Snapshot, error) {
 			return clienttest.Model(), nil
 		},

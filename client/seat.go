@@ -23,6 +23,7 @@ type seat struct {
 	parting parting   // when the run is finished
 	back    comeback  // into a running epoch
 	reveals reveals   // for the draws of the run
+	duties  *duties   // in a run whose members audit each other
 }
 
 // runCheck is what CheckRun says of a definition of the run.
@@ -82,7 +83,7 @@ func (n *Node) needsSeat() bool {
 // holdsModel reports whether the trainer holds exactly the coordinator's checkpoint, and
 // is built as the run says now.
 func (n *Node) holdsModel() bool {
-	return !n.engine.redefined(n.run.state.Model) && n.models.Holds(n.run.state.Model.Checkpoint)
+	return !n.engine.redefined(n.run.definition()) && n.models.Holds(n.run.state.Model.Checkpoint)
 }
 
 // holdsCheckpoint reports whether this client can load the run's checkpoint by itself: its

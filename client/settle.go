@@ -29,7 +29,7 @@ func (n *Node) settle(want uint32) bool {
 	if n.replica.step >= want {
 		return true
 	}
-	if !n.engine.idle() {
+	if !n.engine.idle() && n.engine.op.name != opExamine {
 		n.engine.cancelTraining(none)
 		return false
 	}
@@ -104,16 +104,28 @@ func roundTime(c coordinator.Config) time.Duration {
 	return time.Duration(c.MaxRoundTrainTime+c.RoundWitnessTime) * time.Millisecond
 }
 
-// apply makes a round's outcome part of the model.
+// apply makes a round's outcome part of the model, unless the trainer is examining something: that
+// ends first.
 func (n *Node) apply(l *ledger, o books.Outcome) {
+	if !n.engine.idle() {
+		n.engine.cancelExamination()
+		return
+	}
 	own := l.commitment != (books.Commitment{}) && slices.ContainsFunc(o.Counted, func(c books.Counted) bool { return c.Commitment == l.commitment })
 	replica, trainer, step := n.replica, n.engine.trainer, l.Round.Step
+	var kept *recorded
+	if n.engine.built.Audited {
+		kept = record(l, o)
+	}
 	n.models.Held = nil
 	n.engine.start(opApply, step, func(ctx context.Context) func() {
 		begun := n.tasks.Now()
 		payloads, unread, err := fetch.Read(ctx, n.Network, o.Sources)
 		if err == nil {
 			err = trainer.Apply(ctx, step, payloads, own)
+		}
+		if err == nil && kept != nil {
+			kept.read(ctx, n.Network, o, payloads)
 		}
 		seconds := n.tasks.Now().Sub(begun).Seconds()
 		return func() {
@@ -129,6 +141,9 @@ func (n *Node) apply(l *ledger, o books.Outcome) {
 				replica.before, replica.hash = replica.hash, books.ExtendReplica(replica.hash, step, o.Counted)
 				replica.step = step
 				n.store.Remember(replica.applied(l, o, payloads))
+				if kept != nil {
+					n.store.Drop(n.seat.duties.past.Add(kept.round)...)
+				}
 				n.store.Drop(l.Settled(o)...)
 				n.report.applied(step, o, own, replica.hash, seconds, n.fetcher.Received)
 			}

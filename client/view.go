@@ -69,6 +69,11 @@ type epochKey struct {
 	checkpoint coordinator.Checkpoint
 }
 
+// definition is what a trainer of the run is built from.
+func (v *view) definition() env.Definition {
+	return env.Definition{Model: v.state.Model, Audited: v.state.Config.VerificationPercent > 0}
+}
+
 // epoch names the running epoch.
 func (v *view) epoch() epochKey {
 	return epochKey{v.state.Epoch.StartStep, v.state.Model.Checkpoint}

@@ -89,6 +89,9 @@ func (n *Node) prepare(model *handover.Model, epoch epochKey) {
 			switch {
 			case err == nil:
 				n.engine.prepared = preparation{model, epoch, steps}
+				if reset {
+					n.seat.duties.forgetMomentum(epoch.startStep)
+				}
 			case !cancelled:
 				n.fail(fmt.Errorf("prepare the optimizer: %w", err))
 			}
@@ -102,7 +105,7 @@ func (n *Node) obtainModel() {
 		return
 	}
 	s := n.run.state
-	redefined := n.engine.redefined(n.run.state.Model)
+	redefined := n.engine.redefined(n.run.definition())
 	if redefined {
 		n.report.log.Info("the run was configured anew: building the trainer again", "epoch", s.Progress.Epoch)
 		n.engine.trainer = nil
@@ -115,7 +118,7 @@ func (n *Node) obtainModel() {
 	}
 	n.store.Forget(0) // what follows does not go on from there
 	a := n.models.Begin(handover.Wish{
-		Definition: s.Model, Trainer: n.engine.trainer, Redefined: redefined, Peers: n.run.members(n.fetcher.Rotation.Next),
+		Definition: n.run.definition(), Trainer: n.engine.trainer, Redefined: redefined, Peers: n.run.members(n.fetcher.Rotation.Next),
 		Places: places, Time: time.Duration(s.Config.WarmupTime) * time.Millisecond,
 	})
 	n.engine.start(opLoad, 0, func(ctx context.Context) func() {
@@ -130,7 +133,8 @@ func (n *Node) obtainModel() {
 func (n *Node) obtained(a *handover.Attempt, err error, cancelled bool) {
 	n.report.total.ModelReceived += a.Model.Fetched
 	if a.Trainer != nil {
-		n.engine.trainer, n.engine.built = a.Trainer, a.Definition.Definition
+		n.engine.trainer, n.engine.built = a.Trainer, a.Definition
+		n.seat.duties.forgetMomentum(n.run.state.Progress.Step)
 	}
 	if err == nil && !cancelled {
 		n.store.Forget(min(n.ResultMemory, a.Model.Size))

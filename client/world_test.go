@@ -63,6 +63,7 @@ type member struct {
 // options are what a test may change before a client begins.
 type options struct {
 	trainer *clienttest.Trainer
+	audited *clienttest.Audited // in its place; nil: it is not audited
 	Options
 }
 
@@ -95,7 +96,10 @@ func (w *world) launch(n int, change func(o *options)) *member {
 		change(&o)
 	}
 	m.trainer = o.trainer
-	o.NewTrainer = func(ctx context.Context, s checkpoint.Snapshot, _ coordinator.Model) (env.Trainer, error) {
+	o.NewTrainer = func(ctx context.Context, s checkpoint.Snapshot, _ env.Definition) (env.Trainer, error) {
+		if o.audited != nil {
+			return o.audited, o.audited.Load(ctx, s)
+		}
 		return o.trainer, o.trainer.Load(ctx, s)
 	}
 	if m.node, err = New(o.Options); err != nil {

@@ -26,6 +26,20 @@ func Twin(ctx context.Context, e *torch.Engine, m Model) (Model, error) {
 	return nil, fmt.Errorf("twin of a %T: %w", m, errors.ErrUnsupported)
 }
 
+// TwinIn is Twin for a model that computes in another type.
+func TwinIn(ctx context.Context, e *torch.Engine, m Model, compute torch.DType) (Model, error) {
+	if err := (Options{Compute: compute}).check(e.Device()); err != nil {
+		return nil, err
+	}
+	switch m := m.(type) {
+	case *llama.Llama:
+		return asModel(m.TwinIn(ctx, e, compute))
+	case *deepseek.DeepSeek:
+		return asModel(m.TwinIn(ctx, e, compute))
+	}
+	return nil, fmt.Errorf("twin of a %T: %w", m, errors.ErrUnsupported)
+}
+
 // Copy makes a model on an engine of any device with weights of its own, equal to m's, and
 // gradients of its own. Refresh keeps it equal.
 func Copy(ctx context.Context, e *torch.Engine, m Model, o Options) (Model, error) {

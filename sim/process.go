@@ -133,7 +133,7 @@ func (m *machine) start() {
 	m.world.note('S', uint64(m.index), 0, func() string { return m.name() + " starts" })
 	node, err := client.New(client.Options{
 		Key: m.key, RunID: runID, Backend: p, Network: p, Data: p, Runtime: p, Announcements: p, Draws: &m.world.draws,
-		NewTrainer: func(_ context.Context, s checkpoint.Snapshot, _ coordinator.Model) (env.Trainer, error) {
+		NewTrainer: func(_ context.Context, s checkpoint.Snapshot, _ env.Definition) (env.Trainer, error) {
 			p.trainer = &trainer{process: p}
 			return p.trainer, p.trainer.Load(context.Background(), s)
 		},

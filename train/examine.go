@@ -10,7 +10,6 @@ import (
 	"github.com/psyche-go/psyche/data"
 	"github.com/psyche-go/psyche/distro"
 	"github.com/psyche-go/psyche/distro/codec"
-	"github.com/psyche-go/psyche/torch"
 )
 
 // Shapes returns how the model is cut, for package audit.
@@ -55,6 +54,8 @@ type Examination struct {
 	// Applied are the results of all steps that were applied since, newest first.
 	Applied []Applied
 	Chunks  []uint32
+	// Precision is the type to compute in, one of Precisions.
+	Precision audit.Precision
 }
 
 // Applied is what Apply was given for a step.
@@ -113,13 +114,7 @@ func (t *Trainer) examine(ctx context.Context, x Examination) (*audit.Exam, erro
 		Shapes: shapes, Step: x.Step, Trainer: x.Trainer, Decay: float32(c.CompressionDecay), Signs: c.Quantize1Bit,
 		Chunks: slices.Clone(x.Chunks), Longest: t.longest(x.Step),
 	}
-	err := t.gradient(ctx, x.Batch, func(_ *torch.Scope, _ float64, tensors []*torch.Tensor) error {
-		gradients := make([][]float32, len(tensors))
-		for i, tensor := range tensors {
-			gradients[i] = tensor.Float32s()
-		}
-		return t.fill(exam, gradients)
-	})
+	err := t.gradientIn(ctx, x.Precision, x.Batch, func(gradients [][]float32) error { return t.fill(exam, gradients) })
 	return exam, err
 }
 

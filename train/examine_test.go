@@ -22,6 +22,7 @@ type audited struct {
 	counted           map[uint32]bool
 	applied           []Applied // newest first
 	waiting           []Applied // oldest first
+	in                audit.Precision
 }
 
 func newAudited(t *testing.T, lag uint32, signs bool, change func(o *Options)) *audited {
@@ -80,7 +81,7 @@ func (a *audited) settle() {
 // audit lets the verifier check a step.
 func (a *audited) audit(step uint32, batch data.Batch, payload []byte, opening audit.Opening) audit.Report {
 	a.t.Helper()
-	x := Examination{Step: step, Trainer: [32]byte{1}, Batch: batch}
+	x := Examination{Step: step, Trainer: [32]byte{1}, Batch: batch, Precision: a.in}
 	if step > a.lag {
 		x.Weights = step - a.lag
 	}

@@ -65,7 +65,9 @@ type Trainer struct {
 	decoded   decodedResults // that Verify has read
 	applied   bool           // whether step is one that Apply finished
 	report    func(Timing)   // nil: nobody asks
-	canonical [][]float32    // the model while the tensors hold the look-ahead, or earlier weights; nil before the first
+	computes  torch.DType    // that Train computes in
+	other     otherwise
+	canonical [][]float32 // the model while the tensors hold the look-ahead, or earlier weights; nil before the first
 }
 
 // New builds the model in memory and checks that everything fits. It loads libtorch;
@@ -107,7 +109,7 @@ func New(ctx context.Context, o Options) (*Trainer, error) {
 	return &Trainer{
 		replica: r, optimizer: optimizer, schedule: rates,
 		run: sha256.Sum256([]byte(o.RunID)), trainer: o.TrainerID, report: o.Timed,
-		decoded: decodedResults{room: maxDecoded},
+		decoded: decodedResults{room: maxDecoded}, computes: o.Compute.Compute,
 	}, nil
 }
 

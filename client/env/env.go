@@ -5,10 +5,12 @@ import (
 	"errors"
 
 	"github.com/psyche-go/psyche/assign"
+	"github.com/psyche-go/psyche/audit"
 	"github.com/psyche-go/psyche/backend"
 	"github.com/psyche-go/psyche/checkpoint"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/data"
+	"github.com/psyche-go/psyche/distro/codec"
 	"github.com/psyche-go/psyche/identity"
 )
 
@@ -77,6 +79,12 @@ type DataProvider interface {
 	Batch(ctx context.Context, id assign.BatchID) (data.Batch, error)
 }
 
+// Definition is what a trainer is built from.
+type Definition struct {
+	coordinator.Model
+	Audited bool // members audit each other's results: the trainer is an Auditor
+}
+
 // Trainer holds the model and its optimizer. The client calls all methods but Verify,
 // MaxResultSize and ApplyLag from one goroutine at a time.
 type Trainer interface {
@@ -107,6 +115,41 @@ type Trainer interface {
 	// ApplyLag returns the number of rounds after which results are applied: those of a
 	// step s before step s + ApplyLag is trained. 1 or 2, the same for all members.
 	ApplyLag() uint32
+}
+
+// Auditor is a Trainer whose results commit to its momentum, so that others can audit them, and
+// that can audit theirs. In a run with audits every Trainer is one, and its results are in the
+// encoding of package distro/codec.
+type Auditor interface {
+	// Shapes returns how the model is cut. Always the same.
+	Shapes() audit.Shapes
+	// Precisions returns the types that gradients can be computed in here, the own one first.
+	Precisions() []audit.Precision
+	// Decode reads a result. It may be called at any time.
+	Decode(payload []byte) (codec.Header, []codec.TensorResult, error)
+	// Open shows chunks of the momentum of the step that was trained last. It may be called at
+	// any time, from begun of Train too, before the next result is made.
+	Open(step uint32, chunks []uint32) (audit.Opening, error)
+	// Examine computes what the gradient of an earlier step should have been. Afterwards, and
+	// when it returns an error, model and optimizer are as before.
+	Examine(ctx context.Context, x Examination) (*audit.Exam, error)
+}
+
+// Examination says which step of which trainer is to be examined.
+type Examination struct {
+	Step      uint32
+	Trainer   [32]byte
+	Batch     data.Batch
+	Weights   uint32    // newest step that was applied to the weights that Step was trained from
+	Applied   []Applied // what was applied since, newest first
+	Chunks    []uint32
+	Precision audit.Precision
+}
+
+// Applied is what Apply was given for a step.
+type Applied struct {
+	Step     uint32
+	Payloads [][]byte
 }
 
 // OptimizerKeeper is a Trainer whose optimizer can survive a restart of the process.

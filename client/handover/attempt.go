@@ -41,7 +41,7 @@ type Options struct {
 	Downloads         int // results on their way at once
 
 	// NewTrainer builds a trainer; see client.Options, and there for the others.
-	NewTrainer func(ctx context.Context, s checkpoint.Snapshot, model coordinator.Model) (env.Trainer, error)
+	NewTrainer func(ctx context.Context, s checkpoint.Snapshot, run env.Definition) (env.Trainer, error)
 	Initial    func(ctx context.Context, c coordinator.Checkpoint) (checkpoint.Snapshot, error)
 	Archive    func(ctx context.Context, c coordinator.Checkpoint, at coordinator.Place) (checkpoint.Snapshot, error)
 }

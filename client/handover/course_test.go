@@ -95,7 +95,7 @@ func newCourse(t *testing.T) *course {
 	c.options = &Options{
 		Network: c.network, Tasks: &env.Tasks{Runtime: inTurn{}}, Folder: keep.Folder{RunID: clienttest.RunID, ID: me},
 		Log: slog.New(slog.DiscardHandler), ParameterRequests: 2, Downloads: 2,
-		NewTrainer: func(ctx context.Context, s checkpoint.Snapshot, _ coordinator.Model) (env.Trainer, error) {
+		NewTrainer: func(ctx context.Context, s checkpoint.Snapshot, _ env.Definition) (env.Trainer, error) {
 			c.trainer = &clienttest.Trainer{Bulk: bulk}
 			return c.trainer, c.trainer.Load(ctx, s)
 		},
@@ -106,7 +106,7 @@ func newCourse(t *testing.T) *course {
 		c.network.Drop(hash)
 	}), c.options)
 	c.wish = Wish{
-		Definition: coordinator.Model{Checkpoint: coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Step: lastStep, Digest: digestOf(c.after)}},
+		Definition: env.Definition{Model: coordinator.Model{Checkpoint: coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Step: lastStep, Digest: digestOf(c.after)}}},
 		Peers:      []identity.ID{other}, Time: time.Minute,
 	}
 	return c

@@ -108,10 +108,10 @@ func (m *Models) keepShares(keep func(*Model) bool) {
 
 // Wish is a model that a client needs.
 type Wish struct {
-	Definition coordinator.Model // with the checkpoint, and what the trainer is built from
-	Trainer    env.Trainer       // nil: none yet, or one that was built for another definition
-	Redefined  bool              // the run was configured anew: an earlier model may have another shape
-	Peers      []identity.ID     // that may have it
+	Definition env.Definition // with the checkpoint, and what the trainer is built from
+	Trainer    env.Trainer    // nil: none yet, or one that was built for another definition
+	Redefined  bool           // the run was configured anew: an earlier model may have another shape
+	Peers      []identity.ID  // that may have it
 	Places     []coordinator.Place
 	Time       time.Duration // that all members have to get it
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/psyche-go/psyche/client/env"
 	"github.com/psyche-go/psyche/client/exchange"
 	"github.com/psyche-go/psyche/coordinator"
 )
@@ -21,7 +22,7 @@ func TestAttemptsBeginAtOtherPlaces(t *testing.T) {
 	}
 	m := NewModels(exchange.NewStore(func([32]byte) {}), &Options{})
 	begin := func(digest [32]byte) []coordinator.Place {
-		w := Wish{Definition: coordinator.Model{Checkpoint: coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Digest: digest}}}
+		w := Wish{Definition: env.Definition{Model: coordinator.Model{Checkpoint: coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Digest: digest}}}}
 		for _, u := range state.UploadsOf(digest) {
 			w.Places = append(w.Places, u.Place)
 		}

@@ -131,7 +131,7 @@ func (p *participant) start(ctx context.Context, t *testing.T, host *memory.Host
 	}
 	node, err := client.New(client.Options{
 		Key: p.key, RunID: run, Backend: b, Data: clienttest.Data{}, Network: network, Misbehaved: honest.Misbehaved,
-		NewTrainer: func(ctx context.Context, s checkpoint.Snapshot, _ coordinator.Model) (env.Trainer, error) {
+		NewTrainer: func(ctx context.Context, s checkpoint.Snapshot, _ env.Definition) (env.Trainer, error) {
 			return p.trainer, p.trainer.Load(ctx, s)
 		},
 		Initial:           initial,

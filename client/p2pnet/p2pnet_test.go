@@ -85,7 +85,7 @@ func TestRunOverSockets(t *testing.T) {
 		node, err := client.New(client.Options{
 			Key: key, RunID: run, Backend: b, Data: clienttest.Data{}, Events: log,
 			Network: p2pnet.New(p2ptest.Node(t, "client "+strconv.Itoa(i)), blob.NewStore(8<<20), run),
-			NewTrainer: func(ctx context.Context, s checkpoint.Snapshot, _ coordinator.Model) (env.Trainer, error) {
+			NewTrainer: func(ctx context.Context, s checkpoint.Snapshot, _ env.Definition) (env.Trainer, error) {
 				return trainers[i], trainers[i].Load(ctx, s)
 			},
 			Initial:           initial,

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/psyche-go/psyche/checkpoint"
+	"github.com/psyche-go/psyche/client/env"
 	"github.com/psyche-go/psyche/config"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/identity"
@@ -77,7 +78,7 @@ func TestModelIsTooShort(t *testing.T) {
 	snapshot := checkpoint.Snapshot{Files: []checkpoint.File{{Name: checkpoint.ConfigFile, Data: []byte(toyConfig)}}}
 	f := factory(trainCommand{ModelPath: model, DataPath: data})
 	long := runOf(t, "elsewhere", "elsewhere", 33)
-	_, loading := f.build(t.Context(), snapshot, long)
+	_, loading := f.build(t.Context(), snapshot, env.Definition{Model: long})
 	for when, err := range map[string]error{"joining": f.checkRun(t.Context(), long), "loading": loading} {
 		if err == nil || !strings.Contains(err.Error(), "33") || !strings.Contains(err.Error(), "32 at most (max_position_embeddings)") {
 			t.Errorf("%s: %v", when, err)

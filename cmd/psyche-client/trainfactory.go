@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/assign"
+	"github.com/psyche-go/psyche/audit"
 	"github.com/psyche-go/psyche/checkpoint"
 	"github.com/psyche-go/psyche/client/env"
 	"github.com/psyche-go/psyche/config"
@@ -44,13 +45,13 @@ type trainerFactory struct {
 
 // build makes the trainer of the run and opens its data. It closes those that it made
 // before, if any.
-func (f *trainerFactory) build(ctx context.Context, snapshot checkpoint.Snapshot, definition coordinator.Model) (env.Trainer, error) {
+func (f *trainerFactory) build(ctx context.Context, snapshot checkpoint.Snapshot, definition env.Definition) (env.Trainer, error) {
 	run, err := config.DecodeModel(definition.Definition)
 	if err != nil {
 		return nil, fmt.Errorf("read the run's definition: %w", err)
 	}
-	if isDummy(definition) {
-		return f.buildDummy(ctx, snapshot, run)
+	if isDummy(definition.Model) {
+		return f.buildDummy(ctx, snapshot, run, definition.Audited)
 	}
 	modelConfig, _ := snapshot.File("config.json")
 	description, err := model.Describe(modelConfig)
@@ -87,6 +88,7 @@ func (f *trainerFactory) build(ctx context.Context, snapshot checkpoint.Snapshot
 		Parallel:   f.command.parallelism(),
 		Threads:    int(f.command.Threads),
 		RunID:      f.command.RunID,
+		Audited:    definition.Audited,
 		TrainerID:  f.key.ID(),
 		Logger:     f.logger,
 		Timed:      f.timed,
@@ -136,8 +138,28 @@ func (t dummyTrainer) Verify(payload []byte, step uint32, batch assign.BatchID, 
 	return err
 }
 
+// auditedDummy is a dummy trainer of a run with audits.
+type auditedDummy struct {
+	*dummy.Audited
+	seen *resultWriter
+}
+
+// Verify implements env.Trainer.
+func (t auditedDummy) Verify(payload []byte, step uint32, batch assign.BatchID, trainer [32]byte) error {
+	err := t.Audited.Verify(payload, step, batch, trainer)
+	if err == nil {
+		t.seen.see(payload, step, batch, trainer)
+	}
+	return err
+}
+
+// Examine implements env.Auditor.
+func (t auditedDummy) Examine(ctx context.Context, x env.Examination) (*audit.Exam, error) {
+	return t.Exam(ctx, x.Step, x.Trainer, x.Batch, x.Weights, x.Chunks)
+}
+
 // buildDummy makes the trainer of a run that tests the network. Its data is read like any.
-func (f *trainerFactory) buildDummy(ctx context.Context, snapshot checkpoint.Snapshot, run config.Model) (env.Trainer, error) {
+func (f *trainerFactory) buildDummy(ctx context.Context, snapshot checkpoint.Snapshot, run config.Model, audited bool) (env.Trainer, error) {
 	if f.command.wantsDataPath(run) {
 		return nil, fmt.Errorf("%w: its data: name a folder with --data-path", errLocalPath)
 	}
@@ -148,11 +170,34 @@ func (f *trainerFactory) buildDummy(ctx context.Context, snapshot checkpoint.Sna
 	if run.Optimizer.Distro != nil {
 		lag = run.Optimizer.Distro.Lag()
 	}
-	trainer, err := dummy.New(dummy.Options{
+	o := dummy.Options{
 		Model: snapshot, RunID: f.command.RunID, TrainerID: f.key.ID(), ApplyLag: lag,
 		Delay: time.Duration(f.command.DummyTrainingDelaySecs * float64(time.Second)),
-	})
+	}
+	if audited {
+		trainer, err := dummy.NewAudited(o)
+		return auditedDummy{trainer, f.seen}, err
+	}
+	trainer, err := dummy.New(o)
 	return dummyTrainer{trainer, f.seen}, err
+}
+
+var (
+	_ env.Auditor = keptTrainer{}
+	_ env.Auditor = auditedDummy{}
+)
+
+// Examine implements env.Auditor.
+func (t keptTrainer) Examine(ctx context.Context, x env.Examination) (*audit.Exam, error) {
+	defer t.measuring.busy()()
+	applied := make([]train.Applied, len(x.Applied))
+	for i, a := range x.Applied {
+		applied[i] = train.Applied(a)
+	}
+	return t.Trainer.Examine(ctx, train.Examination{
+		Step: x.Step, Trainer: x.Trainer, Batch: x.Batch, Weights: x.Weights, Applied: applied,
+		Chunks: x.Chunks, Precision: x.Precision,
+	})
 }
 
 // SaveOptimizer implements env.OptimizerKeeper.

@@ -88,7 +88,14 @@ func (m *DeepSeek) Copy(ctx context.Context, engine *torch.Engine, o Options) (*
 // Twin makes a model on another engine of the same device that shares the memory of the
 // weights, and has gradients of its own. It must not compute while the weights change.
 func (m *DeepSeek) Twin(ctx context.Context, engine *torch.Engine) (*DeepSeek, error) {
-	return build(ctx, engine, m.config, m.options, func(s *torch.Scope) *weights.Source {
+	return m.TwinIn(ctx, engine, m.options.Compute)
+}
+
+// TwinIn is Twin for a model that computes in another type.
+func (m *DeepSeek) TwinIn(ctx context.Context, engine *torch.Engine, compute torch.DType) (*DeepSeek, error) {
+	o := m.options
+	o.Compute = compute
+	return build(ctx, engine, m.config, o, func(s *torch.Scope) *weights.Source {
 		return weights.NewTwin(s, slices.Concat(m.parameters, m.buffers))
 	})
 }

@@ -70,7 +70,14 @@ func canonical(c Config, tensors []safetensors.Tensor) ([]safetensors.Tensor, er
 // Twin makes a model on another engine of the same device that shares the memory of the
 // weights, and has gradients of its own. It must not compute while the weights change.
 func (m *Llama) Twin(ctx context.Context, engine *torch.Engine) (*Llama, error) {
-	return build(ctx, engine, m.config, m.options, func(s *torch.Scope) *weights.Source { return weights.NewTwin(s, m.parameters) })
+	return m.TwinIn(ctx, engine, m.options.Compute)
+}
+
+// TwinIn is Twin for a model that computes in another type.
+func (m *Llama) TwinIn(ctx context.Context, engine *torch.Engine, compute torch.DType) (*Llama, error) {
+	o := m.options
+	o.Compute = compute
+	return build(ctx, engine, m.config, o, func(s *torch.Scope) *weights.Source { return weights.NewTwin(s, m.parameters) })
 }
 
 // Copy makes a model on an engine of any device with weights of its own, equal to m's.

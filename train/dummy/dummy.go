@@ -98,12 +98,8 @@ const (
 // Train waits as long as a training is to take, and makes a result. Its loss falls with the
 // steps.
 func (t *Trainer) Train(ctx context.Context, step uint32, batch data.Batch, begun func(context.Context) error) ([]byte, float64, error) {
-	timer := time.NewTimer(t.delay)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-		return nil, 0, ctx.Err()
+	if err := t.wait(ctx); err != nil {
+		return nil, 0, err
 	}
 	if err := begun(ctx); err != nil {
 		return nil, 0, err
@@ -122,6 +118,18 @@ func (t *Trainer) Train(ctx context.Context, step uint32, batch data.Batch, begu
 	return hash.Sum(t.header(step, batch.ID, t.trainer)), 10 / math.Sqrt(float64(step)+1), nil
 }
 
+// wait takes as long as a training.
+func (t *Trainer) wait(ctx context.Context) error {
+	timer := time.NewTimer(t.delay)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // Verify checks that a payload is a result of that step, batch and trainer.
 func (t *Trainer) Verify(payload []byte, step uint32, batch assign.BatchID, trainer [32]byte) error {
 	if len(payload) != resultSize || !slices.Equal(payload[:headerSize], t.header(step, batch, trainer)) {
@@ -132,21 +140,29 @@ func (t *Trainer) Verify(payload []byte, step uint32, batch assign.BatchID, trai
 
 // Apply moves every weight by the results, one after the other.
 func (t *Trainer) Apply(_ context.Context, step uint32, payloads [][]byte, _ bool) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, payload := range payloads {
+	hashes := make([][32]byte, len(payloads))
+	for i, payload := range payloads {
 		if len(payload) != resultSize {
 			return ErrResult
 		}
+		hashes[i] = [32]byte(payload[headerSize:])
+	}
+	t.move(step, hashes)
+	return nil
+}
+
+func (t *Trainer) move(step uint32, results [][32]byte) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, result := range results {
 		for i, w := range t.weights {
 			for j := range w {
-				seen := payload[headerSize+(i+j)%sha256.Size]
+				seen := result[(i+j)%len(result)]
 				w[j] = float32(w[j]*0.5) + float32(int8(seen)) // rounded twice, on every machine
 			}
 		}
 	}
 	t.step = step
-	return nil
 }
 
 // Snapshot returns a copy of the model.

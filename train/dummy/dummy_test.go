@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/assign"
+	"github.com/psyche-go/psyche/audit"
 	"github.com/psyche-go/psyche/client/env"
 	"github.com/psyche-go/psyche/data"
 	"github.com/psyche-go/psyche/train/dummy"
@@ -120,4 +121,55 @@ func TestDelay(t *testing.T) {
 			t.Errorf("a cancelled training ended with %v", err)
 		}
 	})
+}
+
+// TestAudited: what a member trained another one can check, also when more was applied since.
+func TestAudited(t *testing.T) {
+	var members [2]*dummy.Audited
+	for i := range members {
+		var err error
+		if members[i], err = dummy.NewAudited(dummy.Options{Model: dummy.Model(), RunID: "run", TrainerID: [32]byte{byte(i)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	batch := data.Batch{ID: assign.BatchID{Start: 0, End: 1}, Sequences: [][]int32{{1, 2, 3}}}
+	chunks := []uint32{0, 7}
+	for step := uint32(1); step <= 4; step++ {
+		payload, _, err := members[0].Train(t.Context(), step, batch, begun)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := members[1].Verify(payload, step, batch.ID, [32]byte{0}); err != nil {
+			t.Error(err)
+		}
+		if err := members[1].Verify(payload, step, batch.ID, [32]byte{1}); !errors.Is(err, dummy.ErrResult) {
+			t.Errorf("another trainer's: %v", err)
+		}
+		opening, err := members[0].Open(step, chunks)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, m := range members {
+			if err := m.Apply(t.Context(), step, [][]byte{payload}, i == 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		exam, err := members[1].Exam(t.Context(), step, [32]byte{0}, batch, step-1, chunks)
+		if err != nil {
+			t.Fatal(err)
+		}
+		header, result, err := members[1].Decode(payload)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if step > 1 {
+			continue // what the momentum goes on from is the caller's to look up
+		}
+		if report := exam.Check(audit.Claim{Opening: opening, Header: header, Result: result}); report.Judge(audit.F32Limits) != audit.Passed {
+			t.Errorf("step %d: fault %v, error %v", step, report.Fault, report.Error)
+		}
+	}
+	if digest(t, members[0].Trainer) != digest(t, members[1].Trainer) {
+		t.Error("two models")
+	}
 }

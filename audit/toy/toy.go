@@ -1,0 +1,229 @@
+// Package toy is an optimizer of 32 numbers that can be audited like a real one, for trainers
+// that compute next to nothing: those of tests, and of runs that test the network.
+//
+// Each number is a chunk of its own, of which everything is sent. So the momentum after a step is
+// zero, unless a result that did not count was given back.
+//
+//	gradient := toy.Gradient(weights, sequences)
+//	payload, err := optimizer.Step(step, batch, gradient)
+//	optimizer.Settle(step, counted)
+//	opening, err := optimizer.Open(step, chunks)
+package toy
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+
+	"github.com/psyche-go/psyche/assign"
+	"github.com/psyche-go/psyche/audit"
+	"github.com/psyche-go/psyche/distro/codec"
+	"github.com/psyche-go/psyche/merkle"
+)
+
+const (
+	numbers = 32
+	decay   = 0.5
+	rate    = 0.01
+	// kept are the results that an opening can be about.
+	kept = 3
+)
+
+// ErrStep says that a step cannot be opened: it is not the newest that was trained.
+var ErrStep = errors.New("step is not the newest one")
+
+// Shapes returns how the model is cut.
+func Shapes() audit.Shapes { return audit.Shapes{{Chunks: numbers, Rows: 1, Cols: 1, K: 1}} }
+
+func layouts() []codec.TensorLayout {
+	return []codec.TensorLayout{{Chunks: numbers, ChunkSize: 1, K: 1}}
+}
+
+// MaxSize returns the most bytes that a result has.
+func MaxSize() int { return codec.MaxSize(layouts(), false) }
+
+// Decode reads a result.
+func Decode(payload []byte) (codec.Header, []codec.TensorResult, error) {
+	return codec.Decode(payload, layouts(), false)
+}
+
+// Gradient is what a batch says of a model: a function of both.
+func Gradient(weights [32]byte, sequences [][]int32) []float32 {
+	b := append([]byte(nil), weights[:]...)
+	for _, sequence := range sequences {
+		for _, token := range sequence {
+			b = binary.LittleEndian.AppendUint32(b, uint32(token))
+		}
+	}
+	seed := sha256.Sum256(b)
+	gradient := make([]float32, numbers)
+	for i := range gradient {
+		drawn := sha256.Sum256(append(seed[:], byte(i)))
+		gradient[i] = 1 + float32(drawn[0])/256 // not all alike, and none is small
+		if drawn[1]&1 == 1 {
+			gradient[i] = -gradient[i]
+		}
+	}
+	return gradient
+}
+
+// Exam returns what a verifier knows that has the gradient.
+func Exam(step uint32, trainer [32]byte, chunks []uint32, gradient []float32) (*audit.Exam, error) {
+	e := &audit.Exam{Shapes: Shapes(), Step: step, Trainer: trainer, Decay: decay, Chunks: chunks, Longest: math.Inf(1)}
+	for _, chunk := range chunks {
+		if int64(chunk) >= int64(len(gradient)) {
+			return nil, fmt.Errorf("%w: chunk %d of %d", audit.ErrInvalid, chunk, len(gradient))
+		}
+		e.Updates, e.Usual = append(e.Updates, []float32{rate * gradient[chunk]}), append(e.Usual, rate)
+	}
+	return e, nil
+}
+
+// Optimizer is a trainer's. Its methods may be called from any goroutine.
+type Optimizer struct {
+	Run     [32]byte // SHA-256 of the run id
+	Trainer [32]byte
+
+	mu    sync.Mutex
+	delta [numbers]float32
+	steps []made // newest last
+}
+
+// made is a result that may be asked for.
+type made struct {
+	step, previous, returned uint32
+	taken                    codec.TensorResult
+	tree                     *merkle.Tree
+}
+
+// Step adds a gradient to the momentum and takes all of it out, into a result.
+func (o *Optimizer) Step(step uint32, batch assign.BatchID, gradient []float32) ([]byte, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	m := made{step: step, taken: layouts()[0].NewResult()}
+	leaves := make([][32]byte, numbers)
+	for i := range o.delta {
+		if v := float32(decay*o.delta[i]) + float32(rate*gradient[i]); v != 0 {
+			m.taken.Counts[i], m.taken.Values[i] = 1, v
+		}
+		leaves[i] = audit.Leaf(audit.Digest([]float32{0}), taken(m.taken, i))
+	}
+	o.delta, m.tree = [numbers]float32{}, merkle.NewTree(leaves)
+	if n := len(o.steps); n > 0 {
+		m.previous = o.steps[n-1].step
+	}
+	if o.steps = append(o.steps, m); len(o.steps) > kept {
+		o.steps = o.steps[len(o.steps)-kept:]
+	}
+	header := codec.Header{
+		RunHash: o.Run, Step: step, BatchStart: batch.Start, BatchEnd: batch.End, Trainer: o.Trainer,
+		Momentum: m.tree.Root(), Previous: m.previous,
+	}
+	return codec.Encode(header, layouts(), false, []codec.TensorResult{m.taken})
+}
+
+func taken(r codec.TensorResult, chunk int) audit.Taken {
+	if r.Counts[chunk] == 0 {
+		return audit.Taken{}
+	}
+	return audit.Taken{Indices: []uint16{0}, Values: []float32{r.Values[chunk]}}
+}
+
+// Settle gives the result of a step back to the momentum unless it counted.
+func (o *Optimizer) Settle(step uint32, counted bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for i := range o.steps {
+		if m := &o.steps[i]; m.step == step && !counted {
+			m.returned = o.steps[len(o.steps)-1].step
+			decayed := float32(1) // with the results since
+			for range o.steps[i+1:] {
+				decayed *= decay
+			}
+			for j, v := range m.taken.Values {
+				o.delta[j] += float32(decayed * v)
+			}
+		}
+	}
+}
+
+// Reset forgets the momentum.
+func (o *Optimizer) Reset() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.delta, o.steps = [numbers]float32{}, nil
+}
+
+// Open shows chunks of the newest step.
+func (o *Optimizer) Open(step uint32, chunks []uint32) (audit.Opening, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	n := len(o.steps)
+	if n == 0 || o.steps[n-1].step != step {
+		return audit.Opening{}, fmt.Errorf("open step %d: %w", step, ErrStep)
+	}
+	now := &o.steps[n-1]
+	opening := audit.Opening{Step: step, Trainer: o.Trainer, Previous: now.previous}
+	var earlier *made
+	if n == kept && o.steps[0].returned == o.steps[1].step {
+		earlier = &o.steps[0]
+		opening.Earlier = earlier.step
+	}
+	for _, chunk := range chunks {
+		if chunk >= numbers {
+			return audit.Opening{}, fmt.Errorf("open step %d: %w: chunk %d of %d", step, audit.ErrInvalid, chunk, numbers)
+		}
+		opened := audit.Opened{Chunk: chunk, After: now.state(chunk)}
+		if now.previous != 0 {
+			opened.Before = o.steps[n-2].state(chunk)
+		}
+		if earlier != nil {
+			opened.Return = audit.Past{Digest: audit.Digest([]float32{0}), Taken: taken(earlier.taken, int(chunk)), Path: earlier.tree.Prove(int(chunk))}
+		}
+		opening.Chunks = append(opening.Chunks, opened)
+	}
+	return opening, nil
+}
+
+func (m *made) state(chunk uint32) audit.State {
+	return audit.State{Momentum: []float32{0}, Taken: taken(m.taken, int(chunk)), Path: m.tree.Prove(int(chunk))}
+}
+
+// Past is what a model was after its newest steps: a trainer that computes next to nothing keeps
+// old models, instead of working them out.
+type Past struct {
+	mu    sync.Mutex
+	after map[uint32][32]byte
+}
+
+// pastSteps are kept.
+const pastSteps = 64
+
+// Note keeps what the model is after a step.
+func (p *Past) Note(step uint32, weights [32]byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.after == nil {
+		p.after = make(map[uint32][32]byte)
+	}
+	p.after[step] = weights
+	for old := range p.after {
+		if old+pastSteps < step || old > step {
+			delete(p.after, old)
+		}
+	}
+}
+
+// At returns what the model was after a step.
+func (p *Past) At(step uint32) (weights [32]byte, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	weights, known := p.after[step]
+	if !known {
+		return weights, fmt.Errorf("the model after step %d: %w", step, ErrStep)
+	}
+	return weights, nil
+}

@@ -1,0 +1,322 @@
+package client
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/psyche-go/psyche/audit"
+	"github.com/psyche-go/psyche/client/audits"
+	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/event"
+	"github.com/psyche-go/psyche/identity"
+)
+
+const (
+	askPause    = time.Second // between two questions for the same, at most
+	leastPause  = 50 * time.Millisecond
+	leastAsked  = 3 // before it is said that a trainer did not open
+	maxCompared = 3 // attempts to get the report of who verified the same
+)
+
+// verification is what a member does in a round in which it does not train: it finds out what the
+// gradient of a trainer of the round before should have been, seals that, has the trainer open, and
+// says what came of it.
+type verification struct {
+	step uint32 // of the round
+	inquiry
+	open      bool // seals and verdicts are taken
+	sealed    bool // the own seal is in the log
+	precision int  // of its exams the one that the verdict is by
+
+	evidence []byte
+	asking   bool
+	asked    int
+	askAgain time.Time
+
+	looking bool
+	verdict *finding // nil: not given yet
+	said    []byte   // the report; nil: there is none to reveal
+	told    bool     // the verdict is in the log
+	noted   bool     // it was reported
+
+	fellows map[coordinator.ClientID]int // who verified the same: attempts to get their reports; compared: maxCompared
+	accused coordinator.Fault            // of which somebody is to be accused; 0: of nothing
+	whom    coordinator.ClientID
+	why     string
+}
+
+// findAudits begins what the newest state asks this client to verify, and forgets what is over.
+func (n duty) findAudits() {
+	d, s := n.seat.duties, n.run.state
+	for _, v := range d.verifying {
+		v.open = false
+	}
+	for _, a := range s.Audits(n.run.myself()) {
+		v := d.verifying[a.Step]
+		if v == nil && !a.Judged {
+			v = &verification{
+				step: a.Step, inquiry: inquiry{step: a.Step - 1, trainer: a.Trainer, seed: d.seeds[a.Step]},
+				fellows: make(map[coordinator.ClientID]int),
+			}
+			for _, id := range s.Auditors(a.Step, a.Trainer) {
+				if id != n.run.myself() {
+					v.fellows[id] = 0
+				}
+			}
+			d.verifying[a.Step] = v
+		}
+		if v != nil {
+			v.open, v.sealed, v.told = true, a.Sealed, v.told || a.Judged
+		}
+	}
+	for step := range d.verifying {
+		if step+coordinator.AccuseRounds < s.Progress.Step || step > s.Progress.Step || s.RunState != coordinator.RoundTrain && s.RunState != coordinator.RoundWitness {
+			delete(d.verifying, step)
+		}
+	}
+}
+
+// examines reports whether a verification of the round waits for the trainer: what is not yet of
+// this round gives way to it.
+func (d *duties) examines(step uint32) bool {
+	v := d.verifying[step]
+	return v != nil && v.err == nil && len(v.exams) == 0
+}
+
+// kind names an action so that those of several rounds go side by side: errands of one kind about
+// two things would take turns without a pause.
+func (v *verification) kind(action string) string {
+	return fmt.Sprintf("%s %d", action, v.step%coordinator.StoredRounds)
+}
+
+// last reports whether there is no time left: the round is the second one and ends.
+func (n duty) last(v *verification) bool {
+	s := n.run.state
+	return s.Progress.Step > v.step && s.RunState == coordinator.RoundWitness || s.Progress.Step > v.step+1
+}
+
+// verify goes on with a verification.
+func (n duty) verify(v *verification) {
+	switch {
+	case v.told:
+		n.afterVerdict(v)
+		return
+	case !v.open:
+		return
+	case v.err == nil && len(v.exams) == 0:
+		if !n.ready(&v.inquiry, 1, true) && v.err == nil {
+			return
+		}
+	}
+	if !v.sealed {
+		n.seal(v)
+		return
+	}
+	if v.verdict == nil {
+		n.find(v)
+	}
+	if v.verdict != nil {
+		n.tell(v)
+	}
+}
+
+// seal commits to what was computed, before anything is opened.
+func (n duty) seal(v *verification) {
+	seal := audits.Report{Salt: n.seat.reveals.salt(v.step)}.Seal() // where there is nothing to compute
+	if len(v.exams) > 0 {
+		seal = audit.Seal(audit.SealPrints, n.seat.reveals.salt(v.step), audit.EncodePrints(v.exams[0].Prints(audit.PrintSeed(v.seed, n.run.me))))
+	}
+	n.errands.submit(v.kind("seal"), v.step, coordinator.SealVerdict{Step: v.step, Seal: seal}, func() {})
+}
+
+// find has the trainer open, and looks at that.
+func (n duty) find(v *verification) {
+	switch {
+	case v.err != nil && len(v.exams) == 0: // nothing is known of the gradient
+		v.verdict = &finding{reason: v.err.Error()}
+	case v.looking:
+	case v.evidence == nil:
+		n.ask(v)
+	case v.precision >= len(v.exams): // another type is tried
+		if !n.ready(&v.inquiry, v.precision+1, true) && (v.err != nil || n.last(v)) {
+			v.verdict = &finding{outcome: audit.Strange, unclear: true, reason: "it may be right in a type that could not be computed in here"}
+			v.precision = 0
+		}
+	default:
+		n.lookAt(v)
+	}
+}
+
+// timeToJudge reports whether the second round is half over, by the length of the first.
+func (n duty) timeToJudge(v *verification) bool {
+	first, second := n.rounds.of[v.step], n.rounds.of[v.step+1]
+	if n.last(v) {
+		return true
+	}
+	return first != nil && second != nil && n.tasks.Now().Sub(second.opened) >= second.opened.Sub(first.opened)/2
+}
+
+// ask asks the trainer for its opening. Who has not answered by the middle of the second round has
+// not opened.
+func (n duty) ask(v *verification) {
+	if v.asking || n.tasks.Now().Before(v.askAgain) {
+		return
+	}
+	if v.asked >= leastAsked && n.timeToJudge(v) || !n.run.healthy(v.trainer) {
+		v.verdict = &finding{outcome: audit.Unopened, loose: true, reason: "it did not open"}
+		return
+	}
+	v.asking = true
+	v.asked++
+	shapes := n.opensTo().trainer.Shapes()
+	n.tasks.Spawn(func(ctx context.Context) func() {
+		ctx, cancel := n.tasks.WithTimeout(ctx, requestTimeout)
+		defer cancel()
+		evidence, err := audits.AskOpening(ctx, n.Network, identity.ID(v.trainer), v.inquiry.step, shapes)
+		return func() {
+			v.asking = false
+			v.askAgain = n.tasks.Now().Add(min(askPause, leastPause<<min(v.asked, 10)))
+			if err != nil {
+				n.report.log.Debug("ask for an opening", "step", v.inquiry.step, "trainer", identity.ID(v.trainer).Short(), "err", err)
+				return
+			}
+			v.evidence = evidence
+		}
+	})
+}
+
+// lookAt compares what was opened with the newest exam. What is not right in one type may be in
+// another one, as long as only the gradient is not.
+func (n duty) lookAt(v *verification) {
+	v.looking = true
+	at, more := v.precision, v.precision+1 < len(v.types)
+	exam, in := v.exams[at], v.types[at]
+	n.tasks.Spawn(func(context.Context) func() {
+		f := v.look(v.evidence, exam, in)
+		return func() {
+			v.looking = false
+			if f.outcome == audit.Strange && more {
+				v.precision++
+				return
+			}
+			v.verdict = &f
+			if f.outcome == audit.Passed {
+				n.seat.duties.types[v.trainer] = in
+			}
+		}
+	})
+}
+
+// tell gives the verdict.
+func (n duty) tell(v *verification) {
+	f := v.verdict
+	if v.said == nil && len(v.exams) > 0 {
+		v.said = n.reportOf(&v.inquiry, f, v.exams[0], v.step)
+		n.seat.duties.shown.KeepReport(v.step, v.said)
+	}
+	nothing := v.err != nil && len(v.exams) == 0
+	said := coordinator.Verdict{Step: v.step, Passed: f.outcome == audit.Passed || nothing && v.found == nil, Body: sha256.Sum256(v.said)}
+	n.errands.submit(v.kind("verdict"), v.step, said, func() {
+		if v.told = true; v.noted {
+			return
+		}
+		v.noted = true
+		trainer := identity.ID(v.trainer)
+		n.report.log.Info("verdict", "step", v.inquiry.step, "trainer", trainer.Short(), "outcome", f.String(), "why", f.reason)
+		n.report.emit(event.Verdict{Step: v.inquiry.step, Trainer: trainer.String(), Outcome: f.String(), Detail: f.reason})
+	})
+	if v.accused == 0 && f.guilty() {
+		v.accused, v.whom, v.why = coordinator.FaultResult, v.trainer, f.reason
+		if f.loose {
+			v.accused = coordinator.FaultUnopened
+		}
+	}
+}
+
+// guilty reports whether the trainer is to blame as far as is known.
+func (f *finding) guilty() bool {
+	return f.outcome == audit.Faulty || f.outcome == audit.Unopened || f.outcome == audit.Strange && !f.unclear
+}
+
+// String names what came of it.
+func (f *finding) String() string {
+	switch {
+	case f.outcome == 0:
+		return "nothing to audit"
+	case f.unclear:
+		return "unclear"
+	}
+	return f.outcome.String()
+}
+
+// reportOf returns what is revealed of a verdict.
+func (n duty) reportOf(q *inquiry, f *finding, exam *audit.Exam, step uint32) []byte {
+	verdict := exam.Verdict(n.run.hash, n.run.me, q.found.Result.Commitment, q.seed, f.report, audit.F32Limits)
+	verdict.Outcome = f.outcome
+	if verdict.Fault = f.report.Fault; f.outcome != audit.Faulty {
+		verdict.Fault = audit.FaultNone
+	}
+	report, err := audits.Report{Salt: n.seat.reveals.salt(step), Verdict: verdict}.Encode()
+	if err != nil {
+		n.report.log.Error("write a verdict", "step", q.step, "err", err)
+	}
+	return report
+}
+
+// afterVerdict compares it with that of others who verified the same, and accuses.
+func (n duty) afterVerdict(v *verification) {
+	if v.accused == 0 && v.verdict != nil && v.verdict.outcome == audit.Passed {
+		n.compare(v)
+	}
+	if v.accused == 0 {
+		return
+	}
+	a := coordinator.Accuse{Step: v.step, Client: v.whom, Fault: v.accused}
+	if n.run.state.MayAccuse(n.run.myself(), a) != nil {
+		return // such as: it is on trial already
+	}
+	n.errands.submit(v.kind("accuse"), a, a, func() {
+		n.report.log.Warn("accused a member", "of", v.accused, "client", identity.ID(v.whom).Short(), "step", v.step, "why", v.why)
+		n.report.emit(event.Accused{Step: v.step, Client: identity.ID(v.whom).String(), Fault: v.accused.String(), Detail: v.why})
+	})
+}
+
+// compare compares prints with those of who verified the same trainer. This client's own are right:
+// the trainer opened what they say.
+func (n duty) compare(v *verification) {
+	round := n.run.state.RoundOfStep(v.step)
+	if round == nil {
+		return
+	}
+	for _, id := range slices.SortedFunc(maps.Keys(v.fellows), func(a, b coordinator.ClientID) int { return slices.Compare(a[:], b[:]) }) {
+		tries := v.fellows[id]
+		member, ok := round.MemberIndex(id)
+		if !ok || !round.Judged.Has(member) || tries >= maxCompared || v.asking || n.tasks.Now().Before(v.askAgain) {
+			continue
+		}
+		v.asking = true
+		v.fellows[id]++
+		n.tasks.Spawn(func(ctx context.Context) func() {
+			ctx, cancel := n.tasks.WithTimeout(ctx, requestTimeout)
+			defer cancel()
+			report, err := audits.AskReport(ctx, n.Network, identity.ID(id), v.step)
+			return func() {
+				v.asking = false
+				v.askAgain = n.tasks.Now().Add(askPause)
+				if err != nil {
+					n.report.log.Debug("ask for a report", "step", v.step, "verifier", identity.ID(id).Short(), "err", err)
+					return
+				}
+				v.fellows[id] = maxCompared
+				own := v.exams[0].Prints(audit.PrintSeed(v.seed, id))
+				if share := audit.Alike(own, report.Prints(), audit.PrintsWithin); share < audit.PrintsShare {
+					v.accused, v.whom, v.why = coordinator.FaultPrints, id, fmt.Sprintf("%.0f %% of its prints are those of this client", 100*share)
+				}
+			}
+		})
+	}
+}

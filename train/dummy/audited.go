@@ -1,0 +1,130 @@
+package dummy
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"math"
+
+	"github.com/psyche-go/psyche/assign"
+	"github.com/psyche-go/psyche/audit"
+	"github.com/psyche-go/psyche/audit/toy"
+	"github.com/psyche-go/psyche/checkpoint"
+	"github.com/psyche-go/psyche/data"
+	"github.com/psyche-go/psyche/distro/codec"
+	"github.com/psyche-go/psyche/safetensors"
+)
+
+// Audited is a Trainer whose results can be audited. All members of a run must use the same kind.
+type Audited struct {
+	*Trainer
+	optimizer toy.Optimizer
+	past      toy.Past
+}
+
+// NewAudited makes a trainer of a run with audits.
+func NewAudited(o Options) (*Audited, error) {
+	t, err := New(o)
+	if err != nil {
+		return nil, err
+	}
+	a := &Audited{Trainer: t, optimizer: toy.Optimizer{Run: t.run, Trainer: o.TrainerID}}
+	a.past.Note(t.step, t.fingerprint())
+	return a, nil
+}
+
+// fingerprint returns the hash of the weights.
+func (t *Trainer) fingerprint() [32]byte {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	hash := sha256.New()
+	for _, w := range t.weights {
+		hash.Write(safetensors.FromFloat32s("", []int64{elements}, w).Data)
+	}
+	return [32]byte(hash.Sum(nil))
+}
+
+// Train is that of Trainer, with a gradient of some numbers.
+func (a *Audited) Train(ctx context.Context, step uint32, batch data.Batch, begun func(context.Context) error) ([]byte, float64, error) {
+	if err := a.wait(ctx); err != nil {
+		return nil, 0, err
+	}
+	gradient := toy.Gradient(a.fingerprint(), batch.Sequences)
+	if err := begun(ctx); err != nil {
+		return nil, 0, err
+	}
+	payload, err := a.optimizer.Step(step, batch.ID, gradient)
+	return payload, 10 / math.Sqrt(float64(step)+1), err
+}
+
+// Verify checks that a payload is a result of that step, batch and trainer.
+func (a *Audited) Verify(payload []byte, step uint32, batch assign.BatchID, trainer [32]byte) error {
+	h, _, err := toy.Decode(payload)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrResult, err)
+	}
+	if h.RunHash != a.run || h.Step != step || h.BatchStart != batch.Start || h.BatchEnd != batch.End || h.Trainer != trainer {
+		return ErrResult
+	}
+	return nil
+}
+
+// Apply moves every weight by the results, one after the other.
+func (a *Audited) Apply(_ context.Context, step uint32, payloads [][]byte, ownCounted bool) error {
+	hashes := make([][32]byte, len(payloads))
+	for i, payload := range payloads {
+		hashes[i] = sha256.Sum256(payload)
+	}
+	a.move(step, hashes)
+	a.optimizer.Settle(step, ownCounted)
+	a.past.Note(step, a.fingerprint())
+	return nil
+}
+
+// Load replaces the model and forgets the momentum.
+func (a *Audited) Load(ctx context.Context, s checkpoint.Snapshot) error {
+	if err := a.Trainer.Load(ctx, s); err != nil {
+		return err
+	}
+	a.optimizer.Reset()
+	a.past.Note(s.Step, a.fingerprint())
+	return nil
+}
+
+// ResetOptimizer forgets the momentum.
+func (a *Audited) ResetOptimizer(context.Context) error {
+	a.optimizer.Reset()
+	return nil
+}
+
+// MaxResultSize returns the most bytes of a result.
+func (*Audited) MaxResultSize() int { return toy.MaxSize() }
+
+// Shapes returns how the numbers are cut.
+func (*Audited) Shapes() audit.Shapes { return toy.Shapes() }
+
+// Precisions returns the one type there is.
+func (*Audited) Precisions() []audit.Precision { return []audit.Precision{audit.F32} }
+
+// Decode reads a result.
+func (*Audited) Decode(payload []byte) (codec.Header, []codec.TensorResult, error) {
+	return toy.Decode(payload)
+}
+
+// Open shows chunks of the newest step.
+func (a *Audited) Open(step uint32, chunks []uint32) (audit.Opening, error) {
+	return a.optimizer.Open(step, chunks)
+}
+
+// Exam returns what the gradient of a batch is, for the model that was after a step. It takes as long
+// as a training.
+func (a *Audited) Exam(ctx context.Context, step uint32, trainer [32]byte, batch data.Batch, weights uint32, chunks []uint32) (*audit.Exam, error) {
+	if err := a.wait(ctx); err != nil {
+		return nil, err
+	}
+	before, err := a.past.At(weights)
+	if err != nil {
+		return nil, err
+	}
+	return toy.Exam(step, trainer, chunks, toy.Gradient(before, batch.Sequences))
+}
