@@ -103,7 +103,7 @@ func (w *crew) hire(ctx context.Context, hub *memnet.Hub, dir string, i int, che
 		Key: key, RunID: "crew", Network: network, Data: clienttest.Data{}, Events: log, Logger: slog.New(slog.DiscardHandler),
 		Backend: &observed{Client: joined, updates: w.observe(joined, i == 0, check)},
 		Initial: func(context.Context, coordinator.Checkpoint) (checkpoint.Snapshot, error) { return dummy.Model(), nil },
-		NewTrainer: func(_ context.Context, s checkpoint.Snapshot, _ coordinator.Model) (env.Trainer, error) {
+		NewTrainer: func(_ context.Context, s checkpoint.Snapshot, _ env.Definition) (env.Trainer, error) {
 			return dummy.New(dummy.Options{Model: s, RunID: "crew", TrainerID: key.ID(), Delay: training})
 		},
 	})
