@@ -11,7 +11,7 @@ import (
 func court(r *pair, seed uint64) error {
 	g := newGenerator(seed, 3+int(seed%9))
 	config := crowdConfig
-	config.InitMinClients, config.MinClients, config.RoundsPerEpoch = uint16(len(g.ids)), 1, 30
+	config.InitMinClients, config.MinClients, config.RoundsPerEpoch = uint16(len(g.ids)), uint16(1+g.IntN(3)), 30
 	config.VerificationPercent, config.EjectionEpochs = oneOf[uint8](g, 40, 60, 80), oneOf[uint16](g, 0, 1, 3)
 	config.WitnessNodes = oneOf[uint16](g, 0, 0, 1)
 	genesis := coordinator.Genesis{RunID: "court", Host: clientID(0), Config: config, Model: crowdModel}

@@ -335,7 +335,6 @@ var mutants = []struct{ source, old, new string }{
 	{"audit.c", " || !has_other_owner(&a, member)) continue;", ") continue;"},
 	{"audit.c", "if (client->state == HEALTHY) client_after_finding", "client_after_finding"},
 	{"audit.c", "client_after_finding(client, left, true)", "client_after_finding(client, left, false)"},
-	{"audit.c", "!round_has_quorum(r) || ", ""},
 	{"trial.c", "|| step > trial_open_until(t)", "|| step >= trial_open_until(t)"},
 	{"trial.c", ">= 2 * t->jury_count", "> 2 * t->jury_count"},
 	{"trial.c", " && !round_is_missing(before, &a->id)", ""},
