@@ -35,6 +35,7 @@ func suites(operations int) []suite {
 		{"caps of findings", capsOfFindings},
 		{"false reveals", falseReveals},
 		{"trials", seeds(operations, trials)},
+		{"court", seeds(operations, court)},
 		{"lateness", seeds(operations/2, lateness)},
 		{"epoch needs newcomers", epochNeedsNewcomers},
 		{"seats", seeds(operations, seats)},

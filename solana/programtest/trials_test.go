@@ -143,7 +143,7 @@ func (l *trialRun) answer() {
 		silent, split := oneOf(l.generator, 1, 2, 3, 100), oneOf(l.generator, 2, 3, 100)
 		guilty := l.rarely(2)
 		for _, juror := range t.Jury {
-			if !l.rarely(silent) {
+			if !l.rarely(silent) && (isHealthy(s, juror) || l.rarely(9)) {
 				l.send(juror, coordinator.Vote{Step: t.Step, Client: t.Accused, Guilty: guilty != l.rarely(split)})
 			}
 		}
@@ -232,7 +232,7 @@ func (g *generator) fillTrials(s *coordinator.State, count int) {
 	g.Shuffle(len(parties), func(i, j int) { parties[i], parties[j] = parties[j], parties[i] })
 	for i := range count {
 		t := coordinator.Trial{Accused: parties[2*i], Accuser: parties[2*i+1], Fault: coordinator.Fault(1 + g.IntN(3))}
-		t.Since = max(first, newest-min(newest, uint32(g.IntN(coordinator.OpenRounds+coordinator.VoteRounds+1))))
+		t.Since = max(first, newest-min(newest, oneOf[uint32](g, 0, 1, 2, 2, 2, 3, 4, 5, 6, 6)))
 		t.Step = max(first, t.Since-uint32(g.IntN(coordinator.AccuseRounds+1)))
 		if t.Since < newest {
 			g.fillJury(s, &t)
