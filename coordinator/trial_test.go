@@ -2,101 +2,11 @@ package coordinator
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"testing"
 
 	"github.com/psyche-go/psyche/assign"
 )
-
-// court is a run in which a verifier has judged a trainer.
-type court struct {
-	*run
-	verifier, trainer ClientID
-	step              uint32 // in which verifier verified
-}
-
-// auditedRun returns a run of so many members, of which four tenths verify, in the second round of
-// its epoch.
-func auditedRun(t testing.TB, members int) *run {
-	t.Helper()
-	config := longConfig()
-	config.VerificationPercent, config.EjectionEpochs = 40, 2
-	var names []string
-	for i := range members {
-		names = append(names, fmt.Sprintf("m%03d", i))
-	}
-	r := newRun(t, config, names...)
-	r.round()
-	return r
-}
-
-// newCourt returns a run of so many members in which all verifiers have judged, and one of them
-// with its target, which has another part in this round.
-func newCourt(t testing.TB, members int) *court {
-	t.Helper()
-	r := auditedRun(t, members)
-	r.auditAll()
-	c := &court{run: r, step: r.Progress.Step}
-	verifiers := r.CurrentRound().verifiers(r.Config)
-	for _, member := range verifiers {
-		id := r.CurrentRound().Members[member]
-		audit, _ := r.AuditOf(c.step, id)
-		target, _ := r.CurrentRound().MemberIndex(audit.Trainer)
-		if !slices.Contains(verifiers, target) {
-			c.verifier, c.trainer = id, audit.Trainer
-			return c
-		}
-	}
-	t.Fatal("every verifier audits another one")
-	return nil
-}
-
-// round plays what is left of the round: all but who is silent prove, and nobody audits.
-func (r *run) round() {
-	r.t.Helper()
-	step := r.Progress.Step
-	r.until(RoundTrain)
-	if r.silent == (ClientID{}) {
-		r.witnessAll()
-	} else {
-		round, proof := r.CurrentRound(), r.witnessOf(nameOf(r.silent))
-		for _, i := range round.ElectedWitnesses(r.Config) {
-			if id := round.Members[i]; id != r.silent && r.isHealthy(id) {
-				r.mustID(id, proof)
-			}
-		}
-	}
-	for r.Progress.Step == step {
-		r.now += second
-		r.Tick(r.now, testDraw(r.now))
-	}
-}
-
-// rounds plays so many rounds in which all audit, but those named.
-func (r *run) rounds(n int, but ...ClientID) {
-	r.t.Helper()
-	for range n {
-		r.auditAll(but...)
-		r.round()
-	}
-}
-
-// auditAll lets all that have to audit seal and judge, but those named.
-func (r *run) auditAll(but ...ClientID) {
-	r.t.Helper()
-	for _, id := range clientIDs(r.Epoch.Clients) {
-		for _, audit := range r.Audits(id) {
-			if slices.Contains(but, id) || audit.Judged || id == r.silent {
-				continue
-			}
-			if !audit.Sealed {
-				r.mustID(id, SealVerdict{Step: audit.Step, Seal: [32]byte{1}})
-			}
-			r.mustID(id, Verdict{Step: audit.Step, Body: [32]byte{1}})
-		}
-	}
-}
 
 // refusedTo wants an action refused with a code.
 func (r *run) refusedTo(want Code, id ClientID, a Action) {
@@ -111,40 +21,6 @@ func (r *run) refusedTo(want Code, id ClientID, a Action) {
 	}
 }
 
-// tried accuses the trainer and plays to the next round, in which there is a jury.
-func (c *court) tried(fault Fault) *Trial {
-	c.t.Helper()
-	c.mustID(c.verifier, Accuse{Step: c.step, Client: c.trainer, Fault: fault})
-	c.rounds(1)
-	return c.Trial(c.trainer)
-}
-
-// vote lets so many jurors that have not voted do so.
-func (c *court) vote(guilty bool, jurors int) {
-	c.t.Helper()
-	for _, id := range slices.Clone(c.Trial(c.trainer).Jury) {
-		if trial := c.Trial(c.trainer); jurors > 0 && trial != nil && !trial.HasVoted(id) {
-			c.mustID(id, Vote{Step: c.step, Client: c.trainer, Guilty: guilty, Body: [32]byte{1}})
-			jurors--
-		}
-	}
-	if jurors > 0 {
-		c.t.Fatalf("the trial was over before %d jurors had voted", jurors)
-	}
-}
-
-func (c *court) open() { c.mustID(c.trainer, Open{Step: c.step, Blob: [32]byte{9}}) }
-
-func (c *court) check() {
-	c.t.Helper()
-	if err := c.Check(); err != nil {
-		c.t.Fatalf("%v\n%s", err, c.String())
-	}
-	if back, err := Decode(c.AppendTo(nil)); err != nil || back.Hash() != c.Hash() {
-		c.t.Fatalf("does not go through its bytes: %v\n%s", err, c.String())
-	}
-}
-
 // ejection returns why and until when a client is kept out.
 func (s *State) ejection(id ClientID) (Ejection, bool) {
 	i := slices.IndexFunc(s.Authority.Ejections, func(e Ejection) bool { return e.Client == id })
@@ -152,87 +28,6 @@ func (s *State) ejection(id ClientID) (Ejection, bool) {
 		return Ejection{}, false
 	}
 	return s.Authority.Ejections[i], true
-}
-
-func TestSealsAndVerdictsThatAreRefused(t *testing.T) {
-	r := auditedRun(t, 10)
-	step := r.Progress.Step
-	round := r.CurrentRound()
-	verifier := round.Members[round.verifiers(r.Config)[0]]
-	trainer := round.Members[round.owners(r.Config)[0]]
-	r.refusedTo(ErrInvalidAction, verifier, Verdict{Step: step})
-	r.refusedTo(ErrNotElected, trainer, SealVerdict{Step: step})
-	r.refusedTo(ErrNotElected, trainer, Verdict{Step: step})
-	r.refusedTo(ErrNotMember, clientID("x"), SealVerdict{Step: step})
-	r.refusedTo(ErrWrongStep, verifier, SealVerdict{Step: step - 1}) // the epoch's first round
-	r.refusedTo(ErrWrongStep, verifier, SealVerdict{Step: step + 1})
-	r.mustID(verifier, SealVerdict{Step: step})
-	r.refusedTo(ErrDuplicate, verifier, SealVerdict{Step: step})
-	r.mustID(verifier, Verdict{Step: step})
-	r.refusedTo(ErrDuplicate, verifier, Verdict{Step: step})
-	late := round.Members[round.verifiers(r.Config)[1]]
-	lost := round.Members[round.verifiers(r.Config)[2]]
-	r.mustID(lost, Withdraw{Client: lost})
-	r.refusedTo(ErrNotMember, lost, SealVerdict{Step: step})
-	r.round()
-	r.mustID(late, SealVerdict{Step: step})
-	r.until(RoundTrain)
-	r.mustID(late, Verdict{Step: step})
-	r.round()
-	r.refusedTo(ErrWrongStep, late, SealVerdict{Step: step})
-	r.finishEpoch("x")
-	r.refusedTo(ErrWrongState, late, SealVerdict{Step: r.Progress.Step})
-}
-
-// TestNobodyAuditsItself: who trained the batch that it would have to audit takes the next one, and
-// the only trainer nobody's.
-func TestNobodyAuditsItself(t *testing.T) {
-	own := 0
-	for seed := range uint64(300) {
-		round := Round{Seed: seed, BatchSeed: seed * 7, Height: 1, BatchSize: 4, Members: []ClientID{{1}, {2}, {3}, {4}}}
-		before := Round{BatchSeed: seed * 3, BatchSize: 4, Members: round.Members}
-		config := Config{VerificationPercent: 50}
-		owners := before.owners(config)
-		for rank, member := range round.verifiers(config) {
-			target := auditTarget(&round, &before, config, member)
-			if drawn := owners[assign.Target(round.Seed, rank, 2, len(owners))]; drawn == member {
-				own++
-			} else if drawn != target {
-				t.Fatalf("seed %d: member %d audits %d, drawn %d", seed, member, target, drawn)
-			}
-			if target == member || !slices.Contains(owners, target) || !audits(&round, &before, config, member) {
-				t.Fatalf("seed %d: member %d audits %d of %v", seed, member, target, owners)
-			}
-			before := before
-			before.BatchSize = 1
-			only := before.owners(config)[0]
-			if target := auditTarget(&round, &before, config, member); (target < 0) != (only == member) || audits(&round, &before, config, member) != (target >= 0) {
-				t.Fatalf("seed %d: member %d audits %d, the only one with a batch is %d", seed, member, target, only)
-			}
-		}
-	}
-	if own == 0 {
-		t.Error("nobody drew itself")
-	}
-}
-
-func TestAuditorsAreWhoAudit(t *testing.T) {
-	r := auditedRun(t, 20)
-	found := 0
-	for _, trainer := range r.CurrentRound().Members {
-		for _, id := range r.Auditors(r.Progress.Step, trainer) {
-			if audit, ok := r.AuditOf(r.Progress.Step, id); !ok || audit.Trainer != trainer {
-				t.Fatalf("%s is said to audit %s", nameOf(id), nameOf(trainer))
-			}
-			found++
-		}
-	}
-	if want := len(r.CurrentRound().verifiers(r.Config)); found != want {
-		t.Errorf("%d audits, want %d", found, want)
-	}
-	if r.Auditors(r.Progress.Step-1, clientID("m000")) != nil || r.Audits(clientID("x")) != nil {
-		t.Error("the first round is audited, or a stranger audits")
-	}
 }
 
 func TestAccusationsThatAreRefused(t *testing.T) {
@@ -630,81 +425,6 @@ func TestUndecided(t *testing.T) {
 		case i < 6 && client.Lateness != OnTime, i >= 6 && i != 8 && client.Lateness != Late, i == 8 && client.Lateness != Slow:
 			t.Errorf("juror %d: %+v", i, client)
 		}
-	}
-}
-
-// TestIdleVerifiersAreLate, and are dropped the second time.
-func TestIdleVerifiersAreLate(t *testing.T) {
-	r := auditedRun(t, 10)
-	found := map[ClientID]int{}
-	for range 20 {
-		round := *r.CurrentRound()
-		idle := round.Members[round.verifiers(r.Config)[0]]
-		step := r.Progress.Step
-		judgesLater := round.Members[round.verifiers(r.Config)[1]]
-		r.rounds(1, idle, judgesLater)
-		if client, ok := r.Member(idle); ok && found[idle] == 0 && client.Lateness != OnTime {
-			t.Fatalf("step %d: late before its second round was over", step)
-		}
-		r.rounds(1, idle)
-		found[idle]++
-		client, ok := r.Member(idle)
-		if found[idle] == 1 && (!ok || client.Lateness != Late) {
-			t.Fatalf("step %d: %s is not late\n%s", step, nameOf(idle), r.String())
-		}
-		if found[idle] == 2 {
-			if ok || r.Epoch.Exited[indexOf(r.Epoch.Exited, idle)].State != Dropped {
-				t.Fatalf("step %d: %s was not dropped\n%s", step, nameOf(idle), r.String())
-			}
-			return
-		}
-	}
-	t.Fatal("nobody was idle twice")
-}
-
-// TestWhoIsNotFoundIdle: who was not there, nobody in a round without a quorum, and nobody when the
-// epoch's first round is followed.
-func TestWhoIsNotFoundIdle(t *testing.T) {
-	r := auditedRun(t, 10)
-	for _, c := range r.Epoch.Clients {
-		if c.Lateness != OnTime {
-			t.Fatal("late in the first round")
-		}
-	}
-	idle := r.CurrentRound().Members[r.CurrentRound().verifiers(r.Config)[0]]
-	r.mustID(idle, Withdraw{Client: idle})
-	r.rounds(1)
-	r.mustID(idle, Return{Epoch: r.Progress.Epoch})
-	r.rounds(1)
-	if client, ok := r.Member(idle); !ok || client.Lateness != OnTime {
-		t.Errorf("late for a round that it left: %+v", client)
-	}
-	r.round() // nobody audits
-	if err := r.Check(); err != nil {
-		t.Fatal(err)
-	}
-	r.until(Cooldown) // nobody witnesses either
-	for _, c := range r.Epoch.Clients {
-		if c.Lateness != OnTime {
-			t.Errorf("%s is late by a round without a quorum", nameOf(c.ID))
-		}
-	}
-}
-
-// TestDroppedVerifiersMayEndTheEpoch: where dropping leaves fewer than min_clients no round begins.
-func TestDroppedVerifiersMayEndTheEpoch(t *testing.T) {
-	r := auditedRun(t, 10)
-	r.Config.MinClients, r.Config.InitMinClients = 10, 10
-	idle := r.CurrentRound().Members[r.CurrentRound().verifiers(r.Config)[0]]
-	client, _ := r.Member(idle)
-	client.Lateness = Late
-	r.rounds(1, idle)
-	if r.RunState != RoundTrain {
-		t.Fatal(r.RunState)
-	}
-	r.rounds(1, idle)
-	if r.RunState != Cooldown {
-		t.Errorf("%s with %d of 10 members", r.RunState, r.HealthyCount())
 	}
 }
 
