@@ -90,6 +90,7 @@ func New(o Options) (*Node, error) {
 		heard: make(chan utterance, heardRoom), misbehaved: o.Misbehaved, log: log,
 	}
 	n.seat.duties = newDuties()
+	n.seat.duties.past.Limit = o.ResultMemory
 	n.store.NeededBy(n.rounds.eachBlob)
 	n.store.NeededBy(n.seat.duties.eachBlob)
 	n.models = handover.NewModels(n.store, &handover.Options{

@@ -167,3 +167,13 @@ func TestChart(t *testing.T) {
 		}
 	}
 }
+
+// TestTrialsAreShown: who is tried, for what, and how it ended.
+func TestTrialsAreShown(t *testing.T) {
+	c := member()
+	c.See(event.Event{Time: begun, Body: event.Trial{Accused: "9aBcDeFgHi", Accuser: "83JJ1FKjQv", Fault: "wrong result", What: "the accused is ejected"}})
+	warnings := c.seen.warnings
+	if text := warnings[len(warnings)-1].Text; !strings.Contains(text, "9aBcDe") || !strings.Contains(text, "(wrong result): the accused is ejected") {
+		t.Errorf("%q", text)
+	}
+}

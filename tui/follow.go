@@ -120,6 +120,8 @@ func (f *follower) See(e event.Event) {
 		f.warn(Line{e.Time, slog.LevelWarn, "the model is lost: " + body.Reason})
 	case event.Misbehaved:
 		f.warn(Line{e.Time, slog.LevelWarn, short(body.Peer) + " " + body.Fault + ": " + body.Detail})
+	case event.Trial:
+		f.warn(Line{e.Time, slog.LevelWarn, "trial of " + short(body.Accused) + ", accused by " + short(body.Accuser) + " (" + body.Fault + "): " + body.What})
 	case event.Finished:
 		s.ended = "the run is finished"
 	case event.Failed:

@@ -40,6 +40,9 @@ func TestPastKeepsTheNewestRounds(t *testing.T) {
 	if p.Add(Round{Step: 25, EpochStart: 25}); len(p.rounds) != 1 {
 		t.Errorf("%d rounds after a gap", len(p.rounds))
 	}
+	if dropped := p.Shrink(); len(dropped) != 0 {
+		t.Errorf("%d were dropped of one round", len(dropped))
+	}
 	p.Add(Round{Step: 26, EpochStart: 25, Results: []Result{result(26, Head{EpochStart: 25})}})
 	p.Add(Round{Step: 22, EpochStart: 22, Results: []Result{result(22, Head{EpochStart: 22})}}) // the run went back
 	if heads := p.Heads(trainer, 100); heads[0].Step != 22 {

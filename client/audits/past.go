@@ -127,6 +127,9 @@ func (p *Past) cut(count int) (dropped [][32]byte) {
 	return dropped
 }
 
+// Shrink forgets all but the newest rounds, which verifiers need.
+func (p *Past) Shrink() (dropped [][32]byte) { return p.cut(max(0, len(p.rounds)-leastRounds)) }
+
 // Forget forgets everything: the model that follows does not go on from there.
 func (p *Past) Forget() (dropped [][32]byte) {
 	p.heads = nil

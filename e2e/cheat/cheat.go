@@ -82,7 +82,7 @@ func (t *Trainer) result(step uint32, payload []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	sent := own
+	var sent []codec.TensorResult
 	t.mu.Lock()
 	others := t.others
 	t.mu.Unlock()
