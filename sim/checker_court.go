@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
+	"maps"
 	"slices"
 
 	"github.com/psyche-go/psyche/assign"
@@ -48,6 +49,16 @@ func newCourts() courts {
 		sealed: make(map[duty]bool), judged: make(map[duty]bool), unopened: make(map[coordinator.ClientID]bool),
 		kept: make(map[coordinator.ClientID]uint32),
 	}
+}
+
+func (c *courts) clone() courts {
+	other := courts{sealed: maps.Clone(c.sealed), judged: maps.Clone(c.judged), unopened: maps.Clone(c.unopened), kept: maps.Clone(c.kept)}
+	for _, t := range c.trials {
+		tried := *t
+		tried.jury, tried.votes = slices.Clone(t.jury), maps.Clone(t.votes)
+		other.trials = append(other.trials, &tried)
+	}
+	return other
 }
 
 // courtsOf reads them from a state that is not checked against what was before.

@@ -37,7 +37,8 @@ func (c *checker) proved(s *coordinator.State, a coordinator.Equivocation) {
 	if member, ok := s.Member(a.Client); ok && member.State == coordinator.Healthy || s.IsPending(a.Client) {
 		c.violate(Ejected, "%s signed two results in step %d and stays", name, a.Step)
 	}
-	c.ejected[a.Client] = s.Progress.Epoch + 1 + uint32(s.Config.EjectionEpochs)
+	until := s.Progress.Epoch + 1 + uint32(s.Config.EjectionEpochs)
+	c.ejected[a.Client], c.courts.kept[a.Client] = until, max(until, c.courts.kept[a.Client])
 }
 
 // staysOut checks that a client that takes part was not ejected lately.

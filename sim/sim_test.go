@@ -67,12 +67,15 @@ func TestSameSeedSameRun(t *testing.T) {
 	for _, cores := range []int{1, 2, 4} {
 		runtime.GOMAXPROCS(cores)
 		got := make(chan [2]uint64, seeds)
-		_, err := RunSeeds(t.Context(), SeedOptions{
+		summary, err := RunSeeds(t.Context(), SeedOptions{
 			First: 1, Last: seeds, Options: options, Parallel: 4,
 			OnRun: func(seed uint64, r Result) { got <- [2]uint64{seed, r.Hash} },
 		})
 		if err != nil {
 			t.Fatal(err)
+		}
+		if report(t, summary.Failure); summary.Runs != seeds {
+			t.Fatalf("%d runs of %d", summary.Runs, seeds)
 		}
 		for range seeds {
 			if g := <-got; g[1] != want[g[0]] {
