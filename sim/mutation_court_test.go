@@ -12,20 +12,20 @@ const courtFaults = CheatingTrainer | LazyVerifier | Slanderer
 
 // courtMutations break the rules of audits and trials.
 var courtMutations = []mutation{
-	{"half of a jury ejects", halfEjects, courtFaults, []Assertion{FairlyTried, NobodyFramed}},
-	{"an accusation ejects", accusationEjects, courtFaults, []Assertion{FairlyTried, NobodyFramed}},
-	{"anybody is accused of anything", anybodyAccused, courtFaults, []Assertion{FairlyTried}},
-	{"members are accused twice at a time", triedTwice, courtFaults, []Assertion{FairlyTried, Invariants}},
-	{"the jury is known when somebody is accused", juryIsKnown, courtFaults, []Assertion{FairlyTried}},
-	{"who does not open in time is ejected", silenceEjects, courtFaults | Crash | Drop, []Assertion{FairlyTried, NobodyFramed}},
-	{"who accused wrongly stays", slanderIsFree, courtFaults, []Assertion{FairlyTried}},
-	{"who said that somebody did not open is ejected", complaintsEject, courtFaults | Drop | Partition, []Assertion{FairlyTried, NobodyFramed}},
-	{"who was ejected joins again at once", ejectedJoin, courtFaults, []Assertion{FairlyTried}},
-	{"trainers seal verdicts", trainersSeal, courtFaults, []Assertion{AuditsRight}},
-	{"verdicts need no seal", unsealedVerdicts, courtFaults, []Assertion{AuditsRight}},
-	{"who does not audit is on time", idleOnTime, courtFaults, []Assertion{AuditsRight}},
-	{"who audits is late", auditorsLate, courtFaults, []Assertion{NotFramed}},
-	{"who is accused and leaves may return", leaversReturn, courtFaults | Crash, []Assertion{FairlyTried}},
+	{"half of a jury ejects", halfEjects, courtFaults, []Assertion{FairlyTried, NobodyFramed}, 0},
+	{"an accusation ejects", accusationEjects, courtFaults, []Assertion{FairlyTried, NobodyFramed}, 0},
+	{"anybody is accused of anything", anybodyAccused, courtFaults, []Assertion{FairlyTried}, 0},
+	{"members are accused twice at a time", triedTwice, courtFaults, []Assertion{FairlyTried, Invariants}, 0},
+	{"the jury is known when somebody is accused", juryIsKnown, courtFaults, []Assertion{FairlyTried}, 0},
+	{"who does not open in time is ejected", silenceEjects, courtFaults | Crash | Drop, []Assertion{FairlyTried, NobodyFramed}, 0},
+	{"who accused wrongly stays", slanderIsFree, courtFaults, []Assertion{FairlyTried}, 0},
+	{"who said that somebody did not open is ejected", complaintsEject, courtFaults | Drop | Partition, []Assertion{FairlyTried, NobodyFramed}, 0},
+	{"who was ejected joins again at once", ejectedJoin, courtFaults, []Assertion{FairlyTried}, 0},
+	{"trainers seal verdicts", trainersSeal, courtFaults, []Assertion{AuditsRight}, 0},
+	{"verdicts need no seal", unsealedVerdicts, courtFaults, []Assertion{AuditsRight}, 0},
+	{"who does not audit is on time", idleOnTime, courtFaults, []Assertion{AuditsRight}, 0},
+	{"who audits is late", auditorsLate, courtFaults, []Assertion{NotFramed}, 0},
+	{"who is accused and leaves may return", leaversReturn, courtFaults | Crash, []Assertion{FairlyTried}, 24},
 }
 
 // onApply changes what an action has done, or its refusal.
