@@ -134,7 +134,8 @@ func TestCheatsAreEjected(t *testing.T) {
 				if len(ejections) != 1 || identity.ID(ejections[0].Client) != cheat.id {
 					t.Fatalf("ejected: %v, want %s", ejections, cheat.id.Short())
 				}
-				if delete(late, coordinator.ClientID(cheat.id)); len(late) > 0 {
+				// Where most members verify, a juror may lack what it would judge by, and is late.
+				if delete(late, coordinator.ClientID(cheat.id)); len(late) > 0 && name != "made-up prints" {
 					t.Errorf("found late: %v", late)
 				}
 				t.Logf("ejected in step %d: %v", w.host.State().Progress.Step, ejections[0].Reason)

@@ -163,6 +163,9 @@ func (g *gang) end(good, everybody []*member) {
 // TestGangCannotEvict: 12 of 40 members, whenever more than W−q of them witness, name only each
 // other, accuse everybody else, and report a model of their own.
 func TestGangCannotEvict(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: a minute with the race detector")
+	}
 	const honest, bad = 28, 12
 	synctest.Test(t, func(t *testing.T) {
 		config := clienttest.Config(honest + bad)
@@ -184,7 +187,7 @@ func TestGangCannotEvict(t *testing.T) {
 		good, everybody := g.begin(honest, bad)
 		ctx, cancel := context.WithCancel(g.w.ctx)
 		g.w.tasks.Go(func() { g.rule(ctx) })
-		g.w.until("an epoch and some", func(s *coordinator.State) bool { return s.Progress.Epoch >= 1 && s.RunState == coordinator.RoundTrain })
+		g.w.until("two epochs and some", func(s *coordinator.State) bool { return s.Progress.Epoch >= 2 && s.RunState == coordinator.RoundTrain })
 		cancel()
 		if len(g.attacked) == 0 {
 			t.Error("the gang never had enough witnesses: the test shows nothing")

@@ -112,7 +112,7 @@ func TestBatchesAreKnownOneRoundAhead(t *testing.T) {
 			early = foretell(&s)
 		}
 	})
-	if ahead < 5 { // of what the walks happened to do
+	if ahead < 5 && !testing.Short() { // of what the walks happened to do
 		t.Errorf("only %d rounds were known a round ahead", ahead)
 	}
 }
