@@ -339,7 +339,10 @@ func TestEventsAndLogs(t *testing.T) {
 
 // TestFullRun lets 64 clients with fake trainers go through a whole run.
 func TestFullRun(t *testing.T) {
-	const clients, steps = 64, 16
+	clients, steps := 64, uint32(16)
+	if testing.Short() {
+		clients, steps = 16, 10 // the race detector makes minutes of it
+	}
 	began := time.Now()
 	dir := t.TempDir()
 	var final atomic.Pointer[coordinator.State]
@@ -350,7 +353,7 @@ func TestFullRun(t *testing.T) {
 			return coordinator.New(runID, host, coordinator.Config{
 				WarmupTime: 600_000, CooldownTime: 600_000, RoundsPerEpoch: 8, MaxRoundTrainTime: 600_000, RoundWitnessTime: 50,
 				WaitingForMembersExtraTime: 500, GlobalBatchSizeStart: 256, GlobalBatchSizeEnd: 256, TotalSteps: steps,
-				InitMinClients: clients, MinClients: clients / 2,
+				InitMinClients: uint16(clients), MinClients: uint16(clients / 2),
 			}, coordinator.Model{MaxSeqLen: 16, Checkpoint: coordinator.Checkpoint{Kind: coordinator.CheckpointDummy}})
 		}},
 		OnState: func(s *coordinator.State) {
@@ -380,7 +383,7 @@ func TestFullRun(t *testing.T) {
 		return
 	}
 	s := final.Load()
-	if s.Progress.Step != steps+1 || s.Progress.DataIndex != steps*256 || s.Model.Checkpoint.Kind != coordinator.CheckpointP2P {
+	if s.Progress.Step != steps+1 || s.Progress.DataIndex != uint64(steps)*256 || s.Model.Checkpoint.Kind != coordinator.CheckpointP2P {
 		t.Fatalf("progress %+v, checkpoint %+v", s.Progress, s.Model.Checkpoint)
 	}
 	if replayed := encoded(t, server.JournalPath(dir, runID)); !bytes.Equal(replayed, s.AppendTo(nil)) {
