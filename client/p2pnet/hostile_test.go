@@ -154,7 +154,7 @@ func (p *participant) start(ctx context.Context, t *testing.T, host *memory.Host
 // the same model, and know who it was.
 func TestRunWithAHostileMember(t *testing.T) {
 	const steps = 12
-	host := newHost(t, func(c *coordinator.Config) {
+	host, watch := newHost(t, func(c *coordinator.Config) {
 		c.TotalSteps, c.RoundsPerEpoch, c.MaxRoundTrainTime, c.InitMinClients = steps, 9, 10_000, 3
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
@@ -167,13 +167,7 @@ func TestRunWithAHostileMember(t *testing.T) {
 	var a, b, late, bad participant
 	waits := []func(){a.start(ctx, t, host, "a", false), b.start(ctx, t, host, "b", false)}
 	waitBad := bad.start(ctx, t, host, "bad", true)
-	for s := host.State(); s.RunState == coordinator.WaitingForMembers; s = host.State() {
-		if ctx.Err() != nil {
-			t.Fatal("the run did not begin")
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	waits = append(waits, late.start(ctx, t, host, "late", false))
+	joinLate(ctx, t, host, watch, func() { waits = append(waits, late.start(ctx, t, host, "late", false)) })
 	for _, wait := range waits {
 		wait()
 	}

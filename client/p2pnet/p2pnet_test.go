@@ -42,7 +42,7 @@ func initial(context.Context, coordinator.Checkpoint) (checkpoint.Snapshot, erro
 }
 
 // newHost begins a run whose clock is fast, of three epochs unless change says otherwise.
-func newHost(t *testing.T, change func(*coordinator.Config)) *memory.Host {
+func newHost(t *testing.T, change func(*coordinator.Config)) (*memory.Host, *stopwatch) {
 	t.Helper()
 	config := coordinator.Config{
 		WarmupTime: 100_000, CooldownTime: 100_000, RoundsPerEpoch: 2, MaxRoundTrainTime: 100_000, RoundWitnessTime: 1000,
@@ -52,14 +52,63 @@ func newHost(t *testing.T, change func(*coordinator.Config)) *memory.Host {
 	if change != nil {
 		change(&config)
 	}
-	begun := time.Now()
-	return clienttest.Host(t, config, func() uint64 { return 1_000_000_000 + uint64(time.Since(begun)*speed/time.Millisecond) })
+	watch := &stopwatch{since: time.Now()}
+	return clienttest.Host(t, config, watch.now), watch
+}
+
+// joinLate lets a client join in the first epoch, however slow the machine is: the run's clock
+// stands until it has asked for a seat.
+func joinLate(ctx context.Context, t *testing.T, host *memory.Host, watch *stopwatch, join func()) {
+	t.Helper()
+	await := func(what string, holds func(s *coordinator.State) bool) {
+		for s := host.State(); !holds(&s); s = host.State() {
+			if ctx.Err() != nil {
+				t.Fatalf("%s: not in time", what)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	await("the run begins", func(s *coordinator.State) bool { return s.RunState != coordinator.WaitingForMembers })
+	watch.stop()
+	join()
+	await("a late client asks for a seat", func(s *coordinator.State) bool { return len(s.Pending) > 0 })
+	watch.start()
+}
+
+// stopwatch is a clock of a run that can stand still.
+type stopwatch struct {
+	mu      sync.Mutex
+	since   time.Time // zero: it stands
+	elapsed time.Duration
+}
+
+// now is in milliseconds of the run.
+func (w *stopwatch) now() uint64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	elapsed := w.elapsed
+	if !w.since.IsZero() {
+		elapsed += time.Since(w.since)
+	}
+	return 1_000_000_000 + uint64(elapsed*speed/time.Millisecond)
+}
+
+func (w *stopwatch) start() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.since = time.Now()
+}
+
+func (w *stopwatch) stop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.elapsed, w.since = w.elapsed+time.Since(w.since), time.Time{}
 }
 
 // TestRunOverSockets lets three clients, one of which joins late, finish a run over
 // libp2p on the loopback interface.
 func TestRunOverSockets(t *testing.T) {
-	host := newHost(t, nil)
+	host, watch := newHost(t, nil)
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
 	var tasks sync.WaitGroup
@@ -106,13 +155,7 @@ func TestRunOverSockets(t *testing.T) {
 	}
 	launch(0)
 	launch(1)
-	for s := host.State(); s.RunState == coordinator.WaitingForMembers; s = host.State() {
-		if ctx.Err() != nil {
-			t.Fatal("the run did not begin")
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	launch(2)
+	joinLate(ctx, t, host, watch, func() { launch(2) })
 	clients.Wait()
 	a, b, late := trainers[0].Weights(), trainers[1].Weights(), trainers[2].Weights()
 	if !isTrained(trainers[0]) || b != a || late != a {
