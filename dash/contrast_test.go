@@ -28,7 +28,7 @@ func luminance(t *testing.T, colour string) float64 {
 // TestContrast: text is readable, and what is drawn can be told from what is behind it, in both
 // themes.
 func TestContrast(t *testing.T) {
-	sheet, err := embedded.ReadFile("assets/style.css")
+	sheet, err := embedded.ReadFile("assets/colours.css")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func TestContrast(t *testing.T) {
 		for _, pair := range pairs {
 			front, back := colours[pair.front], colours[pair.back]
 			if front == "" || back == "" {
-				t.Fatalf("style.css has no light-dark colours --%s and --%s", pair.front, pair.back)
+				t.Fatalf("colours.css has no light-dark colours --%s and --%s", pair.front, pair.back)
 			}
 			a, b := luminance(t, front), luminance(t, back)
 			ratio := (max(a, b) + 0.05) / (min(a, b) + 0.05)

@@ -55,7 +55,7 @@ func TestClientKilled(t *testing.T) {
 	}
 
 	rejoined := waitFor[event.Rejoined](victim)
-	if rejoined.Step <= 2 {
+	if rejoined.Step < 2 { // the others may have waited for it in that very round
 		t.Errorf("rejoined at step %d, was killed in step 2", rejoined.Step)
 	}
 	var source string

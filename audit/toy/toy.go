@@ -5,9 +5,9 @@
 // zero, unless a result that did not count was given back.
 //
 //	gradient := toy.Gradient(weights, sequences)
-//	payload, err := optimizer.Step(step, batch, gradient)
-//	optimizer.Settle(step, counted)
-//	opening, err := optimizer.Open(step, chunks)
+//	payload, err := part.Optimizer.Step(step, batch, gradient)
+//	part.Applied(step, counted, weights)
+//	opening, err := part.Open(step, chunks)
 package toy
 
 import (
@@ -226,4 +226,38 @@ func (p *Past) At(step uint32) (weights [32]byte, err error) {
 		return weights, fmt.Errorf("the model after step %d: %w", step, ErrStep)
 	}
 	return weights, nil
+}
+
+// Part is what a trainer of such results has besides its weights, of which it says the hash.
+type Part struct {
+	Optimizer Optimizer
+	Past      Past
+}
+
+// Applied settles the own result of a step and keeps what the model is after it.
+func (p *Part) Applied(step uint32, ownCounted bool, weights [32]byte) {
+	p.Optimizer.Settle(step, ownCounted)
+	p.Past.Note(step, weights)
+}
+
+// Loaded forgets the momentum, which was another model's, and keeps what the model is.
+func (p *Part) Loaded(step uint32, weights [32]byte) {
+	p.Optimizer.Reset()
+	p.Past.Note(step, weights)
+}
+
+// Open shows chunks of the newest step.
+func (p *Part) Open(step uint32, chunks []uint32) (audit.Opening, error) {
+	return p.Optimizer.Open(step, chunks)
+}
+
+// MaxResultSize returns the most bytes of a result.
+func (*Part) MaxResultSize() int { return MaxSize() }
+
+// Shapes returns how the numbers are cut.
+func (*Part) Shapes() audit.Shapes { return Shapes() }
+
+// Decode reads a result.
+func (*Part) Decode(payload []byte) (codec.Header, []codec.TensorResult, error) {
+	return Decode(payload)
 }

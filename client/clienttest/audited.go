@@ -14,7 +14,6 @@ import (
 	"github.com/psyche-go/psyche/checkpoint"
 	"github.com/psyche-go/psyche/client/env"
 	"github.com/psyche-go/psyche/data"
-	"github.com/psyche-go/psyche/distro/codec"
 )
 
 // Audited is a Trainer whose results can be audited. It implements env.Auditor.
@@ -28,15 +27,15 @@ type Audited struct {
 	// Guess takes the place of what an examination finds. May be nil.
 	Guess func(x env.Examination, gradient []float32) []float32
 
-	optimizer toy.Optimizer
-	past      toy.Past
-	mu        sync.Mutex
-	exams     int
+	toy.Part
+
+	mu    sync.Mutex
+	exams int
 }
 
 // Audit returns a trainer of a run with audits in place of another one.
 func Audit(t *Trainer) *Audited {
-	return &Audited{Trainer: t, optimizer: toy.Optimizer{Trainer: t.ID}}
+	return &Audited{Trainer: t, Part: toy.Part{Optimizer: toy.Optimizer{Trainer: t.ID}}}
 }
 
 // Exams returns how often the trainer examined.
@@ -76,7 +75,7 @@ func (a *Audited) Train(ctx context.Context, step uint32, batch data.Batch, begu
 	if a.Cheat != nil {
 		gradient = a.Cheat(step, batch, gradient)
 	}
-	payload, err := a.optimizer.Step(step, batch.ID, gradient)
+	payload, err := a.Optimizer.Step(step, batch.ID, gradient)
 	return payload, loss, err
 }
 
@@ -99,8 +98,7 @@ func (a *Audited) Apply(ctx context.Context, step uint32, payloads [][]byte, own
 	if err := a.Trainer.Apply(ctx, step, hashes, own); err != nil {
 		return err
 	}
-	a.optimizer.Settle(step, own)
-	a.past.Note(step, a.fingerprint())
+	a.Applied(step, own, a.fingerprint())
 	return nil
 }
 
@@ -109,28 +107,24 @@ func (a *Audited) Load(ctx context.Context, s checkpoint.Snapshot) error {
 	if err := a.Trainer.Load(ctx, s); err != nil {
 		return err
 	}
-	a.optimizer.Reset()
-	a.past.Note(s.Step, a.fingerprint())
+	a.Loaded(s.Step, a.fingerprint())
 	return nil
 }
 
 // ResetOptimizer implements env.Trainer.
 func (a *Audited) ResetOptimizer(ctx context.Context) error {
-	a.optimizer.Reset()
+	a.Optimizer.Reset()
 	return a.Trainer.ResetOptimizer(ctx)
 }
 
 // LoadOptimizer implements env.OptimizerKeeper: what is saved is not taken up again.
 func (a *Audited) LoadOptimizer(context.Context, string) error {
-	a.optimizer.Reset()
+	a.Optimizer.Reset()
 	return nil
 }
 
 // MaxResultSize implements env.Trainer.
-func (*Audited) MaxResultSize() int { return toy.MaxSize() }
-
-// Shapes implements env.Auditor.
-func (*Audited) Shapes() audit.Shapes { return toy.Shapes() }
+func (a *Audited) MaxResultSize() int { return a.Part.MaxResultSize() }
 
 // Precisions implements env.Auditor.
 func (a *Audited) Precisions() []audit.Precision {
@@ -138,16 +132,6 @@ func (a *Audited) Precisions() []audit.Precision {
 		return []audit.Precision{audit.F32}
 	}
 	return a.Types
-}
-
-// Decode implements env.Auditor.
-func (*Audited) Decode(payload []byte) (codec.Header, []codec.TensorResult, error) {
-	return toy.Decode(payload)
-}
-
-// Open implements env.Auditor.
-func (a *Audited) Open(step uint32, chunks []uint32) (audit.Opening, error) {
-	return a.optimizer.Open(step, chunks)
 }
 
 // Examine implements env.Auditor. It takes as long as a training.
@@ -168,7 +152,7 @@ func (a *Audited) Examine(ctx context.Context, x env.Examination) (*audit.Exam, 
 			return nil, fmt.Errorf("%w: applied of step %d, want %d", ErrFake, applied.Step, want)
 		}
 	}
-	weights, err := a.past.At(x.Weights)
+	weights, err := a.Past.At(x.Weights)
 	if err != nil {
 		return nil, err
 	}

@@ -127,9 +127,5 @@ func (t keptTrainer) Load(ctx context.Context, s checkpoint.Snapshot) error {
 
 // Verify implements env.Trainer: what is valid is written down.
 func (t keptTrainer) Verify(payload []byte, step uint32, batch assign.BatchID, trainer [32]byte) error {
-	err := t.Trainer.Verify(payload, step, batch, trainer)
-	if err == nil {
-		t.seen.see(payload, step, batch, trainer)
-	}
-	return err
+	return t.seen.verified(t.Trainer.Verify(payload, step, batch, trainer), payload, step, batch, trainer)
 }

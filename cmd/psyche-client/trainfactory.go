@@ -131,11 +131,7 @@ type dummyTrainer struct {
 
 // Verify implements env.Trainer.
 func (t dummyTrainer) Verify(payload []byte, step uint32, batch assign.BatchID, trainer [32]byte) error {
-	err := t.Trainer.Verify(payload, step, batch, trainer)
-	if err == nil {
-		t.seen.see(payload, step, batch, trainer)
-	}
-	return err
+	return t.seen.verified(t.Trainer.Verify(payload, step, batch, trainer), payload, step, batch, trainer)
 }
 
 // auditedDummy is a dummy trainer of a run with audits.
@@ -146,11 +142,7 @@ type auditedDummy struct {
 
 // Verify implements env.Trainer.
 func (t auditedDummy) Verify(payload []byte, step uint32, batch assign.BatchID, trainer [32]byte) error {
-	err := t.Audited.Verify(payload, step, batch, trainer)
-	if err == nil {
-		t.seen.see(payload, step, batch, trainer)
-	}
-	return err
+	return t.seen.verified(t.Audited.Verify(payload, step, batch, trainer), payload, step, batch, trainer)
 }
 
 // Examine implements env.Auditor.

@@ -11,15 +11,13 @@ import (
 	"github.com/psyche-go/psyche/audit/toy"
 	"github.com/psyche-go/psyche/checkpoint"
 	"github.com/psyche-go/psyche/data"
-	"github.com/psyche-go/psyche/distro/codec"
 	"github.com/psyche-go/psyche/safetensors"
 )
 
 // Audited is a Trainer whose results can be audited. All members of a run must use the same kind.
 type Audited struct {
 	*Trainer
-	optimizer toy.Optimizer
-	past      toy.Past
+	toy.Part
 }
 
 // NewAudited makes a trainer of a run with audits.
@@ -28,8 +26,8 @@ func NewAudited(o Options) (*Audited, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Audited{Trainer: t, optimizer: toy.Optimizer{Run: t.run, Trainer: o.TrainerID}}
-	a.past.Note(t.step, t.fingerprint())
+	a := &Audited{Trainer: t, Part: toy.Part{Optimizer: toy.Optimizer{Run: t.run, Trainer: o.TrainerID}}}
+	a.Past.Note(t.step, t.fingerprint())
 	return a, nil
 }
 
@@ -53,7 +51,7 @@ func (a *Audited) Train(ctx context.Context, step uint32, batch data.Batch, begu
 	if err := begun(ctx); err != nil {
 		return nil, 0, err
 	}
-	payload, err := a.optimizer.Step(step, batch.ID, gradient)
+	payload, err := a.Optimizer.Step(step, batch.ID, gradient)
 	return payload, 10 / math.Sqrt(float64(step)+1), err
 }
 
@@ -76,8 +74,7 @@ func (a *Audited) Apply(_ context.Context, step uint32, payloads [][]byte, ownCo
 		hashes[i] = sha256.Sum256(payload)
 	}
 	a.move(step, hashes)
-	a.optimizer.Settle(step, ownCounted)
-	a.past.Note(step, a.fingerprint())
+	a.Applied(step, ownCounted, a.fingerprint())
 	return nil
 }
 
@@ -86,35 +83,21 @@ func (a *Audited) Load(ctx context.Context, s checkpoint.Snapshot) error {
 	if err := a.Trainer.Load(ctx, s); err != nil {
 		return err
 	}
-	a.optimizer.Reset()
-	a.past.Note(s.Step, a.fingerprint())
+	a.Loaded(s.Step, a.fingerprint())
 	return nil
 }
 
 // ResetOptimizer forgets the momentum.
 func (a *Audited) ResetOptimizer(context.Context) error {
-	a.optimizer.Reset()
+	a.Optimizer.Reset()
 	return nil
 }
 
 // MaxResultSize returns the most bytes of a result.
-func (*Audited) MaxResultSize() int { return toy.MaxSize() }
-
-// Shapes returns how the numbers are cut.
-func (*Audited) Shapes() audit.Shapes { return toy.Shapes() }
+func (a *Audited) MaxResultSize() int { return a.Part.MaxResultSize() }
 
 // Precisions returns the one type there is.
 func (*Audited) Precisions() []audit.Precision { return []audit.Precision{audit.F32} }
-
-// Decode reads a result.
-func (*Audited) Decode(payload []byte) (codec.Header, []codec.TensorResult, error) {
-	return toy.Decode(payload)
-}
-
-// Open shows chunks of the newest step.
-func (a *Audited) Open(step uint32, chunks []uint32) (audit.Opening, error) {
-	return a.optimizer.Open(step, chunks)
-}
 
 // Exam returns what the gradient of a batch is, for the model that was after a step. It takes as long
 // as a training.
@@ -122,7 +105,7 @@ func (a *Audited) Exam(ctx context.Context, step uint32, trainer [32]byte, batch
 	if err := a.wait(ctx); err != nil {
 		return nil, err
 	}
-	before, err := a.past.At(weights)
+	before, err := a.Past.At(weights)
 	if err != nil {
 		return nil, err
 	}
