@@ -56,8 +56,9 @@ func (s *State) Auditors(step uint32, trainer ClientID) []ClientID {
 		return nil
 	}
 	var auditors []ClientID
-	for _, member := range round.verifiers(s.Config) {
-		if target := auditTarget(round, before, s.Config, member); target >= 0 && before.Members[target] == trainer {
+	owners, verifiers := before.owners(s.Config), round.verifiers(s.Config)
+	for rank, member := range verifiers {
+		if target := drawTarget(round, before, owners, rank, len(verifiers), member); target >= 0 && before.Members[target] == trainer {
 			auditors = append(auditors, round.Members[member])
 		}
 	}
@@ -86,8 +87,12 @@ func auditTarget(round, before *Round, c Config, member int) int {
 	if !ok {
 		return -1
 	}
-	owners := before.owners(c)
-	target := assign.Target(round.Seed, rank, assign.VerifierCount(members, percent), len(owners))
+	return drawTarget(round, before, before.owners(c), rank, assign.VerifierCount(members, percent), member)
+}
+
+// drawTarget is auditTarget for the verifier of a rank, where the owners of the batches are known.
+func drawTarget(round, before *Round, owners []int, rank, verifiers, member int) int {
+	target := assign.Target(round.Seed, rank, verifiers, len(owners))
 	if target >= 0 && before.Members[owners[target]] == round.Members[member] {
 		target = (target + 1) % len(owners)
 	}

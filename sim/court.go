@@ -85,7 +85,7 @@ func (p *process) attend(s *coordinator.State) {
 	if s.Config.VerificationPercent == 0 || s.CurrentRound() == nil {
 		return
 	}
-	for _, audit := range s.Audits(coordinator.ClientID(p.machine.id)) {
+	for _, audit := range p.audits(s) {
 		p.audit(s, audit)
 	}
 	p.intrude(s)
@@ -106,7 +106,7 @@ func (p *process) attend(s *coordinator.State) {
 // intrude has slanderers seal in rounds in which they train.
 func (p *process) intrude(s *coordinator.State) {
 	if step := s.Progress.Step; p.machine.lies(Slanderer) && p.world.now >= p.court.about[step]+resend {
-		if _, audits := s.AuditOf(step, coordinator.ClientID(p.machine.id)); !audits {
+		if _, audits := p.world.dockets.of(s, step).audit(coordinator.ClientID(p.machine.id)); !audits {
 			p.court.about[step] = p.world.now
 			p.sendAside(coordinator.SealVerdict{Step: step, Seal: [32]byte{1}})
 		}
@@ -144,8 +144,11 @@ func (p *process) audit(s *coordinator.State, a coordinator.Audit) {
 // accuse accuses whom an audit found wanting. Slanderers, and the gang, accuse whom they can.
 func (p *process) accuse(s *coordinator.State, step uint32) {
 	me := coordinator.ClientID(p.machine.id)
-	audit, ok := s.AuditOf(step, me)
-	if !ok || !audit.Judged || p.world.now < p.court.about[step]+resend {
+	if p.world.now < p.court.about[step]+resend {
+		return
+	}
+	audit, ok := p.world.dockets.of(s, step).audit(me)
+	if !ok || !audit.Judged {
 		return
 	}
 	accuse := func(id coordinator.ClientID, fault coordinator.Fault) bool {
@@ -158,7 +161,7 @@ func (p *process) accuse(s *coordinator.State, step uint32) {
 		return true
 	}
 	trainer := p.world.machineOf(audit.Trainer)
-	for _, fellow := range s.Auditors(step, audit.Trainer) {
+	for _, fellow := range p.world.dockets.of(s, step).auditors(audit.Trainer) {
 		other := p.world.machineOf(fellow)
 		if fellow != me && p.suspects(other, other.invents(step), step) && accuse(fellow, coordinator.FaultPrints) {
 			return

@@ -32,6 +32,7 @@ type world struct {
 	index     map[identity.ID]int
 	registry  registry
 	draws     draws
+	dockets   dockets
 	violation *Violation // the first
 
 	links, lies, faults *random
