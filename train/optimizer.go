@@ -237,6 +237,33 @@ func (o *optimizer) decode(payload []byte) (codec.Header, []codec.TensorResult, 
 	return header, results, nil
 }
 
+// bounded returns a result as it is applied: values are scaled so that those of each chunk have
+// length 1 together. So nobody weighs more than another by saying larger numbers; signs weigh alike
+// as they are. Squares of single precision are exact in double, and one operation follows the
+// other: the bits are the same on every machine.
+func (o *optimizer) bounded(results []codec.TensorResult) []codec.TensorResult {
+	if o.config.Quantize1Bit {
+		return results
+	}
+	scaled := make([]codec.TensorResult, len(results))
+	for i, r := range results {
+		values := make([]float32, len(r.Values)) // those of r are what was sent, and kept
+		for c, count := range r.Counts {
+			first, end := c*o.results[i].K, c*o.results[i].K+int(count)
+			var squares float64
+			for _, v := range r.Values[first:end] {
+				squares += float64(v) * float64(v)
+			}
+			length := math.Sqrt(squares) // a value is not zero, nor is this: no square of one is too small for double
+			for j := first; j < end; j++ {
+				values[j] = float32(float64(r.Values[j]) / length)
+			}
+		}
+		scaled[i] = codec.TensorResult{Counts: r.Counts, Indices: r.Indices, Values: values}
+	}
+	return scaled
+}
+
 // apply moves every weight by the results, in the order given: weight decay, then lr
 // times the sign of the mean. No results at all still decay the weights.
 func (o *optimizer) apply(weights [][]float32, results [][]codec.TensorResult, lr float32) error {

@@ -294,6 +294,7 @@ func (t *Trainer) apply(ctx context.Context, step uint32, payloads [][]byte, own
 	return t.optimizer.settle(step, ownCounted)
 }
 
+// decodeAll reads the results of a step, as they are applied.
 func (t *Trainer) decodeAll(step uint32, payloads [][]byte) ([][]codec.TensorResult, error) {
 	results := make([][]codec.TensorResult, len(payloads))
 	end := uint64(0)
@@ -313,7 +314,7 @@ func (t *Trainer) decodeAll(step uint32, payloads [][]byte) ([][]codec.TensorRes
 		if header.BatchStart < end {
 			return nil, fmt.Errorf("result %d: %w: batch [%d,%d) does not come after the one before", i, ErrResult, header.BatchStart, header.BatchEnd)
 		}
-		results[i], end = tensors, header.BatchEnd
+		results[i], end = t.optimizer.bounded(tensors), header.BatchEnd
 	}
 	return results, nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/psyche-go/psyche/checkpoint"
 	"github.com/psyche-go/psyche/config"
 	"github.com/psyche-go/psyche/data"
+	"github.com/psyche-go/psyche/distro/codec"
 	"github.com/psyche-go/psyche/model"
 	"github.com/psyche-go/psyche/torch"
 )
@@ -490,4 +491,55 @@ func TestNewRejects(t *testing.T) {
 			t.Errorf("error = %v, want ErrUnsupported", err)
 		}
 	}
+}
+
+// TestLargeValuesWeighNoMore: who sends values says which coefficients, and how they compare, and not
+// how much its result weighs.
+func TestLargeValuesWeighNoMore(t *testing.T) {
+	values := func(o *Options) { o.Optimizer.Distro.Quantize1Bit = false }
+	sender, other := newTestTrainer(t, values), newTestTrainer(t, values, func(o *Options) { o.TrainerID = [32]byte{2} })
+	first, _, err := sender.Train(t.Context(), 1, toyBatch(0, 2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, _, err := other.Train(t.Context(), 1, toyBatch(2, 4))
+	if err != nil {
+		t.Fatal(err)
+	}
+	after := func(payloads ...[]byte) [32]byte {
+		trainer := newTestTrainer(t, values)
+		if err := trainer.Apply(t.Context(), 1, payloads, false); err != nil {
+			t.Fatal(err)
+		}
+		return digest(t, trainer)
+	}
+	want := after(first, second)
+	for _, factor := range []float32{1 << 20, 1.0 / (1 << 20)} {
+		if after(multiplied(t, sender, first, factor), second) != want {
+			t.Errorf("a result times %g does something else to the model", factor)
+		}
+	}
+	if after(multiplied(t, sender, first, -1), second) == want {
+		t.Error("the opposite of a result does the same to the model")
+	}
+}
+
+// multiplied returns a result with all its values multiplied.
+func multiplied(t *testing.T, trainer *Trainer, payload []byte, factor float32) []byte {
+	t.Helper()
+	header, results, err := trainer.Decode(payload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range results {
+		results[i].Values = slices.Clone(results[i].Values)
+		for j := range results[i].Values {
+			results[i].Values[j] *= factor
+		}
+	}
+	rewritten, err := codec.Encode(header, trainer.optimizer.results, false, results)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rewritten
 }

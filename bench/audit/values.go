@@ -13,8 +13,7 @@ import (
 	"github.com/psyche-go/psyche/train"
 )
 
-// valuesCommand trains runs that send values: as they are, and with each result's chunk scaled to
-// one length, which is the most that a rule can do that every member can compute alone.
+// valuesCommand trains runs that send signs or values, with attackers that send larger ones.
 type valuesCommand struct {
 	Model     string  `default:"bench/parity/model-small.json" type:"existingfile" help:"config.json of the model."`
 	Text      string  `type:"path" help:"Folder with the .go files that are the text; default: the standard library."`
@@ -38,7 +37,7 @@ func (c *valuesCommand) Run(ctx context.Context) error {
 		number int
 		factor float32
 	}{{0, 1}, {c.Attackers, -1}, {c.Attackers, -1e6}} {
-		for _, mode := range []string{"signs", "values", "values, bounded"} {
+		for _, mode := range []string{"signs", "values"} {
 			if mode == "signs" && attack.factor < -1 {
 				continue
 			}
@@ -83,9 +82,6 @@ func (c *valuesCommand) train(ctx context.Context, text []byte, mode string, att
 			}
 			if i < attackers {
 				payload, err = rewritten(t, payload, mode == "signs", func(values []float32) { multiply(values, factor) })
-			}
-			if err == nil && mode == "values, bounded" {
-				payload, err = rewritten(t, payload, false, func(values []float32) { multiply(values, 1/float32(max(lengthOf(values), 1e-30))) })
 			}
 			if err != nil {
 				return 0, err
