@@ -66,7 +66,7 @@ func (r *run) round() {
 	}
 	for r.Progress.Step == step {
 		r.now += second
-		r.Tick(r.now, testDraw(r.now))
+		r.Tick(r.now, r.testDraw(r.now))
 	}
 }
 

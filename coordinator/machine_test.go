@@ -77,7 +77,7 @@ func (r *run) until(state RunState) {
 			return
 		}
 		r.now += second
-		r.Tick(r.now, testDraw(r.now))
+		r.Tick(r.now, r.testDraw(r.now))
 	}
 	r.t.Fatalf("still %s, want %s", r.RunState, state)
 }
@@ -123,7 +123,7 @@ func (r *run) finishEpoch(digest string) {
 		step := r.Progress.Step
 		for r.Progress.Step == step {
 			r.now += second
-			r.Tick(r.now, testDraw(r.now))
+			r.Tick(r.now, r.testDraw(r.now))
 		}
 	}
 	for _, client := range r.Epoch.Clients {
@@ -133,7 +133,7 @@ func (r *run) finishEpoch(digest string) {
 		r.mustID(client.ID, ReportCheckpoint{Step: r.Progress.Step, Digest: clientID(digest)})
 	}
 	r.now += second
-	r.Tick(r.now, testDraw(r.now))
+	r.Tick(r.now, r.testDraw(r.now))
 }
 
 // largestState has every list full.

@@ -223,7 +223,8 @@ func (s *State) silentWitnesses() (healthy []silentWitness) {
 func (s *State) tickRoundWitness(now uint64, draw [32]byte) bool {
 	round := s.CurrentRound()
 	ends := !round.HasQuorum() || s.endsBefore(s.Progress.Step+1)
-	if !s.phase().isOver(now) || !ends && !s.opens(draw) {
+	drawn := !ends
+	if !s.phase().isOver(now) || drawn && !s.opens(draw) {
 		return false
 	}
 	if round.HasQuorum() { // a bad round is evidence against nobody
@@ -237,10 +238,14 @@ func (s *State) tickRoundWitness(now uint64, draw [32]byte) bool {
 	if s.Config.EpochTime != 0 && s.Epoch.LastStep == 0 && elapsed(s.Epoch.StartTime, now, s.Config.EpochTime) {
 		s.Epoch.LastStep = s.Progress.Step + 1 // two more rounds
 	}
-	if ends {
-		s.enter(Cooldown, now)
-	} else {
+	switch {
+	case !ends:
 		s.startRound(now, draw)
+	case drawn: // trials left too few members for the round that the draw was for
+		s.spend(draw)
+		fallthrough
+	default:
+		s.enter(Cooldown, now)
 	}
 	return true
 }

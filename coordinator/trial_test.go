@@ -476,3 +476,41 @@ func TestHowLongCheatsStayOut(t *testing.T) {
 		}
 	}
 }
+
+// TestTrialsThatEndTheEpochSpendTheDraw: the draw that a round would have begun with is shown with the
+// tick, since nobody can know before it that a trial leaves too few members for one. So it is
+// nobody's draw any more, and the tick does the same again with what was kept of it.
+func TestTrialsThatEndTheEpochSpendTheDraw(t *testing.T) {
+	c := newCourt(t, 12)
+	trial := c.tried(FaultResult)
+	silent, until := trial.Jury[7], trial.VoteUntil()
+	c.open()
+	c.vote(true, 6)
+	for c.Progress.Step < until {
+		c.rounds(1)
+	}
+	juror, _ := c.Member(silent)
+	juror.Lateness = Late
+	c.Config.MinClients = uint16(c.HealthyCount()) // dropping the silent juror ends the epoch
+	c.DrawCommitment = testLinks[0]
+	seeds := c.SeedChain
+
+	c.auditAll()
+	c.witnessAll()
+	for c.RunState != Cooldown {
+		again, committed, draw := c.Clone(), c.DrawCommitment, c.testDraw(c.now)
+		c.now += second
+		if !c.Tick(c.now, draw) {
+			continue
+		}
+		if c.DrawCommitment == committed {
+			draw = [32]byte{} // what hosts keep then
+		}
+		if !again.Tick(c.now, draw) || again.Hash() != c.Hash() {
+			t.Fatalf("the tick does something else with the draw that is kept: %s, %s", c.RunState, again.RunState)
+		}
+	}
+	if c.HealthyCount() >= int(c.Config.MinClients) || c.DrawCommitment != testLinks[1] || c.SeedChain != seeds {
+		t.Errorf("%d healthy, commitment %x\n%s", c.HealthyCount(), c.DrawCommitment, c.String())
+	}
+}

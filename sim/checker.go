@@ -268,6 +268,8 @@ func (c *checker) ticked(s *coordinator.State, before stateMark, now uint64) {
 	}
 	if s.RunState == coordinator.RoundTrain {
 		c.roundBegins(s, before)
+	} else {
+		c.spent(s, before)
 	}
 	if s.RunState == coordinator.Warmup {
 		c.seated(s, before)

@@ -69,8 +69,12 @@ func newHost(w *world) *host {
 	var secret [32]byte
 	random := newRandom(w.options.Seed, "host")
 	binary.LittleEndian.PutUint64(secret[:], random.next())
+	links := int(w.plan.config.TotalSteps)
+	if w.plan.config.VerificationPercent != 0 {
+		links *= 2 // a trial may spend one where an epoch ends
+	}
 	h := &host{
-		world: w, random: random, draws: hashchain.New(secret, int(w.plan.config.TotalSteps)),
+		world: w, random: random, draws: hashchain.New(secret, links),
 		gone: make([]int64, len(w.machines)), sent: make([]uint64, len(w.machines)), starts: make(map[uint32]wire.Head),
 	}
 	h.checker = newChecker(w, h)

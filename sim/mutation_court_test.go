@@ -25,7 +25,7 @@ var courtMutations = []mutation{
 	{"verdicts need no seal", unsealedVerdicts, courtFaults, []Assertion{AuditsRight}, 0},
 	{"who does not audit is on time", idleOnTime, courtFaults, []Assertion{AuditsRight}, 0},
 	{"who audits is late", auditorsLate, courtFaults, []Assertion{NotFramed}, 0},
-	{"who is accused and leaves may return", leaversReturn, courtFaults | Crash, []Assertion{FairlyTried}, 24},
+	{"who is accused and leaves may return", leaversReturn, courtFaults | Crash, []Assertion{FairlyTried}, 51},
 }
 
 // onApply changes what an action has done, or its refusal.

@@ -25,7 +25,7 @@ type mutation struct {
 var mutations = []mutation{
 	{"the quorum is half of the witnesses", quorumIsHalf, AllFaults, []Assertion{Invariants, QuorumOrTime}, 0},
 	{"the round ends with half of the witnesses", endsWithHalf, AllFaults, []Assertion{QuorumOrTime}, 0},
-	{"the first result to arrive counts", firstCounts, AllFaults, []Assertion{CountedRight}, 0},
+	{"the first result to arrive counts", firstCounts, AllFaults, []Assertion{CountedRight}, 31},
 	{"the last results of an epoch are not applied", lastRoundDropped, AllFaults, []Assertion{CountedRight}, 0},
 	{"the data index does not advance", dataIndexBy(0), AllFaults, []Assertion{Invariants, DataContinuous}, 0},
 	{"the data index advances twice", dataIndexBy(2), AllFaults, []Assertion{Invariants, DataContinuous}, 0},
@@ -53,7 +53,7 @@ var mutations = []mutation{
 	{"findings drop more than a third", anyNumberDropped, SilentTrainer | InvalidResult, []Assertion{NotFramed}, 19},
 	{"proofs of two results are not verified", admits(func(a coordinator.Action) bool { _, is := a.(coordinator.Equivocation); return is }), Gang, []Assertion{Ejected}, 0},
 	{"two results are forgiven", forgiven, Gang, []Assertion{Ejected}, 0},
-	{"who was ejected comes back at once", ejectedReturns, Gang, []Assertion{Ejected}, 0},
+	{"who was ejected comes back at once", ejectedReturns, Gang, []Assertion{Ejected}, 8},
 	{"one network takes all seats", admits(func(a coordinator.Action) bool { _, is := a.(coordinator.Join); return is }), Gang, []Assertion{SeatsFair}, 0},
 	{"seats of who left for a while are free", countsConnected, Gang, []Assertion{SeatsFair}, 0},
 	{"who leaves takes back what it revealed", takesBack, Gang, []Assertion{SeedsRight}, 0},
