@@ -85,6 +85,7 @@ type checker struct {
 	signed    map[signing][32]byte
 	ejected   map[coordinator.ClientID]uint32   // before which epoch it cannot be back
 	joined    map[coordinator.ClientID][32]byte // the seed chain when who waits joined
+	admitted  map[coordinator.ClientID]bool     // who ever joined
 	pace      pace
 	courts    courts
 	missed    []coordinator.ClientID // who should have been dropped, if there was room
@@ -100,7 +101,7 @@ func newChecker(w *world, h *host) *checker {
 	c := &checker{
 		world: w, host: h, actions: make(map[signature]bool), acked: make(map[signature]bool),
 		nextStep: 1, replicas: make(map[uint32][32]byte),
-		seats: seats{make(map[coordinator.ClientID]int)}, signed: make(map[signing][32]byte), ejected: make(map[coordinator.ClientID]uint32), joined: make(map[coordinator.ClientID][32]byte), courts: newCourts(),
+		seats: seats{make(map[coordinator.ClientID]int)}, signed: make(map[signing][32]byte), ejected: make(map[coordinator.ClientID]uint32), joined: make(map[coordinator.ClientID][32]byte), admitted: make(map[coordinator.ClientID]bool), courts: newCourts(),
 		late: make(map[coordinator.ClientID]uint32), slow: make(map[coordinator.ClientID]bool), dropped: make(map[coordinator.ClientID]bool),
 		probation: make(map[coordinator.ClientID]uint32),
 		seedChain: sha256.Sum256([]byte("psyche/seed/v1" + runID)),
@@ -153,6 +154,7 @@ func (c *checker) accepted(s *coordinator.State, _ coordinator.RunState, from co
 	switch a := a.(type) {
 	case coordinator.Join:
 		c.secrets.committed[from] = a.Commitment
+		c.admitted[from] = true
 		c.joins(s, from)
 	case coordinator.Equivocation:
 		c.proved(s, a)
@@ -570,6 +572,9 @@ func (c *checker) finish() {
 			continue
 		}
 		digest, step, ok := m.process.node.Model()
+		if !c.admitted[coordinator.ClientID(m.id)] {
+			continue // it was started when the run was as good as over, or full: members give it nothing
+		}
 		if !ok || step != checkpoint.Step || digest != checkpoint.Digest {
 			c.violate(Progress, "%s does not hold the final model: it has that of step %d", m.name(), step)
 		}

@@ -126,8 +126,8 @@ func fiveUploads(r *pair) error {
 	}
 	c.want(coordinator.ErrFull, clientID(4), a)
 	c.want(coordinator.ErrDuplicate, clientID(0), a)
-	for _, last := range "/:`g" { // besides the digits of a commit
-		a.Place = coordinator.Place{Kind: coordinator.CheckpointHub, Repo: "a/b", Revision: commit[1:] + string(last)}
+	for _, last := range []string{"/", ":", "`", "g", "00"} { // besides the digits of a commit, and one too many
+		a.Place = coordinator.Place{Kind: coordinator.CheckpointHub, Repo: "a/b", Revision: commit[1:] + last}
 		c.want(coordinator.ErrInvalidAction, clientID(0), a)
 	}
 	return c.err
