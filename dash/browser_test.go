@@ -188,18 +188,14 @@ func TestBrowser(t *testing.T) {
 	for _, theme := range []string{"light", "dark"} {
 		for name, size := range map[string][2]int64{"wide": {1400, 1000}, "small": {360, 740}} {
 			t.Run(theme+" "+name, func(t *testing.T) {
-				b.show(t, web.URL, shownRun.RunID, theme, size[0], size[1])
-				if got := b.text(t, `document.documentElement.scrollWidth <= innerWidth`); got != "true" {
-					t.Errorf("the page is wider than the window: %s", b.text(t, `document.documentElement.scrollWidth`))
+				for _, run := range []string{courtRun.RunID, shownRun.RunID} {
+					b.show(t, web.URL, run, theme, size[0], size[1])
+					if got := b.text(t, `document.documentElement.scrollWidth <= innerWidth`); got != "true" {
+						t.Errorf("the page of %s is wider than the window: %s", run, b.text(t, `document.documentElement.scrollWidth`))
+					}
+					b.axe(t)
 				}
-				b.axe(t)
 				b.picture(t, theme+"-"+name)
-				b.show(t, web.URL, courtRun.RunID, theme, size[0], size[1])
-				if got := b.text(t, `document.documentElement.scrollWidth <= innerWidth`); got != "true" {
-					t.Errorf("the page of audits is wider than the window: %s", b.text(t, `document.documentElement.scrollWidth`))
-				}
-				b.axe(t)
-				b.picture(t, theme+"-"+name+"-audits")
 			})
 		}
 	}

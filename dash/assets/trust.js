@@ -21,7 +21,7 @@ export function auditColumns(data) {
   if (!data.history || !audited(data)) return [];
   return [
     { name: "Audited", help: "verdicts about its results", value: (m) => (m.failed || 0) * 1e9 + (m.passed || 0),
-      show: (m) => el("span", {}, `${whole(m.passed || 0)} passed, `, bad(m.failed || 0), " failed") },
+      show: (m) => el("span", { class: "whole" }, `${whole(m.passed || 0)} passed, `, bad(m.failed || 0), " failed") },
     { name: "Audits", help: "verdicts that it gave about others", value: (m) => m.judged || 0, show: (m) => whole(m.judged || 0) },
     { name: "Tried", help: "times that a jury voted on it", value: (m) => m.tried || 0, show: (m) => bad(m.tried || 0) },
     { name: "Votes", help: "that it gave as a juror", value: (m) => m.voted || 0, show: (m) => whole(m.voted || 0) },
