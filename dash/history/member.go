@@ -22,11 +22,11 @@ type Member struct {
 	Lost      uint64 `json:"lost"`     // of them: no quorum did
 	Elected   uint64 `json:"elected"`
 	Witnessed uint64 `json:"witnessed"`
-	Accused   uint64 `json:"accused"`   // times that an accepted accusation named it
-	Accuses   uint64 `json:"accuses"`   // accusations of its own that were accepted
-	Late      uint64 `json:"late"`      // times that it was found late
-	Slow      uint64 `json:"slow"`      // times that it was found slow
-	Dropped   uint64 `json:"dropped"`   // by witnesses, or because it was silent for an epoch
+	Accused   uint64 `json:"accused"` // times that an accepted accusation named it
+	Accuses   uint64 `json:"accuses"` // accusations of its own that were accepted
+	Late      uint64 `json:"late"`    // times that it was found late
+	Slow      uint64 `json:"slow"`    // times that it was found slow
+	Dropped   uint64 `json:"dropped"` // by witnesses, or because it was silent for an epoch
 	Ejected   uint64 `json:"ejected"`
 	Left      uint64 `json:"left"`      // withdrew, or was withdrawn when its connection was gone
 	Reports   uint64 `json:"reports"`   // of the model at an epoch's end
