@@ -40,7 +40,7 @@ type Progress struct {
 	Clients    []ClientProgress
 	Trials     []event.OpenTrial // open now
 	Ejected    []event.Ejected   // the newest, oldest first
-	Notes      []string // what happened out of the ordinary since the last one
+	Notes      []string          // what happened out of the ordinary since the last one
 }
 
 // NameOf returns the name of a client of the network, and of another one the beginning of its key.
