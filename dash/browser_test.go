@@ -230,6 +230,13 @@ func (b *browser) trials(t *testing.T, address string) {
 	if got := b.text(t, `document.querySelector('#s-members tbody .key').title`); got != cheat {
 		t.Errorf("by trials the first member is %s", got)
 	}
+	if *pictures == "" {
+		return
+	}
+	b.show(t, address, courtRun.RunID, "light", 1560, 1000)
+	b.do(t, chromedp.Focus(chromedp.CSS(`[data-sort="Ejected"]`)), chromedp.KeyEvent(kb.Enter))
+	b.text(t, `document.activeElement.blur(), document.querySelector("#s-members").scrollLeft = 0, document.querySelector("#h-members").closest("section").scrollIntoView(), ""`)
+	b.window(t, "dashboard-trials")
 }
 
 // TestPictures takes pictures of a run that somebody has trained, for the documentation.
@@ -260,13 +267,19 @@ func TestPictures(t *testing.T) {
 	}{{"dashboard", "light", 1300, 1640, "h1"}, {"dashboard-members", "dark", 1300, 1200, "#h-members"}, {"dashboard-small", "dark", 390, 844, "h1"}} {
 		b.show(t, web.URL, runs[0].Key, p.theme, p.width, p.height)
 		b.text(t, `document.querySelector("`+p.at+`").closest("section").scrollIntoView(), ""`)
-		image, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(*pictures, p.name+".png"), image, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		b.window(t, p.name)
+	}
+}
+
+// window keeps a screenshot of the window where -dash.pictures says.
+func (b *browser) window(t *testing.T, name string) {
+	t.Helper()
+	image, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(*pictures, name+".png"), image, 0o644); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -185,13 +185,13 @@ function members() {
     { name: "Lost", help: "rounds in which no quorum of witnesses held its result", value: (m) => m.lost, show: (m) => whole(m.lost) },
     { name: "Witnessed", help: "proofs, of rounds for which it was drawn", value: (m) => m.witnessed, show: (m) => `${whole(m.witnessed)} of ${whole(m.elected)}` },
     { name: "Late", help: "times that it was found late or slow", value: (m) => m.late + m.slow, show: (m) => whole(m.late + m.slow) },
-    { name: "Accused", help: "times that an accepted accusation named it", value: (m) => m.accused, show: (m) => bad(m.accused) },
+    { name: "Accused", help: "times that an accepted accusation said that witnesses lack its result", value: (m) => m.accused, show: (m) => bad(m.accused) },
     { name: "Accuses", help: "accusations of its own that were accepted", value: (m) => m.accuses, show: (m) => whole(m.accuses) },
+    ...auditColumns(data),
     { name: "Dropped", value: (m) => m.dropped, show: (m) => bad(m.dropped) },
     { name: "Ejected", value: (m) => m.ejected, show: (m) => bad(m.ejected) },
     { name: "Other model", help: "reported another model than the one that was recorded", value: (m) => m.disagreed, show: (m) => bad(m.disagreed) },
     { name: "Left", help: "times that it withdrew, or lost its connection", value: (m) => m.left, show: (m) => whole(m.left) },
-    ...auditColumns(data),
     { name: "Last seen", value: (m) => m.last, show: (m) => m.last ? when(m.last).slice(5) : "–" },
   ];
   if (said.size) {

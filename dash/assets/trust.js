@@ -6,7 +6,7 @@ const tone = { member: "good", late: "warn", slow: "warn", dropped: "bad", eject
 // standing is what a member is, since which entry, and why.
 export function standing(m, epoch) {
   const until = !m.until ? "" : m.until > epoch ? `, until epoch ${m.until}` : `; since epoch ${m.until} it may join again`;
-  return el("span", {}, el("span", { class: tone[m.standing] || "muted" }, m.standing),
+  return el("span", { class: m.why ? "why" : null }, el("span", { class: tone[m.standing] || "muted" }, m.standing),
     m.why ? el("span", { class: "muted" }, `: ${m.why}${until} (entry ${m.entry})`) : null);
 }
 
