@@ -132,7 +132,7 @@ type fakePlace struct {
 	takes time.Duration
 	fails []error
 
-	size   int64
+	size int64
 
 	mu     sync.Mutex
 	stored []uint32
