@@ -144,6 +144,7 @@ func TestCheatsAreEjected(t *testing.T) {
 					t.Errorf("ejected: %v", e)
 				}
 				checkVotes(t, honest)
+				checkCourt(t, honest, cheat.id)
 			})
 		})
 	}
@@ -169,6 +170,35 @@ func checkVotes(t *testing.T, honest []*member) {
 	}
 	if count == 0 {
 		t.Error("nobody voted")
+	}
+}
+
+// checkCourt wants every member's log to tell of the ejection, once, of trials until none was open, and
+// of audits and seats on juries of its own.
+func checkCourt(t *testing.T, honest []*member, cheat identity.ID) {
+	t.Helper()
+	audits, seats := 0, 0
+	for _, m := range honest {
+		ejected, trials := all[event.Ejected](m), all[event.Trials](m)
+		if len(ejected) != 1 || ejected[0].Client != cheat.String() || ejected[0].Until == 0 || ejected[0].Reason == "" {
+			t.Errorf("%s tells of ejections %+v", m.id.Short(), ejected)
+		}
+		if len(trials) < 2 || len(trials[0].Open) != 1 || len(trials[len(trials)-1].Open) != 0 {
+			t.Errorf("%s tells of trials %+v", m.id.Short(), trials)
+		}
+		for _, now := range trials {
+			for _, trial := range now.Open {
+				if trial.Juror {
+					seats++
+				}
+			}
+		}
+		for _, now := range all[event.Audits](m) {
+			audits += len(now.Due)
+		}
+	}
+	if audits == 0 || seats == 0 {
+		t.Errorf("%d audits and %d seats on juries", audits, seats)
 	}
 }
 

@@ -95,7 +95,7 @@ func New(o Options) (*Node, error) {
 	n.store.NeededBy(n.seat.duties.eachBlob)
 	n.models = handover.NewModels(n.store, &handover.Options{
 		Network: o.Network, Tasks: tasks, Folder: o.folder(), Log: log,
-		ParameterRequests: o.ParameterRequests, Downloads: o.Downloads,
+		ParameterRequests: o.ParameterRequests, Downloads: o.Downloads, Emit: n.report.emit,
 		NewTrainer: o.NewTrainer, Initial: o.Initial, Archive: o.Archive,
 	})
 	n.fetcher = fetch.New(fetch.Options{ID: n.run.me, Tasks: tasks, Blobs: o.Network, Owner: fetched{n}, Log: log, Limit: o.Downloads})

@@ -20,6 +20,7 @@ type reporter struct {
 	network env.Network
 	backend env.Backend
 	seen    event.State // newest that was written
+	court   event.Court
 	total   event.Wire
 }
 
@@ -59,6 +60,10 @@ func (r *reporter) state(v *view) {
 	if !reflect.DeepEqual(r.seen, now) {
 		r.seen = now
 		r.emit(now)
+	}
+	r.court.Member = v.myself()
+	for _, news := range r.court.News(s) {
+		r.emit(news)
 	}
 }
 

@@ -126,11 +126,14 @@ func (b *browser) show(t *testing.T, address, run, theme string, width, height i
 
 var shownRun = dashtest.Options{RunID: "tiny-llama", Members: 12, Rounds: 60, RoundsPerEpoch: 12, Silent: 4, Hang: 7, Eject: 5, Wrong: 3}
 
+// courtRun has audits: a jury ejects who cheats, another one who slanders.
+var courtRun = dashtest.Options{RunID: "audited", Members: 12, Rounds: 40, RoundsPerEpoch: 20, Audits: 25, Cheat: 4, Slander: 7}
+
 func TestBrowser(t *testing.T) {
 	b := open(t)
 	odd := shownRun
 	odd.RunID, odd.Rounds = hostile, 12
-	web := page(t, shownRun, odd)
+	web := page(t, shownRun, odd, courtRun)
 
 	t.Run("a hostile name is text", func(t *testing.T) {
 		b.show(t, web.URL, hostile, "light", 1280, 900)
@@ -152,7 +155,7 @@ func TestBrowser(t *testing.T) {
 			}
 		}
 		log := b.text(t, `document.querySelector("#s-log").textContent`)
-		for _, want := range []string{"was ejected by the main authority", "was dropped: witnesses denied its results of two rounds", "reported another model", "entry "} {
+		for _, want := range []string{"was ejected until epoch 2: the main authority ejected it", "was dropped: witnesses denied its results of two rounds", "reported another model", "entry "} {
 			if !strings.Contains(log, want) {
 				t.Errorf("what happened does not say %q", want)
 			}
@@ -161,6 +164,7 @@ func TestBrowser(t *testing.T) {
 			t.Errorf("the link to the checkpoint: %q", got)
 		}
 	})
+	t.Run("trials", func(t *testing.T) { b.trials(t, web.URL) })
 	t.Run("keyboard", func(t *testing.T) {
 		b.show(t, web.URL, shownRun.RunID, "light", 1280, 900)
 		b.do(t, chromedp.KeyEvent(kb.Tab))
@@ -184,11 +188,13 @@ func TestBrowser(t *testing.T) {
 	for _, theme := range []string{"light", "dark"} {
 		for name, size := range map[string][2]int64{"wide": {1400, 1000}, "small": {360, 740}} {
 			t.Run(theme+" "+name, func(t *testing.T) {
-				b.show(t, web.URL, shownRun.RunID, theme, size[0], size[1])
-				if got := b.text(t, `document.documentElement.scrollWidth <= innerWidth`); got != "true" {
-					t.Errorf("the page is wider than the window: %s", b.text(t, `document.documentElement.scrollWidth`))
+				for _, run := range []string{courtRun.RunID, shownRun.RunID} {
+					b.show(t, web.URL, run, theme, size[0], size[1])
+					if got := b.text(t, `document.documentElement.scrollWidth <= innerWidth`); got != "true" {
+						t.Errorf("the page of %s is wider than the window: %s", run, b.text(t, `document.documentElement.scrollWidth`))
+					}
+					b.axe(t)
 				}
-				b.axe(t)
 				b.picture(t, theme+"-"+name)
 			})
 		}
@@ -196,6 +202,41 @@ func TestBrowser(t *testing.T) {
 	if said := b.said(); said != "" {
 		t.Errorf("the browser complained:\n%s", said)
 	}
+}
+
+// trials wants who was ejected by a jury, why, until when, and the entry that did it.
+func (b *browser) trials(t *testing.T, address string) {
+	b.show(t, address, courtRun.RunID, "light", 1400, 1000)
+	cheat := dashtest.Key(courtRun.Cheat).ID().String()
+	row := b.text(t, `[...document.querySelectorAll("#s-members tbody tr")].find(r => r.querySelector(".key").title === "`+cheat+`").textContent`)
+	for _, want := range []string{"ejected: a jury found it guilty (wrong result)", "epoch 4", "(entry ", "0 passed, "} {
+		if !strings.Contains(row, want) {
+			t.Errorf("the row of who cheated does not say %q: %q", want, row)
+		}
+	}
+	past := b.text(t, `document.querySelector("#s-past-trials").textContent`)
+	for _, want := range []string{"guilty: " + cheat[:8] + "… is ejected (entry ", "innocent: " + dashtest.Key(courtRun.Slander).ID().String()[:8] + "… is ejected", "wrong result"} {
+		if !strings.Contains(past, want) {
+			t.Errorf("the trials do not say %q: %q", want, past)
+		}
+	}
+	log := b.text(t, `document.querySelector("#s-log").textContent`)
+	for _, want := range []string{"was ejected until epoch 4: a jury found it guilty (wrong result)", "A jury votes.", "is over: guilty, "} {
+		if !strings.Contains(log, want) {
+			t.Errorf("what happened does not say %q", want)
+		}
+	}
+	b.do(t, chromedp.Focus(chromedp.CSS(`[data-sort="Tried"]`)), chromedp.KeyEvent(kb.Enter))
+	if got := b.text(t, `document.querySelector('#s-members tbody .key').title`); got != cheat {
+		t.Errorf("by trials the first member is %s", got)
+	}
+	if *pictures == "" {
+		return
+	}
+	b.show(t, address, courtRun.RunID, "light", 1560, 1000)
+	b.do(t, chromedp.Focus(chromedp.CSS(`[data-sort="Ejected"]`)), chromedp.KeyEvent(kb.Enter))
+	b.text(t, `document.activeElement.blur(), document.querySelector("#s-members").scrollLeft = 0, document.querySelector("#h-members").closest("section").scrollIntoView(), ""`)
+	b.window(t, "dashboard-trials")
 }
 
 // TestPictures takes pictures of a run that somebody has trained, for the documentation.
@@ -226,13 +267,19 @@ func TestPictures(t *testing.T) {
 	}{{"dashboard", "light", 1300, 1640, "h1"}, {"dashboard-members", "dark", 1300, 1200, "#h-members"}, {"dashboard-small", "dark", 390, 844, "h1"}} {
 		b.show(t, web.URL, runs[0].Key, p.theme, p.width, p.height)
 		b.text(t, `document.querySelector("`+p.at+`").closest("section").scrollIntoView(), ""`)
-		image, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(*pictures, p.name+".png"), image, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		b.window(t, p.name)
+	}
+}
+
+// window keeps a screenshot of the window where -dash.pictures says.
+func (b *browser) window(t *testing.T, name string) {
+	t.Helper()
+	image, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(*pictures, name+".png"), image, 0o644); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -21,7 +21,10 @@ import (
 	"github.com/psyche-go/psyche/dash/history"
 )
 
-var largeRounds = flag.Int("dash.rounds", 300, "rounds of the run of 256 members whose page is measured")
+var (
+	largeRounds = flag.Int("dash.rounds", 300, "rounds of the run of 256 members whose page is measured")
+	largeAudits = flag.Int("dash.audits", 10, "percentage of them that audit others in a round; 0: none, and nobody is tried")
+)
 
 // Bounds that the page has to keep with 256 members and 10,000 rounds.
 const (
@@ -34,7 +37,7 @@ const (
 func TestLargeRun(t *testing.T) {
 	dir := t.TempDir()
 	began := time.Now()
-	o := dashtest.Options{RunID: "large", Members: 256, Rounds: *largeRounds, RoundsPerEpoch: 50, Silent: 2, Hang: 9, Eject: 5, Wrong: 3}
+	o := dashtest.Options{RunID: "large", Members: 256, Rounds: *largeRounds, RoundsPerEpoch: 50, Silent: 2, Hang: 9, Eject: 5, Wrong: 3, Audits: *largeAudits, Cheat: 11, Slander: 12}
 	path := filepath.Join(dir, "large.journal")
 	if err := dashtest.Write(path, o); err != nil {
 		t.Fatal(err)

@@ -20,6 +20,7 @@ import (
 const (
 	maxPoints = 600 // of a curve
 	maxEvents = 200 // of what happened, at a time
+	maxTrials = 100 // that are over
 )
 
 // Run is a run that is shown.
@@ -72,6 +73,8 @@ type shownHistory struct {
 	More        int                  `json:"more"`   // events that are older
 	Forgotten   uint64               `json:"forgotten"`
 	Checkpoints []history.Checkpoint `json:"checkpoints"` // newest first
+	Open        []history.Trial      `json:"open_trials"` // in order of accusation
+	Trials      []history.Trial      `json:"past_trials"` // newest first
 }
 
 // location is where a checkpoint lies.
@@ -132,6 +135,7 @@ func showHistory(h *history.History, from uint32) *shownHistory {
 		Entries: h.Seen, Began: h.Began, Now: h.Now, Spent: h.Spent, Tokens: h.Tokens, Rounds: h.Rounds.At(from, 0, maxPoints),
 		Phases: append([]history.Phase{}, h.Phases...), Members: make([]history.Member, 0, len(h.Members)),
 		More: max(0, len(h.Events)-maxEvents), Forgotten: h.Dropped, Checkpoints: append([]history.Checkpoint{}, h.Checkpoints...),
+		Open: append([]history.Trial{}, h.Open...), Trials: append([]history.Trial{}, h.Trials[max(0, len(h.Trials)-maxTrials):]...),
 	}
 	for _, m := range h.Members {
 		shown.Members = append(shown.Members, *m)
@@ -139,6 +143,7 @@ func showHistory(h *history.History, from uint32) *shownHistory {
 	slices.SortFunc(shown.Members, func(a, b history.Member) int { return strings.Compare(a.ID, b.ID) })
 	shown.Events = newest(h.Events, len(h.Events))
 	slices.Reverse(shown.Checkpoints)
+	slices.Reverse(shown.Trials)
 	return shown
 }
 

@@ -50,6 +50,10 @@ var samples = []Body{
 	Accused{Step: 4, Client: "b", Fault: "result", Detail: "error 0.5"},
 	Voted{Step: 4, Accused: "b", Guilty: true, Detail: "error 0.5"},
 	Trial{Step: 4, Accused: "b", Accuser: "c", Fault: "result", What: "begins"},
+	Trials{Open: []OpenTrial{{Accused: "b", Accuser: "c", Fault: "wrong result", Since: 4, Until: 10, Opened: true, Jury: 9, Guilty: 3, Innocent: 1, Juror: true, Voted: true}}},
+	Audits{Due: []DueAudit{{Step: 4, Trainer: "b", Sealed: true, Judged: true}}},
+	Ejected{Client: "b", Until: 5, Reason: "a jury found it guilty", Step: 6},
+	Transfer{What: TransferModel, Step: 4, Bytes: 1 << 20, Total: 1 << 40},
 }
 
 // TestGolden fixes the format of every kind: old logs must stay readable.

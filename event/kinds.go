@@ -235,6 +235,22 @@ type Checkpoint struct {
 	Dir    string `json:"dir,omitempty"` // empty when it was not saved
 }
 
+// Transfer is how much of something large is here, or there. It is written when it begins and at most
+// once for each fiftieth part.
+type Transfer struct {
+	What  string `json:"what"` // one of the constants Transfer…
+	Step  uint32 `json:"step"` // of the model
+	Bytes uint64 `json:"bytes"`
+	Total uint64 `json:"total"`
+}
+
+// What is transferred.
+const (
+	TransferModel   = "model"   // from peers
+	TransferResults = "results" // from peers, by which an earlier model becomes that one
+	TransferUpload  = "upload"  // of a checkpoint
+)
+
 // Uploaded says that the run knows where a copy of a checkpoint lies.
 type Uploaded struct {
 	Step   uint32 `json:"step"`
@@ -333,6 +349,9 @@ func (HealthCheckSent) Kind() string { return "health_check_sent" }
 
 // Kind implements Body.
 func (Uploaded) Kind() string { return "uploaded" }
+
+// Kind implements Body.
+func (Transfer) Kind() string { return "transfer" }
 
 // Kind implements Body.
 func (Applied) Kind() string { return "applied" }

@@ -20,6 +20,9 @@ import (
 // eventsFile is the name of a client's event log in its events folder.
 const eventsFile = "events.jsonl"
 
+// ejectedShown is how many of the newest ejections are part of the progress.
+const ejectedShown = 3
+
 // ratedRounds is the number of newest rounds over which speed is measured.
 const ratedRounds = 10
 
@@ -35,7 +38,19 @@ type Progress struct {
 	TokensRate float64 // tokens per second over the last rounds
 	Pending    int     // clients that wait for the next epoch
 	Clients    []ClientProgress
-	Notes      []string // what happened out of the ordinary since the last one
+	Trials     []event.OpenTrial // open now
+	Ejected    []event.Ejected   // the newest, oldest first
+	Notes      []string          // what happened out of the ordinary since the last one
+}
+
+// NameOf returns the name of a client of the network, and of another one the beginning of its key.
+func (p Progress) NameOf(id string) string {
+	for _, client := range p.Clients {
+		if client.ID == id {
+			return client.Name
+		}
+	}
+	return id[:min(len(id), 8)]
 }
 
 // ClientProgress is what is known of one client.
@@ -82,6 +97,9 @@ type tracker struct {
 	clients    map[string]*clientRecord
 	stepEnded  []stepTime // of the newest rounds, oldest first
 	notes      []string
+	trials     []event.OpenTrial
+	trialsTime time.Time
+	ejected    []event.Ejected
 	since      time.Time // of a resumed run; what was before is no news
 }
 
@@ -113,7 +131,11 @@ func (t *tracker) remark(format string, args ...any) {
 	t.notes = append(t.notes, fmt.Sprintf(format, args...))
 }
 
+// name is how a client is shown: by its number, or by its key if it is none of the network's own.
 func (t *tracker) name(id string) string {
+	if !slices.Contains(t.ids, id) {
+		return id[:min(len(id), 8)]
+	}
 	return fmt.Sprintf("client-%d", slices.Index(t.ids, id)+1)
 }
 
@@ -153,10 +175,30 @@ func (t *tracker) add(id string, e event.Event) (changed bool) {
 	case event.Rejoined:
 		client.rejoined = true
 		t.notes = append(t.notes, fmt.Sprintf("%s is back, with the model of step %d from its peers", t.name(id), body.Step))
+	case event.Trials:
+		if !e.Time.Before(t.trialsTime) {
+			t.trials, t.trialsTime = body.Open, e.Time
+		}
+	case event.Ejected:
+		t.addEjected(body)
 	case event.Finished:
 		client.finishedDigest = body.Digest
 	}
 	return false
+}
+
+// keptEjections is how many are remembered: more than a run has in force at a time.
+const keptEjections = 2 * coordinator.MaxEjections
+
+// addEjected keeps an ejection that no other client has told of.
+func (t *tracker) addEjected(e event.Ejected) {
+	same := func(o event.Ejected) bool { return o.Client == e.Client && o.Until == e.Until }
+	if slices.ContainsFunc(t.ejected, same) {
+		return
+	}
+	t.ejected = append(t.ejected, e)
+	t.ejected = t.ejected[max(0, len(t.ejected)-keptEjections):]
+	t.notes = append(t.notes, fmt.Sprintf("%s is ejected until epoch %d: %s", t.name(e.Client), e.Until, e.Reason))
 }
 
 // finished reports whether the run is over: who is killed then cannot get back into it.
@@ -214,6 +256,8 @@ func (t *tracker) progress() Progress {
 		Step:       t.state.Step,
 		TotalSteps: t.totalSteps,
 		Pending:    t.state.Pending,
+		Trials:     slices.Clone(t.trials),
+		Ejected:    slices.Clone(t.ejected[max(0, len(t.ejected)-ejectedShown):]),
 		Notes:      t.notes,
 	}
 	t.notes = nil

@@ -268,3 +268,32 @@ func TestVictimsAreAllowed(t *testing.T) {
 		t.Errorf("got %v, want clients 2 and 3", got)
 	}
 }
+
+// TestTrackerKnowsTrials: what is newest of trials, and every ejection once, whoever tells of it.
+func TestTrackerKnowsTrials(t *testing.T) {
+	ids := testIDs()
+	a, b := ids[0].String(), ids[1].String()
+	tracker := newTracker(ids, testRun())
+	open := []event.OpenTrial{{Accused: b, Accuser: a, Fault: "wrong result", Jury: 2, Guilty: 1}}
+	out := event.Ejected{Client: b, Until: 4, Reason: "a jury found it guilty"}
+	stranger := event.Ejected{Client: "stranger-of-long-name", Until: 2, Reason: "by the main authority"}
+	tracker.add(a, at(2, event.Trials{Open: open}))
+	tracker.add(b, at(1, event.Trials{})) // as it saw it a second before
+	tracker.add(a, at(3, out))
+	tracker.add(b, at(4, out))
+	tracker.add(b, at(4, stranger))
+	p := tracker.progress()
+	if len(p.Trials) != 1 || p.Trials[0] != open[0] || !slices.Equal(p.Ejected, []event.Ejected{out, stranger}) {
+		t.Errorf("trials %+v, ejections %+v", p.Trials, p.Ejected)
+	}
+	if want := []string{"client-2 is ejected until epoch 4: a jury found it guilty", "stranger is ejected until epoch 2: by the main authority"}; !slices.Equal(p.Notes, want) {
+		t.Errorf("notes: got %q, want %q", p.Notes, want)
+	}
+	if p.NameOf(b) != "client-2" || p.NameOf("xy") != "xy" {
+		t.Errorf("names %q and %q", p.NameOf(b), p.NameOf("xy"))
+	}
+	tracker.add(b, at(5, event.Trials{}))
+	if p := tracker.progress(); len(p.Trials) != 0 {
+		t.Errorf("still open: %+v", p.Trials)
+	}
+}

@@ -10,6 +10,8 @@ import (
 
 	"charm.land/lipgloss/v2"
 	"github.com/charmbracelet/x/ansi"
+
+	"github.com/psyche-go/psyche/event"
 )
 
 // Styles of a display. A terminal without colour shows the text alone, which says all.
@@ -37,7 +39,7 @@ func (s seen) render(width, height int, now time.Time) string {
 	if len(s.losses) > 1 && height >= roomyHeight {
 		least = leastChart
 	}
-	below, room := fit([][]string{s.holding(width), s.connected(width), s.warned(width)}, height-len(lines)-least)
+	below, room := fit([][]string{s.holding(width), s.connected(width), s.judging(width), s.warned(width)}, height-len(lines)-least)
 	if drawn := chart(s.losses, width, min(room+least-1, mostChart)); len(drawn) > 0 {
 		lines = append(append(lines, rule("loss", width)), drawn...)
 	}
@@ -100,9 +102,12 @@ func (s seen) head(width int, now time.Time) []string {
 
 // role says what this client is in the run.
 func (s seen) role() string {
+	out := s.court.ejection(s.id)
 	switch {
 	case s.state.RunState == "":
 		return ""
+	case !s.state.IsMember && out.Until > s.state.Epoch:
+		return bad.Render(fmt.Sprintf("ejected until epoch %d", out.Until)) + ": " + printable(out.Reason)
 	case !s.state.IsMember:
 		return "waits for the next epoch"
 	case !slices.Contains(s.state.Elected, s.id):
@@ -146,7 +151,12 @@ func (s seen) round() []string {
 // holding is about the model: where it came from, was saved, was uploaded, what it reached.
 func (s seen) holding(width int) []string {
 	var lines []string
+	if s.uploading.Bytes < s.uploading.Total {
+		lines = append(lines, fmt.Sprintf("uploading step %d: %s", s.uploading.Step, transferred(s.uploading)))
+	}
 	switch {
+	case s.arriving.Bytes < s.arriving.Total:
+		lines = append(lines, fmt.Sprintf("%s for step %d: %s", s.arriving.What, s.arriving.Step, transferred(s.arriving)))
 	case s.ready.Source != "":
 		lines = append(lines, fmt.Sprintf("model of step %d from %s: %s in %.1f s", s.ready.Step, s.ready.Source, size(float64(s.ready.Bytes)), s.ready.Seconds))
 	case s.model > 0:
@@ -229,6 +239,13 @@ func bar(part, whole, width int) string {
 		full = min(width, width*part/whole)
 	}
 	return strings.Repeat("█", full) + strings.Repeat("░", width-full)
+}
+
+// transferred draws how much of something is there.
+func transferred(t event.Transfer) string {
+	const width = 20
+	share := int(width * (float64(t.Bytes) / float64(max(t.Total, 1))))
+	return fmt.Sprintf("%s of %s %s", size(float64(t.Bytes)), size(float64(t.Total)), bar(share, width, width))
 }
 
 // clock is a stretch of time as people read it.

@@ -60,6 +60,10 @@ type seen struct {
 	model     uint64 // bytes of models that were received
 	saved     event.Checkpoint
 	uploaded  event.Uploaded
+	arriving  event.Transfer // of the model
+	uploading event.Transfer
+	court     court
+	audits    event.Audits
 	evaluated map[string]event.Evaluated
 	ended     string
 	figures   map[string]float64
@@ -103,11 +107,17 @@ func (f *follower) See(e event.Event) {
 		s.applied = body
 		s.lost += len(body.Lost)
 	case event.Ready:
-		s.ready = body
+		s.ready, s.arriving = body, event.Transfer{}
 	case event.Wire:
 		s.model = body.ModelReceived
 	case event.Checkpoint:
 		s.saved = body
+	case event.Transfer:
+		if body.What == event.TransferUpload {
+			s.uploading = body
+		} else {
+			s.arriving = body
+		}
 	case event.Uploaded:
 		s.uploaded = body
 	case event.Evaluated:
@@ -120,8 +130,14 @@ func (f *follower) See(e event.Event) {
 		f.warn(Line{e.Time, slog.LevelWarn, "the model is lost: " + body.Reason})
 	case event.Misbehaved:
 		f.warn(Line{e.Time, slog.LevelWarn, short(body.Peer) + " " + body.Fault + ": " + body.Detail})
+	case event.Accused:
+		f.warn(Line{e.Time, slog.LevelWarn, "accused " + short(body.Client) + " (" + body.Fault + "): " + body.Detail})
 	case event.Trial:
 		f.warn(Line{e.Time, slog.LevelWarn, "trial of " + short(body.Accused) + ", accused by " + short(body.Accuser) + " (" + body.Fault + "): " + body.What})
+	case event.Trials, event.Ejected:
+		s.court.see(body)
+	case event.Audits:
+		s.audits = body
 	case event.Finished:
 		s.ended = "the run is finished"
 	case event.Failed:

@@ -22,6 +22,7 @@ type ServerOptions struct {
 type hosted struct {
 	runID   string
 	state   event.State
+	court   court
 	since   time.Time // of the phase
 	commit  float64   // seconds of the newest
 	journal uint64
@@ -77,6 +78,8 @@ func (s *Server) see(runID string, e event.Event) {
 			h.since = e.Time
 		}
 		h.state = body
+	case event.Trials, event.Ejected:
+		h.court.see(body)
 	case event.Span:
 		if body.Part == event.SpanCommit {
 			h.commit = body.Seconds

@@ -110,5 +110,5 @@ func (h hosted) details(width int, now time.Time) []string {
 		wrapped := strings.Split(ansi.Wordwrap(text+"   * witness", width, ""), "\n")
 		lines = append(lines, wrapped[:min(len(wrapped), 4)]...)
 	}
-	return lines
+	return append(lines, h.court.lines(short)...)
 }

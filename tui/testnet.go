@@ -92,6 +92,9 @@ func (m testnetModel) View() tea.View {
 	}
 	text.WriteString(clients.Render())
 	text.WriteByte('\n')
+	for _, line := range (court{p.Trials, p.Ejected}).lines(p.NameOf) {
+		fmt.Fprintf(&text, "  %s\n", line)
+	}
 	for _, note := range m.notes {
 		fmt.Fprintf(&text, "  %s\n", note)
 	}

@@ -132,6 +132,8 @@ type fakePlace struct {
 	takes time.Duration
 	fails []error
 
+	size int64
+
 	mu     sync.Mutex
 	stored []uint32
 	tries  int
@@ -139,7 +141,10 @@ type fakePlace struct {
 
 func (p *fakePlace) String() string { return "fake " + p.name }
 
-func (p *fakePlace) Upload(ctx context.Context, dir string, f checkpoint.Facts, _ Progress) (string, error) {
+func (p *fakePlace) Upload(ctx context.Context, dir string, f checkpoint.Facts, progress Progress) (string, error) {
+	for done := int64(0); done <= p.size; done++ {
+		progress(done, p.size)
+	}
 	select {
 	case <-ctx.Done():
 		return "", ctx.Err()
@@ -199,6 +204,29 @@ func TestUploaderWaitsForTheLast(t *testing.T) {
 		}
 		place.wantStored(t, 10, 30)
 		wantNoStage(t, dir)
+	})
+}
+
+// TestUploaderTellsHowFarItIs: from nothing to everything, in no more parts than can be shown.
+func TestUploaderTellsHowFarItIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		u := NewUploader(&fakePlace{size: 1000}, "run", dir, discard(), nil)
+		var told []int64
+		u.Watch(func(step uint32, done, all int64) {
+			if step != 10 || all != 1000 {
+				t.Errorf("step %d, %d of %d", step, done, all)
+			}
+			told = append(told, done)
+		})
+		folder, _, f := save(t, dir, 10)
+		u.Offer(folder, f)
+		if err := u.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if len(told) != 51 || told[0] != 0 || told[50] != 1000 || !slices.IsSorted(told) {
+			t.Errorf("told %v", told)
+		}
 	})
 }
 

@@ -54,7 +54,8 @@ type Uploader struct {
 	mu      sync.Mutex
 	waiting *job
 	closing bool
-	err     error // of the newest checkpoint; nil when it is uploaded
+	err     error                              // of the newest checkpoint; nil when it is uploaded
+	watch   func(step uint32, done, all int64) // may be nil
 }
 
 // job is a checkpoint in a folder of its own, which nobody prunes.
@@ -290,10 +291,26 @@ func isFinal(err error) bool {
 	return false
 }
 
+// Watch has a function told, from any goroutine, how many bytes of a checkpoint are there whenever
+// another fiftieth of them is. It must not wait.
+func (u *Uploader) Watch(told func(step uint32, done, all int64)) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.watch = told
+}
+
 // progress says from time to time how far an upload is.
 func (u *Uploader) progress(step uint32) Progress {
-	last := time.Now()
+	const parts = 50
+	last, told := time.Now(), int64(-1)
 	return func(done, all int64) {
+		u.mu.Lock()
+		watch := u.watch
+		u.mu.Unlock()
+		if part := parts * done / max(all, 1); watch != nil && part != told {
+			told = part
+			watch(step, done, all)
+		}
 		if time.Since(last) >= progressPeriod && all > 0 {
 			last = time.Now()
 			u.logger.Info("uploading", "step", step, "percent", 100*done/all, "MiB", all>>20)

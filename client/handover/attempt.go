@@ -13,6 +13,7 @@ import (
 	"github.com/psyche-go/psyche/client/exchange"
 	"github.com/psyche-go/psyche/client/keep"
 	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/event"
 	"github.com/psyche-go/psyche/identity"
 )
 
@@ -39,6 +40,7 @@ type Options struct {
 	Log               *slog.Logger
 	ParameterRequests int // parts of a model on their way at once
 	Downloads         int // results on their way at once
+	Emit              func(body event.Body)
 
 	// NewTrainer builds a trainer; see client.Options, and there for the others.
 	NewTrainer func(ctx context.Context, s checkpoint.Snapshot, run env.Definition) (env.Trainer, error)

@@ -17,6 +17,7 @@ import (
 	"github.com/psyche-go/psyche/client/keep"
 	"github.com/psyche-go/psyche/client/memnet"
 	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/event"
 	"github.com/psyche-go/psyche/identity"
 )
 
@@ -43,6 +44,7 @@ type course struct {
 	options *Options
 	wish    Wish
 	trainer *clienttest.Trainer // that NewTrainer returned
+	told    []event.Transfer
 	dropped [][32]byte
 }
 
@@ -95,6 +97,7 @@ func newCourse(t *testing.T) *course {
 	c.options = &Options{
 		Network: c.network, Tasks: &env.Tasks{Runtime: inTurn{}}, Folder: keep.Folder{RunID: clienttest.RunID, ID: me},
 		Log: slog.New(slog.DiscardHandler), ParameterRequests: 2, Downloads: 2,
+		Emit: func(body event.Body) { c.told = append(c.told, body.(event.Transfer)) },
 		NewTrainer: func(ctx context.Context, s checkpoint.Snapshot, _ env.Definition) (env.Trainer, error) {
 			c.trainer = &clienttest.Trainer{Bulk: bulk}
 			return c.trainer, c.trainer.Load(ctx, s)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/psyche-go/psyche/checkpoint"
 	"github.com/psyche-go/psyche/client/exchange"
+	"github.com/psyche-go/psyche/event"
 	"github.com/psyche-go/psyche/identity"
 )
 
@@ -71,7 +72,11 @@ func (peers) manifest(ctx context.Context, a *Attempt) (manifest []byte, holders
 func (peers) parts(ctx context.Context, a *Attempt, manifest checkpoint.Manifest, holders []identity.ID) (map[[32]byte][]byte, error) {
 	var mu sync.Mutex
 	parts := make(map[[32]byte][]byte)
-	blobs := manifest.Blobs()
+	blobs, total := manifest.Blobs(), uint64(0)
+	for _, blob := range blobs {
+		total += blob.Size
+	}
+	here := a.tally(event.TransferModel, a.checkpoint().Step, total)
 	err := a.Tasks.Each(ctx, a.ParameterRequests, len(blobs), func(ctx context.Context, i int) error {
 		blob, first := blobs[i], i%len(holders)
 		order := slices.Concat(holders[first:], holders[:first])
@@ -79,6 +84,7 @@ func (peers) parts(ctx context.Context, a *Attempt, manifest checkpoint.Manifest
 		if err != nil {
 			return fmt.Errorf("fetch part %x of the model: %w", blob.Hash[:8], err)
 		}
+		here.add(blob.Size)
 		mu.Lock()
 		defer mu.Unlock()
 		parts[blob.Hash] = data

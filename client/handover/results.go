@@ -11,6 +11,7 @@ import (
 	"github.com/psyche-go/psyche/checkpoint"
 	"github.com/psyche-go/psyche/client/env"
 	"github.com/psyche-go/psyche/client/exchange"
+	"github.com/psyche-go/psyche/event"
 	"github.com/psyche-go/psyche/identity"
 )
 
@@ -177,6 +178,7 @@ func (results) payloads(ctx context.Context, a *Attempt, trainer env.Trainer, ro
 		exchange.AppliedResult
 	}
 	var all []wanted
+	last := uint32(0)
 	limit := uint64(trainer.MaxResultSize())
 	for _, round := range rounds {
 		for _, r := range round.Results {
@@ -185,8 +187,10 @@ func (results) payloads(ctx context.Context, a *Attempt, trainer env.Trainer, ro
 			}
 			all = append(all, wanted{round.Step, r})
 		}
+		last = round.Step
 	}
 	payloads := make([][]byte, len(all))
+	here := a.tally(event.TransferResults, last, exchange.TotalSize(rounds))
 	var mu sync.Mutex
 	err := a.Tasks.Each(ctx, a.Downloads, len(all), func(ctx context.Context, i int) error {
 		w, first := all[i], i%len(holders)
@@ -200,6 +204,7 @@ func (results) payloads(ctx context.Context, a *Attempt, trainer env.Trainer, ro
 		a.Model.Fetched += uint64(len(payload))
 		mu.Unlock()
 		payloads[i] = payload
+		here.add(uint64(len(payload)))
 		if err := trainer.Verify(payload, w.step, w.Batch, w.Owner); err != nil {
 			return fmt.Errorf("step %d, batch %v: %w", w.step, w.Batch, err)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/psyche-go/psyche/client/clienttest"
 	"github.com/psyche-go/psyche/client/exchange"
 	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/event"
 	"github.com/psyche-go/psyche/identity"
 )
 
@@ -70,10 +71,28 @@ func TestSourcesFallBack(t *testing.T) {
 			if (a.Model.Fetched > 0) != test.fetched {
 				t.Errorf("%d bytes were fetched", a.Model.Fetched)
 			}
+			c.checkTold(a, test.want)
 			if (len(a.Rounds) > 0) != (test.want == "results") || len(a.Rounds) > 0 && a.Rounds[0].From != digestOf(c.before) {
 				t.Errorf("caught up by %+v", a.Rounds)
 			}
 		})
+	}
+}
+
+// checkTold wants to have been told how much was here of what was fetched, from nothing to all of it.
+func (c *course) checkTold(a *Attempt, source string) {
+	c.t.Helper()
+	what, fetched := map[string]string{"peers": event.TransferModel, "results": event.TransferResults}[source]
+	if !fetched {
+		return
+	}
+	told := slices.DeleteFunc(slices.Clone(c.told), func(x event.Transfer) bool { return x.What != what })
+	if len(told) < 2 || len(told) > tallyParts+1 || told[0].Bytes != 0 || told[len(told)-1].Bytes != told[0].Total {
+		c.t.Errorf("told %+v", told)
+		return
+	}
+	if last := told[len(told)-1]; last.Step != lastStep || last.Total != a.Model.Fetched {
+		c.t.Errorf("told %+v of %d bytes", last, a.Model.Fetched)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/psyche-go/psyche/checkpoint"
 	"github.com/psyche-go/psyche/checkpoint/remote"
 	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/event"
 	"github.com/psyche-go/psyche/hub"
 	"github.com/psyche-go/psyche/objstore"
 	"github.com/psyche-go/psyche/objstore/gcs"
@@ -281,6 +282,15 @@ func (u *uploads) start(runID, dir string, logger *slog.Logger, tell func(checkp
 			}
 		}
 		tell(f, u.at(version))
+	})
+}
+
+// tell writes how far uploads are.
+func (u *uploads) tell(events *event.Log, logger *slog.Logger) {
+	u.runner.Watch(func(step uint32, done, all int64) {
+		if err := events.Append(event.Transfer{What: event.TransferUpload, Step: step, Bytes: uint64(done), Total: uint64(all)}); err != nil {
+			logger.Error("write event", "err", err)
+		}
 	})
 }
 

@@ -184,6 +184,7 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 	}
 	if uploads != nil {
 		uploads.start(c.RunID, c.CheckpointDir, logger, member.Uploaded)
+		uploads.tell(events, logger)
 	}
 	if err := member.Run(ctx); err != nil {
 		return keepEvidence(err, c.CheckpointDir)

@@ -27,8 +27,9 @@ type stateEvents struct {
 
 // runEvents is the event log of one run.
 type runEvents struct {
-	log  *event.Log
-	last event.State
+	log   *event.Log
+	last  event.State
+	court event.Court
 }
 
 // prepare makes the folder, and opens the log of the main run, to fail early.
@@ -106,14 +107,16 @@ func (e *stateEvents) add(state *coordinator.State) {
 	}
 }
 
-// see writes a state that differs from the last one.
-func (r *runEvents) see(state *coordinator.State) error {
-	next := stateEvent(state)
-	if reflect.DeepEqual(next, r.last) {
-		return nil
+// see writes a state that differs from the last one, and what is new of trials and ejections.
+func (r *runEvents) see(state *coordinator.State) (err error) {
+	if next := stateEvent(state); !reflect.DeepEqual(next, r.last) {
+		r.last = next
+		err = r.log.Append(next)
 	}
-	r.last = next
-	return r.log.Append(next)
+	for _, news := range r.court.News(state) {
+		err = errors.Join(err, r.log.Append(news))
+	}
+	return err
 }
 
 // addCommit writes what the journal of a run took while a round ran.

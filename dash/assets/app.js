@@ -1,6 +1,7 @@
 // The page: a list of runs, and everything about one of them, asked for again every two seconds.
-import { bytes, el, key, percent, short, sol, span, table, when, whole } from "./parts.js";
+import { bad, bytes, el, key, percent, section, short, sol, span, table, when, whole } from "./parts.js";
 import { lines, phases, timeline } from "./charts.js";
+import { auditColumns, standing, trials } from "./trust.js";
 
 const every = 2000;
 const view = { run: null, last: 0, sort: { name: "Counted", down: true }, find: "", all: false, kind: "all", older: [], olderLeft: null };
@@ -92,18 +93,13 @@ function show() {
   const caret = active && active.tagName === "INPUT" ? active.selectionStart : null;
   const s = data.status;
   document.title = (s ? s.run_id : data.key) + " · Psyche";
-  $("run").replaceChildren(...[overview(), time(), curves(), members(), log(), checkpoints(), evaluations(), costs(), join(), configuration()].filter(Boolean));
+  $("run").replaceChildren(...[overview(), time(), curves(), members(), trials(data), log(), checkpoints(), evaluations(), costs(), join(), configuration()].filter(Boolean));
   for (const id of open) if ($(id)) $(id).open = true;
   for (const [id, top, left] of scrolled) if ($(id)) { $(id).scrollTop = top; $(id).scrollLeft = left; }
   if (mark) {
     const again = document.getElementById(mark) || document.querySelector(`#run [data-sort="${CSS.escape(mark)}"]`) || document.querySelector(`#run [data-chart="${CSS.escape(mark)}"] svg`);
     if (again) { again.focus({ preventScroll: true }); if (caret !== null && again.setSelectionRange) again.setSelectionRange(caret, caret); }
   }
-}
-
-function section(title, ...children) {
-  const id = "h-" + title.toLowerCase().replace(/[^a-z]+/g, "-");
-  return el("section", { "aria-labelledby": id }, el("h2", { id }, title), ...children);
 }
 
 function tile(name, value, help) { return el("div", {}, el("dt", { title: help }, name), el("dd", {}, value)); }
@@ -121,6 +117,7 @@ function overview() {
     tile("Epoch", whole(s.epoch)),
     tile("Members", `${whole(s.members.filter((m) => m.state === "Healthy").length)}` + (s.pending.length ? ` + ${whole(s.pending.length)} waiting` : "")),
     s.round ? tile("Witnesses", `${s.round.witnesses} of ${s.round.witnesses_elected}, quorum ${s.round.witness_quorum}`, "proofs accepted in the running round") : null,
+    s.round && s.config.verification_percent ? tile("Audits", `${s.round.audits.judged} judged, ${s.round.audits.sealed} sealed`, "of results of the round before, in the running round") : null,
   ];
   if (h) {
     tiles.push(
@@ -174,8 +171,6 @@ function curves() {
     lines({ title: "Results that counted", unit: "%", zero: true, curves: [{ name: "of all batches", points: rounds.filter((r) => r.b).map((r) => [r.s, 100 * r.c / r.b]) }] })));
 }
 
-const bad = (n) => n ? el("strong", { class: "bad" }, whole(n)) : "0";
-
 function members() {
   const h = data.history, s = data.status;
   if (!s) return null;
@@ -183,16 +178,16 @@ function members() {
   let rows = h ? h.members : s.members.map((m) => ({ id: m.id, standing: m.state, last: 0, counted: 0, assigned: 0, lost: 0, elected: 0, witnessed: 0, late: 0, slow: 0, accused: 0, accuses: 0, dropped: 0, ejected: 0, disagreed: 0, left: 0, entry: 0 }));
   const total = rows.length;
   if (view.find) rows = rows.filter((m) => m.id.toLowerCase().includes(view.find) || m.standing.includes(view.find));
-  const tone = { member: "good", late: "warn", slow: "warn", dropped: "bad", ejected: "bad" };
   const columns = [
     { name: "Member", left: true, value: (m) => m.id, show: (m) => key(m.id) },
-    { name: "Standing", left: true, value: (m) => m.standing, show: (m) => el("span", {}, el("span", { class: tone[m.standing] || "muted" }, m.standing), m.why ? el("span", { class: "muted" }, `: ${m.why} (entry ${m.entry})`) : null) },
+    { name: "Standing", left: true, value: (m) => m.standing, show: (m) => standing(m, s.epoch) },
     { name: "Counted", help: "rounds in which witnesses held its result, of those in which it had a batch", value: (m) => m.counted, show: (m) => `${whole(m.counted)} of ${whole(m.assigned)}` },
     { name: "Lost", help: "rounds in which no quorum of witnesses held its result", value: (m) => m.lost, show: (m) => whole(m.lost) },
     { name: "Witnessed", help: "proofs, of rounds for which it was drawn", value: (m) => m.witnessed, show: (m) => `${whole(m.witnessed)} of ${whole(m.elected)}` },
     { name: "Late", help: "times that it was found late or slow", value: (m) => m.late + m.slow, show: (m) => whole(m.late + m.slow) },
-    { name: "Accused", help: "times that an accepted accusation named it", value: (m) => m.accused, show: (m) => bad(m.accused) },
+    { name: "Accused", help: "times that an accepted accusation said that witnesses lack its result", value: (m) => m.accused, show: (m) => bad(m.accused) },
     { name: "Accuses", help: "accusations of its own that were accepted", value: (m) => m.accuses, show: (m) => whole(m.accuses) },
+    ...auditColumns(data),
     { name: "Dropped", value: (m) => m.dropped, show: (m) => bad(m.dropped) },
     { name: "Ejected", value: (m) => m.ejected, show: (m) => bad(m.ejected) },
     { name: "Other model", help: "reported another model than the one that was recorded", value: (m) => m.disagreed, show: (m) => bad(m.disagreed) },
@@ -226,10 +221,14 @@ const words = {
   began: () => "The run began.", joined: (e) => [key(e.subject), " asked to join."], left: (e) => [key(e.subject), " left."],
   withdrawn: (e) => [key(e.subject), " was withdrawn by the host: its connection was gone."],
   accused: (e) => [key(e.actor), " accused ", key(e.subject), ` about step ${e.step}; its standing did not change.`],
-  late: (e) => [key(e.subject), ` was found late: witnesses lacked its result of step ${e.step}; accused by `, key(e.actor), "."],
+  returned: (e) => [key(e.subject), " took its seat in the running epoch back."],
+  "audit-failed": (e) => ["Its audit by ", key(e.actor), ` says that the result of step ${e.step} of `, key(e.subject), " is not what its batch gives, or was not opened."],
+  trial: (e) => [key(e.actor), " accused ", key(e.subject), `, whom it audited in step ${e.step}: ${e.detail}. A jury votes.`],
+  "trial-over": (e) => ["The trial of ", key(e.subject), ` is over: ${e.detail}, ${e.count || 0} of ${e.of || 0} jurors for guilty.`],
+  late: (e) => !e.actor ? [key(e.subject), ` was found late: ${e.detail}.`] : [key(e.subject), ` was found late: witnesses lacked its result of step ${e.step}; accused by `, key(e.actor), "."],
   slow: (e) => [key(e.subject), ` was found slow about step ${e.step}: nobody waits for it in this epoch; accused by `, key(e.actor), "."],
   dropped: (e) => [key(e.subject), " was dropped: ", e.detail, e.actor ? [", about step " + e.step + "; accused by ", key(e.actor)] : "", "."],
-  ejected: (e) => [key(e.subject), " was ejected by the main authority ", key(e.actor), "."],
+  ejected: (e) => [key(e.subject), ` was ejected until epoch ${e.until || 0}: ${e.detail}. The action that did it is of `, key(e.actor), "."],
   disagreed: (e) => [key(e.subject), " reported another model: ", el("code", {}, e.detail.slice(0, 16)), "…"],
   "no-quorum": (e) => `Step ${e.step} had no quorum: ${e.count || 0} proofs, ${e.of} needed. Its results are lost.`,
   "no-checkpoint": (e) => `The epoch ended without a checkpoint: ${e.count || 0} reports, not enough of one model.`,
@@ -244,8 +243,8 @@ const words = {
 
 const groups = {
   all: () => true,
-  trust: (e) => ["accused", "late", "slow", "dropped", "ejected", "disagreed", "no-quorum", "no-checkpoint", "other"].includes(e.kind),
-  members: (e) => ["joined", "left", "withdrawn"].includes(e.kind),
+  trust: (e) => ["accused", "audit-failed", "trial", "trial-over", "late", "slow", "dropped", "ejected", "disagreed", "no-quorum", "no-checkpoint", "other"].includes(e.kind),
+  members: (e) => ["joined", "left", "withdrawn", "returned"].includes(e.kind),
   decisions: (e) => ["authority", "ejected", "paused"].includes(e.kind),
 };
 

@@ -24,6 +24,12 @@ function fill(node, attributes, children) {
   return node;
 }
 
+// section is a part of the page with a heading.
+export function section(title, ...children) {
+  const id = "h-" + title.toLowerCase().replace(/[^a-z]+/g, "-");
+  return el("section", { "aria-labelledby": id }, el("h2", { id }, title), ...children);
+}
+
 const units = [["T", 1e12], ["G", 1e9], ["M", 1e6], ["k", 1e3]];
 
 // short is a number with few digits.
@@ -42,6 +48,9 @@ function trim(value, digits) {
 }
 
 export function whole(value) { return value.toLocaleString("en-GB"); }
+
+// bad is a number that should be 0.
+export const bad = (n) => n ? el("strong", { class: "bad" }, whole(n)) : "0";
 
 export function bytes(value) {
   for (const [unit, size] of [["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10]]) {

@@ -32,6 +32,14 @@ type Options struct {
 	Eject int
 	// Wrong is the number of a member that reports another model at every epoch's end. Zero: none.
 	Wrong int
+	// Audits is the percentage of members that audit others in a round.
+	Audits int
+	// Cheat is the number of a member whose results fail every audit: a jury ejects it. Zero: none.
+	Cheat int
+	// Slander is the number of a member that accuses whom it audits: a jury ejects it. Zero: none.
+	Slander int
+	// Hung is whether no juror votes.
+	Hung bool
 }
 
 // Visit sees an entry and the state after it.
@@ -63,6 +71,7 @@ func Begin(o Options) (coordinator.State, error) {
 		WarmupTime: 20_000, CooldownTime: 10_000, RoundsPerEpoch: uint32(o.RoundsPerEpoch), MaxRoundTrainTime: 8_000, RoundWitnessTime: 1_000,
 		WaitingForMembersExtraTime: 3_000, GlobalBatchSizeStart: uint32(4 * o.Members), GlobalBatchSizeEnd: uint32(4 * o.Members),
 		TotalSteps: uint32(o.Rounds), InitMinClients: uint16(max(1, o.Members/2)), MinClients: 1,
+		VerificationPercent: uint8(o.Audits), EjectionEpochs: 3,
 	}, coordinator.Model{MaxSeqLen: 2048, Checkpoint: coordinator.Checkpoint{Kind: coordinator.CheckpointHub, Repo: "example/tiny-llama", Revision: "main"}})
 	state.DrawCommitment = draws(o).Commitment()
 	return state, err
@@ -156,6 +165,9 @@ func (p *player) phase() error {
 			if err := p.act(-1, coordinator.Eject{Client: p.ids[p.o.Eject]}); err != nil {
 				return err
 			}
+		}
+		if err := errors.Join(p.audit(), p.judge()); err != nil {
+			return err
 		}
 		if err := p.witness(); err != nil {
 			return err

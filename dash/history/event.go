@@ -18,6 +18,7 @@ type Event struct {
 	Detail  string `json:"detail,omitempty"`
 	Count   int    `json:"count,omitempty"`
 	Of      int    `json:"of,omitempty"`
+	Until   uint32 `json:"until,omitempty"` // of an ejection: epoch from which on it may join again
 }
 
 // Kinds of an Event.
@@ -26,7 +27,11 @@ const (
 	EventJoined       = "joined"
 	EventLeft         = "left"      // by itself
 	EventWithdrawn    = "withdrawn" // by the host: its connection was gone
+	EventReturned     = "returned"  // took its seat in the running epoch back
 	EventAccused      = "accused"
+	EventAuditFailed  = "audit-failed"
+	EventTrial        = "trial"
+	EventTrialOver    = "trial-over"
 	EventFoundLate    = "late"
 	EventFoundSlow    = "slow"
 	EventDropped      = "dropped"
@@ -52,6 +57,9 @@ const (
 	WhySilent      = "it was silent for the whole epoch, or did not report its model after it was late"
 	WhyItself      = "it withdrew"
 	WhyHost        = "its connection was gone, and the host withdrew it"
+	WhyIdle        = "it did not judge whom it had to audit, or did not vote in a trial"
+	WhyIdleTwice   = "twice it did not judge whom it had to audit, or did not vote in a trial"
+	WhyGone        = "it was accused, and gone"
 	WhyNotAdmitted = "the run no longer admits it"
 	WhyEjected     = "the main authority ejected it"
 )
@@ -114,9 +122,20 @@ func (h *History) act(e Entry, s *coordinator.State) {
 		}
 		h.gone(s, a.Client, e, StandingLeft, why)
 		h.note(e, Event{Kind: kind, Subject: name(a.Client)}, s)
+	case coordinator.Return:
+		h.noticeOne(e, s, e.Actor, "")
+		h.note(e, Event{Kind: EventReturned, Subject: name(e.Actor)}, s)
 	case coordinator.Eject:
-		h.gone(s, a.Client, e, StandingEjected, WhyEjected)
-		h.note(e, Event{Kind: EventEjected, Subject: name(a.Client)}, s)
+		h.expelled(e, s, a.Client, coordinator.ByAuthority, "")
+	case coordinator.Equivocation:
+		h.expelled(e, s, a.Client, coordinator.TwoResults, "")
+	case coordinator.SealVerdict, coordinator.Open: // a verdict follows; see follow
+	case coordinator.Verdict:
+		h.judged(e, s, a)
+	case coordinator.Accuse:
+		h.tried(e, s, a)
+	case coordinator.Vote:
+		h.member(e.Actor, s).Voted++
 	case coordinator.SetPaused:
 		detail := "resume"
 		if a.Paused {
@@ -180,7 +199,7 @@ func (h *History) gone(s *coordinator.State, id coordinator.ClientID, e Entry, s
 	if m.Standing == standing {
 		return
 	}
-	m.Standing, m.Entry, m.Why = standing, e.Number, why
+	m.Standing, m.Entry, m.Why, m.Until = standing, e.Number, why, 0
 	if standing == StandingEjected {
 		m.Ejected++
 	} else {

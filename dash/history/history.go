@@ -13,6 +13,7 @@ const (
 	MaxEvents      = 2000
 	MaxCheckpoints = 200
 	MaxUploads     = 100
+	MaxTrials      = 200 // that are over
 )
 
 // phaseCount is the number of phases, from coordinator.Uninitialized to Paused.
@@ -77,6 +78,8 @@ type History struct {
 
 	Checkpoints []Checkpoint
 	Uploads     []Upload
+	Open        []Trial // at most coordinator.MaxTrials
+	Trials      []Trial // that are over, oldest first
 
 	Cursor Cursor
 }
@@ -118,6 +121,7 @@ func (h *History) See(e Entry, s *coordinator.State) {
 	if e.Action != nil {
 		h.act(e, s)
 	}
+	h.follow(e, s)
 	if s.RunState != h.Cursor.RunState {
 		h.move(e, s)
 	}
@@ -139,7 +143,7 @@ func (h *History) move(e Entry, s *coordinator.State) {
 		h.endEpoch(e, s)
 	}
 	h.Phases = keepNewest(append(h.Phases, Phase{Phase: uint8(s.RunState), Epoch: s.Progress.Epoch, Step: s.Progress.Step, Start: h.Now}), MaxPhases)
-	h.noticeAll(e, s)
+	h.noticeAll(e, s, c.RunState == coordinator.RoundWitness)
 	switch s.RunState {
 	case coordinator.Paused:
 		h.note(e, Event{Kind: EventPaused}, s)

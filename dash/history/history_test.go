@@ -15,6 +15,9 @@ import (
 
 var troubled = dashtest.Options{RunID: "troubled", Members: 12, Rounds: 40, RoundsPerEpoch: 10, Silent: 4, Hang: 7, Eject: 5, Wrong: 3}
 
+// judged has a member that cheats, and one that says so of others.
+var judged = dashtest.Options{RunID: "judged", Members: 12, Rounds: 40, RoundsPerEpoch: 20, Audits: 25, Cheat: 4, Slander: 7}
+
 // told returns the history of a run, and what its entries were.
 func told(t *testing.T, o dashtest.Options) (*history.History, []history.Entry) {
 	t.Helper()
@@ -112,9 +115,15 @@ func TestRoundsPhasesAndCheckpoints(t *testing.T) {
 // TestGoesOnFromAFile: a history that was kept in the middle of a run and read again ends as one
 // that saw it all.
 func TestGoesOnFromAFile(t *testing.T) {
-	whole, entries := told(t, troubled)
+	for _, o := range []dashtest.Options{troubled, judged} {
+		t.Run(o.RunID, func(t *testing.T) { goesOn(t, o) })
+	}
+}
+
+func goesOn(t *testing.T, o dashtest.Options) {
+	whole, entries := told(t, o)
 	kept := &history.History{}
-	err := dashtest.Play(troubled, func(e history.Entry, s *coordinator.State) error {
+	err := dashtest.Play(o, func(e history.Entry, s *coordinator.State) error {
 		kept.See(e, s)
 		if e.Number%97 == 5 || int(e.Number) == len(entries)/2 {
 			text, err := json.Marshal(kept)
@@ -169,6 +178,7 @@ func TestCrowdsAreForgotten(t *testing.T) {
 	}
 	h.See(history.Entry{Time: 1}, &state)
 	bad := coordinator.ClientID{0xee}
+	state.Authority.Ejections = []coordinator.Ejection{{Client: bad, Until: 2}}
 	h.See(history.Entry{Number: 1, Action: coordinator.Eject{Client: bad}}, &state)
 	for n := range 3 * history.MaxMembers {
 		id := coordinator.ClientID{byte(n), byte(n >> 8), 1}

@@ -22,16 +22,23 @@ type Member struct {
 	Lost      uint64 `json:"lost"`     // of them: no quorum did
 	Elected   uint64 `json:"elected"`
 	Witnessed uint64 `json:"witnessed"`
-	Accused   uint64 `json:"accused"`   // times that an accepted accusation named it
-	Accuses   uint64 `json:"accuses"`   // accusations of its own that were accepted
-	Late      uint64 `json:"late"`      // times that it was found late
-	Slow      uint64 `json:"slow"`      // times that it was found slow
-	Dropped   uint64 `json:"dropped"`   // by witnesses, or because it was silent for an epoch
-	Ejected   uint64 `json:"ejected"`   // by the main authority
+	Accused   uint64 `json:"accused"` // times that an accepted accusation named it
+	Accuses   uint64 `json:"accuses"` // accusations of its own that were accepted
+	Late      uint64 `json:"late"`    // times that it was found late
+	Slow      uint64 `json:"slow"`    // times that it was found slow
+	Dropped   uint64 `json:"dropped"` // by witnesses, or because it was silent for an epoch
+	Ejected   uint64 `json:"ejected"`
 	Left      uint64 `json:"left"`      // withdrew, or was withdrawn when its connection was gone
 	Reports   uint64 `json:"reports"`   // of the model at an epoch's end
 	Disagreed uint64 `json:"disagreed"` // of them: not the one that was recorded
 	Uploads   uint64 `json:"uploads"`
+
+	Passed uint64 `json:"passed,omitempty"` // verdicts about its results
+	Failed uint64 `json:"failed,omitempty"`
+	Judged uint64 `json:"judged,omitempty"` // verdicts that it gave
+	Tried  uint64 `json:"tried,omitempty"`  // trials against it
+	Voted  uint64 `json:"voted,omitempty"`  // in trials of others
+	Until  uint32 `json:"until,omitempty"`  // while it is ejected: epoch from which on it may join again
 }
 
 // What a member is.
@@ -46,7 +53,7 @@ const (
 )
 
 // stains counts what was held against a member.
-func (m *Member) stains() uint64 { return m.Accused + m.Dropped + m.Ejected + m.Disagreed }
+func (m *Member) stains() uint64 { return m.Accused + m.Tried + m.Dropped + m.Ejected + m.Disagreed }
 
 // member returns what is known of a key, and makes room for one that is new.
 func (h *History) member(id coordinator.ClientID, s *coordinator.State) *Member {
@@ -119,8 +126,9 @@ func standingOf(c *coordinator.Client, waits bool) string {
 	}
 }
 
-// noticeAll compares everybody's standing with what it was.
-func (h *History) noticeAll(e Entry, s *coordinator.State) {
+// noticeAll compares everybody's standing with what it was. Who is found late when a round ends was so
+// by the run itself: it did not do what it had to in an audit or a trial.
+func (h *History) noticeAll(e Entry, s *coordinator.State, endsRound bool) {
 	waits := make(map[coordinator.ClientID]bool, len(s.Pending))
 	for i := range s.Pending {
 		waits[s.Pending[i].ID] = true
@@ -128,11 +136,37 @@ func (h *History) noticeAll(e Entry, s *coordinator.State) {
 	}
 	for _, list := range [][]coordinator.Client{s.Epoch.Clients, s.Epoch.Exited} {
 		for i := range list {
-			if !waits[list[i].ID] { // else it left, and came back for the next epoch
-				h.notice(e, s, &list[i], false, "")
+			if waits[list[i].ID] { // it left, and came back for the next epoch
+				continue
 			}
+			why := ""
+			if endsRound {
+				why = h.idle(e, s, &list[i])
+			}
+			h.notice(e, s, &list[i], false, why)
 		}
 	}
+}
+
+// idle returns why a client is late, or gone, that was not before the round ended, and notes it; empty
+// if it is neither.
+func (h *History) idle(e Entry, s *coordinator.State, c *coordinator.Client) string {
+	m, now := h.member(c.ID, s), standingOf(c, false)
+	if m.Standing == now {
+		return ""
+	}
+	kind, why := EventFoundLate, WhyIdle
+	switch {
+	case now == StandingLate:
+	case now != StandingDropped:
+		return ""
+	case slices.ContainsFunc(h.Trials, func(t Trial) bool { return t.End == e.Number && t.Accused == m.ID }):
+		kind, why = EventDropped, WhyGone
+	default:
+		kind, why = EventDropped, WhyIdleTwice
+	}
+	h.note(e, Event{Kind: kind, Subject: m.ID, Detail: why}, s)
+	return why
 }
 
 // notice compares a client's standing with what it was, and says why it changed.
@@ -143,6 +177,9 @@ func (h *History) notice(e Entry, s *coordinator.State, c *coordinator.Client, w
 		return
 	}
 	m.Standing, m.Entry, m.Why = now, e.Number, why
+	if now != StandingEjected {
+		m.Until = 0
+	}
 	switch now {
 	case StandingMember:
 		if was == StandingWaits || was == "" {

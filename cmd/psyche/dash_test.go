@@ -1,0 +1,99 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// startDash serves a page until the test ends, and returns where.
+func startDash(t *testing.T, args ...string) (address string) {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	in, errs := io.Pipe()
+	code := make(chan int, 1)
+	go func() {
+		code <- run(ctx, append([]string{"dash", "--http-addr=127.0.0.1:0"}, args...), console{io.Discard, errs})
+		_ = errs.Close()
+	}()
+	t.Cleanup(func() {
+		stop()
+		if got := <-code; got != exitOK {
+			t.Errorf("psyche dash: exit code %d", got)
+		}
+	})
+	lines := bufio.NewScanner(in)
+	for lines.Scan() {
+		if _, at, found := strings.Cut(lines.Text(), "the page is at "); found {
+			go func() { _, _ = io.Copy(io.Discard, in) }()
+			return strings.TrimSuffix(at, "/")
+		}
+	}
+	t.Fatal("psyche dash says nothing of its page")
+	return ""
+}
+
+// until asks the page for a run until it is as wanted.
+func until[T any](t *testing.T, address string, isWanted func(T) bool) T {
+	t.Helper()
+	var body []byte
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+		response, err := http.Get(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err = io.ReadAll(response.Body)
+		_ = response.Body.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var shown T
+		if response.StatusCode == http.StatusOK && json.NewDecoder(bytes.NewReader(body)).Decode(&shown) == nil && isWanted(shown) {
+			return shown
+		}
+	}
+	t.Fatalf("%s: the page still says %.2000s", address, body)
+	panic("not reached")
+}
+
+// TestDashOfAChain: the page finds the runs of a program, follows what happens in them, and says what
+// that cost.
+func TestDashOfAChain(t *testing.T) {
+	a := startChain(t)
+	main := a.key(2, "9")
+	a.deploy(main)
+	a.does(exitOK, "it is paused", "run", "create", "--state", sampleState, "--run-id", "p", "--yes", "--keypair", main)
+	type shownRun struct {
+		Source string `json:"source"`
+		Status struct {
+			RunID string `json:"run_id"`
+			State string `json:"run_state"`
+		} `json:"status"`
+		History struct {
+			Events []struct {
+				Kind   string `json:"kind"`
+				Detail string `json:"detail"`
+			} `json:"events"`
+		} `json:"history"`
+		Costs struct {
+			Transactions int    `json:"transactions"`
+			Lamports     uint64 `json:"lamports"`
+		} `json:"costs"`
+	}
+	page := startDash(t, "--rpc", a.rpc, "--program-id", a.program, "--dir", a.path("dash"), "--every=1s")
+	before := until(t, page+"/api/run?run=p", func(r shownRun) bool { return r.Status.State == "Paused" })
+	if before.Status.RunID != "p" || !strings.Contains(before.Source, "on a chain, account ") || before.Costs.Transactions == 0 || before.Costs.Lamports == 0 {
+		t.Errorf("the run before it goes on: %+v", before)
+	}
+	a.does(exitOK, "goes on", "run", "set-paused", "--resume", "--run-id", "p", "--keypair", main, "--commitment", "confirmed")
+	after := until(t, page+"/api/run?run=p", func(r shownRun) bool { return len(r.History.Events) > len(before.History.Events) })
+	if e := after.History.Events[0]; e.Kind != "authority" || e.Detail != "resume" || after.Costs.Transactions <= before.Costs.Transactions {
+		t.Errorf("after it goes on: %+v", after)
+	}
+}

@@ -1,0 +1,184 @@
+package history
+
+import (
+	"math/bits"
+	"slices"
+
+	"github.com/psyche-go/psyche/coordinator"
+)
+
+// Trial is an accusation on which a jury votes, or has voted.
+type Trial struct {
+	Accused  string `json:"accused"`
+	Accuser  string `json:"accuser"`
+	Fault    string `json:"fault"`
+	Epoch    uint32 `json:"epoch"`
+	Step     uint32 `json:"step"`  // of the round in which the accuser verified
+	Since    uint32 `json:"since"` // step of the round in which it accused
+	Until    uint32 `json:"until"` // last step in which jurors may vote
+	Entry    uint64 `json:"entry"` // of the accusation
+	Time     uint64 `json:"t"`
+	Opened   uint64 `json:"opened,omitempty"` // entry with which the accused opened; 0: it has not
+	Jury     int    `json:"jury"`             // 0: not drawn yet
+	Guilty   int    `json:"guilty"`
+	Innocent int    `json:"innocent"`
+
+	Outcome string `json:"outcome,omitempty"` // one of the constants Outcome…; empty: it is open
+	Ejected string `json:"ejected,omitempty"` // who lost its place by it
+	End     uint64 `json:"end,omitempty"`     // entry that ended it
+}
+
+// How a trial ended.
+const (
+	OutcomeGuilty    = "guilty"
+	OutcomeInnocent  = "innocent"
+	OutcomeUndecided = "no decision"
+	OutcomeGone      = "the accused was gone"
+	OutcomeNoJury    = "too few for a jury"
+	OutcomeEpoch     = "ended with the epoch"
+)
+
+// judged notes a verdict, about whom the rules had drawn.
+func (h *History) judged(e Entry, s *coordinator.State, a coordinator.Verdict) {
+	h.member(e.Actor, s).Judged++
+	audited, ok := s.AuditOf(a.Step, e.Actor)
+	if !ok {
+		return
+	}
+	m := h.member(audited.Trainer, s)
+	if a.Passed {
+		m.Passed++
+		return
+	}
+	m.Failed++
+	h.note(e, Event{Kind: EventAuditFailed, Subject: m.ID, Step: a.Step - 1}, s)
+}
+
+// tried notes an accusation that begins a trial.
+func (h *History) tried(e Entry, s *coordinator.State, a coordinator.Accuse) {
+	h.member(e.Actor, s).Accuses++
+	m := h.member(a.Client, s)
+	m.Tried++
+	h.note(e, Event{Kind: EventTrial, Subject: m.ID, Step: a.Step, Detail: a.Fault.String()}, s)
+}
+
+// follow compares the trials of the state with those that were open.
+func (h *History) follow(e Entry, s *coordinator.State) {
+	if len(h.Open) == 0 && len(s.Epoch.Trials) == 0 {
+		return
+	}
+	still := h.Open[:0]
+	for _, t := range h.Open {
+		if now := find(s, &t); now != nil {
+			t.take(e, now)
+			still = append(still, t)
+			continue
+		}
+		h.end(e, s, &t)
+	}
+	h.Open = still
+	for i := range s.Epoch.Trials {
+		t := &s.Epoch.Trials[i]
+		if slices.ContainsFunc(h.Open, func(o Trial) bool { return o.Accused == name(t.Accused) && o.Step == t.Step }) {
+			continue
+		}
+		begun := Trial{
+			Accused: name(t.Accused), Accuser: name(t.Accuser), Fault: t.Fault.String(), Epoch: s.Progress.Epoch,
+			Step: t.Step, Since: t.Since, Until: t.VoteUntil(), Entry: e.Number, Time: e.Time,
+		}
+		begun.take(e, t)
+		h.Open = append(h.Open, begun)
+	}
+}
+
+// find returns the trial of a state, or nil.
+func find(s *coordinator.State, t *Trial) *coordinator.Trial {
+	for i := range s.Epoch.Trials {
+		if now := &s.Epoch.Trials[i]; now.Step == t.Step && name(now.Accused) == t.Accused {
+			return now
+		}
+	}
+	return nil
+}
+
+func (t *Trial) take(e Entry, now *coordinator.Trial) {
+	t.Jury, t.Guilty, t.Innocent = len(now.Jury), bits.OnesCount32(now.Guilty), bits.OnesCount32(now.Innocent)
+	if t.Opened == 0 && now.Opening != [32]byte{} {
+		t.Opened = e.Number
+	}
+}
+
+// end notes that a trial is over: by the vote of this entry, or because time passed.
+func (h *History) end(e Entry, s *coordinator.State, t *Trial) {
+	t.End, t.Outcome = e.Number, h.outcome(e, t)
+	var loser coordinator.ClientID
+	reason := coordinator.FoundGuilty
+	switch t.Outcome {
+	case OutcomeGuilty:
+		loser = e.Action.(coordinator.Vote).Client
+	case OutcomeInnocent:
+		loser, reason = h.idOf(s, t.Accuser), coordinator.AccusedWrongly
+	}
+	if loser != (coordinator.ClientID{}) && h.expelled(e, s, loser, reason, t.Fault) {
+		t.Ejected = name(loser)
+	}
+	h.Trials = keepNewest(append(h.Trials, *t), MaxTrials)
+	h.note(e, Event{Kind: EventTrialOver, Subject: t.Accused, Step: t.Step, Detail: t.Outcome, Count: t.Guilty, Of: t.Jury}, s)
+}
+
+// outcome says how a trial ended that the state after the entry does not have any more. A vote that
+// decided is counted.
+func (h *History) outcome(e Entry, t *Trial) string {
+	if vote, ok := e.Action.(coordinator.Vote); ok && name(vote.Client) == t.Accused {
+		votes, outcome := &t.Innocent, OutcomeInnocent
+		if vote.Guilty {
+			votes, outcome = &t.Guilty, OutcomeGuilty
+		}
+		*votes++
+		return outcome
+	}
+	switch {
+	case h.Cursor.RunState == coordinator.Cooldown:
+		return OutcomeEpoch
+	case t.Jury == 0:
+		return OutcomeNoJury
+	case h.Cursor.Step >= t.Until:
+		return OutcomeUndecided
+	default:
+		return OutcomeGone
+	}
+}
+
+// idOf returns the key of somebody that the state has, by its name.
+func (h *History) idOf(s *coordinator.State, id string) coordinator.ClientID {
+	for _, list := range [][]coordinator.Client{s.Epoch.Clients, s.Epoch.Exited, s.Pending, s.Departed} {
+		for i := range list {
+			if name(list[i].ID) == id {
+				return list[i].ID
+			}
+		}
+	}
+	return coordinator.ClientID{}
+}
+
+// expelled notes an ejection, if the rules keep the client out for that reason. Of is what it was
+// about.
+func (h *History) expelled(e Entry, s *coordinator.State, id coordinator.ClientID, reason coordinator.EjectionReason, of string) bool {
+	for _, x := range slices.Backward(s.Authority.Ejections) {
+		if x.Client != id || x.Reason != reason {
+			continue
+		}
+		why := WhyEjected
+		if reason != coordinator.ByAuthority {
+			why = reason.String()
+		}
+		if of != "" {
+			why += " (" + of + ")"
+		}
+		h.gone(s, id, e, StandingEjected, why)
+		h.member(id, s).Until = x.Until
+		h.note(e, Event{Kind: EventEjected, Subject: name(id), Detail: why, Until: x.Until}, s)
+		return true
+	}
+	return false
+}

@@ -1,0 +1,133 @@
+package history_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/dash/dashtest"
+	"github.com/psyche-go/psyche/dash/history"
+	"github.com/psyche-go/psyche/identity"
+)
+
+// TestJuries: who cheats is ejected by a jury, and so is who says it of others; both with the entry
+// that did it, the reason, and the epoch until which they are out.
+func TestJuries(t *testing.T) {
+	h, entries := told(t, judged)
+	cheat, slander := h.Members[member(4)], h.Members[member(7)]
+	for _, want := range []struct {
+		m   *history.Member
+		why string
+	}{
+		{cheat, "a jury found it guilty (wrong result)"},
+		{slander, "it accused somebody wrongly (wrong result)"},
+	} {
+		if want.m.Standing != history.StandingEjected || want.m.Why != want.why || want.m.Ejected != 1 || want.m.Until != 4 {
+			t.Errorf("want one that is out until epoch 4 because %q: %+v", want.why, want.m)
+		}
+		if _, ok := entries[want.m.Entry].Action.(coordinator.Vote); !ok {
+			t.Errorf("entry %d is said to have ejected %s, and is %+v", want.m.Entry, want.m.ID, entries[want.m.Entry])
+		}
+	}
+	if cheat.Tried != 1 || cheat.Failed == 0 || cheat.Passed != 0 || slander.Tried != 0 || slander.Accuses != 1 {
+		t.Errorf("the cheat %+v, the slanderer %+v", cheat, slander)
+	}
+	if len(h.Open) != 0 || len(h.Trials) != 2 {
+		t.Fatalf("open %+v, over %+v", h.Open, h.Trials)
+	}
+	for _, trial := range h.Trials {
+		want, loser := history.OutcomeGuilty, cheat.ID
+		if trial.Accuser == slander.ID {
+			want, loser = history.OutcomeInnocent, slander.ID
+		}
+		if trial.Outcome != want || trial.Ejected != loser || trial.Jury < 9 || 3*(trial.Guilty+trial.Innocent) < 2*trial.Jury || trial.Opened == 0 {
+			t.Errorf("want %s: %+v", want, trial)
+		}
+		if a, ok := entries[trial.Entry].Action.(coordinator.Accuse); !ok || identity.ID(a.Client).String() != trial.Accused {
+			t.Errorf("entry %d is said to accuse %s, and is %+v", trial.Entry, trial.Accused, entries[trial.Entry])
+		}
+		if _, ok := entries[trial.Opened].Action.(coordinator.Open); !ok {
+			t.Errorf("entry %d is said to open, and is %+v", trial.Opened, entries[trial.Opened])
+		}
+	}
+	verdicts, about, votes := uint64(0), uint64(0), uint64(0)
+	for _, e := range entries {
+		switch e.Action.(type) {
+		case coordinator.Verdict:
+			verdicts++
+		case coordinator.Vote:
+			votes++
+		}
+	}
+	for _, m := range h.Members {
+		verdicts, about, votes = verdicts-m.Judged, about+m.Passed+m.Failed, votes-m.Voted
+	}
+	if verdicts != 0 || votes != 0 || about == 0 {
+		t.Errorf("%d verdicts and %d votes are nobody's, %d are about somebody", verdicts, votes, about)
+	}
+	for _, e := range h.Events {
+		if e.Kind == history.EventOther {
+			t.Errorf("an action is not known: %+v", e)
+		}
+	}
+}
+
+// TestOpenTrials: while a jury votes the trial is among the open ones, as the state has it.
+func TestOpenTrials(t *testing.T) {
+	h, most := &history.History{}, 0
+	err := dashtest.Play(judged, func(e history.Entry, s *coordinator.State) error {
+		h.See(e, s)
+		if len(h.Open) != len(s.Epoch.Trials) {
+			t.Errorf("entry %d: %d are open, want %d", e.Number, len(h.Open), len(s.Epoch.Trials))
+		}
+		for i, trial := range h.Open {
+			if want := &s.Epoch.Trials[i]; trial.Jury != len(want.Jury) || (trial.Opened != 0) != (want.Opening != [32]byte{}) || trial.Until != want.VoteUntil() {
+				t.Errorf("entry %d: %+v, want %+v", e.Number, trial, want)
+			}
+			most = max(most, trial.Guilty+trial.Innocent)
+		}
+		return nil
+	})
+	if err != nil || most == 0 {
+		t.Errorf("%d votes were seen: %v", most, err)
+	}
+}
+
+// TestIdleJurors: a jury that does not vote decides nothing, and is late, which is said.
+func TestIdleJurors(t *testing.T) {
+	o := judged
+	o.Cheat, o.Hung = 0, true
+	h, _ := told(t, o)
+	outcomes, late := map[string]int{}, 0
+	for _, trial := range h.Trials {
+		outcomes[trial.Outcome]++
+		if trial.Guilty+trial.Innocent != 0 || trial.Ejected != "" {
+			t.Errorf("nobody voted: %+v", trial)
+		}
+	}
+	for _, e := range h.Events {
+		if e.Kind == history.EventFoundLate && e.Actor == "" && strings.Contains(e.Detail, "did not vote") {
+			late++
+		}
+	}
+	if outcomes[history.OutcomeUndecided] == 0 || late == 0 {
+		t.Errorf("outcomes %v, %d found late", outcomes, late)
+	}
+}
+
+// TestTrialsAreForgotten: of ever so many trials the newest are kept.
+func TestTrialsAreForgotten(t *testing.T) {
+	state, err := dashtest.Begin(dashtest.Options{RunID: "many", Members: 4, Rounds: 4, RoundsPerEpoch: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &history.History{}
+	h.See(history.Entry{Time: 1}, &state)
+	for n := range uint64(2 * history.MaxTrials) {
+		state.Epoch.Trials = []coordinator.Trial{{Accused: coordinator.ClientID{byte(n), byte(n >> 8)}, Fault: coordinator.FaultResult}}
+		h.See(history.Entry{Number: n + 1, Time: 1}, &state)
+	}
+	if len(h.Trials) != history.MaxTrials || len(h.Open) != 1 || h.Trials[0].Entry != history.MaxTrials {
+		t.Errorf("%d are over, the first of entry %d; %d are open", len(h.Trials), h.Trials[0].Entry, len(h.Open))
+	}
+}

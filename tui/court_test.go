@@ -1,0 +1,103 @@
+package tui
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"charm.land/bubbles/v2/progress"
+	"charm.land/lipgloss/v2"
+	"github.com/charmbracelet/x/ansi"
+	"pgregory.net/rapid"
+
+	"github.com/psyche-go/psyche/event"
+	"github.com/psyche-go/psyche/golden"
+	"github.com/psyche-go/psyche/testnet"
+)
+
+// trials are one against 83JJ1FKj, one of it, one on whose jury it is, and a fourth.
+var trials = event.Trials{Open: []event.OpenTrial{
+	{Accused: "83JJ1FKjQv", Accuser: "7ZLpJgvnAb", Fault: "wrong result", Since: 39, Until: 45, Opened: true, Jury: 9, Guilty: 2, Innocent: 4},
+	{Accused: "2VnaQYyoCd", Accuser: "83JJ1FKjQv", Fault: "did not open", Since: 40, Until: 46},
+	{Accused: "9aBcDeFgHi", Accuser: "4kLmNoPqRs", Fault: "wrong prints", Since: 39, Until: 45, Jury: 9, Guilty: 5, Juror: true},
+	{Accused: "5tUvWxYzAb", Accuser: "6cDeFgHiJk", Fault: "wrong result", Since: 40, Until: 46, Jury: 9, Juror: true, Voted: true},
+}}
+
+var ejected = []event.Ejected{
+	{Client: "1Older", Until: 2, Reason: "by the main authority"}, {Client: "9aBcDeFgHi", Until: 3, Reason: "it signed two results"},
+	{Client: "7ZLpJgvnAb", Until: 4, Reason: "it accused somebody wrongly"}, {Client: "2VnaQYyoCd", Until: 5, Reason: "a jury found it \x1b[31mguilty"},
+}
+
+// TestCourtScreens has who audits, is tried, judges and was ejected on the screens.
+func TestCourtScreens(t *testing.T) {
+	at := begun.Add(47 * time.Second)
+	busy := member()
+	audits := event.Audits{Due: []event.DueAudit{{Step: 39, Trainer: "4kLmNoPqRs", Sealed: true, Judged: true}, {Step: 40, Trainer: "7ZLpJgvnAb", Sealed: true}, {Step: 40, Trainer: "2VnaQYyoCd"}}}
+	for _, body := range []event.Body{trials, audits, event.Transfer{What: event.TransferUpload, Step: 25, Bytes: 3 << 20, Total: 9 << 20}} {
+		busy.See(event.Event{Time: at, Body: body})
+	}
+	busy.See(event.Event{Time: at, Body: event.Accused{Step: 40, Client: "2VnaQYyoCd", Fault: "did not open", Detail: "it did not open"}})
+	busy.See(event.Event{Time: at, Body: event.Trial{Accused: "83JJ1FKjQv", Accuser: "7ZLpJgvnAb", Fault: "wrong result", What: "begins"}})
+	out := &Client{}
+	out.seen.runID, out.seen.id = "quickstart", "2VnaQYyoCd"
+	out.See(event.Event{Time: begun, Body: event.State{RunState: "RoundTrain", Step: 41, Epoch: 1, TotalSteps: 100, Limit: 30}})
+	arrives := &Client{}
+	arrives.seen.runID, arrives.seen.id = "quickstart", "83JJ1FKjQv"
+	arrives.See(event.Event{Time: begun, Body: event.State{RunState: "Warmup", Step: 26, Epoch: 1, Members: []string{"83JJ1FKjQv", "7ZLpJgvnAb"}, Ready: 1, IsMember: true, TotalSteps: 100, Limit: 60}})
+	arrives.See(event.Event{Time: begun, Body: event.Transfer{What: event.TransferModel, Step: 25, Bytes: 100 << 20, Total: 400 << 20}})
+	hosts := host(t)
+	hosts.see("quickstart", event.Event{Time: at, Body: trials})
+	for _, e := range ejected {
+		out.See(event.Event{Time: begun, Body: e})
+		hosts.see("quickstart", event.Event{Time: at, Body: e})
+	}
+	local := testnetModel{bar: progress.New(progress.WithWidth(40)), newest: testnet.Progress{
+		RunState: "RoundTrain", Step: 40, TotalSteps: 100, Epoch: 1, Loss: 2.6, LossStep: 39, Tokens: 245760, TokensRate: 7513,
+		Clients: []testnet.ClientProgress{{Name: "client-1", ID: "83JJ1FKjQv", Member: true}, {Name: "client-2", ID: "7ZLpJgvnAb"}},
+		Trials:  trials.Open[:2], Ejected: ejected[2:],
+	}, notes: []string{"client-2 is ejected until epoch 4: it accused somebody wrongly"}}
+	for name, screen := range map[string]string{
+		"client-audits-80x24": busy.screen(80, 24, at), "client-audits-60x14": busy.screen(60, 14, at),
+		"client-ejected-80x24": out.screen(80, 24, at), "client-arrives-80x24": arrives.screen(80, 24, at),
+		"server-trials-80x24": serverModel{server: hosts, width: 80, height: 24, at: at}.render(),
+		"testnet-trials":      local.View().Content,
+	} {
+		golden.Compare(t, name+".txt", ansi.Strip(screen)+"\n")
+	}
+	arrives.See(event.Event{Time: at, Body: event.Ready{Step: 25, Source: "peers", Bytes: 400 << 20, Seconds: 9}})
+	if arrives.seen.arriving.Total != 0 {
+		t.Error("the bar stays when the model is here")
+	}
+}
+
+// TestCourtScreensFit: whatever the log says of trials, no screen is larger than its terminal.
+func TestCourtScreensFit(t *testing.T) {
+	c, s := member(), host(t)
+	rapid.Check(t, func(t *rapid.T) {
+		var now event.Trials
+		for range rapid.IntRange(0, 8).Draw(t, "trials") {
+			now.Open = append(now.Open, event.OpenTrial{
+				Accused: rapid.SampledFrom([]string{"83JJ1FKjQv", "b", ""}).Draw(t, "accused"), Accuser: "7ZLpJgvnAb",
+				Fault: rapid.String().Draw(t, "fault"), Jury: rapid.IntRange(0, 32).Draw(t, "jury"), Juror: true,
+			})
+		}
+		out := event.Ejected{Client: "b", Until: 1 << 31, Reason: rapid.String().Draw(t, "reason")}
+		transfer := event.Transfer{What: event.TransferModel, Bytes: rapid.Uint64().Draw(t, "bytes"), Total: rapid.Uint64().Draw(t, "total")}
+		for _, body := range []event.Body{now, out, transfer} {
+			c.See(event.Event{Time: begun, Body: body})
+			s.see("quickstart", event.Event{Time: begun, Body: body})
+		}
+		width, height := rapid.IntRange(1, 200).Draw(t, "width"), rapid.IntRange(1, 60).Draw(t, "height")
+		for _, screen := range []string{c.screen(width, height, begun), serverModel{server: s, width: width, height: height, at: begun}.render()} {
+			lines := strings.Split(screen, "\n")
+			if len(lines) > max(height, leastHeight) {
+				t.Fatalf("%d lines on %d", len(lines), height)
+			}
+			for _, line := range lines {
+				if w := lipgloss.Width(line); w > max(width, leastWidth) || strings.ContainsAny(ansi.Strip(line), "\x1b\r\t\a") {
+					t.Fatalf("%d columns on %d: %q", w, width, line)
+				}
+			}
+		}
+	})
+}
