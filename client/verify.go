@@ -227,7 +227,7 @@ func (n duty) tell(v *verification) {
 		v.noted = true
 		trainer := identity.ID(v.trainer)
 		n.report.log.Info("verdict", "step", v.inquiry.step, "trainer", trainer.Short(), "outcome", f.String(), "why", f.reason)
-		n.report.emit(event.Verdict{Step: v.inquiry.step, Trainer: trainer.String(), Outcome: f.String(), Detail: f.reason})
+		n.report.emit(event.Verdict{Step: v.inquiry.step, Trainer: trainer.String(), Outcome: f.String(), Opening: len(v.evidence), Detail: f.reason})
 	})
 	if v.accused == 0 && f.guilty() {
 		v.accused, v.whom, v.why = coordinator.FaultResult, v.trainer, f.reason
