@@ -160,14 +160,21 @@ func (n duty) timeToJudge(v *verification) bool {
 	return first != nil && second != nil && n.tasks.Now().Sub(second.opened) >= second.opened.Sub(first.opened)/2
 }
 
+// pauseAfter returns how long to wait after so many questions.
+func pauseAfter(asked int) time.Duration { return min(askPause, leastPause<<min(asked-1, 10)) }
+
 // ask asks the trainer for its opening. Who has not answered by the middle of the second round has
-// not opened.
+// not opened. Where rounds are shorter than a few questions it is who has not answered by its end:
+// without a verdict the verifier would be late for what the trainer did not do.
 func (n duty) ask(v *verification) {
-	if v.asking || n.tasks.Now().Before(v.askAgain) {
+	if v.asking {
 		return
 	}
-	if v.asked >= leastAsked && n.timeToJudge(v) || !n.run.healthy(v.trainer) {
+	if v.asked >= leastAsked && n.timeToJudge(v) || v.asked > 0 && n.last(v) || !n.run.healthy(v.trainer) {
 		v.verdict = &finding{outcome: audit.Unopened, loose: true, reason: "it did not open"}
+		return
+	}
+	if n.tasks.Now().Before(v.askAgain) {
 		return
 	}
 	v.asking = true
@@ -179,7 +186,7 @@ func (n duty) ask(v *verification) {
 		evidence, err := audits.AskOpening(ctx, n.Network, identity.ID(v.trainer), v.inquiry.step, shapes)
 		return func() {
 			v.asking = false
-			v.askAgain = n.tasks.Now().Add(min(askPause, leastPause<<min(v.asked, 10)))
+			v.askAgain = n.tasks.Now().Add(pauseAfter(v.asked))
 			if err != nil {
 				n.report.log.Debug("ask for an opening", "step", v.inquiry.step, "trainer", identity.ID(v.trainer).Short(), "err", err)
 				return
