@@ -301,10 +301,11 @@ func (h *host) tick() error {
 		if err != nil {
 			return err
 		}
+		drawless := h.drawless(now)
 		if !h.state.Tick(now, draw) {
 			return nil
 		}
-		if h.state.DrawCommitment == committed {
+		if h.state.DrawCommitment == committed && drawless() {
 			draw = [32]byte{} // it is for a round to come, and nobody's business
 		}
 		if err := h.record(follow.Record{Kind: follow.KindTick, Now: now, Draw: draw}, before); err != nil {
@@ -312,6 +313,19 @@ func (h *host) tick() error {
 		}
 	}
 	return nil
+}
+
+// drawless returns what says, after the tick that is due now, whether the tick does the same without a
+// draw, for who repeats it. It does not if the round's end drops verifiers or jurors and leaves too
+// few for another round: the rules ask for the draw before they know that. It is logged then, one
+// round too early; a tick that nobody can repeat would end the run.
+func (h *host) drawless(now uint64) func() bool {
+	due, ok := h.state.Due(now)
+	if !ok || due > now || h.state.RunState != coordinator.RoundWitness || h.state.Config.VerificationPercent == 0 {
+		return func() bool { return true }
+	}
+	before := h.state.Clone()
+	return func() bool { return before.Tick(now, [32]byte{}) }
 }
 
 // draw returns what the next round begins with.
