@@ -151,26 +151,34 @@ func (n duty) find(v *verification) {
 	}
 }
 
-// timeToJudge reports whether the second round is half over, by the length of the first.
-func (n duty) timeToJudge(v *verification) bool {
+// gaveUp reports whether a trainer that was asked so often, and has not opened, will not: in the middle
+// of the second round, by the length of the first, when it was asked three times, or twice if rounds
+// are shorter than the pauses may get. In the end once has to do: without a verdict the verifier would
+// be late for what the trainer did not do.
+func (n duty) gaveUp(v *verification) bool {
 	first, second := n.rounds.of[v.step], n.rounds.of[v.step+1]
-	if n.last(v) {
-		return true
+	switch {
+	case n.last(v):
+		return v.asked > 0
+	case first == nil || second == nil:
+		return false
 	}
-	return first != nil && second != nil && n.tasks.Now().Sub(second.opened) >= second.opened.Sub(first.opened)/2
+	length, least := second.opened.Sub(first.opened), leastAsked
+	if length < askPause {
+		least--
+	}
+	return v.asked >= least && n.tasks.Now().Sub(second.opened) >= length/2
 }
 
 // pauseAfter returns how long to wait after so many questions.
 func pauseAfter(asked int) time.Duration { return min(askPause, leastPause<<min(asked-1, 10)) }
 
-// ask asks the trainer for its opening. Who has not answered by the middle of the second round has
-// not opened. Where rounds are shorter than a few questions it is who has not answered by its end:
-// without a verdict the verifier would be late for what the trainer did not do.
+// ask asks the trainer for its opening.
 func (n duty) ask(v *verification) {
 	if v.asking {
 		return
 	}
-	if v.asked >= leastAsked && n.timeToJudge(v) || v.asked > 0 && n.last(v) || !n.run.healthy(v.trainer) {
+	if n.gaveUp(v) || !n.run.healthy(v.trainer) {
 		v.verdict = &finding{outcome: audit.Unopened, loose: true, reason: "it did not open"}
 		return
 	}
