@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/psyche-go/psyche/client/audits"
 	"github.com/psyche-go/psyche/client/clienttest"
@@ -85,15 +86,8 @@ func TestCheatsAreEjected(t *testing.T) {
 			}
 			return slices.Clone(before)
 		}),
-		"no gradient": cheat(func(_ uint32, _ data.Batch, g []float32) []float32 { return scaled(g, 0) }),
-		"opens nothing": func(o *options) {
-			cheat(func(_ uint32, _ data.Batch, g []float32) []float32 { return scaled(g, -1) })(o)
-			o.Network = &answering{Network: o.Network, protocol: audits.OpeningProtocol, answer: func(identity.ID, []byte) ([]byte, error) { return nil, errRefusesToOpen }}
-			o.Backend = &acting{Backend: o.Backend, act: func(_ context.Context, a coordinator.Action) (bool, error) {
-				_, open := a.(coordinator.Open)
-				return open, errRefusesToOpen
-			}}
-		},
+		"no gradient":   cheat(func(_ uint32, _ data.Batch, g []float32) []float32 { return scaled(g, 0) }),
+		"opens nothing": opensNothing,
 		"opens something else": func(o *options) {
 			cheat(func(_ uint32, _ data.Batch, g []float32) []float32 { return scaled(g, -1) })(o)
 			o.Network = &answering{Network: o.Network, protocol: audits.OpeningProtocol, answer: func(_ identity.ID, b []byte) ([]byte, error) {
@@ -148,6 +142,53 @@ func TestCheatsAreEjected(t *testing.T) {
 			})
 		})
 	}
+}
+
+// opensNothing sends the negative of its gradient, and opens it to nobody.
+func opensNothing(o *options) {
+	audited(func(a *clienttest.Audited) {
+		a.Cheat = func(_ uint32, _ data.Batch, g []float32) []float32 { return scaled(g, -1) }
+	})(o)
+	o.Network = &answering{Network: o.Network, protocol: audits.OpeningProtocol, answer: func(identity.ID, []byte) ([]byte, error) { return nil, errRefusesToOpen }}
+	o.Backend = &acting{Backend: o.Backend, act: func(_ context.Context, a coordinator.Action) (bool, error) {
+		_, open := a.(coordinator.Open)
+		return open, errRefusesToOpen
+	}}
+}
+
+// TestWhoOpensNothingInShortRounds has rounds that are over before anybody could ask thrice with a second
+// in between: who opens nothing is ejected all the same, and its verifiers and jurors are not found late.
+func TestWhoOpensNothingInShortRounds(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: the race detector makes minutes of it")
+	}
+	synctest.Test(t, func(t *testing.T) {
+		config := auditedConfig(7, 60)
+		config.TotalSteps = 60
+		w := newWorld(t, config)
+		short := func(o *options) { o.trainer.Duration = 250 * time.Millisecond }
+		var honest []*member
+		for i := range 6 {
+			honest = append(honest, w.launch(i, func(o *options) { audited(nil)(o); short(o) }))
+		}
+		cheat := w.launch(6, func(o *options) { opensNothing(o); short(o) })
+		late := map[coordinator.ClientID]bool{}
+		w.until("the end", func(s *coordinator.State) bool {
+			for _, c := range s.Epoch.Clients {
+				if c.Lateness != coordinator.OnTime {
+					late[c.ID] = true
+				}
+			}
+			return s.RunState == coordinator.Finished
+		})
+		if e := w.host.State().Authority.Ejections; len(e) != 1 || identity.ID(e[0].Client) != cheat.id || e[0].Reason != coordinator.FoundGuilty {
+			t.Errorf("ejected: %v, want %s", e, cheat.id.Short())
+		}
+		if delete(late, coordinator.ClientID(cheat.id)); len(late) > 0 {
+			t.Errorf("found late: %v", late)
+		}
+		finishEqual(w, honest...)
+	})
 }
 
 // checkVotes wants somebody to have voted, and all alike on a trial.

@@ -27,7 +27,7 @@ func (v *view) handOver() time.Duration {
 
 // awaited returns how many clients may yet come for the final model, and how many are here
 // and may be getting it: they were in the last epoch, did not report that model, and have
-// not come back and gone since.
+// not come back and gone since. Nobody waits for who was ejected: it could keep all others here.
 func (p *parting) awaited(v *view) (away, here int) {
 	recorded := v.state.Model.Checkpoint.Digest
 	has := make(map[coordinator.ClientID]bool, len(v.state.Epoch.Reports)+1)
@@ -42,7 +42,7 @@ func (p *parting) awaited(v *view) (away, here int) {
 	for _, clients := range [][]coordinator.Client{v.state.Epoch.Clients, v.state.Epoch.Exited} {
 		for i := range clients {
 			switch id := clients[i].ID; {
-			case has[id]:
+			case has[id], clients[i].State == coordinator.Ejected:
 			case connected[identity.ID(id)]:
 				p.back[id] = true
 				here++

@@ -139,11 +139,14 @@ func (n duty) judge(j *juryDuty) {
 func (n duty) getEvidence(j *juryDuty) {
 	t, s := &j.trial, n.run.state
 	opened := t.Opening != [32]byte{}
-	if j.fetching || n.tasks.Now().Before(j.again) || !opened && s.Progress.Step <= t.OpenUntil() {
+	if j.fetching || !opened && s.Progress.Step <= t.OpenUntil() {
 		return
 	}
-	if s.Progress.Step > t.OpenUntil()+patientRounds && j.asked >= leastAsked {
+	if j.hasAsked(s.Progress.Step) {
 		j.finding = &finding{outcome: audit.Unopened, reason: "nobody has what it should have opened"}
+		return
+	}
+	if n.tasks.Now().Before(j.again) {
 		return
 	}
 	j.fetching = true
@@ -157,7 +160,7 @@ func (n duty) getEvidence(j *juryDuty) {
 		evidence, err := fetchEvidence(ctx, n.Network, want, holders, shapes)
 		return func() {
 			j.fetching = false
-			j.again = n.tasks.Now().Add(askPause)
+			j.again = n.tasks.Now().Add(pauseAfter(j.asked))
 			if err != nil {
 				n.report.log.Debug("get the evidence of a trial", "accused", holders[0].Short(), "step", want.Step, "err", err)
 				return
@@ -165,6 +168,13 @@ func (n duty) getEvidence(j *juryDuty) {
 			j.evidence, j.blob = evidence, opening
 		}
 	})
+}
+
+// hasAsked reports whether it was asked often enough for what nobody has. In the last round in which
+// votes are taken once is enough: rounds may be shorter than the pauses between questions, and a trial
+// in which nobody votes lets the accused go, and finds its jurors late.
+func (j *juryDuty) hasAsked(step uint32) bool {
+	return step > j.trial.OpenUntil()+patientRounds && (j.asked >= leastAsked || j.asked > 0 && step >= j.trial.VoteUntil())
 }
 
 // fetchEvidence gets evidence from whoever has it: what is opened from anybody, else from the accused,

@@ -151,23 +151,38 @@ func (n duty) find(v *verification) {
 	}
 }
 
-// timeToJudge reports whether the second round is half over, by the length of the first.
-func (n duty) timeToJudge(v *verification) bool {
+// gaveUp reports whether a trainer that was asked so often, and has not opened, will not: in the middle
+// of the second round, by the length of the first, when it was asked three times, or twice if rounds
+// are shorter than the pauses may get. In the end once has to do: without a verdict the verifier would
+// be late for what the trainer did not do.
+func (n duty) gaveUp(v *verification) bool {
 	first, second := n.rounds.of[v.step], n.rounds.of[v.step+1]
-	if n.last(v) {
-		return true
+	switch {
+	case n.last(v):
+		return v.asked > 0
+	case first == nil || second == nil:
+		return false
 	}
-	return first != nil && second != nil && n.tasks.Now().Sub(second.opened) >= second.opened.Sub(first.opened)/2
+	length, least := second.opened.Sub(first.opened), leastAsked
+	if length < askPause {
+		least--
+	}
+	return v.asked >= least && n.tasks.Now().Sub(second.opened) >= length/2
 }
 
-// ask asks the trainer for its opening. Who has not answered by the middle of the second round has
-// not opened.
+// pauseAfter returns how long to wait after so many questions.
+func pauseAfter(asked int) time.Duration { return min(askPause, leastPause<<min(asked-1, 10)) }
+
+// ask asks the trainer for its opening.
 func (n duty) ask(v *verification) {
-	if v.asking || n.tasks.Now().Before(v.askAgain) {
+	if v.asking {
 		return
 	}
-	if v.asked >= leastAsked && n.timeToJudge(v) || !n.run.healthy(v.trainer) {
+	if n.gaveUp(v) || !n.run.healthy(v.trainer) {
 		v.verdict = &finding{outcome: audit.Unopened, loose: true, reason: "it did not open"}
+		return
+	}
+	if n.tasks.Now().Before(v.askAgain) {
 		return
 	}
 	v.asking = true
@@ -179,7 +194,7 @@ func (n duty) ask(v *verification) {
 		evidence, err := audits.AskOpening(ctx, n.Network, identity.ID(v.trainer), v.inquiry.step, shapes)
 		return func() {
 			v.asking = false
-			v.askAgain = n.tasks.Now().Add(min(askPause, leastPause<<min(v.asked, 10)))
+			v.askAgain = n.tasks.Now().Add(pauseAfter(v.asked))
 			if err != nil {
 				n.report.log.Debug("ask for an opening", "step", v.inquiry.step, "trainer", identity.ID(v.trainer).Short(), "err", err)
 				return
@@ -227,7 +242,7 @@ func (n duty) tell(v *verification) {
 		v.noted = true
 		trainer := identity.ID(v.trainer)
 		n.report.log.Info("verdict", "step", v.inquiry.step, "trainer", trainer.Short(), "outcome", f.String(), "why", f.reason)
-		n.report.emit(event.Verdict{Step: v.inquiry.step, Trainer: trainer.String(), Outcome: f.String(), Detail: f.reason})
+		n.report.emit(event.Verdict{Step: v.inquiry.step, Trainer: trainer.String(), Outcome: f.String(), Opening: len(v.evidence), Detail: f.reason})
 	})
 	if v.accused == 0 && f.guilty() {
 		v.accused, v.whom, v.why = coordinator.FaultResult, v.trainer, f.reason

@@ -51,7 +51,7 @@ func runTests(m *testing.M) (int, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), buildTimeout)
 	defer cancel()
 	serverBinary = filepath.Join(dir, "psyche")
-	if err := build(ctx, serverBinary, "psyche", "CGO_ENABLED=0"); err != nil {
+	if err := build(ctx, serverBinary, "../cmd/psyche", "CGO_ENABLED=0"); err != nil {
 		return 0, err
 	}
 	if err := prepareClient(ctx, dir); err != nil {
@@ -74,7 +74,7 @@ func prepareClient(ctx context.Context, dir string) error {
 		return nil
 	}
 	clientBinary = filepath.Join(dir, "psyche-client")
-	if err := build(ctx, clientBinary, "psyche-client", "CGO_ENABLED=1"); err != nil {
+	if err := build(ctx, clientBinary, "../cmd/psyche-client", "CGO_ENABLED=1"); err != nil {
 		return err
 	}
 	// The test binary runs elsewhere than the programs that find the shim beside themselves.
@@ -95,9 +95,9 @@ func prepareClient(ctx context.Context, dir string) error {
 	return nil
 }
 
-// build builds one of the module's programs.
+// build builds the program of a folder.
 func build(ctx context.Context, output, program, env string) error {
-	command := exec.CommandContext(ctx, "go", "build", "-o", output, "../cmd/"+program)
+	command := exec.CommandContext(ctx, "go", "build", "-o", output, program)
 	command.Env = append(os.Environ(), env)
 	if out, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("build %s: %w\n%s", program, err, out)

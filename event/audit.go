@@ -4,7 +4,8 @@ package event
 type Verdict struct {
 	Step    uint32 `json:"step"` // of the result
 	Trainer string `json:"trainer"`
-	Outcome string `json:"outcome"` // "passed", "faulty", "strange", "unopened", "unclear", "nothing to audit"
+	Outcome string `json:"outcome"`                 // "passed", "faulty", "strange", "unopened", "unclear", "nothing to audit"
+	Opening int    `json:"opening_bytes,omitempty"` // size of what the trainer opened; 0: it did not
 	Detail  string `json:"detail,omitempty"`
 }
 

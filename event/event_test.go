@@ -46,7 +46,7 @@ var samples = []Body{
 	Misbehaved{Peer: "peer", Fault: "wrong bytes", Detail: "blob 00", Times: 2, Score: -50},
 	Paid{Transactions: 9, Lamports: 45_000, Ticks: 2, OutOfTurn: 1, Rent: 1 << 20},
 	Served{To: "c", Request: "samples", Batch: Batch{8, 12}, Bytes: 4096, Seconds: 0.5, Denied: "not assigned"},
-	Verdict{Step: 3, Trainer: "b", Outcome: "strange", Detail: "error 0.5"},
+	Verdict{Step: 3, Trainer: "b", Outcome: "strange", Opening: 4096, Detail: "error 0.5"},
 	Accused{Step: 4, Client: "b", Fault: "result", Detail: "error 0.5"},
 	Voted{Step: 4, Accused: "b", Guilty: true, Detail: "error 0.5"},
 	Trial{Step: 4, Accused: "b", Accuser: "c", Fault: "result", What: "begins"},

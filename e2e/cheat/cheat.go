@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/psyche-go/psyche/assign"
@@ -32,6 +33,35 @@ const (
 	Copy                // it sends what another trainer sent in the step before
 	NegatedCopy         // it sends the negative of that
 )
+
+// attackNames are what command lines call the attacks.
+var attackNames = [...]string{
+	None:         "none",
+	TurnedSign:   "turned-sign",
+	HalfBatch:    "half-batch",
+	AnotherBatch: "another-batch",
+	OldBatch:     "old-batch",
+	Noise:        "noise",
+	Copy:         "copy",
+	NegatedCopy:  "negated-copy",
+}
+
+// String returns the attack's name.
+func (a Attack) String() string {
+	if a < 0 || int(a) >= len(attackNames) {
+		return "Attack?"
+	}
+	return attackNames[a]
+}
+
+// ParseAttack returns the attack of a name.
+func ParseAttack(name string) (Attack, error) {
+	i := slices.Index(attackNames[:], name)
+	if i < 0 {
+		return 0, fmt.Errorf("attack %q: want one of %s", name, strings.Join(attackNames[:], ", "))
+	}
+	return Attack(i), nil
+}
 
 // Trainer is an env.Auditor that cheats.
 type Trainer struct {

@@ -152,7 +152,7 @@ func ejectBoth(t *testing.T, attacks [2]cheat.Attack) {
 	for i, m := range cheats {
 		at := slices.IndexFunc(state.Authority.Ejections, func(e coordinator.Ejection) bool { return e.Client == coordinator.ClientID(m.id) })
 		if at < 0 || state.Authority.Ejections[at].Reason != coordinator.FoundGuilty {
-			t.Errorf("attack %d was not found: ejections %+v", attacks[i], state.Authority.Ejections)
+			t.Errorf("attack %v was not found: ejections %+v", attacks[i], state.Authority.Ejections)
 		}
 	}
 	if len(state.Authority.Ejections) != len(cheats) {
