@@ -76,7 +76,9 @@ func (d docket) audit(id coordinator.ClientID) (coordinator.Audit, bool) {
 }
 
 // auditors is State.Auditors.
-func (d docket) auditors(trainer coordinator.ClientID) []coordinator.ClientID { return d.verifiers[trainer] }
+func (d docket) auditors(trainer coordinator.ClientID) []coordinator.ClientID {
+	return d.verifiers[trainer]
+}
 
 // audits is State.Audits of the process.
 func (p *process) audits(s *coordinator.State) (audits []coordinator.Audit) {
