@@ -239,6 +239,7 @@ func TestOnlyThePinnedServerIsTrusted(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.ServerKey = host
+	o.Key = backendtest.Key(9) // the server may not have seen yet that the first client is gone
 	if c, err = tcp.Dial(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
