@@ -33,6 +33,9 @@ func (f *fakeClient) run(t *testing.T) {
 			continue
 		}
 		err := f.backend.Submit(t.Context(), action)
+		if errors.Is(err, backend.ErrClosed) {
+			return // by the test, which has seen enough
+		}
 		// Others may have moved the run on meanwhile.
 		if err != nil && !slices.ContainsFunc([]error{
 			coordinator.ErrWrongState, coordinator.ErrWrongStep, coordinator.ErrWrongEpoch, coordinator.ErrDuplicate,
