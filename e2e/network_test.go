@@ -291,7 +291,7 @@ func finish(t *testing.T, clients ...*client) string {
 		}
 		noPanic(t, c.name, c.text(t))
 		last := c.events()
-		if _, ok := last[len(last)-1].Body.(event.Paid); ok { // on a chain, behind everything
+		for len(last) > 1 && comesAfter(last[len(last)-1].Body) {
 			last = last[:len(last)-1]
 		}
 		finished, ok := last[len(last)-1].Body.(event.Finished)
@@ -345,4 +345,14 @@ func contents(t *testing.T, dir string) map[string]string {
 		t.Fatal(err)
 	}
 	return files
+}
+
+// comesAfter reports whether an event may follow the end: what was paid on a chain, and uploads of the
+// final model.
+func comesAfter(body event.Body) bool {
+	switch body.(type) {
+	case event.Paid, event.Transfer:
+		return true
+	}
+	return false
 }
