@@ -140,8 +140,9 @@ internet: shim
 
 ## race: the race detector over everything that runs no tensors; long tables are cut short, and
 ## left out are the tests that compare Go with the program in C, and the kernels, which share nothing
-# Crowds and juries on a virtual clock, minutes each with the race detector; others run the same code.
-SLOW_RACES := TestCheats|TestHonestMembersPass|TestWhoComesBack|TestGangCannot|TestSilentConnections
+# Crowds and juries on a virtual clock, minutes each with the race detector, and what measures: others run
+# the same code.
+SLOW_RACES := TestCheats|TestHonestMembersPass|TestWhoComesBack|TestGangCannot|TestSilentConnections|TestFloodOfConnections|TestCrowd|TestCostOfFollowing|TestJoiningLate|TestLoad|TestFullRun|TestSeeds|TestChurn
 race:
 	$(GO) test -race -short -skip '$(SLOW_RACES)' $(filter-out %/solana/programtest %/solana/program %/distro %/distro/cuda %/dash %/cmd/psyche %/tokenizer %/assign %/odds %/data/prepare,$(PLAIN))
 
