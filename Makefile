@@ -138,11 +138,12 @@ load:
 internet: shim
 	PSYCHE_REQUIRE_TORCH=1 $(GO) test ./e2e/netlab ./e2e -run 'Internet|Firewall|Uplink|Delay|Guarded' -internet -v -timeout 20m
 
-## race: the race detector over everything that runs no tensors; long tables are cut short, and
-## left out are the tests that compare Go with the program in C, and the kernels, which share nothing
-# Crowds and juries on a virtual clock, minutes each with the race detector, and what measures: others run
-# the same code.
+# Crowds, floods and juries take minutes each with the race detector, and others run the same code; what
+# measures has nothing to measure with it.
 SLOW_RACES := TestCheats|TestHonestMembersPass|TestWhoComesBack|TestGangCannot|TestSilentConnections|TestFloodOfConnections|TestCrowd|TestCostOfFollowing|TestJoiningLate|TestLoad|TestFullRun|TestSeeds|TestChurn
+
+## race: the race detector over what runs no tensors; long tables are cut short; left out are SLOW_RACES,
+## what compares Go with the program in C, and packages that compute alone
 race:
 	$(GO) test -race -short -skip '$(SLOW_RACES)' $(filter-out %/solana/programtest %/solana/program %/distro %/distro/cuda %/dash %/cmd/psyche %/tokenizer %/assign %/odds %/data/prepare,$(PLAIN))
 

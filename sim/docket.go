@@ -16,7 +16,7 @@ type docket struct {
 }
 
 // dockets are those of the newest rounds, of each history.
-type dockets struct{ known []*docket }
+type dockets struct{ known []docket }
 
 // keptDockets is more than there are rounds in two histories that somebody may be accused in.
 const keptDockets = 16
@@ -27,34 +27,35 @@ func (d *dockets) of(s *coordinator.State, step uint32) docket {
 	if round == nil || before == nil {
 		return docket{}
 	}
-	for _, k := range d.known {
-		if sameDraw(&k.round, round) && sameDraw(&k.before, before) {
-			known := *k
-			known.now = round
-			return known
+	i := slices.IndexFunc(d.known, func(k docket) bool { return sameDraw(&k.round, round) && sameDraw(&k.before, before) })
+	if i < 0 {
+		if len(d.known) == keptDockets {
+			d.known = slices.Delete(d.known, 0, 1)
 		}
+		i, d.known = len(d.known), append(d.known, newDocket(s, round, before))
 	}
-	k := &docket{
+	found := d.known[i]
+	found.now = round
+	return found
+}
+
+func newDocket(s *coordinator.State, round, before *coordinator.Round) docket {
+	d := docket{
 		round: drawOf(round), before: drawOf(before),
 		target:    make(map[coordinator.ClientID]coordinator.ClientID),
 		verifiers: make(map[coordinator.ClientID][]coordinator.ClientID),
 	}
 	for _, id := range round.Members {
-		audit, ok := s.AuditOf(step, id)
+		audit, ok := s.AuditOf(round.Step, id)
 		if !ok {
 			continue
 		}
-		k.target[id] = audit.Trainer
-		if k.verifiers[audit.Trainer] == nil {
-			k.verifiers[audit.Trainer] = s.Auditors(step, audit.Trainer)
+		d.target[id] = audit.Trainer
+		if d.verifiers[audit.Trainer] == nil {
+			d.verifiers[audit.Trainer] = s.Auditors(round.Step, audit.Trainer)
 		}
 	}
-	if d.known = append(d.known, k); len(d.known) > keptDockets {
-		d.known = slices.Delete(d.known, 0, 1)
-	}
-	known := *k
-	known.now = round
-	return known
+	return d
 }
 
 func drawOf(r *coordinator.Round) coordinator.Round {
