@@ -125,15 +125,26 @@ func (t *Trainer) fill(exam *audit.Exam, gradients [][]float32) error {
 		return fmt.Errorf("%w: gradient norm is %v", ErrNotFinite, whole)
 	}
 	scale := float32(float64(t.lr(exam.Step)) * clipScale(whole, t.optimizer.config.ClipGradNorm))
+	lengths := make([]float64, len(gradients)) // of each tensor that has one of the chunks; else 0
+	elements := 0
+	for _, chunk := range exam.Chunks {
+		tensor, _, _ := exam.Shapes.Find(chunk)
+		elements += t.optimizer.layouts[tensor].ChunkSize()
+	}
+	room := make([]float32, elements)
 	for _, chunk := range exam.Chunks {
 		tensor, within, _ := exam.Shapes.Find(chunk)
+		if lengths[tensor] == 0 {
+			lengths[tensor] = norm(gradients[tensor : tensor+1])
+		}
 		layout := t.optimizer.layouts[tensor]
-		update := layout.Chunk(gradients[tensor], within, nil)
+		update := layout.Chunk(gradients[tensor], within, room[:layout.ChunkSize():layout.ChunkSize()])
+		room = room[len(update):]
 		for i := range update {
 			update[i] *= scale
 		}
 		exam.Updates = append(exam.Updates, update)
-		usual := norm(gradients[tensor:tensor+1]) * float64(scale) * math.Sqrt(float64(layout.ChunkSize())/float64(layout.Elements()))
+		usual := lengths[tensor] * float64(scale) * math.Sqrt(float64(layout.ChunkSize())/float64(layout.Elements()))
 		exam.Usual = append(exam.Usual, usual)
 	}
 	return nil

@@ -14,9 +14,11 @@ import (
 	"sync"
 
 	"github.com/psyche-go/psyche/audit"
+	"github.com/psyche-go/psyche/bench/momenta"
 )
 
-var runHash = sha256.Sum256([]byte(runID))
+// cuts are how workers cut the model.
+var cuts = momenta.Options{Decay: momentumDecay, TopK: topK, Edge: chunkEdge, Signs: true, Run: sha256.Sum256([]byte(runID))}
 
 // calibrateCommand trains a run of one trainer of each stack and audits it.
 type calibrateCommand struct {
@@ -39,8 +41,8 @@ type calibration struct {
 	text    []byte
 	random  *rand.Rand
 	workers []*process
-	cut     *cutting
-	states  []*made // of each trainer
+	cut     *momenta.Cutting
+	states  []*momenta.State // of each trainer
 	old     [][][]float32
 	shadows []*shadow
 	log     *json.Encoder
@@ -131,27 +133,27 @@ func (c *calibration) step(step uint32) error {
 		return err
 	}
 	if c.cut == nil {
-		if c.cut, err = newCutting(answers[0][0].Shapes); err != nil {
+		if c.cut, err = momenta.New(answers[0][0].Shapes, cuts); err != nil {
 			return err
 		}
 		for range n {
-			c.states = append(c.states, &made{momentum: c.cut.zeros()})
+			c.states = append(c.states, c.cut.Begin())
 		}
 		c.old, c.shadows = make([][][]float32, n), shadows(c.Steps/2)
 		for _, s := range c.shadows {
 			s.begin(c.cut)
 		}
 	}
-	states, payloads := make([]*made, n), make([][]byte, n)
+	states, payloads := make([]*momenta.State, n), make([][]byte, n)
 	for i := range states {
-		if states[i], err = c.cut.advance(c.states[i], step, c.cut.tensors(answers[i][i].Updates)); err != nil {
+		if states[i], err = c.cut.Advance(c.states[i], step, c.cut.Tensors(answers[i][i].Updates, nil), nil); err != nil {
 			return err
 		}
-		if payloads[i], err = c.cut.payload(states[i], i, uint64(i), uint64(i)+1); err != nil {
+		if payloads[i], err = c.cut.Payload(states[i], i, uint64(i), uint64(i)+1); err != nil {
 			return err
 		}
 	}
-	if err := c.follow(step, c.cut.tensors(answers[0][0].Updates), states[0]); err != nil {
+	if err := c.follow(step, c.cut.Tensors(answers[0][0].Updates, nil), states[0]); err != nil {
 		return err
 	}
 	if audited {
@@ -160,7 +162,7 @@ func (c *calibration) step(step uint32) error {
 		}
 	}
 	for i := range states {
-		c.old[i] = c.cut.tensors(answers[i][i].Updates)
+		c.old[i] = c.cut.Tensors(answers[i][i].Updates, nil)
 	}
 	c.states = states
 	return c.all(func(_ int, w *process) error {
@@ -170,18 +172,15 @@ func (c *calibration) step(step uint32) error {
 }
 
 // follow lets the shadows of the first trainer take the step.
-func (c *calibration) follow(step uint32, update [][]float32, honest *made) error {
-	all := make([]uint32, c.cut.shapes.Chunks())
-	for i := range all {
-		all[i] = uint32(i)
-	}
+func (c *calibration) follow(step uint32, update [][]float32, honest *momenta.State) error {
+	all := momenta.All(c.cut.Shapes)
 	for _, s := range c.shadows {
-		next, err := c.cut.advance(s.state, step, s.change(step, s, c.cut, update))
+		next, err := c.cut.Advance(s.state, step, s.change(step, s, c.cut, update), nil)
 		if err != nil {
 			return err
 		}
 		s.state = next
-		o := audit.Compare(c.cut.shapes, all, honest.taken, next.taken)
+		o := audit.Compare(c.cut.Shapes, all, honest.Taken, next.Taken)
 		err = c.write(row{Kind: s.name, Step: step, Trainer: c.workers[0].name, Sets: round(s.chosen(c.cut)),
 			Signs: round(float64(o.Same) / float64(max(1, o.Entries))), Cosine: round(float64(o.Opposite) / float64(max(1, o.Entries)))})
 		if err != nil {
@@ -191,23 +190,19 @@ func (c *calibration) follow(step uint32, update [][]float32, honest *made) erro
 	return nil
 }
 
-// exam is what verifier v computed of trainer t's batch, of the drawn chunks.
+// exam is what a verifier computed of trainer t's batch, of the drawn chunks.
 func (c *calibration) exam(step uint32, t int, a answer, chunks []uint32) *audit.Exam {
-	e := &audit.Exam{
-		Shapes: c.cut.shapes, Step: step, Trainer: key(t), Decay: momentumDecay, Signs: true,
-		Chunks: chunks, Longest: a.Longest,
-	}
-	for _, chunk := range chunks {
-		e.Updates, e.Usual = append(e.Updates, a.Updates[chunk]), append(e.Usual, a.Usual[chunk])
-	}
-	return e
+	return momenta.Exam(&audit.Exam{
+		Shapes: c.cut.Shapes, Step: step, Decay: momentumDecay, Signs: true,
+		Updates: a.Updates, Usual: a.Usual, Longest: a.Longest,
+	}, momenta.Key(t), chunks)
 }
 
 // verifiersOfAttack are as many as audit each attack.
 const verifiersOfAttack = 3
 
 // audit lets every worker verify every other's step, and some of them attacks on one.
-func (c *calibration) audit(step uint32, batches [][][]int32, answers [][]answer, states []*made) error {
+func (c *calibration) audit(step uint32, batches [][][]int32, answers [][]answer, states []*momenta.State) error {
 	jobs := make(chan func() error)
 	var group sync.WaitGroup
 	errs := make([]error, 2)
@@ -219,8 +214,8 @@ func (c *calibration) audit(step uint32, batches [][][]int32, answers [][]answer
 		})
 	}
 	for t := range c.workers {
-		chunks := audit.Chunks(c.random.Uint64(), step, key(t), c.cut.shapes, audit.DefaultChunks)
-		if err := errors.Join(c.commit(c.states[t]), c.commit(states[t])); err != nil {
+		chunks := audit.Chunks(c.random.Uint64(), step, momenta.Key(t), c.cut.Shapes, audit.DefaultChunks)
+		if err := errors.Join(c.cut.Commit(c.states[t]), c.cut.Commit(states[t])); err != nil {
 			return err
 		}
 		for v := range c.workers {
@@ -241,18 +236,18 @@ func (c *calibration) audit(step uint32, batches [][][]int32, answers [][]answer
 		if err != nil {
 			return err
 		}
-		for _, a := range attacks() {
-			drawn := audit.Chunks(c.random.Uint64(), step, key(t), c.cut.shapes, audit.DefaultChunks)
-			to, err := c.cut.advance(c.states[t], step, a.fake(s))
+		for _, a := range momenta.Single() {
+			drawn := audit.Chunks(c.random.Uint64(), step, momenta.Key(t), c.cut.Shapes, audit.DefaultChunks)
+			to, err := c.cut.Advance(c.states[t], step, a.Fake(s), nil)
 			if err == nil {
-				err = c.cut.commit(to)
+				err = c.cut.Commit(to)
 			}
 			if err != nil {
 				return err
 			}
 			for _, turn := range c.random.Perm(len(c.workers) - 1)[:verifiersOfAttack] {
 				v := (t + 1 + turn) % len(c.workers)
-				jobs <- func() error { return c.check(a.name, step, t, v, c.states[t], to, answers[v][t], drawn) }
+				jobs <- func() error { return c.check(a.Name, step, t, v, c.states[t], to, answers[v][t], drawn) }
 			}
 		}
 	}
@@ -261,32 +256,24 @@ func (c *calibration) audit(step uint32, batches [][][]int32, answers [][]answer
 	return errors.Join(errs...)
 }
 
-// commit makes the tree of a state that has one.
-func (c *calibration) commit(m *made) error {
-	if m.step == 0 {
-		return nil
-	}
-	return c.cut.commit(m)
-}
-
 // scene asks for what attackers need beside what honest trainers computed.
-func (c *calibration) scene(step uint32, t int, batches [][][]int32, answers [][]answer, states []*made) (*scene, error) {
-	s := &scene{
-		cut: c.cut, random: c.random, own: c.states[t], update: c.cut.tensors(answers[t][t].Updates), old: c.old[t],
-		others: states[(t+1)%len(states)].taken,
+func (c *calibration) scene(step uint32, t int, batches [][][]int32, answers [][]answer, states []*momenta.State) (*momenta.Scene, error) {
+	s := &momenta.Scene{
+		Cutting: c.cut, Random: c.random, Step: step, Own: c.states[t], Honest: c.states[t],
+		Update: c.cut.Tensors(answers[t][t].Updates, nil), Old: c.old[t], Others: states[(t+1)%len(states)].Taken,
 	}
 	half, err := c.workers[t].ask(request{Step: step, Batch: batches[t][:max(1, len(batches[t])/2)]})
 	if err != nil {
 		return nil, err
 	}
-	s.half = c.cut.tensors(half.Updates)
-	s.foreign = c.cut.tensors(answers[t][(t+1)%len(states)].Updates)
+	s.Half = c.cut.Tensors(half.Updates, nil)
+	s.Foreign = c.cut.Tensors(answers[t][(t+1)%len(states)].Updates, nil)
 	return s, nil
 }
 
 // check audits a step and writes a row.
-func (c *calibration) check(kind string, step uint32, t, v int, from, to *made, a answer, chunks []uint32) error {
-	claim, err := c.cut.claim(from, to, key(t), chunks)
+func (c *calibration) check(kind string, step uint32, t, v int, from, to *momenta.State, a answer, chunks []uint32) error {
+	claim, err := c.cut.Claim(from, to, momenta.Key(t), chunks)
 	if err != nil {
 		return err
 	}

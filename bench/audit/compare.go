@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/psyche-go/psyche/audit"
+	"github.com/psyche-go/psyche/bench/momenta"
 )
 
 // prints compares what verifiers of a trainer commit to, and what one that has no gradient
@@ -23,9 +24,9 @@ func (c *calibration) prints(step uint32, t int, chunks []uint32, answers [][]an
 }
 
 // overlaps compares what trainers sent.
-func (c *calibration) overlaps(step uint32, t int, chunks []uint32, states []*made) {
+func (c *calibration) overlaps(step uint32, t int, chunks []uint32, states []*momenta.State) {
 	for other := t + 1; other < len(states); other++ {
-		o := audit.Compare(c.cut.shapes, chunks, states[t].taken, states[other].taken)
+		o := audit.Compare(c.cut.Shapes, chunks, states[t].Taken, states[other].Taken)
 		_ = c.write(row{Kind: "overlap", Step: step, Trainer: c.workers[t].name, Verifier: c.workers[other].name,
 			Sets: round(o.Share()), Signs: round(float64(o.Opposite) / float64(max(1, o.Same+o.Opposite)))})
 	}
@@ -37,10 +38,10 @@ func (c *calibration) kin(step uint32, t int, chunks []uint32) {
 	r := row{Kind: "kin", Step: step, Trainer: c.workers[t].name, Verifier: c.workers[other].name, Cosine: 1}
 	least := math.Inf(1)
 	for _, chunk := range chunks {
-		tensor, within, _ := c.cut.shapes.Find(chunk)
-		a := c.cut.layouts[tensor].Chunk(c.states[t].momentum[tensor], within, nil)
-		b := c.cut.layouts[tensor].Chunk(c.states[other].momentum[tensor], within, nil)
-		la, lb, product := lengthOf(a), lengthOf(b), 0.0
+		tensor, within, _ := c.cut.Shapes.Find(chunk)
+		a := c.cut.Layouts[tensor].Chunk(c.states[t].Momentum[tensor], within, nil)
+		b := c.cut.Layouts[tensor].Chunk(c.states[other].Momentum[tensor], within, nil)
+		la, lb, product := momenta.Length(a), momenta.Length(b), 0.0
 		for i := range a {
 			product += float64(a[i]) * float64(b[i])
 		}

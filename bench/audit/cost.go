@@ -10,6 +10,7 @@ import (
 
 	"github.com/psyche-go/psyche/assign"
 	"github.com/psyche-go/psyche/audit"
+	"github.com/psyche-go/psyche/bench/momenta"
 	"github.com/psyche-go/psyche/data"
 	"github.com/psyche-go/psyche/merkle"
 	"github.com/psyche-go/psyche/train"
@@ -63,11 +64,11 @@ func (c *costCommand) batch() data.Batch {
 
 // commitments measures what a commitment adds to a step: copying the momentum, hashing it, the tree.
 func commitments(shapes audit.Shapes, step time.Duration) error {
-	cut, err := newCutting(shapes)
+	cut, err := momenta.New(shapes, cuts)
 	if err != nil {
 		return err
 	}
-	momentum, kept := cut.zeros(), cut.zeros()
+	momentum, kept := cut.Zeros(), cut.Zeros()
 	const times = 5
 	copying, _ := used(func() error {
 		for range times {
@@ -81,8 +82,8 @@ func commitments(shapes audit.Shapes, step time.Duration) error {
 	hashing, err := used(func() error {
 		for range times {
 			leaves = leaves[:0]
-			for i, l := range cut.layouts {
-				_, of, err := cut.kernel.Leaves(l, momentum[i], l.Codec(topK).NewResult())
+			for i, l := range cut.Layouts {
+				_, of, err := cut.Kernel.Leaves(l, momentum[i], l.Codec(topK).NewResult())
 				if err != nil {
 					return err
 				}
@@ -112,7 +113,7 @@ func commitments(shapes audit.Shapes, step time.Duration) error {
 // audit measures an audit of the step that was trained.
 func (c *costCommand) audit(ctx context.Context, trainer *train.Trainer, batch data.Batch, payload []byte, step time.Duration) error {
 	shapes := trainer.Shapes()
-	chunks := audit.Chunks(1, 1, key(0), shapes, audit.DefaultChunks)
+	chunks := audit.Chunks(1, 1, momenta.Key(0), shapes, audit.DefaultChunks)
 	var opening audit.Opening
 	var bytes []byte
 	opened, err := used(func() (err error) {

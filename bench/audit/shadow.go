@@ -1,9 +1,11 @@
 package main
 
 import (
+	"math"
 	"math/rand/v2"
 
 	"github.com/psyche-go/psyche/audit"
+	"github.com/psyche-go/psyche/bench/momenta"
 	"github.com/psyche-go/psyche/distro/codec"
 )
 
@@ -12,9 +14,9 @@ import (
 // many as are sent. Nothing of it is applied; what is measured is how much of what it sends it chose.
 type shadow struct {
 	name   string
-	change func(step uint32, s *shadow, cut *cutting, update [][]float32) [][]float32
+	change func(step uint32, s *shadow, cut *momenta.Cutting, update [][]float32) [][]float32
 	target [][]uint16 // of each chunk, ascending
-	state  *made
+	state  *momenta.State
 }
 
 func shadows(turn uint32) []*shadow {
@@ -23,18 +25,18 @@ func shadows(turn uint32) []*shadow {
 		name string
 		by   float32
 	}{{"1 %", 0.01}, {"5 %", 0.05}, {"20 %", 0.2}, {"100 %", 1}} {
-		all = append(all, &shadow{name: "steady addition of " + size.name, change: func(_ uint32, s *shadow, cut *cutting, update [][]float32) [][]float32 {
+		all = append(all, &shadow{name: "steady addition of " + size.name, change: func(_ uint32, s *shadow, cut *momenta.Cutting, update [][]float32) [][]float32 {
 			return s.push(cut, update, size.by)
 		}})
 	}
-	return append(all, &shadow{name: "momentum turned round in one step", change: func(step uint32, s *shadow, cut *cutting, update [][]float32) [][]float32 {
+	return append(all, &shadow{name: "momentum turned round in one step", change: func(step uint32, s *shadow, cut *momenta.Cutting, update [][]float32) [][]float32 {
 		if step != turn {
 			return update
 		}
-		other := copied(update)
+		other := momenta.Copied(update)
 		for i := range other {
 			for j := range other[i] {
-				other[i][j] = -other[i][j] - 2*momentumDecay*s.state.momentum[i][j]
+				other[i][j] = -other[i][j] - 2*momentumDecay*s.state.Momentum[i][j]
 			}
 		}
 		return other
@@ -42,10 +44,10 @@ func shadows(turn uint32) []*shadow {
 }
 
 // begin draws what the attacker wants.
-func (s *shadow) begin(cut *cutting) {
-	s.state = &made{momentum: cut.zeros()}
+func (s *shadow) begin(cut *momenta.Cutting) {
+	s.state = cut.Begin()
 	random := rand.New(rand.NewPCG(9, 9))
-	for _, shape := range cut.shapes {
+	for _, shape := range cut.Shapes {
 		for range shape.Chunks {
 			wanted := map[uint16]bool{}
 			for len(wanted) < shape.K {
@@ -63,19 +65,19 @@ func (s *shadow) begin(cut *cutting) {
 }
 
 // push adds the wanted coefficients.
-func (s *shadow) push(cut *cutting, update [][]float32, by float32) [][]float32 {
-	other, first := copied(update), 0
-	for i, shape := range cut.shapes {
+func (s *shadow) push(cut *momenta.Cutting, update [][]float32, by float32) [][]float32 {
+	other, first := momenta.Copied(update), 0
+	for i, shape := range cut.Shapes {
 		size := shape.Rows * shape.Cols
-		r := cut.layouts[i].Codec(topK).NewResult()
+		r := cut.Layouts[i].Codec(topK).NewResult()
 		for c := range shape.Chunks {
 			r.Counts[c] = uint16(shape.K)
-			each := by * float32(lengthOf(update[i][c*size:][:size])) / root(shape.K)
+			each := by * float32(momenta.Length(update[i][c*size:][:size])) / float32(math.Sqrt(float64(shape.K)))
 			for j, index := range s.target[first+c] {
 				r.Indices[c*shape.K+j], r.Values[c*shape.K+j] = index, max(each, 1e-30)
 			}
 		}
-		if err := cut.kernel.AddBack(cut.layouts[i], other[i], r); err != nil {
+		if err := cut.Kernel.AddBack(cut.Layouts[i], other[i], r); err != nil {
 			panic(err) // a result of the same layout
 		}
 		first += shape.Chunks
@@ -84,14 +86,14 @@ func (s *shadow) push(cut *cutting, update [][]float32, by float32) [][]float32 
 }
 
 // chosen is the share of what was sent that the attacker wanted.
-func (s *shadow) chosen(cut *cutting) float64 {
-	wanted := make([]codec.TensorResult, len(cut.layouts))
+func (s *shadow) chosen(cut *momenta.Cutting) float64 {
+	wanted := make([]codec.TensorResult, len(cut.Layouts))
 	first := 0
-	all := make([]uint32, cut.shapes.Chunks())
-	for i, l := range cut.layouts {
+	all := make([]uint32, cut.Shapes.Chunks())
+	for i, l := range cut.Layouts {
 		wanted[i] = l.Codec(topK).NewResult()
-		k := cut.shapes[i].K
-		for c := range cut.shapes[i].Chunks {
+		k := cut.Shapes[i].K
+		for c := range cut.Shapes[i].Chunks {
 			all[first+c] = uint32(first + c)
 			wanted[i].Counts[c] = uint16(k)
 			copy(wanted[i].Indices[c*k:], s.target[first+c])
@@ -99,8 +101,8 @@ func (s *shadow) chosen(cut *cutting) float64 {
 				wanted[i].Values[c*k+j] = 1
 			}
 		}
-		first += cut.shapes[i].Chunks
+		first += cut.Shapes[i].Chunks
 	}
-	o := audit.Compare(cut.shapes, all, s.state.taken, wanted)
+	o := audit.Compare(cut.Shapes, all, s.state.Taken, wanted)
 	return float64(o.Same) / float64(max(1, o.Entries))
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/psyche-go/psyche/audit"
+	"github.com/psyche-go/psyche/bench/momenta"
 )
 
 // tableCommand prints what the logs say.
@@ -77,9 +78,9 @@ func printTables(out io.Writer, rows []row) {
 	}
 	printHonest(out, byKind["honest"])
 	_, _ = fmt.Fprintf(out, "\n| attack | audits | error, 1 %% to 99 %% | largest error of a chunk, 1 %% | caught, both f32 | both bf16 |\n|---|---|---|---|---|---|\n")
-	for _, a := range attacks() {
-		if of := byKind[a.name]; len(of) > 0 {
-			_, _ = fmt.Fprintf(out, "| %s | %d | %s to %s | %s | %s | %s |\n", a.name, len(of),
+	for _, a := range momenta.Single() {
+		if of := byKind[a.Name]; len(of) > 0 {
+			_, _ = fmt.Fprintf(out, "| %s | %d | %s to %s | %s | %s | %s |\n", a.Name, len(of),
 				short(quantile(of, 0.01, errorOf)), short(quantile(of, 0.99, errorOf)), short(quantile(of, 0.01, worstOf)),
 				caught(of, 0), caught(of, 2))
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/psyche-go/psyche/assign"
 	"github.com/psyche-go/psyche/audit"
+	"github.com/psyche-go/psyche/bench/momenta"
 	"github.com/psyche-go/psyche/checkpoint"
 	"github.com/psyche-go/psyche/config"
 	"github.com/psyche-go/psyche/data"
@@ -84,12 +85,8 @@ func (r request) serve(ctx context.Context, t *train.Trainer) (a answer, err err
 	if len(r.Batch) == 0 {
 		return a, nil
 	}
-	all := make([]uint32, a.Shapes.Chunks())
-	for i := range all {
-		all[i] = uint32(i)
-	}
 	exam, err := t.Examine(ctx, train.Examination{
-		Step: r.Step, Weights: r.Step - 1, Chunks: all,
+		Step: r.Step, Weights: r.Step - 1, Chunks: momenta.All(a.Shapes),
 		Batch: data.Batch{ID: assign.BatchID{End: uint64(len(r.Batch))}, Sequences: r.Batch},
 	})
 	if err != nil {

@@ -28,13 +28,13 @@ func newAdamW(ctx context.Context, c *runCommand, o train.Options, text *local.F
 	return &alone{trainer, text}, nil
 }
 
-func (a *alone) step(ctx context.Context, step uint32, id assign.BatchID) (float64, int, error) {
+func (a *alone) step(ctx context.Context, step uint32, id assign.BatchID) (stepped, error) {
 	sequences, err := a.text.Sequences(ctx, id)
 	if err != nil {
-		return 0, 0, err
+		return stepped{}, err
 	}
 	loss, err := a.trainer.Step(ctx, step, data.Batch{ID: id, Sequences: sequences})
-	return loss, 0, err
+	return stepped{loss: loss}, err
 }
 
 func (a *alone) evaluate(ctx context.Context, sequences [][]int32) (float64, error) {
@@ -50,11 +50,11 @@ type clients struct {
 	trainers []*train.Trainer
 	text     *local.Folder
 	lag      uint32
-	waiting  []round // trained but not applied, oldest first
+	waiting  []sent // trained but not applied, oldest first
 }
 
-// round is what the clients sent of a step.
-type round struct {
+// sent is what the clients sent of a step.
+type sent struct {
 	step     uint32
 	payloads [][]byte
 }
@@ -80,31 +80,32 @@ func newClients(ctx context.Context, c *runCommand, o train.Options, text *local
 // key stands for the public key of a client.
 func key(client uint64) [32]byte { return [32]byte{byte(client) + 1} }
 
-func (c *clients) step(ctx context.Context, step uint32, id assign.BatchID) (loss float64, bytes int, err error) {
-	now := round{step: step}
+func (c *clients) step(ctx context.Context, step uint32, id assign.BatchID) (s stepped, err error) {
+	now := sent{step: step}
 	count := uint64(len(c.trainers))
 	for i, trainer := range c.trainers {
 		share := assign.BatchID{Start: id.Start + id.Len()*uint64(i)/count, End: id.Start + id.Len()*uint64(i+1)/count}
 		sequences, err := c.text.Sequences(ctx, share)
 		if err != nil {
-			return 0, 0, err
+			return s, err
 		}
 		payload, mean, err := trainer.Train(ctx, step, data.Batch{ID: share, Sequences: sequences})
 		if err != nil {
-			return 0, 0, fmt.Errorf("client %d: %w", i, err)
+			return s, fmt.Errorf("client %d: %w", i, err)
 		}
 		if err := c.trainers[0].Verify(payload, step, share, key(uint64(i))); err != nil {
-			return 0, 0, fmt.Errorf("client %d: %w", i, err)
+			return s, fmt.Errorf("client %d: %w", i, err)
 		}
 		now.payloads = append(now.payloads, payload)
-		loss += mean * float64(share.Len()) / float64(id.Len())
-		bytes += len(payload)
+		s.loss += mean * float64(share.Len()) / float64(id.Len())
+		s.bytes += len(payload)
 	}
 	c.waiting = append(c.waiting, now)
 	if uint32(len(c.waiting)) == c.lag {
 		err = c.applyOldest(ctx)
 	}
-	return loss, bytes / len(c.trainers), err
+	s.bytes /= len(c.trainers)
+	return s, err
 }
 
 func (c *clients) applyOldest(ctx context.Context) error {

@@ -53,16 +53,22 @@ type runCommand struct {
 	ApplyLag uint8   `default:"1" help:"Of DisTrO: rounds after which results are applied."`
 
 	Lookahead bool `help:"Of DisTrO: compute gradients where the momentum leads."`
+
+	OneReplica   bool   `json:",omitempty" help:"Of DisTrO: clients share a replica; what they have alone is their momentum."`
+	Attackers    uint64 `json:",omitempty" help:"Of clients that share a replica: how many attack, in every step."`
+	Attack       string `json:",omitempty" help:"What attackers do: sign-flip, noise, negated-copy or injection."`
+	Verification int    `json:",omitempty" name:"verification-percent" help:"Of clients that share a replica: so many percent of them audit in a step and do not train; 0: nobody is audited."`
 }
 
 // record is any line of a log but the first.
 type record struct {
 	Step       uint32
 	Tokens     uint64
-	Loss       float64 `json:",omitempty"` // of training, mean since the last record
-	Validation float64 `json:",omitempty"`
-	Test       float64 `json:",omitempty"` // last record only
-	Bytes      float64 `json:",omitempty"` // of a client's result, mean since the last record
+	Loss       float64   `json:",omitempty"` // of training, mean since the last record
+	Validation float64   `json:",omitempty"`
+	Test       float64   `json:",omitempty"` // last record only
+	Bytes      float64   `json:",omitempty"` // of a client's result, mean since the last record
+	Ejected    []ejected `json:",omitempty"` // since the last record
 	Seconds    float64
 }
 
@@ -76,10 +82,17 @@ const (
 
 // learner trains one step on the sequences [first, first+batch).
 type learner interface {
-	step(ctx context.Context, step uint32, id assign.BatchID) (loss float64, bytes int, err error)
+	step(ctx context.Context, step uint32, id assign.BatchID) (stepped, error)
 	evaluate(ctx context.Context, sequences [][]int32) (float64, error)
 	finish(ctx context.Context) error // checks what must hold after the last step
 	close() error
+}
+
+// stepped is what a learner says of a step.
+type stepped struct {
+	loss    float64 // of training; 0: it is not known
+	bytes   int     // of a client's result, mean
+	ejected []ejected
 }
 
 // steps is how many steps the tokens make.
@@ -139,17 +152,18 @@ func (c *runCommand) train(ctx context.Context, l learner, texts *texts, log *js
 	since := 0.0
 	for step := uint32(1); step <= steps; step++ {
 		first := uint64(step-1) * c.Batch
-		loss, bytes, err := l.step(ctx, step, assign.BatchID{Start: first, End: first + c.Batch})
+		s, err := l.step(ctx, step, assign.BatchID{Start: first, End: first + c.Batch})
 		if err != nil {
 			return err
 		}
-		now.Loss, now.Bytes, since = now.Loss+loss, now.Bytes+float64(bytes), since+1
+		now.Loss, now.Bytes, since = now.Loss+s.loss, now.Bytes+float64(s.bytes), since+1
+		now.Ejected = append(now.Ejected, s.ejected...)
 		if step%every != 0 && step != steps {
 			continue
 		}
 		now = record{
 			Step: step, Tokens: uint64(step) * c.Batch * uint64(c.SeqLen),
-			Loss: now.Loss / since, Bytes: now.Bytes / since,
+			Loss: now.Loss / since, Bytes: now.Bytes / since, Ejected: now.Ejected,
 		}
 		if step%(every*records/measurements) == 0 && step != steps {
 			if now.Validation, err = l.evaluate(ctx, texts.validation[:quickSequences]); err != nil {
@@ -244,6 +258,9 @@ func (c *runCommand) learner(ctx context.Context, texts *texts) (learner, error)
 	}
 	if c.Optimizer == "adamw" {
 		return newAdamW(ctx, c, options, texts.training)
+	}
+	if c.OneReplica {
+		return newMembers(ctx, c, options, texts.training)
 	}
 	return newClients(ctx, c, options, texts.training)
 }

@@ -1,0 +1,343 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/psyche-go/psyche/assign"
+	"github.com/psyche-go/psyche/audit"
+	"github.com/psyche-go/psyche/bench/momenta"
+	"github.com/psyche-go/psyche/config"
+	"github.com/psyche-go/psyche/data"
+	"github.com/psyche-go/psyche/data/local"
+	"github.com/psyche-go/psyche/train"
+)
+
+// attacks are what attackers of a run may do, by the name that --attack has.
+var attacks = map[string]momenta.Attack{
+	"sign-flip": momenta.SignFlip, "noise": momenta.Noise, "negated-copy": momenta.NegatedCopy, "injection": momenta.Injection,
+}
+
+// members are those of a run who share one replica: what they know alone is their momentum. Some
+// attack, in every step. With audits, members are drawn, audited, tried and ejected by the
+// rules of a run (docs/protocol.md): the first of them are the attackers. As verifiers these let
+// everybody pass; as jurors they acquit their like.
+type members struct {
+	command *runCommand
+	text    *local.Folder
+	trainer *train.Trainer // weights, and everybody's gradients
+	cut     *momenta.Cutting
+	attack  momenta.Attack
+	random  *rand.Rand
+	update  [][]float32 // of whoever trains
+	members []*member
+	trials  []trial
+}
+
+// member is a member of the run while it is not ejected.
+type member struct {
+	number int
+	state  *momenta.State
+	honest *momenta.State // of an attacker: its state if it had always been honest
+	spare  *momenta.State // the one before state
+	first  uint32         // step of its first result that counted
+}
+
+// round is a step of those who train in it.
+type round struct {
+	step     uint32
+	trainers []*member // in the order of their numbers
+	batches  map[*member]assign.BatchID
+	from     map[*member]*momenta.State // what they went on from
+	exams    map[*member]*audit.Exam    // of their batches, as far as somebody computed the gradient
+}
+
+// trial is of a member that a verifier has accused in a step.
+type trial struct {
+	step             uint32
+	accused, accuser *member
+}
+
+// ejected says of a member when it was found out: the step of the result that was audited, the step in
+// which it was accused, and the first one that it has no result in.
+type ejected struct {
+	Member               int
+	First, Audited, Gone uint32
+}
+
+func newMembers(ctx context.Context, c *runCommand, o train.Options, text *local.Folder) (learner, error) {
+	attack, known := attacks[c.Attack]
+	if !known && c.Attackers > 0 || c.Attackers >= c.Clients || c.ApplyLag != 1 || c.Lookahead {
+		return nil, fmt.Errorf("attack %q, attackers %d of %d, apply-lag %d, lookahead %v: want an attack, fewer attackers than clients, lag 1, no lookahead",
+			c.Attack, c.Attackers, c.Clients, c.ApplyLag, c.Lookahead)
+	}
+	o.Optimizer.Distro = &config.Distro{
+		ClipGradNorm: c.Clip, WeightDecay: c.Decay, CompressionDecay: c.Momentum,
+		CompressionTopK: c.TopK, CompressionChunk: c.Chunk, Quantize1Bit: c.OneBit,
+	}
+	trainer, err := train.New(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	m := &members{command: c, text: text, trainer: trainer, attack: attack, random: rand.New(rand.NewPCG(c.Seed, 1))}
+	m.cut, err = momenta.New(trainer.Shapes(), momenta.Options{
+		Decay: float32(c.Momentum), TopK: int(c.TopK), Edge: int(c.Chunk), Signs: c.OneBit, Run: sha256.Sum256([]byte(o.RunID)),
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i := range c.Clients {
+		one := &member{number: int(i), state: m.cut.Begin()}
+		if i < c.Attackers {
+			one.honest = m.cut.Begin()
+		}
+		m.members = append(m.members, one)
+	}
+	return m, nil
+}
+
+// precision is the type that the run computes in.
+func (m *members) precision() audit.Precision {
+	if m.command.Compute == "bf16" {
+		return audit.BF16
+	}
+	return audit.F32
+}
+
+// seed is a round's.
+func (m *members) seed(step uint32) uint64 {
+	message := binary.LittleEndian.AppendUint64([]byte("round"), m.command.Seed)
+	hash := sha256.Sum256(binary.LittleEndian.AppendUint32(message, step))
+	return binary.LittleEndian.Uint64(hash[:])
+}
+
+func (m *members) step(ctx context.Context, step uint32, id assign.BatchID) (s stepped, err error) {
+	round := m.begin(step, id)
+	for _, one := range round.trainers {
+		if one.honest == nil { // attackers send last
+			if err := m.train(ctx, round, one); err != nil {
+				return s, err
+			}
+		}
+	}
+	if err := m.fake(ctx, round); err != nil {
+		return s, err
+	}
+	payloads, err := m.payloads(round)
+	if err != nil {
+		return s, err
+	}
+	for _, p := range payloads {
+		s.bytes += len(p) / len(payloads)
+	}
+	if m.command.Verification > 0 { // what happens in the next round, while the weights are there
+		s.ejected = m.vote(step + 1)
+		if err := m.audit(ctx, round); err != nil {
+			return s, err
+		}
+	}
+	return s, m.trainer.Apply(ctx, step, payloads, false)
+}
+
+// begin draws who trains what.
+func (m *members) begin(step uint32, id assign.BatchID) *round {
+	r := &round{step: step, batches: map[*member]assign.BatchID{}, from: map[*member]*momenta.State{}, exams: map[*member]*audit.Exam{}}
+	for _, a := range assign.Batches(m.seed(step), len(m.members), m.command.Verification, id.Start, uint32(id.Len())) {
+		one := m.members[a.Member]
+		r.trainers = append(r.trainers, one)
+		r.batches[one] = a.Batch
+	}
+	slices.SortFunc(r.trainers, func(a, b *member) int { return a.number - b.number })
+	return r
+}
+
+// payloads are the results of a round in the order of their batches.
+func (m *members) payloads(r *round) (all [][]byte, err error) {
+	sorted := slices.SortedFunc(slices.Values(r.trainers), func(a, b *member) int { return cmp.Compare(r.batches[a].Start, r.batches[b].Start) })
+	for _, one := range sorted {
+		payload, err := m.cut.Payload(one.state, one.number, r.batches[one].Start, r.batches[one].End)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, payload)
+	}
+	return all, nil
+}
+
+// examine computes the gradient of a member's batch, times the learning rate, of all chunks, once.
+func (m *members) examine(ctx context.Context, r *round, one *member) (*audit.Exam, error) {
+	if r.exams[one] != nil {
+		return r.exams[one], nil
+	}
+	batch := r.batches[one]
+	sequences, err := m.text.Sequences(ctx, batch)
+	if err != nil {
+		return nil, err
+	}
+	r.exams[one], err = m.trainer.Examine(ctx, train.Examination{
+		Step: r.step, Weights: r.step - 1, Chunks: momenta.All(m.cut.Shapes), Precision: m.precision(),
+		Batch: data.Batch{ID: batch, Sequences: sequences},
+	})
+	return r.exams[one], err
+}
+
+// train takes an honest member's step.
+func (m *members) train(ctx context.Context, r *round, one *member) error {
+	exam, err := m.examine(ctx, r, one)
+	if err != nil {
+		return err
+	}
+	m.update = m.cut.Tensors(exam.Updates, m.update)
+	return m.advance(r, one, m.update)
+}
+
+// advance adds an update to a member's momentum, and takes its result out of it.
+func (m *members) advance(r *round, one *member, update [][]float32) (err error) {
+	r.from[one] = one.state
+	if one.state, err = m.cut.Advance(one.state, r.step, update, one.spare); err == nil && one.first == 0 {
+		one.first = r.step
+	}
+	one.spare = r.from[one] // once the round is audited
+	return err
+}
+
+// fake takes the step of the attackers, who know what the others sent. Those who send noise or
+// another's result compute no gradient; the size of their noise is that of another's.
+func (m *members) fake(ctx context.Context, r *round) error {
+	var honest []*member
+	for _, one := range r.trainers {
+		if one.honest == nil {
+			honest = append(honest, one)
+		}
+	}
+	for i, one := range r.trainers {
+		if one.honest == nil {
+			continue
+		}
+		other := honest[i%len(honest)]
+		exam, err := r.exams[other], error(nil)
+		if m.command.Attack == "sign-flip" || m.command.Attack == "injection" {
+			exam, err = m.examine(ctx, r, one)
+		}
+		if err != nil {
+			return err
+		}
+		scene := &momenta.Scene{
+			Cutting: m.cut, Random: m.random, Step: r.step, Own: one.state, Honest: one.honest,
+			Update: m.cut.Tensors(exam.Updates, nil), Others: other.state.Taken,
+		}
+		added := m.attack.Fake(scene)
+		if m.command.Attack == "injection" { // no other asks what it would have been
+			if one.honest, err = m.cut.Advance(one.honest, r.step, scene.Update, nil); err != nil {
+				return err
+			}
+		}
+		if err := m.advance(r, one, added); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// audit lets the verifiers of the next round audit this one.
+func (m *members) audit(ctx context.Context, r *round) error {
+	seed := m.seed(r.step + 1)
+	verifiers := assign.Verifiers(seed, len(m.members), m.command.Verification)
+	for rank, position := range verifiers {
+		verifier := m.members[position]
+		at := assign.Target(seed, rank, len(verifiers), len(r.trainers))
+		if r.trainers[at] == verifier {
+			at = (at + 1) % len(r.trainers)
+		}
+		target := r.trainers[at]
+		if target == verifier || verifier.honest != nil || !slices.Contains(m.members, target) || m.onTrial(target) {
+			continue
+		}
+		guilty, err := m.finds(ctx, r, seed, target)
+		if err != nil {
+			return err
+		}
+		if guilty {
+			m.trials = append(m.trials, trial{step: r.step + 1, accused: target, accuser: verifier})
+		}
+	}
+	return nil
+}
+
+func (m *members) onTrial(one *member) bool {
+	return slices.ContainsFunc(m.trials, func(t trial) bool { return t.accused == one })
+}
+
+// finds reports whether an audit of a member's step does not pass.
+func (m *members) finds(ctx context.Context, r *round, seed uint64, target *member) (bool, error) {
+	exam, err := m.examine(ctx, r, target)
+	if err != nil {
+		return false, err
+	}
+	trainer := momenta.Key(target.number)
+	chunks := audit.Chunks(seed, r.step, trainer, m.cut.Shapes, audit.DefaultChunks)
+	claim, err := m.cut.Claim(r.from[target], target.state, trainer, chunks)
+	if err != nil {
+		return false, err
+	}
+	report := momenta.Exam(exam, trainer, chunks).Check(claim)
+	return report.Judge(m.precision().Limits()) != audit.Passed, nil
+}
+
+// vote lets juries vote on who was accused in the step before, and ejects at the end of that
+// step who is guilty. A jury repeats the audit: honest jurors find what the verifier found.
+func (m *members) vote(step uint32) (gone []ejected) {
+	remaining := m.trials[:0]
+	for _, t := range m.trials {
+		if step < t.step+2 {
+			remaining = append(remaining, t)
+			continue
+		}
+		jurors, guilty := 0, 0
+		for _, position := range assign.Jury(m.seed(t.step+1), len(m.members)) {
+			juror := m.members[position]
+			if juror == t.accused || juror == t.accuser || jurors == maxJury {
+				continue
+			}
+			jurors++
+			if juror.honest == nil {
+				guilty++
+			}
+		}
+		if 3*guilty < 2*jurors {
+			continue // no decision: nobody loses
+		}
+		gone = append(gone, ejected{Member: t.accused.number, First: t.accused.first, Audited: t.step - 1, Gone: step})
+		m.members = slices.DeleteFunc(m.members, func(one *member) bool { return one == t.accused })
+	}
+	m.trials = remaining
+	return gone
+}
+
+// maxJury is the most jurors of a trial.
+const maxJury = 32
+
+func (m *members) evaluate(ctx context.Context, sequences [][]int32) (float64, error) {
+	return m.trainer.Evaluate(ctx, sequences)
+}
+
+// finish finds that the run ejected no honest member.
+func (m *members) finish(context.Context) error {
+	honest := 0
+	for _, one := range m.members {
+		if one.honest == nil {
+			honest++
+		}
+	}
+	if want := int(m.command.Clients - m.command.Attackers); honest != want {
+		return fmt.Errorf("%d honest members at the end, want %d", honest, want)
+	}
+	return nil
+}
+
+func (m *members) close() error { return m.trainer.Close() }
