@@ -132,7 +132,7 @@ func (c *costCommand) audit(ctx context.Context, trainer *train.Trainer, batch d
 	var exam *audit.Exam
 	examined, err := used(func() (err error) {
 		exam, err = trainer.Examine(ctx, train.Examination{
-			Step: 1, Batch: batch, Chunks: chunks, Applied: []train.Applied{{Step: 1, Payloads: [][]byte{payload}}},
+			Step: 1, Batch: batch, Chunks: chunks, Precision: trainer.Precisions()[0], Applied: []train.Applied{{Step: 1, Payloads: [][]byte{payload}}},
 		})
 		return err
 	})

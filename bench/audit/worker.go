@@ -86,7 +86,7 @@ func (r request) serve(ctx context.Context, t *train.Trainer) (a answer, err err
 		return a, nil
 	}
 	exam, err := t.Examine(ctx, train.Examination{
-		Step: r.Step, Weights: r.Step - 1, Chunks: momenta.All(a.Shapes),
+		Step: r.Step, Weights: r.Step - 1, Chunks: momenta.All(a.Shapes), Precision: t.Precisions()[0],
 		Batch: data.Batch{ID: assign.BatchID{End: uint64(len(r.Batch))}, Sequences: r.Batch},
 	})
 	if err != nil {

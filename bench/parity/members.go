@@ -309,7 +309,7 @@ func (m *members) vote(step uint32) (gone []ejected) {
 				guilty++
 			}
 		}
-		if 3*guilty < 2*jurors {
+		if jurors < 2 || 3*guilty < 2*jurors {
 			continue // no decision: nobody loses
 		}
 		gone = append(gone, ejected{Member: t.accused.number, First: t.accused.first, Audited: t.step - 1, Gone: step})
