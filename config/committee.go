@@ -33,3 +33,22 @@ func committeeWarning(c coordinator.Config) string {
 	}
 	return what + "; 0 lets all members witness, 32 at most"
 }
+
+// probationWarning says when most newcomers that cheat in every step have results that count before
+// audits find them, in a run that has audits and a probation; else it is empty. Whether anybody may
+// join, the file does not say.
+func probationWarning(c coordinator.Config) string {
+	members, percent, steps := int(c.InitMinClients), int(c.VerificationPercent), int(min(c.ProbationSteps, 1<<20))
+	if percent == 0 || steps == 0 {
+		return ""
+	}
+	p := odds.Ejected(members, percent, 0, steps)
+	if p >= 0.5 {
+		return ""
+	}
+	if odds.RoundsToEject(members, percent, 0, 0.5) == 0 {
+		return fmt.Sprintf("verification_percent = %d: of %d members that is nobody: nothing is audited", percent, members)
+	}
+	return fmt.Sprintf("probation_steps = %d, where anybody may join: of newcomers that cheat in every step %.0f in 100 are ejected before their results count, with %d members of whom %d verify; half are after %d steps, 95 in 100 after %d",
+		c.ProbationSteps, 100*p, members, assign.VerifierCount(members, percent), odds.RoundsToEject(members, percent, 0, 0.5), odds.RoundsToEject(members, percent, 0, 0.95))
+}

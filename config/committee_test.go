@@ -31,3 +31,27 @@ func TestCommitteeWarning(t *testing.T) {
 		})
 	}
 }
+
+func TestProbationWarning(t *testing.T) {
+	tests := map[string]struct {
+		members uint16
+		percent uint8
+		steps   uint32
+		want    string
+	}{
+		"no audits":       {16, 0, 8, ""},
+		"no probation":    {16, 10, 0, ""},
+		"nobody verifies": {8, 10, 8, "verification_percent = 10: of 8 members that is nobody: nothing is audited"},
+		"too short":       {16, 10, 8, "probation_steps = 8, where anybody may join: of newcomers that cheat in every step 32 in 100 are ejected before their results count, with 16 members of whom 1 verify; half are after 13 steps, 95 in 100 after 49"},
+		"long":            {16, 10, 49, ""},
+		"very long":       {16, 10, 1<<32 - 1, ""},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := coordinator.Config{InitMinClients: test.members, MinClients: test.members, VerificationPercent: test.percent, ProbationSteps: test.steps}
+			if got := probationWarning(c); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}

@@ -35,8 +35,10 @@ func readRun(root *table) Run {
 	if config, ok := root.table("config"); ok {
 		run.Config, run.Warnings = readConfig(config)
 		if run.Config.Validate() == nil {
-			if warning := committeeWarning(run.Config); warning != "" {
-				run.Warnings = append(run.Warnings, warning)
+			for _, warning := range []string{committeeWarning(run.Config), probationWarning(run.Config)} {
+				if warning != "" {
+					run.Warnings = append(run.Warnings, warning)
+				}
 			}
 		}
 	}

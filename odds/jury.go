@@ -1,6 +1,7 @@
 package odds
 
 import (
+	"math"
 	"math/big"
 
 	"github.com/psyche-go/psyche/assign"
@@ -41,3 +42,34 @@ func Audited(members, verificationPercent, gang int) float64 {
 	slots := even*honest + odd*((1-double)*honest+double*(1-honest)*honest)
 	return min(1, slots/float64(trainers))
 }
+
+// Ejected returns the probability that who cheats in every step is ejected before it has been there
+// for so many rounds, from audits by honest verifiers alone (Audited). It trains where it does not
+// verify; who is audited in a round is accused in the next one and out after the one that follows.
+func Ejected(members, verificationPercent, gang, rounds int) float64 {
+	p := found(members, verificationPercent, gang)
+	return 1 - math.Pow(1-p, float64(max(0, rounds-roundsToEject)))
+}
+
+// found is how probable it is that a member trains in a round, and that the result is audited by
+// somebody honest.
+func found(members, verificationPercent, gang int) float64 {
+	trains := 1 - float64(assign.VerifierCount(members, verificationPercent))/float64(members)
+	return trains * Audited(members, verificationPercent, gang)
+}
+
+// roundsToEject are those of the audit and of the jury's votes.
+const roundsToEject = 2
+
+// RoundsToEject returns after how many rounds Ejected is at least sure; 0: never.
+func RoundsToEject(members, verificationPercent, gang int, sure float64) int {
+	p := found(members, verificationPercent, gang)
+	if !(p > 0) {
+		return 0
+	}
+	return roundsToEject + within(p, sure)
+}
+
+// within returns in how many rounds what happens in each with probability p has happened with
+// probability sure.
+func within(p, sure float64) int { return int(math.Ceil(math.Log1p(-sure) / math.Log1p(-p))) }

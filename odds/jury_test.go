@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -80,13 +81,62 @@ func audits() string {
 	return b.String()
 }
 
-// within returns in how many rounds what happens in each with probability p has happened with
-// probability sure.
-func within(p, sure float64) int { return int(math.Ceil(math.Log1p(-sure) / math.Log1p(-p))) }
+// probations is what docs/trust.md shows of newcomers that cheat from their first step on.
+func probations() string {
+	var b strings.Builder
+	b.WriteString("| members | `verification_percent` | ejected within 8 rounds, no gang | 16 | 32 | 64 | 95 % are within |\n|---|---|---|---|---|---|---|\n")
+	for _, members := range []int{8, 16, 64, 256} {
+		for _, percentage := range []int{10, 20, 30} {
+			if assign.VerifierCount(members, percentage) == 0 {
+				continue
+			}
+			fmt.Fprintf(&b, "| %d | %d |", members, percentage)
+			for _, rounds := range []int{8, 16, 32, 64} {
+				fmt.Fprintf(&b, " %s |", percent(Ejected(members, percentage, 0, rounds)))
+			}
+			fmt.Fprintf(&b, " %d rounds |\n", RoundsToEject(members, percentage, 0, 0.95))
+		}
+	}
+	return b.String()
+}
 
-// TestTablesOfAudits keeps both tables of docs/trust.md true.
+// TestEjected plays the rounds of a member that cheats, with the core's draws.
+func TestEjected(t *testing.T) {
+	const members, percentage, runs, rounds = 16, 20, 4000, 12
+	ejected := 0
+	for run := range uint64(runs) {
+		for round := range uint64(rounds - roundsToEject) {
+			seed := (run*rounds + round) * 0x9e3779b97f4a7c15
+			trainers := assign.Trainers(seed, members, percentage)
+			at := slices.Index(trainers, 0)
+			next := seed + 0x9e3779b97f4a7c15
+			verifiers := assign.Verifiers(next, members, percentage)
+			found := false
+			for rank, verifier := range verifiers {
+				found = found || verifier != 0 && at >= 0 && assign.Target(next, rank, len(verifiers), len(trainers)) == at
+			}
+			if found {
+				ejected++
+				break
+			}
+		}
+	}
+	want := Ejected(members, percentage, 0, rounds)
+	if got := float64(ejected) / runs; math.Abs(got-want) > 0.03 {
+		t.Errorf("%.3f of the cheats are ejected within %d rounds, computed are %.3f", got, rounds, want)
+	}
+	if got := RoundsToEject(members, percentage, 0, want-1e-9); got != rounds {
+		t.Errorf("%d rounds for what %d are enough for", got, rounds)
+	}
+	if got := RoundsToEject(8, 10, 0, 0.5); got != 0 {
+		t.Errorf("without verifiers a cheat is ejected after %d rounds", got)
+	}
+}
+
+// TestTablesOfAudits keeps these tables of docs/trust.md true.
 func TestTablesOfAudits(t *testing.T) {
 	keep(t, "<!-- juries -->\n", "<!-- end of juries -->\n", juries())
+	keep(t, "<!-- probations -->\n", "<!-- end of probations -->\n", probations())
 	keep(t, "<!-- audits -->\n", "<!-- end of audits -->\n", audits())
 }
 

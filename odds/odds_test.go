@@ -108,6 +108,8 @@ func percent(p float64) string {
 		return "never"
 	case p >= 0.9995:
 		return "100 %"
+	case p >= 0.99:
+		return fmt.Sprintf("%.1f %%", 100*p)
 	case p >= 0.001:
 		return fmt.Sprintf("%.2g %%", 100*p)
 	}

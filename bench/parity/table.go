@@ -22,6 +22,7 @@ type finished struct {
 	settings runCommand
 	last     record
 	bytes    float64 // mean of a client's result
+	ejected  []ejected
 }
 
 // group is runs that differ in their seed alone.
@@ -44,12 +45,13 @@ func (c *tableCommand) Run() error {
 		}
 		fmt.Printf("| run | settings | tokens | batch | %s | %s | worse than AdamW | bytes a client and step |\n|---|---|---|---|---|---|---|---|\n", seeds, loss)
 		for _, g := range groups {
-			if g.tune == tune {
+			if g.tune == tune && !g.runs[0].settings.OneReplica {
 				fmt.Println(g.row(groups))
 			}
 		}
 		fmt.Println()
 	}
+	printAttacked(groups)
 	return nil
 }
 
@@ -108,6 +110,7 @@ func read(path string) (f finished, err error) {
 			return f, err
 		}
 		f.last = next
+		f.ejected = append(f.ejected, next.Ejected...)
 		f.bytes += next.Bytes * float64(next.Step-previous)
 		previous = next.Step
 	}

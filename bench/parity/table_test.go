@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -78,5 +79,41 @@ func TestThePlanParses(t *testing.T) {
 	}
 	if len(done) < 10 {
 		t.Errorf("%d runs", len(done))
+	}
+}
+
+// TestAttackedRows compares runs under attack with the honest members alone, seed by seed.
+func TestAttackedRows(t *testing.T) {
+	folder := t.TempDir()
+	const shared = `"Optimizer":"distro","OneBit":true,"OneReplica":true,`
+	for seed, loss := range map[int]float64{1: 2, 2: 3} {
+		writeLog(t, folder, fmt.Sprint("eleven-", seed), fmt.Sprintf(shared+`"Clients":11,"Seed":%d`, seed), loss)
+		writeLog(t, folder, fmt.Sprint("sixteen-", seed), fmt.Sprintf(shared+`"Clients":16,"Seed":%d`, seed), loss*0.99)
+		writeLog(t, folder, fmt.Sprint("flip-", seed), fmt.Sprintf(shared+`"Clients":16,"Attackers":5,"Attack":"sign-flip","Seed":%d`, seed), loss*1.5)
+	}
+	audited := fmt.Sprintf(`{"Name":"audited","Tokens":1000,"SeqLen":10,%s"Clients":16,"Attackers":5,"Attack":"sign-flip","Verification":10,"Seed":1}
+{"Step":5,"Ejected":[{"Member":1,"First":1,"Audited":2,"Gone":5}]}
+{"Step":10,"Tokens":1000,"Test":2.02,"Ejected":[{"Member":0,"First":1,"Audited":5,"Gone":8},{"Member":3,"First":1,"Audited":6,"Gone":9}]}
+`, shared)
+	if err := os.WriteFile(filepath.Join(folder, "audited"+logSuffix), []byte(audited), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	groups, err := (&tableCommand{Logs: folder}).groups()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows []string
+	for _, g := range groups {
+		rows = append(rows, g.attackedRow(groups))
+	}
+	for _, want := range []string{
+		"| 11 | none | none | 1, 2 | **2.500** (2.000, 3.000) | – | – |",
+		"| 16 | none | none | 1, 2 | **2.475** (1.980, 2.970) | **-1.0 %** (-1.0, -1.0) | – |",
+		"| 16 | 5 × sign-flip | none | 1, 2 | **3.750** (3.000, 4.500) | **+50.0 %** (50.0, 50.0) | – |",
+		"| 16 | 5 × sign-flip | 10 % | 1 | **2.020** (2.020) | **+1.0 %** (1.0) | 3 of 5: 7, 8 |",
+	} {
+		if !slices.Contains(rows, want) {
+			t.Errorf("no row %q in:\n%s", want, strings.Join(rows, "\n"))
+		}
 	}
 }
