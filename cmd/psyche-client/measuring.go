@@ -38,7 +38,7 @@ func (f evalFlags) measure(ctx context.Context, access hubFlags, events *event.L
 		}
 	}
 	return &measuring{background.Start(background.Options{
-		Exams: exams, Prompt: f.PromptTask, Seed: f.EvalSeed, Report: report, Logger: logger,
+		Exams: exams, Prompt: f.PromptTask, Seed: f.EvalSeed, Report: report, Logger: logger, Crowded: background.Crowded,
 	}), logger}, nil
 }
 

@@ -17,6 +17,10 @@ import (
 // parts of a round there are shorter breaks.
 const settle = 50 * time.Millisecond
 
+// crowdedShare is how many times as long as a question took nothing is asked after it while others
+// want the processors: a fiftieth of one is left to questions.
+const crowdedShare = 50
+
 // Options are what a Runner measures.
 type Options struct {
 	Exams  []*eval.Exam
@@ -25,6 +29,9 @@ type Options struct {
 	// Report is told of every task that was gone through. It must not wait.
 	Report func(event.Evaluated)
 	Logger *slog.Logger
+	// Crowded reports whether other programs keep all processors busy, such as other trainers of
+	// the run: then questions are few. nil: never.
+	Crowded func() bool
 }
 
 // Runner measures a model. Its methods are safe for concurrent use.
@@ -33,6 +40,8 @@ type Runner struct {
 	tasks   []*task
 	end     context.CancelFunc
 	done    chan struct{}
+	asked   time.Time // when the last question was over; of run alone, like took
+	took    time.Duration
 
 	mu     sync.Mutex
 	reader *eval.Reader // nil: there is no model
@@ -153,7 +162,9 @@ func (r *Runner) run(ctx context.Context) {
 		}
 		r.mu.Unlock()
 		if free {
+			begun := time.Now()
 			r.ask(asking, t, reader, step)
+			r.asked, r.took = time.Now(), time.Since(begun)
 		}
 		r.mu.Lock()
 		r.asking = nil
@@ -170,8 +181,10 @@ func (r *Runner) wait(ctx context.Context) *task {
 		pause := time.Duration(math.MaxInt64)
 		if r.reader != nil && r.users == 0 && t != nil {
 			if pause = settle - time.Since(r.since); pause <= 0 && ctx.Err() == nil {
-				r.mu.Unlock()
-				return t
+				if pause = r.rest(); pause <= 0 {
+					r.mu.Unlock()
+					return t
+				}
 			}
 		}
 		r.mu.Unlock()
@@ -186,6 +199,16 @@ func (r *Runner) wait(ctx context.Context) *task {
 			return nil
 		}
 	}
+}
+
+// rest is how long to wait before the processors are looked at again, 0 where a question may be
+// asked now.
+func (r *Runner) rest() time.Duration {
+	rest := crowdedShare*r.took - time.Since(r.asked)
+	if rest <= 0 || r.options.Crowded == nil || !r.options.Crowded() {
+		return 0
+	}
+	return min(rest, settle)
 }
 
 // due returns the task that was begun, or the first that was not gone through with this model

@@ -211,3 +211,31 @@ func TestChangedModelsAreAskedAgain(t *testing.T) {
 		}
 	})
 }
+
+// TestFewQuestionsInACrowd: while others want the processors, questions take a fiftieth of the time.
+func TestFewQuestionsInACrowd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lm := &slow{}
+		crowded := true
+		var mu sync.Mutex
+		r := Start(Options{Exams: []*eval.Exam{exam(t, 400)}, Logger: slog.New(slog.DiscardHandler), Report: func(event.Evaluated) {}, Crowded: func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return crowded
+		}})
+		defer r.Close()
+		r.SetModel(&eval.Reader{LM: lm, Coder: tokenizer.Bytes()}, 1)
+		time.Sleep(10 * time.Minute)
+		if lm.asked < 11 || lm.asked > 13 {
+			t.Errorf("%d questions of a second each in ten minutes, want twelve", lm.asked)
+		}
+		mu.Lock()
+		crowded = false
+		mu.Unlock()
+		before := lm.asked
+		time.Sleep(time.Minute)
+		if asked := lm.asked - before; asked < 58 {
+			t.Errorf("%d questions in the minute after the crowd has gone", asked)
+		}
+	})
+}
