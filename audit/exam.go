@@ -73,8 +73,8 @@ type Finding struct {
 	Chunk uint32
 	Fault Fault
 	// Error is the length of the difference between the gradient that the trainer's momentum
-	// implies and the verifier's, over the length of the latter; where that is small against its
-	// tensor's, over a part of what is usual there.
+	// implies and the verifier's, less what rounding explains, over the length of the latter; where
+	// that is small against its tensor's, over a part of what is usual there.
 	Error float64
 	// Cosine is that of the angle between the two.
 	Cosine float64
@@ -98,6 +98,11 @@ const (
 	small = 0.25
 	// blur is the part of a momentum's length that its bits cannot show of an update.
 	blur = 1.0 / (1 << 18)
+	// floor is the part of the momentum's lengths, before and after, by which the implied update may
+	// be off through the rounding of both: no part of an error. An update of a learning rate that
+	// has become small is lost in it. Kernels stay below a third of it, with chunks of 64 × 64 below
+	// a tenth.
+	floor = 1.0 / (1 << 21)
 )
 
 // Check compares a claim with the exam. It never fails: what does not fit is a fault.
@@ -157,12 +162,13 @@ func (e *Exam) compare(f *Finding, i int, full, before []float64, taken Taken, s
 	implied := sum(full, before, -float64(e.Decay))
 	expected := sum(update, before, float64(e.Decay))
 	f.Update, f.Length = length(update), length(before)
-	f.difference = length(sum(implied, update, -1))
-	least := blur * (length(before) + length(full))
+	raw, lengths := length(sum(implied, update, -1)), length(before)+length(full)
+	f.difference = max(0, raw-floor*lengths)
+	least := blur * lengths
 	f.against = math.Sqrt(f.Update*f.Update + small*small*e.Usual[i]*e.Usual[i] + least*least)
 	f.Error = ratio(f.difference, f.against)
 	f.Cosine = ratio(dot(implied, update), length(implied)*f.Update)
-	f.Momentum = ratio(f.difference, length(expected))
+	f.Momentum = ratio(raw, length(expected))
 	f.Sets, f.Signs = agreement(forward(expected, shape.Rows, shape.Cols), taken)
 }
 

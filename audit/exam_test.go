@@ -189,3 +189,51 @@ func scaled(results []codec.TensorResult, by float32) []codec.TensorResult {
 	}
 	return all
 }
+
+// TestSmallLearningRates: where the learning rate has become small, as at the end of a cosine, a step is
+// lost in the rounding of the momentum. That is nobody's fault; a momentum that is turned is found.
+func TestSmallLearningRates(t *testing.T) {
+	for _, rate := range []float32{1, 1e-2, 1e-4, 1e-6, 1e-8, 0} {
+		r := newRig(t)
+		for step := range uint32(40) {
+			r.train(step+1, r.gradient())
+		}
+		g := r.gradient()
+		for i := range g {
+			for j := range g[i] {
+				g[i][j] *= rate
+			}
+		}
+		r.train(41, g)
+		report := r.scaledExam(g, rate).Check(r.claim(r.all(), false, nil))
+		if outcome := report.Judge(audit.F32Limits); outcome != audit.Passed || report.Error > audit.F32Limits.Error/5 {
+			t.Errorf("learning rate times %v: %v, error %v", rate, outcome, report.Error)
+		}
+		for _, f := range report.Chunks {
+			if f.Error > audit.F32Limits.Chunk/2 {
+				t.Errorf("learning rate times %v, chunk %d: error %v", rate, f.Chunk, f.Error)
+			}
+		}
+		turned := make([][]float32, len(g))
+		for i, delta := range r.deltas {
+			turned[i] = make([]float32, len(delta))
+			for j := range turned[i] {
+				turned[i][j] = g[i][j] - 0.01*decay*delta[j]
+			}
+		}
+		r.train(42, turned)
+		if outcome := r.scaledExam(g, rate).Check(r.claim(r.all(), false, nil)).Judge(audit.BF16Limits); outcome != audit.Strange {
+			t.Errorf("learning rate times %v, momentum a hundredth shorter: %v", rate, outcome)
+		}
+	}
+}
+
+// scaledExam is that of a gradient which the learning rate has made so much smaller, and all that is
+// usual with it.
+func (r *rig) scaledExam(gradient [][]float32, rate float32) *audit.Exam {
+	e := r.exam(r.all(), gradient)
+	for i := range e.Usual {
+		e.Usual[i] = float64(rate) * math.Sqrt(float64(len(e.Updates[i])))
+	}
+	return e
+}
