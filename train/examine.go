@@ -118,6 +118,11 @@ func (t *Trainer) examine(ctx context.Context, x Examination) (*audit.Exam, erro
 	return exam, err
 }
 
+// faint is by how much a tensor's gradient may be smaller than the model's and still be the measure of
+// its chunks: of one that has nearly none, as the queries and keys of a layer that attends evenly,
+// what remains is the noise of terms that cancelled.
+const faint = 128
+
 // fill takes the chunks out of the gradients.
 func (t *Trainer) fill(exam *audit.Exam, gradients [][]float32) error {
 	whole := norm(gradients)
@@ -125,8 +130,8 @@ func (t *Trainer) fill(exam *audit.Exam, gradients [][]float32) error {
 		return fmt.Errorf("%w: gradient norm is %v", ErrNotFinite, whole)
 	}
 	scale := float32(float64(t.lr(exam.Step)) * clipScale(whole, t.optimizer.config.ClipGradNorm))
-	lengths := make([]float64, len(gradients)) // of each tensor that has one of the chunks; else 0
-	elements := 0
+	elements, least := 0, whole/faint/math.Sqrt(float64(t.Elements())) // least is that of an element
+	lengths := make([]float64, len(gradients))                         // of each tensor that has one of the chunks; else 0
 	for _, chunk := range exam.Chunks {
 		tensor, _, _ := exam.Shapes.Find(chunk)
 		elements += t.optimizer.layouts[tensor].ChunkSize()
@@ -144,8 +149,8 @@ func (t *Trainer) fill(exam *audit.Exam, gradients [][]float32) error {
 			update[i] *= scale
 		}
 		exam.Updates = append(exam.Updates, update)
-		usual := lengths[tensor] * float64(scale) * math.Sqrt(float64(layout.ChunkSize())/float64(layout.Elements()))
-		exam.Usual = append(exam.Usual, usual)
+		element := max(lengths[tensor]/math.Sqrt(float64(layout.Elements())), least)
+		exam.Usual = append(exam.Usual, element*float64(scale)*math.Sqrt(float64(layout.ChunkSize())))
 	}
 	return nil
 }

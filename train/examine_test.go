@@ -3,6 +3,7 @@ package train
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"testing"
 
@@ -286,5 +287,43 @@ func TestOpenFromBegun(t *testing.T) {
 	})
 	if err != nil || len(opening.Chunks) != 2 {
 		t.Errorf("%d chunks, error %v", len(opening.Chunks), err)
+	}
+}
+
+// TestFaintTensorsAreMeasuredByTheModel: a chunk's usual length is that of its tensor, but never less
+// than a 128th of what it were if all elements of the model were alike.
+func TestFaintTensorsAreMeasuredByTheModel(t *testing.T) {
+	a := newAudited(t, 1, true, func(*Options) {})
+	scale := a.trainer.lr(1)
+	shapes := a.trainer.Shapes()
+	exam := &audit.Exam{Shapes: shapes, Step: 1}
+	gradients := make([][]float32, len(shapes))
+	for i, l := range a.trainer.optimizer.layouts {
+		gradients[i] = make([]float32, l.Elements())
+		for j := range gradients[i] {
+			gradients[i][j] = 1e-3
+			if i == 0 {
+				gradients[i][j] = 1e-9
+			}
+		}
+	}
+	for chunk := range uint32(shapes.Chunks()) {
+		exam.Chunks = append(exam.Chunks, chunk)
+	}
+	if err := a.trainer.fill(exam, gradients); err != nil {
+		t.Fatal(err)
+	}
+	whole := norm(gradients)
+	unit := float64(scale) * clipScale(whole, a.trainer.optimizer.config.ClipGradNorm)
+	for i, chunk := range exam.Chunks {
+		tensor, _, _ := shapes.Find(chunk)
+		size := float64(shapes[tensor].Rows * shapes[tensor].Cols)
+		want := 1e-3 * unit * math.Sqrt(size)
+		if tensor == 0 {
+			want = whole / math.Sqrt(float64(a.trainer.Elements())) / 128 * unit * math.Sqrt(size)
+		}
+		if got := exam.Usual[i]; math.Abs(got/want-1) > 1e-3 {
+			t.Errorf("chunk %d of tensor %d: usual length %v, want %v", chunk, tensor, got, want)
+		}
 	}
 }

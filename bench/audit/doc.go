@@ -5,5 +5,6 @@
 //	go run ./bench/audit calibrate --name first   # a run of all stacks; writes logs/first.jsonl
 //	go run ./bench/audit table                    # tables from all logs
 //	go run ./bench/audit cost                     # processor time of commitments and checks
+//	go run ./bench/audit old                      # errors of audits that come later
 //	go run ./bench/audit values                   # loss with signs and with values, attacked
 package main
