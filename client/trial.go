@@ -198,10 +198,14 @@ func (n duty) lookAtEvidence(j *juryDuty) {
 	j.looking = true
 	at, more := j.precision, j.precision+1 < len(j.types)
 	exam, in, prints, accused := j.exams[at], j.types[at], j.trial.Fault == coordinator.FaultPrints, j.trial.Accused
+	sealed, known := n.run.sealOf(j.trial.Step, accused)
 	n.tasks.Spawn(func(context.Context) func() {
 		var f finding
 		if prints {
 			f = j.compare(j.evidence, exam, accused)
+			if report, err := audits.DecodeReport(j.evidence); err == nil && known && report.Seal() != sealed {
+				f = finding{outcome: audit.Faulty, reason: "what it reveals is not what it had sealed"}
+			}
 		} else {
 			f = j.look(j.evidence, exam, in)
 		}

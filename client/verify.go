@@ -57,6 +57,9 @@ func (n duty) findAudits() {
 	}
 	for _, a := range s.Audits(n.run.myself()) {
 		v := d.verifying[a.Step]
+		if v == nil && a.Sealed && !a.Judged {
+			continue // an earlier process sealed what it had computed; from later weights the bits are others
+		}
 		if v == nil && !a.Judged {
 			v = &verification{
 				step: a.Step, inquiry: inquiry{step: a.Step - 1, trainer: a.Trainer, seed: d.seeds[a.Step]},
@@ -300,8 +303,8 @@ func (n duty) afterVerdict(v *verification) {
 	})
 }
 
-// compare compares prints with those of who verified the same trainer. This client's own are right:
-// the trainer opened what they say.
+// compare compares prints with those of who verified the same trainer, and with what that one had
+// sealed before anything was opened. This client's own are right: the trainer opened what they say.
 func (n duty) compare(v *verification) {
 	round := n.run.state.RoundOfStep(v.step)
 	if round == nil {
@@ -328,7 +331,9 @@ func (n duty) compare(v *verification) {
 				}
 				v.fellows[id] = maxCompared
 				own := v.exams[0].Prints(audit.PrintSeed(v.seed, id))
-				if share := audit.Alike(own, report.Prints(), audit.PrintsWithin); share < audit.PrintsShare {
+				if sealed, known := n.run.sealOf(v.step, id); known && sealed != report.Seal() {
+					v.accused, v.whom, v.why = coordinator.FaultPrints, id, "what it reveals is not what it had sealed"
+				} else if share := audit.Alike(own, report.Prints(), audit.PrintsWithin); share < audit.PrintsShare {
 					v.accused, v.whom, v.why = coordinator.FaultPrints, id, fmt.Sprintf("%.0f %% of its prints are those of this client", 100*share)
 				}
 			}
