@@ -164,6 +164,18 @@ func TestBrowser(t *testing.T) {
 			t.Errorf("the link to the checkpoint: %q", got)
 		}
 	})
+	t.Run("transfers", func(t *testing.T) {
+		b.show(t, web.URL, shownRun.RunID, "light", 1280, 900)
+		said := b.text(t, `[...document.querySelectorAll("#s-members progress")].map(p => p.getAttribute("aria-label") + " = " + p.position.toFixed(2)).join("; ")`)
+		if want := "downloading step 12: 3 GiB of 4 GiB = 0.75; uploading step 8: 1 MiB of 4 GiB = 0.00"; said != want {
+			t.Errorf("the members' table has the bars %q, want %q", said, want)
+		}
+		if *pictures == "" {
+			return
+		}
+		b.text(t, `document.querySelector("#h-members").closest("section").scrollIntoView(), ""`)
+		b.window(t, "transfers")
+	})
 	t.Run("trials", func(t *testing.T) { b.trials(t, web.URL) })
 	t.Run("keyboard", func(t *testing.T) {
 		b.show(t, web.URL, shownRun.RunID, "light", 1280, 900)

@@ -6,7 +6,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +17,7 @@ import (
 	"github.com/psyche-go/psyche/dash"
 	"github.com/psyche-go/psyche/dash/dashtest"
 	"github.com/psyche-go/psyche/dash/gather"
+	"github.com/psyche-go/psyche/event"
 )
 
 // hostile is a run's name that wants to be something else.
@@ -29,6 +32,7 @@ func page(t *testing.T, runs ...dashtest.Options) *httptest.Server {
 			t.Fatal(err)
 		}
 	}
+	tellOf(t, dir, runs)
 	g := gather.New(t.Context(), gather.Options{})
 	t.Cleanup(g.Close)
 	if err := g.Watch([]string{dir}, func(_ string, f *gather.Found) {
@@ -39,7 +43,7 @@ func page(t *testing.T, runs ...dashtest.Options) *httptest.Server {
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		ready := 0
 		for _, run := range g.Runs() {
-			if view := run.Log.View(); view.State != nil {
+			if view := run.Log.View(); view.State != nil && run.Reported.Version() == told {
 				ready++
 			}
 		}
@@ -53,6 +57,38 @@ func page(t *testing.T, runs ...dashtest.Options) *httptest.Server {
 	web := httptest.NewServer(dash.New(g.Runs))
 	t.Cleanup(web.Close)
 	return web
+}
+
+// told is how many events the log of a member has that tellOf writes.
+const told = 4
+
+// tellOf writes an event log of one member of each run, which gets a model from an archive and uploads
+// another one.
+func tellOf(t *testing.T, dir string, runs []dashtest.Options) {
+	t.Helper()
+	for i, o := range runs {
+		folder := filepath.Join(dir, strconv.Itoa(i))
+		if err := os.Mkdir(folder, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		log, err := event.Open(filepath.Join(folder, "events.jsonl"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, body := range []event.Body{
+			event.Started{Role: "client", ID: dashtest.Key(1).ID().String(), RunID: o.RunID},
+			event.Trained{Step: 1, Loss: 2.5, Tokens: 100, Seconds: 0.5},
+			event.Transfer{What: event.TransferDownload, Step: 12, Bytes: 3 << 30, Total: 4 << 30},
+			event.Transfer{What: event.TransferUpload, Step: 8, Bytes: 1 << 20, Total: 4 << 30},
+		} {
+			if err := log.Append(body); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := log.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // answer is what the page said.

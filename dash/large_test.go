@@ -1,6 +1,7 @@
 package dash_test
 
 import (
+	"encoding/json"
 	"flag"
 	"io"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -49,12 +51,14 @@ func TestLargeRun(t *testing.T) {
 	t.Logf("wrote %d rounds, %d MiB, in %s", o.Rounds, info.Size()>>20, time.Since(began).Round(time.Millisecond))
 	debug.FreeOSMemory() // of the writer
 	began = time.Now()
+	before, peak := resident(t), uint64(0)
 	g := gather.New(t.Context(), gather.Options{})
 	defer g.Close()
 	if err := g.Watch([]string{dir}, nil); err != nil {
 		t.Fatal(err)
 	}
 	for {
+		peak = max(peak, resident(t))
 		if runs := g.Runs(); len(runs) == 1 {
 			if view := runs[0].Log.View(); view.State != nil && view.State.RunState == coordinator.Finished {
 				break
@@ -64,9 +68,14 @@ func TestLargeRun(t *testing.T) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	t.Logf("followed and verified it in %s", time.Since(began).Round(time.Millisecond))
+	t.Logf("followed and verified it in %s; resident %d MiB before, %d MiB at most", time.Since(began).Round(time.Millisecond), before>>20, peak>>20)
 	web := httptest.NewServer(dash.New(g.Runs))
 	defer web.Close()
+	over, ejected := tried(t, web.URL+"/api/run?run=large")
+	t.Logf("shows %d trials that are over, by which %d members lost their places", over, ejected)
+	if *largeAudits > 0 && ejected < 2 { // who cheats, and who slanders
+		t.Errorf("%d members lost their places by trials, want 2", ejected)
+	}
 	limit := longestAnswer
 	if raceEnabled {
 		limit *= 10
@@ -88,10 +97,37 @@ func TestLargeRun(t *testing.T) {
 	runtime.GC()
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
-	t.Logf("heap %d MiB, from the system %d MiB, resident %s", memory.HeapAlloc>>20, memory.Sys>>20, resident())
-	if memory.HeapAlloc > mostMemory {
-		t.Errorf("the heap has %d MiB", memory.HeapAlloc>>20)
+	t.Logf("heap %d MiB, resident %d MiB", memory.HeapAlloc>>20, resident(t)>>20)
+	if all := max(peak, memory.HeapAlloc); all > mostMemory && !raceEnabled { // which takes several times as much
+		t.Errorf("it took %d MiB, want %d at most", all>>20, mostMemory>>20)
 	}
+}
+
+// tried asks how many trials are over, and how many members were ejected by them.
+func tried(t *testing.T, url string) (over, ejected int) {
+	t.Helper()
+	response, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	var run struct {
+		History struct {
+			Trials []struct {
+				Ejected string `json:"ejected"`
+			} `json:"past_trials"`
+		} `json:"history"`
+	}
+	if err := json.NewDecoder(response.Body).Decode(&run); err != nil {
+		t.Fatal(err)
+	}
+	members := map[string]bool{}
+	for _, trial := range run.History.Trials {
+		if trial.Ejected != "" {
+			members[trial.Ejected] = true
+		}
+	}
+	return len(run.History.Trials), len(members)
 }
 
 // timed asks and returns how long the whole answer took.
@@ -110,18 +146,25 @@ func timed(t *testing.T, url string) (time.Duration, int) {
 	return time.Since(began), len(body)
 }
 
-// resident is what the system says that the process has of the memory.
-func resident() string {
+// resident is how many bytes of the memory the process has, as the system says; 0 where it does not.
+func resident(t *testing.T) uint64 {
+	t.Helper()
 	text, err := os.ReadFile("/proc/self/status")
 	if err != nil {
-		return "unknown"
+		return 0
 	}
 	for line := range strings.Lines(string(text)) {
-		if value, ok := strings.CutPrefix(line, "VmRSS:"); ok {
-			return strings.TrimSpace(value)
+		value, ok := strings.CutPrefix(line, "VmRSS:")
+		if !ok {
+			continue
 		}
+		kilobytes, err := strconv.ParseUint(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "kB")), 10, 64)
+		if err != nil {
+			t.Fatalf("/proc/self/status: %v", err)
+		}
+		return kilobytes << 10
 	}
-	return "unknown"
+	return 0
 }
 
 // BenchmarkHistory is what an entry of a log with 256 members costs.

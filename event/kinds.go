@@ -246,9 +246,10 @@ type Transfer struct {
 
 // What is transferred.
 const (
-	TransferModel   = "model"   // from peers
-	TransferResults = "results" // from peers, by which an earlier model becomes that one
-	TransferUpload  = "upload"  // of a checkpoint
+	TransferModel    = "model"    // from peers
+	TransferResults  = "results"  // from peers, by which an earlier model becomes that one
+	TransferDownload = "download" // of a checkpoint, from an archive
+	TransferUpload   = "upload"   // of a checkpoint, to one
 )
 
 // Uploaded says that the run knows where a copy of a checkpoint lies.

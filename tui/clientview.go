@@ -155,6 +155,8 @@ func (s seen) holding(width int) []string {
 		lines = append(lines, fmt.Sprintf("uploading step %d: %s", s.uploading.Step, transferred(s.uploading)))
 	}
 	switch {
+	case s.arriving.Bytes < s.arriving.Total && s.arriving.What == event.TransferDownload:
+		lines = append(lines, fmt.Sprintf("downloading step %d: %s", s.arriving.Step, transferred(s.arriving)))
 	case s.arriving.Bytes < s.arriving.Total:
 		lines = append(lines, fmt.Sprintf("%s for step %d: %s", s.arriving.What, s.arriving.Step, transferred(s.arriving)))
 	case s.ready.Source != "":

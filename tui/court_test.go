@@ -45,6 +45,10 @@ func TestCourtScreens(t *testing.T) {
 	arrives.seen.runID, arrives.seen.id = "quickstart", "83JJ1FKjQv"
 	arrives.See(event.Event{Time: begun, Body: event.State{RunState: "Warmup", Step: 26, Epoch: 1, Members: []string{"83JJ1FKjQv", "7ZLpJgvnAb"}, Ready: 1, IsMember: true, TotalSteps: 100, Limit: 60}})
 	arrives.See(event.Event{Time: begun, Body: event.Transfer{What: event.TransferModel, Step: 25, Bytes: 100 << 20, Total: 400 << 20}})
+	downloads := &Client{}
+	downloads.seen.runID, downloads.seen.id = "quickstart", "83JJ1FKjQv"
+	downloads.See(event.Event{Time: begun, Body: event.State{RunState: "Warmup", Epoch: 0, Members: []string{"83JJ1FKjQv", "7ZLpJgvnAb"}, Ready: 1, IsMember: true, TotalSteps: 100, Limit: 60}})
+	downloads.See(event.Event{Time: begun, Body: event.Transfer{What: event.TransferDownload, Bytes: 3 << 30, Total: 4 << 30}})
 	hosts := host(t)
 	hosts.see("quickstart", event.Event{Time: at, Body: trials})
 	for _, e := range ejected {
@@ -59,14 +63,17 @@ func TestCourtScreens(t *testing.T) {
 	for name, screen := range map[string]string{
 		"client-audits-80x24": busy.screen(80, 24, at), "client-audits-60x14": busy.screen(60, 14, at),
 		"client-ejected-80x24": out.screen(80, 24, at), "client-arrives-80x24": arrives.screen(80, 24, at),
-		"server-trials-80x24": serverModel{server: hosts, width: 80, height: 24, at: at}.render(),
-		"testnet-trials":      local.View().Content,
+		"client-downloads-80x24": downloads.screen(80, 24, at),
+		"server-trials-80x24":    serverModel{server: hosts, width: 80, height: 24, at: at}.render(),
+		"testnet-trials":         local.View().Content,
 	} {
 		golden.Compare(t, name+".txt", ansi.Strip(screen)+"\n")
 	}
-	arrives.See(event.Event{Time: at, Body: event.Ready{Step: 25, Source: "peers", Bytes: 400 << 20, Seconds: 9}})
-	if arrives.seen.arriving.Total != 0 {
-		t.Error("the bar stays when the model is here")
+	for source, c := range map[string]*Client{"peers": arrives, "archive": downloads} {
+		c.See(event.Event{Time: at, Body: event.Ready{Step: 25, Source: source, Bytes: 400 << 20, Seconds: 9}})
+		if c.seen.arriving.Total != 0 {
+			t.Errorf("the bar stays when the model is here, from %s", source)
+		}
 	}
 }
 

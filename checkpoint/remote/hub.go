@@ -15,9 +15,6 @@ import (
 // ErrNewer says that the place holds a later checkpoint of the same run.
 var ErrNewer = errors.New("a later checkpoint of the run is there")
 
-// Progress is how far a transfer is, in bytes.
-type Progress func(done, all int64)
-
 // HubRepo is a repository of the Hub.
 type HubRepo struct {
 	Client   *hub.Client

@@ -301,16 +301,17 @@ func (u *Uploader) Watch(told func(step uint32, done, all int64)) {
 
 // progress says from time to time how far an upload is.
 func (u *Uploader) progress(step uint32) Progress {
-	const parts = 50
-	last, told := time.Now(), int64(-1)
-	return func(done, all int64) {
+	last := time.Now()
+	told := InParts(func(done, all int64) {
 		u.mu.Lock()
 		watch := u.watch
 		u.mu.Unlock()
-		if part := parts * done / max(all, 1); watch != nil && part != told {
-			told = part
+		if watch != nil {
 			watch(step, done, all)
 		}
+	})
+	return func(done, all int64) {
+		told(done, all)
 		if time.Since(last) >= progressPeriod && all > 0 {
 			last = time.Now()
 			u.logger.Info("uploading", "step", step, "percent", 100*done/all, "MiB", all>>20)

@@ -40,9 +40,9 @@ func (c *trainCommand) runRepo(from coordinator.Checkpoint) (remote.HubRepo, err
 }
 
 // download gets a checkpoint from the Hub, or from its cache on this machine.
-func (c *trainCommand) download(ctx context.Context, place remote.HubRepo) (checkpoint.Snapshot, error) {
+func (c *trainCommand) download(ctx context.Context, place remote.HubRepo, step uint32) (checkpoint.Snapshot, error) {
 	c.logTo.Info("getting the model from the Hub", "from", place)
-	dir, err := place.Download(ctx, logProgress(c.logTo, "downloading the model"))
+	dir, err := place.Download(ctx, c.arrives(step))
 	if err != nil {
 		denied := errors.Is(err, hub.ErrUnauthorized) || errors.Is(err, hub.ErrForbidden) || errors.Is(err, hub.ErrGated)
 		if denied && place.Client.Token == "" || errors.Is(err, hub.ErrNotPublic) {
@@ -61,14 +61,14 @@ func (c *trainCommand) fetchFrom(ctx context.Context, at coordinator.Checkpoint)
 		if err != nil {
 			return checkpoint.Snapshot{}, err
 		}
-		return c.download(ctx, place)
+		return c.download(ctx, place, at.Step)
 	}
 	bucket, err := c.runBucket(ctx, at)
 	if err != nil {
 		return checkpoint.Snapshot{}, err
 	}
 	defer func() { err = errors.Join(err, bucket.Store.Close()) }()
-	return c.downloadBucket(ctx, bucket)
+	return c.downloadBucket(ctx, bucket, at.Step)
 }
 
 // runBucket is the place in a bucket that a run's checkpoint names, or came from. The caller
@@ -77,13 +77,32 @@ func (c *trainCommand) runBucket(ctx context.Context, from coordinator.Checkpoin
 	return openBucket(ctx, from.Repo, strings.Trim(from.Revision, "/"), c.GCSCredentials)
 }
 
-func (c *trainCommand) downloadBucket(ctx context.Context, bucket remote.Bucket) (checkpoint.Snapshot, error) {
+func (c *trainCommand) downloadBucket(ctx context.Context, bucket remote.Bucket, step uint32) (checkpoint.Snapshot, error) {
 	c.logTo.Info("getting the model from a bucket", "from", bucket)
-	dir, err := bucket.Download(ctx, logProgress(c.logTo, "downloading the model"))
+	dir, err := bucket.Download(ctx, c.arrives(step))
 	if err != nil {
 		return checkpoint.Snapshot{}, err
 	}
 	return checkpoint.ReadDir(dir)
+}
+
+// arrives tells of the download of a step's model: the log now and then, and the event log.
+func (c *trainCommand) arrives(step uint32) remote.Progress {
+	logged := logProgress(c.logTo, "downloading the model")
+	written := remote.InParts(func(done, all int64) {
+		transfer(c.events, c.logTo, event.Transfer{What: event.TransferDownload, Step: step, Bytes: uint64(done), Total: uint64(all)})
+	})
+	return func(done, all int64) {
+		logged(done, all)
+		written(done, all)
+	}
+}
+
+// transfer writes how far a transfer is. That this fails does not stop the transfer.
+func transfer(events *event.Log, logger *slog.Logger, now event.Transfer) {
+	if err := events.Append(now); err != nil {
+		logger.Error("write event", "err", err)
+	}
 }
 
 // archive gets a model that no member gives: from a place that a member reported or, for
@@ -132,7 +151,7 @@ func (c *trainCommand) fromOwnBucket(ctx context.Context, wanted coordinator.Che
 	if err != nil {
 		return checkpoint.Snapshot{}, fmt.Errorf("%s: %w", bucket, err)
 	}
-	return c.downloadBucket(ctx, bucket)
+	return c.downloadBucket(ctx, bucket, wanted.Step)
 }
 
 // firstOf gets the wanted checkpoint from the first repository that says to have it.
@@ -144,7 +163,7 @@ func (c *trainCommand) firstOf(ctx context.Context, places []remote.HubRepo, wan
 			problem = compareFacts(facts, wanted)
 		}
 		if problem == nil {
-			return c.download(ctx, pinned)
+			return c.download(ctx, pinned, wanted.Step)
 		}
 		problem = fmt.Errorf("%s: %w", place, problem)
 		if i == 0 {
@@ -288,9 +307,7 @@ func (u *uploads) start(runID, dir string, logger *slog.Logger, tell func(checkp
 // tell writes how far uploads are.
 func (u *uploads) tell(events *event.Log, logger *slog.Logger) {
 	u.runner.Watch(func(step uint32, done, all int64) {
-		if err := events.Append(event.Transfer{What: event.TransferUpload, Step: step, Bytes: uint64(done), Total: uint64(all)}); err != nil {
-			logger.Error("write event", "err", err)
-		}
+		transfer(events, logger, event.Transfer{What: event.TransferUpload, Step: step, Bytes: uint64(done), Total: uint64(all)})
 	})
 }
 

@@ -113,7 +113,7 @@ func (c *trainCommand) downloadClaimed(ctx context.Context, f checkpoint.Facts, 
 		return "", err
 	}
 	c.logTo.Info("getting the model from where a member says that it lies", "from", from)
-	return from.Download(ctx, logProgress(c.logTo, "downloading the model"))
+	return from.Download(ctx, c.arrives(wanted.Step))
 }
 
 // compareFacts returns an error unless a checkpoint says of itself to be the wanted one.

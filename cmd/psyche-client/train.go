@@ -64,6 +64,7 @@ type trainCommand struct {
 	idleFlags    `embed:""`
 
 	logTo   *slog.Logger
+	events  *event.Log
 	reports reports
 }
 
@@ -108,7 +109,7 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 	defer func() { err = errors.Join(err, seen.close()) }()
 	logger, events := seen.logger, seen.events
 	shown.start(t, c.RunID, key.ID(), seen)
-	c.logTo = logger
+	c.logTo, c.events = logger, events
 	library := c.load(c.Threads, logger)
 	if library != nil && !torch.Missing(library) {
 		return library

@@ -1,5 +1,5 @@
 // The page: a list of runs, and everything about one of them, asked for again every two seconds.
-import { bad, bytes, el, key, percent, section, short, sol, span, table, when, whole } from "./parts.js";
+import { bad, bytes, el, key, moving, percent, section, short, sol, span, table, when, whole } from "./parts.js";
 import { lines, phases, timeline } from "./charts.js";
 import { auditColumns, standing, trials } from "./trust.js";
 
@@ -163,7 +163,7 @@ function curves() {
   const rounds = h ? h.rounds : [];
   return section("Curves", el("div", { class: "controls" }, el("label", { for: "last" }, "Steps", last)), el("div", { class: "pair" },
     lines({ title: "Loss", unit: "nats per token", curves: [{ name: "mean of members", points: points.filter((p) => p.s >= first).map((p) => [p.s, p.l]) }],
-      format: (v) => short(v, 4), note: points.length ? "As reported by the members whose event logs this page reads; nobody signs it." : "No member's event log is at hand (psyche dash with --events)." }),
+      format: (v) => short(v, 4), note: points.length ? "As reported by the members whose event logs this page reads; nobody signs it." : "No member's event log is at hand (psyche dash with --member-events)." }),
     lines({ title: "Tokens per second", zero: true, curves: [{ name: "counted", points: rounds.map((r) => [r.s, r.k / Math.max(1, whole8(r.w)) * 1000]) }], note: "Of results that counted, by the clock of the run's log." }),
     lines({ title: "Members of a round", zero: true, curves: [
       { name: "members", points: rounds.map((r) => [r.s, r.m / r.n]) }, { name: "elected witnesses", points: rounds.map((r) => [r.s, r.q / r.n]) },
@@ -202,6 +202,8 @@ function members() {
       { name: "Sent*", value: (m) => of(m).sent || 0, show: (m) => of(m).sent ? bytes(of(m).sent) : "–" },
       { name: "Received*", value: (m) => of(m).received || 0, show: (m) => of(m).received ? bytes(of(m).received) : "–" },
       { name: "Memory*", value: (m) => of(m).memory || 0, show: (m) => of(m).memory ? bytes(of(m).memory) : "–" });
+    const moves = (m) => [of(m).arrives, of(m).uploads].filter(Boolean);
+    if (rows.some((m) => moves(m).length)) columns.splice(2, 0, { name: "Moving*", help: "what it loads or uploads now", left: true, value: (m) => moves(m).length, show: (m) => moves(m).length ? moves(m).map(moving) : "–" });
   }
   const limit = view.all ? rows.length : 50;
   const sort = (name) => { view.sort = { name, down: view.sort.name === name ? !view.sort.down : true }; show(); say(`Sorted by ${name}, ${view.sort.down ? "descending" : "ascending"}`); };

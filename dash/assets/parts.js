@@ -52,6 +52,14 @@ export function whole(value) { return value.toLocaleString("en-GB"); }
 // bad is a number that should be 0.
 export const bad = (n) => n ? el("strong", { class: "bad" }, whole(n)) : "0";
 
+const transfers = { model: "model of", results: "results up to", download: "downloading", upload: "uploading" };
+
+// moving is how far what a member gets or uploads is.
+export function moving(t) {
+  const text = `${transfers[t.what]} step ${whole(t.step)}: ${bytes(t.bytes)} of ${bytes(t.total)}`;
+  return el("span", { class: "moving" }, text, el("progress", { max: t.total, value: t.bytes, "aria-label": text }));
+}
+
 export function bytes(value) {
   for (const [unit, size] of [["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10]]) {
     if (value >= size) return trim(value / size, 3) + " " + unit;

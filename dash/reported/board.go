@@ -43,6 +43,9 @@ type Member struct {
 	Paid     uint64  `json:"paid"`     // lamports
 	Trained  uint64  `json:"trained"`  // results
 	Seconds  float64 `json:"seconds"`  // that it computed
+
+	Arrives *event.Transfer `json:"arrives,omitempty"` // of a model, as long as it does
+	Uploads *event.Transfer `json:"uploads,omitempty"` // a checkpoint
 }
 
 // Score is what a model reached in a task.
@@ -152,6 +155,12 @@ func (b *Board) See(member string, e event.Event) {
 		m.Paid = body.Lamports
 	case event.Evaluated:
 		b.evaluated(body)
+	case event.Transfer:
+		m.moves(body)
+	case event.Ready:
+		m.Arrives = nil
+	case event.Started, event.Finished:
+		m.Arrives, m.Uploads = nil, nil
 	case event.Desynchronised:
 		note(body.Step, "", body.Reason)
 	case event.Rejoined:
@@ -163,7 +172,22 @@ func (b *Board) See(member string, e event.Event) {
 	case event.Misbehaved:
 		note(m.Step, body.Peer, body.Fault+": "+body.Detail)
 	case event.Failed:
+		m.Arrives, m.Uploads = nil, nil
 		note(m.Step, "", body.Error)
+	}
+}
+
+// moves takes how far a transfer is; one that is complete is none.
+func (m *Member) moves(t event.Transfer) {
+	moving := &t
+	if t.Bytes >= t.Total {
+		moving = nil
+	}
+	switch t.What {
+	case event.TransferUpload:
+		m.Uploads = moving
+	case event.TransferModel, event.TransferResults, event.TransferDownload:
+		m.Arrives = moving
 	}
 }
 

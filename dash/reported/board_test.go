@@ -35,6 +35,40 @@ func TestLossIsTheMeanOfMembers(t *testing.T) {
 	}
 }
 
+// TestWhatMoves: a member's transfers are shown as long as they go on.
+func TestWhatMoves(t *testing.T) {
+	part := func(what string) event.Transfer {
+		return event.Transfer{What: what, Step: 8, Bytes: 1, Total: 4}
+	}
+	whole := func(what string) event.Transfer {
+		return event.Transfer{What: what, Step: 8, Bytes: 4, Total: 4}
+	}
+	down, up := part(event.TransferDownload), part(event.TransferUpload)
+	for name, test := range map[string]struct {
+		then             []event.Body
+		arrives, uploads bool
+	}{
+		"both":                  {nil, true, true},
+		"the model is here":     {[]event.Body{event.Ready{Step: 8, Source: "archive"}}, false, true},
+		"all of it came":        {[]event.Body{whole(event.TransferDownload)}, false, true},
+		"another way":           {[]event.Body{whole(event.TransferDownload), part(event.TransferResults)}, true, true},
+		"it is uploaded":        {[]event.Body{whole(event.TransferUpload)}, true, false},
+		"nobody knows the kind": {[]event.Body{whole("?")}, true, true},
+		"it gave up":            {[]event.Body{event.Failed{Error: "x"}}, false, false},
+		"it ended":              {[]event.Body{event.Finished{Step: 9}}, false, false},
+		"it began anew":         {[]event.Body{event.Started{Role: "client", ID: "a"}}, false, false},
+	} {
+		b := reported.New()
+		for _, body := range append([]event.Body{down, up}, test.then...) {
+			b.See("a", event.Event{Body: body})
+		}
+		m := b.Show(100).Members[0]
+		if (m.Arrives != nil) != test.arrives || (m.Uploads != nil) != test.uploads {
+			t.Errorf("%s: arrives %+v, uploads %+v", name, m.Arrives, m.Uploads)
+		}
+	}
+}
+
 // TestBounds: whoever writes event logs cannot make a board grow for ever.
 func TestBounds(t *testing.T) {
 	b := reported.New()

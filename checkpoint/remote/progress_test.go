@@ -1,0 +1,31 @@
+package remote
+
+import (
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// TestInPartsIsBounded: whatever moves, and however often it goes back, those who are told hear it at
+// most 51 times, in order, the end always, and never of more than there is.
+func TestInPartsIsBounded(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		all := rapid.Int64Range(1, 4<<40).Draw(t, "all")
+		var told []int64
+		progress := InParts(func(done, of int64) {
+			if of != all {
+				t.Fatalf("%d of %d, want of %d", done, of, all)
+			}
+			told = append(told, done)
+		})
+		for _, done := range rapid.SliceOfN(rapid.Int64Range(0, all+1), 0, 300).Draw(t, "moves") {
+			progress(done, all)
+		}
+		progress(all, all)
+		if len(told) > 51 || !slices.IsSorted(told) || told[len(told)-1] != all {
+			t.Fatalf("told %v of %d", told, all)
+		}
+	})
+	InParts(func(done, all int64) { t.Errorf("told %d of %d", done, all) })(0, 0)
+}

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/psyche-go/psyche/checkpoint"
+	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/event"
+)
+
+// downloadsOf has a client's event log watched; what it returns takes the transfers since the last call.
+func downloadsOf(c *trainCommand) func() []event.Transfer {
+	c.events = event.Unwritten()
+	var seen []event.Transfer
+	c.events.Watch(func(e event.Event) {
+		if t, ok := e.Body.(event.Transfer); ok {
+			seen = append(seen, t)
+		}
+	})
+	return func() []event.Transfer {
+		taken := seen
+		seen = nil
+		return taken
+	}
+}
+
+// checkDownload wants a download to be told of until all of it was here.
+func checkDownload(t *testing.T, from string, told []event.Transfer, step uint32, files map[string][]byte) {
+	t.Helper()
+	total := uint64(0)
+	for name, data := range files {
+		if checkpoint.IsPart(name) {
+			total += uint64(len(data))
+		}
+	}
+	if len(told) == 0 || len(told) > 51 {
+		t.Errorf("%s: told %d times", from, len(told))
+		return
+	}
+	before := uint64(0)
+	for _, now := range told {
+		if now.What != event.TransferDownload || now.Step != step || now.Total != total || now.Bytes < before {
+			t.Errorf("%s: %+v after %d bytes, want a download of %d bytes of step %d", from, now, before, total, step)
+		}
+		before = now.Bytes
+	}
+	if before != total {
+		t.Errorf("%s: told of %d of %d bytes", from, before, total)
+	}
+}
+
+// TestDownloadsAreTold: whatever archive a model comes from, the event log has how far it is, once for
+// each download; what is on this machine already is no download.
+func TestDownloadsAreTold(t *testing.T) {
+	files, digest := testModel(t, truly)
+	for _, at := range reportedPlaces(t, files) {
+		c := reporting(t)
+		taken := downloadsOf(c)
+		wanted := coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Digest: digest, Step: 3}
+		for range 2 { // nothing of it stays: it comes again
+			if _, err := c.archive(t.Context(), wanted, at); err != nil {
+				t.Fatalf("%s: %v", at, err)
+			}
+			checkDownload(t, "reported: "+at.String(), taken(), 3, files)
+		}
+		begin := coordinator.Checkpoint{Kind: at.Kind, Repo: at.Repo, Revision: at.Revision}
+		for again := range 2 {
+			if _, err := c.initial(t.Context(), begin); err != nil {
+				t.Fatalf("%s: %v", at, err)
+			}
+			if told := taken(); again == 0 {
+				checkDownload(t, "initial: "+at.String(), told, 0, files)
+			} else if len(told) > 0 {
+				t.Errorf("%s is here, and told as %+v", at, told)
+			}
+		}
+	}
+}
+
+// TestDownloadsFromOwnArchivesAreTold has those that --hub-repo and --gcs-bucket name.
+func TestDownloadsFromOwnArchivesAreTold(t *testing.T) {
+	files, digest := testModel(t, truly)
+	under := make(map[string][]byte, len(files))
+	for name, data := range files {
+		under[name], under["run-step3/"+name] = data, data
+	}
+	reportedPlaces(t, under)
+	wanted := coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Digest: digest, Step: 3}
+	for _, flags := range []uploadFlags{{HubRepo: "org/name"}, {GCSBucket: "bucket", GCSPrefix: "here"}} {
+		c := reporting(t)
+		c.uploadFlags = flags
+		taken := downloadsOf(c)
+		if _, err := c.archive(t.Context(), wanted, coordinator.Place{}); err != nil {
+			t.Fatalf("%+v: %v", flags, err)
+		}
+		checkDownload(t, flags.HubRepo+flags.GCSBucket, taken(), 3, files)
+	}
+}
