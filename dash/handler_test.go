@@ -43,7 +43,7 @@ func page(t *testing.T, runs ...dashtest.Options) *httptest.Server {
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		ready := 0
 		for _, run := range g.Runs() {
-			if view := run.Log.View(); view.State != nil && run.Reported.Version() == told {
+			if view := run.Log.View(); view.State != nil && run.Reported != nil && run.Reported.Version() == told {
 				ready++
 			}
 		}
