@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 
@@ -112,5 +113,8 @@ func (r *replica) gradientOf(ctx context.Context, w single, batch data.Batch) ([
 	for i, p := range r.parameters {
 		gradients[i] = make([]float32, len(p.weights))
 	}
-	return gradients, w.addTo(ctx, gradients, true)
+	if err := w.addTo(ctx, gradients, true); err != nil { // what is left would be part of the next gradient
+		return nil, errors.Join(err, w.drop(context.WithoutCancel(ctx)))
+	}
+	return gradients, nil
 }

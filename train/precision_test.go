@@ -1,8 +1,11 @@
 package train
 
 import (
+	"context"
 	"errors"
+	"reflect"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"github.com/psyche-go/psyche/audit"
@@ -52,5 +55,49 @@ func TestTypeThatIsNotThere(t *testing.T) {
 	_, err := a.verifier.Examine(t.Context(), Examination{Step: 1, Batch: toyBatch(0, 2), Chunks: []uint32{0}, Precision: audit.BF16})
 	if !errors.Is(err, ErrUnsupported) || !errors.Is(err, torch.ErrNoType) {
 		t.Errorf("error %v", err)
+	}
+}
+
+// ending is a context that is cancelled when somebody has looked so often.
+type ending struct {
+	context.Context
+	left atomic.Int32
+}
+
+func (e *ending) Err() error {
+	if e.left.Add(-1) < 0 {
+		return context.Canceled
+	}
+	return e.Context.Err()
+}
+
+// TestCancelledExamsLeaveNothing: whenever an exam in another type is cancelled, the next one finds no
+// gradient of it.
+func TestCancelledExamsLeaveNothing(t *testing.T) {
+	a := newAudited(t, 1, true, func(*Options) {})
+	x := Examination{Step: 1, Trainer: [32]byte{1}, Batch: toyBatch(0, 4), Chunks: allChunks(a.verifier.Shapes()), Precision: audit.BF16}
+	want, err := a.verifier.Examine(t.Context(), x)
+	if errors.Is(err, ErrUnsupported) {
+		t.Skip(err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	cancelled := 0
+	for looks := range int32(40) {
+		ctx := &ending{Context: t.Context()}
+		ctx.left.Store(looks)
+		if _, err := a.verifier.Examine(ctx, x); err != nil {
+			cancelled++
+		}
+		got, err := a.verifier.Examine(t.Context(), x)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(got.Updates, want.Updates) {
+			t.Fatalf("after an exam that was cancelled at look %d another one finds other gradients", looks)
+		}
+	}
+	if cancelled < 3 {
+		t.Errorf("%d exams were cancelled", cancelled)
 	}
 }
