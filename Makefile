@@ -140,7 +140,7 @@ internet: shim
 
 # Crowds, floods and juries take minutes each with the race detector, and others run the same code; what
 # measures has nothing to measure with it.
-SLOW_RACES := TestCheats|TestHonestMembersPass|TestWhoComesBack|TestGangCannot|TestSilentConnections|TestFloodOfConnections|TestCrowd|TestCostOfFollowing|TestJoiningLate|TestLoad|TestFullRun|TestSeeds|TestChurn
+SLOW_RACES := TestCheats|TestHonestMembersPass|TestWhoComesBack|TestGangCannot|TestSilentConnections|TestFloodOfConnections|TestCrowd|TestCostOfFollowing|TestJoiningLate|TestLoad|TestFullRun|TestSeeds|TestChurn|TestCheckerCatchesMutations
 
 ## race: the race detector over what runs no tensors; long tables are cut short; left out are SLOW_RACES,
 ## what compares Go with the program in C, and packages that compute alone

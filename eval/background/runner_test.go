@@ -225,17 +225,22 @@ func TestFewQuestionsInACrowd(t *testing.T) {
 		}})
 		defer r.Close()
 		r.SetModel(&eval.Reader{LM: lm, Coder: tokenizer.Bytes()}, 1)
+		asked := func() int {
+			lm.mu.Lock()
+			defer lm.mu.Unlock()
+			return lm.asked
+		}
 		time.Sleep(10 * time.Minute)
-		if lm.asked < 11 || lm.asked > 13 {
-			t.Errorf("%d questions of a second each in ten minutes, want twelve", lm.asked)
+		before := asked()
+		if before < 11 || before > 13 {
+			t.Errorf("%d questions of a second each in ten minutes, want twelve", before)
 		}
 		mu.Lock()
 		crowded = false
 		mu.Unlock()
-		before := lm.asked
 		time.Sleep(time.Minute)
-		if asked := lm.asked - before; asked < 58 {
-			t.Errorf("%d questions in the minute after the crowd has gone", asked)
+		if more := asked() - before; more < 58 {
+			t.Errorf("%d questions in the minute after the crowd has gone", more)
 		}
 	})
 }
