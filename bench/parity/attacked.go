@@ -31,10 +31,10 @@ func (g *group) alone(groups []*group) *group {
 	want := g.runs[0].settings
 	want.Clients -= want.Attackers
 	want.Attackers, want.Attack, want.Verification = 0, "", 0
-	if g.runs[0].settings.Attackers == 0 { // honest: compared with the fewest
+	if g.runs[0].settings.Attackers == 0 { // honest: compared with those that attacked runs have
 		for _, other := range groups {
-			if s := other.runs[0].settings; s.Attackers == 0 && s.OneBit == want.OneBit {
-				want.Clients = min(want.Clients, s.Clients)
+			if s := other.runs[0].settings; s.Attackers > 0 {
+				want.Clients = s.Clients - s.Attackers
 			}
 		}
 	}

@@ -8,6 +8,9 @@
 // trains its own share of every batch and writes its result with the real codec; every
 // replica applies all results, and at the end all replicas must hold the same bits.
 //
+// With --one-replica members share a replica, and some may attack, with or without audits: how
+// much that costs.
+//
 // The learning rate and everything else is chosen by the loss on one part of the held-out
 // text (validation); the comparison itself looks at the other part (test) only.
 package main
