@@ -138,8 +138,8 @@ load:
 internet: shim
 	PSYCHE_REQUIRE_TORCH=1 $(GO) test ./e2e/netlab ./e2e -run 'Internet|Firewall|Uplink|Delay|Guarded' -internet -v -timeout 20m
 
-# Crowds, floods and juries take minutes each with the race detector, and others run the same code; what
-# measures has nothing to measure with it.
+# Crowds, floods, juries and mutations take minutes each with the race detector, and others run the same
+# code; what measures has nothing to measure with it.
 SLOW_RACES := TestCheats|TestHonestMembersPass|TestWhoComesBack|TestGangCannot|TestSilentConnections|TestFloodOfConnections|TestCrowd|TestCostOfFollowing|TestJoiningLate|TestLoad|TestFullRun|TestSeeds|TestChurn|TestCheckerCatchesMutations
 
 ## race: the race detector over what runs no tensors; long tables are cut short; left out are SLOW_RACES,

@@ -18,21 +18,31 @@ import (
 	"github.com/psyche-go/psyche/train"
 )
 
-// attacks are what attackers of a run may do, by the name that --attack has.
-var attacks = map[string]momenta.Attack{
-	"sign-flip": momenta.SignFlip, "noise": momenta.Noise, "negated-copy": momenta.NegatedCopy, "injection": momenta.Injection,
+// attack is what attackers of a run do. Who has no need of its own gradient takes another's for the
+// length of what it makes up; who has one of its honest past keeps it.
+type attack struct {
+	momenta.Attack
+	ownGradient, honestPast bool
 }
 
-// members are those of a run who share one replica: what they know alone is their momentum. Some
-// attack, in every step. With audits, members are drawn, audited, tried and ejected by the
-// rules of a run (docs/protocol.md): the first of them are the attackers. As verifiers these let
-// everybody pass; as jurors they acquit their like.
+// attacks are those that --attack names.
+var attacks = map[string]attack{
+	"sign-flip":    {Attack: momenta.SignFlip, ownGradient: true},
+	"noise":        {Attack: momenta.Noise},
+	"negated-copy": {Attack: momenta.NegatedCopy},
+	"injection":    {Attack: momenta.Injection, ownGradient: true, honestPast: true},
+}
+
+// members are those of a run who share one replica: what they know alone is their momentum. The first
+// of them attack, in every step. With audits members are drawn, audited, tried and ejected by the
+// rules of a run (docs/protocol.md); attackers let everybody pass as verifiers, and acquit their like
+// as jurors.
 type members struct {
 	command *runCommand
 	text    *local.Folder
 	trainer *train.Trainer // weights, and everybody's gradients
 	cut     *momenta.Cutting
-	attack  momenta.Attack
+	attack  attack
 	random  *rand.Rand
 	update  [][]float32 // of whoever trains
 	members []*member
@@ -71,7 +81,7 @@ type ejected struct {
 }
 
 func newMembers(ctx context.Context, c *runCommand, o train.Options, text *local.Folder) (learner, error) {
-	attack, known := attacks[c.Attack]
+	does, known := attacks[c.Attack]
 	if !known && c.Attackers > 0 || c.Attackers >= c.Clients || c.ApplyLag != 1 || c.Lookahead {
 		return nil, fmt.Errorf("attack %q, attackers %d of %d, apply-lag %d, lookahead %v: want an attack, fewer attackers than clients, lag 1, no lookahead",
 			c.Attack, c.Attackers, c.Clients, c.ApplyLag, c.Lookahead)
@@ -84,7 +94,7 @@ func newMembers(ctx context.Context, c *runCommand, o train.Options, text *local
 	if err != nil {
 		return nil, err
 	}
-	m := &members{command: c, text: text, trainer: trainer, attack: attack, random: rand.New(rand.NewPCG(c.Seed, 1))}
+	m := &members{command: c, text: text, trainer: trainer, attack: does, random: rand.New(rand.NewPCG(c.Seed, 1))}
 	m.cut, err = momenta.New(trainer.Shapes(), momenta.Options{
 		Decay: float32(c.Momentum), TopK: int(c.TopK), Edge: int(c.Chunk), Signs: c.OneBit, Run: sha256.Sum256([]byte(o.RunID)),
 	})
@@ -206,8 +216,7 @@ func (m *members) advance(r *round, one *member, update [][]float32) (err error)
 	return err
 }
 
-// fake takes the step of the attackers, who know what the others sent. Those who send noise or
-// another's result compute no gradient; the size of their noise is that of another's.
+// fake takes the step of the attackers, who know what the others sent.
 func (m *members) fake(ctx context.Context, r *round) error {
 	var honest []*member
 	for _, one := range r.trainers {
@@ -221,7 +230,7 @@ func (m *members) fake(ctx context.Context, r *round) error {
 		}
 		other := honest[i%len(honest)]
 		exam, err := r.exams[other], error(nil)
-		if m.command.Attack == "sign-flip" || m.command.Attack == "injection" {
+		if m.attack.ownGradient {
 			exam, err = m.examine(ctx, r, one)
 		}
 		if err != nil {
@@ -232,7 +241,7 @@ func (m *members) fake(ctx context.Context, r *round) error {
 			Update: m.cut.Tensors(exam.Updates, nil), Others: other.state.Taken,
 		}
 		added := m.attack.Fake(scene)
-		if m.command.Attack == "injection" { // no other asks what it would have been
+		if m.attack.honestPast {
 			if one.honest, err = m.cut.Advance(one.honest, r.step, scene.Update, nil); err != nil {
 				return err
 			}
