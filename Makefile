@@ -13,6 +13,7 @@ DEMO_SLOT_MS ?= 400
 LOAD_CLIENTS ?= 256
 
 # What needs libtorch. Everything else builds and tests without cgo.
+MODULE   := github.com/psyche-go/psyche
 LEARNING := ./torch/... ./model/... ./train/... ./eval/... ./cmd/psyche-client/... ./e2e/... ./bench/...
 PLAIN     = $(or $(shell $(GO) list ./... | grep -v -E '/(torch|model|train|eval|cmd/psyche-client|e2e|bench)(/|$$)'),$(error go list failed))
 STATIC    = $(or $(shell $(GO) list ./... | grep -v -E '/(torch|model|train|distro|eval|cmd/psyche-client|e2e|bench)(/|$$)'),$(error go list failed)) ./distro/codec
@@ -23,7 +24,7 @@ sysconfdir ?= /etc
 unitdir  ?= $(prefix)/lib/systemd/system
 ROOT      = $(DESTDIR)$(prefix)
 
-.PHONY: install uninstall manual help-pages site deb systemd-run reproducible all sim build setup shim demo demo-solana demo-data test-solana test test-plain test-torch race fuzz load internet solana-program static lint fmt-check vet bench bench-step bench-distro bench-round bench-parity bench-audit clean
+.PHONY: psyche psyche-client install uninstall manual help-pages site deb systemd-run reproducible all sim build setup shim demo demo-solana demo-data test-solana test test-plain test-torch race fuzz load internet solana-program static lint fmt-check vet bench bench-step bench-distro bench-round bench-parity bench-audit clean
 
 all: build
 
@@ -35,14 +36,21 @@ demo: build demo-data
 demo-solana: build demo-data
 	$(BIN)/psyche testnet start --backend solana --slot-ms $(DEMO_SLOT_MS) --num-clients 3 --config-path $(DEMO_CONFIG) --kill-at-step $(DEMO_KILL) --run-dir $(BUILD)/runs
 
+# What else programs are built with. A package that was built with another TRIMPATH is built again.
+TRIMPATH ?= -trimpath
+
 ## build: both programs, links with the names of the original's, and the libtorch shim
-build: setup shim
-	CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN)/psyche ./cmd/psyche
-	$(GO) build -trimpath -o $(BIN)/psyche-client ./cmd/psyche-client
+build: shim psyche psyche-client
 	ln -sf psyche $(BIN)/psyche-centralized-server
 	ln -sf psyche $(BIN)/psyche-centralized-local-testnet
 	ln -sf psyche-client $(BIN)/psyche-centralized-client
 	ln -sf psyche $(BIN)/psyche-solana-client
+
+psyche:
+	CGO_ENABLED=0 $(GO) build $(TRIMPATH) -o $(BIN)/psyche ./cmd/psyche
+
+psyche-client: setup
+	$(GO) build $(TRIMPATH) -o $(BIN)/psyche-client ./cmd/psyche-client
 
 ## manual: man pages and completions, of the programs' own definitions
 manual: build
@@ -125,8 +133,7 @@ test-torch: shim
 	PSYCHE_REQUIRE_TORCH=1 $(GO) test -p 1 $(LEARNING)
 
 ## sim: simulate 1,000 runs of 64 clients under faults
-sim:
-	CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN)/psyche ./cmd/psyche
+sim: psyche
 	$(BIN)/psyche sim --seeds 1..1000 --clients 64
 
 ## load: as many clients with fake trainers on a server as a run may have (LOAD_CLIENTS), one killed each second; 200 kills of the server
@@ -142,10 +149,15 @@ internet: shim
 # code; what measures has nothing to measure with it.
 SLOW_RACES := TestCheats|TestHonestMembersPass|TestWhoComesBack|TestGangCannot|TestSilentConnections|TestFloodOfConnections|TestCrowd|TestCostOfFollowing|TestJoiningLate|TestLoad|TestFullRun|TestSeeds|TestChurn|TestCheckerCatchesMutations
 
-## race: the race detector over what runs no tensors; long tables are cut short; left out are SLOW_RACES,
-## what compares Go with the program in C, and packages that compute alone
+# Packages whose code or tests start a goroutine, or share memory between some. In the others there is
+# nothing to race; those that are named here only compute on all processors.
+CONCURRENT := ^[[:space:]]*go (func|[a-zA-Z_.]+\()|errgroup|\.Go\(|sync\.(Mutex|RWMutex|WaitGroup|Once)|atomic\.
+RACED       = $(or $(filter-out %/solana/programtest %/solana/program %/distro %/distro/cuda %/dash %/cmd/psyche %/tokenizer %/assign %/odds %/data/prepare,$(filter $(MODULE)/%,$(filter \
+  $(shell grep -rlE --include='*.go' '$(CONCURRENT)' */ | xargs -n 1 dirname | sort -u | sed 's#^#$(MODULE)/#'),$(PLAIN)))),$(error no package to look for races in))
+
+## race: the race detector over what shares memory and runs no tensors; long tables are cut short, SLOW_RACES left out
 race:
-	$(GO) test -race -short -skip '$(SLOW_RACES)' $(filter-out %/solana/programtest %/solana/program %/distro %/distro/cuda %/dash %/cmd/psyche %/tokenizer %/assign %/odds %/data/prepare,$(PLAIN))
+	$(GO) test -race -short -skip '$(SLOW_RACES)' $(RACED)
 
 ## fuzz: every decoder, FUZZTIME each (60s)
 FUZZTIME ?= 60s
@@ -165,8 +177,8 @@ solana-program:
 static:
 	CGO_ENABLED=0 $(GO) build $(STATIC)
 
-## lint: format, vet, golangci-lint
-lint: fmt-check vet $(LINT)
+## lint: format, golangci-lint with go vet's checks
+lint: fmt-check $(LINT)
 	$(LINT) run ./...
 
 fmt-check:
