@@ -147,7 +147,7 @@ internet: shim
 
 # Crowds, floods, juries and mutations take minutes each with the race detector, and others run the same
 # code; what measures has nothing to measure with it.
-SLOW_RACES := TestCheats|TestHonestMembersPass|TestWhoComesBack|TestGangCannot|TestSilentConnections|TestFloodOfConnections|TestCrowd|TestCostOfFollowing|TestJoiningLate|TestLoad|TestFullRun|TestSeeds|TestChurn|TestCheckerCatchesMutations
+SLOW_RACES := TestCheats|TestHonestMembersPass|TestWhoComesBack|TestGangCannot|TestSilentConnections|TestFloodOfConnections|TestCrowd|TestCostOfFollowing|TestJoiningLate|TestLoad|TestFullRun|TestSeeds|TestChurn|TestCheckerCatchesMutations|TestSameSeedSameRun|TestLastStepAppliedInTheNextEpoch|TestTornTailAtEveryByte|TestMoreRoundsThanDraws|TestHogsKeepNobodyOut|TestDeployGoesOn
 
 # Packages whose code or tests start a goroutine, or share memory between some. In the others there is
 # nothing to race; those that are named here only compute on all processors.
