@@ -97,16 +97,22 @@ func TestChurn(t *testing.T) {
 	b.WriteString("| of 24 members vanish in each epoch | epochs | without a checkpoint |\n|---|---|---|\n")
 	for _, atOnce := range []bool{false, true} {
 		for _, percent := range []int{0, 10, 30, 50} {
+			if atOnce && percent == 0 {
+				continue // the same
+			}
 			c := churn{percent: percent, atOnce: atOnce, span: churnSpan}
-			for seed := uint64(1); seed <= 3; seed++ {
+			for seed := uint64(1); seed <= 2; seed++ {
 				c.measure(t, seed)
 			}
-			how := "one by one"
-			if atOnce {
-				how = "in one moment"
+			how := fmt.Sprintf("%d %%, one by one", percent)
+			switch {
+			case percent == 0:
+				how = "nobody"
+			case atOnce:
+				how = fmt.Sprintf("%d %%, in one moment", percent)
 			}
 			t.Logf("%d %%: %.1f s an epoch", percent, float64(c.lasted)/float64(second)/float64(c.epochs))
-			fmt.Fprintf(&b, "| %d %%, %s | %d | %d |\n", percent, how, c.epochs, c.lost)
+			fmt.Fprintf(&b, "| %s | %d | %d |\n", how, c.epochs, c.lost)
 		}
 	}
 	compareTable(t, "../docs/trust.md", "churn", b.String())

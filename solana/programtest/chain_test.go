@@ -65,7 +65,7 @@ var instructionNames = [...]string{
 
 // shortChainRun is how many random operations the program runs in the interpreter, of those that
 // the rules run natively.
-const shortChainRun = 2000
+const shortChainRun = 1200
 
 // TestChain compares Go with the whole program as it runs on the chain, and wants nothing to be
 // dear.
