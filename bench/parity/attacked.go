@@ -17,7 +17,7 @@ func printAttacked(groups []*group) {
 	slices.SortStableFunc(groups, func(a, b *group) int {
 		x, y := a.runs[0].settings, b.runs[0].settings
 		one := map[bool]int{true: 0, false: 1}
-		return cmp.Or(one[x.OneBit]-one[y.OneBit], cmp.Compare(x.Attackers, y.Attackers), cmp.Compare(y.Clients, x.Clients), cmp.Compare(x.Attack, y.Attack), x.Verification-y.Verification)
+		return cmp.Or(one[x.OneBit]-one[y.OneBit], cmp.Compare(x.Attackers, y.Attackers), cmp.Compare(y.Clients, x.Clients), cmp.Compare(x.Attack, y.Attack), x.Verification-y.Verification, cmp.Compare(x.TopK, y.TopK))
 	})
 	fmt.Print("| members | attack | audits | seeds | test loss | worse than the honest alone | ejected: median, latest step |\n|---|---|---|---|---|---|---|\n")
 	for _, g := range groups {
@@ -26,7 +26,8 @@ func printAttacked(groups []*group) {
 	fmt.Println()
 }
 
-// alone is the group of the honest members alone, of the same settings.
+// alone is the group of the honest members alone, of the same settings. With audits members may send
+// more coefficients, because they send less often: they are compared with those that do not.
 func (g *group) alone(groups []*group) *group {
 	want := g.runs[0].settings
 	want.Clients -= want.Attackers
@@ -41,6 +42,9 @@ func (g *group) alone(groups []*group) *group {
 	for _, other := range groups {
 		s := other.runs[0].settings
 		s.Name, s.Seed = want.Name, want.Seed
+		if g.runs[0].settings.Verification > 0 {
+			s.TopK = want.TopK
+		}
 		if s == want {
 			return other
 		}
@@ -59,7 +63,7 @@ func (g *group) attackedRow(groups []*group) string {
 		attack = fmt.Sprintf("%d × %s", s.Attackers, attacks[s.Attack].Name)
 	}
 	if s.Verification > 0 {
-		audits = fmt.Sprintf("%d %%", s.Verification)
+		audits = fmt.Sprintf("%d %%, k = %d", s.Verification, s.TopK)
 	}
 	if alone := g.alone(groups); alone != nil && alone != g {
 		worse = g.against(alone)

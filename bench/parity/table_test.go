@@ -85,13 +85,13 @@ func TestThePlanParses(t *testing.T) {
 // TestAttackedRows compares runs under attack with the honest members alone, seed by seed.
 func TestAttackedRows(t *testing.T) {
 	folder := t.TempDir()
-	const shared = `"Optimizer":"distro","OneBit":true,"OneReplica":true,`
+	const shared = `"Optimizer":"distro","OneBit":true,"OneReplica":true,"TopK":8,`
 	for seed, loss := range map[int]float64{1: 2, 2: 3} {
 		writeLog(t, folder, fmt.Sprint("eleven-", seed), fmt.Sprintf(shared+`"Clients":11,"Seed":%d`, seed), loss)
 		writeLog(t, folder, fmt.Sprint("sixteen-", seed), fmt.Sprintf(shared+`"Clients":16,"Seed":%d`, seed), loss*0.99)
 		writeLog(t, folder, fmt.Sprint("flip-", seed), fmt.Sprintf(shared+`"Clients":16,"Attackers":5,"Attack":"sign-flip","Seed":%d`, seed), loss*1.5)
 	}
-	audited := fmt.Sprintf(`{"Name":"audited","Tokens":1000,"SeqLen":10,%s"Clients":16,"Attackers":5,"Attack":"sign-flip","Verification":10,"Seed":1}
+	audited := fmt.Sprintf(`{"Name":"audited","Tokens":1000,"SeqLen":10,%s"Clients":16,"Attackers":5,"Attack":"sign-flip","Verification":10,"Seed":1,"TopK":11}
 {"Step":5,"Ejected":[{"Member":1,"First":1,"Audited":2,"Gone":5}]}
 {"Step":10,"Tokens":1000,"Test":2.02,"Ejected":[{"Member":0,"First":1,"Audited":5,"Gone":8},{"Member":3,"First":1,"Audited":6,"Gone":9}]}
 `, shared)
@@ -110,7 +110,7 @@ func TestAttackedRows(t *testing.T) {
 		"| 11 | none | none | 1, 2 | **2.500** (2.000, 3.000) | – | – |",
 		"| 16 | none | none | 1, 2 | **2.475** (1.980, 2.970) | **-1.0 %** (-1.0, -1.0) | – |",
 		"| 16 | 5 × sign-flip | none | 1, 2 | **3.750** (3.000, 4.500) | **+50.0 %** (50.0, 50.0) | – |",
-		"| 16 | 5 × sign-flip | 10 % | 1 | **2.020** (2.020) | **+1.0 %** (1.0) | 3 of 5: 7, 8 |",
+		"| 16 | 5 × sign-flip | 10 %, k = 11 | 1 | **2.020** (2.020) | **+1.0 %** (1.0) | 3 of 5: 7, 8 |",
 	} {
 		if !slices.Contains(rows, want) {
 			t.Errorf("no row %q in:\n%s", want, strings.Join(rows, "\n"))
