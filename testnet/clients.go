@@ -17,17 +17,17 @@ type ClientProgress struct {
 	Audits    string // name of the client whose result it audits in the running round, in place of training
 	Ready     bool   // it holds the epoch's model
 	Dropped   bool   // it was a member of the epoch, and is none any more
-	Lost      bool   // it lost the run's model, and does not have it back yet
+	Lost      bool   // it lost the run's model as a member, and does not have it back yet
 	Ejected   bool   // the rules keep it out for now
 	Down      bool   // its process was killed, and the next one has not begun
 	Ended     bool   // it saw the end of the run
 	GaveUp    bool   // its process ended with an error
 	Loss      float64
 	LossStep  uint32  // 0: it has trained nothing yet
-	Speed     float64 // tokens per second while it computed its newest result
-	Share     float64 // of a round that computing it took; 0: not known
+	Speed     float64 // tokens per second while it computed its newest result; 0: not known, and of who is no member
+	Share     float64 // of a round that computing it took; so too
 	Sent      uint64  // bytes on the wire to its peers, all lives together
-	SentRate  float64 // bytes per second, over the newest rounds
+	SentRate  float64 // bytes per second, over the newest rounds; of a member
 	Restarts  int
 
 	Arrives event.Transfer // of a model, as long as it does; zero: nothing does
@@ -64,6 +64,7 @@ type clientRecord struct {
 	ready               bool   // it said so in this life
 	seated              bool   // it was a member of the epoch in this life
 	lost                bool
+	back                bool // it said in this life that it is back
 	down, ended, gaveUp bool
 	arrives, uploads    event.Transfer
 }
@@ -97,10 +98,10 @@ func (c *clientRecord) see(e event.Event) {
 			c.checkpointDir = body.Dir
 		}
 	case event.Desynchronised:
-		c.lost = true
+		c.back = false
 		c.desynchronised++
 	case event.Rejoined:
-		c.lost, c.rejoined = false, true
+		c.lost, c.back, c.rejoined = false, true, true
 	case event.Finished:
 		c.ended, c.finishedDigest = true, body.Digest
 		c.stopMoving()
@@ -117,7 +118,8 @@ func (c *clientRecord) begin() {
 	c.modelBefore, c.model = c.modelBefore+c.model, 0
 	c.endPaid()
 	c.sentTime, c.sentRate = time.Time{}, 0
-	c.audits, c.ready, c.seated, c.lost, c.gaveUp, c.ended = nil, false, false, false, false, false
+	c.audits = nil
+	c.ready, c.seated, c.lost, c.back, c.gaveUp, c.ended = false, false, false, false, false, false
 	c.stopMoving()
 }
 
@@ -165,7 +167,6 @@ func (t *tracker) clientProgress(i int) ClientProgress {
 		Loss:      float64(c.newest.Loss),
 		LossStep:  c.newest.Step,
 		Sent:      c.sentBefore + c.sent,
-		SentRate:  c.sentRate,
 		Restarts:  c.restarts,
 		Arrives:   c.arrives,
 		Uploads:   c.uploads,
@@ -176,6 +177,10 @@ func (t *tracker) clientProgress(i int) ClientProgress {
 			p.Audits = t.name(a.Trainer)
 		}
 	}
+	if !p.Member || c.down { // what it did is no news
+		return p
+	}
+	p.SentRate = c.sentRate
 	if c.newest.Seconds > 0 {
 		p.Speed = float64(c.newest.Tokens) / c.newest.Seconds
 		if each := t.roundSeconds(); each > 0 {

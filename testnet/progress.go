@@ -153,8 +153,16 @@ func (t *tracker) addRun(id string, e event.Event) {
 	case event.Trained:
 		t.drawn = nil
 	case event.Desynchronised:
+		if !slices.Contains(t.state.Members, id) { // what it had until then is of no use any more
+			t.notes = append(t.notes, fmt.Sprintf("%s is out: %s", t.name(id), body.Reason))
+			return
+		}
+		t.clients[id].lost = true
 		t.notes = append(t.notes, fmt.Sprintf("%s lost the run's model: %s", t.name(id), body.Reason))
 	case event.Rejoined:
+		if t.clients[id].back { // and has caught up once more
+			return
+		}
 		t.notes = append(t.notes, fmt.Sprintf("%s is back, with the model of step %d from its peers", t.name(id), body.Step))
 	case event.Trials:
 		if !e.Time.Before(t.trialsTime) {

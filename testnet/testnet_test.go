@@ -341,6 +341,10 @@ func TestTrackerKnowsClients(t *testing.T) {
 	}
 
 	see(a, state(40, 4, a))
+	see(c, at(40, event.Desynchronised{Reason: "dropped from the epoch"}))
+	if p := tracker.progress(); p.Clients[2].Lost || !p.Clients[2].Dropped || !slices.Contains(p.Notes, "client-3 is out: dropped from the epoch") {
+		t.Errorf("dropped: %+v, notes %q", p.Clients[2], p.Notes)
+	}
 	tracker.killed(ids[1])
 	if got := of(1); !got.Down || !got.Dropped || got.Member || got.Audits != "" {
 		t.Errorf("killed: %+v", got)
