@@ -85,9 +85,10 @@ func rule(title string, width int) string {
 
 // head says which run this is and what it does.
 func (s seen) head(width int, now time.Time) []string {
-	steps := fmt.Sprintf("step %d", s.state.Step)
-	if s.state.TotalSteps > 0 {
-		steps += fmt.Sprintf(" of %d", s.state.TotalSteps)
+	step, total := stepOf(s.state)
+	steps := fmt.Sprintf("step %d", step)
+	if total > 0 {
+		steps += fmt.Sprintf(" of %d", total)
 	}
 	left := strong.Render("psyche-client") + "  run " + printable(s.runID) + "  " + short(s.id)
 	right := steps + fmt.Sprintf("  epoch %d", s.state.Epoch)

@@ -58,3 +58,11 @@ func quorum(state event.State, width int) string {
 func apart(left, right string, width int) string {
 	return left + strings.Repeat(" ", max(2, width-lipgloss.Width(left)-lipgloss.Width(right))) + right
 }
+
+// stepOf is the step that a state is at, and how many the run has. A run that is over has no next one.
+func stepOf(state event.State) (step, total uint32) {
+	if state.TotalSteps == 0 {
+		return state.Step, 0
+	}
+	return min(state.Step, state.TotalSteps), state.TotalSteps
+}

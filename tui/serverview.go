@@ -68,8 +68,9 @@ func (m serverModel) list(runs []hosted, width, height int) []string {
 		if i == m.chosen {
 			mark = "> "
 		}
+		step, total := stepOf(h.state)
 		lines = append(lines, mark+fmt.Sprintf("%-16.16s  %s %5d of %-5d %3d members, %d waiting",
-			printable(h.runID), good.Render(fmt.Sprintf("%-22.22s", phaseName(h.state.RunState))), h.state.Step, h.state.TotalSteps, len(h.state.Members), h.state.Pending))
+			printable(h.runID), good.Render(fmt.Sprintf("%-22.22s", phaseName(h.state.RunState))), step, total, len(h.state.Members), h.state.Pending))
 	}
 	return lines
 }

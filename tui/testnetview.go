@@ -20,7 +20,8 @@ const remarksShown = 5
 func (m testnetModel) render() string {
 	width, height := max(m.width, leastWidth), max(m.height, leastHeight)
 	p, remarks := m.testnet.now()
-	right := fmt.Sprintf("step %d of %d  epoch %d", p.State.Step, p.State.TotalSteps, p.State.Epoch)
+	step, total := stepOf(p.State)
+	right := fmt.Sprintf("step %d of %d  epoch %d", step, total, p.State.Epoch)
 	left := strong.Render("psyche testnet")
 	if named := left + "  run " + printable(p.RunID); lipgloss.Width(named)+2+len(right) <= width {
 		left = named
@@ -54,7 +55,7 @@ func filling(p testnet.Progress, width int) string {
 	each := min(max((width-words)/2, 3), 20)
 	switch p.State.RunState {
 	case "WaitingForMembers":
-		return fmt.Sprintf("%d of %d clients that begin are there %s", p.State.Pending, p.MinClients, bar(p.State.Pending, p.MinClients, each))
+		return fmt.Sprintf("%d clients wait, %d begin an epoch %s", p.State.Pending, p.MinClients, bar(p.State.Pending, p.MinClients, each))
 	case "RoundTrain", "RoundWitness":
 		if width < words+6 {
 			return fmt.Sprintf("%d/%d results %s  %d/%d witnesses %s", p.Results, p.State.Batches, bar(p.Results, p.State.Batches, each),
