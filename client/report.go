@@ -36,27 +36,8 @@ func (r *reporter) state(v *view) {
 	if r.events == nil {
 		return
 	}
-	s := v.state
-	now := event.State{
-		RunState: s.RunState.String(), Epoch: s.Progress.Epoch, Step: s.Progress.Step,
-		Pending: len(s.Pending), Ready: len(s.Epoch.Ready), IsMember: v.isMember(),
-		TotalSteps: s.Config.TotalSteps, Limit: float64(s.PhaseTime()) / 1000,
-	}
-	for _, c := range s.Epoch.Clients {
-		if c.State == coordinator.Healthy {
-			now.Members = append(now.Members, identity.ID(c.ID).String())
-		}
-	}
-	if round := s.CurrentRound(); round != nil {
-		for _, member := range round.ElectedWitnesses(s.Config) {
-			now.Elected = append(now.Elected, identity.ID(round.Members[member]).String())
-		}
-		now.Witnesses, now.Quorum = len(round.Witnesses), int(round.WitnessesNeeded)
-		now.BatchSize, now.DataIndex = round.BatchSize, round.DataIndex
-	}
-	if digest := s.Model.Checkpoint.Digest; digest != [32]byte{} {
-		now.Digest = hexOf(digest)
-	}
+	s, now := v.state, event.StateOf(v.state)
+	now.IsMember = v.isMember()
 	if !reflect.DeepEqual(r.seen, now) {
 		r.seen = now
 		r.emit(now)

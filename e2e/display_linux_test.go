@@ -208,3 +208,37 @@ func TestServerDisplay(t *testing.T) {
 	}
 	screen.checkEnd(t)
 }
+
+// TestTestnetDisplay runs a whole network in a real terminal, through kills and another size, and to a
+// Ctrl-C that the terminal does not make a signal of. What happened stays in the terminal.
+func TestTestnetDisplay(t *testing.T) {
+	if clientBinary == "" {
+		t.Skip(noTorch)
+	}
+	t.Parallel()
+	dir := t.TempDir()
+	writeFile(t, filepath.Join(dir, "config", "state.toml"), []byte(strings.Replace(dummyState(2), "total_steps = 4", "total_steps = 400", 1)))
+	screen, slave := openPty(t, 80, 24)
+	command := runIn(t, dir, slave, serverBinary, "testnet", "start", "--num-clients", "2", "--client", clientBinary, "--config-path", filepath.Join(dir, "config"),
+		"--run-dir", filepath.Join(dir, "runs"), "--kill-at-step", "2", "--restart-delay", "1")
+	for _, want := range []string{otherScreen, "psyche testnet", "training", "witnesses reported", "trains", "killed in round", "was killed"} {
+		screen.wait(t, 0, want)
+	}
+	wide := strings.Repeat("─", 85) // of a line across 100 columns
+	if strings.Contains(screen.text(), wide) {
+		t.Error("a line is longer than 80 columns")
+	}
+	screen.resize(t, 100, 30)
+	screen.wait(t, 0, wide)
+	if _, err := screen.master.WriteString("\x03"); err != nil {
+		t.Fatal(err)
+	}
+	_ = command.Wait() // the run was interrupted
+	<-screen.done
+	screen.checkEnd(t)
+	text := screen.text()
+	after := text[strings.LastIndex(text, ownScreen):]
+	if code := command.ProcessState.ExitCode(); code == 0 || !strings.Contains(after, "killed in round") || !strings.Contains(after, "--resume") {
+		t.Errorf("ended with %d and left %q", code, after)
+	}
+}

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var samples = []Body{
 	Started{Role: "client", ID: "me", RunID: "run", PID: 7, Addrs: []string{"/ip4/127.0.0.1/tcp/1"}},
-	State{RunState: "RoundTrain", Epoch: 1, Step: 5, Members: []string{"a", "b"}, Pending: 1, Elected: []string{"a"}, Witnesses: 1, Quorum: 2, IsMember: true, Digest: "00ff", BatchSize: 24, DataIndex: 120, TotalSteps: 100, Limit: 30},
+	State{RunState: "RoundTrain", Epoch: 1, Step: 5, Members: []string{"a", "b"}, Pending: 1, Elected: []string{"a"}, Witnesses: 1, Quorum: 2, IsMember: true, Digest: "00ff", BatchSize: 24, DataIndex: 120, Batches: 2, Uncounted: []string{"b"}, TotalSteps: 100, Limit: 30},
 	Joined{Epoch: 2},
 	Ready{Epoch: 2, Step: 4, Digest: "00ff", Source: "peers", Bytes: 1 << 40, Seconds: 0.5},
 	Trained{Step: 3, Batch: Batch{8, 12}, Loss: 5.25, Tokens: 1024, Seconds: 0.125},

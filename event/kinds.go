@@ -65,6 +65,9 @@ type State struct {
 	BatchSize uint32 `json:"batch_size,omitempty"` // sequences of the running round
 	DataIndex uint64 `json:"data_index,omitempty"` // the first of them
 
+	Batches   int      `json:"batches,omitempty"`   // results that the running round can have
+	Uncounted []string `json:"uncounted,omitempty"` // members whose results do not count in the running round: on probation, or with an optimizer that warms up
+
 	TotalSteps uint32  `json:"total_steps,omitempty"` // of the run
 	Limit      float64 `json:"limit,omitempty"`       // seconds that the phase lasts at most; 0: only members end it
 }

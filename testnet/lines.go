@@ -25,6 +25,9 @@ func (l *Lines) Update(p Progress) {
 	for _, note := range p.Notes {
 		fmt.Fprintf(l.out, "  * %s\n", note)
 	}
+	if !p.Changed {
+		return
+	}
 	var sent, witnesses []string
 	members := 0
 	for _, client := range p.Clients {
@@ -36,25 +39,23 @@ func (l *Lines) Update(p Progress) {
 			members++
 		}
 	}
-	switch p.RunState {
+	switch p.State.RunState {
 	case coordinator.RoundTrain.String():
-	case "":
-		return // there is no run yet: the notes say what is done for it
 	case coordinator.WaitingForMembers.String():
-		fmt.Fprintf(l.out, "epoch %d  %s: %d of %d clients are there\n", p.Epoch, p.RunState, p.Pending, len(p.Clients))
+		fmt.Fprintf(l.out, "epoch %d  %s: %d of %d clients are there\n", p.State.Epoch, p.State.RunState, p.State.Pending, len(p.Clients))
 		return
 	case coordinator.RoundWitness.String():
 		return // follows every round
 	default:
-		fmt.Fprintf(l.out, "epoch %d  %s: %d of %d clients are members\n", p.Epoch, p.RunState, members, len(p.Clients))
+		fmt.Fprintf(l.out, "epoch %d  %s: %d of %d clients are members\n", p.State.Epoch, p.State.RunState, members, len(p.Clients))
 		return
 	}
 	loss := "     -"
-	if p.LossStep > 0 {
-		loss = fmt.Sprintf("%6.3f", p.Loss)
+	if newest := p.Newest(); newest.Step > 0 {
+		loss = fmt.Sprintf("%6.3f", newest.Loss)
 	}
 	fmt.Fprintf(l.out, "round %3d/%d  loss %s  %6.0f tokens/s  sent %s  witnesses %s\n",
-		p.Step, p.TotalSteps, loss, p.TokensRate, strings.Join(sent, ", "), strings.Join(witnesses, ","))
+		p.State.Step, p.State.TotalSteps, loss, p.TokensRate, strings.Join(sent, ", "), strings.Join(witnesses, ","))
 }
 
 // Close implements Display.

@@ -3,6 +3,8 @@ package testnet
 import (
 	"strings"
 	"testing"
+
+	"github.com/psyche-go/psyche/event"
 )
 
 // TestLinesBeforeThereIsARun: while a chain is brought up only what is done for it is told.
@@ -13,7 +15,8 @@ func TestLinesBeforeThereIsARun(t *testing.T) {
 	if got, want := out.String(), "  * the program is deployed\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	lines.Update(Progress{RunState: "Warmup", Clients: make([]ClientProgress, 3)})
+	lines.Update(Progress{State: event.State{RunState: "Warmup"}, Clients: make([]ClientProgress, 3), Changed: true})
+	lines.Update(Progress{State: event.State{RunState: "Warmup", Ready: 1}, Clients: make([]ClientProgress, 3)}) // no line
 	if got := out.String(); !strings.HasSuffix(got, "epoch 0  Warmup: 0 of 3 clients are members\n") {
 		t.Errorf("got %q", got)
 	}

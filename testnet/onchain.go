@@ -131,7 +131,7 @@ func (n *network) psyche(ctx context.Context, args ...string) error {
 // tell shows a remark at once.
 func (n *network) tell(format string, args ...any) {
 	n.progress.remark(format, args...)
-	n.options.Display.Update(n.progress.progress())
+	n.show(false)
 }
 
 // beginOnChain does what whoever sets a run up on a chain does, by the same commands.

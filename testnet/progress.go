@@ -28,19 +28,27 @@ const ratedRounds = 10
 
 // Progress is what is known of the run at one moment.
 type Progress struct {
-	RunState   string
-	Epoch      uint32
-	Step       uint32 // of the running round
-	TotalSteps uint32
-	Loss       float64 // mean over the clients of the newest round with results
-	LossStep   uint32
-	Tokens     uint64  // trained so far
-	TokensRate float64 // tokens per second over the last rounds
-	Pending    int     // clients that wait for the next epoch
+	RunID      string
+	State      event.State // the newest that any client saw
+	Since      time.Time   // when its phase began; zero: there is none yet
+	MinClients int         // that have to be there for the first epoch
+	Results    int         // of the running round that are known to somebody, of State.Batches
+	Losses     []RoundLoss // of the rounds with results, in order; not to be changed
+	Tokens     uint64      // trained so far
+	TokensRate float64     // tokens per second over the last rounds
 	Clients    []ClientProgress
 	Trials     []event.OpenTrial // open now
 	Ejected    []event.Ejected   // the newest, oldest first
 	Notes      []string          // what happened out of the ordinary since the last one
+	Changed    bool              // the phase is another one than in the last one
+}
+
+// Newest returns the loss of the newest round with results; zero if there is none.
+func (p Progress) Newest() RoundLoss {
+	if len(p.Losses) == 0 {
+		return RoundLoss{}
+	}
+	return p.Losses[len(p.Losses)-1]
 }
 
 // NameOf returns the name of a client of the network, and of another one the beginning of its key.
@@ -53,54 +61,25 @@ func (p Progress) NameOf(id string) string {
 	return id[:min(len(id), 8)]
 }
 
-// ClientProgress is what is known of one client.
-type ClientProgress struct {
-	Name     string
-	ID       string
-	Member   bool // a healthy member of the epoch
-	Witness  bool // elected in the running round
-	Loss     float64
-	Sent     uint64 // bytes on the wire to its peers, all lives together
-	Restarts int
-}
-
-// clientRecord gathers one client's events.
-type clientRecord struct {
-	sentBefore     uint64 // by lives that have ended
-	sent           uint64 // by the current one
-	payloadBefore  uint64
-	payload        uint64
-	modelBefore    uint64
-	model          uint64
-	paidBefore     event.Paid
-	paid           event.Paid
-	trained        map[uint32]event.Trained
-	counted        map[uint32]event.Applied
-	loss           float64
-	restarts       int
-	rejoined       bool
-	desynchronised int
-	digest         string // of the newest checkpoint
-	checkpointStep uint32
-	checkpointDir  string
-	finishedDigest string
-}
-
 // tracker is the projection of all clients' events. It is safe for concurrent use.
 type tracker struct {
 	mu         sync.Mutex
+	runID      string
 	ids        []string
 	totalSteps uint32
+	minClients int
 	seqLen     uint64
 	state      event.State
 	stateTime  time.Time
+	phaseTime  time.Time // when the state's phase began
 	clients    map[string]*clientRecord
 	stepEnded  []stepTime // of the newest rounds, oldest first
 	notes      []string
 	trials     []event.OpenTrial
 	trialsTime time.Time
 	ejected    []event.Ejected
-	since      time.Time // of a resumed run; what was before is no news
+	since      time.Time   // of a resumed run; what was before is no news
+	drawn      []RoundLoss // newest answer of losses; nil: there is none that is still right
 }
 
 type stepTime struct {
@@ -109,7 +88,10 @@ type stepTime struct {
 }
 
 func newTracker(ids []identity.ID, run config.Run) *tracker {
-	t := &tracker{totalSteps: run.Config.TotalSteps, seqLen: uint64(run.Model.MaxSeqLen), clients: map[string]*clientRecord{}}
+	t := &tracker{
+		runID: run.RunID, totalSteps: run.Config.TotalSteps, minClients: int(run.Config.InitMinClients), seqLen: uint64(run.Model.MaxSeqLen),
+		clients: map[string]*clientRecord{},
+	}
 	for _, id := range ids {
 		t.ids = append(t.ids, id.String())
 		t.clients[id.String()] = &clientRecord{trained: map[uint32]event.Trained{}, counted: map[uint32]event.Applied{}}
@@ -121,8 +103,19 @@ func newTracker(ids []identity.ID, run config.Run) *tracker {
 func (t *tracker) restarted(id identity.ID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.clients[id.String()].restarts++
+	client := t.clients[id.String()]
+	client.restarts++
+	client.down = false
 	t.notes = append(t.notes, fmt.Sprintf("%s started again", t.name(id.String())))
+}
+
+// killed notes that a client's process is gone, and another one will begin.
+func (t *tracker) killed(id identity.ID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	client := t.clients[id.String()]
+	client.down = true
+	client.stopMoving()
 }
 
 func (t *tracker) remark(format string, args ...any) {
@@ -136,7 +129,7 @@ func (t *tracker) name(id string) string {
 	if !slices.Contains(t.ids, id) {
 		return id[:min(len(id), 8)]
 	}
-	return fmt.Sprintf("client-%d", slices.Index(t.ids, id)+1)
+	return clientName(slices.Index(t.ids, id))
 }
 
 // add takes in one event of a client and reports whether the run's phase changed.
@@ -146,34 +139,30 @@ func (t *tracker) add(id string, e event.Event) (changed bool) {
 	if !t.isNews(e) {
 		defer func(notes []string) { t.notes, changed = notes, false }(t.notes)
 	}
-	client := t.clients[id]
+	if state, ok := e.Body.(event.State); ok {
+		return t.addState(e.Time, state)
+	}
+	t.addRun(id, e)
+	t.clients[id].see(e)
+	return false
+}
+
+// addRun takes in what an event of a client says of the run.
+func (t *tracker) addRun(id string, e event.Event) {
 	switch body := e.Body.(type) {
-	case event.Started:
-		client.sentBefore, client.sent = client.sentBefore+client.sent, 0
-		client.payloadBefore, client.payload = client.payloadBefore+client.payload, 0
-		client.modelBefore, client.model = client.modelBefore+client.model, 0
-		client.endPaid()
-	case event.State:
-		return t.addState(e.Time, body)
 	case event.Trained:
-		client.trained[body.Step] = body
-		client.loss = float64(body.Loss)
-	case event.Applied:
-		client.counted[body.Step] = body
-	case event.Wire:
-		client.sent, client.payload, client.model = body.P2PSent, body.PayloadSent, body.ModelReceived
-	case event.Paid:
-		client.paid = body
-	case event.Checkpoint:
-		client.digest, client.checkpointStep = body.Digest, body.Step
-		if body.Dir != "" {
-			client.checkpointDir = body.Dir
-		}
+		t.drawn = nil
 	case event.Desynchronised:
-		client.desynchronised++
+		if !slices.Contains(t.state.Members, id) { // what it had until then is of no use any more
+			t.notes = append(t.notes, fmt.Sprintf("%s is out: %s", t.name(id), body.Reason))
+			return
+		}
+		t.clients[id].lost = true
 		t.notes = append(t.notes, fmt.Sprintf("%s lost the run's model: %s", t.name(id), body.Reason))
 	case event.Rejoined:
-		client.rejoined = true
+		if t.clients[id].back { // and has caught up once more
+			return
+		}
 		t.notes = append(t.notes, fmt.Sprintf("%s is back, with the model of step %d from its peers", t.name(id), body.Step))
 	case event.Trials:
 		if !e.Time.Before(t.trialsTime) {
@@ -181,10 +170,7 @@ func (t *tracker) add(id string, e event.Event) (changed bool) {
 		}
 	case event.Ejected:
 		t.addEjected(body)
-	case event.Finished:
-		client.finishedDigest = body.Digest
 	}
-	return false
 }
 
 // keptEjections is how many are remembered: more than a run has in force at a time.
@@ -222,8 +208,26 @@ func (t *tracker) addState(at time.Time, state event.State) (changed bool) {
 		t.stepEnded = append(t.stepEnded, stepTime{t.state.Step, at})
 		t.stepEnded = t.stepEnded[max(0, len(t.stepEnded)-ratedRounds):]
 	}
+	t.seat(state)
+	if order > 0 || t.phaseTime.IsZero() {
+		t.phaseTime = at
+	}
 	t.state, t.stateTime = state, at
 	return order > 0
+}
+
+// seat notes who is a member of the epoch.
+func (t *tracker) seat(state event.State) {
+	if state.Epoch != t.state.Epoch || state.RunState == coordinator.WaitingForMembers.String() {
+		for _, client := range t.clients {
+			client.seated = false
+		}
+	}
+	for _, id := range state.Members {
+		if client := t.clients[id]; client != nil {
+			client.seated = true
+		}
+	}
 }
 
 // phaseOrder numbers the phases of an epoch in the order in which a run goes through
@@ -251,37 +255,25 @@ func (t *tracker) progress() Progress {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p := Progress{
-		RunState:   t.state.RunState,
-		Epoch:      t.state.Epoch,
-		Step:       t.state.Step,
-		TotalSteps: t.totalSteps,
-		Pending:    t.state.Pending,
+		RunID:      t.runID,
+		State:      t.state,
+		Since:      t.phaseTime,
+		MinClients: t.minClients,
+		Results:    t.results(),
+		Losses:     t.losses(),
 		Trials:     slices.Clone(t.trials),
 		Ejected:    slices.Clone(t.ejected[max(0, len(t.ejected)-ejectedShown):]),
 		Notes:      t.notes,
 	}
+	p.State.TotalSteps = t.totalSteps
 	t.notes = nil
-	for i, id := range t.ids {
-		client := t.clients[id]
-		p.Clients = append(p.Clients, ClientProgress{
-			Name:     fmt.Sprintf("client-%d", i+1),
-			ID:       id,
-			Member:   slices.Contains(t.state.Members, id),
-			Witness:  slices.Contains(t.state.Elected, id),
-			Loss:     client.loss,
-			Sent:     client.sentBefore + client.sent,
-			Restarts: client.restarts,
-		})
+	for i := range t.ids {
+		p.Clients = append(p.Clients, t.clientProgress(i))
 	}
-	losses := t.losses()
-	if len(losses) > 0 {
-		newest := losses[len(losses)-1]
-		p.Loss, p.LossStep = newest.Loss, newest.Step
-	}
-	for _, loss := range losses {
+	for _, loss := range p.Losses {
 		p.Tokens += loss.Tokens
 	}
-	p.TokensRate = t.tokensRate(losses)
+	p.TokensRate = t.tokensRate(p.Losses)
 	return p
 }
 
@@ -311,8 +303,11 @@ type RoundLoss struct {
 	Tokens uint64
 }
 
-// losses returns the rounds with at least one result, in order.
+// losses returns the rounds with at least one result, in order. Nobody may change the answer.
 func (t *tracker) losses() []RoundLoss {
+	if t.drawn != nil {
+		return t.drawn
+	}
 	rounds := map[uint32]*RoundLoss{}
 	for _, id := range t.ids {
 		for step, trained := range t.clients[id].trained {
@@ -331,7 +326,25 @@ func (t *tracker) losses() []RoundLoss {
 		losses = append(losses, *round)
 	}
 	slices.SortFunc(losses, func(a, b RoundLoss) int { return cmp.Compare(a.Step, b.Step) })
+	t.drawn = losses
 	return losses
+}
+
+// showEvery is the time between two pictures of the progress in which no phase changed.
+const showEvery = 500 * time.Millisecond
+
+// show hands the display what is known now.
+func (n *network) show(changed bool) {
+	p := n.progress.progress()
+	p.Changed = changed
+	n.options.Display.Update(p)
+}
+
+// showWhile shows what changes within phases, until ctx ends.
+func (n *network) showWhile(ctx context.Context) {
+	for sleep(ctx, showEvery) == nil {
+		n.show(false)
+	}
 }
 
 // follow reads every client's event log as it grows, until following ends, and shows
@@ -346,7 +359,7 @@ func (n *network) follow(followers *sync.WaitGroup, following, ctx context.Conte
 					return
 				}
 				if n.progress.add(id.String(), e) && ctx.Err() == nil {
-					n.options.Display.Update(n.progress.progress())
+					n.show(true)
 				}
 				if state, ok := e.Body.(event.State); ok && n.progress.isNews(e) && ctx.Err() == nil {
 					if err := n.strike(faults.due(state)); err != nil {

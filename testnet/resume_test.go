@@ -117,8 +117,8 @@ type watcher struct {
 func (w *watcher) Update(p Progress) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.steps = append(w.steps, p.Step)
-	if p.Step == 1 {
+	w.steps = append(w.steps, p.State.Step)
+	if p.Changed && p.State.Step == 1 {
 		w.first()
 	}
 }

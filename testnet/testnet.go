@@ -42,7 +42,7 @@ type Options struct {
 	Extras
 }
 
-// Display shows progress as it comes.
+// Display shows progress as it comes: at once when the phase changes, and regularly in between.
 type Display interface {
 	Update(Progress)
 	Close()
@@ -354,6 +354,7 @@ func (n *network) train(ctx context.Context) error {
 	serverFailed := make(chan error, 1)
 	supervisors.Go(func() { serverFailed <- n.superviseServer(ctx) })
 	n.follow(followers, following, ctx, cancel)
+	supervisors.Go(func() { n.showWhile(ctx) })
 	if n.options.Faults.RandomKillNum > 0 {
 		supervisors.Go(func() { n.killAtRandom(ctx, cancel) })
 	}
@@ -390,6 +391,7 @@ func (n *network) superviseClient(ctx context.Context, i int) error {
 		case !killed:
 			return fmt.Errorf("%s ended: %w: %s", client.name, err, client.logTail(3))
 		}
+		n.progress.killed(n.ids[i])
 		if err := sleep(ctx, n.options.Faults.RestartDelay); err != nil {
 			return err
 		}

@@ -61,7 +61,7 @@ func TestTrackerGathersTheRun(t *testing.T) {
 	if want := []string{"client-2 is back, with the model of step 1 from its peers", "client-2 killed"}; !slices.Equal(p.Notes, want) {
 		t.Errorf("notes: got %q, want %q", p.Notes, want)
 	}
-	if p.Step != 1 || p.RunState != "RoundTrain" || p.Loss != 2.5 || p.Tokens != 400 {
+	if p.State.Step != 1 || p.State.RunState != "RoundTrain" || p.Newest().Loss != 2.5 || p.Tokens != 400 {
 		t.Errorf("progress: got %+v", p)
 	}
 	if p.Clients[0].Witness || !p.Clients[1].Witness || p.Clients[2].Member || p.Clients[1].Sent != 600 {
@@ -295,5 +295,72 @@ func TestTrackerKnowsTrials(t *testing.T) {
 	tracker.add(b, at(5, event.Trials{}))
 	if p := tracker.progress(); len(p.Trials) != 0 {
 		t.Errorf("still open: %+v", p.Trials)
+	}
+}
+
+// TestTrackerKnowsClients: what a client does, as far as events and the testnet's own kills tell.
+func TestTrackerKnowsClients(t *testing.T) {
+	ids := testIDs()
+	a, b, c := ids[0].String(), ids[1].String(), ids[2].String()
+	tracker := newTracker(ids, testRun())
+	state := func(second int, step uint32, members ...string) event.Event {
+		return at(second, event.State{RunState: "RoundTrain", Epoch: 1, Step: step, Members: members, Elected: []string{a}, Uncounted: []string{b}, Batches: 2})
+	}
+	of := func(i int) ClientProgress { return tracker.progress().Clients[i] }
+	see := func(id string, events ...event.Event) {
+		for _, e := range events {
+			tracker.add(id, e)
+		}
+	}
+	see(a, state(10, 1, a, b, c), state(20, 2, a, b, c), state(30, 3, a, b, c), at(30, event.Ready{Epoch: 1}))
+	see(a, at(31, event.Wire{P2PSent: 1000}), at(33, event.Wire{P2PSent: 3000}))
+	see(a, at(34, event.Trained{Step: 3, Loss: 2, Tokens: 600, Seconds: 6}), at(34, event.ResultSent{Step: 3}))
+	see(b, at(34, event.ResultSent{Step: 2}), at(34, event.Audits{Due: []event.DueAudit{{Step: 2, Trainer: b}, {Step: 3, Trainer: a}}}))
+	if p := tracker.progress(); p.Results != 1 || !p.Since.Equal(time.Unix(30, 0)) || p.MinClients != 2 || p.State.TotalSteps != 10 {
+		t.Errorf("progress: %+v", p)
+	}
+	if got := of(0); !got.Ready || !got.Witness || got.Uncounted || got.Speed != 100 || got.Share != 0.6 || got.SentRate != 500 || got.LossStep != 3 {
+		t.Errorf("client-1: %+v", got)
+	}
+	if got := of(1); got.Audits != "client-1" || !got.Uncounted || got.Ready {
+		t.Errorf("client-2: %+v", got)
+	}
+
+	see(a, at(35, event.ResultsHeld{Step: 3, Held: 2, Batches: 2}), at(36, event.Transfer{What: event.TransferUpload, Bytes: 1, Total: 2}))
+	see(c, at(36, event.Desynchronised{}), at(36, event.Transfer{What: event.TransferModel, Bytes: 1, Total: 2}))
+	if got := tracker.progress().Results; got != 2 {
+		t.Errorf("%d results are known, want what a client holds", got)
+	}
+	if first, third := of(0), of(2); first.Uploads.Total != 2 || first.Arrives.Total != 0 || !third.Lost || third.Arrives.Bytes != 1 {
+		t.Errorf("client-1: %+v; client-3: %+v", first, third)
+	}
+	see(a, at(37, event.Transfer{What: event.TransferUpload, Bytes: 2, Total: 2}))
+	see(c, at(37, event.Ready{Epoch: 1}))
+	if first, third := of(0), of(2); first.Uploads.Total != 0 || third.Lost || third.Arrives.Total != 0 || !third.Ready {
+		t.Errorf("nothing moves, but client-1: %+v; client-3: %+v", first, third)
+	}
+
+	see(a, state(40, 4, a))
+	see(c, at(40, event.Desynchronised{Reason: "dropped from the epoch"}))
+	if p := tracker.progress(); p.Clients[2].Lost || !p.Clients[2].Dropped || !slices.Contains(p.Notes, "client-3 is out: dropped from the epoch") {
+		t.Errorf("dropped: %+v, notes %q", p.Clients[2], p.Notes)
+	}
+	tracker.killed(ids[1])
+	if got := of(1); !got.Down || !got.Dropped || got.Member || got.Audits != "" {
+		t.Errorf("killed: %+v", got)
+	}
+	tracker.restarted(ids[1])
+	see(b, at(41, event.Started{}))
+	if got := of(1); got.Down || got.Dropped || got.Restarts != 1 {
+		t.Errorf("restarted: %+v", got)
+	}
+	see(c, at(42, event.Ejected{Client: c, Until: 3}), at(42, event.Failed{Error: "no"}))
+	see(a, at(42, event.Finished{}))
+	if first, third := of(0), of(2); !third.Ejected || !third.GaveUp || !first.Ended {
+		t.Errorf("client-1: %+v; client-3: %+v", first, third)
+	}
+	see(a, at(50, event.State{RunState: "WaitingForMembers", Epoch: 3}))
+	if got := of(2); got.Ejected || got.Dropped {
+		t.Errorf("another epoch: %+v", got)
 	}
 }

@@ -17,6 +17,7 @@ func chart(points []point, width, height int) []string {
 	if len(points) < 2 || columns < 4 || height < 2 {
 		return nil
 	}
+	const most = 1e100 // of what is drawn, so that no sum overflows
 	first, last := points[0].step, points[len(points)-1].step
 	sums, counts := make([]float64, columns), make([]int, columns)
 	for _, p := range points {
@@ -25,7 +26,7 @@ func chart(points []point, width, height int) []string {
 			at = int(uint64(p.step-min(p.step, first)) * uint64(columns-1) / uint64(last-first))
 		}
 		at = min(max(at, 0), columns-1)
-		sums[at] += p.loss
+		sums[at] += min(max(p.loss, -most), most)
 		counts[at]++
 	}
 	low, high := math.Inf(1), math.Inf(-1)
@@ -37,7 +38,8 @@ func chart(points []point, width, height int) []string {
 	}
 	join(sums, counts)
 	if high-low < 1e-9 {
-		low, high = low-0.5, high+0.5
+		around := max(0.5, math.Abs(high)/1000) // of what is large, a half is nothing
+		low, high = low-around, high+around
 	}
 	cells := make([][]rune, height)
 	for i := range cells {

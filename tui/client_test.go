@@ -161,7 +161,7 @@ func TestChart(t *testing.T) {
 	if chart(nil, 80, 5) != nil || chart([]point{{1, 1}}, 80, 5) != nil || chart([]point{{1, 1}, {2, 2}}, 5, 5) != nil || chart([]point{{1, 1}, {2, 2}}, 80, 1) != nil {
 		t.Error("a chart where there is none to draw")
 	}
-	for _, points := range [][]point{{{1, 1}, {2, 1}}, {{9, 1}, {2, 5}}, {{4, 1e300}, {4, -1e300}}} { // flat; steps that go back; one step
+	for _, points := range [][]point{{{1, 1}, {2, 1}}, {{9, 1}, {2, 5}}, {{4, 1e300}, {4, -1e300}}, {{1, math.MaxFloat64}, {2, -math.MaxFloat64}}, {{1, math.MaxFloat64}, {2, math.MaxFloat64}}} { // flat; steps that go back; one step
 		if lines := chart(points, 20, 3); len(lines) != 3 || lipgloss.Width(lines[0]) > 20 {
 			t.Errorf("%v: %q", points, lines)
 		}

@@ -46,6 +46,11 @@ func (s seen) render(width, height int, now time.Time) string {
 	for _, section := range below {
 		lines = append(lines, section...)
 	}
+	return screen(lines, width, height)
+}
+
+// screen cuts lines to what a terminal has room for.
+func screen(lines []string, width, height int) string {
 	for i := range lines {
 		lines[i] = ansi.Truncate(lines[i], width, "…")
 	}
@@ -80,24 +85,18 @@ func rule(title string, width int) string {
 
 // head says which run this is and what it does.
 func (s seen) head(width int, now time.Time) []string {
-	steps := fmt.Sprintf("step %d", s.state.Step)
-	if s.state.TotalSteps > 0 {
-		steps += fmt.Sprintf(" of %d", s.state.TotalSteps)
+	step, total := stepOf(s.state)
+	steps := fmt.Sprintf("step %d", step)
+	if total > 0 {
+		steps += fmt.Sprintf(" of %d", total)
 	}
 	left := strong.Render("psyche-client") + "  run " + printable(s.runID) + "  " + short(s.id)
 	right := steps + fmt.Sprintf("  epoch %d", s.state.Epoch)
-	first := left + strings.Repeat(" ", max(2, width-lipgloss.Width(left)-lipgloss.Width(right))) + right
-	phase := good.Render(phaseName(s.state.RunState))
+	first := apart(left, right, width)
 	if s.ended != "" {
 		return []string{first, bad.Render(printable(s.ended))}
 	}
-	if !s.since.IsZero() {
-		phase += "  " + clock(now.Sub(s.since))
-		if s.state.Limit > 0 {
-			phase += " of at most " + clock(time.Duration(s.state.Limit*float64(time.Second)))
-		}
-	}
-	return []string{first, phase + "  " + s.role()}
+	return []string{first, phase(s.state, s.since, now) + "  " + s.role()}
 }
 
 // role says what this client is in the run.
@@ -245,9 +244,13 @@ func bar(part, whole, width int) string {
 
 // transferred draws how much of something is there.
 func transferred(t event.Transfer) string {
-	const width = 20
-	share := int(width * (float64(t.Bytes) / float64(max(t.Total, 1))))
-	return fmt.Sprintf("%s of %s %s", size(float64(t.Bytes)), size(float64(t.Total)), bar(share, width, width))
+	return fmt.Sprintf("%s of %s %s", size(float64(t.Bytes)), size(float64(t.Total)), filled(t, 20))
+}
+
+// filled is bar for a transfer.
+func filled(t event.Transfer, width int) string {
+	const parts = 1000 // bytes may be more than fit into an int
+	return bar(int(parts*min(1, float64(t.Bytes)/float64(max(t.Total, 1)))), parts, width)
 }
 
 // clock is a stretch of time as people read it.

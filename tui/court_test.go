@@ -5,14 +5,12 @@ import (
 	"testing"
 	"time"
 
-	"charm.land/bubbles/v2/progress"
 	"charm.land/lipgloss/v2"
 	"github.com/charmbracelet/x/ansi"
 	"pgregory.net/rapid"
 
 	"github.com/psyche-go/psyche/event"
 	"github.com/psyche-go/psyche/golden"
-	"github.com/psyche-go/psyche/testnet"
 )
 
 // trials are one against 83JJ1FKj, one of it, one on whose jury it is, and a fourth.
@@ -51,21 +49,23 @@ func TestCourtScreens(t *testing.T) {
 	downloads.See(event.Event{Time: begun, Body: event.Transfer{What: event.TransferDownload, Bytes: 3 << 30, Total: 4 << 30}})
 	hosts := host(t)
 	hosts.see("quickstart", event.Event{Time: at, Body: trials})
+	told := host(t)
+	told.move(map[string][]Moving{"quickstart": {
+		{"2VnaQYyoCd", event.Transfer{What: event.TransferModel, Step: 39, Bytes: 100 << 20, Total: 400 << 20}},
+		{"4kLmNoPqRs\x1b[2J", event.Transfer{What: event.TransferUpload, Step: 25, Bytes: 300 << 20, Total: 400 << 20}},
+		{"5\x1b[2J", event.Transfer{What: event.TransferResults, Step: 25, Bytes: 1, Total: 2}},
+		{"6", event.Transfer{What: event.TransferDownload, Step: 25, Bytes: 1, Total: 2}},
+	}})
 	for _, e := range ejected {
 		out.See(event.Event{Time: begun, Body: e})
 		hosts.see("quickstart", event.Event{Time: at, Body: e})
 	}
-	local := testnetModel{bar: progress.New(progress.WithWidth(40)), newest: testnet.Progress{
-		RunState: "RoundTrain", Step: 40, TotalSteps: 100, Epoch: 1, Loss: 2.6, LossStep: 39, Tokens: 245760, TokensRate: 7513,
-		Clients: []testnet.ClientProgress{{Name: "client-1", ID: "83JJ1FKjQv", Member: true}, {Name: "client-2", ID: "7ZLpJgvnAb"}},
-		Trials:  trials.Open[:2], Ejected: ejected[2:],
-	}, notes: []string{"client-2 is ejected until epoch 4: it accused somebody wrongly"}}
 	for name, screen := range map[string]string{
 		"client-audits-80x24": busy.screen(80, 24, at), "client-audits-60x14": busy.screen(60, 14, at),
 		"client-ejected-80x24": out.screen(80, 24, at), "client-arrives-80x24": arrives.screen(80, 24, at),
 		"client-downloads-80x24": downloads.screen(80, 24, at),
+		"server-moves-80x24":     serverModel{server: told, width: 80, height: 24, at: at}.render(),
 		"server-trials-80x24":    serverModel{server: hosts, width: 80, height: 24, at: at}.render(),
-		"testnet-trials":         local.View().Content,
 	} {
 		golden.Compare(t, name+".txt", ansi.Strip(screen)+"\n")
 	}

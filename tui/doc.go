@@ -1,6 +1,8 @@
-// Package tui shows the progress of a run in a terminal.
+// Package tui draws clients, servers and local networks in a terminal.
 //
-// New starts a display below the cursor; Update hands it what is known, Close leaves the
-// last picture standing. The display only reads: Ctrl-C is handed to the function given
-// to New, because in raw mode a terminal sends no signal.
+// A Client and a Server follow event logs, a Testnet is told what is known; Start and New begin to draw
+// on a screen of its own, Close gives the terminal back. Nobody who tells a display something waits
+// for the terminal. Displays only read, except for the server's key that pauses a run. Ctrl-C is
+// handed on, because in raw mode a terminal sends no signal. What comes from others is drawn without
+// what could move the cursor or colour the screen.
 package tui

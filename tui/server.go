@@ -16,6 +16,13 @@ import (
 type ServerOptions struct {
 	Journals func() map[string]uint64              // bytes of each run's journal
 	Pause    func(runID string, paused bool) error // pauses a run, or lets it go on; it may take a while
+	Moving   func() map[string][]Moving            // what members of each run report that moves; nil: they report nothing
+}
+
+// Moving is a model that arrives at a member, or a checkpoint that it uploads.
+type Moving struct {
+	Member string
+	event.Transfer
 }
 
 // hosted is what is known of a run of the server.
@@ -28,6 +35,7 @@ type hosted struct {
 	journal uint64
 	begun   uint64 // bytes of the journal when it was first looked at
 	looked  time.Time
+	moving  []Moving
 }
 
 // grows is how much the journal grows in a minute.
@@ -127,6 +135,15 @@ func (s *Server) look(sizes map[string]uint64, now time.Time) {
 	}
 }
 
+// move takes what moves at members.
+func (s *Server) move(moving map[string][]Moving) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.runs {
+		s.runs[i].moving = moving[s.runs[i].runID]
+	}
+}
+
 // serverModel is the display's state, in the sense of the Elm architecture.
 type serverModel struct {
 	server        *Server
@@ -156,6 +173,9 @@ func (m serverModel) Update(message tea.Msg) (tea.Model, tea.Cmd) {
 		m.at = time.Time(message)
 		if m.server.options.Journals != nil {
 			m.server.look(m.server.options.Journals(), m.at)
+		}
+		if m.server.options.Moving != nil {
+			m.server.move(m.server.options.Moving())
 		}
 		return m, tick()
 	}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/charmbracelet/x/ansi"
+
+	"github.com/psyche-go/psyche/event"
 )
 
 // render draws everything into a screen of the model's size.
@@ -29,10 +31,7 @@ func (m serverModel) render() string {
 			lines = append(lines, faint.Render(line.At.Format(time.TimeOnly)+" "+line.Level.String())+" "+printable(line.Text))
 		}
 	}
-	for i := range lines {
-		lines[i] = ansi.Truncate(lines[i], width, "…")
-	}
-	return strings.Join(lines[:min(len(lines), height)], "\n")
+	return screen(lines, width, height)
 }
 
 // asked is the question that waits for an answer, or else what the keys do.
@@ -69,27 +68,21 @@ func (m serverModel) list(runs []hosted, width, height int) []string {
 		if i == m.chosen {
 			mark = "> "
 		}
+		step, total := stepOf(h.state)
 		lines = append(lines, mark+fmt.Sprintf("%-16.16s  %s %5d of %-5d %3d members, %d waiting",
-			printable(h.runID), good.Render(fmt.Sprintf("%-22.22s", phaseName(h.state.RunState))), h.state.Step, h.state.TotalSteps, len(h.state.Members), h.state.Pending))
+			printable(h.runID), good.Render(fmt.Sprintf("%-22.22s", phaseName(h.state.RunState))), step, total, len(h.state.Members), h.state.Pending))
 	}
 	return lines
 }
 
 // details are about one run.
 func (h hosted) details(width int, now time.Time) []string {
-	phase := fmt.Sprintf("epoch %d  %s", h.state.Epoch, phaseName(h.state.RunState))
-	if !h.since.IsZero() {
-		phase += "  " + clock(now.Sub(h.since))
-		if h.state.Limit > 0 {
-			phase += " of at most " + clock(time.Duration(h.state.Limit*float64(time.Second)))
-		}
-	}
-	lines := []string{rule("run "+printable(h.runID), width), phase}
+	lines := []string{rule("run "+printable(h.runID), width), fmt.Sprintf("epoch %d  %s", h.state.Epoch, phase(h.state, h.since, now))}
 	switch h.state.RunState {
 	case "Warmup":
-		lines = append(lines, fmt.Sprintf("%d of %d members hold the model %s", h.state.Ready, len(h.state.Members), bar(h.state.Ready, len(h.state.Members), 20)))
+		lines = append(lines, quorum(h.state, 20))
 	case "RoundTrain", "RoundWitness":
-		lines = append(lines, fmt.Sprintf("%d of %d witnesses reported %s  batch of %d", h.state.Witnesses, h.state.Quorum, bar(h.state.Witnesses, h.state.Quorum, 20), h.state.BatchSize))
+		lines = append(lines, fmt.Sprintf("%s  batch of %d", quorum(h.state, 20), h.state.BatchSize))
 	}
 	journal := fmt.Sprintf("log %s, %s a minute", size(float64(h.journal)), size(h.grows(now)))
 	if h.commit > 0 {
@@ -110,5 +103,31 @@ func (h hosted) details(width int, now time.Time) []string {
 		wrapped := strings.Split(ansi.Wordwrap(text+"   * witness", width, ""), "\n")
 		lines = append(lines, wrapped[:min(len(wrapped), 4)]...)
 	}
+	lines = append(lines, h.moves()...)
 	return append(lines, h.court.lines(short)...)
+}
+
+// moves are the models and checkpoints that move, as the members report.
+func (h hosted) moves() (lines []string) {
+	const shown = 3
+	for _, m := range h.moving[:min(len(h.moving), shown)] {
+		lines = append(lines, fmt.Sprintf("%s %s, step %d: %s", printable(short(m.Member)), does(m.Transfer), m.Step, transferred(m.Transfer)))
+	}
+	if more := len(h.moving) - shown; more > 0 {
+		lines = append(lines, fmt.Sprintf("and %d more that get a model or upload", more))
+	}
+	return lines
+}
+
+// does says in words what is transferred.
+func does(t event.Transfer) string {
+	switch t.What {
+	case event.TransferUpload:
+		return "uploads"
+	case event.TransferDownload:
+		return "downloads"
+	case event.TransferResults:
+		return "gets results"
+	}
+	return "gets the model"
 }

@@ -57,7 +57,7 @@ func (d *serverDisplay) watch(others func(string, *event.Log)) func(string, *eve
 }
 
 // start draws from now on.
-func (d *serverDisplay) start(ctx context.Context, c serverRun, o *server.Options) {
+func (d *serverDisplay) start(ctx context.Context, c serverRun, o *server.Options, page *serverPage) {
 	if d == nil {
 		return
 	}
@@ -70,6 +70,9 @@ func (d *serverDisplay) start(ctx context.Context, c serverRun, o *server.Option
 		d.SetTitle(address.String())
 	}
 	options := tui.ServerOptions{Journals: func() map[string]uint64 { return journals(registry) }}
+	if page != nil {
+		options.Moving = page.moving
+	}
 	if c.SaveStateDir != "" { // else nobody else can have the host's key
 		options.Pause = func(runID string, paused bool) error { return d.pause(ctx, c.SaveStateDir, runID, paused) }
 	}

@@ -109,7 +109,7 @@ func (e *stateEvents) add(state *coordinator.State) {
 
 // see writes a state that differs from the last one, and what is new of trials and ejections.
 func (r *runEvents) see(state *coordinator.State) (err error) {
-	if next := stateEvent(state); !reflect.DeepEqual(next, r.last) {
+	if next := event.StateOf(state); !reflect.DeepEqual(next, r.last) {
 		r.last = next
 		err = r.log.Append(next)
 	}
@@ -133,35 +133,4 @@ func (e *stateEvents) append(run *runEvents, body event.Body) {
 	if err := run.log.Append(body); err != nil {
 		e.logger.Error("write event", "err", err)
 	}
-}
-
-// stateEvent returns a state as the event log has it.
-func stateEvent(state *coordinator.State) event.State {
-	out := event.State{
-		RunState: state.RunState.String(),
-		Epoch:    state.Progress.Epoch,
-		Step:     state.Progress.Step,
-		Members:  []string{},
-		Pending:  len(state.Pending),
-		Elected:  []string{},
-		Ready:    len(state.Epoch.Ready),
-
-		TotalSteps: state.Config.TotalSteps, Limit: float64(state.PhaseTime()) / 1000,
-	}
-	for _, client := range state.Epoch.Clients {
-		if client.State == coordinator.Healthy {
-			out.Members = append(out.Members, identity.ID(client.ID).String())
-		}
-	}
-	if round := state.CurrentRound(); round != nil {
-		for _, member := range round.ElectedWitnesses(state.Config) {
-			out.Elected = append(out.Elected, identity.ID(round.Members[member]).String())
-		}
-		out.Witnesses, out.Quorum = len(round.Witnesses), int(round.WitnessesNeeded)
-		out.BatchSize, out.DataIndex = round.BatchSize, round.DataIndex
-	}
-	if checkpoint := state.Model.Checkpoint; checkpoint.Digest != ([32]byte{}) {
-		out.Digest = fmt.Sprintf("%x", checkpoint.Digest)
-	}
-	return out
 }

@@ -10,8 +10,10 @@ import (
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/dash"
 	"github.com/psyche-go/psyche/dash/gather"
+	"github.com/psyche-go/psyche/event"
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/server"
+	"github.com/psyche-go/psyche/tui"
 )
 
 // serverPage shows a server's runs at --http-addr.
@@ -121,4 +123,22 @@ func (p *serverPage) runs() []dash.Run {
 		}
 	}
 	return list
+}
+
+// moving returns what members of each run report that moves.
+func (p *serverPage) moving() map[string][]tui.Moving {
+	all := make(map[string][]tui.Moving)
+	for _, run := range p.gatherer.Runs() {
+		if run.Reported == nil {
+			continue
+		}
+		for _, m := range run.Reported.Moving() {
+			for _, t := range []*event.Transfer{m.Arrives, m.Uploads} {
+				if t != nil {
+					all[run.Key] = append(all[run.Key], tui.Moving{Member: m.ID, Transfer: *t})
+				}
+			}
+		}
+	}
+	return all
 }

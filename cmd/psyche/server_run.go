@@ -139,7 +139,7 @@ func (c serverRun) Run(ctx context.Context, to console) error {
 	if err != nil {
 		return errors.Join(err, events.close())
 	}
-	shown.start(ctx, c, &o)
+	shown.start(ctx, c, &o, page)
 	err = c.explainTakenPort(last, server.Run(ctx, o))
 	if closeErr := errors.Join(stopData(), events.close()); err == nil {
 		err = closeErr

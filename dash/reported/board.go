@@ -120,6 +120,19 @@ func (b *Board) Show(n int) Shown {
 	return shown
 }
 
+// Moving returns the members at which a model arrives, or that upload a checkpoint, ordered by id.
+func (b *Board) Moving() (moving []Member) {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	for _, m := range b.members {
+		if m.Arrives != nil || m.Uploads != nil {
+			moving = append(moving, *m)
+		}
+	}
+	slices.SortFunc(moving, func(a, b Member) int { return cmp.Compare(a.ID, b.ID) })
+	return moving
+}
+
 func (p *Point) join(next *Point) {
 	p.Steps = next.Step + next.Steps - p.Step
 	p.Sum += next.Sum

@@ -66,6 +66,9 @@ func TestWhatMoves(t *testing.T) {
 		if (m.Arrives != nil) != test.arrives || (m.Uploads != nil) != test.uploads {
 			t.Errorf("%s: arrives %+v, uploads %+v", name, m.Arrives, m.Uploads)
 		}
+		if moving := b.Moving(); (len(moving) == 1) != (test.arrives || test.uploads) {
+			t.Errorf("%s: %+v move", name, moving)
+		}
 	}
 }
 

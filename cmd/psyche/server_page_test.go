@@ -1,0 +1,54 @@
+package main
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/event"
+	"github.com/psyche-go/psyche/server"
+	"github.com/psyche-go/psyche/tui"
+)
+
+// TestMovingIsReported: what a member writes into its event log that arrives and is uploaded is known to
+// the server's display, under the run that it is of.
+func TestMovingIsReported(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "client-1"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	log, err := event.Open(filepath.Join(dir, "client-1", "events.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	arrives := event.Transfer{What: event.TransferModel, Step: 7, Bytes: 1, Total: 4}
+	uploads := event.Transfer{What: event.TransferUpload, Step: 5, Bytes: 3, Total: 4}
+	for _, body := range []event.Body{event.Started{Role: "client", ID: "member", RunID: "quickstart"}, arrives, uploads} {
+		if err := log.Append(body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	c := serverRun{HTTPAddr: "127.0.0.1:0", MemberEvents: []string{filepath.Join(dir, "*", "events.jsonl")}}
+	o := server.Options{OnState: func(*coordinator.State) {}}
+	page, err := c.newPage(t.Context(), &o, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer page.close()
+	o.OnState(&coordinator.State{RunID: "quickstart"})
+	want := map[string][]tui.Moving{"quickstart": {{Member: "member", Transfer: arrives}, {Member: "member", Transfer: uploads}}}
+	var got map[string][]tui.Moving
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		if got = page.moving(); reflect.DeepEqual(got, want) {
+			return
+		}
+	}
+	t.Errorf("got %+v, want %+v", got, want)
+}
