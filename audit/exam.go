@@ -152,15 +152,16 @@ func (e *Exam) chunk(i int, c Claim) Finding {
 	case length(before) > e.Longest*(1+rounding) || length(after) > e.Longest*(1+rounding):
 		f.Fault = FaultLength
 	}
-	e.compare(&f, i, full, before, o.After.Taken, shape)
+	e.compare(&f, i, full, before, c.Opening.Step-c.Opening.Previous, o.After.Taken, shape)
 	return f
 }
 
-// compare fills in the numbers of a finding.
-func (e *Exam) compare(f *Finding, i int, full, before []float64, taken Taken, shape Shape) {
+// compare fills in the numbers of a finding. before is the momentum sinceLast steps earlier.
+func (e *Exam) compare(f *Finding, i int, full, before []float64, sinceLast uint32, taken Taken, shape Shape) {
 	update := wide(e.Updates[i])
-	implied := sum(full, before, -float64(e.Decay))
-	expected := sum(update, before, float64(e.Decay))
+	decay := float64(Decayed(e.Decay, sinceLast))
+	implied := sum(full, before, -decay)
+	expected := sum(update, before, decay)
 	f.Update, f.Length = length(update), length(before)
 	raw, lengths := length(sum(implied, update, -1)), length(before)+length(full)
 	f.difference = max(0, raw-floor*lengths)
@@ -172,8 +173,8 @@ func (e *Exam) compare(f *Finding, i int, full, before []float64, taken Taken, s
 	f.Sets, f.Signs = agreement(forward(expected, shape.Rows, shape.Cols), taken)
 }
 
-// before returns the momentum that the step began with: what was opened, and what was given
-// back meanwhile. What was sent earlier than the previous result has decayed once with it.
+// before returns the momentum after the previous result: what was opened, and what was given
+// back meanwhile. What was sent earlier has decayed until then.
 func (e *Exam) before(o Opened, c Claim, shape Shape) []float64 {
 	if c.Opening.Previous == 0 {
 		return make([]float64, shape.size())
@@ -183,7 +184,7 @@ func (e *Exam) before(o Opened, c Claim, shape Shape) []float64 {
 		before = sum(before, inverse(o.Before.Taken.dense(shape.size()), shape.Rows, shape.Cols), 1)
 	}
 	if c.Opening.Earlier != 0 {
-		before = sum(before, inverse(o.Return.Taken.dense(shape.size()), shape.Rows, shape.Cols), float64(e.Decay))
+		before = sum(before, inverse(o.Return.Taken.dense(shape.size()), shape.Rows, shape.Cols), float64(Decayed(e.Decay, c.Opening.Previous-c.Opening.Earlier)))
 	}
 	return before
 }

@@ -237,3 +237,26 @@ func (r *rig) scaledExam(gradient [][]float32, rate float32) *audit.Exam {
 	}
 	return e
 }
+
+// TestMissedSteps: a momentum decays with the run's steps, of which its trainer may miss some.
+func TestMissedSteps(t *testing.T) {
+	for name, c := range map[string]struct {
+		times float64 // what the momentum is multiplied with besides
+		want  audit.Outcome
+	}{"as the rules want": {1, audit.Passed}, "decayed once": {math.Pow(decay, -3), audit.Strange}} {
+		r := newRig(t)
+		r.train(1, r.gradient())
+		r.train(3, r.gradient())
+		r.giveBack(&r.history[0], audit.Decayed(decay, 2))
+		for _, delta := range r.deltas {
+			for i := range delta {
+				delta[i] = float32(c.times * float64(delta[i]))
+			}
+		}
+		g := r.gradient()
+		r.train(7, g)
+		if report := r.exam(r.all(), g).Check(r.claim(r.all(), false, &r.history[0])); report.Judge(limits) != c.want {
+			t.Errorf("%s: fault %v, error %v", name, report.Fault, report.Error)
+		}
+	}
+}

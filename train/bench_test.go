@@ -30,7 +30,7 @@ func BenchmarkOptimizer(b *testing.B) {
 	})
 	b.Run("encode", func(b *testing.B) {
 		for b.Loop() {
-			o.sent = map[uint32]sent{}
+			o.sent = map[uint32][]codec.TensorResult{}
 			if payload, err = o.encode(testHeader(1), gradients, 1, 1e-3); err != nil {
 				b.Fatal(err)
 			}
@@ -54,7 +54,7 @@ func BenchmarkOptimizer(b *testing.B) {
 	})
 	b.Run("settle", func(b *testing.B) {
 		for b.Loop() {
-			o.sent[1] = sent{results: results, encoded: o.encoded}
+			o.sent[1] = results
 			if err := o.settle(1, false); err != nil {
 				b.Fatal(err)
 			}

@@ -327,3 +327,31 @@ func TestFaintTensorsAreMeasuredByTheModel(t *testing.T) {
 		}
 	}
 }
+
+// TestAuditsPassWhoMissedSteps, as who verified in them.
+func TestAuditsPassWhoMissedSteps(t *testing.T) {
+	a := newAudited(t, 1, true, func(*Options) {})
+	chunks := allChunks(a.trainer.Shapes())
+	previous := uint32(0)
+	for step := uint32(1); step <= 9; step++ {
+		if step%4 > 1 {
+			a.waiting = append(a.waiting, Applied{Step: step})
+			a.settle()
+			continue
+		}
+		batch := toyBatch(uint64(step)*4, uint64(step)*4+4)
+		payload := a.step(step, batch, step != 5)
+		opening, err := a.trainer.Open(step, chunks)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if opening.Previous != previous {
+			t.Errorf("step %d goes on from step %d, want %d", step, opening.Previous, previous)
+		}
+		if report := a.audit(step, batch, payload, opening); report.Judge(testLimits) != audit.Passed {
+			t.Errorf("step %d: fault %v, error %v", step, report.Fault, report.Error)
+		}
+		a.settle()
+		previous = step
+	}
+}

@@ -179,7 +179,7 @@ func TestWhatWasSentIsRemovedOnceAtEveryLag(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			taken := o.sent[step].results
+			taken := o.sent[step]
 			for i := range momentum {
 				for j := range momentum[i] {
 					momentum[i][j] = 0.5*momentum[i][j] + 1e-2*gradients[i][j]

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/psyche-go/psyche/audit"
 	"github.com/psyche-go/psyche/config"
 	"github.com/psyche-go/psyche/distro"
 	"github.com/psyche-go/psyche/distro/codec"
@@ -36,15 +37,10 @@ type optimizer struct {
 	results []codec.TensorLayout
 	deltas  [][]float32 // momentum that was not sent yet, zero at first
 	encoded uint64      // how often encode ran
-	sent    map[uint32]sent
+	newest  uint32      // step of the newest of them: the momentum is as old
+	// sent is what encode took out of the momentum for a step, until it is known whether it counted.
+	sent    map[uint32][]codec.TensorResult
 	history *history // nil: nothing is audited
-}
-
-// sent is what encode took out of the momentum for one step, until it is known whether
-// it counted.
-type sent struct {
-	results []codec.TensorResult
-	encoded uint64 // value of optimizer.encoded after it was taken out
 }
 
 func newOptimizer(c config.Distro, shapes [][]int64, threads int) (*optimizer, error) {
@@ -109,12 +105,13 @@ func (o *optimizer) forget() {
 	for _, delta := range o.deltas {
 		clear(delta)
 	}
-	o.sent = map[uint32]sent{}
-	o.encoded = 0
+	o.sent = map[uint32][]codec.TensorResult{}
+	o.encoded, o.newest = 0, 0
 }
 
-// encode adds the gradients to the momentum, δ ← β·δ + lr·scale·g, and takes the largest
-// coefficients out of it. It returns the result's bytes. norm is the L2 norm of all
+// encode adds the gradients to the momentum, δ ← βⁿ·δ + lr·scale·g, where n is how many steps the run
+// took since the newest that was encoded, and takes the largest coefficients out of it. It returns the
+// result's bytes. norm is the L2 norm of all
 // gradients together. A gradient or learning rate out of range is an error that leaves
 // everything as it was.
 func (o *optimizer) encode(header codec.Header, gradients [][]float32, norm float64, lr float32) ([]byte, error) {
@@ -132,7 +129,7 @@ func (o *optimizer) encode(header codec.Header, gradients [][]float32, norm floa
 	if o.history != nil {
 		o.history.begin()
 	}
-	params := distro.EncodeParams{Decay: float32(o.config.CompressionDecay), LR: scaled, TopK: int(o.config.CompressionTopK)}
+	params := distro.EncodeParams{Decay: o.left(header.Step), LR: scaled, TopK: int(o.config.CompressionTopK)}
 	taken := make([]codec.TensorResult, len(o.layouts))
 	for i, layout := range o.layouts {
 		var err error
@@ -141,7 +138,8 @@ func (o *optimizer) encode(header codec.Header, gradients [][]float32, norm floa
 		}
 	}
 	o.encoded++
-	o.sent[header.Step] = sent{results: taken, encoded: o.encoded}
+	o.newest = header.Step
+	o.sent[header.Step] = taken
 	payload, err := o.payload(header, taken)
 	if err != nil {
 		err = errors.Join(err, o.giveBack(header.Step))
@@ -186,7 +184,7 @@ func (o *optimizer) settle(step uint32, counted bool) error {
 
 // giveBack is settle of a result that was not counted, with the lock of the history.
 func (o *optimizer) giveBack(step uint32) error {
-	own, found := o.sent[step]
+	results, found := o.sent[step]
 	if !found {
 		return nil
 	}
@@ -194,15 +192,26 @@ func (o *optimizer) giveBack(step uint32) error {
 	if o.history != nil {
 		o.history.giving(step)
 	}
-	for i, result := range own.results {
-		for range o.encoded - own.encoded {
-			result = decay(result, o.results[i].K, float32(o.config.CompressionDecay))
+	left := audit.Decayed(float32(o.config.CompressionDecay), o.newest-step)
+	for i, result := range results {
+		if o.newest != step {
+			result = decay(result, o.results[i].K, left)
 		}
 		if err := o.kernel.AddBack(o.layouts[i], o.deltas[i], result); err != nil {
 			return fmt.Errorf("give back step %d, tensor %d: %w", step, i, err)
 		}
 	}
 	return nil
+}
+
+// left is what a step leaves of the momentum, which is of an earlier one. Where steps are trained
+// again, as in no run, it is what one leaves.
+func (o *optimizer) left(step uint32) float32 {
+	steps := uint32(1)
+	if o.newest > 0 && step > o.newest {
+		steps = step - o.newest
+	}
+	return audit.Decayed(float32(o.config.CompressionDecay), steps)
 }
 
 // decay multiplies the values of a result, and leaves out those that become zero.

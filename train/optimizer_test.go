@@ -276,3 +276,37 @@ func TestNewOptimizerRejects(t *testing.T) {
 		})
 	}
 }
+
+// TestMomentumDecaysWithTheRunsSteps: who misses steps goes on from a momentum that decayed meanwhile,
+// and gets back what decayed as long.
+func TestMomentumDecaysWithTheRunsSteps(t *testing.T) {
+	o := newTestOptimizer(t, testDistro())
+	momentum := randomSlices(1, 0) // what δ would be had nothing been sent
+	newest := uint32(0)
+	for _, step := range []uint32{1, 2, 6, 7, 20} {
+		gradients := randomSlices(uint64(step)+10, 0.01)
+		encodeStep(t, o, step, gradients)
+		left := math.Pow(0.5, float64(step-newest))
+		newest = step
+		for i := range momentum {
+			for j := range momentum[i] {
+				momentum[i][j] = float32(left*float64(momentum[i][j])) + 1e-2*gradients[i][j]
+			}
+		}
+		if step == 2 || step == 7 {
+			continue // settled only after another step
+		}
+		for settled := range step + 1 {
+			if err := o.settle(settled, false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i := range momentum {
+			for j := range momentum[i] {
+				if diff := math.Abs(float64(momentum[i][j] - o.deltas[i][j])); diff > 1e-9 {
+					t.Fatalf("step %d: momentum %d[%d] differs by %v", step, i, j, diff)
+				}
+			}
+		}
+	}
+}

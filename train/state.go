@@ -18,6 +18,7 @@ const OptimizerFile = "optimizer.safetensors"
 type OptimizerState struct {
 	Optimizer string // "adamw" or "distro"
 	Step      uint32 // of the newest update
+	Trained   uint32 // of the newest that the momentum of "distro" has part in; 0: Step
 	Updates   uint64
 	DataIndex uint64 // first sequence that was not trained on; only the caller knows it
 	Settings  string // with which the caller trained, in its own words; may be empty
@@ -30,7 +31,8 @@ const (
 	stepKey      = "step"
 	updatesKey   = "updates"
 	dataIndexKey = "data_index"
-	settingsKey  = "settings" // only if there are any
+	trainedKey   = "trained_step" // only where it is not the step
+	settingsKey  = "settings"     // only if there are any
 )
 
 // Write writes the state to a file, in one step.
@@ -43,6 +45,9 @@ func (s OptimizerState) Write(path string) error {
 	}
 	if s.Settings != "" {
 		metadata[settingsKey] = s.Settings
+	}
+	if s.Trained != 0 {
+		metadata[trainedKey] = strconv.FormatUint(uint64(s.Trained), 10)
 	}
 	return safetensors.Write(path, s.Tensors, metadata)
 }
@@ -63,6 +68,9 @@ func ReadOptimizerState(path string) (OptimizerState, error) {
 		return n
 	}
 	state.Step = uint32(number(stepKey, 32))
+	if metadata[trainedKey] != "" {
+		state.Trained = uint32(number(trainedKey, 32))
+	}
 	state.Updates, state.DataIndex = number(updatesKey, 63), number(dataIndexKey, 64)
 	return state, err
 }
@@ -155,6 +163,9 @@ func (t *Trainer) OptimizerState(ctx context.Context) (OptimizerState, error) {
 		return OptimizerState{}, fmt.Errorf("save optimizer: %w: a trained step was not applied yet", ErrStep)
 	}
 	state := OptimizerState{Optimizer: "distro", Step: t.step, Updates: t.optimizer.encoded}
+	if t.optimizer.newest != t.step {
+		state.Trained = t.optimizer.newest
+	}
 	for i, p := range t.parameters {
 		state.Tensors = append(state.Tensors, safetensors.FromFloat32s(momentumName+"."+p.name, p.shape, t.optimizer.deltas[i]))
 	}
@@ -191,6 +202,9 @@ func (t *Trainer) SetOptimizerState(ctx context.Context, state OptimizerState) e
 	for i := range values {
 		copy(t.optimizer.deltas[i], values[i])
 	}
-	t.optimizer.encoded = state.Updates
+	t.optimizer.encoded, t.optimizer.newest = state.Updates, state.Step
+	if state.Trained != 0 {
+		t.optimizer.newest = state.Trained
+	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -226,5 +227,50 @@ func TestStateOfManyTensors(t *testing.T) {
 	state.Tensors = state.Tensors[1:]
 	if _, err := state.values(r, momentumName); !errors.Is(err, ErrModel) {
 		t.Errorf("a tensor is missing: error = %v, want ErrModel", err)
+	}
+}
+
+// TestSavedMomentumIsAsOldAsItWas: a trainer that goes on from a saved state sends what it would have
+// sent, though it missed steps before.
+func TestSavedMomentumIsAsOldAsItWas(t *testing.T) {
+	trainer, resumed := newTestTrainer(t), newTestTrainer(t)
+	train := func(trainer *Trainer, step uint32) []byte {
+		payload, _, err := trainer.Train(t.Context(), step, toyBatch(uint64(step)*4, uint64(step)*4+4))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return payload
+	}
+	apply := func(trainer *Trainer, step uint32, payloads ...[]byte) {
+		if err := trainer.Apply(t.Context(), step, payloads, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	apply(trainer, 1, train(trainer, 1))
+	apply(trainer, 2)
+	apply(trainer, 3)
+	state, err := trainer.OptimizerState(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), OptimizerFile)
+	if err := state.Write(path); err != nil {
+		t.Fatal(err)
+	}
+	if state, err = ReadOptimizerState(path); err != nil || state.Step != 3 || state.Trained != 1 {
+		t.Fatalf("state of step %d, trained in step %d, %v; want 3 and 1", state.Step, state.Trained, err)
+	}
+	model, err := trainer.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := resumed.Load(t.Context(), model); err != nil {
+		t.Fatal(err)
+	}
+	if err := resumed.SetOptimizerState(t.Context(), state); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(train(trainer, 4), train(resumed, 4)) {
+		t.Error("it sends something else")
 	}
 }

@@ -104,17 +104,17 @@ func (o *Optimizer) Step(step uint32, batch assign.BatchID, gradient []float32) 
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	m := made{step: step, taken: layouts()[0].NewResult()}
-	leaves := make([][32]byte, numbers)
+	if n := len(o.steps); n > 0 {
+		m.previous = o.steps[n-1].step
+	}
+	left, leaves := audit.Decayed(decay, step-m.previous), make([][32]byte, numbers)
 	for i := range o.delta {
-		if v := float32(decay*o.delta[i]) + float32(rate*gradient[i]); v != 0 {
+		if v := float32(left*o.delta[i]) + float32(rate*gradient[i]); v != 0 {
 			m.taken.Counts[i], m.taken.Values[i] = 1, v
 		}
 		leaves[i] = audit.Leaf(audit.Digest([]float32{0}), taken(m.taken, i))
 	}
 	o.delta, m.tree = [numbers]float32{}, merkle.NewTree(leaves)
-	if n := len(o.steps); n > 0 {
-		m.previous = o.steps[n-1].step
-	}
 	if o.steps = append(o.steps, m); len(o.steps) > kept {
 		o.steps = o.steps[len(o.steps)-kept:]
 	}
@@ -139,12 +139,9 @@ func (o *Optimizer) Settle(step uint32, counted bool) {
 	for i := range o.steps {
 		if m := &o.steps[i]; m.step == step && !counted {
 			m.returned = o.steps[len(o.steps)-1].step
-			decayed := float32(1) // with the results since
-			for range o.steps[i+1:] {
-				decayed *= decay
-			}
+			left := audit.Decayed(decay, m.returned-step)
 			for j, v := range m.taken.Values {
-				o.delta[j] += float32(decayed * v)
+				o.delta[j] += float32(left * v)
 			}
 		}
 	}

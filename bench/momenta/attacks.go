@@ -40,11 +40,11 @@ var (
 		if s.Step%10 != 1 {
 			return s.Update
 		}
-		honest := Copied(s.Update)
+		honest, ofHonest, ofOwn := Copied(s.Update), s.Cutting.Left(s.Honest, s.Step), s.Cutting.Left(s.Own, s.Step)
 		for i, update := range honest {
 			for j, before := range s.Honest.Momentum[i] {
-				implied := update[j] + s.Cutting.Decay*before
-				update[j] = -3*implied - s.Cutting.Decay*s.Own.Momentum[i][j]
+				implied := update[j] + ofHonest*before
+				update[j] = -3*implied - ofOwn*s.Own.Momentum[i][j]
 			}
 		}
 		return honest
@@ -64,9 +64,10 @@ func Single() []Attack {
 		{"copy", func(s *Scene) [][]float32 { return s.copy(1) }},
 		NegatedCopy,
 		{"momentum turned round, once", func(s *Scene) [][]float32 {
+			left := s.Cutting.Left(s.Own, s.Step)
 			return s.eachChunk(func(_ int, update, momentum []float32) {
 				for i, m := range momentum {
-					update[i] = -update[i] - 2*s.Cutting.Decay*m
+					update[i] = -update[i] - 2*left*m
 				}
 			})
 		}},
@@ -112,7 +113,7 @@ func (s *Scene) noise(by float64, add bool) [][]float32 {
 // copy makes up a momentum of which exactly what another trainer sent is taken, of the
 // length that the own one has.
 func (s *Scene) copy(sign float32) [][]float32 {
-	c, zero := s.Cutting, s.Cutting.Zeros()
+	c, zero, left := s.Cutting, s.Cutting.Zeros(), s.Cutting.Left(s.Own, s.Step)
 	for i, l := range c.Layouts {
 		r := codec.TensorResult{Counts: s.Others[i].Counts, Indices: s.Others[i].Indices}
 		for _, v := range s.Others[i].Values {
@@ -137,7 +138,7 @@ func (s *Scene) copy(sign float32) [][]float32 {
 			factor = float32(max(Length(momentum), Length(update)) / length)
 		}
 		for i, v := range chunk {
-			update[i] = factor*v - c.Decay*momentum[i]
+			update[i] = factor*v - left*momentum[i]
 		}
 		at++
 		if at == c.Shapes[tensor].Chunks {

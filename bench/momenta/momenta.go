@@ -99,13 +99,18 @@ func (c *Cutting) Advance(from *State, step uint32, update [][]float32, spare *S
 		copy(m.Momentum[i], from.Momentum[i])
 	}
 	for i, l := range c.Layouts {
-		taken, err := c.Kernel.Encode(l, m.Momentum[i], update[i], distro.EncodeParams{Decay: c.Decay, LR: 1, TopK: c.TopK})
+		taken, err := c.Kernel.Encode(l, m.Momentum[i], update[i], distro.EncodeParams{Decay: c.Left(from, step), LR: 1, TopK: c.TopK})
 		if err != nil {
 			return nil, err
 		}
 		m.Taken = append(m.Taken, taken)
 	}
 	return m, nil
+}
+
+// Left is what a step leaves of the momentum of an earlier one.
+func (c *Cutting) Left(from *State, step uint32) float32 {
+	return audit.Decayed(c.Decay, step-from.Step)
 }
 
 // Commit makes the tree of a state, once. That before the first step has none.
