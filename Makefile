@@ -147,12 +147,13 @@ internet: shim
 
 # Crowds, floods, juries and mutations take minutes each with the race detector, and others run the same
 # code; what measures has nothing to measure with it.
-SLOW_RACES := TestCheats|TestHonestMembersPass|TestWhoComesBack|TestGangCannot|TestSilentConnections|TestFloodOfConnections|TestCrowd|TestCostOfFollowing|TestJoiningLate|TestLoad|TestFullRun|TestSeeds|TestChurn|TestCheckerCatchesMutations|TestSameSeedSameRun|TestLastStepAppliedInTheNextEpoch|TestTornTailAtEveryByte|TestMoreRoundsThanDraws|TestHogsKeepNobodyOut|TestDeployGoesOn
+SLOW_RACES := TestCheats|TestHonestMembersPass|TestWhoComesBack|TestGangCannot|TestSilentConnections|TestFloodOfConnections|TestCrowd|TestCostOfFollowing|TestJoiningLate|TestLoad|TestFullRun|TestSeeds|TestChurn|TestCheckerCatchesMutations|TestSameSeedSameRun|TestLastStepAppliedInTheNextEpoch|TestTornTailAtEveryByte|TestMoreRoundsThanDraws|TestHogsKeepNobodyOut|TestDeployGoesOn|TestKilledClientIsNotEjected|TestEquivocatorIsEjected|TestJournalGrowsSlowly|TestLogReadersHoldLittleMemory
 
 # Packages whose code or tests start a goroutine, or share memory between some. In the others there is
-# nothing to race; those that are named here only compute on all processors.
+# nothing to race; those that are named here only compute on all processors, or hand things to a large
+# library that would have to be compiled.
 CONCURRENT := ^[[:space:]]*go (func|[a-zA-Z_.]+\()|errgroup|\.Go\(|sync\.(Mutex|RWMutex|WaitGroup|Once)|atomic\.
-RACED       = $(or $(filter-out %/solana/programtest %/solana/program %/distro %/distro/cuda %/dash %/cmd/psyche %/tokenizer %/assign %/odds %/data/prepare,$(filter $(MODULE)/%,$(filter \
+RACED       = $(or $(filter-out %/solana/programtest %/solana/program %/distro %/distro/cuda %/dash %/cmd/psyche %/cmd/internal/telemetry %/tracker/otlp %/tracker/otlp/otlptest %/tokenizer %/assign %/odds %/data/prepare,$(filter $(MODULE)/%,$(filter \
   $(shell grep -rlE --include='*.go' '$(CONCURRENT)' */ | xargs -n 1 dirname | sort -u | sed 's#^#$(MODULE)/#'),$(PLAIN)))),$(error no package to look for races in))
 
 ## race: the race detector over what shares memory and runs no tensors; long tables are cut short, SLOW_RACES left out
