@@ -167,7 +167,7 @@ func TestRunWithAHostileMember(t *testing.T) {
 	var a, b, late, bad participant
 	waits := []func(){a.start(ctx, t, host, "a", false), b.start(ctx, t, host, "b", false)}
 	waitBad := bad.start(ctx, t, host, "bad", true)
-	joinLate(ctx, t, host, watch, func() { waits = append(waits, late.start(ctx, t, host, "late", false)) })
+	joinLate(ctx, t, host, watch, p2ptest.Key("late"), func() { waits = append(waits, late.start(ctx, t, host, "late", false)) })
 	for _, wait := range waits {
 		wait()
 	}

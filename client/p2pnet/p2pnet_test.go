@@ -17,6 +17,7 @@ import (
 	"github.com/psyche-go/psyche/client/p2pnet"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/event"
+	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/p2p/blob"
 	"github.com/psyche-go/psyche/p2p/gossip"
 	"github.com/psyche-go/psyche/p2p/p2ptest"
@@ -52,13 +53,18 @@ func newHost(t *testing.T, change func(*coordinator.Config)) (*memory.Host, *sto
 	if change != nil {
 		change(&config)
 	}
-	watch := &stopwatch{since: time.Now()}
+	watch := &stopwatch{}
 	return clienttest.Host(t, config, watch.now), watch
 }
 
-// joinLate lets a client join in the first epoch, however slow the machine is: the run's clock
-// stands until it has asked for a seat.
-func joinLate(ctx context.Context, t *testing.T, host *memory.Host, watch *stopwatch, join func()) {
+// firstEpoch is how much of the run's time the first members get before the late one has asked
+// for a seat: enough to begin an epoch, not enough to begin two.
+const firstEpoch = 15 * time.Second / speed
+
+// joinLate lets a client join when the first epoch has begun and before the second one does,
+// however slow the machine is: the run's clock stands until the first members have their seats,
+// and does not pass firstEpoch until the late one has asked for its own.
+func joinLate(ctx context.Context, t *testing.T, host *memory.Host, watch *stopwatch, key identity.Key, join func()) {
 	t.Helper()
 	await := func(what string, holds func(s *coordinator.State) bool) {
 		for s := host.State(); !holds(&s); s = host.State() {
@@ -68,41 +74,44 @@ func joinLate(ctx context.Context, t *testing.T, host *memory.Host, watch *stopw
 			time.Sleep(10 * time.Millisecond)
 		}
 	}
-	await("the run begins", func(s *coordinator.State) bool { return s.RunState != coordinator.WaitingForMembers })
-	watch.stop()
+	await("the first members have seats", func(s *coordinator.State) bool {
+		return len(s.Pending) >= int(s.Config.InitMinClients)
+	})
+	watch.run(firstEpoch)
+	await("the run begins", func(s *coordinator.State) bool {
+		return s.RunState != coordinator.WaitingForMembers || s.Progress.Epoch > 0 // it may be over between two looks
+	})
 	join()
-	await("a late client asks for a seat", func(s *coordinator.State) bool { return len(s.Pending) > 0 })
-	watch.start()
+	await("a late client asks for a seat", func(s *coordinator.State) bool {
+		return s.IsPending(coordinator.ClientID(key.ID()))
+	})
+	watch.run(time.Hour)
 }
 
-// stopwatch is a clock of a run that can stand still.
+// stopwatch is a clock of a run that stands still until it is told to run.
 type stopwatch struct {
 	mu      sync.Mutex
-	since   time.Time // zero: it stands
-	elapsed time.Duration
+	elapsed time.Duration // until since
+	since   time.Time
+	most    time.Duration // of elapsed
 }
 
 // now is in milliseconds of the run.
 func (w *stopwatch) now() uint64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	elapsed := w.elapsed
-	if !w.since.IsZero() {
-		elapsed += time.Since(w.since)
-	}
-	return 1_000_000_000 + uint64(elapsed*speed/time.Millisecond)
+	return 1_000_000_000 + uint64(w.passed()*speed/time.Millisecond)
 }
 
-func (w *stopwatch) start() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.since = time.Now()
-}
+// passed is the time on the watch. The caller holds mu.
+func (w *stopwatch) passed() time.Duration { return min(w.elapsed+time.Since(w.since), w.most) }
 
-func (w *stopwatch) stop() {
+// run lets it run for d more.
+func (w *stopwatch) run(d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.elapsed, w.since = w.elapsed+time.Since(w.since), time.Time{}
+	w.elapsed = w.passed()
+	w.since, w.most = time.Now(), w.elapsed+d
 }
 
 // TestRunOverSockets lets three clients, one of which joins late, finish a run over
@@ -155,7 +164,7 @@ func TestRunOverSockets(t *testing.T) {
 	}
 	launch(0)
 	launch(1)
-	joinLate(ctx, t, host, watch, func() { launch(2) })
+	joinLate(ctx, t, host, watch, p2ptest.Key("client 2"), func() { launch(2) })
 	clients.Wait()
 	a, b, late := trainers[0].Weights(), trainers[1].Weights(), trainers[2].Weights()
 	if !isTrained(trainers[0]) || b != a || late != a {
