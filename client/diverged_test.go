@@ -1,6 +1,7 @@
 package client
 
 import (
+	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -66,8 +67,16 @@ func TestAllDesynchronise(t *testing.T) {
 			return s.Progress.Step == 5 && s.RunState == coordinator.RoundTrain
 		})
 		before := w.host.State().Model.Checkpoint
+		var together sync.WaitGroup // else the last one could apply the round that ends when the others leave
+		together.Add(len(members))
 		for _, m := range members {
-			m.node.tasks.Run(func() func() { return func() { m.node.desynchronise("all of them") } })
+			m.node.tasks.Run(func() func() {
+				return func() {
+					together.Done()
+					together.Wait()
+					m.node.desynchronise("all of them")
+				}
+			})
 		}
 		w.until("they have a model again", func(s *coordinator.State) bool {
 			return s.Epoch.StartStep > 5 && s.RunState == coordinator.RoundTrain
