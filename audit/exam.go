@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"fmt"
 	"math"
 
 	"github.com/psyche-go/psyche/distro/codec"
@@ -127,6 +128,35 @@ func (e *Exam) Check(c Claim) Report {
 	}
 	report.Error = ratio(math.Sqrt(differences), math.Sqrt(against))
 	return report
+}
+
+// Implied returns what a claim says that the updates of the exam's chunks were: what the momentum has
+// beyond what was left of the one before. It is exact when rounding of the momentum is far below what
+// Alike allows, in nearly all chunks. Nothing of the claim is checked but its form: it is for who made it.
+func (e *Exam) Implied(c Claim) (updates [][]float32, exact bool, err error) {
+	o := c.Opening
+	if err := o.check(e.Shapes); err != nil {
+		return nil, false, err
+	}
+	if len(o.Chunks) != len(e.Chunks) {
+		return nil, false, fmt.Errorf("%w: %d chunks are opened, want %d", ErrInvalid, len(o.Chunks), len(e.Chunks))
+	}
+	blurred := 0
+	for i, chunk := range o.Chunks {
+		if chunk.Chunk != e.Chunks[i] {
+			return nil, false, fmt.Errorf("%w: chunk %d is opened, want %d", ErrInvalid, chunk.Chunk, e.Chunks[i])
+		}
+		tensor, _, _ := e.Shapes.Find(chunk.Chunk)
+		shape := e.Shapes[tensor]
+		taken := inverse(chunk.After.Taken.dense(shape.size()), shape.Rows, shape.Cols)
+		full, before := sum(wide(chunk.After.Momentum), taken, 1), e.before(chunk, c, shape)
+		update := sum(full, before, -float64(Decayed(e.Decay, o.Step-o.Previous)))
+		if floor*(length(full)+length(before)) > PrintsWithin/10*length(update) {
+			blurred++
+		}
+		updates = append(updates, narrow(update))
+	}
+	return updates, 10*blurred <= len(o.Chunks), nil
 }
 
 // chunk checks the i-th chunk of the challenge.

@@ -1,6 +1,7 @@
 package audit_test
 
 import (
+	"errors"
 	"math"
 	"testing"
 
@@ -57,6 +58,44 @@ func TestGivenBackLate(t *testing.T) {
 	}
 	if report := r.exam(r.all(), g).Check(r.claim(r.all(), false, nil)); report.Judge(limits) != audit.Strange {
 		t.Errorf("what was given back in secret: fault %v, error %v", report.Fault, report.Error)
+	}
+}
+
+// TestImpliedUpdates: what a trainer opens says what its gradient was, also where a result was given
+// back, or steps were missed.
+func TestImpliedUpdates(t *testing.T) {
+	r := newRig(t)
+	for i, step := range []uint32{1, 2, 5, 6, 9} {
+		g := r.gradient()
+		r.train(step, g)
+		exam := r.exam(r.all(), g)
+		implied, exact, err := exam.Implied(r.claim(r.all(), i == 3, nil))
+		if err != nil || !exact {
+			t.Fatal(exact, err)
+		}
+		own := *exam
+		own.Updates = implied
+		if alike := audit.Alike(exam.Prints(1), own.Prints(1), 1e-4); alike < 1 {
+			t.Errorf("step %d: %v of the prints are alike", step, alike)
+		}
+		if i == 2 {
+			r.giveBack(&r.history[i], 1)
+		}
+	}
+	if _, _, err := r.exam(r.all()[1:], r.gradient()).Implied(r.claim(r.all(), false, nil)); !errors.Is(err, audit.ErrInvalid) {
+		t.Errorf("of other chunks: %v", err)
+	}
+	for step := uint32(10); step < 12; step++ { // next to no gradient, after steps with one
+		g := r.gradient()
+		for _, tensor := range g {
+			for i := range tensor {
+				tensor[i] *= 1e-6
+			}
+		}
+		r.train(step, g)
+		if _, exact, err := r.exam(r.all(), g).Implied(r.claim(r.all(), false, nil)); exact || err != nil {
+			t.Errorf("an update of a millionth of the momentum is exact: %v, %v", exact, err)
+		}
 	}
 }
 

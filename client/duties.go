@@ -24,10 +24,11 @@ type duties struct {
 
 	types map[coordinator.ClientID]audit.Precision // that trainers were found to compute in
 
-	verifying map[uint32]*verification // by the step of the round in which this client verifies
-	juries    map[juryKey]*juryDuty
-	answer    *answer // to what this client is accused of
-	fresh     uint32  // step of the run when the momentum began as zeros
+	verifying  map[uint32]*verification // by the step of the round in which this client verifies
+	scrutinies map[uint32]*scrutiny     // by the step of the round in which others verified this client
+	juries     map[juryKey]*juryDuty
+	answer     *answer // to what this client is accused of
+	fresh      uint32  // step of the run when the momentum began as zeros
 }
 
 // keptSeeds are as many as a trial may be about.
@@ -37,7 +38,7 @@ func newDuties() *duties {
 	return &duties{
 		shown: audits.NewShown(), seeds: make(map[uint32]uint64), auditors: make(map[uint32][]coordinator.ClientID),
 		types:     make(map[coordinator.ClientID]audit.Precision),
-		verifying: make(map[uint32]*verification), juries: make(map[juryKey]*juryDuty),
+		verifying: make(map[uint32]*verification), scrutinies: make(map[uint32]*scrutiny), juries: make(map[juryKey]*juryDuty),
 	}
 }
 
@@ -91,6 +92,9 @@ func (n duty) attend() {
 	for _, step := range slices.Sorted(maps.Keys(d.verifying)) {
 		n.verify(d.verifying[step])
 	}
+	for _, step := range slices.Sorted(maps.Keys(d.scrutinies)) {
+		n.scrutinise(d.scrutinies[step])
+	}
 	for _, key := range slices.SortedFunc(maps.Keys(d.juries), juryKey.compare) {
 		n.judge(d.juries[key])
 	}
@@ -124,6 +128,7 @@ func (n duty) look() {
 		}
 	}
 	n.findAudits()
+	n.findScrutinies()
 	n.findTrials()
 }
 
@@ -135,7 +140,7 @@ func (n duty) allow(r *coordinator.Round) {
 			n.seat.duties.shown.Allow(r.Step-1, identity.ID(id))
 		}
 	}
-	if t := n.run.state.Trial(n.run.myself()); t != nil && t.Fault != coordinator.FaultPrints {
+	if t := n.run.state.Trial(n.run.myself()); t != nil && !t.Fault.OfVerifier() {
 		for _, id := range t.Jury {
 			n.seat.duties.shown.Allow(t.Step-1, identity.ID(id))
 		}

@@ -20,8 +20,8 @@ import (
 // maxInquiryTries is how often what an inquiry needs is tried to be had.
 const maxInquiryTries = 4
 
-// errNoResult says that there is no result to audit.
-var errNoResult = errors.New("no result is held here")
+// errNoResult says that there is no result to audit in a round of which everything that counted is known.
+var errNoResult = errors.New("it has no result in that round")
 
 // inquiry is the way to what a trainer's gradient should have been, in each type that this client
 // computes in, one after the other: a second one only when the first says that it was not.
@@ -61,7 +61,10 @@ func (n duty) ready(q *inquiry, exams int, urgent bool) bool {
 	if q.found == nil {
 		c, err := n.seat.duties.past.Case(q.step, q.trainer, n.run.sinceOf(q.trainer), n.engine.lag())
 		if err != nil {
-			q.err = fmt.Errorf("%w: %w", errNoResult, err)
+			if _, known := n.seat.duties.past.Round(q.step); known {
+				err = errNoResult
+			}
+			q.err = err
 			return false
 		}
 		q.found, q.types = &c, n.seat.duties.typesFor(q.trainer, n.opensTo().trainer.Precisions())

@@ -1,14 +1,20 @@
 package client
 
 import (
+	"errors"
+	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/psyche-go/psyche/audit"
 	"github.com/psyche-go/psyche/client/audits"
 	"github.com/psyche-go/psyche/client/clienttest"
+	"github.com/psyche-go/psyche/client/env"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/event"
+	"github.com/psyche-go/psyche/identity"
 )
 
 // auditedConfig is a run of two epochs of so many rounds in which a third of the members verifies.
@@ -120,5 +126,85 @@ func TestMayBegin(t *testing.T) {
 		if d := (&duties{opener: c.opener, fresh: c.fresh}); d.mayBegin(c.since) != c.want {
 			t.Errorf("%s: %v", name, !c.want)
 		}
+	}
+}
+
+// TestVerifiersOfAnotherTypeAreBelieved: what a verifier seals that computes in another type is not what
+// the trainer's own opening implies, until the trainer has computed in that type too.
+func TestVerifiersOfAnotherTypeAreBelieved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, auditedConfig(6, 12))
+		var members []*member
+		var own atomic.Int32 // results of their own that trainers have examined
+		for i := range 6 {
+			members = append(members, w.launch(i, audited(func(a *clienttest.Audited) {
+				a.Examining = func(x env.Examination) {
+					if x.Trainer == a.ID {
+						own.Add(1)
+					}
+				}
+				if a.Types = []audit.Precision{audit.F32, audit.BF16}; i < 2 {
+					slices.Reverse(a.Types)
+				}
+			})))
+		}
+		w.until("the end", func(s *coordinator.State) bool { return s.RunState == coordinator.Finished })
+		finishEqual(w, members...)
+		checkNobodyAccused(t, w, members)
+		if own.Load() == 0 {
+			t.Error("no trainer has computed in another type")
+		}
+	})
+}
+
+// TestWhoIsNotHeardIsNotEjected: a verifier whose reports do not reach some trainers is accused of having
+// revealed nothing, and acquitted, since it opens for the jury. Nobody loses a seat.
+func TestWhoIsNotHeardIsNotEjected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, auditedConfig(7, 30))
+		members := []*member{w.launch(0, audited(nil)), w.launch(1, audited(nil))}
+		deaf := map[identity.ID]bool{members[0].id: true, members[1].id: true}
+		members = append(members, w.launch(2, func(o *options) {
+			audited(nil)(o)
+			o.Network = &answering{Network: o.Network, protocol: audits.ReportProtocol, answer: func(from identity.ID, report []byte) ([]byte, error) {
+				if deaf[from] {
+					return nil, errors.New("not heard")
+				}
+				return report, nil
+			}}
+		}))
+		for i := range 4 {
+			members = append(members, w.launch(3+i, audited(nil)))
+		}
+		w.until("the end", func(s *coordinator.State) bool { return s.RunState == coordinator.Finished })
+		finishEqual(w, members...)
+		if e := w.host.State().Authority.Ejections; len(e) > 0 {
+			t.Errorf("ejected: %v", e)
+		}
+		accused := 0
+		for _, m := range members {
+			for _, a := range all[event.Accused](m) {
+				if accused++; a.Fault != coordinator.FaultUnrevealed.String() || a.Client != members[2].id.String() {
+					t.Errorf("%+v", a)
+				}
+			}
+		}
+		if accused == 0 {
+			t.Error("nobody is accused")
+		}
+		checkVotes(t, members)
+	})
+}
+
+// checkNobodyAccused wants no member to have accused another one, and nobody ejected.
+func checkNobodyAccused(t *testing.T, w *world, members []*member) {
+	t.Helper()
+	for _, m := range members {
+		if accused := all[event.Accused](m); len(accused) > 0 {
+			t.Errorf("%s accuses: %+v", m.id.Short(), accused)
+		}
+	}
+	if e := w.host.State().Authority.Ejections; len(e) > 0 {
+		t.Errorf("ejected: %v", e)
 	}
 }

@@ -58,7 +58,7 @@ func (n duty) findTrials() {
 		j := d.juries[key]
 		if j == nil {
 			j = &juryDuty{inquiry: inquiry{step: t.Step - 1, trainer: t.Accused, seed: d.seeds[t.Step]}}
-			if t.Fault == coordinator.FaultPrints {
+			if t.Fault.OfVerifier() {
 				audited, ok := s.AuditOf(t.Step, t.Accused)
 				if j.trainer = audited.Trainer; !ok {
 					j.err = audits.ErrNotKept
@@ -183,7 +183,7 @@ func fetchEvidence(ctx context.Context, network env.Network, t coordinator.Trial
 	switch {
 	case t.Opening != [32]byte{}:
 		return network.FetchUpTo(ctx, t.Opening, uint64(audits.MaxEvidenceSize(shapes)), holders)
-	case t.Fault == coordinator.FaultPrints:
+	case t.Fault.OfVerifier():
 		report, err := audits.AskReport(ctx, network, holders[0], t.Step)
 		if err != nil {
 			return nil, err
@@ -197,7 +197,7 @@ func fetchEvidence(ctx context.Context, network env.Network, t coordinator.Trial
 func (n duty) lookAtEvidence(j *juryDuty) {
 	j.looking = true
 	at, more := j.precision, j.precision+1 < len(j.types)
-	exam, in, prints, accused := j.exams[at], j.types[at], j.trial.Fault == coordinator.FaultPrints, j.trial.Accused
+	exam, in, prints, accused := j.exams[at], j.types[at], j.trial.Fault.OfVerifier(), j.trial.Accused
 	sealed, known := n.run.sealOf(j.trial.Step, accused)
 	n.tasks.Spawn(func(context.Context) func() {
 		var f finding
@@ -270,7 +270,7 @@ func (n duty) answerFor() {
 	key := juryKey{t.Step, t.Accused}
 	if d.answer == nil || d.answer.trial != key {
 		evidence := d.shown.Evidence(t.Step - 1)
-		if t.Fault == coordinator.FaultPrints {
+		if t.Fault.OfVerifier() {
 			evidence = d.shown.Report(t.Step)
 		}
 		if evidence == nil {

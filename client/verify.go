@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -16,10 +17,9 @@ import (
 )
 
 const (
-	askPause    = time.Second // between two questions for the same, at most
-	leastPause  = 50 * time.Millisecond
-	leastAsked  = 3 // before it is said that a trainer did not open
-	maxCompared = 3 // attempts to get the report of who verified the same
+	askPause   = time.Second // between two questions for the same, at most
+	leastPause = 50 * time.Millisecond
+	leastAsked = 3 // before it is said that somebody did not open or reveal
 )
 
 // verification is what a member does in a round in which it does not train: it finds out what the
@@ -43,9 +43,8 @@ type verification struct {
 	told    bool     // the verdict is in the log
 	noted   bool     // it was reported
 
-	fellows map[coordinator.ClientID]int // who verified the same: attempts to get their reports; compared: maxCompared
-	accused coordinator.Fault            // of which somebody is to be accused; 0: of nothing
-	whom    coordinator.ClientID
+	fellows map[coordinator.ClientID]*revealed // who verified the same
+	accused coordinator.Fault                  // of which the trainer is to be accused; 0: of nothing
 	why     string
 }
 
@@ -63,11 +62,11 @@ func (n duty) findAudits() {
 		if v == nil && !a.Judged {
 			v = &verification{
 				step: a.Step, inquiry: inquiry{step: a.Step - 1, trainer: a.Trainer, seed: d.seeds[a.Step]},
-				fellows: make(map[coordinator.ClientID]int),
+				fellows: make(map[coordinator.ClientID]*revealed),
 			}
 			for _, id := range s.Auditors(a.Step, a.Trainer) {
 				if id != n.run.myself() {
-					v.fellows[id] = 0
+					v.fellows[id] = &revealed{}
 				}
 			}
 			d.verifying[a.Step] = v
@@ -92,8 +91,10 @@ func (d *duties) examines(step uint32) bool {
 
 // kind names an action so that those of several rounds go side by side: errands of one kind about
 // two things would take turns without a pause.
-func (v *verification) kind(action string) string {
-	return fmt.Sprintf("%s %d", action, v.step%coordinator.StoredRounds)
+func (v *verification) kind(action string) string { return kindOf(action, v.step) }
+
+func kindOf(action string, step uint32) string {
+	return fmt.Sprintf("%s %d", action, step%coordinator.StoredRounds)
 }
 
 // last reports whether there is no time left: the round is the second one and ends.
@@ -114,6 +115,9 @@ func (n duty) verify(v *verification) {
 		if !n.ready(&v.inquiry, 1, true) && v.err == nil {
 			return
 		}
+	}
+	if len(v.exams) == 0 && !errors.Is(v.err, errNoResult) {
+		return // nothing is known of the gradient: better late than to judge without it
 	}
 	if !v.sealed {
 		n.seal(v)
@@ -139,7 +143,7 @@ func (n duty) seal(v *verification) {
 // find has the trainer open, and looks at that.
 func (n duty) find(v *verification) {
 	switch {
-	case v.err != nil && len(v.exams) == 0: // nothing is known of the gradient
+	case len(v.exams) == 0: // there is nothing to audit
 		v.verdict = &finding{reason: v.err.Error()}
 	case v.looking:
 	case v.evidence == nil:
@@ -236,8 +240,7 @@ func (n duty) tell(v *verification) {
 		v.said = n.reportOf(&v.inquiry, f, v.exams[0], v.step)
 		n.seat.duties.shown.KeepReport(v.step, v.said)
 	}
-	nothing := v.err != nil && len(v.exams) == 0
-	said := coordinator.Verdict{Step: v.step, Passed: f.outcome == audit.Passed || nothing && v.found == nil, Body: sha256.Sum256(v.said)}
+	said := coordinator.Verdict{Step: v.step, Passed: f.outcome == audit.Passed || len(v.exams) == 0, Body: sha256.Sum256(v.said)}
 	n.errands.submit(v.kind("verdict"), v.step, said, func() {
 		if v.told = true; v.noted {
 			return
@@ -248,7 +251,7 @@ func (n duty) tell(v *verification) {
 		n.report.emit(event.Verdict{Step: v.inquiry.step, Trainer: trainer.String(), Outcome: f.String(), Opening: len(v.evidence), Detail: f.reason})
 	})
 	if v.accused == 0 && f.guilty() {
-		v.accused, v.whom, v.why = coordinator.FaultResult, v.trainer, f.reason
+		v.accused, v.why = coordinator.FaultResult, f.reason
 		if f.loose {
 			v.accused = coordinator.FaultUnopened
 		}
@@ -285,58 +288,38 @@ func (n duty) reportOf(q *inquiry, f *finding, exam *audit.Exam, step uint32) []
 	return report
 }
 
-// afterVerdict compares it with that of others who verified the same, and accuses.
+// afterVerdict accuses the trainer, or compares what others reveal that verified the same.
 func (n duty) afterVerdict(v *verification) {
-	if v.accused == 0 && v.verdict != nil && v.verdict.outcome == audit.Passed {
-		n.compare(v)
-	}
-	if v.accused == 0 {
+	if v.accused != 0 {
+		n.accuse(v.step, v.trainer, v.accused, v.why)
 		return
 	}
-	a := coordinator.Accuse{Step: v.step, Client: v.whom, Fault: v.accused}
-	if n.run.state.MayAccuse(n.run.myself(), a) != nil {
-		return // such as: it is on trial already
-	}
-	n.errands.submit(v.kind("accuse"), a, a, func() {
-		n.report.log.Warn("accused a member", "of", v.accused, "client", identity.ID(v.whom).Short(), "step", v.step, "why", v.why)
-		n.report.emit(event.Accused{Step: v.step, Client: identity.ID(v.whom).String(), Fault: v.accused.String(), Detail: v.why})
-	})
-}
-
-// compare compares prints with those of who verified the same trainer, and with what that one had
-// sealed before anything was opened. This client's own are right: the trainer opened what they say.
-func (n duty) compare(v *verification) {
-	round := n.run.state.RoundOfStep(v.step)
-	if round == nil {
+	if v.verdict == nil || v.verdict.outcome != audit.Passed {
 		return
 	}
 	for _, id := range slices.SortedFunc(maps.Keys(v.fellows), func(a, b coordinator.ClientID) int { return slices.Compare(a[:], b[:]) }) {
-		tries := v.fellows[id]
-		member, ok := round.MemberIndex(id)
-		if !ok || !round.Judged.Has(member) || tries >= maxCompared || v.asking || n.tasks.Now().Before(v.askAgain) {
-			continue
+		switch fellow := v.fellows[id]; {
+		case fellow.done:
+		case fellow.fault == coordinator.FaultUnrevealed && !v.found.Result.Head.Counted: // it may not hold the result
+		case fellow.fault != 0:
+			n.accuse(v.step, id, fellow.fault, fellow.why)
+		case fellow.strange != nil:
+			n.confirm(&v.inquiry, fellow, id)
+		default:
+			n.question(v.step, id, fellow, n.compareWithExam(v, fellow, id))
 		}
-		v.asking = true
-		v.fellows[id]++
-		n.tasks.Spawn(func(ctx context.Context) func() {
-			ctx, cancel := n.tasks.WithTimeout(ctx, requestTimeout)
-			defer cancel()
-			report, err := audits.AskReport(ctx, n.Network, identity.ID(id), v.step)
-			return func() {
-				v.asking = false
-				v.askAgain = n.tasks.Now().Add(askPause)
-				if err != nil {
-					n.report.log.Debug("ask for a report", "step", v.step, "verifier", identity.ID(id).Short(), "err", err)
-					return
-				}
-				v.fellows[id] = maxCompared
-				own := v.exams[0].Prints(audit.PrintSeed(v.seed, id))
-				if sealed, known := n.run.sealOf(v.step, id); known && sealed != report.Seal() {
-					v.accused, v.whom, v.why = coordinator.FaultPrints, id, "what it reveals is not what it had sealed"
-				} else if share := audit.Alike(own, report.Prints(), audit.PrintsWithin); share < audit.PrintsShare {
-					v.accused, v.whom, v.why = coordinator.FaultPrints, id, fmt.Sprintf("%.0f %% of its prints are those of this client", 100*share)
-				}
+	}
+}
+
+// compareWithExam returns what compares a report with the exam that this client's own verdict is by.
+func (n duty) compareWithExam(v *verification, fellow *revealed, id coordinator.ClientID) func(context.Context, audits.Report) func() {
+	exam, seed := v.exams[v.precision], v.seed
+	return func(_ context.Context, report audits.Report) func() {
+		share := audit.Alike(exam.Prints(audit.PrintSeed(seed, id)), report.Prints(), audit.PrintsWithin)
+		return func() {
+			if fellow.done = share >= audit.PrintsShare; !fellow.done {
+				fellow.strange = report.Prints()
 			}
-		})
+		}
 	}
 }

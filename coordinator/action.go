@@ -140,9 +140,9 @@ type Verdict struct {
 }
 
 // Accuse begins a trial (RoundTrain, RoundWitness, until two rounds after that of Step). The sender
-// has given a verdict for Step.
+// has given a verdict for Step, or accuses who gave one on its own result.
 type Accuse struct {
-	Step   uint32 // in which the sender verified
+	Step   uint32 // in which the sender, or the accused, verified
 	Client ClientID
 	Fault  Fault
 }

@@ -139,9 +139,10 @@ func (k CheckpointKind) String() string {
 }
 
 var faultNames = [...]string{
-	FaultResult:   "wrong result",
-	FaultUnopened: "did not open",
-	FaultPrints:   "wrong prints",
+	FaultResult:     "wrong result",
+	FaultUnopened:   "did not open",
+	FaultPrints:     "wrong prints",
+	FaultUnrevealed: "did not reveal",
 }
 
 // String returns the fault in words.

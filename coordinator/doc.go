@@ -72,9 +72,10 @@
 //
 // Who trains nothing in a round audits a trainer of the one before, which the round's seed draws
 // (State.Audits): it seals what it computed, and then judges (SealVerdict, Verdict). Whoever judged
-// may accuse (Accuse). A jury of members that the next round's seed draws votes (Open, Vote), and
-// two thirds of it eject the accused, or who accused it wrongly. What is opened and computed the
-// core does not know: it counts who did its duty and who says what. Nobody waits for any of it.
+// may accuse (Accuse), and who was judged may accuse its verifier of having computed nothing. A jury
+// of members that the next round's seed draws votes (Open, Vote), and two thirds of it eject the
+// accused, or who accused it wrongly. What is opened and computed the core does not know: it counts
+// who did its duty and who says what. Nobody waits for any of it.
 //
 // # Which model an epoch starts from
 //

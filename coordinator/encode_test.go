@@ -113,7 +113,7 @@ func TestDecodeRefusesBrokenTrials(t *testing.T) {
 		alter func(*State, *Trial)
 	}{
 		{"trials", func(_ *State, a *Trial) { a.Fault = 0 }},
-		{"trials", func(_ *State, a *Trial) { a.Fault = FaultPrints + 1 }},
+		{"trials", func(_ *State, a *Trial) { a.Fault = FaultUnrevealed + 1 }},
 		{"trials", func(_ *State, a *Trial) { a.Accused = a.Accuser }},
 		{"trials", func(s *State, a *Trial) { s.Epoch.Trials[1].Accused = a.Accused }},
 		{"trials", func(s *State, a *Trial) { a.Since = s.Progress.Step + 1 }},

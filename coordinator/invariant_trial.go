@@ -38,7 +38,7 @@ func (s *State) brokenTrials() string {
 	for i := range trials {
 		t := &trials[i]
 		parties = append(parties, t.Accused, t.Accuser)
-		if t.Fault < FaultResult || t.Fault > FaultPrints || t.broken(s) {
+		if t.Fault < FaultResult || t.Fault > FaultUnrevealed || t.broken(s) {
 			return "trials"
 		}
 		if t.brokenJury(s.CurrentRound().Step) {

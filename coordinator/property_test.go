@@ -360,7 +360,8 @@ func honestAction(s *State, id ClientID) Action {
 	return w
 }
 
-// auditAction is what a member owes to audits and trials, or nil. Every third accuses whom it audits.
+// auditAction is what a member owes to audits and trials, or nil. Every third accuses whom it audits,
+// and another third who audited it.
 func auditAction(s *State, id ClientID) Action {
 	for _, audit := range s.Audits(id) {
 		switch accusation := (Accuse{Step: audit.Step, Client: audit.Trainer, Fault: FaultResult}); {
@@ -370,6 +371,11 @@ func auditAction(s *State, id ClientID) Action {
 			return Verdict{Step: audit.Step, Body: [32]byte{1}}
 		case id[0]%3 == 0 && s.MayAccuse(id, accusation) == nil:
 			return accusation
+		}
+	}
+	for _, verifier := range s.Auditors(s.Progress.Step, id) {
+		if a := (Accuse{Step: s.Progress.Step, Client: verifier, Fault: FaultUnrevealed}); id[0]%3 == 1 && s.MayAccuse(id, a) == nil {
+			return a
 		}
 	}
 	if trial := s.Trial(id); trial != nil && trial.Opening == ([32]byte{}) && len(trial.Jury) > 0 && s.Progress.Step <= trial.OpenUntil() {
@@ -385,8 +391,8 @@ func auditAction(s *State, id ClientID) Action {
 
 // someAccusation draws an accusation that is often possible.
 func someAccusation(t *rapid.T, s *State) Accuse {
-	a := Accuse{Step: around(t, s.Progress.Step-1), Client: someID(t), Fault: Fault(rapid.IntRange(0, 4).Draw(t, "fault"))}
-	if audit, ok := s.AuditOf(a.Step, someID(t)); ok {
+	a := Accuse{Step: around(t, s.Progress.Step-1), Client: someID(t), Fault: Fault(rapid.IntRange(0, 5).Draw(t, "fault"))}
+	if audit, ok := s.AuditOf(a.Step, someID(t)); ok && !a.Fault.OfVerifier() {
 		a.Client = audit.Trainer
 	}
 	return a

@@ -22,10 +22,18 @@ type Fault uint8
 
 // The faults.
 const (
-	FaultResult   Fault = iota + 1 // a trainer: what it sent is not what its batch gives
-	FaultUnopened                  // a trainer: it did not open to its verifier
-	FaultPrints                    // a verifier: it did not compute what it sealed
+	FaultResult     Fault = iota + 1 // a trainer: what it sent is not what its batch gives
+	FaultUnopened                    // a trainer: it did not open to its verifier
+	FaultPrints                      // a verifier: it did not compute what it sealed
+	FaultUnrevealed                  // a verifier: it did not reveal what it had sealed
 )
+
+// OfVerifier reports whether it is a verifier's fault, and not a trainer's.
+func (f Fault) OfVerifier() bool { return f == FaultPrints || f == FaultUnrevealed }
+
+// OfSilence reports whether the accused is said not to have shown something, which it may have
+// shown to others.
+func (f Fault) OfSilence() bool { return f == FaultUnopened || f == FaultUnrevealed }
 
 // Trial is an accusation on which members vote.
 type Trial struct {
@@ -83,18 +91,15 @@ func (s *State) MayAccuse(from ClientID, a Accuse) error {
 	if round == nil || s.Progress.Step-a.Step > AccuseRounds {
 		return ErrWrongStep
 	}
-	if a.Fault < FaultResult || a.Fault > FaultPrints || a.Client == from {
+	if a.Fault < FaultResult || a.Fault > FaultUnrevealed || a.Client == from {
 		return ErrInvalidAction
 	}
 	accuser, ok := round.MemberIndex(from)
 	if !ok || !s.isHealthy(from) || !s.isHealthy(a.Client) {
 		return ErrNotMember
 	}
-	if !round.Judged.Has(accuser) {
-		return ErrNotElected
-	}
-	if !s.mayHaveDone(a, round, before, auditTarget(round, before, s.Config, accuser)) {
-		return ErrFalseAccusation
+	if err := s.mayKnow(a, round, before, accuser); err != nil {
+		return err
 	}
 	for i := range s.Epoch.Trials {
 		t := &s.Epoch.Trials[i]
@@ -102,7 +107,7 @@ func (s *State) MayAccuse(from ClientID, a Accuse) error {
 			return ErrDuplicate
 		}
 	}
-	if accuser, _ := s.Member(from); a.Fault == FaultUnopened && accuser.Unopened {
+	if accuser, _ := s.Member(from); a.Fault.OfSilence() && accuser.Unopened {
 		return ErrDuplicate
 	}
 	if len(s.Epoch.Trials) >= MaxTrials {
@@ -111,17 +116,24 @@ func (s *State) MayAccuse(from ClientID, a Accuse) error {
 	return nil
 }
 
-// mayHaveDone reports whether the accused had the part in which the fault is possible, towards a
-// verifier of the target: it is the target, and a result of it may count; or it judged the same one.
-func (s *State) mayHaveDone(a Accuse, round, before *Round, target int) bool {
-	if target < 0 {
-		return false
+// mayKnow returns why a member of a round cannot know of a fault. Who has judged knows what its
+// target sent and opened, and what others with the same target should have sealed; a trainer knows
+// what who judged its own result should have sealed. What nobody can hold was not audited.
+func (s *State) mayKnow(a Accuse, round, before *Round, accuser int) error {
+	result, own := -1, false // whose result it is about, in the members of before
+	if member, ok := round.MemberIndex(a.Client); a.Fault.OfVerifier() && ok && round.Judged.Has(member) {
+		result = auditTarget(round, before, s.Config, member)
+		own = result >= 0 && before.Members[result] == round.Members[accuser]
+	} else if trainer, ok := before.MemberIndex(a.Client); !a.Fault.OfVerifier() && ok {
+		result = trainer
 	}
-	if a.Fault != FaultPrints {
-		return before.Members[target] == a.Client && !before.isMissing(a.Client)
+	switch {
+	case !own && !round.Judged.Has(accuser):
+		return ErrNotElected
+	case result < 0, !own && auditTarget(round, before, s.Config, accuser) != result, before.isMissing(before.Members[result]):
+		return ErrFalseAccusation
 	}
-	member, ok := round.MemberIndex(a.Client)
-	return ok && round.Judged.Has(member) && auditTarget(round, before, s.Config, member) == target
+	return nil
 }
 
 // accuse begins a trial.
@@ -129,7 +141,7 @@ func (s *State) accuse(from ClientID, a Accuse) error {
 	if err := s.MayAccuse(from, a); err != nil {
 		return err
 	}
-	if accuser, ok := s.Member(from); ok && a.Fault == FaultUnopened {
+	if accuser, ok := s.Member(from); ok && a.Fault.OfSilence() {
 		accuser.Unopened = true
 	}
 	s.Epoch.Trials = append(s.Epoch.Trials, Trial{
@@ -193,14 +205,14 @@ func (s *State) vote(from ClientID, a Vote) error {
 }
 
 // decide ends a trial on which enough jurors agree. Nobody is punished for saying that another one
-// did not open, which may have been the network, nor for accusing one that shows nothing.
+// did not open or reveal, which may have been the network, nor for accusing one that shows nothing.
 func (s *State) decide(t Trial) {
 	switch {
 	case t.decides(t.Guilty):
 		s.expel(t.Accused, FoundGuilty)
 	case !t.decides(t.Innocent):
 		return
-	case t.Fault != FaultUnopened && t.Opening != [32]byte{}:
+	case !t.Fault.OfSilence() && t.Opening != [32]byte{}:
 		s.expel(t.Accuser, AccusedWrongly)
 	}
 	s.endTrial(t.Accused)

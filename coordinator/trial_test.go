@@ -42,7 +42,7 @@ func TestAccusationsThatAreRefused(t *testing.T) {
 		want  Code
 	}{
 		{"of no fault", c.verifier, func(a *Accuse) { a.Fault = 0 }, ErrInvalidAction},
-		{"of an unknown fault", c.verifier, func(a *Accuse) { a.Fault = 4 }, ErrInvalidAction},
+		{"of an unknown fault", c.verifier, func(a *Accuse) { a.Fault = 5 }, ErrInvalidAction},
 		{"of itself", c.verifier, func(a *Accuse) { a.Client = c.verifier }, ErrInvalidAction},
 		{"in the first round", c.verifier, func(a *Accuse) { a.Step-- }, ErrWrongStep},
 		{"in a round to come", c.verifier, func(a *Accuse) { a.Step++ }, ErrWrongStep},
@@ -55,6 +55,9 @@ func TestAccusationsThatAreRefused(t *testing.T) {
 		}, ErrNotElected},
 		{"of somebody else's target", c.verifier, func(a *Accuse) { a.Client = c.notTarget() }, ErrFalseAccusation},
 		{"of a trainer's prints", c.verifier, func(a *Accuse) { a.Fault = FaultPrints }, ErrFalseAccusation},
+		{"of what a trainer did not reveal", c.verifier, func(a *Accuse) { a.Fault = FaultUnrevealed }, ErrFalseAccusation},
+		{"of another trainer's verifier", c.notTarget(), func(a *Accuse) { a.Client, a.Fault = c.verifier, FaultPrints }, ErrNotElected},
+		{"of its verifier's result", c.trainer, func(a *Accuse) { a.Client = c.verifier }, ErrNotElected},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -102,15 +105,7 @@ func (c *court) fork() *court {
 // TestWhatDoesNotCountIsNotTried: a trainer whose result no quorum can hold is accused of nothing.
 func TestWhatDoesNotCountIsNotTried(t *testing.T) {
 	c := newCourt(t, 12)
-	before := c.RoundOfStep(c.step - 1)
-	for i := range before.Witnesses {
-		before.Witnesses[i].Participants = [len(before.Witnesses[i].Participants)]uint64{}
-		for _, id := range before.Members {
-			if id != c.trainer {
-				before.Witnesses[i].Participants.Add(before.Seed, id[:])
-			}
-		}
-	}
+	c.loseResult(c.trainer)
 	c.refusedTo(ErrFalseAccusation, c.verifier, Accuse{Step: c.step, Client: c.trainer, Fault: FaultUnopened})
 	c.check()
 }
@@ -146,27 +141,74 @@ func TestOneTrialEach(t *testing.T) {
 	}
 }
 
-// TestPrints: two that audited the same can accuse each other.
+// TestPrints: two that audited the same can accuse each other, of what they sealed and of not
+// revealing it.
 func TestPrints(t *testing.T) {
-	r := auditedRun(t, 40)
-	for range 20 {
-		for _, trainer := range r.CurrentRound().Members {
-			pair := r.Auditors(r.Progress.Step, trainer)
-			if len(pair) < 2 {
-				continue
+	for _, fault := range []Fault{FaultPrints, FaultUnrevealed} {
+		t.Run(fault.String(), func(t *testing.T) {
+			r := auditedRun(t, 40)
+			for range 20 {
+				for _, trainer := range r.CurrentRound().Members {
+					pair := r.Auditors(r.Progress.Step, trainer)
+					if len(pair) < 2 {
+						continue
+					}
+					a := Accuse{Step: r.Progress.Step, Client: pair[1], Fault: fault}
+					r.mustID(pair[0], SealVerdict{Step: a.Step})
+					r.mustID(pair[0], Verdict{Step: a.Step})
+					r.mustID(pair[1], SealVerdict{Step: a.Step})
+					r.refusedTo(ErrFalseAccusation, pair[0], a)
+					r.mustID(pair[1], Verdict{Step: a.Step})
+					r.mustID(pair[0], a)
+					return
+				}
+				r.rounds(1)
 			}
-			a := Accuse{Step: r.Progress.Step, Client: pair[1], Fault: FaultPrints}
-			r.mustID(pair[0], SealVerdict{Step: a.Step})
-			r.mustID(pair[0], Verdict{Step: a.Step})
-			r.mustID(pair[1], SealVerdict{Step: a.Step})
-			r.refusedTo(ErrFalseAccusation, pair[0], a)
-			r.mustID(pair[1], Verdict{Step: a.Step})
-			r.mustID(pair[0], a)
-			return
-		}
-		r.rounds(1)
+			t.Fatal("no two verifiers audited the same")
+		})
 	}
-	t.Fatal("no two verifiers audited the same")
+}
+
+// TestTrainersAccuseTheirVerifiers: of what they sealed and of not revealing it, once they have
+// judged; nobody else does, and not about a result that no quorum can hold.
+func TestTrainersAccuseTheirVerifiers(t *testing.T) {
+	for _, fault := range []Fault{FaultPrints, FaultUnrevealed} {
+		t.Run(fault.String(), func(t *testing.T) {
+			c := newCourt(t, 12)
+			a := Accuse{Step: c.step, Client: c.verifier, Fault: fault}
+			early := c.fork()
+			early.RoundOfStep(c.step).Judged = MemberSet{}
+			early.refusedTo(ErrNotElected, c.trainer, a)
+			lost := c.fork()
+			lost.loseResult(c.trainer)
+			lost.refusedTo(ErrFalseAccusation, c.trainer, a)
+			c.refusedTo(ErrNotElected, c.notTarget(), a)
+			c.mustID(c.trainer, a)
+			c.check()
+			if trial := c.Trial(c.verifier); trial.Accuser != c.trainer || trial.Fault != fault {
+				t.Errorf("trial %+v", trial)
+			}
+			c.Epoch.Trials = nil // as if it were over
+			if fault == FaultUnrevealed {
+				c.refusedTo(ErrDuplicate, c.trainer, a)
+				a.Fault = FaultPrints
+			}
+			c.mustID(c.trainer, a)
+		})
+	}
+}
+
+// loseResult has no witness hold the result that a member sent in the round before that of the court.
+func (c *court) loseResult(id ClientID) {
+	before := c.RoundOfStep(c.step - 1)
+	for i := range before.Witnesses {
+		before.Witnesses[i].Participants = [len(before.Witnesses[i].Participants)]uint64{}
+		for _, other := range before.Members {
+			if other != id {
+				before.Witnesses[i].Participants.Add(before.Seed, other[:])
+			}
+		}
+	}
 }
 
 // TestJuriesAreDrawnByTheNextRound: of its members, in the order of its seed, without the parties.
@@ -273,6 +315,41 @@ func TestVerdictsOfJuries(t *testing.T) {
 				t.Error("it is still a member")
 			}
 			c.refusedTo(ErrNotAuthorised, id, Join{Epoch: c.Progress.Epoch})
+		})
+	}
+}
+
+// TestVerdictsOnVerifiers: who is accused by the trainer that it audited is ejected, or its accuser
+// is, unless that said only that nothing was revealed to it.
+func TestVerdictsOnVerifiers(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		fault   Fault
+		guilty  bool
+		ejected func(*court) ClientID
+	}{
+		{"guilty of wrong prints", FaultPrints, true, func(c *court) ClientID { return c.verifier }},
+		{"guilty of silence", FaultUnrevealed, true, func(c *court) ClientID { return c.verifier }},
+		{"innocent of wrong prints", FaultPrints, false, func(c *court) ClientID { return c.trainer }},
+		{"innocent of silence", FaultUnrevealed, false, func(*court) ClientID { return ClientID{} }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := newCourt(t, 12)
+			c.mustID(c.trainer, Accuse{Step: c.step, Client: c.verifier, Fault: test.fault})
+			c.rounds(1)
+			c.mustID(c.verifier, Open{Step: c.step, Blob: [32]byte{9}})
+			for _, id := range c.Trial(c.verifier).Jury[:7] {
+				c.mustID(id, Vote{Step: c.step, Client: c.verifier, Guilty: test.guilty, Body: [32]byte{1}})
+			}
+			c.check()
+			if c.Trial(c.verifier) != nil {
+				t.Fatal("seven of ten do not decide")
+			}
+			for _, id := range []ClientID{c.verifier, c.trainer} {
+				if _, out := c.ejection(id); out != (id == test.ejected(c)) {
+					t.Errorf("%v is ejected: %t", id, out)
+				}
+			}
 		})
 	}
 }

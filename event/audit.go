@@ -13,7 +13,7 @@ type Verdict struct {
 type Accused struct {
 	Step   uint32 `json:"step"` // of the round in which the process verified
 	Client string `json:"client"`
-	Fault  string `json:"fault"` // "wrong result", "did not open", "wrong prints"
+	Fault  string `json:"fault"` // "wrong result", "did not open", "wrong prints", "did not reveal"
 	Detail string `json:"detail"`
 }
 

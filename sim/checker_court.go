@@ -176,30 +176,37 @@ func (c *checker) onDuty(s *coordinator.State, from coordinator.ClientID, step u
 
 // accuses checks an accusation, and notes it.
 func (c *checker) accuses(s *coordinator.State, from coordinator.ClientID, a coordinator.Accuse) {
-	target, audits := mustAudit(s, a.Step, from)
-	possible := target == a.Client && mayCount(s, a.Step-1, target)
-	if a.Fault == coordinator.FaultPrints {
-		others, too := mustAudit(s, a.Step, a.Client)
-		possible = too && others == target && c.courts.judged[duty{a.Step, a.Client}]
-	}
 	busy := slices.ContainsFunc(c.courts.trials, func(t *tried) bool {
 		return t.accused == from || t.accuser == from || t.accused == a.Client || t.accuser == a.Client
 	})
-	again := a.Fault == coordinator.FaultUnopened && c.courts.unopened[from]
+	silence := a.Fault == coordinator.FaultUnopened || a.Fault == coordinator.FaultUnrevealed
+	again := silence && c.courts.unopened[from]
 	member, ok := s.Member(a.Client)
 	switch {
-	case !audits || !possible || !c.courts.judged[duty{a.Step, from}] || !ok || member.State != coordinator.Healthy:
+	case !c.mayKnow(s, from, a) || !ok || member.State != coordinator.Healthy:
 		c.violate(FairlyTried, "%s may not accuse %s for step %d: %s", c.world.nameOf(from), c.world.nameOf(a.Client), a.Step, a.Fault)
 	case busy || again || len(c.courts.trials) >= mostTrials || s.Progress.Step-a.Step > accuseWithin:
 		c.violate(FairlyTried, "%s accuses %s in step %d for step %d, in another trial: %t, again: %t, %d trials",
 			c.world.nameOf(from), c.world.nameOf(a.Client), s.Progress.Step, a.Step, busy, again, len(c.courts.trials))
 	}
-	if a.Fault == coordinator.FaultUnopened {
+	if silence {
 		c.courts.unopened[from] = true
 	}
 	c.courts.trials = append(c.courts.trials, &tried{
 		accused: a.Client, accuser: from, fault: a.Fault, step: a.Step, since: s.Progress.Step, votes: make(map[coordinator.ClientID]bool),
 	})
+}
+
+// mayKnow reports whether somebody can know of a fault: of whom it audited, when it has judged; and of
+// a verifier that has judged the same trainer, or the accuser itself.
+func (c *checker) mayKnow(s *coordinator.State, from coordinator.ClientID, a coordinator.Accuse) bool {
+	trainer, audits := mustAudit(s, a.Step, from)
+	audits = audits && c.courts.judged[duty{a.Step, from}]
+	if a.Fault == coordinator.FaultResult || a.Fault == coordinator.FaultUnopened {
+		return audits && trainer == a.Client && mayCount(s, a.Step-1, trainer)
+	}
+	about, too := mustAudit(s, a.Step, a.Client)
+	return too && c.courts.judged[duty{a.Step, a.Client}] && (about == from || audits && about == trainer) && mayCount(s, a.Step-1, about)
 }
 
 // mayCount reports whether a quorum of a round's witnesses may hold a member's result.
@@ -243,7 +250,7 @@ func (c *checker) votes(s *coordinator.State, from coordinator.ClientID, a coord
 	switch quorum := quorumOf(len(t.jury)); {
 	case guilty >= quorum:
 		c.sentence(t, t.accused, until)
-	case innocent >= quorum && t.opened && t.fault != coordinator.FaultUnopened:
+	case innocent >= quorum && t.opened && t.fault != coordinator.FaultUnopened && t.fault != coordinator.FaultUnrevealed:
 		c.sentence(t, t.accuser, until)
 	case innocent < quorum:
 		return

@@ -24,13 +24,13 @@ type court struct {
 	refused map[uint32]bool                // step of an audit: the trainer did not open
 	sent    map[coordinator.ClientID]int64 // when it sent what it owes to a trial
 	about   map[uint32]int64               // when it sent what it owes to an audit
-
+	awaited map[duty]int64                 // a verifier's part: since when it is asked to reveal
 }
 
 func newCourt() court {
 	return court{
 		asked: make(map[uint32]int64), refused: make(map[uint32]bool), sent: make(map[coordinator.ClientID]int64),
-		about: make(map[uint32]int64),
+		about: make(map[uint32]int64), awaited: make(map[duty]int64),
 	}
 }
 
@@ -53,10 +53,15 @@ func (m *machine) invents(step uint32) bool {
 	return m.roles&(LazyVerifier|Gang) != 0 && m.chance("invents", step, 500)
 }
 
+// hides reports whether the machine does not reveal what it sealed as the verifier of a step.
+func (m *machine) hides(step uint32) bool {
+	return m.lies(LazyVerifier) && m.chance("hides", step, 300)
+}
+
 // isGuilty reports whether what a client is accused of is true, if it opens.
 func (w *world) isGuilty(t *coordinator.Trial) bool {
 	accused := w.machineOf(t.Accused)
-	if t.Fault == coordinator.FaultPrints {
+	if t.Fault.OfVerifier() {
 		return accused.invents(t.Step)
 	}
 	return accused.cheats(t.Step - 1)
@@ -75,7 +80,7 @@ func (m *machine) opensTo(p *process, step uint32, prints bool) bool {
 		return false
 	}
 	if prints {
-		return slices.Contains(to.court.sealed, step)
+		return !m.hides(step) && slices.Contains(to.court.sealed, step)
 	}
 	return slices.Contains(to.court.trained, step)
 }
@@ -103,12 +108,22 @@ func (p *process) attend(s *coordinator.State) {
 	}
 }
 
-// intrude has slanderers seal in rounds in which they train.
+// intrude has slanderers seal in rounds in which they train, and accuse who audits somebody else.
 func (p *process) intrude(s *coordinator.State) {
-	if step := s.Progress.Step; p.machine.lies(Slanderer) && p.world.now >= p.court.about[step]+resend {
-		if _, audits := p.world.dockets.of(s, step).audit(coordinator.ClientID(p.machine.id)); !audits {
-			p.court.about[step] = p.world.now
-			p.sendAside(coordinator.SealVerdict{Step: step, Seal: [32]byte{1}})
+	step, me := s.Progress.Step, coordinator.ClientID(p.machine.id)
+	if !p.machine.lies(Slanderer) || p.world.now < p.court.about[step]+resend {
+		return
+	}
+	docket := p.world.dockets.of(s, step)
+	if _, audits := docket.audit(me); audits {
+		return
+	}
+	p.court.about[step] = p.world.now
+	p.sendAside(coordinator.SealVerdict{Step: step, Seal: [32]byte{1}})
+	for _, id := range s.CurrentRound().Members {
+		if audit, audits := docket.audit(id); audits && audit.Trainer != me {
+			p.sendAside(coordinator.Accuse{Step: step, Client: id, Fault: coordinator.FaultPrints})
+			return
 		}
 	}
 }
@@ -141,42 +156,69 @@ func (p *process) audit(s *coordinator.State, a coordinator.Audit) {
 	p.sendAside(coordinator.Verdict{Step: a.Step, Passed: opened && !p.world.machineOf(a.Trainer).cheats(a.Step-1), Body: [32]byte{1}})
 }
 
-// accuse accuses whom an audit found wanting. Slanderers, and the gang, accuse whom they can.
+// accuse accuses whom an audit found wanting, and who should have audited the same, or the own
+// result, and shows no work. Slanderers, and the gang, accuse whom they can.
 func (p *process) accuse(s *coordinator.State, step uint32) {
 	me := coordinator.ClientID(p.machine.id)
 	if p.world.now < p.court.about[step]+resend {
 		return
 	}
-	audit, ok := p.world.dockets.of(s, step).audit(me)
-	if !ok || !audit.Judged {
-		return
-	}
-	accuse := func(id coordinator.ClientID, fault coordinator.Fault) bool {
-		a := coordinator.Accuse{Step: step, Client: id, Fault: fault}
-		if s.MayAccuse(me, a) != nil {
-			return false
-		}
-		p.court.about[step] = p.world.now
-		p.sendAside(a)
-		return true
-	}
-	trainer := p.world.machineOf(audit.Trainer)
-	for _, fellow := range p.world.dockets.of(s, step).auditors(audit.Trainer) {
-		other := p.world.machineOf(fellow)
-		if fellow != me && p.suspects(other, other.invents(step), step) && accuse(fellow, coordinator.FaultPrints) {
+	docket := p.world.dockets.of(s, step)
+	for _, verifier := range docket.auditors(me) {
+		if p.accuseVerifier(s, step, verifier) {
 			return
 		}
 	}
-	switch refused, known := p.court.refused[step]; {
-	case known && refused && !p.machine.lies(Gang):
-		accuse(audit.Trainer, coordinator.FaultUnopened)
-	case p.suspects(trainer, known && trainer.cheats(step-1), step):
-		if !p.machine.lies(Gang) || p.machine.chance("fault", step, 700) {
-			accuse(audit.Trainer, coordinator.FaultResult)
-		} else {
-			accuse(audit.Trainer, coordinator.FaultUnopened)
+	audit, ok := docket.audit(me)
+	if !ok || !audit.Judged {
+		return
+	}
+	for _, fellow := range docket.auditors(audit.Trainer) {
+		if fellow != me && p.accuseVerifier(s, step, fellow) {
+			return
 		}
 	}
+	trainer := p.world.machineOf(audit.Trainer)
+	switch refused, known := p.court.refused[step]; {
+	case known && refused && !p.machine.lies(Gang):
+		p.accuseOf(s, step, audit.Trainer, coordinator.FaultUnopened)
+	case p.suspects(trainer, known && trainer.cheats(step-1), step):
+		if !p.machine.lies(Gang) || p.machine.chance("fault", step, 700) {
+			p.accuseOf(s, step, audit.Trainer, coordinator.FaultResult)
+		} else {
+			p.accuseOf(s, step, audit.Trainer, coordinator.FaultUnopened)
+		}
+	}
+}
+
+// accuseOf accuses a member of a fault, if it may.
+func (p *process) accuseOf(s *coordinator.State, step uint32, id coordinator.ClientID, fault coordinator.Fault) bool {
+	a := coordinator.Accuse{Step: step, Client: id, Fault: fault}
+	if s.MayAccuse(coordinator.ClientID(p.machine.id), a) != nil {
+		return false
+	}
+	p.court.about[step] = p.world.now
+	p.sendAside(a)
+	return true
+}
+
+// accuseVerifier accuses a verifier of the step that reveals what it made up, or reveals nothing for
+// a while.
+func (p *process) accuseVerifier(s *coordinator.State, step uint32, id coordinator.ClientID) bool {
+	other := p.world.machineOf(id)
+	shown := other.opensTo(p, step, true)
+	if p.suspects(other, shown && other.invents(step), step) && p.accuseOf(s, step, id, coordinator.FaultPrints) {
+		return true
+	}
+	member, ok := p.world.dockets.of(s, step).now.MemberIndex(id)
+	if shown || !ok || !s.RoundOfStep(step).Judged.Has(member) || p.machine.lies(Gang) {
+		return false
+	}
+	asked := duty{step, id}
+	if p.court.awaited[asked] == 0 {
+		p.court.awaited[asked] = p.world.now
+	}
+	return p.world.now >= p.court.awaited[asked]+patience && p.accuseOf(s, step, id, coordinator.FaultUnrevealed)
 }
 
 // suspects reports whether a process says that another machine cheated: because it did, or in spite
@@ -201,7 +243,7 @@ func (p *process) defend(s *coordinator.State, t *coordinator.Trial) {
 		return
 	}
 	can := slices.Contains(p.court.trained, t.Step-1)
-	if t.Fault == coordinator.FaultPrints {
+	if t.Fault.OfVerifier() {
 		can = slices.Contains(p.court.sealed, t.Step)
 	}
 	p.court.sent[t.Accused] = p.world.now
@@ -221,7 +263,7 @@ func (p *process) vote(t *coordinator.Trial) {
 	}
 	p.court.sent[t.Accused] = p.world.now
 	m, accused := p.machine, p.world.machineOf(t.Accused)
-	step, prints := t.Step-1, t.Fault == coordinator.FaultPrints
+	step, prints := t.Step-1, t.Fault.OfVerifier()
 	if prints {
 		step = t.Step
 	}

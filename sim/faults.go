@@ -31,8 +31,8 @@ const (
 	Gang                               // nearly a third of the members play every role together: they evict, and replace the model
 	GangHost                           // the host is of the gang: it leaves out, withdraws, turns its clock, and shows two histories
 	CheatingTrainer                    // sends what an audit stops, and opens it or not
-	LazyVerifier                       // makes up what it seals, passes everything, guesses as a juror, or does nothing
-	Slanderer                          // accuses whom it audits, and finds everybody guilty
+	LazyVerifier                       // makes up what it seals, reveals it or not, passes everything, guesses as a juror, or does nothing
+	Slanderer                          // accuses whom it audits and who audits it or others, and finds everybody guilty
 	AllFaults       Faults = 1<<iota - 1
 	NoFaults        Faults = 0
 )

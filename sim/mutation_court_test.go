@@ -20,6 +20,8 @@ var courtMutations = []mutation{
 	{"who does not open in time is ejected", silenceEjects, courtFaults | Crash | Drop, []Assertion{FairlyTried, NobodyFramed}, 0},
 	{"who accused wrongly stays", slanderIsFree, courtFaults, []Assertion{FairlyTried}, 0},
 	{"who said that somebody did not open is ejected", complaintsEject, courtFaults | Drop | Partition, []Assertion{FairlyTried, NobodyFramed}, 0},
+	{"who said that a verifier did not reveal is ejected", complaintsAboutVerifiersEject, courtFaults | Drop | Partition, []Assertion{FairlyTried, NobodyFramed}, 0},
+	{"trainers accuse whoever verifies", strangersAccuseVerifiers, courtFaults, []Assertion{FairlyTried, Invariants}, 0},
 	{"who was ejected joins again at once", ejectedJoin, courtFaults, []Assertion{FairlyTried}, 0},
 	{"trainers seal verdicts", trainersSeal, courtFaults, []Assertion{AuditsRight}, 0},
 	{"verdicts need no seal", unsealedVerdicts, courtFaults, []Assertion{AuditsRight}, 0},
@@ -145,19 +147,35 @@ func slanderIsFree() rules {
 	})
 }
 
-func complaintsEject() rules {
+func complaintsEject() rules { return complaints(coordinator.FaultUnopened) }
+
+func complaintsAboutVerifiersEject() rules { return complaints(coordinator.FaultUnrevealed) }
+
+// complaints has juries treat a fault of silence as if it were another one.
+func complaints(about coordinator.Fault) rules {
 	return rules{apply: func(s *coordinator.State, from coordinator.ClientID, nonce uint64, a coordinator.Action) error {
 		vote, ok := a.(coordinator.Vote)
-		if !ok || s.Trial(vote.Client) == nil || s.Trial(vote.Client).Fault != coordinator.FaultUnopened {
+		if !ok || s.Trial(vote.Client) == nil || s.Trial(vote.Client).Fault != about {
 			return s.Apply(from, nonce, a)
 		}
 		s.Trial(vote.Client).Fault = coordinator.FaultResult
 		err := s.Apply(from, nonce, a)
 		if t := s.Trial(vote.Client); t != nil {
-			t.Fault = coordinator.FaultUnopened
+			t.Fault = about
 		}
 		return err
 	}}
+}
+
+// strangersAccuseVerifiers takes accusations of verifiers by trainers that they did not audit.
+func strangersAccuseVerifiers() rules {
+	return onApply(func(s *coordinator.State, from coordinator.ClientID, a coordinator.Action, err error) error {
+		if accusation, ok := a.(coordinator.Accuse); ok && accusation.Fault.OfVerifier() && errors.Is(err, coordinator.ErrNotElected) {
+			tries(s, from, accusation)
+			return nil
+		}
+		return err
+	})
 }
 
 func ejectedJoin() rules {

@@ -21,6 +21,9 @@ func (t *Trainer) Shapes() audit.Shapes {
 	return shapes
 }
 
+// Decay returns β: what is left of the momentum after a step of the run.
+func (t *Trainer) Decay() float32 { return float32(t.optimizer.config.CompressionDecay) }
+
 // Open shows chunks of the momentum of a step, which must be the newest that was trained. It
 // waits for no gradient: it may be called from begun of TrainAhead, and has to be before the next
 // result is made.
@@ -111,7 +114,7 @@ func (t *Trainer) examine(ctx context.Context, x Examination) (*audit.Exam, erro
 	}
 	c := t.optimizer.config
 	exam := &audit.Exam{
-		Shapes: shapes, Step: x.Step, Trainer: x.Trainer, Decay: float32(c.CompressionDecay), Signs: c.Quantize1Bit,
+		Shapes: shapes, Step: x.Step, Trainer: x.Trainer, Decay: t.Decay(), Signs: c.Quantize1Bit,
 		Chunks: slices.Clone(x.Chunks), Longest: t.longest(x.Step),
 	}
 	err := t.gradientIn(ctx, x.Precision, x.Batch, func(gradients [][]float32) error { return t.fill(exam, gradients) })

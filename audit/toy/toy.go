@@ -254,6 +254,9 @@ func (*Part) MaxResultSize() int { return MaxSize() }
 // Shapes returns how the numbers are cut.
 func (*Part) Shapes() audit.Shapes { return Shapes() }
 
+// Decay returns what is left of the momentum after a step.
+func (*Part) Decay() float32 { return decay }
+
 // Decode reads a result.
 func (*Part) Decode(payload []byte) (codec.Header, []codec.TensorResult, error) {
 	return Decode(payload)

@@ -123,6 +123,8 @@ type Trainer interface {
 type Auditor interface {
 	// Shapes returns how the model is cut. Always the same.
 	Shapes() audit.Shapes
+	// Decay returns what is left of the momentum after a step of the run. Always the same.
+	Decay() float32
 	// Precisions returns the types that gradients can be computed in here, the own one first.
 	Precisions() []audit.Precision
 	// Decode reads a result. It may be called at any time.

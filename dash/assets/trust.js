@@ -54,5 +54,5 @@ export function trials(data) {
       ...people,
       { name: "Outcome", left: true, value: (t) => t.outcome, show: (t) => el("span", {}, el("strong", {}, t.outcome), t.ejected ? [": ", key(t.ejected), ` is ejected (entry ${t.end})`] : ` (entry ${t.end})`) },
       entry], past)) : h ? el("p", { class: "muted" }, "None.") : null,
-    el("p", { class: "muted" }, "Members that do not train in a round audit others; who judged may accuse. Two thirds of a jury decide: guilty ejects the accused, innocent the accuser, unless it said only that somebody did not open, or nothing was opened."));
+    el("p", { class: "muted" }, "Members that do not train in a round audit others; who judged may accuse, and whom it judged may accuse it of having computed nothing. Two thirds of a jury decide: guilty ejects the accused, innocent the accuser, unless it said only that somebody did not open or reveal, or nothing was opened."));
 }

@@ -112,6 +112,9 @@ func (l *trialRun) audit(id coordinator.ClientID) {
 	}
 	for step := s.Progress.Step - min(s.Progress.Step, 3); step <= s.Progress.Step; step++ {
 		audit, ok := s.AuditOf(step, id)
+		if verifiers := s.Auditors(step, id); len(verifiers) > 0 && l.rarely(4) {
+			l.send(id, coordinator.Accuse{Step: step, Client: oneOf(l.generator, verifiers...), Fault: oneOf[coordinator.Fault](l.generator, 3, 3, 4, 4, 1)})
+		}
 		if ok && l.rarely(4) && !audit.Judged { // perhaps too late
 			l.send(id, coordinator.SealVerdict{Step: step})
 			l.send(id, coordinator.Verdict{Step: step})
@@ -119,8 +122,8 @@ func (l *trialRun) audit(id coordinator.ClientID) {
 		if !ok || !l.rarely(4) {
 			continue
 		}
-		accuse := coordinator.Accuse{Step: step, Client: audit.Trainer, Fault: oneOf[coordinator.Fault](l.generator, 1, 1, 1, 2, 2, 3, 3, 3, 3, 0, 4)}
-		if fellows := s.Auditors(step, audit.Trainer); accuse.Fault == coordinator.FaultPrints || l.rarely(20) {
+		accuse := coordinator.Accuse{Step: step, Client: audit.Trainer, Fault: oneOf[coordinator.Fault](l.generator, 1, 1, 1, 2, 2, 3, 3, 3, 4, 4, 0, 5)}
+		if fellows := s.Auditors(step, audit.Trainer); accuse.Fault >= coordinator.FaultPrints || l.rarely(20) {
 			if len(fellows) > 1 {
 				fellows = slices.DeleteFunc(fellows, func(fellow coordinator.ClientID) bool { return fellow == id && !l.rarely(9) })
 			}
@@ -166,7 +169,7 @@ func (g *generator) audited(s *coordinator.State) coordinator.Action {
 	case 1:
 		return coordinator.Verdict{Step: g.around(s.Progress.Step), Passed: g.rarely(2)}
 	case 2:
-		return coordinator.Accuse{Step: g.around(s.Progress.Step), Client: g.id(), Fault: coordinator.Fault(g.IntN(5))}
+		return coordinator.Accuse{Step: g.around(s.Progress.Step), Client: g.id(), Fault: coordinator.Fault(g.IntN(6))}
 	case 3:
 		return coordinator.Open{Step: step, Blob: [32]byte{byte(g.IntN(3))}}
 	default:

@@ -23,31 +23,45 @@ static int32_t state_trial(const struct state *s, const struct key *accused) {
 	return -1;
 }
 
-// state_may_have_done is State.mayHaveDone, of an accuser that has a target.
-static bool state_may_have_done(const struct action *a, const struct audited *audited, uint32_t target) {
+// fault_of_verifier is Fault.OfVerifier.
+static bool fault_of_verifier(uint32_t fault) { return fault == FAULT_PRINTS || fault == FAULT_UNREVEALED; }
+
+// fault_of_silence is Fault.OfSilence.
+static bool fault_of_silence(uint32_t fault) { return fault == FAULT_UNOPENED || fault == FAULT_UNREVEALED; }
+
+// state_may_know is State.mayKnow.
+static enum code state_may_know(const struct action *a, const struct audited *audited, uint32_t accuser) {
 	const struct round *round = audited->round, *before = audited->before;
-	uint32_t member, other;
-	if (a->fault != FAULT_PRINTS) return key_equal(&before->members[target], &a->id) && !round_is_missing(before, &a->id);
-	return round_member_index(round, &a->id, &member) && member_set_has(round->judged, member) &&
-	       audit_target(audited, member, &other) && other == target;
+	bool known = false, own = false;
+	uint32_t member, result, target;
+	if (!fault_of_verifier(a->fault)) {
+		known = round_member_index(before, &a->id, &result);
+	} else if (round_member_index(round, &a->id, &member) && member_set_has(round->judged, member)) {
+		known = audit_target(audited, member, &result);
+		own = known && key_equal(&before->members[result], &round->members[accuser]);
+	}
+	if (!own && !member_set_has(round->judged, accuser)) return ERR_NOT_ELECTED;
+	if (!known) return ERR_FALSE_ACCUSATION;
+	if (!own && (!audit_target(audited, accuser, &target) || target != result)) return ERR_FALSE_ACCUSATION;
+	return round_is_missing(before, &before->members[result]) ? ERR_FALSE_ACCUSATION : ACCEPTED;
 }
 
 // state_may_accuse is State.MayAccuse.
 static enum code state_may_accuse(struct state *s, const struct key *from, const struct action *a) {
 	struct audited audited;
-	uint32_t accuser, target;
+	uint32_t accuser;
 	if (s->run_state != ROUND_TRAIN && s->run_state != ROUND_WITNESS) return ERR_WRONG_STATE;
 	if (!state_audited_round(s, a->number, &audited) || s->progress.step - a->number > ACCUSE_ROUNDS) return ERR_WRONG_STEP;
-	if (a->fault < FAULT_RESULT || a->fault > FAULT_PRINTS || key_equal(&a->id, from)) return ERR_INVALID_ACTION;
+	if (a->fault < FAULT_RESULT || a->fault > FAULT_UNREVEALED || key_equal(&a->id, from)) return ERR_INVALID_ACTION;
 	if (!round_member_index(audited.round, from, &accuser) || !state_is_healthy(s, from) || !state_is_healthy(s, &a->id)) return ERR_NOT_MEMBER;
-	if (!member_set_has(audited.round->judged, accuser)) return ERR_NOT_ELECTED;
-	if (!audit_target(&audited, accuser, &target) || !state_may_have_done(a, &audited, target)) return ERR_FALSE_ACCUSATION;
+	enum code unknown = state_may_know(a, &audited, accuser);
+	if (unknown) return unknown;
 	for (uint32_t i = 0; i < s->epoch.trial_count; i++) {
 		const struct trial *t = &s->epoch.trials[i];
 		if (key_equal(&t->accused, from) || key_equal(&t->accuser, from)) return ERR_DUPLICATE;
 		if (key_equal(&t->accused, &a->id) || key_equal(&t->accuser, &a->id)) return ERR_DUPLICATE;
 	}
-	if (a->fault == FAULT_UNOPENED && state_member(s, from)->unopened) return ERR_DUPLICATE;
+	if (fault_of_silence(a->fault) && state_member(s, from)->unopened) return ERR_DUPLICATE;
 	return s->epoch.trial_count >= MAX_TRIALS ? ERR_FULL : ACCEPTED;
 }
 
@@ -55,7 +69,7 @@ static enum code state_may_accuse(struct state *s, const struct key *from, const
 enum code state_accuse(struct state *s, const struct key *from, const struct action *a) {
 	enum code refused = state_may_accuse(s, from, a);
 	if (refused) return refused;
-	if (a->fault == FAULT_UNOPENED) state_member(s, from)->unopened = 1;
+	if (fault_of_silence(a->fault)) state_member(s, from)->unopened = 1;
 	struct trial *t = &s->epoch.trials[s->epoch.trial_count++];
 	t->accused = a->id;
 	t->accuser = *from;
@@ -106,7 +120,7 @@ static void state_decide(struct state *s, uint32_t i) {
 		state_expel(s, &t->accused, FOUND_GUILTY);
 	else if (!trial_decides(t, t->innocent))
 		return;
-	else if (t->fault != FAULT_UNOPENED && !key_is_zero(&t->opening))
+	else if (!fault_of_silence(t->fault) && !key_is_zero(&t->opening))
 		state_expel(s, &t->accuser, ACCUSED_WRONGLY);
 	state_end_trial(s, i);
 }
