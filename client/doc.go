@@ -44,7 +44,8 @@
 //   - cooldown.go: after an epoch's last round the outstanding results are applied, the model
 //     is shared and its digest reported; client/keep writes the checkpoint.
 //   - duties.go: in a run with audits, what members do that others can rely on results: opener.go
-//     opens the own ones, verify.go audits another's by an inquiry.go, trial.go votes.
+//     opens the own ones, verify.go audits another's by an inquiry.go, scrutiny.go looks at who
+//     audited the own ones, trial.go votes.
 //   - finish.go, parting.go: the end of the run, also for who was cut off just before.
 //
 // When two results of one batch are known, evidence.go has who signed them ejected.
