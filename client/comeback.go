@@ -161,6 +161,9 @@ func (n wayBack) takeSeatBack() {
 	}
 	epoch := n.run.state.Progress.Epoch
 	n.errands.submit("return", n.run.state.Progress.Step, coordinator.Return{Epoch: epoch}, func() {
+		if !n.seat.again {
+			return // the state showed the seat before the host's answer came, and enter said so
+		}
 		n.seat.again = false
 		n.report.log.Info("took its seat back", "epoch", epoch)
 		n.report.emit(event.Rejoined{Epoch: epoch, Step: n.run.state.Progress.Step})
