@@ -80,7 +80,8 @@ func crowdedOut(r *pair) error {
 }
 
 // ejectedOnTrial ejects somebody by the authority's word while a jury has it on trial, which finds it
-// guilty all the same; juries find another one guilty near the last epoch that there can be.
+// guilty all the same; juries find another one guilty, who waits for an epoch after, near the last
+// epoch that there can be.
 func ejectedOnTrial(r *pair) error {
 	c := begun(r, 16, false)
 	c.change(func(s *coordinator.State) {
@@ -109,6 +110,7 @@ func ejectedOnTrial(r *pair) error {
 			c.change(func(s *coordinator.State) { s.Epoch.Trials[0].Opening = clientID(1) })
 		} else {
 			c.must(trial.Accused, coordinator.Open{Step: trial.Step, Blob: clientID(1)})
+			c.must(trial.Accused, coordinator.Join{Epoch: r.s.Progress.Epoch}) // it leaves, and waits for the next epoch
 		}
 		for _, juror := range trial.Jury {
 			if r.s.Trial(trial.Accused) != nil && isHealthy(&r.s, juror) {
@@ -118,6 +120,9 @@ func ejectedOnTrial(r *pair) error {
 	}
 	if ejections := r.s.Authority.Ejections; len(ejections) != 2 || ejections[1].Until != 1<<32-1 {
 		c.fail("ejected: %+v", ejections)
+	}
+	if len(r.s.Pending) != 0 {
+		c.fail("wait for the next epoch: %+v", r.s.Pending)
 	}
 	return c.err
 }
