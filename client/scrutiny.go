@@ -16,7 +16,7 @@ import (
 )
 
 // scrutiny is what a trainer does with those who verified a result of it that counted: it compares
-// what they reveal with its own gradient. So who verifies can expect in every round that somebody looks
+// what they reveal with its own gradient. So who verifies such a result can expect that somebody looks
 // at what it sealed.
 type scrutiny struct {
 	step      uint32 // of the round in which they verified
@@ -32,6 +32,7 @@ type revealed struct {
 	again  time.Time // not before
 	done   bool      // nothing is held against it
 
+	bound   bool          // what it revealed is what it had sealed: it cannot show a jury something else
 	strange []audit.Print // which are not those that were expected
 	exactly bool          // they are known not to be of the own type
 	looked  int           // exams that they were compared with
@@ -85,7 +86,9 @@ func (n duty) scrutinise(c *scrutiny) {
 		switch v := c.verifiers[id]; {
 		case v.done:
 		case v.fault != 0:
-			n.accuse(c.step, id, v.fault, v.why)
+			if n.accuse(kindOf("accuse verifiers of", c.step), c.step, id, v.fault, v.why) {
+				return
+			}
 		case v.strange != nil:
 			n.confirm(&c.inquiry, v, id)
 		default:
@@ -150,7 +153,8 @@ func shareOfOwn(ctx context.Context, blobs env.Blobs, auditor env.Auditor, own a
 }
 
 // question asks a verifier that has judged for what it reveals, and has that looked at beside the loop.
-// Who does not answer is to be accused of that, and who reveals something else than it had sealed too.
+// Who does not answer is to be accused of that, and so is who reveals something else than it had sealed:
+// nothing binds it to that, and who says it were wrong would lose to a jury that is shown the truth.
 func (n duty) question(step uint32, id coordinator.ClientID, v *revealed, look func(context.Context, audits.Report) func()) {
 	s, now := n.run.state, n.tasks.Now()
 	round := s.RoundOfStep(step)
@@ -181,7 +185,7 @@ func (n duty) question(step uint32, id coordinator.ClientID, v *revealed, look f
 		ctx, cancel := n.tasks.WithTimeout(ctx, requestTimeout)
 		defer cancel()
 		report, err := audits.AskReport(ctx, n.Network, identity.ID(id), step)
-		verdict := func() { v.fault, v.why = coordinator.FaultPrints, "what it reveals is not what it had sealed" }
+		verdict := func() { v.fault, v.why = coordinator.FaultUnrevealed, notSealed }
 		if err == nil && (!known || sealed == report.Seal()) {
 			verdict = look(ctx, report)
 		}
@@ -191,7 +195,8 @@ func (n duty) question(step uint32, id coordinator.ClientID, v *revealed, look f
 			switch {
 			case err != nil:
 				n.report.log.Debug("ask for a report", "step", step, "verifier", identity.ID(id).Short(), "err", err)
-			case v.fault == 0:
+			case v.fault == 0 || v.fault == coordinator.FaultUnrevealed: // an answer that was slow is one
+				v.fault, v.bound = 0, known
 				verdict()
 			}
 		}
@@ -211,7 +216,10 @@ func (n duty) confirm(q *inquiry, v *revealed, id coordinator.ClientID) {
 		v.looked++
 		v.done = audit.Alike(own, v.strange, audit.PrintsWithin) >= audit.PrintsShare
 	case v.looked == len(q.types):
-		v.fault, v.why = coordinator.FaultPrints, fmt.Sprintf("its prints of step %d are not those of the gradient", q.step)
+		v.fault, v.why = coordinator.FaultUnrevealed, fmt.Sprintf("its prints of step %d are not those of the gradient", q.step)
+		if v.bound {
+			v.fault = coordinator.FaultPrints
+		}
 	case q.err != nil: // it cannot be found out
 		v.done = true
 	case !n.seat.duties.verifies():
@@ -229,14 +237,16 @@ func (d *duties) verifies() bool {
 	return false
 }
 
-// accuse accuses a member, as long as the run's rules allow it.
-func (n duty) accuse(step uint32, whom coordinator.ClientID, of coordinator.Fault, why string) {
+// accuse accuses a member, as long as the run's rules allow it; if they do not, such as because it is on
+// trial already, it returns false.
+func (n duty) accuse(kind string, step uint32, whom coordinator.ClientID, of coordinator.Fault, why string) bool {
 	a := coordinator.Accuse{Step: step, Client: whom, Fault: of}
 	if n.run.state.MayAccuse(n.run.myself(), a) != nil {
-		return // such as: it is on trial already
+		return false
 	}
-	n.errands.submit(kindOf("accuse", step), a, a, func() {
+	n.errands.submit(kind, a, a, func() {
 		n.report.log.Warn("accused a member", "of", of, "client", identity.ID(whom).Short(), "step", step, "why", why)
 		n.report.emit(event.Accused{Step: step, Client: identity.ID(whom).String(), Fault: of.String(), Detail: why})
 	})
+	return true
 }

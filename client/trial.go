@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"slices"
 	"time"
 
@@ -18,6 +19,9 @@ import (
 // patientRounds is for how many rounds, of those in which jurors may vote, an examination waits
 // until nobody else needs the trainer. After that the own training waits: a trial comes first.
 const patientRounds = 2
+
+// notSealed is held against a verifier by who asks it and by jurors.
+const notSealed = "what it reveals is not what it had sealed"
 
 // juryKey names a trial.
 type juryKey struct {
@@ -128,6 +132,8 @@ func (n duty) judge(j *juryDuty) {
 		n.getEvidence(j)
 	case n.ready(&j.inquiry, j.precision+1, n.patienceIsOver(j)):
 		n.lookAtEvidence(j)
+	case j.err != nil && n.wordsOf(j) != nil:
+		j.finding, j.said = n.wordsOf(j), sha256.Sum256(j.evidence)
 	case j.err != nil: // nobody is condemned for what is not known here
 		j.abstains = true
 		n.report.log.Warn("no vote on a trial", "accused", identity.ID(j.trial.Accused).Short(), "step", j.trial.Step, "why", j.err)
@@ -193,6 +199,25 @@ func fetchEvidence(ctx context.Context, network env.Network, t coordinator.Trial
 	return audits.AskOpening(ctx, network, holders[0], t.Step-1, shapes)
 }
 
+// wordsOf judges what a verifier shows of a result that is not held here: it did not count, so nobody
+// has to hold it. It returns nil where that takes an exam.
+func (n duty) wordsOf(j *juryDuty) *finding {
+	if !j.trial.Fault.OfVerifier() || !errors.Is(j.err, errNoResult) {
+		return nil
+	}
+	report, err := audits.DecodeReport(j.evidence)
+	sealed, known := n.run.sealOf(j.trial.Step, j.trial.Accused)
+	switch {
+	case err != nil:
+		return &finding{outcome: audit.Unopened, reason: err.Error()}
+	case known && report.Seal() != sealed:
+		return &finding{outcome: audit.Faulty, reason: notSealed}
+	case report.Nothing() || j.trial.Fault == coordinator.FaultUnrevealed:
+		return &finding{outcome: audit.Passed}
+	}
+	return nil
+}
+
 // lookAtEvidence compares it with the newest exam.
 func (n duty) lookAtEvidence(j *juryDuty) {
 	j.looking = true
@@ -204,7 +229,7 @@ func (n duty) lookAtEvidence(j *juryDuty) {
 		if prints {
 			f = j.compare(j.evidence, exam, accused)
 			if report, err := audits.DecodeReport(j.evidence); err == nil && known && report.Seal() != sealed {
-				f = finding{outcome: audit.Faulty, reason: "what it reveals is not what it had sealed"}
+				f = finding{outcome: audit.Faulty, reason: notSealed}
 			}
 		} else {
 			f = j.look(j.evidence, exam, in)
@@ -226,6 +251,9 @@ func (q *inquiry) compare(evidence []byte, exam *audit.Exam, verifier coordinato
 	report, err := audits.DecodeReport(evidence)
 	if err != nil {
 		return finding{outcome: audit.Unopened, reason: err.Error()}
+	}
+	if report.Nothing() && !q.found.Result.Head.Counted { // it need not hold the result
+		return finding{outcome: audit.Passed}
 	}
 	if audit.Alike(exam.Prints(audit.PrintSeed(q.seed, verifier)), report.Prints(), audit.PrintsWithin) < audit.PrintsShare {
 		return finding{outcome: audit.Strange, reason: "its prints are not those of the gradient"}

@@ -39,7 +39,7 @@ type verification struct {
 
 	looking bool
 	verdict *finding // nil: not given yet
-	said    []byte   // the report; nil: there is none to reveal
+	said    []byte   // the report
 	told    bool     // the verdict is in the log
 	noted   bool     // it was reported
 
@@ -236,8 +236,12 @@ func (n duty) lookAt(v *verification) {
 // tell gives the verdict.
 func (n duty) tell(v *verification) {
 	f := v.verdict
-	if v.said == nil && len(v.exams) > 0 {
-		v.said = n.reportOf(&v.inquiry, f, v.exams[0], v.step)
+	if v.said == nil {
+		var exam *audit.Exam
+		if len(v.exams) > 0 {
+			exam = v.exams[0]
+		}
+		v.said = n.reportOf(&v.inquiry, f, exam, v.step)
 		n.seat.duties.shown.KeepReport(v.step, v.said)
 	}
 	said := coordinator.Verdict{Step: v.step, Passed: f.outcome == audit.Passed || len(v.exams) == 0, Body: sha256.Sum256(v.said)}
@@ -274,14 +278,18 @@ func (f *finding) String() string {
 	return f.outcome.String()
 }
 
-// reportOf returns what is revealed of a verdict.
+// reportOf returns what is revealed of a verdict. Without an exam there was nothing to audit.
 func (n duty) reportOf(q *inquiry, f *finding, exam *audit.Exam, step uint32) []byte {
+	salt := n.seat.reveals.salt(step)
+	if exam == nil {
+		return salt[:]
+	}
 	verdict := exam.Verdict(n.run.hash, n.run.me, q.found.Result.Commitment, q.seed, f.report, audit.F32Limits)
 	verdict.Outcome = f.outcome
 	if verdict.Fault = f.report.Fault; f.outcome != audit.Faulty {
 		verdict.Fault = audit.FaultNone
 	}
-	report, err := audits.Report{Salt: n.seat.reveals.salt(step), Verdict: verdict}.Encode()
+	report, err := audits.Report{Salt: salt, Verdict: verdict}.Encode()
 	if err != nil {
 		n.report.log.Error("write a verdict", "step", q.step, "err", err)
 	}
@@ -291,7 +299,7 @@ func (n duty) reportOf(q *inquiry, f *finding, exam *audit.Exam, step uint32) []
 // afterVerdict accuses the trainer, or compares what others reveal that verified the same.
 func (n duty) afterVerdict(v *verification) {
 	if v.accused != 0 {
-		n.accuse(v.step, v.trainer, v.accused, v.why)
+		n.accuse(v.kind("accuse"), v.step, v.trainer, v.accused, v.why)
 		return
 	}
 	if v.verdict == nil || v.verdict.outcome != audit.Passed {
@@ -302,7 +310,9 @@ func (n duty) afterVerdict(v *verification) {
 		case fellow.done:
 		case fellow.fault == coordinator.FaultUnrevealed && !v.found.Result.Head.Counted: // it may not hold the result
 		case fellow.fault != 0:
-			n.accuse(v.step, id, fellow.fault, fellow.why)
+			if n.accuse(v.kind("accuse"), v.step, id, fellow.fault, fellow.why) {
+				return
+			}
 		case fellow.strange != nil:
 			n.confirm(&v.inquiry, fellow, id)
 		default:
@@ -313,8 +323,11 @@ func (n duty) afterVerdict(v *verification) {
 
 // compareWithExam returns what compares a report with the exam that this client's own verdict is by.
 func (n duty) compareWithExam(v *verification, fellow *revealed, id coordinator.ClientID) func(context.Context, audits.Report) func() {
-	exam, seed := v.exams[v.precision], v.seed
+	exam, seed, counted := v.exams[v.precision], v.seed, v.found.Result.Head.Counted
 	return func(_ context.Context, report audits.Report) func() {
+		if report.Nothing() && !counted { // it need not hold the result
+			return func() { fellow.done = true }
+		}
 		share := audit.Alike(exam.Prints(audit.PrintSeed(seed, id)), report.Prints(), audit.PrintsWithin)
 		return func() {
 			if fellow.done = share >= audit.PrintsShare; !fellow.done {

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/psyche-go/psyche/audit"
 )
@@ -88,8 +89,14 @@ type Report struct {
 // MaxReportSize is what no report exceeds, in bytes.
 const MaxReportSize = 2048
 
-// Encode returns salt [32] ‖ the encoded verdict.
+// Nothing reports whether the verifier says that there was nothing to audit.
+func (r Report) Nothing() bool { return len(r.Verdict.Chunks) == 0 }
+
+// Encode returns salt [32] ‖ the encoded verdict; the salt alone where there was nothing to audit.
 func (r Report) Encode() ([]byte, error) {
+	if r.Nothing() {
+		return slices.Clone(r.Salt[:]), nil
+	}
 	verdict, err := r.Verdict.Encode()
 	return append(r.Salt[:], verdict...), err
 }
@@ -98,6 +105,9 @@ func (r Report) Encode() ([]byte, error) {
 func DecodeReport(b []byte) (Report, error) {
 	if len(b) < 32 || len(b) > MaxReportSize {
 		return Report{}, fmt.Errorf("decode report: %w: %d bytes", ErrMalformed, len(b))
+	}
+	if len(b) == 32 {
+		return Report{Salt: [32]byte(b)}, nil
 	}
 	v, err := audit.DecodeVerdict(b[32:])
 	if err != nil {
