@@ -402,6 +402,7 @@ func (d *decoder) clients(field string) []Client {
 		bits := d.uint8(field)
 		c.HoldsModel, c.Active, c.Lateness, c.Waited = bits&1 != 0, bits&2 != 0, Lateness(bits>>2&3), bits&16 != 0
 		c.Returns, c.Unopened = bits>>5&3, bits&128 != 0
+		c.Unrevealed = d.bool(field)
 		c.ProbationUntil = d.uint32(field)
 	}
 	return clients

@@ -8,12 +8,12 @@ import (
 )
 
 // encodingVersion is the first byte of an encoded State.
-const encodingVersion = 7
+const encodingVersion = 8
 
 // Sizes of encoded parts.
 const (
 	filterSize  = bloom.Bits / 8
-	clientSize  = 32 + 1 + 8 + 4 + 4 + 32 + 1 + 4
+	clientSize  = 32 + 1 + 8 + 4 + 4 + 32 + 1 + 1 + 4
 	reportSize  = 32 + 32
 	witnessSize = 2 + 2*filterSize + 32 + 32
 	roundSize   = 4 + 4 + 8 + 8 + 8 + 4 + 2 + MaxClients/8 + 2 + 2 + 2 + 2*MaxClients/8 // without its lists
@@ -238,6 +238,7 @@ func appendClients(b []byte, clients []Client) []byte {
 		b = le.AppendUint32(b, c.OptimizerSince)
 		b = append(b, c.Commitment[:]...)
 		b = append(b, flags(c.HoldsModel, c.Active)|byte(c.Lateness)<<2|flags(c.Waited, false)<<4|c.Returns<<5|flags(c.Unopened, false)<<7)
+		b = appendBool(b, c.Unrevealed)
 		b = le.AppendUint32(b, c.ProbationUntil)
 	}
 	return b

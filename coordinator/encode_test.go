@@ -45,13 +45,14 @@ func goldenState(t testing.TB) State {
 	s.DrawCommitment, s.Reveals = clientID("draw"), clientID("reveals")
 	s.Epoch.Clients[0].Lateness, s.Epoch.Clients[1].Lateness, s.Epoch.Clients[2].Lateness = Slow, FoundLate, Late // as if witnesses had said so
 	s.Config.ProbationSteps, s.Pending[0].Waited, s.Pending[0].ProbationUntil, s.Uploads[0].Since = 9, true, 12, 7
+	s.Epoch.Clients[1].Unrevealed = true
 	s.Epoch.Clients[0].Returns, s.Epoch.Clients[1].Unopened, s.Config.EjectionEpochs = 2, true, 3
 	s.Authority.Ejections[0].Reason = FoundGuilty
 	return s.State
 }
 
 func TestGoldenBytes(t *testing.T) {
-	for name, state := range map[string]State{"state-v7.golden": goldenState(t), "tried-v7.golden": triedState(t)} {
+	for name, state := range map[string]State{"state-v8.golden": goldenState(t), "tried-v8.golden": triedState(t)} {
 		t.Run(name, func(t *testing.T) { keepsItsBytes(t, name, state) })
 	}
 }
@@ -191,11 +192,11 @@ func TestDecodeRefusesEveryTruncation(t *testing.T) {
 func TestDecodeRefusesEarlierEncodings(t *testing.T) {
 	state := goldenState(t)
 	raw := state.AppendTo(nil)
-	raw[0] = 6
+	raw[0] = 7
 	_, err := Decode(raw)
 	var problem *DecodeError
-	if !errors.As(err, &problem) || !errors.Is(err, ErrMalformed) || problem.Version != 6 || !strings.Contains(err.Error(), "state of encoding 6, this program reads 7: go on with") {
-		t.Errorf("encoding 6: %v", err)
+	if !errors.As(err, &problem) || !errors.Is(err, ErrMalformed) || problem.Version != 7 || !strings.Contains(err.Error(), "state of encoding 7, this program reads 8: go on with") {
+		t.Errorf("encoding 7: %v", err)
 	}
 	for _, version := range []byte{0, encodingVersion + 1, 255} {
 		raw[0] = version
@@ -274,6 +275,7 @@ func TestDecodeRefusesBrokenInvariants(t *testing.T) {
 		{"pending", func(s *State) { s.Pending[0].Lateness = Late }},
 		{"pending", func(s *State) { s.Pending[0].Returns = 1 }},
 		{"pending", func(s *State) { s.Pending[0].Unopened = true }},
+		{"pending", func(s *State) { s.Pending[0].Unrevealed = true }},
 		{"pending", func(s *State) { s.Pending[0].State = Withdrawn }},
 		{"pending", func(s *State) { s.Pending[0].ID = s.Epoch.Clients[0].ID }},
 		{"ready", func(s *State) { s.Epoch.Ready[1] = s.Epoch.Ready[0] }},

@@ -177,7 +177,7 @@ func (s *State) brokenMembership() string {
 			}
 		}
 	}
-	if slices.ContainsFunc(s.Pending, func(c Client) bool { return c.Lateness != OnTime || c.Returns > 0 || c.Unopened }) {
+	if slices.ContainsFunc(s.Pending, func(c Client) bool { return c.Lateness != OnTime || c.Returns > 0 || c.Unopened || c.Unrevealed }) {
 		return "pending"
 	}
 	if slices.ContainsFunc(e.Clients, Client.isNew) {

@@ -134,7 +134,8 @@ type Client struct {
 	ProbationUntil uint32 // first step whose result of it counts; 0 of who was never a member, as far as is known
 	Waited         bool   // it is pending since before the newest round began: nobody knew the draw when it joined
 	Returns        uint8  // how often it took its seat in this epoch back
-	Unopened       bool   // it accused somebody in this epoch of not opening or revealing
+	Unopened       bool   // it accused somebody in this epoch of not opening
+	Unrevealed     bool   // it accused somebody in this epoch of not revealing
 }
 
 // Lateness says whether witnesses of the epoch have found a member without a result.

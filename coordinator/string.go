@@ -123,7 +123,8 @@ func (p *page) clients(what string, clients []Client) {
 			p.flag(c.ProbationUntil > p.step, ", on probation until step "+num(c.ProbationUntil)),
 			p.flag(c.HoldsModel, ", holds model"),
 			p.flag(c.Returns > 0, ", returned"),
-			p.flag(c.Unopened, ", said that somebody was silent"))
+			p.flag(c.Unopened, ", said that somebody did not open"),
+			p.flag(c.Unrevealed, ", said that somebody did not reveal"))
 	}
 }
 

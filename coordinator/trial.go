@@ -107,7 +107,7 @@ func (s *State) MayAccuse(from ClientID, a Accuse) error {
 			return ErrDuplicate
 		}
 	}
-	if accuser, _ := s.Member(from); a.Fault.OfSilence() && accuser.Unopened {
+	if accuser, _ := s.Member(from); a.Fault.OfSilence() && *accuser.complained(a.Fault) {
 		return ErrDuplicate
 	}
 	if len(s.Epoch.Trials) >= MaxTrials {
@@ -142,7 +142,7 @@ func (s *State) accuse(from ClientID, a Accuse) error {
 		return err
 	}
 	if accuser, ok := s.Member(from); ok && a.Fault.OfSilence() {
-		accuser.Unopened = true
+		*accuser.complained(a.Fault) = true
 	}
 	s.Epoch.Trials = append(s.Epoch.Trials, Trial{
 		Accused: a.Client,
@@ -152,6 +152,15 @@ func (s *State) accuse(from ClientID, a Accuse) error {
 		Since:   s.Progress.Step,
 	})
 	return nil
+}
+
+// complained is whether a member accused somebody of a silence in this epoch. Each kind is apart: who has
+// been made to complain of verifiers can still complain of trainers.
+func (c *Client) complained(of Fault) *bool {
+	if of == FaultUnrevealed {
+		return &c.Unrevealed
+	}
+	return &c.Unopened
 }
 
 // open notes what the accused opened.

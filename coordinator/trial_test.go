@@ -121,6 +121,11 @@ func TestOneTrialEach(t *testing.T) {
 	c.refusedTo(ErrDuplicate, c.verifier, Accuse{Step: c.step, Client: c.trainer, Fault: FaultUnopened})
 	c.mustID(c.verifier, Accuse{Step: c.step, Client: c.trainer, Fault: FaultResult})
 
+	c = newCourt(t, 12) // who has said that somebody did not reveal can still say that somebody did not open
+	member, _ := c.Member(c.verifier)
+	member.Unrevealed = true
+	c.mustID(c.verifier, Accuse{Step: c.step, Client: c.trainer, Fault: FaultUnopened})
+
 	r := auditedRun(t, 60)
 	r.auditAll()
 	accused := 0
@@ -194,6 +199,9 @@ func TestTrainersAccuseTheirVerifiers(t *testing.T) {
 				a.Fault = FaultPrints
 			}
 			c.mustID(c.trainer, a)
+			if member, _ := c.Member(c.trainer); member.Unopened {
+				t.Error("it has said that somebody did not open") // which is apart
+			}
 		})
 	}
 }

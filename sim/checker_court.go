@@ -36,23 +36,29 @@ type tried struct {
 	votes            map[coordinator.ClientID]bool
 }
 
+// complaint is what a member says once in an epoch, of whomever.
+type complaint struct {
+	by    coordinator.ClientID
+	fault coordinator.Fault
+}
+
 // courts is the checker's own book of audits and trials.
 type courts struct {
 	sealed, judged map[duty]bool
-	unopened       map[coordinator.ClientID]bool // who said in this epoch that somebody did not open
+	complained     map[complaint]bool // who said in this epoch that somebody was silent
 	trials         []*tried
 	kept           map[coordinator.ClientID]uint32 // until which epoch who was ejected is kept out
 }
 
 func newCourts() courts {
 	return courts{
-		sealed: make(map[duty]bool), judged: make(map[duty]bool), unopened: make(map[coordinator.ClientID]bool),
+		sealed: make(map[duty]bool), judged: make(map[duty]bool), complained: make(map[complaint]bool),
 		kept: make(map[coordinator.ClientID]uint32),
 	}
 }
 
 func (c *courts) clone() courts {
-	other := courts{sealed: maps.Clone(c.sealed), judged: maps.Clone(c.judged), unopened: maps.Clone(c.unopened), kept: maps.Clone(c.kept)}
+	other := courts{sealed: maps.Clone(c.sealed), judged: maps.Clone(c.judged), complained: maps.Clone(c.complained), kept: maps.Clone(c.kept)}
 	for _, t := range c.trials {
 		tried := *t
 		tried.jury, tried.votes = slices.Clone(t.jury), maps.Clone(t.votes)
@@ -73,7 +79,8 @@ func courtsOf(s *coordinator.State) courts {
 	}
 	for _, members := range [][]coordinator.Client{s.Epoch.Clients, s.Epoch.Exited} {
 		for i := range members {
-			c.unopened[members[i].ID] = members[i].Unopened
+			c.complained[complaint{members[i].ID, coordinator.FaultUnopened}] = members[i].Unopened
+			c.complained[complaint{members[i].ID, coordinator.FaultUnrevealed}] = members[i].Unrevealed
 		}
 	}
 	for i := range s.Epoch.Trials {
@@ -180,7 +187,7 @@ func (c *checker) accuses(s *coordinator.State, from coordinator.ClientID, a coo
 		return t.accused == from || t.accuser == from || t.accused == a.Client || t.accuser == a.Client
 	})
 	silence := a.Fault == coordinator.FaultUnopened || a.Fault == coordinator.FaultUnrevealed
-	again := silence && c.courts.unopened[from]
+	again := silence && c.courts.complained[complaint{from, a.Fault}]
 	member, ok := s.Member(a.Client)
 	switch {
 	case !c.mayKnow(s, from, a) || !ok || member.State != coordinator.Healthy:
@@ -190,7 +197,7 @@ func (c *checker) accuses(s *coordinator.State, from coordinator.ClientID, a coo
 			c.world.nameOf(from), c.world.nameOf(a.Client), s.Progress.Step, a.Step, busy, again, len(c.courts.trials))
 	}
 	if silence {
-		c.courts.unopened[from] = true
+		c.courts.complained[complaint{from, a.Fault}] = true
 	}
 	c.courts.trials = append(c.courts.trials, &tried{
 		accused: a.Client, accuser: from, fault: a.Fault, step: a.Step, since: s.Progress.Step, votes: make(map[coordinator.ClientID]bool),

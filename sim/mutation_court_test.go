@@ -21,6 +21,7 @@ var courtMutations = []mutation{
 	{"who accused wrongly stays", slanderIsFree, courtFaults, []Assertion{FairlyTried}, 0},
 	{"who said that somebody did not open is ejected", complaintsEject, courtFaults | Drop | Partition, []Assertion{FairlyTried, NobodyFramed}, 0},
 	{"who said that a verifier did not reveal is ejected", complaintsAboutVerifiersEject, courtFaults | Drop | Partition, []Assertion{FairlyTried, NobodyFramed}, 0},
+	{"members complain as often as they like", complaintsAreForgotten, courtFaults | Drop | Partition, []Assertion{FairlyTried}, 0},
 	{"trainers accuse whoever verifies", strangersAccuseVerifiers, courtFaults, []Assertion{FairlyTried, Invariants}, 0},
 	{"who was ejected joins again at once", ejectedJoin, courtFaults, []Assertion{FairlyTried}, 0},
 	{"trainers seal verdicts", trainersSeal, courtFaults, []Assertion{AuditsRight}, 0},
@@ -165,6 +166,15 @@ func complaints(about coordinator.Fault) rules {
 		}
 		return err
 	}}
+}
+
+func complaintsAreForgotten() rules {
+	return onApply(func(s *coordinator.State, _ coordinator.ClientID, _ coordinator.Action, err error) error {
+		for i := range s.Epoch.Clients {
+			s.Epoch.Clients[i].Unopened, s.Epoch.Clients[i].Unrevealed = false, false
+		}
+		return err
+	})
 }
 
 // strangersAccuseVerifiers takes accusations of verifiers by trainers that they did not audit.

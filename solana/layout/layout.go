@@ -13,7 +13,7 @@ const (
 	Size = 322_576
 
 	// Version is that of the state's encoding in Go, whose fields the account has.
-	Version = 7
+	Version = 8
 
 	magic = "psyche1\x00"
 )

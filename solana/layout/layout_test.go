@@ -95,6 +95,7 @@ func testState(t testing.TB) coordinator.State {
 	s.Pending = append(s.Pending, coordinator.Client{ID: id(6), ProbationUntil: 42, Waited: true})
 	s.Epoch.Clients = slices.DeleteFunc(s.Epoch.Clients, func(c coordinator.Client) bool { return c.ID == id(6) })
 	s.Epoch.Reports = []coordinator.CheckpointReport{{Client: id(6), Digest: id(10)}}
+	s.Epoch.Clients[0].Unrevealed = true
 	s.Epoch.Exited[0].Unopened, s.Authority.Ejections[0].Reason = true, coordinator.AccusedWrongly
 	round.Warming[0] = 5
 	if err := s.Check(); err != nil {

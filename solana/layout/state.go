@@ -169,6 +169,7 @@ func (a *account) clients(l *[]coordinator.Client, field string, marked func(coo
 		a.bool(&c.Waited, field)
 		a.uint8(&c.Returns)
 		a.bool(&c.Unopened, field)
+		a.bool(&c.Unrevealed, field)
 	})
 }
 

@@ -70,7 +70,7 @@ func (l *trialRun) tried(s coordinator.State) {
 	for i := range s.Epoch.Clients {
 		c := &s.Epoch.Clients[i]
 		c.Lateness = oneOf(l.generator, coordinator.OnTime, coordinator.OnTime, coordinator.FoundLate, coordinator.Late)
-		c.Returns, c.Unopened = oneOf[uint8](l.generator, 0, 0, 1, coordinator.MaxReturns), l.rarely(4)
+		c.Returns, c.Unopened, c.Unrevealed = oneOf[uint8](l.generator, 0, 0, 1, coordinator.MaxReturns), l.rarely(4), l.rarely(4)
 	}
 	for i := range s.Epoch.Trials {
 		if l.rarely(3) {

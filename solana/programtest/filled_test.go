@@ -167,7 +167,7 @@ var disturbances = []func(*generator, *coordinator.State){
 		}
 		for i := range s.Epoch.Clients {
 			c := &s.Epoch.Clients[i]
-			c.Unopened, c.Lateness = g.rarely(3), oneOf(g, coordinator.OnTime, coordinator.OnTime, coordinator.FoundLate, coordinator.Late, coordinator.Slow)
+			c.Unopened, c.Unrevealed, c.Lateness = g.rarely(3), g.rarely(3), oneOf(g, coordinator.OnTime, coordinator.OnTime, coordinator.FoundLate, coordinator.Late, coordinator.Slow)
 			c.Returns = oneOf[uint8](g, 0, 0, 1, coordinator.MaxReturns)
 		}
 	},

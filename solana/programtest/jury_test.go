@@ -1,6 +1,7 @@
 package programtest
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/psyche-go/psyche/assign"
@@ -83,7 +84,8 @@ func trialCrowd(r *pair, percent uint8) *crowd {
 // witness has just a quorum of the witnesses prove all of a round.
 func (c *crowd) witness() {
 	r := c.r.s.CurrentRound()
-	for _, member := range r.ElectedWitnesses(c.r.s.Config)[:r.WitnessesNeeded] {
+	here := slices.DeleteFunc(r.ElectedWitnesses(c.r.s.Config), func(member int) bool { return !isHealthy(&c.r.s, r.Members[member]) })
+	for _, member := range here[:r.WitnessesNeeded] {
 		c.must(r.Members[member], c.proof(0))
 	}
 	c.tick(50*second, coordinator.RoundWitness)

@@ -30,6 +30,7 @@ func suites(operations int) []suite {
 		{"probation abolished", probationAbolished},
 		{"crowded out", crowdedOut},
 		{"ejected on trial", ejectedOnTrial},
+		{"gone on trial", goneOnTrial},
 		{"accused without a quorum", accusedWithoutQuorum},
 		{"five uploads", fiveUploads},
 		{"back to an upload", backToUpload},

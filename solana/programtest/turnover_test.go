@@ -79,6 +79,46 @@ func crowdedOut(r *pair) error {
 	return c.err
 }
 
+// goneOnTrial lets an accused leave before it has opened: it does not come back into the epoch.
+func goneOnTrial(r *pair) error {
+	c := begun(r, 16, false)
+	c.change(func(s *coordinator.State) { s.Config.VerificationPercent, s.Config.RoundsPerEpoch = 40, 100 })
+	c.accusations()
+	if c.err != nil {
+		return c.err
+	}
+	accused := r.s.Epoch.Trials[0].Accused
+	c.must(accused, coordinator.Withdraw{Client: accused})
+	for range coordinator.OpenRounds {
+		c.witness()
+		c.tick(60*second, coordinator.RoundTrain)
+	}
+	if left := slices.IndexFunc(r.s.Epoch.Exited, func(e coordinator.Client) bool { return e.ID == accused }); left < 0 || r.s.Epoch.Exited[left].Returns != coordinator.MaxReturns {
+		c.fail("exited: %+v", r.s.Epoch.Exited)
+	}
+	return c.err
+}
+
+// accusations goes through the first rounds, in the second of which members accuse others, until there
+// are juries.
+func (c *crowd) accusations() {
+	for i := range c.r.s.Epoch.Clients {
+		c.must(clientID(i), coordinator.Ready{Epoch: c.r.s.Progress.Epoch, Reveal: secret})
+	}
+	if c.tick(second, coordinator.RoundTrain); c.err != nil {
+		return
+	}
+	c.witness()
+	c.tick(5*second, coordinator.RoundTrain)
+	c.judgeAll()
+	c.try(1)
+	c.witness()
+	c.tick(5*second, coordinator.RoundTrain)
+	if len(c.r.s.Epoch.Trials) < 2 {
+		c.fail("%d trials", len(c.r.s.Epoch.Trials))
+	}
+}
+
 // ejectedOnTrial ejects somebody by the authority's word while a jury has it on trial, which finds it
 // guilty all the same; juries find another one guilty, who waits for an epoch after, near the last
 // epoch that there can be.
@@ -88,20 +128,7 @@ func ejectedOnTrial(r *pair) error {
 		s.Config.VerificationPercent, s.Config.EjectionEpochs = 40, 1<<16-1
 		s.Config.TotalSteps, s.Progress.Epoch, s.Progress.Step, s.Epoch.StartStep = 1<<32-2, 1<<32-1000, 1<<32-999, 1<<32-999
 	})
-	for i := range 16 {
-		c.must(clientID(i), coordinator.Ready{Epoch: r.s.Progress.Epoch, Reveal: secret})
-	}
-	if c.tick(second, coordinator.RoundTrain); c.err != nil {
-		return c.err
-	}
-	c.witness()
-	c.tick(5*second, coordinator.RoundTrain)
-	c.judgeAll()
-	c.try(1)
-	c.witness()
-	c.tick(5*second, coordinator.RoundTrain)
-	if len(r.s.Epoch.Trials) < 2 {
-		c.fail("%d trials", len(r.s.Epoch.Trials))
+	if c.accusations(); c.err != nil {
 		return c.err
 	}
 	for i, trial := range r.s.Clone().Epoch.Trials[:2] {

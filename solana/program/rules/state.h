@@ -39,7 +39,7 @@ enum {
 // STATE_MAGIC is "psyche1" and a zero byte; STATE_VERSION that of the Go core's encoding, which
 // has the same fields.
 #define STATE_MAGIC 0x0031656863797370ull
-enum { STATE_VERSION = 7 };
+enum { STATE_VERSION = 8 };
 
 enum run_state { UNINITIALIZED, WAITING_FOR_MEMBERS, WARMUP, ROUND_TRAIN, ROUND_WITNESS, COOLDOWN, FINISHED, PAUSED };
 enum client_state { HEALTHY, DROPPED, WITHDRAWN, EJECTED };
@@ -125,7 +125,7 @@ struct client {
 	uint8_t barred;  // derived: the run no longer admits the member
 	uint16_t report; // derived: number of the member's report in epoch.reports, from 1; 0 without one
 	uint32_t probation_until;
-	uint8_t waited, returns, unopened, unused;
+	uint8_t waited, returns, unopened, unrevealed;
 };
 
 struct clients {

@@ -29,6 +29,9 @@ static bool fault_of_verifier(uint32_t fault) { return fault == FAULT_PRINTS || 
 // fault_of_silence is Fault.OfSilence.
 static bool fault_of_silence(uint32_t fault) { return fault == FAULT_UNOPENED || fault == FAULT_UNREVEALED; }
 
+// client_complained is Client.complained.
+static uint8_t *client_complained(struct client *c, uint32_t of) { return of == FAULT_UNREVEALED ? &c->unrevealed : &c->unopened; }
+
 // state_may_know is State.mayKnow.
 static enum code state_may_know(const struct action *a, const struct audited *audited, uint32_t accuser) {
 	const struct round *round = audited->round, *before = audited->before;
@@ -61,7 +64,7 @@ static enum code state_may_accuse(struct state *s, const struct key *from, const
 		if (key_equal(&t->accused, from) || key_equal(&t->accuser, from)) return ERR_DUPLICATE;
 		if (key_equal(&t->accused, &a->id) || key_equal(&t->accuser, &a->id)) return ERR_DUPLICATE;
 	}
-	if (fault_of_silence(a->fault) && state_member(s, from)->unopened) return ERR_DUPLICATE;
+	if (fault_of_silence(a->fault) && *client_complained(state_member(s, from), a->fault)) return ERR_DUPLICATE;
 	return s->epoch.trial_count >= MAX_TRIALS ? ERR_FULL : ACCEPTED;
 }
 
@@ -69,7 +72,7 @@ static enum code state_may_accuse(struct state *s, const struct key *from, const
 enum code state_accuse(struct state *s, const struct key *from, const struct action *a) {
 	enum code refused = state_may_accuse(s, from, a);
 	if (refused) return refused;
-	if (fault_of_silence(a->fault)) state_member(s, from)->unopened = 1;
+	if (fault_of_silence(a->fault)) *client_complained(state_member(s, from), a->fault) = 1;
 	struct trial *t = &s->epoch.trials[s->epoch.trial_count++];
 	t->accused = a->id;
 	t->accuser = *from;
