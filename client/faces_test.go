@@ -41,7 +41,9 @@ func TestVerifiersWithTwoFaces(t *testing.T) {
 						return b, nil
 					}}
 				})
-				w.until("the end", func(s *coordinator.State) bool { return len(s.Authority.Ejections) > 0 || s.RunState == coordinator.Finished })
+				w.until("the end", func(s *coordinator.State) bool {
+					return len(s.Authority.Ejections) > 0 || s.RunState == coordinator.Finished
+				})
 				if e := w.host.State().Authority.Ejections; len(e) > 0 {
 					t.Errorf("ejected: %v", e)
 				}
