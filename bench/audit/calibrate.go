@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -33,6 +34,7 @@ type calibrateCommand struct {
 	LR        float64 `default:"0.001" help:"Learning rate."`
 	Seed      uint64  `default:"1" help:"Of batches, challenges and noise."`
 	Attacks   bool    `default:"true" negatable:"" help:"Audit attackers too."`
+	Count     bool    `help:"Count audits among the stacks that compute in f32, and write a row for each pair of them instead of one for each audit."`
 }
 
 // calibration is a run while it is calibrated.
@@ -46,7 +48,8 @@ type calibration struct {
 	old     [][][]float32
 	shadows []*shadow
 	log     *json.Encoder
-	mu      sync.Mutex // of log
+	mu      sync.Mutex // of log and counts
+	counts  map[[2]string]*row
 }
 
 func (c *calibrateCommand) Run(ctx context.Context) (err error) {
@@ -62,8 +65,13 @@ func (c *calibrateCommand) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	run := &calibration{calibrateCommand: c, text: text, random: rand.New(rand.NewPCG(c.Seed, 0)), log: json.NewEncoder(file)}
+	run := &calibration{
+		calibrateCommand: c, text: text, random: rand.New(rand.NewPCG(c.Seed, 0)), log: json.NewEncoder(file), counts: make(map[[2]string]*row),
+	}
 	for _, s := range stacks() {
+		if c.Count && s.bf16 {
+			continue
+		}
 		p, err := s.start(c.Model, c.LR)
 		if err != nil {
 			return errors.Join(err, run.close())
@@ -75,7 +83,7 @@ func (c *calibrateCommand) Run(ctx context.Context) (err error) {
 			err = run.step(step)
 		}
 	}
-	return errors.Join(err, run.close())
+	return errors.Join(err, run.writeCounts(), run.close())
 }
 
 func (c *calibration) close() error {
@@ -139,7 +147,9 @@ func (c *calibration) step(step uint32) error {
 		for range n {
 			c.states = append(c.states, c.cut.Begin())
 		}
-		c.old, c.shadows = make([][][]float32, n), shadows(c.Steps/2)
+		if c.old = make([][][]float32, n); !c.Count {
+			c.shadows = shadows(c.Steps / 2)
+		}
 		for _, s := range c.shadows {
 			s.begin(c.cut)
 		}
@@ -223,6 +233,9 @@ func (c *calibration) audit(step uint32, batches [][][]int32, answers [][]answer
 				jobs <- func() error { return c.check("honest", step, t, v, c.states[t], states[t], answers[v][t], chunks) }
 			}
 		}
+		if c.Count {
+			continue
+		}
 		c.overlaps(step, t, chunks, states)
 		c.kin(step, t, chunks)
 		if int(step/c.Every)%len(c.workers) != t {
@@ -297,7 +310,39 @@ func (c *calibration) check(kind string, step uint32, t, v int, from, to *moment
 	if len(errs) > 0 {
 		row.Middle = round(errs[len(errs)/2])
 	}
+	if c.Count {
+		return c.count(row)
+	}
 	return c.write(row)
+}
+
+// count adds an honest audit to those of its pair. One that is stopped is written as well.
+func (c *calibration) count(r row) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	key := [2]string{r.Trainer, r.Verifier}
+	sum := c.counts[key]
+	if sum == nil {
+		sum = &row{Kind: "counted", Trainer: r.Trainer, Verifier: r.Verifier, Top: []float64{0}, Sets: 1, Signs: 1}
+		c.counts[key] = sum
+	}
+	sum.Audits++
+	sum.Step, sum.Error, sum.Top[0] = r.Step, max(sum.Error, r.Error), max(sum.Top[0], worstOf(r))
+	sum.Sets, sum.Signs = min(sum.Sets, r.Sets), min(sum.Signs, r.Signs)
+	if stopped([]row{r}) == 0 {
+		return nil
+	}
+	sum.Stopped++
+	r.Kind = "stopped"
+	return c.log.Encode(r)
+}
+
+func (c *calibration) writeCounts() error {
+	var errs []error
+	for _, key := range slices.SortedFunc(maps.Keys(c.counts), func(a, b [2]string) int { return slices.Compare(a[:], b[:]) }) {
+		errs = append(errs, c.write(*c.counts[key]))
+	}
+	return errors.Join(errs...)
 }
 
 // round keeps three digits of a number: logs are kept.

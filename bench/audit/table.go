@@ -77,6 +77,7 @@ func printTables(out io.Writer, rows []row) {
 		byKind[r.Kind] = append(byKind[r.Kind], r)
 	}
 	printHonest(out, byKind["honest"])
+	printCounted(out, byKind["counted"])
 	_, _ = fmt.Fprintf(out, "\n| attack | audits | error, 1 %% to 99 %% | largest error of a chunk, 1 %% | caught, both f32 | both bf16 |\n|---|---|---|---|---|---|\n")
 	for _, a := range momenta.Single() {
 		if of := byKind[a.Name]; len(of) > 0 {
@@ -149,6 +150,20 @@ func printHonest(out io.Writer, all []row) {
 			short(quantile(of, 0.5, middleOf)), short(quantile(of, 0.99, worstOf)), short(quantile(of, 1, worstOf)),
 			100*sets, 100*signs, verdict)
 	}
+}
+
+// printCounted prints what was only counted.
+func printCounted(out io.Writer, of []row) {
+	if len(of) == 0 {
+		return
+	}
+	audits, stopped, sets, signs := 0, 0, 1.0, 1.0
+	for _, r := range of {
+		audits, stopped = audits+r.Audits, stopped+r.Stopped
+		sets, signs = min(sets, r.Sets), min(signs, r.Signs)
+	}
+	_, _ = fmt.Fprintf(out, "| both f32, counted | %d | –, –, %s | –, –, %s | %.1f %% | %.1f %% | %d (at most %.2g %% with 95 %% confidence) |\n", audits,
+		short(quantile(of, 1, errorOf)), short(quantile(of, 1, worstOf)), 100*sets, 100*signs, stopped, 100*upper(stopped, audits))
 }
 
 func printOthers(out io.Writer, byKind map[string][]row) {
