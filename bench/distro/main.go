@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/psyche-go/psyche/torch"
 )
 
 // options of the program.
@@ -29,6 +31,9 @@ type options struct {
 	SeqLen      int `default:"512" help:"Their tokens."`
 	Steps       int `default:"2" help:"Training steps; 0: leave them out."`
 	StepThreads int `default:"1" help:"Threads of the training step."`
+
+	Device       torch.Choice `default:"cpu" help:"Where the gradient is computed: cpu, cuda or cuda:N. On a device shares are of the time that passes, not of the processors'."`
+	ComputeDtype string       `default:"f32" enum:"f32,bf16" help:"Type that the gradient is computed in."`
 }
 
 func main() {

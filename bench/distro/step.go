@@ -11,14 +11,32 @@ import (
 	"github.com/psyche-go/psyche/data"
 	"github.com/psyche-go/psyche/distro"
 	"github.com/psyche-go/psyche/distro/codec"
+	"github.com/psyche-go/psyche/model"
+	"github.com/psyche-go/psyche/torch"
 	"github.com/psyche-go/psyche/train"
 )
 
 // step trains and sets the optimizer's part against the rest, and the bytes of the results
 // against the published format and the bound.
 func (o options) step(ctx context.Context, m *tensors) (err error) {
+	if err := torch.Load(torch.Options{Threads: o.StepThreads}); err != nil {
+		return err
+	}
+	devices, err := o.Device.Find(1)
+	if err != nil {
+		return err
+	}
+	compute := model.Options{}
+	if o.ComputeDtype == "bf16" {
+		compute.Compute = torch.BF16
+	}
+	if devices[0] == torch.CPU {
+		devices = nil // the trainer's own engine, without a copy
+	}
+	var parts parts
 	trainer, err := train.New(ctx, train.Options{
 		Model: m.snapshot, MicroBatch: o.Sequences, Threads: o.StepThreads, RunID: "bench",
+		Devices: devices, Compute: compute, Timed: parts.add,
 		Optimizer: config.Optimizer{Distro: &config.Distro{
 			CompressionDecay: 0.999, CompressionTopK: uint16(o.TopK), CompressionChunk: uint16(o.Chunk), Quantize1Bit: true, ClipGradNorm: 1,
 		}},
@@ -36,7 +54,7 @@ func (o options) step(ctx context.Context, m *tensors) (err error) {
 	if err != nil {
 		return err
 	}
-	var steps, parts []float64
+	var steps, shares []float64
 	var payload []byte
 	for step := uint32(1); step <= uint32(o.Steps); step++ {
 		batch := o.batch(step)
@@ -64,12 +82,45 @@ func (o options) step(ctx context.Context, m *tensors) (err error) {
 			return err
 		}
 		steps = append(steps, whole.wall-encoding.wall)
-		parts = append(parts, (encoding.cpu+applying.cpu)/(whole.cpu-encoding.cpu))
+		if devices == nil {
+			shares = append(shares, (encoding.cpu+applying.cpu)/(whole.cpu-encoding.cpu))
+		} else {
+			shares = append(shares, (encoding.wall+applying.wall)/(whole.wall-encoding.wall))
+		}
 	}
-	fmt.Printf("training step of %d × %d tokens without DisTrO, %d threads: %.2f s\n", o.Sequences, o.SeqLen, o.StepThreads, median(steps))
-	bar(fmt.Sprintf("encode, and decode and apply %d results: part of its CPU time, %%", o.Peers), 100*median(parts), "%6.2f", median(parts) <= 0.05, "≤ 5")
+	tokens := float64(o.Sequences * o.SeqLen)
+	fmt.Printf("training step of %d × %d tokens without DisTrO, %d threads, device %s, %s: %.3f s, %.0f tokens/s\n",
+		o.Sequences, o.SeqLen, o.StepThreads, o.Device, o.ComputeDtype, median(steps), tokens/median(steps))
+	parts.print()
+	what := "CPU time"
+	if devices != nil {
+		what = "time"
+	}
+	bar(fmt.Sprintf("encode, and decode and apply %d results: part of its %s, %%", o.Peers, what), 100*median(shares), "%6.2f", median(shares) <= 0.05, "≤ 5")
 
 	return o.size(m, payload)
+}
+
+// parts are what the trainer says of where its time goes.
+type parts struct {
+	names   []string // in the order in which they were first seen
+	seconds map[string][]float64
+}
+
+func (p *parts) add(t train.Timing) {
+	if p.seconds == nil {
+		p.seconds = make(map[string][]float64)
+	}
+	if p.seconds[t.Part] == nil {
+		p.names = append(p.names, t.Part)
+	}
+	p.seconds[t.Part] = append(p.seconds[t.Part], t.Took.Seconds())
+}
+
+func (p *parts) print() {
+	for _, name := range p.names {
+		fmt.Printf("  %-20s %.4f s\n", name, median(p.seconds[name]))
+	}
 }
 
 // size sets the bytes of a result against the published format and the bound.

@@ -21,6 +21,7 @@ type options struct {
 	tokens, rounds        int
 	budget                time.Duration
 	python, folder        string
+	device                string
 	cpu                   bool
 }
 
@@ -46,6 +47,7 @@ func main() {
 	flag.DurationVar(&o.budget, "budget", 12*time.Second, "more rounds until this time is over")
 	flag.StringVar(&o.python, "python", "/usr/bin/python3", "Python that has torch")
 	flag.StringVar(&o.folder, "folder", "bench/step", "folder of reference.py and the models")
+	flag.StringVar(&o.device, "device", "cpu", "cpu, cuda or cuda:N; memory is then what nvidia-smi says of each process after its steps")
 	flag.BoolVar(&o.cpu, "cpu", false, "measure processor time instead of time: less sensitive to other load, blind to waiting")
 	flag.Parse()
 	if err := run(context.Background(), o); err != nil {
@@ -61,8 +63,8 @@ func run(ctx context.Context, o options) error {
 		fmt.Printf("bench/step: skipped, %s has no torch (Debian: apt-get install python3-torch)\n", o.python)
 		return nil
 	}
-	fmt.Printf("Reference: PyTorch %s; %d CPUs; sequences of %d tokens; ratios are medians of paired rounds.\n\n",
-		strings.TrimSpace(string(version)), runtime.NumCPU(), o.tokens)
+	fmt.Printf("Reference: PyTorch %s; %d CPUs; device %s; sequences of %d tokens; ratios are medians of paired rounds.\n\n",
+		strings.TrimSpace(string(version)), runtime.NumCPU(), o.device, o.tokens)
 	header(os.Stdout, sides)
 	for _, model := range strings.Split(o.models, ",") {
 		for _, dtype := range strings.Split(o.dtypes, ",") {
@@ -125,7 +127,7 @@ func measure(ctx context.Context, o options, s setup, sides []string) (err error
 func command(ctx context.Context, o options, s setup, name string) (*exec.Cmd, error) {
 	arguments := []string{
 		"--config", filepath.Join(o.folder, "model-"+s.model+".json"), "--dtype", s.dtype,
-		"--batch", s.batch, "--threads", s.threads, "--tokens", strconv.Itoa(o.tokens),
+		"--batch", s.batch, "--threads", s.threads, "--tokens", strconv.Itoa(o.tokens), "--device", o.device,
 	}
 	self, err := os.Executable()
 	if err != nil {

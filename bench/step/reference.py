@@ -105,10 +105,11 @@ class Llama(nn.Module):
     def forward(self, ids, targets):
         x = self.embed_tokens(ids)
         T = ids.shape[1]
-        turns = torch.arange(T).float()[:, None] / self.theta ** (torch.arange(0, self.width, 2).float() / self.width)
+        turns = torch.arange(T, device=x.device).float()[:, None]
+        turns = turns / self.theta ** (torch.arange(0, self.width, 2, device=x.device).float() / self.width)
         angles = torch.cat((turns, turns), dim=-1)
         cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
-        mask = torch.full((T, T), float("-inf"), dtype=x.dtype).triu(1)
+        mask = torch.full((T, T), float("-inf"), dtype=x.dtype, device=x.device).triu(1)
         for layer in self.layers:
             x = layer(x, cos, sin, mask)
         logits = self.lm_head(self.norm(x)).float()
@@ -128,26 +129,30 @@ def main():
     flags.add_argument("--batch", type=int, default=1)
     flags.add_argument("--tokens", type=int, default=512)
     flags.add_argument("--threads", type=int, default=1)
+    flags.add_argument("--device", default="cpu")
     flags.add_argument("--sdpa", action="store_true")
     flags.add_argument("--compile", action="store_true")
     o = flags.parse_args()
     torch.set_num_threads(o.threads)
     with open(o.config) as file:
         config = json.load(file)
-    model = Llama(config, o.sdpa)
+    model = Llama(config, o.sdpa).to(o.device)
+    kind = torch.device(o.device).type
     if o.dtype == "bf16" and o.pure:
         model = model.bfloat16()
     autocast = o.dtype == "bf16" and not o.pure
     forward = torch.compile(model) if o.compile else model
-    ids = torch.randint(0, config["vocab_size"], (o.batch, o.tokens + 1))
+    ids = torch.randint(0, config["vocab_size"], (o.batch, o.tokens + 1), device=o.device)
     print("ready", torch.__version__, flush=True)
     for _ in sys.stdin:
         start, cpu = time.perf_counter(), time.process_time()
-        with torch.autocast("cpu", torch.bfloat16) if autocast else contextlib.nullcontext():
+        with torch.autocast(kind, torch.bfloat16) if autocast else contextlib.nullcontext():
             loss = forward(ids[:, :-1], ids[:, 1:].contiguous())
         loss.backward()
         for p in model.parameters():
             p.grad = None
+        if kind == "cuda":
+            torch.cuda.synchronize()
         print(time.perf_counter() - start, time.process_time() - cpu, loss.item(), flush=True)
     print(peak(), 0, flush=True)
 

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -16,6 +17,7 @@ type side struct {
 	name    string
 	process *exec.Cmd
 	cpu     bool // measure processor time
+	device  bool // measure the memory of a device
 	input   io.WriteCloser
 	output  *bufio.Scanner
 	seconds []float64 // of the steps that count
@@ -40,7 +42,7 @@ func start(ctx context.Context, o options, s setup, name string) (*side, error) 
 	if err := c.Start(); err != nil {
 		return nil, err
 	}
-	one := &side{name: name, process: c, cpu: o.cpu, input: input, output: bufio.NewScanner(output)}
+	one := &side{name: name, process: c, cpu: o.cpu, device: o.device != "cpu", input: input, output: bufio.NewScanner(output)}
 	if line, err := one.line(); err != nil || !strings.HasPrefix(line, "ready") {
 		return nil, errors.Join(fmt.Errorf("it answers %q instead of ready", line), err, one.kill())
 	}
@@ -81,6 +83,13 @@ func (s *side) step(counts bool) error {
 
 // finish ends the process and reads its peak of memory and what its matrix products reach.
 func (s *side) finish() error {
+	var held int64
+	if s.device {
+		var err error
+		if held, err = deviceMemory(s.process.Process.Pid); err != nil {
+			return err
+		}
+	}
 	if err := s.input.Close(); err != nil {
 		return err
 	}
@@ -91,8 +100,33 @@ func (s *side) finish() error {
 	if _, err := fmt.Sscan(line, &s.peak, &s.product); err != nil {
 		return fmt.Errorf("%q: %w", line, err)
 	}
+	if s.device {
+		s.peak = held
+	}
 	s.ended = true
 	return s.process.Wait()
+}
+
+// deviceMemory is what a process holds on CUDA devices, in KiB. Both libraries keep what they once
+// had, so after some steps it is the most that a step needed.
+func deviceMemory(pid int) (int64, error) {
+	out, err := exec.Command("nvidia-smi", "--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits").Output()
+	if err != nil {
+		return 0, fmt.Errorf("nvidia-smi: %w", err)
+	}
+	var sum int64
+	for line := range strings.Lines(string(out)) {
+		of, mebibytes, _ := strings.Cut(strings.TrimSpace(line), ", ")
+		if of != strconv.Itoa(pid) {
+			continue
+		}
+		n, err := strconv.ParseInt(mebibytes, 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("nvidia-smi says of process %d that it holds %q", pid, mebibytes)
+		}
+		sum += n << 10
+	}
+	return sum, nil
 }
 
 // kill ends a process that did not finish.

@@ -49,6 +49,7 @@ func work(arguments []string) (err error) {
 	batch := flags.Int64("batch", 1, "sequences")
 	tokens := flags.Int64("tokens", 512, "tokens of a sequence")
 	threads := flags.Int("threads", 1, "threads")
+	device := flags.String("device", "cpu", "where to compute")
 	recompute := flags.Bool("recompute", false, "compute activations twice")
 	_ = flags.Parse(arguments)
 
@@ -56,7 +57,11 @@ func work(arguments []string) (err error) {
 	if err := torch.Load(torch.Options{Threads: *threads}); err != nil {
 		return err
 	}
-	engine, err := torch.NewEngine(torch.CPU)
+	devices, err := torch.Choice(*device).Find(1)
+	if err != nil {
+		return err
+	}
+	engine, err := torch.NewEngine(devices[0])
 	if err != nil {
 		return err
 	}
@@ -103,7 +108,7 @@ func work(arguments []string) (err error) {
 	if err != nil {
 		return err
 	}
-	product, err := productFLOPs(ctx, engine, compute)
+	product, err := productFLOPs(ctx, engine, devices[0], compute)
 	fmt.Println(peak, product)
 	return err
 }
