@@ -159,9 +159,9 @@ func (n wayBack) takeSeatBack() {
 	if !slices.ContainsFunc(n.run.state.Epoch.Exited, n.run.is) {
 		return // it leaves when the running round ends
 	}
-	epoch := n.run.state.Progress.Epoch
+	epoch, again := n.run.state.Progress.Epoch, n.seat.again
 	n.errands.submit("return", n.run.state.Progress.Step, coordinator.Return{Epoch: epoch}, func() {
-		if !n.seat.again {
+		if again && !n.seat.again {
 			return // the state showed the seat before the host's answer came, and enter said so
 		}
 		n.seat.again = false
