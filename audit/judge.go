@@ -9,6 +9,17 @@ type Limits struct {
 	Worst float64 // of any chunk
 }
 
+// doubt is how much farther off something has to be for an accusation than for a verdict of a jury.
+// Gradients of two machines differ by rounding: without a distance between the two, who puts itself at
+// the limit decides by a hair who of an honest accuser and an honest jury finds it beyond, and the
+// accuser loses its seat.
+const doubt = 1.5
+
+// Wider returns the limits beyond which somebody is accused, where jurors judge by l.
+func (l Limits) Wider() Limits {
+	return Limits{Error: doubt * l.Error, Chunk: doubt * l.Chunk, Stray: l.Stray, Worst: doubt * l.Worst}
+}
+
 // Outcome is what an audit comes to.
 type Outcome uint8
 

@@ -49,6 +49,9 @@ func (e *Exam) direction(seed uint64, chunk uint32, size int) []float64 {
 const (
 	PrintsWithin = 0.05
 	PrintsShare  = 0.6
+
+	// AccusedBeyond takes the place of PrintsWithin for who accuses.
+	AccusedBeyond = doubt * PrintsWithin
 )
 
 // Alike returns the share of chunks of which two verifiers have the same print, each number

@@ -169,15 +169,20 @@ func revealsNothing(o *options) {
 	}}
 }
 
-// opensNothing sends the negative of its gradient, and opens it to nobody.
+// opensNothing sends the negative of its gradient, opens it to nobody, and says nothing of verifiers.
 func opensNothing(o *options) {
 	audited(func(a *clienttest.Audited) {
 		a.Cheat = func(_ uint32, _ data.Batch, g []float32) []float32 { return scaled(g, -1) }
 	})(o)
 	o.Network = &answering{Network: o.Network, protocol: audits.OpeningProtocol, answer: func(identity.ID, []byte) ([]byte, error) { return nil, errRefusesToOpen }}
 	o.Backend = &acting{Backend: o.Backend, act: func(_ context.Context, a coordinator.Action) (bool, error) {
-		_, open := a.(coordinator.Open)
-		return open, errRefusesToOpen
+		switch a.(type) {
+		case coordinator.Open:
+			return true, errRefusesToOpen
+		case coordinator.Accuse:
+			return true, nil
+		}
+		return false, nil
 	}}
 }
 

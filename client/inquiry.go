@@ -199,8 +199,8 @@ type finding struct {
 	reason  string
 }
 
-// look judges evidence by an exam in a type. It takes some milliseconds.
-func (q *inquiry) look(evidence []byte, exam *audit.Exam, in audit.Precision) finding {
+// look judges evidence by an exam in a type and by limits for it. It takes some milliseconds.
+func (q *inquiry) look(evidence []byte, exam *audit.Exam, in audit.Precision, limits audit.Limits) finding {
 	e, err := audits.DecodeEvidence(evidence, exam.Shapes)
 	if err != nil {
 		return finding{outcome: audit.Unopened, loose: true, reason: err.Error()}
@@ -214,7 +214,7 @@ func (q *inquiry) look(evidence []byte, exam *audit.Exam, in audit.Precision) fi
 	var f finding
 	for _, claim := range claims {
 		report := exam.Check(claim)
-		f = finding{outcome: report.Judge(in.Limits()), report: report, loose: !q.found.Bound()}
+		f = finding{outcome: report.Judge(limits), report: report, loose: !q.found.Bound()}
 		if f.outcome == audit.Passed {
 			break
 		}

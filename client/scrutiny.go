@@ -82,7 +82,13 @@ func (n duty) scrutinise(c *scrutiny) {
 	if !c.found.Result.Head.Counted {
 		return
 	}
-	for _, id := range slices.SortedFunc(maps.Keys(c.verifiers), func(a, b coordinator.ClientID) int { return slices.Compare(a[:], b[:]) }) {
+	ids := slices.SortedFunc(maps.Keys(c.verifiers), func(a, b coordinator.ClientID) int { return slices.Compare(a[:], b[:]) })
+	for _, id := range ids { // while one is on trial nobody else is accused from here: first who loses its seat for sure
+		if v := c.verifiers[id]; v.fault == coordinator.FaultPrints && n.accuse(kindOf("accuse verifiers of", c.step), c.step, id, v.fault, v.why) {
+			return
+		}
+	}
+	for _, id := range ids {
 		switch v := c.verifiers[id]; {
 		case v.done:
 		case v.fault != 0:
@@ -147,7 +153,7 @@ func shareOfOwn(ctx context.Context, blobs env.Blobs, auditor env.Auditor, own a
 			return 0, false, err
 		}
 		exam.Updates, exact = implied, exact && sharp
-		share = max(share, audit.Alike(exam.Prints(audit.PrintSeed(seed, verifier)), prints, audit.PrintsWithin))
+		share = max(share, audit.Alike(exam.Prints(audit.PrintSeed(seed, verifier)), prints, audit.AccusedBeyond))
 	}
 	return share, exact, nil
 }
@@ -214,7 +220,7 @@ func (n duty) confirm(q *inquiry, v *revealed, id coordinator.ClientID) {
 	case v.looked < len(q.exams):
 		own := q.exams[v.looked].Prints(audit.PrintSeed(q.seed, id))
 		v.looked++
-		v.done = audit.Alike(own, v.strange, audit.PrintsWithin) >= audit.PrintsShare
+		v.done = audit.Alike(own, v.strange, audit.AccusedBeyond) >= audit.PrintsShare
 	case v.looked == len(q.types):
 		v.fault, v.why = coordinator.FaultUnrevealed, fmt.Sprintf("its prints of step %d are not those of the gradient", q.step)
 		if v.bound {

@@ -211,7 +211,7 @@ func (n duty) wordsOf(j *juryDuty) *finding {
 	case err != nil:
 		return &finding{outcome: audit.Unopened, reason: err.Error()}
 	case known && report.Seal() != sealed:
-		return &finding{outcome: audit.Faulty, reason: notSealed}
+		return &finding{outcome: audit.Unopened, reason: notSealed}
 	case report.Nothing() || j.trial.Fault == coordinator.FaultUnrevealed:
 		return &finding{outcome: audit.Passed}
 	}
@@ -229,10 +229,10 @@ func (n duty) lookAtEvidence(j *juryDuty) {
 		if prints {
 			f = j.compare(j.evidence, exam, accused)
 			if report, err := audits.DecodeReport(j.evidence); err == nil && known && report.Seal() != sealed {
-				f = finding{outcome: audit.Faulty, reason: notSealed}
+				f = finding{outcome: audit.Unopened, reason: notSealed}
 			}
 		} else {
-			f = j.look(j.evidence, exam, in)
+			f = j.look(j.evidence, exam, in, in.Limits())
 		}
 		return func() {
 			j.looking = false

@@ -165,8 +165,8 @@ func (n duty) find(v *verification) {
 func (n duty) gaveUp(v *verification) bool {
 	first, second := n.rounds.of[v.step], n.rounds.of[v.step+1]
 	switch {
-	case n.last(v):
-		return v.asked > 0
+	case n.last(v): // a trainer that had not seen the seal when it was asked first opens the second time
+		return v.asked > 1 || v.asked > 0 && n.run.state.Progress.Step > v.step+1
 	case first == nil || second == nil:
 		return false
 	}
@@ -218,7 +218,7 @@ func (n duty) lookAt(v *verification) {
 	at, more := v.precision, v.precision+1 < len(v.types)
 	exam, in := v.exams[at], v.types[at]
 	n.tasks.Spawn(func(context.Context) func() {
-		f := v.look(v.evidence, exam, in)
+		f := v.look(v.evidence, exam, in, in.Limits().Wider())
 		return func() {
 			v.looking = false
 			if f.outcome == audit.Strange && more {
@@ -292,6 +292,7 @@ func (n duty) reportOf(q *inquiry, f *finding, exam *audit.Exam, step uint32) []
 	report, err := audits.Report{Salt: salt, Verdict: verdict}.Encode()
 	if err != nil {
 		n.report.log.Error("write a verdict", "step", q.step, "err", err)
+		return nil
 	}
 	return report
 }
@@ -328,7 +329,7 @@ func (n duty) compareWithExam(v *verification, fellow *revealed, id coordinator.
 		if report.Nothing() && !counted { // it need not hold the result
 			return func() { fellow.done = true }
 		}
-		share := audit.Alike(exam.Prints(audit.PrintSeed(seed, id)), report.Prints(), audit.PrintsWithin)
+		share := audit.Alike(exam.Prints(audit.PrintSeed(seed, id)), report.Prints(), audit.AccusedBeyond)
 		return func() {
 			if fellow.done = share >= audit.PrintsShare; !fellow.done {
 				fellow.strange = report.Prints()
