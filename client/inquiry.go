@@ -194,7 +194,8 @@ type finding struct {
 	report  audit.Report
 	// Loose evidence does not bind the trainer: it could show something else to others.
 	loose bool
-	// Unclear is what may be right in a type that nothing was computed in.
+	// Unclear is what may be right in a type that nothing was computed in, or would have been shown to
+	// who asks again.
 	unclear bool
 	reason  string
 }

@@ -165,8 +165,8 @@ func (n duty) find(v *verification) {
 func (n duty) gaveUp(v *verification) bool {
 	first, second := n.rounds.of[v.step], n.rounds.of[v.step+1]
 	switch {
-	case n.last(v): // a trainer that had not seen the seal when it was asked first opens the second time
-		return v.asked > 1 || v.asked > 0 && n.run.state.Progress.Step > v.step+1
+	case n.last(v):
+		return v.asked > 0
 	case first == nil || second == nil:
 		return false
 	}
@@ -186,7 +186,8 @@ func (n duty) ask(v *verification) {
 		return
 	}
 	if n.gaveUp(v) || !n.run.healthy(v.trainer) {
-		v.verdict = &finding{outcome: audit.Unopened, loose: true, reason: "it did not open"}
+		// Asked once it may not have seen the seal yet.
+		v.verdict = &finding{outcome: audit.Unopened, loose: true, unclear: v.asked < 2, reason: "it did not open"}
 		return
 	}
 	if n.tasks.Now().Before(v.askAgain) {
@@ -264,7 +265,7 @@ func (n duty) tell(v *verification) {
 
 // guilty reports whether the trainer is to blame as far as is known.
 func (f *finding) guilty() bool {
-	return f.outcome == audit.Faulty || f.outcome == audit.Unopened || f.outcome == audit.Strange && !f.unclear
+	return f.outcome == audit.Faulty || !f.unclear && (f.outcome == audit.Unopened || f.outcome == audit.Strange)
 }
 
 // String names what came of it.

@@ -32,6 +32,7 @@ func startChain(t *testing.T) *faultyChain {
 	if err := c.ledger.SetProgram(at, program.ELF); err != nil {
 		t.Fatal(err)
 	}
+	c.ledger.Advance(time.Now()) // commands may be sooner there than the first slot is over, and see what is confirmed
 	c.server = localnet.NewServer(c.ledger, localnet.Options{Slot: 100 * time.Millisecond})
 	var addresses []string
 	for range 3 {
@@ -55,12 +56,13 @@ func (c *faultyChain) faultAll(f localnet.Faults) {
 	}
 }
 
-// fund gives a key lamports.
+// fund gives a key lamports, which are there at once.
 func (c *faultyChain) fund(t *testing.T, key transaction.PublicKey) {
 	t.Helper()
 	if _, err := c.ledger.Airdrop(key, 10_000_000_000); err != nil {
 		t.Fatal(err)
 	}
+	c.ledger.Advance(time.Now())
 }
 
 // psyche runs a command on the chain.

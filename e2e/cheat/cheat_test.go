@@ -62,6 +62,19 @@ type member struct {
 	err  error
 }
 
+// paced takes some time for a step that no processor is needed for: steps of some milliseconds make
+// rounds in which whoever waits for a processor is late.
+type paced struct{ *cheat.Trainer }
+
+func (p paced) Train(ctx context.Context, step uint32, batch data.Batch, begun func(context.Context) error) ([]byte, float64, error) {
+	select {
+	case <-time.After(40 * time.Millisecond):
+	case <-ctx.Done():
+		return nil, 0, ctx.Err()
+	}
+	return p.Trainer.Train(ctx, step, batch, begun)
+}
+
 // launch starts client n of a run.
 func launch(ctx context.Context, t *testing.T, hub *memnet.Hub, attach func(identity.Key) (env.Backend, error), n int, attack cheat.Attack, compute torch.DType) *member {
 	key := clienttest.Key(n)
@@ -84,7 +97,7 @@ func launch(ctx context.Context, t *testing.T, hub *memnet.Hub, attach func(iden
 				}},
 				LRSchedule: config.LRSchedule{Constant: &config.ConstantLR{BaseLR: 2e-3}},
 			})
-			return &cheat.Trainer{Trainer: made, ID: m.id, Attack: attack}, err
+			return paced{&cheat.Trainer{Trainer: made, ID: m.id, Attack: attack}}, err
 		},
 	}
 	if os.Getenv("PSYCHE_TEST_LOG") != "" {
