@@ -17,7 +17,7 @@ func printAttacked(groups []*group) {
 	slices.SortStableFunc(groups, func(a, b *group) int {
 		x, y := a.runs[0].settings, b.runs[0].settings
 		one := map[bool]int{true: 0, false: 1}
-		return cmp.Or(one[x.OneBit]-one[y.OneBit], cmp.Compare(x.Attackers, y.Attackers), cmp.Compare(y.Clients, x.Clients), cmp.Compare(x.Attack, y.Attack), x.Verification-y.Verification, cmp.Compare(x.TopK, y.TopK))
+		return cmp.Or(one[x.OneBit]-one[y.OneBit], cmp.Compare(x.Tokens, y.Tokens), cmp.Compare(x.Attackers, y.Attackers), cmp.Compare(y.Clients, x.Clients), cmp.Compare(x.Attack, y.Attack), x.Verification-y.Verification, cmp.Compare(x.TopK, y.TopK))
 	})
 	fmt.Print("| members | attack | audits | seeds | test loss | worse than the honest alone | ejected: median, latest step |\n|---|---|---|---|---|---|---|\n")
 	for _, g := range groups {
@@ -58,6 +58,9 @@ func (g *group) attackedRow(groups []*group) string {
 	members := fmt.Sprint(s.Clients)
 	if !s.OneBit {
 		members += ", values"
+	}
+	if millions := s.Tokens / 1_000_000; millions > 1 {
+		members += fmt.Sprintf(", %d M tokens", millions)
 	}
 	if s.Attackers > 0 {
 		attack = fmt.Sprintf("%d × %s", s.Attackers, attacks[s.Attack].Name)
