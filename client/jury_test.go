@@ -163,7 +163,10 @@ func TestWhoIsNotHeardIsNotEjected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, auditedConfig(7, 30))
 		members := []*member{w.launch(0, audited(nil)), w.launch(1, audited(nil))}
-		deaf := map[identity.ID]bool{members[0].id: true, members[1].id: true}
+		deaf := make(map[identity.ID]bool) // so many that some are audited by it, whatever is drawn
+		for _, i := range []int{0, 1, 3, 4} {
+			deaf[clienttest.Key(i).ID()] = true
+		}
 		members = append(members, w.launch(2, func(o *options) {
 			audited(nil)(o)
 			o.Network = &answering{Network: o.Network, protocol: audits.ReportProtocol, answer: func(from identity.ID, report []byte) ([]byte, error) {

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -82,30 +83,46 @@ func (n duty) scrutinise(c *scrutiny) {
 	if !c.found.Result.Head.Counted {
 		return
 	}
-	ids := slices.SortedFunc(maps.Keys(c.verifiers), func(a, b coordinator.ClientID) int { return slices.Compare(a[:], b[:]) })
-	for _, id := range ids { // while one is on trial nobody else is accused from here: first who loses its seat for sure
-		if v := c.verifiers[id]; v.fault == coordinator.FaultPrints && n.accuse(kindOf("accuse verifiers of", c.step), c.step, id, v.fault, v.why) {
-			return
+	n.lookAtVerifiers(c.step, &c.inquiry, c.verifiers, kindOf("accuse verifiers of", c.step), func(v *revealed, id coordinator.ClientID) reportReader {
+		return n.compareWithOwn(c, v, id)
+	})
+}
+
+// reportReader looks at a report beside the loop, and returns what to do in the loop then.
+type reportReader func(context.Context, audits.Report) func()
+
+// lookAtVerifiers asks who verified a result what they reveal, has that looked at, and accuses under a
+// kind of errand. While one is on trial nobody else is accused from here, so first is who loses its
+// seat for sure.
+func (n duty) lookAtVerifiers(step uint32, q *inquiry, who map[coordinator.ClientID]*revealed, kind string, look func(*revealed, coordinator.ClientID) reportReader) {
+	turn := func(id coordinator.ClientID) int {
+		if who[id].fault == coordinator.FaultPrints {
+			return 0
 		}
+		return 1
 	}
+	ids := slices.SortedFunc(maps.Keys(who), func(a, b coordinator.ClientID) int {
+		return cmp.Or(turn(a)-turn(b), slices.Compare(a[:], b[:]))
+	})
 	for _, id := range ids {
-		switch v := c.verifiers[id]; {
+		switch v := who[id]; {
 		case v.done:
+		case v.fault == coordinator.FaultUnrevealed && !q.found.Result.Head.Counted: // it need not hold the result
 		case v.fault != 0:
-			if n.accuse(kindOf("accuse verifiers of", c.step), c.step, id, v.fault, v.why) {
+			if n.accuse(kind, step, id, v.fault, v.why) {
 				return
 			}
 		case v.strange != nil:
-			n.confirm(&c.inquiry, v, id)
+			n.confirm(q, v, id)
 		default:
-			n.question(c.step, id, v, n.compareWithOwn(c, v, id))
+			n.question(step, id, v, look(v, id))
 		}
 	}
 }
 
 // compareWithOwn returns what compares a report with what the own opening implies. What is not known
 // here is held against nobody.
-func (n duty) compareWithOwn(c *scrutiny, v *revealed, id coordinator.ClientID) func(context.Context, audits.Report) func() {
+func (n duty) compareWithOwn(c *scrutiny, v *revealed, id coordinator.ClientID) reportReader {
 	evidence, auditor, network := n.seat.duties.shown.Evidence(c.inquiry.step), n.opensTo().trainer, n.Network
 	own, seed := *c.found, c.seed
 	return func(ctx context.Context, report audits.Report) func() {
@@ -161,7 +178,7 @@ func shareOfOwn(ctx context.Context, blobs env.Blobs, auditor env.Auditor, own a
 // question asks a verifier that has judged for what it reveals, and has that looked at beside the loop.
 // Who does not answer is to be accused of that, and so is who reveals something else than it had sealed:
 // nothing binds it to that, and who says it were wrong would lose to a jury that is shown the truth.
-func (n duty) question(step uint32, id coordinator.ClientID, v *revealed, look func(context.Context, audits.Report) func()) {
+func (n duty) question(step uint32, id coordinator.ClientID, v *revealed, look reportReader) {
 	s, now := n.run.state, n.tasks.Now()
 	round := s.RoundOfStep(step)
 	if round == nil {

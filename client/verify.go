@@ -5,8 +5,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/psyche-go/psyche/audit"
@@ -307,24 +305,13 @@ func (n duty) afterVerdict(v *verification) {
 	if v.verdict == nil || v.verdict.outcome != audit.Passed {
 		return
 	}
-	for _, id := range slices.SortedFunc(maps.Keys(v.fellows), func(a, b coordinator.ClientID) int { return slices.Compare(a[:], b[:]) }) {
-		switch fellow := v.fellows[id]; {
-		case fellow.done:
-		case fellow.fault == coordinator.FaultUnrevealed && !v.found.Result.Head.Counted: // it may not hold the result
-		case fellow.fault != 0:
-			if n.accuse(v.kind("accuse"), v.step, id, fellow.fault, fellow.why) {
-				return
-			}
-		case fellow.strange != nil:
-			n.confirm(&v.inquiry, fellow, id)
-		default:
-			n.question(v.step, id, fellow, n.compareWithExam(v, fellow, id))
-		}
-	}
+	n.lookAtVerifiers(v.step, &v.inquiry, v.fellows, v.kind("accuse"), func(fellow *revealed, id coordinator.ClientID) reportReader {
+		return compareWithExam(v, fellow, id)
+	})
 }
 
 // compareWithExam returns what compares a report with the exam that this client's own verdict is by.
-func (n duty) compareWithExam(v *verification, fellow *revealed, id coordinator.ClientID) func(context.Context, audits.Report) func() {
+func compareWithExam(v *verification, fellow *revealed, id coordinator.ClientID) reportReader {
 	exam, seed, counted := v.exams[v.precision], v.seed, v.found.Result.Head.Counted
 	return func(_ context.Context, report audits.Report) func() {
 		if report.Nothing() && !counted { // it need not hold the result

@@ -10,7 +10,8 @@ import (
 type court struct {
 	*run
 	verifier, trainer ClientID
-	step              uint32 // in which verifier verified
+	accuser, accused  ClientID // of both; by a fault of trainers until tried has another one
+	step              uint32   // in which verifier verified
 }
 
 // auditedRun returns a run of so many members, of which four tenths verify, in the second round of
@@ -42,6 +43,7 @@ func newCourt(t testing.TB, members int) *court {
 		target, _ := r.CurrentRound().MemberIndex(audit.Trainer)
 		if !slices.Contains(verifiers, target) {
 			c.verifier, c.trainer = id, audit.Trainer
+			c.accuser, c.accused = c.verifier, c.trainer
 			return c
 		}
 	}
@@ -95,20 +97,23 @@ func (r *run) auditAll(but ...ClientID) {
 	}
 }
 
-// tried accuses the trainer and plays to the next round, in which there is a jury.
+// tried lets one of both accuse the other of a fault and plays to the next round, in which there is a jury.
 func (c *court) tried(fault Fault) *Trial {
 	c.t.Helper()
-	c.mustID(c.verifier, Accuse{Step: c.step, Client: c.trainer, Fault: fault})
+	if fault.OfVerifier() {
+		c.accused, c.accuser = c.verifier, c.trainer
+	}
+	c.mustID(c.accuser, Accuse{Step: c.step, Client: c.accused, Fault: fault})
 	c.rounds(1)
-	return c.Trial(c.trainer)
+	return c.Trial(c.accused)
 }
 
 // vote lets so many jurors that have not voted do so.
 func (c *court) vote(guilty bool, jurors int) {
 	c.t.Helper()
-	for _, id := range slices.Clone(c.Trial(c.trainer).Jury) {
-		if trial := c.Trial(c.trainer); jurors > 0 && trial != nil && !trial.HasVoted(id) {
-			c.mustID(id, Vote{Step: c.step, Client: c.trainer, Guilty: guilty, Body: [32]byte{1}})
+	for _, id := range slices.Clone(c.Trial(c.accused).Jury) {
+		if trial := c.Trial(c.accused); jurors > 0 && trial != nil && !trial.HasVoted(id) {
+			c.mustID(id, Vote{Step: c.step, Client: c.accused, Guilty: guilty, Body: [32]byte{1}})
 			jurors--
 		}
 	}
@@ -117,7 +122,7 @@ func (c *court) vote(guilty bool, jurors int) {
 	}
 }
 
-func (c *court) open() { c.mustID(c.trainer, Open{Step: c.step, Blob: [32]byte{9}}) }
+func (c *court) open() { c.mustID(c.accused, Open{Step: c.step, Blob: [32]byte{9}}) }
 
 func (c *court) check() {
 	c.t.Helper()

@@ -154,8 +154,8 @@ func (s *State) accuse(from ClientID, a Accuse) error {
 	return nil
 }
 
-// complained is whether a member accused somebody of a silence in this epoch. Each kind is apart: who has
-// been made to complain of verifiers can still complain of trainers.
+// complained is where it is noted that a client accused somebody of a silence in this epoch. Each kind is
+// apart: who has been made to complain of verifiers can still complain of trainers.
 func (c *Client) complained(of Fault) *bool {
 	if of == FaultUnrevealed {
 		return &c.Unrevealed

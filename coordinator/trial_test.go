@@ -278,7 +278,10 @@ func TestOpeningsAndVotesThatAreRefused(t *testing.T) {
 	c.check()
 }
 
+// TestVerdictsOfJuries: the accused is ejected, or the accuser, unless that said only that it was shown
+// nothing; a verifier of a trainer as well as a trainer that it audited.
 func TestVerdictsOfJuries(t *testing.T) {
+	accused, accuser := func(c *court) ClientID { return c.accused }, func(c *court) ClientID { return c.accuser }
 	for _, test := range []struct {
 		name    string
 		fault   Fault
@@ -286,10 +289,14 @@ func TestVerdictsOfJuries(t *testing.T) {
 		ejected func(*court) ClientID
 		reason  EjectionReason
 	}{
-		{"guilty", FaultResult, true, func(c *court) ClientID { return c.trainer }, FoundGuilty},
-		{"guilty of not opening", FaultUnopened, true, func(c *court) ClientID { return c.trainer }, FoundGuilty},
-		{"innocent", FaultResult, false, func(c *court) ClientID { return c.verifier }, AccusedWrongly},
+		{"guilty", FaultResult, true, accused, FoundGuilty},
+		{"guilty of not opening", FaultUnopened, true, accused, FoundGuilty},
+		{"guilty of wrong prints", FaultPrints, true, accused, FoundGuilty},
+		{"guilty of not revealing", FaultUnrevealed, true, accused, FoundGuilty},
+		{"innocent", FaultResult, false, accuser, AccusedWrongly},
 		{"innocent of not opening", FaultUnopened, false, nil, 0},
+		{"innocent of wrong prints", FaultPrints, false, accuser, AccusedWrongly},
+		{"innocent of not revealing", FaultUnrevealed, false, nil, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c := newCourt(t, 12) // a jury of ten: seven decide
@@ -297,13 +304,13 @@ func TestVerdictsOfJuries(t *testing.T) {
 			c.open()
 			c.vote(!test.guilty, 3)
 			c.vote(test.guilty, 6)
-			if c.Trial(c.trainer) == nil {
+			if c.Trial(c.accused) == nil {
 				t.Fatal("six of ten decided")
 			}
 			c.check()
 			c.vote(test.guilty, 1)
 			c.check()
-			if c.Trial(c.trainer) != nil {
+			if c.Trial(c.accused) != nil {
 				t.Fatal("seven of ten do not decide")
 			}
 			if test.ejected == nil {
@@ -323,41 +330,6 @@ func TestVerdictsOfJuries(t *testing.T) {
 				t.Error("it is still a member")
 			}
 			c.refusedTo(ErrNotAuthorised, id, Join{Epoch: c.Progress.Epoch})
-		})
-	}
-}
-
-// TestVerdictsOnVerifiers: who is accused by the trainer that it audited is ejected, or its accuser
-// is, unless that said only that nothing was revealed to it.
-func TestVerdictsOnVerifiers(t *testing.T) {
-	for _, test := range []struct {
-		name    string
-		fault   Fault
-		guilty  bool
-		ejected func(*court) ClientID
-	}{
-		{"guilty of wrong prints", FaultPrints, true, func(c *court) ClientID { return c.verifier }},
-		{"guilty of silence", FaultUnrevealed, true, func(c *court) ClientID { return c.verifier }},
-		{"innocent of wrong prints", FaultPrints, false, func(c *court) ClientID { return c.trainer }},
-		{"innocent of silence", FaultUnrevealed, false, func(*court) ClientID { return ClientID{} }},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			c := newCourt(t, 12)
-			c.mustID(c.trainer, Accuse{Step: c.step, Client: c.verifier, Fault: test.fault})
-			c.rounds(1)
-			c.mustID(c.verifier, Open{Step: c.step, Blob: [32]byte{9}})
-			for _, id := range c.Trial(c.verifier).Jury[:7] {
-				c.mustID(id, Vote{Step: c.step, Client: c.verifier, Guilty: test.guilty, Body: [32]byte{1}})
-			}
-			c.check()
-			if c.Trial(c.verifier) != nil {
-				t.Fatal("seven of ten do not decide")
-			}
-			for _, id := range []ClientID{c.verifier, c.trainer} {
-				if _, out := c.ejection(id); out != (id == test.ejected(c)) {
-					t.Errorf("%v is ejected: %t", id, out)
-				}
-			}
 		})
 	}
 }
