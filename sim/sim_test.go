@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"runtime"
 	"testing"
+
+	"github.com/psyche-go/psyche/coordinator"
 )
 
 // TestSeeds runs a few seeds with each set of faults.
@@ -139,6 +141,20 @@ func TestFaultsText(t *testing.T) {
 	}
 	if _, err := ParseFaults("drop,meteor"); !errors.Is(err, ErrUnknownFault) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestHostCrashKeepsWhatProbationWas has a member past its probation that is dropped and waits for the
+// next epoch, with a new probation, when the host crashes: it keeps its seat.
+func TestHostCrashKeepsWhatProbationWas(t *testing.T) {
+	w := newWorld(Options{Seed: 1, Clients: 2, Rounds: 1})
+	defer w.workers.close()
+	c, id := w.host.checker, coordinator.ClientID{1}
+	var s coordinator.State
+	s.Epoch.Exited = []coordinator.Client{{ID: id, State: coordinator.Dropped, ProbationUntil: 1}}
+	s.Pending = []coordinator.Client{{ID: id, ProbationUntil: 5}}
+	if c.rewindFindings(&s); c.probation[id] != 1 {
+		t.Errorf("the member was on probation until step %d, not 1", c.probation[id])
 	}
 }
 
