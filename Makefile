@@ -24,7 +24,7 @@ sysconfdir ?= /etc
 unitdir  ?= $(prefix)/lib/systemd/system
 ROOT      = $(DESTDIR)$(prefix)
 
-.PHONY: psyche psyche-client install uninstall manual help-pages site deb systemd-run reproducible all sim build setup shim demo demo-solana demo-data test-solana test test-plain test-torch race fuzz load internet solana-program static lint fmt-check vet bench bench-step bench-distro bench-round bench-parity bench-audit clean
+.PHONY: psyche psyche-client install uninstall manual help-pages site deb systemd-run reproducible all sim build setup shim demo demo-solana demo-data test-solana test test-plain test-torch race fuzz load internet solana-program static lint fmt-check vet bench bench-step bench-distro bench-round bench-honest bench-parity bench-audit clean
 
 all: build
 
@@ -209,6 +209,10 @@ bench-distro: shim
 ## bench-round: what share of a round clients compute in, and where the rest goes, about ten minutes; links with a delay need root
 bench-round: build
 	$(GO) run ./bench/round
+
+## bench-honest: honest members under stress with audits and without, an hour; slow links need root
+bench-honest: build
+	$(GO) run ./bench/honest
 
 ## bench-parity: DisTrO against AdamW at equal tokens: every run without a log, hours of one core
 bench-parity: build

@@ -6,7 +6,7 @@
 //
 // Each row is a run of its own: a server and three clients as processes, with the
 // quickstart's model and data and the settings of the row (rows.go), over loopback or over
-// links with a delay (links_linux.go). What the processes write into their event logs is
+// links with a delay (package process). What the processes write into their event logs is
 // all that is looked at (record.go): all have one clock, so times of different processes
 // can be compared. Every moment of a round is given one name (parts.go), so that the parts
 // of a round add up to it. Medians over the rounds and clients are printed as two tables

@@ -13,6 +13,8 @@ import (
 	"regexp"
 	"runtime"
 	"strings"
+
+	"github.com/psyche-go/psyche/bench/process"
 )
 
 type options struct {
@@ -112,7 +114,7 @@ func measureAll(ctx context.Context, o options, rows []row, only *regexp.Regexp)
 		fmt.Fprintf(os.Stderr, "%s: batches of %d\n", r.Name, r.Batch)
 		s, err := u.measure(ctx, r)
 		switch {
-		case errors.Is(err, errNoLinks):
+		case errors.Is(err, process.ErrNoLinks):
 			s = summary{Row: r.Name, Skipped: err.Error()}
 		case err != nil:
 			return summaries, fmt.Errorf("row %q: %w", r.Name, err)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/psyche-go/psyche/bench/process"
 	"github.com/psyche-go/psyche/config"
 )
 
@@ -24,7 +25,7 @@ func TestRowsAreRuns(t *testing.T) {
 		if r.Batch == 0 {
 			r.Batch = sequencesFor(r.TrainSeconds, 0.1, clientCount)
 		}
-		text, err := override(quickstart, r.settings(nil))
+		text, err := process.Override(quickstart, r.settings(nil))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -78,7 +79,7 @@ func TestSettings(t *testing.T) {
 			t.Errorf("%q is %v, want an error", text, value)
 		}
 	}
-	if _, err := override([]byte("[a]\nb = 1"), map[string]any{"c.d": 1}); err == nil {
+	if _, err := process.Override([]byte("[a]\nb = 1"), map[string]any{"c.d": 1}); err == nil {
 		t.Error("a key of a table that is not there was set")
 	}
 	if got := sequencesFor(5, 0.1, 3); got != 150 {

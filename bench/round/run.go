@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/psyche-go/psyche/bench/process"
 	"github.com/psyche-go/psyche/event"
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/server"
@@ -43,9 +44,9 @@ type setup struct {
 func (u setup) measure(ctx context.Context, r row) (_ summary, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, rowTimeout, fmt.Errorf("the row took longer than %v", rowTimeout))
 	defer cancel()
-	places, end := loopback(clientCount+1), func() error { return nil }
+	places, end := process.Loopback(clientCount+1), func() error { return nil }
 	if r.Delay > 0 {
-		if places, end, err = newLinks(time.Duration(r.Delay), clientCount+1); err != nil {
+		if places, end, err = process.Links(time.Duration(r.Delay), 0, clientCount+1); err != nil {
 			return summary{}, err
 		}
 	}
@@ -68,7 +69,7 @@ func (u setup) measure(ctx context.Context, r row) (_ summary, err error) {
 }
 
 // run runs server and clients until the clients have seen the end of the run.
-func (u setup) run(ctx context.Context, r row, dir string, places []place) (samples []sample, err error) {
+func (u setup) run(ctx context.Context, r row, dir string, places []process.Place) (samples []sample, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	host, address, key, err := u.startServer(ctx, r, dir, places[0])
@@ -77,14 +78,14 @@ func (u setup) run(ctx context.Context, r row, dir string, places []place) (samp
 	}
 	defer func() {
 		cancel()
-		<-host.ended
+		<-host.Ended()
 	}()
-	var clients []*process
+	var clients []*process.Process
 	var pids []int
 	defer func() {
 		cancel()
 		for _, c := range clients {
-			<-c.ended
+			<-c.Ended()
 		}
 	}()
 	for i := range clientCount {
@@ -92,14 +93,14 @@ func (u setup) run(ctx context.Context, r row, dir string, places []place) (samp
 		if err != nil {
 			return nil, err
 		}
-		clients, pids = append(clients, c), append(pids, c.command.Process.Pid)
+		clients, pids = append(clients, c), append(pids, c.PID())
 	}
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	watched := make(chan []sample, 1)
-	go func() { watched <- watchLoad(watching, host.command.Process.Pid, pids) }()
+	go func() { watched <- watchLoad(watching, host.PID(), pids) }()
 	for _, c := range clients {
-		if err := c.wait(); err != nil {
+		if err := c.Wait(); err != nil {
 			if ctx.Err() != nil {
 				err = context.Cause(ctx)
 			}
@@ -111,8 +112,8 @@ func (u setup) run(ctx context.Context, r row, dir string, places []place) (samp
 }
 
 // startServer starts the server of a row's run and returns its address and key.
-func (u setup) startServer(ctx context.Context, r row, dir string, p place) (host *process, address, key string, err error) {
-	home, err := folder(dir, "server")
+func (u setup) startServer(ctx context.Context, r row, dir string, p process.Place) (host *process.Process, address, key string, err error) {
+	home, err := process.Folder(dir, "server")
 	if err != nil {
 		return nil, "", "", err
 	}
@@ -120,7 +121,7 @@ func (u setup) startServer(ctx context.Context, r row, dir string, p place) (hos
 	if err != nil {
 		return nil, "", "", fmt.Errorf("read settings: %w", err)
 	}
-	text, err := override(state, r.settings(u.common))
+	text, err := process.Override(state, r.settings(u.common))
 	if err != nil {
 		return nil, "", "", err
 	}
@@ -132,20 +133,20 @@ func (u setup) startServer(ctx context.Context, r row, dir string, p place) (hos
 	if err != nil {
 		return nil, "", "", err
 	}
-	port, err := freePort()
+	port, err := process.FreePort()
 	if err != nil {
 		return nil, "", "", err
 	}
-	host, err = start(ctx, p, "server", filepath.Join(home, "server.log"), filepath.Join(u.bin, "psyche"),
+	host, err = process.Start(ctx, p, "server", filepath.Join(home, "server.log"), filepath.Join(u.bin, "psyche"),
 		"server", "run", "--state", path, "--run-id", runID, "--save-state-dir", home, "--events-dir", home,
-		"--server-addr", p.address, "--server-port", strconv.Itoa(port))
-	return host, net.JoinHostPort(p.address, strconv.Itoa(port)), own.ID().String(), err
+		"--server-addr", p.Address, "--server-port", strconv.Itoa(port))
+	return host, net.JoinHostPort(p.Address, strconv.Itoa(port)), own.ID().String(), err
 }
 
 // startClient starts a client. It tries for a while to reach the server.
-func (u setup) startClient(ctx context.Context, i int, dir string, p place, address, key string) (*process, error) {
+func (u setup) startClient(ctx context.Context, i int, dir string, p process.Place, address, key string) (*process.Process, error) {
 	name := fmt.Sprintf("client-%d", i+1)
-	home, err := folder(dir, name)
+	home, err := process.Folder(dir, name)
 	if err != nil {
 		return nil, err
 	}
@@ -157,10 +158,10 @@ func (u setup) startClient(ctx context.Context, i int, dir string, p place, addr
 	if err := identity.SaveKeyFile(keyPath, own); err != nil {
 		return nil, err
 	}
-	return start(ctx, p, name, filepath.Join(home, "client.log"), filepath.Join(u.bin, "psyche-client"),
+	return process.Start(ctx, p, name, filepath.Join(home, "client.log"), filepath.Join(u.bin, "psyche-client"),
 		"train", "--run-id", runID, "--server-addr", address, "--server-key", key,
 		"--identity-secret-key-path", keyPath, "--events-dir", home, "--allow-local-paths",
-		"--checkpoint-dir", filepath.Join(dir, "checkpoints", name), "--bind-p2p-address", p.address,
+		"--checkpoint-dir", filepath.Join(dir, "checkpoints", name), "--bind-p2p-address", p.Address,
 		"--threads", strconv.Itoa(max(1, runtime.NumCPU()/clientCount)), "--micro-batch-size", strconv.Itoa(microBatch))
 }
 

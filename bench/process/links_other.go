@@ -1,0 +1,13 @@
+//go:build !linux
+
+package process
+
+import (
+	"fmt"
+	"time"
+)
+
+// Links returns ErrNoLinks: links are made of Linux's namespaces.
+func Links(time.Duration, int64, int) (places []Place, end func() error, err error) {
+	return nil, nil, fmt.Errorf("%w: only Linux has network namespaces", ErrNoLinks)
+}

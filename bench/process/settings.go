@@ -1,0 +1,30 @@
+package process
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+)
+
+// Override returns the text of a state.toml with keys set to other values. What the
+// values mean is for psyche to check.
+func Override(state []byte, values map[string]any) ([]byte, error) {
+	var document map[string]any
+	if err := toml.Unmarshal(state, &document); err != nil {
+		return nil, fmt.Errorf("override settings: %w", err)
+	}
+	for path, value := range values {
+		keys := strings.Split(path, ".")
+		table := document
+		for i, key := range keys[:len(keys)-1] {
+			next, ok := table[key].(map[string]any)
+			if !ok {
+				return nil, fmt.Errorf("override %s: state.toml has no table %s", path, strings.Join(keys[:i+1], "."))
+			}
+			table = next
+		}
+		table[keys[len(keys)-1]] = value
+	}
+	return toml.Marshal(document)
+}
