@@ -80,8 +80,22 @@ func committeeAt(position, members, verificationPercent int) Committee {
 	}
 }
 
-// nonTrainers returns how many members do not train: verificationPercent of them,
+// VerifierCount returns how many members of a round do not train: verificationPercent of them,
 // rounded down, but one member always trains.
+func VerifierCount(members, verificationPercent int) int {
+	return max(0, nonTrainers(members, verificationPercent))
+}
+
+// Verifiers returns the members that do not train in a round, in the order of their positions in the
+// "committee" shuffle.
+func Verifiers(seed uint64, members, verificationPercent int) []int {
+	count := VerifierCount(members, verificationPercent)
+	if count == 0 {
+		return nil
+	}
+	return inOrder(uint32(members), seed, saltCommittee)[:count]
+}
+
 func nonTrainers(members, verificationPercent int) int {
 	percent := max(0, min(verificationPercent, 100))
 	return min(members*percent/100, members-1)

@@ -12,8 +12,8 @@ type Action interface{ action() }
 // With Holds it says that it can load the run's checkpoint by itself, such as from its
 // disk after everybody was gone. Who says so falsely costs the others a Warmup.
 //
-// Its Commitment is the SHA-256 of what its first Ready reveals for the draws of rounds; zero
-// commits to nothing. A pending client may replace it.
+// Its Commitment is the SHA-256 of what it reveals next, by its first Ready for the draws of rounds;
+// zero commits to nothing. A pending client may replace it.
 type Join struct {
 	Epoch      uint32 // Progress.Epoch that the sender saw: an old Join cannot be replayed
 	Commitment [32]byte
@@ -41,6 +41,7 @@ type WitnessRound struct {
 	Commitments     bloom.Filter // at most one commitment for each batch, keyed by Round.Seed
 	CommitmentsRoot [32]byte     // merkle.Root over all batches ascending, zero leaf where none is held
 	Replica         [32]byte
+	Reveal          [32]byte // what the sender had committed to, for Round.Challenge; zero reveals nothing
 }
 
 // HealthCheck accuses members whose results the quorum of the previous round's
@@ -125,40 +126,20 @@ type SignedResult struct {
 	Message   string // the bytes that the signature covers
 }
 
-// SealVerdict commits a verifier to what it computed for its audit, before anything is opened to
-// it (RoundTrain, RoundWitness of the round of that step and of the one after).
-type SealVerdict struct {
-	Step uint32   // of the round in which the sender verifies; it audits a result of the step before
-	Seal [32]byte // package audit's
-}
-
-// Verdict says what came of an audit, in the same rounds as SealVerdict, which has to be first.
-type Verdict struct {
-	Step   uint32
-	Passed bool
-	Body   [32]byte // SHA-256 of the encoded verdict, which opens the seal
-}
-
-// Accuse begins a trial (RoundTrain, RoundWitness, until two rounds after that of Step). The sender
-// has given a verdict for Step, or accuses who gave one on its own result.
+// Accuse begins a trial of a result (RoundTrain, RoundWitness, Cooldown). Members that are past their
+// probation may send it.
 type Accuse struct {
-	Step   uint32 // in which the sender, or the accused, verified
+	Step   uint32 // of the result
 	Client ClientID
 	Fault  Fault
 }
 
-// Open is the accused's answer: what it is asked to open, as a blob that anybody can fetch.
-type Open struct {
-	Step uint32   // of the accusation
-	Blob [32]byte // its hash, not zero
-}
-
-// Vote is a juror's.
+// Vote is a juror's, of the trial of that client's result of that step. A juror that is pending may
+// send it as well.
 type Vote struct {
-	Step   uint32 // of the accusation
+	Step   uint32
 	Client ClientID
 	Guilty bool
-	Body   [32]byte // SHA-256 of the encoded verdict that it rests on
 }
 
 // Close ends a paused run for good, or marks a finished one as closed. Only the main
@@ -179,9 +160,6 @@ func (Authorize) action()        {}
 func (SetDelegates) action()     {}
 func (Eject) action()            {}
 func (Equivocation) action()     {}
-func (SealVerdict) action()      {}
-func (Verdict) action()          {}
 func (Accuse) action()           {}
-func (Open) action()             {}
 func (Vote) action()             {}
 func (Close) action()            {}

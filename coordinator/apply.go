@@ -63,14 +63,8 @@ func (s *State) apply(from ClientID, a Action) error {
 		return s.healthCheck(from, a)
 	case ReportCheckpoint:
 		return s.report(from, a)
-	case SealVerdict:
-		return s.sealVerdict(from, a)
-	case Verdict:
-		return s.verdict(from, a)
 	case Accuse:
 		return s.accuse(from, a)
-	case Open:
-		return s.open(from, a)
 	case Vote:
 		return s.vote(from, a)
 	default:
@@ -244,6 +238,9 @@ func (s *State) witness(from ClientID, a *WitnessRound) error {
 	}
 	if round.overfills(&a.Participants, &a.Commitments, s.Config) {
 		return ErrInvalidWitness
+	}
+	if client, _ := s.Member(from); !round.addReveal(client, a.Reveal) {
+		return ErrInvalidAction
 	}
 	round.Witnesses = append(round.Witnesses, Witness{
 		Member:          uint16(member),

@@ -191,25 +191,38 @@ func (s *State) equivocate(from ClientID, a Equivocation) error {
 // remove ejects a client wherever it is: pending, a member, or gone, since who left could return
 // or join again.
 func (s *State) remove(id ClientID, reason EjectionReason) error {
-	if s.isEjected(id) {
+	if s.isEjected(id) || !s.isKnown(id) {
 		return ErrNotMember
 	}
+	s.expel(id, reason)
+	return nil
+}
+
+// isKnown reports whether a client is or was a member of the epoch, or waits or waited for it.
+func (s *State) isKnown(id ClientID) bool {
+	for _, clients := range s.clientLists() {
+		if indexOf(clients, id) >= 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// expel ejects a client wherever it is, and also if it is forgotten.
+func (s *State) expel(id ClientID, reason EjectionReason) {
 	if i := indexOf(s.Pending, id); i >= 0 {
 		client := s.Pending[i]
 		s.Pending = slices.Delete(s.Pending, i, i+1)
 		s.depart(client)
 	}
-	known := false
 	for _, clients := range [][]Client{s.Epoch.Clients, s.Epoch.Exited, s.Departed} {
 		if i := indexOf(clients, id); i >= 0 {
-			clients[i].State, known = Ejected, true
+			clients[i].State = Ejected
 		}
 	}
-	if !known {
-		return ErrNotMember
+	if !s.isEjected(id) {
+		s.keepOut(id, reason)
 	}
-	s.keepOut(id, reason)
-	return nil
 }
 
 // keepOut remembers that a client was ejected. What the main authority orders lasts for the rest

@@ -139,10 +139,8 @@ func (k CheckpointKind) String() string {
 }
 
 var faultNames = [...]string{
-	FaultResult:     "wrong result",
-	FaultUnopened:   "did not open",
-	FaultPrints:     "wrong prints",
-	FaultUnrevealed: "did not reveal",
+	FaultResult: "wrong result",
+	FaultSilent: "opens to nobody",
 }
 
 // String returns the fault in words.

@@ -90,6 +90,7 @@ func (d *Decoder) Decode(b []byte) (State, error) {
 	s.ColdStart = in.bool("cold start")
 	s.Closed = in.bool("closed")
 	in.uploads(&s)
+	s.Trials = in.trials()
 	in.check(in.at == len(in.source), "end")
 	if in.err != nil {
 		return State{}, in.err
@@ -299,24 +300,31 @@ func (d *decoder) epoch(e *Epoch) {
 		d.bytes(e.Reports[i].Client[:], "reports")
 		d.bytes(e.Reports[i].Digest[:], "reports")
 	}
-	if n = d.length("trials", MaxTrials, trialSize); n > 0 {
-		e.Trials = make([]Trial, n)
+}
+
+func (d *decoder) trials() []Trial {
+	n := d.length("trials", MaxTrials, trialSize)
+	if n == 0 {
+		return nil
 	}
-	for i := range e.Trials {
-		d.trial(&e.Trials[i])
+	trials := make([]Trial, n)
+	for i := range trials {
+		d.trial(&trials[i])
 	}
+	return trials
 }
 
 func (d *decoder) trial(t *Trial) {
+	t.Slot = d.uint8("trials")
 	d.bytes(t.Accused[:], "trials")
 	d.bytes(t.Accuser[:], "trials")
 	t.Step = d.uint32("trials")
 	t.Fault = Fault(d.uint8("trials"))
 	t.Since = d.uint32("trials")
-	d.bytes(t.Opening[:], "trials")
-	t.Jury = d.ids("jury", MaxJury)
-	t.Guilty = d.uint32("trials")
-	t.Innocent = d.uint32("trials")
+	t.SinceTime = d.uint64("trials")
+	t.Jurors = d.uint8("trials")
+	t.Guilty = d.uint8("trials")
+	t.Innocent = d.uint8("trials")
 }
 
 func (d *decoder) round(r *Round) {
@@ -342,8 +350,7 @@ func (d *decoder) round(r *Round) {
 		d.bytes(w.CommitmentsRoot[:], "witness")
 		d.bytes(w.Replica[:], "witness")
 	}
-	d.bytes(r.Sealed[:], "sealed verdicts")
-	d.bytes(r.Judged[:], "verdicts")
+	d.bytes(r.Challenge[:], "challenge")
 }
 
 func (d *decoder) filter(filter *bloom.Filter) {
@@ -401,9 +408,10 @@ func (d *decoder) clients(field string) []Client {
 		d.bytes(c.Commitment[:], field)
 		bits := d.uint8(field)
 		c.HoldsModel, c.Active, c.Lateness, c.Waited = bits&1 != 0, bits&2 != 0, Lateness(bits>>2&3), bits&16 != 0
-		c.Returns, c.Unopened = bits>>5&3, bits&128 != 0
-		c.Unrevealed = d.bool(field)
+		c.Returns = bits >> 5 & 3
+		d.check(bits&128 == 0, field)
 		c.ProbationUntil = d.uint32(field)
+		c.Juror, c.Voted, c.Complaints = d.uint8(field), d.uint8(field), d.uint8(field)
 	}
 	return clients
 }

@@ -70,12 +70,16 @@
 //
 // # Audits and trials
 //
-// Who trains nothing in a round audits a trainer of the one before, which the round's seed draws
-// (State.Audits): it seals what it computed, and then judges (SealVerdict, Verdict). Whoever judged
-// may accuse (Accuse), and who was judged may accuse its verifier of having computed nothing. A jury
-// of members that the next round's seed draws votes (Open, Vote), and two thirds of it eject the
-// accused, or who accused it wrongly. What is opened and computed the core does not know: it counts
-// who did its duty and who says what. Nobody waits for any of it.
+// Who trains nothing in a round has the time to audit results of others. What it audits is its own
+// affair, and an audit that passes leaves nothing here. What of a result is looked at follows from
+// its round's audit seed (State.AuditSeed), which what the witnesses reveal and the next draw decide.
+//
+// Whoever finds that a result is not what its batch gives, or that its trainer opens it to nobody,
+// may accuse (Accuse). The members of the next round, MaxJury at most, which its seed draws, are the
+// jury (Vote). Eleven twentieths of it eject the accused, wherever it is, or who accused it wrongly;
+// a silence that others did not meet, or a jury that does not agree, is a complaint of the accuser
+// (Client.Complaints). A trial goes on in the absence of both, through Cooldown and into the next
+// epoch. Nobody waits for any of it, and nobody is late, dropped or slow because of it.
 //
 // # Which model an epoch starts from
 //

@@ -1,5 +1,7 @@
 package coordinator
 
+import "slices"
+
 // Due returns the earliest time, at now or after it, at which a Tick changes the state though
 // no action comes before; ok is false when none does. A Tick at an earlier time of a clock
 // that does not go back changes nothing, so a host may sleep until then: only actions make it
@@ -26,7 +28,8 @@ func (s *State) Due(now uint64) (at uint64, ok bool) {
 
 // isAhead reports whether a time of the state is after now: the clock was set back.
 func (s *State) isAhead(now uint64) bool {
-	return s.StateStart > now || s.MinimumSince > now || s.Epoch.StartTime > now
+	return s.StateStart > now || s.MinimumSince > now || s.Epoch.StartTime > now ||
+		slices.ContainsFunc(s.Trials, func(t Trial) bool { return t.SinceTime > now })
 }
 
 // phase is what the running phase waits for.

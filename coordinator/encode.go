@@ -8,17 +8,17 @@ import (
 )
 
 // encodingVersion is the first byte of an encoded State.
-const encodingVersion = 8
+const encodingVersion = 9
 
 // Sizes of encoded parts.
 const (
 	filterSize  = bloom.Bits / 8
-	clientSize  = 32 + 1 + 8 + 4 + 4 + 32 + 1 + 1 + 4
+	clientSize  = 32 + 1 + 8 + 4 + 4 + 32 + 1 + 4 + 3
 	reportSize  = 32 + 32
 	witnessSize = 2 + 2*filterSize + 32 + 32
-	roundSize   = 4 + 4 + 8 + 8 + 8 + 4 + 2 + MaxClients/8 + 2 + 2 + 2 + 2*MaxClients/8 // without its lists
+	roundSize   = 4 + 4 + 8 + 8 + 8 + 4 + 2 + MaxClients/8 + 2 + 2 + 2 + 32 // without its lists
 	configSize  = 8*6 + 8 + 4*4 + 2*3 + 1 + 4 + 2
-	trialSize   = 32 + 32 + 4 + 1 + 4 + 32 + 2 + 4 + 4 // without its jury
+	trialSize   = 1 + 32 + 32 + 4 + 1 + 4 + 8 + 3
 
 	authorizationSize = 32 + 4 + 8 + 2 // without its delegates
 	ejectionSize      = 32 + 4 + 1
@@ -38,12 +38,11 @@ const MaxUpdateConfigSize = configSize + maxModelSize
 const MaxStateSize = 1 + 1 + MaxRunIDLength + 32 + 1 + 8 + configSize + maxModelSize +
 	32 + 32 + 8 + 8 + 1 + 4 + 2 + MaxAuthorizations*(authorizationSize+MaxDelegates*32) + 2 + MaxEjections*ejectionSize +
 	4 + 4 + 8 + // progress
-	4 + 4 + 8 + 1 + 7*2 + // epoch and lengths of all lists
+	4 + 4 + 8 + 1 + 6*2 + // epoch and lengths of all lists
 	4*MaxClients*clientSize + MaxClients*32 + MaxClients*reportSize +
-	MaxTrials*(trialSize+MaxJury*32) +
 	1 + StoredRounds*(roundSize+MaxClients*32+MaxWitnesses*witnessSize) +
 	8 + 3*32 + 8 + 4 +
-	4 + 3*2 + MaxEarlier*recordedSize + MaxUploads*(uploadSize+MaxRepoLength) + MaxLapses*lapseSize
+	4 + 4*2 + MaxEarlier*recordedSize + MaxUploads*(uploadSize+MaxRepoLength) + MaxLapses*lapseSize + MaxTrials*trialSize
 
 // AppendTo appends the canonical bytes of the state to b: a version byte, then every
 // field in the order of declaration, integers little endian and of fixed width, lists
@@ -72,7 +71,12 @@ func (s *State) AppendTo(b []byte) []byte {
 	b = appendBool(b, s.PendingResume)
 	b = appendBool(b, s.ColdStart)
 	b = appendBool(b, s.Closed)
-	return s.appendUploads(b)
+	b = s.appendUploads(b)
+	b = appendLength(b, len(s.Trials))
+	for i := range s.Trials {
+		b = s.Trials[i].appendTo(b)
+	}
+	return b
 }
 
 func (s *State) appendUploads(b []byte) []byte {
@@ -184,23 +188,18 @@ func (e *Epoch) appendTo(b []byte) []byte {
 		b = append(b, report.Client[:]...)
 		b = append(b, report.Digest[:]...)
 	}
-	b = appendLength(b, len(e.Trials))
-	for i := range e.Trials {
-		b = e.Trials[i].appendTo(b)
-	}
 	return b
 }
 
 func (t *Trial) appendTo(b []byte) []byte {
+	b = append(b, t.Slot)
 	b = append(b, t.Accused[:]...)
 	b = append(b, t.Accuser[:]...)
 	b = le.AppendUint32(b, t.Step)
 	b = append(b, byte(t.Fault))
 	b = le.AppendUint32(b, t.Since)
-	b = append(b, t.Opening[:]...)
-	b = appendIDs(b, t.Jury)
-	b = le.AppendUint32(b, t.Guilty)
-	return le.AppendUint32(b, t.Innocent)
+	b = le.AppendUint64(b, t.SinceTime)
+	return append(b, t.Jurors, t.Guilty, t.Innocent)
 }
 
 func (r *Round) appendTo(b []byte) []byte {
@@ -223,8 +222,7 @@ func (r *Round) appendTo(b []byte) []byte {
 		b = append(b, w.CommitmentsRoot[:]...)
 		b = append(b, w.Replica[:]...)
 	}
-	b = append(b, r.Sealed[:]...)
-	return append(b, r.Judged[:]...)
+	return append(b, r.Challenge[:]...)
 }
 
 func appendClients(b []byte, clients []Client) []byte {
@@ -237,9 +235,9 @@ func appendClients(b []byte, clients []Client) []byte {
 		b = le.AppendUint32(b, c.ExitedHeight)
 		b = le.AppendUint32(b, c.OptimizerSince)
 		b = append(b, c.Commitment[:]...)
-		b = append(b, flags(c.HoldsModel, c.Active)|byte(c.Lateness)<<2|flags(c.Waited, false)<<4|c.Returns<<5|flags(c.Unopened, false)<<7)
-		b = appendBool(b, c.Unrevealed)
+		b = append(b, flags(c.HoldsModel, c.Active)|byte(c.Lateness)<<2|flags(c.Waited, false)<<4|c.Returns<<5)
 		b = le.AppendUint32(b, c.ProbationUntil)
+		b = append(b, c.Juror, c.Voted, c.Complaints)
 	}
 	return b
 }

@@ -38,8 +38,7 @@ func (s *State) membersToPending() {
 	s.removeLeavers(height)
 	members := s.Epoch.Clients
 	for i := range members {
-		members[i].Active, members[i].Lateness, members[i].Returns = false, OnTime, 0
-		members[i].Unopened, members[i].Unrevealed = false, false
+		members[i].Active, members[i].Lateness, members[i].Returns, members[i].Complaints = false, OnTime, 0, 0
 	}
 	s.makeRoom(MaxClients - len(members))
 	s.Pending = append(members, s.Pending...)

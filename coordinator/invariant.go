@@ -30,11 +30,9 @@ import (
 //   - A round's quorum is ⌈2n/3⌉ of its elected witnesses; each witness is elected, a
 //     member, and there once, and its filters have no more bits than the round's
 //     items can set. Only members' results are skipped.
-//   - As many members of a round at most audit as do not train, in the first of an epoch nobody;
-//     who gave a verdict has sealed it.
-//   - Trials are of an epoch that runs, nobody is in two of them or accuses itself; a jury was
-//     drawn when the round after the accusation began, has neither accuser nor accused, and has
-//     not decided; nobody votes twice.
+//   - Trials are of different slots, of results of earlier steps, two of one client at most and one
+//     of each result; nobody accuses itself, or twice at a time. A jury is drawn when the next
+//     round begins, and has not decided; only jurors of an open trial vote, and each once.
 //   - The checkpoint is not of a step that was not trained.
 //   - Uploads are of recorded checkpoints, one of each reporter, at places that can be;
 //     earlier checkpoints, and lapses, are in the order of their steps.
@@ -177,7 +175,7 @@ func (s *State) brokenMembership() string {
 			}
 		}
 	}
-	if slices.ContainsFunc(s.Pending, func(c Client) bool { return c.Lateness != OnTime || c.Returns > 0 || c.Unopened || c.Unrevealed }) {
+	if slices.ContainsFunc(s.Pending, func(c Client) bool { return c.Lateness != OnTime || c.Returns > 0 }) {
 		return "pending"
 	}
 	if slices.ContainsFunc(e.Clients, Client.isNew) {
@@ -273,9 +271,6 @@ func (r *Round) broken(c Config, elected func(*Round, Config) MemberSet) string 
 		if r.Warming.Has(member) {
 			return "warming members"
 		}
-	}
-	if broken := r.brokenAudits(c); broken != "" {
-		return broken
 	}
 	if len(r.Witnesses) == 0 {
 		return ""

@@ -1,71 +1,72 @@
 package coordinator
 
-import (
-	"math/bits"
-
-	"github.com/psyche-go/psyche/assign"
-)
-
-// brokenAudits names what is wrong with a round's seals and verdicts.
-func (r *Round) brokenAudits(c Config) string {
-	sealed := 0
-	for i := range r.Sealed {
-		sealed += bits.OnesCount8(r.Sealed[i])
-		if r.Judged[i]&^r.Sealed[i] != 0 {
-			return "verdicts"
-		}
-	}
-	if sealed == 0 {
-		return ""
-	}
-	if r.Height == 0 || sealed > assign.VerifierCount(len(r.Members), int(c.VerificationPercent)) {
-		return "sealed verdicts"
-	}
-	for member := len(r.Members); member < MaxClients; member++ {
-		if r.Sealed.Has(member) {
-			return "sealed verdicts"
-		}
-	}
-	return ""
-}
-
+// brokenTrials names what is wrong with the open trials, or with who votes in them.
 func (s *State) brokenTrials() string {
-	trials := s.Epoch.Trials
-	if len(trials) > MaxTrials || len(trials) > 0 && !s.active() {
+	if len(s.Trials) > MaxTrials {
 		return "trials"
 	}
-	var parties []ClientID
-	for i := range trials {
-		t := &trials[i]
-		parties = append(parties, t.Accused, t.Accuser)
-		if t.Fault < FaultResult || t.Fault > FaultUnrevealed || t.broken(s) {
+	var slots uint8
+	for i := range s.Trials {
+		t := &s.Trials[i]
+		if t.Slot >= MaxTrials || slots>>t.Slot&1 == 1 || t.broken(s) || s.clashes(i) {
 			return "trials"
 		}
-		if t.brokenJury(s.CurrentRound().Step) {
-			return "jury"
+		slots |= 1 << t.Slot
+	}
+	return s.brokenJurors()
+}
+
+// broken reports whether the trial itself cannot be. Its jury is drawn when the next round begins.
+func (t *Trial) broken(s *State) bool {
+	running := s.RunState == RoundTrain || s.RunState == RoundWitness
+	return t.Fault < FaultResult || t.Fault > FaultSilent || t.Accused == t.Accuser ||
+		t.Step == 0 || t.Step >= t.Since || t.Since > s.Progress.Step || t.SinceTime > s.StateStart ||
+		t.Jurors == 0 && (s.Progress.Step-t.Since > 1 || running && t.Since != s.Progress.Step) ||
+		t.Jurors == 1 || t.Jurors > MaxJury || int(t.Guilty)+int(t.Innocent) > int(t.Jurors) ||
+		t.Convicts() || t.Acquits()
+}
+
+// clashes reports whether an earlier trial forbids that of an index.
+func (s *State) clashes(index int) bool {
+	of, t := 1, &s.Trials[index]
+	for i := range index {
+		u := &s.Trials[i]
+		if u.Accuser == t.Accuser || u.Accused == t.Accused && u.Step == t.Step {
+			return true
+		}
+		if u.Accused == t.Accused {
+			of++
 		}
 	}
-	if repeats(parties) {
-		return "trials"
+	return of > MaxTrialsOfOne
+}
+
+// brokenJurors checks that nobody votes but jurors of open trials, and not more than there are. They
+// may be fewer: who left may be forgotten.
+func (s *State) brokenJurors() string {
+	names := [...]string{"clients", "pending", "exited", "departed"}
+	var jurors, voted [MaxTrials]int
+	for l, clients := range s.clientLists() {
+		for i := range clients {
+			c := &clients[i]
+			if c.Voted&^c.Juror != 0 {
+				return names[l]
+			}
+			for slot := range MaxTrials {
+				jurors[slot] += int(c.Juror >> slot & 1)
+				voted[slot] += int(c.Voted >> slot & 1)
+			}
+		}
+	}
+	for i := range s.Trials {
+		t := &s.Trials[i]
+		if jurors[t.Slot] > int(t.Jurors) || voted[t.Slot] > int(t.Guilty)+int(t.Innocent) {
+			return "jurors"
+		}
+		jurors[t.Slot] = 0
+	}
+	if jurors != [MaxTrials]int{} {
+		return "jurors"
 	}
 	return ""
-}
-
-// broken reports whether steps of the trial do not fit the run's, or it was not opened when it could
-// have been.
-func (t *Trial) broken(s *State) bool {
-	newest := s.CurrentRound().Step
-	return t.Since > newest || newest-t.Since > OpenRounds+VoteRounds ||
-		t.Step > t.Since || t.Since-t.Step > AccuseRounds || t.Step <= s.Epoch.StartStep ||
-		t.Opening != [32]byte{} && len(t.Jury) == 0
-}
-
-// brokenJury reports whether the jury is not one, or its votes cannot be, in the newest round.
-func (t *Trial) brokenJury(newest uint32) bool {
-	size := len(t.Jury)
-	votes := t.Guilty | t.Innocent
-	return size > MaxJury || (size < minJury) != (newest == t.Since) || size > 0 && newest == t.Since ||
-		repeats(t.Jury) || t.IsJuror(t.Accused) || t.IsJuror(t.Accuser) ||
-		t.Guilty&t.Innocent != 0 || bits.Len32(votes) > size ||
-		size > 0 && (t.decides(t.Guilty) || t.decides(t.Innocent))
 }

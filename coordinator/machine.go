@@ -95,15 +95,12 @@ func (s *State) Clone() State {
 	}
 	c.Epoch.Ready = slices.Clone(s.Epoch.Ready)
 	c.Epoch.Reports = slices.Clone(s.Epoch.Reports)
-	c.Epoch.Trials = slices.Clone(s.Epoch.Trials)
-	for i := range c.Epoch.Trials {
-		c.Epoch.Trials[i].Jury = slices.Clone(c.Epoch.Trials[i].Jury)
-	}
 	c.Pending = slices.Clone(s.Pending)
 	c.Departed = slices.Clone(s.Departed)
 	c.Earlier = slices.Clone(s.Earlier)
 	c.Uploads = slices.Clone(s.Uploads)
 	c.Lapses = slices.Clone(s.Lapses)
+	c.Trials = slices.Clone(s.Trials)
 	return c
 }
 

@@ -70,6 +70,7 @@ func (s *State) roundOf(step uint32) Round {
 func (s *State) startRound(now uint64, draw [32]byte) {
 	round := s.roundOf(s.Progress.Step)
 	round.Seed = s.mixSeed(draw)
+	s.sealChallenge()
 	elected := len(round.ElectedWitnesses(s.Config))
 	round.WitnessesElected = uint16(elected)
 	round.WitnessesNeeded = uint16(assign.Quorum(elected))
@@ -101,14 +102,8 @@ func (s *State) mixSeed(draw [32]byte) uint64 {
 	message = le.AppendUint32(message, s.Progress.Step)
 	message = append(message, s.Reveals[:]...)
 	s.SeedChain = sha256.Sum256(message)
-	s.spend(draw)
-	return le.Uint64(s.SeedChain[:8])
-}
-
-// spend puts a draw in the place of what it opened. Whoever was shown it knows it, so it is never the
-// draw of a later round.
-func (s *State) spend(draw [32]byte) {
 	if s.DrawCommitment != ([32]byte{}) {
 		s.DrawCommitment = draw
 	}
+	return le.Uint64(s.SeedChain[:8])
 }

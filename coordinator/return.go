@@ -17,9 +17,16 @@ func (s *State) MayReturn(id ClientID) bool {
 	return false
 }
 
+// freeReturns are how many Returns into one epoch cost nothing where results are audited.
+const freeReturns = 1
+
+// countsReturns reports whether who returns often is on probation again: who is away whenever
+// somebody asks what it did would have nothing to lose.
+func (s *State) countsReturns() bool { return s.Config.VerificationPercent > 0 && s.probation() > 0 }
+
 // giveBack gives a client that left the running epoch its own seat back: it is in the members of
-// the rounds that begin from now on. It comes back as late as it left. Nothing else changes:
-// neither how many seats the epoch has, nor who else has one.
+// the rounds that begin from now on. It comes back as late as it left. Neither how many seats
+// the epoch has changes, nor who else has one.
 func (s *State) giveBack(from ClientID, a Return) error {
 	switch {
 	case s.RunState != RoundTrain && s.RunState != RoundWitness:
@@ -47,6 +54,9 @@ func (s *State) giveBack(from ClientID, a Return) error {
 	s.Epoch.Exited = slices.Delete(s.Epoch.Exited, i, i+1)
 	client.State, client.ExitedHeight, client.Returns = Healthy, 0, client.Returns+1
 	client.OptimizerSince = s.Progress.Step // whatever it remembers, rounds are missing in it
+	if s.countsReturns() && client.Returns > freeReturns {
+		client.ProbationUntil = s.probationEnd()
+	}
 	if client.Lateness == FoundLate {
 		client.Lateness = Late
 	}

@@ -22,7 +22,9 @@ const (
 	MaxLapses         = 8    // the oldest is forgotten
 	MaxReturns        = 3    // of a member into one epoch
 	MaxTrials         = 8    // at a time
-	MaxJury           = 32   // of a trial
+	MaxJury           = 96   // of a trial
+	MaxComplaints     = 3    // of a member in one epoch
+	MaxTrialsOfOne    = 2    // trials of one client at a time
 
 	// MaxTime bounds every time of Config, in milliseconds: 10⁹ seconds, or 31 years. Hosts
 	// may add up a few of them as nanoseconds of 64 bits.
@@ -127,15 +129,16 @@ type Client struct {
 	Nonce          uint64   // of its newest accepted action
 	ExitedHeight   uint32   // round of the epoch in which it left
 	OptimizerSince uint32   // first step that its optimizer remembers; 0 when it remembers none
-	Commitment     [32]byte // SHA-256 of what its next Ready reveals; zero when it committed to nothing
+	Commitment     [32]byte // SHA-256 of what it reveals next; zero when it committed to nothing
 	HoldsModel     bool     // it said that it holds the model of Model.Checkpoint, and did not join since
 	Active         bool     // an action of it was accepted in this epoch
 	Lateness       Lateness
 	ProbationUntil uint32 // first step whose result of it counts; 0 of who was never a member, as far as is known
 	Waited         bool   // it is pending since before the newest round began: nobody knew the draw when it joined
 	Returns        uint8  // how often it took its seat in this epoch back
-	Unopened       bool   // it accused somebody in this epoch of not opening
-	Unrevealed     bool   // it accused somebody in this epoch of not revealing
+	Juror          uint8  // bit i: it is a juror of the trial in slot i
+	Voted          uint8  // bit i: it has voted there
+	Complaints     uint8  // accusations of its that ended without a conviction in this epoch
 }
 
 // Lateness says whether witnesses of the epoch have found a member without a result.
@@ -171,8 +174,7 @@ type Round struct {
 	WitnessesNeeded  uint16     // quorum, fixed at the start
 	WitnessesElected uint16
 	Witnesses        []Witness // accepted so far, in order of acceptance
-	Sealed           MemberSet // verifiers that committed to what they computed for their audit
-	Judged           MemberSet // of these, who gave a verdict
+	Challenge        [32]byte  // what its witnesses revealed together; once it is over, its audit seed
 }
 
 // MemberSet is a set of indices in Round.Members.
@@ -198,7 +200,6 @@ type Epoch struct {
 	Rounds    []Round            // newest last, at most StoredRounds
 	Ready     []ClientID         // members that hold the model, in Warmup
 	Reports   []CheckpointReport // of Cooldown
-	Trials    []Trial            // in order of accusation, at most MaxTrials
 }
 
 // CheckpointReport is one member's statement of the model it holds at an epoch's end.
@@ -309,4 +310,5 @@ type State struct {
 	Earlier    []Recorded // checkpoints before Model.Checkpoint, oldest first; only of a P2P kind's
 	Uploads    []Upload   // in order of acceptance
 	Lapses     []Lapse    // ascending
+	Trials     []Trial    // in order of accusation, at most MaxTrials
 }

@@ -2,7 +2,6 @@ package coordinator
 
 import (
 	"encoding/binary"
-	"math/bits"
 	"strconv"
 	"strings"
 )
@@ -45,8 +44,8 @@ func (s *State) String() string {
 	for i := range s.Epoch.Rounds {
 		p.round(&s.Epoch.Rounds[i])
 	}
-	for i := range s.Epoch.Trials {
-		p.trial(&s.Epoch.Trials[i])
+	for i := range s.Trials {
+		p.trial(&s.Trials[i])
 	}
 	for _, report := range s.Epoch.Reports {
 		p.line("report of ", report.Client.String(), ": ", ClientID(report.Digest).String())
@@ -123,22 +122,22 @@ func (p *page) clients(what string, clients []Client) {
 			p.flag(c.ProbationUntil > p.step, ", on probation until step "+num(c.ProbationUntil)),
 			p.flag(c.HoldsModel, ", holds model"),
 			p.flag(c.Returns > 0, ", returned"),
-			p.flag(c.Unopened, ", said that somebody did not open"),
-			p.flag(c.Unrevealed, ", said that somebody did not reveal"))
+			p.flag(c.Complaints > 0, ", "+num(uint32(c.Complaints))+" complaints"),
+			p.slots("juror", c.Juror), p.slots("voted", c.Voted))
 	}
 }
 
 func (p *page) round(r *Round) {
 	end := r.DataIndex + uint64(r.BatchSize)
 	var witnesses []ClientID
-	warming, sealed, judged := r.those(&r.Warming), r.those(&r.Sealed), r.those(&r.Judged)
+	warming := r.those(&r.Warming)
 	for i := range r.Witnesses {
 		witnesses = append(witnesses, r.Members[r.Witnesses[i].Member])
 	}
 	p.line("round ", num(r.Height), ": step ", num(r.Step), ", data [", num(r.DataIndex), ",", num(end), "), members",
 		ids(r.Members), ", quorum ", num(r.WitnessesNeeded), " of ", num(r.WitnessesElected), ", witnesses", ids(witnesses),
 		p.flag(len(warming) > 0, ", warming"+ids(warming)),
-		p.flag(len(sealed) > 0, ", sealed"+ids(sealed)), p.flag(len(judged) > 0, ", judged"+ids(judged)))
+		p.flag(r.Challenge != [32]byte{}, ", challenge "+ClientID(r.Challenge).String()))
 }
 
 // those returns the members of the round that are in a set.
@@ -152,9 +151,20 @@ func (r *Round) those(set *MemberSet) (in []ClientID) {
 }
 
 func (p *page) trial(t *Trial) {
-	p.line("trial of ", t.Accused.String(), ", accused by ", t.Accuser.String(), " in step ", num(t.Since), ": ", t.Fault.String(),
-		", verified in step ", num(t.Step), p.flag(t.Opening != [32]byte{}, ", opened"), p.flag(len(t.Jury) > 0, ", jury"+ids(t.Jury)),
-		", ", num(uint32(bits.OnesCount32(t.Guilty))), " guilty, ", num(uint32(bits.OnesCount32(t.Innocent))), " innocent")
+	p.line("trial ", num(uint32(t.Slot)), " of ", t.Accused.String(), ", accused by ", t.Accuser.String(), " in step ", num(t.Since),
+		" at ", seconds(t.SinceTime), ": ", t.Fault.String(), " of step ", num(t.Step),
+		p.flag(t.Jurors > 0, ", "+num(uint32(t.Jurors))+" jurors, "+num(uint32(t.Guilty))+" guilty, "+num(uint32(t.Innocent))+" innocent"))
+}
+
+// slots names the trials of the bits that are set.
+func (p *page) slots(what string, bits uint8) string {
+	text := ""
+	for slot := range uint32(MaxTrials) {
+		if bits>>slot&1 == 1 {
+			text += " " + num(slot)
+		}
+	}
+	return p.flag(bits != 0, ", "+what+text)
 }
 
 func ids(ids []ClientID) string {

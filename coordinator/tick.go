@@ -39,7 +39,11 @@ func (s *State) adjustClock(now uint64) (changed bool) {
 	if s.RunState == Uninitialized || s.RunState == Finished {
 		return false
 	}
-	for _, t := range []*uint64{&s.StateStart, &s.MinimumSince, &s.Epoch.StartTime} {
+	times := []*uint64{&s.StateStart, &s.MinimumSince, &s.Epoch.StartTime}
+	for i := range s.Trials {
+		times = append(times, &s.Trials[i].SinceTime)
+	}
+	for _, t := range times {
 		if *t > now {
 			*t = now
 			changed = true
@@ -223,29 +227,21 @@ func (s *State) silentWitnesses() (healthy []silentWitness) {
 func (s *State) tickRoundWitness(now uint64, draw [32]byte) bool {
 	round := s.CurrentRound()
 	ends := !round.HasQuorum() || s.endsBefore(s.Progress.Step+1)
-	drawn := !ends
-	if !s.phase().isOver(now) || drawn && !s.opens(draw) {
+	if !s.phase().isOver(now) || !ends && !s.opens(draw) {
 		return false
 	}
-	if round.HasQuorum() { // a bad round is evidence against nobody
-		s.endTrials()
-		s.findIdleVerifiers()
-		ends = ends || s.endsBefore(s.Progress.Step+1)
-	}
+	s.endTrials(now)
 	s.removeLeavers(round.Height)
 	s.keepFindings()
 	s.Progress.Step++
 	if s.Config.EpochTime != 0 && s.Epoch.LastStep == 0 && elapsed(s.Epoch.StartTime, now, s.Config.EpochTime) {
 		s.Epoch.LastStep = s.Progress.Step + 1 // two more rounds
 	}
-	switch {
-	case !ends:
-		s.startRound(now, draw)
-	case drawn: // trials left too few members for the round that the draw was for
-		s.spend(draw)
-		fallthrough
-	default:
+	if ends {
+		s.sealChallenge()
 		s.enter(Cooldown, now)
+	} else {
+		s.startRound(now, draw)
 	}
 	return true
 }
@@ -258,7 +254,7 @@ func (s *State) tickCooldown(now uint64) bool {
 	s.settleCheckpoint()
 	s.removeLeavers(s.CurrentRound().Height)
 	s.Progress.Epoch++
-	s.Departed, s.Epoch.Trials = nil, nil
+	s.Departed = nil
 	s.forgetEjections()
 	if s.Progress.Step > s.Config.TotalSteps {
 		s.PendingPause = false

@@ -1,17 +1,16 @@
 package coordinator
 
 import (
-	"math/bits"
+	"math"
 	"slices"
 
 	"github.com/psyche-go/psyche/assign"
 )
 
-// How long the parts of a trial last, in rounds after the one of the accusation.
+// How long a trial lasts at least: until both are over.
 const (
-	AccuseRounds = 2 // after that of the audit, in which its verifier may accuse
-	OpenRounds   = 2 // in which the accused may open
-	VoteRounds   = 4 // after these, in which jurors may vote
+	TrialRounds = 6      // after that of the accusation
+	TrialTime   = 60_000 // milliseconds
 )
 
 // minJury is how few cannot judge.
@@ -22,116 +21,97 @@ type Fault uint8
 
 // The faults.
 const (
-	FaultResult     Fault = iota + 1 // a trainer: what it sent is not what its batch gives
-	FaultUnopened                    // a trainer: it did not open to its verifier
-	FaultPrints                      // a verifier: it did not compute what it sealed
-	FaultUnrevealed                  // a verifier: it did not reveal what it had sealed
+	FaultResult Fault = iota + 1 // what it sent is not what its batch gives
+	FaultSilent                  // it opens its result to nobody
 )
 
-// OfVerifier reports whether it is a verifier's fault, and not a trainer's.
-func (f Fault) OfVerifier() bool { return f == FaultPrints || f == FaultUnrevealed }
-
-// OfSilence reports whether the accused is said not to have shown something, which it may have
-// shown to others.
-func (f Fault) OfSilence() bool { return f == FaultUnopened || f == FaultUnrevealed }
-
-// Trial is an accusation on which members vote.
+// Trial is an accusation on which members vote. Nobody is on trial for anything but a result.
 type Trial struct {
-	Accused  ClientID
-	Accuser  ClientID
-	Step     uint32 // of the round in which the accuser verified; what is asked for is of the step before
-	Fault    Fault
-	Since    uint32     // step of the round in which it was accused
-	Opening  [32]byte   // what the accused opened, a blob; zero while it did not
-	Jury     []ClientID // drawn when the round after Since begins
-	Guilty   uint32     // jurors that said so: bit i stands for Jury[i]
-	Innocent uint32
+	Slot      uint8 // the bit of Client.Juror and Client.Voted
+	Accused   ClientID
+	Accuser   ClientID
+	Step      uint32 // of the result
+	Fault     Fault
+	Since     uint32 // step of the round in which it was accused
+	SinceTime uint64 // when the phase began in which it was accused
+	Jurors    uint8  // how many there are; 0 before they are drawn
+	Guilty    uint8  // how many of them said so
+	Innocent  uint8
 }
 
-// OpenUntil returns the last step in which the accused may open.
-func (t *Trial) OpenUntil() uint32 { return t.Since + OpenRounds }
+// Convicts reports whether so many of its jurors say that the accused is guilty that it is.
+func (t *Trial) Convicts() bool { return t.Jurors > 0 && decides(t.Guilty, t.Jurors) }
 
-// VoteUntil returns the last step in which jurors may vote.
-func (t *Trial) VoteUntil() uint32 { return t.Since + OpenRounds + VoteRounds }
+// Acquits reports whether so many of its jurors say that the accused is innocent that it is.
+func (t *Trial) Acquits() bool { return t.Jurors > 0 && decides(t.Innocent, t.Jurors) }
 
-// IsJuror reports whether the client votes.
-func (t *Trial) IsJuror(id ClientID) bool { return slices.Contains(t.Jury, id) }
+// decides reports whether so many votes of so many jurors decide: eleven in twenty. All jurors
+// count, also those that say nothing.
+func decides(votes, jurors uint8) bool { return 20*int(votes) >= 11*int(jurors) }
 
-// HasVoted reports whether the juror has.
-func (t *Trial) HasVoted(id ClientID) bool {
-	juror := slices.Index(t.Jury, id)
-	return juror >= 0 && (t.Guilty|t.Innocent)>>juror&1 == 1
+// Trial returns the trial of a client's result of a step, or nil.
+func (s *State) Trial(accused ClientID, step uint32) *Trial {
+	i := slices.IndexFunc(s.Trials, func(t Trial) bool { return t.Accused == accused && t.Step == step })
+	if i < 0 {
+		return nil
+	}
+	return &s.Trials[i]
 }
 
-// MayVote reports whether votes are taken in a step: when the accused has opened, or its time to
-// do so is over.
-func (t *Trial) MayVote(step uint32) bool {
-	return len(t.Jury) > 0 && step <= t.VoteUntil() && (t.Opening != [32]byte{} || step > t.OpenUntil())
+// Juror reports whether a client may vote in the trial of a slot, and whether it has. It may as a
+// healthy member and while it is pending.
+func (s *State) Juror(id ClientID, slot uint8) (juror, voted bool) {
+	client := s.juror(id)
+	if client == nil {
+		return false, false
+	}
+	return client.Juror>>slot&1 == 1, client.Voted>>slot&1 == 1
 }
 
-// decides reports whether so many votes of the jury decide.
-func (t *Trial) decides(votes uint32) bool { return 3*bits.OnesCount32(votes) >= 2*len(t.Jury) }
-
-// Trial returns the trial of a client, or nil.
-func (s *State) Trial(accused ClientID) *Trial {
-	for i := range s.Epoch.Trials {
-		if s.Epoch.Trials[i].Accused == accused {
-			return &s.Epoch.Trials[i]
-		}
+// juror returns where it is noted in which trials a client votes, or nil.
+func (s *State) juror(id ClientID) *Client {
+	if client, ok := s.Member(id); ok && client.State == Healthy {
+		return client
+	}
+	if i := indexOf(s.Pending, id); i >= 0 {
+		return &s.Pending[i]
 	}
 	return nil
 }
 
-// MayAccuse returns why Apply would refuse an accusation now, unless for its nonce.
+// MayAccuse returns why Apply would refuse an accusation now, unless for its nonce. It names no
+// window of steps: nobody can judge what is too old, and then it is a complaint of the accuser.
 func (s *State) MayAccuse(from ClientID, a Accuse) error {
-	if s.RunState != RoundTrain && s.RunState != RoundWitness {
+	client, ok := s.Member(from)
+	switch {
+	case !s.active():
 		return ErrWrongState
-	}
-	round, before := s.auditedRound(a.Step)
-	if round == nil || s.Progress.Step-a.Step > AccuseRounds {
-		return ErrWrongStep
-	}
-	if a.Fault < FaultResult || a.Fault > FaultUnrevealed || a.Client == from {
+	case a.Fault < FaultResult || a.Fault > FaultSilent || a.Client == from || a.Step == 0:
 		return ErrInvalidAction
-	}
-	accuser, ok := round.MemberIndex(from)
-	if !ok || !s.isHealthy(from) || !s.isHealthy(a.Client) {
+	case a.Step >= s.Progress.Step:
+		return ErrWrongStep
+	case !ok || client.State != Healthy || !s.isKnown(a.Client):
 		return ErrNotMember
-	}
-	if err := s.mayKnow(a, round, before, accuser); err != nil {
-		return err
-	}
-	for i := range s.Epoch.Trials {
-		t := &s.Epoch.Trials[i]
-		if t.Accused == from || t.Accuser == from || t.Accused == a.Client || t.Accuser == a.Client {
-			return ErrDuplicate
-		}
-	}
-	if accuser, _ := s.Member(from); a.Fault.OfSilence() && *accuser.complained(a.Fault) {
+	case s.onProbation(client, s.Progress.Step) || client.Complaints >= MaxComplaints:
+		return ErrNotElected
+	case s.isEjected(a.Client):
 		return ErrDuplicate
 	}
-	if len(s.Epoch.Trials) >= MaxTrials {
-		return ErrFull
-	}
-	return nil
-}
-
-// mayKnow returns why a member of a round cannot know of a fault. Who has judged knows what its
-// target sent and opened, and what others with the same target should have sealed; a trainer knows
-// what who judged its own result should have sealed. What nobody can hold was not audited.
-func (s *State) mayKnow(a Accuse, round, before *Round, accuser int) error {
-	result, own := -1, false // whose result it is about, in the members of before
-	if member, ok := round.MemberIndex(a.Client); a.Fault.OfVerifier() && ok && round.Judged.Has(member) {
-		result = auditTarget(round, before, s.Config, member)
-		own = result >= 0 && before.Members[result] == round.Members[accuser]
-	} else if trainer, ok := before.MemberIndex(a.Client); !a.Fault.OfVerifier() && ok {
-		result = trainer
+	of := 0
+	for i := range s.Trials {
+		t := &s.Trials[i]
+		if t.Accuser == from || t.Accused == a.Client && t.Step == a.Step {
+			return ErrDuplicate
+		}
+		if t.Accused == a.Client {
+			of++
+		}
 	}
 	switch {
-	case !own && !round.Judged.Has(accuser):
-		return ErrNotElected
-	case result < 0, !own && auditTarget(round, before, s.Config, accuser) != result, before.isMissing(before.Members[result]):
-		return ErrFalseAccusation
+	case of >= MaxTrialsOfOne:
+		return ErrDuplicate
+	case len(s.Trials) >= MaxTrials:
+		return ErrFull
 	}
 	return nil
 }
@@ -141,181 +121,132 @@ func (s *State) accuse(from ClientID, a Accuse) error {
 	if err := s.MayAccuse(from, a); err != nil {
 		return err
 	}
-	if accuser, ok := s.Member(from); ok && a.Fault.OfSilence() {
-		*accuser.complained(a.Fault) = true
-	}
-	s.Epoch.Trials = append(s.Epoch.Trials, Trial{
-		Accused: a.Client,
-		Accuser: from,
-		Step:    a.Step,
-		Fault:   a.Fault,
-		Since:   s.Progress.Step,
+	s.Trials = append(s.Trials, Trial{
+		Slot:      s.freeSlot(),
+		Accused:   a.Client,
+		Accuser:   from,
+		Step:      a.Step,
+		Fault:     a.Fault,
+		Since:     s.Progress.Step,
+		SinceTime: s.StateStart,
 	})
 	return nil
 }
 
-// complained is where it is noted that a client accused somebody of a silence in this epoch. Each kind is
-// apart: who has been made to complain of verifiers can still complain of trainers.
-func (c *Client) complained(of Fault) *bool {
-	if of == FaultUnrevealed {
-		return &c.Unrevealed
+// freeSlot returns the lowest slot without a trial, of which there is one.
+func (s *State) freeSlot() uint8 {
+	slot := uint8(0)
+	for slices.ContainsFunc(s.Trials, func(t Trial) bool { return t.Slot == slot }) {
+		slot++
 	}
-	return &c.Unopened
+	return slot
 }
 
-// open notes what the accused opened.
-func (s *State) open(from ClientID, a Open) error {
-	if !s.active() {
-		return ErrWrongState
-	}
-	trial := s.Trial(from)
-	switch {
-	case trial == nil || !s.isHealthy(from):
-		return ErrNotMember
-	case a.Step != trial.Step || s.Progress.Step > trial.OpenUntil():
-		return ErrWrongStep
-	case len(trial.Jury) == 0: // the round of the accusation
-		return ErrWrongState
-	case a.Blob == [32]byte{}:
-		return ErrInvalidAction
-	case trial.Opening != [32]byte{}:
-		return ErrDuplicate
-	}
-	trial.Opening = a.Blob
-	return nil
-}
-
-// vote counts a juror's vote, and ends the trial if it decides.
+// vote counts a juror's vote, and ends the trial if it decides. To accuse somebody of a silence that
+// others did not meet is no lie: it may have been the network.
 func (s *State) vote(from ClientID, a Vote) error {
-	if !s.active() {
-		return ErrWrongState
-	}
-	trial := s.Trial(a.Client)
-	switch {
-	case trial == nil || !s.isHealthy(from):
+	t := s.Trial(a.Client, a.Step)
+	if t == nil {
 		return ErrNotMember
-	case a.Step != trial.Step || s.Progress.Step > trial.VoteUntil():
-		return ErrWrongStep
-	case !trial.IsJuror(from):
+	}
+	switch juror, voted := s.Juror(from, t.Slot); {
+	case !juror:
 		return ErrNotElected
-	case !trial.MayVote(s.Progress.Step):
-		return ErrWrongState
-	case trial.HasVoted(from):
+	case voted:
 		return ErrDuplicate
 	}
-	juror := uint32(1) << slices.Index(trial.Jury, from)
+	s.juror(from).Voted |= 1 << t.Slot
 	if a.Guilty {
-		trial.Guilty |= juror
+		t.Guilty++
 	} else {
-		trial.Innocent |= juror
+		t.Innocent++
 	}
-	s.decide(*trial)
-	return nil
-}
-
-// decide ends a trial on which enough jurors agree. Nobody is punished for saying that another one
-// did not open or reveal, which may have been the network, nor for accusing one that shows nothing.
-func (s *State) decide(t Trial) {
-	switch {
-	case t.decides(t.Guilty):
-		s.expel(t.Accused, FoundGuilty)
-	case !t.decides(t.Innocent):
-		return
-	case !t.Fault.OfSilence() && t.Opening != [32]byte{}:
-		s.expel(t.Accuser, AccusedWrongly)
-	}
-	s.endTrial(t.Accused)
-}
-
-func (s *State) endTrial(accused ClientID) {
-	s.Epoch.Trials = slices.DeleteFunc(s.Epoch.Trials, func(t Trial) bool { return t.Accused == accused })
-}
-
-// expel ejects a client wherever it is: who leaves when it is accused does not escape that way.
-func (s *State) expel(id ClientID, reason EjectionReason) {
-	for _, clients := range [][]Client{s.Epoch.Clients, s.Epoch.Exited} {
-		if i := indexOf(clients, id); i >= 0 {
-			clients[i].State = Ejected
+	switch ended := *t; {
+	case ended.Convicts():
+		s.endTrial(ended.Slot)
+		s.expel(ended.Accused, FoundGuilty)
+	case ended.Acquits():
+		s.endTrial(ended.Slot)
+		if ended.Fault == FaultResult {
+			s.expel(ended.Accuser, AccusedWrongly)
+		} else {
+			s.complain(ended.Accuser)
 		}
 	}
-	if i := indexOf(s.Pending, id); i >= 0 {
-		client := s.Pending[i]
-		client.State = Ejected
-		s.Pending = slices.Delete(s.Pending, i, i+1)
-		s.depart(client)
-	}
-	if !s.isEjected(id) {
-		s.keepOut(id, reason)
+	return nil
+}
+
+// endTrial takes a trial out, and makes its slot a new one: nobody is a juror in it any more.
+func (s *State) endTrial(slot uint8) {
+	s.Trials = slices.DeleteFunc(s.Trials, func(t Trial) bool { return t.Slot == slot })
+	for _, clients := range s.clientLists() {
+		for i := range clients {
+			clients[i].Juror &^= 1 << slot
+			clients[i].Voted &^= 1 << slot
+		}
 	}
 }
 
-// drawJuries draws the juries of who was accused in the round before the one that begins: the first
-// of its members in the order of its seed, which nobody knew then. Where there are too few the
-// trial ends.
+// complain notes that an accusation led to nothing: who made too many in an epoch makes no more.
+func (s *State) complain(accuser ClientID) {
+	for _, clients := range s.clientLists() {
+		if i := indexOf(clients, accuser); i >= 0 && clients[i].Complaints < math.MaxUint8 {
+			clients[i].Complaints++
+		}
+	}
+}
+
+// drawJuries draws the juries of who was accused before the round that begins: the first of its
+// members in the order of its seed, which nobody knew then. Who cannot know is drawn as well and does
+// not vote: if juries were of who remembers a step, an accuser could choose the step to suit.
 func (s *State) drawJuries() {
 	round := s.CurrentRound()
 	var order []int
-	for i := range s.Epoch.Trials {
-		trial := &s.Epoch.Trials[i]
-		if len(trial.Jury) > 0 {
+	for _, t := range slices.Clone(s.Trials) {
+		if t.Jurors > 0 {
 			continue
 		}
 		if order == nil {
 			order = assign.Jury(round.Seed, len(round.Members))
 		}
-		for _, member := range order {
-			if id := round.Members[member]; len(trial.Jury) < MaxJury && id != trial.Accused && id != trial.Accuser {
-				trial.Jury = append(trial.Jury, id)
-			}
+		if jury := t.draw(round, order); len(jury) < minJury {
+			s.endTrial(t.Slot)
+			s.complain(t.Accuser)
+		} else {
+			s.swear(t.Slot, jury)
 		}
 	}
-	s.Epoch.Trials = slices.DeleteFunc(s.Epoch.Trials, func(t Trial) bool { return len(t.Jury) < minJury })
 }
 
-// endTrials ends those whose time is over with the running round. An accused that is gone when it
-// should have opened at last is not ejected, but it does not come back into the epoch. Where a jury
-// does not agree nobody loses, but who of it was there and did not vote is found late.
-func (s *State) endTrials() {
-	left := s.room()
-	s.Epoch.Trials = slices.DeleteFunc(s.Epoch.Trials, func(t Trial) bool {
-		switch {
-		case t.Opening == [32]byte{} && s.Progress.Step == t.OpenUntil() && s.isGone(t.Accused):
-			s.shutOut(t.Accused)
-			return true
-		case s.Progress.Step < t.VoteUntil():
-			return false
+// draw returns the jury of a trial: members of a round, in an order.
+func (t *Trial) draw(round *Round, order []int) []ClientID {
+	var jury []ClientID
+	for _, member := range order {
+		if id := round.Members[member]; len(jury) < MaxJury && id != t.Accused && id != t.Accuser {
+			jury = append(jury, id)
 		}
-		for juror, id := range t.Jury {
-			if (t.Guilty|t.Innocent)>>juror&1 == 0 {
-				s.findLate(id, &left)
-			}
-		}
-		return true
-	})
-}
-
-// isGone reports whether a client left the epoch, or showed no sign of life in the running round:
-// neither a proof, nor a seal, nor a result that a quorum holds. It may have crashed.
-func (s *State) isGone(id ClientID) bool {
-	round := s.CurrentRound()
-	member, ok := round.MemberIndex(id)
-	if !ok || !s.isHealthy(id) {
-		return true
 	}
-	return !slices.ContainsFunc(round.Witnesses, func(w Witness) bool { return int(w.Member) == member }) &&
-		!round.Sealed.Has(member) && round.Score(id) < int(round.WitnessesNeeded)
+	return jury
 }
 
-// shutOut drops a client that is gone and keeps it from coming back into the running epoch.
-func (s *State) shutOut(id ClientID) {
-	for _, clients := range [][]Client{s.Epoch.Clients, s.Epoch.Exited} {
-		i := indexOf(clients, id)
-		if i < 0 {
+// swear makes members the jury of the trial in a slot.
+func (s *State) swear(slot uint8, jury []ClientID) {
+	clients := lookup{clients: s.Epoch.Clients}
+	for _, id := range jury {
+		clients.find(id).Juror |= 1 << slot
+	}
+	i := slices.IndexFunc(s.Trials, func(t Trial) bool { return t.Slot == slot })
+	s.Trials[i].Jurors = uint8(len(jury))
+}
+
+// endTrials ends those whose time is over with the running round. Nobody loses anything by a jury
+// that does not agree.
+func (s *State) endTrials(now uint64) {
+	for _, t := range slices.Clone(s.Trials) {
+		if s.Progress.Step-t.Since < TrialRounds || now < t.SinceTime || now-t.SinceTime < TrialTime {
 			continue
 		}
-		clients[i].Returns = MaxReturns
-		if clients[i].State == Healthy {
-			clients[i].State = Dropped
-		}
+		s.endTrial(t.Slot)
+		s.complain(t.Accuser)
 	}
 }

@@ -27,10 +27,7 @@ const (
 	kindReportUpload     = 13
 	kindEquivocation     = 14
 	kindReturn           = 15
-	kindSealVerdict      = 16
-	kindVerdict          = 17
-	kindAccuse           = 18
-	kindOpen             = 19
+	kindAccuse           = 18 // 16, 17 and 19 were seals, verdicts and openings
 	kindVote             = 20
 )
 
@@ -107,7 +104,8 @@ func appendAction(b []byte, a coordinator.Action) []byte {
 		b = appendFilter(b, &a.Participants)
 		b = appendFilter(b, &a.Commitments)
 		b = append(b, a.CommitmentsRoot[:]...)
-		return append(b, a.Replica[:]...)
+		b = append(b, a.Replica[:]...)
+		return append(b, a.Reveal[:]...)
 	case coordinator.HealthCheck:
 		if len(a.Clients) > coordinator.MaxClients {
 			panic("wire: health check names more clients than a run has")
@@ -153,29 +151,12 @@ func appendAction(b []byte, a coordinator.Action) []byte {
 		return b
 	case coordinator.Close:
 		return append(b, kindClose)
-	default:
-		return appendOfAudit(b, a)
-	}
-}
-
-// appendOfAudit is appendAction for audits and trials.
-func appendOfAudit(b []byte, a coordinator.Action) []byte {
-	switch a := a.(type) {
-	case coordinator.SealVerdict:
-		b = le.AppendUint32(append(b, kindSealVerdict), a.Step)
-		return append(b, a.Seal[:]...)
-	case coordinator.Verdict:
-		b = appendBool(le.AppendUint32(append(b, kindVerdict), a.Step), a.Passed)
-		return append(b, a.Body[:]...)
 	case coordinator.Accuse:
 		b = append(le.AppendUint32(append(b, kindAccuse), a.Step), a.Client[:]...)
 		return append(b, byte(a.Fault))
-	case coordinator.Open:
-		b = le.AppendUint32(append(b, kindOpen), a.Step)
-		return append(b, a.Blob[:]...)
 	case coordinator.Vote:
 		b = append(le.AppendUint32(append(b, kindVote), a.Step), a.Client[:]...)
-		return append(appendBool(b, a.Guilty), a.Body[:]...)
+		return appendBool(b, a.Guilty)
 	default:
 		panic(fmt.Sprintf("wire: %T is no action of the coordinator", a))
 	}
@@ -196,6 +177,7 @@ func (r *reader) action() coordinator.Action {
 			Commitments:     r.filter("commitments"),
 			CommitmentsRoot: r.hash("commitments root"),
 			Replica:         r.hash("replica"),
+			Reveal:          r.hash("reveal"),
 		}
 	case kindHealthCheck:
 		return coordinator.HealthCheck{
@@ -239,24 +221,17 @@ func (r *reader) action() coordinator.Action {
 		return r.equivocation()
 	case kindClose:
 		return coordinator.Close{}
-	case kindSealVerdict:
-		return coordinator.SealVerdict{Step: r.uint32("seal's step"), Seal: r.hash("seal")}
-	case kindVerdict:
-		return coordinator.Verdict{Step: r.uint32("verdict's step"), Passed: r.bool("passed"), Body: r.hash("verdict")}
 	case kindAccuse:
 		return coordinator.Accuse{
-			Step:   r.uint32("accusation's step"),
+			Step:   r.uint32("step of the accused's result"),
 			Client: coordinator.ClientID(r.hash("accused client")),
 			Fault:  coordinator.Fault(r.uint8("fault")),
 		}
-	case kindOpen:
-		return coordinator.Open{Step: r.uint32("accusation's step"), Blob: r.hash("opening")}
 	case kindVote:
 		return coordinator.Vote{
-			Step:   r.uint32("accusation's step"),
+			Step:   r.uint32("step of the accused's result"),
 			Client: coordinator.ClientID(r.hash("accused client")),
 			Guilty: r.bool("guilty"),
-			Body:   r.hash("verdict"),
 		}
 	default:
 		r.fail("kind of action")

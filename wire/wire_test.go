@@ -35,7 +35,7 @@ func allActions() map[string]coordinator.Action {
 		"ready":  coordinator.Ready{Epoch: 4, Reveal: [32]byte{6}, Next: [32]byte{7}},
 		"return": coordinator.Return{Epoch: 5},
 		"witness": coordinator.WitnessRound{
-			Step: 5, Participants: filter, Commitments: other, CommitmentsRoot: [32]byte{1}, Replica: [32]byte{2},
+			Step: 5, Participants: filter, Commitments: other, CommitmentsRoot: [32]byte{1}, Replica: [32]byte{2}, Reveal: [32]byte{3},
 		},
 		"health": coordinator.HealthCheck{Step: 6, Clients: []coordinator.ClientID{{1}, {2}}},
 		"report": coordinator.ReportCheckpoint{Step: 7, Digest: [32]byte{3}},
@@ -53,11 +53,8 @@ func allActions() map[string]coordinator.Action {
 		"eject":        coordinator.Eject{Client: coordinator.ClientID{6}},
 		"equivocation": testEquivocation(),
 		"close":        coordinator.Close{},
-		"seal":         coordinator.SealVerdict{Step: 5, Seal: [32]byte{1}},
-		"verdict":      coordinator.Verdict{Step: 5, Passed: true, Body: [32]byte{2}},
-		"accuse":       coordinator.Accuse{Step: 5, Client: coordinator.ClientID{6}, Fault: coordinator.FaultPrints},
-		"open":         coordinator.Open{Step: 5, Blob: [32]byte{3}},
-		"vote":         coordinator.Vote{Step: 5, Client: coordinator.ClientID{6}, Guilty: true, Body: [32]byte{4}},
+		"accuse":       coordinator.Accuse{Step: 5, Client: coordinator.ClientID{6}, Fault: coordinator.FaultSilent},
+		"vote":         coordinator.Vote{Step: 5, Client: coordinator.ClientID{6}, Guilty: true},
 	}
 }
 

@@ -1,0 +1,12 @@
+package assign
+
+// saltJury keeps who is called to a jury apart from the other shuffles of a round's seed.
+const saltJury = "jury"
+
+// Jury returns the members of a round in the order in which they are called to a jury.
+func Jury(seed uint64, members int) []int {
+	if members <= 0 {
+		return nil
+	}
+	return inOrder(uint32(members), seed, saltJury)
+}

@@ -1,0 +1,16 @@
+package assign
+
+import (
+	"slices"
+	"testing"
+)
+
+// TestJuriesAreKept: who draws differently counts other votes.
+func TestJuriesAreKept(t *testing.T) {
+	if got, want := Jury(7, 9), []int{5, 2, 3, 7, 4, 0, 8, 1, 6}; !slices.Equal(got, want) {
+		t.Errorf("jury %v, want %v", got, want)
+	}
+	if Jury(7, 0) != nil {
+		t.Error("nobody is called")
+	}
+}
