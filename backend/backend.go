@@ -30,39 +30,6 @@ type Update struct {
 	// Starts are the heads of the run's log at the starts of the newest rounds, those in State
 	// among them, oldest first, as the host signed them. Nil where no host signs heads.
 	Starts []wire.Head
-	// Seals are what the verifiers of the newest rounds committed to, in the order of the log. Nil
-	// where only the state is seen, as on a chain, which keeps no more of a seal than that it is
-	// there. Nobody changes them.
-	Seals []Seal
-}
-
-// Seal is what a verifier committed to in a round.
-type Seal struct {
-	Step     uint32
-	Verifier coordinator.ClientID
-	Hash     [32]byte // coordinator.SealVerdict's
-}
-
-// SealRounds is of how many rounds Update.Seals are: longer than somebody can be on trial for one.
-const SealRounds = 12
-
-// AddSeal adds the seal of an action that was applied, and gives up those of old rounds. Other
-// actions change nothing. What was there before stays as it was, for those who still read it.
-func AddSeal(seals []Seal, from coordinator.ClientID, action coordinator.Action) []Seal {
-	a, ok := action.(coordinator.SealVerdict)
-	if !ok {
-		return seals
-	}
-	if len(seals) > 0 && seals[0].Step+SealRounds <= a.Step {
-		var kept []Seal
-		for _, s := range seals {
-			if s.Step+SealRounds > a.Step {
-				kept = append(kept, s)
-			}
-		}
-		seals = kept
-	}
-	return append(seals, Seal{Step: a.Step, Verifier: from, Hash: a.Seal})
 }
 
 // Peer is where a participant is reached on the peer-to-peer network. The host relays the

@@ -1,35 +1,36 @@
 package event
 
 import (
-	"math/bits"
-	"reflect"
 	"slices"
 
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/identity"
 )
 
-// Court tells what changed of a run's trials and ejections, and of what a member has to audit.
+// Court tells what changed of a run's trials and ejections.
 type Court struct {
-	Member coordinator.ClientID // whose audits and seats on juries are told; zero: of nobody
+	Member coordinator.ClientID // whose seats on juries are told; zero: nobody's
 
-	trials  Trials
-	audits  Audits
+	trials  []OpenTrial
 	ejected []coordinator.Ejection
 }
 
 // News returns the events of what a state has that the one before had not.
 func (c *Court) News(s *coordinator.State) (news []Body) {
-	if now := c.trialsOf(s); !reflect.DeepEqual(now, c.trials) {
+	now := c.trialsOf(s)
+	for _, t := range now {
+		if !has(c.trials, t) {
+			news = append(news, Trial{t.Accused, t.Accuser, t.Step, t.Fault, TrialBegins})
+		}
+	}
+	for _, t := range c.trials {
+		if !has(now, t) {
+			news = append(news, Trial{t.Accused, t.Accuser, t.Step, t.Fault, c.outcome(s, t)})
+		}
+	}
+	if !slices.Equal(now, c.trials) {
 		c.trials = now
-		news = append(news, now)
-	}
-	if now := c.auditsOf(s); !reflect.DeepEqual(now, c.audits) {
-		c.audits = now
-		news = append(news, now)
-	}
-	if slices.Equal(s.Authority.Ejections, c.ejected) {
-		return news
+		news = append(news, Trials{Open: now})
 	}
 	for _, e := range s.Authority.Ejections {
 		if !slices.Contains(c.ejected, e) {
@@ -40,24 +41,36 @@ func (c *Court) News(s *coordinator.State) (news []Body) {
 	return news
 }
 
-func (c *Court) trialsOf(s *coordinator.State) (now Trials) {
-	for i := range s.Epoch.Trials {
-		t := &s.Epoch.Trials[i]
-		now.Open = append(now.Open, OpenTrial{
-			Accused: nameOf(t.Accused), Accuser: nameOf(t.Accuser), Fault: t.Fault.String(), Since: t.Since, Until: t.VoteUntil(),
-			Opened: t.Opening != [32]byte{}, Jury: len(t.Jury), Guilty: bits.OnesCount32(t.Guilty), Innocent: bits.OnesCount32(t.Innocent),
-			Juror: t.IsJuror(c.Member), Voted: t.HasVoted(c.Member),
-		})
-	}
-	return now
+// has reports whether a trial is among others, whatever became of it since.
+func has(trials []OpenTrial, t OpenTrial) bool {
+	return slices.ContainsFunc(trials, func(u OpenTrial) bool {
+		return u.Accused == t.Accused && u.Step == t.Step && u.Accuser == t.Accuser && u.Since == t.Since
+	})
 }
 
-func (c *Court) auditsOf(s *coordinator.State) (now Audits) {
-	if c.Member == (coordinator.ClientID{}) || s.Config.VerificationPercent == 0 {
-		return now
+// outcome says how a trial ended, by who is newly kept out.
+func (c *Court) outcome(s *coordinator.State, t OpenTrial) string {
+	for _, e := range s.Authority.Ejections {
+		switch name := nameOf(e.Client); {
+		case slices.Contains(c.ejected, e):
+		case name == t.Accused && e.Reason == coordinator.FoundGuilty:
+			return TrialConvicts
+		case name == t.Accuser && e.Reason == coordinator.AccusedWrongly:
+			return TrialRefutes
+		}
 	}
-	for _, a := range s.Audits(c.Member) {
-		now.Due = append(now.Due, DueAudit{Step: a.Step, Trainer: nameOf(a.Trainer), Sealed: a.Sealed, Judged: a.Judged})
+	return TrialEnds
+}
+
+func (c *Court) trialsOf(s *coordinator.State) (now []OpenTrial) {
+	for i := range s.Trials {
+		t := &s.Trials[i]
+		juror, voted := s.Juror(c.Member, t.Slot)
+		now = append(now, OpenTrial{
+			Accused: nameOf(t.Accused), Accuser: nameOf(t.Accuser), Step: t.Step, Fault: t.Fault.String(),
+			Since: t.Since, Until: t.Since + coordinator.TrialRounds,
+			Jury: int(t.Jurors), Guilty: int(t.Guilty), Innocent: int(t.Innocent), Juror: juror, Voted: voted,
+		})
 	}
 	return now
 }

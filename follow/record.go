@@ -146,14 +146,8 @@ func ActionName(a coordinator.Action) string {
 		return "eject"
 	case coordinator.Equivocation:
 		return "equivocation"
-	case coordinator.SealVerdict:
-		return "seal-verdict"
-	case coordinator.Verdict:
-		return "verdict"
 	case coordinator.Accuse:
 		return "accuse"
-	case coordinator.Open:
-		return "open"
 	case coordinator.Vote:
 		return "vote"
 	case coordinator.Close:

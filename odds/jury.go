@@ -11,59 +11,72 @@ import (
 // Jury is how often a gang has what it needs of one.
 type Jury struct {
 	Members, Gang int
-	Size, Quorum  int
-	Convicts      *big.Rat // one of the gang accused an honest member: its other members eject it
+	Size, Needed  int
+	Convicts      *big.Rat // a trial of one of the gang against an honest member: the gang decides it
 	Blocks        *big.Rat // one of the gang is tried: its other members keep it in
+	Lax           *big.Rat // the same when a tenth of the honest ones cannot judge
 }
 
 // JuryOf returns the odds of a jury drawn from all members but the accused and the accuser, of whom
 // one is of the gang.
 func JuryOf(members, gang int) Jury {
 	size := min(members-2, coordinator.MaxJury)
-	quorum := assign.Quorum(size)
+	needed := (11*size + 19) / 20
+	absent := (members - 1 - gang + 9) / 10
 	return Jury{
-		members, gang, size, quorum,
-		AtLeast(quorum, members-2, gang-1, size),
-		AtLeast(size-quorum+1, members-2, gang-1, size),
+		members, gang, size, needed,
+		AtLeast(needed, members-2, gang-1, size),
+		AtLeast(size-needed+1, members-2, gang-1, size),
+		AtLeast(size-needed+1, members-2, gang-1+absent, size),
 	}
 }
 
-// Audited returns the probability that a trainer's result of a round is audited by an honest
-// verifier of the next one, where so many others are of its gang, and the gang's verifiers say
-// nothing against it. Every trainer had a batch.
+// Rounds of which members that train nothing draw a result to audit: half the time of the newest,
+// else of all that they keep.
+const (
+	newestRounds = 2
+	keptRounds   = 12
+)
+
+// Audited returns the probability that a result is ever audited by an honest member, where its
+// trainer is one of a gang of so many, whose audits find nothing. Every trainer has a batch. It is
+// close to 1 − exp(−h·v/(1−v)), of which h are honest and v train nothing.
 func Audited(members, verificationPercent, gang int) float64 {
-	verifiers := assign.VerifierCount(members, verificationPercent)
-	trainers := members - verifiers
-	honest := 1 - float64(gang)/float64(members-1)
-	double := float64(assign.DoublePercent) / 100
-	// Ranks are paired. The second of a pair audits somebody else, or the same as the first, which adds
-	// something where the first is of the gang.
-	even, odd := float64((verifiers+1)/2), float64(verifiers/2)
-	slots := even*honest + odd*((1-double)*honest+double*(1-honest)*honest)
-	return min(1, slots/float64(trainers))
+	trainers := float64(members - assign.VerifierCount(members, verificationPercent))
+	old := 1 / (2 * keptRounds * trainers)
+	young := old + 1/(2*newestRounds*trainers)
+	misses := math.Pow(missed(members, verificationPercent, gang, young), newestRounds) *
+		math.Pow(missed(members, verificationPercent, gang, old), keptRounds-newestRounds)
+	return 1 - misses
+}
+
+// missed is how probable it is that no honest auditor of a round draws what each of them draws with
+// probability p: over how many of the members that train nothing are honest.
+func missed(members, verificationPercent, gang int, p float64) float64 {
+	verifiers, sum := assign.VerifierCount(members, verificationPercent), 0.0
+	for honest := range verifiers + 1 {
+		exactly := AtLeast(honest, members, members-gang, verifiers)
+		exactly.Sub(exactly, AtLeast(honest+1, members, members-gang, verifiers))
+		share, _ := exactly.Float64()
+		sum += share * math.Pow(1-p, float64(honest))
+	}
+	return sum
 }
 
 // Ejected returns the probability that who cheats in every step is ejected before it has been there
-// for so many rounds, from audits by honest verifiers alone (Audited). It trains where it does not
-// verify; who is audited in a round is accused in the next one and out after the one that follows.
+// for so many rounds, by audits of honest members alone: in each round each of them draws one of its
+// results as often as one of every other member.
 func Ejected(members, verificationPercent, gang, rounds int) float64 {
-	p := found(members, verificationPercent, gang)
+	p := 1 - missed(members, verificationPercent, gang, 1/float64(members))
 	return 1 - math.Pow(1-p, float64(max(0, rounds-roundsToEject)))
 }
 
-// found is how probable it is that a member trains in a round, and that the result is audited by
-// somebody honest.
-func found(members, verificationPercent, gang int) float64 {
-	trains := 1 - float64(assign.VerifierCount(members, verificationPercent))/float64(members)
-	return trains * Audited(members, verificationPercent, gang)
-}
-
-// roundsToEject are those of the audit and of the jury's votes.
-const roundsToEject = 2
+// roundsToEject are those of the audit, of the drawing of the jury and of its votes.
+const roundsToEject = 3
 
 // RoundsToEject returns after how many rounds Ejected is at least sure; 0: never.
 func RoundsToEject(members, verificationPercent, gang int, sure float64) int {
-	p := found(members, verificationPercent, gang)
+	p := 1 - missed(members, verificationPercent, gang, 1/float64(members))
 	if !(p > 0) {
 		return 0
 	}

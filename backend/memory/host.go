@@ -38,7 +38,6 @@ type Host struct {
 	state   coordinator.State
 	seeds   *rand.PCG
 	nonce   uint64 // of the newest action of anybody: they need not be dense
-	seals   []backend.Seal
 	clients map[identity.ID]*Client
 
 	applied chan struct{} // has a value when an action was applied since Run looked
@@ -144,7 +143,6 @@ func (h *Host) apply(key identity.Key, a coordinator.Action) error {
 	if err := h.state.Apply(coordinator.ClientID(action.From), action.Nonce, action.Action); err != nil {
 		return err
 	}
-	h.seals = backend.AddSeal(h.seals, coordinator.ClientID(action.From), action.Action)
 	h.tick()
 	h.publish()
 	select {
@@ -194,7 +192,7 @@ func (h *Host) publishTo(c *Client, peers []backend.Peer) {
 	for i, p := range peers {
 		own[i] = backend.Peer{ID: p.ID, Addrs: slices.Clone(p.Addrs)}
 	}
-	c.updates <- backend.Update{State: &state, Peers: own, Run: h.run, Seals: h.seals}
+	c.updates <- backend.Update{State: &state, Peers: own, Run: h.run}
 }
 
 // peers returns the addresses of those that take part. The caller holds mu.

@@ -250,7 +250,7 @@ func (c *Client) live(s *session) {
 			c.raiseNonce(state)
 			u := backend.Update{State: state, Peers: mergePeers(known, state, peers), Run: s.run, Genesis: s.genesis.Raw}
 			if t != nil {
-				u.Starts, u.Seals = slices.Clone(t.starts), t.seals
+				u.Starts = slices.Clone(t.starts)
 			}
 			c.publish(u)
 		})

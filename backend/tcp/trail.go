@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/psyche-go/psyche/backend"
 	"github.com/psyche-go/psyche/backend/tcp/frame"
-	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/follow"
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/wire"
@@ -21,7 +19,6 @@ type trail struct {
 	host   identity.ID
 	starts []wire.Head         // signed, of the newest rounds, oldest first
 	newest wire.Head           // signed; zero before the first
-	seals  []backend.Seal      // of the newest rounds
 	window []byte              // of the connection
 	signed bool                // the host signed a head of what log has
 	cert   *follow.Certificate // newest on the way to a later epoch; nil: none since the log
@@ -41,7 +38,7 @@ func (t *trail) connect() {
 	t.window, t.cert = nil, nil
 	if t.newest.Index == 0 {
 		if log, err := follow.Begin(t.log.Genesis()); err == nil { // it was begun before
-			t.log, t.seals = log, nil
+			t.log = log
 		}
 	}
 }
@@ -63,11 +60,9 @@ func (t *trail) take(payload []byte) error {
 		}
 		applied = append(applied, record)
 		t.signed = false
-		r, err := t.log.Apply(record)
-		if err != nil {
+		if _, err := t.log.Apply(record); err != nil {
 			return t.lie(err.Error(), records, applied)
 		}
-		t.seals = backend.AddSeal(t.seals, coordinator.ClientID(r.Action.From), r.Action.Action)
 		return nil
 	})
 	if err != nil {
@@ -110,7 +105,7 @@ func (t *trail) begin(payload []byte) error {
 	if err != nil {
 		return err
 	}
-	t.log, t.cert, t.window, t.seals = log, nil, nil, nil
+	t.log, t.cert, t.window = log, nil, nil
 	return nil
 }
 
