@@ -34,7 +34,6 @@ const (
 	OutcomeUndecided = "no decision"
 	OutcomeGone      = "no decision, and the accused was gone"
 	OutcomeNoJury    = "too few for a jury"
-	OutcomeOut       = "the accused was ejected before"
 )
 
 // tried notes an accusation that begins a trial.
@@ -95,8 +94,9 @@ func (h *History) end(e Entry, s *coordinator.State, t *Trial) {
 	if t.Outcome == OutcomeInnocent {
 		loser, reason = h.idOf(s, t.Accuser), coordinator.AccusedWrongly
 	}
-	decided := t.Outcome == OutcomeGuilty || t.Outcome == OutcomeInnocent && t.Fault == coordinator.FaultResult.String()
-	if decided && h.expelled(e, s, loser, reason, t.Fault) {
+	loses := t.Outcome == OutcomeGuilty || t.Outcome == OutcomeInnocent && t.Fault == coordinator.FaultResult.String()
+	loses = loses && loser != (coordinator.ClientID{}) && h.member(loser, s).Standing != StandingEjected
+	if loses && h.expelled(e, s, loser, reason, t.Fault) {
 		t.Ejected = name(loser)
 	}
 	h.Trials = keepNewest(append(h.Trials, *t), MaxTrials)
@@ -116,8 +116,6 @@ func (h *History) outcome(e Entry, s *coordinator.State, t *Trial) string {
 	}
 	accused, isMember := s.Member(h.idOf(s, t.Accused))
 	switch {
-	case e.Action != nil:
-		return OutcomeOut
 	case t.Jury == 0:
 		return OutcomeNoJury
 	case !isMember || accused.State != coordinator.Healthy:
