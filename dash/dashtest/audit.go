@@ -7,8 +7,8 @@ import (
 	"github.com/psyche-go/psyche/coordinator"
 )
 
-// audit has members that train nothing in the running round accuse: the cheat, and who slanders
-// somebody of those that trained in the round before.
+// audit has members that train nothing in the running round accuse: the cheat, unless it is tried
+// already, and who slanders somebody of those that trained in the round before.
 func (p *player) audit() error {
 	s := &p.state
 	now, before := s.CurrentRound(), s.RoundOfStep(s.Progress.Step-1)
@@ -26,7 +26,8 @@ func (p *player) audit() error {
 		for _, at := range trained {
 			accused := p.index[before.Members[at]]
 			slanders := p.o.Slander > 0 && accuser == p.o.Slander
-			if accused == accuser || !slanders && (p.o.Cheat == 0 || accused != p.o.Cheat) {
+			tried := slices.ContainsFunc(s.Trials, func(t coordinator.Trial) bool { return t.Accused == p.ids[accused] })
+			if accused == accuser || tried || !slanders && (p.o.Cheat == 0 || accused != p.o.Cheat) {
 				continue
 			}
 			if err := p.act(accuser, coordinator.Accuse{Step: before.Step, Client: p.ids[accused], Fault: coordinator.FaultResult}); err != nil {

@@ -15,14 +15,15 @@ func TestJuries(t *testing.T) {
 	h, entries := told(t, judged)
 	cheat, slander := h.Members[member(4)], h.Members[member(7)]
 	for _, want := range []struct {
-		m   *history.Member
-		why string
+		m     *history.Member
+		why   string
+		until uint32
 	}{
-		{cheat, "a jury found it guilty (wrong result)"},
-		{slander, "it accused somebody wrongly (wrong result)"},
+		{cheat, "a jury found it guilty (wrong result)", 4},
+		{slander, "it accused somebody wrongly (wrong result)", 5},
 	} {
-		if want.m.Standing != history.StandingEjected || want.m.Why != want.why || want.m.Ejected != 1 || want.m.Until != 4 {
-			t.Errorf("want one that is out until epoch 4 because %q: %+v", want.why, want.m)
+		if want.m.Standing != history.StandingEjected || want.m.Why != want.why || want.m.Ejected != 1 || want.m.Until != want.until {
+			t.Errorf("want one that is out until epoch %d because %q: %+v", want.until, want.why, want.m)
 		}
 		if _, ok := entries[want.m.Entry].Action.(coordinator.Vote); !ok {
 			t.Errorf("entry %d is said to have ejected %s, and is %+v", want.m.Entry, want.m.ID, entries[want.m.Entry])
