@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"math"
 	"math/rand/v2"
+	"slices"
 )
 
 // Freed returns the share of the chunks that a host frees for an accomplice: it may leave out as many
@@ -18,7 +19,8 @@ func Freed(witnesses, quorum, chunks int) float64 {
 	return -math.Expm1(-math.Log(choices) / float64(chunks))
 }
 
-// Injection is a momentum to which a trainer adds something in one step, and nothing afterwards.
+// Injection is what a trainer adds to a momentum of its own. Gradients are white noise, and what is
+// sent leaves the momentum.
 type Injection struct {
 	Chunk int     // coefficients of a chunk
 	TopK  int     // that are sent of it in a step
@@ -26,27 +28,67 @@ type Injection struct {
 	Usual float64 // length of what is added, in lengths of a gradient, spread over the whole chunk
 }
 
-// Worth returns how many steps' coefficients an injection turns until nothing of it is left, or the
-// last of so many steps is done: those sent with its sign more than without it, by TopK. Gradients are
-// white noise, and what is sent leaves the momentum.
+// Worth returns how many steps' coefficients an injection of one step turns until nothing of it is
+// left, or the last of so many steps is done: those sent with its sign more than without it, by TopK.
 func (j Injection) Worth(steps int, r *rand.Rand) float64 {
-	honest, towards := make([]float64, j.Chunk), make([]float64, j.Chunk)
-	for i := range towards {
-		towards[i] = float64(1 - 2*r.IntN(2))
-	}
-	for range min(int(6/(1-j.Beta)), 2000) { // until a momentum is as usual
-		j.learn(r, honest)
-		j.send(honest, towards)
-	}
-	turned, net := append([]float64(nil), honest...), 0
-	for i := range turned {
-		turned[i] += towards[i] * j.Usual / j.Beta // the first step's decay is not yet done
-	}
+	x := j.begin(r)
+	x.add(j.Usual / j.Beta) // the first step's decay is not yet done
+	net := 0
 	for range steps {
-		j.learn(r, honest, turned)
-		net += j.send(turned, towards) - j.send(honest, towards)
+		net += x.step(r)
 	}
 	return float64(net) / float64(j.TopK)
+}
+
+// Steady returns which share of the coefficients sent is turned by who adds the same in every step,
+// once that is as usual, as the mean of so many steps.
+func (j Injection) Steady(steps int, r *rand.Rand) float64 {
+	x := j.begin(r)
+	net, before := 0, j.warmup()
+	for i := range before + steps {
+		x.add(j.Usual / j.Beta)
+		if turned := x.step(r); i >= before {
+			net += turned
+		}
+	}
+	return float64(net) / float64(j.TopK*steps)
+}
+
+// warmup is the number of steps until a momentum is as usual.
+func (j Injection) warmup() int { return min(int(6/(1-j.Beta)), 2000) }
+
+// twins are two momenta that have the same gradients; one of them has an injection.
+type twins struct {
+	Injection
+	honest, turned []float64
+	towards        []float64 // signs of what is injected
+}
+
+// begin returns twins that are as usual, and alike.
+func (j Injection) begin(r *rand.Rand) *twins {
+	x := &twins{Injection: j, honest: make([]float64, j.Chunk), towards: make([]float64, j.Chunk)}
+	for i := range x.towards {
+		x.towards[i] = float64(1 - 2*r.IntN(2))
+	}
+	for range j.warmup() {
+		j.learn(r, x.honest)
+		j.send(x.honest, x.towards)
+	}
+	x.turned = slices.Clone(x.honest)
+	return x
+}
+
+// add injects, before a step.
+func (x *twins) add(each float64) {
+	for i := range x.turned {
+		x.turned[i] += x.towards[i] * each
+	}
+}
+
+// step returns how many more coefficients the one sends with the injection's signs than the other.
+func (x *twins) step(r *rand.Rand) int {
+	x.learn(r, x.honest, x.turned)
+	return x.send(x.turned, x.towards) - x.send(x.honest, x.towards)
 }
 
 // learn adds one gradient to momenta.

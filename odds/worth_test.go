@@ -54,8 +54,27 @@ func worths() string {
 	return b.String()
 }
 
+// steady is what docs/trust.md shows of who adds as much as passes, always.
+func steady() string {
+	var b strings.Builder
+	b.WriteString("| limit | β = 0.9 | 0.99 | 0.999 |\n|---|---|---|---|\n")
+	for _, limit := range []struct {
+		name string
+		of   audit.Limits
+	}{{"f32", audit.F32Limits}, {"bf16", audit.BF16Limits}} {
+		fmt.Fprintf(&b, "| %s, %.2g %% |", limit.name, 100*limit.of.Error)
+		for _, beta := range []float64{0.9, 0.99, 0.999} {
+			j := Injection{Chunk: 4096, TopK: 8, Beta: beta, Usual: limit.of.Error}
+			fmt.Fprintf(&b, " %s |", percent(j.Steady(2000, rand.New(rand.NewPCG(3, 4)))))
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
 // TestTablesOfGains keeps the tables of docs/trust.md true that say what a cheat gains.
 func TestTablesOfGains(t *testing.T) {
 	keep(t, "<!-- worths -->\n", "<!-- end of worths -->\n", worths())
+	keep(t, "<!-- steady -->\n", "<!-- end of steady -->\n", steady())
 	keep(t, "<!-- freed -->\n", "<!-- end of freed -->\n", freed())
 }
