@@ -82,8 +82,8 @@ func (s *State) startRound(now uint64, draw [32]byte) {
 	for i := range s.Pending {
 		s.Pending[i].Waited = true
 	}
-	s.drawJuries()
 	s.enter(RoundTrain, now)
+	s.drawJuries()
 }
 
 // opens reports whether a round may begin with a draw. Zeros open nothing: as the next commitment
