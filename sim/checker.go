@@ -38,9 +38,10 @@ const (
 	NoPaceSetter   Assertion = "where most witnesses are honest a round waits for two thirds of its trainers, and a quarter longer or two seconds"
 	OneHistory     Assertion = "who is told of two histories while a round runs ends, with two heads that the host signed"
 	Progress       Assertion = "when faults stop every honest client makes progress and the run finishes in time"
-	AuditsRight    Assertion = "who does not train seals and judges what it drew, once and in time, or is late"
-	FairlyTried    Assertion = "accusations are of what the accused can have done, juries are drawn by a seed that nobody knew, and only two thirds of one eject"
+	AuditsRight    Assertion = "what audits look at is drawn when a round is over, by what its witnesses committed to and by the chain"
+	FairlyTried    Assertion = "members that are past their probation accuse, of results, juries are drawn by a seed that nobody knew, eleven in twenty of one eject, and trials last as long as they should"
 	NobodyFramed   Assertion = "no honest member is ejected while fewer than a third collude"
+	HonestSafe     Assertion = "no honest member accuses an honest one or finds it guilty, whatever fails around them"
 	NodeSound      Assertion = "no honest client fails"
 )
 
@@ -88,7 +89,8 @@ type checker struct {
 	admitted  map[coordinator.ClientID]bool     // who ever joined
 	pace      pace
 	courts    courts
-	missed    []coordinator.ClientID // who should have been dropped, if there was room
+
+	challenges challenges
 
 	replicas    map[uint32][32]byte // by step, as the first honest client had it
 	expectation *coordinator.State  // after the crash that was last
@@ -101,7 +103,7 @@ func newChecker(w *world, h *host) *checker {
 	c := &checker{
 		world: w, host: h, actions: make(map[signature]bool), acked: make(map[signature]bool),
 		nextStep: 1, replicas: make(map[uint32][32]byte),
-		seats: seats{make(map[coordinator.ClientID]int)}, signed: make(map[signing][32]byte), ejected: make(map[coordinator.ClientID]uint32), joined: make(map[coordinator.ClientID][32]byte), admitted: make(map[coordinator.ClientID]bool), courts: newCourts(),
+		seats: seats{make(map[coordinator.ClientID]int)}, signed: make(map[signing][32]byte), ejected: make(map[coordinator.ClientID]uint32), joined: make(map[coordinator.ClientID][32]byte), admitted: make(map[coordinator.ClientID]bool), courts: newCourts(), challenges: newChallenges(),
 		late: make(map[coordinator.ClientID]uint32), slow: make(map[coordinator.ClientID]bool), dropped: make(map[coordinator.ClientID]bool),
 		probation: make(map[coordinator.ClientID]uint32),
 		seedChain: sha256.Sum256([]byte("psyche/seed/v1" + runID)),
@@ -130,7 +132,7 @@ type stateMark struct {
 	waited     []coordinator.Client // for an epoch
 	left       []coordinator.Client // the epoch that is over
 	began      uint32               // first step of that epoch
-	members    []coordinator.Client // when a round ends
+	members    []coordinator.Client // when a round or an epoch ends
 }
 
 func markOf(s *coordinator.State) stateMark {
@@ -138,7 +140,7 @@ func markOf(s *coordinator.State) stateMark {
 	if s.RunState == coordinator.WaitingForMembers {
 		mark.waited, mark.left, mark.began = slices.Clone(s.Pending), slices.Clone(s.Epoch.Exited), s.Epoch.StartStep
 	}
-	if s.RunState == coordinator.RoundWitness {
+	if s.RunState == coordinator.RoundWitness || s.RunState == coordinator.Cooldown {
 		mark.members = slices.Clone(s.Epoch.Clients)
 	}
 	return mark
@@ -162,6 +164,7 @@ func (c *checker) accepted(s *coordinator.State, _ coordinator.RunState, from co
 		c.revealed(from, a)
 	case coordinator.WitnessRound:
 		c.witnessed(s, from)
+		c.reveals(s, from, a)
 	case coordinator.HealthCheck:
 		c.accused(s, a)
 	case coordinator.Return:
@@ -236,6 +239,7 @@ func (c *checker) accused(s *coordinator.State, a coordinator.HealthCheck) {
 
 // ticked checks what a tick did.
 func (c *checker) ticked(s *coordinator.State, before stateMark, now uint64) {
+	c.courtsTick(now)
 	if s.RunState == before.runState {
 		return
 	}
@@ -260,22 +264,23 @@ func (c *checker) ticked(s *coordinator.State, before stateMark, now uint64) {
 			c.violate(QuorumOrTime, "RoundWitness of step %d lasted %d ms, and member %d was elected and is silent", before.step, past, silent)
 		}
 		c.roundOver(s, before)
-		c.courtsOver(s, before)
+		c.challenged(s, before.step)
+		c.blameless(s, before)
+		c.courtsOver(before, now)
 	case coordinator.Cooldown:
 		c.punctual(before, past, s.Config.CooldownTime)
 		c.epochOver(s, before)
-		kept := c.courts.kept
-		c.courts = newCourts()
-		c.courts.kept = kept
+		for i := range before.members {
+			delete(c.courts.between, before.members[i].ID)
+		}
 	}
 	if s.RunState == coordinator.RoundTrain {
 		c.roundBegins(s, before)
-	} else {
-		c.spent(s, before)
 	}
 	if s.RunState == coordinator.Warmup {
 		c.seated(s, before)
 		c.epochBegins(s)
+		c.courtsBegin(s)
 	}
 	c.ejections(s)
 	if s.RunState == coordinator.Finished && s.Progress.Step != s.Config.TotalSteps+1 {
@@ -489,7 +494,7 @@ func (c *checker) rewind(s *coordinator.State) {
 	c.rewindSeats(s)
 	c.rewindEjections(s)
 	clear(c.joined)
-	c.pace, c.courts = pace{}, courtsOf(s)
+	c.pace, c.courts, c.challenges = pace{}, courtsOf(s), challengesOf(s)
 	switch s.RunState {
 	case coordinator.RoundTrain, coordinator.RoundWitness:
 		c.nextStep++

@@ -28,20 +28,6 @@ func (c *checker) seeded(s *coordinator.State, round *coordinator.Round) {
 	c.seedChain, c.drawn = s.SeedChain, draw
 }
 
-// spent checks that a draw is shown without a round only where trials left too few members for the one
-// that it was for.
-func (c *checker) spent(s *coordinator.State, before stateMark) {
-	draw := s.DrawCommitment
-	if draw == c.drawn {
-		return
-	}
-	if before.runState != coordinator.RoundWitness || s.RunState != coordinator.Cooldown || s.Config.VerificationPercent == 0 ||
-		s.HealthyCount() >= int(s.Config.MinClients) || sha256.Sum256(draw[:]) != c.drawn {
-		c.violate(SeedsRight, "%v → %v after step %d showed the draw %x", before.runState, s.RunState, before.step, draw)
-	}
-	c.drawn = draw
-}
-
 // secrets is what members committed to, and what they revealed together.
 type secrets struct {
 	committed map[coordinator.ClientID][32]byte

@@ -45,7 +45,8 @@ func (c *checker) seated(s *coordinator.State, before stateMark) {
 
 // newcomers are those who waited and have to be drawn: the state may say so of who never was a
 // member, or not in the epoch that is over, and of who was dropped or ejected in that one; it has to
-// of who was dropped in it and on probation when it began.
+// of who was dropped in it and on probation when it began, as far as that is known: it is not of who
+// came back so often that its probation began anew.
 func (c *checker) newcomers(before stateMark) map[coordinator.ClientID]bool {
 	was := make(map[coordinator.ClientID]coordinator.ClientState)
 	for id := range c.seats.returns {
@@ -62,7 +63,7 @@ func (c *checker) newcomers(before stateMark) map[coordinator.ClientID]bool {
 		case !member:
 		case isNew && (state == coordinator.Healthy || state == coordinator.Withdrawn):
 			c.violate(SeatsFair, "%s had a seat, was not dropped, and is drawn like a newcomer", c.world.nameOf(id))
-		case !isNew && state == coordinator.Dropped && c.probation[id] > before.began:
+		case !isNew && state == coordinator.Dropped && c.probation[id] > before.began && c.seats.returns[id] <= freeReturns:
 			c.violate(SeatsFair, "%s was on probation, was dropped, and keeps its seat", c.world.nameOf(id))
 		}
 	}

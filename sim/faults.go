@@ -9,7 +9,7 @@ import (
 // Faults is a set of kinds of faults.
 type Faults uint32
 
-// The kinds of faults. Up to ClockJump they stop when the network heals; participants
+// The kinds of faults. Up to DataFailure they stop when the network heals; participants
 // that lie never stop.
 const (
 	Drop            Faults = 1 << iota // messages are lost, connections break
@@ -22,6 +22,8 @@ const (
 	SlowDisk                           // the host's disk takes seconds
 	TornWrite                          // what the host was writing when it was killed is there in part
 	ClockJump                          // the host's clock jumps, forwards and backwards
+	Starve                             // the processors of some clients do nothing for seconds
+	DataFailure                        // no data server answers for seconds
 	LyingWitness                       // false filters, roots, replicas and checkpoints, and proofs of who was not elected
 	SilentTrainer                      // trains nothing
 	InvalidResult                      // announces what is no result
@@ -31,29 +33,36 @@ const (
 	Gang                               // nearly a third of the members play every role together: they evict, and replace the model
 	GangHost                           // the host is of the gang: it leaves out, withdraws, turns its clock, and shows two histories
 	CheatingTrainer                    // sends what an audit stops, and opens it or not
-	LazyVerifier                       // makes up what it seals, reveals it or not, passes everything, guesses as a juror, or does nothing
-	Slanderer                          // accuses whom it audits and who audits it or others, and finds everybody guilty
+	Silent                             // opens its results to nobody, late, or to some only
+	Fleeing                            // leaves when it is asked to open a result, and comes back
+	Slanderer                          // accuses anybody of anything, and finds everybody guilty
 	AllFaults       Faults = 1<<iota - 1
 	NoFaults        Faults = 0
+	HonestFaults           = AllFaults &^ liars // what can go wrong where nobody lies
 )
 
 const liars = LyingWitness | SilentTrainer | InvalidResult | Equivocation | FalseAccuser | HiddenResult | Gang | GangHost |
-	CheatingTrainer | LazyVerifier | Slanderer
+	auditLiars
+
+// auditLiars are those of whom audits and trials are.
+const auditLiars = CheatingTrainer | Silent | Fleeing | Slanderer
 
 var faultNames = []string{
 	"drop", "delay", "reorder", "duplicate", "partition", "crash", "host-crash", "slow-disk", "torn-write",
-	"clock-jump", "lying-witness", "silent-trainer", "invalid-result", "equivocation", "false-accuser",
-	"hidden-result", "gang", "gang-host", "cheating-trainer", "lazy-verifier", "slanderer",
+	"clock-jump", "starve", "data-failure", "lying-witness", "silent-trainer", "invalid-result", "equivocation", "false-accuser",
+	"hidden-result", "gang", "gang-host", "cheating-trainer", "silent", "fleeing", "slanderer",
 }
 
 // ErrUnknownFault says that a list of faults has a name that there is not.
 var ErrUnknownFault = errors.New("unknown fault")
 
-// ParseFaults reads "all", "none", or names separated by commas.
+// ParseFaults reads "all", "honest", "none", or names separated by commas.
 func ParseFaults(text string) (Faults, error) {
 	switch text {
 	case "all":
 		return AllFaults, nil
+	case "honest":
+		return HonestFaults, nil
 	case "none", "":
 		return NoFaults, nil
 	}
@@ -66,7 +75,7 @@ next:
 				continue next
 			}
 		}
-		return 0, fmt.Errorf("%w %q: there are all, none, %s", ErrUnknownFault, name, strings.Join(faultNames, ", "))
+		return 0, fmt.Errorf("%w %q: there are all, honest, none, %s", ErrUnknownFault, name, strings.Join(faultNames, ", "))
 	}
 	return set, nil
 }
@@ -78,6 +87,8 @@ func (f Faults) String() string {
 		return "none"
 	case AllFaults:
 		return "all"
+	case HonestFaults:
+		return "honest"
 	}
 	return strings.Join(f.names(), ",")
 }

@@ -69,12 +69,8 @@ func newHost(w *world) *host {
 	var secret [32]byte
 	random := newRandom(w.options.Seed, "host")
 	binary.LittleEndian.PutUint64(secret[:], random.next())
-	links := int(w.plan.config.TotalSteps)
-	if w.plan.config.VerificationPercent != 0 {
-		links *= 2 // a trial may spend one where an epoch ends
-	}
 	h := &host{
-		world: w, random: random, draws: hashchain.New(secret, links),
+		world: w, random: random, draws: hashchain.New(secret, int(w.plan.config.TotalSteps)),
 		gone: make([]int64, len(w.machines)), sent: make([]uint64, len(w.machines)), starts: make(map[uint32]wire.Head),
 	}
 	h.checker = newChecker(w, h)
@@ -491,14 +487,8 @@ func describe(a coordinator.Action) string {
 		return fmt.Sprintf("proof of two results of step %d", a.Step)
 	case coordinator.Withdraw:
 		return "withdrawal"
-	case coordinator.SealVerdict:
-		return fmt.Sprintf("seal of a verdict for step %d", a.Step)
-	case coordinator.Verdict:
-		return fmt.Sprintf("verdict for step %d, passed %t", a.Step, a.Passed)
 	case coordinator.Accuse:
 		return fmt.Sprintf("accusation of %s for step %d: %s", a.Client, a.Step, a.Fault)
-	case coordinator.Open:
-		return fmt.Sprintf("opening for step %d", a.Step)
 	case coordinator.Vote:
 		return fmt.Sprintf("vote on %s for step %d, guilty %t", a.Client, a.Step, a.Guilty)
 	default:

@@ -231,7 +231,7 @@ func (c *checker) clone(h *host) *checker {
 	other.probation, other.signed, other.replicas = maps.Clone(c.probation), maps.Clone(c.signed), maps.Clone(c.replicas)
 	other.seats.returns, other.ejected, other.joined = maps.Clone(c.seats.returns), maps.Clone(c.ejected), maps.Clone(c.joined)
 	other.pace.announced = maps.Clone(c.pace.announced)
-	other.courts, other.missed = c.courts.clone(), slices.Clone(c.missed)
+	other.courts, other.challenges = c.courts.clone(), c.challenges.clone()
 	other.expectation, other.lostActions = nil, nil
 	return &other
 }

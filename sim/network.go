@@ -129,12 +129,22 @@ func (p *process) roundTrip(ctx context.Context, id identity.ID) (*process, erro
 	if err := p.wait(ctx, until); err != nil {
 		return nil, err
 	}
+	if w.isStarved(to) {
+		limit := w.now + requestTimeout
+		if err := p.wait(ctx, min(limit, w.machines[to].starved)); err != nil {
+			return nil, err
+		}
+		lost = w.isStarved(to)
+	}
 	other := p.peer(to)
 	if lost || other == nil || p.hides(other) || !w.healed && (w.cut[p.machine.index] > 0) != (w.cut[to] > 0) {
 		return nil, errUnreachable
 	}
 	return other, nil
 }
+
+// isStarved reports whether a client's machine does nothing.
+func (w *world) isStarved(i int) bool { return !w.healed && w.now < w.machines[i].starved }
 
 // Request implements env.Requests.
 func (p *process) Request(ctx context.Context, to identity.ID, protocol string, request []byte, maxResponse int) ([]byte, error) {

@@ -28,6 +28,7 @@ type plan struct {
 	config   coordinator.Config
 	maxSeq   uint32
 	applyLag uint32
+	tempo    tempo
 	healAt   int64 // when faults stop at the latest
 	healStep uint32
 	crew     crew
@@ -41,23 +42,47 @@ type plan struct {
 	diskMost          int64 // longest write
 }
 
+// tempo is how long everything takes that computes, in thousandths of what it takes in most runs.
+type tempo int64
+
+func (t tempo) of(d int64) int64 { return d * int64(t) / 1000 }
+
+// of milliseconds of a configuration, at least so many.
+func (t tempo) wait(ms int64, least uint64) uint64 { return max(uint64(t.of(ms)), least) }
+
+// drawTempo has rounds of tenths of seconds in some runs, and of up to a minute in others.
+func drawTempo(seed uint64) tempo {
+	r := newRandom(seed, "tempo")
+	switch r.below(8) {
+	case 0, 1:
+		return tempo(r.between(20, 100))
+	case 2, 3:
+		return tempo(r.between(3000, 20_000))
+	default:
+		return 1000
+	}
+}
+
 // fault is something that happens at one time.
 type fault struct {
 	at      int64
 	kind    Faults
-	clients []int // Partition, Crash
-	until   int64 // Partition, Crash, HostCrash: the end
+	clients []int // Partition, Crash, Starve
+	until   int64 // but for ClockJump: the end
 	fromP2P bool  // Partition: from the other clients
 	jump    int64 // ClockJump: milliseconds
 }
 
 // newPlan draws the plan of a run.
 func newPlan(o Options) plan {
-	p := plan{faults: o.Faults, clients: o.Clients}
-	if o.Faults == AllFaults {
+	p := plan{faults: o.Faults, clients: o.Clients, tempo: 1000}
+	if o.Faults != NoFaults {
+		p.tempo = drawTempo(o.Seed)
+	}
+	if o.Faults == AllFaults || o.Faults == HonestFaults {
 		r := newRandom(o.Seed, "choose")
 		p.faults = NoFaults
-		for _, kind := range AllFaults.each() {
+		for _, kind := range o.Faults.each() {
 			if r.chance(550) {
 				p.faults |= kind
 			}
@@ -74,7 +99,7 @@ func newPlan(o Options) plan {
 	if newRandom(o.Seed, "apply lag").chance(400) {
 		p.applyLag = 2
 	}
-	p.healAt = newRandom(o.Seed, "heal").between(60*second, 150*second)
+	p.healAt = min(max(p.tempo, 150), 4000).of(newRandom(o.Seed, "heal").between(60*second, 150*second))
 	if p.faults&^liars == 0 {
 		p.healAt = 0
 	}
@@ -94,7 +119,7 @@ func (p *plan) drawConfig(o Options) {
 	rounds := one(r, uint32(2), 2, 3, 4, 8)
 	c := coordinator.Config{
 		WarmupTime: uint64(r.between(10_000, 25_000)), CooldownTime: uint64(r.between(8000, 16_000)),
-		RoundsPerEpoch: rounds, MaxRoundTrainTime: uint64(r.between(6000, 12_000)), RoundWitnessTime: uint64(r.between(200, 3000)),
+		RoundsPerEpoch: rounds, MaxRoundTrainTime: p.tempo.wait(r.between(6000, 12_000), 500), RoundWitnessTime: min(p.tempo, 1000).wait(r.between(200, 3000), 200),
 		WaitingForMembersExtraTime: uint64(r.between(200, 4000)),
 		InitMinClients:             uint16(max(least, n*3/4)), MinClients: uint16(least),
 		VerificationPercent: one(r, uint8(0), 0, 0, 10, 25),
@@ -109,8 +134,8 @@ func (p *plan) drawConfig(o Options) {
 		c.GlobalBatchSizeWarmupTokens = uint64(size) * 4 * uint64(simSeqLen)
 	}
 	if r.chance(120) {
-		c.WarmupTime, c.MaxRoundTrainTime = 8000, 6000
-		c.RoundsPerEpoch, c.EpochTime = 0, uint64(r.between(9000, 14_000))
+		c.WarmupTime, c.MaxRoundTrainTime = 8000, p.tempo.wait(6000, 500)
+		c.RoundsPerEpoch, c.EpochTime = 0, max(p.tempo, 300).wait(r.between(9000, 14_000), 1)
 	}
 	p.drawAudits(o, &c)
 	if p.faults&Gang != 0 {
@@ -132,8 +157,12 @@ func (p *plan) drawConfig(o Options) {
 	if c.EpochTime != 0 {
 		tail = 16
 	}
-	p.healStep = uint32(o.Rounds) + 1
-	c.TotalSteps = uint32(o.Rounds) + tail
+	faulty := uint32(o.Rounds)
+	if p.tempo < 1000 {
+		faulty *= 3 // or hardly anything would happen
+	}
+	p.healStep = faulty + 1
+	c.TotalSteps = faulty + tail
 	if p.faults&^liars == 0 {
 		c.TotalSteps = uint32(o.Rounds)
 	}
@@ -157,20 +186,20 @@ func (p *plan) ejectable(n int, config coordinator.Config) int {
 	return len(kinds) * liarsOfAKind(n)
 }
 
-// drawAudits has more runs audit that have who cheats in audits, and leaves enough members to go on
-// when these are ejected.
+// drawAudits has more runs audit where somebody can be hurt by that or is to be found by it, and
+// leaves enough members to go on when cheats are ejected.
 func (p *plan) drawAudits(o Options, c *coordinator.Config) {
 	r := newRandom(o.Seed, "audits")
-	if p.faults&(CheatingTrainer|LazyVerifier|Slanderer) != 0 && r.chance(800) || p.faults&Gang != 0 && r.chance(500) {
+	if o.Faults == HonestFaults && r.chance(900) || p.faults&auditLiars != 0 && r.chance(800) || p.faults&Gang != 0 && r.chance(500) {
 		c.VerificationPercent = one(r, uint8(15), 25, 40, 60)
-		c.RoundsPerEpoch = max(c.RoundsPerEpoch, one(r, uint32(8), 12))
+		c.RoundsPerEpoch = max(c.RoundsPerEpoch, one(r, uint32(4), 8, 12))
 	}
 	if c.EpochTime != 0 {
 		c.RoundsPerEpoch = 0
 	}
 	c.EjectionEpochs = one(r, uint16(0), 0, 1, 2)
 	if c.VerificationPercent > 0 && c.EjectionEpochs > 0 {
-		kinds := 4 // of whom some may be ejected
+		kinds := len(auditLiars.each()) // of whom some may be ejected
 		c.InitMinClients = uint16(max(int(c.MinClients), o.Clients-kinds*max(1, o.Clients/8)))
 	}
 	if o.Clients < 12 {
@@ -216,6 +245,10 @@ func (p *plan) drawEvents(o Options, kind Faults) {
 		count = 1 + r.below(3) // the host has to be killed for it
 	case ClockJump:
 		count = 1 + r.below(4)
+	case Starve:
+		count = 1 + r.below(8)
+	case DataFailure:
+		count = 1 + r.below(3)
 	}
 	for range count {
 		f := fault{at: r.between(0, p.healAt-1), kind: kind}
@@ -227,6 +260,11 @@ func (p *plan) drawEvents(o Options, kind Faults) {
 		case Crash:
 			f.clients = []int{r.below(o.Clients)}
 			f.until = f.at + r.between(100, 15000)*second/1000
+		case Starve:
+			f.clients = r.pick(o.Clients, 1+r.below(max(1, o.Clients/3)))
+			f.until = f.at + r.between(500, 15_000)*second/1000
+		case DataFailure:
+			f.until = f.at + r.between(1, 20)*second
 		case HostCrash, TornWrite:
 			f.until = f.at + r.between(100, 8000)*second/1000
 		case ClockJump:

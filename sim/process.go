@@ -30,10 +30,12 @@ type machine struct {
 	id        identity.ID
 	roles     Faults // how it lies
 	random    *random
-	trainTime int64 // the longest
-	quantum   int64 // least time between two wakes
-	latency   int64 // to anybody
-	network   int   // that it connects from; 0: one that nobody counts
+	dice      *random // what it audits, whom it asks
+	starved   int64   // until when its processor does nothing
+	trainTime int64   // the longest
+	quantum   int64   // least time between two wakes
+	latency   int64   // to anybody
+	network   int     // that it connects from; 0: one that nobody counts
 	nonce     uint64
 	process   *process // nil while there is none
 	shown     *host    // whose history it is shown; nil: that of all
@@ -106,10 +108,10 @@ func (w *world) newMachine(r *random) *machine {
 	binary.LittleEndian.PutUint64(seed[:], uint64(i)+1)
 	key := identity.FromSeed(seed)
 	m := &machine{
-		world: w, index: i, key: key, id: key.ID(), random: newRandom(r.next(), "machine"),
-		trainTime: r.between(300, 2500) * second / 1000,
-		quantum:   r.between(60, 200) * second / 1000,
-		latency:   r.between(2, 40) * second / 1000,
+		world: w, index: i, key: key, id: key.ID(), random: newRandom(r.next(), "machine"), dice: newRandom(w.options.Seed, "dice "+itoa(i)),
+		trainTime: w.plan.tempo.of(r.between(300, 2500) * second / 1000),
+		quantum:   min(w.plan.tempo.of(r.between(60, 200)*second/1000), second/5),
+		latency:   min(w.plan.tempo.of(r.between(2, 40)*second/1000), second/25),
 	}
 	w.machines = append(w.machines, m)
 	w.index[m.id] = i
@@ -223,6 +225,11 @@ func (p *process) wake(now int64) {
 	if !p.alive || p.wakeAt != now {
 		return
 	}
+	if until := p.machine.starved; now < until && !p.world.healed {
+		p.wakeAt = 0
+		p.schedule(until)
+		return
+	}
 	p.wakeAt, p.woke = 0, now
 	update := p.receive(now)
 	if update != nil {
@@ -281,6 +288,7 @@ func (p *process) receive(now int64) (update *backend.Update) {
 		case it.update != nil:
 			update = it.update
 		default:
+			p.hears(it)
 			_ = p.listen(p.world.machines[it.from].id, it.message)
 		}
 	}
@@ -290,6 +298,14 @@ func (p *process) receive(now int64) (update *backend.Update) {
 		p.parked = slices.DeleteFunc(p.parked, func(at *parking) bool { return at.done })
 	}
 	return update
+}
+
+// hears notes of whom a result has been announced.
+func (p *process) hears(it item) {
+	if s, known := p.world.registry.opened[string(it.message)]; known {
+		author := p.world.index[s.author]
+		p.court.heard[author] = max(p.court.heard[author], s.announcement.Step)
+	}
 }
 
 // end notes that the client has left the run by itself. It stays to answer its peers.

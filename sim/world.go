@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/identity"
 )
 
@@ -32,12 +33,14 @@ type world struct {
 	index     map[identity.ID]int
 	registry  registry
 	draws     draws
-	dockets   dockets
-	violation *Violation // the first
+	held      map[[32]byte][]coordinator.ClientID // whose results a quorum holds, by audit seed
+	convicted map[coordinator.Fault]int           // how often a vote ejected somebody
+	violation *Violation                          // the first
 
 	links, lies, faults *random
 	cut                 []int // per client: number of partitions between it and the other clients
 	cutHost             []int // per client: number of partitions between it and the host
+	dataDown            int64 // until when no data server answers
 
 	hash  uint64 // of everything that happened
 	steps uint64 // number of events
@@ -130,6 +133,7 @@ func newWorld(o Options) *world {
 	w := &world{
 		options: o, plan: newPlan(o), rules: o.rules, index: make(map[identity.ID]int, o.Clients),
 		links: newRandom(o.Seed, "links"), lies: newRandom(o.Seed, "lies"), faults: newRandom(o.Seed, "faults"),
+		held: make(map[[32]byte][]coordinator.ClientID), convicted: make(map[coordinator.Fault]int),
 		hash: 0xcbf29ce484222325,
 	}
 	w.registry, w.draws = newRegistry(), newDraws()
@@ -214,6 +218,12 @@ func (w *world) strike(f fault) {
 		w.after(f.until-f.at, w.host.start)
 	case ClockJump:
 		w.host.offset += f.jump
+	case Starve:
+		for _, i := range f.clients {
+			w.machines[i].starved = max(w.machines[i].starved, f.until)
+		}
+	case DataFailure:
+		w.dataDown = max(w.dataDown, f.until)
 	}
 }
 
@@ -227,6 +237,8 @@ func (f fault) describe() string {
 		return fmt.Sprintf("partition: clients %v from the %s until %.3f", f.clients, from, float64(f.until)/float64(second))
 	case Crash:
 		return fmt.Sprintf("crash: client %v until %.3f", f.clients, float64(f.until)/float64(second))
+	case Starve:
+		return fmt.Sprintf("starve: clients %v until %.3f", f.clients, float64(f.until)/float64(second))
 	case ClockJump:
 		return fmt.Sprintf("clock of the host jumps by %d ms", f.jump)
 	default:
