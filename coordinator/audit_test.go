@@ -1,164 +1,190 @@
 package coordinator
 
 import (
+	"crypto/sha256"
 	"slices"
 	"testing"
-
-	"github.com/psyche-go/psyche/assign"
 )
 
-func TestSealsAndVerdictsThatAreRefused(t *testing.T) {
-	r := auditedRun(t, 10)
-	step := r.Progress.Step
-	round := r.CurrentRound()
-	verifier := round.Members[round.verifiers(r.Config)[0]]
-	trainer := round.Members[round.owners(r.Config)[0]]
-	r.refusedTo(ErrInvalidAction, verifier, Verdict{Step: step})
-	r.refusedTo(ErrNotElected, trainer, SealVerdict{Step: step})
-	r.refusedTo(ErrNotElected, trainer, Verdict{Step: step})
-	r.refusedTo(ErrNotMember, clientID("x"), SealVerdict{Step: step})
-	r.refusedTo(ErrWrongStep, verifier, SealVerdict{Step: step - 1}) // the epoch's first round
-	r.refusedTo(ErrWrongStep, verifier, SealVerdict{Step: step + 1})
-	r.mustID(verifier, SealVerdict{Step: step})
-	r.refusedTo(ErrDuplicate, verifier, SealVerdict{Step: step})
-	r.mustID(verifier, Verdict{Step: step})
-	r.refusedTo(ErrDuplicate, verifier, Verdict{Step: step})
-	late := round.Members[round.verifiers(r.Config)[1]]
-	lost := round.Members[round.verifiers(r.Config)[2]]
-	r.mustID(lost, Withdraw{Client: lost})
-	r.refusedTo(ErrNotMember, lost, SealVerdict{Step: step})
-	r.round()
-	r.mustID(late, SealVerdict{Step: step})
-	r.until(RoundTrain)
-	r.mustID(late, Verdict{Step: step})
-	r.round()
-	r.refusedTo(ErrWrongStep, late, SealVerdict{Step: step})
-	r.finishEpoch("x")
-	r.refusedTo(ErrWrongState, late, SealVerdict{Step: r.Progress.Step})
+// chainOf returns the values that a client reveals, in order: each is the SHA-256 of the next one.
+func chainOf(name string) [][32]byte {
+	values := make([][32]byte, 10)
+	values[9] = clientID(name)
+	for i := 8; i >= 0; i-- {
+		values[i] = sha256.Sum256(values[i+1][:])
+	}
+	return values
 }
 
-// TestNobodyAuditsItself: who trained the batch that it would have to audit takes the next one, and
-// the only trainer nobody's.
-func TestNobodyAuditsItself(t *testing.T) {
-	own := 0
-	for seed := range uint64(300) {
-		round := Round{Seed: seed, BatchSeed: seed * 7, Height: 1, BatchSize: 4, Members: []ClientID{{1}, {2}, {3}, {4}}}
-		before := Round{BatchSeed: seed * 3, BatchSize: 4, Members: round.Members}
-		config := Config{VerificationPercent: 50}
-		owners := before.owners(config)
-		for rank, member := range round.verifiers(config) {
-			target := auditTarget(&round, &before, config, member)
-			if drawn := owners[assign.Target(round.Seed, rank, 2, len(owners))]; drawn == member {
-				own++
-			} else if drawn != target {
-				t.Fatalf("seed %d: member %d audits %d, drawn %d", seed, member, target, drawn)
-			}
-			if target == member || !slices.Contains(owners, target) || !audits(&round, &before, config, member) {
-				t.Fatalf("seed %d: member %d audits %d of %v", seed, member, target, owners)
-			}
-			before := before
-			before.BatchSize = 1
-			only := before.owners(config)[0]
-			if target := auditTarget(&round, &before, config, member); (target < 0) != (only == member) || audits(&round, &before, config, member) != (target >= 0) {
-				t.Fatalf("seed %d: member %d audits %d, the only one with a batch is %d", seed, member, target, only)
-			}
-		}
-	}
-	if own == 0 {
-		t.Error("nobody drew itself")
-	}
-}
-
-func TestAuditorsAreWhoAudit(t *testing.T) {
-	r := auditedRun(t, 20)
-	found := 0
-	for _, trainer := range r.CurrentRound().Members {
-		for _, id := range r.Auditors(r.Progress.Step, trainer) {
-			if audit, ok := r.AuditOf(r.Progress.Step, id); !ok || audit.Trainer != trainer {
-				t.Fatalf("%s is said to audit %s", nameOf(id), nameOf(trainer))
-			}
-			found++
-		}
-	}
-	if want := len(r.CurrentRound().verifiers(r.Config)); found != want {
-		t.Errorf("%d audits, want %d", found, want)
-	}
-	if r.Auditors(r.Progress.Step-1, clientID("m000")) != nil || r.Audits(clientID("x")) != nil {
-		t.Error("the first round is audited, or a stranger audits")
-	}
-}
-
-// TestIdleVerifiersAreLate, and are dropped the second time.
-func TestIdleVerifiersAreLate(t *testing.T) {
-	r := auditedRun(t, 10)
-	found := map[ClientID]int{}
-	for range 20 {
-		round := *r.CurrentRound()
-		idle := round.Members[round.verifiers(r.Config)[0]]
-		step := r.Progress.Step
-		judgesLater := round.Members[round.verifiers(r.Config)[1]]
-		r.rounds(1, idle, judgesLater)
-		if client, ok := r.Member(idle); ok && found[idle] == 0 && client.Lateness != OnTime {
-			t.Fatalf("step %d: late before its second round was over", step)
-		}
-		r.rounds(1, idle)
-		found[idle]++
-		client, ok := r.Member(idle)
-		if found[idle] == 1 && (!ok || client.Lateness != Late) {
-			t.Fatalf("step %d: %s is not late\n%s", step, nameOf(idle), r.String())
-		}
-		if found[idle] == 2 {
-			if ok || r.Epoch.Exited[indexOf(r.Epoch.Exited, idle)].State != Dropped {
-				t.Fatalf("step %d: %s was not dropped\n%s", step, nameOf(idle), r.String())
-			}
-			return
-		}
-	}
-	t.Fatal("nobody was idle twice")
-}
-
-// TestWhoIsNotFoundIdle: who was not there, nobody in a round without a quorum, and nobody when the
-// epoch's first round is followed.
-func TestWhoIsNotFoundIdle(t *testing.T) {
-	r := auditedRun(t, 10)
-	for _, c := range r.Epoch.Clients {
-		if c.Lateness != OnTime {
-			t.Fatal("late in the first round")
-		}
-	}
-	idle := r.CurrentRound().Members[r.CurrentRound().verifiers(r.Config)[0]]
-	r.mustID(idle, Withdraw{Client: idle})
-	r.rounds(1)
-	r.mustID(idle, Return{Epoch: r.Progress.Epoch})
-	r.rounds(1)
-	if client, ok := r.Member(idle); !ok || client.Lateness != OnTime {
-		t.Errorf("late for a round that it left: %+v", client)
-	}
-	r.round() // nobody audits
-	if err := r.Check(); err != nil {
+// chainedRun returns a run whose members a, b and c have committed to chains, in its first round:
+// the values of index 1 were revealed by Ready, and those of 2 come next.
+func chainedRun(t *testing.T) *run {
+	t.Helper()
+	state, err := New("walk", host, longConfig(), testModel())
+	if err != nil {
 		t.Fatal(err)
 	}
-	r.until(Cooldown) // nobody witnesses either
-	for _, c := range r.Epoch.Clients {
-		if c.Lateness != OnTime {
-			t.Errorf("%s is late by a round without a quorum", nameOf(c.ID))
+	r := &run{State: state, t: t, now: 1000 * second}
+	for _, name := range []string{"a", "b", "c"} {
+		r.must(name, Join{Commitment: chainOf(name)[0]})
+	}
+	r.until(Warmup)
+	for _, name := range []string{"a", "b", "c"} {
+		r.must(name, Ready{Reveal: chainOf(name)[1], Next: chainOf(name)[1]})
+	}
+	r.until(RoundTrain)
+	return r
+}
+
+func TestWitnessesReveal(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		reveal [32]byte
+		want   Code // 0: accepted
+		next   [32]byte
+	}{
+		{"nothing", [32]byte{}, 0, chainOf("a")[1]},
+		{"what it committed to", chainOf("a")[2], 0, chainOf("a")[2]},
+		{"what it has revealed", chainOf("a")[1], ErrInvalidAction, [32]byte{}},
+		{"what it reveals later", chainOf("a")[3], ErrInvalidAction, [32]byte{}},
+		{"what another one committed to", chainOf("b")[2], ErrInvalidAction, [32]byte{}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := chainedRun(t)
+			reveals, proof := r.Reveals, r.witnessOf()
+			proof.Reveal = test.reveal
+			if test.want != 0 {
+				r.refusedTo(test.want, clientID("a"), proof)
+				return
+			}
+			r.must("a", proof)
+			client, _ := r.Member(clientID("a"))
+			want := [32]byte{}
+			if test.reveal != want {
+				want = revealOf("a", test.reveal)
+			}
+			if client.Commitment != test.next || r.CurrentRound().Challenge != want || r.Reveals != reveals {
+				t.Errorf("committed to %x, challenge %x, want %x", client.Commitment, r.CurrentRound().Challenge, want)
+			}
+			if _, ok := r.AuditSeed(r.Progress.Step); ok {
+				t.Error("the running round has an audit seed")
+			}
+		})
+	}
+	t.Run("without a commitment", func(t *testing.T) {
+		r := chainedRun(t)
+		client, _ := r.Member(clientID("a"))
+		client.Commitment = [32]byte{}
+		proof := r.witnessOf()
+		proof.Reveal[3] = 1
+		r.refusedTo(ErrInvalidAction, client.ID, proof)
+		proof.Reveal = [32]byte{}
+		r.mustID(client.ID, proof)
+	})
+	t.Run("in a proof that claims too much", func(t *testing.T) {
+		r := chainedRun(t)
+		proof := r.witnessOf()
+		proof.Participants[0], proof.Participants[1], proof.Reveal[0] = 1<<64-1, 1<<64-1, 1
+		r.refusedTo(ErrInvalidWitness, clientID("a"), proof)
+	})
+}
+
+func revealOf(name string, value [32]byte) [32]byte {
+	id := clientID(name)
+	return sha256.Sum256(slices.Concat([]byte("psyche/reveal/v1"), id[:], value[:]))
+}
+
+// TestAuditSeed: of what was revealed, and of the seed chain into which the next round's draw went,
+// or the present one where none follows. Every proof makes a difference, their order none.
+func TestAuditSeed(t *testing.T) {
+	seed := func(last bool, names ...string) [32]byte {
+		r := chainedRun(t)
+		if last {
+			r.Config.RoundsPerEpoch = 1
+		}
+		var revealed [32]byte
+		for _, name := range names {
+			proof := r.witnessOf()
+			proof.Reveal = chainOf(name)[2]
+			r.must(name, proof)
+			for i, b := range revealOf(name, proof.Reveal) {
+				revealed[i] ^= b
+			}
+		}
+		for r.Progress.Step == 1 {
+			if _, ok := r.AuditSeed(1); ok {
+				t.Fatal("a seed before the round is over")
+			}
+			r.now += second
+			r.Tick(r.now, testDraw(5))
+		}
+		want := sha256.Sum256(slices.Concat([]byte("psyche/audit/seed/v1"), r.SeedChain[:], revealed[:]))
+		got, ok := r.AuditSeed(1)
+		if !ok || got != want || (r.RunState == Cooldown) != last {
+			t.Errorf("%s: seed %x, %t, want %x", r.RunState, got, ok, want)
+		}
+		if _, ok := r.AuditSeed(2); ok {
+			t.Error("a seed of the round that runs or comes")
+		}
+		if _, ok := r.AuditSeed(0); ok {
+			t.Error("a seed of no round")
+		}
+		return got
+	}
+	all := seed(false, "a", "b", "c")
+	for name, other := range map[string][32]byte{
+		"in another order": seed(false, "c", "a", "b"),
+		"without c":        seed(false, "a", "b"),
+		"without a":        seed(false, "b", "c"),
+		"at the end":       seed(true, "a", "b", "c"),
+	} {
+		if (other == all) != (name == "in another order") {
+			t.Errorf("%s: %x, and %x in order", name, other, all)
 		}
 	}
 }
 
-// TestDroppedVerifiersMayEndTheEpoch: where dropping leaves fewer than min_clients no round begins.
-func TestDroppedVerifiersMayEndTheEpoch(t *testing.T) {
-	r := auditedRun(t, 10)
-	r.Config.MinClients, r.Config.InitMinClients = 10, 10
-	idle := r.CurrentRound().Members[r.CurrentRound().verifiers(r.Config)[0]]
-	client, _ := r.Member(idle)
-	client.Lateness = Late
-	r.rounds(1, idle)
-	if r.RunState != RoundTrain {
-		t.Fatal(r.RunState)
+// TestAuditSeedsAreKept as long as rounds are, and change no more.
+func TestAuditSeedsAreKept(t *testing.T) {
+	r := chainedRun(t)
+	known := map[uint32][32]byte{}
+	for r.Progress.Step < 8 {
+		r.round()
+		for step := range r.Progress.Step {
+			seed, ok := r.AuditSeed(step)
+			if stored := step > 0 && step+StoredRounds > r.Progress.Step; ok != stored {
+				t.Fatalf("step %d of %d: %t", step, r.Progress.Step, ok)
+			}
+			if before, seen := known[step]; ok && seen && before != seed {
+				t.Fatalf("the seed of step %d has changed", step)
+			}
+			known[step] = seed
+		}
 	}
-	r.rounds(1, idle)
-	if r.RunState != Cooldown {
-		t.Errorf("%s with %d of 10 members", r.RunState, r.HealthyCount())
+	step := r.Progress.Step - 1
+	r.Config.RoundsPerEpoch = 9
+	r.finishEpoch("x")
+	for _, old := range []uint32{step, step + 1, step + 2} {
+		if seed, ok := r.AuditSeed(old); !ok || seed == ([32]byte{}) {
+			t.Errorf("%s: no seed of step %d", r.RunState, old)
+		}
 	}
+}
+
+// TestReadyRevealsWhatWitnessesLeft: the chain goes on into the next epoch.
+func TestReadyRevealsWhatWitnessesLeft(t *testing.T) {
+	r := chainedRun(t)
+	r.Config.RoundsPerEpoch = 1
+	for _, name := range []string{"a", "b", "c"} {
+		proof := r.witnessOf()
+		proof.Reveal = chainOf(name)[2]
+		r.must(name, proof)
+	}
+	r.until(Cooldown)
+	for _, name := range []string{"a", "b", "c"} {
+		r.must(name, ReportCheckpoint{Step: r.Progress.Step})
+	}
+	r.until(Warmup)
+	r.refusedTo(ErrInvalidAction, clientID("a"), Ready{Epoch: 1, Reveal: chainOf("a")[2]})
+	r.must("a", Ready{Epoch: 1, Reveal: chainOf("a")[3]})
 }

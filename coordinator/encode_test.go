@@ -45,14 +45,14 @@ func goldenState(t testing.TB) State {
 	s.DrawCommitment, s.Reveals = clientID("draw"), clientID("reveals")
 	s.Epoch.Clients[0].Lateness, s.Epoch.Clients[1].Lateness, s.Epoch.Clients[2].Lateness = Slow, FoundLate, Late // as if witnesses had said so
 	s.Config.ProbationSteps, s.Pending[0].Waited, s.Pending[0].ProbationUntil, s.Uploads[0].Since = 9, true, 12, 7
-	s.Epoch.Clients[1].Unrevealed = true
-	s.Epoch.Clients[0].Returns, s.Epoch.Clients[1].Unopened, s.Config.EjectionEpochs = 2, true, 3
+	s.Epoch.Clients[0].Returns, s.Epoch.Clients[1].Complaints, s.Config.EjectionEpochs = 2, 2, 3
+	s.Epoch.Rounds[0].Challenge = clientID("challenge")
 	s.Authority.Ejections[0].Reason = FoundGuilty
 	return s.State
 }
 
 func TestGoldenBytes(t *testing.T) {
-	for name, state := range map[string]State{"state-v8.golden": goldenState(t), "tried-v8.golden": triedState(t)} {
+	for name, state := range map[string]State{"state-v9.golden": goldenState(t), "tried-v9.golden": triedState(t)} {
 		t.Run(name, func(t *testing.T) { keepsItsBytes(t, name, state) })
 	}
 }
@@ -90,21 +90,9 @@ func triedState(t testing.TB) State {
 	t.Helper()
 	c := newCourt(t, 14)
 	c.tried(FaultResult)
-	c.auditAll()
-	for _, client := range c.Epoch.Clients {
-		audit, ok := c.AuditOf(c.Progress.Step, client.ID)
-		a := Accuse{Step: c.Progress.Step, Client: audit.Trainer, Fault: FaultUnopened}
-		if ok && c.MayAccuse(client.ID, a) == nil {
-			c.mustID(client.ID, a)
-			break
-		}
-	}
-	c.open()
+	c.mustID(c.accused, Accuse{Step: c.step + 1, Client: member(5), Fault: FaultSilent})
 	c.vote(true, 3)
 	c.vote(false, 2)
-	if len(c.Epoch.Trials) != 2 {
-		t.Fatalf("%d trials, want 2", len(c.Epoch.Trials))
-	}
 	return c.State
 }
 
@@ -114,38 +102,47 @@ func TestDecodeRefusesBrokenTrials(t *testing.T) {
 		alter func(*State, *Trial)
 	}{
 		{"trials", func(_ *State, a *Trial) { a.Fault = 0 }},
-		{"trials", func(_ *State, a *Trial) { a.Fault = FaultUnrevealed + 1 }},
+		{"trials", func(_ *State, a *Trial) { a.Fault = FaultSilent + 1 }},
 		{"trials", func(_ *State, a *Trial) { a.Accused = a.Accuser }},
-		{"trials", func(s *State, a *Trial) { s.Epoch.Trials[1].Accused = a.Accused }},
+		{"trials", func(_ *State, a *Trial) { a.Slot = MaxTrials }},
+		{"trials", func(s *State, a *Trial) { s.Trials[1].Slot = a.Slot }},
+		{"trials", func(s *State, a *Trial) { s.Trials[1].Accuser = a.Accuser }},
+		{"trials", func(s *State, a *Trial) {
+			s.Trials[1].Accused, s.Trials[1].Accuser, s.Trials[1].Step = a.Accused, member(5), a.Step
+		}},
 		{"trials", func(s *State, a *Trial) { a.Since = s.Progress.Step + 1 }},
-		{"trials", func(_ *State, a *Trial) { a.Step = a.Since + 1 }},
-		{"trials", func(s *State, a *Trial) { a.Step = s.Epoch.StartStep }},
-		{"trials", func(_ *State, a *Trial) { a.Step = a.Since - AccuseRounds - 1 }},
-		{"trials", func(_ *State, a *Trial) { a.Jury, a.Guilty, a.Innocent = nil, 0, 0 }},
-		{"trials", func(s *State, _ *Trial) { s.Epoch.Trials[1].Opening[0] = 1 }},
-		{"trials", func(s *State, a *Trial) { s.Epoch.Trials = slices.Repeat([]Trial{*a}, MaxTrials+1) }},
-		{"trials", func(s *State, _ *Trial) { s.toWaiting() }},
-		{"jury", func(s *State, a *Trial) { a.Since = s.Progress.Step }},
-		{"jury", func(s *State, a *Trial) { s.Epoch.Trials[1].Jury = a.Jury[:3] }},
-		{"jury", func(_ *State, a *Trial) { a.Jury, a.Guilty, a.Innocent = a.Jury[:1], 0, 0 }},
-		{"jury", func(_ *State, a *Trial) { a.Jury[1] = a.Jury[0] }},
-		{"jury", func(_ *State, a *Trial) { a.Jury[1] = a.Accused }},
-		{"jury", func(_ *State, a *Trial) { a.Jury[1] = a.Accuser }},
-		{"jury", func(_ *State, a *Trial) { a.Guilty |= a.Innocent }},
-		{"jury", func(_ *State, a *Trial) { a.Guilty |= 1 << len(a.Jury) }},
-		{"jury", func(_ *State, a *Trial) { a.Guilty, a.Innocent = 1<<len(a.Jury)-1, 0 }},
-		{"jury", func(_ *State, a *Trial) { a.Guilty, a.Innocent = 0, 1<<len(a.Jury)-1 }},
-		{"verdicts", func(s *State, _ *Trial) { s.CurrentRound().Sealed = MemberSet{} }},
-		{"sealed verdicts", func(s *State, _ *Trial) { s.CurrentRound().Sealed.add(14); s.CurrentRound().remove(1) }},
-		{"sealed verdicts", func(s *State, _ *Trial) { s.CurrentRound().Sealed[0] = 255 }},
-		{"sealed verdicts", func(s *State, _ *Trial) { s.Epoch.Rounds[0].Sealed[0] = 1 }},
+		{"trials", func(_ *State, a *Trial) { a.Step = a.Since }},
+		{"trials", func(_ *State, a *Trial) { a.Step = 0 }},
+		{"trials", func(s *State, a *Trial) { a.SinceTime = s.StateStart + 1 }},
+		{"trials", func(_ *State, a *Trial) { a.Jurors, a.Guilty, a.Innocent = 0, 0, 0 }}, // in the round after
+		{"trials", func(s *State, _ *Trial) { s.Trials[1].Since-- }},
+		{"trials", func(_ *State, a *Trial) { a.Jurors, a.Guilty, a.Innocent = 1, 0, 0 }},
+		{"trials", func(_ *State, a *Trial) { a.Jurors = MaxJury + 1 }},
+		{"trials", func(_ *State, a *Trial) { a.Guilty = a.Jurors - a.Innocent + 1 }},
+		{"trials", func(_ *State, a *Trial) { a.Guilty = 7 }}, // of 12
+		{"trials", func(_ *State, a *Trial) { a.Innocent = 7 }},
+		{"trials", func(s *State, a *Trial) { s.Trials = slices.Repeat([]Trial{*a}, MaxTrials+1) }},
+		{"trials", func(s *State, a *Trial) {
+			for i := range uint8(2) {
+				s.Trials = append(s.Trials, Trial{
+					Slot: 2 + i, Accused: a.Accused, Accuser: member(6 + int(i)), Step: a.Step + 1 - 2*uint32(i), Fault: 1, Since: s.Progress.Step,
+				})
+			}
+		}},
+		{"clients", func(s *State, _ *Trial) { s.Epoch.Clients[0].Voted = 1 }}, // the accuser
+		{"departed", func(s *State, _ *Trial) { s.Departed = []Client{{ID: clientID("z"), Voted: 4}} }},
+		{"jurors", func(s *State, a *Trial) { a.Jurors-- }},
+		{"jurors", func(s *State, a *Trial) { a.Guilty-- }},
+		{"jurors", func(s *State, _ *Trial) { s.Epoch.Clients[0].Juror = 1 << 2 }},
+		{"jurors", func(s *State, _ *Trial) { s.Epoch.Clients[0].Juror = 1 << s.Trials[1].Slot }},
+		{"jurors", func(s *State, _ *Trial) { s.Trials = s.Trials[1:] }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			state := triedState(t)
 			if err := state.Check(); err != nil {
 				t.Fatal(err)
 			}
-			test.alter(&state, &state.Epoch.Trials[0])
+			test.alter(&state, &state.Trials[0])
 			var problem *DecodeError
 			if err := state.Check(); !errors.As(err, &problem) || problem.Field != test.name {
 				t.Fatalf("got %v, want %s refused", err, test.name)
@@ -154,22 +151,15 @@ func TestDecodeRefusesBrokenTrials(t *testing.T) {
 	}
 }
 
-// remove takes so many of those that sealed a verdict out.
-func (r *Round) remove(count int) {
-	for member := range r.Members {
-		if count > 0 && r.Sealed.Has(member) {
-			r.Sealed.remove(member)
-			r.Judged.remove(member)
-			count--
-		}
+// TestDecodeRefusesUnknownFlags of clients.
+func TestDecodeRefusesUnknownFlags(t *testing.T) {
+	state := goldenState(t)
+	raw := state.AppendTo(nil)
+	at := bytes.Index(raw, state.Epoch.Clients[1].ID[:]) + 32 + 1 + 8 + 4 + 4 + 32
+	raw[at] |= 128
+	if _, err := Decode(raw); !errors.Is(err, ErrMalformed) {
+		t.Errorf("an unknown flag: %v", err)
 	}
-}
-
-// toWaiting is the state between epochs, as if the trials went on.
-func (s *State) toWaiting() {
-	trials := s.Epoch.Trials
-	s.membersToPending()
-	s.RunState, s.Progress.Step, s.Epoch.Trials = WaitingForMembers, s.Progress.Step+1, trials
 }
 
 func TestDecodeRefusesEveryTruncation(t *testing.T) {
@@ -192,11 +182,11 @@ func TestDecodeRefusesEveryTruncation(t *testing.T) {
 func TestDecodeRefusesEarlierEncodings(t *testing.T) {
 	state := goldenState(t)
 	raw := state.AppendTo(nil)
-	raw[0] = 7
+	raw[0] = 8
 	_, err := Decode(raw)
 	var problem *DecodeError
-	if !errors.As(err, &problem) || !errors.Is(err, ErrMalformed) || problem.Version != 7 || !strings.Contains(err.Error(), "state of encoding 7, this program reads 8: go on with") {
-		t.Errorf("encoding 7: %v", err)
+	if !errors.As(err, &problem) || !errors.Is(err, ErrMalformed) || problem.Version != 8 || !strings.Contains(err.Error(), "state of encoding 8, this program reads 9: go on with") {
+		t.Errorf("encoding 8: %v", err)
 	}
 	for _, version := range []byte{0, encodingVersion + 1, 255} {
 		raw[0] = version
@@ -274,8 +264,6 @@ func TestDecodeRefusesBrokenInvariants(t *testing.T) {
 		{"departed", func(s *State) { s.Departed[0].Waited = true }},
 		{"pending", func(s *State) { s.Pending[0].Lateness = Late }},
 		{"pending", func(s *State) { s.Pending[0].Returns = 1 }},
-		{"pending", func(s *State) { s.Pending[0].Unopened = true }},
-		{"pending", func(s *State) { s.Pending[0].Unrevealed = true }},
 		{"pending", func(s *State) { s.Pending[0].State = Withdrawn }},
 		{"pending", func(s *State) { s.Pending[0].ID = s.Epoch.Clients[0].ID }},
 		{"ready", func(s *State) { s.Epoch.Ready[1] = s.Epoch.Ready[0] }},
@@ -366,8 +354,7 @@ func TestCloneSharesNothing(t *testing.T) {
 	c.Epoch.Ready[0][0]++
 	tried := triedState(t)
 	hash, other := tried.Hash(), tried.Clone()
-	other.Epoch.Trials[0].Jury[0][0]++
-	other.Epoch.Trials[1].Step++
+	other.Trials[1].Step++
 	if tried.Hash() != hash {
 		t.Error("a change of the copy's trials changed the original")
 	}
@@ -406,9 +393,8 @@ func TestLargestStateFits(t *testing.T) {
 	}
 	newest := state.CurrentRound()
 	for i := range MaxTrials {
-		members := newest.Members[34*i%200:]
-		state.Epoch.Trials = append(state.Epoch.Trials, Trial{
-			Accused: members[0], Accuser: members[1], Step: newest.Step - 1, Fault: FaultPrints, Since: newest.Step - 1, Jury: members[2:34],
+		state.Trials = append(state.Trials, Trial{
+			Slot: uint8(i), Accused: newest.Members[i], Accuser: newest.Members[i+8], Step: newest.Step - 1, Fault: FaultSilent, Since: newest.Step,
 		})
 	}
 	for i := range uint32(3) {
@@ -486,7 +472,8 @@ func FuzzDecode(f *testing.F) {
 		_ = state.Accusable()
 		_ = state.Awaited()
 		for _, client := range state.Epoch.Clients {
-			_ = state.Audits(client.ID)
+			_ = state.MayAccuse(client.ID, Accuse{Step: 1, Client: client.ID, Fault: FaultResult})
+			_, _ = state.Juror(client.ID, 7)
 		}
 		for i := range uint64(4) {
 			state.Tick(state.StateStart+i<<50, testDraw(i))

@@ -67,16 +67,10 @@ func someAction(t *rapid.T, s *State) Action {
 		return someUpdate(t, s)
 	case 15, 16:
 		return someUpload(t, s)
-	case 17:
-		return SealVerdict{Step: around(t, s.Progress.Step)}
-	case 18:
-		return Verdict{Step: around(t, s.Progress.Step)}
-	case 19, 20:
-		return someAccusation(t, s)
-	case 21:
-		return Open{Step: aroundTrial(t, s), Blob: [32]byte{rapid.Byte().Draw(t, "blob") % 2}}
-	case 22:
-		return Vote{Step: aroundTrial(t, s), Client: someID(t), Guilty: rapid.Bool().Draw(t, "guilty")}
+	case 17, 18, 19:
+		return Accuse{Step: around(t, s.Progress.Step-1), Client: someID(t), Fault: Fault(rapid.IntRange(0, 3).Draw(t, "fault"))}
+	case 20, 21, 22:
+		return someVote(t, s)
 	default:
 		if rapid.IntRange(0, 5).Draw(t, "close") == 0 {
 			return Close{}
@@ -142,6 +136,7 @@ func someWitness(t *rapid.T, s *State) WitnessRound {
 	if round == nil {
 		return a
 	}
+	a.Reveal = rapid.SampledFrom([][32]byte{{}, clientID("v"), clientID("w")}).Draw(t, "reveal")
 	missing := rapid.IntRange(-1, len(round.Members)).Draw(t, "missing")
 	for i, id := range round.Members {
 		if i != missing {
@@ -284,6 +279,7 @@ func TestHonestRunsFinish(t *testing.T) {
 		config.TotalSteps = rapid.Uint32Range(1, 9).Draw(t, "total steps")
 		config.WitnessNodes = rapid.Uint16Range(0, 2).Draw(t, "witness nodes")
 		config.ProbationSteps = rapid.Uint32Range(0, 4).Draw(t, "probation")
+		config.VerificationPercent = rapid.SampledFrom([]uint8{0, 40}).Draw(t, "verification")
 		state, err := New("walk", host, config, testModel())
 		if err != nil {
 			t.Fatal(err)
@@ -339,7 +335,7 @@ func honestAction(s *State, id ClientID) Action {
 	case s.RunState != RoundTrain && s.RunState != RoundWitness:
 		return nil
 	}
-	if a := auditAction(s, id); a != nil {
+	if a := courtAction(s, id); a != nil {
 		return a
 	}
 	round := s.CurrentRound()
@@ -354,54 +350,37 @@ func honestAction(s *State, id ClientID) Action {
 		return nil
 	}
 	w := WitnessRound{Step: round.Step}
+	if client, ok := s.Member(id); ok && client.Commitment == commitmentTo("v") {
+		w.Reveal = clientID("v")
+	}
 	for _, assigned := range s.Awaited() {
 		w.Participants.Add(round.Seed, round.Members[assigned.Member][:])
 	}
 	return w
 }
 
-// auditAction is what a member owes to audits and trials, or nil. Every third accuses whom it audits,
-// and another third who audited it.
-func auditAction(s *State, id ClientID) Action {
-	for _, audit := range s.Audits(id) {
-		switch accusation := (Accuse{Step: audit.Step, Client: audit.Trainer, Fault: FaultResult}); {
-		case !audit.Sealed:
-			return SealVerdict{Step: audit.Step, Seal: [32]byte{1}}
-		case !audit.Judged:
-			return Verdict{Step: audit.Step, Body: [32]byte{1}}
-		case id[0]%3 == 0 && s.MayAccuse(id, accusation) == nil:
-			return accusation
+// courtAction is what a member has to say of the results of others, or nil: every third accuses, and
+// jurors do not agree.
+func courtAction(s *State, id ClientID) Action {
+	for _, trial := range s.Trials {
+		if juror, voted := s.Juror(id, trial.Slot); juror && !voted {
+			return Vote{Step: trial.Step, Client: trial.Accused, Guilty: id[0]%3 < 2}
 		}
 	}
-	for _, verifier := range s.Auditors(s.Progress.Step, id) {
-		if a := (Accuse{Step: s.Progress.Step, Client: verifier, Fault: FaultUnrevealed}); id[0]%3 == 1 && s.MayAccuse(id, a) == nil {
-			return a
-		}
-	}
-	if trial := s.Trial(id); trial != nil && trial.Opening == ([32]byte{}) && len(trial.Jury) > 0 && s.Progress.Step <= trial.OpenUntil() {
-		return Open{Step: trial.Step, Blob: [32]byte{1}}
-	}
-	for _, trial := range s.Epoch.Trials {
-		if trial.IsJuror(id) && trial.MayVote(s.Progress.Step) && !trial.HasVoted(id) {
-			return Vote{Step: trial.Step, Client: trial.Accused, Guilty: id[0]%2 == 0}
-		}
+	members := s.CurrentRound().Members
+	a := Accuse{Step: s.Progress.Step - 1, Client: members[int(id[0]+byte(s.Progress.Step))%len(members)], Fault: FaultResult + Fault(id[0]%2)}
+	if s.Config.VerificationPercent > 0 && id[0]%3 == 0 && s.MayAccuse(id, a) == nil {
+		return a
 	}
 	return nil
 }
 
-// someAccusation draws an accusation that is often possible.
-func someAccusation(t *rapid.T, s *State) Accuse {
-	a := Accuse{Step: around(t, s.Progress.Step-1), Client: someID(t), Fault: Fault(rapid.IntRange(0, 5).Draw(t, "fault"))}
-	if audit, ok := s.AuditOf(a.Step, someID(t)); ok && !a.Fault.OfVerifier() {
-		a.Client = audit.Trainer
+// someVote draws a vote that is often in a trial.
+func someVote(t *rapid.T, s *State) Vote {
+	a := Vote{Step: around(t, s.Progress.Step), Client: someID(t), Guilty: rapid.Bool().Draw(t, "guilty")}
+	if len(s.Trials) > 0 && rapid.IntRange(0, 3).Draw(t, "tried") > 0 {
+		trial := rapid.SampledFrom(s.Trials).Draw(t, "trial")
+		a.Step, a.Client = trial.Step, trial.Accused
 	}
 	return a
-}
-
-// aroundTrial draws a step that is often that of a trial.
-func aroundTrial(t *rapid.T, s *State) uint32 {
-	if len(s.Epoch.Trials) == 0 {
-		return s.Progress.Step
-	}
-	return around(t, rapid.SampledFrom(s.Epoch.Trials).Draw(t, "trial").Step)
 }
