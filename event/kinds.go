@@ -66,6 +66,7 @@ type State struct {
 	DataIndex uint64 `json:"data_index,omitempty"` // the first of them
 
 	Batches   int      `json:"batches,omitempty"`   // results that the running round can have
+	Idle      []string `json:"idle,omitempty"`      // members that train nothing in the running round, and have the time to audit
 	Uncounted []string `json:"uncounted,omitempty"` // members whose results do not count in the running round: on probation, or with an optimizer that warms up
 
 	TotalSteps uint32  `json:"total_steps,omitempty"` // of the run

@@ -2,6 +2,7 @@ package event
 
 import (
 	"encoding/hex"
+	"slices"
 
 	"github.com/psyche-go/psyche/assign"
 	"github.com/psyche-go/psyche/coordinator"
@@ -32,7 +33,11 @@ func (now *State) addRound(round *coordinator.Round, c coordinator.Config) {
 	for _, member := range round.ElectedWitnesses(c) {
 		now.Elected = append(now.Elected, nameOf(round.Members[member]))
 	}
+	trainers := assign.Trainers(round.Seed, len(round.Members), int(c.VerificationPercent))
 	for i, id := range round.Members {
+		if !slices.Contains(trainers, i) {
+			now.Idle = append(now.Idle, nameOf(id))
+		}
 		if round.Warming.Has(i) {
 			now.Uncounted = append(now.Uncounted, nameOf(id))
 		}

@@ -35,7 +35,10 @@ func TestStateOf(t *testing.T) {
 	if len(got.Elected) != 5 {
 		t.Errorf("witnesses %q, want all five members", got.Elected)
 	}
-	got.Elected = nil
+	if len(got.Idle) != 2 {
+		t.Errorf("without a batch are %q, want two of five", got.Idle)
+	}
+	got.Elected, got.Idle = nil, nil
 	want = event.State{
 		RunState: "RoundTrain", Step: 3, Members: names[:4], Witnesses: 2, Quorum: 4, Pending: 2, BatchSize: 10, DataIndex: 20, TotalSteps: 9,
 		Batches: 3, Uncounted: names[2:3], Limit: got.Limit, Digest: "ab00000000000000000000000000000000000000000000000000000000000000",

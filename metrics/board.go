@@ -3,6 +3,7 @@ package metrics
 import (
 	"maps"
 	"math"
+	"strings"
 	"sync"
 	"time"
 
@@ -97,6 +98,8 @@ func (b *Board) See(e event.Event) {
 	case event.Wire:
 		b.values["p2p/bytes_sent"], b.values["p2p/bytes_received"] = float64(body.P2PSent), float64(body.P2PReceived)
 		b.values["p2p/payload_sent"], b.values["p2p/payload_received"] = float64(body.PayloadSent), float64(body.PayloadReceived)
+	case event.Audit:
+		b.values["audits/"+strings.ReplaceAll(body.Outcome, " ", "_")]++
 	case event.Applied:
 		b.values["train/results_counted"] = float64(body.Counted)
 		b.values["train/batches_lost"] += float64(len(body.Lost))

@@ -59,6 +59,7 @@ func TestHandler(t *testing.T) {
 	b := metrics.New()
 	train(b)
 	b.See(event.Event{Body: event.Trained{Step: 4, Loss: event.Loss(math.NaN())}})
+	b.See(event.Event{Body: event.Audit{Step: 3, Outcome: "nothing to audit"}})
 	server := httptest.NewServer(b.Handler())
 	defer server.Close()
 	var figures map[string]*float64
@@ -69,7 +70,7 @@ func TestHandler(t *testing.T) {
 		t.Errorf("figures %v", figures)
 	}
 	text := get(t, server.URL+"/metrics")
-	for _, want := range []string{"psyche_client_train_lr 0.5", "psyche_client_coordinator_epoch 2", `psyche_client_eval{metric="acc",task="arc_easy"} 0.25`, "go_goroutines"} {
+	for _, want := range []string{"psyche_client_train_lr 0.5", "psyche_client_coordinator_epoch 2", "psyche_client_audits_nothing_to_audit 1", `psyche_client_eval{metric="acc",task="arc_easy"} 0.25`, "go_goroutines"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s in\n%s", want, text)
 		}

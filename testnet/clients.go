@@ -11,17 +11,17 @@ import (
 type ClientProgress struct {
 	Name      string
 	ID        string
-	Member    bool   // a healthy member of the epoch
-	Witness   bool   // elected in the running round
-	Uncounted bool   // its results of the running round do not count: it is on probation, or its optimizer warms up
-	Audits    string // name of the client whose result it audits in the running round, in place of training
-	Ready     bool   // it holds the epoch's model
-	Dropped   bool   // it was a member of the epoch, and is none any more
-	Lost      bool   // it lost the run's model as a member, and does not have it back yet
-	Ejected   bool   // the rules keep it out for now
-	Down      bool   // its process was killed, and the next one has not begun
-	Ended     bool   // it saw the end of the run
-	GaveUp    bool   // its process ended with an error
+	Member    bool // a healthy member of the epoch
+	Witness   bool // elected in the running round
+	Uncounted bool // its results of the running round do not count: it is on probation, or its optimizer warms up
+	Idle      bool // it trains nothing in the running round, and has the time for audits
+	Ready     bool // it holds the epoch's model
+	Dropped   bool // it was a member of the epoch, and is none any more
+	Lost      bool // it lost the run's model as a member, and does not have it back yet
+	Ejected   bool // the rules keep it out for now
+	Down      bool // its process was killed, and the next one has not begun
+	Ended     bool // it saw the end of the run
+	GaveUp    bool // its process ended with an error
 	Loss      float64
 	LossStep  uint32  // 0: it has trained nothing yet
 	Speed     float64 // tokens per second while it computed its newest result; 0: not known, and of who is no member
@@ -51,7 +51,6 @@ type clientRecord struct {
 	announced      uint32 // step of its newest result that it announced
 	held           event.ResultsHeld
 	counted        map[uint32]event.Applied
-	audits         []event.DueAudit
 	restarts       int
 	rejoined       bool
 	desynchronised int
@@ -82,8 +81,6 @@ func (c *clientRecord) see(e event.Event) {
 		c.held = body
 	case event.Applied:
 		c.counted[body.Step] = body
-	case event.Audits:
-		c.audits = body.Due
 	case event.Wire:
 		c.wire(e.Time, body)
 	case event.Paid:
@@ -118,7 +115,6 @@ func (c *clientRecord) begin() {
 	c.modelBefore, c.model = c.modelBefore+c.model, 0
 	c.endPaid()
 	c.sentTime, c.sentRate = time.Time{}, 0
-	c.audits = nil
 	c.ready, c.seated, c.lost, c.back, c.gaveUp, c.ended = false, false, false, false, false, false
 	c.stopMoving()
 }
@@ -158,6 +154,7 @@ func (t *tracker) clientProgress(i int) ClientProgress {
 		Member:    slices.Contains(t.state.Members, id),
 		Witness:   slices.Contains(t.state.Elected, id),
 		Uncounted: slices.Contains(t.state.Uncounted, id),
+		Idle:      slices.Contains(t.state.Idle, id),
 		Ready:     c.ready && c.readyEpoch == t.state.Epoch,
 		Lost:      c.lost,
 		Ejected:   slices.ContainsFunc(t.ejected, func(e event.Ejected) bool { return e.Client == id && e.Until > t.state.Epoch }),
@@ -172,11 +169,6 @@ func (t *tracker) clientProgress(i int) ClientProgress {
 		Uploads:   c.uploads,
 	}
 	p.Dropped = c.seated && !p.Member
-	for _, a := range c.audits {
-		if a.Step == t.state.Step {
-			p.Audits = t.name(a.Trainer)
-		}
-	}
 	if !p.Member || c.down { // what it did is no news
 		return p
 	}

@@ -39,6 +39,7 @@ type Progress struct {
 	Clients    []ClientProgress
 	Trials     []event.OpenTrial // open now
 	Ejected    []event.Ejected   // the newest, oldest first
+	Audits     map[string]int    // that clients say they made, by outcome; not to be changed
 	Notes      []string          // what happened out of the ordinary since the last one
 	Changed    bool              // the phase is another one than in the last one
 }
@@ -78,6 +79,7 @@ type tracker struct {
 	trials     []event.OpenTrial
 	trialsTime time.Time
 	ejected    []event.Ejected
+	audits     map[string]int
 	since      time.Time   // of a resumed run; what was before is no news
 	drawn      []RoundLoss // newest answer of losses; nil: there is none that is still right
 }
@@ -90,7 +92,7 @@ type stepTime struct {
 func newTracker(ids []identity.ID, run config.Run) *tracker {
 	t := &tracker{
 		runID: run.RunID, totalSteps: run.Config.TotalSteps, minClients: int(run.Config.InitMinClients), seqLen: uint64(run.Model.MaxSeqLen),
-		clients: map[string]*clientRecord{},
+		clients: map[string]*clientRecord{}, audits: map[string]int{},
 	}
 	for _, id := range ids {
 		t.ids = append(t.ids, id.String())
@@ -168,6 +170,9 @@ func (t *tracker) addRun(id string, e event.Event) {
 		if !e.Time.Before(t.trialsTime) {
 			t.trials, t.trialsTime = body.Open, e.Time
 		}
+	case event.Audit:
+		t.audits = maps.Clone(t.audits) // others may have the old one
+		t.audits[body.Outcome]++
 	case event.Ejected:
 		t.addEjected(body)
 	}
@@ -262,6 +267,7 @@ func (t *tracker) progress() Progress {
 		Results:    t.results(),
 		Losses:     t.losses(),
 		Trials:     slices.Clone(t.trials),
+		Audits:     t.audits,
 		Ejected:    slices.Clone(t.ejected[max(0, len(t.ejected)-ejectedShown):]),
 		Notes:      t.notes,
 	}

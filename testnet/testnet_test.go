@@ -304,7 +304,7 @@ func TestTrackerKnowsClients(t *testing.T) {
 	a, b, c := ids[0].String(), ids[1].String(), ids[2].String()
 	tracker := newTracker(ids, testRun())
 	state := func(second int, step uint32, members ...string) event.Event {
-		return at(second, event.State{RunState: "RoundTrain", Epoch: 1, Step: step, Members: members, Elected: []string{a}, Uncounted: []string{b}, Batches: 2})
+		return at(second, event.State{RunState: "RoundTrain", Epoch: 1, Step: step, Members: members, Elected: []string{a}, Uncounted: []string{b}, Idle: []string{b}, Batches: 2})
 	}
 	of := func(i int) ClientProgress { return tracker.progress().Clients[i] }
 	see := func(id string, events ...event.Event) {
@@ -315,14 +315,14 @@ func TestTrackerKnowsClients(t *testing.T) {
 	see(a, state(10, 1, a, b, c), state(20, 2, a, b, c), state(30, 3, a, b, c), at(30, event.Ready{Epoch: 1}))
 	see(a, at(31, event.Wire{P2PSent: 1000}), at(33, event.Wire{P2PSent: 3000}))
 	see(a, at(34, event.Trained{Step: 3, Loss: 2, Tokens: 600, Seconds: 6}), at(34, event.ResultSent{Step: 3}))
-	see(b, at(34, event.ResultSent{Step: 2}), at(34, event.Audits{Due: []event.DueAudit{{Step: 2, Trainer: b}, {Step: 3, Trainer: a}}}))
-	if p := tracker.progress(); p.Results != 1 || !p.Since.Equal(time.Unix(30, 0)) || p.MinClients != 2 || p.State.TotalSteps != 10 {
+	see(b, at(34, event.ResultSent{Step: 2}), at(34, event.Audit{Step: 1, Trainer: a, Outcome: "passed"}))
+	if p := tracker.progress(); p.Results != 1 || p.Audits["passed"] != 1 || !p.Since.Equal(time.Unix(30, 0)) || p.MinClients != 2 || p.State.TotalSteps != 10 {
 		t.Errorf("progress: %+v", p)
 	}
 	if got := of(0); !got.Ready || !got.Witness || got.Uncounted || got.Speed != 100 || got.Share != 0.6 || got.SentRate != 500 || got.LossStep != 3 {
 		t.Errorf("client-1: %+v", got)
 	}
-	if got := of(1); got.Audits != "client-1" || !got.Uncounted || got.Ready {
+	if got := of(1); !got.Idle || !got.Uncounted || got.Ready {
 		t.Errorf("client-2: %+v", got)
 	}
 
@@ -346,7 +346,7 @@ func TestTrackerKnowsClients(t *testing.T) {
 		t.Errorf("dropped: %+v, notes %q", p.Clients[2], p.Notes)
 	}
 	tracker.killed(ids[1])
-	if got := of(1); !got.Down || !got.Dropped || got.Member || got.Audits != "" {
+	if got := of(1); !got.Down || !got.Dropped || got.Member {
 		t.Errorf("killed: %+v", got)
 	}
 	tracker.restarted(ids[1])

@@ -2,7 +2,9 @@ package tui
 
 import (
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/psyche-go/psyche/event"
 )
@@ -57,11 +59,7 @@ func (c court) lines(known func(id string) string) (lines []string) {
 
 // trialLine is about one trial; what matters least comes last, where a narrow screen cuts.
 func trialLine(t event.OpenTrial, name func(id string) string) string {
-	opened := ""
-	if t.Opened {
-		opened = ", opened"
-	}
-	return fmt.Sprintf("trial of %s by %s: %s; %s%s", name(t.Accused), name(t.Accuser), votesOf(t), printable(t.Fault), opened)
+	return fmt.Sprintf("trial of %s by %s: %s; %s in step %d, until step %d or later", name(t.Accused), name(t.Accuser), votesOf(t), printable(t.Fault), t.Step, t.Until)
 }
 
 func votesOf(t event.OpenTrial) string {
@@ -71,36 +69,35 @@ func votesOf(t event.OpenTrial) string {
 	return fmt.Sprintf("%d guilty, %d innocent of %d", t.Guilty, t.Innocent, t.Jury)
 }
 
-// judging is what this client has to audit, and its part in trials.
+// audited counts audits by their outcome.
+func audited(outcomes map[string]int) string {
+	var counts []string
+	for _, outcome := range slices.Sorted(maps.Keys(outcomes)) {
+		counts = append(counts, fmt.Sprintf("%d %s", outcomes[outcome], printable(outcome)))
+	}
+	return strings.Join(counts, ", ")
+}
+
+// judging is this client's part in trials, and what it audited.
 func (s seen) judging(width int) []string {
 	var lines []string
 	for _, t := range s.court.open {
+		about := fmt.Sprintf("(%s in step %d)", printable(t.Fault), t.Step)
 		switch {
 		case t.Accused == s.id:
-			did := "has to open"
-			if t.Opened {
-				did = "has opened"
-			}
-			lines = append(lines, bad.Render("on trial by "+short(t.Accuser)+", "+printable(t.Fault))+": "+did+"; "+votesOf(t))
+			lines = append(lines, bad.Render("on trial by "+short(t.Accuser)+" "+about)+": "+votesOf(t))
 		case t.Accuser == s.id:
-			lines = append(lines, fmt.Sprintf("accused %s (%s): %s", short(t.Accused), printable(t.Fault), votesOf(t)))
+			lines = append(lines, fmt.Sprintf("accused %s %s: %s", short(t.Accused), about, votesOf(t)))
 		case t.Juror:
-			did := fmt.Sprintf("votes by step %d", t.Until)
+			did := "examines"
 			if t.Voted {
 				did = "has voted"
 			}
-			lines = append(lines, fmt.Sprintf("juror on %s (%s): %s; %s", short(t.Accused), printable(t.Fault), did, votesOf(t)))
+			lines = append(lines, fmt.Sprintf("juror on %s %s: %s; %s", short(t.Accused), about, did, votesOf(t)))
 		}
 	}
-	for _, a := range s.audits.Due {
-		did := "computes its gradient"
-		switch {
-		case a.Judged:
-			did = "has judged"
-		case a.Sealed:
-			did = "has sealed, and is to judge"
-		}
-		lines = append(lines, fmt.Sprintf("audits %s, the result of step %d: %s", short(a.Trainer), a.Step-1, did))
+	if len(s.audits) > 0 {
+		lines = append(lines, fmt.Sprintf("own audits: %s; newest of %s, step %d", audited(s.audits), short(s.audit.Trainer), s.audit.Step))
 	}
 	if len(lines) == 0 {
 		return nil

@@ -15,10 +15,10 @@ import (
 
 // trials are one against 83JJ1FKj, one of it, one on whose jury it is, and a fourth.
 var trials = event.Trials{Open: []event.OpenTrial{
-	{Accused: "83JJ1FKjQv", Accuser: "7ZLpJgvnAb", Fault: "wrong result", Since: 39, Until: 45, Opened: true, Jury: 9, Guilty: 2, Innocent: 4},
-	{Accused: "2VnaQYyoCd", Accuser: "83JJ1FKjQv", Fault: "did not open", Since: 40, Until: 46},
-	{Accused: "9aBcDeFgHi", Accuser: "4kLmNoPqRs", Fault: "wrong prints", Since: 39, Until: 45, Jury: 9, Guilty: 5, Juror: true},
-	{Accused: "5tUvWxYzAb", Accuser: "6cDeFgHiJk", Fault: "wrong result", Since: 40, Until: 46, Jury: 9, Juror: true, Voted: true},
+	{Accused: "83JJ1FKjQv", Accuser: "7ZLpJgvnAb", Fault: "wrong result", Step: 38, Since: 39, Until: 45, Jury: 9, Guilty: 2, Innocent: 4},
+	{Accused: "2VnaQYyoCd", Accuser: "83JJ1FKjQv", Fault: "opens to nobody", Step: 33, Since: 40, Until: 46},
+	{Accused: "9aBcDeFgHi", Accuser: "4kLmNoPqRs", Fault: "opens to nobody", Step: 31, Since: 39, Until: 45, Jury: 9, Guilty: 5, Juror: true},
+	{Accused: "5tUvWxYzAb", Accuser: "6cDeFgHiJk", Fault: "wrong result", Step: 39, Since: 40, Until: 46, Jury: 9, Juror: true, Voted: true},
 }}
 
 var ejected = []event.Ejected{
@@ -30,11 +30,11 @@ var ejected = []event.Ejected{
 func TestCourtScreens(t *testing.T) {
 	at := begun.Add(47 * time.Second)
 	busy := member()
-	audits := event.Audits{Due: []event.DueAudit{{Step: 39, Trainer: "4kLmNoPqRs", Sealed: true, Judged: true}, {Step: 40, Trainer: "7ZLpJgvnAb", Sealed: true}, {Step: 40, Trainer: "2VnaQYyoCd"}}}
-	for _, body := range []event.Body{trials, audits, event.Transfer{What: event.TransferUpload, Step: 25, Bytes: 3 << 20, Total: 9 << 20}} {
+	passed := event.Audit{Step: 38, Trainer: "4kLmNoPqRs", Outcome: "passed"}
+	for _, body := range []event.Body{trials, passed, event.Audit{Step: 33, Trainer: "7ZLpJgvnAb", Outcome: "unclear"}, passed, event.Transfer{What: event.TransferUpload, Step: 25, Bytes: 3 << 20, Total: 9 << 20}} {
 		busy.See(event.Event{Time: at, Body: body})
 	}
-	busy.See(event.Event{Time: at, Body: event.Accused{Step: 40, Client: "2VnaQYyoCd", Fault: "did not open", Detail: "it did not open"}})
+	busy.See(event.Event{Time: at, Body: event.Accused{Step: 33, Client: "2VnaQYyoCd", Fault: "opens to nobody", Detail: "asked six times"}})
 	busy.See(event.Event{Time: at, Body: event.Trial{Accused: "83JJ1FKjQv", Accuser: "7ZLpJgvnAb", Fault: "wrong result", What: "begins"}})
 	out := &Client{}
 	out.seen.runID, out.seen.id = "quickstart", "2VnaQYyoCd"

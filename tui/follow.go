@@ -63,7 +63,8 @@ type seen struct {
 	arriving  event.Transfer // of the model
 	uploading event.Transfer
 	court     court
-	audits    event.Audits
+	audits    map[string]int // own ones, by outcome
+	audit     event.Audit    // the newest
 	evaluated map[string]event.Evaluated
 	ended     string
 	figures   map[string]float64
@@ -136,8 +137,12 @@ func (f *follower) See(e event.Event) {
 		f.warn(Line{e.Time, slog.LevelWarn, "trial of " + short(body.Accused) + ", accused by " + short(body.Accuser) + " (" + body.Fault + "): " + body.What})
 	case event.Trials, event.Ejected:
 		s.court.see(body)
-	case event.Audits:
-		s.audits = body
+	case event.Audit:
+		s.audit, s.audits = body, maps.Clone(s.audits)
+		if s.audits == nil {
+			s.audits = map[string]int{}
+		}
+		s.audits[body.Outcome]++
 	case event.Finished:
 		s.ended = "the run is finished"
 	case event.Failed:

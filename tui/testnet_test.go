@@ -53,7 +53,7 @@ func troubled() *Testnet {
 	d := network(7)
 	p := d.newest
 	c := p.Clients
-	c[1].Audits = "client-1"
+	c[1].Idle, p.Audits = true, map[string]int{"passed": 41, "unclear": 1}
 	c[2] = testnet.ClientProgress{
 		Name: "client-3", Restarts: 1, SentRate: 3, LossStep: 31, Loss: 2.7,
 		Arrives: event.Transfer{What: event.TransferModel, Step: 39, Bytes: 100 << 20, Total: 400 << 20},
@@ -111,7 +111,7 @@ func TestTestnetScreensFit(t *testing.T) {
 		}
 		for i := range rapid.IntRange(0, 40).Draw(t, "clients") {
 			p.Clients = append(p.Clients, testnet.ClientProgress{
-				Name: fmt.Sprintf("client-%d", i+1), Member: rapid.Bool().Draw(t, "member"), Audits: rapid.SampledFrom([]string{"", "client-12", "83JJ\x1b"}).Draw(t, "audits"),
+				Name: fmt.Sprintf("client-%d", i+1), Member: rapid.Bool().Draw(t, "member"), Idle: rapid.Bool().Draw(t, "idle"),
 				Loss: rapid.Float64().Draw(t, "loss"), LossStep: 1, Speed: rapid.Float64().Draw(t, "speed"), Share: 1, Sent: rapid.Uint64().Draw(t, "sent"), SentRate: rapid.Float64().Draw(t, "rate"),
 				Arrives: event.Transfer{Bytes: rapid.Uint64().Draw(t, "bytes"), Total: rapid.Uint64().Draw(t, "total")}, Restarts: rapid.Int().Draw(t, "restarts"),
 			})
@@ -142,7 +142,7 @@ func TestTestnetRoles(t *testing.T) {
 	model := event.Transfer{What: event.TransferModel, Bytes: 1, Total: 2}
 	upload := event.Transfer{What: event.TransferUpload, Bytes: 1, Total: 2}
 	for want, c := range map[string]testnet.ClientProgress{
-		"trains": {Member: true, Witness: true}, "waits": {}, "was dropped": {Dropped: true}, "audits client-2": {Member: true, Audits: "client-2", Uncounted: true},
+		"trains": {Member: true, Witness: true}, "waits": {}, "was dropped": {Dropped: true}, "audits": {Member: true, Idle: true, Uncounted: true},
 		"not counted yet": {Member: true, Uncounted: true}, "ejected": {Ejected: true, Dropped: true, Down: true}, "was killed": {Member: true, Down: true, Arrives: model},
 		"gets the model": {Member: true, Arrives: model}, "trains, uploads": {Member: true, Uploads: upload}, "uploads": {Ended: true, Uploads: upload},
 		"lost the model": {Lost: true, Dropped: true}, "has finished": {Ended: true}, "gave up": {GaveUp: true, Dropped: true},

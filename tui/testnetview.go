@@ -91,13 +91,16 @@ func points(losses []testnet.RoundLoss) []point {
 	return drawn
 }
 
-// judged are open trials and the newest ejections.
+// judged are open trials, the newest ejections, and what clients say of audits.
 func judged(p testnet.Progress, width int) []string {
 	lines := (court{p.Trials, p.Ejected}).lines(p.NameOf)
+	if len(p.Audits) > 0 {
+		lines = append(lines, "audits, as clients say: "+audited(p.Audits))
+	}
 	if len(lines) == 0 {
 		return nil
 	}
-	return append([]string{rule("trials and ejections", width)}, lines...)
+	return append([]string{rule("audits and trials", width)}, lines...)
 }
 
 // remarked are the last remarks, the newest first.
@@ -241,8 +244,8 @@ func role(c testnet.ClientProgress, state event.State) string {
 		trains = "holds the model"
 	case state.RunState == "Warmup":
 		trains = "waits for model"
-	case c.Audits != "":
-		trains = "audits " + printable(c.Audits)
+	case c.Idle:
+		trains = "audits"
 	case c.Uncounted:
 		trains = "not counted yet"
 	}

@@ -1,7 +1,7 @@
 // The page: a list of runs, and everything about one of them, asked for again every two seconds.
 import { bad, bytes, el, key, moving, percent, section, short, sol, span, table, when, whole } from "./parts.js";
 import { lines, phases, timeline } from "./charts.js";
-import { auditColumns, standing, trials } from "./trust.js";
+import { auditColumns, claimedColumns, standing, trials } from "./trust.js";
 
 const every = 2000;
 const view = { run: null, last: 0, sort: { name: "Counted", down: true }, find: "", all: false, kind: "all", older: [], olderLeft: null };
@@ -117,7 +117,6 @@ function overview() {
     tile("Epoch", whole(s.epoch)),
     tile("Members", `${whole(s.members.filter((m) => m.state === "Healthy").length)}` + (s.pending.length ? ` + ${whole(s.pending.length)} waiting` : "")),
     s.round ? tile("Witnesses", `${s.round.witnesses} of ${s.round.witnesses_elected}, quorum ${s.round.witness_quorum}`, "proofs accepted in the running round") : null,
-    s.round && s.config.verification_percent ? tile("Audits", `${s.round.audits.judged} judged, ${s.round.audits.sealed} sealed`, "of results of the round before, in the running round") : null,
   ];
   if (h) {
     tiles.push(
@@ -201,6 +200,7 @@ function members() {
       { name: "Tokens/s*", value: (m) => of(m).speed || 0, show: (m) => of(m).speed ? short(of(m).speed) : "–" },
       { name: "Sent*", value: (m) => of(m).sent || 0, show: (m) => of(m).sent ? bytes(of(m).sent) : "–" },
       { name: "Received*", value: (m) => of(m).received || 0, show: (m) => of(m).received ? bytes(of(m).received) : "–" },
+      ...claimedColumns(data, of),
       { name: "Memory*", value: (m) => of(m).memory || 0, show: (m) => of(m).memory ? bytes(of(m).memory) : "–" });
     const moves = (m) => [of(m).arrives, of(m).uploads].filter(Boolean);
     if (rows.some((m) => moves(m).length)) columns.splice(2, 0, { name: "Moving*", help: "what it loads or uploads now", left: true, value: (m) => moves(m).length, show: (m) => moves(m).length ? moves(m).map(moving) : "–" });
@@ -224,10 +224,9 @@ const words = {
   withdrawn: (e) => [key(e.subject), " was withdrawn by the host: its connection was gone."],
   accused: (e) => [key(e.actor), " accused ", key(e.subject), ` about step ${e.step}; its standing did not change.`],
   returned: (e) => [key(e.subject), " took its seat in the running epoch back."],
-  "audit-failed": (e) => ["Its audit by ", key(e.actor), ` says that the result of step ${e.step} of `, key(e.subject), " is not what its batch gives, or was not opened."],
-  trial: (e) => [key(e.actor), " accused ", key(e.subject), `, whom it audited in step ${e.step}: ${e.detail}. A jury votes.`],
+  trial: (e) => [key(e.actor), " accused ", key(e.subject), ` of its result of step ${e.step}: ${e.detail}. A jury votes.`],
   "trial-over": (e) => ["The trial of ", key(e.subject), ` is over: ${e.detail}, ${e.count || 0} of ${e.of || 0} jurors for guilty.`],
-  late: (e) => !e.actor ? [key(e.subject), ` was found late: ${e.detail}.`] : [key(e.subject), ` was found late: witnesses lacked its result of step ${e.step}; accused by `, key(e.actor), "."],
+  late: (e) => [key(e.subject), ` was found late: witnesses lacked its result of step ${e.step}; accused by `, key(e.actor), "."],
   slow: (e) => [key(e.subject), ` was found slow about step ${e.step}: nobody waits for it in this epoch; accused by `, key(e.actor), "."],
   dropped: (e) => [key(e.subject), " was dropped: ", e.detail, e.actor ? [", about step " + e.step + "; accused by ", key(e.actor)] : "", "."],
   ejected: (e) => [key(e.subject), ` was ejected until epoch ${e.until || 0}: ${e.detail}. The action that did it is of `, key(e.actor), "."],
@@ -245,7 +244,7 @@ const words = {
 
 const groups = {
   all: () => true,
-  trust: (e) => ["accused", "audit-failed", "trial", "trial-over", "late", "slow", "dropped", "ejected", "disagreed", "no-quorum", "no-checkpoint", "other"].includes(e.kind),
+  trust: (e) => ["accused", "trial", "trial-over", "late", "slow", "dropped", "ejected", "disagreed", "no-quorum", "no-checkpoint", "other"].includes(e.kind),
   members: (e) => ["joined", "left", "withdrawn", "returned"].includes(e.kind),
   decisions: (e) => ["authority", "ejected", "paused"].includes(e.kind),
 };

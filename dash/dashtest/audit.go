@@ -1,55 +1,55 @@
 package dashtest
 
 import (
-	"errors"
 	"slices"
 
+	"github.com/psyche-go/psyche/assign"
 	"github.com/psyche-go/psyche/coordinator"
 )
 
-// audit has members judge whom they audit, and accuse.
+// audit has members that train nothing in the running round accuse: the cheat, unless it is tried
+// already, and who slanders somebody of those that trained in the round before.
 func (p *player) audit() error {
 	s := &p.state
-	for _, id := range s.CurrentRound().Members {
-		member := p.index[id]
-		for _, a := range s.Audits(id) {
-			if a.Judged || p.hangs(member) {
+	now, before := s.CurrentRound(), s.RoundOfStep(s.Progress.Step-1)
+	if before == nil || now.Step == 1 {
+		return nil
+	}
+	percent := int(s.Config.VerificationPercent)
+	trained := assign.Trainers(before.Seed, len(before.Members), percent)
+	trains := assign.Trainers(now.Seed, len(now.Members), percent)
+	for i, id := range now.Members {
+		accuser := p.index[id]
+		if slices.Contains(trains, i) || p.hangs(accuser) {
+			continue
+		}
+		for _, at := range trained {
+			accused := p.index[before.Members[at]]
+			slanders := p.o.Slander > 0 && accuser == p.o.Slander
+			tried := slices.ContainsFunc(s.Trials, func(t coordinator.Trial) bool { return t.Accused == p.ids[accused] })
+			if accused == accuser || tried || !slanders && (p.o.Cheat == 0 || accused != p.o.Cheat) {
 				continue
 			}
-			trainer := p.index[a.Trainer]
-			passed := (p.o.Cheat == 0 || trainer != p.o.Cheat) && (p.o.Slander == 0 || member != p.o.Slander)
-			accuse := coordinator.Accuse{Step: a.Step, Client: a.Trainer, Fault: coordinator.FaultResult}
-			err := errors.Join(p.act(member, coordinator.SealVerdict{Step: a.Step, Seal: [32]byte{1}}), p.act(member, coordinator.Verdict{Step: a.Step, Passed: passed, Body: [32]byte{2}}))
-			if err == nil && !passed && s.MayAccuse(id, accuse) == nil {
-				err = p.act(member, accuse)
-			}
-			if err != nil {
+			if err := p.act(accuser, coordinator.Accuse{Step: before.Step, Client: p.ids[accused], Fault: coordinator.FaultResult}); err != nil {
 				return err
 			}
+			break
 		}
 	}
 	return nil
 }
 
-// judge has the accused open, and jurors vote.
+// judge has jurors vote.
 func (p *player) judge() error {
 	s := &p.state
-	for _, t := range slices.Clone(s.Epoch.Trials) {
-		accused := p.index[t.Accused]
-		if len(t.Jury) == 0 || p.hangs(accused) {
-			continue
-		}
-		if t.Opening == [32]byte{} {
-			if err := p.act(accused, coordinator.Open{Step: t.Step, Blob: [32]byte{3}}); err != nil {
-				return err
-			}
-		}
-		for _, juror := range t.Jury {
-			now := s.Trial(t.Accused)
-			if p.o.Hung || now == nil || p.hangs(p.index[juror]) || now.HasVoted(juror) {
+	for _, t := range slices.Clone(s.Trials) {
+		for _, c := range slices.Clone(s.Epoch.Clients) {
+			juror := p.index[c.ID]
+			if p.o.Hung || p.hangs(juror) || c.Juror&^c.Voted&(1<<t.Slot) == 0 {
 				continue
 			}
-			if err := p.act(p.index[juror], coordinator.Vote{Step: t.Step, Client: t.Accused, Guilty: p.o.Cheat > 0 && accused == p.o.Cheat, Body: [32]byte{4}}); err != nil {
+			vote := coordinator.Vote{Step: t.Step, Client: t.Accused, Guilty: p.o.Cheat > 0 && p.index[t.Accused] == p.o.Cheat}
+			if err := p.act(juror, vote); err != nil {
 				return err
 			}
 		}

@@ -32,11 +32,11 @@ type Options struct {
 	Eject int
 	// Wrong is the number of a member that reports another model at every epoch's end. Zero: none.
 	Wrong int
-	// Audits is the percentage of members that audit others in a round.
+	// Audits is the percentage of members that train nothing in a round, and audit others.
 	Audits int
 	// Cheat is the number of a member whose results fail every audit: a jury ejects it. Zero: none.
 	Cheat int
-	// Slander is the number of a member that accuses whom it audits: a jury ejects it. Zero: none.
+	// Slander is the number of a member that accuses whoever it can: a jury ejects it. Zero: none.
 	Slander int
 	// Hung is whether no juror votes.
 	Hung bool
@@ -123,7 +123,8 @@ func (p *player) act(member int, a coordinator.Action) error {
 	}
 	p.nonces[member+1]++
 	err := p.state.Apply(from, p.nonces[member+1], a)
-	if errors.Is(err, coordinator.ErrDuplicate) || errors.Is(err, coordinator.ErrNotMember) {
+	_, accuses := a.(coordinator.Accuse) // who may not accuse at the time, or not anybody any more
+	if errors.Is(err, coordinator.ErrDuplicate) || errors.Is(err, coordinator.ErrNotMember) || accuses && errors.Is(err, coordinator.ErrNotElected) {
 		return nil
 	}
 	if err != nil {

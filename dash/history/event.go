@@ -29,7 +29,6 @@ const (
 	EventWithdrawn    = "withdrawn" // by the host: its connection was gone
 	EventReturned     = "returned"  // took its seat in the running epoch back
 	EventAccused      = "accused"
-	EventAuditFailed  = "audit-failed"
 	EventTrial        = "trial"
 	EventTrialOver    = "trial-over"
 	EventFoundLate    = "late"
@@ -57,9 +56,6 @@ const (
 	WhySilent      = "it was silent for the whole epoch, or did not report its model after it was late"
 	WhyItself      = "it withdrew"
 	WhyHost        = "its connection was gone, and the host withdrew it"
-	WhyIdle        = "it did not judge whom it had to audit, or did not vote in a trial"
-	WhyIdleTwice   = "twice it did not judge whom it had to audit, or did not vote in a trial"
-	WhyGone        = "it was accused, and gone"
 	WhyNotAdmitted = "the run no longer admits it"
 	WhyEjected     = "the main authority ejected it"
 )
@@ -129,9 +125,6 @@ func (h *History) act(e Entry, s *coordinator.State) {
 		h.expelled(e, s, a.Client, coordinator.ByAuthority, "")
 	case coordinator.Equivocation:
 		h.expelled(e, s, a.Client, coordinator.TwoResults, "")
-	case coordinator.SealVerdict, coordinator.Open: // a verdict follows; see follow
-	case coordinator.Verdict:
-		h.judged(e, s, a)
 	case coordinator.Accuse:
 		h.tried(e, s, a)
 	case coordinator.Vote:

@@ -143,7 +143,7 @@ func (h *History) move(e Entry, s *coordinator.State) {
 		h.endEpoch(e, s)
 	}
 	h.Phases = keepNewest(append(h.Phases, Phase{Phase: uint8(s.RunState), Epoch: s.Progress.Epoch, Step: s.Progress.Step, Start: h.Now}), MaxPhases)
-	h.noticeAll(e, s, c.RunState == coordinator.RoundWitness)
+	h.noticeAll(e, s)
 	switch s.RunState {
 	case coordinator.Paused:
 		h.note(e, Event{Kind: EventPaused}, s)

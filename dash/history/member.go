@@ -33,12 +33,9 @@ type Member struct {
 	Disagreed uint64 `json:"disagreed"` // of them: not the one that was recorded
 	Uploads   uint64 `json:"uploads"`
 
-	Passed uint64 `json:"passed,omitempty"` // verdicts about its results
-	Failed uint64 `json:"failed,omitempty"`
-	Judged uint64 `json:"judged,omitempty"` // verdicts that it gave
-	Tried  uint64 `json:"tried,omitempty"`  // trials against it
-	Voted  uint64 `json:"voted,omitempty"`  // in trials of others
-	Until  uint32 `json:"until,omitempty"`  // while it is ejected: epoch from which on it may join again
+	Tried uint64 `json:"tried,omitempty"` // trials against it
+	Voted uint64 `json:"voted,omitempty"` // in trials of others
+	Until uint32 `json:"until,omitempty"` // while it is ejected: epoch from which on it may join again
 }
 
 // What a member is.
@@ -126,9 +123,8 @@ func standingOf(c *coordinator.Client, waits bool) string {
 	}
 }
 
-// noticeAll compares everybody's standing with what it was. Who is found late when a round ends was so
-// by the run itself: it did not do what it had to in an audit or a trial.
-func (h *History) noticeAll(e Entry, s *coordinator.State, endsRound bool) {
+// noticeAll compares everybody's standing with what it was.
+func (h *History) noticeAll(e Entry, s *coordinator.State) {
 	waits := make(map[coordinator.ClientID]bool, len(s.Pending))
 	for i := range s.Pending {
 		waits[s.Pending[i].ID] = true
@@ -136,37 +132,11 @@ func (h *History) noticeAll(e Entry, s *coordinator.State, endsRound bool) {
 	}
 	for _, list := range [][]coordinator.Client{s.Epoch.Clients, s.Epoch.Exited} {
 		for i := range list {
-			if waits[list[i].ID] { // it left, and came back for the next epoch
-				continue
+			if !waits[list[i].ID] { // else it left, and came back for the next epoch
+				h.notice(e, s, &list[i], false, "")
 			}
-			why := ""
-			if endsRound {
-				why = h.idle(e, s, &list[i])
-			}
-			h.notice(e, s, &list[i], false, why)
 		}
 	}
-}
-
-// idle returns why a client is late, or gone, that was not before the round ended, and notes it; empty
-// if it is neither.
-func (h *History) idle(e Entry, s *coordinator.State, c *coordinator.Client) string {
-	m, now := h.member(c.ID, s), standingOf(c, false)
-	if m.Standing == now {
-		return ""
-	}
-	kind, why := EventFoundLate, WhyIdle
-	switch {
-	case now == StandingLate:
-	case now != StandingDropped:
-		return ""
-	case slices.ContainsFunc(h.Trials, func(t Trial) bool { return t.End == e.Number && t.Accused == m.ID }):
-		kind, why = EventDropped, WhyGone
-	default:
-		kind, why = EventDropped, WhyIdleTwice
-	}
-	h.note(e, Event{Kind: kind, Subject: m.ID, Detail: why}, s)
-	return why
 }
 
 // notice compares a client's standing with what it was, and says why it changed.

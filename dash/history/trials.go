@@ -1,7 +1,6 @@
 package history
 
 import (
-	"math/bits"
 	"slices"
 
 	"github.com/psyche-go/psyche/coordinator"
@@ -12,14 +11,14 @@ type Trial struct {
 	Accused  string `json:"accused"`
 	Accuser  string `json:"accuser"`
 	Fault    string `json:"fault"`
-	Epoch    uint32 `json:"epoch"`
-	Step     uint32 `json:"step"`  // of the round in which the accuser verified
-	Since    uint32 `json:"since"` // step of the round in which it accused
-	Until    uint32 `json:"until"` // last step in which jurors may vote
+	Epoch    uint32 `json:"epoch"` // in which it began
+	Step     uint32 `json:"step"`  // of the result
+	Since    uint32 `json:"since"` // step of the round in which it was accused
+	Until    uint32 `json:"until"` // step of the round with which it ends undecided, at the earliest
+	Deadline uint64 `json:"until_unix_ms"`
 	Entry    uint64 `json:"entry"` // of the accusation
 	Time     uint64 `json:"t"`
-	Opened   uint64 `json:"opened,omitempty"` // entry with which the accused opened; 0: it has not
-	Jury     int    `json:"jury"`             // 0: not drawn yet
+	Jury     int    `json:"jury"` // 0: not drawn yet
 	Guilty   int    `json:"guilty"`
 	Innocent int    `json:"innocent"`
 
@@ -33,26 +32,9 @@ const (
 	OutcomeGuilty    = "guilty"
 	OutcomeInnocent  = "innocent"
 	OutcomeUndecided = "no decision"
-	OutcomeGone      = "the accused was gone"
+	OutcomeGone      = "no decision, and the accused was gone"
 	OutcomeNoJury    = "too few for a jury"
-	OutcomeEpoch     = "ended with the epoch"
 )
-
-// judged notes a verdict, about whom the rules had drawn.
-func (h *History) judged(e Entry, s *coordinator.State, a coordinator.Verdict) {
-	h.member(e.Actor, s).Judged++
-	audited, ok := s.AuditOf(a.Step, e.Actor)
-	if !ok {
-		return
-	}
-	m := h.member(audited.Trainer, s)
-	if a.Passed {
-		m.Passed++
-		return
-	}
-	m.Failed++
-	h.note(e, Event{Kind: EventAuditFailed, Subject: m.ID, Step: a.Step - 1}, s)
-}
 
 // tried notes an accusation that begins a trial.
 func (h *History) tried(e Entry, s *coordinator.State, a coordinator.Accuse) {
@@ -64,62 +46,57 @@ func (h *History) tried(e Entry, s *coordinator.State, a coordinator.Accuse) {
 
 // follow compares the trials of the state with those that were open.
 func (h *History) follow(e Entry, s *coordinator.State) {
-	if len(h.Open) == 0 && len(s.Epoch.Trials) == 0 {
+	if len(h.Open) == 0 && len(s.Trials) == 0 {
 		return
 	}
 	still := h.Open[:0]
 	for _, t := range h.Open {
 		if now := find(s, &t); now != nil {
-			t.take(e, now)
+			t.take(now)
 			still = append(still, t)
 			continue
 		}
 		h.end(e, s, &t)
 	}
 	h.Open = still
-	for i := range s.Epoch.Trials {
-		t := &s.Epoch.Trials[i]
+	for i := range s.Trials {
+		t := &s.Trials[i]
 		if slices.ContainsFunc(h.Open, func(o Trial) bool { return o.Accused == name(t.Accused) && o.Step == t.Step }) {
 			continue
 		}
 		begun := Trial{
-			Accused: name(t.Accused), Accuser: name(t.Accuser), Fault: t.Fault.String(), Epoch: s.Progress.Epoch,
-			Step: t.Step, Since: t.Since, Until: t.VoteUntil(), Entry: e.Number, Time: e.Time,
+			Accused: name(t.Accused), Accuser: name(t.Accuser), Fault: t.Fault.String(), Epoch: s.Progress.Epoch, Step: t.Step, Since: t.Since,
+			Until: t.Since + coordinator.TrialRounds, Deadline: t.SinceTime + coordinator.TrialTime, Entry: e.Number, Time: e.Time,
 		}
-		begun.take(e, t)
+		begun.take(t)
 		h.Open = append(h.Open, begun)
 	}
 }
 
 // find returns the trial of a state, or nil.
 func find(s *coordinator.State, t *Trial) *coordinator.Trial {
-	for i := range s.Epoch.Trials {
-		if now := &s.Epoch.Trials[i]; now.Step == t.Step && name(now.Accused) == t.Accused {
+	for i := range s.Trials {
+		if now := &s.Trials[i]; now.Step == t.Step && name(now.Accused) == t.Accused {
 			return now
 		}
 	}
 	return nil
 }
 
-func (t *Trial) take(e Entry, now *coordinator.Trial) {
-	t.Jury, t.Guilty, t.Innocent = len(now.Jury), bits.OnesCount32(now.Guilty), bits.OnesCount32(now.Innocent)
-	if t.Opened == 0 && now.Opening != [32]byte{} {
-		t.Opened = e.Number
-	}
+func (t *Trial) take(now *coordinator.Trial) {
+	t.Jury, t.Guilty, t.Innocent = int(now.Jurors), int(now.Guilty), int(now.Innocent)
 }
 
 // end notes that a trial is over: by the vote of this entry, or because time passed.
 func (h *History) end(e Entry, s *coordinator.State, t *Trial) {
-	t.End, t.Outcome = e.Number, h.outcome(e, t)
-	var loser coordinator.ClientID
-	reason := coordinator.FoundGuilty
-	switch t.Outcome {
-	case OutcomeGuilty:
-		loser = e.Action.(coordinator.Vote).Client
-	case OutcomeInnocent:
+	t.End, t.Outcome = e.Number, h.outcome(e, s, t)
+	loser, reason := h.idOf(s, t.Accused), coordinator.FoundGuilty
+	if t.Outcome == OutcomeInnocent {
 		loser, reason = h.idOf(s, t.Accuser), coordinator.AccusedWrongly
 	}
-	if loser != (coordinator.ClientID{}) && h.expelled(e, s, loser, reason, t.Fault) {
+	loses := t.Outcome == OutcomeGuilty || t.Outcome == OutcomeInnocent && t.Fault == coordinator.FaultResult.String()
+	loses = loses && loser != (coordinator.ClientID{}) && h.member(loser, s).Standing != StandingEjected
+	if loses && h.expelled(e, s, loser, reason, t.Fault) {
 		t.Ejected = name(loser)
 	}
 	h.Trials = keepNewest(append(h.Trials, *t), MaxTrials)
@@ -128,8 +105,8 @@ func (h *History) end(e Entry, s *coordinator.State, t *Trial) {
 
 // outcome says how a trial ended that the state after the entry does not have any more. A vote that
 // decided is counted.
-func (h *History) outcome(e Entry, t *Trial) string {
-	if vote, ok := e.Action.(coordinator.Vote); ok && name(vote.Client) == t.Accused {
+func (h *History) outcome(e Entry, s *coordinator.State, t *Trial) string {
+	if vote, ok := e.Action.(coordinator.Vote); ok && vote.Step == t.Step && name(vote.Client) == t.Accused {
 		votes, outcome := &t.Innocent, OutcomeInnocent
 		if vote.Guilty {
 			votes, outcome = &t.Guilty, OutcomeGuilty
@@ -137,15 +114,14 @@ func (h *History) outcome(e Entry, t *Trial) string {
 		*votes++
 		return outcome
 	}
+	accused, isMember := s.Member(h.idOf(s, t.Accused))
 	switch {
-	case h.Cursor.RunState == coordinator.Cooldown:
-		return OutcomeEpoch
 	case t.Jury == 0:
 		return OutcomeNoJury
-	case h.Cursor.Step >= t.Until:
-		return OutcomeUndecided
-	default:
+	case !isMember || accused.State != coordinator.Healthy:
 		return OutcomeGone
+	default:
+		return OutcomeUndecided
 	}
 }
 

@@ -19,6 +19,7 @@ const (
 	maxTasks   = 64
 	maxScores  = 1000 // of a task
 	maxNotices = 300
+	maxEnds    = 8 // of audits that are told apart
 )
 
 // Point is the losses of one step, or of several that follow one another.
@@ -43,6 +44,8 @@ type Member struct {
 	Paid     uint64  `json:"paid"`     // lamports
 	Trained  uint64  `json:"trained"`  // results
 	Seconds  float64 `json:"seconds"`  // that it computed
+
+	Audits map[string]uint64 `json:"audits,omitempty"` // how many it says it made, by how they ended
 
 	Arrives *event.Transfer `json:"arrives,omitempty"` // of a model, as long as it does
 	Uploads *event.Transfer `json:"uploads,omitempty"` // a checkpoint
@@ -168,6 +171,10 @@ func (b *Board) See(member string, e event.Event) {
 		m.Paid = body.Lamports
 	case event.Evaluated:
 		b.evaluated(body)
+	case event.Audit:
+		m.audited(body)
+	case event.Accused:
+		note(body.Step, body.Client, body.Fault+": "+body.Detail)
 	case event.Transfer:
 		m.moves(body)
 	case event.Ready:
@@ -188,6 +195,18 @@ func (b *Board) See(member string, e event.Event) {
 		m.Arrives, m.Uploads = nil, nil
 		note(m.Step, "", body.Error)
 	}
+}
+
+// audited counts an audit. Others may have the map of before.
+func (m *Member) audited(a event.Audit) {
+	if _, known := m.Audits[a.Outcome]; !known && len(m.Audits) == maxEnds {
+		return
+	}
+	m.Audits = maps.Clone(m.Audits)
+	if m.Audits == nil {
+		m.Audits = map[string]uint64{}
+	}
+	m.Audits[a.Outcome]++
 }
 
 // moves takes how far a transfer is; one that is complete is none.

@@ -35,6 +35,21 @@ func TestLossIsTheMeanOfMembers(t *testing.T) {
 	}
 }
 
+// TestAudits: what a member says of its audits is counted by how they ended, of which there are few.
+func TestAudits(t *testing.T) {
+	b := reported.New()
+	for n := range 40 {
+		outcome := "passed"
+		if n%2 == 1 {
+			outcome = fmt.Sprint("?", n)
+		}
+		b.See("a", event.Event{Body: event.Audit{Step: uint32(n), Outcome: outcome}})
+	}
+	if audits := b.Show(1).Members[0].Audits; audits["passed"] != 20 || audits["?1"] != 1 || len(audits) != 8 {
+		t.Errorf("audits: %v", audits)
+	}
+}
+
 // TestWhatMoves: a member's transfers are shown as long as they go on.
 func TestWhatMoves(t *testing.T) {
 	part := func(what string) event.Transfer {

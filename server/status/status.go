@@ -77,7 +77,6 @@ type Round struct {
 	Witnesses int    `json:"witnesses"`
 	Quorum    int    `json:"witness_quorum"`
 	Elected   int    `json:"witnesses_elected"`
-	Audits    Audits `json:"audits"`
 }
 
 // Checkpoint is the model that a joining client starts from.
@@ -151,7 +150,7 @@ func Of(s *coordinator.State, named [32]byte) Run {
 	if r := s.CurrentRound(); r != nil {
 		run.Round = &Round{
 			Height: r.Height, Step: r.Step, Seed: fmt.Sprint(r.Seed), BatchSeed: fmt.Sprint(r.BatchSeed), DataIndex: r.DataIndex, BatchSize: r.BatchSize,
-			Members: len(r.Members), Witnesses: len(r.Witnesses), Quorum: int(r.WitnessesNeeded), Elected: int(r.WitnessesElected), Audits: auditsOf(r),
+			Members: len(r.Members), Witnesses: len(r.Witnesses), Quorum: int(r.WitnessesNeeded), Elected: int(r.WitnessesElected),
 		}
 	}
 	return run
@@ -228,9 +227,6 @@ func (r Run) Print(to io.Writer, now time.Time) error {
 	if r.Round != nil {
 		line("round", "%d members, %d of %d witnesses (quorum %d), %d sequences",
 			r.Round.Members, r.Round.Witnesses, r.Round.Elected, r.Round.Quorum, r.Round.BatchSize)
-		if r.Config.VerificationPercent > 0 {
-			line("audits", "%d sealed, %d judged", r.Round.Audits.Sealed, r.Round.Audits.Judged)
-		}
 	}
 	line("checkpoint", "%s", strings.Join(strings.Fields(fmt.Sprintf("%s %s %s %s", r.Checkpoint.Kind, r.Checkpoint.Repo, r.Checkpoint.Revision, r.Checkpoint.Digest)), " "))
 	for i, u := range r.Uploads {

@@ -61,7 +61,7 @@ func TestPrint(t *testing.T) {
 	state := inWarmup(t)
 	state.Uploads = []coordinator.Upload{{Step: 5, Place: coordinator.Place{Kind: coordinator.CheckpointGcs, Repo: "bucket", Revision: "run-step5"}}}
 	state.Lapses = []coordinator.Lapse{{First: 6, Last: 7}}
-	state.Epoch.Trials = []coordinator.Trial{{Accused: id(1), Accuser: id(2), Since: 5, Fault: coordinator.FaultPrints, Opening: [32]byte{1}, Jury: make([]coordinator.ClientID, 9), Guilty: 7, Innocent: 8}}
+	state.Trials = []coordinator.Trial{{Accused: id(1), Accuser: id(2), Step: 4, Since: 5, Fault: coordinator.FaultSilent, Jurors: 9, Guilty: 3, Innocent: 1}}
 	state.Authority.Ejections = []coordinator.Ejection{{Client: id(4), Until: 6, Reason: coordinator.AccusedWrongly}}
 	run := status.Of(state, [32]byte{7})
 	var text strings.Builder
@@ -70,7 +70,7 @@ func TestPrint(t *testing.T) {
 	}
 	id1 := backendtest.Key(1).ID().String()
 	for _, want := range []string{"shown", "Warmup for 1m5s", "epoch 0, step 1 of 8", id1 + " Healthy", "step 5 at Gcs bucket run-step5", "steps 6 to 7", "pending",
-		id1 + ", accused by " + backendtest.Key(2).ID().String() + " in step 5: wrong prints, opened, 3 guilty and 1 innocent of 9",
+		id1 + ", accused by " + backendtest.Key(2).ID().String() + " in step 5: " + coordinator.FaultSilent.String() + " in step 4, 3 guilty and 1 innocent of 9, until step 11 at least",
 		backendtest.Key(4).ID().String() + " until epoch 6: it accused somebody wrongly",
 		backendtest.Key(3).ID().String()} {
 		if !strings.Contains(text.String(), want) {
