@@ -10,10 +10,10 @@ import (
 
 const (
 	// Size is the number of bytes of a state.
-	Size = 322_576
+	Size = 313_880
 
 	// Version is that of the state's encoding in Go, whose fields the account has.
-	Version = 8
+	Version = 9
 
 	magic = "psyche1\x00"
 )

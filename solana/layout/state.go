@@ -11,8 +11,8 @@ const (
 	keySize           = 32
 	reportSize        = 64
 	witnessSize       = 712
-	trialSize         = 1_144
-	roundSize         = 31_216
+	trialSize         = 88
+	roundSize         = 31_152
 	recordedSize      = 40
 	uploadSize        = 272
 	lapseSize         = 8
@@ -58,6 +58,9 @@ func (a *account) state(s *coordinator.State) {
 		a.uint32(&l.Last)
 	})
 	a.key(&s.Reveals)
+	trials := a.count(len(s.Trials), coordinator.MaxTrials, "trials")
+	a.skip(4)
+	list(a, &s.Trials, trials, coordinator.MaxTrials, trialSize, a.trial)
 	a.epoch(s)
 	a.clients(&s.Pending, "pending", nil)
 	a.clients(&s.Departed, "departed", nil)
@@ -123,7 +126,7 @@ func (a *account) epoch(s *coordinator.State) {
 	rounds := a.count(len(e.Rounds), coordinator.StoredRounds, "rounds")
 	ready := a.count(len(e.Ready), coordinator.MaxClients, "ready")
 	reports := a.count(len(e.Reports), coordinator.MaxClients, "reports")
-	trials := a.count(len(e.Trials), coordinator.MaxTrials, "trials")
+	a.skip(4)
 	a.clients(&e.Clients, "clients", marksOf(s))
 	a.clients(&e.Exited, "exited", nil)
 	list(a, &e.Ready, ready, coordinator.MaxClients, keySize, a.id)
@@ -131,14 +134,13 @@ func (a *account) epoch(s *coordinator.State) {
 		a.id(&r.Client)
 		a.key(&r.Digest)
 	})
-	list(a, &e.Trials, trials, coordinator.MaxTrials, trialSize, a.trial)
 	list(a, &e.Rounds, rounds, coordinator.StoredRounds, roundSize, func(r *coordinator.Round) { a.round(r, s.Config) })
 }
 
 // marks are what the program notes of a member.
 type marks struct {
-	ready, barred bool
-	report        uint16
+	bits   uint8 // 1: it is in Epoch.Ready; 2: the run no longer admits it
+	report uint16
 }
 
 func marksOf(s *coordinator.State) func(coordinator.ClientID) marks {
@@ -146,7 +148,14 @@ func marksOf(s *coordinator.State) func(coordinator.ClientID) marks {
 	ready := places(e.Ready, func(id *coordinator.ClientID) coordinator.ClientID { return *id })
 	reports := places(e.Reports, func(r *coordinator.CheckpointReport) coordinator.ClientID { return r.Client })
 	return func(id coordinator.ClientID) marks {
-		return marks{ready: ready[id] > 0, barred: !s.Authority.MayJoin(id), report: uint16(reports[id])}
+		m := marks{report: uint16(reports[id])}
+		if ready[id] > 0 {
+			m.bits = 1
+		}
+		if !s.Authority.MayJoin(id) {
+			m.bits |= 2
+		}
+		return m
 	}
 }
 
@@ -164,38 +173,37 @@ func (a *account) clients(l *[]coordinator.Client, field string, marked func(coo
 		a.bool(&c.HoldsModel, field)
 		a.bool(&c.Active, field)
 		a.uint8((*uint8)(&c.Lateness))
-		a.marks(c.ID, field, marked)
+		a.marks(c, marked)
 		a.uint32(&c.ProbationUntil)
 		a.bool(&c.Waited, field)
 		a.uint8(&c.Returns)
-		a.bool(&c.Unopened, field)
-		a.bool(&c.Unrevealed, field)
+		a.uint8(&c.Juror)
+		a.uint8(&c.Voted)
 	})
 }
 
-// marks writes what the program notes of a member; nothing is noted of others.
-func (a *account) marks(id coordinator.ClientID, field string, marked func(coordinator.ClientID) marks) {
-	if a.reads || marked == nil {
-		a.skip(4)
-		return
+// marks visits a client's complaints, which lie between what the program notes of a member. That is
+// written and never read; nothing is noted of others.
+func (a *account) marks(c *coordinator.Client, marked func(coordinator.ClientID) marks) {
+	var m marks
+	if !a.reads && marked != nil {
+		m = marked(c.ID)
 	}
-	m := marked(id)
-	a.bool(&m.ready, field)
-	a.bool(&m.barred, field)
+	a.uint8(&m.bits)
+	a.uint8(&c.Complaints)
 	a.uint16(&m.report)
 }
 
 func (a *account) trial(t *coordinator.Trial) {
 	a.id(&t.Accused)
 	a.id(&t.Accuser)
-	a.key(&t.Opening)
-	for _, v := range []*uint32{&t.Step, &t.Since, &t.Guilty, &t.Innocent} {
-		a.uint32(v)
+	a.uint64(&t.SinceTime)
+	a.uint32(&t.Step)
+	a.uint32(&t.Since)
+	for _, v := range []*uint8{&t.Slot, (*uint8)(&t.Fault), &t.Jurors, &t.Guilty, &t.Innocent} {
+		a.uint8(v)
 	}
-	jury := a.count(len(t.Jury), coordinator.MaxJury, "jury")
-	a.uint8((*uint8)(&t.Fault))
 	a.skip(3)
-	list(a, &t.Jury, jury, coordinator.MaxJury, keySize, a.id)
 }
 
 func (a *account) round(r *coordinator.Round, c coordinator.Config) {
@@ -219,10 +227,8 @@ func (a *account) round(r *coordinator.Round, c coordinator.Config) {
 	a.set(func() []int {
 		return assign.Owners(r.BatchSeed, len(r.Members), int(c.VerificationPercent), r.BatchSize)
 	})
-	a.set(func() []int { return assign.Verifiers(r.BatchSeed, len(r.Members), int(c.VerificationPercent)) })
 	a.set(func() []int { return r.ElectedWitnesses(c) })
-	a.move(r.Sealed[:])
-	a.move(r.Judged[:])
+	a.key(&r.Challenge)
 	list(a, &r.Members, int(members), coordinator.MaxClients, keySize, a.id)
 	list(a, &r.Witnesses, int(witnesses), coordinator.MaxWitnesses, witnessSize, func(w *coordinator.Witness) {
 		a.uint16(&w.Member)

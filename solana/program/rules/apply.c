@@ -17,9 +17,8 @@ static void state_nonces(struct state *s, const struct key *id, struct nonces *n
 	if (authorization) n->place[n->count++] = &authorization->nonce;
 }
 
-// state_client_list is State.clientLists: all places that remember a client's nonce.
-enum { CLIENT_LISTS = 4 };
-static struct clients *state_client_list(struct state *s, uint32_t i) {
+// state_client_list is State.clientLists: all places that remember a client.
+struct clients *state_client_list(struct state *s, uint32_t i) {
 	switch (i) {
 	case 0: return &s->epoch.clients;
 	case 1: return &s->pending;
@@ -147,7 +146,8 @@ static enum code state_witness(struct state *s, const struct key *from, const st
 	struct round *round = state_current_round(s);
 	uint32_t member;
 	if (a->number != round->step) return ERR_WRONG_STEP;
-	if (!round_member_index(round, from, &member) || !state_is_healthy(s, from)) return ERR_NOT_MEMBER;
+	struct client *client = state_member(s, from);
+	if (!round_member_index(round, from, &member) || !client || client->state != HEALTHY) return ERR_NOT_MEMBER;
 	for (uint32_t i = 0; i < round->witness_count; i++)
 		if (round->witnesses[i].member == member) return ERR_DUPLICATE;
 	if (!member_set_has(round->elected, member)) return ERR_NOT_ELECTED;
@@ -156,6 +156,10 @@ static enum code state_witness(struct state *s, const struct key *from, const st
 	if (round_overfills(round, w, &s->config)) {
 		host_zero(w, sizeof *w);
 		return ERR_INVALID_WITNESS;
+	}
+	if (!round_add_reveal(round, client, &a->id)) {
+		host_zero(w, sizeof *w);
+		return ERR_INVALID_ACTION;
 	}
 	w->member = member;
 	round->witness_count++;
@@ -179,6 +183,7 @@ static enum code state_give_back(struct state *s, const struct key *from, const 
 	client.exited_height = 0;
 	client.returns++;
 	client.optimizer_since = s->progress.step;
+	if (state_counts_returns(s) && client.returns > FREE_RETURNS) client.probation_until = state_probation_end(s);
 	if (client.lateness == FOUND_LATE) client.lateness = LATE;
 	client.ready = index_of_key(s->epoch.ready, s->epoch.ready_count, from) >= 0;
 	client_add(&s->epoch.clients, &client);
@@ -221,10 +226,7 @@ static enum code state_apply_action(struct state *s, const struct key *from, con
 	case WITNESS_ROUND: return state_witness(s, from, a);
 	case HEALTH_CHECK: return state_health_check(s, from, a);
 	case REPORT_CHECKPOINT: return state_report(s, from, a);
-	case SEAL_VERDICT: return state_seal_verdict(s, from, a);
-	case VERDICT: return state_verdict(s, from, a);
 	case ACCUSE: return state_accuse(s, from, a);
-	case OPEN: return state_open(s, from, a);
 	case VOTE: return state_vote(s, from, a);
 	default: return ERR_INVALID_ACTION;
 	}

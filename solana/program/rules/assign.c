@@ -1,5 +1,4 @@
-// assign/assign.go, the counts of assign/committee.go, and assign/audit.go. A round has at least one
-// member.
+// assign/assign.go and the counts of assign/committee.go. A round has at least one member.
 
 #include "coordinator.h"
 
@@ -24,9 +23,9 @@ void assign_witnesses(uint64_t seed, uint32_t members, uint32_t elected, uint8_t
 	for (uint32_t i = 0; i < elected; i++) member_set_add(set, order[i]);
 }
 
-// assign_trainers is Trainers. It returns how many there are, and puts everybody else into a set.
-static uint32_t assign_trainers(uint64_t seed, uint32_t members, uint32_t verification_percent, uint8_t list[MAX_CLIENTS], uint8_t idle[SET_SIZE]) {
-	uint8_t order[MAX_CLIENTS];
+// assign_trainers is Trainers. It returns how many there are.
+static uint32_t assign_trainers(uint64_t seed, uint32_t members, uint32_t verification_percent, uint8_t list[MAX_CLIENTS]) {
+	uint8_t order[MAX_CLIENTS], idle[SET_SIZE];
 	uint32_t places = non_trainers(members, verification_percent), count = 0;
 	if (places > 0) assign_in_order(members, places, seed, SALT_COMMITTEE, order);
 	host_zero(idle, SET_SIZE);
@@ -36,10 +35,10 @@ static uint32_t assign_trainers(uint64_t seed, uint32_t members, uint32_t verifi
 	return count;
 }
 
-// assign_owners is Owners as a set. It says as well who does not train.
-void assign_owners(const struct round *r, uint32_t verification_percent, uint8_t set[SET_SIZE], uint8_t idle[SET_SIZE]) {
+// assign_owners is Owners as a set.
+void assign_owners(const struct round *r, uint32_t verification_percent, uint8_t set[SET_SIZE]) {
 	uint8_t trainers[MAX_CLIENTS], order[MAX_CLIENTS];
-	uint32_t count = assign_trainers(r->batch_seed, r->member_count, verification_percent, trainers, idle);
+	uint32_t count = assign_trainers(r->batch_seed, r->member_count, verification_percent, trainers);
 	uint32_t owners = count;
 	for (uint32_t i = 0; i < count; i++) order[i] = (uint8_t)i;
 	if (r->batch_size < count) {
@@ -58,19 +57,3 @@ uint32_t assign_batch_count(uint32_t members, uint32_t verification_percent, uin
 
 // assign_quorum is Quorum.
 uint32_t assign_quorum(uint32_t n) { return (2 * n + 2) / 3; }
-
-enum { DOUBLE_PERCENT = 25 };
-
-// doubles is Go's of this name.
-static bool doubles(uint64_t seed, uint32_t rank) {
-	struct slice message[3] = {{"psyche/audit/v1/double", 22}, {&seed, sizeof seed}, {&rank, sizeof rank}};
-	uint64_t hash[4];
-	host_sha256(message, 3, (uint8_t *)hash);
-	return hash[0] % 100 < DOUBLE_PERCENT;
-}
-
-// assign_target is Target of a verifier, where there are trainers.
-uint32_t assign_target(uint64_t seed, uint32_t rank, uint32_t trainers) {
-	if (rank % 2 == 1 && doubles(seed, rank)) rank--;
-	return assign_position(rank % trainers, trainers, seed, SALT_AUDIT);
-}

@@ -149,30 +149,15 @@ enum code state_set_delegates(struct state *s, const struct key *from, const str
 	return ACCEPTED;
 }
 
-// state_remove is State.remove.
-static enum code state_remove(struct state *s, const struct key *id, enum ejection_reason reason) {
-	if (state_is_ejected(s, id)) return ERR_NOT_MEMBER;
-	int32_t i = index_of(&s->pending, id);
-	if (i >= 0) {
-		struct client client = s->pending.list[i];
-		client_delete(&s->pending, (uint32_t)i);
-		state_depart(s, &client);
-	}
-	struct clients *lists[3] = {&s->epoch.clients, &s->epoch.exited, &s->departed};
-	bool known = false;
-	for (uint32_t l = 0; l < 3; l++) {
-		i = index_of(lists[l], id);
-		if (i < 0) continue;
-		lists[l]->list[i].state = EJECTED;
-		known = true;
-	}
-	if (!known) return ERR_NOT_MEMBER;
-	state_keep_out(s, id, reason);
-	return ACCEPTED;
+// state_is_known is State.isKnown.
+bool state_is_known(struct state *s, const struct key *id) {
+	for (uint32_t l = 0; l < CLIENT_LISTS; l++)
+		if (index_of(state_client_list(s, l), id) >= 0) return true;
+	return false;
 }
 
 // state_keep_out is State.keepOut.
-void state_keep_out(struct state *s, const struct key *id, enum ejection_reason reason) {
+static void state_keep_out(struct state *s, const struct key *id, enum ejection_reason reason) {
 	struct authority *authority = &s->authority;
 	uint32_t epochs = reason == BY_AUTHORITY ? 1 : s->config.ejection_epochs, until = s->progress.epoch + 1;
 	if (authority->ejection_count == MAX_EJECTIONS)
@@ -181,6 +166,29 @@ void state_keep_out(struct state *s, const struct key *id, enum ejection_reason 
 	ejection->client = *id;
 	ejection->until = until + (epochs < UINT32_MAX - until ? epochs : UINT32_MAX - until);
 	ejection->reason = (uint8_t)reason;
+}
+
+// state_expel is State.expel.
+void state_expel(struct state *s, const struct key *id, enum ejection_reason reason) {
+	int32_t i = index_of(&s->pending, id);
+	if (i >= 0) {
+		struct client client = s->pending.list[i];
+		client_delete(&s->pending, (uint32_t)i);
+		state_depart(s, &client);
+	}
+	struct clients *lists[3] = {&s->epoch.clients, &s->epoch.exited, &s->departed};
+	for (uint32_t l = 0; l < 3; l++) {
+		i = index_of(lists[l], id);
+		if (i >= 0) lists[l]->list[i].state = EJECTED;
+	}
+	if (!state_is_ejected(s, id)) state_keep_out(s, id, reason);
+}
+
+// state_remove is State.remove.
+static enum code state_remove(struct state *s, const struct key *id, enum ejection_reason reason) {
+	if (state_is_ejected(s, id) || !state_is_known(s, id)) return ERR_NOT_MEMBER;
+	state_expel(s, id, reason);
+	return ACCEPTED;
 }
 
 // state_eject is State.eject.

@@ -32,11 +32,8 @@ enum action_kind {
 	REPORT_UPLOAD,
 	EQUIVOCATION = 14,
 	RETURN = 15,
-	SEAL_VERDICT,
-	VERDICT,
-	ACCUSE,
-	OPEN,
-	VOTE,
+	ACCUSE = 18,
+	VOTE = 20,
 };
 
 // update is an UpdateConfig. Its checkpoint's names are at most MAX_REPO_LENGTH bytes together.
@@ -62,11 +59,11 @@ struct proof {
 
 struct action {
 	enum action_kind kind;
-	bool flag;              // Paused, Allowed, Passed, Guilty
+	bool flag;              // Paused, Allowed, Guilty
 	uint8_t fault;
 	uint32_t number;        // Epoch, Step, Number
-	struct key id;          // Holds, Reveal, Digest, Client, Grantee, Seal, Blob
-	struct key commitment;  // Commitment, Next, Body
+	struct key id;          // Holds, Reveal, Digest, Client, Grantee
+	struct key commitment;  // Commitment, Next
 	const uint8_t *witness; // two filters, root, replica
 	const uint8_t *ids;     // Clients, Delegates
 	uint32_t id_count;
@@ -106,7 +103,6 @@ struct id_set {
 	uint64_t factor;
 };
 void new_id_set(struct id_set *set, const struct client *list, uint32_t count, uint64_t seed);
-int32_t id_set_find(const struct id_set *set, const struct key *id);
 bool id_set_has(const struct id_set *set, const struct key *id);
 
 static inline bool key_equal(const struct key *a, const struct key *b) {
@@ -128,15 +124,13 @@ static inline uint32_t uint32_at(const uint8_t *p) { return uint16_at(p) | (uint
 static inline uint64_t uint64_at(const uint8_t *p) { return uint32_at(p) | (uint64_t)uint32_at(p + 4) << 32; }
 
 // shuffle.c, assign.c: package assign, for at most MAX_CLIENTS members
-enum salt { SALT_COMMITTEE, SALT_WITNESS, SALT_BATCH, SALT_AUDIT, SALT_JURY };
-uint32_t assign_position(uint32_t index, uint32_t total, uint64_t seed, enum salt salt);
+enum salt { SALT_COMMITTEE, SALT_WITNESS, SALT_BATCH, SALT_JURY };
 void assign_in_order(uint32_t total, uint32_t count, uint64_t seed, enum salt salt, uint8_t order[MAX_CLIENTS]);
 void assign_witnesses(uint64_t seed, uint32_t members, uint32_t elected, uint8_t set[SET_SIZE]);
-void assign_owners(const struct round *r, uint32_t verification_percent, uint8_t set[SET_SIZE], uint8_t idle[SET_SIZE]);
+void assign_owners(const struct round *r, uint32_t verification_percent, uint8_t set[SET_SIZE]);
 uint32_t assign_batch_count(uint32_t members, uint32_t verification_percent, uint32_t batch_size);
 uint32_t assign_elected_witnesses(uint32_t members, uint32_t witness_nodes);
 uint32_t assign_quorum(uint32_t n);
-uint32_t assign_target(uint64_t seed, uint32_t rank, uint32_t trainers);
 
 // bloom.c: package bloom
 enum { FILTER_HASHES = 7, FILTER_BITS = 64 * FILTER_WORDS };
@@ -170,20 +164,12 @@ uint32_t state_healthy_count(const struct state *s);
 bool state_is_healthy(struct state *s, const struct key *id);
 
 // apply.c
+enum { CLIENT_LISTS = 4 };
+struct clients *state_client_list(struct state *s, uint32_t i);
 void state_depart(struct state *s, const struct client *client);
 
 // audit.c
-struct audited {
-	struct round *round, *before;
-};
-struct room;
-bool state_audited_round(struct state *s, uint32_t step, struct audited *a);
-bool audit_target(const struct audited *a, uint32_t member, uint32_t *target);
-enum code state_seal_verdict(struct state *s, const struct key *from, const struct action *a);
-enum code state_verdict(struct state *s, const struct key *from, const struct action *a);
-void state_find_idle_verifiers(struct state *s, const struct id_set *set);
-void client_find_late(struct client *client, struct room *left);
-bool round_is_missing(const struct round *r, const struct key *id);
+void state_seal_challenge(struct state *s, struct round *round);
 
 // authority.c
 bool authority_may_join(const struct authority *a, const struct key *id);
@@ -195,7 +181,8 @@ enum code state_authorize(struct state *s, const struct key *from, const struct 
 enum code state_set_delegates(struct state *s, const struct key *from, const struct action *a);
 enum code state_eject(struct state *s, const struct key *from, const struct action *a);
 enum code state_equivocate(struct state *s, const struct key *from, const struct action *a);
-void state_keep_out(struct state *s, const struct key *id, enum ejection_reason reason);
+bool state_is_known(struct state *s, const struct key *id);
+void state_expel(struct state *s, const struct key *id, enum ejection_reason reason);
 bool state_is_ejected(const struct state *s, const struct key *id);
 void state_forget_ejections(struct state *s);
 enum code state_close(struct state *s, const struct key *from);
@@ -237,6 +224,7 @@ void state_start_round(struct state *s, uint64_t now, const struct key *draw);
 
 // reveal.c
 bool client_reveals(const struct client *c, const struct key *value);
+bool round_add_reveal(struct round *r, struct client *client, const struct key *value);
 void state_add_reveal(struct state *s, struct client *client, const struct action *a);
 
 // round.c
@@ -249,6 +237,7 @@ bool round_has_quorum(const struct round *r);
 bool client_is_new(const struct client *c);
 uint32_t state_probation(const struct state *s);
 uint32_t state_probation_end(const struct state *s);
+bool state_counts_returns(const struct state *s);
 bool state_on_probation(const struct state *s, const struct client *c, uint32_t step);
 uint32_t state_credit(const struct state *s, const struct key *id);
 bool state_has_office(const struct state *s, const struct key *id);
@@ -265,10 +254,9 @@ bool state_no_witness_is_awaited(struct state *s);
 
 // trial.c
 enum code state_accuse(struct state *s, const struct key *from, const struct action *a);
-enum code state_open(struct state *s, const struct key *from, const struct action *a);
 enum code state_vote(struct state *s, const struct key *from, const struct action *a);
 void state_draw_juries(struct state *s);
-void state_end_trials(struct state *s, const struct id_set *set);
+void state_end_trials(struct state *s, uint64_t now);
 
 // upload.c
 enum code state_report_upload(struct state *s, const struct key *from, const struct action *a);

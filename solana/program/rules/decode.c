@@ -192,6 +192,7 @@ static void reader_action(struct reader *r, struct action *a) {
 	case WITNESS_ROUND:
 		a->number = reader_uint32(r);
 		a->witness = reader_take(r, 2 * sizeof(struct filter) + 2 * sizeof(struct key));
+		reader_hash(r, &a->id);
 		break;
 	case HEALTH_CHECK:
 		a->number = reader_uint32(r);
@@ -224,16 +225,6 @@ static void reader_action(struct reader *r, struct action *a) {
 	case EQUIVOCATION:
 		reader_equivocation(r, a);
 		break;
-	case SEAL_VERDICT:
-	case OPEN:
-		a->number = reader_uint32(r);
-		reader_hash(r, &a->id);
-		break;
-	case VERDICT:
-		a->number = reader_uint32(r);
-		a->flag = reader_bool(r);
-		reader_hash(r, &a->commitment);
-		break;
 	case ACCUSE:
 		a->number = reader_uint32(r);
 		reader_hash(r, &a->id);
@@ -243,7 +234,6 @@ static void reader_action(struct reader *r, struct action *a) {
 		a->number = reader_uint32(r);
 		reader_hash(r, &a->id);
 		a->flag = reader_bool(r);
-		reader_hash(r, &a->commitment);
 		break;
 	case CLOSE:
 		break;

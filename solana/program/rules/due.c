@@ -4,7 +4,9 @@
 
 // state_is_ahead is State.isAhead.
 static bool state_is_ahead(const struct state *s, uint64_t now) {
-	return s->state_start > now || s->minimum_since > now || s->epoch.start_time > now;
+	bool ahead = s->state_start > now || s->minimum_since > now || s->epoch.start_time > now;
+	for (uint32_t i = 0; i < s->trial_count; i++) ahead |= s->trials[i].since_time > now;
+	return ahead;
 }
 
 // state_due is State.Due: false when no tick will change the state.

@@ -35,7 +35,7 @@ void state_members_to_pending(struct state *s) {
 		struct client *client = &clients->list[i];
 		client->active = client->ready = 0;
 		client->lateness = ON_TIME;
-		client->returns = client->unopened = client->unrevealed = 0;
+		client->returns = client->complaints = 0;
 		client->report = 0;
 	}
 	state_make_room(s, MAX_CLIENTS - clients->count);

@@ -49,15 +49,12 @@ void new_id_set(struct id_set *set, const struct client *list, uint32_t count, u
 	}
 }
 
-// id_set_find returns where in its list the set has a key, or -1.
-int32_t id_set_find(const struct id_set *set, const struct key *id) {
-	for (uint64_t place = id_set_place(set, id); set->places[place]; place = (place + 1) % SCRATCH_PLACES)
-		if (key_equal(&set->list[set->places[place] - 1].id, id)) return set->places[place] - 1;
-	return -1;
-}
-
 // id_set_has is idSet.has.
-bool id_set_has(const struct id_set *set, const struct key *id) { return id_set_find(set, id) >= 0; }
+bool id_set_has(const struct id_set *set, const struct key *id) {
+	for (uint64_t place = id_set_place(set, id); set->places[place]; place = (place + 1) % SCRATCH_PLACES)
+		if (key_equal(&set->list[set->places[place] - 1].id, id)) return true;
+	return false;
+}
 
 // lookup_find is lookup.find.
 struct client *lookup_find(struct lookup *l, const struct key *id) {

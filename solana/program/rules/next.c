@@ -21,7 +21,7 @@ static void state_round_of(struct state *s, uint32_t step, struct round *round) 
 	round->batch_seed = s->seed_chain.word[1];
 	round->data_index = s->progress.data_index;
 	round->batch_size = config_batch_size(&s->config, s->progress.data_index, s->model.max_seq_len);
-	assign_owners(round, s->config.verification_percent, round->owners, round->idle);
+	assign_owners(round, s->config.verification_percent, round->owners);
 	state_warm(s, round);
 }
 
@@ -45,6 +45,7 @@ void state_start_round(struct state *s, uint64_t now, const struct key *draw) {
 	struct round *round = &epoch->rounds[epoch->round_count++];
 	state_round_of(s, s->progress.step, round);
 	round->seed = state_mix_seed(s, draw);
+	if (epoch->round_count > 1) state_seal_challenge(s, round - 1);
 	round_elected_set(round, &s->config, round->elected);
 	uint32_t elected = assign_elected_witnesses(round->member_count, s->config.witness_nodes);
 	round->witnesses_elected = (uint16_t)elected;

@@ -25,7 +25,7 @@ static void swap_pairs(uint8_t *order, uint64_t low, uint64_t high, const uint64
 
 // shuffle_key is shuffleKey.
 static void shuffle_key(uint64_t seed, enum salt salt, uint8_t key[32]) {
-	static const struct slice salts[] = {{"committee", 9}, {"witness", 7}, {"batch", 5}, {"audit", 5}, {"jury", 4}};
+	static const struct slice salts[] = {{"committee", 9}, {"witness", 7}, {"batch", 5}, {"jury", 4}};
 	struct slice message = {&seed, sizeof seed};
 	uint8_t inner[32];
 	host_sha256(&message, 1, inner);
@@ -45,22 +45,6 @@ static uint32_t shuffle_pivot(const uint8_t message[37], uint32_t total) {
 static void shuffle_source(const uint8_t message[37], uint64_t source[4]) {
 	struct slice pieces = {message, 37};
 	host_sha256(&pieces, 1, (uint8_t *)source);
-}
-
-// assign_position is Position of an index below total.
-uint32_t assign_position(uint32_t index, uint32_t total, uint64_t seed, enum salt salt) {
-	uint8_t message[37];
-	uint64_t source[4];
-	host_zero(message, sizeof message);
-	shuffle_key(seed, salt, message);
-	for (uint32_t round = 0; round < SHUFFLE_ROUNDS; round++) {
-		message[32] = (uint8_t)round;
-		uint32_t pivot = shuffle_pivot(message, total), flip = index > pivot ? pivot + total - index : pivot - index;
-		uint32_t position = index > flip ? index : flip;
-		shuffle_source(message, source);
-		if (source[position / 64] >> position % 64 & 1) index = flip;
-	}
-	return index;
 }
 
 // find_places finds what some places of a shuffle hold in the end, by going back from there round by

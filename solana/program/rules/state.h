@@ -26,11 +26,13 @@ enum {
 	MAX_EARLIER = 8,
 	MAX_LAPSES = 8,
 	MAX_RETURNS = 3,
+	FREE_RETURNS = 1,
 	MAX_TRIALS = 8,
-	MAX_JURY = 32,
-	ACCUSE_ROUNDS = 2,
-	OPEN_ROUNDS = 2,
-	VOTE_ROUNDS = 4,
+	MAX_JURY = 96,
+	MAX_COMPLAINTS = 3,
+	MAX_TRIALS_OF_ONE = 2,
+	TRIAL_ROUNDS = 6,
+	TRIAL_TIME = 60000,
 	FILTER_WORDS = 40, // of bloom.Filter
 	SET_SIZE = MAX_CLIENTS / 8,
 };
@@ -39,12 +41,12 @@ enum {
 // STATE_MAGIC is "psyche1" and a zero byte; STATE_VERSION that of the Go core's encoding, which
 // has the same fields.
 #define STATE_MAGIC 0x0031656863797370ull
-enum { STATE_VERSION = 8 };
+enum { STATE_VERSION = 9 };
 
 enum run_state { UNINITIALIZED, WAITING_FOR_MEMBERS, WARMUP, ROUND_TRAIN, ROUND_WITNESS, COOLDOWN, FINISHED, PAUSED };
 enum client_state { HEALTHY, DROPPED, WITHDRAWN, EJECTED };
 enum ejection_reason { BY_AUTHORITY, TWO_RESULTS, FOUND_GUILTY, ACCUSED_WRONGLY };
-enum fault { FAULT_RESULT = 1, FAULT_UNOPENED, FAULT_PRINTS, FAULT_UNREVEALED };
+enum fault { FAULT_RESULT = 1, FAULT_SILENT };
 enum lateness { ON_TIME, FOUND_LATE, LATE, SLOW };
 enum checkpoint_kind {
 	CHECKPOINT_HUB = 1,
@@ -121,11 +123,13 @@ struct client {
 	uint32_t exited_height, optimizer_since;
 	struct key commitment;
 	uint8_t state, holds_model, active, lateness;
-	uint8_t ready;   // derived: the member is in epoch.ready
-	uint8_t barred;  // derived: the run no longer admits the member
+	uint8_t ready : 1;  // derived: the member is in epoch.ready
+	uint8_t barred : 1; // derived: the run no longer admits the member
+	uint8_t complaints;
 	uint16_t report; // derived: number of the member's report in epoch.reports, from 1; 0 without one
 	uint32_t probation_until;
-	uint8_t waited, returns, unopened, unrevealed;
+	uint8_t waited, returns;
+	uint8_t juror, voted; // bits of trials' slots
 };
 
 struct clients {
@@ -147,10 +151,8 @@ struct round {
 	uint32_t unused;
 	uint8_t warming[SET_SIZE];
 	uint8_t owners[SET_SIZE];  // derived: members that have a batch
-	uint8_t idle[SET_SIZE];    // derived: members that do not train
 	uint8_t elected[SET_SIZE]; // derived: members that witness
-	uint8_t sealed[SET_SIZE];
-	uint8_t judged[SET_SIZE];
+	struct key challenge;
 	struct key members[MAX_CLIENTS];
 	struct witness witnesses[MAX_WITNESSES];
 };
@@ -159,22 +161,14 @@ struct checkpoint_report {
 	struct key client, digest;
 };
 
-struct trial {
-	struct key accused, accuser, opening;
-	uint32_t step, since, guilty, innocent, jury_count;
-	uint8_t fault, unused[3];
-	struct key jury[MAX_JURY];
-};
-
 struct epoch {
 	uint32_t start_step, last_step;
 	uint64_t start_time;
 	uint8_t cold_start, unused[7];
-	uint32_t round_count, ready_count, report_count, trial_count;
+	uint32_t round_count, ready_count, report_count, unused_too;
 	struct clients clients, exited;
 	struct key ready[MAX_CLIENTS];
 	struct checkpoint_report reports[MAX_CLIENTS];
-	struct trial trials[MAX_TRIALS];
 	struct round rounds[STORED_ROUNDS];
 };
 
@@ -193,6 +187,13 @@ struct upload {
 
 struct lapse {
 	uint32_t first, last;
+};
+
+struct trial {
+	struct key accused, accuser;
+	uint64_t since_time;
+	uint32_t step, since;
+	uint8_t slot, fault, jurors, guilty, innocent, unused[3];
 };
 
 struct authorization {
@@ -235,16 +236,18 @@ struct state {
 	struct upload uploads[MAX_UPLOADS];
 	struct lapse lapses[MAX_LAPSES];
 	struct key reveals;
+	uint32_t trial_count, unused_too;
+	struct trial trials[MAX_TRIALS];
 	struct epoch epoch;
 	struct clients pending, departed;
 	struct authority authority;
 	struct model model;
 };
 
-_Static_assert(sizeof(struct client) == 96 && sizeof(struct round) == 31216 && sizeof(struct upload) == 272, "layout");
-_Static_assert(sizeof(struct trial) == 1144 && offsetof(struct epoch, rounds) == 82936, "layout");
-_Static_assert(offsetof(struct state, config) == 184 && offsetof(struct state, epoch) == 1776, "layout");
-_Static_assert(offsetof(struct state, pending) == 209576 && offsetof(struct state, authority) == 258744, "layout");
-_Static_assert(offsetof(struct state, model) == 314136 && sizeof(struct state) == 322576, "layout");
+_Static_assert(sizeof(struct client) == 96 && sizeof(struct round) == 31152 && sizeof(struct upload) == 272, "layout");
+_Static_assert(sizeof(struct trial) == 88 && offsetof(struct epoch, rounds) == 73784, "layout");
+_Static_assert(offsetof(struct state, config) == 184 && offsetof(struct state, epoch) == 2488, "layout");
+_Static_assert(offsetof(struct state, pending) == 200880 && offsetof(struct state, authority) == 250048, "layout");
+_Static_assert(offsetof(struct state, model) == 305440 && sizeof(struct state) == 313880, "layout");
 
 #endif

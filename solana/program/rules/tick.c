@@ -14,6 +14,7 @@ static bool state_adjust_clock(struct state *s, uint64_t now) {
 	bool changed = adjust_time(&s->state_start, now);
 	changed |= adjust_time(&s->minimum_since, now);
 	changed |= adjust_time(&s->epoch.start_time, now);
+	for (uint32_t i = 0; i < s->trial_count; i++) changed |= adjust_time(&s->trials[i].since_time, now);
 	return changed;
 }
 
@@ -202,34 +203,23 @@ bool state_no_witness_is_awaited(struct state *s) {
 	return true;
 }
 
-// state_hold_to_account ends trials and finds idle verifiers. The draw only makes a set that nobody
-// can slow down.
-static void state_hold_to_account(struct state *s, const struct key *draw) {
-	struct id_set members;
-	if (s->config.verification_percent == 0 && s->epoch.trial_count == 0) return;
-	new_id_set(&members, s->epoch.clients.list, s->epoch.clients.count, draw->word[0]);
-	state_end_trials(s, &members);
-	state_find_idle_verifiers(s, &members);
-}
-
 // state_tick_round_witness is State.tickRoundWitness.
 static bool state_tick_round_witness(struct state *s, uint64_t now, const struct key *draw) {
-	const struct round *round = state_current_round(s);
+	struct round *round = state_current_round(s);
 	bool ends = !round_has_quorum(round) || state_ends_before(s, s->progress.step + 1);
 	if (!state_phase_is_over(s, now)) return false;
-	if (round_has_quorum(round)) {
-		state_hold_to_account(s, draw);
-		ends = ends || state_ends_before(s, s->progress.step + 1);
-	}
+	state_end_trials(s, now);
 	state_remove_leavers(s, round->height);
 	state_keep_findings(s);
 	s->progress.step++;
 	if (s->config.epoch_time != 0 && s->epoch.last_step == 0 && elapsed(s->epoch.start_time, now, s->config.epoch_time))
 		s->epoch.last_step = s->progress.step + 1;
-	if (ends)
+	if (ends) {
+		state_seal_challenge(s, round);
 		state_enter(s, COOLDOWN, now);
-	else
+	} else {
 		state_start_round(s, now, draw);
+	}
 	return true;
 }
 
@@ -241,8 +231,6 @@ static bool state_tick_cooldown(struct state *s, uint64_t now) {
 	state_remove_leavers(s, state_current_round(s)->height);
 	s->progress.epoch++;
 	host_zero(&s->departed, sizeof s->departed);
-	host_zero(s->epoch.trials, sizeof s->epoch.trials);
-	s->epoch.trial_count = 0;
 	state_forget_ejections(s);
 	if (s->progress.step > s->config.total_steps) {
 		s->pending_pause = 0;
