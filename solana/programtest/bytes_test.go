@@ -29,8 +29,7 @@ func actionBytes() map[string][]byte {
 			MaxSeqLen: 16, Definition: []byte("def"), Checkpoint: coordinator.Checkpoint{Kind: coordinator.CheckpointHub, Repo: "repo", Revision: "v"}}},
 		"authorize": coordinator.Authorize{Grantee: clientID(0), Allowed: true}, "delegates": coordinator.SetDelegates{Delegates: ids(4)},
 		"eject": coordinator.Eject{Client: clientID(0)}, "close": coordinator.Close{},
-		"seal": coordinator.SealVerdict{Step: 1}, "verdict": coordinator.Verdict{Step: 1, Passed: true}, "accuse": coordinator.Accuse{Step: 1, Fault: 1},
-		"open": coordinator.Open{Step: 1}, "vote": coordinator.Vote{Step: 1, Guilty: true},
+		"accuse": coordinator.Accuse{Step: 1, Fault: 1}, "vote": coordinator.Vote{Step: 1, Guilty: true},
 	} {
 		m[name] = encode(a)
 	}
@@ -49,9 +48,8 @@ func actionBytes() map[string][]byte {
 	m["nothing"], m["kind 0"], m["kind 14"], m["kind 255"] = nil, []byte{0}, []byte{14}, []byte{255}
 	m["allowed 2"] = append(append([]byte{9}, make([]byte, 32)...), 2)
 	m["paused 2"] = []byte{7, 2}
-	m["kind 21"] = []byte{21}
-	m["passed 2"] = append([]byte{17, 1, 0, 0, 0, 2}, make([]byte, 32)...)
-	m["guilty 2"] = append(append([]byte{20}, make([]byte, 36)...), append([]byte{2}, make([]byte, 32)...)...)
+	m["kind 16"], m["kind 17"], m["kind 19"], m["kind 21"] = append([]byte{16}, make([]byte, 36)...), append([]byte{17}, make([]byte, 37)...), append([]byte{19}, make([]byte, 36)...), []byte{21}
+	m["guilty 2"] = append(append([]byte{20}, make([]byte, 36)...), 2)
 	return m
 }
 

@@ -12,22 +12,21 @@ func court(r *pair, seed uint64) error {
 	g := newGenerator(seed, 3+int(seed%9))
 	config := crowdConfig
 	config.InitMinClients, config.MinClients, config.RoundsPerEpoch = uint16(len(g.ids)), uint16(1+g.IntN(3)), 30
-	config.VerificationPercent, config.EjectionEpochs = oneOf[uint8](g, 40, 60, 80), oneOf[uint16](g, 0, 1, 3)
-	config.WitnessNodes = oneOf[uint16](g, 0, 0, 1)
+	config.VerificationPercent, config.EjectionEpochs = oneOf[uint8](g, 0, 40, 80), oneOf[uint16](g, 0, 1, 3)
+	config.WitnessNodes, config.ProbationSteps = oneOf[uint16](g, 0, 0, 1), oneOf[uint32](g, 0, 2, 40)
 	genesis := coordinator.Genesis{RunID: "court", Host: clientID(0), Config: config, Model: crowdModel}
 	if code, err := r.genesis(genesis); code != 0 || err != nil {
 		return err
 	}
 	l := trialRun{lateRun{generator: g, r: r}}
 	for _, id := range g.ids {
-		l.send(id, coordinator.Join{})
+		l.send(id, coordinator.Join{Commitment: linkAt(30)})
 	}
 	for l.err == nil && r.s.RunState != coordinator.RoundTrain {
 		l.lateRun.step()
 	}
 	for range 8 {
 		if r.s.RunState == coordinator.RoundTrain {
-			l.judged()
 			l.witnessAll()
 		}
 		l.pass(60 * second)
@@ -43,40 +42,20 @@ func court(r *pair, seed uint64) error {
 	return l.err
 }
 
-// judged loads a state in which all verifiers have judged.
-func (l *trialRun) judged() {
-	s := l.r.s.Clone()
-	for i := range s.Epoch.Rounds {
-		judge(&s.Epoch.Rounds[i], s.Config)
-	}
-	if l.err == nil {
-		l.err = l.r.load(s)
-	}
-}
-
 // tried leads a state with trials to the end of its round.
 func (l *trialRun) tried(s coordinator.State) {
-	l.fillAudits(&s)
-	l.fillTrials(&s, 1+l.IntN(coordinator.MaxTrials))
-	strange := l.rarely(4) // somebody is accused beside trials of others
-	for i := range s.Epoch.Trials {
-		t := &s.Epoch.Trials[i]
-		t.Guilty, t.Innocent = 0, 0
-		t.Jury = slices.DeleteFunc(t.Jury, func(id coordinator.ClientID) bool { return !isHealthy(&s, id) })
-		if strange {
-			t.Accused, t.Accuser = clientID(800_000+2*i), clientID(800_001+2*i)
-		}
-	}
 	for i := range s.Epoch.Clients {
 		c := &s.Epoch.Clients[i]
 		c.Lateness = oneOf(l.generator, coordinator.OnTime, coordinator.OnTime, coordinator.FoundLate, coordinator.Late)
-		c.Returns, c.Unopened, c.Unrevealed = oneOf[uint8](l.generator, 0, 0, 1, coordinator.MaxReturns), l.rarely(4), l.rarely(4)
+		c.Returns, c.Complaints = oneOf[uint8](l.generator, 0, 0, 1, 2, coordinator.MaxReturns), l.complaints()
+		c.ProbationUntil = oneOf(l.generator, 1, 1, s.Progress.Step, s.Progress.Step+1, s.Progress.Step+9)
 	}
-	for i := range s.Epoch.Trials {
-		if l.rarely(3) {
-			l.takeAway(&s, oneOf(l.generator, s.Epoch.Trials[i].Accused, s.Epoch.Trials[i].Accuser))
+	for _, id := range l.shuffled() {
+		if l.rarely(5) {
+			l.takeAway(&s, id)
 		}
 	}
+	l.fillTrials(&s, l.IntN(coordinator.MaxTrials+1))
 	if l.err != nil || s.Check() != nil {
 		l.r.seen["court: cannot be"]++
 		return
@@ -85,20 +64,18 @@ func (l *trialRun) tried(s coordinator.State) {
 	if l.err = l.r.load(s); l.err != nil {
 		return
 	}
-	for _, id := range l.shuffled()[:2] {
-		l.audit(id)
-	}
-	for _, audit := range l.r.s.Audits(l.ids[0]) {
-		l.send(l.ids[0], coordinator.Accuse{Step: audit.Step, Client: audit.Trainer, Fault: coordinator.FaultResult})
-		l.send(l.ids[0], coordinator.Accuse{Step: audit.Step, Client: l.id(), Fault: coordinator.FaultPrints})
-	}
+	l.accuseMany(6)
 	l.answer()
-	l.witnessSome()
-	l.pass(60 * second)
-	l.pass(60 * second)
-	if l.r.s.RunState == coordinator.RoundTrain {
-		l.answer()
+	for _, id := range l.shuffled() {
+		l.send(id, coordinator.Return{Epoch: s.Progress.Epoch})
 	}
+	l.witnessSome()
+	before := slices.Clone(l.r.s.Trials)
+	l.pass(oneOf[uint64](l.generator, second, 60*second, 60*second))
+	l.pass(oneOf[uint64](l.generator, 5*second, 60*second))
+	l.noteEnded(before)
+	l.answer()
+	l.accuseMany(3)
 }
 
 // takeAway lets a client be gone: it leaves with the round, or has left, may wait again, and may have
@@ -115,7 +92,7 @@ func (l *trialRun) takeAway(s *coordinator.State, id coordinator.ClientID) {
 	if l.rarely(3) {
 		s.Authority.Ejections = append(s.Authority.Ejections, coordinator.Ejection{Client: id, Until: s.Progress.Epoch + 1})
 	} else if l.rarely(2) {
-		s.Pending = append(s.Pending, coordinator.Client{ID: id, ProbationUntil: 1})
+		s.Pending = append(s.Pending, coordinator.Client{ID: id, ProbationUntil: 1, Complaints: l.complaints()})
 	}
 	s.Epoch.Exited = append(s.Epoch.Exited, s.Epoch.Clients[i])
 	s.Epoch.Clients = slices.Delete(s.Epoch.Clients, i, i+1)
@@ -131,7 +108,7 @@ func (l *trialRun) witnessSome() {
 		if i >= int(round.WitnessesNeeded) && l.rarely(2) {
 			continue
 		}
-		a := coordinator.WitnessRound{Step: round.Step}
+		a := coordinator.WitnessRound{Step: round.Step, Reveal: l.reveal(s, round.Members[member])}
 		for _, id := range round.Members {
 			if !l.rarely(3) {
 				a.Participants.Add(round.Seed, id[:])

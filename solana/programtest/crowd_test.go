@@ -115,7 +115,6 @@ func (c *crowd) firstEpoch(permissioned bool) {
 	}
 	c.tick(second, coordinator.RoundTrain)
 	for round := range crowdConfig.RoundsPerEpoch {
-		c.audit()
 		r := c.r.s.CurrentRound()
 		for _, member := range r.ElectedWitnesses(c.r.s.Config) {
 			c.must(r.Members[member], c.proof(0))
@@ -166,21 +165,6 @@ func (c *crowd) loseMember() {
 	c.must(grantee, coordinator.SetDelegates{Number: 2, Delegates: delegates})
 	delegates[3] = clientID(254)
 	c.must(grantee, coordinator.SetDelegates{Number: 2, Delegates: delegates})
-}
-
-// audit lets all members that train nothing judge.
-func (c *crowd) audit() {
-	s := &c.r.s
-	for _, client := range s.Epoch.Clients {
-		for _, audit := range s.Audits(client.ID) {
-			if !audit.Sealed {
-				c.must(client.ID, coordinator.SealVerdict{Step: audit.Step})
-			}
-			if !audit.Judged {
-				c.must(client.ID, coordinator.Verdict{Step: audit.Step, Passed: true})
-			}
-		}
-	}
 }
 
 // proof is a witness's, in which the result of every nth trainer is missing.

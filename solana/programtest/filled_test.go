@@ -156,18 +156,14 @@ var disturbances = []func(*generator, *coordinator.State){
 			s.Epoch.Reports = append(s.Epoch.Reports, coordinator.CheckpointReport{Client: c.ID, Digest: [32]byte{byte(g.IntN(5) / 3)}})
 		}
 	},
-	func(g *generator, s *coordinator.State) { g.fillAudits(s) },
+	func(g *generator, s *coordinator.State) { g.fillChallenges(s) },
 	func(g *generator, s *coordinator.State) { g.fillTrials(s, 1+g.IntN(coordinator.MaxTrials)) },
-	func(g *generator, s *coordinator.State) { // trials about to end, of parties and jurors with a past
+	func(g *generator, s *coordinator.State) { // as many trials as there can be, of parties and jurors with a past
 		g.fillTrials(s, coordinator.MaxTrials)
-		for i := range s.Epoch.Trials {
-			if t := &s.Epoch.Trials[i]; t.Since > t.Step && g.rarely(2) {
-				t.Since = t.Step
-			}
-		}
 		for i := range s.Epoch.Clients {
 			c := &s.Epoch.Clients[i]
-			c.Unopened, c.Unrevealed, c.Lateness = g.rarely(3), g.rarely(3), oneOf(g, coordinator.OnTime, coordinator.OnTime, coordinator.FoundLate, coordinator.Late, coordinator.Slow)
+			c.Complaints = g.complaints()
+			c.Lateness = oneOf(g, coordinator.OnTime, coordinator.OnTime, coordinator.FoundLate, coordinator.Late, coordinator.Slow)
 			c.Returns = oneOf[uint8](g, 0, 0, 1, coordinator.MaxReturns)
 		}
 	},

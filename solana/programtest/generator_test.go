@@ -73,19 +73,51 @@ func (g *generator) genesis() coordinator.Genesis {
 	return x
 }
 
-// secret is what all clients of tests commit to, those that commit to anything.
+// secret begins what all clients of tests commit to, those that commit to anything: a chain of hashes, each
+// link of which reveals the one behind it.
 var secret = [32]byte(clientID(-1))
 
-// commitment draws one, to nothing or to the secret.
-func (g *generator) commitment() [32]byte { return oneOf(g, [32]byte{}, sha256.Sum256(secret[:])) }
+const chainLength = 64
+
+// links has what reveals each link of the chain.
+var links = func() map[[32]byte][32]byte {
+	m := map[[32]byte][32]byte{}
+	for at := secret; len(m) < chainLength; {
+		next := sha256.Sum256(at[:])
+		m[next], at = at, next
+	}
+	return m
+}()
+
+// linkAt is a hash of the secret, which is the link 0.
+func linkAt(n int) [32]byte {
+	at := secret
+	for range n {
+		at = sha256.Sum256(at[:])
+	}
+	return at
+}
+
+// commitment draws one, to nothing or to a link.
+func (g *generator) commitment() [32]byte { return oneOf(g, [32]byte{}, linkAt(1), linkAt(30)) }
+
+// revealOf is what reveals the commitment of a member, and zero where there is none.
+func revealOf(s *coordinator.State, id coordinator.ClientID) [32]byte {
+	if client, ok := s.Member(id); ok {
+		return links[client.Commitment]
+	}
+	return [32]byte{}
+}
+
+// reveal draws what a witness reveals: mostly what it should, or nothing, and now and then what it must not.
+func (g *generator) reveal(s *coordinator.State, id coordinator.ClientID) [32]byte {
+	right := revealOf(s, id)
+	return oneOf(g, right, right, right, right, [32]byte{}, secret, linkAt(29))
+}
 
 // readyOf is a Ready that reveals what the client committed to.
 func readyOf(s *coordinator.State, id coordinator.ClientID, next [32]byte) coordinator.Ready {
-	ready := coordinator.Ready{Epoch: s.Progress.Epoch, Next: next}
-	if client, ok := s.Member(id); ok && client.Commitment != ([32]byte{}) {
-		ready.Reveal = secret
-	}
-	return ready
+	return coordinator.Ready{Epoch: s.Progress.Epoch, Reveal: revealOf(s, id), Next: next}
 }
 
 // equivocation draws a proof, mostly one of a stored round and of a client that is known. Nobody has
@@ -154,7 +186,7 @@ func (g *generator) action(s *coordinator.State) coordinator.Action {
 	case 16, 17:
 		return g.upload(s)
 	case 18, 19:
-		return g.audited(s)
+		return g.ofTrials(s)
 	default:
 		if g.rarely(6) {
 			return coordinator.Close{}
@@ -177,6 +209,7 @@ func (g *generator) witness(s *coordinator.State) coordinator.WitnessRound {
 			a.Participants.Add(round.Seed, id[:])
 		}
 	}
+	a.Reveal = oneOf(g, [32]byte{}, secret, linkAt(1), linkAt(29))
 	g.overfill(&a, round, s.Config)
 	return a
 }
@@ -316,6 +349,8 @@ func (g *generator) honest(s *coordinator.State, id coordinator.ClientID) coordi
 		return coordinator.Return{Epoch: s.Progress.Epoch}
 	case !isHealthy(s, id) && !s.IsPending(id):
 		return coordinator.Join{Epoch: s.Progress.Epoch, Commitment: g.commitment()}
+	case g.rarely(2) && len(s.Trials) > 0:
+		return g.ofTrials(s)
 	case s.RunState == coordinator.Warmup:
 		return readyOf(s, id, g.commitment())
 	case s.RunState == coordinator.Cooldown:
@@ -328,16 +363,13 @@ func (g *generator) honest(s *coordinator.State, id coordinator.ClientID) coordi
 	if !ok || slices.ContainsFunc(round.Witnesses, func(w coordinator.Witness) bool { return int(w.Member) == member }) {
 		return nil
 	}
-	if a := g.ofAudits(s, id); a != nil && !g.rarely(4) {
-		return a
-	}
 	if accusable := s.Accusable(); len(accusable) > 0 {
 		return coordinator.HealthCheck{Step: s.Progress.Step - 1, Clients: accusable}
 	}
 	if !slices.Contains(round.ElectedWitnesses(s.Config), member) {
 		return nil
 	}
-	w := coordinator.WitnessRound{Step: round.Step}
+	w := coordinator.WitnessRound{Step: round.Step, Reveal: g.reveal(s, id)}
 	drop := g.rarely(3)
 	for i, a := range s.Awaited() {
 		if !drop || i > 0 {

@@ -4,15 +4,13 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/psyche-go/psyche/assign"
 	"github.com/psyche-go/psyche/coordinator"
 )
 
 // TestTrialsOfMany lets 256 members have all the trials that there can be, with hardly any, some, half
-// and all but one of them verifiers, and wants the dearest of what follows not to be too dear: a
-// round whose juries have to be drawn while others end, and whose verifiers were all idle; an
-// accusation of a fellow verifier; a vote that ejects a client which is everywhere, when all lists
-// are full.
+// and all but one of them not training, and wants the dearest of what follows not to be too dear: a
+// round's end at which trials end and juries are drawn, when all lists are full; an accusation; a vote
+// that ejects a client which is everywhere.
 func TestTrialsOfMany(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds, and more with the race detector, which has nothing to find in C")
@@ -21,23 +19,23 @@ func TestTrialsOfMany(t *testing.T) {
 		d := newDeployed(loadProgram(t))
 		c := trialCrowd(newPair(d), percent)
 		begun := c.r.s.Clone()
-		for _, trials := range []struct{ ending, unopened int }{{0, 0}, {4, 0}, {0, 7}, {3, 4}, {coordinator.MaxTrials, 0}} {
+		for _, ending := range []int{0, 1, 4, coordinator.MaxTrials - 1, coordinator.MaxTrials} {
 			u := units{}
 			d.note = u.note
 			c.change(func(s *coordinator.State) { *s = begun.Clone() })
-			c.endOfTrials(trials.ending, trials.unopened)
+			c.endOfTrials(ending)
 			if c.err != nil {
 				t.Fatal(c.err)
 			}
-			t.Logf("%d %% verifiers, %d trials end, in %d nobody opened", percent, trials.ending, trials.unopened)
+			t.Logf("%d %% do not train, %d trials end, %d juries are drawn", percent, ending, coordinator.MaxTrials-ending)
 			u.check(t)
 		}
 	}
 	d, u := newDeployed(loadProgram(t)), units{}
 	c := trialCrowd(newPair(d), 50)
 	d.note = u.note
-	c.accuseFellow()
 	c.dearVote()
+	c.dearAccusation()
 	if c.err != nil {
 		t.Fatal(c.err)
 	}
@@ -60,7 +58,7 @@ func trialCrowd(r *pair, percent uint8) *crowd {
 	c := &crowd{r: r, now: 100 * second}
 	config := crowdConfig
 	config.VerificationPercent, config.RoundsPerEpoch = percent, 20
-	config.GlobalBatchSizeStart = uint32(max(1, coordinator.MaxClients-assign.VerifierCount(coordinator.MaxClients, int(percent))-1)) // so that batches are drawn
+	config.GlobalBatchSizeStart = uint32(max(1, coordinator.MaxClients-coordinator.MaxClients*int(percent)/100-1)) // so that batches are drawn
 	if _, err := r.genesis(coordinator.Genesis{RunID: "jury", Host: clientID(100_000), Config: config, Model: crowdModel}); err != nil {
 		c.fail("%w", err)
 		return c
@@ -74,7 +72,6 @@ func trialCrowd(r *pair, percent uint8) *crowd {
 	c.tick(second, coordinator.RoundTrain)
 	for range 7 {
 		c.witness()
-		c.judgeAll()
 		c.tick(5*second, coordinator.RoundTrain)
 	}
 	c.witness()
@@ -91,25 +88,6 @@ func (c *crowd) witness() {
 	c.tick(50*second, coordinator.RoundWitness)
 }
 
-// judgeAll says that all verifiers have judged, without their actions.
-func (c *crowd) judgeAll() {
-	c.change(func(s *coordinator.State) {
-		for i := range s.Epoch.Rounds {
-			judge(&s.Epoch.Rounds[i], s.Config)
-		}
-	})
-}
-
-func judge(r *coordinator.Round, config coordinator.Config) {
-	if r.Height == 0 {
-		return
-	}
-	for _, member := range assign.Verifiers(r.BatchSeed, len(r.Members), int(config.VerificationPercent)) {
-		r.Sealed[member/8] |= 1 << (member % 8)
-	}
-	r.Judged = r.Sealed
-}
-
 // change loads a state that was changed, and still can be.
 func (c *crowd) change(by func(*coordinator.State)) {
 	s := c.r.s.Clone()
@@ -123,82 +101,76 @@ func (c *crowd) change(by func(*coordinator.State)) {
 	}
 }
 
-// endOfTrials ends some trials without a verdict, sees of some that the accused is there but did not
-// open, and draws the juries of the others.
-func (c *crowd) endOfTrials(ending, unopened int) {
-	c.change(func(s *coordinator.State) {
-		step := s.Progress.Step
-		for i := range coordinator.MaxTrials {
-			trial := coordinator.Trial{Accused: clientID(2 * i), Accuser: clientID(2*i + 1), Step: step, Since: step, Fault: coordinator.FaultResult}
-			switch {
-			case i < ending:
-				trial.Step, trial.Since, trial.Opening = step-6, step-6, clientID(1)
-			case i < ending+unopened:
-				trial.Step, trial.Since = step-2, step-2
-			}
-			if trial.Since < step {
-				for juror := range coordinator.MaxJury { // whom each search finds last
-					trial.Jury = append(trial.Jury, clientID(coordinator.MaxClients-1-i-coordinator.MaxJury*(i%6)-juror))
-				}
-			}
-			s.Epoch.Trials = append(s.Epoch.Trials, trial)
-		}
-		for i := range s.Epoch.Clients {
-			if ending == coordinator.MaxTrials { // who is found late again is dropped, as long as there is room
-				s.Epoch.Clients[i].Lateness = coordinator.Lateness(2 * (i % 2))
-			}
-		}
-	})
-	c.tick(5*second, coordinator.RoundTrain)
-}
-
-// accuseFellow finds two verifiers of one trainer, and lets one accuse the other.
-func (c *crowd) accuseFellow() {
-	c.judgeAll()
-	c.tick(5*second, coordinator.RoundTrain)
-	s := &c.r.s
-	step := s.Progress.Step - 1
-	for _, id := range s.RoundOfStep(step).Members {
-		audit, ok := s.AuditOf(step, id)
-		if !ok {
-			continue
-		}
-		if fellows := s.Auditors(step, audit.Trainer); len(fellows) > 1 && fellows[0] == id {
-			c.must(id, coordinator.Accuse{Step: step, Client: fellows[1], Fault: coordinator.FaultPrints})
-			return
+// crowdOut fills the lists of those who left and of those who wait, and of ejections.
+func crowdOut(s *coordinator.State) {
+	g := newGenerator(1, 0)
+	for l, list := range []*[]coordinator.Client{&s.Epoch.Exited, &s.Pending, &s.Departed} {
+		for i := range coordinator.MaxClients {
+			x := g.stranger(s, 1000*l+i, []coordinator.ClientState{coordinator.Withdrawn, coordinator.Healthy, coordinator.Withdrawn}[l])
+			x.ProbationUntil = 1
+			*list = append(*list, x)
 		}
 	}
-	c.fail("no trainer has two verifiers")
+	for i := range coordinator.MaxEjections {
+		s.Authority.Ejections = append(s.Authority.Ejections, coordinator.Ejection{Client: clientID(900_000 + i), Until: s.Progress.Epoch + 1})
+	}
+}
+
+// openTrials makes as many trials as there can be, of members whom each search finds last and of who
+// accuses them; the first ones are over with the running round, the others wait for their jury.
+func openTrials(s *coordinator.State, over int) {
+	step := s.Progress.Step
+	for i := range coordinator.MaxTrials {
+		trial := coordinator.Trial{
+			Slot: uint8(i), Accused: clientID(coordinator.MaxClients - 1 - 2*i), Accuser: clientID(coordinator.MaxClients - 2 - 2*i),
+			Step: 1, Since: step, SinceTime: s.StateStart - 60*second, Fault: coordinator.FaultResult,
+		}
+		if i < over {
+			trial.Since, trial.Jurors = step-6, coordinator.MaxJury
+		}
+		s.Trials = append(s.Trials, trial)
+	}
+}
+
+// endOfTrials ends some trials undecided and draws the juries of the others.
+func (c *crowd) endOfTrials(ending int) {
+	c.change(func(s *coordinator.State) {
+		crowdOut(s)
+		openTrials(s, ending)
+	})
+	c.tick(60*second, coordinator.RoundTrain)
 }
 
 // dearVote ejects a client that left and waits again, when everybody else has left or waits as well.
 func (c *crowd) dearVote() {
+	var accused coordinator.Client
 	c.change(func(s *coordinator.State) {
-		g, step := newGenerator(1, 0), s.Progress.Step
-		accused := s.Epoch.Clients[len(s.Epoch.Clients)-1]
-		s.Epoch.Clients = s.Epoch.Clients[:len(s.Epoch.Clients)-1]
-		for i := range coordinator.MaxClients - 1 {
-			for list, state := range map[*[]coordinator.Client]coordinator.ClientState{&s.Epoch.Exited: coordinator.Withdrawn, &s.Pending: coordinator.Healthy, &s.Departed: coordinator.Withdrawn} {
-				x := g.stranger(s, 1000*int(state)+i, state)
-				x.ProbationUntil = 1
-				*list = append(*list, x)
-			}
-			s.Authority.Ejections = append(s.Authority.Ejections, coordinator.Ejection{Client: clientID(900_000 + i), Until: s.Progress.Epoch + 1})
-		}
-		s.Departed = append(s.Departed, g.stranger(s, 5000, coordinator.Withdrawn))
-		s.Authority.Ejections = append(s.Authority.Ejections, coordinator.Ejection{Client: clientID(900_256), Until: s.Progress.Epoch + 1})
-		s.Pending = append(s.Pending, coordinator.Client{ID: accused.ID, ProbationUntil: 1})
+		crowdOut(s)
+		last := len(s.Epoch.Clients) - 1
+		accused = s.Epoch.Clients[last]
+		s.Epoch.Clients = s.Epoch.Clients[:last]
+		s.Pending[coordinator.MaxClients-1] = coordinator.Client{ID: accused.ID, ProbationUntil: 1}
 		accused.State = coordinator.Withdrawn
-		s.Epoch.Exited = append(s.Epoch.Exited, accused)
-		trial := coordinator.Trial{Accused: accused.ID, Accuser: clientID(0), Step: step - 2, Since: step - 1, Fault: coordinator.FaultResult, Opening: clientID(1), Guilty: 1<<21 - 1}
+		s.Epoch.Exited[coordinator.MaxClients-1] = accused
+		openTrials(s, 1)
+		trial := &s.Trials[0]
+		trial.Accused, trial.Guilty = accused.ID, 52
 		for i := range coordinator.MaxJury {
-			trial.Jury = append(trial.Jury, s.Epoch.Clients[len(s.Epoch.Clients)-1-i].ID)
+			juror := &s.Epoch.Clients[last-1-i]
+			juror.Juror = 1
+			if i >= coordinator.MaxJury-52 {
+				juror.Voted = 1
+			}
 		}
-		s.Epoch.Trials = []coordinator.Trial{trial}
 	})
-	trial := &c.r.s.Epoch.Trials[0]
-	c.must(trial.Jury[21], coordinator.Vote{Step: trial.Step, Client: trial.Accused, Guilty: true})
-	if len(c.r.s.Epoch.Trials) > 0 {
+	juror := c.r.s.Epoch.Clients[len(c.r.s.Epoch.Clients)-1].ID
+	c.must(juror, coordinator.Vote{Step: 1, Client: accused.ID, Guilty: true})
+	if c.r.s.Trial(accused.ID, 1) != nil {
 		c.fail("the jury does not decide")
 	}
+}
+
+// dearAccusation accuses who has departed, when there is one place for a trial left.
+func (c *crowd) dearAccusation() {
+	c.must(clientID(0), coordinator.Accuse{Step: 7, Client: c.r.s.Departed[len(c.r.s.Departed)-2].ID, Fault: coordinator.FaultSilent})
 }

@@ -61,7 +61,7 @@ func (l *lateRun) step() {
 	switch s.RunState {
 	case coordinator.WaitingForMembers:
 		for _, id := range l.ids {
-			l.send(id, coordinator.Join{Epoch: s.Progress.Epoch})
+			l.send(id, coordinator.Join{Epoch: s.Progress.Epoch, Commitment: l.commitment()})
 		}
 	case coordinator.Warmup:
 		for _, id := range l.ids {
@@ -146,7 +146,7 @@ func (l *lateRun) witness() {
 		if l.rarely(silent) {
 			continue
 		}
-		a := coordinator.WitnessRound{Step: round.Step}
+		a := coordinator.WitnessRound{Step: round.Step, Reveal: l.reveal(&l.r.s, id)}
 		for i, member := range round.Members {
 			if i < gone/2 || i%2 == 1 && i < partly && l.rarely(2) {
 				continue

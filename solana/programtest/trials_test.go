@@ -4,19 +4,17 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/psyche-go/psyche/assign"
 	"github.com/psyche-go/psyche/coordinator"
 )
 
-// trials lets members audit, accuse, open and vote, in runs of few and of some more: mostly as they
-// should, so that trials begin and end in every way, and now and then too late, twice, or about
-// somebody else.
+// trials lets members accuse each other and vote, in runs of few and of some more, round after round and
+// from epoch to epoch, so that trials begin and end in every way, also of who is gone.
 func trials(r *pair, seed uint64) error {
-	g := newGenerator(seed, []int{4, 5, 3, 7, 12, 2, 9, 6, 4, 5, 3, 8, 40, 4, 6, 20}[seed%16])
+	g := newGenerator(seed, []int{4, 5, 3, 7, 12, 2, 9, 6, 4, 5, 3, 8, 40, 4, 6, 120}[seed%16])
 	config := crowdConfig
-	config.InitMinClients, config.MinClients = uint16(len(g.ids)), uint16(1+g.IntN(2))
-	config.VerificationPercent = oneOf[uint8](g, 1, 20, 40, 60, 75, 100)
-	config.EjectionEpochs = oneOf[uint16](g, 0, 1, 1, 2, 1<<16-1)
+	config.InitMinClients, config.MinClients = uint16(min(len(g.ids), 6)), uint16(1+g.IntN(2))
+	config.VerificationPercent = oneOf[uint8](g, 0, 20, 40, 60, 100)
+	config.EjectionEpochs, config.ProbationSteps = oneOf[uint16](g, 0, 1, 1, 2, 1<<16-1), oneOf[uint32](g, 0, 0, 1, 4)
 	config.RoundsPerEpoch = uint32(3 + g.IntN(14))
 	config.GlobalBatchSizeStart = oneOf[uint32](g, 1, 2, 3, 200)
 	genesis := coordinator.Genesis{RunID: "trials", Host: clientID(0), Config: config, Model: crowdModel}
@@ -25,9 +23,9 @@ func trials(r *pair, seed uint64) error {
 	}
 	l := trialRun{lateRun{generator: g, r: r}}
 	for _, id := range g.ids {
-		l.send(id, coordinator.Join{})
+		l.send(id, coordinator.Join{Commitment: l.commitment()})
 	}
-	for range 100 {
+	for range 80 {
 		if l.step(); l.err != nil || r.s.RunState == coordinator.Finished {
 			break
 		}
@@ -39,9 +37,10 @@ type trialRun struct{ lateRun }
 
 func (l *trialRun) step() {
 	s := &l.r.s
+	l.answer()
 	if s.RunState != coordinator.RoundTrain && s.RunState != coordinator.RoundWitness {
 		if s.RunState == coordinator.Cooldown {
-			l.answer()
+			l.accuseMany(3)
 		}
 		if s.RunState == coordinator.WaitingForMembers && l.rarely(3) { // an ejected one may never come back
 			for i := range 2 {
@@ -58,18 +57,17 @@ func (l *trialRun) step() {
 		l.send(l.id(), coordinator.Withdraw{Client: l.id()})
 	}
 	for _, id := range l.shuffled() {
-		l.audit(id)
 		if _, seated := s.Member(id); !seated && l.rarely(2) {
 			l.send(id, coordinator.Return{Epoch: s.Progress.Epoch})
 		}
 	}
-	l.answer()
+	l.accuseMany(oneOf(l.generator, 1, 2, 2, 12))
 	if l.rarely(5) {
-		l.witness()
+		l.lateRun.witness()
 	} else {
 		l.witnessAll()
 	}
-	before := slices.Clone(s.Epoch.Trials)
+	before := slices.Clone(s.Trials)
 	l.pass(oneOf[uint64](l.generator, 0, 1, second, 5*second, 60*second))
 	l.noteEnded(before)
 }
@@ -78,8 +76,8 @@ func (l *trialRun) step() {
 func (l *trialRun) noteEnded(before []coordinator.Trial) {
 	for i := range before {
 		t := &before[i]
-		if l.r.s.Trial(t.Accused) == nil {
-			l.r.seen[fmt.Sprintf("trial over: jury %t opened %t step %d", len(t.Jury) > 0, t.Opening != [32]byte{}, l.r.s.Progress.Step-t.Since)]++
+		if l.r.s.Trial(t.Accused, t.Step) == nil {
+			l.r.seen[fmt.Sprintf("trial over: jury %t step %d", t.Jurors > 0, l.r.s.Progress.Step-t.Since)]++
 		}
 	}
 }
@@ -92,61 +90,41 @@ func (l *trialRun) witnessAll() {
 		a.Participants.Add(round.Seed, id[:])
 	}
 	for _, member := range round.ElectedWitnesses(l.r.s.Config) {
+		a.Reveal = l.reveal(&l.r.s, round.Members[member])
 		l.send(round.Members[member], a)
 	}
 }
 
-// audit does what a member that trains nothing should, mostly, and lets it accuse.
-func (l *trialRun) audit(id coordinator.ClientID) {
-	s := &l.r.s
-	for _, audit := range s.Audits(id) {
-		if !audit.Sealed && !l.rarely(6) {
-			l.send(id, coordinator.SealVerdict{Step: audit.Step})
-		}
-		if !audit.Judged && !l.rarely(6) {
-			l.send(id, coordinator.Verdict{Step: audit.Step, Passed: l.rarely(2)})
-		}
-	}
-	if l.rarely(9) {
-		l.send(id, l.audited(s))
-	}
-	for step := s.Progress.Step - min(s.Progress.Step, 3); step <= s.Progress.Step; step++ {
-		audit, ok := s.AuditOf(step, id)
-		if verifiers := s.Auditors(step, id); len(verifiers) > 0 && l.rarely(4) {
-			l.send(id, coordinator.Accuse{Step: step, Client: oneOf(l.generator, verifiers...), Fault: oneOf[coordinator.Fault](l.generator, 3, 3, 4, 4, 1)})
-		}
-		if ok && l.rarely(4) && !audit.Judged { // perhaps too late
-			l.send(id, coordinator.SealVerdict{Step: step})
-			l.send(id, coordinator.Verdict{Step: step})
-		}
-		if !ok || !l.rarely(4) {
-			continue
-		}
-		accuse := coordinator.Accuse{Step: step, Client: audit.Trainer, Fault: oneOf[coordinator.Fault](l.generator, 1, 1, 1, 2, 2, 3, 3, 3, 4, 4, 0, 5)}
-		if fellows := s.Auditors(step, audit.Trainer); accuse.Fault >= coordinator.FaultPrints || l.rarely(20) {
-			if len(fellows) > 1 {
-				fellows = slices.DeleteFunc(fellows, func(fellow coordinator.ClientID) bool { return fellow == id && !l.rarely(9) })
-			}
-			accuse.Client = oneOf(l.generator, fellows...)
-		}
-		l.send(id, accuse)
+// accuseMany lets so many accuse, whoever they are, of steps that are mostly old enough.
+func (l *trialRun) accuseMany(most int) {
+	for range l.IntN(most + 1) {
+		l.send(l.id(), l.accusation(&l.r.s))
 	}
 }
 
-// answer lets some of the accused open, and juries vote, of one mind or not.
+// accusation draws one of which anything may be wrong.
+func (g *generator) accusation(s *coordinator.State) coordinator.Accuse {
+	a := coordinator.Accuse{Step: 1 + uint32(g.Uint64N(uint64(s.Progress.Step))), Client: g.id(), Fault: oneOf[coordinator.Fault](g, 1, 1, 1, 2, 2, 2, 2, 0, 3)}
+	if g.rarely(2) {
+		a.Step = g.around(s.Progress.Step - 1)
+	}
+	if len(s.Trials) > 0 && g.rarely(3) { // of whom another one accuses
+		a.Client, a.Step = oneOf(g, s.Trials...).Accused, oneOf(g, a.Step, oneOf(g, s.Trials...).Step)
+	}
+	if g.rarely(12) {
+		a.Client = clientID(900_000) // whom nobody knows
+	}
+	return a
+}
+
+// answer lets juries vote, of one mind or not.
 func (l *trialRun) answer() {
 	s := &l.r.s
-	for _, t := range s.Clone().Epoch.Trials {
-		switch l.IntN(4) {
-		case 0:
-			l.send(t.Accused, coordinator.Open{Step: t.Step, Blob: clientID(1)})
-		case 1:
-			l.send(oneOf(l.generator, t.Accused, l.id()), coordinator.Open{Step: l.around(t.Step), Blob: [32]byte{byte(l.IntN(2))}})
-		}
-		silent, split := oneOf(l.generator, 1, 2, 3, 100), oneOf(l.generator, 2, 3, 100)
+	for _, t := range slices.Clone(s.Trials) {
+		silent, split := oneOf(l.generator, 1, 2, 2, 3, 100), oneOf(l.generator, 2, 3, 100)
 		guilty := l.rarely(2)
-		for _, juror := range t.Jury {
-			if !l.rarely(silent) && (isHealthy(s, juror) || l.rarely(9)) {
+		for _, juror := range jurorsOf(s, t.Slot) {
+			if !l.rarely(silent) {
 				l.send(juror, coordinator.Vote{Step: t.Step, Client: t.Accused, Guilty: guilty != l.rarely(split)})
 			}
 		}
@@ -156,116 +134,98 @@ func (l *trialRun) answer() {
 	}
 }
 
-// audited draws an action of audits and trials of which anything may be wrong.
-func (g *generator) audited(s *coordinator.State) coordinator.Action {
-	step, client := g.around(s.Progress.Step), g.id()
-	if len(s.Epoch.Trials) > 0 && !g.rarely(4) {
-		t := oneOf(g, s.Epoch.Trials...)
-		step, client = t.Step, oneOf(g, t.Accused, t.Accused, t.Accuser)
-	}
-	switch g.IntN(5) {
-	case 0:
-		return coordinator.SealVerdict{Step: g.around(s.Progress.Step)}
-	case 1:
-		return coordinator.Verdict{Step: g.around(s.Progress.Step), Passed: g.rarely(2)}
-	case 2:
-		return coordinator.Accuse{Step: g.around(s.Progress.Step), Client: g.id(), Fault: coordinator.Fault(g.IntN(6))}
-	case 3:
-		return coordinator.Open{Step: step, Blob: [32]byte{byte(g.IntN(3))}}
-	default:
-		return coordinator.Vote{Step: step, Client: client, Guilty: g.rarely(2)}
-	}
-}
-
-// ofAudits is what an honest member sends of audits and trials; nil for nothing.
-func (g *generator) ofAudits(s *coordinator.State, id coordinator.ClientID) coordinator.Action {
-	for _, audit := range s.Audits(id) {
-		switch {
-		case !audit.Sealed:
-			return coordinator.SealVerdict{Step: audit.Step}
-		case !audit.Judged:
-			return coordinator.Verdict{Step: audit.Step}
-		}
-		if a := (coordinator.Accuse{Step: audit.Step, Client: audit.Trainer, Fault: coordinator.FaultResult}); g.rarely(3) && s.MayAccuse(id, a) == nil {
-			return a
-		}
-	}
-	for i := range s.Epoch.Trials {
-		t := &s.Epoch.Trials[i]
-		switch {
-		case t.Accused == id && t.Opening == [32]byte{} && len(t.Jury) > 0:
-			return coordinator.Open{Step: t.Step, Blob: clientID(2)}
-		case t.IsJuror(id) && !t.HasVoted(id) && t.MayVote(s.Progress.Step):
-			return coordinator.Vote{Step: t.Step, Client: t.Accused, Guilty: g.rarely(2)}
-		}
-	}
-	return nil
-}
-
-// fillAudits lets half of those who could have sealed and judged.
-func (g *generator) fillAudits(s *coordinator.State) {
-	for i := range s.Epoch.Rounds {
-		r := &s.Epoch.Rounds[i]
-		if r.Height == 0 {
-			continue
-		}
-		for _, member := range assign.Verifiers(r.BatchSeed, len(r.Members), int(s.Config.VerificationPercent)) {
-			if bit := byte(1) << (member % 8); g.rarely(2) {
-				r.Sealed[member/8] |= bit
-				if g.rarely(2) {
-					r.Judged[member/8] |= bit
-				}
+// jurorsOf are those of a trial wherever they are, also those that cannot vote there.
+func jurorsOf(s *coordinator.State, slot uint8) (jurors []coordinator.ClientID) {
+	for _, clients := range [][]coordinator.Client{s.Epoch.Clients, s.Pending, s.Epoch.Exited, s.Departed} {
+		for i := range clients {
+			if clients[i].Juror>>slot&1 == 1 {
+				jurors = append(jurors, clients[i].ID)
 			}
 		}
 	}
+	return jurors
 }
 
-// fillTrials makes trials of members and others, at any stage.
+// ofTrials draws an accusation or a vote of which anything may be wrong.
+func (g *generator) ofTrials(s *coordinator.State) coordinator.Action {
+	if len(s.Trials) == 0 || g.rarely(3) {
+		return g.accusation(s)
+	}
+	t := oneOf(g, s.Trials...)
+	return coordinator.Vote{Step: g.around(t.Step), Client: oneOf(g, t.Accused, t.Accused, t.Accused, t.Accuser), Guilty: g.rarely(2)}
+}
+
+// complaints draws how many a client has made.
+func (g *generator) complaints() uint8 {
+	return oneOf[uint8](g, 0, 0, 1, coordinator.MaxComplaints-1, coordinator.MaxComplaints, 254, 255)
+}
+
+// fillChallenges gives rounds some of what witnesses revealed.
+func (g *generator) fillChallenges(s *coordinator.State) {
+	for i := range s.Epoch.Rounds {
+		s.Epoch.Rounds[i].Challenge = clientID(g.IntN(1000))
+	}
+}
+
+// fillTrials makes trials of members and others, at any stage, with jurors wherever clients are.
 func (g *generator) fillTrials(s *coordinator.State, count int) {
-	s.Epoch.Trials = nil
-	n := len(s.Epoch.Rounds)
-	if n == 0 || s.Epoch.Rounds[n-1].Height == 0 {
+	s.Trials = nil
+	places := g.places(s)
+	for _, c := range places {
+		c.Juror, c.Voted = 0, 0
+	}
+	step := s.Progress.Step
+	if step < 2 {
 		return
 	}
-	newest, first := s.Epoch.Rounds[n-1].Step, s.Epoch.StartStep+1
-	parties := slices.Clone(g.ids)
-	for i := len(parties); i < 2*coordinator.MaxTrials; i++ {
-		parties = append(parties, clientID(700_000+i))
+	accusers := slices.Clone(g.ids)
+	for i := len(accusers); i < coordinator.MaxTrials+2; i++ {
+		accusers = append(accusers, clientID(700_000+i))
 	}
-	g.Shuffle(len(parties), func(i, j int) { parties[i], parties[j] = parties[j], parties[i] })
+	g.Shuffle(len(accusers), func(i, j int) { accusers[i], accusers[j] = accusers[j], accusers[i] })
+	slots := g.Perm(coordinator.MaxTrials)
 	for i := range count {
-		t := coordinator.Trial{Accused: parties[2*i], Accuser: parties[2*i+1], Fault: coordinator.Fault(1 + g.IntN(3))}
-		t.Since = max(first, newest-min(newest, oneOf[uint32](g, 0, 1, 2, 2, 2, 3, 4, 5, 6, 6)))
-		t.Step = max(first, t.Since-uint32(g.IntN(coordinator.AccuseRounds+1)))
-		if t.Since < newest {
-			g.fillJury(s, &t)
+		t := coordinator.Trial{Slot: uint8(slots[i]), Accused: accusers[(i/oneOf(g, 1, 2)+1)%len(accusers)], Accuser: accusers[i], Fault: coordinator.Fault(1 + g.IntN(2))}
+		t.Since = max(2, step-min(step, oneOf[uint32](g, 0, 0, 0, 1, 1, 2, 4, 5, 6, 6, 6, 7, 30)))
+		t.Step = 1 + uint32(g.Uint64N(uint64(t.Since-1)))
+		t.SinceTime = s.StateStart - min(s.StateStart, oneOf[uint64](g, 0, 0, second, 5*second, 55*second, 59*second, 60*second-1, 60*second, 60*second+1, 100*second))
+		if t.Since < step {
+			g.swear(&t, places)
 		}
-		s.Epoch.Trials = append(s.Epoch.Trials, t)
+		s.Trials = append(s.Trials, t)
 	}
 }
 
-// fillJury draws a jury of members and others, some of whom have voted, too few to decide.
-func (g *generator) fillJury(s *coordinator.State, t *coordinator.Trial) {
-	round := s.CurrentRound()
-	if round == nil {
-		return
+// places are the records of all clients, in any order.
+func (g *generator) places(s *coordinator.State) (places []*coordinator.Client) {
+	for _, clients := range [][]coordinator.Client{s.Epoch.Clients, s.Pending, s.Epoch.Exited, s.Departed} {
+		for i := range clients {
+			places = append(places, &clients[i])
+		}
 	}
-	jury := slices.Clone(round.Members)
-	for i := range g.IntN(coordinator.MaxJury + 1) {
-		jury = append(jury, clientID(700_000+i))
-	}
-	jury = slices.DeleteFunc(jury, func(id coordinator.ClientID) bool { return id == t.Accused || id == t.Accuser })
-	g.Shuffle(len(jury), func(i, j int) { jury[i], jury[j] = jury[j], jury[i] })
-	t.Jury = jury[:min(len(jury), coordinator.MaxJury)]
-	if g.rarely(2) {
-		t.Opening = clientID(3)
-	}
-	for juror, most := 0, len(t.Jury)/2; juror < most; juror++ {
+	return places
+}
+
+// swear makes some clients the jury, of whom some are forgotten and some have voted, too few to decide.
+func (g *generator) swear(t *coordinator.Trial, places []*coordinator.Client) {
+	size := min(coordinator.MaxJury, max(2, oneOf(g, len(places), len(places)+3, 1+g.IntN(12))))
+	t.Jurors = uint8(size)
+	for i, at := range g.Perm(len(places)) {
+		if i >= size {
+			break
+		}
+		c := places[at]
+		c.Juror |= 1 << t.Slot
+		next := *t
 		switch g.IntN(3) {
 		case 0:
-			t.Guilty |= 1 << juror
+			next.Guilty++
 		case 1:
-			t.Innocent |= 1 << juror
+			next.Innocent++
+		}
+		if next != *t && !next.Convicts() && !next.Acquits() {
+			*t = next
+			c.Voted |= 1 << t.Slot
 		}
 	}
 }

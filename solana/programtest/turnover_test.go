@@ -79,77 +79,109 @@ func crowdedOut(r *pair) error {
 	return c.err
 }
 
-// goneOnTrial lets an accused leave before it has opened: it does not come back into the epoch.
-func goneOnTrial(r *pair) error {
+// outlivedTrial lets two be accused in the last round of an epoch: juries are drawn in the next one, whose
+// members vote, and those that wait for the one after it. One accused is ejected by the authority's word
+// before its jury finds it guilty all the same, the other one waits then, near the last epoch that there
+// can be.
+func outlivedTrial(r *pair) error {
 	c := begun(r, 16, false)
-	c.change(func(s *coordinator.State) { s.Config.VerificationPercent, s.Config.RoundsPerEpoch = 40, 100 })
-	c.accusations()
-	if c.err != nil {
+	c.change(func(s *coordinator.State) {
+		s.Config.RoundsPerEpoch, s.Config.EjectionEpochs = 2, 1<<16-1
+		s.Config.TotalSteps, s.Progress.Epoch, s.Progress.Step, s.Epoch.StartStep = 1<<32-2, 1<<32-1000, 1<<32-999, 1<<32-999
+	})
+	c.rounds(2)
+	step := r.s.Progress.Step - 1
+	for i := range 2 {
+		c.must(clientID(10+i), coordinator.Accuse{Step: step, Client: clientID(i), Fault: coordinator.Fault(1 + i)})
+	}
+	c.want(coordinator.ErrNotElected, clientID(5), coordinator.Vote{Step: step, Client: clientID(1)})
+	c.tick(60*second, coordinator.WaitingForMembers)
+	c.tick(60*second, coordinator.WaitingForMembers)
+	c.tick(60*second, coordinator.Warmup)
+	c.rounds(2)
+	if c.err != nil || len(r.s.Trials) != 2 || r.s.Trials[0].Jurors != 14 {
+		c.fail("trials: %+v", r.s.Trials)
 		return c.err
 	}
-	accused := r.s.Epoch.Trials[0].Accused
-	c.must(accused, coordinator.Withdraw{Client: accused})
-	for range coordinator.OpenRounds {
-		c.witness()
-		c.tick(60*second, coordinator.RoundTrain)
+	c.must(clientID(0), coordinator.Eject{Client: clientID(0)})
+	jurors := jurorsOf(&r.s, 0)
+	for _, juror := range jurors[:7] {
+		c.must(juror, coordinator.Vote{Step: step, Client: clientID(0), Guilty: true})
+		c.want(coordinator.ErrDuplicate, juror, coordinator.Vote{Step: step, Client: clientID(0), Guilty: true})
 	}
-	if left := slices.IndexFunc(r.s.Epoch.Exited, func(e coordinator.Client) bool { return e.ID == accused }); left < 0 || r.s.Epoch.Exited[left].Returns != coordinator.MaxReturns {
-		c.fail("exited: %+v", r.s.Epoch.Exited)
+	c.tick(60*second, coordinator.WaitingForMembers)
+	for trial := range 2 { // eight of fourteen
+		for _, juror := range jurorsOf(&r.s, uint8(trial)) {
+			if r.s.Trial(clientID(trial), step) != nil && (trial > 0 || !slices.Contains(jurors[:7], juror)) {
+				c.must(juror, coordinator.Vote{Step: step, Client: clientID(trial), Guilty: true})
+			}
+		}
+	}
+	if ejections := r.s.Authority.Ejections; len(r.s.Trials) > 0 || len(ejections) != 2 || ejections[1].Until != 1<<32-1 {
+		c.fail("trials %+v, ejected: %+v", r.s.Trials, ejections)
+	}
+	if r.s.IsPending(clientID(1)) || len(jurorsOf(&r.s, 0)) > 0 || len(jurorsOf(&r.s, 1)) > 0 {
+		c.fail("waits, or votes still: %s", r.s.String())
 	}
 	return c.err
 }
 
-// accusations goes through the first rounds, in the second of which members accuse others, until there
-// are juries.
-func (c *crowd) accusations() {
-	for i := range c.r.s.Epoch.Clients {
-		c.must(clientID(i), coordinator.Ready{Epoch: c.r.s.Progress.Epoch, Reveal: secret})
+// rounds goes through a Warmup and so many rounds to their epoch's end.
+func (c *crowd) rounds(count int) {
+	s := &c.r.s
+	for i := range s.Epoch.Clients {
+		id := s.Epoch.Clients[i].ID
+		c.must(id, readyOf(s, id, linkAt(2)))
 	}
-	if c.tick(second, coordinator.RoundTrain); c.err != nil {
-		return
+	c.tick(second, coordinator.RoundTrain)
+	for i := 1; i < count && c.err == nil; i++ {
+		c.witness()
+		c.tick(5*second, coordinator.RoundTrain)
 	}
-	c.witness()
-	c.tick(5*second, coordinator.RoundTrain)
-	c.judgeAll()
-	c.try(1)
-	c.witness()
-	c.tick(5*second, coordinator.RoundTrain)
-	if len(c.r.s.Epoch.Trials) < 2 {
-		c.fail("%d trials", len(c.r.s.Epoch.Trials))
+	if c.err == nil {
+		c.witness()
+		c.tick(5*second, coordinator.Cooldown)
+	}
+	for i := range s.Epoch.Clients {
+		c.must(s.Epoch.Clients[i].ID, coordinator.ReportCheckpoint{Step: s.Progress.Step, Digest: clientID(int(s.Progress.Step))})
 	}
 }
 
-// ejectedOnTrial ejects somebody by the authority's word while a jury has it on trial, which finds it
-// guilty all the same; juries find another one guilty, who waits for an epoch after, near the last
-// epoch that there can be.
-func ejectedOnTrial(r *pair) error {
-	c := begun(r, 16, false)
-	c.change(func(s *coordinator.State) {
-		s.Config.VerificationPercent, s.Config.EjectionEpochs = 40, 1<<16-1
-		s.Config.TotalSteps, s.Progress.Epoch, s.Progress.Step, s.Epoch.StartStep = 1<<32-2, 1<<32-1000, 1<<32-999, 1<<32-999
-	})
-	if c.accusations(); c.err != nil {
-		return c.err
+// endlessComplaints lets a member accuse others in vain until it may not any more, and has too many
+// trials of one, of a result, by one, and at all.
+func endlessComplaints(r *pair) error {
+	c := begun(r, 14, false)
+	c.change(func(s *coordinator.State) { s.Config.RoundsPerEpoch = 100 })
+	for i := range 14 {
+		c.must(clientID(i), readyOf(&r.s, clientID(i), linkAt(2)))
 	}
-	for i, trial := range r.s.Clone().Epoch.Trials[:2] {
-		if i == 0 {
-			c.must(clientID(0), coordinator.Eject{Client: trial.Accused})
-			c.change(func(s *coordinator.State) { s.Epoch.Trials[0].Opening = clientID(1) })
-		} else {
-			c.must(trial.Accused, coordinator.Open{Step: trial.Step, Blob: clientID(1)})
-			c.must(trial.Accused, coordinator.Join{Epoch: r.s.Progress.Epoch}) // it leaves, and waits for the next epoch
+	c.tick(second, coordinator.RoundTrain)
+	c.want(coordinator.ErrInvalidAction, clientID(1), coordinator.Accuse{Step: 0, Client: clientID(0), Fault: 1})
+	c.want(coordinator.ErrWrongStep, clientID(1), coordinator.Accuse{Step: 1, Client: clientID(0), Fault: 1})
+	for range 3 {
+		c.witness()
+		c.tick(5*second, coordinator.RoundTrain)
+	}
+	accuse := func(of int, step uint32) coordinator.Accuse {
+		return coordinator.Accuse{Step: step, Client: clientID(of), Fault: coordinator.FaultSilent}
+	}
+	for complaint := range coordinator.MaxComplaints {
+		c.must(clientID(0), accuse(1+complaint, 1))
+		c.want(coordinator.ErrDuplicate, clientID(0), accuse(6, 1))
+		for c.err == nil && len(r.s.Trials) > 0 {
+			c.witness()
+			c.tick(11*second, coordinator.RoundTrain)
 		}
-		for _, juror := range trial.Jury {
-			if r.s.Trial(trial.Accused) != nil && isHealthy(&r.s, juror) {
-				c.must(juror, coordinator.Vote{Step: trial.Step, Client: trial.Accused, Guilty: true})
-			}
-		}
 	}
-	if ejections := r.s.Authority.Ejections; len(ejections) != 2 || ejections[1].Until != 1<<32-1 {
-		c.fail("ejected: %+v", ejections)
+	c.want(coordinator.ErrNotElected, clientID(0), accuse(6, 1))
+	c.must(clientID(1), accuse(13, 1))
+	c.want(coordinator.ErrDuplicate, clientID(2), accuse(13, 1))
+	c.must(clientID(2), accuse(13, 2))
+	c.want(coordinator.ErrDuplicate, clientID(3), accuse(13, 3))
+	for i := 3; i < 9; i++ {
+		c.must(clientID(i), accuse(i+1, 1))
 	}
-	if len(r.s.Pending) != 0 {
-		c.fail("wait for the next epoch: %+v", r.s.Pending)
-	}
+	c.want(coordinator.ErrFull, clientID(9), accuse(1, 1))
+	c.tick(second, coordinator.RoundTrain)
 	return c.err
 }

@@ -1,7 +1,6 @@
 package programtest
 
 import (
-	"crypto/sha256"
 	"fmt"
 	"os"
 	"slices"
@@ -17,8 +16,7 @@ import (
 var actionNames = [...]string{
 	1: "Join", 2: "Ready", 3: "WitnessRound", 4: "HealthCheck", 5: "ReportCheckpoint", 6: "Withdraw", 7: "SetPaused",
 	8: "UpdateConfig", 9: "Authorize", 10: "SetDelegates", 11: "Eject", 12: "Close", 13: "ReportUpload",
-	14: "Equivocation", 15: "Return",
-	16: "SealVerdict", 17: "Verdict", 18: "Accuse", 19: "Open", 20: "Vote",
+	14: "Equivocation", 15: "Return", 18: "Accuse", 20: "Vote",
 }
 
 // costs leads a permissioned run of n members, each a delegate of a grantee of its own, through
@@ -60,16 +58,15 @@ func costs(t *testing.T, n int) units {
 // lead leads a run from its members' joining to the upload of its first checkpoint.
 func (c *crowd) lead(n int, config coordinator.Config) {
 	for i := range n {
-		c.must(clientID(i), coordinator.Join{Commitment: sha256.Sum256(secret[:])})
+		c.must(clientID(i), coordinator.Join{Commitment: linkAt(1)})
 	}
 	c.tick(0, coordinator.WaitingForMembers)
 	c.tick(3*second, coordinator.Warmup)
 	for i := range n {
-		c.must(clientID(n-1-i), readyOf(&c.r.s, clientID(n-1-i), sha256.Sum256(secret[:])))
+		c.must(clientID(n-1-i), readyOf(&c.r.s, clientID(n-1-i), linkAt(chainLength)))
 	}
 	c.tick(second, coordinator.RoundTrain)
 	for round := range config.RoundsPerEpoch {
-		c.audit()
 		c.try(round)
 		r := c.r.s.CurrentRound()
 		proof := c.proof(0)
@@ -78,6 +75,7 @@ func (c *crowd) lead(n int, config coordinator.Config) {
 		}
 		for _, member := range r.ElectedWitnesses(c.r.s.Config) {
 			if isHealthy(&c.r.s, r.Members[member]) {
+				proof.Reveal = revealOf(&c.r.s, r.Members[member])
 				c.must(r.Members[member], proof)
 			}
 		}
@@ -112,33 +110,23 @@ func (c *crowd) lead(n int, config coordinator.Config) {
 	c.must(c.r.s.Pending[0].ID, coordinator.ReportUpload{Step: step - 1, Digest: clientID(50_000), Place: coordinator.Place{Kind: coordinator.CheckpointGcs, Repo: "bucket"}})
 }
 
-// try accuses as many as can be tried of what they did in the first round; all open in the round after
-// that, and one of them is judged. The others' juries do not vote.
+// try lets as many be accused as can be of their first result, one of whom is judged in the round after
+// that. The others' juries do not vote.
 func (c *crowd) try(round uint32) {
 	s := &c.r.s
 	switch round {
 	case 1:
-		for _, client := range s.Epoch.Clients {
-			for _, audit := range s.Audits(client.ID) {
-				a := coordinator.Accuse{Step: audit.Step, Client: audit.Trainer, Fault: coordinator.FaultResult}
-				if s.MayAccuse(client.ID, a) == nil {
-					c.must(client.ID, a)
-				}
-			}
-		}
-		if len(s.Epoch.Trials) == 0 {
-			c.fail("nobody is accused")
+		n := len(s.Epoch.Clients)
+		for i := range min(n, coordinator.MaxTrials) {
+			c.must(s.Epoch.Clients[i].ID, coordinator.Accuse{Step: 1, Client: s.Epoch.Clients[n-1-i].ID, Fault: coordinator.FaultResult})
 		}
 	case 2:
-		for _, trial := range s.Clone().Epoch.Trials {
-			c.must(trial.Accused, coordinator.Open{Step: trial.Step, Blob: clientID(1)})
-		}
-		if len(s.Epoch.Trials) == 0 { // two have nobody to judge them
+		if len(s.Trials) == 0 { // two have nobody to judge them
 			return
 		}
-		trial := s.Clone().Epoch.Trials[0]
-		for _, juror := range trial.Jury {
-			if s.Trial(trial.Accused) != nil {
+		trial := s.Trials[0]
+		for _, juror := range jurorsOf(s, trial.Slot) {
+			if s.Trial(trial.Accused, trial.Step) != nil {
 				c.must(juror, coordinator.Vote{Step: trial.Step, Client: trial.Accused, Guilty: true})
 			}
 		}

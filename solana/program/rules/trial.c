@@ -93,22 +93,22 @@ static void state_end_trial(struct state *s, uint32_t i) {
 	list_delete(s->trials, sizeof(struct trial), &s->trial_count, i);
 }
 
-// state_decide is State.decide.
+// state_decide ends a trial on which enough jurors agree: the end of State.vote.
 static void state_decide(struct state *s, uint32_t i) {
-	const struct trial *t = &s->trials[i];
-	if (trial_decides(t, t->guilty))
-		state_expel(s, &t->accused, FOUND_GUILTY);
-	else if (!trial_decides(t, t->innocent))
-		return;
-	else if (t->fault == FAULT_RESULT)
-		state_expel(s, &t->accuser, ACCUSED_WRONGLY);
-	else
-		state_complain(s, &t->accuser);
+	const struct trial ended = s->trials[i];
+	bool guilty = trial_decides(&ended, ended.guilty);
+	if (!guilty && !trial_decides(&ended, ended.innocent)) return;
 	state_end_trial(s, i);
+	if (guilty)
+		state_expel(s, &ended.accused, FOUND_GUILTY);
+	else if (ended.fault == FAULT_RESULT)
+		state_expel(s, &ended.accuser, ACCUSED_WRONGLY);
+	else
+		state_complain(s, &ended.accuser);
 }
 
-// state_voter is State.voter: where it is a member or waits, or NULL.
-static struct client *state_voter(struct state *s, const struct key *id) {
+// state_juror is State.juror: NULL for who is neither a healthy member nor pending.
+static struct client *state_juror(struct state *s, const struct key *id) {
 	struct client *member = state_member(s, id);
 	if (member && member->state == HEALTHY) return member;
 	int32_t i = index_of(&s->pending, id);
@@ -120,7 +120,7 @@ enum code state_vote(struct state *s, const struct key *from, const struct actio
 	int32_t i = state_trial(s, &a->id, a->number);
 	if (i < 0) return ERR_NOT_MEMBER;
 	struct trial *t = &s->trials[i];
-	struct client *juror = state_voter(s, from);
+	struct client *juror = state_juror(s, from);
 	if (!juror || !(juror->juror & trial_bit(t))) return ERR_NOT_ELECTED;
 	if (juror->voted & trial_bit(t)) return ERR_DUPLICATE;
 	juror->voted |= trial_bit(t);
@@ -132,55 +132,53 @@ enum code state_vote(struct state *s, const struct key *from, const struct actio
 	return ACCEPTED;
 }
 
-// state_draw_jury lets the first of a round's members in an order judge. Members of a round that
-// begins are those of the epoch.
-static void state_draw_jury(struct state *s, struct trial *t, const uint8_t *order, uint32_t members) {
+// state_end_in_vain ends a trial that led to nothing.
+static void state_end_in_vain(struct state *s, uint32_t i) {
+	struct key accuser = s->trials[i].accuser;
+	state_end_trial(s, i);
+	state_complain(s, &accuser);
+}
+
+// state_draw_jury is Trial.draw and State.swear: the first members in an order, of whom all that may be
+// needed are called. A round's members when it begins are the epoch's.
+static void state_draw_jury(struct state *s, struct trial *t, const uint8_t *order, uint32_t called) {
 	struct client *clients = s->epoch.clients.list;
 	int32_t accused = index_of(&s->epoch.clients, &t->accused), accuser = index_of(&s->epoch.clients, &t->accuser);
 	uint8_t bit = trial_bit(t);
-	uint32_t drawn = 0;
-	for (uint32_t i = 0; i < members && drawn < MAX_JURY; i++) {
-		struct client *client = &clients[order[i]];
-		if (client->optimizer_since == 0 || client->optimizer_since > t->step || order[i] == accused || order[i] == accuser) continue;
-		client->juror |= bit;
-		drawn++;
+	for (uint32_t i = 0; i < called && t->jurors < MAX_JURY; i++) {
+		if (order[i] == accused || order[i] == accuser) continue;
+		clients[order[i]].juror |= bit;
+		t->jurors++;
 	}
-	t->jurors = (uint8_t)drawn;
 }
 
 // state_draw_juries is State.drawJuries.
 void state_draw_juries(struct state *s) {
 	const struct round *round = state_current_round(s);
 	uint8_t order[MAX_CLIENTS];
+	uint32_t most = MAX_JURY + 2, called = round->member_count < most ? round->member_count : most;
 	bool drawn = false;
 	for (uint32_t i = 0; i < s->trial_count;) {
 		struct trial *t = &s->trials[i];
 		if (t->jurors == 0) {
-			if (!drawn) assign_in_order(round->member_count, round->member_count, round->seed, SALT_JURY, order);
+			if (!drawn) assign_in_order(round->member_count, called, round->seed, SALT_JURY, order);
 			drawn = true;
-			state_draw_jury(s, t, order, round->member_count);
+			state_draw_jury(s, t, order, called);
 		}
 		if (t->jurors < MIN_JURY)
-			state_end_trial(s, i);
+			state_end_in_vain(s, i);
 		else
 			i++;
 	}
-}
-
-// trial_is_over is Trial.isOver.
-static bool trial_is_over(const struct trial *t, uint32_t step, uint64_t now) {
-	return step >= t->since && step - t->since >= TRIAL_ROUNDS && now >= t->since_time && now - t->since_time >= TRIAL_TIME;
 }
 
 // state_end_trials is State.endTrials.
 void state_end_trials(struct state *s, uint64_t now) {
 	for (uint32_t i = 0; i < s->trial_count;) {
 		const struct trial *t = &s->trials[i];
-		if (!trial_is_over(t, s->progress.step, now)) {
+		if (s->progress.step - t->since < TRIAL_ROUNDS || now < t->since_time || now - t->since_time < TRIAL_TIME)
 			i++;
-			continue;
-		}
-		if (state_is_healthy(s, &t->accused)) state_complain(s, &t->accuser);
-		state_end_trial(s, i);
+		else
+			state_end_in_vain(s, i);
 	}
 }
