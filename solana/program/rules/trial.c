@@ -172,13 +172,20 @@ void state_draw_juries(struct state *s) {
 	}
 }
 
-// state_end_trials is State.endTrials.
+// state_end_trials is State.endTrials, but that it goes through the clients once for all trials that end.
 void state_end_trials(struct state *s, uint64_t now) {
-	for (uint32_t i = 0; i < s->trial_count;) {
+	uint32_t kept = 0, count = s->trial_count;
+	uint8_t ended = 0;
+	for (uint32_t i = 0; i < count; i++) {
 		const struct trial *t = &s->trials[i];
-		if (s->progress.step - t->since < TRIAL_ROUNDS || now < t->since_time || now - t->since_time < TRIAL_TIME)
-			i++;
-		else
-			state_end_in_vain(s, i);
+		if (s->progress.step - t->since < TRIAL_ROUNDS || now < t->since_time || now - t->since_time < TRIAL_TIME) {
+			s->trials[kept++] = *t;
+			continue;
+		}
+		ended |= trial_bit(t);
+		state_complain(s, &t->accuser);
 	}
+	host_zero(&s->trials[kept], (count - kept) * sizeof(struct trial));
+	s->trial_count = kept;
+	state_clear_slots(s, ended);
 }
