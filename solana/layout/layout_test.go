@@ -7,7 +7,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/psyche-go/psyche/assign"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/golden"
 )
@@ -81,12 +80,10 @@ func testState(t testing.TB) coordinator.State {
 		}
 	}
 	round := s.CurrentRound()
-	verifiers := assign.Verifiers(round.BatchSeed, len(round.Members), int(s.Config.VerificationPercent))
-	round.Sealed[verifiers[0]/8] |= 1 << (verifiers[0] % 8)
-	round.Judged = round.Sealed
-	s.Epoch.Trials = []coordinator.Trial{
-		{Accused: id(4), Accuser: id(5), Step: 41, Since: 41, Fault: coordinator.FaultUnopened, Opening: id(16), Jury: []coordinator.ClientID{id(8), id(7), id(9)}, Guilty: 1, Innocent: 4},
-		{Accused: id(7), Accuser: id(8), Step: 41, Since: 42, Fault: coordinator.FaultPrints},
+	round.Challenge = id(16)
+	s.Trials = []coordinator.Trial{
+		{Slot: 3, Accused: id(4), Accuser: id(5), Step: 40, Since: 41, SinceTime: 70 * second, Fault: coordinator.FaultSilent, Jurors: 4, Guilty: 1, Innocent: 2},
+		{Slot: 1, Accused: id(7), Accuser: id(8), Step: 41, Since: 42, SinceTime: 71 * second, Fault: coordinator.FaultResult},
 	}
 	apply(id(2), coordinator.Eject{Client: id(8)})
 	apply(id(3), coordinator.Authorize{Grantee: id(5), Allowed: false})
@@ -95,8 +92,8 @@ func testState(t testing.TB) coordinator.State {
 	s.Pending = append(s.Pending, coordinator.Client{ID: id(6), ProbationUntil: 42, Waited: true})
 	s.Epoch.Clients = slices.DeleteFunc(s.Epoch.Clients, func(c coordinator.Client) bool { return c.ID == id(6) })
 	s.Epoch.Reports = []coordinator.CheckpointReport{{Client: id(6), Digest: id(10)}}
-	s.Epoch.Clients[0].Unrevealed = true
-	s.Epoch.Exited[0].Unopened, s.Authority.Ejections[0].Reason = true, coordinator.AccusedWrongly
+	s.Epoch.Clients[0].Complaints, s.Epoch.Clients[0].Juror, s.Epoch.Clients[0].Voted = 2, 8, 8
+	s.Epoch.Exited[0].Juror, s.Authority.Ejections[0].Reason = 8, coordinator.AccusedWrongly
 	round.Warming[0] = 5
 	if err := s.Check(); err != nil {
 		t.Fatal(err)
@@ -154,7 +151,7 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 	for name, at := range map[string]int{
 		"magic": 0, "version": 8, "run state": 12, "pending pause": 13, "run id": 17, "progress": 152 + 3, "earlier": 172, "uploads": 176, "lapses": 180,
-		"verification": 184 + 84, "rounds": 1776 + 24, "ready": 1776 + 29, "trials": 1776 + 36, "members": 1776 + 41, "jury": 75_560 + 112,
+		"verification": 184 + 84, "rounds": 2488 + 24, "ready": 2488 + 29, "trials": 1776, "slot": 1784 + 80, "members": 2488 + 41,
 	} {
 		bad := slices.Clone(good)
 		bad[at] = 0xff
@@ -167,7 +164,7 @@ func TestDecodeRefuses(t *testing.T) {
 // FuzzDecode wants what is read to be a state that can be.
 func FuzzDecode(f *testing.F) {
 	f.Add(uint32(0), []byte{1})
-	f.Add(uint32(1744), bytes.Repeat([]byte{0xff}, 40))
+	f.Add(uint32(1784), bytes.Repeat([]byte{0xff}, 40))
 	var base []byte
 	f.Fuzz(func(t *testing.T, at uint32, changed []byte) {
 		if base == nil {
