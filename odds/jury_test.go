@@ -84,7 +84,7 @@ func TestAuditedAgainstDraws(t *testing.T) {
 func juries() string {
 	var b strings.Builder
 	b.WriteString("| members | gang | jury | needed | ejects an honest one | keeps one of its own in | when a tenth of the honest cannot judge |\n|---|---|---|---|---|---|---|\n")
-	for _, members := range []int{8, 16, 32, 64, 98, 128, 256} {
+	for _, members := range []int{8, 32, 98, 128, 256} {
 		for _, gang := range liarsOf(members) {
 			j := JuryOf(members, gang)
 			fmt.Fprintf(&b, "| %d | %d | %d | %d | %s | %s | %s |\n", members, gang, j.Size, j.Needed, show(j.Convicts), show(j.Blocks), show(j.Lax))
