@@ -59,7 +59,7 @@ func (c court) lines(known func(id string) string) (lines []string) {
 
 // trialLine is about one trial; what matters least comes last, where a narrow screen cuts.
 func trialLine(t event.OpenTrial, name func(id string) string) string {
-	return fmt.Sprintf("trial of %s by %s: %s; %s in step %d, until step %d or later", name(t.Accused), name(t.Accuser), votesOf(t), printable(t.Fault), t.Step, t.Until)
+	return fmt.Sprintf("trial of %s by %s: %s; %s, step %d (until %d)", name(t.Accused), name(t.Accuser), votesOf(t), printable(t.Fault), t.Step, t.Until)
 }
 
 func votesOf(t event.OpenTrial) string {
@@ -82,18 +82,18 @@ func audited(outcomes map[string]int) string {
 func (s seen) judging(width int) []string {
 	var lines []string
 	for _, t := range s.court.open {
-		about := fmt.Sprintf("(%s in step %d)", printable(t.Fault), t.Step)
+		about := fmt.Sprintf("(%s, step %d)", printable(t.Fault), t.Step)
 		switch {
 		case t.Accused == s.id:
 			lines = append(lines, bad.Render("on trial by "+short(t.Accuser)+" "+about)+": "+votesOf(t))
 		case t.Accuser == s.id:
 			lines = append(lines, fmt.Sprintf("accused %s %s: %s", short(t.Accused), about, votesOf(t)))
 		case t.Juror:
-			did := "examines"
+			did := "to vote"
 			if t.Voted {
 				did = "has voted"
 			}
-			lines = append(lines, fmt.Sprintf("juror on %s %s: %s; %s", short(t.Accused), about, did, votesOf(t)))
+			lines = append(lines, fmt.Sprintf("juror on %s %s, %s: %s", short(t.Accused), about, did, votesOf(t)))
 		}
 	}
 	if len(s.audits) > 0 {
