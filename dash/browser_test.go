@@ -226,6 +226,9 @@ func (b *browser) trials(t *testing.T, address string) {
 			t.Errorf("the row of who cheated does not say %q: %q", want, row)
 		}
 	}
+	if got := b.text(t, `document.querySelector("#s-members").textContent`); !strings.Contains(got, "2 passed, 1 unclear") {
+		t.Errorf("the members' table does not say what one of them claims: %q", got)
+	}
 	past := b.text(t, `document.querySelector("#s-past-trials").textContent`)
 	for _, want := range []string{"guilty: " + cheat[:8] + "… is ejected (entry ", "innocent: " + dashtest.Key(courtRun.Slander).ID().String()[:8] + "… is ejected", "wrong result"} {
 		if !strings.Contains(past, want) {
@@ -245,7 +248,7 @@ func (b *browser) trials(t *testing.T, address string) {
 	if *pictures == "" {
 		return
 	}
-	b.show(t, address, courtRun.RunID, "light", 1560, 1000)
+	b.show(t, address, courtRun.RunID, "light", 1560, 1180)
 	b.do(t, chromedp.Focus(chromedp.CSS(`[data-sort="Ejected"]`)), chromedp.KeyEvent(kb.Enter))
 	b.text(t, `document.activeElement.blur(), document.querySelector("#s-members").scrollLeft = 0, document.querySelector("#h-members").closest("section").scrollIntoView(), ""`)
 	b.window(t, "dashboard-trials")

@@ -60,10 +60,10 @@ func page(t *testing.T, runs ...dashtest.Options) *httptest.Server {
 }
 
 // told is how many events the log of a member has that tellOf writes.
-const told = 4
+const told = 7
 
-// tellOf writes an event log of one member of each run, which gets a model from an archive and uploads
-// another one.
+// tellOf writes an event log of one member of each run, which gets a model from an archive, uploads
+// another one, and says that it audited.
 func tellOf(t *testing.T, dir string, runs []dashtest.Options) {
 	t.Helper()
 	for i, o := range runs {
@@ -80,6 +80,7 @@ func tellOf(t *testing.T, dir string, runs []dashtest.Options) {
 			event.Trained{Step: 1, Loss: 2.5, Tokens: 100, Seconds: 0.5},
 			event.Transfer{What: event.TransferDownload, Step: 12, Bytes: 3 << 30, Total: 4 << 30},
 			event.Transfer{What: event.TransferUpload, Step: 8, Bytes: 1 << 20, Total: 4 << 30},
+			event.Audit{Step: 8, Outcome: "passed"}, event.Audit{Step: 8, Outcome: "unclear"}, event.Audit{Step: 9, Outcome: "passed"},
 		} {
 			if err := log.Append(body); err != nil {
 				t.Fatal(err)
