@@ -15,9 +15,10 @@ const (
 	MaxChunks = 64
 )
 
-// Chunks draws which chunks of a trainer's momentum are opened, ascending. A chunk is as
-// likely as it is large.
-func Chunks(seed uint64, step uint32, trainer [32]byte, shapes Shapes, count int) []uint32 {
+// Chunks draws which chunks of a trainer's momentum are opened, ascending: half of them, or as many as
+// there are, of its lonely ones, where few others sent anything, and the rest of all, each as likely as
+// it is large. All who audit a result draw the same.
+func Chunks(seed [32]byte, step uint32, trainer [32]byte, shapes Shapes, count int, lonely []uint32) []uint32 {
 	elements := uint64(0)
 	for _, t := range shapes {
 		elements += uint64(t.Chunks) * uint64(t.size())
@@ -25,19 +26,17 @@ func Chunks(seed uint64, step uint32, trainer [32]byte, shapes Shapes, count int
 	count = min(count, MaxChunks, shapes.Chunks())
 	s := newStream("chunks", seed, step, trainer)
 	drawn := make([]uint32, 0, max(count, 0))
-	for len(drawn) < count {
-		chunk := shapes.at(s.below(elements))
-		if at, found := slices.BinarySearch(drawn, chunk); !found {
-			drawn = slices.Insert(drawn, at, chunk)
+	draw := func(until int, next func() uint32) {
+		for len(drawn) < until {
+			chunk := next()
+			if at, found := slices.BinarySearch(drawn, chunk); !found {
+				drawn = slices.Insert(drawn, at, chunk)
+			}
 		}
 	}
+	draw(min(count/2, len(lonely)), func() uint32 { return lonely[s.below(uint64(len(lonely)))] })
+	draw(count, func() uint32 { return shapes.at(s.below(elements)) })
 	return drawn
-}
-
-// PrintSeed returns the seed of a verifier's prints. Others have other directions, so nobody can
-// seal what it read in another one's verdict.
-func PrintSeed(seed uint64, verifier [32]byte) uint64 {
-	return newStream("prints", seed, 0, verifier).next()
 }
 
 // at returns the chunk of the element with that number.
@@ -62,9 +61,9 @@ type stream struct {
 	used    int
 }
 
-func newStream(question string, seed uint64, step uint32, about [32]byte) *stream {
-	b := append([]byte("psyche/audit/v1/"), question...)
-	b = binary.LittleEndian.AppendUint64(b, seed)
+func newStream(question string, seed [32]byte, step uint32, about [32]byte) *stream {
+	b := append([]byte("psyche/audit/v2/"), question...)
+	b = append(b, seed[:]...)
 	b = binary.LittleEndian.AppendUint32(b, step)
 	key := sha256.Sum256(append(b, about[:]...))
 	s := &stream{used: sha256.Size}

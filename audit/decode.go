@@ -34,7 +34,7 @@ func decodeOpening(b []byte, shapes Shapes) (Opening, error) {
 		return Opening{}, fmt.Errorf("%w: version %d, this program reads %d", ErrInvalid, b[4], openingVersion)
 	}
 	r := reader{bytes: b[5:]}
-	o := Opening{Step: r.u32(), Trainer: [32]byte(r.take(32)), Previous: r.u32(), Earlier: r.u32()}
+	o := Opening{Step: r.u32(), Trainer: [32]byte(r.take(32)), Previous: r.u32()}
 	count := int(r.u16())
 	if count > MaxChunks {
 		return Opening{}, fmt.Errorf("%w: %d chunks, at most %d", ErrInvalid, count, MaxChunks)
@@ -50,12 +50,6 @@ func decodeOpening(b []byte, shapes Shapes) (Opening, error) {
 		c.After = r.state(shape, hashes)
 		if o.Previous != 0 {
 			c.Before = r.state(shape, hashes)
-		}
-		if o.Earlier != 0 {
-			if digest := r.take(32); digest != nil {
-				c.Return.Digest = [32]byte(digest)
-			}
-			c.Return.Taken, c.Return.Path = r.taken(shape), r.path(hashes)
 		}
 		if r.short {
 			return Opening{}, fmt.Errorf("%w: the bytes end in chunk %d", ErrInvalid, c.Chunk)

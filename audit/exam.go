@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"fmt"
 	"math"
 
 	"github.com/psyche-go/psyche/distro/codec"
@@ -17,7 +16,8 @@ type Exam struct {
 	Decay   float32
 	Signs   bool // results hold signs, not values
 	Chunks  []uint32
-	// Updates are the gradients of the chunks, clipped and multiplied by the learning rate.
+	// Updates are the gradients of the chunks, clipped and multiplied by the learning rate. Without them
+	// only what the opening says by itself is checked.
 	Updates [][]float32
 	// Usual is, for each chunk, the length of the update of a chunk of that size, were all of
 	// its tensor's elements alike.
@@ -25,6 +25,9 @@ type Exam struct {
 	// Longest is the most that a momentum can measure by now: the sum of β^i·η·clip over
 	// the run's steps; infinite where gradients are not clipped.
 	Longest float64
+	// Most is the most that the updates of all chunks of the step can measure together, η·clip; infinite
+	// where gradients are not clipped.
+	Most float64
 }
 
 // Claim is what the trainer says of the step.
@@ -34,10 +37,23 @@ type Claim struct {
 	Result []codec.TensorResult
 	// Header is that of the result.
 	Header codec.Header
-	// PreviousRoot and EarlierRoot are those in the headers of the results of these steps.
-	PreviousRoot, EarlierRoot [32]byte
-	// PreviousReturned says that the result of Previous did not count, and was given back.
-	PreviousReturned bool
+	// PreviousRoot is the root in the header of its result of Header.Previous; zero where that is 0.
+	PreviousRoot [32]byte
+}
+
+// Binds reports whether the opening is that of the claim's result, of these chunks: whoever it came
+// from, its trainer has committed to it.
+func (c *Claim) Binds(shapes Shapes, chunks []uint32) bool {
+	o := c.Opening
+	if o.check(shapes) != nil || o.Step != c.Header.Step || o.Trainer != c.Header.Trainer || o.Previous != c.Header.Previous || len(o.Chunks) != len(chunks) {
+		return false
+	}
+	for i := range o.Chunks {
+		if o.Chunks[i].Chunk != chunks[i] || !committed(o.Chunks[i], *c, shapes.Chunks()) {
+			return false
+		}
+	}
+	return true
 }
 
 // Fault is what is wrong with a claim, apart from the size of errors.
@@ -49,11 +65,10 @@ const (
 	FaultPath            // what is opened is not what was committed to
 	FaultSent            // what was sent is not what was taken
 	FaultSelection       // what was taken are not the largest coefficients of the momentum
-	FaultLength          // the momentum is longer than gradients can have made it
-	FaultHistory         // the momentum goes on from another result than the run's rules allow
+	FaultLength          // the momentum, or what was added to it, is longer than clipped gradients can have made it
 )
 
-var faultNames = [...]string{"none", "challenge", "path", "sent", "selection", "length", "history"}
+var faultNames = [...]string{"none", "challenge", "path", "sent", "selection", "length"}
 
 func (f Fault) String() string {
 	if int(f) < len(faultNames) {
@@ -88,6 +103,7 @@ type Finding struct {
 	Update, Length float64
 
 	difference, against float64 // Error is their ratio
+	claimed             float64 // length of what the step added, less what rounding explains
 }
 
 const (
@@ -104,6 +120,10 @@ const (
 	// has become small is lost in it. Kernels stay below a third of it, with chunks of 64 × 64 below
 	// a tenth.
 	floor = 1.0 / (1 << 21)
+	// nothing is a length that is not told from zero. Where a chunk has no gradient any more its momentum
+	// shrinks until numbers of single precision are denormal, or flushed to zero: what rounds then is no
+	// part of a length.
+	nothing = 0x1p-90
 )
 
 // Check compares a claim with the exam. It never fails: what does not fit is a fault.
@@ -113,7 +133,7 @@ func (e *Exam) Check(c Claim) Report {
 		o.Step != c.Header.Step || o.Trainer != c.Header.Trainer || o.Previous != c.Header.Previous || len(c.Result) != len(e.Shapes) {
 		return Report{Fault: FaultChallenge}
 	}
-	report, differences, against := Report{}, 0.0, 0.0
+	report, differences, against, claimed := Report{}, 0.0, 0.0, 0.0
 	for i := range o.Chunks {
 		if o.Chunks[i].Chunk != e.Chunks[i] {
 			return Report{Fault: FaultChallenge}
@@ -124,39 +144,14 @@ func (e *Exam) Check(c Claim) Report {
 		}
 		differences += f.difference * f.difference
 		against += f.against * f.against
+		claimed += f.claimed * f.claimed
 		report.Chunks = append(report.Chunks, f)
 	}
 	report.Error = ratio(math.Sqrt(differences), math.Sqrt(against))
+	if report.Fault == FaultNone && math.Sqrt(claimed) > e.Most*(1+rounding) {
+		report.Fault = FaultLength
+	}
 	return report
-}
-
-// Implied returns what a claim says that the updates of the exam's chunks were: what the momentum has
-// beyond what was left of the one before. It is exact when rounding of the momentum is far below what
-// Alike allows, in nearly all chunks. Nothing of the claim is checked but its form: it is for who made it.
-func (e *Exam) Implied(c Claim) (updates [][]float32, exact bool, err error) {
-	o := c.Opening
-	if err := o.check(e.Shapes); err != nil {
-		return nil, false, err
-	}
-	if len(o.Chunks) != len(e.Chunks) {
-		return nil, false, fmt.Errorf("%w: %d chunks are opened, want %d", ErrInvalid, len(o.Chunks), len(e.Chunks))
-	}
-	blurred := 0
-	for i, chunk := range o.Chunks {
-		if chunk.Chunk != e.Chunks[i] {
-			return nil, false, fmt.Errorf("%w: chunk %d is opened, want %d", ErrInvalid, chunk.Chunk, e.Chunks[i])
-		}
-		tensor, _, _ := e.Shapes.Find(chunk.Chunk)
-		shape := e.Shapes[tensor]
-		taken := inverse(chunk.After.Taken.dense(shape.size()), shape.Rows, shape.Cols)
-		full, before := sum(wide(chunk.After.Momentum), taken, 1), e.before(chunk, c, shape)
-		update := sum(full, before, -float64(Decayed(e.Decay, o.Step-o.Previous)))
-		if floor*(length(full)+length(before)) > PrintsWithin/10*length(update) {
-			blurred++
-		}
-		updates = append(updates, narrow(update))
-	}
-	return updates, 10*blurred <= len(o.Chunks), nil
 }
 
 // chunk checks the i-th chunk of the challenge.
@@ -177,9 +172,9 @@ func (e *Exam) chunk(i int, c Claim) Finding {
 	switch {
 	case !sentIs(c.Result[tensor], within, shape.K, o.After.Taken, e.Signs):
 		f.Fault = FaultSent
-	case !largest(coefficients, o.After.Taken, shape.K, rounding*length(full)):
+	case !largest(coefficients, o.After.Taken, shape.K, rounding*length(full)+nothing):
 		f.Fault = FaultSelection
-	case length(before) > e.Longest*(1+rounding) || length(after) > e.Longest*(1+rounding):
+	case length(before) > e.Longest*(1+rounding)+nothing || length(after) > e.Longest*(1+rounding)+nothing:
 		f.Fault = FaultLength
 	}
 	e.compare(&f, i, full, before, c.Opening.Step-c.Opening.Previous, o.After.Taken, shape)
@@ -188,35 +183,36 @@ func (e *Exam) chunk(i int, c Claim) Finding {
 
 // compare fills in the numbers of a finding. before is the momentum sinceLast steps earlier.
 func (e *Exam) compare(f *Finding, i int, full, before []float64, sinceLast uint32, taken Taken, shape Shape) {
-	update := wide(e.Updates[i])
 	decay := float64(Decayed(e.Decay, sinceLast))
 	implied := sum(full, before, -decay)
+	lengths := length(before) + length(full)
+	f.Length, f.claimed = length(before), max(0, length(implied)-floor*lengths-nothing)
+	if e.Updates == nil {
+		return
+	}
+	update := wide(e.Updates[i])
 	expected := sum(update, before, decay)
-	f.Update, f.Length = length(update), length(before)
-	raw, lengths := length(sum(implied, update, -1)), length(before)+length(full)
-	f.difference = max(0, raw-floor*lengths)
+	f.Update = length(update)
+	raw := length(sum(implied, update, -1))
+	f.difference = max(0, raw-floor*lengths-nothing)
 	least := blur * lengths
-	f.against = math.Sqrt(f.Update*f.Update + small*small*e.Usual[i]*e.Usual[i] + least*least)
+	usual := small * e.Usual[i]
+	if f.Update == 0 { // there is nothing whose rounding the allowance is for
+		usual = 0
+	}
+	f.against = math.Sqrt(f.Update*f.Update + usual*usual + least*least)
 	f.Error = ratio(f.difference, f.against)
 	f.Cosine = ratio(dot(implied, update), length(implied)*f.Update)
 	f.Momentum = ratio(raw, length(expected))
 	f.Sets, f.Signs = agreement(forward(expected, shape.Rows, shape.Cols), taken)
 }
 
-// before returns the momentum after the previous result: what was opened, and what was given
-// back meanwhile. What was sent earlier has decayed until then.
+// before returns the momentum after the previous result.
 func (e *Exam) before(o Opened, c Claim, shape Shape) []float64 {
 	if c.Opening.Previous == 0 {
 		return make([]float64, shape.size())
 	}
-	before := wide(o.Before.Momentum)
-	if c.PreviousReturned {
-		before = sum(before, inverse(o.Before.Taken.dense(shape.size()), shape.Rows, shape.Cols), 1)
-	}
-	if c.Opening.Earlier != 0 {
-		before = sum(before, inverse(o.Return.Taken.dense(shape.size()), shape.Rows, shape.Cols), float64(Decayed(e.Decay, c.Opening.Previous-c.Opening.Earlier)))
-	}
-	return before
+	return wide(o.Before.Momentum)
 }
 
 // committed reports whether all that is opened lies in the trees.
@@ -227,10 +223,7 @@ func committed(o Opened, c Claim, leaves int) bool {
 	if !proves(c.Header.Momentum, Digest(o.After.Momentum), o.After.Taken, o.After.Path) {
 		return false
 	}
-	if c.Opening.Previous != 0 && !proves(c.PreviousRoot, Digest(o.Before.Momentum), o.Before.Taken, o.Before.Path) {
-		return false
-	}
-	return c.Opening.Earlier == 0 || proves(c.EarlierRoot, o.Return.Digest, o.Return.Taken, o.Return.Path)
+	return c.Opening.Previous == 0 || proves(c.PreviousRoot, Digest(o.Before.Momentum), o.Before.Taken, o.Before.Path)
 }
 
 // sentIs reports whether a result holds in a chunk what was taken.

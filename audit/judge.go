@@ -24,13 +24,12 @@ func (l Limits) Wider() Limits {
 type Outcome uint8
 
 const (
-	Passed   Outcome = iota + 1
-	Faulty           // what was opened breaks a rule, whatever the gradient is
-	Strange          // the gradient is not that of the batch
-	Unopened         // nothing was opened in time
+	Passed  Outcome = iota + 1
+	Faulty          // what was opened breaks a rule, whatever the gradient is
+	Strange         // the gradient is not that of the batch
 )
 
-var outcomeNames = map[Outcome]string{Passed: "passed", Faulty: "faulty", Strange: "strange", Unopened: "unopened"}
+var outcomeNames = map[Outcome]string{Passed: "passed", Faulty: "faulty", Strange: "strange"}
 
 func (o Outcome) String() string {
 	if name, ok := outcomeNames[o]; ok {
@@ -58,8 +57,8 @@ func (r Report) Judge(l Limits) Outcome {
 }
 
 // Limits that were calibrated (docs/audit.md). There are none for a trainer and a verifier that
-// compute in different types: the gradients of some batches are mostly the noise of bf16. Who
-// computes in f32 says nothing about who does so in bf16; it computes again in bf16 first.
+// compute in different types: the gradients of some batches are mostly the noise of bf16. So a result
+// says which type its trainer computed in, and who audits it computes in that.
 var (
 	// F32Limits are for a trainer and a verifier that both compute in f32.
 	F32Limits = Limits{Error: 2e-4, Chunk: 1e-3, Stray: 1, Worst: 5e-3}
@@ -75,6 +74,15 @@ const (
 	F32 Precision = iota
 	BF16
 )
+
+// Code is what the header of a result says of the type: 0 stands for none.
+func (p Precision) Code() uint8 { return uint8(p) + 1 }
+
+// PrecisionOf returns the type of a code; ok is false for one that there is none of.
+func PrecisionOf(code uint8) (p Precision, ok bool) {
+	p = Precision(code - 1)
+	return p, code >= F32.Code() && code <= BF16.Code()
+}
 
 func (p Precision) String() string {
 	if p == BF16 {

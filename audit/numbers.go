@@ -77,14 +77,6 @@ func wide(x []float32) []float64 {
 	return all
 }
 
-func narrow(x []float64) []float32 {
-	all := make([]float32, len(x))
-	for i, v := range x {
-		all[i] = float32(v)
-	}
-	return all
-}
-
 // sum returns x + factor·y.
 func sum(x, y []float64, factor float64) []float64 {
 	all := make([]float64, len(x))

@@ -10,7 +10,7 @@ import (
 
 const (
 	openingMagic   = "PSYO"
-	openingVersion = 1
+	openingVersion = 2
 )
 
 // Opening is what a trainer shows of a step: chunks of its momentum before and after.
@@ -19,10 +19,7 @@ type Opening struct {
 	Trainer [32]byte
 	// Previous is the step of the result that the momentum goes on from; 0: it began as zeros.
 	Previous uint32
-	// Earlier is the step of another result that was given back between the two, or 0.
-	// That of Previous needs no place of its own.
-	Earlier uint32
-	Chunks  []Opened
+	Chunks   []Opened
 }
 
 // Opened is a chunk of an opening.
@@ -30,7 +27,6 @@ type Opened struct {
 	Chunk  uint32
 	After  State
 	Before State // nothing where Previous is 0
-	Return Past  // nothing where Earlier is 0
 }
 
 // State is a chunk of the momentum after a step, with what proves that it was committed to.
@@ -40,34 +36,26 @@ type State struct {
 	Path     [][32]byte
 }
 
-// Past is what was taken out of a chunk in an earlier step, and the digest of the rest.
-type Past struct {
-	Digest [32]byte
-	Taken  Taken
-	Path   [][32]byte
-}
-
 // MaxOpeningSize returns what no opening of so many chunks exceeds, in bytes.
 func MaxOpeningSize(shapes Shapes, chunks int) int {
 	largest, deepest := 0, 32*merkle.ProofLength(0, shapes.Chunks())
 	for _, s := range shapes {
-		taken := 2 + 6*s.K
-		largest = max(largest, 2*(4*s.size()+taken+deepest)+32+taken+deepest)
+		largest = max(largest, 2*(4*s.size()+2+6*s.K+deepest))
 	}
 	return openingHeader + chunks*(4+largest)
 }
 
-const openingHeader = 4 + 1 + 4 + 32 + 4 + 4 + 2
+const openingHeader = 4 + 1 + 4 + 32 + 4 + 2
 
 // Encode returns the bytes of an opening:
 //
-//	"PSYO" ‖ version u8 = 1 ‖ step u32 ‖ trainer [32] ‖ previous u32 ‖ earlier u32 ‖ chunks u16, then for each
-//	chunk u32 ‖ after ‖ before, unless previous is 0 ‖ past, unless earlier is 0
+//	"PSYO" ‖ version u8 = 2 ‖ step u32 ‖ trainer [32] ‖ previous u32 ‖ chunks u16, then for each
+//	chunk u32 ‖ after ‖ before, unless previous is 0
 //
-// after and before are the momentum's values, what was taken, and the path to the root; past is
-// a digest, what was taken, and the path. What was taken is a number (u16) and as many
-// pairs of index (u16) and value. The shapes say how many values and hashes there are.
-// Integers and values are little-endian.
+// after and before are the momentum's values, what was taken, and the path to the root. What was taken
+// is a number (u16) and as many pairs of index (u16) and value. The shapes say how many values and
+// hashes there are. Integers and values are little-endian. The roots that results commit to leave no
+// choice of these bytes: whoever has them, from whomever, has what the trainer committed to.
 func (o Opening) Encode(shapes Shapes) ([]byte, error) {
 	if err := o.check(shapes); err != nil {
 		return nil, fmt.Errorf("encode opening: %w", err)
@@ -76,18 +64,12 @@ func (o Opening) Encode(shapes Shapes) ([]byte, error) {
 	b = binary.LittleEndian.AppendUint32(b, o.Step)
 	b = append(b, o.Trainer[:]...)
 	b = binary.LittleEndian.AppendUint32(b, o.Previous)
-	b = binary.LittleEndian.AppendUint32(b, o.Earlier)
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(o.Chunks)))
 	for _, c := range o.Chunks {
 		b = binary.LittleEndian.AppendUint32(b, c.Chunk)
 		b = appendState(b, c.After)
 		if o.Previous != 0 {
 			b = appendState(b, c.Before)
-		}
-		if o.Earlier != 0 {
-			b = append(b, c.Return.Digest[:]...)
-			b = appendTaken(b, c.Return.Taken)
-			b = appendPath(b, c.Return.Path)
 		}
 	}
 	return b, nil
@@ -124,8 +106,6 @@ func (o Opening) check(shapes Shapes) error {
 	switch {
 	case o.Previous != 0 && o.Previous >= o.Step:
 		return fmt.Errorf("%w: step %d goes on from step %d", ErrInvalid, o.Step, o.Previous)
-	case o.Earlier != 0 && o.Earlier >= o.Previous:
-		return fmt.Errorf("%w: step %d was given back before step %d", ErrInvalid, o.Earlier, o.Previous)
 	case len(o.Chunks) < 1 || len(o.Chunks) > MaxChunks:
 		return fmt.Errorf("%w: %d chunks, want 1 to %d", ErrInvalid, len(o.Chunks), MaxChunks)
 	}
@@ -153,19 +133,12 @@ func (o Opening) checkChunk(c Opened, shapes Shapes) error {
 		if len(c.Before.Momentum)+len(c.Before.Taken.Indices)+len(c.Before.Path) != 0 {
 			return fmt.Errorf("%w: a state before the first step", ErrInvalid)
 		}
-	} else if err := c.Before.check(shape, hashes); err != nil {
-		return fmt.Errorf("before: %w", err)
-	}
-	if o.Earlier == 0 {
-		if len(c.Return.Taken.Indices)+len(c.Return.Path) != 0 || c.Return.Digest != [32]byte{} {
-			return fmt.Errorf("%w: something given back of no step", ErrInvalid)
-		}
 		return nil
 	}
-	if len(c.Return.Path) != hashes {
-		return fmt.Errorf("given back: %w: %d hashes, want %d", ErrInvalid, len(c.Return.Path), hashes)
+	if err := c.Before.check(shape, hashes); err != nil {
+		return fmt.Errorf("before: %w", err)
 	}
-	return c.Return.Taken.check(shape)
+	return nil
 }
 
 func (s State) check(shape Shape, hashes int) error {

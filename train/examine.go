@@ -38,6 +38,37 @@ func (t *Trainer) Open(step uint32, chunks []uint32) (audit.Opening, error) {
 	return o, nil
 }
 
+// Settle says whether the result of a step, the newest that was trained, is held by others. One that is
+// not is taken back: the momentum is what it was before, to the bit, and the next result goes on from
+// that. What is held stays, whether it counts or not. It has to be called before the next result is
+// made, and may be from begun of TrainAhead.
+func (t *Trainer) Settle(step uint32, held bool) error {
+	if t.optimizer.history == nil {
+		return fmt.Errorf("settle step %d: %w: Options.Audited is not set", step, ErrUnsupported)
+	}
+	if held {
+		return nil
+	}
+	return t.optimizer.rollback(step)
+}
+
+// CheckLight returns what is wrong with a claim, as far as it takes no gradient to know.
+func (t *Trainer) CheckLight(c audit.Claim) audit.Fault {
+	exam := t.exam(c.Header.Step, c.Header.Trainer)
+	for _, opened := range c.Opening.Chunks {
+		exam.Chunks = append(exam.Chunks, opened.Chunk)
+	}
+	return exam.Check(c).Fault
+}
+
+// exam is what is known of a step without its gradient.
+func (t *Trainer) exam(step uint32, trainer [32]byte) *audit.Exam {
+	return &audit.Exam{
+		Shapes: t.Shapes(), Step: step, Trainer: trainer, Decay: t.Decay(), Signs: t.optimizer.config.Quantize1Bit,
+		Longest: t.longest(step), Most: float64(t.lr(step)) * t.optimizer.config.ClipGradNorm,
+	}
+}
+
 // Decode returns what Verify reads of a payload: a part of audit.Claim.
 func (t *Trainer) Decode(payload []byte) (codec.Header, []codec.TensorResult, error) {
 	if header, results, known := t.decoded.get(payload); known {
@@ -112,11 +143,8 @@ func (t *Trainer) examine(ctx context.Context, x Examination) (*audit.Exam, erro
 	} else if t.step != x.Weights {
 		return nil, fmt.Errorf("%w: step %d was applied; results since step %d are needed", ErrStep, t.step, x.Weights)
 	}
-	c := t.optimizer.config
-	exam := &audit.Exam{
-		Shapes: shapes, Step: x.Step, Trainer: x.Trainer, Decay: t.Decay(), Signs: c.Quantize1Bit,
-		Chunks: slices.Clone(x.Chunks), Longest: t.longest(x.Step),
-	}
+	exam := t.exam(x.Step, x.Trainer)
+	exam.Chunks = slices.Clone(x.Chunks)
 	err := t.gradientIn(ctx, x.Precision, x.Batch, func(gradients [][]float32) error { return t.fill(exam, gradients) })
 	return exam, err
 }
@@ -161,9 +189,6 @@ func (t *Trainer) fill(exam *audit.Exam, gradients [][]float32) error {
 // longest is the most that a momentum can measure after a step.
 func (t *Trainer) longest(step uint32) float64 {
 	c := t.optimizer.config
-	if c.ClipGradNorm <= 0 {
-		return math.Inf(1)
-	}
 	const negligible = 1e-9
 	sum, factor := 0.0, 1.0
 	for s := step; s >= 1 && factor > negligible; s-- {

@@ -79,6 +79,9 @@ func (o *optimizer) commit() error {
 	if o.config.Lookahead {
 		return fmt.Errorf("%w: lookahead in a run with audits: nobody else has the momentum that it looks ahead with; set one of them off", ErrUnsupported)
 	}
+	if o.config.ClipGradNorm <= 0 {
+		return fmt.Errorf("%w: clip_grad_norm of 0 in a run with audits: nothing bounds what a result adds to a momentum; set it, for instance to 1.0, or set verification_percent to 0", ErrUnsupported)
+	}
 	o.history = newHistory(o.kernel, o.layouts, int(o.config.CompressionTopK), o.deltas)
 	return nil
 }
@@ -142,11 +145,12 @@ func (o *optimizer) encode(header codec.Header, gradients [][]float32, norm floa
 	o.sent[header.Step] = taken
 	payload, err := o.payload(header, taken)
 	if err != nil {
-		err = errors.Join(err, o.giveBack(header.Step))
 		if o.history != nil {
-			o.forget() // the momentum goes on from a step that nobody will see
+			delete(o.sent, header.Step)
+			o.newest = o.history.takeBack()
+			return nil, err
 		}
-		return nil, err
+		return nil, errors.Join(err, o.giveBack(header.Step))
 	}
 	return payload, nil
 }
@@ -172,26 +176,34 @@ func clipScale(norm, limit float64) float64 {
 }
 
 // settle ends the wait for a step's own result. One that was not counted is given back to
-// the momentum, decayed as if it had never left.
+// the momentum, decayed as if it had never left. Where results are audited nothing is given back:
+// rollback has taken back what nobody holds, and what others hold stays as they know it.
 func (o *optimizer) settle(step uint32, counted bool) error {
-	if counted {
+	if counted || o.history != nil {
 		delete(o.sent, step)
 		return nil
 	}
-	defer o.changing()()
 	return o.giveBack(step)
 }
 
-// giveBack is settle of a result that was not counted, with the lock of the history.
+// rollback takes the newest step back, whose result nobody holds.
+func (o *optimizer) rollback(step uint32) error {
+	defer o.changing()()
+	if o.newest != step || o.history.taken == step {
+		return fmt.Errorf("take step %d back: %w: the newest is step %d", step, ErrStep, o.newest)
+	}
+	delete(o.sent, step)
+	o.newest = o.history.takeBack()
+	return nil
+}
+
+// giveBack adds what was taken in a step to the momentum again.
 func (o *optimizer) giveBack(step uint32) error {
 	results, found := o.sent[step]
 	if !found {
 		return nil
 	}
 	delete(o.sent, step)
-	if o.history != nil {
-		o.history.giving(step)
-	}
 	left := audit.Decayed(float32(o.config.CompressionDecay), o.newest-step)
 	for i, result := range results {
 		if o.newest != step {

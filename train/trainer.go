@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"sync/atomic"
 	"time"
 
 	"github.com/psyche-go/psyche/assign"
@@ -59,7 +60,7 @@ type Trainer struct {
 	*replica
 	optimizer *optimizer
 	schedule  schedule.Schedule
-	cold      schedule.ColdStart
+	cold      atomic.Pointer[schedule.ColdStart]
 	run       [32]byte
 	trainer   [32]byte
 	decoded   decodedResults // that Verify has read
@@ -150,6 +151,9 @@ func (t *Trainer) train(ctx context.Context, step uint32, batch data.Batch, begu
 	}
 	defer t.unlock()
 	header := codec.Header{RunHash: t.run, Step: step, BatchStart: batch.ID.Start, BatchEnd: batch.ID.End, Trainer: t.trainer}
+	if t.optimizer.history != nil {
+		header.Precision, header.Batch = precisionOf(t.computes).Code(), batch.Hash()
+	}
 	if t.optimizer.config.Lookahead {
 		defer t.lookAhead(t.lr(max(step, 1) - 1))()
 	}
@@ -217,7 +221,13 @@ func ahead(weights, momentum []float32, lr float32) {
 }
 
 // lr is the learning rate of a step, of its gradient as of its results.
-func (t *Trainer) lr(step uint32) float32 { return t.cold.LR(t.schedule, step) }
+func (t *Trainer) lr(step uint32) float32 {
+	var cold schedule.ColdStart
+	if set := t.cold.Load(); set != nil {
+		cold = *set
+	}
+	return cold.LR(t.schedule, step)
+}
 
 // LR returns the learning rate of a step.
 func (t *Trainer) LR(ctx context.Context, step uint32) (float32, error) {
@@ -261,7 +271,8 @@ func compareHeaders(header, want codec.Header) error {
 
 // Apply changes the weights by the results of a step that counted, in ascending order of
 // their batches. None at all still decay the weights. ownCounted says whether this
-// trainer's own result is among them: one that is not goes back to the momentum.
+// trainer's own result is among them: one that is not goes back to the momentum, but where results are
+// audited, see Settle.
 //
 // Steps are applied in ascending order, each once. A payload that is not valid, or
 // out of order, is an error that wraps ErrResult, and nothing has changed.
@@ -366,7 +377,7 @@ func (t *Trainer) SetColdStart(ctx context.Context, start, steps uint32) error {
 		return fmt.Errorf("set cold start: %w", err)
 	}
 	defer t.unlock()
-	t.cold = schedule.ColdStart{Start: start, Steps: steps}
+	t.cold.Store(&schedule.ColdStart{Start: start, Steps: steps})
 	return nil
 }
 

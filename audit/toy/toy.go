@@ -29,7 +29,7 @@ const (
 	decay   = 0.5
 	rate    = 0.01
 	// kept are the results that an opening can be about.
-	kept = 3
+	kept = 2
 )
 
 // ErrStep says that a step cannot be opened: it is not the newest that was trained.
@@ -72,7 +72,8 @@ func Gradient(weights [32]byte, sequences [][]int32) []float32 {
 
 // Exam returns what a verifier knows that has the gradient.
 func Exam(step uint32, trainer [32]byte, chunks []uint32, gradient []float32) (*audit.Exam, error) {
-	e := &audit.Exam{Shapes: Shapes(), Step: step, Trainer: trainer, Decay: decay, Chunks: chunks, Longest: math.Inf(1)}
+	e := exam(step, trainer)
+	e.Chunks = chunks
 	for _, chunk := range chunks {
 		if int64(chunk) >= int64(len(gradient)) {
 			return nil, fmt.Errorf("%w: chunk %d of %d", audit.ErrInvalid, chunk, len(gradient))
@@ -82,45 +83,48 @@ func Exam(step uint32, trainer [32]byte, chunks []uint32, gradient []float32) (*
 	return e, nil
 }
 
+func exam(step uint32, trainer [32]byte) *audit.Exam {
+	return &audit.Exam{Shapes: Shapes(), Step: step, Trainer: trainer, Decay: decay, Longest: math.Inf(1), Most: math.Inf(1)}
+}
+
 // Optimizer is a trainer's. Its methods may be called from any goroutine.
 type Optimizer struct {
 	Run     [32]byte // SHA-256 of the run id
 	Trainer [32]byte
 
 	mu    sync.Mutex
-	delta [numbers]float32
 	steps []made // newest last
 }
 
 // made is a result that may be asked for.
 type made struct {
-	step, previous, returned uint32
-	taken                    codec.TensorResult
-	tree                     *merkle.Tree
+	step, previous uint32
+	taken          codec.TensorResult
+	tree           *merkle.Tree
 }
 
-// Step adds a gradient to the momentum and takes all of it out, into a result.
-func (o *Optimizer) Step(step uint32, batch assign.BatchID, gradient []float32) ([]byte, error) {
+// Step adds the gradient of a batch, whose tokens have that hash, to the momentum and takes all of it out, into a result.
+func (o *Optimizer) Step(step uint32, batch assign.BatchID, gradient []float32, tokens [32]byte) ([]byte, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	m := made{step: step, taken: layouts()[0].NewResult()}
 	if n := len(o.steps); n > 0 {
 		m.previous = o.steps[n-1].step
 	}
-	left, leaves := audit.Decayed(decay, step-m.previous), make([][32]byte, numbers)
-	for i := range o.delta {
-		if v := float32(left*o.delta[i]) + float32(rate*gradient[i]); v != 0 {
+	leaves := make([][32]byte, numbers)
+	for i := range leaves {
+		if v := float32(rate * gradient[i]); v != 0 {
 			m.taken.Counts[i], m.taken.Values[i] = 1, v
 		}
 		leaves[i] = audit.Leaf(audit.Digest([]float32{0}), taken(m.taken, i))
 	}
-	o.delta, m.tree = [numbers]float32{}, merkle.NewTree(leaves)
+	m.tree = merkle.NewTree(leaves)
 	if o.steps = append(o.steps, m); len(o.steps) > kept {
 		o.steps = o.steps[len(o.steps)-kept:]
 	}
 	header := codec.Header{
 		RunHash: o.Run, Step: step, BatchStart: batch.Start, BatchEnd: batch.End, Trainer: o.Trainer,
-		Momentum: m.tree.Root(), Previous: m.previous,
+		Momentum: m.tree.Root(), Previous: m.previous, Precision: audit.F32.Code(), Batch: tokens,
 	}
 	return codec.Encode(header, layouts(), false, []codec.TensorResult{m.taken})
 }
@@ -132,26 +136,25 @@ func taken(r codec.TensorResult, chunk int) audit.Taken {
 	return audit.Taken{Indices: []uint16{0}, Values: []float32{r.Values[chunk]}}
 }
 
-// Settle gives the result of a step back to the momentum unless it counted.
-func (o *Optimizer) Settle(step uint32, counted bool) {
+// Settle takes the newest result back if nobody holds it.
+func (o *Optimizer) Settle(step uint32, held bool) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for i := range o.steps {
-		if m := &o.steps[i]; m.step == step && !counted {
-			m.returned = o.steps[len(o.steps)-1].step
-			left := audit.Decayed(decay, m.returned-step)
-			for j, v := range m.taken.Values {
-				o.delta[j] += float32(left * v)
-			}
-		}
+	n := len(o.steps)
+	if n == 0 || o.steps[n-1].step != step {
+		return fmt.Errorf("settle step %d: %w", step, ErrStep)
 	}
+	if !held {
+		o.steps = o.steps[:n-1]
+	}
+	return nil
 }
 
 // Reset forgets the momentum.
 func (o *Optimizer) Reset() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.delta, o.steps = [numbers]float32{}, nil
+	o.steps = nil
 }
 
 // Open shows chunks of the newest step.
@@ -164,11 +167,6 @@ func (o *Optimizer) Open(step uint32, chunks []uint32) (audit.Opening, error) {
 	}
 	now := &o.steps[n-1]
 	opening := audit.Opening{Step: step, Trainer: o.Trainer, Previous: now.previous}
-	var earlier *made
-	if n == kept && o.steps[0].returned == o.steps[1].step {
-		earlier = &o.steps[0]
-		opening.Earlier = earlier.step
-	}
 	for _, chunk := range chunks {
 		if chunk >= numbers {
 			return audit.Opening{}, fmt.Errorf("open step %d: %w: chunk %d of %d", step, audit.ErrInvalid, chunk, numbers)
@@ -176,9 +174,6 @@ func (o *Optimizer) Open(step uint32, chunks []uint32) (audit.Opening, error) {
 		opened := audit.Opened{Chunk: chunk, After: now.state(chunk)}
 		if now.previous != 0 {
 			opened.Before = o.steps[n-2].state(chunk)
-		}
-		if earlier != nil {
-			opened.Return = audit.Past{Digest: audit.Digest([]float32{0}), Taken: taken(earlier.taken, int(chunk)), Path: earlier.tree.Prove(int(chunk))}
 		}
 		opening.Chunks = append(opening.Chunks, opened)
 	}
@@ -231,10 +226,16 @@ type Part struct {
 	Past      Past
 }
 
-// Applied settles the own result of a step and keeps what the model is after it.
-func (p *Part) Applied(step uint32, ownCounted bool, weights [32]byte) {
-	p.Optimizer.Settle(step, ownCounted)
-	p.Past.Note(step, weights)
+// Settle takes the newest result back if nobody holds it.
+func (p *Part) Settle(step uint32, held bool) error { return p.Optimizer.Settle(step, held) }
+
+// CheckLight returns what is wrong with a claim, as far as it takes no gradient to know.
+func (*Part) CheckLight(c audit.Claim) audit.Fault {
+	e := exam(c.Header.Step, c.Header.Trainer)
+	for _, opened := range c.Opening.Chunks {
+		e.Chunks = append(e.Chunks, opened.Chunk)
+	}
+	return e.Check(c).Fault
 }
 
 // Loaded forgets the momentum, which was another model's, and keeps what the model is.

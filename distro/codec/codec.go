@@ -7,10 +7,10 @@ import (
 )
 
 // Version is the format that Encode writes and Decode reads.
-const Version = 2
+const Version = 3
 
 // HeaderSize is the size of what precedes the tensors, in bytes.
-const HeaderSize = 126
+const HeaderSize = 159
 
 const magic = "PSYD"
 
@@ -29,6 +29,11 @@ type Header struct {
 	// Previous is the step of the trainer's result that this momentum goes on from. 0: it
 	// began as zeros in this step, or Momentum is zero.
 	Previous uint32
+	// Precision is the type in which its trainer computed (package audit); 0 in runs that audit nothing.
+	Precision uint8
+	// Batch is the hash of the batch's tokens as its trainer was given them (package data). It is zero in
+	// runs that audit nothing.
+	Batch [32]byte
 }
 
 // check reports what no header may say.
@@ -38,8 +43,8 @@ func (h Header) check() error {
 		return fmt.Errorf("%w: empty batch [%d,%d)", ErrInvalid, h.BatchStart, h.BatchEnd)
 	case h.Previous != 0 && h.Previous >= h.Step:
 		return fmt.Errorf("%w: the momentum of step %d goes on from step %d", ErrInvalid, h.Step, h.Previous)
-	case h.Previous != 0 && h.Momentum == [32]byte{}:
-		return fmt.Errorf("%w: no root of a momentum that goes on from step %d", ErrInvalid, h.Previous)
+	case h.Momentum == [32]byte{} && (h.Previous != 0 || h.Precision != 0 || h.Batch != [32]byte{}):
+		return fmt.Errorf("%w: something of a momentum without its root", ErrInvalid)
 	}
 	return nil
 }
@@ -91,6 +96,8 @@ func Encode(h Header, layouts []TensorLayout, quantized bool, results []TensorRe
 	b = append(b, h.Trainer[:]...)
 	b = append(b, h.Momentum[:]...)
 	b = binary.LittleEndian.AppendUint32(b, h.Previous)
+	b = append(b, h.Precision)
+	b = append(b, h.Batch[:]...)
 	w := bitWriter{bytes: b}
 	for i, l := range layouts {
 		w.tensor(l, quantized, results[i])
@@ -123,6 +130,8 @@ func decodeHeader(b []byte) (h Header, quantized bool, err error) {
 		Trainer:    [32]byte(b[58:]),
 		Momentum:   [32]byte(b[90:]),
 		Previous:   binary.LittleEndian.Uint32(b[122:]),
+		Precision:  b[126],
+		Batch:      [32]byte(b[127:]),
 	}
 	if err := h.check(); err != nil {
 		return Header{}, false, fmt.Errorf("decode result: %w", err)

@@ -51,7 +51,7 @@ func (a *Audited) Train(ctx context.Context, step uint32, batch data.Batch, begu
 	if err := begun(ctx); err != nil {
 		return nil, 0, err
 	}
-	payload, err := a.Optimizer.Step(step, batch.ID, gradient)
+	payload, err := a.Optimizer.Step(step, batch.ID, gradient, batch.Hash())
 	return payload, 10 / math.Sqrt(float64(step)+1), err
 }
 
@@ -68,13 +68,13 @@ func (a *Audited) Verify(payload []byte, step uint32, batch assign.BatchID, trai
 }
 
 // Apply moves every weight by the results, one after the other.
-func (a *Audited) Apply(_ context.Context, step uint32, payloads [][]byte, ownCounted bool) error {
+func (a *Audited) Apply(_ context.Context, step uint32, payloads [][]byte, _ bool) error {
 	hashes := make([][32]byte, len(payloads))
 	for i, payload := range payloads {
 		hashes[i] = sha256.Sum256(payload)
 	}
 	a.move(step, hashes)
-	a.Applied(step, ownCounted, a.fingerprint())
+	a.Past.Note(step, a.fingerprint())
 	return nil
 }
 
