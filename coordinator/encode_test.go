@@ -449,16 +449,37 @@ func FuzzDecodeUpdateConfig(f *testing.F) {
 	})
 }
 
-func FuzzDecode(f *testing.F) {
-	golden := goldenState(f)
-	f.Add(golden.AppendTo(nil))
-	tried := triedState(f)
-	f.Add(tried.AppendTo(nil))
+// fuzzedStates are of every kind that a run has.
+func fuzzedStates(t testing.TB) []State {
+	t.Helper()
 	fresh, err := New("walk", host, testConfig(), testModel())
 	if err != nil {
-		f.Fatal(err)
+		t.Fatal(err)
 	}
-	f.Add(fresh.AppendTo(nil))
+	states := []State{goldenState(t), triedState(t), fresh}
+	late := fresh.Clone()
+	late.StateStart = 1<<64 - 1
+	states = append(states, late)
+	c := newCourt(t, 5)
+	c.accuse(FaultSilent)
+	c.cooldown()
+	states = append(states, c.Clone())
+	c.finishEpoch("x")
+	states = append(states, c.Clone())
+	paused := c.Clone()
+	paused.RunState = Paused
+	closed := paused.Clone()
+	closed.Closed = true
+	c.until(Warmup)
+	last := c.Clone()
+	last.Config.TotalSteps = last.Progress.Step
+	return append(states, paused, closed, c.Clone(), last)
+}
+
+func FuzzDecode(f *testing.F) {
+	for _, state := range fuzzedStates(f) {
+		f.Add(state.AppendTo(nil))
+	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		state, err := Decode(raw)
 		if err != nil {
@@ -471,6 +492,7 @@ func FuzzDecode(f *testing.F) {
 		_ = state.String()
 		_ = state.Accusable()
 		_ = state.Awaited()
+		_, _ = state.AuditSeed(state.Progress.Step - 1)
 		for _, client := range state.Epoch.Clients {
 			_ = state.MayAccuse(client.ID, Accuse{Step: 1, Client: client.ID, Fault: FaultResult})
 			_, _ = state.Juror(client.ID, 7)
@@ -482,4 +504,13 @@ func FuzzDecode(f *testing.F) {
 			t.Fatalf("after ticks: %v", err)
 		}
 	})
+}
+
+// TestFuzzedStatesAreStates: or nothing is fuzzed.
+func TestFuzzedStatesAreStates(t *testing.T) {
+	for i, state := range fuzzedStates(t) {
+		if err := state.Check(); err != nil {
+			t.Errorf("state %d: %v\n%s", i, err, state.String())
+		}
+	}
 }

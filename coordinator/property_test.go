@@ -23,9 +23,14 @@ func around(t *rapid.T, n uint32) uint32 {
 	return n + rapid.SampledFrom([]uint32{0, 0, 0, 0, 1, 1<<32 - 1, 2}).Draw(t, "offset")
 }
 
-// someCommitment draws a commitment, to nothing or to the one value that honest clients reveal.
+// someCommitment draws a commitment, to nothing or to the chain of values that honest clients reveal.
 func someCommitment(t *rapid.T) [32]byte {
-	return rapid.SampledFrom([][32]byte{{}, commitmentTo("v")}).Draw(t, "commitment")
+	return rapid.SampledFrom([][32]byte{{}, testLinks[0]}).Draw(t, "commitment")
+}
+
+// someReveal draws a value that may be the next one of that chain.
+func someReveal(t *rapid.T) [32]byte {
+	return rapid.SampledFrom([][32]byte{{}, testLinks[1], testLinks[2]}).Draw(t, "reveal")
 }
 
 // someAction draws an action that is sometimes right and often hostile.
@@ -40,7 +45,7 @@ func someAction(t *rapid.T, s *State) Action {
 	case 2:
 		return Return{Epoch: around(t, s.Progress.Epoch)}
 	case 3:
-		return Ready{Epoch: around(t, s.Progress.Epoch), Reveal: rapid.SampledFrom([][32]byte{{}, clientID("v")}).Draw(t, "reveal"), Next: someCommitment(t)}
+		return Ready{Epoch: around(t, s.Progress.Epoch), Reveal: someReveal(t), Next: someCommitment(t)}
 	case 4, 5:
 		return someWitness(t, s)
 	case 6:
@@ -136,7 +141,7 @@ func someWitness(t *rapid.T, s *State) WitnessRound {
 	if round == nil {
 		return a
 	}
-	a.Reveal = rapid.SampledFrom([][32]byte{{}, clientID("v"), clientID("w")}).Draw(t, "reveal")
+	a.Reveal = someReveal(t)
 	missing := rapid.IntRange(-1, len(round.Members)).Draw(t, "missing")
 	for i, id := range round.Members {
 		if i != missing {
@@ -323,13 +328,9 @@ func honestAction(s *State, id ClientID) Action {
 	case s.MayReturn(id) && indexOf(s.Epoch.Exited, id) >= 0 && id[0]%2 == 0:
 		return Return{Epoch: s.Progress.Epoch}
 	case !s.isHealthy(id) && !s.IsPending(id):
-		return Join{Epoch: s.Progress.Epoch, Commitment: commitmentTo("v")}
+		return Join{Epoch: s.Progress.Epoch, Commitment: testLinks[0]}
 	case s.RunState == Warmup:
-		a := Ready{Epoch: s.Progress.Epoch, Next: commitmentTo("v")}
-		if client, ok := s.Member(id); ok && client.Commitment != ([32]byte{}) {
-			a.Reveal = clientID("v")
-		}
-		return a
+		return Ready{Epoch: s.Progress.Epoch, Reveal: s.nextReveal(id), Next: testLinks[0]}
 	case s.RunState == Cooldown:
 		return ReportCheckpoint{Step: s.Progress.Step, Digest: [32]byte{byte(s.Progress.Step)}}
 	case s.RunState != RoundTrain && s.RunState != RoundWitness:
@@ -349,26 +350,31 @@ func honestAction(s *State, id ClientID) Action {
 	if !slices.Contains(round.ElectedWitnesses(s.Config), member) {
 		return nil
 	}
-	w := WitnessRound{Step: round.Step}
-	if client, ok := s.Member(id); ok && client.Commitment == commitmentTo("v") {
-		w.Reveal = clientID("v")
-	}
+	w := WitnessRound{Step: round.Step, Reveal: s.nextReveal(id)}
 	for _, assigned := range s.Awaited() {
 		w.Participants.Add(round.Seed, round.Members[assigned.Member][:])
 	}
 	return w
 }
 
-// courtAction is what a member has to say of the results of others, or nil: every third accuses, and
-// jurors do not agree.
+// nextReveal is what opens a member's commitment.
+func (s *State) nextReveal(id ClientID) [32]byte {
+	if client, ok := s.Member(id); ok {
+		return testOpening[client.Commitment]
+	}
+	return [32]byte{}
+}
+
+// courtAction is what a member has to say of the results of others, or nil. Every third says that
+// others are silent, which jurors find wrong; who is accused of a wrong result is mostly found guilty.
 func courtAction(s *State, id ClientID) Action {
 	for _, trial := range s.Trials {
 		if juror, voted := s.Juror(id, trial.Slot); juror && !voted {
-			return Vote{Step: trial.Step, Client: trial.Accused, Guilty: id[0]%3 < 2}
+			return Vote{Step: trial.Step, Client: trial.Accused, Guilty: trial.Fault == FaultResult && id[0]%3 < 2}
 		}
 	}
 	members := s.CurrentRound().Members
-	a := Accuse{Step: s.Progress.Step - 1, Client: members[int(id[0]+byte(s.Progress.Step))%len(members)], Fault: FaultResult + Fault(id[0]%2)}
+	a := Accuse{Step: s.Progress.Step - 1, Client: members[int(id[0]+byte(s.Progress.Step))%len(members)], Fault: FaultSilent}
 	if s.Config.VerificationPercent > 0 && id[0]%3 == 0 && s.MayAccuse(id, a) == nil {
 		return a
 	}

@@ -136,8 +136,7 @@ func (p *page) round(r *Round) {
 	}
 	p.line("round ", num(r.Height), ": step ", num(r.Step), ", data [", num(r.DataIndex), ",", num(end), "), members",
 		ids(r.Members), ", quorum ", num(r.WitnessesNeeded), " of ", num(r.WitnessesElected), ", witnesses", ids(witnesses),
-		p.flag(len(warming) > 0, ", warming"+ids(warming)),
-		p.flag(r.Challenge != [32]byte{}, ", challenge "+ClientID(r.Challenge).String()))
+		p.flag(len(warming) > 0, ", warming"+ids(warming)))
 }
 
 // those returns the members of the round that are in a set.

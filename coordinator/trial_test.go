@@ -180,12 +180,7 @@ func TestNobodyEscapes(t *testing.T) {
 			}
 			c.wantNoJurors()
 			c.refusedTo(ErrNotAuthorised, c.accused, Join{Epoch: c.Progress.Epoch})
-			if c.RunState == WaitingForMembers {
-				c.until(Warmup)
-			}
-			if c.RunState == Warmup {
-				c.startTraining()
-			}
+			c.until(RoundTrain)
 			c.check()
 			if c.round(); c.isHealthy(c.accused) {
 				t.Error("it is a member again")
@@ -281,7 +276,7 @@ func TestUndecided(t *testing.T) {
 		complaints int
 	}{
 		{"slow rounds", none, TrialRounds, TrialTime, 1},
-		{"quick rounds", none, 31, 0, 1}, // of two seconds
+		{"quick rounds", none, 29, 0, 1}, // of two seconds
 		{"an accused that left", func(c *court) { c.mustID(c.accused, Withdraw{Client: c.accused}) }, TrialRounds, TrialTime, 1},
 		{"an accuser that left", func(c *court) { c.mustID(c.accuser, Withdraw{Client: c.accuser}) }, TrialRounds, TrialTime, 1},
 		{"an accuser with many", func(c *court) { c.client(c.accuser).Complaints = math.MaxUint8 }, TrialRounds, TrialTime, math.MaxUint8},
