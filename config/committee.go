@@ -34,6 +34,21 @@ func committeeWarning(c coordinator.Config) string {
 	return what + "; 0 lets all members witness, 32 at most"
 }
 
+// auditsWarning says when a run that audits results begins without anybody who does: audits are of those
+// that train nothing. It is empty where that is not so.
+func auditsWarning(c coordinator.Config) string {
+	members, percent := int(c.InitMinClients), int(c.VerificationPercent)
+	if percent == 0 || assign.VerifierCount(members, percent) > 0 {
+		return ""
+	}
+	what := fmt.Sprintf("verification_percent = %d: audits are off while there are as few as init_min_clients = %d members, none of whom has time for them", percent, members)
+	least := 2
+	for least < coordinator.MaxClients && assign.VerifierCount(least, percent) == 0 {
+		least++
+	}
+	return fmt.Sprintf("%s; from %d members on one has, or set at least %d", what, least, min(100, (100+members-1)/members))
+}
+
 // probationWarning says when most newcomers that cheat in every step have results that count before
 // audits find them, in a run that has audits and a probation; else it is empty. Whether anybody may
 // join, the file does not say.
@@ -43,11 +58,8 @@ func probationWarning(c coordinator.Config) string {
 		return ""
 	}
 	p := odds.Ejected(members, percent, 0, steps)
-	if p >= 0.5 {
+	if p >= 0.5 || assign.VerifierCount(members, percent) == 0 {
 		return ""
-	}
-	if odds.RoundsToEject(members, percent, 0, 0.5) == 0 {
-		return fmt.Sprintf("verification_percent = %d: of %d members that is nobody: nothing is audited", percent, members)
 	}
 	return fmt.Sprintf("probation_steps = %d, where anybody may join: of newcomers that cheat in every step %.0f in 100 are ejected before their results count, with %d members of whom %d verify; half are after %d steps, 95 in 100 after %d",
 		c.ProbationSteps, 100*p, members, assign.VerifierCount(members, percent), odds.RoundsToEject(members, percent, 0, 0.5), odds.RoundsToEject(members, percent, 0, 0.95))

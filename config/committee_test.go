@@ -32,6 +32,28 @@ func TestCommitteeWarning(t *testing.T) {
 	}
 }
 
+func TestAuditsWarning(t *testing.T) {
+	tests := map[string]struct {
+		members uint16
+		percent uint8
+		want    string
+	}{
+		"no audits":     {8, 0, ""},
+		"one verifies":  {10, 10, ""},
+		"a third does":  {3, 34, ""},
+		"nobody":        {8, 10, "verification_percent = 10: audits are off while there are as few as init_min_clients = 8 members, none of whom has time for them; from 10 members on one has, or set at least 13"},
+		"nobody of one": {1, 100, "verification_percent = 100: audits are off while there are as few as init_min_clients = 1 members, none of whom has time for them; from 2 members on one has, or set at least 100"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := coordinator.Config{InitMinClients: test.members, MinClients: test.members, VerificationPercent: test.percent, ProbationSteps: 8}
+			if got := auditsWarning(c); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
 func TestProbationWarning(t *testing.T) {
 	tests := map[string]struct {
 		members uint16
@@ -41,9 +63,9 @@ func TestProbationWarning(t *testing.T) {
 	}{
 		"no audits":       {16, 0, 8, ""},
 		"no probation":    {16, 10, 0, ""},
-		"nobody verifies": {8, 10, 8, "verification_percent = 10: of 8 members that is nobody: nothing is audited"},
-		"too short":       {16, 10, 8, "probation_steps = 8, where anybody may join: of newcomers that cheat in every step 32 in 100 are ejected before their results count, with 16 members of whom 1 verify; half are after 13 steps, 95 in 100 after 49"},
-		"long":            {16, 10, 49, ""},
+		"nobody verifies": {8, 10, 8, ""},
+		"too short":       {16, 10, 8, "probation_steps = 8, where anybody may join: of newcomers that cheat in every step 28 in 100 are ejected before their results count, with 16 members of whom 1 verify; half are after 14 steps, 95 in 100 after 50"},
+		"long":            {16, 10, 50, ""},
 		"very long":       {16, 10, 1<<32 - 1, ""},
 	}
 	for name, test := range tests {

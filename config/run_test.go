@@ -286,6 +286,25 @@ func TestMistakesAreNamed(t *testing.T) {
 	}
 }
 
+// TestAuditsNeedABound: a step that is not clipped is refused where steps are audited, and nowhere else.
+func TestAuditsNeedABound(t *testing.T) {
+	text, err := os.ReadFile("testdata/book.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		percent, clip string
+		refused       bool
+	}{{"0", "0.0", false}, {"0", "1.0", false}, {"10", "1.0", false}, {"10", "0.0", true}} {
+		changed := strings.Replace(string(text), "verification_percent = 0", "verification_percent = "+test.percent, 1)
+		changed = strings.Replace(changed, "clip_grad_norm = 1.0", "clip_grad_norm = "+test.clip, 1)
+		_, err := ParseState("s.toml", []byte(changed))
+		if test.refused != (err != nil) || err != nil && !strings.Contains(err.Error(), "[model.LLM] optimizer: clip_grad_norm is 0: where verification_percent is not") {
+			t.Errorf("%+v: %v", test, err)
+		}
+	}
+}
+
 func TestEphemeralIsRefused(t *testing.T) {
 	text, err := os.ReadFile("testdata/dummy.toml")
 	if err != nil {

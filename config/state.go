@@ -35,7 +35,7 @@ func readRun(root *table) Run {
 	if config, ok := root.table("config"); ok {
 		run.Config, run.Warnings = readConfig(config)
 		if run.Config.Validate() == nil {
-			for _, warning := range []string{committeeWarning(run.Config), probationWarning(run.Config)} {
+			for _, warning := range []string{committeeWarning(run.Config), auditsWarning(run.Config), probationWarning(run.Config)} {
 				if warning != "" {
 					run.Warnings = append(run.Warnings, warning)
 				}
@@ -63,6 +63,7 @@ func readRun(root *table) Run {
 			llm.fail("optimizer", "%v", err)
 		}
 		checkColdStart(llm, run)
+		checkAudits(llm, run)
 	}
 	root.done()
 	return run
@@ -154,6 +155,14 @@ func checkConfig(t *table, c coordinator.Config, unread []problem) {
 func hasWord(text, key string) bool {
 	inKey := func(r rune) bool { return r == '_' || r >= 'a' && r <= 'z' }
 	return slices.Contains(strings.FieldsFunc(text, func(r rune) bool { return !inKey(r) }), key)
+}
+
+// checkAudits reports a run whose results are audited and whose steps nothing bounds: an audit sees
+// parts of a step, and from the rest it knows only that the whole was clipped.
+func checkAudits(llm *table, run Run) {
+	if distro := run.Model.Optimizer.Distro; run.Config.VerificationPercent > 0 && distro != nil && distro.ClipGradNorm == 0 {
+		llm.fail("optimizer", "clip_grad_norm is 0: where verification_percent is not, results are audited, and nothing bounds what an audit does not look at; set clip_grad_norm, 1.0 is usual, or verification_percent = 0")
+	}
 }
 
 // checkColdStart reports a warm-up after a cold start that may not fit into an epoch
