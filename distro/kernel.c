@@ -33,6 +33,11 @@ static inline uint32_t magnitude(float v) {
 	return b & 0x7fffffff;
 }
 
+#define LEAST 0x0d800000 // bits of 2⁻¹⁰⁰
+
+// flush returns zero in place of what is too small for a momentum: see reference.go.
+static inline float flush(float x) { return magnitude(x) < LEAST ? 0.0f : x; }
+
 // A chunk's memory. Rows of chunk and rows hold padded(cols) floats, those of turned
 // padded(rows).
 typedef struct {

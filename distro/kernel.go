@@ -110,7 +110,7 @@ type EncodeParams struct {
 	TopK int
 }
 
-// Encode updates the momentum, δ ← Decay·δ + LR·g, selects the TopK largest coefficients
+// Encode updates the momentum, δ ← Decay·δ + LR·g, sets what is below 2⁻¹⁰⁰ of it to zero, selects the TopK largest coefficients
 // of each chunk's DCT (by magnitude, of equals the lowest index, none that is zero) and
 // takes them out of the momentum, δ ← δ − DCT⁻¹(result). delta and grad hold the
 // tensor's elements in row-major order; grad is not changed. The result holds the

@@ -348,3 +348,71 @@ func TestISAByEnvironment(t *testing.T) {
 		t.Errorf("unknown instruction set: error %v", err)
 	}
 }
+
+// TestMomentumEnds lets gradients end: what is left of them becomes zero, and nothing is sent of
+// it, long before numbers are so small that their last bits are lost.
+func TestMomentumEnds(t *testing.T) {
+	l := newLayout(t, []int64{48, 67}, 64)
+	for _, kernel := range kernels(t) {
+		delta, p := normal(1, l.Elements(), 1), EncodeParams{Decay: 0.5, LR: 1, TopK: 3}
+		none := make([]float32, l.Elements())
+		for range 110 {
+			if _, err := kernel.Encode(l, delta, none, p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := kernel.Encode(l, delta, none, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, count := range got.Counts {
+			if count != 0 {
+				t.Fatalf("%s: sends %d coefficients of what is left after 110 halvings", kernel.ISA(), count)
+			}
+		}
+		for i, v := range delta {
+			if math.Float32bits(v) != 0 {
+				t.Fatalf("%s: element %d is %g", kernel.ISA(), i, v)
+			}
+		}
+	}
+}
+
+// TestSmallMomentumIsFlushed looks at the edge, and that what is no number is not hidden.
+func TestSmallMomentumIsFlushed(t *testing.T) {
+	l := newLayout(t, []int64{67}, 67)
+	for _, kernel := range kernels(t) {
+		delta, grad := make([]float32, 67), make([]float32, 67)
+		for i := range grad {
+			grad[i] = math.Nextafter32(0x1p-100, 0) // below it: in vectors and after their end
+		}
+		grad[0], grad[66] = 0x1p-100, -0x1p-100
+		if _, err := kernel.Encode(l, delta, grad, EncodeParams{Decay: 1, LR: 1, TopK: 67}); err != nil {
+			t.Fatal(err)
+		}
+		clear(delta)
+		got, err := kernel.Encode(l, delta, grad, EncodeParams{LR: 1, TopK: 1})
+		if err != nil || got.Counts[0] != 1 {
+			t.Fatalf("%s: %d sent, %v", kernel.ISA(), got.Counts[0], err)
+		}
+		if err := kernel.AddBack(l, delta, got); err != nil {
+			t.Fatal(err)
+		}
+		for i, v := range delta {
+			want := float64(grad[i])
+			if i > 0 && i < 66 {
+				want = 0
+			}
+			if math.Abs(float64(v)-want) > 0x1p-120 {
+				t.Fatalf("%s: element %d is %g, want %g", kernel.ISA(), i, v, want)
+			}
+		}
+		for _, i := range []int{0, 66} {
+			grad[i] = float32(math.NaN())
+			if _, err := kernel.Encode(l, delta, grad, EncodeParams{LR: 1, TopK: 1}); !errors.Is(err, ErrNotFinite) {
+				t.Fatalf("%s: element %d is no number: %v", kernel.ISA(), i, err)
+			}
+			grad[i] = 0
+		}
+	}
+}

@@ -369,11 +369,12 @@ static TARGET int64_t NAME(encode)(const psyche_distro_plan *p, int64_t first, i
 			int j = 0;
 			for (; j + LANES <= cols; j += LANES) {
 				V x = *(const U *)(d + i * p->stride + j) * decay + *(const U *)(g + i * p->stride + j) * lr;
+				x = (V)((I)x & (((I)x & 0x7fffffff) >= LEAST));
 				STORE(s.chunk + i * width + j, x);
 				STORE(s.rows + i * width + j, x);
 			}
 			for (; j < cols; j++) {
-				float x = d[i * p->stride + j] * decay + g[i * p->stride + j] * lr;
+				float x = flush(d[i * p->stride + j] * decay + g[i * p->stride + j] * lr);
 				s.chunk[i * width + j] = s.rows[i * width + j] = x;
 			}
 			for (; j < width; j++)

@@ -46,14 +46,14 @@ func (r *reference) encode(first, last int, delta, grad []float32, p EncodeParam
 	return -1
 }
 
-// momentum leaves decay·δ + lr·g of a chunk in r.chunk and its DCT in r.coeffs, columns
-// first. It reports whether all coefficients are finite, which they are not when any
+// momentum leaves decay·δ + lr·g of a chunk, flushed, in r.chunk and its DCT in r.coeffs,
+// columns first. It reports whether all coefficients are finite, which they are not when any
 // value is not.
 func (r *reference) momentum(c int, delta, grad []float32, p EncodeParams) bool {
 	rows, cols := r.layout.ChunkShape()
 	r.eachRow(c, func(at, row int) {
 		for j := range cols {
-			r.chunk[row+j] = float32(p.Decay*delta[at+j]) + float32(p.LR*grad[at+j])
+			r.chunk[row+j] = flush(float32(p.Decay*delta[at+j]) + float32(p.LR*grad[at+j]))
 		}
 	})
 	copy(r.coeffs, r.chunk)
@@ -64,6 +64,18 @@ func (r *reference) momentum(c int, delta, grad []float32, p EncodeParams) bool 
 		r.rowDCT.forward(r.coeffs[i*cols:][:cols], r.scratch)
 	}
 	return allFinite(r.coeffs)
+}
+
+// least is 2⁻¹⁰⁰: momentum below it is zero. So what is left of old gradients ends before float32
+// rounds it by more than a part of its length, and is not sent as if it meant something.
+const least = 0x1p-100
+
+// flush returns zero in place of what is too small for a momentum. A NaN stays.
+func flush(x float32) float32 {
+	if magnitude(x) < math.Float32bits(least) {
+		return 0
+	}
+	return x
 }
 
 // top selects the largest coefficients by magnitude, of equals the lowest index, none

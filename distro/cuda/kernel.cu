@@ -24,6 +24,7 @@
 #define TILE 4096      // floats of a strip: 64 columns of up to 64 rows, or 32 of up to 128
 #define BAND 4096      // coefficients of a chunk that are merged at a time
 #define LARGEST 0x7f7fffffu
+#define LEAST 0x0d800000u // bits of 2⁻¹⁰⁰
 
 // The structs are filled in by arguments.go: their layout is the same in Go.
 
@@ -328,10 +329,11 @@ KERNEL psyche_distro_add(decoding d) { decode(&d, 1); }
 
 INLINE unsigned magnitude(float v) { return __float_as_uint(v) & 0x7fffffffu; }
 
-// momentum is β·δ + η·g of one element; what is taken out of it is computed later, from the
-// same numbers again.
+// momentum is β·δ + η·g of one element, or zero where that is too small for one; what is taken
+// out of it is computed later, from the same numbers again.
 INLINE float momentum(const encoding *e, long long at) {
-	return __fadd_rn(__fmul_rn(e->decay, e->delta[at]), __fmul_rn(e->rate, e->grad[at]));
+	const float x = __fadd_rn(__fmul_rn(e->decay, e->delta[at]), __fmul_rn(e->rate, e->grad[at]));
+	return magnitude(x) < LEAST ? 0.0f : x;
 }
 
 #define WORDS (MAX_CHUNK * MAX_CHUNK / 32)
