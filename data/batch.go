@@ -1,10 +1,7 @@
 package data
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
 	"fmt"
-	"math"
 
 	"github.com/psyche-go/psyche/assign"
 )
@@ -24,6 +21,9 @@ type Batch struct {
 	// Positions are the positions of the tokens, for samples that are packed from
 	// several texts. Nil: 0, 1, 2 and so on.
 	Positions [][]int32
+
+	// Receipt is what a data server signed about the batch. Nil: it came from elsewhere.
+	Receipt *Receipt
 }
 
 // IgnoreLabel is the label of a token that is not trained on.
@@ -40,38 +40,4 @@ func (b Batch) check(id assign.BatchID) error {
 		}
 	}
 	return nil
-}
-
-// Marks of Hash before labels and positions. No sequence is as long.
-const (
-	labelsFollow    = math.MaxUint32
-	positionsFollow = math.MaxUint32 - 1
-)
-
-// Hash names what a batch holds, whatever it was read from: the SHA-256 of the length of each
-// sequence and its tokens, all of 32 bits, little endian. Labels and positions, where there are
-// any, follow in the same way, each after a mark that is no length.
-func (b Batch) Hash() [sha256.Size]byte {
-	h := sha256.New()
-	var scratch []byte
-	add := func(lists [][]int32) {
-		for _, list := range lists {
-			scratch = binary.LittleEndian.AppendUint32(scratch[:0], uint32(len(list)))
-			for _, value := range list {
-				scratch = binary.LittleEndian.AppendUint32(scratch, uint32(value))
-			}
-			_, _ = h.Write(scratch)
-		}
-	}
-	add(b.Sequences)
-	for _, part := range []struct {
-		mark uint32
-		of   [][]int32
-	}{{labelsFollow, b.Labels}, {positionsFollow, b.Positions}} {
-		if part.of != nil {
-			_, _ = h.Write(binary.LittleEndian.AppendUint32(nil, part.mark))
-			add(part.of)
-		}
-	}
-	return [sha256.Size]byte(h.Sum(nil))
 }

@@ -110,6 +110,11 @@ func newHost(server *server, s store) *host {
 	h.awaitReturn()
 	h.noteLog()
 	h.alive()
+	if o.OnRun != nil {
+		server.watchers.Lock()
+		o.OnRun(h.runID, h.run)
+		server.watchers.Unlock()
+	}
 	h.publish()
 	return h
 }

@@ -132,6 +132,9 @@ type Options struct {
 	HTTPReady func(net.Addr)
 	// OnEvent is called for every event, one at a time; it must not wait. May be nil.
 	OnEvent func(Event)
+	// OnRun is called with the hash that names a run in everything that is signed, before the run's
+	// first OnState. It must not wait. May be nil.
+	OnRun func(runID string, run [32]byte)
 	// OnState is called with a copy of every state that is pushed to clients, for each run
 	// first the one at the start, one call at a time; it must not wait. May be nil.
 	OnState func(*coordinator.State)

@@ -152,7 +152,7 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 	}
 	defer func() { err = errors.Join(err, host.ended()) }()
 
-	trainers := &trainerFactory{command: c, key: key, logger: logger, host: host.key, devices: devices, events: events, board: seen.board, seen: written, library: library, measuring: measuring}
+	trainers := &trainerFactory{command: c, key: key, logger: logger, host: host.key, run: host.run, devices: devices, events: events, board: seen.board, seen: written, library: library, measuring: measuring}
 	defer func() { err = errors.Join(err, trainers.close()) }()
 	o := client.Options{
 		Key:        key,

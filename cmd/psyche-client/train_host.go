@@ -16,6 +16,7 @@ import (
 	"github.com/psyche-go/psyche/event"
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/solana/admin"
+	"github.com/psyche-go/psyche/wire"
 )
 
 // hostFlags say where the run is: on a server, or on a chain.
@@ -58,6 +59,7 @@ func (f *hostFlags) checkHost(ctx context.Context) error {
 type runHost struct {
 	env.Backend
 	key   func() identity.ID // of the run's server; zero on a chain
+	run   func() [32]byte    // hash of the run
 	ended func() error
 }
 
@@ -81,7 +83,10 @@ func (f *hostFlags) reach(ctx context.Context, runID string, key identity.Key, a
 		Addr: f.ServerAddr, RunID: runID, Run: run, Key: key, Addrs: addrs, Logger: logger,
 		ServerKey: serverKey, KnownServers: knownServers, MaxElapsed: f.ServerTimeout,
 	})
-	return runHost{host, host.Host, host.Close}, err
+	if err != nil {
+		return runHost{}, err
+	}
+	return runHost{Backend: host, key: host.Host, run: host.Run, ended: host.Close}, nil
 }
 
 // reachChain connects to a run on a chain.
@@ -101,7 +106,10 @@ func (f *hostFlags) reachChain(ctx context.Context, runID string, key identity.K
 	logger.Info("the run is on a chain; this key pays for what the client does there", "account", o.Run, "program", o.Program, "payer", key.ID())
 	ledger := &payments{client: chain, events: events, logger: logger, done: make(chan struct{})}
 	ledger.running.Go(ledger.report)
-	return runHost{chain, func() identity.ID { return identity.ID{} }, ledger.close}, nil
+	return runHost{
+		Backend: chain, key: func() identity.ID { return identity.ID{} },
+		run: func() [32]byte { return wire.ChainRun(o.Program, o.Run) }, ended: ledger.close,
+	}, nil
 }
 
 // leastTransactions is how many transactions a key should be able to pay for when it joins.

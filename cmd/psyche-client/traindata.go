@@ -58,7 +58,7 @@ func (f *trainerFactory) dataServer(ctx context.Context, at config.ServerData, o
 		patience = someServerPatience
 	}
 	return remote.Open(ctx, remote.Options{
-		Addr: at.Addr, Trust: f.trust(at), RunID: f.command.RunID, Key: f.key,
+		Addr: at.Addr, Trust: f.trust(at), RunID: f.command.RunID, Run: f.run, Key: f.key,
 		Inner:  f.command.AllowInnerData || sameHost(at.Addr, f.command.ServerAddr),
 		SeqLen: o.SeqLen, VocabSize: o.VocabSize, OpenPatience: patience, Logger: f.logger,
 	})

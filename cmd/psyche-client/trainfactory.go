@@ -31,6 +31,7 @@ type trainerFactory struct {
 	key     identity.Key
 	logger  *slog.Logger
 	host    func() identity.ID // key of the run's server
+	run     func() [32]byte    // hash of the run
 	devices []torch.Device     // that compute; none: the CPU
 	events  *event.Log
 	board   *metrics.Board

@@ -17,7 +17,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/psyche-go/psyche/backend"
-	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/event"
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/server"
@@ -38,8 +37,10 @@ type dataServe struct {
 // Help is shown by --help below the command's summary.
 func (dataServe) Help() string {
 	return `Follows the run at its server and gives each healthy member the batches of the newest
-rounds that the run assigns to it, and nobody anything else. It goes on while the run's
-server is away, and ends on a signal.`
+rounds that the run assigns to it. Of rounds that are over any member may have the batches, to
+audit what others made of them, if the run is audited. Nobody gets anything else, and each batch
+comes with a signed receipt. The server goes on while the run's server is away, and ends on a
+signal.`
 }
 
 // Run serves until a signal comes, or the run's server refuses for good.
@@ -82,15 +83,15 @@ func (c dataServe) Run(ctx context.Context, to console) (err error) {
 	stopHTTP, err := c.serveHTTP(ctx, service, logger)
 	if err == nil {
 		states := &runEvents{log: events}
-		see := func(state *coordinator.State) {
-			service.Update(state)
-			if err := states.see(state); err != nil {
+		see := func(u backend.Update) {
+			service.Update(u.State, u.Run)
+			if err := states.see(u.State); err != nil {
 				logger.Error("write event", "err", err)
 			}
 		}
-		see(first.State)
+		see(first)
 		for update := range host.Updates() {
-			see(update.State)
+			see(update)
 		}
 		stopHTTP()
 		err = host.Err()

@@ -148,9 +148,15 @@ func (c serverRun) serveData(ctx context.Context, runs []config.Run, o *server.O
 	if err != nil {
 		return nil, fmt.Errorf("serve data: %w", err)
 	}
+	var hash [32]byte
+	o.OnRun = func(runID string, run [32]byte) {
+		if runID == runs[0].RunID {
+			hash = run
+		}
+	}
 	show := o.OnState
 	o.OnState = func(state *coordinator.State) {
-		service.Update(state)
+		service.Update(state, hash)
 		show(state)
 	}
 	o.Collectors = append(o.Collectors, service)

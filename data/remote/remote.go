@@ -33,6 +33,7 @@ type Options struct {
 	Addr  string                  // of the server, host:port
 	Trust func(identity.ID) error // whether the server's key is the right one
 	RunID string                  // of the run
+	Run   func() [32]byte         // its hash; nil or zero: the one that the server says
 	Key   identity.Key            // of the member
 
 	Inner bool // the server may be at an address of an inner network (package innernet)
@@ -52,8 +53,9 @@ type Client struct {
 	end     context.CancelFunc
 	len     uint64
 
-	busy    chan struct{} // has a value while a call uses what follows
-	session *session      // nil: not connected
+	busy     chan struct{} // has a value while a call uses what follows
+	session  *session      // nil: not connected
+	receipts receipts
 }
 
 // Open connects to a data server.
@@ -65,7 +67,7 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	o.OpenPatience, o.Patience = cmp.Or(o.OpenPatience, DefaultPatience), cmp.Or(o.Patience, DefaultPatience)
-	c := &Client{options: o, busy: make(chan struct{}, 1)}
+	c := &Client{options: o, busy: make(chan struct{}, 1), receipts: receipts{of: make(map[assign.BatchID]data.Receipt)}}
 	c.life, c.end = context.WithCancel(context.Background())
 	err := c.do(ctx, o.OpenPatience, func(s *session) error {
 		c.len = s.welcome.Sequences
@@ -89,13 +91,16 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// Batch implements data.Provider. Only batches that the run assigns to the key are had.
+// Batch implements data.Provider. Only batches that the run assigns to the key are had, and in runs
+// that are audited those of rounds that are over. Every batch has a Receipt.
 func (c *Client) Batch(ctx context.Context, id assign.BatchID) (batch data.Batch, err error) {
 	if err := tokens.CheckBatch(id, c.options.SeqLen); err != nil {
 		return data.Batch{}, err
 	}
 	err = c.do(ctx, c.options.Patience, func(s *session) error {
-		batch, err = s.batch(id, c.options)
+		if batch, err = s.batch(id, c.options); err == nil {
+			err = c.receipts.add(*batch.Receipt, c.options.Logger)
+		}
 		return err
 	})
 	if err != nil {
@@ -195,6 +200,13 @@ func (c *Client) drop() {
 		c.session.close()
 		c.session = nil
 	}
+}
+
+func (o Options) run() [32]byte {
+	if o.Run == nil {
+		return [32]byte{}
+	}
+	return o.Run()
 }
 
 // check refuses samples that the model cannot be trained on.

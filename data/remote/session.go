@@ -33,6 +33,7 @@ var errServerGone = errors.New("the data server is gone")
 type session struct {
 	socket  net.Conn
 	reader  *frame.Reader
+	server  identity.ID
 	welcome message.Welcome
 	number  uint32 // of the newest request
 	limit   int    // bytes of a frame
@@ -73,7 +74,7 @@ func handshake(ctx context.Context, socket net.Conn, o Options) (*session, error
 		return nil, err
 	}
 	s := &session{
-		socket: secured, reader: frame.NewReader(bufio.NewReaderSize(secured, 16<<10)), limit: message.MaxToClient,
+		socket: secured, server: server, reader: frame.NewReader(bufio.NewReaderSize(secured, 16<<10)), limit: message.MaxToClient,
 	}
 	payload, err := s.expect(message.TypeChallenge)
 	if err != nil {
@@ -99,6 +100,9 @@ func handshake(ctx context.Context, socket net.Conn, o Options) (*session, error
 	if uint64(s.welcome.SeqLen) != uint64(o.SeqLen) {
 		return nil, fmt.Errorf("%w: the server has sequences of %d tokens, the run of %d; its seq_len has to be the run's max_seq_len",
 			data.ErrUnusable, s.welcome.SeqLen, o.SeqLen)
+	}
+	if want := o.run(); want != ([32]byte{}) && s.welcome.Run != want {
+		return nil, fmt.Errorf("%w: the server serves another run of the name %q, that of hash %x; this one is %x", data.ErrUnusable, o.RunID, s.welcome.Run, want)
 	}
 	s.limit = message.MaxSample(o.SeqLen + 1)
 	return s, nil
@@ -192,7 +196,31 @@ func (s *session) batch(id assign.BatchID, o Options) (data.Batch, error) {
 	if l, p := len(batch.Labels), len(batch.Positions); l != 0 && l != n || p != 0 && p != n {
 		return data.Batch{}, fmt.Errorf("%w: only some samples of the batch %v have labels or positions", message.ErrMalformed, id)
 	}
-	return batch, nil
+	receipt, err := s.receipt(batch)
+	batch.Receipt = &receipt
+	return batch, err
+}
+
+// receipt reads the server's receipt for a batch.
+func (s *session) receipt(batch data.Batch) (data.Receipt, error) {
+	payload, err := s.expect(message.TypeReceipt)
+	if err != nil {
+		return data.Receipt{}, err
+	}
+	signed, err := message.DecodeReceipt(payload)
+	if err != nil {
+		return data.Receipt{}, err
+	}
+	receipt := data.Receipt{Server: s.server, Run: s.welcome.Run, Batch: batch.ID, Hash: signed.Hash, Signature: signed.Signature}
+	switch {
+	case signed.Number != s.number:
+		return data.Receipt{}, fmt.Errorf("%w: the receipt for another request", message.ErrMalformed)
+	case signed.Hash != batch.Hash():
+		return data.Receipt{}, fmt.Errorf("%w: the receipt for the batch %v is of other tokens", message.ErrMalformed, batch.ID)
+	case !receipt.Verify():
+		return data.Receipt{}, fmt.Errorf("%w: the signature of the receipt for the batch %v does not verify", message.ErrMalformed, batch.ID)
+	}
+	return receipt, nil
 }
 
 // fingerprint reads the answer to a request for a hash.

@@ -18,10 +18,10 @@ func (c *connection) answer(ctx context.Context, request message.Request) error 
 	if request.Kind == message.Fingerprint {
 		kind = "fingerprint"
 	}
-	err := c.await(ctx, func() decision { return c.server.run.grant(coordinator.ClientID(c.id), request) })
+	granted, err := c.await(ctx, func() decision { return c.server.run.grant(coordinator.ClientID(c.id), request) })
 	bytes := 0
 	if err == nil {
-		bytes, err = c.deliver(ctx, request)
+		bytes, err = c.deliver(ctx, request, granted.others)
 	}
 	if err == nil {
 		c.server.tell(Answer{To: c.id, Kind: kind, Batch: request.Batch, Bytes: bytes, Took: time.Since(begun)})
@@ -57,12 +57,24 @@ func (s *Server) tell(a Answer) {
 	}
 }
 
-// deliver sends what was asked for, piece by piece, and returns how many bytes that are.
-func (c *connection) deliver(ctx context.Context, request message.Request) (sent int, err error) {
+// longestWay is how long each piece of a batch that another member trains waits at most while
+// somebody gets its own.
+const longestWay = time.Second
+
+// deliver sends what was asked for, piece by piece, and returns how many bytes that are. Others says
+// that another member trains the batch.
+func (c *connection) deliver(ctx context.Context, request message.Request, others bool) (sent int, err error) {
+	if !others {
+		defer c.server.turns.enter()()
+	}
+	hash := data.NewHash()
 	piece := max(1, pieceTokens/uint64(c.server.options.SeqLen+1))
 	for start := request.Batch.Start; start < request.Batch.End; {
 		end := start + min(piece, request.Batch.End-start)
-		batch, err := c.server.read(ctx, assign.BatchID{Start: start, End: end})
+		if others {
+			c.server.turns.giveWay(ctx, longestWay)
+		}
+		batch, err := c.server.read(ctx, assign.BatchID{Start: start, End: end}, others)
 		if err != nil {
 			return sent, err
 		}
@@ -72,6 +84,7 @@ func (c *connection) deliver(ctx context.Context, request message.Request) (sent
 			}
 			return sent, c.send(message.TypeFingerprint, message.Hash{Number: request.Number, Hash: data.Fingerprint(batch, 0)}.AppendTo(nil))
 		}
+		hash.Add(batch)
 		bytes, err := c.sendPiece(ctx, request.Number, batch)
 		sent += bytes
 		if err != nil {
@@ -79,7 +92,11 @@ func (c *connection) deliver(ctx context.Context, request message.Request) (sent
 		}
 		start = end
 	}
-	return sent, nil
+	receipt := data.SignReceipt(c.server.options.Key, c.server.run.name(), request.Batch, hash.Sum())
+	if err := c.boundWrite(ctx, 0); err != nil {
+		return sent, err
+	}
+	return sent, c.send(message.TypeReceipt, message.Receipt{Number: request.Number, Hash: receipt.Hash, Signature: receipt.Signature}.AppendTo(nil))
 }
 
 // sendPiece sends a part of a batch, and returns how many bytes of it.
@@ -112,8 +129,16 @@ func (c *connection) sendPiece(ctx context.Context, number uint32, batch data.Ba
 	return sent, c.writer.Flush()
 }
 
-// read reads from the source, for few clients at a time.
-func (s *Server) read(ctx context.Context, id assign.BatchID) (data.Batch, error) {
+// read reads from the source, for few clients at a time, and for fewer what others train.
+func (s *Server) read(ctx context.Context, id assign.BatchID, others bool) (data.Batch, error) {
+	if others {
+		select {
+		case s.audits <- struct{}{}:
+			defer func() { <-s.audits }()
+		case <-ctx.Done():
+			return data.Batch{}, context.Cause(ctx)
+		}
+	}
 	select {
 	case s.reads <- struct{}{}:
 		defer func() { <-s.reads }()

@@ -119,33 +119,33 @@ func (c *connection) handshake(ctx context.Context) error {
 	if hello.RunID != c.server.options.RunID {
 		return refuse(message.WrongRun, "run %q is not served here", hello.RunID)
 	}
-	if err := c.await(ctx, func() decision { return c.server.run.admit(coordinator.ClientID(c.id)) }); err != nil {
+	if _, err := c.await(ctx, func() decision { return c.server.run.admit(coordinator.ClientID(c.id)) }); err != nil {
 		return err
 	}
 	c.server.enter(c) // before the client knows: so its next connection is the newer one
-	welcome := message.Welcome{SeqLen: uint32(c.server.options.SeqLen), Sequences: c.server.options.Source.Len()}
+	welcome := message.Welcome{SeqLen: uint32(c.server.options.SeqLen), Sequences: c.server.options.Source.Len(), Run: c.server.run.name()}
 	return c.send(message.TypeWelcome, welcome.AppendTo(nil))
 }
 
 // await asks for a decision, and again with every newer state while one may change it.
-func (c *connection) await(ctx context.Context, decide func() decision) error {
+func (c *connection) await(ctx context.Context, decide func() decision) (decision, error) {
 	timer := time.NewTimer(c.server.options.Patience)
 	defer timer.Stop()
 	for {
 		d := decide()
 		if d.refused == nil {
-			return nil
+			return d, nil
 		}
 		err := (*message.Error)(d.refused)
 		if d.wait == nil {
-			return err
+			return d, err
 		}
 		select {
 		case <-d.wait:
 		case <-timer.C:
-			return err
+			return d, err
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return d, context.Cause(ctx)
 		}
 	}
 }

@@ -1,20 +1,24 @@
 // Package serve is a data server: it gives the members of a run the token sequences that
-// the run assigns to them, and nobody anything else.
+// the run assigns to them, and those of past rounds to whoever audits them.
 //
 // New makes a Server of any data.Provider. It follows the run by the coordinator's states,
 // which the caller passes to Update, and talks to clients (package data/remote) by the
 // protocol of package data/remote/message: TLS with the server's ed25519 key, and clients
 // that sign with theirs.
 //
-// Who gets what follows from the newest state alone:
+// Who gets what follows from the newest state, and from the rounds that were noted before:
 //
 //   - A connection is kept for keys that are healthy members of the epoch, or wait for the
-//     next one.
-//   - Samples are for healthy members, and a request must lie within one batch that is
+//     next one, and in audited runs for who left lately.
+//   - Own samples are for healthy members, and a request must lie within one batch that is
 //     assigned to the client in one of the rounds that the state has: the running one and
 //     up to three before it. That covers rounds whose results are applied late, a second
-//     attempt, and the time between two rounds. Verifiers and tie breakers have no batch.
+//     attempt, and the time between two rounds.
 //   - Each round's batch is delivered to its client a few times at most.
+//   - In audited runs members get the batches of others too, once their rounds are over: of the
+//     newest rounds, and of those that somebody is on trial for. There is a bound for each, and
+//     who trains a batch goes before who audits one.
+//   - Every batch ends with a receipt, a data.Receipt.
 //   - Fingerprints (hashes of single sequences, by which a client compares this server with
 //     another location) are for healthy members, of sequences that some round had.
 //

@@ -3,10 +3,14 @@ package serve_test
 import (
 	"bytes"
 	"crypto/tls"
+	"encoding/hex"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"os"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -86,7 +90,7 @@ func (p *peer) refused(want message.Code) {
 func TestHostileClients(t *testing.T) {
 	server := start(t, memory{samples}, "127.0.0.1:0", func(o *serve.Options) { o.HandshakeTimeout = time.Second })
 	s := state(3, 0, 1)
-	server.Update(s)
+	server.Update(s, runHash)
 	request := message.Request{Number: 1, Kind: message.Samples, Batch: owned(t, s, 1)}.AppendTo(nil)
 	for name, act := range map[string]func(p *peer){
 		"a request before the hello": func(p *peer) {
@@ -131,8 +135,11 @@ func TestHostileClients(t *testing.T) {
 			for range 5 {
 				p.send(message.TypeRequest, request)
 			}
-			for range 5 * owned(t, s, 1).Len() {
-				p.expect(message.TypeSample)
+			for range 5 {
+				for range owned(t, s, 1).Len() {
+					p.expect(message.TypeSample)
+				}
+				p.expect(message.TypeReceipt)
 			}
 		},
 	} {
@@ -148,7 +155,7 @@ func TestHostileClients(t *testing.T) {
 func TestHalfOpenConnections(t *testing.T) {
 	server := start(t, memory{samples}, "127.0.0.1:0", func(o *serve.Options) { o.HandshakeTimeout = time.Minute })
 	s := state(1, 0, 1)
-	server.Update(s)
+	server.Update(s, runHash)
 	for range admission.MaxWaiting + 20 {
 		socket, err := net.Dial("tcp", server.address)
 		if err != nil {
@@ -176,7 +183,7 @@ func TestSlowReader(t *testing.T) {
 		o.WriteTimeout, o.MinBytesPerSecond, o.SeqLen = 100*time.Millisecond, 64<<20, len(long)-1
 	})
 	s := state(1, 0, 1)
-	server.Update(s)
+	server.Update(s, runHash)
 	p := newPeer(t, server).greet(1)
 	for range 8 {
 		p.send(message.TypeRequest, message.Request{Number: 1, Kind: message.Samples, Batch: owned(t, s, 1)}.AppendTo(nil))
@@ -194,7 +201,7 @@ func TestSlowReader(t *testing.T) {
 func TestRequestsAreSlowedDown(t *testing.T) {
 	server := start(t, memory{samples}, "127.0.0.1:0", func(o *serve.Options) { o.RequestsPerSecond = 2 })
 	s := state(1, 0, 1)
-	server.Update(s)
+	server.Update(s, runHash)
 	p := newPeer(t, server).greet(1)
 	began := time.Now()
 	request := message.Request{Number: 1, Kind: message.Fingerprint, Batch: assign.BatchID{Start: 0, End: 1}}.AppendTo(nil)
@@ -232,7 +239,13 @@ func TestHostileServers(t *testing.T) {
 		"nothing": {answer: func(message.Request) (frame.Type, []byte) { return 0, nil }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := options(&running{address: hostileServer(t, test.answer)}, 1)
+			o := options(&running{address: hostileServer(t, func(r message.Request) []byte {
+				kind, payload := test.answer(r)
+				if kind == 0 {
+					return nil
+				}
+				return frame.Append(nil, kind, payload)
+			})}, 1)
 			o.VocabSize, o.Patience = 100, 250*time.Millisecond
 			_, err := connect(t, o).Batch(t.Context(), assign.BatchID{End: 2})
 			if err == nil || data.IsPermanent(err) != test.permanent {
@@ -242,8 +255,80 @@ func TestHostileServers(t *testing.T) {
 	}
 }
 
+// TestFalseReceipts gives a client receipts that prove nothing.
+func TestFalseReceipts(t *testing.T) {
+	batch := data.Batch{ID: assign.BatchID{Start: 3, End: 4}, Sequences: [][]int32{{1, 2}}}
+	good := data.SignReceipt(serverKey, runHash, batch.ID, batch.Hash())
+	for name, receipt := range map[string]func(number uint32) message.Receipt{
+		"of other tokens": func(n uint32) message.Receipt {
+			other := data.SignReceipt(serverKey, runHash, batch.ID, [32]byte{1})
+			return message.Receipt{Number: n, Hash: other.Hash, Signature: other.Signature}
+		},
+		"of another run": func(n uint32) message.Receipt {
+			other := data.SignReceipt(serverKey, [32]byte{1}, batch.ID, good.Hash)
+			return message.Receipt{Number: n, Hash: other.Hash, Signature: other.Signature}
+		},
+		"of another batch": func(n uint32) message.Receipt {
+			other := data.SignReceipt(serverKey, runHash, assign.BatchID{Start: 4, End: 5}, good.Hash)
+			return message.Receipt{Number: n, Hash: other.Hash, Signature: other.Signature}
+		},
+		"of another request": func(n uint32) message.Receipt {
+			return message.Receipt{Number: n + 1, Hash: good.Hash, Signature: good.Signature}
+		},
+		"good": func(n uint32) message.Receipt {
+			return message.Receipt{Number: n, Hash: good.Hash, Signature: good.Signature}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := options(&running{address: hostileServer(t, func(r message.Request) []byte {
+				sample := message.Sample{Number: r.Number, Index: 3, Tokens: batch.Sequences[0]}
+				return frame.Append(frame.Append(nil, message.TypeSample, sample.AppendTo(nil)), message.TypeReceipt, receipt(r.Number).AppendTo(nil))
+			})}, 1)
+			o.Patience = 250 * time.Millisecond
+			got, err := connect(t, o).Batch(t.Context(), batch.ID)
+			if want := name == "good"; (err == nil) != want || err != nil && !errors.Is(err, message.ErrMalformed) || want && *got.Receipt != good {
+				t.Errorf("got %+v, %v", got, err)
+			}
+		})
+	}
+	o := options(&running{address: hostileServer(t, nil)}, 1)
+	o.Run = func() [32]byte { return [32]byte{5} }
+	if _, err := remote.Open(t.Context(), o); !errors.Is(err, data.ErrUnusable) {
+		t.Errorf("a server of another run of the same name: %v", err)
+	}
+}
+
+// TestServerThatContradictsItself gives other tokens for the same sequences.
+func TestServerThatContradictsItself(t *testing.T) {
+	var lies atomic.Bool
+	server := start(t, memory{func(id assign.BatchID) (data.Batch, error) {
+		b, err := samples(id)
+		if lies.Load() {
+			b.Sequences[0][1] = 7
+		}
+		return b, err
+	}}, "127.0.0.1:0", nil)
+	s := state(1, 0, 1)
+	server.Update(s, runHash)
+	var log strings.Builder
+	o := options(server, 1)
+	o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	c := connect(t, o)
+	first, err := c.Batch(t.Context(), owned(t, s, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lies.Store(true)
+	if _, err := c.Batch(t.Context(), owned(t, s, 1)); !errors.Is(err, data.ErrOtherData) || !data.IsPermanent(err) {
+		t.Errorf("got %v", err)
+	}
+	if !strings.Contains(log.String(), hex.EncodeToString(first.Receipt.Signature[:])) {
+		t.Errorf("the log does not have the first receipt:\n%s", log.String())
+	}
+}
+
 // hostileServer greets clients, and answers each request once before it hangs up.
-func hostileServer(t *testing.T, answer func(message.Request) (frame.Type, []byte)) string {
+func hostileServer(t *testing.T, answer func(message.Request) []byte) string {
 	t.Helper()
 	config, err := secure.ServerConfig(serverKey)
 	if err != nil {
@@ -266,12 +351,10 @@ func hostileServer(t *testing.T, answer func(message.Request) (frame.Type, []byt
 			_, _ = socket.Write(frame.Append(nil, message.TypeChallenge, message.Challenge{Version: message.Version}.AppendTo(nil)))
 			reader := frame.NewReader(socket)
 			_, _, _ = reader.Next(message.MaxToServer)
-			_, _ = socket.Write(frame.Append(nil, message.TypeWelcome, message.Welcome{SeqLen: seqLen, Sequences: 1000}.AppendTo(nil)))
+			_, _ = socket.Write(frame.Append(nil, message.TypeWelcome, message.Welcome{SeqLen: seqLen, Sequences: 1000, Run: runHash}.AppendTo(nil)))
 			if _, payload, err := reader.Next(message.MaxToServer); err == nil {
 				if request, err := message.DecodeRequest(payload); err == nil {
-					if kind, payload := answer(request); kind != 0 {
-						_, _ = socket.Write(frame.Append(nil, kind, payload))
-					}
+					_, _ = socket.Write(answer(request))
 				}
 			}
 			_ = socket.Close()

@@ -38,6 +38,9 @@ func key(n byte) identity.Key { return identity.FromSeed([identity.SeedSize]byte
 
 var serverKey = key(100)
 
+// runHash names the run.
+var runHash = [32]byte{1, 2}
+
 // folder makes token files whose natural order is not that of bytes.
 func folder(t testing.TB) string {
 	t.Helper()
@@ -141,7 +144,7 @@ func start(t testing.TB, source data.Provider, address string, change func(*serv
 func options(r *running, n byte) remote.Options {
 	return remote.Options{
 		Inner: true,
-		Addr:  r.address, Trust: secure.Pin(serverKey.ID()), RunID: "run", Key: key(n), SeqLen: seqLen,
+		Addr:  r.address, Trust: secure.Pin(serverKey.ID()), RunID: "run", Run: func() [32]byte { return runHash }, Key: key(n), SeqLen: seqLen,
 		OpenPatience: 300 * time.Millisecond, Patience: 10 * time.Second,
 	}
 }
@@ -215,7 +218,7 @@ func TestTheSameTokens(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			source := open(t, o, location)
 			server := start(t, source, "127.0.0.1:0", nil)
-			server.Update(s)
+			server.Update(s, runHash)
 			for n := range byte(3) {
 				c := connect(t, options(server, n+1))
 				id := owned(t, s, n+1)
@@ -228,6 +231,8 @@ func TestTheSameTokens(t *testing.T) {
 					t.Errorf("direct: %v (-want +got):\n%s", err, diff)
 				}
 				served, err := c.Batch(t.Context(), id)
+				receipt := data.SignReceipt(serverKey, runHash, id, want.Hash())
+				want.Receipt = &receipt
 				if diff := cmp.Diff(want, served); err != nil || diff != "" {
 					t.Errorf("served: %v (-want +got):\n%s", err, diff)
 				}
@@ -266,10 +271,12 @@ func samples(id assign.BatchID) (data.Batch, error) {
 func TestLabelsAndPositions(t *testing.T) {
 	server := start(t, memory{samples}, "127.0.0.1:0", nil)
 	s := state(2, 0, 1)
-	server.Update(s)
+	server.Update(s, runHash)
 	id := owned(t, s, 2)
 	got, err := connect(t, options(server, 2)).Batch(t.Context(), id)
 	want, _ := samples(id)
+	receipt := data.SignReceipt(serverKey, runHash, id, want.Hash())
+	want.Receipt = &receipt
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
@@ -284,7 +291,7 @@ func TestLabelsAndPositions(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	server := start(t, open(t, data.Options{}, local(folder(t))), "127.0.0.1:0", nil)
 	s := state(2, 0, 3)
-	server.Update(s)
+	server.Update(s, runHash)
 	c := connect(t, options(server, 1))
 	for _, test := range []struct {
 		id   assign.BatchID
@@ -351,8 +358,8 @@ func TestStatesThatComeLate(t *testing.T) {
 	opened := make(chan *remote.Client)
 	go func() { opened <- connect(t, options(server, 1)) }()
 	s := state(2, 0, 1)
-	server.Update(&coordinator.State{RunID: "another", Epoch: s.Epoch})
-	server.Update(s)
+	server.Update(&coordinator.State{RunID: "another", Epoch: s.Epoch}, runHash)
+	server.Update(s, runHash)
 	c := <-opened
 	next := state(2, 1, 1)
 	read := make(chan error)
@@ -360,14 +367,14 @@ func TestStatesThatComeLate(t *testing.T) {
 		_, err := c.Batch(t.Context(), owned(t, next, 1))
 		read <- err
 	}()
-	server.Update(next)
+	server.Update(next, runHash)
 	if err := <-read; err != nil {
 		t.Fatal(err)
 	}
 	// Who leaves is hung up on, and may come back.
 	left := state(2, 1, 1)
 	left.Epoch.Clients[0].State = coordinator.Withdrawn
-	server.Update(left)
+	server.Update(left, runHash)
 	deadline := time.Now().Add(10 * time.Second)
 	for count(t, server, "connections") > 0 {
 		if time.Now().After(deadline) {
@@ -375,7 +382,7 @@ func TestStatesThatComeLate(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	server.Update(next)
+	server.Update(next, runHash)
 	if _, err := c.Batch(t.Context(), owned(t, next, 1)); err != nil {
 		t.Error(err)
 	}
@@ -387,7 +394,7 @@ func TestRestart(t *testing.T) {
 	source := open(t, data.Options{}, local(folder(t)))
 	server := start(t, source, "127.0.0.1:0", nil)
 	s := state(1, 0, 1)
-	server.Update(s)
+	server.Update(s, runHash)
 	c := connect(t, options(server, 1))
 	id := owned(t, s, 1)
 	want, err := c.Batch(t.Context(), id)
@@ -404,19 +411,19 @@ func TestRestart(t *testing.T) {
 		read <- got
 	}()
 	server = start(t, source, server.address, nil)
-	server.Update(s)
+	server.Update(s, runHash)
 	if diff := cmp.Diff(want, <-read); diff != "" {
 		t.Error(diff)
 	}
 	server.stop()
 	server = start(t, source, server.address, nil)
-	server.Update(s)
+	server.Update(s, runHash)
 	if _, err := c.Batch(t.Context(), id); err != nil {
 		t.Error(err)
 	}
 	server.stop()
 	other := start(t, memory{samples}, server.address, nil) // other data
-	other.Update(s)
+	other.Update(s, runHash)
 	if _, err := c.Batch(t.Context(), id); !errors.Is(err, data.ErrOtherData) || !data.IsPermanent(err) {
 		t.Errorf("other data: %v", err)
 	}
@@ -452,7 +459,7 @@ func TestSourceFails(t *testing.T) {
 		return samples(id)
 	}}, "127.0.0.1:0", nil)
 	s := state(1, 0, 1)
-	server.Update(s)
+	server.Update(s, runHash)
 	o := options(server, 1)
 	o.Patience = 200 * time.Millisecond
 	c := connect(t, o)
@@ -484,7 +491,7 @@ func TestFallBack(t *testing.T) {
 	source := open(t, data.Options{}, local(dir))
 	server := start(t, source, "127.0.0.1:0", nil)
 	s := state(1, 0, 1)
-	server.Update(s)
+	server.Update(s, runHash)
 	o := data.Options{Server: func(ctx context.Context, at config.ServerData, o data.Options) (data.Provider, error) {
 		to := options(server, 1)
 		to.Addr, to.SeqLen, to.Patience = at.Addr, o.SeqLen, 200*time.Millisecond
@@ -494,7 +501,7 @@ func TestFallBack(t *testing.T) {
 	p := open(t, o, at, local(dir))
 	read := func(first int) error {
 		s := state(1, first, 1)
-		server.Update(s)
+		server.Update(s, runHash)
 		id := owned(t, s, 1)
 		want, err := source.Batch(t.Context(), id)
 		if err != nil {
@@ -502,6 +509,7 @@ func TestFallBack(t *testing.T) {
 		}
 		got, err := p.Batch(t.Context(), id)
 		if err == nil {
+			got.Receipt = nil
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Error(diff)
 			}
@@ -522,7 +530,7 @@ func TestFallBack(t *testing.T) {
 	// The other way round: the server takes over, and knows the sequences of rounds that it
 	// would not deliver any more.
 	server = start(t, source, "127.0.0.1:0", nil)
-	server.Update(state(1, 8, 1))
+	server.Update(state(1, 8, 1), runHash)
 	at.Server.Addr = server.address
 	moved := t.TempDir()
 	if err := os.CopyFS(moved, os.DirFS(dir)); err != nil {

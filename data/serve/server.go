@@ -37,7 +37,11 @@ const (
 	DefaultMinBytesPerSecond = 64 << 10
 )
 
-const maxReads = 16 // of the source at once
+// Reads of the source at once, and those among them for batches that another member trains.
+const (
+	maxReads  = 16
+	maxAudits = maxReads / 4
+)
 
 // Options of a Server. Zero values mean the defaults.
 type Options struct {
@@ -82,10 +86,13 @@ type Server struct {
 	limits  *admission.KeyLimits
 	noise   *rate.Limiter // of log lines that clients can cause
 	reads   chan struct{} // has a value for each read of the source
+	audits  chan struct{} // likewise for those of batches that another member trains
+	turns   precedence    // of who trains a batch before who audits one
 	run     *run
 
 	mu     sync.Mutex
 	newest *coordinator.State // not followed yet; nil: none
+	hash   [32]byte           // of the run
 	wake   chan struct{}      // has a value when newest is set
 	live   map[identity.ID]*connection
 	broken bool // the newest read of the source failed
@@ -122,21 +129,21 @@ func New(o Options) (*Server, error) {
 		options: o, tls: config, logger: o.Logger.With("run", o.RunID),
 		lobby:  admission.NewLobby(),
 		limits: admission.NewKeyLimits(o.RequestsPerSecond, max(1, int(10*o.RequestsPerSecond))),
-		noise:  rate.NewLimiter(10, 100), reads: make(chan struct{}, maxReads),
+		noise:  rate.NewLimiter(10, 100), reads: make(chan struct{}, maxReads), audits: make(chan struct{}, maxAudits),
 		run: newRun(), wake: make(chan struct{}, 1), live: make(map[identity.ID]*connection),
 	}
 	s.metrics = newMetrics(s.connected)
 	return s, nil
 }
 
-// Update passes a newer state of the run on. It does not wait, and keeps the state, which
-// must not be changed. States of other runs are ignored.
-func (s *Server) Update(state *coordinator.State) {
+// Update passes a newer state of the run on, with the run's hash. It does not wait, and keeps the
+// state, which must not be changed. States of other runs are ignored.
+func (s *Server) Update(state *coordinator.State, run [32]byte) {
 	if state.RunID != s.options.RunID {
 		return
 	}
 	s.mu.Lock()
-	s.newest = state
+	s.newest, s.hash = state, run
 	s.mu.Unlock()
 	select {
 	case s.wake <- struct{}{}:
@@ -184,9 +191,9 @@ func (s *Server) follow(ctx context.Context) {
 			return
 		}
 		s.mu.Lock()
-		state := s.newest
+		state, hash := s.newest, s.hash
 		s.mu.Unlock()
-		s.run.follow(state)
+		s.run.follow(state, hash)
 		s.dismiss()
 	}
 }

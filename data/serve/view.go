@@ -19,6 +19,8 @@ type run struct {
 	members   map[coordinator.ClientID]bool // healthy ones: true; those who wait: false
 	begun     uint64                        // sequences that rounds had
 	rounds    []round                       // newest last; the next one too, as far as it is known
+	past      past                          // what others than their trainers may have
+	hash      [32]byte                      // of the run
 	delivered map[delivery]uint64           // sequences, of batches in rounds
 	changed   chan struct{}                 // closed when the next state is there
 }
@@ -40,8 +42,8 @@ func newRun() *run {
 	return &run{delivered: make(map[delivery]uint64), changed: make(chan struct{})}
 }
 
-// follow takes a newer state.
-func (r *run) follow(state *coordinator.State) {
+// follow takes a newer state of the run of that hash.
+func (r *run) follow(state *coordinator.State, hash [32]byte) {
 	members := make(map[coordinator.ClientID]bool, len(state.Epoch.Clients)+len(state.Pending))
 	for i := range state.Pending {
 		members[state.Pending[i].ID] = false
@@ -73,7 +75,8 @@ func (r *run) follow(state *coordinator.State) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.members, r.begun, r.rounds = members, state.Progress.DataIndex, rounds
+	r.members, r.begun, r.rounds, r.hash = members, state.Progress.DataIndex, rounds, hash
+	r.past.follow(state)
 	for d := range r.delivered {
 		if !kept[d] {
 			delete(r.delivered, d)
@@ -100,6 +103,7 @@ func roundOf(from *coordinator.Round, c coordinator.Config, old []round) round {
 // decision is what the newest state says.
 type decision struct {
 	refused *message.Refusal // nil: allowed
+	others  bool             // it is allowed though another member trains it, who comes first
 	wait    <-chan struct{}  // closed when there is a newer state; nil: that would change nothing
 }
 
@@ -115,10 +119,17 @@ func (r *run) refuse(mayChange bool, code message.Code, format string, values ..
 func (r *run) admit(id coordinator.ClientID) decision {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, part := r.members[id]; !part {
+	if _, part := r.members[id]; !part && r.past.readers[id] == nil {
 		return r.refuse(true, message.NotMember, "the key is no member of the run's epoch and does not wait for the next; join the run first")
 	}
 	return decision{}
+}
+
+// name returns the run's hash.
+func (r *run) name() [32]byte {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.hash
 }
 
 // isPart reports whether a key may stay connected.
@@ -129,7 +140,8 @@ func (r *run) grant(id coordinator.ClientID, request message.Request) decision {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	batch := request.Batch
-	if !r.members[id] {
+	auditor := r.past.readers[id]
+	if !r.members[id] && (auditor == nil || request.Kind == message.Fingerprint) {
 		return r.refuse(true, message.NotMember, "the key is no healthy member of the run's epoch")
 	}
 	if request.Kind == message.Fingerprint {
@@ -140,7 +152,7 @@ func (r *run) grant(id coordinator.ClientID, request message.Request) decision {
 	}
 	for i := len(r.rounds) - 1; i >= 0; i-- {
 		own, ok := r.rounds[i].batches[id]
-		if !ok || batch.Start < own.Start || batch.End > own.End {
+		if !ok || !r.members[id] || batch.Start < own.Start || batch.End > own.End {
 			continue
 		}
 		d := delivery{id, own}
@@ -150,5 +162,19 @@ func (r *run) grant(id coordinator.ClientID, request message.Request) decision {
 		r.delivered[d] += batch.Len()
 		return decision{}
 	}
-	return r.refuse(batch.End > r.begun, message.NotAssigned, "the batch %v is not assigned to the key in one of the newest %d rounds", batch, len(r.rounds))
+	return r.grantPast(auditor, batch)
+}
+
+// grantPast decides about a batch that is not the client's own.
+func (r *run) grantPast(auditor *reader, batch assign.BatchID) decision {
+	switch {
+	case auditor == nil || !r.past.has(batch):
+		// The round may be over before the server knows.
+		mayChange := batch.End > r.begun || auditor != nil && batch.End > r.past.over
+		return r.refuse(mayChange, message.NotAssigned, "the batch %v is not assigned to the key, nor one that every member may have to audit it", batch)
+	case batch.Len() > auditor.credit:
+		return r.refuse(false, message.Repeated, "the key has had as much of other members' batches as it may until more rounds are over")
+	}
+	auditor.credit -= batch.Len()
+	return decision{others: true}
 }

@@ -52,7 +52,7 @@ func TestGrant(t *testing.T) {
 	next := owned(stateOf(3, 11, 4, 0), 3, 0)
 	own, other := owned(s, 3, 0), owned(s, 3, 1)
 	r := newRun()
-	r.follow(s)
+	r.follow(s, [32]byte{1})
 	hash := func(index uint64) message.Request {
 		return message.Request{Kind: message.Fingerprint, Batch: assign.BatchID{Start: index, End: index + 1}}
 	}
@@ -110,7 +110,7 @@ func TestNextRoundIsRead(t *testing.T) {
 		batches[a.Member] = a.Batch
 	}
 	r := newRun()
-	r.follow(s)
+	r.follow(s, [32]byte{1})
 	for n, batch := range batches {
 		if d := r.grant(member(n), samples(batch)); d.refused != nil {
 			t.Errorf("member %d asks for its next batch %v: %v", n, batch, d.refused)
@@ -123,7 +123,7 @@ func TestNextRoundIsRead(t *testing.T) {
 		t.Fatalf("the next round has batches %v", batches)
 	}
 	s.Epoch.Clients[0].State = coordinator.Dropped // the others share the next round
-	r.follow(s)
+	r.follow(s, [32]byte{1})
 	if d := r.grant(member(0), samples(batches[0])); d.refused == nil {
 		t.Error("who was dropped gets what it would have had")
 	}
@@ -135,17 +135,17 @@ func TestNextRoundIsRead(t *testing.T) {
 		}
 	}
 	s.RunState = coordinator.Cooldown
-	r.follow(s)
+	r.follow(s, [32]byte{1})
 	if d := r.grant(member(1), samples(batches[1])); d.refused == nil {
 		t.Error("in Cooldown, before which nobody knows the next round")
 	}
 }
 
-// TestVerifiersGetNothing lets a committee check that has no batch.
-func TestVerifiersGetNothing(t *testing.T) {
+// TestVerifiersGetNothingYet lets those ask who have no batch in the running round.
+func TestVerifiersGetNothingYet(t *testing.T) {
 	s := stateOf(4, 0, 1, 50)
 	r := newRun()
-	r.follow(s)
+	r.follow(s, [32]byte{1})
 	without := 0
 	for n := range 4 {
 		if own := owned(s, 0, n); own.Len() > 0 {
@@ -167,7 +167,7 @@ func TestVerifiersGetNothing(t *testing.T) {
 func TestDeliveriesAreBounded(t *testing.T) {
 	s := stateOf(3, 0, 2, 0)
 	r := newRun()
-	r.follow(s)
+	r.follow(s, [32]byte{1})
 	own := owned(s, 1, 0)
 	granted := 0
 	for range 3 * maxDeliveries {
@@ -176,7 +176,7 @@ func TestDeliveriesAreBounded(t *testing.T) {
 		} else if d.refused.Code != message.Repeated || d.wait != nil {
 			t.Fatalf("refused: %+v", d.refused)
 		}
-		r.follow(s)
+		r.follow(s, [32]byte{1})
 	}
 	if granted != maxDeliveries {
 		t.Errorf("delivered %d times, want %d", granted, maxDeliveries)
@@ -184,7 +184,7 @@ func TestDeliveriesAreBounded(t *testing.T) {
 	if r.grant(member(0), samples(owned(s, 0, 0))).refused != nil || r.grant(member(1), samples(owned(s, 1, 1))).refused != nil {
 		t.Error("another batch counts as well")
 	}
-	r.follow(stateOf(3, 6, 2, 0))
+	r.follow(stateOf(3, 6, 2, 0), [32]byte{1})
 	if len(r.delivered) != 0 {
 		t.Errorf("%d deliveries of past rounds are remembered", len(r.delivered))
 	}
@@ -205,7 +205,7 @@ func TestGrantProperty(t *testing.T) {
 			}
 		}
 		r := newRun()
-		r.follow(s)
+		r.follow(s, [32]byte{1})
 		client := member(rapid.IntRange(0, members).Draw(t, "client"))
 		low := uint64(12 * max(0, first-1))
 		start := rapid.Uint64Range(low, s.Progress.DataIndex+2).Draw(t, "start")

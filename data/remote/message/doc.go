@@ -8,9 +8,10 @@
 //	server                        client
 //	Challenge                 →
 //	                          ←   Hello       (run; signed over the challenge and the server's key)
-//	Welcome                   →               (how long sequences are, how many there are) or Refusal
+//	Welcome                   →               (how long sequences are, how many, the run's hash) or Refusal
 //	                          ←   Request     (number, kind, batch)
 //	Sample, Sample, …         →               (number, index, tokens): one for each index, in order;
+//	Receipt                   →               (number, hash, signature) after the last of them;
 //	                                          or Fingerprint (number, hash), or Denied (number, reason)
 //	Refusal                   →               before the server hangs up by itself
 //

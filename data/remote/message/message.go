@@ -13,7 +13,7 @@ import (
 )
 
 // Version of the protocol. Both sides must have the same one.
-const Version = 1
+const Version = 2
 
 // helloDomain separates signatures of a Hello from all others of the same key.
 const helloDomain = "psyche/data/hello/v1"
@@ -28,6 +28,7 @@ const (
 	TypeSample
 	TypeFingerprint
 	TypeDenied
+	TypeReceipt
 )
 
 // Bounds of frames in bytes after the length.
@@ -103,21 +104,23 @@ func signedHello(nonce [32]byte, server identity.ID, body []byte) []byte {
 
 // Welcome ends a handshake that succeeded.
 type Welcome struct {
-	SeqLen    uint32 // tokens of a sequence, without the one that is only a label
-	Sequences uint64 // of one pass
+	SeqLen    uint32   // tokens of a sequence, without the one that is only a label
+	Sequences uint64   // of one pass
+	Run       [32]byte // hash of the run, which receipts are signed for
 }
 
 // AppendTo appends the payload of the frame.
 func (w Welcome) AppendTo(b []byte) []byte {
-	return binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint32(b, w.SeqLen), w.Sequences)
+	b = binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint32(b, w.SeqLen), w.Sequences)
+	return append(b, w.Run[:]...)
 }
 
 // DecodeWelcome reads the payload of a Welcome.
 func DecodeWelcome(payload []byte) (Welcome, error) {
-	if len(payload) != 12 {
+	if len(payload) != 4+8+32 {
 		return Welcome{}, wrongSize("welcome", payload)
 	}
-	w := Welcome{SeqLen: binary.LittleEndian.Uint32(payload), Sequences: binary.LittleEndian.Uint64(payload[4:])}
+	w := Welcome{SeqLen: binary.LittleEndian.Uint32(payload), Sequences: binary.LittleEndian.Uint64(payload[4:]), Run: [32]byte(payload[12:])}
 	if w.SeqLen == 0 || w.Sequences == 0 {
 		return Welcome{}, fmt.Errorf("%w: welcome to %d sequences of %d tokens", ErrMalformed, w.Sequences, w.SeqLen)
 	}
@@ -179,6 +182,30 @@ func DecodeHash(payload []byte) (Hash, error) {
 		return Hash{}, wrongSize("fingerprint", payload)
 	}
 	return Hash{Number: binary.LittleEndian.Uint32(payload), Hash: [32]byte(payload[4:])}, nil
+}
+
+// Receipt ends the answer to a Request of the kind Samples: what a data.Receipt has that the client
+// does not know.
+type Receipt struct {
+	Number    uint32 // of the Request
+	Hash      [32]byte
+	Signature [identity.SignatureSize]byte
+}
+
+// AppendTo appends the payload of the frame.
+func (r Receipt) AppendTo(b []byte) []byte {
+	b = append(binary.LittleEndian.AppendUint32(b, r.Number), r.Hash[:]...)
+	return append(b, r.Signature[:]...)
+}
+
+// DecodeReceipt reads the payload of a Receipt.
+func DecodeReceipt(payload []byte) (Receipt, error) {
+	if len(payload) != 4+32+identity.SignatureSize {
+		return Receipt{}, wrongSize("receipt", payload)
+	}
+	return Receipt{
+		Number: binary.LittleEndian.Uint32(payload), Hash: [32]byte(payload[4:]), Signature: [identity.SignatureSize]byte(payload[36:]),
+	}, nil
 }
 
 // Sample is one index's part of the answer to a Request. Labels and Positions are nil, or
@@ -296,8 +323,8 @@ const (
 	Malformed   Code = iota + 1 // a frame outside the protocol
 	WrongRun                    // the server serves another run
 	NotMember                   // the key is no member of the run
-	NotAssigned                 // the batch is not the client's in a round of the state
-	Repeated                    // the client got this batch too often
+	NotAssigned                 // the batch is not the client's in a round of the state, nor of a round that is over
+	Repeated                    // the client got this batch, or those of others, too often
 	Unavailable                 // the data cannot be read now
 	BadData                     // the data is wrong, and stays so
 	Replaced                    // the key has connected anew

@@ -34,13 +34,14 @@ func TestGolden(t *testing.T) {
 	}{
 		{"challenge", TypeChallenge, Challenge{Version, nonce}.AppendTo(nil)},
 		{"hello", TypeHello, SignHello(testKey, "run", nonce, testID)},
-		{"welcome", TypeWelcome, Welcome{2048, 1 << 33}.AppendTo(nil)},
+		{"welcome", TypeWelcome, Welcome{2048, 1 << 33, [32]byte{3, 31: 4}}.AppendTo(nil)},
 		{"refusal", TypeRefusal, Refusal{WrongRun, "another run"}.AppendTo(nil)},
 		{"request", TypeRequest, Request{7, Samples, assign.BatchID{Start: 5, End: 9}}.AppendTo(nil)},
 		{"request of a hash", TypeRequest, Request{8, Fingerprint, assign.BatchID{Start: 5, End: 6}}.AppendTo(nil)},
 		{"sample", TypeSample, Sample{7, 5, []int32{1, 2, 65535}, nil, nil}.AppendTo(nil)},
 		{"wide sample", TypeSample, Sample{7, 6, []int32{1, 65536}, []int32{-100, 65536}, []int32{0, 1}}.AppendTo(nil)},
 		{"hash", TypeFingerprint, Hash{8, [32]byte{1, 2}}.AppendTo(nil)},
+		{"receipt", TypeReceipt, Receipt{7, [32]byte{1, 2}, [identity.SignatureSize]byte{63: 9}}.AppendTo(nil)},
 		{"denial", TypeDenied, Denied{9, Refusal{NotAssigned, "not yours"}}.AppendTo(nil)},
 	} {
 		fmt.Fprintf(&all, "%s: %x\n", m.name, frame.Append(nil, m.kind, m.payload))
@@ -153,6 +154,9 @@ func again(kind frame.Type, payload []byte) (encoded []byte, err error) {
 	case TypeSample:
 		s, err := DecodeSample(payload)
 		return s.AppendTo(nil), err
+	case TypeReceipt:
+		r, err := DecodeReceipt(payload)
+		return r.AppendTo(nil), err
 	case TypeFingerprint:
 		h, err := DecodeHash(payload)
 		return h.AppendTo(nil), err
@@ -179,7 +183,7 @@ func FuzzToServer(f *testing.F) {
 // FuzzToClient reads what servers send: one encoding per value, and texts that are fit to
 // be shown.
 func FuzzToClient(f *testing.F) {
-	for _, kind := range []frame.Type{TypeChallenge, TypeWelcome, TypeRefusal, TypeSample, TypeFingerprint, TypeDenied} {
+	for _, kind := range []frame.Type{TypeChallenge, TypeWelcome, TypeRefusal, TypeSample, TypeFingerprint, TypeReceipt, TypeDenied} {
 		addFrames(f, kind)
 	}
 	f.Fuzz(func(t *testing.T, kind byte, payload []byte) {

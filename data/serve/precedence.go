@@ -1,0 +1,50 @@
+package serve
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// precedence lets some go before others.
+type precedence struct {
+	mu    sync.Mutex
+	first int           // who go first
+	clear chan struct{} // closed when there are none; nil: nobody waits for that
+}
+
+// enter begins the turn of one that goes first; what it returns ends it.
+func (p *precedence) enter() (leave func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.first++
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.first--; p.first == 0 && p.clear != nil {
+			close(p.clear)
+			p.clear = nil
+		}
+	}
+}
+
+// giveWay waits until nobody goes first, but not longer than that.
+func (p *precedence) giveWay(ctx context.Context, longest time.Duration) {
+	p.mu.Lock()
+	if p.first == 0 {
+		p.mu.Unlock()
+		return
+	}
+	if p.clear == nil {
+		p.clear = make(chan struct{})
+	}
+	clear := p.clear
+	p.mu.Unlock()
+	timer := time.NewTimer(longest)
+	defer timer.Stop()
+	select {
+	case <-clear:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
