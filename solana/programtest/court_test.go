@@ -35,8 +35,9 @@ func court(r *pair, seed uint64) error {
 	if l.err != nil || r.s.RunState != coordinator.RoundTrain {
 		return l.err
 	}
-	begun := r.s.Clone()
+	begun, now := r.s.Clone(), l.now
 	for range 25 {
+		l.now = now
 		l.tried(begun.Clone())
 	}
 	return l.err

@@ -79,13 +79,15 @@ func trialCrowd(r *pair, percent uint8) *crowd {
 }
 
 // witness has just a quorum of the witnesses prove all of a round.
-func (c *crowd) witness() {
+func (c *crowd) witness() { c.witnessAfter(50 * second) }
+
+func (c *crowd) witnessAfter(passed uint64) {
 	r := c.r.s.CurrentRound()
 	here := slices.DeleteFunc(r.ElectedWitnesses(c.r.s.Config), func(member int) bool { return !isHealthy(&c.r.s, r.Members[member]) })
 	for _, member := range here[:r.WitnessesNeeded] {
 		c.must(r.Members[member], c.proof(0))
 	}
-	c.tick(50*second, coordinator.RoundWitness)
+	c.tick(passed, coordinator.RoundWitness)
 }
 
 // change loads a state that was changed, and still can be.

@@ -188,7 +188,7 @@ func (g *generator) fillTrials(s *coordinator.State, count int) {
 		t := coordinator.Trial{Slot: uint8(slots[i]), Accused: accusers[(i/2*2+len(accusers)-1-i%2*oneOf(g, 0, 1))%len(accusers)], Accuser: accusers[i], Fault: coordinator.Fault(1 + g.IntN(2))}
 		t.Since = max(2, step-min(step, oneOf[uint32](g, 0, 0, 0, 1, 1, 2, 4, 5, 6, 6, 6, 7, 30)))
 		t.Step = 1 + uint32(g.Uint64N(uint64(t.Since-1)))
-		t.SinceTime = s.StateStart - min(s.StateStart, oneOf[uint64](g, 0, 0, second, 5*second, 55*second, 59*second, 60*second-1, 60*second, 60*second+1, 100*second))
+		t.SinceTime = s.StateStart - min(s.StateStart, oneOf[uint64](g, 0, 0, second, 54*second-1, 54*second, 54*second, 59*second, 60*second-1, 60*second, 60*second+1, 100*second))
 		if t.Accused == t.Accuser || slices.ContainsFunc(s.Trials, func(u coordinator.Trial) bool { return u.Accused == t.Accused && u.Step == t.Step }) {
 			continue
 		}

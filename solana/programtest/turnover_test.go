@@ -84,7 +84,7 @@ func crowdedOut(r *pair) error {
 // before its jury finds it guilty all the same, the other one waits then, near the last epoch that there
 // can be.
 func outlivedTrial(r *pair) error {
-	c := begun(r, 16, false)
+	c := begun(r, 22, false)
 	c.change(func(s *coordinator.State) {
 		s.Config.RoundsPerEpoch, s.Config.EjectionEpochs = 2, 1<<16-1
 		s.Config.TotalSteps, s.Progress.Epoch, s.Progress.Step, s.Epoch.StartStep = 1<<32-2, 1<<32-1000, 1<<32-999, 1<<32-999
@@ -99,21 +99,22 @@ func outlivedTrial(r *pair) error {
 	c.tick(60*second, coordinator.WaitingForMembers)
 	c.tick(60*second, coordinator.Warmup)
 	c.rounds(2)
-	if c.err != nil || len(r.s.Trials) != 2 || r.s.Trials[0].Jurors != 14 {
+	if c.err != nil || len(r.s.Trials) != 2 || r.s.Trials[0].Jurors != 20 {
 		c.fail("trials: %+v", r.s.Trials)
 		return c.err
 	}
 	c.must(clientID(0), coordinator.Eject{Client: clientID(0)})
 	jurors := jurorsOf(&r.s, 0)
-	for _, juror := range jurors[:7] {
+	for _, juror := range jurors[:10] {
 		c.must(juror, coordinator.Vote{Step: step, Client: clientID(0), Guilty: true})
 		c.want(coordinator.ErrDuplicate, juror, coordinator.Vote{Step: step, Client: clientID(0), Guilty: true})
 	}
 	c.tick(60*second, coordinator.WaitingForMembers)
-	for trial := range 2 { // eight of fourteen
+	for trial, votes := range []int{10, 0} { // eleven of twenty
 		for _, juror := range jurorsOf(&r.s, uint8(trial)) {
-			if r.s.Trial(clientID(trial), step) != nil && (trial > 0 || !slices.Contains(jurors[:7], juror)) {
+			if votes < 11 && (trial > 0 || !slices.Contains(jurors[:10], juror)) {
 				c.must(juror, coordinator.Vote{Step: step, Client: clientID(trial), Guilty: true})
+				votes++
 			}
 		}
 	}
@@ -168,9 +169,18 @@ func endlessComplaints(r *pair) error {
 	for complaint := range coordinator.MaxComplaints {
 		c.must(clientID(0), accuse(1+complaint, 1))
 		c.want(coordinator.ErrDuplicate, clientID(0), accuse(6, 1))
-		for c.err == nil && len(r.s.Trials) > 0 {
+		for range coordinator.TrialRounds {
+			c.witnessAfter(3 * second)
+			c.tick(5*second, coordinator.RoundTrain)
+		}
+		c.witnessAfter(7*second - uint64(complaint%2))
+		c.tick(5*second, coordinator.RoundTrain) // a minute after the accusation, or a millisecond less
+		if want := complaint % 2; len(r.s.Trials) != want {
+			c.fail("%d trials, want %d", len(r.s.Trials), want)
+		}
+		if complaint%2 == 1 {
 			c.witness()
-			c.tick(11*second, coordinator.RoundTrain)
+			c.tick(5*second, coordinator.RoundTrain)
 		}
 	}
 	c.want(coordinator.ErrNotElected, clientID(0), accuse(6, 1))

@@ -173,12 +173,13 @@ void state_draw_juries(struct state *s) {
 }
 
 // state_end_trials is State.endTrials, but that it goes through the clients once for all trials that end.
+// No trial is of the future: state_adjust_clock.
 void state_end_trials(struct state *s, uint64_t now) {
 	uint32_t kept = 0, count = s->trial_count;
 	uint8_t ended = 0;
 	for (uint32_t i = 0; i < count; i++) {
 		const struct trial *t = &s->trials[i];
-		if (s->progress.step - t->since < TRIAL_ROUNDS || now < t->since_time || now - t->since_time < TRIAL_TIME) {
+		if (s->progress.step - t->since < TRIAL_ROUNDS || now - t->since_time < TRIAL_TIME) {
 			s->trials[kept++] = *t;
 			continue;
 		}
