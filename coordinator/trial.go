@@ -200,7 +200,7 @@ func (s *State) complain(accuser ClientID) {
 // members in the order of its seed, which nobody knew then. Who cannot know is drawn as well and does
 // not vote: if juries were of who remembers a step, an accuser could choose the step to suit.
 func (s *State) drawJuries() {
-	round := &s.Epoch.Rounds[len(s.Epoch.Rounds)-1] // which begins
+	round := s.CurrentRound()
 	var order []int
 	for _, t := range slices.Clone(s.Trials) {
 		if t.Jurors > 0 {

@@ -70,8 +70,9 @@ func runCrowd(r *pair, permissioned bool) error {
 	if permissioned {
 		c.authorize()
 	}
-	c.firstEpoch(permissioned)
-	c.secondEpoch()
+	if c.firstEpoch(permissioned); c.err == nil {
+		c.secondEpoch()
+	}
 	return c.err
 }
 
@@ -113,7 +114,9 @@ func (c *crowd) firstEpoch(permissioned bool) {
 	for i := range coordinator.MaxClients { // the opposite order of the members
 		c.must(clientID(255-i), coordinator.Ready{})
 	}
-	c.tick(second, coordinator.RoundTrain)
+	if c.tick(second, coordinator.RoundTrain); c.err != nil {
+		return
+	}
 	for round := range crowdConfig.RoundsPerEpoch {
 		r := c.r.s.CurrentRound()
 		for _, member := range r.ElectedWitnesses(c.r.s.Config) {
@@ -191,7 +194,9 @@ func (c *crowd) secondEpoch() {
 	for i := range coordinator.MaxClients {
 		c.must(clientID(i), coordinator.Ready{Epoch: 1})
 	}
-	c.tick(second, coordinator.RoundTrain)
+	if c.tick(second, coordinator.RoundTrain); c.err != nil {
+		return
+	}
 	r := s.CurrentRound()
 	for _, member := range r.ElectedWitnesses(s.Config)[:25] {
 		c.must(r.Members[member], c.proof(4))

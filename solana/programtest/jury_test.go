@@ -82,6 +82,9 @@ func trialCrowd(r *pair, percent uint8) *crowd {
 func (c *crowd) witness() { c.witnessAfter(50 * second) }
 
 func (c *crowd) witnessAfter(passed uint64) {
+	if c.err != nil {
+		return
+	}
 	r := c.r.s.CurrentRound()
 	here := slices.DeleteFunc(r.ElectedWitnesses(c.r.s.Config), func(member int) bool { return !isHealthy(&c.r.s, r.Members[member]) })
 	for _, member := range here[:r.WitnessesNeeded] {

@@ -52,6 +52,6 @@ void state_start_round(struct state *s, uint64_t now, const struct key *draw) {
 	round->witnesses_needed = (uint16_t)assign_quorum(elected);
 	s->progress.data_index += round->batch_size;
 	for (uint32_t i = 0; i < s->pending.count; i++) s->pending.list[i].waited = 1;
-	state_draw_juries(s);
 	state_enter(s, ROUND_TRAIN, now);
+	state_draw_juries(s);
 }
