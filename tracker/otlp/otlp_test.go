@@ -98,6 +98,8 @@ func TestRoundsAreTraces(t *testing.T) {
 		event.State{RunState: "RoundWitness", Step: 1, Members: []string{"a", "b"}},
 		event.Rejected{Step: 1, From: "b", Reason: "size"},
 		event.State{RunState: "RoundTrain", Step: 2, Members: []string{"a"}, BatchSize: 4},
+		event.Audit{Step: 1, Trainer: "b", Outcome: "faulty", Seconds: 0.75},
+		event.Accused{Step: 1, Client: "b", Fault: "wrong result"},
 		event.Desynchronised{Step: 2, Reason: "replica differs"},
 		event.State{RunState: "Cooldown", Step: 2},
 	} {
@@ -118,7 +120,7 @@ func TestRoundsAreTraces(t *testing.T) {
 		}
 		return all[i]
 	}
-	if len(all) != 9 {
+	if len(all) != 10 {
 		t.Errorf("%d spans: %+v", len(all), all)
 	}
 	warmup, round, second := find("Warmup", "1"), find("round", "1"), find("round", "2")
@@ -136,7 +138,10 @@ func TestRoundsAreTraces(t *testing.T) {
 	if train := find("train", "1"); train.Seconds != 0.25 || train.Labels["loss"] != "2.5" || train.Labels["tokens"] != "64" {
 		t.Errorf("train %+v", train)
 	}
-	if second.Trace == round.Trace || !second.Failed {
+	if audit := find("audit", "1"); audit.Parent != second.ID || audit.Seconds != 0.75 || audit.Labels["outcome"] != "faulty" {
+		t.Errorf("audit %+v", audit)
+	}
+	if second.Trace == round.Trace || !second.Failed || !slices.Contains(second.Notes, "accused") {
 		t.Errorf("second round %+v", second)
 	}
 	find("Cooldown", "2") // open until the end

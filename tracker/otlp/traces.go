@@ -109,6 +109,14 @@ func (r *run) see(e event.Event) {
 		r.took(e, "get the model", body.Seconds, step(body.Step), attribute.String("source", body.Source))
 	case event.Evaluated:
 		r.took(e, "evaluate", body.Seconds, step(body.Step), attribute.String("task", body.Task))
+	case event.Opened:
+		r.took(e, "open the result", body.Seconds, step(body.Step), attribute.Int("bytes", body.Bytes))
+	case event.Audit:
+		r.took(e, "audit", body.Seconds, step(body.Step), attribute.String("trainer", body.Trainer), attribute.String("outcome", body.Outcome))
+	case event.Accused:
+		r.note(e, step(body.Step), attribute.String("client", body.Client), attribute.String("fault", body.Fault))
+	case event.Voted:
+		r.note(e, step(body.Step), attribute.String("accused", body.Accused), attribute.Bool("guilty", body.Guilty))
 	case event.WitnessSent, event.ResultSent, event.HealthCheckSent, event.Checkpoint, event.Uploaded, event.Joined, event.Rejoined:
 		r.note(e)
 	case event.Rejected:
