@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -86,59 +85,6 @@ func TestDrawsAreThoseOfTheCommitment(t *testing.T) {
 		t.Fatal(err)
 	}
 	servertest.Start(t, o).Stop() // a run that is over needs no draws
-}
-
-// TestRoundThatDropsTooManyIsRepeated: when a round's end drops verifiers that have not judged, and
-// leaves fewer than a round needs, who follows the log comes to the same state, the journal can be
-// replayed, and the draw that was shown with that tick begins no round.
-func TestRoundThatDropsTooManyIsRepeated(t *testing.T) {
-	dir := t.TempDir()
-	o := options(dir)
-	o.Runs = []server.Genesis{func(host coordinator.ClientID) (coordinator.State, error) {
-		state, err := quick(200)(host)
-		c := &state.Config
-		c.InitMinClients, c.MinClients, c.RoundsPerEpoch, c.VerificationPercent, c.EjectionEpochs = 3, 3, 100, 40, 1
-		return state, err
-	}}
-	r := servertest.Start(t, o)
-	var running sync.WaitGroup
-	var clients []*tcp.Client
-	for i := range 3 {
-		c := dial(t, r.Address, byte(i+1))
-		clients = append(clients, c)
-		f := &fakeClient{backend: c, id: coordinator.ClientID(backendtest.Key(byte(i + 1)).ID())}
-		running.Go(func() { f.run(t) })
-	}
-	watcher, err := tcp.Dial(t.Context(), tcp.Options{Addr: r.Address, RunID: runID, Key: backendtest.Key(9), Observe: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	await(t, watcher, "the third round of another epoch", func(s *coordinator.State) bool {
-		return s.Progress.Epoch > 0 && s.RunState == coordinator.RoundTrain && s.Progress.Step >= s.Epoch.StartStep+2
-	})
-	r.Stop()
-	for _, c := range append(clients, watcher) {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	}
-	running.Wait()
-	spent := [32]byte{} // the newest draw that began no round
-	early := 0
-	_, _, err = server.Replay(server.JournalPath(dir, runID), func(r follow.Record, s *coordinator.State) error {
-		switch {
-		case r.Kind != follow.KindTick || r.Draw == [32]byte{}:
-		case s.RunState == coordinator.Cooldown:
-			early++
-			spent = r.Draw
-		case r.Draw == spent:
-			t.Errorf("step %d began with a draw that everybody knew", s.Progress.Step)
-		}
-		return nil
-	})
-	if err != nil || early == 0 {
-		t.Errorf("%d rounds dropped too many, %v; want one at least", early, err)
-	}
 }
 
 // TestDrawsOfAnotherRunAreRefused: a run does not go on without the secret that it began with.
