@@ -5,7 +5,8 @@
 // into chunks; the momentum of each chunk is transformed by a discrete cosine transform
 // (DCT), its TopK largest coefficients are sent and taken out of the momentum. The
 // receiver averages each coefficient over those who sent it, transforms back and moves
-// every weight by the learning rate in the direction of the sign.
+// every weight in the direction of the sign: by the learning rate times the share of the results
+// that sent something in its chunk.
 //
 // Order of calls, for each tensor:
 //

@@ -220,8 +220,8 @@ int64_t psyche_distro_encode(int isa, psyche_distro_plan plan, int64_t first, in
 
 void psyche_distro_apply(int isa, psyche_distro_plan plan, int64_t first, int64_t last,
 	const int32_t *offsets, const uint16_t *indices, const float *values,
-	float *weights, float lr, float factor) {
-#define CALL(set) apply_##set(&plan, first, last, offsets, indices, values, weights, lr, factor)
+	float *weights, const float *rates, float factor) {
+#define CALL(set) apply_##set(&plan, first, last, offsets, indices, values, weights, rates, factor)
 	DISPATCH(CALL);
 #undef CALL
 }

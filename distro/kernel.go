@@ -64,9 +64,10 @@ type slots struct {
 }
 
 // entries are coefficients of consecutive chunks: those of the i-th chunk lie from
-// offsets[i] to offsets[i+1], in ascending order of index.
+// offsets[i] to offsets[i+1], in ascending order of index, and move its weights by rates[i].
 type entries struct {
 	offsets []int32
+	rates   []float32
 	indices []uint16
 	values  []float32
 }
@@ -142,7 +143,7 @@ func (k *Kernel) Encode(l Layout, delta, grad []float32, p EncodeParams) (codec.
 
 // ApplyParams are the scalars of DecodeApply.
 type ApplyParams struct {
-	// LR is the size of every step, at least 0.
+	// LR is the size of every step in a chunk in which all results sent something, at least 0.
 	LR float32
 	// WeightFactor multiplies each weight before its step: 1 − LR·weightDecay, or 1 for
 	// no decay (the multiplication is then left out). More than 0, at most 1.
@@ -150,8 +151,9 @@ type ApplyParams struct {
 }
 
 // DecodeApply averages each coefficient over the results that carry it, transforms back
-// and moves every weight: w ← w·WeightFactor − LR·sign(u), both operations rounded
-// separately; a u of zero leaves the weight where it is. Results of unit values (1-bit)
+// and moves every weight: w ← w·WeightFactor − rate·sign(u), both operations rounded
+// separately; a u of zero leaves the weight where it is. The rate of a chunk is that of Rates for
+// as many of the results as sent something in it. Results of unit values (1-bit)
 // give the same bits in any order; others are summed in the order given, so callers
 // agree on one. No results at all still decay the weights.
 //
@@ -160,7 +162,7 @@ func (k *Kernel) DecodeApply(l Layout, results []codec.TensorResult, weights []f
 	if err := CheckApply(l, results, len(weights), p); err != nil {
 		return err
 	}
-	k.eachMergedRange(l, results, func(kernel chunkKernel, first, last int, in entries) {
+	k.eachMergedRange(l, results, p.Rates(len(results)), func(kernel chunkKernel, first, last int, in entries) {
 		kernel.apply(first, last, in, weights, p)
 	})
 	return nil
@@ -172,7 +174,7 @@ func (k *Kernel) AddBack(l Layout, delta []float32, r codec.TensorResult) error 
 	if err := CheckAddBack(l, len(delta), r); err != nil {
 		return err
 	}
-	k.eachMergedRange(l, []codec.TensorResult{r}, func(kernel chunkKernel, first, last int, in entries) {
+	k.eachMergedRange(l, []codec.TensorResult{r}, make([]float32, 2), func(kernel chunkKernel, first, last int, in entries) {
 		kernel.add(first, last, in, delta)
 	})
 	return nil
@@ -218,11 +220,11 @@ func (k *Kernel) eachRange(l Layout, f func(kernel chunkKernel, first, last int)
 	})
 }
 
-func (k *Kernel) eachMergedRange(l Layout, results []codec.TensorResult, f func(kernel chunkKernel, first, last int, in entries)) {
+func (k *Kernel) eachMergedRange(l Layout, results []codec.TensorResult, rates []float32, f func(kernel chunkKernel, first, last int, in entries)) {
 	chunks := l.Chunks()
 	k.share((chunks+piece-1)/piece, func(next func() (int, bool)) {
 		kernel := k.isa.new(l)
-		merge := newMerger(l, results)
+		merge := newMerger(l, results, rates)
 		for i, ok := next(); ok; i, ok = next() {
 			first, last := i*piece, min((i+1)*piece, chunks)
 			f(kernel, first, last, merge.chunks(first, last))

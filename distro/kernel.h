@@ -36,11 +36,12 @@ int64_t psyche_distro_encode(int isa, psyche_distro_plan plan, int64_t first, in
 	float *delta, const float *grad, float decay, float lr,
 	int k, uint16_t *counts, uint16_t *indices, float *values);
 
-// Apply entries to the chunks first … last−1: w ← w·factor − lr·sign(DCT⁻¹(entries)). The
-// entries of chunk c lie from offsets[c − first] to offsets[c − first + 1].
+// Apply entries to the chunks first … last−1: w ← w·factor − rate·sign(DCT⁻¹(entries)). The
+// entries of chunk c lie from offsets[c − first] to offsets[c − first + 1], its rate at
+// rates[c − first].
 void psyche_distro_apply(int isa, psyche_distro_plan plan, int64_t first, int64_t last,
 	const int32_t *offsets, const uint16_t *indices, const float *values,
-	float *weights, float lr, float factor);
+	float *weights, const float *rates, float factor);
 
 // Add the inverse transform of entries: delta ← delta + DCT⁻¹(entries).
 void psyche_distro_add(int isa, psyche_distro_plan plan, int64_t first, int64_t last,

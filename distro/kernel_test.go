@@ -416,3 +416,45 @@ func TestSmallMomentumIsFlushed(t *testing.T) {
 		}
 	}
 }
+
+// TestWhoSpeaksAloneMovesLess: a chunk moves by the share of the results that sent something in it,
+// whatever they sent there, signs or values.
+func TestWhoSpeaksAloneMovesLess(t *testing.T) {
+	l := newLayout(t, []int64{4 * 67}, 67)
+	full := codec.TensorResult{
+		Counts: []uint16{1, 1, 1, 0}, Indices: make([]uint16, 4), Values: []float32{0.5, 1, 1, 0},
+	}
+	one := codec.TensorResult{
+		Counts: []uint16{1, 0, 1, 0}, Indices: []uint16{0, 0, 1, 0}, Values: []float32{2, 0, 0x1p-60, 0},
+	}
+	none := l.Codec(1).NewResult()
+	const rate = float32(0.3)
+	third := float32(1) / 3
+	for _, kernel := range kernels(t) {
+		weights := make([]float32, l.Elements())
+		if err := kernel.DecodeApply(l, []codec.TensorResult{full, one, none}, weights, ApplyParams{LR: rate, WeightFactor: 1}); err != nil {
+			t.Fatal(err)
+		}
+		for chunk, want := range []float32{-rate * (float32(2) / 3), -rate * third, -rate * (float32(2) / 3), 0} {
+			for i, w := range weights[67*chunk:][:67] {
+				if w != want {
+					t.Fatalf("%s: element %d of chunk %d moved by %g, want %g", kernel.ISA(), i, chunk, w, want)
+				}
+			}
+		}
+		if err := kernel.DecodeApply(l, nil, weights, ApplyParams{LR: rate, WeightFactor: 0.5}); err != nil || weights[0] != -rate*(float32(2)/3)/2 {
+			t.Fatalf("%s: without results the weight is %g: %v", kernel.ISA(), weights[0], err)
+		}
+	}
+}
+
+// TestRates: all together move a chunk by the whole rate, to the bit, and more who speak never by less.
+func TestRates(t *testing.T) {
+	p := ApplyParams{LR: 4e-4, WeightFactor: 1}
+	for _, counted := range []int{0, 1, 2, 3, 7, 10, 256, 1000} {
+		rates := p.Rates(counted)
+		if len(rates) != counted+1 || rates[0] != 0 || counted > 0 && rates[counted] != p.LR || !slices.IsSorted(rates) {
+			t.Errorf("of %d results: %v", counted, rates)
+		}
+	}
+}

@@ -401,12 +401,14 @@ static TARGET int64_t NAME(encode)(const psyche_distro_plan *p, int64_t first, i
 
 static TARGET void NAME(apply)(const psyche_distro_plan *p, int64_t first, int64_t last,
 	const int32_t *offsets, const uint16_t *indices, const float *values,
-	float *weights, float lr, float factor) {
+	float *weights, const float *rates, float factor) {
 	const scratch s = carve(p);
 	const int rows = p->column.n, cols = p->row.n, width = padded(cols);
-	const V step = (V){0} + lr, zero = {0};
+	const V zero = {0};
 	for (int64_t c = first; c < last; c++) {
 		const int32_t from = offsets[c - first], to = offsets[c - first + 1];
+		const float rate = rates[c - first];
+		const V step = (V){0} + rate;
 		float *w = weights + NAME(place)(p, c);
 		for (int i = 0; i < rows; i++)
 			for (int j = 0; j < cols; j += PADDING)
@@ -422,7 +424,7 @@ static TARGET void NAME(apply)(const psyche_distro_plan *p, int64_t first, int64
 				*(U *)(row + j) = *(const U *)(row + j) * factor - (V)move;
 			}
 			for (; j < cols; j++)
-				row[j] = row[j] * factor - (u[j] > 0 ? lr : u[j] < 0 ? -lr : 0.0f);
+				row[j] = row[j] * factor - (u[j] > 0 ? rate : u[j] < 0 ? -rate : 0.0f);
 		}
 	}
 }

@@ -6,9 +6,27 @@ import (
 	"github.com/psyche-go/psyche/distro/codec"
 )
 
+// Rates returns, for 0 … counted, the step of a chunk in which so many of the counted results
+// sent something: LR times their share. Who speaks alone moves no more than one of many, or
+// anybody could lead where nobody else has a gradient. Each operation rounds once, so that the
+// numbers are the same on every machine.
+func (p ApplyParams) Rates(counted int) []float32 {
+	rates := make([]float32, counted+1)
+	for speakers := 1; speakers <= counted; speakers++ {
+		rates[speakers] = p.LR * share(speakers, counted)
+	}
+	return rates
+}
+
+// share returns how much of the rate so many of the counted results move a chunk by.
+func share(speakers, counted int) float32 {
+	return float32(speakers) / float32(counted)
+}
+
 // merger averages the coefficients of several results, chunk by chunk.
 type merger struct {
 	results []codec.TensorResult
+	rates   []float32 // by how many results sent something in a chunk
 	stride  []int     // places per chunk of each result
 	sums    []float32 // by coefficient of a chunk; meaningful where touched
 	senders []int32
@@ -16,9 +34,10 @@ type merger struct {
 	merged  entries
 }
 
-func newMerger(l Layout, results []codec.TensorResult) *merger {
+func newMerger(l Layout, results []codec.TensorResult, rates []float32) *merger {
 	m := &merger{
 		results: results,
+		rates:   rates,
 		sums:    make([]float32, l.ChunkSize()),
 		senders: make([]int32, l.ChunkSize()),
 		touched: make([]uint64, (l.ChunkSize()+63)/64),
@@ -33,20 +52,25 @@ func newMerger(l Layout, results []codec.TensorResult) *merger {
 // next call.
 func (m *merger) chunks(first, last int) entries {
 	m.merged.offsets = append(m.merged.offsets[:0], 0)
+	m.merged.rates = m.merged.rates[:0]
 	m.merged.indices = m.merged.indices[:0]
 	m.merged.values = m.merged.values[:0]
 	for c := first; c < last; c++ {
-		m.sum(c)
+		m.merged.rates = append(m.merged.rates, m.rates[m.sum(c)])
 		m.mean()
 		m.merged.offsets = append(m.merged.offsets, int32(len(m.merged.indices)))
 	}
 	return m.merged
 }
 
-// sum adds up the coefficients of chunk c in the order of the results.
-func (m *merger) sum(c int) {
+// sum adds up the coefficients of chunk c in the order of the results, and returns how many of
+// these sent something in it.
+func (m *merger) sum(c int) (speakers int) {
 	for i, r := range m.results {
 		at := c * m.stride[i]
+		if r.Counts[c] > 0 {
+			speakers++
+		}
 		indices := r.Indices[at:][:r.Counts[c]]
 		values := r.Values[at:][:len(indices)]
 		for j, index := range indices {
@@ -60,6 +84,7 @@ func (m *merger) sum(c int) {
 			m.senders[index]++
 		}
 	}
+	return speakers
 }
 
 // mean appends the means in ascending order of index: one division each, by how many sent

@@ -82,7 +82,7 @@ func (n *native) encode(first, last int, delta, grad []float32, p EncodeParams, 
 func (n *native) apply(first, last int, in entries, weights []float32, p ApplyParams) {
 	C.psyche_distro_apply(n.code, n.plan(), C.int64_t(first), C.int64_t(last),
 		(*C.int32_t)(unsafe.SliceData(in.offsets)), shorts(in.indices), floats(in.values),
-		floats(weights), C.float(p.LR), C.float(p.WeightFactor))
+		floats(weights), floats(in.rates), C.float(p.WeightFactor))
 }
 
 func (n *native) add(first, last int, in entries, delta []float32) {

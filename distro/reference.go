@@ -125,22 +125,22 @@ func (r *reference) apply(first, last int, in entries, weights []float32, p Appl
 		r.invert(in.indices[from:to], in.values[from:to])
 		r.eachRow(c, func(at, row int) {
 			for j := range r.layout.chunkCols {
-				weights[at+j] = descend(weights[at+j], r.coeffs[row+j], p)
+				weights[at+j] = descend(weights[at+j], r.coeffs[row+j], in.rates[c-first], p.WeightFactor)
 			}
 		})
 	}
 }
 
-// descend moves a weight by the learning rate against the sign of u, after its decay.
-func descend(w, u float32, p ApplyParams) float32 {
-	if p.WeightFactor != 1 {
-		w = float32(w * p.WeightFactor)
+// descend moves a weight by the rate of its chunk against the sign of u, after its decay.
+func descend(w, u, rate, factor float32) float32 {
+	if factor != 1 {
+		w = float32(w * factor)
 	}
 	step := float32(0)
 	if u > 0 {
-		step = p.LR
+		step = rate
 	} else if u < 0 {
-		step = -p.LR
+		step = -rate
 	}
 	return w - step
 }

@@ -60,8 +60,9 @@ func standaloneBytes(t *testing.T, l Layout, topK int) (input, want []byte) {
 	in := entries{indices: r.Indices, values: r.Values}
 	for chunk := range l.Chunks() + 1 {
 		in.offsets = append(in.offsets, int32(chunk*k))
+		in.rates = append(in.rates, []float32{c.LR, c.LR / 3}[chunk%2])
 	}
-	reference.apply(0, l.Chunks(), in, weights, ApplyParams{LR: c.LR, WeightFactor: c.Factor})
+	reference.apply(0, l.Chunks(), in, weights, ApplyParams{WeightFactor: c.Factor})
 	want = append(want, pack(t, weights)...)
 	reference.add(0, l.Chunks(), in, delta)
 	return input, append(want, pack(t, delta)...)

@@ -35,11 +35,12 @@ type sentArguments struct {
 }
 
 type decodeArguments struct {
-	plan         planArguments
-	results      DevicePointer
-	count        int64
-	tensor       DevicePointer
-	rate, factor float32
+	plan    planArguments
+	results DevicePointer
+	count   int64
+	tensor  DevicePointer
+	rates   DevicePointer
+	factor  float32
 }
 
 type encodeArguments struct {

@@ -162,14 +162,14 @@ func (d *Device) decode(kernel string, l distro.Layout, results []codec.TensorRe
 		if err != nil {
 			return err
 		}
-		at, err := d.upload(m, l.Chunks(), results)
+		at, rates, err := d.upload(m, l.Chunks(), results, p.Rates(len(results)))
 		if err != nil {
 			return err
 		}
 		rows, cols := l.ChunkShape()
 		arguments := decodeArguments{
 			plan: plan, results: at, count: int64(len(results)),
-			tensor: tensor.Address, rate: p.LR, factor: p.WeightFactor,
+			tensor: tensor.Address, rates: rates, factor: p.WeightFactor,
 		}
 		return m.launch(kernel, l.Chunks()*strips(rows, cols), 0, unsafe.Pointer(&arguments))
 	})
@@ -184,18 +184,21 @@ func strips(rows, cols int) int {
 	return (cols + width - 1) / width
 }
 
-// upload writes results into the staging memory: a descriptor of each, then their numbers.
-func (d *Device) upload(m *machine, chunks int, results []codec.TensorResult) (DevicePointer, error) {
+// upload writes results into the staging memory: a descriptor of each, then the rates of chunks, then
+// the results' numbers. It returns where the descriptors and the rates lie.
+func (d *Device) upload(m *machine, chunks int, results []codec.TensorResult, rates []float32) (at, ratesAt DevicePointer, err error) {
 	const descriptor = int(unsafe.Sizeof(sentArguments{}))
-	size := len(results) * descriptor
+	size := len(results)*descriptor + 4*len(rates)
 	for _, r := range results {
 		size += 4*len(r.Values) + aligned(2*len(r.Indices)) + aligned(2*len(r.Counts))
 	}
-	if err := d.reserve(m, max(size, descriptor)); err != nil {
-		return 0, err
+	if err := d.reserve(m, size); err != nil {
+		return 0, 0, err
 	}
 	image := slices.Grow(d.image[:0], size)[:len(results)*descriptor]
 	here := func() DevicePointer { return d.staging.at + DevicePointer(len(image)) }
+	ratesAt = here()
+	image = append(image, bytesOf(rates)...)
 	for i, r := range results {
 		s := sentArguments{places: int64(len(r.Indices) / chunks), values: here()}
 		image = append(image, bytesOf(r.Values)...)
@@ -208,10 +211,7 @@ func (d *Device) upload(m *machine, chunks int, results []codec.TensorResult) (D
 		}
 	}
 	d.image = image
-	if len(image) == 0 {
-		return d.staging.at, nil
-	}
-	return d.staging.at, m.write(d.staging.at, image)
+	return d.staging.at, ratesAt, m.write(d.staging.at, image)
 }
 
 // aligned rounds a size up so that float32 numbers can follow.

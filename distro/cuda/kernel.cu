@@ -54,7 +54,8 @@ typedef struct {
 	const sent *results;
 	long long count; // of results, below 65,536
 	float *tensor;
-	float rate, factor;
+	const float *rates; // of a chunk in which 0 … count results sent something
+	float factor;
 } decoding;
 
 typedef struct {
@@ -68,7 +69,7 @@ typedef struct {
 	float decay, rate;
 } encoding;
 
-typedef char decoding_is_128_bytes[sizeof(decoding) == 128 ? 1 : -1];
+typedef char decoding_is_136_bytes[sizeof(decoding) == 136 ? 1 : -1];
 typedef char encoding_is_160_bytes[sizeof(encoding) == 160 ? 1 : -1];
 
 INLINE long long place(const plan *p, long long chunk) {
@@ -260,6 +261,14 @@ INLINE void expand(const plan *p, int base, const unsigned *touched, const float
 		}
 }
 
+// chunk_rate is the rate of a chunk: that for as many of the results as sent something in it.
+INLINE float chunk_rate(const decoding *d, long long chunk) {
+	int speakers = 0;
+	for (long long r = 0; r < d->count; r++)
+		speakers += d->results[r].counts[chunk] > 0;
+	return d->rates[speakers];
+}
+
 // descend moves a weight by the rate against the sign of u, after its decay.
 INLINE float descend(float w, float u, float rate, float factor) {
 	const float step = u > 0 ? rate : u < 0 ? -rate : 0.0f;
@@ -310,11 +319,12 @@ INLINE void decode(const decoding *d, int add) {
 		}
 		EACH_THREAD {
 			if (lane < width && first + lane < cols) {
+				const float rate = add ? 0.0f : chunk_rate(d, chunk);
 				inverse(&p->column, p->secants, tile + lane, width);
 				for (int i = 0; i < rows; i++) {
 					float *to = corner + i * p->stride + lane;
 					const float u = tile[i * width + lane];
-					*to = add ? __fadd_rn(*to, u) : descend(*to, u, d->rate, d->factor);
+					*to = add ? __fadd_rn(*to, u) : descend(*to, u, rate, d->factor);
 				}
 			}
 		}

@@ -51,8 +51,11 @@ int main(int argc, char **argv) {
 	uint16_t *counts = calloc(z->chunks, 2), *indices = calloc(slots, 2);
 	float *values = calloc(slots, 4);
 	int32_t *offsets = calloc(z->chunks + 1, 4);
+	float *rates = calloc(z->chunks, 4);
 	for (int c = 0; c <= z->chunks; c++)
 		offsets[c] = c * z->k;
+	for (int c = 0; c < z->chunks; c++)
+		rates[c] = c % 2 ? z->lr / 3 : z->lr;
 
 	// A mode that another library may have left: subnormals flushed, rounding upwards.
 	const unsigned mode = 0x9fc0 | 0x4000;
@@ -63,7 +66,7 @@ int main(int argc, char **argv) {
 	give(indices, 2 * slots);
 	give(values, 4 * slots);
 	give(delta, elements);
-	psyche_distro_apply(isa, plan, 0, z->chunks, offsets, indices, values, weights, z->lr, z->factor);
+	psyche_distro_apply(isa, plan, 0, z->chunks, offsets, indices, values, weights, rates, z->factor);
 	give(weights, elements);
 	psyche_distro_add(isa, plan, 0, z->chunks, offsets, indices, values, delta);
 	give(delta, elements);
