@@ -299,3 +299,21 @@ func TestMissedSteps(t *testing.T) {
 		}
 	}
 }
+
+// TestVanishedGradients: the momentum of a chunk that has no gradient any more, as of the embedding of
+// a token that does not come up again, decays to numbers of which float32 has hardly any digits.
+func TestVanishedGradients(t *testing.T) {
+	r := newRig(t)
+	r.train(1, r.gradient())
+	for step := uint32(2); step <= 1500; step++ {
+		g := r.gradient()
+		clear(g[0])
+		clear(g[1][:16])
+		r.train(step, g)
+		exam, claim := r.scaledExam(g, 1), r.claim(r.all(), false, nil)
+		if report := exam.Check(claim); report.Judge(audit.F32Limits) != audit.Passed {
+			t.Fatalf("step %d: fault %v, error %v", step, report.Fault, report.Error)
+		}
+		r.history = r.history[len(r.history)-2:]
+	}
+}
