@@ -7,8 +7,8 @@ import (
 	"github.com/psyche-go/psyche/merkle"
 )
 
-// Exam is what a verifier knows of a step by its own computation: of each challenged chunk
-// what the gradient adds to the momentum.
+// Exam is what an auditor knows of a step: the run's rules, and by its own computation what the
+// gradient adds to the momentum of each challenged chunk.
 type Exam struct {
 	Shapes  Shapes
 	Step    uint32
@@ -77,7 +77,7 @@ func (f Fault) String() string {
 	return "unknown"
 }
 
-// Report says how far a claim is from the verifier's computation.
+// Report says how far a claim is from the auditor's computation.
 type Report struct {
 	Fault  Fault   // the first that was found
 	Error  float64 // of all chunks together: length of the differences over that of the updates
@@ -89,17 +89,17 @@ type Finding struct {
 	Chunk uint32
 	Fault Fault
 	// Error is the length of the difference between the gradient that the trainer's momentum
-	// implies and the verifier's, less what rounding explains, over the length of the latter; where
+	// implies and the auditor's, less what rounding explains, over the length of the latter; where
 	// that is small against its tensor's, over a part of what is usual there.
 	Error float64
 	// Cosine is that of the angle between the two.
 	Cosine float64
-	// Sets is the share of the coefficients sent that the verifier would have sent, and Signs the share of
+	// Sets is the share of the coefficients sent that the auditor would have sent, and Signs the share of
 	// those with the same sign.
 	Sets, Signs float64
 	// Momentum is the relative error of the momentum before anything was taken out.
 	Momentum float64
-	// Update and Length are the lengths of the verifier's update and of the opened momentum.
+	// Update and Length are the lengths of the auditor's update and of the opened momentum.
 	Update, Length float64
 
 	difference, against float64 // Error is their ratio
@@ -120,10 +120,9 @@ const (
 	// has become small is lost in it. Kernels stay below a third of it, with chunks of 64 × 64 below
 	// a tenth.
 	floor = 1.0 / (1 << 21)
-	// nothing is a length that is not told from zero. Where a chunk has no gradient any more its momentum
-	// shrinks until numbers of single precision are denormal, or flushed to zero: what rounds then is no
-	// part of a length.
-	nothing = 0x1p-90
+	// nothing is a length that is not told from zero: kernels set elements of the momentum below 2⁻¹⁰⁰
+	// to zero, and a chunk has up to 2¹⁴ of them. Rounding of what is larger is a part of its length.
+	nothing = 0x1p-92
 )
 
 // Check compares a claim with the exam. It never fails: what does not fit is a fault.
@@ -174,7 +173,7 @@ func (e *Exam) chunk(i int, c Claim) Finding {
 		f.Fault = FaultSent
 	case !largest(coefficients, o.After.Taken, shape.K, rounding*length(full)+nothing):
 		f.Fault = FaultSelection
-	case length(before) > e.Longest*(1+rounding)+nothing || length(after) > e.Longest*(1+rounding)+nothing:
+	case max(length(before), length(after)) > e.Longest*(1+rounding)+nothing:
 		f.Fault = FaultLength
 	}
 	e.compare(&f, i, full, before, c.Opening.Step-c.Opening.Previous, o.After.Taken, shape)
@@ -186,7 +185,7 @@ func (e *Exam) compare(f *Finding, i int, full, before []float64, sinceLast uint
 	decay := float64(Decayed(e.Decay, sinceLast))
 	implied := sum(full, before, -decay)
 	lengths := length(before) + length(full)
-	f.Length, f.claimed = length(before), max(0, length(implied)-floor*lengths-nothing)
+	f.Length, f.claimed = length(before), max(0, length(implied)-rounding*lengths-nothing)
 	if e.Updates == nil {
 		return
 	}
@@ -197,7 +196,7 @@ func (e *Exam) compare(f *Finding, i int, full, before []float64, sinceLast uint
 	f.difference = max(0, raw-floor*lengths-nothing)
 	least := blur * lengths
 	usual := small * e.Usual[i]
-	if f.Update == 0 { // there is nothing whose rounding the allowance is for
+	if f.Update == 0 { // no terms cancelled: there were none
 		usual = 0
 	}
 	f.against = math.Sqrt(f.Update*f.Update + usual*usual + least*least)
@@ -241,8 +240,11 @@ func sentIs(r codec.TensorResult, within, k int, taken Taken, signs bool) bool {
 }
 
 // largest reports whether what was taken are the k largest coefficients, all of them where
-// fewer were taken, up to an error.
+// fewer were taken, up to an error. Whoever finds a chunk not worth it may send nothing of it.
 func largest(coefficients []float64, taken Taken, k int, within float64) bool {
+	if len(taken.Indices) == 0 {
+		return true
+	}
 	least := math.Inf(1)
 	for i, index := range taken.Indices {
 		v := float64(taken.Values[i])

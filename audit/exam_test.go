@@ -1,7 +1,6 @@
 package audit_test
 
 import (
-	"errors"
 	"math"
 	"testing"
 
@@ -12,13 +11,13 @@ import (
 
 var limits = audit.Limits{Error: 0.1, Chunk: 0.2, Stray: 1, Worst: 0.5}
 
+// TestHonestStepsPass, also after steps that nobody held and that were rolled back.
 func TestHonestStepsPass(t *testing.T) {
 	r := newRig(t)
-	returned := false
 	for step := uint32(1); step <= 12; step++ {
 		g := r.gradient()
 		r.train(step, g)
-		report := r.exam(r.all(), r.blurred(g, 0.01)).Check(r.claim(r.all(), returned, nil))
+		report := r.exam(r.all(), r.blurred(g, 0.01)).Check(r.claim(r.all()))
 		if report.Judge(limits) != audit.Passed || report.Error < 0.005 || report.Error > 0.02 {
 			t.Fatalf("step %d: fault %v, error %v, want none and about 0.01", step, report.Fault, report.Error)
 		}
@@ -27,8 +26,8 @@ func TestHonestStepsPass(t *testing.T) {
 				t.Errorf("step %d: %+v", step, f)
 			}
 		}
-		if returned = step%3 == 0; returned {
-			r.giveBack(&r.history[len(r.history)-1], 1)
+		if step%3 == 0 {
+			r.rollback()
 		}
 	}
 }
@@ -39,62 +38,8 @@ func TestExactGradientHasNoError(t *testing.T) {
 	for step := uint32(1); step <= 20; step++ {
 		g := r.gradient()
 		r.train(step, g)
-		if report := r.exam(r.all(), g).Check(r.claim(r.all(), false, nil)); report.Fault != audit.FaultNone || report.Error > 2e-6 {
+		if report := r.exam(r.all(), g).Check(r.claim(r.all())); report.Fault != audit.FaultNone || report.Error > 2e-6 {
 			t.Errorf("step %d: fault %v, error %v", step, report.Fault, report.Error)
-		}
-	}
-}
-
-// TestGivenBackLate: with an apply_lag of 2 it is known one step later what did not count.
-func TestGivenBackLate(t *testing.T) {
-	r := newRig(t)
-	r.train(1, r.gradient())
-	r.train(2, r.gradient())
-	r.giveBack(&r.history[0], decay)
-	g := r.gradient()
-	r.train(3, g)
-	if report := r.exam(r.all(), g).Check(r.claim(r.all(), false, &r.history[0])); report.Judge(limits) != audit.Passed || report.Error > 1e-5 {
-		t.Errorf("fault %v, error %v", report.Fault, report.Error)
-	}
-	if report := r.exam(r.all(), g).Check(r.claim(r.all(), false, nil)); report.Judge(limits) != audit.Strange {
-		t.Errorf("what was given back in secret: fault %v, error %v", report.Fault, report.Error)
-	}
-}
-
-// TestImpliedUpdates: what a trainer opens says what its gradient was, also where a result was given
-// back, or steps were missed.
-func TestImpliedUpdates(t *testing.T) {
-	r := newRig(t)
-	for i, step := range []uint32{1, 2, 5, 6, 9} {
-		g := r.gradient()
-		r.train(step, g)
-		exam := r.exam(r.all(), g)
-		implied, exact, err := exam.Implied(r.claim(r.all(), i == 3, nil))
-		if err != nil || !exact {
-			t.Fatal(exact, err)
-		}
-		own := *exam
-		own.Updates = implied
-		if alike := audit.Alike(exam.Prints(1), own.Prints(1), 1e-4); alike < 1 {
-			t.Errorf("step %d: %v of the prints are alike", step, alike)
-		}
-		if i == 2 {
-			r.giveBack(&r.history[i], 1)
-		}
-	}
-	if _, _, err := r.exam(r.all()[1:], r.gradient()).Implied(r.claim(r.all(), false, nil)); !errors.Is(err, audit.ErrInvalid) {
-		t.Errorf("of other chunks: %v", err)
-	}
-	for step := uint32(10); step < 12; step++ { // next to no gradient, after steps with one
-		g := r.gradient()
-		for _, tensor := range g {
-			for i := range tensor {
-				tensor[i] *= 1e-6
-			}
-		}
-		r.train(step, g)
-		if _, exact, err := r.exam(r.all(), g).Implied(r.claim(r.all(), false, nil)); exact || err != nil {
-			t.Errorf("an update of a millionth of the momentum is exact: %v, %v", exact, err)
 		}
 	}
 }
@@ -135,6 +80,11 @@ func TestLiesAreFound(t *testing.T) {
 		{name: "opens another step", claim: func(_ *rig, c *audit.Claim, e *audit.Exam) { e.Step++ }, want: audit.Faulty, fault: audit.FaultChallenge},
 		{name: "goes on from another step", claim: func(_ *rig, c *audit.Claim, _ *audit.Exam) { c.Header.Previous = 1 },
 			want: audit.Faulty, fault: audit.FaultChallenge},
+		{name: "goes on from no step", before: func(r *rig) { r.history = nil }, want: audit.Faulty, fault: audit.FaultLength,
+			claim: func(_ *rig, _ *audit.Claim, e *audit.Exam) { e.Most = 35 }},
+		{name: "goes on from no step, below the bound", before: func(r *rig) { r.history = nil }, want: audit.Strange},
+		{name: "added more than gradients", train: func(_ *rig, g [][]float32) { change(g, func(v float32) float32 { return 2 * v }) },
+			claim: func(_ *rig, _ *audit.Claim, e *audit.Exam) { e.Most = 60 }, want: audit.Faulty, fault: audit.FaultLength},
 		{name: "longer than gradients", claim: func(_ *rig, c *audit.Claim, e *audit.Exam) { e.Longest = 1 }, want: audit.Faulty, fault: audit.FaultLength},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -150,11 +100,17 @@ func TestLiesAreFound(t *testing.T) {
 				c.train(r, trained)
 			}
 			r.train(3, trained)
-			claim, exam := r.claim(r.all(), false, nil), r.exam(r.all(), g)
+			claim, exam := r.claim(r.all()), r.exam(r.all(), g)
 			if c.claim != nil {
 				c.claim(r, &claim, exam)
 			}
 			report := exam.Check(claim)
+			if c.want == audit.Faulty { // it takes no gradient to find that
+				exam.Updates, exam.Usual = nil, nil
+				if light := exam.Check(claim); light.Fault != c.fault {
+					t.Errorf("without a gradient: fault %v, want %v", light.Fault, c.fault)
+				}
+			}
 			if got := report.Judge(limits); got != c.want || report.Fault != c.fault {
 				t.Errorf("%v, fault %v, error %v; want %v, fault %v", got, report.Fault, report.Error, c.want, c.fault)
 			}
@@ -168,7 +124,11 @@ func TestSelection(t *testing.T) {
 	r := newRig(t)
 	g := r.gradient()
 	m := r.train(1, g)
-	r.giveBack(m, 1)
+	for i, l := range r.layouts {
+		if err := r.kernel.AddBack(l, r.deltas[i], m.taken[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for i := range m.taken { // the step again, with the largest coefficient of each chunk left out
 		shape := r.shapes[i]
 		for c := range shape.Chunks {
@@ -186,7 +146,7 @@ func TestSelection(t *testing.T) {
 		}
 	}
 	commit(r, m)
-	report := r.exam(r.all(), g).Check(r.claim(r.all(), false, nil))
+	report := r.exam(r.all(), g).Check(r.claim(r.all()))
 	if report.Fault != audit.FaultSelection || report.Error > 1e-5 {
 		t.Errorf("fault %v, error %v", report.Fault, report.Error)
 	}
@@ -244,7 +204,7 @@ func TestSmallLearningRates(t *testing.T) {
 			}
 		}
 		r.train(41, g)
-		report := r.scaledExam(g, rate).Check(r.claim(r.all(), false, nil))
+		report := r.scaledExam(g, rate).Check(r.claim(r.all()))
 		if outcome := report.Judge(audit.F32Limits); outcome != audit.Passed || report.Error > audit.F32Limits.Error/5 {
 			t.Errorf("learning rate times %v: %v, error %v", rate, outcome, report.Error)
 		}
@@ -261,7 +221,7 @@ func TestSmallLearningRates(t *testing.T) {
 			}
 		}
 		r.train(42, turned)
-		if outcome := r.scaledExam(g, rate).Check(r.claim(r.all(), false, nil)).Judge(audit.BF16Limits); outcome != audit.Strange {
+		if outcome := r.scaledExam(g, rate).Check(r.claim(r.all())).Judge(audit.BF16Limits); outcome != audit.Strange {
 			t.Errorf("learning rate times %v, momentum a hundredth shorter: %v", rate, outcome)
 		}
 	}
@@ -277,6 +237,48 @@ func (r *rig) scaledExam(gradient [][]float32, rate float32) *audit.Exam {
 	return e
 }
 
+// TestNothingIsSentOfAChunk: that is up to who trains. All of it stays in the momentum.
+func TestNothingIsSentOfAChunk(t *testing.T) {
+	r := newRig(t)
+	g := r.gradient()
+	m := r.train(1, g)
+	for i, l := range r.layouts {
+		if err := r.kernel.AddBack(l, r.deltas[i], m.taken[i]); err != nil {
+			t.Fatal(err)
+		}
+		m.taken[i] = l.Codec(topK).NewResult()
+	}
+	commit(r, m)
+	if report := r.exam(r.all(), g).Check(r.claim(r.all())); report.Judge(limits) != audit.Passed {
+		t.Errorf("fault %v, error %v", report.Fault, report.Error)
+	}
+}
+
+// TestNothingOfNoGradient: where the auditor's gradient of a chunk is zero to the bit, nothing may be
+// added to the momentum there, however little it is beside what is usual.
+func TestNothingOfNoGradient(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		added float32 // beside the gradients of 1 that are usual
+		lies  bool
+	}{{"nothing", 0, false}, {"less than can be told from zero", 0x1p-97, false}, {"a little", 1e-20, true}, {"more", 1e-4, true}} {
+		r := newRig(t)
+		for step := uint32(1); step <= 8; step++ {
+			g := r.gradient()
+			clear(g[0])
+			trained := r.blurred(g, 0)
+			for i := range trained[0][:16] { // a part of the first row of chunks
+				trained[0][i] = c.added
+			}
+			r.train(step, trained)
+			report := r.exam(r.all(), g).Check(r.claim(r.all()))
+			if lies := report.Judge(audit.F32Limits) != audit.Passed; lies != c.lies {
+				t.Errorf("%s, step %d: fault %v, error %v", c.name, step, report.Fault, report.Error)
+			}
+		}
+	}
+}
+
 // TestMissedSteps: a momentum decays with the run's steps, of which its trainer may miss some.
 func TestMissedSteps(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -286,7 +288,6 @@ func TestMissedSteps(t *testing.T) {
 		r := newRig(t)
 		r.train(1, r.gradient())
 		r.train(3, r.gradient())
-		r.giveBack(&r.history[0], audit.Decayed(decay, 2))
 		for _, delta := range r.deltas {
 			for i := range delta {
 				delta[i] = float32(c.times * float64(delta[i]))
@@ -294,7 +295,7 @@ func TestMissedSteps(t *testing.T) {
 		}
 		g := r.gradient()
 		r.train(7, g)
-		if report := r.exam(r.all(), g).Check(r.claim(r.all(), false, &r.history[0])); report.Judge(limits) != c.want {
+		if report := r.exam(r.all(), g).Check(r.claim(r.all())); report.Judge(limits) != c.want {
 			t.Errorf("%s: fault %v, error %v", name, report.Fault, report.Error)
 		}
 	}
@@ -310,7 +311,7 @@ func TestVanishedGradients(t *testing.T) {
 		clear(g[0])
 		clear(g[1][:16])
 		r.train(step, g)
-		exam, claim := r.scaledExam(g, 1), r.claim(r.all(), false, nil)
+		exam, claim := r.scaledExam(g, 1), r.claim(r.all())
 		if report := exam.Check(claim); report.Judge(audit.F32Limits) != audit.Passed {
 			t.Fatalf("step %d: fault %v, error %v", step, report.Fault, report.Error)
 		}

@@ -32,11 +32,11 @@ type made struct {
 	header   codec.Header
 	momentum [][]float32 // after it
 	taken    []codec.TensorResult
-	digests  [][32]byte
 	tree     *merkle.Tree
 }
 
 func newRig(t testing.TB) *rig {
+	t.Helper()
 	kernel, err := distro.NewKernel(distro.Options{Threads: 2})
 	if err != nil {
 		t.Fatal(err)
@@ -79,12 +79,12 @@ func (r *rig) train(step uint32, gradient [][]float32) *made {
 		if err != nil {
 			r.t.Fatal(err)
 		}
-		d, l, err := r.kernel.Leaves(l, r.deltas[i], taken)
+		_, l, err := r.kernel.Leaves(l, r.deltas[i], taken)
 		if err != nil {
 			r.t.Fatal(err)
 		}
 		m.taken, m.momentum = append(m.taken, taken), append(m.momentum, slices.Clone(r.deltas[i]))
-		m.digests, leaves = append(m.digests, d...), append(leaves, l...)
+		leaves = append(leaves, l...)
 	}
 	m.tree = merkle.NewTree(leaves)
 	m.header.Momentum = m.tree.Root()
@@ -92,16 +92,13 @@ func (r *rig) train(step uint32, gradient [][]float32) *made {
 	return &r.history[len(r.history)-1]
 }
 
-// giveBack returns a step's result to the momentum.
-func (r *rig) giveBack(m *made, factor float32) {
-	r.t.Helper()
-	for i, l := range r.layouts {
-		back := codec.TensorResult{Counts: m.taken[i].Counts, Indices: m.taken[i].Indices}
-		for _, v := range m.taken[i].Values {
-			back.Values = append(back.Values, v*factor)
-		}
-		if err := r.kernel.AddBack(l, r.deltas[i], back); err != nil {
-			r.t.Fatal(err)
+// rollback makes the newest step undone, as if nobody held it.
+func (r *rig) rollback() {
+	r.history = r.history[:len(r.history)-1]
+	for i, delta := range r.deltas {
+		clear(delta)
+		if n := len(r.history); n > 0 {
+			copy(delta, r.history[n-1].momentum[i])
 		}
 	}
 }
@@ -117,23 +114,16 @@ func (r *rig) state(m *made, chunk uint32) audit.State {
 	return s
 }
 
-// claim opens the newest step; earlier, if any, was given back with the one before.
-func (r *rig) claim(chunks []uint32, returned bool, earlier *made) audit.Claim {
+// claim opens the newest step.
+func (r *rig) claim(chunks []uint32) audit.Claim {
 	now := &r.history[len(r.history)-1]
 	o := audit.Opening{Step: now.header.Step, Trainer: now.header.Trainer, Previous: now.header.Previous}
-	c := audit.Claim{Result: now.taken, Header: now.header, PreviousReturned: returned}
-	if earlier != nil {
-		o.Earlier, c.EarlierRoot = earlier.header.Step, earlier.header.Momentum
-	}
+	c := audit.Claim{Result: now.taken, Header: now.header}
 	for _, chunk := range chunks {
 		opened := audit.Opened{Chunk: chunk, After: r.state(now, chunk)}
 		if o.Previous != 0 {
 			before := &r.history[len(r.history)-2]
 			opened.Before, c.PreviousRoot = r.state(before, chunk), before.header.Momentum
-		}
-		if earlier != nil {
-			s := r.state(earlier, chunk)
-			opened.Return = audit.Past{Digest: earlier.digests[chunk], Taken: s.Taken, Path: s.Path}
 		}
 		o.Chunks = append(o.Chunks, opened)
 	}
@@ -141,11 +131,11 @@ func (r *rig) claim(chunks []uint32, returned bool, earlier *made) audit.Claim {
 	return c
 }
 
-// exam is that of a verifier whose gradient is the given one.
+// exam is that of an auditor whose gradient is the given one.
 func (r *rig) exam(chunks []uint32, gradient [][]float32) *audit.Exam {
 	e := &audit.Exam{
 		Shapes: r.shapes, Step: r.history[len(r.history)-1].header.Step, Trainer: [32]byte{7},
-		Decay: decay, Signs: true, Chunks: chunks, Longest: 1e6,
+		Decay: decay, Signs: true, Chunks: chunks, Longest: 1e6, Most: 1e3,
 	}
 	for _, chunk := range chunks {
 		tensor, within, _ := r.shapes.Find(chunk)
@@ -173,5 +163,3 @@ func (r *rig) blurred(gradient [][]float32, by float64) [][]float32 {
 	}
 	return other
 }
-
-type resultOfTensor = codec.TensorResult

@@ -39,9 +39,9 @@ func (t *Trainer) Open(step uint32, chunks []uint32) (audit.Opening, error) {
 }
 
 // Settle says whether the result of a step, the newest that was trained, is held by others. One that is
-// not is taken back: the momentum is what it was before, to the bit, and the next result goes on from
+// not is rolled back: the momentum is what it was before, to the bit, and the next result goes on from
 // that. What is held stays, whether it counts or not. It has to be called before the next result is
-// made, and may be from begun of TrainAhead.
+// made, and may be from begun of TrainAhead. Where the momentum began afresh since there is nothing to do.
 func (t *Trainer) Settle(step uint32, held bool) error {
 	if t.optimizer.history == nil {
 		return fmt.Errorf("settle step %d: %w: Options.Audited is not set", step, ErrUnsupported)

@@ -20,7 +20,7 @@ type audited struct {
 	trainer, verifier *Trainer
 	lag               uint32
 	roots             map[uint32][32]byte
-	counted           map[uint32]bool
+	newest            uint32    // step of the newest result that others hold
 	applied           []Applied // newest first
 	waiting           []Applied // oldest first
 	in                audit.Precision
@@ -31,9 +31,10 @@ func newAudited(t *testing.T, lag uint32, signs bool, change func(o *Options)) *
 		o.Audited = true
 		o.Model = snapshotOf(t, splitConfig)
 		o.Optimizer.Distro.ApplyLag, o.Optimizer.Distro.Quantize1Bit = uint8(lag), signs
+		o.Optimizer.Distro.ClipGradNorm = 1
 	}
 	return &audited{
-		t: t, lag: lag, roots: map[uint32][32]byte{}, counted: map[uint32]bool{},
+		t: t, lag: lag, roots: map[uint32][32]byte{},
 		trainer: newTestTrainer(t, both, func(o *Options) { o.MicroBatch = 1 }, change),
 		verifier: newTestTrainer(t, both, func(o *Options) {
 			o.TrainerID = [32]byte{2}
@@ -42,7 +43,7 @@ func newAudited(t *testing.T, lag uint32, signs bool, change func(o *Options)) *
 	}
 }
 
-// step trains a step of the trainer, and applies the step that is due.
+// step trains a step of the trainer: its result counts or not.
 func (a *audited) step(step uint32, batch data.Batch, counts bool) (payload []byte) {
 	a.t.Helper()
 	payload, _, err := a.trainer.Train(a.t.Context(), step, batch)
@@ -53,13 +54,27 @@ func (a *audited) step(step uint32, batch data.Batch, counts bool) (payload []by
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	a.roots[step], a.counted[step] = header.Momentum, counts
+	if header.Previous != a.newest || header.Batch != batch.Hash() || header.Precision != precisionOf(a.trainer.computes).Code() {
+		a.t.Errorf("step %d: header %+v", step, header)
+	}
+	a.roots[step] = header.Momentum
 	now := Applied{Step: step}
 	if counts {
 		now.Payloads = [][]byte{payload}
 	}
 	a.waiting = append(a.waiting, now)
 	return payload
+}
+
+// hold says whether others hold the newest result.
+func (a *audited) hold(step uint32, held bool) {
+	a.t.Helper()
+	if err := a.trainer.Settle(step, held); err != nil {
+		a.t.Fatal(err)
+	}
+	if held {
+		a.newest = step
+	}
 }
 
 // settle applies the oldest step that waits, if it is due.
@@ -70,7 +85,7 @@ func (a *audited) settle() {
 	}
 	now := a.waiting[0]
 	a.waiting = a.waiting[1:]
-	if err := a.trainer.Apply(a.t.Context(), now.Step, now.Payloads, a.counted[now.Step]); err != nil {
+	if err := a.trainer.Apply(a.t.Context(), now.Step, now.Payloads, len(now.Payloads) > 0); err != nil {
 		a.t.Fatal(err)
 	}
 	if err := a.verifier.Apply(a.t.Context(), now.Step, now.Payloads, false); err != nil {
@@ -106,11 +121,12 @@ func (a *audited) audit(step uint32, batch data.Batch, payload []byte, opening a
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	return exam.Check(audit.Claim{
-		Opening: opening, Result: results, Header: header,
-		PreviousRoot: a.roots[opening.Previous], EarlierRoot: a.roots[opening.Earlier],
-		PreviousReturned: opening.Previous != 0 && !a.counted[opening.Previous] && opening.Previous+a.lag <= step,
-	})
+	claim := audit.Claim{Opening: opening, Result: results, Header: header, PreviousRoot: a.roots[opening.Previous]}
+	report := exam.Check(claim)
+	if light := a.verifier.CheckLight(claim); light != report.Fault {
+		a.t.Errorf("step %d: without a gradient: fault %v, with one: %v", step, light, report.Fault)
+	}
+	return report
 }
 
 func allChunks(shapes audit.Shapes) []uint32 {
@@ -121,7 +137,7 @@ func allChunks(shapes audit.Shapes) []uint32 {
 	return chunks
 }
 
-// TestAuditsPassHonestTrainers whatever counts, at both lags, on one engine and on several. A step is
+// TestAuditsPassHonestTrainers whatever is held, or counts, at both lags, on one engine and on several. A step is
 // opened before the next is trained, and checked after what is due was applied.
 func TestAuditsPassHonestTrainers(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -140,17 +156,12 @@ func TestAuditsPassHonestTrainers(t *testing.T) {
 			for step := uint32(1); step <= 12; step++ {
 				batch := toyBatch(uint64(step)*4, uint64(step)*4+4)
 				payload := a.step(step, batch, step%3 != 0)
-				a.settle()
 				opening, err := a.trainer.Open(step, chunks)
 				if err != nil {
 					t.Fatal(err)
 				}
-				if step > 1 && opening.Previous != step-1 {
-					t.Fatalf("step %d goes on from step %d", step, opening.Previous)
-				}
-				if late := c.lag == 2 && step > 4 && (step-2)%3 == 0; late != (opening.Earlier == step-2 && opening.Earlier != 0) {
-					t.Errorf("step %d: given back late: step %d", step, opening.Earlier)
-				}
+				a.hold(step, step%4 > 0) // some that count not are held, and some that nobody holds count: nothing depends on it
+				a.settle()
 				report := a.audit(step, batch, payload, opening)
 				if report.Judge(testLimits) != audit.Passed {
 					t.Errorf("step %d: fault %v, error %v", step, report.Fault, report.Error)
@@ -181,6 +192,7 @@ func TestAuditOfAnOldStep(t *testing.T) {
 			}
 			payload = p
 		}
+		a.hold(step, true)
 		a.settle()
 	}
 	report := a.audit(asked, toyBatch(asked*4, asked*4+4), payload, opening)
@@ -216,6 +228,7 @@ func TestOnlyTheNewestStepIsOpened(t *testing.T) {
 	}
 	for step := uint32(1); step <= 3; step++ {
 		a.step(step, toyBatch(0, 2), true)
+		a.hold(step, true)
 		a.settle()
 	}
 	if _, err := a.trainer.Open(2, []uint32{0}); !errors.Is(err, ErrStep) {
@@ -226,6 +239,10 @@ func TestOnlyTheNewestStepIsOpened(t *testing.T) {
 	}
 	if err := a.trainer.ResetOptimizer(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+	a.newest = 0
+	if err := a.trainer.Settle(3, false); err != nil {
+		t.Errorf("a result of before is settled: %v", err)
 	}
 	a.step(4, toyBatch(0, 2), true)
 	if o, err := a.trainer.Open(4, []uint32{0}); err != nil || o.Previous != 0 {
@@ -268,10 +285,17 @@ func TestRootsAreThereWhenAudited(t *testing.T) {
 			t.Errorf("another kind of run: error %v", err)
 		}
 	}
-	o := toyOptions(t)
-	o.Audited, o.Optimizer.Distro.Lookahead = true, true
-	if _, err := New(t.Context(), o); !errors.Is(err, ErrUnsupported) {
-		t.Errorf("lookahead with audits: error %v", err)
+	for name, change := range map[string]func(o *Options){
+		"lookahead":   func(o *Options) { o.Optimizer.Distro.Lookahead = true },
+		"no clipping": func(o *Options) { o.Optimizer.Distro.ClipGradNorm = 0 },
+	} {
+		o := toyOptions(t)
+		o.Optimizer.Distro.ClipGradNorm = 1
+		o.Audited = true
+		change(&o)
+		if _, err := New(t.Context(), o); !errors.Is(err, ErrUnsupported) {
+			t.Errorf("%s with audits: error %v", name, err)
+		}
 	}
 }
 
@@ -340,7 +364,7 @@ func TestAuditsPassWhoMissedSteps(t *testing.T) {
 			continue
 		}
 		batch := toyBatch(uint64(step)*4, uint64(step)*4+4)
-		payload := a.step(step, batch, step != 5)
+		payload := a.step(step, batch, true)
 		opening, err := a.trainer.Open(step, chunks)
 		if err != nil {
 			t.Fatal(err)
@@ -351,7 +375,92 @@ func TestAuditsPassWhoMissedSteps(t *testing.T) {
 		if report := a.audit(step, batch, payload, opening); report.Judge(testLimits) != audit.Passed {
 			t.Errorf("step %d: fault %v, error %v", step, report.Fault, report.Error)
 		}
+		a.hold(step, step != 5)
 		a.settle()
-		previous = step
+		previous = a.newest
+	}
+}
+
+// TestRollback: of a result that nobody held nothing is left, to the bit, also when the next gradient
+// is computed already.
+func TestRollback(t *testing.T) {
+	for _, lag := range []uint32{1, 2} {
+		a, twin := newAudited(t, lag, true, func(*Options) {}), newAudited(t, lag, true, func(*Options) {})
+		for step := uint32(1); step <= 7; step++ {
+			lost := step == 1 || step == 4 || step == 5
+			batch := toyBatch(uint64(step)*4, uint64(step)*4+4)
+			before := copySlices(a.trainer.optimizer.deltas)
+			if _, _, err := a.trainer.Train(t.Context(), step, batch); err != nil {
+				t.Fatal(err)
+			}
+			if lost {
+				a.waiting = append(a.waiting, Applied{Step: step})
+				_, _, err := a.trainer.TrainAhead(t.Context(), step+1, batch, func(context.Context) error {
+					a.hold(step, false)
+					a.hold(step, false) // which changes nothing
+					return context.Canceled
+				})
+				if !errors.Is(err, context.Canceled) || !sameBits(before, a.trainer.optimizer.deltas) {
+					t.Errorf("lag %d, step %d: error %v, or the momentum is another one", lag, step, err)
+				}
+				if _, err := a.trainer.Open(a.newest, []uint32{0}); !errors.Is(err, ErrStep) {
+					t.Errorf("lag %d, step %d: what went before is opened: error %v", lag, step, err)
+				}
+			} else {
+				a.hold(step, true)
+				a.waiting = append(a.waiting, Applied{Step: step})
+				twin.step(step, batch, false)
+				twin.hold(step, true)
+			}
+			a.settle()
+			twin.apply(step + 1 - lag)
+			if !sameBits(a.trainer.optimizer.deltas, twin.trainer.optimizer.deltas) {
+				t.Fatalf("lag %d, step %d: the momentum is not that of who trained what was held alone", lag, step)
+			}
+		}
+		if err := a.trainer.Settle(6, false); !errors.Is(err, ErrStep) {
+			t.Errorf("lag %d: an older step: error %v", lag, err)
+		}
+	}
+}
+
+// apply applies no results to the trainer.
+func (a *audited) apply(step uint32) {
+	a.t.Helper()
+	if step == 0 {
+		return
+	}
+	if err := a.trainer.Apply(a.t.Context(), step, nil, false); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+// TestInjectedMomentumIsFound: who changes its momentum between two steps, or begins with one, has an
+// opening of the next step that shows it, however honest its gradient is.
+func TestInjectedMomentumIsFound(t *testing.T) {
+	for name, first := range map[string]bool{"newcomer": true, "between steps": false} {
+		a := newAudited(t, 1, true, func(*Options) {})
+		step := uint32(1)
+		if !first {
+			a.step(step, toyBatch(4, 8), true)
+			a.hold(step, true)
+			a.settle()
+			step++
+		}
+		for _, delta := range a.trainer.optimizer.deltas {
+			for i := range delta {
+				delta[i] += 1e-4
+			}
+		}
+		batch := toyBatch(uint64(step)*4, uint64(step)*4+4)
+		payload := a.step(step, batch, true)
+		opening, err := a.trainer.Open(step, allChunks(a.trainer.Shapes()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.settle()
+		if report := a.audit(step, batch, payload, opening); report.Judge(testLimits) == audit.Passed {
+			t.Errorf("%s: passed, error %v", name, report.Error)
+		}
 	}
 }

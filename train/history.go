@@ -2,6 +2,7 @@ package train
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/psyche-go/psyche/audit"
@@ -25,7 +26,7 @@ type history struct {
 
 	steps  []committed // newest last: the newest, and the one that it goes on from
 	before [][]float32 // momentum after the latter; zeros where there is none
-	taken  uint32      // step of the newest that was taken back: before is of an older one than steps
+	stale  bool        // before is that of a step that was taken back: the newest is not opened any more
 }
 
 // committed is a result that a root stands for.
@@ -53,55 +54,61 @@ func (h *history) begin() {
 	for i, delta := range h.deltas {
 		copy(h.before[i], delta)
 	}
+	h.stale = false
 }
 
-// commit is called with the lock after a step changed the momentum. It returns the root, and
-// which step the momentum goes on from.
-func (h *history) commit(step uint32, taken []codec.TensorResult) (root [32]byte, previous uint32, err error) {
-	c := committed{step: step, taken: taken}
+// commit is called with the lock after a step changed the momentum.
+func (h *history) commit(step uint32, taken []codec.TensorResult) (committed, error) {
 	var leaves [][32]byte
 	for i, l := range h.layout {
 		_, ofTensor, err := h.kernel.Leaves(l, h.deltas[i], taken[i])
 		if err != nil {
-			return root, 0, fmt.Errorf("tensor %d: %w", i, err)
+			return committed{}, fmt.Errorf("tensor %d: %w", i, err)
 		}
 		leaves = append(leaves, ofTensor...)
 	}
-	c.tree = merkle.NewTree(leaves)
-	if n := len(h.steps); n > 0 {
-		c.previous = h.steps[n-1].step
-	}
-	if h.steps = append(h.steps, c); len(h.steps) > maxCommitted {
-		h.steps = h.steps[len(h.steps)-maxCommitted:]
-	}
-	return c.tree.Root(), c.previous, nil
+	return committed{step: step, previous: h.newest(), tree: merkle.NewTree(leaves), taken: taken}, nil
 }
 
-// takeBack is called with the lock. It makes the momentum what it was before the newest step, and
-// returns the step that it goes on from then; 0: none.
-func (h *history) takeBack() (newest uint32) {
+// add is called with the lock when a result was made.
+func (h *history) add(c committed) {
+	if h.steps = append(h.steps, c); len(h.steps) > maxCommitted {
+		h.steps = slices.Clone(h.steps[1:]) // what went before is needed no more
+	}
+}
+
+// restore is called with the lock: it makes the momentum what it was before the newest step, which
+// failed or is taken back.
+func (h *history) restore() {
 	for i, delta := range h.deltas {
 		copy(delta, h.before[i])
 	}
+	h.stale = true
+}
+
+// takeBack is called with the lock. It makes the momentum what it was before the newest step.
+func (h *history) takeBack() {
+	h.restore()
+	h.steps = h.steps[:len(h.steps)-1]
+}
+
+// newest returns the step that the momentum goes on from; 0: none.
+func (h *history) newest() uint32 {
 	if n := len(h.steps); n > 0 {
-		h.steps = h.steps[:n-1]
+		return h.steps[n-1].step
 	}
-	if n := len(h.steps); n > 0 {
-		newest = h.steps[n-1].step
-	}
-	h.taken = newest
-	return newest
+	return 0
 }
 
 // forget is called with the lock when the momentum begins afresh.
-func (h *history) forget() { h.steps, h.taken = nil, 0 }
+func (h *history) forget() { h.steps, h.stale = nil, false }
 
 // open shows chunks of the newest step.
 func (h *history) open(step uint32, trainer [32]byte, chunks []uint32) (audit.Opening, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	n := len(h.steps)
-	if n == 0 || h.steps[n-1].step != step || h.taken == step {
+	if n == 0 || h.steps[n-1].step != step || h.stale {
 		return audit.Opening{}, fmt.Errorf("%w: it is not the newest that was trained", ErrStep)
 	}
 	now := h.steps[n-1]

@@ -129,9 +129,26 @@ func (o *optimizer) encode(header codec.Header, gradients [][]float32, norm floa
 		return nil, fmt.Errorf("%w: learning rate %v times gradient norm %v is out of range", ErrNotFinite, scaled, norm)
 	}
 	defer o.changing()()
-	if o.history != nil {
-		o.history.begin()
+	if o.history == nil {
+		payload, err := o.take(header, gradients, scaled)
+		if err != nil {
+			err = errors.Join(err, o.giveBack(header.Step))
+		}
+		return payload, err
 	}
+	o.history.begin()
+	payload, err := o.take(header, gradients, scaled)
+	if err != nil {
+		delete(o.sent, header.Step)
+		o.history.restore()
+		o.newest = o.history.newest()
+	}
+	return payload, err
+}
+
+// take adds the gradients to the momentum, takes the largest coefficients out of it and returns the
+// bytes of what it took.
+func (o *optimizer) take(header codec.Header, gradients [][]float32, scaled float32) ([]byte, error) {
 	params := distro.EncodeParams{Decay: o.left(header.Step), LR: scaled, TopK: int(o.config.CompressionTopK)}
 	taken := make([]codec.TensorResult, len(o.layouts))
 	for i, layout := range o.layouts {
@@ -143,27 +160,19 @@ func (o *optimizer) encode(header codec.Header, gradients [][]float32, norm floa
 	o.encoded++
 	o.newest = header.Step
 	o.sent[header.Step] = taken
-	payload, err := o.payload(header, taken)
+	if o.history == nil {
+		return codec.Encode(header, o.results, o.config.Quantize1Bit, taken)
+	}
+	c, err := o.history.commit(header.Step, taken)
 	if err != nil {
-		if o.history != nil {
-			delete(o.sent, header.Step)
-			o.newest = o.history.takeBack()
-			return nil, err
-		}
-		return nil, errors.Join(err, o.giveBack(header.Step))
+		return nil, fmt.Errorf("commit to the momentum: %w", err)
 	}
-	return payload, nil
-}
-
-// payload returns the bytes of what was taken in a step.
-func (o *optimizer) payload(header codec.Header, taken []codec.TensorResult) ([]byte, error) {
-	if o.history != nil {
-		var err error
-		if header.Momentum, header.Previous, err = o.history.commit(header.Step, taken); err != nil {
-			return nil, fmt.Errorf("commit to the momentum: %w", err)
-		}
+	header.Momentum, header.Previous = c.tree.Root(), c.previous
+	payload, err := codec.Encode(header, o.results, o.config.Quantize1Bit, taken)
+	if err == nil {
+		o.history.add(c)
 	}
-	return codec.Encode(header, o.results, o.config.Quantize1Bit, taken)
+	return payload, err
 }
 
 // clipScale is what gradients of the given norm are multiplied with so that their norm
@@ -177,8 +186,9 @@ func clipScale(norm, limit float64) float64 {
 
 // settle ends the wait for a step's own result. One that was not counted is given back to
 // the momentum, decayed as if it had never left. Where results are audited nothing is given back:
-// rollback has taken back what nobody holds, and what others hold stays as they know it.
+// what nobody holds is rolled back, and what others hold stays as they know it.
 func (o *optimizer) settle(step uint32, counted bool) error {
+	defer o.changing()()
 	if counted || o.history != nil {
 		delete(o.sent, step)
 		return nil
@@ -186,14 +196,19 @@ func (o *optimizer) settle(step uint32, counted bool) error {
 	return o.giveBack(step)
 }
 
-// rollback takes the newest step back, whose result nobody holds.
+// rollback makes the momentum what it was before a step, the newest. Of one that is forgotten nothing
+// is left to do.
 func (o *optimizer) rollback(step uint32) error {
 	defer o.changing()()
-	if o.newest != step || o.history.taken == step {
-		return fmt.Errorf("take step %d back: %w: the newest is step %d", step, ErrStep, o.newest)
+	switch {
+	case step > o.newest:
+		return nil
+	case step < o.newest || o.history.stale:
+		return fmt.Errorf("roll back step %d: %w: the momentum goes on from step %d", step, ErrStep, o.newest)
 	}
 	delete(o.sent, step)
-	o.newest = o.history.takeBack()
+	o.history.takeBack()
+	o.newest = o.history.newest()
 	return nil
 }
 

@@ -41,6 +41,7 @@ func TestAuditInTheTrainersType(t *testing.T) {
 				if report := a.audit(step, batch, payload, opening); report.Judge(audit.F32Limits) == audit.Passed {
 					t.Errorf("step %d: no difference between the types", step)
 				}
+				a.hold(step, true)
 				a.settle()
 			}
 		})

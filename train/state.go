@@ -159,6 +159,7 @@ func (t *Trainer) OptimizerState(ctx context.Context) (OptimizerState, error) {
 		return OptimizerState{}, fmt.Errorf("save optimizer: %w", err)
 	}
 	defer t.unlock()
+	defer t.optimizer.changing()()
 	if len(t.optimizer.sent) > 0 {
 		return OptimizerState{}, fmt.Errorf("save optimizer: %w: a trained step was not applied yet", ErrStep)
 	}

@@ -1,13 +1,13 @@
 // Package toy is an optimizer of 32 numbers that can be audited like a real one, for trainers
 // that compute next to nothing: those of tests, and of runs that test the network.
 //
-// Each number is a chunk of its own, of which everything is sent. So the momentum after a step is
-// zero, unless a result that did not count was given back.
+// Each number is a chunk of its own, of which everything is sent. So the momentum after a step is zero.
 //
 //	gradient := toy.Gradient(weights, sequences)
-//	payload, err := part.Optimizer.Step(step, batch, gradient)
-//	part.Applied(step, counted, weights)
+//	payload, err := part.Optimizer.Step(step, batch.ID, gradient, batch.Hash())
 //	opening, err := part.Open(step, chunks)
+//	err = part.Settle(step, held)
+//	part.Past.Note(step, weights) // once it is applied
 package toy
 
 import (
@@ -103,7 +103,8 @@ type made struct {
 	tree           *merkle.Tree
 }
 
-// Step adds the gradient of a batch, whose tokens have that hash, to the momentum and takes all of it out, into a result.
+// Step adds the gradient of a batch, whose tokens have that hash, to the momentum and takes all of it
+// out, into a result.
 func (o *Optimizer) Step(step uint32, batch assign.BatchID, gradient []float32, tokens [32]byte) ([]byte, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -136,17 +137,18 @@ func taken(r codec.TensorResult, chunk int) audit.Taken {
 	return audit.Taken{Indices: []uint16{0}, Values: []float32{r.Values[chunk]}}
 }
 
-// Settle takes the newest result back if nobody holds it.
+// Settle rolls the newest result back if nobody holds it. Of one that is forgotten nothing is left to do.
 func (o *Optimizer) Settle(step uint32, held bool) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	n := len(o.steps)
-	if n == 0 || o.steps[n-1].step != step {
-		return fmt.Errorf("settle step %d: %w", step, ErrStep)
+	switch {
+	case held || n == 0 || o.steps[n-1].step < step:
+		return nil
+	case o.steps[n-1].step > step:
+		return fmt.Errorf("roll back step %d: %w", step, ErrStep)
 	}
-	if !held {
-		o.steps = o.steps[:n-1]
-	}
+	o.steps = o.steps[:n-1]
 	return nil
 }
 
@@ -162,7 +164,7 @@ func (o *Optimizer) Open(step uint32, chunks []uint32) (audit.Opening, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	n := len(o.steps)
-	if n == 0 || o.steps[n-1].step != step {
+	if n == 0 || o.steps[n-1].step != step || o.steps[n-1].previous != 0 && n == 1 { // the one before was forgotten
 		return audit.Opening{}, fmt.Errorf("open step %d: %w", step, ErrStep)
 	}
 	now := &o.steps[n-1]
@@ -226,7 +228,7 @@ type Part struct {
 	Past      Past
 }
 
-// Settle takes the newest result back if nobody holds it.
+// Settle rolls the newest result back if nobody holds it.
 func (p *Part) Settle(step uint32, held bool) error { return p.Optimizer.Settle(step, held) }
 
 // CheckLight returns what is wrong with a claim, as far as it takes no gradient to know.

@@ -29,12 +29,16 @@ type Header struct {
 	// Previous is the step of the trainer's result that this momentum goes on from. 0: it
 	// began as zeros in this step, or Momentum is zero.
 	Previous uint32
-	// Precision is the type in which its trainer computed (package audit); 0 in runs that audit nothing.
+	// Precision is the type in which its trainer computed (package audit): 1 f32, 2 bf16; 0 in runs that
+	// audit nothing.
 	Precision uint8
 	// Batch is the hash of the batch's tokens as its trainer was given them (package data). It is zero in
 	// runs that audit nothing.
 	Batch [32]byte
 }
+
+// maxPrecision is the last of the types.
+const maxPrecision = 2
 
 // check reports what no header may say.
 func (h Header) check() error {
@@ -44,7 +48,9 @@ func (h Header) check() error {
 	case h.Previous != 0 && h.Previous >= h.Step:
 		return fmt.Errorf("%w: the momentum of step %d goes on from step %d", ErrInvalid, h.Step, h.Previous)
 	case h.Momentum == [32]byte{} && (h.Previous != 0 || h.Precision != 0 || h.Batch != [32]byte{}):
-		return fmt.Errorf("%w: something of a momentum without its root", ErrInvalid)
+		return fmt.Errorf("%w: a step, a type or a batch's hash without the root of a momentum", ErrInvalid)
+	case h.Momentum != [32]byte{} && (h.Precision < 1 || h.Precision > maxPrecision):
+		return fmt.Errorf("%w: the type of a gradient is %d, want 1 to %d", ErrInvalid, h.Precision, maxPrecision)
 	}
 	return nil
 }

@@ -63,7 +63,7 @@ func anyResult(t *rapid.T, l TensorLayout, quantized bool) TensorResult {
 
 var someHeader = Header{
 	RunHash: [32]byte{1, 2, 3}, Step: 0x01020304, BatchStart: 5, BatchEnd: 1 << 40, Trainer: [32]byte{31: 9},
-	Momentum: [32]byte{4, 31: 7}, Previous: 0x01020302,
+	Momentum: [32]byte{4, 31: 7}, Previous: 0x01020302, Precision: 2, Batch: [32]byte{6, 31: 5},
 }
 
 func TestRoundTrip(t *testing.T) {
@@ -200,14 +200,14 @@ func TestGoldenBytes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			golden.Compare(t, "v2-"+g.name+"-"+kind+".golden", got)
+			golden.Compare(t, "v3-"+g.name+"-"+kind+".golden", got)
 			checkCanonical(t, got, fuzzLayouts, quantized)
-			old, err := os.ReadFile(filepath.Join("testdata", "v1-"+g.name+"-"+kind+".golden"))
+			old, err := os.ReadFile(filepath.Join("testdata", "v2-"+g.name+"-"+kind+".golden"))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, _, err := Decode(old, fuzzLayouts, quantized); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "version 1") {
-				t.Errorf("%s of version 1: error %v", g.name, err)
+			if _, _, err := Decode(old, fuzzLayouts, quantized); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "version 2") {
+				t.Errorf("%s of version 2: error %v", g.name, err)
 			}
 		}
 	}
@@ -216,7 +216,7 @@ func TestGoldenBytes(t *testing.T) {
 // TestHeaderWithoutAudits: a run that audits nothing has zeros there.
 func TestHeaderWithoutAudits(t *testing.T) {
 	h := someHeader
-	h.Momentum, h.Previous = [32]byte{}, 0
+	h.Momentum, h.Previous, h.Precision, h.Batch = [32]byte{}, 0, 0, [32]byte{}
 	b, err := Encode(h, nil, true, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -264,12 +264,14 @@ func TestRefusedBytes(t *testing.T) {
 		{"nothing", "header alone", ranked, nil},
 		{"short header", "header alone", ranked, head[:HeaderSize-1]},
 		{"magic", "magic", ranked, header(0, 'X')},
-		{"version", "version 3", ranked, header(4, 3)},
+		{"version", "version 4", ranked, header(4, 4)},
 		{"flags", "flags", ranked, header(5, 2)},
 		{"values for signs", "quantized is false", ranked, header(5, 0)},
 		{"empty batch", "empty batch", ranked, header(42, make([]byte, 16)...)},
-		{"previous without root", "no root", ranked, header(90, make([]byte, 32)...)},
+		{"previous without root", "without the root", ranked, header(90, make([]byte, 32)...)},
 		{"previous not before", "goes on from", ranked, header(122, 4, 3, 2, 1)},
+		{"root without type", "type of a gradient is 0", ranked, header(126, 0)},
+		{"another type", "type of a gradient is 3", ranked, header(126, 3)},
 		{"no tensor", "0 bytes left", ranked, head},
 		{"cut", "end in chunk 0", listed, tensor(make([]byte, 6)...)},
 		{"too long", "at most", ranked, tensor(append(good, 0, 0)...)},

@@ -9,11 +9,11 @@
 // result, so one result has one hash. What Decode allocates depends on the layouts, never
 // on what the bytes claim.
 //
-// Format, version 2 (integers little-endian):
+// Format, version 3 (integers little-endian):
 //
 //	offset  size  field
 //	0       4     "PSYD"
-//	4       1     version, 2
+//	4       1     version, 3
 //	5       1     1 when quantized to signs, else 0
 //	6       32    SHA-256 of the run id
 //	38      4     step
@@ -21,9 +21,11 @@
 //	58      32    ed25519 key of the trainer
 //	90      32    Merkle root of the trainer's momentum after the step; zero without audits
 //	122     4     step of the result that this momentum goes on from; 0 when it began as zeros
-//	126           the tensors, each starting at a byte
+//	126     1     type of the gradient: 1 f32, 2 bf16; 0 without audits
+//	127     32    SHA-256 of the batch's tokens (data.Batch.Hash); zero without audits
+//	159           the tensors, each starting at a byte
 //
-// Version 1 had no root and no previous step; it is refused.
+// Other versions are refused.
 //
 // A tensor is a stream of bits, the lowest bit of a byte first, zero bits up to the next
 // byte at its end:
