@@ -135,6 +135,17 @@ static int select_many(const psyche_distro_plan *p, const scratch *s, int k, uin
 	return count;
 }
 
+// below_floor reports whether no value has a magnitude of at least floor, and clears the places of
+// what was selected then.
+static int below_floor(int count, uint16_t *indices, float *values, float floor) {
+	for (int i = 0; i < count; i++)
+		if (magnitude(values[i]) >= magnitude(floor))
+			return 0;
+	memset(indices, 0, count * sizeof *indices);
+	memset(values, 0, count * sizeof *values);
+	return 1;
+}
+
 // insert puts a key among the count ≤ k largest, in descending order, and returns how many
 // there are then.
 static inline int insert(uint64_t *keys, int count, int k, uint64_t key) {
@@ -209,10 +220,10 @@ unsigned psyche_distro_isas(void) {
 	_mm_setcsr(mode)
 
 int64_t psyche_distro_encode(int isa, psyche_distro_plan plan, int64_t first, int64_t last,
-	float *delta, const float *grad, float decay, float lr,
+	float *delta, const float *grad, float decay, float lr, float floor,
 	int k, uint16_t *counts, uint16_t *indices, float *values) {
 	int64_t bad;
-#define CALL(set) bad = encode_##set(&plan, first, last, delta, grad, decay, lr, k, counts, indices, values)
+#define CALL(set) bad = encode_##set(&plan, first, last, delta, grad, decay, lr, floor, k, counts, indices, values)
 	DISPATCH(CALL);
 #undef CALL
 	return bad;

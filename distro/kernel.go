@@ -109,11 +109,14 @@ type EncodeParams struct {
 	// TopK is how many coefficients of a chunk to send at most; it is cut to the chunk's
 	// size. At least 1.
 	TopK int
+	// Floor is the least that the largest coefficient of a chunk must have; of a chunk with smaller ones
+	// nothing is sent, and nothing taken out. 0 sends whatever there is. See Kernel.Floor.
+	Floor float32
 }
 
 // Encode updates the momentum, δ ← Decay·δ + LR·g, sets what is below 2⁻¹⁰⁰ of it to zero, selects the TopK largest coefficients
 // of each chunk's DCT (by magnitude, of equals the lowest index, none that is zero) and
-// takes them out of the momentum, δ ← δ − DCT⁻¹(result). delta and grad hold the
+// takes them out of the momentum, δ ← δ − DCT⁻¹(result); of a chunk below Floor it takes none. delta and grad hold the
 // tensor's elements in row-major order; grad is not changed. The result holds the
 // coefficients themselves; a 1-bit message sends their signs.
 //
@@ -139,6 +142,50 @@ func (k *Kernel) Encode(l Layout, delta, grad []float32, p EncodeParams) (codec.
 		return codec.TensorResult{}, fmt.Errorf("encode: chunk %d: momentum or gradient: %w", chunk, ErrNotFinite)
 	}
 	return result, nil
+}
+
+// quiet is the part of its tensor's momentum, element for element, below which a chunk's says nothing.
+const quiet = 1.0 / (1 << 10)
+
+// Floor returns a floor for Encode with the same arguments: 2⁻¹⁰ of the root mean square of the whole
+// tensor's momentum, the gradient added. What is left of gradients long gone is not worth its bits
+// then. It is the sender's own choice: whatever it is, Encode selects alike on every machine.
+func (k *Kernel) Floor(delta, grad []float32, p EncodeParams) float32 {
+	if len(delta) == 0 || len(delta) != len(grad) {
+		return 0
+	}
+	const block = 1 << 16
+	sums := make([]float64, (len(delta)+block-1)/block)
+	k.share(len(sums), func(next func() (int, bool)) {
+		for i, ok := next(); ok; i, ok = next() {
+			end := min((i+1)*block, len(delta))
+			sums[i] = squares(delta[i*block:end], grad[i*block:end], p)
+		}
+	})
+	total := 0.0
+	for _, sum := range sums {
+		total += sum
+	}
+	floor := float32(quiet * math.Sqrt(total/float64(len(delta))))
+	if !allFinite([]float32{floor}) {
+		return 0 // Encode says what is wrong
+	}
+	return floor
+}
+
+// squares adds up the squares of decay·δ + lr·g.
+func squares(delta, grad []float32, p EncodeParams) float64 {
+	var even, odd float64
+	for len(delta) >= 2 && len(grad) >= 2 {
+		a, b := float64(p.Decay*delta[0]+p.LR*grad[0]), float64(p.Decay*delta[1]+p.LR*grad[1])
+		even, odd = even+a*a, odd+b*b
+		delta, grad = delta[2:], grad[2:]
+	}
+	for i := range delta {
+		a := float64(p.Decay*delta[i] + p.LR*grad[i])
+		even += a * a
+	}
+	return even + odd
 }
 
 // ApplyParams are the scalars of DecodeApply.

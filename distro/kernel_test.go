@@ -73,7 +73,7 @@ func train(t testing.TB, kernel *Kernel, l Layout, topK, rounds int) string {
 		var results []codec.TensorResult
 		for i, delta := range deltas {
 			grad := normal(uint64(1000*round+i), n, math.Pow(10, float64(i)-2))
-			result, err := kernel.Encode(l, delta, grad, EncodeParams{Decay: 0.9, LR: 0.013, TopK: topK})
+			result, err := kernel.Encode(l, delta, grad, EncodeParams{Decay: 0.9, LR: 0.013, TopK: topK, Floor: 0.03})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -455,6 +455,53 @@ func TestRates(t *testing.T) {
 		rates := p.Rates(counted)
 		if len(rates) != counted+1 || rates[0] != 0 || counted > 0 && rates[counted] != p.LR || !slices.IsSorted(rates) {
 			t.Errorf("of %d results: %v", counted, rates)
+		}
+	}
+}
+
+// TestQuietChunksWait: a chunk without a coefficient that reaches the floor sends nothing and keeps
+// its momentum; the others send what they do without one.
+func TestQuietChunksWait(t *testing.T) {
+	l := newLayout(t, []int64{3 * 67}, 67)
+	for _, kernel := range kernels(t) {
+		for _, topK := range []int{3, 66} {
+			delta, grad := make([]float32, l.Elements()), normal(1, l.Elements(), 1)
+			for i := range 67 {
+				grad[i] *= 0x1p-14
+				grad[67+i] *= 0x1p-8
+			}
+			p := EncodeParams{Decay: 0.9, LR: 1, TopK: topK}
+			all, err := kernel.Encode(l, make([]float32, l.Elements()), grad, p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.Floor = kernel.Floor(delta, grad, p)
+			if p.Floor < 0x1p-12 || p.Floor > 0x1p-10 {
+				t.Fatalf("floor %g", p.Floor)
+			}
+			got, err := kernel.Encode(l, delta, grad, p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.Counts[0] != 0 || !slices.Equal(delta[:67], grad[:67]) || slices.Max(got.Indices[:topK]) != 0 {
+				t.Errorf("%s: %d coefficients of the quiet chunk", kernel.ISA(), got.Counts[0])
+			}
+			if !slices.Equal(got.Counts[1:], all.Counts[1:]) || !slices.Equal(got.Indices[topK:], all.Indices[topK:]) || !slices.Equal(got.Values[topK:], all.Values[topK:]) {
+				t.Errorf("%s: the other chunks send something else", kernel.ISA())
+			}
+		}
+	}
+}
+
+func TestFloorOfWhatIsNotFinite(t *testing.T) {
+	kernel, err := NewKernel(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := EncodeParams{Decay: 1, LR: 1, TopK: 1}
+	for _, grad := range [][]float32{{float32(math.NaN())}, {float32(math.Inf(1))}, {}} {
+		if floor := kernel.Floor(make([]float32, len(grad)), grad, p); floor != 0 {
+			t.Errorf("floor %v of %v", floor, grad)
 		}
 	}
 }

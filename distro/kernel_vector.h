@@ -355,7 +355,7 @@ static inline int64_t NAME(place)(const psyche_distro_plan *p, int64_t chunk) {
 }
 
 static TARGET int64_t NAME(encode)(const psyche_distro_plan *p, int64_t first, int64_t last,
-	float *delta, const float *grad, float decay, float lr,
+	float *delta, const float *grad, float decay, float lr, float floor,
 	int k, uint16_t *counts, uint16_t *indices, float *values) {
 	const scratch s = carve(p);
 	const int rows = p->column.n, cols = p->row.n, width = padded(cols);
@@ -386,6 +386,8 @@ static TARGET int64_t NAME(encode)(const psyche_distro_plan *p, int64_t first, i
 		int count = NAME(select_top)(p, &s, k, indices + c * k, values + c * k);
 		if (count < 0)
 			return c;
+		if (below_floor(count, indices + c * k, values + c * k, floor))
+			count = 0;
 		counts[c] = (uint16_t)count;
 		NAME(invert)(p, &s, count, indices + c * k, values + c * k, &next);
 		for (int i = 0; i < rows; i++) {

@@ -75,7 +75,7 @@ func axis(t *cosineTable) C.psyche_distro_axis {
 
 func (n *native) encode(first, last int, delta, grad []float32, p EncodeParams, k int, out slots) int {
 	return int(C.psyche_distro_encode(n.code, n.plan(), C.int64_t(first), C.int64_t(last),
-		floats(delta), floats(grad), C.float(p.Decay), C.float(p.LR),
+		floats(delta), floats(grad), C.float(p.Decay), C.float(p.LR), C.float(p.Floor),
 		C.int(k), shorts(out.counts), shorts(out.indices), floats(out.values)))
 }
 

@@ -87,8 +87,8 @@ func CheckEncode(l Layout, momenta, gradients int, p EncodeParams) error {
 		return fmt.Errorf("encode: %w: %d momenta and %d gradients for %d elements", ErrInput, momenta, gradients, l.Elements())
 	case p.TopK < 1:
 		return fmt.Errorf("encode: %w: top-k %d, want at least 1", ErrInput, p.TopK)
-	case !allFinite([]float32{p.Decay, p.LR}):
-		return fmt.Errorf("encode: decay %v, learning rate %v: %w", p.Decay, p.LR, ErrNotFinite)
+	case !allFinite([]float32{p.Decay, p.LR, p.Floor}):
+		return fmt.Errorf("encode: decay %v, learning rate %v, floor %v: %w", p.Decay, p.LR, p.Floor, ErrNotFinite)
 	}
 	return nil
 }

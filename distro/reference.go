@@ -34,7 +34,7 @@ func (r *reference) encode(first, last int, delta, grad []float32, p EncodeParam
 			return c
 		}
 		indices, values := out.indices[c*k:][:k], out.values[c*k:][:k]
-		count := r.top(indices, values)
+		count := r.top(indices, values, p.Floor)
 		out.counts[c] = uint16(count)
 		r.invert(indices[:count], values[:count])
 		r.eachRow(c, func(at, row int) {
@@ -79,8 +79,9 @@ func flush(x float32) float32 {
 }
 
 // top selects the largest coefficients by magnitude, of equals the lowest index, none
-// that is zero. It writes them in ascending order of index and returns how many.
-func (r *reference) top(indices []uint16, values []float32) int {
+// that is zero, and none at all where they are below the floor. It writes them in ascending order
+// of index and returns how many.
+func (r *reference) top(indices []uint16, values []float32, floor float32) int {
 	order := r.order[:0]
 	for i, v := range r.coeffs {
 		if v != 0 {
@@ -88,6 +89,9 @@ func (r *reference) top(indices []uint16, values []float32) int {
 		}
 	}
 	slices.Sort(order)
+	if len(order) == 0 || magnitude(r.coeffs[uint16(order[0])]) < magnitude(floor) {
+		return 0
+	}
 	order = order[:min(len(order), len(indices))]
 	for i, key := range order {
 		indices[i] = uint16(key)

@@ -99,7 +99,9 @@ func (c *Cutting) Advance(from *State, step uint32, update [][]float32, spare *S
 		copy(m.Momentum[i], from.Momentum[i])
 	}
 	for i, l := range c.Layouts {
-		taken, err := c.Kernel.Encode(l, m.Momentum[i], update[i], distro.EncodeParams{Decay: c.Left(from, step), LR: 1, TopK: c.TopK})
+		params := distro.EncodeParams{Decay: c.Left(from, step), LR: 1, TopK: c.TopK}
+		params.Floor = c.Kernel.Floor(m.Momentum[i], update[i], params)
+		taken, err := c.Kernel.Encode(l, m.Momentum[i], update[i], params)
 		if err != nil {
 			return nil, err
 		}

@@ -49,7 +49,7 @@ type encodeArguments struct {
 	counts, indices, values DevicePointer
 	bad                     DevicePointer
 	k                       int64
-	decay, rate             float32
+	decay, rate, floor      float32
 }
 
 func planFor(p distro.Plan, column, row, secants DevicePointer) planArguments {

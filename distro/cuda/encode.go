@@ -53,7 +53,7 @@ func (d *Device) encode(m *machine, l distro.Layout, delta, grad Tensor, p distr
 	arguments := encodeArguments{
 		plan: plan, delta: delta.Address, grad: grad.Address,
 		values: at + DevicePointer(values), indices: at + DevicePointer(indices), counts: at + DevicePointer(counts),
-		bad: at, k: int64(l.Codec(p.TopK).K), decay: p.Decay, rate: p.LR,
+		bad: at, k: int64(l.Codec(p.TopK).K), decay: p.Decay, rate: p.LR, floor: p.Floor,
 	}
 	if err := m.launch(kernelEncode, l.Chunks(), 4*rows*(cols|1), unsafe.Pointer(&arguments)); err != nil {
 		return err

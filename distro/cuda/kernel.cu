@@ -66,11 +66,11 @@ typedef struct {
 	float *values;
 	long long *bad; // the first chunk that is not finite, at first a larger number
 	long long k;
-	float decay, rate;
+	float decay, rate, floor;
 } encoding;
 
 typedef char decoding_is_136_bytes[sizeof(decoding) == 136 ? 1 : -1];
-typedef char encoding_is_160_bytes[sizeof(encoding) == 160 ? 1 : -1];
+typedef char encoding_is_168_bytes[sizeof(encoding) == 168 ? 1 : -1];
 
 INLINE long long place(const plan *p, long long chunk) {
 	return chunk / p->blocks * p->column.n * p->stride + chunk % p->blocks * p->row.n;
@@ -354,7 +354,7 @@ typedef struct {
 	unsigned bins[BINS];
 	unsigned above[WORDS], equal[WORDS]; // bit sets over the coefficients
 	unsigned starts[WORDS];              // selected coefficients before a word
-	unsigned kth, rank, count, infinite;
+	unsigned kth, rank, count, largest;
 } selection;
 
 // count_digits counts, among a thread's share of the magnitudes whose known bits are those
@@ -440,6 +440,8 @@ INLINE void select_top(const encoding *e, long long chunk, const float *coeffici
 	EACH_THREAD {
 		if (lane == 0) {
 			settle(words, k, s);
+			if (s->largest < magnitude(e->floor))
+				s->count = 0;
 			e->counts[chunk] = (unsigned short)s->count;
 		}
 	}
@@ -447,7 +449,7 @@ INLINE void select_top(const encoding *e, long long chunk, const float *coeffici
 	EACH_THREAD {
 		for (int word = lane; word < words; word += THREADS) {
 			unsigned at = s->starts[word];
-			for (unsigned set = s->above[word]; set; set &= set - 1, at++) {
+			for (unsigned set = s->count ? s->above[word] : 0; set; set &= set - 1, at++) {
 				const int index = word * 32 + __ffs((int)set) - 1;
 				indices[at] = (unsigned short)index;
 				values[at] = coefficients[index / cols * ld + index % cols];
@@ -494,7 +496,7 @@ KERNEL psyche_distro_encode(encoding e) {
 		const long long corner = place(p, chunk);
 		EACH_THREAD {
 			if (lane == 0)
-				s->infinite = 0;
+				s->largest = 0;
 			for (int j = lane; j < cols; j += THREADS) {
 				for (int i = 0; i < rows; i++)
 					coefficients[i * ld + j] = momentum(&e, corner + i * p->stride + j);
@@ -504,14 +506,15 @@ KERNEL psyche_distro_encode(encoding e) {
 		SYNC;
 		EACH_THREAD {
 			for (int i = lane; i < rows; i += THREADS) {
+				unsigned largest = 0;
 				forward(&p->row, p->secants, coefficients + i * ld, 1);
 				for (int j = 0; j < cols; j++)
-					if (magnitude(coefficients[i * ld + j]) > LARGEST)
-						atomicOr(&s->infinite, 1u);
+					largest = magnitude(coefficients[i * ld + j]) > largest ? magnitude(coefficients[i * ld + j]) : largest;
+				atomicMax(&s->largest, largest);
 			}
 		}
 		SYNC;
-		if (s->infinite) {
+		if (s->largest > LARGEST) {
 			SYNC;
 			EACH_THREAD {
 				if (lane == 0)

@@ -48,6 +48,12 @@ static unsigned atomicAdd(unsigned *at, unsigned v) {
 	*at += v;
 	return old;
 }
+static unsigned atomicMax(unsigned *at, unsigned v) {
+	unsigned old = *at;
+	if (v > old)
+		*at = v;
+	return old;
+}
 static long long atomicMin(long long *at, long long v) {
 	long long old = *at;
 	if (v < old)
