@@ -132,6 +132,8 @@ func (n wayBack) followed(epoch epochKey, until uint32, way handover.Way, err er
 		n.report.log.Warn("the way back into the running epoch was not found", "step", until, "again", !b.given, "err", err)
 	default:
 		b.step, b.hash, b.before = until, way.Hash, way.Before
+		n.seat.duties.forgetMomentum(n.run.state.Progress.Step)
+		n.seat.duties.forget()
 		for _, round := range way.Rounds {
 			n.store.Remember(round)
 		}

@@ -3,75 +3,201 @@ package client
 import (
 	"context"
 	"maps"
+	"path/filepath"
 	"slices"
 
-	"github.com/psyche-go/psyche/audit"
 	"github.com/psyche-go/psyche/client/audits"
 	"github.com/psyche-go/psyche/client/env"
 	"github.com/psyche-go/psyche/coordinator"
-	"github.com/psyche-go/psyche/identity"
 )
 
-// duties are what a member does, in a run with audits, that others can rely on results: it opens
-// its own, verifies another's when it does not train, and votes when it is on a jury.
+// duties are what a member does, in a run with audits, that others can rely on results: it opens its
+// own, looks at those of others when it has time, and votes in trials. Nothing of it is due: who is
+// slow, or was away, looks at less.
 type duties struct {
-	past   audits.Past
-	shown  *audits.Shown
-	opener *opener           // nil: nothing is audited
-	seeds  map[uint32]uint64 // of the newest rounds, by step
-	// auditors are who audits, in a round, the own result of the round before, by its step.
-	auditors map[uint32][]coordinator.ClientID
+	past     audits.Past
+	depot    *audits.Depot
+	openings *audits.Openings
+	dice     audits.Dice
+	chain    *chain              // nil: this client has no result that another could go on from
+	seeds    map[uint32][32]byte // that say what is opened of results, by their step
+	fresh    uint32              // the run must know that the optimizer began not before this step
 
-	types map[coordinator.ClientID]audit.Precision // that trainers were found to compute in
-
-	verifying  map[uint32]*verification // by the step of the round in which this client verifies
-	scrutinies map[uint32]*scrutiny     // by the step of the round in which others verified this client
-	juries     map[juryKey]*juryDuty
-	answer     *answer // to what this client is accused of
-	fresh      uint32  // step of the run when the momentum began as zeros
+	thrown   uint32 // step of the round of the newest throw
+	reviews  map[audits.Key]*review
+	looked   map[audits.Key]bool // at results of the newest rounds: they are not drawn again
+	sound    soundness
+	trials   map[audits.Key]*jury
+	pressed  uint32 // step of the round whose training waits for a trial
+	pressing *jury
 }
 
-// keptSeeds are as many as a trial may be about.
-const keptSeeds = 12
+// resultShare is the part of the memory for results that those kept for audits may take.
+const resultShare = 4
 
-func newDuties() *duties {
+// audit sets up what is kept for audits.
+func (n *Node) newDuties() *duties {
+	folder := n.folder()
+	var own, parent string
+	if folder.Dir != "" {
+		parent = filepath.Join(folder.Dir, "audits-"+folder.ID.Short())
+		own = filepath.Join(parent, folder.Name())
+		if err := audits.Sweep(parent); err != nil {
+			n.report.log.Warn("remove what an earlier process kept for audits", "err", err)
+		}
+	}
 	return &duties{
-		shown: audits.NewShown(), seeds: make(map[uint32]uint64), auditors: make(map[uint32][]coordinator.ClientID),
-		types:     make(map[coordinator.ClientID]audit.Precision),
-		verifying: make(map[uint32]*verification), scrutinies: make(map[uint32]*scrutiny), juries: make(map[juryKey]*juryDuty),
+		depot: audits.NewDepot(parent, n.ResultMemory/resultShare), openings: audits.NewOpenings(n.Key.ID(), own),
+		seeds: make(map[uint32][32]byte), reviews: make(map[audits.Key]*review), looked: make(map[audits.Key]bool), trials: make(map[audits.Key]*jury),
 	}
 }
 
 // duty is a client as far as it does its duties.
 type duty struct{ *Node }
 
-// opensTo returns what opens results that are trained now; nil where nothing is audited.
-func (n duty) opensTo() *opener {
-	auditor, ok := n.engine.trainer.(env.Auditor)
-	if !ok || !n.engine.built.Audited {
-		return nil
+// auditor returns the trainer where results are audited, else nil.
+func (n duty) auditor() env.Auditor {
+	if auditor, ok := n.engine.trainer.(env.Auditor); ok && n.engine.built.Audited {
+		return auditor
 	}
-	d := n.seat.duties
-	if d.opener == nil || d.opener.trainer != auditor {
-		d.opener = &opener{me: n.run.me, shown: d.shown, log: n.report.log, trainer: auditor}
+	return nil
+}
+
+// chain returns what ties the own results together; nil where nothing is audited.
+func (n duty) chain() *chain {
+	auditor, d := n.auditor(), n.seat.duties
+	if auditor != nil && (d.chain == nil || d.chain.auditor != auditor) {
+		d.chain = &chain{me: n.run.myself(), auditor: auditor, openings: d.openings, now: n.tasks.Now, log: n.report.log}
 	}
-	return d.opener
+	return d.chain
 }
 
 // forgetMomentum notes that the momentum begins as zeros.
-func (d *duties) forgetMomentum(step uint32) { d.opener, d.fresh = nil, step }
+func (d *duties) forgetMomentum(step uint32) { d.chain, d.fresh = nil, step }
 
-// mayBegin reports whether a result may go on from what this client's momentum is: from its newest
-// one, or from zeros if the run knows that its optimizer began not before that. An earlier process
-// of this client has made results otherwise, and whoever audits this one's would accuse it.
-func (d *duties) mayBegin(since uint32) bool {
-	return d.opener != nil && d.opener.newest() != 0 || since >= d.fresh
+// look takes over what a newer state says: before anything is done about it, as what is to be opened
+// has to be known before the next result is made.
+func (n duty) look() {
+	d, s := n.seat.duties, n.run.state
+	if s.Config.VerificationPercent == 0 {
+		return
+	}
+	d.fresh = min(d.fresh, s.Progress.Step) // the host may have gone back
+	for i := range s.Epoch.Rounds {
+		if seed, ok := s.AuditSeed(s.Epoch.Rounds[i].Step); ok {
+			d.seeds[s.Epoch.Rounds[i].Step] = seed
+		}
+	}
+	needed := d.needed(s.Progress.Step)
+	for step := range d.seeds {
+		_, kept := d.past.Round(step)
+		if !kept && step+coordinator.StoredRounds < min(needed, s.Progress.Step) || step > s.Progress.Step {
+			delete(d.seeds, step)
+		}
+	}
+	d.openings.Prune(s.Progress.Step, needed, n.tasks.Now())
+	n.findTrials()
 }
 
-// beginsAnew makes the run know that the optimizer begins as zeros, where it does not: who leaves and
-// takes its seat back has a new one. It reports whether this client may train.
-func (n duty) beginsAnew() bool {
-	if n.opensTo() == nil || n.seat.duties.mayBegin(n.run.sinceOf(n.run.myself())) {
+// needed returns the step from which on rounds are needed for open trials, or the given one.
+func (d *duties) needed(step uint32) uint32 {
+	for key := range d.trials {
+		step = min(step, key.Step)
+	}
+	return step
+}
+
+// goOn decides about the own newest result and opens it. It reports whether the next one, of that
+// step, can be made.
+func (n duty) goOn(step uint32) bool {
+	c, d := n.chain(), n.seat.duties
+	if c == nil {
+		return true
+	}
+	l := c.look()
+	if l.step == 0 || l.step >= step {
+		return n.begins()
+	}
+	if !l.decided {
+		n.decide(c, l.step)
+	}
+	if !l.drawn {
+		n.draw(c, l.step)
+	}
+	switch l = c.look(); {
+	case !l.decided:
+		return false
+	case l.held && (l.failed || !l.drawn && d.seeds[l.step] == [32]byte{} && n.run.state.RoundOfStep(l.step) == nil):
+		// Nobody can be shown this result any more: others have to know that it is not for want of will.
+		d.fresh = max(d.fresh, min(l.step+1, n.run.state.Progress.Step))
+		return n.begins()
+	}
+	return (!l.held || l.drawn) && n.begins()
+}
+
+// decide finds out whether the own result of a step is held, once its round is over.
+func (n duty) decide(c *chain, step uint32) {
+	l := n.rounds.of[step]
+	if l == nil && step < n.run.state.Progress.Step {
+		n.restart(step)
+	}
+	if l == nil || !l.Final {
+		return
+	}
+	o := l.Judge(n.tasks.Now(), false)
+	if l.over.IsZero() {
+		l.over = n.tasks.Now()
+	}
+	held, known := l.IsHeld(l.commitment, o)
+	if announced := l.commitment != [32]byte{}; known || !announced || n.tasks.Now().Sub(l.over) > unsurePatience {
+		c.decide(step, held && announced)
+	}
+}
+
+// restart begins with a momentum of zeros: what became of the newest result cannot be known any more.
+func (n duty) restart(step uint32) {
+	if !n.engine.idle() {
+		return
+	}
+	n.report.log.Warn("it is not known what became of the own result: the momentum begins anew", "step", step)
+	trainer, now := n.engine.trainer, n.run.state.Progress.Step
+	n.engine.start(opPrepare, 0, func(ctx context.Context) func() {
+		err := trainer.ResetOptimizer(ctx)
+		return func() {
+			if err == nil {
+				n.seat.duties.forgetMomentum(now)
+			}
+		}
+	})
+}
+
+// draw has the own result of a step opened once its seed is known.
+func (n duty) draw(c *chain, step uint32) {
+	d, l := n.seat.duties, n.rounds.of[step]
+	seed, known := d.seeds[step]
+	if !known || l == nil {
+		return
+	}
+	var before *audits.Senders
+	if step > l.EpochStart {
+		round, found := d.past.Round(step - 1)
+		if !found {
+			return // not applied yet
+		}
+		before = round.Senders
+	}
+	c.draw(step, seed, before)
+	n.tasks.Spawn(func(context.Context) func() {
+		c.open()
+		return func() {}
+	})
+}
+
+// begins reports whether the run knows since when the optimizer remembers, and makes it know where it
+// does not: who leaves and takes its seat back has a new one. An earlier process of this client has
+// made results otherwise, and whoever audits this one's would take it for a cheat.
+func (n duty) begins() bool {
+	if n.run.clientOf(n.run.myself()).OptimizerSince >= n.seat.duties.fresh {
 		return true
 	}
 	n.errands.submit("withdraw", n.run.state.Progress.Step, coordinator.Withdraw{Client: n.run.myself()}, func() {
@@ -80,79 +206,73 @@ func (n duty) beginsAnew() bool {
 	return false
 }
 
-// attend does what is due of all duties. It is called after every event.
+// attend does what there is to do. It is called after every event.
 func (n duty) attend() {
 	d := n.seat.duties
-	if n.run.state.Config.VerificationPercent == 0 {
+	if n.run.state.Config.VerificationPercent == 0 || n.auditor() == nil {
 		return
 	}
-	if n.replica == nil || n.opensTo() == nil {
-		return
+	if c := n.chain(); c.look().step != 0 && n.replica != nil {
+		n.goOnQuietly(c)
 	}
-	for _, step := range slices.Sorted(maps.Keys(d.verifying)) {
-		n.verify(d.verifying[step])
+	for _, key := range slices.SortedFunc(maps.Keys(d.trials), audits.Key.Compare) {
+		n.judge(d.trials[key])
 	}
-	for _, step := range slices.Sorted(maps.Keys(d.scrutinies)) {
-		n.scrutinise(d.scrutinies[step])
-	}
-	for _, key := range slices.SortedFunc(maps.Keys(d.juries), juryKey.compare) {
-		n.judge(d.juries[key])
-	}
-	n.answerFor()
+	n.audit()
 }
 
-// look takes over what a newer state says, before anything is done about it: what is to be opened
-// has to be known before the next result is made.
-func (n duty) look() {
-	d, s := n.seat.duties, n.run.state
-	if s.Config.VerificationPercent == 0 {
-		return
+// goOnQuietly opens the own newest result although no training waits for that.
+func (n duty) goOnQuietly(c *chain) {
+	l := c.look()
+	if !l.decided {
+		n.decide(c, l.step)
 	}
-	for i := range s.Epoch.Rounds {
-		r := &s.Epoch.Rounds[i]
-		if d.seeds[r.Step] != r.Seed || d.auditors[r.Step] == nil {
-			d.seeds[r.Step], d.auditors[r.Step] = r.Seed, append([]coordinator.ClientID{}, s.Auditors(r.Step, n.run.myself())...)
-		}
-		if o := d.opener; o != nil && r.Step > 1 && o.newest() == r.Step-1 && len(d.auditors[r.Step]) > 0 && o.draw(r.Step-1, r.Seed) {
-			n.tasks.Spawn(func(context.Context) func() {
-				o.open()
-				return func() {}
-			})
-		}
-		n.allow(r)
-	}
-	for step := range d.seeds {
-		if step+keptSeeds <= s.Progress.Step || step > s.Progress.Step {
-			delete(d.seeds, step)
-			delete(d.auditors, step)
-		}
-	}
-	n.findAudits()
-	n.findScrutinies()
-	n.findTrials()
-}
-
-// allow lets those ask for the own result of the round before whose duty it is, and who have
-// committed to what they computed.
-func (n duty) allow(r *coordinator.Round) {
-	for _, id := range n.seat.duties.auditors[r.Step] {
-		if member, ok := r.MemberIndex(id); ok && r.Sealed.Has(member) {
-			n.seat.duties.shown.Allow(r.Step-1, identity.ID(id))
-		}
-	}
-	if t := n.run.state.Trial(n.run.myself()); t != nil && !t.Fault.OfVerifier() {
-		for _, id := range t.Jury {
-			n.seat.duties.shown.Allow(t.Step-1, identity.ID(id))
-		}
+	if !l.drawn {
+		n.draw(c, l.step)
 	}
 }
 
-// sinceOf returns the first step that a client's optimizer remembers, as far as the run knows.
-func (v *view) sinceOf(id coordinator.ClientID) uint32 {
-	for _, clients := range [][]coordinator.Client{v.state.Epoch.Clients, v.state.Epoch.Exited} {
+// weights returns the newest step that is applied to the trainer's weights; false while they are of
+// no step.
+func (n duty) weights() (step uint32, ok bool) {
+	switch m := n.models.Held; {
+	case n.replica != nil:
+		return n.replica.step, !n.replica.closing
+	case m != nil && n.holdsNewest():
+		return m.Step, true
+	}
+	return 0, false
+}
+
+// holdsNewest reports whether the trainer's weights are those of the epoch that this client was in last.
+func (n duty) holdsNewest() bool {
+	rounds := n.seat.duties.past.Rounds(1)
+	return len(rounds) > 0 && rounds[0].Step == n.models.Held.Step
+}
+
+// keep takes over what is kept of a round that was applied.
+func (n duty) keep(r *record, err error) {
+	d := n.seat.duties
+	if err != nil {
+		for _, result := range r.round.Results {
+			d.depot.Drop(result.Commitment)
+		}
+		n.report.log.Warn("the results of a round are not kept: this client audits nothing of it", "step", r.round.Step, "err", err)
+		return
+	}
+	r.round.At = n.tasks.Now()
+	d.depot.Drop(d.past.Add(r.round, d.needed(r.round.Step))...)
+}
+
+// forget forgets all rounds: the model that follows does not go on from there.
+func (d *duties) forget() { d.depot.Drop(d.past.Forget()...) }
+
+// clientOf returns what the run knows of a client, the zero value of one that it does not.
+func (v *view) clientOf(id coordinator.ClientID) coordinator.Client {
+	for _, clients := range [][]coordinator.Client{v.state.Epoch.Clients, v.state.Epoch.Exited, v.state.Pending, v.state.Departed} {
 		if i := slices.IndexFunc(clients, func(c coordinator.Client) bool { return c.ID == id }); i >= 0 {
-			return clients[i].OptimizerSince
+			return clients[i]
 		}
 	}
-	return 0
+	return coordinator.Client{}
 }

@@ -2,185 +2,321 @@ package client
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/psyche-go/psyche/audit"
 	"github.com/psyche-go/psyche/client/audits"
 	"github.com/psyche-go/psyche/client/env"
-	"github.com/psyche-go/psyche/client/fetch"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/data"
 	"github.com/psyche-go/psyche/distro/codec"
+	"github.com/psyche-go/psyche/event"
 	"github.com/psyche-go/psyche/identity"
 )
 
-// maxInquiryTries is how often what an inquiry needs is tried to be had.
-const maxInquiryTries = 4
-
-// errNoResult says that there is no result to audit in a round of which everything that counted is known.
-var errNoResult = errors.New("it has no result in that round")
-
-// inquiry is the way to what a trainer's gradient should have been, in each type that this client
-// computes in, one after the other: a second one only when the first says that it was not.
+// inquiry is the way to what is to be thought of a trainer's result, for an auditor and for a juror
+// alike. Whatever cannot be had is asked for again, until the round is not kept any more.
 type inquiry struct {
-	step    uint32 // of the result
-	trainer coordinator.ClientID
-	seed    uint64 // of the round after
+	audits.Key
+	phase phase
+	poll  poll // of this phase
 
-	found   *audits.Case // nil: not looked for yet
-	tokens  data.Batch
-	header  codec.Header
-	result  []codec.TensorResult
-	read    bool // tokens and result are here
-	reading bool
-	tries   int
-	again   time.Time // not before
+	asked coordinator.Progress // of the run when the opening was asked for first
 
-	types []audit.Precision // to compute in, in that order
-	exams []*audit.Exam     // in these types
-	err   error             // why it cannot be found out
+	epochStart, coldSteps uint32
+	result                audits.Result
+	claim                 audit.Claim // what the trainer says, with its opening once that is here
+	chunks                []uint32    // that it has to open
+	opening               []byte
+	tokens                data.Batch
+	took                  time.Duration
+	failed                int // computations of the gradient that did not fit
+
+	outcome outcome
+	reason  string
 }
 
-// ready reports whether so many exams are there, and does what is missing, unless that failed.
-// Nothing here waits: an examination uses the trainer when nobody else does.
-func (n duty) ready(q *inquiry, exams int, urgent bool) bool {
+// phase is what an inquiry waits for.
+type phase uint8
+
+const (
+	waitsForRound   phase = iota // and for the seed that says what is to be opened
+	waitsForOpening              // asks its trainer, and others
+	waitsForTokens
+	waitsForEngine // to compute the gradient
+	isOver
+)
+
+// outcome is what an inquiry came to.
+type outcome string
+
+const (
+	unclear   outcome = "unclear" // it cannot be known here
+	wrongData outcome = "other data"
+	notHeld   outcome = "not held" // there is no such result
+	passed    outcome = "passed"
+	faulty    outcome = "faulty"
+	silent    outcome = "silent"
+)
+
+func (o outcome) guilty() bool { return o == faulty || o == silent }
+
+// newInquiry begins an inquiry.
+func newInquiry(key audits.Key) inquiry { return inquiry{Key: key} }
+
+// end ends an inquiry.
+func (q *inquiry) end(o outcome, format string, values ...any) {
+	q.phase, q.outcome, q.reason = isOver, o, fmt.Sprintf(format, values...)
+	q.tokens, q.claim = data.Batch{}, audit.Claim{}
+}
+
+// next begins the next phase.
+func (q *inquiry) next(p phase) { q.phase, q.poll = p, poll{} }
+
+// manner is how an inquiry is made.
+type manner struct {
+	holders func() []identity.ID // who may have the opening, the likely ones first
+	limits  func(audit.Precision) audit.Limits
+	twice   bool // a gradient that does not fit is computed again
+	engine  bool // the trainer may be used now
+	urgent  bool // and nothing else stops that
+}
+
+// inquire goes on with an inquiry. Nothing here waits.
+func (n duty) inquire(q *inquiry, m manner) {
+	switch q.phase {
+	case waitsForRound:
+		n.findResult(q)
+	case waitsForOpening:
+		n.getOpening(q, m)
+	case waitsForTokens:
+		n.getTokens(q)
+	case waitsForEngine:
+		if m.engine && n.engine.idle() && !q.poll.flying && !n.tasks.Now().Before(q.poll.again) {
+			n.examine(q, m)
+		}
+	}
+}
+
+// findResult looks the result up, and whether it goes on from what it may.
+func (n duty) findResult(q *inquiry) {
+	d, newest := n.seat.duties, n.run.state.Progress.Step
+	round, kept := d.past.Round(q.Step)
+	seed, drawn := d.seeds[q.Step]
 	switch {
-	case len(q.exams) >= exams:
-		return true
-	case q.err != nil || q.reading || n.tasks.Now().Before(q.again):
-		return false
-	case n.replica.step < q.step:
-		if n.engine.idle() {
-			n.settleEarly(q.step)
+	case !kept && (n.replica == nil || n.replica.step >= q.Step), !drawn && q.Step+coordinator.StoredRounds < newest:
+		q.end(unclear, "the round is not known here")
+		return
+	case !kept || !drawn:
+		return // not applied yet, or not over
+	}
+	r, found := d.past.Find(q.Step, q.Trainer)
+	switch {
+	case !found:
+		q.end(notHeld, "it has no result in that round")
+		return
+	case !r.Read():
+		q.end(unclear, "its result was not to be had")
+		return
+	}
+	root, history := d.past.Previous(&r, n.run.clientOf(q.Trainer).OptimizerSince)
+	switch history {
+	case audits.Unknown:
+		q.end(unclear, "it is not known here what it goes on from")
+		return
+	case audits.Breach:
+		q.end(faulty, "it says that its momentum is that after step %d, which is not its newest result that is held", r.Header.Previous)
+		return
+	}
+	var senders *audits.Senders
+	if q.Step > round.EpochStart {
+		before, known := d.past.Round(q.Step - 1)
+		if !known {
+			q.end(unclear, "the round before is not known here")
+			return
 		}
-		return false
+		senders = before.Senders
 	}
-	if q.found == nil {
-		c, err := n.seat.duties.past.Case(q.step, q.trainer, n.run.sinceOf(q.trainer), n.engine.lag())
-		if err != nil {
-			if _, known := n.seat.duties.past.Round(q.step); known {
-				err = errNoResult
-			}
-			q.err = err
-			return false
-		}
-		q.found, q.types = &c, n.seat.duties.typesFor(q.trainer, n.opensTo().trainer.Precisions())
-	}
-	if !q.read {
-		n.readInquiry(q)
-		return false
-	}
-	if n.engine.idle() && !n.replica.closing {
-		n.examine(q, urgent)
-	}
-	return false
+	q.result, q.epochStart, q.coldSteps = r, round.EpochStart, round.ColdSteps
+	n.readResult(q, root, seed, senders)
 }
 
-// readInquiry gets the result and the tokens of its batch.
-func (n duty) readInquiry(q *inquiry) {
-	q.reading = true
-	r, auditor, limit := q.found.Result, n.opensTo().trainer, n.run.settleTime(n.SettleTimeout)
-	n.tasks.Spawn(func(ctx context.Context) func() {
-		ctx, cancel := n.tasks.WithTimeout(ctx, limit)
-		defer cancel()
-		var header codec.Header
-		var result []codec.TensorResult
-		payload, err := n.Network.Fetch(ctx, r.Commitment, uint64(r.Size), nil)
+// readResult reads the result, and works out which chunks are to be opened.
+func (n duty) readResult(q *inquiry, root, seed [32]byte, senders *audits.Senders) {
+	auditor, depot, r, key := n.auditor(), n.seat.duties.depot, q.result, q.Key
+	q.poll.ask(n.tasks, requestTimeout, func(context.Context) func() {
+		payload, err := depot.Get(r.Commitment)
+		var sent []codec.TensorResult
 		if err == nil {
-			header, result, err = auditor.Decode(payload)
+			_, sent, err = auditor.Decode(payload)
 		}
-		var tokens data.Batch
-		if err == nil {
-			tokens, err = n.Data.Batch(ctx, r.Batch)
+		var lonely []uint32
+		if err == nil && senders != nil {
+			lonely, err = senders.Lonely(sent)
 		}
 		return func() {
-			q.reading = false
-			q.header, q.result, q.tokens, q.read = header, result, tokens, err == nil
-			n.retry(q, err)
+			if err != nil {
+				q.end(unclear, "%v", err)
+				return
+			}
+			q.chunks = audit.Chunks(seed, key.Step, key.Trainer, auditor.Shapes(), audit.DefaultChunks, lonely)
+			q.claim = audit.Claim{Result: sent, Header: r.Header, PreviousRoot: root}
+			q.next(waitsForOpening)
 		}
 	})
 }
 
-// typesFor returns the types that a gradient can be computed in, first the one that a trainer's was
-// found to be computed in before, else the own one.
-func (d *duties) typesFor(trainer coordinator.ClientID, types []audit.Precision) []audit.Precision {
-	types = slices.Clone(types)
-	if last, known := d.types[trainer]; known {
-		if i := slices.Index(types, last); i > 0 {
-			types = slices.Insert(slices.Delete(types, i, i+1), 0, last)
+// getOpening asks for what the trainer shows: the trainer, and others that may have it. What does not
+// lead to the roots of its results is no opening, whoever sends it.
+func (n duty) getOpening(q *inquiry, m manner) {
+	if q.poll.asked == 0 {
+		q.asked = n.run.state.Progress
+	}
+	auditor, openings, network, now := n.auditor(), n.seat.duties.openings, n.Network, n.tasks.Now()
+	key, claim, chunks, shapes := q.Key, q.claim, q.chunks, auditor.Shapes()
+	q.poll.ask(n.tasks, requestTimeout, func(ctx context.Context) func() {
+		read := func(bytes []byte) bool {
+			opening, err := audit.DecodeOpening(bytes, shapes)
+			claim.Opening = opening
+			return err == nil && claim.Binds(shapes, chunks)
 		}
-	}
-	return types
+		bytes := openings.Get(key)
+		found := bytes != nil && read(bytes)
+		for _, holder := range m.holders() {
+			if found {
+				break
+			}
+			var err error
+			if bytes, err = audits.AskOpening(ctx, network, holder, key, shapes); err == nil {
+				found = read(bytes)
+			}
+		}
+		var fault audit.Fault
+		if found {
+			fault = auditor.CheckLight(claim)
+		}
+		return func() {
+			if !found {
+				return
+			}
+			_ = openings.Keep(key, bytes, now) // others can have it from here
+			q.opening, q.claim = bytes, claim
+			if fault != audit.FaultNone {
+				q.end(faulty, "what it opens breaks a rule: %v", fault)
+				return
+			}
+			q.next(waitsForTokens)
+		}
+	})
 }
 
-// retry notes that something failed, and when it is tried again.
-func (n duty) retry(q *inquiry, err error) {
-	if err == nil {
-		return
-	}
-	q.tries++
-	q.again = n.tasks.Now().Add(fetch.Backoff(q.tries))
-	n.report.log.Warn("audit", "step", q.step, "trainer", identity.ID(q.trainer).Short(), "attempt", q.tries, "err", err)
-	if q.tries >= maxInquiryTries {
-		q.err = err
-	}
+// getTokens gets the batch, and compares it with what its trainer was given.
+func (n duty) getTokens(q *inquiry) {
+	r := q.result
+	q.poll.ask(n.tasks, n.run.settleTime(n.SettleTimeout), func(ctx context.Context) func() {
+		tokens, err := n.Data.Batch(ctx, r.Batch)
+		return func() {
+			switch {
+			case err != nil:
+				n.report.log.Debug("tokens for an audit", "step", q.Step, "err", err)
+			case tokens.Hash() != r.Header.Batch:
+				q.end(wrongData, "its trainer says that it was given other tokens than this client: the data is not the same for all, or it lies")
+				n.report.log.Warn("tokens of a batch are not those that its trainer says it was given", "step", q.Step, "batch", r.Batch, "trainer", identity.ID(q.Trainer).Short())
+			default:
+				q.tokens = tokens
+				q.next(waitsForEngine)
+			}
+		}
+	})
 }
 
-// examine computes the gradient in the next type.
-func (n duty) examine(q *inquiry, urgent bool) {
-	auditor := n.opensTo().trainer
-	if len(q.exams) >= len(q.types) {
-		q.err = fmt.Errorf("there is no other type to compute in than %v", q.types)
+// examine computes what the gradient should have been, and compares.
+func (n duty) examine(q *inquiry, m manner) {
+	auditor, lag := n.auditor(), n.engine.lag()
+	newest, ok := n.weights()
+	from := max(q.Step-min(lag, q.Step), q.epochStart-1)
+	rounds, kept := n.seat.duties.past.Since(from, newest)
+	in, computes := precisionOf(auditor, q.result.Header)
+	switch {
+	case !ok:
+		return
+	case !kept:
+		q.end(unclear, "not all results since step %d are kept here", from)
+		return
+	case !computes:
+		q.end(unclear, "its trainer computes in a type that this client does not")
+		return
+	case q.coldSteps > 0 && q.epochStart != n.run.state.Epoch.StartStep:
+		q.end(unclear, "the learning rate began anew in that epoch, which is over")
 		return
 	}
-	rounds, kept := n.seat.duties.past.Since(q.found.Weights, n.replica.step)
-	if !kept {
-		q.err = fmt.Errorf("results since step %d: %w", q.found.Weights, audits.ErrNotKept)
-		return
-	}
-	x := env.Examination{
-		Step: q.step, Trainer: q.trainer, Batch: q.tokens, Weights: q.found.Weights, Precision: q.types[len(q.exams)],
-		Chunks: audit.Chunks(q.seed, q.step, q.trainer, auditor.Shapes(), audit.DefaultChunks),
-	}
-	n.engine.start(opExamine, q.step, func(ctx context.Context) func() {
+	x := env.Examination{Step: q.Step, Trainer: q.Trainer, Batch: q.tokens, Weights: from, Precision: in, Chunks: q.chunks}
+	depot := n.seat.duties.depot
+	n.engine.start(opExamine, q.Step, func(ctx context.Context) func() {
 		begun := n.tasks.Now()
 		var exam *audit.Exam
-		applied, err := readApplied(ctx, n.Network, rounds)
-		if err == nil {
-			x.Applied = applied
+		var err error
+		if x.Applied, err = readApplied(depot, rounds); err == nil {
 			exam, err = auditor.Examine(ctx, x)
+		}
+		var report audit.Report
+		if err == nil {
+			report = exam.Check(q.claim)
 		}
 		cancelled, took := ctx.Err() != nil, n.tasks.Now().Sub(begun)
 		return func() {
 			switch {
+			case q.phase == isOver:
 			case err == nil:
-				q.exams = append(q.exams, exam)
-				n.report.log.Debug("examined", "step", q.step, "trainer", identity.ID(q.trainer).Short(), "type", x.Precision.String(), "seconds", took.Seconds())
+				n.report.log.Debug("examined", "step", q.Step, "trainer", identity.ID(q.Trainer).Short(), "type", in, "error", report.Error, "seconds", took.Seconds())
+				q.took = took
+				n.examined(q, m, report, in)
 			case cancelled: // something else needed the trainer
-				q.again = n.tasks.Now().Add(heartbeat)
+				q.poll.again = n.tasks.Now().Add(heartbeat)
 			default:
-				n.retry(q, err)
+				q.poll.again = n.tasks.Now().Add(longestPause)
+				n.report.log.Warn("compute a gradient for an audit", "step", q.Step, "err", err)
 			}
 		}
 	})
-	n.engine.op.urgent = urgent
+	n.engine.op.urgent = m.urgent
+}
+
+// examined judges what came of a computation.
+func (n duty) examined(q *inquiry, m manner, report audit.Report, in audit.Precision) {
+	switch came := report.Judge(m.limits(in)); {
+	case came == audit.Passed:
+		q.end(passed, "error %.3g in %v", report.Error, in)
+	case came == audit.Faulty:
+		q.end(faulty, "what it opens breaks a rule: %v", report.Fault)
+	case m.twice && q.failed == 0:
+		q.failed++
+	default:
+		q.end(faulty, "its gradient is not that of its batch: error %.3g in %v", report.Error, in)
+	}
+}
+
+// precisionOf returns the type that a result says it was computed in, and whether that is one that
+// gradients can be computed in here.
+func precisionOf(auditor env.Auditor, h codec.Header) (audit.Precision, bool) {
+	for _, own := range auditor.Precisions() {
+		if own.Code() == h.Precision {
+			return own, true
+		}
+	}
+	return 0, false
 }
 
 // readApplied reads what was applied in rounds, newest first.
-func readApplied(ctx context.Context, blobs env.Blobs, rounds []audits.Round) ([]env.Applied, error) {
+func readApplied(depot *audits.Depot, rounds []audits.Round) ([]env.Applied, error) {
 	applied := make([]env.Applied, len(rounds))
 	for i, round := range rounds {
 		applied[i].Step = round.Step
-		for _, r := range round.Results {
-			if !r.Head.Counted {
-				continue
-			}
-			payload, err := blobs.Fetch(ctx, r.Commitment, uint64(r.Size), nil)
+		for _, r := range round.Counted() {
+			payload, err := depot.Get(r.Commitment)
 			if err != nil {
-				return nil, fmt.Errorf("read a result of step %d: %w", round.Step, err)
+				return nil, fmt.Errorf("a result of step %d: %w", round.Step, err)
 			}
 			applied[i].Payloads = append(applied[i].Payloads, payload)
 		}
@@ -188,43 +324,44 @@ func readApplied(ctx context.Context, blobs env.Blobs, rounds []audits.Round) ([
 	return applied, nil
 }
 
-// finding is what comes of evidence.
-type finding struct {
-	outcome audit.Outcome
-	report  audit.Report
-	// Loose evidence does not bind the trainer: it could show something else to others.
-	loose bool
-	// Unclear is what may be right in a type that nothing was computed in, or would have been shown to
-	// who asks again.
-	unclear bool
-	reason  string
+// patience is for how long, and for how many rounds, an opening is asked for before it is said that
+// its trainer opens to nobody.
+type askingTime struct {
+	time   time.Duration
+	rounds uint32
 }
 
-// look judges evidence by an exam in a type and by limits for it. It takes some milliseconds.
-func (q *inquiry) look(evidence []byte, exam *audit.Exam, in audit.Precision, limits audit.Limits) finding {
-	e, err := audits.DecodeEvidence(evidence, exam.Shapes)
-	if err != nil {
-		return finding{outcome: audit.Unopened, loose: true, reason: err.Error()}
+// leastAsked is how often it is asked for at least.
+const leastAsked = 5
+
+// isSilent reports whether a trainer does not open, although it is there: it was asked often enough and
+// for long enough, is a member whose optimizer remembers the step, and a later result of it has come
+// here in one of the newest rounds.
+func (n duty) isSilent(q *inquiry, a askingTime) bool {
+	s := n.run.state
+	if q.phase != waitsForOpening || q.poll.asked < leastAsked || n.tasks.Now().Sub(q.poll.first) < a.time || s.Progress.Step < q.asked.Step+a.rounds {
+		return false
 	}
-	claims, err := q.found.Claims(q.header, q.result, e)
-	if err != nil {
-		previous := q.header.Previous
-		loose := !q.found.Bound() || previous != 0 && len(q.found.Heads) > 0 && previous >= q.found.Heads[0].Step
-		return finding{outcome: audit.Faulty, report: audit.Report{Fault: audit.FaultHistory}, loose: loose, reason: err.Error()}
+	c, known := s.Member(q.Trainer)
+	if !known || c.State != coordinator.Healthy || c.OptimizerSince > q.Step {
+		return false
 	}
-	var f finding
-	for _, claim := range claims {
-		report := exam.Check(claim)
-		f = finding{outcome: report.Judge(limits), report: report, loose: !q.found.Bound()}
-		if f.outcome == audit.Passed {
-			break
+	for step := s.Progress.Step - min(signsOfLife, s.Progress.Step); step < s.Progress.Step; step++ {
+		if l := n.rounds.of[step]; l != nil && step > max(q.Step, q.asked.Step) && l.cameFrom(q.Trainer) {
+			return true
 		}
 	}
-	if f.report.Fault == audit.FaultChallenge || f.report.Fault == audit.FaultPath {
-		f.loose = true
-	}
-	if f.outcome != audit.Passed {
-		f.reason = fmt.Sprintf("%v: fault %v, error %.3g in %v", f.outcome, f.report.Fault, f.report.Error, in)
-	}
-	return f
+	return false
+}
+
+// signsOfLife is in how many of the newest finished rounds a result is a sign of life.
+const signsOfLife = 3
+
+// report tells what an inquiry came to.
+func (n duty) tell(q *inquiry) {
+	trainer := identity.ID(q.Trainer)
+	n.report.log.Info("audited", "step", q.Step, "trainer", trainer.Short(), "outcome", string(q.outcome), "why", q.reason)
+	n.report.emit(event.Audit{
+		Step: q.Step, Trainer: trainer.String(), Outcome: string(q.outcome), Opening: len(q.opening), Seconds: q.took.Seconds(), Detail: q.reason,
+	})
 }

@@ -22,6 +22,7 @@ type ledger struct {
 	*books.Book
 	start   wire.Head // of the run's log at the round's start; zero where no host signs heads
 	opened  time.Time
+	over    time.Time // when it was first judged; zero: not yet
 	most    time.Time // when the results of two thirds of the awaited trainers were held; zero: not yet
 	elected bool      // this client witnesses the round
 	seats   int       // members that its epoch began with
@@ -54,6 +55,16 @@ func openLedger(round coordinator.Round, v *view, draws env.Draws, now time.Time
 // wellAnswered reports whether so many members have said what they know of the finished round
 // that one of them is honest, if fewer than a third of the epoch's first members lie.
 func (l *ledger) wellAnswered() bool { return len(l.answered) > (l.seats-1)/3 }
+
+// cameFrom reports whether a result of a member was fetched from its peers.
+func (l *ledger) cameFrom(id coordinator.ClientID) bool {
+	for i := range l.Slots {
+		if s := &l.Slots[i]; s.Owner == id && slices.ContainsFunc(s.Candidates, func(c *books.Candidate) bool { return c.Took > 0 }) {
+			return true
+		}
+	}
+	return false
+}
 
 // begin fixes the replica that the round's results must be made from: that after the newest
 // step that is applied before it. Everything is applied at the start of an epoch.

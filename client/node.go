@@ -11,6 +11,7 @@ import (
 	"github.com/psyche-go/psyche/assign"
 	"github.com/psyche-go/psyche/backend"
 	"github.com/psyche-go/psyche/checkpoint"
+	"github.com/psyche-go/psyche/client/audits"
 	"github.com/psyche-go/psyche/client/env"
 	"github.com/psyche-go/psyche/client/exchange"
 	"github.com/psyche-go/psyche/client/fetch"
@@ -89,10 +90,8 @@ func New(o Options) (*Node, error) {
 		tasks: tasks, network: o.Network, announcements: o.Announcements, shelf: n.store.Shelf,
 		heard: make(chan utterance, heardRoom), misbehaved: o.Misbehaved, log: log,
 	}
-	n.seat.duties = newDuties()
-	n.seat.duties.past.Limit = o.ResultMemory
 	n.store.NeededBy(n.rounds.eachBlob)
-	n.store.NeededBy(n.seat.duties.eachBlob)
+	n.seat.duties = n.newDuties()
 	n.models = handover.NewModels(n.store, &handover.Options{
 		Network: o.Network, Tasks: tasks, Folder: o.folder(), Log: log,
 		ParameterRequests: o.ParameterRequests, Downloads: o.Downloads, Emit: n.report.emit,
@@ -114,6 +113,11 @@ func (n *Node) Run(ctx context.Context) error {
 		return fmt.Errorf("%w: a client with a Runtime is driven by Step", ErrInvalidOptions)
 	}
 	work, cancel := context.WithCancel(ctx)
+	defer func() {
+		if err := n.seat.duties.depot.Close(); err != nil {
+			n.report.log.Warn("remove results that were kept for audits", "err", err)
+		}
+	}()
 	defer own.tasks.Wait()
 	defer cancel()
 	if err := n.Open(work); err != nil {
@@ -160,7 +164,7 @@ func (n *Node) Run(ctx context.Context) error {
 func (n *Node) Open(work context.Context) error {
 	n.tasks.Work = work
 	n.store.Serve(n.Network)
-	n.seat.duties.shown.Serve(n.Network)
+	n.seat.duties.openings.Serve(n.Network)
 	if err := n.Network.Subscribe(work, n.ears.listen); err != nil {
 		return err
 	}
@@ -206,6 +210,7 @@ func (n *Node) observe(u backend.Update) {
 	newPeers := n.run.renew(u)
 	if n.ears.run.Load() == nil {
 		n.seat.reveals = newReveals(n.Key, u.Run)
+		n.seat.duties.dice = audits.NewDice(n.Key.Private().Seed(), u.Run)
 		n.ears.run.Store(&issuer{run: u.Run, host: identity.ID(u.State.Host), known: make(map[uint32]wire.Head)})
 	}
 	n.ears.step.Store(u.State.Progress.Step)
@@ -278,7 +283,7 @@ func (n *Node) desynchronise(reason string) {
 	}
 	n.replica, n.models.Held = nil, nil
 	n.store.Forget(0) // they may not be the run's
-	n.store.Drop(n.seat.duties.past.Forget()...)
+	n.seat.duties.forget()
 	n.seat.again = true
 	n.seat.back = comeback{epoch: n.run.epoch(), given: true}
 }

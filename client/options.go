@@ -57,6 +57,9 @@ type Options struct {
 	// were away; no more than the model has are kept in any case. 256 MiB.
 	ResultMemory uint64
 
+	// AuditIdle lets this client audit also in rounds in which it trains, whenever its trainer is idle.
+	AuditIdle bool
+
 	// Misbehaved is told of members that send what no honest member sends. It is called
 	// from any goroutine and must not wait. May be nil.
 	Misbehaved func(peer identity.ID, m Misbehaviour, detail string)

@@ -9,49 +9,66 @@ import (
 	"github.com/psyche-go/psyche/client/fetch"
 )
 
-// recorded is what is kept of a round that is applied, for audits of its results: all that are
-// held. What cannot be read is left out.
-type recorded struct {
+// record is what is kept of a round that is applied, for audits of its results: all that are held.
+type record struct {
 	round   audits.Round
-	others  []*books.Candidate // held, and not counted
-	slots   []*books.Slot      // of them
-	counted []*books.Slot      // of the results that are applied
+	outcome books.Outcome
+	counted []*books.Slot // of the results that are applied
+	depot   *audits.Depot
+	trainer env.Auditor
 }
 
-// record begins to note what is held of a round with that outcome.
-func record(l *ledger, o books.Outcome) *recorded {
-	r := &recorded{round: audits.Round{Step: l.Round.Step, EpochStart: l.EpochStart}}
-	next := 0
-	for i := range l.Slots {
-		s := &l.Slots[i]
-		if next < len(o.Counted) && o.Counted[next].Batch == s.Batch {
-			r.counted = append(r.counted, s)
-			next++
-		} else if c := l.HeldOf(s); c != nil {
-			r.others, r.slots = append(r.others, c), append(r.slots, s)
-		}
+// newRecord begins to note what is held of a round.
+func (d *duties) newRecord(l *ledger, o books.Outcome, coldSteps uint32, trainer env.Auditor) *record {
+	r := &record{
+		round:   audits.Round{Step: l.Round.Step, EpochStart: l.EpochStart, ColdSteps: coldSteps},
+		outcome: o, depot: d.depot, trainer: trainer,
+	}
+	for _, c := range o.Counted {
+		r.counted = append(r.counted, l.Find(c.Batch))
 	}
 	return r
 }
 
-// read reads the heads of the results, given those that are applied.
-func (r *recorded) read(ctx context.Context, blobs env.Blobs, o books.Outcome, payloads [][]byte) {
+// read reads the headers of the results, given the bytes of those that are applied. It fails where
+// they cannot be kept: then this client can audit nothing of the round, and what follows is applied
+// all the same.
+func (r *record) read(ctx context.Context, blobs env.Blobs, payloads [][]byte) error {
 	for i, s := range r.counted {
-		r.add(s, o.Counted[i].Commitment, payloads[i], true)
-	}
-	for i, c := range r.others {
-		if held, _, err := fetch.Read(ctx, blobs, []*books.Candidate{c}); err == nil {
-			r.add(r.slots[i], c.Commitment, held[0], false)
+		if err := r.add(s, r.outcome.Counted[i].Commitment, payloads[i], true); err != nil {
+			return err
 		}
 	}
+	for _, kept := range r.outcome.Kept {
+		var payload []byte // nil: it was not to be had
+		if read, _, err := fetch.Read(ctx, blobs, []*books.Candidate{kept.Candidate}); err == nil && kept.Candidate.State == books.Held {
+			payload = read[0]
+		}
+		if err := r.add(kept.Slot, kept.Candidate.Commitment, payload, false); err != nil {
+			return err
+		}
+	}
+	counted := make([][32]byte, len(r.outcome.Counted))
+	for i, c := range r.outcome.Counted {
+		counted[i] = c.Commitment
+	}
+	r.round.Senders = audits.NewSenders(counted, r.depot.Get, r.trainer.Decode)
+	return nil
 }
 
-func (r *recorded) add(s *books.Slot, commitment [32]byte, payload []byte, counted bool) {
-	head, err := audits.HeadOf(payload, r.round.EpochStart, counted)
-	if err != nil {
-		return // the trainer has verified it: it is of a kind that nobody audits
+func (r *record) add(s *books.Slot, commitment [32]byte, payload []byte, counted bool) error {
+	result := audits.Result{Owner: s.Owner, Batch: s.Batch, Commitment: commitment, Size: uint32(len(payload)), Counted: counted}
+	result.Header.Step = r.round.Step
+	if payload != nil {
+		header, _, err := r.trainer.Decode(payload)
+		if err == nil {
+			err = r.depot.Put(commitment, payload)
+		}
+		if err != nil {
+			return err
+		}
+		result.Header = header
 	}
-	r.round.Results = append(r.round.Results, audits.Result{
-		Owner: s.Owner, Batch: s.Batch, Commitment: commitment, Size: uint32(len(payload)), Head: head,
-	})
+	r.round.Results = append(r.round.Results, result)
+	return nil
 }

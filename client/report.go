@@ -8,7 +8,6 @@ import (
 	"github.com/psyche-go/psyche/assign"
 	"github.com/psyche-go/psyche/client/books"
 	"github.com/psyche-go/psyche/client/env"
-	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/event"
 	"github.com/psyche-go/psyche/identity"
 )
@@ -71,13 +70,6 @@ func (r *reporter) equivocation(l *ledger, u utterance) {
 		e.Commitments = append(e.Commitments, hexOf(c.Commitment))
 	}
 	r.emit(e)
-}
-
-// trial reports that one began or ended.
-func (r *reporter) trial(t *coordinator.Trial, what string) {
-	accused, accuser := identity.ID(t.Accused), identity.ID(t.Accuser)
-	r.log.Info("trial", "what", what, "accused", accused.Short(), "accuser", accuser.Short(), "fault", t.Fault, "step", t.Step)
-	r.emit(event.Trial{Step: t.Step, Accused: accused.String(), Accuser: accuser.String(), Fault: t.Fault.String(), What: what})
 }
 
 // held reports that every result of the running round that can be expected is held.

@@ -24,7 +24,7 @@ func (n *Node) roundTrain() {
 	if l == nil {
 		return
 	}
-	if !(duty{n}).presses() || n.engine.isAhead(l.Round.Step) {
+	if !(duty{n}).waitsForTrial() || n.engine.isAhead(l.Round.Step) {
 		n.train(l)
 		n.trainAhead(l)
 	}
@@ -81,6 +81,9 @@ func (n *Node) train(l *ledger) {
 	}
 	if n.engine.isAhead(l.Round.Step) {
 		if s != nil && n.engine.op.batch == s.Batch {
+			if !(duty{n}).goOn(l.Round.Step) {
+				return
+			}
 			l.trained = true
 			n.engine.op.tell()
 			n.engine.op.tell = nil
@@ -89,7 +92,7 @@ func (n *Node) train(l *ledger) {
 		}
 		return
 	}
-	if s == nil || !n.engine.signing.may(l.Round.Step) || !(duty{n}).beginsAnew() {
+	if s == nil || !n.engine.signing.may(l.Round.Step) || !(duty{n}).goOn(l.Round.Step) {
 		return
 	}
 	tokens := n.engine.reader.read(s.Batch, n.run.settleTime(n.SettleTimeout))
@@ -121,7 +124,10 @@ func (n *Node) trainAhead(l *ledger) {
 	}
 	tokens := n.engine.reader.read(next.batch, n.run.settleTime(n.SettleTimeout))
 	lag := n.engine.lag()
-	if lag < 2 || !(duty{n}).beginsAnew() || tokens == nil || !n.engine.idle() || l.ahead == next.batch || n.seat.duties.examines(l.Round.Step) {
+	if lag > 1 && tokens != nil {
+		n.engine.cancelExamination()
+	}
+	if lag < 2 || !(duty{n}).begins() || tokens == nil || !n.engine.idle() || l.ahead == next.batch {
 		return
 	}
 	if before := next.step - lag; n.replica.step < before {
@@ -137,7 +143,7 @@ func (n *Node) trainAhead(l *ledger) {
 // startTraining trains a batch. Begun says when the round has begun: nothing that only the
 // round decides is done before.
 func (n *Node) startTraining(step uint32, batch data.Batch, begun func(context.Context) error) {
-	trainer, opens := n.engine.trainer, (duty{n}).opensTo()
+	trainer, own := n.engine.trainer, (duty{n}).chain()
 	n.engine.start(opTrain, step, func(ctx context.Context) func() {
 		started := n.tasks.Now()
 		var waited time.Duration
@@ -145,13 +151,13 @@ func (n *Node) startTraining(step uint32, batch data.Batch, begun func(context.C
 			since := n.tasks.Now()
 			err := begun(ctx)
 			waited = n.tasks.Now().Sub(since)
-			if err == nil && opens != nil {
-				opens.open()
+			if err == nil && own != nil {
+				err = own.finish()
 			}
 			return err
 		})
-		if err == nil && opens != nil {
-			err = opens.made(payload)
+		if err == nil && own != nil {
+			err = own.made(payload)
 		}
 		if err == nil {
 			err = checkOwn(trainer, n.run.me, payload, step, batch.ID)

@@ -61,6 +61,9 @@ func (n *Node) sendWitness(l *ledger, now bool) {
 		return
 	}
 	proof, count := l.Witness()
+	if member, known := n.run.state.Member(n.run.myself()); known && n.run.state.Config.VerificationPercent > 0 {
+		proof.Reveal = n.seat.reveals.withProof(member, n.run.state.Progress.Epoch)
+	}
 	n.errands.submit("witness", proof.Step, proof, func() {
 		n.report.log.Info("witnessed", "step", proof.Step, "held", count, "batches", len(l.Slots))
 		n.report.emit(event.WitnessSent{Step: proof.Step, Held: count, Batches: len(l.Slots)})

@@ -158,7 +158,6 @@ func (n fetched) Rejected(b *books.Book, s *books.Slot, reason string) {
 // NoRoom implements fetch.Owner: the rounds that run come before members that were away.
 func (n fetched) NoRoom() {
 	n.store.Forget(0)
-	n.store.Drop(n.seat.duties.past.Shrink()...)
 }
 
 // Drop implements fetch.Owner.

@@ -113,9 +113,9 @@ func (n *Node) apply(l *ledger, o books.Outcome) {
 	}
 	own := l.commitment != (books.Commitment{}) && slices.ContainsFunc(o.Counted, func(c books.Counted) bool { return c.Commitment == l.commitment })
 	replica, trainer, step := n.replica, n.engine.trainer, l.Round.Step
-	var kept *recorded
-	if n.engine.built.Audited {
-		kept = record(l, o)
+	var kept *record
+	if auditor := (duty{n}).auditor(); auditor != nil {
+		kept = n.seat.duties.newRecord(l, o, replica.coldSteps, auditor)
 	}
 	n.models.Held = nil
 	n.engine.start(opApply, step, func(ctx context.Context) func() {
@@ -124,10 +124,11 @@ func (n *Node) apply(l *ledger, o books.Outcome) {
 		if err == nil {
 			err = trainer.Apply(ctx, step, payloads, own)
 		}
-		if err == nil && kept != nil {
-			kept.read(ctx, n.Network, o, payloads)
-		}
 		seconds := n.tasks.Now().Sub(begun).Seconds()
+		var unkept error
+		if err == nil && kept != nil {
+			unkept = kept.read(ctx, n.Network, payloads)
+		}
 		return func() {
 			switch {
 			case n.replica != replica:
@@ -142,7 +143,7 @@ func (n *Node) apply(l *ledger, o books.Outcome) {
 				replica.step = step
 				n.store.Remember(replica.applied(l, o, payloads))
 				if kept != nil {
-					n.store.Drop(n.seat.duties.past.Add(kept.round)...)
+					(duty{n}).keep(kept, unkept)
 				}
 				n.store.Drop(l.Settled(o)...)
 				n.report.applied(step, o, own, replica.hash, seconds, n.fetcher.Received)

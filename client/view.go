@@ -23,7 +23,6 @@ type view struct {
 	genesis []byte                        // that the run began with, signed; nil where nobody signs it
 	hash    [32]byte                      // names the run in what is signed
 	starts  []wire.Head                   // of the run's log at the starts of the newest rounds; nil where no host signs heads
-	seals   []backend.Seal                // of the newest rounds, as far as they are known
 	fit     map[coordinator.ClientID]bool // the healthy members
 	slow    map[coordinator.ClientID]bool // those of them that nobody waits for
 	next    foretold                      // newest
@@ -35,7 +34,7 @@ type view struct {
 func (v *view) renew(u backend.Update) (newPeers bool) {
 	newMembers := v.state == nil || v.state.RunState != u.State.RunState || !sameMembers(v.state, u.State)
 	newPeers = newMembers || !slices.EqualFunc(v.peers, u.Peers, samePeer)
-	v.state, v.peers, v.hash, v.genesis, v.starts, v.seals = u.State, u.Peers, u.Run, u.Genesis, u.Starts, u.Seals
+	v.state, v.peers, v.hash, v.genesis, v.starts = u.State, u.Peers, u.Run, u.Genesis, u.Starts
 	if newMembers {
 		v.fit, v.slow = healthyMembers(u.State)
 	}
@@ -50,16 +49,6 @@ func (v *view) startOf(step uint32) wire.Head {
 		}
 	}
 	return wire.Head{}
-}
-
-// sealOf returns what a verifier had committed to in a round; false where that is not known.
-func (v *view) sealOf(step uint32, verifier coordinator.ClientID) (hash [32]byte, known bool) {
-	for _, s := range v.seals {
-		if s.Step == step && s.Verifier == verifier {
-			return s.Hash, true
-		}
-	}
-	return hash, false
 }
 
 // fork is what a member's announcement proves that names another start of a round than the host

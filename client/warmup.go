@@ -55,6 +55,7 @@ func (n *Node) enterEpoch() bool {
 		return false
 	}
 	if !n.engine.idle() {
+		n.engine.abandonExamination()
 		return false
 	}
 	m, key := n.models.Held, n.run.epoch()
@@ -101,6 +102,7 @@ func (n *Node) prepare(model *handover.Model, epoch epochKey) {
 
 // obtainModel loads the model that the coordinator's checkpoint names.
 func (n *Node) obtainModel() {
+	n.engine.abandonExamination()
 	if !n.engine.idle() || n.tasks.Now().Before(n.engine.loadAt) {
 		return
 	}

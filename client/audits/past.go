@@ -3,6 +3,8 @@ package audits
 import (
 	"cmp"
 	"slices"
+	"sync"
+	"time"
 
 	"github.com/psyche-go/psyche/assign"
 	"github.com/psyche-go/psyche/coordinator"
@@ -10,174 +12,112 @@ import (
 )
 
 const (
-	// keptRounds are kept: an audit of step s−1 may be repeated until round s+8, and needs the
-	// two rounds before that step.
-	keptRounds = 12
-	// keptHeads are kept of each trainer, however old: an opening is about three of them.
-	keptHeads = 6
-	// maxTrainers bounds of how many trainers heads are kept.
+	// KeptRounds are kept at least, and what was applied in the last KeptTime.
+	KeptRounds = 12
+	KeptTime   = time.Minute
+	// behind is how many rounds before a result have to be known to examine it: those from whose
+	// model it was trained, and that by which its chunks are drawn.
+	behind = 3
+	// maxTrainers bounds of how many trainers the newest result is known for ever.
 	maxTrainers = 2 * coordinator.MaxClients
 )
 
-// Head is what a result says of its trainer's momentum.
-type Head struct {
-	Step       uint32
-	EpochStart uint32   // first step of its epoch
-	Previous   uint32   // step of the result that the momentum goes on from; 0: it began as zeros
-	Root       [32]byte // of the momentum after it
-	Counted    bool
-}
-
-// HeadOf reads the head of a result of an epoch.
-func HeadOf(payload []byte, epochStart uint32, counted bool) (Head, error) {
-	h, err := codec.DecodeHeader(payload)
-	return Head{Step: h.Step, EpochStart: epochStart, Previous: h.Previous, Root: h.Momentum, Counted: counted}, err
-}
-
-// Result is a result that is held.
+// Result is a result that is held: witnesses agree on it, whether it was applied or not.
 type Result struct {
 	Owner      coordinator.ClientID
 	Batch      assign.BatchID
 	Commitment [32]byte
 	Size       uint32
-	Head       Head
+	Header     codec.Header // where the result was not to be had only its step
+	Counted    bool         // it was applied
 }
+
+// Read reports whether the result itself was read here.
+func (r *Result) Read() bool { return r.Header.Momentum != [32]byte{} }
 
 // Round is what is kept of a round whose outcome was applied.
 type Round struct {
 	Step       uint32
 	EpochStart uint32
-	Results    []Result // that are held, be they counted or not; in the order of batches
+	ColdSteps  uint32    // of its epoch's cold start
+	At         time.Time // when it was applied here
+	Results    []Result  // that are held, in the order of batches
+	Senders    *Senders
 }
 
-// Past has the newest rounds. It is used by one goroutine. Its zero value is empty.
+// Counted returns the results that were applied.
+func (r *Round) Counted() []Result {
+	return slices.DeleteFunc(slices.Clone(r.Results), func(r Result) bool { return !r.Counted })
+}
+
+// Past has the newest rounds, and the newest result of each trainer. Its zero value is empty.
 type Past struct {
-	// Limit is how many bytes of results are kept for rounds that are over, beside those of the
-	// newest three; 0: without limit.
-	Limit uint64
-
-	rounds []Round // ascending
-	heads  map[coordinator.ClientID][]Head
+	rounds []Round // ascending, without a gap
+	since  uint32  // from this step on every round was known here
+	newest map[coordinator.ClientID]Result
 }
 
-// leastRounds are kept whatever their size: what verifiers of the running round need.
-const leastRounds = 3
-
-// Add takes over a round that was applied. It returns the commitments of results that are not
-// kept any more.
-func (p *Past) Add(r Round) (dropped [][32]byte) {
-	if n := len(p.rounds); n > 0 && p.rounds[n-1].Step+1 != r.Step {
+// Add takes over a round that was applied, and returns what is not kept any more. Rounds from needed
+// on stay.
+func (p *Past) Add(r Round, needed uint32) (dropped [][32]byte) {
+	if n := len(p.rounds); n == 0 || p.rounds[n-1].Step+1 != r.Step {
 		dropped = p.cut(n) // what is not without a gap cannot be taken back
+		p.since = r.Step
 	}
 	p.rounds = append(p.rounds, r)
-	for _, result := range r.Results {
-		p.note(result.Owner, result.Head)
+	old := 0
+	for old+KeptRounds < len(p.rounds) && r.At.Sub(p.rounds[old].At) > KeptTime && p.rounds[old].Step+behind < needed {
+		old++
 	}
-	for len(p.rounds) > keptRounds || p.Limit > 0 && len(p.rounds) > leastRounds && p.size() > p.Limit {
-		dropped = append(dropped, p.cut(1)...)
-	}
-	return dropped
+	return append(dropped, p.cut(old)...)
 }
 
-// note adds a head of a trainer.
-func (p *Past) note(trainer coordinator.ClientID, h Head) {
-	if p.heads == nil {
-		p.heads = make(map[coordinator.ClientID][]Head)
-	}
-	heads := slices.DeleteFunc(p.heads[trainer], func(old Head) bool { return old.Step >= h.Step }) // the run went back
-	if len(heads) >= keptHeads {
-		heads = slices.Delete(heads, 0, 1)
-	}
-	p.heads[trainer] = append(heads, h)
-	if len(p.heads) > maxTrainers {
-		p.forgetOldest()
-	}
-}
-
-// forgetOldest forgets the trainer whose newest result is the oldest.
-func (p *Past) forgetOldest() {
-	var oldest coordinator.ClientID
-	least := ^uint32(0)
-	for trainer, heads := range p.heads {
-		newest := heads[len(heads)-1].Step
-		if newest < least || newest == least && slices.Compare(trainer[:], oldest[:]) < 0 {
-			oldest, least = trainer, newest
-		}
-	}
-	delete(p.heads, oldest)
-}
-
-func (p *Past) size() (bytes uint64) {
-	for i := range p.rounds {
-		for _, r := range p.rounds[i].Results {
-			bytes += uint64(r.Size)
-		}
-	}
-	return bytes
-}
-
-// cut forgets the oldest rounds.
+// cut forgets the oldest rounds, but not from where their trainers went on.
 func (p *Past) cut(count int) (dropped [][32]byte) {
+	if p.newest == nil {
+		p.newest = make(map[coordinator.ClientID]Result)
+	}
 	for _, round := range p.rounds[:count] {
 		for _, r := range round.Results {
+			p.newest[r.Owner] = r
 			dropped = append(dropped, r.Commitment)
 		}
+	}
+	for len(p.newest) > maxTrainers {
+		delete(p.newest, p.longestAway())
 	}
 	p.rounds = slices.Clone(p.rounds[count:])
 	return dropped
 }
 
-// Shrink forgets all but the newest rounds, which verifiers need.
-func (p *Past) Shrink() (dropped [][32]byte) { return p.cut(max(0, len(p.rounds)-leastRounds)) }
-
-// Forget forgets everything: the model that follows does not go on from there.
-func (p *Past) Forget() (dropped [][32]byte) {
-	p.heads = nil
-	return p.cut(len(p.rounds))
-}
-
-// EachBlob calls do for the commitment of each result that is kept.
-func (p *Past) EachBlob(do func(hash [32]byte)) {
-	for i := range p.rounds {
-		for _, r := range p.rounds[i].Results {
-			do(r.Commitment)
+// longestAway returns the trainer whose newest result is the oldest.
+func (p *Past) longestAway() (oldest coordinator.ClientID) {
+	least := ^uint32(0)
+	for trainer, r := range p.newest {
+		if r.Header.Step < least || r.Header.Step == least && slices.Compare(trainer[:], oldest[:]) < 0 {
+			oldest, least = trainer, r.Header.Step
 		}
 	}
+	return oldest
 }
+
+// Forget forgets all rounds: the model that follows does not go on from there.
+func (p *Past) Forget() (dropped [][32]byte) { return p.cut(len(p.rounds)) }
 
 // Round returns a round that was applied.
-func (p *Past) Round(step uint32) (Round, bool) {
+func (p *Past) Round(step uint32) (*Round, bool) {
 	i, found := slices.BinarySearchFunc(p.rounds, step, func(r Round, step uint32) int { return cmp.Compare(r.Step, step) })
 	if !found {
-		return Round{}, false
+		return nil, false
 	}
-	return p.rounds[i], true
+	return &p.rounds[i], true
 }
 
-// Find returns the result of a member in a round that was applied.
-func (p *Past) Find(step uint32, owner coordinator.ClientID) (Result, bool) {
-	round, _ := p.Round(step)
-	for _, r := range round.Results {
-		if r.Owner == owner {
-			return r, true
-		}
-	}
-	return Result{}, false
-}
+// Rounds returns the newest rounds, at most so many, oldest first.
+func (p *Past) Rounds(count int) []Round { return p.rounds[max(0, len(p.rounds)-count):] }
 
-// Heads returns those of a trainer's results before a step, newest first.
-func (p *Past) Heads(trainer coordinator.ClientID, before uint32) []Head {
-	var heads []Head
-	for _, h := range p.heads[trainer] {
-		if h.Step < before {
-			heads = slices.Insert(heads, 0, h)
-		}
-	}
-	return heads
-}
-
-// Since returns the rounds after a step until another one, newest first, or false when one of
-// them is not kept.
+// Since returns the rounds after a step until another one, newest first; false when one of them is
+// not kept.
 func (p *Past) Since(after, until uint32) ([]Round, bool) {
 	var rounds []Round
 	for step := until; step > after; step-- {
@@ -185,7 +125,138 @@ func (p *Past) Since(after, until uint32) ([]Round, bool) {
 		if !found {
 			return nil, false
 		}
-		rounds = append(rounds, round)
+		rounds = append(rounds, *round)
 	}
 	return rounds, true
+}
+
+// Find returns the held result of a member in a round that was applied.
+func (p *Past) Find(step uint32, owner coordinator.ClientID) (Result, bool) {
+	if round, found := p.Round(step); found {
+		for _, r := range round.Results {
+			if r.Owner == owner {
+				return r, true
+			}
+		}
+	}
+	return Result{}, false
+}
+
+// before returns the newest held result of a trainer before a step, as far as it is known here.
+func (p *Past) before(trainer coordinator.ClientID, step uint32) (newest Result, at uint32) {
+	for i := len(p.rounds) - 1; i >= 0; i-- {
+		if p.rounds[i].Step < step {
+			if r, found := p.Find(p.rounds[i].Step, trainer); found {
+				return r, p.rounds[i].Step
+			}
+		}
+	}
+	if r, found := p.newest[trainer]; found && r.Header.Step < step {
+		return r, r.Header.Step
+	}
+	return Result{}, 0
+}
+
+// History says whether a momentum goes on from what it may.
+type History uint8
+
+// What is known of a momentum's history.
+const (
+	Unknown History = iota
+	Allowed
+	Breach // it goes on from what nobody holds, or leaves out a result that is held
+)
+
+// Previous says whether a result goes on from its trainer's newest held result, or from zeros where
+// the run knows that its optimizer began not before that one, and returns the root of that result.
+// Since is the first step that the optimizer remembers.
+func (p *Past) Previous(r *Result, since uint32) (root [32]byte, history History) {
+	said := r.Header.Previous
+	newest, at := p.before(r.Owner, r.Header.Step)
+	switch {
+	case said != 0 && said == at && newest.Read():
+		return newest.Header.Momentum, Allowed
+	case said != 0 && said == at:
+		return root, Unknown
+	case said != 0 && (said < at || said >= p.since):
+		return root, Breach
+	case said != 0:
+		return root, Unknown
+	case at >= max(p.since, 1) && at > since, at < p.since && at > since:
+		return root, Breach
+	case at < p.since && since < p.since: // results of it may not be known here
+		return root, Unknown
+	}
+	return root, Allowed
+}
+
+// Senders says of each chunk how many of the results that counted in a round sent something of it.
+// It is worked out when it is asked for first.
+type Senders struct {
+	decode  func(payload []byte) (codec.Header, []codec.TensorResult, error)
+	read    func(commitment [32]byte) ([]byte, error)
+	counted [][32]byte
+
+	mu   sync.Mutex
+	done bool
+	of   []uint16
+}
+
+// NewSenders returns those of results that counted.
+func NewSenders(counted [][32]byte, read func([32]byte) ([]byte, error), decode func([]byte) (codec.Header, []codec.TensorResult, error)) *Senders {
+	return &Senders{counted: counted, read: read, decode: decode}
+}
+
+// Lonely returns the chunks of which a result sent something, and fewer than a third of those that
+// counted did.
+func (s *Senders) Lonely(result []codec.TensorResult) ([]uint32, error) {
+	of, err := s.count()
+	if err != nil {
+		return nil, err
+	}
+	var lonely []uint32
+	chunk := 0
+	for _, tensor := range result {
+		for _, count := range tensor.Counts {
+			if count > 0 && chunk < len(of) && 3*int(of[chunk]) < len(s.counted) {
+				lonely = append(lonely, uint32(chunk))
+			}
+			chunk++
+		}
+	}
+	return lonely, nil
+}
+
+// count works out how many sent something of each chunk.
+func (s *Senders) count() ([]uint16, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.done {
+		return s.of, nil
+	}
+	var of []uint16
+	for _, commitment := range s.counted {
+		payload, err := s.read(commitment)
+		if err != nil {
+			return nil, err
+		}
+		_, result, err := s.decode(payload)
+		if err != nil {
+			return nil, err
+		}
+		chunk := 0
+		for _, tensor := range result {
+			for _, count := range tensor.Counts {
+				if chunk == len(of) {
+					of = append(of, 0)
+				}
+				if count > 0 {
+					of[chunk]++
+				}
+				chunk++
+			}
+		}
+	}
+	s.of, s.done = of, true
+	return of, nil
 }

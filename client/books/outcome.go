@@ -75,6 +75,7 @@ func (b *Book) Votes(c *Candidate) int {
 type Outcome struct {
 	Counted  []Counted
 	Sources  []*Candidate // of Counted, in the same order
+	Kept     []Kept       // that witnesses hold, and that are not applied
 	Lost     []Slot       // batches without a counted result
 	Missing  int          // results that count and are not held, or not even known
 	Claimed  bool         // all that is missing is not known, and fewer witnesses than a quorum say that they hold it
@@ -85,8 +86,21 @@ type Outcome struct {
 	open bool // not even known which results count
 }
 
+// Kept is a result that witnesses hold and that is not applied: its trainer is on probation, or its
+// optimizer too young.
+type Kept struct {
+	Slot      *Slot
+	Candidate *Candidate
+}
+
 // Known reports whether it is known which results count, be they held here or not.
 func (o Outcome) Known() bool { return !o.open && !o.Unsure }
+
+// Holds reports whether a result is held, be it applied or not.
+func (o Outcome) Holds(c Commitment) bool {
+	return slices.ContainsFunc(o.Counted, func(counted Counted) bool { return counted.Commitment == c }) ||
+		slices.ContainsFunc(o.Kept, func(kept Kept) bool { return kept.Candidate.Commitment == c })
+}
 
 // Decide returns the outcome. It stands only when nothing is missing, and for sure when it is
 // not Unsure either.
@@ -103,11 +117,14 @@ func (b *Book) Decide() Outcome {
 		s := &b.Slots[i]
 		if s.Warming || v.chosen[i] == (Commitment{}) {
 			o.Lost = append(o.Lost, *s)
-			continue
 		}
 		for _, c := range s.Candidates {
 			if c.Commitment != v.chosen[i] {
 				continue
+			}
+			if s.Warming {
+				o.Kept = append(o.Kept, Kept{s, c})
+				break
 			}
 			if c.State != Held {
 				o.Missing++
@@ -139,6 +156,21 @@ func (b *Book) ballot() ballot {
 		}
 	}
 	return t
+}
+
+// IsHeld says whether witnesses hold a result, by an outcome of the round. Known is false as long as
+// it takes what witnesses that lie may hide.
+func (b *Book) IsHeld(c Commitment, o Outcome) (held, known bool) {
+	liars := (max(int(b.Round.WitnessesElected), len(b.Round.Witnesses)) - 1) / 3
+	switch votes, needed := b.Round.Votes(c), int(b.Round.WitnessesNeeded); {
+	case !o.open:
+		return o.Holds(c), true
+	case votes >= needed:
+		return true, true
+	case votes+liars < needed:
+		return false, true
+	}
+	return o.Holds(c), false
 }
 
 // judgement is an outcome and what it was decided from.

@@ -1,6 +1,7 @@
 package clienttest
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -22,6 +23,8 @@ type Audited struct {
 	Types []audit.Precision // that it computes in, the own one first; nil: f32
 	// Cheat changes what is trained: another gradient, or one of another batch or model. May be nil.
 	Cheat func(step uint32, batch data.Batch, gradient []float32) []float32
+	// Exam is how long an examination takes; 0: as long as a training.
+	Exam time.Duration
 	// Examining is called when an examination begins. May be nil.
 	Examining func(x env.Examination)
 	// Guess takes the place of what an examination finds. May be nil.
@@ -75,7 +78,7 @@ func (a *Audited) Train(ctx context.Context, step uint32, batch data.Batch, begu
 	if a.Cheat != nil {
 		gradient = a.Cheat(step, batch, gradient)
 	}
-	payload, err := a.Optimizer.Step(step, batch.ID, gradient)
+	payload, err := a.Optimizer.Step(step, batch.ID, gradient, batch.Hash())
 	return payload, loss, err
 }
 
@@ -98,7 +101,7 @@ func (a *Audited) Apply(ctx context.Context, step uint32, payloads [][]byte, own
 	if err := a.Trainer.Apply(ctx, step, hashes, own); err != nil {
 		return err
 	}
-	a.Applied(step, own, a.fingerprint())
+	a.Past.Note(step, a.fingerprint())
 	return nil
 }
 
@@ -134,13 +137,13 @@ func (a *Audited) Precisions() []audit.Precision {
 	return a.Types
 }
 
-// Examine implements env.Auditor. It takes as long as a training.
+// Examine implements env.Auditor.
 func (a *Audited) Examine(ctx context.Context, x env.Examination) (*audit.Exam, error) {
 	defer a.exclusive()()
 	if a.Examining != nil {
 		a.Examining(x)
 	}
-	timer := time.NewTimer(a.Duration)
+	timer := time.NewTimer(cmp.Or(a.Exam, a.Duration))
 	defer timer.Stop()
 	select {
 	case <-timer.C:

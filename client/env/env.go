@@ -123,8 +123,6 @@ type Trainer interface {
 type Auditor interface {
 	// Shapes returns how the model is cut. Always the same.
 	Shapes() audit.Shapes
-	// Decay returns what is left of the momentum after a step of the run. Always the same.
-	Decay() float32
 	// Precisions returns the types that gradients can be computed in here, the own one first.
 	Precisions() []audit.Precision
 	// Decode reads a result. It may be called at any time.
@@ -132,6 +130,11 @@ type Auditor interface {
 	// Open shows chunks of the momentum of the step that was trained last. It may be called at
 	// any time, from begun of Train too, before the next result is made.
 	Open(step uint32, chunks []uint32) (audit.Opening, error)
+	// Settle says whether the result of a step, the newest that was trained, is held. One that is not
+	// is rolled back: the momentum becomes what it was before.
+	Settle(step uint32, held bool) error
+	// CheckLight returns what is wrong with a claim, as far as it takes no gradient to know.
+	CheckLight(c audit.Claim) audit.Fault
 	// Examine computes what the gradient of an earlier step should have been. Afterwards, and
 	// when it returns an error, model and optimizer are as before.
 	Examine(ctx context.Context, x Examination) (*audit.Exam, error)

@@ -78,6 +78,9 @@ func parseDigest(digest *[32]byte, text string) bool {
 	return err == nil && len(raw) == len(digest) && copy(digest[:], raw) == len(digest)
 }
 
+// Name returns the run's name as it has a place in a file name.
+func (f Folder) Name() string { return strings.TrimSuffix(checkpointPrefix(f.RunID), "-step") }
+
 // checkpointPrefix is the beginning of the names of a run's checkpoint folders: the run
 // id, with what has no place in a file name replaced.
 func checkpointPrefix(runID string) string {

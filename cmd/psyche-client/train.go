@@ -42,6 +42,8 @@ type trainCommand struct {
 	MicroBatchSize int         `help:"Sequences that go through the model at once: less uses less memory." default:"1"`
 	Threads        threadCount `help:"Threads that compute; 0: OMP_NUM_THREADS, else one for each CPU. Several clients on one machine must share its CPUs." default:"0"`
 
+	AuditIdle bool `help:"Check results of other members also in rounds in which this client trains, whenever it has computed its own. In a run with audits only; who trains nothing in a round does so anyway."`
+
 	libraryFlags  `embed:""`
 	computeFlags  `embed:""`
 	parallelFlags `embed:""`
@@ -172,6 +174,7 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 
 		CheckpointDir:   c.CheckpointDir,
 		KeepCheckpoints: c.KeepSteps,
+		AuditIdle:       c.AuditIdle,
 		FinalWait:       cmp.Or(c.FinalWait, -1),
 		Events:          events,
 		Logger:          logger,

@@ -1,0 +1,203 @@
+package client
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/psyche-go/psyche/audit"
+	"github.com/psyche-go/psyche/client/audits"
+	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/event"
+	"github.com/psyche-go/psyche/identity"
+)
+
+// review is the audit of a result that the dice fell on.
+type review struct {
+	inquiry
+	told  bool
+	fault coordinator.Fault // of which its trainer is to be accused; 0: of nothing
+}
+
+// maxReviews are under way at a time: of those whose openings do not come others go on.
+const maxReviews = 8
+
+// auditorAsks is for how long an auditor asks before it accuses somebody of silence.
+var auditorAsks = askingTime{time.Minute, 6}
+
+// soundness is whether this client's own newest result passes its own audit. It is found out before
+// the first accusation.
+type soundness struct {
+	inquiry *inquiry // nil: not looked at
+	known   bool
+	sound   bool
+}
+
+// audit throws the dice, and goes on with what they fell on. There is time for that in a round in
+// which this client trains nothing.
+func (n duty) audit() {
+	d, l := n.seat.duties, n.rounds.of[n.run.state.Progress.Step]
+	free := n.replica != nil && n.isFree(l)
+	if free {
+		n.throw(l.Round.Step)
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(d.reviews), audits.Key.Compare) {
+		r := d.reviews[key]
+		if _, kept := d.past.Round(key.Step); !kept && r.fault == 0 {
+			n.forget(r)
+			continue
+		}
+		if r.phase != isOver {
+			n.inquire(&r.inquiry, manner{holders: n.holders(key.Trainer), limits: wider, twice: true, engine: free})
+			if n.isSilent(&r.inquiry, auditorAsks) {
+				r.end(silent, "asked %d times in %v, it opens to nobody", r.poll.asked, n.tasks.Now().Sub(r.poll.first).Round(time.Second))
+			}
+		}
+		if r.phase == isOver {
+			n.conclude(r, free)
+		}
+	}
+}
+
+func wider(p audit.Precision) audit.Limits { return p.Limits().Wider() }
+
+// isFree reports whether the trainer has nothing to do in a round, any more.
+func (n duty) isFree(l *ledger) bool {
+	switch {
+	case l == nil || n.run.state.RunState != coordinator.RoundTrain && n.run.state.RunState != coordinator.RoundWitness:
+		return false
+	case l.Own(n.run.me) != nil && !l.trained:
+		return false
+	case n.engine.lag() > 1: // the next round's training begins in this one
+		return n.AuditIdle || !n.run.foretell(n.Draws).ok
+	}
+	return n.AuditIdle || l.Own(n.run.me) == nil
+}
+
+// throw throws the dice, once in a round.
+func (n duty) throw(step uint32) {
+	d := n.seat.duties
+	if d.thrown == step || len(d.reviews) >= maxReviews {
+		return
+	}
+	d.thrown = step
+	rounds, me := d.past.Rounds(audits.KeptRounds), n.run.myself()
+	for key := range d.looked {
+		if len(rounds) == 0 || key.Step < rounds[0].Step {
+			delete(d.looked, key)
+		}
+	}
+	r, found := d.dice.Throw(step, rounds, func(r *audits.Result) bool {
+		return r.Owner != me && r.Read() && !d.looked[audits.Key{Trainer: r.Owner, Step: r.Header.Step}]
+	})
+	if !found {
+		return
+	}
+	key := audits.Key{Trainer: r.Owner, Step: r.Header.Step}
+	d.looked[key] = true
+	d.reviews[key] = &review{inquiry: newInquiry(key)}
+}
+
+// holders returns who may have the opening of a trainer: itself, and two others, in turns.
+func (n duty) holders(trainer coordinator.ClientID, also ...coordinator.ClientID) func() []identity.ID {
+	ids := []identity.ID{identity.ID(trainer)}
+	for _, id := range also {
+		ids = append(ids, identity.ID(id))
+	}
+	others := n.run.members(n.fetcher.Rotation.Next)
+	ids = append(ids, others[:min(2, len(others))]...)
+	return func() []identity.ID { return ids }
+}
+
+// conclude tells what a review came to, and accuses if it has to.
+func (n duty) conclude(r *review, free bool) {
+	if !r.told {
+		r.told = true
+		n.tell(&r.inquiry)
+		switch {
+		case r.outcome == silent:
+			r.fault = coordinator.FaultSilent
+		case r.outcome.guilty():
+			r.fault = coordinator.FaultResult
+		}
+	}
+	if r.fault == 0 {
+		n.forget(r)
+		return
+	}
+	n.accuseOf(r, free)
+}
+
+// forget ends a review.
+func (n duty) forget(r *review) {
+	d := n.seat.duties
+	delete(d.reviews, r.Key)
+	if d.trials[r.Key] == nil {
+		d.openings.Drop(r.Key)
+	}
+}
+
+// accuseOf accuses a trainer, once this client knows that it computes right.
+func (n duty) accuseOf(r *review, free bool) {
+	d, s := n.seat.duties, n.run.state
+	switch {
+	case d.trials[r.Key] != nil, s.Progress.Step > r.Step+accusable, d.sound.known && !d.sound.sound:
+		n.forget(r) // it is on trial for that, or nobody could judge it any more
+		return
+	case !d.sound.known:
+		n.auditItself(free)
+		return
+	}
+	accuse := coordinator.Accuse{Step: r.Step, Client: r.Trainer, Fault: r.fault}
+	if s.MayAccuse(n.run.myself(), accuse) != nil {
+		return // not now
+	}
+	n.errands.submit("accuse", r.Key, accuse, func() {
+		accused := identity.ID(r.Trainer)
+		n.report.log.Warn("accused a trainer", "step", r.Step, "trainer", accused.Short(), "fault", r.fault, "why", r.reason)
+		n.report.emit(event.Accused{Step: r.Step, Client: accused.String(), Fault: r.fault.String(), Detail: r.reason})
+	})
+}
+
+// accusable is for how many rounds what was found is worth a trial: as long as others keep the round.
+const accusable = 10 * audits.KeptRounds
+
+// auditItself finds out whether the own newest result passes: where it does not, something is wrong
+// here, and nobody is accused by this process.
+func (n duty) auditItself(free bool) {
+	d := n.seat.duties
+	if d.sound.inquiry == nil {
+		key, found := n.ownNewest()
+		if !found {
+			return
+		}
+		q := newInquiry(key)
+		d.sound.inquiry = &q
+	}
+	q := d.sound.inquiry
+	n.inquire(q, manner{holders: func() []identity.ID { return nil }, limits: audit.Precision.Limits, engine: free})
+	switch {
+	case q.phase != isOver:
+	case q.outcome == passed:
+		d.sound = soundness{known: true, sound: true}
+	case q.outcome.guilty():
+		d.sound = soundness{known: true}
+		n.report.log.Error("this client's own result does not pass its own audit: it accuses nobody", "step", q.Step, "why", q.reason)
+		n.tell(q)
+	default:
+		d.sound = soundness{}
+	}
+}
+
+// ownNewest returns the own newest result that is held and open.
+func (n duty) ownNewest() (audits.Key, bool) {
+	d := n.seat.duties
+	rounds := d.past.Rounds(audits.KeptRounds)
+	for i := range slices.Backward(rounds) {
+		key := audits.Key{Trainer: n.run.myself(), Step: rounds[i].Step}
+		if _, held := d.past.Find(key.Step, key.Trainer); held && d.openings.Get(key) != nil {
+			return key, true
+		}
+	}
+	return audits.Key{}, false
+}

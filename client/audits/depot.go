@@ -1,0 +1,131 @@
+package audits
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+)
+
+// ErrNotKept says that something is not kept here any more, or was never.
+var ErrNotKept = errors.New("not kept here")
+
+// Depot keeps the bytes of results: in memory as far as they fit, else in files. It is made for
+// rounds that have to be kept whatever they weigh.
+type Depot struct {
+	parent string // folder for the files; empty: one for temporary files
+	limit  uint64 // bytes in memory
+
+	mu   sync.Mutex
+	dir  string // made when it is needed first
+	used uint64
+	of   map[[32]byte]*deposit
+}
+
+// deposit is what is kept under a hash.
+type deposit struct {
+	data   []byte // nil: in a file
+	owners int    // who have put it, and not dropped it
+}
+
+// NewDepot returns an empty depot. Parent is the folder in which it makes one of its own when it
+// needs it; empty: that for temporary files.
+func NewDepot(parent string, limit uint64) *Depot {
+	return &Depot{parent: parent, limit: limit, of: make(map[[32]byte]*deposit)}
+}
+
+// Put keeps data, which is not modified any more, until Drop.
+func (d *Depot) Put(hash [32]byte, data []byte) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if known := d.of[hash]; known != nil {
+		known.owners++
+		return nil
+	}
+	if d.used+uint64(len(data)) > d.limit {
+		if err := d.write(hash, data); err != nil {
+			return fmt.Errorf("keep a result of %d bytes for audits: %w", len(data), err)
+		}
+		data = nil
+	}
+	d.used += uint64(len(data))
+	d.of[hash] = &deposit{data: data, owners: 1}
+	return nil
+}
+
+// Get returns what is kept under a hash.
+func (d *Depot) Get(hash [32]byte) ([]byte, error) {
+	d.mu.Lock()
+	known, dir := d.of[hash], d.dir
+	d.mu.Unlock()
+	switch {
+	case known == nil:
+		return nil, fmt.Errorf("result %x: %w", hash[:4], ErrNotKept)
+	case known.data != nil:
+		return known.data, nil
+	}
+	data, err := os.ReadFile(filepath.Join(dir, hex.EncodeToString(hash[:])))
+	if err != nil {
+		return nil, fmt.Errorf("result %x: %w: %w", hash[:4], ErrNotKept, err)
+	}
+	return data, nil
+}
+
+// Drop gives up what was put.
+func (d *Depot) Drop(hashes ...[32]byte) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, hash := range hashes {
+		known := d.of[hash]
+		if known == nil {
+			continue
+		}
+		if known.owners--; known.owners > 0 {
+			continue
+		}
+		delete(d.of, hash)
+		d.used -= uint64(len(known.data))
+		if known.data == nil {
+			_ = os.Remove(filepath.Join(d.dir, hex.EncodeToString(hash[:]))) // Close removes what is left
+		}
+	}
+}
+
+// Close removes all files.
+func (d *Depot) Close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.dir == "" {
+		return nil
+	}
+	clear(d.of)
+	return os.RemoveAll(d.dir)
+}
+
+// depotPattern names the folders of depots.
+const depotPattern = "audited-results-*"
+
+// Sweep removes what depots of processes that were killed left in a folder of one client.
+func Sweep(parent string) error {
+	left, err := filepath.Glob(filepath.Join(parent, depotPattern))
+	for _, dir := range left {
+		err = errors.Join(err, os.RemoveAll(dir))
+	}
+	return err
+}
+
+func (d *Depot) write(hash [32]byte, data []byte) (err error) {
+	if d.dir == "" {
+		if d.parent != "" {
+			if err := os.MkdirAll(d.parent, 0o700); err != nil {
+				return err
+			}
+		}
+		if d.dir, err = os.MkdirTemp(d.parent, depotPattern); err != nil {
+			return err
+		}
+	}
+	return os.WriteFile(filepath.Join(d.dir, hex.EncodeToString(hash[:])), data, 0o600)
+}

@@ -1,0 +1,64 @@
+package audits
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+	"slices"
+
+	"github.com/psyche-go/psyche/coordinator"
+)
+
+// domainDice keeps the dice apart from everything else that a key's secrets are derived for.
+const domainDice = "psyche/audit/dice/v1"
+
+// newRounds are those to which half of the throws go.
+const newRounds = 2
+
+// Dice decide which result a member audits. Nobody else can know it, before or after.
+type Dice struct{ secret []byte }
+
+// NewDice returns those of a member in a run. Secret is what nobody else knows of its key.
+func NewDice(secret []byte, run [32]byte) Dice {
+	mac := hmac.New(sha256.New, secret)
+	mac.Write(append([]byte(domainDice), run[:]...))
+	return Dice{mac.Sum(nil)}
+}
+
+// Throw draws, in the round of a step, one of the results of the newest rounds, oldest first, that
+// may be drawn: half of the throws go to the newest two.
+func (d Dice) Throw(step uint32, rounds []Round, may func(*Result) bool) (Result, bool) {
+	mac := hmac.New(sha256.New, d.secret)
+	mac.Write(binary.LittleEndian.AppendUint32(nil, step))
+	drawn := mac.Sum(nil)
+	if drawn[0]&1 == 1 {
+		rounds = rounds[max(0, len(rounds)-newRounds):]
+	}
+	var all []Result
+	for i := range rounds {
+		for _, r := range rounds[i].Results {
+			if may(&r) {
+				all = append(all, r)
+			}
+		}
+	}
+	if len(all) == 0 {
+		return Result{}, false
+	}
+	// Of a number of 64 bits the rest says as good as nothing of how many there are.
+	return all[binary.LittleEndian.Uint64(drawn[8:])%uint64(len(all))], true
+}
+
+// Key names a result.
+type Key struct {
+	Trainer coordinator.ClientID
+	Step    uint32
+}
+
+// Compare orders keys.
+func (k Key) Compare(other Key) int {
+	if k.Step != other.Step {
+		return int(int64(k.Step) - int64(other.Step))
+	}
+	return slices.Compare(k.Trainer[:], other.Trainer[:])
+}

@@ -1,0 +1,171 @@
+package audits
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/psyche-go/psyche/audit"
+	"github.com/psyche-go/psyche/client/exchange"
+	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/identity"
+)
+
+// OpeningProtocol is what members ask each other by for the opening of a result. Its bytes are in
+// docs/p2p.md.
+const OpeningProtocol = "/psyche/opening/2"
+
+const (
+	requestSize = 32 + 4
+	// maxAnswers is how often the same is handed to the same member: answers may be lost.
+	maxAnswers = 24
+	// The own ones are kept for so many rounds and so long: longer than anybody may ask, since who looks
+	// at the oldest result that may be drawn asks for a minute, and jurors after that.
+	openRounds = 4 * KeptRounds
+	openTime   = 4 * KeptTime
+)
+
+// ErrMalformed says that bytes are no request.
+var ErrMalformed = errors.New("malformed request for an opening")
+
+// Openings has the openings of results, and hands them to members that ask.
+type Openings struct {
+	dir string // for the own ones; empty: none
+	me  coordinator.ClientID
+
+	mu sync.Mutex
+	of map[Key]*opened
+}
+
+type opened struct {
+	bytes    []byte
+	at       time.Time
+	answered map[identity.ID]int
+}
+
+// NewOpenings returns those of a member. In dir, unless it is empty, the own ones outlive the
+// process.
+func NewOpenings(me identity.ID, dir string) *Openings {
+	return &Openings{dir: dir, me: coordinator.ClientID(me), of: make(map[Key]*opened)}
+}
+
+// Serve answers the requests of peers.
+func (o *Openings) Serve(network exchange.Requests) {
+	network.Handle(OpeningProtocol, requestSize, o.answer)
+}
+
+// Keep keeps the opening of a result. An error says that it is not on the disk.
+func (o *Openings) Keep(key Key, bytes []byte, now time.Time) error {
+	o.mu.Lock()
+	o.put(key, bytes, now)
+	o.mu.Unlock()
+	if o.dir == "" || key.Trainer != o.me {
+		return nil
+	}
+	if err := os.MkdirAll(o.dir, 0o700); err != nil {
+		return err
+	}
+	return os.WriteFile(o.file(key.Step), bytes, 0o600)
+}
+
+func (o *Openings) put(key Key, bytes []byte, now time.Time) *opened {
+	e := &opened{bytes: bytes, at: now, answered: make(map[identity.ID]int)}
+	o.of[key] = e
+	return e
+}
+
+func (o *Openings) file(step uint32) string {
+	return filepath.Join(o.dir, fmt.Sprintf("%d.opening", step))
+}
+
+// Get returns the opening of a result, or nil.
+func (o *Openings) Get(key Key) []byte {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if e := o.find(key); e != nil {
+		return e.bytes
+	}
+	return nil
+}
+
+// find looks for an opening also among those of an earlier process.
+func (o *Openings) find(key Key) *opened {
+	if e := o.of[key]; e != nil {
+		return e
+	}
+	if o.dir == "" || key.Trainer != o.me {
+		return nil
+	}
+	bytes, err := os.ReadFile(o.file(key.Step))
+	if err != nil {
+		return nil
+	}
+	return o.put(key, bytes, time.Time{})
+}
+
+// Drop gives up the opening of another member's result.
+func (o *Openings) Drop(key Key) {
+	if key.Trainer == o.me {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.of, key)
+}
+
+// Prune gives up own openings that are as old as rounds that are not kept, and not needed.
+func (o *Openings) Prune(newest, needed uint32, now time.Time) {
+	old := func(step uint32) bool { return step+openRounds < newest && step < needed }
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var steps []uint32
+	for key, e := range o.of {
+		if key.Trainer == o.me && old(key.Step) && now.Sub(e.at) > openTime {
+			delete(o.of, key)
+			steps = append(steps, key.Step)
+		}
+	}
+	if o.dir == "" || len(steps) == 0 {
+		return
+	}
+	files, err := os.ReadDir(o.dir)
+	if err != nil {
+		return
+	}
+	for _, f := range files { // also of earlier processes
+		digits, found := strings.CutSuffix(f.Name(), ".opening")
+		step, err := strconv.ParseUint(digits, 10, 32)
+		if found && err == nil && o.of[Key{o.me, uint32(step)}] == nil && (old(uint32(step)) || uint32(step) > newest) {
+			_ = os.Remove(filepath.Join(o.dir, f.Name())) // the next time
+		}
+	}
+}
+
+func (o *Openings) answer(_ context.Context, from identity.ID, request []byte) ([]byte, error) {
+	if len(request) != requestSize {
+		return nil, fmt.Errorf("%w: %d bytes, want %d", ErrMalformed, len(request), requestSize)
+	}
+	key := Key{coordinator.ClientID(request), binary.LittleEndian.Uint32(request[32:])}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	e := o.find(key)
+	if e == nil || e.answered[from] >= maxAnswers {
+		return nil, fmt.Errorf("opening of step %d of %s: %w", key.Step, hex.EncodeToString(key.Trainer[:4]), ErrNotKept)
+	}
+	e.answered[from]++
+	return e.bytes, nil
+}
+
+// AskOpening asks a member for the opening of a result. What it answers is not looked at.
+func AskOpening(ctx context.Context, network exchange.Requests, from identity.ID, key Key, shapes audit.Shapes) ([]byte, error) {
+	request := binary.LittleEndian.AppendUint32(key.Trainer[:], key.Step)
+	return network.Request(ctx, from, OpeningProtocol, request, audit.MaxOpeningSize(shapes, audit.DefaultChunks))
+}

@@ -1,0 +1,170 @@
+package audits
+
+import (
+	"testing"
+	"time"
+
+	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/distro/codec"
+)
+
+// held returns a result that goes on from an earlier step.
+func held(owner byte, step, previous uint32) Result {
+	return Result{
+		Owner: coordinator.ClientID{owner}, Commitment: [32]byte{owner, byte(step)}, Counted: true,
+		Header: codec.Header{Step: step, Previous: previous, Momentum: [32]byte{owner, byte(step), 1}},
+	}
+}
+
+// past has the rounds from first to last, which began at a second each. Trainer 1 has a result in each
+// round, trainer 2 in every third.
+func past(first, last uint32) *Past {
+	p := &Past{}
+	for step := first; step <= last; step++ {
+		r := Round{Step: step, EpochStart: 1, At: time.Unix(int64(step), 0), Results: []Result{held(1, step, step-1)}}
+		if step%3 == 0 {
+			r.Results = append(r.Results, held(2, step, step-3))
+		}
+		p.Add(r, last+100)
+	}
+	return p
+}
+
+// TestWhatAResultMayGoOnFrom: from its trainer's newest held result, or from zeros where the run knows
+// that the optimizer began since. What is not known here is held against nobody.
+func TestWhatAResultMayGoOnFrom(t *testing.T) {
+	for name, c := range map[string]struct {
+		past           *Past
+		trainer        byte
+		step, previous uint32
+		since          uint32
+		want           History
+	}{
+		"the newest":                          {past(1, 20), 2, 20, 18, 1, Allowed},
+		"an older one":                        {past(1, 20), 2, 20, 15, 1, Breach},
+		"a step of which it has no result":    {past(1, 20), 2, 20, 19, 1, Breach},
+		"zeros, for no reason":                {past(1, 20), 2, 20, 0, 1, Breach},
+		"zeros, after a return":               {past(1, 20), 2, 20, 0, 19, Allowed},
+		"zeros, after a return in that round": {past(1, 20), 2, 20, 0, 18, Allowed},
+		"the newest, although it returned":    {past(1, 20), 2, 20, 18, 20, Allowed},
+		"a newcomer from zeros":               {past(1, 20), 3, 20, 0, 15, Allowed},
+		"a newcomer from what nobody saw":     {past(1, 20), 3, 20, 14, 15, Breach},
+		"one that came before this client":    {past(10, 20), 3, 20, 5, 1, Unknown},
+		"one of which nothing is known":       {past(10, 20), 3, 20, 0, 1, Unknown},
+		"one that began when it was known":    {past(10, 20), 3, 20, 0, 12, Allowed},
+		"what nobody saw, since then":         {past(10, 20), 3, 20, 12, 1, Breach},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := held(c.trainer, c.step, c.previous)
+			root, got := c.past.Previous(&r, c.since)
+			if got != c.want {
+				t.Errorf("got %v, want %v", got, c.want)
+			}
+			if want := (held(c.trainer, c.previous, 0)).Header.Momentum; c.want == Allowed && c.previous != 0 && root != want {
+				t.Errorf("root %x, want %x", root[:3], want[:3])
+			}
+		})
+	}
+}
+
+// TestNewestResultIsKnownForEver: also of a trainer that was away for longer than rounds are kept, and
+// of rounds before a gap, where nothing is held against what may lie in the gap.
+func TestNewestResultIsKnownForEver(t *testing.T) {
+	p := past(1, 20)
+	for step := uint32(21); step < 200; step++ {
+		p.Add(Round{Step: step, EpochStart: 1, At: time.Unix(int64(step), 0)}, 1000)
+	}
+	r := held(2, 200, 18)
+	if _, got := p.Previous(&r, 1); got != Allowed {
+		t.Errorf("from its newest result, long ago: %v", got)
+	}
+	r = held(2, 200, 15)
+	if _, got := p.Previous(&r, 1); got != Breach {
+		t.Errorf("from an older one: %v", got)
+	}
+	p.Add(Round{Step: 300, EpochStart: 300, At: time.Unix(300, 0)}, 1000)
+	for previous, want := range map[uint32]History{18: Allowed, 15: Breach, 250: Unknown, 300: Breach, 0: Breach} {
+		r = held(2, 301, previous)
+		if _, got := p.Previous(&r, 1); got != want {
+			t.Errorf("after a gap, from step %d: %v, want %v", previous, got, want)
+		}
+	}
+	r = held(2, 301, 0)
+	if _, got := p.Previous(&r, 100); got != Unknown {
+		t.Errorf("from zeros, since a step in the gap: %v", got)
+	}
+}
+
+// TestRoundsAreKeptAsLongAsTheyAreNeeded: the newest, those of the last minute, and what is on trial.
+func TestRoundsAreKeptAsLongAsTheyAreNeeded(t *testing.T) {
+	for name, c := range map[string]struct {
+		pause  time.Duration
+		needed uint32
+		want   int
+	}{
+		"long rounds":  {time.Minute, 1000, KeptRounds},
+		"short rounds": {time.Second, 1000, 61},
+		"a trial":      {time.Minute, 50, 100 - 50 + 1 + behind},
+	} {
+		p, dropped := &Past{}, 0
+		for step := uint32(1); step <= 100; step++ {
+			at := time.Unix(0, 0).Add(time.Duration(step) * c.pause)
+			dropped += len(p.Add(Round{Step: step, EpochStart: 1, At: at, Results: []Result{held(1, step, step-1)}}, c.needed))
+		}
+		if got := len(p.Rounds(1000)); got != c.want || dropped != 100-c.want {
+			t.Errorf("%s: %d rounds are kept and %d dropped, want %d", name, got, dropped, c.want)
+		}
+	}
+}
+
+// TestLonelyChunks are those that a result speaks of and fewer than a third of the round before do.
+func TestLonelyChunks(t *testing.T) {
+	counts := map[[32]byte][]uint16{{1}: {1, 0, 0, 1}, {2}: {1, 0, 0, 1}, {3}: {1, 1, 0, 0}, {4}: {1, 0, 0, 0}}
+	s := NewSenders([][32]byte{{1}, {2}, {3}, {4}}, func(hash [32]byte) ([]byte, error) { return hash[:1], nil },
+		func(payload []byte) (codec.Header, []codec.TensorResult, error) {
+			all := counts[[32]byte{payload[0]}]
+			return codec.Header{}, []codec.TensorResult{{Counts: all[:1]}, {Counts: all[1:]}}, nil
+		})
+	lonely, err := s.Lonely([]codec.TensorResult{{Counts: []uint16{1}}, {Counts: []uint16{1, 1, 1}}})
+	if err != nil || len(lonely) != 2 || lonely[0] != 1 || lonely[1] != 2 {
+		t.Errorf("got %v, %v", lonely, err)
+	}
+	if lonely, _ = s.Lonely([]codec.TensorResult{{Counts: []uint16{1}}, {Counts: []uint16{0, 0, 1}}}); len(lonely) != 0 {
+		t.Errorf("got %v", lonely)
+	}
+	if lonely, err = NewSenders(nil, nil, nil).Lonely([]codec.TensorResult{{Counts: []uint16{1}}}); err != nil || len(lonely) != 0 {
+		t.Errorf("without results: %v, %v", lonely, err)
+	}
+}
+
+// TestDiceArePrivate: what two members look at has nothing to do with each other, and half of it is new.
+func TestDiceArePrivate(t *testing.T) {
+	p := past(1, 12)
+	rounds := p.Rounds(KeptRounds)
+	one, again, two := NewDice([]byte("a"), [32]byte{1}), NewDice([]byte("a"), [32]byte{1}), NewDice([]byte("b"), [32]byte{1})
+	same, fresh := 0, 0
+	const throws = 4000
+	all := func(*Result) bool { return true }
+	for step := uint32(1); step <= throws; step++ {
+		a, found := one.Throw(step, rounds, all)
+		if b, _ := again.Throw(step, rounds, all); !found || a != b {
+			t.Fatal("the same dice fall otherwise")
+		}
+		if b, _ := two.Throw(step, rounds, all); a == b {
+			same++
+		}
+		if a.Header.Step > 10 {
+			fresh++
+		}
+	}
+	// Of 16 results three are of the newest two rounds.
+	if share := float64(fresh) / throws; share < 0.55 || share > 0.64 {
+		t.Errorf("%.2f of the throws are of the newest two rounds", share)
+	}
+	if share := float64(same) / throws; share > 0.2 {
+		t.Errorf("%.2f of the throws of two members are the same", share)
+	}
+	if _, found := one.Throw(1, rounds, func(*Result) bool { return false }); found {
+		t.Error("something was drawn of nothing")
+	}
+}
