@@ -71,12 +71,12 @@ func (m *member) takePart(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, host.Close(), m.close()) }()
 
-	network, backend := env.Network(peers), env.Backend(host)
+	network := env.Network(peers)
 	if m.closed {
-		network, backend = cheat.Closed(network, backend)
+		network = cheat.Closed(network)
 	}
 	joined, err := client.New(client.Options{
-		Key: m.key, RunID: m.runID, Backend: backend, Network: network, Data: m,
+		Key: m.key, RunID: m.runID, Backend: host, Network: network, Data: m,
 		NewTrainer: m.build, Initial: initial, FinalWait: -1, Events: events, Logger: m.logger,
 	})
 	if err != nil {
