@@ -26,6 +26,8 @@ import (
 //	                            "elected" are all elected; without lost they hold
 //	                            everybody's result; a filled filter holds anything
 //	health A accuse=(B,C) [step=N]
+//	accuse A of=B step=N [silent]
+//	vote A… of=B step=N guilty|innocent
 //	report A… digest=d1|d2 [step=N]
 //	upload A… digest=d1 bucket=NAME|hub=NAME [revision=R] [step=N]
 //	pause | resume | close [by=A]
@@ -93,6 +95,8 @@ func (s *scenario) run(t *testing.T, d *datadriven.TestData) string {
 		}
 		step := number(t, d, "step", s.state.Progress.Step-1)
 		return s.each(d, func(ClientID) Action { return HealthCheck{Step: step, Clients: accused} })
+	case "accuse", "vote":
+		return s.court(t, d)
 	case "report":
 		step := number(t, d, "step", s.state.Progress.Step)
 		digest := [32]byte(clientID(text(d, "digest", "")))
@@ -123,6 +127,31 @@ func (s *scenario) run(t *testing.T, d *datadriven.TestData) string {
 		t.Fatalf("%s: unknown command %s", d.Pos, d.Cmd)
 		return ""
 	}
+}
+
+// court lets clients accuse another one, or vote. Words without a value that are no names say what of.
+func (s *scenario) court(t *testing.T, d *datadriven.TestData) string {
+	t.Helper()
+	said := func(word string) bool {
+		i := slices.IndexFunc(d.CmdArgs, func(a datadriven.CmdArg) bool { return a.Key == word })
+		if i >= 0 {
+			d.CmdArgs = slices.Delete(d.CmdArgs, i, i+1)
+		}
+		return i >= 0
+	}
+	accused, step := clientID(text(d, "of", "")), number(t, d, "step", 0)
+	if d.Cmd == "vote" {
+		guilty := said("guilty")
+		if !guilty && !said("innocent") {
+			t.Fatalf("%s: guilty or innocent?", d.Pos)
+		}
+		return s.each(d, func(ClientID) Action { return Vote{Step: step, Client: accused, Guilty: guilty} })
+	}
+	fault := FaultResult
+	if said("silent") {
+		fault = FaultSilent
+	}
+	return s.each(d, func(ClientID) Action { return Accuse{Step: step, Client: accused, Fault: fault} })
 }
 
 func (s *scenario) create(t *testing.T, d *datadriven.TestData) string {

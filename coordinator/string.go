@@ -122,7 +122,7 @@ func (p *page) clients(what string, clients []Client) {
 			p.flag(c.ProbationUntil > p.step, ", on probation until step "+num(c.ProbationUntil)),
 			p.flag(c.HoldsModel, ", holds model"),
 			p.flag(c.Returns > 0, ", returned"),
-			p.flag(c.Complaints > 0, ", "+num(uint32(c.Complaints))+" complaints"),
+			p.flag(c.Complaints > 0, ", complaints "+num(uint32(c.Complaints))),
 			p.slots("juror", c.Juror), p.slots("voted", c.Voted))
 	}
 }
