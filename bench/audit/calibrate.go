@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"maps"
@@ -19,7 +20,9 @@ import (
 )
 
 // cuts are how workers cut the model.
-var cuts = momenta.Options{Decay: momentumDecay, TopK: topK, Edge: chunkEdge, Signs: true, Run: sha256.Sum256([]byte(runID))}
+func cuts(decay float64) momenta.Options {
+	return momenta.Options{Decay: float32(decay), TopK: topK, Edge: chunkEdge, Signs: true, Run: sha256.Sum256([]byte(runID))}
+}
 
 // calibrateCommand trains a run of one trainer of each stack and audits it.
 type calibrateCommand struct {
@@ -33,23 +36,26 @@ type calibrateCommand struct {
 	Length    int     `default:"64" help:"Tokens of a sequence."`
 	LR        float64 `default:"0.001" help:"Learning rate."`
 	Seed      uint64  `default:"1" help:"Of batches, challenges and noise."`
+	Decay     float64 `default:"0.999" help:"Of the momentum."`
+	Rare      uint32  `help:"In so many steps, the first, batches are of random tokens: most of them do not come up again."`
 	Attacks   bool    `default:"true" negatable:"" help:"Audit attackers too."`
-	Count     bool    `help:"Count audits among the stacks that compute in f32, and write a row for each pair of them instead of one for each audit."`
+	Count     bool    `help:"Count audits among stacks of one type, and write a row for each pair of them instead of one for each audit."`
 }
 
 // calibration is a run while it is calibrated.
 type calibration struct {
 	*calibrateCommand
-	text    []byte
-	random  *rand.Rand
-	workers []*process
-	cut     *momenta.Cutting
-	states  []*momenta.State // of each trainer
-	old     [][][]float32
-	shadows []*shadow
-	log     *json.Encoder
-	mu      sync.Mutex // of log and counts
-	counts  map[[2]string]*row
+	text       []byte
+	random     *rand.Rand
+	vocabulary int32
+	workers    []*process
+	cut        *momenta.Cutting
+	states     []*momenta.State // of each trainer
+	old        [][][]float32
+	shadows    []*shadow
+	log        *json.Encoder
+	mu         sync.Mutex // of log and counts
+	counts     map[[2]string]*row
 }
 
 func (c *calibrateCommand) Run(ctx context.Context) (err error) {
@@ -68,11 +74,11 @@ func (c *calibrateCommand) Run(ctx context.Context) (err error) {
 	run := &calibration{
 		calibrateCommand: c, text: text, random: rand.New(rand.NewPCG(c.Seed, 0)), log: json.NewEncoder(file), counts: make(map[[2]string]*row),
 	}
+	if run.vocabulary, err = vocabulary(c.Model); err != nil {
+		return err
+	}
 	for _, s := range stacks() {
-		if c.Count && s.bf16 {
-			continue
-		}
-		p, err := s.start(c.Model, c.LR)
+		p, err := s.start(c.Model, c.LR, c.Decay)
 		if err != nil {
 			return errors.Join(err, run.close())
 		}
@@ -86,6 +92,18 @@ func (c *calibrateCommand) Run(ctx context.Context) (err error) {
 	return errors.Join(err, run.writeCounts(), run.close())
 }
 
+func vocabulary(model string) (int32, error) {
+	text, err := os.ReadFile(model)
+	if err != nil {
+		return 0, err
+	}
+	var config struct {
+		Tokens int32 `json:"vocab_size"`
+	}
+	err = json.Unmarshal(text, &config)
+	return config.Tokens, err
+}
+
 func (c *calibration) close() error {
 	var errs []error
 	for _, w := range c.workers {
@@ -94,10 +112,16 @@ func (c *calibration) close() error {
 	return errors.Join(errs...)
 }
 
-// batch draws sequences of the text.
-func (c *calibration) batch() [][]int32 {
+// batch draws sequences of the text, or of random tokens.
+func (c *calibration) batch(step uint32) [][]int32 {
 	batch := make([][]int32, c.Sequences)
 	for i := range batch {
+		if step <= c.Rare {
+			for range c.Length + 1 {
+				batch[i] = append(batch[i], c.random.Int32N(c.vocabulary))
+			}
+			continue
+		}
 		at := c.random.IntN(len(c.text) - c.Length - 1)
 		for _, b := range c.text[at : at+c.Length+1] {
 			batch[i] = append(batch[i], int32(b))
@@ -122,12 +146,12 @@ func (c *calibration) step(step uint32) error {
 	n := len(c.workers)
 	batches, answers := make([][][]int32, n), make([][]answer, n) // by verifier, then by trainer
 	for i := range batches {
-		batches[i], answers[i] = c.batch(), make([]answer, n)
+		batches[i], answers[i] = c.batch(step), make([]answer, n)
 	}
 	audited := step%c.Every == 0
 	err := c.all(func(i int, w *process) error {
 		for j, b := range batches {
-			if i != j && !audited {
+			if i != j && !c.compares(i, j, audited) {
 				continue
 			}
 			var err error
@@ -141,7 +165,7 @@ func (c *calibration) step(step uint32) error {
 		return err
 	}
 	if c.cut == nil {
-		if c.cut, err = momenta.New(answers[0][0].Shapes, cuts); err != nil {
+		if c.cut, err = momenta.New(answers[0][0].Shapes, cuts(c.Decay)); err != nil {
 			return err
 		}
 		for range n {
@@ -181,16 +205,27 @@ func (c *calibration) step(step uint32) error {
 	})
 }
 
+// compares says whether one worker verifies another.
+func (c *calibration) compares(v, t int, audited bool) bool {
+	return v != t && audited && (!c.Count || c.workers[v].bf16 == c.workers[t].bf16)
+}
+
+// challenge draws chunks of a trainer.
+func (c *calibration) challenge(step uint32, t int) []uint32 {
+	var seed [32]byte
+	binary.LittleEndian.PutUint64(seed[:], c.random.Uint64())
+	return audit.Chunks(seed, step, momenta.Key(t), c.cut.Shapes, audit.DefaultChunks, nil)
+}
+
 // follow lets the shadows of the first trainer take the step.
 func (c *calibration) follow(step uint32, update [][]float32, honest *momenta.State) error {
-	all := momenta.All(c.cut.Shapes)
 	for _, s := range c.shadows {
 		next, err := c.cut.Advance(s.state, step, s.change(step, s, c.cut, update), nil)
 		if err != nil {
 			return err
 		}
 		s.state = next
-		o := audit.Compare(c.cut.Shapes, all, honest.Taken, next.Taken)
+		o := momenta.Compare(c.cut.Shapes, honest.Taken, next.Taken)
 		err = c.write(row{Kind: s.name, Step: step, Trainer: c.workers[0].name, Sets: round(s.chosen(c.cut)),
 			Signs: round(float64(o.Same) / float64(max(1, o.Entries))), Cosine: round(float64(o.Opposite) / float64(max(1, o.Entries)))})
 		if err != nil {
@@ -203,8 +238,8 @@ func (c *calibration) follow(step uint32, update [][]float32, honest *momenta.St
 // exam is what a verifier computed of trainer t's batch, of the drawn chunks.
 func (c *calibration) exam(step uint32, t int, a answer, chunks []uint32) *audit.Exam {
 	return momenta.Exam(&audit.Exam{
-		Shapes: c.cut.Shapes, Step: step, Decay: momentumDecay, Signs: true,
-		Updates: a.Updates, Usual: a.Usual, Longest: a.Longest,
+		Shapes: c.cut.Shapes, Step: step, Decay: float32(c.Decay), Signs: true,
+		Updates: a.Updates, Usual: a.Usual, Longest: a.Longest, Most: a.Most,
 	}, momenta.Key(t), chunks)
 }
 
@@ -224,33 +259,24 @@ func (c *calibration) audit(step uint32, batches [][][]int32, answers [][]answer
 		})
 	}
 	for t := range c.workers {
-		chunks := audit.Chunks(c.random.Uint64(), step, momenta.Key(t), c.cut.Shapes, audit.DefaultChunks)
+		chunks := c.challenge(step, t)
 		if err := errors.Join(c.cut.Commit(c.states[t]), c.cut.Commit(states[t])); err != nil {
 			return err
 		}
 		for v := range c.workers {
-			if v != t {
+			if c.compares(v, t, true) {
 				jobs <- func() error { return c.check("honest", step, t, v, c.states[t], states[t], answers[v][t], chunks) }
 			}
 		}
-		if c.Count {
-			continue
-		}
-		c.overlaps(step, t, chunks, states)
-		c.kin(step, t, chunks)
-		if int(step/c.Every)%len(c.workers) != t {
-			continue // attackers, and lazy verifiers, take turns with the stacks
-		}
-		c.prints(step, t, chunks, answers)
-		if !c.Attacks {
-			continue
+		if c.Count || !c.Attacks || int(step/c.Every)%len(c.workers) != t {
+			continue // attackers take turns with the stacks
 		}
 		s, err := c.scene(step, t, batches, answers, states)
 		if err != nil {
 			return err
 		}
 		for _, a := range momenta.Single() {
-			drawn := audit.Chunks(c.random.Uint64(), step, momenta.Key(t), c.cut.Shapes, audit.DefaultChunks)
+			drawn := c.challenge(step, t)
 			to, err := c.cut.Advance(c.states[t], step, a.Fake(s), nil)
 			if err == nil {
 				err = c.cut.Commit(to)
@@ -343,6 +369,12 @@ func (c *calibration) writeCounts() error {
 		errs = append(errs, c.write(*c.counts[key]))
 	}
 	return errors.Join(errs...)
+}
+
+func (c *calibration) write(r row) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.log.Encode(r)
 }
 
 // round keeps three digits of a number: logs are kept.

@@ -64,7 +64,7 @@ func (c *costCommand) batch() data.Batch {
 
 // commitments measures what a commitment adds to a step: copying the momentum, hashing it, the tree.
 func commitments(shapes audit.Shapes, step time.Duration) error {
-	cut, err := momenta.New(shapes, cuts)
+	cut, err := momenta.New(shapes, cuts(momentumDecay))
 	if err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ func commitments(shapes audit.Shapes, step time.Duration) error {
 // audit measures an audit of the step that was trained.
 func (c *costCommand) audit(ctx context.Context, trainer *train.Trainer, batch data.Batch, payload []byte, step time.Duration) error {
 	shapes := trainer.Shapes()
-	chunks := audit.Chunks(1, 1, momenta.Key(0), shapes, audit.DefaultChunks)
+	chunks := audit.Chunks([32]byte{1}, 1, momenta.Key(0), shapes, audit.DefaultChunks, nil)
 	var opening audit.Opening
 	var bytes []byte
 	opened, err := used(func() (err error) {

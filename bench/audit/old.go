@@ -46,7 +46,7 @@ func (c *oldCommand) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, trainer.Close()) }()
-	cut, err := momenta.New(trainer.Shapes(), cuts)
+	cut, err := momenta.New(trainer.Shapes(), cuts(momentumDecay))
 	if err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func (p *past) audit(ctx context.Context, trainer *train.Trainer, cut *momenta.C
 	if err != nil {
 		return audit.Report{}, err
 	}
-	drawn := audit.Chunks(uint64(len(since)), p.step, momenta.Key(0), cut.Shapes, audit.DefaultChunks)
+	drawn := audit.Chunks([32]byte{byte(len(since))}, p.step, momenta.Key(0), cut.Shapes, audit.DefaultChunks, nil)
 	claim, err := cut.Claim(p.from, p.to, momenta.Key(0), drawn)
 	if err != nil {
 		return audit.Report{}, err

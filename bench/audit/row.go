@@ -3,7 +3,7 @@ package main
 // row is an audit, or another comparison of two trainers, in a log.
 type row struct {
 	log      string    // that it is in
-	Kind     string    `json:"k"` // honest, overlap, kin, counted (a pair's audits, with the worst of them), or an attack
+	Kind     string    `json:"k"` // honest, counted (a pair's audits, with the worst of them), or an attack
 	Step     uint32    `json:"s"`
 	Trainer  string    `json:"t"`
 	Verifier string    `json:"v"`
@@ -13,7 +13,7 @@ type row struct {
 	Middle   float64   `json:"mid,omitempty"` // their median
 	Cosine   float64   `json:"c,omitempty"`   // least; of a shadow, share of opposite choices
 	Sets     float64   `json:"set,omitempty"` // mean share of chosen coefficients
-	Signs    float64   `json:"sgn,omitempty"` // least share of equal signs; of an overlap, share of opposite ones
+	Signs    float64   `json:"sgn,omitempty"` // least share of equal signs
 	Momentum float64   `json:"m,omitempty"`   // largest relative error of the momentum
 	Length   float64   `json:"l,omitempty"`   // longest momentum over what is possible
 	Audits   int       `json:"n,omitempty"`   // that are counted

@@ -4,7 +4,6 @@ import (
 	"math"
 	"math/rand/v2"
 
-	"github.com/psyche-go/psyche/audit"
 	"github.com/psyche-go/psyche/bench/momenta"
 	"github.com/psyche-go/psyche/distro/codec"
 )
@@ -36,7 +35,7 @@ func shadows(turn uint32) []*shadow {
 		other := momenta.Copied(update)
 		for i := range other {
 			for j := range other[i] {
-				other[i][j] = -other[i][j] - 2*momentumDecay*s.state.Momentum[i][j]
+				other[i][j] = -other[i][j] - 2*cut.Decay*s.state.Momentum[i][j]
 			}
 		}
 		return other
@@ -89,12 +88,10 @@ func (s *shadow) push(cut *momenta.Cutting, update [][]float32, by float32) [][]
 func (s *shadow) chosen(cut *momenta.Cutting) float64 {
 	wanted := make([]codec.TensorResult, len(cut.Layouts))
 	first := 0
-	all := make([]uint32, cut.Shapes.Chunks())
 	for i, l := range cut.Layouts {
 		wanted[i] = l.Codec(topK).NewResult()
 		k := cut.Shapes[i].K
 		for c := range cut.Shapes[i].Chunks {
-			all[first+c] = uint32(first + c)
 			wanted[i].Counts[c] = uint16(k)
 			copy(wanted[i].Indices[c*k:], s.target[first+c])
 			for j := range k {
@@ -103,6 +100,6 @@ func (s *shadow) chosen(cut *momenta.Cutting) float64 {
 		}
 		first += cut.Shapes[i].Chunks
 	}
-	o := audit.Compare(cut.Shapes, all, s.state.Taken, wanted)
+	o := momenta.Compare(cut.Shapes, s.state.Taken, wanted)
 	return float64(o.Same) / float64(max(1, o.Entries))
 }

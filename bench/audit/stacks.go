@@ -46,13 +46,13 @@ type process struct {
 	out     *gob.Encoder
 }
 
-func (s stack) start(model string, lr float64) (*process, error) {
+func (s stack) start(model string, lr, decay float64) (*process, error) {
 	program, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
 	arguments := []string{"worker", "--model", model, "--threads", strconv.Itoa(s.threads), "--data", strconv.Itoa(s.data),
-		"--lr", strconv.FormatFloat(lr, 'g', -1, 64), "--micro", strconv.Itoa(s.micro)}
+		"--decay", strconv.FormatFloat(decay, 'g', -1, 64), "--lr", strconv.FormatFloat(lr, 'g', -1, 64), "--micro", strconv.Itoa(s.micro)}
 	if s.bf16 {
 		arguments = append(arguments, "--bf16")
 	}

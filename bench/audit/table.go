@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -86,7 +87,6 @@ func printTables(out io.Writer, rows []row) {
 				caught(of, 0), caught(of, 2))
 		}
 	}
-	printOthers(out, byKind)
 	slices.Sort(kinds)
 	printShadows(out, kinds, byKind)
 }
@@ -152,36 +152,25 @@ func printHonest(out io.Writer, all []row) {
 	}
 }
 
-// printCounted prints what was only counted.
+// printCounted prints what was only counted, by log.
 func printCounted(out io.Writer, of []row) {
-	if len(of) == 0 {
-		return
-	}
-	audits, stopped, sets, signs := 0, 0, 1.0, 1.0
+	byLog := map[string][]row{}
 	for _, r := range of {
-		audits, stopped = audits+r.Audits, stopped+r.Stopped
-		sets, signs = min(sets, r.Sets), min(signs, r.Signs)
-	}
-	_, _ = fmt.Fprintf(out, "| both f32, counted | %d | –, –, %s | –, –, %s | %.1f %% | %.1f %% | %d (at most %.2g %% with 95 %% confidence) |\n", audits,
-		short(quantile(of, 1, errorOf)), short(quantile(of, 1, worstOf)), 100*sets, 100*signs, stopped, 100*upper(stopped, audits))
-}
-
-func printOthers(out io.Writer, byKind map[string][]row) {
-	sets := func(r row) float64 { return r.Sets }
-	if of := byKind["overlap"]; len(of) > 0 {
-		_, _ = fmt.Fprintf(out, "\nChoices that two honest results have in common (%d pairs): median %.1f %%, 99 %% of pairs below %.1f %%, most %.1f %%.\n",
-			len(of), 100*quantile(of, 0.5, sets), 100*quantile(of, 0.99, sets), 100*quantile(of, 1, sets))
-	}
-	for _, kind := range []string{"print", "guessed print"} {
-		if of := byKind[kind]; len(of) > 0 {
-			_, _ = fmt.Fprintf(out, "\nA %s is alike in (%d pairs): least %.1f %%, median %.1f %%, most %.1f %% of the chunks.\n",
-				kind, len(of), 100*quantile(of, 0, sets), 100*quantile(of, 0.5, sets), 100*quantile(of, 1, sets))
+		kind := "f32"
+		if r.bf16() > 0 {
+			kind = "bf16"
 		}
+		name := fmt.Sprintf("both %s, %s", kind, strings.TrimSuffix(filepath.Base(r.log), ".jsonl"))
+		byLog[name] = append(byLog[name], r)
 	}
-	if of := byKind["kin"]; len(of) > 0 {
-		_, _ = fmt.Fprintf(out, "\nMomenta of two honest trainers (%d pairs, least and most of the chunks drawn): lengths differ by factors from %.2f to %.2f; median cosine %.2f, least %.2f.\n",
-			len(of), quantile(of, 0, func(r row) float64 { return r.Momentum }), quantile(of, 1, func(r row) float64 { return r.Length }),
-			quantile(of, 0.5, middleOf), quantile(of, 0, func(r row) float64 { return r.Cosine }))
+	for _, name := range slices.Sorted(maps.Keys(byLog)) {
+		of, audits, stopped, sets, signs := byLog[name], 0, 0, 1.0, 1.0
+		for _, r := range of {
+			audits, stopped = audits+r.Audits, stopped+r.Stopped
+			sets, signs = min(sets, r.Sets), min(signs, r.Signs)
+		}
+		_, _ = fmt.Fprintf(out, "| %s, counted | %d | –, –, %s | –, –, %s | %.1f %% | %.1f %% | %d (at most %.2g %% with 95 %% confidence) |\n", name, audits,
+			short(quantile(of, 1, errorOf)), short(quantile(of, 1, worstOf)), 100*sets, 100*signs, stopped, 100*upper(stopped, audits))
 	}
 }
 

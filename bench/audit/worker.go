@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/gob"
 	"errors"
@@ -27,6 +28,7 @@ type workerCommand struct {
 	BF16    bool `name:"bf16"`
 	Data    int
 	LR      float64
+	Decay   float64
 	Micro   int
 }
 
@@ -46,11 +48,12 @@ type answer struct {
 	Updates [][]float32
 	Usual   []float64
 	Longest float64
+	Most    float64
 	Loss    float64
 }
 
 func (c *workerCommand) Run(ctx context.Context) error {
-	trainer, err := newTrainer(ctx, c.Model, options{lr: c.LR, threads: c.Threads, bf16: c.BF16, data: c.Data, micro: c.Micro, signs: true})
+	trainer, err := newTrainer(ctx, c.Model, options{lr: c.LR, decay: c.Decay, threads: c.Threads, bf16: c.BF16, data: c.Data, micro: c.Micro, signs: true})
 	if err != nil {
 		return err
 	}
@@ -92,7 +95,7 @@ func (r request) serve(ctx context.Context, t *train.Trainer) (a answer, err err
 	if err != nil {
 		return a, err
 	}
-	a.Updates, a.Usual, a.Longest = exam.Updates, exam.Usual, exam.Longest
+	a.Updates, a.Usual, a.Longest, a.Most = exam.Updates, exam.Usual, exam.Longest, exam.Most
 	return a, nil
 }
 
@@ -100,7 +103,7 @@ const runID = "bench"
 
 // options are what trainers of this program differ in.
 type options struct {
-	lr            float64
+	lr, decay     float64 // decay 0: that of runs of many parameters
 	threads, data int
 	micro         int
 	bf16, signs   bool
@@ -131,7 +134,7 @@ func newTrainer(ctx context.Context, path string, o options) (*train.Trainer, er
 	return train.New(ctx, train.Options{
 		Model: checkpoint.Snapshot{Files: []checkpoint.File{{Name: checkpoint.ConfigFile, Data: text}}, Tensors: tensors},
 		Optimizer: config.Optimizer{Distro: &config.Distro{
-			ClipGradNorm: 1, CompressionDecay: momentumDecay, CompressionTopK: topK, CompressionChunk: chunkEdge, Quantize1Bit: o.signs,
+			ClipGradNorm: 1, CompressionDecay: cmp.Or(o.decay, momentumDecay), CompressionTopK: topK, CompressionChunk: chunkEdge, Quantize1Bit: o.signs,
 		}},
 		LRSchedule: config.LRSchedule{Constant: &config.ConstantLR{BaseLR: o.lr, WarmupSteps: 10}},
 		Compute:    compute,

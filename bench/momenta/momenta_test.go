@@ -60,7 +60,7 @@ func (r *rig) judge(t *testing.T, added [][]float32) (audit.Outcome, audit.Repor
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := &audit.Exam{Shapes: r.cut.Shapes, Step: 4, Decay: r.cut.Decay, Signs: r.cut.Signs, Longest: math.Inf(1)}
+	all := &audit.Exam{Shapes: r.cut.Shapes, Step: 4, Decay: r.cut.Decay, Signs: r.cut.Signs, Longest: math.Inf(1), Most: math.Inf(1)}
 	for i, s := range r.cut.Shapes {
 		for c := range s.Chunks {
 			chunk := r.update[i][c*s.Rows*s.Cols:][:s.Rows*s.Cols]
@@ -109,7 +109,7 @@ func TestCopiesAreCopies(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o := audit.Compare(r.cut.Shapes, All(r.cut.Shapes), r.other.Taken, to.Taken)
+		o := Compare(r.cut.Shapes, r.other.Taken, to.Taken)
 		if same, opposite := o.Same == o.Entries, o.Opposite == o.Entries; o.Entries == 0 || same != (sign > 0) || opposite != (sign < 0) {
 			t.Errorf("sign %v: of %d choices %d are the same and %d the opposite", sign, o.Entries, o.Same, o.Opposite)
 		}
