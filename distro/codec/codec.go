@@ -179,15 +179,7 @@ func Decode(b []byte, layouts []TensorLayout, quantized bool) (Header, []TensorR
 }
 
 func (w *bitWriter) tensor(l TensorLayout, quantized bool, r TensorResult) {
-	full := isFull(l, r.Counts)
-	if full {
-		w.write(0, 1)
-	} else {
-		w.write(1, 1)
-		for _, count := range r.Counts {
-			w.write(uint64(count), l.countBits())
-		}
-	}
+	w.counts(l, r.Counts)
 	for c, count := range r.Counts {
 		at, end := c*l.K, c*l.K+int(count)
 		w.set(l, r.Indices[at:end])
@@ -202,17 +194,47 @@ func (w *bitWriter) tensor(l TensorLayout, quantized bool, r TensorResult) {
 	w.align()
 }
 
-func isFull(l TensorLayout, counts []uint16) bool {
+// spelling is how the counts of a tensor's chunks are written: the shortest that can say them.
+type spelling struct {
+	full   bool // every chunk has K entries
+	either bool // every chunk has K or none
+}
+
+func spell(l TensorLayout, counts []uint16) spelling {
+	s := spelling{full: true, either: true}
 	for _, count := range counts {
-		if int(count) != l.K {
-			return false
+		s.full = s.full && int(count) == l.K
+		s.either = s.either && (count == 0 || int(count) == l.K)
+	}
+	return s
+}
+
+// counts writes how many entries each chunk has: none takes one bit.
+func (w *bitWriter) counts(l TensorLayout, counts []uint16) {
+	s := spell(l, counts)
+	w.flag(!s.full)
+	if s.full {
+		return
+	}
+	w.flag(!s.either)
+	for _, count := range counts {
+		w.flag(count > 0)
+		if count > 0 && !s.either {
+			w.write(uint64(count-1), l.countBits())
 		}
 	}
-	return true
+}
+
+func (w *bitWriter) flag(set bool) {
+	if set {
+		w.write(1, 1)
+	} else {
+		w.write(0, 1)
+	}
 }
 
 func (r *bitReader) tensor(l TensorLayout, quantized bool) (TensorResult, error) {
-	// The least a tensor takes: the flag, and then either all entries or all counts.
+	// The least a tensor takes: all entries, or a bit for each chunk without.
 	if need := min(l.fullSize(quantized), l.emptySize()); len(r.bytes) < need {
 		return TensorResult{}, fmt.Errorf("%w: %d bytes left, need %d", ErrInvalid, len(r.bytes), need)
 	}
@@ -243,23 +265,28 @@ func (r *bitReader) tensor(l TensorLayout, quantized bool) (TensorResult, error)
 	return result, r.align()
 }
 
-// counts reads how many entries each chunk has. Counts that are all K may not be spelled
-// out.
+// counts reads how many entries each chunk has. What a shorter spelling can say may not be said
+// in a longer one.
 func (r *bitReader) counts(l TensorLayout, counts []uint16) error {
-	if r.read(1) == 0 {
-		for c := range counts {
-			counts[c] = uint16(l.K)
-		}
-		return nil
+	s := spelling{full: r.read(1) == 0}
+	if !s.full {
+		s.either = r.read(1) == 0
 	}
 	for c := range counts {
-		count := r.read(l.countBits())
+		count := uint64(l.K)
+		switch {
+		case s.full:
+		case r.read(1) == 0:
+			count = 0
+		case !s.either:
+			count = r.read(l.countBits()) + 1
+		}
 		if count > uint64(l.K) {
 			return fmt.Errorf("%w: chunk %d has %d entries, at most %d fit", ErrInvalid, c, count, l.K)
 		}
 		counts[c] = uint16(count)
 	}
-	if isFull(l, counts) {
+	if shortest := spell(l, counts); !s.full && (shortest.full || shortest.either != s.either) {
 		return fmt.Errorf("%w: counts of full chunks spelled out", ErrInvalid)
 	}
 	return nil

@@ -28,13 +28,15 @@ func anyLayouts() *rapid.Generator[[]TensorLayout] {
 	return rapid.SliceOfN(one, 0, 4)
 }
 
-// anyResult draws a result; about half of the tensors are full.
+// anyResult draws a result; about half of the tensors are full, or have empty and full chunks.
 func anyResult(t *rapid.T, l TensorLayout, quantized bool) TensorResult {
 	r := l.NewResult()
-	full := rapid.Bool().Draw(t, "full")
+	full, either := rapid.Bool().Draw(t, "full"), rapid.Bool().Draw(t, "either")
 	for c := range l.Chunks {
 		count := l.K
-		if !full {
+		if !full && either {
+			count *= rapid.IntRange(0, 1).Draw(t, "sends")
+		} else if !full {
 			count = rapid.IntRange(0, l.K).Draw(t, "count")
 		}
 		r.Counts[c] = uint16(count)
@@ -74,7 +76,7 @@ func TestRoundTrip(t *testing.T) {
 		full := true
 		for i, l := range layouts {
 			results[i] = anyResult(t, l, quantized)
-			full = full && isFull(l, results[i].Counts)
+			full = full && spell(l, results[i].Counts).full
 		}
 		b, err := Encode(someHeader, layouts, quantized, results)
 		if err != nil {
@@ -213,6 +215,26 @@ func TestGoldenBytes(t *testing.T) {
 	}
 }
 
+// TestNothingTakesABit: chunks of which nothing is sent take a bit each.
+func TestNothingTakesABit(t *testing.T) {
+	l := []TensorLayout{{Chunks: 8000, ChunkSize: 4096, K: 8}}
+	r := l[0].NewResult()
+	b, err := Encode(someHeader, l, true, []TensorResult{r})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := len(b) - HeaderSize; got > 1001 {
+		t.Errorf("%d bytes for 8000 empty chunks", got)
+	}
+	r.Counts[7], r.Indices[7*8], r.Values[7*8] = 1, 5, 1
+	if b, err = Encode(someHeader, l, true, []TensorResult{r}); err != nil {
+		t.Fatal(err)
+	}
+	if got := len(b) - HeaderSize; got > 1003 {
+		t.Errorf("%d bytes for 7999 empty chunks and one of one entry", got)
+	}
+}
+
 // TestHeaderWithoutAudits: a run that audits nothing has zeros there.
 func TestHeaderWithoutAudits(t *testing.T) {
 	h := someHeader
@@ -280,8 +302,10 @@ func TestRefusedBytes(t *testing.T) {
 		{"rank", "rank of no set", ranked, tensor(tensorBits([2]int{0, 1}, [2]int{28, 5}, [2]int{1, 2})...)},
 		{"descending", "index 2 after 3", listed, tensor(tensorBits([2]int{0, 1}, [2]int{3, 16}, [2]int{2, 16}, [2]int{4, 16}, [2]int{0, 3})...)},
 		{"repeated", "index 3 after 3", listed, tensor(tensorBits([2]int{0, 1}, [2]int{3, 16}, [2]int{3, 16}, [2]int{4, 16}, [2]int{0, 3})...)},
-		{"count above k", "3 entries", ranked, tensor(tensorBits([2]int{1, 1}, [2]int{3, 2}, [2]int{0, 6})...)},
-		{"full counts", "spelled out", ranked, tensor(tensorBits([2]int{1, 1}, [2]int{2, 2}, [2]int{3, 5}, [2]int{2, 2})...)},
+		{"count above k", "4 entries", listed, tensor(tensorBits([2]int{0b111, 3}, [2]int{3, 2}, [2]int{0, 32}, [2]int{0, 8})...)},
+		{"full and said to be full or empty", "spelled out", ranked, tensor(tensorBits([2]int{0b101, 3}, [2]int{3, 5}, [2]int{2, 2})...)},
+		{"full and spelled out", "spelled out", ranked, tensor(tensorBits([2]int{0b111, 3}, [2]int{1, 1}, [2]int{3, 5}, [2]int{2, 2})...)},
+		{"empty and spelled out", "spelled out", ranked, tensor(tensorBits([2]int{0b011, 3})...)},
 	} {
 		_, _, err := Decode(c.bytes, c.layouts, true)
 		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), c.want) {
@@ -303,10 +327,10 @@ func TestRefusedValuesAndResults(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The value follows a flag, a count of 2 bits and an index of 2 bits.
+		// The value follows three flags, a count of 1 bit and an index of 2 bits.
 		w := bitWriter{bytes: bytes.Clone(b[:HeaderSize])}
-		w.write(1, 1)
-		w.write(1, 2)
+		w.write(0b111, 3)
+		w.write(0, 1)
 		w.write(0, 2)
 		w.write(uint64(math.Float32bits(float32(v))), 32)
 		w.align()

@@ -31,7 +31,9 @@
 // byte at its end:
 //
 //	1 bit         0 when every chunk holds exactly K entries, else 1
-//	if that is 1  for each chunk its count n, in bits(K) bits
+//	if that is 1  1 bit: 0 when every chunk holds K entries or none, else 1; then
+//	              for each chunk 1 bit, set when it holds any, and after a set one,
+//	              if the second bit is 1, its count less 1, in bits(K−1) bits
 //	for each chunk, whose count is n:
 //	              its set of indices, then
 //	              for each entry in ascending order of index

@@ -101,7 +101,8 @@ func checkValue(v float32) error {
 	return nil
 }
 
-func (l TensorLayout) countBits() int { return bits.Len(uint(l.K)) }
+// countBits is the length of a count that is not 0, less 1.
+func (l TensorLayout) countBits() int { return bits.Len(uint(l.K - 1)) }
 func (l TensorLayout) indexBits() int { return bits.Len(uint(l.ChunkSize - 1)) }
 
 // ranked says that the indices of a chunk are written as the rank of their set.
@@ -127,8 +128,8 @@ func (l TensorLayout) fullSize(quantized bool) int {
 	return bytesOf(1 + l.Chunks*(l.setBits(l.K)+l.K*valueBits(quantized)))
 }
 
-// emptySize returns the bytes of a tensor that holds nothing but its counts.
-func (l TensorLayout) emptySize() int { return bytesOf(1 + l.Chunks*l.countBits()) }
+// emptySize returns the bytes of a tensor that holds nothing.
+func (l TensorLayout) emptySize() int { return bytesOf(2 + l.Chunks) }
 
 // maxSize returns the most bytes that a tensor can take. Fewer entries than K can take
 // more: there are more sets of 4 of 8 than of 8 of 8.
@@ -137,7 +138,7 @@ func (l TensorLayout) maxSize(quantized bool) int {
 	for count := range l.K + 1 {
 		largest = max(largest, l.setBits(count)+count*valueBits(quantized))
 	}
-	return bytesOf(1 + l.Chunks*(l.countBits()+largest))
+	return bytesOf(2 + l.Chunks*(1+l.countBits()+largest))
 }
 
 func bytesOf(bits int) int { return (bits + 7) / 8 }
