@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -140,6 +141,9 @@ func (p *process) ask(s *coordinator.State, q *inquiry) {
 			if !p.alive {
 				return
 			}
+			p.world.note('O', uint64(p.machine.index), uint64(m.index), func() string {
+				return fmt.Sprintf("%s asked %s to open step %d of %s: %v", p.machine.name(), m.name(), q.result.step, p.world.nameOf(q.trainer), orAnswer(err))
+			})
 			if err == nil && other != p && other.shows(p, q.result) {
 				q.opened, q.again, p.court.opens[q.result] = true, 0, p.world.now
 				break
@@ -147,6 +151,13 @@ func (p *process) ask(s *coordinator.State, q *inquiry) {
 		}
 		q.busy = false
 	})
+}
+
+func orAnswer(err error) string {
+	if err == nil {
+		return "reached"
+	}
+	return err.Error()
 }
 
 // examine computes what a result should have been. Who would accuse computes it twice.

@@ -154,6 +154,8 @@ func (c *checker) accepted(s *coordinator.State, _ coordinator.RunState, from co
 	}
 	c.actions[name] = true
 	switch a := a.(type) {
+	case coordinator.Withdraw, coordinator.Vote:
+		c.pace.left = c.world.now
 	case coordinator.Join:
 		c.secrets.committed[from] = a.Commitment
 		c.admitted[from] = true

@@ -12,6 +12,7 @@ type pace struct {
 	step      uint32
 	began     int64
 	announced map[coordinator.ClientID]int64
+	left      int64 // when a member left last: fewer trainers are awaited since
 }
 
 // What witnesses wait beyond two thirds of the trainers, and until their proofs are there: a client
@@ -50,7 +51,7 @@ func (c *checker) paced(s *coordinator.State, round *coordinator.Round) {
 	owners := make(map[int]bool)
 	for _, a := range round.Assignments(s.Config) {
 		id := round.Members[a.Member]
-		if owners[a.Member] || c.slow[id] {
+		if member, ok := s.Member(id); owners[a.Member] || c.slow[id] || !ok || member.State != coordinator.Healthy {
 			continue
 		}
 		owners[a.Member] = true
@@ -63,7 +64,7 @@ func (c *checker) paced(s *coordinator.State, round *coordinator.Round) {
 		return
 	}
 	slices.Sort(times)
-	at := times[most-1]
+	at := max(times[most-1], c.pace.left)
 	if limit := at + max(leastPatience, (at-c.pace.began)/4) + underWay; w.now > limit {
 		c.violate(NoPaceSetter, "two thirds of the results of step %d were there after %d ms, and RoundTrain lasted %d ms",
 			round.Step, (at-c.pace.began)/1_000_000, (w.now-c.pace.began)/1_000_000)

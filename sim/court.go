@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/identity"
 )
 
 // How long honest members keep what audits and trials need, and how long they wait before they call
@@ -41,6 +42,12 @@ type result struct {
 type finished struct {
 	at   int64                  // when it came to know it
 	held []coordinator.ClientID // whose results a quorum of the witnesses holds
+}
+
+// audited names a round that is over, in one history.
+type audited struct {
+	seed [32]byte
+	step uint32
 }
 
 // court is what a process keeps for audits and trials. Everything in it is lost when the process is
@@ -140,18 +147,26 @@ func isTried(s *coordinator.State, r result) bool {
 	return slices.ContainsFunc(s.Trials, func(t coordinator.Trial) bool { return t.Accused == r.trainer && t.Step == r.step })
 }
 
-// heldIn returns whose results a quorum of a round's witnesses holds, by the audit seed, which depends
-// on all that decides it.
+// heldIn returns whose results a quorum of a round's witnesses holds: those of whose announcements it
+// has the commitment. What it says of members alone it can say of who sent nothing. The audit seed
+// depends on all that decides it.
 func (w *world) heldIn(seed [32]byte, round *coordinator.Round) []coordinator.ClientID {
-	held, known := w.held[seed]
-	if !known {
-		for _, a := range w.draws.Assignments(round, w.plan.config) {
-			if id := round.Members[a.Member]; round.HasQuorum() && round.Score(id) >= int(round.WitnessesNeeded) && !slices.Contains(held, id) {
-				held = append(held, id)
-			}
-		}
-		w.held[seed] = held
+	key := audited{seed, round.Step}
+	held, known := w.held[key]
+	if known {
+		return held
 	}
+	for _, a := range w.draws.Assignments(round, w.plan.config) {
+		id := round.Members[a.Member]
+		var blobs [][32]byte
+		for _, s := range w.registry.of(round.Step, a.Batch, identity.ID(id)) {
+			blobs = append(blobs, s.announcement.Blob)
+		}
+		if _, counts := round.Counted(blobs); round.HasQuorum() && counts && !slices.Contains(held, id) {
+			held = append(held, id)
+		}
+	}
+	w.held[key] = held
 	return held
 }
 

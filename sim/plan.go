@@ -135,7 +135,7 @@ func (p *plan) drawConfig(o Options) {
 	}
 	if r.chance(120) {
 		c.WarmupTime, c.MaxRoundTrainTime = 8000, p.tempo.wait(6000, 500)
-		c.RoundsPerEpoch, c.EpochTime = 0, max(p.tempo, 300).wait(r.between(9000, 14_000), 1)
+		c.RoundsPerEpoch, c.EpochTime = 0, max(p.tempo, 1000).wait(r.between(9000, 14_000), 0)
 	}
 	p.drawAudits(o, &c)
 	if p.faults&Gang != 0 {
