@@ -109,7 +109,7 @@ func (p *process) distort(proof coordinator.WitnessRound) coordinator.WitnessRou
 	state := &p.machine.history().state
 	switch r.below(8) {
 	case 0: // saw nothing
-		proof = coordinator.WitnessRound{Step: proof.Step, Replica: proof.Replica}
+		proof = coordinator.WitnessRound{Step: proof.Step, Replica: proof.Replica, Reveal: proof.Reveal}
 	case 1: // saw everything
 		for i := range proof.Commitments {
 			proof.Commitments[i], proof.Participants[i] = ^uint64(0), ^uint64(0)
@@ -141,6 +141,8 @@ func (p *process) distort(proof coordinator.WitnessRound) coordinator.WitnessRou
 				}
 			}
 		}
+	case 7: // what it had not committed to
+		proof.Reveal[r.below(32)] ^= 1
 	case 6: // the right root, and a filter for what hides the results of others
 		if round := state.RoundOfStep(proof.Step); round != nil {
 			clear(proof.Commitments[:])

@@ -215,8 +215,10 @@ func (c *checker) sentence(t *tried, id coordinator.ClientID, until uint32) {
 	if c.world.machineOf(id).honest() {
 		c.violate(NobodyFramed, "%s is ejected: %s accused %s, fault %s of step %d", c.world.nameOf(id), c.world.nameOf(t.accuser), c.world.nameOf(t.accused), t.fault, t.step)
 	}
-	c.courts.kept[id] = max(until, c.courts.kept[id])
 	c.world.convicted[t.fault]++
+	if c.host.state.Progress.Epoch >= c.courts.kept[id] { // else it is out already
+		c.courts.kept[id] = until
+	}
 }
 
 // ejections checks that those are kept out, and as long, that a vote ejected, and that the trials are

@@ -78,6 +78,12 @@ func (w *world) gangElected(round *coordinator.Round, config coordinator.Config)
 func (p *process) conspiracy(proof coordinator.WitnessRound) coordinator.WitnessRound {
 	s := &p.machine.history().state
 	round := s.RoundOfStep(proof.Step)
+	switch p.world.lies.below(6) { // to choose what audits look at, or to be heard without a say in it
+	case 0:
+		proof.Reveal[0] ^= 1
+	case 1:
+		proof.Reveal = [32]byte{}
+	}
 	if round == nil {
 		return proof
 	}
@@ -85,7 +91,7 @@ func (p *process) conspiracy(proof coordinator.WitnessRound) coordinator.Witness
 	if elected <= int(round.WitnessesElected)-int(round.WitnessesNeeded) {
 		return proof
 	}
-	own := coordinator.WitnessRound{Step: proof.Step, Replica: proof.Replica}
+	own := coordinator.WitnessRound{Step: proof.Step, Replica: proof.Replica, Reveal: proof.Reveal}
 	for _, a := range round.Assignments(s.Config) {
 		id := round.Members[a.Member]
 		if i := p.world.index[[32]byte(id)]; p.world.machines[i].lies(Gang) {

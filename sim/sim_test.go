@@ -19,6 +19,7 @@ func TestSeeds(t *testing.T) {
 	}{
 		{NoFaults, 8, 5}, {AllFaults, 8, 30}, {AllFaults, 24, 2}, {AllFaults, 2, 20}, {NoFaults, 64, 1},
 		{HiddenResult | LyingWitness, 16, 15}, // neither does harm without the other
+		{HonestFaults, 8, 60}, {HonestFaults, 24, 4}, {auditLiars, 12, 10},
 	} {
 		t.Run(fmt.Sprintf("%v-%d", test.faults, test.clients), func(t *testing.T) {
 			t.Parallel()
@@ -52,6 +53,29 @@ func report(t *testing.T, f *Failure) {
 	t.Helper()
 	if f != nil {
 		t.Errorf("seed %d: %v\n%s", f.Options.Seed, f.Violation, f.Options.Command())
+	}
+}
+
+// TestCheatsAreFound has trainers that send what an audit stops, and others that open to nobody, and
+// wants juries to eject some of both, in runs that are short.
+func TestCheatsAreFound(t *testing.T) {
+	t.Parallel()
+	convicted := make(map[coordinator.Fault]int)
+	for seed := uint64(1); seed <= 80; seed++ {
+		w := newWorld(Options{Seed: seed, Clients: 12, Rounds: 16, Faults: CheatingTrainer | Silent})
+		w.begin()
+		w.loop()
+		if w.violation != nil {
+			t.Errorf("seed %d: %v", seed, w.violation)
+		}
+		for fault, count := range w.convicted {
+			convicted[fault] += count
+		}
+		w.workers.close()
+	}
+	t.Logf("ejected: %v", convicted)
+	if convicted[coordinator.FaultResult] < 20 || convicted[coordinator.FaultSilent] < 2 {
+		t.Errorf("ejected: %v", convicted)
 	}
 }
 
@@ -134,7 +158,7 @@ func TestRunSeedsStops(t *testing.T) {
 }
 
 func TestFaultsText(t *testing.T) {
-	for _, f := range []Faults{NoFaults, AllFaults, Drop, Drop | TornWrite | FalseAccuser} {
+	for _, f := range []Faults{NoFaults, AllFaults, HonestFaults, Drop, Drop | TornWrite | FalseAccuser} {
 		if got, err := ParseFaults(f.String()); err != nil || got != f {
 			t.Errorf("%v: got %v, %v", f, got, err)
 		}

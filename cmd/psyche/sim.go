@@ -18,7 +18,7 @@ type simulate struct {
 	Seeds    string `default:"1..100" help:"Seeds to run, as A..B or A (${default})."`
 	Clients  int    `default:"64" help:"Clients of every run, 2 to 256 (${default})."`
 	Rounds   int    `default:"4" help:"Rounds of a run while faults go on; about as many follow (${default})."`
-	Faults   string `default:"all" help:"all: the seed chooses; none; or names with commas: drop, delay, reorder, duplicate, partition, crash, host-crash, slow-disk, torn-write, clock-jump, lying-witness, silent-trainer, invalid-result, equivocation, false-accuser, hidden-result, gang (nearly a third of the members play every role together), gang-host (the host is with them) (${default})."`
+	Faults   string `default:"all" help:"all: the seed chooses; honest: so it does, and nobody lies; none; or names with commas: drop, delay, reorder, duplicate, partition, crash, host-crash, slow-disk, torn-write, clock-jump, starve, data-failure, lying-witness, silent-trainer, invalid-result, equivocation, false-accuser, hidden-result, gang (nearly a third of the members play every role together), gang-host (the host is with them), cheating-trainer, silent, fleeing, slanderer (${default})."`
 	Parallel int    `default:"0" help:"Runs at once; 0: one on every core (${default})."`
 	Trace    bool   `help:"Print what happens in every run."`
 	NoShrink bool   `help:"On a violation do not look for a smaller run that shows it."`
