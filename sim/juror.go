@@ -91,6 +91,9 @@ func (p *process) slander(s *coordinator.State) {
 		return
 	}
 	r := candidates[p.dice().below(len(candidates))]
+	if m.chance("early", step, 150) {
+		r.step = step
+	}
 	fault := coordinator.FaultResult
 	if m.chance("fault", step, 500) {
 		fault = coordinator.FaultSilent

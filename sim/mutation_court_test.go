@@ -36,9 +36,9 @@ var courtMutations = []mutation{
 	{"what witnesses reveal changes nothing", noChallenge, AllFaults, []Assertion{AuditsRight}, 0},
 	{"the audit seed does not depend on the next draw", challengeIsKnown, AllFaults, []Assertion{AuditsRight}, 0},
 	{"who does not train is late", idleAreLate, courtFaults, []Assertion{NotFramed}, 0},
-	{"who is silent once is accused", func() rules { return rules{impatient: true} }, Drop | Crash, []Assertion{HonestSafe}, 0},
-	{"who lost its momentum goes on", func() rules { return rules{goesOn: true} }, Crash, []Assertion{HonestSafe}, 0},
-	{"openings are kept for a round", func() rules { return rules{forgets: true} }, Drop | Starve, []Assertion{HonestSafe}, 0},
+	{"who is silent once is accused", func() rules { return rules{impatient: true} }, HonestFaults, []Assertion{HonestSafe}, 0},
+	{"who lost its momentum goes on", func() rules { return rules{goesOn: true} }, HonestFaults, []Assertion{HonestSafe}, 0},
+	{"openings are kept for a round", func() rules { return rules{forgets: true} }, HonestFaults, []Assertion{HonestSafe}, 0},
 }
 
 // onApply changes what an action has done, or its refusal.

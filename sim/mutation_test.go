@@ -93,7 +93,7 @@ func TestCheckerCatchesMutations(t *testing.T) {
 				case Crash | Partition:
 					o.Clients = 5 // of which more come late than an epoch may take
 				}
-				if m.faults&courtFaults == courtFaults && m.faults != AllFaults {
+				if m.faults&courtFaults == courtFaults && m.faults != AllFaults || m.faults == HonestFaults {
 					o.Rounds = 10
 				}
 				r := Run(o)
