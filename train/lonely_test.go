@@ -1,0 +1,77 @@
+package train
+
+import (
+	"math"
+	"testing"
+)
+
+// TestALoneSpeakerHasALoneVote lets one of eight members lead the embeddings of tokens that nobody's
+// text has: it adds a pattern of its own to their momentum in every step. Nobody speaks against it, so
+// that the signs are its own; but its chunks move by an eighth of the rate.
+func TestALoneSpeakerHasALoneVote(t *testing.T) {
+	const members, steps, tokens = 8, 40, 32 // tokens 0 to 31: control characters
+	var trainers []*Trainer
+	for i := range members {
+		trainers = append(trainers, newTestTrainer(t, func(o *Options) {
+			o.Model = snapshotOf(t, splitConfig)
+			o.Optimizer.Distro.ApplyLag, o.Optimizer.Distro.WeightDecay = 1, 0
+			o.TrainerID = [32]byte{byte(i + 1)}
+		}))
+	}
+	attacker, honest := trainers[0], trainers[1]
+	snapshot, err := honest.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	tensor := -1
+	for i, n := range snapshot.Tensors {
+		if n.Name == "model.embed_tokens.weight" {
+			tensor = i
+		}
+	}
+	rare := func(o *Trainer) []float32 { return o.weights()[tensor][:tokens*32] }
+	pattern := func(i int) float64 { return []float64{1, -1}[(i*7+i/16*5)%2] }
+	before := append([]float32(nil), rare(honest)...)
+	reach := 0.0
+	for step := uint32(1); step <= steps; step++ {
+		reach += float64(honest.lr(step))
+		var payloads [][]byte
+		for i, o := range trainers {
+			if o == attacker {
+				for j := range rare(o) {
+					o.optimizer.deltas[tensor][j] += float32(1e-4 * pattern(j))
+				}
+			}
+			first := uint64(step)*32 + 4*uint64(i)
+			payload, _, err := o.Train(t.Context(), step, toyBatch(first, first+4))
+			if err != nil {
+				t.Fatal(err)
+			}
+			payloads = append(payloads, payload)
+		}
+		for _, o := range trainers {
+			if err := o.Apply(t.Context(), step, payloads, true); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	wanted, far, moved := 0, 0, 0.0
+	for i, w := range rare(honest) {
+		by := -float64(w-before[i]) * pattern(i)
+		moved += by / float64(len(before))
+		if by > 0 {
+			wanted++
+		}
+		if by > reach/4 {
+			far++
+		}
+	}
+	t.Logf("%d of %d weights moved as the attacker wants, by %.3f of the way on average, %d by more than a quarter of it",
+		wanted, len(before), moved/reach, far)
+	if far > 0 || moved > reach/members*1.001 || math.IsNaN(moved) {
+		t.Errorf("weights moved by %.3f of what a rate for each step comes to, want at most %.3f", moved/reach, 1.0/members)
+	}
+	if wanted < len(before)/2 {
+		t.Errorf("only %d of %d weights moved: the attack is not what it should be", wanted, len(before))
+	}
+}
