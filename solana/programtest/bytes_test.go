@@ -48,6 +48,10 @@ func actionBytes() map[string][]byte {
 	m["nothing"], m["kind 0"], m["kind 14"], m["kind 255"] = nil, []byte{0}, []byte{14}, []byte{255}
 	m["allowed 2"] = append(append([]byte{9}, make([]byte, 32)...), 2)
 	m["paused 2"] = []byte{7, 2}
+	m["two runs"], m["one result"] = slices.Clone(m["equivocation"]), slices.Clone(m["equivocation"])
+	const first = 1 + 32 + 64 + 2 // byte of the first announcement
+	m["two runs"][first+24] ^= 1
+	m["one result"][first+145+64+2+76] = 0
 	m["kind 16"], m["kind 17"], m["kind 19"], m["kind 21"] = append([]byte{16}, make([]byte, 36)...), append([]byte{17}, make([]byte, 37)...), append([]byte{19}, make([]byte, 36)...), []byte{21}
 	m["guilty 2"] = append(append([]byte{20}, make([]byte, 36)...), 2)
 	return m

@@ -341,7 +341,6 @@ var mutants = []struct{ source, old, new string }{
 	{"tick.c", "state_end_trials(s, now);", ""},
 	{"tick.c", "state_end_trials(s, now);", "if (round_has_quorum(round)) state_end_trials(s, now);"},
 	{"tick.c", "changed |= adjust_time(&s->trials[i].since_time, now);", "break;"},
-	{"due.c", "ahead |= s->trials[i].since_time > now;", "break;"},
 	{"epoch.c", "client->returns = client->complaints = 0;", "client->complaints = 0;"},
 	{"epoch.c", "client->returns = client->complaints = 0;", "client->returns = 0;"},
 	{"trial.c", "20 * votes >= 11u * t->jurors", "20 * votes > 11u * t->jurors"},

@@ -31,6 +31,7 @@ func suites(operations int) []suite {
 		{"crowded out", crowdedOut},
 		{"outlived trial", outlivedTrial},
 		{"endless complaints", endlessComplaints},
+		{"returned often", returnedOften},
 		{"accused without a quorum", accusedWithoutQuorum},
 		{"five uploads", fiveUploads},
 		{"back to an upload", backToUpload},

@@ -195,3 +195,43 @@ func endlessComplaints(r *pair) error {
 	c.tick(second, coordinator.RoundTrain)
 	return c.err
 }
+
+// returnedOften has members that returned once and more often, with and without audits, dropped while they
+// are on probation: who returned often was none of the new ones, and keeps its seat.
+func returnedOften(r *pair) error {
+	for percent := range uint8(2) {
+		c := begun(r, 8, false)
+		c.change(func(s *coordinator.State) {
+			s.Config.ProbationSteps, s.Config.RoundsPerEpoch, s.Config.VerificationPercent = 9, 100, 20*percent
+			for i := range s.Epoch.Clients {
+				s.Epoch.Clients[i].ProbationUntil = 1
+			}
+		})
+		c.tick(30*second, coordinator.RoundTrain)
+		for i := range 3 {
+			for range i + 1 {
+				c.must(clientID(i), coordinator.Withdraw{Client: clientID(i)})
+				c.witness()
+				c.tick(5*second, coordinator.RoundTrain)
+				c.must(clientID(i), coordinator.Return{Epoch: r.s.Progress.Epoch})
+			}
+		}
+		c.change(func(s *coordinator.State) {
+			for i := range s.Epoch.Clients {
+				client := &s.Epoch.Clients[i]
+				client.State, client.ProbationUntil = coordinator.Dropped, max(client.ProbationUntil, s.Epoch.StartStep+9)
+			}
+		})
+		for i := range 4 {
+			c.must(clientID(i), coordinator.Join{Epoch: r.s.Progress.Epoch})
+			waiting := r.s.Pending[len(r.s.Pending)-1]
+			if known := waiting.ProbationUntil > 0; known != (percent > 0 && i > 0 && i < 3) {
+				c.fail("with %d %% of audits one that returned %d times waits as %+v", 20*percent, (i+1)%4, waiting)
+			}
+		}
+		if c.err != nil {
+			return c.err
+		}
+	}
+	return nil
+}

@@ -2,11 +2,9 @@
 
 #include "coordinator.h"
 
-// state_is_ahead is State.isAhead.
+// state_is_ahead is State.isAhead. No trial is later than the running phase.
 static bool state_is_ahead(const struct state *s, uint64_t now) {
-	bool ahead = s->state_start > now || s->minimum_since > now || s->epoch.start_time > now;
-	for (uint32_t i = 0; i < s->trial_count; i++) ahead |= s->trials[i].since_time > now;
-	return ahead;
+	return s->state_start > now || s->minimum_since > now || s->epoch.start_time > now;
 }
 
 // state_due is State.Due: false when no tick will change the state.
