@@ -222,6 +222,13 @@ func (n *Node) observe(u backend.Update) {
 	if newPeers {
 		n.Network.SetMembers(n.run.admitted())
 	}
+	if err := n.seat.origin.watch(u); err != nil {
+		if !n.FollowUpdates {
+			n.fail(err)
+			return
+		}
+		n.report.log.Warn("following the run", "err", err)
+	}
 	n.openRounds()
 	duty{n}.look()
 	n.report.state(&n.run)

@@ -50,6 +50,10 @@ type Options struct {
 	// returns is checked against the digest in c. May be nil.
 	Archive func(ctx context.Context, c coordinator.Checkpoint, at coordinator.Place) (checkpoint.Snapshot, error)
 
+	// FollowUpdates goes on with a run whose main authority put another model in the place of the one
+	// that was trained. Without it the client ends with ErrReplaced.
+	FollowUpdates bool
+
 	Downloads         int // results of peers on their way at once; 8
 	ParameterRequests int // parts of a model on their way at once; 8
 

@@ -15,6 +15,7 @@ import (
 // seat is the client's way into the run.
 type seat struct {
 	greeted bool      // a state was seen
+	origin  origin    // the model that the run trains
 	acked   time.Time // when a Join was accepted that no state shows yet
 	asked   bool      // this process asked for a place
 	again   bool      // the next entry is a return: the model was lost, or the process restarted

@@ -16,6 +16,7 @@ import (
 
 	"github.com/psyche-go/psyche/backend"
 	"github.com/psyche-go/psyche/backend/tcp"
+	"github.com/psyche-go/psyche/client"
 	"github.com/psyche-go/psyche/cmd/internal/numbers"
 	"github.com/psyche-go/psyche/cmd/internal/onchain"
 	"github.com/psyche-go/psyche/cmd/internal/published"
@@ -136,7 +137,7 @@ func newParser(ctx context.Context, all *commands, t terminal) (*kong.Kong, erro
 
 // exitCode tells failures apart that a script would treat differently.
 func exitCode(err error) int {
-	if _, wrong := errors.AsType[usageError](err); wrong || errors.Is(err, onchain.ErrFlags) {
+	if _, wrong := errors.AsType[usageError](err); wrong || errors.Is(err, onchain.ErrFlags) || errors.Is(err, client.ErrReplaced) {
 		return exitUsage
 	}
 	if _, lied := errors.AsType[*follow.Lie](err); lied {

@@ -39,6 +39,8 @@ type trainCommand struct {
 
 	AllowPrivateRepos bool `help:"Let the run name repositories of the Hub that only your token may read. Whoever set up the run decides which are read, trained on and shared."`
 
+	FollowUpdates bool `help:"Go on with a run whose main authority replaced the model that was trained by another one. Without it the client ends then."`
+
 	MicroBatchSize int         `help:"Sequences that go through the model at once: less uses less memory." default:"1"`
 	Threads        threadCount `help:"Threads that compute; 0: OMP_NUM_THREADS, else one for each CPU. Several clients on one machine must share its CPUs." default:"0"`
 
@@ -166,6 +168,8 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 		CheckRun:   trainers.checkRun,
 		Initial:    c.initial,
 		Archive:    c.archive,
+
+		FollowUpdates: c.FollowUpdates,
 
 		Downloads:         c.MaxConcurrentDownloads,
 		ParameterRequests: c.MaxConcurrentParameterRequests,
