@@ -106,6 +106,9 @@ func newHost(server *server, s store) *host {
 		growth:   admission.NewBudget(o.JoinsPerSecond, o.JoinsAtOnce),
 		requests: make(chan request),
 	}
+	if identity.ID(h.state.Authority.Main) == h.key.ID() && h.state.RunState != coordinator.Finished {
+		h.logger.Warn("the host's own key is the run's main authority: whoever reads host-key.json can pause the run and replace its model, its data and its rules; begin runs with --main-authority and a key that is kept elsewhere", "key", h.key.ID())
+	}
 	h.openCerts()
 	h.awaitReturn()
 	h.noteLog()

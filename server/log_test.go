@@ -10,6 +10,7 @@ import (
 
 	"github.com/psyche-go/psyche/backend/backendtest"
 	"github.com/psyche-go/psyche/backend/tcp"
+	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/server/servertest"
 )
 
@@ -23,6 +24,28 @@ func (b *lockedBuffer) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.Buffer.Write(p)
+}
+
+// TestHostThatIsMainAuthorityIsWarnedOf starts a run that names another main authority, and one that
+// does not.
+func TestHostThatIsMainAuthorityIsWarnedOf(t *testing.T) {
+	for _, own := range []bool{true, false} {
+		var log lockedBuffer
+		o := options("")
+		o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		if !own {
+			begin := o.Runs[0]
+			o.Runs[0] = func(host coordinator.ClientID) (coordinator.State, error) {
+				s, err := begin(host)
+				s.Authority.Main = coordinator.ClientID(backendtest.Key(7).ID())
+				return s, err
+			}
+		}
+		servertest.Start(t, o).Stop()
+		if warned := strings.Contains(log.String(), "the host's own key is the run's main authority"); warned != own {
+			t.Errorf("the host is the main authority: %v, warned: %v", own, warned)
+		}
+	}
 }
 
 // TestLogNamesRoles wants those who take part in the log, and those who only look at a run

@@ -92,7 +92,11 @@ func (c serverRun) Run(ctx context.Context, to console) error {
 	defer shown.close()
 	logger := c.loggerFor(shown, to)
 	for i, run := range runs {
-		for _, warning := range run.Warnings {
+		warnings := run.Warnings
+		if !c.Permissioned {
+			warnings = append(warnings, openWarnings(run)...)
+		}
+		for _, warning := range warnings {
 			logger.Warn(warning, "file", c.State[i])
 		}
 	}

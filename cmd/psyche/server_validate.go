@@ -10,18 +10,23 @@ import (
 	"github.com/psyche-go/psyche/config"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/data"
+	"github.com/psyche-go/psyche/identity"
 )
 
 type serverValidateConfig struct {
 	State      string `required:"" placeholder:"FILE" help:"The state.toml to check."`
 	DataConfig string `placeholder:"FILE" help:"A data.toml to check as well."`
 	RunID      string `name:"run-id" placeholder:"ID" help:"Name of the run, if the file does not give one."`
+
+	MainAuthority string `placeholder:"KEY" help:"Key in base58 that configures, pauses and closes the run. Default: the host's own key."`
+	Permissioned  bool   `help:"Only keys that the join authority authorized may join the run, and their delegates."`
 }
 
 // Help is shown by --help below the command's summary.
 func (c *serverValidateConfig) Help() string {
 	return `Refuses what psyche server run would refuse with the same flags. Data that only clients
-read may be missing here; that is a warning.`
+read may be missing here; that is a warning, like what strangers or a thief of the server's key
+could do to the run.`
 }
 
 // Run checks the files and says what they describe.
@@ -42,7 +47,16 @@ func (c serverValidateConfig) Run(ctx context.Context, to console) error {
 			return configError{fmt.Errorf("%s: %w", c.DataConfig, err)}
 		}
 	}
-	for _, warning := range append(run.Warnings, missingFolders(run.Model)...) {
+	warnings := append(run.Warnings, missingFolders(run.Model)...)
+	if c.MainAuthority == "" {
+		warnings = append(warnings, hostMayReplace)
+	} else if _, err := identity.ParseID(c.MainAuthority); err != nil {
+		return usagef("--main-authority: %w", err)
+	}
+	if !c.Permissioned {
+		warnings = append(warnings, openWarnings(run)...)
+	}
+	for _, warning := range warnings {
 		if _, err := fmt.Fprintf(to.err, "%s: warning: %s\n", c.State, warning); err != nil {
 			return err
 		}
