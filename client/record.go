@@ -7,6 +7,7 @@ import (
 	"github.com/psyche-go/psyche/client/books"
 	"github.com/psyche-go/psyche/client/env"
 	"github.com/psyche-go/psyche/client/fetch"
+	"github.com/psyche-go/psyche/coordinator"
 )
 
 // record is what is kept of a round that is applied, for audits of its results: all that are held.
@@ -16,16 +17,30 @@ type record struct {
 	counted []*books.Slot // of the results that are applied
 	depot   *audits.Depot
 	trainer env.Auditor
+	since   map[coordinator.ClientID]uint32 // first step that each trainer's optimizer remembers
 }
 
 // newRecord begins to note what is held of a round.
-func (d *duties) newRecord(l *ledger, o books.Outcome, coldSteps uint32, trainer env.Auditor) *record {
+func (d *duties) newRecord(l *ledger, o books.Outcome, coldSteps uint32, trainer env.Auditor, sinceOf func(coordinator.ClientID) uint32) *record {
 	r := &record{
 		round:   audits.Round{Step: l.Round.Step, EpochStart: l.EpochStart, ColdSteps: coldSteps},
-		outcome: o, depot: d.depot, trainer: trainer,
+		outcome: o, depot: d.depot, trainer: trainer, since: make(map[coordinator.ClientID]uint32, len(l.Slots)),
 	}
 	for _, c := range o.Counted {
 		r.counted = append(r.counted, l.Find(c.Batch))
+	}
+	known := make(map[coordinator.ClientID]bool, len(l.Slots))
+	for _, s := range r.counted {
+		known[s.Owner] = true
+	}
+	for _, kept := range o.Kept {
+		known[kept.Slot.Owner] = true
+	}
+	for i := range l.Slots {
+		r.since[l.Slots[i].Owner] = sinceOf(l.Slots[i].Owner)
+		if owner := l.Slots[i].Owner; !known[owner] && l.Round.Score(owner) >= int(l.Round.WitnessesNeeded) {
+			r.round.Unheard = append(r.round.Unheard, owner)
+		}
 	}
 	return r
 }
@@ -57,7 +72,7 @@ func (r *record) read(ctx context.Context, blobs env.Blobs, payloads [][]byte) e
 }
 
 func (r *record) add(s *books.Slot, commitment [32]byte, payload []byte, counted bool) error {
-	result := audits.Result{Owner: s.Owner, Batch: s.Batch, Commitment: commitment, Size: uint32(len(payload)), Counted: counted}
+	result := audits.Result{Owner: s.Owner, Batch: s.Batch, Commitment: commitment, Size: uint32(len(payload)), Counted: counted, Since: r.since[s.Owner]}
 	result.Header.Step = r.round.Step
 	if payload != nil {
 		header, _, err := r.trainer.Decode(payload)

@@ -115,7 +115,7 @@ func (n *Node) apply(l *ledger, o books.Outcome) {
 	replica, trainer, step := n.replica, n.engine.trainer, l.Round.Step
 	var kept *record
 	if auditor := (duty{n}).auditor(); auditor != nil {
-		kept = n.seat.duties.newRecord(l, o, replica.coldSteps, auditor)
+		kept = n.seat.duties.newRecord(l, o, replica.coldSteps, auditor, func(id coordinator.ClientID) uint32 { return n.run.clientOf(id).OptimizerSince })
 	}
 	n.models.Held = nil
 	n.engine.start(opApply, step, func(ctx context.Context) func() {

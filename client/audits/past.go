@@ -30,6 +30,7 @@ type Result struct {
 	Size       uint32
 	Header     codec.Header // where the result was not to be had only its step
 	Counted    bool         // it was applied
+	Since      uint32       // first step that its trainer's optimizer remembered, as the run knew it then
 }
 
 // Read reports whether the result itself was read here.
@@ -39,9 +40,10 @@ func (r *Result) Read() bool { return r.Header.Momentum != [32]byte{} }
 type Round struct {
 	Step       uint32
 	EpochStart uint32
-	ColdSteps  uint32    // of its epoch's cold start
-	At         time.Time // when it was applied here
-	Results    []Result  // that are held, in the order of batches
+	ColdSteps  uint32                 // of its epoch's cold start
+	At         time.Time              // when it was applied here
+	Results    []Result               // that are held, in the order of batches
+	Unheard    []coordinator.ClientID // witnesses hold results of these of which nothing was heard here
 	Senders    *Senders
 }
 
@@ -55,6 +57,9 @@ type Past struct {
 	rounds []Round // ascending, without a gap
 	since  uint32  // from this step on every round was known here
 	newest map[coordinator.ClientID]Result
+	// unheard has the newest step in which a trainer has a result that is not known here. It may go on
+	// from that.
+	unheard map[coordinator.ClientID]uint32
 }
 
 // Add takes over a round that was applied, and returns what is not kept any more. Rounds from needed
@@ -65,11 +70,23 @@ func (p *Past) Add(r Round, needed uint32) (dropped [][32]byte) {
 		p.since = r.Step
 	}
 	p.rounds = append(p.rounds, r)
+	p.noteUnheard(r)
 	old := 0
 	for old+KeptRounds < len(p.rounds) && r.At.Sub(p.rounds[old].At) > KeptTime && p.rounds[old].Step+behind < needed {
 		old++
 	}
 	return append(dropped, p.cut(old)...)
+}
+
+// noteUnheard takes over whose results are not known here.
+func (p *Past) noteUnheard(r Round) {
+	if p.unheard == nil || len(p.unheard)+len(r.Unheard) > maxTrainers {
+		p.unheard = make(map[coordinator.ClientID]uint32)
+		p.since = r.Step // of who was forgotten now nothing is known before
+	}
+	for _, trainer := range r.Unheard {
+		p.unheard[trainer] = r.Step
+	}
 }
 
 // cut forgets the oldest rounds, but not from where their trainers went on.
@@ -169,14 +186,18 @@ const (
 
 // Previous says whether a result goes on from its trainer's newest held result, or from zeros where
 // the run knows that its optimizer began not before that one, and returns the root of that result.
-// Since is the first step that the optimizer remembers.
+// Since is the first step that the optimizer remembers, as the run knows it now: it may have begun anew
+// since the result was made.
 func (p *Past) Previous(r *Result, since uint32) (root [32]byte, history History) {
 	said := r.Header.Previous
 	newest, at := p.before(r.Owner, r.Header.Step)
+	since = max(since, r.Since)
 	switch {
 	case said != 0 && said == at && newest.Read():
 		return newest.Header.Momentum, Allowed
 	case said != 0 && said == at:
+		return root, Unknown
+	case said > at && p.unheard[r.Owner] > at:
 		return root, Unknown
 	case said != 0 && (said < at || said >= p.since):
 		return root, Breach

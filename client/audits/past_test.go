@@ -95,6 +95,26 @@ func TestNewestResultIsKnownForEver(t *testing.T) {
 	}
 }
 
+// TestResultsThatWereNotHeardOf: where witnesses hold a result of which nothing was heard here, nothing is
+// held against who says that it goes on from it. Where they do not, it is a breach.
+func TestResultsThatWereNotHeardOf(t *testing.T) {
+	p := past(1, 20)
+	p.Add(Round{Step: 21, EpochStart: 1, At: time.Unix(21, 0), Unheard: []coordinator.ClientID{held(2, 1, 0).Owner}}, 1000)
+	p.Add(Round{Step: 22, EpochStart: 1, At: time.Unix(22, 0)}, 1000)
+	r, other := held(2, 23, 21), held(3, 23, 21)
+	if _, got := p.Previous(&r, 1); got != Unknown {
+		t.Errorf("from a result that others hold: %v", got)
+	}
+	if _, got := p.Previous(&other, 1); got != Breach {
+		t.Errorf("from a result that nobody holds: %v", got)
+	}
+	r = held(2, 23, 0)
+	r.Since = 20
+	if _, got := p.Previous(&r, 0); got != Allowed {
+		t.Errorf("from zeros, of an optimizer that began anew and that the run has forgotten since: %v", got)
+	}
+}
+
 // TestRoundsAreKeptAsLongAsTheyAreNeeded: the newest, those of the last minute, and what is on trial.
 func TestRoundsAreKeptAsLongAsTheyAreNeeded(t *testing.T) {
 	for name, c := range map[string]struct {
