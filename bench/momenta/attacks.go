@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/rand/v2"
 
+	"github.com/psyche-go/psyche/audit"
 	"github.com/psyche-go/psyche/distro/codec"
 )
 
@@ -20,6 +21,7 @@ type Scene struct {
 	Half    [][]float32 // of the first half of its batch
 	Foreign [][]float32 // of another batch
 	Others  []codec.TensorResult
+	Most    float64 // the most that an update may measure
 }
 
 // Attack is a name and what such an attacker adds to its momentum. All else it does as the rules
@@ -51,6 +53,51 @@ var (
 	}}
 )
 
+// The attacks of those who know how they are audited, and of those who save work.
+var (
+	// BoundedInjection is honest until a momentum has been renewed. Then it adds the negative of what an
+	// honest trainer's momentum would be, as long as may be for openings of some chunks not to show by
+	// their length that it is no update.
+	BoundedInjection = Attack{"injection of the greatest length that openings do not show, once in each memory of the momentum", func(s *Scene) [][]float32 {
+		if memory := uint32(1 / (1 - s.Cutting.Decay)); s.Step%max(memory, 2) != 1 {
+			return s.Update
+		}
+		added, left, squares := Copied(s.Update), s.Cutting.Left(s.Honest, s.Step), 0.0
+		for i, update := range added {
+			for j, before := range s.Honest.Momentum[i] {
+				update[j] = -update[j] - left*before
+				squares += float64(update[j]) * float64(update[j])
+			}
+		}
+		opened := float64(audit.DefaultChunks) / float64(s.Cutting.Shapes.Chunks())
+		return scaled(added, float32(0.8*s.Most/math.Sqrt(squares*opened)))
+	}}
+	// Lonely adds a pattern of its own to chunks in which it has nearly no gradient, as long as the limits
+	// of an audit let pass.
+	Lonely = Attack{"a pattern in chunks without a gradient", func(s *Scene) [][]float32 {
+		usual := make([]float64, len(s.Update))
+		for i, update := range s.Update {
+			usual[i] = Length(update) / math.Sqrt(float64(s.Cutting.Shapes[i].Chunks))
+		}
+		return s.eachChunk(func(tensor int, update, _ []float32) {
+			if length := Length(update); length == 0 || length > usual[tensor]/100 {
+				return
+			}
+			by := float32(4e-5 * usual[tensor] / math.Sqrt(float64(len(update))))
+			for i := range update {
+				if i*7/3%2 == 0 {
+					update[i] += by
+				} else {
+					update[i] -= by
+				}
+			}
+		})
+	}}
+	HalfBatch = Attack{"half the batch", func(s *Scene) [][]float32 { return s.Half }}
+	OldBatch  = Attack{"the batch before", func(s *Scene) [][]float32 { return s.Old }}
+	Copy      = Attack{"another's result", func(s *Scene) [][]float32 { return s.copy(1) }}
+)
+
 // Single are attacks of one step.
 func Single() []Attack {
 	all := []Attack{
@@ -58,10 +105,10 @@ func Single() []Attack {
 		Noise,
 		{"twice the gradient", func(s *Scene) [][]float32 { return scaled(s.Update, 2) }},
 		{"old gradient", func(s *Scene) [][]float32 { return s.Old }},
-		{"half the batch", func(s *Scene) [][]float32 { return s.Half }},
+		HalfBatch,
 		{"another batch", func(s *Scene) [][]float32 { return s.Foreign }},
 		{"no gradient", func(s *Scene) [][]float32 { return scaled(s.Update, 0) }},
-		{"copy", func(s *Scene) [][]float32 { return s.copy(1) }},
+		Copy,
 		NegatedCopy,
 		{"momentum turned round, once", func(s *Scene) [][]float32 {
 			left := s.Cutting.Left(s.Own, s.Step)

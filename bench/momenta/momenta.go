@@ -16,6 +16,7 @@ type Options struct {
 	TopK  int     // coefficients of a chunk that are sent
 	Edge  int     // longest side of a chunk
 	Signs bool    // send signs only
+	Loud  bool    // send of chunks that are below the floor, too
 	Run   [32]byte
 }
 
@@ -100,7 +101,9 @@ func (c *Cutting) Advance(from *State, step uint32, update [][]float32, spare *S
 	}
 	for i, l := range c.Layouts {
 		params := distro.EncodeParams{Decay: c.Left(from, step), LR: 1, TopK: c.TopK}
-		params.Floor = c.Kernel.Floor(m.Momentum[i], update[i], params)
+		if !c.Loud {
+			params.Floor = c.Kernel.Floor(m.Momentum[i], update[i], params)
+		}
 		taken, err := c.Kernel.Encode(l, m.Momentum[i], update[i], params)
 		if err != nil {
 			return nil, err

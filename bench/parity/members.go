@@ -22,21 +22,25 @@ import (
 // length of what it makes up; who has one of its honest past keeps it.
 type attack struct {
 	momenta.Attack
-	ownGradient, honestPast bool
+	ownGradient, honestPast, half bool // half: of its batch is trained
 }
 
 // attacks are those that --attack names.
 var attacks = map[string]attack{
-	"sign-flip":    {Attack: momenta.SignFlip, ownGradient: true},
-	"noise":        {Attack: momenta.Noise},
-	"negated-copy": {Attack: momenta.NegatedCopy},
-	"injection":    {Attack: momenta.Injection, ownGradient: true, honestPast: true},
+	"sign-flip":         {Attack: momenta.SignFlip, ownGradient: true},
+	"noise":             {Attack: momenta.Noise},
+	"negated-copy":      {Attack: momenta.NegatedCopy},
+	"injection":         {Attack: momenta.Injection, ownGradient: true, honestPast: true},
+	"bounded-injection": {Attack: momenta.BoundedInjection, ownGradient: true, honestPast: true},
+	"lonely":            {Attack: momenta.Lonely, ownGradient: true},
+	"half-batch":        {Attack: momenta.HalfBatch, ownGradient: true, half: true},
+	"old-batch":         {Attack: momenta.OldBatch, ownGradient: true},
+	"copy":              {Attack: momenta.Copy},
 }
 
 // members are those of a run who share one replica: what they know alone is their momentum. The first
-// of them attack, in every step. With audits members are drawn, audited, tried and ejected by the
-// rules of a run (docs/protocol.md); attackers let everybody pass as verifiers, and acquit their like
-// as jurors.
+// of them attack, in every step. With audits members are audited, tried and ejected by the rules of a
+// run (docs/protocol.md); attackers audit nobody, and acquit their like as jurors.
 type members struct {
 	command *runCommand
 	text    *local.Folder
@@ -47,6 +51,7 @@ type members struct {
 	update  [][]float32 // of whoever trains
 	members []*member
 	trials  []trial
+	court   court
 }
 
 // member is a member of the run while it is not ejected.
@@ -56,6 +61,7 @@ type member struct {
 	honest *momenta.State // of an attacker: its state if it had always been honest
 	spare  *momenta.State // the one before state
 	first  uint32         // step of its first result that counted
+	old    [][]float32    // of an attacker: the update of its batch before
 }
 
 // round is a step of those who train in it.
@@ -67,9 +73,9 @@ type round struct {
 	exams    map[*member]*audit.Exam    // of their batches, as far as somebody computed the gradient
 }
 
-// trial is of a member that a verifier has accused in a step.
+// trial is of a member that an auditor has accused in a step.
 type trial struct {
-	step             uint32
+	step, audited    uint32 // audited is that of the result
 	accused, accuser *member
 }
 
@@ -146,10 +152,11 @@ func (m *members) step(ctx context.Context, step uint32, id assign.BatchID) (s s
 		s.bytes += len(p) / len(payloads)
 	}
 	if m.command.Verification > 0 { // what happens in the next round, while the weights are there
-		s.ejected = m.vote(step + 1)
-		if err := m.audit(ctx, round); err != nil {
+		if err := m.judge(ctx, round); err != nil {
 			return s, err
 		}
+		s.ejected = m.vote(step + 1)
+		m.audit(step + 1)
 	}
 	return s, m.trainer.Apply(ctx, step, payloads, false)
 }
@@ -184,16 +191,21 @@ func (m *members) examine(ctx context.Context, r *round, one *member) (*audit.Ex
 	if r.exams[one] != nil {
 		return r.exams[one], nil
 	}
-	batch := r.batches[one]
+	exam, err := m.gradient(ctx, r.step, r.batches[one])
+	r.exams[one] = exam
+	return exam, err
+}
+
+// gradient computes the gradient of a batch in a step.
+func (m *members) gradient(ctx context.Context, step uint32, batch assign.BatchID) (*audit.Exam, error) {
 	sequences, err := m.text.Sequences(ctx, batch)
 	if err != nil {
 		return nil, err
 	}
-	r.exams[one], err = m.trainer.Examine(ctx, train.Examination{
-		Step: r.step, Weights: r.step - 1, Chunks: momenta.All(m.cut.Shapes), Precision: m.precision(),
+	return m.trainer.Examine(ctx, train.Examination{
+		Step: step, Weights: step - 1, Chunks: momenta.All(m.cut.Shapes), Precision: m.precision(),
 		Batch: data.Batch{ID: batch, Sequences: sequences},
 	})
-	return r.exams[one], err
 }
 
 // train takes an honest member's step.
@@ -209,10 +221,12 @@ func (m *members) train(ctx context.Context, r *round, one *member) error {
 // advance adds an update to a member's momentum, and takes its result out of it.
 func (m *members) advance(r *round, one *member, update [][]float32) (err error) {
 	r.from[one] = one.state
-	if one.state, err = m.cut.Advance(one.state, r.step, update, one.spare); err == nil && one.first == 0 {
+	cut := *m.cut
+	cut.Loud = one.honest != nil && !m.attack.honestPast
+	if one.state, err = cut.Advance(one.state, r.step, update, one.spare); err == nil && one.first == 0 {
 		one.first = r.step
 	}
-	one.spare = r.from[one] // once the round is audited
+	one.spare = r.from[one] // once the round is judged
 	return err
 }
 
@@ -238,7 +252,21 @@ func (m *members) fake(ctx context.Context, r *round) error {
 		}
 		scene := &momenta.Scene{
 			Cutting: m.cut, Random: m.random, Step: r.step, Own: one.state, Honest: one.honest,
-			Update: m.cut.Tensors(exam.Updates, nil), Others: other.state.Taken,
+			Update: m.cut.Tensors(exam.Updates, nil), Others: other.state.Taken, Old: one.old, Most: exam.Most,
+		}
+		if one.old = scene.Update; scene.Old == nil {
+			scene.Old = scene.Update
+		}
+		if m.attack.half {
+			batch := r.batches[one]
+			if batch.Len() < 2 {
+				return fmt.Errorf("a batch of %d sequences has no half", batch.Len())
+			}
+			half, err := m.gradient(ctx, r.step, assign.BatchID{Start: batch.Start, End: batch.Start + batch.Len()/2})
+			if err != nil {
+				return err
+			}
+			scene.Half = m.cut.Tensors(half.Updates, nil)
 		}
 		added := m.attack.Fake(scene)
 		if m.attack.honestPast {
@@ -252,84 +280,6 @@ func (m *members) fake(ctx context.Context, r *round) error {
 	}
 	return nil
 }
-
-// audit lets the verifiers of the next round audit this one.
-func (m *members) audit(ctx context.Context, r *round) error {
-	seed := m.seed(r.step + 1)
-	verifiers := assign.Verifiers(seed, len(m.members), m.command.Verification)
-	for rank, position := range verifiers {
-		verifier := m.members[position]
-		at := assign.Target(seed, rank, len(verifiers), len(r.trainers))
-		if r.trainers[at] == verifier {
-			at = (at + 1) % len(r.trainers)
-		}
-		target := r.trainers[at]
-		if target == verifier || verifier.honest != nil || !slices.Contains(m.members, target) || m.onTrial(target) {
-			continue
-		}
-		guilty, err := m.finds(ctx, r, seed, target)
-		if err != nil {
-			return err
-		}
-		if guilty {
-			m.trials = append(m.trials, trial{step: r.step + 1, accused: target, accuser: verifier})
-		}
-	}
-	return nil
-}
-
-func (m *members) onTrial(one *member) bool {
-	return slices.ContainsFunc(m.trials, func(t trial) bool { return t.accused == one })
-}
-
-// finds reports whether an audit of a member's step does not pass.
-func (m *members) finds(ctx context.Context, r *round, seed uint64, target *member) (bool, error) {
-	exam, err := m.examine(ctx, r, target)
-	if err != nil {
-		return false, err
-	}
-	trainer := momenta.Key(target.number)
-	chunks := audit.Chunks(seed, r.step, trainer, m.cut.Shapes, audit.DefaultChunks)
-	claim, err := m.cut.Claim(r.from[target], target.state, trainer, chunks)
-	if err != nil {
-		return false, err
-	}
-	report := momenta.Exam(exam, trainer, chunks).Check(claim)
-	return report.Judge(m.precision().Limits()) != audit.Passed, nil
-}
-
-// vote lets juries vote on who was accused in the step before, and ejects at the end of that
-// step who is guilty. A jury repeats the audit: honest jurors find what the verifier found.
-func (m *members) vote(step uint32) (gone []ejected) {
-	remaining := m.trials[:0]
-	for _, t := range m.trials {
-		if step < t.step+2 {
-			remaining = append(remaining, t)
-			continue
-		}
-		jurors, guilty := 0, 0
-		for _, position := range assign.Jury(m.seed(t.step+1), len(m.members)) {
-			juror := m.members[position]
-			if juror == t.accused || juror == t.accuser || jurors == maxJury {
-				continue
-			}
-			jurors++
-			if juror.honest == nil {
-				guilty++
-			}
-		}
-		if jurors < 2 || 3*guilty < 2*jurors {
-			continue // no decision: nobody loses
-		}
-		gone = append(gone, ejected{Member: t.accused.number, First: t.accused.first, Audited: t.step - 1, Gone: step})
-		m.members = slices.DeleteFunc(m.members, func(one *member) bool { return one == t.accused })
-	}
-	m.trials = remaining
-	return gone
-}
-
-// maxJury is the most jurors of a trial.
-const maxJury = 32
 
 func (m *members) evaluate(ctx context.Context, sequences [][]int32) (float64, error) {
 	return m.trainer.Evaluate(ctx, sequences)
