@@ -23,11 +23,16 @@ func TestReturnsCost(t *testing.T) {
 			r := newRunOf(t, Genesis{RunID: "walk", Host: host, Config: config, Model: testModel(), Permissioned: test.permissioned}, memberNames(12)...)
 			r.rounds(10) // past its probation
 			for returns := 1; returns <= MaxReturns; returns++ {
+				client, _ := r.Member(member(3))
+				before := client.ProbationUntil
 				r.mustID(member(3), Withdraw{Client: member(3)})
 				r.round()
 				r.mustID(member(3), Return{})
-				client, _ := r.Member(member(3))
+				client, _ = r.Member(member(3))
 				young := client.ProbationUntil > r.Progress.Step
+				if !young && client.ProbationUntil != before {
+					t.Errorf("after %d returns its probation ended in step %d, not %d", returns, client.ProbationUntil, before)
+				}
 				if young != (test.costs && returns > 1) || young && client.ProbationUntil != r.Progress.Step+8 {
 					t.Errorf("after %d returns on probation until %d in step %d", returns, client.ProbationUntil, r.Progress.Step)
 				}
