@@ -11,7 +11,7 @@ const (
 	ErrWrongEpoch                      // the action names another epoch
 	ErrWrongStep                       // the action names another step
 	ErrNotMember                       // the sender, or the client it names, is no healthy member
-	ErrNotElected                      // the sender does not witness this round
+	ErrNotElected                      // the sender does not witness this round, is on no jury, or may not accuse
 	ErrNotAuthorised                   // the sender's key may not do this
 	ErrDuplicate                       // it was done before
 	ErrStaleNonce                      // the nonce is not above the sender's last one
@@ -33,7 +33,7 @@ var codeTexts = [...]string{
 	ErrWrongEpoch:      "action is for another epoch",
 	ErrWrongStep:       "action is for another step",
 	ErrNotMember:       "not a healthy member of the epoch",
-	ErrNotElected:      "not an elected witness of the round",
+	ErrNotElected:      "not elected or drawn for this",
 	ErrNotAuthorised:   "not authorised",
 	ErrDuplicate:       "already done",
 	ErrStaleNonce:      "nonce is not above the last one",

@@ -179,6 +179,11 @@ func TestNobodyEscapes(t *testing.T) {
 				t.Errorf("it escaped\n%s", c.String())
 			}
 			c.wantNoJurors()
+			for _, clients := range c.clientLists() {
+				if i := indexOf(clients, c.accused); i >= 0 && clients[i].State != Ejected {
+					t.Errorf("it is noted as %s\n%s", clients[i].State, c.String())
+				}
+			}
 			c.refusedTo(ErrNotAuthorised, c.accused, Join{Epoch: c.Progress.Epoch})
 			c.until(RoundTrain)
 			c.check()
