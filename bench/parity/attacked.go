@@ -7,6 +7,11 @@ import (
 	"strings"
 )
 
+const (
+	smallModel    = "bench/parity/model-small.json"
+	usualMomentum = 0.99
+)
+
 // printAttacked compares the runs whose members share a replica with the honest one of as many
 // members as are honest in the attacked ones.
 func printAttacked(groups []*group) {
@@ -17,7 +22,7 @@ func printAttacked(groups []*group) {
 	slices.SortStableFunc(groups, func(a, b *group) int {
 		x, y := a.runs[0].settings, b.runs[0].settings
 		one := map[bool]int{true: 0, false: 1}
-		return cmp.Or(one[x.OneBit]-one[y.OneBit], cmp.Compare(x.Tokens, y.Tokens), cmp.Compare(x.Attackers, y.Attackers), cmp.Compare(y.Clients, x.Clients), cmp.Compare(x.Attack, y.Attack), x.Verification-y.Verification, cmp.Compare(x.TopK, y.TopK))
+		return cmp.Or(one[x.OneBit]-one[y.OneBit], cmp.Compare(x.Model, y.Model), cmp.Compare(y.Momentum, x.Momentum), cmp.Compare(x.Tokens, y.Tokens), cmp.Compare(x.Attackers, y.Attackers), cmp.Compare(y.Clients, x.Clients), cmp.Compare(x.Attack, y.Attack), x.Verification-y.Verification, cmp.Compare(x.TopK, y.TopK))
 	})
 	fmt.Print("| members | attack | audits | seeds | test loss | worse than the honest alone | ejected: median, latest step |\n|---|---|---|---|---|---|---|\n")
 	for _, g := range groups {
@@ -58,6 +63,12 @@ func (g *group) attackedRow(groups []*group) string {
 	members := fmt.Sprint(s.Clients)
 	if !s.OneBit {
 		members += ", values"
+	}
+	if s.Model == smallModel {
+		members += ", small model"
+	}
+	if s.Momentum != usualMomentum {
+		members += fmt.Sprintf(", β %v", s.Momentum)
 	}
 	if millions := s.Tokens / 1_000_000; millions > 1 {
 		members += fmt.Sprintf(", %d M tokens", millions)
