@@ -106,7 +106,7 @@ func TestChainAdministration(t *testing.T) {
 	a.does(exitRefused, "no program at this address: "+id(9), append(create, "--keypair", main)...)
 	a.deploy(main)
 	a.does(exitOK, "at this address already", "chain", "deploy", "--keypair", main)
-	a.does(exitRefused, "has 0 SOL and needs 2.30", append(create, "--keypair", poor)...)
+	a.does(exitRefused, "has 0 SOL and needs 2.24", append(create, "--keypair", poor)...)
 	a.does(exitRefused, `no such run on the chain: "p"`, "run", "status", "--run-id", "p")
 	out := a.does(exitOK, "it is paused", append(create, "--keypair", main)...)
 	if !strings.Contains(out, "run p costs 2.24") {
