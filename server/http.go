@@ -3,12 +3,9 @@ package server
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -17,13 +14,8 @@ import (
 	"github.com/psyche-go/psyche/server/status"
 )
 
-// Limits of the HTTP server.
-const (
-	maxWebConnections = 64
-	maxWebHeader      = 8 << 10
-	webTimeout        = 10 * time.Second // for a request, and for its answer
-	stalledAfter      = 5 * time.Second  // a run whose loop is silent for so long is not healthy
-)
+// stalledAfter is how long the loop of a run that is healthy is silent at most.
+const stalledAfter = 5 * time.Second
 
 // serveHTTP answers requests until ctx ends.
 func (s *server) serveHTTP(ctx context.Context, listener net.Listener) {
@@ -34,37 +26,10 @@ func (s *server) serveHTTP(ctx context.Context, listener net.Listener) {
 	ServeHTTP(ctx, listener, s.handler(), s.logger)
 }
 
-// ServeHTTP lets a handler answer requests until ctx ends, within bounds that fit a small
-// server that anybody may ask, and closes the listener.
-func ServeHTTP(ctx context.Context, listener net.Listener, handler http.Handler, logger *slog.Logger) {
-	web := &http.Server{
-		Handler:           handler,
-		ReadHeaderTimeout: webTimeout, ReadTimeout: webTimeout, WriteTimeout: webTimeout, IdleTimeout: webTimeout,
-		MaxHeaderBytes: maxWebHeader,
-		ErrorLog:       slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
-	}
-	stopped := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(stopped)
-		patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewellTimeout)
-		defer cancel()
-		if web.Shutdown(patience) != nil {
-			_ = web.Close()
-		}
-	})
-	err := web.Serve(&boundedListener{Listener: listener, places: make(chan struct{}, maxWebConnections)})
-	if !errors.Is(err, http.ErrServerClosed) {
-		logger.Error("the HTTP server ended", "error", err)
-	}
-	if !stop() {
-		<-stopped
-	}
-}
-
 // handler serves /healthz, /metrics and /state, and Options.Pages.
 func (s *server) handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", s.serveHealth)
+	mux.HandleFunc("GET "+healthPath, s.serveHealth)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4}))
 	mux.HandleFunc("GET /state", s.serveState)
 	if s.options.Pages != nil {
@@ -121,39 +86,4 @@ func (s *server) serveState(w http.ResponseWriter, r *http.Request) {
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
 	_ = encoder.Encode(body) // fails when the client is gone
-}
-
-// boundedListener has few connections at a time; others are closed at once.
-type boundedListener struct {
-	net.Listener
-	places chan struct{}
-}
-
-// Accept implements net.Listener.
-func (l *boundedListener) Accept() (net.Conn, error) {
-	for {
-		socket, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		select {
-		case l.places <- struct{}{}:
-			return &boundedConn{Conn: socket, release: func() { <-l.places }}, nil
-		default:
-			_ = socket.Close()
-		}
-	}
-}
-
-// boundedConn gives its place back when it is closed first.
-type boundedConn struct {
-	net.Conn
-	once    sync.Once
-	release func()
-}
-
-// Close implements net.Conn.
-func (c *boundedConn) Close() error {
-	c.once.Do(c.release)
-	return c.Conn.Close()
 }

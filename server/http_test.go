@@ -2,10 +2,15 @@ package server_test
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -83,35 +88,86 @@ func TestHTTP(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
-// TestHTTPConnectionsAreBounded holds as many as there may be.
-func TestHTTPConnectionsAreBounded(t *testing.T) {
+// serveWeb starts a server, and returns where its HTTP server is.
+func serveWeb(t *testing.T) string {
+	t.Helper()
 	o := options("")
-	o.HTTPListen = "127.0.0.1:0"
+	o.HTTPListen = "0.0.0.0:0"
 	ready := make(chan net.Addr, 1)
 	o.HTTPReady = func(a net.Addr) { ready <- a }
 	servertest.Start(t, o)
-	web := (<-ready).String()
-	var open []net.Conn
-	defer func() {
-		for _, c := range open {
-			_ = c.Close()
-		}
-	}()
-	for range 200 {
-		c, err := net.Dial("tcp", web)
+	_, port, err := net.SplitHostPort((<-ready).String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return "127.0.0.1:" + port
+}
+
+// hold opens so many connections from an address of this machine, which say nothing.
+func hold(t *testing.T, web, from string, n int) (open []net.Conn) {
+	t.Helper()
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+	for range n {
+		c, err := dialer.Dial("tcp", web)
 		if err != nil {
-			t.Fatal(err)
+			t.Skipf("this machine has no address %s: %v", from, err)
 		}
+		t.Cleanup(func() { _ = c.Close() })
 		open = append(open, c)
 	}
-	closed := 0
-	for _, c := range open[64:] {
-		_ = c.SetReadDeadline(time.Now().Add(patience))
-		if _, err := c.Read(make([]byte, 1)); err != nil {
-			closed++
+	return open
+}
+
+// closed counts connections that the server closes within a time.
+func closed(open []net.Conn, within time.Duration) int {
+	var n atomic.Int32
+	var reading sync.WaitGroup
+	deadline := time.Now().Add(within)
+	for _, c := range open {
+		reading.Go(func() {
+			_ = c.SetReadDeadline(deadline)
+			if _, err := c.Read(make([]byte, 1)); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+				n.Add(1)
+			}
+		})
+	}
+	reading.Wait()
+	return int(n.Load())
+}
+
+// TestHTTPConnectionsAreBounded holds as many as there may be.
+func TestHTTPConnectionsAreBounded(t *testing.T) {
+	web := serveWeb(t)
+	open := hold(t, web, "127.0.0.1", 300)
+	if n := closed(open, time.Second); n < 300-64-32 {
+		t.Errorf("%d of 300 connections were closed, want %d", n, 300-64-32)
+	}
+}
+
+// TestHTTPPlacesAreShared has one address hold all places: another one gets in, for anything.
+func TestHTTPPlacesAreShared(t *testing.T) {
+	web := serveWeb(t)
+	hold(t, web, "127.0.0.2", 300)
+	for range 20 {
+		if code, body := get(t, web, "/state"); code != http.StatusOK {
+			t.Fatalf("/state: %d %q", code, body)
 		}
 	}
-	if closed != 200-64 {
-		t.Errorf("%d of 200 connections were closed", closed)
+}
+
+// TestProbesAreAnswered has all places held, by many addresses and by the one that asks: it is told
+// that the server is well, and that there is no place for anything else.
+func TestProbesAreAnswered(t *testing.T) {
+	web := serveWeb(t)
+	for i := range 70 {
+		hold(t, web, fmt.Sprintf("127.0.1.%d", i+1), 1)
+	}
+	for range 10 {
+		if code, body := get(t, web, "/healthz"); code != http.StatusOK || body != "ok\n" {
+			t.Fatalf("/healthz: %d %q", code, body)
+		}
+	}
+	if code, _ := get(t, web, "/state"); code != http.StatusServiceUnavailable {
+		t.Errorf("/state: %d", code)
 	}
 }

@@ -55,8 +55,11 @@ func (g *Guest) old(now time.Time) bool {
 // NewLobby returns an empty lobby for MaxWaiting connections that have not said yet who they
 // are. They need their places for a moment only: after Grace, or Silence, one gives way to any newer
 // one.
-func NewLobby() *Lobby {
-	return &Lobby{places: MaxWaiting, ages: true, waiting: make(map[netip.Prefix][]*Guest)}
+func NewLobby() *Lobby { return NewBriefLobby(MaxWaiting) }
+
+// NewBriefLobby is NewLobby with so many places, at least one.
+func NewBriefLobby(places int) *Lobby {
+	return &Lobby{places: max(1, places), ages: true, waiting: make(map[netip.Prefix][]*Guest)}
 }
 
 // NewLastingLobby returns an empty lobby for so many connections, at least one, that have
