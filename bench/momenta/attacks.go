@@ -93,6 +93,8 @@ var (
 			}
 		})
 	}}
+	// Withheld is honest but for sending nothing, which the rules allow: so all chunks move by less.
+	Withheld  = Attack{"nothing sent", func(s *Scene) [][]float32 { return s.Update }}
 	HalfBatch = Attack{"half the batch", func(s *Scene) [][]float32 { return s.Half }}
 	OldBatch  = Attack{"the batch before", func(s *Scene) [][]float32 { return s.Old }}
 	Copy      = Attack{"another's result", func(s *Scene) [][]float32 { return s.copy(1) }}

@@ -17,6 +17,7 @@ type Options struct {
 	Edge  int     // longest side of a chunk
 	Signs bool    // send signs only
 	Loud  bool    // send of chunks that are below the floor, too
+	Mute  bool    // send nothing of any
 	Run   [32]byte
 }
 
@@ -101,7 +102,9 @@ func (c *Cutting) Advance(from *State, step uint32, update [][]float32, spare *S
 	}
 	for i, l := range c.Layouts {
 		params := distro.EncodeParams{Decay: c.Left(from, step), LR: 1, TopK: c.TopK}
-		if !c.Loud {
+		if c.Mute {
+			params.Floor = math.MaxFloat32
+		} else if !c.Loud {
 			params.Floor = c.Kernel.Floor(m.Momentum[i], update[i], params)
 		}
 		taken, err := c.Kernel.Encode(l, m.Momentum[i], update[i], params)

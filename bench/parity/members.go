@@ -22,7 +22,8 @@ import (
 // length of what it makes up; who has one of its honest past keeps it.
 type attack struct {
 	momenta.Attack
-	ownGradient, honestPast, half bool // half: of its batch is trained
+	ownGradient, honestPast bool
+	half, mute              bool // half of its batch is trained; nothing is sent
 }
 
 // attacks are those that --attack names.
@@ -33,6 +34,7 @@ var attacks = map[string]attack{
 	"injection":         {Attack: momenta.Injection, ownGradient: true, honestPast: true},
 	"bounded-injection": {Attack: momenta.BoundedInjection, ownGradient: true, honestPast: true},
 	"lonely":            {Attack: momenta.Lonely, ownGradient: true},
+	"withheld":          {Attack: momenta.Withheld, ownGradient: true, mute: true},
 	"half-batch":        {Attack: momenta.HalfBatch, ownGradient: true, half: true},
 	"old-batch":         {Attack: momenta.OldBatch, ownGradient: true},
 	"copy":              {Attack: momenta.Copy},
@@ -222,7 +224,9 @@ func (m *members) train(ctx context.Context, r *round, one *member) error {
 func (m *members) advance(r *round, one *member, update [][]float32) (err error) {
 	r.from[one] = one.state
 	cut := *m.cut
-	cut.Loud = one.honest != nil && !m.attack.honestPast
+	if one.honest != nil {
+		cut.Loud, cut.Mute = !m.attack.honestPast, m.attack.mute
+	}
 	if one.state, err = cut.Advance(one.state, r.step, update, one.spare); err == nil && one.first == 0 {
 		one.first = r.step
 	}
