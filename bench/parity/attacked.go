@@ -67,7 +67,7 @@ func (g *group) attackedRow(groups []*group) string {
 	if s.Model == smallModel {
 		members += ", small model"
 	}
-	if s.Momentum != usualMomentum {
+	if s.Momentum > 0 && s.Momentum != usualMomentum {
 		members += fmt.Sprintf(", β %v", s.Momentum)
 	}
 	if millions := s.Tokens / 1_000_000; millions > 1 {
