@@ -114,6 +114,7 @@ func (n duty) conclude(r *review, free bool) {
 	if !r.told {
 		r.told = true
 		n.tell(&r.inquiry)
+		n.seat.duties.compareData(&r.inquiry)
 		switch {
 		case r.outcome == silent:
 			r.fault = coordinator.FaultSilent
@@ -137,11 +138,32 @@ func (n duty) forget(r *review) {
 	}
 }
 
+// compareData notes whether a trainer read the same tokens as this client.
+func (d *duties) compareData(q *inquiry) {
+	if q.outcome == passed || q.differ {
+		d.sameData[q.Trainer] = !q.differ
+	}
+}
+
+// readsRight reports whether as many trainers read the same tokens as this client as read others: it
+// may be its own data that is wrong.
+func (d *duties) readsRight() bool {
+	same, others := 0, 0
+	for _, s := range d.sameData {
+		if s {
+			same++
+		} else {
+			others++
+		}
+	}
+	return same > 0 && same >= others
+}
+
 // accuseOf accuses a trainer, once this client knows that it computes right.
 func (n duty) accuseOf(r *review, free bool) {
 	d, s := n.seat.duties, n.run.state
 	switch {
-	case d.trials[r.Key] != nil, s.Progress.Step > r.Step+accusable, d.sound.known && !d.sound.sound:
+	case d.trials[r.Key] != nil, s.Progress.Step > r.Step+accusable, d.sound.known && !d.sound.sound, r.differ && !d.readsRight():
 		n.forget(r) // it is on trial for that, or nobody could judge it any more
 		return
 	case !d.sound.known:

@@ -10,6 +10,7 @@ import (
 	"github.com/psyche-go/psyche/client/audits"
 	"github.com/psyche-go/psyche/client/env"
 	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/data"
 	"github.com/psyche-go/psyche/distro/codec"
 )
 
@@ -29,8 +30,9 @@ type chain struct {
 
 // link is an own result.
 type link struct {
-	step uint32 // 0: none was made
-	sent []codec.TensorResult
+	step    uint32 // 0: none was made
+	sent    []codec.TensorResult
+	receipt *data.Receipt // for its batch; nil: there is none
 
 	decided, held bool
 	settled       bool // the trainer knows that
@@ -43,14 +45,14 @@ type link struct {
 }
 
 // made notes a result that was just made.
-func (c *chain) made(payload []byte) error {
+func (c *chain) made(payload []byte, receipt *data.Receipt) error {
 	h, sent, err := c.auditor.Decode(payload)
 	if err != nil {
 		return fmt.Errorf("own result: %w", err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.newest = link{step: h.Step, sent: sent}
+	c.newest = link{step: h.Step, sent: sent, receipt: receipt}
 	return nil
 }
 
@@ -128,7 +130,11 @@ func (c *chain) show(l *link) error {
 		return err
 	}
 	l.opened = true
-	if err := c.openings.Keep(audits.Key{Trainer: c.me, Step: l.step}, bytes, c.now()); err != nil {
+	evidence := audits.Evidence{Opening: bytes}
+	if l.receipt != nil {
+		evidence.Receipt = l.receipt.Signature
+	}
+	if err := c.openings.Keep(audits.Key{Trainer: c.me, Step: l.step}, evidence.Encode(), c.now()); err != nil {
 		c.log.Warn("an opening is not kept for a restart", "step", l.step, "err", err)
 	}
 	return nil

@@ -27,6 +27,7 @@ type duties struct {
 	reviews  map[audits.Key]*review
 	looked   map[audits.Key]bool // at results of the newest rounds: they are not drawn again
 	sound    soundness
+	sameData map[coordinator.ClientID]bool // whether a trainer read the same tokens as this client
 	trials   map[audits.Key]*jury
 	pressed  uint32 // step of the round whose training waits for a trial
 	pressing *jury
@@ -48,7 +49,8 @@ func (n *Node) newDuties() *duties {
 	}
 	return &duties{
 		depot: audits.NewDepot(parent, n.ResultMemory/resultShare), openings: audits.NewOpenings(n.Key.ID(), own),
-		seeds: make(map[uint32][32]byte), reviews: make(map[audits.Key]*review), looked: make(map[audits.Key]bool), trials: make(map[audits.Key]*jury),
+		seeds: make(map[uint32][32]byte), reviews: make(map[audits.Key]*review), looked: make(map[audits.Key]bool),
+		sameData: make(map[coordinator.ClientID]bool), trials: make(map[audits.Key]*jury),
 	}
 }
 

@@ -30,6 +30,7 @@ type inquiry struct {
 	chunks                []uint32    // that it has to open
 	opening               []byte
 	tokens                data.Batch
+	differ                bool // from those that its trainer says it was given
 	took                  time.Duration
 	failed                int // computations of the gradient that did not fit
 
@@ -41,10 +42,10 @@ type inquiry struct {
 type phase uint8
 
 const (
-	waitsForRound   phase = iota // and for the seed that says what is to be opened
-	waitsForOpening              // asks its trainer, and others
+	waitsForRound phase = iota // and for the seed that says what is to be opened
 	waitsForTokens
-	waitsForEngine // to compute the gradient
+	waitsForOpening // asks its trainer, and others
+	waitsForEngine  // to compute the gradient
 	isOver
 )
 
@@ -162,24 +163,27 @@ func (n duty) readResult(q *inquiry, root, seed [32]byte, senders *audits.Sender
 			}
 			q.chunks = audit.Chunks(seed, key.Step, key.Trainer, auditor.Shapes(), audit.DefaultChunks, lonely)
 			q.claim = audit.Claim{Result: sent, Header: r.Header, PreviousRoot: root}
-			q.next(waitsForOpening)
+			q.next(waitsForTokens)
 		}
 	})
 }
 
 // getOpening asks for what the trainer shows: the trainer, and others that may have it. What does not
-// lead to the roots of its results is no opening, whoever sends it.
+// lead to the roots of its results is no opening, whoever sends it; nor is one without a receipt for the
+// tokens that a data server gave it, where they are others than this client was given.
 func (n duty) getOpening(q *inquiry, m manner) {
 	if q.poll.asked == 0 {
 		q.asked = n.run.state.Progress
 	}
 	auditor, openings, network, now := n.auditor(), n.seat.duties.openings, n.Network, n.tasks.Now()
-	key, claim, chunks, shapes := q.Key, q.claim, q.chunks, auditor.Shapes()
+	key, claim, chunks, shapes, tokens, differ := q.Key, q.claim, q.chunks, auditor.Shapes(), q.tokens, q.differ
 	q.poll.ask(n.tasks, requestTimeout, func(ctx context.Context) func() {
 		read := func(bytes []byte) bool {
-			opening, err := audit.DecodeOpening(bytes, shapes)
-			claim.Opening = opening
-			return err == nil && claim.Binds(shapes, chunks)
+			evidence, err := audits.DecodeEvidence(bytes)
+			if err == nil {
+				claim.Opening, err = audit.DecodeOpening(evidence.Opening, shapes)
+			}
+			return err == nil && claim.Binds(shapes, chunks) && (!differ || excuses(evidence, tokens, claim.Header))
 		}
 		bytes := openings.Get(key)
 		found := bytes != nil && read(bytes)
@@ -202,27 +206,48 @@ func (n duty) getOpening(q *inquiry, m manner) {
 			}
 			_ = openings.Keep(key, bytes, now) // others can have it from here
 			q.opening, q.claim = bytes, claim
-			if fault != audit.FaultNone {
+			switch {
+			case fault != audit.FaultNone:
 				q.end(faulty, "what it opens breaks a rule: %v", fault)
-				return
+			case q.differ:
+				q.end(wrongData, "its data server signed other tokens for it than for this client: the server lies")
+				n.report.log.Error("a data server gave two members other tokens for the same batch", "step", q.Step, "batch", q.result.Batch, "trainer", identity.ID(q.Trainer).Short())
+			case q.tokens.Sequences == nil:
+				q.next(waitsForTokens)
+			default:
+				q.next(waitsForEngine)
 			}
-			q.next(waitsForTokens)
 		}
 	})
 }
 
-// getTokens gets the batch, and compares it with what its trainer was given.
+// excuses reports whether the data server of these tokens signed for a trainer that it gave it those of
+// its result's header.
+func excuses(e audits.Evidence, tokens data.Batch, h codec.Header) bool {
+	receipt := *tokens.Receipt
+	receipt.Hash, receipt.Signature = h.Batch, e.Receipt
+	return receipt.Verify()
+}
+
+// getTokens gets the batch, and compares it with what its trainer says that it was given. Where both
+// have it from a data server, that may have lied; else it is on the trainer to have read what all read.
 func (n duty) getTokens(q *inquiry) {
 	r := q.result
 	q.poll.ask(n.tasks, n.run.settleTime(n.SettleTimeout), func(ctx context.Context) func() {
 		tokens, err := n.Data.Batch(ctx, r.Batch)
 		return func() {
+			differ := err == nil && tokens.Hash() != r.Header.Batch
 			switch {
+			case err != nil && q.opening == nil && q.poll.asked >= leastAsked:
+				q.next(waitsForOpening) // and then again for this
 			case err != nil:
 				n.report.log.Debug("tokens for an audit", "step", q.Step, "err", err)
-			case tokens.Hash() != r.Header.Batch:
-				q.end(wrongData, "its trainer says that it was given other tokens than this client: the data is not the same for all, or it lies")
-				n.report.log.Warn("tokens of a batch are not those that its trainer says it was given", "step", q.Step, "batch", r.Batch, "trainer", identity.ID(q.Trainer).Short())
+			case differ && tokens.Receipt == nil:
+				q.differ = true
+				q.end(faulty, "it says that its batch has other tokens than this client reads")
+			case differ || q.opening == nil:
+				q.tokens, q.differ = tokens, differ
+				q.next(waitsForOpening)
 			default:
 				q.tokens = tokens
 				q.next(waitsForEngine)

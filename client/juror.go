@@ -109,7 +109,8 @@ func (n duty) vote(j *jury) {
 		j.voted = true
 		n.tell(&j.inquiry)
 	}
-	if j.outcome == unclear || j.outcome == wrongData {
+	n.seat.duties.compareData(&j.inquiry)
+	if j.outcome == unclear || j.outcome == wrongData || j.differ && !n.seat.duties.readsRight() {
 		return
 	}
 	v := coordinator.Vote{Step: j.Step, Client: j.Trainer, Guilty: j.outcome.guilty()}

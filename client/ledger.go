@@ -56,10 +56,10 @@ func openLedger(round coordinator.Round, v *view, draws env.Draws, now time.Time
 // that one of them is honest, if fewer than a third of the epoch's first members lie.
 func (l *ledger) wellAnswered() bool { return len(l.answered) > (l.seats-1)/3 }
 
-// cameFrom reports whether a result of a member was fetched from its peers.
+// cameFrom reports whether a result of another member came here.
 func (l *ledger) cameFrom(id coordinator.ClientID) bool {
 	for i := range l.Slots {
-		if s := &l.Slots[i]; s.Owner == id && slices.ContainsFunc(s.Candidates, func(c *books.Candidate) bool { return c.Took > 0 }) {
+		if s := &l.Slots[i]; s.Owner == id && slices.ContainsFunc(s.Candidates, func(c *books.Candidate) bool { return c.State == books.Held || c.Took > 0 }) {
 			return true
 		}
 	}

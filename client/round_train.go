@@ -157,7 +157,7 @@ func (n *Node) startTraining(step uint32, batch data.Batch, begun func(context.C
 			return err
 		})
 		if err == nil && own != nil {
-			err = own.made(payload)
+			err = own.made(payload, batch.Receipt)
 		}
 		if err == nil {
 			err = checkOwn(trainer, n.run.me, payload, step, batch.ID)

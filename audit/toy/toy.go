@@ -50,6 +50,16 @@ func Decode(payload []byte) (codec.Header, []codec.TensorResult, error) {
 	return codec.Decode(payload, layouts(), false)
 }
 
+// Forge returns a result with another header, for tests.
+func Forge(payload []byte, change func(h *codec.Header)) ([]byte, error) {
+	h, result, err := Decode(payload)
+	if err != nil {
+		return nil, err
+	}
+	change(&h)
+	return codec.Encode(h, layouts(), false, result)
+}
+
 // Gradient is what a batch says of a model: a function of both.
 func Gradient(weights [32]byte, sequences [][]int32) []float32 {
 	b := append([]byte(nil), weights[:]...)

@@ -33,8 +33,8 @@ const (
 	openTime   = 4 * KeptTime
 )
 
-// ErrMalformed says that bytes are no request.
-var ErrMalformed = errors.New("malformed request for an opening")
+// ErrMalformed says that bytes are no request, or no evidence.
+var ErrMalformed = errors.New("malformed request or evidence")
 
 // Openings has the openings of results, and hands them to members that ask.
 type Openings struct {
@@ -164,8 +164,26 @@ func (o *Openings) answer(_ context.Context, from identity.ID, request []byte) (
 	return e.bytes, nil
 }
 
-// AskOpening asks a member for the opening of a result. What it answers is not looked at.
+// Evidence is what a trainer shows of a result: its opening, and what its data server signed about the
+// batch, if it has that from one.
+type Evidence struct {
+	Receipt [64]byte // signature of the receipt; zero: it has none
+	Opening []byte
+}
+
+// Encode returns the bytes of evidence: signature [64] ‖ opening.
+func (e Evidence) Encode() []byte { return append(e.Receipt[:], e.Opening...) }
+
+// DecodeEvidence reads what Encode writes.
+func DecodeEvidence(b []byte) (e Evidence, err error) {
+	if len(b) < len(e.Receipt) {
+		return e, fmt.Errorf("%w: evidence of %d bytes", ErrMalformed, len(b))
+	}
+	return Evidence{[64]byte(b), b[len(e.Receipt):]}, nil
+}
+
+// AskOpening asks a member for the evidence of a result. What it answers is not looked at.
 func AskOpening(ctx context.Context, network exchange.Requests, from identity.ID, key Key, shapes audit.Shapes) ([]byte, error) {
 	request := binary.LittleEndian.AppendUint32(key.Trainer[:], key.Step)
-	return network.Request(ctx, from, OpeningProtocol, request, audit.MaxOpeningSize(shapes, audit.DefaultChunks))
+	return network.Request(ctx, from, OpeningProtocol, request, len(Evidence{}.Receipt)+audit.MaxOpeningSize(shapes, audit.DefaultChunks))
 }

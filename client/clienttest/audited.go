@@ -15,6 +15,7 @@ import (
 	"github.com/psyche-go/psyche/checkpoint"
 	"github.com/psyche-go/psyche/client/env"
 	"github.com/psyche-go/psyche/data"
+	"github.com/psyche-go/psyche/distro/codec"
 )
 
 // Audited is a Trainer whose results can be audited. It implements env.Auditor.
@@ -25,6 +26,8 @@ type Audited struct {
 	Cheat func(step uint32, batch data.Batch, gradient []float32) []float32
 	// Exam is how long an examination takes; 0: as long as a training.
 	Exam time.Duration
+	// Forge changes the header of a result. May be nil.
+	Forge func(h *codec.Header)
 	// Examining is called when an examination begins. May be nil.
 	Examining func(x env.Examination)
 	// Guess takes the place of what an examination finds. May be nil.
@@ -79,6 +82,9 @@ func (a *Audited) Train(ctx context.Context, step uint32, batch data.Batch, begu
 		gradient = a.Cheat(step, batch, gradient)
 	}
 	payload, err := a.Optimizer.Step(step, batch.ID, gradient, batch.Hash())
+	if err == nil && a.Forge != nil {
+		payload, err = toy.Forge(payload, a.Forge)
+	}
 	return payload, loss, err
 }
 

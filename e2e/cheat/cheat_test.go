@@ -138,7 +138,7 @@ func ejectBoth(t *testing.T, attacks [2]cheat.Attack) {
 	const members = 8
 	c := clienttest.Config(members)
 	c.VerificationPercent, c.EjectionEpochs, c.WitnessNodes = 30, 1, 0
-	c.RoundsPerEpoch, c.TotalSteps, c.GlobalBatchSizeStart, c.GlobalBatchSizeEnd = 60, 60, 24, 24
+	c.RoundsPerEpoch, c.TotalSteps, c.GlobalBatchSizeStart, c.GlobalBatchSizeEnd = 200, 200, 24, 24
 	c.RoundWitnessTime, c.WaitingForMembersExtraTime = 500, 100
 	host := clienttest.Host(t, c, func() uint64 { return uint64(time.Now().UnixMilli()) })
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)

@@ -1,0 +1,450 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/psyche-go/psyche/assign"
+	"github.com/psyche-go/psyche/client/audits"
+	"github.com/psyche-go/psyche/client/clienttest"
+	"github.com/psyche-go/psyche/client/env"
+	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/data"
+	"github.com/psyche-go/psyche/distro/codec"
+	"github.com/psyche-go/psyche/event"
+	"github.com/psyche-go/psyche/identity"
+)
+
+// scaled multiplies a gradient.
+func scaled(gradient []float32, by float32) []float32 {
+	for i := range gradient {
+		gradient[i] *= by
+	}
+	return gradient
+}
+
+// answering changes what a member answers to requests of a protocol.
+type answering struct {
+	env.Network
+	protocol string
+	answer   func(from identity.ID, response []byte) ([]byte, error)
+}
+
+func (a *answering) Handle(protocol string, maxRequest int, handle func(ctx context.Context, from identity.ID, request []byte) ([]byte, error)) {
+	if protocol == a.protocol {
+		honest := handle
+		handle = func(ctx context.Context, from identity.ID, request []byte) ([]byte, error) {
+			response, err := honest(ctx, from, request)
+			if err != nil {
+				return nil, err
+			}
+			return a.answer(from, slices.Clone(response))
+		}
+	}
+	a.Network.Handle(protocol, maxRequest, handle)
+}
+
+// opens has a member answer otherwise who asks for openings.
+func opens(o *options, answer func(from identity.ID, opening []byte) ([]byte, error)) {
+	o.Network = &answering{Network: o.Network, protocol: audits.OpeningProtocol, answer: answer}
+}
+
+// acting changes what a member says to the run's host. Done says that nothing is sent.
+type acting struct {
+	env.Backend
+	act func(ctx context.Context, a coordinator.Action) (done bool, err error)
+}
+
+func (b *acting) Submit(ctx context.Context, a coordinator.Action) error {
+	if done, err := b.act(ctx, a); done {
+		return err
+	}
+	return b.Backend.Submit(ctx, a)
+}
+
+var errRefusesToOpen = errors.New("no")
+
+// sends is a member whose gradients are changed.
+func sends(change func(step uint32, batch data.Batch, gradient []float32) []float32) func(o *options) {
+	return audited(func(a *clienttest.Audited) { a.Cheat = change })
+}
+
+// turnsSign is a member that sends the negative of its gradients.
+func turnsSign(o *options) {
+	sends(func(_ uint32, _ data.Batch, g []float32) []float32 { return scaled(g, -1) })(o)
+}
+
+// TestCheatsAreEjected lets one of seven members cheat: a jury of the others ejects it, nobody else,
+// nobody honest is found late for it, and the honest end with one model.
+func TestCheatsAreEjected(t *testing.T) {
+	var mu sync.Mutex
+	var before []float32
+	for name, attack := range map[string]func(o *options){
+		"turned sign": turnsSign,
+		"noise": sends(func(step uint32, _ data.Batch, g []float32) []float32 {
+			for i := range g {
+				g[i] = float32((uint32(i)*7919+step*104729)%199)/100 - 1
+			}
+			return g
+		}),
+		"a little": sends(func(_ uint32, _ data.Batch, g []float32) []float32 { return scaled(g, 1.05) }),
+		"an old gradient": sends(func(_ uint32, _ data.Batch, g []float32) []float32 {
+			mu.Lock()
+			defer mu.Unlock()
+			if before == nil {
+				before = slices.Clone(g)
+			}
+			return slices.Clone(before)
+		}),
+		"no gradient": sends(func(_ uint32, _ data.Batch, g []float32) []float32 { return scaled(g, 0) }),
+		"opens nothing": func(o *options) {
+			turnsSign(o)
+			opens(o, func(identity.ID, []byte) ([]byte, error) { return nil, errRefusesToOpen })
+		},
+		"opens something else": func(o *options) {
+			turnsSign(o)
+			opens(o, func(_ identity.ID, b []byte) ([]byte, error) {
+				b[len(b)/2] ^= 1
+				return b, nil
+			})
+		},
+		"opens late": func(o *options) {
+			turnsSign(o)
+			asked := make(map[identity.ID]int)
+			opens(o, func(from identity.ID, b []byte) ([]byte, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				if asked[from]++; asked[from]%12 != 0 {
+					return nil, errRefusesToOpen
+				}
+				return b, nil
+			})
+		},
+		"opens to some only": func(o *options) {
+			turnsSign(o)
+			opens(o, func(from identity.ID, b []byte) ([]byte, error) {
+				if from != clienttest.Key(3).ID() {
+					return nil, errRefusesToOpen
+				}
+				return b, nil
+			})
+		},
+		// It says that its momentum is that after a step of which nobody has a result of it, the one in
+		// which it trained nothing: there it could be anything.
+		"goes on from what nobody saw": audited(func(a *clienttest.Audited) {
+			a.Forge = func(h *codec.Header) {
+				if h.Previous != 0 && h.Previous+1 < h.Step {
+					h.Previous = h.Step - 1
+				}
+			}
+		}),
+		"leaves out what it sent": audited(func(a *clienttest.Audited) {
+			a.Forge = func(h *codec.Header) {
+				if h.Previous > 4 {
+					h.Previous--
+				}
+			}
+		}),
+		"says it had other tokens": func(o *options) {
+			sends(func(_ uint32, _ data.Batch, g []float32) []float32 { return scaled(g, -1) })(o)
+			o.audited.Forge = func(h *codec.Header) { h.Batch[0] ^= 1 }
+		},
+		"accuses wrongly": accusesEverybody,
+	} {
+		t.Run(name, func(t *testing.T) {
+			if testing.Short() && name != "turned sign" {
+				t.Skip("-short: the race detector makes minutes of each")
+			}
+			synctest.Test(t, func(t *testing.T) { ejectOnly(t, attack) })
+		})
+	}
+}
+
+// ejectOnly has six honest members find one.
+func ejectOnly(t *testing.T, attack func(o *options)) {
+	w := newWorld(t, auditedConfig(7, 240))
+	var honest []*member
+	for i := range 6 {
+		honest = append(honest, w.launch(i, audited(nil)))
+	}
+	cheat := w.launch(6, attack)
+	late := map[coordinator.ClientID]int{}
+	w.until("the cheat is ejected", func(s *coordinator.State) bool {
+		for _, c := range s.Epoch.Clients {
+			if c.Lateness != coordinator.OnTime && c.ID != coordinator.ClientID(cheat.id) {
+				late[c.ID]++
+			}
+		}
+		return len(s.Authority.Ejections) > 0 || s.RunState == coordinator.Finished
+	})
+	s := w.host.State()
+	if e := s.Authority.Ejections; len(e) != 1 || identity.ID(e[0].Client) != cheat.id {
+		t.Fatalf("ejected: %v, want %s; trials %+v, audits %v", e, cheat.id.Short(), s.Trials, found(honest))
+	}
+	t.Logf("ejected in step %d: %v", s.Progress.Step, s.Authority.Ejections[0].Reason)
+	finishEqual(w, honest...)
+	if e := w.host.State().Authority.Ejections; len(e) != 1 || len(late) > 0 {
+		t.Errorf("ejected: %v, found late: %v", e, late)
+	}
+	checkVotes(t, honest)
+}
+
+// checkVotes wants somebody to have voted, and all alike on a trial.
+func checkVotes(t *testing.T, honest []*member) {
+	t.Helper()
+	type trial struct {
+		step    uint32
+		accused string
+	}
+	votes := map[trial]bool{}
+	for _, m := range honest {
+		for _, v := range all[event.Voted](m) {
+			key := trial{v.Step, v.Accused}
+			if said, known := votes[key]; known && said != v.Guilty {
+				t.Errorf("two votes on %v", key)
+			}
+			votes[key] = v.Guilty
+		}
+	}
+	if len(votes) == 0 {
+		t.Error("nobody voted")
+	}
+}
+
+// accuser accuses, whenever it may, whomever choose says.
+func accuser(choose func(s *coordinator.State) (coordinator.Accuse, bool)) func(o *options) {
+	return func(o *options) {
+		audited(nil)(o)
+		honest := o.Backend
+		o.Backend = blink(context.Background(), honest, func(s *coordinator.State) bool {
+			if a, any := choose(s); any && s.MayAccuse(coordinator.ClientID(o.Key.ID()), a) == nil {
+				_ = honest.Submit(context.Background(), a)
+			}
+			return false
+		})
+	}
+}
+
+// accusesEverybody accuses an honest member of a wrong result.
+func accusesEverybody(o *options) {
+	accuser(func(s *coordinator.State) (coordinator.Accuse, bool) {
+		return heldOf(s, coordinator.ClientID(clienttest.Key(1).ID()), coordinator.FaultResult)
+	})(o)
+}
+
+// heldOf is an accusation of a member for a result that it had in the newest finished round.
+func heldOf(s *coordinator.State, id coordinator.ClientID, fault coordinator.Fault) (coordinator.Accuse, bool) {
+	if s.Progress.Step < 2 {
+		return coordinator.Accuse{}, false
+	}
+	r := s.RoundOfStep(s.Progress.Step - 1)
+	if r == nil || r.Score(id) < int(r.WitnessesNeeded) {
+		return coordinator.Accuse{}, false
+	}
+	return coordinator.Accuse{Step: r.Step, Client: id, Fault: fault}, true
+}
+
+// TestFalseAccusationsOfSilence lead to nothing: the accused opens, the accuser may accuse no more in
+// that epoch after some, and nobody else loses anything.
+func TestFalseAccusationsOfSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, auditedConfig(7, 60))
+		var honest []*member
+		for i := range 6 {
+			honest = append(honest, w.launch(i, audited(nil)))
+		}
+		w.launch(6, accuser(func(s *coordinator.State) (coordinator.Accuse, bool) {
+			return heldOf(s, coordinator.ClientID(clienttest.Key(1).ID()), coordinator.FaultSilent)
+		}))
+		late := watch(w)
+		finishEqual(w, honest...)
+		if e := w.host.State().Authority.Ejections; len(e) > 0 || len(late) > 0 {
+			t.Errorf("ejected: %v, found late: %v", e, late)
+		}
+		trials := map[uint32]bool{}
+		for _, m := range honest {
+			for _, v := range all[event.Voted](m) {
+				trials[v.Step] = true
+				if v.Guilty {
+					t.Errorf("%+v", v)
+				}
+			}
+		}
+		if len(trials) == 0 || len(trials) > coordinator.MaxComplaints {
+			t.Errorf("%d accusations", len(trials))
+		}
+	})
+}
+
+// TestFriendsShieldNobody: a friend accuses a cheat of what it did not do, again and again, and an
+// auditor that is a friend never accuses it: it is ejected all the same.
+func TestFriendsShieldNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, auditedConfig(8, 100))
+		cheat := coordinator.ClientID(clienttest.Key(6).ID())
+		var honest []*member
+		for i := range 6 {
+			honest = append(honest, w.launch(i, audited(nil)))
+		}
+		w.launch(6, turnsSign)
+		w.launch(7, func(o *options) {
+			accuser(func(s *coordinator.State) (coordinator.Accuse, bool) {
+				return heldOf(s, cheat, coordinator.FaultSilent)
+			})(o)
+			o.Backend = &acting{Backend: o.Backend, act: func(_ context.Context, a coordinator.Action) (bool, error) {
+				switch a.(type) {
+				case coordinator.Accuse, coordinator.Vote:
+					return true, nil
+				}
+				return false, nil
+			}}
+		})
+		w.until("the end", func(s *coordinator.State) bool { return s.RunState == coordinator.Finished })
+		finishEqual(w, honest...)
+		if e := w.host.State().Authority.Ejections; len(e) != 1 || e[0].Client != cheat {
+			t.Errorf("ejected: %v", e)
+		}
+	})
+}
+
+// TestWhoFlees leaves whenever it is asked for its opening, and comes back: it is on probation from the
+// second time on, so that what it sends counts no more.
+func TestWhoFlees(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := auditedConfig(7, 120)
+		config.ProbationSteps = 40
+		w := newWorld(t, config)
+		var honest []*member
+		for i := range 6 {
+			honest = append(honest, w.launch(i, audited(nil)))
+		}
+		cheat := w.launch(6, func(o *options) {
+			turnsSign(o)
+			backend, id := o.Backend, coordinator.ClientID(o.Key.ID())
+			opens(o, func(identity.ID, []byte) ([]byte, error) {
+				go func() { _ = backend.Submit(context.Background(), coordinator.Withdraw{Client: id}) }()
+				return nil, errRefusesToOpen
+			})
+		})
+		w.until("the end", func(s *coordinator.State) bool { return s.RunState == coordinator.Finished })
+		finishEqual(w, honest...)
+		for _, e := range w.host.State().Authority.Ejections {
+			if identity.ID(e.Client) != cheat.id {
+				t.Errorf("ejected: %v", e)
+			}
+		}
+		counted := 0
+		for _, a := range all[event.Applied](cheat) {
+			if a.OwnCounted {
+				counted++
+			}
+		}
+		if t.Logf("%d of its results counted", counted); counted > 20 {
+			t.Errorf("%d of its results counted", counted)
+		}
+	})
+}
+
+// TestSlowAuditors: members that take for ever to examine, or never get tokens of others, lose nothing.
+func TestSlowAuditors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, auditedConfig(6, 30))
+		var members []*member
+		for i := range 6 {
+			members = append(members, w.launch(i, func(o *options) {
+				audited(func(a *clienttest.Audited) { a.Exam = time.Hour })(o)
+				if i < 3 {
+					o.Data = starved{given: make(map[assign.BatchID]bool)}
+				}
+			}))
+		}
+		late := watch(w)
+		finishEqual(w, members...)
+		checkNobodyAccused(t, w, members)
+		if outcomes := found(members); outcomes["passed"] > 0 || len(late) > 0 {
+			t.Errorf("audits %v; found late: %v", outcomes, late)
+		}
+	})
+}
+
+// otherTokens is a data server that gives one member other tokens than all others, and signs for them.
+type otherTokens struct {
+	clienttest.Data
+	key   identity.Key
+	shift int32
+}
+
+func (d otherTokens) Batch(ctx context.Context, id assign.BatchID) (data.Batch, error) {
+	b, err := d.Data.Batch(ctx, id)
+	for _, s := range b.Sequences {
+		s[0] += d.shift
+	}
+	receipt := data.SignReceipt(d.key, [32]byte{1}, id, b.Hash())
+	b.Receipt = &receipt
+	return b, err
+}
+
+// TestDataServerThatLies to one of six members convicts nobody: what it signed for it shows that it lies.
+func TestDataServerThatLies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, auditedConfig(6, 60))
+		var members []*member
+		for i := range 6 {
+			members = append(members, w.launch(i, func(o *options) {
+				audited(nil)(o)
+				server := otherTokens{key: clienttest.Key(100)}
+				if i == 3 {
+					server.shift = 1
+				}
+				o.Data = server
+			}))
+		}
+		late := watch(w)
+		finishEqual(w, members...)
+		checkNobodyAccused(t, w, members)
+		if outcomes := found(members); outcomes["other data"] == 0 || outcomes["passed"] == 0 || len(late) > 0 {
+			t.Errorf("audits %v; found late: %v", outcomes, late)
+		}
+	})
+}
+
+// TestNewcomersMomentum: who comes later and says that its first result goes on from something is
+// ejected by those that were there before.
+func TestNewcomersMomentum(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := auditedConfig(6, 20)
+		config.TotalSteps = 120
+		w := newWorld(t, config)
+		var honest []*member
+		for i := range 6 {
+			honest = append(honest, w.launch(i, audited(nil)))
+		}
+		w.until("some rounds", func(s *coordinator.State) bool { return s.Progress.Step == 10 })
+		cheat := w.launch(6, audited(func(a *clienttest.Audited) {
+			a.Forge = func(h *codec.Header) {
+				if h.Previous == 0 {
+					h.Previous = h.Step - 2
+				}
+			}
+		}))
+		w.until("the end", func(s *coordinator.State) bool { return s.RunState == coordinator.Finished })
+		finishEqual(w, honest...)
+		var ejected []identity.ID
+		for _, m := range honest {
+			for _, e := range all[event.Ejected](m) {
+				if e.Client != cheat.id.String() {
+					t.Errorf("ejected: %+v", e)
+				}
+				ejected = append(ejected, cheat.id)
+			}
+		}
+		if len(ejected) == 0 {
+			t.Errorf("it was not ejected: audits %v", found(honest))
+		}
+	})
+}
