@@ -34,17 +34,18 @@ const (
 // host is one run: its state machine, its journal, and what its connections see of it.
 // The fields of the first group belong to the goroutine of loop.
 type host struct {
-	state     *coordinator.State // of the store's log
-	store     store
-	nonce     uint64                       // of the newest action that the host signed
-	gone      map[identity.ID]time.Time    // when a participant's connection was missed first
-	origins   map[identity.ID]netip.Prefix // from where who has a seat, had one or waits joined or came last
-	holdUntil time.Time                    // no ticks before, while old members come back
-	stateSeen bool                         // the newest state is published
-	seenAt    time.Time                    // when a state was published last
-	publishAt time.Time                    // when what waits to be published may be; zero: nothing waits
-	noted     uint64                       // records up to the newest epoch that certs know
-	urgent    bool                         // what is not published yet must not wait
+	state      *coordinator.State // of the store's log
+	store      store
+	nonce      uint64                       // of the newest action that the host signed
+	gone       map[identity.ID]time.Time    // when a participant's connection was missed first
+	origins    map[identity.ID]netip.Prefix // from where who has a seat, had one or waits joined or came last
+	oneAddress bool                         // that all clients come from one address was said
+	holdUntil  time.Time                    // no ticks before, while old members come back
+	stateSeen  bool                         // the newest state is published
+	seenAt     time.Time                    // when a state was published last
+	publishAt  time.Time                    // when what waits to be published may be; zero: nothing waits
+	noted      uint64                       // records up to the newest epoch that certs know
+	urgent     bool                         // what is not published yet must not wait
 
 	server   *server
 	runID    string

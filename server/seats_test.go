@@ -1,7 +1,10 @@
 package server
 
 import (
+	"log/slog"
 	"net"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -38,6 +41,55 @@ func TestOneNetworkTakesNotAllSeats(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestPrivateNetworks lets clients join through a proxy, from one address of this machine: they have all
+// seats unless a bound is given. That they have one address is said once.
+func TestPrivateNetworks(t *testing.T) {
+	for _, most := range []int{0, 5} {
+		var log lockedText
+		bubbleOfAddresses(t, func(o *Options) {
+			o.MaxSeatsPerPrivateNetwork, o.Logger = most, slog.New(slog.NewTextHandler(&log, nil))
+		}, func(t *testing.T, connectFrom func(net.Addr) *peer) {
+			proxy := &net.TCPAddr{IP: net.ParseIP("127.0.0.1")}
+			for key := range byte(7) {
+				p := connectFrom(proxy).enter(1 + key)
+				want := coordinator.Code(0)
+				if most > 0 && int(key) >= most {
+					want = coordinator.ErrFull
+				}
+				if code := p.submitted(coordinator.Join{}); code != want {
+					t.Errorf("at most %d: client %d: %v, want %v", most, key+1, code, want)
+				}
+				go p.alive()
+			}
+			elsewhere := connectFrom(&net.TCPAddr{IP: net.ParseIP("203.0.113.1")}).enter(100)
+			if code := elsewhere.submitted(coordinator.Join{}); code != 0 {
+				t.Errorf("at most %d: one of another network: %v", most, code)
+			}
+		})
+		if n := strings.Count(log.text(), "all clients come from one address"); n != 1 {
+			t.Errorf("at most %d: that all come from one address was said %d times", most, n)
+		}
+	}
+}
+
+// lockedText is a log that is written concurrently.
+type lockedText struct {
+	mu    sync.Mutex
+	lines strings.Builder
+}
+
+func (l *lockedText) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lines.Write(b)
+}
+
+func (l *lockedText) text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lines.String()
 }
 
 // TestSeatsGivenUpCount lets all clients of one network leave an epoch, into which they may return: no

@@ -91,6 +91,9 @@ type Options struct {
 	// IPv4, /48 of IPv6. Private networks, and keys that the run knows, are not bounded. Zero:
 	// DefaultSeatsPerNetwork. Negative: nothing is bounded.
 	MaxSeatsPerNetwork int
+	// MaxSeatsPerPrivateNetwork is the same for private networks and for this machine, from which
+	// all clients come where there is a proxy before the server. Zero: they are not bounded.
+	MaxSeatsPerPrivateNetwork int
 	// ActionsPerSecond bounds the actions of one key in the long term; ten seconds' worth
 	// may come at once. What is above has to wait. Zero: DefaultActionsPerSecond.
 	ActionsPerSecond float64

@@ -21,32 +21,33 @@ import (
 )
 
 type serverRun struct {
-	State                []string `sep:"none" placeholder:"FILE" help:"The state.toml of a run to host. May be repeated, or left out: runs that --save-state-dir has go on anyway."`
-	RunID                string   `name:"run-id" placeholder:"ID" help:"Name of the run, in place of run_id in the file. With one --state only."`
-	ServerAddr           string   `default:"0.0.0.0" placeholder:"HOST" help:"Address to listen on (${default})."`
-	ServerPort           uint16   `short:"s" default:"0" placeholder:"PORT" help:"Port to listen on. 0: the one that the server had last, which --save-state-dir knows, else a free one, which is logged (${default})."`
-	HTTPAddr             string   `name:"http-addr" placeholder:"HOST:PORT" help:"Address of the HTTP server with a page that shows the runs, /healthz, /metrics and /state, which anybody may read. Without it there is none."`
-	MemberEvents         []string `sep:"none" placeholder:"PATTERN" help:"Event logs of members on this machine (events.jsonl), whose loss and speed the page of --http-addr shows as reported by them; * stands for any part of a name. May be repeated."`
-	DataConfig           string   `placeholder:"FILE" help:"A data.toml, whose data is served to the members of the run of --state, which needs a data_location of the kind Server."`
-	DataAddr             string   `placeholder:"HOST:PORT" help:"Address to serve data on. Default: --server-addr with the port of the run's data_location."`
-	sourceFlags          `embed:""`
-	SaveStateDir         string `placeholder:"DIR" help:"Folder for the host's key and the journals of the runs. With it runs survive the end of the server."`
-	MainAuthority        string `placeholder:"KEY" help:"Key in base58 that configures, pauses and closes the runs of --state. Default: the host's own key."`
-	resumeFlags          `embed:""`
-	authorityFlags       `embed:""`
-	AllowCreate          string          `default:"host" placeholder:"none|host|KEY,…|anyone" help:"Who may begin runs with psyche run create: nobody; the host's own key and --main-authority; these keys; anyone (${default})."`
-	MaxRuns              int             `default:"64" help:"Runs that are not closed, at most (${default})."`
-	MaxStrangers         int             `default:"512" help:"Connections of keys that have no part in a run, at most, and as many that only watch; members and keys with an office always find a place (${default})."`
-	MaxSeatsPerNetwork   int             `default:"16" help:"Clients of one network, /24 of IPv4 or /48 of IPv6, that may take part in a run, at most; private networks are not bounded. 0: no network is (${default})."`
-	MaxLogRate           float64         `default:"8" placeholder:"RATE" help:"MiB per second of the line that those who fetch the logs of runs may take, together (${default})."`
-	WithdrawOnDisconnect bool            `default:"true" negatable:"" help:"Withdraw clients whose connection ended."`
-	WithdrawGrace        time.Duration   `default:"5s" help:"How long a connection may be gone before its client is withdrawn (${default})."`
-	RestartGrace         time.Duration   `default:"15s" help:"The same after a start of the server, in which no round ends until all are back; at least --withdraw-grace (${default})."`
-	InitWarmupTime       float64         `placeholder:"SECONDS" help:"Longest Warmup of the run of --state, in place of warmup_time in the file; 0: as the file says."`
-	EventsDir            string          `placeholder:"DIR" help:"Folder for the typed event logs: events.jsonl of the one run of --state, RUN.jsonl of every other. Default: --save-state-dir."`
-	Telemetry            telemetry.Flags `embed:""`
-	Tui                  bool            `negatable:"" help:"Draw the runs, with the log, if there is a terminal for that; a key pauses a run."`
-	logFlags             `embed:""`
+	State                     []string `sep:"none" placeholder:"FILE" help:"The state.toml of a run to host. May be repeated, or left out: runs that --save-state-dir has go on anyway."`
+	RunID                     string   `name:"run-id" placeholder:"ID" help:"Name of the run, in place of run_id in the file. With one --state only."`
+	ServerAddr                string   `default:"0.0.0.0" placeholder:"HOST" help:"Address to listen on (${default})."`
+	ServerPort                uint16   `short:"s" default:"0" placeholder:"PORT" help:"Port to listen on. 0: the one that the server had last, which --save-state-dir knows, else a free one, which is logged (${default})."`
+	HTTPAddr                  string   `name:"http-addr" placeholder:"HOST:PORT" help:"Address of the HTTP server with a page that shows the runs, /healthz, /metrics and /state, which anybody may read. Without it there is none."`
+	MemberEvents              []string `sep:"none" placeholder:"PATTERN" help:"Event logs of members on this machine (events.jsonl), whose loss and speed the page of --http-addr shows as reported by them; * stands for any part of a name. May be repeated."`
+	DataConfig                string   `placeholder:"FILE" help:"A data.toml, whose data is served to the members of the run of --state, which needs a data_location of the kind Server."`
+	DataAddr                  string   `placeholder:"HOST:PORT" help:"Address to serve data on. Default: --server-addr with the port of the run's data_location."`
+	sourceFlags               `embed:""`
+	SaveStateDir              string `placeholder:"DIR" help:"Folder for the host's key and the journals of the runs. With it runs survive the end of the server."`
+	MainAuthority             string `placeholder:"KEY" help:"Key in base58 that configures, pauses and closes the runs of --state. Default: the host's own key."`
+	resumeFlags               `embed:""`
+	authorityFlags            `embed:""`
+	AllowCreate               string          `default:"host" placeholder:"none|host|KEY,…|anyone" help:"Who may begin runs with psyche run create: nobody; the host's own key and --main-authority; these keys; anyone (${default})."`
+	MaxRuns                   int             `default:"64" help:"Runs that are not closed, at most (${default})."`
+	MaxStrangers              int             `default:"512" help:"Connections of keys that have no part in a run, at most, and as many that only watch; members and keys with an office always find a place (${default})."`
+	MaxSeatsPerNetwork        int             `default:"16" help:"Clients of one network, /24 of IPv4 or /48 of IPv6, that may take part in a run, at most; private networks are not bounded. 0: no network is (${default})."`
+	MaxSeatsPerPrivateNetwork int             `default:"0" help:"The same for private networks and this machine, from which all clients come through a proxy, a NAT or a tunnel. 0: they are not bounded (${default})."`
+	MaxLogRate                float64         `default:"8" placeholder:"RATE" help:"MiB per second of the line that those who fetch the logs of runs may take, together (${default})."`
+	WithdrawOnDisconnect      bool            `default:"true" negatable:"" help:"Withdraw clients whose connection ended."`
+	WithdrawGrace             time.Duration   `default:"5s" help:"How long a connection may be gone before its client is withdrawn (${default})."`
+	RestartGrace              time.Duration   `default:"15s" help:"The same after a start of the server, in which no round ends until all are back; at least --withdraw-grace (${default})."`
+	InitWarmupTime            float64         `placeholder:"SECONDS" help:"Longest Warmup of the run of --state, in place of warmup_time in the file; 0: as the file says."`
+	EventsDir                 string          `placeholder:"DIR" help:"Folder for the typed event logs: events.jsonl of the one run of --state, RUN.jsonl of every other. Default: --save-state-dir."`
+	Telemetry                 telemetry.Flags `embed:""`
+	Tui                       bool            `negatable:"" help:"Draw the runs, with the log, if there is a terminal for that; a key pauses a run."`
+	logFlags                  `embed:""`
 }
 
 // Run hosts the runs until a signal comes.
@@ -85,6 +86,8 @@ func (c serverRun) Run(ctx context.Context, to console) error {
 		return usagef("--max-runs and --max-strangers have to be 1 at least")
 	case c.MaxSeatsPerNetwork < 0:
 		return usagef("--max-seats-per-network is %d, want 0 for no bound or 1 at least", c.MaxSeatsPerNetwork)
+	case c.MaxSeatsPerPrivateNetwork < 0:
+		return usagef("--max-seats-per-private-network is %d, want 0 for no bound or 1 at least", c.MaxSeatsPerPrivateNetwork)
 	case !(c.MaxLogRate > 0) || c.MaxLogRate > 1<<20:
 		return usagef("--max-log-rate is %v: want MiB per second, more than 0", c.MaxLogRate)
 	}
@@ -223,9 +226,9 @@ func (c serverRun) options(port uint16, logger *slog.Logger, events *stateEvents
 		SaveStateDir:       c.SaveStateDir,
 		MaxRuns:            c.MaxRuns,
 		MaxStrangers:       c.MaxStrangers,
-		MaxSeatsPerNetwork: cmp.Or(c.MaxSeatsPerNetwork, -1),
-		WithdrawGrace:      grace,
-		RestartGrace:       c.RestartGrace,
+		MaxSeatsPerNetwork: cmp.Or(c.MaxSeatsPerNetwork, -1), MaxSeatsPerPrivateNetwork: c.MaxSeatsPerPrivateNetwork,
+		WithdrawGrace: grace,
+		RestartGrace:  c.RestartGrace,
 
 		LogBytesPerSecond: c.MaxLogRate * (1 << 20),
 		Logger:            logger,
