@@ -59,6 +59,9 @@ func (p *process) equivocate(message []byte) bool {
 	}
 	variant := byte(1 + p.world.lies.below(3))
 	other := newResult(&p.trainer.model, s.announcement.Step, s.announcement.Batch, p.machine.id, variant)
+	if first := p.blobs[s.announcement.Blob]; len(first) > resultSize {
+		other = append(other, first[resultSize:]...)
+	}
 	hash, _ := p.Put(other)
 	a := s.announcement
 	a.Blob, a.Size = hash, uint32(len(other))

@@ -58,6 +58,20 @@ func (p *process) Submit(ctx context.Context, a coordinator.Action) error {
 			a = p.withhold(honest)
 		}
 	}
+	if p.machine.roles&(Gang|Slanderer) != 0 {
+		switch honest := a.(type) {
+		case coordinator.Vote:
+			vote, votes := p.perverts(honest)
+			if !votes {
+				return backend.ErrDisconnected
+			}
+			a = vote
+		case coordinator.Accuse:
+			if p.machine.lies(Gang) {
+				return backend.ErrDisconnected // it accuses whom it wants
+			}
+		}
+	}
 	return p.send(ctx, a)
 }
 

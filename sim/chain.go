@@ -84,7 +84,7 @@ func (c *chain) compareTrained(step uint32, payloads [][]byte) {
 	for _, payload := range payloads {
 		_, batch, trainer := readHeader(payload)
 		i := slices.IndexFunc(c.world.machines, func(m *machine) bool { return m.id == trainer })
-		if i >= 0 && c.world.machines[i].honest() && !bytes.Equal(payload, newResult(&from.model, step, batch, trainer, 0)) {
+		if i >= 0 && c.world.machines[i].honest() && !bytes.Equal(payload[:resultSize], newResult(&from.model, step, batch, trainer, 0)) {
 			c.checker.violate(TrainedRight, "%s made its result of step %d from another model", c.world.machines[i].name(), step)
 		}
 	}

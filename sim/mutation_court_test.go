@@ -37,7 +37,6 @@ var courtMutations = []mutation{
 	{"the audit seed does not depend on the next draw", challengeIsKnown, AllFaults, []Assertion{AuditsRight}, 0},
 	{"who does not train is late", idleAreLate, courtFaults, []Assertion{NotFramed}, 0},
 	{"who is silent once is accused", func() rules { return rules{impatient: true} }, HonestFaults, []Assertion{HonestSafe}, 0},
-	{"who lost its momentum goes on", func() rules { return rules{goesOn: true} }, HonestFaults, []Assertion{HonestSafe}, 0},
 	{"openings are kept for a round", func() rules { return rules{forgets: true} }, HonestFaults, []Assertion{HonestSafe}, 0},
 }
 

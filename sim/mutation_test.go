@@ -156,7 +156,7 @@ func firstCounts() rules {
 	return rules{
 		verified: func(p *process, step uint32, batch assign.BatchID, payload []byte) {
 			k := key{p, step, batch}
-			if _, known := first[k]; !known && len(payload) == resultSize {
+			if _, known := first[k]; !known && len(payload) >= resultSize {
 				first[k] = payload
 			}
 		},

@@ -2,12 +2,14 @@ package sim
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"strconv"
 
 	"github.com/psyche-go/psyche/assign"
 	"github.com/psyche-go/psyche/backend"
+	"github.com/psyche-go/psyche/client/audits"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/wire"
@@ -157,6 +159,12 @@ func (p *process) Request(ctx context.Context, to identity.ID, protocol string, 
 		return nil, errUnreachable
 	}
 	response, err := handle(ctx, p.machine.id, request)
+	if protocol == audits.OpeningProtocol && (err != nil || other.refusesToOpen(p, request)) {
+		if p.world.rules.impatient && p.machine.honest() {
+			p.sendAside(coordinator.Accuse{Step: binary.LittleEndian.Uint32(request[32:]), Client: coordinator.ClientID(request), Fault: coordinator.FaultSilent})
+		}
+		return nil, errNotHeld
+	}
 	if err == nil && len(response) > maxResponse {
 		err = fmt.Errorf("response of %d bytes, at most %d", len(response), maxResponse)
 	}

@@ -30,12 +30,11 @@ type machine struct {
 	id        identity.ID
 	roles     Faults // how it lies
 	random    *random
-	dice      *random // what it audits, whom it asks
-	starved   int64   // until when its processor does nothing
-	trainTime int64   // the longest
-	quantum   int64   // least time between two wakes
-	latency   int64   // to anybody
-	network   int     // that it connects from; 0: one that nobody counts
+	starved   int64 // until when its processor does nothing
+	trainTime int64 // the longest
+	quantum   int64 // least time between two wakes
+	latency   int64 // to anybody
+	network   int   // that it connects from; 0: one that nobody counts
 	nonce     uint64
 	process   *process // nil while there is none
 	shown     *host    // whose history it is shown; nil: that of all
@@ -108,7 +107,7 @@ func (w *world) newMachine(r *random) *machine {
 	binary.LittleEndian.PutUint64(seed[:], uint64(i)+1)
 	key := identity.FromSeed(seed)
 	m := &machine{
-		world: w, index: i, key: key, id: key.ID(), random: newRandom(r.next(), "machine"), dice: newRandom(w.options.Seed, "dice "+itoa(i)),
+		world: w, index: i, key: key, id: key.ID(), random: newRandom(r.next(), "machine"),
 		trainTime: w.plan.tempo.of(r.between(300, 2500) * second / 1000),
 		quantum:   min(w.plan.tempo.of(r.between(60, 200)*second/1000), second/5),
 		latency:   min(w.plan.tempo.of(r.between(2, 40)*second/1000), second/25),
@@ -135,9 +134,13 @@ func (m *machine) start() {
 	m.world.note('S', uint64(m.index), 0, func() string { return m.name() + " starts" })
 	node, err := client.New(client.Options{
 		Key: m.key, RunID: runID, Backend: p, Network: p, Data: p, Runtime: p, Announcements: p, Draws: &m.world.draws,
-		NewTrainer: func(_ context.Context, s checkpoint.Snapshot, _ env.Definition) (env.Trainer, error) {
+		NewTrainer: func(ctx context.Context, s checkpoint.Snapshot, run env.Definition) (env.Trainer, error) {
 			p.trainer = &trainer{process: p}
-			return p.trainer, p.trainer.Load(context.Background(), s)
+			if run.Audited {
+				t := newAudited(p.trainer)
+				return t, t.Load(ctx, s)
+			}
+			return p.trainer, p.trainer.Load(ctx, s)
 		},
 		Initial: func(context.Context, coordinator.Checkpoint) (checkpoint.Snapshot, error) {
 			initial := initialModel()
@@ -236,7 +239,7 @@ func (p *process) wake(now int64) {
 		p.newest = update.State
 	}
 	if p.newest != nil {
-		p.attend(p.newest)
+		p.slander(p.newest)
 	}
 	for turn := 0; ; turn++ {
 		ready := p.ready
@@ -288,7 +291,6 @@ func (p *process) receive(now int64) (update *backend.Update) {
 		case it.update != nil:
 			update = it.update
 		default:
-			p.hears(it)
 			_ = p.listen(p.world.machines[it.from].id, it.message)
 		}
 	}
@@ -298,14 +300,6 @@ func (p *process) receive(now int64) (update *backend.Update) {
 		p.parked = slices.DeleteFunc(p.parked, func(at *parking) bool { return at.done })
 	}
 	return update
-}
-
-// hears notes of whom a result has been announced.
-func (p *process) hears(it item) {
-	if s, known := p.world.registry.opened[string(it.message)]; known {
-		author := p.world.index[s.author]
-		p.court.heard[author] = max(p.court.heard[author], s.announcement.Step)
-	}
 }
 
 // end notes that the client has left the run by itself. It stays to answer its peers.

@@ -15,7 +15,6 @@ type rules struct {
 	holdsProofs bool                                                                 // honest witnesses wait for the last result
 	deaf        bool                                                                 // clients do not hear of other histories
 	impatient   bool                                                                 // who is asked for an opening once in vain is accused
-	goesOn      bool                                                                 // who lost its momentum does not let the run know
 	forgets     bool                                                                 // openings are kept for one round
 	answerEarly bool                                                                 // the host acknowledges what is not on the disk
 	// payloads changes what a client applies.

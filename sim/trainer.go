@@ -24,7 +24,6 @@ const (
 var (
 	errInvalidResult = errors.New("not a result of this step, batch and trainer")
 	errSilent        = errors.New("this trainer trains nothing")
-	errBeginsAnew    = errors.New("the run does not know yet that the momentum begins as zeros")
 	errNoData        = errors.New("no data server answers")
 )
 
@@ -144,10 +143,6 @@ func (t *trainer) Train(ctx context.Context, step uint32, batch data.Batch, begu
 	if err := begun(ctx); err != nil {
 		return nil, 0, err
 	}
-	if p.beginsAnew() {
-		return nil, 0, errBeginsAnew
-	}
-	p.court.made = step
 	payload := newResult(&model, step, batch.ID, p.machine.id, 0)
 	if p.machine.lies(InvalidResult) {
 		payload = spoil(payload, p.world.lies)
@@ -170,11 +165,10 @@ func (t *trainer) Apply(_ context.Context, step uint32, payloads [][]byte, _ boo
 		payloads = change(t.process, step, payloads)
 	}
 	for _, payload := range payloads {
-		if len(payload) != resultSize { // only who lies verifies such
+		if len(payload) < resultSize { // only who lies verifies such
 			return errInvalidResult
 		}
 	}
-	t.process.court.applied[step] = true
 	again := t.model.apply(step, payloads)
 	t.process.machine.history().checker.applied(t.process, step, payloads, again)
 	return nil
@@ -186,15 +180,11 @@ func (t *trainer) Snapshot(context.Context) (checkpoint.Snapshot, error) {
 
 func (t *trainer) Load(_ context.Context, s checkpoint.Snapshot) (err error) {
 	t.process.applied = 0 // the replica hash of an epoch begins with the loaded model
-	t.process.losesMomentum()
 	t.model, err = modelOf(s)
 	return err
 }
 
-func (t *trainer) ResetOptimizer(context.Context) error {
-	t.process.losesMomentum()
-	return nil
-}
+func (t *trainer) ResetOptimizer(context.Context) error { return nil }
 
 func (t *trainer) SetColdStart(context.Context, uint32, uint32) error { return nil }
 
@@ -204,26 +194,23 @@ func (t *trainer) ApplyLag() uint32 { return t.process.world.plan.applyLag }
 
 // Batch implements env.DataProvider.
 func (p *process) Batch(ctx context.Context, batch assign.BatchID) (data.Batch, error) {
-	if err := p.fetchTokens(ctx); err != nil {
+	w := p.world
+	down := !w.healed && w.now < w.dataDown
+	takes := min(second/100, p.machine.quantum)
+	if down {
+		takes = min(w.dataDown-w.now, second)
+	}
+	if err := p.wait(ctx, w.now+takes); err != nil {
 		return data.Batch{}, err
+	}
+	if down {
+		return data.Batch{}, errNoData
 	}
 	sequences := make([][]int32, batch.Len())
 	for i := range sequences {
 		sequences[i] = simSequence
 	}
 	return data.Batch{ID: batch, Sequences: sequences}, nil
-}
-
-// fetchTokens asks a data server for the tokens of a batch.
-func (p *process) fetchTokens(ctx context.Context) error {
-	w := p.world
-	if w.healed || w.now >= w.dataDown {
-		return p.wait(ctx, w.now+min(second/100, p.machine.quantum))
-	}
-	if err := p.wait(ctx, min(w.dataDown, w.now+second)); err != nil {
-		return err
-	}
-	return errNoData
 }
 
 var simSequence = make([]int32, simSeqLen+1)

@@ -33,9 +33,9 @@ type world struct {
 	index     map[identity.ID]int
 	registry  registry
 	draws     draws
-	held      map[audited][]coordinator.ClientID // whose results a quorum holds
-	convicted map[coordinator.Fault]int          // how often a vote ejected somebody
-	violation *Violation                         // the first
+	examined  int                       // gradients that were computed for audits and trials
+	convicted map[coordinator.Fault]int // how often a vote ejected somebody
+	violation *Violation                // the first
 
 	links, lies, faults *random
 	cut                 []int // per client: number of partitions between it and the other clients
@@ -133,8 +133,8 @@ func newWorld(o Options) *world {
 	w := &world{
 		options: o, plan: newPlan(o), rules: o.rules, index: make(map[identity.ID]int, o.Clients),
 		links: newRandom(o.Seed, "links"), lies: newRandom(o.Seed, "lies"), faults: newRandom(o.Seed, "faults"),
-		held: make(map[audited][]coordinator.ClientID), convicted: make(map[coordinator.Fault]int),
-		hash: 0xcbf29ce484222325,
+		convicted: make(map[coordinator.Fault]int),
+		hash:      0xcbf29ce484222325,
 	}
 	w.registry, w.draws = newRegistry(), newDraws()
 	w.newMachines()
