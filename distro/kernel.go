@@ -149,43 +149,48 @@ const quiet = 1.0 / (1 << 10)
 
 // Floor returns a floor for Encode with the same arguments: 2⁻¹⁰ of the root mean square of the whole
 // tensor's momentum, the gradient added. What is left of gradients long gone is not worth its bits
-// then. It is the sender's own choice: whatever it is, Encode selects alike on every machine.
+// then. It is the sender's own choice, and no more precise than it must be: of a large tensor an eighth
+// of the elements is looked at.
 func (k *Kernel) Floor(delta, grad []float32, p EncodeParams) float32 {
 	if len(delta) == 0 || len(delta) != len(grad) {
 		return 0
 	}
-	const block = 1 << 16
-	sums := make([]float64, (len(delta)+block-1)/block)
-	k.share(len(sums), func(next func() (int, bool)) {
-		for i, ok := next(); ok; i, ok = next() {
-			end := min((i+1)*block, len(delta))
-			sums[i] = squares(delta[i*block:end], grad[i*block:end], p)
+	const piece, step, whole = 512, 8 * 512, 1 << 15
+	sum, count := 0.0, 0
+	if len(delta) <= whole {
+		sum, count = squares(delta, grad, p), len(delta)
+	} else {
+		for at := 0; at < len(delta); at += step {
+			end := min(at+piece, len(delta))
+			sum += squares(delta[at:end], grad[at:end], p)
+			count += end - at
 		}
-	})
-	total := 0.0
-	for _, sum := range sums {
-		total += sum
 	}
-	floor := float32(quiet * math.Sqrt(total/float64(len(delta))))
+	floor := float32(quiet * math.Sqrt(sum/float64(count)))
 	if !allFinite([]float32{floor}) {
 		return 0 // Encode says what is wrong
 	}
 	return floor
 }
 
-// squares adds up the squares of decay·δ + lr·g.
+// squares adds up the squares of decay·δ + lr·g: in double precision over groups of four.
 func squares(delta, grad []float32, p EncodeParams) float64 {
 	var even, odd float64
-	for len(delta) >= 2 && len(grad) >= 2 {
-		a, b := float64(p.Decay*delta[0]+p.LR*grad[0]), float64(p.Decay*delta[1]+p.LR*grad[1])
-		even, odd = even+a*a, odd+b*b
-		delta, grad = delta[2:], grad[2:]
+	for ; len(delta) >= 8 && len(grad) >= 8; delta, grad = delta[8:], grad[8:] {
+		even += float64(fourSquares((*[4]float32)(delta), (*[4]float32)(grad), p.Decay, p.LR))
+		odd += float64(fourSquares((*[4]float32)(delta[4:]), (*[4]float32)(grad[4:]), p.Decay, p.LR))
 	}
 	for i := range delta {
-		a := float64(p.Decay*delta[i] + p.LR*grad[i])
-		even += a * a
+		x := float64(p.Decay*delta[i] + p.LR*grad[i])
+		even += x * x
 	}
 	return even + odd
+}
+
+func fourSquares(delta, grad *[4]float32, decay, lr float32) float32 {
+	a, b := decay*delta[0]+lr*grad[0], decay*delta[1]+lr*grad[1]
+	c, d := decay*delta[2]+lr*grad[2], decay*delta[3]+lr*grad[3]
+	return a*a + b*b + (c*c + d*d)
 }
 
 // ApplyParams are the scalars of DecodeApply.
