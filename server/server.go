@@ -29,9 +29,10 @@ import (
 
 // Defaults of Options.
 const (
-	DefaultWithdrawGrace = 5 * time.Second
-	// DefaultRestartGrace leaves every client time for two attempts to come back, the first of
-	// which may fall into the moment before the server listens again.
+	// DefaultWithdrawGrace and DefaultRestartGrace leave every client time for two attempts to come
+	// back, the first of which may fall into the moment before its network, or the server, is there
+	// again. Whoever is withdrawn earlier is one that lives.
+	DefaultWithdrawGrace    = 2 * frame.LongestPause
 	DefaultRestartGrace     = 2 * frame.LongestPause
 	DefaultBeat             = time.Second
 	DefaultMaxStrangers     = 512

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -91,6 +92,29 @@ func TestRestartWaitsForClients(t *testing.T) {
 		time.Sleep(DefaultWithdrawGrace + time.Second)
 		if n := pending(); n != 0 {
 			t.Fatal("later on the client has more than the grace of a running server")
+		}
+	})
+}
+
+// TestLivingClientsAreNotWithdrawn has a client lose its connection, come back in vain while its network
+// is away, and again after the longest pause that a client makes.
+func TestLivingClientsAreNotWithdrawn(t *testing.T) {
+	var withdrawn atomic.Bool
+	bubble(t, func(o *Options) {
+		o.WithdrawGrace = 0 // the default
+		o.OnState = func(s *coordinator.State) { withdrawn.Store(len(s.Pending) == 0) }
+	}, func(t *testing.T, connect func() *peer) {
+		p := connect().enter(1)
+		p.submit(coordinator.Join{})
+		time.Sleep(time.Second)
+		_ = p.socket.Close()
+		time.Sleep(2*frame.LongestPause - time.Second)
+		if withdrawn.Load() {
+			t.Error("a client that is on its way back was withdrawn")
+		}
+		time.Sleep(2 * time.Second)
+		if !withdrawn.Load() {
+			t.Error("a client that does not come back is not withdrawn")
 		}
 	})
 }

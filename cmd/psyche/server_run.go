@@ -41,7 +41,7 @@ type serverRun struct {
 	MaxSeatsPerPrivateNetwork int             `default:"0" help:"The same for private networks and this machine, from which all clients come through a proxy, a NAT or a tunnel. 0: they are not bounded (${default})."`
 	MaxLogRate                float64         `default:"8" placeholder:"RATE" help:"MiB per second of the line that those who fetch the logs of runs may take, together (${default})."`
 	WithdrawOnDisconnect      bool            `default:"true" negatable:"" help:"Withdraw clients whose connection ended."`
-	WithdrawGrace             time.Duration   `default:"5s" help:"How long a connection may be gone before its client is withdrawn (${default})."`
+	WithdrawGrace             time.Duration   `default:"15s" help:"How long a connection may be gone before its client is withdrawn; less than 15s, which is twice the longest pause between a client's attempts to come back, withdraws clients that live (${default})."`
 	RestartGrace              time.Duration   `default:"15s" help:"The same after a start of the server, in which no round ends until all are back; at least --withdraw-grace (${default})."`
 	InitWarmupTime            float64         `placeholder:"SECONDS" help:"Longest Warmup of the run of --state, in place of warmup_time in the file; 0: as the file says."`
 	EventsDir                 string          `placeholder:"DIR" help:"Folder for the typed event logs: events.jsonl of the one run of --state, RUN.jsonl of every other. Default: --save-state-dir."`
