@@ -123,6 +123,9 @@ const (
 	// nothing is a length that is not told from zero: kernels set elements of the momentum below 2⁻¹⁰⁰
 	// to zero, and a chunk has up to 2¹⁴ of them. Rounding of what is larger is a part of its length.
 	nothing = 0x1p-92
+	// Least is what the largest coefficient of a chunk has to measure for anything of the chunk to be
+	// sent: what is not told from zero does not add up to it.
+	Least = 0x1p-70
 )
 
 // Check compares a claim with the exam. It never fails: what does not fit is a fault.
@@ -245,13 +248,16 @@ func largest(coefficients []float64, taken Taken, k int, within float64) bool {
 	if len(taken.Indices) == 0 {
 		return true
 	}
-	least := math.Inf(1)
+	least, most := math.Inf(1), 0.0
 	for i, index := range taken.Indices {
 		v := float64(taken.Values[i])
 		if math.Abs(coefficients[index]-v) > within {
 			return false
 		}
-		least = min(least, math.Abs(v))
+		least, most = min(least, math.Abs(v)), max(most, math.Abs(v))
+	}
+	if most < Least {
+		return false
 	}
 	if len(taken.Indices) < k {
 		least = 0

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/psyche-go/psyche/audit"
+	"github.com/psyche-go/psyche/distro"
 	"github.com/psyche-go/psyche/distro/codec"
 	"github.com/psyche-go/psyche/merkle"
 )
@@ -276,6 +277,35 @@ func TestNothingOfNoGradient(t *testing.T) {
 				t.Errorf("%s, step %d: fault %v, error %v", c.name, step, report.Fault, report.Error)
 			}
 		}
+	}
+}
+
+// TestHardlyAnythingIsNotSent: what no audit tells from zero says nothing about the model.
+func TestHardlyAnythingIsNotSent(t *testing.T) {
+	r := newRig(t)
+	g := r.gradient()
+	for _, tensor := range g {
+		for i := range tensor {
+			tensor[i] *= 0x1p-80
+		}
+	}
+	m := r.train(1, g)
+	if m.taken[0].Counts[0] != 0 {
+		t.Fatal("an honest trainer sends it")
+	}
+	for i, l := range r.layouts {
+		clear(r.deltas[i])
+		var err error
+		if m.taken[i], err = r.kernel.Encode(l, r.deltas[i], g[i], distro.EncodeParams{LR: 1, TopK: topK}); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.kernel.AddBack(l, r.deltas[i], m.taken[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	commit(r, m)
+	if report := r.exam(r.all(), g).Check(r.claim(r.all())); report.Fault != audit.FaultSelection {
+		t.Errorf("fault %v, error %v", report.Fault, report.Error)
 	}
 }
 

@@ -75,7 +75,7 @@ func (r *rig) train(step uint32, gradient [][]float32) *made {
 	}
 	var leaves [][32]byte
 	for i, l := range r.layouts {
-		taken, err := r.kernel.Encode(l, r.deltas[i], gradient[i], distro.EncodeParams{Decay: audit.Decayed(decay, step-m.header.Previous), LR: 1, TopK: topK})
+		taken, err := r.kernel.Encode(l, r.deltas[i], gradient[i], distro.EncodeParams{Decay: audit.Decayed(decay, step-m.header.Previous), LR: 1, TopK: topK, Floor: audit.Least})
 		if err != nil {
 			r.t.Fatal(err)
 		}

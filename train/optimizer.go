@@ -154,6 +154,9 @@ func (o *optimizer) take(header codec.Header, gradients [][]float32, scaled floa
 	for i, layout := range o.layouts {
 		var err error
 		params.Floor = o.kernel.Floor(o.deltas[i], gradients[i], params)
+		if o.history != nil {
+			params.Floor = max(params.Floor, audit.Least)
+		}
 		if taken[i], err = o.kernel.Encode(layout, o.deltas[i], gradients[i], params); err != nil {
 			return nil, fmt.Errorf("encode tensor %d: %w", i, err)
 		}

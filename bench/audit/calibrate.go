@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"maps"
 	"math"
 	"math/rand/v2"
@@ -87,6 +88,9 @@ func (c *calibrateCommand) Run(ctx context.Context) (err error) {
 	for step := uint32(1); step <= c.Steps && err == nil; step++ {
 		if err = ctx.Err(); err == nil {
 			err = run.step(step)
+			if step%100 == 0 {
+				slog.Info("calibrate", "log", c.Name, "step", step)
+			}
 		}
 	}
 	return errors.Join(err, run.writeCounts(), run.close())
