@@ -279,7 +279,7 @@ func TestPictures(t *testing.T) {
 		name, theme   string
 		width, height int64
 		at            string
-	}{{"dashboard", "light", 1300, 1640, "h1"}, {"dashboard-members", "dark", 1300, 1200, "#h-members"}, {"dashboard-small", "dark", 390, 844, "h1"}} {
+	}{{"dashboard", "light", 1300, 1640, "h1"}, {"dashboard-small", "dark", 390, 844, "h1"}} {
 		b.show(t, web.URL, runs[0].Key, p.theme, p.width, p.height)
 		b.text(t, `document.querySelector("`+p.at+`").closest("section").scrollIntoView(), ""`)
 		b.window(t, p.name)
