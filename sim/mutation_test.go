@@ -65,7 +65,7 @@ var mutations = []mutation{
 	{"late members are waited for", lateAwaited, AllFaults, []Assertion{InTime}, 0},
 	{"the last result is waited for", lastAwaited, AllFaults, []Assertion{InTime}, 0},
 	{"who returns is on time", returnsOnTime, Gang, []Assertion{OwnSeat}, 4},
-	{"members return for ever", returnsForEver, Gang | Drop, []Assertion{OwnSeat}, 5},
+	{"members return for ever", returnsForEver, Gang | Drop, []Assertion{OwnSeat, SeatsFair}, 5},
 	{"anybody returns", anybodyReturns, AllFaults, []Assertion{OwnSeat, Invariants}, 7},
 	{"the few that are left record a checkpoint", fewRecord, Gang, []Assertion{CheckpointTrue}, 0},
 	{"results of members on probation count", probationCounts, AllFaults, []Assertion{SeatsFair}, 0},
