@@ -6,6 +6,7 @@ BIN    := $(BUILD)/bin
 SHIM   := $(BUILD)/lib/libpsyche_torch.so
 DEMO   := $(BUILD)/quickstart
 LINT   := $(BUILD)/tools/golangci-lint
+VULN   := $(BUILD)/tools/govulncheck
 HUGO   := $(BUILD)/tools/hugo
 DEMO_CONFIG ?= configs/quickstart
 DEMO_KILL   ?= 30
@@ -24,7 +25,7 @@ sysconfdir ?= /etc
 unitdir  ?= $(prefix)/lib/systemd/system
 ROOT      = $(DESTDIR)$(prefix)
 
-.PHONY: psyche psyche-client install uninstall manual help-pages site deb systemd-run reproducible all sim build setup shim demo demo-solana demo-data test-solana test test-plain test-torch race fuzz load internet solana-program static lint fmt-check vet bench bench-step bench-distro bench-round bench-honest bench-parity bench-audit clean
+.PHONY: psyche psyche-client install uninstall manual help-pages site deb systemd-run reproducible all sim build setup shim demo demo-solana demo-data test-solana test test-plain test-torch race fuzz load internet solana-program static lint vuln fmt-check vet bench bench-step bench-distro bench-round bench-honest bench-parity bench-audit clean
 
 all: build
 
@@ -191,6 +192,13 @@ vet:
 
 $(LINT): tools/go.mod
 	$(GO) build -modfile=tools/go.mod -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+## vuln: known vulnerabilities of what the programs link; skipped where the database is out of reach
+vuln: $(VULN)
+	scripts/vuln.sh $(VULN)
+
+$(VULN): tools/go.mod
+	$(GO) build -modfile=tools/go.mod -o $@ golang.org/x/vuln/cmd/govulncheck
 
 ## bench: measured ratios against a named baseline, in one run; the loss from the logs of bench-parity
 bench: shim bench-step bench-distro bench-round

@@ -38,3 +38,30 @@ func TestSetupFindsHeaders(t *testing.T) {
 		}
 	}
 }
+
+// TestVulnSkipsWithoutItsDatabase has a tool answer in the ways in which govulncheck does.
+func TestVulnSkipsWithoutItsDatabase(t *testing.T) {
+	if _, err := exec.LookPath("bash"); err != nil {
+		t.Skip(err)
+	}
+	for name, c := range map[string]struct {
+		tool string
+		code int
+		says string
+	}{
+		"clean":       {"echo No vulnerabilities found.", 0, "No vulnerabilities"},
+		"found":       {"echo Vulnerability 1; exit 3", 3, "Vulnerability 1"},
+		"no database": {"echo 'govulncheck: fetching vulnerabilities: Get: no such host' >&2; exit 1", 0, "skipped: the database of vulnerabilities cannot be read"},
+		"no build":    {"echo 'govulncheck: loading packages: broken' >&2; exit 1", 1, "loading packages"},
+	} {
+		tool := filepath.Join(t.TempDir(), "govulncheck")
+		if err := os.WriteFile(tool, []byte("#!/usr/bin/env bash\n"+c.tool+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		command := exec.CommandContext(t.Context(), "scripts/vuln.sh", tool)
+		out, err := command.CombinedOutput()
+		if code := command.ProcessState.ExitCode(); code != c.code || !strings.Contains(string(out), c.says) {
+			t.Errorf("%s: exit code %d, %v\n%s", name, code, err, out)
+		}
+	}
+}
