@@ -25,12 +25,12 @@ type outcome struct {
 	Batches   int     `json:"batches"` // lost, as the member that saw most says
 	Accused   int     `json:"accused"` // accusations in the log
 	Ejected   int     `json:"ejected"`
-	Lost      int     `json:"lost"`     // times that a member lost the model
-	Returned  int     `json:"returned"` // seats taken back
-	Loss      float64 `json:"loss"`     // mean of the newest hundred of each member
-	Digests   int     `json:"digests"`  // different final models
-	Audited   int     `json:"audited"`  // audits that members say they made
-	NotPassed int     `json:"not_passed"`
+	Lost      int     `json:"lost"`       // times that a member lost the model
+	Returned  int     `json:"returned"`   // seats taken back
+	Loss      float64 `json:"loss"`       // mean of the newest hundred of each member
+	Digests   int     `json:"digests"`    // different final models
+	Audited   int     `json:"audited"`    // audits that members say they made
+	NotPassed int     `json:"not_passed"` // of these, that found something wrong
 }
 
 // clean reports whether nobody honest felt anything.
@@ -108,14 +108,13 @@ func (o *outcome) events(dir string, members int) error {
 				if os.Getenv("VERBOSE") != "" {
 					fmt.Fprintf(os.Stderr, "client-%d, step %d: %s\n", i+1, body.Step, body.Reason)
 				}
-			case event.Finished:
-				digests[body.Digest] = true
-			}
-			if i := e.Body.Kind(); i == "verdict" || i == "audit" {
+			case event.Audit:
 				o.Audited++
-				if text, _ := json.Marshal(e.Body); !strings.Contains(string(text), "passed") {
+				if body.Outcome == "faulty" || body.Outcome == "silent" {
 					o.NotPassed++
 				}
+			case event.Finished:
+				digests[body.Digest] = true
 			}
 		}
 		o.Batches = max(o.Batches, lost)
