@@ -43,7 +43,7 @@ func (n duty) audit() {
 	}
 	for _, key := range slices.SortedFunc(maps.Keys(d.reviews), audits.Key.Compare) {
 		r := d.reviews[key]
-		if _, kept := d.past.Round(key.Step); !kept && r.fault == 0 {
+		if n.isTooOld(key.Step) {
 			n.forget(r)
 			continue
 		}
@@ -81,7 +81,7 @@ func (n duty) throw(step uint32) {
 		return
 	}
 	d.thrown = step
-	rounds, me := d.past.Rounds(audits.KeptRounds), n.run.myself()
+	rounds, me := d.past.Rounds(audits.DrawnRounds), n.run.myself()
 	for key := range d.looked {
 		if len(rounds) == 0 || key.Step < rounds[0].Step {
 			delete(d.looked, key)
@@ -100,13 +100,14 @@ func (n duty) throw(step uint32) {
 
 // holders returns who may have the opening of a trainer: itself, and two others, in turns.
 func (n duty) holders(trainer coordinator.ClientID, also ...coordinator.ClientID) func() []identity.ID {
-	ids := []identity.ID{identity.ID(trainer)}
-	for _, id := range also {
-		ids = append(ids, identity.ID(id))
+	return func() []identity.ID {
+		ids := []identity.ID{identity.ID(trainer)}
+		for _, id := range also {
+			ids = append(ids, identity.ID(id))
+		}
+		others := n.run.members(n.fetcher.Rotation.Next)
+		return append(ids, others[:min(2, len(others))]...)
 	}
-	others := n.run.members(n.fetcher.Rotation.Next)
-	ids = append(ids, others[:min(2, len(others))]...)
-	return func() []identity.ID { return ids }
 }
 
 // conclude tells what a review came to, and accuses if it has to.
@@ -163,8 +164,8 @@ func (d *duties) readsRight() bool {
 func (n duty) accuseOf(r *review, free bool) {
 	d, s := n.seat.duties, n.run.state
 	switch {
-	case d.trials[r.Key] != nil, s.Progress.Step > r.Step+accusable, d.sound.known && !d.sound.sound, r.differ && !d.readsRight():
-		n.forget(r) // it is on trial for that, or nobody could judge it any more
+	case d.trials[r.Key] != nil, d.sound.known && !d.sound.sound, r.differ && !d.readsRight():
+		n.forget(r) // it is on trial for that, or it may be this client that is wrong
 		return
 	case !d.sound.known:
 		n.auditItself(free)
@@ -181,8 +182,17 @@ func (n duty) accuseOf(r *review, free bool) {
 	})
 }
 
-// accusable is for how many rounds what was found is worth a trial: as long as others keep the round.
-const accusable = 10 * audits.KeptRounds
+// What is older than both is not looked at any more: others may have forgotten it when they are to
+// judge.
+const (
+	accusableRounds = audits.KeptRounds - 4
+	accusableTime   = audits.KeptTime - 20*time.Second
+)
+
+func (n duty) isTooOld(step uint32) bool {
+	round, kept := n.seat.duties.past.Round(step)
+	return !kept || n.run.state.Progress.Step > step+accusableRounds && n.tasks.Now().Sub(round.At) > accusableTime
+}
 
 // auditItself finds out whether the own newest result passes: where it does not, something is wrong
 // here, and nobody is accused by this process.
@@ -214,7 +224,7 @@ func (n duty) auditItself(free bool) {
 // ownNewest returns the own newest result that is held and open.
 func (n duty) ownNewest() (audits.Key, bool) {
 	d := n.seat.duties
-	rounds := d.past.Rounds(audits.KeptRounds)
+	rounds := d.past.Rounds(audits.DrawnRounds)
 	for i := range slices.Backward(rounds) {
 		key := audits.Key{Trainer: n.run.myself(), Step: rounds[i].Step}
 		if _, held := d.past.Find(key.Step, key.Trainer); held && d.openings.Get(key) != nil {

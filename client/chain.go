@@ -12,6 +12,7 @@ import (
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/data"
 	"github.com/psyche-go/psyche/distro/codec"
+	"github.com/psyche-go/psyche/event"
 )
 
 // chain is how this client's results go on from each other: before the next one is made it is known
@@ -22,6 +23,7 @@ type chain struct {
 	auditor  env.Auditor
 	openings *audits.Openings
 	now      func() time.Time
+	emit     func(event.Body)
 	log      *slog.Logger
 
 	mu     sync.Mutex
@@ -113,7 +115,7 @@ func (c *chain) finish() error {
 }
 
 func (c *chain) show(l *link) error {
-	shapes := c.auditor.Shapes()
+	shapes, begun := c.auditor.Shapes(), c.now()
 	var lonely []uint32
 	if l.senders != nil {
 		var err error
@@ -130,6 +132,7 @@ func (c *chain) show(l *link) error {
 		return err
 	}
 	l.opened = true
+	c.emit(event.Opened{Step: l.step, Bytes: len(bytes), Seconds: c.now().Sub(begun).Seconds()})
 	evidence := audits.Evidence{Opening: bytes}
 	if l.receipt != nil {
 		evidence.Receipt = l.receipt.Signature

@@ -43,9 +43,9 @@
 //   - round_witness.go: who has not yet, proves what it holds.
 //   - cooldown.go: after an epoch's last round the outstanding results are applied, the model
 //     is shared and its digest reported; client/keep writes the checkpoint.
-//   - duties.go: in a run with audits, what members do that others can rely on results: opener.go
-//     opens the own ones, verify.go audits another's by an inquiry.go, scrutiny.go looks at who
-//     audited the own ones, trial.go votes.
+//   - duties.go: in a run with audits, what members do that others can rely on results: chain.go
+//     opens the own ones, auditor.go looks at those of others when there is time, juror.go votes in
+//     trials; both by an inquiry.go.
 //   - finish.go, parting.go: the end of the run, also for who was cut off just before.
 //
 // When two results of one batch are known, evidence.go has who signed them ejected.

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"log/slog"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -36,19 +37,19 @@ type duties struct {
 // resultShare is the part of the memory for results that those kept for audits may take.
 const resultShare = 4
 
-// audit sets up what is kept for audits.
-func (n *Node) newDuties() *duties {
-	folder := n.folder()
+// newDuties sets up what is kept for audits.
+func newDuties(o *Options, log *slog.Logger) *duties {
+	folder := o.folder()
 	var own, parent string
 	if folder.Dir != "" {
 		parent = filepath.Join(folder.Dir, "audits-"+folder.ID.Short())
 		own = filepath.Join(parent, folder.Name())
 		if err := audits.Sweep(parent); err != nil {
-			n.report.log.Warn("remove what an earlier process kept for audits", "err", err)
+			log.Warn("remove what an earlier process kept for audits", "err", err)
 		}
 	}
 	return &duties{
-		depot: audits.NewDepot(parent, n.ResultMemory/resultShare), openings: audits.NewOpenings(n.Key.ID(), own),
+		depot: audits.NewDepot(parent, o.ResultMemory/resultShare), openings: audits.NewOpenings(o.Key.ID(), own),
 		seeds: make(map[uint32][32]byte), reviews: make(map[audits.Key]*review), looked: make(map[audits.Key]bool),
 		sameData: make(map[coordinator.ClientID]bool), trials: make(map[audits.Key]*jury),
 	}
@@ -69,7 +70,7 @@ func (n duty) auditor() env.Auditor {
 func (n duty) chain() *chain {
 	auditor, d := n.auditor(), n.seat.duties
 	if auditor != nil && (d.chain == nil || d.chain.auditor != auditor) {
-		d.chain = &chain{me: n.run.myself(), auditor: auditor, openings: d.openings, now: n.tasks.Now, log: n.report.log}
+		d.chain = &chain{me: n.run.myself(), auditor: auditor, openings: d.openings, now: n.tasks.Now, emit: n.report.emit, log: n.report.log}
 	}
 	return d.chain
 }
@@ -140,7 +141,7 @@ func (n duty) goOn(step uint32) bool {
 // decide finds out whether the own result of a step is held, once its round is over.
 func (n duty) decide(c *chain, step uint32) {
 	l := n.rounds.of[step]
-	if l == nil && step < n.run.state.Progress.Step {
+	if l == nil && n.replica != nil && step < n.run.state.Progress.Step {
 		n.restart(step)
 	}
 	if l == nil || !l.Final {
@@ -214,7 +215,7 @@ func (n duty) attend() {
 	if n.run.state.Config.VerificationPercent == 0 || n.auditor() == nil {
 		return
 	}
-	if c := n.chain(); c.look().step != 0 && n.replica != nil {
+	if c := n.chain(); c.look().step != 0 {
 		n.goOnQuietly(c)
 	}
 	for _, key := range slices.SortedFunc(maps.Keys(d.trials), audits.Key.Compare) {

@@ -3,11 +3,11 @@ package client
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/psyche-go/psyche/audit"
 	"github.com/psyche-go/psyche/client/audits"
-	"github.com/psyche-go/psyche/client/env"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/data"
 	"github.com/psyche-go/psyche/distro/codec"
@@ -77,7 +77,7 @@ func (q *inquiry) next(p phase) { q.phase, q.poll = p, poll{} }
 
 // manner is how an inquiry is made.
 type manner struct {
-	holders func() []identity.ID // who may have the opening, the likely ones first
+	holders func() []identity.ID // who may have the opening, first its trainer
 	limits  func(audit.Precision) audit.Limits
 	twice   bool // a gradient that does not fit is computed again
 	engine  bool // the trainer may be used now
@@ -172,12 +172,21 @@ func (n duty) readResult(q *inquiry, root, seed [32]byte, senders *audits.Sender
 // lead to the roots of its results is no opening, whoever sends it; nor is one without a receipt for the
 // tokens that a data server gave it, where they are others than this client was given.
 func (n duty) getOpening(q *inquiry, m manner) {
+	if !q.poll.due(n.tasks.Now()) {
+		return
+	}
 	if q.poll.asked == 0 {
 		q.asked = n.run.state.Progress
 	}
+	holders := m.holders()
+	if len(holders) > 0 { // one that does not answer does not keep this client from the others
+		first := q.poll.asked % len(holders)
+		holders = slices.Concat(holders[first:], holders[:first])
+	}
 	auditor, openings, network, now := n.auditor(), n.seat.duties.openings, n.Network, n.tasks.Now()
 	key, claim, chunks, shapes, tokens, differ := q.Key, q.claim, q.chunks, auditor.Shapes(), q.tokens, q.differ
-	q.poll.ask(n.tasks, requestTimeout, func(ctx context.Context) func() {
+	tasks := n.tasks
+	q.poll.ask(tasks, time.Duration(1+len(holders))*holderTime, func(ctx context.Context) func() {
 		read := func(bytes []byte) bool {
 			evidence, err := audits.DecodeEvidence(bytes)
 			if err == nil {
@@ -187,14 +196,16 @@ func (n duty) getOpening(q *inquiry, m manner) {
 		}
 		bytes := openings.Get(key)
 		found := bytes != nil && read(bytes)
-		for _, holder := range m.holders() {
+		for _, holder := range holders {
 			if found {
 				break
 			}
+			ctx, cancel := tasks.WithTimeout(ctx, holderTime)
 			var err error
 			if bytes, err = audits.AskOpening(ctx, network, holder, key, shapes); err == nil {
 				found = read(bytes)
 			}
+			cancel()
 		}
 		var fault audit.Fault
 		if found {
@@ -220,6 +231,9 @@ func (n duty) getOpening(q *inquiry, m manner) {
 		}
 	})
 }
+
+// holderTime is how long one is asked for an opening.
+const holderTime = requestTimeout / 2
 
 // excuses reports whether the data server of these tokens signed for a trainer that it gave it those of
 // its result's header.
@@ -256,100 +270,7 @@ func (n duty) getTokens(q *inquiry) {
 	})
 }
 
-// examine computes what the gradient should have been, and compares.
-func (n duty) examine(q *inquiry, m manner) {
-	auditor, lag := n.auditor(), n.engine.lag()
-	newest, ok := n.weights()
-	from := max(q.Step-min(lag, q.Step), q.epochStart-1)
-	rounds, kept := n.seat.duties.past.Since(from, newest)
-	in, computes := precisionOf(auditor, q.result.Header)
-	switch {
-	case !ok:
-		return
-	case !kept:
-		q.end(unclear, "not all results since step %d are kept here", from)
-		return
-	case !computes:
-		q.end(unclear, "its trainer computes in a type that this client does not")
-		return
-	case q.coldSteps > 0 && q.epochStart != n.run.state.Epoch.StartStep:
-		q.end(unclear, "the learning rate began anew in that epoch, which is over")
-		return
-	}
-	x := env.Examination{Step: q.Step, Trainer: q.Trainer, Batch: q.tokens, Weights: from, Precision: in, Chunks: q.chunks}
-	depot := n.seat.duties.depot
-	n.engine.start(opExamine, q.Step, func(ctx context.Context) func() {
-		begun := n.tasks.Now()
-		var exam *audit.Exam
-		var err error
-		if x.Applied, err = readApplied(depot, rounds); err == nil {
-			exam, err = auditor.Examine(ctx, x)
-		}
-		var report audit.Report
-		if err == nil {
-			report = exam.Check(q.claim)
-		}
-		cancelled, took := ctx.Err() != nil, n.tasks.Now().Sub(begun)
-		return func() {
-			switch {
-			case q.phase == isOver:
-			case err == nil:
-				n.report.log.Debug("examined", "step", q.Step, "trainer", identity.ID(q.Trainer).Short(), "type", in, "error", report.Error, "seconds", took.Seconds())
-				q.took = took
-				n.examined(q, m, report, in)
-			case cancelled: // something else needed the trainer
-				q.poll.again = n.tasks.Now().Add(heartbeat)
-			default:
-				q.poll.again = n.tasks.Now().Add(longestPause)
-				n.report.log.Warn("compute a gradient for an audit", "step", q.Step, "err", err)
-			}
-		}
-	})
-	n.engine.op.urgent = m.urgent
-}
-
-// examined judges what came of a computation.
-func (n duty) examined(q *inquiry, m manner, report audit.Report, in audit.Precision) {
-	switch came := report.Judge(m.limits(in)); {
-	case came == audit.Passed:
-		q.end(passed, "error %.3g in %v", report.Error, in)
-	case came == audit.Faulty:
-		q.end(faulty, "what it opens breaks a rule: %v", report.Fault)
-	case m.twice && q.failed == 0:
-		q.failed++
-	default:
-		q.end(faulty, "its gradient is not that of its batch: error %.3g in %v", report.Error, in)
-	}
-}
-
-// precisionOf returns the type that a result says it was computed in, and whether that is one that
-// gradients can be computed in here.
-func precisionOf(auditor env.Auditor, h codec.Header) (audit.Precision, bool) {
-	for _, own := range auditor.Precisions() {
-		if own.Code() == h.Precision {
-			return own, true
-		}
-	}
-	return 0, false
-}
-
-// readApplied reads what was applied in rounds, newest first.
-func readApplied(depot *audits.Depot, rounds []audits.Round) ([]env.Applied, error) {
-	applied := make([]env.Applied, len(rounds))
-	for i, round := range rounds {
-		applied[i].Step = round.Step
-		for _, r := range round.Counted() {
-			payload, err := depot.Get(r.Commitment)
-			if err != nil {
-				return nil, fmt.Errorf("a result of step %d: %w", round.Step, err)
-			}
-			applied[i].Payloads = append(applied[i].Payloads, payload)
-		}
-	}
-	return applied, nil
-}
-
-// patience is for how long, and for how many rounds, an opening is asked for before it is said that
+// askingTime is for how long, and for how many rounds, an opening is asked for before it is said that
 // its trainer opens to nobody.
 type askingTime struct {
 	time   time.Duration
@@ -382,7 +303,7 @@ func (n duty) isSilent(q *inquiry, a askingTime) bool {
 // signsOfLife is in how many of the newest finished rounds a result is a sign of life.
 const signsOfLife = 3
 
-// report tells what an inquiry came to.
+// tell tells what an inquiry came to.
 func (n duty) tell(q *inquiry) {
 	trainer := identity.ID(q.Trainer)
 	n.report.log.Info("audited", "step", q.Step, "trainer", trainer.Short(), "outcome", string(q.outcome), "why", q.reason)

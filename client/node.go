@@ -91,7 +91,7 @@ func New(o Options) (*Node, error) {
 		heard: make(chan utterance, heardRoom), misbehaved: o.Misbehaved, log: log,
 	}
 	n.store.NeededBy(n.rounds.eachBlob)
-	n.seat.duties = n.newDuties()
+	n.seat.duties = newDuties(&n.Options, log)
 	n.models = handover.NewModels(n.store, &handover.Options{
 		Network: o.Network, Tasks: tasks, Folder: o.folder(), Log: log,
 		ParameterRequests: o.ParameterRequests, Downloads: o.Downloads, Emit: n.report.emit,

@@ -21,15 +21,17 @@ type poll struct {
 	flying bool
 }
 
+// due reports whether a question would be asked now.
+func (p *poll) due(now time.Time) bool { return !p.flying && !now.Before(p.again) }
+
 // ask asks, unless a question is out or the last one was a moment ago. The question runs beside the
 // loop; what it returns runs in the loop.
 func (p *poll) ask(tasks *env.Tasks, limit time.Duration, question func(ctx context.Context) (answered func())) {
-	now := tasks.Now()
-	if p.flying || now.Before(p.again) {
+	if !p.due(tasks.Now()) {
 		return
 	}
 	if p.asked == 0 {
-		p.first = now
+		p.first = tasks.Now()
 	}
 	p.flying = true
 	p.asked++

@@ -27,10 +27,9 @@ const (
 	requestSize = 32 + 4
 	// maxAnswers is how often the same is handed to the same member: answers may be lost.
 	maxAnswers = 24
-	// The own ones are kept for so many rounds and so long: longer than anybody may ask, since who looks
-	// at the oldest result that may be drawn asks for a minute, and jurors after that.
-	openRounds = 4 * KeptRounds
-	openTime   = 4 * KeptTime
+	// The own ones are kept for so many rounds and so long: longer than anybody may ask.
+	openRounds = 2 * KeptRounds
+	openTime   = 2 * KeptTime
 )
 
 // ErrMalformed says that bytes are no request, or no evidence.

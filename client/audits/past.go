@@ -12,9 +12,12 @@ import (
 )
 
 const (
-	// KeptRounds are kept at least, and what was applied in the last KeptTime.
-	KeptRounds = 12
-	KeptTime   = time.Minute
+	// DrawnRounds are those of which dice draw a result.
+	DrawnRounds = 12
+	// KeptRounds are kept at least, and what was applied in the last KeptTime: longer than results are
+	// drawn, since somebody who opens nothing is asked for a minute, and jurors need them after that.
+	KeptRounds = 24
+	KeptTime   = 150 * time.Second
 	// behind is how many rounds before a result have to be known to examine it: those from whose
 	// model it was trained, and that by which its chunks are drawn.
 	behind = 3

@@ -123,7 +123,7 @@ func TestRoundsAreKeptAsLongAsTheyAreNeeded(t *testing.T) {
 		want   int
 	}{
 		"long rounds":  {time.Minute, 1000, KeptRounds},
-		"short rounds": {time.Second, 1000, 61},
+		"short rounds": {2 * time.Second, 1000, 76},
 		"a trial":      {time.Minute, 50, 100 - 50 + 1 + behind},
 	} {
 		p, dropped := &Past{}, 0
@@ -160,7 +160,7 @@ func TestLonelyChunks(t *testing.T) {
 // TestDiceArePrivate: what two members look at has nothing to do with each other, and half of it is new.
 func TestDiceArePrivate(t *testing.T) {
 	p := past(1, 12)
-	rounds := p.Rounds(KeptRounds)
+	rounds := p.Rounds(DrawnRounds)
 	one, again, two := NewDice([]byte("a"), [32]byte{1}), NewDice([]byte("a"), [32]byte{1}), NewDice([]byte("b"), [32]byte{1})
 	same, fresh := 0, 0
 	const throws = 4000

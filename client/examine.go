@@ -1,0 +1,105 @@
+package client
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/psyche-go/psyche/audit"
+	"github.com/psyche-go/psyche/client/audits"
+	"github.com/psyche-go/psyche/client/env"
+	"github.com/psyche-go/psyche/distro/codec"
+	"github.com/psyche-go/psyche/identity"
+)
+
+// examine computes what the gradient should have been, and compares.
+func (n duty) examine(q *inquiry, m manner) {
+	auditor, lag := n.auditor(), n.engine.lag()
+	newest, ok := n.weights()
+	from := max(q.Step-min(lag, q.Step), q.epochStart-1)
+	rounds, kept := n.seat.duties.past.Since(from, newest)
+	in, computes := precisionOf(auditor, q.result.Header)
+	switch {
+	case !ok:
+		return
+	case !kept:
+		q.end(unclear, "not all results since step %d are kept here", from)
+		return
+	case !computes:
+		q.end(unclear, "its trainer computes in a type that this client does not")
+		return
+	case q.coldSteps > 0 && q.epochStart != n.run.state.Epoch.StartStep:
+		q.end(unclear, "the learning rate began anew in that epoch, which is over")
+		return
+	}
+	x := env.Examination{Step: q.Step, Trainer: q.Trainer, Batch: q.tokens, Weights: from, Precision: in, Chunks: q.chunks}
+	depot := n.seat.duties.depot
+	n.engine.start(opExamine, q.Step, func(ctx context.Context) func() {
+		begun := n.tasks.Now()
+		var exam *audit.Exam
+		var err error
+		if x.Applied, err = readApplied(depot, rounds); err == nil {
+			exam, err = auditor.Examine(ctx, x)
+		}
+		var report audit.Report
+		if err == nil {
+			report = exam.Check(q.claim)
+		}
+		cancelled, took := ctx.Err() != nil, n.tasks.Now().Sub(begun)
+		return func() {
+			switch {
+			case q.phase == isOver:
+			case err == nil:
+				n.report.log.Debug("examined", "step", q.Step, "trainer", identity.ID(q.Trainer).Short(), "type", in, "error", report.Error, "seconds", took.Seconds())
+				q.took = took
+				n.examined(q, m, report, in)
+			case cancelled: // something else needed the trainer
+				q.poll.again = n.tasks.Now().Add(heartbeat)
+			default:
+				q.poll.again = n.tasks.Now().Add(longestPause)
+				n.report.log.Warn("compute a gradient for an audit", "step", q.Step, "err", err)
+			}
+		}
+	})
+	n.engine.op.urgent = m.urgent
+}
+
+// examined judges what came of a computation.
+func (n duty) examined(q *inquiry, m manner, report audit.Report, in audit.Precision) {
+	switch came := report.Judge(m.limits(in)); {
+	case came == audit.Passed:
+		q.end(passed, "error %.3g in %v", report.Error, in)
+	case came == audit.Faulty:
+		q.end(faulty, "what it opens breaks a rule: %v", report.Fault)
+	case m.twice && q.failed == 0:
+		q.failed++
+	default:
+		q.end(faulty, "its gradient is not that of its batch: error %.3g in %v", report.Error, in)
+	}
+}
+
+// precisionOf returns the type that a result says it was computed in, and whether that is one that
+// gradients can be computed in here.
+func precisionOf(auditor env.Auditor, h codec.Header) (audit.Precision, bool) {
+	for _, own := range auditor.Precisions() {
+		if own.Code() == h.Precision {
+			return own, true
+		}
+	}
+	return 0, false
+}
+
+// readApplied reads what was applied in rounds, newest first.
+func readApplied(depot *audits.Depot, rounds []audits.Round) ([]env.Applied, error) {
+	applied := make([]env.Applied, len(rounds))
+	for i, round := range rounds {
+		applied[i].Step = round.Step
+		for _, r := range round.Counted() {
+			payload, err := depot.Get(r.Commitment)
+			if err != nil {
+				return nil, fmt.Errorf("a result of step %d: %w", round.Step, err)
+			}
+			applied[i].Payloads = append(applied[i].Payloads, payload)
+		}
+	}
+	return applied, nil
+}
