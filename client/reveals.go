@@ -137,10 +137,14 @@ func (r *reveals) search(commitment [32]byte, epoch uint32) *hashchain.Chain {
 // withProof returns what a witness reveals with its proof: nothing where it cannot, or where that
 // would be the last value, which it needs in the next epoch.
 func (r *reveals) withProof(member *coordinator.Client, epoch uint32) [32]byte {
-	if value, left, ok := r.open(member.Commitment, epoch); ok && left > 0 {
-		return value
+	value, left, ok := r.open(member.Commitment, epoch)
+	if !ok || left == 0 {
+		return [32]byte{}
 	}
-	return [32]byte{}
+	if member.Commitment == r.next {
+		r.next = [32]byte{} // others know the values from now on
+	}
+	return value
 }
 
 // ready returns what says that a member holds the epoch's model; ok is false when it cannot reveal
