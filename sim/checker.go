@@ -153,9 +153,11 @@ func (c *checker) accepted(s *coordinator.State, _ coordinator.RunState, from co
 		c.violate(NotReplayed, "%s of %s with nonce %d", describe(a), c.world.nameOf(from), nonce)
 	}
 	c.actions[name] = true
-	switch a := a.(type) {
-	case coordinator.Withdraw, coordinator.Vote:
+	switch a.(type) {
+	case coordinator.Withdraw, coordinator.Vote, coordinator.Equivocation:
 		c.pace.left = c.world.now
+	}
+	switch a := a.(type) {
 	case coordinator.Join:
 		c.secrets.committed[from] = a.Commitment
 		c.admitted[from] = true
