@@ -102,10 +102,11 @@ func (c *Cutting) Advance(from *State, step uint32, update [][]float32, spare *S
 	}
 	for i, l := range c.Layouts {
 		params := distro.EncodeParams{Decay: c.Left(from, step), LR: 1, TopK: c.TopK}
-		if c.Mute {
+		switch params.Floor = audit.Least; {
+		case c.Mute:
 			params.Floor = math.MaxFloat32
-		} else if !c.Loud {
-			params.Floor = c.Kernel.Floor(m.Momentum[i], update[i], params)
+		case !c.Loud:
+			params.Floor = max(params.Floor, c.Kernel.Floor(m.Momentum[i], update[i], params))
 		}
 		taken, err := c.Kernel.Encode(l, m.Momentum[i], update[i], params)
 		if err != nil {
