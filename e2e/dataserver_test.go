@@ -199,3 +199,39 @@ func webPage(t *testing.T, address string) string {
 	}
 	return string(body)
 }
+
+// TestAuditsReadFromADataServer audits a run of which nobody but the data server has the data: who
+// audits gets the batches of the others, and nobody is accused, late or put out.
+func TestAuditsReadFromADataServer(t *testing.T) {
+	t.Parallel()
+	const steps = 24
+	n := newNetwork(t, rules{clients: 4, minClients: 2, roundsPerEpoch: steps, steps: steps})
+	n.change("verification_percent = 0", "verification_percent = 40")
+	config := n.served(fmt.Sprintf("%q", freeAddress(t)))
+	n.startServer("--data-config", config)
+	clients := n.startClients(4)
+	finish(t, clients...)
+	checkRun(t, n, clients...)
+	passed := 0
+	for _, c := range clients {
+		checkStayed(t, c, steps)
+		for _, e := range c.events() {
+			switch body := e.Body.(type) {
+			case event.Audit:
+				if body.Outcome == "passed" {
+					passed++
+				} else {
+					t.Errorf("%s audited step %d: %s, %s", c.name, body.Step, body.Outcome, body.Detail)
+				}
+			case event.Accused:
+				t.Errorf("%s accused an honest member: %+v", c.name, body)
+			}
+		}
+	}
+	if passed < steps/4 {
+		t.Errorf("%d audits of %d rounds passed", passed, steps)
+	}
+	if strings.Contains(n.server.text(t), "denied a request") {
+		t.Error("the data server denied a request of an honest member")
+	}
+}
