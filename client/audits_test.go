@@ -74,9 +74,14 @@ func watch(w *world) map[coordinator.ClientID]bool {
 }
 
 // TestHonestMembersPassTheirAudits: with lags of one and of two rounds and over two epochs members find
-// time to audit, all pass, nobody is accused, and nobody is found late.
+// time to audit, all pass, nobody is accused, and nobody is found late. Who audits whenever it is idle
+// audits more.
 func TestHonestMembersPassTheirAudits(t *testing.T) {
-	for name, lag := range map[string]uint32{"lag 1": 1, "lag 2": 2} {
+	for name, c := range map[string]struct {
+		lag   uint32
+		idle  bool
+		least int
+	}{"lag 1": {1, false, 16}, "lag 2": {2, false, 16}, "lag 1, idle": {1, true, 60}, "lag 2, idle": {2, true, 24}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				config := auditedConfig(6, 12)
@@ -84,13 +89,16 @@ func TestHonestMembersPassTheirAudits(t *testing.T) {
 				w := newWorld(t, config)
 				var members []*member
 				for i := range 6 {
-					members = append(members, w.launch(i, audited(func(a *clienttest.Audited) { a.Lag = lag })))
+					members = append(members, w.launch(i, func(o *options) {
+						audited(func(a *clienttest.Audited) { a.Lag, a.Exam = c.lag, 300*time.Millisecond })(o)
+						o.AuditIdle = c.idle
+					}))
 				}
 				late := watch(w)
 				finishEqual(w, members...)
 				checkNobodyAccused(t, w, members)
 				outcomes := found(members)
-				if t.Logf("%v", outcomes); outcomes["passed"] < 16 || len(outcomes) > 1 || len(late) > 0 {
+				if t.Logf("%v", outcomes); outcomes["passed"] < c.least || len(outcomes) > 1 || len(late) > 0 {
 					t.Errorf("audits %v; found late: %v", outcomes, late)
 				}
 			})
