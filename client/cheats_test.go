@@ -158,14 +158,29 @@ func TestCheatsAreEjected(t *testing.T) {
 			if testing.Short() && name != "turned sign" {
 				t.Skip("-short: the race detector makes minutes of each")
 			}
-			synctest.Test(t, func(t *testing.T) { ejectOnly(t, attack) })
+			synctest.Test(t, func(t *testing.T) { ejectOnly(t, auditedConfig(7, 240), attack) })
 		})
 	}
 }
 
+// TestTrialsOutliveTheEpoch: where epochs are shorter than trials who opens nothing is ejected all the same.
+func TestTrialsOutliveTheEpoch(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: the race detector makes minutes of it")
+	}
+	synctest.Test(t, func(t *testing.T) {
+		config := auditedConfig(7, 24)
+		config.TotalSteps, config.EjectionEpochs, config.InitMinClients = 240, 100, 6
+		ejectOnly(t, config, func(o *options) {
+			turnsSign(o)
+			opens(o, func(identity.ID, []byte) ([]byte, error) { return nil, errRefusesToOpen })
+		})
+	})
+}
+
 // ejectOnly has six honest members find one.
-func ejectOnly(t *testing.T, attack func(o *options)) {
-	w := newWorld(t, auditedConfig(7, 240))
+func ejectOnly(t *testing.T, config coordinator.Config, attack func(o *options)) {
+	w := newWorld(t, config)
 	var honest []*member
 	for i := range 6 {
 		honest = append(honest, w.launch(i, audited(nil)))

@@ -121,13 +121,7 @@ func (n duty) goOn(step uint32) bool {
 	if l.step == 0 || l.step >= step {
 		return n.begins()
 	}
-	if !l.decided {
-		n.decide(c, l.step)
-	}
-	if !l.drawn {
-		n.draw(c, l.step)
-	}
-	switch l = c.look(); {
+	switch l = n.follow(c); {
 	case !l.decided:
 		return false
 	case l.held && (l.failed || !l.drawn && d.seeds[l.step] == [32]byte{} && n.run.state.RoundOfStep(l.step) == nil):
@@ -136,6 +130,18 @@ func (n duty) goOn(step uint32) bool {
 		return n.begins()
 	}
 	return (!l.held || l.drawn) && n.begins()
+}
+
+// follow finds out what became of the own newest result, and opens it.
+func (n duty) follow(c *chain) link {
+	l := c.look()
+	if l.step != 0 && !l.decided {
+		n.decide(c, l.step)
+	}
+	if l.step != 0 && !l.drawn {
+		n.draw(c, l.step)
+	}
+	return c.look()
 }
 
 // decide finds out whether the own result of a step is held, once its round is over.
@@ -215,24 +221,11 @@ func (n duty) attend() {
 	if n.run.state.Config.VerificationPercent == 0 || n.auditor() == nil {
 		return
 	}
-	if c := n.chain(); c.look().step != 0 {
-		n.goOnQuietly(c)
-	}
+	n.follow(n.chain()) // although no training waits for that
 	for _, key := range slices.SortedFunc(maps.Keys(d.trials), audits.Key.Compare) {
 		n.judge(d.trials[key])
 	}
 	n.audit()
-}
-
-// goOnQuietly opens the own newest result although no training waits for that.
-func (n duty) goOnQuietly(c *chain) {
-	l := c.look()
-	if !l.decided {
-		n.decide(c, l.step)
-	}
-	if !l.drawn {
-		n.draw(c, l.step)
-	}
 }
 
 // weights returns the newest step that is applied to the trainer's weights; false while they are of

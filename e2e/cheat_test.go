@@ -22,7 +22,7 @@ const (
 	cheatMembers = 8
 	cheatAudits  = 40  // verification_percent
 	cheatBatch   = 60  // sequences of a round
-	cheatRounds  = 160 // all in one epoch; who opens nothing is asked for minutes before a jury says so
+	cheatRounds  = 400 // all in one epoch; who opens nothing, and slows rounds down, is asked for minutes before a jury says so
 )
 
 // cheats are its attackers: what they are started with, and what they are found to have done.
@@ -33,7 +33,7 @@ var cheats = []struct {
 	opens    bool
 }{
 	{"turned-sign", []string{"-attack", "turned-sign"}, []string{"faulty"}, true},
-	{"opens-nothing", []string{"-attack", "noise", "-closed"}, []string{"silent"}, false},
+	{"opens-nothing", []string{"-attack", "noise", "-closed", "-pace", "500ms"}, []string{"silent"}, false},
 }
 
 // TestCheatsAreEjected lets eight processes train a run with audits, two of which cheat: one sends

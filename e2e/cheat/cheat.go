@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/psyche-go/psyche/assign"
 	"github.com/psyche-go/psyche/audit"
@@ -68,6 +69,7 @@ type Trainer struct {
 	*train.Trainer
 	ID     [32]byte // its own key
 	Attack Attack
+	Pace   time.Duration // that a step takes longer, without a processor
 
 	mu     sync.Mutex
 	first  [][]int32            // of the first batch
@@ -78,6 +80,11 @@ var _ env.Auditor = (*Trainer)(nil)
 
 // Train implements env.Trainer.
 func (t *Trainer) Train(ctx context.Context, step uint32, batch data.Batch, begun func(context.Context) error) ([]byte, float64, error) {
+	select {
+	case <-time.After(t.Pace):
+	case <-ctx.Done():
+		return nil, 0, ctx.Err()
+	}
 	payload, loss, err := t.TrainAhead(ctx, step, t.batch(batch), begun)
 	if err == nil {
 		payload, err = t.result(step, payload)

@@ -62,19 +62,6 @@ type member struct {
 	err  error
 }
 
-// paced takes some time for a step that no processor is needed for: steps of some milliseconds make
-// rounds in which whoever waits for a processor is late.
-type paced struct{ *cheat.Trainer }
-
-func (p paced) Train(ctx context.Context, step uint32, batch data.Batch, begun func(context.Context) error) ([]byte, float64, error) {
-	select {
-	case <-time.After(40 * time.Millisecond):
-	case <-ctx.Done():
-		return nil, 0, ctx.Err()
-	}
-	return p.Trainer.Train(ctx, step, batch, begun)
-}
-
 // launch starts client n of a run.
 func launch(ctx context.Context, t *testing.T, hub *memnet.Hub, attach func(identity.Key) (env.Backend, error), n int, attack cheat.Attack, compute torch.DType) *member {
 	key := clienttest.Key(n)
@@ -97,7 +84,8 @@ func launch(ctx context.Context, t *testing.T, hub *memnet.Hub, attach func(iden
 				}},
 				LRSchedule: config.LRSchedule{Constant: &config.ConstantLR{BaseLR: 2e-3}},
 			})
-			return paced{&cheat.Trainer{Trainer: made, ID: m.id, Attack: attack}}, err
+			// Steps of some milliseconds make rounds in which whoever waits for a processor is late.
+			return &cheat.Trainer{Trainer: made, ID: m.id, Attack: attack, Pace: 40 * time.Millisecond}, err
 		},
 	}
 	if os.Getenv("PSYCHE_TEST_LOG") != "" {

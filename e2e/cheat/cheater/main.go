@@ -30,6 +30,7 @@ func run(ctx context.Context, args []string) error {
 	flags.StringVar(&m.keyPath, "key", "", "the member's key `FILE`")
 	flags.StringVar(&m.eventsPath, "events", "", "event log, a `FILE`")
 	flags.BoolVar(&m.closed, "closed", false, "open nothing to anybody")
+	flags.DurationVar(&m.pace, "pace", 0, "how much longer a step takes")
 	attack := flags.String("attack", cheat.None.String(), "what it sends in place of its result")
 	if err := flags.Parse(args); err != nil {
 		return err

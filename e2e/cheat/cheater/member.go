@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/psyche-go/psyche/assign"
 	"github.com/psyche-go/psyche/backend/tcp"
@@ -35,6 +36,7 @@ type member struct {
 	keyPath, eventsPath string
 	attack              cheat.Attack
 	closed              bool
+	pace                time.Duration
 	logger              *slog.Logger
 	life                context.Context // of the process
 
@@ -120,7 +122,7 @@ func (m *member) build(ctx context.Context, snapshot checkpoint.Snapshot, defini
 	}); err != nil {
 		return nil, err
 	}
-	return &cheat.Trainer{Trainer: m.trainer, ID: m.key.ID(), Attack: m.attack}, nil
+	return &cheat.Trainer{Trainer: m.trainer, ID: m.key.ID(), Attack: m.attack, Pace: m.pace}, nil
 }
 
 // Batch implements env.DataProvider.
