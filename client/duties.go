@@ -158,7 +158,9 @@ func (n duty) decide(c *chain, step uint32) {
 		l.over = n.tasks.Now()
 	}
 	held, known := l.IsHeld(l.commitment, o)
-	if announced := l.commitment != [32]byte{}; known || !announced || n.tasks.Now().Sub(l.over) > unsurePatience {
+	// What is not known is what the others find as well, once they apply the round: they may hear more.
+	waited := n.tasks.Now().Sub(l.over) > unsurePatience && (n.replica == nil || n.replica.step >= step)
+	if announced := l.commitment != [32]byte{}; known || !announced || waited {
 		c.decide(step, held && announced)
 	}
 }

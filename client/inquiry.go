@@ -114,6 +114,9 @@ func (n duty) findResult(q *inquiry) {
 	}
 	r, found := d.past.Find(q.Step, q.Trainer)
 	switch {
+	case !found && slices.Contains(round.Unheard, q.Trainer):
+		q.end(unclear, "witnesses hold a result of it that nobody has shown this client")
+		return
 	case !found:
 		q.end(notHeld, "it has no result in that round")
 		return
@@ -185,8 +188,8 @@ func (n duty) getOpening(q *inquiry, m manner) {
 	}
 	auditor, openings, network, now := n.auditor(), n.seat.duties.openings, n.Network, n.tasks.Now()
 	key, claim, chunks, shapes, tokens, differ := q.Key, q.claim, q.chunks, auditor.Shapes(), q.tokens, q.differ
-	tasks := n.tasks
-	q.poll.ask(tasks, time.Duration(1+len(holders))*holderTime, func(ctx context.Context) func() {
+	tasks, patience := n.tasks, holderTime+time.Duration(min(q.poll.asked, maxSlower))*slower
+	q.poll.ask(tasks, time.Duration(1+len(holders))*patience, func(ctx context.Context) func() {
 		read := func(bytes []byte) bool {
 			evidence, err := audits.DecodeEvidence(bytes)
 			if err == nil {
@@ -200,7 +203,7 @@ func (n duty) getOpening(q *inquiry, m manner) {
 			if found {
 				break
 			}
-			ctx, cancel := tasks.WithTimeout(ctx, holderTime)
+			ctx, cancel := tasks.WithTimeout(ctx, patience)
 			var err error
 			if bytes, err = audits.AskOpening(ctx, network, holder, key, shapes); err == nil {
 				found = read(bytes)
@@ -232,8 +235,13 @@ func (n duty) getOpening(q *inquiry, m manner) {
 	})
 }
 
-// holderTime is how long one is asked for an opening.
-const holderTime = requestTimeout / 2
+// One is asked for an opening for holderTime the first time, and for longer each time: when a whole jury
+// asks at once, the line of who opens honestly may be too slow to serve all of them sooner.
+const (
+	holderTime = requestTimeout / 2
+	slower     = 2 * time.Second
+	maxSlower  = 6
+)
 
 // excuses reports whether the data server of these tokens signed for a trainer that it gave it those of
 // its result's header.
@@ -285,7 +293,7 @@ const leastAsked = 5
 // here in one of the newest rounds.
 func (n duty) isSilent(q *inquiry, a askingTime) bool {
 	s := n.run.state
-	if q.phase != waitsForOpening || q.poll.asked < leastAsked || n.tasks.Now().Sub(q.poll.first) < a.time || s.Progress.Step < q.asked.Step+a.rounds {
+	if q.phase != waitsForOpening || q.poll.flying || q.poll.asked < leastAsked || n.tasks.Now().Sub(q.poll.first) < a.time || s.Progress.Step < q.asked.Step+a.rounds {
 		return false
 	}
 	c, known := s.Member(q.Trainer)
