@@ -22,7 +22,7 @@ const (
 	cheatMembers = 8
 	cheatAudits  = 40  // verification_percent
 	cheatBatch   = 60  // sequences of a round
-	cheatRounds  = 400 // all in one epoch; who opens nothing, and slows rounds down, is asked for minutes before a jury says so
+	cheatRounds  = 480 // all in one epoch; who opens nothing, and slows rounds down, is asked for minutes before a jury says so
 )
 
 // cheats are its attackers: what they are started with, and what they are found to have done.
@@ -59,6 +59,7 @@ func TestCheatsAreEjected(t *testing.T) {
 		attackers = append(attackers, c)
 	}
 	honest := n.startClients(cheatMembers - len(cheats))
+	awaitEjections(honest[0], len(cheats), 5*time.Minute)
 	digest := finish(t, honest...)
 
 	checkEjections(t, n, attackers)
@@ -71,6 +72,24 @@ func TestCheatsAreEjected(t *testing.T) {
 	slices.Sort(sizes)
 	t.Logf("%d openings of %d to %d bytes, %d in the median", len(sizes), sizes[0], sizes[len(sizes)-1], sizes[len(sizes)/2])
 	t.Logf("%d votes; digest of the six honest: %s", trials.votes, digest)
+}
+
+// awaitEjections waits until a client has seen so many ejections, or the run is over.
+func awaitEjections(c *client, count int, limit time.Duration) {
+	for until := time.Now().Add(limit); time.Now().Before(until); time.Sleep(time.Second) {
+		seen := 0
+		for _, e := range c.events() {
+			switch e.Body.(type) {
+			case event.Ejected:
+				seen++
+			case event.Finished:
+				return
+			}
+		}
+		if seen >= count {
+			return
+		}
+	}
 }
 
 // change replaces a line of the run's configuration.
