@@ -49,7 +49,7 @@ var mutations = []mutation{
 	{"a result is applied twice", appliedTwice, AllFaults, []Assertion{OnceOnly}, 0},
 	{"one committee drops", oneCommitteeDrops, AllFaults, []Assertion{NotFramed}, 0},
 	{"who is denied by few is dropped", fewDrop, Gang, []Assertion{NotFramed}, 32},
-	{"everybody may be slow", everybodySlow, Gang, []Assertion{NotFramed}, 32},
+	{"everybody may be slow", everybodySlow, Gang, []Assertion{NotFramed}, 182},
 	{"findings drop more than a third", anyNumberDropped, SilentTrainer | InvalidResult, []Assertion{NotFramed}, 19},
 	{"proofs of two results are not verified", admits(func(a coordinator.Action) bool { _, is := a.(coordinator.Equivocation); return is }), Gang, []Assertion{Ejected}, 0},
 	{"two results are forgiven", forgiven, Gang, []Assertion{Ejected}, 0},
