@@ -59,6 +59,7 @@ func TestCheatsAreEjected(t *testing.T) {
 		attackers = append(attackers, c)
 	}
 	honest := n.startClients(cheatMembers - len(cheats))
+	waitFor[event.Ready](honest[0])
 	awaitEjections(honest[0], len(cheats), 5*time.Minute)
 	digest := finish(t, honest...)
 
