@@ -30,8 +30,6 @@ type duties struct {
 	sound    soundness
 	sameData map[coordinator.ClientID]bool // whether a trainer read the same tokens as this client
 	trials   map[audits.Key]*jury
-	pressed  uint32 // step of the round whose training waits for a trial
-	pressing *jury
 }
 
 // resultShare is the part of the memory for results that those kept for audits may take.

@@ -1,6 +1,9 @@
 package coordinator
 
-import "testing"
+import (
+	"errors"
+	"testing"
+)
 
 // TestReturnsCost: where results are audited, in a run that has a probation, who returns a second
 // time into an epoch has no vote for as long as a newcomer.
@@ -44,7 +47,7 @@ func TestReturnsCost(t *testing.T) {
 					t.Errorf("after %d returns its result does not count", returns)
 				}
 			}
-			if a := (Accuse{Step: 1, Client: member(4), Fault: FaultResult}); (r.MayAccuse(member(3), a) == ErrNotElected) != test.costs {
+			if a := (Accuse{Step: 1, Client: member(4), Fault: FaultResult}); errors.Is(r.MayAccuse(member(3), a), ErrNotElected) != test.costs {
 				t.Errorf("may accuse: %v", r.MayAccuse(member(3), a))
 			}
 		})

@@ -63,7 +63,7 @@ func (l *trialRun) step() {
 	}
 	l.accuseMany(oneOf(l.generator, 1, 2, 2, 12))
 	if l.rarely(5) {
-		l.lateRun.witness()
+		l.witness()
 	} else {
 		l.witnessAll()
 	}
