@@ -157,7 +157,7 @@ func checkAudits(t *testing.T, members, attackers []*client) (sizes []int) {
 				switch {
 				case at < 0 && body.Outcome != "passed":
 					t.Logf("%s says of an honest member: %+v", c.name, body)
-				case at < 0, body.Outcome == "unclear":
+				case at < 0, body.Outcome == "unclear", body.Trainer == c.id: // it sees that its own does not pass, and accuses nobody
 				case slices.Contains(cheats[at].outcomes, body.Outcome) && cheats[at].opens == (body.Opening > 0):
 					caught[body.Trainer]++
 				case body.Outcome == "passed" || !cheats[at].opens && body.Opening > 0:
