@@ -212,8 +212,8 @@ func TestDataServerThatLies(t *testing.T) {
 	})
 }
 
-// TestNewcomersMomentum: who comes later and says that its first result goes on from something is
-// ejected by those that were there before.
+// TestNewcomersMomentum: who comes later and says that its results go on from something that was before
+// it came is ejected by those that were there.
 func TestNewcomersMomentum(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config := auditedConfig(6, 20)
@@ -226,9 +226,7 @@ func TestNewcomersMomentum(t *testing.T) {
 		w.until("some rounds", func(s *coordinator.State) bool { return s.Progress.Step == 10 })
 		cheat := w.launch(6, audited(func(a *clienttest.Audited) {
 			a.Forge = func(h *codec.Header) {
-				if h.Previous == 0 {
-					h.Previous = h.Step - 2
-				}
+				h.Previous = 9 // before it came
 			}
 		}))
 		w.until("the end", func(s *coordinator.State) bool { return s.RunState == coordinator.Finished })
