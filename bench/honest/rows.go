@@ -6,37 +6,28 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"time"
 
 	"github.com/pelletier/go-toml/v2"
+
+	"github.com/psyche-go/psyche/bench/process"
 )
 
 // row is a run of honest members and its control.
 type row struct {
-	Name    string         `toml:"name"`
-	Model   string         `toml:"model"`   // "tied", "untied" or "moe"
-	Clients int            `toml:"clients"` // members
-	BF16    int            `toml:"bf16"`    // how many of them compute in bf16
-	Rounds  int            `toml:"rounds"`
-	Epoch   int            `toml:"epoch"`  // rounds of one; 0: all are one
-	Batch   int            `toml:"batch"`  // sequences of a round
-	Length  int            `toml:"length"` // tokens of a sequence
-	Audits  int            `toml:"audits"` // verification_percent; the control has 0
-	Data    string         `toml:"data"`   // "local", "http" or "server"
-	Delay   duration       `toml:"delay"`  // of every link, one way; 0: loopback
-	Rate    int64          `toml:"rate"`   // of every link, bits a second; 0: no bound
-	Stress  []string       `toml:"stress"` // "busy", "stop", "kill"
-	Set     map[string]any `toml:"set"`    // keys of state.toml, dotted
-}
-
-// duration is a time.Duration that is written as text.
-type duration time.Duration
-
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (d *duration) UnmarshalText(text []byte) error {
-	parsed, err := time.ParseDuration(string(text))
-	*d = duration(parsed)
-	return err
+	Name    string           `toml:"name"`
+	Model   string           `toml:"model"`   // "tied", "untied" or "moe"
+	Clients int              `toml:"clients"` // members
+	BF16    int              `toml:"bf16"`    // how many of them compute in bf16
+	Rounds  int              `toml:"rounds"`
+	Epoch   int              `toml:"epoch"`  // rounds of one; 0: all are one
+	Batch   int              `toml:"batch"`  // sequences of a round
+	Length  int              `toml:"length"` // tokens of a sequence
+	Audits  int              `toml:"audits"` // verification_percent; the control has 0
+	Data    string           `toml:"data"`   // "local", "http" or "server"
+	Delay   process.Duration `toml:"delay"`  // of every link, one way; 0: loopback
+	Rate    int64            `toml:"rate"`   // of every link, bits a second; 0: no bound
+	Stress  []string         `toml:"stress"` // "busy", "stop", "kill"
+	Set     map[string]any   `toml:"set"`    // keys of state.toml, dotted
 }
 
 // Bounds of a row.

@@ -3,6 +3,7 @@ package process
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/pelletier/go-toml/v2"
 )
@@ -27,4 +28,14 @@ func Override(state []byte, values map[string]any) ([]byte, error) {
 		table[keys[len(keys)-1]] = value
 	}
 	return toml.Marshal(document)
+}
+
+// Duration is a time.Duration that is written as text.
+type Duration time.Duration
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (d *Duration) UnmarshalText(text []byte) error {
+	parsed, err := time.ParseDuration(string(text))
+	*d = Duration(parsed)
+	return err
 }

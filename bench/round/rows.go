@@ -10,26 +10,18 @@ import (
 	"time"
 
 	"github.com/pelletier/go-toml/v2"
+
+	"github.com/psyche-go/psyche/bench/process"
 )
 
 // row is one measurement: a run of one epoch.
 type row struct {
-	Name         string         `toml:"name"`
-	Rounds       int            `toml:"rounds"`        // that count; one more comes before them and one after
-	Batch        int            `toml:"batch"`         // sequences, of all clients together
-	TrainSeconds float64        `toml:"train_seconds"` // that training should take; chooses the batch
-	Delay        duration       `toml:"delay"`         // of every link, one way; 0: loopback
-	Set          map[string]any `toml:"set"`           // keys of state.toml, dotted
-}
-
-// duration is a time.Duration that is written as text.
-type duration time.Duration
-
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (d *duration) UnmarshalText(text []byte) error {
-	parsed, err := time.ParseDuration(string(text))
-	*d = duration(parsed)
-	return err
+	Name         string           `toml:"name"`
+	Rounds       int              `toml:"rounds"`        // that count; one more comes before them and one after
+	Batch        int              `toml:"batch"`         // sequences, of all clients together
+	TrainSeconds float64          `toml:"train_seconds"` // that training should take; chooses the batch
+	Delay        process.Duration `toml:"delay"`         // of every link, one way; 0: loopback
+	Set          map[string]any   `toml:"set"`           // keys of state.toml, dotted
 }
 
 // Bounds of a row, so that a slip of the pen does not start a run of days.
@@ -70,7 +62,7 @@ func (r row) check() error {
 		return fmt.Errorf("batch is %d, want 1 to %d", r.Batch, maxBatch)
 	case r.TrainSeconds < 0 || r.TrainSeconds > 60:
 		return fmt.Errorf("train_seconds is %g, want up to 60", r.TrainSeconds)
-	case r.Delay < 0 || r.Delay > duration(time.Second):
+	case r.Delay < 0 || r.Delay > process.Duration(time.Second):
 		return fmt.Errorf("delay is %s, want 0s to 1s", time.Duration(r.Delay))
 	}
 	return nil
