@@ -105,9 +105,7 @@ func (o *outcome) events(dir string, members int) error {
 				lost += len(body.Lost)
 			case event.Desynchronised:
 				o.Lost++
-				if os.Getenv("VERBOSE") != "" {
-					fmt.Fprintf(os.Stderr, "client-%d, step %d: %s\n", i+1, body.Step, body.Reason)
-				}
+				fmt.Fprintf(os.Stderr, "client-%d, step %d: %s\n", i+1, body.Step, body.Reason)
 			case event.Audit:
 				o.Audited++
 				if body.Outcome == "faulty" || body.Outcome == "silent" {
