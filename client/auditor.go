@@ -34,15 +34,19 @@ type soundness struct {
 }
 
 // audit throws the dice, and goes on with what they fell on. There is time for that in a round in
-// which this client trains nothing.
+// which this client trains nothing; in the round before everything but the gradient is done.
 func (n duty) audit() {
-	d, l := n.seat.duties, n.rounds.of[n.run.state.Progress.Step]
-	free := n.replica != nil && n.isFree(l)
+	d, step := n.seat.duties, n.run.state.Progress.Step
+	free := n.replica != nil && n.isFree(n.rounds.of[step])
 	if free {
-		n.throw(l.Round.Step)
+		n.throw(step)
 	}
-	for _, key := range slices.SortedFunc(maps.Keys(d.reviews), audits.Key.Compare) {
-		r := d.reviews[key]
+	if n.replica != nil && n.isFreeNext() {
+		n.throw(step + 1)
+	}
+	free = free && !n.judges()
+	for _, r := range d.inTurn() {
+		key := r.Key
 		if n.isTooOld(key.Step) {
 			n.forget(r)
 			continue
@@ -59,6 +63,23 @@ func (n duty) audit() {
 	}
 }
 
+// inTurn returns the reviews in the order in which they get the trainer: first those that may end in an
+// accusation, then the newest, for which the trainer has the fewest rounds to take back.
+func (d *duties) inTurn() []*review {
+	return slices.SortedFunc(maps.Values(d.reviews), func(a, b *review) int {
+		switch suspect := a.suspects(); {
+		case suspect != b.suspects() && suspect:
+			return -1
+		case suspect != b.suspects():
+			return 1
+		}
+		return b.Compare(a.Key)
+	})
+}
+
+// suspects reports whether something was found that is to be looked at once more, or to be accused of.
+func (r *review) suspects() bool { return r.failed > 0 || r.phase == isOver }
+
 func wider(p audit.Precision) audit.Limits { return p.Limits().Wider() }
 
 // isFree reports whether the trainer has nothing to do in a round, any more.
@@ -74,10 +95,17 @@ func (n duty) isFree(l *ledger) bool {
 	return n.AuditIdle || l.Own(n.run.me) == nil
 }
 
-// throw throws the dice, once in a round.
+// isFreeNext reports whether the trainer will have nothing to do in the next round, as far as that is
+// known.
+func (n duty) isFreeNext() bool {
+	next := n.run.foretell(n.Draws)
+	return n.engine.lag() == 1 && next.step == n.run.state.Progress.Step+1 && !next.ok
+}
+
+// throw throws the dice, once for a round.
 func (n duty) throw(step uint32) {
 	d := n.seat.duties
-	if d.thrown == step || len(d.reviews) >= maxReviews {
+	if d.thrown >= step || !n.makeRoom() {
 		return
 	}
 	d.thrown = step
@@ -96,6 +124,22 @@ func (n duty) throw(step uint32) {
 	key := audits.Key{Trainer: r.Owner, Step: r.Header.Step}
 	d.looked[key] = true
 	d.reviews[key] = &review{inquiry: newInquiry(key)}
+}
+
+// makeRoom reports whether one more result can be reviewed. Where too many wait for the trainer, the
+// oldest of them is given up.
+func (n duty) makeRoom() bool {
+	d := n.seat.duties
+	if len(d.reviews) < maxReviews {
+		return true
+	}
+	for _, r := range slices.Backward(d.inTurn()) {
+		if r.phase == waitsForEngine && r.failed == 0 {
+			n.forget(r)
+			return true
+		}
+	}
+	return false
 }
 
 // holders returns who may have the opening of a trainer: itself, and two others, in turns.

@@ -83,7 +83,7 @@ func (n duty) look() {
 	if s.Config.VerificationPercent == 0 {
 		return
 	}
-	d.fresh = min(d.fresh, s.Progress.Step) // the host may have gone back
+	d.fresh, d.thrown = min(d.fresh, s.Progress.Step), min(d.thrown, s.Progress.Step+1) // the host may have gone back
 	for i := range s.Epoch.Rounds {
 		if seed, ok := s.AuditSeed(s.Epoch.Rounds[i].Step); ok {
 			d.seeds[s.Epoch.Rounds[i].Step] = seed

@@ -18,12 +18,6 @@ type jury struct {
 	waits uint32 // step of the round whose training waits, or has waited, for it; 0: none
 }
 
-const (
-	// patientRounds is for how many rounds of a trial the examination waits for a time in which nobody
-	// else needs the trainer.
-	patientRounds = 2
-)
-
 // jurorAsks is for how long a juror asks before it says that somebody is silent.
 var jurorAsks = askingTime{30 * time.Second, 4}
 
@@ -74,11 +68,15 @@ func (n duty) judge(j *jury) {
 }
 
 // presses reports whether the own training waits in this round for an examination: it does once in a
-// trial, after some rounds in which there was no time, and only if it costs nothing to be late.
+// trial, when half of the time for it is over without a moment in which nothing else needed the trainer,
+// and only if it costs nothing to be late.
 func (n duty) presses(j *jury) bool {
 	s := n.run.state
 	juror, voted := s.Juror(n.run.myself(), j.trial.Slot)
-	if !juror || voted || j.phase != waitsForEngine || s.RunState != coordinator.RoundTrain || s.Progress.Step <= j.trial.Since+patientRounds {
+	if !juror || voted || j.phase != waitsForEngine || s.RunState != coordinator.RoundTrain {
+		return false
+	}
+	if s.Progress.Step <= j.trial.Since+coordinator.TrialRounds/2 || s.StateStart < j.trial.SinceTime+coordinator.TrialTime/2 {
 		return false
 	}
 	if j.waits == 0 && n.run.clientOf(n.run.myself()).Lateness == coordinator.OnTime {
@@ -99,6 +97,16 @@ func (n duty) waitsForTrial() bool {
 	}
 	if n.engine.op != nil {
 		n.engine.op.urgent = false // its round is over
+	}
+	return false
+}
+
+// judges reports whether a trial waits for the trainer.
+func (n duty) judges() bool {
+	for _, j := range n.seat.duties.trials {
+		if juror, voted := n.run.state.Juror(n.run.myself(), j.trial.Slot); juror && !voted && j.phase == waitsForEngine {
+			return true
+		}
 	}
 	return false
 }

@@ -66,7 +66,9 @@ func (l slowLine) Handle(protocol string, maxRequest int, handle func(ctx contex
 // once, and one that accuses it of silence: no jury finds it guilty.
 func TestSlowLineIsNotSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, auditedConfig(7, 60))
+		config := auditedConfig(7, 60)
+		config.InitMinClients = 7 // who comes later is on probation, and accuses nobody
+		w := newWorld(t, config)
 		slow := clienttest.Key(5).ID()
 		var honest []*member
 		for i := range 6 {

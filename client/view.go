@@ -168,7 +168,7 @@ func (v *view) othersHold() bool {
 // the same until then.
 type foretold struct {
 	by    *coordinator.State
-	step  uint32
+	step  uint32 // of that round; 0: it is not known whether this client takes part
 	batch assign.BatchID
 	ok    bool // it will have one, as far as that is known
 }
@@ -184,9 +184,10 @@ func (v *view) foretell(draws env.Draws) foretold {
 	if !follows || !takesPart {
 		return v.next
 	}
+	v.next.step = round.Step
 	for _, a := range draws.Assignments(&round, v.state.Config) {
 		if a.Member == member {
-			v.next.step, v.next.batch, v.next.ok = round.Step, a.Batch, true
+			v.next.batch, v.next.ok = a.Batch, true
 		}
 	}
 	return v.next
