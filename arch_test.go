@@ -44,6 +44,10 @@ func anyOf(paths ...string) func(string) bool {
 	return func(pkg string) bool { return slices.Contains(paths, pkg) }
 }
 
+func but(match func(string) bool, paths ...string) func(string) bool {
+	return func(pkg string) bool { return match(pkg) && !slices.Contains(paths, pkg) }
+}
+
 func either(matches ...func(string) bool) func(string) bool {
 	return func(pkg string) bool {
 		return slices.ContainsFunc(matches, func(match func(string) bool) bool { return match(pkg) })
@@ -108,9 +112,16 @@ var importRules = []importRule{
 	},
 	{
 		name:   "learning knows no network",
-		from:   under("train", "model", "distro", "torch"),
+		from:   but(under("train", "model", "distro", "torch"), module+"/train/member"),
 		never:  under("p2p", "backend", "client", "server", "hub", "checkpoint/remote"),
 		reason: "the trainer runs alone as well as in a run",
+	},
+	{
+		name: "a member's trainer knows the node by its interfaces",
+		from: anyOf(module + "/train/member"),
+		never: either(but(under("client"), module+"/client/env"), but(under("backend"), module+"/backend"),
+			under("p2p", "server", "hub", "checkpoint/remote")),
+		reason: "it joins two that know nothing of each other, and nothing else",
 	},
 	{
 		name:   "the Hub knows files, not runs",

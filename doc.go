@@ -11,7 +11,7 @@
 //
 //	cmd/psyche-client        flags and wiring
 //	client                   the node: Run, then round_train.go
-//	train                    Trainer.TrainAhead: batch to gradient to result
+//	train                    Trainer.Train: batch to gradient to result
 //	distro                   momentum, DCT, top-k, sign
 //	p2p                      announcements and blobs
 //	client/fetch             results of peers

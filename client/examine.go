@@ -31,14 +31,14 @@ func (n duty) examine(q *inquiry, m manner) {
 		q.end(unclear, "the learning rate began anew in that epoch, which is over")
 		return
 	}
-	x := env.Examination{Step: q.Step, Trainer: q.Trainer, Batch: q.tokens, Weights: from, Precision: in, Chunks: q.chunks}
+	x := audit.Examination{Step: q.Step, Trainer: q.Trainer, Weights: from, Precision: in, Chunks: q.chunks}
 	depot := n.seat.duties.depot
 	n.engine.start(opExamine, q.Step, func(ctx context.Context) func() {
 		begun := n.tasks.Now()
 		var exam *audit.Exam
 		var err error
 		if x.Applied, err = readApplied(depot, rounds); err == nil {
-			exam, err = auditor.Examine(ctx, x)
+			exam, err = auditor.Examine(ctx, x, q.tokens)
 		}
 		var report audit.Report
 		if err == nil {
@@ -89,8 +89,8 @@ func precisionOf(auditor env.Auditor, h codec.Header) (audit.Precision, bool) {
 }
 
 // readApplied reads what was applied in rounds, newest first.
-func readApplied(depot *audits.Depot, rounds []audits.Round) ([]env.Applied, error) {
-	applied := make([]env.Applied, len(rounds))
+func readApplied(depot *audits.Depot, rounds []audits.Round) ([]audit.Applied, error) {
+	applied := make([]audit.Applied, len(rounds))
 	for i, round := range rounds {
 		applied[i].Step = round.Step
 		for _, r := range round.Counted() {

@@ -10,7 +10,6 @@ import (
 	"github.com/psyche-go/psyche/audit"
 	"github.com/psyche-go/psyche/audit/toy"
 	"github.com/psyche-go/psyche/checkpoint"
-	"github.com/psyche-go/psyche/client/env"
 	"github.com/psyche-go/psyche/data"
 	"github.com/psyche-go/psyche/distro/codec"
 )
@@ -99,7 +98,7 @@ func (a *audited) Decode(payload []byte) (codec.Header, []codec.TensorResult, er
 }
 
 // Examine implements env.Auditor. It takes as long as a training.
-func (a *audited) Examine(ctx context.Context, x env.Examination) (*audit.Exam, error) {
+func (a *audited) Examine(ctx context.Context, x audit.Examination, batch data.Batch) (*audit.Exam, error) {
 	p := a.process
 	if err := p.wait(ctx, p.world.now+p.machine.random.between(p.machine.trainTime/2, p.machine.trainTime)); err != nil {
 		return nil, err
@@ -114,5 +113,5 @@ func (a *audited) Examine(ctx context.Context, x env.Examination) (*audit.Exam, 
 		return nil, err
 	}
 	p.world.examined++
-	return toy.Exam(x.Step, x.Trainer, x.Chunks, toy.Gradient(weights, x.Batch.Sequences))
+	return toy.Exam(x.Step, x.Trainer, x.Chunks, toy.Gradient(weights, batch.Sequences))
 }

@@ -15,13 +15,13 @@ func TestStepThatDoesNotCome(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			trainer, other := newTestTrainer(t, change), newTestTrainer(t, change)
 			for _, each := range []*Trainer{trainer, other} {
-				if _, _, err := each.Train(t.Context(), 1, toyBatch(0, 2)); err != nil {
+				if _, _, err := each.Train(t.Context(), 1, toyBatch(0, 2), nil); err != nil {
 					t.Fatal(err)
 				}
 			}
 			gone := errors.New("its round does not come")
 			var called int
-			payload, _, err := trainer.TrainAhead(t.Context(), 2, toyBatch(2, 4), func(context.Context) error { called++; return gone })
+			payload, _, err := trainer.Train(t.Context(), 2, toyBatch(2, 4), func(context.Context) error { called++; return gone })
 			if !errors.Is(err, gone) || payload != nil || called != 1 {
 				t.Fatalf("payload of %d bytes, begun called %d times, %v", len(payload), called, err)
 			}
@@ -34,7 +34,7 @@ func TestStepThatDoesNotCome(t *testing.T) {
 			}
 			var results [2][]byte
 			for i, each := range []*Trainer{trainer, other} {
-				if results[i], _, err = each.Train(t.Context(), 2, toyBatch(4, 6)); err != nil {
+				if results[i], _, err = each.Train(t.Context(), 2, toyBatch(4, 6), nil); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -55,7 +55,7 @@ func TestStepThatComesLater(t *testing.T) {
 	done := make(chan error, 1)
 	go func() {
 		var err error
-		ahead, _, err = trainer.TrainAhead(t.Context(), 1, toyBatch(0, 2), func(context.Context) error {
+		ahead, _, err = trainer.Train(t.Context(), 1, toyBatch(0, 2), func(context.Context) error {
 			close(waits)
 			<-begin
 			return nil
@@ -68,7 +68,7 @@ func TestStepThatComesLater(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	want, _, err := other.Train(t.Context(), 1, toyBatch(0, 2))
+	want, _, err := other.Train(t.Context(), 1, toyBatch(0, 2), nil)
 	if err != nil || !bytes.Equal(ahead, want) {
 		t.Errorf("trained ahead it has another result, %v", err)
 	}

@@ -12,14 +12,14 @@ import (
 // again afterwards: none may touch its memory, which is freed.
 func TestClosedModelIsRefused(t *testing.T) {
 	trainer := newTestTrainer(t, lookingAhead) // writes into the weights before it asks the engine
-	payload, _, err := trainer.Train(t.Context(), 1, toyBatch(0, 2))
+	payload, _, err := trainer.Train(t.Context(), 1, toyBatch(0, 2), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	calls := map[string]func(ctx context.Context) error{
 		"Apply": func(ctx context.Context) error { return trainer.Apply(ctx, 1, [][]byte{payload}, true) },
 		"Train": func(ctx context.Context) error {
-			_, _, err := trainer.Train(ctx, 2, toyBatch(2, 4))
+			_, _, err := trainer.Train(ctx, 2, toyBatch(2, 4), nil)
 			return err
 		},
 		"Evaluate": func(ctx context.Context) error {

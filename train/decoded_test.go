@@ -44,11 +44,11 @@ func TestVerifiedResultsAreAppliedAlike(t *testing.T) {
 	verified, plain := newTestTrainer(t), newTestTrainer(t)
 	for step := uint32(1); step <= 3; step++ {
 		batch := toyBatch(uint64(2*step), uint64(2*step+2))
-		payload, _, err := verified.Train(t.Context(), step, batch)
+		payload, _, err := verified.Train(t.Context(), step, batch, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := plain.Train(t.Context(), step, batch); err != nil {
+		if _, _, err := plain.Train(t.Context(), step, batch, nil); err != nil {
 			t.Fatal(err)
 		}
 		if err := verified.Verify(payload, step, batch.ID, verified.trainer); err != nil {

@@ -49,7 +49,7 @@ func TestExpertsTrain(t *testing.T) {
 				for i, member := range members {
 					begin := uint64(2*i) % 8
 					batch := toyBatch(begin, begin+2)
-					payload, loss, err := member.Train(t.Context(), step, batch)
+					payload, loss, err := member.Train(t.Context(), step, batch, nil)
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -33,18 +33,18 @@ func TestDevicesTrainTheSame(t *testing.T) {
 			two := newTestTrainer(t, fit, onDevices(2))
 			for step := uint32(1); step <= 4; step++ {
 				batch := toyBatch(uint64(step)*3, uint64(step)*3+3)
-				want, wantLoss, err := here.Train(t.Context(), step, batch)
+				want, wantLoss, err := here.Train(t.Context(), step, batch, nil)
 				if err != nil {
 					t.Fatal(err)
 				}
-				got, loss, err := there.Train(t.Context(), step, batch)
+				got, loss, err := there.Train(t.Context(), step, batch, nil)
 				if err != nil {
 					t.Fatal(err)
 				}
 				if string(got) != string(want) || loss != wantLoss {
 					t.Fatalf("%s, step %d: another result or loss (%v, want %v)", name, step, loss, wantLoss)
 				}
-				if _, loss, err = two.Train(t.Context(), step, batch); err != nil || abs(loss-wantLoss) > 1e-5 {
+				if _, loss, err = two.Train(t.Context(), step, batch, nil); err != nil || abs(loss-wantLoss) > 1e-5 {
 					t.Fatalf("%s, step %d: loss on two devices is %v (%v), want %v", name, step, loss, err, wantLoss)
 				}
 				for _, member := range []*Trainer{here, there, two} {
@@ -151,7 +151,7 @@ func TestDevicesCancelledTrainChangesNothing(t *testing.T) {
 	trainer, untouched := newTestTrainer(t, onDevices(2)), newTestTrainer(t, onDevices(2))
 	for left := range 5 {
 		ctx := &cancelled{Context: t.Context(), left: left}
-		if _, _, err := trainer.Train(ctx, 1, toyBatch(0, 8)); err == nil {
+		if _, _, err := trainer.Train(ctx, 1, toyBatch(0, 8), nil); err == nil {
 			t.Fatalf("cancelled at check %d: no error", left)
 		}
 	}

@@ -2,9 +2,9 @@
 //
 // Trainer is the trainer of a run. For each step its owner calls
 //
-//	payload, loss, err := trainer.Train(ctx, step, batch) // own share: gradient to result
-//	err = trainer.Verify(payload, step, id, key)          // others' results, concurrently
-//	err = trainer.Apply(ctx, step, payloads, ownCounted)  // everything that counted
+//	payload, loss, err := trainer.Train(ctx, step, batch, nil) // own share: gradient to result
+//	err = trainer.Verify(payload, step, id, key)               // others' results, concurrently
+//	err = trainer.Apply(ctx, step, payloads, ownCounted)       // everything that counted
 //
 // and Snapshot, Load and ResetOptimizer between epochs. Replicas that were given the same
 // payloads hold the same weights, bit for bit: weights change in Apply only, by what

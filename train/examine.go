@@ -25,7 +25,7 @@ func (t *Trainer) Shapes() audit.Shapes {
 func (t *Trainer) Decay() float32 { return float32(t.optimizer.config.CompressionDecay) }
 
 // Open shows chunks of the momentum of a step, which must be the newest that was trained. It
-// waits for no gradient: it may be called from begun of TrainAhead, and has to be before the next
+// waits for no gradient: it may be called from begun of Train, and has to be before the next
 // result is made.
 func (t *Trainer) Open(step uint32, chunks []uint32) (audit.Opening, error) {
 	if t.optimizer.history == nil {
@@ -41,7 +41,7 @@ func (t *Trainer) Open(step uint32, chunks []uint32) (audit.Opening, error) {
 // Settle says whether the result of a step, the newest that was trained, is held by others. One that is
 // not is rolled back: the momentum is what it was before, to the bit, and the next result goes on from
 // that. What is held stays, whether it counts or not. It has to be called before the next result is
-// made, and may be from begun of TrainAhead. Where the momentum began afresh since there is nothing to do.
+// made, and may be from begun of Train. Where the momentum began afresh since there is nothing to do.
 func (t *Trainer) Settle(step uint32, held bool) error {
 	if t.optimizer.history == nil {
 		return fmt.Errorf("settle step %d: %w: Options.Audited is not set", step, ErrUnsupported)
@@ -77,43 +77,22 @@ func (t *Trainer) Decode(payload []byte) (codec.Header, []codec.TensorResult, er
 	return t.optimizer.decode(payload)
 }
 
-// Examination says which step of which trainer is to be examined.
-type Examination struct {
-	Step    uint32
-	Trainer [32]byte
-	Batch   data.Batch
-	// Weights is the newest step whose results were applied to the weights that Step was
-	// trained from: the step ApplyLag before it, unless an epoch began between.
-	Weights uint32
-	// Applied are the results of all steps that were applied since, newest first.
-	Applied []Applied
-	Chunks  []uint32
-	// Precision is the type to compute in, one of Precisions.
-	Precision audit.Precision
-}
-
-// Applied is what Apply was given for a step.
-type Applied struct {
-	Step     uint32
-	Payloads [][]byte
-}
-
-// Examine computes the gradient that a trainer of an earlier step should have had, of the
-// given chunks. Model and momentum are afterwards what they were, to the bit.
+// Examine computes the gradient that a trainer of an earlier step should have had of its batch, in
+// the given chunks and in one of the types of Precisions. Model and momentum are afterwards what they were, to the bit.
 //
 // The weights that the step was trained from are worked out from the present ones, by taking
 // back what was applied since: each is right to the last bit or two, which is far less than what
 // gradients on different machines differ by. So nobody keeps old weights, and a step can be
 // examined as long as the results since are kept.
-func (t *Trainer) Examine(ctx context.Context, x Examination) (*audit.Exam, error) {
-	exam, err := t.examine(ctx, x)
+func (t *Trainer) Examine(ctx context.Context, x audit.Examination, batch data.Batch) (*audit.Exam, error) {
+	exam, err := t.examine(ctx, x, batch)
 	if err != nil {
 		return nil, fmt.Errorf("examine step %d of trainer %x: %w", x.Step, x.Trainer[:4], err)
 	}
 	return exam, nil
 }
 
-func (t *Trainer) examine(ctx context.Context, x Examination) (*audit.Exam, error) {
+func (t *Trainer) examine(ctx context.Context, x audit.Examination, batch data.Batch) (*audit.Exam, error) {
 	if t.optimizer.config.Lookahead {
 		return nil, fmt.Errorf("%w: lookahead", ErrUnsupported)
 	}
@@ -145,7 +124,7 @@ func (t *Trainer) examine(ctx context.Context, x Examination) (*audit.Exam, erro
 	}
 	exam := t.exam(x.Step, x.Trainer)
 	exam.Chunks = slices.Clone(x.Chunks)
-	err := t.gradientIn(ctx, x.Precision, x.Batch, func(gradients [][]float32) error { return t.fill(exam, gradients) })
+	err := t.gradientIn(ctx, x.Precision, batch, func(gradients [][]float32) error { return t.fill(exam, gradients) })
 	return exam, err
 }
 
@@ -200,7 +179,7 @@ func (t *Trainer) longest(step uint32) float64 {
 
 // lookBack moves the model back to what it was before the results were applied, newest first,
 // and returns what puts it back.
-func (t *Trainer) lookBack(x Examination, undone [][][]codec.TensorResult) (back func(), err error) {
+func (t *Trainer) lookBack(x audit.Examination, undone [][][]codec.TensorResult) (back func(), err error) {
 	for i, a := range x.Applied {
 		if want := t.step - uint32(i); a.Step != want || a.Step <= x.Weights {
 			return func() {}, fmt.Errorf("%w: step %d among the applied, want %d, and later than %d", ErrStep, a.Step, want, x.Weights)

@@ -20,9 +20,9 @@ type audited struct {
 	trainer, verifier *Trainer
 	lag               uint32
 	roots             map[uint32][32]byte
-	newest            uint32    // step of the newest result that others hold
-	applied           []Applied // newest first
-	waiting           []Applied // oldest first
+	newest            uint32          // step of the newest result that others hold
+	applied           []audit.Applied // newest first
+	waiting           []audit.Applied // oldest first
 	in                audit.Precision
 }
 
@@ -46,7 +46,7 @@ func newAudited(t *testing.T, lag uint32, signs bool, change func(o *Options)) *
 // step trains a step of the trainer: its result counts or not.
 func (a *audited) step(step uint32, batch data.Batch, counts bool) (payload []byte) {
 	a.t.Helper()
-	payload, _, err := a.trainer.Train(a.t.Context(), step, batch)
+	payload, _, err := a.trainer.Train(a.t.Context(), step, batch, nil)
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func (a *audited) step(step uint32, batch data.Batch, counts bool) (payload []by
 		a.t.Errorf("step %d: header %+v", step, header)
 	}
 	a.roots[step] = header.Momentum
-	now := Applied{Step: step}
+	now := audit.Applied{Step: step}
 	if counts {
 		now.Payloads = [][]byte{payload}
 	}
@@ -97,7 +97,7 @@ func (a *audited) settle() {
 // audit lets the verifier check a step.
 func (a *audited) audit(step uint32, batch data.Batch, payload []byte, opening audit.Opening) audit.Report {
 	a.t.Helper()
-	x := Examination{Step: step, Trainer: [32]byte{1}, Batch: batch, Precision: a.in}
+	x := audit.Examination{Step: step, Trainer: [32]byte{1}, Precision: a.in}
 	if step > a.lag {
 		x.Weights = step - a.lag
 	}
@@ -110,7 +110,7 @@ func (a *audited) audit(step uint32, batch data.Batch, payload []byte, opening a
 		x.Chunks = append(x.Chunks, c.Chunk)
 	}
 	before := digest(a.t, a.verifier)
-	exam, err := a.verifier.Examine(a.t.Context(), x)
+	exam, err := a.verifier.Examine(a.t.Context(), x, batch)
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -199,19 +199,22 @@ func TestAuditOfAnOldStep(t *testing.T) {
 	if report.Judge(testLimits) != audit.Passed || report.Error > 1e-3 {
 		t.Errorf("fault %v, error %v after five more steps", report.Fault, report.Error)
 	}
-	for name, change := range map[string]func(x *Examination){
-		"none":      func(x *Examination) { x.Applied = nil },
-		"too few":   func(x *Examination) { x.Applied = x.Applied[:2] },
-		"a gap":     func(x *Examination) { x.Applied = slices.Delete(slices.Clone(x.Applied), 1, 2) },
-		"oldest":    func(x *Examination) { x.Applied = x.Applied[1:] },
-		"not ours":  func(x *Examination) { x.Applied = []Applied{{Step: 9, Payloads: [][]byte{{1}}}} },
-		"no chunk":  func(x *Examination) { x.Chunks = []uint32{1 << 31} },
-		"no tokens": func(x *Examination) { x.Batch.Sequences = nil },
+	for name, change := range map[string]func(x *audit.Examination, batch *data.Batch){
+		"none":    func(x *audit.Examination, _ *data.Batch) { x.Applied = nil },
+		"too few": func(x *audit.Examination, _ *data.Batch) { x.Applied = x.Applied[:2] },
+		"a gap":   func(x *audit.Examination, _ *data.Batch) { x.Applied = slices.Delete(slices.Clone(x.Applied), 1, 2) },
+		"oldest":  func(x *audit.Examination, _ *data.Batch) { x.Applied = x.Applied[1:] },
+		"not ours": func(x *audit.Examination, _ *data.Batch) {
+			x.Applied = []audit.Applied{{Step: 9, Payloads: [][]byte{{1}}}}
+		},
+		"no chunk":  func(x *audit.Examination, _ *data.Batch) { x.Chunks = []uint32{1 << 31} },
+		"no tokens": func(_ *audit.Examination, batch *data.Batch) { batch.Sequences = nil },
 	} {
 		before := digest(t, a.verifier)
-		x := Examination{Step: asked, Batch: toyBatch(1, 2), Weights: asked - 1, Chunks: chunks, Applied: slices.Clone(a.applied[:6])}
-		change(&x)
-		if _, err := a.verifier.Examine(t.Context(), x); err == nil {
+		x := audit.Examination{Step: asked, Weights: asked - 1, Chunks: chunks, Applied: slices.Clone(a.applied[:6])}
+		batch := toyBatch(1, 2)
+		change(&x, &batch)
+		if _, err := a.verifier.Examine(t.Context(), x, batch); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 		if digest(t, a.verifier) != before {
@@ -274,7 +277,7 @@ func TestStateOfAnAuditedRunIsNotTaken(t *testing.T) {
 func TestRootsAreThereWhenAudited(t *testing.T) {
 	with, without := newTestTrainer(t, func(o *Options) { o.Audited = true }), newTestTrainer(t)
 	for _, c := range []struct{ from, by *Trainer }{{with, without}, {without, with}} {
-		payload, _, err := c.from.Train(t.Context(), 1, toyBatch(0, 2))
+		payload, _, err := c.from.Train(t.Context(), 1, toyBatch(0, 2), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -305,7 +308,7 @@ func TestOpenFromBegun(t *testing.T) {
 	a := newAudited(t, 2, true, func(*Options) {})
 	a.step(1, toyBatch(0, 2), true)
 	var opening audit.Opening
-	_, _, err := a.trainer.TrainAhead(t.Context(), 2, toyBatch(2, 4), func(context.Context) (err error) {
+	_, _, err := a.trainer.Train(t.Context(), 2, toyBatch(2, 4), func(context.Context) (err error) {
 		opening, err = a.trainer.Open(1, []uint32{0, 3})
 		return err
 	})
@@ -359,7 +362,7 @@ func TestAuditsPassWhoMissedSteps(t *testing.T) {
 	previous := uint32(0)
 	for step := uint32(1); step <= 9; step++ {
 		if step%4 > 1 {
-			a.waiting = append(a.waiting, Applied{Step: step})
+			a.waiting = append(a.waiting, audit.Applied{Step: step})
 			a.settle()
 			continue
 		}
@@ -390,12 +393,12 @@ func TestRollback(t *testing.T) {
 			lost := step == 1 || step == 4 || step == 5
 			batch := toyBatch(uint64(step)*4, uint64(step)*4+4)
 			before := copySlices(a.trainer.optimizer.deltas)
-			if _, _, err := a.trainer.Train(t.Context(), step, batch); err != nil {
+			if _, _, err := a.trainer.Train(t.Context(), step, batch, nil); err != nil {
 				t.Fatal(err)
 			}
 			if lost {
-				a.waiting = append(a.waiting, Applied{Step: step})
-				_, _, err := a.trainer.TrainAhead(t.Context(), step+1, batch, func(context.Context) error {
+				a.waiting = append(a.waiting, audit.Applied{Step: step})
+				_, _, err := a.trainer.Train(t.Context(), step+1, batch, func(context.Context) error {
 					a.hold(step, false)
 					a.hold(step, false) // which changes nothing
 					return context.Canceled
@@ -408,7 +411,7 @@ func TestRollback(t *testing.T) {
 				}
 			} else {
 				a.hold(step, true)
-				a.waiting = append(a.waiting, Applied{Step: step})
+				a.waiting = append(a.waiting, audit.Applied{Step: step})
 				twin.step(step, batch, false)
 				twin.hold(step, true)
 			}

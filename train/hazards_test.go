@@ -46,7 +46,7 @@ func TestLookaheadIsUndoneToTheBit(t *testing.T) {
 	if !sameBits(before, trainer.weights()) {
 		t.Error("the look-ahead is not undone")
 	}
-	if _, _, err := trainer.Train(t.Context(), 2, toyBatch(4, 8)); err != nil {
+	if _, _, err := trainer.Train(t.Context(), 2, toyBatch(4, 8), nil); err != nil {
 		t.Fatal(err)
 	}
 	if !sameBits(before, trainer.weights()) {
@@ -70,7 +70,7 @@ func TestCancelledStepLeavesNoLookaheadApplied(t *testing.T) {
 	before := digest(t, trainer)
 	for left := range 4 {
 		ctx := &cancelled{Context: t.Context(), left: left}
-		if _, _, err := trainer.Train(ctx, 2, toyBatch(4, 8)); !errors.Is(err, context.Canceled) {
+		if _, _, err := trainer.Train(ctx, 2, toyBatch(4, 8), nil); !errors.Is(err, context.Canceled) {
 			t.Fatalf("error = %v, want Canceled", err)
 		}
 		if digest(t, trainer) != before {
@@ -83,11 +83,11 @@ func TestCancelledStepLeavesNoLookaheadApplied(t *testing.T) {
 func TestLookaheadChangesTheGradient(t *testing.T) {
 	plain, ahead := newTestTrainer(t), newTestTrainer(t, lookingAhead)
 	for step := uint32(1); step <= 2; step++ {
-		want, _, err := plain.Train(t.Context(), step, toyBatch(0, 4))
+		want, _, err := plain.Train(t.Context(), step, toyBatch(0, 4), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, _, err := ahead.Train(t.Context(), step, toyBatch(0, 4))
+		got, _, err := ahead.Train(t.Context(), step, toyBatch(0, 4), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -108,7 +108,7 @@ func TestClientWithoutABatchDecaysWeightsAndForgetsWhatItSent(t *testing.T) {
 	busy := newTestTrainer(t)
 	idle := newTestTrainer(t, func(o *Options) { o.TrainerID = [32]byte{2} })
 	train := func(trainer *Trainer, step uint32, start uint64) []byte {
-		payload, _, err := trainer.Train(t.Context(), step, toyBatch(start, start+2))
+		payload, _, err := trainer.Train(t.Context(), step, toyBatch(start, start+2), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -238,7 +238,7 @@ func TestFirstStepOfAColdStartSendsNoSigns(t *testing.T) {
 	if err := trainer.SetColdStart(t.Context(), 1, 10); err != nil {
 		t.Fatal(err)
 	}
-	payload, _, err := trainer.Train(t.Context(), 1, toyBatch(0, 4))
+	payload, _, err := trainer.Train(t.Context(), 1, toyBatch(0, 4), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

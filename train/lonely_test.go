@@ -43,7 +43,7 @@ func TestALoneSpeakerHasALoneVote(t *testing.T) {
 				}
 			}
 			first := uint64(step)*32 + 4*uint64(i)
-			payload, _, err := o.Train(t.Context(), step, toyBatch(first, first+4))
+			payload, _, err := o.Train(t.Context(), step, toyBatch(first, first+4), nil)
 			if err != nil {
 				t.Fatal(err)
 			}

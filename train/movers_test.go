@@ -93,7 +93,7 @@ func results(t *testing.T, step uint32, clients ...*Trainer) (payloads [][]byte)
 	t.Helper()
 	for i, client := range clients {
 		start := uint64(step)*9 + 3*uint64(i)
-		payload, _, err := client.Train(t.Context(), step, toyBatch(start, start+3))
+		payload, _, err := client.Train(t.Context(), step, toyBatch(start, start+3), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

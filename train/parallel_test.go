@@ -93,7 +93,7 @@ func TestParallelReplicasStayEqual(t *testing.T) {
 	for step := uint32(1); step <= 8; step++ {
 		var payloads [][]byte
 		for i, member := range members {
-			payload, loss, err := member.Train(t.Context(), step, toyBatch(uint64(4*i), uint64(4*i+4)))
+			payload, loss, err := member.Train(t.Context(), step, toyBatch(uint64(4*i), uint64(4*i+4)), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -199,7 +199,7 @@ func TestCancelledParallelGradient(t *testing.T) {
 		}
 		done, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, _, err := trainer.Train(done, 1, toyBatch(0, 4)); !errors.Is(err, context.Canceled) {
+		if _, _, err := trainer.Train(done, 1, toyBatch(0, 4), nil); !errors.Is(err, context.Canceled) {
 			t.Errorf("error %v", err)
 		}
 	}

@@ -53,7 +53,7 @@ func TestTypeThatIsNotThere(t *testing.T) {
 	a := newAudited(t, 1, true, func(*Options) {})
 	a.step(1, toyBatch(0, 2), true)
 	a.verifier.other = otherwise{asked: true, err: torch.ErrNoType}
-	_, err := a.verifier.Examine(t.Context(), Examination{Step: 1, Batch: toyBatch(0, 2), Chunks: []uint32{0}, Precision: audit.BF16})
+	_, err := a.verifier.Examine(t.Context(), audit.Examination{Step: 1, Chunks: []uint32{0}, Precision: audit.BF16}, toyBatch(0, 2))
 	if !errors.Is(err, ErrUnsupported) || !errors.Is(err, torch.ErrNoType) {
 		t.Errorf("error %v", err)
 	}
@@ -76,8 +76,8 @@ func (e *ending) Err() error {
 // gradient of it.
 func TestCancelledExamsLeaveNothing(t *testing.T) {
 	a := newAudited(t, 1, true, func(*Options) {})
-	x := Examination{Step: 1, Trainer: [32]byte{1}, Batch: toyBatch(0, 4), Chunks: allChunks(a.verifier.Shapes()), Precision: audit.BF16}
-	want, err := a.verifier.Examine(t.Context(), x)
+	x := audit.Examination{Step: 1, Trainer: [32]byte{1}, Chunks: allChunks(a.verifier.Shapes()), Precision: audit.BF16}
+	want, err := a.verifier.Examine(t.Context(), x, toyBatch(0, 4))
 	if errors.Is(err, ErrUnsupported) {
 		t.Skip(err)
 	} else if err != nil {
@@ -87,10 +87,10 @@ func TestCancelledExamsLeaveNothing(t *testing.T) {
 	for looks := range int32(40) {
 		ctx := &ending{Context: t.Context()}
 		ctx.left.Store(looks)
-		if _, err := a.verifier.Examine(ctx, x); err != nil {
+		if _, err := a.verifier.Examine(ctx, x, toyBatch(0, 4)); err != nil {
 			cancelled++
 		}
-		got, err := a.verifier.Examine(t.Context(), x)
+		got, err := a.verifier.Examine(t.Context(), x, toyBatch(0, 4))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -235,7 +235,7 @@ func TestStateOfManyTensors(t *testing.T) {
 func TestSavedMomentumIsAsOldAsItWas(t *testing.T) {
 	trainer, resumed := newTestTrainer(t), newTestTrainer(t)
 	train := func(trainer *Trainer, step uint32) []byte {
-		payload, _, err := trainer.Train(t.Context(), step, toyBatch(uint64(step)*4, uint64(step)*4+4))
+		payload, _, err := trainer.Train(t.Context(), step, toyBatch(uint64(step)*4, uint64(step)*4+4), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -50,6 +50,9 @@ type Options struct {
 	Trained    func(Gradient)
 	StatsEvery uint32
 
+	// Verified is called with each result that Verify finds valid, from its goroutine. May be nil.
+	Verified func(payload []byte, step uint32, batch assign.BatchID, trainer [32]byte)
+
 	mover func(torch.Device) (mover, error) // nil: openMover; tests have devices of their own
 }
 
@@ -63,10 +66,11 @@ type Trainer struct {
 	cold      atomic.Pointer[schedule.ColdStart]
 	run       [32]byte
 	trainer   [32]byte
-	decoded   decodedResults // that Verify has read
-	applied   bool           // whether step is one that Apply finished
-	report    func(Timing)   // nil: nobody asks
-	computes  torch.DType    // that Train computes in
+	decoded   decodedResults                                                            // that Verify has read
+	applied   bool                                                                      // whether step is one that Apply finished
+	report    func(Timing)                                                              // nil: nobody asks
+	verified  func(payload []byte, step uint32, batch assign.BatchID, trainer [32]byte) // may be nil
+	computes  torch.DType                                                               // that Train computes in
 	other     otherwise
 	canonical [][]float32 // the model while the tensors hold the look-ahead, or earlier weights; nil before the first
 }
@@ -109,7 +113,7 @@ func New(ctx context.Context, o Options) (*Trainer, error) {
 	}
 	return &Trainer{
 		replica: r, optimizer: optimizer, schedule: rates,
-		run: sha256.Sum256([]byte(o.RunID)), trainer: o.TrainerID, report: o.Timed,
+		run: sha256.Sum256([]byte(o.RunID)), trainer: o.TrainerID, report: o.Timed, verified: o.Verified,
 		decoded: decodedResults{room: maxDecoded}, computes: o.Compute.Compute,
 	}, nil
 }
@@ -127,14 +131,12 @@ func newTraining(ctx context.Context, o Options) (*replica, error) {
 // weights do not change. When it fails or ctx is cancelled, the momentum has not changed
 // either; a cancel is noticed before each micro-batch.
 //
+// A step may be trained before it is known whether its round comes: between the gradient and
+// the momentum Train calls begun, and an error of that is as if the training had failed. Nil: the
+// round has begun.
+//
 // A step is trained at most once; its result waits for Apply of the same step.
-func (t *Trainer) Train(ctx context.Context, step uint32, batch data.Batch) (payload []byte, loss float64, err error) {
-	return t.TrainAhead(ctx, step, batch, func(context.Context) error { return nil })
-}
-
-// TrainAhead is Train of a step that may not come: between the gradient and the momentum it
-// calls begun, and an error of that is as if the training had failed.
-func (t *Trainer) TrainAhead(ctx context.Context, step uint32, batch data.Batch, begun func(ctx context.Context) error) (payload []byte, loss float64, err error) {
+func (t *Trainer) Train(ctx context.Context, step uint32, batch data.Batch, begun func(ctx context.Context) error) (payload []byte, loss float64, err error) {
 	payload, loss, err = t.train(ctx, step, batch, begun)
 	if err != nil {
 		return nil, 0, fmt.Errorf("train step %d, batch %s: %w", step, batch.ID, err)
@@ -163,8 +165,10 @@ func (t *Trainer) train(ctx context.Context, step uint32, batch data.Batch, begu
 			gradients[i] = tensor.Float32s()
 		}
 		loss = mean
-		if err := begun(ctx); err != nil {
-			return err
+		if begun != nil {
+			if err := begun(ctx); err != nil {
+				return err
+			}
 		}
 		defer t.timed(step, PartEncode, time.Now())
 		var err error
@@ -251,6 +255,9 @@ func (t *Trainer) Verify(payload []byte, step uint32, batch assign.BatchID, trai
 		return err
 	}
 	t.decoded.put(payload, header, tensors)
+	if t.verified != nil {
+		t.verified(payload, step, batch, trainer)
+	}
 	return nil
 }
 
@@ -333,7 +340,7 @@ func (t *Trainer) decodeAll(step uint32, payloads [][]byte) ([][]codec.TensorRes
 // Step is a round of a run with a single member: Train, and Apply of its own result. When
 // it fails or ctx is cancelled, nothing has changed.
 func (t *Trainer) Step(ctx context.Context, step uint32, batch data.Batch) (loss float64, err error) {
-	payload, loss, err := t.Train(ctx, step, batch)
+	payload, loss, err := t.Train(ctx, step, batch, nil)
 	if err != nil {
 		return 0, err
 	}

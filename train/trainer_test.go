@@ -124,7 +124,7 @@ func TestReplicasStayEqual(t *testing.T) {
 		var payloads [][]byte
 		for i, member := range members[:2] {
 			batch := toyBatch(uint64(step)*8+uint64(i)*4, uint64(step)*8+uint64(i)*4+4)
-			payload, loss, err := member.Train(t.Context(), step, batch)
+			payload, loss, err := member.Train(t.Context(), step, batch, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -175,14 +175,14 @@ func TestCancelledTrainChangesNothing(t *testing.T) {
 	untouched := newTestTrainer(t, func(o *Options) { o.MicroBatch = 1 })
 	for step := uint32(1); step <= 3; step++ {
 		ctx := &cancelled{Context: t.Context(), left: int(step) + 1}
-		if _, _, err := trainer.Train(ctx, step, toyBatch(0, 4)); !errors.Is(err, context.Canceled) {
+		if _, _, err := trainer.Train(ctx, step, toyBatch(0, 4), nil); !errors.Is(err, context.Canceled) {
 			t.Fatalf("error = %v, want Canceled", err)
 		}
-		want, _, err := untouched.Train(t.Context(), step, toyBatch(4, 8))
+		want, _, err := untouched.Train(t.Context(), step, toyBatch(4, 8), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, _, err := trainer.Train(t.Context(), step, toyBatch(4, 8))
+		got, _, err := trainer.Train(t.Context(), step, toyBatch(4, 8), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -287,7 +287,7 @@ func TestTrainRejects(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			batch := toyBatch(0, 2)
 			test.change(&batch)
-			if _, _, err := trainer.Train(t.Context(), 1, batch); !errors.Is(err, ErrTokens) || !strings.Contains(err.Error(), test.want) {
+			if _, _, err := trainer.Train(t.Context(), 1, batch, nil); !errors.Is(err, ErrTokens) || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error = %v, want ErrTokens with %q", err, test.want)
 			}
 		})
@@ -301,14 +301,14 @@ func TestVerifyAndApplyReject(t *testing.T) {
 	trainer := newTestTrainer(t)
 	other := newTestTrainer(t, func(o *Options) { o.RunID = "another" })
 	batch := toyBatch(4, 6)
-	payload, _, err := trainer.Train(t.Context(), 3, batch)
+	payload, _, err := trainer.Train(t.Context(), 3, batch, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := trainer.Verify(payload, 3, batch.ID, [32]byte{1}); err != nil {
 		t.Fatal(err)
 	}
-	foreign, _, err := other.Train(t.Context(), 3, batch)
+	foreign, _, err := other.Train(t.Context(), 3, batch, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -355,7 +355,7 @@ func TestNonFiniteLossIsAnError(t *testing.T) {
 		}
 	}
 	trainer := newTestTrainer(t, func(o *Options) { o.Model = s })
-	if _, _, err := trainer.Train(t.Context(), 1, toyBatch(0, 2)); !errors.Is(err, ErrNotFinite) {
+	if _, _, err := trainer.Train(t.Context(), 1, toyBatch(0, 2), nil); !errors.Is(err, ErrNotFinite) {
 		t.Errorf("error = %v, want ErrNotFinite", err)
 	}
 }
@@ -440,17 +440,17 @@ func TestLoadRejects(t *testing.T) {
 
 func TestResetOptimizerForgets(t *testing.T) {
 	trainer, fresh := newTestTrainer(t), newTestTrainer(t)
-	if _, _, err := trainer.Train(t.Context(), 1, toyBatch(0, 2)); err != nil {
+	if _, _, err := trainer.Train(t.Context(), 1, toyBatch(0, 2), nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := trainer.ResetOptimizer(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	got, _, err := trainer.Train(t.Context(), 1, toyBatch(2, 4))
+	got, _, err := trainer.Train(t.Context(), 1, toyBatch(2, 4), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, _, err := fresh.Train(t.Context(), 1, toyBatch(2, 4))
+	want, _, err := fresh.Train(t.Context(), 1, toyBatch(2, 4), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -498,11 +498,11 @@ func TestNewRejects(t *testing.T) {
 func TestLargeValuesWeighNoMore(t *testing.T) {
 	values := func(o *Options) { o.Optimizer.Distro.Quantize1Bit = false }
 	sender, other := newTestTrainer(t, values), newTestTrainer(t, values, func(o *Options) { o.TrainerID = [32]byte{2} })
-	first, _, err := sender.Train(t.Context(), 1, toyBatch(0, 2))
+	first, _, err := sender.Train(t.Context(), 1, toyBatch(0, 2), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, _, err := other.Train(t.Context(), 1, toyBatch(2, 4))
+	second, _, err := other.Train(t.Context(), 1, toyBatch(2, 4), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,7 +36,7 @@ func (c *costCommand) Run(ctx context.Context) error {
 	batch := c.batch()
 	var payload []byte
 	step, err := used(func() (err error) {
-		payload, _, err = trainer.Train(ctx, 1, batch)
+		payload, _, err = trainer.Train(ctx, 1, batch, nil)
 		return err
 	})
 	if err != nil {
@@ -131,9 +131,9 @@ func (c *costCommand) audit(ctx context.Context, trainer *train.Trainer, batch d
 	}
 	var exam *audit.Exam
 	examined, err := used(func() (err error) {
-		exam, err = trainer.Examine(ctx, train.Examination{
-			Step: 1, Batch: batch, Chunks: chunks, Precision: trainer.Precisions()[0], Applied: []train.Applied{{Step: 1, Payloads: [][]byte{payload}}},
-		})
+		exam, err = trainer.Examine(ctx, audit.Examination{
+			Step: 1, Chunks: chunks, Precision: trainer.Precisions()[0], Applied: []audit.Applied{{Step: 1, Payloads: [][]byte{payload}}},
+		}, batch)
 		return err
 	})
 	if err != nil {
@@ -165,7 +165,7 @@ func memory(ctx context.Context) error {
 		}
 		small := costCommand{Sequences: 1, Length: 32}
 		for step := uint32(1); step <= 4; step++ {
-			payload, _, err := trainer.Train(ctx, step, small.batch())
+			payload, _, err := trainer.Train(ctx, step, small.batch(), nil)
 			if err != nil {
 				return err
 			}

@@ -59,7 +59,7 @@ func (c *oldCommand) Run(ctx context.Context) (err error) {
 	worst, stopped := make([]float64, c.Most+1), make([]int, c.Most+1)
 	for step := uint32(1); step <= c.Steps; step++ {
 		p := &past{step: step, from: state, batch: data.Batch{ID: assign.BatchID{End: uint64(c.Sequences)}, Sequences: cutText(text, random, c.Sequences, c.Length)}}
-		exam, err := trainer.Examine(ctx, p.examination(trainer, nil))
+		exam, err := trainer.Examine(ctx, p.examination(trainer, nil), p.batch)
 		if err != nil {
 			return err
 		}
@@ -99,16 +99,16 @@ func (c *oldCommand) Run(ctx context.Context) (err error) {
 
 // examination is of all chunks of the step, with the steps that were applied since and the step
 // itself, newest first.
-func (p *past) examination(trainer *train.Trainer, since []*past) train.Examination {
-	x := train.Examination{Step: p.step, Weights: p.step - 1, Batch: p.batch, Chunks: momenta.All(trainer.Shapes()), Precision: trainer.Precisions()[0], Trainer: momenta.Key(0)}
+func (p *past) examination(trainer *train.Trainer, since []*past) audit.Examination {
+	x := audit.Examination{Step: p.step, Weights: p.step - 1, Chunks: momenta.All(trainer.Shapes()), Precision: trainer.Precisions()[0], Trainer: momenta.Key(0)}
 	for _, s := range since {
-		x.Applied = append(x.Applied, train.Applied{Step: s.step, Payloads: [][]byte{s.payload}})
+		x.Applied = append(x.Applied, audit.Applied{Step: s.step, Payloads: [][]byte{s.payload}})
 	}
 	return x
 }
 
 func (p *past) audit(ctx context.Context, trainer *train.Trainer, cut *momenta.Cutting, since []*past) (audit.Report, error) {
-	exam, err := trainer.Examine(ctx, p.examination(trainer, since))
+	exam, err := trainer.Examine(ctx, p.examination(trainer, since), p.batch)
 	if err != nil {
 		return audit.Report{}, err
 	}

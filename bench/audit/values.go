@@ -76,7 +76,7 @@ func (c *valuesCommand) train(ctx context.Context, text []byte, mode string, att
 		var payloads [][]byte
 		for i, t := range all {
 			batch := data.Batch{ID: assign.BatchID{Start: uint64(i * c.Sequences), End: uint64((i + 1) * c.Sequences)}, Sequences: cutText(learned, random, c.Sequences, c.Length)}
-			payload, _, err := t.Train(ctx, step, batch)
+			payload, _, err := t.Train(ctx, step, batch, nil)
 			if err != nil {
 				return 0, err
 			}

@@ -88,10 +88,9 @@ func (r request) serve(ctx context.Context, t *train.Trainer) (a answer, err err
 	if len(r.Batch) == 0 {
 		return a, nil
 	}
-	exam, err := t.Examine(ctx, train.Examination{
+	exam, err := t.Examine(ctx, audit.Examination{
 		Step: r.Step, Weights: r.Step - 1, Chunks: momenta.All(a.Shapes), Precision: t.Precisions()[0],
-		Batch: data.Batch{ID: assign.BatchID{End: uint64(len(r.Batch))}, Sequences: r.Batch},
-	})
+	}, data.Batch{ID: assign.BatchID{End: uint64(len(r.Batch))}, Sequences: r.Batch})
 	if err != nil {
 		return a, err
 	}

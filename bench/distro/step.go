@@ -58,7 +58,7 @@ func (o options) step(ctx context.Context, m *tensors) (err error) {
 	var payload []byte
 	for step := uint32(1); step <= uint32(o.Steps); step++ {
 		batch := o.batch(step)
-		whole, err := timed(func() error { payload, _, err = trainer.Train(ctx, step, batch); return err })
+		whole, err := timed(func() error { payload, _, err = trainer.Train(ctx, step, batch, nil); return err })
 		if err != nil {
 			return err
 		}

@@ -89,7 +89,7 @@ func (c *clients) step(ctx context.Context, step uint32, id assign.BatchID) (s s
 		if err != nil {
 			return s, err
 		}
-		payload, mean, err := trainer.Train(ctx, step, data.Batch{ID: share, Sequences: sequences})
+		payload, mean, err := trainer.Train(ctx, step, data.Batch{ID: share, Sequences: sequences}, nil)
 		if err != nil {
 			return s, fmt.Errorf("client %d: %w", i, err)
 		}

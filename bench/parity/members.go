@@ -204,10 +204,9 @@ func (m *members) gradient(ctx context.Context, step uint32, batch assign.BatchI
 	if err != nil {
 		return nil, err
 	}
-	return m.trainer.Examine(ctx, train.Examination{
+	return m.trainer.Examine(ctx, audit.Examination{
 		Step: step, Weights: step - 1, Chunks: momenta.All(m.cut.Shapes), Precision: m.precision(),
-		Batch: data.Batch{ID: batch, Sequences: sequences},
-	})
+	}, data.Batch{ID: batch, Sequences: sequences})
 }
 
 // train takes an honest member's step.

@@ -109,7 +109,7 @@ func (c *command) step(ctx context.Context, step uint32, trainers []*train.Train
 		for at := first; at < first+uint64(c.Each); at++ {
 			batch.Sequences = append(batch.Sequences, text.training[at%uint64(len(text.training))])
 		}
-		payload, _, err := t.Train(ctx, step, batch)
+		payload, _, err := t.Train(ctx, step, batch, nil)
 		if err != nil {
 			return err
 		}

@@ -13,7 +13,6 @@ import (
 	"github.com/psyche-go/psyche/audit"
 	"github.com/psyche-go/psyche/audit/toy"
 	"github.com/psyche-go/psyche/checkpoint"
-	"github.com/psyche-go/psyche/client/env"
 	"github.com/psyche-go/psyche/data"
 	"github.com/psyche-go/psyche/distro/codec"
 )
@@ -29,9 +28,9 @@ type Audited struct {
 	// Forge changes the header of a result. May be nil.
 	Forge func(h *codec.Header)
 	// Examining is called when an examination begins. May be nil.
-	Examining func(x env.Examination)
+	Examining func(x audit.Examination)
 	// Guess takes the place of what an examination finds. May be nil.
-	Guess func(x env.Examination, gradient []float32) []float32
+	Guess func(x audit.Examination, gradient []float32) []float32
 
 	toy.Part
 
@@ -144,7 +143,7 @@ func (a *Audited) Precisions() []audit.Precision {
 }
 
 // Examine implements env.Auditor.
-func (a *Audited) Examine(ctx context.Context, x env.Examination) (*audit.Exam, error) {
+func (a *Audited) Examine(ctx context.Context, x audit.Examination, batch data.Batch) (*audit.Exam, error) {
 	defer a.exclusive()()
 	if a.Examining != nil {
 		a.Examining(x)
@@ -168,7 +167,7 @@ func (a *Audited) Examine(ctx context.Context, x env.Examination) (*audit.Exam, 
 	a.mu.Lock()
 	a.exams++
 	a.mu.Unlock()
-	gradient := in(x.Precision, toy.Gradient(weights, x.Batch.Sequences))
+	gradient := in(x.Precision, toy.Gradient(weights, batch.Sequences))
 	if a.Guess != nil {
 		gradient = a.Guess(x, gradient)
 	}

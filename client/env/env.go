@@ -135,26 +135,9 @@ type Auditor interface {
 	Settle(step uint32, held bool) error
 	// CheckLight returns what is wrong with a claim, as far as it takes no gradient to know.
 	CheckLight(c audit.Claim) audit.Fault
-	// Examine computes what the gradient of an earlier step should have been. Afterwards, and
-	// when it returns an error, model and optimizer are as before.
-	Examine(ctx context.Context, x Examination) (*audit.Exam, error)
-}
-
-// Examination says which step of which trainer is to be examined.
-type Examination struct {
-	Step      uint32
-	Trainer   [32]byte
-	Batch     data.Batch
-	Weights   uint32    // newest step that was applied to the weights that Step was trained from
-	Applied   []Applied // what was applied since, newest first
-	Chunks    []uint32
-	Precision audit.Precision
-}
-
-// Applied is what Apply was given for a step.
-type Applied struct {
-	Step     uint32
-	Payloads [][]byte
+	// Examine computes what the gradient of an earlier step should have been, whose batch it is
+	// given. Afterwards, and when it returns an error, model and optimizer are as before.
+	Examine(ctx context.Context, x audit.Examination, batch data.Batch) (*audit.Exam, error)
 }
 
 // OptimizerKeeper is a Trainer whose optimizer can survive a restart of the process.

@@ -5,9 +5,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/psyche-go/psyche/assign"
 	"github.com/psyche-go/psyche/checkpoint"
-	"github.com/psyche-go/psyche/data"
 	"github.com/psyche-go/psyche/eval/background"
 	"github.com/psyche-go/psyche/event"
 	"github.com/psyche-go/psyche/train"
@@ -42,8 +40,8 @@ func (f evalFlags) measure(ctx context.Context, access hubFlags, events *event.L
 	}), logger}, nil
 }
 
-// use measures a trainer's model from now on.
-func (m *measuring) use(t *train.Trainer, s checkpoint.Snapshot) {
+// Use implements member.Measuring: it measures a trainer's model from now on.
+func (m *measuring) Use(t *train.Trainer, s checkpoint.Snapshot) {
 	if m == nil {
 		return
 	}
@@ -55,23 +53,23 @@ func (m *measuring) use(t *train.Trainer, s checkpoint.Snapshot) {
 	m.runner.SetModel(reader, s.Step)
 }
 
-// forget is called before a trainer is closed.
-func (m *measuring) forget() {
+// Forget implements member.Measuring.
+func (m *measuring) Forget() {
 	if m != nil {
 		m.runner.SetModel(nil, 0)
 	}
 }
 
-// busy says that the training needs the model, until done is called.
-func (m *measuring) busy() (done func()) {
+// Busy implements member.Measuring.
+func (m *measuring) Busy() (done func()) {
 	if m == nil {
 		return func() {}
 	}
 	return m.runner.Busy()
 }
 
-// changed says of which step the model is now.
-func (m *measuring) changed(step uint32) {
+// Changed implements member.Measuring.
+func (m *measuring) Changed(step uint32) {
 	if m != nil {
 		m.runner.SetStep(step)
 	}
@@ -91,41 +89,4 @@ func (m *measuring) close() {
 	if m != nil {
 		m.runner.Close()
 	}
-}
-
-// Train implements env.Trainer.
-func (t keptTrainer) Train(ctx context.Context, step uint32, batch data.Batch, begun func(context.Context) error) ([]byte, float64, error) {
-	defer t.measuring.busy()()
-	return t.TrainAhead(ctx, step, batch, begun)
-}
-
-// Apply implements env.Trainer.
-func (t keptTrainer) Apply(ctx context.Context, step uint32, payloads [][]byte, ownCounted bool) error {
-	defer t.measuring.busy()()
-	err := t.Trainer.Apply(ctx, step, payloads, ownCounted)
-	if err == nil {
-		t.measuring.changed(step)
-	}
-	return err
-}
-
-// Snapshot implements env.Trainer.
-func (t keptTrainer) Snapshot(ctx context.Context) (checkpoint.Snapshot, error) {
-	defer t.measuring.busy()()
-	return t.Trainer.Snapshot(ctx)
-}
-
-// Load implements env.Trainer.
-func (t keptTrainer) Load(ctx context.Context, s checkpoint.Snapshot) error {
-	defer t.measuring.busy()()
-	err := t.Trainer.Load(ctx, s)
-	if err == nil {
-		t.measuring.changed(s.Step)
-	}
-	return err
-}
-
-// Verify implements env.Trainer: what is valid is written down.
-func (t keptTrainer) Verify(payload []byte, step uint32, batch assign.BatchID, trainer [32]byte) error {
-	return t.seen.verified(t.Trainer.Verify(payload, step, batch, trainer), payload, step, batch, trainer)
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"log/slog"
 	"slices"
 	"sync"
@@ -15,6 +14,7 @@ import (
 	"github.com/psyche-go/psyche/event"
 	"github.com/psyche-go/psyche/metrics"
 	"github.com/psyche-go/psyche/train"
+	"github.com/psyche-go/psyche/train/member"
 )
 
 // trainMeasured trains steps of the model of testdata, as a client does, and returns the digest.
@@ -32,14 +32,14 @@ func trainMeasured(t *testing.T, m *measuring, steps uint32, pause time.Duration
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.use(trainer, s)
-	kept := keptTrainer{trainer, nil, m}
+	m.Use(trainer, s)
+	kept := member.New(trainer, m)
 	for step := uint32(1); step <= steps; step++ {
 		sequence := make([]int32, 33)
 		for i := range sequence {
 			sequence[i] = int32(i*7+int(step)) % 400
 		}
-		payload, _, err := kept.Train(t.Context(), step, data.Batch{ID: assign.BatchID{Start: 0, End: 1}, Sequences: [][]int32{sequence}}, func(context.Context) error { return nil })
+		payload, _, err := kept.Train(t.Context(), step, data.Batch{ID: assign.BatchID{Start: 0, End: 1}, Sequences: [][]int32{sequence}}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -53,7 +53,7 @@ func trainMeasured(t *testing.T, m *measuring, steps uint32, pause time.Duration
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.forget()
+	m.Forget()
 	if err := trainer.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -235,15 +234,11 @@ func TestResultsAreWritten(t *testing.T) {
 	}
 	id := identity.ID{1, 2, 3}
 	for step := uint32(1); step <= 50; step++ {
-		_ = w.verified(nil, fmt.Append(nil, "result of ", step), step, assign.BatchID{Start: 4, End: 8}, id)
+		w.see(fmt.Append(nil, "result of ", step), step, assign.BatchID{Start: 4, End: 8}, id)
 	}
-	wrong := errors.New("wrong")
-	if err := w.verified(wrong, []byte("rubbish"), 98, assign.BatchID{}, id); !errors.Is(err, wrong) {
-		t.Errorf("what is no result: %v", err)
-	}
-	_ = w.verified(nil, make([]byte, maxWaiting+1), 99, assign.BatchID{}, id)
+	w.see(make([]byte, maxWaiting+1), 99, assign.BatchID{}, id)
 	w.close()
-	_ = w.verified(nil, []byte("late"), 100, assign.BatchID{}, id)
+	w.see([]byte("late"), 100, assign.BatchID{}, id)
 	files, err := os.ReadDir(dir)
 	if err != nil || len(files) != 50 {
 		t.Fatalf("%d files, %v", len(files), err)
@@ -255,7 +250,7 @@ func TestResultsAreWritten(t *testing.T) {
 		t.Errorf("nothing was said of what is not written: %s", log.String())
 	}
 	var none *resultWriter
-	_ = none.verified(nil, nil, 1, assign.BatchID{}, id)
+	none.see(nil, 1, assign.BatchID{}, id)
 	none.close()
 	if _, err := writeResults(write(t, filepath.Join(t.TempDir(), "file"), nil), nil); err == nil || !strings.Contains(err.Error(), "--write-gradients-dir") {
 		t.Errorf("a file as the folder: %v", err)

@@ -156,16 +156,17 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 	}
 	defer func() { err = errors.Join(err, host.ended()) }()
 
-	trainers := &trainerFactory{command: c, key: key, logger: logger, host: host.key, run: host.run, devices: devices, events: events, board: seen.board, seen: written, library: library, measuring: measuring}
-	defer func() { err = errors.Join(err, trainers.close()) }()
+	training := &trainers{command: c, key: key, logger: logger, host: host.key, run: host.run, devices: devices, events: events, board: seen.board, seen: written, library: library}
+	factory := training.factory(measuring)
+	defer func() { err = errors.Join(err, factory.Close()) }()
 	o := client.Options{
 		Key:        key,
 		RunID:      c.RunID,
 		Backend:    host.Backend,
 		Network:    network,
-		Data:       &trainers.data,
-		NewTrainer: trainers.build,
-		CheckRun:   trainers.checkRun,
+		Data:       factory.Data(),
+		NewTrainer: factory.Build,
+		CheckRun:   training.checkRun,
 		Initial:    c.initial,
 		Archive:    c.archive,
 

@@ -15,6 +15,7 @@ import (
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/data"
 	"github.com/psyche-go/psyche/model"
+	"github.com/psyche-go/psyche/train/member"
 )
 
 // checkFlags returns what is wrong with the command line.
@@ -94,20 +95,9 @@ func (c *trainCommand) wantsDataPath(run config.Model) bool {
 	return namesFolders(run.DataLocations) && c.DataPath == "" && !c.AllowLocalPaths
 }
 
-// checkModel returns why a run cannot train a model.
-func checkModel(run config.Model, description model.Description) error {
-	if err := checkArchitecture(run.Architecture, description.Architecture); err != nil {
-		return err
-	}
-	if int64(run.MaxSeqLen) > int64(description.MaxTokens) {
-		return fmt.Errorf("the run trains sequences of %d tokens (max_seq_len), and the model takes %d at most (max_position_embeddings)", run.MaxSeqLen, description.MaxTokens)
-	}
-	return nil
-}
-
 // checkRun finds, before the client joins, what is wrong with the folders that it reads:
 // those that have joined wait for all that have.
-func (f *trainerFactory) checkRun(ctx context.Context, definition coordinator.Model) error {
+func (f *trainers) checkRun(ctx context.Context, definition coordinator.Model) error {
 	run, err := config.DecodeModel(definition.Definition)
 	if err != nil {
 		return fmt.Errorf("read the run's definition: %w", err)
@@ -126,7 +116,7 @@ func (f *trainerFactory) checkRun(ctx context.Context, definition coordinator.Mo
 	if len(missing) > 0 {
 		return fmt.Errorf("%w: %s", errLocalPath, strings.Join(missing, "; "))
 	}
-	if !isDummy(definition) {
+	if !member.IsDummy(definition) {
 		if f.library != nil {
 			return f.library
 		}
@@ -158,7 +148,7 @@ func (c *trainCommand) checkModelPath(run config.Model, from coordinator.Checkpo
 	}
 	description, err := model.Describe(modelConfig)
 	if err == nil {
-		err = checkModel(run, description)
+		err = member.Fits(run, description)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
@@ -167,7 +157,7 @@ func (c *trainCommand) checkModelPath(run config.Model, from coordinator.Checkpo
 }
 
 // checkDataPath opens the data and closes it again, if it can only come from a folder.
-func (f *trainerFactory) checkDataPath(ctx context.Context, run config.Model) error {
+func (f *trainers) checkDataPath(ctx context.Context, run config.Model) error {
 	remote := slices.ContainsFunc(run.DataLocations, func(l config.DataLocation) bool { return l.Local == nil && l.Preprocessed == nil })
 	if f.command.DataPath == "" && remote {
 		return nil

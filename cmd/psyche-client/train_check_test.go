@@ -63,9 +63,9 @@ quantize_1bit = true
 	return state.Model
 }
 
-// factory makes trainers for a command line.
-func factory(c trainCommand) *trainerFactory {
-	return &trainerFactory{command: &c, logger: slog.New(slog.DiscardHandler)}
+// training is that of a command line.
+func training(c trainCommand) *trainers {
+	return &trainers{command: &c, key: identity.FromSeed([32]byte{1}), logger: slog.New(slog.DiscardHandler)}
 }
 
 // TestModelIsTooShort wants a client to refuse a model that cannot take the run's sequences
@@ -76,9 +76,9 @@ func TestModelIsTooShort(t *testing.T) {
 	write(t, filepath.Join(model, checkpoint.ConfigFile), []byte(toyConfig))
 	write(t, filepath.Join(data, "a.ds"), tokens(strings.Repeat("What a tangled web we weave. ", 60)))
 	snapshot := checkpoint.Snapshot{Files: []checkpoint.File{{Name: checkpoint.ConfigFile, Data: []byte(toyConfig)}}}
-	f := factory(trainCommand{ModelPath: model, DataPath: data})
+	f := training(trainCommand{ModelPath: model, DataPath: data})
 	long := runOf(t, "elsewhere", "elsewhere", 33)
-	_, loading := f.build(t.Context(), snapshot, env.Definition{Model: long})
+	_, loading := f.factory(nil).Build(t.Context(), snapshot, env.Definition{Model: long})
 	for when, err := range map[string]error{"joining": f.checkRun(t.Context(), long), "loading": loading} {
 		if err == nil || !strings.Contains(err.Error(), "33") || !strings.Contains(err.Error(), "32 at most (max_position_embeddings)") {
 			t.Errorf("%s: %v", when, err)
@@ -112,7 +112,7 @@ func TestFoldersAreLookedAtBeforeJoining(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			err := factory(test.command).checkRun(t.Context(), test.run)
+			err := training(test.command).checkRun(t.Context(), test.run)
 			if (err == nil) != (test.want == nil) {
 				t.Fatalf("error = %v", err)
 			}
@@ -125,7 +125,7 @@ func TestFoldersAreLookedAtBeforeJoining(t *testing.T) {
 	}
 	handed := runOf(t, missing, data, 16)
 	handed.Checkpoint.Kind = coordinator.CheckpointP2P
-	if err := factory(trainCommand{DataPath: data}).checkRun(t.Context(), handed); err != nil {
+	if err := training(trainCommand{DataPath: data}).checkRun(t.Context(), handed); err != nil {
 		t.Errorf("members give the model: %v", err)
 	}
 }

@@ -152,17 +152,12 @@ func writeResults(dir string, logger *slog.Logger) (*resultWriter, error) {
 	return w, nil
 }
 
-// verified takes a result that was found to be valid, and what says that it is not. It does not wait
-// for the disk.
-func (w *resultWriter) verified(err error, payload []byte, step uint32, batch assign.BatchID, trainer identity.ID) error {
-	if err == nil && w != nil {
-		w.see(payload, step, batch, trainer)
+// see takes a result that was found to be valid. It does not wait for the disk.
+func (w *resultWriter) see(payload []byte, step uint32, batch assign.BatchID, trainer [32]byte) {
+	if w == nil {
+		return
 	}
-	return err
-}
-
-func (w *resultWriter) see(payload []byte, step uint32, batch assign.BatchID, trainer identity.ID) {
-	name := fmt.Sprintf("step%d-batch%d-%d-%s.distro", step, batch.Start, batch.End, trainer)
+	name := fmt.Sprintf("step%d-batch%d-%d-%s.distro", step, batch.Start, batch.End, identity.ID(trainer))
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {

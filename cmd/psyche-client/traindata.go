@@ -26,7 +26,7 @@ func namesFolders(locations []config.DataLocation) bool {
 }
 
 // dataOptions says how the run's data is read.
-func (f *trainerFactory) dataOptions(run config.Model, description model.Description) data.Options {
+func (f *trainers) dataOptions(run config.Model, description model.Description) data.Options {
 	return data.Options{
 		SeqLen:    int(run.MaxSeqLen),
 		VocabSize: description.VocabSize,
@@ -52,7 +52,7 @@ const (
 )
 
 // dataServer connects to a data server of a run with so many locations.
-func (f *trainerFactory) dataServer(ctx context.Context, at config.ServerData, o data.Options, locations int) (data.Provider, error) {
+func (f *trainers) dataServer(ctx context.Context, at config.ServerData, o data.Options, locations int) (data.Provider, error) {
 	patience := onlyServerPatience
 	if locations > 1 {
 		patience = someServerPatience
@@ -73,7 +73,7 @@ func sameHost(a, b string) bool {
 
 // trust decides about a data server's key: it is the one that the run names, or else that of
 // the run's own server, or else the one that its address had before.
-func (f *trainerFactory) trust(at config.ServerData) func(identity.ID) error {
+func (f *trainers) trust(at config.ServerData) func(identity.ID) error {
 	return func(found identity.ID) error {
 		if at.Key != "" {
 			want, err := identity.ParseID(at.Key)

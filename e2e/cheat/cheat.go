@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/assign"
-	"github.com/psyche-go/psyche/audit"
 	"github.com/psyche-go/psyche/client/env"
 	"github.com/psyche-go/psyche/data"
 	"github.com/psyche-go/psyche/distro/codec"
@@ -85,7 +84,7 @@ func (t *Trainer) Train(ctx context.Context, step uint32, batch data.Batch, begu
 	case <-ctx.Done():
 		return nil, 0, ctx.Err()
 	}
-	payload, loss, err := t.TrainAhead(ctx, step, t.batch(batch), begun)
+	payload, loss, err := t.Trainer.Train(ctx, step, t.batch(batch), begun)
 	if err == nil {
 		payload, err = t.result(step, payload)
 	}
@@ -176,15 +175,4 @@ func (t *Trainer) Verify(payload []byte, step uint32, batch assign.BatchID, trai
 	defer t.mu.Unlock()
 	t.others = results
 	return nil
-}
-
-// Examine implements env.Auditor.
-func (t *Trainer) Examine(ctx context.Context, x env.Examination) (*audit.Exam, error) {
-	applied := make([]train.Applied, len(x.Applied))
-	for i, a := range x.Applied {
-		applied[i] = train.Applied(a)
-	}
-	return t.Trainer.Examine(ctx, train.Examination{
-		Step: x.Step, Trainer: x.Trainer, Batch: x.Batch, Weights: x.Weights, Applied: applied, Chunks: x.Chunks, Precision: x.Precision,
-	})
 }

@@ -64,6 +64,7 @@ func (a *Audited) Verify(payload []byte, step uint32, batch assign.BatchID, trai
 	if h.RunHash != a.run || h.Step != step || h.BatchStart != batch.Start || h.BatchEnd != batch.End || h.Trainer != trainer {
 		return ErrResult
 	}
+	a.verified(payload, step, batch, trainer)
 	return nil
 }
 
@@ -99,15 +100,15 @@ func (a *Audited) MaxResultSize() int { return a.Part.MaxResultSize() }
 // Precisions returns the one type there is.
 func (*Audited) Precisions() []audit.Precision { return []audit.Precision{audit.F32} }
 
-// Exam returns what the gradient of a batch is, for the model that was after a step. It takes as long
-// as a training.
-func (a *Audited) Exam(ctx context.Context, step uint32, trainer [32]byte, batch data.Batch, weights uint32, chunks []uint32) (*audit.Exam, error) {
+// Examine returns what the gradient of a batch is, for the model that was after the step of the
+// weights. It takes as long as a training.
+func (a *Audited) Examine(ctx context.Context, x audit.Examination, batch data.Batch) (*audit.Exam, error) {
 	if err := a.wait(ctx); err != nil {
 		return nil, err
 	}
-	before, err := a.Past.At(weights)
+	before, err := a.Past.At(x.Weights)
 	if err != nil {
 		return nil, err
 	}
-	return toy.Exam(step, trainer, chunks, toy.Gradient(before, batch.Sequences))
+	return toy.Exam(x.Step, x.Trainer, x.Chunks, toy.Gradient(before, batch.Sequences))
 }

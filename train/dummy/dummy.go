@@ -61,6 +61,9 @@ type Options struct {
 	TrainerID [32]byte
 	Delay     time.Duration // of a training
 	ApplyLag  uint32        // rounds after which results are applied; 0: 1
+
+	// Verified is called with each result that Verify finds valid, from its goroutine. May be nil.
+	Verified func(payload []byte, step uint32, batch assign.BatchID, trainer [32]byte)
 }
 
 // Trainer trains the dummy model. It implements what a client asks of a trainer.
@@ -70,6 +73,8 @@ type Trainer struct {
 	delay   time.Duration
 	lag     uint32
 
+	verified func(payload []byte, step uint32, batch assign.BatchID, trainer [32]byte)
+
 	mu      sync.Mutex
 	step    uint32
 	weights [][]float32
@@ -77,7 +82,10 @@ type Trainer struct {
 
 // New makes a trainer.
 func New(o Options) (*Trainer, error) {
-	t := &Trainer{run: sha256.Sum256([]byte(o.RunID)), trainer: o.TrainerID, delay: o.Delay, lag: max(o.ApplyLag, 1)}
+	t := &Trainer{run: sha256.Sum256([]byte(o.RunID)), trainer: o.TrainerID, delay: o.Delay, lag: max(o.ApplyLag, 1), verified: o.Verified}
+	if t.verified == nil {
+		t.verified = func([]byte, uint32, assign.BatchID, [32]byte) {}
+	}
 	return t, t.Load(context.Background(), o.Model)
 }
 
@@ -135,6 +143,7 @@ func (t *Trainer) Verify(payload []byte, step uint32, batch assign.BatchID, trai
 	if len(payload) != resultSize || !slices.Equal(payload[:headerSize], t.header(step, batch, trainer)) {
 		return ErrResult
 	}
+	t.verified(payload, step, batch, trainer)
 	return nil
 }
 

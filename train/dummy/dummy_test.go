@@ -154,7 +154,7 @@ func TestAudited(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		exam, err := members[1].Exam(t.Context(), step, [32]byte{0}, batch, step-1, chunks)
+		exam, err := members[1].Examine(t.Context(), audit.Examination{Step: step, Weights: step - 1, Chunks: chunks}, batch)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -23,7 +23,7 @@ func main() {
 
 // run executes a command line.
 func run(ctx context.Context, args []string) error {
-	m := member{life: ctx, logger: slog.New(slog.NewTextHandler(os.Stderr, nil))}
+	m := cheater{logger: slog.New(slog.NewTextHandler(os.Stderr, nil))}
 	flags := flag.NewFlagSet("cheater", flag.ContinueOnError)
 	flags.StringVar(&m.server, "server", "", "the run's server, `HOST:PORT`")
 	flags.StringVar(&m.runID, "run", "", "the run to join")

@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
-	"github.com/psyche-go/psyche/assign"
 	"github.com/psyche-go/psyche/backend/tcp"
 	"github.com/psyche-go/psyche/checkpoint"
 	"github.com/psyche-go/psyche/client"
@@ -25,61 +23,65 @@ import (
 	"github.com/psyche-go/psyche/p2p/blob"
 	"github.com/psyche-go/psyche/torch"
 	"github.com/psyche-go/psyche/train"
+	"github.com/psyche-go/psyche/train/member"
 )
 
 // sharedMemory is what a member keeps of results and parameters of a small model.
 const sharedMemory = 64 << 20
 
-// member is one that cheats.
-type member struct {
+// cheater is a member that cheats.
+type cheater struct {
 	server, runID       string
 	keyPath, eventsPath string
 	attack              cheat.Attack
 	closed              bool
 	pace                time.Duration
 	logger              *slog.Logger
-	life                context.Context // of the process
 
-	key     identity.Key
-	trainer *train.Trainer // nil: none yet
-
-	mu     sync.Mutex
-	tokens data.Provider // nil: not opened yet
+	key identity.Key
 }
 
 // takePart joins the run and stays until it is finished, or until ctx ends.
-func (m *member) takePart(ctx context.Context) (err error) {
-	if m.key, err = identity.LoadKeyFile(m.keyPath); err != nil {
+func (c *cheater) takePart(ctx context.Context) (err error) {
+	if c.key, err = identity.LoadKeyFile(c.keyPath); err != nil {
 		return err
 	}
 	if err := torch.Load(torch.Options{Threads: 1}); err != nil {
 		return err
 	}
-	events, err := event.Open(m.eventsPath)
+	events, err := event.Open(c.eventsPath)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, events.Close()) }()
-	node, err := p2p.New(ctx, p2p.Options{Key: m.key, Listen: []string{"/ip4/127.0.0.1/tcp/0", "/ip4/127.0.0.1/udp/0/quic-v1"}, Logger: m.logger})
+	node, err := p2p.New(ctx, p2p.Options{Key: c.key, Listen: []string{"/ip4/127.0.0.1/tcp/0", "/ip4/127.0.0.1/udp/0/quic-v1"}, Logger: c.logger})
 	if err != nil {
 		return err
 	}
 	store := blob.NewStore(sharedMemory)
 	defer func() { err = errors.Join(err, node.Close(), store.Close()) }()
-	peers := p2pnet.New(node, store, m.runID)
-	host, err := tcp.Dial(ctx, tcp.Options{Addr: m.server, RunID: m.runID, Key: m.key, Addrs: peers.Addrs(), Logger: m.logger})
+	peers := p2pnet.New(node, store, c.runID)
+	host, err := tcp.Dial(ctx, tcp.Options{Addr: c.server, RunID: c.runID, Key: c.key, Addrs: peers.Addrs(), Logger: c.logger})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, host.Close(), m.close()) }()
+	factory := c.factory()
+	defer func() { err = errors.Join(err, host.Close(), factory.Close()) }()
 
 	network := env.Network(peers)
-	if m.closed {
+	if c.closed {
 		network = cheat.Closed(network)
 	}
 	joined, err := client.New(client.Options{
-		Key: m.key, RunID: m.runID, Backend: host, Network: network, Data: m,
-		NewTrainer: m.build, Initial: initial, FinalWait: -1, Events: events, Logger: m.logger,
+		Key: c.key, RunID: c.runID, Backend: host, Network: network, Data: factory.Data(),
+		NewTrainer: func(ctx context.Context, s checkpoint.Snapshot, run env.Definition) (env.Trainer, error) {
+			made, err := factory.Build(ctx, s, run)
+			if err != nil {
+				return nil, err
+			}
+			return c.cheats(made)
+		},
+		Initial: initial, FinalWait: -1, Events: events, Logger: c.logger,
 	})
 	if err != nil {
 		return err
@@ -95,59 +97,21 @@ func initial(_ context.Context, from coordinator.Checkpoint) (checkpoint.Snapsho
 	return checkpoint.ReadDir(from.Repo)
 }
 
-// build makes the trainer of the run and opens its data.
-func (m *member) build(ctx context.Context, snapshot checkpoint.Snapshot, definition env.Definition) (env.Trainer, error) {
-	run, err := config.DecodeModel(definition.Definition)
-	if err != nil {
-		return nil, err
-	}
-	file, _ := snapshot.File(checkpoint.ConfigFile)
-	description, err := model.Describe(file)
-	if err != nil {
-		return nil, err
-	}
-	if err := m.close(); err != nil {
-		return nil, err
-	}
-	tokens, err := data.New(m.life, run.DataLocations, data.Options{SeqLen: int(run.MaxSeqLen), VocabSize: description.VocabSize, Logger: m.logger})
-	if err != nil {
-		return nil, err
-	}
-	m.mu.Lock()
-	m.tokens = tokens
-	m.mu.Unlock()
-	if m.trainer, err = train.New(ctx, train.Options{
-		Model: snapshot, Optimizer: run.Optimizer, LRSchedule: run.LRSchedule, MicroBatch: 1, Threads: 1,
-		RunID: m.runID, TrainerID: m.key.ID(), Audited: definition.Audited, Logger: m.logger,
-	}); err != nil {
-		return nil, err
-	}
-	return &cheat.Trainer{Trainer: m.trainer, ID: m.key.ID(), Attack: m.attack, Pace: m.pace}, nil
+// factory makes the trainer of the run and opens its data.
+func (c *cheater) factory() *member.Factory {
+	return member.NewFactory(member.Options{
+		Train: train.Options{MicroBatch: 1, Threads: 1, RunID: c.runID, TrainerID: c.key.ID(), Logger: c.logger},
+		OpenData: func(ctx context.Context, run config.Model, of model.Description) (data.Provider, error) {
+			return data.New(ctx, run.DataLocations, data.Options{SeqLen: int(run.MaxSeqLen), VocabSize: of.VocabSize, Logger: c.logger})
+		},
+	})
 }
 
-// Batch implements env.DataProvider.
-func (m *member) Batch(ctx context.Context, id assign.BatchID) (data.Batch, error) {
-	m.mu.Lock()
-	tokens := m.tokens
-	m.mu.Unlock()
-	if tokens == nil {
-		return data.Batch{}, errors.New("read data: the model is not loaded yet")
+// cheats makes a member's trainer one that cheats.
+func (c *cheater) cheats(made env.Trainer) (env.Trainer, error) {
+	honest, ok := made.(*member.Trainer)
+	if !ok {
+		return nil, fmt.Errorf("the run trains with %T, want a model", made)
 	}
-	return tokens.Batch(ctx, id)
-}
-
-// close ends what build made.
-func (m *member) close() error {
-	var errs []error
-	if m.trainer != nil {
-		errs = append(errs, m.trainer.Close())
-		m.trainer = nil
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.tokens != nil {
-		errs = append(errs, m.tokens.Close())
-		m.tokens = nil
-	}
-	return errors.Join(errs...)
+	return &cheat.Trainer{Trainer: honest.Trainer, ID: c.key.ID(), Attack: c.attack, Pace: c.pace}, nil
 }

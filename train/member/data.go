@@ -1,4 +1,4 @@
-package main
+package member
 
 import (
 	"context"
@@ -10,9 +10,10 @@ import (
 	"github.com/psyche-go/psyche/data"
 )
 
-// runData reads the data of the run as it is defined now. A provider lives from its open
-// to the next one, or to close, and is closed when nobody reads from it any more.
-type runData struct {
+// Data reads the data of the run as it is defined now. A provider lives from its open to the
+// next one, or to close, and is closed when nobody reads from it any more. It implements
+// env.DataProvider.
+type Data struct {
 	mu      sync.Mutex
 	current *openData // nil before the first open and after close
 }
@@ -28,7 +29,7 @@ type openData struct {
 // open takes the place of the provider that was open. What opens it gets a context that
 // ends with the provider, or with ctx if that ends first: for what a provider does by
 // itself ctx is too short, it ends with the call.
-func (d *runData) open(ctx context.Context, opens func(ctx context.Context) (data.Provider, error)) error {
+func (d *Data) open(ctx context.Context, opens func(ctx context.Context) (data.Provider, error)) error {
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	opened := context.AfterFunc(ctx, end)
 	provider, err := opens(life)
@@ -43,9 +44,9 @@ func (d *runData) open(ctx context.Context, opens func(ctx context.Context) (dat
 }
 
 // close ends the reading.
-func (d *runData) close() error { return d.replace(nil) }
+func (d *Data) close() error { return d.replace(nil) }
 
-func (d *runData) replace(next *openData) error {
+func (d *Data) replace(next *openData) error {
 	d.mu.Lock()
 	old := d.current
 	d.current = next
@@ -62,7 +63,7 @@ func (d *runData) replace(next *openData) error {
 }
 
 // Batch implements env.DataProvider.
-func (d *runData) Batch(ctx context.Context, id assign.BatchID) (data.Batch, error) {
+func (d *Data) Batch(ctx context.Context, id assign.BatchID) (data.Batch, error) {
 	d.mu.Lock()
 	current := d.current
 	if current == nil {

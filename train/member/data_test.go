@@ -1,4 +1,4 @@
-package main
+package member
 
 import (
 	"context"
@@ -47,9 +47,9 @@ func (p *fakeProvider) opens(ctx context.Context) (data.Provider, error) {
 	return p, nil
 }
 
-// TestRunDataOutlivesItsOpening reads after the context of the call that opened it ended.
-func TestRunDataOutlivesItsOpening(t *testing.T) {
-	var d runData
+// TestDataOutlivesItsOpening reads after the context of the call that opened it ended.
+func TestDataOutlivesItsOpening(t *testing.T) {
+	var d Data
 	if _, err := d.Batch(t.Context(), assign.BatchID{}); err == nil {
 		t.Error("read before anything was opened")
 	}
@@ -67,9 +67,9 @@ func TestRunDataOutlivesItsOpening(t *testing.T) {
 	}
 }
 
-// TestRunDataOpeningCanBeCancelled cancels an opening that takes long.
-func TestRunDataOpeningCanBeCancelled(t *testing.T) {
-	var d runData
+// TestDataOpeningCanBeCancelled cancels an opening that takes long.
+func TestDataOpeningCanBeCancelled(t *testing.T) {
+	var d Data
 	ctx, cancel := context.WithCancel(t.Context())
 	err := d.open(ctx, func(ctx context.Context) (data.Provider, error) {
 		cancel()
@@ -85,11 +85,11 @@ func TestRunDataOpeningCanBeCancelled(t *testing.T) {
 	}
 }
 
-// TestRunDataClosesTheOneBefore opens the data of a run that was configured anew, while
+// TestDataClosesTheOneBefore opens the data of a run that was configured anew, while
 // the old one is read.
-func TestRunDataClosesTheOneBefore(t *testing.T) {
+func TestDataClosesTheOneBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var d runData
+		var d Data
 		old, next := &fakeProvider{block: true}, &fakeProvider{}
 		if err := d.open(t.Context(), old.opens); err != nil {
 			t.Fatal(err)
@@ -113,22 +113,4 @@ func TestRunDataClosesTheOneBefore(t *testing.T) {
 			t.Errorf("closed: %v, %+v", err, next)
 		}
 	})
-}
-
-// TestDataServerOfTheRunsHost may be anywhere; no other one may because of its name.
-func TestDataServerOfTheRunsHost(t *testing.T) {
-	for _, test := range []struct {
-		data, server string
-		want         bool
-	}{
-		{"127.0.0.1:20001", "127.0.0.1:39405", true},
-		{"Host.example:1", "host.example:2", true},
-		{"[::1]:1", "[::1]:2", true},
-		{"127.0.0.2:1", "127.0.0.1:1", false},
-		{"127.0.0.1", "127.0.0.1", false},
-	} {
-		if got := sameHost(test.data, test.server); got != test.want {
-			t.Errorf("%s and %s: %v", test.data, test.server, got)
-		}
-	}
 }

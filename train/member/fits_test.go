@@ -1,4 +1,4 @@
-package main
+package member
 
 import (
 	"testing"
@@ -20,7 +20,7 @@ func TestArchitectureOfARun(t *testing.T) {
 		{config.HfAuto, "DeepseekV3ForCausalLM", true},
 		{config.Torchtitan, "LlamaForCausalLM", true},
 	} {
-		if err := checkArchitecture(test.run, test.of); (err == nil) != test.fits {
+		if err := fitsArchitecture(test.run, test.of); (err == nil) != test.fits {
 			t.Errorf("%s with a %s: error %v", test.run, test.of, err)
 		}
 	}

@@ -1,0 +1,23 @@
+package audit
+
+// Examination says which step of which trainer is to be examined: of which the gradient is
+// computed again.
+type Examination struct {
+	Step    uint32
+	Trainer [32]byte
+	// Weights is the newest step whose results were applied to the weights that Step was
+	// trained from: the step ApplyLag before it, unless an epoch began between.
+	Weights uint32
+	// Applied are the results of all steps that were applied since, newest first.
+	Applied []Applied
+	Chunks  []uint32
+	// Precision is the type to compute in.
+	Precision Precision
+}
+
+// Applied is what was applied of a step: the payloads of the results that counted, in ascending
+// order of their batches.
+type Applied struct {
+	Step     uint32
+	Payloads [][]byte
+}
