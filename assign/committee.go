@@ -86,16 +86,6 @@ func VerifierCount(members, verificationPercent int) int {
 	return max(0, nonTrainers(members, verificationPercent))
 }
 
-// Verifiers returns the members that do not train in a round, in the order of their positions in the
-// "committee" shuffle.
-func Verifiers(seed uint64, members, verificationPercent int) []int {
-	count := VerifierCount(members, verificationPercent)
-	if count == 0 {
-		return nil
-	}
-	return inOrder(uint32(members), seed, saltCommittee)[:count]
-}
-
 func nonTrainers(members, verificationPercent int) int {
 	percent := max(0, min(verificationPercent, 100))
 	return min(members*percent/100, members-1)

@@ -78,12 +78,6 @@ const (
 // Code is what the header of a result says of the type: 0 stands for none.
 func (p Precision) Code() uint8 { return uint8(p) + 1 }
 
-// PrecisionOf returns the type of a code; ok is false for one that there is none of.
-func PrecisionOf(code uint8) (p Precision, ok bool) {
-	p = Precision(code - 1)
-	return p, code >= F32.Code() && code <= BF16.Code()
-}
-
 func (p Precision) String() string {
 	if p == BF16 {
 		return "bf16"

@@ -46,9 +46,6 @@ type document struct {
 	subject     string
 }
 
-// Tasks returns all tasks, sorted by name.
-func Tasks() []Task { return slices.Clone(tasks) }
-
 // Names returns the names of all tasks, as one text.
 func Names() string {
 	names := make([]string, len(tasks))

@@ -6,6 +6,6 @@
 // that no two lists of one length, nor of different lengths, have the same root.
 //
 //	root := merkle.Root(commitments)
-//	proof := merkle.Prove(commitments, 3)
+//	proof := merkle.NewTree(commitments).Prove(3)
 //	ok := merkle.Verify(root, commitments[3], 3, len(commitments), proof)
 package merkle

@@ -22,23 +22,6 @@ func Root(leaves [][32]byte) [32]byte {
 	return level[0]
 }
 
-// Prove returns the siblings on the way from the leaf at index to the root, lowest
-// first, or nil when there is no such leaf. A level on which the node has no partner
-// adds nothing, so the proof holds at most ⌈log2 len(leaves)⌉ hashes.
-func Prove(leaves [][32]byte, index int) [][32]byte {
-	if index < 0 || index >= len(leaves) {
-		return nil
-	}
-	proof := [][32]byte{}
-	for level := hashLeaves(leaves); len(level) > 1; level = parents(level) {
-		if sibling := index ^ 1; sibling < len(level) {
-			proof = append(proof, level[sibling])
-		}
-		index /= 2
-	}
-	return proof
-}
-
 // Verify reports whether leaf stands at index in the list of count leaves with the
 // given root. Without a proof that has exactly the hashes needed it reports false.
 func Verify(root, leaf [32]byte, index, count int, proof [][32]byte) bool {

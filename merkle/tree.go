@@ -32,7 +32,9 @@ func (t *Tree) Root() [32]byte {
 	return Root(nil)
 }
 
-// Prove returns what Prove returns of the leaves.
+// Prove returns the siblings on the way from the leaf at index to the root, lowest first, or nil
+// when there is no such leaf. A level on which the node has no partner adds nothing, so the proof
+// holds at most ⌈log2 n⌉ hashes of n leaves.
 func (t *Tree) Prove(index int) [][32]byte {
 	if index < 0 || index >= len(t.levels[0]) {
 		return nil

@@ -1,8 +1,8 @@
 // Package objstore is what the rest of the project needs of an object store: to list,
 // look at, read and write immutable versions of named objects.
 //
-// Store is the interface; objstore/dir keeps objects in a folder, objstore/gcs in a bucket
-// of Google Cloud Storage, and objstore/storetest holds what every implementation must do.
+// Store is the interface; objstore/gcs keeps objects in a bucket of Google Cloud Storage, and
+// objstore/storetest holds what every implementation must do.
 // Everything that is read is read of one Object, a version that List, Stat or Put
 // returned: if it was replaced or removed since, reading it is ErrChanged, so that the
 // parts of an object that are read one after the other always fit together. A Put is

@@ -27,13 +27,10 @@ type Object struct {
 	Generation string // names the version; only to be compared
 }
 
-// Condition says what Put may replace.
+// Condition says what Put may replace. The zero value: whatever is there.
 type Condition struct{ generation string }
 
 const absent = "absent"
-
-// Always lets Put replace whatever is there.
-func Always() Condition { return Condition{} }
 
 // IfAbsent lets Put write only a name that no object has.
 func IfAbsent() Condition { return Condition{generation: absent} }

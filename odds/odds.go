@@ -1,7 +1,6 @@
 package odds
 
 import (
-	"math"
 	"math/big"
 
 	"github.com/psyche-go/psyche/assign"
@@ -19,13 +18,6 @@ func AtLeast(least, members, liars, witnesses int) *big.Rat {
 		sum.Add(sum, ways)
 	}
 	return new(big.Rat).SetFrac(sum, new(big.Int).Binomial(int64(members), int64(witnesses)))
-}
-
-// Ever returns how probable it is that something which happens in a round with probability p
-// happens in one of many independent rounds.
-func Ever(p *big.Rat, rounds int) float64 {
-	single, _ := p.Float64()
-	return -math.Expm1(float64(rounds) * math.Log1p(-single))
 }
 
 // Harm is how often a gang has what it needs of a committee.

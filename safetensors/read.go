@@ -58,15 +58,6 @@ func Read(path string) ([]Tensor, map[string]string, error) {
 	return tensors, metadata, nil
 }
 
-// Decode is Read for the bytes of a file. The tensors' data are parts of b.
-func Decode(b []byte) ([]Tensor, map[string]string, error) {
-	header, err := ReadHeader(bytes.NewReader(b), int64(len(b)))
-	if err != nil {
-		return nil, nil, err
-	}
-	return cut(header.Tensors, b[int64(len(b))-header.DataSize:]), header.Metadata, nil
-}
-
 func readFrom(r io.Reader, size int64) ([]Tensor, map[string]string, error) {
 	header, err := ReadHeader(r, size)
 	if err != nil {

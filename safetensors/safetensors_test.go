@@ -23,6 +23,22 @@ func file(header string, data int) []byte {
 	return append(b, make([]byte, data)...)
 }
 
+// encode returns the bytes of the file that Write writes.
+func encode(tensors []Tensor, metadata map[string]string) ([]byte, error) {
+	header, order, err := encodeHeader(tensors, metadata)
+	if err != nil {
+		return nil, err
+	}
+	var buffer bytes.Buffer
+	err = encodeTo(&buffer, header, order)
+	return buffer.Bytes(), err
+}
+
+// decode is Read for the bytes of a file.
+func decode(b []byte) ([]Tensor, map[string]string, error) {
+	return readFrom(bytes.NewReader(b), int64(len(b)))
+}
+
 // TestReferenceFile reads a file that the reference implementation wrote
 // (scripts/reference/safetensors_vectors.py) and writes the same bytes again.
 func TestReferenceFile(t *testing.T) {
@@ -43,7 +59,7 @@ func TestReferenceFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := Encode(tensors, metadata)
+	got, err := encode(tensors, metadata)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +118,7 @@ func TestDecodeRejects(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			_, _, err := Decode(test.file)
+			_, _, err := decode(test.file)
 			if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error = %v, want ErrInvalid with %q", err, test.want)
 			}
@@ -183,11 +199,11 @@ func TestRoundTripChangesNoBit(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tensors := anyTensors().Draw(t, "tensors")
 		metadata := rapid.MapOfN(rapid.String(), rapid.String(), 1, 3).Draw(t, "metadata")
-		encoded, err := Encode(tensors, metadata)
+		encoded, err := encode(tensors, metadata)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, gotMetadata, err := Decode(encoded)
+		got, gotMetadata, err := decode(encoded)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -251,7 +267,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add(file("{}", 0))
 	f.Add(file(`{"__metadata__":{"a":"b"},"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}`, 8))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		tensors, metadata, err := Decode(b)
+		tensors, metadata, err := decode(b)
 		if err != nil {
 			if !errors.Is(err, ErrInvalid) {
 				t.Fatalf("error %v is not ErrInvalid", err)
@@ -268,11 +284,11 @@ func FuzzDecode(f *testing.F) {
 				t.Fatalf("%+v is not tensor %q", e, tensors[i].Name)
 			}
 		}
-		encoded, err := Encode(tensors, metadata)
+		encoded, err := encode(tensors, metadata)
 		if err != nil {
 			t.Fatalf("what was decoded does not encode: %v", err)
 		}
-		again, _, err := Decode(encoded)
+		again, _, err := decode(encoded)
 		if err != nil || fmt.Sprint(again) != fmt.Sprint(tensors) {
 			t.Fatalf("round trip: %v", err)
 		}

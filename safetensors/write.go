@@ -48,19 +48,6 @@ func Write(path string, tensors []Tensor, metadata map[string]string) (err error
 	return syncDir(filepath.Dir(path))
 }
 
-// Encode returns the bytes of the file that Write writes.
-func Encode(tensors []Tensor, metadata map[string]string) ([]byte, error) {
-	header, order, err := encodeHeader(tensors, metadata)
-	if err != nil {
-		return nil, err
-	}
-	var buffer bytes.Buffer
-	if err := encodeTo(&buffer, header, order); err != nil {
-		return nil, err
-	}
-	return buffer.Bytes(), nil
-}
-
 func encodeTo(w io.Writer, header []byte, order []Tensor) error {
 	buffered := bufio.NewWriterSize(w, 1<<20)
 	if _, err := buffered.Write(header); err != nil {

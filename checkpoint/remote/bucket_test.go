@@ -12,17 +12,20 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/psyche-go/psyche/checkpoint"
 	"github.com/psyche-go/psyche/objstore"
-	"github.com/psyche-go/psyche/objstore/dir"
+	"github.com/psyche-go/psyche/objstore/gcs"
+	"github.com/psyche-go/psyche/objstore/gcs/fakegcs"
 )
 
 func newBucket(t *testing.T) Bucket {
 	t.Helper()
-	store, err := dir.Open(t.TempDir())
+	t.Setenv("STORAGE_EMULATOR_HOST", fakegcs.New(t).Host)
+	store, err := gcs.Open(t.Context(), "bucket", gcs.Options{Pause: time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +127,7 @@ func TestBucketUploadIsSeenWholeOrNotAtAll(t *testing.T) {
 		t.Errorf("half an upload is there: %t, %v", done, err)
 	}
 	wrong := bytes.Repeat([]byte("x"), 7)
-	old, err := b.Store.Put(t.Context(), at.Prefix+"/config.json", bytes.NewReader(wrong), 7, objstore.Always())
+	old, err := b.Store.Put(t.Context(), at.Prefix+"/config.json", bytes.NewReader(wrong), 7, objstore.Condition{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +156,7 @@ func TestBucketPinsVersions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.Store.Put(t.Context(), at+"/config.json", strings.NewReader("{}"), 2, objstore.Always()); err != nil {
+	if _, err := b.Store.Put(t.Context(), at+"/config.json", strings.NewReader("{}"), 2, objstore.Condition{}); err != nil {
 		t.Fatal(err)
 	}
 	b.Prefix = at
@@ -348,7 +351,7 @@ func TestBucketWithoutManifest(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := b.Store.Put(t.Context(), "runs/"+name, bytes.NewReader(content), int64(len(content)), objstore.Always()); err != nil {
+		if _, err := b.Store.Put(t.Context(), "runs/"+name, bytes.NewReader(content), int64(len(content)), objstore.Condition{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -391,7 +394,7 @@ func TestHostileManifests(t *testing.T) {
 	for name, text := range tests {
 		t.Run(name, func(t *testing.T) {
 			b := newBucket(t)
-			if _, err := b.Store.Put(t.Context(), "runs/"+manifestObject, strings.NewReader(text), int64(len(text)), objstore.Always()); err != nil {
+			if _, err := b.Store.Put(t.Context(), "runs/"+manifestObject, strings.NewReader(text), int64(len(text)), objstore.Condition{}); err != nil {
 				t.Fatal(err)
 			}
 			_, err := b.Download(t.Context(), nil)

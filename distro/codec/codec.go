@@ -111,12 +111,6 @@ func Encode(h Header, layouts []TensorLayout, quantized bool, results []TensorRe
 	return w.bytes, nil
 }
 
-// DecodeHeader reads the header alone.
-func DecodeHeader(b []byte) (Header, error) {
-	h, _, err := decodeHeader(b)
-	return h, err
-}
-
 func decodeHeader(b []byte) (h Header, quantized bool, err error) {
 	switch {
 	case len(b) > len(magic) && string(b[:len(magic)]) == magic && b[len(magic)] != Version:

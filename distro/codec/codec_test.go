@@ -95,7 +95,7 @@ func TestRoundTrip(t *testing.T) {
 		if diff := cmp.Diff(someHeader, h) + cmp.Diff(results, got); diff != "" {
 			t.Fatalf("(-encoded +decoded):\n%s", diff)
 		}
-		if alone, err := DecodeHeader(b); err != nil || alone != someHeader {
+		if alone, _, err := decodeHeader(b); err != nil || alone != someHeader {
 			t.Fatalf("header alone: %v, %v", alone, err)
 		}
 	})
@@ -243,7 +243,7 @@ func TestHeaderWithoutAudits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := DecodeHeader(b); err != nil || got != h {
+	if got, _, err := decodeHeader(b); err != nil || got != h {
 		t.Errorf("%v, error %v", got, err)
 	}
 }

@@ -60,7 +60,7 @@ func content(t *testing.T, s objstore.Store, o objstore.Object) string {
 func putAndRead(t *testing.T, s objstore.Store) {
 	large := strings.Repeat("0123456789abcdef", 1<<16)
 	for name, want := range map[string]string{"empty": "", "a/b/c.bin": "hello", "ü ?#%+&=.txt": "names", "large": large} {
-		o := put(t, s, name, want, objstore.Always())
+		o := put(t, s, name, want, objstore.Condition{})
 		if got := content(t, s, o); got != want {
 			t.Errorf("%s: got %d bytes, want %d", name, len(got), len(want))
 		}
@@ -78,7 +78,7 @@ func putAndRead(t *testing.T, s objstore.Store) {
 func list(t *testing.T, s objstore.Store) {
 	var want []objstore.Object
 	for _, name := range []string{"b/2", "b/10", "b/sub/1", "bc", "a"} {
-		want = append(want, put(t, s, name, name, objstore.Always()))
+		want = append(want, put(t, s, name, name, objstore.Condition{}))
 	}
 	slices.SortFunc(want, func(a, b objstore.Object) int { return strings.Compare(a.Name, b.Name) })
 	for prefix, part := range map[string][]objstore.Object{
@@ -101,8 +101,8 @@ func missing(t *testing.T, s objstore.Store) {
 }
 
 func oldVersions(t *testing.T, s objstore.Store) {
-	old := put(t, s, "a", "old", objstore.Always())
-	now := put(t, s, "a", "new", objstore.Always())
+	old := put(t, s, "a", "old", objstore.Condition{})
+	now := put(t, s, "a", "new", objstore.Condition{})
 	if old.Generation == now.Generation {
 		t.Error("two versions have the same generation")
 	}
@@ -147,7 +147,7 @@ func conditions(t *testing.T, s objstore.Store) {
 }
 
 func oneWriterWins(t *testing.T, s objstore.Store) {
-	base := put(t, s, "a", "base", objstore.Always())
+	base := put(t, s, "a", "base", objstore.Condition{})
 	for name, when := range map[string]objstore.Condition{"fresh": objstore.IfAbsent(), "a": objstore.IfStill(base)} {
 		var won atomic.Int32
 		var writers sync.WaitGroup
@@ -171,7 +171,7 @@ func oneWriterWins(t *testing.T, s objstore.Store) {
 
 func wrongSize(t *testing.T, s objstore.Store) {
 	for _, text := range []string{"", "12", "1234"} {
-		if _, err := s.Put(t.Context(), "a", strings.NewReader(text), 3, objstore.Always()); err == nil {
+		if _, err := s.Put(t.Context(), "a", strings.NewReader(text), 3, objstore.Condition{}); err == nil {
 			t.Errorf("%d bytes were written as 3", len(text))
 		}
 	}
@@ -182,7 +182,7 @@ func wrongSize(t *testing.T, s objstore.Store) {
 
 func names(t *testing.T, s objstore.Store) {
 	for _, name := range []string{"", "/a", "a/", "a//b", ".", "..", "../a", "a/../../b", `a\b`, "a\nb", "a\x00", "\xff", strings.Repeat("x", objstore.MaxName+1)} {
-		if _, err := s.Put(t.Context(), name, strings.NewReader("1"), 1, objstore.Always()); !errors.Is(err, objstore.ErrName) {
+		if _, err := s.Put(t.Context(), name, strings.NewReader("1"), 1, objstore.Condition{}); !errors.Is(err, objstore.ErrName) {
 			t.Errorf("Put %q: %v", name, err)
 		}
 		if _, err := s.Stat(t.Context(), name); !errors.Is(err, objstore.ErrName) {
@@ -192,7 +192,7 @@ func names(t *testing.T, s objstore.Store) {
 }
 
 func cancelled(t *testing.T, s objstore.Store) {
-	o := put(t, s, "a", "1", objstore.Always())
+	o := put(t, s, "a", "1", objstore.Condition{})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := s.List(ctx, "", 10); !errors.Is(err, context.Canceled) {
@@ -201,7 +201,7 @@ func cancelled(t *testing.T, s objstore.Store) {
 	if err := s.ReadAt(ctx, o, make([]byte, 1), 0); !errors.Is(err, context.Canceled) {
 		t.Errorf("ReadAt: %v", err)
 	}
-	if _, err := s.Put(ctx, "b", strings.NewReader("1"), 1, objstore.Always()); !errors.Is(err, context.Canceled) {
+	if _, err := s.Put(ctx, "b", strings.NewReader("1"), 1, objstore.Condition{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("Put: %v", err)
 	}
 	if all, err := s.List(t.Context(), "", 10); err != nil || len(all) != 1 {
@@ -210,7 +210,7 @@ func cancelled(t *testing.T, s objstore.Store) {
 }
 
 func readOutside(t *testing.T, s objstore.Store) {
-	o := put(t, s, "a", "0123", objstore.Always())
+	o := put(t, s, "a", "0123", objstore.Condition{})
 	for _, at := range []struct{ offset, n int64 }{{-1, 1}, {0, 5}, {4, 1}, {1 << 62, 4}} {
 		if err := s.ReadAt(t.Context(), o, make([]byte, at.n), at.offset); err == nil {
 			t.Errorf("%d bytes at %d were read", at.n, at.offset)
