@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/psyche-go/psyche/golden"
-	"github.com/psyche-go/psyche/solana/program/compile"
+	"github.com/psyche-go/psyche/solana/programtest/compile"
 	"github.com/psyche-go/psyche/solana/sbpf"
 )
 

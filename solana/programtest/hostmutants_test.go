@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/psyche-go/psyche/solana/program/compile"
-	"github.com/psyche-go/psyche/solana/sbpf/link"
+	"github.com/psyche-go/psyche/solana/programtest/compile"
+	"github.com/psyche-go/psyche/solana/programtest/link"
 )
 
 // hostMutants are small mistakes in the program's host, as mutants are in the rules. Not here is what

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/psyche-go/psyche/solana/program/compile"
+	"github.com/psyche-go/psyche/solana/programtest/compile"
 )
 
 // TestOtherLinker has the sources compiled by another version of LLVM and linked by another linker,

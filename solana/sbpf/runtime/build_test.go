@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/psyche-go/psyche/solana/programtest/link"
 	"github.com/psyche-go/psyche/solana/sbpf"
-	"github.com/psyche-go/psyche/solana/sbpf/link"
 )
 
 var update = flag.Bool("update", false, "write testdata/probe.so anew")

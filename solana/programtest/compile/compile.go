@@ -1,6 +1,6 @@
 // Package compile makes the program of the chain from its sources: clang compiles them, package
-// link links them. Only tests and who changes the sources need it; the program itself is in the
-// repository.
+// link links them. It is for tests, which also write the file in the repository when the sources
+// change (make solana-program).
 package compile
 
 import (
@@ -13,7 +13,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/psyche-go/psyche/solana/sbpf/link"
+	"github.com/psyche-go/psyche/solana/programtest/link"
 )
 
 // Version is that of clang by which the program in the repository was compiled. Another one may
