@@ -1,6 +1,7 @@
 package main
 
 import (
+	"compress/gzip"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/psyche-go/psyche/audit"
 	"github.com/psyche-go/psyche/bench/momenta"
+	"github.com/psyche-go/psyche/bench/rawlog"
 )
 
 // cuts are how workers cut the model.
@@ -67,13 +69,14 @@ func (c *calibrateCommand) Run(ctx context.Context) (err error) {
 	if err := os.MkdirAll(c.Logs, 0o755); err != nil {
 		return err
 	}
-	file, err := os.Create(filepath.Join(c.Logs, c.Name+".jsonl"))
+	file, err := os.Create(filepath.Join(c.Logs, c.Name+rawlog.Suffix))
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, file.Close()) }()
+	log := gzip.NewWriter(file)
+	defer func() { err = errors.Join(err, log.Close(), file.Close()) }()
 	run := &calibration{
-		calibrateCommand: c, text: text, random: rand.New(rand.NewPCG(c.Seed, 0)), log: json.NewEncoder(file), counts: make(map[[2]string]*row),
+		calibrateCommand: c, text: text, random: rand.New(rand.NewPCG(c.Seed, 0)), log: json.NewEncoder(log), counts: make(map[[2]string]*row),
 	}
 	if run.vocabulary, err = vocabulary(c.Model); err != nil {
 		return err

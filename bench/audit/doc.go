@@ -2,7 +2,7 @@
 // trainers with different libraries are apart, what attackers look like beside them, how
 // alike the results of honest trainers are, and what commitments cost.
 //
-//	go run ./bench/audit calibrate --name first   # a run of all stacks; writes logs/first.jsonl
+//	go run ./bench/audit calibrate --name first   # a run of all stacks; writes logs/first.jsonl.gz
 //	go run ./bench/audit table                    # tables from all logs
 //	go run ./bench/audit cost                     # processor time of commitments and checks
 //	go run ./bench/audit old                      # errors of audits that come later

@@ -15,6 +15,7 @@ import (
 
 	"github.com/psyche-go/psyche/audit"
 	"github.com/psyche-go/psyche/bench/momenta"
+	"github.com/psyche-go/psyche/bench/rawlog"
 )
 
 // tableCommand prints what the logs say.
@@ -32,13 +33,13 @@ func (c *tableCommand) Run() error {
 }
 
 func readRows(folder string) ([]row, error) {
-	paths, err := filepath.Glob(filepath.Join(folder, "*.jsonl"))
+	paths, err := filepath.Glob(filepath.Join(folder, "*"+rawlog.Suffix))
 	if err != nil || len(paths) == 0 {
 		return nil, fmt.Errorf("%s: no logs (%w); make one with: go run ./bench/audit calibrate --name first", folder, errors.Join(err, os.ErrNotExist))
 	}
 	var rows []row
 	for _, path := range paths {
-		file, err := os.Open(path)
+		file, err := rawlog.Open(path)
 		if err != nil {
 			return nil, err
 		}
@@ -160,7 +161,7 @@ func printCounted(out io.Writer, of []row) {
 		if r.bf16() > 0 {
 			kind = "bf16"
 		}
-		name := fmt.Sprintf("both %s, %s", kind, strings.TrimSuffix(filepath.Base(r.log), ".jsonl"))
+		name := fmt.Sprintf("both %s, %s", kind, strings.TrimSuffix(filepath.Base(r.log), rawlog.Suffix))
 		byLog[name] = append(byLog[name], r)
 	}
 	for _, name := range slices.Sorted(maps.Keys(byLog)) {

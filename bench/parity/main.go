@@ -12,6 +12,8 @@ import (
 	"syscall"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/psyche-go/psyche/bench/rawlog"
 )
 
 type commands struct {
@@ -73,7 +75,7 @@ func (c *planCommand) next(busy map[string]bool) (*runCommand, error) {
 		if _, err := parser.Parse(append(fields, "--logs", c.Logs)); err != nil {
 			return nil, fmt.Errorf("%s:%d: %w", c.File, number, err)
 		}
-		if _, err := os.Stat(filepath.Join(c.Logs, run.Name+logSuffix)); errors.Is(err, os.ErrNotExist) && !busy[run.Name] {
+		if _, err := os.Stat(filepath.Join(c.Logs, run.Name+rawlog.Suffix)); errors.Is(err, os.ErrNotExist) && !busy[run.Name] {
 			return run, nil
 		}
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"compress/gzip"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/assign"
+	"github.com/psyche-go/psyche/bench/rawlog"
 	"github.com/psyche-go/psyche/checkpoint"
 	"github.com/psyche-go/psyche/config"
 	"github.com/psyche-go/psyche/data/local"
@@ -73,7 +75,6 @@ type record struct {
 }
 
 const (
-	logSuffix = ".jsonl"
 	// Sequences of the held-out text: few while training, many at the end.
 	quickSequences, fullSequences = 64, 512
 	records                       = 100 // of a log
@@ -107,7 +108,7 @@ func (c *runCommand) Run(ctx context.Context) (err error) {
 		return fmt.Errorf("batch %d, clients %d, apply-lag %d, %d steps: want a batch for each client, lag 1 or 2, %d steps",
 			c.Batch, c.Clients, c.ApplyLag, c.steps(), records)
 	}
-	path := filepath.Join(c.Logs, c.Name+logSuffix)
+	path := filepath.Join(c.Logs, c.Name+rawlog.Suffix)
 	file, err := filelock.Open(path+".part", 0o644)
 	if errors.Is(err, filelock.ErrHeld) {
 		return errBusy
@@ -132,7 +133,8 @@ func (c *runCommand) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, l.close()) }()
-	if err := c.train(ctx, l, texts, json.NewEncoder(file)); err != nil {
+	log := gzip.NewWriter(file)
+	if err := errors.Join(c.train(ctx, l, texts, json.NewEncoder(log)), log.Close()); err != nil {
 		return err
 	}
 	return os.Rename(path+".part", path)

@@ -7,10 +7,11 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/psyche-go/psyche/bench/rawlog"
 )
 
 type tableCommand struct {
@@ -57,7 +58,7 @@ func (c *tableCommand) Run() error {
 
 // groups reads all finished logs.
 func (c *tableCommand) groups() ([]*group, error) {
-	paths, err := filepath.Glob(filepath.Join(c.Logs, "*"+logSuffix))
+	paths, err := filepath.Glob(filepath.Join(c.Logs, "*"+rawlog.Suffix))
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +93,7 @@ func (c *tableCommand) groups() ([]*group, error) {
 func isTuning(f finished) bool { return strings.HasPrefix(f.settings.Name, "tune-") }
 
 func read(path string) (f finished, err error) {
-	file, err := os.Open(path)
+	file, err := rawlog.Open(path)
 	if err != nil {
 		return f, err
 	}

@@ -1,12 +1,17 @@
 package main
 
 import (
+	"bytes"
+	"compress/gzip"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/psyche-go/psyche/bench/rawlog"
 )
 
 func writeLog(t *testing.T, folder, name, settings string, test float64) {
@@ -15,7 +20,20 @@ func writeLog(t *testing.T, folder, name, settings string, test float64) {
 {"Step":5,"Tokens":500,"Loss":3,"Bytes":80}
 {"Step":10,"Tokens":1000,"Loss":2,"Bytes":100,"Validation":9,"Test":%g}
 `, name, settings, test)
-	if err := os.WriteFile(filepath.Join(folder, name+logSuffix), []byte(text), 0o600); err != nil {
+	writeText(t, folder, name, text)
+}
+
+func writeText(t *testing.T, folder, name, text string) {
+	t.Helper()
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	if _, err := io.WriteString(w, text); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, name+rawlog.Suffix), packed.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -95,9 +113,7 @@ func TestAttackedRows(t *testing.T) {
 {"Step":5,"Ejected":[{"Member":1,"First":1,"Audited":2,"Gone":5}]}
 {"Step":10,"Tokens":1000,"Test":2.02,"Ejected":[{"Member":0,"First":1,"Audited":5,"Gone":8},{"Member":3,"First":1,"Audited":6,"Gone":9}]}
 `, shared)
-	if err := os.WriteFile(filepath.Join(folder, "audited"+logSuffix), []byte(audited), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeText(t, folder, "audited", audited)
 	groups, err := (&tableCommand{Logs: folder}).groups()
 	if err != nil {
 		t.Fatal(err)
