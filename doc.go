@@ -7,19 +7,18 @@
 // DisTrO (package distro), exchange results peer to peer (package p2p) and apply what a
 // quorum of witnesses has seen, so that every replica holds the same bits.
 //
-// To follow one round, read in this order:
+// To follow one round, read in this order; docs/architecture.md has the functions, each below the
+// one that calls it:
 //
-//	cmd/psyche-client        flags and wiring
-//	client                   the node: Run, then round_train.go
-//	train                    Trainer.Train: batch to gradient to result
-//	distro                   momentum, DCT, top-k, sign
-//	p2p                      announcements and blobs
-//	client/fetch             results of peers
-//	client/books             what is known of a round
-//	client/round_witness.go  what a witness proves
-//	client/settle.go         what counts is applied
-//	coordinator              Apply and Tick: how a quorum ends a round
-//	train                    Trainer.Apply: the counted results change the weights
+//	client         the node: Run waits, reconcile starts what is missing
+//	client/books   what is known of a round: what was announced, what counts
+//	train/member   from the node to its trainer
+//	train          batch to gradient to result; the results that counted change the weights
+//	distro/codec   the bytes of a result
+//	client/fetch   results of peers
+//	server         the host: actions come in, states go out
+//	coordinator    Apply and Tick: how a quorum ends a round
+//	follow         every member does again what the host did
 //
 // The package holds nothing but this text and the tests of the repository itself.
 package psyche
