@@ -9,7 +9,7 @@ import (
 )
 
 // downloadsOf has a client's event log watched; what it returns takes the transfers since the last call.
-func downloadsOf(c *trainCommand) func() []event.Transfer {
+func downloadsOf(c *archives) func() []event.Transfer {
 	c.events = event.Unwritten()
 	var seen []event.Transfer
 	c.events.Watch(func(e event.Event) {

@@ -51,7 +51,7 @@ func TestUploadAndDownload(t *testing.T) {
 // testRunRepo wants a run to read what everybody may read, and nothing else without consent.
 func testRunRepo(t *testing.T, want checkpoint.Snapshot) {
 	digest := want.Manifest().Digest()
-	c := trainCommand{hubFlags: hubFlags{HubMaxConcurrentDownloads: 1}, logTo: slog.New(slog.DiscardHandler)}
+	c := archives{hubFlags: hubFlags{HubMaxConcurrentDownloads: 1}, logger: slog.New(slog.DiscardHandler)}
 	t.Setenv("HF_HOME", t.TempDir())
 	begin := coordinator.Checkpoint{Kind: coordinator.CheckpointHub, Repo: "org/name"}
 	if _, err := c.initial(context.Background(), begin); err == nil || !strings.Contains(err.Error(), "--allow-private-repos") {
@@ -124,7 +124,7 @@ func TestUploadAndDownloadOfBuckets(t *testing.T) {
 
 // testBucketOfRun reads a run's first model, and one that no member gives, from the bucket.
 func testBucketOfRun(t *testing.T, digest [32]byte) {
-	c := trainCommand{logTo: slog.New(slog.DiscardHandler), RunID: "run", networkFlags: networkFlags{MaxBlobDisk: 1}, reports: reports{dir: t.TempDir()}}
+	c := archives{logger: slog.New(slog.DiscardHandler), runID: "run", shared: 1, reports: reports{dir: t.TempDir()}}
 	begin := coordinator.Checkpoint{Kind: coordinator.CheckpointGcs, Repo: "bucket", Revision: "some/where/run-step3"}
 	if got, err := c.initial(t.Context(), begin); err != nil || got.Manifest().Digest() != digest {
 		t.Errorf("initial model: %v", err)
@@ -172,15 +172,15 @@ func TestUploadsReachTheRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		logger := slog.New(slog.DiscardHandler)
-		c := trainCommand{logTo: logger, RunID: "run", networkFlags: networkFlags{MaxBlobMemory: 1}, uploadFlags: flags, hubFlags: hubFlags{HubMaxConcurrentDownloads: 1}, reports: reports{dir: t.TempDir()}}
-		u, err := c.openUploads(t.Context())
+		c := archives{logger: logger, runID: "run", shared: 1, uploadFlags: flags, hubFlags: hubFlags{HubMaxConcurrentDownloads: 1}, reports: reports{dir: t.TempDir()}}
+		u, err := c.openUploads(t.Context(), c.hubFlags, logger)
 		if err != nil {
 			t.Fatal(err)
 		}
 		told := make(chan coordinator.Place, 1)
 		u.start("run", parent, logger, func(_ checkpoint.Facts, at coordinator.Place) { told <- at })
 		u.runner.Offer(dir, facts)
-		if err := c.finishUploads(t.Context(), u); err != nil {
+		if err := c.finishUploads(t.Context(), u, logger); err != nil {
 			t.Fatal(err)
 		}
 		at := <-told
@@ -227,15 +227,14 @@ func TestPrivateUploadsAreNotReported(t *testing.T) {
 			t.Fatal(err)
 		}
 		logger := slog.New(slog.DiscardHandler)
-		c := trainCommand{logTo: logger, uploadFlags: test.flags, hubFlags: hubFlags{HubMaxConcurrentDownloads: 1}}
-		u, err := c.openUploads(t.Context())
+		u, err := test.flags.openUploads(t.Context(), hubFlags{HubMaxConcurrentDownloads: 1}, logger)
 		if err != nil {
 			t.Fatal(err)
 		}
 		told := make(chan coordinator.Place, 1)
 		u.start("run", parent, logger, func(_ checkpoint.Facts, at coordinator.Place) { told <- at })
 		u.runner.Offer(dir, facts)
-		if err := c.finishUploads(t.Context(), u); err != nil {
+		if err := test.flags.finishUploads(t.Context(), u, logger); err != nil {
 			t.Fatal(err)
 		}
 		if len(told) == 1 != test.told || s.Files(test.flags.HubRepo, "main") == nil {

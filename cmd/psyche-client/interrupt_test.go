@@ -55,8 +55,7 @@ func TestStalledUpload(t *testing.T) {
 	fmt.Println("uploading")
 	<-ctx.Done()
 	fmt.Println("interrupted")
-	c := trainCommand{logTo: logger, uploadFlags: uploadFlags{UploadTimeout: time.Hour}}
-	fmt.Println("not reached:", c.finishUploads(ctx, u))
+	fmt.Println("not reached:", uploadFlags{UploadTimeout: time.Hour}.finishUploads(ctx, u, logger))
 }
 
 // TestSecondInterruptAbortsAnUpload wants the first interrupt to wait for the last upload

@@ -49,14 +49,14 @@ func reportsDir(runID string, member identity.ID) (string, error) {
 // it is downloaded if the place says at least that it has it, and has no more bytes than the
 // model may have; it is read into memory if it is that model, bit for bit; and nothing of it
 // stays on the disk. Only what is interrupted stays, for the next attempt.
-func (c *trainCommand) fromReport(ctx context.Context, wanted coordinator.Checkpoint, at coordinator.Place) (checkpoint.Snapshot, error) {
+func (a *archives) fromReport(ctx context.Context, wanted coordinator.Checkpoint, at coordinator.Place) (checkpoint.Snapshot, error) {
 	claimed := claim{at, wanted.Digest}
-	if c.reports.refused[claimed] {
+	if a.reports.refused[claimed] {
 		return checkpoint.Snapshot{}, errRefusedReport
 	}
 	name := sha256.Sum256(fmt.Appendf(nil, "%x %v %q %q", wanted.Digest, at.Kind, at.Repo, at.Revision))
-	folder := filepath.Join(c.reports.dir, fmt.Sprintf("%x", name[:16]))
-	dir, err := c.downloadReport(ctx, wanted, at, folder)
+	folder := filepath.Join(a.reports.dir, fmt.Sprintf("%x", name[:16]))
+	dir, err := a.downloadReport(ctx, wanted, at, folder)
 	if err != nil {
 		return checkpoint.Snapshot{}, err
 	}
@@ -65,23 +65,23 @@ func (c *trainCommand) fromReport(ctx context.Context, wanted coordinator.Checkp
 		return checkpoint.Snapshot{}, err
 	}
 	if err != nil {
-		if c.reports.refused == nil {
-			c.reports.refused = make(map[claim]bool)
+		if a.reports.refused == nil {
+			a.reports.refused = make(map[claim]bool)
 		}
-		c.reports.refused[claimed] = true
+		a.reports.refused[claimed] = true
 	}
 	if problem := os.RemoveAll(folder); problem != nil {
-		c.logTo.Warn("remove what was downloaded", "err", problem)
+		a.logger.Warn("remove what was downloaded", "err", problem)
 	}
 	return snapshot, err
 }
 
 // downloadReport puts what a place has into a folder below the given one.
-func (c *trainCommand) downloadReport(ctx context.Context, wanted coordinator.Checkpoint, at coordinator.Place, folder string) (dir string, err error) {
+func (a *archives) downloadReport(ctx context.Context, wanted coordinator.Checkpoint, at coordinator.Place, folder string) (dir string, err error) {
 	from := coordinator.Checkpoint{Kind: at.Kind, Repo: at.Repo, Revision: at.Revision}
-	limit := c.sizeLimit(ctx, wanted)
+	limit := a.sizeLimit(ctx, wanted)
 	if at.Kind == coordinator.CheckpointHub {
-		place, err := c.runRepo(from)
+		place, err := a.runRepo(from)
 		if err != nil {
 			return "", err
 		}
@@ -90,9 +90,9 @@ func (c *trainCommand) downloadReport(ctx context.Context, wanted coordinator.Ch
 		if err != nil {
 			return "", err
 		}
-		return c.downloadClaimed(ctx, facts, wanted, place)
+		return a.downloadClaimed(ctx, facts, wanted, place)
 	}
-	bucket, err := c.runBucket(ctx, from)
+	bucket, err := a.runBucket(ctx, from)
 	if err != nil {
 		return "", err
 	}
@@ -102,18 +102,18 @@ func (c *trainCommand) downloadReport(ctx context.Context, wanted coordinator.Ch
 	if err != nil {
 		return "", err
 	}
-	return c.downloadClaimed(ctx, facts, wanted, bucket)
+	return a.downloadClaimed(ctx, facts, wanted, bucket)
 }
 
 // downloadClaimed downloads from a place that says of itself to have the wanted model.
-func (c *trainCommand) downloadClaimed(ctx context.Context, f checkpoint.Facts, wanted coordinator.Checkpoint, from interface {
+func (a *archives) downloadClaimed(ctx context.Context, f checkpoint.Facts, wanted coordinator.Checkpoint, from interface {
 	Download(ctx context.Context, progress remote.Progress) (string, error)
 }) (string, error) {
 	if err := compareFacts(f, wanted); err != nil {
 		return "", err
 	}
-	c.logTo.Info("getting the model from where a member says that it lies", "from", from)
-	return from.Download(ctx, c.arrives(wanted.Step))
+	a.logger.Info("getting the model from where a member says that it lies", "from", from)
+	return from.Download(ctx, a.arrives(wanted.Step))
 }
 
 // compareFacts returns an error unless a checkpoint says of itself to be the wanted one.
@@ -144,42 +144,42 @@ const (
 
 // sizeLimit is how many bytes the wanted model's files may have: what the config.json that
 // the run began with says, and where it cannot be read, what could be shared with peers.
-func (c *trainCommand) sizeLimit(ctx context.Context, wanted coordinator.Checkpoint) int64 {
+func (a *archives) sizeLimit(ctx context.Context, wanted coordinator.Checkpoint) int64 {
 	origin := coordinator.Place{Kind: wanted.Origin, Repo: wanted.Repo, Revision: wanted.Revision}
-	if limit, known := c.reports.limits[origin]; known {
+	if limit, known := a.reports.limits[origin]; known {
 		return limit
 	}
-	limit := max(c.MaxBlobDisk, c.MaxBlobMemory) << 20
-	config, err := c.originConfig(ctx, wanted)
+	limit := a.shared << 20
+	config, err := a.originConfig(ctx, wanted)
 	var description model.Description
 	if err == nil {
 		description, err = model.Describe(config)
 	}
 	if err != nil {
-		c.logTo.Info("how large the run's model may be is not known", "at most, in MiB", limit>>20, "why", err)
+		a.logger.Info("how large the run's model may be is not known", "at most, in MiB", limit>>20, "why", err)
 		return limit
 	}
 	if n := description.NumParameters; n >= 0 && n < (limit-bytesBeside)/bytesOfParameter {
 		limit = n*bytesOfParameter + bytesBeside
 	}
-	if c.reports.limits == nil {
-		c.reports.limits = make(map[coordinator.Place]int64)
+	if a.reports.limits == nil {
+		a.reports.limits = make(map[coordinator.Place]int64)
 	}
-	c.reports.limits[origin] = limit
+	a.reports.limits[origin] = limit
 	return limit
 }
 
 // originConfig returns the config.json of the model that the run began with.
-func (c *trainCommand) originConfig(ctx context.Context, wanted coordinator.Checkpoint) (config []byte, err error) {
+func (a *archives) originConfig(ctx context.Context, wanted coordinator.Checkpoint) (config []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, configPatience)
 	defer cancel()
 	switch {
-	case c.ModelPath != "":
-		return os.ReadFile(filepath.Join(c.ModelPath, checkpoint.ConfigFile))
-	case wanted.Origin == coordinator.CheckpointLocal && c.AllowLocalPaths:
+	case a.ModelPath != "":
+		return os.ReadFile(filepath.Join(a.ModelPath, checkpoint.ConfigFile))
+	case wanted.Origin == coordinator.CheckpointLocal && a.AllowLocalPaths:
 		return os.ReadFile(filepath.Join(wanted.Repo, checkpoint.ConfigFile))
 	case wanted.Origin == coordinator.CheckpointHub:
-		place, err := c.runRepo(wanted)
+		place, err := a.runRepo(wanted)
 		if err != nil {
 			return nil, err
 		}
@@ -187,7 +187,7 @@ func (c *trainCommand) originConfig(ctx context.Context, wanted coordinator.Chec
 	case wanted.Origin != coordinator.CheckpointGcs:
 		return nil, errors.New("the model that the run began with is not at hand")
 	}
-	bucket, err := c.runBucket(ctx, wanted)
+	bucket, err := a.runBucket(ctx, wanted)
 	if err != nil {
 		return nil, err
 	}

@@ -21,11 +21,11 @@ import (
 )
 
 // reporting is a client that looks at places which members reported.
-func reporting(t *testing.T) *trainCommand {
+func reporting(t *testing.T) *archives {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
-	return &trainCommand{
-		logTo: slog.New(slog.DiscardHandler), RunID: "run", reports: reports{dir: filepath.Join(t.TempDir(), "reports")},
-		networkFlags: networkFlags{MaxBlobDisk: 65536}, hubFlags: hubFlags{HubMaxConcurrentDownloads: 1},
+	return &archives{
+		logger: slog.New(slog.DiscardHandler), runID: "run", reports: reports{dir: filepath.Join(t.TempDir(), "reports")},
+		shared: 65536, hubFlags: hubFlags{HubMaxConcurrentDownloads: 1},
 	}
 }
 
@@ -63,7 +63,7 @@ func falsely(own [32]byte) [32]byte {
 }
 
 // left lists the files below the folders in which a client keeps downloads.
-func left(t *testing.T, c *trainCommand) (found []string) {
+func left(t *testing.T, c *archives) (found []string) {
 	t.Helper()
 	for _, dir := range []string{c.reports.dir, os.Getenv("XDG_CACHE_HOME"), os.Getenv("HF_HOME")} {
 		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -181,7 +181,7 @@ func TestReportIsBounded(t *testing.T) {
 		t.Errorf("limit %d for a model of 10800 parameters", limit)
 	}
 	c := reporting(t)
-	c.MaxBlobDisk, c.MaxBlobMemory = 1, 1
+	c.shared = 1
 	for _, wanted := range origins {
 		if limit := c.sizeLimit(t.Context(), wanted); limit != 1<<20 {
 			t.Errorf("limit %d, want what can be shared", limit)

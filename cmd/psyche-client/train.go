@@ -14,12 +14,10 @@ import (
 	"github.com/psyche-go/psyche/client"
 	"github.com/psyche-go/psyche/client/p2pnet"
 	"github.com/psyche-go/psyche/cmd/internal/telemetry"
-	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/event"
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/p2p"
 	"github.com/psyche-go/psyche/torch"
-	"github.com/psyche-go/psyche/train/dummy"
 )
 
 // trainCommand joins a run and trains until it is finished.
@@ -30,14 +28,7 @@ type trainCommand struct {
 	IdentitySecretKeyPath string `short:"i" aliases:"wallet-private-key-path" help:"Key file: solana-keygen JSON or 32 raw bytes. Without it the key comes from RAW_IDENTITY_SECRET_KEY (hex); without that, a fresh one is used." type:"path"`
 	networkFlags          `embed:""`
 
-	DataPath        string `help:"Folder of tokens to use in place of the run's data locations. It must hold the same data." type:"path"`
-	GCSCredentials  bool   `name:"gcs-credentials" help:"Read the buckets of Google Cloud Storage that the run or its members name with your credentials (GOOGLE_APPLICATION_CREDENTIALS, gcloud's, the machine's) in place of none."`
-	ModelPath       string `help:"Folder of the model that the run began with, in place of the one that the run names." type:"path"`
-	AllowLocalPaths bool   `help:"Let the run name folders of this machine for its model and data. Whoever set up the run decides what is read from them, trained on and shared."`
-
-	AllowInnerData bool `help:"Let the run name data at addresses of inner networks: of this machine, of private networks, of the link. Whoever set up the run decides what is read from there and trained on. Not needed for a data server on the host of --server-addr."`
-
-	AllowPrivateRepos bool `help:"Let the run name repositories of the Hub that only your token may read. Whoever set up the run decides which are read, trained on and shared."`
+	sourceFlags `embed:""`
 
 	FollowUpdates bool `help:"Go on with a run whose main authority replaced the model that was trained by another one. Without it the client ends then."`
 
@@ -50,12 +41,10 @@ type trainCommand struct {
 	computeFlags  `embed:""`
 	parallelFlags `embed:""`
 
-	CheckpointDir  string `help:"Folder to save a checkpoint into after each epoch." type:"path"`
-	KeepSteps      int    `help:"Newest checkpoints to keep; 0: all." default:"3"`
-	DeleteOldSteps bool   `help:"Remove older checkpoints than --keep-steps says." default:"true" negatable:""`
-	uploadFlags    `embed:""`
-	hubFlags       `embed:""`
-	FinalWait      time.Duration `help:"How long to stay when the run is finished, at most: to get the final model when the end was missed, or for members that missed it; 0s: not at all." default:"30s"`
+	checkpointFlags `embed:""`
+	uploadFlags     `embed:""`
+	hubFlags        `embed:""`
+	FinalWait       time.Duration `help:"How long to stay when the run is finished, at most: to get the final model when the end was missed, or for members that missed it; 0s: not at all." default:"30s"`
 
 	EventsDir string `help:"Folder for the event log, events.jsonl. Default: --checkpoint-dir." type:"path"`
 
@@ -66,10 +55,6 @@ type trainCommand struct {
 	Telemetry    telemetry.Flags `embed:""`
 	evalFlags    `embed:""`
 	idleFlags    `embed:""`
-
-	logTo   *slog.Logger
-	events  *event.Log
-	reports reports
 }
 
 // Help is shown by --help below the command's summary.
@@ -93,13 +78,12 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, logFile.Close()) }()
-	c.logTo = logger
 	c.warn(logger)
 	c.apply(&c.networkFlags)
 	if !c.DeleteOldSteps {
 		c.KeepSteps = 0
 	}
-	if err := c.checkCheckpointDir(); err != nil {
+	if err := c.checkCheckpointDir(logger); err != nil {
 		return err
 	}
 	key, err := c.key(logger)
@@ -113,7 +97,6 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 	defer func() { err = errors.Join(err, seen.close()) }()
 	logger, events := seen.logger, seen.events
 	shown.start(t, c.RunID, key.ID(), seen)
-	c.logTo, c.events = logger, events
 	library := c.load(c.Threads, logger)
 	if library != nil && !torch.Missing(library) {
 		return library
@@ -129,11 +112,11 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 		return err
 	}
 	defer written.close()
-	uploads, err := c.openUploads(ctx)
+	uploads, err := c.openUploads(ctx, c.hubFlags, logger)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, c.finishUploads(ctx, uploads)) }()
+	defer func() { err = errors.Join(err, c.finishUploads(ctx, uploads, logger)) }()
 	measuring, err := c.measure(ctx, c.hubFlags, events, logger)
 	if err != nil {
 		return err
@@ -146,10 +129,11 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 	defer func() { err = errors.Join(err, closeNetwork()) }()
 	shown.use(network)
 
-	if c.reports.dir, err = reportsDir(c.RunID, key.ID()); err != nil {
+	archives, err := c.archives(key.ID(), events, logger)
+	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(c.reports.dir)) }()
+	defer func() { err = errors.Join(err, archives.close()) }()
 	host, err := c.reach(ctx, c.RunID, key, network.Addrs(), events, logger)
 	if err != nil {
 		return err
@@ -167,8 +151,8 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 		Data:       factory.Data(),
 		NewTrainer: factory.Build,
 		CheckRun:   training.checkRun,
-		Initial:    c.initial,
-		Archive:    c.archive,
+		Initial:    archives.initial,
+		Archive:    archives.archive,
 
 		FollowUpdates: c.FollowUpdates,
 
@@ -233,25 +217,4 @@ func (c *trainCommand) connect(ctx context.Context, key identity.Key, events *ev
 		return nil, nil, errors.Join(fmt.Errorf("%w; choose with --bind-p2p-address and --bind-p2p-port", err), store.Close())
 	}
 	return p2pnet.New(node, store, c.RunID), func() error { return errors.Join(node.Close(), store.Close()) }, nil
-}
-
-// errLocalPath refuses what a stranger's run could use to read private files.
-var errLocalPath = errors.New("the run names a folder of this machine, which only you may choose (or --allow-local-paths, if you trust the run)")
-
-// initial loads the model of a checkpoint that does not come from peers.
-func (c *trainCommand) initial(ctx context.Context, from coordinator.Checkpoint) (checkpoint.Snapshot, error) {
-	switch {
-	case c.ModelPath != "" && from.Kind != coordinator.CheckpointDummy:
-		return checkpoint.ReadDir(c.ModelPath)
-	case c.wantsModelPath(from):
-		return checkpoint.Snapshot{}, fmt.Errorf("%w: the model %s: name a folder with --model-path", errLocalPath, from.Repo)
-	case from.Kind == coordinator.CheckpointLocal:
-		return checkpoint.ReadDir(from.Repo)
-	case from.Kind == coordinator.CheckpointDummy:
-		return dummy.Model(), nil
-	case from.Kind == coordinator.CheckpointHub, from.Kind == coordinator.CheckpointGcs:
-		return c.fetchFrom(ctx, from)
-	default:
-		return checkpoint.Snapshot{}, fmt.Errorf("the run begins with the model %s, which this version cannot download: get it yourself and name its folder with --model-path", from.Repo)
-	}
 }

@@ -4,13 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
-	"github.com/psyche-go/psyche/checkpoint"
 	"github.com/psyche-go/psyche/config"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/data"
@@ -59,16 +58,23 @@ func checkServerAddr(ctx context.Context, address string) error {
 	return nil
 }
 
+// checkpointFlags say which checkpoints are kept on this machine.
+type checkpointFlags struct {
+	CheckpointDir  string `help:"Folder to save a checkpoint into after each epoch." type:"path"`
+	KeepSteps      int    `help:"Newest checkpoints to keep; 0: all." default:"3"`
+	DeleteOldSteps bool   `help:"Remove older checkpoints than --keep-steps says." default:"true" negatable:""`
+}
+
 // checkCheckpointDir finds out whether checkpoints can be saved, and says what it means when
 // none are.
-func (c *trainCommand) checkCheckpointDir() error {
-	if c.CheckpointDir == "" {
-		c.logTo.Warn("no checkpoint is saved here: a model that no member holds any more is lost; give --checkpoint-dir")
+func (f checkpointFlags) checkCheckpointDir(logger *slog.Logger) error {
+	if f.CheckpointDir == "" {
+		logger.Warn("no checkpoint is saved here: a model that no member holds any more is lost; give --checkpoint-dir")
 		return nil
 	}
-	err := os.MkdirAll(c.CheckpointDir, 0o755)
+	err := os.MkdirAll(f.CheckpointDir, 0o755)
 	if err == nil {
-		err = probeFolder(c.CheckpointDir)
+		err = probeFolder(f.CheckpointDir)
 	}
 	if err != nil {
 		return fmt.Errorf("--checkpoint-dir: %w; choose another folder", err)
@@ -83,16 +89,6 @@ func probeFolder(dir string) error {
 		return err
 	}
 	return errors.Join(file.Close(), os.Remove(file.Name()))
-}
-
-// wantsModelPath reports whether a run begins with a folder that only the user may choose.
-func (c *trainCommand) wantsModelPath(from coordinator.Checkpoint) bool {
-	return from.Kind == coordinator.CheckpointLocal && c.ModelPath == "" && !c.AllowLocalPaths
-}
-
-// wantsDataPath reports whether a run's data is in a folder that only the user may choose.
-func (c *trainCommand) wantsDataPath(run config.Model) bool {
-	return namesFolders(run.DataLocations) && c.DataPath == "" && !c.AllowLocalPaths
 }
 
 // checkRun finds, before the client joins, what is wrong with the folders that it reads:
@@ -125,35 +121,6 @@ func (f *trainers) checkRun(ctx context.Context, definition coordinator.Model) e
 		}
 	}
 	return f.checkDataPath(ctx, run)
-}
-
-// checkModelPath looks at the config.json of a model that comes from a folder.
-func (c *trainCommand) checkModelPath(run config.Model, from coordinator.Checkpoint) error {
-	dir := c.ModelPath
-	switch from.Kind {
-	case coordinator.CheckpointP2P, coordinator.CheckpointP2PGcs:
-		return nil // it comes from members
-	case coordinator.CheckpointLocal:
-		if dir == "" {
-			dir = from.Repo
-		}
-	}
-	if dir == "" {
-		return nil
-	}
-	path := filepath.Join(dir, checkpoint.ConfigFile)
-	modelConfig, err := os.ReadFile(path)
-	if err != nil {
-		return fmt.Errorf("read checkpoint %s: %w; a model folder has config.json and model.safetensors", dir, err)
-	}
-	description, err := model.Describe(modelConfig)
-	if err == nil {
-		err = member.Fits(run, description)
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	return nil
 }
 
 // checkDataPath opens the data and closes it again, if it can only come from a folder.

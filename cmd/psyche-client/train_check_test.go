@@ -64,8 +64,8 @@ quantize_1bit = true
 }
 
 // training is that of a command line.
-func training(c trainCommand) *trainers {
-	return &trainers{command: &c, key: identity.FromSeed([32]byte{1}), logger: slog.New(slog.DiscardHandler)}
+func training(f sourceFlags) *trainers {
+	return &trainers{command: &trainCommand{sourceFlags: f}, key: identity.FromSeed([32]byte{1}), logger: slog.New(slog.DiscardHandler)}
 }
 
 // TestModelIsTooShort wants a client to refuse a model that cannot take the run's sequences
@@ -76,7 +76,7 @@ func TestModelIsTooShort(t *testing.T) {
 	write(t, filepath.Join(model, checkpoint.ConfigFile), []byte(toyConfig))
 	write(t, filepath.Join(data, "a.ds"), tokens(strings.Repeat("What a tangled web we weave. ", 60)))
 	snapshot := checkpoint.Snapshot{Files: []checkpoint.File{{Name: checkpoint.ConfigFile, Data: []byte(toyConfig)}}}
-	f := training(trainCommand{ModelPath: model, DataPath: data})
+	f := training(sourceFlags{ModelPath: model, DataPath: data})
 	long := runOf(t, "elsewhere", "elsewhere", 33)
 	_, loading := f.factory(nil).Build(t.Context(), snapshot, env.Definition{Model: long})
 	for when, err := range map[string]error{"joining": f.checkRun(t.Context(), long), "loading": loading} {
@@ -96,23 +96,23 @@ func TestFoldersAreLookedAtBeforeJoining(t *testing.T) {
 	write(t, filepath.Join(model, checkpoint.ConfigFile), []byte(toyConfig))
 	write(t, filepath.Join(data, "a.ds"), tokens(strings.Repeat("What a tangled web we weave. ", 60)))
 	tests := map[string]struct {
-		command trainCommand
-		run     coordinator.Model
-		want    []string // in the error; nil: there is none
+		flags sourceFlags
+		run   coordinator.Model
+		want  []string // in the error; nil: there is none
 	}{
-		"right":              {trainCommand{ModelPath: model, DataPath: data}, runOf(t, missing, missing, 16), nil},
-		"nothing given":      {trainCommand{}, runOf(t, model, data, 16), []string{"--model-path", "--data-path", "--allow-local-paths"}},
-		"data not given":     {trainCommand{ModelPath: model}, runOf(t, model, data, 16), []string{"--data-path", "--allow-local-paths"}},
-		"no model folder":    {trainCommand{ModelPath: missing, DataPath: data}, runOf(t, model, data, 16), []string{missing, "no such file"}},
-		"empty model folder": {trainCommand{ModelPath: empty, DataPath: data}, runOf(t, model, data, 16), []string{empty, "config.json"}},
-		"no data folder":     {trainCommand{ModelPath: model, DataPath: missing}, runOf(t, model, data, 16), []string{missing, "psyche data tokenize"}},
-		"trusted, right":     {trainCommand{AllowLocalPaths: true}, runOf(t, model, data, 16), nil},
-		"trusted, no model":  {trainCommand{AllowLocalPaths: true}, runOf(t, missing, data, 16), []string{missing}},
-		"trusted, no data":   {trainCommand{AllowLocalPaths: true}, runOf(t, model, missing, 16), []string{missing}},
+		"right":              {sourceFlags{ModelPath: model, DataPath: data}, runOf(t, missing, missing, 16), nil},
+		"nothing given":      {sourceFlags{}, runOf(t, model, data, 16), []string{"--model-path", "--data-path", "--allow-local-paths"}},
+		"data not given":     {sourceFlags{ModelPath: model}, runOf(t, model, data, 16), []string{"--data-path", "--allow-local-paths"}},
+		"no model folder":    {sourceFlags{ModelPath: missing, DataPath: data}, runOf(t, model, data, 16), []string{missing, "no such file"}},
+		"empty model folder": {sourceFlags{ModelPath: empty, DataPath: data}, runOf(t, model, data, 16), []string{empty, "config.json"}},
+		"no data folder":     {sourceFlags{ModelPath: model, DataPath: missing}, runOf(t, model, data, 16), []string{missing, "psyche data tokenize"}},
+		"trusted, right":     {sourceFlags{AllowLocalPaths: true}, runOf(t, model, data, 16), nil},
+		"trusted, no model":  {sourceFlags{AllowLocalPaths: true}, runOf(t, missing, data, 16), []string{missing}},
+		"trusted, no data":   {sourceFlags{AllowLocalPaths: true}, runOf(t, model, missing, 16), []string{missing}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			err := training(test.command).checkRun(t.Context(), test.run)
+			err := training(test.flags).checkRun(t.Context(), test.run)
 			if (err == nil) != (test.want == nil) {
 				t.Fatalf("error = %v", err)
 			}
@@ -125,7 +125,7 @@ func TestFoldersAreLookedAtBeforeJoining(t *testing.T) {
 	}
 	handed := runOf(t, missing, data, 16)
 	handed.Checkpoint.Kind = coordinator.CheckpointP2P
-	if err := training(trainCommand{DataPath: data}).checkRun(t.Context(), handed); err != nil {
+	if err := training(sourceFlags{DataPath: data}).checkRun(t.Context(), handed); err != nil {
 		t.Errorf("members give the model: %v", err)
 	}
 }
@@ -137,28 +137,29 @@ func TestCheckpointDirIsTried(t *testing.T) {
 	file := write(t, filepath.Join(dir, "file"), nil)
 	write(t, filepath.Join(dir, "saved", ".blobs"), nil)
 	var log strings.Builder
-	c := trainCommand{logTo: slog.New(slog.NewTextHandler(&log, nil)), networkFlags: networkFlags{MaxBlobMemory: 1, MaxBlobDisk: 1, BlobDir: t.TempDir()}}
+	logger := slog.New(slog.NewTextHandler(&log, nil))
+	c := trainCommand{networkFlags: networkFlags{MaxBlobMemory: 1, MaxBlobDisk: 1, BlobDir: t.TempDir()}}
 	c.CheckpointDir = filepath.Join(file, "saved")
-	if err := c.checkCheckpointDir(); err == nil || !strings.Contains(err.Error(), "--checkpoint-dir") || strings.Contains(err.Error(), "--blob-dir") {
+	if err := c.checkCheckpointDir(logger); err == nil || !strings.Contains(err.Error(), "--checkpoint-dir") || strings.Contains(err.Error(), "--blob-dir") {
 		t.Errorf("below a file: %v", err)
 	}
 	c.CheckpointDir = filepath.Join(dir, "saved")
-	if err := c.checkCheckpointDir(); err != nil || log.Len() > 0 {
+	if err := c.checkCheckpointDir(logger); err != nil || log.Len() > 0 {
 		t.Errorf("a good folder: %v, %s", err, &log)
 	}
 	if left, _ := filepath.Glob(filepath.Join(c.CheckpointDir, ".probe*")); len(left) > 0 {
 		t.Errorf("left %v", left)
 	}
 	c.BlobDir = ""
-	if _, err := c.openStore(c.CheckpointDir, c.logTo); err == nil || !strings.Contains(err.Error(), "--checkpoint-dir "+c.CheckpointDir) {
+	if _, err := c.openStore(c.CheckpointDir, logger); err == nil || !strings.Contains(err.Error(), "--checkpoint-dir "+c.CheckpointDir) {
 		t.Errorf("its .blobs is a file: %v", err)
 	}
 	c.BlobDir = file
-	if _, err := c.openStore(c.CheckpointDir, c.logTo); err == nil || strings.Contains(err.Error(), "--checkpoint-dir") {
+	if _, err := c.openStore(c.CheckpointDir, logger); err == nil || strings.Contains(err.Error(), "--checkpoint-dir") {
 		t.Errorf("--blob-dir is a file: %v", err)
 	}
 	c.CheckpointDir = ""
-	if err := c.checkCheckpointDir(); err != nil || !strings.Contains(log.String(), "give --checkpoint-dir") {
+	if err := c.checkCheckpointDir(logger); err != nil || !strings.Contains(log.String(), "give --checkpoint-dir") {
 		t.Errorf("no folder: %v, %s", err, &log)
 	}
 }
