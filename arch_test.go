@@ -151,7 +151,7 @@ var importRules = []importRule{
 // docs/architecture.md, The client.
 var clientRooms = map[string][]string{
 	"env":      nil,
-	"audits":   {"exchange"},
+	"auditor":  {"books", "env", "exchange", "fetch"},
 	"books":    nil,
 	"exchange": {"books", "env"},
 	"fetch":    {"books", "env"},

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/psyche-go/psyche/client/audits"
+	"github.com/psyche-go/psyche/client/auditor"
 	"github.com/psyche-go/psyche/client/clienttest"
 	"github.com/psyche-go/psyche/client/env"
 	"github.com/psyche-go/psyche/coordinator"
@@ -49,7 +49,7 @@ func (a *answering) Handle(protocol string, maxRequest int, handle func(ctx cont
 
 // opens has a member answer otherwise who asks for openings.
 func opens(o *options, answer func(from identity.ID, opening []byte) ([]byte, error)) {
-	o.Network = &answering{Network: o.Network, protocol: audits.OpeningProtocol, answer: answer}
+	o.Network = &answering{Network: o.Network, protocol: auditor.OpeningProtocol, answer: answer}
 }
 
 // acting changes what a member says to the run's host. Done says that nothing is sent.

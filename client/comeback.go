@@ -32,7 +32,7 @@ type wayBack struct{ *Node }
 // comesBack reports whether the client has no replica and can still get one in this epoch.
 func (n wayBack) comesBack() bool {
 	s := n.run.state
-	if n.replica != nil || s.RunState != coordinator.RoundTrain && s.RunState != coordinator.RoundWitness {
+	if n.rounds.replica != nil || s.RunState != coordinator.RoundTrain && s.RunState != coordinator.RoundWitness {
 		return false
 	}
 	if b := n.seat.back; b.given && b.epoch == n.run.epoch() {
@@ -43,7 +43,7 @@ func (n wayBack) comesBack() bool {
 
 // returns reports whether the client, which has a replica of the epoch, can have its seat back.
 func (n wayBack) returns() bool {
-	return n.replica != nil && !n.replica.closing && !n.run.isMember() && n.run.state.MayReturn(n.run.myself()) && !n.seat.back.given
+	return n.rounds.replica != nil && !n.rounds.replica.closing && !n.run.isMember() && n.run.state.MayReturn(n.run.myself()) && !n.seat.back.given
 }
 
 // comeBack gets the model of the running round and, when the client is no member any more, its
@@ -53,7 +53,7 @@ func (n wayBack) comeBack() {
 	if key := n.run.epoch(); b.epoch != key {
 		*b = comeback{epoch: key}
 	}
-	if !n.engine.idle() || n.tasks.Now().Before(b.notBefore) {
+	if !n.engine.Idle() || n.tasks.Now().Before(b.notBefore) {
 		return
 	}
 	m := n.models.Held
@@ -72,8 +72,8 @@ func (n wayBack) comeBack() {
 	}
 	if l := n.rounds.of[b.step+1]; l != nil && l.EpochStart == b.epoch.startStep { // what follows is in the books
 		n.enter(b.model, b.epoch, b.step, b.hash, b.before)
-	} else if round, said, ok := replicaOf(s, n.engine.lag()); ok && round-n.engine.lag() > b.step {
-		n.followTo(round-n.engine.lag(), said, n.run.startOf(round).Hash)
+	} else if round, said, ok := replicaOf(s, n.engine.Lag()); ok && round-n.engine.Lag() > b.step {
+		n.followTo(round-n.engine.Lag(), said, n.run.startOf(round).Hash)
 	}
 }
 
@@ -132,8 +132,8 @@ func (n wayBack) followed(epoch epochKey, until uint32, way handover.Way, err er
 		n.report.log.Warn("the way back into the running epoch was not found", "step", until, "again", !b.given, "err", err)
 	default:
 		b.step, b.hash, b.before = until, way.Hash, way.Before
-		n.seat.duties.forgetMomentum(n.run.state.Progress.Step)
-		n.seat.duties.forget()
+		n.auditor.ForgetMomentum(n.run.state.Progress.Step)
+		n.auditor.ForgetRounds()
 		for _, round := range way.Rounds {
 			n.store.Remember(round)
 		}
@@ -144,7 +144,7 @@ func (n wayBack) followed(epoch epochKey, until uint32, way handover.Way, err er
 // enter gives the client its replica after a step, which it has come to from the epoch's model.
 func (n wayBack) enter(m *handover.Model, key epochKey, step uint32, hash, before [32]byte) {
 	n.fetcher.ForgetStalls()
-	n.replica = &replica{epoch: key, hash: hash, before: before, step: step, coldSteps: n.engine.prepared.coldSteps, from: m.Digest}
+	n.rounds.replica = &replica{epoch: key, hash: hash, before: before, step: step, coldSteps: n.engine.prepared.coldSteps, from: m.Digest}
 	n.report.emit(event.Ready{
 		Epoch: n.run.state.Progress.Epoch, Step: m.Step, Digest: hexOf(m.Digest),
 		Source: m.Source, Bytes: m.Fetched, Seconds: m.Seconds,

@@ -30,7 +30,7 @@ func (n *Node) cooldown() {
 // a snapshot of the model is taken and shared. It reports whether nothing of an earlier
 // epoch is outstanding. It goes on while the run moves to the next Warmup.
 func (n *Node) closeEpoch() bool {
-	r := n.replica
+	r := n.rounds.replica
 	if r == nil {
 		return true
 	}
@@ -50,7 +50,7 @@ func (n *Node) closeEpoch() bool {
 		}
 	}
 	if !n.settle(last) {
-		return n.replica == nil
+		return n.rounds.replica == nil
 	}
 	if n.models.Held == nil {
 		if n.engine.op == nil {
@@ -58,13 +58,13 @@ func (n *Node) closeEpoch() bool {
 		}
 		return false
 	}
-	n.replica = nil
+	n.rounds.replica = nil
 	return true
 }
 
 // takeSnapshot makes the epoch's model available to peers, and to the disk.
 func (n *Node) takeSnapshot() {
-	replica, trainer, step := n.replica, n.engine.trainer, n.replica.step
+	replica, trainer, step := n.rounds.replica, n.engine.trainer, n.rounds.replica.step
 	m := &handover.Model{Step: step, Source: "held"}
 	n.engine.start(opSnapshot, 0, func(ctx context.Context) func() {
 		snapshot, err := trainer.Snapshot(ctx)
@@ -77,7 +77,7 @@ func (n *Node) takeSnapshot() {
 		}
 		return func() {
 			switch {
-			case n.replica != replica:
+			case n.rounds.replica != replica:
 				n.store.Drop(m.Blobs...)
 			case err != nil:
 				n.applyFailed(step, fmt.Errorf("take a snapshot: %w", err))

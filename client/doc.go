@@ -43,9 +43,8 @@
 //   - round_witness.go: who has not yet, proves what it holds.
 //   - cooldown.go: after an epoch's last round the outstanding results are applied, the model
 //     is shared and its digest reported; client/keep writes the checkpoint.
-//   - duties.go: in a run with audits, what members do that others can rely on results: chain.go
-//     opens the own ones, auditor.go looks at those of others when there is time, juror.go votes in
-//     trials; both by an inquiry.go.
+//   - audits.go: in a run with audits client/auditor opens the own results, looks at those of others
+//     when there is time, and votes in trials; it sees this package as audits.go shows it.
 //   - finish.go, parting.go: the end of the run, also for who was cut off just before.
 //
 // When two results of one batch are known, evidence.go has who signed them ejected.

@@ -57,7 +57,8 @@ type preparation struct {
 	coldSteps uint32 // of the epoch's cold start
 }
 
-func (e *engine) idle() bool { return e.op == nil }
+// Idle implements auditor.Engine.
+func (e *engine) Idle() bool { return e.op == nil }
 
 // start runs what uses the trainer, of which there is one at a time: the caller has checked
 // that it is idle. What the task returns runs in the loop.
@@ -95,6 +96,40 @@ func (e *engine) cancelExamination() {
 	if e.op != nil && e.op.name == opExamine && !e.op.urgent {
 		e.op.cancel()
 	}
+}
+
+// Examine implements auditor.Engine.
+func (e *engine) Examine(step uint32, urgent bool, task func(ctx context.Context) func()) {
+	e.start(opExamine, step, task)
+	e.op.urgent = urgent
+}
+
+// Yield implements auditor.Engine.
+func (e *engine) Yield() {
+	if e.op != nil {
+		e.op.urgent = false
+	}
+}
+
+// Auditor implements auditor.Engine.
+func (e *engine) Auditor() env.Auditor {
+	if auditor, ok := e.trainer.(env.Auditor); ok && e.built.Audited {
+		return auditor
+	}
+	return nil
+}
+
+// ResetOptimizer implements auditor.Engine.
+func (e *engine) ResetOptimizer(done func()) {
+	trainer := e.trainer
+	e.start(opPrepare, 0, func(ctx context.Context) func() {
+		err := trainer.ResetOptimizer(ctx)
+		return func() {
+			if err == nil {
+				done()
+			}
+		}
+	})
 }
 
 // abandonExamination stops an examination, urgent or not.
@@ -145,9 +180,8 @@ func (e *engine) keepOptimizer(folder keep.Folder, m *handover.Model, log *slog.
 	})
 }
 
-// lag returns the number of rounds after which results are applied; 1 as long as there is
-// no trainer.
-func (e *engine) lag() uint32 {
+// Lag implements auditor.Engine; it is 1 as long as there is no trainer.
+func (e *engine) Lag() uint32 {
 	if e.trainer == nil {
 		return 1
 	}

@@ -17,10 +17,10 @@ func (n *Node) finish() {
 	if p.since.IsZero() {
 		p.since, p.back = now, make(map[coordinator.ClientID]bool)
 	}
-	if !n.engine.idle() && p.over(now, n.FinalWait+n.run.handOver()) {
+	if !n.engine.Idle() && p.over(now, n.FinalWait+n.run.handOver()) {
 		n.engine.cancelLoad(coordinator.Checkpoint{})
 	}
-	if !n.closeEpoch() || n.keeper.Busy() || !n.engine.idle() {
+	if !n.closeEpoch() || n.keeper.Busy() || !n.engine.Idle() {
 		return
 	}
 	held := finalOf(n.models.Held, n.run.state)

@@ -22,7 +22,7 @@ const (
 // not announced here.
 func (n *Node) heal() {
 	now := n.tasks.Now()
-	if n.end != nil || n.replica == nil || n.run.state.RunState != coordinator.RoundTrain || now.Sub(n.ears.healed) < n.RepublishInterval {
+	if n.end != nil || n.rounds.replica == nil || n.run.state.RunState != coordinator.RoundTrain || now.Sub(n.ears.healed) < n.RepublishInterval {
 		return
 	}
 	n.ears.healed = now

@@ -22,7 +22,6 @@ type ledger struct {
 	*books.Book
 	start   wire.Head // of the run's log at the round's start; zero where no host signs heads
 	opened  time.Time
-	over    time.Time // when it was first judged; zero: not yet
 	most    time.Time // when the results of two thirds of the awaited trainers were held; zero: not yet
 	elected bool      // this client witnesses the round
 	seats   int       // members that its epoch began with
@@ -56,16 +55,6 @@ func openLedger(round coordinator.Round, v *view, draws env.Draws, now time.Time
 // that one of them is honest, if fewer than a third of the epoch's first members lie.
 func (l *ledger) wellAnswered() bool { return len(l.answered) > (l.seats-1)/3 }
 
-// cameFrom reports whether a result of another member came here.
-func (l *ledger) cameFrom(id coordinator.ClientID) bool {
-	for i := range l.Slots {
-		if s := &l.Slots[i]; s.Owner == id && slices.ContainsFunc(s.Candidates, func(c *books.Candidate) bool { return c.State == books.Held || c.Took > 0 }) {
-			return true
-		}
-	}
-	return false
-}
-
 // begin fixes the replica that the round's results must be made from: that after the newest
 // step that is applied before it. Everything is applied at the start of an epoch.
 func (l *ledger) begin(r *replica, lag uint32, report *reporter) {
@@ -81,11 +70,13 @@ func (l *ledger) begin(r *replica, lag uint32, report *reporter) {
 	}
 }
 
-// ledgers are the rounds with books, and announcements for those to come.
+// ledgers are the rounds with books, announcements for those to come, and the replica of the model that
+// they are applied to.
 type ledgers struct {
-	of    map[uint32]*ledger // by step
-	steps []uint32           // ascending; replaced, never modified
-	early []utterance        // for rounds that have not begun here
+	replica *replica           // nil: the client has no part in the epoch
+	of      map[uint32]*ledger // by step
+	steps   []uint32           // ascending; replaced, never modified
+	early   []utterance        // for rounds that have not begun here
 }
 
 // put adds the ledger of a step.

@@ -11,7 +11,7 @@ import (
 	"github.com/psyche-go/psyche/assign"
 	"github.com/psyche-go/psyche/backend"
 	"github.com/psyche-go/psyche/checkpoint"
-	"github.com/psyche-go/psyche/client/audits"
+	"github.com/psyche-go/psyche/client/auditor"
 	"github.com/psyche-go/psyche/client/env"
 	"github.com/psyche-go/psyche/client/exchange"
 	"github.com/psyche-go/psyche/client/fetch"
@@ -36,10 +36,10 @@ type Node struct {
 	seat    seat             // the own place in it
 	errands *errands         // actions on their way to the coordinator
 	engine  engine           // the trainer, and what it is doing
-	replica *replica         // place in the epoch; nil without one
-	rounds  ledgers          // the books of the newest rounds
+	rounds  ledgers          // the newest rounds, and the replica that they are applied to
 	fetcher *fetch.Fetcher   // results of peers, on their way here
 	models  *handover.Models // the model, and who gets it
+	auditor *auditor.Auditor // of the results of others, and the opener of the own ones
 	keeper  *keep.Keeper     // what is on the disk
 	ears    *ears            // what peers say
 	store   *exchange.Store  // what peers may ask for
@@ -91,7 +91,7 @@ func New(o Options) (*Node, error) {
 		heard: make(chan utterance, heardRoom), misbehaved: o.Misbehaved, log: log,
 	}
 	n.store.NeededBy(n.rounds.eachBlob)
-	n.seat.duties = newDuties(&n.Options, log)
+	n.auditor = newAuditor(n)
 	n.models = handover.NewModels(n.store, &handover.Options{
 		Network: o.Network, Tasks: tasks, Folder: o.folder(), Log: log,
 		ParameterRequests: o.ParameterRequests, Downloads: o.Downloads, Emit: n.report.emit,
@@ -114,7 +114,7 @@ func (n *Node) Run(ctx context.Context) error {
 	}
 	work, cancel := context.WithCancel(ctx)
 	defer func() {
-		if err := n.seat.duties.depot.Close(); err != nil {
+		if err := n.auditor.Close(); err != nil {
 			n.report.log.Warn("remove results that were kept for audits", "err", err)
 		}
 	}()
@@ -132,7 +132,7 @@ func (n *Node) Run(ctx context.Context) error {
 				return nil // it only stayed for others
 			}
 			n.withdraw(ctx)
-			if loss := n.run.loss(newestStep(n.replica, n.models.Held), n.CheckpointDir != ""); loss != "" {
+			if loss := n.run.loss(newestStep(n.rounds.replica, n.models.Held), n.CheckpointDir != ""); loss != "" {
 				n.report.log.Warn(loss)
 			}
 			return context.Cause(ctx)
@@ -164,7 +164,7 @@ func (n *Node) Run(ctx context.Context) error {
 func (n *Node) Open(work context.Context) error {
 	n.tasks.Work = work
 	n.store.Serve(n.Network)
-	n.seat.duties.openings.Serve(n.Network)
+	n.auditor.Serve()
 	if err := n.Network.Subscribe(work, n.ears.listen); err != nil {
 		return err
 	}
@@ -210,7 +210,7 @@ func (n *Node) observe(u backend.Update) {
 	newPeers := n.run.renew(u)
 	if n.ears.run.Load() == nil {
 		n.seat.reveals = newReveals(n.Key, u.Run)
-		n.seat.duties.dice = audits.NewDice(n.Key.Private().Seed(), u.Run)
+		n.auditor.Begin(u.Run)
 		n.ears.run.Store(&issuer{run: u.Run, host: identity.ID(u.State.Host), known: make(map[uint32]wire.Head)})
 	}
 	n.ears.step.Store(u.State.Progress.Step)
@@ -230,7 +230,7 @@ func (n *Node) observe(u backend.Update) {
 		n.report.log.Warn("following the run", "err", err)
 	}
 	n.openRounds()
-	duty{n}.look()
+	n.auditor.Observe()
 	n.report.state(&n.run)
 	n.models.DropOld(n.run.state.Model.Checkpoint.Digest)
 }
@@ -249,8 +249,8 @@ func (n *Node) reconcile() {
 	n.engine.cancelLoad(wanted)
 	n.keepSeat()
 	n.seat.reportWaiting(&n.run, n.errands, n.report.log)
-	if n.replica != nil {
-		n.replica.findOtherModels(n.rounds.of[n.replica.epoch.startStep], n.run.state, n.report.log)
+	if n.rounds.replica != nil {
+		n.rounds.replica.findOtherModels(n.rounds.of[n.rounds.replica.epoch.startStep], n.run.state, n.report.log)
 	}
 	for step, l := range n.rounds.of {
 		l.Shelve(func(slot int, raws [][]byte) { n.store.Shelf.PutBatch(step, slot, len(l.Slots), raws) })
@@ -273,7 +273,7 @@ func (n *Node) reconcile() {
 	default: // WaitingForMembers, Paused, Uninitialized
 		n.closeEpoch()
 	}
-	duty{n}.attend()
+	n.auditor.Advance()
 	n.heal()
 }
 
@@ -288,9 +288,9 @@ func (n *Node) desynchronise(reason string) {
 	for _, l := range n.rounds.of {
 		n.fetcher.StopRound(l.Book)
 	}
-	n.replica, n.models.Held = nil, nil
+	n.rounds.replica, n.models.Held = nil, nil
 	n.store.Forget(0) // they may not be the run's
-	n.seat.duties.forget()
+	n.auditor.ForgetRounds()
 	n.seat.again = true
 	n.seat.back = comeback{epoch: n.run.epoch(), given: true}
 }
@@ -333,8 +333,8 @@ func (n *Node) Model() (digest [32]byte, step uint32, ok bool) {
 // Replica returns the hash of what was applied in this epoch and the newest applied step;
 // false while the client has no replica of the run's model.
 func (n *Node) Replica() (hash [32]byte, step uint32, ok bool) {
-	if n.replica == nil {
+	if n.rounds.replica == nil {
 		return hash, 0, false
 	}
-	return n.replica.hash, n.replica.step, true
+	return n.rounds.replica.hash, n.rounds.replica.step, true
 }

@@ -24,7 +24,7 @@ func (n *Node) roundTrain() {
 	if l == nil {
 		return
 	}
-	if !(duty{n}).waitsForTrial() || n.engine.isAhead(l.Round.Step) {
+	if !n.auditor.TrainingWaits() || n.engine.isAhead(l.Round.Step) {
 		n.train(l)
 		n.trainAhead(l)
 	}
@@ -44,17 +44,17 @@ func (n *Node) keepUp() *ledger {
 	if (wayBack{n}).returns() {
 		(wayBack{n}).takeSeatBack()
 	} else if !n.run.isMember() {
-		if n.replica != nil {
+		if n.rounds.replica != nil {
 			n.desynchronise("dropped from the epoch")
 		}
 		return nil
 	}
-	if n.replica == nil {
+	if n.rounds.replica == nil {
 		return nil
 	}
 	round := n.run.state.CurrentRound()
 	if _, takesPart := round.MemberIndex(n.run.myself()); !takesPart || !n.run.isMember() {
-		if lag := n.engine.lag(); round.Step > lag { // the next one may be its
+		if lag := n.engine.Lag(); round.Step > lag { // the next one may be its
 			n.settle(round.Step - lag)
 		}
 		return nil
@@ -63,11 +63,11 @@ func (n *Node) keepUp() *ledger {
 	if own := l.Own(n.run.me); own != nil && n.run.state.RunState == coordinator.RoundTrain && !l.trained {
 		n.engine.reader.read(own.Batch, n.run.settleTime(n.SettleTimeout)) // while the rounds before are applied
 	}
-	if lag := n.engine.lag(); round.Step > lag && !n.settle(round.Step-lag) {
+	if lag := n.engine.Lag(); round.Step > lag && !n.settle(round.Step-lag) {
 		return nil
 	}
 	if !l.Began {
-		l.begin(n.replica, n.engine.lag(), n.report)
+		l.begin(n.rounds.replica, n.engine.Lag(), n.report)
 	}
 	return l
 }
@@ -81,7 +81,7 @@ func (n *Node) train(l *ledger) {
 	}
 	if n.engine.isAhead(l.Round.Step) {
 		if s != nil && n.engine.op.batch == s.Batch {
-			if !(duty{n}).goOn(l.Round.Step) {
+			if !n.auditor.MayTrain(l.Round.Step) {
 				return
 			}
 			l.trained = true
@@ -92,14 +92,14 @@ func (n *Node) train(l *ledger) {
 		}
 		return
 	}
-	if s == nil || !n.engine.signing.may(l.Round.Step) || !(duty{n}).goOn(l.Round.Step) {
+	if s == nil || !n.engine.signing.may(l.Round.Step) || !n.auditor.MayTrain(l.Round.Step) {
 		return
 	}
 	tokens := n.engine.reader.read(s.Batch, n.run.settleTime(n.SettleTimeout))
 	if tokens != nil {
 		n.engine.cancelExamination()
 	}
-	if tokens == nil || !n.engine.idle() {
+	if tokens == nil || !n.engine.Idle() {
 		return
 	}
 	l.trained = true
@@ -111,7 +111,7 @@ func (n *Node) train(l *ledger) {
 // results lies between two trainings. With a lag of one only the tokens are read.
 func (n *Node) trainAhead(l *ledger) {
 	own := l.Own(n.run.me)
-	if own != nil && !l.trained || n.replica == nil || n.replica.closing {
+	if own != nil && !l.trained || n.rounds.replica == nil || n.rounds.replica.closing {
 		return
 	}
 	next := n.run.foretell(n.Draws)
@@ -123,14 +123,14 @@ func (n *Node) trainAhead(l *ledger) {
 		return
 	}
 	tokens := n.engine.reader.read(next.batch, n.run.settleTime(n.SettleTimeout))
-	lag := n.engine.lag()
+	lag := n.engine.Lag()
 	if lag > 1 && tokens != nil {
 		n.engine.cancelExamination()
 	}
-	if lag < 2 || !(duty{n}).begins() || tokens == nil || !n.engine.idle() || l.ahead == next.batch {
+	if lag < 2 || !n.auditor.MayBegin() || tokens == nil || !n.engine.Idle() || l.ahead == next.batch {
 		return
 	}
-	if before := next.step - lag; n.replica.step < before {
+	if before := next.step - lag; n.rounds.replica.step < before {
 		n.settleEarly(before)
 		return
 	}
@@ -143,7 +143,7 @@ func (n *Node) trainAhead(l *ledger) {
 // startTraining trains a batch. Begun says when the round has begun: nothing that only the
 // round decides is done before.
 func (n *Node) startTraining(step uint32, batch data.Batch, begun func(context.Context) error) {
-	trainer, own := n.engine.trainer, (duty{n}).chain()
+	trainer, own := n.engine.trainer, n.auditor.Chain()
 	n.engine.start(opTrain, step, func(ctx context.Context) func() {
 		started := n.tasks.Now()
 		var waited time.Duration
@@ -152,12 +152,12 @@ func (n *Node) startTraining(step uint32, batch data.Batch, begun func(context.C
 			err := begun(ctx)
 			waited = n.tasks.Now().Sub(since)
 			if err == nil && own != nil {
-				err = own.finish()
+				err = own.Finish()
 			}
 			return err
 		})
 		if err == nil && own != nil {
-			err = own.made(payload, batch.Receipt)
+			err = own.Made(payload, batch.Receipt)
 		}
 		if err == nil {
 			err = checkOwn(trainer, n.run.me, payload, step, batch.ID)
@@ -199,7 +199,7 @@ func (n *Node) trained(batch assign.BatchID, payload []byte, report event.Traine
 	step, l := report.Step, n.rounds.of[report.Step]
 	n.report.log.Info("trained", "step", step, "batch", batch, "loss", float64(report.Loss), "seconds", report.Seconds)
 	n.report.emit(report)
-	if n.replica == nil || l == nil || !l.Began || n.run.state.RunState != coordinator.RoundTrain || n.run.state.Progress.Step != step {
+	if n.rounds.replica == nil || l == nil || !l.Began || n.run.state.RunState != coordinator.RoundTrain || n.run.state.Progress.Step != step {
 		n.report.log.Info("result comes too late", "step", step)
 		return
 	}

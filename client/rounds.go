@@ -20,7 +20,7 @@ func (n *Node) openRounds() {
 	}
 	running := n.run.state.RunState == coordinator.RoundTrain || n.run.state.RunState == coordinator.RoundWitness
 	newest := rounds[len(rounds)-1].Step
-	kept := 2 + n.engine.lag() // the running one, those not applied before it, and one for peers that are late
+	kept := 2 + n.engine.Lag() // the running one, those not applied before it, and one for peers that are late
 	for i, round := range rounds {
 		l := n.rounds.of[round.Step]
 		if l != nil && l.Round.Seed != round.Seed { // the host lost its memory
@@ -40,7 +40,7 @@ func (n *Node) openRounds() {
 		l.Renew(round, !running || i < len(rounds)-1)
 	}
 	for _, step := range n.rounds.steps {
-		behind := n.replica != nil && step > n.replica.step && step+coordinator.StoredRounds > newest
+		behind := n.rounds.replica != nil && step > n.rounds.replica.step && step+coordinator.StoredRounds > newest
 		ahead := step > newest // the host went back: these rounds are not the run's
 		if ahead || step+kept <= newest && !behind {
 			n.closeRound(n.rounds.of[step])
@@ -130,10 +130,10 @@ const farewellTime = 2 * time.Second
 
 // fetchResults fetches what was announced in rounds that are not applied.
 func (n *Node) fetchResults() {
-	if n.replica == nil || n.engine.trainer == nil {
+	if n.rounds.replica == nil || n.engine.trainer == nil {
 		return
 	}
-	n.fetcher.Fetch(n.rounds.after(n.replica.step), fetch.Terms{
+	n.fetcher.Fetch(n.rounds.after(n.rounds.replica.step), fetch.Terms{
 		Trainer: n.engine.trainer, Settle: n.run.settleTime(n.SettleTimeout), Round: roundTime(n.run.state.Config),
 	})
 }
@@ -144,7 +144,7 @@ type fetched struct{ *Node }
 // Late implements fetch.Owner: the round was given up here, or is applied.
 func (n fetched) Late(b *books.Book) bool {
 	l := n.rounds.of[b.Round.Step]
-	return l == nil || l.Book != b || n.replica != nil && b.Round.Step <= n.replica.step
+	return l == nil || l.Book != b || n.rounds.replica != nil && b.Round.Step <= n.rounds.replica.step
 }
 
 // Held implements fetch.Owner.

@@ -74,7 +74,7 @@ func roundNode(t *testing.T, holds books.Commitment) (*Node, *ledger, *shelfNetw
 	n.engine.trainer = &clienttest.Trainer{}
 	n.run.state = &coordinator.State{Config: clienttest.Config(3)}
 	round := clienttest.Round()
-	n.replica = &replica{step: round.Step - 1}
+	n.rounds.replica = &replica{step: round.Step - 1}
 	l := openLedger(round, &n.run, n.Draws, time.Time{})
 	n.rounds.put(round.Step, l)
 	list := make([]books.Commitment, len(l.Slots))
@@ -144,8 +144,8 @@ func TestUnreadResultsAreFetchedAgain(t *testing.T) {
 		}
 		n.apply(l, l.Judge(time.Now(), true))
 		proceed(n)
-		if n.replica.step != l.Round.Step || c.Payload != nil {
-			t.Errorf("applied step %d, in memory: %v", n.replica.step, c.Payload != nil)
+		if n.rounds.replica.step != l.Round.Step || c.Payload != nil {
+			t.Errorf("applied step %d, in memory: %v", n.rounds.replica.step, c.Payload != nil)
 		}
 	})
 }

@@ -24,7 +24,6 @@ type seat struct {
 	parting parting   // when the run is finished
 	back    comeback  // into a running epoch
 	reveals reveals   // for the draws of the run
-	duties  *duties   // in a run whose members audit each other
 }
 
 // runCheck is what CheckRun says of a definition of the run.
@@ -41,7 +40,7 @@ func (n *Node) keepSeat() {
 	if i := slices.IndexFunc(s.Pending, n.run.is); i >= 0 {
 		n.seat.acked = time.Time{}
 		// The coordinator counts on pending clients that it believes to hold the model.
-		holds := !s.Pending[i].HoldsModel || n.models.Held != nil || n.replica != nil || n.holdsCheckpoint()
+		holds := !s.Pending[i].HoldsModel || n.models.Held != nil || n.rounds.replica != nil || n.holdsCheckpoint()
 		if holds && n.seat.reveals.opens(&s.Pending[i], s.Progress.Epoch) {
 			return
 		}
@@ -75,9 +74,9 @@ func (n *Node) needsSeat() bool {
 	case coordinator.WaitingForMembers, coordinator.Paused:
 		return true // not pending, see keepSeat
 	case coordinator.Cooldown:
-		return !n.run.isMember() || (n.replica == nil && n.models.Held == nil)
+		return !n.run.isMember() || (n.rounds.replica == nil && n.models.Held == nil)
 	default:
-		return !n.run.isMember() && !(wayBack{n}).returns() || n.run.isMember() && n.replica == nil && !n.holdsModel() && !(wayBack{n}).comesBack()
+		return !n.run.isMember() && !(wayBack{n}).returns() || n.run.isMember() && n.rounds.replica == nil && !n.holdsModel() && !(wayBack{n}).comesBack()
 	}
 }
 

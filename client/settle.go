@@ -13,34 +13,27 @@ import (
 	"github.com/psyche-go/psyche/coordinator"
 )
 
-const (
-	maxApplyFailures = 3 // in a row, before the client gives up
-
-	// unsurePatience is how long peers are asked for what witnesses may hold in place of what
-	// seems to count, or for what witnesses claim to hold. Witnesses that lie can make every
-	// round unsure, so it is short.
-	unsurePatience = 2 * time.Second
-)
+const maxApplyFailures = 3 // in a row, before the client gives up
 
 // settle applies the results of finished rounds up to a step and reports whether all are
 // applied. What it lacks it asks peers for; when that fails in time, or when it missed
 // too much, the client is desynchronised.
 func (n *Node) settle(want uint32) bool {
-	if n.replica.step >= want {
+	if n.rounds.replica.step >= want {
 		return true
 	}
-	if !n.engine.idle() && n.engine.op.name != opExamine {
+	if !n.engine.Idle() && n.engine.op.name != opExamine {
 		n.engine.cancelTraining(none)
 		return false
 	}
-	step := n.replica.step + 1
+	step := n.rounds.replica.step + 1
 	l := n.rounds.of[step]
-	if l == nil || !l.Final || l.EpochStart != n.replica.epoch.startStep {
+	if l == nil || !l.Final || l.EpochStart != n.rounds.replica.epoch.startStep {
 		n.desynchronise(fmt.Sprintf("the outcome of step %d was missed", step))
 		return false
 	}
 	if !l.Began {
-		l.begin(n.replica, n.engine.lag(), n.report)
+		l.begin(n.rounds.replica, n.engine.Lag(), n.report)
 	}
 	if l.Outvoted(l.seats) {
 		n.desynchronise(fmt.Sprintf("more of the other members had another model in step %d", step))
@@ -52,11 +45,11 @@ func (n *Node) settle(want uint32) bool {
 	if l.LackingSince.IsZero() && (outcome.Missing > 0 || outcome.Unsure) {
 		l.LackingSince = now
 	}
-	if outcome.Missing == 0 && (!outcome.Unsure || now.Sub(l.LackingSince) > unsurePatience) {
+	if outcome.Missing == 0 && (!outcome.Unsure || now.Sub(l.LackingSince) > books.UnsurePatience) {
 		n.apply(l, outcome)
 		return false
 	}
-	if outcome.Claimed && now.Sub(l.LackingSince) > unsurePatience && l.wellAnswered() {
+	if outcome.Claimed && now.Sub(l.LackingSince) > books.UnsurePatience && l.wellAnswered() {
 		n.report.log.Warn("witnesses say that they hold results which nobody knows", "step", step, "results", outcome.Missing)
 		n.apply(l, outcome)
 		return false
@@ -79,8 +72,8 @@ func (n *Node) settle(want uint32) bool {
 // settleEarly applies the results of the next finished round, if nothing of them is lacking.
 // Nobody has to have them yet, so there is no reason to ask or to give up.
 func (n *Node) settleEarly(want uint32) {
-	l := n.rounds.of[n.replica.step+1]
-	if l == nil || l.Round.Step > want || !l.Final || !l.Began || l.EpochStart != n.replica.epoch.startStep {
+	l := n.rounds.of[n.rounds.replica.step+1]
+	if l == nil || l.Round.Step > want || !l.Final || !l.Began || l.EpochStart != n.rounds.replica.epoch.startStep {
 		return
 	}
 	if l.Outvoted(l.seats) {
@@ -107,16 +100,13 @@ func roundTime(c coordinator.Config) time.Duration {
 // apply makes a round's outcome part of the model, unless the trainer is examining something: that
 // ends first.
 func (n *Node) apply(l *ledger, o books.Outcome) {
-	if !n.engine.idle() {
+	if !n.engine.Idle() {
 		n.engine.cancelExamination()
 		return
 	}
 	own := l.commitment != (books.Commitment{}) && slices.ContainsFunc(o.Counted, func(c books.Counted) bool { return c.Commitment == l.commitment })
-	replica, trainer, step := n.replica, n.engine.trainer, l.Round.Step
-	var kept *record
-	if auditor := (duty{n}).auditor(); auditor != nil {
-		kept = n.seat.duties.newRecord(l, o, replica.coldSteps, auditor, func(id coordinator.ClientID) uint32 { return n.run.clientOf(id).OptimizerSince })
-	}
+	replica, trainer, step := n.rounds.replica, n.engine.trainer, l.Round.Step
+	kept := n.auditor.Record(l.Book, o, replica.coldSteps)
 	n.models.Held = nil
 	n.engine.start(opApply, step, func(ctx context.Context) func() {
 		begun := n.tasks.Now()
@@ -125,13 +115,12 @@ func (n *Node) apply(l *ledger, o books.Outcome) {
 			err = trainer.Apply(ctx, step, payloads, own)
 		}
 		seconds := n.tasks.Now().Sub(begun).Seconds()
-		var unkept error
-		if err == nil && kept != nil {
-			unkept = kept.read(ctx, n.Network, payloads)
+		if err == nil {
+			kept.Read(ctx, n.Network, payloads)
 		}
 		return func() {
 			switch {
-			case n.replica != replica:
+			case n.rounds.replica != replica:
 			case len(unread) > 0:
 				n.fetcher.Unread(l.Book, unread, err)
 			case err != nil:
@@ -142,9 +131,7 @@ func (n *Node) apply(l *ledger, o books.Outcome) {
 				replica.before, replica.hash = replica.hash, books.ExtendReplica(replica.hash, step, o.Counted)
 				replica.step = step
 				n.store.Remember(replica.applied(l, o, payloads))
-				if kept != nil {
-					(duty{n}).keep(kept, unkept)
-				}
+				n.auditor.Keep(kept)
 				n.store.Drop(l.Settled(o)...)
 				n.report.applied(step, o, own, replica.hash, seconds, n.fetcher.Received)
 			}

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/psyche-go/psyche/client/audits"
+	"github.com/psyche-go/psyche/client/auditor"
 	"github.com/psyche-go/psyche/client/clienttest"
 	"github.com/psyche-go/psyche/client/env"
 	"github.com/psyche-go/psyche/coordinator"
@@ -51,7 +51,7 @@ type slowLine struct {
 
 func (l slowLine) Handle(protocol string, maxRequest int, handle func(ctx context.Context, from identity.ID, request []byte) ([]byte, error)) {
 	l.Network.Handle(protocol, maxRequest, func(ctx context.Context, from identity.ID, request []byte) ([]byte, error) {
-		if protocol == audits.OpeningProtocol {
+		if protocol == auditor.OpeningProtocol {
 			select {
 			case <-ctx.Done():
 				return nil, ctx.Err()

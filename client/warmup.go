@@ -36,7 +36,7 @@ func (n *Node) warmup() {
 	if !ok {
 		return // it asks for another place
 	}
-	n.errands.submit("ready", n.replica.epoch, ready, func() {
+	n.errands.submit("ready", n.rounds.replica.epoch, ready, func() {
 		n.report.log.Info("ready", "epoch", epoch)
 	})
 }
@@ -45,7 +45,7 @@ func (n *Node) warmup() {
 // whether it has one. During Warmup it gets the model; later it is too late, and
 // keepSeat asks for a place in the next epoch.
 func (n *Node) enterEpoch() bool {
-	if n.replica != nil {
+	if n.rounds.replica != nil {
 		return true
 	}
 	if !n.holdsModel() {
@@ -54,7 +54,7 @@ func (n *Node) enterEpoch() bool {
 		}
 		return false
 	}
-	if !n.engine.idle() {
+	if !n.engine.Idle() {
 		n.engine.abandonExamination()
 		return false
 	}
@@ -91,7 +91,7 @@ func (n *Node) prepare(model *handover.Model, epoch epochKey) {
 			case err == nil:
 				n.engine.prepared = preparation{model, epoch, steps}
 				if reset {
-					n.seat.duties.forgetMomentum(epoch.startStep)
+					n.auditor.ForgetMomentum(epoch.startStep)
 				}
 			case !cancelled:
 				n.fail(fmt.Errorf("prepare the optimizer: %w", err))
@@ -103,7 +103,7 @@ func (n *Node) prepare(model *handover.Model, epoch epochKey) {
 // obtainModel loads the model that the coordinator's checkpoint names.
 func (n *Node) obtainModel() {
 	n.engine.abandonExamination()
-	if !n.engine.idle() || n.tasks.Now().Before(n.engine.loadAt) {
+	if !n.engine.Idle() || n.tasks.Now().Before(n.engine.loadAt) {
 		return
 	}
 	s := n.run.state
@@ -136,7 +136,7 @@ func (n *Node) obtained(a *handover.Attempt, err error, cancelled bool) {
 	n.report.total.ModelReceived += a.Model.Fetched
 	if a.Trainer != nil {
 		n.engine.trainer, n.engine.built = a.Trainer, a.Definition
-		n.seat.duties.forgetMomentum(n.run.state.Progress.Step)
+		n.auditor.ForgetMomentum(n.run.state.Progress.Step)
 	}
 	if err == nil && !cancelled {
 		n.store.Forget(min(n.ResultMemory, a.Model.Size))

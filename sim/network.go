@@ -9,7 +9,7 @@ import (
 
 	"github.com/psyche-go/psyche/assign"
 	"github.com/psyche-go/psyche/backend"
-	"github.com/psyche-go/psyche/client/audits"
+	"github.com/psyche-go/psyche/client/auditor"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/wire"
@@ -159,7 +159,7 @@ func (p *process) Request(ctx context.Context, to identity.ID, protocol string, 
 		return nil, errUnreachable
 	}
 	response, err := handle(ctx, p.machine.id, request)
-	if protocol == audits.OpeningProtocol && (err != nil || other.refusesToOpen(p, request)) {
+	if protocol == auditor.OpeningProtocol && (err != nil || other.refusesToOpen(p, request)) {
 		if p.world.rules.impatient && p.machine.honest() {
 			p.sendAside(coordinator.Accuse{Step: binary.LittleEndian.Uint32(request[32:]), Client: coordinator.ClientID(request), Fault: coordinator.FaultSilent})
 		}

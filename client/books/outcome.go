@@ -13,6 +13,11 @@ import (
 // JudgePause is the least time between two decisions of a round that lacks results.
 const JudgePause = 100 * time.Millisecond
 
+// UnsurePatience is how long peers are asked for what witnesses may hold in place of what seems to
+// count, or for what witnesses claim to hold. Witnesses that lie can make every round unsure, so it is
+// short.
+const UnsurePatience = 2 * time.Second
+
 // HeldOf returns the verified result of a slot that was made from the same replica as
 // the own one; of two the one with the lower commitment, whichever came first.
 func (b *Book) HeldOf(s *Slot) *Candidate {
@@ -26,6 +31,13 @@ func (b *Book) HeldOf(s *Slot) *Candidate {
 		}
 	}
 	return best
+}
+
+// CameFrom reports whether a result of another member came here.
+func (b *Book) CameFrom(id coordinator.ClientID) bool {
+	return slices.ContainsFunc(b.Slots, func(s Slot) bool {
+		return s.Owner == id && slices.ContainsFunc(s.Candidates, func(c *Candidate) bool { return c.State == Held || c.Took > 0 })
+	})
 }
 
 // Progress returns of how many batches a result is held whose owner counts, and how many

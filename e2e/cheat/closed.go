@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/psyche-go/psyche/client/audits"
+	"github.com/psyche-go/psyche/client/auditor"
 	"github.com/psyche-go/psyche/client/env"
 	"github.com/psyche-go/psyche/identity"
 )
@@ -20,7 +20,7 @@ type closedNetwork struct{ env.Network }
 
 // Handle implements env.Requests.
 func (n closedNetwork) Handle(protocol string, maxRequest int, handle func(ctx context.Context, from identity.ID, request []byte) ([]byte, error)) {
-	if protocol == audits.OpeningProtocol {
+	if protocol == auditor.OpeningProtocol {
 		handle = func(context.Context, identity.ID, []byte) ([]byte, error) { return nil, errClosed }
 	}
 	n.Network.Handle(protocol, maxRequest, handle)

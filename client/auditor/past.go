@@ -1,4 +1,4 @@
-package audits
+package auditor
 
 import (
 	"cmp"

@@ -1,22 +1,21 @@
-package client
+package auditor
 
 import (
 	"context"
 	"fmt"
 
 	"github.com/psyche-go/psyche/audit"
-	"github.com/psyche-go/psyche/client/audits"
 	"github.com/psyche-go/psyche/client/env"
 	"github.com/psyche-go/psyche/distro/codec"
 	"github.com/psyche-go/psyche/identity"
 )
 
 // examine computes what the gradient should have been, and compares.
-func (n duty) examine(q *inquiry, m manner) {
-	auditor, lag := n.auditor(), n.engine.lag()
-	newest, ok := n.weights()
+func (a *Auditor) examine(q *inquiry, m manner) {
+	auditor, lag := a.Engine.Auditor(), a.Engine.Lag()
+	newest, ok := a.weights()
 	from := max(q.Step-min(lag, q.Step), q.epochStart-1)
-	rounds, kept := n.seat.duties.past.Since(from, newest)
+	rounds, kept := a.past.Since(from, newest)
 	in, computes := precisionOf(auditor, q.result.Header)
 	switch {
 	case !ok:
@@ -27,44 +26,43 @@ func (n duty) examine(q *inquiry, m manner) {
 	case !computes:
 		q.end(unclear, "its trainer computes in a type that this client does not")
 		return
-	case q.coldSteps > 0 && q.epochStart != n.run.state.Epoch.StartStep:
+	case q.coldSteps > 0 && q.epochStart != a.Client.State().Epoch.StartStep:
 		q.end(unclear, "the learning rate began anew in that epoch, which is over")
 		return
 	}
 	x := audit.Examination{Step: q.Step, Trainer: q.Trainer, Weights: from, Precision: in, Chunks: q.chunks}
-	depot := n.seat.duties.depot
-	n.engine.start(opExamine, q.Step, func(ctx context.Context) func() {
-		begun := n.tasks.Now()
+	depot, tokens := a.depot, q.tokens
+	a.Engine.Examine(q.Step, m.urgent, func(ctx context.Context) func() {
+		begun := a.Tasks.Now()
 		var exam *audit.Exam
 		var err error
 		if x.Applied, err = readApplied(depot, rounds); err == nil {
-			exam, err = auditor.Examine(ctx, x, q.tokens)
+			exam, err = auditor.Examine(ctx, x, tokens)
 		}
 		var report audit.Report
 		if err == nil {
 			report = exam.Check(q.claim)
 		}
-		cancelled, took := ctx.Err() != nil, n.tasks.Now().Sub(begun)
+		cancelled, took := ctx.Err() != nil, a.Tasks.Now().Sub(begun)
 		return func() {
 			switch {
-			case q.phase == isOver:
+			case q.isOver():
 			case err == nil:
-				n.report.log.Debug("examined", "step", q.Step, "trainer", identity.ID(q.Trainer).Short(), "type", in, "error", report.Error, "seconds", took.Seconds())
+				a.Log.Debug("examined", "step", q.Step, "trainer", identity.ID(q.Trainer).Short(), "type", in, "error", report.Error, "seconds", took.Seconds())
 				q.took = took
-				n.examined(q, m, report, in)
+				a.examined(q, m, report, in)
 			case cancelled: // something else needed the trainer
-				q.poll.again = n.tasks.Now().Add(heartbeat)
+				q.poll.again = a.Tasks.Now().Add(busyPause)
 			default:
-				q.poll.again = n.tasks.Now().Add(longestPause)
-				n.report.log.Warn("compute a gradient for an audit", "step", q.Step, "err", err)
+				q.poll.again = a.Tasks.Now().Add(longestPause)
+				a.Log.Warn("compute a gradient for an audit", "step", q.Step, "err", err)
 			}
 		}
 	})
-	n.engine.op.urgent = m.urgent
 }
 
 // examined judges what came of a computation.
-func (n duty) examined(q *inquiry, m manner, report audit.Report, in audit.Precision) {
+func (a *Auditor) examined(q *inquiry, m manner, report audit.Report, in audit.Precision) {
 	switch came := report.Judge(m.limits(in)); {
 	case came == audit.Passed:
 		q.end(passed, "error %.3g in %v", report.Error, in)
@@ -89,7 +87,7 @@ func precisionOf(auditor env.Auditor, h codec.Header) (audit.Precision, bool) {
 }
 
 // readApplied reads what was applied in rounds, newest first.
-func readApplied(depot *audits.Depot, rounds []audits.Round) ([]audit.Applied, error) {
+func readApplied(depot *Depot, rounds []Round) ([]audit.Applied, error) {
 	applied := make([]audit.Applied, len(rounds))
 	for i, round := range rounds {
 		applied[i].Step = round.Step

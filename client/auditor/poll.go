@@ -1,4 +1,4 @@
-package client
+package auditor
 
 import (
 	"context"
@@ -13,6 +13,11 @@ const (
 	longestPause = 5 * time.Second
 )
 
+const (
+	requestTimeout = 5 * time.Second        // for one question to one peer
+	busyPause      = 200 * time.Millisecond // when something else needed the trainer
+)
+
 // poll is something that is asked for again and again until it is there, one question at a time.
 type poll struct {
 	asked  int
@@ -23,6 +28,11 @@ type poll struct {
 
 // due reports whether a question would be asked now.
 func (p *poll) due(now time.Time) bool { return !p.flying && !now.Before(p.again) }
+
+// isVain reports whether it was asked so often and for so long without an answer that would do.
+func (p *poll) isVain(now time.Time, times int, during time.Duration) bool {
+	return !p.flying && p.asked >= times && now.Sub(p.first) >= during
+}
 
 // ask asks, unless a question is out or the last one was a moment ago. The question runs beside the
 // loop; what it returns runs in the loop.

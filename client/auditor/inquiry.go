@@ -1,4 +1,4 @@
-package client
+package auditor
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/audit"
-	"github.com/psyche-go/psyche/client/audits"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/data"
 	"github.com/psyche-go/psyche/distro/codec"
@@ -18,14 +17,14 @@ import (
 // inquiry is the way to what is to be thought of a trainer's result, for an auditor and for a juror
 // alike. Whatever cannot be had is asked for again, until the round is not kept any more.
 type inquiry struct {
-	audits.Key
+	Key
 	phase phase
 	poll  poll // of this phase
 
 	asked coordinator.Progress // of the run when the opening was asked for first
 
 	epochStart, coldSteps uint32
-	result                audits.Result
+	result                Result
 	claim                 audit.Claim // what the trainer says, with its opening once that is here
 	chunks                []uint32    // that it has to open
 	opening               []byte
@@ -46,7 +45,8 @@ const (
 	waitsForTokens
 	waitsForOpening // asks its trainer, and others
 	waitsForEngine  // to compute the gradient
-	isOver
+	isFound
+	isTold // to people
 )
 
 // outcome is what an inquiry came to.
@@ -64,11 +64,14 @@ const (
 func (o outcome) guilty() bool { return o == faulty || o == silent }
 
 // newInquiry begins an inquiry.
-func newInquiry(key audits.Key) inquiry { return inquiry{Key: key} }
+func newInquiry(key Key) inquiry { return inquiry{Key: key} }
+
+// isOver reports whether it is known what came of an inquiry.
+func (q *inquiry) isOver() bool { return q.phase >= isFound }
 
 // end ends an inquiry.
 func (q *inquiry) end(o outcome, format string, values ...any) {
-	q.phase, q.outcome, q.reason = isOver, o, fmt.Sprintf(format, values...)
+	q.phase, q.outcome, q.reason = isFound, o, fmt.Sprintf(format, values...)
 	q.tokens, q.claim = data.Batch{}, audit.Claim{}
 }
 
@@ -85,34 +88,34 @@ type manner struct {
 }
 
 // inquire goes on with an inquiry. Nothing here waits.
-func (n duty) inquire(q *inquiry, m manner) {
+func (a *Auditor) inquire(q *inquiry, m manner) {
 	switch q.phase {
 	case waitsForRound:
-		n.findResult(q)
+		a.findResult(q)
 	case waitsForOpening:
-		n.getOpening(q, m)
+		a.getOpening(q, m)
 	case waitsForTokens:
-		n.getTokens(q)
+		a.getTokens(q)
 	case waitsForEngine:
-		if m.engine && n.engine.idle() && !q.poll.flying && !n.tasks.Now().Before(q.poll.again) {
-			n.examine(q, m)
+		if m.engine && a.Engine.Idle() && q.poll.due(a.Tasks.Now()) {
+			a.examine(q, m)
 		}
 	}
 }
 
 // findResult looks the result up, and whether it goes on from what it may.
-func (n duty) findResult(q *inquiry) {
-	d, newest := n.seat.duties, n.run.state.Progress.Step
-	round, kept := d.past.Round(q.Step)
-	seed, drawn := d.seeds[q.Step]
+func (a *Auditor) findResult(q *inquiry) {
+	newest := a.Client.State().Progress.Step
+	round, kept := a.past.Round(q.Step)
+	seed, drawn := a.seeds[q.Step]
 	switch {
-	case !kept && (n.replica == nil || n.replica.step >= q.Step), !drawn && q.Step+coordinator.StoredRounds < newest:
+	case !kept && a.hasApplied(q.Step), !drawn && q.Step+coordinator.StoredRounds < newest:
 		q.end(unclear, "the round is not known here")
 		return
 	case !kept || !drawn:
 		return // not applied yet, or not over
 	}
-	r, found := d.past.Find(q.Step, q.Trainer)
+	r, found := a.past.Find(q.Step, q.Trainer)
 	switch {
 	case !found && slices.Contains(round.Unheard, q.Trainer):
 		q.end(unclear, "witnesses hold a result of it that nobody has shown this client")
@@ -124,18 +127,18 @@ func (n duty) findResult(q *inquiry) {
 		q.end(unclear, "its result was not to be had")
 		return
 	}
-	root, history := d.past.Previous(&r, n.run.clientOf(q.Trainer).OptimizerSince)
+	root, history := a.past.Previous(&r, a.clientOf(q.Trainer).OptimizerSince)
 	switch history {
-	case audits.Unknown:
+	case Unknown:
 		q.end(unclear, "it is not known here what it goes on from")
 		return
-	case audits.Breach:
+	case Breach:
 		q.end(faulty, "it says that its momentum is that after step %d, which is not its newest result that is held", r.Header.Previous)
 		return
 	}
-	var senders *audits.Senders
+	var senders *Senders
 	if q.Step > round.EpochStart {
-		before, known := d.past.Round(q.Step - 1)
+		before, known := a.past.Round(q.Step - 1)
 		if !known {
 			q.end(unclear, "the round before is not known here")
 			return
@@ -143,13 +146,13 @@ func (n duty) findResult(q *inquiry) {
 		senders = before.Senders
 	}
 	q.result, q.epochStart, q.coldSteps = r, round.EpochStart, round.ColdSteps
-	n.readResult(q, root, seed, senders)
+	a.readResult(q, root, seed, senders)
 }
 
 // readResult reads the result, and works out which chunks are to be opened.
-func (n duty) readResult(q *inquiry, root, seed [32]byte, senders *audits.Senders) {
-	auditor, depot, r, key := n.auditor(), n.seat.duties.depot, q.result, q.Key
-	q.poll.ask(n.tasks, requestTimeout, func(context.Context) func() {
+func (a *Auditor) readResult(q *inquiry, root, seed [32]byte, senders *Senders) {
+	auditor, depot, r, key := a.Engine.Auditor(), a.depot, q.result, q.Key
+	q.poll.ask(a.Tasks, requestTimeout, func(context.Context) func() {
 		payload, err := depot.Get(r.Commitment)
 		var sent []codec.TensorResult
 		if err == nil {
@@ -174,24 +177,24 @@ func (n duty) readResult(q *inquiry, root, seed [32]byte, senders *audits.Sender
 // getOpening asks for what the trainer shows: the trainer, and others that may have it. What does not
 // lead to the roots of its results is no opening, whoever sends it; nor is one without a receipt for the
 // tokens that a data server gave it, where they are others than this client was given.
-func (n duty) getOpening(q *inquiry, m manner) {
-	if !q.poll.due(n.tasks.Now()) {
+func (a *Auditor) getOpening(q *inquiry, m manner) {
+	if !q.poll.due(a.Tasks.Now()) {
 		return
 	}
 	if q.poll.asked == 0 {
-		q.asked = n.run.state.Progress
+		q.asked = a.Client.State().Progress
 	}
 	holders := m.holders()
 	if len(holders) > 0 { // one that does not answer does not keep this client from the others
 		first := q.poll.asked % len(holders)
 		holders = slices.Concat(holders[first:], holders[:first])
 	}
-	auditor, openings, network, now := n.auditor(), n.seat.duties.openings, n.Network, n.tasks.Now()
+	auditor, openings, network, now := a.Engine.Auditor(), a.openings, a.Network, a.Tasks.Now()
 	key, claim, chunks, shapes, tokens, differ := q.Key, q.claim, q.chunks, auditor.Shapes(), q.tokens, q.differ
-	tasks, patience := n.tasks, holderTime+time.Duration(min(q.poll.asked, maxSlower))*slower
+	tasks, patience := a.Tasks, holderTime+time.Duration(min(q.poll.asked, maxSlower))*slower
 	q.poll.ask(tasks, time.Duration(1+len(holders))*patience, func(ctx context.Context) func() {
 		read := func(bytes []byte) bool {
-			evidence, err := audits.DecodeEvidence(bytes)
+			evidence, err := DecodeEvidence(bytes)
 			if err == nil {
 				claim.Opening, err = audit.DecodeOpening(evidence.Opening, shapes)
 			}
@@ -205,7 +208,7 @@ func (n duty) getOpening(q *inquiry, m manner) {
 			}
 			ctx, cancel := tasks.WithTimeout(ctx, patience)
 			var err error
-			if bytes, err = audits.AskOpening(ctx, network, holder, key, shapes); err == nil {
+			if bytes, err = AskOpening(ctx, network, holder, key, shapes); err == nil {
 				found = read(bytes)
 			}
 			cancel()
@@ -225,7 +228,7 @@ func (n duty) getOpening(q *inquiry, m manner) {
 				q.end(faulty, "what it opens breaks a rule: %v", fault)
 			case q.differ:
 				q.end(wrongData, "its data server signed other tokens for it than for this client: the server lies")
-				n.report.log.Error("a data server gave two members other tokens for the same batch", "step", q.Step, "batch", q.result.Batch, "trainer", identity.ID(q.Trainer).Short())
+				a.Log.Error("a data server gave two members other tokens for the same batch", "step", q.Step, "batch", q.result.Batch, "trainer", identity.ID(q.Trainer).Short())
 			case q.tokens.Sequences == nil:
 				q.next(waitsForTokens)
 			default:
@@ -245,7 +248,7 @@ const (
 
 // excuses reports whether the data server of these tokens signed for a trainer that it gave it those of
 // its result's header.
-func excuses(e audits.Evidence, tokens data.Batch, h codec.Header) bool {
+func excuses(e Evidence, tokens data.Batch, h codec.Header) bool {
 	receipt := *tokens.Receipt
 	receipt.Hash, receipt.Signature = h.Batch, e.Receipt
 	return receipt.Verify()
@@ -253,17 +256,17 @@ func excuses(e audits.Evidence, tokens data.Batch, h codec.Header) bool {
 
 // getTokens gets the batch, and compares it with what its trainer says that it was given. Where both
 // have it from a data server, that may have lied; else it is on the trainer to have read what all read.
-func (n duty) getTokens(q *inquiry) {
+func (a *Auditor) getTokens(q *inquiry) {
 	r := q.result
-	q.poll.ask(n.tasks, n.run.settleTime(n.SettleTimeout), func(ctx context.Context) func() {
-		tokens, err := n.Data.Batch(ctx, r.Batch)
+	q.poll.ask(a.Tasks, a.Client.SettleTime(), func(ctx context.Context) func() {
+		tokens, err := a.Data.Batch(ctx, r.Batch)
 		return func() {
 			differ := err == nil && tokens.Hash() != r.Header.Batch
 			switch {
 			case err != nil && q.opening == nil && q.poll.asked >= leastAsked:
 				q.next(waitsForOpening) // and then again for this
 			case err != nil:
-				n.report.log.Debug("tokens for an audit", "step", q.Step, "err", err)
+				a.Log.Debug("tokens for an audit", "step", q.Step, "err", err)
 			case differ && tokens.Receipt == nil:
 				q.differ = true
 				q.end(faulty, "it says that its batch has other tokens than this client reads")
@@ -291,9 +294,9 @@ const leastAsked = 5
 // isSilent reports whether a trainer does not open, although it is there: it was asked often enough and
 // for long enough, is a member whose optimizer remembers the step, and a later result of it has come
 // here in one of the newest rounds.
-func (n duty) isSilent(q *inquiry, a askingTime) bool {
-	s := n.run.state
-	if q.phase != waitsForOpening || q.poll.flying || q.poll.asked < leastAsked || n.tasks.Now().Sub(q.poll.first) < a.time || s.Progress.Step < q.asked.Step+a.rounds {
+func (a *Auditor) isSilent(q *inquiry, least askingTime) bool {
+	s := a.Client.State()
+	if q.phase != waitsForOpening || !q.poll.isVain(a.Tasks.Now(), leastAsked, least.time) || s.Progress.Step < q.asked.Step+least.rounds {
 		return false
 	}
 	c, known := s.Member(q.Trainer)
@@ -301,7 +304,7 @@ func (n duty) isSilent(q *inquiry, a askingTime) bool {
 		return false
 	}
 	for step := s.Progress.Step - min(signsOfLife, s.Progress.Step); step < s.Progress.Step; step++ {
-		if l := n.rounds.of[step]; l != nil && step > max(q.Step, q.asked.Step) && l.cameFrom(q.Trainer) {
+		if b, _ := a.Client.Round(step); b != nil && step > max(q.Step, q.asked.Step) && b.CameFrom(q.Trainer) {
 			return true
 		}
 	}
@@ -311,11 +314,16 @@ func (n duty) isSilent(q *inquiry, a askingTime) bool {
 // signsOfLife is in how many of the newest finished rounds a result is a sign of life.
 const signsOfLife = 3
 
-// tell tells what an inquiry came to.
-func (n duty) tell(q *inquiry) {
+// tell tells what an inquiry came to, and reports whether it was not told before.
+func (a *Auditor) tell(q *inquiry) (first bool) {
+	if q.phase == isTold {
+		return false
+	}
+	q.phase = isTold
 	trainer := identity.ID(q.Trainer)
-	n.report.log.Info("audited", "step", q.Step, "trainer", trainer.Short(), "outcome", string(q.outcome), "why", q.reason)
-	n.report.emit(event.Audit{
+	a.Log.Info("audited", "step", q.Step, "trainer", trainer.Short(), "outcome", string(q.outcome), "why", q.reason)
+	a.Emit(event.Audit{
 		Step: q.Step, Trainer: trainer.String(), Outcome: string(q.outcome), Opening: len(q.opening), Seconds: q.took.Seconds(), Detail: q.reason,
 	})
+	return true
 }

@@ -1,4 +1,4 @@
-package audits
+package auditor
 
 import (
 	"crypto/hmac"
@@ -15,7 +15,7 @@ const domainDice = "psyche/audit/dice/v1"
 // newRounds are those to which half of the throws go.
 const newRounds = 2
 
-// Dice decide which result a member audits. Nobody else can know it, before or after.
+// Dice decide which result a member  Nobody else can know it, before or after.
 type Dice struct{ secret []byte }
 
 // NewDice returns those of a member in a run. Secret is what nobody else knows of its key.

@@ -1,0 +1,23 @@
+// Package auditor is what a member of a run with audits does so that all can rely on each other's
+// results. docs/audit.md has the rules.
+//
+// An Auditor sees its client through three things that it declares itself: Client (the state, the
+// rounds, the model), Engine (the trainer) and the Submit of its Options. The client tells it of every
+// newer state (Observe) and of every event (Advance), asks it before a training (MayTrain, MayBegin,
+// TrainingWaits), hands the Chain to the training, and each applied round to it (Record, Keep). Nothing
+// of it waits: what takes time runs in tasks, and is asked for again by the next Advance.
+//
+// The files:
+//
+//   - chain.go: the own results: what became of the newest is known, and it is opened, before the next
+//     is made.
+//   - review.go: throwing dice for results of others, and accusing those that are not right.
+//   - trial.go: voting about those who are accused.
+//   - inquiry.go, examine.go: what both do to know what to think of a result, phase by phase; poll.go is
+//     how something is asked for until it is there.
+//   - record.go, past.go, depot.go: what is kept of the newest rounds: which results are held, whose,
+//     from which step each says that it goes on, and their bytes, whatever they weigh.
+//   - openings.go: what trainers show of results: the own ones, and those of others that are looked at.
+//     It answers whoever asks, since the roots in results determine the bytes of an opening.
+//   - dice.go: which result a member looks at.
+package auditor

@@ -1,0 +1,123 @@
+package auditor
+
+import (
+	"time"
+
+	"github.com/psyche-go/psyche/audit"
+	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/event"
+	"github.com/psyche-go/psyche/identity"
+)
+
+// jury is a trial that this client may have to vote in.
+type jury struct {
+	inquiry
+	trial coordinator.Trial // newest known
+	waits uint32            // step of the round whose training waits, or has waited, for it; 0: none
+}
+
+// jurorAsks is for how long a juror asks before it says that somebody is silent.
+var jurorAsks = askingTime{30 * time.Second, 4}
+
+// findTrials begins to look at what is on trial, and forgets what is not any more.
+func (a *Auditor) findTrials() {
+	s := a.Client.State()
+	open := make(map[Key]bool, len(s.Trials))
+	for i := range s.Trials {
+		t := s.Trials[i]
+		key := Key{Trainer: t.Accused, Step: t.Step}
+		open[key] = true
+		if a.trials[key] == nil {
+			a.trials[key] = &jury{inquiry: newInquiry(key)}
+		}
+		a.trials[key].trial = t
+	}
+	for key := range a.trials {
+		if !open[key] {
+			delete(a.trials, key)
+			delete(a.reviews, key) // nobody is accused of the same again
+			a.openings.Drop(key)
+		}
+	}
+}
+
+// judge goes on with a trial.
+func (a *Auditor) judge(j *jury) {
+	me, t := a.me, &j.trial
+	if me == t.Accused || me == t.Accuser {
+		return
+	}
+	juror, voted := a.Client.State().Juror(me, t.Slot)
+	if voted || t.Jurors > 0 && !juror {
+		return
+	}
+	if !j.isOver() {
+		a.inquire(&j.inquiry, manner{
+			holders: a.holders(t.Accused, t.Accuser), limits: audit.Precision.Limits,
+			engine: true, urgent: a.presses(j),
+		})
+		if t.Fault == coordinator.FaultSilent && a.isSilent(&j.inquiry, jurorAsks) {
+			j.end(silent, "asked %d times, nobody has what it should have opened", j.poll.asked)
+		}
+	}
+	if j.isOver() && juror {
+		a.vote(j)
+	}
+}
+
+// presses reports whether the own training waits in this round for an examination: it does once in a
+// trial, when half of the time for it is over without a moment in which nothing else needed the trainer,
+// and only if it costs nothing to be late.
+func (a *Auditor) presses(j *jury) bool {
+	s := a.Client.State()
+	juror, voted := s.Juror(a.me, j.trial.Slot)
+	if !juror || voted || j.phase != waitsForEngine || s.RunState != coordinator.RoundTrain {
+		return false
+	}
+	if s.Progress.Step <= j.trial.Since+coordinator.TrialRounds/2 || s.StateStart < j.trial.SinceTime+coordinator.TrialTime/2 {
+		return false
+	}
+	if j.waits == 0 && a.clientOf(a.me).Lateness == coordinator.OnTime {
+		j.waits = s.Progress.Step
+	}
+	return j.waits == s.Progress.Step
+}
+
+// TrainingWaits reports whether the own training of the running round waits for what a trial needs.
+func (a *Auditor) TrainingWaits() bool {
+	if a.Engine.Auditor() == nil {
+		return false
+	}
+	for _, j := range a.trials {
+		if a.presses(j) {
+			return true
+		}
+	}
+	a.Engine.Yield() // the round of what was urgent is over
+	return false
+}
+
+// judges reports whether a trial waits for the trainer.
+func (a *Auditor) judges() bool {
+	for _, j := range a.trials {
+		if juror, voted := a.Client.State().Juror(a.me, j.trial.Slot); juror && !voted && j.phase == waitsForEngine {
+			return true
+		}
+	}
+	return false
+}
+
+// vote says what this client found. Who cannot know says nothing.
+func (a *Auditor) vote(j *jury) {
+	a.tell(&j.inquiry)
+	a.compareData(&j.inquiry)
+	if j.outcome == unclear || j.outcome == wrongData || j.differ && !a.readsRight() {
+		return
+	}
+	v := coordinator.Vote{Step: j.Step, Client: j.Trainer, Guilty: j.outcome.guilty()}
+	accused := identity.ID(j.Trainer)
+	a.Submit("vote on "+accused.String(), j.Key, v, func() {
+		a.Log.Info("voted", "accused", accused.Short(), "step", j.Step, "guilty", v.Guilty, "why", j.reason)
+		a.Emit(event.Voted{Step: j.Step, Accused: accused.String(), Guilty: v.Guilty, Detail: j.reason})
+	})
+}
