@@ -40,13 +40,10 @@ type offender struct {
 	step uint32
 }
 
-// evidence is what this client does with two results that a trainer signed.
-type evidence struct{ *Node }
-
 // eject sends the run the two announcements of each trainer that signed two results of a batch,
 // when it is this client's turn and the run would still eject the trainer for it. The state shows
 // when somebody else was heard before.
-func (n evidence) eject() {
+func (n *Node) eject() {
 	for _, step := range n.rounds.steps {
 		l := n.rounds.of[step]
 		for _, o := range l.offences {
@@ -55,7 +52,8 @@ func (n evidence) eject() {
 	}
 }
 
-func (n evidence) ejectFor(l *ledger, o *offence) {
+// ejectFor sends the proof of one offence.
+func (n *Node) ejectFor(l *ledger, o *offence) {
 	const kind = "equivocation"
 	state, about := n.run.state, offender{o.slot.Owner, l.Round.Step}
 	if o.over == state || about.id == n.run.myself() || n.errands.answered(kind, about) ||

@@ -97,7 +97,10 @@ func New(o Options) (*Node, error) {
 		ParameterRequests: o.ParameterRequests, Downloads: o.Downloads, Emit: n.report.emit,
 		NewTrainer: o.NewTrainer, Initial: o.Initial, Archive: o.Archive,
 	})
-	n.fetcher = fetch.New(fetch.Options{ID: n.run.me, Tasks: tasks, Blobs: o.Network, Owner: fetched{n}, Log: log, Limit: o.Downloads})
+	n.fetcher = fetch.New(fetch.Options{
+		ID: n.run.me, Tasks: tasks, Blobs: o.Network, Owner: fetched{&n.rounds, n.store, n.report}, Log: log, Limit: o.Downloads,
+	})
+	n.seat.rejoin = &rejoin{engine: &n.engine, models: n.models, store: n.store, auditor: n.auditor, report: n.report}
 	n.keeper = keep.NewKeeper(keep.Options{
 		Folder: o.folder(), Keep: o.KeepCheckpoints, Saved: o.Saved, Tasks: tasks, Emit: n.report.emit, Log: log,
 	})
@@ -243,7 +246,7 @@ func (n *Node) reconcile() {
 		return
 	}
 	wanted := coordinator.Checkpoint{}
-	if s := n.run.state; s.RunState == coordinator.Warmup && n.run.isMember() || (wayBack{n}).comesBack() || s.RunState == coordinator.Finished && !n.run.closedEarly() {
+	if s := n.run.state; s.RunState == coordinator.Warmup && n.run.isMember() || n.seat.rejoin.possible(&n.run, n.rounds.replica) || s.RunState == coordinator.Finished && !n.run.closedEarly() {
 		wanted = s.Model.Checkpoint
 	}
 	n.engine.cancelLoad(wanted)
@@ -257,7 +260,7 @@ func (n *Node) reconcile() {
 	}
 	n.keeper.SaveAgreed(n.run.state)
 	n.reportUpload()
-	(evidence{n}).eject()
+	n.eject()
 	n.fetchResults()
 	switch n.run.state.RunState {
 	case coordinator.Warmup:
@@ -292,7 +295,7 @@ func (n *Node) desynchronise(reason string) {
 	n.store.Forget(0) // they may not be the run's
 	n.auditor.ForgetRounds()
 	n.seat.again = true
-	n.seat.back = comeback{epoch: n.run.epoch(), given: true}
+	n.seat.rejoin.giveUp(n.run.epoch())
 }
 
 // fail ends the run with an error.

@@ -38,11 +38,11 @@ func (n *Node) keepUp() *ledger {
 	if !n.closeEpoch() {
 		return nil
 	}
-	if (wayBack{n}).comesBack() {
-		(wayBack{n}).comeBack()
+	if n.seat.rejoin.possible(&n.run, n.rounds.replica) {
+		n.rejoin()
 	}
-	if (wayBack{n}).returns() {
-		(wayBack{n}).takeSeatBack()
+	if n.seat.rejoin.mayTakeSeat(&n.run, n.rounds.replica) {
+		n.takeSeatBack()
 	} else if !n.run.isMember() {
 		if n.rounds.replica != nil {
 			n.desynchronise("dropped from the epoch")

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/client/books"
+	"github.com/psyche-go/psyche/client/exchange"
 	"github.com/psyche-go/psyche/client/fetch"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/identity"
@@ -79,7 +80,7 @@ func (n *Node) hear(u utterance) {
 		return
 	}
 	if a.Start != l.start || u.author == (identity.ID{}) {
-		compareStarts(n, l.start, u)
+		n.compareStarts(l.start, u)
 		return
 	}
 	err := l.Hear(u.author, a, u.raw)
@@ -103,7 +104,7 @@ func (n *Node) hear(u utterance) {
 }
 
 // compareStarts looks at what a member says that was shown another start of a round, or none.
-func compareStarts(n *Node, own wire.Head, u utterance) {
+func (n *Node) compareStarts(own wire.Head, u utterance) {
 	other := u.announcement.Start
 	if other == (wire.Head{}) || own == (wire.Head{}) || !other.Contradicts(own) {
 		n.report.log.Debug("announcement refused", "from", u.author.Short(), "err", "it names no head of the log, or this client knows none")
@@ -139,26 +140,28 @@ func (n *Node) fetchResults() {
 }
 
 // fetched is told by the fetcher what came of its fetches.
-type fetched struct{ *Node }
+type fetched struct {
+	rounds *ledgers
+	store  *exchange.Store
+	report *reporter
+}
 
 // Late implements fetch.Owner: the round was given up here, or is applied.
-func (n fetched) Late(b *books.Book) bool {
-	l := n.rounds.of[b.Round.Step]
-	return l == nil || l.Book != b || n.rounds.replica != nil && b.Round.Step <= n.rounds.replica.step
+func (f fetched) Late(b *books.Book) bool {
+	l, r := f.rounds.of[b.Round.Step], f.rounds.replica
+	return l == nil || l.Book != b || r != nil && b.Round.Step <= r.step
 }
 
 // Held implements fetch.Owner.
-func (n fetched) Held(b *books.Book, s *books.Slot, c *books.Candidate) { n.report.foreign(b, s, c) }
+func (f fetched) Held(b *books.Book, s *books.Slot, c *books.Candidate) { f.report.foreign(b, s, c) }
 
 // Rejected implements fetch.Owner.
-func (n fetched) Rejected(b *books.Book, s *books.Slot, reason string) {
-	n.report.rejected(b, s, reason)
+func (f fetched) Rejected(b *books.Book, s *books.Slot, reason string) {
+	f.report.rejected(b, s, reason)
 }
 
 // NoRoom implements fetch.Owner: the rounds that run come before members that were away.
-func (n fetched) NoRoom() {
-	n.store.Forget(0)
-}
+func (f fetched) NoRoom() { f.store.Forget(0) }
 
 // Drop implements fetch.Owner.
-func (n fetched) Drop(hashes ...[32]byte) { n.store.Drop(hashes...) }
+func (f fetched) Drop(hashes ...[32]byte) { f.store.Drop(hashes...) }

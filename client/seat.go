@@ -22,7 +22,7 @@ type seat struct {
 	check   *runCheck // newest; nil: none yet
 	waiting waiting   // as it was logged last
 	parting parting   // when the run is finished
-	back    comeback  // into a running epoch
+	rejoin  *rejoin   // into a running epoch
 	reveals reveals   // for the draws of the run
 }
 
@@ -76,7 +76,7 @@ func (n *Node) needsSeat() bool {
 	case coordinator.Cooldown:
 		return !n.run.isMember() || (n.rounds.replica == nil && n.models.Held == nil)
 	default:
-		return !n.run.isMember() && !(wayBack{n}).returns() || n.run.isMember() && n.rounds.replica == nil && !n.holdsModel() && !(wayBack{n}).comesBack()
+		return !n.run.isMember() && !n.seat.rejoin.mayTakeSeat(&n.run, n.rounds.replica) || n.run.isMember() && n.rounds.replica == nil && !n.holdsModel() && !n.seat.rejoin.possible(&n.run, n.rounds.replica)
 	}
 }
 

@@ -64,7 +64,7 @@ func (n *Node) enterEpoch() bool {
 		return false
 	}
 	hash := startReplicaOf(m)
-	wayBack{n}.enter(m, key, key.startStep-1, hash, hash)
+	n.enter(m, key, key.startStep-1, hash, hash)
 	return true
 }
 
