@@ -24,7 +24,7 @@
 //  1. ears.go: listen verifies the signature of an announcement and hands it to the loop.
 //  2. rounds.go: hear enters it into the book of its round (client/books, hear.go).
 //  3. client/fetch gets and verifies its blob from whoever has it, and enters that.
-//  4. round_witness.go: an elected witness sends the proof of what its book holds as soon as
+//  4. round.go: an elected witness sends the proof of what its book holds as soon as
 //     that is all that can be expected, or at the round's end what it is.
 //  5. settle.go: when the round is over the book decides from the witnesses' proofs which
 //     results count (client/books, outcome.go); they are applied to the weights, and the
@@ -37,22 +37,23 @@
 //     fill.
 //   - warmup.go: a member obtains the model that the epoch starts from (client/handover)
 //     and says Ready.
-//   - round_train.go: what is due is applied, the own batch trained, its result announced.
+//   - round.go: what is due is applied, the own batch trained, its result announced.
 //     Tokens of the next round are read ahead; with an apply_lag of 2 its training begins
-//     ahead too, and its result is made when the round has begun as foretold.
-//   - round_witness.go: who has not yet, proves what it holds.
+//     ahead too, and its result is made when the round has begun as foretold. At the round's end
+//     a witness that has not yet proves what it holds.
+//   - rejoin.go: a member without the model of the running epoch gets it from what was counted
+//     since the epoch began, and a client that was dropped takes its seat back.
 //   - cooldown.go: after an epoch's last round the outstanding results are applied, the model
 //     is shared and its digest reported; client/keep writes the checkpoint.
 //   - audits.go: in a run with audits client/auditor opens the own results, looks at those of others
 //     when there is time, and votes in trials; it sees this package as audits.go shows it.
-//   - finish.go, parting.go: the end of the run, also for who was cut off just before.
+//   - finish.go: the end of the run, also for who was cut off just before.
 //
 // When two results of one batch are known, evidence.go has who signed them ejected.
 //
 // Around them: view.go has what is known of the run, errand.go the actions on their way to
-// the coordinator, reader.go the tokens, heal.go what is done about lost gossip, waiting.go
-// and report.go what people are told.
+// the coordinator, ears.go what is done about lost gossip too, engine.go the tokens that the
+// trainer is given and what this key has signed, report.go what people are told.
 //
-// loop.go has clock and tasks of a Node that runs by itself: package sim drives the same Node
-// by Step on a virtual clock, in an order that a seed decides.
+// Package sim drives the same Node by Step, on a virtual clock and in an order that a seed decides.
 package client

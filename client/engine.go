@@ -3,14 +3,17 @@ package client
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"time"
 
 	"github.com/psyche-go/psyche/assign"
 	"github.com/psyche-go/psyche/client/env"
+	"github.com/psyche-go/psyche/client/fetch"
 	"github.com/psyche-go/psyche/client/handover"
 	"github.com/psyche-go/psyche/client/keep"
 	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/data"
 )
 
 // What the trainer can be doing.
@@ -186,4 +189,123 @@ func (e *engine) Lag() uint32 {
 		return 1
 	}
 	return e.trainer.ApplyLag()
+}
+
+// reader reads the tokens of the batches that this client trains, or may train next.
+type reader struct {
+	tasks   *env.Tasks
+	data    env.DataProvider
+	log     *slog.Logger
+	fail    func(error) // is told of data that no attempt will get
+	batches map[assign.BatchID]*reading
+}
+
+// reading is one batch on its way here.
+type reading struct {
+	tokens  *data.Batch // nil: not read yet
+	loading bool
+	at      time.Time // not before
+	tries   int
+}
+
+// read returns the tokens of a batch, or nil while they are on their way; each attempt has so
+// much time. It is tried for as long as it is asked for: attempts that failed before the round
+// had begun must not cost the batch.
+func (r *reader) read(batch assign.BatchID, limit time.Duration) *data.Batch {
+	this := r.batches[batch]
+	if this == nil {
+		this = &reading{}
+		r.batches[batch] = this
+	}
+	if this.tokens == nil && !this.loading && !r.tasks.Now().Before(this.at) {
+		this.loading = true
+		r.load(this, batch, limit)
+	}
+	return this.tokens
+}
+
+func (r *reader) load(this *reading, batch assign.BatchID, limit time.Duration) {
+	r.tasks.Spawn(func(ctx context.Context) func() {
+		ctx, cancel := r.tasks.WithTimeout(ctx, limit)
+		defer cancel()
+		tokens, err := r.data.Batch(ctx, batch)
+		if err == nil && uint64(len(tokens.Sequences)) != batch.Len() {
+			err = fmt.Errorf("got %d sequences of %d", len(tokens.Sequences), batch.Len())
+		}
+		return func() {
+			this.loading = false
+			switch {
+			case err == nil:
+				this.tokens = &tokens
+			case r.batches[batch] != this: // nobody wants it any more
+			case data.IsPermanent(err):
+				r.fail(fmt.Errorf("read training data: %w", err))
+			default:
+				this.tries++
+				this.at = r.tasks.Now().Add(fetch.Backoff(this.tries))
+				r.log.Error("read training data", "batch", batch, "attempt", this.tries, "err", err)
+			}
+		}
+	})
+}
+
+// forget gives up what was read of other batches.
+func (r *reader) forget(keep func(assign.BatchID) bool) {
+	for batch := range r.batches {
+		if !keep(batch) {
+			delete(r.batches, batch)
+		}
+	}
+}
+
+// signing is what this client has signed: never two results of one step, whatever became of the
+// process that signed the first.
+type signing struct {
+	folder keep.Folder
+	run    [32]byte // hash of the run that the note is of
+	newest uint32   // step of which a result was signed, by this process or perhaps an earlier one
+	noted  uint32   // newest step of which this process has noted that it signs a result; of the task that trains
+}
+
+func newSigning(folder keep.Folder) signing {
+	return signing{folder: folder}
+}
+
+// recall finds out which steps an earlier process may have signed results of, from the first
+// state that this one sees. Without a note that is the round that runs: nobody signs a result of
+// a round to come.
+func (s *signing) recall(run [32]byte, state *coordinator.State, log *slog.Logger) {
+	s.run = run
+	step, found, err := s.folder.NewestSigned(s.run)
+	if found {
+		s.newest = step
+		if step > state.Progress.Step {
+			log.Warn("this key signed results of later steps of this run: it signs none again until then",
+				"signed", step, "step", state.Progress.Step, "file", s.folder.Signed())
+		}
+		return
+	}
+	if err != nil {
+		log.Warn("it is not known what this client signed: it leaves out the round that runs", "err", err)
+	}
+	s.newest = state.Progress.Step - 1
+	if state.RunState == coordinator.RoundTrain || state.RunState == coordinator.RoundWitness {
+		s.newest = state.Progress.Step
+	}
+}
+
+// may reports whether a result of the step can be signed.
+func (s *signing) may(step uint32) bool { return step > s.newest }
+
+// note is called by the task that trains, before a result is handed to the loop to be signed. A
+// step may be trained again whose first result was not signed.
+func (s *signing) note(step uint32) error {
+	if s.noted == step {
+		return nil
+	}
+	if err := s.folder.NoteSigned(s.run, step); err != nil {
+		return err
+	}
+	s.noted = step
+	return nil
 }
