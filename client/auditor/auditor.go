@@ -92,21 +92,21 @@ type Auditor struct {
 	Options
 	me coordinator.ClientID
 
-	past     Past
-	depot    *Depot
-	openings *Openings
-	dice     Dice
+	past     past
+	depot    *depot
+	openings *openings
+	dice     dice
 	chain    *Chain              // nil: this client has no result that another could go on from
 	seeds    map[uint32][32]byte // that say what is opened of results, by their step
 	fresh    uint32              // the run must know that the optimizer began not before this step
 
 	thrown    uint32 // step of the round of the newest throw
-	reviews   map[Key]*review
-	looked    map[Key]bool // at results of the newest rounds: they are not drawn again
+	reviews   map[resultID]*review
+	looked    map[resultID]bool // at results of the newest rounds: they are not drawn again
 	soundness soundness
-	ofItself  *inquiry                      // that finds the soundness out; nil: none goes on
+	ofItself  *auditCase                    // that finds the soundness out; nil: none goes on
 	sameData  map[coordinator.ClientID]bool // whether a trainer read the same tokens as this client
-	trials    map[Key]*jury
+	trials    map[resultID]*trial
 }
 
 // New returns an auditor that has done nothing, and removes what an earlier process left.
@@ -114,15 +114,15 @@ func New(o Options) *Auditor {
 	var own string
 	if o.Dir != "" {
 		own = filepath.Join(o.Dir, o.Run)
-		if err := Sweep(o.Dir); err != nil {
+		if err := sweep(o.Dir); err != nil {
 			o.Log.Warn("remove what an earlier process kept for audits", "err", err)
 		}
 	}
 	return &Auditor{
 		Options: o, me: coordinator.ClientID(o.Key.ID()),
-		depot: NewDepot(o.Dir, o.Memory), openings: NewOpenings(o.Key.ID(), own),
-		seeds: make(map[uint32][32]byte), reviews: make(map[Key]*review), looked: make(map[Key]bool),
-		sameData: make(map[coordinator.ClientID]bool), trials: make(map[Key]*jury),
+		depot: newDepot(o.Dir, o.Memory), openings: newOpenings(o.Key.ID(), own),
+		seeds: make(map[uint32][32]byte), reviews: make(map[resultID]*review), looked: make(map[resultID]bool),
+		sameData: make(map[coordinator.ClientID]bool), trials: make(map[resultID]*trial),
 	}
 }
 
@@ -133,7 +133,7 @@ func (a *Auditor) Serve() { a.openings.Serve(a.Network) }
 func (a *Auditor) Close() error { return a.depot.Close() }
 
 // Begin says which run it is, before anything else is said of it.
-func (a *Auditor) Begin(run [32]byte) { a.dice = NewDice(a.Key.Private().Seed(), run) }
+func (a *Auditor) Begin(run [32]byte) { a.dice = newDice(a.Key.Private().Seed(), run) }
 
 // Observe takes over what a newer state says: before anything is done about it, as what is to be
 // opened has to be known before the next result is made.
@@ -173,7 +173,7 @@ func (a *Auditor) Advance() {
 		return
 	}
 	a.follow(a.Chain()) // although no training waits for that
-	for _, key := range slices.SortedFunc(maps.Keys(a.trials), Key.Compare) {
+	for _, key := range slices.SortedFunc(maps.Keys(a.trials), resultID.Compare) {
 		a.judge(a.trials[key])
 	}
 	a.audit()

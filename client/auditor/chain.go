@@ -22,7 +22,7 @@ import (
 type Chain struct {
 	me       coordinator.ClientID
 	trainer  env.Auditor
-	openings *Openings
+	openings *openings
 	now      func() time.Time
 	emit     func(event.Body)
 	log      *slog.Logger
@@ -42,8 +42,8 @@ type link struct {
 	over    time.Time // when the fate was asked for first after the round; zero: not yet
 
 	opening opening
-	seed    [32]byte // that says what is to be opened, once it is drawn
-	senders *Senders // of the round before; nil: there is none in the epoch
+	seed    [32]byte      // that says what is to be opened, once it is drawn
+	senders *senderCounts // of the round before; nil: there is none in the epoch
 }
 
 // fate is what became of a result.
@@ -143,11 +143,11 @@ func (c *Chain) show(l *link) error {
 	}
 	l.opening = isOpened
 	c.emit(event.Opened{Step: l.step, Bytes: len(bytes), Seconds: c.now().Sub(begun).Seconds()})
-	evidence := Evidence{Opening: bytes}
+	shown := disclosure{Opening: bytes}
 	if l.receipt != nil {
-		evidence.Receipt = l.receipt.Signature
+		shown.Receipt = l.receipt.Signature
 	}
-	if err := c.openings.Keep(Key{Trainer: c.me, Step: l.step}, evidence.Encode(), c.now()); err != nil {
+	if err := c.openings.Keep(resultID{Trainer: c.me, Step: l.step}, shown.Encode(), c.now()); err != nil {
 		c.log.Warn("an opening is not kept for a restart", "step", l.step, "err", err)
 	}
 	return nil
@@ -245,7 +245,7 @@ func (a *Auditor) draw(c *Chain, step uint32) {
 	if !known || book == nil {
 		return
 	}
-	var before *Senders
+	var before *senderCounts
 	if step > book.EpochStart {
 		round, found := a.past.Round(step - 1)
 		if !found {

@@ -9,12 +9,12 @@ import (
 	"sync"
 )
 
-// ErrNotKept says that something is not kept here any more, or was never.
-var ErrNotKept = errors.New("not kept here")
+// errNotKept says that something is not kept here any more, or was never.
+var errNotKept = errors.New("not kept here")
 
-// Depot keeps the bytes of results: in memory as far as they fit, else in files. It is made for
+// depot keeps the bytes of results: in memory as far as they fit, else in files. It is made for
 // rounds that have to be kept whatever they weigh.
-type Depot struct {
+type depot struct {
 	parent string // folder for the files; empty: one for temporary files
 	limit  uint64 // bytes in memory
 
@@ -30,14 +30,14 @@ type deposit struct {
 	owners int    // who have put it, and not dropped it
 }
 
-// NewDepot returns an empty depot. Parent is the folder in which it makes one of its own when it
+// newDepot returns an empty depot. Parent is the folder in which it makes one of its own when it
 // needs it; empty: that for temporary files.
-func NewDepot(parent string, limit uint64) *Depot {
-	return &Depot{parent: parent, limit: limit, of: make(map[[32]byte]*deposit)}
+func newDepot(parent string, limit uint64) *depot {
+	return &depot{parent: parent, limit: limit, of: make(map[[32]byte]*deposit)}
 }
 
 // Put keeps data, which is not modified any more, until Drop.
-func (d *Depot) Put(hash [32]byte, data []byte) error {
+func (d *depot) Put(hash [32]byte, data []byte) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if known := d.of[hash]; known != nil {
@@ -56,25 +56,25 @@ func (d *Depot) Put(hash [32]byte, data []byte) error {
 }
 
 // Get returns what is kept under a hash.
-func (d *Depot) Get(hash [32]byte) ([]byte, error) {
+func (d *depot) Get(hash [32]byte) ([]byte, error) {
 	d.mu.Lock()
 	known, dir := d.of[hash], d.dir
 	d.mu.Unlock()
 	switch {
 	case known == nil:
-		return nil, fmt.Errorf("result %x: %w", hash[:4], ErrNotKept)
+		return nil, fmt.Errorf("result %x: %w", hash[:4], errNotKept)
 	case known.data != nil:
 		return known.data, nil
 	}
 	data, err := os.ReadFile(filepath.Join(dir, hex.EncodeToString(hash[:])))
 	if err != nil {
-		return nil, fmt.Errorf("result %x: %w: %w", hash[:4], ErrNotKept, err)
+		return nil, fmt.Errorf("result %x: %w: %w", hash[:4], errNotKept, err)
 	}
 	return data, nil
 }
 
 // Drop gives up what was put.
-func (d *Depot) Drop(hashes ...[32]byte) {
+func (d *depot) Drop(hashes ...[32]byte) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, hash := range hashes {
@@ -94,7 +94,7 @@ func (d *Depot) Drop(hashes ...[32]byte) {
 }
 
 // Close removes all files.
-func (d *Depot) Close() error {
+func (d *depot) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.dir == "" {
@@ -107,8 +107,8 @@ func (d *Depot) Close() error {
 // depotPattern names the folders of depots.
 const depotPattern = "audited-results-*"
 
-// Sweep removes what depots of processes that were killed left in a folder of one client.
-func Sweep(parent string) error {
+// sweep removes what depots of processes that were killed left in a folder of one client.
+func sweep(parent string) error {
 	left, err := filepath.Glob(filepath.Join(parent, depotPattern))
 	for _, dir := range left {
 		err = errors.Join(err, os.RemoveAll(dir))
@@ -116,7 +116,7 @@ func Sweep(parent string) error {
 	return err
 }
 
-func (d *Depot) write(hash [32]byte, data []byte) (err error) {
+func (d *depot) write(hash [32]byte, data []byte) (err error) {
 	if d.dir == "" {
 		if d.parent != "" {
 			if err := os.MkdirAll(d.parent, 0o700); err != nil {

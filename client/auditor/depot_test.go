@@ -17,7 +17,7 @@ import (
 // TestDepotKeepsWhateverItWeighs: what does not fit into memory lies on the disk until it is dropped.
 func TestDepotKeepsWhateverItWeighs(t *testing.T) {
 	parent := filepath.Join(t.TempDir(), "folder")
-	d := NewDepot(parent, 100)
+	d := newDepot(parent, 100)
 	hash := func(i int) [32]byte { return [32]byte{byte(i)} }
 	data := func(i int) []byte { return bytes.Repeat([]byte{byte(i)}, 40) }
 	for i := range 10 {
@@ -47,7 +47,7 @@ func TestDepotKeepsWhateverItWeighs(t *testing.T) {
 	if _, err := d.Get(hash(9)); err != nil {
 		t.Errorf("the other round's is gone: %v", err)
 	}
-	if _, err := d.Get(hash(8)); !errors.Is(err, ErrNotKept) {
+	if _, err := d.Get(hash(8)); !errors.Is(err, errNotKept) {
 		t.Errorf("dropped: %v", err)
 	}
 	if n := files(); n != 7 {
@@ -59,11 +59,11 @@ func TestDepotKeepsWhateverItWeighs(t *testing.T) {
 	if err := d.Close(); err != nil || files() != 0 {
 		t.Errorf("%d files are left: %v", files(), err)
 	}
-	left := NewDepot(parent, 0)
-	if err := errors.Join(left.Put(hash(1), data(1)), Sweep(parent)); err != nil || files() != 0 {
+	left := newDepot(parent, 0)
+	if err := errors.Join(left.Put(hash(1), data(1)), sweep(parent)); err != nil || files() != 0 {
 		t.Errorf("%d files of a killed process are left: %v", files(), err)
 	}
-	if _, err := left.Get(hash(1)); !errors.Is(err, ErrNotKept) {
+	if _, err := left.Get(hash(1)); !errors.Is(err, errNotKept) {
 		t.Errorf("its file is gone: %v", err)
 	}
 }
@@ -71,11 +71,11 @@ func TestDepotKeepsWhateverItWeighs(t *testing.T) {
 // TestOpeningsAreServed to whoever asks, so often, also of an earlier process.
 func TestOpeningsAreServed(t *testing.T) {
 	me, dir := identity.ID{7}, t.TempDir()
-	own, others := Key{coordinator.ClientID(me), 5}, Key{coordinator.ClientID{8}, 5}
-	ask := func(o *Openings, k Key, from identity.ID) ([]byte, error) {
+	own, others := resultID{coordinator.ClientID(me), 5}, resultID{coordinator.ClientID{8}, 5}
+	ask := func(o *openings, k resultID, from identity.ID) ([]byte, error) {
 		return o.answer(context.Background(), from, binary.LittleEndian.AppendUint32(k.Trainer[:], k.Step))
 	}
-	o := NewOpenings(me, dir)
+	o := newOpenings(me, dir)
 	if err := errors.Join(o.Keep(own, []byte("own"), time.Unix(0, 0)), o.Keep(others, []byte("others"), time.Unix(0, 0))); err != nil {
 		t.Fatal(err)
 	}
@@ -84,20 +84,20 @@ func TestOpeningsAreServed(t *testing.T) {
 			t.Fatalf("%q, %v", got, err)
 		}
 	}
-	if _, err := ask(o, own, identity.ID{1}); !errors.Is(err, ErrNotKept) {
+	if _, err := ask(o, own, identity.ID{1}); !errors.Is(err, errNotKept) {
 		t.Errorf("asked too often: %v", err)
 	}
 	if got, err := ask(o, others, identity.ID{2}); err != nil || string(got) != "others" {
 		t.Errorf("%q, %v", got, err)
 	}
 	o.Drop(others)
-	if _, err := ask(o, others, identity.ID{2}); !errors.Is(err, ErrNotKept) {
+	if _, err := ask(o, others, identity.ID{2}); !errors.Is(err, errNotKept) {
 		t.Errorf("dropped: %v", err)
 	}
-	if _, err := o.answer(context.Background(), identity.ID{1}, make([]byte, 4)); !errors.Is(err, ErrMalformed) {
+	if _, err := o.answer(context.Background(), identity.ID{1}, make([]byte, 4)); !errors.Is(err, errMalformed) {
 		t.Errorf("half a request: %v", err)
 	}
-	again := NewOpenings(me, dir)
+	again := newOpenings(me, dir)
 	if got, err := ask(again, own, identity.ID{1}); err != nil || string(got) != "own" {
 		t.Errorf("after a restart: %q, %v", got, err)
 	}

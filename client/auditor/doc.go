@@ -13,7 +13,7 @@
 //     is made.
 //   - review.go: throwing dice for results of others, and accusing those that are not right.
 //   - trial.go: voting about those who are accused.
-//   - inquiry.go, examine.go: what both do to know what to think of a result, phase by phase; poll.go is
+//   - case.go, recompute.go: what both do to know what to think of a result, phase by phase; poll.go is
 //     how something is asked for until it is there.
 //   - record.go, past.go, depot.go: what is kept of the newest rounds: which results are held, whose,
 //     from which step each says that it goes on, and their bytes, whatever they weigh.

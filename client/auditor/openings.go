@@ -28,20 +28,20 @@ const (
 	// maxAnswers is how often the same is handed to the same member: answers may be lost.
 	maxAnswers = 24
 	// The own ones are kept for so many rounds and so long: longer than anybody may ask.
-	openRounds = 2 * KeptRounds
-	openTime   = 2 * KeptTime
+	openRounds = 2 * keptRounds
+	openTime   = 2 * keptTime
 )
 
-// ErrMalformed says that bytes are no request, or no evidence.
-var ErrMalformed = errors.New("malformed request or evidence")
+// errMalformed says that bytes are no request, or no disclosure.
+var errMalformed = errors.New("malformed request or evidence")
 
-// Openings has the openings of results, and hands them to members that ask.
-type Openings struct {
+// openings has the openings of results, and hands them to members that ask.
+type openings struct {
 	dir string // for the own ones; empty: none
 	me  coordinator.ClientID
 
 	mu sync.Mutex
-	of map[Key]*opened
+	of map[resultID]*opened
 }
 
 type opened struct {
@@ -50,19 +50,19 @@ type opened struct {
 	answered map[identity.ID]int
 }
 
-// NewOpenings returns those of a member. In dir, unless it is empty, the own ones outlive the
+// newOpenings returns those of a member. In dir, unless it is empty, the own ones outlive the
 // process.
-func NewOpenings(me identity.ID, dir string) *Openings {
-	return &Openings{dir: dir, me: coordinator.ClientID(me), of: make(map[Key]*opened)}
+func newOpenings(me identity.ID, dir string) *openings {
+	return &openings{dir: dir, me: coordinator.ClientID(me), of: make(map[resultID]*opened)}
 }
 
 // Serve answers the requests of peers.
-func (o *Openings) Serve(network exchange.Requests) {
+func (o *openings) Serve(network exchange.Requests) {
 	network.Handle(OpeningProtocol, requestSize, o.answer)
 }
 
 // Keep keeps the opening of a result. An error says that it is not on the disk.
-func (o *Openings) Keep(key Key, bytes []byte, now time.Time) error {
+func (o *openings) Keep(key resultID, bytes []byte, now time.Time) error {
 	o.mu.Lock()
 	o.put(key, bytes, now)
 	o.mu.Unlock()
@@ -75,18 +75,18 @@ func (o *Openings) Keep(key Key, bytes []byte, now time.Time) error {
 	return os.WriteFile(o.file(key.Step), bytes, 0o600)
 }
 
-func (o *Openings) put(key Key, bytes []byte, now time.Time) *opened {
+func (o *openings) put(key resultID, bytes []byte, now time.Time) *opened {
 	e := &opened{bytes: bytes, at: now, answered: make(map[identity.ID]int)}
 	o.of[key] = e
 	return e
 }
 
-func (o *Openings) file(step uint32) string {
+func (o *openings) file(step uint32) string {
 	return filepath.Join(o.dir, fmt.Sprintf("%d.opening", step))
 }
 
 // Get returns the opening of a result, or nil.
-func (o *Openings) Get(key Key) []byte {
+func (o *openings) Get(key resultID) []byte {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if e := o.find(key); e != nil {
@@ -96,7 +96,7 @@ func (o *Openings) Get(key Key) []byte {
 }
 
 // find looks for an opening also among those of an earlier process.
-func (o *Openings) find(key Key) *opened {
+func (o *openings) find(key resultID) *opened {
 	if e := o.of[key]; e != nil {
 		return e
 	}
@@ -111,7 +111,7 @@ func (o *Openings) find(key Key) *opened {
 }
 
 // Drop gives up the opening of another member's result.
-func (o *Openings) Drop(key Key) {
+func (o *openings) Drop(key resultID) {
 	if key.Trainer == o.me {
 		return
 	}
@@ -121,7 +121,7 @@ func (o *Openings) Drop(key Key) {
 }
 
 // Prune gives up own openings that are as old as rounds that are not kept, and not needed.
-func (o *Openings) Prune(newest, needed uint32, now time.Time) {
+func (o *openings) Prune(newest, needed uint32, now time.Time) {
 	old := func(step uint32) bool { return step+openRounds < newest && step < needed }
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -142,47 +142,47 @@ func (o *Openings) Prune(newest, needed uint32, now time.Time) {
 	for _, f := range files { // also of earlier processes
 		digits, found := strings.CutSuffix(f.Name(), ".opening")
 		step, err := strconv.ParseUint(digits, 10, 32)
-		if found && err == nil && o.of[Key{o.me, uint32(step)}] == nil && (old(uint32(step)) || uint32(step) > newest) {
+		if found && err == nil && o.of[resultID{o.me, uint32(step)}] == nil && (old(uint32(step)) || uint32(step) > newest) {
 			_ = os.Remove(filepath.Join(o.dir, f.Name())) // the next time
 		}
 	}
 }
 
-func (o *Openings) answer(_ context.Context, from identity.ID, request []byte) ([]byte, error) {
+func (o *openings) answer(_ context.Context, from identity.ID, request []byte) ([]byte, error) {
 	if len(request) != requestSize {
-		return nil, fmt.Errorf("%w: %d bytes, want %d", ErrMalformed, len(request), requestSize)
+		return nil, fmt.Errorf("%w: %d bytes, want %d", errMalformed, len(request), requestSize)
 	}
-	key := Key{coordinator.ClientID(request), binary.LittleEndian.Uint32(request[32:])}
+	key := resultID{coordinator.ClientID(request), binary.LittleEndian.Uint32(request[32:])}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	e := o.find(key)
 	if e == nil || e.answered[from] >= maxAnswers {
-		return nil, fmt.Errorf("opening of step %d of %s: %w", key.Step, hex.EncodeToString(key.Trainer[:4]), ErrNotKept)
+		return nil, fmt.Errorf("opening of step %d of %s: %w", key.Step, hex.EncodeToString(key.Trainer[:4]), errNotKept)
 	}
 	e.answered[from]++
 	return e.bytes, nil
 }
 
-// Evidence is what a trainer shows of a result: its opening, and what its data server signed about the
+// disclosure is what a trainer shows of a result: its opening, and what its data server signed about the
 // batch, if it has that from one.
-type Evidence struct {
+type disclosure struct {
 	Receipt [64]byte // signature of the receipt; zero: it has none
 	Opening []byte
 }
 
-// Encode returns the bytes of evidence: signature [64] ‖ opening.
-func (e Evidence) Encode() []byte { return append(e.Receipt[:], e.Opening...) }
+// Encode returns the bytes of a disclosure: signature [64] ‖ opening.
+func (e disclosure) Encode() []byte { return append(e.Receipt[:], e.Opening...) }
 
-// DecodeEvidence reads what Encode writes.
-func DecodeEvidence(b []byte) (e Evidence, err error) {
+// decodeDisclosure reads what Encode writes.
+func decodeDisclosure(b []byte) (e disclosure, err error) {
 	if len(b) < len(e.Receipt) {
-		return e, fmt.Errorf("%w: evidence of %d bytes", ErrMalformed, len(b))
+		return e, fmt.Errorf("%w: evidence of %d bytes", errMalformed, len(b))
 	}
-	return Evidence{[64]byte(b), b[len(e.Receipt):]}, nil
+	return disclosure{[64]byte(b), b[len(e.Receipt):]}, nil
 }
 
-// AskOpening asks a member for the evidence of a result. What it answers is not looked at.
-func AskOpening(ctx context.Context, network exchange.Requests, from identity.ID, key Key, shapes audit.Shapes) ([]byte, error) {
+// askOpening asks a member for the disclosure of a result. What it answers is not looked at.
+func askOpening(ctx context.Context, network exchange.Requests, from identity.ID, key resultID, shapes audit.Shapes) ([]byte, error) {
 	request := binary.LittleEndian.AppendUint32(key.Trainer[:], key.Step)
-	return network.Request(ctx, from, OpeningProtocol, request, len(Evidence{}.Receipt)+audit.MaxOpeningSize(shapes, audit.DefaultChunks))
+	return network.Request(ctx, from, OpeningProtocol, request, len(disclosure{}.Receipt)+audit.MaxOpeningSize(shapes, audit.DefaultChunks))
 }

@@ -12,12 +12,12 @@ import (
 )
 
 const (
-	// DrawnRounds are those of which dice draw a result.
-	DrawnRounds = 12
-	// KeptRounds are kept at least, and what was applied in the last KeptTime: longer than results are
+	// drawnRounds are those of which dice draw a result.
+	drawnRounds = 12
+	// keptRounds are kept at least, and what was applied in the last keptTime: longer than results are
 	// drawn, since somebody who opens nothing is asked for a minute, and jurors need them after that.
-	KeptRounds = 24
-	KeptTime   = 150 * time.Second
+	keptRounds = 24
+	keptTime   = 150 * time.Second
 	// behind is how many rounds before a result have to be known to examine it: those from whose
 	// model it was trained, and that by which its chunks are drawn.
 	behind = 3
@@ -25,8 +25,8 @@ const (
 	maxTrainers = 2 * coordinator.MaxClients
 )
 
-// Result is a result that is held: witnesses agree on it, whether it was applied or not.
-type Result struct {
+// heldResult is a result that is held: witnesses agree on it, whether it was applied or not.
+type heldResult struct {
 	Owner      coordinator.ClientID
 	Batch      assign.BatchID
 	Commitment [32]byte
@@ -37,29 +37,29 @@ type Result struct {
 }
 
 // Read reports whether the result itself was read here.
-func (r *Result) Read() bool { return r.Header.Momentum != [32]byte{} }
+func (r *heldResult) Read() bool { return r.Header.Momentum != [32]byte{} }
 
-// Round is what is kept of a round whose outcome was applied.
-type Round struct {
+// appliedRound is what is kept of a round whose outcome was applied.
+type appliedRound struct {
 	Step       uint32
 	EpochStart uint32
 	ColdSteps  uint32                 // of its epoch's cold start
 	At         time.Time              // when it was applied here
-	Results    []Result               // that are held, in the order of batches
+	Results    []heldResult           // that are held, in the order of batches
 	Unheard    []coordinator.ClientID // witnesses hold results of these of which nothing was heard here
-	Senders    *Senders
+	Senders    *senderCounts
 }
 
 // Counted returns the results that were applied.
-func (r *Round) Counted() []Result {
-	return slices.DeleteFunc(slices.Clone(r.Results), func(r Result) bool { return !r.Counted })
+func (r *appliedRound) Counted() []heldResult {
+	return slices.DeleteFunc(slices.Clone(r.Results), func(r heldResult) bool { return !r.Counted })
 }
 
-// Past has the newest rounds, and the newest result of each trainer. Its zero value is empty.
-type Past struct {
-	rounds []Round // ascending, without a gap
-	since  uint32  // from this step on every round was known here
-	newest map[coordinator.ClientID]Result
+// past has the newest rounds, and the newest result of each trainer. Its zero value is empty.
+type past struct {
+	rounds []appliedRound // ascending, without a gap
+	since  uint32         // from this step on every round was known here
+	newest map[coordinator.ClientID]heldResult
 	// unheard has the newest step in which a trainer has a result that is not known here. It may go on
 	// from that.
 	unheard map[coordinator.ClientID]uint32
@@ -67,7 +67,7 @@ type Past struct {
 
 // Add takes over a round that was applied, and returns what is not kept any more. Rounds from needed
 // on stay.
-func (p *Past) Add(r Round, needed uint32) (dropped [][32]byte) {
+func (p *past) Add(r appliedRound, needed uint32) (dropped [][32]byte) {
 	if n := len(p.rounds); n == 0 || p.rounds[n-1].Step+1 != r.Step {
 		dropped = p.cut(n) // what is not without a gap cannot be taken back
 		p.since = r.Step
@@ -75,14 +75,14 @@ func (p *Past) Add(r Round, needed uint32) (dropped [][32]byte) {
 	p.rounds = append(p.rounds, r)
 	p.noteUnheard(r)
 	old := 0
-	for old+KeptRounds < len(p.rounds) && r.At.Sub(p.rounds[old].At) > KeptTime && p.rounds[old].Step+behind < needed {
+	for old+keptRounds < len(p.rounds) && r.At.Sub(p.rounds[old].At) > keptTime && p.rounds[old].Step+behind < needed {
 		old++
 	}
 	return append(dropped, p.cut(old)...)
 }
 
 // noteUnheard takes over whose results are not known here.
-func (p *Past) noteUnheard(r Round) {
+func (p *past) noteUnheard(r appliedRound) {
 	if p.unheard == nil || len(p.unheard)+len(r.Unheard) > maxTrainers {
 		p.unheard = make(map[coordinator.ClientID]uint32)
 		p.since = r.Step // of who was forgotten now nothing is known before
@@ -93,9 +93,9 @@ func (p *Past) noteUnheard(r Round) {
 }
 
 // cut forgets the oldest rounds, but not from where their trainers went on.
-func (p *Past) cut(count int) (dropped [][32]byte) {
+func (p *past) cut(count int) (dropped [][32]byte) {
 	if p.newest == nil {
-		p.newest = make(map[coordinator.ClientID]Result)
+		p.newest = make(map[coordinator.ClientID]heldResult)
 	}
 	for _, round := range p.rounds[:count] {
 		for _, r := range round.Results {
@@ -111,7 +111,7 @@ func (p *Past) cut(count int) (dropped [][32]byte) {
 }
 
 // longestAway returns the trainer whose newest result is the oldest.
-func (p *Past) longestAway() (oldest coordinator.ClientID) {
+func (p *past) longestAway() (oldest coordinator.ClientID) {
 	least := ^uint32(0)
 	for trainer, r := range p.newest {
 		if r.Header.Step < least || r.Header.Step == least && slices.Compare(trainer[:], oldest[:]) < 0 {
@@ -122,11 +122,11 @@ func (p *Past) longestAway() (oldest coordinator.ClientID) {
 }
 
 // Forget forgets all rounds: the model that follows does not go on from there.
-func (p *Past) Forget() (dropped [][32]byte) { return p.cut(len(p.rounds)) }
+func (p *past) Forget() (dropped [][32]byte) { return p.cut(len(p.rounds)) }
 
 // Round returns a round that was applied.
-func (p *Past) Round(step uint32) (*Round, bool) {
-	i, found := slices.BinarySearchFunc(p.rounds, step, func(r Round, step uint32) int { return cmp.Compare(r.Step, step) })
+func (p *past) Round(step uint32) (*appliedRound, bool) {
+	i, found := slices.BinarySearchFunc(p.rounds, step, func(r appliedRound, step uint32) int { return cmp.Compare(r.Step, step) })
 	if !found {
 		return nil, false
 	}
@@ -134,12 +134,12 @@ func (p *Past) Round(step uint32) (*Round, bool) {
 }
 
 // Rounds returns the newest rounds, at most so many, oldest first.
-func (p *Past) Rounds(count int) []Round { return p.rounds[max(0, len(p.rounds)-count):] }
+func (p *past) Rounds(count int) []appliedRound { return p.rounds[max(0, len(p.rounds)-count):] }
 
 // Since returns the rounds after a step until another one, newest first; false when one of them is
 // not kept.
-func (p *Past) Since(after, until uint32) ([]Round, bool) {
-	var rounds []Round
+func (p *past) Since(after, until uint32) ([]appliedRound, bool) {
+	var rounds []appliedRound
 	for step := until; step > after; step-- {
 		round, found := p.Round(step)
 		if !found {
@@ -151,7 +151,7 @@ func (p *Past) Since(after, until uint32) ([]Round, bool) {
 }
 
 // Find returns the held result of a member in a round that was applied.
-func (p *Past) Find(step uint32, owner coordinator.ClientID) (Result, bool) {
+func (p *past) Find(step uint32, owner coordinator.ClientID) (heldResult, bool) {
 	if round, found := p.Round(step); found {
 		for _, r := range round.Results {
 			if r.Owner == owner {
@@ -159,11 +159,11 @@ func (p *Past) Find(step uint32, owner coordinator.ClientID) (Result, bool) {
 			}
 		}
 	}
-	return Result{}, false
+	return heldResult{}, false
 }
 
 // before returns the newest held result of a trainer before a step, as far as it is known here.
-func (p *Past) before(trainer coordinator.ClientID, step uint32) (newest Result, at uint32) {
+func (p *past) before(trainer coordinator.ClientID, step uint32) (newest heldResult, at uint32) {
 	for i := len(p.rounds) - 1; i >= 0; i-- {
 		if p.rounds[i].Step < step {
 			if r, found := p.Find(p.rounds[i].Step, trainer); found {
@@ -174,49 +174,49 @@ func (p *Past) before(trainer coordinator.ClientID, step uint32) (newest Result,
 	if r, found := p.newest[trainer]; found && r.Header.Step < step {
 		return r, r.Header.Step
 	}
-	return Result{}, 0
+	return heldResult{}, 0
 }
 
-// History says whether a momentum goes on from what it may.
-type History uint8
+// lineage says whether a momentum goes on from what it may.
+type lineage uint8
 
-// What is known of a momentum's history.
+// What is known of a momentum's lineage.
 const (
-	Unknown History = iota
-	Allowed
-	Breach // it goes on from what nobody holds, or leaves out a result that is held
+	lineageUnknown lineage = iota
+	lineageAllowed
+	lineageBroken // it goes on from what nobody holds, or leaves out a result that is held
 )
 
 // Previous says whether a result goes on from its trainer's newest held result, or from zeros where
 // the run knows that its optimizer began not before that one, and returns the root of that result.
 // Since is the first step that the optimizer remembers, as the run knows it now: it may have begun anew
 // since the result was made.
-func (p *Past) Previous(r *Result, since uint32) (root [32]byte, history History) {
+func (p *past) Previous(r *heldResult, since uint32) (root [32]byte, history lineage) {
 	said := r.Header.Previous
 	newest, at := p.before(r.Owner, r.Header.Step)
 	since = max(since, r.Since)
 	switch {
 	case said != 0 && said == at && newest.Read():
-		return newest.Header.Momentum, Allowed
+		return newest.Header.Momentum, lineageAllowed
 	case said != 0 && said == at:
-		return root, Unknown
+		return root, lineageUnknown
 	case said > at && p.unheard[r.Owner] > at:
-		return root, Unknown
+		return root, lineageUnknown
 	case said != 0 && (said < at || said >= p.since):
-		return root, Breach
+		return root, lineageBroken
 	case said != 0:
-		return root, Unknown
+		return root, lineageUnknown
 	case at >= max(p.since, 1) && at > since, at < p.since && at > since:
-		return root, Breach
+		return root, lineageBroken
 	case at < p.since && since < p.since: // results of it may not be known here
-		return root, Unknown
+		return root, lineageUnknown
 	}
-	return root, Allowed
+	return root, lineageAllowed
 }
 
-// Senders says of each chunk how many of the results that counted in a round sent something of it.
+// senderCounts says of each chunk how many of the results that counted in a round sent something of it.
 // It is worked out when it is asked for first.
-type Senders struct {
+type senderCounts struct {
 	decode  func(payload []byte) (codec.Header, []codec.TensorResult, error)
 	read    func(commitment [32]byte) ([]byte, error)
 	counted [][32]byte
@@ -226,14 +226,14 @@ type Senders struct {
 	of   []uint16
 }
 
-// NewSenders returns those of results that counted.
-func NewSenders(counted [][32]byte, read func([32]byte) ([]byte, error), decode func([]byte) (codec.Header, []codec.TensorResult, error)) *Senders {
-	return &Senders{counted: counted, read: read, decode: decode}
+// newSenderCounts returns those of results that counted.
+func newSenderCounts(counted [][32]byte, read func([32]byte) ([]byte, error), decode func([]byte) (codec.Header, []codec.TensorResult, error)) *senderCounts {
+	return &senderCounts{counted: counted, read: read, decode: decode}
 }
 
 // Lonely returns the chunks of which a result sent something, and fewer than a third of those that
 // counted did.
-func (s *Senders) Lonely(result []codec.TensorResult) ([]uint32, error) {
+func (s *senderCounts) Lonely(result []codec.TensorResult) ([]uint32, error) {
 	of, err := s.count()
 	if err != nil {
 		return nil, err
@@ -252,7 +252,7 @@ func (s *Senders) Lonely(result []codec.TensorResult) ([]uint32, error) {
 }
 
 // count works out how many sent something of each chunk.
-func (s *Senders) count() ([]uint16, error) {
+func (s *senderCounts) count() ([]uint16, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.done {

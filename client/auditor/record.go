@@ -11,10 +11,10 @@ import (
 
 // Record is what is kept of a round that is applied, for audits of its results: all that are held.
 type Record struct {
-	round   Round
+	round   appliedRound
 	outcome books.Outcome
 	counted []*books.Slot // of the results that are applied
-	depot   *Depot
+	depot   *depot
 	trainer env.Auditor
 	since   map[coordinator.ClientID]uint32 // first step that each trainer's optimizer remembers
 	err     error                           // why it is not kept
@@ -28,7 +28,7 @@ func (a *Auditor) Record(b *books.Book, o books.Outcome, coldSteps uint32) *Reco
 		return nil
 	}
 	r := &Record{
-		round:   Round{Step: b.Round.Step, EpochStart: b.EpochStart, ColdSteps: coldSteps},
+		round:   appliedRound{Step: b.Round.Step, EpochStart: b.EpochStart, ColdSteps: coldSteps},
 		outcome: o, depot: a.depot, trainer: trainer, since: make(map[coordinator.ClientID]uint32, len(b.Slots)),
 	}
 	for _, c := range o.Counted {
@@ -79,12 +79,12 @@ func (r *Record) read(ctx context.Context, blobs env.Blobs, payloads [][]byte) e
 	for i, c := range r.outcome.Counted {
 		counted[i] = c.Commitment
 	}
-	r.round.Senders = NewSenders(counted, r.depot.Get, r.trainer.Decode)
+	r.round.Senders = newSenderCounts(counted, r.depot.Get, r.trainer.Decode)
 	return nil
 }
 
 func (r *Record) add(s *books.Slot, commitment [32]byte, payload []byte, counted bool) error {
-	result := Result{Owner: s.Owner, Batch: s.Batch, Commitment: commitment, Size: uint32(len(payload)), Counted: counted, Since: r.since[s.Owner]}
+	result := heldResult{Owner: s.Owner, Batch: s.Batch, Commitment: commitment, Size: uint32(len(payload)), Counted: counted, Since: r.since[s.Owner]}
 	result.Header.Step = r.round.Step
 	if payload != nil {
 		header, _, err := r.trainer.Decode(payload)

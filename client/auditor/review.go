@@ -13,7 +13,7 @@ import (
 
 // review is the audit of a result that the dice fell on.
 type review struct {
-	inquiry
+	auditCase
 	fault coordinator.Fault // of which its trainer is to be accused; 0: of nothing
 }
 
@@ -46,14 +46,14 @@ func (a *Auditor) audit() {
 	}
 	free = free && !a.judges()
 	for _, r := range a.inTurn() {
-		key := r.Key
+		key := r.resultID
 		if a.isTooOld(key.Step) {
 			a.forget(r)
 			continue
 		}
 		if !r.isOver() {
-			a.inquire(&r.inquiry, manner{holders: a.holders(key.Trainer), limits: wider, twice: true, engine: free})
-			if a.isSilent(&r.inquiry, auditorAsks) {
+			a.pursue(&r.auditCase, manner{holders: a.holders(key.Trainer), limits: wider, twice: true, engine: free})
+			if a.isSilent(&r.auditCase, auditorAsks) {
 				r.end(silent, "asked %d times in %v, it opens to nobody", r.poll.asked, a.Tasks.Now().Sub(r.poll.first).Round(time.Second))
 			}
 		}
@@ -73,7 +73,7 @@ func (a *Auditor) inTurn() []*review {
 		case suspect != b.suspects():
 			return 1
 		}
-		return b.Compare(a.Key)
+		return b.Compare(a.resultID)
 	})
 }
 
@@ -88,21 +88,21 @@ func (a *Auditor) throw(step uint32) {
 		return
 	}
 	a.thrown = step
-	rounds, me := a.past.Rounds(DrawnRounds), a.me
+	rounds, me := a.past.Rounds(drawnRounds), a.me
 	for key := range a.looked {
 		if len(rounds) == 0 || key.Step < rounds[0].Step {
 			delete(a.looked, key)
 		}
 	}
-	r, found := a.dice.Throw(step, rounds, func(r *Result) bool {
-		return r.Owner != me && r.Read() && !a.looked[Key{Trainer: r.Owner, Step: r.Header.Step}]
+	r, found := a.dice.Throw(step, rounds, func(r *heldResult) bool {
+		return r.Owner != me && r.Read() && !a.looked[resultID{Trainer: r.Owner, Step: r.Header.Step}]
 	})
 	if !found {
 		return
 	}
-	key := Key{Trainer: r.Owner, Step: r.Header.Step}
+	key := resultID{Trainer: r.Owner, Step: r.Header.Step}
 	a.looked[key] = true
-	a.reviews[key] = &review{inquiry: newInquiry(key)}
+	a.reviews[key] = &review{auditCase: newCase(key)}
 }
 
 // makeRoom reports whether one more result can be reviewed. Where too many wait for the trainer, the
@@ -134,8 +134,8 @@ func (a *Auditor) holders(trainer coordinator.ClientID, also ...coordinator.Clie
 
 // conclude tells what a review came to, and accuses if it has to.
 func (a *Auditor) conclude(r *review, free bool) {
-	if a.tell(&r.inquiry) {
-		a.compareData(&r.inquiry)
+	if a.tell(&r.auditCase) {
+		a.compareData(&r.auditCase)
 		switch {
 		case r.outcome == silent:
 			r.fault = coordinator.FaultSilent
@@ -152,14 +152,14 @@ func (a *Auditor) conclude(r *review, free bool) {
 
 // forget ends a review.
 func (a *Auditor) forget(r *review) {
-	delete(a.reviews, r.Key)
-	if a.trials[r.Key] == nil {
-		a.openings.Drop(r.Key)
+	delete(a.reviews, r.resultID)
+	if a.trials[r.resultID] == nil {
+		a.openings.Drop(r.resultID)
 	}
 }
 
 // compareData notes whether a trainer read the same tokens as this client.
-func (a *Auditor) compareData(q *inquiry) {
+func (a *Auditor) compareData(q *auditCase) {
 	if q.outcome == passed || q.differ {
 		a.sameData[q.Trainer] = !q.differ
 	}
@@ -183,7 +183,7 @@ func (a *Auditor) readsRight() bool {
 func (a *Auditor) accuseOf(r *review, free bool) {
 	s := a.Client.State()
 	switch {
-	case a.trials[r.Key] != nil, a.soundness == unsound, r.differ && !a.readsRight():
+	case a.trials[r.resultID] != nil, a.soundness == unsound, r.differ && !a.readsRight():
 		a.forget(r) // it is on trial for that, or it may be this client that is wrong
 		return
 	case a.soundness == unknown:
@@ -194,7 +194,7 @@ func (a *Auditor) accuseOf(r *review, free bool) {
 	if s.MayAccuse(a.me, accuse) != nil {
 		return // not now
 	}
-	a.Submit("accuse", r.Key, accuse, func() {
+	a.Submit("accuse", r.resultID, accuse, func() {
 		accused := identity.ID(r.Trainer)
 		a.Log.Warn("accused a trainer", "step", r.Step, "trainer", accused.Short(), "fault", r.fault, "why", r.reason)
 		a.Emit(event.Accused{Step: r.Step, Client: accused.String(), Fault: r.fault.String(), Detail: r.reason})
@@ -204,8 +204,8 @@ func (a *Auditor) accuseOf(r *review, free bool) {
 // What is older than both is not looked at any more: others may have forgotten it when they are to
 // judge.
 const (
-	accusableRounds = KeptRounds - 4
-	accusableTime   = KeptTime - 20*time.Second
+	accusableRounds = keptRounds - 4
+	accusableTime   = keptTime - 20*time.Second
 )
 
 func (a *Auditor) isTooOld(step uint32) bool {
@@ -221,11 +221,11 @@ func (a *Auditor) auditItself(free bool) {
 		if !found {
 			return
 		}
-		q := newInquiry(key)
+		q := newCase(key)
 		a.ofItself = &q
 	}
 	q := a.ofItself
-	a.inquire(q, manner{holders: func() []identity.ID { return nil }, limits: audit.Precision.Limits, engine: free})
+	a.pursue(q, manner{holders: func() []identity.ID { return nil }, limits: audit.Precision.Limits, engine: free})
 	if !q.isOver() {
 		return
 	}
@@ -241,13 +241,13 @@ func (a *Auditor) auditItself(free bool) {
 }
 
 // ownNewest returns the own newest result that is held and open.
-func (a *Auditor) ownNewest() (Key, bool) {
-	rounds := a.past.Rounds(DrawnRounds)
+func (a *Auditor) ownNewest() (resultID, bool) {
+	rounds := a.past.Rounds(drawnRounds)
 	for i := range slices.Backward(rounds) {
-		key := Key{Trainer: a.me, Step: rounds[i].Step}
+		key := resultID{Trainer: a.me, Step: rounds[i].Step}
 		if _, held := a.past.Find(key.Step, key.Trainer); held && a.openings.Get(key) != nil {
 			return key, true
 		}
 	}
-	return Key{}, false
+	return resultID{}, false
 }

@@ -32,7 +32,7 @@ type rig struct {
 	silent bool // the accused opens to nobody
 
 	other     coordinator.ClientID
-	evidence  map[Key][]byte // that members hand out
+	shown     map[resultID][]byte // that members hand out
 	submitted map[string]coordinator.Action
 	told      []event.Audit
 }
@@ -43,7 +43,7 @@ func newRig(t *testing.T, lies func(gradient []float32) []float32) *rig {
 	t.Helper()
 	r := &rig{
 		clock: &timeline{now: time.Unix(1000, 0)}, books: make(map[uint32]*books.Book), spare: true,
-		other: coordinator.ClientID(clienttest.Key(2).ID()), evidence: make(map[Key][]byte), submitted: make(map[string]coordinator.Action),
+		other: coordinator.ClientID(clienttest.Key(2).ID()), shown: make(map[resultID][]byte), submitted: make(map[string]coordinator.Action),
 	}
 	me := coordinator.ClientID(clienttest.Key(1).ID())
 	r.engine = &engine{clock: r.clock, trainer: &trainer{Part: toy.Part{Optimizer: toy.Optimizer{Trainer: me}}}}
@@ -70,7 +70,7 @@ func newRig(t *testing.T, lies func(gradient []float32) []float32) *rig {
 	liar := &trainer{Part: toy.Part{Optimizer: toy.Optimizer{Trainer: r.other}}, lies: lies}
 	for step := uint32(1); step < newest; step++ {
 		r.seeds[step] = [32]byte{9, byte(step)}
-		round := Round{Step: step, EpochStart: 1, At: r.clock.now}
+		round := appliedRound{Step: step, EpochStart: 1, At: r.clock.now}
 		for i, who := range []*trainer{r.engine.trainer, liar} {
 			round.Results = append(round.Results, r.make(t, who, step, uint64(2*step)+uint64(i)))
 		}
@@ -80,7 +80,7 @@ func newRig(t *testing.T, lies func(gradient []float32) []float32) *rig {
 }
 
 // make has a trainer make a result of a step, and open it.
-func (r *rig) make(t *testing.T, by *trainer, step uint32, batch uint64) Result {
+func (r *rig) make(t *testing.T, by *trainer, step uint32, batch uint64) heldResult {
 	t.Helper()
 	tokens, _ := r.Data.Batch(t.Context(), assign.BatchID{Start: batch, End: batch + 1})
 	gradient := toy.Gradient(weights(step-1), tokens.Sequences)
@@ -92,7 +92,7 @@ func (r *rig) make(t *testing.T, by *trainer, step uint32, batch uint64) Result 
 		t.Fatal(err)
 	}
 	header, _, _ := toy.Decode(payload)
-	key := Key{Trainer: by.Optimizer.Trainer, Step: step}
+	key := resultID{Trainer: by.Optimizer.Trainer, Step: step}
 	opening, err := by.Open(step, audit.Chunks(r.seeds[step], step, key.Trainer, by.Shapes(), audit.DefaultChunks, nil))
 	if err != nil {
 		t.Fatal(err)
@@ -101,15 +101,15 @@ func (r *rig) make(t *testing.T, by *trainer, step uint32, batch uint64) Result 
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.evidence[key] = Evidence{Opening: bytes}.Encode()
+	r.shown[key] = disclosure{Opening: bytes}.Encode()
 	if key.Trainer == r.me {
-		_ = r.openings.Keep(key, r.evidence[key], r.clock.now)
+		_ = r.openings.Keep(key, r.shown[key], r.clock.now)
 	}
 	commitment := [32]byte{byte(batch), byte(step)}
 	if err := r.depot.Put(commitment, payload); err != nil {
 		t.Fatal(err)
 	}
-	return Result{Owner: key.Trainer, Batch: tokens.ID, Commitment: commitment, Header: header, Counted: true}
+	return heldResult{Owner: key.Trainer, Batch: tokens.ID, Commitment: commitment, Header: header, Counted: true}
 }
 
 // run lets a time pass, in which the client calls the auditor ten times a second.
@@ -204,11 +204,11 @@ type network struct {
 }
 
 func (n network) Request(_ context.Context, _ identity.ID, _ string, request []byte, _ int) ([]byte, error) {
-	key := Key{coordinator.ClientID(request), uint32(request[32])}
+	key := resultID{coordinator.ClientID(request), uint32(request[32])}
 	if n.rig.silent {
 		return nil, clienttest.ErrFake
 	}
-	return n.rig.evidence[key], nil
+	return n.rig.shown[key], nil
 }
 
 // timeline is an env.Runtime whose time and tasks stand still until the test moves them.

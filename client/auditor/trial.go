@@ -9,10 +9,10 @@ import (
 	"github.com/psyche-go/psyche/identity"
 )
 
-// jury is a trial that this client may have to vote in.
-type jury struct {
-	inquiry
-	trial coordinator.Trial // newest known
+// trial is one that this client may have to vote in.
+type trial struct {
+	auditCase
+	state coordinator.Trial // newest known
 	waits uint32            // step of the round whose training waits, or has waited, for it; 0: none
 }
 
@@ -22,15 +22,15 @@ var jurorAsks = askingTime{30 * time.Second, 4}
 // findTrials begins to look at what is on trial, and forgets what is not any more.
 func (a *Auditor) findTrials() {
 	s := a.Client.State()
-	open := make(map[Key]bool, len(s.Trials))
+	open := make(map[resultID]bool, len(s.Trials))
 	for i := range s.Trials {
 		t := s.Trials[i]
-		key := Key{Trainer: t.Accused, Step: t.Step}
+		key := resultID{Trainer: t.Accused, Step: t.Step}
 		open[key] = true
 		if a.trials[key] == nil {
-			a.trials[key] = &jury{inquiry: newInquiry(key)}
+			a.trials[key] = &trial{auditCase: newCase(key)}
 		}
-		a.trials[key].trial = t
+		a.trials[key].state = t
 	}
 	for key := range a.trials {
 		if !open[key] {
@@ -42,8 +42,8 @@ func (a *Auditor) findTrials() {
 }
 
 // judge goes on with a trial.
-func (a *Auditor) judge(j *jury) {
-	me, t := a.me, &j.trial
+func (a *Auditor) judge(j *trial) {
+	me, t := a.me, &j.state
 	if me == t.Accused || me == t.Accuser {
 		return
 	}
@@ -52,11 +52,11 @@ func (a *Auditor) judge(j *jury) {
 		return
 	}
 	if !j.isOver() {
-		a.inquire(&j.inquiry, manner{
+		a.pursue(&j.auditCase, manner{
 			holders: a.holders(t.Accused, t.Accuser), limits: audit.Precision.Limits,
 			engine: true, urgent: a.presses(j),
 		})
-		if t.Fault == coordinator.FaultSilent && a.isSilent(&j.inquiry, jurorAsks) {
+		if t.Fault == coordinator.FaultSilent && a.isSilent(&j.auditCase, jurorAsks) {
 			j.end(silent, "asked %d times, nobody has what it should have opened", j.poll.asked)
 		}
 	}
@@ -68,13 +68,13 @@ func (a *Auditor) judge(j *jury) {
 // presses reports whether the own training waits in this round for an examination: it does once in a
 // trial, when half of the time for it is over without a moment in which nothing else needed the trainer,
 // and only if it costs nothing to be late.
-func (a *Auditor) presses(j *jury) bool {
+func (a *Auditor) presses(j *trial) bool {
 	s := a.Client.State()
-	juror, voted := s.Juror(a.me, j.trial.Slot)
+	juror, voted := s.Juror(a.me, j.state.Slot)
 	if !juror || voted || j.phase != waitsForEngine || s.RunState != coordinator.RoundTrain {
 		return false
 	}
-	if s.Progress.Step <= j.trial.Since+coordinator.TrialRounds/2 || s.StateStart < j.trial.SinceTime+coordinator.TrialTime/2 {
+	if s.Progress.Step <= j.state.Since+coordinator.TrialRounds/2 || s.StateStart < j.state.SinceTime+coordinator.TrialTime/2 {
 		return false
 	}
 	if j.waits == 0 && a.clientOf(a.me).Lateness == coordinator.OnTime {
@@ -100,7 +100,7 @@ func (a *Auditor) TrainingWaits() bool {
 // judges reports whether a trial waits for the trainer.
 func (a *Auditor) judges() bool {
 	for _, j := range a.trials {
-		if juror, voted := a.Client.State().Juror(a.me, j.trial.Slot); juror && !voted && j.phase == waitsForEngine {
+		if juror, voted := a.Client.State().Juror(a.me, j.state.Slot); juror && !voted && j.phase == waitsForEngine {
 			return true
 		}
 	}
@@ -108,15 +108,15 @@ func (a *Auditor) judges() bool {
 }
 
 // vote says what this client found. Who cannot know says nothing.
-func (a *Auditor) vote(j *jury) {
-	a.tell(&j.inquiry)
-	a.compareData(&j.inquiry)
+func (a *Auditor) vote(j *trial) {
+	a.tell(&j.auditCase)
+	a.compareData(&j.auditCase)
 	if j.outcome == unclear || j.outcome == wrongData || j.differ && !a.readsRight() {
 		return
 	}
 	v := coordinator.Vote{Step: j.Step, Client: j.Trainer, Guilty: j.outcome.guilty()}
 	accused := identity.ID(j.Trainer)
-	a.Submit("vote on "+accused.String(), j.Key, v, func() {
+	a.Submit("vote on "+accused.String(), j.resultID, v, func() {
 		a.Log.Info("voted", "accused", accused.Short(), "step", j.Step, "guilty", v.Guilty, "why", j.reason)
 		a.Emit(event.Voted{Step: j.Step, Accused: accused.String(), Guilty: v.Guilty, Detail: j.reason})
 	})

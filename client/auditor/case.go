@@ -14,17 +14,17 @@ import (
 	"github.com/psyche-go/psyche/identity"
 )
 
-// inquiry is the way to what is to be thought of a trainer's result, for an auditor and for a juror
+// auditCase is the way to what is to be thought of a trainer's result, for an auditor and for a juror
 // alike. Whatever cannot be had is asked for again, until the round is not kept any more.
-type inquiry struct {
-	Key
+type auditCase struct {
+	resultID
 	phase phase
 	poll  poll // of this phase
 
 	asked coordinator.Progress // of the run when the opening was asked for first
 
 	epochStart, coldSteps uint32
-	result                Result
+	result                heldResult
 	claim                 audit.Claim // what the trainer says, with its opening once that is here
 	chunks                []uint32    // that it has to open
 	opening               []byte
@@ -37,7 +37,7 @@ type inquiry struct {
 	reason  string
 }
 
-// phase is what an inquiry waits for.
+// phase is what a case waits for.
 type phase uint8
 
 const (
@@ -49,7 +49,7 @@ const (
 	isTold // to people
 )
 
-// outcome is what an inquiry came to.
+// outcome is what a case came to.
 type outcome string
 
 const (
@@ -63,22 +63,22 @@ const (
 
 func (o outcome) guilty() bool { return o == faulty || o == silent }
 
-// newInquiry begins an inquiry.
-func newInquiry(key Key) inquiry { return inquiry{Key: key} }
+// newCase begins a case.
+func newCase(key resultID) auditCase { return auditCase{resultID: key} }
 
-// isOver reports whether it is known what came of an inquiry.
-func (q *inquiry) isOver() bool { return q.phase >= isFound }
+// isOver reports whether it is known what came of a case.
+func (q *auditCase) isOver() bool { return q.phase >= isFound }
 
-// end ends an inquiry.
-func (q *inquiry) end(o outcome, format string, values ...any) {
+// end ends a case.
+func (q *auditCase) end(o outcome, format string, values ...any) {
 	q.phase, q.outcome, q.reason = isFound, o, fmt.Sprintf(format, values...)
 	q.tokens, q.claim = data.Batch{}, audit.Claim{}
 }
 
 // next begins the next phase.
-func (q *inquiry) next(p phase) { q.phase, q.poll = p, poll{} }
+func (q *auditCase) next(p phase) { q.phase, q.poll = p, poll{} }
 
-// manner is how an inquiry is made.
+// manner is how a case is made.
 type manner struct {
 	holders func() []identity.ID // who may have the opening, first its trainer
 	limits  func(audit.Precision) audit.Limits
@@ -87,8 +87,8 @@ type manner struct {
 	urgent  bool // and nothing else stops that
 }
 
-// inquire goes on with an inquiry. Nothing here waits.
-func (a *Auditor) inquire(q *inquiry, m manner) {
+// pursue goes on with a case. Nothing here waits.
+func (a *Auditor) pursue(q *auditCase, m manner) {
 	switch q.phase {
 	case waitsForRound:
 		a.findResult(q)
@@ -98,13 +98,13 @@ func (a *Auditor) inquire(q *inquiry, m manner) {
 		a.getTokens(q)
 	case waitsForEngine:
 		if m.engine && a.Engine.Idle() && q.poll.due(a.Tasks.Now()) {
-			a.examine(q, m)
+			a.recompute(q, m)
 		}
 	}
 }
 
 // findResult looks the result up, and whether it goes on from what it may.
-func (a *Auditor) findResult(q *inquiry) {
+func (a *Auditor) findResult(q *auditCase) {
 	newest := a.Client.State().Progress.Step
 	round, kept := a.past.Round(q.Step)
 	seed, drawn := a.seeds[q.Step]
@@ -129,14 +129,14 @@ func (a *Auditor) findResult(q *inquiry) {
 	}
 	root, history := a.past.Previous(&r, a.clientOf(q.Trainer).OptimizerSince)
 	switch history {
-	case Unknown:
+	case lineageUnknown:
 		q.end(unclear, "it is not known here what it goes on from")
 		return
-	case Breach:
+	case lineageBroken:
 		q.end(faulty, "it says that its momentum is that after step %d, which is not its newest result that is held", r.Header.Previous)
 		return
 	}
-	var senders *Senders
+	var senders *senderCounts
 	if q.Step > round.EpochStart {
 		before, known := a.past.Round(q.Step - 1)
 		if !known {
@@ -150,8 +150,8 @@ func (a *Auditor) findResult(q *inquiry) {
 }
 
 // readResult reads the result, and works out which chunks are to be opened.
-func (a *Auditor) readResult(q *inquiry, root, seed [32]byte, senders *Senders) {
-	auditor, depot, r, key := a.Engine.Auditor(), a.depot, q.result, q.Key
+func (a *Auditor) readResult(q *auditCase, root, seed [32]byte, senders *senderCounts) {
+	auditor, depot, r, key := a.Engine.Auditor(), a.depot, q.result, q.resultID
 	q.poll.ask(a.Tasks, requestTimeout, func(context.Context) func() {
 		payload, err := depot.Get(r.Commitment)
 		var sent []codec.TensorResult
@@ -177,7 +177,7 @@ func (a *Auditor) readResult(q *inquiry, root, seed [32]byte, senders *Senders) 
 // getOpening asks for what the trainer shows: the trainer, and others that may have it. What does not
 // lead to the roots of its results is no opening, whoever sends it; nor is one without a receipt for the
 // tokens that a data server gave it, where they are others than this client was given.
-func (a *Auditor) getOpening(q *inquiry, m manner) {
+func (a *Auditor) getOpening(q *auditCase, m manner) {
 	if !q.poll.due(a.Tasks.Now()) {
 		return
 	}
@@ -190,15 +190,15 @@ func (a *Auditor) getOpening(q *inquiry, m manner) {
 		holders = slices.Concat(holders[first:], holders[:first])
 	}
 	auditor, openings, network, now := a.Engine.Auditor(), a.openings, a.Network, a.Tasks.Now()
-	key, claim, chunks, shapes, tokens, differ := q.Key, q.claim, q.chunks, auditor.Shapes(), q.tokens, q.differ
+	key, claim, chunks, shapes, tokens, differ := q.resultID, q.claim, q.chunks, auditor.Shapes(), q.tokens, q.differ
 	tasks, patience := a.Tasks, holderTime+time.Duration(min(q.poll.asked, maxSlower))*slower
 	q.poll.ask(tasks, time.Duration(1+len(holders))*patience, func(ctx context.Context) func() {
 		read := func(bytes []byte) bool {
-			evidence, err := DecodeEvidence(bytes)
+			shown, err := decodeDisclosure(bytes)
 			if err == nil {
-				claim.Opening, err = audit.DecodeOpening(evidence.Opening, shapes)
+				claim.Opening, err = audit.DecodeOpening(shown.Opening, shapes)
 			}
-			return err == nil && claim.Binds(shapes, chunks) && (!differ || excuses(evidence, tokens, claim.Header))
+			return err == nil && claim.Binds(shapes, chunks) && (!differ || excuses(shown, tokens, claim.Header))
 		}
 		bytes := openings.Get(key)
 		found := bytes != nil && read(bytes)
@@ -208,7 +208,7 @@ func (a *Auditor) getOpening(q *inquiry, m manner) {
 			}
 			ctx, cancel := tasks.WithTimeout(ctx, patience)
 			var err error
-			if bytes, err = AskOpening(ctx, network, holder, key, shapes); err == nil {
+			if bytes, err = askOpening(ctx, network, holder, key, shapes); err == nil {
 				found = read(bytes)
 			}
 			cancel()
@@ -248,7 +248,7 @@ const (
 
 // excuses reports whether the data server of these tokens signed for a trainer that it gave it those of
 // its result's header.
-func excuses(e Evidence, tokens data.Batch, h codec.Header) bool {
+func excuses(e disclosure, tokens data.Batch, h codec.Header) bool {
 	receipt := *tokens.Receipt
 	receipt.Hash, receipt.Signature = h.Batch, e.Receipt
 	return receipt.Verify()
@@ -256,7 +256,7 @@ func excuses(e Evidence, tokens data.Batch, h codec.Header) bool {
 
 // getTokens gets the batch, and compares it with what its trainer says that it was given. Where both
 // have it from a data server, that may have lied; else it is on the trainer to have read what all read.
-func (a *Auditor) getTokens(q *inquiry) {
+func (a *Auditor) getTokens(q *auditCase) {
 	r := q.result
 	q.poll.ask(a.Tasks, a.Client.SettleTime(), func(ctx context.Context) func() {
 		tokens, err := a.Data.Batch(ctx, r.Batch)
@@ -294,7 +294,7 @@ const leastAsked = 5
 // isSilent reports whether a trainer does not open, although it is there: it was asked often enough and
 // for long enough, is a member whose optimizer remembers the step, and a later result of it has come
 // here in one of the newest rounds.
-func (a *Auditor) isSilent(q *inquiry, least askingTime) bool {
+func (a *Auditor) isSilent(q *auditCase, least askingTime) bool {
 	s := a.Client.State()
 	if q.phase != waitsForOpening || !q.poll.isVain(a.Tasks.Now(), leastAsked, least.time) || s.Progress.Step < q.asked.Step+least.rounds {
 		return false
@@ -314,8 +314,8 @@ func (a *Auditor) isSilent(q *inquiry, least askingTime) bool {
 // signsOfLife is in how many of the newest finished rounds a result is a sign of life.
 const signsOfLife = 3
 
-// tell tells what an inquiry came to, and reports whether it was not told before.
-func (a *Auditor) tell(q *inquiry) (first bool) {
+// tell tells what a case came to, and reports whether it was not told before.
+func (a *Auditor) tell(q *auditCase) (first bool) {
 	if q.phase == isTold {
 		return false
 	}

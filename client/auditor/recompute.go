@@ -10,8 +10,8 @@ import (
 	"github.com/psyche-go/psyche/identity"
 )
 
-// examine computes what the gradient should have been, and compares.
-func (a *Auditor) examine(q *inquiry, m manner) {
+// recompute computes what the gradient should have been, and compares.
+func (a *Auditor) recompute(q *auditCase, m manner) {
 	auditor, lag := a.Engine.Auditor(), a.Engine.Lag()
 	newest, ok := a.weights()
 	from := max(q.Step-min(lag, q.Step), q.epochStart-1)
@@ -50,7 +50,7 @@ func (a *Auditor) examine(q *inquiry, m manner) {
 			case err == nil:
 				a.Log.Debug("examined", "step", q.Step, "trainer", identity.ID(q.Trainer).Short(), "type", in, "error", report.Error, "seconds", took.Seconds())
 				q.took = took
-				a.examined(q, m, report, in)
+				a.recomputed(q, m, report, in)
 			case cancelled: // something else needed the trainer
 				q.poll.again = a.Tasks.Now().Add(busyPause)
 			default:
@@ -61,8 +61,8 @@ func (a *Auditor) examine(q *inquiry, m manner) {
 	})
 }
 
-// examined judges what came of a computation.
-func (a *Auditor) examined(q *inquiry, m manner, report audit.Report, in audit.Precision) {
+// recomputed judges what came of a computation.
+func (a *Auditor) recomputed(q *auditCase, m manner, report audit.Report, in audit.Precision) {
 	switch came := report.Judge(m.limits(in)); {
 	case came == audit.Passed:
 		q.end(passed, "error %.3g in %v", report.Error, in)
@@ -87,7 +87,7 @@ func precisionOf(auditor env.Auditor, h codec.Header) (audit.Precision, bool) {
 }
 
 // readApplied reads what was applied in rounds, newest first.
-func readApplied(depot *Depot, rounds []Round) ([]audit.Applied, error) {
+func readApplied(depot *depot, rounds []appliedRound) ([]audit.Applied, error) {
 	applied := make([]audit.Applied, len(rounds))
 	for i, round := range rounds {
 		applied[i].Step = round.Step
