@@ -180,7 +180,7 @@ func TestForetoldBatchIsNobodys(t *testing.T) {
 	node := &Node{run: view{me: clienttest.Key(9).ID(), state: &coordinator.State{RunState: coordinator.RoundTrain}}}
 	cancelled := false
 	node.engine.op = &operation{name: opTrain, step: clienttest.Round().Step, tell: func() {}, cancel: func() { cancelled = true }}
-	node.train(openLedger(clienttest.Round(), &view{me: node.run.me, state: &coordinator.State{Config: clienttest.Config(3)}}, env.Drawn{}, time.Time{}))
+	node.train(newRoundState(clienttest.Round(), &view{me: node.run.me, state: &coordinator.State{Config: clienttest.Config(3)}}, env.Drawn{}, time.Time{}))
 	if !cancelled {
 		t.Error("the trainer goes on waiting for a round in which it has nothing to do")
 	}

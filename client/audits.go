@@ -19,7 +19,7 @@ type auditedNode struct{ node *Node }
 func newAuditor(n *Node) *auditor.Auditor {
 	o := auditor.Options{
 		Key: n.Key, Memory: n.ResultMemory / resultShare, Tasks: n.tasks, Network: n.Network, Data: n.Data,
-		Client: auditedNode{n}, Engine: &n.engine, Submit: n.errands.submit, Emit: n.report.emit, Log: n.report.log,
+		Client: auditedNode{n}, Engine: &n.engine, Submit: n.actions.submit, Emit: n.report.emit, Log: n.report.log,
 	}
 	if folder := n.folder(); folder.Dir != "" {
 		o.Dir, o.Run = filepath.Join(folder.Dir, "audits-"+folder.ID.Short()), folder.Name()

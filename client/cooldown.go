@@ -21,7 +21,7 @@ func (n *Node) cooldown() {
 		return
 	}
 	report := coordinator.ReportCheckpoint{Step: n.run.state.Progress.Step, Digest: n.models.Held.Digest}
-	n.errands.submit("checkpoint", report, report, func() {
+	n.actions.submit("checkpoint", report, report, func() {
 		n.report.log.Info("reported checkpoint", "step", report.Step-1, "digest", hexOf(report.Digest)[:16])
 	})
 }

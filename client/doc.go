@@ -21,7 +21,7 @@
 //
 // # A result, from a peer's gossip to the weights
 //
-//  1. ears.go: listen verifies the signature of an announcement and hands it to the loop.
+//  1. gossip.go: listen verifies the signature of an announcement and hands it to the loop.
 //  2. rounds.go: hear enters it into the book of its round (client/books, hear.go).
 //  3. client/fetch gets and verifies its blob from whoever has it, and enters that.
 //  4. round.go: an elected witness sends the proof of what its book holds as soon as
@@ -51,8 +51,8 @@
 //
 // When two results of one batch are known, evidence.go has who signed them ejected.
 //
-// Around them: view.go has what is known of the run, errand.go the actions on their way to
-// the coordinator, ears.go what is done about lost gossip too, engine.go the tokens that the
+// Around them: view.go has what is known of the run, submitter.go the actions on their way to
+// the coordinator, gossip.go what is done about lost gossip too, engine.go the tokens that the
 // trainer is given and what this key has signed, report.go what people are told.
 //
 // Package sim drives the same Node by Step, on a virtual clock and in an order that a seed decides.

@@ -141,7 +141,7 @@ func TestWaitingIsNoSpam(t *testing.T) {
 		var log journal
 		var s seat
 		var v view
-		e := &errands{tasks: &env.Tasks{Runtime: newGoroutines(nil)}}
+		e := &submitter{tasks: &env.Tasks{Runtime: newGoroutines(nil)}}
 		me := coordinator.Client{ID: v.myself()}
 		for i := range 1000 {
 			v.state = &coordinator.State{RunState: coordinator.WaitingForMembers, Pending: []coordinator.Client{me}, Config: coordinator.Config{InitMinClients: 9}}

@@ -25,7 +25,7 @@ type offence struct {
 }
 
 // offended notes that two results of a batch are known.
-func (l *ledger) offended(s *books.Slot, now time.Time) {
+func (l *roundState) offended(s *books.Slot, now time.Time) {
 	for _, o := range l.offences {
 		if o.slot == s {
 			return
@@ -34,7 +34,7 @@ func (l *ledger) offended(s *books.Slot, now time.Time) {
 	l.offences = append(l.offences, &offence{slot: s, known: now})
 }
 
-// offender names in an errand what was signed twice.
+// offender names in an action what was signed twice.
 type offender struct {
 	id   coordinator.ClientID
 	step uint32
@@ -53,10 +53,10 @@ func (n *Node) eject() {
 }
 
 // ejectFor sends the proof of one offence.
-func (n *Node) ejectFor(l *ledger, o *offence) {
+func (n *Node) ejectFor(l *roundState, o *offence) {
 	const kind = "equivocation"
 	state, about := n.run.state, offender{o.slot.Owner, l.Round.Step}
-	if o.over == state || about.id == n.run.myself() || n.errands.answered(kind, about) ||
+	if o.over == state || about.id == n.run.myself() || n.actions.answered(kind, about) ||
 		n.tasks.Now().Sub(o.known) < turnOf(&l.Round, n.run.myself()) {
 		return
 	}
@@ -67,7 +67,7 @@ func (n *Node) ejectFor(l *ledger, o *offence) {
 		o.over = state
 		return
 	}
-	n.errands.submit(kind, about, proof, func() {
+	n.actions.submit(kind, about, proof, func() {
 		n.report.log.Warn("proved to the run that a trainer signed two results: it is ejected",
 			"step", about.step, "batch", o.slot.Batch, "client", identity.ID(about.id))
 	})

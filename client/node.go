@@ -36,14 +36,14 @@ type Node struct {
 
 	run     view             // the newest state of the run
 	seat    seat             // the own place in it
-	errands *errands         // actions on their way to the coordinator
+	actions *submitter       // actions on their way to the coordinator
 	engine  engine           // the trainer, and what it is doing
-	rounds  ledgers          // the newest rounds, and the replica that they are applied to
+	rounds  roundStates      // the newest rounds, and the replica that they are applied to
 	fetcher *fetch.Fetcher   // results of peers, on their way here
 	models  *handover.Models // the model, and who gets it
-	auditor *auditor.Auditor // of the results of others, and the opener of the own ones
+	auditor *auditor.Auditor // what it does so that all can rely on results
 	keeper  *keep.Keeper     // what is on the disk
-	ears    *ears            // what peers say
+	gossip  *gossipReader    // what peers say
 	store   *exchange.Store  // what peers may ask for
 	report  *reporter
 	end     *ending // nil: it goes on
@@ -81,16 +81,16 @@ func New(o Options) (*Node, error) {
 		tasks:   tasks,
 		run:     view{me: o.Key.ID()},
 		engine:  engine{tasks: tasks},
-		rounds:  ledgers{of: make(map[uint32]*ledger)},
+		rounds:  roundStates{of: make(map[uint32]*roundState)},
 		store:   exchange.NewStore(o.Network.Drop),
 		report:  &reporter{events: o.Events, log: log, network: o.Network, backend: o.Backend},
 	}
 	n.engine.signing = newSigning(o.folder())
 	n.engine.reader = &reader{tasks: tasks, data: o.Data, log: log, fail: n.fail, batches: make(map[assign.BatchID]*reading)}
-	n.errands = &errands{tasks: tasks, backend: o.Backend, log: log, id: n.run.me, kinds: make(map[string]*errand)}
-	n.ears = &ears{
+	n.actions = &submitter{tasks: tasks, backend: o.Backend, log: log, id: n.run.me, kinds: make(map[string]*pendingAction)}
+	n.gossip = &gossipReader{
 		tasks: tasks, network: o.Network, announcements: o.Announcements, shelf: n.store.Shelf,
-		heard: make(chan utterance, heardRoom), misbehaved: o.Misbehaved, log: log,
+		heard: make(chan announcement, heardRoom), misbehaved: o.Misbehaved, log: log,
 	}
 	n.store.NeededBy(n.rounds.eachBlob)
 	n.auditor = newAuditor(n)
@@ -151,7 +151,7 @@ func (n *Node) Run(ctx context.Context) error {
 				return err
 			}
 			n.observe(update)
-		case u := <-n.ears.heard:
+		case u := <-n.gossip.heard:
 			n.hear(u)
 			n.hearWaiting()
 		case proceed := <-own.posts:
@@ -170,7 +170,7 @@ func (n *Node) Open(work context.Context) error {
 	n.tasks.Work = work
 	n.store.Serve(n.Network)
 	n.auditor.Serve()
-	if err := n.Network.Subscribe(work, n.ears.listen); err != nil {
+	if err := n.Network.Subscribe(work, n.gossip.listen); err != nil {
 		return err
 	}
 	addrs := n.Network.Addrs()
@@ -194,8 +194,8 @@ func (n *Node) Step(update *backend.Update, proceed []func()) (ended bool, err e
 	if update != nil {
 		n.observe(*update)
 	}
-	for len(n.ears.heard) > 0 {
-		n.hear(<-n.ears.heard)
+	for len(n.gossip.heard) > 0 {
+		n.hear(<-n.gossip.heard)
 	}
 	for _, f := range proceed {
 		f()
@@ -213,12 +213,12 @@ func (n *Node) observe(u backend.Update) {
 		return
 	}
 	newPeers := n.run.renew(u)
-	if n.ears.run.Load() == nil {
+	if n.gossip.run.Load() == nil {
 		n.seat.reveals = newReveals(n.Key, u.Run)
 		n.auditor.Begin(u.Run)
-		n.ears.run.Store(&issuer{run: u.Run, host: identity.ID(u.State.Host), known: make(map[uint32]wire.Head)})
+		n.gossip.run.Store(&issuer{run: u.Run, host: identity.ID(u.State.Host), known: make(map[uint32]wire.Head)})
 	}
-	n.ears.step.Store(u.State.Progress.Step)
+	n.gossip.step.Store(u.State.Progress.Step)
 	if !n.seat.greeted {
 		n.seat.greeted = true
 		n.seat.again = n.run.knownBefore()
@@ -253,7 +253,7 @@ func (n *Node) reconcile() {
 	}
 	n.engine.cancelLoad(wanted)
 	n.keepSeat()
-	n.seat.reportWaiting(&n.run, n.errands, n.report.log)
+	n.seat.reportWaiting(&n.run, n.actions, n.report.log)
 	if n.rounds.replica != nil {
 		n.rounds.replica.findOtherModels(n.rounds.of[n.rounds.replica.epoch.startStep], n.run.state, n.report.log)
 	}
@@ -319,7 +319,7 @@ func (n *Node) reportUpload() {
 	if !ok {
 		return
 	}
-	n.errands.submit("upload", report, report, func() {
+	n.actions.submit("upload", report, report, func() {
 		n.report.log.Info("told the run of the upload", "step", report.Step, "at", report.Place)
 		n.report.emit(event.Uploaded{Step: report.Step, Digest: hexOf(report.Digest), Place: report.Place.String()})
 	})

@@ -87,7 +87,7 @@ func TestPatience(t *testing.T) {
 }
 
 // sixSlots is a round of six batches of which so many results are held.
-func sixSlots(held int) *ledger {
+func sixSlots(held int) *roundState {
 	b := &books.Book{Began: true}
 	for i := range 6 {
 		s := books.Slot{Owner: coordinator.ClientID(clienttest.Key(i).ID())}
@@ -96,5 +96,5 @@ func sixSlots(held int) *ledger {
 		}
 		b.Slots = append(b.Slots, s)
 	}
-	return &ledger{Book: b}
+	return &roundState{Book: b}
 }

@@ -186,7 +186,7 @@ func (n *Node) takeSeatBack() {
 		return // it leaves when the running round ends
 	}
 	epoch, again := n.run.state.Progress.Epoch, n.seat.again
-	n.errands.submit("return", n.run.state.Progress.Step, coordinator.Return{Epoch: epoch}, func() {
+	n.actions.submit("return", n.run.state.Progress.Step, coordinator.Return{Epoch: epoch}, func() {
 		if again && !n.seat.again {
 			return // the state showed the seat before the host's answer came, and enter said so
 		}

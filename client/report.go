@@ -66,8 +66,8 @@ func (r *reporter) rejected(b *books.Book, s *books.Slot, reason string) {
 }
 
 // equivocation reports a trainer that signed two results.
-func (r *reporter) equivocation(l *ledger, u utterance) {
-	a := u.announcement
+func (r *reporter) equivocation(l *roundState, u announcement) {
+	a := u.result
 	r.log.Warn("a trainer signed two results", "step", a.Step, "batch", a.Batch, "from", u.author.Short())
 	e := event.Equivocation{Step: a.Step, Batch: batchOf(a.Batch), From: u.author.String()}
 	for _, c := range l.Find(a.Batch).Candidates {
@@ -77,7 +77,7 @@ func (r *reporter) equivocation(l *ledger, u utterance) {
 }
 
 // held reports that every result of the running round that can be expected is held.
-func (r *reporter) held(l *ledger) {
+func (r *reporter) held(l *roundState) {
 	e := event.ResultsHeld{Step: l.Round.Step, Batches: len(l.Slots)}
 	for i := range l.Slots {
 		if l.HeldOf(&l.Slots[i]) != nil {
@@ -168,7 +168,7 @@ func (v *view) waitsFor() waiting {
 }
 
 // reportWaiting says what this client waits for, when that has changed.
-func (s *seat) reportWaiting(v *view, e *errands, log *slog.Logger) {
+func (s *seat) reportWaiting(v *view, e *submitter, log *slog.Logger) {
 	if !e.flying("join") { // else it is said first that the client joined
 		s.waiting = s.waiting.said(v.waitsFor(), e.tasks.Now(), log)
 	}
@@ -204,9 +204,9 @@ func newestStep(r *replica, held *handover.Model) uint32 {
 // findOtherModels says, once in an epoch that begins with a model which does not come from
 // members, that members began with different ones. Each has its own from where its user
 // said, so nobody but the users can tell which is the right one; all results of one side are
-// lost, and the side without a quorum takes over the other's model. The ledger is that of the
+// lost, and the side without a quorum takes over the other's model. The round is that of the
 // epoch's first round, or nil.
-func (r *replica) findOtherModels(l *ledger, s *coordinator.State, log *slog.Logger) {
+func (r *replica) findOtherModels(l *roundState, s *coordinator.State, log *slog.Logger) {
 	if r.epoch.checkpoint.FromPeers() || r.otherModels || l == nil || !l.Began {
 		return
 	}

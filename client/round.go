@@ -34,7 +34,7 @@ func (n *Node) roundTrain() {
 
 // keepUp brings the replica to the start of the running round and returns its books, or
 // nil while that takes time or when the client has no part in it.
-func (n *Node) keepUp() *ledger {
+func (n *Node) keepUp() *roundState {
 	if !n.closeEpoch() {
 		return nil
 	}
@@ -74,7 +74,7 @@ func (n *Node) keepUp() *ledger {
 
 // train computes the own result when it can, or lets the training that began before the
 // round go on to its result.
-func (n *Node) train(l *ledger) {
+func (n *Node) train(l *roundState) {
 	s := l.Own(n.run.me)
 	if l.trained || n.run.state.RunState != coordinator.RoundTrain {
 		return
@@ -109,7 +109,7 @@ func (n *Node) train(l *ledger) {
 // trainAhead begins the next round before it has begun, as far as what is applied by then is
 // known: with a lag of two rounds that is everything, so that nothing of the exchange of
 // results lies between two trainings. With a lag of one only the tokens are read.
-func (n *Node) trainAhead(l *ledger) {
+func (n *Node) trainAhead(l *roundState) {
 	own := l.Own(n.run.me)
 	if own != nil && !l.trained || n.rounds.replica == nil || n.rounds.replica.closing {
 		return
@@ -232,7 +232,7 @@ func (n *Node) trained(batch assign.BatchID, payload []byte, report event.Traine
 	l.Hold(s, own, uint32(len(payload)))
 	l.commitment, l.raw = hash, raw
 	n.report.total.PayloadSent += uint64(len(payload))
-	n.ears.publish(raw)
+	n.gossip.publish(raw)
 	n.report.emit(event.ResultSent{Step: step, Batch: batchOf(s.Batch), Bytes: len(payload), Commitment: hexOf(hash)})
 }
 
@@ -254,7 +254,7 @@ func (n *Node) accuse() {
 		return
 	}
 	step := previous.Round.Step
-	n.errands.submit("health check", step, coordinator.HealthCheck{Step: step, Clients: accused}, func() {
+	n.actions.submit("health check", step, coordinator.HealthCheck{Step: step, Clients: accused}, func() {
 		e := event.HealthCheckSent{Step: step}
 		for _, id := range accused {
 			e.Clients = append(e.Clients, identity.ID(id).String())
@@ -291,7 +291,7 @@ const patience = 2 * time.Second
 // complete reports whether a witness has waited long enough for a round's results: it holds all
 // that are awaited, or those that it lacks are late by the measure of most. No member, and no
 // third of them, sets the pace.
-func (l *ledger) complete(awaited func(coordinator.ClientID) bool, now time.Time) bool {
+func (l *roundState) complete(awaited func(coordinator.ClientID) bool, now time.Time) bool {
 	held, all := l.Progress(awaited)
 	if held == all {
 		return true
@@ -308,7 +308,7 @@ func (l *ledger) complete(awaited func(coordinator.ClientID) bool, now time.Time
 
 // sendWitness sends the proof of an elected witness: as soon as everything that can be
 // expected is held, or at the round's end whatever is.
-func (n *Node) sendWitness(l *ledger, now bool) {
+func (n *Node) sendWitness(l *roundState, now bool) {
 	complete := !now && (l.elected || !l.told && n.Events != nil) && l.complete(n.run.awaits(l.Book), n.tasks.Now())
 	if complete && !l.told {
 		l.told = true
@@ -321,14 +321,14 @@ func (n *Node) sendWitness(l *ledger, now bool) {
 	if slices.ContainsFunc(l.Round.Witnesses, func(w coordinator.Witness) bool { return int(w.Member) == index }) {
 		return
 	}
-	if n.errands.answered("witness", l.Round.Step) {
+	if n.actions.answered("witness", l.Round.Step) {
 		return
 	}
 	proof, count := l.Witness()
 	if member, known := n.run.state.Member(n.run.myself()); known && n.run.state.Config.VerificationPercent > 0 {
 		proof.Reveal = n.seat.reveals.withProof(member, n.run.state.Progress.Epoch)
 	}
-	n.errands.submit("witness", proof.Step, proof, func() {
+	n.actions.submit("witness", proof.Step, proof, func() {
 		n.report.log.Info("witnessed", "step", proof.Step, "held", count, "batches", len(l.Slots))
 		n.report.emit(event.WitnessSent{Step: proof.Step, Held: count, Batches: len(l.Slots)})
 	})

@@ -21,8 +21,8 @@ const (
 	maxEarlyEach = 2 * books.MaxCandidates // of one author
 )
 
-// ledger is a round's book, and what this client has to do in the round and has done.
-type ledger struct {
+// roundState is a round's book, and what this client has to do in the round and has done.
+type roundState struct {
 	*books.Book
 	start   wire.Head // of the run's log at the round's start; zero where no host signs heads
 	opened  time.Time
@@ -44,10 +44,10 @@ type ledger struct {
 	suspects  []coordinator.ClientID // whose results the witnesses do not hold
 }
 
-// openLedger opens the books of a round.
-func openLedger(round coordinator.Round, v *view, draws env.Draws, now time.Time) *ledger {
+// newRoundState opens the books of a round.
+func newRoundState(round coordinator.Round, v *view, draws env.Draws, now time.Time) *roundState {
 	config := v.state.Config
-	l := &ledger{start: v.startOf(round.Step), opened: now, answered: make(map[identity.ID]bool), Book: books.Open(round, v.state.Epoch.StartStep, draws.Assignments(&round, config))}
+	l := &roundState{start: v.startOf(round.Step), opened: now, answered: make(map[identity.ID]bool), Book: books.Open(round, v.state.Epoch.StartStep, draws.Assignments(&round, config))}
 	l.seats = max(v.state.Seats(), len(round.Members)) // the epoch may be over
 	if index, takesPart := round.MemberIndex(v.myself()); takesPart {
 		l.elected = draws.Elected(&round, config, index)
@@ -57,11 +57,11 @@ func openLedger(round coordinator.Round, v *view, draws env.Draws, now time.Time
 
 // wellAnswered reports whether so many members have said what they know of the finished round
 // that one of them is honest, if fewer than a third of the epoch's first members lie.
-func (l *ledger) wellAnswered() bool { return len(l.answered) > (l.seats-1)/3 }
+func (l *roundState) wellAnswered() bool { return len(l.answered) > (l.seats-1)/3 }
 
 // begin fixes the replica that the round's results must be made from: that after the newest
 // step that is applied before it. Everything is applied at the start of an epoch.
-func (l *ledger) begin(r *replica, lag uint32, report *reporter) {
+func (l *roundState) begin(r *replica, lag uint32, report *reporter) {
 	from := r.hash
 	if r.step+lag > l.Round.Step {
 		from = r.before
@@ -74,28 +74,28 @@ func (l *ledger) begin(r *replica, lag uint32, report *reporter) {
 	}
 }
 
-// ledgers are the rounds with books, announcements for those to come, and the replica of the model that
+// roundStates are the rounds with books, announcements for those to come, and the replica of the model that
 // they are applied to.
-type ledgers struct {
-	replica *replica           // nil: the client has no part in the epoch
-	of      map[uint32]*ledger // by step
-	steps   []uint32           // ascending; replaced, never modified
-	early   []utterance        // for rounds that have not begun here
+type roundStates struct {
+	replica *replica               // nil: the client has no part in the epoch
+	of      map[uint32]*roundState // by step
+	steps   []uint32               // ascending; replaced, never modified
+	early   []announcement         // for rounds that have not begun here
 }
 
-// put adds the ledger of a step.
-func (ls *ledgers) put(step uint32, l *ledger) {
+// put adds the round of a step.
+func (ls *roundStates) put(step uint32, l *roundState) {
 	ls.of[step] = l
 	ls.order()
 }
 
-// remove takes the ledger of a step out.
-func (ls *ledgers) remove(step uint32) {
+// remove takes the round of a step out.
+func (ls *roundStates) remove(step uint32) {
 	delete(ls.of, step)
 	ls.order()
 }
 
-func (ls *ledgers) order() {
+func (ls *roundStates) order() {
 	steps := make([]uint32, 0, len(ls.of))
 	for step := range ls.of {
 		steps = append(steps, step)
@@ -105,7 +105,7 @@ func (ls *ledgers) order() {
 }
 
 // after returns the books of the rounds after a step, oldest first.
-func (ls *ledgers) after(step uint32) []*books.Book {
+func (ls *roundStates) after(step uint32) []*books.Book {
 	open := make([]*books.Book, 0, len(ls.steps))
 	for _, s := range ls.steps {
 		if s > step {
@@ -116,15 +116,15 @@ func (ls *ledgers) after(step uint32) []*books.Book {
 }
 
 // eachBlob calls need for the hash of each result that is held or on its way.
-func (ls *ledgers) eachBlob(need func(hash [32]byte)) {
+func (ls *roundStates) eachBlob(need func(hash [32]byte)) {
 	for _, l := range ls.of {
 		l.EachBlob(need)
 	}
 }
 
 // keepEarly keeps an announcement of a peer that is a moment ahead of the next round.
-func (ls *ledgers) keepEarly(u utterance, next uint32) {
-	if step := u.announcement.Step; step < next || step > next+1 || len(ls.early) >= maxEarly {
+func (ls *roundStates) keepEarly(u announcement, next uint32) {
+	if step := u.result.Step; step < next || step > next+1 || len(ls.early) >= maxEarly {
 		return
 	}
 	count := 0
@@ -139,7 +139,7 @@ func (ls *ledgers) keepEarly(u utterance, next uint32) {
 }
 
 // takeEarly hands out what was kept.
-func (ls *ledgers) takeEarly() []utterance {
+func (ls *roundStates) takeEarly() []announcement {
 	early := ls.early
 	ls.early = nil
 	return early
@@ -164,7 +164,7 @@ func (n *Node) openRounds() {
 			if round.Step+kept <= newest {
 				continue
 			}
-			l = openLedger(round, &n.run, n.Draws, n.tasks.Now())
+			l = newRoundState(round, &n.run, n.Draws, n.tasks.Now())
 			n.rounds.put(round.Step, l)
 		}
 		if l.start == (wire.Head{}) && !l.Began {
@@ -185,7 +185,7 @@ func (n *Node) openRounds() {
 }
 
 // closeRound forgets a round and its blobs.
-func (n *Node) closeRound(l *ledger) {
+func (n *Node) closeRound(l *roundState) {
 	step := l.Round.Step
 	n.fetcher.StopRound(l.Book)
 	n.rounds.remove(step)
@@ -196,14 +196,14 @@ func (n *Node) closeRound(l *ledger) {
 // hearWaiting enters the announcements that have come meanwhile: what is done about them
 // costs the same for one and for many.
 func (n *Node) hearWaiting() {
-	for range min(len(n.ears.heard), maxHeardAtOnce) {
-		n.hear(<-n.ears.heard)
+	for range min(len(n.gossip.heard), maxHeardAtOnce) {
+		n.hear(<-n.gossip.heard)
 	}
 }
 
 // hear enters an announcement into the books, or keeps it for a round to come.
-func (n *Node) hear(u utterance) {
-	a := u.announcement
+func (n *Node) hear(u announcement) {
+	a := u.result
 	l := n.rounds.of[a.Step]
 	if l == nil {
 		if n.run.state != nil && (u.author == (identity.ID{}) || n.run.healthy(coordinator.ClientID(u.author))) {
@@ -236,8 +236,8 @@ func (n *Node) hear(u utterance) {
 }
 
 // compareStarts looks at what a member says that was shown another start of a round, or none.
-func (n *Node) compareStarts(own wire.Head, u utterance) {
-	other := u.announcement.Start
+func (n *Node) compareStarts(own wire.Head, u announcement) {
+	other := u.result.Start
 	if other == (wire.Head{}) || own == (wire.Head{}) || !other.Contradicts(own) {
 		n.report.log.Debug("announcement refused", "from", u.author.Short(), "err", "it names no head of the log, or this client knows none")
 		return
@@ -273,7 +273,7 @@ func (n *Node) fetchResults() {
 
 // fetched is told by the fetcher what came of its fetches.
 type fetched struct {
-	rounds *ledgers
+	rounds *roundStates
 	store  *exchange.Store
 	report *reporter
 }

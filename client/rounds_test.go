@@ -57,7 +57,7 @@ func (s *shelfNetwork) Fetch(ctx context.Context, hash [32]byte, size uint64, ho
 
 // roundNode returns a client with the books of one round that is over, in which all three
 // witnesses hold what is given for the first batch and nothing else.
-func roundNode(t *testing.T, holds books.Commitment) (*Node, *ledger, *shelfNetwork) {
+func roundNode(t *testing.T, holds books.Commitment) (*Node, *roundState, *shelfNetwork) {
 	t.Helper()
 	network := &shelfNetwork{blobs: map[[32]byte][]byte{}}
 	n, err := New(Options{
@@ -75,7 +75,7 @@ func roundNode(t *testing.T, holds books.Commitment) (*Node, *ledger, *shelfNetw
 	n.run.state = &coordinator.State{Config: clienttest.Config(3)}
 	round := clienttest.Round()
 	n.rounds.replica = &replica{step: round.Step - 1}
-	l := openLedger(round, &n.run, n.Draws, time.Time{})
+	l := newRoundState(round, &n.run, n.Draws, time.Time{})
 	n.rounds.put(round.Step, l)
 	list := make([]books.Commitment, len(l.Slots))
 	list[0] = holds
@@ -85,11 +85,11 @@ func roundNode(t *testing.T, holds books.Commitment) (*Node, *ledger, *shelfNetw
 }
 
 // say lets the client hear an announcement of the first batch's trainer.
-func say(n *Node, l *ledger, c books.Commitment, size int) {
+func say(n *Node, l *roundState, c books.Commitment, size int) {
 	s := &l.Slots[0]
 	a := clienttest.Announcement(s.Batch, c, [32]byte{})
 	a.Size = uint32(size)
-	n.hear(utterance{author: identity.ID(s.Owner), announcement: a, raw: c[:]})
+	n.hear(announcement{author: identity.ID(s.Owner), result: a, raw: c[:]})
 }
 
 // proceed takes over what one task returned.
@@ -155,18 +155,18 @@ func TestWaitingAnnouncementsAreHeardTogether(t *testing.T) {
 	n, l, _ := roundNode(t, clienttest.Hash(1))
 	l.Final = false
 	const more = 10
-	n.ears.heard = make(chan utterance, maxHeardAtOnce+more)
-	for i := range cap(n.ears.heard) {
+	n.gossip.heard = make(chan announcement, maxHeardAtOnce+more)
+	for i := range cap(n.gossip.heard) {
 		c, s := clienttest.Numbered(1, i, 0), &l.Slots[i%2]
-		n.ears.heard <- utterance{author: identity.ID(s.Owner), announcement: clienttest.Announcement(s.Batch, c, [32]byte{}), raw: c[:]}
+		n.gossip.heard <- announcement{author: identity.ID(s.Owner), result: clienttest.Announcement(s.Batch, c, [32]byte{}), raw: c[:]}
 	}
 	n.hearWaiting()
-	if first, second := len(l.Slots[0].Candidates), len(l.Slots[1].Candidates); len(n.ears.heard) != more || first != books.MaxCandidates || second != books.MaxCandidates {
-		t.Errorf("%d are left, %d and %d entered", len(n.ears.heard), first, second)
+	if first, second := len(l.Slots[0].Candidates), len(l.Slots[1].Candidates); len(n.gossip.heard) != more || first != books.MaxCandidates || second != books.MaxCandidates {
+		t.Errorf("%d are left, %d and %d entered", len(n.gossip.heard), first, second)
 	}
 	n.hearWaiting()
 	n.hearWaiting() // waits for none
-	if len(n.ears.heard) != 0 {
-		t.Errorf("%d are left", len(n.ears.heard))
+	if len(n.gossip.heard) != 0 {
+		t.Errorf("%d are left", len(n.gossip.heard))
 	}
 }

@@ -56,7 +56,7 @@ func (n *Node) keepSeat() {
 		join.Holds = s.Model.Checkpoint.Digest
 	}
 	n.seat.asked = true
-	n.errands.submit("join", join, join, func() {
+	n.actions.submit("join", join, join, func() {
 		n.seat.acked = n.tasks.Now()
 		n.report.log.Info("joined", "epoch", epoch)
 		n.report.emit(event.Joined{Epoch: epoch})

@@ -64,7 +64,7 @@ func (n *Node) settle(want uint32) bool {
 	}
 	if now.Sub(l.asked) >= min(fetch.Pause, n.RepublishInterval) {
 		l.asked = now
-		n.ears.askFor(l, outcome, n.run.me, n.fetcher.Rotation, n.hear)
+		n.gossip.askFor(l, outcome, n.run.me, n.fetcher.Rotation, n.hear)
 	}
 	return false
 }
@@ -99,7 +99,7 @@ func roundTime(c coordinator.Config) time.Duration {
 
 // apply makes a round's outcome part of the model, unless the trainer is examining something: that
 // ends first.
-func (n *Node) apply(l *ledger, o books.Outcome) {
+func (n *Node) apply(l *roundState, o books.Outcome) {
 	if !n.engine.Idle() {
 		n.engine.cancelExamination()
 		return
@@ -140,7 +140,7 @@ func (n *Node) apply(l *ledger, o books.Outcome) {
 }
 
 // applied is what members that were away are told of a round that became part of the model.
-func (r *replica) applied(l *ledger, o books.Outcome, payloads [][]byte) exchange.AppliedRound {
+func (r *replica) applied(l *roundState, o books.Outcome, payloads [][]byte) exchange.AppliedRound {
 	round := exchange.AppliedRound{Step: l.Round.Step, EpochStart: l.EpochStart, ColdSteps: r.coldSteps, From: r.from}
 	for i, c := range o.Counted {
 		round.Results = append(round.Results, exchange.AppliedResult{Counted: c, Owner: l.Find(c.Batch).Owner, Size: uint32(len(payloads[i]))})

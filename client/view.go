@@ -53,11 +53,11 @@ func (v *view) startOf(step uint32) wire.Head {
 
 // fork is what a member's announcement proves that names another start of a round than the host
 // showed this client: both are signed by the host.
-func (v *view) fork(own wire.Head, u utterance) error {
+func (v *view) fork(own wire.Head, u announcement) error {
 	return &follow.Lie{
 		Reason: fmt.Sprintf("it showed other members another start of step %d than this client", own.Step),
 		Evidence: follow.Evidence{
-			Genesis: v.genesis, Heads: []wire.Head{own, u.announcement.Start}, Index: own.Index, Announcement: bytes.Clone(u.raw),
+			Genesis: v.genesis, Heads: []wire.Head{own, u.result.Start}, Index: own.Index, Announcement: bytes.Clone(u.raw),
 		},
 	}
 }

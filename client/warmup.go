@@ -36,7 +36,7 @@ func (n *Node) warmup() {
 	if !ok {
 		return // it asks for another place
 	}
-	n.errands.submit("ready", n.rounds.replica.epoch, ready, func() {
+	n.actions.submit("ready", n.rounds.replica.epoch, ready, func() {
 		n.report.log.Info("ready", "epoch", epoch)
 	})
 }

@@ -18,54 +18,54 @@ const (
 	notAdmittedPause = 10 * time.Second // after the run did not admit this key
 )
 
-// errands are the actions on their way to the coordinator, at most one of each kind.
-type errands struct {
+// submitter has the actions on their way to the coordinator, at most one of each kind.
+type submitter struct {
 	tasks   *env.Tasks
 	backend env.Backend
 	log     *slog.Logger
 	id      identity.ID
-	kinds   map[string]*errand
+	kinds   map[string]*pendingAction
 }
 
-// errand is an action on its way.
-type errand struct {
+// pendingAction is what is known of the newest action of a kind.
+type pendingAction struct {
 	about     any // what it is about; another one may go at once
 	flying    bool
 	notBefore time.Time
 }
 
 // flying reports whether an action of this kind is on its way.
-func (e *errands) flying(kind string) bool {
-	known := e.kinds[kind]
+func (s *submitter) flying(kind string) bool {
+	known := s.kinds[kind]
 	return known != nil && known.flying
 }
 
 // answered reports whether an action of this kind is on its way, or one about the same was
 // answered a moment ago: submit does nothing then.
-func (e *errands) answered(kind string, about any) bool {
-	known := e.kinds[kind]
-	return known != nil && (known.flying || known.about == about && e.tasks.Now().Before(known.notBefore))
+func (s *submitter) answered(kind string, about any) bool {
+	known := s.kinds[kind]
+	return known != nil && (known.flying || known.about == about && s.tasks.Now().Before(known.notBefore))
 }
 
 // submit sends an action unless the same is on its way or was answered a moment ago.
 // Callers call it until the state shows the effect. Accepted runs in the loop.
-func (e *errands) submit(kind string, about any, a coordinator.Action, accepted func()) {
-	if e.answered(kind, about) {
+func (s *submitter) submit(kind string, about any, a coordinator.Action, accepted func()) {
+	if s.answered(kind, about) {
 		return
 	}
-	this := e.kinds[kind]
+	this := s.kinds[kind]
 	if this == nil {
-		this = &errand{}
-		e.kinds[kind] = this
+		this = &pendingAction{}
+		s.kinds[kind] = this
 	}
 	this.about, this.flying = about, true
-	e.tasks.Spawn(func(ctx context.Context) func() {
-		ctx, cancel := e.tasks.WithTimeout(ctx, submitTimeout)
+	s.tasks.Spawn(func(ctx context.Context) func() {
+		ctx, cancel := s.tasks.WithTimeout(ctx, submitTimeout)
 		defer cancel()
-		err := e.backend.Submit(ctx, a)
+		err := s.backend.Submit(ctx, a)
 		return func() {
 			this.flying = false
-			this.notBefore = e.tasks.Now().Add(e.pauseAfter(kind, err))
+			this.notBefore = s.tasks.Now().Add(s.pauseAfter(kind, err))
 			if err == nil {
 				accepted()
 			}
@@ -74,22 +74,22 @@ func (e *errands) submit(kind string, about any, a coordinator.Action, accepted 
 }
 
 // pauseAfter returns how long the same is not sent again after an answer.
-func (e *errands) pauseAfter(kind string, err error) time.Duration {
+func (s *submitter) pauseAfter(kind string, err error) time.Duration {
 	var code coordinator.Code
 	switch {
 	case err == nil:
 		return effectTimeout
 	case errors.Is(err, coordinator.ErrDuplicate):
-		e.log.Debug("submitted before", "action", kind)
+		s.log.Debug("submitted before", "action", kind)
 		return effectTimeout
 	case errors.Is(err, coordinator.ErrNotAuthorised):
-		e.log.Warn("the run does not admit this key, or has ejected it", "action", kind, "id", e.id)
+		s.log.Warn("the run does not admit this key, or has ejected it", "action", kind, "id", s.id)
 		return notAdmittedPause
 	case errors.As(err, &code):
-		e.log.Debug("refused", "action", kind, "err", err)
+		s.log.Debug("refused", "action", kind, "err", err)
 		return refusalPause
 	}
 	// ErrDisconnected: nobody knows whether it was applied
-	e.log.Debug("not submitted", "action", kind, "err", err)
+	s.log.Debug("not submitted", "action", kind, "err", err)
 	return heartbeat
 }

@@ -19,13 +19,13 @@ import (
 	"github.com/psyche-go/psyche/wire"
 )
 
-// utterance is an announcement whose signature was verified, or, without an author, a head of the
+// announcement is an announcement of a result whose signature was verified, or, without an author, a head of the
 // run's log that somebody was shown who found out that others were shown another.
-type utterance struct {
-	from         identity.ID // who gossiped it; zero when it was asked for
-	author       identity.ID
-	announcement wire.ResultAnnouncement
-	raw          []byte
+type announcement struct {
+	from   identity.ID // who gossiped it; zero when it was asked for
+	author identity.ID
+	result wire.ResultAnnouncement
+	raw    []byte
 }
 
 var (
@@ -35,13 +35,13 @@ var (
 	errHead     = errors.New("the host did not sign the head that it names")
 )
 
-// ears bring announcements to the loop, and the own ones to peers.
-type ears struct {
+// gossipReader brings announcements to the loop, and the own ones to peers.
+type gossipReader struct {
 	tasks         *env.Tasks
 	network       env.Network
 	announcements env.Announcements
 	shelf         *exchange.Shelf
-	heard         chan utterance
+	heard         chan announcement
 	misbehaved    func(peer identity.ID, m Misbehaviour, detail string)
 	log           *slog.Logger
 	run           atomic.Pointer[issuer] // nil until a state of the run was seen
@@ -86,34 +86,34 @@ const heardRoom = 2 * coordinator.MaxClients
 
 // listen verifies what gossip brings, before the network passes it on. It runs in goroutines of the
 // network.
-func (e *ears) listen(from identity.ID, message []byte) error {
+func (g *gossipReader) listen(from identity.ID, message []byte) error {
 	if len(message) == wire.HeadSize {
-		return e.listenToHead(from, message)
+		return g.listenToHead(from, message)
 	}
-	author, announcement, err := e.open(message)
+	author, a, err := g.open(message)
 	if errors.Is(err, errTooEarly) {
 		return err
 	}
 	if err != nil {
-		e.log.Debug("gossip refused", "from", from.Short(), "err", err)
-		e.misbehaved(from, InvalidMessage, "announcement: "+err.Error())
+		g.log.Debug("gossip refused", "from", from.Short(), "err", err)
+		g.misbehaved(from, InvalidMessage, "announcement: "+err.Error())
 		return err
 	}
 	// Nobody announces a result again once its round is over, and nobody passes such a one on.
-	if step := e.step.Load(); announcement.Step < step && step-announcement.Step > coordinator.StoredRounds {
-		e.misbehaved(from, ReplayedRound, fmt.Sprintf("step %d in step %d", announcement.Step, step))
+	if step := g.step.Load(); a.Step < step && step-a.Step > coordinator.StoredRounds {
+		g.misbehaved(from, ReplayedRound, fmt.Sprintf("step %d in step %d", a.Step, step))
 		return errReplayed
 	}
 	select {
-	case e.heard <- utterance{from, author, announcement, message}:
+	case g.heard <- announcement{from, author, a, message}:
 	default: // heal asks again for what is lost here
 	}
 	return nil
 }
 
 // listenToHead verifies a head.
-func (e *ears) listenToHead(from identity.ID, message []byte) error {
-	of := e.run.Load()
+func (g *gossipReader) listenToHead(from identity.ID, message []byte) error {
+	of := g.run.Load()
 	if of == nil {
 		return errTooEarly
 	}
@@ -122,26 +122,26 @@ func (e *ears) listenToHead(from identity.ID, message []byte) error {
 		err = errHead
 	}
 	if err != nil {
-		e.misbehaved(from, InvalidMessage, "head of the log: "+err.Error())
+		g.misbehaved(from, InvalidMessage, "head of the log: "+err.Error())
 		return err
 	}
 	select {
-	case e.heard <- utterance{from: from, announcement: wire.ResultAnnouncement{Step: head.Step, Start: head}}:
+	case g.heard <- announcement{from: from, result: wire.ResultAnnouncement{Step: head.Step, Start: head}}:
 	default:
 	}
 	return nil
 }
 
 // open verifies an announcement.
-func (e *ears) open(message []byte) (identity.ID, wire.ResultAnnouncement, error) {
+func (g *gossipReader) open(message []byte) (identity.ID, wire.ResultAnnouncement, error) {
 	if len(message) > exchange.MaxAnnouncementSize {
 		return identity.ID{}, wire.ResultAnnouncement{}, errTooLong
 	}
-	of := e.run.Load()
+	of := g.run.Load()
 	if of == nil {
 		return identity.ID{}, wire.ResultAnnouncement{}, errTooEarly
 	}
-	author, a, err := e.announcements.Open(message, of.run)
+	author, a, err := g.announcements.Open(message, of.run)
 	if err == nil && a.Start != (wire.Head{}) && !of.signed(a.Start) {
 		err = errHead
 	}
@@ -149,14 +149,14 @@ func (e *ears) open(message []byte) (identity.ID, wire.ResultAnnouncement, error
 }
 
 // publish gossips an announcement.
-func (e *ears) publish(raw []byte) {
-	e.tasks.Spawn(func(ctx context.Context) func() {
-		ctx, cancel := e.tasks.WithTimeout(ctx, requestTimeout)
+func (g *gossipReader) publish(raw []byte) {
+	g.tasks.Spawn(func(ctx context.Context) func() {
+		ctx, cancel := g.tasks.WithTimeout(ctx, requestTimeout)
 		defer cancel()
-		err := e.network.Publish(ctx, raw)
+		err := g.network.Publish(ctx, raw)
 		return func() {
 			if err != nil {
-				e.log.Debug("publish announcement", "err", err)
+				g.log.Debug("publish announcement", "err", err)
 			}
 		}
 	})
@@ -164,14 +164,14 @@ func (e *ears) publish(raw []byte) {
 
 // ask asks a peer for the announcements it has of a round, and hears them. Answered runs in the
 // loop after that, unless there was no answer.
-func (e *ears) ask(peer identity.ID, step uint32, hear func(utterance), answered func()) {
-	e.tasks.Spawn(func(ctx context.Context) func() {
-		ctx, cancel := e.tasks.WithTimeout(ctx, requestTimeout)
+func (g *gossipReader) ask(peer identity.ID, step uint32, hear func(announcement), answered func()) {
+	g.tasks.Spawn(func(ctx context.Context) func() {
+		ctx, cancel := g.tasks.WithTimeout(ctx, requestTimeout)
 		defer cancel()
-		heard, err := e.of(ctx, peer, step)
+		heard, err := g.of(ctx, peer, step)
 		return func() {
 			if err != nil {
-				e.log.Debug("ask for results", "peer", peer.Short(), "step", step, "err", err)
+				g.log.Debug("ask for results", "peer", peer.Short(), "step", step, "err", err)
 			}
 			for _, u := range heard {
 				hear(u)
@@ -184,20 +184,20 @@ func (e *ears) ask(peer identity.ID, step uint32, hear func(utterance), answered
 }
 
 // of gets the verified announcements that a peer has of a round and that are new here.
-func (e *ears) of(ctx context.Context, peer identity.ID, step uint32) ([]utterance, error) {
-	raws, err := exchange.AskRound(ctx, e.network, peer, step)
+func (g *gossipReader) of(ctx context.Context, peer identity.ID, step uint32) ([]announcement, error) {
+	raws, err := exchange.AskRound(ctx, g.network, peer, step)
 	if err != nil {
 		return nil, err
 	}
-	raws = e.shelf.Unknown(step, raws) // a signature costs more to verify than everything else here
-	heard := make([]utterance, 0, len(raws))
+	raws = g.shelf.Unknown(step, raws) // a signature costs more to verify than everything else here
+	heard := make([]announcement, 0, len(raws))
 	for _, raw := range raws {
-		author, a, err := e.open(raw)
+		author, a, err := g.open(raw)
 		if err != nil {
 			return heard, err
 		}
 		if a.Step == step {
-			heard = append(heard, utterance{author: author, announcement: a, raw: raw})
+			heard = append(heard, announcement{author: author, result: a, raw: raw})
 		}
 	}
 	return heard, nil
@@ -216,22 +216,22 @@ const (
 // not announced here.
 func (n *Node) heal() {
 	now := n.tasks.Now()
-	if n.end != nil || n.rounds.replica == nil || n.run.state.RunState != coordinator.RoundTrain || now.Sub(n.ears.healed) < n.RepublishInterval {
+	if n.end != nil || n.rounds.replica == nil || n.run.state.RunState != coordinator.RoundTrain || now.Sub(n.gossip.healed) < n.RepublishInterval {
 		return
 	}
-	n.ears.healed = now
+	n.gossip.healed = now
 	l := n.rounds.of[n.run.state.Progress.Step]
 	if l == nil {
 		return
 	}
 	if l.raw != nil && l.Round.Votes(l.commitment) < int(l.Round.WitnessesNeeded) {
-		n.ears.publish(l.raw)
+		n.gossip.publish(l.raw)
 	}
 	asked := 0
 	for i := range l.Slots {
 		s := &l.Slots[(i+n.fetcher.Rotation.Turn())%len(l.Slots)]
 		if len(s.Candidates) == 0 && asked < maxOwnersAsked && s.Owner != n.run.myself() && n.run.healthy(s.Owner) {
-			n.ears.ask(identity.ID(s.Owner), l.Round.Step, n.hear, func() {})
+			n.gossip.ask(identity.ID(s.Owner), l.Round.Step, n.hear, func() {})
 			asked++
 		}
 	}
@@ -240,7 +240,7 @@ func (n *Node) heal() {
 
 // askFor asks some peers for all results of a finished round, informed ones first, others
 // each time: of a trainer that signed many results each may be held by few.
-func (e *ears) askFor(l *ledger, outcome books.Outcome, me identity.ID, turns *fetch.Rotation, hear func(utterance)) {
+func (g *gossipReader) askFor(l *roundState, outcome books.Outcome, me identity.ID, turns *fetch.Rotation, hear func(announcement)) {
 	informed, maxInformed, maxPeersAsked := outcome.Informed, maxInformed, maxPeersAsked
 	if outcome.Claimed {
 		maxInformed, maxPeersAsked = maxClaimAsked/2, maxClaimAsked // who claims may not answer
@@ -261,6 +261,6 @@ func (e *ears) askFor(l *ledger, outcome books.Outcome, me identity.ID, turns *f
 	}
 	turns.Next()
 	for _, id := range peers {
-		e.ask(id, l.Round.Step, hear, func() { l.answered[id] = true })
+		g.ask(id, l.Round.Step, hear, func() { l.answered[id] = true })
 	}
 }
