@@ -150,17 +150,17 @@ var importRules = []importRule{
 // docs/architecture.md, The client.
 var clientRooms = map[string][]string{
 	"env":      nil,
-	"auditor":  {"books", "env", "exchange", "fetch"},
-	"books":    nil,
-	"exchange": {"books", "env"},
-	"fetch":    {"books", "env"},
+	"auditor":  {"tally", "env", "exchange", "fetch"},
+	"tally":    nil,
+	"exchange": {"tally", "env"},
+	"fetch":    {"tally", "env"},
 	"keep":     {"env"},
 	"handover": {"env", "exchange", "keep"},
 }
 
-// booksImports are the only packages that client/books may import itself: it is pure. Of
-// package time it uses the types, see TestBooksReadNoClock.
-var booksImports = []string{
+// tallyImports are the only packages that client/tally may import itself: it is pure. Of
+// package time it uses the types, see TestTallyReadsNoClock.
+var tallyImports = []string{
 	"bytes", "cmp", "crypto/sha256", "encoding/binary", "errors", "fmt", "slices", "sort", "time",
 	module + "/assign", module + "/bloom", module + "/coordinator", module + "/identity", module + "/merkle", module + "/wire",
 }
@@ -272,24 +272,24 @@ func TestRoomsOfTheClientImportOneWay(t *testing.T) {
 			}
 		}
 	}
-	for _, imported := range packages[module+"/client/books"].Imports {
-		if !slices.Contains(booksImports, imported) {
-			t.Errorf("client/books imports %s: it may import %v", imported, booksImports)
+	for _, imported := range packages[module+"/client/tally"].Imports {
+		if !slices.Contains(tallyImports, imported) {
+			t.Errorf("client/tally imports %s: it may import %v", imported, tallyImports)
 		}
 	}
 }
 
-// TestBooksReadNoClock: time is passed in, and nothing runs beside.
-func TestBooksReadNoClock(t *testing.T) {
+// TestTallyReadsNoClock: time is passed in, and nothing runs beside.
+func TestTallyReadsNoClock(t *testing.T) {
 	types := []string{"Time", "Duration", "Nanosecond", "Microsecond", "Millisecond", "Second", "Minute", "Hour"}
-	for _, file := range parsed(t, "client/books") {
+	for _, file := range parsed(t, "client/tally") {
 		ast.Inspect(file, func(n ast.Node) bool {
 			switch n := n.(type) {
 			case *ast.GoStmt, *ast.SelectStmt, *ast.SendStmt:
-				t.Errorf("client/books: %T", n)
+				t.Errorf("client/tally: %T", n)
 			case *ast.SelectorExpr:
 				if pkg, ok := n.X.(*ast.Ident); ok && pkg.Name == "time" && !slices.Contains(types, n.Sel.Name) {
-					t.Errorf("client/books uses time.%s", n.Sel.Name)
+					t.Errorf("client/tally uses time.%s", n.Sel.Name)
 				}
 			}
 			return true

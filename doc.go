@@ -11,7 +11,7 @@
 // one that calls it:
 //
 //	client         the node: Run waits, reconcile starts what is missing
-//	client/books   what is known of a round: what was announced, what counts
+//	client/tally   what is known of a round: what was announced, what counts
 //	train/member   from the node to its trainer
 //	train          batch to gradient to result; the results that counted change the weights
 //	distro/codec   the bytes of a result

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/client/auditor"
-	"github.com/psyche-go/psyche/client/books"
+	"github.com/psyche-go/psyche/client/tally"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/identity"
 )
@@ -37,12 +37,12 @@ func (a auditedNode) Members() []identity.ID { return a.node.run.members(a.node.
 func (a auditedNode) SettleTime() time.Duration { return a.node.run.settleTime(a.node.SettleTimeout) }
 
 // Round implements auditor.Client.
-func (a auditedNode) Round(step uint32) (*books.Book, books.Commitment) {
+func (a auditedNode) Round(step uint32) (*tally.Tally, tally.Commitment) {
 	l := a.node.rounds.of[step]
 	if l == nil {
-		return nil, books.Commitment{}
+		return nil, tally.Commitment{}
 	}
-	return l.Book, l.commitment
+	return l.Tally, l.commitment
 }
 
 // Model implements auditor.Client.

@@ -22,12 +22,12 @@
 // # A result, from a peer's gossip to the weights
 //
 //  1. gossip.go: listen verifies the signature of an announcement and hands it to the loop.
-//  2. rounds.go: hear enters it into the book of its round (client/books, hear.go).
+//  2. rounds.go: hear enters it into the tally of its round (client/tally, hear.go).
 //  3. client/fetch gets and verifies its blob from whoever has it, and enters that.
-//  4. round.go: an elected witness sends the proof of what its book holds as soon as
+//  4. round.go: an elected witness sends the proof of what its tally holds as soon as
 //     that is all that can be expected, or at the round's end what it is.
-//  5. settle.go: when the round is over the book decides from the witnesses' proofs which
-//     results count (client/books, outcome.go); they are applied to the weights, and the
+//  5. settle.go: when the round is over the tally decides from the witnesses' proofs which
+//     results count (client/tally, outcome.go); they are applied to the weights, and the
 //     replica hash is extended. A client that cannot, or whose replica hash is not the one of
 //     the witnesses, gives up its place and joins again (node.go, desynchronise).
 //

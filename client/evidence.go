@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/assign"
-	"github.com/psyche-go/psyche/client/books"
+	"github.com/psyche-go/psyche/client/tally"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/identity"
 )
@@ -19,13 +19,13 @@ const (
 
 // offence is a batch of which a trainer signed two results.
 type offence struct {
-	slot  *books.Slot
+	slot  *tally.Slot
 	known time.Time // when this client had both
 	over  *coordinator.State
 }
 
 // offended notes that two results of a batch are known.
-func (l *roundState) offended(s *books.Slot, now time.Time) {
+func (l *roundState) offended(s *tally.Slot, now time.Time) {
 	for _, o := range l.offences {
 		if o.slot == s {
 			return

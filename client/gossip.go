@@ -10,10 +10,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/psyche-go/psyche/client/books"
 	"github.com/psyche-go/psyche/client/env"
 	"github.com/psyche-go/psyche/client/exchange"
 	"github.com/psyche-go/psyche/client/fetch"
+	"github.com/psyche-go/psyche/client/tally"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/wire"
@@ -240,7 +240,7 @@ func (n *Node) heal() {
 
 // askFor asks some peers for all results of a finished round, informed ones first, others
 // each time: of a trainer that signed many results each may be held by few.
-func (g *gossipReader) askFor(l *roundState, outcome books.Outcome, me identity.ID, turns *fetch.Rotation, hear func(announcement)) {
+func (g *gossipReader) askFor(l *roundState, outcome tally.Outcome, me identity.ID, turns *fetch.Rotation, hear func(announcement)) {
 	informed, maxInformed, maxPeersAsked := outcome.Informed, maxInformed, maxPeersAsked
 	if outcome.Claimed {
 		maxInformed, maxPeersAsked = maxClaimAsked/2, maxClaimAsked // who claims may not answer

@@ -291,7 +291,7 @@ func (n *Node) desynchronise(reason string) {
 	n.report.emit(event.Desynchronised{Epoch: at.Epoch, Step: at.Step, Reason: reason})
 	n.engine.cancel()
 	for _, l := range n.rounds.of {
-		n.fetcher.StopRound(l.Book)
+		n.fetcher.StopRound(l.Tally)
 	}
 	n.rounds.replica, n.models.Held = nil, nil
 	n.store.Forget(0) // they may not be the run's

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/backend/memory"
-	"github.com/psyche-go/psyche/client/books"
 	"github.com/psyche-go/psyche/client/clienttest"
+	"github.com/psyche-go/psyche/client/tally"
 	"github.com/psyche-go/psyche/coordinator"
 )
 
@@ -88,13 +88,13 @@ func TestPatience(t *testing.T) {
 
 // sixSlots is a round of six batches of which so many results are held.
 func sixSlots(held int) *roundState {
-	b := &books.Book{Began: true}
+	b := &tally.Tally{Began: true}
 	for i := range 6 {
-		s := books.Slot{Owner: coordinator.ClientID(clienttest.Key(i).ID())}
+		s := tally.Slot{Owner: coordinator.ClientID(clienttest.Key(i).ID())}
 		if i < held {
-			s.Candidates = []*books.Candidate{{State: books.Held, InTime: true}}
+			s.Candidates = []*tally.Candidate{{State: tally.Held, InTime: true}}
 		}
 		b.Slots = append(b.Slots, s)
 	}
-	return &roundState{Book: b}
+	return &roundState{Tally: b}
 }

@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/client/auditor"
-	"github.com/psyche-go/psyche/client/books"
 	"github.com/psyche-go/psyche/client/exchange"
 	"github.com/psyche-go/psyche/client/handover"
+	"github.com/psyche-go/psyche/client/tally"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/event"
 	"github.com/psyche-go/psyche/identity"
@@ -94,7 +94,7 @@ func (n *Node) rejoin() {
 		}
 		r.from(m)
 	}
-	if l := n.rounds.of[r.step+1]; l != nil && l.EpochStart == r.epoch.startStep { // what follows is in the books
+	if l := n.rounds.of[r.step+1]; l != nil && l.EpochStart == r.epoch.startStep { // what follows is tallied
 		n.enter(r.model, r.epoch, r.step, r.hash, r.before)
 		return
 	}
@@ -130,7 +130,7 @@ func (r *rejoin) replay(v *view, round uint32, said [32]byte, peers []identity.I
 	course := handover.Course{
 		From: r.model.Digest, Start: epoch.startStep, ColdSteps: r.engine.prepared.coldSteps,
 		After: r.step, Until: until, Hash: r.hash, Peers: peers,
-		Wanted: func(replica [32]byte) bool { return books.ReplicaAt(replica, head) == said },
+		Wanted: func(replica [32]byte) bool { return tally.ReplicaAt(replica, head) == said },
 	}
 	r.models.Held = nil
 	r.engine.start(opReplay, until, func(ctx context.Context) func() {

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/assign"
-	"github.com/psyche-go/psyche/client/books"
 	"github.com/psyche-go/psyche/client/env"
 	"github.com/psyche-go/psyche/client/handover"
+	"github.com/psyche-go/psyche/client/tally"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/event"
 	"github.com/psyche-go/psyche/identity"
@@ -52,14 +52,14 @@ func (r *reporter) state(v *view) {
 }
 
 // foreign reports a held result that was made from another model.
-func (r *reporter) foreign(b *books.Book, s *books.Slot, c *books.Candidate) {
-	if b.Began && c.State == books.Held && c.Replica != b.Replica {
+func (r *reporter) foreign(b *tally.Tally, s *tally.Slot, c *tally.Candidate) {
+	if b.Began && c.State == tally.Held && c.Replica != b.Replica {
 		r.rejected(b, s, "made from another replica of the model")
 	}
 }
 
 // rejected reports a result that is not counted here.
-func (r *reporter) rejected(b *books.Book, s *books.Slot, reason string) {
+func (r *reporter) rejected(b *tally.Tally, s *tally.Slot, reason string) {
 	from := identity.ID(s.Owner)
 	r.log.Warn("result rejected", "step", b.Round.Step, "batch", s.Batch, "from", from.Short(), "reason", reason)
 	r.emit(event.Rejected{Step: b.Round.Step, Batch: batchOf(s.Batch), From: from.String(), Reason: reason})
@@ -91,7 +91,7 @@ func (r *reporter) held(l *roundState) {
 }
 
 // applied reports that a round became part of the model.
-func (r *reporter) applied(step uint32, o books.Outcome, own bool, replica [32]byte, seconds float64, received uint64) {
+func (r *reporter) applied(step uint32, o tally.Outcome, own bool, replica [32]byte, seconds float64, received uint64) {
 	e := event.Applied{Step: step, Counted: len(o.Counted), OwnCounted: own, Replica: hexOf(replica), Seconds: seconds}
 	r.log.Info("applied", "step", step, "counted", e.Counted, "lost", len(o.Lost), "replica", e.Replica[:16])
 	if r.events == nil {

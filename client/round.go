@@ -32,7 +32,7 @@ func (n *Node) roundTrain() {
 	n.accuse()
 }
 
-// keepUp brings the replica to the start of the running round and returns its books, or
+// keepUp brings the replica to the start of the running round and returns its state, or
 // nil while that takes time or when the client has no part in it.
 func (n *Node) keepUp() *roundState {
 	if !n.closeEpoch() {
@@ -309,7 +309,7 @@ func (l *roundState) complete(awaited func(coordinator.ClientID) bool, now time.
 // sendWitness sends the proof of an elected witness: as soon as everything that can be
 // expected is held, or at the round's end whatever is.
 func (n *Node) sendWitness(l *roundState, now bool) {
-	complete := !now && (l.elected || !l.told && n.Events != nil) && l.complete(n.run.awaits(l.Book), n.tasks.Now())
+	complete := !now && (l.elected || !l.told && n.Events != nil) && l.complete(n.run.awaits(l.Tally), n.tasks.Now())
 	if complete && !l.told {
 		l.told = true
 		n.report.held(l)

@@ -7,23 +7,23 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/assign"
-	"github.com/psyche-go/psyche/client/books"
 	"github.com/psyche-go/psyche/client/env"
 	"github.com/psyche-go/psyche/client/exchange"
 	"github.com/psyche-go/psyche/client/fetch"
+	"github.com/psyche-go/psyche/client/tally"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/wire"
 )
 
 const (
-	maxEarly     = books.MaxCandidates * coordinator.MaxClients
-	maxEarlyEach = 2 * books.MaxCandidates // of one author
+	maxEarly     = tally.MaxCandidates * coordinator.MaxClients
+	maxEarlyEach = 2 * tally.MaxCandidates // of one author
 )
 
-// roundState is a round's book, and what this client has to do in the round and has done.
+// roundState is a round's tally, and what this client has to do in the round and has done.
 type roundState struct {
-	*books.Book
+	*tally.Tally
 	start   wire.Head // of the run's log at the round's start; zero where no host signs heads
 	opened  time.Time
 	most    time.Time // when the results of two thirds of the awaited trainers were held; zero: not yet
@@ -33,7 +33,7 @@ type roundState struct {
 
 	trained    bool                 // training was started
 	ahead      assign.BatchID       // of the next round, once begun: not again before that round, should it fail
-	commitment books.Commitment     // of the own result, once announced
+	commitment tally.Commitment     // of the own result, once announced
 	raw        []byte               // the own announcement
 	asked      time.Time            // when peers were last asked for its results
 	answered   map[identity.ID]bool // who has answered since the round is over
@@ -44,10 +44,10 @@ type roundState struct {
 	suspects  []coordinator.ClientID // whose results the witnesses do not hold
 }
 
-// newRoundState opens the books of a round.
+// newRoundState begins the tally of a round.
 func newRoundState(round coordinator.Round, v *view, draws env.Draws, now time.Time) *roundState {
 	config := v.state.Config
-	l := &roundState{start: v.startOf(round.Step), opened: now, answered: make(map[identity.ID]bool), Book: books.Open(round, v.state.Epoch.StartStep, draws.Assignments(&round, config))}
+	l := &roundState{start: v.startOf(round.Step), opened: now, answered: make(map[identity.ID]bool), Tally: tally.New(round, v.state.Epoch.StartStep, draws.Assignments(&round, config))}
 	l.seats = max(v.state.Seats(), len(round.Members)) // the epoch may be over
 	if index, takesPart := round.MemberIndex(v.myself()); takesPart {
 		l.elected = draws.Elected(&round, config, index)
@@ -66,15 +66,15 @@ func (l *roundState) begin(r *replica, lag uint32, report *reporter) {
 	if r.step+lag > l.Round.Step {
 		from = r.before
 	}
-	l.Begin(books.ReplicaAt(from, l.start.Hash))
+	l.Begin(tally.ReplicaAt(from, l.start.Hash))
 	for i := range l.Slots {
 		for _, c := range l.Slots[i].Candidates {
-			report.foreign(l.Book, &l.Slots[i], c)
+			report.foreign(l.Tally, &l.Slots[i], c)
 		}
 	}
 }
 
-// roundStates are the rounds with books, announcements for those to come, and the replica of the model that
+// roundStates are the rounds that are tallied, announcements for those to come, and the replica of the model that
 // they are applied to.
 type roundStates struct {
 	replica *replica               // nil: the client has no part in the epoch
@@ -104,12 +104,12 @@ func (ls *roundStates) order() {
 	ls.steps = steps
 }
 
-// after returns the books of the rounds after a step, oldest first.
-func (ls *roundStates) after(step uint32) []*books.Book {
-	open := make([]*books.Book, 0, len(ls.steps))
+// after returns the tallies of the rounds after a step, oldest first.
+func (ls *roundStates) after(step uint32) []*tally.Tally {
+	open := make([]*tally.Tally, 0, len(ls.steps))
 	for _, s := range ls.steps {
 		if s > step {
-			open = append(open, ls.of[s].Book)
+			open = append(open, ls.of[s].Tally)
 		}
 	}
 	return open
@@ -145,7 +145,7 @@ func (ls *roundStates) takeEarly() []announcement {
 	return early
 }
 
-// openRounds brings the books in line with the newest state.
+// openRounds brings the rounds in line with the newest state.
 func (n *Node) openRounds() {
 	rounds := n.run.state.Epoch.Rounds
 	if len(rounds) == 0 {
@@ -187,7 +187,7 @@ func (n *Node) openRounds() {
 // closeRound forgets a round and its blobs.
 func (n *Node) closeRound(l *roundState) {
 	step := l.Round.Step
-	n.fetcher.StopRound(l.Book)
+	n.fetcher.StopRound(l.Tally)
 	n.rounds.remove(step)
 	n.store.Shelf.DropRound(step)
 	n.store.Drop(l.Blobs()...)
@@ -201,7 +201,7 @@ func (n *Node) hearWaiting() {
 	}
 }
 
-// hear enters an announcement into the books, or keeps it for a round to come.
+// hear enters an announcement into the tally, or keeps it for a round to come.
 func (n *Node) hear(u announcement) {
 	a := u.result
 	l := n.rounds.of[a.Step]
@@ -221,13 +221,13 @@ func (n *Node) hear(u announcement) {
 		n.store.Drop(c.Commitment)
 	}
 	switch {
-	case err == nil, errors.Is(err, books.ErrKnownResult):
-	case errors.Is(err, books.ErrOtherSize):
+	case err == nil, errors.Is(err, tally.ErrKnownResult):
+	case errors.Is(err, tally.ErrOtherSize):
 		n.report.log.Warn("a trainer signed a result with two sizes", "step", a.Step, "batch", a.Batch, "from", u.author.Short())
 		if flying := l.Dispute(a.Batch, a.Blob); flying != nil {
 			n.fetcher.Interrupt(flying)
 		}
-	case errors.Is(err, books.ErrEquivocation):
+	case errors.Is(err, tally.ErrEquivocation):
 		l.offended(l.Find(a.Batch), n.tasks.Now())
 		n.report.equivocation(l, u)
 	default:
@@ -279,16 +279,16 @@ type fetched struct {
 }
 
 // Late implements fetch.Owner: the round was given up here, or is applied.
-func (f fetched) Late(b *books.Book) bool {
+func (f fetched) Late(b *tally.Tally) bool {
 	l, r := f.rounds.of[b.Round.Step], f.rounds.replica
-	return l == nil || l.Book != b || r != nil && b.Round.Step <= r.step
+	return l == nil || l.Tally != b || r != nil && b.Round.Step <= r.step
 }
 
 // Held implements fetch.Owner.
-func (f fetched) Held(b *books.Book, s *books.Slot, c *books.Candidate) { f.report.foreign(b, s, c) }
+func (f fetched) Held(b *tally.Tally, s *tally.Slot, c *tally.Candidate) { f.report.foreign(b, s, c) }
 
 // Rejected implements fetch.Owner.
-func (f fetched) Rejected(b *books.Book, s *books.Slot, reason string) {
+func (f fetched) Rejected(b *tally.Tally, s *tally.Slot, reason string) {
 	f.report.rejected(b, s, reason)
 }
 

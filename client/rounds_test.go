@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/checkpoint"
-	"github.com/psyche-go/psyche/client/books"
 	"github.com/psyche-go/psyche/client/clienttest"
 	"github.com/psyche-go/psyche/client/env"
 	"github.com/psyche-go/psyche/client/fetch"
+	"github.com/psyche-go/psyche/client/tally"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/identity"
 )
@@ -55,9 +55,9 @@ func (s *shelfNetwork) Fetch(ctx context.Context, hash [32]byte, size uint64, ho
 	return nil, ctx.Err()
 }
 
-// roundNode returns a client with the books of one round that is over, in which all three
+// roundNode returns a client with the tally of one round that is over, in which all three
 // witnesses hold what is given for the first batch and nothing else.
-func roundNode(t *testing.T, holds books.Commitment) (*Node, *roundState, *shelfNetwork) {
+func roundNode(t *testing.T, holds tally.Commitment) (*Node, *roundState, *shelfNetwork) {
 	t.Helper()
 	network := &shelfNetwork{blobs: map[[32]byte][]byte{}}
 	n, err := New(Options{
@@ -77,7 +77,7 @@ func roundNode(t *testing.T, holds books.Commitment) (*Node, *roundState, *shelf
 	n.rounds.replica = &replica{step: round.Step - 1}
 	l := newRoundState(round, &n.run, n.Draws, time.Time{})
 	n.rounds.put(round.Step, l)
-	list := make([]books.Commitment, len(l.Slots))
+	list := make([]tally.Commitment, len(l.Slots))
 	list[0] = holds
 	round.Witnesses = clienttest.Proofs(round.Seed, clienttest.Owners(round), list, list, list)
 	l.Renew(round, true)
@@ -85,7 +85,7 @@ func roundNode(t *testing.T, holds books.Commitment) (*Node, *roundState, *shelf
 }
 
 // say lets the client hear an announcement of the first batch's trainer.
-func say(n *Node, l *roundState, c books.Commitment, size int) {
+func say(n *Node, l *roundState, c tally.Commitment, size int) {
 	s := &l.Slots[0]
 	a := clienttest.Announcement(s.Batch, c, [32]byte{})
 	a.Size = uint32(size)
@@ -107,14 +107,14 @@ func TestFetchOfWhatMadeRoomEnds(t *testing.T) {
 		n.fetchResults()
 		l.Final, l.Round.WitnessesElected = true, 0 // two places
 		away := s.Candidates[0]
-		if say(n, l, clienttest.Hash(1), 1); away.State != books.Fetching || s.Contains(away) || len(s.Candidates) != 2 {
+		if say(n, l, clienttest.Hash(1), 1); away.State != tally.Fetching || s.Contains(away) || len(s.Candidates) != 2 {
 			t.Fatalf("state %d, in its place: %v", away.State, s.Contains(away))
 		}
 		proceed(n)
 		if !slices.Contains(network.dropped, away.Commitment) || l.Unfetched() != 1 {
 			t.Errorf("dropped %x, %d unfetched", network.dropped, l.Unfetched())
 		}
-		n.fetcher.StopRound(l.Book)
+		n.fetcher.StopRound(l.Tally)
 		proceed(n)
 	})
 }
@@ -131,9 +131,9 @@ func TestUnreadResultsAreFetchedAgain(t *testing.T) {
 		if len(lost) != 1 {
 			t.Fatalf("%d results are lost: %v", len(lost), err)
 		}
-		n.fetcher.Unread(l.Book, lost, err)
+		n.fetcher.Unread(l.Tally, lost, err)
 		network.blobs[c.Commitment], network.forgetful = payload, true
-		if n.fetchResults(); c.State != books.Announced {
+		if n.fetchResults(); c.State != tally.Announced {
 			t.Error("fetched again without a pause")
 		}
 		time.Sleep(fetch.Pause)
@@ -161,7 +161,7 @@ func TestWaitingAnnouncementsAreHeardTogether(t *testing.T) {
 		n.gossip.heard <- announcement{author: identity.ID(s.Owner), result: clienttest.Announcement(s.Batch, c, [32]byte{}), raw: c[:]}
 	}
 	n.hearWaiting()
-	if first, second := len(l.Slots[0].Candidates), len(l.Slots[1].Candidates); len(n.gossip.heard) != more || first != books.MaxCandidates || second != books.MaxCandidates {
+	if first, second := len(l.Slots[0].Candidates), len(l.Slots[1].Candidates); len(n.gossip.heard) != more || first != tally.MaxCandidates || second != tally.MaxCandidates {
 		t.Errorf("%d are left, %d and %d entered", len(n.gossip.heard), first, second)
 	}
 	n.hearWaiting()

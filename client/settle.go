@@ -6,10 +6,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/psyche-go/psyche/client/books"
 	"github.com/psyche-go/psyche/client/env"
 	"github.com/psyche-go/psyche/client/exchange"
 	"github.com/psyche-go/psyche/client/fetch"
+	"github.com/psyche-go/psyche/client/tally"
 	"github.com/psyche-go/psyche/coordinator"
 )
 
@@ -45,11 +45,11 @@ func (n *Node) settle(want uint32) bool {
 	if l.LackingSince.IsZero() && (outcome.Missing > 0 || outcome.Unsure) {
 		l.LackingSince = now
 	}
-	if outcome.Missing == 0 && (!outcome.Unsure || now.Sub(l.LackingSince) > books.UnsurePatience) {
+	if outcome.Missing == 0 && (!outcome.Unsure || now.Sub(l.LackingSince) > tally.UnsurePatience) {
 		n.apply(l, outcome)
 		return false
 	}
-	if outcome.Claimed && now.Sub(l.LackingSince) > books.UnsurePatience && l.wellAnswered() {
+	if outcome.Claimed && now.Sub(l.LackingSince) > tally.UnsurePatience && l.wellAnswered() {
 		n.report.log.Warn("witnesses say that they hold results which nobody knows", "step", step, "results", outcome.Missing)
 		n.apply(l, outcome)
 		return false
@@ -99,14 +99,14 @@ func roundTime(c coordinator.Config) time.Duration {
 
 // apply makes a round's outcome part of the model, unless the trainer is examining something: that
 // ends first.
-func (n *Node) apply(l *roundState, o books.Outcome) {
+func (n *Node) apply(l *roundState, o tally.Outcome) {
 	if !n.engine.Idle() {
 		n.engine.cancelExamination()
 		return
 	}
-	own := l.commitment != (books.Commitment{}) && slices.ContainsFunc(o.Counted, func(c books.Counted) bool { return c.Commitment == l.commitment })
+	own := l.commitment != (tally.Commitment{}) && slices.ContainsFunc(o.Counted, func(c tally.Counted) bool { return c.Commitment == l.commitment })
 	replica, trainer, step := n.rounds.replica, n.engine.trainer, l.Round.Step
-	kept := n.auditor.Record(l.Book, o, replica.coldSteps)
+	kept := n.auditor.Record(l.Tally, o, replica.coldSteps)
 	n.models.Held = nil
 	n.engine.start(opApply, step, func(ctx context.Context) func() {
 		begun := n.tasks.Now()
@@ -122,13 +122,13 @@ func (n *Node) apply(l *roundState, o books.Outcome) {
 			switch {
 			case n.rounds.replica != replica:
 			case len(unread) > 0:
-				n.fetcher.Unread(l.Book, unread, err)
+				n.fetcher.Unread(l.Tally, unread, err)
 			case err != nil:
 				n.applyFailed(step, err)
 			default:
 				n.engine.failures = 0
-				n.fetcher.StopRound(l.Book) // nobody needs the others here any more
-				replica.before, replica.hash = replica.hash, books.ExtendReplica(replica.hash, step, o.Counted)
+				n.fetcher.StopRound(l.Tally) // nobody needs the others here any more
+				replica.before, replica.hash = replica.hash, tally.ExtendReplica(replica.hash, step, o.Counted)
 				replica.step = step
 				n.store.Remember(replica.applied(l, o, payloads))
 				n.auditor.Keep(kept)
@@ -140,7 +140,7 @@ func (n *Node) apply(l *roundState, o books.Outcome) {
 }
 
 // applied is what members that were away are told of a round that became part of the model.
-func (r *replica) applied(l *roundState, o books.Outcome, payloads [][]byte) exchange.AppliedRound {
+func (r *replica) applied(l *roundState, o tally.Outcome, payloads [][]byte) exchange.AppliedRound {
 	round := exchange.AppliedRound{Step: l.Round.Step, EpochStart: l.EpochStart, ColdSteps: r.coldSteps, From: r.from}
 	for i, c := range o.Counted {
 		round.Results = append(round.Results, exchange.AppliedResult{Counted: c, Owner: l.Find(c.Batch).Owner, Size: uint32(len(payloads[i]))})

@@ -7,8 +7,8 @@ import (
 
 	"github.com/psyche-go/psyche/assign"
 	"github.com/psyche-go/psyche/backend"
-	"github.com/psyche-go/psyche/client/books"
 	"github.com/psyche-go/psyche/client/env"
+	"github.com/psyche-go/psyche/client/tally"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/follow"
 	"github.com/psyche-go/psyche/identity"
@@ -91,9 +91,9 @@ func (v *view) healthy(id coordinator.ClientID) bool { return v.fit[id] }
 // awaits returns of which owners anybody waits for the results of a round, as
 // coordinator.State.Awaited does: of healthy ones that are not slow, or of all healthy ones if
 // there are no others.
-func (v *view) awaits(b *books.Book) func(coordinator.ClientID) bool {
+func (v *view) awaits(b *tally.Tally) func(coordinator.ClientID) bool {
 	punctual := func(id coordinator.ClientID) bool { return v.fit[id] && !v.slow[id] }
-	if slices.ContainsFunc(b.Slots, func(s books.Slot) bool { return punctual(s.Owner) }) {
+	if slices.ContainsFunc(b.Slots, func(s tally.Slot) bool { return punctual(s.Owner) }) {
 		return punctual
 	}
 	return v.healthy

@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/assign"
-	"github.com/psyche-go/psyche/client/books"
 	"github.com/psyche-go/psyche/client/env"
 	"github.com/psyche-go/psyche/client/handover"
 	"github.com/psyche-go/psyche/client/keep"
+	"github.com/psyche-go/psyche/client/tally"
 	"github.com/psyche-go/psyche/coordinator"
 )
 
@@ -69,7 +69,7 @@ func (n *Node) enterEpoch() bool {
 }
 
 // startReplicaOf returns the replica hash with which an epoch begins from a model.
-func startReplicaOf(m *handover.Model) [32]byte { return books.StartReplica(m.Digest) }
+func startReplicaOf(m *handover.Model) [32]byte { return tally.StartReplica(m.Digest) }
 
 // prepare sets the optimizer up for the epoch. In a cold start it begins without
 // momentum and with a small learning rate, for everybody alike.

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/psyche-go/psyche/client/books"
 	"github.com/psyche-go/psyche/client/env"
+	"github.com/psyche-go/psyche/client/tally"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/event"
 	"github.com/psyche-go/psyche/identity"
@@ -22,9 +22,9 @@ type Client interface {
 	State() *coordinator.State
 	// Members returns the other healthy members, beginning with another one in every turn.
 	Members() []identity.ID
-	// Round returns the books of a round, and the commitment of the own result once it is announced:
-	// no books for a round that is not followed here any more, or not yet.
-	Round(step uint32) (*books.Book, books.Commitment)
+	// Round returns the tally of a round, and the commitment of the own result once it is announced:
+	// no tally of a round that is not followed here any more, or not yet.
+	Round(step uint32) (*tally.Tally, tally.Commitment)
 	// Model says what the trainer's weights are, and which step was applied to them last.
 	Model() (step uint32, m Model)
 	// Spare reports whether the training has nothing for the trainer to do in the running round, and in

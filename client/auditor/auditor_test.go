@@ -121,11 +121,11 @@ func TestOwnResultsGoOn(t *testing.T) {
 		t.Error("the same step cannot be trained again")
 	}
 	r.round()
-	r.books[newest-1] = r.books[newest]
+	r.tallies[newest-1] = r.tallies[newest]
 	if r.MayTrain(newest) || len(r.submitted) > 0 {
 		t.Error("it goes on from a result whose round is not over")
 	}
-	delete(r.books, newest-1)
+	delete(r.tallies, newest-1)
 	if r.MayTrain(newest+1) || r.engine.resets != 1 {
 		t.Errorf("it goes on from what nobody knows; %d resets", r.engine.resets)
 	}

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/audit"
-	"github.com/psyche-go/psyche/client/books"
 	"github.com/psyche-go/psyche/client/env"
+	"github.com/psyche-go/psyche/client/tally"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/data"
 	"github.com/psyche-go/psyche/distro/codec"
@@ -201,23 +201,23 @@ func (a *Auditor) follow(c *Chain) link {
 
 // decide finds out whether the own result of a step is held, once its round is over.
 func (a *Auditor) decide(c *Chain, step uint32) {
-	book, commitment := a.Client.Round(step)
-	if book == nil && a.inEpoch() && step < a.Client.State().Progress.Step {
+	t, commitment := a.Client.Round(step)
+	if t == nil && a.inEpoch() && step < a.Client.State().Progress.Step {
 		a.restart(step)
 	}
-	if book == nil || !book.Final {
+	if t == nil || !t.Final {
 		return
 	}
 	now := a.Tasks.Now()
-	outcome := book.Judge(now, false)
-	isHeld, known := book.IsHeld(commitment, outcome)
-	announced := commitment != books.Commitment{}
+	outcome := t.Judge(now, false)
+	isHeld, known := t.IsHeld(commitment, outcome)
+	announced := commitment != tally.Commitment{}
 	c.change(step, func(l *link) {
 		if l.over.IsZero() {
 			l.over = now
 		}
 		// What is not known is what the others find as well, once they apply the round: they may hear more.
-		waited := now.Sub(l.over) > books.UnsurePatience && a.hasApplied(step)
+		waited := now.Sub(l.over) > tally.UnsurePatience && a.hasApplied(step)
 		switch {
 		case !known && announced && !waited:
 		case isHeld && announced:
@@ -241,12 +241,12 @@ func (a *Auditor) restart(step uint32) {
 // draw has the own result of a step opened once its seed is known.
 func (a *Auditor) draw(c *Chain, step uint32) {
 	seed, known := a.seeds[step]
-	book, _ := a.Client.Round(step)
-	if !known || book == nil {
+	t, _ := a.Client.Round(step)
+	if !known || t == nil {
 		return
 	}
 	var before *senderCounts
-	if step > book.EpochStart {
+	if step > t.EpochStart {
 		round, found := a.past.Round(step - 1)
 		if !found {
 			return // not applied yet

@@ -3,17 +3,17 @@ package auditor
 import (
 	"context"
 
-	"github.com/psyche-go/psyche/client/books"
 	"github.com/psyche-go/psyche/client/env"
 	"github.com/psyche-go/psyche/client/fetch"
+	"github.com/psyche-go/psyche/client/tally"
 	"github.com/psyche-go/psyche/coordinator"
 )
 
 // Record is what is kept of a round that is applied, for audits of its results: all that are held.
 type Record struct {
 	round   appliedRound
-	outcome books.Outcome
-	counted []*books.Slot // of the results that are applied
+	outcome tally.Outcome
+	counted []*tally.Slot // of the results that are applied
 	depot   *depot
 	trainer env.Auditor
 	since   map[coordinator.ClientID]uint32 // first step that each trainer's optimizer remembers
@@ -22,7 +22,7 @@ type Record struct {
 
 // Record begins to note what is held of a round of an epoch with that cold start; nil where nothing is
 // audited. When the round is applied, Read and then Keep are called.
-func (a *Auditor) Record(b *books.Book, o books.Outcome, coldSteps uint32) *Record {
+func (a *Auditor) Record(b *tally.Tally, o tally.Outcome, coldSteps uint32) *Record {
 	trainer := a.Engine.Auditor()
 	if trainer == nil {
 		return nil
@@ -68,7 +68,7 @@ func (r *Record) read(ctx context.Context, blobs env.Blobs, payloads [][]byte) e
 	}
 	for _, kept := range r.outcome.Kept {
 		var payload []byte // nil: it was not to be had
-		if read, _, err := fetch.Read(ctx, blobs, []*books.Candidate{kept.Candidate}); err == nil && kept.Candidate.State == books.Held {
+		if read, _, err := fetch.Read(ctx, blobs, []*tally.Candidate{kept.Candidate}); err == nil && kept.Candidate.State == tally.Held {
 			payload = read[0]
 		}
 		if err := r.add(kept.Slot, kept.Candidate.Commitment, payload, false); err != nil {
@@ -83,7 +83,7 @@ func (r *Record) read(ctx context.Context, blobs env.Blobs, payloads [][]byte) e
 	return nil
 }
 
-func (r *Record) add(s *books.Slot, commitment [32]byte, payload []byte, counted bool) error {
+func (r *Record) add(s *tally.Slot, commitment [32]byte, payload []byte, counted bool) error {
 	result := heldResult{Owner: s.Owner, Batch: s.Batch, Commitment: commitment, Size: uint32(len(payload)), Counted: counted, Since: r.since[s.Owner]}
 	result.Header.Step = r.round.Step
 	if payload != nil {

@@ -9,9 +9,9 @@ import (
 	"github.com/psyche-go/psyche/assign"
 	"github.com/psyche-go/psyche/audit"
 	"github.com/psyche-go/psyche/audit/toy"
-	"github.com/psyche-go/psyche/client/books"
 	"github.com/psyche-go/psyche/client/clienttest"
 	"github.com/psyche-go/psyche/client/env"
+	"github.com/psyche-go/psyche/client/tally"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/data"
 	"github.com/psyche-go/psyche/event"
@@ -24,12 +24,12 @@ const newest = 6
 // rig is an Auditor without a client: the test is the run, the trainers, the peers and the clock.
 type rig struct {
 	*Auditor
-	clock  *timeline
-	state  *coordinator.State
-	engine *engine
-	books  map[uint32]*books.Book
-	spare  bool
-	silent bool // the accused opens to nobody
+	clock   *timeline
+	state   *coordinator.State
+	engine  *engine
+	tallies map[uint32]*tally.Tally
+	spare   bool
+	silent  bool // the accused opens to nobody
 
 	other     coordinator.ClientID
 	shown     map[resultID][]byte // that members hand out
@@ -42,7 +42,7 @@ type rig struct {
 func newRig(t *testing.T, lies func(gradient []float32) []float32) *rig {
 	t.Helper()
 	r := &rig{
-		clock: &timeline{now: time.Unix(1000, 0)}, books: make(map[uint32]*books.Book), spare: true,
+		clock: &timeline{now: time.Unix(1000, 0)}, tallies: make(map[uint32]*tally.Tally), spare: true,
 		other: coordinator.ClientID(clienttest.Key(2).ID()), shown: make(map[resultID][]byte), submitted: make(map[string]coordinator.Action),
 	}
 	me := coordinator.ClientID(clienttest.Key(1).ID())
@@ -124,7 +124,7 @@ func (r *rig) run(d time.Duration) {
 // round begins a later round, in which the other's result of the one before has come here.
 func (r *rig) round() {
 	s := r.state.Clone()
-	r.books[s.Progress.Step] = &books.Book{Slots: []books.Slot{{Owner: r.other, Candidates: []*books.Candidate{{State: books.Held}}}}}
+	r.tallies[s.Progress.Step] = &tally.Tally{Slots: []tally.Slot{{Owner: r.other, Candidates: []*tally.Candidate{{State: tally.Held}}}}}
 	s.Progress.Step++
 	r.state = &s
 	r.Observe()
@@ -135,8 +135,8 @@ type client struct{ rig *rig }
 
 func (c client) State() *coordinator.State { return c.rig.state }
 func (c client) Members() []identity.ID    { return []identity.ID{identity.ID(c.rig.other)} }
-func (c client) Round(step uint32) (*books.Book, books.Commitment) {
-	return c.rig.books[step], books.Commitment{}
+func (c client) Round(step uint32) (*tally.Tally, tally.Commitment) {
+	return c.rig.tallies[step], tally.Commitment{}
 }
 func (c client) Model() (uint32, Model)    { return newest - 1, Replica }
 func (c client) Spare() (now, next bool)   { return c.rig.spare, false }

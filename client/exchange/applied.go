@@ -6,7 +6,7 @@ import (
 	"math"
 
 	"github.com/psyche-go/psyche/assign"
-	"github.com/psyche-go/psyche/client/books"
+	"github.com/psyche-go/psyche/client/tally"
 	"github.com/psyche-go/psyche/coordinator"
 )
 
@@ -27,18 +27,18 @@ type AppliedRound struct {
 
 // AppliedResult is a counted result and where it came from.
 type AppliedResult struct {
-	books.Counted
+	tally.Counted
 	Owner coordinator.ClientID
 	Size  uint32
 }
 
 // Replica returns the replica hash after the round, from the one before it.
 func (r *AppliedRound) Replica(before [32]byte) [32]byte {
-	counted := make([]books.Counted, len(r.Results))
+	counted := make([]tally.Counted, len(r.Results))
 	for i := range r.Results {
 		counted[i] = r.Results[i].Counted
 	}
-	return books.ExtendReplica(before, r.Step, counted)
+	return tally.ExtendReplica(before, r.Step, counted)
 }
 
 // TotalSize returns the bytes of all results of the rounds.
@@ -98,9 +98,9 @@ func decodeApplied(b []byte, after, until uint32) ([]AppliedRound, error) {
 		end := uint64(0)
 		for range count {
 			r := AppliedResult{
-				Counted: books.Counted{
+				Counted: tally.Counted{
 					Batch:      assign.BatchID{Start: binary.LittleEndian.Uint64(b), End: binary.LittleEndian.Uint64(b[8:])},
-					Commitment: books.Commitment(b[48:80]),
+					Commitment: tally.Commitment(b[48:80]),
 				},
 				Owner: coordinator.ClientID(b[16:48]),
 				Size:  binary.LittleEndian.Uint32(b[80:]),

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/psyche-go/psyche/assign"
-	"github.com/psyche-go/psyche/client/books"
+	"github.com/psyche-go/psyche/client/tally"
 	"github.com/psyche-go/psyche/coordinator"
 )
 
@@ -19,7 +19,7 @@ func testApplied(step, epochStart uint32, sizes ...uint32) AppliedRound {
 	for i, size := range sizes {
 		at := uint64(i)
 		round.Results = append(round.Results, AppliedResult{
-			Counted: books.Counted{Batch: assign.BatchID{Start: 4 * at, End: 4*at + 4}, Commitment: books.Commitment{byte(step), byte(i)}},
+			Counted: tally.Counted{Batch: assign.BatchID{Start: 4 * at, End: 4*at + 4}, Commitment: tally.Commitment{byte(step), byte(i)}},
 			Owner:   coordinator.ClientID{0xaa, byte(i)}, Size: size,
 		})
 	}

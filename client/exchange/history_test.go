@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/psyche-go/psyche/client/books"
+	"github.com/psyche-go/psyche/client/tally"
 	"github.com/psyche-go/psyche/identity"
 	"pgregory.net/rapid"
 )
@@ -17,7 +17,7 @@ import (
 func TestHistoryIsBounded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := &History{limit: rapid.Uint64Range(0, 60).Draw(t, "limit")}
-		held := map[books.Commitment]bool{}
+		held := map[tally.Commitment]bool{}
 		starts := map[uint32]bool{}
 		step := uint32(1)
 		for range rapid.IntRange(1, 6).Draw(t, "epochs") {

@@ -7,7 +7,7 @@ import (
 	"fmt"
 
 	"github.com/psyche-go/psyche/checkpoint"
-	"github.com/psyche-go/psyche/client/books"
+	"github.com/psyche-go/psyche/client/tally"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/identity"
 	"lukechampine.com/blake3"
@@ -24,7 +24,7 @@ const (
 const MaxAnnouncementSize = 512
 
 // MaxAnnouncements bounds the announcements of a round that are handed out together.
-const MaxAnnouncements = books.MaxCandidates * coordinator.MaxClients
+const MaxAnnouncements = tally.MaxCandidates * coordinator.MaxClients
 
 const (
 	roundRequestSize = 4

@@ -7,18 +7,18 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/psyche-go/psyche/client/books"
 	"github.com/psyche-go/psyche/client/env"
+	"github.com/psyche-go/psyche/client/tally"
 	"github.com/psyche-go/psyche/identity"
 )
 
-// Owner is whose books they are. Its methods are called in the client's loop.
+// Owner is whose tallies they are. Its methods are called in the client's loop.
 type Owner interface {
 	// Late reports whether nothing of a round is of use any more.
-	Late(b *books.Book) bool
+	Late(b *tally.Tally) bool
 	// Held is told of a result that was fetched and verified, Rejected of one that is none.
-	Held(b *books.Book, s *books.Slot, c *books.Candidate)
-	Rejected(b *books.Book, s *books.Slot, reason string)
+	Held(b *tally.Tally, s *tally.Slot, c *tally.Candidate)
+	Rejected(b *tally.Tally, s *tally.Slot, reason string)
 	// NoRoom is told that a result did not fit into the memory for blobs.
 	NoRoom()
 	// Drop drops a blob unless something needs it.
@@ -64,7 +64,7 @@ func New(o Options) *Fetcher {
 // rounds first, within a round first what has not failed. When all places are taken,
 // fetches that are overdue give way, so that peers who stall hold up nothing that others
 // have.
-func (f *Fetcher) Fetch(open []*books.Book, t Terms) {
+func (f *Fetcher) Fetch(open []*tally.Tally, t Terms) {
 	now := f.Tasks.Now()
 	if f.full() && now.Before(f.overdue) {
 		return
@@ -84,17 +84,17 @@ func (f *Fetcher) Fetch(open []*books.Book, t Terms) {
 // Unread has results fetched again that were lost from the blob store. A store whose disk
 // is full, or whose folder is gone, keeps nothing: from now on what it does not have after
 // a fetch stays in memory.
-func (f *Fetcher) Unread(b *books.Book, lost []*books.Candidate, err error) {
+func (f *Fetcher) Unread(b *tally.Tally, lost []*tally.Candidate, err error) {
 	f.Log.Warn("results are fetched again, as the store for shared data has lost them: is its disk full?",
 		"step", b.Round.Step, "results", len(lost), "err", err)
 	f.storeLoses = true
 	now := f.Tasks.Now()
-	b.Lost(lost, func(c *books.Candidate) time.Time { return now.Add(Backoff(c.Attempts)) })
+	b.Lost(lost, func(c *tally.Candidate) time.Time { return now.Add(Backoff(c.Attempts)) })
 }
 
 // useful is how long a result of the round can be of use: until the round has to be
 // complete.
-func (f *Fetcher) useful(b *books.Book, t Terms) time.Duration {
+func (f *Fetcher) useful(b *tally.Tally, t Terms) time.Duration {
 	switch {
 	case !b.Final:
 		return t.Settle + t.Round
@@ -106,7 +106,7 @@ func (f *Fetcher) useful(b *books.Book, t Terms) time.Duration {
 
 // begin fetches and verifies one result.
 func (f *Fetcher) begin(w Want, t Terms) {
-	b, s, c := w.Book, w.Slot, w.Candidate
+	b, s, c := w.Tally, w.Slot, w.Candidate
 	limit := t.Trainer.MaxResultSize()
 	if uint64(c.Size) > uint64(limit) && !c.Disputed {
 		b.Refuse(c)
@@ -141,7 +141,7 @@ func (f *Fetcher) begin(w Want, t Terms) {
 				c.Took = f.Tasks.Now().Sub(begun)
 			}
 			f.fetched(b, s, c, payload, err, invalid)
-			if !kept && c.State == books.Held {
+			if !kept && c.State == tally.Held {
 				c.Payload = payload
 			}
 		}
@@ -149,7 +149,7 @@ func (f *Fetcher) begin(w Want, t Terms) {
 }
 
 // fetched enters what came of a fetch.
-func (f *Fetcher) fetched(b *books.Book, s *books.Slot, c *books.Candidate, payload []byte, err, invalid error) {
+func (f *Fetcher) fetched(b *tally.Tally, s *tally.Slot, c *tally.Candidate, payload []byte, err, invalid error) {
 	f.land(c)
 	from := identity.ID(s.Owner)
 	noRoom := errors.Is(err, env.ErrNoRoom)
@@ -189,7 +189,7 @@ func (f *Fetcher) fetched(b *books.Book, s *books.Slot, c *books.Candidate, payl
 // Read reads what counts from the blob store, which may have it on the disk: kept in memory
 // until then, large results of several rounds would take more than the store may. It returns
 // the candidates that cannot be read, and why the last of them cannot.
-func Read(ctx context.Context, blobs env.Blobs, sources []*books.Candidate) (payloads [][]byte, lost []*books.Candidate, err error) {
+func Read(ctx context.Context, blobs env.Blobs, sources []*tally.Candidate) (payloads [][]byte, lost []*tally.Candidate, err error) {
 	payloads = make([][]byte, len(sources))
 	for i, c := range sources {
 		if payloads[i] = c.Payload; c.Payload != nil {

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/psyche-go/psyche/client/books"
+	"github.com/psyche-go/psyche/client/tally"
 	"github.com/psyche-go/psyche/identity"
 )
 
@@ -42,12 +42,12 @@ func (r *Rotation) Next() int {
 
 // Want is an announced result that is not on its way.
 type Want struct {
-	Book      *books.Book
-	Slot      *books.Slot
-	Candidate *books.Candidate
+	Tally     *tally.Tally
+	Slot      *tally.Slot
+	Candidate *tally.Candidate
 
 	setbacks int // failed attempts, and what its owner let run out of time before
-	need     books.Need
+	need     tally.Need
 	rank     int // within its round
 }
 
@@ -64,7 +64,7 @@ type Plan struct {
 	rotation *Rotation // shared with whoever else asks peers
 
 	wants   []Want // memory of Wanted
-	flights map[*books.Candidate]*flight
+	flights map[*tally.Candidate]*flight
 	flying  int                 // fetches that have not come back
 	overdue time.Time           // when the first of them gives way to others
 	pace    float64             // of the fetches that succeeded, in bytes per second; 0: none yet
@@ -73,7 +73,7 @@ type Plan struct {
 
 // NewPlan returns a plan of at most so many fetches at once.
 func NewPlan(limit int, rotation *Rotation) *Plan {
-	return &Plan{limit: limit, rotation: rotation, flights: make(map[*books.Candidate]*flight), stalls: make(map[identity.ID]int)}
+	return &Plan{limit: limit, rotation: rotation, flights: make(map[*tally.Candidate]*flight), stalls: make(map[identity.ID]int)}
 }
 
 // ForgetStalls begins a new epoch.
@@ -84,22 +84,22 @@ func (p *Plan) full() bool { return p.flying >= p.limit }
 
 // wanted lists what can be fetched now, in the order in which it should be; the list is
 // overwritten by the next call.
-func (p *Plan) wanted(now time.Time, open []*books.Book) []Want {
+func (p *Plan) wanted(now time.Time, open []*tally.Tally) []Want {
 	all := p.wants[:0]
-	for _, book := range open {
-		if book.Unfetched() == 0 {
+	for _, t := range open {
+		if t.Unfetched() == 0 {
 			continue
 		}
 		first := len(all)
-		needOf := book.Needs()
-		for i := range book.Slots {
-			s := &book.Slots[i]
+		needOf := t.Needs()
+		for i := range t.Slots {
+			s := &t.Slots[i]
 			for _, c := range s.Candidates {
-				if c.State != books.Announced || now.Before(c.RetryAt) {
+				if c.State != tally.Announced || now.Before(c.RetryAt) {
 					continue
 				}
-				if need := needOf(s, c); need != books.Useless {
-					all = append(all, Want{book, s, c, c.Attempts + p.stalls[identity.ID(s.Owner)], need, 0})
+				if need := needOf(s, c); need != tally.Useless {
+					all = append(all, Want{t, s, c, c.Attempts + p.stalls[identity.ID(s.Owner)], need, 0})
 				}
 			}
 		}
@@ -123,7 +123,7 @@ func inOrder(wants []Want, failedFirst bool) {
 	}
 	for i := range wants {
 		switch w := &wants[i]; {
-		case w.need != books.Needed:
+		case w.need != tally.Needed:
 			w.rank, others = others, others+2
 		case w.setbacks > 0:
 			w.rank, failed = failed, failed+2
@@ -135,15 +135,15 @@ func inOrder(wants []Want, failedFirst bool) {
 // makeRoom stops overdue fetches of the open rounds, at most so many as results wait for a
 // place, and notes when the next one will be overdue. What was stopped waits for its next
 // turn.
-func (p *Plan) makeRoom(now time.Time, open []*books.Book, waiting int, settle time.Duration) {
+func (p *Plan) makeRoom(now time.Time, open []*tally.Tally, waiting int, settle time.Duration) {
 	p.overdue = now.Add(settle)
-	for _, book := range open {
-		for i := range book.Slots {
-			s := &book.Slots[i]
+	for _, t := range open {
+		for i := range t.Slots {
+			s := &t.Slots[i]
 			for _, c := range s.Candidates {
 				f := p.flights[c]
 				switch {
-				case c.State != books.Fetching || f.stopped:
+				case c.State != tally.Fetching || f.stopped:
 				case waiting > 0 && now.After(f.due):
 					p.Stop(c)
 					p.stalls[identity.ID(s.Owner)]++
@@ -157,7 +157,7 @@ func (p *Plan) makeRoom(now time.Time, open []*books.Book, waiting int, settle t
 }
 
 // Stop ends the fetch of a result that is not needed any more, or has to give way.
-func (p *Plan) Stop(c *books.Candidate) {
+func (p *Plan) Stop(c *tally.Candidate) {
 	if f := p.flights[c]; f != nil {
 		f.stopped = true
 		f.stop()
@@ -166,15 +166,15 @@ func (p *Plan) Stop(c *books.Candidate) {
 
 // Interrupt ends the fetch of a result whose size is disputed; it keeps its place in the
 // order of what is overdue.
-func (p *Plan) Interrupt(c *books.Candidate) {
+func (p *Plan) Interrupt(c *tally.Candidate) {
 	if f := p.flights[c]; f != nil {
 		f.stop()
 	}
 }
 
 // StopRound ends the fetches of a round whose results are not needed any more.
-func (p *Plan) StopRound(book *books.Book) {
-	for _, c := range book.InFlight() {
+func (p *Plan) StopRound(t *tally.Tally) {
+	for _, c := range t.InFlight() {
 		p.Stop(c)
 	}
 }
@@ -191,7 +191,7 @@ func (p *Plan) patience(size uint64, attempts int, settle time.Duration) time.Du
 }
 
 // take gives a place to a result that is on its way.
-func (p *Plan) take(c *books.Candidate, stop func(), due time.Time) {
+func (p *Plan) take(c *tally.Candidate, stop func(), due time.Time) {
 	p.flying++
 	p.flights[c] = &flight{stop: stop, due: due}
 	if due.Before(p.overdue) {
@@ -200,7 +200,7 @@ func (p *Plan) take(c *books.Candidate, stop func(), due time.Time) {
 }
 
 // land gives the place of a result back.
-func (p *Plan) land(c *books.Candidate) {
+func (p *Plan) land(c *tally.Candidate) {
 	p.flying--
 	delete(p.flights, c)
 }
@@ -220,7 +220,7 @@ func (p *Plan) measure(size int, took time.Duration) {
 func (p *Plan) holders(me identity.ID, w Want) []identity.ID {
 	owner := identity.ID(w.Slot.Owner)
 	turn := p.rotation.Next()
-	members := w.Book.Round.Members
+	members := w.Tally.Round.Members
 	others := make([]identity.ID, 0, maxHolders)
 	last := w.Candidate.Disputed || p.stalls[owner] > 0
 	if !last {

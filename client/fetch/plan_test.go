@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/psyche-go/psyche/client/books"
 	"github.com/psyche-go/psyche/client/clienttest"
+	"github.com/psyche-go/psyche/client/tally"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/identity"
 )
@@ -33,8 +33,8 @@ func TestPatience(t *testing.T) {
 // TestFailedAndUnneededTakeTurns: what is needed comes first until it fails.
 func TestFailedAndUnneededTakeTurns(t *testing.T) {
 	list := []Want{
-		{setbacks: 3, need: books.Needed}, {setbacks: 0, need: books.Supported}, {setbacks: 1, need: books.Needed}, {setbacks: 0, need: books.Needed},
-		{setbacks: 1, need: books.Telling}, {setbacks: 0, need: books.Telling}, {setbacks: 2, need: books.Needed},
+		{setbacks: 3, need: tally.Needed}, {setbacks: 0, need: tally.Supported}, {setbacks: 1, need: tally.Needed}, {setbacks: 0, need: tally.Needed},
+		{setbacks: 1, need: tally.Telling}, {setbacks: 0, need: tally.Telling}, {setbacks: 2, need: tally.Needed},
 	}
 	order := func(failedFirst bool) (got string) {
 		wants := slices.Clone(list)
@@ -53,7 +53,7 @@ func TestFailedAndUnneededTakeTurns(t *testing.T) {
 }
 
 // disagree makes the witnesses of a round sign different roots.
-func disagree(b *books.Book) {
+func disagree(b *tally.Tally) {
 	for k := range b.Round.Witnesses {
 		b.Round.Witnesses[k].CommitmentsRoot = clienttest.Hash(byte(7 + k))
 	}
@@ -63,44 +63,44 @@ func disagree(b *books.Book) {
 // over, and of one whose outcome is known.
 func TestOnlyWhatMayCountIsFetched(t *testing.T) {
 	one, two, three, four := clienttest.Hash(1), clienttest.Hash(2), clienttest.Hash(3), clienttest.Hash(4)
-	judge := func(b *books.Book) { b.Judge(time.Time{}, true) }
+	judge := func(b *tally.Tally) { b.Judge(time.Time{}, true) }
 	for name, test := range map[string]struct {
-		change func(b *books.Book, s *books.Slot)
-		want   []books.Commitment
+		change func(b *tally.Tally, s *tally.Slot)
+		want   []tally.Commitment
 	}{
-		"running":        {func(b *books.Book, _ *books.Slot) { b.Final = false }, []books.Commitment{one, two, three}},
-		"root agreed":    {func(*books.Book, *books.Slot) {}, []books.Commitment{one, two}},
-		"decided":        {func(b *books.Book, _ *books.Slot) { judge(b) }, []books.Commitment{one}},
-		"no root agreed": {func(b *books.Book, _ *books.Slot) { disagree(b) }, []books.Commitment{one}},
-		"no root agreed, decided, but not sure": {func(b *books.Book, s *books.Slot) {
+		"running":        {func(b *tally.Tally, _ *tally.Slot) { b.Final = false }, []tally.Commitment{one, two, three}},
+		"root agreed":    {func(*tally.Tally, *tally.Slot) {}, []tally.Commitment{one, two}},
+		"decided":        {func(b *tally.Tally, _ *tally.Slot) { judge(b) }, []tally.Commitment{one}},
+		"no root agreed": {func(b *tally.Tally, _ *tally.Slot) { disagree(b) }, []tally.Commitment{one}},
+		"no root agreed, decided, but not sure": {func(b *tally.Tally, s *tally.Slot) {
 			disagree(b)
 			b.Hold(s, s.Candidates[0], 1)
 			judge(b)
-		}, []books.Commitment{clienttest.Hash(2)}},
-		"no root agreed, what counts is missing": {func(b *books.Book, _ *books.Slot) {
+		}, []tally.Commitment{clienttest.Hash(2)}},
+		"no root agreed, what counts is missing": {func(b *tally.Tally, _ *tally.Slot) {
 			disagree(b)
 			judge(b)
-		}, []books.Commitment{one, two}},
-		"no root agreed, what counts has failed": {func(b *books.Book, s *books.Slot) {
+		}, []tally.Commitment{one, two}},
+		"no root agreed, what counts has failed": {func(b *tally.Tally, s *tally.Slot) {
 			disagree(b)
 			s.Candidates[0].Attempts = 1
 			judge(b)
-		}, []books.Commitment{two, one}},
-		"no root agreed, one of another batch has no rival": {func(b *books.Book, s *books.Slot) {
+		}, []tally.Commitment{two, one}},
+		"no root agreed, one of another batch has no rival": {func(b *tally.Tally, s *tally.Slot) {
 			disagree(b)
 			b.Round.Witnesses[0].Commitments.Add(b.Round.Seed, four[:])
-			s.Candidates, b.Slots[1].Candidates = []*books.Candidate{{Commitment: four}}, s.Candidates
+			s.Candidates, b.Slots[1].Candidates = []*tally.Candidate{{Commitment: four}}, s.Candidates
 			judge(b)
-		}, []books.Commitment{one, two, four}},
-		"no quorum": {func(b *books.Book, _ *books.Slot) { b.Round.Witnesses = b.Round.Witnesses[:1] }, nil},
+		}, []tally.Commitment{one, two, four}},
+		"no quorum": {func(b *tally.Tally, _ *tally.Slot) { b.Round.Witnesses = b.Round.Witnesses[:1] }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, one)
-			r.book.Round.Witnesses[0].Commitments.Add(r.book.Round.Seed, two[:])
-			for _, c := range []books.Commitment{one, two, three} {
+			r.tally.Round.Witnesses[0].Commitments.Add(r.tally.Round.Seed, two[:])
+			for _, c := range []tally.Commitment{one, two, three} {
 				r.enter(t, r.slot, c)
 			}
-			test.change(r.book, r.slot)
+			test.change(r.tally, r.slot)
 			if got := r.wants(); !slices.Equal(got, test.want) {
 				t.Errorf("got %x, want %x", got, test.want)
 			}
@@ -113,14 +113,14 @@ func TestOnlyWhatMayCountIsFetched(t *testing.T) {
 func TestHolders(t *testing.T) {
 	const members, trainer, me, slow, slower = 5, 0, 1, 2, 3
 	id := func(n int) identity.ID { return clienttest.Key(n).ID() }
-	book := &books.Book{}
+	tallied := &tally.Tally{}
 	for i := range members {
-		book.Round.Members = append(book.Round.Members, coordinator.ClientID(id(i)))
+		tallied.Round.Members = append(tallied.Round.Members, coordinator.ClientID(id(i)))
 	}
-	slot := &books.Slot{Owner: coordinator.ClientID(id(trainer))}
-	order := func(p *Plan, c *books.Candidate) (order string) {
-		for _, holder := range p.holders(id(me), Want{Book: book, Slot: slot, Candidate: c}) {
-			order += fmt.Sprint(slices.Index(book.Round.Members, coordinator.ClientID(holder)))
+	slot := &tally.Slot{Owner: coordinator.ClientID(id(trainer))}
+	order := func(p *Plan, c *tally.Candidate) (order string) {
+		for _, holder := range p.holders(id(me), Want{Tally: tallied, Slot: slot, Candidate: c}) {
+			order += fmt.Sprint(slices.Index(tallied.Round.Members, coordinator.ClientID(holder)))
 		}
 		return order
 	}
@@ -139,19 +139,19 @@ func TestHolders(t *testing.T) {
 			p.stalls[id(member)] = count
 		}
 		for turn, want := range test.want {
-			if got := order(p, &books.Candidate{Disputed: test.disputed}); got != want {
+			if got := order(p, &tally.Candidate{Disputed: test.disputed}); got != want {
 				t.Errorf("%s, turn %d: asked %s, want %s", name, turn, got, want)
 			}
 		}
 		p.ForgetStalls()
-		if got := order(p, &books.Candidate{}); got[0] != '0' {
+		if got := order(p, &tally.Candidate{}); got[0] != '0' {
 			t.Errorf("%s, in the next epoch: asked %s", name, got)
 		}
 	}
 	for i := range 20 {
-		book.Round.Members = append(book.Round.Members, coordinator.ClientID{byte(i), 9})
+		tallied.Round.Members = append(tallied.Round.Members, coordinator.ClientID{byte(i), 9})
 	}
-	if got := NewPlan(1, &Rotation{}).holders(id(me), Want{Book: book, Slot: slot, Candidate: &books.Candidate{}}); len(got) != maxHolders {
-		t.Errorf("%d of %d members are asked", len(got), len(book.Round.Members))
+	if got := NewPlan(1, &Rotation{}).holders(id(me), Want{Tally: tallied, Slot: slot, Candidate: &tally.Candidate{}}); len(got) != maxHolders {
+		t.Errorf("%d of %d members are asked", len(got), len(tallied.Round.Members))
 	}
 }

@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/psyche-go/psyche/client/books"
 	"github.com/psyche-go/psyche/client/clienttest"
 	"github.com/psyche-go/psyche/client/env"
 	"github.com/psyche-go/psyche/client/exchange"
+	"github.com/psyche-go/psyche/client/tally"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/identity"
 )
@@ -23,25 +23,25 @@ var errGone = errors.New("no holder has it")
 // rig is a Fetcher whose clock, tasks, blobs and owner are the test's.
 type rig struct {
 	*Fetcher
-	book  *books.Book
-	slot  *books.Slot // of the first batch
+	tally *tally.Tally
+	slot  *tally.Slot // of the first batch
 	clock *timeline
 	store *store
 	owner *owner
 }
 
-// newRig returns a rig with the book of one round that is over, in which all three witnesses
+// newRig returns a rig with the tally of one round that is over, in which all three witnesses
 // hold what is given for the first batch and nothing else.
-func newRig(t *testing.T, holds books.Commitment) *rig {
+func newRig(t *testing.T, holds tally.Commitment) *rig {
 	round := clienttest.Round()
-	book := books.Open(round, 1, round.Assignments(clienttest.Config(3)))
-	list := make([]books.Commitment, len(book.Slots))
+	tallied := tally.New(round, 1, round.Assignments(clienttest.Config(3)))
+	list := make([]tally.Commitment, len(tallied.Slots))
 	list[0] = holds
 	round.Witnesses = clienttest.Proofs(round.Seed, clienttest.Owners(round), list, list, list)
-	book.Renew(round, true)
-	r := &rig{book: book, slot: &book.Slots[0], clock: &timeline{now: time.Now()}, store: &store{blobs: map[[32]byte][]byte{}}}
+	tallied.Renew(round, true)
+	r := &rig{tally: tallied, slot: &tallied.Slots[0], clock: &timeline{now: time.Now()}, store: &store{blobs: map[[32]byte][]byte{}}}
 	r.owner = &owner{blobs: exchange.NewBlobs(r.store.Drop)}
-	r.owner.blobs.NeededBy(book.EachBlob)
+	r.owner.blobs.NeededBy(tallied.EachBlob)
 	r.Fetcher = New(Options{
 		Tasks: &env.Tasks{Runtime: r.clock, Work: t.Context()}, Blobs: r.store, Owner: r.owner,
 		Log: slog.New(slog.DiscardHandler), Limit: 8,
@@ -50,24 +50,24 @@ func newRig(t *testing.T, holds books.Commitment) *rig {
 }
 
 // enter has a result of a batch be known, whatever its support.
-func (r *rig) enter(t *testing.T, s *books.Slot, c books.Commitment) *books.Candidate {
+func (r *rig) enter(t *testing.T, s *tally.Slot, c tally.Commitment) *tally.Candidate {
 	t.Helper()
-	round, all := r.book.Round, coordinator.Witness{}
+	round, all := r.tally.Round, coordinator.Witness{}
 	for i := range all.Commitments {
 		all.Commitments[i] = ^all.Commitments[i]
 	}
-	r.book.Round.Witnesses = []coordinator.Witness{all} // with them it would be kept out
-	err := r.book.Hear(identity.ID(s.Owner), clienttest.Announcement(s.Batch, c, [32]byte{}), c[:])
-	r.book.Round = round
-	if err != nil && !errors.Is(err, books.ErrEquivocation) {
+	r.tally.Round.Witnesses = []coordinator.Witness{all} // with them it would be kept out
+	err := r.tally.Hear(identity.ID(s.Owner), clienttest.Announcement(s.Batch, c, [32]byte{}), c[:])
+	r.tally.Round = round
+	if err != nil && !errors.Is(err, tally.ErrEquivocation) {
 		t.Fatal(err)
 	}
 	return s.Candidates[len(s.Candidates)-1]
 }
 
 // result makes a valid result of a candidate available.
-func (r *rig) result(s *books.Slot, c *books.Candidate) []byte {
-	payload := clienttest.Result(r.book.Round.Step, s.Batch, s.Owner, [32]byte{})
+func (r *rig) result(s *tally.Slot, c *tally.Candidate) []byte {
+	payload := clienttest.Result(r.tally.Round.Step, s.Batch, s.Owner, [32]byte{})
 	r.store.blobs[c.Commitment] = payload
 	c.Size = uint32(len(payload))
 	return payload
@@ -75,23 +75,23 @@ func (r *rig) result(s *books.Slot, c *books.Candidate) []byte {
 
 // begin starts what should be on its way.
 func (r *rig) begin() {
-	r.Fetch([]*books.Book{r.book}, Terms{Trainer: &clienttest.Trainer{}, Settle: settle, Round: settle})
+	r.Fetch([]*tally.Tally{r.tally}, Terms{Trainer: &clienttest.Trainer{}, Settle: settle, Round: settle})
 }
 
 // wants lists what would be fetched.
-func (r *rig) wants() (found []books.Commitment) {
-	for _, w := range r.wanted(r.clock.now, []*books.Book{r.book}) {
+func (r *rig) wants() (found []tally.Commitment) {
+	for _, w := range r.wanted(r.clock.now, []*tally.Tally{r.tally}) {
 		found = append(found, w.Candidate.Commitment)
 	}
 	return found
 }
 
 // arrives ends the fetch of a result.
-func (r *rig) arrives(s *books.Slot, c *books.Candidate, payload []byte, err, invalid error) {
+func (r *rig) arrives(s *tally.Slot, c *tally.Candidate, payload []byte, err, invalid error) {
 	if r.flights[c] == nil {
 		r.take(c, func() {}, r.clock.now)
 	}
-	r.fetched(r.book, s, c, payload, err, invalid)
+	r.fetched(r.tally, s, c, payload, err, invalid)
 }
 
 // timeline is an env.Runtime whose time and tasks stand still until the test moves them.
@@ -172,18 +172,18 @@ func (s *store) fetch(ctx context.Context, a asked) ([]byte, error) {
 type owner struct {
 	blobs    *exchange.Blobs
 	late     bool
-	held     []books.Commitment
+	held     []tally.Commitment
 	rejected []string
 	noRoom   int
 }
 
-func (o *owner) Late(*books.Book) bool { return o.late }
+func (o *owner) Late(*tally.Tally) bool { return o.late }
 
-func (o *owner) Held(_ *books.Book, _ *books.Slot, c *books.Candidate) {
+func (o *owner) Held(_ *tally.Tally, _ *tally.Slot, c *tally.Candidate) {
 	o.held = append(o.held, c.Commitment)
 }
 
-func (o *owner) Rejected(_ *books.Book, _ *books.Slot, reason string) {
+func (o *owner) Rejected(_ *tally.Tally, _ *tally.Slot, reason string) {
 	o.rejected = append(o.rejected, reason)
 }
 
@@ -192,4 +192,4 @@ func (o *owner) NoRoom() { o.noRoom++ }
 func (o *owner) Drop(hashes ...[32]byte) { o.blobs.Drop(hashes...) }
 
 // has reports whether a result is among those.
-func has(list []*books.Candidate, c *books.Candidate) bool { return slices.Contains(list, c) }
+func has(list []*tally.Candidate, c *tally.Candidate) bool { return slices.Contains(list, c) }

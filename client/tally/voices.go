@@ -1,4 +1,4 @@
-package books
+package tally
 
 import "github.com/psyche-go/psyche/coordinator"
 
@@ -7,7 +7,7 @@ import "github.com/psyche-go/psyche/coordinator"
 // in the proof of a witness, than have signed the own one, and more than may lie of the members
 // that the epoch began with, fewer than a third of these seats. So one that signed it is honest.
 // A committee of witnesses alone is not enough: it can have more liars than its share.
-func (b *Book) Outvoted(seats int) bool {
+func (b *Tally) Outvoted(seats int) bool {
 	if !b.Began || !b.Final {
 		return false
 	}
@@ -35,7 +35,7 @@ type voices struct {
 
 // signed counts the members that signed each replica. Of one that signed two the witness counts,
 // or what was heard first.
-func (b *Book) signed() map[[32]byte]int {
+func (b *Tally) signed() map[[32]byte]int {
 	voice := make(map[coordinator.ClientID][32]byte, len(b.Slots)+len(b.Round.Witnesses))
 	for i := range b.Slots {
 		if s := &b.Slots[i]; len(s.Candidates) > 0 {

@@ -1,4 +1,4 @@
-package books
+package tally
 
 import (
 	"bytes"
@@ -62,17 +62,17 @@ func (b ballot) decide() verdict {
 	return verdict{chosen: strict, unknown: missing}
 }
 
-// tally is a ballot with what the witnesses' filters say of it.
-type tally struct {
+// count is a ballot with what the witnesses' filters say of it.
+type count struct {
 	ballot
 	owned [][]bool   // per batch and witness: it says that it holds a result of the owner
 	bears [][][]bool // per batch, candidate and witness: its filter contains the candidate, and the owner
 	votes [][]int    // per batch and candidate: the number of these witnesses
 }
 
-func (b ballot) tally() tally {
+func (b ballot) tally() count {
 	keys, witnesses := bloom.NewKeys(b.round.Seed), b.round.Witnesses
-	t := tally{b, make([][]bool, len(b.owners)), make([][][]bool, len(b.owners)), make([][]int, len(b.owners))}
+	t := count{b, make([][]bool, len(b.owners)), make([][][]bool, len(b.owners)), make([][]int, len(b.owners))}
 	for i, owner := range b.owners {
 		positions := keys.Positions(owner[:])
 		t.owned[i] = make([]bool, len(witnesses))
@@ -122,7 +122,7 @@ func (b ballot) choose(votes [][]int, threshold int) []Commitment {
 // withRoot returns the outcome with the root that a quorum signed, nil when it is not
 // found: what the filters together say, or else what the filter of one of those witnesses
 // does. One of them is honest, whatever the others' filters contain.
-func (t tally) withRoot(root [32]byte) []Commitment {
+func (t count) withRoot(root [32]byte) []Commitment {
 	for _, threshold := range []int{int(t.round.WitnessesNeeded), 1} {
 		if chosen := t.choose(t.votes, threshold); merkle.Root(chosen) == root {
 			return chosen
@@ -146,7 +146,7 @@ func (t tally) withRoot(root [32]byte) []Commitment {
 // what a client has heard, and a vote that only liars could take away must not: honest
 // clients would differ at no cost. So they can differ only about a candidate that was made
 // to pass the filter of an honest witness, which has to be searched for in every round.
-func (t tally) believed(lists [][]Commitment) [][]int {
+func (t count) believed(lists [][]Commitment) [][]int {
 	believed, liars := make([][]int, len(t.votes)), t.liars()
 	for i, known := range t.candidates {
 		believed[i] = slices.Clone(t.votes[i])
@@ -169,7 +169,7 @@ func (t tally) believed(lists [][]Commitment) [][]int {
 // quorum. All witnesses may hold it that hold a result of the owner and none that is known
 // here, unless their whole list is known; and those that lie, fewer than a third, may have
 // it in their filters whatever else these say. Claimed says that each of them needs those.
-func (t tally) unaccounted(chosen []Commitment, lists [][]Commitment) (missing []int, claimed bool) {
+func (t count) unaccounted(chosen []Commitment, lists [][]Commitment) (missing []int, claimed bool) {
 	witnesses := len(t.round.Witnesses)
 	claimed = true
 	for i := range t.owners {
@@ -193,7 +193,7 @@ func (t tally) unaccounted(chosen []Commitment, lists [][]Commitment) (missing [
 // unread lists the members whose lists are not known, if a chosen result is named by no more
 // of the known ones than may lie: its votes may be errors of the filters, of the kind that a
 // trainer can search for.
-func (t tally) unread(chosen []Commitment, lists [][]Commitment) []uint16 {
+func (t count) unread(chosen []Commitment, lists [][]Commitment) []uint16 {
 	var members []uint16
 	for k := range t.round.Witnesses {
 		if lists[k] == nil {
@@ -218,7 +218,7 @@ func (t tally) unread(chosen []Commitment, lists [][]Commitment) []uint16 {
 }
 
 // lacks reports whether a witness holds a result of a batch that is not known here.
-func (t tally) lacks(batch, witness int) bool {
+func (t count) lacks(batch, witness int) bool {
 	return t.owned[batch][witness] && !slices.ContainsFunc(t.bears[batch], func(by []bool) bool { return by[witness] })
 }
 

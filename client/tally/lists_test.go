@@ -1,4 +1,4 @@
-package books
+package tally
 
 import (
 	"math/bits"
@@ -59,10 +59,10 @@ func TestWholeListLeavesNothingUnknown(t *testing.T) {
 	}
 }
 
-// crowdedRound returns the books of a finished round of so many batches with the witnesses
+// crowdedRound returns the tally of a finished round of so many batches with the witnesses
 // that the lists describe. Of each batch what the first list has was announced, and is held.
-func crowdedRound(seed uint64, lists [][]Commitment) *Book {
-	b := &Book{Final: true, Slots: make([]Slot, len(lists[0]))}
+func crowdedRound(seed uint64, lists [][]Commitment) *Tally {
+	b := &Tally{Final: true, Slots: make([]Slot, len(lists[0]))}
 	ids := manyOwners(len(b.Slots))
 	b.Round = coordinator.Round{Seed: seed, WitnessesElected: uint16(len(lists)), WitnessesNeeded: uint16(assign.Quorum(len(lists)))}
 	b.Round.Witnesses = clienttest.Proofs(seed, ids, lists...)
@@ -180,7 +180,7 @@ func TestForgedWhereFewWitnessesHoldTheResult(t *testing.T) {
 
 // fetchable returns what package fetch would fetch of a round: all that is known, is not
 // here, and may be of use.
-func fetchable(b *Book) (found []*Candidate) {
+func fetchable(b *Tally) (found []*Candidate) {
 	need := b.Needs()
 	b.each(func(s *Slot, c *Candidate) {
 		if c.State == Announced && need(s, c) != Useless {

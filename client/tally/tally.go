@@ -1,4 +1,4 @@
-package books
+package tally
 
 import (
 	"slices"
@@ -32,7 +32,7 @@ type Candidate struct {
 	Size       uint32
 	Replica    [32]byte
 	InTime     bool  // it was heard while the round ran
-	State      State // changed by the methods of Book
+	State      State // changed by the methods of Tally
 	Payload    []byte
 	Attempts   int // to fetch it
 	RetryAt    time.Time
@@ -56,8 +56,8 @@ type Slot struct {
 	unshelved bool // peers cannot ask for the newest candidates yet, or get them in another order
 }
 
-// Book is what is known of one round. It is used by one goroutine.
-type Book struct {
+// Tally is what is known of one round. It is used by one goroutine.
+type Tally struct {
 	Round      coordinator.Round // newest known; Witnesses may grow until Final
 	Final      bool              // the round is over, no witness can be added
 	EpochStart uint32            // first step of the round's epoch
@@ -77,9 +77,9 @@ type Book struct {
 	voices    voices
 }
 
-// Open opens the book of a round. Members that got no batch have no slot.
-func Open(round coordinator.Round, epochStart uint32, assignments []assign.Assignment) *Book {
-	b := &Book{Round: round, EpochStart: epochStart, Slots: make([]Slot, 0, len(assignments))}
+// New begins the tally of a round. Members that got no batch have no slot.
+func New(round coordinator.Round, epochStart uint32, assignments []assign.Assignment) *Tally {
+	b := &Tally{Round: round, EpochStart: epochStart, Slots: make([]Slot, 0, len(assignments))}
 	for _, a := range assignments {
 		b.Slots = append(b.Slots, Slot{Batch: a.Batch, Owner: round.Members[a.Member], Warming: round.Warming.Has(a.Member)})
 	}
@@ -87,7 +87,7 @@ func Open(round coordinator.Round, epochStart uint32, assignments []assign.Assig
 }
 
 // Renew takes over what a newer state says of the round, and whether it is over.
-func (b *Book) Renew(round coordinator.Round, final bool) {
+func (b *Tally) Renew(round coordinator.Round, final bool) {
 	if !slices.Equal(b.Round.Witnesses, round.Witnesses) {
 		for i := range b.Slots {
 			for _, c := range b.Slots[i].Candidates {
@@ -99,13 +99,13 @@ func (b *Book) Renew(round coordinator.Round, final bool) {
 }
 
 // Begin fixes the replica hash that results of this round must carry to be held.
-func (b *Book) Begin(replica [32]byte) {
+func (b *Tally) Begin(replica [32]byte) {
 	b.Replica, b.Began = replica, true
 	b.changes++
 }
 
 // Find returns the slot of a batch, or nil.
-func (b *Book) Find(batch assign.BatchID) *Slot {
+func (b *Tally) Find(batch assign.BatchID) *Slot {
 	i := sort.Search(len(b.Slots), func(i int) bool { return b.Slots[i].Batch.Start >= batch.Start })
 	if i == len(b.Slots) || b.Slots[i].Batch != batch {
 		return nil
@@ -114,7 +114,7 @@ func (b *Book) Find(batch assign.BatchID) *Slot {
 }
 
 // Own returns the slot of a client, or nil when it got no batch.
-func (b *Book) Own(id identity.ID) *Slot {
+func (b *Tally) Own(id identity.ID) *Slot {
 	for i := range b.Slots {
 		if b.Slots[i].Owner == coordinator.ClientID(id) {
 			return &b.Slots[i]
@@ -124,13 +124,13 @@ func (b *Book) Own(id identity.ID) *Slot {
 }
 
 // Newest returns the result that came to be held last, or nil.
-func (b *Book) Newest() *Candidate { return b.newest }
+func (b *Tally) Newest() *Candidate { return b.newest }
 
 // Unfetched returns the number of results that are known and not on their way.
-func (b *Book) Unfetched() int { return b.unfetched }
+func (b *Tally) Unfetched() int { return b.unfetched }
 
 // each calls do for every candidate, in the order of batches.
-func (b *Book) each(do func(s *Slot, c *Candidate)) {
+func (b *Tally) each(do func(s *Slot, c *Candidate)) {
 	for i := range b.Slots {
 		for _, c := range b.Slots[i].Candidates {
 			do(&b.Slots[i], c)
@@ -139,7 +139,7 @@ func (b *Book) each(do func(s *Slot, c *Candidate)) {
 }
 
 // set changes the state of a candidate of a slot.
-func (b *Book) set(c *Candidate, state State) {
+func (b *Tally) set(c *Candidate, state State) {
 	switch {
 	case c.State == Announced && state != Announced:
 		b.unfetched--
@@ -150,14 +150,14 @@ func (b *Book) set(c *Candidate, state State) {
 }
 
 // Fetch notes that a result is on its way.
-func (b *Book) Fetch(c *Candidate) {
+func (b *Tally) Fetch(c *Candidate) {
 	c.asked = true
 	b.set(c, Fetching)
 }
 
 // Hold notes that a result was fetched, of as many bytes as it turned out to have, and
 // verified.
-func (b *Book) Hold(s *Slot, c *Candidate, size uint32) {
+func (b *Tally) Hold(s *Slot, c *Candidate, size uint32) {
 	b.set(c, Held)
 	b.newest = c
 	c.Size = size
@@ -168,17 +168,17 @@ func (b *Book) Hold(s *Slot, c *Candidate, size uint32) {
 }
 
 // Refuse notes that a result is none, or of no use any more.
-func (b *Book) Refuse(c *Candidate) { b.set(c, Refused) }
+func (b *Tally) Refuse(c *Candidate) { b.set(c, Refused) }
 
 // Retry notes that a result did not arrive, and from when on it is fetched again.
-func (b *Book) Retry(c *Candidate, at time.Time) {
+func (b *Tally) Retry(c *Candidate, at time.Time) {
 	b.set(c, Announced)
 	c.RetryAt = at
 	c.Attempts++
 }
 
 // NoRoom notes whether the last attempt to fetch a result failed for want of memory.
-func (b *Book) NoRoom(c *Candidate, noRoom bool) {
+func (b *Tally) NoRoom(c *Candidate, noRoom bool) {
 	if c.noRoom != noRoom {
 		c.noRoom = noRoom
 		b.changes++
@@ -187,7 +187,7 @@ func (b *Book) NoRoom(c *Candidate, noRoom bool) {
 
 // Lost notes that results which were held cannot be read any more; retry says from when on
 // each is fetched again.
-func (b *Book) Lost(lost []*Candidate, retry func(c *Candidate) time.Time) {
+func (b *Tally) Lost(lost []*Candidate, retry func(c *Candidate) time.Time) {
 	b.each(func(_ *Slot, c *Candidate) {
 		if slices.Contains(lost, c) {
 			b.Retry(c, retry(c))
@@ -201,7 +201,7 @@ func (s *Slot) Contains(c *Candidate) bool { return slices.Contains(s.Candidates
 
 // Settled forgets what is held of an applied round and did not count, and the memory of
 // what did. It returns the commitments of the former.
-func (b *Book) Settled(o Outcome) (others []Commitment) {
+func (b *Tally) Settled(o Outcome) (others []Commitment) {
 	b.each(func(_ *Slot, c *Candidate) {
 		c.Payload = nil
 		if c.State == Held && !slices.Contains(o.Sources, c) {
@@ -213,7 +213,7 @@ func (b *Book) Settled(o Outcome) (others []Commitment) {
 }
 
 // InFlight returns the candidates that are on their way.
-func (b *Book) InFlight() (flying []*Candidate) {
+func (b *Tally) InFlight() (flying []*Candidate) {
 	b.each(func(_ *Slot, c *Candidate) {
 		if c.State == Fetching {
 			flying = append(flying, c)
@@ -223,7 +223,7 @@ func (b *Book) InFlight() (flying []*Candidate) {
 }
 
 // Blobs returns the hashes of what may be in the blob store because of the round.
-func (b *Book) Blobs() []Commitment {
+func (b *Tally) Blobs() []Commitment {
 	hashes := make([]Commitment, 0, len(b.Slots))
 	b.each(func(_ *Slot, c *Candidate) {
 		if c.State != Announced || c.Attempts > 0 {
@@ -235,7 +235,7 @@ func (b *Book) Blobs() []Commitment {
 
 // EachBlob calls do for each hash of what is held or on its way: another trainer may have
 // announced the same and been refused.
-func (b *Book) EachBlob(do func(hash Commitment)) {
+func (b *Tally) EachBlob(do func(hash Commitment)) {
 	b.each(func(_ *Slot, c *Candidate) {
 		if c.State == Held || c.State == Fetching {
 			do(c.Commitment)
@@ -253,7 +253,7 @@ func (s *Slot) Two() (first, second []byte) {
 
 // Shelve hands out, for each batch, the signed announcements that peers should get when
 // they ask, if these have changed since the last time. The preferred one is the first.
-func (b *Book) Shelve(put func(slot int, raws [][]byte)) {
+func (b *Tally) Shelve(put func(slot int, raws [][]byte)) {
 	if !b.unshelved {
 		return
 	}
@@ -267,7 +267,7 @@ func (b *Book) Shelve(put func(slot int, raws [][]byte)) {
 }
 
 // announcements returns the signed announcements of a slot, the own choice first.
-func (b *Book) announcements(s *Slot) [][]byte {
+func (b *Tally) announcements(s *Slot) [][]byte {
 	raws := make([][]byte, len(s.Candidates))
 	for i, c := range s.Candidates {
 		raws[i] = c.raw

@@ -1,4 +1,4 @@
-package books
+package tally
 
 import (
 	"errors"
@@ -14,9 +14,9 @@ import (
 	"github.com/psyche-go/psyche/wire"
 )
 
-// openBook opens the book of clienttest.Round, or of a round like it.
-func openBook(round coordinator.Round) *Book {
-	return Open(round, 1, round.Assignments(clienttest.Config(3)))
+// openBook begins the tally of clienttest.Round, or of a round like it.
+func openBook(round coordinator.Round) *Tally {
+	return New(round, 1, round.Assignments(clienttest.Config(3)))
 }
 
 func TestHear(t *testing.T) {

@@ -1,4 +1,4 @@
-package books
+package tally
 
 import (
 	"errors"
@@ -34,7 +34,7 @@ var (
 // none does: without knowing where the witnesses' votes went nobody can rule out that one
 // has the quorum. When all places are taken, a result with more support takes the place of
 // the one with the least; see Displaced.
-func (b *Book) Hear(author identity.ID, a wire.ResultAnnouncement, raw []byte) error {
+func (b *Tally) Hear(author identity.ID, a wire.ResultAnnouncement, raw []byte) error {
 	s := b.Find(a.Batch)
 	if s == nil {
 		return fmt.Errorf("%w: batch %v of step %d", ErrUnknownBatch, a.Batch, a.Step)
@@ -73,7 +73,7 @@ func (b *Book) Hear(author identity.ID, a wire.ResultAnnouncement, raw []byte) e
 
 // Displaced returns the candidates that made room for others since the last call: what was
 // begun for them should end.
-func (b *Book) Displaced() []*Candidate {
+func (b *Tally) Displaced() []*Candidate {
 	displaced := b.displaced
 	b.displaced = nil
 	return displaced
@@ -89,7 +89,7 @@ func (b *Book) Displaced() []*Candidate {
 // there are as many places beside those two as votes. A trainer would have to fill the
 // places with results that pass the filters of honest witnesses by error, so that these
 // part their votes.
-func (b *Book) displace(s *Slot, with Commitment) bool {
+func (b *Tally) displace(s *Slot, with Commitment) bool {
 	commitments := make([]Commitment, 0, len(s.Candidates)+1)
 	for _, c := range s.Candidates {
 		commitments = append(commitments, c.Commitment)
@@ -116,7 +116,7 @@ func (b *Book) displace(s *Slot, with Commitment) bool {
 // support returns how much of the votes of the round's witnesses each of several results of
 // one batch has. A witness parts its vote among all of them that its filter contains, as
 // an honest one holds one of them at most.
-func (b *Book) support(commitments []Commitment) []int {
+func (b *Tally) support(commitments []Commitment) []int {
 	keys := bloom.NewKeys(b.Round.Seed)
 	positions := make([]bloom.Positions, len(commitments))
 	for i, c := range commitments {
@@ -140,7 +140,7 @@ func (b *Book) support(commitments []Commitment) []int {
 // Dispute forgets the size of a result whose trainer signed different ones, so that who
 // believed the wrong one can fetch what counts after all. It returns the result if it is on
 // its way with the size that is not believed any more, else nil.
-func (b *Book) Dispute(batch assign.BatchID, commitment Commitment) (flying *Candidate) {
+func (b *Tally) Dispute(batch assign.BatchID, commitment Commitment) (flying *Candidate) {
 	for _, c := range b.Find(batch).Candidates {
 		if c.Commitment != commitment {
 			continue
@@ -159,7 +159,7 @@ func (b *Book) Dispute(batch assign.BatchID, commitment Commitment) (flying *Can
 
 // Origins returns of how many batches a result is announced, and of how many only such that
 // were made from another replica. A result of a model of another shape is never held.
-func (b *Book) Origins() (all, others int) {
+func (b *Tally) Origins() (all, others int) {
 	for i := range b.Slots {
 		known := b.Slots[i].Candidates
 		if len(known) == 0 {

@@ -1,4 +1,4 @@
-package books
+package tally
 
 import (
 	"bytes"
@@ -20,7 +20,7 @@ const UnsurePatience = 2 * time.Second
 
 // HeldOf returns the verified result of a slot that was made from the same replica as
 // the own one; of two the one with the lower commitment, whichever came first.
-func (b *Book) HeldOf(s *Slot) *Candidate {
+func (b *Tally) HeldOf(s *Slot) *Candidate {
 	var best *Candidate
 	for _, c := range s.Candidates {
 		if c.State != Held || !b.Began || c.Replica != b.Replica {
@@ -34,7 +34,7 @@ func (b *Book) HeldOf(s *Slot) *Candidate {
 }
 
 // CameFrom reports whether a result of another member came here.
-func (b *Book) CameFrom(id coordinator.ClientID) bool {
+func (b *Tally) CameFrom(id coordinator.ClientID) bool {
 	return slices.ContainsFunc(b.Slots, func(s Slot) bool {
 		return s.Owner == id && slices.ContainsFunc(s.Candidates, func(c *Candidate) bool { return c.State == Held || c.Took > 0 })
 	})
@@ -42,7 +42,7 @@ func (b *Book) CameFrom(id coordinator.ClientID) bool {
 
 // Progress returns of how many batches a result is held whose owner counts, and how many
 // batches these owners have.
-func (b *Book) Progress(counts func(coordinator.ClientID) bool) (held, all int) {
+func (b *Tally) Progress(counts func(coordinator.ClientID) bool) (held, all int) {
 	for i := range b.Slots {
 		if !counts(b.Slots[i].Owner) {
 			continue
@@ -56,7 +56,7 @@ func (b *Book) Progress(counts func(coordinator.ClientID) bool) (held, all int) 
 }
 
 // Witness returns the proof of what is held, and the number of held results.
-func (b *Book) Witness() (coordinator.WitnessRound, int) {
+func (b *Tally) Witness() (coordinator.WitnessRound, int) {
 	w := coordinator.WitnessRound{Step: b.Round.Step, Replica: b.Replica}
 	leaves := make([][32]byte, len(b.Slots))
 	keys := bloom.NewKeys(b.Round.Seed)
@@ -76,7 +76,7 @@ func (b *Book) Witness() (coordinator.WitnessRound, int) {
 }
 
 // Votes returns how many witnesses of the round, as far as known, hold a candidate.
-func (b *Book) Votes(c *Candidate) int {
+func (b *Tally) Votes(c *Candidate) int {
 	if !c.polled {
 		c.votes, c.polled = b.Round.Votes(c.Commitment), true
 	}
@@ -116,7 +116,7 @@ func (o Outcome) Holds(c Commitment) bool {
 
 // Decide returns the outcome. It stands only when nothing is missing, and for sure when it is
 // not Unsure either.
-func (b *Book) Decide() Outcome {
+func (b *Tally) Decide() Outcome {
 	ballot := b.ballot()
 	v := ballot.decide()
 	o := Outcome{Missing: len(v.unknown), Claimed: v.claimed, open: len(v.unknown) > 0}
@@ -151,7 +151,7 @@ func (b *Book) Decide() Outcome {
 }
 
 // ballot returns what decides the round.
-func (b *Book) ballot() ballot {
+func (b *Tally) ballot() ballot {
 	t := ballot{
 		round:      &b.Round,
 		owners:     make([]coordinator.ClientID, len(b.Slots)),
@@ -172,7 +172,7 @@ func (b *Book) ballot() ballot {
 
 // IsHeld says whether witnesses hold a result, by an outcome of the round. Known is false as long as
 // it takes what witnesses that lie may hide.
-func (b *Book) IsHeld(c Commitment, o Outcome) (held, known bool) {
+func (b *Tally) IsHeld(c Commitment, o Outcome) (held, known bool) {
 	liars := (max(int(b.Round.WitnessesElected), len(b.Round.Witnesses)) - 1) / 3
 	switch votes, needed := b.Round.Votes(c), int(b.Round.WitnessesNeeded); {
 	case !o.open:
@@ -199,7 +199,7 @@ type judgement struct {
 // forged. So while results are missing, and others are still to come, it is made only once
 // in JudgePause, unless it must be made at once; the next call makes up for what was left
 // out.
-func (b *Book) Judge(now time.Time, atOnce bool) Outcome {
+func (b *Tally) Judge(now time.Time, atOnce bool) Outcome {
 	j := &b.judged
 	if j.made && j.changes == b.changes && slices.Equal(j.witnesses, b.Round.Witnesses) {
 		return j.outcome
@@ -213,7 +213,7 @@ func (b *Book) Judge(now time.Time, atOnce bool) Outcome {
 }
 
 // unfinished reports whether a candidate is on its way or could be.
-func (b *Book) unfinished() bool {
+func (b *Tally) unfinished() bool {
 	return slices.ContainsFunc(b.Slots, func(s Slot) bool {
 		return slices.ContainsFunc(s.Candidates, func(c *Candidate) bool { return c.State == Announced || c.State == Fetching })
 	})
@@ -234,7 +234,7 @@ const (
 // that cannot be among its outcome, once that is known. As long as it is not, or lacks
 // results, also what a single witness holds is fetched: only with that can its list be
 // read, and without the lists forged commitments count that nobody can fetch.
-func (b *Book) Needs() func(s *Slot, c *Candidate) Need {
+func (b *Tally) Needs() func(s *Slot, c *Candidate) Need {
 	switch {
 	case !b.Final:
 		return func(*Slot, *Candidate) Need { return Needed }

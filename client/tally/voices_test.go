@@ -1,4 +1,4 @@
-package books
+package tally
 
 import (
 	"fmt"
@@ -67,18 +67,18 @@ func TestOutvoted(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			book := &Book{Round: coordinator.Round{Members: ids}, Began: true, Final: !test.running, Replica: [32]byte{1}}
+			tallied := &Tally{Round: coordinator.Round{Members: ids}, Began: true, Final: !test.running, Replica: [32]byte{1}}
 			for i, replica := range test.trainers {
 				slot := Slot{Owner: ids[i]}
 				if replica != 0 {
 					slot.Candidates = []*Candidate{{Replica: [32]byte{replica}}}
 				}
-				book.Slots = append(book.Slots, slot)
+				tallied.Slots = append(tallied.Slots, slot)
 			}
 			for member, replica := range test.witnesses {
-				book.Round.Witnesses = append(book.Round.Witnesses, coordinator.Witness{Member: member, Replica: [32]byte{replica}})
+				tallied.Round.Witnesses = append(tallied.Round.Witnesses, coordinator.Witness{Member: member, Replica: [32]byte{replica}})
 			}
-			if got := book.Outvoted(test.seats); got != test.want {
+			if got := tallied.Outvoted(test.seats); got != test.want {
 				t.Errorf("outvoted: %t, want %t", got, test.want)
 			}
 		})

@@ -1,4 +1,4 @@
-package books
+package tally
 
 import (
 	"slices"

@@ -1,4 +1,4 @@
-package books
+package tally
 
 import (
 	"errors"
@@ -76,9 +76,9 @@ func TestHeldIsIndependentOfOrder(t *testing.T) {
 	}
 }
 
-// finishedBook returns the book of a round that is over, in which all three witnesses hold
+// finishedBook returns the tally of a round that is over, in which all three witnesses hold
 // what is given for the first batch and nothing else.
-func finishedBook(holds Commitment) *Book {
+func finishedBook(holds Commitment) *Tally {
 	round := clienttest.Round()
 	b := openBook(round)
 	list := make([]Commitment, len(b.Slots))
@@ -88,8 +88,8 @@ func finishedBook(holds Commitment) *Book {
 	return b
 }
 
-// say lets the book hear an announcement of the first batch's trainer.
-func say(b *Book, c Commitment) {
+// say lets the tally hear an announcement of the first batch's trainer.
+func say(b *Tally, c Commitment) {
 	s := &b.Slots[0]
 	_ = b.Hear(identity.ID(s.Owner), clienttest.Announcement(s.Batch, c, [32]byte{}), c[:])
 }

@@ -1,4 +1,4 @@
-package books_test
+package tally_test
 
 import (
 	"errors"
@@ -7,8 +7,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/psyche-go/psyche/client/books"
 	"github.com/psyche-go/psyche/client/clienttest"
+	"github.com/psyche-go/psyche/client/tally"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/wire"
@@ -53,7 +53,7 @@ const (
 type auditedRun struct {
 	log     []entry
 	said    [][]byte
-	counted map[uint32][]books.Counted
+	counted map[uint32][]tally.Counted
 	replica [32]byte // that all hold
 }
 
@@ -79,7 +79,7 @@ func (r *auditedRun) tickUntil(t *testing.T, want coordinator.RunState) coordina
 
 // play has members train and witness a whole epoch.
 func play(t *testing.T) *auditedRun {
-	r := &auditedRun{counted: make(map[uint32][]books.Counted), replica: books.StartReplica([32]byte{7})}
+	r := &auditedRun{counted: make(map[uint32][]tally.Counted), replica: tally.StartReplica([32]byte{7})}
 	for i := range auditMembers {
 		r.do(t, entry{from: coordinator.ClientID(clienttest.Key(i).ID()), action: coordinator.Join{}})
 	}
@@ -120,12 +120,12 @@ func heldBy(step uint32, own [32]byte) (signed [][32]byte, held [auditMembers][3
 func (r *auditedRun) playRound(t *testing.T, s *coordinator.State) {
 	t.Helper()
 	round := s.CurrentRound()
-	witnesses := make([]*books.Book, auditMembers)
+	witnesses := make([]*tally.Tally, auditMembers)
 	for k := range witnesses {
-		witnesses[k] = books.Open(*round, s.Epoch.StartStep, round.Assignments(s.Config))
+		witnesses[k] = tally.New(*round, s.Epoch.StartStep, round.Assignments(s.Config))
 		witnesses[k].Begin(r.replica)
 	}
-	var counted []books.Counted
+	var counted []tally.Counted
 	for i, slot := range witnesses[0].Slots {
 		own := clienttest.Numbered(9, i, int(round.Step))
 		signed, held, counts := [][32]byte{own}, [auditMembers][32]byte{own, own, own, own}, own
@@ -133,27 +133,27 @@ func (r *auditedRun) playRound(t *testing.T, s *coordinator.State) {
 			signed, held, counts = heldBy(round.Step, own)
 		}
 		if counts != ([32]byte{}) {
-			counted = append(counted, books.Counted{Batch: slot.Batch, Commitment: counts})
+			counted = append(counted, tally.Counted{Batch: slot.Batch, Commitment: counts})
 		}
 		for _, c := range signed {
 			a := wire.ResultAnnouncement{Run: clienttest.Run, Step: round.Step, Batch: slot.Batch, Blob: c, Size: 9, Replica: r.replica}
 			raw := wire.SignAnnouncement(keyOf(t, slot.Owner), a)
 			r.said = append(r.said, raw)
-			for k, book := range witnesses {
+			for k, tallied := range witnesses {
 				if held[k] == c {
-					hear(t, book, raw)
-					s := &book.Slots[i]
-					book.Hold(s, s.Candidates[0], a.Size)
+					hear(t, tallied, raw)
+					s := &tallied.Slots[i]
+					tallied.Hold(s, s.Candidates[0], a.Size)
 				}
 			}
 		}
 	}
-	for k, book := range witnesses {
-		proof, _ := book.Witness()
+	for k, tallied := range witnesses {
+		proof, _ := tallied.Witness()
 		r.do(t, entry{from: round.Members[k], action: proof})
 	}
 	r.counted[round.Step] = counted
-	r.replica = books.ExtendReplica(r.replica, round.Step, counted)
+	r.replica = tally.ExtendReplica(r.replica, round.Step, counted)
 }
 
 func keyOf(t *testing.T, id coordinator.ClientID) identity.Key {
@@ -167,28 +167,28 @@ func keyOf(t *testing.T, id coordinator.ClientID) identity.Key {
 }
 
 // hear enters an announcement as it was sent.
-func hear(t *testing.T, book *books.Book, raw []byte) {
+func hear(t *testing.T, tallied *tally.Tally, raw []byte) {
 	t.Helper()
 	author, a, err := wire.OpenAnnouncement(raw, clienttest.Run)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := book.Hear(author, a, raw); err != nil && !errors.Is(err, books.ErrEquivocation) && !errors.Is(err, books.ErrTooManyBefore) {
+	if err := tallied.Hear(author, a, raw); err != nil && !errors.Is(err, tally.ErrEquivocation) && !errors.Is(err, tally.ErrTooManyBefore) {
 		t.Errorf("step %d: %v", a.Step, err)
 	}
 }
 
 // audit decides the rounds of a log, of which it takes nothing but the rounds, by
 // announcements in their order.
-func audit(t *testing.T, log []entry, said [][]byte) map[uint32]books.Outcome {
+func audit(t *testing.T, log []entry, said [][]byte) map[uint32]tally.Outcome {
 	t.Helper()
-	all := make(map[uint32]*books.Book)
+	all := make(map[uint32]*tally.Tally)
 	replay(t, log, func(s *coordinator.State) {
 		for i := range s.Epoch.Rounds {
 			round := s.Epoch.Rounds[i]
 			round.Witnesses = slices.Clone(round.Witnesses)
 			if all[round.Step] == nil {
-				all[round.Step] = books.Open(round, s.Epoch.StartStep, round.Assignments(s.Config))
+				all[round.Step] = tally.New(round, s.Epoch.StartStep, round.Assignments(s.Config))
 			}
 			all[round.Step].Renew(round, round.Step < s.Progress.Step)
 		}
@@ -200,12 +200,12 @@ func audit(t *testing.T, log []entry, said [][]byte) map[uint32]books.Outcome {
 		}
 		hear(t, all[a.Step], raw)
 	}
-	outcomes := make(map[uint32]books.Outcome)
-	for step, book := range all {
-		if !book.Final {
+	outcomes := make(map[uint32]tally.Outcome)
+	for step, tallied := range all {
+		if !tallied.Final {
 			t.Errorf("step %d is not over", step)
 		}
-		outcomes[step] = book.Decide()
+		outcomes[step] = tallied.Decide()
 	}
 	return outcomes
 }
@@ -220,13 +220,13 @@ func TestAuditorCountsWhatTheRunCounted(t *testing.T) {
 		if len(outcomes) != auditSteps {
 			t.Fatalf("%d rounds were decided, want %d", len(outcomes), auditSteps)
 		}
-		replica := books.StartReplica([32]byte{7})
+		replica := tally.StartReplica([32]byte{7})
 		for step := uint32(1); step <= auditSteps; step++ {
 			o := outcomes[step]
 			if !o.Known() || !slices.Equal(o.Counted, run.counted[step]) || len(o.Counted)+len(o.Lost) != auditMembers {
 				t.Errorf("order %d, step %d: known: %v; counted %s, want %s", turn, step, o.Known(), fmt.Sprintf("%x", o.Counted), fmt.Sprintf("%x", run.counted[step]))
 			}
-			replica = books.ExtendReplica(replica, step, o.Counted)
+			replica = tally.ExtendReplica(replica, step, o.Counted)
 		}
 		if replica != run.replica {
 			t.Errorf("order %d: another replica", turn)
@@ -244,7 +244,7 @@ func TestAuditorKnowsWhatItLacks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		counts := slices.Contains(run.counted[a.Step], books.Counted{Batch: a.Batch, Commitment: a.Blob})
+		counts := slices.Contains(run.counted[a.Step], tally.Counted{Batch: a.Batch, Commitment: a.Blob})
 		o := audit(t, run.log, slices.Delete(slices.Clone(run.said), i, i+1))[a.Step]
 		if right := slices.Equal(o.Counted, run.counted[a.Step]); counts && o.Known() || o.Known() && !right {
 			t.Errorf("without the result of batch %v of step %d: known %v, right %v", a.Batch, a.Step, o.Known(), right)

@@ -1,4 +1,4 @@
-package books
+package tally
 
 import (
 	"bytes"
@@ -32,7 +32,7 @@ type reading struct {
 // commitments were forged, as soon as what it holds was fetched. Then all lists are tried
 // that its filters allow, of those witnesses first that leave the least to try: a liar
 // cannot use up what the others need.
-func (t tally) lists(of func(w *coordinator.Witness) bool) [][]Commitment {
+func (t count) lists(of func(w *coordinator.Witness) bool) [][]Commitment {
 	var readings []*reading
 	for k := range t.round.Witnesses {
 		if w := &t.round.Witnesses[k]; of(w) {
@@ -65,7 +65,7 @@ func (t tally) lists(of func(w *coordinator.Witness) bool) [][]Commitment {
 }
 
 // reading returns what the filters of a witness allow.
-func (t tally) reading(k int, w *coordinator.Witness) *reading {
+func (t count) reading(k int, w *coordinator.Witness) *reading {
 	r := &reading{index: k, witness: w, options: make([][]Commitment, len(t.owners)), size: 1}
 	for i, known := range t.candidates {
 		if !t.owned[i][k] { // an honest witness names the owner of all that it holds
