@@ -12,7 +12,7 @@
 //
 // # How it works
 //
-// One goroutine, the loop of Run (node.go), owns all state. Whatever takes time runs in
+// One goroutine, the loop of Run (loop.go), owns all state. Whatever takes time runs in
 // tasks that the loop starts and that hand it a continuation when they are done; the
 // trainer does one thing at a time (engine.go). After every event the loop calls reconcile,
 // which compares what should be with what is and starts what is missing. So a state that was
@@ -52,8 +52,10 @@
 // When two results of one batch are known, evidence.go has who signed them ejected.
 //
 // Around them: view.go has what is known of the run, submitter.go the actions on their way to
-// the coordinator, gossip.go what is done about lost gossip too, engine.go the tokens that the
-// trainer is given and what this key has signed, report.go what people are told.
+// the coordinator, engine.go also the tokens that the trainer is given and what this key has
+// signed, heal.go what is done about lost gossip, report.go what people are told. node.go has what
+// a Node is made of.
 //
-// Package sim drives the same Node by Step, on a virtual clock and in an order that a seed decides.
+// loop.go also has the clock and the tasks of a Node that runs by itself: package sim drives the same
+// Node by Step, on a virtual clock and in an order that a seed decides.
 package client

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/assign"
-	"github.com/psyche-go/psyche/client/tally"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/identity"
 )
@@ -16,23 +15,6 @@ const (
 	turnPause  = 500 * time.Millisecond
 	turnGrowth = 4
 )
-
-// offence is a batch of which a trainer signed two results.
-type offence struct {
-	slot  *tally.Slot
-	known time.Time // when this client had both
-	over  *coordinator.State
-}
-
-// offended notes that two results of a batch are known.
-func (l *roundState) offended(s *tally.Slot, now time.Time) {
-	for _, o := range l.offences {
-		if o.slot == s {
-			return
-		}
-	}
-	l.offences = append(l.offences, &offence{slot: s, known: now})
-}
 
 // offender names in an action what was signed twice.
 type offender struct {

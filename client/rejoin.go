@@ -165,21 +165,6 @@ func (r *rejoin) cameTo(now uint32, epoch epochKey, until uint32, way handover.W
 	}
 }
 
-// enter gives the client its replica after a step, which it has come to from the epoch's model.
-func (n *Node) enter(m *handover.Model, key epochKey, step uint32, hash, before [32]byte) {
-	n.fetcher.ForgetStalls()
-	n.rounds.replica = &replica{epoch: key, hash: hash, before: before, step: step, coldSteps: n.engine.prepared.coldSteps, from: m.Digest}
-	n.report.emit(event.Ready{
-		Epoch: n.run.state.Progress.Epoch, Step: m.Step, Digest: hexOf(m.Digest),
-		Source: m.Source, Bytes: m.Fetched, Seconds: m.Seconds,
-	})
-	if n.seat.again && n.run.isMember() {
-		n.seat.again = false
-		n.report.emit(event.Rejoined{Epoch: n.run.state.Progress.Epoch, Step: n.run.state.Progress.Step})
-	}
-	n.report.log.Info("holds the model", "epoch", n.run.state.Progress.Epoch, "digest", hexOf(m.Digest)[:16], "source", m.Source)
-}
-
 // takeSeatBack asks for the own seat.
 func (n *Node) takeSeatBack() {
 	if !slices.ContainsFunc(n.run.state.Epoch.Exited, n.run.is) {

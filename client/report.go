@@ -9,11 +9,11 @@ import (
 
 	"github.com/psyche-go/psyche/assign"
 	"github.com/psyche-go/psyche/client/env"
-	"github.com/psyche-go/psyche/client/handover"
 	"github.com/psyche-go/psyche/client/tally"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/event"
 	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/wire"
 )
 
 // reporter writes what people follow into the event log and the log.
@@ -66,10 +66,9 @@ func (r *reporter) rejected(b *tally.Tally, s *tally.Slot, reason string) {
 }
 
 // equivocation reports a trainer that signed two results.
-func (r *reporter) equivocation(l *roundState, u announcement) {
-	a := u.result
-	r.log.Warn("a trainer signed two results", "step", a.Step, "batch", a.Batch, "from", u.author.Short())
-	e := event.Equivocation{Step: a.Step, Batch: batchOf(a.Batch), From: u.author.String()}
+func (r *reporter) equivocation(l *tally.Tally, author identity.ID, a wire.ResultAnnouncement) {
+	r.log.Warn("a trainer signed two results", "step", a.Step, "batch", a.Batch, "from", author.Short())
+	e := event.Equivocation{Step: a.Step, Batch: batchOf(a.Batch), From: author.String()}
 	for _, c := range l.Find(a.Batch).Candidates {
 		e.Commitments = append(e.Commitments, hexOf(c.Commitment))
 	}
@@ -77,7 +76,7 @@ func (r *reporter) equivocation(l *roundState, u announcement) {
 }
 
 // held reports that every result of the running round that can be expected is held.
-func (r *reporter) held(l *roundState) {
+func (r *reporter) held(l *tally.Tally) {
 	e := event.ResultsHeld{Step: l.Round.Step, Batches: len(l.Slots)}
 	for i := range l.Slots {
 		if l.HeldOf(&l.Slots[i]) != nil {
@@ -167,13 +166,6 @@ func (v *view) waitsFor() waiting {
 	return waiting{}
 }
 
-// reportWaiting says what this client waits for, when that has changed.
-func (s *seat) reportWaiting(v *view, e *submitter, log *slog.Logger) {
-	if !e.flying("join") { // else it is said first that the client joined
-		s.waiting = s.waiting.said(v.waitsFor(), e.tasks.Now(), log)
-	}
-}
-
 // loss says what is lost when this client has left the run as the last one that holds its
 // model, of which newest is the newest step; empty: nothing.
 func (v *view) loss(newest uint32, saves bool) string {
@@ -188,33 +180,4 @@ func (v *view) loss(newest uint32, saves bool) string {
 		return fmt.Sprintf("this was the last member: steps %d to %d are in no checkpoint", recorded+1, newest)
 	}
 	return ""
-}
-
-// newestStep returns the newest step whose results are part of the model here; 0: none.
-func newestStep(r *replica, held *handover.Model) uint32 {
-	switch {
-	case r != nil:
-		return r.step
-	case held != nil:
-		return held.Step
-	}
-	return 0
-}
-
-// findOtherModels says, once in an epoch that begins with a model which does not come from
-// members, that members began with different ones. Each has its own from where its user
-// said, so nobody but the users can tell which is the right one; all results of one side are
-// lost, and the side without a quorum takes over the other's model. The round is that of the
-// epoch's first round, or nil.
-func (r *replica) findOtherModels(l *roundState, s *coordinator.State, log *slog.Logger) {
-	if r.epoch.checkpoint.FromPeers() || r.otherModels || l == nil || !l.Began {
-		return
-	}
-	announced, others := l.Origins()
-	if others == 0 || announced < len(l.Slots) && s.RunState == coordinator.RoundTrain {
-		return
-	}
-	r.otherModels = true
-	log.Warn("other members began from another model: compare the digest in the line \"holds the model\" and give every member the same --model-path",
-		"results", announced, "of another model", others, "digest", hexOf(r.from)[:16])
 }

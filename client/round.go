@@ -312,7 +312,7 @@ func (n *Node) sendWitness(l *roundState, now bool) {
 	complete := !now && (l.elected || !l.told && n.Events != nil) && l.complete(n.run.awaits(l.Tally), n.tasks.Now())
 	if complete && !l.told {
 		l.told = true
-		n.report.held(l)
+		n.report.held(l.Tally)
 	}
 	if !l.elected || !now && !complete {
 		return

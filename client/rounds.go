@@ -1,8 +1,11 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -10,16 +13,60 @@ import (
 	"github.com/psyche-go/psyche/client/env"
 	"github.com/psyche-go/psyche/client/exchange"
 	"github.com/psyche-go/psyche/client/fetch"
+	"github.com/psyche-go/psyche/client/handover"
 	"github.com/psyche-go/psyche/client/tally"
 	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/follow"
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/wire"
 )
+
+// replica is the client's place in an epoch whose model it holds.
+type replica struct {
+	epoch   epochKey
+	hash    [32]byte // after step
+	before  [32]byte // after step - 1; in the first round hash
+	step    uint32   // newest applied; before the first round the epoch's start step - 1
+	closing bool     // the epoch's rounds are over
+
+	coldSteps   uint32   // of the epoch's cold start
+	from        [32]byte // digest of the model that the epoch began with
+	otherModels bool     // members were found to have begun from another one
+}
 
 const (
 	maxEarly     = tally.MaxCandidates * coordinator.MaxClients
 	maxEarlyEach = 2 * tally.MaxCandidates // of one author
 )
+
+// newestStep returns the newest step whose results are part of the model here; 0: none.
+func newestStep(r *replica, held *handover.Model) uint32 {
+	switch {
+	case r != nil:
+		return r.step
+	case held != nil:
+		return held.Step
+	}
+	return 0
+}
+
+// findOtherModels says, once in an epoch that begins with a model which does not come from
+// members, that members began with different ones. Each has its own from where its user
+// said, so nobody but the users can tell which is the right one; all results of one side are
+// lost, and the side without a quorum takes over the other's model. The round is that of the
+// epoch's first round, or nil.
+func (r *replica) findOtherModels(l *roundState, s *coordinator.State, log *slog.Logger) {
+	if r.epoch.checkpoint.FromPeers() || r.otherModels || l == nil || !l.Began {
+		return
+	}
+	announced, others := l.Origins()
+	if others == 0 || announced < len(l.Slots) && s.RunState == coordinator.RoundTrain {
+		return
+	}
+	r.otherModels = true
+	log.Warn("other members began from another model: compare the digest in the line \"holds the model\" and give every member the same --model-path",
+		"results", announced, "of another model", others, "digest", hexOf(r.from)[:16])
+}
 
 // roundState is a round's tally, and what this client has to do in the round and has done.
 type roundState struct {
@@ -72,6 +119,23 @@ func (l *roundState) begin(r *replica, lag uint32, report *reporter) {
 			report.foreign(l.Tally, &l.Slots[i], c)
 		}
 	}
+}
+
+// offence is a batch of which a trainer signed two results.
+type offence struct {
+	slot  *tally.Slot
+	known time.Time // when this client had both
+	over  *coordinator.State
+}
+
+// offended notes that two results of a batch are known.
+func (l *roundState) offended(s *tally.Slot, now time.Time) {
+	for _, o := range l.offences {
+		if o.slot == s {
+			return
+		}
+	}
+	l.offences = append(l.offences, &offence{slot: s, known: now})
 }
 
 // roundStates are the rounds that are tallied, announcements for those to come, and the replica of the model that
@@ -229,7 +293,7 @@ func (n *Node) hear(u announcement) {
 		}
 	case errors.Is(err, tally.ErrEquivocation):
 		l.offended(l.Find(a.Batch), n.tasks.Now())
-		n.report.equivocation(l, u)
+		n.report.equivocation(l.Tally, u.author, a)
 	default:
 		n.report.log.Debug("announcement refused", "from", u.author.Short(), "err", err)
 	}
@@ -256,6 +320,17 @@ func (n *Node) compareStarts(own wire.Head, u announcement) {
 		_ = wait(ctx)                                 // gossip is on its way as long
 		return func() { n.fail(n.run.lie) }
 	})
+}
+
+// fork is what a member's announcement proves that names another start of a round than the host
+// showed this client: both are signed by the host.
+func (v *view) fork(own wire.Head, u announcement) error {
+	return &follow.Lie{
+		Reason: fmt.Sprintf("it showed other members another start of step %d than this client", own.Step),
+		Evidence: follow.Evidence{
+			Genesis: v.genesis, Heads: []wire.Head{own, u.result.Start}, Index: own.Index, Announcement: bytes.Clone(u.raw),
+		},
+	}
 }
 
 // farewellTime is how long a client stays that tells the others of a fork.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -80,19 +81,6 @@ func (n *Node) needsSeat() bool {
 	}
 }
 
-// holdsModel reports whether the trainer holds exactly the coordinator's checkpoint, and
-// is built as the run says now.
-func (n *Node) holdsModel() bool {
-	return !n.engine.redefined(n.run.definition()) && n.models.Holds(n.run.state.Model.Checkpoint)
-}
-
-// holdsCheckpoint reports whether this client can load the run's checkpoint by itself: its
-// parts are still in memory, whatever the trainer's weights have become, or on its disk.
-func (n *Node) holdsCheckpoint() bool {
-	c := n.run.state.Model.Checkpoint
-	return c.FromPeers() && n.models.Shared(c.Digest) != nil || n.keeper.Holds(c)
-}
-
 // checked reports whether this client can do its part in the run as it is defined now, as
 // far as check can tell before it joins, and begins to find out. Once a client that cannot
 // has joined, the others have waited for it.
@@ -130,5 +118,12 @@ func (n *Node) withdraw(ctx context.Context) {
 	defer cancel()
 	if err := n.Backend.Submit(ctx, coordinator.Withdraw{Client: n.run.myself()}); err != nil {
 		n.report.log.Debug("withdraw", "err", err)
+	}
+}
+
+// reportWaiting says what this client waits for, when that has changed.
+func (s *seat) reportWaiting(v *view, e *submitter, log *slog.Logger) {
+	if !e.flying("join") { // else it is said first that the client joined
+		s.waiting = s.waiting.said(v.waitsFor(), e.tasks.Now(), log)
 	}
 }

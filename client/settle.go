@@ -4,13 +4,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/psyche-go/psyche/client/env"
 	"github.com/psyche-go/psyche/client/exchange"
 	"github.com/psyche-go/psyche/client/fetch"
 	"github.com/psyche-go/psyche/client/tally"
-	"github.com/psyche-go/psyche/coordinator"
 )
 
 const maxApplyFailures = 3 // in a row, before the client gives up
@@ -82,19 +80,6 @@ func (n *Node) settleEarly(want uint32) {
 	if outcome := l.Judge(n.tasks.Now(), false); outcome.Missing == 0 && !outcome.Unsure {
 		n.apply(l, outcome)
 	}
-}
-
-// settleTime is how long a finished round may take to complete; set: what the options say.
-func (v *view) settleTime(set time.Duration) time.Duration {
-	if set > 0 {
-		return set
-	}
-	return max(time.Duration(v.state.Config.MaxRoundTrainTime)*time.Millisecond, requestTimeout)
-}
-
-// roundTime is how long a round may run.
-func roundTime(c coordinator.Config) time.Duration {
-	return time.Duration(c.MaxRoundTrainTime+c.RoundWitnessTime) * time.Millisecond
 }
 
 // apply makes a round's outcome part of the model, unless the trainer is examining something: that

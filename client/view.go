@@ -1,16 +1,14 @@
 package client
 
 import (
-	"bytes"
-	"fmt"
 	"slices"
+	"time"
 
 	"github.com/psyche-go/psyche/assign"
 	"github.com/psyche-go/psyche/backend"
 	"github.com/psyche-go/psyche/client/env"
 	"github.com/psyche-go/psyche/client/tally"
 	"github.com/psyche-go/psyche/coordinator"
-	"github.com/psyche-go/psyche/follow"
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/wire"
 )
@@ -49,17 +47,6 @@ func (v *view) startOf(step uint32) wire.Head {
 		}
 	}
 	return wire.Head{}
-}
-
-// fork is what a member's announcement proves that names another start of a round than the host
-// showed this client: both are signed by the host.
-func (v *view) fork(own wire.Head, u announcement) error {
-	return &follow.Lie{
-		Reason: fmt.Sprintf("it showed other members another start of step %d than this client", own.Step),
-		Evidence: follow.Evidence{
-			Genesis: v.genesis, Heads: []wire.Head{own, u.result.Start}, Index: own.Index, Announcement: bytes.Clone(u.raw),
-		},
-	}
 }
 
 // epochKey names an epoch by what it starts from. An aborted Warmup that is repeated
@@ -219,3 +206,16 @@ func sameMembers(a, b *coordinator.State) bool {
 }
 
 func samePeer(a, b backend.Peer) bool { return a.ID == b.ID && slices.Equal(a.Addrs, b.Addrs) }
+
+// settleTime is how long a finished round may take to complete; set: what the options say.
+func (v *view) settleTime(set time.Duration) time.Duration {
+	if set > 0 {
+		return set
+	}
+	return max(time.Duration(v.state.Config.MaxRoundTrainTime)*time.Millisecond, requestTimeout)
+}
+
+// roundTime is how long a round may run.
+func roundTime(c coordinator.Config) time.Duration {
+	return time.Duration(c.MaxRoundTrainTime+c.RoundWitnessTime) * time.Millisecond
+}

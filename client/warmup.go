@@ -13,6 +13,7 @@ import (
 	"github.com/psyche-go/psyche/client/keep"
 	"github.com/psyche-go/psyche/client/tally"
 	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/event"
 )
 
 // modelPause is between two attempts to get a model that nobody gave.
@@ -66,6 +67,21 @@ func (n *Node) enterEpoch() bool {
 	hash := startReplicaOf(m)
 	n.enter(m, key, key.startStep-1, hash, hash)
 	return true
+}
+
+// enter gives the client its replica after a step, which it has come to from the epoch's model.
+func (n *Node) enter(m *handover.Model, key epochKey, step uint32, hash, before [32]byte) {
+	n.fetcher.ForgetStalls()
+	n.rounds.replica = &replica{epoch: key, hash: hash, before: before, step: step, coldSteps: n.engine.prepared.coldSteps, from: m.Digest}
+	n.report.emit(event.Ready{
+		Epoch: n.run.state.Progress.Epoch, Step: m.Step, Digest: hexOf(m.Digest),
+		Source: m.Source, Bytes: m.Fetched, Seconds: m.Seconds,
+	})
+	if n.seat.again && n.run.isMember() {
+		n.seat.again = false
+		n.report.emit(event.Rejoined{Epoch: n.run.state.Progress.Epoch, Step: n.run.state.Progress.Step})
+	}
+	n.report.log.Info("holds the model", "epoch", n.run.state.Progress.Epoch, "digest", hexOf(m.Digest)[:16], "source", m.Source)
 }
 
 // startReplicaOf returns the replica hash with which an epoch begins from a model.
@@ -160,4 +176,17 @@ func (n *Node) obtained(a *handover.Attempt, err error, cancelled bool) {
 	default:
 		n.fail(fmt.Errorf("load the model: %w", err))
 	}
+}
+
+// holdsModel reports whether the trainer holds exactly the coordinator's checkpoint, and
+// is built as the run says now.
+func (n *Node) holdsModel() bool {
+	return !n.engine.redefined(n.run.definition()) && n.models.Holds(n.run.state.Model.Checkpoint)
+}
+
+// holdsCheckpoint reports whether this client can load the run's checkpoint by itself: its
+// parts are still in memory, whatever the trainer's weights have become, or on its disk.
+func (n *Node) holdsCheckpoint() bool {
+	c := n.run.state.Model.Checkpoint
+	return c.FromPeers() && n.models.Shared(c.Digest) != nil || n.keeper.Holds(c)
 }
