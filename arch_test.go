@@ -79,6 +79,12 @@ var importRules = []importRule{
 		reason: "an audit is a function of the log",
 	},
 	{
+		name:   "the host's core is pure",
+		from:   under("host/core"),
+		never:  either(under("backend", "server", "client", "p2p", "torch", "sim"), anyOf("C", "net")),
+		reason: "what the simulator checks is what runs",
+	},
+	{
 		name:   "the network carries bytes",
 		from:   under("p2p"),
 		never:  under("coordinator", "wire", "model", "train", "client"),
@@ -159,10 +165,16 @@ var clientRooms = map[string][]string{
 }
 
 // tallyImports are the only packages that client/tally may import itself: it is pure. Of
-// package time it uses the types, see TestTallyReadsNoClock.
+// package time it uses the types, see TestPureRoomsReadNoClock.
 var tallyImports = []string{
 	"bytes", "cmp", "crypto/sha256", "encoding/binary", "errors", "fmt", "slices", "sort", "time",
 	module + "/assign", module + "/bloom", module + "/coordinator", module + "/identity", module + "/merkle", module + "/wire",
+}
+
+// hostImports are the only packages that host/core may import itself: it is pure as well.
+var hostImports = []string{
+	"errors", "fmt", "net/netip", "slices", "time",
+	module + "/coordinator", module + "/follow", module + "/identity", module + "/wire",
 }
 
 // coreImports are the only packages outside the core that the core may import itself.
@@ -272,28 +284,37 @@ func TestRoomsOfTheClientImportOneWay(t *testing.T) {
 			}
 		}
 	}
-	for _, imported := range packages[module+"/client/tally"].Imports {
-		if !slices.Contains(tallyImports, imported) {
-			t.Errorf("client/tally imports %s: it may import %v", imported, tallyImports)
+}
+
+// TestPureRoomsImportLittle checks what the rooms without I/O import themselves.
+func TestPureRoomsImportLittle(t *testing.T) {
+	packages := goList(t)
+	for room, allowed := range map[string][]string{"client/tally": tallyImports, "host/core": hostImports} {
+		for _, imported := range packages[module+"/"+room].Imports {
+			if !slices.Contains(allowed, imported) {
+				t.Errorf("%s imports %s: it may import %v", room, imported, allowed)
+			}
 		}
 	}
 }
 
-// TestTallyReadsNoClock: time is passed in, and nothing runs beside.
-func TestTallyReadsNoClock(t *testing.T) {
+// TestPureRoomsReadNoClock: time is passed in, and nothing runs beside.
+func TestPureRoomsReadNoClock(t *testing.T) {
 	types := []string{"Time", "Duration", "Nanosecond", "Microsecond", "Millisecond", "Second", "Minute", "Hour"}
-	for _, file := range parsed(t, "client/tally") {
-		ast.Inspect(file, func(n ast.Node) bool {
-			switch n := n.(type) {
-			case *ast.GoStmt, *ast.SelectStmt, *ast.SendStmt:
-				t.Errorf("client/tally: %T", n)
-			case *ast.SelectorExpr:
-				if pkg, ok := n.X.(*ast.Ident); ok && pkg.Name == "time" && !slices.Contains(types, n.Sel.Name) {
-					t.Errorf("client/tally uses time.%s", n.Sel.Name)
+	for _, room := range []string{"client/tally", "host/core"} {
+		for _, file := range parsed(t, room) {
+			ast.Inspect(file, func(n ast.Node) bool {
+				switch n := n.(type) {
+				case *ast.GoStmt, *ast.SelectStmt, *ast.SendStmt:
+					t.Errorf("%s: %T", room, n)
+				case *ast.SelectorExpr:
+					if pkg, ok := n.X.(*ast.Ident); ok && pkg.Name == "time" && !slices.Contains(types, n.Sel.Name) {
+						t.Errorf("%s uses time.%s", room, n.Sel.Name)
+					}
 				}
-			}
-			return true
-		})
+				return true
+			})
+		}
 	}
 }
 

@@ -1,0 +1,428 @@
+package core
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/follow"
+	"github.com/psyche-go/psyche/hashchain"
+	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/wire"
+)
+
+var testTimes = Times{WithdrawGrace: 10 * time.Second, RestartGrace: 20 * time.Second, Push: time.Second, PushEach: 100 * time.Millisecond}
+
+// rig is a host, the connections that it sees, and what it said.
+type rig struct {
+	t      testing.TB
+	host   *Host
+	live   map[identity.ID]Origin
+	now    Now
+	nonce  uint64
+	times  Times
+	draws  *hashchain.Chain
+	begun  follow.Genesis
+	said   []string // what it did, in its order
+	shown  []coordinator.State
+	errors []error
+	moved  []coordinator.RunState
+	log    [][]byte // what is durable, without the genesis
+}
+
+func key(n byte) identity.Key { return identity.FromSeed([identity.SeedSize]byte{n}) }
+
+const hostKey = 200
+
+// newRig begins a run.
+func newRig(t testing.TB, times Times, change func(*coordinator.Config)) *rig {
+	t.Helper()
+	config := coordinator.Config{
+		WarmupTime: 60_000, CooldownTime: 60_000, RoundsPerEpoch: 4, MaxRoundTrainTime: 60_000, RoundWitnessTime: 1000,
+		WaitingForMembersExtraTime: 1000, GlobalBatchSizeStart: 64, GlobalBatchSizeEnd: 64, TotalSteps: 8, InitMinClients: 2, MinClients: 1,
+	}
+	if change != nil {
+		change(&config)
+	}
+	r := &rig{
+		t: t, live: make(map[identity.ID]Origin), times: times, draws: hashchain.New([32]byte{1}, 16),
+		now: Now{time.Unix(1_700_000_000, 0), 1_700_000_000_000},
+	}
+	state, err := coordinator.Genesis{
+		RunID: "run", Host: coordinator.ClientID(key(hostKey).ID()), Config: config, Draws: r.draws.Commitment(),
+		Model: coordinator.Model{MaxSeqLen: 16, Checkpoint: coordinator.Checkpoint{Kind: coordinator.CheckpointDummy}},
+	}.State()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.begun, err = follow.OpenGenesis(follow.SignGenesis(key(hostKey), [32]byte{}, state.AppendTo(nil))); err != nil {
+		t.Fatal(err)
+	}
+	r.restart()
+	return r
+}
+
+// restart makes a host of what is durable.
+func (r *rig) restart() {
+	r.t.Helper()
+	log, err := follow.Begin(r.begun)
+	for _, record := range r.log {
+		if err == nil {
+			_, err = log.Apply(record)
+		}
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.host = New(log, r.now, Options{
+		Times: r.times, Draws: r.draws, Sign: r.signer(key(hostKey)),
+		Connection: func(id identity.ID) (Origin, bool) { from, live := r.live[id]; return from, live },
+		Moved:      func(before coordinator.RunState) { r.moved = append(r.moved, before) },
+	})
+}
+
+func (r *rig) signer(k identity.Key) func(uint64, coordinator.Action) wire.SignedAction {
+	return func(nonce uint64, a coordinator.Action) wire.SignedAction {
+		signed, err := wire.OpenAction(wire.SignAction(k, r.begun.Run(), nonce, a), r.begun.Run())
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		return signed
+	}
+}
+
+// submit has a client act.
+func (r *rig) submit(n byte, a coordinator.Action) {
+	r.nonce++
+	r.host.Submit(r.now, r.signer(key(n))(r.nonce, a), r.live[key(n).ID()])
+}
+
+// flush makes everything durable and lets the host go on.
+func (r *rig) flush() {
+	r.t.Helper()
+	records, err := r.host.Ready()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if len(records) > 0 {
+		r.said = append(r.said, "durable")
+	}
+	for _, record := range records {
+		r.log = append(r.log, record.Payload)
+	}
+	r.errors = nil
+	r.host.Advance(r.now, r)
+}
+
+// do is what one action leads to.
+func (r *rig) do(n byte, a coordinator.Action) error {
+	r.t.Helper()
+	r.submit(n, a)
+	r.host.Tick(r.now)
+	r.flush()
+	return r.errors[0]
+}
+
+// pass lets time go by and the host look.
+func (r *rig) pass(d time.Duration) {
+	r.t.Helper()
+	r.now.Time, r.now.Clock = r.now.Time.Add(d), r.now.Clock+uint64(d.Milliseconds())
+	r.host.Tick(r.now)
+	r.flush()
+}
+
+func (r *rig) connect(members ...byte) {
+	for _, n := range members {
+		r.live[key(n).ID()] = Origin{}
+	}
+}
+
+// Publish implements Outlet.
+func (r *rig) Publish(u Update) {
+	if u.Changed {
+		r.said = append(r.said, "published")
+		r.shown = append(r.shown, u.State.Clone())
+	}
+}
+
+// Answer implements Outlet.
+func (r *rig) Answer(i int, err error) {
+	if i != len(r.errors) {
+		r.t.Fatalf("answer %d follows %d", i, len(r.errors))
+	}
+	r.said, r.errors = append(r.said, "answered"), append(r.errors, err)
+}
+
+func (r *rig) state() *coordinator.State { return &r.host.Log().State }
+
+// TestOrder: durable, then published, then answered.
+func TestOrder(t *testing.T) {
+	r := newRig(t, Times{}, nil)
+	r.flush()
+	r.said = nil
+	r.submit(1, coordinator.Join{})
+	r.submit(2, coordinator.Join{})
+	r.submit(2, coordinator.Join{})
+	r.flush()
+	if want := []string{"durable", "published", "answered", "answered", "answered"}; !slices.Equal(r.said, want) {
+		t.Errorf("the host did %v, want %v", r.said, want)
+	}
+	if r.errors[0] != nil || r.errors[1] != nil || !errors.Is(r.errors[2], coordinator.ErrDuplicate) {
+		t.Errorf("answers %v", r.errors)
+	}
+	if len(r.shown[len(r.shown)-1].Pending) != 2 {
+		t.Error("what was answered was not published")
+	}
+}
+
+// TestContractIsEnforced calls a host in an order that would show what is not durable.
+func TestContractIsEnforced(t *testing.T) {
+	for name, misuse := range map[string]func(*rig){
+		"Advance before Ready": func(r *rig) { r.host.Advance(r.now, r) },
+		"Submit after Ready":   func(r *rig) { _, _ = r.host.Ready(); r.submit(1, coordinator.Join{}) },
+		"Act after Ready":      func(r *rig) { _, _ = r.host.Ready(); _ = r.host.Act(r.now, coordinator.SetPaused{Paused: true}) },
+		"Digest after Ready":   func(r *rig) { _, _ = r.host.Ready(); r.host.Digest() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, Times{}, nil)
+			defer func() {
+				if recover() == nil {
+					t.Error("the host went on")
+				}
+			}()
+			misuse(r)
+		})
+	}
+}
+
+// TestChangesWithinAPhaseWait: joins are shown together, and at once what people do.
+func TestChangesWithinAPhaseWait(t *testing.T) {
+	r := newRig(t, testTimes, func(c *coordinator.Config) { c.InitMinClients = 9 })
+	r.connect(1, 2, 3)
+	r.flush()
+	for _, test := range []struct {
+		name   string
+		after  time.Duration
+		action func()
+		shown  int           // updates so far
+		due    time.Duration // until something that waits may be published
+	}{
+		{"a join waits", 0, func() { r.submit(1, coordinator.Join{}) }, 1, 1100 * time.Millisecond},
+		{"and another one", time.Second, func() { r.submit(2, coordinator.Join{}) }, 1, 200 * time.Millisecond},
+		{"both are shown", 200 * time.Millisecond, func() {}, 2, 1200 * time.Millisecond},
+		{"a join waits again", 100 * time.Millisecond, func() { r.submit(3, coordinator.Join{}) }, 2, 1200 * time.Millisecond},
+		{"the authority's word is shown at once", 0, func() { r.submit(hostKey, coordinator.SetPaused{Paused: true}) }, 3, 1<<63 - 1},
+	} {
+		r.pass(test.after)
+		test.action()
+		r.host.Tick(r.now)
+		r.flush()
+		if len(r.shown) != test.shown {
+			t.Errorf("%s: %d updates, want %d", test.name, len(r.shown), test.shown)
+		}
+		if due := r.host.Due(r.now); due != test.due {
+			t.Errorf("%s: due after %v, want %v", test.name, due, test.due)
+		}
+	}
+}
+
+// TestWithdrawal: who is gone is withdrawn after the grace, who comes back in time is not.
+func TestWithdrawal(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		grace time.Duration
+		back  time.Duration // after which it is connected again; 0: never
+		look  time.Duration
+		there bool
+	}{
+		{"before the grace", 10 * time.Second, 0, 9 * time.Second, true},
+		{"after the grace", 10 * time.Second, 0, 11 * time.Second, false},
+		{"back in time", 10 * time.Second, 9 * time.Second, 30 * time.Second, true},
+		{"never", -1, 0, time.Hour, true},
+		{"at once", 0, 0, time.Second, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			times := testTimes
+			times.WithdrawGrace = test.grace
+			r := newRig(t, times, func(c *coordinator.Config) { c.InitMinClients = 9 })
+			r.connect(1, 2)
+			if err := errors.Join(r.do(1, coordinator.Join{}), r.do(2, coordinator.Join{})); err != nil {
+				t.Fatal(err)
+			}
+			delete(r.live, key(1).ID())
+			for elapsed := time.Duration(0); elapsed <= test.look; elapsed += 500 * time.Millisecond {
+				r.pass(500 * time.Millisecond)
+				if elapsed == test.back && test.back > 0 {
+					r.connect(1)
+				}
+			}
+			if there := r.state().IsPending(coordinator.ClientID(key(1).ID())); there != test.there {
+				t.Errorf("it is there: %v, want %v", there, test.there)
+			}
+			if !r.state().IsPending(coordinator.ClientID(key(2).ID())) {
+				t.Error("who is connected was withdrawn")
+			}
+		})
+	}
+}
+
+// TestRestartHoldsRounds: after a start no phase ends until all are back or the time for it is over.
+func TestRestartHoldsRounds(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		back   []byte
+		after  time.Duration
+		holds  bool
+		client int // that still take part
+	}{
+		{"nobody is back", nil, 19 * time.Second, true, 2},
+		{"one is back", []byte{1}, 19 * time.Second, true, 2},
+		{"all are back", []byte{1, 2}, 0, false, 2},
+		{"one does not come", []byte{1}, 20 * time.Second, false, 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := newRig(t, testTimes, nil)
+			r.connect(1, 2)
+			r.submit(1, coordinator.Join{})
+			r.submit(2, coordinator.Join{})
+			r.pass(0)
+			r.pass(time.Second) // Warmup begins
+			clear(r.live)
+			r.restart()
+			r.connect(test.back...)
+			r.pass(test.after)
+			if r.host.Holds() != test.holds {
+				t.Errorf("it holds: %v, want %v", r.host.Holds(), test.holds)
+			}
+			if n := r.state().HealthyCount(); n != test.client {
+				t.Errorf("%d healthy members, want %d", n, test.client)
+			}
+			if test.holds && len(r.moved) != 1 {
+				t.Errorf("the run moved on while the host waited: %v", r.moved)
+			}
+		})
+	}
+}
+
+// TestSeatsOfANetwork: one network has a bounded number of seats, those of who left for a while
+// among them.
+func TestSeatsOfANetwork(t *testing.T) {
+	r := newRig(t, Times{WithdrawGrace: -1}, nil)
+	small := Origin{netip.MustParsePrefix("203.0.113.0/24"), 2}
+	for n := range byte(4) {
+		r.live[key(n).ID()] = small
+	}
+	r.connect(9)
+	if err := errors.Join(r.do(0, coordinator.Join{}), r.do(1, coordinator.Join{})); err != nil {
+		t.Fatal(err)
+	}
+	var full *SeatsError
+	if err := r.do(2, coordinator.Join{}); !errors.Is(err, coordinator.ErrFull) || !errors.As(err, &full) || full.Taken != 2 {
+		t.Errorf("a third of the network: %v", err)
+	}
+	if err := r.do(9, coordinator.Join{}); err != nil {
+		t.Errorf("one of elsewhere: %v", err)
+	}
+	r.pass(time.Second)
+	if s := r.state(); s.RunState != coordinator.Warmup {
+		t.Fatal(s.RunState)
+	}
+	if err := r.do(0, coordinator.Withdraw{Client: coordinator.ClientID(key(0).ID())}); err != nil {
+		t.Fatal(err)
+	}
+	delete(r.live, key(0).ID())
+	if err := r.do(2, coordinator.Join{}); !errors.Is(err, coordinator.ErrFull) {
+		t.Errorf("the seat of who left for a while was given away: %v", err)
+	}
+}
+
+// TestKnown: members of the newest epoch, who waits and whoever has an office find a place; who
+// takes part in a run that is over is told of only while it is connected.
+func TestKnown(t *testing.T) {
+	r := newRig(t, Times{}, nil)
+	s := r.state()
+	s.Epoch.Clients = []coordinator.Client{{ID: coordinator.ClientID{1}, State: coordinator.Dropped}}
+	s.Epoch.Exited = []coordinator.Client{{ID: coordinator.ClientID{2}, State: coordinator.Withdrawn}}
+	s.Authority.Main, s.Authority.Join = coordinator.ClientID{4}, coordinator.ClientID{5}
+	s.Authority.Authorizations = []coordinator.Authorization{{Grantee: coordinator.ClientID{6}, Delegates: []coordinator.ClientID{{7}}}}
+	if found := r.host.Participants(); len(found) != 0 {
+		t.Errorf("participants %v, everybody left", found)
+	}
+	s.Pending = []coordinator.Client{{ID: coordinator.ClientID{3}}}
+	for n := range byte(7) {
+		if !r.host.Known()[identity.ID{n + 1}] {
+			t.Errorf("key %d finds no place", n+1)
+		}
+	}
+	if !r.host.Known()[key(hostKey).ID()] {
+		t.Error("the host finds no place")
+	}
+	s.RunState = coordinator.Finished
+	if found := r.host.Participants(); len(found) != 0 {
+		t.Errorf("participants without a connection: %v", found)
+	}
+	r.live[identity.ID{2}] = Origin{}
+	if found := r.host.Participants(); len(found) != 1 || found[0] != (identity.ID{2}) {
+		t.Errorf("participants: %v", found)
+	}
+}
+
+// TestOwnNonces: a host withdraws also after somebody used its key for another office.
+func TestOwnNonces(t *testing.T) {
+	r := newRig(t, Times{}, nil)
+	r.connect(1)
+	if err := r.do(1, coordinator.Join{}); err != nil {
+		t.Fatal(err)
+	}
+	r.nonce = uint64(r.now.Time.Add(time.Hour).UnixNano())
+	if err := errors.Join(r.do(hostKey, coordinator.SetPaused{Paused: true}), r.do(hostKey, coordinator.SetPaused{})); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.host.Act(r.now, coordinator.Withdraw{Client: coordinator.ClientID(key(1).ID())}); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestDraws: a host that lacks its draws stops, and takes no rules for which it has too few.
+func TestDraws(t *testing.T) {
+	r := newRig(t, Times{WithdrawGrace: -1}, nil)
+	update := coordinator.UpdateConfig{Config: r.state().Config, Model: r.state().Model}
+	update.Config.TotalSteps = 17
+	if err := errors.Join(r.do(hostKey, coordinator.SetPaused{Paused: true}), nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.do(hostKey, update); !errors.Is(err, coordinator.ErrInvalidConfig) {
+		t.Errorf("17 rounds with 16 draws: %v", err)
+	}
+	update.Config.TotalSteps = 16
+	if err := r.do(hostKey, update); err != nil {
+		t.Errorf("16 rounds with 16 draws: %v", err)
+	}
+	r.state().DrawCommitment[0] ^= 1
+	r.host.Tick(r.now)
+	if _, err := r.host.Ready(); !errors.Is(err, ErrDraws) {
+		t.Errorf("a host without its draws goes on: %v", err)
+	}
+}
+
+// TestEpochsAreMarked: the record that began an epoch comes with the state that it began with.
+func TestEpochsAreMarked(t *testing.T) {
+	r := newRig(t, Times{}, nil)
+	r.connect(1, 2)
+	r.submit(1, coordinator.Join{})
+	r.submit(2, coordinator.Join{})
+	r.host.Tick(r.now)
+	r.flush()
+	r.now.Clock += 1000
+	r.host.Tick(r.now)
+	records, err := r.host.Ready()
+	if err != nil || len(records) != 1 || records[0].Began == nil {
+		t.Fatalf("records %v, %v", records, err)
+	}
+	if s, err := coordinator.Decode(records[0].Began); err != nil || s.RunState != coordinator.Warmup {
+		t.Errorf("%v of an epoch that begins, %v", s.RunState, err)
+	}
+}

@@ -1,0 +1,100 @@
+package core
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/wire"
+)
+
+// Origin is from where a connection comes, as far as that bounds seats.
+type Origin struct {
+	Network netip.Prefix
+	Most    int // seats that clients of the network may have; 0: they are not bounded
+}
+
+// SeatsError refuses a client of whose network as many take part as may. It is
+// coordinator.ErrFull.
+type SeatsError struct {
+	Network netip.Prefix
+	Taken   int
+}
+
+// Error says how many take part.
+func (e *SeatsError) Error() string {
+	return fmt.Sprintf("%d clients of the network %s take part, and the server lets no more of one in", e.Taken, e.Network)
+}
+
+// Unwrap returns coordinator.ErrFull.
+func (e *SeatsError) Unwrap() error { return coordinator.ErrFull }
+
+// seatRefused refuses a Join of a key that the run does not know, from a network whose clients have
+// as many seats as one network may. What the log has does not depend on it: the host leaves out
+// what it might have lost. Who left a running epoch counts as well, since it may take its seat
+// back: else a network would give its seats up, let others in, and come back.
+func (h *Host) seatRefused(a wire.SignedAction, from Origin) error {
+	if _, joins := a.Action.(coordinator.Join); !joins || from.Most == 0 {
+		return nil
+	}
+	taken := 0
+	for id, other := range h.seatedFrom() {
+		if other == from.Network && id != a.From {
+			taken++
+		}
+	}
+	if taken >= from.Most && !h.Known()[a.From] {
+		return &SeatsError{from.Network, taken}
+	}
+	h.origins[a.From] = from.Network
+	return nil
+}
+
+// seatedFrom returns the networks of who is in the newest epoch, left it or waits: where each is
+// connected from, or came from when it was let in. A host that starts again knows only the former.
+func (h *Host) seatedFrom() map[identity.ID]netip.Prefix {
+	seated := make(map[identity.ID]netip.Prefix)
+	h.eachSeated(func(id identity.ID) {
+		network, known := h.origins[id]
+		if from, live := h.options.Connection(id); live {
+			network, known = from.Network, from.Most > 0
+		}
+		if known {
+			seated[id] = network
+		}
+	})
+	h.origins = seated
+	return seated
+}
+
+// eachSeated calls a function for who is in the newest epoch, left it or waits for the next.
+func (h *Host) eachSeated(call func(identity.ID)) {
+	for _, clients := range [][]coordinator.Client{h.state.Epoch.Clients, h.state.Epoch.Exited, h.state.Pending} {
+		for i := range clients {
+			call(identity.ID(clients[i].ID))
+		}
+	}
+}
+
+// Offices returns the keys that administer the run.
+func (h *Host) Offices() map[identity.ID]bool {
+	return map[identity.ID]bool{
+		identity.ID(h.state.Host): true, identity.ID(h.state.Authority.Main): true, identity.ID(h.state.Authority.Join): true,
+	}
+}
+
+// Known returns who always finds a place: who is in the epoch, left it and may come back, or waits
+// for the next one; who has an office; and in a permissioned run those who may join. All are
+// bounded.
+func (h *Host) Known() map[identity.ID]bool {
+	ids := h.Offices()
+	h.eachSeated(func(id identity.ID) { ids[id] = true })
+	for _, a := range h.state.Authority.Authorizations {
+		ids[identity.ID(a.Grantee)] = true
+		for _, delegate := range a.Delegates {
+			ids[identity.ID(delegate)] = true
+		}
+	}
+	return ids
+}
