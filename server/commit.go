@@ -14,7 +14,15 @@ const fullRetry = time.Second
 // commit makes durable what was accepted. When there is no room for it, the run waits until
 // somebody makes some: nothing is acknowledged meanwhile, and nothing is lost.
 func (h *host) commit(ctx context.Context) error {
-	err := h.store.commit()
+	records, err := h.core.Ready()
+	for _, r := range records {
+		if err == nil {
+			err = h.store.append(r)
+		}
+	}
+	if err == nil {
+		err = h.store.commit()
+	}
 	if !errors.Is(err, journal.ErrFull) {
 		return err
 	}

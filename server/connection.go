@@ -14,6 +14,7 @@ import (
 
 	"github.com/psyche-go/psyche/backend/tcp/frame"
 	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/host/core"
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/server/accept"
 	"github.com/psyche-go/psyche/wire"
@@ -34,6 +35,7 @@ type connection struct {
 	id     identity.ID // known after the hello
 	role   frame.Role
 	remote string
+	origin core.Origin // known after the hello of who may take part
 	logger *slog.Logger
 
 	nonce     [32]byte      // of the challenge

@@ -12,6 +12,7 @@ import (
 
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/hashchain"
+	"github.com/psyche-go/psyche/host/core"
 )
 
 const (
@@ -25,7 +26,7 @@ const (
 )
 
 // ErrDraws says that the secret of a run's draws is not the one that the run was begun with.
-var ErrDraws = errors.New("not the draws that the run was begun with")
+var ErrDraws = core.ErrDraws
 
 // draws are what the rounds of a run begin with: a hash chain, from its end back. Everybody knows
 // its commitment from the beginning, so the host cannot choose a draw.
@@ -76,7 +77,7 @@ func openDraws(path string, r replayer, d *draws) (*draws, error) {
 	}
 	d, err := loadDraws(path)
 	if err == nil {
-		err = d.suffice(&r.log.State, r.log.State.Config)
+		err = core.Suffice(d.chain, &r.log.State, r.log.State.Config)
 	}
 	return d, err
 }
@@ -127,24 +128,6 @@ func (d *draws) save(path string) (err error) {
 	}
 	if err != nil {
 		return fmt.Errorf("keep the secret of a run: %w", err)
-	}
-	return nil
-}
-
-// suffice reports whether there are draws for all rounds that a run has before it, were its rules
-// those.
-func (d *draws) suffice(s *coordinator.State, c coordinator.Config) error {
-	_, left, ok := d.chain.Opening(s.DrawCommitment)
-	if !ok {
-		return fmt.Errorf("run %s: %w: its commitment is none of theirs", s.RunID, ErrDraws)
-	}
-	begun := s.Progress.Step - 1
-	if s.RunState == coordinator.RoundTrain || s.RunState == coordinator.RoundWitness {
-		begun++
-	}
-	if most := uint64(begun) + uint64(left) + 1; uint64(c.TotalSteps) > most {
-		return &coordinator.ConfigError{Key: "total_steps", Problem: fmt.Sprintf(
-			"%d are more than the host committed to draws for, %d: begin another run from the checkpoint then", c.TotalSteps, most)}
 	}
 	return nil
 }

@@ -130,6 +130,7 @@ func (c *connection) watch() error {
 // claim takes the key. Another connection that has it keeps it if it answers; if it does
 // not, its client is gone without a word and the newcomer is the same one come back.
 func (c *connection) claim(ctx context.Context, addrs []string) error {
+	c.origin = c.host.origin(c.conn.RemoteAddr())
 	for range 3 {
 		stranger := !c.host.newest.Load().known[c.id]
 		other, err := c.host.registry.claim(c, addrs, stranger)

@@ -4,18 +4,16 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"log/slog"
-	"maps"
 	"net"
-	"net/netip"
 	"sync/atomic"
 	"time"
 
 	"github.com/psyche-go/psyche/backend/tcp/frame"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/follow"
+	"github.com/psyche-go/psyche/host/core"
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/server/admission"
 	"github.com/psyche-go/psyche/wire"
@@ -24,28 +22,16 @@ import (
 // maxGroup bounds the actions that share one write to the disk.
 const maxGroup = 256
 
-// pushInterval and pushIntervalEach, for each participant, add up to the least time between
-// two publications of the same phase: what a publication costs grows with their square.
-const (
-	pushInterval     = 50 * time.Millisecond
-	pushIntervalEach = 2 * time.Millisecond
-)
-
-// host is one run: its state machine, its journal, and what its connections see of it.
+// host is one run: its core, its journal, and what its connections see of it.
 // The fields of the first group belong to the goroutine of loop.
 type host struct {
-	state      *coordinator.State // of the store's log
+	core       *core.Host
+	state      *coordinator.State // the core's
 	store      store
-	nonce      uint64                       // of the newest action that the host signed
-	gone       map[identity.ID]time.Time    // when a participant's connection was missed first
-	origins    map[identity.ID]netip.Prefix // from where who has a seat, had one or waits joined or came last
-	oneAddress bool                         // that all clients come from one address was said
-	holdUntil  time.Time                    // no ticks before, while old members come back
-	stateSeen  bool                         // the newest state is published
-	seenAt     time.Time                    // when a state was published last
-	publishAt  time.Time                    // when what waits to be published may be; zero: nothing waits
-	noted      uint64                       // records up to the newest epoch that certs know
-	urgent     bool                         // what is not published yet must not wait
+	group      []request // that the core answers next
+	known      map[identity.ID]bool
+	oneAddress bool   // that all clients come from one address was said
+	noted      uint64 // records up to the newest epoch that certs know
 
 	server   *server
 	runID    string
@@ -77,25 +63,19 @@ type verdict struct {
 	reason string           // beyond the code
 }
 
-// refusedBy returns the verdict of a refusal by the state machine; ok is false for an error
-// that is none.
-func refusedBy(err error) (v verdict, ok bool) {
-	if !errors.As(err, &v.code) {
-		return v, false
-	}
+// refusedBy returns the verdict of a refusal.
+func refusedBy(err error) (v verdict) {
+	_ = errors.As(err, &v.code) // after any other error the core does not answer
 	if text := err.Error(); text != v.code.Error() {
 		v.reason = text
 	}
-	return v, true
+	return v
 }
 
-func newHost(server *server, s store) *host {
+func newHost(server *server, s store) (*host, error) {
 	o := server.options
 	h := &host{
-		state: &s.log.State,
-		store: s,
-		nonce: max(s.log.State.HostNonce, uint64(max(0, time.Now().UnixNano()))),
-		gone:  make(map[identity.ID]time.Time), origins: make(map[identity.ID]netip.Prefix),
+		state: &s.log.State, store: s,
 		server:   server,
 		runID:    s.log.State.RunID,
 		run:      s.log.Run(),
@@ -111,7 +91,7 @@ func newHost(server *server, s store) *host {
 		h.logger.Warn("the host's own key is the run's main authority: whoever reads host-key.json can pause the run and replace its model, its data and its rules; begin runs with --main-authority and a key that is kept elsewhere", "key", h.key.ID())
 	}
 	h.openCerts()
-	h.awaitReturn()
+	h.core = core.New(s.log, h.now(), h.coreOptions())
 	h.noteLog()
 	h.alive()
 	if o.OnRun != nil {
@@ -119,9 +99,30 @@ func newHost(server *server, s store) *host {
 		o.OnRun(h.runID, h.run)
 		server.watchers.Unlock()
 	}
-	h.publish()
-	return h
+	return h, h.advance(nil)
 }
+
+func (h *host) coreOptions() core.Options {
+	o := core.Options{
+		Times: core.Times{
+			WithdrawGrace: h.options.WithdrawGrace, RestartGrace: h.options.RestartGrace,
+			Push: core.DefaultTimes.Push, PushEach: core.DefaultTimes.PushEach,
+		},
+		Sign: func(nonce uint64, a coordinator.Action) wire.SignedAction {
+			return wire.SignedAction{From: h.key.ID(), Nonce: nonce, Action: a, Raw: wire.SignAction(h.key, h.run, nonce, a)}
+		},
+		Connection: h.registry.origin,
+		Acted:      h.acted,
+		Moved:      h.moved,
+	}
+	if h.store.draws != nil { // else the run is over
+		o.Draws = h.store.draws.chain
+	}
+	return o
+}
+
+// now returns the time, and that of the run's clock.
+func (h *host) now() core.Now { return core.Now{Time: time.Now(), Clock: h.options.Now()} }
 
 // openCerts takes up the certificates of epochs. Without them newcomers replay the whole log.
 func (h *host) openCerts() {
@@ -167,18 +168,6 @@ func (h *host) saveCerts() {
 	}
 }
 
-// awaitReturn gives participants of a run that goes on after a restart the time to come back.
-func (h *host) awaitReturn() {
-	participants := h.participants()
-	if len(participants) == 0 || h.options.WithdrawGrace < 0 {
-		return
-	}
-	h.holdUntil = time.Now().Add(h.options.RestartGrace)
-	for id := range participants {
-		h.gone[id] = h.holdUntil.Add(-h.options.WithdrawGrace)
-	}
-}
-
 // noteLog tells connections how much of the journal they may read.
 func (h *host) noteLog() {
 	if h.store.keeps() {
@@ -213,26 +202,17 @@ func (h *host) collect(first request) []request {
 	return group
 }
 
-// step applies a group of actions and everything that is due, makes it durable, answers
-// and publishes.
+// step applies a group of actions and everything that is due, makes it durable, and lets the
+// core publish it and answer.
 func (h *host) step(ctx context.Context, group []request) error {
-	verdicts := make([]verdict, len(group))
-	for i, r := range group {
-		var err error
-		var refused bool
-		if verdicts[i], refused = h.seatRefused(r.action, r.from); refused {
-			continue
+	now := h.now()
+	for _, r := range group {
+		if _, joins := r.action.Action.(coordinator.Join); joins {
+			h.warnOfOneAddress(r.from)
 		}
-		if verdicts[i], err = h.apply(r.action); err != nil {
-			return err
-		}
+		h.core.Submit(now, r.action, h.origin(r.from))
 	}
-	if err := h.withdrawGone(time.Now()); err != nil {
-		return err
-	}
-	if err := h.tick(); err != nil {
-		return err
-	}
+	h.core.Tick(now)
 	began := time.Now()
 	if err := h.commit(ctx); err != nil {
 		return err
@@ -241,54 +221,69 @@ func (h *host) step(ctx context.Context, group []request) error {
 		h.server.metrics.commit.Observe(time.Since(began).Seconds())
 	}
 	h.noteCommit(time.Since(began))
-	h.publish() // first, so that who was answered finds what it did
-	for i, r := range group {
-		r.reply <- verdicts[i]
+	if err := h.advance(group); err != nil {
+		return err
 	}
-	if err := h.store.save(h.options.SnapshotEvery, h.logger, func() error { return h.commit(ctx) }); err != nil {
+	return h.snapshot(ctx)
+}
+
+// advance lets the core publish what is durable and answer a group.
+func (h *host) advance(group []request) error {
+	if _, err := h.core.Ready(); err != nil {
+		return err
+	}
+	h.group, h.known = group, h.core.Known()
+	h.registry.seatStrangers(h.known)
+	h.core.Advance(h.now(), h)
+	return nil
+}
+
+// Answer implements core.Outlet.
+func (h *host) Answer(i int, err error) {
+	var v verdict
+	if err != nil {
+		v = refusedBy(err)
+	}
+	h.group[i].reply <- v
+}
+
+// snapshot writes a snapshot of the present state, when enough records have gathered. The error
+// is one of the journal; without a snapshot the next start only takes longer.
+func (h *host) snapshot(ctx context.Context) error {
+	if !h.store.keeps() || h.store.unsaved < h.options.SnapshotEvery {
+		return nil
+	}
+	taken := snapshot{position: h.store.journal.Position(), starts: h.store.log.Starts(), state: h.state.AppendTo(nil)}
+	h.core.Digest()
+	if err := h.commit(ctx); err != nil {
 		return err
 	}
 	h.noteLog()
-	return nil
+	h.store.unsaved = 0
+	if err := taken.write(h.store.snapshotPath); err != nil {
+		h.logger.Warn("no snapshot was written", "snapshot", h.store.snapshotPath, "error", err)
+	}
+	return h.advance(nil)
 }
 
-// apply applies one action. The error is one of the journal.
-func (h *host) apply(a wire.SignedAction) (verdict, error) {
-	before := h.state.RunState
-	err := h.allows(a.Action)
-	if err == nil {
-		err = h.state.Apply(coordinator.ClientID(a.From), a.Nonce, a.Action)
-	}
+// acted tells of an action that was accepted, or refused with err.
+func (h *host) acted(a wire.SignedAction, err error) {
 	event := Event{Kind: EventAccepted, Client: a.From, Action: follow.ActionName(a.Action), Phase: h.phaseNow()}
 	if err != nil {
-		refused, ok := refusedBy(err)
-		if !ok {
-			return verdict{}, fmt.Errorf("apply %s: %w", event.Action, err)
-		}
-		event.Kind, event.Code = EventRefused, refused.code
+		event.Kind, event.Code = EventRefused, refusedBy(err).code
 		h.logRefusal("refused an action", "action", event.Action, "client", a.From, "step", h.state.Progress.Step, "reason", err)
-		h.emit(event)
-		return refused, nil
+	} else if w, ok := a.Action.(coordinator.Withdraw); ok && a.From == h.key.ID() {
+		h.logger.Info("withdrew a client whose connection is gone", "client", identity.ID(w.Client), "grace", h.options.WithdrawGrace)
+	} else {
+		h.logger.Info("accepted an action", "action", event.Action, "client", a.From, "step", h.state.Progress.Step)
 	}
-	h.logger.Info("accepted an action", "action", event.Action, "client", a.From, "step", h.state.Progress.Step)
 	h.emit(event)
-	switch a.Action.(type) {
-	case coordinator.Join, coordinator.Withdraw, coordinator.Ready, coordinator.WitnessRound, coordinator.ReportCheckpoint:
-	default:
-		h.urgent = true // people look at once what they have done
-	}
-	if err := h.record(follow.Record{Kind: follow.KindAction, Action: a}, before); err != nil {
-		return verdict{}, err
-	}
-	return verdict{}, h.tick()
 }
 
-// allows refuses what the rules would take and the host could not go on with.
-func (h *host) allows(a coordinator.Action) error {
-	if update, ok := a.(coordinator.UpdateConfig); ok && h.store.draws != nil {
-		return h.store.draws.suffice(h.state, update.Config)
-	}
-	return nil
+// moved tells that the run is in another state.
+func (h *host) moved(before coordinator.RunState) {
+	h.logger.Info("run state", "from", before.String(), "to", h.state.RunState.String(), "epoch", h.state.Progress.Epoch, "step", h.state.Progress.Step)
+	h.emit(Event{Kind: EventTransition, Phase: h.phaseNow()})
 }
 
 // logRefusal logs what a client has caused, unless clients cause too much of it.
@@ -298,196 +293,22 @@ func (h *host) logRefusal(message string, values ...any) {
 	}
 }
 
-// tick lets the state machine do what is due; at most as many transitions follow one
-// another as there are states.
-func (h *host) tick() error {
-	if h.holding() {
-		return nil
+// Publish implements core.Outlet: it shows the connections the newest state and peers, if they
+// are new.
+func (h *host) Publish(u core.Update) {
+	next := publication{
+		phase: h.phaseNow(), participants: len(u.Participants), known: h.known, offices: h.core.Offices(), closed: u.State.Closed,
 	}
-	for range int(coordinator.Paused) {
-		now, before, committed := h.options.Now(), h.state.RunState, h.state.DrawCommitment
-		draw, err := h.draw()
-		if err != nil {
-			return err
-		}
-		if !h.state.Tick(now, draw) {
-			return nil
-		}
-		if h.state.DrawCommitment == committed {
-			draw = [32]byte{} // it is for a round to come, and nobody's business
-		}
-		if err := h.record(follow.Record{Kind: follow.KindTick, Now: now, Draw: draw}, before); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// draw returns what the next round begins with.
-func (h *host) draw() ([32]byte, error) {
-	if h.store.draws == nil { // the run is over
-		return [32]byte{}, nil
-	}
-	draw, _, ok := h.store.draws.chain.Opening(h.state.DrawCommitment)
-	if !ok {
-		return draw, fmt.Errorf("run %s: %w, or they are used up", h.runID, ErrDraws)
-	}
-	return draw, nil
-}
-
-// holding reports whether ticks wait for members to come back after a restart, so that no
-// round ends because of the time in which the server was down.
-func (h *host) holding() bool {
-	if h.holdUntil.IsZero() {
-		return false
-	}
-	if time.Now().Before(h.holdUntil) {
-		for id := range h.participants() {
-			if !h.registry.isLive(id) {
-				return true
-			}
-		}
-	}
-	h.holdUntil = time.Time{}
-	return false
-}
-
-// record notes a change of the state for the journal and for whoever watches.
-func (h *host) record(r follow.Record, before coordinator.RunState) error {
-	h.stateSeen = false
-	if err := h.store.append(r); err != nil {
-		return err
-	}
-	if h.state.RunState != before {
-		h.logger.Info("run state", "from", before.String(), "to", h.state.RunState.String(), "epoch", h.state.Progress.Epoch, "step", h.state.Progress.Step)
-		h.emit(Event{Kind: EventTransition, Phase: h.phaseNow()})
-	}
-	return nil
-}
-
-// participants returns the healthy members and the pending clients; when the run is finished
-// those that were in its last epoch, as long as they are connected.
-func (h *host) participants() map[identity.ID]bool {
-	ids := make(map[identity.ID]bool, len(h.state.Epoch.Clients)+len(h.state.Pending))
-	if h.state.RunState == coordinator.Finished {
-		for id := range h.lastEpoch() {
-			if h.registry.isLive(id) {
-				ids[id] = true
-			}
-		}
-		return ids
-	}
-	for _, c := range h.state.Epoch.Clients {
-		if c.State == coordinator.Healthy {
-			ids[identity.ID(c.ID)] = true
-		}
-	}
-	for _, c := range h.state.Pending {
-		ids[identity.ID(c.ID)] = true
-	}
-	return ids
-}
-
-// lastEpoch returns who was in the newest epoch or waits for the next.
-func (h *host) lastEpoch() map[identity.ID]bool {
-	ids := make(map[identity.ID]bool)
-	for _, clients := range [][]coordinator.Client{h.state.Epoch.Clients, h.state.Epoch.Exited, h.state.Pending} {
-		for _, c := range clients {
-			ids[identity.ID(c.ID)] = true
-		}
-	}
-	return ids
-}
-
-// offices returns the keys that administer the run.
-func (h *host) offices() map[identity.ID]bool {
-	return map[identity.ID]bool{
-		identity.ID(h.state.Host): true, identity.ID(h.state.Authority.Main): true, identity.ID(h.state.Authority.Join): true,
-	}
-}
-
-// known returns who always finds a place: who is in the epoch, left it and may come back, or waits
-// for the next one; who has an office; and in a permissioned run those who may join. All are
-// bounded.
-func (h *host) known() map[identity.ID]bool {
-	ids := h.lastEpoch()
-	maps.Copy(ids, h.offices())
-	for _, a := range h.state.Authority.Authorizations {
-		ids[identity.ID(a.Grantee)] = true
-		for _, delegate := range a.Delegates {
-			ids[identity.ID(delegate)] = true
-		}
-	}
-	return ids
-}
-
-// withdrawGone withdraws participants that had no connection for the grace period.
-func (h *host) withdrawGone(now time.Time) error {
-	if !h.withdraws() {
-		return nil
-	}
-	participants := h.participants()
-	for id := range h.gone {
-		if !participants[id] || h.registry.isLive(id) {
-			delete(h.gone, id)
-		}
-	}
-	for id := range participants {
-		if h.registry.isLive(id) {
-			continue
-		}
-		since, known := h.gone[id]
-		if !known {
-			h.gone[id] = now
-		} else if now.Sub(since) >= h.options.WithdrawGrace {
-			delete(h.gone, id)
-			if err := h.withdraw(id); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// withdraw applies a Withdraw that the host signs itself.
-func (h *host) withdraw(id identity.ID) error {
-	h.logger.Info("withdrawing a client whose connection is gone", "client", id, "grace", h.options.WithdrawGrace)
-	// Somebody may have used the host's key for another office.
-	h.nonce = max(h.nonce, h.state.HostNonce) + 1
-	raw := wire.SignAction(h.key, h.run, h.nonce, coordinator.Withdraw{Client: coordinator.ClientID(id)})
-	action, err := wire.OpenAction(raw, h.run)
-	if err != nil {
-		return fmt.Errorf("host's own action: %w", err)
-	}
-	_, err = h.apply(action)
-	return err
-}
-
-// publish shows the connections the newest state and peers, if they are new. A change within
-// a phase, such as one more witness, may wait a little: with hundreds of clients most of the
-// traffic would be states that differ in one witness. Of phases that passed since the last
-// call only the newest is seen.
-func (h *host) publish() {
-	h.publishAt = time.Time{}
-	participants, known := h.participants(), h.known()
-	h.registry.seatStrangers(known)
-	next := publication{phase: h.phaseNow(), participants: len(participants), known: known, offices: h.offices(), closed: h.state.Closed}
 	if newest := h.newest.Load(); newest != nil {
 		next.state, next.peers, next.log = newest.state, newest.peers, newest.log
-		interval := pushInterval + pushIntervalEach*time.Duration(len(participants))
-		if next.phase == newest.phase && !h.urgent && time.Since(h.seenAt) < interval {
-			h.publishAt = h.seenAt.Add(interval)
-			return
-		}
 	}
-	peers := frame.AppendPeers(nil, h.registry.peers(participants))
+	peers := frame.AppendPeers(nil, h.registry.peers(u.Participants))
 	peersAreNew := next.peers.version == 0 || !bytes.Equal(peers, next.peers.payload)
-	if h.stateSeen && !peersAreNew {
+	if !u.Changed && !peersAreNew {
 		return
 	}
-	if !h.stateSeen {
-		h.stateSeen, h.urgent, h.seenAt = true, false, time.Now()
-		next.state = next.state.next(frame.TypeState, frame.TypeStateDelta, h.state.AppendTo(nil))
+	if u.Changed {
+		next.state = next.state.next(frame.TypeState, frame.TypeStateDelta, u.State.AppendTo(nil))
 		if next.log.index == 0 {
 			next.log = beginCourse(&h.store, h.key)
 		} else {
@@ -495,7 +316,7 @@ func (h *host) publish() {
 		}
 		h.store.fresh = nil
 		h.noteEpoch()
-		h.server.show(h.state)
+		h.server.show(u.State)
 	}
 	if peersAreNew {
 		next.peers = next.peers.next(frame.TypePeers, frame.TypePeersDelta, peers)

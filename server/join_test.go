@@ -13,6 +13,7 @@ import (
 	"github.com/psyche-go/psyche/backend/tcp"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/follow"
+	"github.com/psyche-go/psyche/host/core"
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/wire"
 )
@@ -97,7 +98,12 @@ func (h *history) act(key identity.Key, a coordinator.Action) {
 }
 
 func (h *history) record(r follow.Record) {
-	if err := h.store.append(r); err != nil {
+	record := core.Record{Payload: r.AppendTo(nil)}
+	h.store.log.Note(record.Payload)
+	if h.store.log.Epoch().Index == h.store.log.Head().Index {
+		record.Began = h.store.log.State.AppendTo(nil)
+	}
+	if err := h.store.append(record); err != nil {
 		h.t.Fatal(err)
 	}
 	h.store.fresh = nil

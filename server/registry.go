@@ -8,6 +8,7 @@ import (
 
 	"github.com/psyche-go/psyche/backend"
 	"github.com/psyche-go/psyche/backend/tcp/frame"
+	"github.com/psyche-go/psyche/host/core"
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/server/admission"
 )
@@ -160,11 +161,14 @@ func (r *registry) setAddrs(c *connection, addrs []string) {
 	}
 }
 
-// isLive reports whether the key has a live connection.
-func (r *registry) isLive(id identity.ID) bool {
+// origin reports whether the key has a live connection, and from where.
+func (r *registry) origin(id identity.ID) (from core.Origin, live bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.live[id] != nil
+	if c := r.live[id]; c != nil {
+		return c.origin, true
+	}
+	return from, false
 }
 
 // wakeAll makes every connection look for what was published.
@@ -181,7 +185,11 @@ func (r *registry) wakeAll() {
 
 // peers returns the addresses of the participants in ascending order of their ids, and
 // forgets those of everybody else who is not connected.
-func (r *registry) peers(participants map[identity.ID]bool) []backend.Peer {
+func (r *registry) peers(taking []identity.ID) []backend.Peer {
+	participants := make(map[identity.ID]bool, len(taking))
+	for _, id := range taking {
+		participants[id] = true
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	maps.DeleteFunc(r.addrs, func(id identity.ID, _ []string) bool {

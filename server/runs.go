@@ -12,6 +12,7 @@ import (
 	"github.com/psyche-go/psyche/backend/tcp/frame"
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/follow"
+	"github.com/psyche-go/psyche/host/core"
 	"github.com/psyche-go/psyche/identity"
 )
 
@@ -70,7 +71,7 @@ func (s *server) commit(state *coordinator.State) (*draws, error) {
 	d, err := newDraws(s.options.Random, drawsOf(state.Config))
 	if err == nil {
 		state.DrawCommitment = d.chain.Commitment()
-		err = d.suffice(state, state.Config)
+		err = core.Suffice(d.chain, state, state.Config)
 	}
 	return d, err
 }
@@ -94,7 +95,11 @@ func (s *server) open(runID string, first *follow.Genesis, d *draws) error {
 		return errors.Join(stored.close(), fmt.Errorf("run %s was begun by the host %s, the key in %s is %s: put the host's key back",
 			runID, host, s.options.SaveStateDir, s.key.ID()))
 	}
-	s.runs[runID] = newHost(s, stored)
+	h, err := newHost(s, stored)
+	if err != nil {
+		return errors.Join(stored.close(), err)
+	}
+	s.runs[runID] = h
 	return nil
 }
 
@@ -183,7 +188,7 @@ func (s *server) create(g follow.Genesis, runID string, d *draws) error {
 	case state.DrawCommitment != d.chain.Commitment():
 		return refuse(frame.RefusedCreation, "the state does not commit to the draws that this server offered")
 	}
-	if err := d.suffice(&state, state.Config); err != nil {
+	if err := core.Suffice(d.chain, &state, state.Config); err != nil {
 		return refuse(frame.RefusedCreation, "%v", err)
 	}
 	s.mu.Lock()

@@ -19,9 +19,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
 
-	"github.com/psyche-go/psyche/backend/tcp/frame"
 	"github.com/psyche-go/psyche/backend/tcp/secure"
 	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/host/core"
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/server/accept"
 	"github.com/psyche-go/psyche/server/admission"
@@ -29,11 +29,8 @@ import (
 
 // Defaults of Options.
 const (
-	// DefaultWithdrawGrace and DefaultRestartGrace leave every client time for two attempts to come
-	// back, the first of which may fall into the moment before its network, or the server, is there
-	// again. Whoever is withdrawn earlier is one that lives.
-	DefaultWithdrawGrace    = 2 * frame.LongestPause
-	DefaultRestartGrace     = 2 * frame.LongestPause
+	DefaultWithdrawGrace    = core.DefaultGrace
+	DefaultRestartGrace     = core.DefaultGrace
 	DefaultBeat             = time.Second
 	DefaultMaxStrangers     = 512
 	DefaultSeatsPerNetwork  = 16

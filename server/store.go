@@ -2,7 +2,6 @@ package server
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/follow"
+	"github.com/psyche-go/psyche/host/core"
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/server/journal"
 )
@@ -295,15 +295,13 @@ func (s *store) openFrom(from journal.Position, r *replayer) (journal.Summary, e
 	return summary, err
 }
 
-// append adds a record, whose effect the state has, to the log and to the next commit.
-func (s *store) append(r follow.Record) error {
-	payload := r.AppendTo(nil)
-	s.log.Note(payload)
-	s.fresh = append(s.fresh, payload)
+// append adds a record, which the log has, to the next commit.
+func (s *store) append(r core.Record) error {
+	s.fresh = append(s.fresh, r.Payload)
 	s.unsaved++
-	err := s.journal.Append(payload)
-	if s.log.Epoch().Index == s.log.Head().Index {
-		s.begunState, s.begunAt = s.log.State.AppendTo(nil), s.journal.End()
+	err := s.journal.Append(r.Payload)
+	if r.Began != nil {
+		s.begunState, s.begunAt = r.Began, s.journal.End()
 	}
 	return err
 }
@@ -314,26 +312,6 @@ func (s *store) commit() error {
 		return err
 	} else if err != nil {
 		return fmt.Errorf("%w; nothing after the last acknowledged action was kept: free or repair the disk and start the server again", err)
-	}
-	return nil
-}
-
-// save writes a snapshot of the present state, when enough records have gathered. The error
-// is one of the journal; without a snapshot the next start only takes longer.
-func (s *store) save(every int, logger *slog.Logger, commit func() error) error {
-	if !s.keeps() || s.unsaved < every {
-		return nil
-	}
-	taken := snapshot{position: s.journal.Position(), starts: s.log.Starts(), state: s.log.State.AppendTo(nil)}
-	if err := s.append(follow.Record{Kind: follow.KindDigest, Digest: sha256.Sum256(taken.state)}); err != nil {
-		return err
-	}
-	if err := commit(); err != nil {
-		return err
-	}
-	s.unsaved = 0
-	if err := taken.write(s.snapshotPath); err != nil {
-		logger.Warn("no snapshot was written", "snapshot", s.snapshotPath, "error", err)
 	}
 	return nil
 }

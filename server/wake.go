@@ -4,12 +4,7 @@ import (
 	"context"
 	"errors"
 	"time"
-
-	"github.com/psyche-go/psyche/coordinator"
 )
-
-// leastSleep keeps a run whose clock does not get on from working all the time.
-const leastSleep = time.Millisecond
 
 // loop is the only goroutine that changes the state. It ends with ctx, or with an error
 // when the journal cannot be written: then nothing may be acknowledged any more. While there is
@@ -27,7 +22,7 @@ func (h *host) loop(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-timer.C:
-			work = !started || h.untilDue(time.Now()) <= 0
+			work = !started || h.core.Due(h.now()) <= 0
 		case <-h.registry.changed:
 		case r := <-h.requests:
 			group = h.collect(r)
@@ -40,38 +35,8 @@ func (h *host) loop(ctx context.Context) error {
 			}
 		}
 		h.alive()
-		timer.Reset(max(leastSleep, min(h.untilDue(time.Now()), h.options.Beat)))
+		timer.Reset(h.core.Sleep(h.now(), h.options.Beat))
 	}
-}
-
-// untilDue returns how long nothing is due unless somebody acts, connects or leaves: no
-// tick, no withdrawal, and nothing to publish that had to wait.
-func (h *host) untilDue(now time.Time) time.Duration {
-	sleep := time.Duration(1<<63 - 1)
-	wakeAt := func(at time.Time) { sleep = min(sleep, at.Sub(now)) }
-	if !h.publishAt.IsZero() {
-		wakeAt(h.publishAt)
-	}
-	if h.withdraws() {
-		for _, since := range h.gone {
-			wakeAt(since.Add(h.options.WithdrawGrace))
-		}
-	}
-	if !h.holdUntil.IsZero() {
-		wakeAt(h.holdUntil)
-		return sleep
-	}
-	clock := h.options.Now()
-	if at, ok := h.state.Due(clock); ok {
-		left := min(at-clock, coordinator.MaxTime) // which fits into a Duration
-		sleep = min(sleep, time.Duration(left)*time.Millisecond)
-	}
-	return sleep
-}
-
-// withdraws reports whether the host withdraws participants whose connection is gone.
-func (h *host) withdraws() bool {
-	return h.options.WithdrawGrace >= 0 && h.state.RunState != coordinator.Finished
 }
 
 // steadyClock returns a clock that shows start's Unix time in milliseconds and goes on by the

@@ -24,13 +24,13 @@ type Times struct {
 	Push, PushEach time.Duration
 }
 
-// DefaultTimes leave every client time for two attempts to come back, the first of which may fall
+// DefaultGrace leaves every client time for two attempts to come back, the first of which may fall
 // into the moment before its network, or the host, is there again: whoever is withdrawn earlier is
 // one that lives.
-var DefaultTimes = Times{
-	WithdrawGrace: 15 * time.Second, RestartGrace: 15 * time.Second,
-	Push: 50 * time.Millisecond, PushEach: 2 * time.Millisecond,
-}
+const DefaultGrace = 15 * time.Second
+
+// DefaultTimes are those of a host that nobody tells others.
+var DefaultTimes = Times{WithdrawGrace: DefaultGrace, RestartGrace: DefaultGrace, Push: 50 * time.Millisecond, PushEach: 2 * time.Millisecond}
 
 // awaitReturn gives participants of a run that goes on after a start the time to come back.
 func (h *Host) awaitReturn(now Now) {
@@ -96,15 +96,10 @@ func (h *Host) withdrawGone(now Now) {
 // Participants returns the healthy members and the pending clients; when the run is finished those
 // that were in its last epoch, as long as they are connected. Their order is that of the state.
 func (h *Host) Participants() []identity.ID {
-	ids := make([]identity.ID, 0, len(h.state.Epoch.Clients)+len(h.state.Pending))
 	if h.state.RunState == coordinator.Finished {
-		h.eachSeated(func(id identity.ID) {
-			if h.isLive(id) {
-				ids = append(ids, id)
-			}
-		})
-		return ids
+		return slices.DeleteFunc(h.Seated(), func(id identity.ID) bool { return !h.isLive(id) })
 	}
+	ids := make([]identity.ID, 0, len(h.state.Epoch.Clients)+len(h.state.Pending))
 	for i := range h.state.Epoch.Clients {
 		if c := &h.state.Epoch.Clients[i]; c.State == coordinator.Healthy {
 			ids = append(ids, identity.ID(c.ID))

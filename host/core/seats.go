@@ -55,7 +55,7 @@ func (h *Host) seatRefused(a wire.SignedAction, from Origin) error {
 // connected from, or came from when it was let in. A host that starts again knows only the former.
 func (h *Host) seatedFrom() map[identity.ID]netip.Prefix {
 	seated := make(map[identity.ID]netip.Prefix)
-	h.eachSeated(func(id identity.ID) {
+	for _, id := range h.Seated() {
 		network, known := h.origins[id]
 		if from, live := h.options.Connection(id); live {
 			network, known = from.Network, from.Most > 0
@@ -63,18 +63,19 @@ func (h *Host) seatedFrom() map[identity.ID]netip.Prefix {
 		if known {
 			seated[id] = network
 		}
-	})
+	}
 	h.origins = seated
 	return seated
 }
 
-// eachSeated calls a function for who is in the newest epoch, left it or waits for the next.
-func (h *Host) eachSeated(call func(identity.ID)) {
+// Seated returns who is in the newest epoch, left it or waits for the next.
+func (h *Host) Seated() (ids []identity.ID) {
 	for _, clients := range [][]coordinator.Client{h.state.Epoch.Clients, h.state.Epoch.Exited, h.state.Pending} {
 		for i := range clients {
-			call(identity.ID(clients[i].ID))
+			ids = append(ids, identity.ID(clients[i].ID))
 		}
 	}
+	return ids
 }
 
 // Offices returns the keys that administer the run.
@@ -89,7 +90,9 @@ func (h *Host) Offices() map[identity.ID]bool {
 // bounded.
 func (h *Host) Known() map[identity.ID]bool {
 	ids := h.Offices()
-	h.eachSeated(func(id identity.ID) { ids[id] = true })
+	for _, id := range h.Seated() {
+		ids[id] = true
+	}
 	for _, a := range h.state.Authority.Authorizations {
 		ids[identity.ID(a.Grantee)] = true
 		for _, delegate := range a.Delegates {
