@@ -109,7 +109,7 @@ func spoil(payload []byte, r *random) []byte {
 // distort is what a lying witness makes of an honest proof.
 func (p *process) distort(proof coordinator.WitnessRound) coordinator.WitnessRound {
 	r := p.world.lies
-	state := &p.machine.history().state
+	state := p.machine.history().state
 	switch r.below(8) {
 	case 0: // saw nothing
 		proof = coordinator.WitnessRound{Step: proof.Step, Replica: proof.Replica, Reveal: proof.Reveal}

@@ -34,7 +34,9 @@ const (
 	Ejected        Assertion = "who is proved to have signed two results, and nobody else, is out for the rest of the epoch and the next one"
 	CheckpointTrue Assertion = "the recorded checkpoint is the model with every counted result, reported by a third of an epoch's first members"
 	ReplayEqual    Assertion = "replaying the journal gives the live state"
-	NothingLost    Assertion = "an acknowledged action survives every crash of the host"
+	NothingLost    Assertion = "an acknowledged action, and a state that was shown, survive every crash of the host"
+	ShownFirst     Assertion = "who was answered finds what it did, but for what may wait for more of its kind"
+	Patient        Assertion = "the host withdraws who is gone for its grace, neither earlier nor later"
 	NoPaceSetter   Assertion = "where most witnesses are honest a round waits for two thirds of its trainers, and a quarter longer or two seconds"
 	OneHistory     Assertion = "who is told of two histories while a round runs ends, with two heads that the host signed"
 	Progress       Assertion = "when faults stop every honest client makes progress and the run finishes in time"
@@ -91,6 +93,7 @@ type checker struct {
 	courts    courts
 
 	challenges challenges
+	outlet     outlet
 
 	replicas    map[uint32][32]byte // by step, as the first honest client had it
 	expectation *coordinator.State  // after the crash that was last
@@ -108,7 +111,7 @@ func newChecker(w *world, h *host) *checker {
 		probation: make(map[coordinator.ClientID]uint32),
 		seedChain: sha256.Sum256([]byte("psyche/seed/v1" + runID)),
 	}
-	c.chain = newChain(c)
+	c.chain, c.outlet = newChain(c), newOutlet(len(w.machines))
 	return c
 }
 
@@ -147,12 +150,13 @@ func markOf(s *coordinator.State) stateMark {
 }
 
 // accepted checks an action that the host has accepted.
-func (c *checker) accepted(s *coordinator.State, _ coordinator.RunState, from coordinator.ClientID, nonce uint64, a coordinator.Action) {
+func (c *checker) accepted(s *coordinator.State, from coordinator.ClientID, nonce uint64, a coordinator.Action) {
 	name := signature{from, nonce}
 	if c.actions[name] {
 		c.violate(NotReplayed, "%s of %s with nonce %d", describe(a), c.world.nameOf(from), nonce)
 	}
 	c.actions[name] = true
+	c.promised(name, a)
 	switch a.(type) {
 	case coordinator.Withdraw, coordinator.Vote, coordinator.Equivocation:
 		c.pace.left = c.world.now
@@ -419,33 +423,26 @@ func (c *checker) ended(p *process, err error) {
 	c.world.over = true
 }
 
-// published is told of every state that clients see.
-func (c *checker) published(*coordinator.State) {}
-
-// acknowledged notes what the host has said is done.
-func (c *checker) acknowledged(from coordinator.ClientID, nonce uint64) {
-	c.acked[signature{from, nonce}] = true
-}
-
 // crashed works out what a host that starts again has to find: the durable state and
 // those records that were written whole.
-func (c *checker) crashed(base *coordinator.State, records []record, writing []byte, there int) {
+func (c *checker) crashed(base *coordinator.State, d *disk, there int) {
 	expected := base.Clone()
 	c.lostActions = nil
 	length := 0
-	for _, r := range records {
-		length += entryOverhead + len(r.appendTo(nil))
-		name := signature{r.from, r.nonce}
-		if length <= there {
-			if err := r.apply(&c.world.rules, &expected); err != nil {
-				c.violate(ReplayEqual, "%v", err)
-			}
-		} else if r.kind == recordAction {
-			c.lostActions = append(c.lostActions, name)
+	for _, payload := range d.records {
+		length += entryOverhead + len(payload)
+		r, err := decodeRecord(payload)
+		if err == nil && length <= there {
+			err = c.world.rules.redo(&expected, r)
+		} else if r.Kind == follow.KindAction {
+			c.lostActions = append(c.lostActions, signature{coordinator.ClientID(r.Action.From), r.Action.Nonce})
+		}
+		if err != nil {
+			c.violate(ReplayEqual, "%v", err)
 		}
 	}
-	if length != len(writing) && there == len(writing) {
-		c.violate(ReplayEqual, "%d bytes are written, the records have %d", len(writing), length)
+	if length != len(d.writing) {
+		c.violate(ReplayEqual, "%d bytes are written, the records have %d", len(d.writing), length)
 	}
 	c.expectation = &expected
 }
@@ -454,11 +451,13 @@ func (c *checker) crashed(base *coordinator.State, records []record, writing []b
 const entryOverhead = 4 + 32 + 4 + 32
 
 // replayed checks what a host that starts has found.
-func (c *checker) replayed(s *coordinator.State, actions []signature, err error) {
+func (c *checker) replayed(log *follow.Follower, actions []signature, err error) {
 	if err != nil {
 		c.violate(ReplayEqual, "%v", err)
 		return
 	}
+	s := &log.State
+	c.survived(log.Head().Index)
 	if c.expectation != nil && s.Hash() != c.expectation.Hash() {
 		c.violate(ReplayEqual, "in %v of step %d, expected %v of step %d",
 			s.RunState, s.Progress.Step, c.expectation.RunState, c.expectation.Progress.Step)
@@ -536,7 +535,7 @@ func (c *checker) tooLate() {
 	if c.host.lies() {
 		return // it can stop its run
 	}
-	s := &c.host.state
+	s := c.host.state
 	waiting := ""
 	for _, m := range c.world.machines {
 		if m.honest() && (m.process == nil || !m.process.ended) {
@@ -550,9 +549,9 @@ func (c *checker) tooLate() {
 // replays checks that the journal gives the state that the host has.
 func (c *checker) replays() {
 	if h := c.host; h.up && !h.writing {
-		state, actions, err := h.disk.replay(&c.world.rules)
+		log, actions, err := h.disk.replay(&c.world.rules)
 		c.expectation = h.base
-		c.replayed(&state, actions, err)
+		c.replayed(log, actions, err)
 	}
 }
 

@@ -8,10 +8,20 @@ import (
 	"github.com/psyche-go/psyche/identity"
 )
 
-// crowded checks that no more clients of one network take part than may.
-func (c *checker) crowded(s *coordinator.State) {
-	if there, most := len(c.world.fromNetwork(s)), c.world.plan.crew.size; there > most {
-		c.violate(SeatsFair, "%d clients of one network take part, %d may", there, most)
+// crowded checks that nobody was let in of whose network as many take part as may, as far as the host
+// can know: one that starts again knows the networks of who is connected.
+func (c *checker) crowded(s *coordinator.State, joined coordinator.ClientID) {
+	there := 0
+	for id := range c.world.fromNetwork(s) {
+		if id == joined || c.host.connected(c.world.index[identity.ID(id)]) {
+			delete(c.outlet.forgotten, id)
+		}
+		if !c.outlet.forgotten[id] {
+			there++
+		}
+	}
+	if most := c.world.plan.crew.size; there > most && !c.outlet.known {
+		c.violate(SeatsFair, "%s is let in, of whose network %d take part with it, %d may", c.world.nameOf(joined), there, most)
 	}
 }
 

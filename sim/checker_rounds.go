@@ -63,6 +63,7 @@ func (c *checker) revealed(from coordinator.ClientID, a coordinator.Ready) {
 // over has ended. Hosts that sleep too long are found by the times that have passed: as long
 // as a beat where the clock was set, or the disk was slow.
 func (c *checker) settled(s *coordinator.State, now uint64) {
+	c.waitsNoLonger(s)
 	k := s.Config
 	most := map[coordinator.RunState]uint64{
 		coordinator.Warmup: k.WarmupTime, coordinator.RoundTrain: k.MaxRoundTrainTime,
@@ -83,7 +84,7 @@ func (c *checker) settled(s *coordinator.State, now uint64) {
 func (c *checker) punctual(before stateMark, past, limit uint64) {
 	const late = 100 // milliseconds; more than a write takes once faults have stopped
 	w := c.world
-	if !c.host.lies() && w.healed && w.now > c.healedAt+withdrawGrace+beat && c.host.holdUntil == 0 && past > limit+late {
+	if !c.host.lies() && w.healed && w.now > c.healedAt+withdrawGrace+beat && !c.host.core.Holds() && past > limit+late {
 		c.violate(InTime, "%v of step %d lasted %d ms, at most %d are right", before.runState, before.step, past, limit)
 	}
 }

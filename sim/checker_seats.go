@@ -77,7 +77,7 @@ func (c *checker) joins(s *coordinator.State, from coordinator.ClientID) {
 			c.joined[from] = s.SeedChain
 		}
 	}
-	c.crowded(s)
+	c.crowded(s, from)
 }
 
 // drawnFairly checks that of those who waited the ones have seats that were members before, and of the

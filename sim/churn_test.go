@@ -39,6 +39,7 @@ func (c *churn) measure(t *testing.T, seed uint64) {
 	o.rules.tick = c.tick
 	w := newWorld(o)
 	defer w.workers.close()
+	w.plan.faults = Crash // what kill plays: nobody is there for whom a round would wait
 	k := &w.plan.config
 	k.RoundsPerEpoch, k.EpochTime, k.TotalSteps, k.VerificationPercent = churnRounds, 0, churnEpochs*churnRounds, 0
 	k.WarmupTime, k.CooldownTime, k.MaxRoundTrainTime, k.RoundWitnessTime, k.WaitingForMembersExtraTime = 20_000, 15_000, 10_000, 1000, 3000

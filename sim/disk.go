@@ -4,10 +4,11 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"fmt"
 
 	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/follow"
+	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/server/journal"
 	"github.com/psyche-go/psyche/wire"
 )
@@ -16,124 +17,78 @@ import (
 type disk struct {
 	durable []byte
 	last    [sha256.Size]byte // hash of the newest entry, written or not
-	count   uint64            // of entries, written or not
 	writing []byte
-	records []record // that are being written
+	records [][]byte // that are being written
 }
 
-// Kinds of records. They mean what those of package server mean; the signature of an
-// action, which here nobody can forge, is left out.
-const (
-	recordGenesis = iota + 1
-	recordTick
-	recordAction
-)
-
-// record is one entry of the journal.
-type record struct {
-	kind    byte
-	genesis []byte
-	now     uint64
-	draw    [32]byte
-	from    coordinator.ClientID
-	nonce   uint64
-	action  coordinator.Action
+// unsigned returns an action as a record has it, but for the signature, which here nobody can forge.
+func unsigned(from coordinator.ClientID, nonce uint64, a coordinator.Action) wire.SignedAction {
+	raw := binary.LittleEndian.AppendUint64(from[:], nonce)
+	return wire.SignedAction{From: identity.ID(from), Nonce: nonce, Action: a, Raw: wire.AppendAction(raw, a)}
 }
 
-var errRecord = errors.New("not a record")
-
-func (r record) appendTo(b []byte) []byte {
-	b = append(b, r.kind)
-	switch r.kind {
-	case recordGenesis:
-		return append(b, r.genesis...)
-	case recordTick:
-		b = binary.LittleEndian.AppendUint64(b, r.now)
-		return append(b, r.draw[:]...)
-	default:
-		b = append(b, r.from[:]...)
-		b = binary.LittleEndian.AppendUint64(b, r.nonce)
-		return wire.AppendAction(b, r.action)
+// decodeRecord reads a record of the host's log.
+func decodeRecord(b []byte) (r follow.Record, err error) {
+	const sender = 1 + identity.IDSize + 8
+	if len(b) <= sender || follow.Kind(b[0]) != follow.KindAction {
+		return follow.Decode(b, [32]byte{})
 	}
-}
-
-func decodeRecord(b []byte) (r record, err error) {
-	if len(b) == 0 {
-		return r, errRecord
-	}
-	r.kind, b = b[0], b[1:]
-	switch {
-	case r.kind == recordGenesis:
-		r.genesis = bytes.Clone(b)
-	case r.kind == recordTick && len(b) == 40:
-		r.now, r.draw = binary.LittleEndian.Uint64(b), [32]byte(b[8:])
-	case r.kind == recordAction && len(b) > 40:
-		r.from, r.nonce = coordinator.ClientID(b[:32]), binary.LittleEndian.Uint64(b[32:])
-		r.action, err = wire.DecodeAction(b[40:])
-	default:
-		err = errRecord
-	}
+	r = follow.Record{Kind: follow.KindAction, Action: wire.SignedAction{From: identity.ID(b[1:]), Nonce: binary.LittleEndian.Uint64(b[sender-8:]), Raw: b[1:]}}
+	r.Action.Action, err = wire.DecodeAction(b[sender:])
 	return r, err
 }
 
-// apply does to a state what the record did.
-func (r record) apply(rules *rules, s *coordinator.State) error {
-	switch r.kind {
-	case recordGenesis:
-		state, err := coordinator.Decode(r.genesis)
-		if err == nil {
-			*s = state
-		}
-		return err
-	case recordTick:
-		if !rules.doTick(s, r.now, r.draw) {
-			return fmt.Errorf("%w: a tick without effect", errRecord)
-		}
-		return nil
-	default:
-		return rules.doApply(s, r.from, r.nonce, r.action)
+// redo does to a state what a record did.
+func (r *rules) redo(s *coordinator.State, record follow.Record) error {
+	if a := record.Action; record.Kind == follow.KindAction {
+		return r.doApply(s, coordinator.ClientID(a.From), a.Nonce, a.Action)
 	}
+	if !r.doTick(s, record.Now, record.Draw) {
+		return fmt.Errorf("%w: a tick without effect", follow.ErrRecord)
+	}
+	return nil
 }
 
 // add appends a record to what is written next.
-func (d *disk) add(r record) {
+func (d *disk) add(payload []byte) {
 	if len(d.durable) == 0 && len(d.writing) == 0 {
 		d.writing = append(d.writing, journal.Magic...)
 	}
-	d.writing, d.last = journal.AppendEntry(d.writing, d.last, r.appendTo(nil))
-	d.records, d.count = append(d.records, r), d.count+1
+	d.writing, d.last = journal.AppendEntry(d.writing, d.last, payload)
+	d.records = append(d.records, payload)
 }
 
 // synced makes everything durable.
-func (d *disk) synced() {
-	d.durable = append(d.durable, d.writing...)
-	d.writing, d.records = d.writing[:0], d.records[:0]
-}
+func (d *disk) synced() { d.cut(len(d.writing)) }
 
-// cut ends a write early: so many of its bytes are there.
+// cut ends a write: so many of its bytes are there.
 func (d *disk) cut(n int) {
 	d.durable = append(d.durable, d.writing[:n]...)
-	d.writing, d.records = d.writing[:0], d.records[:0]
+	d.writing, d.records = d.writing[:0], nil
 }
 
 // replay reads the journal as a host does that starts: it cuts a torn tail and returns
-// the state and every action's sender and nonce.
-func (d *disk) replay(rules *rules) (s coordinator.State, actions []signature, err error) {
-	d.count = 0
+// the log and every action's sender and nonce.
+func (d *disk) replay(rules *rules) (log *follow.Follower, actions []signature, err error) {
 	summary, err := journal.Read(bytes.NewReader(d.durable), func(payload []byte) error {
-		d.count++
-		r, err := decodeRecord(payload)
-		if err == nil {
-			err = r.apply(rules, &s)
+		r, err := decodeRecord(bytes.Clone(payload))
+		switch {
+		case err != nil:
+			return err
+		case log == nil:
+			log, err = follow.Begin(r.Genesis)
+			return err
+		case r.Kind == follow.KindAction:
+			actions = append(actions, signature{coordinator.ClientID(r.Action.From), r.Action.Nonce})
 		}
-		if r.kind == recordAction {
-			actions = append(actions, signature{r.from, r.nonce})
+		if err = rules.redo(&log.State, r); err == nil {
+			log.Note(payload)
 		}
 		return err
 	})
 	d.durable = d.durable[:summary.Size]
 	d.last = summary.Last
-	return s, actions, err
+	return log, actions, err
 }
 
 // signature names an action: nobody signs two with one nonce.

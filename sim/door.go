@@ -2,45 +2,39 @@ package sim
 
 import (
 	"errors"
+	"net/netip"
 
 	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/host/core"
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/wire"
 )
 
 var errProof = errors.New("it does not prove that two results were signed")
 
-// refuse is what package server looks at before it applies an action: how many of one network take
-// part, and proofs that two results were signed.
-func (h *host) refuse(from coordinator.ClientID, a coordinator.Action) error {
-	switch a := a.(type) {
-	case coordinator.Join:
-		return h.refuseSeat(from)
-	case coordinator.Equivocation:
-		return h.refuseProof(a)
+// connection reports whether a key's connection stands, and from where it comes.
+func (h *host) connection(id identity.ID) (from core.Origin, live bool) {
+	i, known := h.world.index[id]
+	if !known || !h.connected(i) {
+		return from, false
 	}
-	return nil
+	return h.world.machines[i].origin(), true
 }
 
-// refuseSeat refuses a key that the run does not know when as many of its network as may are in the
-// epoch, left it and may come back, or wait.
-func (h *host) refuseSeat(from coordinator.ClientID) error {
-	i, known := h.world.index[identity.ID(from)]
-	if !known || h.world.machines[i].network != gangNetwork {
-		return nil
-	}
-	taken := h.world.fromNetwork(&h.state)
-	if !taken[from] && len(taken) >= h.world.plan.crew.size {
-		return coordinator.ErrFull
-	}
-	return nil
+// connected reports whether a client's connection stands and this is the history that it is shown.
+// The gang acts in all of them.
+func (h *host) connected(i int) bool {
+	w := h.world
+	m := w.machines[i]
+	return h.up && (m.history() == h || m.lies(Gang)) && (w.healed || w.cutHost[i] == 0) && m.process != nil
 }
 
-func (h *host) refuseProof(a coordinator.Equivocation) error {
-	if !wire.Proves(a, [32]byte{}) {
-		return errProof
+// origin is from where a client connects, and how many seats those may have that do from there.
+func (m *machine) origin() core.Origin {
+	if m.network != gangNetwork {
+		return core.Origin{}
 	}
-	return nil
+	return core.Origin{Network: netip.MustParsePrefix("203.0.113.0/24"), Most: m.world.plan.crew.size}
 }
 
 // fromNetwork returns who of the gang's network is in the newest epoch, was, or waits.
@@ -55,4 +49,13 @@ func (w *world) fromNetwork(s *coordinator.State) map[coordinator.ClientID]bool 
 		}
 	}
 	return there
+}
+
+// startsOf returns the heads at the starts of a state's rounds.
+func (h *host) startsOf(s *coordinator.State) []wire.Head {
+	starts := make([]wire.Head, 0, len(s.Epoch.Rounds))
+	for _, round := range s.Epoch.Rounds {
+		starts = append(starts, h.starts[round.Step])
+	}
+	return starts
 }

@@ -76,7 +76,7 @@ func (w *world) gangElected(round *coordinator.Round, config coordinator.Config)
 // the committee than may lie it names itself alone: nobody else's result can count, and everybody
 // else can be found late. Where it is a quorum it signs a root and a replica of nothing as well.
 func (p *process) conspiracy(proof coordinator.WitnessRound) coordinator.WitnessRound {
-	s := &p.machine.history().state
+	s := p.machine.history().state
 	round := s.RoundOfStep(proof.Step)
 	switch p.world.lies.below(6) { // to choose what audits look at, or to be heard without a say in it
 	case 0:

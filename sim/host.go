@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -8,16 +9,17 @@ import (
 
 	"github.com/psyche-go/psyche/backend"
 	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/follow"
 	"github.com/psyche-go/psyche/hashchain"
+	"github.com/psyche-go/psyche/host/core"
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/wire"
 )
 
-// The host does what package server does, with its default times.
+// The host is that of package server, with its default times.
 const (
 	beat          = second
-	pushInterval  = 200 * second / 1000
-	withdrawGrace = 5 * second
+	withdrawGrace = int64(core.DefaultGrace)
 )
 
 // hostKey is the key of every simulated host.
@@ -29,40 +31,30 @@ var hostKey = func() identity.Key {
 
 var hostID = coordinator.ClientID(hostKey.ID())
 
-// host is the server of the run: the state machine, its journal and what clients see.
+// host is the host of the run: its core, a disk, and connections, all of which fail.
 type host struct {
 	world   *world
 	checker *checker
 	up      bool
 	life    int // counts starts
-	state   coordinator.State
+	core    *core.Host
+	state   *coordinator.State // the core's
 	disk    disk
 	random  *random
 	draws   *hashchain.Chain // kept beside the journal
 	offset  int64            // of its clock, milliseconds
 
-	inbox     []*request
-	answers   []reply // for when the disk has their actions
-	writing   bool
-	nonce     uint64
-	gone      []int64 // per client: since when its connection is missed; 0: it is not
-	holdUntil int64
-	base      *coordinator.State   // as the disk has it; never modified
-	published *coordinator.State   // newest that was published
-	starts    map[uint32]wire.Head // of the journal at the starts of rounds, signed
-	update    *backend.Update      // newest published
-	version   uint64               // of update
-	sent      []uint64             // per client: version it was sent
-	pushedAt  int64
-	pushAt    int64  // when what waits to be published may be; 0: nothing waits
-	alarm     uint64 // number of the newest one: only that counts
-	lying     lying  // where the host is of the gang
-	changed   bool   // connections have come or gone since the host looked
-}
-
-type reply struct {
-	request *request
-	err     error
+	inbox   []*request
+	waiting []*request // for the core's answers, in their order
+	writing bool
+	base    *coordinator.State   // as the disk has it; never modified
+	starts  map[uint32]wire.Head // of the journal at the starts of rounds, signed
+	update  *backend.Update      // newest published
+	version uint64               // of update
+	sent    []uint64             // per client: version it was sent
+	alarm   uint64               // number of the newest one: only that counts
+	lying   lying                // where the host is of the gang
+	changed bool                 // connections have come or gone since the host looked
 }
 
 func newHost(w *world) *host {
@@ -70,8 +62,8 @@ func newHost(w *world) *host {
 	random := newRandom(w.options.Seed, "host")
 	binary.LittleEndian.PutUint64(secret[:], random.next())
 	h := &host{
-		world: w, random: random, draws: hashchain.New(secret, int(w.plan.config.TotalSteps)),
-		gone: make([]int64, len(w.machines)), sent: make([]uint64, len(w.machines)), starts: make(map[uint32]wire.Head),
+		world: w, random: random, draws: hashchain.New(secret, int(w.plan.config.TotalSteps)+1),
+		sent: make([]uint64, len(w.machines)), starts: make(map[uint32]wire.Head),
 	}
 	h.checker = newChecker(w, h)
 	return h
@@ -83,6 +75,11 @@ func (h *host) clock() uint64 {
 	return uint64(max(t, 1))
 }
 
+// now returns the time as the host sees it.
+func (h *host) now() core.Now {
+	return core.Now{Time: clockStart.Add(time.Duration(h.world.now)), Clock: h.clock()}
+}
+
 // start starts the host unless it runs: it reads its journal, or begins the run.
 func (h *host) start() {
 	if h.up {
@@ -91,32 +88,63 @@ func (h *host) start() {
 	w := h.world
 	h.up = true
 	h.life++
-	h.inbox, h.answers, h.writing, h.update, h.pushAt = nil, nil, false, nil, 0
-	clear(h.gone)
+	h.inbox, h.waiting, h.writing, h.update = nil, nil, false, nil
+	var log *follow.Follower
 	if h.life == 1 {
-		g := coordinator.Genesis{RunID: runID, Host: hostID, Config: w.plan.config, Model: simModel(), Draws: h.draws.Commitment()}
-		state, err := g.State()
-		if err != nil {
-			panic(fmt.Sprintf("sim: seed %d makes no valid configuration: %v", w.options.Seed, err))
-		}
-		h.state = state
-		h.checker.drawn, h.checker.secrets = state.DrawCommitment, secretsOf(&state)
-		h.disk.add(record{kind: recordGenesis, genesis: state.AppendTo(nil)})
-		h.disk.synced()
+		log = h.begin()
+		h.checker.drawn, h.checker.secrets = log.State.DrawCommitment, secretsOf(&log.State)
 	} else {
-		state, actions, err := h.disk.replay(&w.rules)
-		h.checker.replayed(&state, actions, err)
+		var actions []signature
+		var err error
+		log, actions, err = h.disk.replay(&w.rules)
+		h.checker.replayed(log, actions, err)
 		if err != nil {
 			return
 		}
-		h.state = state
 		w.note('h', uint64(h.life), uint64(len(actions)), func() string {
-			return fmt.Sprintf("host starts in %v of step %d", state.RunState, state.Progress.Step)
+			return fmt.Sprintf("host starts in %v of step %d", log.State.RunState, log.State.Progress.Step)
 		})
 	}
-	h.rebase()
-	h.holdUntil = w.now + withdrawGrace
+	times := core.DefaultTimes
+	if w.rules.times != nil {
+		w.rules.times(&times)
+	}
+	h.open(log, times)
+	h.checker.restarted()
 	h.wake(0)
+}
+
+// begin begins the run.
+func (h *host) begin() *follow.Follower {
+	g := coordinator.Genesis{RunID: runID, Host: hostID, Config: h.world.plan.config, Model: simModel(), Draws: h.draws.Commitment()}
+	state, err := g.State()
+	if err != nil {
+		panic(fmt.Sprintf("sim: seed %d makes no valid configuration: %v", h.world.options.Seed, err))
+	}
+	genesis, err := follow.OpenGenesis(follow.SignGenesis(hostKey, [32]byte{}, state.AppendTo(nil)))
+	if err == nil {
+		h.disk.add(follow.Record{Kind: follow.KindGenesis, Genesis: genesis}.AppendTo(nil))
+		h.disk.synced()
+		log, err := follow.Begin(genesis)
+		if err == nil {
+			return log
+		}
+	}
+	panic("sim: the genesis of a simulated run: " + err.Error())
+}
+
+// open takes up a log.
+func (h *host) open(log *follow.Follower, times core.Times) {
+	h.state = &log.State
+	h.core = core.New(log, h.now(), core.Options{
+		Times: times, Draws: h.draws,
+		Sign:       func(nonce uint64, a coordinator.Action) wire.SignedAction { return unsigned(hostID, nonce, a) },
+		Connection: h.connection,
+		Rules:      core.Rules{Apply: h.world.rules.doApply, Tick: h.tick, Due: h.world.rules.doDue},
+		Acted:      h.acted,
+		Moved:      h.moved,
+	})
+	h.rebase()
 }
 
 // crash kills the host. Of what it is writing nothing or everything is on the disk, or,
@@ -135,23 +163,15 @@ func (h *host) crash(torn bool) {
 			there = n
 		}
 	}
-	h.checker.crashed(h.base, h.disk.records, h.disk.writing, there)
+	h.checker.crashed(h.base, &h.disk, there)
 	h.disk.cut(there)
-	for _, r := range slices.Concat(h.inbox, requestsOf(h.answers)) {
+	for _, r := range slices.Concat(h.inbox, h.waiting) {
 		if p := r.process; p != nil && p.alive && !r.done {
 			r.err, r.done = backend.ErrDisconnected, true
 			p.put(item{at: w.now + disconnected, parking: r.parking})
 		}
 	}
-	h.inbox, h.answers = nil, nil
-}
-
-func requestsOf(answers []reply) []*request {
-	requests := make([]*request, len(answers))
-	for i, a := range answers {
-		requests[i] = a.request
-	}
-	return requests
+	h.inbox, h.waiting = nil, nil
 }
 
 // wake lets the host look around after a time, unless it does before. After a whole beat it
@@ -162,7 +182,7 @@ func (h *host) wake(after int64) {
 	h.world.after(after, func() {
 		switch {
 		case !h.up || h.alarm != alarm:
-		case after < beat || h.untilDue() <= 0:
+		case after < beat || h.core.Due(h.now()) <= 0:
 			h.step()
 		default:
 			h.sleep()
@@ -174,39 +194,17 @@ func (h *host) wake(after int64) {
 // have been set.
 func (h *host) sleep() {
 	if h.up && !h.writing {
-		h.wake(max(second/1000, min(h.untilDue(), beat)))
+		h.wake(int64(h.core.Sleep(h.now(), time.Duration(beat))))
 	}
 }
 
 // reconnected is called when connections have come or gone.
 func (h *host) reconnected() {
 	if h.up {
+		h.checker.cutOff()
 		h.changed = true
 		h.wake(0)
 	}
-}
-
-// untilDue returns how long nothing is due unless somebody acts, connects or leaves.
-func (h *host) untilDue() int64 {
-	now, sleep := h.world.now, int64(1<<62)
-	if h.pushAt != 0 {
-		sleep = min(sleep, h.pushAt-now)
-	}
-	if h.state.RunState != coordinator.Finished {
-		for _, since := range h.gone {
-			if since != 0 {
-				sleep = min(sleep, since+withdrawGrace-now)
-			}
-		}
-	}
-	if h.holdUntil != 0 {
-		return min(sleep, h.holdUntil-now)
-	}
-	clock := h.clock()
-	if at, ok := h.world.rules.doDue(&h.state, clock); ok {
-		sleep = min(sleep, int64(min(at-clock, coordinator.MaxTime))*(second/1000))
-	}
-	return sleep
 }
 
 // deliver lets a request arrive at a time.
@@ -227,35 +225,52 @@ func (h *host) deliver(r *request, at int64) {
 	}})
 }
 
-// step does what server's loop does: actions, withdrawals, ticks, one write for all of
-// it, answers, publication.
+// step has the core do what came and what is due, and then writes, publishes and answers.
 func (h *host) step() {
-	if h.writing || h.world.violation != nil {
+	w := h.world
+	if h.writing || w.violation != nil {
 		return
 	}
+	if h.wantsFork() {
+		h.fork()
+	}
+	h.checker.looks()
 	requests := h.inbox
 	h.inbox, h.changed = nil, false
 	for _, r := range requests {
-		if h.leavesOut(r) {
-			continue // whoever waits for the answer waits in vain
+		switch {
+		case h.leavesOut(r): // whoever waits for the answer waits in vain
+		case !w.rules.verifies(r.action):
+			r.answer(w, errProof)
+		default:
+			h.waiting = append(h.waiting, r)
+			h.checker.arrives(r.from)
+			h.core.Submit(h.now(), unsigned(coordinator.ClientID(r.from.id), r.nonce, r.action), w.rules.from(h, r.action, r.from.origin()))
 		}
-		err := h.apply(coordinator.ClientID(r.from.id), r.nonce, r.action)
-		if h.world.rules.answerEarly && err == nil {
-			h.checker.acknowledged(coordinator.ClientID(r.from.id), r.nonce)
-			r.answer(h.world, nil)
-			continue
-		}
-		h.answers = append(h.answers, reply{r, err})
 	}
-	h.withdrawGone()
 	h.scheme()
-	h.tick()
-	if len(h.disk.records) == 0 {
-		h.answer()
-		h.publish()
-		h.sleep()
+	h.core.Tick(h.now())
+	records, err := h.core.Ready()
+	if err != nil {
+		h.checker.violate(NodeSound, "the host cannot go on: %v", err)
 		return
 	}
+	for _, r := range records {
+		h.disk.add(r.Payload)
+	}
+	switch {
+	case len(records) == 0:
+		h.advance()
+		h.goOn()
+	case w.rules.finish != nil:
+		w.rules.finish(h)
+	default:
+		h.write(h.advance)
+	}
+}
+
+// write waits until the disk has everything, and goes on then.
+func (h *host) write(then func()) {
 	h.writing = true
 	life := h.life
 	delay := h.random.between(second/1000, 5*second/1000)
@@ -269,156 +284,112 @@ func (h *host) step() {
 		h.disk.synced()
 		h.writing = false
 		h.rebase()
-		h.answer()
-		h.publish()
-		if len(h.inbox) > 0 || h.changed {
-			h.step()
-			return
-		}
-		h.sleep()
+		then()
+		h.goOn()
 	})
+}
+
+// advance has the core publish and answer.
+func (h *host) advance() { h.core.Advance(h.now(), h) }
+
+// show sends what was published to every connected client that does not have it.
+func (h *host) show() {
+	for i, m := range h.world.machines {
+		if h.update != nil && m.history() == h && h.connected(i) && h.sent[i] != h.version {
+			h.send(m.process)
+		}
+	}
+}
+
+// goOn sends what was published, and works on or sleeps.
+func (h *host) goOn() {
+	h.show()
+	if len(h.inbox) > 0 || h.changed {
+		h.step()
+		return
+	}
+	h.sleep()
 }
 
 // rebase takes note of what the disk has.
 func (h *host) rebase() {
 	state := h.state.Clone()
 	h.base = &state
-	h.update = nil
 }
 
-// apply applies one action.
-func (h *host) apply(from coordinator.ClientID, nonce uint64, a coordinator.Action) error {
-	w := h.world
-	before := h.state.RunState
-	err := w.rules.doRefuse(h, from, a)
-	if err == nil {
-		err = w.rules.doApply(&h.state, from, nonce, a)
-	}
-	w.note('A', nonce, uint64(len(h.state.Epoch.Clients)), func() string {
-		return fmt.Sprintf("host: %s of %s: %s", describe(a), w.nameOf(from), orAccepted(err))
+// acted sees what became of an action.
+func (h *host) acted(a wire.SignedAction, err error) {
+	w, from := h.world, coordinator.ClientID(a.From)
+	w.note('A', a.Nonce, uint64(len(h.state.Epoch.Clients)), func() string {
+		return fmt.Sprintf("host: %s of %s: %s", describe(a.Action), w.nameOf(from), orAccepted(err))
 	})
-	if err != nil {
-		return err
-	}
-	h.disk.add(record{kind: recordAction, from: from, nonce: nonce, action: a})
-	h.checker.accepted(&h.state, before, from, nonce, a)
-	h.tick()
-	return nil
-}
-
-// tick lets the state machine do what is due.
-func (h *host) tick() {
-	if h.holding() || h.forks() || h.stalls() {
-		return
-	}
-	w := h.world
-	for range int(coordinator.Paused) {
-		now, committed := h.clock(), h.state.DrawCommitment
-		draw, _, _ := h.draws.Opening(committed)
-		before := markOf(&h.state)
-		if !w.rules.doTick(&h.state, now, draw) {
-			h.checker.settled(&h.state, now)
-			return
-		}
-		if h.state.DrawCommitment == committed {
-			draw = [32]byte{}
-		}
-		h.disk.add(record{kind: recordTick, now: now, draw: draw})
-		if h.state.RunState != before.runState {
-			h.notesStart()
-			w.note('T', uint64(h.state.RunState), uint64(h.state.Progress.Step), func() string {
-				return fmt.Sprintf("host: %v → %v, epoch %d, step %d, %d members, %d pending", before.runState, h.state.RunState,
-					h.state.Progress.Epoch, h.state.Progress.Step, len(h.state.Epoch.Clients), len(h.state.Pending))
-			})
-			if h.state.RunState == coordinator.RoundTrain && h.state.Progress.Step >= w.plan.healStep {
-				w.after(0, w.heal)
-			}
-		}
-		h.checker.ticked(&h.state, before, now)
+	if err == nil {
+		h.checker.accepted(h.state, from, a.Nonce, a.Action)
 	}
 }
 
-// holding reports whether ticks wait for members to come back after a start.
-func (h *host) holding() bool {
-	if h.holdUntil == 0 {
+// tick is the core's rule of what is due; a host of the gang sometimes has another one.
+func (h *host) tick(s *coordinator.State, now uint64, draw [32]byte) bool {
+	if h.wantsFork() || h.stalls() {
 		return false
 	}
-	if h.world.now < h.holdUntil {
-		for i := range h.world.machines {
-			if h.isParticipant(i) && !h.connected(i) {
-				return true
-			}
-		}
+	before := markOf(s)
+	if !h.world.rules.doTick(s, now, draw) {
+		h.checker.settled(s, now)
+		return false
 	}
-	h.holdUntil = 0
-	return false
+	h.checker.ticked(s, before, now)
+	return true
 }
 
-// isParticipant reports whether a client is a healthy member or pending.
-func (h *host) isParticipant(i int) bool {
-	id := coordinator.ClientID(h.world.machines[i].id)
-	c, ok := h.state.Member(id)
-	return ok && c.State == coordinator.Healthy || h.state.IsPending(id)
-}
-
-// withdrawGone withdraws clients that had no connection for the grace period.
-func (h *host) withdrawGone() {
-	w := h.world
-	if h.state.RunState == coordinator.Finished {
-		return
-	}
-	for i, m := range w.machines {
-		switch {
-		case h.connected(i) || !h.isParticipant(i):
-			h.gone[i] = 0
-		case h.gone[i] == 0:
-			h.gone[i] = w.now
-		case w.now-h.gone[i] >= withdrawGrace:
-			h.gone[i] = 0
-			h.withdraw(m)
+// moved sees that the run is in another state.
+func (h *host) moved(before coordinator.RunState) {
+	w, s := h.world, h.state
+	if s.RunState == coordinator.RoundTrain {
+		head := h.core.Log().Head()
+		h.starts[s.Progress.Step] = wire.Head{Index: head.Index, Step: s.Progress.Step, Hash: head.Hash}.Sign(hostKey, [32]byte{})
+		if s.Progress.Step >= w.plan.healStep {
+			w.after(0, w.heal)
 		}
 	}
+	w.note('T', uint64(s.RunState), uint64(s.Progress.Step), func() string {
+		return fmt.Sprintf("host: %v → %v, epoch %d, step %d, %d members, %d pending", before, s.RunState,
+			s.Progress.Epoch, s.Progress.Step, len(s.Epoch.Clients), len(s.Pending))
+	})
 }
 
 // withdraw takes a client out of the run.
 func (h *host) withdraw(m *machine) {
-	h.nonce = max(h.nonce+1, uint64(h.world.now))
-	_ = h.apply(hostID, h.nonce, coordinator.Withdraw{Client: coordinator.ClientID(m.id)})
+	_ = h.core.Act(h.now(), coordinator.Withdraw{Client: coordinator.ClientID(m.id)})
 }
 
-// answer sends the answers whose actions are durable.
-func (h *host) answer() {
-	for _, a := range h.answers {
-		if a.err == nil {
-			h.checker.acknowledged(coordinator.ClientID(a.request.from.id), a.request.nonce)
-		}
-		a.request.answer(h.world, a.err)
+// Answer implements core.Outlet.
+func (h *host) Answer(i int, err error) {
+	r := h.waiting[i]
+	if err == nil {
+		h.checker.acknowledged(coordinator.ClientID(r.from.id), r.nonce, r.action)
 	}
-	h.answers = h.answers[:0]
+	r.answer(h.world, err)
+	if i == len(h.waiting)-1 {
+		h.waiting = nil
+	}
 }
 
-// publish sends what is durable to every connected client that does not have it. Changes
-// within a phase wait for each other.
-func (h *host) publish() {
-	w := h.world
-	h.pushAt = 0
-	if h.update == nil {
-		old := h.published
-		if old != nil && old.RunState == h.base.RunState && old.Progress == h.base.Progress && w.now-h.pushedAt < pushInterval {
-			h.pushAt = h.pushedAt + pushInterval
-			return
-		}
-		h.version++
-		h.pushedAt = w.now
-		h.update = &backend.Update{State: h.base, Peers: h.peersOf(h.base), Starts: h.startsOf(h.base)}
-		h.published = h.base
-		h.checker.published(h.base)
+// Publish implements core.Outlet.
+func (h *host) Publish(u core.Update) {
+	peers := make([]backend.Peer, len(u.Participants))
+	for i, id := range u.Participants {
+		peers[i] = backend.Peer{ID: id}
 	}
-	for i, m := range w.machines {
-		if m.history() == h && h.connected(i) && h.sent[i] != h.version {
-			h.send(m.process)
-		}
+	slices.SortFunc(peers, func(a, b backend.Peer) int { return bytes.Compare(a.ID[:], b.ID[:]) })
+	same := func(a, b backend.Peer) bool { return a.ID == b.ID }
+	if !u.Changed && slices.EqualFunc(peers, h.update.Peers, same) {
+		return
 	}
+	h.version++
+	state := u.State.Clone()
+	h.update = &backend.Update{State: &state, Peers: peers, Starts: h.startsOf(&state)}
+	h.checker.published(h.core.Log().Head().Index)
 }
 
 // greet makes sure that a client that has just connected gets the newest update.
@@ -436,18 +407,6 @@ func (h *host) send(p *process) {
 	if !p.machine.honest() {
 		p.conspire(h.update.State)
 	}
-}
-
-// peersOf returns those that take part; in a run that is finished, those that are connected.
-func (h *host) peersOf(s *coordinator.State) []backend.Peer {
-	var peers []backend.Peer
-	for _, m := range h.world.machines {
-		id := coordinator.ClientID(m.id)
-		if s.TakesPart(id) && (s.RunState != coordinator.Finished || h.connected(m.index)) {
-			peers = append(peers, backend.Peer{ID: m.id})
-		}
-	}
-	return peers
 }
 
 func orAccepted(err error) string {

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/follow"
+	"github.com/psyche-go/psyche/host/core"
 	"github.com/psyche-go/psyche/wire"
 )
 
@@ -135,33 +137,40 @@ func (h *host) stalled() bool {
 	return h.lying.asked != 0 && h.world.now > h.lying.asked+40*second
 }
 
-// forks shows some honest clients another history from now on, once: when a round of an epoch that
-// goes on has its quorum, so that neither history lacks it. Where it divides them it withdraws from
-// each history who is shown the other, so that they do not talk to each other; else the histories
-// differ by one member. It reports whether it did.
-func (h *host) forks() bool {
-	w, s := h.world, &h.state
+// wantsFork reports whether a host of the gang shows some another history from now on, once: when a
+// round of an epoch that goes on has its quorum, so that neither history lacks it.
+func (h *host) wantsFork() bool {
+	w, s := h.world, h.state
 	running := s.RunState == coordinator.RoundTrain || s.RunState == coordinator.RoundWitness
 	if !h.lies() || w.other != nil || w.now < w.plan.crew.forkAt || !running || !s.CurrentRound().HasQuorum() {
 		return false
 	}
-	if _, goesOn := s.NextRound(); !goesOn {
-		return false
-	}
+	_, goesOn := s.NextRound()
+	return goesOn
+}
+
+// fork shows some honest clients another history from now on. Where it divides them it withdraws from
+// each history who is shown the other, so that they do not talk to each other; else the histories
+// differ by one member.
+func (h *host) fork() {
+	w, log := h.world, h.core.Log()
 	r := newRandom(w.options.Seed, "fork")
 	other := *h
 	w.other = &other
-	other.state, other.disk = h.state.Clone(), h.disk.clone()
-	other.inbox, other.answers, other.writing, other.update = nil, nil, false, nil
-	other.gone, other.sent = slices.Clone(h.gone), make([]uint64, len(h.sent))
+	other.disk = h.disk.clone()
+	other.inbox, other.update = nil, nil
+	other.sent = make([]uint64, len(h.sent))
 	other.starts, other.random = maps.Clone(h.starts), newRandom(w.options.Seed, "host of another history")
 	other.checker = h.checker.clone(&other)
+	times := core.DefaultTimes
+	times.RestartGrace = 0 // it goes on
+	other.open(follow.Resume(log.Genesis(), log.State.Clone(), log.Head(), log.Starts()), times)
 	for _, m := range w.machines {
 		if m.honest() && r.chance(450) {
 			m.shown = &other
 		}
 	}
-	w.note('K', uint64(s.Progress.Step), 0, func() string { return "the host shows some another history" })
+	w.note('K', uint64(h.state.Progress.Step), 0, func() string { return "the host shows some another history" })
 	divides, victim := r.chance(400), w.machines[r.below(w.plan.clients)]
 	for _, m := range w.machines {
 		switch {
@@ -176,7 +185,6 @@ func (h *host) forks() bool {
 	h.wake(0)
 	other.wake(0)
 	w.after(90*second, func() { w.over = true }) // what is to be seen is seen
-	return true
 }
 
 // hides reports whether the gang keeps what one history has from who is shown the other.
@@ -186,7 +194,7 @@ func (p *process) hides(other *process) bool {
 
 // clone returns a disk with the same journal.
 func (d *disk) clone() disk {
-	return disk{durable: slices.Clone(d.durable), last: d.last, count: d.count, writing: slices.Clone(d.writing), records: slices.Clone(d.records)}
+	return disk{durable: slices.Clone(d.durable), last: d.last, writing: slices.Clone(d.writing), records: slices.Clone(d.records)}
 }
 
 // told notes that an announcement reaches a client in some time. One that names another start of the
@@ -231,7 +239,7 @@ func (c *checker) clone(h *host) *checker {
 	other.probation, other.signed, other.replicas = maps.Clone(c.probation), maps.Clone(c.signed), maps.Clone(c.replicas)
 	other.seats.returns, other.ejected, other.joined = maps.Clone(c.seats.returns), maps.Clone(c.ejected), maps.Clone(c.joined)
 	other.pace.announced = maps.Clone(c.pace.announced)
-	other.courts, other.challenges = c.courts.clone(), c.challenges.clone()
+	other.courts, other.challenges, other.outlet = c.courts.clone(), c.challenges.clone(), c.outlet.clone()
 	other.expectation, other.lostActions = nil, nil
 	return &other
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/host/core"
 )
 
 // fewDrop drops at the second finding, whether a quorum denies the result or not.
@@ -58,35 +59,24 @@ func anyNumberDropped() rules {
 	})
 }
 
-// admits lets a host take actions that it has to refuse.
-func admits(is func(a coordinator.Action) bool) func() rules {
-	return func() rules {
-		return rules{refuse: func(h *host, from coordinator.ClientID, a coordinator.Action) error {
-			if is(a) {
-				return nil
-			}
-			return h.refuse(from, a)
-		}}
-	}
+// anyNetwork lets a host take everybody in.
+func anyNetwork() rules {
+	return rules{origin: func(*host, coordinator.Action, core.Origin) core.Origin { return core.Origin{} }}
 }
 
 // countsConnected counts of a network who is a member or waits, not who left and may come back.
 func countsConnected() rules {
-	return rules{refuse: func(h *host, from coordinator.ClientID, a coordinator.Action) error {
-		err := h.refuse(from, a)
-		if !errors.Is(err, coordinator.ErrFull) {
-			return err
-		}
+	return rules{origin: func(h *host, a coordinator.Action, from core.Origin) core.Origin {
 		there := 0
-		for id := range h.world.fromNetwork(&h.state) {
+		for id := range h.world.fromNetwork(h.state) {
 			if member, ok := h.state.Member(id); ok && member.State == coordinator.Healthy || h.state.IsPending(id) {
 				there++
 			}
 		}
-		if there < h.world.plan.crew.size {
-			return nil
+		if there < from.Most {
+			return core.Origin{}
 		}
-		return err
+		return from
 	}}
 }
 

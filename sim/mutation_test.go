@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/psyche-go/psyche/assign"
 	"github.com/psyche-go/psyche/coordinator"
@@ -33,7 +34,12 @@ var mutations = []mutation{
 	{"nonces are not looked at", noNonces, AllFaults, []Assertion{NotReplayed}, 0},
 	{"accusations are believed", accusationsBelieved, AllFaults, []Assertion{NotFramed}, 0},
 	{"one report is a checkpoint", oneReport, AllFaults, []Assertion{CheckpointTrue}, 0},
-	{"acknowledged before it is on the disk", func() rules { return rules{answerEarly: true} }, AllFaults, []Assertion{NothingLost}, 0},
+	{"acknowledged before it is on the disk", finishes(answerEarly), AllFaults, []Assertion{NothingLost, ShownFirst}, 0},
+	{"nothing is synced", finishes(neverSync), AllFaults, []Assertion{NothingLost}, 0},
+	{"published before it is on the disk", finishes(publishEarly), AllFaults, []Assertion{NothingLost}, 0},
+	{"answered before it is published", finishes(answerFirst), AllFaults, []Assertion{ShownFirst}, 0},
+	{"who is gone is withdrawn too early", graceOf(5 * time.Second), AllFaults, []Assertion{Patient}, 0},
+	{"who is gone is withdrawn too late", graceOf(20 * time.Second), AllFaults, []Assertion{Patient}, 0},
 	{"RoundWitness waits for nobody", witnessWaitsForNobody, AllFaults, []Assertion{QuorumOrTime}, 0},
 	{"RoundWitness lasts its whole time", witnessLastsItsTime, AllFaults, []Assertion{InTime}, 0},
 	{"waits are a hundredth of their time", waitsAreShort, AllFaults, []Assertion{QuorumOrTime}, 0},
@@ -51,10 +57,10 @@ var mutations = []mutation{
 	{"who is denied by few is dropped", fewDrop, Gang, []Assertion{NotFramed}, 32},
 	{"everybody may be slow", everybodySlow, Gang, []Assertion{NotFramed}, 182},
 	{"findings drop more than a third", anyNumberDropped, SilentTrainer | InvalidResult, []Assertion{NotFramed}, 19},
-	{"proofs of two results are not verified", admits(func(a coordinator.Action) bool { _, is := a.(coordinator.Equivocation); return is }), Gang, []Assertion{Ejected}, 0},
+	{"proofs of two results are not verified", func() rules { return rules{unproved: true} }, Gang, []Assertion{Ejected}, 0},
 	{"two results are forgiven", forgiven, Gang, []Assertion{Ejected}, 0},
-	{"who was ejected comes back at once", ejectedReturns, Gang, []Assertion{Ejected}, 8},
-	{"one network takes all seats", admits(func(a coordinator.Action) bool { _, is := a.(coordinator.Join); return is }), Gang, []Assertion{SeatsFair}, 0},
+	{"who was ejected comes back at once", ejectedReturns, Gang, []Assertion{Ejected, FairlyTried}, 8},
+	{"one network takes all seats", anyNetwork, Gang, []Assertion{SeatsFair}, 0},
 	{"seats of who left for a while are free", countsConnected, Gang, []Assertion{SeatsFair}, 0},
 	{"who leaves takes back what it revealed", takesBack, Gang, []Assertion{SeedsRight}, 0},
 	{"newcomers have seats as they came", firstCome, Gang, []Assertion{SeatsFair}, 9},
