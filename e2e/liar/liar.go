@@ -14,6 +14,7 @@ import (
 	"github.com/psyche-go/psyche/coordinator"
 	"github.com/psyche-go/psyche/follow"
 	"github.com/psyche-go/psyche/hashchain"
+	"github.com/psyche-go/psyche/host/core"
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/wire"
 )
@@ -54,9 +55,10 @@ type Host struct {
 
 // branch is one history of the run.
 type branch struct {
-	log     *follow.Follower
-	draws   *hashchain.Chain
+	core    *core.Host
+	log     *follow.Follower // the core's
 	records [][]byte
+	answer  error // to the newest action
 	omitted bool
 }
 
@@ -103,8 +105,45 @@ func (h *Host) begin(salt byte) (*branch, error) {
 		return nil, err
 	}
 	log, err := follow.Begin(g)
-	return &branch{log: log, draws: draws}, err
+	if err != nil {
+		return nil, err
+	}
+	return &branch{log: log, core: core.New(log, h.now(), core.Options{
+		Times: core.Times{WithdrawGrace: -1}, Draws: draws,
+		Connection: func(identity.ID) (from core.Origin, live bool) { return from, true },
+	})}, nil
 }
+
+func (h *Host) now() core.Now {
+	now := time.Now()
+	return core.Now{Time: now, Clock: uint64(now.UnixMilli())}
+}
+
+// nowOf is the time that a history is told.
+func (h *Host) nowOf(i int, now core.Now) core.Now {
+	if h.options.Attack == Fork && i == 1 && h.branches[1].log.State.Progress.Step+1 >= h.options.After {
+		now.Clock, h.lied = now.Clock+1, true // it committed to the draws, but not to the time
+	}
+	return now
+}
+
+// finish takes in what the core of a branch did.
+func (b *branch) finish(now core.Now) {
+	records, err := b.core.Ready()
+	if err != nil {
+		panic(err)
+	}
+	for _, r := range records {
+		b.records = append(b.records, r.Payload)
+	}
+	b.core.Advance(now, b)
+}
+
+// Publish implements core.Outlet: push shows what there is.
+func (b *branch) Publish(core.Update) {}
+
+// Answer implements core.Outlet.
+func (b *branch) Answer(_ int, err error) { b.answer = err }
 
 // Addr returns where it listens.
 func (h *Host) Addr() string { return h.listener.Addr().String() }
@@ -201,6 +240,7 @@ func (h *Host) handle(c *conn, kind frame.Type, payload []byte, write func(frame
 
 // act applies an action to both histories.
 func (h *Host) act(raw []byte) (code coordinator.Code) {
+	now := h.now()
 	for i, b := range h.branches {
 		action, err := wire.OpenAction(raw, b.log.Run())
 		if err != nil {
@@ -210,15 +250,12 @@ func (h *Host) act(raw []byte) (code coordinator.Code) {
 			b.omitted, h.lied = true, true
 			continue
 		}
-		before := b.log.State.Clone()
-		if err := b.log.State.Apply(coordinator.ClientID(action.From), action.Nonce, action.Action); err != nil {
-			b.log.State = before
-			if refused, ok := errors.AsType[coordinator.Code](err); ok && i == 0 {
-				code = refused
-			}
-			continue
+		now := h.nowOf(i, now)
+		b.core.Submit(now, action, core.Origin{})
+		b.finish(now)
+		if refused, ok := errors.AsType[coordinator.Code](b.answer); ok && i == 0 {
+			code = refused
 		}
-		b.note(follow.Record{Kind: follow.KindAction, Action: action})
 	}
 	return code
 }
@@ -227,13 +264,6 @@ func (h *Host) act(raw []byte) (code coordinator.Code) {
 func (h *Host) omits(i int, b *branch, a coordinator.Action) bool {
 	_, witness := a.(coordinator.WitnessRound)
 	return h.options.Attack == OmitAction && i == 1 && witness && !b.omitted && b.log.State.Progress.Step >= h.options.After
-}
-
-// note adds a record that was applied.
-func (b *branch) note(r follow.Record) {
-	payload := r.AppendTo(nil)
-	b.log.Note(payload)
-	b.records = append(b.records, payload)
 }
 
 // tick lets both histories go on.
@@ -256,20 +286,11 @@ func (h *Host) tick() {
 func (h *Host) step(n uint64) (hangUp bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	now := uint64(time.Now().UnixMilli())
+	now := h.now()
 	for i, b := range h.branches {
-		when := now
-		if h.options.Attack == Fork && i == 1 && b.log.State.Progress.Step+1 >= h.options.After {
-			when, h.lied = now+1, true // it committed to the draws, but not to the time
-		}
-		committed := b.log.State.DrawCommitment
-		draw, _, _ := b.draws.Opening(committed)
-		if b.log.State.Tick(when, draw) {
-			if b.log.State.DrawCommitment == committed {
-				draw = [32]byte{}
-			}
-			b.note(follow.Record{Kind: follow.KindTick, Now: when, Draw: draw})
-		}
+		now := h.nowOf(i, now)
+		b.core.Tick(now)
+		b.finish(now)
 	}
 	if begun := h.branches[0].log.State.Progress.Step; !h.lied && begun >= h.options.After {
 		hangUp = h.lie()
