@@ -2,10 +2,12 @@ package memory
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -13,6 +15,8 @@ import (
 
 	"github.com/psyche-go/psyche/backend"
 	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/follow"
+	"github.com/psyche-go/psyche/host/core"
 	"github.com/psyche-go/psyche/identity"
 	"github.com/psyche-go/psyche/wire"
 )
@@ -30,14 +34,14 @@ type Options struct {
 
 // Host holds a run. Its methods may be called from any goroutine.
 type Host struct {
-	key identity.Key
 	run [32]byte // hash that names it
 	now func() uint64
 
 	mu      sync.Mutex
-	state   coordinator.State
-	seeds   *rand.PCG
-	nonce   uint64 // of the newest action of anybody: they need not be dense
+	core    *core.Host
+	state   *coordinator.State // the core's
+	nonce   uint64             // of the newest action of any client: they need not be dense
+	answer  error              // to what was submitted last
 	clients map[identity.ID]*Client
 
 	applied chan struct{} // has a value when an action was applied since Run looked
@@ -55,10 +59,30 @@ func NewHost(o Options) (*Host, error) {
 	if err != nil {
 		return nil, fmt.Errorf("initial state: %w", err)
 	}
-	return &Host{
-		key: key, run: wire.HostedRun([]byte(state.RunID)), now: o.Now,
-		state: state, seeds: seeds, clients: make(map[identity.ID]*Client), applied: make(chan struct{}, 1),
-	}, nil
+	log := follow.Resume(follow.Genesis{Raw: []byte(state.RunID)}, state, wire.Head{}, nil) // nobody reads it
+	h := &Host{
+		run: log.Run(), now: o.Now, state: &log.State,
+		clients: make(map[identity.ID]*Client), applied: make(chan struct{}, 1),
+	}
+	h.core = core.New(log, core.Now{}, core.Options{
+		Times: core.Times{WithdrawGrace: -1}, Draws: draws{seeds},
+		Sign: func(nonce uint64, a coordinator.Action) wire.SignedAction {
+			return wire.SignedAction{From: key.ID(), Nonce: nonce, Action: a, Raw: wire.SignAction(key, h.run, nonce, a)}
+		},
+		Connection: func(id identity.ID) (from core.Origin, live bool) { return from, h.clients[id] != nil },
+	})
+	return h, nil
+}
+
+// draws are without end, and committed to by nobody.
+type draws struct{ seeds *rand.PCG }
+
+// Opening implements core.Draws.
+func (d draws) Opening([32]byte) (draw [32]byte, left int, ok bool) {
+	for i := 0; i < len(draw); i += 8 {
+		binary.LittleEndian.PutUint64(draw[i:], d.seeds.Uint64())
+	}
+	return draw, math.MaxInt, true
 }
 
 // Attach connects a participant. One key has one live Client.
@@ -85,12 +109,43 @@ func (h *Host) State() coordinator.State {
 func (h *Host) Tick() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	changed := h.tick()
-	if changed {
-		h.publish()
-	}
+	return h.tick()
+}
+
+// tick does what is due. The caller holds mu.
+func (h *Host) tick() bool {
+	h.core.Tick(h.clock())
+	changed, _ := h.finish()
 	return changed
 }
+
+// clock returns the time of the run: nothing here waits for any other. The caller holds mu.
+func (h *Host) clock() core.Now { return core.Now{Clock: h.now()} }
+
+// finish has the core publish and answer: nothing is kept. It reports whether anything has changed.
+// The caller holds mu.
+func (h *Host) finish() (changed bool, err error) {
+	records, err := h.core.Ready()
+	if err != nil {
+		return false, err
+	}
+	h.answer = nil
+	h.core.Advance(h.clock(), (*outlet)(h))
+	return len(records) > 0, h.answer
+}
+
+// outlet is how a Host's core speaks.
+type outlet Host
+
+// Publish implements core.Outlet.
+func (o *outlet) Publish(u core.Update) {
+	if u.Changed {
+		(*Host)(o).publish()
+	}
+}
+
+// Answer implements core.Outlet.
+func (o *outlet) Answer(_ int, err error) { o.answer = err }
 
 // Run ticks when something is due until ctx ends. It looks at least once in a beat whether
 // the clock was set.
@@ -104,72 +159,57 @@ func (h *Host) Run(ctx context.Context, beat time.Duration) {
 		case <-ctx.Done():
 			return
 		}
-		timer.Reset(max(time.Millisecond, min(h.runDue(), beat)))
+		timer.Reset(h.runDue(beat))
 	}
 }
 
-// runDue does what is due, and returns how long nothing is unless somebody acts.
-func (h *Host) runDue() time.Duration {
+// runDue does what is due, and returns how long the host may sleep.
+func (h *Host) runDue(beat time.Duration) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	const never = time.Duration(coordinator.MaxTime) * time.Millisecond
-	now := h.now()
-	at, ok := h.state.Due(now)
-	if ok && at <= now && h.tick() {
-		h.publish()
-		now = h.now()
-		at, ok = h.state.Due(now)
+	if h.core.Due(h.clock()) <= 0 {
+		h.tick()
 	}
-	if !ok {
-		return never
-	}
-	return time.Duration(min(at-now, coordinator.MaxTime)) * time.Millisecond
+	return h.core.Sleep(h.clock(), beat)
 }
 
 // Apply applies an action that the host signs, such as SetPaused.
 func (h *Host) Apply(a coordinator.Action) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.apply(h.key, a)
+	return h.act(a)
 }
 
-// apply takes an action the way it would take over a network. The caller holds mu.
-func (h *Host) apply(key identity.Key, a coordinator.Action) error {
+// act applies an action of the host's own. The caller holds mu.
+func (h *Host) act(a coordinator.Action) error {
+	err := h.core.Act(h.clock(), a)
+	_, broken := h.finish()
+	h.wake(err)
+	return cmp.Or(err, broken)
+}
+
+// submit takes an action the way it would take over a network. The caller holds mu.
+func (h *Host) submit(key identity.Key, a coordinator.Action) error {
 	h.nonce++
 	action, err := wire.OpenAction(wire.SignAction(key, h.run, h.nonce, a), h.run)
 	if err != nil {
 		return err
 	}
-	if err := h.state.Apply(coordinator.ClientID(action.From), action.Nonce, action.Action); err != nil {
-		return err
+	h.core.Submit(h.clock(), action, core.Origin{})
+	_, err = h.finish()
+	h.wake(err)
+	return err
+}
+
+// wake lets Run look what is due after an action that was accepted.
+func (h *Host) wake(refused error) {
+	if refused != nil {
+		return
 	}
-	h.tick()
-	h.publish()
 	select {
 	case h.applied <- struct{}{}:
 	default:
 	}
-	return nil
-}
-
-// tick makes at most as many transitions as there are states. The caller holds mu.
-func (h *Host) tick() bool {
-	changed := false
-	for range int(coordinator.Paused) {
-		if !h.state.Tick(h.now(), h.draw()) {
-			break
-		}
-		changed = true
-	}
-	return changed
-}
-
-// draw returns what the next round may begin with. The caller holds mu.
-func (h *Host) draw() (draw [32]byte) {
-	for i := 0; i < len(draw); i += 8 {
-		binary.LittleEndian.PutUint64(draw[i:], h.seeds.Uint64())
-	}
-	return draw
 }
 
 // publish shows every client the present state. The caller holds mu.
@@ -230,7 +270,7 @@ func (c *Client) Submit(ctx context.Context, a coordinator.Action) error {
 	case c.closed:
 		err = backend.ErrClosed
 	default:
-		err = c.host.apply(c.key, a)
+		err = c.host.submit(c.key, a)
 	}
 	if err != nil {
 		return fmt.Errorf("submit %T: %w", a, err)
@@ -284,7 +324,7 @@ func (c *Client) Close() error {
 	}
 	id := coordinator.ClientID(c.key.ID())
 	// Refused when it is not part of the run, or the run is over.
-	_ = c.host.apply(c.host.key, coordinator.Withdraw{Client: id})
+	_ = c.host.act(coordinator.Withdraw{Client: id})
 	c.host.publish()
 	return nil
 }
