@@ -16,9 +16,10 @@
 //	train          batch to gradient to result; the results that counted change the weights
 //	distro/codec   the bytes of a result
 //	client/fetch   results of peers
-//	server         the host: actions come in, states go out
-//	coordinator    Apply and Tick: how a quorum ends a round
+//	server         the host: actions come in, records go out
+//	host/core      what a host decides, as a value; durable, published, answered
 //	follow         every member does again what the host did
+//	coordinator    Apply and Tick: how a quorum ends a round
 //
 // The package holds nothing but this text and the tests of the repository itself.
 package psyche

@@ -30,7 +30,7 @@ func (o outlet) clone() outlet {
 
 // arrives notes who acts next.
 func (c *checker) arrives(m *machine) {
-	c.outlet.known = m.network != gangNetwork || c.world.fromNetwork(c.host.state)[coordinator.ClientID(m.id)]
+	c.outlet.known = c.world.fromNetwork(c.host.state)[coordinator.ClientID(m.id)]
 }
 
 // promised notes the place of an accepted action that does not wait for more of its kind.
@@ -67,9 +67,7 @@ func (c *checker) restarted() {
 	c.cutOff()
 	clear(c.outlet.forgotten)
 	for id := range c.world.fromNetwork(c.host.state) {
-		if c.outlet.away[c.world.index[identity.ID(id)]] != 0 {
-			c.outlet.forgotten[id] = true
-		}
+		c.outlet.forgotten[id] = true
 	}
 }
 
