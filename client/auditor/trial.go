@@ -13,6 +13,7 @@ import (
 type trial struct {
 	auditCase
 	state coordinator.Trial // newest known
+	ready uint32            // step of the round since which it lacks nothing but the examination; 0: it lacks more
 	waits uint32            // step of the round whose training waits, or has waited, for it; 0: none
 }
 
@@ -65,16 +66,23 @@ func (a *Auditor) judge(j *trial) {
 	}
 }
 
+// patientRounds are those in which an examination waits for a moment in which nothing else needs the
+// trainer, at least.
+const patientRounds = 3
+
 // presses reports whether the own training waits in this round for an examination: it does once in a
-// trial, when half of the time for it is over without a moment in which nothing else needed the trainer,
-// and only if it costs nothing to be late.
+// trial, when half of the time for it is over, no moment came in some rounds in which nothing else needed
+// the trainer, and only if it costs nothing to be late.
 func (a *Auditor) presses(j *trial) bool {
 	s := a.Client.State()
 	juror, voted := s.Juror(a.me, j.state.Slot)
 	if !juror || voted || j.phase != waitsForEngine || s.RunState != coordinator.RoundTrain {
 		return false
 	}
-	if s.Progress.Step <= j.state.Since+coordinator.TrialRounds/2 || s.StateStart < j.state.SinceTime+coordinator.TrialTime/2 {
+	if j.ready == 0 {
+		j.ready = s.Progress.Step
+	}
+	if s.Progress.Step <= max(j.ready+patientRounds, j.state.Since+coordinator.TrialRounds/2) || s.StateStart < j.state.SinceTime+coordinator.TrialTime/2 {
 		return false
 	}
 	if j.waits == 0 && a.clientOf(a.me).Lateness == coordinator.OnTime {
