@@ -6,7 +6,7 @@ import (
 	"github.com/psyche-go/psyche/assign"
 )
 
-// Who does what in a round of five members, two of whom witness it, and 64 sequences from the
+// The roles in a round of five members, two of whom witness it, and 64 sequences from the
 // thousandth on: everybody works out the same from its seeds.
 func Example() {
 	const seed, batchSeed, members = 42, 7, 5

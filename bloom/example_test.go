@@ -7,7 +7,7 @@ import (
 	"github.com/psyche-go/psyche/bloom"
 )
 
-// What a witness says that it holds, under the seed of a round.
+// A witness says which results it holds, under the seed of a round.
 func Example() {
 	const seed = 42
 	mine, other := sha256.Sum256([]byte("a result")), sha256.Sum256([]byte("another"))

@@ -216,7 +216,7 @@ func (a *Auditor) decide(c *Chain, step uint32) {
 		if l.over.IsZero() {
 			l.over = now
 		}
-		// What is not known is what the others find as well, once they apply the round: they may hear more.
+		// Others may hear more until they apply the round: they find then what is not known here yet.
 		waited := now.Sub(l.over) > tally.UnsurePatience && a.hasApplied(step)
 		switch {
 		case !known && announced && !waited:

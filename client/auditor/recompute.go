@@ -31,7 +31,7 @@ func (a *Auditor) recompute(q *auditCase, m manner) {
 		return
 	}
 	x := audit.Examination{Step: q.Step, Trainer: q.Trainer, Weights: from, Precision: in, Chunks: q.chunks}
-	depot, tokens := a.depot, q.tokens
+	depot, tokens, claim := a.depot, q.tokens, q.claim
 	a.Engine.Examine(q.Step, m.urgent, func(ctx context.Context) func() {
 		begun := a.Tasks.Now()
 		var exam *audit.Exam
@@ -41,7 +41,7 @@ func (a *Auditor) recompute(q *auditCase, m manner) {
 		}
 		var report audit.Report
 		if err == nil {
-			report = exam.Check(q.claim)
+			report = exam.Check(claim)
 		}
 		cancelled, took := ctx.Err() != nil, a.Tasks.Now().Sub(begun)
 		return func() {
