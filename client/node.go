@@ -98,7 +98,7 @@ func (n *Node) desynchronise(reason string) {
 		n.fetcher.StopRound(l.Tally)
 	}
 	n.rounds.replica, n.models.Held = nil, nil
-	n.store.Forget(0) // they may not be the run's
+	n.store.Forget(0, 0) // they may not be the run's
 	n.auditor.ForgetRounds()
 	n.seat.again = true
 	n.seat.rejoin.giveUp(n.run.epoch())

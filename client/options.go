@@ -58,7 +58,7 @@ type Options struct {
 	ParameterRequests int // parts of a model on their way at once; 8
 
 	// ResultMemory bounds the bytes of counted results that are kept for members that
-	// were away; no more than the model has are kept in any case. 256 MiB.
+	// were away; of epochs that are over no more are kept than the model has. 256 MiB.
 	ResultMemory uint64
 
 	// AuditIdle lets this client audit also in rounds in which it trains, whenever its trainer is idle.

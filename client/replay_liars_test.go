@@ -63,7 +63,7 @@ func (d *desk) Handle(protocol string, _ int, handle func(ctx context.Context, f
 // answerOf returns the answer of a member that says these were the rounds after step 3.
 func answerOf(t *testing.T, rounds []exchange.AppliedRound) []byte {
 	store, d := exchange.NewStore(func([32]byte) {}), &desk{}
-	store.Forget(1 << 62) // bytes
+	store.Forget(1<<62, 1<<62) // bytes
 	for i, round := range rounds {
 		round.Step = uint32(4 + i)
 		store.Remember(round)

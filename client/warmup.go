@@ -134,7 +134,7 @@ func (n *Node) obtainModel() {
 	for _, u := range s.UploadsOf(s.Model.Checkpoint.Digest) {
 		places = append(places, u.Place)
 	}
-	n.store.Forget(0) // what follows does not go on from there
+	n.store.Forget(0, 0) // what follows does not go on from there
 	a := n.models.Begin(handover.Wish{
 		Definition: n.run.definition(), Trainer: n.engine.trainer, Redefined: redefined, Peers: n.run.members(n.fetcher.Rotation.Next),
 		Places: places, Time: time.Duration(s.Config.WarmupTime) * time.Millisecond,
@@ -155,7 +155,7 @@ func (n *Node) obtained(a *handover.Attempt, err error, cancelled bool) {
 		n.auditor.ForgetMomentum(n.run.state.Progress.Step)
 	}
 	if err == nil && !cancelled {
-		n.store.Forget(min(n.ResultMemory, a.Model.Size))
+		n.store.Forget(a.Model.Size, n.ResultMemory)
 		for _, round := range a.Rounds { // by which it was caught up, so that others can do the same
 			n.store.Remember(round)
 		}

@@ -12,13 +12,15 @@ import (
 
 const historyEpochs = 3 // the running one and two before it
 
-// History remembers the newest rounds that became part of the model, whole epochs of
-// them, as long as their results have fewer bytes than the limit: members that were away
-// fetch these instead of the model. The loop fills it, the network's goroutines read it.
+// History remembers the newest rounds that became part of the model, whole epochs of them:
+// members that were away fetch these instead of the model. Epochs that are over are remembered
+// only while that is less to fetch than the model; into the running one no other way leads. The
+// loop fills it, the network's goroutines read it.
 type History struct {
 	mu     sync.Mutex
 	rounds []AppliedRound // ascending steps without a gap
-	limit  uint64         // bytes of results
+	model  uint64         // bytes of the model
+	memory uint64         // bytes of results that the running epoch may take
 	skip   uint32         // start step of an epoch that is too large to be kept; 0: none
 }
 
@@ -33,7 +35,7 @@ func (h *History) Push(round AppliedRound) (dropped [][32]byte) {
 		return append(dropped, hashesOf(round)...)
 	}
 	h.rounds = append(h.rounds, round)
-	for len(h.rounds) > 0 && (h.epochs() > historyEpochs || len(h.rounds) > maxResultsRounds || TotalSize(h.rounds) > h.limit) {
+	for len(h.rounds) > 0 && !h.fits() {
 		oldest := h.rounds[0].EpochStart
 		if oldest == round.EpochStart {
 			h.skip = oldest
@@ -45,6 +47,16 @@ func (h *History) Push(round AppliedRound) (dropped [][32]byte) {
 		dropped = append(dropped, h.cut(end)...)
 	}
 	return dropped
+}
+
+// fits reports whether everything may be kept.
+func (h *History) fits() bool {
+	limit := h.memory
+	epochs := h.epochs()
+	if epochs > 1 {
+		limit = min(limit, h.model)
+	}
+	return epochs <= historyEpochs && len(h.rounds) <= maxResultsRounds && TotalSize(h.rounds) <= limit
 }
 
 // epochs counts the epochs of which rounds are kept.
@@ -66,12 +78,12 @@ func (h *History) cut(count int) (dropped [][32]byte) {
 	return dropped
 }
 
-// Reset forgets everything, keeps at most limit bytes from now on and returns the results
-// that are not kept any more.
-func (h *History) Reset(limit uint64) (dropped [][32]byte) {
+// Reset forgets everything and returns the results that are not kept any more. From now on the
+// model has that many bytes, and the results of the running epoch may take that much memory.
+func (h *History) Reset(model, memory uint64) (dropped [][32]byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.limit, h.skip = limit, 0
+	h.model, h.memory, h.skip = model, memory, 0
 	return h.cut(len(h.rounds))
 }
 

@@ -13,10 +13,11 @@ import (
 )
 
 // TestHistoryIsBounded pushes epochs of any shape: what is kept has no gap, consists of
-// whole epochs, is at most as large as allowed, and what is dropped was kept.
+// whole epochs, is at most as large as allowed, the running epoch goes last, and what is dropped was
+// kept.
 func TestHistoryIsBounded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		h := &History{limit: rapid.Uint64Range(0, 60).Draw(t, "limit")}
+		h := &History{model: rapid.Uint64Range(0, 60).Draw(t, "model"), memory: rapid.Uint64Range(0, 90).Draw(t, "memory")}
 		held := map[tally.Commitment]bool{}
 		starts := map[uint32]bool{}
 		step := uint32(1)
@@ -24,6 +25,7 @@ func TestHistoryIsBounded(t *testing.T) {
 			step += rapid.Uint32Range(0, 8).Draw(t, "gap") / 8
 			start := step
 			starts[start] = true
+			epoch := uint64(0) // bytes
 			for range rapid.IntRange(1, 4).Draw(t, "rounds") {
 				round := testApplied(step, start, rapid.SliceOfN(rapid.Uint32Range(0, 12), 0, 3).Draw(t, "sizes")...)
 				for _, r := range round.Results {
@@ -35,10 +37,15 @@ func TestHistoryIsBounded(t *testing.T) {
 					}
 					delete(held, hash)
 				}
+				epoch += TotalSize([]AppliedRound{round})
 				step++
 			}
-			if TotalSize(h.rounds) > h.limit || h.epochs() > historyEpochs {
-				t.Fatalf("%d bytes of %d epochs are kept", TotalSize(h.rounds), h.epochs())
+			total, epochs := TotalSize(h.rounds), h.epochs()
+			if total > h.memory || epochs > 1 && total > h.model || epochs > historyEpochs {
+				t.Fatalf("%d bytes of %d epochs are kept", total, epochs)
+			}
+			if epochs == 0 && epoch <= h.memory {
+				t.Fatalf("the running epoch has %d bytes and is not kept", epoch)
 			}
 			for i, round := range h.rounds {
 				if i == 0 && !starts[round.Step] || i > 0 && round.Step != h.rounds[i-1].Step+1 {
@@ -51,14 +58,14 @@ func TestHistoryIsBounded(t *testing.T) {
 				}
 			})
 		}
-		if count := len(h.Reset(9)); count != len(held) || len(h.rounds) != 0 || h.limit != 9 {
+		if count := len(h.Reset(9, 12)); count != len(held) || len(h.rounds) != 0 || h.model != 9 || h.memory != 12 {
 			t.Fatalf("reset drops %d of %d results", count, len(held))
 		}
 	})
 }
 
 func TestHistoryAnswers(t *testing.T) {
-	h := &History{limit: 1000}
+	h := &History{model: 1000, memory: 1000}
 	first, second := strings.Repeat("11", 32), strings.Repeat("22", 32)
 	ask := func(request string) ([]byte, error) {
 		b, err := hex.DecodeString(request)

@@ -74,7 +74,7 @@ func TestAskedAndServed(t *testing.T) {
 	ask("nothing is there", ErrNotHeld)
 	shelf.PutBatch(7, 0, 1, [][]byte{[]byte("x")})
 	shelf.PutManifest(digest, manifest)
-	history.Reset(1000)
+	history.Reset(1000, 1000)
 	for step := uint32(4); step <= 5; step++ {
 		applied := testApplied(step, 4, 84)
 		applied.From = [32]byte{9}

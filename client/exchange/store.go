@@ -17,6 +17,6 @@ func NewStore(drop func(hash [32]byte)) *Store {
 // Remember keeps the results of a round for members that were away.
 func (s *Store) Remember(round AppliedRound) { s.Drop(s.History.Push(round)...) }
 
-// Forget drops what is kept for members that were away, and keeps at most limit bytes from
-// now on.
-func (s *Store) Forget(limit uint64) { s.Drop(s.History.Reset(limit)...) }
+// Forget drops what is kept for members that were away. From now on the model has that many bytes,
+// and the results of the running epoch may take that much memory.
+func (s *Store) Forget(model, memory uint64) { s.Drop(s.History.Reset(model, memory)...) }

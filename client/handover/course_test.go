@@ -79,7 +79,7 @@ func newCourse(t *testing.T) *course {
 	c.peer.SetMembers([]backend.Peer{{ID: me}})
 	c.theirs = exchange.NewStore(c.peer.Drop)
 	c.theirs.Serve(c.peer)
-	c.theirs.Forget(1 << 20)
+	c.theirs.Forget(1<<20, 1<<20)
 
 	trainer := &clienttest.Trainer{Bulk: bulk}
 	c.must(trainer.Load(t.Context(), c.before))
