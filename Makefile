@@ -15,9 +15,9 @@ LOAD_CLIENTS ?= 256
 
 # What needs libtorch. Everything else builds and tests without cgo.
 MODULE   := github.com/psyche-go/psyche
-LEARNING := ./torch/... ./model/... ./train/... ./eval/... ./cmd/psyche-client/... ./e2e/... ./bench/...
-PLAIN     = $(or $(shell $(GO) list ./... | grep -v -E '/(torch|model|train|eval|cmd/psyche-client|e2e|bench)(/|$$)'),$(error go list failed))
-STATIC    = $(or $(shell $(GO) list ./... | grep -v -E '/(torch|model|train|distro|eval|cmd/psyche-client|e2e|bench)(/|$$)'),$(error go list failed)) ./distro/codec
+LEARNING := ./learn/torch/... ./learn/model/... ./learn/train/... ./learn/eval/... ./node/member/... ./cmd/psyche-client/... ./proof/e2e/... ./proof/bench/...
+PLAIN     = $(or $(shell $(GO) list ./... | grep -v -E '/(learn/(torch|model|train|eval)|node/member|cmd/psyche-client|proof/(e2e|bench))(/|$$)'),$(error go list failed))
+STATIC    = $(or $(shell $(GO) list ./... | grep -v -E '/(learn|node/member|cmd/psyche-client|proof/(e2e|bench))(/|$$)'),$(error go list failed))
 
 # Where `make install` puts things; DESTDIR goes before all of it.
 prefix   ?= /usr/local
@@ -139,12 +139,12 @@ sim: psyche
 
 ## load: as many clients with fake trainers on a server as a run may have (LOAD_CLIENTS), one killed each second; 200 kills of the server
 load:
-	$(GO) test ./server -run TestLoad -v -load.clients $(LOAD_CLIENTS) -load.rounds 50 -load.train 500ms -timeout 15m
-	$(GO) test ./server -run TestKill -v -kills 200 -timeout 15m
+	$(GO) test ./host/server -run TestLoad -v -load.clients $(LOAD_CLIENTS) -load.rounds 50 -load.train 500ms -timeout 15m
+	$(GO) test ./host/server -run TestKill -v -kills 200 -timeout 15m
 
 ## internet: a run over links with delay, loss and a rate, one of them cut (needs root)
 internet: shim
-	PSYCHE_REQUIRE_TORCH=1 $(GO) test ./e2e/netlab ./e2e -run 'Internet|Firewall|Uplink|Delay|Guarded' -internet -v -timeout 20m
+	PSYCHE_REQUIRE_TORCH=1 $(GO) test ./proof/e2e/netlab ./proof/e2e -run 'Internet|Firewall|Uplink|Delay|Guarded' -internet -v -timeout 20m
 
 # Crowds, floods, juries and mutations take minutes each with the race detector, and others run the same
 # code; what measures has nothing to measure with it.
@@ -168,12 +168,12 @@ fuzz:
 
 ## test-solana: the program on litesvm (LITESVM names its node_modules), a run on a real solana-test-validator; says what is not installed
 test-solana: shim
-	$(GO) test ./solana/programtest -run 'LiteSVM' -count 1 -v
-	PSYCHE_REQUIRE_TORCH=1 $(GO) test ./e2e -run 'TestSolana' -count 1 -v -timeout 20m
+	$(GO) test ./chain/programtest -run 'LiteSVM' -count 1 -v
+	PSYCHE_REQUIRE_TORCH=1 $(GO) test ./proof/e2e -run 'TestSolana' -count 1 -v -timeout 20m
 
 ## solana-program: the program of a run on Solana from its sources (needs clang-19), with its hash
 solana-program:
-	$(GO) test ./solana/program -run TestSources -count 1 -v -update
+	$(GO) test ./chain/program -run TestSources -count 1 -v -update
 
 ## static: everything outside learning builds without cgo
 static:
@@ -202,37 +202,37 @@ $(VULN): tools/go.mod
 
 ## bench: measured ratios against a named baseline, in one run; the loss from the logs of bench-parity
 bench: shim bench-step bench-distro bench-round
-	$(GO) run ./bench/parity table
-	$(GO) test -run '^$$' -bench . -benchtime 1s ./coordinator ./distro/... ./p2p/blob
-	$(GO) test -p 1 -run '^$$' -bench . -benchtime 3x ./model/llama ./train
+	$(GO) run ./proof/bench/parity table
+	$(GO) test -run '^$$' -bench . -benchtime 1s ./core/coordinator ./learn/distro/... ./net/p2p/blob
+	$(GO) test -p 1 -run '^$$' -bench . -benchtime 3x ./learn/model/llama ./learn/train
 
 ## bench-step: training steps against eager PyTorch, a quarter of an hour
 bench-step: shim
-	$(GO) run ./bench/step
+	$(GO) run ./proof/bench/step
 
 ## bench-distro: what the optimizer costs, against PyTorch, a training step and the entropy bound
 bench-distro: shim
-	env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE $(GO) run ./bench/distro
+	env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE $(GO) run ./proof/bench/distro
 
 ## bench-round: what share of a round clients compute in, and where the rest goes, about ten minutes; links with a delay need root
 bench-round: build
-	$(GO) run ./bench/round
+	$(GO) run ./proof/bench/round
 
 ## bench-honest: honest members under stress with audits and without, an hour; slow links need root
 bench-honest: build
-	$(GO) run ./bench/honest
+	$(GO) run ./proof/bench/honest
 
 ## bench-parity: DisTrO against AdamW at equal tokens: every run without a log, hours of one core
 bench-parity: build
 	test -e $(BUILD)/parity/data/data.json || $(BIN)/psyche data tokenize --include '*.go' --held-out-fraction 0.02 --output $(BUILD)/parity/data $$($(GO) env GOROOT)/src
-	env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE $(GO) run ./bench/parity plan bench/parity/plan.txt
-	$(GO) run ./bench/parity table
+	env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE $(GO) run ./proof/bench/parity plan proof/bench/parity/plan.txt
+	$(GO) run ./proof/bench/parity table
 
 ## bench-audit: how far honest trainers with different libraries are apart, and attackers from them; an hour, or more with PSYCHE_TEST_SHIM2
 bench-audit: shim
-	$(GO) run ./bench/audit calibrate --name first
-	$(GO) run ./bench/audit table
-	$(GO) run ./bench/audit cost
+	$(GO) run ./proof/bench/audit calibrate --name first
+	$(GO) run ./proof/bench/audit table
+	$(GO) run ./proof/bench/audit cost
 
 clean:
 	rm -rf $(BUILD)

@@ -18,7 +18,25 @@ import (
 
 const module = "github.com/psyche-go/psyche"
 
-// importRule says what a set of packages must never reach, directly or through others.
+// wings are the top-level folders with Go in them, each with a line on what is in it. A package
+// imports packages of its own wing and of those before it.
+var wings = []struct{ name, holds string }{
+	{"base", "what belongs to no run: keys, locks, strict JSON"},
+	{"core", "the rules of a run, the arithmetic of audits, the bytes of a result"},
+	{"record", "what is written down of a run, and reading it again"},
+	{"net", "bytes between strangers"},
+	{"files", "tokens, tokenizers, checkpoints, the Hub, buckets"},
+	{"learn", "tensors, models, the optimizer, training, evaluation"},
+	{"host", "who keeps the state of a run: its core, a server, memory"},
+	{"chain", "the same on Solana"},
+	{"node", "a member of a run"},
+	{"face", "what people look at"},
+	{"proof", "simulator, whole processes, benchmarks"},
+	{"cmd", "the two programs"},
+}
+
+// importRule says what a set of packages must never reach, directly or through others, beyond the
+// order of the wings.
 type importRule struct {
 	name   string
 	from   func(pkg string) bool
@@ -55,106 +73,66 @@ func either(matches ...func(string) bool) func(string) bool {
 
 var importRules = []importRule{
 	{
-		name:   "the core is pure",
-		from:   under("coordinator", "assign", "bloom", "merkle"),
-		never:  either(anyOf("C", "runtime/cgo"), under("wire", "identity", "server", "client", "p2p", "torch")),
-		reason: "the same bits on every host",
-	},
-	{
-		name:   "audits are arithmetic",
-		from:   under("audit"),
-		never:  either(under("torch", "model", "train", "wire", "server", "client", "p2p", "backend"), anyOf("C", "runtime/cgo", "net", "time", "math/rand", "math/rand/v2", module+"/distro")),
-		reason: "verifiers, jurors and those who read a log come to the same",
+		name:   "the core reads no clock",
+		from:   under("core"),
+		never:  anyOf("C", "runtime/cgo", "net", "time", "math/rand", "math/rand/v2"),
+		reason: "hosts, verifiers, jurors and those who read a log come to the same",
 	},
 	{
 		name:   "hosts and nodes do without libtorch",
-		from:   under("server", "client", "sim", "p2p", "data", "backend", "config", "wire", "event", "testnet", "dash", "cmd/psyche"),
-		never:  either(under("torch", "model", "train", "cmd/psyche-client"), anyOf(module+"/distro")),
+		from:   either(but(under("record", "net", "files", "host", "chain", "node", "face"), module+"/node/member"), under("proof/sim", "cmd/psyche")),
+		never:  either(under("learn/torch", "learn/model", "learn/train", "node/member", "cmd/psyche-client"), anyOf(module+"/learn/distro")),
 		reason: "node logic is testable without libtorch and hosts stay static",
 	},
 	{
-		name:   "who follows a run reads what it is given",
-		from:   under("follow", "wire"),
-		never:  either(under("backend", "server", "client", "p2p", "torch"), anyOf("net", "net/http", "C")),
-		reason: "an audit is a function of the log",
-	},
-	{
-		name:   "the host's core is pure",
-		from:   under("host/core"),
-		never:  either(under("backend", "server", "client", "p2p", "torch", "sim"), anyOf("C", "net")),
-		reason: "what the simulator checks is what runs",
+		name:   "what is recorded is data",
+		from:   under("record/follow", "record/wire", "host/core", "chain/layout", "chain/event", "chain/replay", "chain/program"),
+		never:  either(under("net", "host/server", "host/tcp", "chain/rpc"), anyOf("net", "net/http", "C")),
+		reason: "who reads a log, an account or a journal gets it from where it likes",
 	},
 	{
 		name:   "the network carries bytes",
-		from:   under("p2p"),
-		never:  under("coordinator", "wire", "model", "train", "client"),
+		from:   under("net/p2p"),
+		never:  under("core", "record"),
 		reason: "the network knows no training words",
 	},
 	{
-		name:   "a data server is no host of runs",
-		from:   either(under("data"), under("backend"), anyOf(module+"/server/accept", module+"/server/admission")),
-		never:  anyOf(module+"/server", module+"/server/journal"),
-		reason: "what both do with connections is in server/accept and server/admission",
-	},
-	{
-		name:   "the account of a run is data",
-		from:   under("solana/layout"),
-		never:  either(under("wire", "backend", "server", "client", "p2p", "torch"), anyOf("net", "net/http", "C")),
-		reason: "who reads an account gets it from where it likes",
-	},
-	{
-		name:   "what a chain keeps of a run is data",
-		from:   under("solana/event", "solana/replay", "solana/program"),
-		never:  either(under("backend", "server", "client", "p2p", "torch"), anyOf("net", "net/http", "C")),
-		reason: "who reads a log, or deploys the program, does it as it likes",
-	},
-	{
-		name: "a chain knows no runs",
-		from: under("solana/sbpf", "solana/localnet"),
-		never: either(under("coordinator", "wire", "backend", "server", "client", "p2p", "torch"),
-			under("solana/layout", "solana/program", "solana/event", "solana/replay", "solana/rpc"), anyOf("C")),
-		reason: "tests of runs are worth what the chain below them does not know",
-	},
-	{
 		name:   "learning knows no network",
-		from:   but(under("train", "model", "distro", "torch"), module+"/train/member"),
-		never:  under("p2p", "backend", "client", "server", "hub", "checkpoint/remote"),
+		from:   under("learn"),
+		never:  under("net", "record/backend", "files/hub", "files/checkpoint/remote"),
 		reason: "the trainer runs alone as well as in a run",
 	},
 	{
-		name: "a member's trainer knows the node by its interfaces",
-		from: anyOf(module + "/train/member"),
-		never: either(but(under("client"), module+"/client/env"), but(under("backend"), module+"/backend"),
-			under("p2p", "server", "hub", "checkpoint/remote")),
+		name:   "a member's trainer knows the node by its interfaces",
+		from:   anyOf(module + "/node/member"),
+		never:  either(but(under("node"), module+"/node/env"), under("net", "host", "files/hub", "files/checkpoint/remote")),
 		reason: "it joins two that know nothing of each other, and nothing else",
 	},
 	{
-		name:   "the Hub knows files, not runs",
-		from:   under("hub"),
-		never:  under("coordinator", "client", "train", "model", "checkpoint", "config"),
-		reason: "its protocol has nothing to do with training",
+		name:   "a chain knows no runs",
+		from:   under("chain/sbpf", "chain/localnet"),
+		never:  either(under("core", "record", "chain/layout", "chain/program", "chain/event", "chain/replay", "chain/rpc"), anyOf("C")),
+		reason: "tests of runs are worth what the chain below them does not know",
 	},
 	{
-		name: "faces are leaves",
-		from: func(pkg string) bool {
-			return strings.HasPrefix(pkg, module) && !under("cmd", "tui", "testnet", "metrics", "tracker", "dash")(pkg)
-		},
-		never:  under("cmd", "tui", "testnet", "metrics", "tracker", "dash"),
-		reason: "only commands import faces",
+		name:   "the Hub knows files, not runs",
+		from:   under("files/hub"),
+		never:  under("core/coordinator", "record", "files/checkpoint"),
+		reason: "its protocol has nothing to do with training",
 	},
 	{
 		name: "cloud drivers are leaves",
 		from: func(pkg string) bool {
-			return strings.HasPrefix(pkg, module) && !under("cmd", "objstore/gcs")(pkg)
+			return strings.HasPrefix(pkg, module) && !under("cmd", "files/objstore/gcs")(pkg)
 		},
-		never:  either(under("objstore/gcs"), anyOf("cloud.google.com/go/storage")),
+		never:  either(under("files/objstore/gcs"), anyOf("cloud.google.com/go/storage")),
 		reason: "only commands import drivers, and hand an objstore.Store on",
 	},
 }
 
-// clientRooms are the rooms below package client, each with the rooms that it may import:
-// docs/architecture.md, The client.
-var clientRooms = map[string][]string{
+// nodeRooms are the rooms beside package node/client, each with the rooms that it may import:
+// docs/architecture.md, The node.
+var nodeRooms = map[string][]string{
 	"env":      nil,
 	"auditor":  {"tally", "env", "exchange", "fetch"},
 	"tally":    nil,
@@ -164,17 +142,17 @@ var clientRooms = map[string][]string{
 	"handover": {"env", "exchange", "keep"},
 }
 
-// tallyImports are the only packages that client/tally may import itself: it is pure. Of
+// tallyImports are the only packages that node/tally may import itself: it is pure. Of
 // package time it uses the types, see TestPureRoomsReadNoClock.
 var tallyImports = []string{
 	"bytes", "cmp", "crypto/sha256", "encoding/binary", "errors", "fmt", "slices", "sort", "time",
-	module + "/assign", module + "/bloom", module + "/coordinator", module + "/identity", module + "/merkle", module + "/wire",
+	module + "/base/identity", module + "/core/assign", module + "/core/bloom", module + "/core/coordinator", module + "/core/merkle", module + "/record/wire",
 }
 
 // hostImports are the only packages that host/core may import itself: it is pure as well.
 var hostImports = []string{
 	"errors", "fmt", "net/netip", "slices", "time",
-	module + "/coordinator", module + "/follow", module + "/identity", module + "/wire",
+	module + "/base/identity", module + "/core/coordinator", module + "/record/follow", module + "/record/wire",
 }
 
 // coreImports are the only packages outside the core that the core may import itself.
@@ -239,6 +217,36 @@ func chain(packages map[string]goPackage, from string, never func(string) bool) 
 	return nil
 }
 
+// wingOf returns the wing of a package of ours.
+func wingOf(pkg string) (name string) {
+	folder, _ := strings.CutPrefix(pkg, module+"/")
+	if folder != pkg {
+		name, _, _ = strings.Cut(folder, "/")
+	}
+	return name
+}
+
+// TestWingsImportDownwards checks every import between two wings, and that nothing lies outside of one.
+func TestWingsImportDownwards(t *testing.T) {
+	height := map[string]int{}
+	for i, w := range wings {
+		height[w.name] = i + 1
+	}
+	for path, pkg := range goList(t) {
+		if !strings.HasPrefix(path, module+"/") {
+			continue
+		}
+		if height[wingOf(path)] == 0 {
+			t.Errorf("%s lies in no wing", path)
+		}
+		for _, imported := range pkg.Imports {
+			if strings.HasPrefix(imported, module+"/") && height[wingOf(imported)] > height[wingOf(path)] {
+				t.Errorf("%s imports %s: wing %s lies below wing %s", path, imported, wingOf(path), wingOf(imported))
+			}
+		}
+	}
+}
+
 func TestImportsRunOneWay(t *testing.T) {
 	packages := goList(t)
 	for _, rule := range importRules {
@@ -256,7 +264,7 @@ func TestImportsRunOneWay(t *testing.T) {
 }
 
 func TestCoreImportsOnlyPurePackages(t *testing.T) {
-	core := under("coordinator", "assign", "bloom", "merkle")
+	core := under("core/coordinator", "core/assign", "core/bloom", "core/merkle")
 	for path, pkg := range goList(t) {
 		if !core(path) {
 			continue
@@ -272,15 +280,15 @@ func TestCoreImportsOnlyPurePackages(t *testing.T) {
 // TestRoomsOfTheClientImportOneWay checks every import between the rooms.
 func TestRoomsOfTheClientImportOneWay(t *testing.T) {
 	packages := goList(t)
-	for room, allowed := range clientRooms {
-		pkg, found := packages[module+"/client/"+room]
+	for room, allowed := range nodeRooms {
+		pkg, found := packages[module+"/node/"+room]
 		if !found {
-			t.Errorf("there is no room client/%s", room)
+			t.Errorf("there is no room node/%s", room)
 		}
 		for _, imported := range pkg.Imports {
-			below, within := strings.CutPrefix(imported, module+"/client")
+			below, within := strings.CutPrefix(imported, module+"/node")
 			if within && !slices.Contains(allowed, strings.TrimPrefix(below, "/")) {
-				t.Errorf("client/%s imports client%s: it may import %v", room, below, allowed)
+				t.Errorf("node/%s imports node%s: it may import %v", room, below, allowed)
 			}
 		}
 	}
@@ -289,7 +297,7 @@ func TestRoomsOfTheClientImportOneWay(t *testing.T) {
 // TestPureRoomsImportLittle checks what the rooms without I/O import themselves.
 func TestPureRoomsImportLittle(t *testing.T) {
 	packages := goList(t)
-	for room, allowed := range map[string][]string{"client/tally": tallyImports, "host/core": hostImports} {
+	for room, allowed := range map[string][]string{"node/tally": tallyImports, "host/core": hostImports} {
 		for _, imported := range packages[module+"/"+room].Imports {
 			if !slices.Contains(allowed, imported) {
 				t.Errorf("%s imports %s: it may import %v", room, imported, allowed)
@@ -301,7 +309,7 @@ func TestPureRoomsImportLittle(t *testing.T) {
 // TestPureRoomsReadNoClock: time is passed in, and nothing runs beside.
 func TestPureRoomsReadNoClock(t *testing.T) {
 	types := []string{"Time", "Duration", "Nanosecond", "Microsecond", "Millisecond", "Second", "Minute", "Hour"}
-	for _, room := range []string{"client/tally", "host/core"} {
+	for _, room := range []string{"node/tally", "host/core"} {
 		for _, file := range parsed(t, room) {
 			ast.Inspect(file, func(n ast.Node) bool {
 				switch n := n.(type) {
@@ -323,7 +331,7 @@ func TestPureRoomsReadNoClock(t *testing.T) {
 func TestClientStaysInRooms(t *testing.T) {
 	fields, methods := 0, 0
 	holders := map[string]bool{"Node": true}
-	files := parsed(t, "client")
+	files := parsed(t, "node/client")
 	for _, file := range files {
 		ast.Inspect(file, func(n ast.Node) bool {
 			spec, ok := n.(*ast.TypeSpec)
@@ -399,7 +407,7 @@ func parsed(t *testing.T, folder string) []*ast.File {
 }
 
 func TestOnlyLearningUsesCgo(t *testing.T) {
-	learning := under("torch", "model", "distro", "train", "cmd/psyche-client")
+	learning := under("learn", "cmd/psyche-client")
 	for path, pkg := range goList(t) {
 		if strings.HasPrefix(path, module) && len(pkg.CgoFiles) > 0 && !learning(path) {
 			t.Errorf("%s uses cgo in %v", path, pkg.CgoFiles)

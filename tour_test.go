@@ -29,7 +29,7 @@ const (
 // stop is a line of the tour: a function, and the one that calls it.
 type stop struct {
 	folder, name string // of the function: client, Node.Run
-	by           string // interface by which it is called, client/env.Trainer; empty: directly
+	by           string // interface by which it is called, node/env.Trainer; empty: directly
 	caller       *stop  // nil: something outside of the tour calls it
 }
 

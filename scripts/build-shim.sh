@@ -61,11 +61,11 @@ link=(-shared "-L$lib" "-Wl,-rpath,$lib" -ltorch_cpu -lc10)
 # The CUDA half registers itself when loaded; nothing refers to it by name.
 [ -e "$lib/libtorch_cuda.so" ] && link+=(-Wl,--no-as-needed -ltorch_cuda)
 
-sources=(torch/shim/*.cc)
+sources=(learn/torch/shim/*.cc)
 stamp=$({
   echo "$cxx ${flags[*]} ${link[*]}"
   "$cxx" --version
-  cat "${sources[@]}" torch/shim/*.h torch/abi.h "$include/torch/csrc/api/include/torch/version.h"
+  cat "${sources[@]}" learn/torch/shim/*.h learn/torch/abi.h "$include/torch/csrc/api/include/torch/version.h"
   stat -L -c '%n %s %Y' "$lib/libtorch_cpu.so" "$lib/libc10.so"
 } | sha256sum | cut -d' ' -f1)
 if [ -e "$out" ] && [ "$(cat "$out.stamp" 2>/dev/null)" = "$stamp" ]; then exit 0; fi

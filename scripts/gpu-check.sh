@@ -17,7 +17,7 @@
 #
 #   PYTHON   interpreter that has torch for CUDA, for gradient (python3)
 #   DEVICE   cuda, cuda:N, or cpu to try this script without a GPU (cuda)
-#   MODELS   of bench/step: model-NAME.json (160m,1b)
+#   MODELS   of proof/bench/step: model-NAME.json (160m,1b)
 #   TOKENS   of a sequence (2048)
 #   BATCH    sequences of a step; BATCH·TOKENS are a step's tokens (2)
 set -euo pipefail
@@ -37,9 +37,9 @@ programs() {
   mkdir -p "$bin"
   CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o "$bin/psyche" ./cmd/psyche
   go build -trimpath -ldflags '-s -w' -o "$bin/psyche-client" ./cmd/psyche-client
-  go build -trimpath -ldflags '-s -w' -o "$bin/step" ./bench/step
-  go build -trimpath -ldflags '-s -w' -o "$bin/distro" ./bench/distro
-  go test -c -trimpath -ldflags '-s -w' -o "$bin/cuda.test" ./distro/cuda
+  go build -trimpath -ldflags '-s -w' -o "$bin/step" ./proof/bench/step
+  go build -trimpath -ldflags '-s -w' -o "$bin/distro" ./proof/bench/distro
+  go test -c -trimpath -ldflags '-s -w' -o "$bin/cuda.test" ./learn/distro/cuda
 }
 
 shim() {
@@ -53,7 +53,7 @@ doctor() {
 }
 
 kernels() {
-  (cd distro/cuda && "$bin/cuda.test" -test.v -test.run ADevice -test.timeout 5m) | tee "$out/kernels.txt"
+  (cd learn/distro/cuda && "$bin/cuda.test" -test.v -test.run ADevice -test.timeout 5m) | tee "$out/kernels.txt"
   [ "$device" = cpu ] || ! grep -q -e '--- SKIP' "$out/kernels.txt" # without a device these tests are skipped
 }
 
@@ -66,20 +66,20 @@ gradient() {
 
 optimizer() {
   for m in ${models//,/ }; do
-    "$bin/distro" --model "bench/step/model-$m.json" --python= --rounds 1 --threads "$(nproc)" --step-threads "$(nproc)" \
+    "$bin/distro" --model "proof/bench/step/model-$m.json" --python= --rounds 1 --threads "$(nproc)" --step-threads "$(nproc)" \
       --device "$device" --compute-dtype bf16 --sequences "$batch" --seq-len "$tokens" --steps 5
   done
 }
 
 # text makes something to train on of this repository's documents.
 text() {
-  [ -e "$out/data/data.json" ] || "$bin/psyche" data tokenize --tokenizer bytes --include '*.md' --output "$out/data" docs bench
+  [ -e "$out/data/data.json" ] || "$bin/psyche" data tokenize --tokenizer bytes --include '*.md' --output "$out/data" docs proof/bench
 }
 
 solo() {
   text
   local m=${models%%,*}
-  [ -e "$out/model-$m/model.safetensors" ] || "$bin/psyche-client" init-model --config "bench/step/model-$m.json" --seed 1 --output "$out/model-$m"
+  [ -e "$out/model-$m/model.safetensors" ] || "$bin/psyche-client" init-model --config "proof/bench/step/model-$m.json" --seed 1 --output "$out/model-$m"
   "$bin/psyche-client" solo --model "$out/model-$m" --data-path "$out/data" --seq-len 256 --total-batch 16 --micro-batch 16 \
     --steps 20 --log-every 5 --device "$device" --compute-dtype bf16
 }

@@ -10,14 +10,14 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/psyche-go/psyche/checkpoint"
-	"github.com/psyche-go/psyche/checkpoint/remote"
-	"github.com/psyche-go/psyche/coordinator"
-	"github.com/psyche-go/psyche/event"
-	"github.com/psyche-go/psyche/hub"
-	"github.com/psyche-go/psyche/identity"
-	"github.com/psyche-go/psyche/objstore/gcs"
-	"github.com/psyche-go/psyche/train/dummy"
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/files/checkpoint/remote"
+	"github.com/psyche-go/psyche/files/hub"
+	"github.com/psyche-go/psyche/files/objstore/gcs"
+	"github.com/psyche-go/psyche/learn/train/dummy"
+	"github.com/psyche-go/psyche/record/event"
 )
 
 // archives gets models that no member gives: from where the run, its members or the flags say that

@@ -3,9 +3,9 @@ package main
 import (
 	"testing"
 
-	"github.com/psyche-go/psyche/checkpoint"
-	"github.com/psyche-go/psyche/coordinator"
-	"github.com/psyche-go/psyche/event"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/record/event"
 )
 
 // downloadsOf has a client's event log watched; what it returns takes the transfers since the last call.

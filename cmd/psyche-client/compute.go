@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 
-	"github.com/psyche-go/psyche/model"
-	"github.com/psyche-go/psyche/torch"
+	"github.com/psyche-go/psyche/learn/model"
+	"github.com/psyche-go/psyche/learn/torch"
 )
 
 // libraryFlags say how libtorch is loaded.

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/psyche-go/psyche/torch"
+	"github.com/psyche-go/psyche/learn/torch"
 )
 
 // TestDeviceRefused asks for devices that are not there, before anything else is done.

@@ -7,8 +7,8 @@ import (
 	"runtime"
 	"strings"
 
-	"github.com/psyche-go/psyche/distro"
-	"github.com/psyche-go/psyche/torch"
+	"github.com/psyche-go/psyche/learn/distro"
+	"github.com/psyche-go/psyche/learn/torch"
 )
 
 type doctorCommand struct {

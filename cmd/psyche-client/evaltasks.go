@@ -7,10 +7,10 @@ import (
 	"log/slog"
 	"strings"
 
-	"github.com/psyche-go/psyche/checkpoint"
-	"github.com/psyche-go/psyche/eval"
-	"github.com/psyche-go/psyche/hub"
-	"github.com/psyche-go/psyche/tokenizer"
+	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/files/hub"
+	"github.com/psyche-go/psyche/files/tokenizer"
+	"github.com/psyche-go/psyche/learn/eval"
 )
 
 // evalFlags say which tasks a model is measured in.

@@ -9,13 +9,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/psyche-go/psyche/event"
-	"github.com/psyche-go/psyche/hub/hubtest"
+	"github.com/psyche-go/psyche/files/hub/hubtest"
+	"github.com/psyche-go/psyche/record/event"
 )
 
 const (
-	evalModel = "../../eval/testdata/model"
-	evalData  = "../../eval/testdata/data"
+	evalModel = "../../learn/eval/testdata/model"
+	evalData  = "../../learn/eval/testdata/data"
 )
 
 // evaluateTasks runs the command and returns what it printed as JSON.
@@ -32,7 +32,7 @@ func TestEvaluateTasks(t *testing.T) {
 	requireTorch(t)
 	dir := t.TempDir()
 	all := evaluateTasks(t, "--eval-tasks", "piqa,mmlu", "--eval-data", evalData, "--eval-fewshot", "5", "--samples", filepath.Join(dir, "samples.jsonl"), "--events-dir", dir)
-	// What the harness makes of them: eval/testdata/vectors.json.
+	// What the harness makes of them: learn/eval/testdata/vectors.json.
 	if got := all.Tasks["piqa"]; got.Scores["acc"] != 5./12 || got.Scores["acc_norm"] != 4./12 || got.Documents != 12 || got.Fewshot != 5 {
 		t.Errorf("piqa: %+v", got)
 	}

@@ -8,11 +8,11 @@ import (
 	"math"
 	"time"
 
-	"github.com/psyche-go/psyche/checkpoint"
-	"github.com/psyche-go/psyche/data/local"
-	"github.com/psyche-go/psyche/event"
-	"github.com/psyche-go/psyche/model"
-	"github.com/psyche-go/psyche/train"
+	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/files/data/local"
+	"github.com/psyche-go/psyche/learn/model"
+	"github.com/psyche-go/psyche/learn/train"
+	"github.com/psyche-go/psyche/record/event"
 )
 
 type evaluateCommand struct {

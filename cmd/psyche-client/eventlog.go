@@ -6,7 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/psyche-go/psyche/event"
+	"github.com/psyche-go/psyche/record/event"
 )
 
 // openEventLog opens the event log in a folder; without one nothing is written.

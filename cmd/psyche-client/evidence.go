@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/psyche-go/psyche/follow"
+	"github.com/psyche-go/psyche/record/follow"
 )
 
 // keepEvidence writes what a lie of the run's host was found by into a file of its own in a folder,

@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/psyche-go/psyche/checkpoint"
-	"github.com/psyche-go/psyche/model"
-	"github.com/psyche-go/psyche/model/generate"
-	"github.com/psyche-go/psyche/tokenizer"
-	"github.com/psyche-go/psyche/torch"
+	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/files/tokenizer"
+	"github.com/psyche-go/psyche/learn/model"
+	"github.com/psyche-go/psyche/learn/model/generate"
+	"github.com/psyche-go/psyche/learn/torch"
 )
 
 type generateCommand struct {

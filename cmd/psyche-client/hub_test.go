@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/psyche-go/psyche/checkpoint"
-	"github.com/psyche-go/psyche/coordinator"
-	"github.com/psyche-go/psyche/hub/hubtest"
-	"github.com/psyche-go/psyche/objstore/gcs/fakegcs"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/files/hub/hubtest"
+	"github.com/psyche-go/psyche/files/objstore/gcs/fakegcs"
 )
 
 func TestUploadAndDownload(t *testing.T) {
@@ -23,7 +23,7 @@ func TestUploadAndDownload(t *testing.T) {
 	t.Setenv("HF_HOME", t.TempDir())
 	t.Setenv("HF_HUB_CACHE", "")
 	t.Setenv("HF_TOKEN", "hf_write")
-	want, err := checkpoint.ReadDir(filepath.Join("..", "..", "checkpoint", "testdata", "own", "sharded"))
+	want, err := checkpoint.ReadDir(filepath.Join("..", "..", "files", "checkpoint", "testdata", "own", "sharded"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func TestUploadAndDownloadOfBuckets(t *testing.T) {
 	server := fakegcs.New(t)
 	t.Setenv("STORAGE_EMULATOR_HOST", server.Host)
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
-	want, err := checkpoint.ReadDir(filepath.Join("..", "..", "checkpoint", "testdata", "own", "sharded"))
+	want, err := checkpoint.ReadDir(filepath.Join("..", "..", "files", "checkpoint", "testdata", "own", "sharded"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +158,7 @@ func TestUploadsReachTheRun(t *testing.T) {
 	t.Setenv("HF_TOKEN", "hf_write")
 	t.Setenv("STORAGE_EMULATOR_HOST", fakegcs.New(t).Host)
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
-	snapshot, err := checkpoint.ReadDir(filepath.Join("..", "..", "checkpoint", "testdata", "own", "sharded"))
+	snapshot, err := checkpoint.ReadDir(filepath.Join("..", "..", "files", "checkpoint", "testdata", "own", "sharded"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +205,7 @@ func TestPrivateUploadsAreNotReported(t *testing.T) {
 	t.Setenv("HF_TOKEN", "hf_write")
 	s.Put("org/was-private", map[string][]byte{"notes.txt": []byte("x")})
 	s.Restrict("org/was-private", true, false)
-	snapshot, err := checkpoint.ReadDir(filepath.Join("..", "..", "checkpoint", "testdata", "own", "sharded"))
+	snapshot, err := checkpoint.ReadDir(filepath.Join("..", "..", "files", "checkpoint", "testdata", "own", "sharded"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,9 +7,9 @@ import (
 	"io/fs"
 	"os"
 
-	"github.com/psyche-go/psyche/checkpoint"
-	"github.com/psyche-go/psyche/model"
-	"github.com/psyche-go/psyche/tokenizer"
+	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/files/tokenizer"
+	"github.com/psyche-go/psyche/learn/model"
 )
 
 type initModelCommand struct {

@@ -14,14 +14,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/psyche-go/psyche/backend/backendtest"
-	"github.com/psyche-go/psyche/backend/tcp"
-	"github.com/psyche-go/psyche/checkpoint"
-	"github.com/psyche-go/psyche/checkpoint/remote"
-	"github.com/psyche-go/psyche/coordinator"
-	"github.com/psyche-go/psyche/identity"
-	"github.com/psyche-go/psyche/server"
-	"github.com/psyche-go/psyche/server/servertest"
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/files/checkpoint/remote"
+	"github.com/psyche-go/psyche/host/server"
+	"github.com/psyche-go/psyche/host/server/servertest"
+	"github.com/psyche-go/psyche/host/tcp"
+	"github.com/psyche-go/psyche/record/backend/backendtest"
 )
 
 const stalledFolder = "PSYCHE_TEST_STALLED_UPLOAD"
@@ -62,7 +62,7 @@ func TestStalledUpload(t *testing.T) {
 // and the second not to; the checkpoint is left for the next start.
 func TestSecondInterruptAbortsAnUpload(t *testing.T) {
 	dir := t.TempDir()
-	snapshot, err := checkpoint.ReadDir(filepath.Join("..", "..", "checkpoint", "testdata", "own", "sharded"))
+	snapshot, err := checkpoint.ReadDir(filepath.Join("..", "..", "files", "checkpoint", "testdata", "own", "sharded"))
 	if err != nil {
 		t.Fatal(err)
 	}

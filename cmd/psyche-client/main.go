@@ -14,13 +14,13 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/lmittmann/tint"
 
-	"github.com/psyche-go/psyche/backend"
-	"github.com/psyche-go/psyche/backend/tcp"
-	"github.com/psyche-go/psyche/client"
 	"github.com/psyche-go/psyche/cmd/internal/numbers"
 	"github.com/psyche-go/psyche/cmd/internal/onchain"
 	"github.com/psyche-go/psyche/cmd/internal/published"
-	"github.com/psyche-go/psyche/follow"
+	"github.com/psyche-go/psyche/host/tcp"
+	"github.com/psyche-go/psyche/node/client"
+	"github.com/psyche-go/psyche/record/backend"
+	"github.com/psyche-go/psyche/record/follow"
 )
 
 // commands lists what the program can do, in the order of its help.

@@ -12,9 +12,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/psyche-go/psyche/checkpoint"
-	"github.com/psyche-go/psyche/safetensors"
-	"github.com/psyche-go/psyche/torch"
+	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/files/safetensors"
+	"github.com/psyche-go/psyche/learn/torch"
 )
 
 const toyConfig = `{"architectures":["LlamaForCausalLM"],"vocab_size":256,"hidden_size":16,"intermediate_size":32,

@@ -5,10 +5,10 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/psyche-go/psyche/checkpoint"
-	"github.com/psyche-go/psyche/eval/background"
-	"github.com/psyche-go/psyche/event"
-	"github.com/psyche-go/psyche/train"
+	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/learn/eval/background"
+	"github.com/psyche-go/psyche/learn/train"
+	"github.com/psyche-go/psyche/record/event"
 )
 
 // measuring is a model's being measured while it is trained. A nil one measures nothing.

@@ -7,14 +7,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/psyche-go/psyche/assign"
-	"github.com/psyche-go/psyche/checkpoint"
-	"github.com/psyche-go/psyche/config"
-	"github.com/psyche-go/psyche/data"
-	"github.com/psyche-go/psyche/event"
-	"github.com/psyche-go/psyche/metrics"
-	"github.com/psyche-go/psyche/train"
-	"github.com/psyche-go/psyche/train/member"
+	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/face/metrics"
+	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/files/data"
+	"github.com/psyche-go/psyche/learn/train"
+	"github.com/psyche-go/psyche/node/member"
+	"github.com/psyche-go/psyche/record/config"
+	"github.com/psyche-go/psyche/record/event"
 )
 
 // trainMeasured trains steps of the model of testdata, as a client does, and returns the digest.

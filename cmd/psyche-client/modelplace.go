@@ -6,8 +6,8 @@ import (
 	"os"
 	"strings"
 
-	"github.com/psyche-go/psyche/checkpoint/remote"
-	"github.com/psyche-go/psyche/hub"
+	"github.com/psyche-go/psyche/files/checkpoint/remote"
+	"github.com/psyche-go/psyche/files/hub"
 )
 
 // modelFolder is the folder of a model that --model names: as it is, or as OWNER/NAME of the

@@ -8,10 +8,10 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/psyche-go/psyche/event"
-	"github.com/psyche-go/psyche/identity"
-	"github.com/psyche-go/psyche/p2p"
-	"github.com/psyche-go/psyche/p2p/blob"
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/net/p2p"
+	"github.com/psyche-go/psyche/net/p2p/blob"
+	"github.com/psyche-go/psyche/record/event"
 )
 
 // networkFlags say how a member reaches its peers and what it spends on them.

@@ -3,8 +3,8 @@ package main
 import (
 	"fmt"
 
-	"github.com/psyche-go/psyche/torch"
-	"github.com/psyche-go/psyche/train"
+	"github.com/psyche-go/psyche/learn/torch"
+	"github.com/psyche-go/psyche/learn/train"
 )
 
 // parallelFlags say how the threads or the CUDA devices of one trainer share its work.

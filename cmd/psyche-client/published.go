@@ -9,8 +9,8 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/cmd/internal/published"
-	"github.com/psyche-go/psyche/identity"
 )
 
 // publishedVariables are the flags of train that the original documents with a variable of

@@ -19,14 +19,14 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/psyche-go/psyche/assign"
+	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/cmd/internal/published"
 	"github.com/psyche-go/psyche/cmd/internal/published/publishedtest"
-	"github.com/psyche-go/psyche/event"
-	"github.com/psyche-go/psyche/hub/hubtest"
-	"github.com/psyche-go/psyche/identity"
-	"github.com/psyche-go/psyche/metrics"
-	"github.com/psyche-go/psyche/train"
+	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/face/metrics"
+	"github.com/psyche-go/psyche/files/hub/hubtest"
+	"github.com/psyche-go/psyche/learn/train"
+	"github.com/psyche-go/psyche/record/event"
 )
 
 // parsed reads a command line without running it.

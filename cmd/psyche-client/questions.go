@@ -9,9 +9,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/psyche-go/psyche/checkpoint"
-	"github.com/psyche-go/psyche/eval"
-	"github.com/psyche-go/psyche/event"
+	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/learn/eval"
+	"github.com/psyche-go/psyche/record/event"
 )
 
 // taskResult is what a model reached in a task.

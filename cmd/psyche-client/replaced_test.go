@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/psyche-go/psyche/client"
+	"github.com/psyche-go/psyche/node/client"
 )
 
 // TestReplacedModelIsNoReasonToStartAgain wants the exit code after which a service manager leaves a

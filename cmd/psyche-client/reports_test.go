@@ -13,11 +13,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/psyche-go/psyche/checkpoint"
-	"github.com/psyche-go/psyche/coordinator"
-	"github.com/psyche-go/psyche/hub/hubtest"
-	"github.com/psyche-go/psyche/identity"
-	"github.com/psyche-go/psyche/objstore/gcs/fakegcs"
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/files/hub/hubtest"
+	"github.com/psyche-go/psyche/files/objstore/gcs/fakegcs"
 )
 
 // reporting is a client that looks at places which members reported.
@@ -32,7 +32,7 @@ func reporting(t *testing.T) *archives {
 // testModel returns the files of a model, which say of themselves to have a digest.
 func testModel(t *testing.T, claimed func(own [32]byte) [32]byte) (files map[string][]byte, digest [32]byte) {
 	t.Helper()
-	snapshot, err := checkpoint.ReadDir(filepath.Join("..", "..", "checkpoint", "testdata", "own", "sharded"))
+	snapshot, err := checkpoint.ReadDir(filepath.Join("..", "..", "files", "checkpoint", "testdata", "own", "sharded"))
 	if err != nil {
 		t.Fatal(err)
 	}

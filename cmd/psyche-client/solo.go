@@ -11,13 +11,13 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/psyche-go/psyche/assign"
-	"github.com/psyche-go/psyche/checkpoint"
 	"github.com/psyche-go/psyche/cmd/internal/telemetry"
-	"github.com/psyche-go/psyche/data"
-	"github.com/psyche-go/psyche/data/local"
-	"github.com/psyche-go/psyche/event"
-	"github.com/psyche-go/psyche/train"
+	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/files/data"
+	"github.com/psyche-go/psyche/files/data/local"
+	"github.com/psyche-go/psyche/learn/train"
+	"github.com/psyche-go/psyche/record/event"
 )
 
 type soloCommand struct {

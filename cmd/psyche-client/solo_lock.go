@@ -6,7 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/psyche-go/psyche/filelock"
+	"github.com/psyche-go/psyche/base/filelock"
 )
 
 // errFolderInUse says that another process writes a folder.

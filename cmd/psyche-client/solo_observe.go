@@ -4,7 +4,7 @@ import (
 	"context"
 	"log/slog"
 
-	"github.com/psyche-go/psyche/metrics"
+	"github.com/psyche-go/psyche/face/metrics"
 )
 
 // eventsBeside is what the folder of a log is called that stands beside a folder for a model:

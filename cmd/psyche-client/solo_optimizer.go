@@ -6,7 +6,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/psyche-go/psyche/config"
+	"github.com/psyche-go/psyche/record/config"
 )
 
 // soloOptimizer are the flags of optimizer and learning rate.

@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/psyche-go/psyche/data/local"
-	"github.com/psyche-go/psyche/train"
+	"github.com/psyche-go/psyche/files/data/local"
+	"github.com/psyche-go/psyche/learn/train"
 )
 
 // setting is a flag that decides what a training comes to, as it is saved with the training.

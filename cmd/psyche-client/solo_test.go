@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/psyche-go/psyche/checkpoint"
-	"github.com/psyche-go/psyche/data/manifest"
-	"github.com/psyche-go/psyche/train"
+	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/files/data/manifest"
+	"github.com/psyche-go/psyche/learn/train"
 )
 
 // describeData puts a data.json into a folder with a file a.ds.

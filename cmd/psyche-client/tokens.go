@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/psyche-go/psyche/assign"
-	"github.com/psyche-go/psyche/data/local"
+	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/files/data/local"
 )
 
 // readFirst returns the first sequences of a token file or folder, at most limit of

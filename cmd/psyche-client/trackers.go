@@ -11,9 +11,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/psyche-go/psyche/metrics"
-	"github.com/psyche-go/psyche/tracker"
-	"github.com/psyche-go/psyche/tracker/wandb"
+	"github.com/psyche-go/psyche/face/metrics"
+	"github.com/psyche-go/psyche/face/tracker"
+	"github.com/psyche-go/psyche/face/tracker/wandb"
 )
 
 // trackerFlags say who else gets the figures of a training.

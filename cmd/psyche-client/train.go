@@ -10,14 +10,14 @@ import (
 	"os"
 	"time"
 
-	"github.com/psyche-go/psyche/checkpoint"
-	"github.com/psyche-go/psyche/client"
-	"github.com/psyche-go/psyche/client/p2pnet"
+	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/cmd/internal/telemetry"
-	"github.com/psyche-go/psyche/event"
-	"github.com/psyche-go/psyche/identity"
-	"github.com/psyche-go/psyche/p2p"
-	"github.com/psyche-go/psyche/torch"
+	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/learn/torch"
+	"github.com/psyche-go/psyche/net/p2p"
+	"github.com/psyche-go/psyche/node/client"
+	"github.com/psyche-go/psyche/node/p2pnet"
+	"github.com/psyche-go/psyche/record/event"
 )
 
 // trainCommand joins a run and trains until it is finished.

@@ -10,11 +10,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/psyche-go/psyche/config"
-	"github.com/psyche-go/psyche/coordinator"
-	"github.com/psyche-go/psyche/data"
-	"github.com/psyche-go/psyche/model"
-	"github.com/psyche-go/psyche/train/member"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/files/data"
+	"github.com/psyche-go/psyche/learn/model"
+	"github.com/psyche-go/psyche/node/member"
+	"github.com/psyche-go/psyche/record/config"
 )
 
 // checkFlags returns what is wrong with the command line.

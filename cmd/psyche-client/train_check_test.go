@@ -7,11 +7,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/psyche-go/psyche/checkpoint"
-	"github.com/psyche-go/psyche/client/env"
-	"github.com/psyche-go/psyche/config"
-	"github.com/psyche-go/psyche/coordinator"
-	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/node/env"
+	"github.com/psyche-go/psyche/record/config"
 )
 
 // runOf is a run's definition as clients see it, with model and data in folders.

@@ -18,11 +18,11 @@ import (
 
 	"github.com/lmittmann/tint"
 
-	"github.com/psyche-go/psyche/assign"
-	"github.com/psyche-go/psyche/event"
-	"github.com/psyche-go/psyche/identity"
-	"github.com/psyche-go/psyche/metrics"
-	"github.com/psyche-go/psyche/train"
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/face/metrics"
+	"github.com/psyche-go/psyche/learn/train"
+	"github.com/psyche-go/psyche/record/event"
 )
 
 // debugFlags let a client write down what it sees and computes.

@@ -10,9 +10,9 @@ import (
 
 	"github.com/charmbracelet/x/term"
 
-	"github.com/psyche-go/psyche/client/p2pnet"
-	"github.com/psyche-go/psyche/identity"
-	"github.com/psyche-go/psyche/tui"
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/face/tui"
+	"github.com/psyche-go/psyche/node/p2pnet"
 )
 
 // display is what --logs tui draws, where there is a terminal.

@@ -8,15 +8,15 @@ import (
 	"sync"
 	"time"
 
-	"github.com/psyche-go/psyche/backend/solana"
-	"github.com/psyche-go/psyche/backend/tcp"
-	"github.com/psyche-go/psyche/backend/tcp/secure"
-	"github.com/psyche-go/psyche/client/env"
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/chain/admin"
+	"github.com/psyche-go/psyche/chain/solana"
 	"github.com/psyche-go/psyche/cmd/internal/onchain"
-	"github.com/psyche-go/psyche/event"
-	"github.com/psyche-go/psyche/identity"
-	"github.com/psyche-go/psyche/solana/admin"
-	"github.com/psyche-go/psyche/wire"
+	"github.com/psyche-go/psyche/host/tcp"
+	"github.com/psyche-go/psyche/net/secure"
+	"github.com/psyche-go/psyche/node/env"
+	"github.com/psyche-go/psyche/record/event"
+	"github.com/psyche-go/psyche/record/wire"
 )
 
 // hostFlags say where the run is: on a server, or on a chain.

@@ -6,10 +6,10 @@ import (
 	"errors"
 	"log/slog"
 
+	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/cmd/internal/telemetry"
-	"github.com/psyche-go/psyche/event"
-	"github.com/psyche-go/psyche/identity"
-	"github.com/psyche-go/psyche/metrics"
+	"github.com/psyche-go/psyche/face/metrics"
+	"github.com/psyche-go/psyche/record/event"
 )
 
 // observed is what others get to know of a training: its event log, and what is made of it.

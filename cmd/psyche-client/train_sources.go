@@ -6,11 +6,11 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/psyche-go/psyche/checkpoint"
-	"github.com/psyche-go/psyche/config"
-	"github.com/psyche-go/psyche/coordinator"
-	"github.com/psyche-go/psyche/model"
-	"github.com/psyche-go/psyche/train/member"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/learn/model"
+	"github.com/psyche-go/psyche/node/member"
+	"github.com/psyche-go/psyche/record/config"
 )
 
 // sourceFlags say where model and data of a run may come from: whoever set it up names places, and

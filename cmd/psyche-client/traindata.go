@@ -9,15 +9,15 @@ import (
 	"strings"
 	"time"
 
-	"github.com/psyche-go/psyche/backend/tcp/secure"
-	"github.com/psyche-go/psyche/config"
-	"github.com/psyche-go/psyche/data"
-	"github.com/psyche-go/psyche/data/remote"
-	"github.com/psyche-go/psyche/data/web"
-	"github.com/psyche-go/psyche/identity"
-	"github.com/psyche-go/psyche/model"
-	"github.com/psyche-go/psyche/objstore"
-	"github.com/psyche-go/psyche/objstore/gcs"
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/files/data"
+	"github.com/psyche-go/psyche/files/data/remote"
+	"github.com/psyche-go/psyche/files/data/web"
+	"github.com/psyche-go/psyche/files/objstore"
+	"github.com/psyche-go/psyche/files/objstore/gcs"
+	"github.com/psyche-go/psyche/learn/model"
+	"github.com/psyche-go/psyche/net/secure"
+	"github.com/psyche-go/psyche/record/config"
 )
 
 // namesFolders reports whether a run's data lies in folders of this machine.

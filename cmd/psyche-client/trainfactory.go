@@ -7,16 +7,16 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/psyche-go/psyche/config"
-	"github.com/psyche-go/psyche/data"
-	"github.com/psyche-go/psyche/event"
-	"github.com/psyche-go/psyche/identity"
-	"github.com/psyche-go/psyche/innernet"
-	"github.com/psyche-go/psyche/metrics"
-	"github.com/psyche-go/psyche/model"
-	"github.com/psyche-go/psyche/torch"
-	"github.com/psyche-go/psyche/train"
-	"github.com/psyche-go/psyche/train/member"
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/base/privatenet"
+	"github.com/psyche-go/psyche/face/metrics"
+	"github.com/psyche-go/psyche/files/data"
+	"github.com/psyche-go/psyche/learn/model"
+	"github.com/psyche-go/psyche/learn/torch"
+	"github.com/psyche-go/psyche/learn/train"
+	"github.com/psyche-go/psyche/node/member"
+	"github.com/psyche-go/psyche/record/config"
+	"github.com/psyche-go/psyche/record/event"
 )
 
 // trainers says how a command line trains in a run, and reads its data.
@@ -83,7 +83,7 @@ func (t *trainers) openData(ctx context.Context, run config.Model, of model.Desc
 		return nil, fmt.Errorf("%w: its data: name a folder with --data-path", errLocalPath)
 	}
 	provider, err := data.New(ctx, run.DataLocations, t.dataOptions(run, of))
-	if errors.Is(err, innernet.ErrInner) {
+	if errors.Is(err, privatenet.ErrInner) {
 		err = fmt.Errorf("%w; if the run's data is meant to lie in a network of yours: --allow-inner-data", err)
 	}
 	return provider, err

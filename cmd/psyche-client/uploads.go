@@ -8,12 +8,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/psyche-go/psyche/checkpoint"
-	"github.com/psyche-go/psyche/checkpoint/remote"
-	"github.com/psyche-go/psyche/coordinator"
-	"github.com/psyche-go/psyche/event"
-	"github.com/psyche-go/psyche/hub"
-	"github.com/psyche-go/psyche/objstore"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/files/checkpoint/remote"
+	"github.com/psyche-go/psyche/files/hub"
+	"github.com/psyche-go/psyche/files/objstore"
+	"github.com/psyche-go/psyche/record/event"
 )
 
 // uploadFlags say where a client that joined a run publishes its checkpoints.

@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/chain/admin"
+	"github.com/psyche-go/psyche/chain/program"
+	"github.com/psyche-go/psyche/chain/transaction"
 	"github.com/psyche-go/psyche/cmd/internal/onchain"
-	"github.com/psyche-go/psyche/identity"
-	"github.com/psyche-go/psyche/solana/admin"
-	"github.com/psyche-go/psyche/solana/program"
-	"github.com/psyche-go/psyche/solana/transaction"
 )
 
 // chainDeploy puts the program on a chain.
@@ -28,7 +28,7 @@ type nodeFlags struct {
 
 // Help is shown by --help below the command's summary.
 func (c *chainDeploy) Help() string {
-	return `The program is part of this one, and is deployed as it is: solana/program/psyche.so of the
+	return `The program is part of this one, and is deployed as it is: chain/program/psyche.so of the
 sources. It gets an address that follows from the key that signs, which can change it later.
 A deployment that was broken off goes on when the command is given again; what is there
 already is not paid for twice.`

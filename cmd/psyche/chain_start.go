@@ -12,11 +12,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/psyche-go/psyche/chain/localnet"
+	"github.com/psyche-go/psyche/chain/program"
+	"github.com/psyche-go/psyche/chain/sbpf"
+	"github.com/psyche-go/psyche/chain/transaction"
 	"github.com/psyche-go/psyche/cmd/internal/onchain"
-	"github.com/psyche-go/psyche/solana/localnet"
-	"github.com/psyche-go/psyche/solana/program"
-	"github.com/psyche-go/psyche/solana/sbpf"
-	"github.com/psyche-go/psyche/solana/transaction"
 )
 
 // chainStart runs a chain for development.
@@ -28,7 +28,7 @@ type chainStart struct {
 
 // Help is shown by --help below the command's summary.
 func (chainStart) Help() string {
-	return `The chain is that of package solana/localnet: Solana's transactions, fees, limits and
+	return `The chain is that of package chain/localnet: Solana's transactions, fees, limits and
 programs, and no other nodes. Its faucet gives lamports to anybody who calls requestAirdrop. All of
 it is in memory: when the command ends, the chain is gone. The program that hosts runs is there
 already, where commands without --program-id look for it.`

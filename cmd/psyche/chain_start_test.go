@@ -17,7 +17,7 @@ func TestChainStart(t *testing.T) {
 	defer cancel()
 	in, out := io.Pipe()
 	code := make(chan int, 1)
-	program, err := filepath.Abs("../../solana/sbpf/runtime/testdata/probe.so")
+	program, err := filepath.Abs("../../chain/sbpf/runtime/testdata/probe.so")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/cmd/internal/onchain"
-	"github.com/psyche-go/psyche/dash"
-	"github.com/psyche-go/psyche/dash/gather"
-	"github.com/psyche-go/psyche/server"
+	"github.com/psyche-go/psyche/face/dash"
+	"github.com/psyche-go/psyche/face/dash/gather"
+	"github.com/psyche-go/psyche/host/server"
 )
 
 type dashboard struct {

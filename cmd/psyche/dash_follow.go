@@ -12,14 +12,14 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/psyche-go/psyche/backend/tcp"
-	"github.com/psyche-go/psyche/dash"
-	"github.com/psyche-go/psyche/dash/gather"
-	"github.com/psyche-go/psyche/filelock"
-	"github.com/psyche-go/psyche/identity"
-	"github.com/psyche-go/psyche/solana/admin"
-	"github.com/psyche-go/psyche/solana/archive"
-	"github.com/psyche-go/psyche/solana/transaction"
+	"github.com/psyche-go/psyche/base/filelock"
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/chain/admin"
+	"github.com/psyche-go/psyche/chain/archive"
+	"github.com/psyche-go/psyche/chain/transaction"
+	"github.com/psyche-go/psyche/face/dash"
+	"github.com/psyche-go/psyche/face/dash/gather"
+	"github.com/psyche-go/psyche/host/tcp"
 )
 
 // followServer copies the log of a run as it grows, and follows the copy.

@@ -11,10 +11,10 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/psyche-go/psyche/assign"
-	"github.com/psyche-go/psyche/data/local"
-	"github.com/psyche-go/psyche/data/manifest"
-	"github.com/psyche-go/psyche/tokenizer"
+	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/files/data/local"
+	"github.com/psyche-go/psyche/files/data/manifest"
+	"github.com/psyche-go/psyche/files/tokenizer"
 )
 
 type dataInspect struct {

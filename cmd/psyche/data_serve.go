@@ -16,10 +16,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/psyche-go/psyche/backend"
-	"github.com/psyche-go/psyche/event"
-	"github.com/psyche-go/psyche/identity"
-	"github.com/psyche-go/psyche/server"
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/host/server"
+	"github.com/psyche-go/psyche/record/backend"
+	"github.com/psyche-go/psyche/record/event"
 )
 
 type dataServe struct {

@@ -9,16 +9,16 @@ import (
 	"net"
 	"sync"
 
-	"github.com/psyche-go/psyche/config"
-	"github.com/psyche-go/psyche/coordinator"
-	"github.com/psyche-go/psyche/data"
-	"github.com/psyche-go/psyche/data/serve"
-	"github.com/psyche-go/psyche/data/web"
-	"github.com/psyche-go/psyche/event"
-	"github.com/psyche-go/psyche/identity"
-	"github.com/psyche-go/psyche/objstore"
-	"github.com/psyche-go/psyche/objstore/gcs"
-	"github.com/psyche-go/psyche/server"
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/files/data"
+	"github.com/psyche-go/psyche/files/data/serve"
+	"github.com/psyche-go/psyche/files/data/web"
+	"github.com/psyche-go/psyche/files/objstore"
+	"github.com/psyche-go/psyche/files/objstore/gcs"
+	"github.com/psyche-go/psyche/host/server"
+	"github.com/psyche-go/psyche/record/config"
+	"github.com/psyche-go/psyche/record/event"
 )
 
 // sourceFlags say how the data of a data.toml is read.

@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/psyche-go/psyche/data/prepare"
-	"github.com/psyche-go/psyche/tokenizer"
+	"github.com/psyche-go/psyche/files/data/prepare"
+	"github.com/psyche-go/psyche/files/tokenizer"
 )
 
 type dataTokenize struct {

@@ -3,8 +3,8 @@ package main
 import (
 	"fmt"
 
-	"github.com/psyche-go/psyche/assign"
-	"github.com/psyche-go/psyche/config"
+	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/record/config"
 )
 
 // hostMayReplace warns of a run without a main authority of its own.

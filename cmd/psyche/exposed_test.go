@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/psyche-go/psyche/config"
+	"github.com/psyche-go/psyche/record/config"
 )
 
 func TestOpenRunsAreWarnedOf(t *testing.T) {

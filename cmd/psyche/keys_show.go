@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/base/identity"
 )
 
 type keysShow struct {

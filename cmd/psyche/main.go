@@ -11,12 +11,12 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/psyche-go/psyche/chain/archive"
 	"github.com/psyche-go/psyche/cmd/internal/numbers"
 	"github.com/psyche-go/psyche/cmd/internal/onchain"
 	"github.com/psyche-go/psyche/cmd/internal/published"
-	"github.com/psyche-go/psyche/server"
-	"github.com/psyche-go/psyche/server/journal"
-	"github.com/psyche-go/psyche/solana/archive"
+	"github.com/psyche-go/psyche/host/server"
+	"github.com/psyche-go/psyche/record/journal"
 )
 
 // commands are what the program can do. The text of a group or command is its help.

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 
 // TestScripts runs the programs of testdata.
 func TestScripts(t *testing.T) {
-	samples, err := filepath.Abs("../../config/testdata")
+	samples, err := filepath.Abs("../../record/config/testdata")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func exits(ts *testscript.TestScript, negated bool, args []string) {
 // TestConfigurationsValidate runs the server's check on every configuration of the
 // repository.
 func TestConfigurationsValidate(t *testing.T) {
-	for _, pattern := range []string{"../../configs/*/state.toml", "../../config/testdata/*.toml"} {
+	for _, pattern := range []string{"../../configs/*/state.toml", "../../record/config/testdata/*.toml"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 {
 			t.Fatalf("no file matches %s (%v)", pattern, err)
@@ -112,7 +112,7 @@ func host(t *testing.T, args ...string) hosted {
 
 func TestServerRunStopsCleanlyAndComesBack(t *testing.T) {
 	dir := t.TempDir()
-	args := []string{"--state", "../../config/testdata/server.toml", "--save-state-dir", filepath.Join(dir, "state"), "--events-dir", filepath.Join(dir, "events")}
+	args := []string{"--state", "../../record/config/testdata/server.toml", "--save-state-dir", filepath.Join(dir, "state"), "--events-dir", filepath.Join(dir, "events")}
 	for range 2 {
 		h := host(t, args...)
 		connection, err := net.Dial("tcp", h.address)
@@ -143,7 +143,7 @@ func TestServerRunStopsCleanlyAndComesBack(t *testing.T) {
 // their connection look for it there.
 func TestServerRunKeepsItsPort(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
-	args := []string{"--state", "../../config/testdata/server.toml", "--save-state-dir", dir}
+	args := []string{"--state", "../../record/config/testdata/server.toml", "--save-state-dir", dir}
 	first := host(t, args...)
 	first.stop()
 	if code := <-first.code; code != exitOK {
@@ -179,14 +179,14 @@ func TestServerRunKeepsItsPort(t *testing.T) {
 }
 
 func TestServerRunSaysThatThePortIsTaken(t *testing.T) {
-	h := host(t, "--state", "../../config/testdata/server.toml")
+	h := host(t, "--state", "../../record/config/testdata/server.toml")
 	_, port, err := net.SplitHostPort(h.address)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var errs strings.Builder
 	code := run(t.Context(), []string{"server", "run", "--server-addr", "127.0.0.1", "--server-port", port, "--log", "none",
-		"--state", "../../config/testdata/server.toml"}, console{io.Discard, &errs})
+		"--state", "../../record/config/testdata/server.toml"}, console{io.Discard, &errs})
 	if code != exitFailed || !strings.Contains(errs.String(), port) || !strings.Contains(errs.String(), "in use") {
 		t.Errorf("exit code %d, %s", code, errs.String())
 	}

@@ -13,8 +13,8 @@ import (
 
 	"github.com/psyche-go/psyche/cmd/internal/published"
 	"github.com/psyche-go/psyche/cmd/internal/published/publishedtest"
-	"github.com/psyche-go/psyche/server"
-	"github.com/psyche-go/psyche/tracker/otlp/otlptest"
+	"github.com/psyche-go/psyche/face/tracker/otlp/otlptest"
+	"github.com/psyche-go/psyche/host/server"
 )
 
 // TestPublishedCommandLines parses what docs/command-lines.md promises of this program.
@@ -58,7 +58,7 @@ func serveBriefly(t *testing.T, flags ...string) string {
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	var log strings.Builder
-	args := append([]string{"server", "run", "--state", "../../config/testdata/server.toml", "--server-addr", "127.0.0.1", "--log", "json"}, flags...)
+	args := append([]string{"server", "run", "--state", "../../record/config/testdata/server.toml", "--server-addr", "127.0.0.1", "--log", "json"}, flags...)
 	if code := run(ctx, args, console{io.Discard, &log}); code != exitOK {
 		t.Errorf("%v: exit code %d\n%s", flags, code, log.String())
 	}
@@ -101,7 +101,7 @@ func TestServerTakesPublishedFlags(t *testing.T) {
 		"--init-warmup-time 100":  "must be less than epoch_time",
 	} {
 		var errs strings.Builder
-		args := append([]string{"server", "run", "--state", "../../config/testdata/server.toml"}, strings.Fields(flags)...)
+		args := append([]string{"server", "run", "--state", "../../record/config/testdata/server.toml"}, strings.Fields(flags)...)
 		if code := run(t.Context(), args, console{io.Discard, &errs}); code != exitUsage || !strings.Contains(errs.String(), want) {
 			t.Errorf("%s: exit code %d, %s", flags, code, errs.String())
 		}
@@ -126,7 +126,7 @@ func TestServerSends(t *testing.T) {
 	}
 	for _, flags := range []string{"--oltp-logs-url h:1", "--oltp-metrics-url h:1", "--oltp-tracing-url h:1", "--oltp-report-interval 0"} {
 		var errs strings.Builder
-		args := append([]string{"server", "run", "--state", "../../config/testdata/server.toml", "--server-addr", "127.0.0.1"}, strings.Fields(flags)...)
+		args := append([]string{"server", "run", "--state", "../../record/config/testdata/server.toml", "--server-addr", "127.0.0.1"}, strings.Fields(flags)...)
 		if code := run(t.Context(), args, console{io.Discard, &errs}); code != exitUsage || !strings.Contains(errs.String(), strings.Fields(flags)[0]) {
 			t.Errorf("%s: exit code %d, %s", flags, code, errs.String())
 		}

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/psyche-go/psyche/coordinator"
-	"github.com/psyche-go/psyche/follow"
-	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/record/follow"
 )
 
 // refusal is a no of a run's rules, in words that say what to do about it.

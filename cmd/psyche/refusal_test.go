@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/psyche-go/psyche/config"
-	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/record/config"
 )
 
 // TestRefusalsSayWhatToDo puts refusals into words that name a remedy, and no Go type.

@@ -9,11 +9,11 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/psyche-go/psyche/checkpoint"
-	"github.com/psyche-go/psyche/checkpoint/remote"
-	"github.com/psyche-go/psyche/config"
-	"github.com/psyche-go/psyche/coordinator"
-	"github.com/psyche-go/psyche/hub"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/files/checkpoint/remote"
+	"github.com/psyche-go/psyche/files/hub"
+	"github.com/psyche-go/psyche/record/config"
 )
 
 // resumeFlags let a run go on from where another one saved a checkpoint.

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/psyche-go/psyche/coordinator"
-	"github.com/psyche-go/psyche/server/status"
-	"github.com/psyche-go/psyche/solana/admin"
-	"github.com/psyche-go/psyche/solana/archive"
-	"github.com/psyche-go/psyche/solana/event"
-	"github.com/psyche-go/psyche/solana/transaction"
+	"github.com/psyche-go/psyche/chain/admin"
+	"github.com/psyche-go/psyche/chain/archive"
+	"github.com/psyche-go/psyche/chain/event"
+	"github.com/psyche-go/psyche/chain/transaction"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/host/server/status"
 )
 
 type runArchive struct {

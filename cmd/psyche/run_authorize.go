@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/psyche-go/psyche/coordinator"
-	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
 )
 
 type runAuthorize struct {

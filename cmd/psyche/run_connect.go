@@ -8,14 +8,14 @@ import (
 	"os"
 	"time"
 
-	"github.com/psyche-go/psyche/backend"
-	"github.com/psyche-go/psyche/backend/tcp"
-	"github.com/psyche-go/psyche/backend/tcp/secure"
+	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/cmd/internal/onchain"
-	"github.com/psyche-go/psyche/config"
-	"github.com/psyche-go/psyche/coordinator"
-	"github.com/psyche-go/psyche/follow"
-	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/host/tcp"
+	"github.com/psyche-go/psyche/net/secure"
+	"github.com/psyche-go/psyche/record/backend"
+	"github.com/psyche-go/psyche/record/config"
+	"github.com/psyche-go/psyche/record/follow"
 )
 
 // connectFlags say which server to talk to, and how to know that it is the right one.

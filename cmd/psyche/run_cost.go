@@ -9,12 +9,12 @@ import (
 	"os"
 	"strings"
 
-	"github.com/psyche-go/psyche/backend/solana"
-	"github.com/psyche-go/psyche/coordinator"
-	"github.com/psyche-go/psyche/solana/admin"
-	"github.com/psyche-go/psyche/solana/layout"
-	"github.com/psyche-go/psyche/solana/transaction"
-	"github.com/psyche-go/psyche/wire"
+	"github.com/psyche-go/psyche/chain/admin"
+	"github.com/psyche-go/psyche/chain/layout"
+	"github.com/psyche-go/psyche/chain/solana"
+	"github.com/psyche-go/psyche/chain/transaction"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/record/wire"
 )
 
 // sayCost says what an action on a chain costs, unless the run would refuse it, and returns an

@@ -5,10 +5,10 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/psyche-go/psyche/backend/tcp"
-	"github.com/psyche-go/psyche/coordinator"
-	"github.com/psyche-go/psyche/identity"
-	"github.com/psyche-go/psyche/solana/admin"
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/chain/admin"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/host/tcp"
 )
 
 type runCreate struct {

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/psyche-go/psyche/coordinator"
-	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
 )
 
 type runEject struct {

@@ -8,9 +8,9 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/psyche-go/psyche/backend/tcp"
-	"github.com/psyche-go/psyche/identity"
-	"github.com/psyche-go/psyche/server"
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/host/server"
+	"github.com/psyche-go/psyche/host/tcp"
 )
 
 type runExport struct {

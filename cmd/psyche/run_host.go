@@ -11,12 +11,12 @@ import (
 
 	"github.com/lmittmann/tint"
 
-	"github.com/psyche-go/psyche/backend"
-	"github.com/psyche-go/psyche/backend/solana"
-	"github.com/psyche-go/psyche/backend/tcp"
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/chain/solana"
 	"github.com/psyche-go/psyche/cmd/internal/onchain"
-	"github.com/psyche-go/psyche/coordinator"
-	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/host/tcp"
+	"github.com/psyche-go/psyche/record/backend"
 )
 
 // hostFlags say where a run is: on a server, or on a chain.

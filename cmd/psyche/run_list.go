@@ -5,10 +5,10 @@ import (
 	"crypto/rand"
 	"fmt"
 
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/chain/admin"
+	"github.com/psyche-go/psyche/chain/transaction"
 	"github.com/psyche-go/psyche/cmd/internal/onchain"
-	"github.com/psyche-go/psyche/identity"
-	"github.com/psyche-go/psyche/solana/admin"
-	"github.com/psyche-go/psyche/solana/transaction"
 )
 
 type runList struct {

@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/psyche-go/psyche/coordinator"
-	"github.com/psyche-go/psyche/follow"
-	"github.com/psyche-go/psyche/server"
-	"github.com/psyche-go/psyche/server/status"
-	"github.com/psyche-go/psyche/solana/archive"
+	"github.com/psyche-go/psyche/chain/archive"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/host/server"
+	"github.com/psyche-go/psyche/host/server/status"
+	"github.com/psyche-go/psyche/record/follow"
 )
 
 type runReplay struct {

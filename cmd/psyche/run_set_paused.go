@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/core/coordinator"
 )
 
 type runSetPaused struct {

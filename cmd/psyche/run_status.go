@@ -7,9 +7,9 @@ import (
 	"io"
 	"time"
 
-	"github.com/psyche-go/psyche/server/status"
-	"github.com/psyche-go/psyche/solana/admin"
-	"github.com/psyche-go/psyche/solana/transaction"
+	"github.com/psyche-go/psyche/chain/admin"
+	"github.com/psyche-go/psyche/chain/transaction"
+	"github.com/psyche-go/psyche/host/server/status"
 )
 
 type runStatus struct {

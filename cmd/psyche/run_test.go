@@ -10,13 +10,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/psyche-go/psyche/backend/tcp"
-	"github.com/psyche-go/psyche/coordinator"
-	"github.com/psyche-go/psyche/identity"
-	"github.com/psyche-go/psyche/server/status"
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/host/server/status"
+	"github.com/psyche-go/psyche/host/tcp"
 )
 
-const sampleState = "../../config/testdata/server.toml"
+const sampleState = "../../record/config/testdata/server.toml"
 
 // administrator runs `psyche run` commands against one server.
 type administrator struct {

@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/psyche-go/psyche/backend/solana"
-	"github.com/psyche-go/psyche/solana/admin"
-	"github.com/psyche-go/psyche/solana/transaction"
+	"github.com/psyche-go/psyche/chain/admin"
+	"github.com/psyche-go/psyche/chain/solana"
+	"github.com/psyche-go/psyche/chain/transaction"
 )
 
 // chainRunFlags are the flags of commands that need a run on a chain.

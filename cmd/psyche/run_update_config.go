@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/psyche-go/psyche/config"
-	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/record/config"
 )
 
 type runUpdateConfig struct {

@@ -15,9 +15,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/psyche-go/psyche/event"
-	"github.com/psyche-go/psyche/server"
-	"github.com/psyche-go/psyche/tui"
+	"github.com/psyche-go/psyche/face/tui"
+	"github.com/psyche-go/psyche/host/server"
+	"github.com/psyche-go/psyche/record/event"
 )
 
 // serverDisplay is what --tui draws, where there is a terminal.

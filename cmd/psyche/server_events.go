@@ -9,10 +9,10 @@ import (
 	"path/filepath"
 	"reflect"
 
-	"github.com/psyche-go/psyche/coordinator"
-	"github.com/psyche-go/psyche/event"
-	"github.com/psyche-go/psyche/identity"
-	"github.com/psyche-go/psyche/server"
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/host/server"
+	"github.com/psyche-go/psyche/record/event"
 )
 
 // stateEvents writes the states of runs to event logs, one for each run. The server calls

@@ -7,13 +7,13 @@ import (
 	"net"
 	"sync"
 
-	"github.com/psyche-go/psyche/coordinator"
-	"github.com/psyche-go/psyche/dash"
-	"github.com/psyche-go/psyche/dash/gather"
-	"github.com/psyche-go/psyche/event"
-	"github.com/psyche-go/psyche/identity"
-	"github.com/psyche-go/psyche/server"
-	"github.com/psyche-go/psyche/tui"
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/face/dash"
+	"github.com/psyche-go/psyche/face/dash/gather"
+	"github.com/psyche-go/psyche/face/tui"
+	"github.com/psyche-go/psyche/host/server"
+	"github.com/psyche-go/psyche/record/event"
 )
 
 // serverPage shows a server's runs at --http-addr.

@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/psyche-go/psyche/coordinator"
-	"github.com/psyche-go/psyche/event"
-	"github.com/psyche-go/psyche/server"
-	"github.com/psyche-go/psyche/tui"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/face/tui"
+	"github.com/psyche-go/psyche/host/server"
+	"github.com/psyche-go/psyche/record/event"
 )
 
 // TestMovingIsReported: what a member writes into its event log that arrives and is uploaded is known to

@@ -1,8 +1,8 @@
 package main
 
 import (
-	"github.com/psyche-go/psyche/config"
-	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/record/config"
 )
 
 // setWarmup replaces the longest Warmup of a run by --init-warmup-time.

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/psyche-go/psyche/server"
-	"github.com/psyche-go/psyche/server/journal"
+	"github.com/psyche-go/psyche/host/server"
+	"github.com/psyche-go/psyche/record/journal"
 )
 
 type serverRepair struct {

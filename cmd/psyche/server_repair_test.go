@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/psyche-go/psyche/server"
-	"github.com/psyche-go/psyche/server/journal"
+	"github.com/psyche-go/psyche/host/server"
+	"github.com/psyche-go/psyche/record/journal"
 )
 
 // TestServerRepair looks at journals, and repairs them when it is told to.

@@ -14,10 +14,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/cmd/internal/telemetry"
-	"github.com/psyche-go/psyche/config"
-	"github.com/psyche-go/psyche/identity"
-	"github.com/psyche-go/psyche/server"
+	"github.com/psyche-go/psyche/host/server"
+	"github.com/psyche-go/psyche/record/config"
 )
 
 type serverRun struct {

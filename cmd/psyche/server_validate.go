@@ -7,10 +7,10 @@ import (
 	"os"
 	"slices"
 
-	"github.com/psyche-go/psyche/config"
-	"github.com/psyche-go/psyche/coordinator"
-	"github.com/psyche-go/psyche/data"
-	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/files/data"
+	"github.com/psyche-go/psyche/record/config"
 )
 
 type serverValidateConfig struct {

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/psyche-go/psyche/coordinator"
-	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
 )
 
 // solanaCommands are those of the original's program for a chain, under the names that its

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/base/identity"
 )
 
 // chainAdministrator runs commands against a chain of its own.

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/psyche-go/psyche/testnet"
+	"github.com/psyche-go/psyche/face/testnet"
 )
 
 // extraFlags are what the processes of a testnet do besides training.

@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/psyche-go/psyche/testnet"
-	"github.com/psyche-go/psyche/tui"
+	"github.com/psyche-go/psyche/face/testnet"
+	"github.com/psyche-go/psyche/face/tui"
 )
 
 // testnetStart runs a whole network on this machine.

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/psyche-go/psyche/coordinator"
-	"github.com/psyche-go/psyche/identity"
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
 )
 
 // LeastSleep keeps a host whose clock does not get on from working all the time.

@@ -6,10 +6,10 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/psyche-go/psyche/coordinator"
-	"github.com/psyche-go/psyche/follow"
-	"github.com/psyche-go/psyche/identity"
-	"github.com/psyche-go/psyche/wire"
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/record/follow"
+	"github.com/psyche-go/psyche/record/wire"
 )
 
 // ErrDraws says that a host does not have the draws that its run commits it to.

@@ -7,11 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/psyche-go/psyche/coordinator"
-	"github.com/psyche-go/psyche/follow"
-	"github.com/psyche-go/psyche/hashchain"
-	"github.com/psyche-go/psyche/identity"
-	"github.com/psyche-go/psyche/wire"
+	"github.com/psyche-go/psyche/base/hashchain"
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/record/follow"
+	"github.com/psyche-go/psyche/record/wire"
 )
 
 var testTimes = Times{WithdrawGrace: 10 * time.Second, RestartGrace: 20 * time.Second, Push: time.Second, PushEach: 100 * time.Millisecond}

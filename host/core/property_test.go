@@ -8,7 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/psyche-go/psyche/coordinator"
+	"github.com/psyche-go/psyche/core/coordinator"
 )
 
 // TestContract drives hosts by chance, with crashes, and wants of every one: what is published and

@@ -1,4 +1,4 @@
-"""Writes train/testdata/adamw.json: parameters after each step of torch.optim.AdamW.
+"""Writes learn/train/testdata/adamw.json: parameters after each step of torch.optim.AdamW.
 
 Needs: python3-torch (Debian 1.13 or newer)
 Run from the repository's root: python3 scripts/reference/adamw_vectors.py
@@ -32,6 +32,6 @@ for betas, eps, decay in [((0.9, 0.95), 1e-8, 0.1), ((0.9, 0.999), 1e-5, 0.0)]:
     cases.append({"betas": betas, "eps": eps, "weight_decay": decay, "shape": [3, 4],
                   "parameter": numbers(weight), "steps": steps})
 
-with open("train/testdata/adamw.json", "w") as file:
+with open("learn/train/testdata/adamw.json", "w") as file:
     json.dump({"torch": torch.__version__, "cases": cases}, file, indent=1)
     file.write("\n")

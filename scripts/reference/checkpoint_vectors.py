@@ -1,9 +1,9 @@
-"""Writes checkpoint/testdata/reference with the reference implementations of safetensors
-and of the Hub's sharding, and checks checkpoint/testdata/own, which our writer made of it.
+"""Writes files/checkpoint/testdata/reference with the reference implementations of safetensors
+and of the Hub's sharding, and checks files/checkpoint/testdata/own, which our writer made of it.
 
 Needs: pip install safetensors==0.4.5 huggingface_hub==2.4.0
 Run from the repository's root: python scripts/reference/checkpoint_vectors.py write,
-then go test ./checkpoint -update, then python scripts/reference/checkpoint_vectors.py check
+then go test ./files/checkpoint -update, then python scripts/reference/checkpoint_vectors.py check
 """
 import hashlib
 import json
@@ -13,7 +13,7 @@ import sys
 from huggingface_hub.serialization import split_state_dict_into_shards_factory
 from safetensors import deserialize, serialize
 
-ROOT = pathlib.Path("checkpoint/testdata")
+ROOT = pathlib.Path("files/checkpoint/testdata")
 REFERENCE = ROOT / "reference"
 CONFIG = '{"architectures": ["LlamaForCausalLM"], "vocab_size": 4, "hidden_size": 3, "num_hidden_layers": 2}\n'
 # name -> (type as the writer names it, as the file does, bytes of an element, shape)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Reference values for the DeepSeek tests: logits, loss and gradients of tiny models.
 
-    python3 scripts/reference/deepseek_vectors.py            # writes model/deepseek/testdata
+    python3 scripts/reference/deepseek_vectors.py            # writes learn/model/deepseek/testdata
     python3 scripts/reference/deepseek_vectors.py --check    # only compares with transformers
 
 A plain implementation in PyTorch, in double precision except for the tables of the
@@ -22,7 +22,7 @@ import struct
 import numpy as np
 import torch
 
-OUT = pathlib.Path(__file__).resolve().parents[2] / "model/deepseek/testdata"
+OUT = pathlib.Path(__file__).resolve().parents[2] / "learn/model/deepseek/testdata"
 
 V2 = dict(
     architectures=["DeepseekV2ForCausalLM"],

@@ -14,7 +14,7 @@ compared with:
 A chunk is a block of the last two dimensions (of the only one, for a vector); its edge is
 the dimension itself, or the largest divisor of it that is at most the target.
 
-Usage: demo_vectors.py distro/testdata/demo.json
+Usage: demo_vectors.py learn/distro/testdata/demo.json
 Inputs are multiples of 2**-8, stored as int16, so that they and the momentum are exact in
 single precision. Numbers are base64 of little-endian integers or floats: uint16 indices,
 float32 values, the first sender's residual as float32, and the updates IDCT(Q) as float16

@@ -1,4 +1,4 @@
-"""Writes eval/testdata: small data sets in the layouts of the Hub, a small random model, and what
+"""Writes learn/eval/testdata: small data sets in the layouts of the Hub, a small random model, and what
 EleutherAI's harness makes of them (vectors.json).
 
 Needs: pip install torch==2.8.0 transformers lm_eval==0.4.13 pyarrow
@@ -19,7 +19,7 @@ from lm_eval.tasks import TaskManager, get_task_dict
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-ROOT = pathlib.Path("eval/testdata")
+ROOT = pathlib.Path("learn/eval/testdata")
 DATA, MODEL = ROOT / "data", ROOT / "model"
 WRITTEN = 40  # tokens of an answer that is written
 draw = random.Random(7)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Checks package hub against the Hub's own libraries: each uploads a folder to the server
-# of hub/hubtest, every other one downloads it, and they read each other's caches offline.
+# of files/hub/hubtest, every other one downloads it, and they read each other's caches offline.
 #
 # Needs PYTHON with huggingface_hub (2.4.0) and NODE_PATH with @huggingface/hub (2.17.5);
 # what is missing is skipped, and said.
@@ -17,8 +17,8 @@ clients=(go)
 if "$PYTHON" -c 'import huggingface_hub' 2>/dev/null; then clients+=(python); else echo "skipped: $PYTHON has no huggingface_hub"; fi
 if [ -d "$NODE_PATH/@huggingface/hub" ] && command -v node >/dev/null; then clients+=(node); else echo "skipped: no @huggingface/hub in NODE_PATH"; fi
 
-go build -o "$work/hubtest" ./hub/hubtest/cmd
-go build -o "$work/transfer" ./hub/hubtest/transfer
+go build -o "$work/hubtest" ./files/hub/hubtest/cmd
+go build -o "$work/transfer" ./files/hub/hubtest/transfer
 "$work/hubtest" >"$work/address" & server=$!
 for _ in $(seq 100); do [ -s "$work/address" ] && break; sleep 0.05; done
 HF_ENDPOINT=$(cat "$work/address")

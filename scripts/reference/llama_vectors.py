@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Reference values for the Llama tests: logits, loss and gradients of tiny models.
 
-    python3 scripts/reference/llama_vectors.py            # writes model/llama/testdata
+    python3 scripts/reference/llama_vectors.py            # writes learn/model/llama/testdata
     python3 scripts/reference/llama_vectors.py --check    # only compares with transformers
 
 A plain implementation in PyTorch, in double precision except for the tables of the
@@ -20,7 +20,7 @@ import struct
 import numpy as np
 import torch
 
-OUT = pathlib.Path(__file__).resolve().parents[2] / "model/llama/testdata"
+OUT = pathlib.Path(__file__).resolve().parents[2] / "learn/model/llama/testdata"
 
 BASE = dict(
     architectures=["LlamaForCausalLM"],

@@ -1,4 +1,4 @@
-"""Writes safetensors/testdata/reference.safetensors with the reference implementation.
+"""Writes files/safetensors/testdata/reference.safetensors with the reference implementation.
 
 Needs: pip install safetensors==0.4.5
 Run from the repository's root: python scripts/reference/safetensors_vectors.py
@@ -28,5 +28,5 @@ tensors["scalar"] = {"dtype": "float32", "shape": [], "data": struct.pack("<f", 
 tensors["empty"] = {"dtype": "float32", "shape": [0, 3], "data": b""}
 tensors['h\u00e9llo "q" <&>\n'] = {"dtype": "float32", "shape": [1], "data": struct.pack("<f", 0.25)}
 
-with open("safetensors/testdata/reference.safetensors", "wb") as file:
+with open("files/safetensors/testdata/reference.safetensors", "wb") as file:
     file.write(serialize(tensors, {"format": "pt"}))

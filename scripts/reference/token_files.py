@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Writes token files as datatrove, Megatron-LM and llm.c do, for the tests of data/local.
+"""Writes token files as datatrove, Megatron-LM and llm.c do, for the tests of files/data/local.
 
 Needs: pip install datatrove==0.10.1 tokenizers==0.23.3 numpy
-Run from the repository's root: scripts/reference/token_files.py data/local/testdata/formats
+Run from the repository's root: scripts/reference/token_files.py files/data/local/testdata/formats
 
 datatrove writes its own. The .idx of Megatron-LM (megatron/core/datasets/indexed_dataset.py) and
 the header of llm.c (dev/data/data_common.py) are written here as those programs describe them,

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tokenizer/testdata/patterns.json: how the reference splits texts by patterns whose
+"""Writes files/tokenizer/testdata/patterns.json: how the reference splits texts by patterns whose
 meaning differs between the syntaxes of regular expressions.
 
 Needs: pip install tokenizers==0.23.3
@@ -24,5 +24,5 @@ if __name__ == "__main__":
         for text in TEXTS:
             pieces = [piece for piece, _ in split.pre_tokenize_str(text)]
             made.append({"pattern": pattern, "text": text, "pieces": pieces})
-    out = pathlib.Path("tokenizer/testdata/patterns.json")
+    out = pathlib.Path("files/tokenizer/testdata/patterns.json")
     out.write_text("[\n" + ",\n".join(json.dumps(case, ensure_ascii=False) for case in made) + "\n]\n")

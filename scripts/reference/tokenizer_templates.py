@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tokenizer/testdata/templates.json: what the reference makes of a text with several
+"""Writes files/tokenizer/testdata/templates.json: what the reference makes of a text with several
 templates one after the other; no ids where it ends with an error.
 
 Needs: pip install tokenizers==0.23.3
@@ -46,4 +46,4 @@ def run(parts):
 
 if __name__ == "__main__":
     made = {name: run(parts) for name, parts in CASES.items()}
-    pathlib.Path("tokenizer/testdata/templates.json").write_text(json.dumps(made, ensure_ascii=False) + "\n")
+    pathlib.Path("files/tokenizer/testdata/templates.json").write_text(json.dumps(made, ensure_ascii=False) + "\n")

@@ -6,7 +6,7 @@ Small tokenizers in the configurations of well-known families are trained on the
 this repository and on the sentences below, unless they are there already. Then every
 one encodes and decodes a corpus of awkward strings.
 
-Usage: tokenizer_vectors.py tokenizer/testdata           write what is missing, and the vectors
+Usage: tokenizer_vectors.py files/tokenizer/testdata           write what is missing, and the vectors
        tokenizer_vectors.py --show FAMILY STRING-NUMBER  print what the vectors say of a string
 
 corpus.jsonl.gz has a JSON string in every line. FAMILY.json.gz is a tokenizer.json.

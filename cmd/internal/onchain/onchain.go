@@ -12,12 +12,12 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/psyche-go/psyche/backend/solana"
-	"github.com/psyche-go/psyche/identity"
-	"github.com/psyche-go/psyche/solana/admin"
-	"github.com/psyche-go/psyche/solana/layout"
-	"github.com/psyche-go/psyche/solana/rpc"
-	"github.com/psyche-go/psyche/solana/transaction"
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/chain/admin"
+	"github.com/psyche-go/psyche/chain/layout"
+	"github.com/psyche-go/psyche/chain/rpc"
+	"github.com/psyche-go/psyche/chain/solana"
+	"github.com/psyche-go/psyche/chain/transaction"
 )
 
 // Flags name a program on a chain.
@@ -45,7 +45,7 @@ func (f *Flags) Given() bool { return len(f.RPC) > 0 }
 // ErrFlags says that the flags cannot be right.
 var ErrFlags = errors.New("flags of the chain")
 
-// Options returns what package backend/solana needs, without the run.
+// Options returns what package chain/solana needs, without the run.
 func (f *Flags) Options(key identity.Key, logger *slog.Logger) (solana.Options, error) {
 	o := solana.Options{Key: key, MaxPrice: f.MaxPrice, Logger: logger}
 	switch {

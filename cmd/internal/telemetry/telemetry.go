@@ -10,9 +10,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/psyche-go/psyche/event"
-	"github.com/psyche-go/psyche/metrics"
-	"github.com/psyche-go/psyche/tracker/otlp"
+	"github.com/psyche-go/psyche/face/metrics"
+	"github.com/psyche-go/psyche/face/tracker/otlp"
+	"github.com/psyche-go/psyche/record/event"
 )
 
 // Flags name collectors, as the original does.

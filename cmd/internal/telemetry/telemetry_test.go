@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/cmd/internal/telemetry"
-	"github.com/psyche-go/psyche/event"
-	"github.com/psyche-go/psyche/metrics"
-	"github.com/psyche-go/psyche/tracker/otlp/otlptest"
+	"github.com/psyche-go/psyche/face/metrics"
+	"github.com/psyche-go/psyche/face/tracker/otlp/otlptest"
+	"github.com/psyche-go/psyche/record/event"
 )
 
 func TestEverythingIsSent(t *testing.T) {

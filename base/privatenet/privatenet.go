@@ -1,0 +1,89 @@
+package privatenet
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"syscall"
+)
+
+// ErrInner says that an address is not one of the Internet.
+var ErrInner = errors.New("address of an inner network")
+
+// Loopback are the addresses of the machine itself.
+var Loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
+
+// networks are those that machines may be on and strangers cannot reach.
+var networks = append([]netip.Prefix{
+	netip.MustParsePrefix("10.0.0.0/8"),
+	netip.MustParsePrefix("172.16.0.0/12"),
+	netip.MustParsePrefix("192.168.0.0/16"),
+	netip.MustParsePrefix("100.64.0.0/10"),  // of providers
+	netip.MustParsePrefix("169.254.0.0/16"), // of one link; also where clouds tell a machine its secrets
+	netip.MustParsePrefix("198.18.0.0/15"),  // for measurements
+	netip.MustParsePrefix("fc00::/7"),
+	netip.MustParsePrefix("fe80::/10"),
+	netip.MustParsePrefix("fec0::/10"),
+}, Loopback...)
+
+// nowhere are addresses that no single machine has, and IPv6 addresses with an IPv4 address inside,
+// which may be any.
+var nowhere = []netip.Prefix{
+	netip.MustParsePrefix("0.0.0.0/8"),
+	netip.MustParsePrefix("192.0.0.0/24"),
+	netip.MustParsePrefix("224.0.0.0/3"), // multicast, reserved and broadcast
+	netip.MustParsePrefix("::/96"),
+	netip.MustParsePrefix("64:ff9b::/96"),
+	netip.MustParsePrefix("64:ff9b:1::/48"),
+	netip.MustParsePrefix("2001::/32"),
+	netip.MustParsePrefix("2002::/16"),
+	netip.MustParsePrefix("ff00::/8"),
+}
+
+// Range returns the inner network that an address is in. Without ok it is in none: then it is
+// public, or leads nowhere.
+func Range(addr netip.Addr) (network netip.Prefix, ok bool) { return find(networks, addr) }
+
+// Public reports whether an address is one of the Internet.
+func Public(addr netip.Addr) bool {
+	_, inner := find(networks, addr)
+	_, lost := find(nowhere, addr)
+	return addr.IsValid() && !inner && !lost
+}
+
+func find(in []netip.Prefix, addr netip.Addr) (netip.Prefix, bool) {
+	addr = addr.Unmap().WithZone("")
+	for _, network := range in {
+		if network.Contains(addr) {
+			return network, true
+		}
+	}
+	return netip.Prefix{}, false
+}
+
+// Refuse is the Control of a net.Dialer: it sees the addresses that a name was resolved to, and
+// refuses all but public ones.
+func Refuse(_, address string, _ syscall.RawConn) error {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return err
+	}
+	addr, err := netip.ParseAddr(host)
+	if err != nil {
+		return err
+	}
+	if !Public(addr) {
+		return fmt.Errorf("%w: %s", ErrInner, addr)
+	}
+	return nil
+}
+
+// Dialer returns a dialer that refuses all but public addresses; one that allows inner ones, too,
+// refuses none.
+func Dialer(inner bool) *net.Dialer {
+	if inner {
+		return &net.Dialer{}
+	}
+	return &net.Dialer{Control: Refuse}
+}

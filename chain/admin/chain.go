@@ -1,0 +1,200 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/psyche-go/psyche/chain/archive"
+	"github.com/psyche-go/psyche/chain/rpc"
+	"github.com/psyche-go/psyche/chain/solana"
+	"github.com/psyche-go/psyche/chain/transaction"
+)
+
+// Errors of this package.
+var (
+	// ErrNoFunds says that the key that pays has too little.
+	ErrNoFunds = errors.New("too few lamports")
+	// ErrCluster says that the nodes are not of the chain that they should be of.
+	ErrCluster = errors.New("wrong chain")
+	// ErrNoRun says that no run of that name is on the chain.
+	ErrNoRun = errors.New("no such run on the chain")
+	// ErrSeveralRuns says that a name is that of several runs.
+	ErrSeveralRuns = errors.New("several runs have this name")
+	// ErrNoProgram says that there is no program at the address.
+	ErrNoProgram = errors.New("no program at this address")
+	// ErrOpen says that the account of a run that is not over cannot be freed.
+	ErrOpen = errors.New("the run is not closed")
+	// ErrNotMain says that only the run's main authority may do this.
+	ErrNotMain = errors.New("this key is not the run's main authority")
+	// ErrTaken says that something else is where something was to be made.
+	ErrTaken = errors.New("the address is taken")
+)
+
+// Chain is a chain as its nodes show it, and a key that pays.
+type Chain struct {
+	options  solana.Options
+	operator *solana.Operator
+}
+
+// Open does not connect. Of o it uses Endpoints, Key, MaxPrice, Pace, Transport and Logger.
+func Open(o solana.Options) (*Chain, error) {
+	operator, err := solana.NewOperator(o)
+	if err != nil {
+		return nil, err
+	}
+	return &Chain{options: o, operator: operator}, nil
+}
+
+// Close closes idle connections.
+func (c *Chain) Close() { c.operator.Close() }
+
+// Payer returns who pays.
+func (c *Chain) Payer() transaction.PublicKey { return c.operator.Key() }
+
+// clusters are the public chains, by the hashes that their first blocks have.
+var clusters = map[string]string{
+	"5eykt4UsFv8P8NJdTREpY1vzqKqZKvdpKuc147dw2N9d": "mainnet-beta",
+	"4uhcVJyU9pJkvQyUS88uRDiswHXSCkY3zQawwpjTn2NY": "testnet",
+	"EtWTRABZaYq6iMfeYKouRu166VU2xqa1wcaWoxPkrZBG": "devnet",
+}
+
+// Commitment is how sure a chain is of what it shows.
+type Commitment = rpc.Commitment
+
+// Genesis returns the hash of the chain's first block, and ErrCluster when its nodes are of
+// several chains.
+func (c *Chain) Genesis(ctx context.Context) (transaction.Hash, error) {
+	var first transaction.Hash
+	for i, e := range c.operator.Pool().Endpoints() {
+		hash, err := e.GenesisHash(ctx)
+		if err != nil {
+			return first, err
+		}
+		if i == 0 {
+			first = hash
+		}
+		if hash != first {
+			return first, fmt.Errorf("%w: %s is of %s, %s of %s: name nodes of one chain with --rpc", ErrCluster,
+				c.operator.Pool().Endpoints()[0].Name(), nameOf(first), e.Name(), nameOf(hash))
+		}
+	}
+	return first, nil
+}
+
+// FetchInto adds what the nodes have of a run to its archive; see archive.Archive.Fetch. The next
+// node is asked where one fails.
+func (c *Chain) FetchInto(ctx context.Context, a *archive.Archive, commitment Commitment) (added int, err error) {
+	_, err = rpc.Any(ctx, c.operator.Pool(), func(ctx context.Context, e *rpc.Endpoint) (struct{}, error) {
+		more, err := a.Fetch(ctx, e, commitment)
+		added += more
+		return struct{}{}, err
+	})
+	return added, err
+}
+
+// Cluster returns what the chain is called, and ErrCluster when its nodes are of several chains.
+func (c *Chain) Cluster(ctx context.Context) (string, error) {
+	genesis, err := c.Genesis(ctx)
+	if err != nil {
+		return "", err
+	}
+	return nameOf(genesis), nil
+}
+
+func nameOf(genesis transaction.Hash) string {
+	if name, public := clusters[genesis.String()]; public {
+		return name
+	}
+	return "a chain of its own (genesis " + genesis.String() + ")"
+}
+
+// Balance returns an account's lamports.
+func (c *Chain) Balance(ctx context.Context, key transaction.PublicKey) (uint64, error) {
+	return rpc.Any(ctx, c.operator.Pool(), func(ctx context.Context, e *rpc.Endpoint) (uint64, error) {
+		return e.Balance(ctx, key, rpc.Confirmed)
+	})
+}
+
+// Need returns ErrNoFunds when the payer cannot pay, with what is missing and where it comes from.
+func (c *Chain) Need(ctx context.Context, cost Cost) error {
+	has, err := c.Balance(ctx, c.Payer())
+	if err != nil || has >= cost.Total() {
+		return err
+	}
+	missing := cost.Total() - has
+	remedy := "send it some"
+	switch cluster, err := c.Cluster(ctx); {
+	case err != nil:
+		return err
+	case cluster == "mainnet-beta":
+	case cluster == "devnet" || cluster == "testnet":
+		remedy = "this chain has a faucet: https://faucet.solana.com"
+	default:
+		remedy = fmt.Sprintf("on a local chain: psyche chain airdrop %s %s --rpc URL", SOL((missing/LamportsPerSOL+1)*LamportsPerSOL), c.Payer())
+	}
+	return fmt.Errorf("%w: %s has %s SOL and needs %s: %d lamports are missing; %s", ErrNoFunds, c.Payer(), SOL(has), SOL(cost.Total()), missing, remedy)
+}
+
+// Airdrop asks the faucet of a chain for tests for lamports, and waits until they are there.
+func (c *Chain) Airdrop(ctx context.Context, to transaction.PublicKey, lamports uint64) error {
+	before, err := c.Balance(ctx, to)
+	if err != nil {
+		return err
+	}
+	_, err = rpc.Any(ctx, c.operator.Pool(), func(ctx context.Context, e *rpc.Endpoint) (transaction.Signature, error) {
+		return e.Airdrop(ctx, to, lamports)
+	})
+	if err != nil {
+		return fmt.Errorf("airdrop: %w; only chains for tests have a faucet", err)
+	}
+	return c.until(ctx, "the airdrop", func(ctx context.Context) (bool, error) {
+		now, err := c.Balance(ctx, to)
+		return now > before, err
+	})
+}
+
+// look is how often until asks.
+const look = 200 * time.Millisecond
+
+// until waits until something is so.
+func (c *Chain) until(ctx context.Context, what string, so func(context.Context) (bool, error)) error {
+	ticker := time.NewTicker(look)
+	defer ticker.Stop()
+	for {
+		if done, err := so(ctx); err != nil || done {
+			return err
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return fmt.Errorf("wait for %s: %w", what, context.Cause(ctx))
+		}
+	}
+}
+
+// account reads an account, or a part of it; nil when there is none.
+func (c *Chain) account(ctx context.Context, key transaction.PublicKey, part *rpc.Slice, commitment rpc.Commitment) (*rpc.Account, error) {
+	return rpc.Any(ctx, c.operator.Pool(), func(ctx context.Context, e *rpc.Endpoint) (*rpc.Account, error) {
+		found, _, err := e.Account(ctx, key, rpc.Query{Commitment: commitment, Slice: part})
+		return found, err
+	})
+}
+
+// rent returns what an account of that size has to hold.
+func (c *Chain) rent(ctx context.Context, size int) (uint64, error) {
+	lamports, err := rpc.Any(ctx, c.operator.Pool(), func(ctx context.Context, e *rpc.Endpoint) (uint64, error) {
+		return e.RentExemption(ctx, uint64(size))
+	})
+	if most := uint64(size+accountOverhead) * dearestByte; err == nil && lamports > most {
+		return 0, fmt.Errorf("a node wants %d lamports of rent for %d bytes, which cannot be: at most %d", lamports, size, most)
+	}
+	return lamports, err
+}
+
+// What bounds the rent that a node may ask for: ten times what the public chains ask.
+const (
+	accountOverhead = 128   // bytes that are paid for beside the data
+	dearestByte     = 69600 // lamports
+)

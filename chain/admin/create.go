@@ -1,0 +1,178 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/psyche-go/psyche/chain/layout"
+	"github.com/psyche-go/psyche/chain/rpc"
+	"github.com/psyche-go/psyche/chain/solana"
+	"github.com/psyche-go/psyche/chain/transaction"
+	"github.com/psyche-go/psyche/core/coordinator"
+)
+
+// Creation is what is left to do until a run is on the chain.
+type Creation struct {
+	Run  transaction.PublicKey
+	Cost Cost
+
+	program transaction.PublicKey
+	runID   string
+	missing uint64               // lamports of the rent: somebody may have sent some there
+	genesis *coordinator.Genesis // nil: only the account is made
+	there   bool
+}
+
+// Units that the program's transactions are limited to which look at the whole account.
+const wholeUnits = 400_000
+
+// PlanCreate looks what of a run is on the chain, whose main authority is who pays. Without a
+// genesis only its account is made, and the run begins with a later one.
+func (c *Chain) PlanCreate(ctx context.Context, program transaction.PublicKey, runID string, genesis *coordinator.Genesis) (*Creation, error) {
+	if len(runID) == 0 || len(runID) > layout.MaxRunIDLength {
+		return nil, fmt.Errorf("run id %q: has %d bytes, want 1 to %d on a chain", runID, len(runID), layout.MaxRunIDLength)
+	}
+	if err := c.CheckProgram(ctx, program); err != nil {
+		return nil, err
+	}
+	p := &Creation{program: program, runID: runID, genesis: genesis}
+	var err error
+	if p.Run, err = transaction.Program(program).RunAddress(c.Payer(), runID); err != nil {
+		return nil, err
+	}
+	found, err := c.account(ctx, p.Run, &rpc.Slice{Length: layout.HeadSize}, rpc.Confirmed)
+	if err != nil {
+		return nil, err
+	}
+	if found != nil && found.Owner == program {
+		summary, err := layout.ReadSummary(found.Data)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("%w: %s: %w", ErrTaken, p.Run, err)
+		case summary.RunState != coordinator.Uninitialized:
+			return nil, fmt.Errorf("%w: this key has begun run %s already, at %s; choose another id", ErrTaken, runID, p.Run)
+		}
+		p.there = true
+	} else {
+		if p.Cost.Rent, err = c.rent(ctx, layout.AccountSize); err != nil {
+			return nil, err
+		}
+		p.missing = missing(p.Cost.Rent, found)
+		p.Cost = Cost{Rent: p.Cost.Rent, Fees: signatureFee, Transactions: 1}
+	}
+	if genesis != nil {
+		staged := len(layout.AppendGenesis(nil, *genesis))
+		more := Transactions(1 + (staged+transaction.MaxRunWrite-1)/transaction.MaxRunWrite)
+		p.Cost.Fees += more.Fees
+		p.Cost.Transactions += more.Transactions
+	}
+	return p, nil
+}
+
+// Create does what is left to do.
+func (c *Chain) Create(ctx context.Context, p *Creation) error {
+	if err := c.Need(ctx, p.Cost); err != nil {
+		return err
+	}
+	if p.genesis != nil {
+		o := c.options
+		o.Program = p.program
+		_, err := solana.Create(ctx, o, *p.genesis)
+		return err
+	}
+	if p.there {
+		return nil
+	}
+	payer, program := c.Payer(), transaction.Program(p.program)
+	made, err := transaction.MakeWithSeed(payer, payer, p.runID, p.missing, layout.AccountSize, p.program)
+	if err != nil {
+		return err
+	}
+	return c.operator.Send(ctx, "create the run's account", wholeUnits, append(made, program.Init(p.Run, payer))...)
+}
+
+// missing returns the lamports that an account needs beside those that somebody sent there.
+func missing(rent uint64, found *rpc.Account) uint64 {
+	if found == nil {
+		return rent
+	}
+	return rent - min(rent, found.Lamports)
+}
+
+// PlanFree returns the lamports that freeing a run's account gives back.
+func (c *Chain) PlanFree(ctx context.Context, program, run transaction.PublicKey) (uint64, error) {
+	found, err := c.account(ctx, run, &rpc.Slice{Length: layout.HeadSize}, rpc.Confirmed)
+	switch {
+	case err != nil:
+		return 0, err
+	case found == nil || found.Owner != program:
+		return 0, fmt.Errorf("%w: %s", ErrNoRun, run)
+	}
+	summary, err := layout.ReadSummary(found.Data)
+	if err != nil {
+		return found.Lamports, nil // the program frees versions that it cannot read
+	}
+	switch {
+	case summary.Main != c.Payer():
+		return 0, fmt.Errorf("run %s: %w: that is %s: give its key with --keypair", run, ErrNotMain, transaction.PublicKey(summary.Main))
+	case summary.RunState != coordinator.Uninitialized && !summary.Closed:
+		return 0, fmt.Errorf("run %s: %w: close it first, with psyche run close", run, ErrOpen)
+	}
+	return found.Lamports, nil
+}
+
+// Free gives the lamports of a closed run's account to spill. The account is gone afterwards, and
+// with it what the run had reached: an archive keeps that.
+func (c *Chain) Free(ctx context.Context, program, run, spill transaction.PublicKey) error {
+	free := []transaction.Instruction{transaction.Program(program).Free(run, c.Payer(), spill)}
+	if summary, err := c.Summary(ctx, run, rpc.Confirmed); err == nil && summary.Closed && summary.RunState != coordinator.Finished {
+		// Nobody has let it be over yet.
+		free = append([]transaction.Instruction{transaction.Program(program).Tick(run, nil)}, free...)
+	}
+	return c.operator.Send(ctx, "free the run's account", wholeUnits, free...)
+}
+
+// Forget gives the lamports of the account in which the payer announced its addresses for a run
+// back to it, and returns how many; 0 when there is none.
+func (c *Chain) Forget(ctx context.Context, program, run transaction.PublicKey) (uint64, error) {
+	peer, err := transaction.Program(program).PeerAddress(c.Payer(), run)
+	if err != nil {
+		return 0, err
+	}
+	found, err := c.account(ctx, peer, &rpc.Slice{Length: 0}, rpc.Confirmed)
+	if err != nil || found == nil || found.Owner != program {
+		return 0, err
+	}
+	return found.Lamports, c.operator.Send(ctx, "free the account of addresses", createUnits, transaction.Program(program).Forget(peer, c.Payer(), c.Payer()))
+}
+
+// HasBegun reports whether the payer's run of that id has its genesis. One of which not even the
+// account is there counts as begun: nothing can be added to it.
+func (c *Chain) HasBegun(ctx context.Context, program transaction.PublicKey, runID string) (bool, error) {
+	run, err := transaction.Program(program).RunAddress(c.Payer(), runID)
+	if err != nil {
+		return false, err
+	}
+	found, err := c.account(ctx, run, &rpc.Slice{Length: layout.HeadSize}, rpc.Confirmed)
+	if err != nil || found == nil || found.Owner != program {
+		return true, err
+	}
+	summary, err := layout.ReadSummary(found.Data)
+	return summary.RunState != coordinator.Uninitialized, err
+}
+
+// CostToJoin returns the cost of the account in which the payer announces its addresses for a run.
+func (c *Chain) CostToJoin(ctx context.Context, program, run transaction.PublicKey) (Cost, error) {
+	peer, err := transaction.Program(program).PeerAddress(c.Payer(), run)
+	if err != nil {
+		return Cost{}, err
+	}
+	found, err := c.account(ctx, peer, &rpc.Slice{Length: 0}, rpc.Confirmed)
+	if err != nil || found != nil && found.Owner == program {
+		return Cost{}, err
+	}
+	rent, err := c.rent(ctx, layout.PeerSize)
+	cost := Transactions(1)
+	cost.Rent = rent
+	return cost, err
+}

@@ -1,0 +1,279 @@
+package admin
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+
+	"github.com/psyche-go/psyche/chain/rpc"
+	"github.com/psyche-go/psyche/chain/transaction"
+)
+
+// ProgramSeed names the program among the accounts of the key that deploys it: a key has one.
+const ProgramSeed = "psyche"
+
+// programRoom is how many bytes more than its first image a program's account has, for later ones.
+const programRoom = 8 << 10
+
+// What the loader writes into the first four bytes of its accounts.
+const (
+	isBuffer      = 1
+	isProgram     = 2
+	isProgramData = 3
+)
+
+// Units that the loader's transactions are limited to.
+const (
+	writeUnits  = 10_000
+	deployUnits = 200_000
+	createUnits = 20_000
+)
+
+// Deployment is what is left to do until a program is on the chain.
+type Deployment struct {
+	Program transaction.PublicKey
+	Cost    Cost // of what is left; zero when nothing is
+	Upgrade bool // another image is there, and is replaced
+
+	buffer transaction.PublicKey
+	seed   string // of buffer
+	image  []byte
+	begun  bool     // the buffer is there
+	pieces []uint32 // offsets of what is not in it
+	done   bool
+	rent   struct{ buffer, program uint64 }
+}
+
+// Done reports whether the chain has the program already.
+func (d *Deployment) Done() bool { return d.done }
+
+// Pieces returns how many pieces of the image have to be written.
+func (d *Deployment) Pieces() int { return len(d.pieces) }
+
+// ProgramOf returns the address at which a key deploys the program.
+func ProgramOf(deployer transaction.PublicKey) (transaction.PublicKey, error) {
+	return transaction.CreateWithSeed(deployer, ProgramSeed, transaction.LoaderProgram)
+}
+
+// PlanDeploy looks what of a program's image is on the chain.
+func (c *Chain) PlanDeploy(ctx context.Context, image []byte) (*Deployment, error) {
+	payer := c.Payer()
+	sum := sha256.Sum256(image)
+	d := &Deployment{image: image, seed: "buffer-" + hex.EncodeToString(sum[:8])}
+	var err error
+	if d.Program, err = ProgramOf(payer); err != nil {
+		return nil, err
+	}
+	if d.buffer, err = transaction.CreateWithSeed(payer, d.seed, transaction.LoaderProgram); err != nil {
+		return nil, err
+	}
+	if err := c.planProgram(ctx, d); err != nil || d.done {
+		return d, err
+	}
+	if err := c.planBuffer(ctx, d); err != nil {
+		return nil, err
+	}
+	d.Cost = Cost{Rent: d.Cost.Rent + d.rent.program, Fees: d.Cost.Fees}
+	n := len(d.pieces) + 1
+	if !d.begun {
+		n++
+	}
+	d.Cost.Fees, d.Cost.Transactions = uint64(n)*signatureFee, n
+	return d, nil
+}
+
+// planProgram looks whether there is a program, and which.
+func (c *Chain) planProgram(ctx context.Context, d *Deployment) error {
+	found, err := c.account(ctx, d.Program, nil, rpc.Confirmed)
+	if err != nil {
+		return err
+	}
+	if isUnused(found) {
+		rent, err := c.rent(ctx, transaction.ProgramSize)
+		d.rent.program = missing(rent, found)
+		return errors.Join(err, c.checkProgramData(ctx, d.Program))
+	}
+	if found.Owner != transaction.LoaderProgram || len(found.Data) < transaction.ProgramSize || binary.LittleEndian.Uint32(found.Data) != isProgram {
+		return fmt.Errorf("%w: %s is no program; deploy with another key", ErrTaken, d.Program)
+	}
+	image, authority, err := c.image(ctx, d.Program)
+	if err != nil {
+		return err
+	}
+	d.Upgrade = true
+	d.done = len(image) >= len(d.image) && bytes.Equal(image[:len(d.image)], d.image) && len(bytes.Trim(image[len(d.image):], "\x00")) == 0
+	switch {
+	case d.done:
+		return nil
+	case authority != c.Payer():
+		return fmt.Errorf("%w: another image is at %s, and the key may not change it: nobody may, or the key %s", ErrTaken, d.Program, authority)
+	case len(image) < len(d.image):
+		return fmt.Errorf("%w: the program's account has room for %d bytes, the new image has %d: deploy it with another key", ErrTaken, len(image), len(d.image))
+	}
+	return nil
+}
+
+// checkProgramData wants nothing to be where the loader makes the account of a program's image:
+// it fails where lamports are, and nobody can take them away.
+func (c *Chain) checkProgramData(ctx context.Context, program transaction.PublicKey) error {
+	at, err := transaction.ProgramData(program)
+	if err != nil {
+		return err
+	}
+	found, err := c.account(ctx, at, &rpc.Slice{Length: 0}, rpc.Confirmed)
+	if err == nil && found != nil {
+		return fmt.Errorf("%w: somebody sent %d lamports to %s, so that the chain's loader refuses to put the program's image there; deploy with another key", ErrTaken, found.Lamports, at)
+	}
+	return err
+}
+
+// isUnused reports whether nothing is at an address, or only lamports that somebody sent there.
+func isUnused(found *rpc.Account) bool {
+	return found == nil || found.Owner == transaction.SystemProgram && len(found.Data) == 0
+}
+
+// image returns the image of a program with what is behind it, and who may change it: zero when
+// nobody may.
+func (c *Chain) image(ctx context.Context, program transaction.PublicKey) ([]byte, transaction.PublicKey, error) {
+	var authority transaction.PublicKey
+	at, err := transaction.ProgramData(program)
+	if err != nil {
+		return nil, authority, err
+	}
+	found, err := c.account(ctx, at, nil, rpc.Confirmed)
+	switch {
+	case err != nil:
+		return nil, authority, err
+	case found == nil || len(found.Data) < transaction.ProgramDataHeader || binary.LittleEndian.Uint32(found.Data) != isProgramData:
+		return nil, authority, fmt.Errorf("%w: %s has no image", ErrNoProgram, program)
+	}
+	const authorityAt = 12
+	if found.Data[authorityAt] == 1 {
+		authority = transaction.PublicKey(found.Data[authorityAt+1:])
+	}
+	return found.Data[transaction.ProgramDataHeader:], authority, nil
+}
+
+// planBuffer looks which pieces of the image are not in the buffer.
+func (c *Chain) planBuffer(ctx context.Context, d *Deployment) error {
+	size := transaction.BufferHeader + len(d.image)
+	found, err := c.account(ctx, d.buffer, nil, rpc.Confirmed)
+	if err != nil {
+		return err
+	}
+	if d.rent.buffer, err = c.rent(ctx, size); err != nil {
+		return err
+	}
+	data, err := c.rent(ctx, transaction.ProgramDataHeader+len(d.image)+programRoom)
+	if err != nil {
+		return err
+	}
+	if !d.Upgrade {
+		d.Cost.Rent = data
+	}
+	if found != nil {
+		d.Cost.Rent -= min(d.Cost.Rent, found.Lamports) // the loader takes it for the program's data
+	}
+	if !isUnused(found) {
+		if found.Owner != transaction.LoaderProgram || len(found.Data) != size || binary.LittleEndian.Uint32(found.Data) != isBuffer ||
+			found.Data[4] != 1 || transaction.PublicKey(found.Data[5:]) != c.Payer() {
+			return fmt.Errorf("%w: %s is no buffer of this key for this image", ErrTaken, d.buffer)
+		}
+		d.begun = true
+	} else if d.rent.buffer = missing(d.rent.buffer, found); d.Upgrade {
+		d.Cost.Rent = d.rent.buffer // comes back with the upgrade
+	}
+	for at := 0; at < len(d.image); at += transaction.MaxLoaderWrite {
+		part := d.piece(uint32(at))
+		if !d.begun || !bytes.Equal(found.Data[transaction.BufferHeader+at:][:len(part)], part) {
+			d.pieces = append(d.pieces, uint32(at))
+		}
+	}
+	return nil
+}
+
+func (d *Deployment) piece(at uint32) []byte {
+	return d.image[at:min(int(at)+transaction.MaxLoaderWrite, len(d.image))]
+}
+
+// Deploy does what is left to do. After each piece that the chain has it calls written, if that is
+// not nil.
+func (c *Chain) Deploy(ctx context.Context, d *Deployment, written func()) error {
+	if d.done {
+		return nil
+	}
+	if err := c.Need(ctx, d.Cost); err != nil {
+		return err
+	}
+	payer := c.Payer()
+	if !d.begun {
+		made, err := transaction.MakeWithSeed(payer, payer, d.seed, d.rent.buffer, uint64(transaction.BufferHeader+len(d.image)), transaction.LoaderProgram)
+		if err != nil {
+			return err
+		}
+		if err := c.operator.Send(ctx, "create a buffer", createUnits, append(made, transaction.InitializeBuffer(d.buffer, payer))...); err != nil {
+			return err
+		}
+	}
+	var writes []transaction.Instruction
+	for _, at := range d.pieces {
+		writes = append(writes, transaction.LoaderWrite(d.buffer, payer, at, d.piece(at)))
+	}
+	if err := c.operator.SendEach(ctx, "write the program's image", writeUnits, writes, written); err != nil {
+		return err
+	}
+	if d.Upgrade {
+		upgrade, err := transaction.Upgrade(d.Program, d.buffer, payer, payer)
+		if err != nil {
+			return err
+		}
+		return c.operator.Send(ctx, "upgrade the program", deployUnits, upgrade)
+	}
+	made, err := transaction.MakeWithSeed(payer, payer, ProgramSeed, d.rent.program, transaction.ProgramSize, transaction.LoaderProgram)
+	if err != nil {
+		return err
+	}
+	deploy, err := transaction.Deploy(payer, d.Program, d.buffer, payer, uint64(len(d.image)+programRoom))
+	if err != nil {
+		return err
+	}
+	return c.operator.Send(ctx, "deploy the program", deployUnits, append(made, deploy)...)
+}
+
+// CheckProgram returns ErrNoProgram when no program is at the address.
+func (c *Chain) CheckProgram(ctx context.Context, program transaction.PublicKey) error {
+	found, err := c.account(ctx, program, nil, rpc.Confirmed)
+	if err != nil || found != nil && found.Executable {
+		return err
+	}
+	cluster, err := c.Cluster(ctx)
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("%w: %s, on %s; name the one that hosts the run with --program-id, or deploy it: psyche chain deploy", ErrNoProgram, program, cluster)
+}
+
+// Finalize gives up the payer's right to change its program.
+func (c *Chain) Finalize(ctx context.Context) error {
+	program, err := ProgramOf(c.Payer())
+	if err != nil {
+		return err
+	}
+	switch _, authority, err := c.image(ctx, program); {
+	case err != nil:
+		return err
+	case authority == (transaction.PublicKey{}):
+		return nil // nobody has it
+	case authority != c.Payer():
+		return fmt.Errorf("%w: only %s may give up the right to change %s", ErrTaken, authority, program)
+	}
+	final, err := transaction.Finalize(program, c.Payer())
+	if err != nil {
+		return err
+	}
+	return c.operator.Send(ctx, "give up the right to change the program", createUnits, final)
+}

@@ -1,0 +1,179 @@
+package archive
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/psyche-go/psyche/chain/event"
+	"github.com/psyche-go/psyche/chain/replay"
+	"github.com/psyche-go/psyche/chain/transaction"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/record/journal"
+)
+
+// Summary says what an archive has.
+type Summary struct {
+	Header
+	Main         transaction.PublicKey // the run's main authority
+	Transactions int
+	Sequence     uint64   // of the newest event
+	Head         [32]byte // of the chain of hashes
+	Torn         int64    // bytes of an unfinished write at the end
+}
+
+// Step is an event and what it did.
+type Step struct {
+	Event       event.Event
+	Signer      transaction.PublicKey // of the transaction
+	Transaction transaction.Signature
+	Actor       transaction.PublicKey // whose action it is; zero for a tick
+	Data        []byte                // of the instruction
+	Signatures  int                   // of the transaction, each of which is paid for
+}
+
+// replayer does again what the records of an archive did.
+type replayer struct {
+	header  Header
+	begun   bool // the header was read
+	run     *replay.Run
+	count   int
+	newest  transaction.Signature
+	visit   func(Step, *coordinator.State) error
+	visited error
+}
+
+// take reads the next record of the file.
+func (r *replayer) take(payload []byte) error {
+	if !r.begun {
+		var err error
+		r.header, err = readHeader(payload)
+		r.begun = err == nil
+		r.run = replay.New(r.header.Program, r.header.Run)
+		return err
+	}
+	record, err := readRecord(payload)
+	if err != nil {
+		return err
+	}
+	_, err = r.follow(&record, false)
+	return err
+}
+
+// follow does what a transaction did to the run, and returns the events that it explains. Lenient
+// is for what a node tells: a transaction may have events of other runs too.
+func (r *replayer) follow(record *Record, lenient bool) (used []event.Event, err error) {
+	name := record.Transaction.Name()
+	if err := record.Transaction.Verify(); err != nil {
+		return nil, fmt.Errorf("%w: transaction %s: %w", ErrArchive, name, err)
+	}
+	left, others := record.Events, false
+	m := &record.Transaction.Message
+	for n := range m.Instructions {
+		in := m.Instruction(n)
+		if !r.concerns(&in) {
+			others = others || in.Program == r.header.Program
+			continue
+		}
+		found, err := r.instruction(in, left, record)
+		if err != nil {
+			return nil, fmt.Errorf("%w: transaction %s, instruction %d: %w", ErrArchive, name, n, err)
+		}
+		if found >= 0 {
+			used, left = append(used, left[found]), left[found+1:]
+		}
+	}
+	if unexplained := len(record.Events) - len(used); unexplained > 0 && (!lenient || !others) {
+		return nil, fmt.Errorf("%w: transaction %s has %d events that none of its instructions explains", ErrArchive, name, unexplained)
+	}
+	r.count, r.newest = r.count+1, name
+	return used, r.visited
+}
+
+// concerns reports whether an instruction is the program's and of this run.
+func (r *replayer) concerns(in *transaction.Instruction) bool {
+	return in.Program == r.header.Program && len(in.Accounts) > 0 && in.Accounts[0].Key == r.header.Run && len(in.Data) > 0
+}
+
+// instruction does what one did, and returns the place of the event that it logged, or -1.
+func (r *replayer) instruction(in transaction.Instruction, left []event.Event, record *Record) (int, error) {
+	var signer transaction.PublicKey
+	kind := in.Data[0]
+	if kind != transaction.RunTick {
+		if len(in.Accounts) < 2 || !in.Accounts[1].Signer {
+			return -1, errors.New("nobody signed it")
+		}
+		signer = in.Accounts[1].Key
+	}
+	if kind == transaction.RunInit && r.run.Sequence > 0 {
+		r.run = replay.New(r.header.Program, r.header.Run) // the account was freed and made anew
+	}
+	var refused error
+	for i, e := range left {
+		if e.Instruction != uint64(kind) || e.Sequence != r.run.Sequence+1 {
+			continue
+		}
+		if err := r.run.Do(signer, in.Data, [][]byte{e.AppendTo(nil)}); err != nil {
+			refused = err // unless it is another run's
+			continue
+		}
+		if r.visit != nil && r.visited == nil {
+			r.visited = r.visit(Step{
+				Event: e, Signer: record.Transaction.Message.Keys[0], Transaction: record.Transaction.Name(),
+				Actor: signer, Data: in.Data, Signatures: len(record.Transaction.Signatures),
+			}, &r.run.State)
+		}
+		return i, nil
+	}
+	// It logged nothing, as a tick when nothing was due.
+	if err := r.run.Do(signer, in.Data, nil); err != nil {
+		return -1, cmp.Or(refused, err)
+	}
+	return -1, nil
+}
+
+func (r *replayer) summary() Summary {
+	return Summary{Header: r.header, Main: r.run.Main, Transactions: r.count, Sequence: r.run.Sequence, Head: r.run.Head}
+}
+
+// Is reports whether a file begins as an archive does.
+func Is(path string) bool {
+	file, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = file.Close() }()
+	found := false
+	_, _ = journal.Read(file, func(payload []byte) error {
+		_, err := readHeader(payload)
+		found = err == nil
+		return errStop
+	})
+	return found
+}
+
+// errStop ends the reading of a journal.
+var errStop = errors.New("enough was read")
+
+// Replay reads the archive at path, verifies every transaction and every event, and returns the
+// state after the last one. visit, which may be nil, sees each event and the state after it; it
+// must keep neither.
+func Replay(path string, visit func(Step, *coordinator.State) error) (coordinator.State, Summary, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return coordinator.State{}, Summary{}, fmt.Errorf("replay: %w", err)
+	}
+	defer func() { _ = file.Close() }()
+	r := replayer{visit: visit}
+	read, err := journal.Read(file, r.take)
+	if err != nil {
+		return coordinator.State{}, Summary{}, fmt.Errorf("replay %s: %w", path, err)
+	}
+	if !r.begun || r.run.Sequence == 0 {
+		return coordinator.State{}, Summary{}, fmt.Errorf("replay %s: %w: it has no genesis", path, ErrArchive)
+	}
+	summary := r.summary()
+	summary.Torn = read.Torn
+	return r.run.State, summary, nil
+}

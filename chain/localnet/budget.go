@@ -1,0 +1,104 @@
+package localnet
+
+import (
+	"math/bits"
+
+	"github.com/psyche-go/psyche/chain/sbpf/runtime"
+	"github.com/psyche-go/psyche/chain/transaction"
+)
+
+// Bounds of what a transaction may ask for.
+const (
+	maxUnits        = 1_400_000
+	unitsOfProgram  = 200_000 // an instruction, where no limit is set
+	unitsOfNative   = 3_000
+	maxLoadedBytes  = 64 << 20
+	loadedPerKey    = 64 // bytes that an account counts for beside its data
+	minHeap         = 32 << 10
+	maxHeap         = 256 << 10
+	microLamports   = 1_000_000
+	budgetHeap      = 1
+	budgetUnits     = 2
+	budgetPrice     = 3
+	budgetMaxLoaded = 4
+)
+
+// budget is what a transaction may use.
+type budget struct {
+	units     uint64
+	price     uint64 // micro-lamports for a unit
+	maxLoaded uint64
+}
+
+// budgetOf reads the instructions for the compute budget.
+func budgetOf(m *transaction.Message) (budget, *TransactionError) {
+	b := budget{maxLoaded: maxLoadedBytes}
+	seen := map[byte]bool{}
+	var byDefault, limit uint64
+	for i, in := range m.Instructions {
+		key := m.Keys[in.Program]
+		if _, native := natives[key]; native {
+			byDefault += unitsOfNative
+		} else {
+			byDefault += unitsOfProgram
+		}
+		if key != transaction.ComputeBudgetProgram {
+			continue
+		}
+		kind, value, ok := budgetInstruction(in.Data)
+		switch {
+		case !ok:
+			return b, &TransactionError{errInstruction, i, runtime.ErrInvalidInstructionData}
+		case seen[kind]:
+			return b, &TransactionError{Name: errDuplicateInstruction, Index: i}
+		case kind == budgetUnits:
+			limit = value
+		case kind == budgetPrice:
+			b.price = value
+		case kind == budgetMaxLoaded && value == 0:
+			return b, ErrInvalidLoadedSize
+		case kind == budgetMaxLoaded:
+			b.maxLoaded = min(value, maxLoadedBytes)
+		}
+		seen[kind] = true
+	}
+	b.units = min(byDefault, maxUnits)
+	if seen[budgetUnits] {
+		b.units = min(limit, maxUnits)
+	}
+	return b, nil
+}
+
+// budgetInstruction reads one instruction. Heaps have their usual size here, whatever is asked for.
+func budgetInstruction(data []byte) (kind byte, value uint64, ok bool) {
+	if len(data) == 0 {
+		return 0, 0, false
+	}
+	kind, data = data[0], data[1:]
+	switch {
+	case kind == budgetPrice && len(data) >= 8:
+		return kind, le.Uint64(data), true
+	case (kind == budgetUnits || kind == budgetMaxLoaded) && len(data) >= 4:
+		return kind, uint64(le.Uint32(data)), true
+	case kind == budgetHeap && len(data) >= 4:
+		value = uint64(le.Uint32(data))
+		return kind, value, value >= minHeap && value <= maxHeap && value%1024 == 0
+	}
+	return kind, 0, false
+}
+
+// fee returns the lamports that a transaction costs: for its signatures, and for its limit of units
+// rounded up.
+func (b budget) fee(signatures int, each uint64) uint64 {
+	high, low := bits.Mul64(b.price, b.units)
+	low, carry := bits.Add64(low, microLamports-1, 0)
+	if high += carry; high >= microLamports {
+		return 1<<64 - 1
+	}
+	priority, _ := bits.Div64(high, low, microLamports)
+	sum, carry := bits.Add64(priority, uint64(signatures)*each, 0)
+	if carry != 0 {
+		return 1<<64 - 1
+	}
+	return sum
+}

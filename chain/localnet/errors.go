@@ -1,0 +1,86 @@
+package localnet
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/psyche-go/psyche/chain/sbpf/runtime"
+)
+
+// TransactionError is why a transaction fails, in the words of the chain's JSON-RPC interface.
+type TransactionError struct {
+	Name  string // such as BlockhashNotFound
+	Index int    // of the instruction or the account that is to blame, where there is one
+	Err   error  // of InstructionError, a runtime.Error
+}
+
+// The errors of transactions that name nothing.
+var (
+	ErrAccountNotFound      = &TransactionError{Name: "AccountNotFound"}
+	ErrProgramNotFound      = &TransactionError{Name: "ProgramAccountNotFound"}
+	ErrFunds                = &TransactionError{Name: "InsufficientFundsForFee"}
+	ErrPayer                = &TransactionError{Name: "InvalidAccountForFee"}
+	ErrProcessed            = &TransactionError{Name: "AlreadyProcessed"}
+	ErrBlockhash            = &TransactionError{Name: "BlockhashNotFound"}
+	ErrSignatures           = &TransactionError{Name: "SignatureFailure"}
+	ErrProgram              = &TransactionError{Name: "InvalidProgramForExecution"}
+	ErrLocks                = &TransactionError{Name: "TooManyAccountLocks"}
+	ErrLoadedSize           = &TransactionError{Name: "MaxLoadedAccountsDataSizeExceeded"}
+	ErrInvalidLoadedSize    = &TransactionError{Name: "InvalidLoadedAccountsDataSizeLimit"}
+	errDuplicateInstruction = "DuplicateInstruction"
+	errRent                 = "InsufficientFundsForRent"
+	errInstruction          = "InstructionError"
+)
+
+var transactionTexts = map[string]string{
+	"AccountNotFound":                    "Attempt to debit an account but found no record of a prior credit.",
+	"ProgramAccountNotFound":             "Attempt to load a program that does not exist",
+	"InsufficientFundsForFee":            "Insufficient funds for fee",
+	"InvalidAccountForFee":               "This account may not be used to pay transaction fees",
+	"AlreadyProcessed":                   "This transaction has already been processed",
+	"BlockhashNotFound":                  "Blockhash not found",
+	"SignatureFailure":                   "Transaction did not pass signature verification",
+	"InvalidProgramForExecution":         "This program may not be used for executing instructions",
+	"TooManyAccountLocks":                "Transaction locked too many accounts",
+	"MaxLoadedAccountsDataSizeExceeded":  "Transaction exceeded max loaded accounts data size cap",
+	"InvalidLoadedAccountsDataSizeLimit": "LoadedAccountsDataSizeLimit set for transaction must be greater than 0.",
+}
+
+func (e *TransactionError) Error() string {
+	switch e.Name {
+	case errInstruction:
+		return fmt.Sprintf("Error processing Instruction %d: %v", e.Index, e.Err)
+	case errRent:
+		return fmt.Sprintf("Transaction results in an account (%d) with insufficient funds for rent", e.Index)
+	case errDuplicateInstruction:
+		return fmt.Sprintf("Transaction contains a duplicate instruction (%d) that is not allowed", e.Index)
+	}
+	return transactionTexts[e.Name]
+}
+
+func (e *TransactionError) Unwrap() error { return e.Err }
+
+// MarshalJSON writes the error as the chain's nodes do.
+func (e *TransactionError) MarshalJSON() ([]byte, error) {
+	switch e.Name {
+	case errInstruction:
+		return json.Marshal(map[string]any{e.Name: []any{e.Index, instructionJSON(e.Err)}})
+	case errRent:
+		return json.Marshal(map[string]any{e.Name: map[string]int{"account_index": e.Index}})
+	case errDuplicateInstruction:
+		return json.Marshal(map[string]int{e.Name: e.Index})
+	}
+	return json.Marshal(e.Name)
+}
+
+func instructionJSON(err error) any {
+	e, ok := errors.AsType[runtime.Error](err)
+	switch {
+	case !ok:
+		return "GenericError"
+	case e.Name == "Custom":
+		return map[string]uint32{e.Name: e.Code}
+	}
+	return e.Name
+}

@@ -1,0 +1,239 @@
+package localnet
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/psyche-go/psyche/chain/transaction"
+)
+
+// Codes of errors, as nodes use them.
+const (
+	codePreflight   = -32002
+	codeSignature   = -32003
+	codeUnhealthy   = -32005
+	codeMinContext  = -32016
+	codeRequest     = -32600
+	codeMethod      = -32601
+	codeParameters  = -32602
+	codeInternal    = -32603
+	codeParse       = -32700
+	maxBatch        = 100
+	maxRequest      = 50 << 10
+	maxMultiple     = 100  // accounts of one getMultipleAccounts
+	maxStatuses     = 256  // signatures of one getSignatureStatuses
+	maxSignatures   = 1000 // of one getSignaturesForAddress
+	maxBase58       = 128  // bytes of an account's data that are written so
+	maxFeeSlots     = 150
+	maxFeeAddresses = 128
+)
+
+// rpcError is an error as clients are told of it.
+type rpcError struct {
+	Code    int    `json:"code"`
+	Message string `json:"message"`
+	Data    any    `json:"data,omitempty"`
+}
+
+func (e *rpcError) Error() string { return e.Message }
+
+func invalid(format string, arguments ...any) *rpcError {
+	return &rpcError{Code: codeParameters, Message: "Invalid params: " + fmt.Sprintf(format, arguments...)}
+}
+
+// request is a call; one without an id gets no answer.
+type request struct {
+	Version    string          `json:"jsonrpc"`
+	ID         json.RawMessage `json:"id"`
+	Method     string          `json:"method"`
+	Parameters json.RawMessage `json:"params"`
+}
+
+type response struct {
+	Version string          `json:"jsonrpc"`
+	Result  any             `json:"result,omitempty"`
+	Error   *rpcError       `json:"error,omitempty"`
+	ID      json.RawMessage `json:"id"`
+}
+
+// null is a result that is nothing, which has to be written nevertheless.
+var null = json.RawMessage("null")
+
+// answer makes a response of what a method returned.
+func answer(id json.RawMessage, result any, err error) response {
+	if len(id) == 0 {
+		id = null
+	}
+	r := response{Version: "2.0", Result: result, ID: id}
+	if err != nil {
+		r.Result, r.Error = nil, toRPC(err)
+	} else if result == nil {
+		r.Result = null
+	}
+	return r
+}
+
+func toRPC(err error) *rpcError {
+	if e, ok := errors.AsType[*rpcError](err); ok {
+		return e
+	}
+	if errors.Is(err, ErrSignatures) {
+		return &rpcError{Code: codeSignature, Message: "Transaction signature verification failure"}
+	}
+	if errors.Is(err, transaction.ErrTooLarge) || errors.Is(err, transaction.ErrMalformed) {
+		return invalid("%v", err)
+	}
+	return &rpcError{Code: codeInternal, Message: err.Error()}
+}
+
+// handle answers the body of a request: one call or several. It returns nil where there is nothing
+// to say.
+func handle(body []byte, call func(*request) response) any {
+	body = bytes.TrimSpace(body)
+	if len(body) == 0 || body[0] != '[' {
+		return one(body, call)
+	}
+	var batch []json.RawMessage
+	if err := json.Unmarshal(body, &batch); err != nil {
+		return answer(nil, nil, &rpcError{Code: codeParse, Message: "Parse error"})
+	}
+	if len(batch) == 0 || len(batch) > maxBatch {
+		return answer(nil, nil, &rpcError{Code: codeRequest, Message: fmt.Sprintf("Invalid request: a batch of %d, want 1 to %d", len(batch), maxBatch)})
+	}
+	var answers []any
+	for _, raw := range batch {
+		if a := one(raw, call); a != nil {
+			answers = append(answers, a)
+		}
+	}
+	if answers == nil {
+		return nil
+	}
+	return answers
+}
+
+func one(raw []byte, call func(*request) response) any {
+	var q request
+	if err := json.Unmarshal(raw, &q); err != nil {
+		if _, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+			return answer(nil, nil, &rpcError{Code: codeRequest, Message: "Invalid request"})
+		}
+		return answer(nil, nil, &rpcError{Code: codeParse, Message: "Parse error"})
+	}
+	if q.Version != "2.0" || q.Method == "" || len(q.ID) > 0 && strings.IndexByte("\"-0123456789n", q.ID[0]) < 0 {
+		return answer(nil, nil, &rpcError{Code: codeRequest, Message: "Invalid request"})
+	}
+	r := call(&q)
+	if len(q.ID) == 0 {
+		return nil
+	}
+	return r
+}
+
+// parameters are the arguments of a call, in order.
+type parameters []json.RawMessage
+
+func (q *request) parameters() (parameters, error) {
+	if len(q.Parameters) == 0 || bytes.Equal(q.Parameters, null) {
+		return nil, nil
+	}
+	var p parameters
+	if err := json.Unmarshal(q.Parameters, &p); err != nil {
+		return nil, invalid("an array is wanted")
+	}
+	return p, nil
+}
+
+// read decodes an argument. One that is missing is an error if it is required.
+func (p parameters) read(i int, name string, to any, required bool) error {
+	if i >= len(p) || bytes.Equal(p[i], null) {
+		if required {
+			return invalid("%s is missing", name)
+		}
+		return nil
+	}
+	if err := json.Unmarshal(p[i], to); err != nil {
+		return invalid("%s: %v", name, err)
+	}
+	return nil
+}
+
+// key reads an argument that is an address.
+func (p parameters) key(i int) (key transaction.PublicKey, err error) {
+	var text string
+	if err := p.read(i, "address", &text, true); err != nil {
+		return key, err
+	}
+	return parseKey(text)
+}
+
+func parseKey(text string) (transaction.PublicKey, error) {
+	key, err := transaction.ParsePublicKey(text)
+	if err != nil {
+		return key, invalid("%v", err)
+	}
+	return key, nil
+}
+
+func parseKeys(texts []string) ([]transaction.PublicKey, error) {
+	var keys []transaction.PublicKey
+	for _, text := range texts {
+		key, err := parseKey(text)
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, key)
+	}
+	return keys, nil
+}
+
+func parseSignature(text string) (transaction.Signature, error) {
+	s, err := transaction.ParseSignature(text)
+	if err != nil {
+		return s, invalid("%v", err)
+	}
+	return s, nil
+}
+
+// settings are the last argument of most methods.
+type settings struct {
+	Commitment          Commitment `json:"commitment"`
+	Encoding            string     `json:"encoding"`
+	DataSlice           *dataSlice `json:"dataSlice"`
+	MinContextSlot      uint64     `json:"minContextSlot"`
+	Filters             []filter   `json:"filters"`
+	WithContext         bool       `json:"withContext"`
+	Limit               int        `json:"limit"`
+	Before              string     `json:"before"`
+	Until               string     `json:"until"`
+	SkipPreflight       bool       `json:"skipPreflight"`
+	PreflightCommitment Commitment `json:"preflightCommitment"`
+	SigVerify           bool       `json:"sigVerify"`
+	ReplaceHash         bool       `json:"replaceRecentBlockhash"`
+	Accounts            *struct {
+		Encoding  string   `json:"encoding"`
+		Addresses []string `json:"addresses"`
+	} `json:"accounts"`
+	MaxVersion *int `json:"maxSupportedTransactionVersion"`
+}
+
+// settings reads the settings that are the i-th argument.
+func (p parameters) settings(i int) (settings, error) {
+	s := settings{Commitment: Finalized, PreflightCommitment: Finalized}
+	if err := p.read(i, "configuration", &s, false); err != nil {
+		return s, err
+	}
+	for _, c := range []*Commitment{&s.Commitment, &s.PreflightCommitment} {
+		switch *c {
+		case "":
+			*c = Finalized
+		case Processed, Confirmed, Finalized:
+		default:
+			return s, invalid("commitment %q, want processed, confirmed or finalized", *c)
+		}
+	}
+	return s, nil
+}

@@ -1,0 +1,222 @@
+package localnet
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/chain/transaction"
+)
+
+// TestLanding has what litesvm does in its own way: which transactions cost a fee without being run.
+func TestLanding(t *testing.T) {
+	c := newChain(t, Config{})
+	program := transaction.PublicKey{1, 1}
+	if err := c.SetProgram(program, probe(t)); err != nil {
+		t.Fatal(err)
+	}
+	c.SetAccount(transaction.PublicKey{2}, &Account{Owner: transaction.PublicKey{3}, Lamports: sol, Executable: true})
+	c.SetAccount(public(keyOf("owned")), &Account{Owner: program, Lamports: sol})
+	var many []transaction.AccountMeta
+	for i := range 25 {
+		many = append(many, readable(transaction.PublicKey{9, byte(i)}))
+	}
+	big := probeDo(program, 0, 0, many...)
+	again := c.sign([]identity.Key{c.payer}, probeDo(program, 0, 0))
+	if r, err := c.Submit(again); failure(t, r, err) != "" {
+		t.Fatal(err)
+	}
+	budget := func(in ...byte) transaction.Instruction {
+		return transaction.Instruction{Program: transaction.ComputeBudgetProgram, Data: in}
+	}
+	for name, test := range map[string]struct {
+		raw  []byte
+		want string
+		fee  uint64
+	}{
+		"no program":               {c.sign([]identity.Key{c.payer}, transaction.Instruction{Program: transaction.PublicKey{7}}), `"ProgramAccountNotFound"`, 5000},
+		"no program account":       {c.sign([]identity.Key{c.payer}, transaction.Instruction{Program: public(keyOf("owned"))}), `"InvalidProgramForExecution"`, 5000},
+		"executable of no loader":  {c.sign([]identity.Key{c.payer}, transaction.Instruction{Program: transaction.PublicKey{2}}), `"InvalidProgramForExecution"`, 5000},
+		"more than may be loaded":  {c.sign([]identity.Key{c.payer}, budget(4, 100, 0, 0, 0), probeDo(program, 0, 1)), `"MaxLoadedAccountsDataSizeExceeded"`, 5000},
+		"nothing may be loaded":    {c.sign([]identity.Key{c.payer}, budget(4, 0, 0, 0, 0)), `"InvalidLoadedAccountsDataSizeLimit"`, 0},
+		"heap that cannot be":      {c.sign([]identity.Key{c.payer}, budget(1, 1, 0, 0, 0)), `{"InstructionError":[0,"InvalidInstructionData"]}`, 0},
+		"heap":                     {c.sign([]identity.Key{c.payer}, budget(1, 0, 128, 0, 0)), ``, 5000},
+		"many accounts":            {c.sign([]identity.Key{c.payer}, big), `{"InstructionError":[0,"InvalidArgument"]}`, 5000},
+		"again":                    {again, `"AlreadyProcessed"`, 0},
+		"payer that is no payer":   {signedNow(c, keyOf("owned")), `"InvalidAccountForFee"`, 0},
+		"two signatures, two fees": {c.sign([]identity.Key{c.payer, keyOf("second")}, transaction.Assign(public(keyOf("second")), transaction.SystemProgram)), ``, 10_000},
+	} {
+		before := c.lamports(public(c.payer))
+		r, err := c.Submit(test.raw)
+		if got := failure(t, r, err); got != test.want || before-c.lamports(public(c.payer)) != test.fee {
+			t.Errorf("%s: %s for %d lamports, want %s for %d", name, got, before-c.lamports(public(c.payer)), test.want, test.fee)
+		}
+	}
+}
+
+func signedNow(c *chain, key identity.Key) []byte {
+	return c.sign([]identity.Key{key}, transaction.ComputeUnitLimit(10_000))
+}
+
+// TestLocks refuses more accounts than a transaction may lock, with the message made by hand: none
+// that is small enough to be sent names so many.
+func TestLocks(t *testing.T) {
+	c := newChain(t, Config{})
+	m := transaction.Message{Signers: 1, Keys: []transaction.PublicKey{public(c.payer)}}
+	for i := range maxLocks {
+		m.Keys = append(m.Keys, transaction.PublicKey{8, byte(i)})
+	}
+	if o := c.try(&transaction.Transaction{Message: m, Signatures: make([]transaction.Signature, 1)}, FirstSlot, false); o.Err != ErrLocks {
+		t.Error(o.Err)
+	}
+}
+
+// TestRefusedBytes wants what is no transaction, or not signed, to change nothing.
+func TestRefusedBytes(t *testing.T) {
+	c := newChain(t, Config{})
+	good := c.sign([]identity.Key{c.payer}, transaction.Transfer(public(c.payer), public(keyOf("receiver")), sol))
+	before := c.lamports(public(c.payer))
+	for i := range good {
+		bad := append([]byte{}, good...)
+		bad[i] ^= 0x40
+		if r, err := c.Submit(bad); err == nil {
+			t.Fatalf("byte %d does not matter: %+v", i, r)
+		}
+	}
+	for _, bad := range [][]byte{nil, good[:len(good)-1], append(good[:len(good):len(good)], 0), make([]byte, transaction.MaxSize+1)} {
+		if _, err := c.Submit(bad); err == nil {
+			t.Errorf("%d bytes were taken", len(bad))
+		}
+	}
+	if c.lamports(public(c.payer)) != before {
+		t.Error("lamports went")
+	}
+}
+
+// TestDeployedLater wants a program to be callable from the slot after its deployment.
+func TestDeployedLater(t *testing.T) {
+	c := newChain(t, Config{})
+	program := keyOf("program")
+	for _, s := range deployment(c, program, keyOf("buffer"), "") {
+		r, err := c.Submit(c.sign(s.keys, s.instructions...))
+		if got := failure(t, r, err); got != s.want {
+			t.Fatalf("%s: %s, want %s", s.name, got, s.want)
+		}
+	}
+	if got := c.send(probeDo(public(program), 0, 0)); got != `{"InstructionError":[0,"UnsupportedProgramId"]}` {
+		t.Error(got)
+	}
+	c.next()
+	if got := c.send(probeDo(public(program), 0, 0)); got != "" {
+		t.Error(got)
+	}
+	upgraded := keyOf("buffer 2")
+	for _, s := range deployment(c, program, upgraded, "upgrade")[:8] {
+		if len(s.instructions) != 0 && !strings.Contains(s.name, "final") && !strings.Contains(s.name, "closed") {
+			if r, err := c.Submit(c.sign(s.keys, s.instructions...)); failure(t, r, err) != s.want {
+				t.Fatal(s.name, err)
+			}
+		}
+	}
+	in, err := transaction.Upgrade(public(program), public(upgraded), public(c.payer), public(c.payer))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := c.send(in); got != "" {
+		t.Fatal(got)
+	}
+	c.next()
+	if got := c.send(probeDo(public(program), 0, 6003)); got != `{"InstructionError":[0,{"Custom":6003}]}` {
+		t.Error(got)
+	}
+}
+
+// TestLogsEnd wants logs of more than 10,000 bytes to be cut.
+func TestLogsEnd(t *testing.T) {
+	c := newChain(t, Config{})
+	program := transaction.PublicKey{1, 1}
+	if err := c.SetProgram(program, probe(t)); err != nil {
+		t.Fatal(err)
+	}
+	r, err := c.Submit(c.sign([]identity.Key{c.payer}, probeDo(program, 35, 400)))
+	if err != nil || r.Err != nil {
+		t.Fatal(err, r.Err)
+	}
+	size := 0
+	for _, line := range r.Logs {
+		size += len(line)
+	}
+	if last := r.Logs[len(r.Logs)-1]; last != "Log truncated" || size > maxLogs+len(last) || size < maxLogs-100 {
+		t.Errorf("%d bytes end with %q", size, last)
+	}
+}
+
+// TestHistory lets many slots pass: what is old is forgotten, what is needed stays.
+func TestHistory(t *testing.T) {
+	c := newChain(t, Config{History: 100, Finalized: 4})
+	raw := c.sign([]identity.Key{c.payer}, transaction.Transfer(public(c.payer), public(keyOf("receiver")), sol))
+	r, err := c.Submit(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Ledger.Skip(5000, 400*time.Millisecond)
+	if c.At(Processed, 0).Record(r.Name) != nil || len(c.slots) > 1100 || len(c.slots) < 512 {
+		t.Errorf("%d slots are kept", len(c.slots))
+	}
+	if c.lamports(public(keyOf("receiver"))) != sol {
+		t.Error("the account is gone")
+	}
+	v := c.At(Processed, 0)
+	if v.Slot != FirstSlot+5000 || len(c.sysvars(v.Slot).SlotHashes) != 512 {
+		t.Errorf("slot %d, %d hashes", v.Slot, len(c.sysvars(v.Slot).SlotHashes))
+	}
+	if now, known := v.Time(); now != began.Unix()+2000 || !known {
+		t.Errorf("%d seconds, want 2000", now-began.Unix())
+	}
+}
+
+// TestVersions wants only the versions of accounts to be kept that some view shows.
+func TestVersions(t *testing.T) {
+	c := newChain(t, Config{Finalized: 4})
+	program := transaction.PublicKey{1, 1}
+	account := transaction.PublicKey{5}
+	if err := c.SetProgram(program, probe(t)); err != nil {
+		t.Fatal(err)
+	}
+	c.SetAccount(account, &Account{Owner: program, Lamports: 10 * sol, Data: make([]byte, 1000)})
+	for slot := range 200 {
+		for i := range 3 {
+			if got := c.send(probeDo(program, 3, uint64(i), writable(account)), transaction.ComputeUnitPrice(uint64(slot))); got != "" {
+				t.Fatal(got)
+			}
+		}
+		c.next()
+		for _, commitment := range []Commitment{Processed, Confirmed, Finalized} {
+			for _, lag := range []int{0, 3, MaxLag} {
+				v := c.At(commitment, lag)
+				want := byte(min(v.Slot, uint64(slot+1)))
+				if a := v.Account(account); v.Slot >= FirstSlot && a.Data[0] != want {
+					t.Fatalf("slot %d, %s, %d behind: %d, want %d", slot, commitment, lag, a.Data[0], want)
+				}
+			}
+		}
+	}
+	if kept := len(c.state[account]); kept > MaxLag+8 {
+		t.Errorf("%d versions are kept", kept)
+	}
+}
+
+// TestSeeds wants chains of different seeds to be different ones, and of the same to be the same.
+func TestSeeds(t *testing.T) {
+	hashes := func(seed uint64) string {
+		c := newChain(t, Config{Seed: seed})
+		c.next()
+		hash, last := c.At(Processed, 0).Blockhash()
+		return fmt.Sprint(c.Genesis(), hash, last)
+	}
+	if first, again := hashes(1), hashes(1); first != again || first == hashes(2) {
+		t.Error("seeds do not matter, or something else does")
+	}
+}

@@ -1,0 +1,228 @@
+package localnet
+
+import (
+	"runtime/debug"
+
+	"github.com/psyche-go/psyche/chain/transaction"
+)
+
+// methods are what clients may call.
+var methods map[string]func(*Endpoint, parameters) (any, error)
+
+func init() { // not where they are declared: getHealth counts among what counts methods
+	methods = map[string]func(*Endpoint, parameters) (any, error){
+		"getHealth":                         (*Endpoint).getHealth,
+		"getVersion":                        (*Endpoint).getVersion,
+		"getGenesisHash":                    (*Endpoint).getGenesisHash,
+		"getSlot":                           (*Endpoint).getSlot,
+		"getBlockHeight":                    (*Endpoint).getBlockHeight,
+		"getBlockTime":                      (*Endpoint).getBlockTime,
+		"getTransactionCount":               (*Endpoint).getTransactionCount,
+		"getFirstAvailableBlock":            (*Endpoint).getFirstAvailableBlock,
+		"getEpochInfo":                      (*Endpoint).getEpochInfo,
+		"getLatestBlockhash":                (*Endpoint).getLatestBlockhash,
+		"isBlockhashValid":                  (*Endpoint).isBlockhashValid,
+		"getFeeForMessage":                  (*Endpoint).getFeeForMessage,
+		"getRecentPrioritizationFees":       (*Endpoint).getRecentPrioritizationFees,
+		"getBalance":                        (*Endpoint).getBalance,
+		"getMinimumBalanceForRentExemption": (*Endpoint).getMinimumBalance,
+		"getAccountInfo":                    (*Endpoint).getAccountInfo,
+		"getMultipleAccounts":               (*Endpoint).getMultipleAccounts,
+		"getProgramAccounts":                (*Endpoint).getProgramAccounts,
+		"requestAirdrop":                    (*Endpoint).requestAirdrop,
+		"sendTransaction":                   (*Endpoint).sendTransaction,
+		"simulateTransaction":               (*Endpoint).simulateTransaction,
+		"getSignatureStatuses":              (*Endpoint).getSignatureStatuses,
+		"getSignaturesForAddress":           (*Endpoint).getSignaturesForAddress,
+		"getTransaction":                    (*Endpoint).getTransaction,
+	}
+}
+
+// contextual is a result with the slot that it is of.
+type contextual struct {
+	Context slotContext `json:"context"`
+	Value   any         `json:"value"`
+}
+
+type slotContext struct {
+	APIVersion string `json:"apiVersion,omitempty"`
+	Slot       uint64 `json:"slot"`
+}
+
+// apiVersion is that of the nodes whose interface this is.
+const apiVersion = "4.2.2"
+
+func (v View) with(value any) contextual { return contextual{slotContext{apiVersion, v.Slot}, value} }
+
+// viewFor returns the chain at the commitment that a call wants.
+func (e *Endpoint) viewFor(s settings) (View, error) {
+	v := e.view(s.Commitment)
+	if v.Slot < s.MinContextSlot {
+		return v, &rpcError{codeMinContext, "Minimum context slot has not been reached", map[string]uint64{"contextSlot": v.Slot}}
+	}
+	return v, nil
+}
+
+// at reads the settings that are the i-th argument, and returns the view they ask for.
+func (e *Endpoint) at(p parameters, i int) (View, settings, error) {
+	s, err := p.settings(i)
+	if err != nil {
+		return View{}, s, err
+	}
+	v, err := e.viewFor(s)
+	return v, s, err
+}
+
+func (e *Endpoint) getHealth(parameters) (any, error) {
+	if f := e.faulty(); f.Unhealthy {
+		return nil, unhealthy(f.Lag)
+	}
+	return "ok", nil
+}
+
+func unhealthy(lag int) error {
+	return &rpcError{codeUnhealthy, "Node is unhealthy", map[string]any{"numSlotsBehind": lag}}
+}
+
+func (e *Endpoint) getVersion(parameters) (any, error) {
+	v := map[string]any{"solana-core": apiVersion, "feature-set": 0}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		v["psyche"] = info.Main.Version
+	}
+	return v, nil
+}
+
+func (e *Endpoint) getGenesisHash(parameters) (any, error) {
+	return e.server.ledger.Genesis().String(), nil
+}
+
+func (e *Endpoint) getSlot(p parameters) (any, error) {
+	v, _, err := e.at(p, 0)
+	return v.Slot, err
+}
+
+func (e *Endpoint) getBlockHeight(p parameters) (any, error) {
+	v, _, err := e.at(p, 0)
+	if err != nil {
+		return nil, err
+	}
+	return v.Height(), nil
+}
+
+func (e *Endpoint) getBlockTime(p parameters) (any, error) {
+	var number uint64
+	if err := p.read(0, "slot", &number, true); err != nil {
+		return nil, err
+	}
+	v := e.view(Confirmed)
+	v.Slot = min(v.Slot, number)
+	if at, known := v.Time(); known && v.Slot == number {
+		return at, nil
+	}
+	return nil, &rpcError{Code: -32004, Message: "Block not available for slot"}
+}
+
+func (e *Endpoint) getTransactionCount(p parameters) (any, error) {
+	v, _, err := e.at(p, 0)
+	if err != nil {
+		return nil, err
+	}
+	return v.Count(), nil
+}
+
+func (e *Endpoint) getFirstAvailableBlock(parameters) (any, error) {
+	l := e.server.ledger
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.slots[0].number, nil
+}
+
+func (e *Endpoint) getEpochInfo(p parameters) (any, error) {
+	v, _, err := e.at(p, 0)
+	if err != nil {
+		return nil, err
+	}
+	const never = 432_000
+	return map[string]any{
+		"absoluteSlot": v.Slot, "blockHeight": v.Height(), "epoch": 0, "slotIndex": v.Slot, "slotsInEpoch": max(never, v.Slot+1), "transactionCount": v.Count(),
+	}, nil
+}
+
+func (e *Endpoint) getLatestBlockhash(p parameters) (any, error) {
+	v, _, err := e.at(p, 0)
+	if err != nil {
+		return nil, err
+	}
+	hash, last := v.Blockhash()
+	return v.with(map[string]any{"blockhash": hash.String(), "lastValidBlockHeight": last}), nil
+}
+
+func (e *Endpoint) isBlockhashValid(p parameters) (any, error) {
+	var text string
+	if err := p.read(0, "blockhash", &text, true); err != nil {
+		return nil, err
+	}
+	hash, err := transaction.ParseHash(text)
+	if err != nil {
+		return nil, invalid("%v", err)
+	}
+	v, _, err := e.at(p, 1)
+	if err != nil {
+		return nil, err
+	}
+	return v.with(v.IsValid(hash)), nil
+}
+
+func (e *Endpoint) getFeeForMessage(p parameters) (any, error) {
+	var text string
+	if err := p.read(0, "message", &text, true); err != nil {
+		return nil, err
+	}
+	v, _, err := e.at(p, 1)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := decodeTransaction(text, "base64")
+	if err != nil {
+		return nil, err
+	}
+	m, err := messageOf(raw)
+	if err != nil {
+		return nil, err
+	}
+	fee, err := e.server.ledger.Fee(&m)
+	if err != nil || !v.IsValid(m.Blockhash) {
+		return v.with(nil), nil
+	}
+	return v.with(fee), nil
+}
+
+// messageOf reads a message without signatures: as many empty ones as it wants are put before it.
+func messageOf(raw []byte) (transaction.Message, error) {
+	if len(raw) == 0 || raw[0] > 127 {
+		return transaction.Message{}, invalid("the message is empty or of a version, want the legacy format")
+	}
+	unsigned := append([]byte{raw[0]}, make([]byte, int(raw[0])*len(transaction.Signature{}))...)
+	t, err := transaction.Unmarshal(append(unsigned, raw...))
+	return t.Message, err
+}
+
+func (e *Endpoint) getRecentPrioritizationFees(p parameters) (any, error) {
+	var texts []string
+	if err := p.read(0, "addresses", &texts, false); err != nil {
+		return nil, err
+	}
+	if len(texts) > maxFeeAddresses {
+		return nil, invalid("%d addresses, at most %d", len(texts), maxFeeAddresses)
+	}
+	keys, err := parseKeys(texts)
+	if err != nil {
+		return nil, err
+	}
+	numbers, prices := e.view(Confirmed).Fees(keys, maxFeeSlots)
+	fees := []map[string]uint64{}
+	for i, number := range numbers {
+		fees = append(fees, map[string]uint64{"slot": number, "prioritizationFee": prices[i]})
+	}
+	return fees, nil
+}

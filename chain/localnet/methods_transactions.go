@@ -1,0 +1,337 @@
+package localnet
+
+import (
+	"encoding/base64"
+	"errors"
+
+	"github.com/mr-tron/base58"
+
+	"github.com/psyche-go/psyche/chain/transaction"
+)
+
+func (e *Endpoint) requestAirdrop(p parameters) (any, error) {
+	key, err := p.key(0)
+	if err != nil {
+		return nil, err
+	}
+	var lamports uint64
+	if err := p.read(1, "lamports", &lamports, true); err != nil {
+		return nil, err
+	}
+	var name transaction.Signature
+	e.server.change(func() { name, err = e.server.ledger.Airdrop(key, lamports) })
+	if err != nil {
+		return nil, err
+	}
+	return name.String(), nil
+}
+
+// raw reads the transaction that is the first argument, and what to do with it.
+func (e *Endpoint) raw(p parameters) ([]byte, *transaction.Transaction, settings, error) {
+	var text string
+	if err := p.read(0, "transaction", &text, true); err != nil {
+		return nil, nil, settings{}, err
+	}
+	s, err := p.settings(1)
+	if err != nil {
+		return nil, nil, s, err
+	}
+	raw, err := decodeTransaction(text, s.Encoding)
+	if err != nil {
+		return nil, nil, s, err
+	}
+	t, err := transaction.Unmarshal(raw)
+	return raw, &t, s, err
+}
+
+func (e *Endpoint) sendTransaction(p parameters) (any, error) {
+	raw, t, s, err := e.raw(p)
+	if err != nil {
+		return nil, err
+	}
+	faults := e.faulty()
+	if !s.SkipPreflight {
+		if faults.Unhealthy {
+			return nil, unhealthy(faults.Lag)
+		}
+		s.Commitment = s.PreflightCommitment
+		v, err := e.viewFor(s)
+		if err != nil {
+			return nil, err
+		}
+		simulated, err := v.Simulate(raw, Simulation{Verify: true})
+		if err != nil {
+			return nil, err
+		}
+		if failed := simulated.Err; failed != nil {
+			value, _ := simulatedJSON(simulated, settings{})
+			return nil, &rpcError{codePreflight, "Transaction simulation failed: " + failed.Error(), value}
+		}
+	}
+	if !e.loses(faults.Lost) {
+		e.server.change(func() { _, _ = e.server.ledger.Submit(raw) }) // what no block takes is dropped without a word
+	}
+	return t.Name().String(), nil
+}
+
+func (e *Endpoint) simulateTransaction(p parameters) (any, error) {
+	raw, _, s, err := e.raw(p)
+	if err != nil {
+		return nil, err
+	}
+	if s.SigVerify && s.ReplaceHash {
+		return nil, invalid("sigVerify may not be used with replaceRecentBlockhash")
+	}
+	if s.Accounts != nil && len(s.Accounts.Addresses) > maxMultiple {
+		return nil, invalid("%d accounts, at most %d", len(s.Accounts.Addresses), maxMultiple)
+	}
+	v, err := e.viewFor(s)
+	if err != nil {
+		return nil, err
+	}
+	simulated, err := v.Simulate(raw, Simulation{Verify: s.SigVerify, NewestHash: s.ReplaceHash})
+	if err != nil && !errors.Is(err, ErrSignatures) {
+		return nil, err
+	} else if err != nil {
+		simulated = &Simulated{Record: Record{Err: ErrSignatures}}
+	}
+	value, err := simulatedJSON(simulated, s)
+	if err != nil {
+		return nil, err
+	}
+	if s.ReplaceHash {
+		hash, last := v.Blockhash()
+		value["replacementBlockhash"] = map[string]any{"blockhash": hash.String(), "lastValidBlockHeight": last}
+	}
+	return v.with(value), nil
+}
+
+// simulatedJSON is what a simulation returned, with the accounts that are asked for.
+func simulatedJSON(o *Simulated, s settings) (map[string]any, error) {
+	value := map[string]any{
+		"err": nil, "logs": linesOf(o.Logs), "accounts": nil, "unitsConsumed": o.Units, "returnData": returnJSON(o.Return),
+		"innerInstructions": nil, "replacementBlockhash": nil, "fee": o.Fee,
+	}
+	if o.Err != nil {
+		value["err"] = o.Err
+	}
+	if s.Accounts == nil {
+		return value, nil
+	}
+	keys, err := parseKeys(s.Accounts.Addresses)
+	if err != nil {
+		return nil, err
+	}
+	accounts := []*accountJSON{}
+	for _, key := range keys {
+		encoding := s.Accounts.Encoding
+		if encoding == "" {
+			encoding = "base64"
+		}
+		a, err := encodeAccount(o.Accounts[key], encoding, nil)
+		if err != nil {
+			return nil, err
+		}
+		accounts = append(accounts, a)
+	}
+	value["accounts"] = accounts
+	return value, nil
+}
+
+// linesOf returns logs that are never null.
+func linesOf(logs []string) []string {
+	if logs == nil {
+		return []string{}
+	}
+	return logs
+}
+
+func returnJSON(r *ReturnData) any {
+	if r == nil {
+		return nil
+	}
+	return map[string]any{"programId": r.Program.String(), "data": []string{base64.StdEncoding.EncodeToString(r.Data), "base64"}}
+}
+
+// commitmentOf returns how sure a slot is to this node.
+func (e *Endpoint) commitmentOf(number uint64) Commitment {
+	for _, c := range []Commitment{Finalized, Confirmed} {
+		if number <= e.view(c).Slot {
+			return c
+		}
+	}
+	return Processed
+}
+
+func errOrNil(r *Record) any {
+	if r.Err == nil {
+		return nil
+	}
+	return r.Err
+}
+
+func statusJSON(r *Record) any {
+	if r.Err == nil {
+		return map[string]any{"Ok": nil}
+	}
+	return map[string]any{"Err": r.Err}
+}
+
+func (e *Endpoint) getSignatureStatuses(p parameters) (any, error) {
+	var texts []string
+	if err := p.read(0, "signatures", &texts, true); err != nil {
+		return nil, err
+	}
+	if len(texts) > maxStatuses {
+		return nil, invalid("%d signatures, at most %d", len(texts), maxStatuses)
+	}
+	v := e.view(Processed)
+	statuses := []any{}
+	for _, text := range texts {
+		name, err := parseSignature(text)
+		if err != nil {
+			return nil, err
+		}
+		r := v.Record(name)
+		if r == nil {
+			statuses = append(statuses, nil)
+			continue
+		}
+		status := map[string]any{
+			"slot": r.Slot, "err": errOrNil(r), "status": statusJSON(r), "confirmationStatus": e.commitmentOf(r.Slot), "confirmations": v.Slot - r.Slot,
+		}
+		if status["confirmationStatus"] == Finalized {
+			status["confirmations"] = nil
+		}
+		statuses = append(statuses, status)
+	}
+	return v.with(statuses), nil
+}
+
+// lasting returns the view of methods that know no processed slots.
+func (e *Endpoint) lasting(p parameters, i int) (View, settings, error) {
+	v, s, err := e.at(p, i)
+	if err == nil && s.Commitment == Processed {
+		err = invalid("Method does not support commitment below `confirmed`")
+	}
+	return v, s, err
+}
+
+func (e *Endpoint) getSignaturesForAddress(p parameters) (any, error) {
+	key, err := p.key(0)
+	if err != nil {
+		return nil, err
+	}
+	v, s, err := e.lasting(p, 1)
+	if err != nil {
+		return nil, err
+	}
+	if s.Limit == 0 {
+		s.Limit = maxSignatures
+	}
+	if s.Limit < 1 || s.Limit > maxSignatures {
+		return nil, invalid("limit %d, want 1 to %d", s.Limit, maxSignatures)
+	}
+	var before, until transaction.Signature
+	for text, to := range map[string]*transaction.Signature{s.Before: &before, s.Until: &until} {
+		if text == "" {
+			continue
+		}
+		if *to, err = parseSignature(text); err != nil {
+			return nil, err
+		}
+	}
+	found := []map[string]any{}
+	for _, r := range v.Newest(key, s.Limit, before, until) {
+		found = append(found, map[string]any{
+			"signature": r.Name.String(), "slot": r.Slot, "err": errOrNil(r), "memo": nil, "blockTime": r.Time, "confirmationStatus": e.commitmentOf(r.Slot),
+		})
+	}
+	return found, nil
+}
+
+func (e *Endpoint) getTransaction(p parameters) (any, error) {
+	var text string
+	if err := p.read(0, "signature", &text, true); err != nil {
+		return nil, err
+	}
+	name, err := parseSignature(text)
+	if err != nil {
+		return nil, err
+	}
+	s := settings{}
+	if len(p) > 1 && len(p[1]) > 0 && p[1][0] == '"' { // the older form: only an encoding
+		if err := p.read(1, "encoding", &s.Encoding, true); err != nil {
+			return nil, err
+		}
+		p = p[:1]
+	}
+	v, given, err := e.lasting(p, 1)
+	if err != nil {
+		return nil, err
+	}
+	if s.Encoding == "" {
+		s = given
+	}
+	r := v.Record(name)
+	if r == nil || r.Raw == nil {
+		return nil, nil
+	}
+	body, err := transactionJSON(r, s.Encoding)
+	if err != nil {
+		return nil, err
+	}
+	found := map[string]any{"slot": r.Slot, "blockTime": r.Time, "transaction": body, "meta": metaJSON(r)}
+	if s.MaxVersion != nil {
+		found["version"] = "legacy"
+	}
+	return found, nil
+}
+
+func metaJSON(r *Record) map[string]any {
+	meta := map[string]any{
+		"err": errOrNil(r), "status": statusJSON(r), "fee": r.Fee, "preBalances": r.Pre, "postBalances": r.Post, "innerInstructions": []any{},
+		"logMessages": linesOf(r.Logs), "preTokenBalances": []any{}, "postTokenBalances": []any{}, "rewards": []any{},
+		"loadedAddresses": map[string]any{"readonly": []any{}, "writable": []any{}}, "computeUnitsConsumed": r.Units,
+	}
+	if r.Return != nil {
+		meta["returnData"] = returnJSON(r.Return)
+	}
+	return meta
+}
+
+func transactionJSON(r *Record, encoding string) (any, error) {
+	switch encoding {
+	case "base64":
+		return []string{base64.StdEncoding.EncodeToString(r.Raw), encoding}, nil
+	case "base58":
+		return []string{base58.Encode(r.Raw), encoding}, nil
+	case "", "json", "jsonParsed":
+	default:
+		return nil, invalid("encoding %q, want json, base58 or base64", encoding)
+	}
+	t, err := transaction.Unmarshal(r.Raw)
+	if err != nil {
+		return nil, err
+	}
+	var signatures, keys []string
+	for _, s := range t.Signatures {
+		signatures = append(signatures, s.String())
+	}
+	for _, key := range t.Message.Keys {
+		keys = append(keys, key.String())
+	}
+	instructions := []any{}
+	for _, in := range t.Message.Instructions {
+		accounts := []int{}
+		for _, i := range in.Accounts {
+			accounts = append(accounts, int(i))
+		}
+		instructions = append(instructions, map[string]any{"programIdIndex": in.Program, "accounts": accounts, "data": base58.Encode(in.Data), "stackHeight": 1})
+	}
+	header := map[string]uint8{
+		"numRequiredSignatures": t.Message.Signers, "numReadonlySignedAccounts": t.Message.ReadOnlySigners, "numReadonlyUnsignedAccounts": t.Message.ReadOnlyUnsigned,
+	}
+	message := map[string]any{"header": header, "accountKeys": keys, "recentBlockhash": t.Message.Blockhash.String(), "instructions": instructions}
+	return map[string]any{"signatures": signatures, "message": message}, nil
+}

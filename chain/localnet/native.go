@@ -1,0 +1,105 @@
+package localnet
+
+import (
+	"fmt"
+
+	"github.com/psyche-go/psyche/chain/sbpf/runtime"
+	"github.com/psyche-go/psyche/chain/transaction"
+)
+
+// What the programs that a chain brings along cost, in compute units.
+const (
+	systemUnits = 150
+	budgetCost  = 150
+	loaderUnits = 2370
+)
+
+// native runs a program that the chain brings along.
+func (e *execution) native(program transaction.PublicKey, accounts []*runtime.Account, data []byte) error {
+	e.log("Program " + program.String() + " invoke [1]")
+	err := e.nativeBody(program, accounts, data)
+	if err != nil {
+		e.log("Program " + program.String() + " failed: " + err.Error())
+		return err
+	}
+	e.log("Program " + program.String() + " success")
+	return nil
+}
+
+func (e *execution) nativeBody(program transaction.PublicKey, accounts []*runtime.Account, data []byte) error {
+	cost := map[transaction.PublicKey]uint64{
+		transaction.SystemProgram: systemUnits, transaction.ComputeBudgetProgram: budgetCost, transaction.LoaderProgram: loaderUnits,
+	}[program]
+	if err := e.charge(cost); err != nil || program == transaction.ComputeBudgetProgram {
+		return err
+	}
+	n := &nativeCall{execution: e, accounts: accounts, data: reader{rest: data}}
+	if program == transaction.LoaderProgram {
+		return n.loader()
+	}
+	return n.system()
+}
+
+// charge takes compute units.
+func (e *execution) charge(units uint64) error {
+	if units > e.budget.units-e.units {
+		e.units = e.budget.units
+		return runtime.ErrBudget
+	}
+	e.units += units
+	return nil
+}
+
+// nativeCall is an instruction for a program that the chain brings along.
+type nativeCall struct {
+	*execution
+	accounts []*runtime.Account
+	data     reader
+}
+
+func (n *nativeCall) logf(format string, arguments ...any) { n.log(fmt.Sprintf(format, arguments...)) }
+
+// has returns an error when an instruction names fewer accounts.
+func (n *nativeCall) has(count int) error {
+	if len(n.accounts) < count {
+		return runtime.ErrMissingAccount
+	}
+	return nil
+}
+
+// reader takes the data of an instruction apart; ok says that nothing was missing.
+type reader struct {
+	rest    []byte
+	missing bool
+}
+
+func (r *reader) take(n uint64) []byte {
+	if r.missing || n > uint64(len(r.rest)) {
+		r.missing = true
+		return nil
+	}
+	b := r.rest[:n]
+	r.rest = r.rest[n:]
+	return b
+}
+
+func (r *reader) u32() uint32 {
+	if b := r.take(4); b != nil {
+		return le.Uint32(b)
+	}
+	return 0
+}
+
+func (r *reader) u64() uint64 {
+	if b := r.take(8); b != nil {
+		return le.Uint64(b)
+	}
+	return 0
+}
+
+func (r *reader) key() (key transaction.PublicKey) {
+	copy(key[:], r.take(32))
+	return key
+}
+
+func (r *reader) text() string { return string(r.take(r.u64())) }

@@ -1,0 +1,173 @@
+package localnet
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+
+	"github.com/psyche-go/psyche/chain/sbpf"
+	"github.com/psyche-go/psyche/chain/transaction"
+)
+
+// Submit lets a transaction land in the open slot. The error is a TransactionError when nothing of it
+// stays, not even a fee; a transaction that landed and failed has its error in the record.
+func (l *Ledger) Submit(raw []byte) (*Record, error) {
+	t, err := transaction.Unmarshal(raw)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.Verify(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrSignatures, err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	open := l.open()
+	o := l.try(&t, open.number, true)
+	if !o.landed {
+		return nil, o.Err
+	}
+	oldest := l.behind(l.config.Finalized + MaxLag).number
+	for key, a := range o.changes {
+		l.state.put(key, open.number, oldest, a)
+	}
+	return l.land(open, &o.Record, t.Name(), raw), nil
+}
+
+// land notes a transaction in the open slot.
+func (l *Ledger) land(open *slot, r *Record, name transaction.Signature, raw []byte) *Record {
+	kept := *r
+	kept.Name, kept.Raw, kept.Slot, kept.Time = name, raw, open.number, open.time
+	open.records = append(open.records, &kept)
+	l.names[name] = &kept
+	return &kept
+}
+
+// Simulation is how Simulate treats a transaction.
+type Simulation struct {
+	Verify     bool // its signatures
+	NewestHash bool // put the newest blockhash into it
+}
+
+// Simulated is what a transaction would do.
+type Simulated struct {
+	Record
+	Accounts map[transaction.PublicKey]*Account // as they would be, where they change
+}
+
+// Simulate tries a transaction on the view.
+func (v View) Simulate(raw []byte, s Simulation) (*Simulated, error) {
+	t, err := transaction.Unmarshal(raw)
+	if err != nil {
+		return nil, err
+	}
+	if s.Verify {
+		if err := t.Verify(); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrSignatures, err)
+		}
+	}
+	v.l.mu.Lock()
+	defer v.l.mu.Unlock()
+	o := v.l.try(&t, v.Slot, !s.NewestHash)
+	o.Name, o.Slot = t.Name(), v.Slot
+	return &Simulated{o.Record, o.changes}, nil
+}
+
+// try executes a transaction as of a slot.
+func (l *Ledger) try(t *transaction.Transaction, number uint64, checkHash bool) outcome {
+	m := &t.Message
+	refused := func(err *TransactionError) outcome { return outcome{Record: Record{Message: *m, Err: err}} }
+	if len(m.Keys) > maxLocks {
+		return refused(ErrLocks)
+	}
+	if checkHash && !l.isRecent(m.Blockhash, number) {
+		return refused(ErrBlockhash)
+	}
+	if known := l.names[t.Name()]; known != nil && known.Slot <= number {
+		return refused(ErrProcessed)
+	}
+	b, err := budgetOf(m)
+	if err != nil {
+		return refused(err)
+	}
+	sysvars := l.sysvars(number)
+	return execute(m, b, b.fee(len(t.Signatures)+verified(m), l.config.FeeSignable), sysvars, func(key transaction.PublicKey) *Account {
+		if isSysvar(key) {
+			return sysvarAccount(key, sysvars)
+		}
+		a, _ := l.state.at(key, number)
+		return a
+	})
+}
+
+// Fee returns what a message costs, in lamports.
+func (l *Ledger) Fee(m *transaction.Message) (uint64, error) {
+	b, err := budgetOf(m)
+	if err != nil {
+		return 0, err
+	}
+	return b.fee(int(m.Signers)+verified(m), l.config.FeeSignable), nil
+}
+
+// ErrFaucet says that the faucet gives nothing.
+var ErrFaucet = errors.New("the faucet gives nothing")
+
+// MaxAirdrop is the most lamports that the faucet gives at once: a million SOL.
+const MaxAirdrop = 1_000_000 * 1_000_000_000
+
+// Airdrop makes lamports. What it returns is known as a transaction's name.
+func (l *Ledger) Airdrop(key transaction.PublicKey, lamports uint64) (transaction.Signature, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	open := l.open()
+	old, _ := l.state.at(key, open.number)
+	next := Account{}
+	if old != nil {
+		next = *old
+	}
+	switch next.Lamports += lamports; {
+	case lamports == 0 || lamports > MaxAirdrop || next.Lamports < lamports:
+		return transaction.Signature{}, fmt.Errorf("airdrop %d lamports: %w: want 1 to %d", lamports, ErrFaucet, uint64(MaxAirdrop))
+	case next.Lamports < l.config.Rent.Minimum(len(next.Data)):
+		return transaction.Signature{}, fmt.Errorf("airdrop %d lamports: %w: an account has to hold %d", lamports, ErrFaucet, l.config.Rent.Minimum(len(next.Data)))
+	}
+	l.state.put(key, open.number, l.behind(l.config.Finalized+MaxLag).number, &next)
+	var name transaction.Signature
+	first := sha256.Sum256(fmt.Appendf(nil, "psyche/localnet/airdrop %d %d %d %s", l.config.Seed, open.number, len(open.records), key))
+	second := sha256.Sum256(first[:])
+	copy(name[:], first[:])
+	copy(name[len(first):], second[:])
+	m := transaction.Message{Signers: 1, Keys: []transaction.PublicKey{key}}
+	r := &Record{Message: m, Pre: []uint64{next.Lamports - lamports}, Post: []uint64{next.Lamports}}
+	l.land(open, r, name, nil)
+	return name, nil
+}
+
+// SetProgram puts a program of the upgradeable loader on the chain that nobody can change, callable
+// at once.
+func (l *Ledger) SetProgram(key transaction.PublicKey, image []byte) error {
+	program, err := sbpf.Load(image)
+	if err != nil {
+		return err
+	}
+	at, err := transaction.ProgramData(key)
+	if err != nil {
+		return err
+	}
+	data := make([]byte, transaction.ProgramDataHeader+len(image))
+	le.PutUint32(data, loaderProgramData)
+	copy(data[transaction.ProgramDataHeader:], image)
+	head := append(le.AppendUint32(nil, loaderProgram), at[:]...)
+	l.SetAccount(at, &Account{Owner: transaction.LoaderProgram, Lamports: l.config.Rent.Minimum(len(data)), Data: data, program: program})
+	l.SetAccount(key, &Account{Owner: transaction.LoaderProgram, Lamports: l.config.Rent.Minimum(len(head)), Data: head, Executable: true})
+	return nil
+}
+
+// SetAccount puts an account on the chain, or takes it away (nil), for tests.
+func (l *Ledger) SetAccount(key transaction.PublicKey, a *Account) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.state.put(key, l.open().number, l.behind(l.config.Finalized+MaxLag).number, a)
+}
+
+// MaxLag is how many slots a node may be behind.
+const MaxLag = 64

@@ -1,0 +1,234 @@
+package localnet
+
+import (
+	"slices"
+
+	"github.com/psyche-go/psyche/chain/transaction"
+)
+
+// subscription is something that a client wants to be told.
+type subscription struct {
+	id         uint64
+	method     string // of its notifications
+	commitment Commitment
+	next       func(View) []any // results since the last call, as of a newer view
+	once       bool             // ends with its first notification
+	answered   bool             // the client knows its id
+}
+
+// notification is what a client is told.
+type notification struct {
+	Version    string             `json:"jsonrpc"`
+	Method     string             `json:"method"`
+	Parameters notificationResult `json:"params"`
+}
+
+type notificationResult struct {
+	Result       any    `json:"result"`
+	Subscription uint64 `json:"subscription"`
+}
+
+// subscribers are the methods that subscribe, unsubscribers those that end it.
+var (
+	subscribers = map[string]func(*Endpoint, parameters) (*subscription, error){
+		"accountSubscribe":   (*Endpoint).accountSubscribe,
+		"programSubscribe":   (*Endpoint).programSubscribe,
+		"logsSubscribe":      (*Endpoint).logsSubscribe,
+		"signatureSubscribe": (*Endpoint).signatureSubscribe,
+		"slotSubscribe":      (*Endpoint).slotSubscribe,
+		"rootSubscribe":      (*Endpoint).rootSubscribe,
+	}
+	unsubscribers = map[string]bool{
+		"accountUnsubscribe": true, "programUnsubscribe": true, "logsUnsubscribe": true, "signatureUnsubscribe": true, "slotUnsubscribe": true, "rootUnsubscribe": true,
+	}
+)
+
+// publish tells all subscribers what is new. It is called under Server.mu.
+func (e *Endpoint) publish() {
+	faults := e.faulty()
+	e.mu.Lock()
+	var sockets []*socket
+	for s := range e.sockets {
+		sockets = append(sockets, s)
+	}
+	e.mu.Unlock()
+	for _, s := range sockets {
+		ids := make([]uint64, 0, len(s.subscriptions))
+		for id := range s.subscriptions {
+			ids = append(ids, id)
+		}
+		slices.Sort(ids)
+		for _, id := range ids {
+			sub := s.subscriptions[id]
+			if !sub.answered {
+				continue
+			}
+			results := sub.next(e.view(sub.commitment))
+			if sub.once && len(results) > 0 {
+				delete(s.subscriptions, id)
+			}
+			for _, result := range results {
+				if !faults.Mute {
+					s.send(notification{"2.0", sub.method, notificationResult{faults.lied(sub.method, result), id}})
+				}
+			}
+		}
+	}
+}
+
+func (e *Endpoint) accountSubscribe(p parameters) (*subscription, error) {
+	key, err := p.key(0)
+	if err != nil {
+		return nil, err
+	}
+	s, err := p.settings(1)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := encodeData(nil, s.Encoding); err != nil {
+		return nil, err
+	}
+	_, written := e.view(s.Commitment).account(key)
+	told := e.view(s.Commitment).Account(key)
+	next := func(v View) []any {
+		account, slot := v.account(key)
+		if slot == written && account == told {
+			return nil
+		}
+		written, told = slot, account
+		if account == nil {
+			account = &Account{}
+		}
+		encoded, err := encodeAccount(account, s.Encoding, nil) // nodes ignore dataSlice here
+		if err != nil {
+			return nil // too long for the encoding: nodes send nothing useful either
+		}
+		return []any{v.with(encoded)}
+	}
+	return &subscription{method: "accountNotification", commitment: s.Commitment, next: next}, nil
+}
+
+func (e *Endpoint) programSubscribe(p parameters) (*subscription, error) {
+	program, err := p.key(0)
+	if err != nil {
+		return nil, err
+	}
+	s, err := p.settings(1)
+	if err != nil {
+		return nil, err
+	}
+	if err := prepare(s.Filters); err != nil {
+		return nil, err
+	}
+	told := e.view(s.Commitment).Owned(program)
+	next := func(v View) []any {
+		owned := v.Owned(program)
+		var results []any
+		for _, key := range sortedKeys(owned) {
+			if owned[key] == told[key] || !passes(s.Filters, owned[key]) {
+				continue
+			}
+			if encoded, err := encodeAccount(owned[key], s.Encoding, nil); err == nil {
+				results = append(results, v.with(keyedJSON{key.String(), encoded}))
+			}
+		}
+		told = owned
+		return results
+	}
+	return &subscription{method: "programNotification", commitment: s.Commitment, next: next}, nil
+}
+
+func (e *Endpoint) logsSubscribe(p parameters) (*subscription, error) {
+	mentions, err := mentioned(p)
+	if err != nil {
+		return nil, err
+	}
+	s, err := p.settings(1)
+	if err != nil {
+		return nil, err
+	}
+	_, at := e.view(s.Commitment).since(cursor{})
+	next := func(v View) []any {
+		var records []*Record
+		var results []any
+		records, at = v.since(at)
+		for _, r := range records {
+			if mentions != nil && !r.Mentions(*mentions) {
+				continue
+			}
+			value := map[string]any{"signature": r.Name.String(), "err": errOrNil(r), "logs": linesOf(r.Logs)}
+			results = append(results, contextual{slotContext{Slot: r.Slot}, value})
+		}
+		return results
+	}
+	return &subscription{method: "logsNotification", commitment: s.Commitment, next: next}, nil
+}
+
+// mentioned reads whose transactions a client wants to hear of; nil: everybody's.
+func mentioned(p parameters) (*transaction.PublicKey, error) {
+	var all string
+	if p.read(0, "filter", &all, true) == nil {
+		if all != "all" && all != "allWithVotes" {
+			return nil, invalid("filter %q, want all, allWithVotes or mentions", all)
+		}
+		return nil, nil
+	}
+	var filter struct {
+		Mentions []string `json:"mentions"`
+	}
+	if err := p.read(0, "filter", &filter, true); err != nil {
+		return nil, err
+	}
+	if len(filter.Mentions) != 1 {
+		return nil, invalid("Only 1 address supported")
+	}
+	key, err := parseKey(filter.Mentions[0])
+	return &key, err
+}
+
+func (e *Endpoint) signatureSubscribe(p parameters) (*subscription, error) {
+	var text string
+	if err := p.read(0, "signature", &text, true); err != nil {
+		return nil, err
+	}
+	name, err := parseSignature(text)
+	if err != nil {
+		return nil, err
+	}
+	s, err := p.settings(1)
+	if err != nil {
+		return nil, err
+	}
+	next := func(v View) []any {
+		r := v.Record(name)
+		if r == nil {
+			return nil
+		}
+		return []any{v.with(map[string]any{"err": errOrNil(r)})}
+	}
+	return &subscription{method: "signatureNotification", commitment: s.Commitment, next: next, once: true}, nil
+}
+
+func (e *Endpoint) slotSubscribe(parameters) (*subscription, error) {
+	told := e.view(Processed).Slot
+	next := func(v View) []any {
+		if v.Slot == told {
+			return nil
+		}
+		told = v.Slot
+		return []any{map[string]uint64{"parent": v.Parent(), "root": e.view(Finalized).Slot, "slot": v.Slot}}
+	}
+	return &subscription{method: "slotNotification", commitment: Processed, next: next}, nil
+}
+
+func (e *Endpoint) rootSubscribe(parameters) (*subscription, error) {
+	told := e.view(Finalized).Slot
+	next := func(v View) []any {
+		if v.Slot == told {
+			return nil
+		}
+		told = v.Slot
+		return []any{v.Slot}
+	}
+	return &subscription{method: "rootNotification", commitment: Finalized, next: next}, nil
+}

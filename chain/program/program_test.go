@@ -1,0 +1,61 @@
+package program
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/psyche-go/psyche/base/golden"
+	"github.com/psyche-go/psyche/chain/programtest/compile"
+	"github.com/psyche-go/psyche/chain/sbpf"
+)
+
+const (
+	file    = "psyche.so"
+	sumFile = "psyche.so.sha256"
+)
+
+// TestSources wants the program in the repository to be what its sources make. With -update it
+// writes it anew.
+func TestSources(t *testing.T) {
+	_, version, err := compile.Compiler(t.Context())
+	if err != nil {
+		t.Skip(err)
+	}
+	if version != compile.Version {
+		t.Skipf("clang %s may make other bytes than %s, by which %s was made", version, compile.Version, file)
+	}
+	made, err := compile.Program(t.Context(), ".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if golden.Update() {
+		for name, content := range map[string][]byte{file: made, sumFile: sumOf(made)} {
+			if err := os.WriteFile(name, content, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ELF = made
+	}
+	if !bytes.Equal(made, ELF) {
+		t.Errorf("%s is not what the sources make: make solana-program writes it anew", file)
+	}
+}
+
+func sumOf(elf []byte) []byte { return fmt.Appendf(nil, "%x  %s\n", sha256.Sum256(elf), file) }
+
+// TestSum wants the published hash to be the program's, and the program to load.
+func TestSum(t *testing.T) {
+	sum, err := os.ReadFile(sumFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := sumOf(ELF); !bytes.Equal(sum, want) {
+		t.Errorf("%s says %s want %s", sumFile, sum, want)
+	}
+	if _, err := sbpf.Load(ELF); err != nil {
+		t.Error(err)
+	}
+}

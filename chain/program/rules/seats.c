@@ -1,0 +1,181 @@
+// core/coordinator/seats.go.
+
+#include "coordinator.h"
+
+// client_is_new is Client.isNew.
+bool client_is_new(const struct client *c) { return c->probation_until == 0; }
+
+// state_probation is State.probation.
+uint32_t state_probation(const struct state *s) { return s->authority.permissioned ? 0 : s->config.probation_steps; }
+
+// state_probation_end is State.probationEnd.
+uint32_t state_probation_end(const struct state *s) {
+	uint32_t most = UINT32_MAX - s->progress.step, steps = state_probation(s);
+	return s->progress.step + (steps < most ? steps : most);
+}
+
+// state_on_probation is State.onProbation.
+bool state_on_probation(const struct state *s, const struct client *c, uint32_t step) {
+	return state_probation(s) != 0 && step < c->probation_until;
+}
+
+// state_counts_returns is State.countsReturns.
+bool state_counts_returns(const struct state *s) { return s->config.verification_percent > 0 && state_probation(s) > 0; }
+
+// state_was_young is State.wasYoung.
+static bool state_was_young(const struct state *s, const struct client *c) {
+	if (state_counts_returns(s) && c->returns > FREE_RETURNS) return false;
+	return state_on_probation(s, c, s->epoch.start_step);
+}
+
+// state_credit is State.credit.
+uint32_t state_credit(const struct state *s, const struct key *id) {
+	const struct clients *lists[3] = {&s->epoch.clients, &s->epoch.exited, &s->departed};
+	for (uint32_t l = 0; l < 3; l++) {
+		int32_t i = index_of(lists[l], id);
+		if (i < 0) continue;
+		const struct client *client = &lists[l]->list[i];
+		if (client_is_new(client) || client->state == EJECTED) return 0;
+		if (client->state != DROPPED) return client->probation_until;
+		return l == 2 || state_was_young(s, client) ? 0 : state_probation_end(s);
+	}
+	return 0;
+}
+
+// state_has_office is State.hasOffice.
+bool state_has_office(const struct state *s, const struct key *id) {
+	return key_equal(id, &s->host) || key_equal(id, &s->authority.main) || key_equal(id, &s->authority.join);
+}
+
+// state_may_give_way is State.mayGiveWay.
+static bool state_may_give_way(const struct state *s, const struct client *c) {
+	return client_is_new(c) && !s->authority.permissioned && !state_has_office(s, &c->id);
+}
+
+// state_rank is State.rank.
+static uint64_t state_rank(const struct state *s, const struct key *id) {
+	struct slice message[2] = {{&s->seed_chain, sizeof s->seed_chain}, {id, sizeof *id}};
+	uint64_t hash[4];
+	host_sha256(message, 2, (uint8_t *)hash);
+	return hash[0];
+}
+
+// state_give_way lets the candidate of a number depart.
+static void state_give_way(struct state *s, uint32_t number) {
+	for (uint32_t i = 0; i < s->pending.count; i++) {
+		if (!state_may_give_way(s, &s->pending.list[i])) continue;
+		if (number-- > 0) continue;
+		struct client client = s->pending.list[i];
+		client.state = WITHDRAWN;
+		client_delete(&s->pending, i);
+		state_depart(s, &client);
+		return;
+	}
+}
+
+// state_make_way is State.makeWay: false where Go returns ErrFull.
+bool state_make_way(struct state *s, const struct key *from) {
+	uint32_t room = MAX_CLIENTS, candidates = 0;
+	if (s->run_state == WARMUP) room -= state_healthy_count(s) - state_is_healthy(s, from);
+	if (s->pending.count < room) return true;
+	for (uint32_t i = 0; i < s->pending.count; i++) candidates += state_may_give_way(s, &s->pending.list[i]);
+	if (candidates == 0) return false;
+	state_give_way(s, (uint32_t)(state_rank(s, from) % candidates));
+	return true;
+}
+
+// state_newcomer_ranks puts into ranks what each of the pending newcomers is drawn by, and
+// UINT64_MAX for who is none. It returns how many there are.
+static uint32_t state_newcomer_ranks(const struct state *s, uint64_t ranks[MAX_CLIENTS]) {
+	uint32_t newcomers = 0;
+	for (uint32_t i = 0; i < s->pending.count; i++) {
+		const struct client *client = &s->pending.list[i];
+		ranks[i] = UINT64_MAX;
+		if (!client_is_new(client)) continue;
+		newcomers++;
+		ranks[i] = state_rank(s, &client->id) >> 1;
+		if (!client->waited) ranks[i] |= 1ull << 63;
+	}
+	return newcomers;
+}
+
+// lowest returns the rank below which there are at most so many of the ranks, and at it more:
+// Go sorts them. It is found bit by bit from the top, so that no list of ranks makes it dear.
+static uint64_t lowest(const uint64_t *ranks, uint32_t count, uint32_t places) {
+	uint64_t limit = 0;
+	for (uint64_t bit = 1ull << 63; bit > 0; bit >>= 1) {
+		uint32_t below = 0;
+		for (uint32_t i = 0; i < count; i++) below += ranks[i] < (limit | bit);
+		if (below <= places) limit |= bit;
+	}
+	return limit;
+}
+
+// state_draw_newcomers is State.drawNewcomers: set has those that are drawn.
+static void state_draw_newcomers(const struct state *s, uint32_t places, uint8_t set[SET_SIZE]) {
+	uint64_t ranks[MAX_CLIENTS];
+	uint32_t newcomers = state_newcomer_ranks(s, ranks), count = s->pending.count, left = places;
+	host_zero(set, SET_SIZE);
+	uint64_t limit = newcomers > places ? lowest(ranks, count, places) : UINT64_MAX;
+	for (uint32_t i = 0; i < count; i++)
+		if (ranks[i] < limit) {
+			member_set_add(set, i);
+			left--;
+		}
+	for (uint32_t i = 0; i < count && left > 0; i++)
+		if (ranks[i] == limit && client_is_new(&s->pending.list[i])) {
+			member_set_add(set, i);
+			left--;
+		}
+}
+
+// state_make_room is State.makeRoom.
+void state_make_room(struct state *s, uint32_t room) {
+	struct clients *pending = &s->pending;
+	if (pending->count <= room) return;
+	uint32_t over = pending->count - room, newcomers = 0, kept = 0, count = pending->count;
+	uint8_t drawn[SET_SIZE];
+	for (uint32_t i = 0; i < count; i++) newcomers += client_is_new(&pending->list[i]);
+	state_draw_newcomers(s, newcomers > over ? newcomers - over : 0, drawn);
+	for (uint32_t i = 0; i < count && kept < room; i++)
+		if (!client_is_new(&pending->list[i]) || member_set_has(drawn, i)) pending->list[kept++] = pending->list[i];
+	host_zero(&pending->list[kept], (count - kept) * sizeof(struct client));
+	pending->count = kept;
+}
+
+// state_places is State.places.
+static uint32_t state_places(const struct state *s, uint32_t regular, uint32_t young) {
+	uint32_t known = regular + young, least = s->config.init_min_clients;
+	if (state_probation(s) == 0 || known == 0) return MAX_CLIENTS - known;
+	if (regular == 0) {
+		regular = young;
+		young = 0;
+	}
+	uint32_t most = (regular - 1) / 2 > 1 ? (regular - 1) / 2 : 1, places = most > young ? most - young : 0;
+	return least > known + places ? least - known : places;
+}
+
+// state_seat_pending is State.seatPending: into the list of members, which is empty.
+void state_seat_pending(struct state *s) {
+	struct clients *pending = &s->pending, *members = &s->epoch.clients;
+	uint32_t regular = 0, young = 0, waiting = 0, count = pending->count;
+	uint8_t drawn[SET_SIZE];
+	for (uint32_t i = 0; i < count; i++) {
+		const struct client *client = &pending->list[i];
+		if (client_is_new(client)) continue;
+		if (state_on_probation(s, client, s->progress.step))
+			young++;
+		else
+			regular++;
+	}
+	state_draw_newcomers(s, state_places(s, regular, young), drawn);
+	for (uint32_t i = 0; i < count; i++) {
+		const struct client *client = &pending->list[i];
+		if (client_is_new(client) && !member_set_has(drawn, i))
+			pending->list[waiting++] = *client;
+		else
+			client_add(members, client);
+	}
+	host_zero(&pending->list[waiting], (count - waiting) * sizeof(struct client));
+	pending->count = waiting;
+}

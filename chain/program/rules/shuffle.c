@@ -1,0 +1,87 @@
+// core/assign/shuffle.go for at most MAX_CLIENTS members, whose numbers fit a byte and whose source
+// of a round is one hash.
+
+#include "coordinator.h"
+
+enum { SHUFFLE_ROUNDS = 90 };
+
+// swap_pairs is swapPairs for the places low to high of order. It takes up to 64 bits of the
+// source at once and shifts the one that decides to the top. Places are of 64 bits because the
+// chain's machine has to cut smaller ones to size again and again.
+static void swap_pairs(uint8_t *order, uint64_t low, uint64_t high, const uint64_t source[4]) {
+	uint8_t *first = order + low, *last = order + high;
+	while (first < last) {
+		uint64_t place = (uint64_t)(last - order), left = place % 64 + 1, pairs = (uint64_t)(last - first + 1) / 2;
+		uint64_t word = source[place / 64] << (64 - left);
+		const uint8_t *end = last - (left < pairs ? left : pairs);
+		for (; last > end; first++, last--, word <<= 1)
+			if (word >> 63) {
+				uint8_t member = *first;
+				*first = *last;
+				*last = member;
+			}
+	}
+}
+
+// shuffle_key is shuffleKey.
+static void shuffle_key(uint64_t seed, enum salt salt, uint8_t key[32]) {
+	static const struct slice salts[] = {{"committee", 9}, {"witness", 7}, {"batch", 5}, {"jury", 4}};
+	struct slice message = {&seed, sizeof seed};
+	uint8_t inner[32];
+	host_sha256(&message, 1, inner);
+	struct slice outer[2] = {{inner, sizeof inner}, {salts[salt].bytes, salts[salt].size}};
+	host_sha256(outer, 2, key);
+}
+
+// shuffle_pivot is shufflePivot. The message has the key, and the round behind it.
+static uint32_t shuffle_pivot(const uint8_t message[37], uint32_t total) {
+	struct slice pieces = {message, 33};
+	uint64_t hash[4];
+	host_sha256(&pieces, 1, (uint8_t *)hash);
+	return (uint32_t)(hash[0] % total);
+}
+
+// shuffle_source is shuffleSource of the first block, whose number, 0, ends the message.
+static void shuffle_source(const uint8_t message[37], uint64_t source[4]) {
+	struct slice pieces = {message, 37};
+	host_sha256(&pieces, 1, (uint8_t *)source);
+}
+
+// find_places finds what some places of a shuffle hold in the end, by going back from there round by
+// round.
+static void find_places(uint32_t total, uint32_t count, uint8_t message[37], uint8_t order[MAX_CLIENTS]) {
+	uint64_t source[4];
+	const uint8_t *bits = (const uint8_t *)source, *end = order + count;
+	for (uint32_t round = SHUFFLE_ROUNDS; round-- > 0;) {
+		message[32] = (uint8_t)round;
+		uint64_t pivot = shuffle_pivot(message, total);
+		shuffle_source(message, source);
+		for (uint8_t *place = order; place < end; place++) {
+			uint64_t index = *place, flip = pivot - index;
+			if (flip > pivot) flip += total;
+			uint64_t position = index > flip ? index : flip;
+			if (bits[position / 8] >> position % 8 & 1) *place = (uint8_t)flip;
+		}
+	}
+}
+
+// assign_in_order is the first places of inOrder, so many. Where they are few it looks at these alone,
+// which is cheaper than swapping all.
+void assign_in_order(uint32_t total, uint32_t count, uint64_t seed, enum salt salt, uint8_t order[MAX_CLIENTS]) {
+	uint8_t message[37];
+	uint64_t source[4];
+	host_zero(message, sizeof message);
+	shuffle_key(seed, salt, message);
+	for (uint32_t i = 0; i < total; i++) order[i] = (uint8_t)i;
+	if (count <= total / 6) {
+		find_places(total, count, message, order);
+		return;
+	}
+	for (uint32_t round = 0; round < SHUFFLE_ROUNDS; round++) {
+		message[32] = (uint8_t)round;
+		uint32_t pivot = shuffle_pivot(message, total);
+		shuffle_source(message, source);
+		swap_pairs(order, 0, pivot, source);
+		if (pivot + 1 < total) swap_pairs(order, pivot + 1, total - 1, source);
+	}
+}

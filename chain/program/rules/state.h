@@ -1,0 +1,253 @@
+// The state of a run as it lies in its account: a port of core/coordinator/state.go.
+//
+// Integers are little endian, structures multiples of 8 bytes, lists fixed arrays behind their
+// counts. What is not in use is zero, so that equal states have equal bytes. Fields called
+// derived follow from the others; they are kept because to work them out again would make a
+// tick cost more than the chain allows.
+#ifndef PSYCHE_STATE_H
+#define PSYCHE_STATE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+// Bounds of a state.
+enum {
+	MAX_CLIENTS = 256,
+	MAX_WITNESSES = 32,
+	STORED_ROUNDS = 4,
+	MAX_RUN_ID_LENGTH = 32,
+	MAX_REPO_LENGTH = 192,
+	MAX_DEFINITION_SIZE = 8192,
+	MAX_AUTHORIZATIONS = 256,
+	MAX_DELEGATES = 4,
+	MAX_EJECTIONS = 256,
+	MAX_UPLOADS = 4,
+	MAX_UPLOAD_TRIES = 3,
+	MAX_EARLIER = 8,
+	MAX_LAPSES = 8,
+	MAX_RETURNS = 3,
+	FREE_RETURNS = 1,
+	MAX_TRIALS = 8,
+	MAX_JURY = 96,
+	MAX_COMPLAINTS = 3,
+	MAX_TRIALS_OF_ONE = 2,
+	TRIAL_ROUNDS = 6,
+	TRIAL_TIME = 60000,
+	FILTER_WORDS = 40, // of bloom.Filter
+	SET_SIZE = MAX_CLIENTS / 8,
+};
+#define MAX_TIME 1000000000000ull
+
+// STATE_MAGIC is "psyche1" and a zero byte; STATE_VERSION that of the Go core's encoding, which
+// has the same fields.
+#define STATE_MAGIC 0x0031656863797370ull
+enum { STATE_VERSION = 9 };
+
+enum run_state { UNINITIALIZED, WAITING_FOR_MEMBERS, WARMUP, ROUND_TRAIN, ROUND_WITNESS, COOLDOWN, FINISHED, PAUSED };
+enum client_state { HEALTHY, DROPPED, WITHDRAWN, EJECTED };
+enum ejection_reason { BY_AUTHORITY, TWO_RESULTS, FOUND_GUILTY, ACCUSED_WRONGLY };
+enum fault { FAULT_RESULT = 1, FAULT_SILENT };
+enum lateness { ON_TIME, FOUND_LATE, LATE, SLOW };
+enum checkpoint_kind {
+	CHECKPOINT_HUB = 1,
+	CHECKPOINT_P2P,
+	CHECKPOINT_GCS,
+	CHECKPOINT_P2P_GCS,
+	CHECKPOINT_LOCAL,
+	CHECKPOINT_DUMMY,
+};
+
+// code says why an action was refused: core/coordinator/code.go.
+enum code {
+	ACCEPTED,
+	ERR_HALTED,
+	ERR_WRONG_STATE,
+	ERR_WRONG_EPOCH,
+	ERR_WRONG_STEP,
+	ERR_NOT_MEMBER,
+	ERR_NOT_ELECTED,
+	ERR_NOT_AUTHORISED,
+	ERR_DUPLICATE,
+	ERR_STALE_NONCE,
+	ERR_FULL,
+	ERR_FALSE_ACCUSATION,
+	ERR_INVALID_WITNESS,
+	ERR_INVALID_ACTION,
+	ERR_INVALID_CONFIG,
+	ERR_MALFORMED,
+	ERR_PERMISSIONLESS,
+	ERR_WRONG_NUMBER,
+	ERR_UNRECORDED,
+};
+
+// key is a ClientID, or a digest.
+struct key {
+	uint64_t word[4];
+};
+
+struct filter {
+	uint64_t word[FILTER_WORDS];
+};
+
+struct config {
+	uint64_t warmup_time, cooldown_time, epoch_time, max_round_train_time, round_witness_time;
+	uint64_t waiting_for_members_extra_time, global_batch_size_warmup_tokens;
+	uint32_t rounds_per_epoch, global_batch_size_start, global_batch_size_end, total_steps, probation_steps;
+	uint16_t init_min_clients, min_clients, witness_nodes, ejection_epochs;
+	uint8_t verification_percent, unused[3];
+};
+
+// checkpoint has its repository and then its revision in name.
+struct checkpoint {
+	uint8_t kind, origin, repo_length, revision_length;
+	uint32_t step;
+	struct key digest;
+	uint8_t name[MAX_REPO_LENGTH];
+};
+
+struct model {
+	uint32_t max_seq_len, cold_start_warmup_steps;
+	struct checkpoint checkpoint;
+	uint32_t definition_size, unused;
+	uint8_t definition[MAX_DEFINITION_SIZE];
+};
+
+struct progress {
+	uint32_t epoch, step;
+	uint64_t data_index;
+};
+
+struct client {
+	struct key id;
+	uint64_t nonce;
+	uint32_t exited_height, optimizer_since;
+	struct key commitment;
+	uint8_t state, holds_model, active, lateness;
+	uint8_t ready : 1;  // derived: the member is in epoch.ready
+	uint8_t barred : 1; // derived: the run no longer admits the member
+	uint8_t complaints;
+	uint16_t report; // derived: number of the member's report in epoch.reports, from 1; 0 without one
+	uint32_t probation_until;
+	uint8_t waited, returns;
+	uint8_t juror, voted; // bits of trials' slots
+};
+
+struct clients {
+	uint32_t count, unused;
+	struct client list[MAX_CLIENTS];
+};
+
+struct witness {
+	uint32_t member, unused;
+	struct filter participants, commitments;
+	struct key commitments_root, replica;
+};
+
+struct round {
+	uint32_t height, step;
+	uint64_t seed, batch_seed, data_index;
+	uint32_t batch_size;
+	uint16_t member_count, witness_count, witnesses_needed, witnesses_elected;
+	uint32_t unused;
+	uint8_t warming[SET_SIZE];
+	uint8_t owners[SET_SIZE];  // derived: members that have a batch
+	uint8_t elected[SET_SIZE]; // derived: members that witness
+	struct key challenge;
+	struct key members[MAX_CLIENTS];
+	struct witness witnesses[MAX_WITNESSES];
+};
+
+struct checkpoint_report {
+	struct key client, digest;
+};
+
+struct epoch {
+	uint32_t start_step, last_step;
+	uint64_t start_time;
+	uint8_t cold_start, unused[7];
+	uint32_t round_count, ready_count, report_count, unused_too;
+	struct clients clients, exited;
+	struct key ready[MAX_CLIENTS];
+	struct checkpoint_report reports[MAX_CLIENTS];
+	struct round rounds[STORED_ROUNDS];
+};
+
+struct recorded {
+	struct key digest;
+	uint32_t step, unused;
+};
+
+// upload has its place's repository and then its revision in name.
+struct upload {
+	struct key reporter, digest;
+	uint32_t step, since;
+	uint8_t kind, tries, repo_length, revision_length, unused[4];
+	uint8_t name[MAX_REPO_LENGTH];
+};
+
+struct lapse {
+	uint32_t first, last;
+};
+
+struct trial {
+	struct key accused, accuser;
+	uint64_t since_time;
+	uint32_t step, since;
+	uint8_t slot, fault, jurors, guilty, innocent, unused[3];
+};
+
+struct authorization {
+	struct key grantee;
+	uint64_t nonce;
+	uint32_t number, delegate_count;
+	struct key delegates[MAX_DELEGATES];
+};
+
+struct ejection {
+	struct key client;
+	uint32_t until;
+	uint8_t reason, unused[3];
+};
+
+struct authority {
+	struct key main, join;
+	uint64_t main_nonce, join_nonce;
+	uint32_t grants;
+	uint8_t permissioned, unused[3];
+	uint32_t authorization_count, ejection_count;
+	struct authorization authorizations[MAX_AUTHORIZATIONS];
+	struct ejection ejections[MAX_EJECTIONS];
+};
+
+// state begins with what a client polls for: up to progress it fits one small read. Go's
+// DrawCommitment is always zero on a chain, where draws come from the slots, and has no place.
+struct state {
+	uint64_t magic;
+	uint32_t version;
+	uint8_t run_state, pending_pause, pending_resume, cold_start, closed, run_id_length, unused[6];
+	uint8_t run_id[MAX_RUN_ID_LENGTH];
+	uint64_t sequence; // of the newest change; the account's host counts it, the rules do not read it
+	uint64_t state_start, minimum_since, host_nonce;
+	struct key host, seed_chain;
+	struct progress progress;
+	uint32_t origin_step, earlier_count, upload_count, lapse_count;
+	struct config config;
+	struct recorded earlier[MAX_EARLIER];
+	struct upload uploads[MAX_UPLOADS];
+	struct lapse lapses[MAX_LAPSES];
+	struct key reveals;
+	uint32_t trial_count, unused_too;
+	struct trial trials[MAX_TRIALS];
+	struct epoch epoch;
+	struct clients pending, departed;
+	struct authority authority;
+	struct model model;
+};
+
+_Static_assert(sizeof(struct client) == 96 && sizeof(struct round) == 31152 && sizeof(struct upload) == 272, "layout");
+_Static_assert(sizeof(struct trial) == 88 && offsetof(struct epoch, rounds) == 73784, "layout");
+_Static_assert(offsetof(struct state, config) == 184 && offsetof(struct state, epoch) == 2488, "layout");
+_Static_assert(offsetof(struct state, pending) == 200880 && offsetof(struct state, authority) == 250048, "layout");
+_Static_assert(offsetof(struct state, model) == 305440 && sizeof(struct state) == 313880, "layout");
+
+#endif

@@ -1,0 +1,169 @@
+// core/coordinator/upload.go.
+
+#include "coordinator.h"
+
+// printable is Go's of this name.
+static bool printable(const uint8_t *text, uint32_t length) {
+	for (uint32_t i = 0; i < length; i++)
+		if (text[i] <= ' ' || text[i] > '~') return false;
+	return true;
+}
+
+// place_valid is Place.valid.
+static bool place_valid(const struct place *p) {
+	if (p->repo_length == 0 || p->repo_length + p->revision_length > MAX_REPO_LENGTH) return false;
+	if (!printable(p->repo, p->repo_length) || !printable(p->revision, p->revision_length)) return false;
+	if (p->kind == CHECKPOINT_GCS) return true;
+	if (p->kind != CHECKPOINT_HUB || p->revision_length != 40) return false;
+	for (uint32_t i = 0; i < p->revision_length; i++) {
+		uint8_t c = p->revision[i];
+		if (!(c >= '0' && c <= '9') && !(c >= 'a' && c <= 'f')) return false;
+	}
+	return true;
+}
+
+// state_is_recorded is State.isRecorded.
+static bool state_is_recorded(const struct state *s, uint32_t step, const struct key *digest) {
+	const struct checkpoint *c = &s->model.checkpoint;
+	if (!is_origin(c->kind) && c->step == step && key_equal(&c->digest, digest)) return true;
+	for (uint32_t i = 0; i < s->earlier_count; i++)
+		if (s->earlier[i].step == step && key_equal(&s->earlier[i].digest, digest)) return true;
+	return false;
+}
+
+// state_seniority is State.seniority.
+static uint32_t state_seniority(struct state *s, const struct key *id) {
+	if (state_has_office(s, id)) return 0;
+	const struct client *client = state_member(s, id);
+	int32_t waiting = client ? -1 : index_of(&s->pending, id);
+	if (waiting >= 0) client = &s->pending.list[waiting];
+	return client && !client_is_new(client) ? client->probation_until : UINT32_MAX;
+}
+
+// state_is_stale is State.isStale.
+static bool state_is_stale(struct state *s, const struct upload *u, uint32_t step) {
+	if (!state_is_recorded(s, u->step, &u->digest)) return true;
+	return u->step < step && !state_is_healthy(s, &u->reporter) && index_of(&s->pending, &u->reporter) < 0;
+}
+
+// state_upload_in_the_way is State.uploadInTheWay: MAX_UPLOADS for none.
+static uint32_t state_upload_in_the_way(struct state *s, const struct key *from, uint32_t step) {
+	const struct upload *uploads = s->uploads;
+	uint32_t stale = MAX_UPLOADS, youngest = 0;
+	for (uint32_t i = 0; i < s->upload_count; i++) {
+		if (state_is_stale(s, &uploads[i], step) && (stale == MAX_UPLOADS || uploads[i].step < uploads[stale].step)) stale = i;
+		if (uploads[i].since > uploads[youngest].since ||
+		    (uploads[i].since == uploads[youngest].since && uploads[i].step < uploads[youngest].step))
+			youngest = i;
+	}
+	if (stale < MAX_UPLOADS) return stale;
+	return uploads[youngest].since > state_seniority(s, from) ? youngest : MAX_UPLOADS;
+}
+
+// state_upload_to_replace is State.uploadToReplace. It sets replaced to MAX_UPLOADS for none.
+static enum code state_upload_to_replace(struct state *s, const struct key *from, const struct action *a, uint32_t *replaced) {
+	int32_t waiting = index_of(&s->pending, from);
+	if (!state_is_healthy(s, from) && (waiting < 0 || !s->pending.list[waiting].holds_model)) return ERR_NOT_MEMBER;
+	if (!place_valid(&a->place)) return ERR_INVALID_ACTION;
+	if (!state_is_recorded(s, a->number, &a->id)) return ERR_UNRECORDED;
+	*replaced = MAX_UPLOADS;
+	for (uint32_t i = 0; i < s->upload_count; i++)
+		if (key_equal(&s->uploads[i].reporter, from)) {
+			*replaced = i;
+			return s->uploads[i].step >= a->number ? ERR_DUPLICATE : ACCEPTED;
+		}
+	if (s->upload_count < MAX_UPLOADS) return ACCEPTED;
+	*replaced = state_upload_in_the_way(s, from, a->number);
+	return *replaced == MAX_UPLOADS ? ERR_FULL : ACCEPTED;
+}
+
+// state_report_upload is State.reportUpload.
+enum code state_report_upload(struct state *s, const struct key *from, const struct action *a) {
+	uint32_t replaced;
+	enum code refused = state_upload_to_replace(s, from, a, &replaced);
+	if (refused) return refused;
+	if (replaced < MAX_UPLOADS) list_delete(s->uploads, sizeof(struct upload), &s->upload_count, replaced);
+	struct upload *u = &s->uploads[s->upload_count++];
+	u->reporter = *from;
+	u->since = state_seniority(s, from);
+	u->digest = a->id;
+	u->step = a->number;
+	u->kind = a->place.kind;
+	u->repo_length = (uint8_t)a->place.repo_length;
+	u->revision_length = (uint8_t)a->place.revision_length;
+	host_move(u->name, a->place.repo, a->place.repo_length);
+	host_move(u->name + a->place.repo_length, a->place.revision, a->place.revision_length);
+	return ACCEPTED;
+}
+
+// state_fall_back_if_model_is_gone is State.fallBackIfModelIsGone, when the members have their seats.
+void state_fall_back_if_model_is_gone(struct state *s) {
+	struct checkpoint *checkpoint = &s->model.checkpoint;
+	if (is_origin(checkpoint->kind)) return;
+	bool held = false, experienced = false;
+	for (uint32_t i = 0; i < s->epoch.clients.count; i++) {
+		held |= s->epoch.clients.list[i].holds_model;
+		experienced |= s->epoch.clients.list[i].optimizer_since != 0;
+	}
+	if (held) {
+		if (!experienced) s->cold_start = 1;
+		return;
+	}
+	s->cold_start = 1;
+	for (uint32_t i = 0; i < s->upload_count;)
+		if (s->uploads[i].tries >= MAX_UPLOAD_TRIES)
+			list_delete(s->uploads, sizeof(struct upload), &s->upload_count, i);
+		else
+			i++;
+	if (s->upload_count == 0) {
+		struct checkpoint origin;
+		checkpoint_origin(checkpoint, &origin);
+		*checkpoint = origin;
+		host_zero(s->earlier, sizeof s->earlier);
+		s->earlier_count = 0;
+		return;
+	}
+	const struct upload *newest = &s->uploads[0];
+	for (uint32_t i = 1; i < s->upload_count; i++)
+		if (s->uploads[i].step > newest->step) newest = &s->uploads[i];
+	checkpoint->step = newest->step;
+	checkpoint->digest = newest->digest;
+	for (uint32_t i = 0; i < s->earlier_count;)
+		if (s->earlier[i].step >= newest->step)
+			list_delete(s->earlier, sizeof(struct recorded), &s->earlier_count, i);
+		else
+			i++;
+}
+
+// state_count_try is State.countTry.
+void state_count_try(struct state *s) {
+	for (uint32_t i = 0; i < s->upload_count; i++) {
+		struct upload *u = &s->uploads[i];
+		if (key_equal(&u->digest, &s->model.checkpoint.digest) && u->tries < MAX_UPLOAD_TRIES) u->tries++;
+	}
+}
+
+// state_remember is State.remember.
+void state_remember(struct state *s, const struct checkpoint *c) {
+	if (is_origin(c->kind)) return;
+	if (s->earlier_count == MAX_EARLIER) list_delete(s->earlier, sizeof(struct recorded), &s->earlier_count, 0);
+	struct recorded *r = &s->earlier[s->earlier_count++];
+	r->step = c->step;
+	r->digest = c->digest;
+}
+
+// state_note_lapse is State.noteLapse.
+void state_note_lapse(struct state *s) {
+	const struct checkpoint *c = &s->model.checkpoint;
+	uint32_t first = is_origin(c->kind) ? s->origin_step : c->step + 1, next = s->progress.step;
+	if (first >= next) return;
+	for (uint32_t i = 0; i < s->lapse_count;)
+		if (s->lapses[i].first >= first)
+			list_delete(s->lapses, sizeof(struct lapse), &s->lapse_count, i);
+		else
+			i++;
+	if (s->lapse_count == MAX_LAPSES) list_delete(s->lapses, sizeof(struct lapse), &s->lapse_count, 0);
+	struct lapse *l = &s->lapses[s->lapse_count++];
+	l->first = first;
+	l->last = next - 1;
+}

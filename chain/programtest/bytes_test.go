@@ -1,0 +1,102 @@
+package programtest
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+)
+
+// actionBytes has an action of every kind, some with their lists and texts at their bounds.
+func actionBytes() map[string][]byte {
+	ids := func(n int) []coordinator.ClientID {
+		l := make([]coordinator.ClientID, n)
+		for i := range l {
+			l[i] = clientID(i)
+		}
+		return l
+	}
+	place := coordinator.Place{Kind: coordinator.CheckpointGcs, Repo: strings.Repeat("r", 96), Revision: strings.Repeat("v", 96)}
+	m := map[string][]byte{}
+	for name, a := range map[string]coordinator.Action{
+		"join": coordinator.Join{}, "join that holds": coordinator.Join{Holds: clientID(1)}, "ready": coordinator.Ready{}, "return": coordinator.Return{},
+		"equivocation": equivocationOf(clientID(0), 1, false, true),
+		"witness":      coordinator.WitnessRound{Step: 1}, "no health check": coordinator.HealthCheck{}, "health check": coordinator.HealthCheck{Clients: ids(3)},
+		"report": coordinator.ReportCheckpoint{}, "upload": coordinator.ReportUpload{Place: place}, "withdraw": coordinator.Withdraw{Client: clientID(0)},
+		"pause": coordinator.SetPaused{Paused: true}, "update": coordinator.UpdateConfig{Config: crowdConfig, Model: coordinator.Model{
+			MaxSeqLen: 16, Definition: []byte("def"), Checkpoint: coordinator.Checkpoint{Kind: coordinator.CheckpointHub, Repo: "repo", Revision: "v"}}},
+		"authorize": coordinator.Authorize{Grantee: clientID(0), Allowed: true}, "delegates": coordinator.SetDelegates{Delegates: ids(4)},
+		"eject": coordinator.Eject{Client: clientID(0)}, "close": coordinator.Close{},
+		"accuse": coordinator.Accuse{Step: 1, Fault: 1}, "vote": coordinator.Vote{Step: 1, Guilty: true},
+	} {
+		m[name] = encode(a)
+	}
+	list := func(kind byte, n int) []byte { // of n ids
+		b := le.AppendUint16([]byte{kind, 0, 0, 0, 0}, uint16(n))
+		return append(b, make([]byte, 32*n)...)
+	}
+	m["257 accused"], m["256 accused"], m["5 delegates"] = list(4, 257), list(4, 256), list(10, 5)
+	m["join that holds zeros"] = append(encode(coordinator.Join{}), make([]byte, 32)...)
+	text := func(repo, revision int) []byte {
+		b := append([]byte{13}, make([]byte, 36)...)
+		b = append(append(b, 3, byte(repo)), strings.Repeat("r", repo)...)
+		return append(append(b, byte(revision)), strings.Repeat("v", revision)...)
+	}
+	m["long repository"], m["longest repository"], m["long revision"], m["long names"] = text(193, 0), text(192, 0), text(1, 193), text(97, 96)
+	m["nothing"], m["kind 0"], m["kind 14"], m["kind 255"] = nil, []byte{0}, []byte{14}, []byte{255}
+	m["allowed 2"] = append(append([]byte{9}, make([]byte, 32)...), 2)
+	m["paused 2"] = []byte{7, 2}
+	m["two runs"], m["one result"] = slices.Clone(m["equivocation"]), slices.Clone(m["equivocation"])
+	const first = 1 + 32 + 64 + 2 // byte of the first announcement
+	m["two runs"][first+24] ^= 1
+	m["one result"][first+145+64+2+76] = 0
+	m["kind 16"], m["kind 17"], m["kind 19"], m["kind 21"] = append([]byte{16}, make([]byte, 36)...), append([]byte{17}, make([]byte, 37)...), append([]byte{19}, make([]byte, 36)...), []byte{21}
+	m["guilty 2"] = append(append([]byte{20}, make([]byte, 36)...), 2)
+	return m
+}
+
+// alteredBytes sends every kind of action cut at every byte, with a byte more, and with single bits
+// changed, to a run that waits and to one that is paused.
+func alteredBytes(r *pair) error {
+	g := newGenerator(7, 1)
+	for _, paused := range []bool{false, true} {
+		genesis := coordinator.Genesis{RunID: "bytes", Host: clientID(0), Config: crowdConfig, Model: crowdModel, Permissioned: true, Paused: paused}
+		if _, err := r.genesis(genesis); err != nil {
+			return err
+		}
+		var first error
+		send := func(name string, body []byte) {
+			if first != nil || slices.Equal(body, encode(coordinator.Close{})) { // which would end the run
+				return
+			}
+			g.nonce++
+			if _, err := r.apply(clientID(0), g.nonce, body); err != nil {
+				first = fmt.Errorf("%s of %d bytes: %w", name, len(body), err)
+			}
+		}
+		actions := actionBytes()
+		for _, name := range slices.Sorted(maps.Keys(actions)) {
+			body := actions[name]
+			for n := 0; n < len(body); n += 1 + n/40 {
+				send(name, body[:n])
+			}
+			for _, extra := range []int{1, 31, 32} {
+				send(name, append(slices.Clone(body), make([]byte, extra)...))
+			}
+			for range 12 {
+				if len(body) > 0 {
+					changed := slices.Clone(body)
+					changed[g.IntN(min(len(body), 140))] ^= 1 << g.IntN(8)
+					send(name, changed)
+				}
+			}
+			send(name, body)
+		}
+		if first != nil {
+			return first
+		}
+	}
+	return nil
+}

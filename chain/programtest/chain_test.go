@@ -1,0 +1,98 @@
+package programtest
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/psyche-go/psyche/chain/program"
+	"github.com/psyche-go/psyche/chain/sbpf"
+	"github.com/psyche-go/psyche/core/coordinator"
+)
+
+// unitLimit is what no instruction may take, of the 1,400,000 compute units that a transaction
+// has: a tick that takes more would stop a run for ever.
+const unitLimit = 600_000
+
+var programFile = flag.String("program", "", "the program to test, if not the one in the repository")
+
+func loadProgram(t testing.TB) *sbpf.Program {
+	t.Helper()
+	elf := program.ELF
+	if *programFile != "" {
+		b, err := os.ReadFile(*programFile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		elf = b
+	}
+	p, err := sbpf.Load(elf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// units are the most that instructions of each kind took.
+type units map[string]uint64
+
+// note names ticks by the states before and after, actions by their kind.
+func (u units) note(instruction byte, before, after []byte, o operation, taken uint64) {
+	name := instructionNames[instruction]
+	switch {
+	case instruction == program.Tick:
+		from, to := coordinator.RunState(before[12]), coordinator.RunState(after[12])
+		name = fmt.Sprintf("TICK %s to %s", from, to)
+		if bytes.Equal(before, after) {
+			name = "TICK, nothing due"
+		} else if bytes.Equal(state(before), state(after)) {
+			name = "TICK that arms"
+		}
+	case instruction == program.Act && len(o.body) > 0 && int(o.body[0]) < len(actionNames):
+		name += " " + actionNames[o.body[0]]
+	}
+	u[name] = max(u[name], taken)
+}
+
+var instructionNames = [...]string{
+	program.Init: "INIT", program.Write: "WRITE", program.Genesis: "GENESIS", program.Act: "ACT", program.Tick: "TICK",
+	program.Free: "FREE", program.Announce: "ANNOUNCE", program.Forget: "FORGET", program.Migrate: "MIGRATE",
+}
+
+// shortChainRun is how many random operations the program runs in the interpreter, of those that
+// the rules run natively.
+const shortChainRun = 1200
+
+// TestChain compares Go with the whole program as it runs on the chain, and wants nothing to be
+// dear.
+func TestChain(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a minute, and minutes with the race detector, which has nothing to find in C")
+	}
+	elf := loadProgram(t)
+	count := shortChainRun
+	if *operations != shortRun {
+		count = *operations
+	}
+	for _, s := range suites(count) {
+		t.Run(s.name, func(t *testing.T) {
+			d, u := newDeployed(elf), units{}
+			d.note = u.note
+			r := newPair(d)
+			if err := s.run(r); err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("%d operations, all accounts equal", r.operations)
+			for _, name := range slices.Sorted(maps.Keys(u)) {
+				t.Logf("%8d units: %s", u[name], name)
+				if u[name] > unitLimit {
+					t.Errorf("%s takes %d units, want at most %d", name, u[name], unitLimit)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,454 @@
+package programtest
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"github.com/psyche-go/psyche/core/bloom"
+	"github.com/psyche-go/psyche/core/coordinator"
+)
+
+const second = 1000
+
+// generator draws what a run is sent.
+type generator struct {
+	*rand.Rand
+	ids    []coordinator.ClientID
+	now    uint64
+	nonce  uint64
+	signed bool // no action is one that others have to have signed
+}
+
+func newGenerator(seed uint64, ids int) *generator {
+	g := &generator{Rand: rand.New(rand.NewPCG(seed, 1)), now: 100 * second, nonce: 1}
+	for i := range ids {
+		g.ids = append(g.ids, clientID(int(seed)*1000+i))
+	}
+	return g
+}
+
+func clientID(i int) coordinator.ClientID { return sha256.Sum256(fmt.Appendf(nil, "client %d", i)) }
+
+// oneOf draws one of the values.
+func oneOf[T any](g *generator, values ...T) T { return values[g.IntN(len(values))] }
+
+func (g *generator) id() coordinator.ClientID { return oneOf(g, g.ids...) }
+
+// rarely is true once in n times.
+func (g *generator) rarely(n int) bool { return g.IntN(n) == 0 }
+
+// around draws a number near n: mostly right, else off by one or two.
+func (g *generator) around(n uint32) uint32 {
+	return n + oneOf[uint32](g, 0, 0, 0, 0, 0, 0, 1, 1<<32-1, 2)
+}
+
+// genesis draws a run of a few clients, which has a rule here and there that others have not.
+func (g *generator) genesis() coordinator.Genesis {
+	c := coordinator.Config{
+		WarmupTime: oneOf[uint64](g, 0, 30*second, 30*second, 30*second, 30*second), CooldownTime: 20 * second, RoundsPerEpoch: uint32(1 + g.IntN(6)), MaxRoundTrainTime: 50 * second,
+		RoundWitnessTime: 5 * second, WaitingForMembersExtraTime: 3 * second, GlobalBatchSizeWarmupTokens: uint64(g.IntN(3000)),
+		GlobalBatchSizeStart: uint32(1 + g.IntN(4)), GlobalBatchSizeEnd: uint32(4 + g.IntN(40)), TotalSteps: uint32(1 + g.IntN(30)),
+		InitMinClients: uint16(2 + g.IntN(2)), MinClients: 2, WitnessNodes: uint16(g.IntN(3)), VerificationPercent: oneOf[uint8](g, 0, 0, 40, 100),
+		ProbationSteps: oneOf[uint32](g, 0, 1, 2, 5, 1<<32-1), EjectionEpochs: oneOf[uint16](g, 0, 1, 2, 1<<16-1),
+	}
+	if g.rarely(2) {
+		c.RoundsPerEpoch, c.EpochTime = 0, 100*second
+	}
+	m := coordinator.Model{MaxSeqLen: 16, ColdStartWarmupSteps: uint32(g.IntN(2)), Definition: []byte("definition"), Checkpoint: coordinator.Checkpoint{
+		Kind: oneOf(g, coordinator.CheckpointHub, coordinator.CheckpointGcs, coordinator.CheckpointDummy, coordinator.CheckpointLocal), Repo: "repo", Revision: "main",
+	}}
+	if m.Checkpoint.Kind == coordinator.CheckpointDummy && g.rarely(2) {
+		m.Checkpoint.Repo, m.Checkpoint.Revision = "", ""
+	}
+	x := coordinator.Genesis{RunID: "walk", Host: g.ids[0], Config: c, Model: m, Permissioned: g.rarely(2), Paused: g.rarely(3)}
+	if g.rarely(2) {
+		x.MainAuthority, x.JoinAuthority = g.ids[1], g.ids[2]
+	}
+	if g.rarely(4) {
+		x.Progress = coordinator.Progress{Epoch: uint32(g.IntN(3)), Step: uint32(g.IntN(10)), DataIndex: uint64(g.IntN(100))}
+	}
+	return x
+}
+
+// secret begins what all clients of tests commit to, those that commit to anything: a chain of hashes, each
+// link of which reveals the one behind it.
+var secret = [32]byte(clientID(-1))
+
+const chainLength = 64
+
+// links has what reveals each link of the chain.
+var links = func() map[[32]byte][32]byte {
+	m := map[[32]byte][32]byte{}
+	for at := secret; len(m) < chainLength; {
+		next := sha256.Sum256(at[:])
+		m[next], at = at, next
+	}
+	return m
+}()
+
+// linkAt is a hash of the secret, which is the link 0.
+func linkAt(n int) [32]byte {
+	at := secret
+	for range n {
+		at = sha256.Sum256(at[:])
+	}
+	return at
+}
+
+// commitment draws one, to nothing or to a link.
+func (g *generator) commitment() [32]byte { return oneOf(g, [32]byte{}, linkAt(1), linkAt(30)) }
+
+// revealOf is what reveals the commitment of a member, and zero where there is none.
+func revealOf(s *coordinator.State, id coordinator.ClientID) [32]byte {
+	if client, ok := s.Member(id); ok {
+		return links[client.Commitment]
+	}
+	return [32]byte{}
+}
+
+// reveal draws what a witness reveals: mostly what it should, or nothing, and now and then what it must not.
+func (g *generator) reveal(s *coordinator.State, id coordinator.ClientID) [32]byte {
+	right := revealOf(s, id)
+	return oneOf(g, right, right, right, right, [32]byte{}, secret, linkAt(29))
+}
+
+// readyOf is a Ready that reveals what the client committed to.
+func readyOf(s *coordinator.State, id coordinator.ClientID, next [32]byte) coordinator.Ready {
+	return coordinator.Ready{Epoch: s.Progress.Epoch, Reveal: revealOf(s, id), Next: next}
+}
+
+// equivocation draws a proof, mostly one of a stored round and of a client that is known. Nobody has
+// signed it: that is for hosts to verify, so litesvm, which does, gets none.
+func (g *generator) equivocation(s *coordinator.State) coordinator.Action {
+	if recording != nil {
+		return coordinator.SetPaused{}
+	}
+	step := g.around(s.Progress.Step)
+	if n := len(s.Epoch.Rounds); n > 0 {
+		step = s.Epoch.Rounds[g.IntN(n)].Step
+	}
+	return equivocationOf(g.id(), step, g.IntN(2) == 0, g.IntN(2) == 0)
+}
+
+// equivocationOf is a proof whose announcements have a head of the log, or none.
+func equivocationOf(client coordinator.ClientID, step uint32, heads ...bool) coordinator.Equivocation {
+	proof := coordinator.Equivocation{Client: client, Step: step}
+	for i, head := range heads {
+		m := append([]byte("\x16psyche/announcement/v2\x02"), make([]byte, 121)...)
+		le.PutUint32(m[24+32:], step)
+		m[24+32+20] = byte(i)
+		if head {
+			m[len(m)-1] = 1
+			m = append(m, make([]byte, 104)...)
+		}
+		proof.Results[i].Message = string(m)
+	}
+	return proof
+}
+
+// action draws an action that is sometimes right and often hostile.
+func (g *generator) action(s *coordinator.State) coordinator.Action {
+	switch g.IntN(21) {
+	case 0, 1:
+		a := coordinator.Join{Epoch: g.around(s.Progress.Epoch), Commitment: g.commitment()}
+		if g.rarely(3) {
+			a.Holds = s.Model.Checkpoint.Digest
+		}
+		return a
+	case 2:
+		return coordinator.Return{Epoch: g.around(s.Progress.Epoch)}
+	case 3:
+		return coordinator.Ready{Epoch: g.around(s.Progress.Epoch), Reveal: oneOf(g, [32]byte{}, secret), Next: g.commitment()}
+	case 4, 5:
+		return g.witness(s)
+	case 6:
+		return g.healthCheck(s)
+	case 7:
+		return coordinator.ReportCheckpoint{Step: g.around(s.Progress.Step), Digest: [32]byte{byte(g.IntN(2))}}
+	case 8:
+		return coordinator.Withdraw{Client: g.id()}
+	case 9:
+		return coordinator.SetPaused{Paused: g.rarely(2)}
+	case 10, 11:
+		return coordinator.Authorize{Grantee: oneOf(g, g.id(), g.id(), g.id(), clientID(g.IntN(1000))), Allowed: !g.rarely(4)}
+	case 12, 13:
+		return g.delegates(s)
+	case 14:
+		if !g.signed && g.rarely(2) {
+			return g.equivocation(s)
+		}
+		return coordinator.Eject{Client: g.id()}
+	case 15:
+		return g.update(s)
+	case 16, 17:
+		return g.upload(s)
+	case 18, 19:
+		return g.ofTrials(s)
+	default:
+		if g.rarely(6) {
+			return coordinator.Close{}
+		}
+		return coordinator.SetPaused{}
+	}
+}
+
+// witness draws a proof, of filters that lack a member, or have a bit more or less than a round
+// can set.
+func (g *generator) witness(s *coordinator.State) coordinator.WitnessRound {
+	a := coordinator.WitnessRound{Step: g.around(s.Progress.Step), CommitmentsRoot: clientID(1), Replica: clientID(2)}
+	round := s.CurrentRound()
+	if round == nil {
+		return a
+	}
+	missing := g.IntN(2*len(round.Members)) - len(round.Members)
+	for i, id := range round.Members {
+		if i != missing {
+			a.Participants.Add(round.Seed, id[:])
+		}
+	}
+	a.Reveal = oneOf(g, [32]byte{}, secret, linkAt(1), linkAt(29))
+	g.overfill(&a, round, s.Config)
+	return a
+}
+
+// overfill gives a filter about as many bits as the round's items can set.
+func (g *generator) overfill(a *coordinator.WitnessRound, round *coordinator.Round, c coordinator.Config) {
+	switch g.IntN(10) {
+	case 0:
+		a.Participants = bits(bloom.Hashes*len(round.Members) + g.IntN(3) - 1)
+	case 1, 2:
+		a.Commitments = bits(bloom.Hashes*len(round.Assignments(c)) + g.IntN(3) - 1)
+	}
+}
+
+// bits returns a filter with n bits.
+func bits(n int) (f bloom.Filter) {
+	for i := range n {
+		f[i/64] |= 1 << (i % 64)
+	}
+	return f
+}
+
+func (g *generator) healthCheck(s *coordinator.State) coordinator.HealthCheck {
+	a := coordinator.HealthCheck{Step: g.around(s.Progress.Step - 1)}
+	for range g.IntN(4) {
+		a.Clients = append(a.Clients, g.id())
+	}
+	if g.rarely(2) {
+		a.Clients = append(s.Accusable(), a.Clients[:min(len(a.Clients), g.IntN(2))]...)
+		if len(a.Clients) > 0 && g.rarely(4) {
+			a.Clients = append(a.Clients, a.Clients[0])
+		}
+	}
+	return a
+}
+
+func (g *generator) delegates(s *coordinator.State) coordinator.SetDelegates {
+	a := coordinator.SetDelegates{Number: uint32(g.IntN(int(min(s.Authority.Grants, 1<<20)) + 2))}
+	if len(s.Authority.Authorizations) > 0 && !g.rarely(4) {
+		a.Number = oneOf(g, s.Authority.Authorizations...).Number
+	}
+	for range g.IntN(coordinator.MaxDelegates + 1) {
+		a.Delegates = append(a.Delegates, g.id())
+	}
+	return a
+}
+
+// update draws a configuration that is mostly the same, with one key near an edge.
+func (g *generator) update(s *coordinator.State) coordinator.UpdateConfig {
+	u := coordinator.UpdateConfig{Config: s.Config, Model: s.Model}
+	switch g.IntN(10) {
+	case 0:
+		u.Config.TotalSteps = g.around(s.Progress.Step)
+	case 1:
+		u.Config.WitnessNodes = uint16(g.IntN(4))
+	case 2:
+		u.Config.VerificationPercent = uint8(g.IntN(120))
+	case 3:
+		u.Config.GlobalBatchSizeEnd = 1<<32 - 1
+		u.Config.GlobalBatchSizeWarmupTokens = g.Uint64() >> g.IntN(64)
+	case 4:
+		u.Model.MaxSeqLen = uint32(15 + g.IntN(3))
+	case 5:
+		u.Model.Checkpoint.Repo = "other"
+	case 6:
+		u.Model.Checkpoint = originOf(s.Model.Checkpoint)
+	case 7:
+		u.Model.ColdStartWarmupSteps = uint32(g.IntN(4))
+	case 8:
+		u.Model.Checkpoint = coordinator.Checkpoint{Kind: coordinator.CheckpointGcs, Repo: "new", Revision: "place"}
+		u.Model.Definition = []byte("another")
+	default:
+		u.Config.MinClients = uint16(g.IntN(4))
+		u.Config.GlobalBatchSizeStart = uint32(1 + g.IntN(4))
+	}
+	return u
+}
+
+func originOf(c coordinator.Checkpoint) coordinator.Checkpoint {
+	if c.FromPeers() {
+		return coordinator.Checkpoint{Kind: c.Origin, Repo: c.Repo, Revision: c.Revision}
+	}
+	return c
+}
+
+const commit = "0123456789abcdef0123456789abcdef01234567"
+
+func (g *generator) upload(s *coordinator.State) coordinator.ReportUpload {
+	c := s.Model.Checkpoint
+	known := append([]coordinator.Recorded{{Step: c.Step, Digest: c.Digest}, {Step: c.Step + 1}}, s.Earlier...)
+	r := oneOf(g, known...)
+	if g.rarely(6) {
+		r.Step = g.around(r.Step)
+	}
+	if g.rarely(6) { // names of about as many bytes as there may be
+		revision := strings.Repeat("v", g.IntN(coordinator.MaxRepoLength))
+		repo := strings.Repeat("r", coordinator.MaxRepoLength-len(revision)+g.IntN(3)-1)
+		return coordinator.ReportUpload{Step: r.Step, Digest: r.Digest, Place: coordinator.Place{
+			Kind: coordinator.CheckpointGcs, Repo: repo[:min(len(repo), coordinator.MaxRepoLength)], Revision: revision,
+		}}
+	}
+	return coordinator.ReportUpload{Step: r.Step, Digest: r.Digest, Place: coordinator.Place{
+		Kind:     oneOf(g, coordinator.CheckpointGcs, coordinator.CheckpointGcs, coordinator.CheckpointHub, coordinator.CheckpointLocal),
+		Repo:     oneOf(g, "bucket", "bucket", "bucket", "bucket", "bucket", "bucket", "", "a b", "\x7f"),
+		Revision: oneOf(g, commit, commit, commit, "", "", "v1", "v2", commit[1:]+"g", commit[1:]+"/", commit[1:]+":", commit+"0", "é"),
+	}}
+}
+
+func isHealthy(s *coordinator.State, id coordinator.ClientID) bool {
+	c, ok := s.Member(id)
+	return ok && c.State == coordinator.Healthy
+}
+
+// governed is what the main authority does with a run that is paused or finished.
+func (g *generator) governed(s *coordinator.State) coordinator.Action {
+	switch g.IntN(16) {
+	case 0:
+		return coordinator.Close{}
+	case 1, 2, 3, 4, 5:
+		return coordinator.SetPaused{}
+	case 6, 7, 8, 9, 10:
+		return g.update(s)
+	default:
+		return nil
+	}
+}
+
+// honest is what a client would send that does what it should, with a result missing now and
+// then; nil for nothing.
+func (g *generator) honest(s *coordinator.State, id coordinator.ClientID) coordinator.Action {
+	switch {
+	case s.RunState == coordinator.Paused || s.RunState == coordinator.Finished:
+		return g.governed(s)
+	case s.Model.Checkpoint.FromPeers() && g.rarely(max(2, 8-2*len(s.Uploads))):
+		return g.upload(s)
+	case !isHealthy(s, id) && g.rarely(2) && slices.ContainsFunc(s.Epoch.Exited, func(c coordinator.Client) bool { return c.ID == id }):
+		return coordinator.Return{Epoch: s.Progress.Epoch}
+	case !isHealthy(s, id) && !s.IsPending(id):
+		return coordinator.Join{Epoch: s.Progress.Epoch, Commitment: g.commitment()}
+	case g.rarely(2) && len(s.Trials) > 0:
+		return g.ofTrials(s)
+	case s.RunState == coordinator.Warmup:
+		return readyOf(s, id, g.commitment())
+	case s.RunState == coordinator.Cooldown:
+		return coordinator.ReportCheckpoint{Step: s.Progress.Step, Digest: [32]byte{byte(s.Progress.Step)}}
+	case s.RunState != coordinator.RoundTrain && s.RunState != coordinator.RoundWitness:
+		return nil
+	}
+	round := s.CurrentRound()
+	member, ok := round.MemberIndex(id)
+	if !ok || slices.ContainsFunc(round.Witnesses, func(w coordinator.Witness) bool { return int(w.Member) == member }) {
+		return nil
+	}
+	if accusable := s.Accusable(); len(accusable) > 0 {
+		return coordinator.HealthCheck{Step: s.Progress.Step - 1, Clients: accusable}
+	}
+	if !slices.Contains(round.ElectedWitnesses(s.Config), member) {
+		return nil
+	}
+	w := coordinator.WitnessRound{Step: round.Step, Reveal: g.reveal(s, id)}
+	drop := g.rarely(3)
+	for i, a := range s.Awaited() {
+		if !drop || i > 0 {
+			w.Participants.Add(round.Seed, round.Members[a.Member][:])
+		}
+	}
+	g.overfill(&w, round, s.Config)
+	return w
+}
+
+// next draws the sender and the bytes of an action.
+func (g *generator) next(s *coordinator.State) (coordinator.ClientID, []byte) {
+	a, from := g.action(s), g.id()
+	if !g.rarely(5) {
+		switch a := a.(type) {
+		case coordinator.Authorize:
+			from = s.Authority.Join
+		case coordinator.SetPaused, coordinator.UpdateConfig, coordinator.Eject, coordinator.Close:
+			from = s.Authority.Main
+		case coordinator.SetDelegates:
+			for _, x := range s.Authority.Authorizations {
+				if x.Number == a.Number {
+					from = x.Grantee
+				}
+			}
+		}
+	}
+	id := g.id()
+	if honest := g.honest(s, id); honest != nil && !g.rarely(4) {
+		from, a = id, honest
+		if s.RunState == coordinator.Paused || s.RunState == coordinator.Finished {
+			from = s.Authority.Main
+		}
+	}
+	body := encode(a)
+	if g.rarely(50) {
+		body = g.altered(body)
+	}
+	return from, body
+}
+
+// altered changes the bytes of an action.
+func (g *generator) altered(body []byte) []byte {
+	body = slices.Clone(body)
+	switch g.IntN(4) {
+	case 0:
+		return body[:g.IntN(len(body))]
+	case 1:
+		return append(body, byte(g.Uint32()))
+	default:
+		body[g.IntN(min(len(body), 120))] ^= 1 << g.IntN(8)
+		return body
+	}
+}
+
+// walk drives a pair for a number of operations, or until soon after the run's end.
+func (g *generator) walk(r *pair, operations int) error {
+	for range operations {
+		if r.s.RunState == coordinator.Finished && g.rarely(8) {
+			return nil
+		}
+		if g.rarely(4) {
+			g.now += oneOf[uint64](g, 0, 1, second, second, 5*second, 30*second, 70*second, 1<<64-3*second) // or 3 s back
+			now := g.now
+			if g.rarely(30) { // a clock that is broken
+				now = oneOf[uint64](g, 0, 0, 1, 1<<64-1)
+			}
+			if _, err := r.tick(now, g.Uint64()); err != nil {
+				return err
+			}
+			continue
+		}
+		from, body := g.next(&r.s)
+		if !g.rarely(8) {
+			g.nonce++
+		}
+		if _, err := r.apply(from, g.nonce, body); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,171 @@
+package link
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/psyche-go/psyche/chain/sbpf"
+)
+
+// Entry is the function in which a program begins.
+const Entry = "entrypoint"
+
+type global struct {
+	object *object
+	symbol elf.Symbol
+}
+
+type linker struct {
+	text, data segment
+	objects    []*object
+	globals    map[string]global
+}
+
+// Link returns the program that objects make together. The same objects in the same order make
+// the same bytes.
+func Link(objects []Object) ([]byte, error) {
+	l := linker{text: segment{address: sbpf.TextAddress}, globals: map[string]global{}}
+	for _, o := range objects {
+		if err := l.read(o); err != nil {
+			return nil, err
+		}
+	}
+	l.data.add(nil)
+	for _, o := range l.objects {
+		if err := l.relocate(o); err != nil {
+			return nil, err
+		}
+	}
+	if err := check(l.text.bytes); err != nil {
+		return nil, err
+	}
+	entry, ok := l.globals[Entry]
+	if !ok {
+		return nil, fmt.Errorf("link: no object has the function %s, in which a program begins", Entry)
+	}
+	begin, _, err := l.resolve(entry.object, entry.symbol)
+	if err != nil {
+		return nil, err
+	}
+	if begin.in != &l.text {
+		return nil, fmt.Errorf("link: %s is no function", Entry)
+	}
+	return l.file(begin.at), nil
+}
+
+// resolve returns where a symbol lies, and whether any object has it.
+func (l *linker) resolve(o *object, symbol elf.Symbol) (place, bool, error) {
+	if symbol.Section == elf.SHN_UNDEF {
+		found, ok := l.globals[symbol.Name]
+		if !ok {
+			return place{}, false, nil
+		}
+		o, symbol = found.object, found.symbol
+	}
+	section, ok := o.places[symbol.Section]
+	if !ok {
+		return place{}, false, o.errorf("%s is in a section that no program has", symbol.Name)
+	}
+	return place{section.in, section.at + symbol.Value}, true, nil
+}
+
+// relocate puts addresses into an object's sections.
+func (l *linker) relocate(o *object) error {
+	for _, section := range o.file.Sections {
+		target, ok := o.places[elf.SectionIndex(section.Info)]
+		if section.Type != elf.SHT_REL || !ok {
+			continue
+		}
+		entries, err := section.Data()
+		if err != nil {
+			return o.errorf("section %s: %w", section.Name, err)
+		}
+		for ; len(entries) >= 16; entries = entries[16:] {
+			at, info := le.Uint64(entries)+target.at, le.Uint64(entries[8:])
+			size := uint64(len(target.in.bytes))
+			if info>>32 == 0 || info>>32 > uint64(len(o.symbols)) || size < 8 || at > size-8 {
+				return o.errorf("section %s: a relocation of what is not there", section.Name)
+			}
+			if err := l.put(o, o.symbols[info>>32-1], uint32(info), target.in, at); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Kinds of relocations of BPF.
+const (
+	wideAddress = 1  // in an instruction of two places
+	dataAddress = 2  // in constants
+	callAddress = 10 // relative, or the number of a system call
+)
+
+// put does one relocation. What is added to a symbol's address stands where the address goes.
+func (l *linker) put(o *object, symbol elf.Symbol, kind uint32, in *segment, at uint64) error {
+	to, defined, err := l.resolve(o, symbol)
+	if err != nil {
+		return err
+	}
+	b := in.bytes[at:]
+	switch {
+	case kind == callAddress && !defined:
+		if !systemCalls[symbol.Name] {
+			return o.errorf("%s is in no object and no system call", symbol.Name)
+		}
+		b[1] &= 0x0f
+		le.PutUint32(b[4:], sbpf.SyscallID(symbol.Name))
+	case !defined:
+		return o.errorf("%s is in no object", symbol.Name)
+	case kind == callAddress:
+		if to.in != &l.text {
+			return o.errorf("%s is called and is no function", symbol.Name)
+		}
+		target := int64(to.at) + (int64(int32(le.Uint32(b[4:])))+1)*8
+		b[1] = b[1]&0x0f | 0x10
+		le.PutUint32(b[4:], uint32((target-int64(at))/8-1))
+	case kind == wideAddress && len(b) >= 16:
+		address := to.in.address + to.at + uint64(le.Uint32(b[4:]))
+		le.PutUint32(b[4:], uint32(address))
+		le.PutUint32(b[12:], uint32(address>>32))
+	case kind == dataAddress:
+		le.PutUint64(b, to.in.address+to.at+le.Uint64(b))
+	default:
+		return o.errorf("relocation of kind %d of %s", kind, symbol.Name)
+	}
+	return nil
+}
+
+// file writes the program: one header, one segment of constants where there are any, and the
+// text. It has no sections, no symbols and nothing left to relocate.
+func (l *linker) file(entry uint64) []byte {
+	type segmentHeader struct {
+		address uint64
+		flags   elf.ProgFlag
+		bytes   []byte
+	}
+	segments := []segmentHeader{{l.text.address, elf.PF_X, l.text.bytes}}
+	if len(l.data.bytes) > 0 {
+		segments = append([]segmentHeader{{l.data.address, elf.PF_R, l.data.bytes}}, segments...)
+	}
+	const headerSize, segmentSize, version = 64, 56, 3
+	var b bytes.Buffer
+	write := func(v any) { _ = binary.Write(&b, le, v) } // a buffer takes everything
+	write(elf.Header64{
+		Ident: [16]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)}, Type: uint16(elf.ET_DYN),
+		Machine: uint16(elf.EM_BPF), Version: uint32(elf.EV_CURRENT), Entry: l.text.address + entry, Phoff: headerSize, Flags: version,
+		Ehsize: headerSize, Phentsize: segmentSize, Phnum: uint16(len(segments)),
+	})
+	at := uint64(headerSize + segmentSize*len(segments))
+	for _, s := range segments {
+		size := uint64(len(s.bytes))
+		write(elf.Prog64{Type: uint32(elf.PT_LOAD), Flags: uint32(s.flags), Off: at, Vaddr: s.address, Paddr: s.address, Filesz: size, Memsz: size, Align: 8})
+		at += size
+	}
+	for _, s := range segments {
+		b.Write(s.bytes)
+	}
+	return b.Bytes()
+}

@@ -1,0 +1,218 @@
+package programtest
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/psyche-go/psyche/chain/layout"
+	"github.com/psyche-go/psyche/chain/program"
+	"github.com/psyche-go/psyche/chain/sbpf"
+	"github.com/psyche-go/psyche/chain/sbpf/runtime"
+	"github.com/psyche-go/psyche/core/coordinator"
+)
+
+// scene is accounts of a chain by their names in tests.
+type scene struct {
+	t        testing.TB
+	elf      *sbpf.Program
+	sysvars  runtime.Sysvars
+	accounts map[string]*runtime.Account
+}
+
+const sceneID = "scene"
+
+// newScene has a run that began paused, whose main authority is "main": "run"; one of the same main
+// authority without genesis, "fresh"; accounts of zeros, "empty" and "peer", the latter at the
+// address of the peer account of "member" for "run"; and signing keys.
+func newScene(t testing.TB, elf *sbpf.Program) *scene {
+	t.Helper()
+	s := &scene{t: t, elf: elf, accounts: map[string]*runtime.Account{}}
+	s.sysvars.Clock = runtime.Clock{Slot: 1000, UnixTimestamp: 100}
+	for i, name := range []string{"main", "member", "other", "spill"} {
+		s.accounts[name] = &runtime.Account{Key: clientID(i), Lamports: 1_000_000, Signer: true, Writable: true}
+	}
+	main, member := s.accounts["main"].Key, s.accounts["member"].Key
+	for name, seed := range map[string]string{"run": sceneID, "fresh": "fresh", "empty": "empty"} {
+		s.accounts[name] = &runtime.Account{Key: addressWithSeed(main, seed), Owner: programID, Lamports: 5_000_000, Data: make([]byte, layout.AccountSize), Writable: true}
+	}
+	digest := sha256.Sum256(s.account("run").Key[:])
+	peer := addressWithSeed(member, hex.EncodeToString(digest[:])[:32])
+	s.accounts["peer"] = &runtime.Account{Key: peer, Owner: programID, Lamports: 3_000_000, Data: make([]byte, layout.PeerSize), Writable: true}
+	s.must([]byte{program.Init}, "run", "main")
+	s.must([]byte{program.Init}, "fresh", "main")
+	s.begin()
+	return s
+}
+
+func (s *scene) account(name string) *runtime.Account {
+	s.t.Helper()
+	a, ok := s.accounts[name]
+	if !ok {
+		s.t.Fatalf("no account %s", name)
+	}
+	return a
+}
+
+// genesis is one that the program accepts for "run".
+func (s *scene) genesis() coordinator.Genesis {
+	return coordinator.Genesis{
+		RunID: sceneID, Host: s.account("run").Key, MainAuthority: s.account("main").Key, Config: crowdConfig, Model: crowdModel, Paused: true,
+	}
+}
+
+// begin stages the genesis in pieces that fit transactions.
+func (s *scene) begin() {
+	s.t.Helper()
+	b := layout.AppendGenesis(nil, s.genesis())
+	for at := 0; at < len(b); at += program.MaxPart {
+		s.must(append(le.AppendUint32([]byte{program.Write}, uint32(at)), b[at:min(at+program.MaxPart, len(b))]...), "run", "main")
+	}
+	s.must(append([]byte{program.Genesis}, named(b)...), "run", "main")
+}
+
+// named is how an instruction names staged bytes.
+func named(b []byte) []byte {
+	digest := sha256.Sum256(b)
+	return append(le.AppendUint32(nil, uint32(len(b))), digest[:]...)
+}
+
+func write(at uint32, b []byte) []byte {
+	return append(le.AppendUint32([]byte{program.Write}, at), b...)
+}
+
+func act(nonce uint64, a coordinator.Action) []byte {
+	return append(le.AppendUint64([]byte{program.Act}, nonce), encode(a)...)
+}
+
+// invoke does an instruction. What is refused must change nothing, and log nothing.
+func (s *scene) invoke(data []byte, names ...string) (runtime.Result, error) {
+	s.t.Helper()
+	var accounts []*runtime.Account
+	for _, name := range names {
+		accounts = append(accounts, s.account(name))
+	}
+	before := map[string]runtime.Account{}
+	for name, a := range s.accounts {
+		before[name] = *a
+		x := before[name]
+		x.Data = bytes.Clone(a.Data)
+		before[name] = x
+	}
+	result, err := invoke(s.elf, &s.sysvars, accounts, data)
+	if err == nil {
+		return result, nil
+	}
+	for name, a := range s.accounts {
+		if x := before[name]; x.Lamports != a.Lamports || x.Owner != a.Owner || !bytes.Equal(x.Data, a.Data) {
+			s.t.Errorf("%v, and the account %s changed", err, name)
+		}
+	}
+	if len(result.Data) > 0 {
+		s.t.Errorf("%v, and it logs %x", err, result.Data)
+	}
+	return result, err
+}
+
+func (s *scene) must(data []byte, names ...string) runtime.Result {
+	s.t.Helper()
+	result, err := s.invoke(data, names...)
+	if err != nil {
+		s.t.Fatalf("%s: %v", instructionNames[data[0]], err)
+	}
+	return result
+}
+
+// refused wants a refusal: a program.Builtin, a program.Code or a coordinator.Code.
+func (s *scene) refused(want error, data []byte, names ...string) {
+	s.t.Helper()
+	_, err := s.invoke(data, names...)
+	if err == nil {
+		s.t.Errorf("accepted, want %v", want)
+		return
+	}
+	e, ok := errors.AsType[runtime.Error](err)
+	if !ok {
+		s.t.Fatalf("%v, want %v", err, want)
+	}
+	var got error = e
+	if e.Name == "Custom" {
+		got = program.CustomError(e.Code)
+	} else if b, ok := program.BuiltinError(e.Name); ok {
+		got = b
+	}
+	if !errors.Is(got, want) {
+		s.t.Errorf("%v, want %v", got, want)
+	}
+}
+
+// read reads an account of a run.
+func (s *scene) read(name string) layout.Account {
+	s.t.Helper()
+	x, err := layout.ReadAccount(s.account(name).Data)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return x
+}
+
+// poke changes bytes of an account.
+func (s *scene) poke(name string, at int, b ...byte) {
+	a := s.account(name)
+	a.Data = bytes.Clone(a.Data)
+	copy(a.Data[at:], b)
+}
+
+func (s *scene) resize(name string, n int) {
+	a := s.account(name)
+	a.Data = append(bytes.Clone(a.Data[:min(n, len(a.Data))]), make([]byte, max(0, n-len(a.Data)))...)
+}
+
+func announcement(addrs ...string) []byte { return layout.AppendAddrs([]byte{program.Announce}, addrs) }
+
+// TestLife leads a run from its account's creation to the return of its rent.
+func TestLife(t *testing.T) {
+	s := newScene(t, loadProgram(t))
+	if x := s.read("run"); x.Sequence != 1 || x.State.RunState != coordinator.Paused || x.State.Host != s.account("run").Key || len(x.Stage) > 0 {
+		t.Errorf("begins as %+v", x.Summary)
+	}
+	if x := s.read("fresh"); x.Main != s.account("main").Key || x.State.RunState != coordinator.Uninitialized {
+		t.Errorf("a new account reads as %+v", x)
+	}
+	update := encode(coordinator.UpdateConfig{Config: crowdConfig, Model: crowdModel})
+	s.must(write(0, update[1:]), "run", "main")
+	s.must(append(append(le.AppendUint64([]byte{program.Act}, 1), update[0]), named(update[1:])...), "run", "main")
+	s.must(act(2, coordinator.SetPaused{}), "run", "main")
+	s.must([]byte{program.Tick, 1, 2, 3}, "run")
+	s.must(act(1, coordinator.Join{}), "run", "member")
+	s.must(announcement("/ip4/127.0.0.1/tcp/1", strings.Repeat("~", layout.MaxAddrLength)), "peer", "member", "run")
+	peer, err := layout.ReadPeer(s.account("peer").Data)
+	if err != nil || peer.Owner != s.account("member").Key || peer.Run != s.account("run").Key || peer.Slot != 1000 || len(peer.Addrs) != 2 {
+		t.Errorf("announces %+v %v", peer, err)
+	}
+	s.must(announcement(), "peer", "member", "run")
+	if peer, err = layout.ReadPeer(s.account("peer").Data); err != nil || len(peer.Addrs) != 0 {
+		t.Errorf("announces %+v %v after announcing nothing", peer, err)
+	}
+	s.must(act(3, coordinator.SetPaused{Paused: true}), "run", "main")
+	for range 3 { // arms, and passes three slots later
+		s.must([]byte{program.Tick}, "run")
+		pass(&s.sysvars, 3, func() bool { return false })
+	}
+	s.must(act(4, coordinator.Close{}), "run", "main")
+	s.refused(coordinator.ErrWrongState, []byte{program.Free}, "run", "main", "spill")
+	s.must([]byte{program.Tick}, "run")
+	x := s.read("run")
+	if x.State.RunState != coordinator.Finished || !x.Closed || x.Sequence != 9 {
+		t.Fatalf("ends as %+v", x.Summary)
+	}
+	before := s.account("spill").Lamports
+	s.must([]byte{program.Free}, "run", "main", "spill")
+	s.must([]byte{program.Forget}, "peer", "member", "spill")
+	if got := s.account("spill").Lamports - before; got != 8_000_000 || s.account("run").Lamports+s.account("peer").Lamports != 0 {
+		t.Errorf("%d lamports come back, want 8000000", got)
+	}
+}

@@ -1,0 +1,227 @@
+package programtest
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/psyche-go/psyche/base/golden"
+	"github.com/psyche-go/psyche/chain/program"
+	"github.com/psyche-go/psyche/core/coordinator"
+)
+
+// actionNames are the kinds of actions as package wire numbers them.
+var actionNames = [...]string{
+	1: "Join", 2: "Ready", 3: "WitnessRound", 4: "HealthCheck", 5: "ReportCheckpoint", 6: "Withdraw", 7: "SetPaused",
+	8: "UpdateConfig", 9: "Authorize", 10: "SetDelegates", 11: "Eject", 12: "Close", 13: "ReportUpload",
+	14: "Equivocation", 15: "Return", 18: "Accuse", 20: "Vote",
+}
+
+// costs leads a permissioned run of n members, each a delegate of a grantee of its own, through
+// everything that can happen to it.
+func costs(t *testing.T, n int) units {
+	t.Helper()
+	d, u := newDeployed(loadProgram(t)), units{}
+	d.note = u.note
+	c := &crowd{r: newPair(d), now: 100 * second}
+	config := crowdConfig
+	config.RoundsPerEpoch = 9
+	if n == 2 {
+		config.VerificationPercent = 50 // less would make both trainers
+	}
+	genesis := coordinator.Genesis{RunID: "costs", Host: clientID(100_000), Config: config, Model: crowdModel, Permissioned: true, Paused: true}
+	if code, err := c.r.genesis(genesis); code != 0 || err != nil {
+		t.Fatal(code, err)
+	}
+	c.must(genesis.Host, coordinator.UpdateConfig{Config: config, Model: crowdModel})
+	for i := range n {
+		c.must(genesis.Host, coordinator.Authorize{Grantee: clientID(1000 + i), Allowed: true})
+		c.must(clientID(1000+i), coordinator.SetDelegates{Number: uint32(i + 1), Delegates: []coordinator.ClientID{
+			clientID(2000 + i), clientID(3000 + i), clientID(4000 + i), clientID(n - 1 - i),
+		}})
+	}
+	c.must(genesis.Host, coordinator.SetPaused{})
+	c.tick(second, coordinator.WaitingForMembers)
+	c.lead(n, config)
+	if c.err != nil {
+		t.Fatal(c.err)
+	}
+	c.leave(n)
+	if c.err != nil {
+		t.Fatal(c.err)
+	}
+	return u
+}
+
+// lead leads a run from its members' joining to the upload of its first checkpoint.
+func (c *crowd) lead(n int, config coordinator.Config) {
+	for i := range n {
+		c.must(clientID(i), coordinator.Join{Commitment: linkAt(1)})
+	}
+	c.tick(0, coordinator.WaitingForMembers)
+	c.tick(3*second, coordinator.Warmup)
+	for i := range n {
+		c.must(clientID(n-1-i), readyOf(&c.r.s, clientID(n-1-i), linkAt(chainLength)))
+	}
+	c.tick(second, coordinator.RoundTrain)
+	for round := range config.RoundsPerEpoch {
+		c.try(round)
+		r := c.r.s.CurrentRound()
+		proof := c.proof(0)
+		if round == 3 && n > 2 {
+			proof = c.proof(4)
+		}
+		for _, member := range r.ElectedWitnesses(c.r.s.Config) {
+			if isHealthy(&c.r.s, r.Members[member]) {
+				proof.Reveal = revealOf(&c.r.s, r.Members[member])
+				c.must(r.Members[member], proof)
+			}
+		}
+		leaves := c.r.s.Epoch.Clients[len(c.r.s.Epoch.Clients)-1].ID
+		if round == 0 && n > 2 {
+			c.must(leaves, coordinator.Withdraw{Client: leaves})
+		}
+		c.tick(50*second, coordinator.RoundWitness)
+		if round == config.RoundsPerEpoch-1 {
+			break
+		}
+		c.tick(5*second, coordinator.RoundTrain)
+		if round == 0 && n > 2 {
+			c.must(leaves, coordinator.Return{Epoch: c.r.s.Progress.Epoch})
+		}
+		if accusable := c.r.s.Accusable(); len(accusable) > 0 {
+			c.must(c.r.s.Epoch.Clients[0].ID, coordinator.HealthCheck{Step: c.r.s.Progress.Step - 1, Clients: accusable[:min(len(accusable), 24)]})
+		}
+	}
+	if n > 2 && recording == nil { // nobody has signed it
+		last := c.r.s.CurrentRound()
+		c.must(c.r.s.Epoch.Clients[0].ID, equivocationOf(last.Members[len(last.Members)-1], last.Step, true, true))
+	}
+	c.tick(5*second, coordinator.Cooldown)
+	step := c.r.s.Progress.Step
+	for i := range n {
+		if isHealthy(&c.r.s, clientID(n-1-i)) {
+			c.must(clientID(n-1-i), coordinator.ReportCheckpoint{Step: step, Digest: clientID(50_000)})
+		}
+	}
+	c.tick(second, coordinator.WaitingForMembers)
+	c.must(c.r.s.Pending[0].ID, coordinator.ReportUpload{Step: step - 1, Digest: clientID(50_000), Place: coordinator.Place{Kind: coordinator.CheckpointGcs, Repo: "bucket"}})
+}
+
+// try lets as many be accused as can be of their first result, one of whom is judged in the round after
+// that. The others' juries do not vote.
+func (c *crowd) try(round uint32) {
+	s := &c.r.s
+	switch round {
+	case 1:
+		n := len(s.Epoch.Clients)
+		for i := range min(n, coordinator.MaxTrials) {
+			c.must(s.Epoch.Clients[i].ID, coordinator.Accuse{Step: 1, Client: s.Epoch.Clients[n-1-i].ID, Fault: coordinator.FaultResult})
+		}
+	case 2:
+		if len(s.Trials) == 0 { // two have nobody to judge them
+			return
+		}
+		trial := s.Trials[0]
+		for _, juror := range jurorsOf(s, trial.Slot) {
+			if s.Trial(trial.Accused, trial.Step) != nil {
+				c.must(juror, coordinator.Vote{Step: trial.Step, Client: trial.Accused, Guilty: true})
+			}
+		}
+	}
+}
+
+// leave lets a run end: its members go, one of them ejected, one of them barred, and it is closed.
+func (c *crowd) leave(n int) {
+	s := &c.r.s
+	c.tick(4*second, coordinator.WaitingForMembers)
+	c.tick(4*second, coordinator.Warmup)
+	c.must(s.Authority.Join, coordinator.Authorize{Grantee: s.Authority.Authorizations[n-1].Grantee})
+	last := s.Epoch.Clients[len(s.Epoch.Clients)-1].ID
+	c.must(s.Authority.Main, coordinator.Eject{Client: last})
+	c.must(s.Epoch.Clients[0].ID, coordinator.Withdraw{Client: s.Epoch.Clients[0].ID})
+	c.must(s.Authority.Main, coordinator.SetPaused{Paused: true})
+	c.tick(second, coordinator.Paused)
+	c.must(s.Authority.Main, coordinator.Close{})
+	c.tick(second, coordinator.Finished)
+}
+
+// fixedCosts are what instructions take whose cost has nothing to do with members.
+func fixedCosts(t *testing.T) units {
+	s, u := newScene(t, loadProgram(t)), units{}
+	note := func(data []byte, accounts ...string) { u[instructionNames[data[0]]] = s.must(data, accounts...).Units }
+	note([]byte{program.Init}, "empty", "main")
+	note(write(0, make([]byte, program.MaxPart)), "run", "main")
+	long := strings.Repeat("a", 256)
+	note(announcement(long[:128], long[:128], long[:128], long[:128], long[:128], long[:128], long[:128], long[:128]), "peer", "member", "run")
+	note([]byte{program.Forget}, "peer", "member", "spill")
+	note([]byte{program.Free}, "fresh", "main", "spill")
+	return u
+}
+
+// TestUnits keeps what each instruction takes, in runs of few and of many members.
+func TestUnits(t *testing.T) {
+	if testing.Short() || *programFile != "" {
+		t.Skip("of the program in the repository, and dear with the race detector")
+	}
+	fixed := fixedCosts(t)
+	by := []units{costs(t, 2), costs(t, 64), costs(t, 256)}
+	for _, u := range by {
+		for name, taken := range fixed {
+			u[name] = taken
+		}
+	}
+	var names []string
+	for name, taken := range by[2] {
+		names = append(names, name)
+		if taken > unitLimit {
+			t.Errorf("%s takes %d units, want at most %d", name, taken, unitLimit)
+		}
+	}
+	order := func(name string) string {
+		kind := strings.Index("INIT WRITE GENESIS ACT TICK FREE ANNOUNCE FORGET", strings.Fields(name)[0])
+		return fmt.Sprintf("%2d %s", kind, name)
+	}
+	slices.SortFunc(names, func(a, b string) int { return strings.Compare(order(a), order(b)) })
+	var table strings.Builder
+	table.WriteString("| compute units, members: | 2 | 64 | 256 |\n|---|---:|---:|---:|\n")
+	for _, name := range names {
+		fmt.Fprintf(&table, "| %s |", name)
+		for _, u := range by {
+			if u[name] == 0 {
+				table.WriteString(" – |")
+				continue
+			}
+			fmt.Fprintf(&table, " %d |", u[name])
+		}
+		table.WriteString("\n")
+	}
+	golden.Compare(t, "units.md", table.String())
+	compareDocs(t, table.String())
+}
+
+// compareDocs wants the page on the program to have the table, and writes it there with -update.
+func compareDocs(t *testing.T, table string) {
+	t.Helper()
+	const path = "../../docs/solana.md"
+	page, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, _, _ := strings.Cut(table, "\n")
+	before, after, found := strings.Cut(string(page), head)
+	_, after, ended := strings.Cut(after, "\n\n")
+	if !found || !ended {
+		t.Fatalf("%s has no table that begins with %s", path, head)
+	}
+	want := before + table + "\n" + after
+	if golden.Update() {
+		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	} else if want != string(page) {
+		t.Errorf("%s has another table of compute units than testdata/units.md: run this test with -update", path)
+	}
+}

@@ -1,0 +1,190 @@
+// Package replay works out a run's state from what the chain has of it: the instructions of the
+// program, in their order, and the events that they logged. Nothing of the account is needed, so
+// that an archive of both proves every state that the run ever had.
+//
+//	r := replay.New(program, address)
+//	err := r.Do(signer, data, logged)
+package replay
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/psyche-go/psyche/chain/event"
+	"github.com/psyche-go/psyche/chain/layout"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/record/wire"
+)
+
+// ErrDiffers says that instructions and events do not belong together: something is missing, or
+// was changed.
+var ErrDiffers = errors.New("instructions and events of the run do not belong together")
+
+var le = binary.LittleEndian
+
+// Instructions that a replay follows: the others change no state.
+const (
+	opInit    = 1
+	opWrite   = 2
+	opGenesis = event.Genesis
+	opAct     = event.Act
+	opTick    = event.Tick
+)
+
+const kindUpdateConfig = 8 // of package wire
+
+// Run is a run as far as it was replayed.
+type Run struct {
+	State    coordinator.State
+	Main     [32]byte
+	Sequence uint64
+	Head     [32]byte
+
+	program, address [32]byte
+	stage            []byte
+}
+
+// New returns the run at an address before anything happened.
+func New(program, address [32]byte) *Run { return &Run{program: program, address: address} }
+
+// Do follows an instruction that the chain accepted: its data, who signed it if anybody did, and
+// what it logged. After an error the run is as it was.
+func (r *Run) Do(signer [32]byte, data []byte, logged [][]byte) error {
+	if len(data) == 0 {
+		return fmt.Errorf("%w: an instruction without data", ErrDiffers)
+	}
+	if len(logged) == 0 {
+		return r.silent(signer, data)
+	}
+	e, err := event.Decode(logged[0])
+	if err != nil || len(logged) > 1 {
+		return fmt.Errorf("%w: instruction %d logs %d pieces: %w", ErrDiffers, data[0], len(logged), err)
+	}
+	if e.Instruction != uint64(data[0]) || e.Sequence != r.Sequence+1 {
+		return fmt.Errorf("%w: instruction %d after change %d logs number %d of instruction %d", ErrDiffers, data[0], r.Sequence, e.Sequence, e.Instruction)
+	}
+	switch data[0] {
+	case opGenesis:
+		err = r.genesis(signer, data[1:], &e)
+	case opAct:
+		err = r.act(signer, data[1:], &e)
+	default:
+		err = r.tick(&e)
+	}
+	if err != nil {
+		return err
+	}
+	r.Sequence, r.Head = e.Sequence, e.Head
+	return nil
+}
+
+// silent follows what logs nothing.
+func (r *Run) silent(signer [32]byte, data []byte) error {
+	switch data[0] {
+	case opInit:
+		r.Main = signer
+	case opWrite:
+		if len(data) < 5 {
+			return fmt.Errorf("%w: a piece of %d bytes", ErrDiffers, len(data))
+		}
+		at, part := int64(le.Uint32(data[1:])), data[5:]
+		end := at + int64(len(part))
+		if end > layout.StageSize {
+			return fmt.Errorf("%w: a piece ends at byte %d of the staging area, which has %d", ErrDiffers, end, layout.StageSize)
+		}
+		if grow := end - int64(len(r.stage)); grow > 0 {
+			r.stage = append(r.stage, make([]byte, grow)...)
+		}
+		copy(r.stage[at:], part)
+	case opGenesis, opAct:
+		return fmt.Errorf("%w: instruction %d logs nothing", ErrDiffers, data[0])
+	}
+	return nil
+}
+
+// staged returns the staged bytes that an instruction names.
+func (r *Run) staged(named []byte) ([]byte, error) {
+	if len(named) != 4+sha256.Size || int64(le.Uint32(named)) > int64(len(r.stage)) {
+		return nil, fmt.Errorf("%w: more is named than was staged, %d bytes", ErrDiffers, len(r.stage))
+	}
+	b := r.stage[:le.Uint32(named)]
+	if sha256.Sum256(b) != [32]byte(named[4:]) {
+		return nil, fmt.Errorf("%w: %d bytes were staged, not those that are named", ErrDiffers, len(b))
+	}
+	return b, nil
+}
+
+func (r *Run) genesis(signer [32]byte, named []byte, e *event.Event) error {
+	b, err := r.staged(named)
+	if err != nil {
+		return err
+	}
+	first := event.FirstHead(r.program, r.address, r.Main, [32]byte(named[4:]))
+	if err := checkHead(first, e, event.Cause{Actor: signer, Data: named}); err != nil {
+		return err
+	}
+	g, err := layout.ReadGenesis(b)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrDiffers, err)
+	}
+	s, err := g.State()
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrDiffers, err)
+	}
+	r.State, r.stage = s, nil
+	return nil
+}
+
+// checkHead wants the event to be the next one of the chain of hashes.
+func checkHead(previous [32]byte, e *event.Event, by event.Cause) error {
+	if head := e.Next(previous, by); head != e.Head {
+		return fmt.Errorf("%w: change %d has head %x, the event %x", ErrDiffers, e.Sequence, head, e.Head)
+	}
+	return nil
+}
+
+func (r *Run) act(signer [32]byte, data []byte, e *event.Event) error {
+	if len(data) < 9 {
+		return fmt.Errorf("%w: an action of %d bytes", ErrDiffers, len(data))
+	}
+	by := event.Cause{Actor: signer, Nonce: le.Uint64(data), Data: data[8:]}
+	if err := checkHead(r.Head, e, by); err != nil {
+		return err
+	}
+	body, update := by.Data, by.Data[0] == kindUpdateConfig
+	if update {
+		b, err := r.staged(by.Data[1:])
+		if err != nil {
+			return err
+		}
+		body = append([]byte{kindUpdateConfig}, b...)
+	}
+	action, err := wire.DecodeAction(body)
+	if proof, ok := action.(coordinator.Equivocation); ok && !wire.Proves(proof, wire.ChainRun(r.program, r.address)) {
+		err = wire.ErrSignature
+	}
+	if err == nil {
+		err = r.State.Apply(signer, by.Nonce, action)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: change %d, an action of kind %d: %w", ErrDiffers, e.Sequence, body[0], err)
+	}
+	if update {
+		r.stage = nil
+	}
+	return nil
+}
+
+func (r *Run) tick(e *event.Event) error {
+	if err := checkHead(r.Head, e, event.Cause{}); err != nil {
+		return err
+	}
+	s := r.State.Clone()
+	if !s.Tick(e.Now, e.Draw) {
+		return fmt.Errorf("%w: change %d is a tick in which nothing was due", ErrDiffers, e.Sequence)
+	}
+	r.State = s
+	return nil
+}

@@ -1,0 +1,229 @@
+package rpc
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/psyche-go/psyche/chain/transaction"
+)
+
+// Commitment says how sure a node has to be of what it answers.
+type Commitment string
+
+// The commitments.
+const (
+	Processed Commitment = "processed" // it has seen it
+	Confirmed Commitment = "confirmed" // two thirds of the stake voted for it
+	Finalized Commitment = "finalized" // it cannot be undone
+)
+
+// maxAccountAnswer bounds an answer with one account. The largest that Psyche has is a run's, of
+// some 280,000 bytes.
+const maxAccountAnswer = 1 << 20
+
+// maxData bounds what an account's data may become when it is unpacked.
+const maxData = 2 << 20
+
+// MaxAccounts is the most accounts that a node answers at once.
+const MaxAccounts = 100
+
+// Account is an account of the chain.
+type Account struct {
+	Lamports   uint64
+	Owner      transaction.PublicKey
+	Executable bool
+	Data       []byte // or the slice of it that was asked for
+}
+
+// Slice is a part of an account's data.
+type Slice struct {
+	Offset uint64 `json:"offset"`
+	Length uint64 `json:"length"`
+}
+
+// Query says what is wanted of accounts.
+type Query struct {
+	Commitment Commitment
+	Slice      *Slice // nil: everything
+	MinSlot    uint64 // a node that is behind this slot answers an error
+}
+
+type queryParameters struct {
+	Encoding   string     `json:"encoding"`
+	Commitment Commitment `json:"commitment,omitempty"`
+	Slice      *Slice     `json:"dataSlice,omitempty"`
+	MinSlot    uint64     `json:"minContextSlot,omitempty"`
+}
+
+func (q Query) parameters() queryParameters {
+	p := queryParameters{Encoding: "base64+zstd", Commitment: q.Commitment, Slice: q.Slice, MinSlot: q.MinSlot}
+	if q.Slice != nil {
+		p.Encoding = "base64" // a head is too short to be worth it
+	}
+	return p
+}
+
+// atSlot is a result and the slot of the bank that it is from.
+type atSlot[T any] struct {
+	Context struct{ Slot uint64 }
+	Value   T
+}
+
+// UnmarshalJSON wants both: what a node leaves out is no zero.
+func (a *atSlot[T]) UnmarshalJSON(b []byte) error {
+	var parts struct {
+		Context *struct {
+			Slot uint64 `json:"slot"`
+		} `json:"context"`
+		Value json.RawMessage `json:"value"`
+	}
+	if err := json.Unmarshal(b, &parts); err != nil {
+		return err
+	}
+	if parts.Context == nil || len(parts.Value) == 0 {
+		return errors.New("context or value is missing")
+	}
+	a.Context.Slot = parts.Context.Slot
+	return json.Unmarshal(parts.Value, &a.Value)
+}
+
+type rawAccount struct {
+	Lamports   uint64            `json:"lamports"`
+	Owner      string            `json:"owner"`
+	Executable bool              `json:"executable"`
+	Data       []json.RawMessage `json:"data"` // text and its encoding
+}
+
+// Account returns an account and the slot of the answer. It is nil when there is none.
+func (e *Endpoint) Account(ctx context.Context, key transaction.PublicKey, q Query) (*Account, uint64, error) {
+	var found atSlot[*rawAccount]
+	if err := e.call(ctx, maxAccountAnswer, &found, "getAccountInfo", key, q.parameters()); err != nil {
+		return nil, 0, err
+	}
+	account, err := found.Value.decode()
+	if err != nil {
+		return nil, 0, fmt.Errorf("%s: account %s: %w", e.name, key, err)
+	}
+	return account, found.Context.Slot, nil
+}
+
+// Accounts returns accounts in the order of keys, of which there are at most MaxAccounts. Those
+// that do not exist are nil.
+func (e *Endpoint) Accounts(ctx context.Context, keys []transaction.PublicKey, q Query) ([]*Account, uint64, error) {
+	if len(keys) == 0 || len(keys) > MaxAccounts {
+		return nil, 0, fmt.Errorf("%d accounts at once, want 1 to %d", len(keys), MaxAccounts)
+	}
+	var found atSlot[[]*rawAccount]
+	if err := e.call(ctx, largeAnswer, &found, "getMultipleAccounts", keys, q.parameters()); err != nil {
+		return nil, 0, err
+	}
+	if len(found.Value) != len(keys) {
+		return nil, 0, fmt.Errorf("%s: %w: %d accounts, asked for %d", e.name, ErrBadAnswer, len(found.Value), len(keys))
+	}
+	accounts := make([]*Account, len(keys))
+	for i, raw := range found.Value {
+		account, err := raw.decode()
+		if err != nil {
+			return nil, 0, fmt.Errorf("%s: account %s: %w", e.name, keys[i], err)
+		}
+		accounts[i] = account
+	}
+	return accounts, found.Context.Slot, nil
+}
+
+// Filter wants an account's data to have these bytes at this place.
+type Filter struct {
+	Offset uint64
+	Bytes  []byte
+}
+
+// KeyedAccount is an account and its address.
+type KeyedAccount struct {
+	Key transaction.PublicKey
+	Account
+}
+
+// ProgramAccounts returns the accounts of a program that have size bytes, if that is not 0, and
+// that all filters let through.
+func (e *Endpoint) ProgramAccounts(ctx context.Context, program transaction.PublicKey, size uint64, filters []Filter, q Query) ([]KeyedAccount, error) {
+	var conditions []any
+	if size != 0 {
+		conditions = append(conditions, map[string]any{"dataSize": size})
+	}
+	for _, f := range filters {
+		conditions = append(conditions, map[string]any{"memcmp": map[string]any{
+			"offset": f.Offset, "bytes": base64.StdEncoding.EncodeToString(f.Bytes), "encoding": "base64",
+		}})
+	}
+	parameters := struct {
+		queryParameters
+		Filters []any `json:"filters,omitempty"`
+	}{q.parameters(), conditions}
+	var found []struct {
+		Pubkey  string      `json:"pubkey"`
+		Account *rawAccount `json:"account"`
+	}
+	if err := e.call(ctx, largeAnswer, &found, "getProgramAccounts", program, parameters); err != nil {
+		return nil, err
+	}
+	accounts := make([]KeyedAccount, 0, len(found))
+	budget := 4 * largeAnswer // of all data unpacked
+	for _, f := range found {
+		key, err := transaction.ParsePublicKey(f.Pubkey)
+		if err != nil {
+			return nil, fmt.Errorf("%s: accounts of %s: %w: %w", e.name, program, ErrBadAnswer, err)
+		}
+		account, err := f.Account.decode()
+		if err != nil || account == nil {
+			return nil, fmt.Errorf("%s: account %s: %w", e.name, key, errors.Join(ErrBadAnswer, err))
+		}
+		if budget -= len(account.Data); budget < 0 {
+			return nil, fmt.Errorf("%s: accounts of %s: %w: more than %d bytes", e.name, program, ErrBadAnswer, 4*largeAnswer)
+		}
+		accounts = append(accounts, KeyedAccount{key, *account})
+	}
+	return accounts, nil
+}
+
+// unpacker is shared: it may be used from any goroutine.
+var unpacker, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxData), zstd.WithDecoderMaxWindow(8<<20))
+
+// decode reads the data of an account; an account that does not exist is nil.
+func (r *rawAccount) decode() (*Account, error) {
+	if r == nil {
+		return nil, nil
+	}
+	owner, err := transaction.ParsePublicKey(r.Owner)
+	if err != nil {
+		return nil, fmt.Errorf("%w: owner: %w", ErrBadAnswer, err)
+	}
+	var text, encoding string
+	if len(r.Data) != 2 {
+		return nil, fmt.Errorf("%w: data has %d parts, want text and encoding", ErrBadAnswer, len(r.Data))
+	}
+	if err := errors.Join(json.Unmarshal(r.Data[0], &text), json.Unmarshal(r.Data[1], &encoding)); err != nil {
+		return nil, fmt.Errorf("%w: data: %w", ErrBadAnswer, err)
+	}
+	data, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		return nil, fmt.Errorf("%w: data: %w", ErrBadAnswer, err)
+	}
+	switch encoding {
+	case "base64":
+	case "base64+zstd":
+		if data, err = unpacker.DecodeAll(data, nil); err != nil {
+			return nil, fmt.Errorf("%w: unpack data: %w", ErrBadAnswer, err)
+		}
+	default:
+		return nil, fmt.Errorf("%w: data is encoded as %q", ErrBadAnswer, shorten([]byte(encoding)))
+	}
+	if len(data) > maxData {
+		return nil, fmt.Errorf("%w: data has %d bytes, at most %d", ErrBadAnswer, len(data), maxData)
+	}
+	return &Account{Lamports: r.Lamports, Owner: owner, Executable: r.Executable, Data: data}, nil
+}

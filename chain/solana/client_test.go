@@ -1,0 +1,254 @@
+package solana
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/chain/localnet"
+	"github.com/psyche-go/psyche/chain/transaction"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/record/backend"
+	"github.com/psyche-go/psyche/record/backend/backendtest"
+)
+
+// smallGenesis is of a run that begins with one client.
+func smallGenesis() coordinator.Genesis {
+	return coordinator.Genesis{
+		RunID: "small", Config: testConfig(), Model: coordinator.Model{MaxSeqLen: 16, Checkpoint: coordinator.Checkpoint{Kind: coordinator.CheckpointDummy}},
+	}
+}
+
+// small begins such a run, and attaches the n-th client.
+func small(t *testing.T, n byte) (*chain, *Client, transaction.PublicKey) {
+	t.Helper()
+	c := newChain(t, 1, 10*time.Millisecond, nil)
+	run := c.create(smallGenesis())
+	client, err := c.join(t.Context(), backendtest.Key(n), run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	return c, client, run
+}
+
+// await waits for an update.
+func await(t *testing.T, c *Client, what string, done func(backend.Update) bool) {
+	t.Helper()
+	timer := time.NewTimer(30 * time.Second)
+	defer timer.Stop()
+	for {
+		select {
+		case u := <-c.Updates():
+			if done(u) {
+				return
+			}
+		case <-timer.C:
+			t.Fatalf("no update with %s", what)
+		}
+	}
+}
+
+// TestUpdateConfig changes the rules of a paused run: an action that is staged.
+func TestUpdateConfig(t *testing.T) {
+	c, _, run := small(t, 1)
+	main, err := c.join(t.Context(), mainKey(), run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = main.Close() }()
+	if err := main.Submit(t.Context(), coordinator.SetPaused{Paused: true}); err != nil {
+		t.Fatal(err)
+	}
+	// Nobody takes part: who governs the run has to tick it.
+	if err := main.Tick(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	await(t, main, "a pause", func(u backend.Update) bool { return u.State.RunState == coordinator.Paused })
+	update := coordinator.UpdateConfig{Config: testConfig(), Model: smallGenesis().Model}
+	update.Config.TotalSteps = 4711
+	update.Model.Definition = make([]byte, coordinator.MaxDefinitionSize)
+	if err := main.Submit(t.Context(), update); err != nil {
+		t.Fatal(err)
+	}
+	await(t, main, "the new rules", func(u backend.Update) bool {
+		return u.State.Config.TotalSteps == 4711 && len(u.State.Model.Definition) == coordinator.MaxDefinitionSize
+	})
+	if err := main.Submit(t.Context(), coordinator.UpdateConfig{}); !errors.Is(err, coordinator.ErrInvalidConfig) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestRefusalsAreFree wants what the rules refuse to send nothing.
+func TestRefusalsAreFree(t *testing.T) {
+	_, client, _ := small(t, 1)
+	before := client.Costs()
+	if err := client.Submit(t.Context(), coordinator.Ready{}); !errors.Is(err, coordinator.ErrWrongState) {
+		t.Fatal(err)
+	}
+	if after := client.Costs(); after != before {
+		t.Errorf("costs %+v became %+v", before, after)
+	}
+}
+
+// TestExpiry loses everything until the blockhash is dead: the action is signed anew, with the
+// same nonce.
+func TestExpiry(t *testing.T) {
+	c, client, _ := small(t, 1)
+	c.nodes[0].SetFaults(localnet.Faults{Lost: 1})
+	done := make(chan error, 1)
+	go func() { done <- client.Submit(t.Context(), coordinator.Join{}) }()
+	for client.Costs().Sent == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	c.server.Skip(200)
+	for client.Costs().Sent == 1 {
+		time.Sleep(time.Millisecond)
+	}
+	c.nodes[0].SetFaults(localnet.Faults{})
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if costs := client.Costs(); costs.Lamports != fee(actUnits, firstRaise) && costs.Lamports != fee(actUnits+tickUnits, firstRaise) {
+		t.Errorf("costs %+v: the second signature offers %d", costs, firstRaise)
+	}
+}
+
+// TestContextEndsWhatIsLost wants a submit to end with its context, and the client with Close.
+func TestContextEndsWhatIsLost(t *testing.T) {
+	c, client, _ := small(t, 1)
+	c.nodes[0].SetFaults(localnet.Faults{Lost: 1})
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := client.Submit(ctx, coordinator.Join{}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("error %v", err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- client.Submit(context.Background(), coordinator.Join{}) }()
+	time.Sleep(20 * time.Millisecond)
+	if err := client.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-done; !errors.Is(err, backend.ErrClosed) {
+		t.Errorf("error %v", err)
+	}
+	if err := client.Announce(t.Context(), nil); !errors.Is(err, backend.ErrClosed) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestManyAddresses announces more than fits into a transaction.
+func TestManyAddresses(t *testing.T) {
+	_, client, _ := small(t, 1)
+	if err := client.Submit(t.Context(), coordinator.Join{}); err != nil {
+		t.Fatal(err)
+	}
+	addrs := slices.Repeat([]string{"/dns4/" + strings.Repeat("a", 194)}, 5) // 1,000 bytes
+	if err := client.Announce(t.Context(), addrs); err != nil {
+		t.Fatal(err)
+	}
+	await(t, client, "the addresses that fit", func(u backend.Update) bool {
+		return len(u.Peers) == 1 && slices.Equal(u.Peers[0].Addrs, addrs[:4])
+	})
+	if client.Costs().Rent == 0 {
+		t.Error("the account has no rent")
+	}
+}
+
+// TestDialRefuses names what is wrong.
+func TestDialRefuses(t *testing.T) {
+	c, _, run := small(t, 1)
+	for name, test := range map[string]struct {
+		change func(o *Options)
+		want   error
+	}{
+		"no such account":  {func(o *Options) { o.Run = transaction.PublicKey{1} }, backend.ErrWrongRun},
+		"another program":  {func(o *Options) { o.Program = transaction.PublicKey{1} }, backend.ErrWrongRun},
+		"no run's account": {func(o *Options) { o.Run = c.program }, backend.ErrWrongRun},
+		"another run":      {func(o *Options) { o.RunID = "other" }, backend.ErrWrongRun},
+		"nobody is there": {func(o *Options) {
+			o.Endpoints[0].HTTP, o.MaxElapsed = "http://127.0.0.1:1", 100*time.Millisecond
+		}, ErrUnreachable},
+		"bad addresses": {func(o *Options) { o.Addrs = []string{""} }, backend.ErrInvalidPeer},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := c.options(backendtest.Key(3))
+			o.Endpoints = slices.Clone(o.Endpoints)
+			o.Run = run
+			test.change(&o)
+			if client, err := Dial(t.Context(), o); !errors.Is(err, test.want) {
+				if err == nil {
+					_ = client.Close()
+				}
+				t.Errorf("error %v, want %v", err, test.want)
+			}
+		})
+	}
+	for name, change := range map[string]func(o *Options){
+		"no endpoint": func(o *Options) { o.Endpoints = nil }, "four endpoints": func(o *Options) { o.Endpoints = slices.Repeat(o.Endpoints, 4) },
+		"no program": func(o *Options) { o.Program = transaction.PublicKey{} }, "a long id": func(o *Options) { o.RunID = strings.Repeat("x", 33) },
+	} {
+		o := c.options(backendtest.Key(3))
+		o.Run = run
+		change(&o)
+		if client, err := Dial(t.Context(), o); err == nil {
+			_ = client.Close()
+			t.Errorf("%s is accepted", name)
+		}
+	}
+}
+
+// TestNoFunds says so instead of sending what never lands.
+func TestNoFunds(t *testing.T) {
+	c, _, run := small(t, 1)
+	poor := identity.FromSeed([identity.SeedSize]byte{99})
+	o := c.options(poor)
+	o.Run = run
+	client, err := Dial(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = client.Close() }()
+	if err := client.Submit(t.Context(), coordinator.Join{}); !errors.Is(err, ErrNoFunds) || !strings.Contains(err.Error(), poor.ID().String()) {
+		t.Errorf("error %v", err)
+	}
+	if _, err := Create(t.Context(), c.options(poor), smallGenesis()); !errors.Is(err, ErrNoFunds) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestCreateOnce wants a second run of that name to be refused, and one that was broken off to be
+// finished.
+func TestCreateOnce(t *testing.T) {
+	c, _, run := small(t, 1)
+	if _, err := Create(t.Context(), c.options(mainKey()), smallGenesis()); err == nil || !strings.Contains(err.Error(), "already") {
+		t.Errorf("error %v", err)
+	}
+	genesis := smallGenesis()
+	genesis.RunID = "broken off"
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	go func() { // once its account is there
+		address, err := transaction.Program(c.program).RunAddress(transaction.PublicKey(mainKey().ID()), genesis.RunID)
+		for err == nil && ctx.Err() == nil && c.ledger.At(localnet.Confirmed, 0).Account(address) == nil {
+			time.Sleep(time.Millisecond)
+		}
+		cancel()
+	}()
+	if _, err := Create(ctx, c.options(mainKey()), genesis); !errors.Is(err, context.Canceled) {
+		t.Fatalf("error %v", err)
+	}
+	second, err := Create(t.Context(), c.options(mainKey()), genesis)
+	if err != nil || second == run {
+		t.Errorf("run %s, %v", second, err)
+	}
+	bad := smallGenesis()
+	bad.Config.TotalSteps = 0
+	if _, err := Create(t.Context(), c.options(mainKey()), bad); err == nil {
+		t.Error("a genesis that cannot be is accepted")
+	}
+}

@@ -1,0 +1,294 @@
+package solana
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/chain/program"
+	"github.com/psyche-go/psyche/chain/rpc"
+	"github.com/psyche-go/psyche/chain/transaction"
+	"github.com/psyche-go/psyche/record/backend"
+)
+
+// blockhashWait bounds how long a block to name is looked for.
+const blockhashWait = 20 * time.Second
+
+// heightEvery is after how many looks at statuses the block height is asked for again.
+const heightEvery = 4
+
+// sender signs transactions with one key, pays for them and brings them to the chain.
+type sender struct {
+	pool   *rpc.Pool
+	pace   Pace
+	logger *slog.Logger
+	secret identity.Key
+	key    transaction.PublicKey // of secret
+	fees   feeCache
+
+	accounting sync.Mutex
+	costs      Costs
+	faulty     map[*rpc.Endpoint]fault // that are not followed, and why
+}
+
+func newSender(pool *rpc.Pool, pace Pace, logger *slog.Logger, key identity.Key, maxPrice uint64) *sender {
+	return &sender{
+		pool: pool, pace: pace, logger: logger, secret: key, key: transaction.PublicKey(key.ID()), fees: feeCache{limit: maxPrice},
+		faulty: make(map[*rpc.Endpoint]fault),
+	}
+}
+
+// trusted returns the endpoints in the order in which to ask them: another one first in each
+// attempt, and last those that are not followed.
+func (c *sender) trusted(before int) []*rpc.Endpoint {
+	all := c.pool.ByHealth()
+	c.accounting.Lock()
+	defer c.accounting.Unlock()
+	var good, bad []*rpc.Endpoint
+	for _, e := range all {
+		if c.faulty[e] == noFault {
+			good = append(good, e)
+		} else {
+			bad = append(bad, e)
+		}
+	}
+	if len(good) > 0 {
+		first := before % len(good)
+		good = slices.Concat(good[first:], good[:first])
+	}
+	return append(good, bad...)
+}
+
+// setFault notes what is wrong with an endpoint.
+func (c *sender) setFault(e *rpc.Endpoint, f fault) {
+	c.accounting.Lock()
+	defer c.accounting.Unlock()
+	delete(c.faulty, e)
+	if f != noFault {
+		c.faulty[e] = f
+	}
+}
+
+// order is a transaction that is to become part of the chain.
+type order struct {
+	what         string
+	instructions []transaction.Instruction
+	units        uint32
+	ticks        bool                   // it does nothing but tick
+	inTurn       bool                   // of ticks: it was this client's turn
+	settled      func() bool            // the agreed state shows that it landed; nil: never
+	pointless    func() bool            // it is not to be sent again; nil: never
+	changed      func() <-chan struct{} // when these may have become true; nil: when time passes
+}
+
+// report is what an endpoint knows of a delivery.
+type report struct {
+	endpoint int
+	statuses []*rpc.Status
+	height   uint64
+}
+
+// deliver signs an order and sends it to all endpoints until it is part of the chain, or a
+// quorum says that it failed, and returns the slot in which it landed, or 0 when the agreed state
+// shows that it did. When nobody knows, the error is backend.ErrDisconnected.
+func (c *sender) deliver(ctx context.Context, o order) (slot uint64, err error) {
+	n := len(c.pool.Endpoints())
+	d := &delivery{quorum: n/2 + 1, resend: c.pace.Resend, repeat: c.pace.Repeat, heights: make([]uint64, n), only: o.ticks}
+	run, cancel := context.WithCancel(ctx)
+	reports, outboxes := make(chan report), make([]chan attempt, n)
+	var couriers sync.WaitGroup
+	defer couriers.Wait()
+	defer cancel()
+	for i := range outboxes {
+		outboxes[i] = make(chan attempt, 1)
+		couriers.Go(func() { c.carry(run, i, outboxes[i], reports) })
+	}
+	for {
+		var changed <-chan struct{}
+		if o.changed != nil {
+			changed = o.changed()
+		}
+		if o.settled != nil && len(d.attempts) > 0 && o.settled() {
+			c.paid(&d.attempts[len(d.attempts)-1], o)
+			return 0, nil
+		}
+		step := d.next(time.Now())
+		if o.pointless != nil && o.pointless() && (step == stepSign || step == stepSend) {
+			step = d.halt(time.Now(), 8*c.pace.Status)
+		}
+		switch step {
+		case stepSign:
+			next, err := c.sign(ctx, o, len(d.attempts))
+			if err != nil {
+				return 0, err
+			}
+			d.signed(next)
+			continue
+		case stepSend:
+			for _, outbox := range outboxes {
+				replace(outbox, d.attempts[len(d.attempts)-1])
+			}
+		case stepDone:
+			landed, status, _ := d.result()
+			c.paid(landed, o)
+			return status.Slot, refusal(status.Err, len(d.attempts) > 1)
+		case stepLost:
+			if seen := d.seen(); seen != nil {
+				c.paid(seen, o) // too few endpoints are there to say more
+			}
+			return 0, fmt.Errorf("%w: no transaction of the %s landed, as far as %d endpoints know", backend.ErrDisconnected, o.what, n)
+		}
+		if err := c.await(ctx, d, reports, changed); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// bring is deliver for those who do not need the slot.
+func (c *sender) bring(ctx context.Context, o order) error {
+	_, err := c.deliver(ctx, o)
+	return err
+}
+
+// replace puts the newest into a channel of one.
+func replace(outbox chan attempt, a attempt) {
+	select {
+	case <-outbox:
+	default:
+	}
+	outbox <- a
+}
+
+// await waits for a report, a new state, or a while.
+func (c *sender) await(ctx context.Context, d *delivery, reports <-chan report, changed <-chan struct{}) error {
+	timer := time.NewTimer(c.pace.Status)
+	defer timer.Stop()
+	select {
+	case r := <-reports:
+		d.answered(r.endpoint, r.statuses, r.height)
+	case <-changed:
+	case <-timer.C:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// carry sends one endpoint what is in the outbox, and asks what became of it.
+func (c *sender) carry(ctx context.Context, endpoint int, outbox <-chan attempt, reports chan<- report) {
+	e := c.pool.Endpoints()[endpoint]
+	var names []transaction.Signature
+	ticker := time.NewTicker(c.pace.Status)
+	defer ticker.Stop()
+	for asked := 0; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case a := <-outbox:
+			if len(names) == 0 || names[len(names)-1] != a.name {
+				names = append(names, a.name)
+			}
+			if e.Resting() {
+				continue // it asked for that, or is gone; there is a next time
+			}
+			if _, err := e.Send(ctx, a.raw); err != nil {
+				c.logger.Debug("cannot send a transaction", "error", err)
+			}
+		case <-ticker.C:
+			if len(names) == 0 || e.Resting() {
+				continue
+			}
+			r := report{endpoint: endpoint}
+			var err error
+			if r.statuses, _, err = e.Statuses(ctx, names, false); err != nil {
+				continue
+			}
+			if asked%heightEvery == 0 {
+				r.height, _ = e.BlockHeight(ctx, rpc.Confirmed)
+			}
+			asked++
+			select {
+			case reports <- r:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+// sign makes a transaction of an order that was signed attempt times before.
+func (c *sender) sign(ctx context.Context, o order, before int) (attempt, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, blockhashWait, fmt.Errorf("%w: no endpoint answers", backend.ErrDisconnected))
+	defer cancel()
+	a := attempt{units: o.units, price: c.priceFor(ctx, &o, before)}
+	if err := c.checkFunds(ctx, fee(a.units, a.price)); err != nil {
+		return attempt{}, err
+	}
+	block, err := rpc.AnyOf(ctx, c.trusted(before), func(ctx context.Context, e *rpc.Endpoint) (rpc.Blockhash, error) {
+		return e.LatestBlockhash(ctx, rpc.Confirmed)
+	})
+	if err != nil {
+		return attempt{}, c.disconnected(ctx, err)
+	}
+	budget := []transaction.Instruction{transaction.ComputeUnitLimit(a.units)}
+	if a.price > 0 {
+		budget = append(budget, transaction.ComputeUnitPrice(a.price))
+	}
+	m, err := transaction.Compile(c.key, block.Hash, transaction.Placed(append(budget, o.instructions...))...)
+	if err != nil {
+		return attempt{}, err
+	}
+	signed, err := m.Sign(c.secret)
+	if err != nil {
+		return attempt{}, err
+	}
+	if a.raw, err = signed.Marshal(); err != nil {
+		return attempt{}, err
+	}
+	a.name, a.lastValid, a.signed = signed.Name(), block.LastValid, time.Now()
+	c.accounting.Lock()
+	c.costs.Sent++
+	c.accounting.Unlock()
+	return a, nil
+}
+
+// disconnected makes an error of all endpoints one that says that the chain is out of reach.
+func (c *sender) disconnected(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	if errors.Is(err, rpc.ErrUnreachable) || errors.Is(err, rpc.ErrBusy) || errors.Is(err, rpc.ErrBadAnswer) {
+		return fmt.Errorf("%w: %w", backend.ErrDisconnected, err)
+	}
+	return err
+}
+
+// refusal returns what a failed transaction means. When it was signed again, a nonce that was
+// used and an action that was done say that an earlier one landed after all.
+func refusal(failed *rpc.TransactionError, again bool) error {
+	if failed == nil {
+		return nil
+	}
+	if code, ok := failed.IsCustom(); ok {
+		err := program.CustomError(code)
+		if again && isDone(err) {
+			return nil
+		}
+		return err
+	}
+	if builtin, ok := program.BuiltinError(failed.Detail); ok {
+		return fmt.Errorf("%w: %w", failed, builtin)
+	}
+	return failed
+}
+
+// salt makes equal ticks of one client different transactions.
+func salt() []byte {
+	return binary.LittleEndian.AppendUint64(nil, uint64(time.Now().UnixNano()))
+}

@@ -1,0 +1,101 @@
+package solana
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/psyche-go/psyche/chain/layout"
+	"github.com/psyche-go/psyche/chain/rpc"
+	"github.com/psyche-go/psyche/chain/transaction"
+	"github.com/psyche-go/psyche/core/coordinator"
+)
+
+// createUnits limits the transactions of Create: the program looks at every byte of the account.
+const createUnits = 400_000
+
+// Create begins a run on the chain, whose main authority is o.Key, and returns its address once
+// the chain has it. The genesis' host and main authority are filled in. What an attempt that was
+// broken off has left behind is used by the next one.
+func Create(ctx context.Context, o Options, genesis coordinator.Genesis) (transaction.PublicKey, error) {
+	run, err := create(ctx, o, genesis)
+	if err != nil {
+		return transaction.PublicKey{}, fmt.Errorf("create run %s: %w", genesis.RunID, err)
+	}
+	return run, nil
+}
+
+func create(ctx context.Context, o Options, genesis coordinator.Genesis) (run transaction.PublicKey, err error) {
+	main := transaction.PublicKey(o.Key.ID())
+	program := transaction.Program(o.Program)
+	if run, err = program.RunAddress(main, genesis.RunID); err != nil {
+		return run, err
+	}
+	o.Run = run
+	if err := o.check(); err != nil {
+		return run, err
+	}
+	genesis.Host, genesis.MainAuthority = coordinator.ClientID(run), coordinator.ClientID(main)
+	if genesis.JoinAuthority == (coordinator.ClientID{}) {
+		genesis.JoinAuthority = genesis.MainAuthority
+	}
+	if _, err := genesis.State(); err != nil {
+		return run, err
+	}
+	pool, err := rpc.NewPool(rpc.Options{Endpoints: o.Endpoints, Transport: o.Transport})
+	if err != nil {
+		return run, err
+	}
+	defer pool.Close()
+	s := newSender(pool, o.Pace, o.Logger.With("run", run), o.Key, o.MaxPrice)
+	begun, err := s.makeAccount(ctx, program, run, genesis.RunID)
+	switch {
+	case err != nil:
+		return run, err
+	case begun:
+		return run, errors.New("this key has begun a run of that id already; choose another id")
+	}
+	staged := layout.AppendGenesis(nil, genesis)
+	if err := s.stage(ctx, program, run, staged); err != nil {
+		return run, fmt.Errorf("stage the genesis: %w", err)
+	}
+	return run, s.bring(ctx, order{what: "genesis", instructions: []transaction.Instruction{program.Genesis(run, main, staged)}, units: createUnits})
+}
+
+// makeAccount makes the account of a run, unless it is there, and reports whether the run has
+// begun.
+func (c *sender) makeAccount(ctx context.Context, program transaction.Program, run transaction.PublicKey, runID string) (begun bool, err error) {
+	found, err := rpc.AnyOf(ctx, c.trusted(0), func(ctx context.Context, e *rpc.Endpoint) (*rpc.Account, error) {
+		account, _, err := e.Account(ctx, run, rpc.Query{Commitment: rpc.Confirmed, Slice: &rpc.Slice{Length: layout.HeadSize}})
+		return account, err
+	})
+	if err != nil {
+		return false, c.disconnected(ctx, err)
+	}
+	if found != nil && found.Owner == transaction.PublicKey(program) {
+		summary, err := layout.ReadSummary(found.Data)
+		return summary.RunState != coordinator.Uninitialized, err
+	}
+	rent, err := c.rentOf(ctx, layout.AccountSize)
+	if err != nil {
+		return false, err
+	}
+	if err := c.checkFunds(ctx, rent+100*signatureFee); err != nil {
+		return false, err
+	}
+	made, err := transaction.MakeWithSeed(c.key, c.key, runID, missing(rent, found), layout.AccountSize, transaction.PublicKey(program))
+	if err != nil {
+		return false, err
+	}
+	return false, c.bring(ctx, order{what: "account of the run", instructions: append(made, program.Init(run, c.key)), units: createUnits})
+}
+
+// stage writes bytes into the account's staging area, in transactions of their own.
+func (c *sender) stage(ctx context.Context, program transaction.Program, run transaction.PublicKey, staged []byte) error {
+	for _, in := range program.Writes(run, c.key, staged, transaction.MaxRunWrite) {
+		if err := c.bring(ctx, order{what: "staging", instructions: []transaction.Instruction{in}, units: writeUnits}); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,141 @@
+package solana
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/psyche-go/psyche/chain/layout"
+	"github.com/psyche-go/psyche/chain/localnet"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/record/backend"
+)
+
+// inventedSeed is in a state that a lying endpoint shows: it goes into the next round's seed.
+var inventedSeed = [32]byte{0xbe, 0xef}
+
+// TestTrainedBesideLiar has one of three endpoints lie in every way while whole clients train, and
+// wants none to follow it, all to say so, and the run to end as it should.
+func TestTrainedBesideLiar(t *testing.T) {
+	var old atomic.Pointer[json.RawMessage]
+	for _, test := range []struct {
+		name   string
+		reason fault
+		lie    func(value []*json.RawMessage)
+	}{
+		{"an old state", outdated, func(value []*json.RawMessage) {
+			if kept := old.Load(); kept == nil && strings.Contains(string(*value[0]), "zstd") {
+				old.CompareAndSwap(nil, value[0])
+			} else if kept != nil {
+				value[0] = kept
+			}
+		}},
+		{"an invented state", invented, func(value []*json.RawMessage) { value[0] = inventState(value[0], true) }},
+		{"another state under the same head", invented, func(value []*json.RawMessage) { value[0] = inventState(value[0], false) }},
+		{"no state", silent, func(value []*json.RawMessage) { value[0] = nil }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			c := newChain(t, 3, *slotTime, nil)
+			var believed atomic.Bool
+			w := newCrew(t, c, func(u backend.Update) {
+				if u.State.SeedChain == inventedSeed {
+					believed.Store(true)
+				}
+			})
+			w.inPhase(coordinator.RoundTrain, 0)
+			w.fault(1, localnet.Faults{Lie: func(method string, result json.RawMessage) json.RawMessage {
+				if method != "getMultipleAccounts" {
+					return result
+				}
+				return lieAbout(result, test.lie)
+			}})
+			w.awaitFault(1, test.reason)
+			paid := w.finish()
+			paid.within(w)
+			if believed.Load() {
+				t.Error("the invented state was believed")
+			}
+		})
+	}
+}
+
+// awaitFault waits until all clients name an endpoint for a reason, and no other one.
+func (w *crew) awaitFault(endpoint int, reason fault) {
+	w.t.Helper()
+	deadline := time.Now().Add(5 * w.chain.pace.Patience)
+	for _, h := range w.hands {
+		for h.Faults()[w.chain.addresses[endpoint].HTTP] != string(reason) {
+			if time.Now().After(deadline) {
+				w.t.Fatalf("the endpoint is not named for %q: %v", reason, h.Faults())
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		if found := h.Faults(); len(found) != 1 {
+			w.t.Errorf("others are named as well: %v", found)
+		}
+	}
+}
+
+// lieAbout changes the accounts of an answer.
+func lieAbout(result json.RawMessage, lie func(value []*json.RawMessage)) json.RawMessage {
+	var found struct {
+		Context json.RawMessage    `json:"context"`
+		Value   []*json.RawMessage `json:"value"`
+	}
+	if err := json.Unmarshal(result, &found); err != nil || len(found.Value) != 2 || found.Value[0] == nil {
+		return result
+	}
+	lie(found.Value)
+	changed, err := json.Marshal(found)
+	if err != nil {
+		return result
+	}
+	return changed
+}
+
+// inventState makes a run's account another, and one that is further than it is.
+func inventState(raw *json.RawMessage, further bool) *json.RawMessage {
+	var account map[string]any
+	if err := json.Unmarshal(*raw, &account); err != nil {
+		return raw
+	}
+	data := account["data"].([]any)
+	content, err := base64.StdEncoding.DecodeString(data[0].(string))
+	if err != nil {
+		return raw
+	}
+	packed := data[1] == "base64+zstd"
+	if packed {
+		reader, _ := zstd.NewReader(nil)
+		defer reader.Close()
+		if content, err = reader.DecodeAll(content, nil); err != nil {
+			return raw
+		}
+	}
+	if summary, err := layout.ReadSummary(content); err != nil || summary.RunID != "crew" {
+		return raw
+	}
+	if further {
+		content[64] ^= 1                   // the head
+		content[layout.StateOffset+56+1]++ // the sequence, 256 more
+	}
+	copy(content[layout.StateOffset+120:], inventedSeed[:])
+	if packed {
+		writer, _ := zstd.NewWriter(nil)
+		defer func() { _ = writer.Close() }()
+		content = writer.EncodeAll(content, nil)
+	}
+	data[0] = base64.StdEncoding.EncodeToString(content)
+	changed, err := json.Marshal(account)
+	if err != nil {
+		return raw
+	}
+	message := json.RawMessage(changed)
+	return &message
+}

@@ -1,0 +1,66 @@
+package solana
+
+import (
+	"time"
+
+	"github.com/psyche-go/psyche/chain/event"
+	"github.com/psyche-go/psyche/chain/rpc"
+	"github.com/psyche-go/psyche/chain/transaction"
+)
+
+// Pauses between attempts to listen to an endpoint.
+const (
+	firstListenPause = 500 * time.Millisecond
+	longListenPause  = 15 * time.Second
+)
+
+// listen is told by an endpoint of the transactions that name the run, and only uses that to
+// look sooner: what an endpoint tells unasked is compared with nobody.
+func (c *Client) listen(endpoint int) {
+	e := c.pool.Endpoints()[endpoint]
+	pause, warned := firstListenPause, false
+	for c.ctx.Err() == nil {
+		ready := func() {
+			pause = firstListenPause
+			if warned {
+				warned = false
+				c.logger.Info("listening to the endpoint again", "endpoint", e.Name())
+			}
+			poke(c.wake) // something may have happened meanwhile
+		}
+		err := e.Listen(c.ctx, ready, func(notice any) { c.hear(endpoint, notice) }, rpc.Logs(c.run, rpc.Confirmed))
+		if c.ctx.Err() != nil {
+			return
+		}
+		if !warned {
+			warned = true
+			c.logger.Warn("cannot listen to an endpoint: it is only asked now and then", "error", err)
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-c.ctx.Done():
+			timer.Stop()
+		}
+		pause = min(2*pause, longListenPause)
+	}
+}
+
+// hear passes on what a notice says.
+func (c *Client) hear(endpoint int, notice any) {
+	logs, ok := notice.(rpc.LogsNotice)
+	if !ok || logs.Err != nil {
+		return // a transaction that failed changes nothing
+	}
+	entries, complete := rpc.ProgramData(logs.Logs, transaction.PublicKey(c.program))
+	o := observation{endpoint: endpoint, unclear: !complete || len(entries) == 0}
+	for _, entry := range entries {
+		e, err := event.Decode(entry)
+		if err != nil {
+			o.unclear = true
+			continue
+		}
+		o.hint = &claim{e.Sequence, e.Head}
+	}
+	c.tell(o)
+}

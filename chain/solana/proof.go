@@ -1,0 +1,128 @@
+package solana
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/psyche-go/psyche/chain/event"
+	"github.com/psyche-go/psyche/chain/layout"
+	"github.com/psyche-go/psyche/chain/replay"
+	"github.com/psyche-go/psyche/chain/rpc"
+	"github.com/psyche-go/psyche/chain/transaction"
+)
+
+// ErrReplay says that transactions do not lead to the state that they should.
+var ErrReplay = errors.New("the transactions do not lead to this state")
+
+var le = binary.LittleEndian
+
+// proof is a run's state that follows transactions: every action is checked to be signed by who
+// acts, every event to be what the rules make of it, and the chain of hashes to go on.
+type proof struct {
+	program transaction.PublicKey
+	address transaction.PublicKey
+	run     *replay.Run
+	now     uint64 // the chain's time at the newest event
+}
+
+// newProof begins with a state that is known.
+func newProof(program, address transaction.PublicKey, from *layout.Account) *proof {
+	return &proof{program: program, address: address, run: replay.Resume(program, address, from)}
+}
+
+// follow applies what a transaction did to the run.
+func (p *proof) follow(landed *rpc.Landed) error {
+	if landed.Err != nil {
+		return nil
+	}
+	if err := landed.Transaction.Verify(); err != nil {
+		return fmt.Errorf("%w: %w", ErrReplay, err)
+	}
+	deeds, err := p.deeds(landed)
+	if err != nil {
+		return err
+	}
+	for _, d := range deeds {
+		if err := p.do(d); err != nil {
+			return fmt.Errorf("%w: transaction %s, instruction %d: %w", ErrReplay, landed.Transaction.Name(), d.number, err)
+		}
+	}
+	return nil
+}
+
+// deed is an instruction of the run, with what it logged.
+type deed struct {
+	transaction.Instruction
+	number int // in its message
+	events []event.Event
+}
+
+// deeds returns what of a transaction concerns the run. It may do something to other runs as
+// well, also by programs that call this one: what they do to this run is missing from the chain
+// of hashes then, so that nothing behind it is proved.
+func (p *proof) deeds(landed *rpc.Landed) ([]deed, error) {
+	calls, complete := rpc.ProgramCalls(landed.Logs, p.program)
+	if !complete {
+		return nil, fmt.Errorf("%w: a log was cut off", ErrReplay)
+	}
+	var deeds []deed
+	m := &landed.Transaction.Message
+	for n := range m.Instructions {
+		in := m.Instruction(n)
+		if in.Program != p.program {
+			continue
+		}
+		if len(calls) == 0 {
+			return nil, fmt.Errorf("%w: transaction %s has no log of instruction %d", ErrReplay, landed.Transaction.Name(), n)
+		}
+		logged := calls[0]
+		calls = calls[1:]
+		if len(in.Accounts) == 0 || in.Accounts[0].Key != p.address || len(in.Data) == 0 {
+			continue
+		}
+		d := deed{Instruction: in, number: n}
+		for _, entry := range logged {
+			e, err := event.Decode(entry)
+			if err != nil {
+				return nil, fmt.Errorf("%w: %w", ErrReplay, err)
+			}
+			d.events = append(d.events, e)
+		}
+		deeds = append(deeds, d)
+	}
+	return deeds, nil
+}
+
+// do applies one. An action always has an event, a tick has when something changed.
+func (p *proof) do(in deed) error {
+	var logged [][]byte
+	var signer transaction.PublicKey
+	kind := in.Data[0]
+	switch {
+	case kind == transaction.RunWrite:
+	case kind == transaction.RunAct && len(in.Accounts) > 1 && in.Accounts[1].Signer:
+		signer = in.Accounts[1].Key
+	case kind == transaction.RunTick:
+	default:
+		return fmt.Errorf("instruction %d cannot be replayed", kind)
+	}
+	for _, e := range in.events {
+		switch {
+		case e.Now < p.now:
+			return fmt.Errorf("event %d is of a time before the one before it", e.Sequence)
+		case e.Draw != [32]byte{} && !needsDraw(&p.run.State):
+			return fmt.Errorf("event %d has a draw and needs none", e.Sequence)
+		}
+		p.now = e.Now
+		logged = append(logged, e.AppendTo(nil))
+	}
+	return p.run.Do(signer, in.Data, logged)
+}
+
+// shows reports whether the state that was reached is that of an account.
+func (p *proof) shows(s *sighting) bool {
+	return s.account != nil && s.sequence == p.run.Sequence && s.head == p.run.Head &&
+		slices.Equal(s.account.State.AppendTo(nil), p.run.State.AppendTo(nil))
+}

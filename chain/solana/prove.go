@@ -1,0 +1,112 @@
+package solana
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/psyche-go/psyche/chain/rpc"
+	"github.com/psyche-go/psyche/chain/transaction"
+)
+
+// Bounds of one proof.
+const (
+	maxProof  = 400 // transactions
+	proofTime = 30 * time.Second
+)
+
+// maxAhead bounds how far an event's time may be ahead of the own clock's idea of the chain's,
+// in milliseconds: a state with a time to come would stop the run for who believes it.
+const maxAhead = 10_000
+
+// prove begins to replay what leads to a newer state that only few endpoints show, when that has
+// lasted. Without a state to begin with there is nothing to replay from.
+func (w *watcher) prove(now time.Time) {
+	c, a := w.client, w.agreement
+	if w.proving || a.accepted.account == nil || w.disagree.IsZero() || now.Sub(w.disagree) < c.pace.Prove {
+		return
+	}
+	for i := range a.witnesses {
+		newest, ok := a.witnesses[i].newest()
+		if !ok || newest.account == nil || newest.sequence <= a.accepted.sequence || a.witnesses[i].fault != noFault {
+			continue
+		}
+		from, latest := a.accepted, c.chainTime(now)
+		w.proving = true
+		c.running.Go(func() {
+			o := observation{endpoint: i, proving: true}
+			ctx, cancel := context.WithTimeout(c.ctx, proofTime)
+			defer cancel()
+			if err := c.replayTo(ctx, c.pool.Endpoints()[i], from, newest, latest+maxAhead); err != nil {
+				c.logger.Warn("a state that one endpoint shows could not be proved", "endpoint", c.pool.Endpoints()[i].Name(), "error", err)
+			} else {
+				o.proved = &newest
+			}
+			c.tell(o)
+		})
+		w.disagree = now // the next proof has to wait as well
+		return
+	}
+}
+
+// chainTime returns the chain's time.
+func (c *Client) chainTime(now time.Time) uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.clock.now(now)
+}
+
+// replayTo fetches the transactions between two states from an endpoint and follows them.
+func (c *Client) replayTo(ctx context.Context, e *rpc.Endpoint, from, to sighting, latest uint64) error {
+	names, err := e.History(ctx, c.run, transaction.Signature{}, transaction.Signature{}, maxProof, rpc.Confirmed)
+	if err != nil {
+		return err
+	}
+	slices.Reverse(names)
+	p := newProof(c.options.Program, c.run, from.account)
+	for _, named := range names {
+		if named.Err != nil || named.Slot < from.account.Slot {
+			continue
+		}
+		landed, err := e.Transaction(ctx, named.Signature, rpc.Confirmed)
+		if err != nil {
+			return err
+		}
+		if landed == nil {
+			return fmt.Errorf("%w: the endpoint does not know transaction %s", ErrReplay, named.Signature)
+		}
+		if old, err := p.isOld(landed); err != nil || old {
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		if err := p.follow(landed); err != nil {
+			return err
+		}
+		if p.now > latest {
+			return fmt.Errorf("%w: an event is of a time to come", ErrReplay)
+		}
+		if p.shows(&to) {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: they lead to event %d, the state is that of event %d", ErrReplay, p.run.Sequence, to.sequence)
+}
+
+// isOld reports whether the state has all that a transaction did: it is of the slot of the newest
+// change, before or with it.
+func (p *proof) isOld(landed *rpc.Landed) (bool, error) {
+	deeds, err := p.deeds(landed)
+	if err != nil {
+		return false, err
+	}
+	old := false
+	for _, d := range deeds {
+		for _, e := range d.events {
+			old = e.Sequence <= p.run.Sequence
+		}
+	}
+	return old, nil
+}

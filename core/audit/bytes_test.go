@@ -1,0 +1,113 @@
+package audit_test
+
+import (
+	"bytes"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/psyche-go/psyche/base/golden"
+	"github.com/psyche-go/psyche/core/audit"
+)
+
+// openings are one of a first step and one of a later.
+func openings(t testing.TB) (audit.Shapes, []audit.Opening) {
+	t.Helper()
+	r := newRig(t)
+	first := []uint32{0, 5, 6, 9}
+	r.train(1, r.gradient())
+	o := []audit.Opening{r.claim(first).Opening}
+	r.train(3, r.gradient())
+	return r.shapes, append(o, r.claim([]uint32{7, 9}).Opening)
+}
+
+func TestOpeningsRoundTrip(t *testing.T) {
+	shapes, all := openings(t)
+	for i, o := range all {
+		b, err := o.Encode(shapes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if most := audit.MaxOpeningSize(shapes, len(o.Chunks)); len(b) > most {
+			t.Errorf("%d bytes, MaxOpeningSize says %d", len(b), most)
+		}
+		got, err := audit.DecodeOpening(b, shapes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(o, got); diff != "" {
+			t.Errorf("(-encoded +decoded):\n%s", diff)
+		}
+		golden.Compare(t, []string{"opening-first-v2.golden", "opening-v2.golden"}[i], b)
+	}
+}
+
+func TestRefusedOpenings(t *testing.T) {
+	shapes, all := openings(t)
+	good, err := all[1].Encode(shapes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := func(at int, b ...byte) []byte {
+		c := bytes.Clone(good)
+		copy(c[at:], b)
+		return c
+	}
+	const firstValue = 47 + 4
+	for _, c := range []struct {
+		name, want string
+		bytes      []byte
+	}{
+		{"nothing", "header alone", nil},
+		{"magic", "magic", changed(0, 'X')},
+		{"version", "version 1", changed(4, 1)},
+		{"previous not before", "goes on from", changed(41, 3)},
+		{"too many chunks", "at most 64", changed(45, 65)},
+		{"no chunk", "after the last", changed(45, 0)},
+		{"no such chunk", "of 10", changed(47, 10)},
+		{"not finite", "momentum is NaN", changed(firstValue, 0, 0, 0xc0, 0x7f)},
+		{"cut", "end in chunk 9", good[:len(good)-1]},
+		{"longer", "after the last", append(bytes.Clone(good), 0)},
+		{"too long", "at most", make([]byte, 1<<20)},
+	} {
+		if _, err := audit.DecodeOpening(c.bytes, shapes); !errors.Is(err, audit.ErrInvalid) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: error %v, want one about %q", c.name, err, c.want)
+		}
+	}
+	for _, bad := range []audit.Shapes{nil, {{Chunks: 1, Rows: 129, Cols: 1, K: 1}}, {{Chunks: math.MaxInt32, Rows: 1, Cols: 1, K: 1}, {Chunks: 1, Rows: 1, Cols: 1, K: 1}}, {{Chunks: 1, Rows: 2, Cols: 2, K: 5}}} {
+		if _, err := audit.DecodeOpening(good, bad); !errors.Is(err, audit.ErrInvalid) {
+			t.Errorf("shapes %v: error %v", bad, err)
+		}
+	}
+	descending := all[1]
+	descending.Chunks = []audit.Opened{descending.Chunks[1], descending.Chunks[0]}
+	if _, err := descending.Encode(shapes); !errors.Is(err, audit.ErrInvalid) {
+		t.Errorf("chunks in another order: error %v", err)
+	}
+}
+
+func FuzzDecodeOpening(f *testing.F) {
+	shapes, all := openings(f)
+	for _, o := range all {
+		b, err := o.Encode(shapes)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		o, err := audit.DecodeOpening(b, shapes)
+		if err != nil {
+			if !errors.Is(err, audit.ErrInvalid) {
+				t.Fatal(err)
+			}
+			return
+		}
+		if again, err := o.Encode(shapes); err != nil || !bytes.Equal(again, b) {
+			t.Fatalf("decoded bytes encode differently (%v)", err)
+		}
+	})
+}

@@ -1,0 +1,274 @@
+package audit
+
+import (
+	"math"
+
+	"github.com/psyche-go/psyche/core/codec"
+	"github.com/psyche-go/psyche/core/merkle"
+)
+
+// Exam is what an auditor knows of a step: the run's rules, and by its own computation what the
+// gradient adds to the momentum of each challenged chunk.
+type Exam struct {
+	Shapes  Shapes
+	Step    uint32
+	Trainer [32]byte
+	Decay   float32
+	Signs   bool // results hold signs, not values
+	Chunks  []uint32
+	// Updates are the gradients of the chunks, clipped and multiplied by the learning rate. Without them
+	// only what the opening says by itself is checked.
+	Updates [][]float32
+	// Usual is, for each chunk, the length of the update of a chunk of that size, were all of
+	// its tensor's elements alike.
+	Usual []float64
+	// Longest is the most that a momentum can measure by now: the sum of β^i·η·clip over
+	// the run's steps; infinite where gradients are not clipped.
+	Longest float64
+	// Most is the most that the updates of all chunks of the step can measure together, η·clip; infinite
+	// where gradients are not clipped.
+	Most float64
+}
+
+// Claim is what the trainer says of the step.
+type Claim struct {
+	Opening Opening
+	// Result is the trainer's result, a TensorResult for each of the shapes.
+	Result []codec.TensorResult
+	// Header is that of the result.
+	Header codec.Header
+	// PreviousRoot is the root in the header of its result of Header.Previous; zero where that is 0.
+	PreviousRoot [32]byte
+}
+
+// Binds reports whether the opening is that of the claim's result, of these chunks: whoever it came
+// from, its trainer has committed to it.
+func (c *Claim) Binds(shapes Shapes, chunks []uint32) bool {
+	o := c.Opening
+	if o.check(shapes) != nil || o.Step != c.Header.Step || o.Trainer != c.Header.Trainer || o.Previous != c.Header.Previous || len(o.Chunks) != len(chunks) {
+		return false
+	}
+	for i := range o.Chunks {
+		if o.Chunks[i].Chunk != chunks[i] || !committed(o.Chunks[i], *c, shapes.Chunks()) {
+			return false
+		}
+	}
+	return true
+}
+
+// Fault is what is wrong with a claim, apart from the size of errors.
+type Fault uint8
+
+const (
+	FaultNone      Fault = iota
+	FaultChallenge       // it opens another step, or other chunks
+	FaultPath            // what is opened is not what was committed to
+	FaultSent            // what was sent is not what was taken
+	FaultSelection       // what was taken are not the largest coefficients of the momentum
+	FaultLength          // the momentum, or what was added to it, is longer than clipped gradients can have made it
+)
+
+var faultNames = [...]string{"none", "challenge", "path", "sent", "selection", "length"}
+
+func (f Fault) String() string {
+	if int(f) < len(faultNames) {
+		return faultNames[f]
+	}
+	return "unknown"
+}
+
+// Report says how far a claim is from the auditor's computation.
+type Report struct {
+	Fault  Fault   // the first that was found
+	Error  float64 // of all chunks together: length of the differences over that of the updates
+	Chunks []Finding
+}
+
+// Finding is the report of a chunk.
+type Finding struct {
+	Chunk uint32
+	Fault Fault
+	// Error is the length of the difference between the gradient that the trainer's momentum
+	// implies and the auditor's, less what rounding explains, over the length of the latter; where
+	// that is small against its tensor's, over a part of what is usual there.
+	Error float64
+	// Cosine is that of the angle between the two.
+	Cosine float64
+	// Sets is the share of the coefficients sent that the auditor would have sent, and Signs the share of
+	// those with the same sign.
+	Sets, Signs float64
+	// Momentum is the relative error of the momentum before anything was taken out.
+	Momentum float64
+	// Update and Length are the lengths of the auditor's update and of the opened momentum.
+	Update, Length float64
+
+	difference, against float64 // Error is their ratio
+	claimed             float64 // length of what the step added, less what rounding explains
+}
+
+const (
+	// rounding is how far sums of float32 may be off, against the length of their chunk. The
+	// kernels stay below a fifth of it (proof/bench/audit).
+	rounding = 1.0 / (1 << 19)
+	// small is the part of the usual update to which smaller ones are compared: in a chunk
+	// whose own gradient nearly vanishes, errors are those of the terms that cancelled.
+	small = 0.25
+	// blur is the part of a momentum's length that its bits cannot show of an update.
+	blur = 1.0 / (1 << 18)
+	// floor is the part of the momentum's lengths, before and after, by which the implied update may
+	// be off through the rounding of both: no part of an error. An update of a learning rate that
+	// has become small is lost in it. Kernels stay below a third of it, with chunks of 64 × 64 below
+	// a tenth.
+	floor = 1.0 / (1 << 21)
+	// nothing is a length that is not told from zero: kernels set elements of the momentum below 2⁻¹⁰⁰
+	// to zero, and a chunk has up to 2¹⁴ of them. Rounding of what is larger is a part of its length.
+	nothing = 0x1p-92
+	// Least is what the largest coefficient of a chunk has to measure for anything of the chunk to be
+	// sent: what is not told from zero does not add up to it.
+	Least = 0x1p-70
+)
+
+// Check compares a claim with the exam. It never fails: what does not fit is a fault.
+func (e *Exam) Check(c Claim) Report {
+	o := c.Opening
+	if o.check(e.Shapes) != nil || o.Step != e.Step || o.Trainer != e.Trainer || len(o.Chunks) != len(e.Chunks) ||
+		o.Step != c.Header.Step || o.Trainer != c.Header.Trainer || o.Previous != c.Header.Previous || len(c.Result) != len(e.Shapes) {
+		return Report{Fault: FaultChallenge}
+	}
+	report, differences, against, claimed := Report{}, 0.0, 0.0, 0.0
+	for i := range o.Chunks {
+		if o.Chunks[i].Chunk != e.Chunks[i] {
+			return Report{Fault: FaultChallenge}
+		}
+		f := e.chunk(i, c)
+		if report.Fault == FaultNone {
+			report.Fault = f.Fault
+		}
+		differences += f.difference * f.difference
+		against += f.against * f.against
+		claimed += f.claimed * f.claimed
+		report.Chunks = append(report.Chunks, f)
+	}
+	report.Error = ratio(math.Sqrt(differences), math.Sqrt(against))
+	if report.Fault == FaultNone && math.Sqrt(claimed) > e.Most*(1+rounding) {
+		report.Fault = FaultLength
+	}
+	return report
+}
+
+// chunk checks the i-th chunk of the challenge.
+func (e *Exam) chunk(i int, c Claim) Finding {
+	o := c.Opening.Chunks[i]
+	tensor, within, _ := e.Shapes.Find(o.Chunk)
+	shape := e.Shapes[tensor]
+	f := Finding{Chunk: o.Chunk}
+	if !committed(o, c, e.Shapes.Chunks()) {
+		f.Fault = FaultPath
+		return f
+	}
+	after := wide(o.After.Momentum)
+	taken := o.After.Taken.dense(shape.size())
+	full := sum(after, inverse(taken, shape.Rows, shape.Cols), 1)
+	before := e.before(o, c, shape)
+	coefficients := forward(full, shape.Rows, shape.Cols)
+	switch {
+	case !sentIs(c.Result[tensor], within, shape.K, o.After.Taken, e.Signs):
+		f.Fault = FaultSent
+	case !largest(coefficients, o.After.Taken, shape.K, rounding*length(full)+nothing):
+		f.Fault = FaultSelection
+	case max(length(before), length(after)) > e.Longest*(1+rounding)+nothing:
+		f.Fault = FaultLength
+	}
+	e.compare(&f, i, full, before, c.Opening.Step-c.Opening.Previous, o.After.Taken, shape)
+	return f
+}
+
+// compare fills in the numbers of a finding. before is the momentum sinceLast steps earlier.
+func (e *Exam) compare(f *Finding, i int, full, before []float64, sinceLast uint32, taken Taken, shape Shape) {
+	decay := float64(Decayed(e.Decay, sinceLast))
+	implied := sum(full, before, -decay)
+	lengths := length(before) + length(full)
+	f.Length, f.claimed = length(before), max(0, length(implied)-rounding*lengths-nothing)
+	if e.Updates == nil {
+		return
+	}
+	update := wide(e.Updates[i])
+	expected := sum(update, before, decay)
+	f.Update = length(update)
+	raw := length(sum(implied, update, -1))
+	f.difference = max(0, raw-floor*lengths-nothing)
+	least := blur * lengths
+	usual := small * e.Usual[i]
+	if f.Update == 0 { // no terms cancelled: there were none
+		usual = 0
+	}
+	f.against = math.Sqrt(f.Update*f.Update + usual*usual + least*least)
+	f.Error = ratio(f.difference, f.against)
+	f.Cosine = ratio(dot(implied, update), length(implied)*f.Update)
+	f.Momentum = ratio(raw, length(expected))
+	f.Sets, f.Signs = agreement(forward(expected, shape.Rows, shape.Cols), taken)
+}
+
+// before returns the momentum after the previous result.
+func (e *Exam) before(o Opened, c Claim, shape Shape) []float64 {
+	if c.Opening.Previous == 0 {
+		return make([]float64, shape.size())
+	}
+	return wide(o.Before.Momentum)
+}
+
+// committed reports whether all that is opened lies in the trees.
+func committed(o Opened, c Claim, leaves int) bool {
+	proves := func(root, digest [32]byte, taken Taken, path [][32]byte) bool {
+		return merkle.Verify(root, Leaf(digest, taken), int(o.Chunk), leaves, path)
+	}
+	if !proves(c.Header.Momentum, Digest(o.After.Momentum), o.After.Taken, o.After.Path) {
+		return false
+	}
+	return c.Opening.Previous == 0 || proves(c.PreviousRoot, Digest(o.Before.Momentum), o.Before.Taken, o.Before.Path)
+}
+
+// sentIs reports whether a result holds in a chunk what was taken.
+func sentIs(r codec.TensorResult, within, k int, taken Taken, signs bool) bool {
+	if within >= len(r.Counts) || (within+1)*k > len(r.Indices) || int(r.Counts[within]) != len(taken.Indices) {
+		return false
+	}
+	for i, index := range taken.Indices {
+		v := r.Values[within*k+i]
+		if r.Indices[within*k+i] != index || math.Signbit(float64(v)) != math.Signbit(float64(taken.Values[i])) || !signs && v != taken.Values[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// largest reports whether what was taken are the k largest coefficients, all of them where
+// fewer were taken, up to an error. Whoever finds a chunk not worth it may send nothing of it.
+func largest(coefficients []float64, taken Taken, k int, within float64) bool {
+	if len(taken.Indices) == 0 {
+		return true
+	}
+	least, most := math.Inf(1), 0.0
+	for i, index := range taken.Indices {
+		v := float64(taken.Values[i])
+		if math.Abs(coefficients[index]-v) > within {
+			return false
+		}
+		least, most = min(least, math.Abs(v)), max(most, math.Abs(v))
+	}
+	if most < Least {
+		return false
+	}
+	if len(taken.Indices) < k {
+		least = 0
+	}
+	next := 0
+	for i, v := range coefficients {
+		if next < len(taken.Indices) && int(taken.Indices[next]) == i {
+			next++
+		} else if math.Abs(v) > least+within {
+			return false
+		}
+	}
+	return true
+}

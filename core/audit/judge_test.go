@@ -1,0 +1,45 @@
+package audit_test
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/psyche-go/psyche/core/audit"
+)
+
+// TestWhoAccusesAllowsMore: what is right at a limit is beyond it for a jury alone; and whatever an
+// accuser finds, a jury whose gradient differs by rounding finds too.
+func TestWhoAccusesAllowsMore(t *testing.T) {
+	limits := audit.F32Limits
+	report := func(all, one float64, count int) audit.Report {
+		r := audit.Report{Error: all}
+		for range count {
+			r.Chunks = append(r.Chunks, audit.Finding{Error: one})
+		}
+		return r
+	}
+	for name, r := range map[string]audit.Report{
+		"of all chunks":  report(limits.Error*1.001, 0, 3),
+		"of more chunks": report(0, limits.Chunk*1.001, limits.Stray+1),
+		"of one chunk":   report(0, limits.Worst*1.001, 1),
+	} {
+		if jury, accuser := r.Judge(limits), r.Judge(limits.Wider()); jury != audit.Strange || accuser != audit.Passed {
+			t.Errorf("%s: %s for the jury, %s for who accuses", name, jury, accuser)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		limits := rapid.SampledFrom([]audit.Limits{audit.F32Limits, audit.BF16Limits}).Draw(t, "limits")
+		near := func(l float64) float64 { return l * rapid.Float64Range(0, 2).Draw(t, "part of a limit") }
+		rounding := 1 + rapid.Float64Range(-0.2, 0.2).Draw(t, "rounding")
+		seen, judged := audit.Report{Error: near(limits.Error)}, audit.Report{}
+		judged.Error = seen.Error * rounding
+		for range rapid.IntRange(0, 4).Draw(t, "chunks") {
+			e := near(rapid.SampledFrom([]float64{limits.Chunk, limits.Worst}).Draw(t, "limit"))
+			seen.Chunks, judged.Chunks = append(seen.Chunks, audit.Finding{Error: e}), append(judged.Chunks, audit.Finding{Error: e * rounding})
+		}
+		if seen.Judge(limits.Wider()) == audit.Strange && judged.Judge(limits) != audit.Strange {
+			t.Fatalf("accused of %+v, acquitted of %+v", seen, judged)
+		}
+	})
+}

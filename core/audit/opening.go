@@ -1,0 +1,173 @@
+package audit
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/psyche-go/psyche/core/merkle"
+)
+
+const (
+	openingMagic   = "PSYO"
+	openingVersion = 2
+)
+
+// Opening is what a trainer shows of a step: chunks of its momentum before and after.
+type Opening struct {
+	Step    uint32
+	Trainer [32]byte
+	// Previous is the step of the result that the momentum goes on from; 0: it began as zeros.
+	Previous uint32
+	Chunks   []Opened
+}
+
+// Opened is a chunk of an opening.
+type Opened struct {
+	Chunk  uint32
+	After  State
+	Before State // nothing where Previous is 0
+}
+
+// State is a chunk of the momentum after a step, with what proves that it was committed to.
+type State struct {
+	Momentum []float32
+	Taken    Taken
+	Path     [][32]byte
+}
+
+// MaxOpeningSize returns what no opening of so many chunks exceeds, in bytes.
+func MaxOpeningSize(shapes Shapes, chunks int) int {
+	largest, deepest := 0, 32*merkle.ProofLength(0, shapes.Chunks())
+	for _, s := range shapes {
+		largest = max(largest, 2*(4*s.size()+2+6*s.K+deepest))
+	}
+	return openingHeader + chunks*(4+largest)
+}
+
+const openingHeader = 4 + 1 + 4 + 32 + 4 + 2
+
+// Encode returns the bytes of an opening:
+//
+//	"PSYO" ‖ version u8 = 2 ‖ step u32 ‖ trainer [32] ‖ previous u32 ‖ chunks u16, then for each
+//	chunk u32 ‖ after ‖ before, unless previous is 0
+//
+// after and before are the momentum's values, what was taken, and the path to the root. What was taken
+// is a number (u16) and as many pairs of index (u16) and value. The shapes say how many values and
+// hashes there are. Integers and values are little-endian. The roots that results commit to leave no
+// choice of these bytes: whoever has them, from whomever, has what the trainer committed to.
+func (o Opening) Encode(shapes Shapes) ([]byte, error) {
+	if err := o.check(shapes); err != nil {
+		return nil, fmt.Errorf("encode opening: %w", err)
+	}
+	b := append([]byte(openingMagic), openingVersion)
+	b = binary.LittleEndian.AppendUint32(b, o.Step)
+	b = append(b, o.Trainer[:]...)
+	b = binary.LittleEndian.AppendUint32(b, o.Previous)
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(o.Chunks)))
+	for _, c := range o.Chunks {
+		b = binary.LittleEndian.AppendUint32(b, c.Chunk)
+		b = appendState(b, c.After)
+		if o.Previous != 0 {
+			b = appendState(b, c.Before)
+		}
+	}
+	return b, nil
+}
+
+func appendState(b []byte, s State) []byte {
+	for _, v := range s.Momentum {
+		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
+	}
+	return appendPath(appendTaken(b, s.Taken), s.Path)
+}
+
+func appendTaken(b []byte, t Taken) []byte {
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(t.Indices)))
+	for i, index := range t.Indices {
+		b = binary.LittleEndian.AppendUint16(b, index)
+		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(t.Values[i]))
+	}
+	return b
+}
+
+func appendPath(b []byte, path [][32]byte) []byte {
+	for _, hash := range path {
+		b = append(b, hash[:]...)
+	}
+	return b
+}
+
+// check reports what no opening of these shapes has.
+func (o Opening) check(shapes Shapes) error {
+	if err := shapes.Validate(); err != nil {
+		return err
+	}
+	switch {
+	case o.Previous != 0 && o.Previous >= o.Step:
+		return fmt.Errorf("%w: step %d goes on from step %d", ErrInvalid, o.Step, o.Previous)
+	case len(o.Chunks) < 1 || len(o.Chunks) > MaxChunks:
+		return fmt.Errorf("%w: %d chunks, want 1 to %d", ErrInvalid, len(o.Chunks), MaxChunks)
+	}
+	for i, c := range o.Chunks {
+		if i > 0 && c.Chunk <= o.Chunks[i-1].Chunk {
+			return fmt.Errorf("%w: chunk %d after chunk %d", ErrInvalid, c.Chunk, o.Chunks[i-1].Chunk)
+		}
+		if err := o.checkChunk(c, shapes); err != nil {
+			return fmt.Errorf("chunk %d: %w", c.Chunk, err)
+		}
+	}
+	return nil
+}
+
+func (o Opening) checkChunk(c Opened, shapes Shapes) error {
+	tensor, _, ok := shapes.Find(c.Chunk)
+	if !ok {
+		return fmt.Errorf("%w: the model has %d chunks", ErrInvalid, shapes.Chunks())
+	}
+	shape, hashes := shapes[tensor], merkle.ProofLength(int(c.Chunk), shapes.Chunks())
+	if err := c.After.check(shape, hashes); err != nil {
+		return fmt.Errorf("after: %w", err)
+	}
+	if o.Previous == 0 {
+		if len(c.Before.Momentum)+len(c.Before.Taken.Indices)+len(c.Before.Path) != 0 {
+			return fmt.Errorf("%w: a state before the first step", ErrInvalid)
+		}
+		return nil
+	}
+	if err := c.Before.check(shape, hashes); err != nil {
+		return fmt.Errorf("before: %w", err)
+	}
+	return nil
+}
+
+func (s State) check(shape Shape, hashes int) error {
+	if len(s.Momentum) != shape.size() || len(s.Path) != hashes {
+		return fmt.Errorf("%w: %d values and %d hashes, want %d and %d", ErrInvalid, len(s.Momentum), len(s.Path), shape.size(), hashes)
+	}
+	for i, v := range s.Momentum {
+		if !finite(v) {
+			return fmt.Errorf("%w: value %d of the momentum is %v", ErrInvalid, i, v)
+		}
+	}
+	return s.Taken.check(shape)
+}
+
+func (t Taken) check(shape Shape) error {
+	if len(t.Indices) != len(t.Values) || len(t.Indices) > shape.K {
+		return fmt.Errorf("%w: %d indices and %d values taken of %d at most", ErrInvalid, len(t.Indices), len(t.Values), shape.K)
+	}
+	previous := -1
+	for i, index := range t.Indices {
+		if int(index) <= previous || int(index) >= shape.size() {
+			return fmt.Errorf("%w: index %d after %d in a chunk of %d", ErrInvalid, index, previous, shape.size())
+		}
+		previous = int(index)
+		if v := t.Values[i]; !finite(v) || v == 0 {
+			return fmt.Errorf("%w: value %v taken", ErrInvalid, v)
+		}
+	}
+	return nil
+}
+
+func finite(v float32) bool { return math.Abs(float64(v)) <= math.MaxFloat32 }

@@ -1,0 +1,276 @@
+// Package toy is an optimizer of 32 numbers that can be audited like a real one, for trainers
+// that compute next to nothing: those of tests, and of runs that test the network.
+//
+// Each number is a chunk of its own, of which everything is sent. So the momentum after a step is zero.
+//
+//	gradient := toy.Gradient(weights, sequences)
+//	payload, err := part.Optimizer.Step(step, batch.ID, gradient, batch.Hash())
+//	opening, err := part.Open(step, chunks)
+//	err = part.Settle(step, held)
+//	part.Past.Note(step, weights) // once it is applied
+package toy
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+
+	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/core/audit"
+	"github.com/psyche-go/psyche/core/codec"
+	"github.com/psyche-go/psyche/core/merkle"
+)
+
+const (
+	numbers = 32
+	decay   = 0.5
+	rate    = 0.01
+	// kept are the results that an opening can be about.
+	kept = 2
+)
+
+// ErrStep says that a step cannot be opened: it is not the newest that was trained.
+var ErrStep = errors.New("step is not the newest one")
+
+// Shapes returns how the model is cut.
+func Shapes() audit.Shapes { return audit.Shapes{{Chunks: numbers, Rows: 1, Cols: 1, K: 1}} }
+
+func layouts() []codec.TensorLayout {
+	return []codec.TensorLayout{{Chunks: numbers, ChunkSize: 1, K: 1}}
+}
+
+// MaxSize returns the most bytes that a result has.
+func MaxSize() int { return codec.MaxSize(layouts(), false) }
+
+// Decode reads a result.
+func Decode(payload []byte) (codec.Header, []codec.TensorResult, error) {
+	return codec.Decode(payload, layouts(), false)
+}
+
+// Forge returns a result with another header, for tests.
+func Forge(payload []byte, change func(h *codec.Header)) ([]byte, error) {
+	h, result, err := Decode(payload)
+	if err != nil {
+		return nil, err
+	}
+	change(&h)
+	return codec.Encode(h, layouts(), false, result)
+}
+
+// Gradient is what a batch says of a model: a function of both.
+func Gradient(weights [32]byte, sequences [][]int32) []float32 {
+	b := append([]byte(nil), weights[:]...)
+	for _, sequence := range sequences {
+		for _, token := range sequence {
+			b = binary.LittleEndian.AppendUint32(b, uint32(token))
+		}
+	}
+	seed := sha256.Sum256(b)
+	gradient := make([]float32, numbers)
+	for i := range gradient {
+		drawn := sha256.Sum256(append(seed[:], byte(i)))
+		gradient[i] = 1 + float32(drawn[0])/256 // not all alike, and none is small
+		if drawn[1]&1 == 1 {
+			gradient[i] = -gradient[i]
+		}
+	}
+	return gradient
+}
+
+// Exam returns what a verifier knows that has the gradient.
+func Exam(step uint32, trainer [32]byte, chunks []uint32, gradient []float32) (*audit.Exam, error) {
+	e := exam(step, trainer)
+	e.Chunks = chunks
+	for _, chunk := range chunks {
+		if int64(chunk) >= int64(len(gradient)) {
+			return nil, fmt.Errorf("%w: chunk %d of %d", audit.ErrInvalid, chunk, len(gradient))
+		}
+		e.Updates, e.Usual = append(e.Updates, []float32{rate * gradient[chunk]}), append(e.Usual, rate)
+	}
+	return e, nil
+}
+
+func exam(step uint32, trainer [32]byte) *audit.Exam {
+	return &audit.Exam{Shapes: Shapes(), Step: step, Trainer: trainer, Decay: decay, Longest: math.Inf(1), Most: math.Inf(1)}
+}
+
+// Optimizer is a trainer's. Its methods may be called from any goroutine.
+type Optimizer struct {
+	Run     [32]byte // SHA-256 of the run id
+	Trainer [32]byte
+
+	mu    sync.Mutex
+	steps []made // newest last
+}
+
+// made is a result that may be asked for.
+type made struct {
+	step, previous uint32
+	taken          codec.TensorResult
+	tree           *merkle.Tree
+}
+
+// Step adds the gradient of a batch, whose tokens have that hash, to the momentum and takes all of it
+// out, into a result.
+func (o *Optimizer) Step(step uint32, batch assign.BatchID, gradient []float32, tokens [32]byte) ([]byte, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	m := made{step: step, taken: layouts()[0].NewResult()}
+	if n := len(o.steps); n > 0 {
+		m.previous = o.steps[n-1].step
+	}
+	leaves := make([][32]byte, numbers)
+	for i := range leaves {
+		if v := float32(rate * gradient[i]); v != 0 {
+			m.taken.Counts[i], m.taken.Values[i] = 1, v
+		}
+		leaves[i] = audit.Leaf(audit.Digest([]float32{0}), taken(m.taken, i))
+	}
+	m.tree = merkle.NewTree(leaves)
+	if o.steps = append(o.steps, m); len(o.steps) > kept {
+		o.steps = o.steps[len(o.steps)-kept:]
+	}
+	header := codec.Header{
+		RunHash: o.Run, Step: step, BatchStart: batch.Start, BatchEnd: batch.End, Trainer: o.Trainer,
+		Momentum: m.tree.Root(), Previous: m.previous, Precision: audit.F32.Code(), Batch: tokens,
+	}
+	return codec.Encode(header, layouts(), false, []codec.TensorResult{m.taken})
+}
+
+func taken(r codec.TensorResult, chunk int) audit.Taken {
+	if r.Counts[chunk] == 0 {
+		return audit.Taken{}
+	}
+	return audit.Taken{Indices: []uint16{0}, Values: []float32{r.Values[chunk]}}
+}
+
+// Settle rolls the newest result back if nobody holds it. Of one that is forgotten nothing is left to do.
+func (o *Optimizer) Settle(step uint32, held bool) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	n := len(o.steps)
+	switch {
+	case held || n == 0 || o.steps[n-1].step < step:
+		return nil
+	case o.steps[n-1].step > step:
+		return fmt.Errorf("roll back step %d: %w", step, ErrStep)
+	}
+	o.steps = o.steps[:n-1]
+	return nil
+}
+
+// Reset forgets the momentum.
+func (o *Optimizer) Reset() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.steps = nil
+}
+
+// Open shows chunks of the newest step.
+func (o *Optimizer) Open(step uint32, chunks []uint32) (audit.Opening, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	n := len(o.steps)
+	if n == 0 || o.steps[n-1].step != step || o.steps[n-1].previous != 0 && n == 1 { // the one before was forgotten
+		return audit.Opening{}, fmt.Errorf("open step %d: %w", step, ErrStep)
+	}
+	now := &o.steps[n-1]
+	opening := audit.Opening{Step: step, Trainer: o.Trainer, Previous: now.previous}
+	for _, chunk := range chunks {
+		if chunk >= numbers {
+			return audit.Opening{}, fmt.Errorf("open step %d: %w: chunk %d of %d", step, audit.ErrInvalid, chunk, numbers)
+		}
+		opened := audit.Opened{Chunk: chunk, After: now.state(chunk)}
+		if now.previous != 0 {
+			opened.Before = o.steps[n-2].state(chunk)
+		}
+		opening.Chunks = append(opening.Chunks, opened)
+	}
+	return opening, nil
+}
+
+func (m *made) state(chunk uint32) audit.State {
+	return audit.State{Momentum: []float32{0}, Taken: taken(m.taken, int(chunk)), Path: m.tree.Prove(int(chunk))}
+}
+
+// Past is what a model was after its newest steps: a trainer that computes next to nothing keeps
+// old models, instead of working them out.
+type Past struct {
+	mu    sync.Mutex
+	after map[uint32][32]byte
+}
+
+// pastSteps are kept.
+const pastSteps = 64
+
+// Note keeps what the model is after a step.
+func (p *Past) Note(step uint32, weights [32]byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.after == nil {
+		p.after = make(map[uint32][32]byte)
+	}
+	p.after[step] = weights
+	for old := range p.after {
+		if old+pastSteps < step || old > step {
+			delete(p.after, old)
+		}
+	}
+}
+
+// At returns what the model was after a step.
+func (p *Past) At(step uint32) (weights [32]byte, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	weights, known := p.after[step]
+	if !known {
+		return weights, fmt.Errorf("the model after step %d: %w", step, ErrStep)
+	}
+	return weights, nil
+}
+
+// Part is what a trainer of such results has besides its weights, of which it says the hash.
+type Part struct {
+	Optimizer Optimizer
+	Past      Past
+}
+
+// Settle rolls the newest result back if nobody holds it.
+func (p *Part) Settle(step uint32, held bool) error { return p.Optimizer.Settle(step, held) }
+
+// CheckLight returns what is wrong with a claim, as far as it takes no gradient to know.
+func (*Part) CheckLight(c audit.Claim) audit.Fault {
+	e := exam(c.Header.Step, c.Header.Trainer)
+	for _, opened := range c.Opening.Chunks {
+		e.Chunks = append(e.Chunks, opened.Chunk)
+	}
+	return e.Check(c).Fault
+}
+
+// Loaded forgets the momentum, which was another model's, and keeps what the model is.
+func (p *Part) Loaded(step uint32, weights [32]byte) {
+	p.Optimizer.Reset()
+	p.Past.Note(step, weights)
+}
+
+// Open shows chunks of the newest step.
+func (p *Part) Open(step uint32, chunks []uint32) (audit.Opening, error) {
+	return p.Optimizer.Open(step, chunks)
+}
+
+// MaxResultSize returns the most bytes of a result.
+func (*Part) MaxResultSize() int { return MaxSize() }
+
+// Shapes returns how the numbers are cut.
+func (*Part) Shapes() audit.Shapes { return Shapes() }
+
+// Decay returns what is left of the momentum after a step.
+func (*Part) Decay() float32 { return decay }
+
+// Decode reads a result.
+func (*Part) Decode(payload []byte) (codec.Header, []codec.TensorResult, error) {
+	return Decode(payload)
+}

@@ -1,0 +1,270 @@
+package coordinator
+
+import (
+	"slices"
+
+	"github.com/psyche-go/psyche/core/assign"
+)
+
+// Apply takes an action that from signed. The nonces of one key must strictly
+// increase, also over its restarts. A refusal is a Code and leaves the state as it was.
+// Apply never changes RunState: Tick does.
+func (s *State) Apply(from ClientID, nonce uint64, a Action) error {
+	if s.RunState == Uninitialized || s.Closed {
+		return ErrHalted
+	}
+	if _, closes := a.(Close); s.RunState == Finished && !closes {
+		return ErrHalted
+	}
+	if nonce <= s.lastNonce(from) {
+		return ErrStaleNonce
+	}
+	if err := s.apply(from, a); err != nil {
+		return err
+	}
+	s.recordNonce(from, nonce)
+	return nil
+}
+
+func (s *State) apply(from ClientID, a Action) error {
+	switch a := a.(type) {
+	case Join:
+		return s.join(from, a)
+	case Withdraw:
+		return s.withdraw(from, a)
+	case ReportUpload:
+		return s.reportUpload(from, a)
+	case SetPaused:
+		return s.setPaused(from, a)
+	case UpdateConfig:
+		return s.updateConfig(from, a)
+	case Authorize:
+		return s.authorize(from, a)
+	case SetDelegates:
+		return s.setDelegates(from, a)
+	case Eject:
+		return s.eject(from, a)
+	case Equivocation:
+		return s.equivocate(from, a)
+	case Close:
+		return s.close(from)
+	}
+	if s.RunState == Paused {
+		return ErrHalted
+	}
+	switch a := a.(type) {
+	case Ready:
+		return s.ready(from, a)
+	case Return:
+		return s.giveBack(from, a)
+	case WitnessRound:
+		return s.witness(from, &a)
+	case HealthCheck:
+		return s.healthCheck(from, a)
+	case ReportCheckpoint:
+		return s.report(from, a)
+	case Accuse:
+		return s.accuse(from, a)
+	case Vote:
+		return s.vote(from, a)
+	default:
+		return ErrInvalidAction
+	}
+}
+
+// clientLists are all places that remember a client's nonce.
+func (s *State) clientLists() [4][]Client {
+	return [4][]Client{s.Epoch.Clients, s.Pending, s.Epoch.Exited, s.Departed}
+}
+
+// nonces are the places that remember a key's nonce for an office that it holds.
+func (s *State) nonces(id ClientID) []*uint64 {
+	var nonces []*uint64
+	if id == s.Host {
+		nonces = append(nonces, &s.HostNonce)
+	}
+	if id == s.Authority.Main {
+		nonces = append(nonces, &s.Authority.MainNonce)
+	}
+	if id == s.Authority.Join {
+		nonces = append(nonces, &s.Authority.JoinNonce)
+	}
+	if authorization, ok := s.Authority.Authorization(id); ok {
+		nonces = append(nonces, &authorization.Nonce)
+	}
+	return nonces
+}
+
+func (s *State) lastNonce(id ClientID) uint64 {
+	var last uint64
+	for _, nonce := range s.nonces(id) {
+		last = max(last, *nonce)
+	}
+	for _, clients := range s.clientLists() {
+		if i := indexOf(clients, id); i >= 0 {
+			last = max(last, clients[i].Nonce)
+		}
+	}
+	return last
+}
+
+func (s *State) recordNonce(id ClientID, nonce uint64) {
+	for _, last := range s.nonces(id) {
+		*last = nonce
+	}
+	for _, clients := range s.clientLists() {
+		if i := indexOf(clients, id); i >= 0 {
+			clients[i].Nonce = nonce
+		}
+	}
+	if client, ok := s.Member(id); ok {
+		client.Active = true
+	}
+}
+
+func (s *State) join(from ClientID, a Join) error {
+	if a.Epoch != s.Progress.Epoch {
+		return ErrWrongEpoch
+	}
+	if !s.Authority.MayJoin(from) || s.isEjected(from) {
+		return ErrNotAuthorised
+	}
+	checkpoint := s.Model.Checkpoint
+	holds := !checkpoint.Kind.isOrigin() && a.Holds == checkpoint.Digest
+	if i := indexOf(s.Pending, from); i >= 0 {
+		waiting := &s.Pending[i]
+		switch {
+		case waiting.HoldsModel == holds && waiting.Commitment == a.Commitment:
+			return ErrDuplicate
+		case holds || !waiting.HoldsModel:
+			waiting.HoldsModel, waiting.Commitment = holds, a.Commitment
+			return nil
+		}
+		again := Client{ID: from, ProbationUntil: waiting.ProbationUntil, Commitment: a.Commitment}
+		s.Pending = append(slices.Delete(s.Pending, i, i+1), again)
+		return nil
+	}
+	if err := s.makeWay(from); err != nil {
+		return err
+	}
+	joins := Client{ID: from, HoldsModel: holds, ProbationUntil: s.credit(from), Commitment: a.Commitment}
+	if member, ok := s.Member(from); ok && member.State == Healthy {
+		member.State = Withdrawn
+	}
+	s.Pending = append(s.Pending, joins)
+	s.forgetDeparted(from)
+	return nil
+}
+
+// forgetDeparted takes a client that is pending again out of the departed ones.
+func (s *State) forgetDeparted(id ClientID) {
+	if i := indexOf(s.Departed, id); i >= 0 {
+		s.Departed = slices.Delete(s.Departed, i, i+1)
+	}
+}
+
+// depart remembers the nonce of a client that waits no longer, so that an old Join of
+// the same epoch number cannot be replayed, and that it was a member. When there are too many
+// the oldest is forgotten of those that never were one, and else the oldest.
+func (s *State) depart(client Client) {
+	s.forgetDeparted(client.ID)
+	if len(s.Departed) == MaxClients {
+		oldest := max(0, slices.IndexFunc(s.Departed, Client.isNew))
+		s.Departed = slices.Delete(s.Departed, oldest, oldest+1)
+	}
+	client.Waited = false
+	s.Departed = append(s.Departed, client)
+}
+
+func (s *State) withdraw(from ClientID, a Withdraw) error {
+	if from != a.Client && from != s.Host {
+		return ErrNotAuthorised
+	}
+	if i := indexOf(s.Pending, a.Client); i >= 0 {
+		client := s.Pending[i]
+		client.State = Withdrawn
+		s.Pending = slices.Delete(s.Pending, i, i+1)
+		s.depart(client)
+		return nil
+	}
+	client, ok := s.Member(a.Client)
+	if !ok || client.State != Healthy {
+		return ErrNotMember
+	}
+	client.State = Withdrawn
+	return nil
+}
+
+func (s *State) ready(from ClientID, a Ready) error {
+	if s.RunState != Warmup {
+		return ErrWrongState
+	}
+	if a.Epoch != s.Progress.Epoch {
+		return ErrWrongEpoch
+	}
+	client, ok := s.Member(from)
+	if !ok || client.State != Healthy {
+		return ErrNotMember
+	}
+	if slices.Contains(s.Epoch.Ready, from) {
+		return ErrDuplicate
+	}
+	if !client.reveals(a.Reveal) {
+		return ErrInvalidAction
+	}
+	s.addReveal(client, a)
+	client.HoldsModel = true
+	s.Epoch.Ready = append(s.Epoch.Ready, from)
+	return nil
+}
+
+func (s *State) witness(from ClientID, a *WitnessRound) error {
+	if s.RunState != RoundTrain && s.RunState != RoundWitness {
+		return ErrWrongState
+	}
+	round := s.CurrentRound()
+	if a.Step != round.Step {
+		return ErrWrongStep
+	}
+	member, ok := round.MemberIndex(from)
+	if !ok || !s.isHealthy(from) {
+		return ErrNotMember
+	}
+	if slices.ContainsFunc(round.Witnesses, func(w Witness) bool { return int(w.Member) == member }) {
+		return ErrDuplicate
+	}
+	if !assign.IsWitness(round.Seed, len(round.Members), int(s.Config.WitnessNodes), member) {
+		return ErrNotElected
+	}
+	if round.overfills(&a.Participants, &a.Commitments, s.Config) {
+		return ErrInvalidWitness
+	}
+	if client, _ := s.Member(from); !round.addReveal(client, a.Reveal) {
+		return ErrInvalidAction
+	}
+	round.Witnesses = append(round.Witnesses, Witness{
+		Member:          uint16(member),
+		Participants:    a.Participants,
+		Commitments:     a.Commitments,
+		CommitmentsRoot: a.CommitmentsRoot,
+		Replica:         a.Replica,
+	})
+	return nil
+}
+
+func (s *State) report(from ClientID, a ReportCheckpoint) error {
+	if s.RunState != Cooldown {
+		return ErrWrongState
+	}
+	if a.Step != s.Progress.Step {
+		return ErrWrongStep
+	}
+	if !s.isHealthy(from) {
+		return ErrNotMember
+	}
+	if s.hasReported(from) {
+		return ErrDuplicate
+	}
+	s.Epoch.Reports = append(s.Epoch.Reports, CheckpointReport{Client: from, Digest: a.Digest})
+	return nil
+}

@@ -1,0 +1,200 @@
+package coordinator
+
+import (
+	"slices"
+
+	"github.com/psyche-go/psyche/core/bloom"
+)
+
+// Score returns how many of the round's witnesses hold the client's result.
+func (r *Round) Score(id ClientID) int {
+	keys := bloom.NewKeys(r.Seed)
+	return r.score(&keys, id)
+}
+
+// score is Score with the keys of the round's filters.
+func (r *Round) score(keys *bloom.Keys, id ClientID) int {
+	positions := keys.Positions(id[:])
+	score := 0
+	for i := range r.Witnesses {
+		if r.Witnesses[i].Participants.ContainsPositions(positions) {
+			score++
+		}
+	}
+	return score
+}
+
+// provedMissing reports whether no quorum of witnesses can hold the client's result, even
+// if all those that are silent did: silence is evidence against nobody. Otherwise one
+// witness that lies and one that is gone could have every member dropped.
+func (r *Round) provedMissing(keys *bloom.Keys, id ClientID) bool {
+	silent := int(r.WitnessesElected) - len(r.Witnesses)
+	return r.HasQuorum() && r.score(keys, id)+silent < int(r.WitnessesNeeded)
+}
+
+// denied reports whether a quorum of the elected witnesses say that they do not hold the
+// client's result.
+func (r *Round) denied(keys *bloom.Keys, id ClientID) bool {
+	return len(r.Witnesses)-r.score(keys, id) >= int(r.WitnessesNeeded)
+}
+
+// Unhealthy returns the members of a finished round that had a batch and whose results
+// no quorum of witnesses can hold, whatever those would say that are silent. It is empty
+// when the witnesses themselves are fewer than the quorum.
+func (r *Round) Unhealthy(c Config) []ClientID {
+	if !r.HasQuorum() {
+		return nil
+	}
+	var unhealthy []ClientID
+	keys := bloom.NewKeys(r.Seed)
+	for _, member := range r.owners(c) {
+		if id := r.Members[member]; r.provedMissing(&keys, id) {
+			unhealthy = append(unhealthy, id)
+		}
+	}
+	return unhealthy
+}
+
+// Accusable returns the healthy members of whom a HealthCheck about the newest finished
+// round, that of step Progress.Step−1, would change something now.
+func (s *State) Accusable() []ClientID {
+	if !s.active() {
+		return nil
+	}
+	round := s.RoundOfStep(s.Progress.Step - 1)
+	if round == nil {
+		return nil
+	}
+	room, keys := s.room(), bloom.NewKeys(round.Seed)
+	return slices.DeleteFunc(round.Unhealthy(s.Config), func(id ClientID) bool {
+		client, ok := s.Member(id)
+		return !ok || client.State != Healthy || s.isBack(client) || client.afterFinding(room, round.denied(&keys, id)) == client.standing()
+	})
+}
+
+// standing is what findings of witnesses change of a member.
+type standing struct {
+	state    ClientState
+	lateness Lateness
+}
+
+func (c *Client) standing() standing { return standing{c.State, c.Lateness} }
+
+// room is how many more members findings may drop in the running round, and how many more may
+// become slow in the epoch. Each is a third of the epoch's first members: where more seem to be
+// gone or slow, their witnesses lie, or the round was bad for everybody.
+type room struct{ drop, slow int }
+
+func (s *State) room() room {
+	third := max(1, s.Seats()/3)
+	r := room{third, third}
+	for i := range s.Epoch.Clients {
+		if s.Epoch.Clients[i].State == Dropped {
+			r.drop--
+		}
+	}
+	for _, clients := range [][]Client{s.Epoch.Clients, s.Epoch.Exited} {
+		for i := range clients {
+			if clients[i].Lateness == Slow {
+				r.slow--
+			}
+		}
+	}
+	return r
+}
+
+// afterFinding is the standing of a healthy member after the witnesses of the newest finished
+// round have shown that its result does not count. The first time in an epoch it is late. The
+// second time, about a later round and by witnesses that were drawn again, it is dropped if a
+// quorum of them denies it: so many hardly lie. Otherwise it is slow. Who is slow stays: its
+// result may be missing because nobody waited for it.
+func (c *Client) afterFinding(left room, denied bool) standing {
+	switch {
+	case c.Lateness == OnTime:
+		return standing{Healthy, FoundLate}
+	case c.Lateness == Late && denied && left.drop > 0:
+		return standing{Dropped, Late}
+	case c.Lateness == Late && !denied && left.slow > 0:
+		return standing{Healthy, Slow}
+	default:
+		return c.standing()
+	}
+}
+
+// Seats returns how many members the running epoch began with; between epochs, how many left the
+// one before.
+func (s *State) Seats() int { return len(s.Epoch.Clients) + len(s.Epoch.Exited) }
+
+// healthCheck finds the accused members late, or drops them, each of which must be unhealthy
+// by the witnesses of the newest finished round. The dropped leave at the running round's end.
+func (s *State) healthCheck(from ClientID, a HealthCheck) error {
+	switch {
+	case !s.active():
+		return ErrWrongState
+	case !s.isHealthy(from):
+		return ErrNotMember
+	case len(a.Clients) == 0 || len(a.Clients) > MaxClients:
+		return ErrInvalidAction
+	case a.Step != s.Progress.Step-1:
+		return ErrWrongStep
+	}
+	round := s.RoundOfStep(a.Step)
+	if round == nil {
+		return ErrWrongStep
+	}
+	owners, keys := round.owners(s.Config), bloom.NewKeys(round.Seed)
+	var named, denied MemberSet
+	for i, id := range a.Clients {
+		if slices.Contains(a.Clients[:i], id) {
+			return ErrInvalidAction
+		}
+		member, ok := round.MemberIndex(id)
+		if !ok {
+			return ErrNotMember
+		}
+		if _, trained := slices.BinarySearch(owners, member); !trained || !round.provedMissing(&keys, id) {
+			return ErrFalseAccusation
+		}
+		named.add(member)
+		if round.denied(&keys, id) {
+			denied.add(member)
+		}
+	}
+	changed, left := false, s.room()
+	for member, id := range round.Members {
+		client, ok := s.Member(id)
+		if !named.Has(member) || !ok || client.State != Healthy || s.isBack(client) {
+			continue
+		}
+		after := client.afterFinding(left, denied.Has(member))
+		if after == client.standing() {
+			continue
+		}
+		if after.state == Dropped {
+			left.drop--
+		}
+		if after.lateness == Slow {
+			left.slow--
+		}
+		client.State, client.Lateness, changed = after.state, after.lateness, true
+	}
+	if !changed {
+		return ErrDuplicate
+	}
+	return nil
+}
+
+// isBack reports whether a member took its seat back since the running round began: what is found
+// about the round before is of when it was away.
+func (s *State) isBack(client *Client) bool {
+	return client.Returns > 0 && !slices.Contains(s.CurrentRound().Members, client.ID)
+}
+
+// keepFindings makes what was found about the round that is over a finding of the past.
+func (s *State) keepFindings() {
+	for i := range s.Epoch.Clients {
+		if client := &s.Epoch.Clients[i]; client.Lateness == FoundLate {
+			client.Lateness = Late
+		}
+	}
+}

@@ -1,0 +1,60 @@
+package coordinator
+
+import (
+	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/core/bloom"
+)
+
+// Fate is what became of a batch, as far as the round's witnesses tell.
+type Fate uint8
+
+// The fates of a batch.
+const (
+	// Held: a quorum of the witnesses holds a result of its trainer. It is applied
+	// unless the trainer signed several, none of which a quorum holds.
+	Held Fate = iota
+	// Lost: no quorum holds a result of its trainer. It is never applied.
+	Lost
+	// Skipped: its trainer was on probation, or its optimizer warmed up. It is never applied.
+	Skipped
+)
+
+// String returns the fate's name.
+func (f Fate) String() string {
+	switch f {
+	case Held:
+		return "held"
+	case Lost:
+		return "lost"
+	default:
+		return "skipped"
+	}
+}
+
+// Entry is one batch of the ledger, with its owner.
+type Entry struct {
+	Batch assign.BatchID
+	Owner ClientID
+	Fate  Fate
+}
+
+// Ledger returns what became of each batch of a finished round, ascending. The entries
+// of a run's rounds, one after the other, hold every sequence below Progress.DataIndex
+// exactly once.
+func (r *Round) Ledger(c Config) []Entry {
+	assignments := r.Assignments(c)
+	entries := make([]Entry, len(assignments))
+	keys := bloom.NewKeys(r.Seed)
+	for i, a := range assignments {
+		owner := r.Members[a.Member]
+		fate := Held
+		switch {
+		case r.Warming.Has(a.Member):
+			fate = Skipped
+		case !r.HasQuorum() || r.score(&keys, owner) < int(r.WitnessesNeeded):
+			fate = Lost
+		}
+		entries[i] = Entry{Batch: a.Batch, Owner: owner, Fate: fate}
+	}
+	return entries
+}

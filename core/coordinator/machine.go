@@ -1,0 +1,190 @@
+package coordinator
+
+import (
+	"crypto/sha256"
+	"slices"
+
+	"github.com/psyche-go/psyche/core/assign"
+)
+
+// Genesis is what a run begins with.
+type Genesis struct {
+	RunID         string
+	Host          ClientID // ticks the run
+	MainAuthority ClientID // the host when zero
+	JoinAuthority ClientID // the main authority when zero
+	Permissioned  bool     // only keys that the join authority authorized may join
+	Paused        bool     // begins Paused, to be configured and resumed by the main authority
+	Draws         [32]byte // State.DrawCommitment: zero where the host's draws need not open anything
+	Config        Config
+	Model         Model
+
+	// Progress is where another run has left off whose model this one begins with; zero
+	// for the beginning. Its optimizers are gone: the first epoch starts cold.
+	Progress Progress
+}
+
+// New returns the state of a permissionless run that waits for its first members and
+// whose host governs it. Its errors are those of Genesis.State.
+func New(runID string, host ClientID, config Config, model Model) (State, error) {
+	return Genesis{RunID: runID, Host: host, Config: config, Model: model}.State()
+}
+
+// State returns the first state of the run. A rule of Config, of the model or of the
+// run id that is broken is reported as a *ConfigError. The checkpoint must be one that
+// can be had without peers.
+func (g Genesis) State() (State, error) {
+	model := g.Model
+	if err := validateRunID(g.RunID); err != nil {
+		return State{}, err
+	}
+	if err := g.Config.Validate(); err != nil {
+		return State{}, err
+	}
+	if err := model.validate(g.Config); err != nil {
+		return State{}, err
+	}
+	if !model.Checkpoint.Kind.isOrigin() {
+		return State{}, &ConfigError{Key: "checkpoint", Problem: "must not be of a P2P kind when a run begins: nobody holds it yet"}
+	}
+	model.Definition = append([]byte(nil), model.Definition...)
+	state := State{
+		RunID:     g.RunID,
+		Host:      g.Host,
+		Authority: Authority{Main: g.MainAuthority, Join: g.JoinAuthority, Permissioned: g.Permissioned},
+		RunState:  WaitingForMembers,
+		Config:    g.Config,
+		Model:     model,
+		Progress:  g.Progress,
+		SeedChain: sha256.Sum256(append([]byte("psyche/seed/v1"), g.RunID...)),
+
+		DrawCommitment: g.Draws,
+	}
+	if state.Authority.Main == (ClientID{}) {
+		state.Authority.Main = g.Host
+	}
+	if state.Authority.Join == (ClientID{}) {
+		state.Authority.Join = state.Authority.Main
+	}
+	if g.Paused {
+		state.RunState = Paused
+	}
+	if g.Progress == (Progress{}) {
+		state.Progress.Step = 1
+	}
+	state.ColdStart = state.Progress.Step > 1
+	state.OriginStep = state.Progress.Step
+	if broken := state.brokenInvariant((*Round).electedSet); broken != "" {
+		return State{}, &ConfigError{Key: "progress", Problem: "does not fit: " + broken}
+	}
+	return state, nil
+}
+
+// Clone returns a copy that shares no memory with s.
+func (s *State) Clone() State {
+	c := *s
+	c.Authority = s.Authority.clone()
+	c.Model.Definition = slices.Clone(s.Model.Definition)
+	c.Epoch.Clients = slices.Clone(s.Epoch.Clients)
+	c.Epoch.Exited = slices.Clone(s.Epoch.Exited)
+	c.Epoch.Rounds = slices.Clone(s.Epoch.Rounds)
+	for i := range c.Epoch.Rounds {
+		r := &c.Epoch.Rounds[i]
+		r.Members = slices.Clone(r.Members)
+		r.Witnesses = slices.Clone(r.Witnesses)
+	}
+	c.Epoch.Ready = slices.Clone(s.Epoch.Ready)
+	c.Epoch.Reports = slices.Clone(s.Epoch.Reports)
+	c.Pending = slices.Clone(s.Pending)
+	c.Departed = slices.Clone(s.Departed)
+	c.Earlier = slices.Clone(s.Earlier)
+	c.Uploads = slices.Clone(s.Uploads)
+	c.Lapses = slices.Clone(s.Lapses)
+	c.Trials = slices.Clone(s.Trials)
+	return c
+}
+
+// CurrentRound returns the running round, in Cooldown the last one of the epoch, and
+// nil in every other RunState.
+func (s *State) CurrentRound() *Round { return s.roundFromEnd(0) }
+
+// RoundOfStep returns the round of a step if it is among the newest of the newest
+// epoch, or nil. Rounds stay readable until the next Warmup starts.
+func (s *State) RoundOfStep(step uint32) *Round {
+	for i := range s.Epoch.Rounds {
+		if s.Epoch.Rounds[i].Step == step {
+			return &s.Epoch.Rounds[i]
+		}
+	}
+	return nil
+}
+
+func (s *State) roundFromEnd(distance int) *Round {
+	if !s.active() || distance >= len(s.Epoch.Rounds) {
+		return nil
+	}
+	return &s.Epoch.Rounds[len(s.Epoch.Rounds)-1-distance]
+}
+
+func (s *State) active() bool {
+	return s.RunState == RoundTrain || s.RunState == RoundWitness || s.RunState == Cooldown
+}
+
+// Member returns the client's entry in the running epoch, also when it is no longer
+// Healthy but the round has not ended.
+func (s *State) Member(id ClientID) (*Client, bool) {
+	i := indexOf(s.Epoch.Clients, id)
+	if i < 0 {
+		return nil, false
+	}
+	return &s.Epoch.Clients[i], true
+}
+
+// IsPending reports whether the client waits for the next epoch.
+func (s *State) IsPending(id ClientID) bool { return indexOf(s.Pending, id) >= 0 }
+
+// TakesPart reports whether the host should tell others where a client is: it is a healthy
+// member or pending; or the run is Finished and it was in its last epoch, so that who was
+// cut off then can get the final model.
+func (s *State) TakesPart(id ClientID) bool {
+	if s.RunState == Finished && (indexOf(s.Epoch.Clients, id) >= 0 || indexOf(s.Epoch.Exited, id) >= 0) {
+		return true
+	}
+	return s.isHealthy(id) || s.IsPending(id)
+}
+
+// HealthyCount returns the number of healthy members of the running epoch.
+func (s *State) HealthyCount() int {
+	count := 0
+	for i := range s.Epoch.Clients {
+		if s.Epoch.Clients[i].State == Healthy {
+			count++
+		}
+	}
+	return count
+}
+
+// Awaited returns the current round's assignments whose results anybody waits for: those of
+// healthy owners that are not slow, or of all healthy ones if there are no others.
+func (s *State) Awaited() []assign.Assignment {
+	round := s.CurrentRound()
+	if round == nil {
+		return nil
+	}
+	assignments := round.Assignments(s.Config)
+	owners := make([]ClientID, len(assignments))
+	for i, a := range assignments {
+		owners[i] = round.Members[a.Member]
+	}
+	awaited := newIDSet(s.awaited(owners))
+	return slices.DeleteFunc(assignments, func(a assign.Assignment) bool { return !awaited.has(round.Members[a.Member]) })
+}
+
+func (s *State) isHealthy(id ClientID) bool {
+	client, ok := s.Member(id)
+	return ok && client.State == Healthy
+}
+
+func indexOf(clients []Client, id ClientID) int {
+	return slices.IndexFunc(clients, func(c Client) bool { return c.ID == id })
+}

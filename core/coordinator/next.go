@@ -1,0 +1,109 @@
+package coordinator
+
+import (
+	"crypto/sha256"
+	"slices"
+
+	"github.com/psyche-go/psyche/core/assign"
+)
+
+// NextRound returns the round that follows the running one, and in Warmup the first one of
+// the epoch, if nothing changes until then: no member leaves, no authority acts, and the
+// running round gets its quorum. Everybody can work out from it who will train what. Its
+// Seed, and with that who witnesses, is not known before it begins: Seed and the numbers of
+// witnesses are zero. ok is false when no round follows as far as that can be known.
+func (s *State) NextRound() (next Round, ok bool) {
+	step := s.Progress.Step
+	switch s.RunState {
+	case Warmup:
+	case RoundTrain, RoundWitness:
+		if s.quorumIsOutOfReach() { // which ends the epoch
+			return Round{}, false
+		}
+		step++
+	default:
+		return Round{}, false
+	}
+	if s.endsBefore(step) {
+		return Round{}, false
+	}
+	return s.roundOf(step), true
+}
+
+// endsBefore reports whether the epoch ends before the round of a step would begin, as far
+// as rules and members say. That a round without a quorum ends it is another matter.
+func (s *State) endsBefore(step uint32) bool {
+	switch {
+	case s.Config.RoundsPerEpoch != 0 && step-s.Epoch.StartStep >= s.Config.RoundsPerEpoch,
+		s.Epoch.LastStep != 0 && step > s.Epoch.LastStep,
+		s.HealthyCount() < int(s.Config.MinClients),
+		step > s.Config.TotalSteps,
+		s.PendingPause:
+		return true
+	default:
+		return false
+	}
+}
+
+// roundOf returns what is known of the round of a step before it begins: everything but
+// what follows from its Seed.
+func (s *State) roundOf(step uint32) Round {
+	members := make([]ClientID, 0, len(s.Epoch.Clients))
+	for i := range s.Epoch.Clients {
+		if client := &s.Epoch.Clients[i]; client.State == Healthy {
+			members = append(members, client.ID)
+		}
+	}
+	round := Round{
+		Height:    step - s.Epoch.StartStep,
+		Step:      step,
+		BatchSeed: le.Uint64(s.SeedChain[8:16]),
+		DataIndex: s.Progress.DataIndex,
+		BatchSize: s.Config.BatchSize(s.Progress.DataIndex, s.Model.MaxSeqLen),
+		Members:   members,
+	}
+	s.warm(&round)
+	return round
+}
+
+// startRound fixes everything about the next round and begins RoundTrain.
+func (s *State) startRound(now uint64, draw [32]byte) {
+	round := s.roundOf(s.Progress.Step)
+	round.Seed = s.mixSeed(draw)
+	s.sealChallenge()
+	elected := len(round.ElectedWitnesses(s.Config))
+	round.WitnessesElected = uint16(elected)
+	round.WitnessesNeeded = uint16(assign.Quorum(elected))
+	s.Progress.DataIndex += uint64(round.BatchSize)
+	if len(s.Epoch.Rounds) == StoredRounds {
+		s.Epoch.Rounds = slices.Delete(s.Epoch.Rounds, 0, 1)
+	}
+	s.Epoch.Rounds = append(s.Epoch.Rounds, round)
+	for i := range s.Pending {
+		s.Pending[i].Waited = true
+	}
+	s.enter(RoundTrain, now)
+	s.drawJuries()
+}
+
+// opens reports whether a round may begin with a draw. Zeros open nothing: as the next commitment
+// they would stand for none, and every later draw would do.
+func (s *State) opens(draw [32]byte) bool {
+	none := [32]byte{}
+	return s.DrawCommitment == none || draw != none && sha256.Sum256(draw[:]) == s.DrawCommitment
+}
+
+// mixSeed extends the seed chain and returns the round's seed, the first eight bytes of
+// sha256(chain ‖ draw ‖ step as le32 ‖ reveals). A host that repeats a draw still gets
+// another round seed. The eight bytes after them are the batch seed of the round that
+// follows: the first say nothing of them.
+func (s *State) mixSeed(draw [32]byte) uint64 {
+	message := slices.Concat(s.SeedChain[:], draw[:])
+	message = le.AppendUint32(message, s.Progress.Step)
+	message = append(message, s.Reveals[:]...)
+	s.SeedChain = sha256.Sum256(message)
+	if s.DrawCommitment != ([32]byte{}) {
+		s.DrawCommitment = draw
+	}
+	return le.Uint64(s.SeedChain[:8])
+}

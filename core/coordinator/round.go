@@ -1,0 +1,110 @@
+package coordinator
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/core/bloom"
+)
+
+// Assignments returns the batches of the round, ascending; Member is an index in
+// r.Members.
+func (r *Round) Assignments(c Config) []assign.Assignment {
+	return assign.Batches(r.BatchSeed, len(r.Members), int(c.VerificationPercent), r.DataIndex, r.BatchSize)
+}
+
+// ElectedWitnesses returns the indices in r.Members of the round's witnesses.
+func (r *Round) ElectedWitnesses(c Config) []int {
+	return assign.Witnesses(r.Seed, len(r.Members), int(c.WitnessNodes))
+}
+
+// electedSet is ElectedWitnesses as a set.
+func (r *Round) electedSet(c Config) (elected MemberSet) {
+	for _, member := range r.ElectedWitnesses(c) {
+		elected.add(member)
+	}
+	return elected
+}
+
+// Selection returns what decides the parts of the round's members: with it anybody can
+// check a member's assign.Proof.
+func (r *Round) Selection(c Config) assign.Selection {
+	return assign.Selection{
+		Seed:                r.Seed,
+		BatchSeed:           r.BatchSeed,
+		Members:             len(r.Members),
+		WitnessNodes:        int(c.WitnessNodes),
+		VerificationPercent: int(c.VerificationPercent),
+	}
+}
+
+// owners returns the indices in r.Members of those that have a batch, ascending.
+func (r *Round) owners(c Config) []int {
+	return assign.Owners(r.BatchSeed, len(r.Members), int(c.VerificationPercent), r.BatchSize)
+}
+
+// MemberIndex returns the client's index in r.Members.
+func (r *Round) MemberIndex(id ClientID) (int, bool) {
+	i := slices.Index(r.Members, id)
+	return i, i >= 0
+}
+
+// overfills reports whether the filters have more bits than the round's items can set:
+// they would vote for anything.
+func (r *Round) overfills(participants, commitments *bloom.Filter, c Config) bool {
+	batches := assign.BatchCount(len(r.Members), int(c.VerificationPercent), r.BatchSize)
+	return participants.OnesCount() > bloom.Hashes*len(r.Members) || commitments.OnesCount() > bloom.Hashes*batches
+}
+
+// HasQuorum reports whether enough witnesses proved something for results to count and
+// for health to be judged.
+func (r *Round) HasQuorum() bool {
+	return r.WitnessesNeeded > 0 && len(r.Witnesses) >= int(r.WitnessesNeeded)
+}
+
+// Votes returns how many of the round's witnesses hold the commitment.
+func (r *Round) Votes(commitment [32]byte) int {
+	keys := bloom.NewKeys(r.Seed)
+	positions := keys.Positions(commitment[:])
+	votes := 0
+	for i := range r.Witnesses {
+		if r.Witnesses[i].Commitments.ContainsPositions(positions) {
+			votes++
+		}
+	}
+	return votes
+}
+
+// Counted returns which of a batch's commitments counts: the one with most votes if it
+// has a quorum, of equals the lowest. The order of candidates does not matter.
+func (r *Round) Counted(candidates [][32]byte) (commitment [32]byte, ok bool) {
+	most := 0
+	for _, candidate := range candidates {
+		votes := r.Votes(candidate)
+		if votes == 0 || votes < int(r.WitnessesNeeded) {
+			continue
+		}
+		if votes > most || votes == most && bytes.Compare(candidate[:], commitment[:]) < 0 {
+			commitment, most = candidate, votes
+		}
+	}
+	return commitment, most > 0
+}
+
+// QuorumRoot returns the Merkle root that a quorum of the witnesses agrees on. Two roots
+// cannot both have one, since a quorum is more than half of the elected.
+func (r *Round) QuorumRoot() (root [32]byte, ok bool) {
+	for i := range r.Witnesses {
+		candidate, count := r.Witnesses[i].CommitmentsRoot, 0
+		for j := range r.Witnesses {
+			if r.Witnesses[j].CommitmentsRoot == candidate {
+				count++
+			}
+		}
+		if count >= int(r.WitnessesNeeded) {
+			return candidate, true
+		}
+	}
+	return [32]byte{}, false
+}

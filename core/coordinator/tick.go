@@ -1,0 +1,327 @@
+package coordinator
+
+import (
+	"slices"
+
+	"github.com/psyche-go/psyche/core/bloom"
+)
+
+// Tick moves the run on if something is due at now (Unix milliseconds), at most to the next
+// RunState, and reports whether the state changed. When nothing is due it changes
+// nothing, so anybody may call it at any time; Due says when it has to be. draw is what no member
+// knew before; it is used, mixed with all earlier ones, only when a round begins. Where the state
+// has a DrawCommitment no round begins with a draw that does not open it.
+//
+// A clock that was set back delays nothing: times in the future become now.
+func (s *State) Tick(now uint64, draw [32]byte) (changed bool) {
+	adjusted := s.adjustClock(now)
+	var moved bool
+	switch s.RunState {
+	case WaitingForMembers:
+		moved = s.tickWaitingForMembers(now)
+	case Warmup:
+		moved = s.tickWarmup(now, draw)
+	case RoundTrain:
+		moved = s.tickRoundTrain(now)
+	case RoundWitness:
+		moved = s.tickRoundWitness(now, draw)
+	case Cooldown:
+		moved = s.tickCooldown(now)
+	case Paused:
+		moved = s.tickPaused(now)
+	case Uninitialized, Finished:
+		return false
+	}
+	return adjusted || moved
+}
+
+func (s *State) adjustClock(now uint64) (changed bool) {
+	if s.RunState == Uninitialized || s.RunState == Finished {
+		return false
+	}
+	times := []*uint64{&s.StateStart, &s.MinimumSince, &s.Epoch.StartTime}
+	for i := range s.Trials {
+		times = append(times, &s.Trials[i].SinceTime)
+	}
+	for _, t := range times {
+		if *t > now {
+			*t = now
+			changed = true
+		}
+	}
+	return changed
+}
+
+// elapsed reports whether a wait of d milliseconds that began at start is over. It lasts
+// until the clock shows another millisecond at least, also when d is 0.
+func elapsed(start, now, d uint64) bool { return now > start && now-start >= d }
+
+func (s *State) enter(state RunState, now uint64) {
+	s.RunState = state
+	s.StateStart = now
+}
+
+func (s *State) tickWaitingForMembers(now uint64) bool {
+	if s.PendingPause {
+		s.pause(now)
+		return true
+	}
+	if len(s.Pending) < int(s.Config.InitMinClients) {
+		changed := s.MinimumSince != 0
+		s.MinimumSince = 0
+		return changed
+	}
+	if s.MinimumSince == 0 {
+		s.MinimumSince = now
+		return now != 0
+	}
+	if !elapsed(s.MinimumSince, now, s.Config.WaitingForMembersExtraTime) {
+		return false
+	}
+	s.startEpoch(now)
+	return true
+}
+
+func (s *State) tickWarmup(now uint64, draw [32]byte) bool {
+	if s.PendingPause {
+		s.membersToPending()
+		s.pause(now)
+		return true
+	}
+	changed := s.removeLeavers(0)
+	if s.HealthyCount() < int(s.Config.MinClients) {
+		s.membersToPending()
+		s.waitForMembers(now)
+		return true
+	}
+	if !s.phase().isOver(now) || !s.opens(draw) {
+		return changed
+	}
+	if len(s.Epoch.Ready) == 0 {
+		s.countTry()
+	}
+	holders := newIDSet(s.Epoch.Ready)
+	for i := range s.Epoch.Clients {
+		client := &s.Epoch.Clients[i]
+		client.HoldsModel = holders.has(client.ID)
+	}
+	s.ColdStart = false // Epoch.ColdStart has it from here on
+	s.startRound(now, draw)
+	return true
+}
+
+// readyCount returns how many healthy members are ready, or fewer when not all can be.
+func (s *State) readyCount() int {
+	count := 0
+	if len(s.Epoch.Ready) < s.HealthyCount() {
+		return count
+	}
+	ready := newIDSet(s.Epoch.Ready)
+	for i := range s.Epoch.Clients {
+		if client := &s.Epoch.Clients[i]; client.State == Healthy && ready.has(client.ID) {
+			count++
+		}
+	}
+	return count
+}
+
+func (s *State) tickRoundTrain(now uint64) bool {
+	if !s.phase().isOver(now) {
+		return false
+	}
+	s.enter(RoundWitness, now)
+	return true
+}
+
+// awaited returns those of the owners of batches that anybody waits for: the healthy ones that
+// are not slow, or all healthy ones if there are no others.
+func (s *State) awaited(owners []ClientID) []ClientID {
+	awaited := make([]ClientID, 0, len(owners))
+	clients, punctual := lookup{clients: s.Epoch.Clients}, false
+	for _, id := range owners {
+		client := clients.find(id)
+		if client == nil || client.State != Healthy {
+			continue
+		}
+		if client.Lateness != Slow && !punctual {
+			punctual, awaited = true, awaited[:0]
+		}
+		if client.Lateness != Slow || !punctual {
+			awaited = append(awaited, id)
+		}
+	}
+	return awaited
+}
+
+// quorumIsOutOfReach reports whether so many elected witnesses left before they
+// witnessed that the round can have no quorum any more. Nothing of it can count then,
+// and nobody who left can come back into this round, so there is nothing to wait for.
+func (s *State) quorumIsOutOfReach() bool {
+	round := s.CurrentRound()
+	// A round's members stay in the epoch until its end: no more than these have left it.
+	if left := len(s.Epoch.Clients) - s.HealthyCount(); int(round.WitnessesElected)-left >= int(round.WitnessesNeeded) {
+		return false
+	}
+	return len(round.Witnesses)+len(s.silentWitnesses()) < int(round.WitnessesNeeded)
+}
+
+// noWitnessIsAwaited reports whether RoundWitness waits for nobody: no healthy member that was
+// elected is silent, or there is a quorum without those that are, and each of them is slow or
+// has no result itself by a quorum of the witnesses.
+func (s *State) noWitnessIsAwaited() bool {
+	silent := s.silentWitnesses()
+	if len(silent) == 0 {
+		return true
+	}
+	round := s.CurrentRound()
+	if !round.HasQuorum() {
+		return false
+	}
+	owners, keys := round.owners(s.Config), bloom.NewKeys(round.Seed)
+	for _, w := range silent {
+		if w.client.Lateness == Slow {
+			continue
+		}
+		if _, trained := slices.BinarySearch(owners, w.member); !trained || !round.denied(&keys, w.client.ID) {
+			return false
+		}
+	}
+	return true
+}
+
+// silentWitness is a healthy member that was elected to witness the running round and has not.
+type silentWitness struct {
+	member int // in the round
+	client *Client
+}
+
+// silentWitnesses returns all witnesses of the running round that can still come.
+func (s *State) silentWitnesses() (healthy []silentWitness) {
+	round := s.CurrentRound()
+	if len(round.Witnesses) == int(round.WitnessesElected) {
+		return nil
+	}
+	var silent MemberSet
+	if int(round.WitnessesElected) == len(round.Members) { // who was elected needs no shuffle
+		for member := range round.Members {
+			silent.add(member)
+		}
+	} else {
+		silent = round.electedSet(s.Config)
+	}
+	for i := range round.Witnesses {
+		silent.remove(int(round.Witnesses[i].Member))
+	}
+	clients := lookup{clients: s.Epoch.Clients}
+	for member, id := range round.Members {
+		if !silent.Has(member) {
+			continue
+		}
+		if client := clients.find(id); client != nil && client.State == Healthy {
+			healthy = append(healthy, silentWitness{member, client})
+		}
+	}
+	return healthy
+}
+
+func (s *State) tickRoundWitness(now uint64, draw [32]byte) bool {
+	round := s.CurrentRound()
+	ends := !round.HasQuorum() || s.endsBefore(s.Progress.Step+1)
+	if !s.phase().isOver(now) || !ends && !s.opens(draw) {
+		return false
+	}
+	s.endTrials(now)
+	s.removeLeavers(round.Height)
+	s.keepFindings()
+	s.Progress.Step++
+	if s.Config.EpochTime != 0 && s.Epoch.LastStep == 0 && elapsed(s.Epoch.StartTime, now, s.Config.EpochTime) {
+		s.Epoch.LastStep = s.Progress.Step + 1 // two more rounds
+	}
+	if ends {
+		s.sealChallenge()
+		s.enter(Cooldown, now)
+	} else {
+		s.startRound(now, draw)
+	}
+	return true
+}
+
+func (s *State) tickCooldown(now uint64) bool {
+	if !s.phase().isOver(now) {
+		return false
+	}
+	s.dropSilent()
+	s.settleCheckpoint()
+	s.removeLeavers(s.CurrentRound().Height)
+	s.Progress.Epoch++
+	s.Departed = nil
+	s.forgetEjections()
+	if s.Progress.Step > s.Config.TotalSteps {
+		s.PendingPause = false
+		s.enter(Finished, now)
+		return true
+	}
+	s.membersToPending()
+	if s.PendingPause {
+		s.pause(now)
+	} else {
+		s.waitForMembers(now)
+	}
+	return true
+}
+
+func (s *State) tickPaused(now uint64) bool {
+	if s.Closed {
+		s.enter(Finished, now)
+		return true
+	}
+	if !s.PendingResume {
+		return false
+	}
+	s.PendingResume = false
+	s.waitForMembers(now)
+	return true
+}
+
+func (s *State) waitForMembers(now uint64) {
+	s.MinimumSince = 0
+	s.enter(WaitingForMembers, now)
+}
+
+func (s *State) pause(now uint64) {
+	s.PendingPause = false
+	s.ColdStart = true
+	s.MinimumSince = 0
+	s.enter(Paused, now)
+}
+
+// startEpoch makes members of the pending clients that have a seat, and begins Warmup.
+func (s *State) startEpoch(now uint64) {
+	// An epoch number that has not changed would let an old Join of who left be replayed.
+	for _, client := range s.Epoch.Exited {
+		if !s.IsPending(client.ID) {
+			s.depart(client)
+		}
+	}
+	members := s.seatPending()
+	s.fallBackIfModelIsGone(members)
+	s.noteLapse()
+	for i := range members {
+		client := &members[i]
+		if s.ColdStart || client.OptimizerSince == 0 {
+			client.OptimizerSince = s.Progress.Step
+		}
+		if client.isNew() {
+			client.ProbationUntil = s.probationEnd()
+		}
+		client.Waited = false
+	}
+	s.Epoch = Epoch{
+		StartStep: s.Progress.Step,
+		StartTime: now,
+		ColdStart: s.ColdStart,
+		Clients:   members,
+	}
+	s.MinimumSince = 0
+	s.enter(Warmup, now)
+}

@@ -1,0 +1,44 @@
+package odds
+
+import (
+	"math"
+
+	"github.com/psyche-go/psyche/core/assign"
+)
+
+// missed is how probable it is that no honest auditor of a round draws what each of them draws with
+// probability p: over how many of the members that train nothing are honest.
+func missed(members, verificationPercent, gang int, p float64) float64 {
+	verifiers, sum := assign.VerifierCount(members, verificationPercent), 0.0
+	for honest := range verifiers + 1 {
+		exactly := AtLeast(honest, members, members-gang, verifiers)
+		exactly.Sub(exactly, AtLeast(honest+1, members, members-gang, verifiers))
+		share, _ := exactly.Float64()
+		sum += share * math.Pow(1-p, float64(honest))
+	}
+	return sum
+}
+
+// Ejected returns the probability that who cheats in every step is ejected before it has been there
+// for so many rounds, by audits of honest members alone: in each round each of them draws one of its
+// results as often as one of every other member.
+func Ejected(members, verificationPercent, gang, rounds int) float64 {
+	p := 1 - missed(members, verificationPercent, gang, 1/float64(members))
+	return 1 - math.Pow(1-p, float64(max(0, rounds-roundsToEject)))
+}
+
+// roundsToEject are those of the audit, of the drawing of the jury and of its votes.
+const roundsToEject = 3
+
+// RoundsToEject returns after how many rounds Ejected is at least sure; 0: never.
+func RoundsToEject(members, verificationPercent, gang int, sure float64) int {
+	p := 1 - missed(members, verificationPercent, gang, 1/float64(members))
+	if !(p > 0) {
+		return 0
+	}
+	return roundsToEject + within(p, sure)
+}
+
+// within returns in how many rounds what happens in each with probability p has happened with
+// probability sure.
+func within(p, sure float64) int { return int(math.Ceil(math.Log1p(-sure) / math.Log1p(-p))) }

@@ -1,0 +1,203 @@
+package odds
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/psyche-go/psyche/core/assign"
+)
+
+func TestJuryOf(t *testing.T) {
+	for _, test := range []struct{ members, gang, size, needed int }{{4, 1, 2, 2}, {16, 5, 14, 8}, {42, 13, 40, 22}, {256, 85, 96, 53}} {
+		j := JuryOf(test.members, test.gang)
+		if j.Size != test.size || j.Needed != test.needed || 20*j.Needed < 11*j.Size || 20*(j.Needed-1) >= 11*j.Size {
+			t.Errorf("%d members: %d of %d, want %d of %d", test.members, j.Needed, j.Size, test.needed, test.size)
+		}
+	}
+	for members := 4; members <= 98; members++ {
+		if j := JuryOf(members, MostLiars(members)); j.Convicts.Sign() != 0 || j.Blocks.Sign() != 0 {
+			t.Errorf("%d members, all of whom judge: a gang of %d convicts or blocks", members, j.Gang)
+		}
+	}
+}
+
+// TestJuriesAgainstDraws draws juries of which a tenth of the honest do not vote.
+func TestJuriesAgainstDraws(t *testing.T) {
+	const members, gang, draws = 256, 85, 20_000
+	r := rand.New(rand.NewPCG(5, 6))
+	j := JuryOf(members, gang)
+	kept := 0
+	for range draws {
+		guilty := 0
+		for _, member := range r.Perm(members - 2)[:j.Size] {
+			if honest := member - (gang - 1); honest >= 0 && honest >= 17 { // of 170
+				guilty++
+			}
+		}
+		if guilty < j.Needed {
+			kept++
+		}
+	}
+	want, _ := j.Lax.Float64()
+	if got := float64(kept) / draws; math.Abs(got-want) > 5*math.Sqrt(want*(1-want)/draws) {
+		t.Errorf("kept in %.4f of the trials, want %.4f", got, want)
+	}
+}
+
+// TestAuditedAgainstDraws draws verifiers, and what they audit in the rounds after a result.
+func TestAuditedAgainstDraws(t *testing.T) {
+	const members, percent, gang, draws = 40, 30, 12, 3000
+	r := rand.New(rand.NewPCG(3, 4))
+	verifiers := assign.VerifierCount(members, percent)
+	trainers := members - verifiers
+	audited := 0
+	for range draws {
+		found := false
+		for age := range keptRounds {
+			for _, member := range r.Perm(members)[:verifiers] {
+				rounds := keptRounds
+				if r.IntN(2) == 0 {
+					rounds = newestRounds
+				}
+				found = found || r.IntN(rounds*trainers) == age*trainers && member >= gang
+			}
+		}
+		if found {
+			audited++
+		}
+	}
+	want := Audited(members, percent, gang)
+	if got := float64(audited) / draws; math.Abs(got-want) > 5*math.Sqrt(want*(1-want)/draws) {
+		t.Errorf("audited in %.3f of the rounds, want %.3f", got, want)
+	}
+	h, v := 1-gang/float64(members), percent/100.0
+	if near := 1 - math.Exp(-h*v/(1-v)); math.Abs(near-want) > 0.01 {
+		t.Errorf("%.4f, which is said to be close to %.4f", want, near)
+	}
+}
+
+// juries is what docs/trust.md shows of juries.
+func juries() string {
+	var b strings.Builder
+	b.WriteString("| members | gang | jury | needed | ejects an honest one | keeps one of its own in | when a tenth of the honest cannot judge |\n|---|---|---|---|---|---|---|\n")
+	for _, members := range []int{8, 32, 98, 128, 256} {
+		for _, gang := range liarsOf(members) {
+			j := JuryOf(members, gang)
+			fmt.Fprintf(&b, "| %d | %d | %d | %d | %s | %s | %s |\n", members, gang, j.Size, j.Needed, show(j.Convicts), show(j.Blocks), show(j.Lax))
+		}
+	}
+	return b.String()
+}
+
+// audits is what docs/trust.md shows of how soon who cheats is audited.
+func audits() string {
+	var b strings.Builder
+	b.WriteString("| members | `verification_percent` | do not train | of the results are audited, no gang | half of steady cheats are ejected within | 95 % within | audited with the largest gang | half within | 95 % within |\n|---|---|---|---|---|---|---|---|---|\n")
+	for _, members := range []int{8, 16, 64, 256} {
+		for _, percentage := range []int{10, 20, 30} {
+			verifiers := assign.VerifierCount(members, percentage)
+			if verifiers == 0 {
+				fmt.Fprintf(&b, "| %d | %d | 0 | never | – | – | never | – | – |\n", members, percentage)
+				continue
+			}
+			gang := MostLiars(members)
+			fmt.Fprintf(&b, "| %d | %d | %d | %s | %d rounds | %d | %s | %d | %d |\n", members, percentage, verifiers,
+				percent(Audited(members, percentage, 0)), RoundsToEject(members, percentage, 0, 0.5), RoundsToEject(members, percentage, 0, 0.95),
+				percent(Audited(members, percentage, gang)), RoundsToEject(members, percentage, gang, 0.5), RoundsToEject(members, percentage, gang, 0.95))
+		}
+	}
+	return b.String()
+}
+
+// probations is what docs/trust.md shows of newcomers that cheat from their first step on.
+func probations() string {
+	var b strings.Builder
+	b.WriteString("| members | `verification_percent` | ejected within 8 rounds, no gang | 16 | 32 | 64 | 95 % are within |\n|---|---|---|---|---|---|---|\n")
+	for _, members := range []int{8, 16, 64, 256} {
+		for _, percentage := range []int{10, 20, 30} {
+			if assign.VerifierCount(members, percentage) == 0 {
+				continue
+			}
+			fmt.Fprintf(&b, "| %d | %d |", members, percentage)
+			for _, rounds := range []int{8, 16, 32, 64} {
+				fmt.Fprintf(&b, " %s |", percent(Ejected(members, percentage, 0, rounds)))
+			}
+			fmt.Fprintf(&b, " %d rounds |\n", RoundsToEject(members, percentage, 0, 0.95))
+		}
+	}
+	return b.String()
+}
+
+// TestEjected plays the rounds of a member that cheats, with the core's draws of who trains.
+func TestEjected(t *testing.T) {
+	const members, percentage, runs, rounds = 16, 20, 1500, 15
+	r := rand.New(rand.NewPCG(7, 8))
+	ejected := 0
+	for range runs {
+		var trained [][]int // of each round
+		found := false
+		for range keptRounds {
+			trained = append(trained, assign.Trainers(r.Uint64(), members, percentage))
+		}
+		for range rounds - roundsToEject {
+			seed := r.Uint64()
+			trained = append(trained, assign.Trainers(seed, members, percentage))
+			for verifier := range members {
+				if slices.Contains(trained[len(trained)-1], verifier) {
+					continue
+				}
+				of := trained[len(trained)-1-r.IntN([]int{newestRounds, keptRounds}[r.IntN(2)])]
+				found = found || verifier != 0 && of[r.IntN(len(of))] == 0
+			}
+		}
+		if found {
+			ejected++
+		}
+	}
+	want := Ejected(members, percentage, 0, rounds)
+	if got := float64(ejected) / runs; math.Abs(got-want) > 0.05 {
+		t.Errorf("%.3f of the cheats are ejected within %d rounds, computed are %.3f", got, rounds, want)
+	}
+	if got := RoundsToEject(members, percentage, 0, want-1e-9); got != rounds {
+		t.Errorf("%d rounds for what %d are enough for", got, rounds)
+	}
+	if got := RoundsToEject(8, 10, 0, 0.5); got != 0 {
+		t.Errorf("without verifiers a cheat is ejected after %d rounds", got)
+	}
+}
+
+// TestTablesOfAudits keeps these tables of docs/trust.md true.
+func TestTablesOfAudits(t *testing.T) {
+	keep(t, "<!-- juries -->\n", "<!-- end of juries -->\n", juries())
+	keep(t, "<!-- probations -->\n", "<!-- end of probations -->\n", probations())
+	keep(t, "<!-- audits -->\n", "<!-- end of audits -->\n", audits())
+}
+
+// keep compares a part of docs/trust.md with what it has to be, or writes it.
+func keep(t *testing.T, begin, end, want string) {
+	t.Helper()
+	const path = "../../docs/trust.md"
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, found := strings.Cut(string(b), begin)
+	old, after, closed := strings.Cut(rest, end)
+	if !found || !closed {
+		t.Fatalf("%s has no table between %q and %q", path, begin, end)
+	}
+	if *update {
+		if err := os.WriteFile(path, []byte(before+begin+want+end+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if old != want {
+		t.Errorf("a table of %s is not what this package computes: run go test ./core/odds -update", path)
+	}
+}

@@ -1,0 +1,43 @@
+package odds
+
+import (
+	"math/big"
+
+	"github.com/psyche-go/psyche/core/assign"
+)
+
+// AtLeast returns the probability that at least least of a round's witnesses are liars, where
+// liars of its members are and the witnesses are drawn from all members.
+func AtLeast(least, members, liars, witnesses int) *big.Rat {
+	sum, ways := new(big.Int), new(big.Int)
+	for k := max(least, 0); k <= min(liars, witnesses); k++ {
+		if witnesses-k > members-liars {
+			continue
+		}
+		ways.Mul(new(big.Int).Binomial(int64(liars), int64(k)), new(big.Int).Binomial(int64(members-liars), int64(witnesses-k)))
+		sum.Add(sum, ways)
+	}
+	return new(big.Rat).SetFrac(sum, new(big.Int).Binomial(int64(members), int64(witnesses)))
+}
+
+// Harm is how often a gang has what it needs of a committee.
+type Harm struct {
+	Members, Liars, Witnesses int
+	Quorum                    int
+	Blocks                    *big.Rat // a round: no quorum of honest witnesses
+	Captures                  *big.Rat // a round: a quorum of its own
+}
+
+// Of returns the harm of liars among the members of a round with so many witnesses.
+func Of(members, liars, witnesses int) Harm {
+	witnesses = min(witnesses, members)
+	quorum := assign.Quorum(witnesses)
+	return Harm{
+		members, liars, witnesses, quorum,
+		AtLeast(witnesses-quorum+1, members, liars, witnesses),
+		AtLeast(quorum, members, liars, witnesses),
+	}
+}
+
+// MostLiars is the largest number of liars that a run is made for: fewer than a third.
+func MostLiars(members int) int { return max(0, (members-1)/3) }

@@ -1,0 +1,80 @@
+package odds
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/core/audit"
+)
+
+// TestFreed compares with choices that are counted by hand.
+func TestFreed(t *testing.T) {
+	// Of eight proofs two may be missing: 1 + 8 + 28 choices.
+	if got, want := Freed(8, 6, 32), 1-math.Pow(37, -1./32); math.Abs(got-want) > 1e-12 {
+		t.Errorf("%v is freed, want %v", got, want)
+	}
+	if got := Freed(3, 3, 32); got != 0 {
+		t.Errorf("%v is freed where nobody may be missing", got)
+	}
+}
+
+// freed is what docs/trust.md shows of a host that leaves out proofs.
+func freed() string {
+	var b strings.Builder
+	b.WriteString("| witnesses | proofs it can leave out | chunks that it frees |\n|---|---|---|\n")
+	for _, witnesses := range []int{4, 8, 16, 32} {
+		quorum := assign.Quorum(witnesses)
+		fmt.Fprintf(&b, "| %d | %d | %s |\n", witnesses, witnesses-quorum, percent(Freed(witnesses, quorum, audit.DefaultChunks)))
+	}
+	return b.String()
+}
+
+// worths is what docs/trust.md shows of injections.
+func worths() string {
+	var b strings.Builder
+	b.WriteString("| added, in lengths of a gradient | `compression_topk` | β = 0.9 | 0.99 | 0.999 |\n|---|---|---|---|---|\n")
+	for _, k := range []int{8, 32} {
+		for _, usual := range []float64{1, 8, 256} {
+			fmt.Fprintf(&b, "| %g | %d |", usual, k)
+			for _, beta := range []float64{0.9, 0.99, 0.999} {
+				const repetitions, chunk = 4, 4096
+				r, sum := rand.New(rand.NewPCG(1, 2)), 0.0
+				for range repetitions {
+					sum += Injection{Chunk: chunk, TopK: k, Beta: beta, Usual: usual}.Worth(chunk/k, r)
+				}
+				fmt.Fprintf(&b, " %.0f |", sum/repetitions)
+			}
+			b.WriteString("\n")
+		}
+	}
+	return b.String()
+}
+
+// steady is what docs/trust.md shows of who adds as much as passes, always.
+func steady() string {
+	var b strings.Builder
+	b.WriteString("| limit | β = 0.9 | 0.99 | 0.999 |\n|---|---|---|---|\n")
+	for _, limit := range []struct {
+		name string
+		of   audit.Limits
+	}{{"f32", audit.F32Limits}, {"bf16", audit.BF16Limits}} {
+		fmt.Fprintf(&b, "| %s, %.2g %% |", limit.name, 100*limit.of.Error)
+		for _, beta := range []float64{0.9, 0.99, 0.999} {
+			j := Injection{Chunk: 4096, TopK: 8, Beta: beta, Usual: limit.of.Error}
+			fmt.Fprintf(&b, " %s |", percent(j.Steady(2000, rand.New(rand.NewPCG(3, 4)))))
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+// TestTablesOfGains keeps the tables of docs/trust.md true that say what a cheat gains.
+func TestTablesOfGains(t *testing.T) {
+	keep(t, "<!-- worths -->\n", "<!-- end of worths -->\n", worths())
+	keep(t, "<!-- steady -->\n", "<!-- end of steady -->\n", steady())
+	keep(t, "<!-- freed -->\n", "<!-- end of freed -->\n", freed())
+}

@@ -1,0 +1,341 @@
+package dash_test
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/psyche-go/psyche/face/dash"
+	"github.com/psyche-go/psyche/face/dash/dashtest"
+	"github.com/psyche-go/psyche/face/dash/gather"
+)
+
+var (
+	pictures = flag.String("dash.pictures", "", "folder for screenshots")
+	ofFolder = flag.String("dash.of", "", "folder of runs, such as a testnet's, of whose newest run TestPictures takes screenshots")
+)
+
+// axeVariable names the file axe.min.js of axe-core, which looks for what people with disabilities
+// cannot use.
+const axeVariable = "PSYCHE_TEST_AXE"
+
+// browser is a browser and what it complained about.
+type browser struct {
+	ctx context.Context
+
+	mu         sync.Mutex
+	complaints []string
+}
+
+// open starts chromium, or skips the test.
+func open(t *testing.T) *browser {
+	t.Helper()
+	program := ""
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if found, err := exec.LookPath(name); err == nil {
+			program = found
+			break
+		}
+	}
+	if program == "" {
+		t.Skip("there is no chromium here (Debian: apt-get install chromium): the page was not tried in a browser")
+	}
+	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath(program), chromedp.Flag("force-prefers-reduced-motion", true))
+	if os.Getuid() == 0 {
+		options = append(options, chromedp.NoSandbox)
+	}
+	ctx, cancel := chromedp.NewExecAllocator(t.Context(), options...)
+	t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewContext(ctx)
+	t.Cleanup(cancel)
+	b := &browser{ctx: ctx}
+	err := chromedp.Listen(ctx, func(event any) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		switch e := event.(type) {
+		case *runtime.EventExceptionThrown:
+			b.complaints = append(b.complaints, fmt.Sprintf("%+v", *e.ExceptionDetails))
+		case *log.EventEntryAdded:
+			b.complaints = append(b.complaints, e.Entry.Text+" "+e.Entry.URL)
+		}
+	})
+	if err != nil {
+		t.Fatalf("start %s: %v", program, err)
+	}
+	return b
+}
+
+func (b *browser) do(t *testing.T, steps ...chromedp.Action[chromedp.Void]) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, time.Minute)
+	defer cancel()
+	if err := chromedp.Do(ctx, steps...); err != nil {
+		t.Fatalf("%v; the browser said: %v", err, b.said())
+	}
+}
+
+// text evaluates an expression.
+func (b *browser) text(t *testing.T, expression string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, time.Minute)
+	defer cancel()
+	raw, err := chromedp.Run(ctx, chromedp.Evaluate[[]byte](expression, chromedp.EvalAwaitPromise))
+	if err != nil {
+		t.Fatalf("%s: %v", expression, err)
+	}
+	var text string
+	if json.Unmarshal(raw, &text) == nil {
+		return text
+	}
+	return string(raw)
+}
+
+func (b *browser) said() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return strings.Join(b.complaints, "\n")
+}
+
+// show opens the page at a run, in a window of a size and a theme.
+func (b *browser) show(t *testing.T, address, run, theme string, width, height int64) {
+	t.Helper()
+	media := emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: theme}}}
+	if _, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, media); err != nil {
+		t.Fatal(err)
+	}
+	b.do(t, chromedp.EmulateViewport(width, height), chromedp.Navigate("about:blank"),
+		chromedp.Navigate(address+"/#run="+url.QueryEscape(run)), chromedp.WaitVisible(chromedp.CSS("#title")))
+}
+
+var shownRun = dashtest.Options{RunID: "tiny-llama", Members: 12, Rounds: 60, RoundsPerEpoch: 12, Silent: 4, Hang: 7, Eject: 5, Wrong: 3}
+
+// courtRun has audits: a jury ejects who cheats, another one who slanders.
+var courtRun = dashtest.Options{RunID: "audited", Members: 12, Rounds: 40, RoundsPerEpoch: 20, Audits: 25, Cheat: 4, Slander: 7}
+
+func TestBrowser(t *testing.T) {
+	b := open(t)
+	odd := shownRun
+	odd.RunID, odd.Rounds = hostile, 12
+	web := page(t, shownRun, odd, courtRun)
+
+	t.Run("a hostile name is text", func(t *testing.T) {
+		b.show(t, web.URL, hostile, "light", 1280, 900)
+		if got := b.text(t, `document.querySelector("h1").textContent`); got != hostile {
+			t.Errorf("the heading is %q", got)
+		}
+		if got := b.text(t, `document.querySelectorAll("img, iframe, object").length + " " + document.title`); got != "0 "+hostile+" · Psyche" {
+			t.Errorf("the name became something else: %s", got)
+		}
+		if got := b.text(t, `document.querySelectorAll("#command").length`); got != "0" {
+			t.Error("there is a command made of it")
+		}
+	})
+	t.Run("everything is shown", func(t *testing.T) {
+		b.show(t, web.URL, shownRun.RunID, "light", 1280, 900)
+		for _, heading := range []string{"Time", "Curves", "Members", "What happened", "Checkpoints", "Take part", "Configuration"} {
+			if got := b.text(t, `[...document.querySelectorAll("h2")].some(h => h.textContent === "`+heading+`")`); got != "true" {
+				t.Errorf("there is no section %s", heading)
+			}
+		}
+		log := b.text(t, `document.querySelector("#s-log").textContent`)
+		for _, want := range []string{"was ejected until epoch 2: the main authority ejected it", "was dropped: witnesses denied its results of two rounds", "reported another model", "entry "} {
+			if !strings.Contains(log, want) {
+				t.Errorf("what happened does not say %q", want)
+			}
+		}
+		if got := b.text(t, `document.querySelector('a[href="https://huggingface.co/example/tiny-llama/tree/main"]').rel`); got != "noreferrer noopener" {
+			t.Errorf("the link to the checkpoint: %q", got)
+		}
+	})
+	t.Run("transfers", func(t *testing.T) {
+		b.show(t, web.URL, shownRun.RunID, "light", 1280, 900)
+		said := b.text(t, `[...document.querySelectorAll("#s-members progress")].map(p => p.getAttribute("aria-label") + " = " + p.position.toFixed(2)).join("; ")`)
+		if want := "downloading step 12: 3 GiB of 4 GiB = 0.75; uploading step 8: 1 MiB of 4 GiB = 0.00"; said != want {
+			t.Errorf("the members' table has the bars %q, want %q", said, want)
+		}
+		if *pictures == "" {
+			return
+		}
+		b.text(t, `document.querySelector("#h-members").closest("section").scrollIntoView(), ""`)
+		b.window(t, "transfers")
+	})
+	t.Run("trials", func(t *testing.T) { b.trials(t, web.URL) })
+	t.Run("keyboard", func(t *testing.T) {
+		b.show(t, web.URL, shownRun.RunID, "light", 1280, 900)
+		b.do(t, chromedp.KeyEvent(kb.Tab))
+		if got := b.text(t, `document.activeElement.className`); got != "skip" {
+			t.Errorf("the first stop is %q", got)
+		}
+		b.do(t, chromedp.Focus(chromedp.CSS("#theme")), chromedp.KeyEvent(kb.Enter), chromedp.KeyEvent(kb.Enter))
+		if got := b.text(t, `document.documentElement.dataset.theme + ", " + document.querySelector("#says").textContent`); got != "dark, Theme: dark" {
+			t.Errorf("after two presses the theme is %s", got)
+		}
+		b.do(t, chromedp.KeyEvent(kb.Enter))
+		b.do(t, chromedp.Focus(chromedp.CSS(`[data-chart="Tokens per second"] svg`)), chromedp.KeyEvent(kb.Home))
+		if got := b.text(t, `document.querySelector('[data-chart="Tokens per second"] .readout').textContent`); !strings.HasPrefix(got, "Step 1:") {
+			t.Errorf("Home on a chart reads %q", got)
+		}
+		b.do(t, chromedp.Focus(chromedp.CSS(`[data-sort="Lost"]`)), chromedp.KeyEvent(kb.Enter))
+		if got := b.text(t, `document.querySelector('th[aria-sort]').textContent + " " + document.activeElement.dataset.sort`); got != "Lost Lost" {
+			t.Errorf("after sorting: %s", got)
+		}
+	})
+	for _, theme := range []string{"light", "dark"} {
+		for name, size := range map[string][2]int64{"wide": {1400, 1000}, "small": {360, 740}} {
+			t.Run(theme+" "+name, func(t *testing.T) {
+				for _, run := range []string{courtRun.RunID, shownRun.RunID} {
+					b.show(t, web.URL, run, theme, size[0], size[1])
+					if got := b.text(t, `document.documentElement.scrollWidth <= innerWidth`); got != "true" {
+						t.Errorf("the page of %s is wider than the window: %s", run, b.text(t, `document.documentElement.scrollWidth`))
+					}
+					b.axe(t)
+				}
+				b.picture(t, theme+"-"+name)
+			})
+		}
+	}
+	if said := b.said(); said != "" {
+		t.Errorf("the browser complained:\n%s", said)
+	}
+}
+
+// trials wants who was ejected by a jury, why, until when, and the entry that did it.
+func (b *browser) trials(t *testing.T, address string) {
+	b.show(t, address, courtRun.RunID, "light", 1400, 1000)
+	cheat := dashtest.Key(courtRun.Cheat).ID().String()
+	row := b.text(t, `[...document.querySelectorAll("#s-members tbody tr")].find(r => r.querySelector(".key").title === "`+cheat+`").textContent`)
+	for _, want := range []string{"ejected: a jury found it guilty (wrong result)", "epoch 4", "(entry "} {
+		if !strings.Contains(row, want) {
+			t.Errorf("the row of who cheated does not say %q: %q", want, row)
+		}
+	}
+	if got := b.text(t, `document.querySelector("#s-members").textContent`); !strings.Contains(got, "2 passed, 1 unclear") {
+		t.Errorf("the members' table does not say what one of them claims: %q", got)
+	}
+	past := b.text(t, `document.querySelector("#s-past-trials").textContent`)
+	for _, want := range []string{"guilty: " + cheat[:8] + "… is ejected (entry ", "innocent: " + dashtest.Key(courtRun.Slander).ID().String()[:8] + "… is ejected", "wrong result"} {
+		if !strings.Contains(past, want) {
+			t.Errorf("the trials do not say %q: %q", want, past)
+		}
+	}
+	log := b.text(t, `document.querySelector("#s-log").textContent`)
+	for _, want := range []string{"was ejected until epoch 4: a jury found it guilty (wrong result)", "A jury votes.", "is over: guilty, "} {
+		if !strings.Contains(log, want) {
+			t.Errorf("what happened does not say %q", want)
+		}
+	}
+	b.do(t, chromedp.Focus(chromedp.CSS(`[data-sort="Tried"]`)), chromedp.KeyEvent(kb.Enter))
+	if got := b.text(t, `document.querySelector('#s-members tbody .key').title`); got != cheat {
+		t.Errorf("by trials the first member is %s", got)
+	}
+	if *pictures == "" {
+		return
+	}
+	b.show(t, address, courtRun.RunID, "light", 1560, 1180)
+	b.do(t, chromedp.Focus(chromedp.CSS(`[data-sort="Ejected"]`)), chromedp.KeyEvent(kb.Enter))
+	b.text(t, `document.activeElement.blur(), document.querySelector("#s-members").scrollLeft = 0, document.querySelector("#h-members").closest("section").scrollIntoView(), ""`)
+	b.window(t, "dashboard-trials")
+}
+
+// TestPictures takes pictures of a run that somebody has trained, for the documentation.
+func TestPictures(t *testing.T) {
+	if *ofFolder == "" || *pictures == "" {
+		t.Skip("no run to take pictures of: -dash.of and -dash.pictures name one, and where to put them")
+	}
+	b := open(t)
+	g := gather.New(t.Context(), gather.Options{})
+	defer g.Close()
+	if err := g.Watch([]string{*ofFolder}, nil); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(3 * time.Second) // until everything there is has been read
+	runs := g.Runs()
+	if len(runs) == 0 {
+		t.Fatalf("%s has no runs", *ofFolder)
+	}
+	for i := range runs {
+		runs[i].Source = "a testnet on one machine"
+	}
+	web := httptest.NewServer(dash.New(func() []dash.Run { return runs }))
+	defer web.Close()
+	for _, p := range []struct {
+		name, theme   string
+		width, height int64
+		at            string
+	}{{"dashboard", "light", 1300, 1640, "h1"}, {"dashboard-small", "dark", 390, 844, "h1"}} {
+		b.show(t, web.URL, runs[0].Key, p.theme, p.width, p.height)
+		b.text(t, `document.querySelector("`+p.at+`").closest("section").scrollIntoView(), ""`)
+		b.window(t, p.name)
+	}
+}
+
+// window keeps a screenshot of the window where -dash.pictures says.
+func (b *browser) window(t *testing.T, name string) {
+	t.Helper()
+	image, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(*pictures, name+".png"), image, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// axe wants a checker to find nothing serious.
+func (b *browser) axe(t *testing.T) {
+	t.Helper()
+	path := os.Getenv(axeVariable)
+	if path == "" {
+		t.Logf("%s names no axe.min.js (npm pack axe-core): accessibility was not checked", axeVariable)
+		return
+	}
+	script, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.text(t, string(script)+"; true")
+	found := b.text(t, `axe.run({resultTypes: ["violations"]}).then(r => JSON.stringify(r.violations.map(v => [v.impact, v.id, v.nodes.length, v.nodes[0].html.slice(0, 200), v.nodes[0].failureSummary])))`)
+	var violations [][]any
+	if err := json.Unmarshal([]byte(found), &violations); err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range violations {
+		if v[0] == "serious" || v[0] == "critical" {
+			t.Errorf("axe: %v", v)
+		} else {
+			t.Logf("axe: %v", v)
+		}
+	}
+}
+
+// picture keeps a screenshot of the whole page where -dash.pictures says.
+func (b *browser) picture(t *testing.T, name string) {
+	t.Helper()
+	if *pictures == "" {
+		return
+	}
+	full, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(*pictures, name+".png"), full, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}

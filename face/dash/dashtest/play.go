@@ -1,0 +1,290 @@
+package dashtest
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/psyche-go/psyche/base/hashchain"
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/bloom"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/face/dash/history"
+	"github.com/psyche-go/psyche/record/follow"
+	"github.com/psyche-go/psyche/record/journal"
+	"github.com/psyche-go/psyche/record/wire"
+)
+
+// Options of a run.
+type Options struct {
+	RunID          string
+	Members        int
+	Rounds         int // the run is finished after them
+	RoundsPerEpoch int
+	// Silent is how often a member has no result: in one of so many rounds, each another member.
+	// Zero: never.
+	Silent int
+	// Hang is the number of a member that has no result any more from the third round on; it is
+	// dropped. Zero: none. The first member is number 0.
+	Hang int
+	// Eject is the number of a member that is ejected in the fifth round. Zero: none.
+	Eject int
+	// Wrong is the number of a member that reports another model at every epoch's end. Zero: none.
+	Wrong int
+	// Audits is the percentage of members that train nothing in a round, and audit others.
+	Audits int
+	// Cheat is the number of a member whose results fail every audit: a jury ejects it. Zero: none.
+	Cheat int
+	// Slander is the number of a member that accuses whoever it can: a jury ejects it. Zero: none.
+	Slander int
+	// Hung is whether no juror votes.
+	Hung bool
+}
+
+// Visit sees an entry and the state after it.
+type Visit func(history.Entry, *coordinator.State) error
+
+// Key returns the key of a member; −1 is the host's, which is also the main authority's.
+func Key(member int) identity.Key {
+	var seed [identity.SeedSize]byte
+	binary.LittleEndian.PutUint64(seed[:], uint64(member+2))
+	return identity.FromSeed(seed)
+}
+
+// player drives a run.
+type player struct {
+	o      Options
+	state  coordinator.State
+	ids    []coordinator.ClientID
+	index  map[coordinator.ClientID]int
+	nonces []uint64
+	now    uint64
+	number uint64
+	visit  Visit
+	draws  *hashchain.Chain
+}
+
+// Begin returns the state that a run starts with.
+func Begin(o Options) (coordinator.State, error) {
+	state, err := coordinator.New(o.RunID, id(-1), coordinator.Config{
+		WarmupTime: 20_000, CooldownTime: 10_000, RoundsPerEpoch: uint32(o.RoundsPerEpoch), MaxRoundTrainTime: 8_000, RoundWitnessTime: 1_000,
+		WaitingForMembersExtraTime: 3_000, GlobalBatchSizeStart: uint32(4 * o.Members), GlobalBatchSizeEnd: uint32(4 * o.Members),
+		TotalSteps: uint32(o.Rounds), InitMinClients: uint16(max(1, o.Members/2)), MinClients: 1,
+		VerificationPercent: uint8(o.Audits), EjectionEpochs: 3,
+	}, coordinator.Model{MaxSeqLen: 2048, Checkpoint: coordinator.Checkpoint{Kind: coordinator.CheckpointHub, Repo: "example/tiny-llama", Revision: "main"}})
+	state.DrawCommitment = draws(o).Commitment()
+	return state, err
+}
+
+// draws are what the run's rounds begin with.
+func draws(o Options) *hashchain.Chain { return hashchain.New([32]byte{1}, o.Rounds+1) }
+
+func id(member int) coordinator.ClientID { return coordinator.ClientID(Key(member).ID()) }
+
+// Play runs a run to its end.
+func Play(o Options, visit Visit) error {
+	state, err := Begin(o)
+	if err != nil {
+		return err
+	}
+	p := &player{o: o, state: state, index: map[coordinator.ClientID]int{}, nonces: make([]uint64, o.Members+1), now: 1_760_000_000_000, visit: visit, draws: draws(o)}
+	for member := range o.Members {
+		p.ids = append(p.ids, id(member))
+		p.index[p.ids[member]] = member
+	}
+	if err := p.see(history.Entry{}); err != nil {
+		return err
+	}
+	for member := range o.Members {
+		if err := p.act(member, coordinator.Join{}); err != nil {
+			return err
+		}
+	}
+	for p.state.RunState != coordinator.Finished {
+		if err := p.phase(); err != nil {
+			return fmt.Errorf("step %d, %s: %w", p.state.Progress.Step, p.state.RunState, err)
+		}
+	}
+	return nil
+}
+
+func (p *player) see(e history.Entry) error {
+	e.Number = p.number
+	p.number++
+	return p.visit(e, &p.state)
+}
+
+// act has a member do something; what the run refuses because it is too late is left out.
+func (p *player) act(member int, a coordinator.Action) error {
+	from := id(-1)
+	if member >= 0 {
+		from = p.ids[member]
+	}
+	p.nonces[member+1]++
+	err := p.state.Apply(from, p.nonces[member+1], a)
+	_, accuses := a.(coordinator.Accuse) // who may not accuse at the time, or not anybody any more
+	if errors.Is(err, coordinator.ErrDuplicate) || errors.Is(err, coordinator.ErrNotMember) || accuses && errors.Is(err, coordinator.ErrNotElected) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("%s of member %d: %w", follow.ActionName(a), member, err)
+	}
+	return p.see(history.Entry{Actor: from, Action: a, Name: follow.ActionName(a)})
+}
+
+// tick lets time pass until the phase ends.
+func (p *player) tick(ms uint64) error {
+	for before := p.state.RunState; p.state.RunState == before; ms = 500 {
+		p.now += ms
+		draw, _, _ := p.draws.Opening(p.state.DrawCommitment)
+		if p.state.Tick(p.now, draw) {
+			if err := p.see(history.Entry{Time: p.now}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// phase does what members do in a phase, and ends it.
+func (p *player) phase() error {
+	s := &p.state
+	switch s.RunState {
+	case coordinator.Warmup:
+		for i := range s.Epoch.Clients {
+			if err := p.act(p.index[s.Epoch.Clients[i].ID], coordinator.Ready{Epoch: s.Progress.Epoch}); err != nil {
+				return err
+			}
+		}
+		return p.tick(2000)
+	case coordinator.RoundTrain:
+		if err := p.accuse(); err != nil {
+			return err
+		}
+		if p.o.Eject > 0 && s.Progress.Step == 5 {
+			if err := p.act(-1, coordinator.Eject{Client: p.ids[p.o.Eject]}); err != nil {
+				return err
+			}
+		}
+		if err := errors.Join(p.audit(), p.judge()); err != nil {
+			return err
+		}
+		if err := p.witness(); err != nil {
+			return err
+		}
+		return p.tick(1500 + uint64(s.SeedChain[0])*4)
+	case coordinator.Cooldown:
+		for i := range s.Epoch.Clients {
+			member := p.index[s.Epoch.Clients[i].ID]
+			digest := [32]byte{1, byte(s.Progress.Step), byte(s.Progress.Step >> 8)}
+			if p.o.Wrong > 0 && member == p.o.Wrong {
+				digest[0] = 0xbd
+			}
+			if p.hangs(member) || s.Epoch.Clients[i].State != coordinator.Healthy {
+				continue
+			}
+			if err := p.act(member, coordinator.ReportCheckpoint{Step: s.Progress.Step, Digest: digest}); err != nil {
+				return err
+			}
+		}
+		return p.tick(1000)
+	default:
+		return p.tick(500)
+	}
+}
+
+func (p *player) hangs(member int) bool {
+	return p.o.Hang > 0 && member == p.o.Hang && p.state.Progress.Step >= 3
+}
+
+// silent reports whether a member has no result in the running round.
+func (p *player) silent(member int) bool {
+	step := int(p.state.Progress.Step)
+	return p.hangs(member) || p.o.Silent > 0 && step%p.o.Silent == 0 && member == step/p.o.Silent%p.o.Members
+}
+
+// witness has the elected members prove what they hold.
+func (p *player) witness() error {
+	s := &p.state
+	round := s.CurrentRound()
+	keys := bloom.NewKeys(round.Seed)
+	proof := coordinator.WitnessRound{Step: round.Step}
+	for _, member := range round.Members {
+		if !p.silent(p.index[member]) {
+			proof.Participants.AddPositions(keys.Positions(member[:]))
+		}
+	}
+	for _, elected := range round.ElectedWitnesses(s.Config) {
+		member := p.index[round.Members[elected]]
+		if p.silent(member) {
+			continue
+		}
+		if err := p.act(member, proof); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// accuse has a member accuse whom the witnesses of the round before lacked.
+func (p *player) accuse() error {
+	s := &p.state
+	accused := s.Accusable()
+	if len(accused) == 0 {
+		return nil
+	}
+	for i := range s.Epoch.Clients {
+		if c := &s.Epoch.Clients[i]; c.State == coordinator.Healthy && !p.silent(p.index[c.ID]) {
+			return p.act(p.index[c.ID], coordinator.HealthCheck{Step: s.Progress.Step - 1, Clients: accused})
+		}
+	}
+	return nil
+}
+
+// Write plays a run and writes its journal, signed.
+func Write(path string, o Options) error {
+	out, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	if err := out.Close(); err != nil {
+		return err
+	}
+	j, _, err := journal.Open(path, func([]byte) error { return nil })
+	if err != nil {
+		return err
+	}
+	first, err := Begin(o)
+	if err != nil {
+		return errors.Join(err, j.Close())
+	}
+	keys := map[coordinator.ClientID]identity.Key{id(-1): Key(-1)}
+	for member := range o.Members {
+		keys[id(member)] = Key(member)
+	}
+	genesis, err := follow.OpenGenesis(follow.SignGenesis(Key(-1), [32]byte{1}, first.AppendTo(nil)))
+	if err != nil {
+		return errors.Join(err, j.Close())
+	}
+	nonces, committed := map[coordinator.ClientID]uint64{}, first.DrawCommitment
+	err = Play(o, func(e history.Entry, s *coordinator.State) error {
+		record := follow.Record{Kind: follow.KindTick, Now: e.Time}
+		if s.DrawCommitment != committed {
+			record.Draw, committed = s.DrawCommitment, s.DrawCommitment
+		}
+		switch {
+		case e.Number == 0:
+			record = follow.Record{Kind: follow.KindGenesis, Genesis: genesis}
+		case e.Action != nil:
+			nonces[e.Actor]++
+			raw := wire.SignAction(keys[e.Actor], genesis.Run(), nonces[e.Actor], e.Action)
+			record = follow.Record{Kind: follow.KindAction, Action: wire.SignedAction{Raw: raw}}
+		}
+		return j.Append(record.AppendTo(nil))
+	})
+	if err == nil {
+		err = j.Commit()
+	}
+	return errors.Join(err, j.Close())
+}

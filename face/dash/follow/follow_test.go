@@ -1,0 +1,158 @@
+package follow_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/face/dash/dashtest"
+	"github.com/psyche-go/psyche/face/dash/follow"
+	"github.com/psyche-go/psyche/face/dash/history"
+)
+
+var run = dashtest.Options{RunID: "followed", Members: 6, Rounds: 12, RoundsPerEpoch: 4, Silent: 3, Eject: 2}
+
+// following starts a Log and returns it with what stops it.
+func following(o follow.Options) (l *follow.Log, stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	l = follow.NewJournal(o)
+	done := make(chan struct{})
+	go func() { defer close(done); l.Run(ctx) }()
+	return l, func() { cancel(); <-done }
+}
+
+func seen(l *follow.Log) (h history.History) {
+	l.History(func(have *history.History) { h = *have })
+	return h
+}
+
+// whole returns the history of a run that is seen as it happens.
+func whole(t *testing.T) history.History {
+	t.Helper()
+	var h history.History
+	if err := dashtest.Play(run, func(e history.Entry, s *coordinator.State) error { h.See(e, s); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// TestGrowing: a journal that appears, grows in pieces that end anywhere, and is finished by other
+// processes, each of which goes on from the history that the one before kept.
+func TestGrowing(t *testing.T) {
+	dir := t.TempDir()
+	source := filepath.Join(dir, "whole")
+	if err := dashtest.Write(source, run); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := whole(t)
+	synctest.Test(t, func(t *testing.T) {
+		o := follow.Options{Path: filepath.Join(dir, "run.journal"), Keep: filepath.Join(dir, "run.history")}
+		var last uint64
+		grown, err := os.Create(o.Path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = grown.Close() }()
+		at := 0
+		for _, share := range []int{0, 10, 33, 34, 71, 100} {
+			l, stop := following(o)
+			time.Sleep(time.Second)
+			piece := text[at : len(text)*share/100]
+			if _, err := grown.Write(piece); err != nil {
+				t.Error(err)
+			}
+			at += len(piece)
+			time.Sleep(2 * time.Second)
+			v, n := l.View(), seen(l).Seen
+			stop()
+			if v.Problem != "" || n < last {
+				t.Errorf("%d %%: %q, %d entries, had %d", share, v.Problem, n, last)
+			}
+			last = n
+			if share == 100 {
+				if diff := cmp.Diff(want, seen(l)); diff != "" {
+					t.Error(diff)
+				}
+				if v := l.View(); v.State == nil || v.State.RunState != coordinator.Finished {
+					t.Errorf("the state at the end: %+v", v.State)
+				}
+			}
+		}
+	})
+}
+
+// TestKeptHistoryOfAnotherJournal: a kept history that does not belong to the journal, or is none, is
+// made again.
+func TestKeptHistoryOfAnotherJournal(t *testing.T) {
+	dir := t.TempDir()
+	other := run
+	other.Rounds = 16
+	for name, o := range map[string]dashtest.Options{"other.journal": other, "run.journal": run} {
+		if err := dashtest.Write(filepath.Join(dir, name), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := whole(t)
+	synctest.Test(t, func(t *testing.T) {
+		keep := filepath.Join(dir, "run.history")
+		_, stop := following(follow.Options{Path: filepath.Join(dir, "other.journal"), Keep: keep})
+		time.Sleep(time.Second)
+		stop()
+		for range 2 {
+			l, stop := following(follow.Options{Path: filepath.Join(dir, "run.journal"), Keep: keep})
+			time.Sleep(time.Second)
+			stop()
+			if diff := cmp.Diff(want, seen(l)); diff != "" {
+				t.Error(diff)
+			}
+			if err := os.WriteFile(keep, []byte("rubbish"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// TestDamage: a log with a changed byte is not shown further than that, says so, and is shown when it
+// was put back.
+func TestDamage(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "run.journal")
+	if err := dashtest.Write(path, run); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text[len(text)/2] ^= 1
+	if err := os.WriteFile(path, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		l, stop := following(follow.Options{Path: path})
+		defer stop()
+		time.Sleep(time.Second)
+		if problem := l.View().Problem; !strings.Contains(problem, path) || !strings.Contains(problem, "offset") {
+			t.Errorf("the problem is said to be %q", problem)
+		}
+		text[len(text)/2] ^= 1
+		if err := os.WriteFile(path, text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if v := l.View(); v.Problem != "" || v.State == nil || v.State.RunState != coordinator.Finished {
+			t.Errorf("after it was put back: %+v", v.Problem)
+		}
+	})
+}

@@ -1,0 +1,128 @@
+package follow
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/face/dash/history"
+	"github.com/psyche-go/psyche/host/server"
+	"github.com/psyche-go/psyche/record/follow"
+	"github.com/psyche-go/psyche/record/journal"
+)
+
+// keptFormat is the format of kept histories. One of another format is made again.
+const keptFormat = 3
+
+// maxKept bounds a kept history that is read, unpacked.
+const maxKept = 64 << 20
+
+// kept is the file of a history.
+type kept struct {
+	Format   int              `json:"format"`
+	Position journal.Position `json:"position"`
+	State    []byte           `json:"state"`
+	History  history.History  `json:"history"`
+}
+
+type journalReader struct {
+	path, keepPath string
+	follower       *server.Follower
+}
+
+// openJournalReader takes the kept history, if it belongs to the journal. The error says why it is
+// of no use.
+func openJournalReader(o Options) (*journalReader, history.History, error) {
+	r := &journalReader{path: o.Path, keepPath: o.Keep, follower: server.NewFollower()}
+	if o.Keep == "" {
+		return r, history.History{}, nil
+	}
+	found, err := readKept(o.Keep)
+	if errors.Is(err, fs.ErrNotExist) {
+		return r, history.History{}, nil
+	}
+	var state coordinator.State
+	if err == nil {
+		state, err = coordinator.Decode(found.State)
+	}
+	if err == nil {
+		resumed := server.ResumeFollower(found.Position, state)
+		err = resumed.Check(o.Path)
+		if err == nil {
+			r.follower = resumed
+			return r, found.History, nil
+		}
+	}
+	return r, history.History{}, err
+}
+
+func readKept(path string) (found kept, err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return found, err
+	}
+	defer func() { _ = file.Close() }()
+	unpacked, err := gzip.NewReader(file)
+	if err != nil {
+		return found, fmt.Errorf("%s: %w", path, err)
+	}
+	if err := json.NewDecoder(io.LimitReader(unpacked, maxKept)).Decode(&found); err != nil {
+		return found, fmt.Errorf("%s: %w", path, err)
+	}
+	if found.Format != keptFormat {
+		return found, fmt.Errorf("%s: format %d, want %d", path, found.Format, keptFormat)
+	}
+	return found, nil
+}
+
+func (r *journalReader) read(see func(history.Entry, *coordinator.State) error) error {
+	return r.follower.Read(r.path, func(number uint64, record follow.Record, s *coordinator.State) error {
+		e := history.Entry{Number: number}
+		switch record.Kind {
+		case follow.KindTick:
+			e.Time = record.Now
+		case follow.KindAction:
+			e.Actor, e.Action, e.Name = coordinator.ClientID(record.Action.From), record.Action.Action, follow.ActionName(record.Action.Action)
+		case follow.KindDigest:
+			return nil
+		}
+		return see(e, s)
+	})
+}
+
+func (r *journalReader) state() (*coordinator.State, bool) { return r.follower.State() }
+
+func (r *journalReader) run() [32]byte { return r.follower.Run() }
+
+func (r *journalReader) costs() Costs { return Costs{} }
+
+// keep writes the history into a new file and puts that in the place of the old one.
+func (r *journalReader) keep(h *history.History) error {
+	state, begun := r.follower.State()
+	if r.keepPath == "" || !begun {
+		return nil
+	}
+	var packed bytes.Buffer
+	to := gzip.NewWriter(&packed)
+	err := json.NewEncoder(to).Encode(kept{keptFormat, r.follower.Position(), state.AppendTo(nil), *h})
+	if err = errors.Join(err, to.Close()); err != nil {
+		return err
+	}
+	partial, err := os.CreateTemp(filepath.Dir(r.keepPath), ".history-*")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(partial.Name()) }() // fails after the rename
+	_, err = partial.Write(packed.Bytes())
+	if err = errors.Join(err, partial.Chmod(0o644), partial.Close()); err != nil {
+		return err
+	}
+	return os.Rename(partial.Name(), r.keepPath)
+}

@@ -1,0 +1,251 @@
+package dash
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/face/dash/history"
+)
+
+//go:embed assets
+var embedded embed.FS
+
+// policy lets the page load its own files and nothing else.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+
+// answerLife is how long an answer is given again: however many people look, a run is described
+// this often.
+const answerLife = 500 * time.Millisecond
+
+// maxAnswers bounds the answers that are kept.
+const maxAnswers = 256
+
+// ranges are of how many newest steps a curve may be; 0: of all.
+var ranges = []uint32{0, 100, 500, 2000}
+
+// Page answers requests.
+type Page struct {
+	runs func() []Run
+	mux  *http.ServeMux
+
+	mu      sync.Mutex
+	answers map[string]*answer
+}
+
+// answer is a description that was made for somebody.
+type answer struct {
+	mu     sync.Mutex
+	made   time.Time
+	packed []byte // gzip
+	etag   string
+}
+
+// New returns the page. runs returns what is shown, in that order.
+func New(runs func() []Run) *Page {
+	p := &Page{runs: runs, mux: http.NewServeMux(), answers: make(map[string]*answer)}
+	p.mux.HandleFunc("GET /api/runs", p.serveRuns)
+	p.mux.HandleFunc("GET /api/run", p.serveRun)
+	p.mux.HandleFunc("GET /api/log", p.serveLog)
+	assets, err := fs.Sub(embedded, "assets")
+	if err != nil {
+		panic("dash: the assets are not there: " + err.Error())
+	}
+	files := http.FileServerFS(assets)
+	p.mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { files.ServeHTTP(w, r) })
+	for _, file := range []string{"app.js", "charts.js", "parts.js", "trust.js", "colours.css", "style.css", "icon.svg"} {
+		p.mux.Handle("GET /"+file, files)
+	}
+	return p
+}
+
+// ServeHTTP implements http.Handler.
+func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	header := w.Header()
+	header.Set("Content-Security-Policy", policy)
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Referrer-Policy", "no-referrer")
+	header.Set("Cross-Origin-Opener-Policy", "same-origin")
+	header.Set("Cross-Origin-Resource-Policy", "same-origin")
+	header.Set("Cache-Control", "no-cache")
+	p.mux.ServeHTTP(w, r)
+}
+
+// listed is a run in the list of all.
+type listed struct {
+	Key     string `json:"key"`
+	RunID   string `json:"run_id"`
+	Source  string `json:"source"`
+	State   string `json:"run_state"`
+	Closed  bool   `json:"closed"`
+	Epoch   uint32 `json:"epoch"`
+	Step    uint32 `json:"step"`
+	Total   uint32 `json:"total_steps"`
+	Members int    `json:"members"`
+	Waiting int    `json:"waiting"`
+	Problem string `json:"problem,omitempty"`
+}
+
+func (p *Page) serveRuns(w http.ResponseWriter, r *http.Request) {
+	p.reply(w, r, "runs", func() any {
+		list := []listed{}
+		for _, run := range p.runs() {
+			state, view := run.state()
+			l := listed{Key: run.Key, RunID: run.Key, Source: run.Source, State: "unknown", Problem: view.Problem}
+			if state != nil {
+				l.RunID, l.State, l.Closed, l.Epoch, l.Step, l.Total = state.RunID, state.RunState.String(), state.Closed, state.Progress.Epoch, state.Progress.Step, state.Config.TotalSteps
+				l.Waiting = len(state.Pending)
+				for i := range state.Epoch.Clients {
+					if state.Epoch.Clients[i].State == coordinator.Healthy {
+						l.Members++
+					}
+				}
+			}
+			list = append(list, l)
+		}
+		return map[string]any{"runs": list}
+	})
+}
+
+// find returns the run that a request is about, or answers that there is none.
+func (p *Page) find(w http.ResponseWriter, r *http.Request) (Run, bool) {
+	key := r.URL.Query().Get("run")
+	for _, run := range p.runs() {
+		if run.Key == key {
+			return run, true
+		}
+	}
+	http.Error(w, "there is no such run here", http.StatusNotFound)
+	return Run{}, false
+}
+
+// number reads a number of the query; 0 when it is not there.
+func number(w http.ResponseWriter, r *http.Request, name string) (uint32, bool) {
+	text := r.URL.Query().Get(name)
+	if text == "" {
+		return 0, true
+	}
+	n, err := strconv.ParseUint(text, 10, 32)
+	if err != nil {
+		http.Error(w, name+": want a number", http.StatusBadRequest)
+	}
+	return uint32(n), err == nil
+}
+
+// serveRun answers with everything about a run. With last=N only its newest N steps are in its
+// curves.
+func (p *Page) serveRun(w http.ResponseWriter, r *http.Request) {
+	run, ok := p.find(w, r)
+	if !ok {
+		return
+	}
+	last, ok := number(w, r, "last")
+	if !ok {
+		return
+	}
+	if !slices.Contains(ranges, last) {
+		http.Error(w, fmt.Sprintf("last: want one of %v", ranges), http.StatusBadRequest)
+		return
+	}
+	p.reply(w, r, fmt.Sprintf("run %d %s", last, run.Key), func() any {
+		from := uint32(0)
+		if state, _ := run.state(); state != nil && last > 0 && state.Progress.Step > last {
+			from = state.Progress.Step - last
+		}
+		return run.show(from)
+	})
+}
+
+// serveLog answers with what happened before the newest events, of which before are older.
+func (p *Page) serveLog(w http.ResponseWriter, r *http.Request) {
+	run, ok := p.find(w, r)
+	if !ok {
+		return
+	}
+	before, ok := number(w, r, "before")
+	if !ok {
+		return
+	}
+	events := []history.Event{}
+	if run.Log != nil {
+		run.Log.History(func(h *history.History) { events = newest(h.Events, int(min(before, history.MaxEvents))) })
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(map[string]any{"events": events, "more": max(0, int(before)-maxEvents)})
+}
+
+// reply answers with what describe returns, or returned a moment ago.
+func (p *Page) reply(w http.ResponseWriter, r *http.Request, name string, describe func() any) {
+	a := p.kept(name)
+	a.mu.Lock()
+	if time.Since(a.made) > answerLife {
+		if err := a.make(describe()); err != nil {
+			a.mu.Unlock()
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+	}
+	packed, etag := a.packed, a.etag
+	a.mu.Unlock()
+	header := w.Header()
+	header.Set("Content-Type", "application/json")
+	header.Set("ETag", etag)
+	header.Set("Vary", "Accept-Encoding")
+	if r.Header.Get("If-None-Match") == etag {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		header.Set("Content-Encoding", "gzip")
+		_, _ = w.Write(packed) // fails when the reader is gone
+		return
+	}
+	if unpacked, err := gzip.NewReader(bytes.NewReader(packed)); err == nil {
+		_, _ = io.Copy(w, unpacked) // likewise
+	}
+}
+
+// kept returns the answer of a name. When there are too many all are forgotten: names come from
+// requests.
+func (p *Page) kept(name string) *answer {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	a, known := p.answers[name]
+	if !known {
+		if len(p.answers) >= maxAnswers {
+			clear(p.answers)
+		}
+		a = &answer{}
+		p.answers[name] = a
+	}
+	return a
+}
+
+// make packs a value. The caller has locked the answer.
+func (a *answer) make(value any) error {
+	var packed bytes.Buffer
+	to, err := gzip.NewWriterLevel(&packed, gzip.BestSpeed)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(json.NewEncoder(to).Encode(value), to.Close()); err != nil {
+		return fmt.Errorf("describe a run: %w", err)
+	}
+	a.packed, a.made = packed.Bytes(), time.Now()
+	a.etag = fmt.Sprintf(`"%x"`, sha256.Sum256(a.packed))
+	return nil
+}

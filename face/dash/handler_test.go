@@ -1,0 +1,206 @@
+package dash_test
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/face/dash"
+	"github.com/psyche-go/psyche/face/dash/dashtest"
+	"github.com/psyche-go/psyche/face/dash/gather"
+	"github.com/psyche-go/psyche/record/event"
+)
+
+// hostile is a run's name that wants to be something else.
+const hostile = `<img src=x onerror="document.title='owned'">';alert(1)//`
+
+// page serves the runs of a folder, once all of them have been read.
+func page(t *testing.T, runs ...dashtest.Options) *httptest.Server {
+	t.Helper()
+	dir := t.TempDir()
+	for _, o := range runs {
+		if err := dashtest.Write(filepath.Join(dir, url.PathEscape(o.RunID)+".journal"), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tellOf(t, dir, runs)
+	g := gather.New(t.Context(), gather.Options{})
+	t.Cleanup(g.Close)
+	if err := g.Watch([]string{dir}, func(_ string, f *gather.Found) {
+		f.Join = dash.Join{Flags: []string{"--server-addr " + dash.HostPlaceholder + ":39405"}}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		ready := 0
+		for _, run := range g.Runs() {
+			if view := run.Log.View(); view.State != nil && run.Reported != nil && run.Reported.Version() == told {
+				ready++
+			}
+		}
+		if ready == len(runs) {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d of %d runs are read", ready, len(runs))
+		}
+	}
+	web := httptest.NewServer(dash.New(g.Runs))
+	t.Cleanup(web.Close)
+	return web
+}
+
+// told is how many events the log of a member has that tellOf writes.
+const told = 7
+
+// tellOf writes an event log of one member of each run, which gets a model from an archive, uploads
+// another one, and says that it audited.
+func tellOf(t *testing.T, dir string, runs []dashtest.Options) {
+	t.Helper()
+	for i, o := range runs {
+		folder := filepath.Join(dir, strconv.Itoa(i))
+		if err := os.Mkdir(folder, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		log, err := event.Open(filepath.Join(folder, "events.jsonl"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, body := range []event.Body{
+			event.Started{Role: "client", ID: dashtest.Key(1).ID().String(), RunID: o.RunID},
+			event.Trained{Step: 1, Loss: 2.5, Tokens: 100, Seconds: 0.5},
+			event.Transfer{What: event.TransferDownload, Step: 12, Bytes: 3 << 30, Total: 4 << 30},
+			event.Transfer{What: event.TransferUpload, Step: 8, Bytes: 1 << 20, Total: 4 << 30},
+			event.Audit{Step: 8, Outcome: "passed"}, event.Audit{Step: 8, Outcome: "unclear"}, event.Audit{Step: 9, Outcome: "passed"},
+		} {
+			if err := log.Append(body); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := log.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// answer is what the page said.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+func ask(t *testing.T, address string, header http.Header) answer {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header = header
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer{response.StatusCode, response.Header, string(body)}
+}
+
+func TestAnswers(t *testing.T) {
+	web := page(t, dashtest.Options{RunID: hostile, Members: 4, Rounds: 8, RoundsPerEpoch: 4}, dashtest.Options{RunID: "plain", Members: 4, Rounds: 4, RoundsPerEpoch: 4})
+	key := url.QueryEscape(hostile)
+	for path, want := range map[string]int{
+		"/": 200, "/app.js": 200, "/charts.js": 200, "/parts.js": 200, "/trust.js": 200, "/colours.css": 200, "/style.css": 200, "/icon.svg": 200, "/api/runs": 200,
+		"/api/run?run=plain": 200, "/api/run?run=" + key: 200, "/api/run?run=plain&last=100": 200, "/api/log?run=plain&before=3": 200,
+		"/api/log?run=plain&before=4000000000": 200,
+		"/api/run?run=none":                    404, "/api/run": 404, "/api/log": 404, "/assets/": 404, "/../handler.go": 404, "/app.css": 404,
+		"/api/run?run=plain&last=7": 400, "/api/run?run=plain&last=x": 400, "/api/log?run=plain&before=-1": 400,
+	} {
+		got := ask(t, web.URL+path, nil)
+		if got.status != want {
+			t.Errorf("GET %s: %d, want %d: %s", path, got.status, want, got.body)
+		}
+		policy := got.header.Get("Content-Security-Policy")
+		for _, rule := range []string{"default-src 'none'", "script-src 'self'", "frame-ancestors 'none'", "require-trusted-types-for 'script'"} {
+			if !strings.Contains(policy, rule) {
+				t.Errorf("GET %s: the policy %q has no %s", path, policy, rule)
+			}
+		}
+		if got.header.Get("X-Content-Type-Options") != "nosniff" {
+			t.Errorf("GET %s may be taken for another type", path)
+		}
+	}
+	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete} {
+		request, err := http.NewRequestWithContext(t.Context(), method, web.URL+"/api/runs", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+		if response.StatusCode != http.StatusMethodNotAllowed {
+			t.Errorf("%s: %s", method, response.Status)
+		}
+	}
+}
+
+// TestOneAnswerForMany: what did not change is not sent again, and with or without compression it is
+// the same.
+func TestOneAnswerForMany(t *testing.T) {
+	web := page(t, dashtest.Options{RunID: "plain", Members: 4, Rounds: 4, RoundsPerEpoch: 4})
+	address := web.URL + "/api/run?run=plain"
+	first := ask(t, address, nil)
+	plain := ask(t, address, http.Header{"Accept-Encoding": {"identity"}})
+	if first.body != plain.body || !json.Valid([]byte(first.body)) {
+		t.Error("the answers differ")
+	}
+	time.Sleep(600 * time.Millisecond)
+	if again := ask(t, address, http.Header{"If-None-Match": {first.header.Get("ETag")}}); again.status != http.StatusNotModified {
+		t.Errorf("asked again: %d", again.status)
+	}
+}
+
+// TestJoinCommand: a command is made of plain words alone.
+func TestJoinCommand(t *testing.T) {
+	for _, test := range []struct{ name, runID, want, note string }{
+		{"plain", "tiny-1", "psyche-client train --run-id tiny-1 \\\n  --server-addr @@HOST@@:39405 \\\n  --checkpoint-dir checkpoints", ""},
+		{"hostile", hostile, "", "by hand"},
+		{"a flag", "--help", "", "by hand"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			state, err := dashtest.Begin(dashtest.Options{RunID: test.runID, Members: 4, Rounds: 4, RoundsPerEpoch: 4})
+			if err != nil {
+				t.Fatal(err)
+			}
+			page := dash.New(func() []dash.Run {
+				return []dash.Run{{Key: "k", State: func() *coordinator.State { return &state }, Join: dash.Join{Flags: []string{"--server-addr @@HOST@@:39405"}}}}
+			})
+			answer := httptest.NewRecorder()
+			page.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/api/run?run=k", nil))
+			var shown struct {
+				Join string `json:"join"`
+				Note string `json:"join_note"`
+			}
+			if err := json.Unmarshal(answer.Body.Bytes(), &shown); err != nil {
+				t.Fatal(err)
+			}
+			if shown.Join != test.want || !strings.Contains(shown.Note, test.note) {
+				t.Errorf("%q, %q", shown.Join, shown.Note)
+			}
+		})
+	}
+}

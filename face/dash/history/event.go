@@ -1,0 +1,201 @@
+package history
+
+import (
+	encodinghex "encoding/hex"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+)
+
+// Event is something that people ask about later, with the entry of the log that has it.
+type Event struct {
+	Entry   uint64 `json:"n"`
+	Time    uint64 `json:"t"`
+	Kind    string `json:"kind"`
+	Epoch   uint32 `json:"epoch"`
+	Step    uint32 `json:"step"`
+	Actor   string `json:"actor,omitempty"`   // who did it; empty: the run itself, when time passed
+	Subject string `json:"subject,omitempty"` // to whom
+	Detail  string `json:"detail,omitempty"`
+	Count   int    `json:"count,omitempty"`
+	Of      int    `json:"of,omitempty"`
+	Until   uint32 `json:"until,omitempty"` // of an ejection: epoch from which on it may join again
+}
+
+// Kinds of an Event.
+const (
+	EventBegan        = "began"
+	EventJoined       = "joined"
+	EventLeft         = "left"      // by itself
+	EventWithdrawn    = "withdrawn" // by the host: its connection was gone
+	EventReturned     = "returned"  // took its seat in the running epoch back
+	EventAccused      = "accused"
+	EventTrial        = "trial"
+	EventTrialOver    = "trial-over"
+	EventFoundLate    = "late"
+	EventFoundSlow    = "slow"
+	EventDropped      = "dropped"
+	EventEjected      = "ejected"
+	EventDisagreed    = "disagreed" // reported another model than was recorded
+	EventNoQuorum     = "no-quorum"
+	EventNoCheckpoint = "no-checkpoint"
+	EventTooFew       = "too-few"
+	EventCheckpoint   = "checkpoint"
+	EventUploaded     = "uploaded"
+	EventLapse        = "lapse"
+	EventPaused       = "paused"
+	EventAuthority    = "authority" // a decision of somebody with an office; Detail is the action
+	EventOther        = "other"     // an action that this version of the page does not know
+	EventFinished     = "finished"
+)
+
+// Reasons of a standing.
+const (
+	WhyWitnesses   = "witnesses denied its results of two rounds"
+	WhyLate        = "witnesses lacked its result"
+	WhySlow        = "witnesses lacked its results of two rounds; nobody waits for it in this epoch"
+	WhySilent      = "it was silent for the whole epoch, or did not report its model after it was late"
+	WhyItself      = "it withdrew"
+	WhyHost        = "its connection was gone, and the host withdrew it"
+	WhyNotAdmitted = "the run no longer admits it"
+	WhyEjected     = "the main authority ejected it"
+)
+
+func hex(digest [32]byte) string { return encodinghex.EncodeToString(digest[:]) }
+
+// note keeps an event.
+func (h *History) note(e Entry, n Event, s *coordinator.State) {
+	n.Entry, n.Time, n.Epoch = e.Number, e.Time, s.Progress.Epoch
+	if n.Step == 0 {
+		n.Step = s.Progress.Step
+	}
+	if e.Action != nil {
+		n.Actor = name(e.Actor)
+	}
+	if len(h.Events) == MaxEvents {
+		h.Dropped += MaxEvents / 8
+		h.Events = keepNewest(h.Events, MaxEvents-MaxEvents/8)
+	}
+	h.Events = append(h.Events, n)
+}
+
+// act notes an accepted action.
+func (h *History) act(e Entry, s *coordinator.State) {
+	actor, known := h.Members[name(e.Actor)]
+	if known {
+		actor.LastSeen = h.Now
+	}
+	switch a := e.Action.(type) {
+	case coordinator.Join:
+		h.member(e.Actor, s).LastSeen = h.Now
+		h.noticeOne(e, s, e.Actor, "")
+		h.note(e, Event{Kind: EventJoined, Subject: name(e.Actor)}, s)
+	case coordinator.Ready:
+	case coordinator.WitnessRound:
+		if known {
+			actor.Witnessed++
+		}
+	case coordinator.HealthCheck:
+		if known {
+			actor.Accuses++
+		}
+		for _, id := range a.Clients {
+			h.accused(e, s, id, a.Step)
+		}
+	case coordinator.ReportCheckpoint: // the epoch's end judges them
+	case coordinator.ReportUpload:
+		if known {
+			actor.Uploads++
+		}
+		h.Uploads = keepNewest(append(h.Uploads, Upload{
+			Entry: e.Number, Time: e.Time, Reporter: name(e.Actor), Step: a.Step,
+			Kind: a.Place.Kind.String(), Repo: a.Place.Repo, Revision: a.Place.Revision, Digest: hex(a.Digest),
+		}), MaxUploads)
+		h.note(e, Event{Kind: EventUploaded, Step: a.Step, Detail: a.Place.Repo + " " + a.Place.Revision}, s)
+	case coordinator.Withdraw:
+		kind, why := EventLeft, WhyItself
+		if e.Actor != a.Client {
+			kind, why = EventWithdrawn, WhyHost
+		}
+		h.gone(s, a.Client, e, StandingLeft, why)
+		h.note(e, Event{Kind: kind, Subject: name(a.Client)}, s)
+	case coordinator.Return:
+		h.noticeOne(e, s, e.Actor, "")
+		h.note(e, Event{Kind: EventReturned, Subject: name(e.Actor)}, s)
+	case coordinator.Eject:
+		h.expelled(e, s, a.Client, coordinator.ByAuthority, "")
+	case coordinator.Equivocation:
+		h.expelled(e, s, a.Client, coordinator.TwoResults, "")
+	case coordinator.Accuse:
+		h.tried(e, s, a)
+	case coordinator.Vote:
+		h.member(e.Actor, s).Voted++
+	case coordinator.SetPaused:
+		detail := "resume"
+		if a.Paused {
+			detail = "pause"
+		}
+		h.note(e, Event{Kind: EventAuthority, Detail: detail}, s)
+	case coordinator.Authorize:
+		detail := "authorize"
+		if !a.Allowed {
+			detail = "revoke"
+		}
+		h.note(e, Event{Kind: EventAuthority, Subject: name(a.Grantee), Detail: detail}, s)
+	case coordinator.UpdateConfig, coordinator.SetDelegates, coordinator.Close:
+		h.note(e, Event{Kind: EventAuthority, Detail: e.Name}, s)
+	default:
+		h.note(e, Event{Kind: EventOther, Detail: e.Name}, s)
+	}
+}
+
+// accused notes an accepted accusation and what it did.
+func (h *History) accused(e Entry, s *coordinator.State, id coordinator.ClientID, step uint32) {
+	m := h.member(id, s)
+	m.Accused++
+	was := m.Standing
+	client, ok := s.Member(id)
+	if !ok {
+		return
+	}
+	now := standingOf(client, false)
+	kind, why := EventAccused, ""
+	if now != was {
+		switch now {
+		case StandingDropped:
+			kind, why = EventDropped, WhyWitnesses
+		case StandingSlow:
+			kind, why = EventFoundSlow, WhySlow
+		case StandingLate:
+			kind, why = EventFoundLate, WhyLate
+		}
+	}
+	h.notice(e, s, client, false, why)
+	h.note(e, Event{Kind: kind, Subject: m.ID, Step: step, Detail: why}, s)
+}
+
+// noticeOne is notice for one key.
+func (h *History) noticeOne(e Entry, s *coordinator.State, id coordinator.ClientID, why string) {
+	for i := range s.Pending {
+		if s.Pending[i].ID == id {
+			h.notice(e, s, &s.Pending[i], true, why)
+			return
+		}
+	}
+	if client, ok := s.Member(id); ok {
+		h.notice(e, s, client, false, why)
+	}
+}
+
+// gone notes that a client has no place any more.
+func (h *History) gone(s *coordinator.State, id coordinator.ClientID, e Entry, standing, why string) {
+	m := h.member(id, s)
+	if m.Standing == standing {
+		return
+	}
+	m.Standing, m.Entry, m.Why, m.Until = standing, e.Number, why, 0
+	if standing == StandingEjected {
+		m.Ejected++
+	} else {
+		m.Left++
+	}
+}

@@ -1,0 +1,229 @@
+package history
+
+import (
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
+)
+
+// Bounds of a History.
+const (
+	MaxStretches   = 4096
+	MaxPhases      = 600
+	MaxMembers     = 1024
+	MaxEvents      = 2000
+	MaxCheckpoints = 200
+	MaxUploads     = 100
+	MaxTrials      = 200 // that are over
+)
+
+// phaseCount is the number of phases, from coordinator.Uninitialized to Paused.
+const phaseCount = int(coordinator.Paused) + 1
+
+// Entry is one entry of a run's log.
+type Entry struct {
+	Number uint64 // in the log
+	Time   uint64 // Unix time in milliseconds; 0 where the log has none for it
+	Actor  coordinator.ClientID
+	Action coordinator.Action // nil for a tick, and for the beginning
+	Name   string             // of the action
+}
+
+// Spent is how long a run was in each phase, in milliseconds.
+type Spent [phaseCount]uint64
+
+// Phase is a stretch of time in one phase.
+type Phase struct {
+	Phase uint8  `json:"p"`
+	Epoch uint32 `json:"e"`
+	Step  uint32 `json:"s"`
+	Start uint64 `json:"t"`
+	End   uint64 `json:"u"` // 0 for the one that goes on
+}
+
+// Checkpoint is a model that the run recorded.
+type Checkpoint struct {
+	Entry  uint64 `json:"entry"`
+	Time   uint64 `json:"time"`
+	Epoch  uint32 `json:"epoch"`
+	Step   uint32 `json:"step"`
+	Digest string `json:"digest"`
+}
+
+// Upload is where somebody says that a checkpoint lies.
+type Upload struct {
+	Entry    uint64 `json:"entry"`
+	Time     uint64 `json:"time"`
+	Reporter string `json:"reporter"`
+	Step     uint32 `json:"step"`
+	Kind     string `json:"kind"`
+	Repo     string `json:"repo"`
+	Revision string `json:"revision"`
+	Digest   string `json:"digest"`
+}
+
+// History is what was seen of a run. Its fields are exported to be kept in a file; only See changes
+// them.
+type History struct {
+	Seen    uint64 // entries
+	Newest  uint64 // number of the newest entry
+	Began   uint64 // the first time that the log has
+	Now     uint64 // the newest one
+	Spent   Spent
+	Tokens  uint64 // of results that counted
+	Rounds  Rounds
+	Phases  []Phase // oldest first
+	Members map[string]*Member
+	Events  []Event // oldest first
+	Dropped uint64  // events that are no longer kept
+
+	Checkpoints []Checkpoint
+	Uploads     []Upload
+	Open        []Trial // at most coordinator.MaxTrials
+	Trials      []Trial // that are over, oldest first
+
+	Cursor Cursor
+}
+
+// Cursor is what the next entry is compared with.
+type Cursor struct {
+	Begun      bool
+	RunState   coordinator.RunState
+	Start      uint64 // of that state
+	Step       uint32
+	Epoch      uint32
+	Checkpoint [32]byte
+	Lapses     int
+	Spent      Spent // since the newest round ended
+}
+
+// See takes the next entry of the log and the state after it, of which it keeps nothing.
+func (h *History) See(e Entry, s *coordinator.State) {
+	if h.Members == nil {
+		h.Members = make(map[string]*Member)
+	}
+	if h.Now = max(h.Now, e.Time, s.StateStart); h.Began == 0 && h.Now > 0 {
+		h.Began, h.Cursor.Start = h.Now, h.Now // a new run has no time before its first tick
+		for i := range h.Phases {
+			h.Phases[i].Start = h.Now
+		}
+	}
+	e.Time = h.Now
+	h.Seen, h.Newest = h.Seen+1, e.Number
+	if !h.Cursor.Begun {
+		h.Cursor = Cursor{
+			Begun: true, RunState: s.RunState, Start: h.Now, Step: s.Progress.Step, Epoch: s.Progress.Epoch,
+			Checkpoint: s.Model.Checkpoint.Digest, Lapses: len(s.Lapses),
+		}
+		h.Phases = []Phase{{Phase: uint8(s.RunState), Epoch: s.Progress.Epoch, Step: s.Progress.Step, Start: h.Now}}
+		h.note(e, Event{Kind: EventBegan}, s)
+		return
+	}
+	if e.Action != nil {
+		h.act(e, s)
+	}
+	h.follow(e, s)
+	if s.RunState != h.Cursor.RunState {
+		h.move(e, s)
+	}
+}
+
+// move notes that the run is in another phase.
+func (h *History) move(e Entry, s *coordinator.State) {
+	c := &h.Cursor
+	took := h.Now - min(c.Start, h.Now)
+	h.Spent[c.RunState] += took
+	c.Spent[c.RunState] += took
+	if n := len(h.Phases); n > 0 {
+		h.Phases[n-1].End = h.Now
+	}
+	if c.RunState == coordinator.RoundWitness && s.Progress.Step > c.Step {
+		h.endRound(e, s)
+	}
+	if c.RunState == coordinator.Cooldown {
+		h.endEpoch(e, s)
+	}
+	h.Phases = keepNewest(append(h.Phases, Phase{Phase: uint8(s.RunState), Epoch: s.Progress.Epoch, Step: s.Progress.Step, Start: h.Now}), MaxPhases)
+	h.noticeAll(e, s)
+	switch s.RunState {
+	case coordinator.Paused:
+		h.note(e, Event{Kind: EventPaused}, s)
+	case coordinator.Finished:
+		h.note(e, Event{Kind: EventFinished}, s)
+	}
+	if c.RunState == coordinator.Warmup && s.RunState == coordinator.WaitingForMembers {
+		h.note(e, Event{Kind: EventTooFew}, s)
+	}
+	c.RunState, c.Start, c.Step, c.Epoch = s.RunState, h.Now, s.Progress.Step, s.Progress.Epoch
+}
+
+// endRound adds the round that has just ended.
+func (h *History) endRound(e Entry, s *coordinator.State) {
+	round := s.RoundOfStep(h.Cursor.Step)
+	if round == nil {
+		return
+	}
+	r := Stretch{
+		First: round.Step, Rounds: 1, End: h.Now, Spent: h.Cursor.Spent, Members: uint64(len(round.Members)),
+		Fewest: uint32(len(round.Members)), Most: uint32(len(round.Members)),
+		Witnesses: uint64(len(round.Witnesses)), Elected: uint64(round.WitnessesElected),
+	}
+	h.Cursor.Spent = Spent{}
+	quorum := round.HasQuorum()
+	counted := make(map[int]bool, len(round.Members))
+	for _, batch := range round.Assignments(s.Config) {
+		ok, judged := counted[batch.Member]
+		if !judged {
+			id := round.Members[batch.Member]
+			ok = quorum && round.Score(id) >= int(round.WitnessesNeeded)
+			counted[batch.Member] = ok
+			h.trained(id, ok)
+		}
+		r.Batches++
+		if ok {
+			r.Counted++
+			r.Tokens += batch.Batch.Len() * uint64(s.Model.MaxSeqLen)
+		}
+	}
+	h.Tokens += r.Tokens
+	for _, member := range round.ElectedWitnesses(s.Config) {
+		h.member(round.Members[member], s).Elected++
+	}
+	if !quorum {
+		h.note(e, Event{Kind: EventNoQuorum, Step: round.Step, Count: len(round.Witnesses), Of: int(round.WitnessesNeeded)}, s)
+	}
+	h.Rounds.add(r)
+}
+
+// endEpoch notes which model the members agreed on.
+func (h *History) endEpoch(e Entry, s *coordinator.State) {
+	checkpoint := s.Model.Checkpoint
+	agreed := checkpoint.Digest != h.Cursor.Checkpoint
+	for _, report := range s.Epoch.Reports {
+		member := h.member(report.Client, s)
+		member.Reports++
+		if agreed && report.Digest != checkpoint.Digest {
+			member.Disagreed++
+			h.note(e, Event{Kind: EventDisagreed, Subject: name(report.Client), Detail: hex(report.Digest)}, s)
+		}
+	}
+	if !agreed {
+		h.note(e, Event{Kind: EventNoCheckpoint, Count: len(s.Epoch.Reports)}, s)
+		return
+	}
+	h.Cursor.Checkpoint = checkpoint.Digest
+	h.Checkpoints = keepNewest(append(h.Checkpoints, Checkpoint{
+		Entry: e.Number, Time: h.Now, Epoch: h.Cursor.Epoch, Step: checkpoint.Step, Digest: hex(checkpoint.Digest),
+	}), MaxCheckpoints)
+	h.note(e, Event{Kind: EventCheckpoint, Step: checkpoint.Step, Detail: hex(checkpoint.Digest)}, s)
+}
+
+// keepNewest drops the first elements of a list that is too long. It moves memory only now and
+// then.
+func keepNewest[T any](list []T, limit int) []T {
+	if len(list) <= limit {
+		return list
+	}
+	return append(list[:0], list[len(list)-limit:]...)
+}
+
+func name(id coordinator.ClientID) string { return identity.ID(id).String() }

@@ -1,0 +1,160 @@
+package history
+
+import (
+	"slices"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+)
+
+// Trial is an accusation on which a jury votes, or has voted.
+type Trial struct {
+	Accused  string `json:"accused"`
+	Accuser  string `json:"accuser"`
+	Fault    string `json:"fault"`
+	Epoch    uint32 `json:"epoch"` // in which it began
+	Step     uint32 `json:"step"`  // of the result
+	Since    uint32 `json:"since"` // step of the round in which it was accused
+	Until    uint32 `json:"until"` // step of the round with which it ends undecided, at the earliest
+	Deadline uint64 `json:"until_unix_ms"`
+	Entry    uint64 `json:"entry"` // of the accusation
+	Time     uint64 `json:"t"`
+	Jury     int    `json:"jury"` // 0: not drawn yet
+	Guilty   int    `json:"guilty"`
+	Innocent int    `json:"innocent"`
+
+	Outcome string `json:"outcome,omitempty"` // one of the constants Outcome…; empty: it is open
+	Ejected string `json:"ejected,omitempty"` // who lost its place by it
+	End     uint64 `json:"end,omitempty"`     // entry that ended it
+}
+
+// How a trial ended.
+const (
+	OutcomeGuilty    = "guilty"
+	OutcomeInnocent  = "innocent"
+	OutcomeUndecided = "no decision"
+	OutcomeGone      = "no decision, and the accused was gone"
+	OutcomeNoJury    = "too few for a jury"
+)
+
+// tried notes an accusation that begins a trial.
+func (h *History) tried(e Entry, s *coordinator.State, a coordinator.Accuse) {
+	h.member(e.Actor, s).Accuses++
+	m := h.member(a.Client, s)
+	m.Tried++
+	h.note(e, Event{Kind: EventTrial, Subject: m.ID, Step: a.Step, Detail: a.Fault.String()}, s)
+}
+
+// follow compares the trials of the state with those that were open.
+func (h *History) follow(e Entry, s *coordinator.State) {
+	if len(h.Open) == 0 && len(s.Trials) == 0 {
+		return
+	}
+	still := h.Open[:0]
+	for _, t := range h.Open {
+		if now := find(s, &t); now != nil {
+			t.take(now)
+			still = append(still, t)
+			continue
+		}
+		h.end(e, s, &t)
+	}
+	h.Open = still
+	for i := range s.Trials {
+		t := &s.Trials[i]
+		if slices.ContainsFunc(h.Open, func(o Trial) bool { return o.Accused == name(t.Accused) && o.Step == t.Step }) {
+			continue
+		}
+		begun := Trial{
+			Accused: name(t.Accused), Accuser: name(t.Accuser), Fault: t.Fault.String(), Epoch: s.Progress.Epoch, Step: t.Step, Since: t.Since,
+			Until: t.Since + coordinator.TrialRounds, Deadline: t.SinceTime + coordinator.TrialTime, Entry: e.Number, Time: e.Time,
+		}
+		begun.take(t)
+		h.Open = append(h.Open, begun)
+	}
+}
+
+// find returns the trial of a state, or nil.
+func find(s *coordinator.State, t *Trial) *coordinator.Trial {
+	for i := range s.Trials {
+		if now := &s.Trials[i]; now.Step == t.Step && name(now.Accused) == t.Accused {
+			return now
+		}
+	}
+	return nil
+}
+
+func (t *Trial) take(now *coordinator.Trial) {
+	t.Jury, t.Guilty, t.Innocent = int(now.Jurors), int(now.Guilty), int(now.Innocent)
+}
+
+// end notes that a trial is over: by the vote of this entry, or because time passed.
+func (h *History) end(e Entry, s *coordinator.State, t *Trial) {
+	t.End, t.Outcome = e.Number, h.outcome(e, s, t)
+	loser, reason := h.idOf(s, t.Accused), coordinator.FoundGuilty
+	if t.Outcome == OutcomeInnocent {
+		loser, reason = h.idOf(s, t.Accuser), coordinator.AccusedWrongly
+	}
+	loses := t.Outcome == OutcomeGuilty || t.Outcome == OutcomeInnocent && t.Fault == coordinator.FaultResult.String()
+	loses = loses && loser != (coordinator.ClientID{}) && h.member(loser, s).Standing != StandingEjected
+	if loses && h.expelled(e, s, loser, reason, t.Fault) {
+		t.Ejected = name(loser)
+	}
+	h.Trials = keepNewest(append(h.Trials, *t), MaxTrials)
+	h.note(e, Event{Kind: EventTrialOver, Subject: t.Accused, Step: t.Step, Detail: t.Outcome, Count: t.Guilty, Of: t.Jury}, s)
+}
+
+// outcome says how a trial ended that the state after the entry does not have any more. A vote that
+// decided is counted.
+func (h *History) outcome(e Entry, s *coordinator.State, t *Trial) string {
+	if vote, ok := e.Action.(coordinator.Vote); ok && vote.Step == t.Step && name(vote.Client) == t.Accused {
+		votes, outcome := &t.Innocent, OutcomeInnocent
+		if vote.Guilty {
+			votes, outcome = &t.Guilty, OutcomeGuilty
+		}
+		*votes++
+		return outcome
+	}
+	accused, isMember := s.Member(h.idOf(s, t.Accused))
+	switch {
+	case t.Jury == 0:
+		return OutcomeNoJury
+	case !isMember || accused.State != coordinator.Healthy:
+		return OutcomeGone
+	default:
+		return OutcomeUndecided
+	}
+}
+
+// idOf returns the key of somebody that the state has, by its name.
+func (h *History) idOf(s *coordinator.State, id string) coordinator.ClientID {
+	for _, list := range [][]coordinator.Client{s.Epoch.Clients, s.Epoch.Exited, s.Pending, s.Departed} {
+		for i := range list {
+			if name(list[i].ID) == id {
+				return list[i].ID
+			}
+		}
+	}
+	return coordinator.ClientID{}
+}
+
+// expelled notes an ejection, if the rules keep the client out for that reason. Of is what it was
+// about.
+func (h *History) expelled(e Entry, s *coordinator.State, id coordinator.ClientID, reason coordinator.EjectionReason, of string) bool {
+	for _, x := range slices.Backward(s.Authority.Ejections) {
+		if x.Client != id || x.Reason != reason {
+			continue
+		}
+		why := WhyEjected
+		if reason != coordinator.ByAuthority {
+			why = reason.String()
+		}
+		if of != "" {
+			why += " (" + of + ")"
+		}
+		h.gone(s, id, e, StandingEjected, why)
+		h.member(id, s).Until = x.Until
+		h.note(e, Event{Kind: EventEjected, Subject: name(id), Detail: why, Until: x.Until}, s)
+		return true
+	}
+	return false
+}

@@ -1,0 +1,188 @@
+package dash_test
+
+import (
+	"encoding/json"
+	"flag"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/face/dash"
+	"github.com/psyche-go/psyche/face/dash/dashtest"
+	"github.com/psyche-go/psyche/face/dash/gather"
+	"github.com/psyche-go/psyche/face/dash/history"
+)
+
+var (
+	largeRounds = flag.Int("dash.rounds", 300, "rounds of the run of 256 members whose page is measured")
+	largeAudits = flag.Int("dash.audits", 10, "percentage of them that audit others in a round; 0: none, and nobody is tried")
+)
+
+// Bounds that the page has to keep with 256 members and 10,000 rounds.
+const (
+	longestAnswer = 100 * time.Millisecond
+	mostMemory    = 200 << 20
+)
+
+// TestLargeRun writes the journal of a run of 256 members, follows it and asks for its page. -dash.rounds
+// 10000 is the size that the documentation speaks of.
+func TestLargeRun(t *testing.T) {
+	dir := t.TempDir()
+	began := time.Now()
+	o := dashtest.Options{RunID: "large", Members: 256, Rounds: *largeRounds, RoundsPerEpoch: 50, Silent: 2, Hang: 9, Eject: 5, Wrong: 3, Audits: *largeAudits, Cheat: 11, Slander: 12}
+	path := filepath.Join(dir, "large.journal")
+	if err := dashtest.Write(path, o); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("wrote %d rounds, %d MiB, in %s", o.Rounds, info.Size()>>20, time.Since(began).Round(time.Millisecond))
+	debug.FreeOSMemory() // of the writer
+	began = time.Now()
+	before, peak := resident(t), uint64(0)
+	g := gather.New(t.Context(), gather.Options{})
+	defer g.Close()
+	if err := g.Watch([]string{dir}, nil); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		peak = max(peak, resident(t))
+		if runs := g.Runs(); len(runs) == 1 {
+			if view := runs[0].Log.View(); view.State != nil && view.State.RunState == coordinator.Finished {
+				break
+			} else if view.Problem != "" {
+				t.Fatal(view.Problem)
+			}
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Logf("followed and verified it in %s; resident %d MiB before, %d MiB at most", time.Since(began).Round(time.Millisecond), before>>20, peak>>20)
+	web := httptest.NewServer(dash.New(g.Runs))
+	defer web.Close()
+	over, ejected := tried(t, web.URL+"/api/run?run=large")
+	t.Logf("shows %d trials that are over, by which %d members lost their places", over, ejected)
+	if *largeAudits > 0 && ejected < 2 { // who cheats, and who slanders
+		t.Errorf("%d members lost their places by trials, want 2", ejected)
+	}
+	limit := longestAnswer
+	if raceEnabled {
+		limit *= 10
+	}
+	for _, ask := range []string{"/", "/app.js", "/api/runs", "/api/run?run=large", "/api/run?run=large&last=500", "/api/log?run=large&before=1500"} {
+		var all []time.Duration
+		size := 0
+		for range 5 {
+			time.Sleep(600 * time.Millisecond) // until an answer that is kept is too old
+			took, n := timed(t, web.URL+ask)
+			all, size = append(all, took), n
+		}
+		slices.Sort(all)
+		t.Logf("GET %-32s median %8s, longest %8s  %7d bytes", ask, all[2].Round(10*time.Microsecond), all[4].Round(10*time.Microsecond), size)
+		if all[0] > limit { // the shortest: other programs use this machine as well
+			t.Errorf("GET %s took %s, want %s at most", ask, all[0], limit)
+		}
+	}
+	runtime.GC()
+	var memory runtime.MemStats
+	runtime.ReadMemStats(&memory)
+	t.Logf("heap %d MiB, resident %d MiB", memory.HeapAlloc>>20, resident(t)>>20)
+	if all := max(peak, memory.HeapAlloc); all > mostMemory && !raceEnabled { // which takes several times as much
+		t.Errorf("it took %d MiB, want %d at most", all>>20, mostMemory>>20)
+	}
+}
+
+// tried asks how many trials are over, and how many members were ejected by them.
+func tried(t *testing.T, url string) (over, ejected int) {
+	t.Helper()
+	response, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	var run struct {
+		History struct {
+			Trials []struct {
+				Ejected string `json:"ejected"`
+			} `json:"past_trials"`
+		} `json:"history"`
+	}
+	if err := json.NewDecoder(response.Body).Decode(&run); err != nil {
+		t.Fatal(err)
+	}
+	members := map[string]bool{}
+	for _, trial := range run.History.Trials {
+		if trial.Ejected != "" {
+			members[trial.Ejected] = true
+		}
+	}
+	return len(run.History.Trials), len(members)
+}
+
+// timed asks and returns how long the whole answer took.
+func timed(t *testing.T, url string) (time.Duration, int) {
+	t.Helper()
+	began := time.Now()
+	response, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != http.StatusOK {
+		t.Fatalf("GET %s: %s, %v, %s", url, response.Status, err, body)
+	}
+	return time.Since(began), len(body)
+}
+
+// resident is how many bytes of the memory the process has, as the system says; 0 where it does not.
+func resident(t *testing.T) uint64 {
+	t.Helper()
+	text, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(text)) {
+		value, ok := strings.CutPrefix(line, "VmRSS:")
+		if !ok {
+			continue
+		}
+		kilobytes, err := strconv.ParseUint(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "kB")), 10, 64)
+		if err != nil {
+			t.Fatalf("/proc/self/status: %v", err)
+		}
+		return kilobytes << 10
+	}
+	return 0
+}
+
+// BenchmarkHistory is what an entry of a log with 256 members costs.
+func BenchmarkHistory(b *testing.B) {
+	o := dashtest.Options{RunID: "bench", Members: 256, Rounds: 100, RoundsPerEpoch: 50, Silent: 2}
+	for b.Loop() {
+		var h history.History
+		var spent time.Duration
+		err := dashtest.Play(o, func(e history.Entry, s *coordinator.State) error {
+			began := time.Now()
+			h.See(e, s)
+			spent += time.Since(began)
+			return nil
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric(float64(spent.Microseconds())/float64(o.Rounds), "µs/round")
+		b.ReportMetric(float64(spent.Nanoseconds())/float64(h.Seen), "ns/entry")
+	}
+}

@@ -1,0 +1,92 @@
+package metrics_test
+
+import (
+	"encoding/json"
+	"io"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/psyche-go/psyche/face/metrics"
+	"github.com/psyche-go/psyche/record/event"
+)
+
+// train lets a board see three rounds of 2 s, in which 1.5 s are trained.
+func train(b *metrics.Board) (rows []metrics.Row) {
+	b.SetVocabulary(256)
+	b.Listen(func(r metrics.Row) { rows = append(rows, r) })
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for step := uint32(1); step <= 3; step++ {
+		for _, body := range []event.Body{
+			event.State{RunState: "RoundTrain", Epoch: 2, Step: step, Members: []string{"a", "b"}, BatchSize: 8, DataIndex: uint64(8 * (step - 1))},
+			event.State{RunState: "RoundTrain", Epoch: 2, Step: step, Members: []string{"a", "b"}, Witnesses: 1, BatchSize: 8, DataIndex: uint64(8 * (step - 1))},
+			event.Gradient{Step: step, LR: 0.5, Norm: 3},
+			event.OptimizerStats{Step: step, Tensors: []event.TensorStats{{Name: "w", GradientEnergy: float64(step), DeltaEnergy: 7}}},
+			event.Trained{Step: step, Batch: event.Batch{0, 4}, Loss: event.Loss(math.Log(16)), Tokens: 400, Seconds: 1.5},
+		} {
+			b.See(event.Event{Time: at, Body: body})
+		}
+		at = at.Add(2 * time.Second)
+	}
+	b.See(event.Event{Time: at, Body: event.Evaluated{Step: 3, Task: "arc_easy", Scores: map[string]float64{"acc": 0.25, "acc_norm": 0.5}}})
+	return rows
+}
+
+func TestRows(t *testing.T) {
+	rows := train(metrics.New())
+	if len(rows) != 4 || rows[2].Step != 3 {
+		t.Fatalf("rows %v", rows)
+	}
+	for name, want := range map[string]float64{
+		"train/loss": math.Log(16), "train/perplexity": 16, "train/confidence": 0.5, "train/lr": 0.5, "train/grad_norm": 3,
+		"train/total_tokens": 2400, "train/tokens_per_sec": 400, "train/global_token_batch_size": 800, "train/" + "effic" + "ency": 0.75,
+		"coordinator/num_clients": 2, "coordinator/epoch": 2, "coordinator/round": 3,
+		"optim/w.grad_energy": 3, "optim/w.delta_energy": 7,
+	} {
+		if got, found := rows[2].Values[name]; !found || math.Abs(got-want) > 1e-9 {
+			t.Errorf("%s is %v, want %v", name, got, want)
+		}
+	}
+	if got := rows[3].Values; got["eval/arc_easy"] != 0.5 || got["eval/arc_easy/acc"] != 0.25 || len(got) != 3 {
+		t.Errorf("the task's row is %v", got)
+	}
+}
+
+func TestHandler(t *testing.T) {
+	b := metrics.New()
+	train(b)
+	b.See(event.Event{Body: event.Trained{Step: 4, Loss: event.Loss(math.NaN())}})
+	b.See(event.Event{Body: event.Audit{Step: 3, Outcome: "nothing to audit"}})
+	server := httptest.NewServer(b.Handler())
+	defer server.Close()
+	var figures map[string]*float64
+	if err := json.Unmarshal([]byte(get(t, server.URL+"/")), &figures); err != nil {
+		t.Fatal(err)
+	}
+	if figures["train/lr"] == nil || *figures["train/lr"] != 0.5 || figures["train/loss"] != nil {
+		t.Errorf("figures %v", figures)
+	}
+	text := get(t, server.URL+"/metrics")
+	for _, want := range []string{"psyche_client_train_lr 0.5", "psyche_client_coordinator_epoch 2", "psyche_client_audits_nothing_to_audit 1", `psyche_client_eval{metric="acc",task="arc_easy"} 0.25`, "go_goroutines"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %s in\n%s", want, text)
+		}
+	}
+}
+
+func get(t *testing.T, address string) string {
+	t.Helper()
+	response, err := http.Get(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %s, %v", address, response.Status, err)
+	}
+	return string(text)
+}

@@ -1,0 +1,62 @@
+package testnet
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+)
+
+// Lines shows progress as one line per change of phase, for logs and pipes.
+type Lines struct {
+	mu  sync.Mutex
+	out io.Writer
+}
+
+// NewLines returns a display that writes to out.
+func NewLines(out io.Writer) *Lines { return &Lines{out: out} }
+
+// Update implements Display.
+func (l *Lines) Update(p Progress) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, note := range p.Notes {
+		fmt.Fprintf(l.out, "  * %s\n", note)
+	}
+	if !p.Changed {
+		return
+	}
+	var sent, witnesses []string
+	members := 0
+	for _, client := range p.Clients {
+		sent = append(sent, byteCount(client.Sent))
+		if client.Witness {
+			witnesses = append(witnesses, strings.TrimPrefix(client.Name, "client-"))
+		}
+		if client.Member {
+			members++
+		}
+	}
+	switch p.State.RunState {
+	case coordinator.RoundTrain.String():
+	case coordinator.WaitingForMembers.String():
+		fmt.Fprintf(l.out, "epoch %d  %s: %d of %d clients are there\n", p.State.Epoch, p.State.RunState, p.State.Pending, len(p.Clients))
+		return
+	case coordinator.RoundWitness.String():
+		return // follows every round
+	default:
+		fmt.Fprintf(l.out, "epoch %d  %s: %d of %d clients are members\n", p.State.Epoch, p.State.RunState, members, len(p.Clients))
+		return
+	}
+	loss := "     -"
+	if newest := p.Newest(); newest.Step > 0 {
+		loss = fmt.Sprintf("%6.3f", newest.Loss)
+	}
+	fmt.Fprintf(l.out, "round %3d/%d  loss %s  %6.0f tokens/s  sent %s  witnesses %s\n",
+		p.State.Step, p.State.TotalSteps, loss, p.TokensRate, strings.Join(sent, ", "), strings.Join(witnesses, ","))
+}
+
+// Close implements Display.
+func (l *Lines) Close() {}

@@ -1,0 +1,273 @@
+package testnet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/chain/admin"
+	"github.com/psyche-go/psyche/chain/transaction"
+	"github.com/psyche-go/psyche/host/server"
+	"github.com/psyche-go/psyche/record/event"
+)
+
+// Chain says that the run is on a chain of this machine in place of a server. The zero value is
+// a server.
+type Chain struct {
+	Used   bool
+	SlotMs int // milliseconds of a slot
+
+	Validator string // program of a real chain, solana-test-validator, in place of psyche chain start
+}
+
+// What the faucet of the chain gives, in SOL.
+const (
+	authorityFunds = "5"
+	clientFunds    = "1"
+)
+
+// authorityFile is the name of the key that deploys the program and is the run's main authority.
+const authorityFile = server.HostKeyFile
+
+// chainLogFile and archiveFile are the names of what is kept of the chain.
+const (
+	chainLogFile = "chain.log"
+	archiveFile  = "run.archive"
+)
+
+// check refuses what a chain in memory cannot do.
+func (c Chain) check(options Options) error {
+	switch {
+	case !c.Used:
+		return nil
+	case options.Resume != "":
+		return flagError("--resume: a testnet's chain is in memory and gone: begin another run")
+	case options.Faults.KillServerAtStep > 0:
+		return flagError("--kill-server-at-step: a testnet's chain is in memory: nothing would be left of the run")
+	case c.SlotMs < 20 || c.SlotMs > 10_000:
+		return flagError("--slot-ms is %d: want 20 to 10000", c.SlotMs)
+	}
+	return nil
+}
+
+// twoPorts returns a port that is free, as is the next one.
+func twoPorts() (int, error) {
+	for range 100 {
+		first, err := freePort()
+		if err != nil {
+			return 0, err
+		}
+		if first < 65535 && isFree(first+1) {
+			return first, nil
+		}
+	}
+	return 0, errors.New("find free ports: no two of them are neighbours")
+}
+
+// chainProcess describes the chain, and returns the flags by which clients find the run on it.
+func (n *network) chainProcess() (*process, []string, error) {
+	authority, err := identity.LoadKeyFile(n.authorityPath())
+	if err != nil {
+		return nil, nil, err
+	}
+	program, err := admin.ProgramOf(transaction.PublicKey(authority.ID()))
+	if err != nil {
+		return nil, nil, err
+	}
+	next := net.JoinHostPort("127.0.0.1", strconv.Itoa(n.options.ServerPort+1))
+	flags := []string{"--rpc", "http://" + n.address, "--ws-rpc", "ws://" + next, "--program-id", program.String()}
+	p := &process{
+		name:    "chain",
+		logPath: filepath.Join(n.serverDir(), chainLogFile),
+		binary:  n.options.ServerBinary,
+		args:    []string{"chain", "start", "--listen", n.address, "--slot-ms", strconv.Itoa(n.options.Chain.SlotMs)},
+	}
+	if n.options.Chain.Validator != "" {
+		faucet, err := freePort()
+		if err != nil {
+			return nil, nil, err
+		}
+		p.binary = n.options.Chain.Validator
+		p.args = []string{
+			"--ledger", filepath.Join(n.serverDir(), "ledger"), "--reset", "--quiet", "--bind-address", "127.0.0.1",
+			"--rpc-port", strconv.Itoa(n.options.ServerPort), "--faucet-port", strconv.Itoa(faucet),
+		}
+	}
+	return p, flags, nil
+}
+
+// chainPatience is how long a chain may take until it answers.
+const chainPatience = time.Minute
+
+// awaitChain waits until the chain answers: a real one listens before it is ready.
+func (n *network) awaitChain(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, chainPatience, errors.New("the chain has not answered"))
+	defer cancel()
+	for {
+		_, err := n.lamports(ctx)
+		if err == nil {
+			return nil
+		}
+		if err := sleep(ctx, 200*time.Millisecond); err != nil {
+			return errors.Join(fmt.Errorf("wait for the chain: %w: %s", err, n.server.logTail(3)), err)
+		}
+	}
+}
+
+func (n *network) authorityPath() string { return filepath.Join(n.serverDir(), authorityFile) }
+
+// psyche runs a command of the psyche program.
+func (n *network) psyche(ctx context.Context, args ...string) error {
+	_, err := output(ctx, nil, n.options.ServerBinary, args...)
+	return err
+}
+
+// tell shows a remark at once.
+func (n *network) tell(format string, args ...any) {
+	n.progress.remark(format, args...)
+	n.show(false)
+}
+
+// beginOnChain does what whoever sets a run up on a chain does, by the same commands.
+func (n *network) beginOnChain(ctx context.Context) error {
+	key := []string{"--keypair", n.authorityPath()}
+	rpc := n.hostFlags[:2]
+	clients := []string{"chain", "airdrop", clientFunds}
+	for _, id := range n.ids {
+		clients = append(clients, id.String())
+	}
+	steps := []struct {
+		done string
+		args []string
+	}{
+		{"the faucet gave " + authorityFunds + " SOL to the authority", append(append([]string{"chain", "airdrop", authorityFunds}, key...), rpc...)},
+		{"and " + clientFunds + " SOL to each client", append(clients, rpc...)},
+		{"the program is deployed", append(append([]string{"chain", "deploy", "--yes"}, key...), rpc...)},
+		{"the run is created, paused", append(append([]string{
+			"run", "create", "--state", filepath.Join(n.options.ConfigPath, stateFile), "--run-id", n.run.RunID, "--yes",
+		}, key...), n.hostFlags...)},
+		{"and goes on", append(append([]string{
+			"run", "set-paused", "resume", "--run-id", n.run.RunID, "--commitment", "confirmed",
+		}, key...), n.hostFlags...)},
+	}
+	if err := n.awaitChain(ctx); err != nil {
+		return err
+	}
+	for _, step := range steps {
+		if err := n.psyche(ctx, step.args...); err != nil {
+			return fmt.Errorf("%w (logs are in %s)", err, n.dir)
+		}
+		n.tell("%s", step.done)
+	}
+	return nil
+}
+
+// lamports returns what the authority has.
+func (n *network) lamports(ctx context.Context) (uint64, error) {
+	out, err := output(ctx, nil, n.options.ServerBinary, append([]string{"chain", "balance", n.authorityPath()}, n.hostFlags[:2]...)...)
+	if err != nil {
+		return 0, err
+	}
+	var key, amount, unit string
+	if _, err := fmt.Sscan(string(out), &key, &amount, &unit); err != nil {
+		return 0, fmt.Errorf("psyche chain balance printed %q: %w", out, err)
+	}
+	if amount == "0" {
+		return 0, nil
+	}
+	return admin.ParseSOL(amount)
+}
+
+// ChainSummary is what a run on a chain cost.
+type ChainSummary struct {
+	Archive      string  `json:"archive"`         // of the run, verified, with the account's chain of hashes
+	SetUp        uint64  `json:"set_up_lamports"` // of the authority: program, run, and what they hold
+	Transactions int     `json:"transactions"`    // of all clients
+	Lamports     uint64  `json:"lamports"`        // paid for them
+	PerRound     float64 `json:"transactions_per_client_round"`
+	LamportRound float64 `json:"lamports_per_client_round"`
+	Ticks        int     `json:"ticks"`         // of the transactions: they did nothing but tick
+	OutOfTurn    int     `json:"out_of_turn"`   // of the ticks: it was another client's turn
+	Rent         uint64  `json:"rent_lamports"` // in the clients' accounts; comes back
+}
+
+// paidTotal returns what all lives of a client paid.
+func (c *clientRecord) paidTotal() (transactions, ticks, outOfTurn int, lamports, rent uint64) {
+	a, b := c.paidBefore, c.paid
+	return a.Transactions + b.Transactions, a.Ticks + b.Ticks, a.OutOfTurn + b.OutOfTurn, a.Lamports + b.Lamports, a.Rent + b.Rent
+}
+
+// addPaid adds what the clients paid to a summary.
+func (t *tracker) addPaid(s *Summary, clientRounds uint64) {
+	all := ChainSummary{}
+	for i, id := range t.ids {
+		transactions, ticks, outOfTurn, lamports, rent := t.clients[id].paidTotal()
+		s.Clients[i].Transactions, s.Clients[i].Lamports = transactions, lamports
+		all.Transactions += transactions
+		all.Ticks += ticks
+		all.OutOfTurn += outOfTurn
+		all.Lamports += lamports
+		all.Rent += rent
+	}
+	if all.Transactions == 0 {
+		return
+	}
+	if clientRounds > 0 {
+		all.PerRound = float64(all.Transactions) / float64(clientRounds)
+		all.LamportRound = float64(all.Lamports) / float64(clientRounds)
+	}
+	s.Chain = &all
+}
+
+// endPaid begins another life of a client, which counts from zero.
+func (c *clientRecord) endPaid() {
+	transactions, ticks, outOfTurn, lamports, rent := c.paidTotal()
+	c.paidBefore = event.Paid{Transactions: transactions, Ticks: ticks, OutOfTurn: outOfTurn, Lamports: lamports, Rent: rent}
+	c.paid = event.Paid{}
+}
+
+// endOnChain notes what the authority has paid, and keeps what happened on the chain, verified.
+func (n *network) endOnChain(ctx context.Context) error {
+	if !n.options.Chain.Used {
+		return nil
+	}
+	left, err := n.lamports(ctx)
+	if err != nil {
+		return err
+	}
+	given, err := admin.ParseSOL(authorityFunds)
+	if err != nil {
+		return err
+	}
+	n.setUp = given - min(given, left)
+	file := filepath.Join(n.serverDir(), archiveFile)
+	if err := n.psyche(ctx, append([]string{
+		"run", "archive", "--run-id", n.run.RunID, "--output", file, "--once", "--commitment", "confirmed",
+	}, n.hostFlags...)...); err != nil {
+		return err
+	}
+	if err := n.psyche(ctx, "run", "replay", file); err != nil {
+		return err
+	}
+	n.archive = file
+	return nil
+}
+
+// print writes the costs as a person wants to read them.
+func (c *ChainSummary) print(w io.Writer, clients []ClientSummary) {
+	fmt.Fprintf(w, "  on the chain       %d transactions for %s SOL: %.2f and %.9f SOL per client and round\n",
+		c.Transactions, admin.SOL(c.Lamports), c.PerRound, c.LamportRound/admin.LamportsPerSOL)
+	fmt.Fprintf(w, "    ticks            %d, of them out of turn %d\n", c.Ticks, c.OutOfTurn)
+	fmt.Fprintf(w, "    set-up           %s SOL for the program and the run; %s SOL in the clients' accounts come back\n", admin.SOL(c.SetUp), admin.SOL(c.Rent))
+	fmt.Fprintf(w, "    archive          %s, verified\n", c.Archive)
+	for i, client := range clients {
+		fmt.Fprintf(w, "    client-%d         %d transactions, %s SOL, %.2f transactions a round\n", i+1, client.Transactions,
+			admin.SOL(client.Lamports), float64(client.Transactions)/float64(max(client.RoundsTrained, 1)))
+	}
+}

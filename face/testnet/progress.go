@@ -1,0 +1,414 @@
+package testnet
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/record/config"
+	"github.com/psyche-go/psyche/record/event"
+)
+
+// eventsFile is the name of a client's event log in its events folder.
+const eventsFile = "events.jsonl"
+
+// ejectedShown is how many of the newest ejections are part of the progress.
+const ejectedShown = 3
+
+// ratedRounds is the number of newest rounds over which speed is measured.
+const ratedRounds = 10
+
+// Progress is what is known of the run at one moment.
+type Progress struct {
+	RunID      string
+	State      event.State // the newest that any client saw
+	Since      time.Time   // when its phase began; zero: there is none yet
+	MinClients int         // that have to be there for the first epoch
+	Results    int         // of the running round that are known to somebody, of State.Batches
+	Losses     []RoundLoss // of the rounds with results, in order; not to be changed
+	Tokens     uint64      // trained so far
+	TokensRate float64     // tokens per second over the last rounds
+	Clients    []ClientProgress
+	Trials     []event.OpenTrial // open now
+	Ejected    []event.Ejected   // the newest, oldest first
+	Audits     map[string]int    // that clients say they made, by outcome; not to be changed
+	Notes      []string          // what happened out of the ordinary since the last one
+	Changed    bool              // the phase is another one than in the last one
+}
+
+// Newest returns the loss of the newest round with results; zero if there is none.
+func (p Progress) Newest() RoundLoss {
+	if len(p.Losses) == 0 {
+		return RoundLoss{}
+	}
+	return p.Losses[len(p.Losses)-1]
+}
+
+// NameOf returns the name of a client of the network, and of another one the beginning of its key.
+func (p Progress) NameOf(id string) string {
+	for _, client := range p.Clients {
+		if client.ID == id {
+			return client.Name
+		}
+	}
+	return id[:min(len(id), 8)]
+}
+
+// tracker is the projection of all clients' events. It is safe for concurrent use.
+type tracker struct {
+	mu         sync.Mutex
+	runID      string
+	ids        []string
+	totalSteps uint32
+	minClients int
+	seqLen     uint64
+	state      event.State
+	stateTime  time.Time
+	phaseTime  time.Time // when the state's phase began
+	clients    map[string]*clientRecord
+	stepEnded  []stepTime // of the newest rounds, oldest first
+	notes      []string
+	trials     []event.OpenTrial
+	trialsTime time.Time
+	ejected    []event.Ejected
+	audits     map[string]int
+	since      time.Time   // of a resumed run; what was before is no news
+	drawn      []RoundLoss // newest answer of losses; nil: there is none that is still right
+}
+
+type stepTime struct {
+	step uint32
+	at   time.Time
+}
+
+func newTracker(ids []identity.ID, run config.Run) *tracker {
+	t := &tracker{
+		runID: run.RunID, totalSteps: run.Config.TotalSteps, minClients: int(run.Config.InitMinClients), seqLen: uint64(run.Model.MaxSeqLen),
+		clients: map[string]*clientRecord{}, audits: map[string]int{},
+	}
+	for _, id := range ids {
+		t.ids = append(t.ids, id.String())
+		t.clients[id.String()] = &clientRecord{trained: map[uint32]event.Trained{}, counted: map[uint32]event.Applied{}}
+	}
+	return t
+}
+
+// restarted notes that a client's next life has begun.
+func (t *tracker) restarted(id identity.ID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	client := t.clients[id.String()]
+	client.restarts++
+	client.down = false
+	t.notes = append(t.notes, fmt.Sprintf("%s started again", t.name(id.String())))
+}
+
+// killed notes that a client's process is gone, and another one will begin.
+func (t *tracker) killed(id identity.ID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	client := t.clients[id.String()]
+	client.down = true
+	client.stopMoving()
+}
+
+func (t *tracker) remark(format string, args ...any) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.notes = append(t.notes, fmt.Sprintf(format, args...))
+}
+
+// name is how a client is shown: by its number, or by its key if it is none of the network's own.
+func (t *tracker) name(id string) string {
+	if !slices.Contains(t.ids, id) {
+		return id[:min(len(id), 8)]
+	}
+	return clientName(slices.Index(t.ids, id))
+}
+
+// add takes in one event of a client and reports whether the run's phase changed.
+func (t *tracker) add(id string, e event.Event) (changed bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.isNews(e) {
+		defer func(notes []string) { t.notes, changed = notes, false }(t.notes)
+	}
+	if state, ok := e.Body.(event.State); ok {
+		return t.addState(e.Time, state)
+	}
+	t.addRun(id, e)
+	t.clients[id].see(e)
+	return false
+}
+
+// addRun takes in what an event of a client says of the run.
+func (t *tracker) addRun(id string, e event.Event) {
+	switch body := e.Body.(type) {
+	case event.Trained:
+		t.drawn = nil
+	case event.Desynchronised:
+		if !slices.Contains(t.state.Members, id) { // what it had until then is of no use any more
+			t.notes = append(t.notes, fmt.Sprintf("%s is out: %s", t.name(id), body.Reason))
+			return
+		}
+		t.clients[id].lost = true
+		t.notes = append(t.notes, fmt.Sprintf("%s lost the run's model: %s", t.name(id), body.Reason))
+	case event.Rejoined:
+		if t.clients[id].back { // and has caught up once more
+			return
+		}
+		t.notes = append(t.notes, fmt.Sprintf("%s is back, with the model of step %d from its peers", t.name(id), body.Step))
+	case event.Trials:
+		if !e.Time.Before(t.trialsTime) {
+			t.trials, t.trialsTime = body.Open, e.Time
+		}
+	case event.Audit:
+		t.audits = maps.Clone(t.audits) // others may have the old one
+		t.audits[body.Outcome]++
+	case event.Ejected:
+		t.addEjected(body)
+	}
+}
+
+// keptEjections is how many are remembered: more than a run has in force at a time.
+const keptEjections = 2 * coordinator.MaxEjections
+
+// addEjected keeps an ejection that no other client has told of.
+func (t *tracker) addEjected(e event.Ejected) {
+	same := func(o event.Ejected) bool { return o.Client == e.Client && o.Until == e.Until }
+	if slices.ContainsFunc(t.ejected, same) {
+		return
+	}
+	t.ejected = append(t.ejected, e)
+	t.ejected = t.ejected[max(0, len(t.ejected)-keptEjections):]
+	t.notes = append(t.notes, fmt.Sprintf("%s is ejected until epoch %d: %s", t.name(e.Client), e.Until, e.Reason))
+}
+
+// finished reports whether the run is over: who is killed then cannot get back into it.
+func (t *tracker) finished() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.state.RunState == coordinator.Finished.String()
+}
+
+// isNews reports whether an event is not of the time before the run was resumed.
+func (t *tracker) isNews(e event.Event) bool { return !e.Time.Before(t.since) }
+
+// addState keeps the newest state that any client has seen. Clients see the same states a
+// little apart, and what one still sees does not take back what another has seen.
+func (t *tracker) addState(at time.Time, state event.State) (changed bool) {
+	order := cmp.Or(cmp.Compare(state.Epoch, t.state.Epoch), cmp.Compare(phaseOrder(state), phaseOrder(t.state)))
+	if order < 0 || order == 0 && at.Before(t.stateTime) {
+		return false
+	}
+	if state.Step > t.state.Step {
+		t.stepEnded = append(t.stepEnded, stepTime{t.state.Step, at})
+		t.stepEnded = t.stepEnded[max(0, len(t.stepEnded)-ratedRounds):]
+	}
+	t.seat(state)
+	if order > 0 || t.phaseTime.IsZero() {
+		t.phaseTime = at
+	}
+	t.state, t.stateTime = state, at
+	return order > 0
+}
+
+// seat notes who is a member of the epoch.
+func (t *tracker) seat(state event.State) {
+	if state.Epoch != t.state.Epoch || state.RunState == coordinator.WaitingForMembers.String() {
+		for _, client := range t.clients {
+			client.seated = false
+		}
+	}
+	for _, id := range state.Members {
+		if client := t.clients[id]; client != nil {
+			client.seated = true
+		}
+	}
+}
+
+// phaseOrder numbers the phases of an epoch in the order in which a run goes through
+// them.
+func phaseOrder(state event.State) uint64 {
+	round := uint64(state.Step) << 2
+	switch state.RunState {
+	case coordinator.Warmup.String():
+		return 1
+	case coordinator.RoundTrain.String():
+		return round + 1
+	case coordinator.RoundWitness.String():
+		return round + 2
+	case coordinator.Cooldown.String():
+		return round + 3 // its step is the next round's
+	case coordinator.Finished.String():
+		return math.MaxUint64
+	default:
+		return 0
+	}
+}
+
+// progress returns what is known now, and forgets the notes.
+func (t *tracker) progress() Progress {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := Progress{
+		RunID:      t.runID,
+		State:      t.state,
+		Since:      t.phaseTime,
+		MinClients: t.minClients,
+		Results:    t.results(),
+		Losses:     t.losses(),
+		Trials:     slices.Clone(t.trials),
+		Audits:     t.audits,
+		Ejected:    slices.Clone(t.ejected[max(0, len(t.ejected)-ejectedShown):]),
+		Notes:      t.notes,
+	}
+	p.State.TotalSteps = t.totalSteps
+	t.notes = nil
+	for i := range t.ids {
+		p.Clients = append(p.Clients, t.clientProgress(i))
+	}
+	for _, loss := range p.Losses {
+		p.Tokens += loss.Tokens
+	}
+	p.TokensRate = t.tokensRate(p.Losses)
+	return p
+}
+
+// tokensRate is the tokens of the newest whole rounds divided by the time they took.
+func (t *tracker) tokensRate(losses []RoundLoss) float64 {
+	if len(t.stepEnded) < 2 {
+		return 0
+	}
+	first, last := t.stepEnded[0], t.stepEnded[len(t.stepEnded)-1]
+	var tokens uint64
+	for _, loss := range losses {
+		if loss.Step > first.step && loss.Step <= last.step {
+			tokens += loss.Tokens
+		}
+	}
+	seconds := last.at.Sub(first.at).Seconds()
+	if seconds <= 0 {
+		return 0
+	}
+	return float64(tokens) / seconds
+}
+
+// RoundLoss is the mean training loss of the results of one round.
+type RoundLoss struct {
+	Step   uint32
+	Loss   float64 // nats per token, weighted by tokens
+	Tokens uint64
+}
+
+// losses returns the rounds with at least one result, in order. Nobody may change the answer.
+func (t *tracker) losses() []RoundLoss {
+	if t.drawn != nil {
+		return t.drawn
+	}
+	rounds := map[uint32]*RoundLoss{}
+	for _, id := range t.ids {
+		for step, trained := range t.clients[id].trained {
+			round := rounds[step]
+			if round == nil {
+				round = &RoundLoss{Step: step}
+				rounds[step] = round
+			}
+			round.Loss += float64(trained.Loss) * float64(trained.Tokens)
+			round.Tokens += uint64(trained.Tokens)
+		}
+	}
+	losses := make([]RoundLoss, 0, len(rounds))
+	for round := range maps.Values(rounds) {
+		round.Loss /= float64(max(round.Tokens, 1))
+		losses = append(losses, *round)
+	}
+	slices.SortFunc(losses, func(a, b RoundLoss) int { return cmp.Compare(a.Step, b.Step) })
+	t.drawn = losses
+	return losses
+}
+
+// showEvery is the time between two pictures of the progress in which no phase changed.
+const showEvery = 500 * time.Millisecond
+
+// show hands the display what is known now.
+func (n *network) show(changed bool) {
+	p := n.progress.progress()
+	p.Changed = changed
+	n.options.Display.Update(p)
+}
+
+// showWhile shows what changes within phases, until ctx ends.
+func (n *network) showWhile(ctx context.Context) {
+	for sleep(ctx, showEvery) == nil {
+		n.show(false)
+	}
+}
+
+// follow reads every client's event log as it grows, until following ends, and shows
+// progress. Until ctx ends it triggers the faults.
+func (n *network) follow(followers *sync.WaitGroup, following, ctx context.Context, fail context.CancelCauseFunc) {
+	faults := newFaultScript(n.options.Faults)
+	for i, id := range n.ids {
+		followers.Go(func() {
+			for e, err := range event.Follow(following, filepath.Join(n.eventsDir(i), eventsFile)) {
+				if err != nil {
+					fail(err)
+					return
+				}
+				if n.progress.add(id.String(), e) && ctx.Err() == nil {
+					n.show(true)
+				}
+				if state, ok := e.Body.(event.State); ok && n.progress.isNews(e) && ctx.Err() == nil {
+					if err := n.strike(faults.due(state)); err != nil {
+						fail(err)
+						return
+					}
+				}
+			}
+		})
+	}
+}
+
+// strike kills what the script says.
+func (n *network) strike(blow blow) error {
+	if blow.server {
+		n.progress.remark("server killed in round %d", blow.step)
+		if err := n.server.kill(); err != nil {
+			return err
+		}
+	}
+	if blow.client {
+		random := newRandom(n.options.Faults.Seed, uint64(blow.step))
+		for _, victim := range n.options.Faults.victims(len(n.clients), 1, random) {
+			n.progress.remark("%s killed in round %d", n.clients[victim].name, blow.step)
+			if err := n.clients[victim].kill(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// killAtRandom kills some clients at every interval, until the run is over or ctx ends.
+func (n *network) killAtRandom(ctx context.Context, fail context.CancelCauseFunc) {
+	faults := n.options.Faults
+	random := newRandom(faults.Seed, 0)
+	for sleep(ctx, faults.RandomInterval) == nil && !n.progress.finished() {
+		for _, victim := range faults.victims(len(n.clients), faults.RandomKillNum, random) {
+			n.progress.remark("%s killed", n.clients[victim].name)
+			if err := n.clients[victim].kill(); err != nil {
+				fail(err)
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,313 @@
+package testnet
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/files/checkpoint"
+)
+
+// ErrReplicasDiffer says that clients ended with different models.
+var ErrReplicasDiffer = errors.New("clients ended with different models")
+
+// Limits of what is measured at the end.
+const (
+	heldOutSequences = 256 // sequences of the held-out loss
+	sampleTokens     = 200 // tokens of the generated text
+	samplePrompt     = "func (s *Server) "
+)
+
+// Summary is what came of a run. Its JSON form is the run folder's summary.json.
+type Summary struct {
+	Finished                         bool            `json:"finished"` // false: of what there was when the run was interrupted or failed
+	RunID                            string          `json:"run_id"`
+	TotalRounds                      uint32          `json:"total_rounds"` // of the whole run
+	Rounds                           int             `json:"rounds"`       // with at least one counted result
+	Tokens                           uint64          `json:"tokens"`       // trained on by all clients
+	Seconds                          float64         `json:"seconds"`
+	Parameters                       uint64          `json:"parameters"`
+	LossFirst                        float64         `json:"loss_first"` // of the first round, nats per token
+	LossLast                         float64         `json:"loss_last"`
+	HeldOutLossFirst                 float64         `json:"heldout_loss_first,omitempty"` // of the model the run began with; none without held-out tokens
+	HeldOutLossLast                  float64         `json:"heldout_loss_last,omitempty"`
+	Clients                          []ClientSummary `json:"clients"`
+	WireBytesPerClientRound          uint64          `json:"wire_bytes_per_client_round"`    // sent to peers, everything included but the model hand-over
+	PayloadBytesPerClientRound       uint64          `json:"payload_bytes_per_client_round"` // one compressed result
+	FP32AllReduceBytesPerClientRound uint64          `json:"fp32_allreduce_bytes_per_client_round"`
+	HandoverBytes                    uint64          `json:"handover_bytes"` // of models fetched from peers, all clients together
+	LostBatches                      int             `json:"lost_batches"`
+	Chain                            *ChainSummary   `json:"chain,omitempty"` // of a run on a chain
+	Checkpoint                       string          `json:"checkpoint,omitempty"`
+	LossCurve                        string          `json:"loss_curve,omitempty"`
+	Sample                           string          `json:"sample,omitempty"`
+}
+
+// ClientSummary is what came of one client.
+type ClientSummary struct {
+	ID             string `json:"id"`
+	Digest         string `json:"digest"` // BLAKE3 of its last checkpoint's manifest
+	RoundsTrained  int    `json:"rounds_trained"`
+	RoundsCounted  int    `json:"rounds_counted"` // of those, whose results the witnesses counted
+	Rejoined       bool   `json:"rejoined"`       // came back after being killed or losing the model
+	Restarts       int    `json:"restarts"`
+	Desynchronised int    `json:"desynchronised"` // times it lost the model
+
+	Transactions int    `json:"transactions,omitempty"` // on a chain
+	Lamports     uint64 `json:"lamports,omitempty"`     // paid for them
+}
+
+// summaryFile is the name of the summary in the run's folder.
+const summaryFile = "summary.json"
+
+// summarise measures the result, writes it into the run's folder and returns it. Of a run
+// that is not finished, and after an error, it is what there is.
+func (n *network) summarise(ctx context.Context, heldOutFirst float64, took time.Duration, finished bool) (Summary, error) {
+	s := n.progress.summary()
+	if s.Chain != nil {
+		s.Chain.SetUp, s.Chain.Archive = n.setUp, n.archive
+	}
+	s.RunID, s.Seconds, s.HeldOutLossFirst, s.Finished = n.run.RunID, took.Seconds(), heldOutFirst, finished
+	err := n.measure(ctx, &s)
+	if losses := n.progress.losses(); len(losses) > 0 {
+		curve := filepath.Join(n.dir, "loss.png")
+		if plotErr := plotLoss(curve, losses); plotErr != nil {
+			err = errors.Join(err, plotErr)
+		} else {
+			s.LossCurve = curve
+		}
+	}
+	if err := errors.Join(err, writeJSON(filepath.Join(n.dir, summaryFile), s)); err != nil {
+		return s, err
+	}
+	if differ := slices.ContainsFunc(s.Clients, func(c ClientSummary) bool { return c.Digest == "" || c.Digest != s.Clients[0].Digest }); differ && finished {
+		return s, ErrReplicasDiffer
+	}
+	return s, nil
+}
+
+// measure adds what the newest checkpoint tells. Who interrupts a run does not wait for what
+// takes computing.
+func (n *network) measure(ctx context.Context, s *Summary) error {
+	switch {
+	case s.Checkpoint == "" && s.Finished:
+		return fmt.Errorf("no client saved a checkpoint (logs are in %s)", n.dir)
+	case s.Checkpoint == "":
+		return nil
+	}
+	snapshot, err := checkpoint.ReadDir(s.Checkpoint)
+	if err != nil {
+		return err
+	}
+	s.Parameters = parameters(snapshot)
+	s.FP32AllReduceBytesPerClientRound = ringAllReduceBytes(s.Parameters, len(n.clients))
+	if !s.Finished {
+		return nil
+	}
+	if n.run.Model.Checkpoint.Dummy != nil {
+		return nil
+	}
+	if n.options.HeldOut != "" {
+		if s.HeldOutLossLast, err = n.evaluate(ctx, s.Checkpoint); err != nil {
+			return err
+		}
+	}
+	sample, err := output(ctx, nil, n.options.ClientBinary, "generate", "--model", s.Checkpoint,
+		"--prompt", samplePrompt, "--max-tokens", strconv.Itoa(sampleTokens), "--temperature", "0.8", "--seed", "1")
+	if err != nil {
+		return err
+	}
+	s.Sample = strings.ToValidUTF8(string(sample), "\uFFFD")
+	return nil
+}
+
+// summary gathers what the clients' events say.
+func (t *tracker) summary() Summary {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := Summary{TotalRounds: t.totalSteps}
+	losses := t.losses()
+	if len(losses) > 0 {
+		s.LossFirst, s.LossLast = losses[0].Loss, losses[len(losses)-1].Loss
+	}
+	for _, loss := range losses {
+		s.Tokens += loss.Tokens
+	}
+	var sent, payload, clientRounds uint64
+	rounds := map[uint32]bool{}
+	lost := map[string]bool{}
+	newest := uint32(0)
+	for _, id := range t.ids {
+		client := t.clients[id]
+		counted := 0
+		for step, applied := range client.counted {
+			if applied.Counted > 0 {
+				rounds[step] = true
+			}
+			if applied.OwnCounted {
+				counted++
+			}
+			for _, batch := range applied.Lost {
+				lost[fmt.Sprint(batch.Batch)] = true
+			}
+		}
+		sent += client.sentBefore + client.sent
+		payload += client.payloadBefore + client.payload
+		s.HandoverBytes += client.modelBefore + client.model
+		clientRounds += uint64(len(client.trained))
+		if client.checkpointDir != "" && client.checkpointStep >= newest {
+			newest, s.Checkpoint = client.checkpointStep, client.checkpointDir
+		}
+		s.Clients = append(s.Clients, ClientSummary{
+			ID:             id,
+			Digest:         client.digest,
+			RoundsTrained:  len(client.trained),
+			RoundsCounted:  counted,
+			Rejoined:       client.rejoined,
+			Restarts:       client.restarts,
+			Desynchronised: client.desynchronised,
+		})
+	}
+	s.Rounds, s.LostBatches = len(rounds), len(lost)
+	t.addPaid(&s, clientRounds)
+	if clientRounds > 0 {
+		s.PayloadBytesPerClientRound = payload / clientRounds
+		s.WireBytesPerClientRound = (sent - min(sent, s.HandoverBytes)) / clientRounds
+	}
+	return s
+}
+
+// measureFirst returns the held-out loss of the model that the run begins with; 0 when there
+// is nothing to measure, or nothing to measure it on.
+func (n *network) measureFirst(ctx context.Context) (float64, error) {
+	model, err := n.firstModel(ctx)
+	if err != nil || model == "" || n.options.HeldOut == "" {
+		return 0, err
+	}
+	return n.evaluate(ctx, model)
+}
+
+// evaluate returns the mean loss per token of a model folder on the held-out data.
+func (n *network) evaluate(ctx context.Context, model string) (float64, error) {
+	out, err := output(ctx, nil, n.options.ClientBinary, "evaluate", "--model", model, "--data", n.options.HeldOut,
+		"--seq-len", strconv.Itoa(int(n.run.Model.MaxSeqLen)), "--max-sequences", strconv.Itoa(heldOutSequences), "--json")
+	if err != nil {
+		return 0, err
+	}
+	var result struct {
+		Loss *float64 `json:"loss"`
+	}
+	if err := json.Unmarshal(out, &result); err != nil || result.Loss == nil {
+		return 0, fmt.Errorf("psyche-client evaluate printed %q: want a JSON object with loss", strings.TrimSpace(string(out)))
+	}
+	return *result.Loss, nil
+}
+
+// parameters counts the elements of all tensors.
+func parameters(snapshot checkpoint.Snapshot) uint64 {
+	var count uint64
+	for _, tensor := range snapshot.Tensors {
+		elements := uint64(1)
+		for _, size := range tensor.Shape {
+			elements *= uint64(size)
+		}
+		count += elements
+	}
+	return count
+}
+
+// ringAllReduceBytes is what each of n members sends when gradients of float32 are
+// averaged by a ring all-reduce, the scheme that sends least: 2(n−1)/n of the gradient
+// (Patarasuk and Yuan, 2009).
+func ringAllReduceBytes(parameters uint64, n int) uint64 {
+	return 4 * parameters * 2 * uint64(n-1) / uint64(n)
+}
+
+// Print writes the summary as a person wants to read it.
+func (s Summary) Print(w io.Writer) {
+	took := time.Duration(s.Seconds * float64(time.Second)).Round(time.Second)
+	if s.Finished {
+		fmt.Fprintf(w, "\nRun %s: %d rounds, %d tokens in %s\n", s.RunID, s.Rounds, s.Tokens, took)
+	} else {
+		fmt.Fprintf(w, "\nRun %s, not finished: %d of %d rounds, %d tokens in %s\n", s.RunID, s.Rounds, s.TotalRounds, s.Tokens, took)
+	}
+	if s.Parameters > 0 {
+		fmt.Fprintf(w, "  parameters         %d\n", s.Parameters)
+	}
+	fmt.Fprintf(w, "  training loss      %.3f → %.3f nats per token\n", s.LossFirst, s.LossLast)
+	if s.HeldOutLossLast > 0 {
+		fmt.Fprintf(w, "  held-out loss      %.3f → %.3f (%.0f %% of the first)\n", s.HeldOutLossFirst, s.HeldOutLossLast, 100*s.HeldOutLossLast/s.HeldOutLossFirst)
+	}
+	fmt.Fprintf(w, "  sent per client and round   %s (a result is %s)", byteCount(s.WireBytesPerClientRound), byteCount(s.PayloadBytesPerClientRound))
+	if s.FP32AllReduceBytesPerClientRound > 0 {
+		fmt.Fprintf(w, "; an fp32 all-reduce: %s, %.0f times as much", byteCount(s.FP32AllReduceBytesPerClientRound),
+			float64(s.FP32AllReduceBytesPerClientRound)/float64(max(s.WireBytesPerClientRound, 1)))
+	}
+	fmt.Fprintln(w)
+	fmt.Fprintf(w, "  model hand-over    %s\n", byteCount(s.HandoverBytes))
+	fmt.Fprintf(w, "  lost batches       %d\n", s.LostBatches)
+	if s.Chain != nil {
+		s.Chain.print(w, s.Clients)
+	}
+	fmt.Fprintf(w, "  clients\n")
+	for i, c := range s.Clients {
+		note := ""
+		if c.Rejoined {
+			note = ", rejoined"
+		}
+		fmt.Fprintf(w, "    client-%d %s  digest %s  trained %d rounds, %d counted%s\n", i+1, c.ID[:min(8, len(c.ID))], c.Digest[:min(16, len(c.Digest))], c.RoundsTrained, c.RoundsCounted, note)
+	}
+	for _, file := range []struct{ what, path string }{{"loss curve", s.LossCurve}, {"checkpoint", s.Checkpoint}} {
+		if file.path != "" {
+			fmt.Fprintf(w, "  %-18s %s\n", file.what, file.path)
+		}
+	}
+	if s.Sample != "" {
+		fmt.Fprintf(w, "\nText generated from it:\n%s\n", s.Sample)
+	}
+}
+
+// byteCount writes a number of bytes for people.
+func byteCount(n uint64) string {
+	switch {
+	case n >= 10<<20:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	case n >= 10<<10:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	default:
+		return fmt.Sprintf("%d B", n)
+	}
+}
+
+func writeJSON(path string, value any) error {
+	text, err := json.MarshalIndent(value, "", "  ")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	if err := os.WriteFile(path, append(text, '\n'), 0o644); err != nil {
+		return fmt.Errorf("write summary: %w", err)
+	}
+	return nil
+}
+
+// newKeyFile makes a folder with a key in it.
+func newKeyFile(dir, name string) error {
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return fmt.Errorf("make run folder: %w", err)
+	}
+	key, err := identity.Generate(rand.Reader)
+	if err != nil {
+		return err
+	}
+	return identity.SaveKeyFile(filepath.Join(dir, name), key)
+}

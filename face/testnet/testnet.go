@@ -1,0 +1,457 @@
+package testnet
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/host/server"
+	"github.com/psyche-go/psyche/record/config"
+)
+
+// Options of a local network. Zero values mean the defaults that are named.
+type Options struct {
+	ConfigPath   string        // folder that holds state.toml
+	Resume       string        // folder of a run to go on with, in place of ConfigPath, NumClients, RunDir and RunID
+	NumClients   int           // client processes
+	RunDir       string        // parent of the run's own folder
+	RunID        string        // default: the configuration's, or the folder's name
+	ServerBinary string        // path of psyche
+	ClientBinary string        // path of psyche-client
+	ServerPort   int           // 0: 20000, or a free one if somebody has that
+	Threads      int           // of each client; 0: an equal share of the cores
+	MicroBatch   int           // sequences that a client trains at once
+	HeldOut      string        // token file to evaluate on; default: heldout beside the data, if it is there
+	Faults       Faults        // whom to kill, and when
+	Timeout      time.Duration // of the whole run, more than zero
+	Display      Display       // of the progress; closed when training ends
+	Chain        Chain         // the run is on a chain
+
+	Extras
+}
+
+// Display shows progress as it comes: at once when the phase changes, and regularly in between.
+type Display interface {
+	Update(Progress)
+	Close()
+}
+
+// shutdownGrace is how long a process may take to end after being asked to.
+const shutdownGrace = 10 * time.Second
+
+// network is a running testnet.
+type network struct {
+	options   Options
+	run       config.Run
+	dir       string   // of this run
+	address   string   // of the server
+	server    *process // or the chain
+	archive   string   // of a run on a chain
+	setUp     uint64   // lamports that the authority of a run on a chain paid
+	clients   []*process
+	ids       []identity.ID
+	progress  *tracker
+	hostFlags []string      // of clients: where the run is
+	before    time.Duration // that the run took before it was resumed
+}
+
+// Run starts the network, waits until the run is finished and returns its summary, which
+// it has also written into the run's folder as summary.json, with the loss curve beside it.
+// When the run ends before it is finished, the processes are asked to end, the summary is of
+// what there is, and the error says how to go on.
+func Run(ctx context.Context, options Options) (Summary, error) {
+	defer options.Display.Close()
+	ctx, cancel := context.WithTimeoutCause(ctx, options.Timeout, fmt.Errorf("the run took longer than %s", options.Timeout))
+	defer cancel()
+	started := time.Now()
+	n, err := prepare(options)
+	if err != nil {
+		return Summary{}, err
+	}
+	first, err := n.measureFirst(ctx)
+	if err != nil {
+		return Summary{}, err
+	}
+	trainErr := n.train(ctx)
+	n.options.Display.Close()
+	summary, err := n.summarise(ctx, first, n.before+time.Since(started), trainErr == nil)
+	if trainErr != nil {
+		err = errors.Join(n.explain(trainErr), err)
+	}
+	return summary, err
+}
+
+// explain says where everything is of a run that ended before its time, and how to go on.
+func (n *network) explain(err error) error {
+	if n.options.Chain.Used {
+		return fmt.Errorf("%w; summary.json and logs are in %s", err, n.dir)
+	}
+	if _, missing := os.Stat(server.JournalPath(n.serverDir(), n.run.RunID)); missing != nil {
+		return fmt.Errorf("%w (logs are in %s)", err, n.dir)
+	}
+	command := "psyche testnet start --resume " + n.dir
+	if n.options.HeldOut != heldOutBeside(n.options.ConfigPath, n.run) {
+		command += " --held-out " + n.options.HeldOut
+	}
+	return fmt.Errorf("%w; summary.json and logs are in %s; go on with: %s", err, n.dir, command)
+}
+
+// prepare checks everything a run needs before anything is started, and makes its folder.
+func prepare(options Options) (*network, error) {
+	if options.Resume != "" {
+		return reopen(options)
+	}
+	run, err := loadRun(options)
+	if err != nil {
+		return nil, err
+	}
+	if err := check(options, run); err != nil {
+		return nil, err
+	}
+	if options, err = options.withDefaults(run); err != nil {
+		return nil, err
+	}
+	n := &network{options: options, run: run}
+	if n.dir, err = makeRunDir(options.RunDir, run.RunID); err != nil {
+		return nil, err
+	}
+	if err := n.makeKeys(); err != nil {
+		return nil, err
+	}
+	if err := n.makeProcesses("--state", filepath.Join(options.ConfigPath, stateFile), "--run-id", run.RunID); err != nil {
+		return nil, err
+	}
+	n.progress = newTracker(n.ids, run)
+	return n, nil
+}
+
+// stateFile is the configuration of a run in Options.ConfigPath.
+const stateFile = "state.toml"
+
+// loadRun reads the configuration and names the run.
+func loadRun(options Options) (config.Run, error) {
+	path := filepath.Join(options.ConfigPath, stateFile)
+	run, err := config.LoadState(path)
+	if err != nil {
+		return run, ConfigError{err}
+	}
+	if len(options.RunID) > coordinator.MaxRunIDLength {
+		return run, FlagError{fmt.Errorf("--run-id has %d bytes, at most %d fit", len(options.RunID), coordinator.MaxRunIDLength)}
+	}
+	run.RunID = cmp.Or(options.RunID, run.RunID, filepath.Base(filepath.Clean(options.ConfigPath)))
+	if _, err := run.CoordinatorState(coordinator.ClientID{}); err != nil {
+		return run, ConfigError{fmt.Errorf("%s: %w", path, err)}
+	}
+	return run, nil
+}
+
+// withDefaults fills in what depends on the run and on this machine.
+func (options Options) withDefaults(run config.Run) (Options, error) {
+	var err error
+	if options.Threads == 0 {
+		options.Threads = max(1, runtime.NumCPU()/options.NumClients)
+	}
+	if options.HeldOut == "" {
+		options.HeldOut = heldOutBeside(options.ConfigPath, run)
+	}
+	if options.Chain.Used && options.ServerPort == 0 {
+		options.ServerPort, err = twoPorts()
+		return options, err
+	}
+	options.ServerPort, err = port(options.ServerPort)
+	return options, err
+}
+
+// makeRunDir makes <parent>/<run id>-<time>, a folder that was not there before. Special
+// characters of the id are escaped as in URLs.
+func makeRunDir(parent, runID string) (string, error) {
+	if err := os.MkdirAll(parent, 0o755); err != nil {
+		return "", fmt.Errorf("make run folder: %w", err)
+	}
+	base := filepath.Join(parent, url.PathEscape(runID)+"-"+time.Now().Format("20060102-150405"))
+	const runsOfASecond = 100
+	for i := 1; ; i++ {
+		dir := base
+		if i > 1 {
+			dir = fmt.Sprintf("%s-%d", base, i)
+		}
+		err := os.Mkdir(dir, 0o755)
+		if err == nil {
+			return dir, nil
+		}
+		if !errors.Is(err, fs.ErrExist) || i == runsOfASecond {
+			return "", fmt.Errorf("make run folder: %w", err)
+		}
+	}
+}
+
+// isFree reports whether nobody listens on a TCP port of this machine.
+func isFree(port int) bool {
+	listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	return err == nil && listener.Close() == nil
+}
+
+// freePort asks the system for a TCP port that nobody listens on.
+func freePort() (int, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, fmt.Errorf("find a free port: %w", err)
+	}
+	port := listener.Addr().(*net.TCPAddr).Port
+	if err := listener.Close(); err != nil {
+		return 0, fmt.Errorf("find a free port: %w", err)
+	}
+	return port, nil
+}
+
+// identityFile is the name of a client's key in its folder.
+const identityFile = "identity.json"
+
+// makeKeys lays out the folder of a new run, with a fresh key for every process.
+func (n *network) makeKeys() error {
+	if err := newKeyFile(n.serverDir(), server.HostKeyFile); err != nil {
+		return err
+	}
+	for i := range n.options.NumClients {
+		if err := newKeyFile(n.clientDir(i), identityFile); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// makeProcesses describes every process. stateFlags name the run to the server, unless it
+// has it from before.
+func (n *network) makeProcesses(stateFlags ...string) error {
+	n.address = net.JoinHostPort("127.0.0.1", strconv.Itoa(n.options.ServerPort))
+	var err error
+	if n.options.Chain.Used {
+		n.server, n.hostFlags, err = n.chainProcess()
+	} else {
+		n.server, n.hostFlags, err = n.serverProcess(stateFlags)
+	}
+	if err != nil {
+		return err
+	}
+	for i := range n.options.NumClients {
+		dir := n.clientDir(i)
+		key, err := identity.LoadKeyFile(filepath.Join(dir, identityFile))
+		if err != nil {
+			return err
+		}
+		n.ids = append(n.ids, key.ID())
+		n.clients = append(n.clients, &process{
+			name:    clientName(i),
+			logPath: filepath.Join(dir, "client.log"),
+			binary:  n.options.ClientBinary,
+			env:     n.options.clientEnv(),
+			args: append(append([]string{
+				"train",
+				"--run-id", n.run.RunID,
+				"--identity-secret-key-path", filepath.Join(dir, identityFile),
+				"--events-dir", n.eventsDir(i),
+				"--allow-local-paths", "--allow-inner-data", // everything is on this machine
+				"--checkpoint-dir", filepath.Join(dir, "checkpoints"),
+				"--threads", strconv.Itoa(n.options.Threads),
+				"--micro-batch-size", strconv.Itoa(n.options.MicroBatch),
+				"--bind-p2p-address", "127.0.0.1",
+				"--log", "console",
+			}, n.hostFlags...), n.options.clientFlags(i)...),
+		})
+	}
+	return nil
+}
+
+// serverProcess describes the server, and returns the flags by which clients find it.
+func (n *network) serverProcess(stateFlags []string) (*process, []string, error) {
+	serverDir := n.serverDir()
+	dataFlags, err := n.dataFlags()
+	if err != nil {
+		return nil, nil, err
+	}
+	stateFlags = append(append(stateFlags, dataFlags...), n.options.serverFlags()...)
+	serverKey, err := identity.LoadKeyFile(filepath.Join(serverDir, server.HostKeyFile))
+	if err != nil {
+		return nil, nil, err
+	}
+	return &process{
+		name:    "server",
+		logPath: filepath.Join(serverDir, "server.log"),
+		binary:  n.options.ServerBinary,
+		args: append([]string{
+			"server", "run",
+			"--server-addr", "127.0.0.1",
+			"--server-port", strconv.Itoa(n.options.ServerPort),
+			"--save-state-dir", serverDir,
+			"--log", "console",
+		}, stateFlags...),
+	}, []string{"--server-addr", n.address, "--server-key", serverKey.ID().String()}, nil
+}
+
+func (n *network) serverDir() string { return filepath.Join(n.dir, "server") }
+
+func (n *network) clientDir(i int) string {
+	return filepath.Join(n.dir, clientName(i))
+}
+
+// train runs the processes until every client has seen the run finish.
+func (n *network) train(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if err := n.server.start(); err != nil {
+		return err
+	}
+	defer n.server.stop(shutdownGrace)
+	if err := waitForPort(ctx, n.address, n.server); err != nil {
+		return err
+	}
+	if n.options.Chain.Used {
+		if err := n.beginOnChain(ctx); err != nil {
+			return err
+		}
+	}
+	if n.options.Panes {
+		shown, err := openPanes(ctx, filepath.Base(n.dir), append([]*process{n.server}, n.clients...))
+		if err != nil {
+			return err
+		}
+		n.progress.remark("logs are in panes: tmux attach -t %s", shown.session)
+		defer func() { _ = shown.close() }() // nothing is left to do about it
+	}
+	// They end after the clients, to hear their last words.
+	following, stopFollowing := context.WithCancel(context.WithoutCancel(ctx))
+	followers := new(sync.WaitGroup)
+	defer func() {
+		stopFollowing()
+		followers.Wait()
+	}()
+	for _, client := range n.clients {
+		if err := client.start(); err != nil {
+			return err
+		}
+		defer client.stop(shutdownGrace)
+	}
+	// They end before anything is stopped: none may start a process that nobody stops.
+	var supervisors sync.WaitGroup
+	defer supervisors.Wait()
+	defer cancel(nil)
+	finished := make(chan error, len(n.clients))
+	for i := range n.clients {
+		supervisors.Go(func() { finished <- n.superviseClient(ctx, i) })
+	}
+	serverFailed := make(chan error, 1)
+	supervisors.Go(func() { serverFailed <- n.superviseServer(ctx) })
+	n.follow(followers, following, ctx, cancel)
+	supervisors.Go(func() { n.showWhile(ctx) })
+	if n.options.Faults.RandomKillNum > 0 {
+		supervisors.Go(func() { n.killAtRandom(ctx, cancel) })
+	}
+
+	for range n.clients {
+		select {
+		case err := <-finished:
+			if err != nil {
+				return err
+			}
+		case err := <-serverFailed:
+			return err
+		case <-ctx.Done():
+			return fmt.Errorf("testnet: %w", context.Cause(ctx))
+		}
+	}
+	return n.endOnChain(ctx)
+}
+
+// superviseClient waits until client i ends by itself, which it does when the run is
+// finished. A life that the faults ended is followed by another.
+func (n *network) superviseClient(ctx context.Context, i int) error {
+	client := n.clients[i]
+	for {
+		select {
+		case <-client.exited():
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		err, killed := client.result()
+		switch {
+		case err == nil:
+			return nil
+		case !killed:
+			return fmt.Errorf("%s ended: %w: %s", client.name, err, client.logTail(3))
+		}
+		n.progress.killed(n.ids[i])
+		if err := sleep(ctx, n.options.Faults.RestartDelay); err != nil {
+			return err
+		}
+		if err := client.start(); err != nil {
+			return err
+		}
+		n.progress.restarted(n.ids[i])
+	}
+}
+
+// superviseServer returns an error when the server ends other than by the faults.
+func (n *network) superviseServer(ctx context.Context) error {
+	for {
+		select {
+		case <-n.server.exited():
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		err, killed := n.server.result()
+		if !killed {
+			if err == nil {
+				err = errors.New("nobody asked it to")
+			}
+			return fmt.Errorf("server ended: %w: %s", err, n.server.logTail(3))
+		}
+		if err := sleep(ctx, n.options.Faults.RestartDelay); err != nil {
+			return err
+		}
+		if err := n.server.start(); err != nil {
+			return err
+		}
+	}
+}
+
+// waitForPort returns when the server listens, or with its last words when it ends.
+func waitForPort(ctx context.Context, address string, host *process) error {
+	dialer := net.Dialer{Timeout: time.Second}
+	for {
+		conn, err := dialer.DialContext(ctx, "tcp", address)
+		if err == nil {
+			return conn.Close()
+		}
+		select {
+		case <-host.exited():
+			return fmt.Errorf("server ended before it listened on %s: %s", address, host.logTail(3))
+		case <-ctx.Done():
+			return fmt.Errorf("wait for server: %w", context.Cause(ctx))
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// sleep waits for d or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,288 @@
+package tui
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"charm.land/lipgloss/v2"
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/psyche-go/psyche/record/event"
+)
+
+// Styles of a display. A terminal without colour shows the text alone, which says all.
+var (
+	strong = lipgloss.NewStyle().Bold(true)
+	faint  = lipgloss.NewStyle().Faint(true)
+	good   = lipgloss.NewStyle().Foreground(lipgloss.Green)
+	bad    = lipgloss.NewStyle().Foreground(lipgloss.Red)
+)
+
+// Least size that is drawn for; a smaller terminal shows what fits of it.
+const (
+	leastWidth  = 40
+	leastHeight = 10
+	roomyHeight = 18 // from here on there is a place for the chart in any case
+	leastChart  = 5  // lines, its title included
+	mostChart   = 12
+)
+
+// render draws everything into a screen of a size.
+func (s seen) render(width, height int, now time.Time) string {
+	width, height = max(width, leastWidth), max(height, leastHeight)
+	lines := append(s.head(width, now), s.round()...)
+	least := 0
+	if len(s.losses) > 1 && height >= roomyHeight {
+		least = leastChart
+	}
+	below, room := fit([][]string{s.holding(width), s.connected(width), s.judging(width), s.warned(width)}, height-len(lines)-least)
+	if drawn := chart(s.losses, width, min(room+least-1, mostChart)); len(drawn) > 0 {
+		lines = append(append(lines, rule("loss", width)), drawn...)
+	}
+	for _, section := range below {
+		lines = append(lines, section...)
+	}
+	return screen(lines, width, height)
+}
+
+// screen cuts lines to what a terminal has room for.
+func screen(lines []string, width, height int) string {
+	for i := range lines {
+		lines[i] = ansi.Truncate(lines[i], width, "…")
+	}
+	return strings.Join(lines[:min(len(lines), height)], "\n")
+}
+
+// fit takes lines out of sections until they have room, and returns how much is left: first from
+// the end of each, then whole ones. The last section is the one that is kept longest.
+func fit(sections [][]string, room int) (kept [][]string, left int) {
+	for _, section := range sections {
+		room -= len(section)
+	}
+	for i, section := range sections {
+		cut := min(max(0, -room), max(0, len(section)-2))
+		if cut > 0 {
+			section = section[:len(section)-cut]
+		}
+		sections[i], room = section, room+cut
+	}
+	for i, section := range sections {
+		if room < 0 {
+			sections[i], room = nil, room+len(section)
+		}
+	}
+	return sections, room
+}
+
+// rule is the title of a section.
+func rule(title string, width int) string {
+	return faint.Render("── "+title+" ") + faint.Render(strings.Repeat("─", max(0, width-4-lipgloss.Width(title))))
+}
+
+// head says which run this is and what it does.
+func (s seen) head(width int, now time.Time) []string {
+	step, total := stepOf(s.state)
+	steps := fmt.Sprintf("step %d", step)
+	if total > 0 {
+		steps += fmt.Sprintf(" of %d", total)
+	}
+	left := strong.Render("psyche-client") + "  run " + printable(s.runID) + "  " + short(s.id)
+	right := steps + fmt.Sprintf("  epoch %d", s.state.Epoch)
+	first := apart(left, right, width)
+	if s.ended != "" {
+		return []string{first, bad.Render(printable(s.ended))}
+	}
+	return []string{first, phase(s.state, s.since, now) + "  " + s.role()}
+}
+
+// role says what this client is in the run.
+func (s seen) role() string {
+	out := s.court.ejection(s.id)
+	switch {
+	case s.state.RunState == "":
+		return ""
+	case !s.state.IsMember && out.Until > s.state.Epoch:
+		return bad.Render(fmt.Sprintf("ejected until epoch %d", out.Until)) + ": " + printable(out.Reason)
+	case !s.state.IsMember:
+		return "waits for the next epoch"
+	case !slices.Contains(s.state.Elected, s.id):
+		return "member"
+	case s.witness.Step == s.state.Step && s.witness.Step > 0:
+		return fmt.Sprintf("member and witness: reported %d of %d results", s.witness.Held, s.witness.Batches)
+	}
+	return "member and witness: has not reported"
+}
+
+// round is what happens in rounds.
+func (s seen) round() []string {
+	members := fmt.Sprintf("%d members, %d waiting", len(s.state.Members), s.state.Pending)
+	switch s.state.RunState {
+	case "Warmup":
+		members += fmt.Sprintf(", %d hold the model", s.state.Ready)
+	case "RoundTrain", "RoundWitness":
+		members += fmt.Sprintf(", %d of %d witnesses reported %s", s.state.Witnesses, s.state.Quorum, bar(s.state.Witnesses, s.state.Quorum, 10))
+	}
+	own := "own batch: none yet"
+	if s.trained.Step > 0 {
+		own = fmt.Sprintf("own batch %d–%d of step %d: loss %.4f, trained in %.2f s", s.trained.Batch[0], max(s.trained.Batch[1], 1)-1, s.trained.Step, float64(s.trained.Loss), s.trained.Seconds)
+		if s.sent.Step == s.trained.Step {
+			own += ", " + size(float64(s.sent.Bytes)) + " sent"
+		}
+	}
+	speed := fmt.Sprintf("%.0f tokens/s  trains %.0f %% of a round  %.0f tokens", s.figures["train/tokens_per_sec"], 100*s.figures["train/efficency"], s.figures["train/total_tokens"]) //nolint:misspell // the figure is called that
+	if s.gradient.Step > 0 {
+		speed += fmt.Sprintf("  rate %.2g  gradient %.3g", s.gradient.LR, s.gradient.Norm)
+	}
+	counted := ""
+	if s.held.Batches > 0 {
+		counted = fmt.Sprintf("results of step %d: %d of %d here", s.held.Step, s.held.Held, s.held.Batches)
+	}
+	if s.applied.Step > 0 {
+		counted += fmt.Sprintf("  applied step %d: %d counted, %d lost so far", s.applied.Step, s.applied.Counted, s.lost)
+	}
+	return []string{members, own, speed, strings.TrimSpace(counted)}
+}
+
+// holding is about the model: where it came from, was saved, was uploaded, what it reached.
+func (s seen) holding(width int) []string {
+	var lines []string
+	if s.uploading.Bytes < s.uploading.Total {
+		lines = append(lines, fmt.Sprintf("uploading step %d: %s", s.uploading.Step, transferred(s.uploading)))
+	}
+	switch {
+	case s.arriving.Bytes < s.arriving.Total && s.arriving.What == event.TransferDownload:
+		lines = append(lines, fmt.Sprintf("downloading step %d: %s", s.arriving.Step, transferred(s.arriving)))
+	case s.arriving.Bytes < s.arriving.Total:
+		lines = append(lines, fmt.Sprintf("%s for step %d: %s", s.arriving.What, s.arriving.Step, transferred(s.arriving)))
+	case s.ready.Source != "":
+		lines = append(lines, fmt.Sprintf("model of step %d from %s: %s in %.1f s", s.ready.Step, s.ready.Source, size(float64(s.ready.Bytes)), s.ready.Seconds))
+	case s.model > 0:
+		lines = append(lines, "model: "+size(float64(s.model))+" so far")
+	}
+	if s.saved.Digest != "" {
+		line := fmt.Sprintf("checkpoint of step %d, %.8s", s.saved.Step, s.saved.Digest)
+		if s.saved.Dir != "" {
+			line += " in " + printable(s.saved.Dir)
+		}
+		lines = append(lines, line)
+	}
+	if s.uploaded.Place != "" {
+		lines = append(lines, fmt.Sprintf("uploaded step %d to %s", s.uploaded.Step, printable(s.uploaded.Place)))
+	}
+	for _, task := range slices.Sorted(maps.Keys(s.evaluated)) {
+		e := s.evaluated[task]
+		text := fmt.Sprintf("%s at step %d:", task, e.Step)
+		for _, name := range slices.Sorted(maps.Keys(e.Scores)) {
+			text += fmt.Sprintf(" %s %.3f", name, e.Scores[name])
+		}
+		lines = append(lines, printable(text))
+	}
+	if len(lines) == 0 {
+		return nil
+	}
+	return append([]string{rule("model", width)}, lines...)
+}
+
+// connected is about peers, those with the most traffic first.
+func (s seen) connected(width int) []string {
+	if len(s.peers) == 0 {
+		return nil
+	}
+	peers := slices.Clone(s.peers)
+	slices.SortStableFunc(peers, func(a, b rated) int { return compareRates(b, a) })
+	in, out := 0.0, 0.0
+	for _, p := range peers {
+		in, out = in+p.in, out+p.out
+	}
+	lines := []string{rule(fmt.Sprintf("%d peers, in %s/s, out %s/s", len(peers), size(in), size(out)), width)}
+	for _, p := range peers[:min(len(peers), 5)] {
+		way := "direct"
+		if p.Relayed {
+			way = "relayed"
+		}
+		lines = append(lines, fmt.Sprintf("%-8s  in %9s/s  out %9s/s  %9s in, %9s out  %s", short(p.ID), size(p.in), size(p.out), size(float64(p.Received)), size(float64(p.Sent)), way))
+	}
+	return lines
+}
+
+func compareRates(a, b rated) int {
+	switch x, y := a.in+a.out, b.in+b.out; {
+	case x < y:
+		return -1
+	case x > y:
+		return 1
+	}
+	return strings.Compare(b.ID, a.ID)
+}
+
+// warned are the last warnings, the newest first.
+func (s seen) warned(width int) []string {
+	if len(s.warnings) == 0 {
+		return nil
+	}
+	lines := []string{rule("warnings", width)}
+	newest := slices.Clone(s.warnings[max(0, len(s.warnings)-5):])
+	slices.Reverse(newest)
+	for _, w := range newest {
+		lines = append(lines, faint.Render(w.At.Format(time.TimeOnly))+" "+printable(w.Text))
+	}
+	return lines
+}
+
+// bar draws how much of something is there.
+func bar(part, whole, width int) string {
+	full := 0
+	if whole > 0 {
+		full = min(width, width*part/whole)
+	}
+	return strings.Repeat("█", full) + strings.Repeat("░", width-full)
+}
+
+// transferred draws how much of something is there.
+func transferred(t event.Transfer) string {
+	return fmt.Sprintf("%s of %s %s", size(float64(t.Bytes)), size(float64(t.Total)), filled(t, 20))
+}
+
+// filled is bar for a transfer.
+func filled(t event.Transfer, width int) string {
+	const parts = 1000 // bytes may be more than fit into an int
+	return bar(int(parts*min(1, float64(t.Bytes)/float64(max(t.Total, 1)))), parts, width)
+}
+
+// clock is a stretch of time as people read it.
+func clock(d time.Duration) string {
+	d = max(0, d)
+	if d < time.Minute {
+		return fmt.Sprintf("%.0f s", d.Seconds())
+	}
+	return d.Truncate(time.Second).String()
+}
+
+// size is a number of bytes as people read it.
+func size(bytes float64) string {
+	for _, unit := range []string{"B", "KiB", "MiB", "GiB"} {
+		if bytes < 1000 {
+			if unit == "B" {
+				return fmt.Sprintf("%.0f B", bytes)
+			}
+			return fmt.Sprintf("%.1f %s", bytes, unit)
+		}
+		bytes /= 1024
+	}
+	return fmt.Sprintf("%.1f TiB", bytes)
+}
+
+// printable takes out of a text what could move the cursor or colour the screen: some of it
+// comes from strangers.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return '?'
+	}, text)
+}

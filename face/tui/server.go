@@ -1,0 +1,239 @@
+package tui
+
+import (
+	"io"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/psyche-go/psyche/record/event"
+)
+
+// ServerOptions say what a server's display shows besides events, and what its keys do.
+type ServerOptions struct {
+	Journals func() map[string]uint64              // bytes of each run's journal
+	Pause    func(runID string, paused bool) error // pauses a run, or lets it go on; it may take a while
+	Moving   func() map[string][]Moving            // what members of each run report that moves; nil: they report nothing
+}
+
+// Moving is a model that arrives at a member, or a checkpoint that it uploads.
+type Moving struct {
+	Member string
+	event.Transfer
+}
+
+// hosted is what is known of a run of the server.
+type hosted struct {
+	runID   string
+	state   event.State
+	court   court
+	since   time.Time // of the phase
+	commit  float64   // seconds of the newest
+	journal uint64
+	begun   uint64 // bytes of the journal when it was first looked at
+	looked  time.Time
+	moving  []Moving
+}
+
+// grows is how much the journal grows in a minute.
+func (h hosted) grows(now time.Time) float64 {
+	took := now.Sub(h.looked).Minutes()
+	if h.looked.IsZero() || took <= 0 || h.journal < h.begun {
+		return 0
+	}
+	return float64(h.journal-h.begun) / took
+}
+
+// Server is the display of a server and its runs: it follows from now on, and Start shows it. Its
+// methods never wait for the terminal.
+type Server struct {
+	terminal
+	options ServerOptions
+
+	mu    sync.Mutex
+	title string
+	runs  []hosted
+	lines []Line
+}
+
+// SetTitle says who the server is.
+func (s *Server) SetTitle(title string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.title = title
+}
+
+// Watch follows the event log of a run.
+func (s *Server) Watch(runID string, events *event.Log) {
+	s.mu.Lock()
+	if !slices.ContainsFunc(s.runs, func(h hosted) bool { return h.runID == runID }) {
+		s.runs = append(s.runs, hosted{runID: runID})
+	}
+	s.mu.Unlock() // an event may wait for it, with the log's own lock
+	events.Watch(func(e event.Event) { s.see(runID, e) })
+}
+
+func (s *Server) see(runID string, e event.Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h := &s.runs[slices.IndexFunc(s.runs, func(h hosted) bool { return h.runID == runID })]
+	switch body := e.Body.(type) {
+	case event.State:
+		if body.RunState != h.state.RunState || body.Step != h.state.Step && body.RunState != "WaitingForMembers" {
+			h.since = e.Time
+		}
+		h.state = body
+	case event.Trials, event.Ejected:
+		h.court.see(body)
+	case event.Span:
+		if body.Part == event.SpanCommit {
+			h.commit = body.Seconds
+		}
+	}
+}
+
+// Handler returns a handler that shows records of a level or more.
+func (s *Server) Handler(level slog.Leveler) slog.Handler {
+	return lineHandler{take: func(line Line) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.lines = append(s.lines, line)
+		s.lines = s.lines[max(0, len(s.lines)-warningsKept):]
+	}, level: level}
+}
+
+// Lines are the last lines of the log.
+func (s *Server) Lines() []Line {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.lines)
+}
+
+// Start begins to draw on a terminal.
+func (s *Server) Start(in io.Reader, out io.Writer, o ServerOptions) {
+	s.options = o
+	s.start(serverModel{server: s, width: 80, height: 24}, in, out)
+}
+
+// look takes the sizes of journals.
+func (s *Server) look(sizes map[string]uint64, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.runs {
+		h := &s.runs[i]
+		size, known := sizes[h.runID]
+		if !known {
+			continue
+		}
+		if h.looked.IsZero() {
+			h.begun, h.looked = size, now
+		}
+		h.journal = size
+	}
+}
+
+// move takes what moves at members.
+func (s *Server) move(moving map[string][]Moving) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.runs {
+		s.runs[i].moving = moving[s.runs[i].runID]
+	}
+}
+
+// serverModel is the display's state, in the sense of the Elm architecture.
+type serverModel struct {
+	server        *Server
+	width, height int
+	at            time.Time
+	chosen        int    // of the runs
+	asking        string // run that may be paused or resumed; empty: nothing is asked
+	answer        string // to the last key
+}
+
+// pausedMsg is what became of a pause.
+type pausedMsg struct{ text string }
+
+// Init implements tea.Model.
+func (m serverModel) Init() tea.Cmd { return tick() }
+
+// Update implements tea.Model.
+func (m serverModel) Update(message tea.Msg) (tea.Model, tea.Cmd) {
+	switch message := message.(type) {
+	case tea.WindowSizeMsg:
+		m.width, m.height = message.Width, message.Height
+	case tea.KeyPressMsg:
+		return m.press(message.String())
+	case pausedMsg:
+		m.answer = message.text
+	case tickMsg:
+		m.at = time.Time(message)
+		if m.server.options.Journals != nil {
+			m.server.look(m.server.options.Journals(), m.at)
+		}
+		if m.server.options.Moving != nil {
+			m.server.move(m.server.options.Moving())
+		}
+		return m, tick()
+	}
+	return m, nil
+}
+
+// press does what a key is for.
+func (m serverModel) press(key string) (tea.Model, tea.Cmd) {
+	runs := m.server.now()
+	switch {
+	case key == "ctrl+c":
+		m.server.interrupt()
+	case m.asking != "":
+		run := m.asking
+		m.asking = ""
+		if key == "y" {
+			return m, m.pause(run, runs)
+		}
+		m.answer = "nothing was changed"
+	case key == "up":
+		m.chosen = max(0, m.chosen-1)
+	case key == "down":
+		m.chosen = max(0, min(len(runs)-1, m.chosen+1))
+	case key == "p" && m.chosen < len(runs) && m.server.options.Pause != nil:
+		m.asking, m.answer = runs[m.chosen].runID, ""
+	}
+	return m, nil
+}
+
+// pause pauses a run that is not paused, and lets one that is go on.
+func (m serverModel) pause(runID string, runs []hosted) tea.Cmd {
+	i := slices.IndexFunc(runs, func(h hosted) bool { return h.runID == runID })
+	if i < 0 {
+		return nil
+	}
+	paused := runs[i].state.RunState != "Paused"
+	return func() tea.Msg {
+		if err := m.server.options.Pause(runID, paused); err != nil {
+			return pausedMsg{err.Error()}
+		}
+		if paused {
+			return pausedMsg{"run " + runID + " pauses as soon as its epoch allows"}
+		}
+		return pausedMsg{"run " + runID + " goes on"}
+	}
+}
+
+// View implements tea.Model.
+func (m serverModel) View() tea.View {
+	view := tea.NewView(m.render())
+	view.AltScreen = true
+	view.WindowTitle = "psyche server"
+	return view
+}
+
+// now returns the runs.
+func (s *Server) now() []hosted {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.runs)
+}

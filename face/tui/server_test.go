@@ -1,0 +1,142 @@
+package tui
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"charm.land/lipgloss/v2"
+	"github.com/charmbracelet/x/ansi"
+	"pgregory.net/rapid"
+
+	"github.com/psyche-go/psyche/base/golden"
+	"github.com/psyche-go/psyche/record/event"
+)
+
+// host is a server with three runs.
+func host(t *testing.T) *Server {
+	t.Helper()
+	s := &Server{}
+	s.SetTitle("0.0.0.0:39405  key 83JJ1FKj")
+	s.options.Pause = func(string, bool) error { return nil }
+	append1 := func(l *event.Log, bodies ...event.Body) {
+		for _, body := range bodies {
+			if err := l.Append(body); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	ids := []string{"83JJ1FKjQv", "7ZLpJgvnAb", "2VnaQYyoCd", "9aBcDeFgHi", "4kLmNoPqRs"}
+	for i, state := range []event.State{
+		{RunState: "RoundTrain", Step: 40, Epoch: 1, Members: ids, Elected: ids[:3], Witnesses: 2, Quorum: 3, Pending: 1, BatchSize: 24, TotalSteps: 100, Limit: 30, Digest: "b099701dc66c7b3e"},
+		{RunState: "Warmup", Step: 1, Members: ids[:2], Ready: 1, TotalSteps: 50, Limit: 60},
+		{RunState: "Paused", Step: 7, Epoch: 2, TotalSteps: 50},
+	} {
+		log := event.Unwritten()
+		name := []string{"quickstart", "second", "third"}[i]
+		s.Watch(name, log)
+		s.Watch(name, log) // once more changes nothing but what is seen
+		append1(log, state, event.Span{Part: event.SpanCommit, Seconds: 0.0031})
+		s.runs[i].since = begun
+	}
+	s.look(map[string]uint64{"quickstart": 100_000, "second": 5}, begun)
+	s.look(map[string]uint64{"quickstart": 160_000, "second": 5}, begun.Add(time.Minute))
+	logger := slog.New(s.Handler(slog.LevelInfo))
+	logger.Debug("not this")
+	for i := range 3 {
+		logger.Info("joined", "n", i)
+	}
+	for i := range s.lines {
+		s.lines[i].At = begun
+	}
+	return s
+}
+
+func TestServerScreens(t *testing.T) {
+	at := begun.Add(time.Minute)
+	for name, m := range map[string]serverModel{
+		"server-80x24":     {width: 80, height: 24},
+		"server-120x40":    {width: 120, height: 40, chosen: 1},
+		"server-40x10":     {width: 40, height: 10, chosen: 2},
+		"server-asks":      {width: 80, height: 12, asking: "quickstart"},
+		"server-asks-back": {width: 80, height: 12, asking: "third", chosen: 2},
+	} {
+		m.server, m.at = host(t), at
+		golden.Compare(t, name+".txt", ansi.Strip(m.render())+"\n")
+	}
+	golden.Compare(t, "server-empty.txt", ansi.Strip(serverModel{server: &Server{}, width: 80, height: 24}.render())+"\n")
+}
+
+func TestServerScreensFit(t *testing.T) {
+	s := host(t)
+	rapid.Check(t, func(t *rapid.T) {
+		m := serverModel{
+			server: s, width: rapid.IntRange(1, 200).Draw(t, "width"), height: rapid.IntRange(1, 60).Draw(t, "height"),
+			chosen: rapid.IntRange(0, 5).Draw(t, "chosen"), answer: rapid.String().Draw(t, "answer"), at: begun,
+		}
+		lines := strings.Split(m.render(), "\n")
+		if len(lines) > max(m.height, leastHeight) {
+			t.Fatalf("%d lines on %d", len(lines), m.height)
+		}
+		for _, line := range lines {
+			if w := lipgloss.Width(line); w > max(m.width, leastWidth) {
+				t.Fatalf("%d columns on %d: %q", w, m.width, line)
+			}
+		}
+	})
+}
+
+// TestPauseAsksFirst pauses a run with two keys, and with fewer nothing.
+func TestPauseAsksFirst(t *testing.T) {
+	var did []string
+	s := host(t)
+	s.signal = func() { did = append(did, "interrupt") }
+	s.options.Journals = func() map[string]uint64 { return nil }
+	s.options.Pause = func(run string, paused bool) error {
+		did = append(did, fmt.Sprint(run, paused))
+		if run == "second" {
+			return errors.New("the key has no right to that")
+		}
+		return nil
+	}
+	var m tea.Model = serverModel{server: s, width: 80, height: 24}
+	press := func(keys ...string) string {
+		for _, key := range keys {
+			message := tea.KeyPressMsg{Code: rune(key[0]), Text: key}
+			switch key {
+			case "up":
+				message = tea.KeyPressMsg{Code: tea.KeyUp}
+			case "down":
+				message = tea.KeyPressMsg{Code: tea.KeyDown}
+			case "ctrl+c":
+				message = tea.KeyPressMsg{Code: 'c', Mod: tea.ModCtrl}
+			}
+			var command tea.Cmd
+			if m, command = m.Update(message); command != nil {
+				m, _ = m.Update(command())
+			}
+		}
+		return m.(serverModel).answer
+	}
+	if got := press("p", "n"); len(did) != 0 || got != "nothing was changed" {
+		t.Errorf("did %v, said %q", did, got)
+	}
+	if got := press("y", "p", "y"); strings.Join(did, " ") != "quickstarttrue" || !strings.Contains(got, "pauses as soon") {
+		t.Errorf("did %v, said %q", did, got)
+	}
+	if got := press("up", "down", "p", "y"); did[len(did)-1] != "secondtrue" || !strings.Contains(got, "no right") {
+		t.Errorf("did %v, said %q", did, got)
+	}
+	if got := press("down", "down", "p", "y", "ctrl+c"); strings.Join(did[2:], " ") != "thirdfalse interrupt" || !strings.Contains(got, "goes on") {
+		t.Errorf("did %v, said %q", did, got)
+	}
+	m, _ = m.Update(tickMsg(begun))
+	m, _ = m.Update(tea.WindowSizeMsg{Width: 99, Height: 31})
+	if got := m.(serverModel); got.width != 99 || !got.at.Equal(begun) {
+		t.Errorf("%+v", got)
+	}
+}

@@ -1,0 +1,133 @@
+package tui
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/psyche-go/psyche/record/event"
+)
+
+// render draws everything into a screen of the model's size.
+func (m serverModel) render() string {
+	width, height := max(m.width, leastWidth), max(m.height, leastHeight)
+	m.server.mu.Lock()
+	title := m.server.title
+	m.server.mu.Unlock()
+	runs := m.server.now()
+	lines := []string{strong.Render("psyche server") + "  " + printable(title), m.asked(runs)}
+	lines = append(lines, m.list(runs, width, height)...)
+	if m.chosen < len(runs) {
+		lines = append(lines, runs[m.chosen].details(width, m.at)...)
+	}
+	if room := height - len(lines) - 1; room > 0 {
+		lines = append(lines, rule("log", width))
+		log := m.server.Lines()
+		slices.Reverse(log)
+		for _, line := range log[:min(len(log), room)] {
+			lines = append(lines, faint.Render(line.At.Format(time.TimeOnly)+" "+line.Level.String())+" "+printable(line.Text))
+		}
+	}
+	return screen(lines, width, height)
+}
+
+// asked is the question that waits for an answer, or else what the keys do.
+func (m serverModel) asked(runs []hosted) string {
+	if m.asking != "" {
+		i := slices.IndexFunc(runs, func(h hosted) bool { return h.runID == m.asking })
+		what := "pause"
+		if i >= 0 && runs[i].state.RunState == "Paused" {
+			what = "resume"
+		}
+		return bad.Render(fmt.Sprintf("y or n: %s run %s, signed with the host's key?", what, printable(m.asking)))
+	}
+	if m.answer != "" {
+		return printable(m.answer)
+	}
+	if m.server.options.Pause == nil {
+		return faint.Render("up, down: choose a run   ctrl+c: end")
+	}
+	return faint.Render("up, down: choose a run   p: pause it, or let it go on   ctrl+c: end")
+}
+
+// list has a line for every run, as far as they fit into half of the screen.
+func (m serverModel) list(runs []hosted, width, height int) []string {
+	title := "1 run"
+	if len(runs) != 1 {
+		title = fmt.Sprintf("%d runs", len(runs))
+	}
+	lines := []string{rule(title, width)}
+	most := max(1, height/2-len(lines)-2)
+	first := max(0, min(m.chosen-most/2, len(runs)-most))
+	for i := first; i < min(len(runs), first+most); i++ {
+		h := runs[i]
+		mark := "  "
+		if i == m.chosen {
+			mark = "> "
+		}
+		step, total := stepOf(h.state)
+		lines = append(lines, mark+fmt.Sprintf("%-16.16s  %s %5d of %-5d %3d members, %d waiting",
+			printable(h.runID), good.Render(fmt.Sprintf("%-22.22s", phaseName(h.state.RunState))), step, total, len(h.state.Members), h.state.Pending))
+	}
+	return lines
+}
+
+// details are about one run.
+func (h hosted) details(width int, now time.Time) []string {
+	lines := []string{rule("run "+printable(h.runID), width), fmt.Sprintf("epoch %d  %s", h.state.Epoch, phase(h.state, h.since, now))}
+	switch h.state.RunState {
+	case "Warmup":
+		lines = append(lines, quorum(h.state, 20))
+	case "RoundTrain", "RoundWitness":
+		lines = append(lines, fmt.Sprintf("%s  batch of %d", quorum(h.state, 20), h.state.BatchSize))
+	}
+	journal := fmt.Sprintf("log %s, %s a minute", size(float64(h.journal)), size(h.grows(now)))
+	if h.commit > 0 {
+		journal += fmt.Sprintf("  made durable in %.1f ms", 1000*h.commit)
+	}
+	if h.state.Digest != "" {
+		journal += "  checkpoint " + h.state.Digest[:min(8, len(h.state.Digest))]
+	}
+	lines = append(lines, journal)
+	text := "members"
+	for _, id := range h.state.Members {
+		text += " " + short(id)
+		if slices.Contains(h.state.Elected, id) {
+			text += "*"
+		}
+	}
+	if len(h.state.Members) > 0 {
+		wrapped := strings.Split(ansi.Wordwrap(text+"   * witness", width, ""), "\n")
+		lines = append(lines, wrapped[:min(len(wrapped), 4)]...)
+	}
+	lines = append(lines, h.moves()...)
+	return append(lines, h.court.lines(short)...)
+}
+
+// moves are the models and checkpoints that move, as the members report.
+func (h hosted) moves() (lines []string) {
+	const shown = 3
+	for _, m := range h.moving[:min(len(h.moving), shown)] {
+		lines = append(lines, fmt.Sprintf("%s %s, step %d: %s", printable(short(m.Member)), does(m.Transfer), m.Step, transferred(m.Transfer)))
+	}
+	if more := len(h.moving) - shown; more > 0 {
+		lines = append(lines, fmt.Sprintf("and %d more that get a model or upload", more))
+	}
+	return lines
+}
+
+// does says in words what is transferred.
+func does(t event.Transfer) string {
+	switch t.What {
+	case event.TransferUpload:
+		return "uploads"
+	case event.TransferDownload:
+		return "downloads"
+	case event.TransferResults:
+		return "gets results"
+	}
+	return "gets the model"
+}

@@ -1,0 +1,99 @@
+package tui
+
+import (
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/psyche-go/psyche/face/testnet"
+)
+
+// remarksKept is how many remarks a display keeps, and leaves in the terminal.
+const remarksKept = 50
+
+// Testnet is a display of a local network's progress. It implements testnet.Display; its methods
+// never wait for the terminal.
+type Testnet struct {
+	terminal
+	out  io.Writer
+	left sync.Once // the remarks were, when the display had ended
+
+	mu      sync.Mutex
+	newest  testnet.Progress
+	remarks []Line // newest last
+}
+
+// New starts the display on a terminal. interrupt is called when the user presses Ctrl-C.
+func New(in io.Reader, out io.Writer, interrupt func()) *Testnet {
+	d := &Testnet{out: out}
+	d.signal = interrupt
+	d.start(testnetModel{testnet: d, width: 80, height: 24}, in, out)
+	return d
+}
+
+// Update implements testnet.Display.
+func (d *Testnet) Update(p testnet.Progress) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.newest = p
+	for _, note := range p.Notes {
+		d.remarks = append(d.remarks, Line{At: time.Now(), Text: note})
+	}
+	d.remarks = d.remarks[max(0, len(d.remarks)-remarksKept):]
+}
+
+// Close implements testnet.Display: it gives the terminal back and leaves the remarks there.
+func (d *Testnet) Close() {
+	d.terminal.Close()
+	d.left.Do(func() {
+		_, remarks := d.now()
+		for _, remark := range remarks {
+			_, _ = fmt.Fprintf(d.out, "%s %s\n", remark.At.Format(time.TimeOnly), printable(remark.Text))
+		}
+	})
+}
+
+// now returns what is to be shown.
+func (d *Testnet) now() (testnet.Progress, []Line) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.newest, d.remarks[:len(d.remarks):len(d.remarks)]
+}
+
+// testnetModel is the display's state, in the sense of the Elm architecture: everything but the
+// size of the terminal is in Testnet.
+type testnetModel struct {
+	testnet       *Testnet
+	width, height int
+	at            time.Time
+}
+
+// Init implements tea.Model.
+func (m testnetModel) Init() tea.Cmd { return tick() }
+
+// Update implements tea.Model.
+func (m testnetModel) Update(message tea.Msg) (tea.Model, tea.Cmd) {
+	switch message := message.(type) {
+	case tea.WindowSizeMsg:
+		m.width, m.height = message.Width, message.Height
+	case tea.KeyPressMsg:
+		if message.String() == "ctrl+c" {
+			m.testnet.interrupt()
+		}
+	case tickMsg:
+		m.at = time.Time(message)
+		return m, tick()
+	}
+	return m, nil
+}
+
+// View implements tea.Model.
+func (m testnetModel) View() tea.View {
+	view := tea.NewView(m.render())
+	view.AltScreen = true
+	view.WindowTitle = "psyche testnet"
+	return view
+}

@@ -1,0 +1,128 @@
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/psyche-go/psyche/files/safetensors"
+	"lukechampine.com/blake3"
+)
+
+// DigestDir returns the digest of the manifest that the snapshot of a model folder has. It
+// holds no tensor in memory. A folder that has the digest of a model has that model's tensors
+// and files and no more bytes in them, so that ReadDir needs no more memory than the model;
+// everything else that is wrong with a folder is left for ReadDir to find.
+func DigestDir(ctx context.Context, dir string) ([32]byte, error) {
+	m, err := manifestOf(ctx, dir)
+	if err != nil {
+		return [32]byte{}, fmt.Errorf("digest of checkpoint %s: %w", dir, err)
+	}
+	return m.Digest(), nil
+}
+
+func manifestOf(ctx context.Context, dir string) (m Manifest, err error) {
+	entries, err := os.ReadDir(dir) // sorted
+	if err != nil {
+		return m, err
+	}
+	for _, entry := range entries {
+		if !besideTensors(entry.Name()) {
+			continue
+		}
+		data, err := readCapped(filepath.Join(dir, entry.Name()))
+		if err != nil {
+			return m, err
+		}
+		m.Files = append(m.Files, Entry{Name: entry.Name(), Size: uint64(len(data)), Hash: blake3.Sum256(data)})
+	}
+	names, err := tensorFiles(dir)
+	if err != nil {
+		return m, err
+	}
+	for i, name := range names {
+		path := filepath.Join(dir, name)
+		tensors, step, err := hashTensors(ctx, path)
+		switch {
+		case err != nil:
+			return m, fmt.Errorf("%s: %w", path, err)
+		case i > 0 && step != m.Step:
+			return m, fmt.Errorf("%w: shards are of steps %d and %d", ErrInvalid, m.Step, step)
+		case len(m.Tensors)+len(tensors) > MaxTensors:
+			return m, fmt.Errorf("%w: more than %d tensors", ErrInvalid, MaxTensors)
+		}
+		m.Step, m.Tensors = step, append(m.Tensors, tensors...)
+	}
+	slices.SortFunc(m.Tensors, func(a, b TensorEntry) int { return strings.Compare(a.Name, b.Name) })
+	return m, m.Validate()
+}
+
+// tensorFiles returns the names of the files that a folder's tensors are in.
+func tensorFiles(dir string) ([]string, error) {
+	_, err := os.Stat(filepath.Join(dir, singleFile))
+	if !errors.Is(err, fs.ErrNotExist) {
+		return []string{singleFile}, err
+	}
+	data, err := readCapped(filepath.Join(dir, indexFile))
+	if err != nil {
+		return nil, err
+	}
+	index, err := parseIndex(data)
+	return index.files(), err
+}
+
+// pieceSize is the bytes of a tensor that are hashed at once.
+const pieceSize = 1 << 20
+
+// hashTensors reads a file of tensors in pieces. The sizes of the tensors that it returns add
+// up to that of the file's data.
+func hashTensors(ctx context.Context, path string) (tensors []TensorEntry, step uint32, err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer func() { _ = file.Close() }()
+	info, err := file.Stat()
+	if err != nil {
+		return nil, 0, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, 0, fmt.Errorf("%w: no regular file", ErrInvalid)
+	}
+	header, err := safetensors.ReadHeader(file, info.Size())
+	if err != nil {
+		return nil, 0, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	if step, err = parseStep(path, header.Metadata); err != nil {
+		return nil, 0, err
+	}
+	piece := make([]byte, pieceSize)
+	for _, e := range header.Tensors {
+		h := blake3.New(32, nil)
+		data := io.NewSectionReader(file, info.Size()-header.DataSize+e.Begin, e.End-e.Begin)
+		if _, err := io.CopyBuffer(h, interruptible{ctx, data}, piece); err != nil {
+			return nil, 0, err
+		}
+		tensors = append(tensors, TensorEntry{Name: e.Name, DType: e.DType, Shape: e.Shape, Hash: [32]byte(h.Sum(nil))})
+	}
+	return tensors, step, nil
+}
+
+// interruptible is a reader that fails when its context has ended.
+type interruptible struct {
+	ctx context.Context
+	io.Reader
+}
+
+func (r interruptible) Read(p []byte) (int, error) {
+	if r.ctx.Err() != nil {
+		return 0, context.Cause(r.ctx)
+	}
+	return r.Reader.Read(p)
+}

@@ -1,0 +1,210 @@
+package checkpoint
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/psyche-go/psyche/files/safetensors"
+)
+
+// ReadDir reads a Hugging Face folder: config.json, the tokenizer's and other known
+// files, and the tensors of model.safetensors or of the shards that the index names.
+// The tensors are checked against config.json as far as every architecture allows.
+func ReadDir(dir string) (Snapshot, error) {
+	s, err := readDir(dir)
+	if err != nil {
+		return Snapshot{}, fmt.Errorf("read checkpoint %s: %w", dir, err)
+	}
+	return s, nil
+}
+
+func readDir(dir string) (Snapshot, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	var s Snapshot
+	for _, entry := range entries {
+		name := entry.Name()
+		if !besideTensors(name) {
+			continue
+		}
+		data, err := readCapped(filepath.Join(dir, name))
+		if err != nil {
+			return Snapshot{}, err
+		}
+		s.Files = append(s.Files, File{Name: name, Data: data})
+	}
+	if _, found := s.File(ConfigFile); !found {
+		return Snapshot{}, fmt.Errorf("%w: %s is missing; a model folder has config.json and model.safetensors", ErrInvalid, ConfigFile)
+	}
+	if err := s.readTensors(dir); err != nil {
+		return Snapshot{}, err
+	}
+	s.Sort()
+	if err := s.Validate(); err != nil {
+		return Snapshot{}, err
+	}
+	return s, checkConfig(s)
+}
+
+func (s *Snapshot) readTensors(dir string) error {
+	path := filepath.Join(dir, singleFile)
+	tensors, metadata, err := safetensors.Read(path)
+	if !errors.Is(err, fs.ErrNotExist) {
+		if err != nil {
+			return err
+		}
+		s.Tensors = tensors
+		s.Step, err = parseStep(path, metadata)
+		return err
+	}
+	data, err := readCapped(filepath.Join(dir, indexFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: neither %s nor %s is there", ErrInvalid, singleFile, indexFile)
+	}
+	if err != nil {
+		return err
+	}
+	return s.readShards(dir, data)
+}
+
+// readShards wants the shards to hold exactly the tensors that the index says.
+func (s *Snapshot) readShards(dir string, data []byte) error {
+	index, err := parseIndex(data)
+	if err != nil {
+		return err
+	}
+	for i, name := range index.files() {
+		path := filepath.Join(dir, name)
+		tensors, metadata, err := safetensors.Read(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("%w: %s names a shard that is missing: %w", ErrInvalid, indexFile, err)
+		}
+		if err != nil {
+			return err
+		}
+		for _, tensor := range tensors {
+			if index.WeightMap[tensor.Name] != name {
+				return fmt.Errorf("%w: %s holds tensor %s, which %s puts in %q", ErrInvalid, name, tensor.Name, indexFile, index.WeightMap[tensor.Name])
+			}
+		}
+		s.Tensors = append(s.Tensors, tensors...)
+		step, err := parseStep(path, metadata)
+		if err != nil {
+			return err
+		}
+		if i > 0 && step != s.Step {
+			return fmt.Errorf("%w: shards are of steps %d and %d", ErrInvalid, s.Step, step)
+		}
+		s.Step = step
+	}
+	if len(s.Tensors) != len(index.WeightMap) {
+		return fmt.Errorf("%w: %s names %d tensors, the shards hold %d", ErrInvalid, indexFile, len(index.WeightMap), len(s.Tensors))
+	}
+	return nil
+}
+
+// parseIndex reads an index and checks the names of the shards in it.
+func parseIndex(data []byte) (shardIndex, error) {
+	var index shardIndex
+	if err := json.Unmarshal(data, &index); err != nil {
+		return shardIndex{}, fmt.Errorf("%w: %s: %w", ErrInvalid, indexFile, err)
+	}
+	if len(index.WeightMap) == 0 {
+		return shardIndex{}, fmt.Errorf("%w: %s names no tensors (weight_map)", ErrInvalid, indexFile)
+	}
+	for _, name := range index.files() {
+		if name != filepath.Base(name) || !known(name) || !strings.HasSuffix(name, tensorSuffix) {
+			return shardIndex{}, fmt.Errorf("%w: %s names the shard %q", ErrInvalid, indexFile, name)
+		}
+	}
+	return index, nil
+}
+
+// files returns the names of the shards, sorted.
+func (index shardIndex) files() []string {
+	return slices.Compact(slices.Sorted(maps.Values(index.WeightMap)))
+}
+
+// parseStep returns 0 for files that other programs wrote.
+func parseStep(path string, metadata map[string]string) (uint32, error) {
+	text, found := metadata[stepKey]
+	if !found {
+		return 0, nil
+	}
+	step, err := strconv.ParseUint(text, 10, 32)
+	if err != nil {
+		return 0, fmt.Errorf("%w: %s: metadata step is %q, want a number below 2^32", ErrInvalid, path, text)
+	}
+	return uint32(step), nil
+}
+
+func readCapped(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > MaxFileSize {
+		return nil, fmt.Errorf("%w: %s is no regular file of at most %d bytes", ErrInvalid, path, MaxFileSize)
+	}
+	return os.ReadFile(path)
+}
+
+// maxFurtherLayers bounds num_nextn_predict_layers; published models have one.
+const maxFurtherLayers = 64
+
+// checkConfig compares the tensors with what config.json says of sizes. Fields that an
+// architecture does not have are not checked; the model itself checks every shape.
+func checkConfig(s Snapshot) error {
+	data, found := s.File(ConfigFile)
+	if !found {
+		return fmt.Errorf("%w: %s is missing", ErrInvalid, ConfigFile)
+	}
+	var config struct {
+		Architectures []string `json:"architectures"`
+		VocabSize     *int64   `json:"vocab_size"`
+		HiddenSize    *int64   `json:"hidden_size"`
+		Layers        *int     `json:"num_hidden_layers"`
+		Further       int      `json:"num_nextn_predict_layers"` // DeepSeek-V3's, behind the last
+	}
+	if err := json.Unmarshal(data, &config); err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrInvalid, ConfigFile, err)
+	}
+	if len(config.Architectures) == 0 {
+		return fmt.Errorf("%w: %s: architectures is missing or empty", ErrInvalid, ConfigFile)
+	}
+	if config.Further < 0 || config.Further > maxFurtherLayers {
+		return fmt.Errorf("%w: %s: num_nextn_predict_layers is %d, want 0 to %d", ErrInvalid, ConfigFile, config.Further, maxFurtherLayers)
+	}
+	layers := map[string]bool{}
+	for _, tensor := range s.Tensors {
+		if rest, found := strings.CutPrefix(tensor.Name, "model.layers."); found {
+			layer, _, _ := strings.Cut(rest, ".")
+			layers[layer] = true
+		}
+		if tensor.Name != "model.embed_tokens.weight" || config.VocabSize == nil || config.HiddenSize == nil {
+			continue
+		}
+		if want := []int64{*config.VocabSize, *config.HiddenSize}; !slices.Equal(tensor.Shape, want) {
+			return fmt.Errorf("%w: tensor %s has shape %v, %s wants %v (vocab_size, hidden_size)",
+				ErrInvalid, tensor.Name, tensor.Shape, ConfigFile, want)
+		}
+	}
+	if config.Layers == nil || len(layers) == 0 {
+		return nil
+	}
+	if surplus := len(layers) - *config.Layers; surplus < 0 || surplus > config.Further {
+		return fmt.Errorf("%w: tensors of %d layers, %s wants %d (num_hidden_layers) and at most %d more (num_nextn_predict_layers)",
+			ErrInvalid, len(layers), ConfigFile, *config.Layers, config.Further)
+	}
+	return nil
+}

@@ -1,0 +1,244 @@
+package checkpoint
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/psyche-go/psyche/files/safetensors"
+)
+
+// maxShardSize is the bytes of tensors in one file, as Hugging Face's writers split.
+const maxShardSize = 5 << 30
+
+// Names of the tensors' files.
+const (
+	tensorSuffix = ".safetensors"
+	singleFile   = "model.safetensors"
+	indexFile    = "model.safetensors.index.json"
+)
+
+// stepKey is the metadata key of a tensor file that holds Snapshot.Step in decimal.
+const stepKey = "step"
+
+// ErrOccupied says that a folder holds something other than a checkpoint.
+var ErrOccupied = errors.New("folder holds something other than a checkpoint")
+
+// Extra is a file that is put into the folder together with the checkpoint, such as the
+// state of an optimizer. Write creates it under the given path.
+type Extra struct {
+	Name  string
+	Write func(path string) error
+}
+
+// WriteDir writes the snapshot as a Hugging Face folder. The folder appears in one
+// step; an older checkpoint in its place stays whole until then. A folder that holds
+// anything else is refused with ErrOccupied and left alone. What a killed process left of
+// an earlier attempt is removed.
+func WriteDir(dir string, s Snapshot, extras ...Extra) error {
+	if err := writeDir(dir, s, maxShardSize, extras); err != nil {
+		return fmt.Errorf("write checkpoint %s: %w", dir, err)
+	}
+	return nil
+}
+
+func writeDir(dir string, s Snapshot, shardSize int64, extras []Extra) error {
+	if err := s.Validate(); err != nil {
+		return err
+	}
+	if err := checkConfig(s); err != nil {
+		return err
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	if err := CheckTarget(dir); err != nil {
+		return err
+	}
+	// What others left behind is no reason not to write.
+	_ = RemoveUnfinished(filepath.Dir(dir), func(name string) bool { return name == filepath.Base(dir) })
+	return FillDir(dir, func(temporary string) error { return writeFiles(temporary, s, shardSize, extras) })
+}
+
+// FillDir makes a folder that appears in one step, durable, when fill has put everything into
+// a folder of another name beside it; fill makes the files' contents durable. What stands in
+// the folder's place stays until then, and is removed. RemoveUnfinished removes what is left
+// of a process that was killed meanwhile.
+func FillDir(dir string, fill func(temporary string) error) (err error) {
+	dir, err = filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(dir), 0o777); err != nil {
+		return err
+	}
+	temporary, release, err := makeUnfinished(dir)
+	if err != nil {
+		return err
+	}
+	defer release()
+	defer func() {
+		if err != nil {
+			_ = os.RemoveAll(temporary)
+		}
+	}()
+	if err := fill(temporary); err != nil {
+		return err
+	}
+	if err := syncDir(temporary); err != nil {
+		return err
+	}
+	return putInPlace(temporary, dir)
+}
+
+func writeFiles(temporary string, s Snapshot, shardSize int64, extras []Extra) error {
+	for _, file := range s.Files {
+		if err := writeFile(filepath.Join(temporary, file.Name), file.Data); err != nil {
+			return err
+		}
+	}
+	if err := writeTensors(temporary, s, shardSize); err != nil {
+		return err
+	}
+	for _, extra := range extras {
+		if !known(extra.Name) {
+			return fmt.Errorf("%w: extra file name %q", ErrInvalid, extra.Name)
+		}
+		if err := extra.Write(filepath.Join(temporary, extra.Name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeTensors writes one file, or shards with their index.
+func writeTensors(dir string, s Snapshot, shardSize int64) error {
+	metadata := map[string]string{"format": "pt", stepKey: strconv.FormatUint(uint64(s.Step), 10)}
+	shards := split(s.Tensors, shardSize)
+	if len(shards) == 1 {
+		return safetensors.Write(filepath.Join(dir, singleFile), shards[0], metadata)
+	}
+	index := shardIndex{WeightMap: map[string]string{}}
+	for i, shard := range shards {
+		name := fmt.Sprintf("model-%05d-of-%05d%s", i+1, len(shards), tensorSuffix)
+		for _, tensor := range shard {
+			index.WeightMap[tensor.Name] = name
+			index.Metadata.TotalSize += int64(len(tensor.Data))
+		}
+		if err := safetensors.Write(filepath.Join(dir, name), shard, metadata); err != nil {
+			return err
+		}
+	}
+	text, err := json.MarshalIndent(index, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", indexFile, err)
+	}
+	return writeFile(filepath.Join(dir, indexFile), append(text, '\n'))
+}
+
+// shardIndex is the content of model.safetensors.index.json.
+type shardIndex struct {
+	Metadata struct {
+		TotalSize int64 `json:"total_size"`
+	} `json:"metadata"`
+	WeightMap map[string]string `json:"weight_map"`
+}
+
+// split cuts the tensors into runs of at most size bytes; a larger tensor is alone.
+// There is at least one run.
+func split(tensors []safetensors.Tensor, size int64) [][]safetensors.Tensor {
+	var shards [][]safetensors.Tensor
+	start, filled := 0, int64(0)
+	for i, tensor := range tensors {
+		if i > start && filled+int64(len(tensor.Data)) > size {
+			shards = append(shards, tensors[start:i])
+			start, filled = i, 0
+		}
+		filled += int64(len(tensor.Data))
+	}
+	return append(shards, tensors[start:])
+}
+
+// CheckTarget returns an error unless a checkpoint may be written to dir: it does not
+// exist, is empty, or holds a checkpoint and nothing that WriteDir does not know.
+func CheckTarget(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	config := false
+	for _, entry := range entries {
+		if !entry.Type().IsRegular() || !known(entry.Name()) {
+			return fmt.Errorf("%w: %s; choose another folder or move it away", ErrOccupied, filepath.Join(dir, entry.Name()))
+		}
+		config = config || entry.Name() == ConfigFile
+	}
+	if len(entries) > 0 && !config {
+		return fmt.Errorf("%w: %s has files but no %s; choose another folder", ErrOccupied, dir, ConfigFile)
+	}
+	return nil
+}
+
+// putInPlace moves the new folder to dir and removes what it replaces. Where the
+// system cannot exchange two folders in one step, the old one stands under
+// <dir>.old until the new one is there.
+func putInPlace(temporary, dir string) error {
+	_, err := os.Lstat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		err = os.Rename(temporary, dir)
+	case err == nil && exchange(temporary, dir) == nil:
+		err = os.RemoveAll(temporary) // which now is the old one
+	case err == nil:
+		err = swap(temporary, dir)
+	}
+	if err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(dir))
+}
+
+func swap(temporary, dir string) error {
+	old := dir + ".old"
+	if err := os.Rename(dir, old); err != nil {
+		return err
+	}
+	if err := os.Rename(temporary, dir); err != nil {
+		return errors.Join(err, os.Rename(old, dir))
+	}
+	return os.RemoveAll(old)
+}
+
+// writeFile creates a file and makes its content durable.
+func writeFile(path string, data []byte) error {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if err != nil {
+		return err
+	}
+	if _, err := file.Write(data); err != nil {
+		_ = file.Close()
+		return err
+	}
+	if err := file.Sync(); err != nil {
+		_ = file.Close()
+		return err
+	}
+	return file.Close()
+}
+
+func syncDir(dir string) error {
+	folder, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = folder.Close() }()
+	return folder.Sync()
+}

@@ -1,0 +1,64 @@
+package checkpoint
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+
+	"github.com/psyche-go/psyche/files/safetensors"
+)
+
+// typeNames are what config.json calls the types of weights, the widest first.
+var typeNames = []struct {
+	dtype safetensors.DType
+	name  string
+}{{safetensors.F64, "float64"}, {safetensors.F32, "float32"}, {safetensors.BF16, "bfloat16"}, {safetensors.F16, "float16"}}
+
+// typeKeys are the keys of config.json for the type of the weights, new and old.
+var typeKeys = []string{"dtype", "torch_dtype"}
+
+// NameType makes config.json name the type that the weights have, the widest of several, if
+// it names one: readers compute in what it says, also with weights that hold more. The rest
+// of the file stays as it is, to the byte. The files of s are not changed.
+func (s *Snapshot) NameType() {
+	name := ""
+	for _, kind := range typeNames {
+		if slices.ContainsFunc(s.Tensors, func(t safetensors.Tensor) bool { return t.DType == kind.dtype }) {
+			name = kind.name
+			break
+		}
+	}
+	at := slices.IndexFunc(s.Files, func(f File) bool { return f.Name == ConfigFile })
+	if name == "" || at < 0 {
+		return
+	}
+	s.Files = slices.Clone(s.Files)
+	s.Files[at].Data = nameType(s.Files[at].Data, name)
+}
+
+// nameType replaces the values of typeKeys in an object. What is no object stays.
+func nameType(config []byte, name string) []byte {
+	decoder := json.NewDecoder(bytes.NewReader(config))
+	if start, err := decoder.Token(); err != nil || start != json.Delim('{') {
+		return config
+	}
+	var out []byte
+	copied := 0
+	for decoder.More() {
+		key, err := decoder.Token()
+		if err != nil {
+			return config
+		}
+		var value json.RawMessage
+		if err := decoder.Decode(&value); err != nil {
+			return config
+		}
+		if text, _ := key.(string); slices.Contains(typeKeys, text) {
+			end := int(decoder.InputOffset())
+			out = append(out, config[copied:end-len(value)]...)
+			out = append(out, `"`+name+`"`...)
+			copied = end
+		}
+	}
+	return append(out, config[copied:]...)
+}

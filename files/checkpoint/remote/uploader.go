@@ -1,0 +1,349 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+
+	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/files/hub"
+	"lukechampine.com/blake3"
+)
+
+// Place is where an Uploader puts checkpoints.
+type Place interface {
+	// Upload returns how the place names the version that it made.
+	Upload(ctx context.Context, dir string, f checkpoint.Facts, progress Progress) (version string, err error)
+	// String names the place for people. Two places have the same name only if what is
+	// uploaded to either lies at the same address, for the same readers.
+	String() string
+}
+
+// stagePrefix begins the names of folders that hold what waits to be uploaded. The run and
+// the step follow, and last Uploader.owner.
+const stagePrefix = ".upload-"
+
+const (
+	retryPause     = 5 * time.Second
+	maxRetryPause  = 2 * time.Minute
+	progressPeriod = 10 * time.Second
+)
+
+// Uploader uploads checkpoints in the background, one after the other. Where a later one
+// is there before an upload has begun, the earlier one is skipped. A failed upload is
+// repeated until it succeeds, a later checkpoint takes its place, or Close gives up.
+type Uploader struct {
+	place  Place
+	runID  string
+	owner  string // ends the names of its stages: nobody else's have it
+	dir    string
+	logger *slog.Logger
+	told   func(f checkpoint.Facts, version string)
+	cancel context.CancelFunc
+	done   chan struct{} // closed when the goroutine has ended
+	wake   chan struct{}
+
+	mu      sync.Mutex
+	waiting *job
+	closing bool
+	err     error                              // of the newest checkpoint; nil when it is uploaded
+	watch   func(step uint32, done, all int64) // may be nil
+}
+
+// job is a checkpoint in a folder of its own, which nobody prunes.
+type job struct {
+	stage string
+	facts checkpoint.Facts
+}
+
+// NewUploader starts an uploader of a run's checkpoints, which lie in folders of dir. What an
+// earlier process was to upload from there to the same place, for the same run, is taken up;
+// what is of other runs and places is left alone. Uploaded, which may be nil, is told of each
+// checkpoint that is there, with the version that Place.Upload returned; it is called from
+// any goroutine.
+func NewUploader(place Place, runID, dir string, logger *slog.Logger, uploaded func(f checkpoint.Facts, version string)) *Uploader {
+	ctx, cancel := context.WithCancel(context.Background())
+	if uploaded == nil {
+		uploaded = func(checkpoint.Facts, string) {}
+	}
+	u := &Uploader{
+		place: place, runID: runID, owner: ownerOf(place, runID), dir: dir, logger: logger, told: uploaded,
+		cancel: cancel, done: make(chan struct{}), wake: make(chan struct{}, 1),
+	}
+	u.takeUp()
+	go func() {
+		defer close(u.done)
+		u.run(ctx)
+	}()
+	return u
+}
+
+// ownerOf stands for a run and a place in the names of folders.
+func ownerOf(place Place, runID string) string {
+	hash := blake3.Sum256(fmt.Appendf(nil, "%q %q", runID, place.String()))
+	return fmt.Sprintf("-%x", hash[:16])
+}
+
+// stage returns the folder in which the checkpoint of a step waits.
+func (u *Uploader) stage(step uint32) string {
+	return filepath.Join(u.dir, stagePrefix+folderName(u.runID, step)+u.owner)
+}
+
+// takeUp offers the newest of its own checkpoints that were left, and removes the others. Those
+// of other runs, and those that were for other readers, are not its to publish or to remove.
+func (u *Uploader) takeUp() {
+	entries, _ := os.ReadDir(u.dir) // a missing folder has nothing to take up
+	for _, entry := range entries {
+		stage := filepath.Join(u.dir, entry.Name())
+		if !strings.HasPrefix(entry.Name(), stagePrefix) || !entry.IsDir() {
+			continue
+		}
+		if !strings.HasSuffix(entry.Name(), u.owner) {
+			u.logger.Warn("a checkpoint that another run, or this one for another place, was to upload is left alone: unless its client runs, start it as it was, with the same run and place, or remove the folder", "folder", stage)
+			continue
+		}
+		f, err := checkpoint.ReadFacts(stage)
+		if err != nil {
+			u.discard(stage) // it was not complete
+			continue
+		}
+		u.logger.Info("taking up an upload that was interrupted", "step", f.Step, "to", u.place)
+		u.put(job{stage, f})
+	}
+}
+
+// Offer hands over a checkpoint of the run that was saved to a folder. It does not wait, and
+// may be called from any goroutine. The folder may be removed afterwards.
+func (u *Uploader) Offer(dir string, f checkpoint.Facts) {
+	stage := u.stage(f.Step)
+	if staged, err := checkpoint.ReadFacts(stage); err == nil && staged == f {
+		return // it waits, or is on its way
+	}
+	var err error
+	if f.RunID != u.runID {
+		err = fmt.Errorf("%s is of run %q, only those of %q are uploaded", dir, f.RunID, u.runID)
+	} else {
+		err = link(dir, stage)
+	}
+	if err != nil {
+		u.logger.Error("a checkpoint cannot be uploaded", "dir", dir, "err", err)
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		u.err = fmt.Errorf("upload checkpoint of step %d: %w", f.Step, err)
+		return
+	}
+	u.put(job{stage, f})
+}
+
+// link makes a second folder of the same files, so that no data is copied and none is lost
+// when the first one is removed. The facts come last: with them the folder is complete.
+func link(dir, stage string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	if err := os.RemoveAll(stage); err != nil {
+		return err
+	}
+	if err := os.Mkdir(stage, 0o777); err != nil {
+		return err
+	}
+	var names []string
+	for _, entry := range entries {
+		if checkpoint.IsPart(entry.Name()) && entry.Name() != checkpoint.FactsFile {
+			names = append(names, entry.Name())
+		}
+	}
+	for _, name := range append(names, checkpoint.FactsFile) {
+		if err := os.Link(filepath.Join(dir, name), filepath.Join(stage, name)); err != nil {
+			return errors.Join(err, os.RemoveAll(stage))
+		}
+	}
+	return nil
+}
+
+func (u *Uploader) put(j job) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if old := u.waiting; old != nil && old.stage != j.stage {
+		if old.facts.Step > j.facts.Step {
+			old, j = &j, *old
+		}
+		u.logger.Info("a later checkpoint is uploaded in place of this one", "step", old.facts.Step, "later", j.facts.Step)
+		u.discard(old.stage)
+	}
+	u.waiting = &j
+	select {
+	case u.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (u *Uploader) discard(stage string) {
+	if err := os.RemoveAll(stage); err != nil {
+		u.logger.Warn("remove what was uploaded", "err", err)
+	}
+}
+
+// next waits for a checkpoint; ok is false when there will be none.
+func (u *Uploader) next(ctx context.Context) (j job, ok bool) {
+	for {
+		u.mu.Lock()
+		waiting, closing := u.waiting, u.closing
+		u.waiting = nil
+		u.mu.Unlock()
+		if waiting != nil {
+			return *waiting, true
+		}
+		if closing {
+			return job{}, false
+		}
+		select {
+		case <-ctx.Done():
+			return job{}, false
+		case <-u.wake:
+		}
+	}
+}
+
+func (u *Uploader) run(ctx context.Context) {
+	for {
+		j, ok := u.next(ctx)
+		if !ok {
+			return
+		}
+		err := u.upload(ctx, j)
+		if err == nil || ctx.Err() == nil { // what was given up is left for the next process
+			u.discard(j.stage)
+		}
+		u.mu.Lock()
+		u.err = err
+		u.mu.Unlock()
+	}
+}
+
+// upload repeats the upload of a checkpoint until there is no sense in it any more.
+func (u *Uploader) upload(ctx context.Context, j job) error {
+	policy := backoff.NewExponentialBackOff()
+	policy.InitialInterval, policy.MaxInterval = retryPause, maxRetryPause
+	for {
+		u.logger.Info("uploading the checkpoint", "step", j.facts.Step, "to", u.place)
+		begun := time.Now()
+		version, err := u.place.Upload(ctx, j.stage, j.facts, u.progress(j.facts.Step))
+		switch {
+		case err == nil:
+			u.logger.Info("uploaded the checkpoint", "step", j.facts.Step, "to", u.place, "version", version, "seconds", int(time.Since(begun).Seconds()))
+			u.told(j.facts, version)
+			return nil
+		case errors.Is(err, ErrNewer):
+			u.logger.Info("not uploaded", "step", j.facts.Step, "why", err)
+			return nil
+		}
+		err = fmt.Errorf("upload checkpoint of step %d to %s: %w", j.facts.Step, u.place, err)
+		if ctx.Err() != nil || isFinal(err) {
+			u.logger.Error("the checkpoint is not uploaded", "err", err)
+			return err
+		}
+		pause := policy.NextBackOff()
+		u.logger.Warn("upload failed: trying again", "in", pause.Round(time.Second), "err", err)
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return err
+		case <-u.wake: // a later checkpoint, or the end
+			timer.Stop()
+			if u.isSuperseded() {
+				return err
+			}
+		case <-timer.C:
+		}
+	}
+}
+
+func (u *Uploader) isSuperseded() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.waiting != nil {
+		select { // next has to find it
+		case u.wake <- struct{}{}:
+		default:
+		}
+	}
+	return u.waiting != nil
+}
+
+// isFinal reports whether trying again is of no use.
+func isFinal(err error) bool {
+	for _, final := range []error{hub.ErrUnauthorized, hub.ErrForbidden, hub.ErrGated, hub.ErrInvalidName, hub.ErrOffline, hub.ErrTooLarge, os.ErrNotExist, ErrOtherCheckpoint} {
+		if errors.Is(err, final) {
+			return true
+		}
+	}
+	return false
+}
+
+// Watch has a function told, from any goroutine, how many bytes of a checkpoint are there whenever
+// another fiftieth of them is. It must not wait.
+func (u *Uploader) Watch(told func(step uint32, done, all int64)) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.watch = told
+}
+
+// progress says from time to time how far an upload is.
+func (u *Uploader) progress(step uint32) Progress {
+	last := time.Now()
+	told := InParts(func(done, all int64) {
+		u.mu.Lock()
+		watch := u.watch
+		u.mu.Unlock()
+		if watch != nil {
+			watch(step, done, all)
+		}
+	})
+	return func(done, all int64) {
+		told(done, all)
+		if time.Since(last) >= progressPeriod && all > 0 {
+			last = time.Now()
+			u.logger.Info("uploading", "step", step, "percent", 100*done/all, "MiB", all>>20)
+		}
+	}
+}
+
+// Pending reports whether an upload runs or waits.
+func (u *Uploader) Pending() bool {
+	entries, _ := filepath.Glob(filepath.Join(u.dir, stagePrefix+"*"+u.owner))
+	return len(entries) > 0
+}
+
+// Close waits until everything is uploaded, or ctx is done, and returns why the newest
+// checkpoint is not where it should be. What is left lies in the folder, and the next
+// uploader of the run to this place takes it up.
+func (u *Uploader) Close(ctx context.Context) error {
+	u.mu.Lock()
+	u.closing = true
+	u.mu.Unlock()
+	select {
+	case u.wake <- struct{}{}:
+	default:
+	}
+	select {
+	case <-u.done:
+	case <-ctx.Done():
+		u.cancel()
+		<-u.done
+	}
+	u.cancel()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.err
+}

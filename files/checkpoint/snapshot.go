@@ -1,0 +1,122 @@
+package checkpoint
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/psyche-go/psyche/files/safetensors"
+	"lukechampine.com/blake3"
+)
+
+// Bounds of a snapshot, which hold for what peers send as well.
+const (
+	MaxFiles      = 64
+	MaxTensors    = 1 << 17
+	MaxNameLength = 255 // bytes
+	MaxRank       = 8
+	MaxFileSize   = 64 << 20 // bytes of a file beside the tensors; the largest tokenizers have 35 MB
+)
+
+// ErrInvalid says that a snapshot, manifest or folder is no valid checkpoint.
+var ErrInvalid = errors.New("invalid checkpoint")
+
+// ConfigFile is the one file that every checkpoint has.
+const ConfigFile = "config.json"
+
+// File is a small file of a checkpoint: config.json, tokenizer.json, generation_config.json and so on.
+type File struct {
+	Name string
+	Data []byte
+}
+
+// Snapshot is a model at one step: its files sorted by name, its tensors sorted by name.
+type Snapshot struct {
+	Step    uint32
+	Files   []File
+	Tensors []safetensors.Tensor
+}
+
+// File returns the data of the named file.
+func (s Snapshot) File(name string) ([]byte, bool) {
+	i, found := slices.BinarySearchFunc(s.Files, name, func(f File, name string) int { return strings.Compare(f.Name, name) })
+	if !found {
+		return nil, false
+	}
+	return s.Files[i].Data, true
+}
+
+// Sort puts files and tensors in the order of their names.
+func (s Snapshot) Sort() {
+	slices.SortFunc(s.Files, func(a, b File) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(s.Tensors, func(a, b safetensors.Tensor) int { return strings.Compare(a.Name, b.Name) })
+}
+
+// Validate checks names, order, bounds, and that every tensor's data fits its shape.
+func (s Snapshot) Validate() error {
+	if err := s.manifestWithout().Validate(); err != nil {
+		return err
+	}
+	for _, tensor := range s.Tensors {
+		if err := tensor.Validate(); err != nil {
+			return fmt.Errorf("%w: %w", ErrInvalid, err)
+		}
+	}
+	return nil
+}
+
+// Manifest lists the snapshot's parts with their hashes. The snapshot must be valid.
+func (s Snapshot) Manifest() Manifest {
+	m := s.manifestWithout()
+	for i, file := range s.Files {
+		m.Files[i].Hash = blake3.Sum256(file.Data)
+	}
+	for i, tensor := range s.Tensors {
+		m.Tensors[i].Hash = blake3.Sum256(tensor.Data)
+	}
+	return m
+}
+
+// manifestWithout returns the manifest with zero hashes.
+func (s Snapshot) manifestWithout() Manifest {
+	m := Manifest{Step: s.Step, Files: make([]Entry, len(s.Files)), Tensors: make([]TensorEntry, len(s.Tensors))}
+	for i, file := range s.Files {
+		m.Files[i] = Entry{Name: file.Name, Size: uint64(len(file.Data))}
+	}
+	for i, tensor := range s.Tensors {
+		m.Tensors[i] = TensorEntry{Name: tensor.Name, DType: tensor.DType, Shape: tensor.Shape}
+	}
+	return m
+}
+
+// knownFiles are the names that Hugging Face tools use in a model's folder. Nothing else
+// is written, read or replaced there: peers send file names, and a folder may hold what
+// somebody else wants to keep.
+var knownFiles = regexp.MustCompile(`^(` +
+	`config\.json|generation_config\.json|tokenizer\.json|tokenizer_config\.json|special_tokens_map\.json|` +
+	`added_tokens\.json|vocab\.json|merges\.txt|tokenizer\.model|chat_template\.(json|jinja)|` +
+	`model(-\d{5}-of-\d{5})?\.safetensors|model\.safetensors\.index\.json|optimizer\.safetensors|psyche\.json)$`)
+
+func known(name string) bool { return knownFiles.MatchString(name) }
+
+// IsPart reports whether a file of that name may belong to a checkpoint: the files to
+// download from a repository that has others as well.
+func IsPart(name string) bool { return known(name) && name != optimizerFile }
+
+// optimizerFile is what package train puts beside a model for its own machine.
+const optimizerFile = "optimizer.safetensors"
+
+// besideTensors reports whether a snapshot may have a File of that name.
+func besideTensors(name string) bool {
+	return known(name) && !strings.HasSuffix(name, tensorSuffix) && name != indexFile && name != FactsFile
+}
+
+func checkTensorName(name string) error {
+	if name == "" || len(name) > MaxNameLength || !utf8.ValidString(name) || strings.HasPrefix(name, "__") {
+		return fmt.Errorf("%w: tensor name %q", ErrInvalid, name)
+	}
+	return nil
+}

@@ -1,0 +1,116 @@
+package checkpoint
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/psyche-go/psyche/base/filelock"
+)
+
+// suffixLength is the number of characters of rand.Text, with which the name of an
+// unfinished folder ends.
+const suffixLength = 26
+
+// unfinishedName returns a new name for the folder in which the content of a folder base
+// is written, beside it.
+func unfinishedName(base string) string { return "." + base + "." + rand.Text() }
+
+// target returns the base of a name that unfinishedName returned.
+func target(name string) (base string, ok bool) {
+	if len(name) < suffixLength+3 || name[0] != '.' {
+		return "", false
+	}
+	base, suffix := name[1:len(name)-suffixLength-1], name[len(name)-suffixLength:]
+	random := strings.Trim(suffix, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") == ""
+	return base, random && name[len(base)+1] == '.'
+}
+
+// makeUnfinished makes a folder for what will be dir. It is this process's until release
+// is called or the process has ended, however it does.
+func makeUnfinished(dir string) (path string, release func(), err error) {
+	for range 3 {
+		path = filepath.Join(filepath.Dir(dir), unfinishedName(filepath.Base(dir)))
+		if err = os.Mkdir(path, 0o777); err != nil {
+			return "", nil, err
+		}
+		var folder *os.File
+		if folder, err = hold(path); err == nil {
+			return path, func() { _ = folder.Close() }, nil
+		}
+	}
+	return "", nil, err
+}
+
+// errLost says that a folder was taken for abandoned between its making and its locking.
+var errLost = errors.New("another process removed the new folder")
+
+// hold opens a new folder and locks it.
+func hold(path string) (*os.File, error) {
+	folder, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	// Where the file system knows no locks nobody else has it, and it is never found abandoned.
+	if !errors.Is(filelock.Try(folder), filelock.ErrHeld) && filelock.IsAt(folder, path) {
+		return folder, nil
+	}
+	return nil, errors.Join(errLost, folder.Close())
+}
+
+// RemoveUnfinished removes what killed processes left behind in a folder of checkpoints:
+// the hidden folders in which they wrote those for whose names is returns true. Folders
+// that a process is writing, here or on another machine that locks with this one, and
+// folders with anything but files in them are left alone.
+func RemoveUnfinished(parent string, is func(name string) bool) error {
+	entries, err := os.ReadDir(parent)
+	if err != nil {
+		return fmt.Errorf("look for unfinished checkpoints: %w", err)
+	}
+	var failed error
+	for _, entry := range entries {
+		if base, ok := target(entry.Name()); ok && entry.IsDir() && is(base) {
+			if err := removeAbandoned(filepath.Join(parent, entry.Name())); err != nil {
+				failed = errors.Join(failed, fmt.Errorf("remove an unfinished checkpoint: %w", err))
+			}
+		}
+	}
+	return failed
+}
+
+// abandonedAfter is how old a folder is that nobody writes any more, where there are no locks.
+const abandonedAfter = 7 * 24 * time.Hour
+
+// abandoned reports whether the process that made a folder has ended, and takes it.
+func abandoned(folder *os.File) bool {
+	if filelock.Supported {
+		return filelock.Try(folder) == nil
+	}
+	info, err := folder.Stat()
+	return err == nil && time.Since(info.ModTime()) > abandonedAfter
+}
+
+func removeAbandoned(path string) error {
+	folder, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = folder.Close() }()
+	if !abandoned(folder) {
+		return nil
+	}
+	entries, err := folder.ReadDir(-1)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		if !entry.Type().IsRegular() {
+			return nil
+		}
+	}
+	return os.RemoveAll(path)
+}

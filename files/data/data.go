@@ -1,0 +1,127 @@
+package data
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/files/data/web"
+	"github.com/psyche-go/psyche/files/objstore"
+	"github.com/psyche-go/psyche/record/config"
+)
+
+// Errors of New and of providers.
+var (
+	// ErrUnsupported says that a kind of location is known but cannot be read here.
+	ErrUnsupported = errors.New("data location cannot be read here")
+
+	// ErrOtherData says that a location does not hold the data that was read before from
+	// another one of the list.
+	ErrOtherData = errors.New("data location holds other data than the one before it")
+
+	// ErrUnusable says that a location is of no use, however often it is asked.
+	ErrUnusable = errors.New("data location cannot be used")
+
+	// ErrFailing is the error of the Dummy location that is there to fail.
+	ErrFailing = errors.New("dummy data location fails on purpose")
+)
+
+// Provider delivers sequences by their index over the whole run. Its methods may be
+// called concurrently.
+type Provider interface {
+	// Batch returns the sequences of a batch in the order of their indices. Indices at
+	// or beyond Len belong to further passes over the data.
+	Batch(ctx context.Context, id assign.BatchID) (Batch, error)
+
+	// Len returns the number of sequences of one pass.
+	Len() uint64
+
+	// Close ends what the provider does by itself, and closes its files.
+	Close() error
+}
+
+// Options says how New reads.
+type Options struct {
+	SeqLen    int    // tokens of a sequence, without the one that is only a label
+	VocabSize int    // token ids must be less; 0: not checked
+	Path      string // local folder to read in place of the run's locations; empty: none
+
+	// Bucket opens a bucket of Google Cloud Storage; nil: such locations are not
+	// supported. Programs pass a driver in, so that this package needs none.
+	Bucket func(ctx context.Context, name string) (objstore.Store, error)
+
+	// Server connects to a data server; nil: such locations are not supported. Programs
+	// pass it in, because it needs a key and a run (package files/data/remote).
+	Server func(ctx context.Context, at config.ServerData, o Options) (Provider, error)
+
+	Web     web.Options
+	Logger  *slog.Logger  // nil: silent
+	Serving func(Serving) // called when a location begins to serve; nil: not called
+}
+
+// Serving says which location delivers from now on.
+type Serving struct {
+	Index    int    // in the run's list
+	Location string // its kind and place, without secrets
+	Because  error  // why the one before does not any more; nil when it is the first
+}
+
+// New opens the first location of the list that works, and returns a provider that goes
+// on to the next when it fails; see Fallback. With Options.Path it opens that folder,
+// which must hold the run's data, with the token size and shuffle of the first location
+// that has them. The error says for every location why it did not work.
+func New(ctx context.Context, locations []config.DataLocation, o Options) (Provider, error) {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Web.Logger == nil {
+		o.Web.Logger = o.Logger
+	}
+	if o.Path != "" {
+		location, err := override(locations, o.Path)
+		if err != nil {
+			return nil, fmt.Errorf("open data: %w", err)
+		}
+		locations = []config.DataLocation{location}
+	}
+	if len(locations) == 0 {
+		return nil, errors.New("open data: the run has no data location")
+	}
+	f := newFallback(locations, o)
+	if err := f.begin(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("open data: %w", err), f.Close())
+	}
+	return f, nil
+}
+
+// override returns a local location with the token size and shuffle that the run's data has.
+func override(locations []config.DataLocation, path string) (config.DataLocation, error) {
+	mixed, served := false, false
+	for _, location := range locations {
+		switch {
+		case location.Local != nil:
+			return local(path, location.Local.TokenSize, location.Local.Shuffle), nil
+		case location.HTTP != nil:
+			return local(path, location.HTTP.TokenSize, location.HTTP.Shuffle), nil
+		case location.Preprocessed != nil:
+			return config.DataLocation{Preprocessed: &config.PreprocessedData{Path: path}}, nil
+		case location.WeightedHTTP != nil:
+			mixed = true
+		case location.Server != nil:
+			served = true
+		}
+	}
+	if mixed {
+		return config.DataLocation{}, fmt.Errorf("%w: a folder cannot stand for a weighted mix of sources", ErrUnsupported)
+	}
+	if served {
+		return config.DataLocation{}, fmt.Errorf("%w: a folder cannot stand for a data server, whose order of sequences only its operator knows", ErrUnsupported)
+	}
+	return local(path, config.TwoBytes, config.Shuffle{}), nil
+}
+
+func local(path string, size config.TokenSize, shuffle config.Shuffle) config.DataLocation {
+	return config.DataLocation{Local: &config.LocalData{Path: path, TokenSize: size, Shuffle: shuffle}}
+}

@@ -1,0 +1,127 @@
+package data
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/psyche-go/psyche/core/assign"
+	localfiles "github.com/psyche-go/psyche/files/data/local"
+	"github.com/psyche-go/psyche/files/data/manifest"
+	"github.com/psyche-go/psyche/record/config"
+)
+
+func folder(t *testing.T, first byte) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "a.ds"), []byte{first, 0, first + 1, 0, first + 2, 0}, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func TestNewTakesTheFirstLocationThatWorks(t *testing.T) {
+	locations := []config.DataLocation{
+		{Dummy: &config.DummyData{Failing: true}},
+		{Server: &config.ServerData{Addr: "127.0.0.1:1"}},
+		{Local: &config.LocalData{Path: filepath.Join(t.TempDir(), "missing"), TokenSize: config.TwoBytes}},
+		{Local: &config.LocalData{Path: folder(t, 10), TokenSize: config.TwoBytes}},
+		{Dummy: &config.DummyData{}},
+	}
+	p, err := New(context.Background(), locations, Options{SeqLen: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([][]int32{{10, 11, 12}}, read(t, p.(*Fallback), 0, 1)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	_, err = New(context.Background(), locations[:3], Options{SeqLen: 2})
+	if !errors.Is(err, ErrFailing) || !errors.Is(err, ErrUnsupported) || !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("got %v, want what is wrong with each location", err)
+	}
+	if err == nil || !strings.Contains(err.Error(), "data location Server 127.0.0.1:1") {
+		t.Errorf("got %v, want it to name the kinds", err)
+	}
+}
+
+func TestPathReplacesTheLocations(t *testing.T) {
+	address := "https://data.example/a.ds"
+	locations := []config.DataLocation{{HTTP: &config.HTTPData{
+		Location: config.HTTPLocation{SingleURL: &address}, TokenSize: config.TwoBytes,
+	}}}
+	p, err := New(context.Background(), locations, Options{SeqLen: 2, Path: folder(t, 20)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([][]int32{{20, 21, 22}}, read(t, p.(*Fallback), 0, 1)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestDummyDeliversZeros(t *testing.T) {
+	p, err := New(context.Background(), []config.DataLocation{{Dummy: &config.DummyData{}}}, Options{SeqLen: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([][]int32{{0, 0, 0}}, read(t, p.(*Fallback), 0, 1)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if _, err := p.Batch(context.Background(), assign.BatchID{}); err == nil {
+		t.Error("an empty batch was read")
+	}
+}
+
+func TestNoLocation(t *testing.T) {
+	if _, err := New(context.Background(), nil, Options{SeqLen: 2}); err == nil {
+		t.Error("no error")
+	}
+}
+
+func TestIsPermanent(t *testing.T) {
+	dir := folder(t, 7)
+	p, err := New(context.Background(), nil, Options{SeqLen: 2, VocabSize: 8, Path: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Batch(context.Background(), assign.BatchID{End: 1}); !IsPermanent(err) {
+		t.Errorf("a token outside the vocabulary: %v", err)
+	}
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := p.Batch(ended, assign.BatchID{End: 1}); err == nil || IsPermanent(err) {
+		t.Errorf("an interrupted read: %v", err)
+	}
+}
+
+// TestTheSizeOfATokenIsNotMistaken reads a folder that says that its tokens have four bytes,
+// as a location of the run and in its place.
+func TestTheSizeOfATokenIsNotMistaken(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "a.ds"), 1, 8)
+	text, err := manifest.Manifest{Version: 1, TokenSizeInBytes: 4, Files: []manifest.File{{Name: "a.ds", Tokens: 4}}}.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, manifest.Name), text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		size config.TokenSize
+		path string // Options.Path
+		want error
+	}{{config.TwoBytes, "", localfiles.ErrDescribed}, {config.FourBytes, "", nil}, {config.TwoBytes, dir, localfiles.ErrDescribed}, {config.FourBytes, dir, nil}} {
+		locations := []config.DataLocation{{Local: &config.LocalData{Path: dir, TokenSize: test.size}}}
+		p, err := New(t.Context(), locations, Options{SeqLen: 1, Path: test.path})
+		if err == nil {
+			err = p.Close()
+		}
+		if !errors.Is(err, test.want) {
+			t.Errorf("%d bytes, path %q: got %v, want %v", test.size, test.path, err, test.want)
+		}
+	}
+}

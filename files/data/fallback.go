@@ -1,0 +1,330 @@
+package data
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/record/config"
+)
+
+// maxProbes is how many sequences a Fallback remembers to compare locations by.
+const maxProbes = 4
+
+// Fallback reads from one of several locations of the same data. When the one that
+// serves fails, the next of the list takes over, after the last the first, and keeps
+// serving until it fails itself. A location whose data is wrong is not asked again.
+//
+// A location may take over only if it holds the same data: as many sequences, in the
+// same order, and the same tokens in some of the sequences that were read before. Within
+// the deadline of a call every location that is left gets its share of the time.
+type Fallback struct {
+	options Options
+	sources []*source
+
+	// Set once, by the first location that served.
+	begun bool
+	len   uint64
+	first config.DataLocation
+
+	mu       sync.Mutex
+	serving  int   // index of the source that is asked first
+	reported int   // index of the source that was reported to serve; -1: none
+	because  error // why a source was skipped that has not been replaced yet
+	probes   []probe
+}
+
+// source is one location. Whoever holds its lock may open and check it.
+type source struct {
+	location config.DataLocation
+	lock     chan struct{}
+	provider Provider // nil: not open
+	checked  bool     // it holds the same data as the first that served
+	broken   error    // why it is of no use any more
+}
+
+// probe is a sequence that was read, by its hash.
+type probe struct {
+	index uint64
+	hash  [32]byte
+}
+
+func newFallback(locations []config.DataLocation, o Options) *Fallback {
+	f := &Fallback{options: o, reported: -1}
+	for _, location := range locations {
+		f.sources = append(f.sources, &source{location: location, lock: make(chan struct{}, 1)})
+	}
+	return f
+}
+
+// begin opens the first location that works.
+func (f *Fallback) begin(ctx context.Context) error {
+	var errs []error
+	for i := range f.sources {
+		opened, err := f.ready(ctx, i)
+		if err == nil {
+			f.sources[i].checked = true
+			f.begun, f.len, f.first = true, opened.Len(), f.sources[i].location
+			f.use(i, errors.Join(errs...))
+			return nil
+		}
+		if ctx.Err() != nil {
+			return err
+		}
+		f.options.Logger.Warn("data location cannot be opened", "location", describe(f.sources[i].location), "err", err)
+		errs = append(errs, fmt.Errorf("data location %s: %w", describe(f.sources[i].location), err))
+	}
+	return errors.Join(errs...)
+}
+
+// Len returns the number of sequences of one pass.
+func (f *Fallback) Len() uint64 { return f.len }
+
+// Close closes all locations.
+func (f *Fallback) Close() error {
+	var errs []error
+	for _, source := range f.sources {
+		source.lock <- struct{}{}
+		if source.provider != nil {
+			errs = append(errs, source.provider.Close())
+		}
+		source.provider, source.broken = nil, errors.New("closed")
+		<-source.lock
+	}
+	return errors.Join(errs...)
+}
+
+// Batch reads a batch from the location that serves, or from the next that can.
+// Indices at or beyond Len belong to further passes over the data.
+func (f *Fallback) Batch(ctx context.Context, id assign.BatchID) (Batch, error) {
+	if err := ctx.Err(); err != nil {
+		return Batch{}, fmt.Errorf("read batch %v: %w", id, err)
+	}
+	f.mu.Lock()
+	first := f.serving
+	f.mu.Unlock()
+	var errs []error
+	final := true
+	for n := range f.sources {
+		i := (first + n) % len(f.sources)
+		batch, err := f.from(ctx, i, len(f.sources)-n, id)
+		if err == nil {
+			f.remember(batch)
+			f.use(i, errors.Join(errs...))
+			return batch, nil
+		}
+		if errors.Is(ctx.Err(), context.Canceled) {
+			return Batch{}, err
+		}
+		err = fmt.Errorf("data location %s: %w", describe(f.sources[i].location), err)
+		errs = append(errs, err)
+		final = final && IsPermanent(err)
+		f.options.Logger.Warn("data location failed", "batch", id, "err", err)
+		if ctx.Err() != nil {
+			// This one used up all the time: the next call begins with another.
+			f.skip(i, err)
+			break
+		}
+	}
+	if err := errors.Join(errs...); final {
+		return Batch{}, err
+	}
+	return Batch{}, failed(errs)
+}
+
+// failed joins errors of which some may pass: those that do not are only told, so that
+// IsPermanent does not take the whole for permanent.
+func failed(errs []error) error {
+	for i, err := range errs {
+		if IsPermanent(err) {
+			errs[i] = errors.New(err.Error())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// from reads a batch from one location, in its share of the time that is left.
+func (f *Fallback) from(ctx context.Context, i, left int, id assign.BatchID) (Batch, error) {
+	if deadline, ok := ctx.Deadline(); ok && left > 1 {
+		share, cancel := context.WithTimeout(ctx, time.Until(deadline)/time.Duration(left))
+		defer cancel()
+		ctx = share
+	}
+	opened, err := f.ready(ctx, i)
+	if err != nil {
+		return Batch{}, err
+	}
+	batch, err := opened.Batch(ctx, id)
+	if err == nil {
+		err = batch.check(id)
+	}
+	if err != nil && IsPermanent(err) {
+		f.drop(f.sources[i], err)
+	}
+	return batch, err
+}
+
+// ready opens a location unless it is open, and checks it against what was read before.
+func (f *Fallback) ready(ctx context.Context, i int) (Provider, error) {
+	s := f.sources[i]
+	select {
+	case s.lock <- struct{}{}:
+		defer func() { <-s.lock }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if s.broken != nil {
+		return nil, s.broken
+	}
+	if s.provider == nil {
+		opened, err := open(ctx, s.location, f.options)
+		if err != nil {
+			return nil, err
+		}
+		s.provider = opened
+	}
+	if f.begun && !s.checked {
+		if err := f.compare(ctx, s); err != nil {
+			if IsPermanent(err) {
+				s.broken = err
+			}
+			return nil, err
+		}
+		s.checked = true
+	}
+	return s.provider, nil
+}
+
+func (f *Fallback) drop(s *source, err error) {
+	s.lock <- struct{}{}
+	defer func() { <-s.lock }()
+	s.broken = err
+}
+
+// compare reports whether a location holds the same data as the first that served.
+func (f *Fallback) compare(ctx context.Context, s *source) error {
+	if got := s.provider.Len(); got != f.len {
+		return fmt.Errorf("%w: %d sequences, want %d", ErrOtherData, got, f.len)
+	}
+	if !sameOrder(f.first, s.location) {
+		return fmt.Errorf("%w: its sequences are in another order (shuffle)", ErrOtherData)
+	}
+	f.mu.Lock()
+	probes := slices.Clone(f.probes)
+	f.mu.Unlock()
+	for _, probe := range probes {
+		hash, err := fingerprint(ctx, s.provider, probe.index)
+		if err != nil {
+			return err
+		}
+		if hash != probe.hash {
+			return fmt.Errorf("%w: sequence %d differs", ErrOtherData, probe.index)
+		}
+	}
+	return nil
+}
+
+// fingerprinter is a provider that knows the fingerprints of sequences which it would not
+// deliver again: those of past rounds.
+type fingerprinter interface {
+	Fingerprint(ctx context.Context, index uint64) ([32]byte, error)
+}
+
+// fingerprint returns the fingerprint of a provider's sequence.
+func fingerprint(ctx context.Context, p Provider, index uint64) ([32]byte, error) {
+	if direct, ok := p.(fingerprinter); ok {
+		return direct.Fingerprint(ctx, index)
+	}
+	batch, err := p.Batch(ctx, assign.BatchID{Start: index, End: index + 1})
+	if err != nil {
+		return [32]byte{}, err
+	}
+	if err := batch.check(assign.BatchID{Start: index, End: index + 1}); err != nil {
+		return [32]byte{}, err
+	}
+	return Fingerprint(batch, 0), nil
+}
+
+// sameOrder reports whether two locations have their sequences in the same order, as far
+// as that is known: a data server does not tell.
+func sameOrder(a, b config.DataLocation) bool {
+	first, second := shuffleOf(a), shuffleOf(b)
+	if a.Server != nil || b.Server != nil || first == second {
+		return true
+	}
+	return first != nil && second != nil && *first == *second
+}
+
+// shuffleOf returns the seed of a location's order, or nil.
+func shuffleOf(location config.DataLocation) *[32]byte {
+	switch {
+	case location.Local != nil:
+		return location.Local.Shuffle.Seed
+	case location.HTTP != nil:
+		return location.HTTP.Shuffle.Seed
+	default:
+		return nil
+	}
+}
+
+// remember keeps the hash of a batch's first sequence.
+func (f *Fallback) remember(batch Batch) {
+	if len(f.sources) == 1 {
+		return
+	}
+	p := probe{index: batch.ID.Start, hash: Fingerprint(batch, 0)}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.probes) == maxProbes {
+		f.probes = slices.Delete(f.probes, 0, 1)
+	}
+	f.probes = append(f.probes, p)
+}
+
+// Fingerprint returns a hash of one of a batch's sequences: the SHA-256 of its tokens, its
+// labels and its positions. Of each follows, if there are any, a byte 1, their number in
+// eight bytes and each of them in four, little endian; a byte 0 if there are none.
+func Fingerprint(batch Batch, sequence int) [32]byte {
+	var raw []byte
+	for _, part := range [][][]int32{batch.Sequences, batch.Labels, batch.Positions} {
+		if part == nil {
+			raw = append(raw, 0)
+			continue
+		}
+		raw = binary.LittleEndian.AppendUint64(append(raw, 1), uint64(len(part[sequence])))
+		for _, token := range part[sequence] {
+			raw = binary.LittleEndian.AppendUint32(raw, uint32(token))
+		}
+	}
+	return sha256.Sum256(raw)
+}
+
+// use notes which location serves, and tells when it is another than before.
+func (f *Fallback) use(i int, because error) {
+	f.mu.Lock()
+	f.serving = i
+	same := f.reported == i
+	because = errors.Join(f.because, because)
+	f.reported, f.because = i, nil
+	f.mu.Unlock()
+	if same {
+		return
+	}
+	f.options.Logger.Info("training data", "location", describe(f.sources[i].location))
+	if f.options.Serving != nil {
+		f.options.Serving(Serving{Index: i, Location: describe(f.sources[i].location), Because: because})
+	}
+}
+
+// skip lets the next call begin behind a location.
+func (f *Fallback) skip(i int, because error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.serving, f.because = (i+1)%len(f.sources), because
+}

@@ -1,0 +1,202 @@
+package local
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/files/data/tokens"
+)
+
+// formats are files that scripts/reference/token_files.py wrote, of ids 0, 1000, 2000 …
+var formats = map[string]int{
+	"datatrove-2.ds": 2, "datatrove-4.ds": 4,
+	"megatron-int16.bin": 2, "megatron-uint16.bin": 2, "megatron-int32.bin": 4, "megatron-int64.bin": 8,
+	"llmc-gpt2.bin": 2, "llmc-llama3.bin": 4,
+}
+
+// copyFormat copies a file of formats, and what describes it, to a folder of its own.
+func copyFormat(t *testing.T, name string) (path string) {
+	t.Helper()
+	dir := t.TempDir()
+	for _, file := range append(tokens.Sidecars(name), name) {
+		text, err := os.ReadFile(filepath.Join("testdata", "formats", file))
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, file), text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return filepath.Join(dir, name)
+}
+
+func TestFilesOfOtherProgramsSayTheirTokenSize(t *testing.T) {
+	for name, size := range formats {
+		t.Run(name, func(t *testing.T) {
+			path := copyFormat(t, name)
+			for _, at := range []string{path, filepath.Dir(path)} {
+				for _, o := range []Options{{SeqLen: 8, VocabSize: 128256}, {SeqLen: 8}, {SeqLen: 8, TokenSize: size, VocabSize: 128256, Presumed: true}} {
+					folder := open(t, at, o)
+					if folder.TokenSize() != size {
+						t.Errorf("tokens of %d bytes, want %d", folder.TokenSize(), size)
+					}
+					read, err := folder.Sequences(context.Background(), assign.BatchID{End: folder.Len()})
+					if err != nil {
+						t.Fatal(err)
+					}
+					for i, sequence := range read {
+						for j, id := range sequence {
+							if want := int32(8*i+j) * 1000; id != want {
+								t.Fatalf("sequence %d has %d at %d, want %d", i, id, j, want)
+							}
+						}
+					}
+				}
+			}
+			for _, other := range []int{2, 4, 8} {
+				folder, err := Open(path, Options{SeqLen: 1, TokenSize: other, VocabSize: 128256})
+				if err == nil {
+					err = folder.Close()
+				}
+				if wrong := other != size; errors.Is(err, tokens.ErrWrongSize) != wrong {
+					t.Errorf("read as tokens of %d bytes: %v", other, err)
+				}
+			}
+		})
+	}
+}
+
+func TestFilesThatAreNotWhatTheirSidecarSays(t *testing.T) {
+	tests := map[string]struct {
+		name string
+		file string // to change
+		at   int    // place of the change; -1: its end is cut off
+		to   []byte
+		want string
+	}{
+		"datatrove, cut off":    {"datatrove-4.ds", "datatrove-4.ds", -1, nil, "says 516; was it cut off"},
+		"datatrove, odd size":   {"datatrove-4.ds", "datatrove-4.ds.metadata", 12, []byte("3"), "tokens have 3 bytes; 2, 4 and 8 are read"},
+		"Megatron, cut off":     {"megatron-int32.bin", "megatron-int32.bin", -1, nil, "says 516; was it cut off"},
+		"Megatron, bytes":       {"megatron-int32.bin", "megatron-int32.idx", 17, []byte{1}, "tokens are uint8"},
+		"Megatron, type":        {"megatron-int32.bin", "megatron-int32.idx", 17, []byte{99}, "type 99"},
+		"Megatron, version":     {"megatron-int32.bin", "megatron-int32.idx", 9, []byte{2}, "version 2"},
+		"Megatron, many":        {"megatron-int32.bin", "megatron-int32.idx", 18, []byte{255, 255, 255, 255, 255, 255, 255, 255}, "room for"},
+		"Megatron, large place": {"megatron-int32.bin", "megatron-int32.idx", 34 + 8 + 8 + 7, []byte{255}, "no file has"},
+		"llm.c, cut off":        {"llmc-llama3.bin", "llmc-llama3.bin", -1, nil, "129 tokens"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			path := copyFormat(t, test.name)
+			file := filepath.Join(filepath.Dir(path), test.file)
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if test.at < 0 {
+				text = text[:len(text)-4]
+			} else {
+				copy(text[test.at:], test.to)
+			}
+			if err := os.WriteFile(file, text, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			_, err = Open(path, Options{SeqLen: 1, VocabSize: 128256})
+			if err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), path[:len(path)-4]) {
+				t.Errorf("got %v, want %q", err, test.want)
+			}
+		})
+	}
+}
+
+// TestOtherSidecarsSayNothing has files whose names mean something else.
+func TestOtherSidecarsSayNothing(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "a.ds"), count(0, 9)...)
+	for name, text := range map[string]string{"a.ds.metadata": "{}", "a.idx": "something else that is long enough for a header"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	open(t, dir, Options{SeqLen: 4, VocabSize: 100})
+}
+
+// TestUnknownTokenSizesAreRefused writes tokens of a large vocabulary, and of a small one in
+// more bytes than they need, of which nothing says the size.
+func TestUnknownTokenSizesAreRefused(t *testing.T) {
+	bare := func(size int, ids ...int) string {
+		var raw []byte
+		for _, id := range ids {
+			switch size {
+			case 2:
+				raw = binary.LittleEndian.AppendUint16(raw, uint16(id))
+			case 4:
+				raw = binary.LittleEndian.AppendUint32(raw, uint32(id))
+			default:
+				raw = binary.LittleEndian.AppendUint64(raw, uint64(id))
+			}
+		}
+		path := filepath.Join(t.TempDir(), "bare.bin")
+		if err := os.WriteFile(path, raw, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	var ids []int
+	for i := range 200 {
+		ids = append(ids, 20+i*37%1000)
+	}
+	tests := map[string]struct {
+		path    string
+		options Options
+		want    error
+	}{
+		"small vocabulary":                    {bare(2, ids...), Options{VocabSize: 65536}, nil},
+		"large vocabulary":                    {bare(4, ids...), Options{VocabSize: 65537}, tokens.ErrSizeUnknown},
+		"large vocabulary, default of a run":  {bare(4, ids...), Options{VocabSize: 128256, TokenSize: 2, Presumed: true}, tokens.ErrSizeUnknown},
+		"large vocabulary, two bytes by run":  {bare(2, ids...), Options{VocabSize: 128256, TokenSize: 2, Presumed: true}, tokens.ErrSizeUnknown},
+		"small vocabulary, default of a run":  {bare(2, ids...), Options{VocabSize: 65536, TokenSize: 2, Presumed: true}, nil},
+		"large vocabulary, said":              {bare(4, ids...), Options{VocabSize: 128256, TokenSize: 4}, nil},
+		"large vocabulary, two bytes said":    {bare(2, ids...), Options{VocabSize: 128256, TokenSize: 2}, nil},
+		"no vocabulary":                       {bare(2, ids...), Options{}, tokens.ErrSizeUnknown},
+		"four bytes of a small vocabulary":    {bare(4, ids...), Options{VocabSize: 2000}, tokens.ErrWrongSize},
+		"four bytes, said to be two":          {bare(4, ids...), Options{VocabSize: 128256, TokenSize: 2}, tokens.ErrWrongSize},
+		"eight bytes of a small vocabulary":   {bare(8, ids...), Options{VocabSize: 2000}, tokens.ErrWrongSize},
+		"eight bytes, said to be four":        {bare(8, ids...), Options{VocabSize: 2000, TokenSize: 4}, tokens.ErrWrongSize},
+		"zeros, which look like any size":     {bare(2, make([]int, 200)...), Options{VocabSize: 2000}, nil},
+		"ids that are all next to nothing":    {bare(2, make([]int, 200)...), Options{VocabSize: 8}, nil},
+		"half a token, where nothing is said": {bare(2, 1, 2, 3), Options{VocabSize: 70000}, tokens.ErrSizeUnknown},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			test.options.SeqLen = 1
+			folder, err := Open(test.path, test.options)
+			if err == nil {
+				err = folder.Close()
+			}
+			if !errors.Is(err, test.want) {
+				t.Fatalf("got %v, want %v", err, test.want)
+			}
+			if err == nil {
+				return
+			}
+			remedies := []string{test.path, "--token-size", "token_size_in_bytes"}
+			if test.options.Presumed { // of a run: a flag says nothing there
+				remedies = []string{test.path, "token_size_in_bytes", "bare.bin.metadata"}
+			}
+			for _, want := range remedies {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("got %v, want %q", err, want)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,165 @@
+package prepare
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/psyche-go/psyche/base/filelock"
+)
+
+// workName is the folder in the output folder where an unfinished run has its files.
+const workName = ".tokenize"
+
+// journalName is the file there that says how far the run is: a line with the
+// fingerprint of the run, then entries, the last of which counts.
+const journalName = "journal.jsonl"
+
+// entry is a state of a run that it can go on from.
+type entry struct {
+	Next     place    `json:"next"` // in the input
+	Progress Progress `json:"progress"`
+	Training written  `json:"training"`
+	HeldOut  written  `json:"heldout"`
+}
+
+// written is what a shardWriter has written.
+type written struct {
+	Files []uint64 `json:"files"` // tokens of each
+}
+
+// fingerprint identifies the input and the options that decide about the output.
+func (o Options) fingerprint(sources []source) (string, error) {
+	type file struct {
+		Path    string
+		Inside  string
+		Format  Format
+		HeldOut bool
+		Size    int64
+		Changed time.Time
+		Sole    int64 `json:",omitempty"`
+	}
+	files := make([]file, len(sources))
+	for i, s := range sources {
+		files[i] = file{s.path, s.inside, s.format, s.heldOut, s.size, s.changed.UTC(), s.sole}
+	}
+	tokenizer := sha256.Sum256(o.Tokenizer.JSON())
+	text, err := json.Marshal([]any{1, files, tokenizer, o.TokenizerName, o.TokenSize, o.Begin, o.Separator, o.Field, o.HeldOutFraction, o.ShardTokens})
+	if err != nil {
+		return "", fmt.Errorf("prepare data: %w", err)
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:]), nil
+}
+
+type journalHeader struct {
+	Version     int    `json:"version"`
+	Fingerprint string `json:"fingerprint"`
+}
+
+// journal appends entries to the file.
+type journal struct{ file *os.File }
+
+// maxJournal bounds what is read of a journal, in bytes.
+const maxJournal = 256 << 20
+
+// openJournal opens the journal in a folder, which is made if it is not there, and
+// returns the last entry. Force begins anew when it is of another run.
+func openJournal(dir, fingerprint string, force bool) (*journal, entry, error) {
+	file, err := os.OpenFile(filepath.Join(dir, journalName), os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, entry{}, fmt.Errorf("prepare data: %w", err)
+	}
+	last, end, err := readJournal(file, fingerprint)
+	if errors.Is(err, ErrUnfinished) && force {
+		last, end, err = entry{}, 0, nil
+	}
+	if err == nil {
+		err = file.Truncate(end)
+	}
+	j := &journal{file}
+	if err == nil {
+		if _, err = file.Seek(end, 0); err == nil && end == 0 {
+			err = j.write(journalHeader{Version: 1, Fingerprint: fingerprint})
+		}
+	}
+	if err != nil {
+		return nil, entry{}, errors.Join(fmt.Errorf("go on with %s: %w", dir, err), file.Close())
+	}
+	return j, last, nil
+}
+
+// readJournal returns the last whole entry and where it ends.
+func readJournal(file *os.File, fingerprint string) (last entry, end int64, err error) {
+	info, err := file.Stat()
+	if err != nil {
+		return entry{}, 0, err
+	}
+	if info.Size() > maxJournal {
+		return entry{}, 0, fmt.Errorf("%w: its journal has %d bytes", ErrUnfinished, info.Size())
+	}
+	buffer := bufio.NewReader(file)
+	for {
+		line, err := buffer.ReadBytes('\n')
+		if err != nil { // a line that a crash cut off
+			return last, end, nil
+		}
+		decoder := json.NewDecoder(bytes.NewReader(line))
+		decoder.DisallowUnknownFields()
+		if end == 0 {
+			var header journalHeader
+			if err := decoder.Decode(&header); err != nil || header.Version != 1 || header.Fingerprint != fingerprint {
+				return entry{}, 0, fmt.Errorf("%w: it was not finished, and its files, tokenizer or options were others; give the same again, or --force to begin anew", ErrUnfinished)
+			}
+		} else {
+			var next entry
+			if err := decoder.Decode(&next); err != nil {
+				return last, end, nil
+			}
+			last = next
+		}
+		end += int64(len(line))
+	}
+}
+
+func (j *journal) write(line any) error {
+	text, err := json.Marshal(line)
+	if err != nil {
+		return err
+	}
+	if _, err := j.file.Write(append(text, '\n')); err != nil {
+		return err
+	}
+	return j.file.Sync()
+}
+
+// workFolder makes the folder of unfinished files and takes its lock. CleanUp gives it
+// back; without keep it removes the folder, and the output folder if that was made.
+func (o Options) workFolder() (dir string, cleanUp func(keep, failed bool) error, err error) {
+	_, statErr := os.Stat(o.Output)
+	dir = filepath.Join(o.Output, workName)
+	folder, err := filelock.OpenFolder(dir, 0o755)
+	if errors.Is(err, filelock.ErrHeld) {
+		return "", nil, fmt.Errorf("%w: %s; wait for it, or choose another folder", ErrBusy, o.Output)
+	}
+	if err != nil {
+		return "", nil, fmt.Errorf("make output folder: %w", err)
+	}
+	return dir, func(keep, failed bool) error {
+		var err error
+		if !keep {
+			if err = os.RemoveAll(dir); failed && errors.Is(statErr, fs.ErrNotExist) {
+				err = errors.Join(err, os.Remove(o.Output))
+			}
+		}
+		return errors.Join(err, folder.Close())
+	}, nil
+}

@@ -1,0 +1,264 @@
+package prepare
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/psyche-go/psyche/files/data/manifest"
+)
+
+// heldOutName is the path of the held-out tokens in the output folder.
+const heldOutName = manifest.HeldOutFolder + "/heldout.ds"
+
+// Run reads text and writes tokens as Options say. After an error the output folder is as
+// it was. When the context ends or the process is killed, what was done so far stays in a
+// hidden folder there: the same call goes on with it, and the outcome is the same.
+func Run(ctx context.Context, o Options) (_ manifest.Manifest, err error) {
+	if err := o.check(); err != nil {
+		return manifest.Manifest{}, err
+	}
+	o = o.withDefaults()
+	if err := o.checkOutput(); err != nil {
+		return manifest.Manifest{}, err
+	}
+	sources, err := o.sources()
+	if err != nil {
+		return manifest.Manifest{}, err
+	}
+	if err := o.drawOne(ctx, sources); err != nil {
+		return manifest.Manifest{}, fmt.Errorf("prepare data: %w", err)
+	}
+	fingerprint, err := o.fingerprint(sources)
+	if err != nil {
+		return manifest.Manifest{}, err
+	}
+	work, cleanUp, err := o.workFolder()
+	if err != nil {
+		return manifest.Manifest{}, err
+	}
+	keep := false
+	defer func() { err = errors.Join(err, cleanUp(keep, err != nil)) }()
+	journal, at, err := openJournal(work, fingerprint, o.Force)
+	if err != nil {
+		keep = true
+		return manifest.Manifest{}, err
+	}
+	defer func() { err = errors.Join(err, journal.file.Close()) }()
+
+	r := &run{o: o, journal: journal, at: at}
+	made, err := r.encode(ctx, sources, work)
+	if err != nil {
+		keep = ctx.Err() != nil && errors.Is(err, ctx.Err()) && r.at.Next != (place{})
+		return manifest.Manifest{}, err
+	}
+	text, err := made.Encode()
+	if err != nil {
+		return manifest.Manifest{}, err
+	}
+	if err := os.WriteFile(filepath.Join(work, manifest.Name), text, 0o644); err != nil {
+		return manifest.Manifest{}, fmt.Errorf("write manifest: %w", err)
+	}
+	return made, o.publish(work, made)
+}
+
+// checkOutput refuses a folder that holds data, unless it may be replaced.
+func (o Options) checkOutput() error {
+	old, err := o.oldFiles()
+	if err != nil {
+		return err
+	}
+	if len(old) > 0 && !o.Force {
+		return fmt.Errorf("write tokens to %s: %w (%s); use another folder, or --force to replace it", o.Output, ErrOutputExists, old[0])
+	}
+	return nil
+}
+
+// oldFiles returns the names of what an earlier run wrote to the output folder, and of
+// any other file there that would be read as tokens.
+func (o Options) oldFiles() ([]string, error) {
+	entries, err := os.ReadDir(o.Output)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("write tokens: %w", err)
+	}
+	var old []string
+	for _, entry := range entries {
+		switch name := entry.Name(); {
+		case name == manifest.Name, !entry.IsDir() && strings.HasSuffix(name, ".ds"):
+			old = append(old, name)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(o.Output, filepath.FromSlash(heldOutName))); err == nil {
+		old = append(old, heldOutName)
+	}
+	return old, nil
+}
+
+// run is the state of Run.
+type run struct {
+	o                 Options
+	journal           *journal
+	at                entry // last one of the journal
+	training, heldOut *shardWriter
+	progress          Progress
+	bytes             int64 // of input since the last entry
+}
+
+// encode writes the tokens of all sources to the work folder.
+func (r *run) encode(ctx context.Context, sources []source, work string) (manifest.Manifest, error) {
+	r.training = &shardWriter{
+		dir: work, limit: uint64(r.o.ShardTokens), tokenSize: r.o.TokenSize,
+		name: func(number int) string { return fmt.Sprintf("train-%05d.ds", number) },
+	}
+	r.heldOut = &shardWriter{
+		dir: work, limit: math.MaxInt64, tokenSize: r.o.TokenSize,
+		name: func(int) string { return heldOutName },
+	}
+	defer r.training.abandon()
+	defer r.heldOut.abandon()
+	if err := r.resume(); err != nil {
+		return manifest.Manifest{}, err
+	}
+	r.progress = r.at.Progress
+	if err := r.o.pipeline(ctx, sources, r.at.Next, r.write); err != nil {
+		return manifest.Manifest{}, fmt.Errorf("prepare data: %w", err)
+	}
+	return r.manifest()
+}
+
+// resume goes on where the journal ends. When files are gone, which happens when a run
+// was killed while it put them in place, it begins at the start.
+func (r *run) resume() error {
+	err := errors.Join(r.training.resume(r.at.Training), r.heldOut.resume(r.at.HeldOut))
+	if errors.Is(err, fs.ErrNotExist) {
+		r.training.abandon()
+		r.heldOut.abandon()
+		r.at = entry{}
+		err = errors.Join(r.training.resume(written{}), r.heldOut.resume(written{}), r.journal.write(r.at))
+	}
+	return err
+}
+
+// write writes the tokens of a job, and an entry of the journal now and then.
+func (r *run) write(j *job) error {
+	if err := r.training.write(j.ids); err != nil {
+		return err
+	}
+	if err := r.heldOut.write(j.held); err != nil {
+		return err
+	}
+	r.progress.Tokens += uint64(len(j.ids))
+	r.progress.HeldOutTokens += uint64(len(j.held))
+	r.progress.Texts += j.count
+	r.progress.Bytes += j.bytes
+	if j.last {
+		r.progress.Files++
+	}
+	if j.binary {
+		r.progress.SkippedBinary++
+	}
+	if r.o.Progress != nil {
+		r.o.Progress(r.progress)
+	}
+	if r.bytes += j.bytes; r.bytes < r.o.journalEvery {
+		return nil
+	}
+	r.bytes = 0
+	next := entry{Next: j.end, Progress: r.progress}
+	var err error
+	if next.Training, err = r.training.sync(); err != nil {
+		return err
+	}
+	if next.HeldOut, err = r.heldOut.sync(); err != nil {
+		return err
+	}
+	if err := r.journal.write(next); err != nil {
+		return fmt.Errorf("write journal: %w", err)
+	}
+	r.at = next
+	if r.o.afterJournal != nil {
+		r.o.afterJournal()
+	}
+	return nil
+}
+
+// manifest completes the files and describes them.
+func (r *run) manifest() (manifest.Manifest, error) {
+	o, progress := r.o, r.progress
+	if progress.Tokens == 0 {
+		return manifest.Manifest{}, fmt.Errorf("prepare data: %w: %d files were read, %d of them are not text; is the include pattern right?",
+			ErrNoText, progress.Files, progress.SkippedBinary)
+	}
+	if progress.HeldOutTokens == 0 && (o.HeldOutFraction > 0 || len(o.HeldOut) > 0) {
+		return manifest.Manifest{}, fmt.Errorf("prepare data: %w to hold out: a share of texts needs at least two; name a file", ErrNoText)
+	}
+	files, err := r.training.finish()
+	if err != nil {
+		return manifest.Manifest{}, err
+	}
+	held, err := r.heldOut.finish()
+	if err != nil {
+		return manifest.Manifest{}, err
+	}
+	hash := sha256.Sum256(o.Tokenizer.JSON())
+	return manifest.Manifest{
+		Version:          1,
+		Tokenizer:        manifest.Tokenizer{Name: o.TokenizerName, VocabSize: o.Tokenizer.VocabSize(), SHA256: hex.EncodeToString(hash[:])},
+		TokenSizeInBytes: o.TokenSize,
+		Begin:            o.Begin,
+		Separator:        append([]int32{}, o.Separator...),
+		TextFiles:        progress.Files - progress.SkippedBinary,
+		Texts:            progress.Texts,
+		SkippedBinary:    progress.SkippedBinary,
+		Tokens:           progress.Tokens,
+		HeldOutTokens:    progress.HeldOutTokens,
+		Files:            files,
+		HeldOut:          held,
+	}, nil
+}
+
+// publish moves the finished files into place, the manifest last: a folder with a
+// manifest is complete.
+func (o Options) publish(temporary string, m manifest.Manifest) error {
+	old, err := o.oldFiles()
+	if err != nil {
+		return err
+	}
+	if len(old) > 0 && !o.Force {
+		return fmt.Errorf("write tokens to %s: %w: %s appeared meanwhile", o.Output, ErrOutputExists, old[0])
+	}
+	// The manifest goes first, so that an interruption leaves no folder that looks whole.
+	names := append([]string{manifest.Name}, old...)
+	for _, name := range names {
+		if err := os.Remove(filepath.Join(o.Output, filepath.FromSlash(name))); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("replace tokens: %w", err)
+		}
+	}
+	for _, file := range append(append([]manifest.File{}, m.Files...), m.HeldOut...) {
+		if err := move(temporary, o.Output, file.Name); err != nil {
+			return err
+		}
+	}
+	return move(temporary, o.Output, manifest.Name)
+}
+
+func move(from, to, name string) error {
+	target := filepath.Join(to, filepath.FromSlash(name))
+	if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
+		return fmt.Errorf("put tokens in place: %w", err)
+	}
+	if err := os.Rename(filepath.Join(from, filepath.FromSlash(name)), target); err != nil {
+		return fmt.Errorf("put tokens in place: %w", err)
+	}
+	return nil
+}

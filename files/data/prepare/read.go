@@ -1,0 +1,193 @@
+package prepare
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"unicode/utf8"
+
+	"github.com/psyche-go/psyche/base/strictjson"
+)
+
+// reader reads the texts of one file, in order.
+type reader interface {
+	// next returns a text, or io.EOF after the last. It is valid until the next call.
+	next() ([]byte, error)
+	// position is how many lines, rows or texts were read, for errors and resuming.
+	position() int64
+	io.Closer
+}
+
+// errBinary says that a text file holds something else.
+var errBinary = errors.New("file is not text")
+
+// open opens a file and goes to a position that an earlier reader of it was at.
+func (s source) open(ctx context.Context, field string, position int64) (reader, error) {
+	file, err := os.Open(s.path)
+	if err != nil {
+		return nil, fmt.Errorf("read text: %w", err)
+	}
+	var r reader
+	switch s.format {
+	case FormatParquet:
+		r, err = openParquet(ctx, file, field, position)
+	case FormatJSONL:
+		r, err = openLines(file, field, position)
+	case FormatJSON:
+		r, err = openObjects(file, field, position)
+	case FormatCSV:
+		r, err = openRecords(file, field, position)
+	default:
+		r = &textFile{file: file, read: position}
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("read text %s: %w", s.path, err), file.Close())
+	}
+	return r, nil
+}
+
+// textFile is a file that is one text.
+type textFile struct {
+	file *os.File
+	read int64
+}
+
+func (f *textFile) Close() error    { return f.file.Close() }
+func (f *textFile) position() int64 { return f.read }
+
+// next returns the content of the file, or errBinary: text is UTF-8 without a NUL.
+func (f *textFile) next() ([]byte, error) {
+	if f.read > 0 {
+		return nil, io.EOF
+	}
+	f.read++
+	info, err := f.file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() > maxTextSize {
+		return nil, fmt.Errorf("%d bytes, at most %d are read; split it", info.Size(), maxTextSize)
+	}
+	text := make([]byte, info.Size())
+	if _, err := io.ReadFull(f.file, text); err != nil {
+		return nil, fmt.Errorf("%w; was it changed meanwhile?", err)
+	}
+	if bytes.IndexByte(text, 0) >= 0 || !utf8.Valid(text) {
+		return nil, errBinary
+	}
+	return text, nil
+}
+
+// lines is a file with a JSON object in every line.
+type lines struct {
+	file   *os.File
+	end    func()
+	buffer *bufio.Reader
+	field  string
+	line   int64 // number of the last line that was read
+	long   []byte
+}
+
+func openLines(file *os.File, field string, position int64) (*lines, error) {
+	from, end, err := unpack(file)
+	if err != nil {
+		return nil, err
+	}
+	l := &lines{file: file, end: end, field: field}
+	l.buffer = bufio.NewReaderSize(&withoutMark{from: from}, 1<<20)
+	for l.line < position {
+		if _, err := l.readLine(); err != nil {
+			end()
+			return nil, fmt.Errorf("go on after line %d: %w", position, err)
+		}
+	}
+	return l, nil
+}
+
+func (l *lines) position() int64 { return l.line }
+
+func (l *lines) Close() error {
+	l.end()
+	return l.file.Close()
+}
+
+// readLine returns the next line without its end, or io.EOF.
+func (l *lines) readLine() ([]byte, error) {
+	l.long = l.long[:0]
+	for {
+		part, err := l.buffer.ReadSlice('\n')
+		if len(l.long)+len(part) > maxDocument {
+			return nil, fmt.Errorf("the next is longer than the %d bytes that are read; split it", maxDocument)
+		}
+		if errors.Is(err, bufio.ErrBufferFull) {
+			l.long = append(l.long, part...)
+			continue
+		}
+		if len(l.long) > 0 {
+			l.long = append(l.long, part...)
+			part = l.long
+		}
+		if errors.Is(err, io.EOF) && len(part) > 0 {
+			err = nil
+		}
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			err = fmt.Errorf("%w; was the file cut off?", err)
+		}
+		if err == nil {
+			l.line++
+		}
+		return bytes.TrimRight(part, "\r\n"), err
+	}
+}
+
+func (l *lines) next() ([]byte, error) {
+	for {
+		line, err := l.readLine()
+		if errors.Is(err, io.EOF) {
+			return nil, err
+		}
+		if err != nil {
+			return nil, fmt.Errorf("after line %d: %w", l.line, err)
+		}
+		if len(bytes.TrimSpace(line)) == 0 {
+			continue
+		}
+		text, err := textOf(line, l.field)
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w", l.line, err)
+		}
+		return text, nil
+	}
+}
+
+// textOf returns the text of a JSON object.
+func textOf(line []byte, field string) ([]byte, error) {
+	if !utf8.Valid(line) {
+		return nil, errors.New("not UTF-8")
+	}
+	var object map[string]json.RawMessage
+	if err := json.Unmarshal(line, &object); err != nil {
+		return nil, fmt.Errorf("not a JSON object: %w", err)
+	}
+	raw, found := object[field]
+	if !found {
+		return nil, fmt.Errorf("no key %q; name the key of the text with --field", field)
+	}
+	// Half a surrogate pair would become U+FFFD: other text than whoever wrote it has.
+	if err := strictjson.CheckEscapes(raw); err != nil {
+		return nil, fmt.Errorf("key %q: %w; remove it, or repair it", field, err)
+	}
+	var text *string
+	if err := json.Unmarshal(raw, &text); err != nil {
+		return nil, fmt.Errorf("key %q is not a string: %w", field, err)
+	}
+	if text == nil {
+		return nil, nil // null: no text
+	}
+	return []byte(*text), nil
+}

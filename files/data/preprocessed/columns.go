@@ -1,0 +1,299 @@
+package preprocessed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+
+	"github.com/parquet-go/parquet-go"
+
+	"github.com/psyche-go/psyche/files/data/parquetfile"
+	"github.com/psyche-go/psyche/files/data/tokens"
+)
+
+// leaves are the numbers of the columns that are read; -1: there is none.
+type leaves struct{ inputs, labels, positions, lengths int }
+
+// all returns those that there are.
+func (l leaves) all() []int {
+	return slices.DeleteFunc([]int{l.inputs, l.labels, l.positions, l.lengths}, func(number int) bool { return number < 0 })
+}
+
+// findLeaves finds the columns by their names.
+func findLeaves(file *parquet.File) (leaves, error) {
+	found := leaves{-1, -1, -1, -1}
+	for _, column := range file.Root().Columns() {
+		var at *int
+		switch column.Name() {
+		case "inputs", "input_ids":
+			at = &found.inputs
+		case "labels":
+			at = &found.labels
+		case "position_ids":
+			at = &found.positions
+		case "sequence_lengths":
+			at = &found.lengths
+		default:
+			continue
+		}
+		name := column.Name()
+		if *at >= 0 {
+			return leaves{}, fmt.Errorf("%w: column %s is there twice", ErrInvalid, name)
+		}
+		for !column.Leaf() {
+			if len(column.Columns()) != 1 {
+				return leaves{}, fmt.Errorf("%w: column %s is no list of integers", ErrInvalid, name)
+			}
+			column = column.Columns()[0]
+		}
+		if kind := column.Type().Kind(); kind != parquet.Int32 && kind != parquet.Int64 || column.MaxRepetitionLevel() != 1 {
+			return leaves{}, fmt.Errorf("%w: column %s is no list of integers", ErrInvalid, name)
+		}
+		*at = column.Index()
+	}
+	if found.inputs < 0 {
+		return leaves{}, fmt.Errorf("%w: there is no column inputs or input_ids", ErrInvalid)
+	}
+	return found, nil
+}
+
+// columns are those of one row group; nil: there is none.
+type columns struct{ inputs, labels, positions, lengths parquet.ColumnChunk }
+
+func (l leaves) of(rows parquet.RowGroup) (columns, error) {
+	chunks := rows.ColumnChunks()
+	take := func(number int) parquet.ColumnChunk {
+		if number < 0 || number >= len(chunks) {
+			return nil
+		}
+		return chunks[number]
+	}
+	c := columns{take(l.inputs), take(l.labels), take(l.positions), take(l.lengths)}
+	if c.inputs == nil {
+		return c, fmt.Errorf("%w: column inputs is missing", ErrInvalid)
+	}
+	return c, nil
+}
+
+// read returns the samples of rows in ascending order. Its errors begin with the row.
+func (g *group) read(ctx context.Context, rows []int64, o Options) ([]Sample, error) {
+	err := g.check(ctx)
+	var samples []Sample
+	if err == nil {
+		samples, err = g.decode(ctx, rows, o)
+	}
+	if changed := g.file.unchanged(); changed != nil {
+		return nil, fmt.Errorf("%d: %w", rows[0], changed)
+	}
+	if errors.Is(err, parquetfile.ErrInvalid) || err != nil && !g.checked {
+		return nil, fmt.Errorf("%d: %w", rows[0], invalid(err))
+	}
+	return samples, err
+}
+
+// check unpacks all pages of the group that are read, before the first is.
+func (g *group) check(ctx context.Context) (err error) {
+	select {
+	case g.lock <- struct{}{}:
+		defer func() { <-g.lock }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer parquetfile.Recovered(&err)
+	if g.checked {
+		return nil
+	}
+	for _, column := range g.leaves.all() {
+		if err := g.parsed.CheckPages(ctx, g.number, column); err != nil {
+			return fmt.Errorf("row group %d: %w", g.number, err)
+		}
+	}
+	g.checked = true
+	return nil
+}
+
+func (g *group) decode(ctx context.Context, rows []int64, o Options) (samples []Sample, err error) {
+	defer parquetfile.Recovered(&err)
+	inputs, err := readRows(ctx, g.columns.inputs, rows, o.SeqLen)
+	if err != nil {
+		return nil, err
+	}
+	var others [3][][]int32
+	for i, chunk := range []parquet.ColumnChunk{g.columns.labels, g.columns.positions, g.columns.lengths} {
+		if chunk == nil {
+			continue
+		}
+		if others[i], err = readRows(ctx, chunk, rows, o.SeqLen); err != nil {
+			return nil, err
+		}
+	}
+	samples = make([]Sample, len(rows))
+	for i := range samples {
+		s := Sample{Tokens: inputs[i]}
+		if others[0] != nil {
+			s.Labels = others[0][i]
+		}
+		if others[1] != nil {
+			s.Positions = others[1][i]
+		}
+		var lengths []int32
+		if others[2] != nil {
+			lengths = others[2][i]
+		}
+		if err := s.check(lengths, o); err != nil {
+			return nil, fmt.Errorf("%d: %w", rows[i], err)
+		}
+		samples[i] = s
+	}
+	return samples, nil
+}
+
+// check reports what is wrong with a sample; lengths are those of the texts in it.
+func (s Sample) check(lengths []int32, o Options) error {
+	n := len(s.Tokens)
+	if n < 2 {
+		return fmt.Errorf("%w: it has %d tokens, want at least 2", ErrInvalid, n)
+	}
+	if s.Labels != nil && len(s.Labels) != n {
+		return fmt.Errorf("%w: it has %d labels for %d tokens", ErrInvalid, len(s.Labels), n)
+	}
+	if s.Positions != nil && len(s.Positions) != n {
+		return fmt.Errorf("%w: it has %d position_ids for %d tokens", ErrInvalid, len(s.Positions), n)
+	}
+	limit := int32(math.MaxInt32)
+	if o.VocabSize > 0 && o.VocabSize < math.MaxInt32 {
+		limit = int32(o.VocabSize)
+	}
+	for i, token := range s.Tokens {
+		if token < 0 || token >= limit {
+			return fmt.Errorf("%w: token %d is %d, the vocabulary has %d", tokens.ErrTokenRange, i, token, limit)
+		}
+	}
+	for i, label := range s.Labels {
+		if label != IgnoreLabel && (label < 0 || label >= limit) {
+			return fmt.Errorf("%w: label %d is %d, want %d or one of the vocabulary's %d", tokens.ErrTokenRange, i, label, IgnoreLabel, limit)
+		}
+	}
+	for i, position := range s.Positions {
+		if position < 0 || int(position) >= o.SeqLen {
+			return fmt.Errorf("%w: position %d is %d, want less than %d", ErrInvalid, i, position, o.SeqLen)
+		}
+	}
+	if len(lengths) > 1 {
+		return fmt.Errorf("%w: it is packed from %d texts (sequence_lengths), which cannot be trained on yet; pack one text into a sample", ErrInvalid, len(lengths))
+	}
+	return nil
+}
+
+// readRows returns the lists of rows in ascending order. Its errors begin with the row.
+func readRows(ctx context.Context, chunk parquet.ColumnChunk, rows []int64, limit int) (lists [][]int32, err error) {
+	pages := chunk.Pages()
+	defer func() { err = errors.Join(err, pages.Close()) }()
+	if err := pages.SeekToRow(rows[0]); err != nil {
+		return nil, fmt.Errorf("%d: %w: %w", rows[0], ErrInvalid, err)
+	}
+	c := collector{rows: rows, row: rows[0] - 1, limit: limit, lists: make([][]int32, len(rows))}
+	for c.next < len(rows) {
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("%d: %w", c.row, err)
+		}
+		page, err := pages.ReadPage()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%d: %w: %w", max(c.row, rows[0]), ErrInvalid, err)
+		}
+		err = c.page(page)
+		parquet.Release(page)
+		if err != nil {
+			return nil, err
+		}
+	}
+	if err := c.end(); err != nil {
+		return nil, err
+	}
+	return c.lists, nil
+}
+
+// collector picks the lists of rows out of a stream of values.
+type collector struct {
+	rows  []int64
+	next  int   // of rows: the first that is not complete
+	row   int64 // that the stream is in
+	list  []int32
+	limit int
+	lists [][]int32
+}
+
+func (c *collector) page(page parquet.Page) error {
+	values := page.Values()
+	buffer := make([]parquet.Value, 1024)
+	for c.next < len(c.rows) {
+		n, err := values.ReadValues(buffer)
+		for _, value := range buffer[:n] {
+			if err := c.value(value); err != nil {
+				return fmt.Errorf("%d: %w", c.row, err)
+			}
+		}
+		if errors.Is(err, io.EOF) || err == nil && n == 0 {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("%d: %w: %w", c.row, ErrInvalid, err)
+		}
+	}
+	return nil
+}
+
+func (c *collector) value(value parquet.Value) error {
+	if value.RepetitionLevel() == 0 {
+		c.complete()
+		c.row++
+	} else if c.row < c.rows[0] {
+		return fmt.Errorf("%w: the first value continues a list", ErrInvalid)
+	}
+	if c.next == len(c.rows) || c.row != c.rows[c.next] {
+		return nil
+	}
+	if value.IsNull() { // an empty list
+		return nil
+	}
+	if len(c.list) == c.limit {
+		return fmt.Errorf("%w: it has more than max_seq_len = %d tokens", ErrInvalid, c.limit)
+	}
+	number := int64(0)
+	switch value.Kind() {
+	case parquet.Int32:
+		number = int64(value.Int32())
+	case parquet.Int64:
+		number = value.Int64()
+	default:
+		return fmt.Errorf("%w: a value is no integer", ErrInvalid)
+	}
+	if number < math.MinInt32 || number > math.MaxInt32 {
+		return fmt.Errorf("%w: %d", tokens.ErrTokenRange, number)
+	}
+	c.list = append(c.list, int32(number))
+	return nil
+}
+
+// complete ends the list of the current row.
+func (c *collector) complete() {
+	for c.next < len(c.rows) && c.rows[c.next] == c.row {
+		c.lists[c.next] = c.list
+		c.next++
+	}
+	c.list = nil
+}
+
+func (c *collector) end() error {
+	c.complete()
+	if c.next < len(c.rows) {
+		return fmt.Errorf("%d: %w: the column ends before it", c.rows[c.next], ErrInvalid)
+	}
+	return nil
+}

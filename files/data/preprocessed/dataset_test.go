@@ -1,0 +1,273 @@
+package preprocessed
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/parquet-go/parquet-go"
+
+	"github.com/psyche-go/psyche/files/data/tokens"
+)
+
+// full is a row as data sets for fine-tuning have it.
+type full struct {
+	Text      string  `parquet:"text,snappy"`
+	Inputs    []int32 `parquet:"inputs,list,zstd"`
+	Labels    []int64 `parquet:"labels,list,gzip"`
+	Positions []int32 `parquet:"position_ids,list"`
+}
+
+type plain struct {
+	IDs []uint16 `parquet:"input_ids,list"`
+}
+
+type packed struct {
+	Inputs  []int32 `parquet:"inputs"` // repeated, without the list around it
+	Lengths []int32 `parquet:"sequence_lengths,list"`
+}
+
+func encode[T any](t testing.TB, rows []T, options ...parquet.WriterOption) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := parquet.Write(&b, rows, options...); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func write(t testing.TB, path string, content []byte) {
+	t.Helper()
+	if err := os.WriteFile(path, content, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func open(t testing.TB, dir string, o Options) *Dataset {
+	t.Helper()
+	d, err := Open(dir, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return d
+}
+
+// rows makes n rows of n tokens and more; row i begins with token i.
+func rows(first, n int) []full {
+	all := make([]full, n)
+	for i := range all {
+		all[i].Text = strings.Repeat("x", i)
+		for j := range 3 + i%3 {
+			all[i].Inputs = append(all[i].Inputs, int32(first+i+j))
+			all[i].Labels = append(all[i].Labels, int64(first+i+j))
+			all[i].Positions = append(all[i].Positions, int32(j))
+		}
+		all[i].Labels[0] = IgnoreLabel
+	}
+	return all
+}
+
+func sample(row full) Sample {
+	s := Sample{Tokens: row.Inputs, Positions: row.Positions}
+	for _, label := range row.Labels {
+		s.Labels = append(s.Labels, int32(label))
+	}
+	return s
+}
+
+func TestSamplesOfAllFiles(t *testing.T) {
+	dir := t.TempDir()
+	var want []Sample
+	for i, name := range []string{"train-2.parquet", "train-10.parquet"} {
+		part := rows(100*i, 50)
+		// Small pages and row groups, so that rows lie in many of them.
+		write(t, filepath.Join(dir, name), encode(t, part, parquet.MaxRowsPerRowGroup(20), parquet.PageBufferSize(64),
+			parquet.DataPageVersion(1+i)))
+		for _, row := range part {
+			want = append(want, sample(row))
+		}
+	}
+	d := open(t, dir, Options{SeqLen: 5, VocabSize: 1000})
+	if d.Len() != 100 {
+		t.Fatalf("%d samples", d.Len())
+	}
+	for _, indices := range [][]uint64{{0, 1, 2}, {99, 0, 57, 57, 3, 101}, {199, 42}} {
+		got, err := d.Read(t.Context(), indices)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, index := range indices {
+			if diff := cmp.Diff(want[index%100], got[i]); diff != "" {
+				t.Errorf("index %d (-want +got):\n%s", index, diff)
+			}
+		}
+	}
+}
+
+func TestOnlyInputs(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.parquet")
+	write(t, path, encode(t, []plain{{[]uint16{1, 65535}}, {[]uint16{2, 3}}}))
+	got, err := open(t, path, Options{SeqLen: 5}).Read(t.Context(), []uint64{0, 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]Sample{{Tokens: []int32{1, 65535}}, {Tokens: []int32{2, 3}}}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestBadSamples(t *testing.T) {
+	good := func() full { return full{Inputs: []int32{1, 2}, Labels: []int64{-100, 2}, Positions: []int32{0, 1}} }
+	tests := []struct {
+		name   string
+		change func(*full)
+		is     error
+		text   string
+	}{
+		{"too long", func(r *full) { r.Inputs = []int32{1, 2, 3, 4, 5, 6} }, ErrInvalid, "row 1: invalid samples: it has more than max_seq_len = 5"},
+		{"too short", func(r *full) { r.Inputs = []int32{1} }, ErrInvalid, "has 1 tokens"},
+		{"empty", func(r *full) { r.Inputs = nil }, ErrInvalid, "has 0 tokens"},
+		{"outside the vocabulary", func(r *full) { r.Inputs[1] = 10 }, tokens.ErrTokenRange, "token 1 is 10"},
+		{"negative", func(r *full) { r.Inputs[1] = -1 }, tokens.ErrTokenRange, "token 1 is -1"},
+		{"label outside", func(r *full) { r.Labels[0] = -99 }, tokens.ErrTokenRange, "label 0 is -99"},
+		{"label too large for an id", func(r *full) { r.Labels[0] = 1 << 40 }, tokens.ErrTokenRange, "1099511627776"},
+		{"labels missing", func(r *full) { r.Labels = r.Labels[:1] }, ErrInvalid, "1 labels for 2 tokens"},
+		{"position outside", func(r *full) { r.Positions[1] = 5 }, ErrInvalid, "position 1 is 5"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			bad := good()
+			test.change(&bad)
+			path := filepath.Join(t.TempDir(), "a.parquet")
+			write(t, path, encode(t, []full{good(), bad}))
+			d := open(t, path, Options{SeqLen: 5, VocabSize: 10})
+			if _, err := d.Read(t.Context(), []uint64{0}); err != nil {
+				t.Errorf("the good row: %v", err)
+			}
+			_, err := d.Read(t.Context(), []uint64{0, 1})
+			if !errors.Is(err, test.is) || !strings.Contains(err.Error(), test.text) || !strings.Contains(err.Error(), "a.parquet, row 1") {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+// TestPagesAreCheckedBeforeTheyAreRead: LZ4 stands for what cannot be bounded.
+func TestPagesAreCheckedBeforeTheyAreRead(t *testing.T) {
+	type unbounded struct {
+		Inputs []int32 `parquet:"inputs,list,lz4"`
+	}
+	path := filepath.Join(t.TempDir(), "a.parquet")
+	write(t, path, encode(t, []unbounded{{[]int32{1, 2}}, {[]int32{3, 4}}}))
+	d := open(t, path, Options{SeqLen: 5})
+	for range 2 { // a refusal is not forgotten
+		if _, err := d.Read(t.Context(), []uint64{1}); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "a.parquet, row 1: ") || !strings.Contains(err.Error(), "LZ4_RAW") {
+			t.Errorf("got %v", err)
+		}
+	}
+}
+
+func TestPackedSamplesAreRefused(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.parquet")
+	write(t, path, encode(t, []packed{{[]int32{1, 2, 3}, []int32{3}}, {[]int32{1, 2, 3}, []int32{1, 2}}}))
+	d := open(t, path, Options{SeqLen: 5})
+	if _, err := d.Read(t.Context(), []uint64{0}); err != nil {
+		t.Error(err)
+	}
+	if _, err := d.Read(t.Context(), []uint64{1}); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "packed from 2 texts") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestOpenNamesWhatIsWrong(t *testing.T) {
+	type text struct {
+		Inputs string `parquet:"inputs"`
+	}
+	type single struct {
+		Inputs int32 `parquet:"inputs"`
+	}
+	type nested struct {
+		Inputs [][]int32 `parquet:"inputs,list"`
+	}
+	type other struct {
+		Tokens []int32 `parquet:"tokens,list"`
+	}
+	good := encode(t, rows(0, 3))
+	long := bytes.Clone(good)
+	copy(long[len(long)-8:], "\xff\xff\xff\x7f")
+	for name, content := range map[string][]byte{
+		"text column": encode(t, []text{{"a"}}), "no list": encode(t, []single{{1}}), "nested lists": encode(t, []nested{{[][]int32{{1}}}}),
+		"no column": encode(t, []other{{[]int32{1}}}), "empty file": nil, "cut off": good[:len(good)/2], "no rows": encode(t, []full{}),
+		"footer too long": long, "text": []byte("a,b,c\n1,2,3\n"),
+	} {
+		path := filepath.Join(t.TempDir(), "a.parquet")
+		write(t, path, content)
+		if _, err := Open(path, Options{SeqLen: 5}); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "a.parquet") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := Open(filepath.Join(t.TempDir(), "none"), Options{SeqLen: 5}); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "downloaded") {
+		t.Errorf("missing: %v", err)
+	}
+	if _, err := Open(t.TempDir(), Options{SeqLen: 5}); !errors.Is(err, tokens.ErrNoFiles) {
+		t.Errorf("empty folder: %v", err)
+	}
+}
+
+func TestAFileThatIsChanged(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.parquet")
+	write(t, path, encode(t, rows(0, 50)))
+	d := open(t, path, Options{SeqLen: 5})
+	if err := os.Chtimes(path, time.Time{}, time.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Read(t.Context(), []uint64{7}); !errors.Is(err, tokens.ErrChanged) {
+		t.Errorf("changed: %v", err)
+	}
+	if err := os.Truncate(path, 20); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Read(t.Context(), []uint64{7}); !errors.Is(err, tokens.ErrChanged) {
+		t.Errorf("cut off: %v", err)
+	}
+}
+
+// FuzzDataset reads files of any bytes: errors, never panics, and only good samples.
+func FuzzDataset(f *testing.F) {
+	for version := range 2 {
+		f.Add(encode(f, rows(0, 5), parquet.DataPageVersion(1+version)))
+	}
+	f.Add(encode(f, []plain{{[]uint16{1, 2}}}))
+	f.Add(encode(f, []packed{{[]int32{1, 2, 3}, []int32{3}}}))
+	f.Add([]byte("PAR1\x00\x00\x00\x00PAR1"))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		path := filepath.Join(t.TempDir(), "a.parquet")
+		write(t, path, content)
+		d, err := Open(path, Options{SeqLen: 5, VocabSize: 300})
+		if err != nil {
+			return
+		}
+		defer func() { _ = d.Close() }()
+		for i := range min(d.Len(), 10) {
+			samples, err := d.Read(context.Background(), []uint64{i})
+			if err != nil {
+				continue
+			}
+			if s := samples[0]; len(s.Tokens) < 2 || len(s.Tokens) > 5 || s.Labels != nil && len(s.Labels) != len(s.Tokens) {
+				t.Fatal(fmt.Sprint(s))
+			}
+		}
+	})
+}

@@ -1,0 +1,45 @@
+package data
+
+import (
+	"encoding/binary"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/assign"
+)
+
+// receiptDomain separates signatures of receipts from all others of the same key.
+const receiptDomain = "psyche/data/receipt/v1"
+
+// Receipt is what a data server signs about every batch that it delivers. Two of one server that
+// contradict each other prove that it gave members of one run different tokens for the same
+// sequences.
+type Receipt struct {
+	Server    identity.ID
+	Run       [32]byte // hash of the run
+	Batch     assign.BatchID
+	Hash      [32]byte // Batch.Hash
+	Signature [identity.SignatureSize]byte
+}
+
+// SignReceipt returns the receipt for a batch.
+func SignReceipt(key identity.Key, run [32]byte, batch assign.BatchID, hash [32]byte) Receipt {
+	r := Receipt{Server: key.ID(), Run: run, Batch: batch, Hash: hash}
+	r.Signature = key.Sign(receiptDomain, r.signed())
+	return r
+}
+
+// Verify reports whether the server signed the receipt.
+func (r Receipt) Verify() bool {
+	return identity.Verify(r.Server, receiptDomain, r.signed(), r.Signature)
+}
+
+// Contradicts reports whether two receipts prove that their server lied.
+func (r Receipt) Contradicts(other Receipt) bool {
+	return r.Server == other.Server && r.Run == other.Run && r.Batch == other.Batch && r.Hash != other.Hash && r.Verify() && other.Verify()
+}
+
+func (r Receipt) signed() []byte {
+	b := binary.LittleEndian.AppendUint64(r.Run[:], r.Batch.Start)
+	b = binary.LittleEndian.AppendUint64(b, r.Batch.End)
+	return append(b, r.Hash[:]...)
+}

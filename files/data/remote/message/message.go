@@ -1,0 +1,413 @@
+package message
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/net/frame"
+)
+
+// Version of the protocol. Both sides must have the same one.
+const Version = 2
+
+// helloDomain separates signatures of a Hello from all others of the same key.
+const helloDomain = "psyche/data/hello/v1"
+
+// The types of frames.
+const (
+	TypeChallenge frame.Type = iota + 0x41
+	TypeHello
+	TypeWelcome
+	TypeRefusal
+	TypeRequest
+	TypeSample
+	TypeFingerprint
+	TypeDenied
+	TypeReceipt
+)
+
+// Bounds of frames in bytes after the length.
+const (
+	MaxToServer = 1 + identity.IDSize + coordinator.MaxRunIDLength + identity.SignatureSize
+	MaxReason   = 512
+	MaxToClient = 1 + 5 + MaxReason // everything but samples; see MaxSample
+)
+
+const sampleHeader = 4 + 8 + 1 // request, index, form
+
+// MaxSample returns the bound of a frame with a sample of up to so many tokens.
+func MaxSample(tokens int) int { return max(MaxToClient, 1+sampleHeader+3*4*tokens) }
+
+// ErrMalformed says that bytes of the other side are not what the protocol allows.
+var ErrMalformed = frame.ErrMalformed
+
+// Challenge is the first frame of a connection: what the client has to sign.
+type Challenge struct {
+	Version uint8
+	Nonce   [32]byte // random, new for every connection
+}
+
+// AppendTo appends the payload of the frame.
+func (c Challenge) AppendTo(b []byte) []byte { return append(append(b, c.Version), c.Nonce[:]...) }
+
+// DecodeChallenge reads the payload of a Challenge. Only the version is read of another
+// version's challenge, which may be longer.
+func DecodeChallenge(payload []byte) (Challenge, error) {
+	if len(payload) > 0 && payload[0] != Version {
+		return Challenge{Version: payload[0]}, nil
+	}
+	if len(payload) != 1+32 {
+		return Challenge{}, wrongSize("challenge", payload)
+	}
+	return Challenge{Version: payload[0], Nonce: [32]byte(payload[1:])}, nil
+}
+
+// Hello says who the client is, and of which run.
+type Hello struct {
+	ID    identity.ID
+	RunID string
+}
+
+// SignHello returns the payload of a Hello frame. The signature is good for this
+// connection with this server alone.
+func SignHello(key identity.Key, runID string, nonce [32]byte, server identity.ID) []byte {
+	id := key.ID()
+	body := append(id[:], runID...)
+	signature := key.Sign(helloDomain, signedHello(nonce, server, body))
+	return append(body, signature[:]...)
+}
+
+// OpenHello verifies and reads the payload of a Hello.
+func OpenHello(payload []byte, nonce [32]byte, server identity.ID) (Hello, error) {
+	runID := len(payload) - identity.IDSize - identity.SignatureSize
+	if runID < 1 || runID > coordinator.MaxRunIDLength {
+		return Hello{}, wrongSize("hello", payload)
+	}
+	body := payload[:len(payload)-identity.SignatureSize]
+	h := Hello{ID: identity.ID(body[:identity.IDSize]), RunID: string(body[identity.IDSize:])}
+	signature := [identity.SignatureSize]byte(payload[len(body):])
+	if !identity.Verify(h.ID, helloDomain, signedHello(nonce, server, body), signature) {
+		return Hello{}, fmt.Errorf("%w: the signature of the hello does not verify", ErrMalformed)
+	}
+	return h, nil
+}
+
+func signedHello(nonce [32]byte, server identity.ID, body []byte) []byte {
+	signed := append(nonce[:], server[:]...)
+	return append(signed, body...)
+}
+
+// Welcome ends a handshake that succeeded.
+type Welcome struct {
+	SeqLen    uint32   // tokens of a sequence, without the one that is only a label
+	Sequences uint64   // of one pass
+	Run       [32]byte // hash of the run, which receipts are signed for
+}
+
+// AppendTo appends the payload of the frame.
+func (w Welcome) AppendTo(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint32(b, w.SeqLen), w.Sequences)
+	return append(b, w.Run[:]...)
+}
+
+// DecodeWelcome reads the payload of a Welcome.
+func DecodeWelcome(payload []byte) (Welcome, error) {
+	if len(payload) != 4+8+32 {
+		return Welcome{}, wrongSize("welcome", payload)
+	}
+	w := Welcome{SeqLen: binary.LittleEndian.Uint32(payload), Sequences: binary.LittleEndian.Uint64(payload[4:]), Run: [32]byte(payload[12:])}
+	if w.SeqLen == 0 || w.Sequences == 0 {
+		return Welcome{}, fmt.Errorf("%w: welcome to %d sequences of %d tokens", ErrMalformed, w.Sequences, w.SeqLen)
+	}
+	return w, nil
+}
+
+// Kind says what a Request asks for.
+type Kind uint8
+
+// The kinds of requests.
+const (
+	Samples     Kind = iota + 1 // the samples of a batch, or of a part of it
+	Fingerprint                 // the hash of one sequence; see data.Fingerprint
+)
+
+// Request asks for data.
+type Request struct {
+	Number uint32 // chosen by the client, comes back in the answer
+	Kind   Kind
+	Batch  assign.BatchID
+}
+
+// AppendTo appends the payload of the frame.
+func (r Request) AppendTo(b []byte) []byte {
+	b = append(binary.LittleEndian.AppendUint32(b, r.Number), byte(r.Kind))
+	return binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(b, r.Batch.Start), r.Batch.End)
+}
+
+// DecodeRequest reads the payload of a Request.
+func DecodeRequest(payload []byte) (Request, error) {
+	if len(payload) != 4+1+8+8 {
+		return Request{}, wrongSize("request", payload)
+	}
+	r := Request{Number: binary.LittleEndian.Uint32(payload), Kind: Kind(payload[4])}
+	r.Batch.Start, r.Batch.End = binary.LittleEndian.Uint64(payload[5:]), binary.LittleEndian.Uint64(payload[13:])
+	switch {
+	case r.Kind != Samples && r.Kind != Fingerprint:
+		return Request{}, fmt.Errorf("%w: a request of the unknown kind %d", ErrMalformed, r.Kind)
+	case r.Batch.Start >= r.Batch.End || r.Kind == Fingerprint && r.Batch.Len() != 1:
+		return Request{}, fmt.Errorf("%w: a request for the batch %v", ErrMalformed, r.Batch)
+	}
+	return r, nil
+}
+
+// Hash answers a Request of the kind Fingerprint.
+type Hash struct {
+	Number uint32 // of the Request
+	Hash   [32]byte
+}
+
+// AppendTo appends the payload of the frame.
+func (h Hash) AppendTo(b []byte) []byte {
+	return append(binary.LittleEndian.AppendUint32(b, h.Number), h.Hash[:]...)
+}
+
+// DecodeHash reads the payload of a Hash.
+func DecodeHash(payload []byte) (Hash, error) {
+	if len(payload) != 4+32 {
+		return Hash{}, wrongSize("fingerprint", payload)
+	}
+	return Hash{Number: binary.LittleEndian.Uint32(payload), Hash: [32]byte(payload[4:])}, nil
+}
+
+// Receipt ends the answer to a Request of the kind Samples: what a data.Receipt has that the client
+// does not know.
+type Receipt struct {
+	Number    uint32 // of the Request
+	Hash      [32]byte
+	Signature [identity.SignatureSize]byte
+}
+
+// AppendTo appends the payload of the frame.
+func (r Receipt) AppendTo(b []byte) []byte {
+	b = append(binary.LittleEndian.AppendUint32(b, r.Number), r.Hash[:]...)
+	return append(b, r.Signature[:]...)
+}
+
+// DecodeReceipt reads the payload of a Receipt.
+func DecodeReceipt(payload []byte) (Receipt, error) {
+	if len(payload) != 4+32+identity.SignatureSize {
+		return Receipt{}, wrongSize("receipt", payload)
+	}
+	return Receipt{
+		Number: binary.LittleEndian.Uint32(payload), Hash: [32]byte(payload[4:]), Signature: [identity.SignatureSize]byte(payload[36:]),
+	}, nil
+}
+
+// Sample is one index's part of the answer to a Request. Labels and Positions are nil, or
+// as long as Tokens; see data.Batch.
+type Sample struct {
+	Number                    uint32 // of the Request
+	Index                     uint64
+	Tokens, Labels, Positions []int32
+}
+
+// Bits of a sample's form. Ids are four bytes when one of them needs more than two.
+const (
+	formWide = 1 << iota
+	formLabels
+	formPositions
+)
+
+// AppendTo appends the payload of the frame.
+func (s Sample) AppendTo(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint32(b, s.Number), s.Index)
+	wide, form := needsFour(s.Tokens), byte(0)
+	if wide {
+		form |= formWide
+	}
+	if s.Labels != nil {
+		form |= formLabels
+	}
+	if s.Positions != nil {
+		form |= formPositions
+	}
+	b = append(b, form)
+	for _, token := range s.Tokens {
+		if wide {
+			b = binary.LittleEndian.AppendUint32(b, uint32(token))
+		} else {
+			b = binary.LittleEndian.AppendUint16(b, uint16(token))
+		}
+	}
+	for _, column := range [][]int32{s.Labels, s.Positions} {
+		for _, value := range column {
+			b = binary.LittleEndian.AppendUint32(b, uint32(value))
+		}
+	}
+	return b
+}
+
+func needsFour(tokens []int32) bool {
+	for _, token := range tokens {
+		if token < 0 || token > math.MaxUint16 {
+			return true
+		}
+	}
+	return false
+}
+
+// DecodeSample reads the payload of a Sample. Token ids are not negative; what else they
+// have to be is for the caller to check.
+func DecodeSample(payload []byte) (Sample, error) {
+	if len(payload) < sampleHeader {
+		return Sample{}, wrongSize("sample", payload)
+	}
+	s := Sample{Number: binary.LittleEndian.Uint32(payload), Index: binary.LittleEndian.Uint64(payload[4:])}
+	form, rest := payload[12], payload[sampleHeader:]
+	width, each := 2, 2
+	if form&formWide != 0 {
+		width, each = 4, 4
+	}
+	if form&formLabels != 0 {
+		each += 4
+	}
+	if form&formPositions != 0 {
+		each += 4
+	}
+	if form > formWide|formLabels|formPositions || len(rest) == 0 || len(rest)%each != 0 {
+		return Sample{}, wrongSize("sample", payload)
+	}
+	n := len(rest) / each
+	s.Tokens = make([]int32, n)
+	for i := range s.Tokens {
+		if width == 2 {
+			s.Tokens[i] = int32(binary.LittleEndian.Uint16(rest[2*i:]))
+		} else {
+			s.Tokens[i] = int32(binary.LittleEndian.Uint32(rest[4*i:]))
+		}
+		if s.Tokens[i] < 0 {
+			return Sample{}, fmt.Errorf("%w: token %d of sample %d is no id", ErrMalformed, i, s.Index)
+		}
+	}
+	if width == 4 && !needsFour(s.Tokens) {
+		return Sample{}, fmt.Errorf("%w: sample %d has wide tokens that need not be", ErrMalformed, s.Index)
+	}
+	rest = rest[width*n:]
+	if form&formLabels != 0 {
+		s.Labels, rest = column(rest, n), rest[4*n:]
+	}
+	if form&formPositions != 0 {
+		s.Positions = column(rest, n)
+	}
+	return s, nil
+}
+
+func column(raw []byte, n int) []int32 {
+	values := make([]int32, n)
+	for i := range values {
+		values[i] = int32(binary.LittleEndian.Uint32(raw[4*i:]))
+	}
+	return values
+}
+
+// Code says why a server refuses a connection or denies a request.
+type Code uint8
+
+// The reasons. Name has their names.
+const (
+	Malformed   Code = iota + 1 // a frame outside the protocol
+	WrongRun                    // the server serves another run
+	NotMember                   // the key is no member of the run
+	NotAssigned                 // the batch is not the client's in a round of the state, nor of a round that is over
+	Repeated                    // the client got this batch, or those of others, too often
+	Unavailable                 // the data cannot be read now
+	BadData                     // the data is wrong, and stays so
+	Replaced                    // the key has connected anew
+	TooSlow                     // the client did not send or read in time
+	Stopping                    // the server stops
+	NotTrained                  // a fingerprint of a sequence that no round had yet
+)
+
+var names = [...]string{
+	"", "malformed", "wrong run", "not a member", "not assigned", "repeated", "unavailable", "bad data",
+	"replaced", "too slow", "stopping", "not trained",
+}
+
+// String returns the reason's name, which metrics have as well.
+func (c Code) String() string {
+	if int(c) < len(names) && c > 0 {
+		return names[c]
+	}
+	return fmt.Sprintf("code %d", uint8(c))
+}
+
+// Refusal is the last frame of a server that hangs up.
+type Refusal struct {
+	Code   Code
+	Reason string // text for people
+}
+
+// AppendTo appends the payload of the frame; a long reason is cut.
+func (r Refusal) AppendTo(b []byte) []byte {
+	return append(append(b, byte(r.Code)), r.Reason[:min(len(r.Reason), MaxReason)]...)
+}
+
+// DecodeRefusal reads the payload of a Refusal. A reason that is no printable text comes
+// out quoted, because it is shown to people.
+func DecodeRefusal(payload []byte) (Refusal, error) {
+	if len(payload) == 0 || len(payload) > 1+MaxReason || payload[0] == 0 {
+		return Refusal{}, wrongSize("refusal", payload)
+	}
+	return Refusal{Code: Code(payload[0]), Reason: frame.Printable(string(payload[1:]))}, nil
+}
+
+// Denied answers a Request that is not granted.
+type Denied struct {
+	Number uint32 // of the Request
+	Refusal
+}
+
+// AppendTo appends the payload of the frame.
+func (d Denied) AppendTo(b []byte) []byte {
+	return d.Refusal.AppendTo(binary.LittleEndian.AppendUint32(b, d.Number))
+}
+
+// DecodeDenied reads the payload of a Denied.
+func DecodeDenied(payload []byte) (Denied, error) {
+	if len(payload) < 4 {
+		return Denied{}, wrongSize("denial", payload)
+	}
+	refusal, err := DecodeRefusal(payload[4:])
+	return Denied{Number: binary.LittleEndian.Uint32(payload), Refusal: refusal}, err
+}
+
+// Error is a server's refusal, as an error.
+type Error Refusal
+
+// Error implements error.
+func (e *Error) Error() string {
+	return fmt.Sprintf("the data server says no (%s): %s", e.Code, e.Reason)
+}
+
+// Is reports whether an error is a refusal for one of the reasons.
+func Is(err error, codes ...Code) bool {
+	refused, ok := errors.AsType[*Error](err)
+	if !ok {
+		return false
+	}
+	for _, code := range codes {
+		if refused.Code == code {
+			return true
+		}
+	}
+	return false
+}
+
+func wrongSize(name string, payload []byte) error {
+	return fmt.Errorf("%w: a %s of %d bytes", ErrMalformed, name, len(payload))
+}

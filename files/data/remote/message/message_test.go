@@ -1,0 +1,205 @@
+package message
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/psyche-go/psyche/base/golden"
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/net/frame"
+)
+
+var (
+	testKey = identity.FromSeed([identity.SeedSize]byte{1})
+	testID  = identity.FromSeed([identity.SeedSize]byte{2}).ID()
+	nonce   = [32]byte{31: 7}
+)
+
+// TestGolden pins the bytes of every message.
+func TestGolden(t *testing.T) {
+	var all strings.Builder
+	for _, m := range []struct {
+		name    string
+		kind    frame.Type
+		payload []byte
+	}{
+		{"challenge", TypeChallenge, Challenge{Version, nonce}.AppendTo(nil)},
+		{"hello", TypeHello, SignHello(testKey, "run", nonce, testID)},
+		{"welcome", TypeWelcome, Welcome{2048, 1 << 33, [32]byte{3, 31: 4}}.AppendTo(nil)},
+		{"refusal", TypeRefusal, Refusal{WrongRun, "another run"}.AppendTo(nil)},
+		{"request", TypeRequest, Request{7, Samples, assign.BatchID{Start: 5, End: 9}}.AppendTo(nil)},
+		{"request of a hash", TypeRequest, Request{8, Fingerprint, assign.BatchID{Start: 5, End: 6}}.AppendTo(nil)},
+		{"sample", TypeSample, Sample{7, 5, []int32{1, 2, 65535}, nil, nil}.AppendTo(nil)},
+		{"wide sample", TypeSample, Sample{7, 6, []int32{1, 65536}, []int32{-100, 65536}, []int32{0, 1}}.AppendTo(nil)},
+		{"hash", TypeFingerprint, Hash{8, [32]byte{1, 2}}.AppendTo(nil)},
+		{"receipt", TypeReceipt, Receipt{7, [32]byte{1, 2}, [identity.SignatureSize]byte{63: 9}}.AppendTo(nil)},
+		{"denial", TypeDenied, Denied{9, Refusal{NotAssigned, "not yours"}}.AppendTo(nil)},
+	} {
+		fmt.Fprintf(&all, "%s: %x\n", m.name, frame.Append(nil, m.kind, m.payload))
+	}
+	golden.Compare(t, "frames.txt", all.String())
+}
+
+func TestHelloIsBound(t *testing.T) {
+	payload := SignHello(testKey, "run", nonce, testID)
+	got, err := OpenHello(payload, nonce, testID)
+	if err != nil || got != (Hello{testKey.ID(), "run"}) {
+		t.Fatalf("got %+v, %v", got, err)
+	}
+	for name, open := range map[string]func() (Hello, error){
+		"another challenge": func() (Hello, error) { return OpenHello(payload, [32]byte{}, testID) },
+		"another server":    func() (Hello, error) { return OpenHello(payload, nonce, testKey.ID()) },
+		"another run": func() (Hello, error) {
+			other := bytes.Clone(payload)
+			other[identity.IDSize] ^= 1
+			return OpenHello(other, nonce, testID)
+		},
+		"no run": func() (Hello, error) { return OpenHello(SignHello(testKey, "", nonce, testID), nonce, testID) },
+		"a long run": func() (Hello, error) {
+			return OpenHello(SignHello(testKey, strings.Repeat("x", 65), nonce, testID), nonce, testID)
+		},
+	} {
+		if _, err := open(); !errors.Is(err, ErrMalformed) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestSampleRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(1, 20).Draw(t, "n")
+		column := func(low, high int32) []int32 {
+			return rapid.SliceOfN(rapid.Int32Range(low, high), n, n).Draw(t, "column")
+		}
+		s := Sample{Number: rapid.Uint32().Draw(t, "number"), Index: rapid.Uint64().Draw(t, "index")}
+		s.Tokens = column(0, rapid.SampledFrom([]int32{100, 65535, 1<<31 - 1}).Draw(t, "most"))
+		if rapid.Bool().Draw(t, "labels") {
+			s.Labels = column(-100, 1<<31-1)
+		}
+		if rapid.Bool().Draw(t, "positions") {
+			s.Positions = column(0, 100)
+		}
+		payload := s.AppendTo(nil)
+		got, err := DecodeSample(payload)
+		if diff := cmp.Diff(s, got); err != nil || diff != "" || 1+len(payload) > MaxSample(n) {
+			t.Fatalf("%v\n%s", err, diff)
+		}
+	})
+}
+
+func TestOtherVersion(t *testing.T) {
+	if got, err := DecodeChallenge([]byte{9, 1, 2}); err != nil || got.Version != 9 {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	if _, err := DecodeChallenge([]byte{Version, 1}); !errors.Is(err, ErrMalformed) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestReasonsAreCutAndQuoted(t *testing.T) {
+	got, err := DecodeRefusal(Refusal{Malformed, strings.Repeat("x", 2*MaxReason)}.AppendTo(nil))
+	if err != nil || len(got.Reason) != MaxReason {
+		t.Errorf("%d bytes, %v", len(got.Reason), err)
+	}
+	if got, _ := DecodeRefusal([]byte("\x01\x1b[2Jx")); got.Reason != `"\x1b[2Jx"` {
+		t.Errorf("got %s", got.Reason)
+	}
+	if len(names) != int(NotTrained)+1 || Code(200).String() != "code 200" {
+		t.Error("a code has no name")
+	}
+}
+
+// addFrames seeds with the payloads of the golden frames of a type.
+func addFrames(f *testing.F, kind frame.Type) {
+	text, err := os.ReadFile("testdata/frames.txt")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		_, digits, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		raw, err := hex.DecodeString(digits)
+		if err != nil {
+			f.Fatal(err)
+		}
+		if frame.Type(raw[4]) == kind {
+			f.Add(byte(kind), raw[5:])
+		}
+	}
+}
+
+// again encodes what the payload decodes to.
+func again(kind frame.Type, payload []byte) (encoded []byte, err error) {
+	switch kind {
+	case TypeChallenge:
+		c, err := DecodeChallenge(payload)
+		if c.Version != Version {
+			return payload, err
+		}
+		return c.AppendTo(nil), err
+	case TypeWelcome:
+		w, err := DecodeWelcome(payload)
+		return w.AppendTo(nil), err
+	case TypeRequest:
+		r, err := DecodeRequest(payload)
+		return r.AppendTo(nil), err
+	case TypeSample:
+		s, err := DecodeSample(payload)
+		return s.AppendTo(nil), err
+	case TypeReceipt:
+		r, err := DecodeReceipt(payload)
+		return r.AppendTo(nil), err
+	case TypeFingerprint:
+		h, err := DecodeHash(payload)
+		return h.AppendTo(nil), err
+	default:
+		return nil, ErrMalformed
+	}
+}
+
+// FuzzToServer reads what clients send: one encoding per value.
+func FuzzToServer(f *testing.F) {
+	addFrames(f, TypeRequest)
+	addFrames(f, TypeHello)
+	f.Fuzz(func(t *testing.T, kind byte, payload []byte) {
+		if frame.Type(kind) == TypeHello {
+			if h, err := OpenHello(payload, nonce, testID); err == nil && h.ID == (identity.ID{}) {
+				t.Fatalf("accepted %+v", h)
+			}
+			return
+		}
+		check(t, TypeRequest, payload)
+	})
+}
+
+// FuzzToClient reads what servers send: one encoding per value, and texts that are fit to
+// be shown.
+func FuzzToClient(f *testing.F) {
+	for _, kind := range []frame.Type{TypeChallenge, TypeWelcome, TypeRefusal, TypeSample, TypeFingerprint, TypeReceipt, TypeDenied} {
+		addFrames(f, kind)
+	}
+	f.Fuzz(func(t *testing.T, kind byte, payload []byte) {
+		if d, err := DecodeDenied(payload); err == nil && strings.ContainsAny(d.Reason, "\x1b\n\x00") {
+			t.Fatalf("reason %q", d.Reason)
+		}
+		check(t, frame.Type(kind), payload)
+	})
+}
+
+func check(t *testing.T, kind frame.Type, payload []byte) {
+	encoded, err := again(kind, payload)
+	if err == nil && !bytes.Equal(encoded, payload) {
+		t.Fatalf("%x became %x", payload, encoded)
+	}
+	if err != nil && !errors.Is(err, ErrMalformed) {
+		t.Fatal(err)
+	}
+}

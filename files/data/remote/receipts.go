@@ -1,0 +1,38 @@
+package remote
+
+import (
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+
+	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/files/data"
+)
+
+const maxReceipts = 1024 // that are remembered
+
+// receipts are the newest ones of a server.
+type receipts struct {
+	of    map[assign.BatchID]data.Receipt
+	order []assign.BatchID // oldest first
+}
+
+// add remembers a receipt, unless it contradicts another one: then the server has given out other
+// tokens for the same sequences, and nothing of it can be trained on.
+func (r *receipts) add(new data.Receipt, logger *slog.Logger) error {
+	if old, known := r.of[new.Batch]; known && new.Contradicts(old) {
+		logger.Error("the data server signed two different receipts for the same batch of the same run: keep this line, it proves that it lied",
+			"server", new.Server, "run", hex.EncodeToString(new.Run[:]), "batch", new.Batch,
+			"hash", hex.EncodeToString(old.Hash[:]), "signature", hex.EncodeToString(old.Signature[:]),
+			"other_hash", hex.EncodeToString(new.Hash[:]), "other_signature", hex.EncodeToString(new.Signature[:]))
+		return fmt.Errorf("%w: the server %s signed that batch %v has the hash %x, and before that %x", data.ErrOtherData, new.Server, new.Batch, new.Hash, old.Hash)
+	} else if !known {
+		r.order = append(r.order, new.Batch)
+	}
+	r.of[new.Batch] = new
+	if len(r.order) > maxReceipts {
+		delete(r.of, r.order[0])
+		r.order = r.order[1:]
+	}
+	return nil
+}

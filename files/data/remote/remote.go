@@ -1,0 +1,238 @@
+package remote
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/base/privatenet"
+	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/files/data"
+	"github.com/psyche-go/psyche/files/data/remote/message"
+	"github.com/psyche-go/psyche/files/data/tokens"
+)
+
+// DefaultPatience is the default of Options.Patience.
+const DefaultPatience = 20 * time.Second
+
+// Pauses between attempts: the first and the longest, give or take a random half.
+const (
+	firstPause = 100 * time.Millisecond
+	maxPause   = 2 * time.Second
+)
+
+// Options of a Client.
+type Options struct {
+	Addr  string                  // of the server, host:port
+	Trust func(identity.ID) error // whether the server's key is the right one
+	RunID string                  // of the run
+	Run   func() [32]byte         // its hash; nil or zero: the one that the server says
+	Key   identity.Key            // of the member
+
+	Inner bool // the server may be at an address of an inner network (package privatenet)
+
+	SeqLen    int // tokens of a sequence, without the one that is only a label
+	VocabSize int // token ids must be less; 0: not checked
+
+	OpenPatience time.Duration // to reach the server at first; 0: DefaultPatience
+	Patience     time.Duration // to reach it again, for each call; 0: DefaultPatience
+	Logger       *slog.Logger  // nil: silent
+}
+
+// Client is a data.Provider that asks a data server.
+type Client struct {
+	options Options
+	life    context.Context // ends with Close
+	end     context.CancelFunc
+	len     uint64
+
+	busy     chan struct{} // has a value while a call uses what follows
+	session  *session      // nil: not connected
+	receipts receipts
+}
+
+// Open connects to a data server.
+func Open(ctx context.Context, o Options) (*Client, error) {
+	if o.SeqLen < 1 || o.SeqLen > tokens.MaxSeqLen {
+		return nil, fmt.Errorf("sequence length %d, want 1 to %d", o.SeqLen, tokens.MaxSeqLen)
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	o.OpenPatience, o.Patience = cmp.Or(o.OpenPatience, DefaultPatience), cmp.Or(o.Patience, DefaultPatience)
+	c := &Client{options: o, busy: make(chan struct{}, 1), receipts: receipts{of: make(map[assign.BatchID]data.Receipt)}}
+	c.life, c.end = context.WithCancel(context.Background())
+	err := c.do(ctx, o.OpenPatience, func(s *session) error {
+		c.len = s.welcome.Sequences
+		return nil
+	})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("connect to data server %s: %w", o.Addr, err), c.Close())
+	}
+	return c, nil
+}
+
+// Len implements data.Provider.
+func (c *Client) Len() uint64 { return c.len }
+
+// Close implements data.Provider.
+func (c *Client) Close() error {
+	c.end()
+	c.busy <- struct{}{}
+	defer func() { <-c.busy }()
+	c.drop()
+	return nil
+}
+
+// Batch implements data.Provider. Only batches that the run assigns to the key are had, and in runs
+// that are audited those of rounds that are over. Every batch has a Receipt.
+func (c *Client) Batch(ctx context.Context, id assign.BatchID) (batch data.Batch, err error) {
+	if err := tokens.CheckBatch(id, c.options.SeqLen); err != nil {
+		return data.Batch{}, err
+	}
+	err = c.do(ctx, c.options.Patience, func(s *session) error {
+		if batch, err = s.batch(id, c.options); err == nil {
+			err = c.receipts.add(*batch.Receipt, c.options.Logger)
+		}
+		return err
+	})
+	if err != nil {
+		return data.Batch{}, fmt.Errorf("read batch %v: %w", id, err)
+	}
+	return batch, nil
+}
+
+// Fingerprint returns data.Fingerprint of a sequence that the run has trained on.
+func (c *Client) Fingerprint(ctx context.Context, index uint64) (hash [32]byte, err error) {
+	if index == math.MaxUint64 {
+		return hash, errors.New("there is no such sequence")
+	}
+	err = c.do(ctx, c.options.Patience, func(s *session) error {
+		hash, err = s.fingerprint(index)
+		return err
+	})
+	if err != nil {
+		return hash, fmt.Errorf("fingerprint of sequence %d: %w", index, err)
+	}
+	return hash, nil
+}
+
+// do lets a call use the connection. It connects if need be, and again when that may help.
+func (c *Client) do(ctx context.Context, patience time.Duration, call func(*session) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(c.life, cancel)()
+	select {
+	case c.busy <- struct{}{}:
+		defer func() { <-c.busy }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	policy := backoff.NewExponentialBackOff()
+	policy.InitialInterval, policy.MaxInterval = firstPause, maxPause
+	_, err := backoff.Retry(ctx, func() (struct{}, error) {
+		return struct{}{}, c.attempt(ctx, call)
+	},
+		backoff.WithBackOff(policy), backoff.WithMaxElapsedTime(patience),
+		backoff.WithNotify(func(err error, pause time.Duration) {
+			c.options.Logger.Warn("data server, trying again", "server", c.options.Addr, "err", err, "pause", pause.Round(time.Millisecond))
+		}))
+	return err
+}
+
+// attempt makes one call. What no other attempt cures now is a backoff.PermanentError.
+func (c *Client) attempt(ctx context.Context, call func(*session) error) error {
+	idle := c.session != nil
+	err := c.once(ctx, call)
+	if idle && err != nil && c.session == nil && ctx.Err() == nil && errors.Is(err, errServerGone) {
+		// The connection may have ended long ago.
+		err = c.once(ctx, call)
+	}
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return backoff.Permanent(fmt.Errorf("%w: %w", ctx.Err(), err))
+	case message.Is(err, message.WrongRun, message.BadData):
+		return backoff.Permanent(fmt.Errorf("%w: %w", data.ErrUnusable, err))
+	case errors.Is(err, privatenet.ErrInner):
+		return backoff.Permanent(err)
+	case data.IsPermanent(err), message.Is(err, message.NotAssigned, message.Repeated, message.NotTrained):
+		return backoff.Permanent(err)
+	default:
+		return err
+	}
+}
+
+// once connects, unless there is a connection, and makes the call. The connection is kept
+// only if the next call can use it.
+func (c *Client) once(ctx context.Context, call func(*session) error) error {
+	if c.session == nil {
+		s, err := dial(ctx, c.options)
+		if err != nil {
+			return err
+		}
+		if c.len != 0 && s.welcome.Sequences != c.len {
+			s.close()
+			return fmt.Errorf("%w: the server has %d sequences now, it had %d", data.ErrOtherData, s.welcome.Sequences, c.len)
+		}
+		c.session = s
+	}
+	stop := context.AfterFunc(ctx, c.session.close)
+	err := call(c.session)
+	_, denied := errors.AsType[*message.Error](err)
+	_, hung := errors.AsType[hungUp](err)
+	if !stop() || err != nil && (!denied || hung) {
+		c.drop()
+	}
+	return err
+}
+
+func (c *Client) drop() {
+	if c.session != nil {
+		c.session.close()
+		c.session = nil
+	}
+}
+
+func (o Options) run() [32]byte {
+	if o.Run == nil {
+		return [32]byte{}
+	}
+	return o.Run()
+}
+
+// check refuses samples that the model cannot be trained on.
+func (o Options) check(s message.Sample) error {
+	if len(s.Tokens) < 2 || len(s.Tokens) > o.SeqLen+1 {
+		return fmt.Errorf("%w: sample %d has %d tokens, want 2 to %d", message.ErrMalformed, s.Index, len(s.Tokens), o.SeqLen+1)
+	}
+	limit := int32(math.MaxInt32)
+	if o.VocabSize > 0 && o.VocabSize <= math.MaxInt32 {
+		limit = int32(o.VocabSize) - 1
+	}
+	for i, token := range s.Tokens {
+		if token < 0 || token > limit {
+			return fmt.Errorf("%w: token %d of sample %d is %d, the vocabulary has %d; was the server's data made with another tokenizer?",
+				tokens.ErrTokenRange, i, s.Index, token, o.VocabSize)
+		}
+	}
+	for i, label := range s.Labels {
+		if label != data.IgnoreLabel && (label < 0 || label > limit) {
+			return fmt.Errorf("%w: label %d of sample %d is %d, the vocabulary has %d", tokens.ErrTokenRange, i, s.Index, label, o.VocabSize)
+		}
+	}
+	for i, position := range s.Positions {
+		if position < 0 || int(position) > o.SeqLen {
+			return fmt.Errorf("%w: position %d of sample %d is %d, want 0 to %d", tokens.ErrTokenRange, i, s.Index, position, o.SeqLen)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,167 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/files/data"
+	"github.com/psyche-go/psyche/files/data/remote/message"
+)
+
+// answer grants a request or denies it. It returns an error when the connection has to end.
+func (c *connection) answer(ctx context.Context, request message.Request) error {
+	begun := time.Now()
+	kind := "samples"
+	if request.Kind == message.Fingerprint {
+		kind = "fingerprint"
+	}
+	granted, err := c.await(ctx, func() decision { return c.server.run.grant(coordinator.ClientID(c.id), request) })
+	bytes := 0
+	if err == nil {
+		bytes, err = c.deliver(ctx, request, granted.others)
+	}
+	if err == nil {
+		c.server.tell(Answer{To: c.id, Kind: kind, Batch: request.Batch, Bytes: bytes, Took: time.Since(begun)})
+		c.server.metrics.requests.WithLabelValues(kind, "served").Inc()
+		c.server.metrics.seconds.Observe(time.Since(begun).Seconds())
+		return nil
+	}
+	c.server.metrics.requests.WithLabelValues(kind, resultOf(err)).Inc()
+	refused, ok := errors.AsType[*message.Error](err)
+	if !ok || !c.conn.Whole() {
+		return err
+	}
+	if c.server.noise.Allow() {
+		c.logger.Warn("denied a request", "kind", kind, "batch", request.Batch, "reason", refused.Reason)
+		c.server.tell(Answer{To: c.id, Kind: kind, Batch: request.Batch, Took: time.Since(begun), Denied: refused.Reason})
+	}
+	if err := c.boundWrite(ctx, 0); err != nil {
+		return err
+	}
+	return c.send(message.TypeDenied, message.Denied{Number: request.Number, Refusal: message.Refusal(*refused)}.AppendTo(nil))
+}
+
+// boundWrite bounds the time of the write of so many bytes.
+func (c *connection) boundWrite(ctx context.Context, bytes int) error {
+	o := c.server.options
+	return c.conn.BoundWrites(ctx, o.WriteTimeout+time.Duration(bytes)*time.Second/time.Duration(o.MinBytesPerSecond))
+}
+
+// tell hands an answer on to whoever keeps them.
+func (s *Server) tell(a Answer) {
+	if s.options.Answered != nil {
+		s.options.Answered(a)
+	}
+}
+
+// longestWay is how long each piece of a batch that another member trains waits at most while
+// somebody gets its own.
+const longestWay = time.Second
+
+// deliver sends what was asked for, piece by piece, and returns how many bytes that are. Others says
+// that another member trains the batch.
+func (c *connection) deliver(ctx context.Context, request message.Request, others bool) (sent int, err error) {
+	if !others {
+		defer c.server.turns.enter()()
+	}
+	hash := data.NewHash()
+	piece := max(1, pieceTokens/uint64(c.server.options.SeqLen+1))
+	for start := request.Batch.Start; start < request.Batch.End; {
+		end := start + min(piece, request.Batch.End-start)
+		if others {
+			c.server.turns.giveWay(ctx, longestWay)
+		}
+		batch, err := c.server.read(ctx, assign.BatchID{Start: start, End: end}, others)
+		if err != nil {
+			return sent, err
+		}
+		if request.Kind == message.Fingerprint {
+			if err := c.boundWrite(ctx, 0); err != nil {
+				return sent, err
+			}
+			return sent, c.send(message.TypeFingerprint, message.Hash{Number: request.Number, Hash: data.Fingerprint(batch, 0)}.AppendTo(nil))
+		}
+		hash.Add(batch)
+		bytes, err := c.sendPiece(ctx, request.Number, batch)
+		sent += bytes
+		if err != nil {
+			return sent, err
+		}
+		start = end
+	}
+	receipt := data.SignReceipt(c.server.options.Key, c.server.run.name(), request.Batch, hash.Sum())
+	if err := c.boundWrite(ctx, 0); err != nil {
+		return sent, err
+	}
+	return sent, c.send(message.TypeReceipt, message.Receipt{Number: request.Number, Hash: receipt.Hash, Signature: receipt.Signature}.AppendTo(nil))
+}
+
+// sendPiece sends a part of a batch, and returns how many bytes of it.
+func (c *connection) sendPiece(ctx context.Context, number uint32, batch data.Batch) (sent int, err error) {
+	size := 0
+	for _, column := range [][][]int32{batch.Sequences, batch.Labels, batch.Positions} {
+		for _, values := range column {
+			size += 4 * len(values)
+		}
+	}
+	if err := c.boundWrite(ctx, size); err != nil {
+		return 0, err
+	}
+	for i, sequence := range batch.Sequences {
+		s := message.Sample{Number: number, Index: batch.ID.Start + uint64(i), Tokens: sequence}
+		if batch.Labels != nil {
+			s.Labels = batch.Labels[i]
+		}
+		if batch.Positions != nil {
+			s.Positions = batch.Positions[i]
+		}
+		payload := s.AppendTo(nil)
+		if err := c.put(message.TypeSample, payload); err != nil {
+			return sent, err
+		}
+		sent += len(payload)
+		c.server.metrics.bytes.Add(float64(len(payload)))
+	}
+	c.server.metrics.sequences.Add(float64(len(batch.Sequences)))
+	return sent, c.writer.Flush()
+}
+
+// read reads from the source, for few clients at a time, and for fewer what others train.
+func (s *Server) read(ctx context.Context, id assign.BatchID, others bool) (data.Batch, error) {
+	if others {
+		select {
+		case s.audits <- struct{}{}:
+			defer func() { <-s.audits }()
+		case <-ctx.Done():
+			return data.Batch{}, context.Cause(ctx)
+		}
+	}
+	select {
+	case s.reads <- struct{}{}:
+		defer func() { <-s.reads }()
+	case <-ctx.Done():
+		return data.Batch{}, context.Cause(ctx)
+	}
+	bounded, cancel := context.WithTimeout(ctx, s.options.ReadTimeout)
+	defer cancel()
+	batch, err := s.options.Source.Batch(bounded, id)
+	if ctx.Err() != nil {
+		return data.Batch{}, context.Cause(ctx)
+	}
+	s.mu.Lock()
+	s.broken = err != nil
+	s.mu.Unlock()
+	switch {
+	case err == nil:
+		return batch, nil
+	case data.IsPermanent(err):
+		s.logger.Error("the data is wrong", "batch", id, "err", err)
+		return data.Batch{}, refuse(message.BadData, "the server's data is wrong; its operator knows more")
+	default:
+		s.logger.Error("cannot read the data", "batch", id, "err", err)
+		return data.Batch{}, refuse(message.Unavailable, "the server cannot read its data now; its operator knows more")
+	}
+}

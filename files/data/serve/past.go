@@ -1,0 +1,161 @@
+package serve
+
+import (
+	"math"
+	"slices"
+
+	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/core/coordinator"
+)
+
+// pastRounds is of how many of the newest rounds that are over every member may have the batches, so
+// that it can audit what others made of them, and judge it.
+const pastRounds = 64
+
+// What a member may have of other members' batches: so many rounds' worth for each round that ends,
+// and as many at most as were not used before.
+const (
+	sharePerRound = 2
+	maxShare      = 8
+)
+
+// past is what the server has noted of rounds, longer than states tell it, and who was in them.
+type past struct {
+	notes   []note // in ascending order of steps
+	readers map[coordinator.ClientID]*reader
+	newest  uint32           // step of the newest round that is over; 0: none
+	over    uint64           // where the running round begins, or the next
+	allowed []assign.BatchID // what readers may have: the newest rounds, and those that somebody is on trial for
+}
+
+// note is which sequences a round had.
+type note struct {
+	step  uint32
+	start uint64
+	size  uint32
+}
+
+func (n note) end() uint64 { return n.start + uint64(n.size) }
+
+// reader is a member of one of the newest rounds.
+type reader struct {
+	newest uint32 // step of the newest round that it was in
+	credit uint64 // sequences of others that it may have
+}
+
+// follow takes a newer state.
+func (p *past) follow(state *coordinator.State) {
+	if state.Config.VerificationPercent == 0 { // nobody audits
+		*p = past{}
+		return
+	}
+	if p.readers == nil {
+		p.readers = make(map[coordinator.ClientID]*reader)
+	}
+	p.over = state.Progress.DataIndex
+	for i := range state.Epoch.Rounds {
+		r := &state.Epoch.Rounds[i]
+		if r.Step >= state.Progress.Step {
+			p.over = min(p.over, r.DataIndex)
+		} else {
+			p.add(note{r.Step, r.DataIndex, r.BatchSize})
+		}
+		p.join(r)
+	}
+	p.expel(state)
+	p.forget(state)
+}
+
+// add notes a round that is over.
+func (p *past) add(n note) {
+	i, known := slices.BinarySearchFunc(p.notes, n.step, func(n note, step uint32) int { return int(int64(n.step) - int64(step)) })
+	if known {
+		p.notes[i] = n
+		return
+	}
+	p.notes = slices.Insert(p.notes, i, n)
+	newer := int64(n.step) - int64(p.newest)
+	if newer <= 0 {
+		return
+	}
+	p.newest = n.step
+	for _, r := range p.readers {
+		r.credit = min(r.credit+sharePerRound*uint64(min(newer, maxShare))*uint64(n.size), maxShare*uint64(n.size))
+	}
+}
+
+// join lets the members of a round read.
+func (p *past) join(r *coordinator.Round) {
+	for _, id := range r.Members {
+		if p.readers[id] == nil {
+			p.readers[id] = &reader{credit: maxShare * uint64(r.BatchSize)}
+		}
+		p.readers[id].newest = max(p.readers[id].newest, r.Step)
+	}
+}
+
+// expel lets those read no more who were ejected, or left long ago.
+func (p *past) expel(state *coordinator.State) {
+	for _, clients := range [][]coordinator.Client{state.Epoch.Clients, state.Epoch.Exited, state.Departed} {
+		for i := range clients {
+			if clients[i].State == coordinator.Ejected {
+				delete(p.readers, clients[i].ID)
+			}
+		}
+	}
+	for id, r := range p.readers {
+		if r.newest+pastRounds <= p.newest {
+			delete(p.readers, id)
+		}
+	}
+}
+
+// forget gives up the notes of old rounds, and works out what is allowed.
+func (p *past) forget(state *coordinator.State) {
+	p.allowed = p.allowed[:0]
+	if len(p.notes) == 0 {
+		return
+	}
+	first := p.newest - min(p.newest, pastRounds-1)
+	p.allowed = append(p.allowed, assign.BatchID{Start: p.startOf(first), End: min(p.over, p.notes[len(p.notes)-1].end())})
+	kept := map[uint32]bool{}
+	for i := range state.Trials {
+		step := state.Trials[i].Step
+		kept[step] = true
+		p.allowed = append(p.allowed, assign.BatchID{Start: p.startOf(step), End: min(p.over, p.endOf(step))})
+	}
+	p.notes = slices.DeleteFunc(p.notes, func(n note) bool { return n.step < first && !kept[n.step] })
+}
+
+// startOf returns where the sequences of a round begin, or less if the server has not seen the round:
+// it may have been started since.
+func (p *past) startOf(step uint32) uint64 {
+	for _, n := range slices.Backward(p.notes) {
+		if n.step <= step {
+			return n.start
+		}
+	}
+	oldest := p.notes[0]
+	before := uint64(oldest.step-step) * uint64(oldest.size)
+	return oldest.start - min(oldest.start, before)
+}
+
+// endOf returns likewise where they end, or more.
+func (p *past) endOf(step uint32) uint64 {
+	for i, n := range p.notes {
+		switch {
+		case n.step == step:
+			return n.end()
+		case n.step > step && i == 0:
+			return p.startOf(step + 1)
+		case n.step > step:
+			return n.start
+		}
+	}
+	return math.MaxUint64
+}
+
+// has reports whether every reader may have a batch.
+func (p *past) has(batch assign.BatchID) bool {
+	return slices.ContainsFunc(p.allowed, func(a assign.BatchID) bool { return a.Start <= batch.Start && batch.End <= a.End })
+}

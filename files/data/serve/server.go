@@ -1,0 +1,237 @@
+package serve
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/files/data"
+	"github.com/psyche-go/psyche/files/data/remote/message"
+	"github.com/psyche-go/psyche/files/data/tokens"
+	"github.com/psyche-go/psyche/net/accept"
+	"github.com/psyche-go/psyche/net/admission"
+	"github.com/psyche-go/psyche/net/secure"
+)
+
+// Defaults of Options.
+const (
+	DefaultRequestsPerSecond = 20
+	DefaultPatience          = 2 * time.Second
+	DefaultIdleTimeout       = 10 * time.Minute
+	DefaultReadTimeout       = 30 * time.Second
+	DefaultHandshakeTimeout  = 5 * time.Second
+	DefaultWriteTimeout      = 10 * time.Second
+	DefaultMinBytesPerSecond = 64 << 10
+)
+
+// Reads of the source at once, and those among them for batches that another member trains.
+const (
+	maxReads  = 16
+	maxAudits = maxReads / 4
+)
+
+// Options of a Server. Zero values mean the defaults.
+type Options struct {
+	Key    identity.Key  // of the server, which clients want to see
+	RunID  string        // of the run whose members are served
+	Source data.Provider // closed by the caller
+	SeqLen int           // tokens of the source's sequences
+
+	RequestsPerSecond float64       // of one key in the long term; ten seconds' worth may come at once
+	Patience          time.Duration // for a state that allows what the newest does not
+	IdleTimeout       time.Duration // of a connection without a request
+	ReadTimeout       time.Duration // of one read of the source
+	HandshakeTimeout  time.Duration // until a client has said who it is
+	WriteTimeout      time.Duration // of one piece of an answer
+	MinBytesPerSecond int           // beyond WriteTimeout, for pieces that are large
+
+	Random io.Reader    // of challenges; nil: the system's
+	Logger *slog.Logger // nil: silent
+
+	// Answered is told of every request that was served, and of those that were denied as far
+	// as they are logged. It is called concurrently and must not wait. May be nil.
+	Answered func(Answer)
+}
+
+// Answer is what became of a request.
+type Answer struct {
+	To     identity.ID
+	Kind   string // "samples" or "fingerprint"
+	Batch  assign.BatchID
+	Bytes  int // of the sequences that were sent
+	Took   time.Duration
+	Denied string // why; empty: it was served
+}
+
+// Server serves one run's data. Its methods may be called concurrently.
+type Server struct {
+	options Options
+	tls     *tls.Config
+	logger  *slog.Logger
+	metrics *metrics
+	lobby   *admission.Lobby
+	limits  *admission.KeyLimits
+	noise   *rate.Limiter // of log lines that clients can cause
+	reads   chan struct{} // has a value for each read of the source
+	audits  chan struct{} // likewise for those of batches that another member trains
+	turns   precedence    // of who trains a batch before who audits one
+	run     *run
+
+	mu     sync.Mutex
+	newest *coordinator.State // not followed yet; nil: none
+	hash   [32]byte           // of the run
+	wake   chan struct{}      // has a value when newest is set
+	live   map[identity.ID]*connection
+	broken bool // the newest read of the source failed
+}
+
+// New returns a server that Run lets work.
+func New(o Options) (*Server, error) {
+	switch {
+	case len(o.RunID) == 0 || len(o.RunID) > coordinator.MaxRunIDLength:
+		return nil, fmt.Errorf("data server: run id %q: want 1 to %d bytes", o.RunID, coordinator.MaxRunIDLength)
+	case o.SeqLen < 1 || o.SeqLen > tokens.MaxSeqLen:
+		return nil, fmt.Errorf("data server: sequence length %d, want 1 to %d", o.SeqLen, tokens.MaxSeqLen)
+	case o.Source.Len() == 0:
+		return nil, errors.New("data server: there is no sequence to serve")
+	}
+	o.RequestsPerSecond = cmp.Or(o.RequestsPerSecond, DefaultRequestsPerSecond)
+	o.Patience = cmp.Or(o.Patience, DefaultPatience)
+	o.IdleTimeout = cmp.Or(o.IdleTimeout, DefaultIdleTimeout)
+	o.ReadTimeout = cmp.Or(o.ReadTimeout, DefaultReadTimeout)
+	o.HandshakeTimeout = cmp.Or(o.HandshakeTimeout, DefaultHandshakeTimeout)
+	o.WriteTimeout = cmp.Or(o.WriteTimeout, DefaultWriteTimeout)
+	o.MinBytesPerSecond = cmp.Or(o.MinBytesPerSecond, DefaultMinBytesPerSecond)
+	if o.Random == nil {
+		o.Random = rand.Reader
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	config, err := secure.ServerConfig(o.Key)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{
+		options: o, tls: config, logger: o.Logger.With("run", o.RunID),
+		lobby:  admission.NewLobby(),
+		limits: admission.NewKeyLimits(o.RequestsPerSecond, max(1, int(10*o.RequestsPerSecond))),
+		noise:  rate.NewLimiter(10, 100), reads: make(chan struct{}, maxReads), audits: make(chan struct{}, maxAudits),
+		run: newRun(), wake: make(chan struct{}, 1), live: make(map[identity.ID]*connection),
+	}
+	s.metrics = newMetrics(s.connected)
+	return s, nil
+}
+
+// Update passes a newer state of the run on, with the run's hash. It does not wait, and keeps the
+// state, which must not be changed. States of other runs are ignored.
+func (s *Server) Update(state *coordinator.State, run [32]byte) {
+	if state.RunID != s.options.RunID {
+		return
+	}
+	s.mu.Lock()
+	s.newest, s.hash = state, run
+	s.mu.Unlock()
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// errUnreadable says no more, because anybody may read it.
+var errUnreadable = errors.New("the data cannot be read; the server's log says why")
+
+// Check says whether the server can serve, for health checks.
+func (s *Server) Check() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.broken {
+		return errUnreadable
+	}
+	return nil
+}
+
+func (s *Server) connected() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.live)
+}
+
+// Run serves until ctx ends, and closes the listener. Every goroutine that it started has
+// ended when it returns.
+func (s *Server) Run(ctx context.Context, listener net.Listener) {
+	var working sync.WaitGroup
+	defer working.Wait()
+	working.Go(func() { s.follow(ctx) })
+	s.logger.Info("serving data", "data", listener.Addr().String(), "key", s.options.Key.ID(),
+		"sequences", s.options.Source.Len(), "seq_len", s.options.SeqLen)
+	door := accept.Door{Lobby: s.lobby, Logger: s.logger, TurnedAway: s.turnedAway, Serve: s.serve}
+	door.Accept(ctx, listener, &working)
+}
+
+// follow takes the states that Update passes.
+func (s *Server) follow(ctx context.Context) {
+	for {
+		select {
+		case <-s.wake:
+		case <-ctx.Done():
+			return
+		}
+		s.mu.Lock()
+		state, hash := s.newest, s.hash
+		s.mu.Unlock()
+		s.run.follow(state, hash)
+		s.dismiss()
+	}
+}
+
+// dismiss hangs up on keys that are not part of the run any more.
+func (s *Server) dismiss() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, c := range s.live {
+		if !s.run.isPart(coordinator.ClientID(id)) {
+			c.hangUp(refuse(message.NotMember, "the key is not part of the run any more"))
+		}
+	}
+}
+
+// turnedAway notes a connection that found no place.
+func (s *Server) turnedAway(remote net.Addr) {
+	s.metrics.connections.WithLabelValues("turned away").Inc()
+	if s.noise.Allow() {
+		s.logger.Warn("turned a connection away: too many that do not say who they are", "remote", remote.String())
+	}
+}
+
+// enter makes c the connection of its key.
+func (s *Server) enter(c *connection) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if old := s.live[c.id]; old != nil {
+		old.hangUp(refuse(message.Replaced, "the key has connected anew; every client needs a key of its own"))
+	}
+	s.live[c.id] = c
+}
+
+// leave forgets a connection.
+func (s *Server) leave(c *connection) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.live[c.id] == c {
+		delete(s.live, c.id)
+	}
+}

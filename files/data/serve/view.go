@@ -1,0 +1,180 @@
+package serve
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/files/data/remote/message"
+)
+
+// maxDeliveries is how often a round's batch is delivered to its client: as often as
+// clients try, and then some.
+const maxDeliveries = 10
+
+// run is what the server knows of the run, brought up to date by states.
+type run struct {
+	mu        sync.Mutex
+	members   map[coordinator.ClientID]bool // healthy ones: true; those who wait: false
+	begun     uint64                        // sequences that rounds had
+	rounds    []round                       // newest last; the next one too, as far as it is known
+	past      past                          // what others than their trainers may have
+	hash      [32]byte                      // of the run
+	delivered map[delivery]uint64           // sequences, of batches in rounds
+	changed   chan struct{}                 // closed when the next state is there
+}
+
+// round is who owns what in one round.
+type round struct {
+	step    uint32
+	seed    uint64
+	batches map[coordinator.ClientID]assign.BatchID
+}
+
+// delivery is the batch of a client in one round: no other round has sequences of it.
+type delivery struct {
+	client coordinator.ClientID
+	batch  assign.BatchID
+}
+
+func newRun() *run {
+	return &run{delivered: make(map[delivery]uint64), changed: make(chan struct{})}
+}
+
+// follow takes a newer state of the run of that hash.
+func (r *run) follow(state *coordinator.State, hash [32]byte) {
+	members := make(map[coordinator.ClientID]bool, len(state.Epoch.Clients)+len(state.Pending))
+	for i := range state.Pending {
+		members[state.Pending[i].ID] = false
+	}
+	for i := range state.Epoch.Clients {
+		if c := &state.Epoch.Clients[i]; c.State == coordinator.Healthy {
+			members[c.ID] = true
+		} else {
+			delete(members, c.ID)
+		}
+	}
+	r.mu.Lock()
+	old := r.rounds
+	r.mu.Unlock()
+	rounds := make([]round, 0, len(state.Epoch.Rounds)+1)
+	for i := range state.Epoch.Rounds {
+		rounds = append(rounds, roundOf(&state.Epoch.Rounds[i], state.Config, old))
+	}
+	// Clients read the batch of the next round while the running one is exchanged. Its members may
+	// change until it begins, so it is worked out anew from every state.
+	if next, follows := state.NextRound(); follows {
+		rounds = append(rounds, roundOf(&next, state.Config, nil))
+	}
+	kept := make(map[delivery]bool)
+	for _, of := range rounds {
+		for client, batch := range of.batches {
+			kept[delivery{client, batch}] = true
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.members, r.begun, r.rounds, r.hash = members, state.Progress.DataIndex, rounds, hash
+	r.past.follow(state)
+	for d := range r.delivered {
+		if !kept[d] {
+			delete(r.delivered, d)
+		}
+	}
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+// roundOf derives who owns what, unless that was done before.
+func roundOf(from *coordinator.Round, c coordinator.Config, old []round) round {
+	for _, known := range old {
+		if known.step == from.Step && known.seed == from.Seed {
+			return known
+		}
+	}
+	r := round{step: from.Step, seed: from.Seed, batches: make(map[coordinator.ClientID]assign.BatchID)}
+	for _, a := range from.Assignments(c) {
+		r.batches[from.Members[a.Member]] = a.Batch
+	}
+	return r
+}
+
+// decision is what the newest state says.
+type decision struct {
+	refused *message.Refusal // nil: allowed
+	others  bool             // it is allowed though another member trains it, who comes first
+	wait    <-chan struct{}  // closed when there is a newer state; nil: that would change nothing
+}
+
+func (r *run) refuse(mayChange bool, code message.Code, format string, values ...any) decision {
+	d := decision{refused: &message.Refusal{Code: code, Reason: fmt.Sprintf(format, values...)}}
+	if mayChange {
+		d.wait = r.changed
+	}
+	return d
+}
+
+// admit decides whether a key may be connected.
+func (r *run) admit(id coordinator.ClientID) decision {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, part := r.members[id]; !part && r.past.readers[id] == nil {
+		return r.refuse(true, message.NotMember, "the key is no member of the run's epoch and does not wait for the next; join the run first")
+	}
+	return decision{}
+}
+
+// name returns the run's hash.
+func (r *run) name() [32]byte {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.hash
+}
+
+// isPart reports whether a key may stay connected.
+func (r *run) isPart(id coordinator.ClientID) bool { return r.admit(id).refused == nil }
+
+// grant decides about a request, and counts it as delivered if it is for samples.
+func (r *run) grant(id coordinator.ClientID, request message.Request) decision {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	batch := request.Batch
+	auditor := r.past.readers[id]
+	if !r.members[id] && (auditor == nil || request.Kind == message.Fingerprint) {
+		return r.refuse(true, message.NotMember, "the key is no healthy member of the run's epoch")
+	}
+	if request.Kind == message.Fingerprint {
+		if batch.End > r.begun {
+			return r.refuse(true, message.NotTrained, "no round had sequence %d yet", batch.Start)
+		}
+		return decision{}
+	}
+	for i := len(r.rounds) - 1; i >= 0; i-- {
+		own, ok := r.rounds[i].batches[id]
+		if !ok || !r.members[id] || batch.Start < own.Start || batch.End > own.End {
+			continue
+		}
+		d := delivery{id, own}
+		if r.delivered[d]+batch.Len() > maxDeliveries*own.Len() {
+			return r.refuse(false, message.Repeated, "the batch %v was delivered %d times already", own, maxDeliveries)
+		}
+		r.delivered[d] += batch.Len()
+		return decision{}
+	}
+	return r.grantPast(auditor, batch)
+}
+
+// grantPast decides about a batch that is not the client's own.
+func (r *run) grantPast(auditor *reader, batch assign.BatchID) decision {
+	switch {
+	case auditor == nil || !r.past.has(batch):
+		// The round may be over before the server knows.
+		mayChange := batch.End > r.begun || auditor != nil && batch.End > r.past.over
+		return r.refuse(mayChange, message.NotAssigned, "the batch %v is not assigned to the key, nor one that every member may have to audit it", batch)
+	case batch.Len() > auditor.credit:
+		return r.refuse(false, message.Repeated, "the key has had as much of other members' batches as it may until more rounds are over")
+	}
+	auditor.credit -= batch.Len()
+	return decision{others: true}
+}

@@ -1,0 +1,66 @@
+package tokens
+
+import (
+	"cmp"
+	"path"
+	"slices"
+	"strings"
+)
+
+// Extensions are those of token files in folders and buckets.
+var Extensions = []string{".ds", ".bin", ".npy"}
+
+// HeldOut is the folder of tokens that are never trained on; files/data/prepare writes it.
+const HeldOut = "heldout"
+
+// IsTokenFile reports whether a path with slashes, below the folder that holds the data,
+// names a token file to train on.
+func IsTokenFile(name string) bool {
+	folders := strings.Split(name, "/")
+	return slices.Contains(Extensions, path.Ext(name)) && !slices.Contains(folders[:len(folders)-1], HeldOut)
+}
+
+// Compare puts names into natural order: a run of decimal digits counts as one number,
+// everything else byte by byte. Names that differ only by leading zeros are ordered by
+// their bytes.
+func Compare(a, b string) int {
+	for i, j := 0, 0; ; {
+		if i == len(a) || j == len(b) {
+			if order := cmp.Compare(len(a)-i, len(b)-j); order != 0 {
+				return order
+			}
+			return strings.Compare(a, b)
+		}
+		if isDigit(a[i]) && isDigit(b[j]) {
+			first, second := digits(a[i:]), digits(b[j:])
+			if order := compareNumbers(first, second); order != 0 {
+				return order
+			}
+			i, j = i+len(first), j+len(second)
+			continue
+		}
+		if a[i] != b[j] {
+			return cmp.Compare(a[i], b[j])
+		}
+		i, j = i+1, j+1
+	}
+}
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+
+// digits returns the run of digits that begins a text.
+func digits(text string) string {
+	end := 0
+	for end < len(text) && isDigit(text[end]) {
+		end++
+	}
+	return text[:end]
+}
+
+func compareNumbers(a, b string) int {
+	a, b = strings.TrimLeft(a, "0"), strings.TrimLeft(b, "0")
+	if order := cmp.Compare(len(a), len(b)); order != 0 {
+		return order
+	}
+	return strings.Compare(a, b)
+}

@@ -1,0 +1,260 @@
+package tokens
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sort"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/files/data/shuffle"
+)
+
+// Bounds that keep a wrong number from becoming a huge allocation.
+const (
+	MaxSeqLen      = 1 << 24
+	MaxFiles       = 100_000
+	maxBatchTokens = 1 << 30
+	maxRead        = 4 << 20 // bytes of one read, unless a sequence is longer
+)
+
+// Errors that say what is wrong with token files.
+var (
+	ErrNoFiles     = errors.New("no token files")
+	ErrNumpyHeader = errors.New("file begins with a numpy header")
+	ErrOddLength   = errors.New("length of the file is not a whole number of tokens")
+	ErrTooShort    = errors.New("file is shorter than one sequence")
+	ErrTokenRange  = errors.New("token id is out of range")
+
+	// ErrChanged says that a file is not what it was when it was opened.
+	ErrChanged = errors.New("file was changed while in use")
+)
+
+// File is the bytes of a token file. Its methods may be called concurrently.
+type File interface {
+	// Name is what messages call the file.
+	Name() string
+	// Size is the length in bytes that the file had when it was opened.
+	Size() int64
+	// ReadAt fills buffer from an offset. It wraps ErrChanged when the file is no
+	// longer what was opened.
+	ReadAt(ctx context.Context, buffer []byte, offset int64) error
+}
+
+// Options says how token files are read.
+type Options struct {
+	SeqLen    int       // tokens of a sequence, without the one that is only a label
+	TokenSize int       // bytes of a token: 2, 4 or 8
+	Seed      *[32]byte // of the order of the sequences; nil: the order of the files
+	VocabSize int       // token ids must be less; 0: only that they fit an int32
+	Parallel  int       // most reads at once, at least 1; 0: 1
+
+	// Presumed says that TokenSize may be a default that nobody meant: where a folder says
+	// nothing of it, AssumeSize must agree.
+	Presumed bool
+}
+
+// Check reports what is wrong with the options.
+func (o Options) Check() error {
+	if o.SeqLen < 1 || o.SeqLen > MaxSeqLen {
+		return fmt.Errorf("sequence length %d, want 1 to %d", o.SeqLen, MaxSeqLen)
+	}
+	if o.TokenSize != 2 && o.TokenSize != 4 && o.TokenSize != 8 {
+		return fmt.Errorf("token size %d bytes, want 2, 4 or 8", o.TokenSize)
+	}
+	if o.VocabSize < 0 {
+		return fmt.Errorf("vocabulary size %d, want at least 0", o.VocabSize)
+	}
+	return nil
+}
+
+// Set is the sequences of token files. Its methods may be called concurrently.
+type Set struct {
+	options     Options
+	files       []File
+	first       []uint64 // of each file: index, over all files, of its first sequence
+	len         uint64   // sequences
+	tokens      uint64   // of all files, with those that no sequence has
+	permutation *shuffle.Permutation
+}
+
+// New numbers the sequences of files, in the order of the list, and checks their lengths.
+func New(files []File, o Options) (*Set, error) {
+	if err := o.Check(); err != nil {
+		return nil, err
+	}
+	if len(files) == 0 {
+		return nil, ErrNoFiles
+	}
+	if len(files) > MaxFiles {
+		return nil, fmt.Errorf("%d token files, at most %d are read", len(files), MaxFiles)
+	}
+	s := &Set{options: o, files: files}
+	for _, file := range files {
+		tokens, err := count(file, o)
+		if err != nil {
+			return nil, fmt.Errorf("open token file %s: %w", file.Name(), err)
+		}
+		s.first = append(s.first, s.len)
+		s.tokens += tokens
+		s.len += (tokens - 1) / uint64(o.SeqLen)
+	}
+	if o.Seed != nil {
+		s.permutation = shuffle.New(*o.Seed, s.len)
+	}
+	return s, nil
+}
+
+// count returns the number of tokens of a file.
+func count(file File, o Options) (uint64, error) {
+	size := file.Size()
+	if size < 0 || size%int64(o.TokenSize) != 0 {
+		return 0, fmt.Errorf("%w: %d bytes, tokens have %d; was it cut off, or is the token size wrong?", ErrOddLength, size, o.TokenSize)
+	}
+	tokens := uint64(size) / uint64(o.TokenSize)
+	if tokens < uint64(o.SeqLen)+1 {
+		return 0, fmt.Errorf("%w: it has %d tokens, a sequence needs %d; remove it or use shorter sequences", ErrTooShort, tokens, o.SeqLen+1)
+	}
+	return tokens, nil
+}
+
+// Len returns the number of sequences of one pass over the files.
+func (s *Set) Len() uint64 { return s.len }
+
+// Tokens returns the number of tokens of all files together.
+func (s *Set) Tokens() uint64 { return s.tokens }
+
+// CheckBatch refuses a batch that is empty or too large to hold in memory.
+func CheckBatch(batch assign.BatchID, seqLen int) error {
+	if batch.End <= batch.Start {
+		return fmt.Errorf("read batch %v: it is empty", batch)
+	}
+	if most := uint64(maxBatchTokens / (seqLen + 1)); batch.Len() > most {
+		return fmt.Errorf("read batch %v: %d sequences, at most %d are read at once", batch, batch.Len(), most)
+	}
+	return nil
+}
+
+// Indices returns the indices of a batch's sequences.
+func Indices(batch assign.BatchID) []uint64 {
+	indices := make([]uint64, batch.Len())
+	for i := range indices {
+		indices[i] = batch.Start + uint64(i)
+	}
+	return indices
+}
+
+// Sequences returns the sequences of a batch in the order of their indices, each of
+// Options.SeqLen+1 tokens. Indices at or beyond Len belong to further passes, each with
+// an order of its own if there is a seed.
+func (s *Set) Sequences(ctx context.Context, batch assign.BatchID) ([][]int32, error) {
+	if err := CheckBatch(batch, s.options.SeqLen); err != nil {
+		return nil, err
+	}
+	sequences, err := s.Read(ctx, Indices(batch))
+	if err != nil {
+		return nil, fmt.Errorf("read batch %v: %w", batch, err)
+	}
+	return sequences, nil
+}
+
+// span is a read of sequences that lie side by side in one file.
+type span struct {
+	file  File
+	first uint64 // token of the file
+	at    int    // where its first sequence goes
+	count int    // sequences
+}
+
+// Read returns the sequences of the given indices, in their order.
+func (s *Set) Read(ctx context.Context, indices []uint64) ([][]int32, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	sequences := make([][]int32, len(indices))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(max(s.options.Parallel, 1))
+	for _, part := range s.spans(indices) {
+		group.Go(func() error { return s.read(ctx, part, sequences[part.at:part.at+part.count]) })
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	return sequences, nil
+}
+
+// spans plans the reads: neighbours in a file are read together.
+func (s *Set) spans(indices []uint64) []span {
+	var spans []span
+	for at, index := range indices {
+		number := s.stored(index)
+		which := sort.Search(len(s.first), func(i int) bool { return s.first[i] > number }) - 1
+		file, first := s.files[which], (number-s.first[which])*uint64(s.options.SeqLen)
+		if last := len(spans) - 1; last >= 0 {
+			open := &spans[last]
+			next := open.first + uint64(open.count*s.options.SeqLen)
+			bytes := (open.count + 1) * s.options.SeqLen * s.options.TokenSize
+			if open.file == file && next == first && bytes <= maxRead {
+				open.count++
+				continue
+			}
+		}
+		spans = append(spans, span{file: file, first: first, at: at, count: 1})
+	}
+	return spans
+}
+
+// stored maps an index of the run to the number of a sequence over all files.
+func (s *Set) stored(index uint64) uint64 {
+	if s.permutation == nil {
+		return index % s.len
+	}
+	return s.permutation.At(index)
+}
+
+func (s *Set) read(ctx context.Context, part span, sequences [][]int32) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	size := s.options.TokenSize
+	raw := make([]byte, (part.count*s.options.SeqLen+1)*size)
+	if err := part.file.ReadAt(ctx, raw, int64(part.first)*int64(size)); err != nil {
+		return fmt.Errorf("token file %s at token %d: %w", part.file.Name(), part.first, err)
+	}
+	for i := range sequences {
+		from := i * s.options.SeqLen
+		sequences[i] = make([]int32, s.options.SeqLen+1)
+		if bad := decode(sequences[i], raw[from*size:], s.options); bad >= 0 {
+			return rangeError(part.file.Name(), part.first+uint64(from+bad), raw[(from+bad)*size:], s.options)
+		}
+	}
+	return nil
+}
+
+// CheckTokens reads every token of every file and returns the largest id. It fails on the
+// first token that is out of range.
+func (s *Set) CheckTokens(ctx context.Context) (largest int32, err error) {
+	size := int64(s.options.TokenSize)
+	buffer := make([]byte, maxRead)
+	tokens := make([]int32, maxRead/size)
+	for _, file := range s.files {
+		for offset := int64(0); offset < file.Size(); offset += maxRead {
+			if err := ctx.Err(); err != nil {
+				return 0, err
+			}
+			raw := buffer[:min(maxRead, file.Size()-offset)]
+			if err := file.ReadAt(ctx, raw, offset); err != nil {
+				return 0, fmt.Errorf("token file %s at token %d: %w", file.Name(), offset/size, err)
+			}
+			part := tokens[:int64(len(raw))/size]
+			if bad := decode(part, raw, s.options); bad >= 0 {
+				return 0, rangeError(file.Name(), uint64(offset/size)+uint64(bad), raw[int64(bad)*size:], s.options)
+			}
+			largest = max(largest, slices.Max(part))
+		}
+	}
+	return largest, nil
+}

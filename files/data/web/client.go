@@ -1,0 +1,252 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+
+	"github.com/psyche-go/psyche/base/privatenet"
+	"github.com/psyche-go/psyche/files/data/tokens"
+)
+
+// MaxRetryAfter is the longest pause that a server can ask for.
+const MaxRetryAfter = 10 * time.Second
+
+const (
+	maxTries     = 6
+	maxPause     = 5 * time.Second
+	maxRedirects = 5
+	maxHeader    = 64 << 10
+	parallel     = 8 // requests at once
+)
+
+// Errors of servers.
+var (
+	// ErrNoRange says that a server sends whole files only.
+	ErrNoRange = errors.New("server does not serve parts of the file (no answer 206 to a Range request)")
+
+	// ErrStatus says that a server refused a request in a way that asking again will
+	// not change.
+	ErrStatus = errors.New("server refused the request")
+
+	errRedirect = errors.New("redirect not followed")
+)
+
+// Options says how patient a Source is.
+type Options struct {
+	Timeout  time.Duration // of one request with its answer; 0: 15 s
+	Patience time.Duration // of all tries of one read; 0: 20 s
+	Pause    time.Duration // before the second try, about; it doubles; 0: 250 ms
+	Logger   *slog.Logger  // what is tried again; nil: nothing is logged
+
+	// Inner also reads from addresses of inner networks (package privatenet), to which names and
+	// redirects of strangers may lead.
+	Inner bool
+}
+
+func (o Options) withDefaults() Options {
+	if o.Timeout == 0 {
+		o.Timeout = 15 * time.Second
+	}
+	if o.Patience == 0 {
+		o.Patience = 20 * time.Second
+	}
+	if o.Pause == 0 {
+		o.Pause = 250 * time.Millisecond
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+// client sends requests.
+type client struct {
+	options   Options
+	http      *http.Client
+	transport *http.Transport
+	proxies   sync.Map // host:port of the user's own proxies, which may be anywhere
+}
+
+func newClient(o Options) *client {
+	o = o.withDefaults()
+	c := &client{options: o}
+	c.transport = &http.Transport{
+		Proxy:                  c.proxy,
+		DialContext:            c.dial,
+		TLSHandshakeTimeout:    10 * time.Second,
+		ResponseHeaderTimeout:  o.Timeout,
+		MaxResponseHeaderBytes: maxHeader,
+		MaxIdleConnsPerHost:    parallel,
+		MaxConnsPerHost:        2 * parallel,
+		IdleConnTimeout:        30 * time.Second,
+		DisableCompression:     true, // a range of compressed bytes is of no use
+		ForceAttemptHTTP2:      true,
+	}
+	c.http = &http.Client{Transport: c.transport, CheckRedirect: c.checkRedirect}
+	return c
+}
+
+func (c *client) close() { c.transport.CloseIdleConnections() }
+
+func (c *client) checkRedirect(next *http.Request, via []*http.Request) error {
+	if len(via) > maxRedirects {
+		return fmt.Errorf("%w: more than %d", errRedirect, maxRedirects)
+	}
+	if scheme := next.URL.Scheme; scheme != "https" && (scheme != "http" || via[0].URL.Scheme == "https") {
+		return fmt.Errorf("%w: from %s to %s", errRedirect, via[0].URL.Scheme, scheme)
+	}
+	return c.checkHost(next.URL)
+}
+
+// Redact returns an address without what may be secret in it: its password, query and
+// fragment.
+func Redact(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return "(unreadable address)"
+	}
+	u.RawQuery, u.Fragment = "", ""
+	return u.Redacted()
+}
+
+// do tries a request until it succeeds, fails for good, or patience is used up.
+func (c *client) do(ctx context.Context, name string, request func(ctx context.Context) error) error {
+	pauses := backoff.NewExponentialBackOff()
+	pauses.InitialInterval, pauses.Multiplier, pauses.MaxInterval = c.options.Pause, 2, maxPause
+	var last error
+	_, err := backoff.Retry(ctx,
+		func() (struct{}, error) {
+			ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
+			defer cancel()
+			last = request(ctx)
+			if isFinal(last) {
+				return struct{}{}, backoff.Permanent(last)
+			}
+			return struct{}{}, last
+		},
+		backoff.WithBackOff(pauses),
+		backoff.WithMaxTries(maxTries),
+		backoff.WithMaxElapsedTime(c.options.Patience),
+		backoff.WithNotify(func(err error, pause time.Duration) {
+			c.options.Logger.Info("read data: try again", "file", name, "in", pause, "err", err)
+		}))
+	if err == nil {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w; at last: %w", ctx.Err(), last)
+	}
+	return last
+}
+
+// isFinal reports whether trying again at once is of no use.
+func isFinal(err error) bool {
+	for _, final := range []error{tokens.ErrChanged, tokens.ErrTooShort, ErrNoRange, ErrStatus, errRedirect, privatenet.ErrInner} {
+		if errors.Is(err, final) {
+			return true
+		}
+	}
+	return false
+}
+
+// send sends a request and leaves the body to the caller.
+func (c *client) send(ctx context.Context, address string, header http.Header) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return nil, fmt.Errorf("%w: the address cannot be used", ErrStatus)
+	}
+	if err := c.checkHost(request.URL); err != nil {
+		return nil, err
+	}
+	request.Header = header
+	request.Header.Set("Accept-Encoding", "identity")
+	request.Header.Set("User-Agent", "psyche")
+	response, err := c.http.Do(request)
+	if err != nil {
+		// url.Error names the whole address, with its secrets.
+		if wrapped, ok := errors.AsType[*url.Error](err); ok {
+			err = wrapped.Err
+		}
+		return nil, err
+	}
+	return response, nil
+}
+
+// statusError turns a status that is no success into an error.
+func statusError(response *http.Response) error {
+	status := response.StatusCode
+	switch {
+	case status == http.StatusTooManyRequests, status == http.StatusServiceUnavailable:
+		return withRetryAfter(fmt.Errorf("server answers %s", text(status)), response.Header.Get("Retry-After"))
+	case status >= 500, status == http.StatusRequestTimeout, status == http.StatusTooEarly:
+		return fmt.Errorf("server answers %s", text(status))
+	default:
+		return fmt.Errorf("%w: it answers %s", ErrStatus, text(status))
+	}
+}
+
+// text is the status in our words: the server's reason phrase may hold anything.
+func text(status int) string {
+	return strings.TrimSpace(strconv.Itoa(status) + " " + http.StatusText(status))
+}
+
+// overload is an error after which the server wants a pause.
+type overload struct {
+	error
+	pause backoff.RetryAfterError
+}
+
+// Unwrap shows the pause to package backoff.
+func (o overload) Unwrap() []error { return []error{o.error, &o.pause} }
+
+// withRetryAfter adds the pause of a Retry-After header, in seconds or as a date.
+func withRetryAfter(err error, header string) error {
+	var pause time.Duration
+	if seconds, parseErr := strconv.ParseUint(header, 10, 31); parseErr == nil {
+		pause = time.Duration(seconds) * time.Second
+	} else if date, parseErr := http.ParseTime(header); parseErr == nil {
+		pause = time.Until(date)
+	}
+	if pause <= 0 {
+		return err
+	}
+	return overload{err, backoff.RetryAfterError{Duration: min(pause, MaxRetryAfter)}}
+}
+
+// Get reads a whole file of at most limit bytes.
+func Get(ctx context.Context, address string, limit int64, o Options) ([]byte, error) {
+	c := newClient(o)
+	defer c.close()
+	name := Redact(address)
+	var content []byte
+	err := c.do(ctx, name, func(ctx context.Context) error {
+		response, err := c.send(ctx, address, http.Header{})
+		if err != nil {
+			return err
+		}
+		defer func() { _ = response.Body.Close() }()
+		if response.StatusCode != http.StatusOK {
+			return statusError(response)
+		}
+		content, err = io.ReadAll(io.LimitReader(response.Body, limit+1))
+		if err == nil && int64(len(content)) > limit {
+			return fmt.Errorf("%w: the file has more than %d bytes", ErrStatus, limit)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	return content, nil
+}

@@ -1,0 +1,78 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/psyche-go/psyche/files/data/tokens"
+)
+
+// TestSidecarsOnTheWeb serves token files with what may lie beside the first of them.
+func TestSidecarsOnTheWeb(t *testing.T) {
+	tests := map[string]struct {
+		beside string // content of /a.ds.metadata; empty: it is not there
+		want   error
+		text   string
+	}{
+		"nothing":           {"", nil, ""},
+		"the same size":     {"tokenizer|2\n16\n", nil, ""},
+		"another size":      {"tokenizer|4\n8\n", tokens.ErrWrongSize, "a.ds.metadata says 4 bytes"},
+		"unreadable size":   {"tokenizer|3\n8\n", nil, "tokens have 3 bytes"},
+		"a page of its own": {"<html>not here</html>", nil, ""},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			var asked []string
+			address := serve(t, func(w http.ResponseWriter, r *http.Request) {
+				switch {
+				case strings.HasSuffix(r.URL.Path, ".ds"):
+					good(w, r)
+				case strings.HasSuffix(r.URL.Path, ".metadata") && test.beside != "":
+					http.ServeContent(w, r, "", begun, strings.NewReader(test.beside))
+				default:
+					asked = append(asked, r.URL.RequestURI())
+					http.NotFound(w, r)
+				}
+			})
+			source, err := Open(context.Background(), []string{address + "/a.ds?key=secret", address + "/b.ds"}, layout, quick)
+			if err == nil {
+				err = source.Close()
+				if len(asked) == 0 || asked[len(asked)-1] != "/a.idx?key=secret" {
+					t.Errorf("asked for %v", asked)
+				}
+			}
+			switch {
+			case test.want == nil && test.text == "" && err != nil:
+				t.Error(err)
+			case test.want != nil && !errors.Is(err, test.want), test.text != "" && (err == nil || !strings.Contains(err.Error(), test.text)):
+				t.Errorf("got %v, want %v %q", err, test.want, test.text)
+			}
+			if err != nil && strings.Contains(err.Error(), "secret") {
+				t.Errorf("the error tells a secret: %v", err)
+			}
+		})
+	}
+}
+
+// TestSidecarsThatFailSayNothing lets a server break on everything but the tokens.
+func TestSidecarsThatFailSayNothing(t *testing.T) {
+	address := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasSuffix(r.URL.Path, ".bin") {
+			answer(http.StatusServiceUnavailable, "Retry-After", "9")(w, r)
+			return
+		}
+		w.Header().Set("ETag", `"v1"`)
+		http.ServeContent(w, r, "", begun, bytes.NewReader(content))
+	})
+	source, err := Open(context.Background(), []string{address + "/a.bin"}, layout, quick)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := source.Close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,140 @@
+package weighted
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/psyche-go/psyche/files/data/shuffle"
+)
+
+// Source delivers sequences by their index; indices at or beyond Len belong to further
+// passes.
+type Source interface {
+	Read(ctx context.Context, indices []uint64) ([][]int32, error)
+	Len() uint64
+	Close() error
+}
+
+// Mix is a mixture of sources. Its methods may be called concurrently.
+type Mix struct {
+	sources []Source
+	shares  []uint32
+	cycle   []place
+	order   *shuffle.Permutation // of the places of each cycle; nil: as they are
+}
+
+// place is one place of a cycle.
+type place struct {
+	source uint16
+	rank   uint32 // places of the same source before it
+}
+
+// New mixes sources by their shares, at least one each and MaxCycle together. The Mix
+// closes the sources.
+func New(sources []Source, shares []uint32, seed *[32]byte) (*Mix, error) {
+	if len(sources) == 0 || len(sources) != len(shares) || len(sources) > MaxSources {
+		return nil, fmt.Errorf("%w: %d sources, %d shares", ErrWeights, len(sources), len(shares))
+	}
+	sum := uint64(0)
+	for i, share := range shares {
+		if share == 0 || sources[i].Len() == 0 {
+			return nil, fmt.Errorf("%w: source %d has %d shares and %d sequences", ErrWeights, i, share, sources[i].Len())
+		}
+		sum += uint64(share)
+	}
+	if sum > MaxCycle {
+		return nil, fmt.Errorf("%w: %d shares, at most %d", ErrWeights, sum, MaxCycle)
+	}
+	m := &Mix{sources: sources, shares: shares, cycle: arrange(shares, int64(sum))}
+	if seed != nil {
+		m.order = shuffle.New(*seed, sum)
+	}
+	return m, nil
+}
+
+// arrange spreads the sources over a cycle. Each time the source that is furthest behind
+// its share is taken; at the end all have exactly theirs, because what a source is behind
+// is then a multiple of the length, more than minus one of them, and the sum is zero.
+func arrange(shares []uint32, length int64) []place {
+	behind := make([]int64, len(shares))
+	taken := make([]uint32, len(shares))
+	cycle := make([]place, length)
+	for i := range cycle {
+		furthest := 0
+		for source, share := range shares {
+			behind[source] += int64(share)
+			if behind[source] > behind[furthest] {
+				furthest = source
+			}
+		}
+		behind[furthest] -= length
+		cycle[i] = place{source: uint16(furthest), rank: taken[furthest]}
+		taken[furthest]++
+	}
+	return cycle
+}
+
+// At returns which sequence of which source comes at an index.
+func (m *Mix) At(index uint64) (source int, sequence uint64) {
+	length := uint64(len(m.cycle))
+	number, at := index/length, index%length
+	if m.order != nil {
+		at = m.order.At(index)
+	}
+	p := m.cycle[at]
+	return int(p.source), number*uint64(m.shares[p.source]) + uint64(p.rank)
+}
+
+// Len returns the number of sequences of all sources together.
+func (m *Mix) Len() uint64 {
+	sum := uint64(0)
+	for _, source := range m.sources {
+		sum += source.Len()
+	}
+	return sum
+}
+
+// Read returns the sequences of the given indices, in their order.
+func (m *Mix) Read(ctx context.Context, indices []uint64) ([][]int32, error) {
+	wanted := make([][]uint64, len(m.sources))
+	places := make([][]int, len(m.sources))
+	for i, index := range indices {
+		source, sequence := m.At(index)
+		wanted[source] = append(wanted[source], sequence)
+		places[source] = append(places[source], i)
+	}
+	sequences := make([][]int32, len(indices))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(8)
+	for source := range m.sources {
+		if len(wanted[source]) == 0 {
+			continue
+		}
+		group.Go(func() error {
+			read, err := m.sources[source].Read(ctx, wanted[source])
+			if err != nil {
+				return fmt.Errorf("source %d: %w", source, err)
+			}
+			for i, place := range places[source] {
+				sequences[place] = read[i]
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	return sequences, nil
+}
+
+// Close closes the sources.
+func (m *Mix) Close() error {
+	var errs []error
+	for _, source := range m.sources {
+		errs = append(errs, source.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,169 @@
+package hub
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/psyche-go/psyche/base/filelock"
+)
+
+// folder is the part of the cache that belongs to one repository.
+type folder struct {
+	root  string // models--org--name, datasets--org--name
+	locks string
+}
+
+func (c *Client) folder(repo string) folder {
+	name := c.kind() + "--" + strings.ReplaceAll(repo, "/", "--")
+	return folder{filepath.Join(c.CacheDir, name), filepath.Join(c.CacheDir, ".locks", name)}
+}
+
+func (f folder) blob(hash string) string       { return filepath.Join(f.root, "blobs", hash) }
+func (f folder) snapshot(commit string) string { return filepath.Join(f.root, "snapshots", commit) }
+func (f folder) ref(revision string) string {
+	return filepath.Join(f.root, "refs", filepath.FromSlash(revision))
+}
+func (f folder) tree(commit string) string { return filepath.Join(f.root, "trees", commit+".json") }
+
+// public is a file that is there when the Hub has said that everybody may read the commit.
+func (f folder) public(commit string) string { return filepath.Join(f.root, "trees", commit+".public") }
+
+func (f folder) file(commit, path string) string {
+	return filepath.Join(f.snapshot(commit), filepath.FromSlash(path))
+}
+
+// has reports whether a snapshot has a file, whole.
+func (f folder) has(commit string, e Entry) bool {
+	info, err := os.Stat(f.file(commit, e.Path))
+	return err == nil && info.Mode().IsRegular() && info.Size() == e.Size
+}
+
+// commit returns what a revision stood for when it was last downloaded.
+func (f folder) commit(revision string) (string, bool) {
+	if isCommit(revision) {
+		return revision, true
+	}
+	text, err := os.ReadFile(f.ref(revision))
+	commit := strings.TrimSpace(string(text))
+	return commit, err == nil && isCommit(commit)
+}
+
+// link puts a blob into a snapshot.
+func (f folder) link(commit string, e Entry) error {
+	path := f.file(commit, e.Path)
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		return err
+	}
+	target, err := filepath.Rel(filepath.Dir(path), f.blob(e.Hash))
+	if err != nil {
+		return err
+	}
+	if now, err := os.Readlink(path); err == nil && now == target {
+		return nil
+	}
+	temporary := f.blob(e.Hash) + ".link"
+	_ = os.Remove(temporary) // of a process that was killed; the blob's lock is held
+	if err := os.Symlink(target, temporary); err != nil {
+		return err
+	}
+	return os.Rename(temporary, path)
+}
+
+// savedTree is the listing of a commit as the Hub's Python library keeps it.
+type savedTree struct {
+	Version int                  `json:"format_version"`
+	Files   map[string]savedFile `json:"files"`
+}
+
+type savedFile struct {
+	Size    int64  `json:"size"`
+	BlobID  string `json:"blob_id"`
+	SHA256  string `json:"lfs_sha256,omitempty"`
+	LFSSize int64  `json:"lfs_size,omitempty"`
+}
+
+const treeVersion = 1
+
+func (f folder) saveTree(commit string, files []Entry) error {
+	tree := savedTree{treeVersion, make(map[string]savedFile, len(files))}
+	for _, e := range files {
+		saved := savedFile{Size: e.Size, BlobID: e.Hash}
+		if e.Large() {
+			saved.SHA256, saved.LFSSize = e.Hash, e.Size
+		}
+		tree.Files[e.Path] = saved
+	}
+	text, err := json.Marshal(tree)
+	if err != nil {
+		return err
+	}
+	return replaceFile(f.tree(commit), text)
+}
+
+// loadTree returns the files of a commit that was listed before; found is false where
+// there is no listing that can be understood.
+func (f folder) loadTree(commit string) (files []Entry, found bool) {
+	info, err := os.Stat(f.tree(commit))
+	if err != nil || info.Size() > maxAnswer {
+		return nil, false
+	}
+	text, err := os.ReadFile(f.tree(commit))
+	var tree savedTree
+	if err != nil || json.Unmarshal(text, &tree) != nil || tree.Version != treeVersion {
+		return nil, false
+	}
+	for path, saved := range tree.Files {
+		e := Entry{Path: path, Size: saved.Size, Hash: saved.BlobID}
+		if saved.SHA256 != "" {
+			e.Size, e.Hash = saved.LFSSize, saved.SHA256
+		}
+		if checkPath(path) != nil || e.Size < 0 || !isHash(e.Hash) {
+			return nil, false
+		}
+		files = append(files, e)
+	}
+	return files, true
+}
+
+// replaceFile writes a file in one step; the folder is made if it is missing.
+func replaceFile(path string, data []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		return err
+	}
+	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(data)
+	err = errors.Join(err, file.Chmod(0o644), file.Close())
+	if err == nil {
+		err = os.Rename(file.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(file.Name())
+	}
+	return err
+}
+
+// lock waits until this process alone may write a blob. The lock is the one that the Hub's
+// Python library takes; on systems without locks two processes that download the same cost
+// time only, because content is checked before it gets its place.
+func (f folder) lock(ctx context.Context, hash string) (unlock func(), err error) {
+	path := filepath.Join(f.locks, hash+".lock")
+	if err := os.MkdirAll(f.locks, 0o777); err != nil {
+		return nil, fmt.Errorf("lock the cache: %w", err)
+	}
+	file, err := filelock.Wait(ctx, path, 0o664)
+	if errors.Is(err, filelock.ErrHeld) {
+		return nil, fmt.Errorf("wait for another process that downloads: %w", err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("lock the cache: %w", err)
+	}
+	return func() { _ = file.Close() }, nil
+}

@@ -1,0 +1,23 @@
+// Command cmd serves a Hugging Face Hub in memory until it is interrupted. It prints its
+// address and takes the token hf_write.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+
+	"github.com/psyche-go/psyche/files/hub/hubtest"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	s := hubtest.New()
+	defer s.Close()
+	s.LFSThreshold, s.PartSize = 64<<10, 100_000
+	s.Tokens["hf_write"] = true
+	fmt.Println(s.URL)
+	<-ctx.Done()
+}

@@ -1,0 +1,358 @@
+package tokenizer
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
+	"pgregory.net/rapid"
+
+	"github.com/psyche-go/psyche/base/golden"
+)
+
+func encode(t testing.TB, tokenizer *Tokenizer, text string) []int32 {
+	t.Helper()
+	ids, err := tokenizer.Encode([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ids
+}
+
+func TestBytesAreTheIDs(t *testing.T) {
+	if ids, want := encode(t, Bytes(), "Go \x00ÿ\xff"), []int32{'G', 'o', ' ', 0, 0xc3, 0xbf, 0xff}; !slices.Equal(ids, want) {
+		t.Errorf("got %v, want %v", ids, want)
+	}
+}
+
+func TestDecodeUndoesEncode(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.SliceOf(rapid.Byte()).Draw(t, "text")
+		ids, err := Bytes().Encode(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := Bytes().Decode(ids); err != nil || !bytes.Equal(got, text) {
+			t.Fatalf("got %q, %v, want %q", got, err, text)
+		}
+	})
+	for _, name := range []string{"gpt2", "llama3", "deepseek3", "o200k"} {
+		tokenizer := family(t, name)
+		rapid.Check(t, func(t *rapid.T) {
+			text := rapid.String().Draw(t, "text")
+			ids, err := tokenizer.Encode([]byte(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := tokenizer.Decode(ids); err != nil || string(got) != text {
+				t.Fatalf("%s: got %q, %v, want %q", name, got, err, text)
+			}
+		})
+	}
+}
+
+func TestDecodeRefusesForeignIDs(t *testing.T) {
+	for _, id := range []int32{-1, 256} {
+		if _, err := Bytes().Decode([]int32{id}); err == nil {
+			t.Errorf("id %d was decoded", id)
+		}
+	}
+}
+
+func TestEncodeRefusesWhatIsNoText(t *testing.T) {
+	_, err := family(t, "gpt2").Encode([]byte("ab\xffc"))
+	if !errors.Is(err, ErrNotUTF8) || !strings.Contains(err.Error(), "at byte 2") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestJSONIsForEver pins the file: its hash is part of checkpoints.
+func TestJSONIsForEver(t *testing.T) {
+	golden.Compare(t, "bytes.json", Bytes().JSON())
+}
+
+func TestIDsMayBePermuted(t *testing.T) {
+	text := string(Bytes().JSON())
+	text = strings.Replace(text, `"A": 65`, `"A": 66`, 1)
+	text = strings.Replace(text, `"B": 66`, `"B": 65`, 1)
+	tokenizer, err := Parse([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ids := encode(t, tokenizer, "AB\xff"); !slices.Equal(ids, []int32{66, 65, 255}) {
+		t.Errorf("got %v", ids)
+	}
+	if back, err := tokenizer.Decode([]int32{66, 65}); err != nil || string(back) != "AB" {
+		t.Errorf("got %q, %v", back, err)
+	}
+}
+
+// small returns a tokenizer.json with some parts replaced.
+func small(parts ...string) string {
+	file := map[string]string{
+		"added": "[]", "normalizer": "null", "pre": "null", "post": "null", "decoder": "null", "extra": "",
+		"vocab": `{"a": 0, "b": 1, "ab": 2, "<unk>": 3}`, "merges": `["a b"]`, "model": "",
+	}
+	for i := 0; i < len(parts); i += 2 {
+		file[parts[i]] = parts[i+1]
+	}
+	return fmt.Sprintf(`{"version": "1.0", %s"truncation": null, "padding": null, "added_tokens": %s, "normalizer": %s, "pre_tokenizer": %s,
+		"post_processor": %s, "decoder": %s, "model": {"type": "BPE", %s"vocab": %s, "merges": %s}}`,
+		file["extra"], file["added"], file["normalizer"], file["pre"], file["post"], file["decoder"], file["model"], file["vocab"], file["merges"])
+}
+
+func token(id int, content, more string) string {
+	return fmt.Sprintf(`[{"id": %d, "content": %q, "single_word": false, "lstrip": false, "rstrip": false, "normalized": true, "special": true%s}]`, id, content, more)
+}
+
+func TestParseRefusesWhatItCannotFollow(t *testing.T) {
+	split := func(expression string) string {
+		return fmt.Sprintf(`{"type": "Split", "pattern": {"Regex": %q}, "behavior": "Isolated", "invert": false}`, expression)
+	}
+	deep := strings.Repeat(`{"type": "Sequence", "pretokenizers": [`, 12) + strings.Repeat(`]}`, 12)
+	tests := []struct{ name, text, want string }{
+		{"pointer", "version https://git-lfs.github.com/spec/v1\noid sha256:00\n", "git lfs pull"},
+		{"unknown key", small("extra", `"magic": 1, `), "magic is a key that is not known here"},
+		{"key twice", small("extra", `"padding": null, `), "padding is there twice"},
+		{"truncation", strings.Replace(small(), `"truncation": null`, `"truncation": {"max_length": 5}`, 1), "truncation is"},
+		{"unigram", strings.Replace(small(), `"BPE"`, `"Unigram"`, 1), `model.type is "Unigram"`},
+		{"dropout", small("model", `"dropout": 0.1, `), "model.dropout is 0.1"},
+		{"prefix", small("model", `"continuing_subword_prefix": "##", `), "model.continuing_subword_prefix is"},
+		{"unknown token", small("model", `"unk_token": "?", `), `model.unk_token is "?"`},
+		{"model option", small("model", `"magic": true, `), "model.magic is a key"},
+		{"id twice", small("vocab", `{"a": 0, "b": 0, "ab": 2}`), `gives "a" and "b" the id 0`},
+		{"token twice", small("vocab", `{"a": 0, "a": 1, "b": 3, "ab": 2}`), `model.vocab has "a" twice`},
+		{"huge id", small("vocab", `{"a": 0, "b": 1, "ab": 99999999}`), "the id 99999999"},
+		{"negative id", small("vocab", `{"a": 0, "b": 1, "ab": -1}`), "the id -1"},
+		{"fraction", small("vocab", `{"a": 0.5, "b": 1, "ab": 2}`), "no whole number"},
+		{"empty token", small("vocab", `{"": 4, "a": 0, "b": 1, "ab": 2}`), "a token of 0 bytes"},
+		{"merge of strangers", small("merges", `["a c"]`), `model.merges[0] names "c"`},
+		{"merge to a stranger", small("merges", `[["b", "a"]]`), `model.merges[0] names "ba"`},
+		{"half a merge", small("merges", `["a b", "ab"]`), "model.merges[1]"},
+		{"three in a merge", small("merges", `[["a", "b", "a"]]`), "model.merges[0]"},
+		{"merges of numbers", small("merges", `[1]`), "model.merges is neither"},
+		{"added id", small("added", token(9, "<s>", "")), `added_tokens[0].id of "<s>" is 9, where readers that number added tokens themselves get 4`},
+		{"added option", small("added", token(4, "<s>", `, "magic": 1`)), "added_tokens[0].magic"},
+		{"added nothing", small("added", token(4, "", "")), "added_tokens[0].content has 0 bytes"},
+		{"normalizer", small("normalizer", `{"type": "Precompiled"}`), `normalizer.type is "Precompiled"`},
+		{"inner normalizer", small("normalizer", `{"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "Nmt"}]}`), `normalizer.normalizers[1].type is "Nmt"`},
+		{"normalizer option", small("normalizer", `{"type": "NFC", "strict": true}`), "normalizer.strict"},
+		{"nothing to replace", small("normalizer", `{"type": "Replace", "pattern": {"String": ""}, "content": "x"}`), "normalizer.pattern.String has 0 bytes"},
+		{"pre-tokenizer", small("pre", `{"type": "Whitespace"}`), `pre_tokenizer.type is "Whitespace"`},
+		{"behaviour", small("pre", strings.Replace(split("a"), "Isolated", "Exploded", 1)), `pre_tokenizer.behavior is "Exploded"`},
+		{"no invert", small("pre", strings.Replace(split("a"), `, "invert": false`, "", 1)), "pre_tokenizer.invert is missing"},
+		{"byte level", small("pre", `{"type": "ByteLevel"}`), "pre_tokenizer.add_prefix_space is missing"},
+		{"metaspace", small("pre", `{"type": "Metaspace", "replacement": "__"}`), `pre_tokenizer.replacement is "__"`},
+		{"metaspace contradicts", small("pre", `{"type": "Metaspace", "replacement": "_", "add_prefix_space": false, "prepend_scheme": "always"}`), "contradicts"},
+		{"depth", small("pre", deep), "nested deeper"},
+		{"set in a set", small("pre", split(`[a[bc]]`)), "a set within a set"},
+		{"intersection", small("pre", split(`[a-z&&b]`)), "a set within a set"},
+		{"line start", small("pre", split(`^a`)), "a bare '^'"},
+		{"word", small("pre", split(`\w+`)), `pre_tokenizer.pattern.Regex: pattern at byte 0: the escape "\\w"`},
+		{"back reference", small("pre", split(`(a)\1`)), `the escape "\\1"`},
+		{"options", small("pre", split(`(?m)a`)), `the group "(?m)"`},
+		{"property", small("pre", split(`\p{Emoji}`)), `the property "Emoji"`},
+		{"nothing to repeat", small("pre", split(`a|*`)), "nothing to repeat"},
+		{"nothing to match", small("pre", split(`a?`)), "pre_tokenizer.pattern.Regex: the pattern can match without any character"},
+		{"between letters", small("pre", split(`(?<=[a-z])(?=[A-Z])`)), "can match without any character"},
+		{"one of several", small("pre", split(`a|(?:b|c*)`)), "can match without any character"},
+		{"an end", small("pre", split(`a|$`)), "can match without any character"},
+		{"an edge", small("pre", split(`\A|b`)), "can match without any character"},
+		{"none of a group", small("normalizer", `{"type": "Replace", "pattern": {"Regex": "(ab){0,3}(?!c)"}, "content": "x"}`), "normalizer.pattern.Regex: the pattern can match without any character"},
+		{"unbalanced", small("pre", split(`(a`)), "pre_tokenizer.pattern.Regex"},
+		{"post-processor", small("post", `{"type": "BertProcessing"}`), `post_processor.type is "BertProcessing"`},
+		{"template", small("post", `{"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "x", "type_id": 0}}], "pair": [], "special_tokens": {}}`), `post_processor.single[0].SpecialToken.id is "x"`},
+		{"template without text", small("post", `{"type": "TemplateProcessing", "single": [], "pair": [], "special_tokens": {}}`), "post_processor.single has the text 0 times"},
+		{"template id", small("post", `{"type": "TemplateProcessing", "single": [{"Sequence": {"id": "A", "type_id": 0}}], "pair": [], "special_tokens": {"x": {"id": "x", "ids": [77], "tokens": ["x"]}}}`), "post_processor.special_tokens.x.ids"},
+		{"decoder", small("decoder", `{"type": "Sequence", "decoders": [{"type": "Fuse"}, {"type": "WordPiece"}]}`), `decoder.decoders[1].type is "WordPiece"`},
+		{"strip", small("decoder", `{"type": "Strip", "content": " ", "start": -1, "stop": 0}`), "decoder.start is -1"},
+	}
+	if _, err := Parse([]byte(small())); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := Parse([]byte(test.text))
+			if !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want %s", err, test.want)
+			}
+		})
+	}
+	for _, text := range []string{"", "[]", "{", small() + "{}", small()[:80], "\xff", small("vocab", `{"\ud800": 0}`), small("vocab", `{"\ud800\u0041": 0}`)} {
+		if _, err := Parse([]byte(text)); err == nil {
+			t.Errorf("%.300q was parsed", text)
+		}
+	}
+}
+
+// TestHostilePatternEnds wants an error from a pattern that would search for ages.
+func TestHostilePatternEnds(t *testing.T) {
+	slow, err := compilePattern("here", `(?:a|b|ab)*c`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slow.expr.MatchTimeout = 50_000_000 // ns
+	err = slow.each([]byte(strings.Repeat("ab", 40)), func(int, int) error { return nil })
+	if !errors.Is(err, errPatternCost) || !strings.Contains(err.Error(), "here") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestFewAndManySymbolsMergeAlike compares the two ways of merging.
+func TestFewAndManySymbolsMergeAlike(t *testing.T) {
+	model := family(t, "gpt2").model
+	rapid.Check(t, func(t *rapid.T) {
+		word := rapid.SliceOfN(rapid.SampledFrom([]byte("theinratos  \n(){}._=")), 1, fewSymbols).Draw(t, "word")
+		few := model.symbols(nil, word)
+		many := slices.Clone(few)
+		few = few[:model.mergeFew(few)]
+		many = many[:model.mergeMany(&scratch{}, many)]
+		if !slices.Equal(few, many) {
+			t.Fatalf("%q: %v and %v", word, few, many)
+		}
+	})
+}
+
+// TestNormalFormsAreThoseOfUnicode compares with package norm where that does the same:
+// for short sequences of characters that are not inert.
+func TestNormalFormsAreThoseOfUnicode(t *testing.T) {
+	character := rapid.OneOf(
+		rapid.SampledFrom([]rune("aeiouAns\u0301\u0308\u0323\u0327\u0345\u05b0\u093c\u3099가각각Åéﬁ①ｶﾞ")),
+		rapid.Rune(),
+	)
+	forms := map[string]norm.Form{"NFC": norm.NFC, "NFD": norm.NFD, "NFKC": norm.NFKC, "NFKD": norm.NFKD}
+	rapid.Check(t, func(t *rapid.T) {
+		runes := rapid.SliceOfN(character, 0, 20).Draw(t, "text")
+		if slices.ContainsFunc(runes, isInert) {
+			t.Skip()
+		}
+		text := []byte(string(runes))
+		for name, form := range forms {
+			got, err := unicodeForms[name].normalize(text)
+			if err != nil || !bytes.Equal(got, form.Bytes(text)) {
+				t.Fatalf("%s of %+q is %+q, %v, want %+q", name, text, got, err, form.Bytes(text))
+			}
+		}
+	})
+}
+
+// TestUnicodeVersion notices when the standard library's tables move beyond those that
+// unicode16 complements.
+func TestUnicodeVersion(t *testing.T) {
+	if unicode.Version != "15.0.0" {
+		t.Errorf("package unicode has Unicode %s: look at unicode16, which complements 15.0.0", unicode.Version)
+	}
+}
+
+// TestStreamIsDecode wants the text of a stream to be that of all ids at once.
+func TestStreamIsDecode(t *testing.T) {
+	for _, name := range families {
+		tokenizer := family(t, name)
+		for i, text := range corpus(t)[:3000] {
+			ids := encode(t, tokenizer, text)
+			if len(ids) > 200 {
+				continue
+			}
+			want, err := tokenizer.DecodeSkipSpecial(ids)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !utf8.Valid(want) {
+				continue // an added token that a byte-level decoder takes for a byte
+			}
+			stream, err := tokenizer.NewStream(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []byte
+			for _, id := range ids {
+				part, err := stream.Next(id)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !utf8.Valid(part) {
+					t.Fatalf("%s: string %d %+q: a part is %+q", name, i, text, part)
+				}
+				got = append(got, part...)
+			}
+			part, err := stream.Flush()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got = append(got, part...); !bytes.Equal(got, want) {
+				t.Fatalf("%s: string %d %+q: got %+q, want %+q", name, i, text, got, want)
+			}
+		}
+	}
+}
+
+func TestStreamOfBrokenText(t *testing.T) {
+	stream, err := Bytes().NewStream([]int32{'x'})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, b := range []byte("é\xe4\xb8a\xff") {
+		part, err := stream.Next(int32(b))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, string(part))
+	}
+	last, err := stream.Flush()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"", "é", "", "", "\xe4\xb8a", "\xff"}; !slices.Equal(got, want) || len(last) != 0 {
+		t.Errorf("got %q and %q, want %q", got, last, want)
+	}
+}
+
+// FuzzParse wants errors, never panics, and ids that the vocabulary has.
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(small()), "ab c")
+	f.Add([]byte(small("normalizer", `{"type": "NFKC"}`, "pre", `{"type": "Metaspace", "replacement": "▁"}`)), "a ﬁ b")
+	f.Add([]byte(small("pre", `{"type": "ByteLevel", "add_prefix_space": true}`, "model", `"ignore_merges": true, "unk_token": "<unk>", `, "added", token(4, "<s>", ""))), "<s>ab é")
+	f.Add([]byte(small("pre", `{"type": "Split", "pattern": {"Regex": "\\p{L}{1,3}|\\s+(?!\\S)"}, "behavior": "MergedWithNext", "invert": true}`)), "ab  ab")
+	f.Add([]byte(small("decoder", `{"type": "Sequence", "decoders": [{"type": "ByteFallback"}, {"type": "Strip", "content": "a", "start": 1, "stop": 1}]}`)), "abab")
+	f.Fuzz(func(t *testing.T, file []byte, text string) {
+		tokenizer, err := Parse(file)
+		if err != nil || len(text) > 1000 {
+			return
+		}
+		ids, err := tokenizer.EncodeWithSpecial([]byte(text))
+		if err != nil {
+			return
+		}
+		if _, err := tokenizer.Decode(ids); err != nil {
+			t.Fatalf("ids %v of %q: %v", ids, text, err)
+		}
+	})
+}
+
+// FuzzEncode wants the bytes of any text back from a byte-level tokenizer.
+func FuzzEncode(f *testing.F) {
+	tokenizer := family(f, "deepseek3")
+	f.Add("a  b\r\n1234 é 中文")
+	f.Fuzz(func(t *testing.T, text string) {
+		ids, err := tokenizer.Encode([]byte(text))
+		if !utf8.ValidString(text) {
+			if !errors.Is(err, ErrNotUTF8) {
+				t.Fatalf("got %v", err)
+			}
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := tokenizer.Decode(ids); err != nil || string(got) != text {
+			t.Fatalf("%q comes back as %q, %v", text, got, err)
+		}
+	})
+}

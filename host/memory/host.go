@@ -1,0 +1,330 @@
+package memory
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/host/core"
+	"github.com/psyche-go/psyche/record/backend"
+	"github.com/psyche-go/psyche/record/follow"
+	"github.com/psyche-go/psyche/record/wire"
+)
+
+// Options of a Host.
+type Options struct {
+	// Genesis returns the state a run starts with, given the key of its host;
+	// config.Run.CoordinatorState is one.
+	Genesis func(host coordinator.ClientID) (coordinator.State, error)
+	// Now returns the Unix time in milliseconds. It is called with the host locked.
+	Now func() uint64
+	// Seed determines the host's key and all round seeds.
+	Seed uint64
+}
+
+// Host holds a run. Its methods may be called from any goroutine.
+type Host struct {
+	run [32]byte // hash that names it
+	now func() uint64
+
+	mu      sync.Mutex
+	core    *core.Host
+	state   *coordinator.State // the core's
+	nonce   uint64             // of the newest action of any client: they need not be dense
+	answer  error              // to what was submitted last
+	clients map[identity.ID]*Client
+
+	applied chan struct{} // has a value when an action was applied since Run looked
+}
+
+// NewHost begins a run.
+func NewHost(o Options) (*Host, error) {
+	seeds := rand.NewPCG(o.Seed, 0)
+	var secret [identity.SeedSize]byte
+	for i := range secret {
+		secret[i] = byte(seeds.Uint64())
+	}
+	key := identity.FromSeed(secret)
+	state, err := o.Genesis(coordinator.ClientID(key.ID()))
+	if err != nil {
+		return nil, fmt.Errorf("initial state: %w", err)
+	}
+	log := follow.Resume(follow.Genesis{Raw: []byte(state.RunID)}, state, wire.Head{}, nil) // nobody reads it
+	h := &Host{
+		run: log.Run(), now: o.Now, state: &log.State,
+		clients: make(map[identity.ID]*Client), applied: make(chan struct{}, 1),
+	}
+	h.core = core.New(log, core.Now{}, core.Options{
+		Times: core.Times{WithdrawGrace: -1}, Draws: draws{seeds},
+		Sign: func(nonce uint64, a coordinator.Action) wire.SignedAction {
+			return wire.SignedAction{From: key.ID(), Nonce: nonce, Action: a, Raw: wire.SignAction(key, h.run, nonce, a)}
+		},
+		Connection: func(id identity.ID) (from core.Origin, live bool) { return from, h.clients[id] != nil },
+	})
+	return h, nil
+}
+
+// draws are without end, and committed to by nobody.
+type draws struct{ seeds *rand.PCG }
+
+// Opening implements core.Draws.
+func (d draws) Opening([32]byte) (draw [32]byte, left int, ok bool) {
+	for i := 0; i < len(draw); i += 8 {
+		binary.LittleEndian.PutUint64(draw[i:], d.seeds.Uint64())
+	}
+	return draw, math.MaxInt, true
+}
+
+// Attach connects a participant. One key has one live Client.
+func (h *Host) Attach(key identity.Key) (*Client, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.clients[key.ID()] != nil {
+		return nil, fmt.Errorf("attach %s: %w", key.ID(), backend.ErrDuplicateKey)
+	}
+	c := &Client{host: h, key: key, updates: make(chan backend.Update, 1)}
+	h.clients[key.ID()] = c
+	h.publishTo(c, h.peers())
+	return c, nil
+}
+
+// State returns a copy of the present state.
+func (h *Host) State() coordinator.State {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.state.Clone()
+}
+
+// Tick does everything that is due, and reports whether anything was.
+func (h *Host) Tick() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.tick()
+}
+
+// tick does what is due. The caller holds mu.
+func (h *Host) tick() bool {
+	h.core.Tick(h.clock())
+	changed, _ := h.finish()
+	return changed
+}
+
+// clock returns the time of the run: nothing here waits for any other. The caller holds mu.
+func (h *Host) clock() core.Now { return core.Now{Clock: h.now()} }
+
+// finish has the core publish and answer: nothing is kept. It reports whether anything has changed.
+// The caller holds mu.
+func (h *Host) finish() (changed bool, err error) {
+	records, err := h.core.Ready()
+	if err != nil {
+		return false, err
+	}
+	h.answer = nil
+	h.core.Advance(h.clock(), (*outlet)(h))
+	return len(records) > 0, h.answer
+}
+
+// outlet is how a Host's core speaks.
+type outlet Host
+
+// Publish implements core.Outlet.
+func (o *outlet) Publish(u core.Update) {
+	if u.Changed {
+		(*Host)(o).publish()
+	}
+}
+
+// Answer implements core.Outlet.
+func (o *outlet) Answer(_ int, err error) { o.answer = err }
+
+// Run ticks when something is due until ctx ends. It looks at least once in a beat whether
+// the clock was set.
+func (h *Host) Run(ctx context.Context, beat time.Duration) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+		case <-h.applied:
+		case <-ctx.Done():
+			return
+		}
+		timer.Reset(h.runDue(beat))
+	}
+}
+
+// runDue does what is due, and returns how long the host may sleep.
+func (h *Host) runDue(beat time.Duration) time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.core.Due(h.clock()) <= 0 {
+		h.tick()
+	}
+	return h.core.Sleep(h.clock(), beat)
+}
+
+// Apply applies an action that the host signs, such as SetPaused.
+func (h *Host) Apply(a coordinator.Action) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.act(a)
+}
+
+// act applies an action of the host's own. The caller holds mu.
+func (h *Host) act(a coordinator.Action) error {
+	err := h.core.Act(h.clock(), a)
+	_, broken := h.finish()
+	h.wake(err)
+	return cmp.Or(err, broken)
+}
+
+// submit takes an action the way it would take over a network. The caller holds mu.
+func (h *Host) submit(key identity.Key, a coordinator.Action) error {
+	h.nonce++
+	action, err := wire.OpenAction(wire.SignAction(key, h.run, h.nonce, a), h.run)
+	if err != nil {
+		return err
+	}
+	h.core.Submit(h.clock(), action, core.Origin{})
+	_, err = h.finish()
+	h.wake(err)
+	return err
+}
+
+// wake lets Run look what is due after an action that was accepted.
+func (h *Host) wake(refused error) {
+	if refused != nil {
+		return
+	}
+	select {
+	case h.applied <- struct{}{}:
+	default:
+	}
+}
+
+// publish shows every client the present state. The caller holds mu.
+func (h *Host) publish() {
+	peers := h.peers()
+	for _, c := range h.clients {
+		h.publishTo(c, peers)
+	}
+}
+
+// publishTo replaces the update that the client has not taken yet. The caller holds mu, so
+// nobody else sends.
+func (h *Host) publishTo(c *Client, peers []backend.Peer) {
+	select {
+	case <-c.updates:
+	default:
+	}
+	state := h.state.Clone()
+	own := make([]backend.Peer, len(peers))
+	for i, p := range peers {
+		own[i] = backend.Peer{ID: p.ID, Addrs: slices.Clone(p.Addrs)}
+	}
+	c.updates <- backend.Update{State: &state, Peers: own, Run: h.run}
+}
+
+// peers returns the addresses of those that take part. The caller holds mu.
+func (h *Host) peers() []backend.Peer {
+	var peers []backend.Peer
+	for _, id := range slices.SortedFunc(maps.Keys(h.clients), func(a, b identity.ID) int { return bytes.Compare(a[:], b[:]) }) {
+		if h.state.TakesPart(coordinator.ClientID(id)) {
+			peers = append(peers, backend.Peer{ID: id, Addrs: h.clients[id].addrs})
+		}
+	}
+	return peers
+}
+
+// Client implements the contract of package backend.
+type Client struct {
+	host    *Host
+	key     identity.Key
+	updates chan backend.Update
+
+	// host.mu guards what follows.
+	addrs  []string
+	closed bool
+}
+
+// Updates returns the channel of states; see package backend.
+func (c *Client) Updates() <-chan backend.Update { return c.updates }
+
+// Submit applies an action; see package backend.
+func (c *Client) Submit(ctx context.Context, a coordinator.Action) error {
+	c.host.mu.Lock()
+	defer c.host.mu.Unlock()
+	err := context.Cause(ctx)
+	switch {
+	case err != nil:
+	case c.closed:
+		err = backend.ErrClosed
+	default:
+		err = c.host.submit(c.key, a)
+	}
+	if err != nil {
+		return fmt.Errorf("submit %T: %w", a, err)
+	}
+	return nil
+}
+
+// Announce sets the participant's peer-to-peer addresses; see package backend.
+func (c *Client) Announce(_ context.Context, addrs []string) error {
+	if err := backend.CheckAddrs(addrs); err != nil {
+		return fmt.Errorf("announce: %w", err)
+	}
+	c.host.mu.Lock()
+	defer c.host.mu.Unlock()
+	if c.closed {
+		return fmt.Errorf("announce: %w", backend.ErrClosed)
+	}
+	c.addrs = slices.Clone(addrs)
+	c.host.publish()
+	return nil
+}
+
+// Err returns nil: a host in the same process is never lost.
+func (c *Client) Err() error { return nil }
+
+// Cut detaches the participant, which keeps its place in the run: it comes back within the time
+// that a host waits for who lost its connection.
+func (c *Client) Cut() {
+	c.host.mu.Lock()
+	defer c.host.mu.Unlock()
+	c.detach()
+}
+
+// detach reports whether the participant was attached. The caller holds host.mu.
+func (c *Client) detach() bool {
+	if c.closed {
+		return false
+	}
+	c.closed = true
+	delete(c.host.clients, c.key.ID())
+	close(c.updates)
+	return true
+}
+
+// Close detaches the participant and withdraws it from the run.
+func (c *Client) Close() error {
+	c.host.mu.Lock()
+	defer c.host.mu.Unlock()
+	if !c.detach() {
+		return nil
+	}
+	id := coordinator.ClientID(c.key.ID())
+	// Refused when it is not part of the run, or the run is over.
+	_ = c.host.act(coordinator.Withdraw{Client: id})
+	c.host.publish()
+	return nil
+}

@@ -1,0 +1,207 @@
+package server
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/net/admission"
+	"github.com/psyche-go/psyche/net/frame"
+	"github.com/psyche-go/psyche/record/backend/backendtest"
+)
+
+// TestMembersFindAPlaceAmongStrangers fills the places of strangers.
+func TestMembersFindAPlaceAmongStrangers(t *testing.T) {
+	bubble(t, func(o *Options) { o.MaxStrangers = 2 }, func(t *testing.T, connect func() *peer) {
+		first := connect().enter(1)
+		first.submit(coordinator.Join{}) // it is a participant now, and no stranger
+		go first.alive()
+		time.Sleep(time.Second)
+		for n := range byte(2) {
+			go connect().enter(2 + n).alive()
+		}
+		p := connect()
+		p.hello(4, hostileRun)
+		p.refused(frame.RefusedBusy, "not part of a run")
+		_ = first.socket.Close()
+		time.Sleep(time.Second)
+		connect().enter(1) // the participant comes back
+	})
+}
+
+// TestStrangersShareTheirPlaces lets one address take all places of strangers, with keys that
+// answer and do nothing else: others come in at its cost, and it does not at theirs.
+func TestStrangersShareTheirPlaces(t *testing.T) {
+	for _, role := range []frame.Role{frame.RoleParticipant, frame.RoleObserver} {
+		t.Run(fmt.Sprint(role), func(t *testing.T) { testSharedPlaces(t, role) })
+	}
+}
+
+func testSharedPlaces(t *testing.T, role frame.Role) {
+	bubbleOfAddresses(t, func(o *Options) { o.MaxStrangers = 4 }, func(t *testing.T, connectFrom func(net.Addr) *peer) {
+		address := func(n byte) net.Addr { return &net.TCPAddr{IP: net.IPv4(10, 0, 0, n)} }
+		ended := make([]bool, 10) // by key
+		enter := func(from, key byte) {
+			t.Helper()
+			p := connectFrom(address(from))
+			p.greet(key, role)
+			p.welcome()
+			go func() {
+				p.alive()
+				ended[key] = true
+			}()
+			time.Sleep(time.Second)
+		}
+		check := func(want ...byte) {
+			t.Helper()
+			synctest.Wait()
+			for key, gone := range ended {
+				if gone != slices.Contains(want, byte(key)) {
+					t.Fatalf("by key, the connections that ended are %v, want those of %v", ended, want)
+				}
+			}
+		}
+		for key := range byte(4) {
+			enter(1, key)
+		}
+		p := connectFrom(address(1))
+		p.greet(9, role)
+		p.refused(frame.RefusedBusy, "not part of a run")
+		check()
+		enter(2, 4)
+		check(0)
+		enter(3, 5)
+		check(0, 1)
+		enter(4, 6)
+		check(0, 1, 2)
+		p = connectFrom(address(5)) // nobody has more than it would
+		p.greet(9, role)
+		p.refused(frame.RefusedBusy, "not part of a run")
+		time.Sleep(time.Minute)
+		check(0, 1, 2)
+	})
+}
+
+// TestObserversKeepNobodyOut takes all places of those who only watch: whoever wants to take part,
+// and the keys that administer the run, come in all the same.
+func TestObserversKeepNobodyOut(t *testing.T) {
+	authority := backendtest.Key(50)
+	bubble(t, func(o *Options) { o.Key, o.MaxStrangers = authority, 2 }, func(t *testing.T, connect func() *peer) {
+		for n := range byte(2) {
+			p := connect()
+			p.greet(n, frame.RoleObserver)
+			p.welcome()
+			go p.alive()
+		}
+		p := connect()
+		p.greet(3, frame.RoleObserver)
+		p.refused(frame.RefusedBusy, "not part of a run")
+		go connect().enter(4).alive()
+		p = connect()
+		p.greet(50, frame.RoleObserver)
+		p.welcome()
+		p.submit(coordinator.SetPaused{Paused: true})
+	})
+}
+
+// TestWhoLeavesTheRunIsAStranger lets a participant leave while all places are taken: it
+// keeps its connection, and counts.
+func TestWhoLeavesTheRunIsAStranger(t *testing.T) {
+	bubble(t, func(o *Options) { o.MaxStrangers = 1 }, func(t *testing.T, connect func() *peer) {
+		leaving := connect().enter(1)
+		leaving.submit(coordinator.Join{})
+		time.Sleep(time.Millisecond) // the next nonce is a higher one
+		stranger := connect().enter(2)
+		leaving.submit(coordinator.Withdraw{Client: coordinator.ClientID(leaving.key.ID())})
+		go leaving.alive()
+		time.Sleep(time.Second)
+		_ = stranger.socket.Close()
+		time.Sleep(time.Second)
+		p := connect()
+		p.hello(3, hostileRun)
+		p.refused(frame.RefusedBusy, "not part of a run")
+		_ = leaving.socket.Close()
+		time.Sleep(time.Second)
+		connect().enter(3)
+	})
+}
+
+func TestObserversOfAKeyAreBounded(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, connect func() *peer) {
+		for range observersPerKey {
+			p := connect()
+			p.greet(1, frame.RoleObserver)
+			p.welcome()
+			p.expect(frame.TypeState)
+			go p.alive()
+		}
+		p := connect()
+		p.greet(1, frame.RoleObserver)
+		p.refused(frame.RefusedBusy, "watch already")
+		connect().enter(1) // which is no hindrance to taking part
+	})
+}
+
+// TestHandshakesAreBounded fills the places of those who never say who they are: newer ones
+// take the places of the oldest, and members are not disturbed.
+func TestHandshakesAreBounded(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, connect func() *peer) {
+		var silent []*peer
+		for range admission.MaxWaiting {
+			silent = append(silent, connect())
+			silent[len(silent)-1].challenge()
+		}
+		p := connect()
+		if _, _, err := p.reader.Next(frame.MaxHello); err == nil {
+			t.Fatal("one more was let in at once")
+		}
+		time.Sleep(admission.Grace)
+		works(t, connect)
+		if _, _, err := silent[0].reader.Next(frame.MaxHello); err == nil {
+			t.Fatal("the oldest connection is still there")
+		}
+	})
+}
+
+// TestActionsOfAKeyAreSlowedDown sends actions over two connections, one after the other.
+func TestActionsOfAKeyAreSlowedDown(t *testing.T) {
+	bubble(t, func(o *Options) { o.ActionsPerSecond, o.JoinsPerSecond = 2, 1000 }, func(t *testing.T, connect func() *peer) {
+		began := time.Now()
+		for range 2 {
+			p := connect().enter(1)
+			for range 15 {
+				p.submit(coordinator.Ready{}) // is refused, and counts
+			}
+			_ = p.socket.Close()
+			time.Sleep(time.Millisecond)
+		}
+		if took := time.Since(began); took < 4*time.Second || took > 6*time.Second {
+			t.Fatalf("30 actions took %v, want about 5 s: 20 at once, then 2 a second", took)
+		}
+	})
+}
+
+// TestTLSHandshakesThatStall connect and say nothing, or something else.
+func TestTLSHandshakesThatStall(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, connect func() *peer) {
+		began := time.Now()
+		silent := connect().raw()
+		if n, err := io.Copy(io.Discard, silent); n > 0 || err != nil {
+			t.Fatalf("%d bytes, %v", n, err)
+		}
+		if took := time.Since(began); took != frame.HandshakeTimeout {
+			t.Fatalf("cut off after %v", took)
+		}
+		browser := connect().raw()
+		go func() { _, _ = browser.Write([]byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n")) }()
+		if _, err := io.Copy(io.Discard, browser); err != nil {
+			t.Fatal(err)
+		}
+		works(t, connect)
+	})
+}

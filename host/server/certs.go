@@ -1,0 +1,221 @@
+package server
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/record/follow"
+)
+
+const (
+	certsMagic  = "psychecert/1\n"
+	maxLinks    = 256 // certificates that a run keeps; a new one takes the place of those that it makes superfluous
+	maxBegun    = 4   // epochs whose certificate is not complete yet
+	maxCertFile = 64 << 20
+)
+
+// link is a certified epoch that newcomers may begin from or pass on the way. Each is certified by
+// members of the one before; the first is the run's first epoch, to which newcomers replay.
+type link struct {
+	cert   follow.Certificate
+	offset int64 // of the journal behind the record that began it
+}
+
+// begun is an epoch whose certificate gathers signatures.
+type begun struct {
+	link
+	state   []byte
+	mayGive map[identity.ID]bool // members of the epoch before, and its own
+}
+
+// certs are the certificates of a run. Connections and the host use them at the same time.
+type certs struct {
+	run  [32]byte
+	path string // empty: they are not kept
+
+	mu      sync.Mutex
+	links   []link // ascending; replaced, never modified
+	base    []byte // state at the newest link; nil while that is the first epoch
+	open    []*begun
+	members []identity.ID // of the newest epoch
+}
+
+// began takes note of an epoch that begins; the log is on the disk up to there.
+func (c *certs) began(e follow.Epoch, offset int64, state []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before := c.members
+	c.members = e.Members
+	l := link{follow.Certificate{Epoch: e}, offset}
+	if len(c.links) == 0 {
+		c.links = []link{l}
+		return
+	}
+	b := &begun{link: l, state: state, mayGive: make(map[identity.ID]bool)}
+	for _, id := range slices.Concat(before, e.Members) {
+		b.mayGive[id] = true
+	}
+	c.open = append(c.open[max(0, len(c.open)-maxBegun+1):], b)
+}
+
+// sign takes a member's signature, and reports whether the epoch is certified by it.
+func (c *certs) sign(id identity.ID, index uint64, signature [identity.SignatureSize]byte) (certified bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at := slices.IndexFunc(c.open, func(b *begun) bool { return b.cert.Index == index })
+	if at < 0 || !c.open[at].mayGive[id] {
+		return false, nil // it is certified, or too old, or the key has nothing to say
+	}
+	b := c.open[at]
+	if !b.cert.Verify(id, c.run, signature) {
+		return false, fmt.Errorf("the signature of epoch %d does not verify", b.cert.Number)
+	}
+	delete(b.mayGive, id)
+	b.cert.Signatures = append(b.cert.Signatures, follow.Signature{ID: id, Signature: signature})
+	return c.certify(), nil
+}
+
+// certify adds the newest epoch that the newest link's members have certified, and leaves out those
+// between for which it is not needed.
+func (c *certs) certify() bool {
+	for at, b := range slices.Backward(c.open) {
+		links := c.links
+		for len(links) > 1 && certifies(links[len(links)-2], b.cert) {
+			links = links[:len(links)-1]
+		}
+		if len(links) >= maxLinks || !certifies(links[len(links)-1], b.cert) {
+			continue
+		}
+		made := b.link
+		made.cert.Signatures = slices.Clone(made.cert.Signatures)
+		c.links, c.base = append(slices.Clone(links), made), b.state
+		c.open = slices.Clone(c.open[at+1:])
+		return true
+	}
+	return false
+}
+
+// certifies reports whether enough members of an epoch signed another one.
+func certifies(from link, c follow.Certificate) bool {
+	return follow.Suffices(c.SignedBy(from.cert.Members), len(from.cert.Members))
+}
+
+// way returns how a newcomer gets to the newest certified epoch, and the state there.
+func (c *certs) way() ([]link, []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.links, c.base
+}
+
+// save writes the certificates, which are whole in the file or those before are.
+func (c *certs) save() error {
+	if c.path == "" {
+		return nil
+	}
+	links, base := c.way()
+	b := []byte(certsMagic)
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(links)))
+	for _, l := range links {
+		b = binary.LittleEndian.AppendUint64(b, uint64(l.offset))
+		cert := l.cert.AppendTo(nil)
+		b = binary.LittleEndian.AppendUint32(b, uint32(len(cert)))
+		b = append(b, cert...)
+	}
+	b = append(b, base...)
+	hash := sha256.Sum256(b)
+	return replaceFile(c.path, append(b, hash[:]...))
+}
+
+// replaceFile replaces a file; it is there whole, or the one before is.
+func replaceFile(path string, content []byte) error {
+	temporary, err := os.CreateTemp(filepath.Dir(path), ".new-*") // mode 0600
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(temporary.Name()) }() // fails after the rename
+	_, err = temporary.Write(content)
+	if err == nil {
+		err = temporary.Sync()
+	}
+	if err = errors.Join(err, temporary.Close()); err != nil {
+		return err
+	}
+	return os.Rename(temporary.Name(), path)
+}
+
+var errCerts = errors.New("certificates cannot be used")
+
+// decodeCerts reads the content of a file.
+func decodeCerts(content []byte) (links []link, base []byte, err error) {
+	if len(content) < len(certsMagic)+4+sha256.Size || !bytes.HasPrefix(content, []byte(certsMagic)) {
+		return nil, nil, fmt.Errorf("%w: the file is none of this version", errCerts)
+	}
+	body, hash := content[:len(content)-sha256.Size], content[len(content)-sha256.Size:]
+	if got := sha256.Sum256(body); !bytes.Equal(got[:], hash) {
+		return nil, nil, fmt.Errorf("%w: the file is damaged", errCerts)
+	}
+	rest := body[len(certsMagic):]
+	count := binary.LittleEndian.Uint32(rest)
+	rest = rest[4:]
+	if count == 0 || count > maxLinks {
+		return nil, nil, fmt.Errorf("%w: there are %d", errCerts, count)
+	}
+	for range count {
+		if len(rest) < 12 {
+			return nil, nil, fmt.Errorf("%w: the file is cut", errCerts)
+		}
+		offset, size := binary.LittleEndian.Uint64(rest), int64(binary.LittleEndian.Uint32(rest[8:]))
+		if rest = rest[12:]; size > int64(len(rest)) || offset > 1<<62 {
+			return nil, nil, fmt.Errorf("%w: the file is cut", errCerts)
+		}
+		cert, err := follow.DecodeCertificate(rest[:size])
+		if err != nil {
+			return nil, nil, fmt.Errorf("%w: %w", errCerts, err)
+		}
+		links, rest = append(links, link{cert, int64(offset)}), rest[size:]
+	}
+	return links, rest, nil
+}
+
+// load reads the certificates of a run whose journal has been opened, and finds out whether they
+// are of that journal.
+func (c *certs) load(s *store) error {
+	info, err := os.Stat(c.path)
+	if err != nil {
+		return err
+	}
+	if info.Size() > maxCertFile {
+		return fmt.Errorf("%w: the file has %d bytes", errCerts, info.Size())
+	}
+	content, err := os.ReadFile(c.path)
+	if err != nil {
+		return err
+	}
+	links, base, err := decodeCerts(content)
+	if err != nil {
+		return err
+	}
+	for _, l := range links[1:] { // newcomers replay to the first
+		var hash [sha256.Size]byte
+		if _, err := s.journal.ReadAt(hash[:], l.offset-sha256.Size); err != nil || hash != l.cert.Hash || l.offset > s.journal.Size() {
+			return fmt.Errorf("%w: epoch %d is not in the journal", errCerts, l.cert.Number)
+		}
+	}
+	newest := links[len(links)-1].cert
+	if len(links) > 1 && sha256.Sum256(base) != newest.State {
+		return fmt.Errorf("%w: the state is not that of epoch %d", errCerts, newest.Number)
+	}
+	c.links, c.base, c.members = links, base, newest.Members
+	if len(base) == 0 {
+		c.base = nil
+	}
+	return nil
+}

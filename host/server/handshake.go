@@ -1,0 +1,172 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/psyche-go/psyche/net/frame"
+	"github.com/psyche-go/psyche/record/follow"
+)
+
+const probeTimeout = 2 * time.Second // for an old connection to prove that it is alive
+
+// errGaveWay ends a connection that gives way to another one among the strangers.
+var errGaveWay = errors.New("it is not part of a run, and gave way to a client of an address that has fewer connections")
+
+// errCreated ends a connection whose only purpose was to begin a run.
+var errCreated = errors.New("the run has begun")
+
+// handshake proves the server's key, finds out who the client is and what it wants, and
+// makes this the live connection of its key if it takes part in a run.
+func (c *connection) handshake(ctx context.Context) error {
+	if err := c.conn.Handshake(ctx, frame.HandshakeTimeout); err != nil {
+		return err
+	}
+	hello, err := c.introduce(ctx)
+	if err != nil {
+		return err
+	}
+	c.role, c.sequence = hello.Role, hello.Sequence
+	if c.role == frame.RoleCreator {
+		return c.create(ctx, hello.RunID)
+	}
+	if c.host = c.server.find(hello.RunID); c.host == nil {
+		return c.server.notHosted(hello.RunID)
+	}
+	if hello.Run != ([32]byte{}) && hello.Run != c.host.run {
+		return refuse(frame.RefusedWrongRun, "run %q here is another one than you mean: its hash is %x, not %x", hello.RunID, c.host.run, hello.Run)
+	}
+	if c.role == frame.RoleObserver {
+		err = c.watch()
+	} else {
+		err = c.claim(ctx, hello.Addrs)
+	}
+	if err != nil {
+		return err
+	}
+	welcome := frame.Welcome{Host: c.server.key.ID(), Genesis: c.host.genesis}
+	return c.write(ctx, frame.TypeWelcome, welcome.AppendTo(nil))
+}
+
+// introduce exchanges challenge and hello.
+func (c *connection) introduce(ctx context.Context) (frame.Hello, error) {
+	if _, err := io.ReadFull(c.server.options.Random, c.nonce[:]); err != nil {
+		return frame.Hello{}, fmt.Errorf("draw a challenge: %w", err)
+	}
+	challenge := frame.Challenge{Version: frame.Version, Nonce: c.nonce}
+	if err := c.write(ctx, frame.TypeChallenge, challenge.AppendTo(nil)); err != nil {
+		return frame.Hello{}, err
+	}
+	payload, err := c.expect(ctx, frame.TypeHello, frame.MaxHello)
+	if err != nil {
+		return frame.Hello{}, err
+	}
+	hello, err := frame.OpenHello(payload, c.nonce, c.server.key.ID())
+	if err != nil {
+		return hello, refuse(frame.RefusedMalformed, "%v", err)
+	}
+	c.id = hello.ID
+	c.logger = c.logger.With("client", c.id)
+	return hello, nil
+}
+
+// expect reads the one frame that may come now.
+func (c *connection) expect(ctx context.Context, want frame.Type, limit int) ([]byte, error) {
+	kind, payload, err := c.conn.Next(ctx, limit)
+	if err != nil {
+		return nil, err
+	}
+	if kind != want {
+		return nil, refuse(frame.RefusedMalformed, "a frame of type %d, want type %d", kind, want)
+	}
+	return payload, nil
+}
+
+// create begins the run that the client sends. It ends the connection.
+func (c *connection) create(ctx context.Context, runID string) error {
+	if err := c.server.mayCreate(c.id, runID); err != nil {
+		return err
+	}
+	d, err := newDraws(c.server.options.Random, createdDraws)
+	if err != nil {
+		return err
+	}
+	welcome := frame.Welcome{Host: c.server.key.ID(), Draws: d.chain.Commitment()}
+	if err := c.write(ctx, frame.TypeWelcome, welcome.AppendTo(nil)); err != nil {
+		return err
+	}
+	payload, err := c.expect(ctx, frame.TypeCreate, 1+follow.MaxGenesis)
+	if err != nil {
+		return err
+	}
+	create, err := follow.OpenGenesis(append([]byte{}, payload...))
+	if err != nil {
+		return refuse(frame.RefusedMalformed, "%v", err)
+	}
+	if create.Signer != c.id {
+		return refuse(frame.RefusedMalformed, "a run that is signed by %s came on the connection of %s", create.Signer, c.id)
+	}
+	if err := c.server.create(create, runID, d); err != nil {
+		return err
+	}
+	if err := c.write(ctx, frame.TypeAck, frame.Ack{}.AppendTo(nil)); err != nil {
+		return err
+	}
+	return errCreated
+}
+
+// watch takes one of the places of those who only look on.
+func (c *connection) watch() error {
+	if !c.server.observers.acquire(c.id, observersPerKey) {
+		return refuse(frame.RefusedBusy, "the key %s has %d connections that watch already", c.id, observersPerKey)
+	}
+	c.watching = true
+	return c.host.registry.watch(c, c.host.newest.Load().offices[c.id])
+}
+
+// claim takes the key. Another connection that has it keeps it if it answers; if it does
+// not, its client is gone without a word and the newcomer is the same one come back.
+func (c *connection) claim(ctx context.Context, addrs []string) error {
+	c.origin = c.host.origin(c.conn.RemoteAddr())
+	for range 3 {
+		stranger := !c.host.newest.Load().known[c.id]
+		other, err := c.host.registry.claim(c, addrs, stranger)
+		if other == nil {
+			return err
+		}
+		if other.isAlive(ctx) {
+			break
+		}
+		other.hangUp(refuse(frame.RefusedTimeout, "the client did not answer and has connected anew"))
+		select {
+		case <-other.ended:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return refuse(frame.RefusedDuplicateKey, "a client with the key %s is connected already; every client needs a key of its own", c.id)
+}
+
+// isAlive asks the client for a sign of life.
+func (c *connection) isAlive(ctx context.Context) bool {
+	c.probing.Lock()
+	defer c.probing.Unlock()
+	select {
+	case <-c.heard:
+	default:
+	}
+	signal(c.probe)
+	timer := time.NewTimer(probeTimeout)
+	defer timer.Stop()
+	select {
+	case <-c.heard:
+		return true
+	case <-c.ended:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return false
+}

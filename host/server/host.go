@@ -1,0 +1,337 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/host/core"
+	"github.com/psyche-go/psyche/net/admission"
+	"github.com/psyche-go/psyche/net/frame"
+	"github.com/psyche-go/psyche/record/follow"
+	"github.com/psyche-go/psyche/record/wire"
+)
+
+// maxGroup bounds the actions that share one write to the disk.
+const maxGroup = 256
+
+// host is one run: its core, its journal, and what its connections see of it.
+// The fields of the first group belong to the goroutine of loop.
+type host struct {
+	core       *core.Host
+	state      *coordinator.State // the core's
+	store      store
+	group      []request // that the core answers next
+	known      map[identity.ID]bool
+	oneAddress bool   // that all clients come from one address was said
+	noted      uint64 // records up to the newest epoch that certs know
+
+	server   *server
+	runID    string
+	run      [32]byte // hash that names the run in what is signed
+	genesis  []byte   // signed bytes that the run began with
+	key      identity.Key
+	options  Options
+	logger   *slog.Logger
+	registry *registry
+	certs    certs
+	growth   *admission.Budget // of actions that may be repeated for ever and make the journal longer
+	requests chan request
+	newest   atomic.Pointer[publication]
+	logSize  atomic.Int64          // bytes of the journal that are on the disk
+	beat     atomic.Int64          // Unix time in nanoseconds at which loop was alive
+	trouble  atomic.Pointer[error] // what keeps the run from going on
+}
+
+// request is an action that waits for the host.
+type request struct {
+	action wire.SignedAction
+	from   net.Addr       // of its connection
+	reply  chan<- verdict // has room for the answer
+}
+
+// verdict is what became of an action.
+type verdict struct {
+	code   coordinator.Code // 0: accepted
+	reason string           // beyond the code
+}
+
+// refusedBy returns the verdict of a refusal.
+func refusedBy(err error) (v verdict) {
+	_ = errors.As(err, &v.code) // after any other error the core does not answer
+	if text := err.Error(); text != v.code.Error() {
+		v.reason = text
+	}
+	return v
+}
+
+func newHost(server *server, s store) (*host, error) {
+	o := server.options
+	h := &host{
+		state: &s.log.State, store: s,
+		server:   server,
+		runID:    s.log.State.RunID,
+		run:      s.log.Run(),
+		genesis:  s.log.Genesis().Raw,
+		key:      server.key,
+		options:  o,
+		logger:   o.Logger.With("run", s.log.State.RunID),
+		registry: newRegistry(server.strangers, server.onlookers),
+		growth:   admission.NewBudget(o.JoinsPerSecond, o.JoinsAtOnce),
+		requests: make(chan request),
+	}
+	if identity.ID(h.state.Authority.Main) == h.key.ID() && h.state.RunState != coordinator.Finished {
+		h.logger.Warn("the host's own key is the run's main authority: whoever reads host-key.json can pause the run and replace its model, its data and its rules; begin runs with --main-authority and a key that is kept elsewhere", "key", h.key.ID())
+	}
+	h.openCerts()
+	h.core = core.New(s.log, h.now(), h.coreOptions())
+	h.noteLog()
+	h.alive()
+	if o.OnRun != nil {
+		server.watchers.Lock()
+		o.OnRun(h.runID, h.run)
+		server.watchers.Unlock()
+	}
+	return h, h.advance(nil)
+}
+
+func (h *host) coreOptions() core.Options {
+	o := core.Options{
+		Times: core.Times{
+			WithdrawGrace: h.options.WithdrawGrace, RestartGrace: h.options.RestartGrace,
+			Push: core.DefaultTimes.Push, PushEach: core.DefaultTimes.PushEach,
+		},
+		Sign: func(nonce uint64, a coordinator.Action) wire.SignedAction {
+			return wire.SignedAction{From: h.key.ID(), Nonce: nonce, Action: a, Raw: wire.SignAction(h.key, h.run, nonce, a)}
+		},
+		Connection: h.registry.origin,
+		Acted:      h.acted,
+		Moved:      h.moved,
+	}
+	if h.store.draws != nil { // else the run is over
+		o.Draws = h.store.draws.chain
+	}
+	return o
+}
+
+// now returns the time, and that of the run's clock.
+func (h *host) now() core.Now { return core.Now{Time: time.Now(), Clock: h.options.Now()} }
+
+// openCerts takes up the certificates of epochs. Without them newcomers replay the whole log.
+func (h *host) openCerts() {
+	h.certs.run = h.run
+	h.noted = h.store.log.Epoch().Index
+	if h.store.keeps() {
+		h.certs.path = CertificatesPath(h.options.SaveStateDir, h.runID)
+		err := h.certs.load(&h.store)
+		if err == nil {
+			return
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			h.logger.Warn("the certificates of epochs are of no use, newcomers replay the log", "file", h.certs.path, "reason", err)
+		}
+	}
+	if first := h.store.log.FirstEpoch(); first.Index != 0 {
+		h.certs.began(first, 0, nil)
+	}
+}
+
+// noteEpoch lets the members certify an epoch that has begun.
+func (h *host) noteEpoch() {
+	e := h.store.log.Epoch()
+	if e.Index == h.noted {
+		return
+	}
+	h.noted = e.Index
+	links, _ := h.certs.way()
+	first := e.Index == h.store.log.FirstEpoch().Index
+	if h.store.begunState == nil || len(links) == 0 && !first {
+		return // the file of certificates is gone, and with it how the first epoch began
+	}
+	h.certs.began(e, h.store.begunAt, h.store.begunState)
+	if first {
+		h.saveCerts()
+	}
+}
+
+// saveCerts keeps the certificates. Without them newcomers take longer.
+func (h *host) saveCerts() {
+	if err := h.certs.save(); err != nil {
+		h.logger.Warn("the certificates of epochs are not kept", "file", h.certs.path, "error", err)
+	}
+}
+
+// noteLog tells connections how much of the journal they may read.
+func (h *host) noteLog() {
+	if h.store.keeps() {
+		h.logSize.Store(h.store.journal.Size())
+	}
+}
+
+// noteCommit tells how long it took to make durable what was accepted, if anything was.
+func (h *host) noteCommit(took time.Duration) {
+	before := h.logSize.Load()
+	h.noteLog()
+	if h.logSize.Load() != before {
+		h.emit(Event{Kind: EventCommitted, Took: took, Phase: h.phaseNow()})
+	}
+}
+
+// alive notes that loop works.
+func (h *host) alive() { h.beat.Store(time.Now().UnixNano()) }
+
+// collect adds to a first request those that wait already, so that they share one sync of
+// the disk.
+func (h *host) collect(first request) []request {
+	group := []request{first}
+	for len(group) < maxGroup {
+		select {
+		case r := <-h.requests:
+			group = append(group, r)
+		default:
+			return group
+		}
+	}
+	return group
+}
+
+// step applies a group of actions and everything that is due, makes it durable, and lets the
+// core publish it and answer.
+func (h *host) step(ctx context.Context, group []request) error {
+	now := h.now()
+	for _, r := range group {
+		if _, joins := r.action.Action.(coordinator.Join); joins {
+			h.warnOfOneAddress(r.from)
+		}
+		h.core.Submit(now, r.action, h.origin(r.from))
+	}
+	h.core.Tick(now)
+	began := time.Now()
+	if err := h.commit(ctx); err != nil {
+		return err
+	}
+	if len(group) > 0 {
+		h.server.metrics.commit.Observe(time.Since(began).Seconds())
+	}
+	h.noteCommit(time.Since(began))
+	if err := h.advance(group); err != nil {
+		return err
+	}
+	return h.snapshot(ctx)
+}
+
+// advance lets the core publish what is durable and answer a group.
+func (h *host) advance(group []request) error {
+	if _, err := h.core.Ready(); err != nil {
+		return err
+	}
+	h.group, h.known = group, h.core.Known()
+	h.registry.seatStrangers(h.known)
+	h.core.Advance(h.now(), h)
+	return nil
+}
+
+// Answer implements core.Outlet.
+func (h *host) Answer(i int, err error) {
+	var v verdict
+	if err != nil {
+		v = refusedBy(err)
+	}
+	h.group[i].reply <- v
+}
+
+// snapshot writes a snapshot of the present state, when enough records have gathered. The error
+// is one of the journal; without a snapshot the next start only takes longer.
+func (h *host) snapshot(ctx context.Context) error {
+	if !h.store.keeps() || h.store.unsaved < h.options.SnapshotEvery {
+		return nil
+	}
+	taken := snapshot{position: h.store.journal.Position(), starts: h.store.log.Starts(), state: h.state.AppendTo(nil)}
+	h.core.Digest()
+	if err := h.commit(ctx); err != nil {
+		return err
+	}
+	h.noteLog()
+	h.store.unsaved = 0
+	if err := taken.write(h.store.snapshotPath); err != nil {
+		h.logger.Warn("no snapshot was written", "snapshot", h.store.snapshotPath, "error", err)
+	}
+	return h.advance(nil)
+}
+
+// acted tells of an action that was accepted, or refused with err.
+func (h *host) acted(a wire.SignedAction, err error) {
+	event := Event{Kind: EventAccepted, Client: a.From, Action: follow.ActionName(a.Action), Phase: h.phaseNow()}
+	if err != nil {
+		event.Kind, event.Code = EventRefused, refusedBy(err).code
+		h.logRefusal("refused an action", "action", event.Action, "client", a.From, "step", h.state.Progress.Step, "reason", err)
+	} else if w, ok := a.Action.(coordinator.Withdraw); ok && a.From == h.key.ID() {
+		h.logger.Info("withdrew a client whose connection is gone", "client", identity.ID(w.Client), "grace", h.options.WithdrawGrace)
+	} else {
+		h.logger.Info("accepted an action", "action", event.Action, "client", a.From, "step", h.state.Progress.Step)
+	}
+	h.emit(event)
+}
+
+// moved tells that the run is in another state.
+func (h *host) moved(before coordinator.RunState) {
+	h.logger.Info("run state", "from", before.String(), "to", h.state.RunState.String(), "epoch", h.state.Progress.Epoch, "step", h.state.Progress.Step)
+	h.emit(Event{Kind: EventTransition, Phase: h.phaseNow()})
+}
+
+// logRefusal logs what a client has caused, unless clients cause too much of it.
+func (h *host) logRefusal(message string, values ...any) {
+	if h.server.noise.Allow() {
+		h.logger.Info(message, values...)
+	}
+}
+
+// Publish implements core.Outlet: it shows the connections the newest state and peers, if they
+// are new.
+func (h *host) Publish(u core.Update) {
+	next := publication{
+		phase: h.phaseNow(), participants: len(u.Participants), known: h.known, offices: h.core.Offices(), closed: u.State.Closed,
+	}
+	if newest := h.newest.Load(); newest != nil {
+		next.state, next.peers, next.log = newest.state, newest.peers, newest.log
+	}
+	peers := frame.AppendPeers(nil, h.registry.peers(u.Participants))
+	peersAreNew := next.peers.version == 0 || !bytes.Equal(peers, next.peers.payload)
+	if !u.Changed && !peersAreNew {
+		return
+	}
+	if u.Changed {
+		next.state = next.state.next(frame.TypeState, frame.TypeStateDelta, u.State.AppendTo(nil))
+		if next.log.index == 0 {
+			next.log = beginCourse(&h.store, h.key)
+		} else {
+			next.log = next.log.next(h.store.log, h.store.fresh, h.store.journal.Size(), h.key)
+		}
+		h.store.fresh = nil
+		h.noteEpoch()
+		h.server.show(u.State)
+	}
+	if peersAreNew {
+		next.peers = next.peers.next(frame.TypePeers, frame.TypePeersDelta, peers)
+	}
+	h.newest.Store(&next)
+	h.registry.wakeAll()
+}
+
+// phaseNow returns how far the run is.
+func (h *host) phaseNow() Phase {
+	return Phase{RunState: h.state.RunState, Epoch: h.state.Progress.Epoch, Step: h.state.Progress.Step}
+}
+
+// emit passes an event of this run on. Any goroutine may call it.
+func (h *host) emit(e Event) {
+	e.RunID = h.runID
+	h.server.emit(e)
+}

@@ -1,0 +1,89 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/host/server/status"
+)
+
+// stalledAfter is how long the loop of a run that is healthy is silent at most.
+const stalledAfter = 5 * time.Second
+
+// serveHTTP answers requests until ctx ends.
+func (s *server) serveHTTP(ctx context.Context, listener net.Listener) {
+	s.logger.Info("HTTP server is listening", "http", listener.Addr().String())
+	if s.options.HTTPReady != nil {
+		s.options.HTTPReady(listener.Addr())
+	}
+	ServeHTTP(ctx, listener, s.handler(), s.logger)
+}
+
+// handler serves /healthz, /metrics and /state, and Options.Pages.
+func (s *server) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+healthPath, s.serveHealth)
+	mux.Handle("GET /metrics", promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4}))
+	mux.HandleFunc("GET /state", s.serveState)
+	if s.options.Pages != nil {
+		mux.Handle("GET /", s.options.Pages)
+	}
+	return mux
+}
+
+// serveHealth says whether every run's loop works, and what Options.Check finds.
+func (s *server) serveHealth(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	for _, h := range s.hosts() {
+		if trouble := h.trouble.Load(); trouble != nil {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = fmt.Fprintln(w, *trouble)
+			return
+		}
+		if silent := time.Since(time.Unix(0, h.beat.Load())); silent > stalledAfter+h.options.Beat {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = fmt.Fprintf(w, "run %q does nothing for %s\n", h.runID, silent.Round(time.Second))
+			return
+		}
+	}
+	if check := s.options.Check; check != nil {
+		if err := check(); err != nil {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = fmt.Fprintln(w, err)
+			return
+		}
+	}
+	_, _ = fmt.Fprintln(w, "ok")
+}
+
+// serveState shows the run that the query names, or the names of all.
+func (s *server) serveState(w http.ResponseWriter, r *http.Request) {
+	runID := r.URL.Query().Get("run")
+	var body any = struct {
+		Runs []string `json:"runs"`
+	}{append([]string{}, s.runIDs()...)}
+	if runID != "" {
+		h := s.find(runID)
+		if h == nil {
+			http.Error(w, fmt.Sprintf("run %q is not hosted here", runID), http.StatusNotFound)
+			return
+		}
+		state, err := coordinator.Decode(h.newest.Load().state.payload)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		body = status.Of(&state, h.run)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	_ = encoder.Encode(body) // fails when the client is gone
+}

@@ -1,0 +1,282 @@
+package server
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/net/frame"
+	"github.com/psyche-go/psyche/record/follow"
+	"github.com/psyche-go/psyche/record/journal"
+	"github.com/psyche-go/psyche/record/wire"
+)
+
+const (
+	maxPushes   = 64  // that a client may be behind before it gets records from the disk
+	markEach    = 256 // records between two places of the journal that are known
+	maxCatching = 8   // connections that read the journal at a time: each needs about 2 MiB
+)
+
+// course is what a run's connections send of its log to who follows it. It is never changed.
+type course struct {
+	index  uint64      // number of records
+	size   int64       // bytes of the journal that has them
+	heads  []wire.Head // signed: at the starts of the newest rounds, then the newest
+	window []byte      // what the next push needs of the records before it
+	pushes []push      // newest last
+	marks  []mark      // ascending
+}
+
+// push is a frame with records, packed once for all who have what came before.
+type push struct {
+	from, to uint64
+	frame    []byte
+}
+
+// mark is a place of the journal, behind so many records.
+type mark struct {
+	index  uint64
+	offset int64
+}
+
+// beginCourse returns the course of a run whose log a server has taken up.
+func beginCourse(s *store, key identity.Key) course {
+	genesis := follow.Record{Kind: follow.KindGenesis, Genesis: s.log.Genesis()}.AppendTo(nil)
+	behind := journal.First + int64(journal.EntryHead+len(genesis)+journal.EntryTail)
+	c := course{index: s.log.Head().Index, size: s.journal.Size(), marks: []mark{{1, behind}}}
+	if c.index > 1 {
+		c.marks = append(c.marks, mark{c.index, c.size})
+	}
+	c.heads = signHeads(s.log, nil, key)
+	return c
+}
+
+// signHeads signs the heads that a client should know, those anew that were not signed before.
+func signHeads(log *follow.Follower, before []wire.Head, key identity.Key) []wire.Head {
+	wanted := slices.Clone(log.Starts())
+	if n := len(wanted); n == 0 || wanted[n-1].Index != log.Head().Index {
+		wanted = append(wanted, log.Head())
+	}
+	for i, h := range wanted {
+		if known := slices.IndexFunc(before, h.Same); known >= 0 {
+			wanted[i] = before[known]
+		} else {
+			wanted[i] = h.Sign(key, log.Run())
+		}
+	}
+	return wanted
+}
+
+// next returns the course after records that are on the disk.
+func (c course) next(log *follow.Follower, fresh [][]byte, size int64, key identity.Key) course {
+	n := course{index: c.index, size: size, window: c.window, marks: c.marks, heads: signHeads(log, c.heads, key)}
+	n.pushes = slices.Clone(c.pushes[max(0, len(c.pushes)-maxPushes+1):])
+	var raw []byte
+	from := c.index
+	for i, record := range fresh {
+		raw = frame.AppendRecord(raw, record)
+		n.index++
+		if last := i == len(fresh)-1; !last && len(raw)+len(fresh[i+1])+8 <= frame.MaxRecordsSize {
+			continue
+		}
+		records := frame.Records{First: from, Raw: raw}
+		if i == len(fresh)-1 {
+			records.Heads = slices.DeleteFunc(slices.Clone(n.heads), func(h wire.Head) bool { return h.Index <= c.index })
+		}
+		n.pushes = append(n.pushes, push{from, n.index, frame.Append(nil, frame.TypeRecords, records.AppendTo(nil, n.window))})
+		n.window = frame.Slide(n.window, raw)
+		raw, from = nil, n.index
+	}
+	if newest := n.marks[len(n.marks)-1]; n.index-newest.index >= markEach {
+		n.marks = append(n.marks, mark{n.index, size})
+	}
+	return n
+}
+
+// since returns the frames with the records behind a place, if they are at hand.
+func (c *course) since(index uint64) (frames []byte, ok bool) {
+	at := slices.IndexFunc(c.pushes, func(p push) bool { return p.from == index })
+	if at < 0 {
+		return nil, index == c.index
+	}
+	for _, p := range c.pushes[at:] {
+		frames = append(frames, p.frame...)
+	}
+	return frames, true
+}
+
+// read hands out the payloads of frames with all records behind a place, from the journal, and then
+// the window. The last of the former has the heads.
+func (c *course) read(j io.ReaderAt, index uint64, emit func(kind frame.Type, payload []byte) error) error {
+	if err := c.stretch(j, index, c.index, c.heads, emit); err != nil {
+		return err
+	}
+	return emit(frame.TypeWindow, frame.AppendWindow(nil, c.window))
+}
+
+// readWay is read for a newcomer, who gets to the newest certified epoch without the log between
+// the run's first one and that.
+func (c *course) readWay(j io.ReaderAt, links []link, base []byte, emit func(kind frame.Type, payload []byte) error) error {
+	if len(links) < 2 || links[len(links)-1].cert.Index > c.index {
+		return c.read(j, 1, emit)
+	}
+	if err := c.stretch(j, 1, links[0].cert.Index, nil, emit); err != nil {
+		return err
+	}
+	for _, l := range links[1:] {
+		if err := emit(frame.TypeCertificate, l.cert.AppendTo(nil)); err != nil {
+			return err
+		}
+	}
+	if err := emit(frame.TypeBase, base); err != nil {
+		return err
+	}
+	newest := links[len(links)-1]
+	from := *c
+	from.marks = []mark{{newest.cert.Index, newest.offset}}
+	return from.read(j, newest.cert.Index, emit)
+}
+
+// stretch hands out the payloads of frames with the records between two places.
+func (c *course) stretch(j io.ReaderAt, index, until uint64, heads []wire.Head, emit func(kind frame.Type, payload []byte) error) error {
+	nearest, _ := slices.BinarySearchFunc(c.marks, index, func(m mark, index uint64) int { return cmp.Compare(m.index, index+1) })
+	if nearest == 0 {
+		return fmt.Errorf("the log has no place behind %d records", index)
+	}
+	m := c.marks[nearest-1]
+	source := bufio.NewReader(io.NewSectionReader(j, m.offset, c.size-m.offset))
+	records := frame.Records{First: index}
+	at := index
+	for n := m.index; n < until; n++ {
+		record, err := readEntry(source)
+		if err != nil {
+			return fmt.Errorf("read record %d: %w", n, err)
+		}
+		if n < index {
+			continue
+		}
+		if len(records.Raw) > 0 && len(records.Raw)+len(record)+8 > frame.MaxRecordsSize {
+			if err := emit(frame.TypeRecords, records.AppendTo(nil, nil)); err != nil {
+				return err
+			}
+			records = frame.Records{First: at}
+		}
+		records.Raw = frame.AppendRecord(records.Raw, record)
+		at++
+	}
+	records.Heads = heads
+	return emit(frame.TypeRecords, records.AppendTo(nil, nil))
+}
+
+// readEntry reads the payload of a journal's next entry, which was verified when it was written.
+func readEntry(r io.Reader) ([]byte, error) {
+	var head [journal.EntryHead]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return nil, err
+	}
+	size := journal.PayloadSize(head[:])
+	if size > journal.MaxPayload {
+		return nil, journal.ErrTooLarge
+	}
+	entry := make([]byte, size+journal.EntryTail)
+	if _, err := io.ReadFull(r, entry); err != nil {
+		return nil, err
+	}
+	return entry[:size], nil
+}
+
+// readFollow sends the records behind a place, and lets the writer send what comes after them.
+func (c *connection) readFollow(ctx context.Context, payload []byte) error {
+	wanted, err := frame.DecodeFollow(payload)
+	if err != nil {
+		return refuse(frame.RefusedMalformed, "%v", err)
+	}
+	if c.follows {
+		return refuse(frame.RefusedMalformed, "a connection follows the log once")
+	}
+	c.follows = true
+	log := &c.host.newest.Load().log
+	if wanted.Index > log.index {
+		return refuse(frame.RefusedPlace, "the log of run %q has %d records, not %d", c.host.runID, log.index, wanted.Index)
+	}
+	links, base := []link(nil), []byte(nil)
+	if wanted.Index == 1 {
+		links, base = c.host.certs.way()
+	}
+	return c.catchUp(ctx, func(j io.ReaderAt) error {
+		if wanted.Index == 1 {
+			return log.readWay(j, links, base, c.paced(ctx, log.index))
+		}
+		return log.read(j, wanted.Index, c.paced(ctx, log.index))
+	})
+}
+
+// paced returns how a reader hands frames to the writer, in turn with all that fetch journals. With
+// the window the client has the log up to index, and gets what comes.
+func (c *connection) paced(ctx context.Context, index uint64) func(frame.Type, []byte) error {
+	return func(kind frame.Type, payload []byte) error {
+		if err := c.server.egress.Take(ctx, c.conn.RemoteAddr(), min(len(payload), maxLogFrame)); err != nil {
+			return err
+		}
+		a := answer{kind: kind, payload: payload}
+		if kind == frame.TypeWindow {
+			a.live = index
+		}
+		return c.answer(ctx, a)
+	}
+}
+
+// readSign takes a member's word that an epoch began as the log says.
+func (c *connection) readSign(payload []byte) error {
+	signed, err := frame.DecodeSign(payload)
+	if err != nil {
+		return refuse(frame.RefusedMalformed, "%v", err)
+	}
+	certified, err := c.host.certs.sign(c.id, signed.Index, signed.Signature)
+	if err != nil {
+		return refuse(frame.RefusedMalformed, "%v", err)
+	}
+	if certified {
+		c.host.saveCerts()
+	}
+	return nil
+}
+
+// catchUp reads records from the journal, in turn with other connections.
+func (c *connection) catchUp(ctx context.Context, read func(j io.ReaderAt) error) error {
+	select {
+	case c.server.catching <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { <-c.server.catching }()
+	return read(c.host.store.journal)
+}
+
+// sendLog sends the records that the client does not have yet, if it follows the log.
+func (c *connection) sendLog(ctx context.Context, log *course) error {
+	if c.sent == 0 || c.sent == log.index {
+		return nil
+	}
+	count := func(how string, bytes int) {
+		c.server.metrics.pushes.WithLabelValues("log", how).Inc()
+		c.server.metrics.pushedBytes.WithLabelValues("log", how).Add(float64(bytes))
+	}
+	if frames, ok := log.since(c.sent); ok {
+		c.sent = log.index
+		count("delta", len(frames))
+		return c.writeBytes(ctx, frames)
+	}
+	from := c.sent
+	c.sent = log.index
+	return c.catchUp(ctx, func(j io.ReaderAt) error {
+		return log.read(j, from, func(kind frame.Type, payload []byte) error {
+			count("whole", len(payload))
+			return c.write(ctx, kind, payload)
+		})
+	})
+}

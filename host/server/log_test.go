@@ -1,0 +1,83 @@
+package server_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/host/server/servertest"
+	"github.com/psyche-go/psyche/host/tcp"
+	"github.com/psyche-go/psyche/record/backend/backendtest"
+)
+
+// lockedBuffer is a buffer of many writers.
+type lockedBuffer struct {
+	mu sync.Mutex
+	bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.Buffer.Write(p)
+}
+
+// TestHostThatIsMainAuthorityIsWarnedOf starts a run that names another main authority, and one that
+// does not.
+func TestHostThatIsMainAuthorityIsWarnedOf(t *testing.T) {
+	for _, own := range []bool{true, false} {
+		var log lockedBuffer
+		o := options("")
+		o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		if !own {
+			begin := o.Runs[0]
+			o.Runs[0] = func(host coordinator.ClientID) (coordinator.State, error) {
+				s, err := begin(host)
+				s.Authority.Main = coordinator.ClientID(backendtest.Key(7).ID())
+				return s, err
+			}
+		}
+		servertest.Start(t, o).Stop()
+		if warned := strings.Contains(log.String(), "the host's own key is the run's main authority"); warned != own {
+			t.Errorf("the host is the main authority: %v, warned: %v", own, warned)
+		}
+	}
+}
+
+// TestLogNamesRoles wants those who take part in the log, and those who only look at a run
+// nowhere but in a detailed one.
+func TestLogNamesRoles(t *testing.T) {
+	visit := func(level slog.Level, observe bool) string {
+		var log lockedBuffer
+		o := options("")
+		o.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: level}))
+		r := servertest.Start(t, o)
+		c, err := tcp.Dial(context.Background(), tcp.Options{Addr: r.Address, RunID: runID, Key: backendtest.Key(1), Observe: observe})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+		r.Stop()
+		return log.String()
+	}
+	for _, test := range []struct {
+		level   slog.Level
+		observe bool
+		want    string // empty: nothing of the client
+	}{
+		{slog.LevelInfo, false, "role=participant"},
+		{slog.LevelInfo, true, ""},
+		{slog.LevelDebug, true, "role=observer"},
+	} {
+		text := visit(test.level, test.observe)
+		if test.want == "" && strings.Contains(text, "client ") || test.want != "" && strings.Count(text, test.want) != 2 {
+			t.Errorf("level %v, observer %v: want %q in two lines, have\n%s", test.level, test.observe, test.want, text)
+		}
+	}
+}

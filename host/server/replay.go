@@ -1,0 +1,77 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/record/follow"
+	"github.com/psyche-go/psyche/record/journal"
+)
+
+// ErrReplay says that a journal is intact but its records do not follow from one another.
+var ErrReplay = errors.New("journal does not replay")
+
+// replayer rebuilds a run from the records of a journal.
+type replayer struct {
+	log        *follow.Follower // nil before the first record, unless a snapshot stands for it
+	wantDigest bool             // the next record has to confirm a snapshot
+}
+
+// apply does what one record did.
+func (r *replayer) apply(payload []byte) (record follow.Record, err error) {
+	switch {
+	case r.log == nil:
+		record, r.log, err = begin(payload)
+	case r.wantDigest && (len(payload) == 0 || follow.Kind(payload[0]) != follow.KindDigest):
+		err = fmt.Errorf("%w: no digest follows", errSnapshot)
+	default:
+		record, err = r.log.Apply(payload)
+		r.wantDigest = false
+	}
+	if err != nil {
+		err = fmt.Errorf("%w: %w", ErrReplay, err)
+	}
+	return record, err
+}
+
+// begin takes the first record.
+func begin(payload []byte) (follow.Record, *follow.Follower, error) {
+	record, err := follow.Decode(append([]byte(nil), payload...), [32]byte{})
+	if err == nil && record.Kind != follow.KindGenesis {
+		err = fmt.Errorf("%w: the first one is no genesis", follow.ErrRecord)
+	}
+	if err != nil {
+		return record, nil, err
+	}
+	log, err := follow.Begin(record.Genesis)
+	return record, log, err
+}
+
+// Replay reads the journal at path, verifies every record and returns the run after the
+// last one. visit, which may be nil, sees each record and the state after it; it must keep
+// neither. The error names the first entry that does not verify and its offset. A torn tail
+// is no error: the summary has its length.
+func Replay(path string, visit func(follow.Record, *coordinator.State) error) (*follow.Follower, journal.Summary, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, journal.Summary{}, fmt.Errorf("replay: %w", err)
+	}
+	defer func() { _ = file.Close() }()
+	var r replayer
+	summary, err := journal.Read(file, func(payload []byte) error {
+		record, err := r.apply(payload)
+		if err == nil && visit != nil {
+			err = visit(record, &r.log.State)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, summary, fmt.Errorf("replay %s: %w", path, err)
+	}
+	if r.log == nil {
+		return nil, summary, fmt.Errorf("replay %s: %w: it holds no genesis", path, ErrReplay)
+	}
+	return r.log, summary, nil
+}

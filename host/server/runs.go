@@ -1,0 +1,214 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/host/core"
+	"github.com/psyche-go/psyche/net/frame"
+	"github.com/psyche-go/psyche/record/follow"
+)
+
+const (
+	maxListedRuns = 8   // run ids that a refusal lists
+	maxClosedRuns = 256 // that a server has beside MaxRuns open ones: each keeps its last state in memory
+)
+
+// openRuns begins or resumes the given runs, then resumes all others that were saved.
+func (s *server) openRuns() error {
+	for _, genesis := range s.options.Runs {
+		state, err := genesis(coordinator.ClientID(s.key.ID()))
+		if err != nil {
+			return fmt.Errorf("initial state: %w", err)
+		}
+		if s.runs[state.RunID] != nil {
+			return fmt.Errorf("run %s is given twice", state.RunID)
+		}
+		d, err := s.commit(&state)
+		if err != nil {
+			return err
+		}
+		first, err := s.sign(state)
+		if err != nil {
+			return err
+		}
+		if err := s.open(state.RunID, &first, d); err != nil {
+			return err
+		}
+	}
+	saved, err := savedRuns(s.options.SaveStateDir)
+	if err != nil {
+		return err
+	}
+	for _, id := range saved {
+		if s.runs[id] != nil {
+			continue
+		}
+		if err := s.open(id, nil, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// commit makes the draws of a run that the server begins by itself, and has its first state commit
+// to them. When the run was begun before, it commits to what it did then.
+func (s *server) commit(state *coordinator.State) (*draws, error) {
+	if s.options.SaveStateDir != "" {
+		first, err := readGenesis(JournalPath(s.options.SaveStateDir, state.RunID))
+		if saved, decodeErr := coordinator.Decode(first.State); err == nil && decodeErr == nil {
+			state.DrawCommitment = saved.DrawCommitment
+			return nil, nil
+		}
+	}
+	d, err := newDraws(s.options.Random, drawsOf(state.Config))
+	if err == nil {
+		state.DrawCommitment = d.chain.Commitment()
+		err = core.Suffice(d.chain, state, state.Config)
+	}
+	return d, err
+}
+
+// sign makes what a run of this server's own begins with.
+func (s *server) sign(state coordinator.State) (follow.Genesis, error) {
+	var salt [32]byte
+	if _, err := io.ReadFull(s.options.Random, salt[:]); err != nil {
+		return follow.Genesis{}, fmt.Errorf("draw a salt: %w", err)
+	}
+	return follow.OpenGenesis(follow.SignGenesis(s.key, salt, state.AppendTo(nil)))
+}
+
+// open begins or resumes one run; see openStore.
+func (s *server) open(runID string, first *follow.Genesis, d *draws) error {
+	stored, err := openStore(s.options.SaveStateDir, runID, first, d, s.logger)
+	if err != nil {
+		return err
+	}
+	if host := identity.ID(stored.log.State.Host); host != s.key.ID() {
+		return errors.Join(stored.close(), fmt.Errorf("run %s was begun by the host %s, the key in %s is %s: put the host's key back",
+			runID, host, s.options.SaveStateDir, s.key.ID()))
+	}
+	h, err := newHost(s, stored)
+	if err != nil {
+		return errors.Join(stored.close(), err)
+	}
+	s.runs[runID] = h
+	return nil
+}
+
+// find returns the host of a run, or nil.
+func (s *server) find(runID string) *host {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.runs[runID]
+}
+
+// hosts returns all runs in the order of their ids.
+func (s *server) hosts() []*host {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.SortedFunc(maps.Values(s.runs), func(a, b *host) int { return strings.Compare(a.runID, b.runID) })
+}
+
+func (s *server) runIDs() []string {
+	var ids []string
+	for _, h := range s.hosts() {
+		ids = append(ids, h.runID)
+	}
+	return ids
+}
+
+// notHosted refuses a client of a run that is not here.
+func (s *server) notHosted(runID string) error {
+	ids := s.runIDs()
+	var listed []string
+	for _, id := range ids[:min(len(ids), maxListedRuns)] {
+		listed = append(listed, fmt.Sprintf("%q", id))
+	}
+	switch {
+	case len(ids) == 0:
+		return refuse(frame.RefusedWrongRun, "run %q is not hosted here, this server hosts no run yet", runID)
+	case len(ids) == 1:
+		return refuse(frame.RefusedWrongRun, "run %q is not hosted here, this server hosts run %s", runID, listed[0])
+	case len(ids) > maxListedRuns:
+		listed = append(listed, fmt.Sprintf("and %d more", len(ids)-maxListedRuns))
+	}
+	return refuse(frame.RefusedWrongRun, "run %q is not hosted here, this server hosts runs %s", runID, strings.Join(listed, ", "))
+}
+
+// mayCreate refuses a client that may not begin a run, or not this one.
+func (s *server) mayCreate(creator identity.ID, runID string) error {
+	if !s.options.Create.allows(creator, s.key.ID()) {
+		return refuse(frame.RefusedCreation, "the key %s may not begin runs here", creator)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.hasPlace(runID)
+}
+
+// hasPlace refuses a run that there is no place for. The caller holds mu.
+func (s *server) hasPlace(runID string) error {
+	closed := 0
+	for _, h := range s.runs {
+		if h.newest.Load().closed {
+			closed++
+		}
+	}
+	switch open := len(s.runs) - closed; {
+	case s.runs[runID] != nil:
+		return refuse(frame.RefusedCreation, "run %q is there already", runID)
+	case open >= s.options.MaxRuns:
+		return refuse(frame.RefusedCreation, "the server has %d open runs, which is as many as it may have; close one that is over", open)
+	case closed >= maxClosedRuns:
+		return refuse(frame.RefusedCreation, "the server keeps %d closed runs, which is as many as it may; its operator has to move journals of closed runs away and start it again", closed)
+	}
+	return nil
+}
+
+// create begins the run that a client signed, and returns when the disk has it.
+func (s *server) create(g follow.Genesis, runID string, d *draws) error {
+	state, err := g.First()
+	if err == nil && identity.ID(state.Authority.Main) != g.Signer {
+		err = fmt.Errorf("it is signed by %s and names another main authority, %s", g.Signer, identity.ID(state.Authority.Main))
+	}
+	switch {
+	case err != nil:
+		return refuse(frame.RefusedCreation, "%v", err)
+	case state.RunID != runID:
+		return refuse(frame.RefusedCreation, "the state is of run %q, the hello was for run %q", state.RunID, runID)
+	case identity.ID(state.Host) != s.key.ID():
+		return refuse(frame.RefusedCreation, "the state names the host %s, this is %s", identity.ID(state.Host), s.key.ID())
+	case state.DrawCommitment != d.chain.Commitment():
+		return refuse(frame.RefusedCreation, "the state does not commit to the draws that this server offered")
+	}
+	if err := core.Suffice(d.chain, &state, state.Config); err != nil {
+		return refuse(frame.RefusedCreation, "%v", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.working == nil {
+		return refuse(frame.RefusedShutdown, "the server stops")
+	}
+	if err := s.hasPlace(runID); err != nil {
+		return err
+	}
+	if s.options.SaveStateDir != "" {
+		if _, err := os.Lstat(JournalPath(s.options.SaveStateDir, runID)); err == nil {
+			return refuse(frame.RefusedCreation, "run %q is there already", runID)
+		}
+	}
+	if err := s.open(runID, &g, d); err != nil {
+		s.logger.Error("cannot begin a run", "run", runID, "error", err)
+		return refuse(frame.RefusedCreation, "the server cannot keep the run; its log says why")
+	}
+	s.logger.Info("a client began a run", "run", runID, "creator", g.Signer)
+	s.start(s.runs[runID])
+	return nil
+}

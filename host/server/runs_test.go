@@ -1,0 +1,250 @@
+package server_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/host/server"
+	"github.com/psyche-go/psyche/host/server/servertest"
+	"github.com/psyche-go/psyche/host/tcp"
+	"github.com/psyche-go/psyche/record/backend"
+	"github.com/psyche-go/psyche/record/backend/backendtest"
+	"github.com/psyche-go/psyche/record/follow"
+)
+
+// by makes the n-th key the main authority of a new run.
+func by(n byte, genesis server.Genesis) server.Genesis {
+	return func(host coordinator.ClientID) (coordinator.State, error) {
+		s, err := genesis(host)
+		s.Authority.Main = coordinator.ClientID(backendtest.Key(n).ID())
+		return s, err
+	}
+}
+
+// create begins a run with the n-th key.
+func create(address, id string, n byte, genesis server.Genesis) error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	_, err := tcp.Create(ctx, tcp.Options{Addr: address, RunID: id, Key: backendtest.Key(n)}, genesis)
+	return err
+}
+
+// dialRun connects the n-th client to a run.
+func dialRun(t *testing.T, address, id string, n byte) *tcp.Client {
+	t.Helper()
+	c, err := tcp.Dial(context.Background(), tcp.Options{Addr: address, RunID: id, Key: backendtest.Key(n), InitialInterval: 10 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// TestRunsAreApart lets one key take part in two runs of a server, one of which was begun
+// over the network, and restarts the server without naming either.
+func TestRunsAreApart(t *testing.T) {
+	dir := t.TempDir()
+	o := options(dir)
+	o.Create.Keys = []identity.ID{backendtest.Key(9).ID()}
+	first := servertest.Start(t, o)
+	if err := create(first.Address, "second/run", 9, by(9, backendtest.Genesis("second/run", 3))); err != nil {
+		t.Fatal(err)
+	}
+	joined := func(n int) func(*coordinator.State) bool {
+		return func(s *coordinator.State) bool { return len(s.Pending) == n }
+	}
+	a, b := dialRun(t, first.Address, runID, 1), dialRun(t, first.Address, "second/run", 1)
+	submit(t, a, coordinator.Join{})
+	await(t, a, "one", joined(1))
+	await(t, b, "nobody", joined(0))
+	submit(t, b, coordinator.Join{})
+	c := dialRun(t, first.Address, "second/run", 2)
+	submit(t, c, coordinator.Join{})
+	await(t, b, "both", joined(2))
+	first.Stop()
+
+	o = options(dir)
+	o.Listen, o.Runs = first.Address, nil
+	second := servertest.Start(t, o)
+	await(t, a, "one", joined(1))
+	await(t, b, "both", joined(2))
+	d := dialRun(t, second.Address, "second/run", 3)
+	submit(t, d, coordinator.Join{})
+	await(t, c, "three", func(s *coordinator.State) bool { return len(s.Pending) == 3 || s.RunState == coordinator.Warmup })
+	second.Stop()
+	kinds := []follow.Kind{}
+	_, _, err := server.Replay(server.JournalPath(dir, "second/run"), func(r follow.Record, _ *coordinator.State) error {
+		kinds = append(kinds, r.Kind)
+		return nil
+	})
+	if err != nil || len(kinds) < 4 || kinds[0] != follow.KindGenesis || kinds[1] == follow.KindGenesis {
+		t.Fatalf("records %v, %v", kinds, err)
+	}
+}
+
+func TestCreateIsRefused(t *testing.T) {
+	o := options(t.TempDir())
+	o.Create, o.MaxRuns = server.CreatePolicy{Keys: []identity.ID{backendtest.Key(9).ID()}}, 2
+	r := servertest.Start(t, o)
+	tests := []struct {
+		name, id string
+		key      byte
+		genesis  server.Genesis
+		want     string
+	}{
+		{"by a stranger", "new", 8, backendtest.Genesis("new", 3), "may not begin runs here"},
+		{"a run that is there", runID, 9, backendtest.Genesis(runID, 3), "is there already"},
+		{"another run than announced", "new", 9, by(9, backendtest.Genesis("other", 3)), `the hello was for run "new"`},
+		{"for another host", "new", 9, func(coordinator.ClientID) (coordinator.State, error) {
+			return by(9, backendtest.Genesis("new", 3))(coordinator.ClientID{1})
+		}, "the state names the host"},
+		{"of another authority", "new", 9, backendtest.Genesis("new", 3), "neither by the main authority that it names"},
+		{"a run that is under way", "new", 9, func(host coordinator.ClientID) (coordinator.State, error) {
+			s, err := backendtest.Genesis("new", 3)(host)
+			s.Authority.Main = coordinator.ClientID(backendtest.Key(9).ID())
+			s.HostNonce = 7
+			return s, err
+		}, "not one that a run starts with"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			err := create(r.Address, test.id, test.key, test.genesis)
+			if !errors.Is(err, tcp.ErrRefused) || !strings.Contains(err.Error(), test.want) {
+				t.Fatalf("error %v, want %q", err, test.want)
+			}
+		})
+	}
+	if err := create(r.Address, "new", 9, by(9, backendtest.Genesis("new", 3))); err != nil {
+		t.Fatal(err)
+	}
+	if err := create(r.Address, "one more", 9, by(9, backendtest.Genesis("one more", 3))); !errors.Is(err, tcp.ErrRefused) || !strings.Contains(err.Error(), "as many as it may have") {
+		t.Fatalf("error %v", err)
+	}
+	_, err := tcp.Dial(t.Context(), tcp.Options{Addr: r.Address, RunID: "nowhere", Key: backendtest.Key(1)})
+	if !errors.Is(err, backend.ErrWrongRun) || !strings.Contains(err.Error(), `this server hosts runs "new", "test"`) {
+		t.Fatalf("error %v", err)
+	}
+}
+
+// TestClosedRunsMakeRoom closes a run of a server that has as many as it may: another one
+// can begin.
+func TestClosedRunsMakeRoom(t *testing.T) {
+	o := options(t.TempDir())
+	o.Create, o.MaxRuns = server.CreatePolicy{Anyone: true}, 2
+	r := servertest.Start(t, o)
+	if err := create(r.Address, "first", 9, by(9, backendtest.Genesis("first", 3))); err != nil {
+		t.Fatal(err)
+	}
+	main := dialRun(t, r.Address, "first", 9)
+	for _, action := range []coordinator.Action{coordinator.SetPaused{Paused: true}, coordinator.Close{}} {
+		if err := create(r.Address, "second", 9, by(9, backendtest.Genesis("second", 3))); !errors.Is(err, tcp.ErrRefused) || !strings.Contains(err.Error(), "close one that is over") {
+			t.Fatalf("before %T: %v", action, err)
+		}
+		submit(t, main, action)
+	}
+	await(t, main, "the end", func(s *coordinator.State) bool { return s.Closed })
+	if err := create(r.Address, "second", 9, by(9, backendtest.Genesis("second", 3))); err != nil {
+		t.Fatal(err)
+	}
+	if err := create(r.Address, "first", 9, by(9, backendtest.Genesis("first", 3))); !errors.Is(err, tcp.ErrRefused) || !strings.Contains(err.Error(), "is there already") {
+		t.Errorf("a closed run was begun again: %v", err)
+	}
+}
+
+// TestObserverNeedsNoPlaceOfItsKey watches with the key of a participant, which is connected.
+func TestObserverNeedsNoPlaceOfItsKey(t *testing.T) {
+	o := options("")
+	o.WithdrawGrace = 50 * time.Millisecond
+	r := servertest.Start(t, o)
+	a := dial(t, r.Address, 1)
+	submit(t, a, coordinator.Join{})
+	o2 := tcp.Options{Addr: r.Address, RunID: runID, Key: backendtest.Key(1), Observe: true}
+	watcher, err := tcp.Dial(t.Context(), o2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	await(t, watcher, "the participant", func(s *coordinator.State) bool { return len(s.Pending) == 1 })
+	// It is no connection of the participant: without a real one the key is withdrawn.
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, watcher, "nobody", func(s *coordinator.State) bool { return len(s.Pending) == 0 })
+	if err := watcher.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestReadLog copies a journal over the network while it grows.
+func TestReadLog(t *testing.T) {
+	dir := t.TempDir()
+	r := servertest.Start(t, options(dir))
+	a := dial(t, r.Address, 1)
+	for range 3 {
+		submit(t, a, coordinator.Join{})
+		submit(t, a, coordinator.Withdraw{Client: coordinator.ClientID(backendtest.Key(1).ID())})
+	}
+	var log bytes.Buffer
+	o := tcp.Options{Addr: r.Address, RunID: runID, Key: backendtest.Key(2)}
+	if err := tcp.ReadLog(t.Context(), o, &log); err != nil {
+		t.Fatal(err)
+	}
+	want, err := os.ReadFile(server.JournalPath(dir, runID))
+	if err != nil || !bytes.Equal(want, log.Bytes()) {
+		t.Fatalf("%d bytes, the journal has %d (%v)", log.Len(), len(want), err)
+	}
+	if err := tcp.ReadLogFrom(t.Context(), o, uint64(log.Len()), &log); err != nil || log.Len() != len(want) {
+		t.Fatalf("what is new of a log that has not grown: %v, %d bytes", err, log.Len()-len(want))
+	}
+	submit(t, a, coordinator.Join{})
+	if err := tcp.ReadLogFrom(t.Context(), o, uint64(log.Len()), &log); err != nil {
+		t.Fatal(err)
+	}
+	if want, err = os.ReadFile(server.JournalPath(dir, runID)); err != nil || !bytes.Equal(want, log.Bytes()) {
+		t.Fatalf("after it grew: %d bytes, the journal has %d (%v)", log.Len(), len(want), err)
+	}
+	if err := tcp.ReadLogFrom(t.Context(), o, 1<<40, io.Discard); !errors.Is(err, tcp.ErrNoLog) {
+		t.Fatalf("behind its end: %v, want ErrNoLog", err)
+	}
+	memory := servertest.Start(t, options(""))
+	o.Addr = memory.Address
+	if err := tcp.ReadLog(t.Context(), o, io.Discard); !errors.Is(err, tcp.ErrNoLog) {
+		t.Fatalf("error %v, want ErrNoLog", err)
+	}
+}
+
+func TestStartRefusesFoldersThatAreNotRight(t *testing.T) {
+	dir := t.TempDir()
+	servertest.Start(t, options(dir)).Stop()
+	run := func() error {
+		o := options(dir)
+		o.Runs = nil
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		return server.Run(ctx, o)
+	}
+	odd := filepath.Join(dir, "a b.journal")
+	if err := os.WriteFile(odd, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := run(); err == nil || !strings.Contains(err.Error(), odd) {
+		t.Errorf("strange name: %v", err)
+	}
+	if err := os.Remove(odd); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(dir, server.HostKeyFile)); err != nil {
+		t.Fatal(err)
+	}
+	if err := run(); err == nil || !strings.Contains(err.Error(), "put the host's key back") {
+		t.Errorf("another key: %v", err)
+	}
+}

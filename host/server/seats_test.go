@@ -1,0 +1,121 @@
+package server
+
+import (
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+)
+
+// TestOneNetworkTakesNotAllSeats lets clients of one network join until no more may, from
+// several of its addresses; others get in, and who takes part already is not refused.
+func TestOneNetworkTakesNotAllSeats(t *testing.T) {
+	const most = 5
+	seats := func(o *Options) { o.MaxSeatsPerNetwork = most }
+	bubbleOfAddresses(t, seats, func(t *testing.T, connectFrom func(net.Addr) *peer) {
+		join := func(ip string, key byte, holds [32]byte) coordinator.Code {
+			t.Helper()
+			p := connectFrom(&net.TCPAddr{IP: net.ParseIP(ip)}).enter(key)
+			code := p.submitted(coordinator.Join{Holds: holds})
+			go p.alive()
+			return code
+		}
+		for key := range byte(most) {
+			if code := join("203.0.113."+string('1'+rune(key)), 1+key, [32]byte{}); code != 0 {
+				t.Fatalf("client %d of the network: %v", key+1, code)
+			}
+		}
+		if code := join("203.0.113.99", 100, [32]byte{}); code != coordinator.ErrFull {
+			t.Errorf("one more of the network: %v, want ErrFull", code)
+		}
+		if code := join("203.0.114.1", 101, [32]byte{}); code != 0 {
+			t.Errorf("one of another network: %v", code)
+		}
+		for key := range byte(most + 1) {
+			if code := join("192.168.1.1", 102+key, [32]byte{}); code != 0 {
+				t.Errorf("client %d of a private network: %v", key+1, code)
+			}
+		}
+	})
+}
+
+// TestPrivateNetworks lets clients join through a proxy, from one address of this machine: they have all
+// seats unless a bound is given. That they have one address is said once.
+func TestPrivateNetworks(t *testing.T) {
+	for _, most := range []int{0, 5} {
+		var log lockedText
+		bubbleOfAddresses(t, func(o *Options) {
+			o.MaxSeatsPerPrivateNetwork, o.Logger = most, slog.New(slog.NewTextHandler(&log, nil))
+		}, func(t *testing.T, connectFrom func(net.Addr) *peer) {
+			proxy := &net.TCPAddr{IP: net.ParseIP("127.0.0.1")}
+			for key := range byte(7) {
+				p := connectFrom(proxy).enter(1 + key)
+				want := coordinator.Code(0)
+				if most > 0 && int(key) >= most {
+					want = coordinator.ErrFull
+				}
+				if code := p.submitted(coordinator.Join{}); code != want {
+					t.Errorf("at most %d: client %d: %v, want %v", most, key+1, code, want)
+				}
+				go p.alive()
+			}
+			elsewhere := connectFrom(&net.TCPAddr{IP: net.ParseIP("203.0.113.1")}).enter(100)
+			if code := elsewhere.submitted(coordinator.Join{}); code != 0 {
+				t.Errorf("at most %d: one of another network: %v", most, code)
+			}
+		})
+		if n := strings.Count(log.text(), "all clients come from one address"); n != 1 {
+			t.Errorf("at most %d: that all come from one address was said %d times", most, n)
+		}
+	}
+}
+
+// lockedText is a log that is written concurrently.
+type lockedText struct {
+	mu    sync.Mutex
+	lines strings.Builder
+}
+
+func (l *lockedText) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lines.Write(b)
+}
+
+func (l *lockedText) text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lines.String()
+}
+
+// TestSeatsGivenUpCount lets all clients of one network leave an epoch, into which they may return: no
+// others of that network get in meanwhile.
+func TestSeatsGivenUpCount(t *testing.T) {
+	const most = 5
+	seats := func(o *Options) { o.MaxSeatsPerNetwork = most }
+	bubbleOfAddresses(t, seats, func(t *testing.T, connectFrom func(net.Addr) *peer) {
+		var members []*peer
+		for key := range byte(most) {
+			p := connectFrom(&net.TCPAddr{IP: net.ParseIP("203.0.113." + string('1'+rune(key)))}).enter(1 + key)
+			if code := p.submitted(coordinator.Join{}); code != 0 {
+				t.Fatalf("client %d of the network: %v", key+1, code)
+			}
+			members = append(members, p)
+		}
+		time.Sleep(3 * time.Second) // an epoch begins
+		for _, p := range members {
+			if code := p.submitted(coordinator.Withdraw{Client: coordinator.ClientID(p.key.ID())}); code != 0 {
+				t.Fatalf("a member could not leave: %v", code)
+			}
+			go p.alive()
+		}
+		late := connectFrom(&net.TCPAddr{IP: net.ParseIP("203.0.113.99")}).enter(100)
+		if code := late.submitted(coordinator.Join{}); code != coordinator.ErrFull {
+			t.Errorf("another one of the network: %v, want ErrFull", code)
+		}
+	})
+}

@@ -1,0 +1,355 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/host/core"
+	"github.com/psyche-go/psyche/net/accept"
+	"github.com/psyche-go/psyche/net/admission"
+	"github.com/psyche-go/psyche/net/secure"
+)
+
+// Defaults of Options.
+const (
+	DefaultWithdrawGrace    = core.DefaultGrace
+	DefaultRestartGrace     = core.DefaultGrace
+	DefaultBeat             = time.Second
+	DefaultMaxStrangers     = 512
+	DefaultSeatsPerNetwork  = 16
+	DefaultMaxRuns          = 64
+	DefaultActionsPerSecond = 10
+	DefaultJoinsPerSecond   = 2
+	DefaultJoinsAtOnce      = 640
+	DefaultSnapshotEvery    = 1000
+	DefaultLogBytes         = 8 << 20
+)
+
+// secondsOfBurst is for how many seconds' worth of actions a quiet key, or run, may send at
+// once.
+const secondsOfBurst = 10
+
+// Genesis returns the state a new run starts with, given the key of its host;
+// config.Run.CoordinatorState is one.
+type Genesis func(host coordinator.ClientID) (coordinator.State, error)
+
+// Options of a server.
+type Options struct {
+	// Listen is the address to listen on, host:port. Port 0 lets the system choose.
+	Listen string
+	// Runs are begun, or go on if SaveStateDir has them. Others that it has go on as well.
+	Runs []Genesis
+	// Create says who may begin runs over the network.
+	Create CreatePolicy
+	// MaxRuns bounds the open runs, those of Runs and SaveStateDir among them, beyond which
+	// nobody can begin one over the network. Closed runs have places of their own. Zero:
+	// DefaultMaxRuns.
+	MaxRuns int
+	// SaveStateDir is where the host's key and the runs' journals are kept. Empty: nothing
+	// survives the process.
+	SaveStateDir string
+	// SnapshotEvery is how many records of a journal lie between two snapshots at least.
+	// Zero: DefaultSnapshotEvery.
+	SnapshotEvery int
+	// WithdrawGrace is how long a participant's connection may be gone before the host
+	// withdraws it. Zero: DefaultWithdrawGrace. Negative: it never does.
+	WithdrawGrace time.Duration
+	// RestartGrace is the same after a start of the server, when clients first have to notice
+	// that it is back; until it is over or all are back, no round ends. At least WithdrawGrace.
+	// Zero: DefaultRestartGrace.
+	RestartGrace time.Duration
+	// Beat is the longest that a run sleeps when nothing happens: so often it shows that it
+	// is alive, for /healthz, and looks whether the clock of Now was set. Ticks come when
+	// they are due, not with the beat. Zero: DefaultBeat.
+	Beat time.Duration
+	// MaxStrangers bounds the connections of keys that have no part in a run, and besides, by
+	// the same number, those of keys without an office that only watch. Members, those that
+	// left during the epoch, and keys with an office always find a place. When all places are
+	// taken, the oldest connection of the address that has the most gives way to an address
+	// that has fewer. Zero: DefaultMaxStrangers.
+	MaxStrangers int
+	// MaxSeatsPerNetwork bounds how many clients of one network may take part in a run: /24 of
+	// IPv4, /48 of IPv6. Private networks, and keys that the run knows, are not bounded. Zero:
+	// DefaultSeatsPerNetwork. Negative: nothing is bounded.
+	MaxSeatsPerNetwork int
+	// MaxSeatsPerPrivateNetwork is the same for private networks and for this machine, from which
+	// all clients come where there is a proxy before the server. Zero: they are not bounded.
+	MaxSeatsPerPrivateNetwork int
+	// ActionsPerSecond bounds the actions of one key in the long term; ten seconds' worth
+	// may come at once. What is above has to wait. Zero: DefaultActionsPerSecond.
+	ActionsPerSecond float64
+	// JoinsPerSecond bounds the joins to one run likewise, over all keys and in turns between
+	// addresses: who joins and leaves for ever makes the journal longer without any progress.
+	// The same bound is on the naming of delegates. JoinsAtOnce is for the members of a run that
+	// come together. Zero: DefaultJoinsPerSecond, DefaultJoinsAtOnce.
+	JoinsPerSecond float64
+	JoinsAtOnce    int
+	// LogBytesPerSecond bounds what leaves of journals for those who audit them, over all
+	// connections, which share it by address. Zero: DefaultLogBytes.
+	LogBytesPerSecond float64
+	// Key is the host's. Zero: the one of SaveStateDir, or a fresh one; see HostKey.
+	Key identity.Key
+	// Now returns the Unix time in milliseconds. Nil: the system's clock as it was at the
+	// start, and from there on what really passed, so that setting the clock while the
+	// server runs neither ends rounds early nor holds them up.
+	Now func() uint64
+	// Random is the source of keys, challenges and round seeds. Nil: the system's.
+	Random io.Reader
+	// Logger; nil: nothing is logged.
+	Logger *slog.Logger
+
+	// HTTPListen is the address of the HTTP server (see doc.go), host:port. Empty: none.
+	HTTPListen string
+	// Pages answers requests that the HTTP server itself does not know. May be nil.
+	Pages http.Handler
+	// Registry is where the server puts what /metrics shows. Nil: one of its own.
+	Registry *prometheus.Registry
+	// Collectors are shown by /metrics beside the server's own.
+	Collectors []prometheus.Collector
+	// Check says what keeps something that belongs to the server from working, for
+	// /healthz. May be nil.
+	Check func() error
+
+	// Ready is called once, with the address, when clients can connect. May be nil.
+	Ready func(net.Addr)
+	// HTTPReady is called likewise with the address of the HTTP server. May be nil.
+	HTTPReady func(net.Addr)
+	// OnEvent is called for every event, one at a time; it must not wait. May be nil.
+	OnEvent func(Event)
+	// OnRun is called with the hash that names a run in everything that is signed, before the run's
+	// first OnState. It must not wait. May be nil.
+	OnRun func(runID string, run [32]byte)
+	// OnState is called with a copy of every state that is pushed to clients, for each run
+	// first the one at the start, one call at a time; it must not wait. May be nil.
+	OnState func(*coordinator.State)
+}
+
+// CreatePolicy says who may begin runs over the network. The zero value: nobody.
+type CreatePolicy struct {
+	Anyone bool
+	Host   bool // the host's own key
+	Keys   []identity.ID
+}
+
+// allows reports whether a key may begin runs on the server of a host.
+func (p CreatePolicy) allows(id, host identity.ID) bool {
+	return p.Anyone || p.Host && id == host || slices.Contains(p.Keys, id)
+}
+
+// setDefaults fills in what is zero.
+func (o *Options) setDefaults() {
+	o.WithdrawGrace = cmp.Or(o.WithdrawGrace, DefaultWithdrawGrace)
+	o.RestartGrace = max(cmp.Or(o.RestartGrace, DefaultRestartGrace), o.WithdrawGrace)
+	o.Beat = cmp.Or(o.Beat, DefaultBeat)
+	o.MaxStrangers = cmp.Or(o.MaxStrangers, DefaultMaxStrangers)
+	o.MaxSeatsPerNetwork = cmp.Or(o.MaxSeatsPerNetwork, DefaultSeatsPerNetwork)
+	o.MaxRuns = cmp.Or(o.MaxRuns, DefaultMaxRuns)
+	o.ActionsPerSecond = cmp.Or(o.ActionsPerSecond, DefaultActionsPerSecond)
+	o.JoinsPerSecond = cmp.Or(o.JoinsPerSecond, DefaultJoinsPerSecond)
+	o.JoinsAtOnce = cmp.Or(o.JoinsAtOnce, DefaultJoinsAtOnce)
+	o.SnapshotEvery = cmp.Or(o.SnapshotEvery, DefaultSnapshotEvery)
+	o.LogBytesPerSecond = cmp.Or(o.LogBytesPerSecond, DefaultLogBytes)
+	if o.Now == nil {
+		o.Now = steadyClock(time.Now())
+	}
+	if o.Random == nil {
+		o.Random = rand.Reader
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Registry == nil {
+		o.Registry = prometheus.NewRegistry()
+	}
+}
+
+// Run hosts runs until ctx ends or no run can go on. A run stops when its journal cannot be written,
+// and waits when only the room for it is missing; other runs go on. The error says which runs
+// stopped. Every goroutine that Run started has ended when it returns.
+func Run(ctx context.Context, o Options) error {
+	o.setDefaults()
+	// Listen first: a second server on the same port and directory should hear of the port.
+	listener, err := Listen(ctx, o.Listen)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = listener.Close() }()
+	var web net.Listener
+	if o.HTTPListen != "" {
+		if web, err = Listen(ctx, o.HTTPListen); err != nil {
+			return err
+		}
+		defer func() { _ = web.Close() }()
+	}
+	s, err := newServer(o)
+	if err == nil {
+		err = s.serve(ctx, listener, web)
+	}
+	if s != nil {
+		err = errors.Join(err, s.close())
+	}
+	return err
+}
+
+// Listen listens on a TCP address, and says what to do when that fails.
+func Listen(ctx context.Context, address string) (net.Listener, error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, listenError(address, err)
+	}
+	return listener, nil
+}
+
+// listenError says what to do about an address that cannot be listened on.
+func listenError(address string, err error) error {
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Errorf("listen on %s: another program uses the port; stop it or choose another port: %w", address, err)
+	case errors.Is(err, syscall.EACCES):
+		return fmt.Errorf("listen on %s: not permitted; choose a port of 1024 or more: %w", address, err)
+	default:
+		return fmt.Errorf("listen on %s: want host:port of this machine: %w", address, err)
+	}
+}
+
+// server is everything that runs have in common.
+type server struct {
+	options Options
+	key     identity.Key
+	tls     *tls.Config
+	logger  *slog.Logger
+	metrics *metrics
+
+	lobby     *admission.Lobby // connections before their hello
+	strangers *admission.Lobby // who may want to take part
+	onlookers *admission.Lobby
+	actions   *admission.KeyLimits
+	egress    *admission.Budget // bytes of journals
+	observers places
+	catching  chan struct{} // has a value for each connection that reads a journal to catch up
+	noise     *rate.Limiter // of log lines that strangers can cause
+
+	watchers sync.Mutex // one OnEvent or OnState at a time
+
+	mu      sync.Mutex
+	runs    map[string]*host
+	working *sync.WaitGroup // of serve; nil before and after
+	ctx     context.Context // of serve
+	fail    context.CancelCauseFunc
+	failed  []error // of each run that cannot go on, why
+}
+
+// newServer loads the host's key and all runs. The caller closes what is returned, also
+// after an error.
+func newServer(o Options) (*server, error) {
+	if err := MakeStateDir(o.SaveStateDir); err != nil {
+		return nil, err
+	}
+	key := o.Key
+	if key.Private() == nil {
+		var err error
+		if key, err = HostKey(o.SaveStateDir, o.Random); err != nil {
+			return nil, err
+		}
+	}
+	config, err := secure.ServerConfig(key)
+	if err != nil {
+		return nil, err
+	}
+	s := &server{
+		options: o, key: key, tls: config, logger: o.Logger,
+		lobby: admission.NewLobby(), strangers: admission.NewLastingLobby(o.MaxStrangers),
+		onlookers: admission.NewLastingLobby(o.MaxStrangers),
+		actions:   admission.NewKeyLimits(o.ActionsPerSecond, burst(o.ActionsPerSecond)),
+		egress:    admission.NewBudget(o.LogBytesPerSecond, max(maxLogFrame, int(o.LogBytesPerSecond))),
+		catching:  make(chan struct{}, maxCatching),
+		noise:     rate.NewLimiter(10, 100), runs: make(map[string]*host),
+	}
+	s.metrics = newMetrics(s)
+	return s, errors.Join(s.metrics.register(o.Collectors), s.openRuns())
+}
+
+func burst(perSecond float64) int { return max(1, int(perSecond*secondsOfBurst)) }
+
+// serve lets the runs work and accepts connections until ctx ends or a run fails.
+func (s *server) serve(ctx context.Context, listener, web net.Listener) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var working sync.WaitGroup
+	s.mu.Lock()
+	s.ctx, s.working, s.fail = ctx, &working, cancel
+	for _, h := range s.runs {
+		s.start(h)
+	}
+	s.mu.Unlock()
+	s.logger.Info("server is listening", "address", listener.Addr().String(), "key", s.key.ID(), "runs", s.runIDs())
+	if web != nil {
+		working.Go(func() { s.serveHTTP(ctx, web) })
+	}
+	if s.options.Ready != nil {
+		s.options.Ready(listener.Addr())
+	}
+	door := accept.Door{Lobby: s.lobby, Logger: s.logger, TurnedAway: s.turnedAway, Serve: s.serveConnection}
+	door.Accept(ctx, listener, &working)
+	s.mu.Lock()
+	s.working = nil
+	s.mu.Unlock()
+	working.Wait()
+	return errors.Join(s.failed...)
+}
+
+// turnedAway notes a connection that found no place.
+func (s *server) turnedAway(remote net.Addr) {
+	s.metrics.connections.WithLabelValues("turned away").Inc()
+	if s.noise.Allow() {
+		s.logger.Warn("turned a connection away: too many that do not say who they are", "remote", remote.String())
+	}
+}
+
+// close closes the journals. Nothing works on them any more.
+func (s *server) close() error {
+	var err error
+	for _, h := range s.runs {
+		err = errors.Join(err, h.store.close())
+	}
+	return err
+}
+
+// emit passes an event to OnEvent. Any goroutine may call it.
+func (s *server) emit(e Event) {
+	s.metrics.count(e)
+	if s.options.OnEvent == nil {
+		return
+	}
+	s.watchers.Lock()
+	defer s.watchers.Unlock()
+	s.options.OnEvent(e)
+}
+
+// show passes a state to OnState.
+func (s *server) show(state *coordinator.State) {
+	if s.options.OnState == nil {
+		return
+	}
+	clone := state.Clone()
+	s.watchers.Lock()
+	defer s.watchers.Unlock()
+	s.options.OnState(&clone)
+}

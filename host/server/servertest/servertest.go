@@ -1,0 +1,56 @@
+// Package servertest runs a server of runs inside a test.
+package servertest
+
+import (
+	"context"
+	"net"
+	"testing"
+
+	"github.com/psyche-go/psyche/host/server"
+)
+
+// Server is a running server.
+type Server struct {
+	Address string // where it listens
+
+	t      testing.TB
+	cancel context.CancelFunc
+	done   chan struct{}
+	err    error // when done is closed
+}
+
+// Start runs a server until the test ends or Stop is called, on a port of this machine that
+// the system chooses unless the options name one.
+func Start(t testing.TB, o server.Options) *Server {
+	t.Helper()
+	if o.Listen == "" {
+		o.Listen = "127.0.0.1:0"
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	s := &Server{t: t, cancel: cancel, done: make(chan struct{})}
+	ready := make(chan net.Addr, 1)
+	o.Ready = func(a net.Addr) { ready <- a }
+	go func() {
+		defer close(s.done)
+		s.err = server.Run(ctx, o)
+	}()
+	select {
+	case a := <-ready:
+		s.Address = a.String()
+		t.Cleanup(s.Stop)
+	case <-s.done:
+		cancel()
+		t.Fatalf("server: %v", s.err)
+	}
+	return s
+}
+
+// Stop ends the server and waits for it; it may be called more than once.
+func (s *Server) Stop() {
+	s.cancel()
+	<-s.done
+	if s.err != nil {
+		s.t.Errorf("server: %v", s.err)
+		s.err = nil // said once
+	}
+}

@@ -1,0 +1,294 @@
+// Package status describes a run in JSON and in words, for people and for programs that
+// do not know the coordinator's encoding.
+//
+// Of makes a Run of a state. The server's HTTP interface and `psyche run status --json`
+// show the same Run.
+package status
+
+import (
+	"encoding/hex"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
+)
+
+// Run is what there is to say about a run. Keys are in base58, hashes in hexadecimal.
+type Run struct {
+	RunID      string     `json:"run_id"`
+	RunHash    string     `json:"run_hash,omitempty"` // names the run in everything that is signed
+	Host       string     `json:"host"`
+	Authority  Authority  `json:"authority"`
+	Closed     bool       `json:"closed"`
+	State      string     `json:"run_state"`
+	Since      float64    `json:"run_state_start_unix_timestamp"` // seconds, 0 for none
+	Epoch      uint32     `json:"epoch"`
+	Step       uint32     `json:"step"`
+	TotalSteps uint32     `json:"total_steps"`
+	DataIndex  uint64     `json:"data_index"`
+	Members    []Client   `json:"members"`
+	Exited     []Client   `json:"exited"`
+	Pending    []string   `json:"pending"`
+	Round      *Round     `json:"round,omitempty"`
+	Checkpoint Checkpoint `json:"checkpoint"`
+	Uploads    []Upload   `json:"uploads"`
+	Lapses     []Lapse    `json:"lapses"`
+	Trials     []Trial    `json:"trials"`
+	Ejections  []Ejection `json:"ejections"`
+	Config     Config     `json:"config"`
+	StateHash  string     `json:"state_hash"` // SHA-256 of the state's canonical bytes
+}
+
+// Authority is who governs the run, and whom it admits.
+type Authority struct {
+	Main           string          `json:"main"`
+	Join           string          `json:"join"`
+	Permissioned   bool            `json:"permissioned"`
+	Authorizations []Authorization `json:"authorizations"`
+}
+
+// Authorization admits a key and its delegates.
+type Authorization struct {
+	Grantee   string   `json:"grantee"`
+	Number    uint32   `json:"number"`
+	Delegates []string `json:"delegates"`
+}
+
+// Client is a member of the epoch.
+type Client struct {
+	ID    string `json:"id"`
+	State string `json:"state"`
+	Ready bool   `json:"ready"`
+}
+
+// Round is the newest round of the epoch.
+type Round struct {
+	Height    uint32 `json:"height"`
+	Step      uint32 `json:"step"`
+	Seed      string `json:"seed"`       // decimal; a text because it needs all 64 bits
+	BatchSeed string `json:"batch_seed"` // likewise
+	DataIndex uint64 `json:"data_index"`
+	BatchSize uint32 `json:"batch_size"`
+	Members   int    `json:"members"`
+	Witnesses int    `json:"witnesses"`
+	Quorum    int    `json:"witness_quorum"`
+	Elected   int    `json:"witnesses_elected"`
+}
+
+// Checkpoint is the model that a joining client starts from.
+type Checkpoint struct {
+	Kind     string `json:"kind"`
+	Repo     string `json:"repo,omitempty"`
+	Revision string `json:"revision,omitempty"`
+	Digest   string `json:"digest,omitempty"`
+	Step     uint32 `json:"step,omitempty"`
+}
+
+// Upload is where a member says that a checkpoint lies.
+type Upload struct {
+	Reporter string `json:"reporter"`
+	Kind     string `json:"kind"`
+	Repo     string `json:"repo"`
+	Revision string `json:"revision"`
+	Digest   string `json:"digest"`
+	Step     uint32 `json:"step"`
+}
+
+// Lapse is a stretch of steps that the model has not seen.
+type Lapse struct {
+	First uint32 `json:"first"`
+	Last  uint32 `json:"last"`
+}
+
+// Config has the rules of the run, under the names of state.toml. Times are seconds.
+type Config struct {
+	WarmupTime                  float64 `json:"warmup_time"`
+	CooldownTime                float64 `json:"cooldown_time"`
+	RoundsPerEpoch              uint32  `json:"rounds_per_epoch"`
+	EpochTime                   float64 `json:"epoch_time"`
+	MaxRoundTrainTime           float64 `json:"max_round_train_time"`
+	RoundWitnessTime            float64 `json:"round_witness_time"`
+	WaitingForMembersExtraTime  float64 `json:"waiting_for_members_extra_time"`
+	GlobalBatchSizeWarmupTokens uint64  `json:"global_batch_size_warmup_tokens"`
+	GlobalBatchSizeStart        uint32  `json:"global_batch_size_start"`
+	GlobalBatchSizeEnd          uint32  `json:"global_batch_size_end"`
+	TotalSteps                  uint32  `json:"total_steps"`
+	InitMinClients              uint16  `json:"init_min_clients"`
+	MinClients                  uint16  `json:"min_clients"`
+	WitnessNodes                uint16  `json:"witness_nodes"`
+	VerificationPercent         uint8   `json:"verification_percent"`
+	ProbationSteps              uint32  `json:"probation_steps"`
+	EjectionEpochs              uint16  `json:"ejection_epochs"`
+}
+
+// Of describes a state of the run of that hash, zero if it is not known.
+func Of(s *coordinator.State, named [32]byte) Run {
+	hash := s.Hash()
+	run := Run{
+		RunID: s.RunID, RunHash: hashText(named), Host: name(s.Host), Authority: authorityOf(&s.Authority), Closed: s.Closed, State: s.RunState.String(), Since: seconds(s.StateStart),
+		Epoch: s.Progress.Epoch, Step: s.Progress.Step, TotalSteps: s.Config.TotalSteps, DataIndex: s.Progress.DataIndex,
+		Members: clients(s, s.Epoch.Clients), Exited: clients(s, s.Epoch.Exited), Pending: []string{},
+		Uploads: []Upload{}, Lapses: []Lapse{}, Trials: trialsOf(s), Ejections: ejectionsOf(s),
+		Checkpoint: checkpointOf(s.Model.Checkpoint), Config: configOf(s.Config), StateHash: hex.EncodeToString(hash[:]),
+	}
+	for i := range s.Pending {
+		run.Pending = append(run.Pending, name(s.Pending[i].ID))
+	}
+	for _, u := range s.Uploads {
+		run.Uploads = append(run.Uploads, Upload{
+			Reporter: name(u.Reporter), Kind: u.Place.Kind.String(), Repo: u.Place.Repo, Revision: u.Place.Revision,
+			Digest: hex.EncodeToString(u.Digest[:]), Step: u.Step,
+		})
+	}
+	for _, l := range s.Lapses {
+		run.Lapses = append(run.Lapses, Lapse(l))
+	}
+	if r := s.CurrentRound(); r != nil {
+		run.Round = &Round{
+			Height: r.Height, Step: r.Step, Seed: fmt.Sprint(r.Seed), BatchSeed: fmt.Sprint(r.BatchSeed), DataIndex: r.DataIndex, BatchSize: r.BatchSize,
+			Members: len(r.Members), Witnesses: len(r.Witnesses), Quorum: int(r.WitnessesNeeded), Elected: int(r.WitnessesElected),
+		}
+	}
+	return run
+}
+
+func authorityOf(a *coordinator.Authority) Authority {
+	out := Authority{Main: name(a.Main), Join: name(a.Join), Permissioned: a.Permissioned, Authorizations: []Authorization{}}
+	for _, grant := range a.Authorizations {
+		shown := Authorization{Grantee: name(grant.Grantee), Number: grant.Number, Delegates: []string{}}
+		for _, id := range grant.Delegates {
+			shown.Delegates = append(shown.Delegates, name(id))
+		}
+		out.Authorizations = append(out.Authorizations, shown)
+	}
+	return out
+}
+
+func name(id coordinator.ClientID) string { return identity.ID(id).String() }
+
+func clients(s *coordinator.State, list []coordinator.Client) []Client {
+	ready := make(map[coordinator.ClientID]bool, len(s.Epoch.Ready))
+	for _, id := range s.Epoch.Ready {
+		ready[id] = true
+	}
+	out := []Client{}
+	for i := range list {
+		out = append(out, Client{ID: name(list[i].ID), State: list[i].State.String(), Ready: ready[list[i].ID]})
+	}
+	return out
+}
+
+func checkpointOf(c coordinator.Checkpoint) Checkpoint {
+	out := Checkpoint{Kind: c.Kind.String(), Repo: c.Repo, Revision: c.Revision, Step: c.Step}
+	if c.Digest != ([32]byte{}) {
+		out.Digest = hex.EncodeToString(c.Digest[:])
+	}
+	return out
+}
+
+// seconds are what people count times in.
+func seconds(ms uint64) float64 { return float64(ms) / 1000 }
+
+func configOf(c coordinator.Config) Config {
+	return Config{
+		WarmupTime: seconds(c.WarmupTime), CooldownTime: seconds(c.CooldownTime),
+		RoundsPerEpoch: c.RoundsPerEpoch, EpochTime: seconds(c.EpochTime),
+		MaxRoundTrainTime: seconds(c.MaxRoundTrainTime), RoundWitnessTime: seconds(c.RoundWitnessTime),
+		WaitingForMembersExtraTime:  seconds(c.WaitingForMembersExtraTime),
+		GlobalBatchSizeWarmupTokens: c.GlobalBatchSizeWarmupTokens,
+		GlobalBatchSizeStart:        c.GlobalBatchSizeStart, GlobalBatchSizeEnd: c.GlobalBatchSizeEnd, TotalSteps: c.TotalSteps,
+		InitMinClients: c.InitMinClients, MinClients: c.MinClients, WitnessNodes: c.WitnessNodes,
+		VerificationPercent: c.VerificationPercent,
+		ProbationSteps:      c.ProbationSteps,
+		EjectionEpochs:      c.EjectionEpochs,
+	}
+}
+
+// Print writes the run for people, at the time now.
+func (r Run) Print(to io.Writer, now time.Time) error {
+	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
+	line := func(name, format string, values ...any) {
+		_, _ = fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, values...)) // Flush has the error
+	}
+	line("run", "%s", r.RunID)
+	if r.RunHash != "" {
+		line("hash", "%s", r.RunHash)
+	}
+	line("state", "%s", r.stateText(now))
+	step := fmt.Sprintf("step %d of %d", r.Step, r.TotalSteps)
+	if r.Step > r.TotalSteps { // the number of the next one
+		step = fmt.Sprintf("all %d steps", r.TotalSteps)
+	}
+	line("progress", "epoch %d, %s, %d sequences", r.Epoch, step, r.DataIndex)
+	if r.Round != nil {
+		line("round", "%d members, %d of %d witnesses (quorum %d), %d sequences",
+			r.Round.Members, r.Round.Witnesses, r.Round.Elected, r.Round.Quorum, r.Round.BatchSize)
+	}
+	line("checkpoint", "%s", strings.Join(strings.Fields(fmt.Sprintf("%s %s %s %s", r.Checkpoint.Kind, r.Checkpoint.Repo, r.Checkpoint.Revision, r.Checkpoint.Digest)), " "))
+	for i, u := range r.Uploads {
+		line(title("uploads", i), "step %d at %s %s %s", u.Step, u.Kind, u.Repo, u.Revision)
+	}
+	for i, l := range r.Lapses {
+		line(title("not in the model", i), "steps %d to %d", l.First, l.Last)
+	}
+	line("host", "%s", r.Host)
+	line("main authority", "%s", r.Authority.Main)
+	if r.Authority.Permissioned {
+		line("join authority", "%s", r.Authority.Join)
+		for i, a := range r.Authority.Authorizations {
+			delegates := ""
+			if len(a.Delegates) > 0 {
+				delegates = ", and in its name " + strings.Join(a.Delegates, ", ")
+			}
+			line(title("authorized", i), "%s%s", a.Grantee, delegates)
+		}
+	}
+	for i, c := range r.Members {
+		line(title("members", i), "%s %s", c.ID, c.State)
+	}
+	for i, c := range r.Exited {
+		line(title("exited", i), "%s %s", c.ID, c.State)
+	}
+	for i, t := range r.Trials {
+		line(title("trials", i), "%s", t.text())
+	}
+	for i, e := range r.Ejections {
+		line(title("ejected", i), "%s until epoch %d: %s", e.Client, e.Until, e.Reason)
+	}
+	for i, id := range r.Pending {
+		line(title("pending", i), "%s", id)
+	}
+	return w.Flush()
+}
+
+// stateText says what state the run is in, and since when. A new run has no such time.
+func (r Run) stateText(now time.Time) string {
+	text := r.State
+	if r.Closed {
+		text += ", closed"
+	}
+	if r.Since > 0 {
+		text += fmt.Sprintf(" for %s", max(0, now.Sub(time.UnixMilli(int64(r.Since*1000)))).Round(time.Second))
+	}
+	return text
+}
+
+// hashText returns a hash in hexadecimal, nothing for none.
+func hashText(hash [32]byte) string {
+	if hash == ([32]byte{}) {
+		return ""
+	}
+	return fmt.Sprintf("%x", hash)
+}
+
+// title names the first line of a list.
+func title(name string, i int) string {
+	if i > 0 {
+		return ""
+	}
+	return name
+}

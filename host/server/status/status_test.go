@@ -1,0 +1,85 @@
+package status_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/host/server/status"
+	"github.com/psyche-go/psyche/record/backend/backendtest"
+)
+
+func id(n byte) coordinator.ClientID { return coordinator.ClientID(backendtest.Key(n).ID()) }
+
+// inWarmup returns a run with two members, one of them ready, and one client that waits.
+func inWarmup(t *testing.T) *coordinator.State {
+	t.Helper()
+	s, err := backendtest.Genesis("shown", 2)(id(9))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range byte(2) {
+		if err := s.Apply(id(1+n), 1, coordinator.Join{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for now := uint64(1_000_250); s.RunState != coordinator.Warmup && now < 1_100_000; now += 1000 {
+		s.Tick(now, [32]byte{byte(now)})
+	}
+	if err := s.Apply(id(2), 2, coordinator.Ready{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Apply(id(3), 1, coordinator.Join{}); err != nil {
+		t.Fatal(err)
+	}
+	return &s
+}
+
+func TestRunIsTheSameThroughJSON(t *testing.T) {
+	want := status.Of(inWarmup(t), [32]byte{7})
+	text, err := json.Marshal(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got status.Run
+	if err := json.Unmarshal(text, &got); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Fatal(diff)
+	}
+	if len(got.Members) != 2 || got.Members[0].Ready || !got.Members[1].Ready || len(got.Pending) != 1 || got.State != "Warmup" {
+		t.Fatalf("%s", text)
+	}
+}
+
+func TestPrint(t *testing.T) {
+	state := inWarmup(t)
+	state.Uploads = []coordinator.Upload{{Step: 5, Place: coordinator.Place{Kind: coordinator.CheckpointGcs, Repo: "bucket", Revision: "run-step5"}}}
+	state.Lapses = []coordinator.Lapse{{First: 6, Last: 7}}
+	state.Trials = []coordinator.Trial{{Accused: id(1), Accuser: id(2), Step: 4, Since: 5, Fault: coordinator.FaultSilent, Jurors: 9, Guilty: 3, Innocent: 1}}
+	state.Authority.Ejections = []coordinator.Ejection{{Client: id(4), Until: 6, Reason: coordinator.AccusedWrongly}}
+	run := status.Of(state, [32]byte{7})
+	var text strings.Builder
+	if err := run.Print(&text, time.UnixMilli(int64(run.Since*1000)+65_000)); err != nil {
+		t.Fatal(err)
+	}
+	id1 := backendtest.Key(1).ID().String()
+	for _, want := range []string{"shown", "Warmup for 1m5s", "epoch 0, step 1 of 8", id1 + " Healthy", "step 5 at Gcs bucket run-step5", "steps 6 to 7", "pending",
+		id1 + ", accused by " + backendtest.Key(2).ID().String() + " in step 5: " + coordinator.FaultSilent.String() + " in step 4, 3 guilty and 1 innocent of 9, until step 11 at least",
+		backendtest.Key(4).ID().String() + " until epoch 6: it accused somebody wrongly",
+		backendtest.Key(3).ID().String()} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("no %q in\n%s", want, text.String())
+		}
+	}
+	text.Reset()
+	run.Step = run.TotalSteps + 1
+	if err := run.Print(&text, time.UnixMilli(0)); err != nil || !strings.Contains(text.String(), "all 8 steps") {
+		t.Errorf("of a run that has all its steps: %v\n%s", err, text.String())
+	}
+}

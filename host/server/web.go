@@ -1,0 +1,124 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/psyche-go/psyche/net/admission"
+)
+
+// Limits of the HTTP server.
+const (
+	maxWebConnections = 64 // shared between addresses
+	maxWebProbes      = 32 // connections besides, which get nothing but healthPath, and have to be quick
+	maxWebHeader      = 8 << 10
+	webTimeout        = 10 * time.Second // for a request, and for its answer
+)
+
+// healthPath is answered also when all places are taken: who asks for it in vain takes the server for
+// dead, and may start it again.
+const healthPath = "/healthz"
+
+// ServeHTTP lets a handler answer requests until ctx ends, within bounds that fit a small
+// server that anybody may ask, and closes the listener.
+func ServeHTTP(ctx context.Context, listener net.Listener, handler http.Handler, logger *slog.Logger) {
+	web := &http.Server{
+		Handler:           probed(handler),
+		ReadHeaderTimeout: webTimeout, ReadTimeout: webTimeout, WriteTimeout: webTimeout, IdleTimeout: webTimeout,
+		MaxHeaderBytes: maxWebHeader,
+		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
+			return context.WithValue(ctx, probing{}, conn.(*boundedConn).probes)
+		},
+		ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
+	}
+	stopped := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(stopped)
+		patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewellTimeout)
+		defer cancel()
+		if web.Shutdown(patience) != nil {
+			_ = web.Close()
+		}
+	})
+	err := web.Serve(&boundedListener{
+		Listener: listener, places: admission.NewLastingLobby(maxWebConnections), probes: admission.NewBriefLobby(maxWebProbes),
+	})
+	if !errors.Is(err, http.ErrServerClosed) {
+		logger.Error("the HTTP server ended", "error", err)
+	}
+	if !stop() {
+		<-stopped
+	}
+}
+
+// probing is the key under which a request's context says whether it has no place of its own.
+type probing struct{}
+
+// probed answers requests without a place of their own only if they are for healthPath.
+func probed(handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if probes, _ := r.Context().Value(probing{}).(bool); probes {
+			w.Header().Set("Connection", "close")
+			if r.URL.Path != healthPath {
+				http.Error(w, "too many connections", http.StatusServiceUnavailable)
+				return
+			}
+		}
+		handler.ServeHTTP(w, r)
+	})
+}
+
+// boundedListener has few connections at a time, and few of one address while others want a place.
+type boundedListener struct {
+	net.Listener
+	places, probes *admission.Lobby
+}
+
+// Accept implements net.Listener.
+func (l *boundedListener) Accept() (net.Conn, error) {
+	for {
+		socket, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		evict := func() { _ = socket.Close() }
+		c := &boundedConn{Conn: socket, lobby: l.places}
+		if c.guest = l.places.Enter(socket.RemoteAddr(), evict); c.guest == nil {
+			c.lobby, c.probes = l.probes, true
+			c.guest = l.probes.Enter(socket.RemoteAddr(), evict)
+		}
+		if c.guest != nil {
+			return c, nil
+		}
+		_ = socket.Close()
+	}
+}
+
+// boundedConn gives its place back when it is closed first.
+type boundedConn struct {
+	net.Conn
+	lobby  *admission.Lobby
+	guest  *admission.Guest
+	probes bool
+	once   sync.Once
+}
+
+// Read implements net.Conn.
+func (c *boundedConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if n > 0 {
+		c.guest.Spoke()
+	}
+	return n, err
+}
+
+// Close implements net.Conn.
+func (c *boundedConn) Close() error {
+	c.once.Do(func() { c.lobby.Leave(c.guest) })
+	return c.Conn.Close()
+}

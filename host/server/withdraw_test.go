@@ -1,0 +1,120 @@
+package server
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/net/frame"
+	"github.com/psyche-go/psyche/record/backend/backendtest"
+)
+
+// TestHostWithdrawsAfterItsKeyWasUsed governs the run with the host's key, with nonces of a
+// later time than the host's own: participants that vanish are still withdrawn, and the
+// journal leads to the same state.
+func TestHostWithdrawsAfterItsKeyWasUsed(t *testing.T) {
+	const host = 50
+	dir := t.TempDir()
+	observe := func(connect func() *peer) (*peer, coordinator.State) {
+		p := connect()
+		p.greet(host, frame.RoleObserver)
+		p.welcome()
+		state, err := coordinator.Decode(p.expect(frame.TypeState))
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		return p, state
+	}
+	bubble(t, func(o *Options) {
+		o.Key, o.SaveStateDir, o.WithdrawGrace = backendtest.Key(host), dir, DefaultWithdrawGrace
+	}, func(t *testing.T, connect func() *peer) {
+		for i := range byte(2) {
+			participant := connect().enter(1 + i)
+			participant.submit(coordinator.Join{})
+			time.Sleep(time.Second)
+			authority, before := observe(connect)
+			authority.submit(coordinator.SetPaused{Paused: i == 0})
+			_ = authority.socket.Close()
+			_ = participant.socket.Close()
+			time.Sleep(DefaultWithdrawGrace + time.Second)
+			watcher, after := observe(connect)
+			_ = watcher.socket.Close()
+			if len(before.Pending) != 1 || after.Authority.MainNonce <= before.Authority.MainNonce {
+				t.Fatalf("%d pending before, nonce of the main authority %d and then %d", len(before.Pending), before.Authority.MainNonce, after.Authority.MainNonce)
+			}
+			if len(after.Pending) != 0 {
+				t.Fatal("a participant whose connection is gone was not withdrawn")
+			}
+		}
+	})
+	log, _, err := Replay(JournalPath(dir, hostileRun), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(log.State.Pending) != 0 || log.State.RunState != coordinator.WaitingForMembers {
+		t.Errorf("the replay of the journal leads to %d pending, %s", len(log.State.Pending), log.State.RunState)
+	}
+}
+
+// TestRestartWaitsForClients restarts a server whose clients try again only after a pause that grew
+// while it was away: who comes back within it is still there, who does not is withdrawn.
+func TestRestartWaitsForClients(t *testing.T) {
+	dir := t.TempDir()
+	options := func(o *Options) {
+		o.Key, o.SaveStateDir, o.WithdrawGrace = backendtest.Key(50), dir, DefaultWithdrawGrace
+	}
+	pending := func() int {
+		log, _, err := Replay(JournalPath(dir, hostileRun), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(log.State.Pending)
+	}
+	bubble(t, options, func(t *testing.T, connect func() *peer) {
+		for n := range byte(2) {
+			connect().enter(1 + n).submit(coordinator.Join{})
+			time.Sleep(time.Millisecond)
+		}
+	})
+	bubble(t, options, func(t *testing.T, connect func() *peer) {
+		time.Sleep(2*frame.LongestPause - time.Second)
+		if n := pending(); n != 2 {
+			t.Fatalf("%d of 2 clients are left before they had time to come back", n)
+		}
+		back := connect().enter(1)
+		go back.alive()
+		time.Sleep(2 * time.Second)
+		if n := pending(); n != 1 {
+			t.Fatalf("%d clients are left, want the one that came back", n)
+		}
+		_ = back.socket.Close()
+		time.Sleep(DefaultWithdrawGrace + time.Second)
+		if n := pending(); n != 0 {
+			t.Fatal("later on the client has more than the grace of a running server")
+		}
+	})
+}
+
+// TestLivingClientsAreNotWithdrawn has a client lose its connection, come back in vain while its network
+// is away, and again after the longest pause that a client makes.
+func TestLivingClientsAreNotWithdrawn(t *testing.T) {
+	var withdrawn atomic.Bool
+	bubble(t, func(o *Options) {
+		o.WithdrawGrace = 0 // the default
+		o.OnState = func(s *coordinator.State) { withdrawn.Store(len(s.Pending) == 0) }
+	}, func(t *testing.T, connect func() *peer) {
+		p := connect().enter(1)
+		p.submit(coordinator.Join{})
+		time.Sleep(time.Second)
+		_ = p.socket.Close()
+		time.Sleep(2*frame.LongestPause - time.Second)
+		if withdrawn.Load() {
+			t.Error("a client that is on its way back was withdrawn")
+		}
+		time.Sleep(2 * time.Second)
+		if !withdrawn.Load() {
+			t.Error("a client that does not come back is not withdrawn")
+		}
+	})
+}

@@ -1,0 +1,450 @@
+package tcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/net/frame"
+	"github.com/psyche-go/psyche/net/secure"
+	"github.com/psyche-go/psyche/record/backend"
+	"github.com/psyche-go/psyche/record/follow"
+	"github.com/psyche-go/psyche/record/wire"
+)
+
+// Defaults of Options.
+const (
+	DefaultMaxElapsed      = 30 * time.Second
+	DefaultInitialInterval = 200 * time.Millisecond
+	// DefaultMaxInterval and the random half on top of it are frame.LongestPause.
+	DefaultMaxInterval = frame.LongestPause * 2 / 3
+)
+
+// Options of a Client.
+type Options struct {
+	Addr  string       // of the server, host:port
+	RunID string       // of the run
+	Run   [32]byte     // hash that the run must have; zero: any run of that id that the server shows first
+	Key   identity.Key // of the participant
+	Addrs []string     // its peer-to-peer addresses, as Announce would set them
+
+	// Observe is true for a client that watches and administers, and does not train: a
+	// participant with the same key may be connected at the same time.
+	Observe bool
+
+	// ServerKey is the key that the server must have. Zero: KnownServers decides.
+	ServerKey identity.ID
+	// KnownServers remembers the keys of servers. Nil, and no ServerKey: the client trusts
+	// the key that it sees first, for as long as it lives.
+	KnownServers *secure.KnownServers
+
+	// MaxAttempts bounds the attempts of Dial. Zero: no bound.
+	MaxAttempts uint
+	// MaxElapsed bounds the time of Dial's attempts. Zero: DefaultMaxElapsed.
+	MaxElapsed time.Duration
+	// ReconnectTimeout bounds the time without a connection later on. Zero: no bound.
+	ReconnectTimeout time.Duration
+	// InitialInterval and MaxInterval bound the pauses between attempts, which grow by half
+	// each time, give or take a random half. Zero: the defaults.
+	InitialInterval, MaxInterval time.Duration
+	// Logger; nil: nothing is logged.
+	Logger *slog.Logger
+}
+
+// ErrRefused says that the server refused the client for good; the reason is in the text.
+var ErrRefused = errors.New("the server refused the client")
+
+// ErrUntrusted says that the server did not prove the key that the client wants to see.
+var ErrUntrusted = errors.New("the server is not trusted")
+
+// ErrUnreachable says that all attempts to connect failed.
+var ErrUnreachable = errors.New("the server cannot be reached")
+
+// Client implements the contract of package backend over TCP.
+type Client struct {
+	options Options
+	logger  *slog.Logger
+	ctx     context.Context
+	cancel  context.CancelFunc
+	updates chan backend.Update
+	running sync.WaitGroup
+
+	sent, received atomic.Uint64 // bytes of all connections
+
+	// sending orders what is sent: nonces rise in the order of the frames. It is taken
+	// before mu.
+	sending sync.Mutex
+
+	mu      sync.Mutex
+	addrs   []string
+	nonce   uint64
+	host    identity.ID // key of the server; zero before the first connection
+	run     [32]byte    // hash of the run; zero before the first connection, unless it was given
+	session *session    // nil while disconnected
+	closed  bool
+	err     error
+}
+
+// Dial connects to the server and waits until it has accepted the client. It tries again
+// while that may help, with growing pauses, and then says what it tried. ctx bounds the life
+// of the Client, not only Dial; Close ends it earlier.
+func Dial(ctx context.Context, o Options) (*Client, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	c := &Client{
+		options: o,
+		logger:  o.Logger.With("server", o.Addr, "run", o.RunID),
+		ctx:     ctx, cancel: cancel,
+		updates: make(chan backend.Update, 1),
+		addrs:   slices.Clone(o.Addrs),
+		nonce:   uint64(max(0, time.Now().UnixNano())),
+		run:     o.Run,
+	}
+	first, err := c.connect(o.MaxAttempts, o.MaxElapsed)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	c.begin(first)
+	c.running.Go(func() { c.live(first) })
+	return c, nil
+}
+
+// check fills in what is zero and refuses what cannot be right.
+func (o *Options) check() error {
+	if o.MaxElapsed == 0 {
+		o.MaxElapsed = DefaultMaxElapsed
+	}
+	if o.InitialInterval == 0 {
+		o.InitialInterval = DefaultInitialInterval
+	}
+	if o.MaxInterval == 0 {
+		o.MaxInterval = DefaultMaxInterval
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if _, _, err := net.SplitHostPort(o.Addr); err != nil {
+		return fmt.Errorf("server address %q: want host:port: %w", o.Addr, err)
+	}
+	if len(o.RunID) == 0 || len(o.RunID) > coordinator.MaxRunIDLength {
+		return fmt.Errorf("run id %q: want 1 to %d bytes", o.RunID, coordinator.MaxRunIDLength)
+	}
+	return backend.CheckAddrs(o.Addrs)
+}
+
+// pauses returns those between attempts.
+func (o *Options) pauses() *backoff.ExponentialBackOff {
+	policy := backoff.NewExponentialBackOff()
+	policy.InitialInterval, policy.MaxInterval = o.InitialInterval, o.MaxInterval
+	return policy
+}
+
+// connect makes a session, trying again until the bounds are reached.
+func (c *Client) connect(maxAttempts uint, maxElapsed time.Duration) (*session, error) {
+	policy := c.options.pauses()
+	start, attempts := time.Now(), 0
+	established, err := backoff.Retry(c.ctx, func() (*session, error) {
+		attempts++
+		return c.attempt()
+	},
+		backoff.WithBackOff(policy), backoff.WithMaxTries(maxAttempts), backoff.WithMaxElapsedTime(maxElapsed),
+		backoff.WithNotify(func(err error, pause time.Duration) {
+			c.logger.Warn("cannot connect to the server, trying again", "error", err, "pause", pause.Round(time.Millisecond))
+		}))
+	switch {
+	case err == nil:
+		return established, nil
+	case c.ctx.Err() != nil:
+		return nil, fmt.Errorf("connect to server %s: %w", c.options.Addr, context.Cause(c.ctx))
+	case isPermanent(err):
+		return nil, fmt.Errorf("connect to server %s: %w", c.options.Addr, err)
+	default:
+		return nil, fmt.Errorf("connect to server %s: %w: gave up after %d attempts in %s; check that the server runs and that the address and port are right: %w",
+			c.options.Addr, ErrUnreachable, attempts, time.Since(start).Round(100*time.Millisecond), err)
+	}
+}
+
+// attempt makes one connection and does the handshake.
+func (c *Client) attempt() (*session, error) {
+	c.mu.Lock()
+	addrs, run := c.addrs, c.run
+	c.mu.Unlock()
+	dialer := net.Dialer{Timeout: frame.HandshakeTimeout}
+	socket, err := dialer.DialContext(c.ctx, "tcp", c.options.Addr)
+	if err != nil {
+		return nil, err
+	}
+	role := frame.RoleParticipant
+	if c.options.Observe {
+		role = frame.RoleObserver
+	}
+	s, err := handshake(c.ctx, counted{socket, &c.sent, &c.received}, c.accept, c.options, run, role, addrs)
+	if err != nil {
+		_ = socket.Close()
+		if isPermanent(err) {
+			err = backoff.Permanent(err)
+		}
+		return nil, err
+	}
+	c.mu.Lock()
+	c.run = s.run
+	c.mu.Unlock()
+	return s, nil
+}
+
+// accept decides whether the key that a server has proved is trusted.
+func (c *Client) accept(found identity.ID) error {
+	check := c.trust()
+	if err := check(found); err != nil {
+		return fmt.Errorf("%w: %w", ErrUntrusted, err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.host = found
+	return nil
+}
+
+func (c *Client) trust() func(identity.ID) error {
+	if c.options.ServerKey != (identity.ID{}) {
+		return secure.Pin(c.options.ServerKey)
+	}
+	if c.options.KnownServers != nil {
+		return c.options.KnownServers.Check(c.options.Addr)
+	}
+	if host := c.Host(); host != (identity.ID{}) {
+		return secure.Pin(host)
+	}
+	return func(identity.ID) error { return nil }
+}
+
+// isPermanent reports whether another attempt would fail the same way.
+func isPermanent(err error) bool {
+	return errors.Is(err, ErrRefused) || errors.Is(err, follow.ErrGenesis) || errors.Is(err, ErrUntrusted) || errors.Is(err, backend.ErrWrongRun) || errors.Is(err, backend.ErrDuplicateKey)
+}
+
+// live keeps a session alive until the client ends.
+func (c *Client) live(s *session) {
+	defer close(c.updates)
+	known := make(map[identity.ID][]string)
+	t, err := c.begins(s)
+	if err != nil {
+		c.dropSession(s)
+		c.end(err)
+		return
+	}
+	for {
+		err := s.read(c.ctx, t, func(state *coordinator.State, peers []backend.Peer) {
+			c.raiseNonce(state)
+			u := backend.Update{State: state, Peers: mergePeers(known, state, peers), Run: s.run, Genesis: s.genesis.Raw}
+			if t != nil {
+				u.Starts = slices.Clone(t.starts)
+			}
+			c.publish(u)
+		})
+		c.dropSession(s)
+		if c.ctx.Err() != nil {
+			c.end(context.Cause(c.ctx))
+			return
+		}
+		if lie := t.liedBy(err); lie != nil {
+			c.end(lie)
+			return
+		}
+		c.logger.Warn("lost the connection to the server", "error", err)
+		if s, err = c.connect(0, c.options.ReconnectTimeout); err != nil {
+			if lie := t.liedBy(err); lie != nil {
+				err = lie
+			}
+			c.end(err)
+			return
+		}
+		c.begin(s)
+		c.logger.Info("connected to the server again")
+	}
+}
+
+// begins returns where the client follows the log from; nil for who only watches.
+func (c *Client) begins(s *session) (*trail, error) {
+	if c.options.Observe {
+		return nil, nil
+	}
+	return beginTrail(s.genesis)
+}
+
+// begin makes s the session that Submit uses. Addresses that were announced while it was
+// being made are sent again.
+func (c *Client) begin(s *session) {
+	c.sending.Lock()
+	defer c.sending.Unlock()
+	c.mu.Lock()
+	c.session = s
+	addrs := c.addrs
+	c.mu.Unlock()
+	if !slices.Equal(addrs, s.announced) {
+		// A failure shows in the read that follows.
+		_ = s.announce(c.options, addrs)
+	}
+}
+
+// dropSession ends a session and fails what waits for its answers.
+func (c *Client) dropSession(s *session) {
+	c.mu.Lock()
+	c.session = nil
+	c.mu.Unlock()
+	s.end()
+}
+
+// end remembers why the client ended.
+func (c *Client) end(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closed {
+		c.err = err
+	}
+	c.closed = true
+	c.cancel()
+}
+
+// publish replaces what the reader has not taken yet. Only live's goroutine calls it.
+func (c *Client) publish(u backend.Update) {
+	select {
+	case <-c.updates:
+	default:
+	}
+	c.updates <- u
+}
+
+// raiseNonce keeps the next nonce above the newest one that the host accepted.
+func (c *Client) raiseNonce(state *coordinator.State) {
+	id := coordinator.ClientID(c.options.Key.ID())
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if id == state.Authority.Main {
+		c.nonce = max(c.nonce, state.Authority.MainNonce)
+	}
+	if id == state.Authority.Join {
+		c.nonce = max(c.nonce, state.Authority.JoinNonce)
+	}
+	if own, ok := state.Authority.Authorization(id); ok {
+		c.nonce = max(c.nonce, own.Nonce)
+	}
+	for _, clients := range [][]coordinator.Client{state.Epoch.Clients, state.Epoch.Exited, state.Pending, state.Departed} {
+		for i := range clients {
+			if clients[i].ID == id {
+				c.nonce = max(c.nonce, clients[i].Nonce)
+			}
+		}
+	}
+}
+
+// Host returns the key of the server.
+func (c *Client) Host() identity.ID {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.host
+}
+
+// Run returns the hash that names the run in everything that is signed.
+func (c *Client) Run() [32]byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.run
+}
+
+// Bytes returns the bytes sent and received since the start, over all connections.
+func (c *Client) Bytes() (sent, received uint64) { return c.sent.Load(), c.received.Load() }
+
+// Updates returns the channel of states; see package backend.
+func (c *Client) Updates() <-chan backend.Update { return c.updates }
+
+// Submit sends an action and waits for the server's answer; see package backend.
+func (c *Client) Submit(ctx context.Context, a coordinator.Action) error {
+	s, request, answer, err := c.send(a)
+	if err == nil {
+		select {
+		case refused, ok := <-answer:
+			if err = refused; !ok {
+				err = backend.ErrDisconnected
+			}
+		case <-ctx.Done():
+			s.forget(request)
+			err = context.Cause(ctx)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("submit %T: %w", a, err)
+	}
+	return nil
+}
+
+// send signs and sends an action over the present session.
+func (c *Client) send(a coordinator.Action) (*session, uint64, <-chan error, error) {
+	c.sending.Lock()
+	defer c.sending.Unlock()
+	c.mu.Lock()
+	s, closed := c.session, c.closed
+	c.nonce++
+	nonce := c.nonce
+	c.mu.Unlock()
+	switch {
+	case closed:
+		return nil, 0, nil, backend.ErrClosed
+	case s == nil:
+		return nil, 0, nil, backend.ErrDisconnected
+	}
+	request, answer, err := s.submit(wire.SignAction(c.options.Key, s.run, nonce, a))
+	return s, request, answer, err
+}
+
+// Announce sets the participant's peer-to-peer addresses; see package backend. They are
+// sent now if there is a connection, and with every new one.
+func (c *Client) Announce(_ context.Context, addrs []string) error {
+	if err := backend.CheckAddrs(addrs); err != nil {
+		return fmt.Errorf("announce: %w", err)
+	}
+	c.sending.Lock()
+	defer c.sending.Unlock()
+	c.mu.Lock()
+	s, closed := c.session, c.closed
+	c.addrs = slices.Clone(addrs)
+	c.mu.Unlock()
+	switch {
+	case closed:
+		return fmt.Errorf("announce: %w", backend.ErrClosed)
+	case s == nil:
+		return nil
+	}
+	// A connection that fails here is made anew, with these addresses.
+	_ = s.announce(c.options, addrs)
+	return nil
+}
+
+// Err returns why Updates was closed: nil after Close.
+func (c *Client) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// Close ends the client and waits for its goroutines.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.cancel()
+	c.running.Wait()
+	return nil
+}

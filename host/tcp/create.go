@@ -1,0 +1,173 @@
+package tcp
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/net/frame"
+	"github.com/psyche-go/psyche/record/follow"
+	"github.com/psyche-go/psyche/record/wire"
+)
+
+// ParseRun reads the hash of a run from hexadecimal. Nothing is the zero value.
+func ParseRun(text string) (run [32]byte, err error) {
+	if text == "" {
+		return run, nil
+	}
+	raw, err := hex.DecodeString(text)
+	if err != nil || len(raw) != len(run) {
+		return run, fmt.Errorf("%q is not the hash of a run: want 64 hexadecimal digits, as psyche run status prints them", text)
+	}
+	return [32]byte(raw), nil
+}
+
+// ErrNoLog says that a server keeps no journal of the run.
+var ErrNoLog = errors.New("the server keeps no journal")
+
+// Create begins a run on the server and returns when the server has it on its disk. genesis
+// makes the run's first state for the server's key; it is signed by o.Key. o.RunID must be
+// the run of that state. It returns the hash that names the run. There is one attempt.
+func Create(ctx context.Context, o Options, genesis func(host coordinator.ClientID) (coordinator.State, error)) (run [32]byte, err error) {
+	err = withSession(ctx, o, frame.RoleCreator, func(s *session, host identity.ID) error {
+		state, err := genesis(coordinator.ClientID(host))
+		if err != nil {
+			return err
+		}
+		state.DrawCommitment = s.draws
+		var salt [32]byte
+		if _, err := rand.Read(salt[:]); err != nil {
+			return err
+		}
+		payload := follow.SignGenesis(o.Key, salt, state.AppendTo(nil))
+		if len(payload) > follow.MaxGenesis {
+			return fmt.Errorf("the run's first state has %d bytes, at most %d fit", len(payload), follow.MaxGenesis)
+		}
+		run = wire.HostedRun(payload)
+		if err := s.write(frame.TypeCreate, payload); err != nil {
+			return err
+		}
+		payload, err = s.await(frame.TypeAck)
+		if err != nil {
+			return err
+		}
+		ack, err := frame.DecodeAck(payload)
+		if err != nil {
+			return err
+		}
+		return ack.Err()
+	})
+	if err != nil {
+		return run, fmt.Errorf("create run %s on server %s: %w", o.RunID, o.Addr, err)
+	}
+	return run, nil
+}
+
+// ReadLog writes the run's journal, as the server has it now, to w. There is one attempt.
+func ReadLog(ctx context.Context, o Options, w io.Writer) error { return ReadLogFrom(ctx, o, 0, w) }
+
+// ReadLogFrom is ReadLog for what lies behind the first bytes, which the caller has.
+func ReadLogFrom(ctx context.Context, o Options, from uint64, w io.Writer) error {
+	err := withSession(ctx, o, frame.RoleObserver, func(s *session, _ identity.ID) error {
+		size, err := uint64(0), error(nil)
+		for offset := from; offset == from || offset < size; {
+			var part frame.Log
+			if part, err = s.readLog(offset); err != nil {
+				return err
+			}
+			if offset == from {
+				size = part.Size // what is appended meanwhile is left out
+			}
+			if from > 0 && from == size {
+				return nil
+			}
+			if from > size {
+				return fmt.Errorf("%w: it has %d bytes, and had %d", ErrNoLog, size, from)
+			}
+			part.Part = part.Part[:min(uint64(len(part.Part)), size-offset)]
+			if len(part.Part) == 0 {
+				return ErrNoLog
+			}
+			if _, err := w.Write(part.Part); err != nil {
+				return err
+			}
+			offset += uint64(len(part.Part))
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read the log of run %s on server %s: %w", o.RunID, o.Addr, err)
+	}
+	return nil
+}
+
+// readLog asks for a part of the journal.
+func (s *session) readLog(offset uint64) (frame.Log, error) {
+	if err := s.write(frame.TypeReadLog, frame.ReadLog{Offset: offset}.AppendTo(nil)); err != nil {
+		return frame.Log{}, err
+	}
+	payload, err := s.await(frame.TypeLog)
+	if err != nil {
+		return frame.Log{}, err
+	}
+	part, err := frame.DecodeLog(payload)
+	if err == nil && part.Offset != offset {
+		err = fmt.Errorf("%w: it answers for offset %d, not %d", frame.ErrMalformed, part.Offset, offset)
+	}
+	return part, err
+}
+
+// await reads until a frame of the given type comes, past states, peers and pings.
+func (s *session) await(want frame.Type) ([]byte, error) {
+	for {
+		if err := s.socket.SetReadDeadline(time.Now().Add(frame.IdleTimeout)); err != nil {
+			return nil, err
+		}
+		kind, payload, err := s.reader.Next(frame.MaxToClient)
+		if err != nil {
+			return nil, err
+		}
+		switch kind {
+		case want:
+			return payload, nil
+		case frame.TypePing, frame.TypeRefusal:
+			if err := s.control(kind, payload); err != nil {
+				return nil, err
+			}
+		case frame.TypeState, frame.TypePeers, frame.TypeStateDelta, frame.TypePeersDelta:
+		default:
+			return nil, fmt.Errorf("%w: type %d, want %d", frame.ErrMalformed, kind, want)
+		}
+	}
+}
+
+// withSession makes one connection, uses it and closes it.
+func withSession(ctx context.Context, o Options, role frame.Role, use func(*session, identity.ID) error) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	c := &Client{options: o}
+	dialer := net.Dialer{Timeout: frame.HandshakeTimeout}
+	socket, err := dialer.DialContext(ctx, "tcp", o.Addr)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = socket.Close() }()
+	stop := context.AfterFunc(ctx, func() { _ = socket.Close() })
+	defer stop()
+	s, err := handshake(ctx, socket, c.accept, o, o.Run, role, nil)
+	if err == nil {
+		err = use(s, s.server)
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}

@@ -1,0 +1,396 @@
+package tcp
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/net/frame"
+	"github.com/psyche-go/psyche/net/secure"
+	"github.com/psyche-go/psyche/record/backend"
+	"github.com/psyche-go/psyche/record/follow"
+)
+
+// session is one connection after its handshake.
+type session struct {
+	socket    *tls.Conn
+	server    identity.ID    // that it has proved
+	genesis   follow.Genesis // of the run; zero for who makes one
+	run       [32]byte       // its hash
+	buffer    *bufio.Reader  // of socket
+	reader    *frame.Reader  // of buffer
+	role      frame.Role
+	key       identity.Key
+	certified uint64   // records up to the newest epoch that was signed
+	nonce     [32]byte // of the challenge
+	draws     [32]byte // of the Welcome
+	sequence  uint64   // of the newest Hello; Client.sending guards it
+	announced []string // addresses of the newest Hello; Client.sending guards it
+
+	writing sync.Mutex // whole frames only
+
+	mu      sync.Mutex
+	request uint64
+	waiting map[uint64]chan error // closed, and nil, once the session ended
+	ended   bool
+}
+
+// handshake proves both sides' keys on a new connection; accept decides whether the server's
+// is trusted. The caller closes socket after an error.
+func handshake(ctx context.Context, socket net.Conn, accept func(identity.ID) error, o Options, run [32]byte, role frame.Role, addrs []string) (*session, error) {
+	// The end of ctx unblocks the reads and writes below.
+	stop := context.AfterFunc(ctx, func() { _ = socket.Close() })
+	defer stop()
+	if err := socket.SetDeadline(time.Now().Add(2 * frame.HandshakeTimeout)); err != nil {
+		return nil, err
+	}
+	s := &session{role: role, key: o.Key, announced: addrs, waiting: make(map[uint64]chan error)}
+	s.socket = secure.Client(socket, func(found identity.ID) error {
+		s.server = found
+		return accept(found)
+	})
+	s.buffer = bufio.NewReader(s.socket)
+	s.reader = frame.NewReader(s.buffer)
+	payload, err := s.expect(frame.TypeChallenge)
+	if err != nil {
+		return nil, err
+	}
+	challenge, err := frame.DecodeChallenge(payload)
+	if err != nil {
+		return nil, err
+	}
+	if challenge.Version != frame.Version {
+		return nil, fmt.Errorf("%w: it speaks version %d of the protocol, this program version %d; use programs of the same release",
+			ErrRefused, challenge.Version, frame.Version)
+	}
+	s.nonce = challenge.Nonce
+	hello := frame.Hello{Role: role, RunID: o.RunID, Run: run, Addrs: addrs}
+	if err := s.write(frame.TypeHello, hello.Sign(nil, o.Key, s.nonce, s.server)); err != nil {
+		return nil, err
+	}
+	if payload, err = s.expect(frame.TypeWelcome); err != nil {
+		return nil, err
+	}
+	welcome, err := frame.DecodeWelcome(payload)
+	if err == nil && role != frame.RoleCreator {
+		err = s.enter(o.RunID, run, bytes.Clone(welcome.Genesis))
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.draws = welcome.Draws
+	return s, socket.SetDeadline(time.Time{})
+}
+
+// enter verifies what the run began with: it must be of the name that was asked for and of this
+// server, and the run must be the one that is wanted, unless that is the zero value.
+func (s *session) enter(runID string, wanted [32]byte, genesis []byte) error {
+	g, err := follow.OpenGenesis(genesis)
+	if err != nil {
+		return err
+	}
+	state, err := g.First()
+	if err != nil {
+		return err
+	}
+	s.genesis, s.run = g, g.Run()
+	switch {
+	case state.RunID != runID:
+		return fmt.Errorf("%w: the server shows run %q, not %q", follow.ErrGenesis, state.RunID, runID)
+	case identity.ID(state.Host) != s.server:
+		return fmt.Errorf("%w: the run's host is %s, the server is %s", follow.ErrGenesis, identity.ID(state.Host), s.server)
+	case wanted != ([32]byte{}) && s.run != wanted:
+		return fmt.Errorf("%w: run %q here is %x, wanted is %x", follow.ErrGenesis, runID, s.run, wanted)
+	}
+	return nil
+}
+
+// expect reads a frame of the given type; a refusal becomes an error.
+func (s *session) expect(want frame.Type) ([]byte, error) {
+	kind, payload, err := s.reader.Next(frame.MaxWelcome)
+	switch {
+	case isNoTLS(err):
+		return nil, fmt.Errorf("handshake: %w; is this the address of a run's server?", err)
+	case err != nil:
+		return nil, fmt.Errorf("handshake: %w", err)
+	case kind == frame.TypeRefusal:
+		return nil, refusal(payload)
+	case kind != want:
+		return nil, fmt.Errorf("handshake: %w: type %d, want %d; is this the address of a run's server?", frame.ErrMalformed, kind, want)
+	}
+	return payload, nil
+}
+
+// isNoTLS reports whether the other side speaks something else than TLS.
+func isNoTLS(err error) bool {
+	_, ok := errors.AsType[tls.RecordHeaderError](err)
+	return ok
+}
+
+// errShorter says that the server's log does not reach as far as the client has followed it.
+var errShorter = errors.New("the log is shorter")
+
+// refusal turns a Refusal into the error it stands for.
+func refusal(payload []byte) error {
+	r, err := frame.DecodeRefusal(payload)
+	switch {
+	case err != nil:
+		return err
+	case r.Code == frame.RefusedWrongRun:
+		return fmt.Errorf("%w: %s", backend.ErrWrongRun, r.Reason)
+	case r.Code == frame.RefusedPlace:
+		return fmt.Errorf("%w: %s", errShorter, r.Reason)
+	case r.Code == frame.RefusedDuplicateKey:
+		return fmt.Errorf("%w: %s", backend.ErrDuplicateKey, r.Reason)
+	case r.Code.Retry():
+		return fmt.Errorf("the server hung up: %s", r.Reason)
+	default:
+		return fmt.Errorf("%w: %s", ErrRefused, r.Reason)
+	}
+}
+
+// read handles what the server sends until the session ends, and says why it did. It calls
+// update when there is a state and it or the peers are new, but not for one that is outdated
+// already, as what follows it shows. With a trail the state is what the log leads to, else what
+// the server says.
+func (s *session) read(ctx context.Context, t *trail, update func(*coordinator.State, []backend.Peer)) error {
+	stop := context.AfterFunc(ctx, func() { _ = s.socket.Close() })
+	defer stop()
+	var v view
+	if t != nil {
+		t.connect()
+		v.trail = t
+		if err := s.write(frame.TypeFollow, frame.Follow{Index: t.log.Head().Index}.AppendTo(nil)); err != nil {
+			return err
+		}
+	}
+	for {
+		if err := s.socket.SetReadDeadline(time.Now().Add(frame.IdleTimeout)); err != nil {
+			return err
+		}
+		kind, payload, err := s.reader.Next(frame.MaxToClient)
+		if err != nil {
+			return err
+		}
+		switch kind {
+		case frame.TypeAck, frame.TypePing, frame.TypeRefusal:
+			err = s.control(kind, payload)
+		default:
+			err = v.apply(kind, payload)
+		}
+		if err != nil {
+			return err
+		}
+		if err := s.certify(t); err != nil {
+			return err
+		}
+		if !v.changed || !v.ready() || s.buffer.Buffered() > 0 {
+			continue
+		}
+		v.changed = false
+		state, err := v.newest()
+		if err != nil {
+			return fmt.Errorf("state of the run: %w", err)
+		}
+		update(&state, v.known)
+	}
+}
+
+// certify signs the newest epoch that the log has led to, once over each connection, if the client
+// may have something to say about it: the server knows.
+func (s *session) certify(t *trail) error {
+	if t == nil || !t.signed {
+		return nil
+	}
+	e := t.log.Epoch()
+	if e.Index <= s.certified {
+		return nil
+	}
+	s.certified = e.Index
+	return s.write(frame.TypeSign, frame.Sign{Index: e.Index, Signature: e.Sign(s.key, s.run)}.AppendTo(nil))
+}
+
+// view is what a server has shown, as it was sent.
+type view struct {
+	state, peers []byte
+	known        []backend.Peer // peers, decoded
+	changed      bool           // since the last update
+	trail        *trail         // nil: the state is believed
+	following    coordinator.Decoder
+}
+
+// ready reports whether there is a state to show.
+func (v *view) ready() bool {
+	if v.trail != nil {
+		return v.trail.signed
+	}
+	return len(v.state) > 0
+}
+
+// newest returns a state that the reader owns.
+func (v *view) newest() (coordinator.State, error) {
+	if v.trail != nil {
+		return v.trail.log.State.Clone(), nil
+	}
+	return v.following.Decode(v.state)
+}
+
+// apply takes a state, a list of peers, or a change of one.
+func (v *view) apply(kind frame.Type, payload []byte) (err error) {
+	v.changed = true
+	if v.trail != nil {
+		switch kind {
+		case frame.TypeRecords:
+			return v.trail.take(payload)
+		case frame.TypeCertificate:
+			return v.trail.pass(payload)
+		case frame.TypeBase:
+			return v.trail.begin(payload)
+		case frame.TypeWindow:
+			v.trail.window, err = frame.DecodeWindow(payload)
+			return err
+		case frame.TypeState, frame.TypeStateDelta:
+			return nil
+		}
+	}
+	switch kind {
+	case frame.TypeState:
+		v.state = append(v.state[:0], payload...)
+	case frame.TypeStateDelta:
+		v.state, err = frame.ApplyDelta(v.state, payload, frame.MaxToClient)
+	case frame.TypePeers:
+		v.peers = append(v.peers[:0], payload...)
+		v.known, err = frame.DecodePeers(v.peers)
+	case frame.TypePeersDelta:
+		if v.peers, err = frame.ApplyDelta(v.peers, payload, frame.MaxToClient); err == nil {
+			v.known, err = frame.DecodePeers(v.peers)
+		}
+	default:
+		err = fmt.Errorf("%w: a server does not send type %d here", frame.ErrMalformed, kind)
+	}
+	return err
+}
+
+// control handles frames that change nothing of what the reader sees.
+func (s *session) control(kind frame.Type, payload []byte) error {
+	switch kind {
+	case frame.TypeAck:
+		ack, err := frame.DecodeAck(payload)
+		if err != nil {
+			return err
+		}
+		s.answer(ack)
+		return nil
+	case frame.TypePing:
+		return s.write(frame.TypePong, nil)
+	default:
+		return refusal(payload)
+	}
+}
+
+// write sends one frame.
+func (s *session) write(kind frame.Type, payload []byte) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	if err := s.socket.SetWriteDeadline(time.Now().Add(frame.WriteTimeout)); err != nil {
+		return err
+	}
+	if _, err := s.socket.Write(frame.Append(nil, kind, payload)); err != nil {
+		// Part of a frame may be out: nothing can follow it.
+		_ = s.socket.Close()
+		return err
+	}
+	return nil
+}
+
+// submit sends a signed action. The channel gets the answer, or is closed when the session
+// ends before.
+func (s *session) submit(action []byte) (uint64, <-chan error, error) {
+	answer := make(chan error, 1)
+	s.mu.Lock()
+	if s.ended {
+		s.mu.Unlock()
+		return 0, nil, backend.ErrDisconnected
+	}
+	s.request++
+	request := s.request
+	s.waiting[request] = answer
+	s.mu.Unlock()
+	if err := s.write(frame.TypeSubmit, frame.Submit{Request: request, Action: action}.AppendTo(nil)); err != nil {
+		s.forget(request)
+		return 0, nil, fmt.Errorf("%w: %w", backend.ErrDisconnected, err)
+	}
+	return request, answer, nil
+}
+
+// answer passes an acknowledgement to whoever waits for it.
+func (s *session) answer(ack frame.Ack) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if answer := s.waiting[ack.Request]; answer != nil {
+		answer <- ack.Err()
+		delete(s.waiting, ack.Request)
+	}
+}
+
+// forget gives up waiting for an answer.
+func (s *session) forget(request uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.waiting, request)
+}
+
+// announce sends new addresses.
+func (s *session) announce(o Options, addrs []string) error {
+	s.sequence++
+	s.announced = addrs
+	hello := frame.Hello{Sequence: s.sequence, Role: s.role, RunID: o.RunID, Run: s.run, Addrs: addrs}
+	return s.write(frame.TypeHello, hello.Sign(nil, o.Key, s.nonce, s.server))
+}
+
+// end closes the connection and everything that waits for an answer.
+func (s *session) end() {
+	_ = s.socket.Close()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+	for _, answer := range s.waiting {
+		close(answer)
+	}
+	s.waiting = nil
+}
+
+// mergePeers adds to what the server knows the addresses it knew before, for participants
+// that are still part of the run: a server that was restarted learns them again only when
+// each participant has come back. known is brought up to date.
+func mergePeers(known map[identity.ID][]string, state *coordinator.State, peers []backend.Peer) []backend.Peer {
+	current := make(map[identity.ID][]string, len(peers))
+	for _, clients := range [][]coordinator.Client{state.Epoch.Clients, state.Pending} {
+		for i := range clients {
+			id := identity.ID(clients[i].ID)
+			if addrs := known[id]; addrs != nil && clients[i].State == coordinator.Healthy {
+				current[id] = addrs
+			}
+		}
+	}
+	for _, p := range peers {
+		current[p.ID] = p.Addrs
+	}
+	clear(known)
+	maps.Copy(known, current)
+	merged := make([]backend.Peer, 0, len(current))
+	for _, id := range slices.SortedFunc(maps.Keys(current), func(a, b identity.ID) int { return bytes.Compare(a[:], b[:]) }) {
+		merged = append(merged, backend.Peer{ID: id, Addrs: slices.Clone(current[id])})
+	}
+	return merged
+}

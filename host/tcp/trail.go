@@ -1,0 +1,167 @@
+package tcp
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/net/frame"
+	"github.com/psyche-go/psyche/record/follow"
+	"github.com/psyche-go/psyche/record/wire"
+)
+
+// trail is how far a client has followed a run's log, over all its connections. One goroutine uses
+// it.
+type trail struct {
+	log    *follow.Follower
+	host   identity.ID
+	starts []wire.Head         // signed, of the newest rounds, oldest first
+	newest wire.Head           // signed; zero before the first
+	window []byte              // of the connection
+	signed bool                // the host signed a head of what log has
+	cert   *follow.Certificate // newest on the way to a later epoch; nil: none since the log
+}
+
+// beginTrail returns the trail of a run at its genesis.
+func beginTrail(g follow.Genesis) (*trail, error) {
+	log, err := follow.Begin(g)
+	if err != nil {
+		return nil, err
+	}
+	return &trail{log: log, host: identity.ID(log.State.Host)}, nil
+}
+
+// connect prepares for another connection. Who was on the way to a certified epoch begins anew.
+func (t *trail) connect() {
+	t.window, t.cert = nil, nil
+	if t.newest.Index == 0 {
+		if log, err := follow.Begin(t.log.Genesis()); err == nil { // it was begun before
+			t.log = log
+		}
+	}
+}
+
+// take takes records in. The error is a *follow.Lie when they are not what an honest host sends.
+func (t *trail) take(payload []byte) error {
+	records, err := frame.DecodeRecords(payload, t.window)
+	if err != nil {
+		return err
+	}
+	if at := t.log.Head().Index; records.First != at {
+		return fmt.Errorf("%w: records behind %d, the client has %d", frame.ErrMalformed, records.First, at)
+	}
+	t.window = frame.Slide(t.window, records.Raw)
+	var applied [][]byte
+	err = records.Each(func(record []byte) error {
+		if len(record) > follow.MaxRecord {
+			return fmt.Errorf("%w: a record of %d bytes", frame.ErrMalformed, len(record))
+		}
+		applied = append(applied, record)
+		t.signed = false
+		if _, err := t.log.Apply(record); err != nil {
+			return t.lie(err.Error(), records, applied)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, h := range records.Heads {
+		if err := t.check(h, records, applied); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pass takes in the certificate of a later epoch, by members of the one that is known.
+func (t *trail) pass(payload []byte) error {
+	c, err := follow.DecodeCertificate(bytes.Clone(payload))
+	if err != nil {
+		return err
+	}
+	from := t.log.Epoch()
+	if t.cert != nil {
+		from = t.cert.Epoch
+	}
+	if c.Index <= from.Index {
+		return fmt.Errorf("%w of epoch %d: it is not later than epoch %d", follow.ErrCertificate, c.Number, from.Number)
+	}
+	if err := c.Check(t.log.Run(), from.Members); err != nil {
+		return err
+	}
+	t.cert = &c
+	return nil
+}
+
+// begin goes on from the state of the newest certificate.
+func (t *trail) begin(payload []byte) error {
+	if t.cert == nil || t.newest.Index > 0 {
+		return fmt.Errorf("%w: a state without a certificate", frame.ErrMalformed)
+	}
+	log, err := follow.ResumeAt(t.log.Genesis(), *t.cert, payload)
+	if err != nil {
+		return err
+	}
+	t.log, t.cert, t.window = log, nil, nil
+	return nil
+}
+
+// check compares a head with the history that was followed.
+func (t *trail) check(h wire.Head, records frame.Records, applied [][]byte) error {
+	if !h.Verify(t.host, t.log.Run()) {
+		return fmt.Errorf("%w: the host did not sign the head of record %d", frame.ErrMalformed, h.Index)
+	}
+	for _, known := range append(slices.Clone(t.starts), t.newest) {
+		if known.Index > 0 && h.Contradicts(known) {
+			return t.lie(fmt.Sprintf("it signed two heads of record %d, or of the start of step %d", h.Index, h.Step), records, applied)
+		}
+	}
+	own := t.log.Head()
+	if h.Index != own.Index {
+		i := slices.IndexFunc(t.log.Starts(), func(s wire.Head) bool { return s.Index == h.Index })
+		if i < 0 {
+			return nil // of a round that is long over, or that was not followed
+		}
+		own = t.log.Starts()[i]
+	}
+	if !h.Same(own) {
+		return t.lie(fmt.Sprintf("it signed a head of record %d which the records that it sent do not have", h.Index), records, applied)
+	}
+	if h.Step != 0 {
+		t.starts = slices.DeleteFunc(t.starts, func(s wire.Head) bool { return !slices.ContainsFunc(t.log.Starts(), s.Same) })
+		if !slices.ContainsFunc(t.starts, h.Same) {
+			t.starts = append(t.starts, h)
+		}
+	}
+	if h.Index == t.log.Head().Index {
+		t.newest, t.signed = h, true
+	}
+	return nil
+}
+
+// lie returns what the records prove.
+func (t *trail) lie(reason string, records frame.Records, applied [][]byte) *follow.Lie {
+	e := follow.Evidence{Genesis: t.log.Genesis().Raw, Heads: slices.Clone(t.starts), Index: records.First}
+	if t.newest.Index > 0 {
+		e.Heads = append(e.Heads, t.newest)
+	}
+	e.Heads = append(e.Heads, records.Heads...)
+	for _, record := range applied {
+		e.Records = append(e.Records, bytes.Clone(record))
+	}
+	return &follow.Lie{Reason: reason, Evidence: e}
+}
+
+// liedBy returns the lie of the host that ended a connection, nil if that was something else.
+func (t *trail) liedBy(err error) error {
+	if lie, ok := errors.AsType[*follow.Lie](err); ok {
+		return lie
+	}
+	if t == nil || t.newest.Index == 0 || !errors.Is(err, errShorter) && !errors.Is(err, follow.ErrGenesis) {
+		return nil
+	}
+	return t.lie(fmt.Sprintf("it signed a head of record %d, and now: %v", t.newest.Index, err), frame.Records{First: t.log.Head().Index}, nil)
+}

@@ -1,0 +1,325 @@
+//go:build cgo && linux
+
+package cuda
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/psyche-go/psyche/core/codec"
+	"github.com/psyche-go/psyche/learn/distro"
+	"github.com/psyche-go/psyche/learn/distro/distrotest"
+)
+
+func normal(seed uint64, n int, scale float64) []float32 {
+	random := rand.New(rand.NewPCG(seed, 0))
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = float32(scale * random.NormFloat64())
+		if random.IntN(50) == 0 {
+			x[i] *= 1e-40 // subnormal, or zero
+		}
+	}
+	return x
+}
+
+// sameBits fails at the first element whose bits differ, so that 0 and −0 differ too.
+func sameBits(t rapid.TB, what string, got, want []float32) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("%s: %d elements, want %d", what, len(got), len(want))
+	}
+	for i := range want {
+		if math.Float32bits(got[i]) != math.Float32bits(want[i]) {
+			t.Fatalf("%s: element %d: %v (%#x), want %v (%#x)", what, i,
+				got[i], math.Float32bits(got[i]), want[i], math.Float32bits(want[i]))
+		}
+	}
+}
+
+// mean merges results as the definition has it: the sum in their order, divided once. A mean
+// of zero adds nothing and is left out.
+func mean(l distro.Layout, results []codec.TensorResult) codec.TensorResult {
+	places := l.ChunkSize()
+	merged := l.Codec(places).NewResult()
+	for c := range l.Chunks() {
+		sums, senders := make([]float32, places), make([]float32, places)
+		for _, r := range results {
+			at := c * (len(r.Indices) / l.Chunks())
+			for i, index := range r.Indices[at:][:r.Counts[c]] {
+				sums[index] += r.Values[at+i]
+				senders[index]++
+			}
+		}
+		at := c * places
+		for index, sum := range sums {
+			if sum != 0 {
+				merged.Counts[c]++
+				merged.Indices[at], merged.Values[at] = uint16(index), sum/senders[index]
+				at++
+			}
+		}
+	}
+	return merged
+}
+
+// compareMeans looks at what DecodeApply takes the sign of: a sign hides most differences
+// in the last place.
+func compareMeans(t rapid.TB, d *Device, l distro.Layout, results []codec.TensorResult) {
+	t.Helper()
+	want := make([]float32, l.Elements())
+	b, err := d.NewBuffer(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := d.decode(kernelAdd, l, results, b.Tensor(), distro.ApplyParams{}); err != nil {
+		t.Fatal(err)
+	}
+	k, err := distro.NewKernel(distro.Options{ISA: "go"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := k.AddBack(l, want, mean(l, results)); err != nil {
+		t.Fatal(err)
+	}
+	got, err := b.Values()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sameBits(t, "inverse transform of the means", got, want)
+}
+
+// compare runs rounds of three trainers on the device and by a kernel.
+func compare(t *testing.T, d *Device, k *distro.Kernel, l distro.Layout, topK int) {
+	t.Helper()
+	n := l.Elements()
+	weights := normal(99, n, 0.02)
+	onDevice := buffer(t, d, weights)
+	for round := range 2 {
+		var results []codec.TensorResult
+		for i := range 3 {
+			seed := uint64(10*round + i)
+			delta, grad := normal(seed+100, n, math.Pow(10, float64(i)-2)), normal(seed+200, n, 1)
+			if i == 2 {
+				clear(delta[:n/2]) // whole chunks of zeros, too
+				clear(grad[:n/2])
+			}
+			deltaBuffer, gradBuffer := buffer(t, d, delta), buffer(t, d, grad)
+			p := distro.EncodeParams{Decay: 0.9, LR: 0.013, TopK: topK + i}
+			if i == 1 {
+				p.Floor = 0.5 // below it are some chunks
+			}
+			want, err := k.Encode(l, delta, grad, p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := d.Encode(l, deltaBuffer.Tensor(), gradBuffer.Tensor(), p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			what := fmt.Sprintf("round %d, trainer %d", round, i)
+			if !slices.Equal(got.Counts, want.Counts) || !slices.Equal(got.Indices, want.Indices) {
+				t.Fatalf("%s: other coefficients were selected", what)
+			}
+			sameBits(t, what+": coefficients", got.Values, want.Values)
+			sameBits(t, what+": momentum", values(t, deltaBuffer), delta)
+			if err := k.AddBack(l, delta, want); err != nil {
+				t.Fatal(err)
+			}
+			if err := d.AddBack(l, deltaBuffer.Tensor(), want); err != nil {
+				t.Fatal(err)
+			}
+			sameBits(t, what+": momentum with the result again", values(t, deltaBuffer), delta)
+			results = append(results, want)
+		}
+		// Values in one round, signs in the next.
+		if round == 1 {
+			for _, r := range results {
+				distrotest.ToSigns(r)
+			}
+		}
+		compareMeans(t, d, l, results)
+		p := distro.ApplyParams{LR: 0.013, WeightFactor: 1 - 0.013*0.1*float32(round)}
+		if err := k.DecodeApply(l, results, weights, p); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.DecodeApply(l, results, onDevice.Tensor(), p); err != nil {
+			t.Fatal(err)
+		}
+		sameBits(t, fmt.Sprintf("round %d: weights", round), values(t, onDevice), weights)
+	}
+}
+
+func compareShapes(t *testing.T, d *Device, isas ...string) {
+	for _, c := range distrotest.Shapes {
+		l, err := distro.NewLayout(c.Shape, c.Chunk)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, isa := range isas {
+			t.Run(fmt.Sprintf("%v by %d top %d like %q", c.Shape, c.Chunk, c.TopK, isa), func(t *testing.T) {
+				compare(t, d, kernel(t, isa), l, c.TopK)
+			})
+		}
+	}
+}
+
+// TestKernelsHaveTheBitsOfTheReference runs the text of the kernels on this CPU: beside the
+// reference in Go, and beside what distro chooses here.
+func TestKernelsHaveTheBitsOfTheReference(t *testing.T) {
+	compareShapes(t, emulated(t), "go", "")
+}
+
+// TestADeviceHasTheBitsOfTheReference runs them on a device: also a tensor of more chunks
+// than a launch has blocks there.
+func TestADeviceHasTheBitsOfTheReference(t *testing.T) {
+	d := real(t)
+	compareShapes(t, d, "go", "")
+	l, err := distro.NewLayout([]int64{2048, 2048}, 8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	compare(t, d, kernel(t, ""), l, 3)
+}
+
+// drawResult draws a result of up to places entries a chunk: any values, signs, few, none.
+func drawResult(rt *rapid.T, l distro.Layout, name string) codec.TensorResult {
+	places := rapid.IntRange(1, min(l.ChunkSize(), 300)).Draw(rt, name+" places")
+	kind := rapid.SampledFrom([]string{"values", "signs", "wide", "none"}).Draw(rt, name+" kind")
+	random := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, name+" seed"), 1))
+	r := l.Codec(places).NewResult()
+	if kind == "none" {
+		return r
+	}
+	for c := range l.Chunks() {
+		count := random.IntN(places + 1)
+		indices := random.Perm(l.ChunkSize())[:count]
+		slices.Sort(indices)
+		r.Counts[c] = uint16(count)
+		for i, index := range indices {
+			r.Indices[c*places+i] = uint16(index)
+			r.Values[c*places+i] = drawValue(random, kind)
+		}
+	}
+	return r
+}
+
+func drawValue(random *rand.Rand, kind string) float32 {
+	for {
+		v := float32(random.NormFloat64())
+		switch kind {
+		case "signs":
+			v = float32(math.Copysign(1, float64(v)))
+		case "wide": // from subnormal numbers to some whose products with a basis still are finite
+			v *= float32(math.Pow(10, float64(random.IntN(70)-43)))
+		}
+		if v != 0 {
+			return v
+		}
+	}
+}
+
+func testAnyResults(t *testing.T, d *Device) {
+	rapid.Check(t, func(rt *rapid.T) {
+		edge := rapid.OneOf(rapid.Int64Range(1, 150), rapid.SampledFrom([]int64{16, 31, 48, 64, 100, 128}))
+		dimensions := rapid.SampledFrom([]int{2, 3, 1, 2, 0}).Draw(rt, "dimensions")
+		shape := rapid.SliceOfN(edge, dimensions, dimensions).Draw(rt, "shape")
+		if len(shape) == 3 {
+			shape[0] = 1 + shape[0]%3
+		}
+		l, err := distro.NewLayout(shape, rapid.OneOf(rapid.IntRange(1, distro.MaxChunk), rapid.SampledFrom([]int{32, 64, 128})).Draw(rt, "chunk"))
+		if err != nil {
+			rt.Fatal(err)
+		}
+		var results []codec.TensorResult
+		for i := range rapid.IntRange(0, 5).Draw(rt, "results") {
+			results = append(results, drawResult(rt, l, fmt.Sprint(i)))
+		}
+		weights := normal(rapid.Uint64().Draw(rt, "weights"), l.Elements(), 1)
+		onDevice, err := d.NewBuffer(weights)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		defer func() {
+			if err := onDevice.Close(); err != nil {
+				rt.Error(err)
+			}
+		}()
+		p := distro.ApplyParams{
+			LR:           rapid.SampledFrom([]float32{0, 1e-4, 0.37}).Draw(rt, "rate"),
+			WeightFactor: rapid.SampledFrom([]float32{1, 0.999, 1e-30}).Draw(rt, "factor"),
+		}
+		want, native := slices.Clone(weights), slices.Clone(weights)
+		for _, err := range []error{
+			kernel(t, "go").DecodeApply(l, results, want, p),
+			kernel(t, "").DecodeApply(l, results, native, p),
+			d.DecodeApply(l, results, onDevice.Tensor(), p),
+		} {
+			if err != nil {
+				rt.Fatal(err)
+			}
+		}
+		got, err := onDevice.Values()
+		if err != nil {
+			rt.Fatal(err)
+		}
+		sameBits(rt, "like the reference", got, want)
+		sameBits(rt, "like the CPU's kernel", got, native)
+		compareMeans(rt, d, l, results)
+		if len(results) == 0 {
+			return
+		}
+		if err := kernel(t, "go").AddBack(l, want, results[0]); err != nil {
+			rt.Fatal(err)
+		}
+		if err := d.AddBack(l, onDevice.Tensor(), results[0]); err != nil {
+			rt.Fatal(err)
+		}
+		if got, err = onDevice.Values(); err != nil {
+			rt.Fatal(err)
+		}
+		sameBits(rt, "added back", got, want)
+	})
+}
+
+func TestAnyResultsGiveTheBitsOfTheReference(t *testing.T) { testAnyResults(t, emulated(t)) }
+
+func TestAnyResultsOnADevice(t *testing.T) { testAnyResults(t, real(t)) }
+
+// TestEqualsOnTheDevice has two equal columns of coefficients: of a pair the lower index
+// is sent first.
+func TestEqualsOnTheDevice(t *testing.T) {
+	d := emulated(t)
+	l, err := distro.NewLayout([]int64{64, 2}, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, topK := range []int{1, 2, 3, 7, 64, 65, 99, 127, 128} {
+		delta, grad := make([]float32, l.Elements()), make([]float32, l.Elements())
+		grad[0] = 1
+		onDevice := buffer(t, d, delta)
+		p := distro.EncodeParams{Decay: 1, LR: 1, TopK: topK}
+		want, err := kernel(t, "go").Encode(l, delta, grad, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := d.Encode(l, onDevice.Tensor(), buffer(t, d, grad).Tensor(), p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(got.Indices, want.Indices) {
+			t.Errorf("top %d: %v, want %v", topK, got.Indices, want.Indices)
+		}
+		sameBits(t, "momentum", values(t, onDevice), delta)
+	}
+}

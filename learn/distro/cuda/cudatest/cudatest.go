@@ -1,0 +1,94 @@
+// Package cudatest gives tests a CUDA driver and NVRTC without a GPU: one library for both,
+// compiled at test time, that runs the kernels of package cuda on the CPU. An address in
+// the device's memory is one in the process's.
+//
+//	library := cudatest.Library(t)
+//	device, err := cuda.OpenWith(library, library, 0)
+//
+// The variable [EnvFailure] makes a call of the driver fail.
+package cudatest
+
+import (
+	_ "embed"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// EnvFailure names the environment variable that makes a call fail with a code, as in
+// "cuLaunchKernel 700". The driver looks at it in each call.
+const EnvFailure = "PSYCHE_EMULATED_FAILURE"
+
+// ErrNoCompiler says that there is no compiler for C.
+var ErrNoCompiler = errors.New("no C compiler in PATH to compile the kernels for this CPU")
+
+//go:embed testdata/driver.c
+var driver string
+
+// Library compiles the library for one test, or skips it without a compiler. A device with
+// memory of its own needs a library of its own.
+func Library(t testing.TB) string {
+	t.Helper()
+	library, err := Build(t.TempDir())
+	if errors.Is(err, ErrNoCompiler) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return library
+}
+
+// Build compiles the library into a directory and returns its path. It is called in a
+// folder of the module, as tests are.
+func Build(directory string) (string, error) {
+	compiler, err := findCompiler()
+	if err != nil {
+		return "", err
+	}
+	kernels, err := findKernels()
+	if err != nil {
+		return "", err
+	}
+	source, library := filepath.Join(directory, "driver.c"), filepath.Join(directory, "libemulated.so")
+	if err := os.WriteFile(source, []byte(driver), 0o600); err != nil {
+		return "", err
+	}
+	arguments := append(strings.Fields("-std=gnu11 -O1 -Wall -Werror -ffp-contract=off -shared -fPIC"), "-I", kernels, "-o", library, source)
+	if out, err := exec.Command(compiler, arguments...).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%s %v: %w\n%s", compiler, arguments, err, out)
+	}
+	return library, nil
+}
+
+func findCompiler() (string, error) {
+	for _, name := range []string{os.Getenv("CC"), "gcc", "cc", "clang"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path, nil
+		}
+	}
+	return "", ErrNoCompiler
+}
+
+// findKernels returns the folder of kernel.cu, in the module around the working directory.
+func findKernels() (string, error) {
+	at, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		kernels := filepath.Join(at, "distro", "cuda")
+		if _, err := os.Stat(filepath.Join(kernels, "kernel.cu")); err == nil {
+			return kernels, nil
+		}
+		above := filepath.Dir(at)
+		if above == at {
+			return "", errors.New("no learn/distro/cuda/kernel.cu in the folders above the working directory")
+		}
+		at = above
+	}
+}

@@ -1,0 +1,336 @@
+package cuda
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"slices"
+	"sync"
+	"unsafe"
+
+	"github.com/psyche-go/psyche/core/codec"
+	"github.com/psyche-go/psyche/learn/distro"
+)
+
+// ErrNoCUDA says that there is no device to compute on, no driver for it or no NVRTC to
+// compile for it, or that the driver is too old for what NVRTC compiles.
+var ErrNoCUDA = errors.New("no usable CUDA device")
+
+// ErrClosed says that a Device or Buffer was closed.
+var ErrClosed = errors.New("closed")
+
+// DevicePointer is an address in a device's memory.
+type DevicePointer uint64
+
+// Tensor is a contiguous float32 tensor in a device's memory, row-major.
+type Tensor struct {
+	Address  DevicePointer
+	Elements int
+}
+
+// check refuses what cannot be the address of such a tensor; whether it is one, nobody
+// can tell.
+func (t Tensor) check(what string) error {
+	if t.Address == 0 || t.Address%4 != 0 {
+		return fmt.Errorf("%w: %s at address %#x", distro.ErrInput, what, uint64(t.Address))
+	}
+	return nil
+}
+
+const (
+	kernelApply  = "psyche_distro_apply"
+	kernelAdd    = "psyche_distro_add"
+	kernelEncode = "psyche_distro_encode"
+)
+
+// staticShared bounds what psyche_distro_encode has of shared memory beside what its launch
+// gives it, in bytes.
+const staticShared = 8 << 10
+
+// maxResults is what the kernels count to: 16 bits.
+const maxResults = math.MaxUint16
+
+// Device computes on one CUDA device. Its methods may be called concurrently; they take
+// turns.
+type Device struct {
+	name    string
+	mu      sync.Mutex
+	machine *machine // nil when closed
+	tables  map[int]DevicePointer
+	secants DevicePointer
+	staging space
+	image   []byte // what is to be written into staging
+}
+
+// space is memory of the device that grows.
+type space struct {
+	at   DevicePointer
+	size int
+}
+
+// Open opens a device by its number, from 0, and compiles the kernels for it. ErrNoCUDA
+// means that this cannot be done here and says why; other errors are the driver's and the
+// compiler's.
+func Open(device int) (*Device, error) { return open(systemLibraries(), device) }
+
+// OpenWith is Open with these files in place of the system's driver and NVRTC, such as that
+// of package cudatest.
+func OpenWith(driver, nvrtc string, device int) (*Device, error) {
+	return open(libraries{driver: []string{driver}, nvrtc: func() []string { return []string{nvrtc} }}, device)
+}
+
+func open(libraries libraries, device int) (*Device, error) {
+	m, err := openMachine(libraries, device)
+	if err != nil {
+		return nil, fmt.Errorf("open CUDA device %d: %w", device, err)
+	}
+	return &Device{name: m.name, machine: m, tables: map[int]DevicePointer{}}, nil
+}
+
+// Name returns the device's name.
+func (d *Device) Name() string { return d.name }
+
+// Close frees what the device holds of this package, but not the Buffers.
+func (d *Device) Close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.machine == nil {
+		return nil
+	}
+	err := d.machine.within(func() error {
+		var err error
+		for _, p := range d.tables {
+			err = errors.Join(err, d.machine.free(p))
+		}
+		for _, p := range []DevicePointer{d.secants, d.staging.at} {
+			if p != 0 {
+				err = errors.Join(err, d.machine.free(p))
+			}
+		}
+		return err
+	})
+	err = errors.Join(err, d.machine.close())
+	d.machine = nil
+	return err
+}
+
+// within calls f with the device to itself and its context current.
+func (d *Device) within(f func(m *machine) error) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.machine == nil {
+		return fmt.Errorf("CUDA device: %w", ErrClosed)
+	}
+	return d.machine.within(func() error { return f(d.machine) })
+}
+
+// DecodeApply is distro.Kernel.DecodeApply on weights in the device's memory, bit for bit.
+// Every argument is checked before any weight changes; after an error of the driver the
+// weights are undefined.
+func (d *Device) DecodeApply(l distro.Layout, results []codec.TensorResult, weights Tensor, p distro.ApplyParams) error {
+	if err := distro.CheckApply(l, results, weights.Elements, p); err != nil {
+		return err
+	}
+	if len(results) > maxResults {
+		return fmt.Errorf("decode: %w: %d results, at most %d", distro.ErrInput, len(results), maxResults)
+	}
+	if err := d.decode(kernelApply, l, results, weights, p); err != nil {
+		return fmt.Errorf("decode: %w", err)
+	}
+	return nil
+}
+
+// AddBack is distro.Kernel.AddBack on momenta in the device's memory, bit for bit.
+func (d *Device) AddBack(l distro.Layout, delta Tensor, r codec.TensorResult) error {
+	if err := distro.CheckAddBack(l, delta.Elements, r); err != nil {
+		return err
+	}
+	if err := d.decode(kernelAdd, l, []codec.TensorResult{r}, delta, distro.ApplyParams{}); err != nil {
+		return fmt.Errorf("add back: %w", err)
+	}
+	return nil
+}
+
+func (d *Device) decode(kernel string, l distro.Layout, results []codec.TensorResult, tensor Tensor, p distro.ApplyParams) error {
+	if err := tensor.check("tensor"); err != nil {
+		return err
+	}
+	return d.within(func(m *machine) error {
+		plan, err := d.plan(m, l)
+		if err != nil {
+			return err
+		}
+		at, rates, err := d.upload(m, l.Chunks(), results, p.Rates(len(results)))
+		if err != nil {
+			return err
+		}
+		rows, cols := l.ChunkShape()
+		arguments := decodeArguments{
+			plan: plan, results: at, count: int64(len(results)),
+			tensor: tensor.Address, rates: rates, factor: p.WeightFactor,
+		}
+		return m.launch(kernel, l.Chunks()*strips(rows, cols), 0, unsafe.Pointer(&arguments))
+	})
+}
+
+// strips is how many pieces a chunk is cut into: see strip_width in kernel.cu.
+func strips(rows, cols int) int {
+	width := threads
+	if rows > 4096/threads {
+		width = 4096 / distro.MaxChunk
+	}
+	return (cols + width - 1) / width
+}
+
+// upload writes results into the staging memory: a descriptor of each, then the rates of chunks, then
+// the results' numbers. It returns where the descriptors and the rates lie.
+func (d *Device) upload(m *machine, chunks int, results []codec.TensorResult, rates []float32) (at, ratesAt DevicePointer, err error) {
+	const descriptor = int(unsafe.Sizeof(sentArguments{}))
+	size := len(results)*descriptor + 4*len(rates)
+	for _, r := range results {
+		size += 4*len(r.Values) + aligned(2*len(r.Indices)) + aligned(2*len(r.Counts))
+	}
+	if err := d.reserve(m, size); err != nil {
+		return 0, 0, err
+	}
+	image := slices.Grow(d.image[:0], size)[:len(results)*descriptor]
+	here := func() DevicePointer { return d.staging.at + DevicePointer(len(image)) }
+	ratesAt = here()
+	image = append(image, bytesOf(rates)...)
+	for i, r := range results {
+		s := sentArguments{places: int64(len(r.Indices) / chunks), values: here()}
+		image = append(image, bytesOf(r.Values)...)
+		s.indices = here()
+		image = appendAligned(image, bytesOf(r.Indices))
+		s.counts = here()
+		image = appendAligned(image, bytesOf(r.Counts))
+		for field, v := range []uint64{uint64(s.counts), uint64(s.indices), uint64(s.values), uint64(s.places)} {
+			binary.NativeEndian.PutUint64(image[i*descriptor+8*field:], v)
+		}
+	}
+	d.image = image
+	return d.staging.at, ratesAt, m.write(d.staging.at, image)
+}
+
+// aligned rounds a size up so that float32 numbers can follow.
+func aligned(size int) int { return (size + 3) &^ 3 }
+
+func appendAligned(image, b []byte) []byte {
+	image = append(image, b...)
+	for len(image)%4 != 0 {
+		image = append(image, 0)
+	}
+	return image
+}
+
+// reserve makes the staging memory large enough; what it held is lost.
+func (d *Device) reserve(m *machine, size int) error {
+	if size <= d.staging.size {
+		return nil
+	}
+	if d.staging.at != 0 {
+		if err := m.free(d.staging.at); err != nil {
+			return err
+		}
+		d.staging = space{}
+	}
+	at, err := m.alloc(size)
+	if err != nil {
+		return err
+	}
+	d.staging = space{at: at, size: size}
+	return nil
+}
+
+// plan returns a layout's plan, its tables being in the device's memory.
+func (d *Device) plan(m *machine, l distro.Layout) (planArguments, error) {
+	p := l.Plan()
+	for _, axis := range []distro.Axis{p.Column, p.Row} {
+		if d.tables[axis.N] != 0 {
+			continue
+		}
+		at, err := store(m, axis.Basis)
+		if err != nil {
+			return planArguments{}, err
+		}
+		d.tables[axis.N] = at
+	}
+	if d.secants == 0 {
+		at, err := store(m, p.Secants)
+		if err != nil {
+			return planArguments{}, err
+		}
+		d.secants = at
+	}
+	return planFor(p, d.tables[p.Column.N], d.tables[p.Row.N], d.secants), nil
+}
+
+// store puts numbers into new memory of the device.
+func store(m *machine, values []float32) (DevicePointer, error) {
+	at, err := m.alloc(4 * len(values))
+	if err != nil {
+		return 0, err
+	}
+	if err := m.write(at, bytesOf(values)); err != nil {
+		return 0, errors.Join(err, m.free(at))
+	}
+	return at, nil
+}
+
+// bytesOf returns the memory of a slice. Hosts of CUDA devices are little-endian, as they are.
+func bytesOf[T float32 | uint16 | int64](s []T) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(*new(T))))
+}
+
+// Buffer is a tensor in the device's memory of its own, for callers without a library that
+// holds one. Close frees it.
+type Buffer struct {
+	device *Device
+	tensor Tensor
+}
+
+// NewBuffer returns a buffer with a copy of the values, of which there is at least one.
+func (d *Device) NewBuffer(values []float32) (*Buffer, error) {
+	if len(values) == 0 {
+		return nil, fmt.Errorf("device buffer: %w: no elements", distro.ErrInput)
+	}
+	b := &Buffer{device: d}
+	err := d.within(func(m *machine) error {
+		at, err := store(m, values)
+		b.tensor = Tensor{Address: at, Elements: len(values)}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("device buffer: %w", err)
+	}
+	return b, nil
+}
+
+// Tensor returns where the buffer lies.
+func (b *Buffer) Tensor() Tensor { return b.tensor }
+
+// Values returns a copy of what the buffer holds.
+func (b *Buffer) Values() ([]float32, error) {
+	if b.tensor.Address == 0 {
+		return nil, fmt.Errorf("device buffer: %w", ErrClosed)
+	}
+	values := make([]float32, b.tensor.Elements)
+	err := b.device.within(func(m *machine) error { return m.read(bytesOf(values), b.tensor.Address) })
+	runtime.KeepAlive(values)
+	if err != nil {
+		return nil, fmt.Errorf("device buffer: %w", err)
+	}
+	return values, nil
+}
+
+// Close frees the memory. It is an error after the device was closed.
+func (b *Buffer) Close() error {
+	if b.tensor.Address == 0 {
+		return nil
+	}
+	err := b.device.within(func(m *machine) error { return m.free(b.tensor.Address) })
+	b.tensor = Tensor{}
+	return err
+}

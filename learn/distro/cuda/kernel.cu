@@ -1,0 +1,532 @@
+// The kernels of package distro for a GPU, with the bits of those for CPUs: the order of
+// the single-precision operations is that of learn/distro/reference.go, transform.go and
+// merge.go. Every operation is one of the intrinsics below, which round once and are never
+// contracted.
+//
+// A block of THREADS threads works on a strip of a chunk, a thread on one column of it at a
+// time. What lies between two barriers is written as EACH_THREAD, so that the text is also
+// plain C for a CPU: cudatest/testdata/driver.c defines the macros of the next section
+// itself and runs the threads of a block one after the other.
+
+#ifdef __CUDACC__
+#define KERNEL extern "C" __global__ __launch_bounds__(64) void
+#define INLINE static __device__ __forceinline__
+#define NOINLINE static __device__ __noinline__
+#define UNROLL _Pragma("unroll")
+#define EACH_THREAD for (int lane = threadIdx.x, once = 1; once; once = 0)
+#define SYNC __syncthreads()
+#define SHARED(type, name, size) __shared__ type name[size]
+#define DYNAMIC_SHARED(type, name) extern __shared__ type name[]
+#endif
+
+#define THREADS 64
+#define MAX_CHUNK 128
+#define TILE 4096      // floats of a strip: 64 columns of up to 64 rows, or 32 of up to 128
+#define BAND 4096      // coefficients of a chunk that are merged at a time
+#define LARGEST 0x7f7fffffu
+#define LEAST 0x0d800000u // bits of 2⁻¹⁰⁰
+
+// The structs are filled in by arguments.go: their layout is the same in Go.
+
+// One direction of a chunk's transform.
+typedef struct {
+	int n, lee;         // points; whether they are a power of two: Lee's recursion
+	float mean, scale;  // factors of coefficient 0 and of the others
+	const float *basis; // n rows, ld floats apart
+	long long ld;
+} axis;
+
+typedef struct {
+	axis column, row;
+	const float *secants;
+	long long stride, blocks, chunks; // elements to the next row; chunks side by side; all
+} plan;
+
+// One result: counts of each chunk, and so many places for each.
+typedef struct {
+	const unsigned short *counts, *indices;
+	const float *values;
+	long long places;
+} sent;
+
+typedef struct {
+	plan p;
+	const sent *results;
+	long long count; // of results, below 65,536
+	float *tensor;
+	const float *rates; // of a chunk in which 0 … count results sent something
+	float factor;
+} decoding;
+
+typedef struct {
+	plan p;
+	float *delta;
+	const float *grad;
+	unsigned short *counts, *indices;
+	float *values;
+	long long *bad; // the first chunk that is not finite, at first a larger number
+	long long k;
+	float decay, rate, floor;
+} encoding;
+
+typedef char decoding_is_136_bytes[sizeof(decoding) == 136 ? 1 : -1];
+typedef char encoding_is_168_bytes[sizeof(encoding) == 168 ? 1 : -1];
+
+INLINE long long place(const plan *p, long long chunk) {
+	return chunk / p->blocks * p->column.n * p->stride + chunk % p->blocks * p->row.n;
+}
+
+// Lee's recursion on the N values of x with scratch t: leeForward and leeInverse of
+// transform.go. SUB names the function for the halves.
+INLINE void forward_1(float *x, float *t, const float *secants) { (void)x, (void)t, (void)secants; }
+INLINE void inverse_1(float *x, float *t, const float *secants) { (void)x, (void)t, (void)secants; }
+
+#define LEE(N, H, SUB) \
+	INLINE void forward_##N(float *x, float *t, const float *secants) { \
+		UNROLL for (int i = 0; i < H; i++) { \
+			float a = x[i], b = x[N - 1 - i]; \
+			t[i] = __fadd_rn(a, b); \
+			t[H + i] = __fmul_rn(__fsub_rn(a, b), secants[H + i]); \
+		} \
+		forward_##SUB(t, x, secants); \
+		forward_##SUB(t + H, x + H, secants); \
+		UNROLL for (int i = 0; i < H - 1; i++) { \
+			x[2 * i] = t[i]; \
+			x[2 * i + 1] = __fadd_rn(t[H + i], t[H + i + 1]); \
+		} \
+		x[N - 2] = t[H - 1]; \
+		x[N - 1] = t[N - 1]; \
+	} \
+	INLINE void inverse_##N(float *x, float *t, const float *secants) { \
+		t[0] = x[0]; \
+		t[H] = x[1]; \
+		UNROLL for (int i = 1; i < H; i++) { \
+			t[i] = x[2 * i]; \
+			t[H + i] = __fadd_rn(x[2 * i - 1], x[2 * i + 1]); \
+		} \
+		inverse_##SUB(t, x, secants); \
+		inverse_##SUB(t + H, x + H, secants); \
+		UNROLL for (int i = 0; i < H; i++) { \
+			float a = t[i], b = __fmul_rn(t[H + i], secants[H + i]); \
+			x[i] = __fadd_rn(a, b); \
+			x[N - 1 - i] = __fsub_rn(a, b); \
+		} \
+	} \
+	NOINLINE void forward_held_##N(float *line, int step, const float *secants) { \
+		float x[N], t[N]; \
+		UNROLL for (int i = 0; i < N; i++) x[i] = line[i * step]; \
+		forward_##N(x, t, secants); \
+		UNROLL for (int i = 0; i < N; i++) line[i * step] = x[i]; \
+	} \
+	NOINLINE void inverse_held_##N(float *line, int step, const float *secants) { \
+		float x[N], t[N]; \
+		UNROLL for (int i = 0; i < N; i++) x[i] = line[i * step]; \
+		inverse_##N(x, t, secants); \
+		UNROLL for (int i = 0; i < N; i++) line[i * step] = x[i]; \
+	}
+
+LEE(2, 1, 1)
+LEE(4, 2, 2)
+LEE(8, 4, 4)
+LEE(16, 8, 8)
+LEE(32, 16, 16)
+LEE(64, 32, 32)
+
+// Of 128 points the halves alone fit the registers.
+NOINLINE void forward_held_128(float *line, int step, const float *secants) {
+	float t[128];
+	for (int i = 0; i < 64; i++) {
+		const float a = line[i * step], b = line[(127 - i) * step];
+		t[i] = __fadd_rn(a, b);
+		t[64 + i] = __fmul_rn(__fsub_rn(a, b), secants[64 + i]);
+	}
+	forward_held_64(t, 1, secants);
+	forward_held_64(t + 64, 1, secants);
+	for (int i = 0; i < 63; i++) {
+		line[2 * i * step] = t[i];
+		line[(2 * i + 1) * step] = __fadd_rn(t[64 + i], t[64 + i + 1]);
+	}
+	line[126 * step] = t[63];
+	line[127 * step] = t[127];
+}
+
+NOINLINE void inverse_held_128(float *line, int step, const float *secants) {
+	float t[128];
+	t[0] = line[0];
+	t[64] = line[step];
+	for (int i = 1; i < 64; i++) {
+		t[i] = line[2 * i * step];
+		t[64 + i] = __fadd_rn(line[(2 * i - 1) * step], line[(2 * i + 1) * step]);
+	}
+	inverse_held_64(t, 1, secants);
+	inverse_held_64(t + 64, 1, secants);
+	for (int i = 0; i < 64; i++) {
+		const float a = t[i], b = __fmul_rn(t[64 + i], secants[64 + i]);
+		line[i * step] = __fadd_rn(a, b);
+		line[(127 - i) * step] = __fsub_rn(a, b);
+	}
+}
+
+// dense multiplies a line by the matrix whose element (k, i) lies at
+// matrix[k·down + i·right], adding in ascending order of i.
+NOINLINE void dense(int n, const float *matrix, long long down, long long right, float *line, int step) {
+	float sums[MAX_CHUNK];
+	for (int k = 0; k < n; k++) {
+		float sum = 0;
+		for (int i = 0; i < n; i++)
+			sum = __fadd_rn(sum, __fmul_rn(matrix[k * down + i * right], line[i * step]));
+		sums[k] = sum;
+	}
+	for (int k = 0; k < n; k++)
+		line[k * step] = sums[k];
+}
+
+INLINE void scale(const axis *a, float *line, int step) {
+	line[0] = __fmul_rn(line[0], a->mean);
+	for (int k = 1; k < a->n; k++)
+		line[k * step] = __fmul_rn(line[k * step], a->scale);
+}
+
+#define EACH_POWER(CASE) CASE(2) CASE(4) CASE(8) CASE(16) CASE(32) CASE(64) CASE(128)
+
+// forward replaces the values of a line, step floats apart, by their DCT. Of one point Lee's
+// recursion is nothing.
+NOINLINE void forward(const axis *a, const float *secants, float *line, int step) {
+	if (!a->lee) {
+		dense(a->n, a->basis, a->ld, 1, line, step);
+		return;
+	}
+	switch (a->n) {
+#define CASE(N) \
+	case N: \
+		forward_held_##N(line, step, secants); \
+		break;
+		EACH_POWER(CASE)
+#undef CASE
+	}
+	scale(a, line, step);
+}
+
+// inverse is the way back.
+NOINLINE void inverse(const axis *a, const float *secants, float *line, int step) {
+	if (!a->lee) {
+		dense(a->n, a->basis, 1, a->ld, line, step);
+		return;
+	}
+	scale(a, line, step);
+	switch (a->n) {
+#define CASE(N) \
+	case N: \
+		inverse_held_##N(line, step, secants); \
+		break;
+		EACH_POWER(CASE)
+#undef CASE
+	}
+}
+
+// strip_width is how many columns of a chunk a block takes at a time.
+INLINE int strip_width(const plan *p) { return p->column.n <= TILE / THREADS ? THREADS : TILE / MAX_CHUNK; }
+
+// collect adds a thread's share of one result's coefficients from base on to the sums. The
+// indices of a result are distinct, so no two threads meet in one.
+INLINE void collect(int lane, const sent *r, long long chunk, int base,
+	unsigned *touched, float *sums, unsigned short *senders) {
+	const int count = r->counts[chunk];
+	for (int e = lane; e < count; e += THREADS) {
+		const int at = (int)r->indices[chunk * r->places + e] - base;
+		if (at < 0 || at >= BAND)
+			continue;
+		const float value = r->values[chunk * r->places + e];
+		const unsigned bit = 1u << (at & 31);
+		if (atomicOr(&touched[at >> 5], bit) & bit) {
+			sums[at] = __fadd_rn(sums[at], value);
+			senders[at]++;
+		} else {
+			sums[at] = value;
+			senders[at] = 1;
+		}
+	}
+}
+
+// expand adds the basis rows of the coefficients in ascending order of index to a thread's
+// column of the tile.
+INLINE void expand(const plan *p, int base, const unsigned *touched, const float *means, float *column, int width, int j) {
+	const int cols = p->row.n;
+	for (int word = 0; word < BAND / 32; word++)
+		for (unsigned set = touched[word]; set; set &= set - 1) {
+			const int at = word * 32 + __ffs((int)set) - 1;
+			const int index = base + at;
+			float *u = column + index / cols * width;
+			*u = __fadd_rn(*u, __fmul_rn(means[at], p->row.basis[index % cols * p->row.ld + j]));
+		}
+}
+
+// chunk_rate is the rate of a chunk: that for as many of the results as sent something in it.
+INLINE float chunk_rate(const decoding *d, long long chunk) {
+	int speakers = 0;
+	for (long long r = 0; r < d->count; r++)
+		speakers += d->results[r].counts[chunk] > 0;
+	return d->rates[speakers];
+}
+
+// descend moves a weight by the rate against the sign of u, after its decay.
+INLINE float descend(float w, float u, float rate, float factor) {
+	const float step = u > 0 ? rate : u < 0 ? -rate : 0.0f;
+	return __fsub_rn(__fmul_rn(w, factor), step);
+}
+
+// decode applies the mean of the results to the tensor, strip by strip.
+INLINE void decode(const decoding *d, int add) {
+	SHARED(float, tile, TILE);
+	SHARED(float, sums, BAND);
+	SHARED(unsigned short, senders, BAND);
+	SHARED(unsigned, touched, BAND / 32);
+	const plan *p = &d->p;
+	const int rows = p->column.n, cols = p->row.n;
+	const int width = strip_width(p), strips = (cols + width - 1) / width;
+	for (long long work = blockIdx.x; work < p->chunks * strips; work += gridDim.x) {
+		const long long chunk = work / strips;
+		const int first = (int)(work % strips) * width;
+		float *corner = d->tensor + place(p, chunk) + first;
+		EACH_THREAD {
+			if (lane < width)
+				for (int i = 0; i < rows; i++)
+					tile[i * width + lane] = 0;
+		}
+		for (int base = 0; base < rows * cols; base += BAND) {
+			EACH_THREAD {
+				for (int word = lane; word < BAND / 32; word += THREADS)
+					touched[word] = 0;
+			}
+			SYNC;
+			for (long long r = 0; r < d->count; r++) {
+				EACH_THREAD { collect(lane, &d->results[r], chunk, base, touched, sums, senders); }
+				SYNC;
+			}
+			EACH_THREAD {
+				for (int word = lane; word < BAND / 32; word += THREADS)
+					for (unsigned set = touched[word]; set; set &= set - 1) {
+						const int at = word * 32 + __ffs((int)set) - 1;
+						sums[at] = __fdiv_rn(sums[at], (float)senders[at]);
+					}
+			}
+			SYNC;
+			EACH_THREAD {
+				if (lane < width && first + lane < cols)
+					expand(p, base, touched, sums, tile + lane, width, first + lane);
+			}
+			SYNC;
+		}
+		EACH_THREAD {
+			if (lane < width && first + lane < cols) {
+				const float rate = add ? 0.0f : chunk_rate(d, chunk);
+				inverse(&p->column, p->secants, tile + lane, width);
+				for (int i = 0; i < rows; i++) {
+					float *to = corner + i * p->stride + lane;
+					const float u = tile[i * width + lane];
+					*to = add ? __fadd_rn(*to, u) : descend(*to, u, rate, d->factor);
+				}
+			}
+		}
+	}
+}
+
+// w ← w·factor − rate·sign(DCT⁻¹(mean of the results))
+KERNEL psyche_distro_apply(decoding d) { decode(&d, 0); }
+
+// δ ← δ + DCT⁻¹(mean of the results)
+KERNEL psyche_distro_add(decoding d) { decode(&d, 1); }
+
+INLINE unsigned magnitude(float v) { return __float_as_uint(v) & 0x7fffffffu; }
+
+// momentum is β·δ + η·g of one element, or zero where that is too small for one; what is taken
+// out of it is computed later, from the same numbers again.
+INLINE float momentum(const encoding *e, long long at) {
+	const float x = __fadd_rn(__fmul_rn(e->decay, e->delta[at]), __fmul_rn(e->rate, e->grad[at]));
+	return magnitude(x) < LEAST ? 0.0f : x;
+}
+
+#define WORDS (MAX_CHUNK * MAX_CHUNK / 32)
+#define BINS 256
+
+// A block's selection from the coefficients of a chunk.
+typedef struct {
+	unsigned bins[BINS];
+	unsigned above[WORDS], equal[WORDS]; // bit sets over the coefficients
+	unsigned starts[WORDS];              // selected coefficients before a word
+	unsigned kth, rank, count, largest;
+} selection;
+
+// count_digits counts, among a thread's share of the magnitudes whose known bits are those
+// of the prefix, the ones of each digit.
+INLINE void count_digits(int lane, int rows, int cols, const float *coefficients, int ld, unsigned known, int shift, selection *s) {
+	for (int b = 0; b < rows; b++)
+		for (int d = lane; d < cols; d += THREADS) {
+			const unsigned m = magnitude(coefficients[b * ld + d]);
+			if ((m & known) == s->kth)
+				atomicAdd(&s->bins[(m & ~known) >> shift], 1u);
+		}
+}
+
+// fix_digit extends the prefix by the digit of the magnitude of the rank sought.
+INLINE void fix_digit(int shift, selection *s) {
+	unsigned bin = BINS - 1, rank = s->rank;
+	while (bin > 0 && s->bins[bin] < rank)
+		rank -= s->bins[bin--];
+	s->rank = rank;
+	s->kth |= bin << shift;
+}
+
+// mark sorts a thread's share of the coefficients into those above the k-th magnitude and
+// those equal to it, none that is zero.
+INLINE void mark(int lane, int rows, int cols, const float *coefficients, int ld, selection *s) {
+	for (int b = 0; b < rows; b++)
+		for (int d = lane; d < cols; d += THREADS) {
+			const unsigned m = magnitude(coefficients[b * ld + d]);
+			const int index = b * cols + d;
+			if (m > s->kth)
+				atomicOr(&s->above[index >> 5], 1u << (index & 31));
+			else if (m == s->kth && m != 0)
+				atomicOr(&s->equal[index >> 5], 1u << (index & 31));
+		}
+}
+
+// settle adds to those above the lowest of the equals, up to k, and counts.
+INLINE void settle(int words, int k, selection *s) {
+	int room = k;
+	for (int word = 0; word < words; word++)
+		room -= __popc(s->above[word]);
+	s->count = 0;
+	for (int word = 0; word < words; word++) {
+		unsigned equal = s->equal[word];
+		for (; equal && room > 0; equal &= equal - 1, room--)
+			s->above[word] |= equal & (0u - equal);
+		s->starts[word] = s->count;
+		s->count += __popc(s->above[word]);
+	}
+}
+
+// select_top leaves the chunk's k largest coefficients in the result, in ascending order of
+// index; see select_many in learn/distro/kernel.c.
+INLINE void select_top(const encoding *e, long long chunk, const float *coefficients, int ld, selection *s) {
+	const int rows = e->p.column.n, cols = e->p.row.n, words = (rows * cols + 31) / 32, k = (int)e->k;
+	unsigned short *indices = e->indices + chunk * k;
+	float *values = e->values + chunk * k;
+	unsigned known = 0;
+	for (int shift = 23; shift >= 0; shift = shift > 8 ? shift - 8 : shift - 7) {
+		EACH_THREAD {
+			for (int bin = lane; bin < BINS; bin += THREADS)
+				s->bins[bin] = 0;
+			if (shift == 23 && lane == 0)
+				s->kth = 0, s->rank = k;
+		}
+		SYNC;
+		EACH_THREAD { count_digits(lane, rows, cols, coefficients, ld, known, shift, s); }
+		SYNC;
+		EACH_THREAD {
+			if (lane == 0)
+				fix_digit(shift, s);
+		}
+		SYNC;
+		known = ~0u << shift & 0x7fffffffu;
+	}
+	EACH_THREAD {
+		for (int word = lane; word < words; word += THREADS)
+			s->above[word] = s->equal[word] = 0;
+	}
+	SYNC;
+	EACH_THREAD { mark(lane, rows, cols, coefficients, ld, s); }
+	SYNC;
+	EACH_THREAD {
+		if (lane == 0) {
+			settle(words, k, s);
+			if (s->largest < magnitude(e->floor))
+				s->count = 0;
+			e->counts[chunk] = (unsigned short)s->count;
+		}
+	}
+	SYNC;
+	EACH_THREAD {
+		for (int word = lane; word < words; word += THREADS) {
+			unsigned at = s->starts[word];
+			for (unsigned set = s->count ? s->above[word] : 0; set; set &= set - 1, at++) {
+				const int index = word * 32 + __ffs((int)set) - 1;
+				indices[at] = (unsigned short)index;
+				values[at] = coefficients[index / cols * ld + index % cols];
+			}
+		}
+		for (int at = (int)s->count + lane; at < k; at += THREADS) {
+			indices[at] = 0;
+			values[at] = 0;
+		}
+	}
+	SYNC;
+}
+
+// subtract takes a chunk's result out of one column of the momentum; line is scratch memory.
+INLINE void subtract(const encoding *e, long long chunk, int count, int j, float *line, int ld) {
+	const plan *p = &e->p;
+	const int rows = p->column.n, cols = p->row.n;
+	const unsigned short *indices = e->indices + chunk * e->k;
+	const float *values = e->values + chunk * e->k;
+	const long long corner = place(p, chunk) + j;
+	for (int i = 0; i < rows; i++)
+		line[i * ld] = 0;
+	for (int at = 0; at < count; at++) {
+		float *u = line + indices[at] / cols * ld;
+		*u = __fadd_rn(*u, __fmul_rn(values[at], p->row.basis[indices[at] % cols * p->row.ld + j]));
+	}
+	inverse(&p->column, p->secants, line, ld);
+	for (int i = 0; i < rows; i++) {
+		const long long at = corner + i * p->stride;
+		e->delta[at] = __fsub_rn(momentum(e, at), line[i * ld]);
+	}
+}
+
+// The encoding of a tensor, chunk by chunk: Kernel.Encode. The launch gives each block
+// rows·(cols|1) floats of shared memory for the coefficients; rows an odd number of floats
+// apart spread over the banks whichever way a transform runs.
+KERNEL psyche_distro_encode(encoding e) {
+	DYNAMIC_SHARED(float, coefficients);
+	SHARED(selection, shared, 1);
+	selection *s = &shared[0];
+	const plan *p = &e.p;
+	const int rows = p->column.n, cols = p->row.n, ld = cols | 1;
+	for (long long chunk = blockIdx.x; chunk < p->chunks; chunk += gridDim.x) {
+		const long long corner = place(p, chunk);
+		EACH_THREAD {
+			if (lane == 0)
+				s->largest = 0;
+			for (int j = lane; j < cols; j += THREADS) {
+				for (int i = 0; i < rows; i++)
+					coefficients[i * ld + j] = momentum(&e, corner + i * p->stride + j);
+				forward(&p->column, p->secants, coefficients + j, ld);
+			}
+		}
+		SYNC;
+		EACH_THREAD {
+			for (int i = lane; i < rows; i += THREADS) {
+				unsigned largest = 0;
+				forward(&p->row, p->secants, coefficients + i * ld, 1);
+				for (int j = 0; j < cols; j++)
+					largest = magnitude(coefficients[i * ld + j]) > largest ? magnitude(coefficients[i * ld + j]) : largest;
+				atomicMax(&s->largest, largest);
+			}
+		}
+		SYNC;
+		if (s->largest > LARGEST) {
+			SYNC;
+			EACH_THREAD {
+				if (lane == 0)
+					atomicMin(e.bad, chunk);
+			}
+			continue;
+		}
+		select_top(&e, chunk, coefficients, ld, s);
+		EACH_THREAD {
+			for (int j = lane; j < cols; j += THREADS)
+				subtract(&e, chunk, (int)s->count, j, coefficients + j, ld);
+		}
+		SYNC;
+	}
+}

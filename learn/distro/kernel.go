@@ -1,0 +1,300 @@
+package distro
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/psyche-go/psyche/core/codec"
+)
+
+// EnvISA names the environment variable that forces an instruction set, for tests and
+// for finding faults; every choice gives the same bits.
+const EnvISA = "PSYCHE_DISTRO_ISA"
+
+var (
+	// ErrNotFinite says that a momentum, gradient or value is infinite or not a number.
+	ErrNotFinite = errors.New("not a finite number")
+	// ErrInput says that arguments do not fit each other.
+	ErrInput = errors.New("invalid input")
+)
+
+// Options choose how a Kernel computes. They never change what it computes.
+type Options struct {
+	// Threads is the number of goroutines that share a call, at least 1 (the default).
+	Threads int
+	// ISA is "go", "baseline", "avx2" or "avx512". Empty means $PSYCHE_DISTRO_ISA and,
+	// when that is empty too, the best that this build and processor have.
+	ISA string
+}
+
+// Kernel encodes and applies tensors. Its methods may be called concurrently, on
+// different tensors.
+type Kernel struct {
+	threads int
+	isa     isa
+}
+
+// isa is one way to compute.
+type isa struct {
+	name string
+	new  func(Layout) chunkKernel
+}
+
+// chunkKernel works on ranges of chunks of one layout; it owns its scratch memory, so one
+// goroutine uses it at a time.
+type chunkKernel interface {
+	// encode returns the first chunk with a coefficient that is not finite, or −1. That
+	// chunk and those after it are left as they were.
+	encode(first, last int, delta, grad []float32, p EncodeParams, k int, out slots) int
+	// apply takes entries of the chunks first … last−1.
+	apply(first, last int, in entries, weights []float32, p ApplyParams)
+	// add adds the inverse DCT of the entries to delta.
+	add(first, last int, in entries, delta []float32)
+}
+
+// slots hold k places for each chunk of a tensor.
+type slots struct {
+	counts, indices []uint16
+	values          []float32
+}
+
+// entries are coefficients of consecutive chunks: those of the i-th chunk lie from
+// offsets[i] to offsets[i+1], in ascending order of index, and move its weights by rates[i].
+type entries struct {
+	offsets []int32
+	rates   []float32
+	indices []uint16
+	values  []float32
+}
+
+// NewKernel chooses the instruction set. An unknown or unavailable one is an error.
+func NewKernel(o Options) (*Kernel, error) {
+	name := o.ISA
+	if name == "" {
+		name = os.Getenv(EnvISA)
+	}
+	available := availableISAs()
+	if name == "" {
+		return &Kernel{threads: max(o.Threads, 1), isa: available[len(available)-1]}, nil
+	}
+	var names []string
+	for _, set := range available {
+		if set.name == name {
+			return &Kernel{threads: max(o.Threads, 1), isa: set}, nil
+		}
+		names = append(names, set.name)
+	}
+	return nil, fmt.Errorf("%s %q: %w: this build and processor have %s", EnvISA, name, ErrInput, strings.Join(names, ", "))
+}
+
+// availableISAs lists what this build and processor can run, slowest first.
+func availableISAs() []isa {
+	return append([]isa{{name: "go", new: newReference}}, nativeISAs()...)
+}
+
+// ISA returns the name of the instruction set in use.
+func (k *Kernel) ISA() string { return k.isa.name }
+
+// EncodeParams are the scalars of Encode.
+type EncodeParams struct {
+	// Decay is the momentum's decay β, applied before the gradient is added.
+	Decay float32
+	// LR is the learning rate that scales the gradient.
+	LR float32
+	// TopK is how many coefficients of a chunk to send at most; it is cut to the chunk's
+	// size. At least 1.
+	TopK int
+	// Floor is the least that the largest coefficient of a chunk must have; of a chunk with smaller ones
+	// nothing is sent, and nothing taken out. 0 sends whatever there is. See Kernel.Floor.
+	Floor float32
+}
+
+// Encode updates the momentum, δ ← Decay·δ + LR·g, sets what is below 2⁻¹⁰⁰ of it to zero, selects the TopK largest coefficients
+// of each chunk's DCT (by magnitude, of equals the lowest index, none that is zero) and
+// takes them out of the momentum, δ ← δ − DCT⁻¹(result); of a chunk below Floor it takes none. delta and grad hold the
+// tensor's elements in row-major order; grad is not changed. The result holds the
+// coefficients themselves; a 1-bit message sends their signs.
+//
+// ErrNotFinite means that δ or g holds an infinity or NaN, or that a coefficient
+// overflowed. The chunk that it names is unchanged, others may have been updated: call
+// Finite on gradients first where δ must survive a bad one.
+func (k *Kernel) Encode(l Layout, delta, grad []float32, p EncodeParams) (codec.TensorResult, error) {
+	if err := CheckEncode(l, len(delta), len(grad), p); err != nil {
+		return codec.TensorResult{}, err
+	}
+	result := l.Codec(p.TopK).NewResult()
+	out := slots{counts: result.Counts, indices: result.Indices, values: result.Values}
+	stride := l.Codec(p.TopK).K
+	var bad atomic.Int64
+	bad.Store(math.MaxInt64)
+	k.eachRange(l, func(kernel chunkKernel, first, last int) {
+		if chunk := kernel.encode(first, last, delta, grad, p, stride, out); chunk >= 0 {
+			for old := bad.Load(); int64(chunk) < old && !bad.CompareAndSwap(old, int64(chunk)); old = bad.Load() {
+			}
+		}
+	})
+	if chunk := bad.Load(); chunk != math.MaxInt64 {
+		return codec.TensorResult{}, fmt.Errorf("encode: chunk %d: momentum or gradient: %w", chunk, ErrNotFinite)
+	}
+	return result, nil
+}
+
+// quiet is the part of its tensor's momentum, element for element, below which a chunk's says nothing.
+const quiet = 1.0 / (1 << 10)
+
+// Floor returns a floor for Encode with the same arguments: 2⁻¹⁰ of the root mean square of the whole
+// tensor's momentum, the gradient added. What is left of gradients long gone is not worth its bits
+// then. It is the sender's own choice, and no more precise than it must be: of a large tensor an eighth
+// of the elements is looked at.
+func (k *Kernel) Floor(delta, grad []float32, p EncodeParams) float32 {
+	if len(delta) == 0 || len(delta) != len(grad) {
+		return 0
+	}
+	const piece, step, whole = 512, 8 * 512, 1 << 15
+	sum, count := 0.0, 0
+	if len(delta) <= whole {
+		sum, count = squares(delta, grad, p), len(delta)
+	} else {
+		for at := 0; at < len(delta); at += step {
+			end := min(at+piece, len(delta))
+			sum += squares(delta[at:end], grad[at:end], p)
+			count += end - at
+		}
+	}
+	floor := float32(quiet * math.Sqrt(sum/float64(count)))
+	if !allFinite([]float32{floor}) {
+		return 0 // Encode says what is wrong
+	}
+	return floor
+}
+
+// squares adds up the squares of decay·δ + lr·g: in double precision over groups of four.
+func squares(delta, grad []float32, p EncodeParams) float64 {
+	var even, odd float64
+	for ; len(delta) >= 8 && len(grad) >= 8; delta, grad = delta[8:], grad[8:] {
+		even += float64(fourSquares((*[4]float32)(delta), (*[4]float32)(grad), p.Decay, p.LR))
+		odd += float64(fourSquares((*[4]float32)(delta[4:]), (*[4]float32)(grad[4:]), p.Decay, p.LR))
+	}
+	for i := range delta {
+		x := float64(p.Decay*delta[i] + p.LR*grad[i])
+		even += x * x
+	}
+	return even + odd
+}
+
+func fourSquares(delta, grad *[4]float32, decay, lr float32) float32 {
+	a, b := decay*delta[0]+lr*grad[0], decay*delta[1]+lr*grad[1]
+	c, d := decay*delta[2]+lr*grad[2], decay*delta[3]+lr*grad[3]
+	return a*a + b*b + (c*c + d*d)
+}
+
+// ApplyParams are the scalars of DecodeApply.
+type ApplyParams struct {
+	// LR is the size of every step in a chunk in which all results sent something, at least 0.
+	LR float32
+	// WeightFactor multiplies each weight before its step: 1 − LR·weightDecay, or 1 for
+	// no decay (the multiplication is then left out). More than 0, at most 1.
+	WeightFactor float32
+}
+
+// DecodeApply averages each coefficient over the results that carry it, transforms back
+// and moves every weight: w ← w·WeightFactor − rate·sign(u), both operations rounded
+// separately; a u of zero leaves the weight where it is. The rate of a chunk is that of Rates for
+// as many of the results as sent something in it. Results of unit values (1-bit)
+// give the same bits in any order; others are summed in the order given, so callers
+// agree on one. No results at all still decay the weights.
+//
+// Every result is checked before any weight changes.
+func (k *Kernel) DecodeApply(l Layout, results []codec.TensorResult, weights []float32, p ApplyParams) error {
+	if err := CheckApply(l, results, len(weights), p); err != nil {
+		return err
+	}
+	k.eachMergedRange(l, results, p.Rates(len(results)), func(kernel chunkKernel, first, last int, in entries) {
+		kernel.apply(first, last, in, weights, p)
+	})
+	return nil
+}
+
+// AddBack gives coefficients back to the momentum, δ ← δ + DCT⁻¹(r): what Encode took
+// out, when its result was not counted.
+func (k *Kernel) AddBack(l Layout, delta []float32, r codec.TensorResult) error {
+	if err := CheckAddBack(l, len(delta), r); err != nil {
+		return err
+	}
+	k.eachMergedRange(l, []codec.TensorResult{r}, make([]float32, 2), func(kernel chunkKernel, first, last int, in entries) {
+		kernel.add(first, last, in, delta)
+	})
+	return nil
+}
+
+// Finite reports whether no value is infinite or NaN.
+func (k *Kernel) Finite(values []float32) bool {
+	const block = 1 << 16
+	var bad atomic.Bool
+	k.share((len(values)+block-1)/block, func(next func() (int, bool)) {
+		for i, ok := next(); ok && !bad.Load(); i, ok = next() {
+			if !allFinite(values[i*block : min((i+1)*block, len(values))]) {
+				bad.Store(true)
+			}
+		}
+	})
+	return !bad.Load()
+}
+
+// checkResult makes sure that a result fits the layout, so that kernels need not.
+func checkResult(l Layout, r codec.TensorResult) error {
+	chunks := l.Chunks()
+	k := len(r.Indices) / chunks
+	layout := codec.TensorLayout{Chunks: chunks, ChunkSize: l.ChunkSize(), K: k}
+	if err := layout.Check(r); err != nil {
+		return fmt.Errorf("%w: %w", ErrInput, err)
+	}
+	return nil
+}
+
+// piece is how many chunks a goroutine takes at a time: enough to make handing them out
+// cheap, few enough that merged entries stay in the cache and threads finish together.
+const piece = 64
+
+// eachRange calls f on ranges that together cover every chunk once.
+func (k *Kernel) eachRange(l Layout, f func(kernel chunkKernel, first, last int)) {
+	chunks := l.Chunks()
+	k.share((chunks+piece-1)/piece, func(next func() (int, bool)) {
+		kernel := k.isa.new(l)
+		for i, ok := next(); ok; i, ok = next() {
+			f(kernel, i*piece, min((i+1)*piece, chunks))
+		}
+	})
+}
+
+func (k *Kernel) eachMergedRange(l Layout, results []codec.TensorResult, rates []float32, f func(kernel chunkKernel, first, last int, in entries)) {
+	chunks := l.Chunks()
+	k.share((chunks+piece-1)/piece, func(next func() (int, bool)) {
+		kernel := k.isa.new(l)
+		merge := newMerger(l, results, rates)
+		for i, ok := next(); ok; i, ok = next() {
+			first, last := i*piece, min((i+1)*piece, chunks)
+			f(kernel, first, last, merge.chunks(first, last))
+		}
+	})
+}
+
+// share runs work on the kernel's goroutines; next hands out 0 … n−1, each once.
+func (k *Kernel) share(n int, work func(next func() (int, bool))) {
+	var taken atomic.Int64
+	next := func() (int, bool) {
+		i := int(taken.Add(1)) - 1
+		return i, i < n
+	}
+	var others sync.WaitGroup
+	for range min(k.threads, n) - 1 {
+		others.Go(func() { work(next) })
+	}
+	work(next)
+	others.Wait()
+}

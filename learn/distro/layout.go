@@ -1,0 +1,113 @@
+package distro
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/psyche-go/psyche/core/codec"
+)
+
+// MaxChunk is the largest chunk edge that the tables cover. Its square still fits the
+// uint16 indices of a result.
+const MaxChunk = 128
+
+// maxElements bounds a tensor so that offsets and byte sizes fit int on every platform.
+const maxElements = math.MaxInt32 * 8
+
+// ErrShape says that a tensor shape or a chunk size cannot be laid out.
+var ErrShape = errors.New("invalid tensor shape")
+
+// Layout says how a tensor is cut into chunks. Leading dimensions are stacked: the tensor
+// is a matrix of rows×cols whose last two dimensions are cut into blocks; a vector or a
+// scalar is a matrix of one row. Chunks are numbered row-major over the blocks, and a
+// coefficient of a chunk by verticalFrequency·chunkCols + horizontalFrequency.
+type Layout struct {
+	rows, cols           int
+	chunkRows, chunkCols int
+}
+
+// NewLayout lays out a tensor of the given shape. The chunk edge along a dimension of
+// size n is n itself when n ≤ chunk, else the largest divisor of n that is ≤ chunk.
+func NewLayout(shape []int64, chunk int) (Layout, error) {
+	if chunk < 1 || chunk > MaxChunk {
+		return Layout{}, fmt.Errorf("compression_chunk %d: %w: want 1 to %d", chunk, ErrShape, MaxChunk)
+	}
+	elements := int64(1)
+	for _, n := range shape {
+		if n < 1 {
+			return Layout{}, fmt.Errorf("shape %v: %w: every dimension must be at least 1", shape, ErrShape)
+		}
+		if n > maxElements/elements {
+			return Layout{}, fmt.Errorf("shape %v: %w: more than %d elements", shape, ErrShape, int64(maxElements))
+		}
+		elements *= n
+	}
+	cols, height := int64(1), int64(1)
+	if len(shape) >= 1 {
+		cols = shape[len(shape)-1]
+	}
+	if len(shape) >= 2 {
+		height = shape[len(shape)-2]
+	}
+	return Layout{
+		rows:      int(elements / cols),
+		cols:      int(cols),
+		chunkRows: ChunkEdge(height, chunk),
+		chunkCols: ChunkEdge(cols, chunk),
+	}, nil
+}
+
+// ChunkEdge returns the edge of the chunks along a dimension of size n ≥ 1: n when it is
+// at most target, else the largest divisor of n that is at most target.
+func ChunkEdge(n int64, target int) int {
+	if n <= int64(target) {
+		return int(n)
+	}
+	for edge := target; edge > 1; edge-- {
+		if n%int64(edge) == 0 {
+			return edge
+		}
+	}
+	return 1
+}
+
+// Elements returns the number of elements of the tensor.
+func (l Layout) Elements() int { return l.rows * l.cols }
+
+// ChunkShape returns the rows and columns of a chunk.
+func (l Layout) ChunkShape() (rows, cols int) { return l.chunkRows, l.chunkCols }
+
+// ChunkSize returns the number of elements of a chunk.
+func (l Layout) ChunkSize() int { return l.chunkRows * l.chunkCols }
+
+// Chunks returns the number of chunks.
+func (l Layout) Chunks() int { return (l.rows / l.chunkRows) * l.colBlocks() }
+
+// Codec returns what the codec needs to know of the tensor: at most topK ≥ 1 entries of a
+// chunk are sent, and never more than it has.
+func (l Layout) Codec(topK int) codec.TensorLayout {
+	return codec.TensorLayout{Chunks: l.Chunks(), ChunkSize: l.ChunkSize(), K: min(max(topK, 1), l.ChunkSize())}
+}
+
+func (l Layout) colBlocks() int { return l.cols / l.chunkCols }
+
+// Chunk copies a chunk of a tensor's values into to, row by row, and returns it; to is
+// made anew where it is too short.
+func (l Layout) Chunk(values []float32, chunk int, to []float32) []float32 {
+	if cap(to) < l.ChunkSize() {
+		to = make([]float32, l.ChunkSize())
+	}
+	to = to[:l.ChunkSize()]
+	from := l.offset(chunk)
+	for r := range l.chunkRows {
+		copy(to[r*l.chunkCols:][:l.chunkCols], values[from+r*l.cols:])
+	}
+	return to
+}
+
+// offset returns the index of the first element of a chunk.
+func (l Layout) offset(chunk int) int {
+	blocks := l.colBlocks()
+	return (chunk/blocks)*l.chunkRows*l.cols + (chunk%blocks)*l.chunkCols
+}

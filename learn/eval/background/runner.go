@@ -1,0 +1,273 @@
+package background
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/psyche-go/psyche/learn/eval"
+	"github.com/psyche-go/psyche/learn/train"
+	"github.com/psyche-go/psyche/record/event"
+)
+
+// settle is how long nobody may have needed the model before a question is asked: between two
+// parts of a round there are shorter breaks.
+const settle = 50 * time.Millisecond
+
+// crowdedShare is how many times as long as a question took nothing is asked after it while others
+// want the processors: a two-hundredth of one is left to questions. With a
+// fiftieth, rounds of five clients on two processors took 3.3 % longer.
+const crowdedShare = 200
+
+// Options are what a Runner measures.
+type Options struct {
+	Exams  []*eval.Exam
+	Prompt bool // write a text too, each time
+	Seed   uint64
+	// Report is told of every task that was gone through. It must not wait.
+	Report func(event.Evaluated)
+	Logger *slog.Logger
+	// Crowded reports whether other programs keep all processors busy, such as other trainers of
+	// the run: then questions are few. nil: never.
+	Crowded func() bool
+}
+
+// Runner measures a model. Its methods are safe for concurrent use.
+type Runner struct {
+	options Options
+	tasks   []*task
+	end     context.CancelFunc
+	done    chan struct{}
+	asked   time.Time // when the last question was over; of run alone, like took
+	took    time.Duration
+
+	mu     sync.Mutex
+	reader *eval.Reader // nil: there is no model
+	step   uint32       // of the model
+	users  int          // that need the model now
+	since  time.Time    // when the last of them did not need it any more
+	change chan struct{}
+	asking context.CancelFunc // ends the question that is being asked; nil: none is
+}
+
+// task is an exam, or the writing of a text, in progress.
+type task struct {
+	exam    *eval.Exam // nil: a text is written
+	next    int        // question
+	tally   eval.Tally
+	seconds float64
+	first   uint32 // step of the model that was asked first
+	through uint32 // step of the model when it was last gone through
+	ever    bool
+	dropped bool // it cannot be asked
+}
+
+// Start begins to wait for a model.
+func Start(o Options) *Runner {
+	ctx, end := context.WithCancel(context.Background())
+	r := &Runner{options: o, end: end, done: make(chan struct{}), change: make(chan struct{})}
+	for _, exam := range o.Exams {
+		r.tasks = append(r.tasks, &task{exam: exam})
+	}
+	if o.Prompt {
+		r.tasks = append(r.tasks, &task{})
+	}
+	go r.run(ctx)
+	return r
+}
+
+// Close ends the question that is being asked and all others.
+func (r *Runner) Close() {
+	r.end()
+	<-r.done
+}
+
+// SetModel gives the Runner a model, or takes it away (nil).
+func (r *Runner) SetModel(reader *eval.Reader, step uint32) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.reader, r.step = reader, step
+	r.changed()
+}
+
+// SetStep says that the model has become that of another step.
+func (r *Runner) SetStep(step uint32) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.step = step
+	r.changed()
+}
+
+// Busy says that somebody needs the model, until it calls done.
+func (r *Runner) Busy() (done func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.users++
+	if r.asking != nil {
+		r.asking()
+	}
+	return sync.OnceFunc(func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.users--
+		r.since = time.Now()
+		r.changed()
+	})
+}
+
+// changed wakes up who waits. The lock is held.
+func (r *Runner) changed() {
+	close(r.change)
+	r.change = make(chan struct{})
+}
+
+// Complete measures the model that there is in every task, from the first question on where
+// another one answered some, until ctx ends.
+func (r *Runner) Complete(ctx context.Context) {
+	r.Close()
+	for _, t := range r.tasks {
+		r.mu.Lock()
+		reader, step := r.reader, r.step
+		r.mu.Unlock()
+		if reader == nil || t.ever && t.through == step && t.next == 0 {
+			continue
+		}
+		if t.next > 0 && t.first != step {
+			t.restart()
+		}
+		for ctx.Err() == nil && !t.dropped {
+			r.ask(ctx, t, reader, step)
+			if t.next == 0 {
+				break
+			}
+		}
+	}
+}
+
+func (r *Runner) run(ctx context.Context) {
+	defer close(r.done)
+	for {
+		t := r.wait(ctx)
+		if t == nil {
+			return
+		}
+		asking, end := context.WithCancel(ctx)
+		r.mu.Lock()
+		free := r.users == 0 && r.reader != nil
+		reader, step := r.reader, r.step
+		if free {
+			r.asking = end
+		}
+		r.mu.Unlock()
+		if free {
+			begun := time.Now()
+			r.ask(asking, t, reader, step)
+			r.asked, r.took = time.Now(), time.Since(begun)
+		}
+		r.mu.Lock()
+		r.asking = nil
+		r.mu.Unlock()
+		end()
+	}
+}
+
+// wait returns the task to go on with as soon as nobody needs the model, or nil in the end.
+func (r *Runner) wait(ctx context.Context) *task {
+	for {
+		r.mu.Lock()
+		t, change := r.due(), r.change
+		pause := time.Duration(math.MaxInt64)
+		if r.reader != nil && r.users == 0 && t != nil {
+			if pause = settle - time.Since(r.since); pause <= 0 && ctx.Err() == nil {
+				if pause = r.rest(); pause <= 0 {
+					r.mu.Unlock()
+					return t
+				}
+			}
+		}
+		r.mu.Unlock()
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+		case <-change:
+		case <-timer.C:
+		}
+		timer.Stop()
+		if ctx.Err() != nil {
+			return nil
+		}
+	}
+}
+
+// rest is how long to wait before the processors are looked at again, 0 where a question may be
+// asked now.
+func (r *Runner) rest() time.Duration {
+	rest := crowdedShare*r.took - time.Since(r.asked)
+	if rest <= 0 || r.options.Crowded == nil || !r.options.Crowded() {
+		return 0
+	}
+	return min(rest, settle)
+}
+
+// due returns the task that was begun, or the first that was not gone through with this model
+// or, while others were not gone through at all, with any.
+func (r *Runner) due() *task {
+	var oldest *task
+	for _, t := range r.tasks {
+		switch {
+		case t.dropped:
+		case t.next > 0:
+			return t
+		case t.ever && t.through == r.step:
+		case oldest == nil, !t.ever && oldest.ever, t.ever == oldest.ever && t.through < oldest.through:
+			oldest = t
+		}
+	}
+	return oldest
+}
+
+// ask asks the next question of a task. One that was ended, or was answered by two models, is
+// asked again.
+func (r *Runner) ask(ctx context.Context, t *task, reader *eval.Reader, step uint32) {
+	begun := time.Now()
+	if t.next == 0 {
+		t.first = step
+	}
+	var answer eval.Answer
+	var err error
+	name, questions := eval.PromptTask, 1
+	if t.exam == nil {
+		prompt := eval.Prompt(uint64(step))
+		answer.Text, err = reader.GoOn(ctx, prompt, r.options.Seed)
+		answer.Text = prompt + answer.Text
+	} else {
+		name, questions = t.exam.Task.Name, t.exam.Len()
+		answer, err = reader.Ask(ctx, t.exam.Question(t.next))
+	}
+	switch {
+	case err == nil:
+	case ctx.Err() != nil, errors.Is(err, train.ErrChanged), errors.Is(err, train.ErrClosed):
+		return
+	default:
+		r.options.Logger.Warn("a task is not measured any more", "task", name, "err", err)
+		t.dropped = true
+		return
+	}
+	t.tally.Add(answer)
+	t.seconds += time.Since(begun).Seconds()
+	if t.next++; t.next < questions {
+		return
+	}
+	report := event.Evaluated{Step: step, Task: name, Samples: t.tally.Questions, Seconds: t.seconds, Text: answer.Text, Scores: map[string]float64{}}
+	if t.exam != nil {
+		report.Scores, report.Text = t.tally.Scores(t.exam.Metrics()), ""
+	}
+	t.restart()
+	t.ever, t.through = true, step
+	r.options.Report(report)
+}
+
+func (t *task) restart() { t.next, t.tally, t.seconds = 0, eval.Tally{}, 0 }

@@ -1,0 +1,272 @@
+package eval
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/parquet-go/parquet-go"
+
+	"github.com/psyche-go/psyche/files/data/parquetfile"
+)
+
+// Bounds of a split.
+const (
+	maxRows  = 1 << 20
+	maxBytes = 1 << 30 // of all texts
+	maxLine  = 16 << 20
+)
+
+// split collects the rows of the files of a split.
+type split struct {
+	columns []string
+	most    int // rows
+	rows    []map[string]any
+	bytes   int
+}
+
+// readSplit reads the columns of the first rows of files, in their order.
+func readSplit(ctx context.Context, paths, columns []string, most int) ([]map[string]any, error) {
+	s := split{columns: columns, most: most}
+	for _, path := range paths {
+		if err := s.readFile(ctx, path); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	return s.rows, nil
+}
+
+func (s *split) readFile(ctx context.Context, path string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = file.Close() }()
+	if filepath.Ext(path) == ".parquet" {
+		return s.readParquet(ctx, file)
+	}
+	return s.readLines(ctx, file)
+}
+
+func (s *split) full() bool { return len(s.rows) >= s.most }
+
+func (s *split) add(row map[string]any) error {
+	if len(s.rows) >= maxRows {
+		return fmt.Errorf("%w: more than %d rows", ErrDocument, maxRows)
+	}
+	for _, value := range row {
+		s.bytes += weight(value)
+	}
+	if s.bytes > maxBytes {
+		return fmt.Errorf("%w: more than %d bytes of text", ErrDocument, maxBytes)
+	}
+	s.rows = append(s.rows, row)
+	return nil
+}
+
+func weight(value any) int {
+	switch v := value.(type) {
+	case string:
+		return len(v) + 16
+	case []any:
+		sum := 24
+		for _, element := range v {
+			sum += weight(element)
+		}
+		return sum
+	}
+	return 16
+}
+
+// readLines reads a JSON object from every line.
+func (s *split) readLines(ctx context.Context, from io.Reader) error {
+	lines := bufio.NewScanner(from)
+	lines.Buffer(make([]byte, 64<<10), maxLine)
+	for number := 1; !s.full() && lines.Scan(); number++ {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if len(strings.TrimSpace(lines.Text())) == 0 {
+			continue
+		}
+		var object map[string]any
+		decoder := json.NewDecoder(strings.NewReader(lines.Text()))
+		decoder.UseNumber()
+		if err := decoder.Decode(&object); err != nil {
+			return fmt.Errorf("%w: line %d: want a JSON object: %w", ErrDocument, number, err)
+		}
+		row := map[string]any{}
+		for _, column := range s.columns {
+			row[column] = number64(lookup(object, column))
+		}
+		if err := s.add(row); err != nil {
+			return err
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("%w: a line: %w", ErrDocument, err)
+	}
+	return nil
+}
+
+// lookup finds a value by its path.
+func lookup(object map[string]any, path string) any {
+	first, rest, nested := strings.Cut(path, ".")
+	if !nested {
+		return object[first]
+	}
+	inner, _ := object[first].(map[string]any)
+	return lookup(inner, rest)
+}
+
+// number64 makes numbers of what JSON has for them.
+func number64(value any) any {
+	switch v := value.(type) {
+	case json.Number:
+		if n, err := v.Int64(); err == nil {
+			return n
+		}
+		f, _ := v.Float64()
+		return f
+	case []any:
+		for i := range v {
+			v[i] = number64(v[i])
+		}
+	}
+	return value
+}
+
+// readParquet reads columns of a table, one after the other in every group of rows.
+func (s *split) readParquet(ctx context.Context, file *os.File) (err error) {
+	defer parquetfile.Recovered(&err)
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	opened, err := parquetfile.Open(file, info.Size())
+	if err != nil {
+		return err
+	}
+	var leaves []parquet.LeafColumn
+	for _, name := range s.columns {
+		leaf, err := find(opened.Schema(), name)
+		if err != nil {
+			return err
+		}
+		leaves = append(leaves, leaf)
+	}
+	for g, group := range opened.RowGroups() {
+		rows := min(group.NumRows(), int64(s.most-len(s.rows)))
+		if rows <= 0 {
+			return nil
+		}
+		if rows > maxRows {
+			return fmt.Errorf("%w: row group %d has %d rows, at most %d are read", ErrDocument, g, rows, maxRows)
+		}
+		table := make([]map[string]any, rows)
+		for i := range table {
+			table[i] = make(map[string]any, len(leaves))
+		}
+		for i, leaf := range leaves {
+			if err := opened.CheckPages(ctx, g, leaf.ColumnIndex); err != nil {
+				return fmt.Errorf("row group %d: %w", g, err)
+			}
+			if err := s.readColumn(group.ColumnChunks()[leaf.ColumnIndex], leaf, table, s.columns[i]); err != nil {
+				return fmt.Errorf("row group %d, column %s: %w", g, s.columns[i], err)
+			}
+		}
+		for _, row := range table {
+			if err := s.add(row); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// find returns the column of a name: itself, or the elements of the list that it is.
+func find(schema *parquet.Schema, name string) (parquet.LeafColumn, error) {
+	path := strings.Split(name, ".")
+	for _, within := range [][]string{nil, {"list", "element"}, {"list", "item"}} {
+		leaf, found := schema.Lookup(append(path[:len(path):len(path)], within...)...)
+		if found && leaf.Node.Leaf() && leaf.MaxRepetitionLevel <= 1 {
+			return leaf, nil
+		}
+	}
+	return parquet.LeafColumn{}, fmt.Errorf("%w: there is no column %s of values or of lists of them", ErrDocument, name)
+}
+
+// readColumn puts the values of a column into the rows.
+func (s *split) readColumn(chunk parquet.ColumnChunk, leaf parquet.LeafColumn, table []map[string]any, name string) (err error) {
+	pages := chunk.Pages()
+	defer func() { err = errors.Join(err, pages.Close()) }()
+	row, bytes := -1, 0
+	var buffer [256]parquet.Value
+	for {
+		page, err := pages.ReadPage()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		for values, end := page.Values(), false; !end; {
+			n, err := values.ReadValues(buffer[:])
+			if err != nil && !errors.Is(err, io.EOF) {
+				return err
+			}
+			end = err != nil
+			for _, v := range buffer[:n] {
+				if v.RepetitionLevel() == 0 {
+					row++
+				}
+				if row >= len(table) {
+					return nil
+				}
+				if bytes += weight(put(table[row], name, v, leaf.MaxRepetitionLevel > 0)); bytes+s.bytes > maxBytes {
+					return fmt.Errorf("%w: more than %d bytes of text", ErrDocument, maxBytes)
+				}
+			}
+		}
+		parquet.Release(page)
+	}
+	if row+1 < len(table) {
+		return fmt.Errorf("%w: %d rows where there should be %d", ErrDocument, row+1, len(table))
+	}
+	return nil
+}
+
+// put adds a value to a row and returns it. Of a list without elements there is a null.
+func put(row map[string]any, name string, v parquet.Value, list bool) any {
+	var value any
+	switch {
+	case v.IsNull():
+	case v.Kind() == parquet.ByteArray:
+		value = string(v.ByteArray())
+	case v.Kind() == parquet.Boolean:
+		value = v.Boolean()
+	case v.Kind() == parquet.Int32:
+		value = int64(v.Int32())
+	case v.Kind() == parquet.Int64:
+		value = v.Int64()
+	case v.Kind() == parquet.Double:
+		value = v.Double()
+	}
+	if !list {
+		row[name] = value
+		return value
+	}
+	if v.RepetitionLevel() == 0 {
+		row[name] = []any{}
+	}
+	if value != nil {
+		row[name] = append(row[name].([]any), value)
+	}
+	return value
+}

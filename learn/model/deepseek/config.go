@@ -1,0 +1,212 @@
+package deepseek
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/psyche-go/psyche/learn/model/hfconfig"
+)
+
+// Names in config.json's "architectures".
+const (
+	ArchitectureV2 = "DeepseekV2ForCausalLM"
+	ArchitectureV3 = "DeepseekV3ForCausalLM"
+)
+
+// ErrConfig says that a config.json is invalid or asks for what this package has not.
+var ErrConfig = hfconfig.ErrInvalid
+
+// maxExperts bounds the experts of all layers together: DeepSeek-V3 has 14848.
+const maxExperts = 1 << 18
+
+// Config is what config.json says of the network. Fields that do not change the network
+// are not read.
+type Config struct {
+	hfconfig.Base
+	Architecture  string
+	QLoraRank     int // width of the compressed queries; 0: they are not compressed
+	KVLoraRank    int // width of the compressed keys and values
+	QKNopeHeadDim int // width of a query or key without position
+	QKRopeHeadDim int // width of its part with rotary position, even
+	VHeadDim      int // width of a value
+	Rope          Rope
+
+	FirstDense int // layers before this one are dense
+	LayerFreq  int // of those after it, each whose number is a multiple of this has experts
+	NumExperts int // to choose among in a layer; 0: all layers are dense
+	Experts    Experts
+
+	NumNextN int // layers behind the last, for predicting further tokens; they are left out
+}
+
+// Experts say how a token chooses its experts and what it gets of them.
+type Experts struct {
+	IntermediateSize int     // width inside one expert
+	Shared           int     // experts that every token uses, as one layer so many times wider; may be 0
+	PerToken         int     // experts that a token chooses
+	Groups           int     // experts lie in so many groups of equal size
+	TopGroups        int     // of which a token may choose from so many
+	Normalize        bool    // the chosen scores are divided by their sum
+	Scale            float64 // of the sum of the chosen experts' outputs
+	BalanceLoss      float64 // weight of the loss that balances the experts; 0: none
+	BalanceSequences bool    // it balances each sequence by itself, not all of a micro-batch
+}
+
+// v3 tells the two architectures apart where they differ: V3 scores experts by a sigmoid,
+// with a correction for the choice alone.
+func (c Config) v3() bool { return c.Architecture == ArchitectureV3 }
+
+// sparse tells whether a layer has experts.
+func (c Config) sparse(layer int) bool {
+	return c.NumExperts > 0 && layer >= c.FirstDense && layer%c.LayerFreq == 0
+}
+
+// own are the fields that only these architectures have.
+type own struct {
+	QLoraRank     *int `json:"q_lora_rank"`
+	KVLoraRank    *int `json:"kv_lora_rank"`
+	QKNopeHeadDim *int `json:"qk_nope_head_dim"`
+	QKRopeHeadDim *int `json:"qk_rope_head_dim"`
+	VHeadDim      *int `json:"v_head_dim"`
+
+	FirstDense       *int     `json:"first_k_dense_replace"`
+	LayerFreq        *int     `json:"moe_layer_freq"`
+	NumExperts       *int     `json:"n_routed_experts"`
+	Shared           shared   `json:"n_shared_experts"`
+	ExpertSize       *int     `json:"moe_intermediate_size"`
+	PerToken         *int     `json:"num_experts_per_tok"`
+	Groups           *int     `json:"n_group"`
+	TopGroups        *int     `json:"topk_group"`
+	TopKMethod       *string  `json:"topk_method"`
+	ScoringFunc      *string  `json:"scoring_func"`
+	Normalize        *bool    `json:"norm_topk_prob"`
+	Scale            *float64 `json:"routed_scaling_factor"`
+	BalanceLoss      *float64 `json:"aux_loss_alpha"`
+	BalanceSequences *bool    `json:"seq_aux"`
+	NumNextN         *int     `json:"num_nextn_predict_layers"`
+
+	RopeInterleave *bool `json:"rope_interleave"`
+}
+
+// shared is n_shared_experts, in which null is not the same as nothing: the default holds for
+// the latter only.
+type shared struct {
+	count *int
+	null  bool
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (s *shared) UnmarshalJSON(data []byte) error {
+	s.null = string(data) == "null"
+	if err := json.Unmarshal(data, &s.count); err != nil {
+		return fmt.Errorf("n_shared_experts: want an integer, not %s", data)
+	}
+	return nil
+}
+
+// ParseConfig reads config.json. Errors wrap ErrConfig and name the field.
+func ParseConfig(data []byte) (Config, error) {
+	var o own
+	d, err := hfconfig.Read(data, &o, map[string]string{ArchitectureV2: "deepseek_v2", ArchitectureV3: "deepseek_v3"})
+	if err != nil {
+		return Config{}, err
+	}
+	var p hfconfig.Checker
+	o.refuse(&p, d.Architecture())
+	c := Config{
+		Base:          d.Base(&p),
+		Architecture:  d.Architecture(),
+		KVLoraRank:    p.Size("kv_lora_rank", o.KVLoraRank, 0, 1<<16),
+		QKNopeHeadDim: p.Size("qk_nope_head_dim", o.QKNopeHeadDim, 0, 1<<12),
+		QKRopeHeadDim: p.Size("qk_rope_head_dim", o.QKRopeHeadDim, 0, 1<<12),
+		VHeadDim:      p.Size("v_head_dim", o.VHeadDim, 0, 1<<12),
+		NumNextN:      p.Count("num_nextn_predict_layers", o.NumNextN, 0, 1<<6),
+	}
+	if o.QLoraRank != nil { // V2-Lite says null
+		c.QLoraRank = p.Size("q_lora_rank", o.QLoraRank, 0, 1<<16)
+	}
+	if c.QKRopeHeadDim%2 != 0 {
+		p.Fail("qk_rope_head_dim %d is odd, rotary positions need pairs", c.QKRopeHeadDim)
+	}
+	if d.NumKeyValueHeads != nil && *d.NumKeyValueHeads != c.NumAttentionHeads {
+		p.Fail("num_key_value_heads %d is not num_attention_heads %d", *d.NumKeyValueHeads, c.NumAttentionHeads)
+	}
+	c.experts(&p, o)
+	c.rope(&p, d, o.RopeInterleave)
+	if p.Err() != nil {
+		return Config{}, p.Err()
+	}
+	return c, nil
+}
+
+// refuse refuses ways to choose experts that the architecture does not have.
+func (o own) refuse(p *hfconfig.Checker, architecture string) {
+	scoring, methods := "softmax", []string{"greedy", "group_limited_greedy"}
+	if architecture == ArchitectureV3 {
+		scoring, methods = "sigmoid", []string{"noaux_tc"}
+	}
+	if o.ScoringFunc != nil && *o.ScoringFunc != scoring {
+		p.Fail("scoring_func is %q, %s has %q", *o.ScoringFunc, architecture, scoring)
+	}
+	if o.TopKMethod != nil && !slices.Contains(methods, *o.TopKMethod) {
+		p.Fail("topk_method is %q, %s has %s", *o.TopKMethod, architecture, strings.Join(methods, " or "))
+	}
+}
+
+// experts fills in what concerns the experts. Defaults are those of transformers, but for
+// the balance loss, which is there only when it is asked for.
+func (c *Config) experts(p *hfconfig.Checker, o own) {
+	firstDense, sharedExperts, perToken, groups, topGroups, scale, normalize := 0, 2, 0, 1, 1, 1.0, false
+	if c.v3() {
+		firstDense, sharedExperts, perToken, groups, topGroups, scale, normalize = 3, 1, 8, 8, 4, 2.5, true
+	}
+	c.FirstDense = p.Count("first_k_dense_replace", o.FirstDense, firstDense, 1<<12)
+	c.LayerFreq = p.Size("moe_layer_freq", o.LayerFreq, 1, 1<<12)
+	if o.NumExperts == nil {
+		return
+	}
+	c.NumExperts = p.Size("n_routed_experts", o.NumExperts, 0, 1<<14)
+	if total := c.NumExperts * c.NumHiddenLayers; total > maxExperts {
+		p.Fail("n_routed_experts %d in %d layers are more than %d", c.NumExperts, c.NumHiddenLayers, maxExperts)
+	}
+	if o.Shared.null {
+		p.Fail("n_shared_experts is null in a model with experts: give their number, 0 for none")
+	}
+	c.Experts = Experts{
+		IntermediateSize: p.Size("moe_intermediate_size", o.ExpertSize, 0, 1<<20),
+		Shared:           p.Count("n_shared_experts", o.Shared.count, sharedExperts, 1<<10),
+		PerToken:         p.Size("num_experts_per_tok", o.PerToken, perToken, 1<<10),
+		Groups:           p.Size("n_group", o.Groups, groups, 1<<10),
+		TopGroups:        p.Size("topk_group", o.TopGroups, topGroups, 1<<10),
+		Normalize:        normalize,
+		Scale:            p.Number("routed_scaling_factor", o.Scale, scale, 0, 1e6),
+		BalanceLoss:      p.Number("aux_loss_alpha", o.BalanceLoss, 0, 0, 1e6),
+		BalanceSequences: true,
+	}
+	e := &c.Experts
+	if o.Normalize != nil {
+		e.Normalize = *o.Normalize
+	}
+	if o.BalanceSequences != nil {
+		e.BalanceSequences = *o.BalanceSequences
+	}
+	if !c.v3() && (o.TopKMethod == nil || *o.TopKMethod == "greedy") {
+		e.Groups, e.TopGroups = 1, 1
+	}
+	if p.Err() != nil {
+		return
+	}
+	size := c.NumExperts / e.Groups // of a group
+	switch {
+	case c.NumExperts%e.Groups != 0:
+		p.Fail("n_routed_experts %d is not a multiple of n_group %d", c.NumExperts, e.Groups)
+	case e.TopGroups > e.Groups:
+		p.Fail("topk_group %d is more than n_group %d", e.TopGroups, e.Groups)
+	case e.PerToken > e.TopGroups*size:
+		p.Fail("num_experts_per_tok %d is more than the %d experts of topk_group %d groups", e.PerToken, e.TopGroups*size, e.TopGroups)
+	case c.v3() && size < 2:
+		p.Fail("n_group %d leaves 1 expert in a group, whose score is the sum of two", e.Groups)
+	}
+}

@@ -1,0 +1,153 @@
+package deepseek_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/psyche-go/psyche/learn/model/deepseek"
+)
+
+const sizes = `"vocab_size": 32, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2,
+	"num_attention_heads": 4, "kv_lora_rank": 8, "qk_nope_head_dim": 4, "qk_rope_head_dim": 4, "v_head_dim": 4`
+
+const (
+	v2 = `{"architectures": ["DeepseekV2ForCausalLM"], ` + sizes
+	v3 = `{"architectures": ["DeepseekV3ForCausalLM"], ` + sizes
+)
+
+const moe = `, "n_routed_experts": 8, "moe_intermediate_size": 6, "num_experts_per_tok": 2`
+
+func TestParseConfigDefaults(t *testing.T) {
+	c, err := deepseek.ParseConfig([]byte(v3 + moe + `, "n_group": 4, "topk_group": 2, "unheard_of": [1]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := c.Experts
+	if c.FirstDense != 3 || c.LayerFreq != 1 || e.Shared != 1 || !e.Normalize || e.Scale != 2.5 || e.BalanceLoss != 0 ||
+		c.QLoraRank != 0 || !c.Rope.Interleaved || c.Rope.Theta != 10000 || c.RMSNormEps != 1e-6 {
+		t.Errorf("defaults are not those of transformers: %+v", c)
+	}
+	// Both layers are dense: first_k_dense_replace is 3.
+	layer := 3*16*24 + 2*16 + (8+4)*16 + 8 + 4*8*8 + 16*4*4 + 4*8*16
+	if got, want := deepseek.NumParameters(c), int64(2*32*16+16+2*layer); got != want {
+		t.Errorf("%d parameters, want %d", got, want)
+	}
+}
+
+func TestParseConfig(t *testing.T) {
+	yarn := func(more string) string {
+		return v2 + `, "max_position_embeddings": 160, "rope_scaling": {"type": "yarn", "factor": 4` + more + `}}`
+	}
+	tests := []struct {
+		name, text string
+		want       string // part of the error; "" is success
+	}{
+		{"dense", v2 + `}`, ""},
+		{"experts", v2 + moe + `}`, ""},
+		{"lite", v2 + moe + `, "q_lora_rank": null, "topk_method": "greedy", "scoring_func": "softmax", "n_group": 1, "topk_group": 1}`, ""},
+		{"groups of greedy do not matter", v2 + moe + `, "n_group": 3, "topk_group": 5}`, ""},
+		{"yarn", yarn(`, "original_max_position_embeddings": 40, "mscale": 1, "mscale_all_dim": 1`), ""},
+		{"transformers 5", v2 + `, "rope_parameters": {"rope_type": "yarn", "rope_theta": 5e5, "factor": 4, "original_max_position_embeddings": 512}}`, ""},
+		{"no json", `{`, "unexpected end"},
+		{"no architecture", `{}`, "architectures"},
+		{"llama", `{"architectures": ["LlamaForCausalLM"]}`, "architectures"},
+		{"other model type", v2 + `, "model_type": "deepseek_v3"}`, "model_type"},
+		{"missing size", strings.Replace(v2, `"kv_lora_rank": 8,`, "", 1) + `}`, "kv_lora_rank is missing"},
+		{"zero size", strings.Replace(v2, `"vocab_size": 32`, `"vocab_size": 0`, 1) + `}`, "vocab_size is 0"},
+		{"huge size", strings.Replace(v2, `"vocab_size": 32`, `"vocab_size": 99999999999`, 1) + `}`, "vocab_size is 99999999999"},
+		{"negative queries", v2 + `, "q_lora_rank": -1}`, "q_lora_rank is -1"},
+		{"odd rope", strings.Replace(v2, `"qk_rope_head_dim": 4`, `"qk_rope_head_dim": 5`, 1) + `}`, "qk_rope_head_dim 5"},
+		{"grouped keys", v2 + `, "num_key_value_heads": 2}`, "num_key_value_heads 2"},
+		{"experts without a size", v2 + `, "n_routed_experts": 8, "num_experts_per_tok": 2}`, "moe_intermediate_size is missing"},
+		{"experts without a choice", v2 + `, "n_routed_experts": 8, "moe_intermediate_size": 6}`, "num_experts_per_tok is missing"},
+		{"too many chosen", v2 + `, "n_routed_experts": 8, "moe_intermediate_size": 6, "num_experts_per_tok": 9}`, "num_experts_per_tok 9"},
+		{"too many experts", strings.Replace(v2, `"num_hidden_layers": 2`, `"num_hidden_layers": 4096`, 1) +
+			`, "n_routed_experts": 128, "moe_intermediate_size": 6, "num_experts_per_tok": 2}`, "are more than"},
+		{"unequal groups", v3 + moe + `, "n_group": 3, "topk_group": 1}`, "n_routed_experts 8 is not a multiple"},
+		{"more groups than there are", v3 + moe + `, "n_group": 2, "topk_group": 4}`, "topk_group 4"},
+		{"too few in the groups", v3 + `, "n_routed_experts": 8, "moe_intermediate_size": 6, "num_experts_per_tok": 3, "n_group": 4, "topk_group": 1}`, "num_experts_per_tok 3"},
+		{"groups of one", v3 + moe + `, "n_group": 8, "topk_group": 4}`, "n_group 8"},
+		{"scores of the other", v2 + `, "scoring_func": "sigmoid"}`, "scoring_func"},
+		{"method of the other", v3 + `, "topk_method": "greedy"}`, `topk_method is "greedy", DeepseekV3ForCausalLM has noaux_tc`},
+		{"no shared experts", v2 + moe + `, "n_shared_experts": 0}`, ""},
+		{"shared experts unsaid", v2 + moe + `, "n_shared_experts": null}`, "n_shared_experts is null"},
+		{"shared experts unsaid and none at all", v2 + `, "n_shared_experts": null}`, ""},
+		{"shared experts in words", v2 + moe + `, "n_shared_experts": "two"}`, `n_shared_experts: want an integer, not "two"`},
+		{"unknown method", v2 + `, "topk_method": "random"}`, "topk_method"},
+		{"negative balance", v2 + moe + `, "aux_loss_alpha": -1}`, "aux_loss_alpha is -1"},
+		{"attention bias", v2 + `, "attention_bias": true}`, "attention_bias"},
+		{"activation", v2 + `, "hidden_act": "gelu"}`, "hidden_act"},
+		{"dropout", v2 + `, "attention_dropout": 0.1}`, "attention_dropout"},
+		{"quantized", v3 + `, "quantization_config": {"quant_method": "fp8"}}`, `quantization_config {"quant_method":"fp8"} is not supported`},
+		{"unknown rope", v2 + `, "rope_scaling": {"type": "llama3"}}`, `rope_scaling.rope_type "llama3"`},
+		{"yarn that shortens", yarn(`, "factor": 0.5`), "rope_scaling.factor is 0.5"},
+		{"yarn without context", yarn(`, "original_max_position_embeddings": 0`), "original_max_position_embeddings is 0"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := deepseek.ParseConfig([]byte(test.text))
+			switch {
+			case test.want == "" && err != nil:
+				t.Error(err)
+			case test.want != "" && (!errors.Is(err, deepseek.ErrConfig) || !strings.Contains(err.Error(), test.want)):
+				t.Errorf("error %v, want one with %q", err, test.want)
+			}
+		})
+	}
+}
+
+func FuzzParseConfig(f *testing.F) {
+	f.Add([]byte(v2 + `}`))
+	f.Add([]byte(v3 + moe + `, "n_group": 4, "topk_group": 2}`))
+	for _, name := range cases {
+		text, err := os.ReadFile("testdata/" + name + "/config.json")
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		c, err := deepseek.ParseConfig(text)
+		if err != nil {
+			return
+		}
+		c.NumHiddenLayers = min(c.NumHiddenLayers, 4)
+		if n := deepseek.NumParameters(c); n <= 0 {
+			t.Errorf("%d parameters in %+v", n, c)
+		}
+		if e := c.Experts; c.NumExperts > 0 && (c.NumExperts%e.Groups != 0 || e.PerToken > e.TopGroups*c.NumExperts/e.Groups) {
+			t.Errorf("experts do not fit in %+v", c)
+		}
+		if c.QKRopeHeadDim%2 != 0 || c.LayerFreq < 1 {
+			t.Errorf("%+v", c)
+		}
+	})
+}
+
+// Parameters of the published models, in billions, as their reports round them.
+func TestPublishedSizes(t *testing.T) {
+	const heads = `, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128`
+	for want, text := range map[string]string{
+		"15.7": `{"architectures": ["DeepseekV2ForCausalLM"], "vocab_size": 102400, "hidden_size": 2048, "intermediate_size": 10944,
+			"moe_intermediate_size": 1408, "num_hidden_layers": 27, "num_attention_heads": 16, "q_lora_rank": null, "n_routed_experts": 64,
+			"n_shared_experts": 2, "num_experts_per_tok": 6, "first_k_dense_replace": 1, "topk_method": "greedy"` + heads + `}`,
+		"235.7": `{"architectures": ["DeepseekV2ForCausalLM"], "vocab_size": 102400, "hidden_size": 5120, "intermediate_size": 12288,
+			"moe_intermediate_size": 1536, "num_hidden_layers": 60, "num_attention_heads": 128, "q_lora_rank": 1536, "n_routed_experts": 160,
+			"n_shared_experts": 2, "num_experts_per_tok": 6, "first_k_dense_replace": 1, "topk_method": "group_limited_greedy",
+			"n_group": 8, "topk_group": 3` + heads + `}`,
+		"671.0": `{"architectures": ["DeepseekV3ForCausalLM"], "vocab_size": 129280, "hidden_size": 7168, "intermediate_size": 18432,
+			"moe_intermediate_size": 2048, "num_hidden_layers": 61, "num_attention_heads": 128, "q_lora_rank": 1536, "n_routed_experts": 256,
+			"n_shared_experts": 1, "num_experts_per_tok": 8, "first_k_dense_replace": 3, "n_group": 8, "topk_group": 4` + heads + `}`,
+	} {
+		c, err := deepseek.ParseConfig([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprintf("%.1f", float64(deepseek.NumParameters(c))/1e9); got != want {
+			t.Errorf("%s billion parameters, want %s", got, want)
+		}
+	}
+}

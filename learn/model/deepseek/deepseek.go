@@ -1,0 +1,264 @@
+package deepseek
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/psyche-go/psyche/files/safetensors"
+	"github.com/psyche-go/psyche/learn/model/rotary"
+	"github.com/psyche-go/psyche/learn/model/weights"
+	"github.com/psyche-go/psyche/learn/torch"
+)
+
+// ErrOption says that a model cannot compute as it was asked to.
+var ErrOption = errors.New("unsupported option")
+
+// Options say how a model computes. The zero value computes in f32.
+type Options struct {
+	// Compute is the type of activations and of the copies of the weights they are
+	// multiplied with: F32 or BF16. The weights themselves and their gradients are F32,
+	// and so is what decides about experts.
+	Compute torch.DType
+	// Recompute is not supported.
+	Recompute bool
+}
+
+// DeepSeek is a model on an engine. Forward and Loss run inside the engine's Do.
+type DeepSeek struct {
+	config     Config
+	options    Options
+	engine     *torch.Engine
+	parameters []torch.Parameter
+	buffers    []torch.Parameter
+
+	embedding *torch.Tensor // [VocabSize,HiddenSize]
+	blocks    []block
+	norm      *torch.Tensor // [HiddenSize]
+	head      *torch.Tensor // [VocabSize,HiddenSize], the embedding when tied
+
+	rotation rotary.Table
+}
+
+// block holds the weights of one layer.
+type block struct {
+	attention attention
+	norm      *torch.Tensor // [HiddenSize], before the feed-forward part
+	dense     feedForward   // of a dense layer
+	experts   *experts      // nil in a dense layer
+}
+
+// feedForward holds matrices [inner,HiddenSize] twice and [HiddenSize,inner].
+type feedForward struct{ gate, up, down *torch.Tensor }
+
+// New makes a model of the config on the engine, with f32 copies of the weights, which
+// must be exactly those of the config (F32, BF16 or F16) once they are canonical.
+func New(ctx context.Context, engine *torch.Engine, c Config, o Options, tensors []safetensors.Tensor) (*DeepSeek, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	own, err := canonical(c, tensors)
+	if err != nil {
+		return nil, fmt.Errorf("deepseek: %w", err)
+	}
+	return build(ctx, engine, c, o, func(s *torch.Scope) *weights.Source { return weights.NewSource(s, own) })
+}
+
+func (o Options) check() error {
+	if o.Compute != torch.F32 && o.Compute != torch.BF16 {
+		return fmt.Errorf("deepseek: %w: to compute in %s, want f32 or bf16", ErrOption, o.Compute)
+	}
+	if o.Recompute {
+		return fmt.Errorf("deepseek: %w: activations cannot be computed twice to save memory; use smaller micro-batches", ErrOption)
+	}
+	return nil
+}
+
+// Copy makes a model on an engine of any device with weights of its own, equal to m's.
+func (m *DeepSeek) Copy(ctx context.Context, engine *torch.Engine, o Options) (*DeepSeek, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	return build(ctx, engine, m.config, o, func(s *torch.Scope) *weights.Source {
+		return weights.NewCopy(s, slices.Concat(m.parameters, m.buffers))
+	})
+}
+
+// Twin makes a model on another engine of the same device that shares the memory of the
+// weights, and has gradients of its own. It must not compute while the weights change.
+func (m *DeepSeek) Twin(ctx context.Context, engine *torch.Engine) (*DeepSeek, error) {
+	return m.TwinIn(ctx, engine, m.options.Compute)
+}
+
+// TwinIn is Twin for a model that computes in another type.
+func (m *DeepSeek) TwinIn(ctx context.Context, engine *torch.Engine, compute torch.DType) (*DeepSeek, error) {
+	o := m.options
+	o.Compute = compute
+	return build(ctx, engine, m.config, o, func(s *torch.Scope) *weights.Source {
+		return weights.NewTwin(s, slices.Concat(m.parameters, m.buffers))
+	})
+}
+
+func build(ctx context.Context, engine *torch.Engine, c Config, o Options, open func(s *torch.Scope) *weights.Source) (*DeepSeek, error) {
+	m := &DeepSeek{config: c, options: o, engine: engine}
+	err := engine.Do(ctx, false, func(s *torch.Scope) error {
+		source := open(s)
+		m.take(source)
+		var err error
+		m.parameters, m.buffers, err = source.CloseWithBuffers()
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("deepseek: %w", err)
+	}
+	return m, nil
+}
+
+// take gets the weights by the names that published checkpoints give them.
+func (m *DeepSeek) take(source *weights.Source) {
+	c := m.config
+	outer := outerShapes(c)
+	m.embedding = source.Take("model.embed_tokens.weight", outer["model.embed_tokens.weight"]...)
+	for i := range c.NumHiddenLayers {
+		m.blocks = append(m.blocks, m.takeLayer(source, i))
+	}
+	m.norm = source.Take("model.norm.weight", outer["model.norm.weight"]...)
+	m.head = m.embedding
+	if !c.TieWordEmbeddings {
+		m.head = source.Take("lm_head.weight", outer["lm_head.weight"]...)
+	}
+}
+
+func (m *DeepSeek) takeLayer(source *weights.Source, i int) block {
+	c, shapes := m.config, layerShapes(m.config, i)
+	layer := func(name string) *torch.Tensor { return source.Take(layerName(i, name), shapes[name]...) }
+	b := block{norm: layer("post_attention_layernorm.weight"), attention: attention{
+		norm:   layer("input_layernorm.weight"),
+		keysA:  layer("self_attn.kv_a_proj_with_mqa.weight"),
+		keysN:  layer("self_attn.kv_a_layernorm.weight"),
+		keysB:  layer("self_attn.kv_b_proj.weight"),
+		output: layer("self_attn.o_proj.weight"),
+	}}
+	if a := &b.attention; c.QLoraRank > 0 {
+		a.queriesA, a.queriesN = layer("self_attn.q_a_proj.weight"), layer("self_attn.q_a_layernorm.weight")
+		a.queries = layer("self_attn.q_b_proj.weight")
+	} else {
+		a.queries = layer("self_attn.q_proj.weight")
+	}
+	if !c.sparse(i) {
+		b.dense = feedForward{layer("mlp.gate_proj.weight"), layer("mlp.up_proj.weight"), layer("mlp.down_proj.weight")}
+		return b
+	}
+	b.experts = &experts{gate: layer("mlp.gate.weight")}
+	if c.v3() {
+		b.experts.correction = source.TakeBuffer(layerName(i, correctionName), shapes[correctionName]...)
+	}
+	if c.Experts.Shared > 0 {
+		b.experts.shared = feedForward{layer("mlp.shared_experts.gate_proj.weight"),
+			layer("mlp.shared_experts.up_proj.weight"), layer("mlp.shared_experts.down_proj.weight")}
+	}
+	ofExpert := expertShapes(c)
+	for j := range c.NumExperts {
+		get := func(name string) *torch.Tensor { return source.Take(expertName(i, j, name), ofExpert[name]...) }
+		b.experts.routed = append(b.experts.routed, feedForward{get("gate_proj.weight"), get("up_proj.weight"), get("down_proj.weight")})
+	}
+	return b
+}
+
+// Canonical gives a checkpoint's tensors the names and shapes of the model's own.
+func (m *DeepSeek) Canonical(tensors []safetensors.Tensor) ([]safetensors.Tensor, error) {
+	return canonical(m.config, tensors)
+}
+
+// Close frees the model's tensors.
+func (m *DeepSeek) Close(ctx context.Context) error {
+	return m.engine.Do(ctx, false, func(*torch.Scope) error {
+		weights.Free(m.parameters)
+		weights.Free(m.buffers)
+		m.parameters, m.buffers = nil, nil
+		m.rotation.Free()
+		return nil
+	})
+}
+
+// Config is what the model was made of.
+func (m *DeepSeek) Config() Config { return m.config }
+
+// Engine is where the model lives.
+func (m *DeepSeek) Engine() *torch.Engine { return m.engine }
+
+// VocabSize is the number of token ids the model knows: 0 to VocabSize−1.
+func (m *DeepSeek) VocabSize() int { return m.config.VocabSize }
+
+// MaxTokens is the longest sequence.
+func (m *DeepSeek) MaxTokens() int { return m.config.MaxPositionEmbeddings }
+
+// Parameters lists the trainable tensors sorted by name; a tied head is not listed.
+func (m *DeepSeek) Parameters() []torch.Parameter { return m.parameters }
+
+// Buffers lists the tensors of a checkpoint that are not trained, sorted by name: V3's
+// corrections of the experts' scores.
+func (m *DeepSeek) Buffers() []torch.Parameter { return m.buffers }
+
+// Forward gives the logits [B,T,VocabSize] of the next token after each of ids i64 [B,T].
+func (m *DeepSeek) Forward(s *torch.Scope, ids *torch.Tensor) *torch.Tensor {
+	x, _ := m.hidden(s, ids)
+	return m.linear(x, m.head)
+}
+
+// Loss is the mean cross-entropy, in nats, of predicting targets i64 [B,T] from ids i64
+// [B,T]; the caller has shifted them. Targets equal to torch.IgnoreTarget do not count.
+// The loss that balances the experts adds to the gradients, not to the value.
+func (m *DeepSeek) Loss(s *torch.Scope, ids, targets *torch.Tensor) *torch.Tensor {
+	x, balance := m.hidden(s, ids)
+	loss := x.Reshape(-1, int64(m.config.HiddenSize)).LinearCrossEntropy(m.head, targets.Reshape(-1))
+	if balance != nil {
+		loss = loss.Add(balance.Sub(balance.Detach()))
+	}
+	return loss
+}
+
+// hidden is the network up to the head: [B,T] to [B,T,HiddenSize], and the loss that
+// balances the experts, nil if there is none.
+func (m *DeepSeek) hidden(s *torch.Scope, ids *torch.Tensor) (x, balance *torch.Tensor) {
+	positions := ids.Dim(1)
+	m.checkLength(positions)
+	cos, sin := m.rotations(s, 0, positions)
+	x = m.embedding.Embed(ids, m.options.Compute)
+	for i := range m.blocks {
+		_ = s.Sub(func(s *torch.Scope) error { // frees what the way back does not need
+			b := &m.blocks[i]
+			y, unequal := m.feed(s, b, x.Add(m.attend(s, &b.attention, x, cos, sin)))
+			if x = s.Lift(y); unequal != nil {
+				if balance != nil {
+					unequal = balance.Add(unequal)
+				}
+				balance = s.Lift(unequal)
+			}
+			return nil
+		})
+	}
+	return x.RMSNorm(m.norm, m.config.RMSNormEps), balance
+}
+
+func (m *DeepSeek) checkLength(positions int64) {
+	if positions > int64(m.config.MaxPositionEmbeddings) {
+		panic(&torch.Error{Op: "deepseek", Message: fmt.Sprintf("%d tokens, max_position_embeddings is %d",
+			positions, m.config.MaxPositionEmbeddings)})
+	}
+}
+
+// feed is the feed-forward half of a layer.
+func (m *DeepSeek) feed(s *torch.Scope, b *block, x *torch.Tensor) (y, balance *torch.Tensor) {
+	if b.experts == nil {
+		return x.FeedForwardBlock(b.norm, b.dense.gate, b.dense.up, b.dense.down, m.config.RMSNormEps, false), nil
+	}
+	mixed, balance := m.mix(s, b.experts, x.RMSNorm(b.norm, m.config.RMSNormEps))
+	return x.Add(mixed), balance
+}
+
+// linear multiplies with a weight in the type of the activations.
+func (m *DeepSeek) linear(x, weight *torch.Tensor) *torch.Tensor {
+	return x.Linear(weight.To(m.options.Compute))
+}

@@ -1,0 +1,141 @@
+package deepseek
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/psyche-go/psyche/files/safetensors"
+	"github.com/psyche-go/psyche/learn/model/weights"
+)
+
+// correctionName is the one tensor of a layer that is not trained.
+const correctionName = "mlp.gate.e_score_correction_bias"
+
+// Init makes new weights, sorted by name: matrices drawn from a normal distribution of
+// standard deviation InitializerRange, norms one, corrections of scores zero. The same
+// config and seed give the same bits on every machine.
+func Init(c Config, seed uint64) []safetensors.Tensor {
+	var out []safetensors.Tensor
+	add := func(name string, shape []int64) {
+		switch {
+		case strings.HasSuffix(name, correctionName):
+			out = append(out, weights.Zeros(name, shape...))
+		case len(shape) == 1:
+			out = append(out, weights.Ones(name, shape...))
+		default:
+			out = append(out, weights.Normal(seed, name, c.InitializerRange, shape...))
+		}
+	}
+	for name, shape := range outerShapes(c) {
+		add(name, shape)
+	}
+	for i := range c.NumHiddenLayers {
+		for name, shape := range layerShapes(c, i) {
+			add(layerName(i, name), shape)
+		}
+		if !c.sparse(i) {
+			continue
+		}
+		for expert := range c.NumExperts {
+			for name, shape := range expertShapes(c) {
+				add(expertName(i, expert, name), shape)
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b safetensors.Tensor) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// NumParameters counts the trainable numbers of a model of that config.
+func NumParameters(c Config) int64 {
+	count := func(shapes map[string][]int64) int64 {
+		total := int64(0)
+		for name, shape := range shapes {
+			n := int64(1)
+			for _, size := range shape {
+				n *= size
+			}
+			if name != correctionName {
+				total += n
+			}
+		}
+		return total
+	}
+	total := count(outerShapes(c))
+	for i := range c.NumHiddenLayers {
+		total += count(layerShapes(c, i))
+		if c.sparse(i) {
+			total += int64(c.NumExperts) * count(expertShapes(c))
+		}
+	}
+	return total
+}
+
+func layerName(layer int, name string) string { return fmt.Sprintf("model.layers.%d.%s", layer, name) }
+
+func expertName(layer, expert int, name string) string {
+	return fmt.Sprintf("model.layers.%d.mlp.experts.%d.%s", layer, expert, name)
+}
+
+// outerShapes gives the shapes of the tensors that belong to no layer.
+func outerShapes(c Config) map[string][]int64 {
+	vocabulary, hidden := int64(c.VocabSize), int64(c.HiddenSize)
+	all := map[string][]int64{
+		"model.embed_tokens.weight": {vocabulary, hidden},
+		"model.norm.weight":         {hidden},
+	}
+	if !c.TieWordEmbeddings {
+		all["lm_head.weight"] = []int64{vocabulary, hidden}
+	}
+	return all
+}
+
+// layerShapes gives those of a layer, but for its experts.
+func layerShapes(c Config, layer int) map[string][]int64 {
+	hidden, heads := int64(c.HiddenSize), int64(c.NumAttentionHeads)
+	nope, rope, value := int64(c.QKNopeHeadDim), int64(c.QKRopeHeadDim), int64(c.VHeadDim)
+	rank := int64(c.KVLoraRank)
+	all := map[string][]int64{
+		"input_layernorm.weight":              {hidden},
+		"self_attn.kv_a_proj_with_mqa.weight": {rank + rope, hidden},
+		"self_attn.kv_a_layernorm.weight":     {rank},
+		"self_attn.kv_b_proj.weight":          {heads * (nope + value), rank},
+		"self_attn.o_proj.weight":             {hidden, heads * value},
+		"post_attention_layernorm.weight":     {hidden},
+	}
+	if queries := int64(c.QLoraRank); queries > 0 {
+		all["self_attn.q_a_proj.weight"] = []int64{queries, hidden}
+		all["self_attn.q_a_layernorm.weight"] = []int64{queries}
+		all["self_attn.q_b_proj.weight"] = []int64{heads * (nope + rope), queries}
+	} else {
+		all["self_attn.q_proj.weight"] = []int64{heads * (nope + rope), hidden}
+	}
+	feedForward := func(prefix string, inner int64) {
+		all[prefix+"gate_proj.weight"] = []int64{inner, hidden}
+		all[prefix+"up_proj.weight"] = []int64{inner, hidden}
+		all[prefix+"down_proj.weight"] = []int64{hidden, inner}
+	}
+	if !c.sparse(layer) {
+		feedForward("mlp.", int64(c.IntermediateSize))
+		return all
+	}
+	all["mlp.gate.weight"] = []int64{int64(c.NumExperts), hidden}
+	if c.v3() {
+		all[correctionName] = []int64{int64(c.NumExperts)}
+	}
+	if c.Experts.Shared > 0 {
+		feedForward("mlp.shared_experts.", int64(c.Experts.Shared)*int64(c.Experts.IntermediateSize))
+	}
+	return all
+}
+
+// expertShapes gives those of one expert.
+func expertShapes(c Config) map[string][]int64 {
+	hidden, inner := int64(c.HiddenSize), int64(c.Experts.IntermediateSize)
+	return map[string][]int64{
+		"gate_proj.weight": {inner, hidden},
+		"up_proj.weight":   {inner, hidden},
+		"down_proj.weight": {hidden, inner},
+	}
+}

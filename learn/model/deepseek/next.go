@@ -1,0 +1,55 @@
+package deepseek
+
+import (
+	"github.com/psyche-go/psyche/learn/model/kvcache"
+	"github.com/psyche-go/psyche/learn/torch"
+)
+
+// NewCache makes a cache for Next. It holds KVLoraRank + QKRopeHeadDim numbers for each
+// token and layer, whatever the number of heads.
+func (m *DeepSeek) NewCache() *kvcache.Cache {
+	return kvcache.New(m.config.NumHiddenLayers, int64(m.config.MaxPositionEmbeddings))
+}
+
+// Next gives the logits f32 [B,VocabSize] of the token after ids i64 [B,T], which follow
+// the tokens of the cache and are added to it. Without gradients only.
+func (m *DeepSeek) Next(s *torch.Scope, ids *torch.Tensor, cache *kvcache.Cache) *torch.Tensor {
+	past, count := cache.Len(), ids.Dim(1)
+	m.checkLength(past + count)
+	cos, sin := m.rotations(s, past, count)
+	x := m.embedding.Embed(ids, m.options.Compute)
+	for i := range m.blocks {
+		_ = s.Sub(func(s *torch.Scope) error { // frees what the layer leaves
+			b := &m.blocks[i]
+			y, _ := m.feed(s, b, x.Add(m.attendCompressed(s, i, x, cos, sin, cache)))
+			x = s.Lift(y)
+			return nil
+		})
+	}
+	cache.Advance(count)
+	x = x.Narrow(1, count-1, 1).RMSNorm(m.norm, m.config.RMSNormEps)
+	return m.linear(x, m.head).Reshape(-1, int64(m.config.VocabSize)).To(torch.F32)
+}
+
+// attendCompressed is attend on the compressed keys and values of the cache, which are
+// never expanded: a query times an expanded key is the query times the key's matrix, times
+// the compressed key (arXiv 2405.04434, section 2.1.2). All heads then share one key, the
+// compressed one and the part with positions, and one value, the compressed one.
+func (m *DeepSeek) attendCompressed(s *torch.Scope, layer int, x, cos, sin *torch.Tensor, cache *kvcache.Cache) *torch.Tensor {
+	c, a := m.config, &m.blocks[layer].attention
+	B, T, heads := x.Dim(0), x.Dim(1), int64(c.NumAttentionHeads)
+	nope, value, rank := int64(c.QKNopeHeadDim), int64(c.VHeadDim), int64(c.KVLoraRank)
+	queries, turned, latent, shared := m.split(a, x, cos, sin)
+	expand := a.keysB.To(m.options.Compute).Reshape(heads, nope+value, rank)
+
+	// [B,T,heads,·] times a matrix [heads,·,·] of each head.
+	perHead := func(t, matrices *torch.Tensor) *torch.Tensor {
+		product := t.Permute(2, 0, 1, 3).Reshape(heads, B*T, -1).Matmul(matrices)
+		return product.Permute(1, 0, 2).Reshape(B, T, heads, -1)
+	}
+	q := s.Cat(3, perHead(queries, expand.Narrow(1, 0, nope)), turned)
+	keys := cache.Append(s, layer, s.Cat(3, latent.Unsqueeze(2), shared))[0]
+	mixed := q.CausalAttention(keys, keys.Narrow(3, 0, rank), c.scoreScale())
+	mixed = perHead(mixed, expand.Narrow(1, nope, value).Transpose(1, 2))
+	return m.linear(mixed.Reshape(B, T, heads*value), a.output)
+}

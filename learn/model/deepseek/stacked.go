@@ -1,0 +1,83 @@
+package deepseek
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/psyche-go/psyche/files/safetensors"
+	"github.com/psyche-go/psyche/learn/model/weights"
+)
+
+// Names of the tensors that hold all experts of a layer: [E,2·inner,hidden], gate above
+// up, and [E,hidden,inner].
+const (
+	stackedGateUp = "mlp.experts.gate_up_proj"
+	stackedDown   = "mlp.experts.down_proj"
+)
+
+// canonical gives the tensors the names that published checkpoints have: experts apart,
+// without the layers that predict further tokens, without the tables of rotary positions,
+// which follow from the config, and without a tied head. Nothing is copied. Tensors that do
+// not have the shape stay as they are, for the complaint that follows.
+func canonical(c Config, tensors []safetensors.Tensor) ([]safetensors.Tensor, error) {
+	tables := make([]string, c.NumHiddenLayers)
+	for i := range tables {
+		tables[i] = layerName(i, "self_attn.rotary_emb.inv_freq")
+	}
+	tensors = unstacked(c, weights.Without(tensors, tables...))
+	if !c.TieWordEmbeddings {
+		return tensors, nil
+	}
+	return weights.WithoutTied(tensors, "lm_head.weight", "model.embed_tokens.weight")
+}
+
+func unstacked(c Config, tensors []safetensors.Tensor) []safetensors.Tensor {
+	out := make([]safetensors.Tensor, 0, len(tensors))
+	for _, t := range tensors {
+		layer, name, found := cutLayer(t.Name)
+		switch {
+		case found && layer >= c.NumHiddenLayers && layer < c.NumHiddenLayers+c.NumNextN:
+		case found && (name == stackedGateUp || name == stackedDown):
+			out = append(out, unstack(c, layer, t)...)
+		default:
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// cutLayer takes the layer's number off a name.
+func cutLayer(full string) (layer int, name string, found bool) {
+	rest, found := strings.CutPrefix(full, "model.layers.")
+	if !found {
+		return 0, "", false
+	}
+	number, name, found := strings.Cut(rest, ".")
+	layer, err := strconv.Atoi(number)
+	return layer, name, found && err == nil
+}
+
+func unstack(c Config, layer int, t safetensors.Tensor) []safetensors.Tensor {
+	experts, hidden, inner := int64(c.NumExperts), int64(c.HiddenSize), int64(c.Experts.IntermediateSize)
+	names, shape := []string{"gate_proj.weight", "up_proj.weight"}, []int64{inner, hidden}
+	stacked := []int64{experts, 2 * inner, hidden}
+	if strings.HasSuffix(t.Name, stackedDown) {
+		names, shape = []string{"down_proj.weight"}, []int64{hidden, inner}
+		stacked = []int64{experts, hidden, inner}
+	}
+	if experts == 0 || !slices.Equal(t.Shape, stacked) || t.Validate() != nil {
+		return []safetensors.Tensor{t}
+	}
+	var out []safetensors.Tensor
+	size := len(t.Data) / (c.NumExperts * len(names))
+	for expert := range c.NumExperts {
+		for i, name := range names {
+			first := (expert*len(names) + i) * size
+			out = append(out, safetensors.Tensor{
+				Name: expertName(layer, expert, name), DType: t.DType, Shape: shape, Data: t.Data[first : first+size : first+size],
+			})
+		}
+	}
+	return out
+}

@@ -1,0 +1,83 @@
+package kvcache
+
+import (
+	"fmt"
+
+	"github.com/psyche-go/psyche/learn/torch"
+)
+
+// Cache holds tensors [B,tokens,…] for each layer of a model, the same tokens in all.
+// Its methods are called inside the engine's Do, without gradients.
+type Cache struct {
+	layers [][]*torch.Tensor // with room for more tokens than there are
+	most   int64
+	length int64
+}
+
+// least is the number of tokens there is room for at first.
+const least = 64
+
+// New makes an empty cache of at most so many tokens.
+func New(layers int, most int64) *Cache {
+	return &Cache{layers: make([][]*torch.Tensor, layers), most: most}
+}
+
+// Len is the number of tokens in the cache.
+func (c *Cache) Len() int64 { return c.length }
+
+// Append adds what a layer keeps of tokens, each tensor [B,T,…], behind the tokens of the
+// cache, and returns all of it: [B,Len+T,…], valid until the next Append to the layer. It
+// counts once Advance is called; until then another Append overwrites it.
+func (c *Cache) Append(s *torch.Scope, layer int, added ...*torch.Tensor) []*torch.Tensor {
+	n := added[0].Dim(1)
+	if c.length+n > c.most {
+		panic(&torch.Error{Op: "kvcache", Message: fmt.Sprintf("%d tokens, there is room for %d", c.length+n, c.most)})
+	}
+	if c.layers[layer] == nil {
+		c.layers[layer] = make([]*torch.Tensor, len(added))
+	}
+	out := make([]*torch.Tensor, len(added))
+	for i, t := range added {
+		held := c.grown(s, c.layers[layer][i], t)
+		c.layers[layer][i] = held
+		held.Narrow(1, c.length, n).CopyFrom(t)
+		out[i] = held.Narrow(1, 0, c.length+n)
+	}
+	return out
+}
+
+// grown is held with room for the tokens of added. Room doubles, so that copying what is
+// there costs little in the long run.
+func (c *Cache) grown(s *torch.Scope, held, added *torch.Tensor) *torch.Tensor {
+	need := c.length + added.Dim(1)
+	if held != nil && held.Dim(1) >= need {
+		return held
+	}
+	shape := added.Shape()
+	shape[1] = min(max(2*need, least), c.most)
+	larger := s.Keep(s.Zeros(added.DType(), shape...))
+	if held != nil {
+		larger.Narrow(1, 0, c.length).CopyFrom(held.Narrow(1, 0, c.length))
+		held.Free()
+	}
+	return larger
+}
+
+// Advance counts the tokens that were appended to all layers.
+func (c *Cache) Advance(tokens int64) { c.length += tokens }
+
+// Reset forgets all tokens and keeps the memory.
+func (c *Cache) Reset() { c.length = 0 }
+
+// Free gives back the memory. The cache is empty then, and may be used again.
+func (c *Cache) Free() {
+	for i, layer := range c.layers {
+		for _, t := range layer {
+			if t != nil {
+				t.Free()
+			}
+		}
+		c.layers[i] = nil
+	}
+	c.length = 0
+}

@@ -1,0 +1,120 @@
+package llama_test
+
+import (
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/psyche-go/psyche/learn/model/llama"
+)
+
+const minimal = `{"architectures": ["LlamaForCausalLM"], "vocab_size": 32, "hidden_size": 16,
+	"intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4`
+
+func TestParseConfigDefaults(t *testing.T) {
+	c, err := llama.ParseConfig([]byte(minimal + `, "unheard_of": [1]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.NumKeyValueHeads != 4 || c.HeadDim != 4 || c.MaxPositionEmbeddings != 2048 || c.RMSNormEps != 1e-6 ||
+		c.InitializerRange != 0.02 || c.TieWordEmbeddings || c.Rope.Theta != 10000 || c.Rope.Type != "default" {
+		t.Errorf("defaults are not those of transformers: %+v", c)
+	}
+	if got, want := llama.NumParameters(c), int64(2*32*16+16+2*(4*16*16+3*16*24+2*16)); got != want {
+		t.Errorf("%d parameters, want %d", got, want)
+	}
+}
+
+func TestParseConfig(t *testing.T) {
+	llama3 := `"rope_type": "llama3", "factor": 8, "low_freq_factor": 1, "high_freq_factor": 4, "original_max_position_embeddings": 64`
+	tests := []struct {
+		name, text string
+		want       string // part of the error; "" is success
+	}{
+		{"llama3", minimal + `, "rope_scaling": {` + llama3 + `}}`, ""},
+		{"transformers 5", minimal + `, "rope_parameters": {"rope_theta": 5e5, ` + llama3 + `}}`, ""},
+		{"default rope", minimal + `, "rope_scaling": {"rope_type": "default"}}`, ""},
+		{"head_dim of its own", minimal + `, "head_dim": 6}`, ""},
+		{"eos list", minimal + `, "eos_token_id": [1, 2], "bos_token_id": null}`, ""},
+		{"no json", `{`, "unexpected end"},
+		{"not an object", `[]`, "want a JSON object, not array"},
+		{"size is text", strings.Replace(minimal, `"hidden_size": 16`, `"hidden_size": "16"`, 1) + `}`, "config.json: hidden_size: want an integer, not string"},
+		{"fraction of a size", strings.Replace(minimal, `"hidden_size": 16`, `"hidden_size": 1.5`, 1) + `}`, "hidden_size: want an integer, not number 1.5"},
+		{"nested number", minimal + `, "rope_scaling": {"factor": "8"}}`, "rope_scaling.factor: want a number, not string"},
+		{"flag is text", minimal + `, "tie_word_embeddings": "yes"}`, "tie_word_embeddings: want true or false, not string"},
+		{"list is text", `{"architectures": "LlamaForCausalLM"}`, "architectures: want a list, not string"},
+		{"object is text", minimal + `, "rope_scaling": "linear"}`, "rope_scaling: want an object, not string"},
+		{"text is a number", minimal + `, "hidden_act": 3}`, "hidden_act: want a string, not number"},
+		{"no architecture", `{}`, "architectures"},
+		{"other architecture", `{"architectures": ["GPT2LMHeadModel"]}`, "architectures"},
+		{"other model type", minimal + `, "model_type": "mistral"}`, "model_type"},
+		{"missing size", strings.Replace(minimal, `"hidden_size": 16,`, "", 1) + `}`, "hidden_size is missing"},
+		{"zero size", strings.Replace(minimal, `"vocab_size": 32`, `"vocab_size": 0`, 1) + `}`, "vocab_size is 0"},
+		{"huge size", strings.Replace(minimal, `"vocab_size": 32`, `"vocab_size": 99999999999`, 1) + `}`, "vocab_size is 99999999999"},
+		{"fraction", strings.Replace(minimal, `"vocab_size": 32`, `"vocab_size": 1.5`, 1) + `}`, "vocab_size"},
+		{"indivisible", strings.Replace(minimal, `"num_attention_heads": 4`, `"num_attention_heads": 3`, 1) + `}`, "num_attention_heads 3"},
+		{"key heads", minimal + `, "num_key_value_heads": 3}`, "num_key_value_heads 3"},
+		{"too many key heads", minimal + `, "num_key_value_heads": 8}`, "num_key_value_heads is 8"},
+		{"odd head", minimal + `, "head_dim": 5}`, "head_dim 5"},
+		{"attention bias", minimal + `, "attention_bias": true}`, "attention_bias"},
+		{"mlp bias", minimal + `, "mlp_bias": true}`, "mlp_bias"},
+		{"activation", minimal + `, "hidden_act": "gelu"}`, "hidden_act"},
+		{"dropout", minimal + `, "attention_dropout": 0.1}`, "attention_dropout"},
+		{"quantized", minimal + `, "quantization_config": {"bits": 4}}`, "quantization_config"},
+		{"partial rope", minimal + `, "partial_rotary_factor": 0.5}`, "partial_rotary_factor"},
+		{"unknown rope", minimal + `, "rope_scaling": {"rope_type": "yarn"}}`, `rope_scaling.rope_type "yarn"`},
+		{"linear without factor", minimal + `, "rope_scaling": {"type": "linear"}}`, "rope_scaling.factor is missing"},
+		{"llama3 factors", minimal + `, "rope_scaling": {` + strings.Replace(llama3, `"high_freq_factor": 4`, `"high_freq_factor": 1`, 1) + `}}`, "high_freq_factor 1"},
+		{"negative epsilon", minimal + `, "rms_norm_eps": -1}`, "rms_norm_eps is -1"},
+		{"eos text", minimal + `, "eos_token_id": "end"}`, "token id"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := llama.ParseConfig([]byte(test.text))
+			switch {
+			case test.want == "" && err != nil:
+				t.Error(err)
+			case test.want != "" && (!errors.Is(err, llama.ErrConfig) || !strings.Contains(err.Error(), test.want)):
+				t.Errorf("error %v, want one with %q", err, test.want)
+			}
+		})
+	}
+}
+
+func TestTokenIDs(t *testing.T) {
+	c, err := llama.ParseConfig([]byte(minimal + `, "eos_token_id": [1, 2], "bos_token_id": 7}`))
+	if err != nil || !slices.Equal(c.EOS, llama.TokenIDs{1, 2}) || !slices.Equal(c.BOS, llama.TokenIDs{7}) {
+		t.Errorf("eos %v, bos %v, error %v", c.EOS, c.BOS, err)
+	}
+}
+
+func FuzzParseConfig(f *testing.F) {
+	f.Add([]byte(minimal + `}`))
+	for _, name := range []string{"llama3", "linear", "tied"} {
+		text, err := os.ReadFile("testdata/" + name + "/config.json")
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		c, err := llama.ParseConfig(text)
+		if err != nil {
+			return
+		}
+		if n := llama.NumParameters(limitLayers(c)); n <= 0 {
+			t.Errorf("%d parameters in %+v", n, c)
+		}
+		if c.NumAttentionHeads%c.NumKeyValueHeads != 0 || c.HeadDim%2 != 0 || c.HeadDim < 2 {
+			t.Errorf("heads do not fit in %+v", c)
+		}
+	})
+}
+
+// limitLayers keeps the fuzzer from counting thousands of equal layers.
+func limitLayers(c llama.Config) llama.Config {
+	c.NumHiddenLayers = min(c.NumHiddenLayers, 4)
+	return c
+}

@@ -1,0 +1,71 @@
+package llama
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/psyche-go/psyche/files/safetensors"
+	"github.com/psyche-go/psyche/learn/model/weights"
+)
+
+// Init makes new weights, sorted by name: matrices drawn from a normal distribution of
+// standard deviation InitializerRange, norms one. The same config and seed give the same
+// bits on every machine.
+func Init(c Config, seed uint64) []safetensors.Tensor {
+	var out []safetensors.Tensor
+	for name, shape := range shapes(c) {
+		if len(shape) == 1 {
+			out = append(out, weights.Ones(name, shape...))
+		} else {
+			out = append(out, weights.Normal(seed, name, c.InitializerRange, shape...))
+		}
+	}
+	slices.SortFunc(out, func(a, b safetensors.Tensor) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// NumParameters counts the trainable numbers of a model of that config.
+func NumParameters(c Config) int64 {
+	var total int64
+	for _, shape := range shapes(c) {
+		n := int64(1)
+		for _, size := range shape {
+			n *= size
+		}
+		total += n
+	}
+	return total
+}
+
+func layerName(layer int, name string) string { return fmt.Sprintf("model.layers.%d.%s", layer, name) }
+
+// shapes gives the shape of every parameter by its name in a checkpoint.
+func shapes(c Config) map[string][]int64 {
+	vocabulary, hidden, inner := int64(c.VocabSize), int64(c.HiddenSize), int64(c.IntermediateSize)
+	queries := int64(c.NumAttentionHeads) * int64(c.HeadDim)
+	keys := int64(c.NumKeyValueHeads) * int64(c.HeadDim)
+	all := map[string][]int64{
+		"model.embed_tokens.weight": {vocabulary, hidden},
+		"model.norm.weight":         {hidden},
+	}
+	if !c.TieWordEmbeddings {
+		all["lm_head.weight"] = []int64{vocabulary, hidden}
+	}
+	for i := range c.NumHiddenLayers {
+		for name, shape := range map[string][]int64{
+			"input_layernorm.weight":          {hidden},
+			"self_attn.q_proj.weight":         {queries, hidden},
+			"self_attn.k_proj.weight":         {keys, hidden},
+			"self_attn.v_proj.weight":         {keys, hidden},
+			"self_attn.o_proj.weight":         {hidden, queries},
+			"post_attention_layernorm.weight": {hidden},
+			"mlp.gate_proj.weight":            {inner, hidden},
+			"mlp.up_proj.weight":              {inner, hidden},
+			"mlp.down_proj.weight":            {hidden, inner},
+		} {
+			all[layerName(i, name)] = shape
+		}
+	}
+	return all
+}

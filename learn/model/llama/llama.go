@@ -1,0 +1,195 @@
+package llama
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/psyche-go/psyche/files/safetensors"
+	"github.com/psyche-go/psyche/learn/model/rotary"
+	"github.com/psyche-go/psyche/learn/model/weights"
+	"github.com/psyche-go/psyche/learn/torch"
+)
+
+// Llama is a model on an engine. Forward and Loss run inside the engine's Do.
+type Llama struct {
+	config     Config
+	options    Options
+	engine     *torch.Engine
+	parameters []torch.Parameter
+
+	embedding *torch.Tensor // [VocabSize,HiddenSize]
+	blocks    []block
+	norm      *torch.Tensor // [HiddenSize]
+	head      *torch.Tensor // [VocabSize,HiddenSize], the embedding when tied
+
+	rotation rotary.Table
+}
+
+// block holds the weights of one layer.
+type block struct {
+	attention      torch.AttentionWeights
+	norm           *torch.Tensor // [HiddenSize]
+	gate, up, down *torch.Tensor // [IntermediateSize,HiddenSize] twice, and its transpose
+}
+
+// Options say how a model computes. The zero value computes in f32.
+type Options struct {
+	// Compute is the type of activations and of the copies of the weights they are
+	// multiplied with: F32, BF16 or F16. The weights themselves and their gradients are F32.
+	Compute torch.DType
+	// Recompute keeps only the input of each half layer for the backward pass and
+	// computes the rest a second time (Chen et al., arXiv 1604.06174).
+	Recompute bool
+}
+
+// New makes a model of the config on the engine, with f32 copies of the weights, which
+// must be exactly those of the config (F32, BF16 or F16) once they are canonical.
+func New(ctx context.Context, engine *torch.Engine, c Config, o Options, tensors []safetensors.Tensor) (*Llama, error) {
+	own, err := canonical(c, tensors)
+	if err != nil {
+		return nil, fmt.Errorf("llama: %w", err)
+	}
+	return build(ctx, engine, c, o, func(s *torch.Scope) *weights.Source { return weights.NewSource(s, own) })
+}
+
+// canonical leaves out what published checkpoints hold beside the model's own tensors: the
+// tables of rotary positions, which follow from the config, and a tied head.
+func canonical(c Config, tensors []safetensors.Tensor) ([]safetensors.Tensor, error) {
+	tables := make([]string, c.NumHiddenLayers)
+	for i := range tables {
+		tables[i] = layerName(i, "self_attn.rotary_emb.inv_freq")
+	}
+	tensors = weights.Without(tensors, tables...)
+	if !c.TieWordEmbeddings {
+		return tensors, nil
+	}
+	return weights.WithoutTied(tensors, "lm_head.weight", "model.embed_tokens.weight")
+}
+
+// Twin makes a model on another engine of the same device that shares the memory of the
+// weights, and has gradients of its own. It must not compute while the weights change.
+func (m *Llama) Twin(ctx context.Context, engine *torch.Engine) (*Llama, error) {
+	return m.TwinIn(ctx, engine, m.options.Compute)
+}
+
+// TwinIn is Twin for a model that computes in another type.
+func (m *Llama) TwinIn(ctx context.Context, engine *torch.Engine, compute torch.DType) (*Llama, error) {
+	o := m.options
+	o.Compute = compute
+	return build(ctx, engine, m.config, o, func(s *torch.Scope) *weights.Source { return weights.NewTwin(s, m.parameters) })
+}
+
+// Copy makes a model on an engine of any device with weights of its own, equal to m's.
+func (m *Llama) Copy(ctx context.Context, engine *torch.Engine, o Options) (*Llama, error) {
+	return build(ctx, engine, m.config, o, func(s *torch.Scope) *weights.Source { return weights.NewCopy(s, m.parameters) })
+}
+
+func build(ctx context.Context, engine *torch.Engine, c Config, o Options, open func(s *torch.Scope) *weights.Source) (*Llama, error) {
+	m := &Llama{config: c, options: o, engine: engine}
+	err := engine.Do(ctx, false, func(s *torch.Scope) error {
+		source := open(s)
+		m.take(source)
+		var err error
+		m.parameters, err = source.Close()
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("llama: %w", err)
+	}
+	return m, nil
+}
+
+// take gets the weights by the names transformers gives them.
+func (m *Llama) take(source *weights.Source) {
+	next := shapes(m.config)
+	get := func(name string) *torch.Tensor { return source.Take(name, next[name]...) }
+	m.embedding = get("model.embed_tokens.weight")
+	for i := range m.config.NumHiddenLayers {
+		layer := func(name string) *torch.Tensor { return get(layerName(i, name)) }
+		together := func(names ...string) []*torch.Tensor {
+			wanted := make([]weights.Matrix, len(names))
+			for j, name := range names {
+				full := layerName(i, name)
+				wanted[j] = weights.Matrix{Name: full, Rows: next[full][0], Columns: next[full][1]}
+			}
+			return source.TakeTogether(wanted...)
+		}
+		// Those that are multiplied with the same input lie together, for one product.
+		qkv := together("self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight")
+		pair := together("mlp.gate_proj.weight", "mlp.up_proj.weight")
+		m.blocks = append(m.blocks, block{
+			attention: torch.AttentionWeights{
+				Norm: layer("input_layernorm.weight"), Query: qkv[0], Key: qkv[1], Value: qkv[2],
+				Output: layer("self_attn.o_proj.weight"),
+			},
+			norm: layer("post_attention_layernorm.weight"),
+			gate: pair[0], up: pair[1], down: layer("mlp.down_proj.weight"),
+		})
+	}
+	m.norm = get("model.norm.weight")
+	m.head = m.embedding
+	if !m.config.TieWordEmbeddings {
+		m.head = get("lm_head.weight")
+	}
+}
+
+// Canonical leaves out what published checkpoints hold beside the model's own tensors.
+func (m *Llama) Canonical(tensors []safetensors.Tensor) ([]safetensors.Tensor, error) {
+	return canonical(m.config, tensors)
+}
+
+// Close frees the model's tensors.
+func (m *Llama) Close(ctx context.Context) error {
+	return m.engine.Do(ctx, false, func(*torch.Scope) error {
+		weights.Free(m.parameters)
+		m.parameters = nil
+		m.rotation.Free()
+		return nil
+	})
+}
+
+// Config is what the model was made of.
+func (m *Llama) Config() Config { return m.config }
+
+// Engine is where the model lives.
+func (m *Llama) Engine() *torch.Engine { return m.engine }
+
+// VocabSize is the number of token ids the model knows: 0 to VocabSize−1.
+func (m *Llama) VocabSize() int { return m.config.VocabSize }
+
+// MaxTokens is the longest sequence.
+func (m *Llama) MaxTokens() int { return m.config.MaxPositionEmbeddings }
+
+// Parameters lists the trainable tensors sorted by name; a tied head is not listed.
+func (m *Llama) Parameters() []torch.Parameter { return m.parameters }
+
+// Forward gives the logits [B,T,VocabSize] of the next token after each of ids i64 [B,T].
+func (m *Llama) Forward(s *torch.Scope, ids *torch.Tensor) *torch.Tensor {
+	return m.hidden(s, ids).Linear(m.head.To(m.options.Compute))
+}
+
+// Loss is the mean cross-entropy, in nats, of predicting targets i64 [B,T] from ids i64
+// [B,T]; the caller has shifted them. Targets equal to torch.IgnoreTarget do not count.
+func (m *Llama) Loss(s *torch.Scope, ids, targets *torch.Tensor) *torch.Tensor {
+	hidden := m.hidden(s, ids).Reshape(-1, int64(m.config.HiddenSize))
+	return hidden.LinearCrossEntropy(m.head, targets.Reshape(-1))
+}
+
+// hidden is the network up to the head: [B,T] to [B,T,HiddenSize].
+func (m *Llama) hidden(s *torch.Scope, ids *torch.Tensor) *torch.Tensor {
+	positions := ids.Dim(1)
+	if positions > int64(m.config.MaxPositionEmbeddings) {
+		panic(&torch.Error{Op: "llama", Message: fmt.Sprintf("%d tokens, max_position_embeddings is %d",
+			positions, m.config.MaxPositionEmbeddings)})
+	}
+	cos, sin := m.rotations(s, 0, positions)
+	width, epsilon := int64(m.config.HeadDim), m.config.RMSNormEps
+	x := m.embedding.Embed(ids, m.options.Compute)
+	for i := range m.blocks {
+		b := &m.blocks[i]
+		x = x.AttentionBlock(b.attention, cos, sin, width, 1/math.Sqrt(float64(width)), epsilon, m.options.Recompute)
+		x = x.FeedForwardBlock(b.norm, b.gate, b.up, b.down, epsilon, m.options.Recompute)
+	}
+	return x.RMSNorm(m.norm, epsilon)
+}

@@ -1,0 +1,214 @@
+package llama_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/psyche-go/psyche/files/safetensors"
+	"github.com/psyche-go/psyche/learn/model/llama"
+	"github.com/psyche-go/psyche/learn/model/modeltest"
+	"github.com/psyche-go/psyche/learn/model/weights"
+	"github.com/psyche-go/psyche/learn/torch"
+	"github.com/psyche-go/psyche/learn/torch/torchtest"
+)
+
+// vectors are reference values made by scripts/reference/llama_vectors.py.
+type vectors struct {
+	modeltest.Vectors
+	config llama.Config
+}
+
+func readVectors(t *testing.T, name string) vectors {
+	t.Helper()
+	v := vectors{Vectors: modeltest.Read(t, name)}
+	var err error
+	if v.config, err = llama.ParseConfig(v.Config); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// newModel makes the model of the vectors, which is closed when the test ends.
+func newModel(t *testing.T, e *torch.Engine, v vectors) *llama.Llama {
+	t.Helper()
+	m, err := llama.New(t.Context(), e, v.config, llama.Options{}, v.Weights)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := m.Close(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	})
+	return m
+}
+
+func TestAgainstReference(t *testing.T) {
+	e := torchtest.Engine(t)
+	const tolerance = 1e-4
+	for _, name := range []string{"gqa", "tied", "llama3", "linear", "mha", "long"} {
+		t.Run(name, func(t *testing.T) {
+			v := readVectors(t, name)
+			m, err := llama.New(t.Context(), e, v.config, llama.Options{}, v.Weights)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(m.Parameters()) != len(v.Gradients) {
+				t.Errorf("%d parameters, reference has %d", len(m.Parameters()), len(v.Gradients))
+			}
+			ids, targets := v.Other["ids"], v.Other["targets"]
+			torchtest.Do(t, e, true, func(s *torch.Scope) error {
+				input := s.FromBytes(ids.Data, torch.I64, ids.Shape...)
+				logits := modeltest.MaxError(t, "logits", m.Forward(s, input).Contiguous().CopyFloat32s(), modeltest.Float32s(t, v.Other["logits"]))
+				loss := m.Loss(s, input, s.FromBytes(targets.Data, torch.I64, targets.Shape...))
+				lossError := modeltest.MaxError(t, "loss", loss.CopyFloat32s(), modeltest.Float32s(t, v.Other["loss"]))
+				loss.Backward()
+				gradients := 0.0
+				for _, p := range m.Parameters() {
+					gradients = max(gradients, modeltest.MaxError(t, p.Name, p.Tensor.Grad().Float32s(), v.Gradients[p.Name]))
+				}
+				t.Logf("largest error: logits %.1e, loss %.1e, gradients %.1e", logits, lossError, gradients)
+				if max(logits, lossError, gradients) > tolerance {
+					t.Errorf("an error is above %v", tolerance)
+				}
+				return nil
+			})
+			if err := m.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	if live := torch.LiveTensors(); live != 0 {
+		t.Errorf("%d tensors live after the models were closed", live)
+	}
+}
+
+// A model trains: the loss on one batch falls, and what a step leaves behind is constant.
+func TestTrainingKeepsMemoryFlat(t *testing.T) {
+	e := torchtest.Engine(t)
+	v := readVectors(t, "tied")
+	m := newModel(t, e, v)
+	ids, targets := v.Other["ids"], v.Other["targets"]
+	var first, last float64
+	var live int64
+	for step := range 300 {
+		torchtest.Do(t, e, true, func(s *torch.Scope) error {
+			loss := m.Loss(s, s.FromBytes(ids.Data, torch.I64, ids.Shape...), s.FromBytes(targets.Data, torch.I64, targets.Shape...))
+			loss.Backward()
+			last = loss.Item()
+			return s.WithGrad(false, func() error {
+				for _, p := range m.Parameters() {
+					p.Tensor.AddInPlace(p.Tensor.Grad(), -0.05)
+					p.Tensor.ClearGrad()
+				}
+				return nil
+			})
+		})
+		switch step {
+		case 0:
+			first, live = last, torch.LiveTensors()
+		default:
+			if now := torch.LiveTensors(); now != live {
+				t.Fatalf("step %d leaves %d tensors, step 0 left %d", step, now, live)
+			}
+		}
+	}
+	if last > first/2 {
+		t.Errorf("loss went from %.3f to %.3f in 300 steps", first, last)
+	}
+}
+
+func TestWeightsThatDoNotFit(t *testing.T) {
+	e := torchtest.Engine(t)
+	v := readVectors(t, "tied")
+	before := torch.LiveTensors()
+	without := func(drop string) []safetensors.Tensor {
+		var out []safetensors.Tensor
+		for _, w := range v.Weights {
+			if w.Name != drop {
+				out = append(out, w)
+			}
+		}
+		return out
+	}
+	head := v.Weights[0]
+	for _, w := range v.Weights {
+		if w.Name == "model.embed_tokens.weight" {
+			head = w
+		}
+	}
+	head.Name = "lm_head.weight"
+	other := head
+	other.Data = append([]byte{1}, head.Data[1:]...)
+	short := head
+	short.Name, short.Data = "model.norm.weight", make([]byte, 60)
+	short.Shape = []int64{16}
+	table := safetensors.Tensor{Name: "model.layers.0.self_attn.rotary_emb.inv_freq", DType: safetensors.F32, Shape: []int64{1}, Data: make([]byte, 4)}
+	tests := []struct {
+		name    string
+		weights []safetensors.Tensor
+		want    string // "" is success
+	}{
+		{"tied head stored too", append(without(""), head), ""},
+		{"old rotary table", append(without(""), table), ""},
+		{"tied head differs", append(without(""), other), "lm_head.weight differs"},
+		{"missing", without("model.layers.1.mlp.up_proj.weight"), "model.layers.1.mlp.up_proj.weight is missing"},
+		{"twice", append(without(""), v.Weights[0]), v.Weights[0].Name + " appears twice"},
+		{"unknown", append(without(""), safetensors.Tensor{Name: "x"}), "the first is x"},
+		{"short data", append(without("model.norm.weight"), short), "needs 64 bytes, has 60"},
+		{"shape", append(without("model.norm.weight"), safetensors.Tensor{Name: "model.norm.weight", DType: "F32", Shape: []int64{4, 4}, Data: make([]byte, 64)}), "shape [4 4], want [16]"},
+		{"type", append(without("model.norm.weight"), safetensors.Tensor{Name: "model.norm.weight", DType: "I32", Shape: []int64{16}, Data: make([]byte, 64)}), "is I32"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			m, err := llama.New(t.Context(), e, v.config, llama.Options{}, test.weights)
+			if test.want == "" {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := m.Close(t.Context()); err != nil {
+					t.Error(err)
+				}
+			} else if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Fatalf("error %v, want one with %q", err, test.want)
+			}
+			if live := torch.LiveTensors(); live != before {
+				t.Errorf("%d tensors are left", live-before)
+			}
+		})
+	}
+}
+
+func TestTooManyTokens(t *testing.T) {
+	e := torchtest.Engine(t)
+	v := readVectors(t, "mha")
+	m, err := llama.New(t.Context(), e, v.config, llama.Options{}, v.Weights)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = e.Do(t.Context(), false, func(s *torch.Scope) error {
+		m.Forward(s, s.Zeros(torch.I64, 1, 257))
+		return nil
+	})
+	if err == nil || !strings.Contains(err.Error(), "max_position_embeddings is 256") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestWeightsRoundTrip(t *testing.T) {
+	e := torchtest.Engine(t)
+	v := readVectors(t, "gqa")
+	m, err := llama.New(t.Context(), e, v.config, llama.Options{}, v.Weights)
+	if err != nil {
+		t.Fatal(err)
+	}
+	torchtest.Do(t, e, false, func(*torch.Scope) error {
+		for i, got := range weights.Export(m.Parameters()) {
+			if want := v.Weights[i]; got.Name != want.Name || string(got.Data) != string(want.Data) {
+				t.Errorf("%s came back as %s with other bits", want.Name, got.Name)
+			}
+		}
+		return nil
+	})
+}

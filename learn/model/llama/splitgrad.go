@@ -1,0 +1,206 @@
+package llama
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/psyche-go/psyche/learn/torch"
+)
+
+// pass is one forward and backward pass of a split model. The residual stream and its
+// gradient lie in Go's memory, f32, where all engines read them.
+type pass struct {
+	split  *Split
+	shape  []int64 // of the stream: [B,T,HiddenSize]
+	stream []float32
+	slope  []float32
+	halves [][]half // of each half layer, of each shard
+}
+
+// half is what a shard keeps of half a layer for the way back.
+type half struct{ in, out *torch.Tensor }
+
+// Gradient computes the mean cross-entropy of predicting targets from ids, both [B,T]
+// flattened, as Loss does, and adds share times its gradient to what AddTo will give. A
+// cancelled ctx ends it between two layers; what was added until then is undefined, see
+// Drop.
+func (p *Split) Gradient(ctx context.Context, ids, targets []int32, batch, tokens int64, share float64) (loss float64, err error) {
+	if most := int64(p.whole.config.MaxPositionEmbeddings); tokens > most {
+		return 0, fmt.Errorf("%d tokens, max_position_embeddings is %d", tokens, most)
+	}
+	a := &pass{split: p, shape: []int64{batch, tokens, int64(p.whole.config.HiddenSize)}}
+	a.stream = make([]float32, batch*tokens*a.shape[2])
+	a.halves = make([][]half, 2*p.whole.config.NumHiddenLayers)
+	defer func() { err = errors.Join(err, a.free(context.WithoutCancel(ctx))) }()
+
+	err = p.first().Do(ctx, false, func(s *torch.Scope) error {
+		rows := p.shards[0].model.embedding.Embed(s.FromInt32s(ids, batch, tokens), p.whole.options.Compute)
+		copy(a.stream, rows.CopyFloat32s())
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	for h := range a.halves {
+		if err := a.forward(ctx, h); err != nil {
+			return 0, err
+		}
+	}
+	if loss, err = a.head(ctx, targets, share); err != nil {
+		return 0, err
+	}
+	for h := len(a.halves) - 1; h >= 0; h-- {
+		if err := a.backward(ctx, h); err != nil {
+			return 0, err
+		}
+	}
+	return loss, p.first().Do(ctx, true, func(s *torch.Scope) error {
+		rows := p.shards[0].model.embedding.Embed(s.FromInt32s(ids, batch, tokens), torch.F32)
+		rows.Mul(s.FromFloat32s(a.slope, a.shape...)).Sum().Backward()
+		return nil
+	})
+}
+
+func (p *Split) first() *torch.Engine { return p.shards[0].model.engine }
+
+// forward adds half h of the layers to the stream.
+func (a *pass) forward(ctx context.Context, h int) error {
+	a.halves[h] = make([]half, len(a.split.shards))
+	parts := make([][]float32, len(a.split.shards))
+	err := a.split.onAll(ctx, true, func(i int, scope *torch.Scope, s *shard) error {
+		in := scope.FromFloat32s(a.stream, a.shape...).SetRequiresGrad(true)
+		x, out := in.To(s.model.options.Compute), (*torch.Tensor)(nil)
+		if h%2 == 0 {
+			out = s.attention(scope, h/2, x)
+		} else {
+			out = s.feedForward(h/2, x)
+		}
+		out = out.To(torch.F32).Contiguous()
+		parts[i] = out.Float32s()
+		a.halves[h][i] = half{scope.Keep(in), scope.Keep(out)}
+		return nil
+	})
+	if err == nil {
+		accumulate(a.stream, parts)
+	}
+	return err
+}
+
+// head computes the loss on the first engine, and where the gradient of the stream starts.
+func (a *pass) head(ctx context.Context, targets []int32, share float64) (loss float64, err error) {
+	err = a.split.first().Do(ctx, true, func(s *torch.Scope) error {
+		m := a.split.shards[0].model
+		in := s.FromFloat32s(a.stream, a.shape...).SetRequiresGrad(true)
+		x := in.To(m.options.Compute).RMSNorm(m.norm, m.config.RMSNormEps).Reshape(-1, a.shape[2])
+		l := x.LinearCrossEntropy(m.head, s.FromInt32s(targets, int64(len(targets))))
+		loss = l.Item()
+		l.MulScalar(share).Backward()
+		a.slope = in.Grad().Contiguous().CopyFloat32s()
+		return nil
+	})
+	return loss, err
+}
+
+// backward adds the gradient that half h of the layers passes on to that of the stream,
+// which goes past it.
+func (a *pass) backward(ctx context.Context, h int) error {
+	parts := make([][]float32, len(a.split.shards))
+	err := a.split.onAll(ctx, true, func(i int, scope *torch.Scope, _ *shard) error {
+		done := &a.halves[h][i]
+		done.out.Mul(scope.FromFloat32s(a.slope, a.shape...)).Sum().Backward()
+		parts[i] = done.in.Grad().Contiguous().CopyFloat32s()
+		done.free()
+		return nil
+	})
+	if err == nil {
+		accumulate(a.slope, parts)
+	}
+	return err
+}
+
+func (h *half) free() {
+	if h.in != nil {
+		h.in.Free()
+		h.out.Free()
+	}
+	*h = half{}
+}
+
+// free gives back what an interrupted pass left.
+func (a *pass) free(ctx context.Context) error {
+	return a.split.onAll(ctx, false, func(i int, _ *torch.Scope, _ *shard) error {
+		for _, of := range a.halves {
+			if of != nil {
+				of[i].free()
+			}
+		}
+		return nil
+	})
+}
+
+// accumulate adds the parts up, one after the other, and the sum to total.
+func accumulate(total []float32, parts [][]float32) {
+	for i := range total {
+		sum := parts[0][i]
+		for _, part := range parts[1:] {
+			sum += part[i]
+		}
+		total[i] += sum
+	}
+}
+
+// AddTo adds the gradients gathered since the last AddTo or Drop to sums, which are in
+// the order of the whole model's parameters, and drops them. Shards come in their order.
+func (p *Split) AddTo(ctx context.Context, sums [][]float32) error {
+	places := make(map[string]int, len(sums))
+	for i, parameter := range p.whole.parameters {
+		places[parameter.Name] = i
+	}
+	for _, s := range p.shards {
+		err := s.model.engine.Do(ctx, false, func(*torch.Scope) error {
+			for _, piece := range s.pieces {
+				if grad := piece.tensor.Grad(); grad != nil {
+					piece.add(grad.Contiguous().Float32s(), piece.tensor.Shape(), sums[places[piece.name]])
+					piece.tensor.ClearGrad()
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("gather gradients: %w", err)
+		}
+	}
+	return nil
+}
+
+// add adds the gradient of the piece, of that shape, to that of the whole parameter.
+func (p piece) add(grad []float32, shape []int64, sum []float32) {
+	if p.whole || p.dim == 0 {
+		first := int64(0)
+		if !p.whole {
+			first = p.first * shape[1]
+		}
+		for i, g := range grad {
+			sum[first+int64(i)] += g
+		}
+		return
+	}
+	width := int64(len(sum)) / shape[0] // of a row of the whole
+	for row := range shape[0] {
+		to := sum[row*width+p.first : row*width+p.first+shape[1]]
+		for i, g := range grad[row*shape[1] : (row+1)*shape[1]] {
+			to[i] += g
+		}
+	}
+}
+
+// Drop forgets the gradients gathered since the last AddTo.
+func (p *Split) Drop(ctx context.Context) error {
+	return p.onAll(ctx, false, func(_ int, _ *torch.Scope, s *shard) error {
+		for _, piece := range s.pieces {
+			piece.tensor.ClearGrad()
+		}
+		return nil
+	})
+}

@@ -1,0 +1,113 @@
+package model_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/psyche-go/psyche/files/safetensors"
+	"github.com/psyche-go/psyche/learn/model"
+	"github.com/psyche-go/psyche/learn/model/weights"
+	"github.com/psyche-go/psyche/learn/torch"
+	"github.com/psyche-go/psyche/learn/torch/torchtest"
+)
+
+func config(t *testing.T) []byte {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("llama", "testdata", "tied", "config.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func TestInitDescribeNew(t *testing.T) {
+	e := torchtest.Engine(t)
+	description, err := model.Describe(config(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tensors, err := model.Init(config(t), 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := model.New(t.Context(), e, config(t), model.Options{}, tensors)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.VocabSize() != description.VocabSize || m.MaxTokens() != description.MaxTokens || m.Engine() != e {
+		t.Errorf("%+v does not describe the model", description)
+	}
+	var count int64
+	for _, p := range m.Parameters() {
+		count += p.Tensor.Numel()
+	}
+	if count != description.NumParameters {
+		t.Errorf("%d parameters, described as %d", count, description.NumParameters)
+	}
+	torchtest.Do(t, e, false, func(s *torch.Scope) error {
+		ids := s.FromInt32s([]int32{1, 2, 3}, 1, 3)
+		logits := m.Forward(s, ids).Reshape(3, -1)
+		loss, want := m.Loss(s, ids, ids).Item(), logits.CrossEntropy(ids.Reshape(-1)).Item()
+		if d := loss - want; d > 1e-6 || d < -1e-6 {
+			t.Errorf("loss %v, from the logits %v", loss, want)
+		}
+		return nil
+	})
+	if err := m.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSetWeights(t *testing.T) {
+	e := torchtest.Engine(t)
+	first, err := model.Init(config(t), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := model.Init(config(t), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := model.New(t.Context(), e, config(t), model.Options{}, first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken := append(second[:0:0], second...)
+	broken[len(broken)-1].Shape = []int64{1}
+	for _, wrong := range [][]safetensors.Tensor{nil, second[1:], append(second[1:len(second):len(second)], second[1]), broken} {
+		if err := model.SetWeights(t.Context(), m, wrong); !errors.Is(err, weights.ErrMismatch) {
+			t.Errorf("error %v, want a mismatch", err)
+		}
+	}
+	for _, want := range [][]safetensors.Tensor{first, second} {
+		if &want[0] == &second[0] {
+			if err := model.SetWeights(t.Context(), m, second); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := model.Export(t.Context(), m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range want {
+			if got[i].Name != want[i].Name || string(got[i].Data) != string(want[i].Data) {
+				t.Fatalf("%s differs from what was set", want[i].Name)
+			}
+		}
+	}
+}
+
+func TestUnknownArchitecture(t *testing.T) {
+	for _, text := range []string{`{`, `{}`, `{"architectures": ["T5"]}`, `{"architectures": ["LlamaForCausalLM", "T5"]}`} {
+		_, err := model.Init([]byte(text), 1)
+		if err == nil || !strings.Contains(err.Error(), "config.json") {
+			t.Errorf("%s: error %v", text, err)
+		}
+	}
+	if _, err := model.Describe([]byte(`{"architectures": ["T5"]}`)); !errors.Is(err, model.ErrArchitecture) {
+		t.Errorf("error %v", err)
+	}
+}

@@ -1,0 +1,80 @@
+package model
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/psyche-go/psyche/learn/model/deepseek"
+	"github.com/psyche-go/psyche/learn/model/llama"
+	"github.com/psyche-go/psyche/learn/model/weights"
+	"github.com/psyche-go/psyche/learn/torch"
+)
+
+// ErrSplit says that a model cannot be computed by so many engines together.
+var ErrSplit = llama.ErrSplit
+
+// Twin makes a model on another engine of m's device that shares the memory of m's
+// weights, and has gradients of its own. It must not compute while the weights change.
+func Twin(ctx context.Context, e *torch.Engine, m Model) (Model, error) {
+	switch m := m.(type) {
+	case *llama.Llama:
+		return asModel(m.Twin(ctx, e))
+	case *deepseek.DeepSeek:
+		return asModel(m.Twin(ctx, e))
+	}
+	return nil, fmt.Errorf("twin of a %T: %w", m, errors.ErrUnsupported)
+}
+
+// TwinIn is Twin for a model that computes in another type.
+func TwinIn(ctx context.Context, e *torch.Engine, m Model, compute torch.DType) (Model, error) {
+	if err := (Options{Compute: compute}).check(e.Device()); err != nil {
+		return nil, err
+	}
+	switch m := m.(type) {
+	case *llama.Llama:
+		return asModel(m.TwinIn(ctx, e, compute))
+	case *deepseek.DeepSeek:
+		return asModel(m.TwinIn(ctx, e, compute))
+	}
+	return nil, fmt.Errorf("twin of a %T: %w", m, errors.ErrUnsupported)
+}
+
+// Copy makes a model on an engine of any device with weights of its own, equal to m's, and
+// gradients of its own. Refresh keeps it equal.
+func Copy(ctx context.Context, e *torch.Engine, m Model, o Options) (Model, error) {
+	if err := o.check(e.Device()); err != nil {
+		return nil, err
+	}
+	switch m := m.(type) {
+	case *llama.Llama:
+		return asModel(m.Copy(ctx, e, llama.Options(o)))
+	case *deepseek.DeepSeek:
+		return asModel(m.Copy(ctx, e, deepseek.Options(o)))
+	}
+	return nil, fmt.Errorf("copy of a %T: %w", m, errors.ErrUnsupported)
+}
+
+// Refresh gives a model that Copy made of another the weights that the other has now. The
+// other must not change meanwhile.
+func Refresh(ctx context.Context, m, from Model) error {
+	return m.Engine().Do(ctx, false, func(s *torch.Scope) error { return weights.Refresh(s, stored(m), stored(from)) })
+}
+
+// asModel keeps a nil model from becoming an interface that is not nil.
+func asModel[M Model](m M, err error) (Model, error) {
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// Split makes of m one model whose layers the engines, all of m's device, compute
+// together. It shares the memory of m's weights, like a twin.
+func Split(ctx context.Context, engines []*torch.Engine, m Model) (*llama.Split, error) {
+	whole, ok := m.(*llama.Llama)
+	if !ok {
+		return nil, fmt.Errorf("%w: only %s can be computed by several devices together", ErrSplit, llama.Architecture)
+	}
+	return whole.Split(ctx, engines)
+}

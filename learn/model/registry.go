@@ -1,0 +1,166 @@
+package model
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/psyche-go/psyche/files/safetensors"
+	"github.com/psyche-go/psyche/learn/model/deepseek"
+	"github.com/psyche-go/psyche/learn/model/hfconfig"
+	"github.com/psyche-go/psyche/learn/model/llama"
+	"github.com/psyche-go/psyche/learn/torch"
+)
+
+// ErrOption says that a model cannot compute as it was asked to.
+var ErrOption = errors.New("unsupported option")
+
+// ErrArchitecture says that a config.json names no architecture we have.
+var ErrArchitecture = errors.New("unsupported architecture")
+
+// Description is what a config.json says of a model before one is made.
+type Description struct {
+	Architecture  string
+	VocabSize     int
+	MaxTokens     int
+	NumParameters int64
+}
+
+// Options say how a model computes; the zero value computes in f32.
+type Options struct {
+	// Compute is the type of activations and of the copies of the weights they are
+	// multiplied with: F32, BF16 (see torch.Engine.CheckBF16) or, on CUDA devices and
+	// without gradients, F16. Weights and gradients are F32.
+	Compute torch.DType
+	// Recompute saves memory: it keeps little for the backward pass and computes the rest
+	// a second time.
+	Recompute bool
+}
+
+// check refuses types that the device does not compute in.
+func (o Options) check(device torch.Device) error {
+	switch {
+	case o.Compute == torch.F32, o.Compute == torch.BF16, o.Compute == torch.F16 && device != torch.CPU:
+		return nil
+	case o.Compute == torch.F16:
+		return fmt.Errorf("%w: to compute in f16 on the CPU, which has no arithmetic for it; use f32 or bf16, or a CUDA device", ErrOption)
+	}
+	return fmt.Errorf("%w: to compute in %s, want f32, bf16 or f16", ErrOption, o.Compute)
+}
+
+// architecture is what a model package offers.
+type architecture struct {
+	describe func(config []byte) (Description, error)
+	init     func(config []byte, seed uint64) ([]safetensors.Tensor, error)
+	new      func(ctx context.Context, e *torch.Engine, config []byte, o Options, tensors []safetensors.Tensor) (Model, error)
+}
+
+// architectures are all models, by the name in config.json's "architectures".
+var architectures = map[string]architecture{
+	llama.Architecture: {
+		describe: func(config []byte) (Description, error) {
+			c, err := llama.ParseConfig(config)
+			return Description{llama.Architecture, c.VocabSize, c.MaxPositionEmbeddings, llama.NumParameters(c)}, err
+		},
+		init: func(config []byte, seed uint64) ([]safetensors.Tensor, error) {
+			c, err := llama.ParseConfig(config)
+			if err != nil {
+				return nil, err
+			}
+			return llama.Init(c, seed), nil
+		},
+		new: func(ctx context.Context, e *torch.Engine, config []byte, o Options, tensors []safetensors.Tensor) (Model, error) {
+			c, err := llama.ParseConfig(config)
+			if err != nil {
+				return nil, err
+			}
+			m, err := llama.New(ctx, e, c, llama.Options(o), tensors)
+			if err != nil {
+				return nil, err
+			}
+			return m, nil
+		},
+	},
+	deepseek.ArchitectureV2: deepSeek,
+	deepseek.ArchitectureV3: deepSeek,
+}
+
+var deepSeek = architecture{
+	describe: func(config []byte) (Description, error) {
+		c, err := deepseek.ParseConfig(config)
+		if err != nil {
+			return Description{}, err
+		}
+		return Description{c.Architecture, c.VocabSize, c.MaxPositionEmbeddings, deepseek.NumParameters(c)}, nil
+	},
+	init: func(config []byte, seed uint64) ([]safetensors.Tensor, error) {
+		c, err := deepseek.ParseConfig(config)
+		if err != nil {
+			return nil, err
+		}
+		return deepseek.Init(c, seed), nil
+	},
+	new: func(ctx context.Context, e *torch.Engine, config []byte, o Options, tensors []safetensors.Tensor) (Model, error) {
+		c, err := deepseek.ParseConfig(config)
+		if err != nil {
+			return nil, err
+		}
+		m, err := deepseek.New(ctx, e, c, deepseek.Options(o), tensors)
+		if err != nil {
+			return nil, err
+		}
+		return m, nil
+	},
+}
+
+// Architectures lists the supported names, sorted.
+func Architectures() []string { return slices.Sorted(maps.Keys(architectures)) }
+
+// Describe reads a config.json and checks it.
+func Describe(config []byte) (Description, error) {
+	a, err := find(config)
+	if err != nil {
+		return Description{}, err
+	}
+	return a.describe(config)
+}
+
+// Init makes new weights for a config.json, sorted by name, the same for the same seed.
+func Init(config []byte, seed uint64) ([]safetensors.Tensor, error) {
+	a, err := find(config)
+	if err != nil {
+		return nil, err
+	}
+	return a.init(config, seed)
+}
+
+// New makes the model of a config.json with those weights on the engine.
+func New(ctx context.Context, e *torch.Engine, config []byte, o Options, tensors []safetensors.Tensor) (Model, error) {
+	a, err := find(config)
+	if err != nil {
+		return nil, err
+	}
+	if err := o.check(e.Device()); err != nil {
+		return nil, err
+	}
+	return a.new(ctx, e, config, o, tensors)
+}
+
+func find(config []byte) (architecture, error) {
+	var named struct {
+		Architectures []string `json:"architectures"`
+	}
+	if err := hfconfig.Decode(config, &named); err != nil {
+		return architecture{}, err
+	}
+	if len(named.Architectures) == 1 {
+		if a, ok := architectures[named.Architectures[0]]; ok {
+			return a, nil
+		}
+	}
+	return architecture{}, fmt.Errorf("config.json: %w: architectures is %q, want one of: %s",
+		ErrArchitecture, named.Architectures, strings.Join(Architectures(), ", "))
+}

@@ -1,0 +1,55 @@
+package rotary
+
+import (
+	"math"
+
+	"github.com/psyche-go/psyche/learn/torch"
+)
+
+// Table are the cosines and sines [positions,pairs] of a model on one engine. The zero value
+// is empty.
+type Table struct {
+	positions int64
+	cos, sin  *torch.Tensor
+}
+
+// Turns is how fast the pairs of a head's elements turn.
+type Turns struct {
+	Frequencies []float32 // angles per position, in radians
+	Scale       float64   // of cosines and sines
+}
+
+// Rows gives the tables of count positions from first on. They are made anew, with room to
+// spare but for no more than most positions, only when longer ones are needed.
+func (t *Table) Rows(s *torch.Scope, first, count, most int64, turns func() Turns) (cos, sin *torch.Tensor) {
+	if t.positions < first+count {
+		t.Free()
+		*t = fill(s, turns(), min(max(2*(first+count), 256), most))
+	}
+	return t.cos.Narrow(0, first, count), t.sin.Narrow(0, first, count)
+}
+
+// fill computes the angles in f32, as transformers does, since models were trained with those.
+func fill(s *torch.Scope, turns Turns, positions int64) Table {
+	pairs := len(turns.Frequencies)
+	cos, sin := make([]float32, int(positions)*pairs), make([]float32, int(positions)*pairs)
+	for p := range int(positions) {
+		for i, f := range turns.Frequencies {
+			angle := float64(float32(p) * f)
+			cos[p*pairs+i], sin[p*pairs+i] = float32(math.Cos(angle)*turns.Scale), float32(math.Sin(angle)*turns.Scale)
+		}
+	}
+	tensor := func(values []float32) *torch.Tensor {
+		return s.Keep(s.FromFloat32s(values, positions, int64(pairs)))
+	}
+	return Table{positions: positions, cos: tensor(cos), sin: tensor(sin)}
+}
+
+// Free frees the tables.
+func (t *Table) Free() {
+	if t.positions > 0 {
+		t.cos.Free()
+		t.sin.Free()
+	}
+	*t = Table{}
+}

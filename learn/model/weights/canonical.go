@@ -1,0 +1,39 @@
+package weights
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+
+	"github.com/psyche-go/psyche/files/safetensors"
+)
+
+// Without drops the tensors of these names, if they are there: what published checkpoints
+// hold and a model does not need.
+func Without(tensors []safetensors.Tensor, names ...string) []safetensors.Tensor {
+	dropped := make(map[string]bool, len(names))
+	for _, name := range names {
+		dropped[name] = true
+	}
+	return slices.DeleteFunc(slices.Clone(tensors), func(t safetensors.Tensor) bool { return dropped[t.Name] })
+}
+
+// WithoutTied drops tensor name, if it is there: a tied weight that a checkpoint stores
+// twice. It must equal the tensor other.
+func WithoutTied(tensors []safetensors.Tensor, name, other string) ([]safetensors.Tensor, error) {
+	find := func(name string) int {
+		return slices.IndexFunc(tensors, func(t safetensors.Tensor) bool { return t.Name == name })
+	}
+	tied, kept := find(name), find(other)
+	if tied < 0 {
+		return tensors, nil
+	}
+	if kept < 0 || !same(tensors[tied], tensors[kept]) {
+		return nil, fmt.Errorf("%w: tensor %s differs from %s although the two are tied", ErrMismatch, name, other)
+	}
+	return slices.Concat(tensors[:tied], tensors[tied+1:]), nil
+}
+
+func same(a, b safetensors.Tensor) bool {
+	return a.DType == b.DType && slices.Equal(a.Shape, b.Shape) && bytes.Equal(a.Data, b.Data)
+}

@@ -1,0 +1,111 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/psyche-go/psyche/files/data"
+	"github.com/psyche-go/psyche/learn/torch"
+	"github.com/psyche-go/psyche/learn/train/schedule"
+	"github.com/psyche-go/psyche/record/config"
+)
+
+// AdamW trains a model alone with decoupled weight decay and bias correction (Loshchilov
+// and Hutter, arXiv 1711.05101). Its methods are safe for concurrent use and wait for
+// each other.
+type AdamW struct {
+	*replica
+	config    config.AdamW
+	constants torch.AdamW
+	schedule  schedule.Schedule
+	updates   uint64     // done so far: the t of the bias correction
+	moments   [2]moments // running means of the gradient and of its square
+}
+
+// moments are tensors of the parameters' shapes, zero at first.
+type moments struct {
+	name    string
+	tensors []*torch.Tensor
+}
+
+// NewAdamW builds the model in memory; see New. RunID and TrainerID are not used.
+func NewAdamW(ctx context.Context, o Options) (*AdamW, error) {
+	if o.Optimizer.AdamW == nil {
+		return nil, fmt.Errorf("adamw trainer: %w: the optimizer must be AdamW", ErrUnsupported)
+	}
+	c := *o.Optimizer.AdamW
+	for _, beta := range c.Betas {
+		if !(beta >= 0 && beta < 1) {
+			return nil, fmt.Errorf("adamw trainer: %w: betas %v, want numbers from 0 up to below 1", ErrUnsupported, c.Betas)
+		}
+	}
+	if !(c.Eps >= 0) || !(c.WeightDecay >= 0) || !(c.ClipGradNorm >= 0) {
+		return nil, fmt.Errorf("adamw trainer: %w: eps %v, weight_decay %v, clip_grad_norm %v, want at least 0",
+			ErrUnsupported, c.Eps, c.WeightDecay, c.ClipGradNorm)
+	}
+	rates, err := schedule.New(o.LRSchedule)
+	if err != nil {
+		return nil, fmt.Errorf("adamw trainer: %w", err)
+	}
+	r, err := newTraining(ctx, o)
+	if err != nil {
+		return nil, fmt.Errorf("adamw trainer: %w", err)
+	}
+	a := &AdamW{replica: r, config: c, schedule: rates, moments: [2]moments{{name: "exp_avg"}, {name: secondMoment}}}
+	a.constants = torch.AdamW{Beta1: c.Betas[0], Beta2: c.Betas[1], Epsilon: c.Eps, WeightDecay: c.WeightDecay}
+	err = r.engine.Do(ctx, false, func(s *torch.Scope) error {
+		for _, p := range r.parameters {
+			for i := range a.moments {
+				a.moments[i].tensors = append(a.moments[i].tensors, s.Keep(s.Zeros(torch.F32, p.shape...)))
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("adamw trainer: %w", err), r.Close())
+	}
+	return a, nil
+}
+
+// Step trains on one batch and changes the weights. It returns the batch's mean loss in
+// nats per token, before the change. When it fails or ctx is cancelled, nothing changed.
+func (a *AdamW) Step(ctx context.Context, step uint32, batch data.Batch) (loss float64, err error) {
+	if err := a.lock(ctx); err != nil {
+		return 0, fmt.Errorf("train step %d: %w", step, err)
+	}
+	defer a.unlock()
+	err = a.gradient(ctx, batch, func(_ *torch.Scope, mean float64, gradients []*torch.Tensor) error {
+		loss = mean
+		return a.update(step, gradients)
+	})
+	if err != nil {
+		return 0, fmt.Errorf("train step %d: %w", step, err)
+	}
+	return loss, nil
+}
+
+func (a *AdamW) update(step uint32, gradients []*torch.Tensor) error {
+	values := make([][]float32, len(gradients))
+	for i, gradient := range gradients {
+		values[i] = gradient.Float32s()
+	}
+	length := norm(values)
+	if math.IsNaN(length) || math.IsInf(length, 0) {
+		return fmt.Errorf("%w: gradient norm is %v", ErrNotFinite, length)
+	}
+	a.tell(step, a.schedule.LR(step), length, values, nil)
+	scale := clipScale(length, a.config.ClipGradNorm)
+	a.updates++
+	a.changed()
+	for i, p := range a.parameters {
+		if scale != 1 {
+			gradients[i].MulScalarInPlace(scale)
+		}
+		a.constants.Step(p.tensor, gradients[i], a.moments[0].tensors[i], a.moments[1].tensors[i],
+			float64(a.schedule.LR(step)), int64(a.updates))
+	}
+	a.step = step
+	return nil
+}

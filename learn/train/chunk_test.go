@@ -1,0 +1,34 @@
+package train
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/psyche-go/psyche/learn/distro"
+	"github.com/psyche-go/psyche/record/config"
+)
+
+// TestChunkOfConfig wants a run's definition to allow exactly the chunks that the optimizer
+// can do.
+func TestChunkOfConfig(t *testing.T) {
+	for chunk, good := range map[int]bool{0: false, 1: true, distro.MaxChunk: true, distro.MaxChunk + 1: false} {
+		_, layoutErr := distro.NewLayout([]int64{300, 300}, chunk)
+		encoded, err := config.EncodeModel(config.Model{
+			Architecture: config.HfLlama, DataType: config.Pretraining, MaxSeqLen: 8,
+			DataLocations: []config.DataLocation{{Dummy: &config.DummyData{}}},
+			Checkpoint:    config.Checkpoint{Dummy: &config.HubRepo{RepoID: "dummy"}},
+			LRSchedule:    config.LRSchedule{Constant: &config.ConstantLR{BaseLR: 1}},
+			Optimizer:     config.Optimizer{Distro: &config.Distro{CompressionTopK: 1, CompressionChunk: uint16(chunk)}},
+		})
+		if err == nil {
+			_, err = config.DecodeModel(encoded)
+		}
+		if (layoutErr == nil) != good || (err == nil) != good {
+			t.Errorf("chunk %d: the optimizer says %v, the configuration %v", chunk, layoutErr, err)
+		}
+		if err != nil && (!errors.Is(err, config.ErrInvalidModel) || !strings.Contains(err.Error(), "compression_chunk") || !strings.Contains(err.Error(), "want 1 to 128")) {
+			t.Errorf("chunk %d: %v", chunk, err)
+		}
+	}
+}

@@ -1,0 +1,97 @@
+package train
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/files/safetensors"
+	"github.com/psyche-go/psyche/learn/model"
+)
+
+const (
+	toyExperts = `"vocab_size":128,"hidden_size":32,"intermediate_size":64,"moe_intermediate_size":24,"num_hidden_layers":2,
+"num_attention_heads":2,"q_lora_rank":24,"kv_lora_rank":16,"qk_nope_head_dim":12,"qk_rope_head_dim":8,"v_head_dim":12,
+"n_routed_experts":4,"num_experts_per_tok":2,"first_k_dense_replace":1,"n_group":2,"topk_group":1,"max_position_embeddings":64}`
+	toyV2 = `{"architectures":["DeepseekV2ForCausalLM"],"topk_method":"group_limited_greedy","aux_loss_alpha":0.01,` + toyExperts
+	toyV3 = `{"architectures":["DeepseekV3ForCausalLM"],` + toyExperts
+)
+
+// Replicas of models with experts train in DisTrO, stay equal, and leave what is not
+// trained as it was.
+func TestExpertsTrain(t *testing.T) {
+	for name, text := range map[string]string{"v2": toyV2, "v3": toyV3} {
+		t.Run(name, func(t *testing.T) {
+			tensors, err := model.Init([]byte(text), 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			corrections := 0
+			for i := range tensors {
+				if strings.HasSuffix(tensors[i].Name, "e_score_correction_bias") {
+					corrections++
+					tensors[i] = safetensors.FromFloat32s(tensors[i].Name, tensors[i].Shape, []float32{0.01, 0, -0.02, 0.03})
+				}
+			}
+			if (corrections > 0) != (name == "v3") {
+				t.Fatalf("%d corrections", corrections)
+			}
+			start := checkpoint.Snapshot{Files: []checkpoint.File{{Name: checkpoint.ConfigFile, Data: []byte(text)}}, Tensors: tensors}
+			members := [2]*Trainer{}
+			for i := range members {
+				members[i] = newTestTrainer(t, func(o *Options) { o.Model, o.TrainerID = start, [32]byte{byte(i)} })
+			}
+			var first, last float64
+			for step := uint32(1); step <= 25; step++ {
+				var payloads [][]byte
+				last = 0
+				for i, member := range members {
+					begin := uint64(2*i) % 8
+					batch := toyBatch(begin, begin+2)
+					payload, loss, err := member.Train(t.Context(), step, batch, nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					payloads, last = append(payloads, payload), last+loss/2
+				}
+				if step == 1 {
+					first = last
+				}
+				for _, member := range members {
+					if err := member.Apply(t.Context(), step, payloads, true); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			if !(last < first*0.75) {
+				t.Errorf("loss went from %.3f to %.3f in 25 steps", first, last)
+			}
+			if digest(t, members[0]) != digest(t, members[1]) {
+				t.Error("the replicas differ")
+			}
+			checkFixed(t, members[0], start)
+		})
+	}
+}
+
+// checkFixed compares what is not trained with what it was at the start.
+func checkFixed(t *testing.T, trainer *Trainer, start checkpoint.Snapshot) {
+	t.Helper()
+	now, err := trainer.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(now.Tensors) != len(start.Tensors) {
+		t.Fatalf("%d tensors, there were %d", len(now.Tensors), len(start.Tensors))
+	}
+	for i, tensor := range now.Tensors {
+		fixed := strings.HasSuffix(tensor.Name, "e_score_correction_bias")
+		if same := slices.Equal(tensor.Data, start.Tensors[i].Data); same != fixed {
+			t.Errorf("%s is as it was: %t, want %t", tensor.Name, same, fixed)
+		}
+	}
+	if err := trainer.Load(t.Context(), start); err != nil {
+		t.Error(err)
+	}
+}

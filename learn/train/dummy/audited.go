@@ -1,0 +1,114 @@
+package dummy
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"math"
+
+	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/core/audit"
+	"github.com/psyche-go/psyche/core/audit/toy"
+	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/files/data"
+	"github.com/psyche-go/psyche/files/safetensors"
+)
+
+// Audited is a Trainer whose results can be audited. All members of a run must use the same kind.
+type Audited struct {
+	*Trainer
+	toy.Part
+}
+
+// NewAudited makes a trainer of a run with audits.
+func NewAudited(o Options) (*Audited, error) {
+	t, err := New(o)
+	if err != nil {
+		return nil, err
+	}
+	a := &Audited{Trainer: t, Part: toy.Part{Optimizer: toy.Optimizer{Run: t.run, Trainer: o.TrainerID}}}
+	a.Past.Note(t.step, t.fingerprint())
+	return a, nil
+}
+
+// fingerprint returns the hash of the weights.
+func (t *Trainer) fingerprint() [32]byte {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	hash := sha256.New()
+	for _, w := range t.weights {
+		hash.Write(safetensors.FromFloat32s("", []int64{elements}, w).Data)
+	}
+	return [32]byte(hash.Sum(nil))
+}
+
+// Train is that of Trainer, with a gradient of some numbers.
+func (a *Audited) Train(ctx context.Context, step uint32, batch data.Batch, begun func(context.Context) error) ([]byte, float64, error) {
+	if err := a.wait(ctx); err != nil {
+		return nil, 0, err
+	}
+	gradient := toy.Gradient(a.fingerprint(), batch.Sequences)
+	if err := begun(ctx); err != nil {
+		return nil, 0, err
+	}
+	payload, err := a.Optimizer.Step(step, batch.ID, gradient, batch.Hash())
+	return payload, 10 / math.Sqrt(float64(step)+1), err
+}
+
+// Verify checks that a payload is a result of that step, batch and trainer.
+func (a *Audited) Verify(payload []byte, step uint32, batch assign.BatchID, trainer [32]byte) error {
+	h, _, err := toy.Decode(payload)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrResult, err)
+	}
+	if h.RunHash != a.run || h.Step != step || h.BatchStart != batch.Start || h.BatchEnd != batch.End || h.Trainer != trainer {
+		return ErrResult
+	}
+	a.verified(payload, step, batch, trainer)
+	return nil
+}
+
+// Apply moves every weight by the results, one after the other.
+func (a *Audited) Apply(_ context.Context, step uint32, payloads [][]byte, _ bool) error {
+	hashes := make([][32]byte, len(payloads))
+	for i, payload := range payloads {
+		hashes[i] = sha256.Sum256(payload)
+	}
+	a.move(step, hashes)
+	a.Past.Note(step, a.fingerprint())
+	return nil
+}
+
+// Load replaces the model and forgets the momentum.
+func (a *Audited) Load(ctx context.Context, s checkpoint.Snapshot) error {
+	if err := a.Trainer.Load(ctx, s); err != nil {
+		return err
+	}
+	a.Loaded(s.Step, a.fingerprint())
+	return nil
+}
+
+// ResetOptimizer forgets the momentum.
+func (a *Audited) ResetOptimizer(context.Context) error {
+	a.Optimizer.Reset()
+	return nil
+}
+
+// MaxResultSize returns the most bytes of a result.
+func (a *Audited) MaxResultSize() int { return a.Part.MaxResultSize() }
+
+// Precisions returns the one type there is.
+func (*Audited) Precisions() []audit.Precision { return []audit.Precision{audit.F32} }
+
+// Examine returns what the gradient of a batch is, for the model that was after the step of the
+// weights. It takes as long as a training.
+func (a *Audited) Examine(ctx context.Context, x audit.Examination, batch data.Batch) (*audit.Exam, error) {
+	if err := a.wait(ctx); err != nil {
+		return nil, err
+	}
+	before, err := a.Past.At(x.Weights)
+	if err != nil {
+		return nil, err
+	}
+	return toy.Exam(x.Step, x.Trainer, x.Chunks, toy.Gradient(before, batch.Sequences))
+}

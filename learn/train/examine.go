@@ -1,0 +1,216 @@
+package train
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/psyche-go/psyche/core/audit"
+	"github.com/psyche-go/psyche/core/codec"
+	"github.com/psyche-go/psyche/files/data"
+	"github.com/psyche-go/psyche/learn/distro"
+)
+
+// Shapes returns how the model is cut, for package audit.
+func (t *Trainer) Shapes() audit.Shapes {
+	shapes := make(audit.Shapes, len(t.optimizer.layouts))
+	for i, l := range t.optimizer.layouts {
+		shapes[i] = l.Shape(int(t.optimizer.config.CompressionTopK))
+	}
+	return shapes
+}
+
+// Decay returns β: what is left of the momentum after a step of the run.
+func (t *Trainer) Decay() float32 { return float32(t.optimizer.config.CompressionDecay) }
+
+// Open shows chunks of the momentum of a step, which must be the newest that was trained. It
+// waits for no gradient: it may be called from begun of Train, and has to be before the next
+// result is made.
+func (t *Trainer) Open(step uint32, chunks []uint32) (audit.Opening, error) {
+	if t.optimizer.history == nil {
+		return audit.Opening{}, fmt.Errorf("open step %d: %w: Options.Audited is not set", step, ErrUnsupported)
+	}
+	o, err := t.optimizer.history.open(step, t.trainer, chunks)
+	if err != nil {
+		return audit.Opening{}, fmt.Errorf("open step %d: %w", step, err)
+	}
+	return o, nil
+}
+
+// Settle says whether the result of a step, the newest that was trained, is held by others. One that is
+// not is rolled back: the momentum is what it was before, to the bit, and the next result goes on from
+// that. What is held stays, whether it counts or not. It has to be called before the next result is
+// made, and may be from begun of Train. Where the momentum began afresh since there is nothing to do.
+func (t *Trainer) Settle(step uint32, held bool) error {
+	if t.optimizer.history == nil {
+		return fmt.Errorf("settle step %d: %w: Options.Audited is not set", step, ErrUnsupported)
+	}
+	if held {
+		return nil
+	}
+	return t.optimizer.rollback(step)
+}
+
+// CheckLight returns what is wrong with a claim, as far as it takes no gradient to know.
+func (t *Trainer) CheckLight(c audit.Claim) audit.Fault {
+	exam := t.exam(c.Header.Step, c.Header.Trainer)
+	for _, opened := range c.Opening.Chunks {
+		exam.Chunks = append(exam.Chunks, opened.Chunk)
+	}
+	return exam.Check(c).Fault
+}
+
+// exam is what is known of a step without its gradient.
+func (t *Trainer) exam(step uint32, trainer [32]byte) *audit.Exam {
+	return &audit.Exam{
+		Shapes: t.Shapes(), Step: step, Trainer: trainer, Decay: t.Decay(), Signs: t.optimizer.config.Quantize1Bit,
+		Longest: t.longest(step), Most: float64(t.lr(step)) * t.optimizer.config.ClipGradNorm,
+	}
+}
+
+// Decode returns what Verify reads of a payload: a part of audit.Claim.
+func (t *Trainer) Decode(payload []byte) (codec.Header, []codec.TensorResult, error) {
+	if header, results, known := t.decoded.get(payload); known {
+		return header, results, nil
+	}
+	return t.optimizer.decode(payload)
+}
+
+// Examine computes the gradient that a trainer of an earlier step should have had of its batch, in
+// the given chunks and in one of the types of Precisions. Model and momentum are afterwards what they were, to the bit.
+//
+// The weights that the step was trained from are worked out from the present ones, by taking
+// back what was applied since: each is right to the last bit or two, which is far less than what
+// gradients on different machines differ by. So nobody keeps old weights, and a step can be
+// examined as long as the results since are kept.
+func (t *Trainer) Examine(ctx context.Context, x audit.Examination, batch data.Batch) (*audit.Exam, error) {
+	exam, err := t.examine(ctx, x, batch)
+	if err != nil {
+		return nil, fmt.Errorf("examine step %d of trainer %x: %w", x.Step, x.Trainer[:4], err)
+	}
+	return exam, nil
+}
+
+func (t *Trainer) examine(ctx context.Context, x audit.Examination, batch data.Batch) (*audit.Exam, error) {
+	if t.optimizer.config.Lookahead {
+		return nil, fmt.Errorf("%w: lookahead", ErrUnsupported)
+	}
+	undone := make([][][]codec.TensorResult, len(x.Applied))
+	for i, a := range x.Applied {
+		var err error
+		if undone[i], err = t.decodeAll(a.Step, a.Payloads); err != nil {
+			return nil, fmt.Errorf("applied in step %d: %w", a.Step, err)
+		}
+	}
+	shapes := t.Shapes()
+	for _, chunk := range x.Chunks {
+		if int64(chunk) >= int64(shapes.Chunks()) {
+			return nil, fmt.Errorf("%w: chunk %d of %d", ErrResult, chunk, shapes.Chunks())
+		}
+	}
+	if err := t.lock(ctx); err != nil {
+		return nil, err
+	}
+	defer t.unlock()
+	if len(x.Applied) > 0 {
+		back, err := t.lookBack(x, undone)
+		defer back()
+		if err != nil {
+			return nil, err
+		}
+	} else if t.step != x.Weights {
+		return nil, fmt.Errorf("%w: step %d was applied; results since step %d are needed", ErrStep, t.step, x.Weights)
+	}
+	exam := t.exam(x.Step, x.Trainer)
+	exam.Chunks = slices.Clone(x.Chunks)
+	err := t.gradientIn(ctx, x.Precision, batch, func(gradients [][]float32) error { return t.fill(exam, gradients) })
+	return exam, err
+}
+
+// faint is by how much a tensor's gradient may be smaller than the model's and still be the measure of
+// its chunks: of one that has nearly none, as the queries and keys of a layer that attends evenly,
+// what remains is the noise of terms that cancelled.
+const faint = 128
+
+// fill takes the chunks out of the gradients.
+func (t *Trainer) fill(exam *audit.Exam, gradients [][]float32) error {
+	whole := norm(gradients)
+	if math.IsNaN(whole) || math.IsInf(whole, 0) {
+		return fmt.Errorf("%w: gradient norm is %v", ErrNotFinite, whole)
+	}
+	scale := float32(float64(t.lr(exam.Step)) * clipScale(whole, t.optimizer.config.ClipGradNorm))
+	elements, least := 0, whole/faint/math.Sqrt(float64(t.Elements())) // least is that of an element
+	lengths := make([]float64, len(gradients))                         // of each tensor that has one of the chunks; else 0
+	for _, chunk := range exam.Chunks {
+		tensor, _, _ := exam.Shapes.Find(chunk)
+		elements += t.optimizer.layouts[tensor].ChunkSize()
+	}
+	room := make([]float32, elements)
+	for _, chunk := range exam.Chunks {
+		tensor, within, _ := exam.Shapes.Find(chunk)
+		if lengths[tensor] == 0 {
+			lengths[tensor] = norm(gradients[tensor : tensor+1])
+		}
+		layout := t.optimizer.layouts[tensor]
+		update := layout.Chunk(gradients[tensor], within, room[:layout.ChunkSize():layout.ChunkSize()])
+		room = room[len(update):]
+		for i := range update {
+			update[i] *= scale
+		}
+		exam.Updates = append(exam.Updates, update)
+		element := max(lengths[tensor]/math.Sqrt(float64(layout.Elements())), least)
+		exam.Usual = append(exam.Usual, element*float64(scale)*math.Sqrt(float64(layout.ChunkSize())))
+	}
+	return nil
+}
+
+// longest is the most that a momentum can measure after a step.
+func (t *Trainer) longest(step uint32) float64 {
+	c := t.optimizer.config
+	const negligible = 1e-9
+	sum, factor := 0.0, 1.0
+	for s := step; s >= 1 && factor > negligible; s-- {
+		sum += factor * float64(t.lr(s)) * c.ClipGradNorm
+		factor *= c.CompressionDecay
+	}
+	return sum
+}
+
+// lookBack moves the model back to what it was before the results were applied, newest first,
+// and returns what puts it back.
+func (t *Trainer) lookBack(x audit.Examination, undone [][][]codec.TensorResult) (back func(), err error) {
+	for i, a := range x.Applied {
+		if want := t.step - uint32(i); a.Step != want || a.Step <= x.Weights {
+			return func() {}, fmt.Errorf("%w: step %d among the applied, want %d, and later than %d", ErrStep, a.Step, want, x.Weights)
+		}
+	}
+	if last := x.Applied[len(x.Applied)-1].Step; last != x.Weights+1 {
+		return func() {}, fmt.Errorf("%w: results since step %d are needed, they begin with step %d", ErrStep, x.Weights, last)
+	}
+	back = t.keepWeights()
+	for i, results := range undone {
+		if err := t.unapply(results, t.lr(x.Applied[i].Step)); err != nil {
+			return back, err
+		}
+	}
+	t.changed()
+	return back, nil
+}
+
+// unapply moves every weight back by what apply moved it.
+func (t *Trainer) unapply(results [][]codec.TensorResult, lr float32) error {
+	weights := t.weights()
+	return t.optimizer.move(results, lr, func(i int, ofTensor []codec.TensorResult, p distro.ApplyParams) error {
+		moved := make([]float32, len(weights[i])) // by −lr·sign
+		factor := p.WeightFactor
+		p.WeightFactor = 1
+		if err := t.optimizer.kernel.DecodeApply(t.optimizer.layouts[i], ofTensor, moved, p); err != nil {
+			return err
+		}
+		for j, w := range weights[i] {
+			weights[i][j] = (w - moved[j]) / factor
+		}
+		return nil
+	})
+}

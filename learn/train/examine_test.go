@@ -1,0 +1,469 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/psyche-go/psyche/core/audit"
+	"github.com/psyche-go/psyche/files/data"
+)
+
+// testLimits are far above what the toy's gradients differ by, and far below a lie.
+var testLimits = audit.Limits{Error: 0.02, Chunk: 0.1, Stray: 0, Worst: 0.1}
+
+// audited is a run of a trainer and a verifier that computes otherwise.
+type audited struct {
+	t                 *testing.T
+	trainer, verifier *Trainer
+	lag               uint32
+	roots             map[uint32][32]byte
+	newest            uint32          // step of the newest result that others hold
+	applied           []audit.Applied // newest first
+	waiting           []audit.Applied // oldest first
+	in                audit.Precision
+}
+
+func newAudited(t *testing.T, lag uint32, signs bool, change func(o *Options)) *audited {
+	both := func(o *Options) {
+		o.Audited = true
+		o.Model = snapshotOf(t, splitConfig)
+		o.Optimizer.Distro.ApplyLag, o.Optimizer.Distro.Quantize1Bit = uint8(lag), signs
+		o.Optimizer.Distro.ClipGradNorm = 1
+	}
+	return &audited{
+		t: t, lag: lag, roots: map[uint32][32]byte{},
+		trainer: newTestTrainer(t, both, func(o *Options) { o.MicroBatch = 1 }, change),
+		verifier: newTestTrainer(t, both, func(o *Options) {
+			o.TrainerID = [32]byte{2}
+			o.MicroBatch = 4
+		}),
+	}
+}
+
+// step trains a step of the trainer: its result counts or not.
+func (a *audited) step(step uint32, batch data.Batch, counts bool) (payload []byte) {
+	a.t.Helper()
+	payload, _, err := a.trainer.Train(a.t.Context(), step, batch, nil)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	header, _, err := a.trainer.Decode(payload)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	if header.Previous != a.newest || header.Batch != batch.Hash() || header.Precision != precisionOf(a.trainer.computes).Code() {
+		a.t.Errorf("step %d: header %+v", step, header)
+	}
+	a.roots[step] = header.Momentum
+	now := audit.Applied{Step: step}
+	if counts {
+		now.Payloads = [][]byte{payload}
+	}
+	a.waiting = append(a.waiting, now)
+	return payload
+}
+
+// hold says whether others hold the newest result.
+func (a *audited) hold(step uint32, held bool) {
+	a.t.Helper()
+	if err := a.trainer.Settle(step, held); err != nil {
+		a.t.Fatal(err)
+	}
+	if held {
+		a.newest = step
+	}
+}
+
+// settle applies the oldest step that waits, if it is due.
+func (a *audited) settle() {
+	a.t.Helper()
+	if uint32(len(a.waiting)) < a.lag {
+		return
+	}
+	now := a.waiting[0]
+	a.waiting = a.waiting[1:]
+	if err := a.trainer.Apply(a.t.Context(), now.Step, now.Payloads, len(now.Payloads) > 0); err != nil {
+		a.t.Fatal(err)
+	}
+	if err := a.verifier.Apply(a.t.Context(), now.Step, now.Payloads, false); err != nil {
+		a.t.Fatal(err)
+	}
+	a.applied = slices.Insert(a.applied, 0, now)
+}
+
+// audit lets the verifier check a step.
+func (a *audited) audit(step uint32, batch data.Batch, payload []byte, opening audit.Opening) audit.Report {
+	a.t.Helper()
+	x := audit.Examination{Step: step, Trainer: [32]byte{1}, Precision: a.in}
+	if step > a.lag {
+		x.Weights = step - a.lag
+	}
+	for _, applied := range a.applied {
+		if applied.Step > x.Weights {
+			x.Applied = append(x.Applied, applied)
+		}
+	}
+	for _, c := range opening.Chunks {
+		x.Chunks = append(x.Chunks, c.Chunk)
+	}
+	before := digest(a.t, a.verifier)
+	exam, err := a.verifier.Examine(a.t.Context(), x, batch)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	if digest(a.t, a.verifier) != before {
+		a.t.Error("examining changed the verifier's model")
+	}
+	header, results, err := a.verifier.Decode(payload)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	claim := audit.Claim{Opening: opening, Result: results, Header: header, PreviousRoot: a.roots[opening.Previous]}
+	report := exam.Check(claim)
+	if light := a.verifier.CheckLight(claim); light != report.Fault {
+		a.t.Errorf("step %d: without a gradient: fault %v, with one: %v", step, light, report.Fault)
+	}
+	return report
+}
+
+func allChunks(shapes audit.Shapes) []uint32 {
+	chunks := make([]uint32, min(shapes.Chunks(), audit.MaxChunks))
+	for i := range chunks {
+		chunks[i] = uint32(i)
+	}
+	return chunks
+}
+
+// TestAuditsPassHonestTrainers whatever is held, or counts, at both lags, on one engine and on several. A step is
+// opened before the next is trained, and checked after what is due was applied.
+func TestAuditsPassHonestTrainers(t *testing.T) {
+	for name, c := range map[string]struct {
+		lag    uint32
+		change func(o *Options)
+	}{
+		"lag 1":           {1, func(*Options) {}},
+		"lag 2":           {2, func(*Options) {}},
+		"data parallel":   {1, func(o *Options) { o.Parallel.Data, o.Threads = 2, 2 }},
+		"tensor parallel": {1, func(o *Options) { o.Parallel.Tensor, o.Threads = 2, 2 }},
+		"values":          {2, func(*Options) {}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newAudited(t, c.lag, name != "values", c.change)
+			chunks := allChunks(a.trainer.Shapes())
+			for step := uint32(1); step <= 12; step++ {
+				batch := toyBatch(uint64(step)*4, uint64(step)*4+4)
+				payload := a.step(step, batch, step%3 != 0)
+				opening, err := a.trainer.Open(step, chunks)
+				if err != nil {
+					t.Fatal(err)
+				}
+				a.hold(step, step%4 > 0) // some that count not are held, and some that nobody holds count: nothing depends on it
+				a.settle()
+				report := a.audit(step, batch, payload, opening)
+				if report.Judge(testLimits) != audit.Passed {
+					t.Errorf("step %d: fault %v, error %v", step, report.Fault, report.Error)
+				}
+				lie := a.audit(step, toyBatch(uint64(step)*4+1, uint64(step)*4+5), payload, opening)
+				if lie.Judge(testLimits) != audit.Strange {
+					t.Errorf("step %d with another batch: fault %v, error %v", step, lie.Fault, lie.Error)
+				}
+			}
+		})
+	}
+}
+
+// TestAuditOfAnOldStep: a juror has applied more steps since.
+func TestAuditOfAnOldStep(t *testing.T) {
+	a := newAudited(t, 1, true, func(*Options) {})
+	chunks := allChunks(a.trainer.Shapes())
+	var payload []byte
+	var opening audit.Opening
+	const asked = 4
+	for step := uint32(1); step <= 9; step++ {
+		batch := toyBatch(uint64(step)*4, uint64(step)*4+4)
+		p := a.step(step, batch, true)
+		if step == asked {
+			var err error
+			if opening, err = a.trainer.Open(step, chunks); err != nil {
+				t.Fatal(err)
+			}
+			payload = p
+		}
+		a.hold(step, true)
+		a.settle()
+	}
+	report := a.audit(asked, toyBatch(asked*4, asked*4+4), payload, opening)
+	if report.Judge(testLimits) != audit.Passed || report.Error > 1e-3 {
+		t.Errorf("fault %v, error %v after five more steps", report.Fault, report.Error)
+	}
+	for name, change := range map[string]func(x *audit.Examination, batch *data.Batch){
+		"none":    func(x *audit.Examination, _ *data.Batch) { x.Applied = nil },
+		"too few": func(x *audit.Examination, _ *data.Batch) { x.Applied = x.Applied[:2] },
+		"a gap":   func(x *audit.Examination, _ *data.Batch) { x.Applied = slices.Delete(slices.Clone(x.Applied), 1, 2) },
+		"oldest":  func(x *audit.Examination, _ *data.Batch) { x.Applied = x.Applied[1:] },
+		"not ours": func(x *audit.Examination, _ *data.Batch) {
+			x.Applied = []audit.Applied{{Step: 9, Payloads: [][]byte{{1}}}}
+		},
+		"no chunk":  func(x *audit.Examination, _ *data.Batch) { x.Chunks = []uint32{1 << 31} },
+		"no tokens": func(_ *audit.Examination, batch *data.Batch) { batch.Sequences = nil },
+	} {
+		before := digest(t, a.verifier)
+		x := audit.Examination{Step: asked, Weights: asked - 1, Chunks: chunks, Applied: slices.Clone(a.applied[:6])}
+		batch := toyBatch(1, 2)
+		change(&x, &batch)
+		if _, err := a.verifier.Examine(t.Context(), x, batch); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+		if digest(t, a.verifier) != before {
+			t.Errorf("%s: the model changed", name)
+		}
+	}
+}
+
+// TestOnlyTheNewestStepIsOpened, and a fresh start goes on from nothing.
+func TestOnlyTheNewestStepIsOpened(t *testing.T) {
+	a := newAudited(t, 1, true, func(*Options) {})
+	if _, err := a.trainer.Open(1, []uint32{0}); !errors.Is(err, ErrStep) {
+		t.Errorf("nothing was trained: error %v", err)
+	}
+	for step := uint32(1); step <= 3; step++ {
+		a.step(step, toyBatch(0, 2), true)
+		a.hold(step, true)
+		a.settle()
+	}
+	if _, err := a.trainer.Open(2, []uint32{0}); !errors.Is(err, ErrStep) {
+		t.Errorf("an old step: error %v", err)
+	}
+	if _, err := a.trainer.Open(3, []uint32{1 << 30}); !errors.Is(err, ErrResult) {
+		t.Errorf("no such chunk: error %v", err)
+	}
+	if err := a.trainer.ResetOptimizer(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	a.newest = 0
+	if err := a.trainer.Settle(3, false); err != nil {
+		t.Errorf("a result of before is settled: %v", err)
+	}
+	a.step(4, toyBatch(0, 2), true)
+	if o, err := a.trainer.Open(4, []uint32{0}); err != nil || o.Previous != 0 {
+		t.Errorf("after a fresh start: previous %d, error %v", o.Previous, err)
+	}
+	if _, err := newTestTrainer(t).Open(1, nil); !errors.Is(err, ErrUnsupported) {
+		t.Errorf("without audits: error %v", err)
+	}
+}
+
+// TestStateOfAnAuditedRunIsNotTaken: the momentum would go on from nothing that was committed to.
+func TestStateOfAnAuditedRunIsNotTaken(t *testing.T) {
+	a := newAudited(t, 1, true, func(*Options) {})
+	a.step(1, toyBatch(0, 2), true)
+	a.settle()
+	state, err := a.trainer.OptimizerState(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.trainer.SetOptimizerState(t.Context(), state); err != nil {
+		t.Fatal(err)
+	}
+	if norm(a.trainer.optimizer.deltas) != 0 {
+		t.Error("the momentum is not zero")
+	}
+}
+
+// TestRootsAreThereWhenAudited, and nowhere else.
+func TestRootsAreThereWhenAudited(t *testing.T) {
+	with, without := newTestTrainer(t, func(o *Options) { o.Audited = true }), newTestTrainer(t)
+	for _, c := range []struct{ from, by *Trainer }{{with, without}, {without, with}} {
+		payload, _, err := c.from.Train(t.Context(), 1, toyBatch(0, 2), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.from.Verify(payload, 1, toyBatch(0, 2).ID, [32]byte{1}); err != nil {
+			t.Error(err)
+		}
+		if err := c.by.Verify(payload, 1, toyBatch(0, 2).ID, [32]byte{1}); !errors.Is(err, ErrResult) {
+			t.Errorf("another kind of run: error %v", err)
+		}
+	}
+	for name, change := range map[string]func(o *Options){
+		"lookahead":   func(o *Options) { o.Optimizer.Distro.Lookahead = true },
+		"no clipping": func(o *Options) { o.Optimizer.Distro.ClipGradNorm = 0 },
+	} {
+		o := toyOptions(t)
+		o.Optimizer.Distro.ClipGradNorm = 1
+		o.Audited = true
+		change(&o)
+		if _, err := New(t.Context(), o); !errors.Is(err, ErrUnsupported) {
+			t.Errorf("%s with audits: error %v", name, err)
+		}
+	}
+}
+
+// TestOpenFromBegun: with an apply_lag of 2 the gradient of the next step is computed before the
+// seed that says what to open.
+func TestOpenFromBegun(t *testing.T) {
+	a := newAudited(t, 2, true, func(*Options) {})
+	a.step(1, toyBatch(0, 2), true)
+	var opening audit.Opening
+	_, _, err := a.trainer.Train(t.Context(), 2, toyBatch(2, 4), func(context.Context) (err error) {
+		opening, err = a.trainer.Open(1, []uint32{0, 3})
+		return err
+	})
+	if err != nil || len(opening.Chunks) != 2 {
+		t.Errorf("%d chunks, error %v", len(opening.Chunks), err)
+	}
+}
+
+// TestFaintTensorsAreMeasuredByTheModel: a chunk's usual length is that of its tensor, but never less
+// than a 128th of what it were if all elements of the model were alike.
+func TestFaintTensorsAreMeasuredByTheModel(t *testing.T) {
+	a := newAudited(t, 1, true, func(*Options) {})
+	scale := a.trainer.lr(1)
+	shapes := a.trainer.Shapes()
+	exam := &audit.Exam{Shapes: shapes, Step: 1}
+	gradients := make([][]float32, len(shapes))
+	for i, l := range a.trainer.optimizer.layouts {
+		gradients[i] = make([]float32, l.Elements())
+		for j := range gradients[i] {
+			gradients[i][j] = 1e-3
+			if i == 0 {
+				gradients[i][j] = 1e-9
+			}
+		}
+	}
+	for chunk := range uint32(shapes.Chunks()) {
+		exam.Chunks = append(exam.Chunks, chunk)
+	}
+	if err := a.trainer.fill(exam, gradients); err != nil {
+		t.Fatal(err)
+	}
+	whole := norm(gradients)
+	unit := float64(scale) * clipScale(whole, a.trainer.optimizer.config.ClipGradNorm)
+	for i, chunk := range exam.Chunks {
+		tensor, _, _ := shapes.Find(chunk)
+		size := float64(shapes[tensor].Rows * shapes[tensor].Cols)
+		want := 1e-3 * unit * math.Sqrt(size)
+		if tensor == 0 {
+			want = whole / math.Sqrt(float64(a.trainer.Elements())) / 128 * unit * math.Sqrt(size)
+		}
+		if got := exam.Usual[i]; math.Abs(got/want-1) > 1e-3 {
+			t.Errorf("chunk %d of tensor %d: usual length %v, want %v", chunk, tensor, got, want)
+		}
+	}
+}
+
+// TestAuditsPassWhoMissedSteps, as who verified in them.
+func TestAuditsPassWhoMissedSteps(t *testing.T) {
+	a := newAudited(t, 1, true, func(*Options) {})
+	chunks := allChunks(a.trainer.Shapes())
+	previous := uint32(0)
+	for step := uint32(1); step <= 9; step++ {
+		if step%4 > 1 {
+			a.waiting = append(a.waiting, audit.Applied{Step: step})
+			a.settle()
+			continue
+		}
+		batch := toyBatch(uint64(step)*4, uint64(step)*4+4)
+		payload := a.step(step, batch, true)
+		opening, err := a.trainer.Open(step, chunks)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if opening.Previous != previous {
+			t.Errorf("step %d goes on from step %d, want %d", step, opening.Previous, previous)
+		}
+		if report := a.audit(step, batch, payload, opening); report.Judge(testLimits) != audit.Passed {
+			t.Errorf("step %d: fault %v, error %v", step, report.Fault, report.Error)
+		}
+		a.hold(step, step != 5)
+		a.settle()
+		previous = a.newest
+	}
+}
+
+// TestRollback: of a result that nobody held nothing is left, to the bit, also when the next gradient
+// is computed already.
+func TestRollback(t *testing.T) {
+	for _, lag := range []uint32{1, 2} {
+		a, twin := newAudited(t, lag, true, func(*Options) {}), newAudited(t, lag, true, func(*Options) {})
+		for step := uint32(1); step <= 7; step++ {
+			lost := step == 1 || step == 4 || step == 5
+			batch := toyBatch(uint64(step)*4, uint64(step)*4+4)
+			before := copySlices(a.trainer.optimizer.deltas)
+			if _, _, err := a.trainer.Train(t.Context(), step, batch, nil); err != nil {
+				t.Fatal(err)
+			}
+			if lost {
+				a.waiting = append(a.waiting, audit.Applied{Step: step})
+				_, _, err := a.trainer.Train(t.Context(), step+1, batch, func(context.Context) error {
+					a.hold(step, false)
+					a.hold(step, false) // which changes nothing
+					return context.Canceled
+				})
+				if !errors.Is(err, context.Canceled) || !sameBits(before, a.trainer.optimizer.deltas) {
+					t.Errorf("lag %d, step %d: error %v, or the momentum is another one", lag, step, err)
+				}
+				if _, err := a.trainer.Open(a.newest, []uint32{0}); !errors.Is(err, ErrStep) {
+					t.Errorf("lag %d, step %d: what went before is opened: error %v", lag, step, err)
+				}
+			} else {
+				a.hold(step, true)
+				a.waiting = append(a.waiting, audit.Applied{Step: step})
+				twin.step(step, batch, false)
+				twin.hold(step, true)
+			}
+			a.settle()
+			twin.apply(step + 1 - lag)
+			if !sameBits(a.trainer.optimizer.deltas, twin.trainer.optimizer.deltas) {
+				t.Fatalf("lag %d, step %d: the momentum is not that of who trained what was held alone", lag, step)
+			}
+		}
+		if err := a.trainer.Settle(6, false); !errors.Is(err, ErrStep) {
+			t.Errorf("lag %d: an older step: error %v", lag, err)
+		}
+	}
+}
+
+// apply applies no results to the trainer.
+func (a *audited) apply(step uint32) {
+	a.t.Helper()
+	if step == 0 {
+		return
+	}
+	if err := a.trainer.Apply(a.t.Context(), step, nil, false); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+// TestInjectedMomentumIsFound: who changes its momentum between two steps, or begins with one, has an
+// opening of the next step that shows it, however honest its gradient is.
+func TestInjectedMomentumIsFound(t *testing.T) {
+	for name, first := range map[string]bool{"newcomer": true, "between steps": false} {
+		a := newAudited(t, 1, true, func(*Options) {})
+		step := uint32(1)
+		if !first {
+			a.step(step, toyBatch(4, 8), true)
+			a.hold(step, true)
+			a.settle()
+			step++
+		}
+		for _, delta := range a.trainer.optimizer.deltas {
+			for i := range delta {
+				delta[i] += 1e-4
+			}
+		}
+		batch := toyBatch(uint64(step)*4, uint64(step)*4+4)
+		payload := a.step(step, batch, true)
+		opening, err := a.trainer.Open(step, allChunks(a.trainer.Shapes()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.settle()
+		if report := a.audit(step, batch, payload, opening); report.Judge(testLimits) == audit.Passed {
+			t.Errorf("%s: passed, error %v", name, report.Error)
+		}
+	}
+}

@@ -1,0 +1,136 @@
+package train
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/psyche-go/psyche/core/audit"
+	"github.com/psyche-go/psyche/core/codec"
+	"github.com/psyche-go/psyche/core/merkle"
+	"github.com/psyche-go/psyche/learn/distro"
+)
+
+// history is what a trainer keeps to open its newest step, and to take it back: the momentum before
+// it, and the trees of the newest two results. That is 4 bytes for each parameter and, with 8
+// coefficients a chunk, 500 for each chunk.
+//
+// It has a lock of its own: a trainer is asked to open a step while it already computes the
+// next gradient.
+type history struct {
+	mu     sync.Mutex
+	kernel *distro.Kernel
+	layout []distro.Layout
+	shapes audit.Shapes
+	deltas [][]float32 // the optimizer's
+
+	steps  []committed // newest last: the newest, and the one that it goes on from
+	before [][]float32 // momentum after the latter; zeros where there is none
+	stale  bool        // before is that of a step that was taken back: the newest is not opened any more
+}
+
+// committed is a result that a root stands for.
+type committed struct {
+	step     uint32
+	previous uint32
+	tree     *merkle.Tree
+	taken    []codec.TensorResult
+}
+
+// maxCommitted is as many as an opening is about.
+const maxCommitted = 2
+
+func newHistory(kernel *distro.Kernel, layouts []distro.Layout, topK int, deltas [][]float32) *history {
+	h := &history{kernel: kernel, layout: layouts, deltas: deltas}
+	for _, l := range layouts {
+		h.shapes = append(h.shapes, l.Shape(topK))
+		h.before = append(h.before, make([]float32, l.Elements()))
+	}
+	return h
+}
+
+// begin is called with the lock before a step changes the momentum: it keeps what the momentum was.
+func (h *history) begin() {
+	for i, delta := range h.deltas {
+		copy(h.before[i], delta)
+	}
+	h.stale = false
+}
+
+// commit is called with the lock after a step changed the momentum.
+func (h *history) commit(step uint32, taken []codec.TensorResult) (committed, error) {
+	var leaves [][32]byte
+	for i, l := range h.layout {
+		_, ofTensor, err := h.kernel.Leaves(l, h.deltas[i], taken[i])
+		if err != nil {
+			return committed{}, fmt.Errorf("tensor %d: %w", i, err)
+		}
+		leaves = append(leaves, ofTensor...)
+	}
+	return committed{step: step, previous: h.newest(), tree: merkle.NewTree(leaves), taken: taken}, nil
+}
+
+// add is called with the lock when a result was made.
+func (h *history) add(c committed) {
+	if h.steps = append(h.steps, c); len(h.steps) > maxCommitted {
+		h.steps = slices.Clone(h.steps[1:]) // what went before is needed no more
+	}
+}
+
+// restore is called with the lock: it makes the momentum what it was before the newest step, which
+// failed or is taken back.
+func (h *history) restore() {
+	for i, delta := range h.deltas {
+		copy(delta, h.before[i])
+	}
+	h.stale = true
+}
+
+// takeBack is called with the lock. It makes the momentum what it was before the newest step.
+func (h *history) takeBack() {
+	h.restore()
+	h.steps = h.steps[:len(h.steps)-1]
+}
+
+// newest returns the step that the momentum goes on from; 0: none.
+func (h *history) newest() uint32 {
+	if n := len(h.steps); n > 0 {
+		return h.steps[n-1].step
+	}
+	return 0
+}
+
+// forget is called with the lock when the momentum begins afresh.
+func (h *history) forget() { h.steps, h.stale = nil, false }
+
+// open shows chunks of the newest step.
+func (h *history) open(step uint32, trainer [32]byte, chunks []uint32) (audit.Opening, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n := len(h.steps)
+	if n == 0 || h.steps[n-1].step != step || h.stale {
+		return audit.Opening{}, fmt.Errorf("%w: it is not the newest that was trained", ErrStep)
+	}
+	now := h.steps[n-1]
+	o := audit.Opening{Step: step, Trainer: trainer, Previous: now.previous}
+	for _, chunk := range chunks {
+		tensor, within, ok := h.shapes.Find(chunk)
+		if !ok {
+			return audit.Opening{}, fmt.Errorf("%w: chunk %d of %d", ErrResult, chunk, h.shapes.Chunks())
+		}
+		opened := audit.Opened{Chunk: chunk, After: h.state(now, h.deltas, chunk, tensor, within)}
+		if o.Previous != 0 {
+			opened.Before = h.state(h.steps[n-2], h.before, chunk, tensor, within)
+		}
+		o.Chunks = append(o.Chunks, opened)
+	}
+	return o, nil
+}
+
+func (h *history) state(c committed, momentum [][]float32, chunk uint32, tensor, within int) audit.State {
+	return audit.State{
+		Momentum: h.layout[tensor].Chunk(momentum[tensor], within, nil),
+		Taken:    distro.TakenOf(c.taken[tensor], within, h.shapes[tensor].Chunks),
+		Path:     c.tree.Prove(int(chunk)),
+	}
+}

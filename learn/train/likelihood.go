@@ -1,0 +1,167 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/psyche-go/psyche/learn/model"
+	"github.com/psyche-go/psyche/learn/model/generate"
+	"github.com/psyche-go/psyche/learn/torch"
+)
+
+// ErrChanged says that the weights changed while the model was asked: what it said so far is of
+// two models.
+var ErrChanged = errors.New("the model was trained meanwhile")
+
+// MaxTokens is the model's longest sequence.
+func (r *replica) MaxTokens() int { return r.model.MaxTokens() }
+
+// inTurns lets use work on the model. Between two of its parts it calls yield, in which those
+// that wait for the model, to train it, have it first.
+func (r *replica) inTurns(ctx context.Context, use func(network model.Model, yield func() error) error) error {
+	if err := r.lock(ctx); err != nil {
+		return err
+	}
+	held := true
+	defer func() {
+		if held {
+			r.unlock()
+		}
+	}()
+	network := r.model
+	if r.parallel != nil {
+		var err error
+		if network, err = r.parallel.evaluates(ctx, network); err != nil {
+			return err
+		}
+	}
+	before := r.changes
+	return use(network, func() error {
+		r.unlock()
+		held = false
+		if err := r.lock(ctx); err != nil {
+			return err
+		}
+		held = true
+		if r.changes != before {
+			return ErrChanged
+		}
+		return nil
+	})
+}
+
+// LogLikelihoods returns, for each continuation, the logarithm of the probability that it
+// follows the tokens of before. Of these the first are cut off if all is longer than the
+// model's longest sequence. The model may be trained meanwhile: the error is ErrChanged then.
+func (r *replica) LogLikelihoods(ctx context.Context, before []int32, continuations [][]int32) (out []float64, err error) {
+	if err := r.checkTokens(before, continuations); err != nil {
+		return nil, fmt.Errorf("log-likelihood: %w", err)
+	}
+	err = r.inTurns(ctx, func(network model.Model, yield func() error) error {
+		if !slices.ContainsFunc(continuations, func(c []int32) bool { return len(c) != 1 }) {
+			out, err = oneToken(ctx, network, before, continuations)
+			return err
+		}
+		for i, continuation := range continuations {
+			if i > 0 {
+				if err := yield(); err != nil {
+					return err
+				}
+			}
+			l, err := likelihood(ctx, network, before, continuation)
+			if err != nil {
+				return err
+			}
+			out = append(out, l)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("log-likelihood: %w", err)
+	}
+	return out, nil
+}
+
+func (r *replica) checkTokens(before []int32, continuations [][]int32) error {
+	if len(before) == 0 {
+		return fmt.Errorf("%w: there is nothing to follow", ErrTokens)
+	}
+	for i, ids := range slices.Insert(slices.Clone(continuations), 0, before) {
+		if len(ids) == 0 || i > 0 && len(ids) > r.model.MaxTokens() {
+			return fmt.Errorf("%w: continuation %d has %d tokens, want 1 to %d", ErrTokens, i-1, len(ids), r.model.MaxTokens())
+		}
+		for _, id := range ids {
+			if id < 0 || id >= r.vocabSize {
+				return fmt.Errorf("%w: token %d, the model's vocab_size is %d; is the tokenizer this model's?", ErrTokens, id, r.vocabSize)
+			}
+		}
+	}
+	return nil
+}
+
+// likelihood passes a text through the model once.
+func likelihood(ctx context.Context, network model.Model, before, continuation []int32) (l float64, err error) {
+	all := slices.Concat(before, continuation)
+	all = all[max(0, len(all)-network.MaxTokens()-1):]
+	columns := len(all) - 1
+	targets := slices.Clone(all[1:])
+	for i := range columns - len(continuation) {
+		targets[i] = torch.IgnoreTarget
+	}
+	err = network.Engine().Do(ctx, false, func(s *torch.Scope) error {
+		loss := network.Loss(s, s.FromInt32s(all[:columns], 1, int64(columns)), s.FromInt32s(targets, 1, int64(columns)))
+		l = -loss.Item() * float64(len(continuation))
+		return nil
+	})
+	return l, err
+}
+
+// oneToken passes what comes before through the model once for all continuations, which are of
+// one token each.
+func oneToken(ctx context.Context, network model.Model, before []int32, continuations [][]int32) ([]float64, error) {
+	before = before[max(0, len(before)-network.MaxTokens()):]
+	var logits []float32
+	err := network.Engine().Do(ctx, false, func(s *torch.Scope) error {
+		cache := network.NewCache()
+		defer cache.Free()
+		logits = network.Next(s, s.FromInt32s(before, 1, int64(len(before))), cache).CopyFloat32s()
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	most, sum := float64(slices.Max(logits)), 0.0
+	for _, logit := range logits {
+		sum += math.Exp(float64(logit) - most)
+	}
+	out := make([]float64, len(continuations))
+	for i, c := range continuations {
+		out[i] = float64(logits[c[0]]) - most - math.Log(sum)
+	}
+	return out, nil
+}
+
+// errEnough ends a text.
+var errEnough = errors.New("enough")
+
+// Write goes on from a text, at most so many tokens, until emit says that it is enough. The
+// temperature is that of package generate. The model may be trained meanwhile: the error is
+// ErrChanged then.
+func (r *replica) Write(ctx context.Context, text []int32, most int, temperature float64, seed uint64, emit func(id int32) (more bool)) error {
+	o := generate.Options{MaxTokens: most, Temperature: temperature, TopP: 1, RepetitionPenalty: 1, Seed: seed}
+	err := r.inTurns(ctx, func(network model.Model, yield func() error) error {
+		return generate.Tokens(ctx, network, text, o, func(id int32) error {
+			if !emit(id) {
+				return errEnough
+			}
+			return yield()
+		})
+	})
+	if err != nil && !errors.Is(err, errEnough) {
+		return fmt.Errorf("write text: %w", err)
+	}
+	return nil
+}

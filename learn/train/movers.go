@@ -1,0 +1,178 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+
+	"github.com/psyche-go/psyche/core/codec"
+	"github.com/psyche-go/psyche/learn/distro"
+	"github.com/psyche-go/psyche/learn/distro/cuda"
+	"github.com/psyche-go/psyche/learn/torch"
+)
+
+// mover moves weights in a device's memory to the bits to which the optimizer's kernel
+// moves those of the host: a cuda.Device. Calls return when the device is done.
+type mover interface {
+	DecodeApply(l distro.Layout, results []codec.TensorResult, weights cuda.Tensor, p distro.ApplyParams) error
+	Close() error
+}
+
+// openMover opens the mover of a device. A copy on the CPU has none.
+func openMover(device torch.Device) (mover, error) {
+	if device == torch.CPU {
+		return nil, nil
+	}
+	there, err := cuda.Open(int(device))
+	if err != nil {
+		return nil, err
+	}
+	return there, nil
+}
+
+// openMovers lets copies on other devices be moved there. Where one cannot be, neither it
+// nor the rest, which would most likely lack the same, are: they are refreshed.
+func (r *replica) openMovers(open func(torch.Device) (mover, error)) {
+	for _, a := range r.apart() {
+		device := a.twin.Engine().Device()
+		m, err := open(device)
+		if err != nil {
+			r.log.Warn("the optimizer's kernels cannot run on the device: weights will be copied there for every step",
+				"device", device.String(), "because", err,
+				"remedy", "install NVRTC of the CUDA version that libtorch is made for, or set "+cuda.EnvNVRTC+
+					" to its library; the driver must be as new as NVRTC")
+			return
+		}
+		if a.mover = m; m != nil {
+			r.log.Info("results are applied on the device too", "device", device.String())
+		}
+	}
+}
+
+// apart returns the workers on other devices.
+func (r *replica) apart() []*apart {
+	if r.parallel == nil {
+		return nil
+	}
+	return r.parallel.apart()
+}
+
+func (p *parallel) apart() (all []*apart) {
+	for _, w := range p.workers {
+		if a, ok := w.(*apart); ok {
+			all = append(all, a)
+		}
+	}
+	return all
+}
+
+// moveWeights applies results to the weights and, meanwhile, to the copies on devices that
+// have a mover. These have the same bits then and need no refresh, which is checked now and
+// then. A copy that differed before, such as one that looked ahead, is left to its refresh;
+// so is one whose mover failed, wherever it stopped.
+func (t *Trainer) moveWeights(ctx context.Context, results [][]codec.TensorResult, lr float32) error {
+	var copies []*apart
+	for _, a := range t.apart() {
+		if a.mover != nil && a.seen == t.changes {
+			copies = append(copies, a)
+		}
+	}
+	t.changed() // all copies are to be refreshed, until they are known to be equal
+	var group sync.WaitGroup
+	failures := make([]error, len(copies))
+	for i, a := range copies {
+		group.Go(func() { failures[i] = a.move(context.WithoutCancel(ctx), t.optimizer, results, lr) })
+	}
+	err := t.optimizer.apply(t.weights(), results, lr)
+	group.Wait()
+	if err != nil {
+		return err
+	}
+	telling := lr > 0 && !empty(results)
+	for i, a := range copies {
+		failure := failures[i]
+		if failure == nil && telling {
+			failure = a.check(context.WithoutCancel(ctx))
+		}
+		if failure == nil {
+			a.seen = t.changes
+			continue
+		}
+		t.log.Warn("the optimizer's kernels failed on the device: weights will be copied there for every step from now on",
+			"device", a.twin.Engine().Device().String(), "because", errors.Join(failure, a.closeMover()))
+	}
+	return nil
+}
+
+// move applies results to the copy. libtorch's work on the device and the mover's are
+// ordered: both put it on the legacy default stream, since neither chooses another, and the
+// mover waits for the end of its own before it returns. The engine works on nothing else
+// meanwhile.
+func (a *apart) move(ctx context.Context, o *optimizer, results [][]codec.TensorResult, lr float32) error {
+	parameters := a.twin.Parameters()
+	return a.twin.Engine().Do(ctx, false, func(*torch.Scope) error {
+		return o.move(results, lr, func(i int, ofTensor []codec.TensorResult, p distro.ApplyParams) error {
+			weights := parameters[i].Tensor
+			there := cuda.Tensor{Address: cuda.DevicePointer(weights.Address()), Elements: int(weights.Numel())}
+			return a.mover.DecodeApply(o.layouts[i], ofTensor, there, p)
+		})
+	})
+}
+
+// empty tells whether results hold no coefficient, as the first ones of a cold start: what
+// the mover makes of them shows little of its arithmetic.
+func empty(results [][]codec.TensorResult) bool {
+	for _, result := range results {
+		for _, tensor := range result {
+			if slices.ContainsFunc(tensor.Counts, func(n uint16) bool { return n > 0 }) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// A check reads as much back as a refresh writes. The first steps show a device that always
+// computes other bits. One that begins to later is seen within checkEvery steps, at less than
+// half a percent of what a refresh for each step, which the mover saves, would cost.
+const (
+	firstChecks = 3
+	checkEvery  = 256
+)
+
+// check is called after each step that moved the copy by coefficients. It compares the copy
+// with the weights after the first of these, and after every checkEvery-th: a device that
+// computes other bits would move it away step by step, and nobody would see it.
+func (a *apart) check(ctx context.Context) error {
+	if a.moves++; a.moves > firstChecks && a.moves%checkEvery != 0 {
+		return nil
+	}
+	return a.twin.Engine().Do(ctx, false, func(s *torch.Scope) error {
+		for i, p := range a.twin.Parameters() {
+			err := s.Sub(func(*torch.Scope) error { // frees what came back
+				for j, v := range p.Tensor.ToDevice(torch.CPU).Float32s() {
+					if want := a.from.parameters[i].weights[j]; math.Float32bits(v) != math.Float32bits(want) {
+						return fmt.Errorf("weight %d of %s became %v there, and %v here", j, p.Name, v, want)
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (a *apart) closeMover() error {
+	if a.mover == nil {
+		return nil
+	}
+	err := a.mover.Close()
+	a.mover = nil
+	return err
+}

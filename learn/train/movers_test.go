@@ -1,0 +1,367 @@
+//go:build linux
+
+package train
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/psyche-go/psyche/core/codec"
+	"github.com/psyche-go/psyche/learn/distro"
+	"github.com/psyche-go/psyche/learn/distro/cuda"
+	"github.com/psyche-go/psyche/learn/distro/cuda/cudatest"
+	"github.com/psyche-go/psyche/learn/torch"
+	"github.com/psyche-go/psyche/record/config"
+)
+
+// emulatedMover is a cuda.Device on the CPU, for copies of the CPU's engines.
+type emulatedMover struct {
+	mover
+	calls  int  // of DecodeApply, those that failed too
+	fail   int  // the call in which the driver fails; 0: none
+	wrong  bool // whether it moves too far
+	closed bool
+}
+
+func (m *emulatedMover) DecodeApply(l distro.Layout, results []codec.TensorResult, weights cuda.Tensor, p distro.ApplyParams) error {
+	if m.wrong {
+		p.LR *= 2
+	}
+	if m.calls++; m.calls != m.fail {
+		return m.mover.DecodeApply(l, results, weights, p)
+	}
+	return errors.Join(os.Setenv(cudatest.EnvFailure, "cuCtxSynchronize 700"),
+		m.mover.DecodeApply(l, results, weights, p), os.Unsetenv(cudatest.EnvFailure))
+}
+
+func (m *emulatedMover) Close() error {
+	m.closed = true
+	return m.mover.Close()
+}
+
+// emulatedMovers gives each device of a trainer a driver of its own. The movers are
+// appended to the list that is returned, as they are opened.
+func emulatedMovers(t *testing.T, change func(m *emulatedMover)) (func(o *Options), *[]*emulatedMover) {
+	t.Helper()
+	library := cudatest.Library(t)
+	text, err := os.ReadFile(library)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var movers []*emulatedMover
+	return func(o *Options) {
+		o.mover = func(torch.Device) (mover, error) {
+			copied := filepath.Join(filepath.Dir(library), fmt.Sprintf("libemulated%d.so", len(movers)))
+			if err := os.WriteFile(copied, text, 0o600); err != nil {
+				return nil, err
+			}
+			device, err := cuda.OpenWith(copied, copied, 0)
+			if err != nil {
+				return nil, err
+			}
+			m := &emulatedMover{mover: device}
+			if change != nil {
+				change(m)
+			}
+			movers = append(movers, m)
+			return m, nil
+		}
+	}, &movers
+}
+
+// onTheDevice compares the memory of the copies with the weights, without a refresh.
+func onTheDevice(trainer *Trainer) (equal []bool) {
+	for _, a := range trainer.apart() {
+		var there [][]float32
+		for _, p := range a.twin.Parameters() {
+			there = append(there, p.Tensor.Float32s())
+		}
+		equal = append(equal, sameBits(there, trainer.weights()))
+	}
+	return equal
+}
+
+// results has every client train a batch of its own for the step.
+func results(t *testing.T, step uint32, clients ...*Trainer) (payloads [][]byte) {
+	t.Helper()
+	for i, client := range clients {
+		start := uint64(step)*9 + 3*uint64(i)
+		payload, _, err := client.Train(t.Context(), step, toyBatch(start, start+3), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		payloads = append(payloads, payload)
+	}
+	return payloads
+}
+
+func apply(t *testing.T, step uint32, payloads [][]byte, members ...*Trainer) {
+	t.Helper()
+	for _, member := range members {
+		if err := member.Apply(t.Context(), step, payloads, len(payloads) > 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestMoversMoveCopies trains with results of two clients on the CPU and one on two
+// devices. After each Apply the memory of the devices has the bits of the weights, though
+// nothing was copied there, and the weights those of the clients on the CPU.
+func TestMoversMoveCopies(t *testing.T) {
+	for name, text := range map[string]string{"llama": toyConfig, "v3": toyV3} {
+		t.Run(name, func(t *testing.T) {
+			moved, movers := emulatedMovers(t, nil)
+			fit := func(o *Options) {
+				distro := *o.Optimizer.Distro
+				distro.Quantize1Bit = name == "llama"
+				o.Model, o.MicroBatch, o.Optimizer = snapshotOf(t, text), 1, config.Optimizer{Distro: &distro}
+			}
+			here, other, there := newTestTrainer(t, fit), newTestTrainer(t, fit), newTestTrainer(t, fit, onDevices(2), moved)
+			members := []*Trainer{here, other, there}
+			for _, member := range members { // a cold start: the first steps' rates differ
+				if err := member.SetColdStart(t.Context(), 1, 3); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for step := uint32(1); step <= 5; step++ {
+				payloads := results(t, step, members...)
+				if step == 4 {
+					payloads = nil // weight decay alone
+				}
+				before := slices.Concat(there.weights()...)
+				apply(t, step, payloads, members...)
+				if slices.Equal(before, slices.Concat(there.weights()...)) != (step == 1) { // of rate 0
+					t.Errorf("step %d: whether the weights moved is not as expected", step)
+				}
+				if equal := onTheDevice(there); !slices.Equal(equal, []bool{true, true}) {
+					t.Fatalf("step %d: copies equal: %v", step, equal)
+				}
+				for i, a := range there.apart() {
+					if a.seen != there.changes {
+						t.Errorf("step %d: device %d will be refreshed", step, i)
+					}
+				}
+				if digest(t, there) != digest(t, here) {
+					t.Fatalf("step %d: weights differ", step)
+				}
+			}
+			if len(*movers) != 2 || (*movers)[0].calls != 5*len(there.parameters) {
+				t.Errorf("%d movers, want 2 with a call for each tensor and step", len(*movers))
+			}
+		})
+	}
+}
+
+// TestCopiesThatDifferAreNotMoved changes weights without the devices' knowledge: their
+// copies wait for the refresh.
+func TestCopiesThatDifferAreNotMoved(t *testing.T) {
+	moved, movers := emulatedMovers(t, nil)
+	here, there := newTestTrainer(t), newTestTrainer(t, onDevices(1), moved)
+	calls := func() int { return (*movers)[0].calls }
+	step := uint32(0)
+	change := func(when string, moves bool) {
+		t.Helper()
+		step++
+		payload := results(t, step, here)
+		before := calls()
+		apply(t, step, payload, here, there)
+		if got := calls() > before; got != moves {
+			t.Errorf("%s: moved there: %t, want %t", when, got, moves)
+		}
+		if equal := onTheDevice(there)[0]; equal != moves {
+			t.Errorf("%s: the copy equals the weights: %t, want %t", when, equal, moves)
+		}
+		want, err := here.Evaluate(t.Context(), toyBatch(0, 2).Sequences)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := there.Evaluate(t.Context(), toyBatch(0, 2).Sequences); err != nil || got != want {
+			t.Errorf("%s: evaluates to %v (%v), want %v", when, got, err, want)
+		}
+		if !onTheDevice(there)[0] || digest(t, there) != digest(t, here) {
+			t.Errorf("%s: weights differ after a refresh", when)
+		}
+	}
+	change("at first", true)
+	for _, member := range []*Trainer{here, there} {
+		if err := member.Load(t.Context(), toyModel(t, 7)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	step = 0
+	change("after a load", false)
+	change("after its refresh", true)
+	back := there.lookAhead(1e-3)
+	if _, err := there.Evaluate(t.Context(), toyBatch(0, 2).Sequences); err != nil { // copies the look-ahead
+		t.Fatal(err)
+	}
+	back()
+	change("after a look-ahead", false)
+	change("after that", true)
+}
+
+func TestLookaheadOpensNoMover(t *testing.T) {
+	trainer := newTestTrainer(t, lookingAhead, onDevices(1), func(o *Options) {
+		o.mover = func(torch.Device) (mover, error) {
+			t.Error("opened")
+			return nil, nil
+		}
+	})
+	plain := newTestTrainer(t, lookingAhead)
+	for step := uint32(1); step <= 3; step++ {
+		payloads := results(t, step, plain, trainer)
+		apply(t, step, payloads, plain, trainer)
+	}
+	if digest(t, trainer) != digest(t, plain) {
+		t.Error("weights differ")
+	}
+}
+
+func warnings(into *bytes.Buffer) func(o *Options) {
+	return func(o *Options) {
+		o.Logger = slog.New(slog.NewTextHandler(into, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	}
+}
+
+// TestMoversThatFail has the driver fail in the middle of a model, and a device that
+// computes other bits: both copies are refreshed, whole, and never moved again.
+func TestMoversThatFail(t *testing.T) {
+	for want, fault := range map[string]func(m *emulatedMover){
+		"CUDA_ERROR_ILLEGAL_ADDRESS": func(m *emulatedMover) { m.fail = 5 },
+		"became":                     func(m *emulatedMover) { m.wrong = true },
+	} {
+		t.Run(want, func(t *testing.T) {
+			var log bytes.Buffer
+			moved, movers := emulatedMovers(t, fault)
+			here, there := newTestTrainer(t), newTestTrainer(t, onDevices(1), moved, warnings(&log))
+			for step := uint32(1); step <= 3; step++ {
+				payloads := results(t, step, here, there)
+				apply(t, step, payloads, here, there)
+				if onTheDevice(there)[0] {
+					t.Errorf("step %d: the copy equals the weights before its refresh", step)
+				}
+				if digest(t, there) != digest(t, here) {
+					t.Fatalf("step %d: weights differ", step)
+				}
+				if _, err := there.Evaluate(t.Context(), toyBatch(0, 2).Sequences); err != nil || !onTheDevice(there)[0] {
+					t.Fatalf("step %d: the copy differs from the weights after its refresh (%v)", step, err)
+				}
+			}
+			m := (*movers)[0]
+			if text := log.String(); strings.Count(text, "level=WARN") != 1 || !strings.Contains(text, want) {
+				t.Errorf("log: %s", text)
+			}
+			if limit := len(there.parameters); m.calls == 0 || m.calls > limit || !m.closed {
+				t.Errorf("%d calls, want one for each of %d tensors at most; closed: %t", m.calls, limit, m.closed)
+			}
+		})
+	}
+}
+
+// TestWrongMoverIsFoundBehindAColdStart has a device compute other bits from the start. The
+// first step, of learning rate 0, and one without results cannot show it.
+func TestWrongMoverIsFoundBehindAColdStart(t *testing.T) {
+	moved, movers := emulatedMovers(t, func(m *emulatedMover) { m.wrong = true })
+	here, there := newTestTrainer(t), newTestTrainer(t, onDevices(1), moved)
+	for _, member := range []*Trainer{here, there} {
+		if err := member.SetColdStart(t.Context(), 1, 3); err != nil {
+			t.Fatal(err)
+		}
+	}
+	copied := there.apart()[0]
+	for step := uint32(1); step <= 3; step++ {
+		payloads := results(t, step, here, there)
+		apply(t, step, payloads, here, there)
+		if wrong := step > 1; (copied.mover == nil) != wrong || (copied.seen != there.changes) != wrong {
+			t.Errorf("step %d: the mover was given up: %t, want %t", step, copied.mover == nil, wrong)
+		}
+		if _, err := there.Evaluate(t.Context(), toyBatch(0, 2).Sequences); err != nil || !onTheDevice(there)[0] {
+			t.Fatalf("step %d: the copy differs from the weights when it is used (%v)", step, err)
+		}
+	}
+	if !(*movers)[0].closed {
+		t.Error("the mover is open")
+	}
+}
+
+// TestMoverThatGoesWrongIsFound has a device compute other bits after it was compared at
+// first: it is compared again when it has moved the copy 256 times.
+func TestMoverThatGoesWrongIsFound(t *testing.T) {
+	moved, movers := emulatedMovers(t, nil)
+	here, there := newTestTrainer(t), newTestTrainer(t, onDevices(1), moved)
+	copied, step := there.apart()[0], uint32(0)
+	move := func() {
+		t.Helper()
+		step++
+		apply(t, step, results(t, step, here), here, there)
+	}
+	for range 3 {
+		move()
+	}
+	if copied.moves != 3 || copied.mover == nil {
+		t.Fatalf("%d moves, mover %v", copied.moves, copied.mover)
+	}
+	copied.moves = 253
+	(*movers)[0].wrong = true
+	for range 2 {
+		move()
+	}
+	if copied.mover == nil {
+		t.Error("compared before its turn")
+	}
+	step++ // no results: it does not count
+	apply(t, step, nil, here, there)
+	if copied.mover == nil || copied.moves != 255 {
+		t.Errorf("after a step without results: %d moves, mover %v", copied.moves, copied.mover)
+	}
+	move()
+	if copied.mover != nil {
+		t.Error("not found")
+	}
+	if _, err := there.Evaluate(t.Context(), toyBatch(0, 2).Sequences); err != nil || !onTheDevice(there)[0] {
+		t.Errorf("the copy differs from the weights when it is used (%v)", err)
+	}
+}
+
+// TestWithoutMovers trains where no kernels can be had.
+func TestWithoutMovers(t *testing.T) {
+	var log bytes.Buffer
+	missing := filepath.Join(t.TempDir(), "libcuda.so.1")
+	opened := 0
+	there := newTestTrainer(t, onDevices(2), warnings(&log), func(o *Options) {
+		o.mover = func(torch.Device) (mover, error) {
+			opened++
+			_, err := cuda.OpenWith(missing, missing, 0)
+			if !errors.Is(err, cuda.ErrNoCUDA) {
+				t.Errorf("error = %v", err)
+			}
+			return nil, err
+		}
+	})
+	here := newTestTrainer(t)
+	for step := uint32(1); step <= 3; step++ {
+		payloads := results(t, step, here, there)
+		apply(t, step, payloads, here, there)
+	}
+	if digest(t, there) != digest(t, here) {
+		t.Error("weights differ")
+	}
+	if text := log.String(); opened != 1 || strings.Count(text, "level=WARN") != 1 || !strings.Contains(text, cuda.EnvNVRTC) {
+		t.Errorf("opened %d times, log: %s", opened, text)
+	}
+}
+
+// TestCopiesOnTheCPUHaveNoMovers: theirs would be a GPU's.
+func TestCopiesOnTheCPUHaveNoMovers(t *testing.T) {
+	trainer := newTestTrainer(t, onDevices(1))
+	if m := trainer.apart()[0].mover; m != nil {
+		t.Errorf("mover %v", m)
+	}
+}

@@ -1,0 +1,349 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/psyche-go/psyche/core/audit"
+	"github.com/psyche-go/psyche/core/codec"
+	"github.com/psyche-go/psyche/learn/distro"
+	"github.com/psyche-go/psyche/record/config"
+)
+
+var (
+	// ErrNotFinite says that a loss or gradient is infinite or not a number.
+	ErrNotFinite = errors.New("loss or gradient is not finite")
+	// ErrResult says that a payload is not a valid result of the batch it stands for.
+	ErrResult = errors.New("invalid training result")
+	// ErrStep says that a step was trained or applied already.
+	ErrStep = errors.New("step is not the next one")
+	// ErrUnsupported says that this trainer cannot do what a run's definition asks for.
+	ErrUnsupported = errors.New("not supported by this trainer")
+)
+
+// maxUpdate bounds the L2 norm of a learning rate times a gradient. With it the momentum
+// of 2^32 steps, and so every coefficient of its orthonormal transform, is still far from
+// the largest float32: encoding cannot overflow halfway through a model.
+const maxUpdate = 1e18
+
+// optimizer is what DisTrO keeps of a model between steps. It works on plain slices, one
+// for each tensor, in the order of the tensors' names. It is not safe for concurrent use,
+// except for decode.
+type optimizer struct {
+	kernel  *distro.Kernel
+	config  config.Distro
+	layouts []distro.Layout
+	results []codec.TensorLayout
+	deltas  [][]float32 // momentum that was not sent yet, zero at first
+	encoded uint64      // how often encode ran
+	newest  uint32      // step of the newest of them: the momentum is as old
+	// sent is what encode took out of the momentum for a step, until it is known whether it counted.
+	sent    map[uint32][]codec.TensorResult
+	history *history // nil: nothing is audited
+}
+
+func newOptimizer(c config.Distro, shapes [][]int64, threads int) (*optimizer, error) {
+	switch {
+	case c.CompressionTopK < 1 || c.CompressionChunk < 1:
+		return nil, fmt.Errorf("distro optimizer: %w: compression_topk %d, compression_chunk %d, want at least 1",
+			ErrUnsupported, c.CompressionTopK, c.CompressionChunk)
+	case !(c.CompressionDecay >= 0 && c.CompressionDecay <= 1):
+		return nil, fmt.Errorf("distro optimizer: %w: compression_decay %v, want 0 to 1", ErrUnsupported, c.CompressionDecay)
+	case !(c.WeightDecay >= 0) || !(c.ClipGradNorm >= 0):
+		return nil, fmt.Errorf("distro optimizer: %w: weight_decay %v, clip_grad_norm %v, want at least 0",
+			ErrUnsupported, c.WeightDecay, c.ClipGradNorm)
+	case c.ApplyLag > config.MaxApplyLag:
+		return nil, fmt.Errorf("distro optimizer: %w: apply_lag %d, want 1 or 2", ErrUnsupported, c.ApplyLag)
+	}
+	kernel, err := distro.NewKernel(distro.Options{Threads: threads})
+	if err != nil {
+		return nil, fmt.Errorf("distro optimizer: %w", err)
+	}
+	o := &optimizer{kernel: kernel, config: c}
+	for _, shape := range shapes {
+		layout, err := distro.NewLayout(shape, int(c.CompressionChunk))
+		if err != nil {
+			return nil, fmt.Errorf("distro optimizer: %w", err)
+		}
+		o.layouts = append(o.layouts, layout)
+		o.results = append(o.results, layout.Codec(int(c.CompressionTopK)))
+		o.deltas = append(o.deltas, make([]float32, layout.Elements()))
+	}
+	o.reset()
+	return o, nil
+}
+
+// commit makes results commit to the momentum from now on.
+func (o *optimizer) commit() error {
+	if o.config.Lookahead {
+		return fmt.Errorf("%w: lookahead in a run with audits: nobody else has the momentum that it looks ahead with; set one of them off", ErrUnsupported)
+	}
+	if o.config.ClipGradNorm <= 0 {
+		return fmt.Errorf("%w: clip_grad_norm of 0 in a run with audits: nothing bounds what a result adds to a momentum; set it, for instance to 1.0, or set verification_percent to 0", ErrUnsupported)
+	}
+	o.history = newHistory(o.kernel, o.layouts, int(o.config.CompressionTopK), o.deltas)
+	return nil
+}
+
+// changing takes the lock of the history, if there is one, while the momentum changes.
+func (o *optimizer) changing() (done func()) {
+	if o.history == nil {
+		return func() {}
+	}
+	o.history.mu.Lock()
+	return o.history.mu.Unlock
+}
+
+// reset forgets the momentum and what was sent.
+func (o *optimizer) reset() {
+	defer o.changing()()
+	o.forget()
+}
+
+func (o *optimizer) forget() {
+	if o.history != nil {
+		o.history.forget()
+	}
+	for _, delta := range o.deltas {
+		clear(delta)
+	}
+	o.sent = map[uint32][]codec.TensorResult{}
+	o.encoded, o.newest = 0, 0
+}
+
+// encode adds the gradients to the momentum, δ ← βⁿ·δ + lr·scale·g, where n is how many steps the run
+// took since the newest that was encoded, and takes the largest coefficients out of it. It returns the
+// result's bytes. norm is the L2 norm of all
+// gradients together. A gradient or learning rate out of range is an error that leaves
+// everything as it was.
+func (o *optimizer) encode(header codec.Header, gradients [][]float32, norm float64, lr float32) ([]byte, error) {
+	if math.IsNaN(norm) || math.IsInf(norm, 0) {
+		return nil, fmt.Errorf("%w: gradient norm is %v", ErrNotFinite, norm)
+	}
+	if _, trained := o.sent[header.Step]; trained {
+		return nil, fmt.Errorf("train step %d: %w: it was trained before", header.Step, ErrStep)
+	}
+	scaled := float32(float64(lr) * clipScale(norm, o.config.ClipGradNorm))
+	if float64(scaled)*norm > maxUpdate {
+		return nil, fmt.Errorf("%w: learning rate %v times gradient norm %v is out of range", ErrNotFinite, scaled, norm)
+	}
+	defer o.changing()()
+	if o.history == nil {
+		payload, err := o.take(header, gradients, scaled)
+		if err != nil {
+			err = errors.Join(err, o.giveBack(header.Step))
+		}
+		return payload, err
+	}
+	o.history.begin()
+	payload, err := o.take(header, gradients, scaled)
+	if err != nil {
+		delete(o.sent, header.Step)
+		o.history.restore()
+		o.newest = o.history.newest()
+	}
+	return payload, err
+}
+
+// take adds the gradients to the momentum, takes the largest coefficients out of it and returns the
+// bytes of what it took.
+func (o *optimizer) take(header codec.Header, gradients [][]float32, scaled float32) ([]byte, error) {
+	params := distro.EncodeParams{Decay: o.left(header.Step), LR: scaled, TopK: int(o.config.CompressionTopK)}
+	taken := make([]codec.TensorResult, len(o.layouts))
+	for i, layout := range o.layouts {
+		var err error
+		params.Floor = o.kernel.Floor(o.deltas[i], gradients[i], params)
+		if o.history != nil {
+			params.Floor = max(params.Floor, audit.Least)
+		}
+		if taken[i], err = o.kernel.Encode(layout, o.deltas[i], gradients[i], params); err != nil {
+			return nil, fmt.Errorf("encode tensor %d: %w", i, err)
+		}
+	}
+	o.encoded++
+	o.newest = header.Step
+	o.sent[header.Step] = taken
+	if o.history == nil {
+		return codec.Encode(header, o.results, o.config.Quantize1Bit, taken)
+	}
+	c, err := o.history.commit(header.Step, taken)
+	if err != nil {
+		return nil, fmt.Errorf("commit to the momentum: %w", err)
+	}
+	header.Momentum, header.Previous = c.tree.Root(), c.previous
+	payload, err := codec.Encode(header, o.results, o.config.Quantize1Bit, taken)
+	if err == nil {
+		o.history.add(c)
+	}
+	return payload, err
+}
+
+// clipScale is what gradients of the given norm are multiplied with so that their norm
+// is at most the limit; a limit of 0 means none.
+func clipScale(norm, limit float64) float64 {
+	if limit <= 0 || norm <= limit {
+		return 1
+	}
+	return limit / (norm + 1e-6)
+}
+
+// settle ends the wait for a step's own result. One that was not counted is given back to
+// the momentum, decayed as if it had never left. Where results are audited nothing is given back:
+// what nobody holds is rolled back, and what others hold stays as they know it.
+func (o *optimizer) settle(step uint32, counted bool) error {
+	defer o.changing()()
+	if counted || o.history != nil {
+		delete(o.sent, step)
+		return nil
+	}
+	return o.giveBack(step)
+}
+
+// rollback makes the momentum what it was before a step, the newest. Of one that is forgotten nothing
+// is left to do.
+func (o *optimizer) rollback(step uint32) error {
+	defer o.changing()()
+	switch {
+	case step > o.newest:
+		return nil
+	case step < o.newest || o.history.stale:
+		return fmt.Errorf("roll back step %d: %w: the momentum goes on from step %d", step, ErrStep, o.newest)
+	}
+	delete(o.sent, step)
+	o.history.takeBack()
+	o.newest = o.history.newest()
+	return nil
+}
+
+// giveBack adds what was taken in a step to the momentum again.
+func (o *optimizer) giveBack(step uint32) error {
+	results, found := o.sent[step]
+	if !found {
+		return nil
+	}
+	delete(o.sent, step)
+	left := audit.Decayed(float32(o.config.CompressionDecay), o.newest-step)
+	for i, result := range results {
+		if o.newest != step {
+			result = decay(result, o.results[i].K, left)
+		}
+		if err := o.kernel.AddBack(o.layouts[i], o.deltas[i], result); err != nil {
+			return fmt.Errorf("give back step %d, tensor %d: %w", step, i, err)
+		}
+	}
+	return nil
+}
+
+// left is what a step leaves of the momentum, which is of an earlier one. Where steps are trained
+// again, as in no run, it is what one leaves.
+func (o *optimizer) left(step uint32) float32 {
+	steps := uint32(1)
+	if o.newest > 0 && step > o.newest {
+		steps = step - o.newest
+	}
+	return audit.Decayed(float32(o.config.CompressionDecay), steps)
+}
+
+// decay multiplies the values of a result, and leaves out those that become zero.
+func decay(r codec.TensorResult, k int, factor float32) codec.TensorResult {
+	decayed := codec.TensorResult{
+		Counts:  make([]uint16, len(r.Counts)),
+		Indices: make([]uint16, len(r.Indices)),
+		Values:  make([]float32, len(r.Values)),
+	}
+	for c, count := range r.Counts {
+		at := c * k
+		for i := c * k; i < c*k+int(count); i++ {
+			if value := r.Values[i] * factor; value != 0 {
+				decayed.Indices[at], decayed.Values[at] = r.Indices[i], value
+				at++
+			}
+		}
+		decayed.Counts[c] = uint16(at - c*k)
+	}
+	return decayed
+}
+
+// decode reads a payload strictly. It may be called concurrently with everything.
+func (o *optimizer) decode(payload []byte) (codec.Header, []codec.TensorResult, error) {
+	header, results, err := codec.Decode(payload, o.results, o.config.Quantize1Bit)
+	if err != nil {
+		return codec.Header{}, nil, fmt.Errorf("%w: %w", ErrResult, err)
+	}
+	if committed := header.Momentum != [32]byte{}; committed != (o.history != nil) {
+		return codec.Header{}, nil, fmt.Errorf("%w: its header has a root of the momentum: %v; the run audits results: %v", ErrResult, committed, o.history != nil)
+	}
+	return header, results, nil
+}
+
+// bounded returns a result as it is applied: values are scaled so that those of each chunk have
+// length 1 together. So nobody weighs more than another by saying larger numbers; signs weigh alike
+// as they are. Squares of single precision are exact in double, and one operation follows the
+// other: the bits are the same on every machine.
+func (o *optimizer) bounded(results []codec.TensorResult) []codec.TensorResult {
+	if o.config.Quantize1Bit {
+		return results
+	}
+	scaled := make([]codec.TensorResult, len(results))
+	for i, r := range results {
+		values := make([]float32, len(r.Values)) // those of r are what was sent, and kept
+		for c, count := range r.Counts {
+			first, end := c*o.results[i].K, c*o.results[i].K+int(count)
+			var squares float64
+			for _, v := range r.Values[first:end] {
+				squares += float64(v) * float64(v)
+			}
+			length := math.Sqrt(squares) // a value is not zero, nor is this: no square of one is too small for double
+			for j := first; j < end; j++ {
+				values[j] = float32(float64(r.Values[j]) / length)
+			}
+		}
+		scaled[i] = codec.TensorResult{Counts: r.Counts, Indices: r.Indices, Values: values}
+	}
+	return scaled
+}
+
+// apply moves every weight by the results, in the order given: weight decay, then lr
+// times the sign of the mean. No results at all still decay the weights.
+func (o *optimizer) apply(weights [][]float32, results [][]codec.TensorResult, lr float32) error {
+	return o.move(results, lr, func(i int, ofTensor []codec.TensorResult, p distro.ApplyParams) error {
+		return o.kernel.DecodeApply(o.layouts[i], ofTensor, weights[i], p)
+	})
+}
+
+// move lets f apply to each tensor what results have for it. It may be called concurrently
+// with itself.
+func (o *optimizer) move(results [][]codec.TensorResult, lr float32, f func(i int, ofTensor []codec.TensorResult, p distro.ApplyParams) error) error {
+	factor := float32(1 - float64(float64(lr)*o.config.WeightDecay))
+	if !(factor > 0) {
+		return fmt.Errorf("apply: %w: learning rate %v times weight_decay %v is 1 or more", ErrUnsupported, lr, o.config.WeightDecay)
+	}
+	params := distro.ApplyParams{LR: lr, WeightFactor: factor}
+	ofTensor := make([]codec.TensorResult, len(results))
+	for i := range o.layouts {
+		for j := range results {
+			ofTensor[j] = results[j][i]
+		}
+		if err := f(i, ofTensor, params); err != nil {
+			return fmt.Errorf("apply tensor %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// norm returns the L2 norm of all slices together, in double precision so that it is
+// finite exactly when every element is.
+func norm(slices [][]float32) float64 {
+	var a, b, c, d float64
+	for _, values := range slices {
+		for ; len(values) >= 4; values = values[4:] {
+			w, x, y, z := float64(values[0]), float64(values[1]), float64(values[2]), float64(values[3])
+			a, b, c, d = a+w*w, b+x*x, c+y*y, d+z*z
+		}
+		for _, value := range values {
+			a += float64(value) * float64(value)
+		}
+	}
+	return math.Sqrt(a + b + c + d)
+}

@@ -1,0 +1,211 @@
+package train
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/psyche-go/psyche/files/safetensors"
+)
+
+// OptimizerFile is the name under which the state of an optimizer lies beside a model.
+const OptimizerFile = "optimizer.safetensors"
+
+// OptimizerState is what an optimizer has to remember for training to go on as if it
+// had not been interrupted.
+type OptimizerState struct {
+	Optimizer string // "adamw" or "distro"
+	Step      uint32 // of the newest update
+	Trained   uint32 // of the newest that the momentum of "distro" has part in; 0: Step
+	Updates   uint64
+	DataIndex uint64 // first sequence that was not trained on; only the caller knows it
+	Settings  string // with which the caller trained, in its own words; may be empty
+	Tensors   []safetensors.Tensor
+}
+
+// Keys of the metadata of an OptimizerFile.
+const (
+	optimizerKey = "optimizer"
+	stepKey      = "step"
+	updatesKey   = "updates"
+	dataIndexKey = "data_index"
+	trainedKey   = "trained_step" // only where it is not the step
+	settingsKey  = "settings"     // only if there are any
+)
+
+// Write writes the state to a file, in one step.
+func (s OptimizerState) Write(path string) error {
+	metadata := map[string]string{
+		optimizerKey: s.Optimizer,
+		stepKey:      strconv.FormatUint(uint64(s.Step), 10),
+		updatesKey:   strconv.FormatUint(s.Updates, 10),
+		dataIndexKey: strconv.FormatUint(s.DataIndex, 10),
+	}
+	if s.Settings != "" {
+		metadata[settingsKey] = s.Settings
+	}
+	if s.Trained != 0 {
+		metadata[trainedKey] = strconv.FormatUint(uint64(s.Trained), 10)
+	}
+	return safetensors.Write(path, s.Tensors, metadata)
+}
+
+// ReadOptimizerState reads what Write wrote.
+func ReadOptimizerState(path string) (OptimizerState, error) {
+	tensors, metadata, err := safetensors.Read(path)
+	if err != nil {
+		return OptimizerState{}, err
+	}
+	state := OptimizerState{Optimizer: metadata[optimizerKey], Settings: metadata[settingsKey], Tensors: tensors}
+	number := func(key string, bits int) (n uint64) {
+		if err == nil {
+			if n, err = strconv.ParseUint(metadata[key], 10, bits); err != nil {
+				err = fmt.Errorf("read %s: metadata %s is %q, want a number", path, key, metadata[key])
+			}
+		}
+		return n
+	}
+	state.Step = uint32(number(stepKey, 32))
+	if metadata[trainedKey] != "" {
+		state.Trained = uint32(number(trainedKey, 32))
+	}
+	state.Updates, state.DataIndex = number(updatesKey, 63), number(dataIndexKey, 64)
+	return state, err
+}
+
+// values returns the tensor of each parameter under a prefix, in the parameters' order.
+func (s OptimizerState) values(r *replica, prefix string) ([][]float32, error) {
+	values := make([][]float32, len(r.parameters))
+	byName := make(map[string]int, len(s.Tensors)) // big models have tens of thousands
+	for i, tensor := range s.Tensors {
+		byName[tensor.Name] = i
+	}
+	for i, p := range r.parameters {
+		at, found := byName[prefix+"."+p.name]
+		if !found || !slices.Equal(s.Tensors[at].Shape, p.shape) {
+			return nil, fmt.Errorf("%w: optimizer state has no tensor %s.%s of shape %v", ErrModel, prefix, p.name, p.shape)
+		}
+		var err error
+		if values[i], err = s.Tensors[at].Float32s(); err != nil {
+			return nil, fmt.Errorf("%w: optimizer state: %w", ErrModel, err)
+		}
+	}
+	return values, nil
+}
+
+func (s OptimizerState) check(optimizer string, step uint32) error {
+	if s.Optimizer != optimizer {
+		return fmt.Errorf("%w: optimizer state is of %q, want %q", ErrModel, s.Optimizer, optimizer)
+	}
+	if s.Step != step {
+		return fmt.Errorf("%w: optimizer state is of step %d, the model of step %d", ErrModel, s.Step, step)
+	}
+	return nil
+}
+
+// OptimizerState returns a copy of the running means.
+func (a *AdamW) OptimizerState(ctx context.Context) (OptimizerState, error) {
+	if err := a.lock(ctx); err != nil {
+		return OptimizerState{}, fmt.Errorf("save optimizer: %w", err)
+	}
+	defer a.unlock()
+	state := OptimizerState{Optimizer: "adamw", Step: a.step, Updates: a.updates}
+	for _, m := range a.moments {
+		for i, p := range a.parameters {
+			state.Tensors = append(state.Tensors, safetensors.FromFloat32s(m.name+"."+p.name, p.shape, m.tensors[i].Float32s()))
+		}
+	}
+	return state, nil
+}
+
+// SetOptimizerState continues from a state that was saved together with this model.
+func (a *AdamW) SetOptimizerState(ctx context.Context, state OptimizerState) error {
+	if err := a.lock(ctx); err != nil {
+		return fmt.Errorf("load optimizer: %w", err)
+	}
+	defer a.unlock()
+	if err := state.check("adamw", a.step); err != nil {
+		return err
+	}
+	var values [2][][]float32
+	for i, m := range a.moments {
+		var err error
+		if values[i], err = state.values(a.replica, m.name); err != nil {
+			return err
+		}
+		for _, tensor := range values[i] {
+			for _, value := range tensor {
+				if !(math.Abs(float64(value)) <= math.MaxFloat32) || m.name == secondMoment && value < 0 {
+					return fmt.Errorf("%w: optimizer state: %s holds %v", ErrModel, m.name, value)
+				}
+			}
+		}
+	}
+	for i, m := range a.moments {
+		for j, tensor := range m.tensors {
+			copy(tensor.Float32s(), values[i][j])
+		}
+	}
+	a.updates = state.Updates
+	return nil
+}
+
+// OptimizerState returns a copy of the momentum. Results that wait for Apply are not part
+// of it, so there must be none.
+func (t *Trainer) OptimizerState(ctx context.Context) (OptimizerState, error) {
+	if err := t.lock(ctx); err != nil {
+		return OptimizerState{}, fmt.Errorf("save optimizer: %w", err)
+	}
+	defer t.unlock()
+	defer t.optimizer.changing()()
+	if len(t.optimizer.sent) > 0 {
+		return OptimizerState{}, fmt.Errorf("save optimizer: %w: a trained step was not applied yet", ErrStep)
+	}
+	state := OptimizerState{Optimizer: "distro", Step: t.step, Updates: t.optimizer.encoded}
+	if t.optimizer.newest != t.step {
+		state.Trained = t.optimizer.newest
+	}
+	for i, p := range t.parameters {
+		state.Tensors = append(state.Tensors, safetensors.FromFloat32s(momentumName+"."+p.name, p.shape, t.optimizer.deltas[i]))
+	}
+	return state, nil
+}
+
+const (
+	momentumName = "momentum"
+	secondMoment = "exp_avg_sq" // of AdamW, a mean of squares
+)
+
+// SetOptimizerState continues from a state that was saved together with this model. Where
+// results are audited it only forgets the momentum: nobody could see what a saved one goes on from.
+func (t *Trainer) SetOptimizerState(ctx context.Context, state OptimizerState) error {
+	if err := t.lock(ctx); err != nil {
+		return fmt.Errorf("load optimizer: %w", err)
+	}
+	defer t.unlock()
+	if err := state.check("distro", t.step); err != nil {
+		return err
+	}
+	values, err := state.values(t.replica, momentumName)
+	if err != nil {
+		return err
+	}
+	if length := norm(values); !(length <= maxUpdate) {
+		return fmt.Errorf("%w: optimizer state is out of range", ErrModel)
+	}
+	t.optimizer.reset()
+	if t.optimizer.history != nil {
+		t.log.Info("the momentum begins afresh: in a run with audits it has to go on from a result of this process")
+		return nil
+	}
+	for i := range values {
+		copy(t.optimizer.deltas[i], values[i])
+	}
+	t.optimizer.encoded, t.optimizer.newest = state.Updates, state.Step
+	if state.Trained != 0 {
+		t.optimizer.newest = state.Trained
+	}
+	return nil
+}

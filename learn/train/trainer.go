@@ -1,0 +1,398 @@
+package train
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"sync/atomic"
+	"time"
+
+	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/core/codec"
+	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/files/data"
+	"github.com/psyche-go/psyche/learn/model"
+	"github.com/psyche-go/psyche/learn/torch"
+	"github.com/psyche-go/psyche/learn/train/schedule"
+	"github.com/psyche-go/psyche/record/config"
+)
+
+// Options say what to train and how.
+type Options struct {
+	Model      checkpoint.Snapshot // config.json and the tensors it asks for; F32, BF16 or F16
+	Optimizer  config.Optimizer
+	LRSchedule config.LRSchedule
+	Compute    model.Options // element type and memory of the gradient's computation
+	MicroBatch int           // sequences that go through the model at once, at least 1
+	// Devices compute the gradient, each with a copy of the model, which follows the one in
+	// the CPU's memory; none: the CPU itself. The CPU may be among them, with a copy too.
+	Devices   []torch.Device
+	Threads   int         // of libtorch, if it is not loaded yet, and of the optimizer; 0: torch's default
+	Parallel  Parallelism // engines that compute the gradient; the zero value is one
+	RunID     string
+	TrainerID [32]byte     // ed25519 public key; stands in every result
+	Logger    *slog.Logger // nil: silent
+
+	// Audited makes results commit to the momentum, so that Open can show parts of it, and
+	// refuses results of others that do not. All members of a run must set the same.
+	Audited bool
+
+	// Timed is called after each part of training and applying that Timing names, from the
+	// goroutine of Train or Apply. May be nil.
+	Timed func(Timing)
+
+	// Trained is called after each step of training with what its gradient was like, from the
+	// goroutine of Train. May be nil. Every StatsEvery steps, if that is not 0, it gets figures of
+	// single tensors too.
+	Trained    func(Gradient)
+	StatsEvery uint32
+
+	// Verified is called with each result that Verify finds valid, from its goroutine. May be nil.
+	Verified func(payload []byte, step uint32, batch assign.BatchID, trainer [32]byte)
+
+	mover func(torch.Device) (mover, error) // nil: openMover; tests have devices of their own
+}
+
+// Trainer trains its share of a run's rounds with DisTrO and applies what counted.
+// Its methods are safe for concurrent use. Train, Apply, Evaluate, Snapshot and Load wait
+// for each other; Verify waits for nothing.
+type Trainer struct {
+	*replica
+	optimizer *optimizer
+	schedule  schedule.Schedule
+	cold      atomic.Pointer[schedule.ColdStart]
+	run       [32]byte
+	trainer   [32]byte
+	decoded   decodedResults                                                            // that Verify has read
+	applied   bool                                                                      // whether step is one that Apply finished
+	report    func(Timing)                                                              // nil: nobody asks
+	verified  func(payload []byte, step uint32, batch assign.BatchID, trainer [32]byte) // may be nil
+	computes  torch.DType                                                               // that Train computes in
+	other     otherwise
+	canonical [][]float32 // the model while the tensors hold the look-ahead, or earlier weights; nil before the first
+}
+
+// New builds the model in memory and checks that everything fits. It loads libtorch;
+// without it the error wraps torch.ErrNoLibrary.
+func New(ctx context.Context, o Options) (*Trainer, error) {
+	if o.Optimizer.Distro == nil {
+		return nil, fmt.Errorf("trainer: %w: a run's optimizer must be Distro", ErrUnsupported)
+	}
+	rates, err := schedule.New(o.LRSchedule)
+	if err != nil {
+		return nil, fmt.Errorf("trainer: %w", err)
+	}
+	r, err := newTraining(ctx, o)
+	if err != nil {
+		return nil, fmt.Errorf("trainer: %w", err)
+	}
+	threads := o.Threads
+	if info, err := torch.Loaded(); err == nil && threads <= 0 {
+		threads = info.Threads
+	}
+	optimizer, err := newOptimizer(*o.Optimizer.Distro, r.shapes(), threads)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("trainer: %w", err), r.Close())
+	}
+	if o.Audited {
+		if err := optimizer.commit(); err != nil {
+			return nil, errors.Join(fmt.Errorf("trainer: %w", err), r.Close())
+		}
+	}
+	// Looking ahead moves the weights before each step and back after it: copies have to be
+	// refreshed anyway.
+	if !optimizer.config.Lookahead {
+		open := o.mover
+		if open == nil {
+			open = openMover
+		}
+		r.openMovers(open)
+	}
+	return &Trainer{
+		replica: r, optimizer: optimizer, schedule: rates,
+		run: sha256.Sum256([]byte(o.RunID)), trainer: o.TrainerID, report: o.Timed, verified: o.Verified,
+		decoded: decodedResults{room: maxDecoded}, computes: o.Compute.Compute,
+	}, nil
+}
+
+// newTraining is newReplica for a model that is trained.
+func newTraining(ctx context.Context, o Options) (*replica, error) {
+	if o.Compute.Compute == torch.F16 {
+		return nil, fmt.Errorf("%w: to train in f16, in which small gradients become zero; use bf16, which has the range of f32", ErrUnsupported)
+	}
+	return newReplica(ctx, o)
+}
+
+// Train computes the gradient of the batch, adds it to the momentum, and returns the
+// bytes of the result for that step with the batch's mean loss in nats per token. The
+// weights do not change. When it fails or ctx is cancelled, the momentum has not changed
+// either; a cancel is noticed before each micro-batch.
+//
+// A step may be trained before it is known whether its round comes: between the gradient and
+// the momentum Train calls begun, and an error of that is as if the training had failed. Nil: the
+// round has begun.
+//
+// A step is trained at most once; its result waits for Apply of the same step.
+func (t *Trainer) Train(ctx context.Context, step uint32, batch data.Batch, begun func(ctx context.Context) error) (payload []byte, loss float64, err error) {
+	payload, loss, err = t.train(ctx, step, batch, begun)
+	if err != nil {
+		return nil, 0, fmt.Errorf("train step %d, batch %s: %w", step, batch.ID, err)
+	}
+	return payload, loss, nil
+}
+
+func (t *Trainer) train(ctx context.Context, step uint32, batch data.Batch, begun func(ctx context.Context) error) (payload []byte, loss float64, err error) {
+	if want := batch.ID.Len(); uint64(len(batch.Sequences)) != want {
+		return nil, 0, fmt.Errorf("%w: %d sequences, the batch has %d", ErrTokens, len(batch.Sequences), want)
+	}
+	if err := t.lock(ctx); err != nil {
+		return nil, 0, err
+	}
+	defer t.unlock()
+	header := codec.Header{RunHash: t.run, Step: step, BatchStart: batch.ID.Start, BatchEnd: batch.ID.End, Trainer: t.trainer}
+	if t.optimizer.history != nil {
+		header.Precision, header.Batch = precisionOf(t.computes).Code(), batch.Hash()
+	}
+	if t.optimizer.config.Lookahead {
+		defer t.lookAhead(t.lr(max(step, 1) - 1))()
+	}
+	err = t.gradient(ctx, batch, func(_ *torch.Scope, mean float64, tensors []*torch.Tensor) error {
+		gradients := make([][]float32, len(tensors))
+		for i, tensor := range tensors {
+			gradients[i] = tensor.Float32s()
+		}
+		loss = mean
+		if begun != nil {
+			if err := begun(ctx); err != nil {
+				return err
+			}
+		}
+		defer t.timed(step, PartEncode, time.Now())
+		var err error
+		length := norm(gradients)
+		if payload, err = t.optimizer.encode(header, gradients, length, t.lr(step)); err == nil {
+			t.tell(step, t.lr(step), length, gradients, t.optimizer.deltas)
+		}
+		return err
+	})
+	return payload, loss, err
+}
+
+// lookAhead moves the model to where the momentum that was not sent yet would lead, and
+// returns what puts the model back: a copy of its bits, for no arithmetic undoes the
+// rounding of a step.
+func (t *Trainer) lookAhead(lr float32) (back func()) {
+	back = t.keepWeights()
+	for i, w := range t.weights() {
+		ahead(w, t.optimizer.deltas[i], lr)
+	}
+	t.changed()
+	return back
+}
+
+// keepWeights copies the model's bits and returns what puts them back.
+func (t *Trainer) keepWeights() (back func()) {
+	weights := t.weights()
+	if t.canonical == nil {
+		for _, w := range weights {
+			t.canonical = append(t.canonical, make([]float32, len(w)))
+		}
+	}
+	for i := range weights {
+		copy(t.canonical[i], weights[i])
+	}
+	return func() {
+		for i := range weights {
+			copy(weights[i], t.canonical[i])
+		}
+		t.changed()
+	}
+}
+
+// ahead moves every weight by lr against the sign of its momentum. A branch on the sign
+// would be guessed wrongly half the time.
+func ahead(weights, momentum []float32, lr float32) {
+	const sign = 1 << 31
+	size := math.Float32bits(lr) &^ sign
+	for i, m := range momentum {
+		if m != 0 {
+			weights[i] -= math.Float32frombits(size | math.Float32bits(m)&sign)
+		}
+	}
+}
+
+// lr is the learning rate of a step, of its gradient as of its results.
+func (t *Trainer) lr(step uint32) float32 {
+	var cold schedule.ColdStart
+	if set := t.cold.Load(); set != nil {
+		cold = *set
+	}
+	return cold.LR(t.schedule, step)
+}
+
+// LR returns the learning rate of a step.
+func (t *Trainer) LR(ctx context.Context, step uint32) (float32, error) {
+	if err := t.lock(ctx); err != nil {
+		return 0, err
+	}
+	defer t.unlock()
+	return t.lr(step), nil
+}
+
+// Verify reports whether payload is, byte for byte, a possible result of the trainer for
+// that step and batch. Errors wrap ErrResult. It needs no engine. What it has read is kept
+// for Apply, in bounded memory.
+func (t *Trainer) Verify(payload []byte, step uint32, batch assign.BatchID, trainer [32]byte) error {
+	header, tensors, err := t.optimizer.decode(payload)
+	if err != nil {
+		return err
+	}
+	want := codec.Header{RunHash: t.run, Step: step, BatchStart: batch.Start, BatchEnd: batch.End, Trainer: trainer}
+	if err := compareHeaders(header, want); err != nil {
+		return err
+	}
+	t.decoded.put(payload, header, tensors)
+	if t.verified != nil {
+		t.verified(payload, step, batch, trainer)
+	}
+	return nil
+}
+
+func compareHeaders(header, want codec.Header) error {
+	switch {
+	case header.RunHash != want.RunHash:
+		return fmt.Errorf("%w: it is of another run", ErrResult)
+	case header.Step != want.Step:
+		return fmt.Errorf("%w: it is of step %d, want %d", ErrResult, header.Step, want.Step)
+	case header.BatchStart != want.BatchStart || header.BatchEnd != want.BatchEnd:
+		return fmt.Errorf("%w: it is of batch [%d,%d), want [%d,%d)",
+			ErrResult, header.BatchStart, header.BatchEnd, want.BatchStart, want.BatchEnd)
+	case header.Trainer != want.Trainer:
+		return fmt.Errorf("%w: it is of trainer %x, want %x", ErrResult, header.Trainer[:4], want.Trainer[:4])
+	}
+	return nil
+}
+
+// Apply changes the weights by the results of a step that counted, in ascending order of
+// their batches. None at all still decay the weights. ownCounted says whether this
+// trainer's own result is among them: one that is not goes back to the momentum, but where results are
+// audited, see Settle.
+//
+// Steps are applied in ascending order, each once. A payload that is not valid, or
+// out of order, is an error that wraps ErrResult, and nothing has changed.
+func (t *Trainer) Apply(ctx context.Context, step uint32, payloads [][]byte, ownCounted bool) error {
+	if err := t.apply(ctx, step, payloads, ownCounted); err != nil {
+		return fmt.Errorf("apply step %d: %w", step, err)
+	}
+	return nil
+}
+
+func (t *Trainer) apply(ctx context.Context, step uint32, payloads [][]byte, ownCounted bool) error {
+	begun := time.Now()
+	results, err := t.decodeAll(step, payloads)
+	if err != nil {
+		return err
+	}
+	t.timed(step, PartDecode, begun)
+	if err := t.lock(ctx); err != nil {
+		return err
+	}
+	defer t.unlock()
+	if t.applied && step <= t.step {
+		return fmt.Errorf("%w: step %d was applied before", ErrStep, t.step)
+	}
+	if err := t.moveWeights(ctx, results, t.lr(step)); err != nil {
+		return err
+	}
+	t.step, t.applied = step, true
+	t.decoded.forget(step)
+	return t.optimizer.settle(step, ownCounted)
+}
+
+// decodeAll reads the results of a step, as they are applied.
+func (t *Trainer) decodeAll(step uint32, payloads [][]byte) ([][]codec.TensorResult, error) {
+	results := make([][]codec.TensorResult, len(payloads))
+	end := uint64(0)
+	for i, payload := range payloads {
+		header, tensors, known := t.decoded.get(payload)
+		if !known {
+			var err error
+			if header, tensors, err = t.optimizer.decode(payload); err != nil {
+				return nil, fmt.Errorf("result %d: %w", i, err)
+			}
+		}
+		want := header
+		want.RunHash, want.Step = t.run, step
+		if err := compareHeaders(header, want); err != nil {
+			return nil, fmt.Errorf("result %d: %w", i, err)
+		}
+		if header.BatchStart < end {
+			return nil, fmt.Errorf("result %d: %w: batch [%d,%d) does not come after the one before", i, ErrResult, header.BatchStart, header.BatchEnd)
+		}
+		results[i], end = t.optimizer.bounded(tensors), header.BatchEnd
+	}
+	return results, nil
+}
+
+// Step is a round of a run with a single member: Train, and Apply of its own result. When
+// it fails or ctx is cancelled, nothing has changed.
+func (t *Trainer) Step(ctx context.Context, step uint32, batch data.Batch) (loss float64, err error) {
+	payload, loss, err := t.Train(ctx, step, batch, nil)
+	if err != nil {
+		return 0, err
+	}
+	if err := t.Verify(payload, step, batch.ID, t.trainer); err != nil {
+		return 0, err
+	}
+	// A trained step is applied: a cancel must not come between.
+	return loss, t.Apply(context.WithoutCancel(ctx), step, [][]byte{payload}, true)
+}
+
+// Load replaces the model by another snapshot of it and forgets the momentum. A snapshot
+// of another model is an error that wraps ErrModel, and nothing has changed.
+func (t *Trainer) Load(ctx context.Context, s checkpoint.Snapshot) error {
+	if err := t.lock(ctx); err != nil {
+		return fmt.Errorf("load model: %w", err)
+	}
+	defer t.unlock()
+	if err := t.load(ctx, s); err != nil {
+		return fmt.Errorf("load model: %w", err)
+	}
+	t.applied = false
+	t.decoded.forgetAll()
+	t.optimizer.reset()
+	return nil
+}
+
+// ResetOptimizer forgets the momentum, as a cold start asks for.
+func (t *Trainer) ResetOptimizer(ctx context.Context) error {
+	if err := t.lock(ctx); err != nil {
+		return fmt.Errorf("reset optimizer: %w", err)
+	}
+	defer t.unlock()
+	t.optimizer.reset()
+	return nil
+}
+
+// SetColdStart scales the learning rate from 0 at step start to its full value steps
+// later. 0 steps end the scaling. All members of a run must set the same.
+func (t *Trainer) SetColdStart(ctx context.Context, start, steps uint32) error {
+	if err := t.lock(ctx); err != nil {
+		return fmt.Errorf("set cold start: %w", err)
+	}
+	defer t.unlock()
+	t.cold.Store(&schedule.ColdStart{Start: start, Steps: steps})
+	return nil
+}
+
+// ApplyLag returns the number of rounds after which results are applied: those of step s
+// before step s + ApplyLag is trained.
+func (t *Trainer) ApplyLag() uint32 { return t.optimizer.config.Lag() }
+
+// MaxResultSize returns the most bytes that a result of this model can have.
+func (t *Trainer) MaxResultSize() int {
+	return codec.MaxSize(t.optimizer.results, t.optimizer.config.Quantize1Bit)
+}

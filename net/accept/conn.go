@@ -1,0 +1,179 @@
+package accept
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"time"
+
+	"github.com/psyche-go/psyche/net/frame"
+)
+
+// Unread input that is drained behind a farewell, so that it is not lost with a reset.
+const (
+	drainBytes   = 128 << 10
+	drainTimeout = time.Second
+)
+
+// Protocol is what servers put differently.
+type Protocol struct {
+	// Malformed and TooSlow make the error of a client that sent what is no frame, or did not
+	// send or read in time.
+	Malformed, TooSlow func(reason string) error
+	// Farewell is the frame that tells a client why its connection ends, empty if that says
+	// enough; without ok the server hangs up at once.
+	Farewell func(reason error) (frame []byte, ok bool)
+	// Patience is the time for a write that is on its way when the connection ends, and for
+	// the farewell.
+	Patience time.Duration
+}
+
+// Conn is the server's end of a connection. One goroutine may read while another one writes.
+type Conn struct {
+	protocol *Protocol
+	tls      *tls.Conn
+	reader   *frame.Reader
+	whole    bool // TLS is up and no frame was cut short, so that a farewell can follow
+
+	stop        func() bool
+	interrupted chan struct{} // closed when the end of the context has set its deadlines
+}
+
+// NewConn wraps a socket, which Close closes. The end of ctx makes a read return at once, and
+// a write finish its frame or fail soon, so that a farewell can follow it.
+func NewConn(ctx context.Context, socket net.Conn, config *tls.Config, p *Protocol) *Conn {
+	c := &Conn{protocol: p, tls: tls.Server(socket, config), interrupted: make(chan struct{})}
+	c.reader = frame.NewReader(bufio.NewReader(c.tls))
+	c.stop = context.AfterFunc(ctx, func() {
+		_ = socket.SetReadDeadline(time.Unix(1, 0))
+		_ = socket.SetWriteDeadline(time.Now().Add(p.Patience))
+		close(c.interrupted)
+	})
+	return c
+}
+
+// Handshake proves the server's key within a time that bounds what follows, too, until other
+// bounds are set.
+func (c *Conn) Handshake(ctx context.Context, limit time.Duration) error {
+	if err := c.bound(ctx, c.tls.SetDeadline, limit); err != nil {
+		return err
+	}
+	if err := c.tls.Handshake(); err != nil {
+		return c.readError(ctx, fmt.Errorf("TLS: %w", err))
+	}
+	c.whole = true
+	return nil
+}
+
+// BoundReads bounds the time of the reads that follow.
+func (c *Conn) BoundReads(ctx context.Context, limit time.Duration) error {
+	return c.bound(ctx, c.tls.SetReadDeadline, limit)
+}
+
+// BoundWrites bounds the time of the writes that follow.
+func (c *Conn) BoundWrites(ctx context.Context, limit time.Duration) error {
+	return c.bound(ctx, c.tls.SetWriteDeadline, limit)
+}
+
+// bound sets a deadline. When that has undone the one that the end of ctx has set, the error
+// is why ctx ended, and the caller neither reads nor writes any more.
+func (c *Conn) bound(ctx context.Context, set func(time.Time) error, limit time.Duration) error {
+	if err := set(time.Now().Add(limit)); err != nil {
+		return err
+	}
+	return context.Cause(ctx)
+}
+
+// Next reads a frame of at most limit bytes; the payload is valid until the next call. The
+// error is the reason for the end of the connection.
+func (c *Conn) Next(ctx context.Context, limit int) (frame.Type, []byte, error) {
+	kind, payload, err := c.reader.Next(limit)
+	if err != nil {
+		return 0, nil, c.readError(ctx, err)
+	}
+	return kind, payload, nil
+}
+
+func (c *Conn) readError(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.Is(err, frame.ErrMalformed):
+		return c.protocol.Malformed(err.Error())
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return c.protocol.TooSlow("nothing complete was received in time")
+	default:
+		return fmt.Errorf("connection ended: %w", err)
+	}
+}
+
+// Write sends whole frames. Nothing can follow frames that were cut short.
+func (c *Conn) Write(frames []byte) (int, error) {
+	n, err := c.tls.Write(frames)
+	if err != nil {
+		c.whole = false
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			err = c.protocol.TooSlow("the client does not read what it is sent")
+		}
+	}
+	return n, err
+}
+
+// pieceSize is how much of what WriteFrom sends is in memory.
+const pieceSize = 16 << 10
+
+// WriteFrom sends whole frames of so many bytes, which source has, without ever having more than a
+// piece of them in memory.
+func (c *Conn) WriteFrom(source io.Reader, size int64) error {
+	piece := make([]byte, min(size, pieceSize))
+	for size > 0 {
+		n, err := io.ReadFull(source, piece[:min(size, pieceSize)])
+		if err != nil {
+			c.whole = false
+			return err
+		}
+		if _, err := c.Write(piece[:n]); err != nil {
+			return err
+		}
+		size -= int64(n)
+	}
+	return nil
+}
+
+// Whole reports whether the client can make sense of another frame. It is for who writes.
+func (c *Conn) Whole() bool { return c.whole }
+
+// RemoteAddr is the client's.
+func (c *Conn) RemoteAddr() net.Addr { return c.tls.RemoteAddr() }
+
+// Cut closes the socket at once, whoever uses it. Close must follow.
+func (c *Conn) Cut() { _ = c.tls.NetConn().Close() }
+
+// Close tells the client why, if it is still there to hear it, and closes the socket. Nobody
+// reads or writes any more.
+func (c *Conn) Close(reason error) {
+	if !c.stop() {
+		<-c.interrupted // or it would cut the farewell short
+	}
+	defer c.Cut()
+	farewell, ok := c.protocol.Farewell(reason)
+	if !c.whole || !ok {
+		return
+	}
+	_ = c.tls.SetDeadline(time.Now().Add(c.protocol.Patience))
+	if len(farewell) > 0 {
+		if _, err := c.tls.Write(farewell); err != nil {
+			return
+		}
+	}
+	// A socket that is closed with unread input resets the connection, and the farewell with
+	// it: so read some of what the client still sends, but not for long.
+	if c.tls.CloseWrite() == nil && c.tls.SetReadDeadline(time.Now().Add(drainTimeout)) == nil {
+		_, _ = io.CopyN(io.Discard, c.tls, drainBytes)
+	}
+}

@@ -1,0 +1,91 @@
+package accept
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/psyche-go/psyche/net/admission"
+)
+
+// errEvicted ends a connection that gives way to another one in the lobby.
+var errEvicted = errors.New("it gave way to a newer connection before it said who it is")
+
+// pauseAfterError is the time until the next attempt to accept a connection, for instance when
+// the process has no file descriptor left.
+const pauseAfterError = 100 * time.Millisecond
+
+// Door lets connections in.
+type Door struct {
+	Lobby  *admission.Lobby // of connections that have not said who they are
+	Logger *slog.Logger
+	// TurnedAway notes a connection for which there is no place.
+	TurnedAway func(remote net.Addr)
+	// Serve owns a socket until its client or ctx ends, and closes it. hangUp ends ctx.
+	// identified gives the place in the lobby to somebody else, once the client has said who
+	// it is.
+	Serve func(ctx context.Context, hangUp context.CancelCauseFunc, socket net.Conn, identified func())
+}
+
+// Accept accepts connections until ctx ends, and closes the listener. Connections that are
+// being served then are still among those who work.
+func (d *Door) Accept(ctx context.Context, listener net.Listener, working *sync.WaitGroup) {
+	stop := context.AfterFunc(ctx, func() { _ = listener.Close() })
+	defer stop()
+	for ctx.Err() == nil {
+		socket, err := listener.Accept()
+		if err != nil {
+			d.pause(ctx, err)
+			continue
+		}
+		d.admit(ctx, working, socket)
+	}
+}
+
+// pause keeps a failing listener from spinning.
+func (d *Door) pause(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	d.Logger.Error("accepting a connection failed", "error", err)
+	timer := time.NewTimer(pauseAfterError)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// admit begins a connection, if there is a place for it.
+func (d *Door) admit(ctx context.Context, working *sync.WaitGroup, socket net.Conn) {
+	ctx, hangUp := context.WithCancelCause(ctx)
+	guest := d.Lobby.Enter(socket.RemoteAddr(), func() { hangUp(errEvicted) })
+	if guest == nil {
+		hangUp(nil)
+		_ = socket.Close()
+		d.TurnedAway(socket.RemoteAddr())
+		return
+	}
+	working.Go(func() {
+		defer hangUp(nil)
+		defer d.Lobby.Leave(guest)
+		d.Serve(ctx, hangUp, heard{socket, guest}, func() { d.Lobby.Leave(guest) })
+	})
+}
+
+// heard notes that a connection has sent something.
+type heard struct {
+	net.Conn
+	guest *admission.Guest
+}
+
+func (h heard) Read(b []byte) (int, error) {
+	n, err := h.Conn.Read(b)
+	if n > 0 {
+		h.guest.Spoke()
+	}
+	return n, err
+}

@@ -1,0 +1,124 @@
+package admission
+
+import (
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/psyche-go/psyche/base/identity"
+)
+
+// TestLobbyIsFair lets one address fill the lobby: others come in, at its cost.
+func TestLobbyIsFair(t *testing.T) {
+	l := NewLobby()
+	evicted := 0
+	from := func(ip string) net.Addr { return &net.TCPAddr{IP: net.ParseIP(ip)} }
+	for range MaxWaiting {
+		if l.Enter(from("10.0.0.1"), func() { evicted++ }) == nil {
+			t.Fatal("no place")
+		}
+	}
+	if l.Enter(from("10.0.0.1"), func() {}) != nil {
+		t.Fatal("one address has more than all places")
+	}
+	var guests []*Guest
+	for _, ip := range []string{"10.0.0.2", "2001:db8::1", "2001:db8::2"} {
+		g := l.Enter(from(ip), func() { t.Errorf("%s was evicted", ip) })
+		if g == nil {
+			t.Fatalf("%s has no place", ip)
+		}
+		guests = append(guests, g)
+	}
+	if evicted != 3 || l.total != MaxWaiting || len(l.waiting) != 3 {
+		t.Fatalf("%d evicted, %d in the lobby from %d addresses", evicted, l.total, len(l.waiting))
+	}
+	for range 2 { // leaving twice is leaving once
+		for _, g := range guests {
+			l.Leave(g)
+		}
+	}
+	if l.total != MaxWaiting-3 || len(l.waiting) != 1 {
+		t.Fatalf("%d left", l.total)
+	}
+}
+
+// TestSilentGiveWayFirst fills the lobby from as many addresses as there are places.
+func TestSilentGiveWayFirst(t *testing.T) {
+	for _, test := range []struct {
+		spoke bool
+		grace time.Duration
+	}{{false, Silence}, {true, Grace}} {
+		synctest.Test(t, func(t *testing.T) {
+			l := NewLobby()
+			from := func(n int) net.Addr { return &net.TCPAddr{IP: net.IPv4(10, 0, byte(n>>8), byte(n))} }
+			for n := range MaxWaiting {
+				if g := l.Enter(from(n), func() {}); test.spoke {
+					g.Spoke()
+				}
+			}
+			time.Sleep(test.grace - time.Nanosecond)
+			if l.Enter(from(MaxWaiting), func() {}) != nil {
+				t.Errorf("one gave way before %v", test.grace)
+			}
+			time.Sleep(time.Nanosecond)
+			if l.Enter(from(MaxWaiting), func() {}) == nil {
+				t.Errorf("none gave way after %v", test.grace)
+			}
+		})
+	}
+}
+
+// TestLastingLobbyIsFair lets connections grow old: only the number of an address's
+// connections decides.
+func TestLastingLobbyIsFair(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const places = 8
+		l := NewLastingLobby(places)
+		evicted := make(map[byte]int) // by address
+		enter := func(n byte) *Guest {
+			time.Sleep(time.Hour)
+			return l.Enter(&net.TCPAddr{IP: net.IPv4(10, 0, 0, n)}, func() { evicted[n]++ })
+		}
+		for range places {
+			enter(1)
+		}
+		for range places {
+			enter(2)
+		}
+		if evicted[1] != places/2 || evicted[2] != 0 || l.total != places {
+			t.Fatalf("evicted by address: %v, %d are left", evicted, l.total)
+		}
+		for range places {
+			enter(1)
+			enter(3)
+		}
+		if evicted[1]+evicted[2] != places/2+2 || evicted[3] != 0 || l.total != places {
+			t.Fatalf("evicted by address: %v, %d are left", evicted, l.total)
+		}
+		if l.Admit(&net.TCPAddr{IP: net.IPv4(10, 0, 0, 1)}, func() {}) == nil || l.total != places+1 {
+			t.Fatalf("%d are there", l.total)
+		}
+		if enter(4) == nil || l.total != places+1 {
+			t.Fatalf("%d are there, want one more than the places: one gives way for each that comes", l.total)
+		}
+	})
+}
+
+// TestKeyBucketsAreBounded lets many keys act.
+func TestKeyBucketsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := NewKeyLimits(1, 2)
+		id := func(n int) identity.ID { return identity.ID{byte(n), byte(n >> 8), byte(n >> 16)} }
+		for n := range MaxKeys {
+			k.Of(id(n)).Allow()
+		}
+		busy := id(1)
+		time.Sleep(time.Hour)
+		k.Of(busy).AllowN(time.Now(), 2)
+		k.Of(id(MaxKeys))
+		if len(k.buckets) != 2 || k.Of(busy).Allow() {
+			t.Fatalf("%d buckets are kept, want the busy one and the new one", len(k.buckets))
+		}
+	})
+}

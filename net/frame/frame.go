@@ -1,0 +1,110 @@
+package frame
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/record/follow"
+)
+
+// Caps on the bytes after the length, by direction.
+const (
+	MaxToHost   = 64 << 10                                // from a client
+	MaxHello    = 2 << 10                                 // from a client that is not known yet
+	MaxToClient = 1 << 20                                 // from a host
+	MaxWelcome  = 1 + identity.IDSize + follow.MaxGenesis // from a host that is not known yet
+)
+
+// A host sends a Ping every PingInterval. Each side takes the connection for dead when it
+// received nothing for IdleTimeout. A handshake takes at most HandshakeTimeout, a write at
+// most WriteTimeout.
+const (
+	PingInterval     = 2 * time.Second
+	IdleTimeout      = 8 * time.Second
+	HandshakeTimeout = 5 * time.Second
+	WriteTimeout     = 5 * time.Second
+)
+
+// LongestPause is how long a client that lost its host waits at most until it tries again. A host
+// that starts again expects nobody back sooner.
+const LongestPause = 7500 * time.Millisecond
+
+// ErrMalformed says that bytes of the other side are not what the protocol allows.
+var ErrMalformed = errors.New("malformed frame")
+
+// Type says what a frame's payload is.
+type Type uint8
+
+// The types of frames.
+const (
+	TypeChallenge Type = iota + 1
+	TypeWelcome
+	TypeRefusal
+	TypeState // canonical bytes of a coordinator.State
+	TypePeers
+	TypeAck
+	TypePing // no payload
+	TypePong // no payload
+	TypeHello
+	TypeSubmit
+	TypeStateDelta // from the State before, as AppendDelta makes it
+	TypePeersDelta // from the Peers before
+	TypeCreate
+	TypeReadLog
+	TypeLog
+	TypeFollow
+	TypeRecords
+	TypeWindow
+	TypeSign
+	TypeCertificate // as follow.Certificate.AppendTo makes it
+	TypeBase        // canonical bytes of the state at the newest certificate
+)
+
+const lengthSize = 4
+
+// Append appends a frame to b.
+func Append(b []byte, t Type, payload []byte) []byte {
+	b = binary.BigEndian.AppendUint32(b, uint32(1+len(payload)))
+	b = append(b, byte(t))
+	return append(b, payload...)
+}
+
+// Reader reads frames into one buffer that grows with what arrives, not with what a length
+// announces.
+type Reader struct {
+	r      io.Reader
+	buffer bytes.Buffer
+}
+
+// NewReader returns a Reader of r, which should be buffered.
+func NewReader(r io.Reader) *Reader { return &Reader{r: r} }
+
+// Next reads a frame of at most limit bytes after the length. The payload is valid until
+// the next call. io.EOF means that the other side hung up between two frames.
+func (r *Reader) Next(limit int) (Type, []byte, error) {
+	var prefix [lengthSize]byte
+	if _, err := io.ReadFull(r.r, prefix[:]); err != nil {
+		return 0, nil, err
+	}
+	length := binary.BigEndian.Uint32(prefix[:])
+	if length == 0 {
+		return 0, nil, fmt.Errorf("%w: it is empty", ErrMalformed)
+	}
+	if int64(length) > int64(limit) {
+		return 0, nil, fmt.Errorf("%w: its length is %d bytes, at most %d are allowed here", ErrMalformed, length, limit)
+	}
+	r.buffer.Reset()
+	if _, err := io.CopyN(&r.buffer, r.r, int64(length)); err != nil {
+		if errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF
+		}
+		return 0, nil, err
+	}
+	content := r.buffer.Bytes()
+	return Type(content[0]), content[1:], nil
+}

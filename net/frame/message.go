@@ -1,0 +1,371 @@
+package frame
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"strings"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/record/backend"
+	"github.com/psyche-go/psyche/record/follow"
+)
+
+// Version of the protocol. Both sides must have the same one.
+const Version = 8
+
+// helloDomain separates signatures of a Hello from all others of the same key.
+const helloDomain = "psyche/tcp/hello/v8"
+
+// MaxReason bounds the text of a Refusal in bytes.
+const MaxReason = 512
+
+// Challenge is the first frame of a connection: what the client has to sign.
+type Challenge struct {
+	Version uint8
+	Nonce   [32]byte // random, new for every connection
+}
+
+// AppendTo appends the payload of the frame.
+func (c Challenge) AppendTo(b []byte) []byte {
+	return append(append(b, c.Version), c.Nonce[:]...)
+}
+
+// DecodeChallenge reads the payload of a Challenge. Only the version is read of another
+// version's challenge, which may be longer.
+func DecodeChallenge(payload []byte) (Challenge, error) {
+	d := decoder{rest: payload}
+	c := Challenge{Version: d.byte()}
+	if c.Version != Version && d.err == nil {
+		return c, nil
+	}
+	copy(c.Nonce[:], d.bytes(32))
+	return c, d.end("challenge")
+}
+
+// Role says what a client wants with the run.
+type Role uint8
+
+// The roles.
+const (
+	RoleParticipant Role = iota + 1 // may train: its key has one such connection in the run
+	RoleObserver                    // watches and administers
+	RoleCreator                     // makes the run
+)
+
+// String returns the role's name.
+func (r Role) String() string {
+	switch r {
+	case RoleParticipant:
+		return "participant"
+	case RoleObserver:
+		return "observer"
+	case RoleCreator:
+		return "creator"
+	default:
+		return fmt.Sprintf("Role(%d)", uint8(r))
+	}
+}
+
+// Hello says who the client is, what it wants with which run and where it is reached. The
+// first one of a connection has Sequence 0; later ones, with rising sequences, change Addrs.
+type Hello struct {
+	ID       identity.ID
+	Sequence uint64
+	Role     Role
+	RunID    string
+	Run      [32]byte // hash of the run; zero when the client does not know it yet
+	Addrs    []string
+}
+
+// Sign appends the payload of a Hello frame, signed over the connection's challenge and the
+// key that the server has proved on it. So the signature is good for this connection with
+// this server alone: who passes on the challenge of another server gets nothing for it.
+func (h Hello) Sign(b []byte, key identity.Key, nonce [32]byte, server identity.ID) []byte {
+	h.ID = key.ID()
+	start := len(b)
+	b = append(b, h.ID[:]...)
+	b = binary.LittleEndian.AppendUint64(b, h.Sequence)
+	b = append(b, byte(h.Role), byte(len(h.RunID)))
+	b = append(b, h.RunID...)
+	b = append(b, h.Run[:]...)
+	b = appendAddrs(b, h.Addrs)
+	signature := key.Sign(helloDomain, signedHello(nonce, server, b[start:]))
+	return append(b, signature[:]...)
+}
+
+// OpenHello verifies the signature over the connection's challenge and the server's own key,
+// then reads the payload.
+func OpenHello(payload []byte, nonce [32]byte, server identity.ID) (Hello, error) {
+	if len(payload) < identity.IDSize+identity.SignatureSize || len(payload) > MaxHello {
+		return Hello{}, fmt.Errorf("%w: hello has %d bytes", ErrMalformed, len(payload))
+	}
+	body := payload[:len(payload)-identity.SignatureSize]
+	signature := [identity.SignatureSize]byte(payload[len(body):])
+	id := identity.ID(body[:identity.IDSize])
+	if !identity.Verify(id, helloDomain, signedHello(nonce, server, body), signature) {
+		return Hello{}, fmt.Errorf("%w: the signature of the hello does not verify", ErrMalformed)
+	}
+	d := decoder{rest: body[identity.IDSize:]}
+	h := Hello{ID: id, Sequence: d.uint64(), Role: Role(d.byte())}
+	h.RunID = string(d.bytes(int(d.byte())))
+	copy(h.Run[:], d.bytes(len(h.Run)))
+	h.Addrs = d.addrs()
+	if err := d.end("hello"); err != nil {
+		return Hello{}, err
+	}
+	if h.Role < RoleParticipant || h.Role > RoleCreator {
+		return Hello{}, fmt.Errorf("%w: the hello has the unknown role %d", ErrMalformed, h.Role)
+	}
+	if len(h.RunID) > coordinator.MaxRunIDLength {
+		return Hello{}, fmt.Errorf("%w: the hello's run id has %d bytes, at most %d", ErrMalformed, len(h.RunID), coordinator.MaxRunIDLength)
+	}
+	return h, nil
+}
+
+func signedHello(nonce [32]byte, server identity.ID, body []byte) []byte {
+	signed := append(nonce[:], server[:]...)
+	return append(signed, body...)
+}
+
+// Welcome ends a handshake that succeeded.
+type Welcome struct {
+	Host    identity.ID // key that signs the host's own actions
+	Draws   [32]byte    // what a run that is begun now has to commit to; zero for who begins none
+	Genesis []byte      // signed bytes that the run began with; empty for who makes a run
+}
+
+// AppendTo appends the payload of the frame.
+func (w Welcome) AppendTo(b []byte) []byte {
+	return append(append(append(b, w.Host[:]...), w.Draws[:]...), w.Genesis...)
+}
+
+// DecodeWelcome reads the payload of a Welcome. Genesis aliases it.
+func DecodeWelcome(payload []byte) (Welcome, error) {
+	d := decoder{rest: payload}
+	var w Welcome
+	copy(w.Host[:], d.bytes(identity.IDSize))
+	copy(w.Draws[:], d.bytes(len(w.Draws)))
+	w.Genesis = d.bytes(min(len(d.rest), follow.MaxGenesis))
+	return w, d.end("welcome")
+}
+
+// RefusalCode says why a host hangs up.
+type RefusalCode uint8
+
+// The reasons. Retry says which of them may be gone after a while.
+const (
+	RefusedMalformed    RefusalCode = iota + 1 // frame outside the protocol
+	RefusedVersion                             // another version of the protocol
+	RefusedWrongRun                            // the run is not hosted here
+	RefusedDuplicateKey                        // another connection with this key is alive
+	RefusedBusy                                // too many connections
+	RefusedTimeout                             // the client was too slow
+	RefusedShutdown                            // the host stops
+	RefusedCreation                            // the host does not make this run
+	RefusedPlace                               // the log does not reach as far as the client has it
+)
+
+// Retry reports whether another attempt can succeed without a person changing something.
+func (c RefusalCode) Retry() bool {
+	return c == RefusedBusy || c == RefusedTimeout || c == RefusedShutdown
+}
+
+// Refusal is the last frame of a host that hangs up.
+type Refusal struct {
+	Code   RefusalCode
+	Reason string
+}
+
+// AppendTo appends the payload of the frame; a long reason is cut.
+func (r Refusal) AppendTo(b []byte) []byte {
+	return append(append(b, byte(r.Code)), r.Reason[:min(len(r.Reason), MaxReason)]...)
+}
+
+// DecodeRefusal reads the payload of a Refusal. Bytes of the reason that are no printable
+// text come out quoted, because it is shown to people.
+func DecodeRefusal(payload []byte) (Refusal, error) {
+	if len(payload) == 0 || len(payload) > 1+MaxReason {
+		return Refusal{}, fmt.Errorf("%w: refusal has %d bytes", ErrMalformed, len(payload))
+	}
+	return Refusal{Code: RefusalCode(payload[0]), Reason: Printable(string(payload[1:]))}, nil
+}
+
+// Printable returns a text of the other side as it is, or quoted if it has control
+// characters or the like.
+func Printable(text string) string {
+	if strings.ContainsFunc(text, func(c rune) bool { return c < ' ' || c > '~' }) {
+		return fmt.Sprintf("%+q", text)
+	}
+	return text
+}
+
+// Submit asks the host to apply an action.
+type Submit struct {
+	Request uint64 // chosen by the client, comes back in the Ack
+	Action  []byte // as wire.SignAction made it
+}
+
+// AppendTo appends the payload of the frame.
+func (s Submit) AppendTo(b []byte) []byte {
+	return append(binary.LittleEndian.AppendUint64(b, s.Request), s.Action...)
+}
+
+// DecodeSubmit reads the payload of a Submit. Action aliases it.
+func DecodeSubmit(payload []byte) (Submit, error) {
+	d := decoder{rest: payload}
+	s := Submit{Request: d.uint64()}
+	s.Action = d.rest
+	return s, d.err
+}
+
+// Ack answers a Submit.
+type Ack struct {
+	Request uint64
+	Code    coordinator.Code // 0: applied, and on the host's disk
+	Reason  string           // what there is to say beyond the code; may be empty
+}
+
+// AppendTo appends the payload of the frame; a long reason is cut.
+func (a Ack) AppendTo(b []byte) []byte {
+	b = append(binary.LittleEndian.AppendUint64(b, a.Request), byte(a.Code))
+	return append(b, a.Reason[:min(len(a.Reason), MaxReason)]...)
+}
+
+// DecodeAck reads the payload of an Ack.
+func DecodeAck(payload []byte) (Ack, error) {
+	d := decoder{rest: payload}
+	a := Ack{Request: d.uint64(), Code: coordinator.Code(d.byte())}
+	a.Reason = string(d.bytes(min(len(d.rest), MaxReason)))
+	return a, d.end("ack")
+}
+
+// Err returns the refusal, nil when there is none. Text of the host that is not printable
+// comes out quoted, because it is shown to people.
+func (a Ack) Err() error {
+	switch {
+	case a.Code == 0:
+		return nil
+	case a.Reason == "":
+		return a.Code
+	default:
+		return fmt.Errorf("%w: %s", a.Code, Printable(a.Reason))
+	}
+}
+
+// AppendPeers appends the payload of a Peers frame. The peers must be in ascending order
+// of their ids.
+func AppendPeers(b []byte, peers []backend.Peer) []byte {
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(peers)))
+	for _, p := range peers {
+		b = append(b, p.ID[:]...)
+		b = appendAddrs(b, p.Addrs)
+	}
+	return b
+}
+
+// DecodePeers reads the payload of a Peers frame.
+func DecodePeers(payload []byte) ([]backend.Peer, error) {
+	d := decoder{rest: payload}
+	count := int(d.uint16())
+	if count > backend.MaxPeers {
+		return nil, fmt.Errorf("%w: %d peers, at most %d", ErrMalformed, count, backend.MaxPeers)
+	}
+	var peers []backend.Peer
+	for i := range count {
+		var p backend.Peer
+		copy(p.ID[:], d.bytes(identity.IDSize))
+		p.Addrs = d.addrs()
+		if d.err != nil {
+			break
+		}
+		if i > 0 && bytes.Compare(peers[i-1].ID[:], p.ID[:]) >= 0 {
+			return nil, fmt.Errorf("%w: peers are not in ascending order", ErrMalformed)
+		}
+		peers = append(peers, p)
+	}
+	if err := d.end("peers"); err != nil {
+		return nil, err
+	}
+	return peers, nil
+}
+
+func appendAddrs(b []byte, addrs []string) []byte {
+	b = append(b, byte(len(addrs)))
+	for _, addr := range addrs {
+		b = binary.LittleEndian.AppendUint16(b, uint16(len(addr)))
+		b = append(b, addr...)
+	}
+	return b
+}
+
+// decoder takes values off the front of rest. After the first error it returns zeros.
+type decoder struct {
+	rest []byte
+	err  error
+}
+
+// bytes returns the next n bytes; they alias the payload.
+func (d *decoder) bytes(n int) []byte {
+	if d.err != nil || n > len(d.rest) {
+		if d.err == nil {
+			d.err = fmt.Errorf("%w: it ends early", ErrMalformed)
+		}
+		return nil
+	}
+	taken := d.rest[:n]
+	d.rest = d.rest[n:]
+	return taken
+}
+
+func (d *decoder) byte() byte {
+	if b := d.bytes(1); b != nil {
+		return b[0]
+	}
+	return 0
+}
+
+func (d *decoder) uint16() uint16 {
+	if b := d.bytes(2); b != nil {
+		return binary.LittleEndian.Uint16(b)
+	}
+	return 0
+}
+
+func (d *decoder) uint64() uint64 {
+	if b := d.bytes(8); b != nil {
+		return binary.LittleEndian.Uint64(b)
+	}
+	return 0
+}
+
+func (d *decoder) addrs() []string {
+	count := int(d.byte())
+	if count > backend.MaxAddrs && d.err == nil {
+		d.err = fmt.Errorf("%w: %d addresses, at most %d", ErrMalformed, count, backend.MaxAddrs)
+	}
+	var addrs []string
+	for range count {
+		addr := string(d.bytes(int(d.uint16())))
+		if d.err != nil {
+			return nil
+		}
+		addrs = append(addrs, addr)
+	}
+	if err := backend.CheckAddrs(addrs); err != nil && d.err == nil {
+		d.err = fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	return addrs
+}
+
+// end returns the first error, or one for bytes that are left over.
+func (d *decoder) end(what string) error {
+	if d.err == nil && len(d.rest) > 0 {
+		d.err = fmt.Errorf("%w: %d bytes too many", ErrMalformed, len(d.rest))
+	}
+	if d.err != nil {
+		return fmt.Errorf("%s: %w", what, d.err)
+	}
+	return nil
+}

@@ -1,0 +1,176 @@
+package frame
+
+import (
+	"bytes"
+	"compress/flate"
+	"encoding/binary"
+	"fmt"
+	"io"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/record/wire"
+)
+
+// Bounds of a Records frame.
+const (
+	MaxRecordsSize = 256 << 10 // bytes of its records, unless it is a single one
+	MaxHeads       = 16        // heads of one frame
+	// WindowSize is how many bytes of the records before a frame help to read it: those of one
+	// round resemble each other.
+	WindowSize = 32 << 10
+)
+
+// maxRawRecords bounds what a frame's records unpack to.
+const maxRawRecords = MaxRecordsSize + 64<<10
+
+// Follow asks the host for the records of the run's log behind a place, and for all that come.
+type Follow struct {
+	Index uint64 // records that the client has; 1: the genesis alone
+}
+
+// AppendTo appends the payload of the frame.
+func (f Follow) AppendTo(b []byte) []byte { return binary.LittleEndian.AppendUint64(b, f.Index) }
+
+// DecodeFollow reads the payload of a Follow.
+func DecodeFollow(payload []byte) (Follow, error) {
+	d := decoder{rest: payload}
+	f := Follow{Index: d.uint64()}
+	if d.err == nil && f.Index == 0 {
+		d.err = fmt.Errorf("%w: nobody has fewer records than the genesis", ErrMalformed)
+	}
+	return f, d.end("follow")
+}
+
+// Sign says that the sender's own following of the log has led to the beginning of an epoch.
+type Sign struct {
+	Index     uint64 // records up to the one that began the epoch
+	Signature [identity.SignatureSize]byte
+}
+
+// AppendTo appends the payload of the frame.
+func (s Sign) AppendTo(b []byte) []byte {
+	return append(binary.LittleEndian.AppendUint64(b, s.Index), s.Signature[:]...)
+}
+
+// DecodeSign reads the payload of a Sign.
+func DecodeSign(payload []byte) (Sign, error) {
+	d := decoder{rest: payload}
+	s := Sign{Index: d.uint64()}
+	copy(s.Signature[:], d.bytes(len(s.Signature)))
+	return s, d.end("sign")
+}
+
+// Records are records of a run's log that follow each other.
+type Records struct {
+	First uint64      // records before these
+	Raw   []byte      // each behind its length, as AppendRecord has it
+	Heads []wire.Head // that the host signed of the log up to the newest of these, ascending; may be none
+}
+
+// AppendRecord appends a record behind its length.
+func AppendRecord(b, record []byte) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(record))), record...)
+}
+
+// Each calls do with each record, in order, until that returns an error.
+func (r Records) Each(do func(record []byte) error) error {
+	d := decoder{rest: r.Raw}
+	for d.err == nil && len(d.rest) > 0 {
+		n := d.uvarint()
+		if d.err == nil && n > uint64(len(d.rest)) {
+			return fmt.Errorf("%w: a record of %d bytes, %d are left", ErrMalformed, n, len(d.rest))
+		}
+		record := d.bytes(int(n))
+		if d.err != nil {
+			break
+		}
+		if err := do(record); err != nil {
+			return err
+		}
+	}
+	return d.err
+}
+
+// Slide returns the window behind records.
+func Slide(window, raw []byte) []byte {
+	if len(raw) >= WindowSize {
+		return bytes.Clone(raw[len(raw)-WindowSize:])
+	}
+	keep := window[max(0, len(window)+len(raw)-WindowSize):]
+	return append(bytes.Clone(keep), raw...)
+}
+
+// AppendTo appends the payload of the frame, for who has this window of what came before.
+func (r Records) AppendTo(b, window []byte) []byte {
+	b = binary.LittleEndian.AppendUint64(b, r.First)
+	b = append(b, byte(len(r.Heads)))
+	for _, h := range r.Heads {
+		b = h.AppendTo(b)
+	}
+	return append(b, deflate(r.Raw, window)...)
+}
+
+// DecodeRecords reads the payload of a Records frame.
+func DecodeRecords(payload, window []byte) (Records, error) {
+	d := decoder{rest: payload}
+	r := Records{First: d.uint64()}
+	heads := int(d.byte())
+	if heads > MaxHeads {
+		return r, fmt.Errorf("%w: records with %d heads, at most %d", ErrMalformed, heads, MaxHeads)
+	}
+	for range heads {
+		raw := d.bytes(wire.HeadSize)
+		if d.err != nil {
+			break
+		}
+		h, err := wire.DecodeHead(raw)
+		if err != nil {
+			return r, fmt.Errorf("%w: %w", ErrMalformed, err)
+		}
+		r.Heads = append(r.Heads, h)
+	}
+	if d.err != nil {
+		return r, fmt.Errorf("records: %w", d.err)
+	}
+	var err error
+	r.Raw, err = inflate(d.rest, window, maxRawRecords)
+	return r, err
+}
+
+// AppendWindow appends the payload of a Window frame: what the next Records frame needs.
+func AppendWindow(b, window []byte) []byte { return append(b, deflate(window, nil)...) }
+
+// DecodeWindow reads the payload of a Window frame.
+func DecodeWindow(payload []byte) ([]byte, error) { return inflate(payload, nil, WindowSize) }
+
+// deflate packs bytes. Nothing that it calls can fail on a buffer.
+func deflate(raw, window []byte) []byte {
+	var packed bytes.Buffer
+	w, err := flate.NewWriterDict(&packed, flate.DefaultCompression, window)
+	if err == nil {
+		_, err = w.Write(raw)
+	}
+	if err == nil {
+		err = w.Close()
+	}
+	if err != nil {
+		panic("frame: " + err.Error())
+	}
+	return packed.Bytes()
+}
+
+// inflate unpacks at most limit bytes.
+func inflate(packed, window []byte, limit int) ([]byte, error) {
+	source := bytes.NewReader(packed)
+	r := flate.NewReaderDict(source, window)
+	raw, err := io.ReadAll(io.LimitReader(r, int64(limit)+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
+	case len(raw) > limit:
+		return nil, fmt.Errorf("%w: it unpacks to more than %d bytes", ErrMalformed, limit)
+	case source.Len() > 0:
+		return nil, fmt.Errorf("%w: %d bytes too many", ErrMalformed, source.Len())
+	}
+	return raw, nil
+}

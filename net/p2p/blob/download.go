@@ -1,0 +1,348 @@
+package blob
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/net/p2p"
+)
+
+const (
+	maxParallel = 12 // ranges of one payload that are on their way
+	perHolder   = 2  // of them from one holder: one waits while the other is sent
+	maxStrikes  = 3  // failures of a holder that its deliveries do not make up for
+	// worthwhile is how much has to be delivered for one failure more.
+	worthwhile = 8 << 20 // bytes
+	retryPause = 200 * time.Millisecond
+
+	// A holder that is busy is asked again: that others fetch from it too is no failure. It
+	// may be so maxBusy times, and once more for each busyWorth that it delivered.
+	maxBusy   = 16
+	busyWorth = 1 << 20 // bytes
+	busyPause = time.Second
+	// maxHangUps is how often a holder may hang up one after the other: then it is asked on
+	// streams, where who does so without saying that it is busy has failed.
+	maxHangUps = 4
+
+	watchEvery = 100 * time.Millisecond
+	// slowGrace is how long a range may take whatever others do.
+	slowGrace = time.Second
+	// slowShare is how many times slower than another holder one must be to lose its
+	// range.
+	slowShare = 8
+	// stallTime is how long a holder may send nothing; a lone one, to whom there is no
+	// alternative, has loneTime.
+	stallTime = 3 * time.Second
+	loneTime  = 10 * time.Second
+	// crawlRate is what no honest member with a working line is below.
+	crawlRate = 1 << 10 // bytes per second
+)
+
+// download gets one payload. Its fields belong to the goroutine of run.
+type download struct {
+	node *p2p.Node
+	s    *Store
+	into *partial
+
+	pending  []span // nobody is asked for these
+	holders  []*holderState
+	active   map[*attempt]struct{}
+	results  chan *attempt
+	attempts sync.WaitGroup
+	failures []HolderError
+}
+
+// holderState is what a download knows of one holder.
+type holderState struct {
+	id        identity.ID
+	active    int
+	strikes   int
+	busy      int // times that it had no room, or hung up
+	hangUps   int // of them one after the other
+	delivered uint64
+	slow      bool      // lost a range by being slow: asked when nobody else is left
+	ready     time.Time // not asked before
+	out       bool      // asked no more
+}
+
+// attempt is one range asked of one holder.
+type attempt struct {
+	holder  *holderState
+	span    span
+	started time.Time
+	streams bool // asked on a stream, whatever the length
+	cancel  context.CancelCauseFunc
+	done    atomic.Uint64 // bytes verified
+	moved   time.Time     // when done was last seen to grow; the download's
+	seen    uint64
+	err     error // valid when the attempt is in results
+}
+
+func newDownload(n *p2p.Node, s *Store, into *partial, holders []identity.ID) *download {
+	d := &download{
+		node:    n,
+		s:       s,
+		into:    into,
+		pending: into.missing,
+		active:  make(map[*attempt]struct{}),
+		results: make(chan *attempt, maxParallel),
+	}
+	for _, id := range eligible(n, holders) {
+		d.holders = append(d.holders, &holderState{id: id})
+	}
+	return d
+}
+
+// run hands ranges to holders until all are verified; what is not stays in the partial. It
+// returns when no goroutine of the download is left.
+func (d *download) run(ctx context.Context) error {
+	if len(d.holders) == 0 && len(d.pending) > 0 {
+		return ErrNoHolders
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer d.collect()
+	defer cancel()
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	for len(d.pending)+len(d.active) > 0 {
+		if len(d.active) == 0 && !slices.ContainsFunc(d.holders, func(h *holderState) bool { return !h.out }) {
+			return &FetchError{Hash: d.into.key.hash, Failures: d.failures}
+		}
+		freed := d.s.holders.waitFreed()
+		d.assign(ctx)
+		if len(d.pending) == 0 {
+			freed = nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case a := <-d.results:
+			d.finish(a)
+		case <-freed:
+		case <-tick.C:
+			d.watch()
+		}
+	}
+	return nil
+}
+
+// collect waits for the attempts and notes what they got.
+func (d *download) collect() {
+	d.attempts.Wait()
+	for len(d.active) > 0 {
+		a := <-d.results
+		delete(d.active, a)
+		d.giveBack(a)
+	}
+	d.into.missing = d.pending
+}
+
+// giveBack makes the part of a range that was not verified pending again.
+func (d *download) giveBack(a *attempt) {
+	done := a.done.Load()
+	if rest := (span{a.span.offset + done, a.span.length - done}); rest.length > 0 {
+		d.pending = slices.Insert(d.pending, 0, rest)
+	}
+}
+
+// assign starts attempts while there are ranges and holders with a free stream.
+func (d *download) assign(ctx context.Context) {
+	for len(d.pending) > 0 && len(d.active) < maxParallel {
+		h := d.choose()
+		if h == nil {
+			return
+		}
+		part := d.pending[0]
+		d.pending = slices.Delete(d.pending, 0, 1)
+		d.start(ctx, h, part)
+	}
+}
+
+// choose takes a stream of the best holder that has one free. The slow ones get a range
+// only when nobody else works.
+func (d *download) choose() *holderState {
+	now := time.Now()
+	var free []identity.ID
+	states := make(map[identity.ID]*holderState)
+	for _, slow := range []bool{false, true} {
+		for _, h := range d.holders {
+			if !h.out && h.slow == slow && h.active < perHolder && !now.Before(h.ready) {
+				free = append(free, h.id)
+				states[h.id] = h
+			}
+		}
+		if len(free) > 0 || slices.ContainsFunc(d.holders, func(h *holderState) bool { return !h.slow && h.active > 0 }) {
+			break
+		}
+	}
+	for _, id := range d.s.holders.order(d.node, free) {
+		if d.s.holders.acquire(d.node, id) {
+			return states[id]
+		}
+	}
+	return nil
+}
+
+func (d *download) start(ctx context.Context, h *holderState, part span) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	now := time.Now()
+	a := &attempt{holder: h, span: part, started: now, moved: now, streams: h.hangUps >= maxHangUps, cancel: cancel}
+	d.active[a] = struct{}{}
+	h.active++
+	d.attempts.Go(func() {
+		defer cancel(nil)
+		a.err = d.transfer(ctx, a)
+		d.s.holders.release(d.node, h.id, a.done.Load(), time.Since(a.started))
+		d.results <- a // never blocks: it has room for every active attempt
+	})
+}
+
+// transfer runs in a goroutine of its own and uses nothing of the download that changes.
+func (d *download) transfer(ctx context.Context, a *attempt) error {
+	p := d.into
+	written := uint64(0)
+	note := func() {
+		done := a.done.Load()
+		p.persist(span{a.span.offset + written, done - written})
+		written = done
+	}
+	defer note()
+	from := source{node: d.node, holder: a.holder.id, hash: p.key.hash, streams: a.streams}
+	return from.read(ctx, p.key.size, a.span,
+		func() []byte { return p.buffer()[a.span.offset:a.span.end()] },
+		func(n int) error {
+			if a.done.Add(uint64(n))-written >= persistSize {
+				note()
+			}
+			return nil
+		})
+}
+
+// finish takes an attempt's result: what was verified stays, the rest is pending again.
+func (d *download) finish(a *attempt) {
+	delete(d.active, a)
+	d.giveBack(a)
+	h := a.holder
+	h.active--
+	h.delivered += a.done.Load()
+	if a.err == nil {
+		h.hangUps = 0
+		return
+	}
+	hungUp := errors.Is(a.err, p2p.ErrHungUp)
+	if hungUp {
+		h.hangUps++
+	}
+	switch {
+	case errors.Is(a.err, ErrCorrupt):
+		d.node.Penalise(h.id, p2p.FaultWrongBytes, "blob "+d.into.key.hash.Short())
+		d.lose(h, a.err)
+		return
+	case errors.Is(a.err, ErrSize):
+		d.lose(h, a.err)
+		return
+	case errors.Is(a.err, errPreempted):
+		h.slow = true
+	case hungUp, errors.Is(a.err, p2p.ErrBusy):
+		if h.busy++; h.busy >= maxBusy+int(h.delivered/busyWorth) {
+			d.lose(h, a.err)
+		}
+		h.ready = time.Now().Add(busyPause)
+		return
+	}
+	// Failures are never forgotten, only outweighed: a holder that fails for ever ends.
+	if h.strikes++; h.strikes >= maxStrikes+int(h.delivered/worthwhile) {
+		d.lose(h, a.err)
+		return
+	}
+	h.ready = time.Now().Add(retryPause << min(h.strikes, 5))
+}
+
+// lose asks a holder no more.
+func (d *download) lose(h *holderState, err error) {
+	if h.out {
+		return
+	}
+	h.out = true
+	if errors.Is(err, errPreempted) {
+		err = ErrSlow
+	}
+	d.failures = append(d.failures, HolderError{h.id, err})
+	for a := range d.active { // its other range would not end better
+		if a.holder == h {
+			a.cancel(err)
+		}
+	}
+}
+
+// errPreempted is why an attempt was cancelled whose range somebody else gets faster.
+var errPreempted = errors.New("others are faster")
+
+// watch takes ranges from holders that stand still or that are much slower than another
+// one that has a stream free. It is how a fetch survives a holder that died without a
+// word, which QUIC notices only after half a minute, and one that sends a byte a second.
+func (d *download) watch() {
+	now := time.Now()
+	for a := range d.active {
+		if done := a.done.Load(); done > a.seen {
+			a.seen, a.moved = done, now
+		}
+	}
+	for a := range d.active {
+		age, still := now.Sub(a.started), now.Sub(a.moved)
+		if age < slowGrace {
+			continue
+		}
+		rate := float64(a.seen) / age.Seconds()
+		other := d.fastest(a.holder)
+		switch {
+		case still >= d.s.lone, age >= d.s.lone && rate < crawlRate, other != nil && still >= stallTime:
+			if !d.node.Relayed(a.holder.id) { // else it may be the relay that stands still
+				d.node.Penalise(a.holder.id, p2p.FaultStall, "blob "+d.into.key.hash.Short())
+			}
+			a.holder.slow = true
+			a.cancel(ErrSlow)
+		case other != nil && d.gains(a, rate, other):
+			a.cancel(errPreempted)
+		}
+	}
+}
+
+// fastest returns the best other holder that could take a range, now or after its own.
+func (d *download) fastest(but *holderState) *holderState {
+	var best *holderState
+	for _, h := range d.holders {
+		if h == but || h.out || h.slow {
+			continue
+		}
+		if best == nil || d.s.holders.rate(h.id) > d.s.holders.rate(best.id) {
+			best = h
+		}
+	}
+	return best
+}
+
+// gains reports whether the rest of a range would be here much sooner from another holder:
+// one known to be many times faster, or, when no ranges are left to give out, one that is
+// idle.
+func (d *download) gains(a *attempt, rate float64, other *holderState) bool {
+	if a.seen == 0 {
+		return false // it may only be far away, or busy; watch ends it when it takes too long
+	}
+	theirs := d.s.holders.rate(other.id)
+	if theirs > 0 {
+		if rate*slowShare < theirs {
+			return true
+		}
+		rest := float64(a.span.length - a.seen)
+		idle := len(d.pending) == 0 && other.active == 0
+		return idle && rest/max(rate, 1) > 2*rest/theirs+slowGrace.Seconds()
+	}
+	// Nobody knows yet how fast the other one is; below this it is worth to find out.
+	return len(d.pending) == 0 && other.active == 0 && rate < 64*crawlRate
+}

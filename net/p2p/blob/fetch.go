@@ -1,0 +1,203 @@
+package blob
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"lukechampine.com/blake3"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/net/p2p"
+)
+
+const probeTimeout = 5 * time.Second // of one holder that is asked for a size
+
+// Errors of a fetch as a whole.
+var (
+	// ErrNoHolders says that no member was named that could hold the payload.
+	ErrNoHolders = errors.New("no holders")
+	// ErrTooLarge says that a payload is proven to be larger than the caller takes.
+	ErrTooLarge = errors.New("blob too large")
+)
+
+var emptyHash = Hash(blake3.Sum256(nil))
+
+// HolderError is why one holder did not deliver.
+type HolderError struct {
+	Holder identity.ID
+	Err    error
+}
+
+func (e HolderError) Error() string { return e.Holder.Short() + ": " + e.Err.Error() }
+
+func (e HolderError) Unwrap() error { return e.Err }
+
+// FetchError is why a payload could not be fetched: the failures of its holders.
+// errors.Is finds the reason of each of them.
+type FetchError struct {
+	Hash     Hash
+	Failures []HolderError
+}
+
+func (e *FetchError) Error() string {
+	texts := make([]string, 0, len(e.Failures))
+	for _, failure := range e.Failures {
+		texts = append(texts, failure.Error())
+	}
+	return fmt.Sprintf("no holder delivered blob %s: %s", e.Hash.Short(), strings.Join(texts, "; "))
+}
+
+// Unwrap returns the failures.
+func (e *FetchError) Unwrap() []error {
+	errs := make([]error, 0, len(e.Failures))
+	for _, failure := range e.Failures {
+		errs = append(errs, failure)
+	}
+	return errs
+}
+
+// flight is a fetch that several callers wait for.
+type flight struct {
+	done chan struct{}
+	data []byte
+	err  error
+}
+
+// The size belongs to the key: a wrong announcement must not spoil a right one.
+type flightKey struct {
+	hash Hash
+	size uint64
+}
+
+// Fetch returns the payload of a hash and an announced size, from the store or else from
+// holders, and keeps it in the store until the room is needed. All holders that are
+// members are asked, those with the best record first, new ones in the order given.
+// Callers that want the same payload at the same time share one fetch. It ends when the
+// payload is complete, when every holder has failed, or with ctx; what was verified until
+// then is not fetched again by the next one.
+//
+// Errors match ErrFull, ErrNoHolders, the end of ctx, or are a *FetchError.
+func Fetch(ctx context.Context, n *p2p.Node, s *Store, hash Hash, size uint64, holders []identity.ID) ([]byte, error) {
+	key := flightKey{hash, size}
+	for {
+		if data, held := s.Get(hash); held {
+			if uint64(len(data)) != size {
+				return nil, fmt.Errorf("fetch blob %s: %w: it has %d bytes, announced %d", hash.Short(), ErrSize, len(data), size)
+			}
+			return data, nil
+		}
+		f, mine := s.board(key)
+		if f == nil {
+			continue // it came meanwhile
+		}
+		if mine {
+			f.data, f.err = fetch(ctx, n, s, key, holders)
+			s.land(key, f)
+			return f.data, f.err
+		}
+		select {
+		case <-f.done:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("fetch blob %s: %w", hash.Short(), ctx.Err())
+		}
+		// If the other caller's time ran out, ours has not.
+		if !errors.Is(f.err, context.Canceled) && !errors.Is(f.err, context.DeadlineExceeded) {
+			return f.data, f.err
+		}
+	}
+}
+
+// board returns the flight for a payload, which is the caller's to fly if there was none;
+// nil when the payload is here.
+func (s *Store) board(key flightKey) (f *flight, mine bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.blobs[key.hash] != nil {
+		return nil, false
+	}
+	f, ok := s.flights[key]
+	if !ok {
+		f = &flight{done: make(chan struct{})}
+		s.flights[key] = f
+	}
+	return f, !ok
+}
+
+func (s *Store) land(key flightKey, f *flight) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.flights, key)
+	close(f.done)
+}
+
+func fetch(ctx context.Context, n *p2p.Node, s *Store, key flightKey, holders []identity.ID) ([]byte, error) {
+	p, err := s.take(key)
+	if err == nil {
+		err = complete(ctx, n, s, p, holders)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("fetch blob %s of %d bytes: %w", key.hash.Short(), key.size, err)
+	}
+	return s.complete(p), nil
+}
+
+// complete gets what is missing of a partial, or sets it aside.
+func complete(ctx context.Context, n *p2p.Node, s *Store, p *partial, holders []identity.ID) error {
+	p.open()
+	if p.key.size == 0 && p.key.hash != emptyHash {
+		s.setAside(p)
+		return fmt.Errorf("%w: announced as empty", ErrSize)
+	}
+	for {
+		if err := newDownload(n, s, p, holders).run(ctx); err != nil {
+			s.setAside(p)
+			return err
+		}
+		if p.check() {
+			return nil
+		}
+		s.logger.Warn("blob: what an earlier process kept of a payload was changed; fetching it again",
+			"blob", p.key.hash.Short(), "bytes", p.key.size)
+	}
+}
+
+// FetchUpTo is Fetch for a payload whose size nobody has announced: holders are asked
+// for a proof of the size first. The error matches ErrTooLarge if it is over maxSize.
+func FetchUpTo(ctx context.Context, n *p2p.Node, s *Store, hash Hash, maxSize uint64, holders []identity.ID) ([]byte, error) {
+	if data, ok := s.Get(hash); ok {
+		if uint64(len(data)) > maxSize {
+			return nil, fmt.Errorf("fetch blob %s: %w: %d bytes, at most %d", hash.Short(), ErrTooLarge, len(data), maxSize)
+		}
+		return data, nil
+	}
+	failed := &FetchError{Hash: hash}
+	for _, holder := range s.holders.order(n, eligible(n, holders)) {
+		size, err := probe(ctx, source{node: n, holder: holder, hash: hash})
+		switch {
+		case ctx.Err() != nil:
+			return nil, fmt.Errorf("fetch blob %s: %w", hash.Short(), ctx.Err())
+		case err != nil:
+			if errors.Is(err, ErrCorrupt) {
+				n.Penalise(holder, p2p.FaultWrongBytes, "size of blob "+hash.Short())
+			}
+			failed.Failures = append(failed.Failures, HolderError{holder, err})
+			continue
+		case size > maxSize:
+			return nil, fmt.Errorf("fetch blob %s: %w: %d bytes, at most %d", hash.Short(), ErrTooLarge, size, maxSize)
+		}
+		return Fetch(ctx, n, s, hash, size, holders)
+	}
+	if len(failed.Failures) == 0 {
+		return nil, fmt.Errorf("fetch blob %s: %w", hash.Short(), ErrNoHolders)
+	}
+	return nil, failed
+}
+
+func probe(ctx context.Context, from source) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	return from.probe(ctx)
+}

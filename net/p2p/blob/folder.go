@@ -1,0 +1,238 @@
+package blob
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"lukechampine.com/blake3"
+	"lukechampine.com/blake3/bao"
+
+	"github.com/psyche-go/psyche/base/filelock"
+)
+
+const (
+	blobSuffix  = ".blob"  // hash.blob: a payload
+	partSuffix  = ".part"  // hash-size.part: the bytes of a payload that is not complete
+	spansSuffix = ".spans" // hash-size.spans: which of them were verified
+	tempSuffix  = ".new"   // hash-….new: a payload that is being written
+	lockName    = "lock"
+
+	// staleAfter is how long a folder keeps what no process used.
+	staleAfter = 7 * 24 * time.Hour
+)
+
+// errInUse says that another process has the folder.
+var errInUse = errors.New("another process uses it; give each client a folder of its own")
+
+// errDamaged says that a file is not what its name says.
+var errDamaged = errors.New("file does not have the hash in its name")
+
+// readerAt is a payload that is being read.
+type readerAt interface {
+	io.ReaderAt
+	io.Closer
+}
+
+// Close implements io.Closer.
+func (memory) Close() error { return nil }
+
+// folder is the disk of a store. What is in its files is believed only after its hash was
+// compared: the files survive the process, and whoever may write there, or a machine that
+// lost power, may have changed them.
+type folder struct {
+	dir  string
+	lock *os.File
+}
+
+func openFolder(dir string) (*folder, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	file, err := filelock.Open(filepath.Join(dir, lockName), 0o600)
+	if errors.Is(err, filelock.ErrHeld) {
+		return nil, fmt.Errorf("%s: %w", dir, errInUse)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &folder{dir, file}, nil
+}
+
+func (f *folder) close() error { return f.lock.Close() }
+
+func (f *folder) path(h Hash) string { return filepath.Join(f.dir, h.String()+blobSuffix) }
+
+// write keeps a payload. What is visible under its name is complete.
+func (f *folder) write(h Hash, data []byte) error {
+	file, err := os.CreateTemp(f.dir, h.String()+"-*"+tempSuffix)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(data)
+	err = errors.Join(err, file.Close())
+	if err == nil {
+		err = os.Rename(file.Name(), f.path(h))
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(file.Name()))
+	}
+	return nil
+}
+
+func (f *folder) open(h Hash) (readerAt, error) { return os.Open(f.path(h)) }
+
+// read returns a payload after comparing its hash.
+func (f *folder) read(h Hash, size uint64) ([]byte, error) {
+	file, err := os.Open(f.path(h))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }()
+	data := make([]byte, size)
+	if _, err := io.ReadFull(file, data); err != nil {
+		return nil, err
+	}
+	if blake3.Sum256(data) != h {
+		return nil, errDamaged
+	}
+	return data, nil
+}
+
+// outboard makes the tree of hashes of a payload.
+func (f *folder) outboard(h Hash, size uint64) ([]byte, error) {
+	file, err := os.Open(f.path(h))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }()
+	tree := make(outboardBuffer, bao.EncodedSize(int(size), group, true))
+	root, err := bao.Encode(tree, file, int64(size), group, true)
+	if err == nil && root != h {
+		err = errDamaged
+	}
+	return tree, err
+}
+
+// outboardBuffer is memory to write to at any place.
+type outboardBuffer []byte
+
+func (b outboardBuffer) WriteAt(p []byte, offset int64) (int, error) {
+	return copy(b[offset:], p), nil
+}
+
+// remove removes a payload; what cannot be removed now is stale at some later start.
+func (f *folder) remove(h Hash) { _ = os.Remove(f.path(h)) }
+
+// restore takes over what an earlier process left in the folder, oldest first.
+func (s *Store) restore() error {
+	entries, err := os.ReadDir(s.folder.dir)
+	if err != nil {
+		return err
+	}
+	type found struct {
+		key  flightKey
+		part bool
+		name string
+		used time.Time
+	}
+	var files []found
+	for _, entry := range entries {
+		info, err := entry.Info()
+		if err != nil || !info.Mode().IsRegular() {
+			continue
+		}
+		name := entry.Name()
+		file := found{name: name, used: info.ModTime()}
+		var ok bool
+		switch filepath.Ext(name) {
+		case blobSuffix:
+			file.key.hash, ok = parseHash(strings.TrimSuffix(name, blobSuffix))
+			file.key.size = uint64(info.Size())
+		case partSuffix:
+			file.part = true
+			file.key, ok = parseKey(strings.TrimSuffix(name, partSuffix))
+		case tempSuffix, spansSuffix:
+			ok = s.folder.isLeftover(name)
+			file.used = time.Time{}
+		}
+		if ok {
+			files = append(files, file)
+		}
+	}
+	slices.SortFunc(files, func(a, b found) int { return a.used.Compare(b.used) })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, file := range files {
+		if time.Since(file.used) > staleAfter || file.key.size > uint64(max(s.disk.max, 0)) ||
+			!s.disk.makeRoom(cost(file.key.size)) {
+			s.folder.forget(file.name)
+			continue
+		}
+		s.disk.used += cost(file.key.size)
+		if file.part {
+			s.shelve(&partial{key: file.key, room: &s.disk, path: s.folder.partPath(file.key)})
+			continue
+		}
+		s.insert(s.onDisk(file.key))
+	}
+	return nil
+}
+
+// isLeftover reports whether a file, whose name says that it is a store's, is of no use: its
+// process was interrupted while it wrote the payload, or between the end of a partial's
+// two files.
+func (f *folder) isLeftover(name string) bool {
+	stem := strings.TrimSuffix(name, filepath.Ext(name))
+	hash, _, _ := strings.Cut(stem, "-")
+	if _, ours := parseHash(hash); !ours || filepath.Ext(name) == tempSuffix {
+		return ours
+	}
+	_, err := os.Stat(filepath.Join(f.dir, stem+partSuffix))
+	return errors.Is(err, os.ErrNotExist)
+}
+
+// onDisk is a payload whose tree of hashes is made when somebody asks for it.
+func (s *Store) onDisk(key flightKey) *entry {
+	return &entry{hash: key.hash, size: key.size, room: &s.disk, outboard: sync.OnceValues(func() ([]byte, error) {
+		return s.folder.outboard(key.hash, key.size)
+	})}
+}
+
+func (f *folder) forget(name string) {
+	path := filepath.Join(f.dir, name)
+	_ = os.Remove(path)
+	if stem, ok := strings.CutSuffix(path, partSuffix); ok {
+		_ = os.Remove(stem + spansSuffix)
+	}
+}
+
+func (f *folder) partPath(key flightKey) string {
+	return filepath.Join(f.dir, key.hash.String()+"-"+strconv.FormatUint(key.size, 10)+partSuffix)
+}
+
+func parseHash(text string) (h Hash, ok bool) {
+	raw, err := hex.DecodeString(text)
+	if err != nil || len(raw) != len(h) || text != strings.ToLower(text) {
+		return h, false
+	}
+	return Hash(raw), true
+}
+
+func parseKey(text string) (key flightKey, ok bool) {
+	name, size, _ := strings.Cut(text, "-")
+	if key.hash, ok = parseHash(name); !ok {
+		return key, false
+	}
+	var err error
+	key.size, err = strconv.ParseUint(size, 10, 63)
+	return key, err == nil && key.size > 0
+}

@@ -1,0 +1,176 @@
+package blob
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/net/p2p"
+)
+
+const (
+	streamsPerHolder = 4   // of all fetches of a store together
+	maxKnown         = 512 // holders remembered, of those that are members no more
+	// rateShare is the weight of a new measurement of a holder's rate.
+	rateShare = 0.3
+	// rateFloor is the least that is measured: a small payload says little of a rate.
+	rateFloor = 64 << 10 // bytes
+	// rateMemory is how long a measured rate counts: who was slow is tried again.
+	rateMemory = 5 * time.Minute
+)
+
+// book is what a store knows of those it fetches from.
+type book struct {
+	mu    sync.Mutex
+	known map[identity.ID]*account
+	freed chan struct{} // closed when a stream was given back; nil: nobody waits
+}
+
+// account is one holder's.
+type account struct {
+	rate     float64 // bytes per second of one stream; 0: not measured
+	measured time.Time
+	load     int // streams that are open to it
+}
+
+// standing is how a holder compares with others.
+type standing struct {
+	avoided bool    // misbehaved, see p2p.Node.Penalty
+	relayed bool    // reached through another member
+	wait    float64 // for the next byte, relative; 0: not known yet
+}
+
+func (b *book) account(id identity.ID, n *p2p.Node) *account {
+	if b.known == nil {
+		b.known = make(map[identity.ID]*account)
+	}
+	a := b.known[id]
+	if a == nil {
+		if len(b.known) >= maxKnown {
+			for other, a := range b.known {
+				if a.load == 0 && !n.IsMember(other) {
+					delete(b.known, other)
+				}
+			}
+		}
+		a = &account{}
+		b.known[id] = a
+	}
+	return a
+}
+
+// acquire takes one of the streams that may be open to a holder.
+func (b *book) acquire(n *p2p.Node, id identity.ID) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	a := b.account(id, n)
+	if a.load >= streamsPerHolder {
+		return false
+	}
+	a.load++
+	return true
+}
+
+// waitFreed returns a channel that is closed when some holder has a stream free again.
+func (b *book) waitFreed() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.freed == nil {
+		b.freed = make(chan struct{})
+	}
+	return b.freed
+}
+
+// release gives it back with what was measured: bytes in a time.
+func (b *book) release(n *p2p.Node, id identity.ID, bytes uint64, took time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	a := b.account(id, n)
+	a.load--
+	if b.freed != nil {
+		close(b.freed)
+		b.freed = nil
+	}
+	if took <= 0 || bytes < rateFloor && took < slowGrace {
+		return
+	}
+	rate := max(float64(bytes)/took.Seconds(), 1)
+	if a.rate == 0 {
+		a.rate = rate
+	}
+	a.rate += rateShare * (rate - a.rate)
+	a.measured = time.Now()
+}
+
+// rate returns what a holder delivers on one stream, in bytes per second; 0: not known.
+func (b *book) rate(id identity.ID) float64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.fresh(id)
+}
+
+func (b *book) fresh(id identity.ID) float64 {
+	if a := b.known[id]; a != nil && time.Since(a.measured) < rateMemory {
+		return a.rate
+	}
+	return 0
+}
+
+func (b *book) standing(n *p2p.Node, id identity.ID, best float64) standing {
+	st := standing{avoided: n.Avoids(id), relayed: n.Relayed(id)}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	load := 0
+	if a := b.known[id]; a != nil {
+		load = a.load
+	}
+	switch rate := b.fresh(id); {
+	case rate > 0:
+		st.wait = float64(load+1) / rate
+	case load > 0: // is being tried; that need not be done by everything at once
+		st.wait = float64(load+1) / max(best, 1)
+	}
+	return st
+}
+
+func (s standing) compare(o standing) int {
+	return cmp.Or(compareBools(s.avoided, o.avoided), compareBools(s.relayed, o.relayed), cmp.Compare(s.wait, o.wait))
+}
+
+func compareBools(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
+}
+
+// eligible returns the holders that can be asked: members, each once.
+func eligible(n *p2p.Node, holders []identity.ID) []identity.ID {
+	var ids []identity.ID
+	for _, holder := range holders {
+		if holder != n.ID() && n.IsMember(holder) && !slices.Contains(ids, holder) {
+			ids = append(ids, holder)
+		}
+	}
+	return ids
+}
+
+// order sorts holders: the best first, among equals as they were given.
+func (b *book) order(n *p2p.Node, holders []identity.ID) []identity.ID {
+	standings := make(map[identity.ID]standing, len(holders))
+	best := 0.0
+	for _, id := range holders {
+		best = max(best, b.rate(id))
+	}
+	for _, id := range holders {
+		standings[id] = b.standing(n, id, best)
+	}
+	ordered := slices.Clone(holders)
+	slices.SortStableFunc(ordered, func(a, c identity.ID) int { return standings[a].compare(standings[c]) })
+	return ordered
+}

@@ -1,0 +1,172 @@
+package blob
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"lukechampine.com/blake3"
+	"pgregory.net/rapid"
+
+	"github.com/psyche-go/psyche/net/p2p/p2ptest"
+)
+
+// loose keeps data as Fetch does: until the room is needed.
+func (s *Store) loosely(data []byte) (Hash, error) {
+	h := Hash(blake3.Sum256(data))
+	p, err := s.take(flightKey{h, uint64(len(data))})
+	if err != nil {
+		return h, err
+	}
+	p.data, p.missing = data, []span{}
+	s.complete(p)
+	return h, nil
+}
+
+func TestRetention(t *testing.T) {
+	s := NewStore(1 << 20)
+	a := s.Put([]byte("a"))
+	b, err := s.loosely([]byte("b"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Retain(b); err != nil {
+		t.Fatal(err)
+	}
+	s.Drop(a)
+	s.Drop(a)
+	if _, ok := s.Get(a); ok {
+		t.Error("a is still held")
+	}
+	if _, ok := s.Get(b); !ok {
+		t.Error("b is gone")
+	}
+	if err := s.Retain(a); !errors.Is(err, ErrNotHeld) {
+		t.Errorf("retain what is gone: %v", err)
+	}
+	s.Drop(b)
+	if usage := s.Usage(); usage != (Usage{}) || s.memory.order.Len() != 0 {
+		t.Errorf("left behind %+v, %d loose", usage, s.memory.order.Len())
+	}
+}
+
+func TestRoomIsMadeOldestFirst(t *testing.T) {
+	s := NewStore(cost(100) * 3)
+	filled := func(b int) []byte { return bytes.Repeat([]byte{byte(b)}, 100) }
+	kept := s.Put(filled(1))
+	old, err := s.loosely(filled(2))
+	young, err2 := s.loosely(filled(3))
+	if err != nil || err2 != nil {
+		t.Fatal(err, err2)
+	}
+	if _, err := s.reserve(100); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := s.Get(old); ok {
+		t.Error("the oldest payload was not evicted")
+	}
+	for _, h := range []Hash{kept, young} {
+		if _, ok := s.Get(h); !ok {
+			t.Error("more than the oldest payload was evicted")
+		}
+	}
+	if _, err := s.reserve(201); !errors.Is(err, ErrFull) {
+		t.Errorf("reserve more than the limit: %v", err)
+	}
+	if _, ok := s.Get(young); !ok {
+		t.Error("a reservation that cannot succeed evicts")
+	}
+	s.giveBack(&s.memory, 100)
+	for i := range 10 {
+		s.Put(filled(i + 10))
+	}
+	if usage := s.Usage(); usage.Blobs != 12 && usage.Blobs != 11 {
+		t.Errorf("%d payloads, want at least the node's own 11", usage.Blobs)
+	}
+}
+
+// Whatever is done, the accounts agree with the contents.
+func TestStoreAccounts(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := NewStore(500)
+		for range rapid.IntRange(1, 40).Draw(t, "steps") {
+			data := bytes.Repeat([]byte{rapid.ByteRange(0, 5).Draw(t, "data")}, rapid.IntRange(0, 60).Draw(t, "size"))
+			h := Hash(blake3.Sum256(data))
+			switch rapid.IntRange(0, 4).Draw(t, "step") {
+			case 0:
+				s.Put(data)
+			case 1:
+				_ = s.Retain(h)
+			case 2:
+				s.Drop(h)
+			case 3:
+				_, _ = s.loosely(data)
+			case 4:
+				if p, err := s.take(flightKey{h, uint64(len(data))}); err == nil {
+					p.open()
+					p.buffer()
+					s.setAside(p)
+				}
+			}
+			var total, loose int64
+			for _, e := range s.blobs {
+				total += cost(e.size)
+				if e.place != nil {
+					loose += cost(e.size)
+				}
+			}
+			for key := range s.partials {
+				total += cost(key.size)
+				loose += cost(key.size)
+			}
+			if total != s.memory.used || loose != s.memory.loose {
+				t.Fatalf("used %d, counted %d; loose %d, counted %d", s.memory.used, total, s.memory.loose, loose)
+			}
+		}
+	})
+}
+
+// Opening a folder removes what an interrupted process left and cannot be used, and never
+// what is not the store's.
+func TestFolderIsCleaned(t *testing.T) {
+	dir := t.TempDir()
+	hash := Hash(blake3.Sum256([]byte("x"))).String()
+	names := map[string]bool{ // whether it stays
+		"new-model.txt": true, "notes.part": true, "a.blob": true, "other.spans": true, hash: true,
+		hash + "-7.spans":               false, // without a part
+		hash + "-123456" + tempSuffix:   false, // somebody was interrupted while writing it
+		"x-123456" + tempSuffix:         true,
+		strings.ToUpper(hash) + ".blob": true,
+	}
+	for name := range names {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("content"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := openStore(t, dir)
+	for name, stays := range names {
+		if _, err := os.Stat(filepath.Join(dir, name)); (err == nil) != stays {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if usage := s.Usage(); usage.Blobs != 0 || usage.Disk != 0 {
+		t.Errorf("usage %+v", usage)
+	}
+}
+
+// A fetch that got nothing leaves nothing, whatever it began.
+func TestNothingIsKeptOfNothing(t *testing.T) {
+	nodes := p2ptest.New(t, "a", "b")
+	data := payload(1000)
+	dying(nodes[1], holding(data), 50) // the size, and less than a group
+	s := NewStore(1 << 20)
+	if _, err := Fetch(testContext(t), nodes[0], s, blake3.Sum256(data), uint64(len(data)), p2ptest.IDs(nodes[1])); err == nil {
+		t.Fatal("fetched from who died")
+	}
+	if usage := s.Usage(); usage.Memory != 0 || len(s.partials) != 0 {
+		t.Errorf("left behind %+v and %d partials", usage, len(s.partials))
+	}
+}

@@ -1,0 +1,142 @@
+package blob
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/net/p2p"
+)
+
+// Errors of one holder.
+var (
+	// ErrCorrupt says that a holder sent bytes that do not belong to the hash. The
+	// connection is authenticated and encrypted, so nobody but the holder did that.
+	ErrCorrupt = errors.New("holder sent wrong bytes")
+	// ErrSize says that a holder's payload has another size than the announced one. One
+	// of the two is wrong, which one cannot be told from here.
+	ErrSize = errors.New("holder claims another size")
+	// ErrSlow says that a holder sent nothing for some seconds, next to nothing for
+	// longer, or much less than others do.
+	ErrSlow = errors.New("holder is too slow")
+)
+
+// bulkSize is the least length of a range for which a connection of its own is worth its
+// handshake.
+const bulkSize = 256 << 10
+
+// source is one holder as a transfer sees it.
+type source struct {
+	node   *p2p.Node
+	holder identity.ID
+	hash   Hash
+	// streams says that no connection of its own is used, however long the range is.
+	streams bool
+}
+
+// read asks for a range of a payload of size bytes. dst and verified are decoder's.
+func (s source) read(ctx context.Context, size uint64, r span, dst func() []byte, verified func(int) error) error {
+	return s.exchange(ctx, request{s.hash, r.offset, r.length}, func(body io.Reader, claimed uint64) error {
+		if claimed != size {
+			return fmt.Errorf("%w: %d bytes, announced %d", ErrSize, claimed, size)
+		}
+		return s.decode(body, size, &decoder{part: r, dst: dst, verified: verified})
+	})
+}
+
+// probe returns the proven size of the payload.
+func (s source) probe(ctx context.Context) (size uint64, err error) {
+	err = s.exchange(ctx, request{s.hash, probeOffset, 0}, func(body io.Reader, claimed uint64) error {
+		if size = claimed; size == 0 {
+			if s.hash != emptyHash {
+				return fmt.Errorf("%w: it claims no bytes", ErrCorrupt)
+			}
+			return nil
+		}
+		var last [groupSize]byte
+		offset, length := lastGroup(size)
+		return s.decode(body, size, &decoder{
+			part:     span{offset, length},
+			dst:      func() []byte { return last[:] },
+			verified: func(int) error { return nil },
+		})
+	})
+	return size, err
+}
+
+func (s source) decode(body io.Reader, size uint64, d *decoder) error {
+	d.r = body
+	return d.decode(size, s.hash)
+}
+
+// exchange sends a request and hands the response's slice, without its size field, to
+// decode.
+func (s source) exchange(parent context.Context, r request, decode func(body io.Reader, claimed uint64) error) error {
+	ctx, cancel := context.WithTimeout(parent, allowance(r.length))
+	defer cancel()
+	open := s.node.OpenStream
+	if r.length >= bulkSize && !s.streams {
+		open = s.node.OpenBulk
+	}
+	stream, err := open(ctx, s.holder, Protocol)
+	if err != nil {
+		return timedOut(parent, ctx, err)
+	}
+	stop := context.AfterFunc(ctx, func() { _ = stream.Reset() })
+	defer stop()
+	if err := s.receive(stream, r, decode); err != nil {
+		_ = stream.Reset()
+		return timedOut(parent, ctx, err)
+	}
+	_ = stream.Close()
+	return nil
+}
+
+// timedOut names the end of a context as the cause of err where it is: the caller's own,
+// or the time that one range may take.
+func timedOut(parent, ctx context.Context, err error) error {
+	switch {
+	case errors.Is(err, ErrCorrupt) || errors.Is(err, ErrSize):
+		return err
+	case parent.Err() != nil:
+		return context.Cause(parent)
+	case ctx.Err() != nil:
+		return ErrSlow
+	}
+	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
+		return ErrSlow
+	}
+	return err
+}
+
+// receive reads without a buffer: a muxed stream has one, and what is read goes straight
+// into the payload's memory.
+func (s source) receive(stream p2p.Stream, r request, decode func(body io.Reader, claimed uint64) error) error {
+	if _, err := stream.Write(r.encode()); err != nil {
+		return err
+	}
+	if err := stream.CloseWrite(); err != nil {
+		return err
+	}
+	var head [1 + 8]byte
+	if _, err := io.ReadFull(stream, head[:1]); err != nil {
+		return err
+	}
+	switch head[0] {
+	case statusOK:
+	case statusNotHeld:
+		return ErrNotHeld
+	case statusRange:
+		return fmt.Errorf("%w: it has no bytes [%d, %d)", ErrSize, r.offset, r.offset+r.length)
+	default:
+		return fmt.Errorf("%w: status %d", ErrCorrupt, head[0])
+	}
+	if _, err := io.ReadFull(stream, head[1:]); err != nil {
+		return err
+	}
+	return decode(stream, binary.LittleEndian.Uint64(head[1:]))
+}

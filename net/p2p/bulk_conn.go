@@ -1,0 +1,196 @@
+package p2p
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/peer"
+	ma "github.com/multiformats/go-multiaddr"
+	manet "github.com/multiformats/go-multiaddr/net"
+
+	"github.com/psyche-go/psyche/base/identity"
+)
+
+// bulkConn is one bulk connection, used by one exchange at a time.
+type bulkConn struct {
+	*tls.Conn
+	raw     net.Conn
+	scope   network.ConnManagementScope
+	of      *bulk
+	id      identity.ID
+	peer    peer.ID
+	name    string // of the protocol
+	dialled bool   // by us
+	peeked  []byte // first byte of a request
+
+	ended  sync.Once
+	unused *time.Timer // closes it; nil while an exchange has it; under bulk.mu
+}
+
+// dial makes a connection to a member.
+func (b *bulk) dial(ctx context.Context, p peer.ID, name string, addr ma.Multiaddr) (_ *bulkConn, err error) {
+	scope, err := b.node.host.Network().ResourceManager().OpenConnection(network.DirOutbound, true, addr)
+	if err != nil {
+		return nil, err
+	}
+	var raw net.Conn
+	defer func() {
+		if err == nil {
+			return
+		}
+		if raw != nil {
+			_ = raw.Close()
+		}
+		scope.Done()
+	}()
+	var dialer manet.Dialer
+	if raw, err = dialer.DialContext(ctx, addr); err != nil {
+		raw = nil
+		return nil, err
+	}
+	c, err := b.shake(ctx, raw, scope, p, []string{name}, tls.Client)
+	if err != nil {
+		return nil, err
+	}
+	if c.name != name {
+		return nil, fmt.Errorf("%w: protocol %q", errBulk, c.name)
+	}
+	stop := context.AfterFunc(ctx, func() { _ = raw.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	var ready [1]byte
+	if _, err := io.ReadFull(c.Conn, ready[:]); err != nil {
+		return nil, err
+	}
+	if ready[0] != bulkReady {
+		return nil, fmt.Errorf("%w: byte %d", errBulk, ready[0])
+	}
+	c.dialled = true
+	if err := b.add(c); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// close ends the connection at once: TLS's own farewell could wait for the peer.
+func (c *bulkConn) close() {
+	c.ended.Do(func() {
+		c.of.remove(c)
+		_ = c.raw.Close()
+		c.scope.Done()
+	})
+}
+
+// keep leaves the connection to the next exchange.
+func (c *bulkConn) keep() {
+	if err := c.SetDeadline(time.Time{}); err != nil {
+		c.close()
+		return
+	}
+	c.of.mu.Lock()
+	defer c.of.mu.Unlock()
+	if _, open := c.of.conns[c]; open {
+		c.unused = time.AfterFunc(bulkIdle, c.close)
+	}
+}
+
+// await returns true when a request has begun.
+func (c *bulkConn) await(idle time.Duration) bool {
+	if err := c.SetDeadline(time.Now().Add(idle)); err != nil {
+		return false
+	}
+	first := make([]byte, 1)
+	n, _ := c.Read(first)
+	c.peeked = first[:n]
+	return n == 1
+}
+
+func (c *bulkConn) Read(p []byte) (int, error) {
+	if len(c.peeked) > 0 && len(p) > 0 {
+		n := copy(p, c.peeked)
+		c.peeked = c.peeked[n:]
+		return n, nil
+	}
+	n, err := c.Conn.Read(p)
+	c.of.node.bytes.LogRecvMessage(int64(n))
+	return n, err
+}
+
+func (c *bulkConn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	c.of.node.bytes.LogSentMessage(int64(n))
+	return n, err
+}
+
+// bulkStream is one exchange on a bulk connection.
+type bulkStream struct {
+	Conn *bulkConn
+	used *sync.Once // the exchange is over
+}
+
+func (s bulkStream) Write(p []byte) (int, error)        { return s.Conn.Write(p) }
+func (s bulkStream) SetDeadline(t time.Time) error      { return s.Conn.SetDeadline(t) }
+func (s bulkStream) SetWriteDeadline(t time.Time) error { return s.Conn.SetWriteDeadline(t) }
+
+// Read names the end of a connection that was dialled.
+func (s bulkStream) Read(p []byte) (int, error) {
+	n, err := s.Conn.Read(p)
+	if s.Conn.dialled && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)) {
+		err = fmt.Errorf("%w: %w", ErrHungUp, err)
+	}
+	return n, err
+}
+
+// CloseWrite does nothing: a request says itself where it ends.
+func (s bulkStream) CloseWrite() error { return nil }
+
+// Close leaves the connection to the next exchange.
+func (s bulkStream) Close() error {
+	s.used.Do(s.Conn.keep)
+	return nil
+}
+
+// Reset closes it.
+func (s bulkStream) Reset() error {
+	s.used.Do(s.Conn.close)
+	return nil
+}
+
+// HandleBulk serves a protocol as HandleStream does, and besides over connections that
+// carry one exchange after the other. The handler has to read one request and write one
+// answer, each of which shows where it ends, and nothing more.
+func (n *Node) HandleBulk(name string, limits StreamLimits, h StreamHandler) {
+	n.bulk.serve(name, n.handleStream(name, limits, limits.begin(h)))
+}
+
+// OpenBulk is OpenStream for an exchange of a protocol that the other side serves with
+// HandleBulk, when much is expected: it takes a connection without a multiplexer where
+// one can be made, which costs both sides less, and where the other side can refuse only by
+// ending it (ErrHungUp). Close says that the exchange is complete; after anything else Reset
+// is to be called. The stream must not be used after either.
+func (n *Node) OpenBulk(ctx context.Context, to identity.ID, name string) (Stream, error) {
+	p, err := PeerID(to)
+	if err != nil || !n.Allows(p) || p == n.peerID || !n.isDirect(p) {
+		return n.OpenStream(ctx, to, name)
+	}
+	c := n.bulk.open(ctx, p, name)
+	if c == nil {
+		return n.OpenStream(ctx, to, name)
+	}
+	deadline, _ := ctx.Deadline()
+	if err := c.SetDeadline(deadline); err != nil {
+		c.close()
+		if errors.Is(err, net.ErrClosed) {
+			return n.OpenStream(ctx, to, name)
+		}
+		return nil, fmt.Errorf("open %s connection to %s: %w", name, to.Short(), err)
+	}
+	return bulkStream{Conn: c, used: new(sync.Once)}, nil
+}

@@ -1,0 +1,193 @@
+package p2p
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/host"
+	"github.com/libp2p/go-libp2p/core/peer"
+	"github.com/libp2p/go-libp2p/core/peerstore"
+	"github.com/libp2p/go-libp2p/core/record"
+	"github.com/libp2p/go-libp2p/p2p/discovery/mdns"
+	ma "github.com/multiformats/go-multiaddr"
+
+	"github.com/psyche-go/psyche/base/identity"
+)
+
+const (
+	// PeersProtocol asks a member where others are. Request: ids of 32 bytes. Response: for
+	// each that is known, in any order, length uint16 big-endian and the peer's own signed
+	// record as libp2p has it.
+	PeersProtocol = "/psyche/peers/1"
+
+	maxPeersAsked = 32
+	maxRecordSize = 4 << 10
+	askPeers      = 3                // members that are asked about another one
+	askEvery      = 10 * time.Second // about the same member
+	askTimeout    = 5 * time.Second
+
+	mdnsService = "_psyche._udp"
+)
+
+var errRecord = errors.New("unusable peer record")
+
+// servePeers answers where members are: what they signed themselves and told us when they
+// connected.
+func (n *Node) servePeers() {
+	n.Handle(PeersProtocol, maxPeersAsked*identity.IDSize, func(_ context.Context, _ identity.ID, request []byte) ([]byte, error) {
+		if len(request)%identity.IDSize != 0 {
+			return nil, fmt.Errorf("%w: %d bytes are no ids", ErrMalformed, len(request))
+		}
+		book, ok := peerstore.GetCertifiedAddrBook(n.host.Peerstore())
+		if !ok {
+			return nil, nil
+		}
+		var response []byte
+		for id := range slices.Chunk(request, identity.IDSize) {
+			p, err := PeerID(identity.ID(id))
+			if err != nil || !n.Allows(p) {
+				continue
+			}
+			envelope := book.GetPeerRecord(p)
+			if envelope == nil {
+				continue
+			}
+			raw, err := envelope.Marshal()
+			if err != nil || len(raw) > maxRecordSize {
+				continue
+			}
+			response = binary.BigEndian.AppendUint16(response, uint16(len(raw)))
+			response = append(response, raw...)
+		}
+		return response, nil
+	})
+}
+
+// askWhere asks some connected members where another one is that could not be reached.
+func (n *Node) askWhere(ctx context.Context, m *member) {
+	n.mu.Lock()
+	due := time.Since(m.asked) >= askEvery
+	if due {
+		m.asked = time.Now()
+	}
+	n.mu.Unlock()
+	if !due {
+		return
+	}
+	asked := 0
+	for _, id := range n.Connected() {
+		if asked == askPeers || ctx.Err() != nil {
+			return
+		}
+		if id == m.id || n.Avoids(id) {
+			continue
+		}
+		asked++
+		if err := n.askAbout(ctx, id, m); err != nil {
+			n.logger.Debug("p2p: ask where a member is", "member", m.id.Short(), "asked", id.Short(), "err", err)
+		}
+	}
+}
+
+func (n *Node) askAbout(ctx context.Context, id identity.ID, m *member) error {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	response, err := n.Request(ctx, id, PeersProtocol, m.id[:], 2+maxRecordSize)
+	if err != nil || len(response) == 0 {
+		return err
+	}
+	r, err := openAnswer(m.peerID, response)
+	if err != nil {
+		n.Penalise(id, FaultInvalid, "answer to "+PeersProtocol)
+		return err
+	}
+	n.learn(m.peerID, r.Addrs, r.Seq)
+	return nil
+}
+
+// openAnswer reads the answer about one member: its record behind the record's length.
+func openAnswer(p peer.ID, response []byte) (*peer.PeerRecord, error) {
+	if len(response) < 2 {
+		return nil, fmt.Errorf("%w: %d bytes", errRecord, len(response))
+	}
+	if size := int(binary.BigEndian.Uint16(response)); size+2 != len(response) {
+		return nil, fmt.Errorf("%w: %d bytes of %d", errRecord, len(response)-2, size)
+	}
+	return openRecord(p, response[2:])
+}
+
+// openRecord checks that raw was signed by p.
+func openRecord(p peer.ID, raw []byte) (*peer.PeerRecord, error) {
+	envelope, rec, err := record.ConsumeEnvelope(raw, peer.PeerRecordEnvelopeDomain)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errRecord, err)
+	}
+	r, ok := rec.(*peer.PeerRecord)
+	if !ok || r.PeerID != p || !p.MatchesPublicKey(envelope.PublicKey) {
+		return nil, fmt.Errorf("%w: of another peer", errRecord)
+	}
+	return r, nil
+}
+
+// learn takes over addresses of a member that did not come with the list of members. They
+// replace those learned before if seq is not older.
+func (n *Node) learn(p peer.ID, addrs []ma.Multiaddr, seq uint64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	m := n.members[p]
+	if m == nil || seq < m.seq {
+		return
+	}
+	var direct []ma.Multiaddr
+	var vias []peer.ID
+	for _, addr := range addrs[:min(len(addrs), 4*maxAddrs)] {
+		transport, _ := peer.SplitAddr(addr)
+		if via, ok := viaOf(addr); ok && (n.isAllowed(via) || n.relays.isStatic(via)) && !slices.Contains(vias, via) {
+			vias = append(vias, via)
+		} else if (isTCP(transport) || isQUIC(transport)) && len(direct) < maxAddrs {
+			direct = append(direct, transport)
+		}
+	}
+	if slices.EqualFunc(direct, m.learned, ma.Multiaddr.Equal) && slices.Equal(vias, m.vias) {
+		return
+	}
+	m.learned, m.vias, m.seq, m.renewed = direct, vias[:min(len(vias), relaysTried)], seq, true
+	m.signal()
+}
+
+// viaOf returns the relay in an address that leads through one.
+func viaOf(addr ma.Multiaddr) (peer.ID, bool) {
+	if !isCircuit(addr) {
+		return "", false
+	}
+	text, err := addr.ValueForProtocol(ma.P_P2P)
+	if err != nil {
+		return "", false
+	}
+	p, err := peer.Decode(text)
+	return p, err == nil
+}
+
+// localDiscovery finds members in the local network by multicast DNS.
+type localDiscovery struct{ n *Node }
+
+// HandlePeerFound implements mdns.Notifee.
+func (d localDiscovery) HandlePeerFound(info peer.AddrInfo) {
+	d.n.learn(info.ID, info.Addrs, 0)
+}
+
+// discoverLocally starts to announce the node in the local network and to listen there.
+// Where that is not possible the rest works without.
+func (n *Node) discoverLocally(h host.Host) func() {
+	service := mdns.NewMdnsService(h, mdnsService, localDiscovery{n})
+	if err := service.Start(); err != nil {
+		n.logger.Warn("p2p: no discovery in the local network", "err", err)
+		_ = service.Close()
+		return func() {}
+	}
+	return func() { _ = service.Close() }
+}

@@ -1,0 +1,142 @@
+package p2p_test
+
+import (
+	"context"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	ma "github.com/multiformats/go-multiaddr"
+	manet "github.com/multiformats/go-multiaddr/net"
+
+	"github.com/psyche-go/psyche/net/p2p"
+	"github.com/psyche-go/psyche/net/p2p/p2ptest"
+)
+
+const onlyTCP = "/ip4/127.0.0.1/tcp/0"
+
+// tcpAddr returns where a node listens on TCP.
+func tcpAddr(t *testing.T, n *p2p.Node) string {
+	t.Helper()
+	for _, a := range n.Addrs() {
+		if !strings.Contains(a, "/tcp/") {
+			continue
+		}
+		m, err := ma.NewMultiaddr(a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		addr, err := manet.ToNetAddr(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return addr.String()
+	}
+	t.Fatal("no TCP address")
+	return ""
+}
+
+// crowd keeps so many connections open that say this much and then nothing, and come again when
+// they are cut off.
+func crowd(ctx context.Context, address string, count int, says string) *sync.WaitGroup {
+	var wg sync.WaitGroup
+	for range count {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				c, err := (&net.Dialer{Timeout: 2 * time.Second}).DialContext(ctx, "tcp", address)
+				if err != nil {
+					time.Sleep(50 * time.Millisecond)
+					continue
+				}
+				stop := context.AfterFunc(ctx, func() { _ = c.Close() })
+				_, _ = c.Write([]byte(says))
+				var b [256]byte
+				for {
+					if _, err := c.Read(b[:]); err != nil {
+						break
+					}
+				}
+				stop()
+				_ = c.Close()
+				time.Sleep(50 * time.Millisecond)
+			}
+		})
+	}
+	return &wg
+}
+
+// TestSilentConnectionsKeepNobodyOut lets strangers of the same address open connections that say
+// nothing, or begin what libp2p speaks and do not go on: a member comes in over TCP all the same.
+func TestSilentConnectionsKeepNobodyOut(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		count int
+		says  string
+	}{
+		"200 silent":       {200, ""},
+		"400 silent":       {400, ""},
+		"200 that stop":    {200, "\x13/multistream/1.0.0\n"},
+		"200 TLS":          {200, "\x16\x03\x01\x02\x00"},
+		"200 that say two": {200, "\x13/"},
+	} {
+		t.Run(name, func(t *testing.T) { // one at a time: a thousand connections starve a small machine
+			a, b := p2ptest.Node(t, "a", onlyTCP), p2ptest.Node(t, "b", onlyTCP)
+			ctx, cancel := context.WithCancel(t.Context())
+			wg := crowd(ctx, tcpAddr(t, a), test.count, test.says)
+			defer wg.Wait()
+			defer cancel()
+			comesIn(ctx, t, a, b)
+		})
+	}
+}
+
+// comesIn lets b connect to a, which strangers have been busy with for a while.
+func comesIn(ctx context.Context, t *testing.T, a, b *p2p.Node) {
+	t.Helper()
+	time.Sleep(2 * time.Second)
+	a.SetMembers([]p2p.Peer{{ID: b.ID()}}) // it cannot dial
+	begun := time.Now()
+	b.SetMembers(p2ptest.Peers(a))
+	waiting, stop := context.WithTimeout(ctx, 30*time.Second)
+	defer stop()
+	if err := b.WaitConnected(waiting, a.ID()); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("connected after %.1f s", time.Since(begun).Seconds())
+}
+
+// TestFloodOfConnectionsKeepsNobodyOut opens 1,500 TCP connections a second that end at once, which
+// is what handshakes are budgeted for and more: a member comes in all the same.
+func TestFloodOfConnectionsKeepsNobodyOut(t *testing.T) {
+	t.Parallel()
+	a, b := p2ptest.Node(t, "a", onlyTCP), p2ptest.Node(t, "b", onlyTCP)
+	ctx, cancel := context.WithCancel(t.Context())
+	address := tcpAddr(t, a)
+	var opened atomic.Int64
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			ticks := time.NewTicker(8 * time.Second / 1500)
+			defer ticks.Stop()
+			for ctx.Err() == nil {
+				c, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", address)
+				if err == nil {
+					_ = c.(*net.TCPConn).SetLinger(0)
+					_ = c.Close()
+					opened.Add(1)
+				}
+				select {
+				case <-ticks.C:
+				case <-ctx.Done():
+				}
+			}
+		})
+	}
+	defer wg.Wait()
+	defer cancel()
+	comesIn(ctx, t, a, b)
+	t.Logf("%d connections opened", opened.Load())
+}

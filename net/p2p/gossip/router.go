@@ -1,0 +1,292 @@
+package gossip
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	pubsub "github.com/libp2p/go-libp2p-pubsub"
+	pb "github.com/libp2p/go-libp2p-pubsub/pb"
+	"github.com/libp2p/go-libp2p/core/host"
+	"github.com/libp2p/go-libp2p/core/peer"
+	"github.com/libp2p/go-libp2p/core/protocol"
+	"golang.org/x/time/rate"
+
+	"github.com/psyche-go/psyche/net/p2p"
+)
+
+const (
+	// The library's queues of 32 lose messages when all members speak at once: each then
+	// passes on what all others say.
+	validateQueue = 4096
+	outboundQueue = 4096
+
+	// What one member may say. An honest one announces one result in a round, and that again
+	// every two seconds until the witnesses have it. What is over is not passed on.
+	authorPerSecond = 20
+	authorBurst     = 256
+	// What one member may say that is older than what it said before. Nothing is lost by
+	// little: an honest one says it again.
+	latePerSecond = 2
+	lateBurst     = 32
+	// overtaken is how many later messages may come before one that still counts as new: they
+	// take several ways, and their signatures are checked side by side.
+	overtaken = 64
+	// What one peer may send us that it wrote itself. More is its own fault, whatever the
+	// others do; the burst is what a line that stood still for half a minute holds back.
+	ownPerSecond = 2 * authorPerSecond
+	ownBurst     = 4 * authorBurst
+	// What one peer may make us look at. It is nobody's fault to pass on more: all that many
+	// authors say may come through one peer. A third of the members of the largest run, which
+	// is 256, cannot say so much for long.
+	messagesPerSecond = 2000
+	messagesBurst     = 8192
+	// The last of that is for authors that used no more than one part in quietShare of what
+	// they may say at once.
+	messagesForQuiet = messagesBurst / 2
+	quietShare       = 8
+	topicsPerPeer    = 32
+)
+
+var errFlood = errors.New("peer sends too much")
+
+// router is the gossipsub instance of a node, shared by its topics.
+type router struct {
+	tracer
+	node   *p2p.Node
+	pubsub *pubsub.PubSub
+	ctx    context.Context // ends with the node
+	excess atomic.Uint64   // messages that were over what their authors may say
+
+	mu     sync.Mutex
+	peers  map[peer.ID]*budget
+	topics map[string]struct{} // joined by this node
+}
+
+// budget is what one peer has used of what it may.
+type budget struct {
+	messages *rate.Limiter // through it
+	own      *rate.Limiter // of them its own
+	topics   map[string]struct{}
+
+	// As an author, whoever passed it on. Old messages can be sent again by anybody, so they
+	// take nothing from new ones. A sequence number says nothing of its message's age: the
+	// library counts messages on from the time at which it was started.
+	newest uint64        // sequence number
+	fresh  *rate.Limiter // messages with a higher one than any before, or one of the last
+	late   *rate.Limiter // others
+}
+
+// limiter returns what a message of the author with a sequence number counts against; 0 is
+// that of one without.
+func (b *budget) limiter(number uint64) *rate.Limiter {
+	if number > b.newest || number > 0 && b.newest-number < overtaken {
+		return b.fresh
+	}
+	return b.late
+}
+
+func routerOf(n *p2p.Node) (*router, error) {
+	service, err := n.Service("gossip", func(ctx context.Context, h host.Host) (any, error) {
+		r := &router{node: n, ctx: ctx, peers: make(map[peer.ID]*budget), topics: make(map[string]struct{})}
+		r.tracer.penalise = r.penalise
+		var err error
+		r.pubsub, err = pubsub.NewGossipSub(ctx, announcingHost{h, r},
+			pubsub.WithMessageSignaturePolicy(pubsub.StrictSign),
+			// Otherwise what is published before the first heartbeat after joining goes to
+			// an empty mesh and is lost without an error.
+			pubsub.WithFloodPublish(true),
+			pubsub.WithPeerFilter(func(p peer.ID, _ string) bool { return n.Allows(p) }),
+			pubsub.WithAppSpecificRpcInspector(r.inspect),
+			pubsub.WithSubscriptionFilter(r),
+			pubsub.WithValidateQueueSize(validateQueue),
+			pubsub.WithPeerOutboundQueueSize(outboundQueue),
+			pubsub.WithRawTracer(&r.tracer),
+			pubsub.WithPeerScore(peerScore(n)),
+		)
+		if err != nil {
+			return nil, err
+		}
+		go r.repair(h)
+		return r, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return service.(*router), nil
+}
+
+// inspect refuses a packet before any of its signatures is checked.
+func (r *router) inspect(from peer.ID, rpc *pubsub.RPC) error {
+	if !r.node.Allows(from) {
+		return p2p.ErrNotMember
+	}
+	own := 0
+	for _, m := range rpc.GetPublish() {
+		if size := m.Size(); len(m.GetData()) > MaxMessage || size > maxEnvelope {
+			r.penalise(from, p2p.FaultInvalid, fmt.Sprintf("gossip message of %d bytes", size))
+			return fmt.Errorf("%w: %d bytes", ErrTooLarge, size)
+		}
+		if peer.ID(m.GetFrom()) == from {
+			own++
+		}
+	}
+	if !r.speaks(from, own) {
+		r.penalise(from, p2p.FaultFlood, "gossip of its own")
+		return errFlood
+	}
+	messages := len(rpc.GetPublish())
+	rpc.Publish = r.sift(from, rpc.GetPublish()) // the rest of the packet costs next to nothing
+	r.dropped.Add(uint64(messages - len(rpc.GetPublish())))
+	return nil
+}
+
+// speaks counts messages that a peer sent of its own, and reports whether it may say so much.
+func (r *router) speaks(from peer.ID, own int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return own == 0 || r.budget(from).own.AllowN(time.Now(), own)
+}
+
+// sift counts messages that came through a peer and returns those that there is room for.
+// When it runs short, authors that say much lose theirs first. Nothing is counted against an
+// author here: signatures are checked later.
+func (r *router) sift(from peer.ID, messages []*pb.Message) []*pb.Message {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now, through := time.Now(), r.budget(from).messages
+	return slices.DeleteFunc(messages, func(m *pb.Message) bool {
+		if through.TokensAt(now) <= messagesForQuiet && !r.quiet(now, peer.ID(m.GetFrom()), m.GetSeqno()) {
+			return true
+		}
+		return !through.AllowN(now, 1)
+	})
+}
+
+// quiet reports whether an author has said little of late; r.mu is held. Who is no member
+// has nothing to say.
+func (r *router) quiet(now time.Time, author peer.ID, seqno []byte) bool {
+	b, known := r.peers[author]
+	if !known {
+		return r.node.Allows(author)
+	}
+	l := b.limiter(numberOf(seqno))
+	return l.TokensAt(now) >= float64(l.Burst()-l.Burst()/quietShare)
+}
+
+// admits counts a signed message of an author, once, and reports whether it may say so much.
+func (r *router) admits(author peer.ID, seqno []byte) bool {
+	number := numberOf(seqno)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	b := r.budget(author)
+	l := b.limiter(number)
+	b.newest = max(b.newest, number)
+	return l.Allow()
+}
+
+// numberOf returns a sequence number, which is 0 when it is none.
+func numberOf(seqno []byte) uint64 {
+	if len(seqno) != 8 {
+		return 0
+	}
+	return binary.BigEndian.Uint64(seqno)
+}
+
+func (r *router) penalise(p peer.ID, fault p2p.Fault, detail string) {
+	if id, ok := p2p.Identity(p); ok {
+		r.node.Penalise(id, fault, detail)
+	}
+}
+
+// budget returns the budget of a peer; r.mu is held. Peers that are members no more are
+// forgotten when the map has grown.
+func (r *router) budget(p peer.ID) *budget {
+	b, ok := r.peers[p]
+	if ok {
+		return b
+	}
+	if len(r.peers) >= 512 {
+		for other := range r.peers {
+			if !r.node.Allows(other) {
+				delete(r.peers, other)
+			}
+		}
+	}
+	b = &budget{
+		messages: rate.NewLimiter(messagesPerSecond, messagesBurst),
+		own:      rate.NewLimiter(ownPerSecond, ownBurst),
+		fresh:    rate.NewLimiter(authorPerSecond, authorBurst),
+		late:     rate.NewLimiter(latePerSecond, lateBurst),
+		topics:   make(map[string]struct{}),
+	}
+	r.peers[p] = b
+	return b
+}
+
+// CanSubscribe is for the node's own topics.
+func (r *router) CanSubscribe(topic string) bool { return len(topic) <= maxTopicName }
+
+// FilterIncomingSubscriptions bounds how many topics a peer can make us remember.
+func (r *router) FilterIncomingSubscriptions(from peer.ID, options []*pb.RPC_SubOpts) ([]*pb.RPC_SubOpts, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	topics := r.budget(from).topics
+	accepted := make([]*pb.RPC_SubOpts, 0, min(len(options), topicsPerPeer))
+	for _, option := range options {
+		topic := option.GetTopicid()
+		if len(topic) > maxTopicName {
+			continue
+		}
+		_, known := topics[topic]
+		switch {
+		case !option.GetSubscribe():
+			delete(topics, topic)
+		case !known && len(topics) >= topicsPerPeer:
+			continue
+		default:
+			topics[topic] = struct{}{}
+		}
+		accepted = append(accepted, option)
+	}
+	return accepted, nil
+}
+
+// tracer counts the messages that the library drops without an error, and names who sends
+// what no honest member sends.
+type tracer struct {
+	dropped  atomic.Uint64
+	penalise func(p peer.ID, fault p2p.Fault, detail string)
+}
+
+func (t *tracer) UndeliverableMessage(*pubsub.Message) { t.dropped.Add(1) }
+
+func (t *tracer) DropRPC(rpc *pubsub.RPC, _ peer.ID) { t.dropped.Add(uint64(len(rpc.GetPublish()))) }
+
+func (t *tracer) RejectMessage(m *pubsub.Message, reason string) {
+	switch reason {
+	case pubsub.RejectValidationQueueFull, pubsub.RejectValidationThrottled:
+		t.dropped.Add(1)
+	case pubsub.RejectMissingSignature, pubsub.RejectInvalidSignature, pubsub.RejectUnexpectedAuthInfo,
+		pubsub.RejectUnexpectedSignature, pubsub.RejectValidationFailed:
+		t.penalise(m.ReceivedFrom, p2p.FaultInvalid, "gossip: "+reason)
+	}
+}
+
+func (t *tracer) OnNewOutboundStream(peer.ID, protocol.ID) {}
+func (t *tracer) OnClosedOutboundStream(peer.ID)           {}
+func (t *tracer) Join(string)                              {}
+func (t *tracer) Leave(string)                             {}
+func (t *tracer) Graft(peer.ID, string)                    {}
+func (t *tracer) Prune(peer.ID, string)                    {}
+func (t *tracer) ValidateMessage(*pubsub.Message)          {}
+func (t *tracer) DeliverMessage(*pubsub.Message)           {}
+func (t *tracer) DuplicateMessage(*pubsub.Message)         {}
+func (t *tracer) ThrottlePeer(peer.ID)                     {}
+func (t *tracer) RecvRPC(*pubsub.RPC)                      {}
+func (t *tracer) SendRPC(*pubsub.RPC, peer.ID)             {}

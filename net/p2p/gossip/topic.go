@@ -1,0 +1,235 @@
+package gossip
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"slices"
+	"sync"
+
+	pubsub "github.com/libp2p/go-libp2p-pubsub"
+	"github.com/libp2p/go-libp2p/core/peer"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/net/p2p"
+)
+
+const (
+	// MaxMessage is the largest message, in bytes: an announcement has half of that.
+	MaxMessage = 512
+
+	maxTopicName = 128 // bytes
+	// maxEnvelope is the largest message with what names its topic and its author and is signed
+	// by it. Authors could hide more in it otherwise, and everybody would pass it on.
+	maxEnvelope = MaxMessage + maxTopicName + 256
+	remembered  = 8192 // messages remembered to recognise repetitions
+)
+
+// Errors of a topic.
+var (
+	ErrTooLarge = errors.New("gossip message too large")
+	ErrTooMany  = errors.New("too many gossip messages")
+	ErrClosed   = errors.New("gossip topic is closed")
+	ErrName     = errors.New("invalid gossip topic name")
+)
+
+// Handler takes one message of another member, before it is passed on. An error means that no
+// honest member passes it on, and is held against who did. It may run in several goroutines at
+// once, must not block, and must not call Topic.Close. data belongs to the handler.
+type Handler func(from identity.ID, data []byte) error
+
+// errPanicked says that a handler did not come to a decision.
+var errPanicked = errors.New("the handler panicked")
+
+// Topic is a joined topic.
+type Topic struct {
+	node    *p2p.Node
+	router  *router
+	name    string
+	topic   *pubsub.Topic
+	unjoin  pubsub.RelayCancelFunc
+	handler Handler
+	logger  *slog.Logger
+
+	cancel context.CancelFunc
+	done   chan struct{} // closed when the topic has been left and the handler is quiet
+	err    error         // of leaving; valid after done
+
+	handling sync.RWMutex // held for reading by handlers
+	quiet    bool         // under handling: none is called any more
+
+	mu   sync.Mutex
+	seen *recent
+}
+
+// Join takes part in a topic until Close, the end of ctx, or the end of the node. A node
+// can join a topic once at a time.
+func Join(ctx context.Context, n *p2p.Node, topic string, handler Handler) (*Topic, error) {
+	if topic == "" || len(topic) > maxTopicName {
+		return nil, fmt.Errorf("join gossip topic %.40q…: %w: 1 to %d bytes", topic, ErrName, maxTopicName)
+	}
+	r, err := routerOf(n)
+	if err != nil {
+		return nil, fmt.Errorf("join gossip topic %q: %w", topic, err)
+	}
+	t := &Topic{
+		node:    n,
+		router:  r,
+		name:    topic,
+		handler: handler,
+		logger:  n.Logger().With("topic", topic),
+		done:    make(chan struct{}),
+		seen:    newRecent(remembered),
+	}
+	if err := t.subscribe(); err != nil {
+		return nil, fmt.Errorf("join gossip topic %q: %w", topic, err)
+	}
+	ctx, t.cancel = context.WithCancel(ctx)
+	go t.run(ctx)
+	return t, nil
+}
+
+func (t *Topic) subscribe() (err error) {
+	if err = t.router.pubsub.RegisterTopicValidator(t.name, t.validate, pubsub.WithValidatorInline(true)); err != nil {
+		return err
+	}
+	if t.topic, err = t.router.pubsub.Join(t.name); err != nil {
+		return errors.Join(err, t.router.pubsub.UnregisterTopicValidator(t.name))
+	}
+	// The validator hands over what is heard, so the library's own delivery is not needed.
+	if t.unjoin, err = t.topic.Relay(); err != nil {
+		return errors.Join(err, t.leave())
+	}
+	if err = t.topic.SetScoreParams(topicScore()); err != nil {
+		return errors.Join(err, t.leave())
+	}
+	t.router.joined(t.name)
+	return nil
+}
+
+// validate decides whether a message is passed on, and hands it over. That its author has signed it
+// has been checked before.
+func (t *Topic) validate(_ context.Context, _ peer.ID, m *pubsub.Message) pubsub.ValidationResult {
+	if len(m.GetData()) > MaxMessage {
+		return pubsub.ValidationReject
+	}
+	// A member that others know already and we do not is no offence of who passed it on.
+	if !t.node.Allows(m.GetFrom()) {
+		return pubsub.ValidationIgnore
+	}
+	// Nor is it one to pass on what others say too often.
+	if !t.router.admits(m.GetFrom(), m.GetSeqno()) {
+		t.router.excess.Add(1)
+		return pubsub.ValidationIgnore
+	}
+	return t.hear(m.GetFrom(), m.GetData())
+}
+
+// hear hands a message over that was not heard before, and decides what becomes of it.
+func (t *Topic) hear(author peer.ID, data []byte) pubsub.ValidationResult {
+	t.handling.RLock()
+	defer t.handling.RUnlock()
+	from, ok := p2p.Identity(author)
+	switch {
+	case !ok || t.quiet:
+		return pubsub.ValidationIgnore
+	case from == t.node.ID() || t.repeats(from, data, false):
+		return pubsub.ValidationAccept
+	}
+	switch err := t.call(from, slices.Clone(data)); {
+	case errors.Is(err, errPanicked):
+		return pubsub.ValidationIgnore
+	case err != nil:
+		t.logger.Debug("gossip refused", "from", from.Short(), "err", err)
+		return pubsub.ValidationReject
+	}
+	t.repeats(from, data, true)
+	return pubsub.ValidationAccept
+}
+
+// repeats reports whether a message was heard before; remember makes it one that was.
+func (t *Topic) repeats(from identity.ID, data []byte, remember bool) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if remember {
+		return !t.seen.add(from, data)
+	}
+	return t.seen.has(from, data)
+}
+
+// run waits until the topic, its context or the node ends, then leaves.
+func (t *Topic) run(ctx context.Context) {
+	defer close(t.done)
+	defer context.AfterFunc(t.router.ctx, t.cancel)()
+	<-ctx.Done()
+	t.handling.Lock()
+	t.quiet = true
+	t.handling.Unlock()
+	// When the node has ended, there is nothing left to leave.
+	if err := t.leave(); err != nil && t.router.ctx.Err() == nil {
+		t.err = fmt.Errorf("leave gossip topic %q: %w", t.name, err)
+	}
+}
+
+// call contains a panic of the handler: a message that trips it must not end the node.
+func (t *Topic) call(from identity.ID, data []byte) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			t.logger.Error("gossip: handler panicked", "from", from.Short(), "panic", p, "stack", string(debug.Stack()))
+			err = errPanicked
+		}
+	}()
+	return t.handler(from, data)
+}
+
+// Publish sends data to the members that have joined the topic. It refuses what is over
+// MaxMessage, and more than 20 messages a second after 256 at once, on all topics of the
+// node together: the network would drop that without a word. No error does not mean that
+// anybody received it; the node's own handler never does.
+func (t *Topic) Publish(ctx context.Context, data []byte) error {
+	if len(data) > MaxMessage {
+		return fmt.Errorf("publish %d bytes on %q: %w: at most %d bytes", len(data), t.name, ErrTooLarge, MaxMessage)
+	}
+	select {
+	case <-t.done:
+		return fmt.Errorf("publish on %q: %w", t.name, ErrClosed)
+	default:
+	}
+	// The library keeps the slice until the message has left.
+	if err := t.topic.Publish(ctx, slices.Clone(data)); err != nil {
+		if refused, ok := errors.AsType[pubsub.ValidationError](err); ok && refused.Reason == pubsub.RejectValidationIgnored {
+			err = fmt.Errorf("%w: at most %d in a second, after %d", ErrTooMany, authorPerSecond, authorBurst)
+		}
+		return fmt.Errorf("publish on %q: %w", t.name, err)
+	}
+	return nil
+}
+
+// Peers returns the members known to have joined the topic.
+func (t *Topic) Peers() []identity.ID {
+	var ids []identity.ID
+	for _, p := range t.topic.ListPeers() {
+		if id, ok := p2p.Identity(p); ok && t.node.Allows(p) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// Close leaves the topic and waits for the handler to return. Later calls return the
+// first one's result.
+func (t *Topic) Close() error {
+	t.cancel()
+	<-t.done
+	return t.err
+}
+
+func (t *Topic) leave() error {
+	t.router.left(t.name)
+	if t.unjoin != nil {
+		t.unjoin()
+	}
+	return errors.Join(t.router.pubsub.UnregisterTopicValidator(t.name), t.topic.Close())
+}

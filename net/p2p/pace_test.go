@@ -1,0 +1,221 @@
+package p2p
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/psyche-go/psyche/base/identity"
+)
+
+// pipeStream is a stream without a buffer.
+type pipeStream struct{ net.Conn }
+
+func (pipeStream) CloseWrite() error { return nil }
+func (s pipeStream) Reset() error    { return s.Close() }
+
+// A member that takes an answer slowly but steadily gets it, one that does not is cut off,
+// and so is one that was fast at first; time that we take ourselves counts for nobody.
+func TestReadersKeepPace(t *testing.T) {
+	tests := []struct {
+		name  string
+		fast  int // bytes read at once
+		pause time.Duration
+		own   time.Duration // that the server lets pass before each 64 KiB
+		least time.Duration // until it is cut off; 0: it is not
+		most  time.Duration
+	}{
+		{name: "fast", fast: 1 << 30},
+		{name: "a slow line", pause: 4 * time.Second / 5},
+		{name: "a slow server", pause: 4 * time.Second / 5, own: time.Minute},
+		{name: "nothing", pause: time.Hour, least: time.Second, most: 10 * time.Second},
+		{name: "a trickle", pause: 4 * time.Second, least: time.Second, most: 10 * time.Second},
+		{name: "too slow", pause: 2 * time.Second, least: 5 * time.Second, most: 30 * time.Second},
+		{name: "nothing any more", fast: 1 << 20, pause: time.Hour, least: time.Second, most: 10 * time.Second},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ours, theirs := net.Pipe()
+				done := make(chan struct{})
+				go func() { // reads 16 KiB after each pause
+					defer close(done)
+					for read := 0; ; {
+						if read >= test.fast {
+							time.Sleep(test.pause)
+						}
+						n, err := theirs.Read(make([]byte, 16<<10))
+						if read += n; err != nil {
+							return
+						}
+					}
+				}()
+				s := newPacedStream(pipeStream{ours})
+				if err := s.until(time.Now().Add(24 * time.Hour)); err != nil {
+					t.Fatal(err)
+				}
+				var err error
+				begun := time.Now()
+				for range 32 {
+					time.Sleep(test.own)
+					if _, err = s.Write(make([]byte, pacePiece)); err != nil {
+						break
+					}
+				}
+				took := time.Since(begun)
+				_ = ours.Close()
+				<-done
+				if cut := errors.Is(err, os.ErrDeadlineExceeded); cut != (test.least > 0) || cut && (took < test.least || took > test.most) {
+					t.Errorf("after %v: %v", took, err)
+				}
+			})
+		})
+	}
+}
+
+// What is ended stays so, whoever sets a deadline after that.
+func TestEndedStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ours, theirs := net.Pipe()
+		defer func() { _ = theirs.Close() }()
+		s := newPacedStream(pipeStream{ours})
+		if err := s.until(time.Now().Add(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		written := make(chan error)
+		go func() {
+			_, err := s.Write(make([]byte, 1))
+			written <- err
+		}()
+		synctest.Wait()
+		s.end()
+		if err := <-written; !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("a write that waited: %v", err)
+		}
+		if _, err := s.Write(nil); !errors.Is(err, errRefused) {
+			t.Errorf("write: %v", err)
+		}
+		if _, err := s.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("read: %v", err)
+		}
+		if err := s.until(time.Now().Add(time.Hour)); !errors.Is(err, errRefused) {
+			t.Errorf("new deadline: %v", err)
+		}
+	})
+}
+
+// A stream that brings no request is not served, takes no place from others, and ends.
+func TestSlowRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limits := StreamLimits{PerPeer: 2, Total: 1, Timeout: time.Minute, Request: 2}
+		v := &streamServer{
+			node: &Node{ctx: t.Context()}, limits: limits, queue: newQueue(limits.PerPeer, limits.Total),
+			begin: limits.begin(func(_ context.Context, _ identity.ID, s Stream) error {
+				request := make([]byte, limits.Request)
+				if _, err := io.ReadFull(s, request); err != nil {
+					return err
+				}
+				_, err := s.Write(request)
+				return err
+			}),
+		}
+		slow := make(chan error)
+		ours, theirs := net.Pipe()
+		go func() { slow <- v.exchange(identity.ID{1}, pipeStream{ours}) }()
+		if _, err := theirs.Write([]byte{1}); err != nil {
+			t.Fatal(err)
+		}
+		begun := time.Now()
+		other, peer := net.Pipe()
+		done := make(chan error)
+		go func() { done <- v.exchange(identity.ID{2}, pipeStream{other}) }()
+		if _, err := peer.Write([]byte("hi")); err != nil {
+			t.Fatal(err)
+		}
+		answer := make([]byte, 2)
+		if _, err := io.ReadFull(peer, answer); err != nil || string(answer) != "hi" {
+			t.Errorf("got %q, %v", answer, err)
+		}
+		if err := <-done; err != nil || time.Since(begun) > 0 {
+			t.Errorf("after %v: %v", time.Since(begun), err)
+		}
+		if err := <-slow; !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(begun) > requestTime {
+			t.Errorf("after %v: %v", time.Since(begun), err)
+		}
+	})
+}
+
+// A slow reader of a long answer gets it when nobody needs its place. When somebody does who
+// has none, it keeps the place for some seconds at least, and longer if it is not that slow
+// or the server took the time itself.
+func TestSlowReadersGiveWay(t *testing.T) {
+	tests := []struct {
+		name    string
+		rate    int           // that the reader takes, in bytes per second
+		own     time.Duration // that the server lets pass before each 64 KiB
+		after   time.Duration // another member comes then; 0: none does
+		refused bool          // the reader; else the other one
+	}{
+		{"slow, alone", 20 << 10, 0, 0, false},
+		{"slow, at the start", 20 << 10, 0, slowTime - time.Second, false},
+		{"slow", 20 << 10, 0, slowTime + time.Second, true},
+		{"not slow", 128 << 10, 0, slowTime + time.Second, false},
+		{"a slow server", 128 << 10, 2 * time.Second, 2 * slowTime, false},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				limits := StreamLimits{PerPeer: 1, Total: 1, Timeout: time.Hour, Request: 1}
+				v := &streamServer{
+					node: &Node{ctx: t.Context()}, limits: limits, queue: newQueue(limits.PerPeer, limits.Total),
+					begin: limits.begin(func(_ context.Context, _ identity.ID, s Stream) error {
+						for range 32 {
+							time.Sleep(test.own)
+							if _, err := s.Write(make([]byte, 64<<10)); err != nil {
+								return err
+							}
+						}
+						return nil
+					}),
+				}
+				reader := begin(v, identity.ID{1}, test.rate)
+				if test.after > 0 {
+					time.Sleep(test.after)
+					if err := <-begin(v, identity.ID{2}, 1<<30); errors.Is(err, errRefused) == test.refused {
+						t.Errorf("the other one: %v", err)
+					}
+				}
+				if err := <-reader; errors.Is(err, errRefused) != test.refused || err != nil && !test.refused {
+					t.Errorf("the reader: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// begin has v serve a member that reads the answer at a rate, and returns what came of it.
+func begin(v *streamServer, from identity.ID, rate int) <-chan error {
+	ours, theirs := net.Pipe()
+	done, read := make(chan error, 1), make(chan struct{})
+	go func() {
+		err := v.exchange(from, pipeStream{ours})
+		_ = ours.Close()
+		<-read
+		done <- err
+	}()
+	go func() {
+		defer close(read)
+		const piece = 4 << 10
+		_, err := theirs.Write([]byte{0})
+		for err == nil {
+			time.Sleep(piece * time.Second / time.Duration(rate))
+			_, err = theirs.Read(make([]byte, piece))
+		}
+	}()
+	return done
+}

@@ -1,0 +1,103 @@
+package p2p
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/libp2p/go-libp2p/core/crypto"
+	"github.com/libp2p/go-libp2p/core/peer"
+	ma "github.com/multiformats/go-multiaddr"
+
+	"github.com/psyche-go/psyche/base/identity"
+)
+
+// Bounds of what one member may say about where it is.
+const (
+	maxAddrs    = 16  // addresses used of one member; the rest is ignored
+	maxAddrSize = 256 // bytes of one address in text form
+)
+
+// ErrAddress says that an address cannot be used: not a multiaddr, not QUIC or TCP, or
+// of another peer.
+var ErrAddress = errors.New("unusable peer address")
+
+// Peer is a member of the run and the multiaddrs it can be reached at, for example
+// /ip4/192.0.2.7/udp/4001/quic-v1. A member without addresses may connect to us, we
+// cannot dial it.
+type Peer struct {
+	ID    identity.ID
+	Addrs []string
+	Waits bool // it has no seat in the run
+}
+
+// PeerID returns the libp2p name of an identity: the public key itself, as an identity
+// multihash.
+func PeerID(id identity.ID) (peer.ID, error) {
+	key, err := crypto.UnmarshalEd25519PublicKey(id[:])
+	if err != nil {
+		return "", fmt.Errorf("peer id of %s: %w", id.Short(), err)
+	}
+	return peer.IDFromPublicKey(key)
+}
+
+// Identity returns the ed25519 public key in a libp2p peer id, and false if the id holds
+// another kind of key or only its hash.
+func Identity(p peer.ID) (identity.ID, bool) {
+	key, err := p.ExtractPublicKey()
+	if err != nil || key.Type() != crypto.Ed25519 {
+		return identity.ID{}, false
+	}
+	raw, err := key.Raw()
+	if err != nil || len(raw) != identity.IDSize {
+		return identity.ID{}, false
+	}
+	return identity.ID(raw), true
+}
+
+// parseAddr reads one address of the peer p; a /p2p suffix must name p and is removed.
+func parseAddr(p peer.ID, text string) (ma.Multiaddr, error) {
+	if len(text) > maxAddrSize {
+		return nil, fmt.Errorf("%w: %d bytes, at most %d", ErrAddress, len(text), maxAddrSize)
+	}
+	addr, err := ma.NewMultiaddr(text)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %q: %w", ErrAddress, text, err)
+	}
+	transport, named := peer.SplitAddr(addr)
+	if named != "" && named != p {
+		return nil, fmt.Errorf("%w: %q names another peer", ErrAddress, text)
+	}
+	if !isTCP(transport) && !isQUIC(transport) {
+		return nil, fmt.Errorf("%w: %q is neither tcp nor quic-v1", ErrAddress, text)
+	}
+	return transport, nil
+}
+
+// isTCP reports whether addr is host/tcp/port and nothing more.
+func isTCP(addr ma.Multiaddr) bool {
+	return len(addr) == 2 && isHost(addr[0]) && addr[1].Protocol().Code == ma.P_TCP
+}
+
+// isQUIC reports whether addr is host/udp/port/quic-v1 and nothing more.
+func isQUIC(addr ma.Multiaddr) bool {
+	return len(addr) == 3 && isHost(addr[0]) &&
+		addr[1].Protocol().Code == ma.P_UDP && addr[2].Protocol().Code == ma.P_QUIC_V1
+}
+
+// isCircuit reports whether addr leads through a relay.
+func isCircuit(addr ma.Multiaddr) bool {
+	for _, c := range addr {
+		if c.Protocol().Code == ma.P_CIRCUIT {
+			return true
+		}
+	}
+	return false
+}
+
+func isHost(c ma.Component) bool {
+	switch c.Protocol().Code {
+	case ma.P_IP4, ma.P_IP6, ma.P_DNS, ma.P_DNS4, ma.P_DNS6:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,148 @@
+package p2p
+
+import (
+	"math"
+	"sync"
+	"time"
+
+	"github.com/psyche-go/psyche/base/identity"
+)
+
+// Fault is a kind of misbehaviour of a member.
+type Fault string
+
+// Faults and what they weigh, in points.
+const (
+	FaultWrongBytes Fault = "wrong bytes"     // 50: nobody sends them by accident
+	FaultInvalid    Fault = "invalid message" // 20: a message that no honest member makes
+	FaultFlood      Fault = "flood"           // 10: more messages than a member may send
+	FaultStall      Fault = "stall"           // 10: sends nothing, or a few bytes a second
+	FaultReplay     Fault = "replay"          // 2: messages of rounds that are long over
+)
+
+func (f Fault) points() float64 {
+	switch f {
+	case FaultWrongBytes:
+		return 50
+	case FaultInvalid:
+		return 20
+	case FaultReplay:
+		return 2
+	}
+	return 10
+}
+
+const (
+	// avoidedFrom is the penalty from which on a member is asked only when nobody else is
+	// left, maxPenalty the highest; half of a penalty is forgiven every forgiveness.
+	avoidedFrom = 20
+	maxPenalty  = 400
+	forgiveness = 10 * time.Minute
+
+	maxRecords = 1024
+	// reportEvery bounds the reports of one member's faults of one kind.
+	reportEvery = 10 * time.Second
+)
+
+// Penalty is a fault that was found in a member.
+type Penalty struct {
+	Peer   identity.ID
+	Fault  Fault
+	Detail string
+	Times  int     // since it was last reported
+	Score  float64 // minus all points against the member, those forgiven left out
+}
+
+// conduct is what is held against one member. It is kept when the member leaves, so that
+// leaving and joining again does not clear it.
+type conduct struct {
+	points float64
+	at     time.Time
+	faults map[Fault]*report
+}
+
+// report is what was said about a member's faults of one kind.
+type report struct {
+	at     time.Time
+	unsaid int
+}
+
+func (r *conduct) now() float64 {
+	if r == nil {
+		return 0
+	}
+	return r.points * math.Exp2(-float64(time.Since(r.at))/float64(forgiveness))
+}
+
+// records are those of all members.
+type records struct {
+	mu sync.Mutex
+	by map[identity.ID]*conduct
+}
+
+// add counts a fault and returns what is to be reported, if anything.
+func (s *records) add(id identity.ID, fault Fault, detail string) (Penalty, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.by[id]
+	if r == nil {
+		s.makeRoom()
+		r = &conduct{faults: make(map[Fault]*report)}
+		s.by[id] = r
+	}
+	r.points = min(r.now()+fault.points(), maxPenalty)
+	r.at = time.Now()
+	said := r.faults[fault]
+	if said == nil {
+		said = &report{}
+		r.faults[fault] = said
+	}
+	said.unsaid++
+	if time.Since(said.at) < reportEvery {
+		return Penalty{}, false
+	}
+	p := Penalty{Peer: id, Fault: fault, Detail: detail, Times: said.unsaid, Score: -r.points}
+	said.at, said.unsaid = time.Now(), 0
+	return p, true
+}
+
+// makeRoom forgets whom least is held against.
+func (s *records) makeRoom() {
+	if len(s.by) < maxRecords {
+		return
+	}
+	var least identity.ID
+	points := math.Inf(1)
+	for id, r := range s.by {
+		if now := r.now(); now < points {
+			least, points = id, now
+		}
+	}
+	delete(s.by, least)
+}
+
+func (s *records) points(id identity.ID) float64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.by[id].now()
+}
+
+// Penalise holds a fault against a member: it is named in the log and to Options.OnPenalty,
+// asked for blobs after others, and in the end not listened to. A penalty halves every
+// ten minutes.
+func (n *Node) Penalise(id identity.ID, fault Fault, detail string) {
+	p, report := n.records.add(id, fault, detail)
+	if !report {
+		return
+	}
+	n.logger.Warn("p2p: member misbehaves", "member", id.Short(), "fault", string(fault), "detail", detail, "times", p.Times, "score", math.Round(p.Score))
+	if n.onPenalty != nil {
+		n.onPenalty(p)
+	}
+}
+
+// Score returns what is held against a member: 0 for nothing, otherwise negative.
+func (n *Node) Score(id identity.ID) float64 { return 0 - n.records.points(id) }
+
+// Avoids reports whether a member misbehaved so much of late that others are preferred.
+func (n *Node) Avoids(id identity.ID) bool { return n.records.points(id) >= avoidedFrom }

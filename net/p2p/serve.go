@@ -1,0 +1,143 @@
+package p2p
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime/debug"
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/network"
+
+	"github.com/psyche-go/psyche/base/identity"
+)
+
+// requestTime is how long a stream may take to bring its request.
+const requestTime = 5 * time.Second
+
+// errRefused is the end of an exchange that there was no room for.
+var errRefused = errors.New("too many exchanges at once")
+
+// A beginFunc reads a request and returns what answers it; nil when nothing is left to do.
+// Reading costs the server little, answering may cost much: only that takes a place.
+type (
+	beginFunc  func(from identity.ID, s Stream) (answerFunc, error)
+	answerFunc func(ctx context.Context) error
+)
+
+// begin reads the bytes that every stream begins with, and lets h find them in the stream.
+func (l StreamLimits) begin(h StreamHandler) beginFunc {
+	return func(from identity.ID, s Stream) (answerFunc, error) {
+		request := make([]byte, l.Request)
+		if _, err := io.ReadFull(s, request); err != nil {
+			return nil, fmt.Errorf("read request: %w", err)
+		}
+		return func(ctx context.Context) error { return h(ctx, from, &begunStream{s, request}) }, nil
+	}
+}
+
+// begunStream is a stream of which some bytes have been read already.
+type begunStream struct {
+	Stream
+	read []byte
+}
+
+func (s *begunStream) Read(p []byte) (int, error) {
+	if len(s.read) == 0 {
+		return s.Stream.Read(p)
+	}
+	n := copy(p, s.read)
+	s.read = s.read[n:]
+	return n, nil
+}
+
+// streamServer serves the streams of one protocol.
+type streamServer struct {
+	node   *Node
+	name   string
+	limits StreamLimits
+	begin  beginFunc
+	queue  *queue
+}
+
+// serve runs in a goroutine that libp2p made for the stream.
+func (v *streamServer) serve(s network.Stream) {
+	leave, ok := v.node.enter()
+	if !ok {
+		_ = s.Reset()
+		return
+	}
+	defer leave()
+	from, ok := Identity(s.Conn().RemotePeer())
+	if !ok || !v.node.Allows(s.Conn().RemotePeer()) {
+		_ = s.ResetWithError(network.StreamGated)
+		return
+	}
+	switch err := v.exchange(from, memberStream{s}); {
+	case err == nil:
+		_ = s.Close()
+	case errors.Is(err, errRefused):
+		_ = s.ResetWithError(network.StreamResourceLimitExceeded)
+	default:
+		v.node.logger.Debug("p2p: stream failed", "protocol", v.name, "from", from.Short(), "err", err)
+		_ = s.Reset()
+	}
+}
+
+// exchange reads the request of s and has it answered within the limits of the protocol.
+func (v *streamServer) exchange(from identity.ID, s deadlineStream) error {
+	if !v.queue.enter(from) {
+		return errRefused
+	}
+	defer v.queue.leave(from)
+	return v.contain(from, func() error {
+		paced := newPacedStream(s)
+		if err := paced.until(time.Now().Add(requestTime)); err != nil {
+			return err
+		}
+		answer, err := v.begin(from, paced)
+		if err != nil || answer == nil {
+			return err
+		}
+		return v.answer(from, paced, answer)
+	})
+}
+
+// answer waits for a place and answers.
+func (v *streamServer) answer(from identity.ID, s *pacedStream, answer answerFunc) (err error) {
+	ctx, cancel := context.WithCancel(v.node.ctx)
+	defer cancel()
+	p := &place{from: from, slow: s.slow, end: func() {
+		cancel()
+		s.end()
+	}}
+	if !v.queue.take(ctx, p) {
+		return errRefused
+	}
+	defer func() {
+		if evicted := v.queue.giveBack(p); evicted {
+			err = errRefused
+		}
+	}()
+	deadline := time.Now().Add(v.limits.Timeout)
+	ctx, cancelAnswer := context.WithDeadline(ctx, deadline)
+	defer cancelAnswer()
+	if err := s.until(deadline); err != nil {
+		return err
+	}
+	return answer(ctx)
+}
+
+// contain runs what serves a stream and turns a panic into an error: a message that trips a
+// handler must not end the process.
+func (v *streamServer) contain(from identity.ID, serve func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			v.node.logger.Error("p2p: handler panicked", "protocol", v.name, "from", from.Short(),
+				"panic", p, "stack", string(debug.Stack()))
+			err = fmt.Errorf("handler panicked: %v", p)
+		}
+	}()
+	return serve()
+}

@@ -1,0 +1,68 @@
+package p2p
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/libp2p/go-libp2p/core/peer"
+
+	"github.com/psyche-go/psyche/base/identity"
+)
+
+// maxCountedPeers bounds the peers whose bytes are counted apart: members of many epochs.
+const maxCountedPeers = 4096
+
+// traffic counts the bytes of single peers.
+type traffic struct {
+	mu    sync.RWMutex
+	peers map[peer.ID]*carried
+	rest  carried // of those for whom there was no place
+}
+
+type carried struct{ sent, received atomic.Uint64 }
+
+// of returns the counters of a peer.
+func (t *traffic) of(p peer.ID) *carried {
+	t.mu.RLock()
+	c := t.peers[p]
+	t.mu.RUnlock()
+	if c != nil {
+		return c
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if c := t.peers[p]; c != nil {
+		return c
+	}
+	if len(t.peers) >= maxCountedPeers {
+		return &t.rest
+	}
+	if t.peers == nil {
+		t.peers = make(map[peer.ID]*carried)
+	}
+	c = &carried{}
+	t.peers[p] = c
+	return c
+}
+
+// Traffic is what streams to and from a member have carried since the node was started.
+type Traffic struct {
+	ID             identity.ID
+	Sent, Received uint64
+	Relayed        bool // it is reached through another member only
+}
+
+// Traffic returns that of the members that a connection exists to, in ascending order of id.
+func (n *Node) Traffic() []Traffic {
+	connected := n.Connected()
+	out := make([]Traffic, 0, len(connected))
+	for _, id := range connected {
+		p, err := PeerID(id)
+		if err != nil {
+			continue
+		}
+		c := n.bytes.peers.of(p)
+		out = append(out, Traffic{ID: id, Sent: c.sent.Load(), Received: c.received.Load(), Relayed: n.Relayed(id)})
+	}
+	return out
+}

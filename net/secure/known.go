@@ -1,0 +1,171 @@
+package secure
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/psyche-go/psyche/base/identity"
+)
+
+// KnownServersVariable is the environment variable that names the file of known servers.
+const KnownServersVariable = "PSYCHE_KNOWN_SERVERS"
+
+// maxKnownServersSize bounds the file of known servers in bytes.
+const maxKnownServersSize = 1 << 20
+
+// KnownServers remembers in a file which key the server of an address had when it was seen
+// first. A line of the file is an address and a key in base58, with a space between them;
+// empty lines and lines that begin with # are skipped. The first line of an address counts.
+type KnownServers struct {
+	Path string
+	// FirstUse is called when an address was not known and has been added. May be nil.
+	FirstUse func(address string, key identity.ID)
+
+	mu sync.Mutex
+}
+
+// DefaultKnownServers returns where the user's file of known servers is: what
+// KnownServersVariable says, or else psyche/known_servers in the user's folder for
+// configuration.
+func DefaultKnownServers() (string, error) {
+	if path := os.Getenv(KnownServersVariable); path != "" {
+		return path, nil
+	}
+	dir, err := os.UserConfigDir()
+	if err != nil {
+		return "", fmt.Errorf("no folder for the file of known servers: give its path, or the server's key: %w", err)
+	}
+	return filepath.Join(dir, "psyche", "known_servers"), nil
+}
+
+// Choose turns what a user said into what decides about a server: its key in base58, or
+// else the path of a file of known servers, which is DefaultKnownServers when it is empty.
+// One of the two results is set. firstUse is KnownServers.FirstUse.
+func Choose(serverKey, path string, firstUse func(string, identity.ID)) (identity.ID, *KnownServers, error) {
+	if serverKey != "" {
+		id, err := identity.ParseID(serverKey)
+		if err != nil {
+			return id, nil, fmt.Errorf("key of the server: %w", err)
+		}
+		return id, nil, nil
+	}
+	if path == "" {
+		var err error
+		if path, err = DefaultKnownServers(); err != nil {
+			return identity.ID{}, nil, err
+		}
+	}
+	return identity.ID{}, &KnownServers{Path: path, FirstUse: firstUse}, nil
+}
+
+// Check returns a function that accepts the key under which address is known. An address
+// that is not known is added with the key that it has now. Another key is ErrServerChanged.
+func (k *KnownServers) Check(address string) func(identity.ID) error {
+	return func(found identity.ID) error {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		want, line, err := k.find(address)
+		switch {
+		case err != nil:
+			return err
+		case line > 0 && want == found:
+			return nil
+		case line > 0:
+			return fmt.Errorf("%w: %s had %s (line %d of %s) and now has %s; if its operator says that this is right, remove the line, otherwise somebody is between you and the server",
+				ErrServerChanged, address, want, line, k.Path, found)
+		}
+		if err := k.add(address, found); err != nil {
+			return err
+		}
+		if k.FirstUse != nil {
+			k.FirstUse(address, found)
+		}
+		return nil
+	}
+}
+
+// find returns the key of an address and the number of its line; 0 when it is not known.
+func (k *KnownServers) find(address string) (identity.ID, int, error) {
+	file, err := os.Open(k.Path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return identity.ID{}, 0, nil
+	}
+	if err != nil {
+		return identity.ID{}, 0, fmt.Errorf("known servers: %w", err)
+	}
+	defer func() { _ = file.Close() }()
+	if info, err := file.Stat(); err != nil || info.Size() > maxKnownServersSize {
+		return identity.ID{}, 0, fmt.Errorf("known servers %s: more than %d bytes; is this the right file?", k.Path, maxKnownServersSize)
+	}
+	return findKnown(file, k.Path, address)
+}
+
+// findKnown looks for an address in the text of a file of known servers.
+func findKnown(text io.Reader, path, address string) (identity.ID, int, error) {
+	lines := bufio.NewScanner(text)
+	for number := 1; lines.Scan(); number++ {
+		line := strings.TrimSpace(lines.Text())
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		fields := strings.Fields(line)
+		if len(fields) != 2 {
+			return identity.ID{}, 0, fmt.Errorf("known servers %s, line %d: want an address and a key, found %d words", path, number, len(fields))
+		}
+		key, err := identity.ParseID(fields[1])
+		if err != nil {
+			return identity.ID{}, 0, fmt.Errorf("known servers %s, line %d: %w", path, number, err)
+		}
+		if fields[0] == address {
+			return key, number, nil
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return identity.ID{}, 0, fmt.Errorf("known servers %s: %w", path, err)
+	}
+	return identity.ID{}, 0, nil
+}
+
+// add appends a line. One write is one line, also when several programs append at once.
+func (k *KnownServers) add(address string, key identity.ID) error {
+	if address == "" || strings.ContainsAny(address, " \t\r\n#") {
+		return fmt.Errorf("known servers: %q is no address", address)
+	}
+	if err := os.MkdirAll(filepath.Dir(k.Path), 0o755); err != nil {
+		return fmt.Errorf("known servers: %w", err)
+	}
+	file, err := os.OpenFile(k.Path, os.O_APPEND|os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return fmt.Errorf("known servers: %w", err)
+	}
+	line := address + " " + key.String() + "\n"
+	if needsNewline(file) {
+		line = "\n" + line
+	}
+	_, err = file.WriteString(line)
+	if err == nil {
+		err = file.Sync()
+	}
+	if err = errors.Join(err, file.Close()); err != nil {
+		return fmt.Errorf("known servers %s: %w", k.Path, err)
+	}
+	return nil
+}
+
+// needsNewline reports whether the file ends inside a line.
+func needsNewline(file *os.File) bool {
+	info, err := file.Stat()
+	if err != nil || info.Size() == 0 {
+		return false
+	}
+	var last [1]byte
+	_, err = file.ReadAt(last[:], info.Size()-1)
+	return err == nil && last[0] != '\n'
+}

@@ -1,0 +1,92 @@
+package secure
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"time"
+
+	"github.com/psyche-go/psyche/base/identity"
+)
+
+// protocolName keeps programs of other protocols out (RFC 7301).
+const protocolName = "psyche"
+
+// Errors of this package. No further attempt cures them.
+var (
+	// ErrWrongServer says that the host proved another id than the one that was pinned.
+	ErrWrongServer = errors.New("the server has another key than the one that was asked for")
+	// ErrServerChanged says that the host of a known address has another id than before.
+	ErrServerChanged = errors.New("the key of the server has changed")
+)
+
+// ServerConfig returns the TLS configuration of a host: version 1.3 only, with a
+// certificate that key signs itself. The same key gives the same certificate.
+func ServerConfig(key identity.Key) (*tls.Config, error) {
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1),
+		Subject:      pkix.Name{CommonName: key.ID().String()},
+		NotBefore:    time.Unix(0, 0).UTC(),
+		NotAfter:     time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC), // does not expire (RFC 5280, 4.1.2.5)
+		KeyUsage:     x509.KeyUsageDigitalSignature,
+	}
+	certificate, err := x509.CreateCertificate(rand.Reader, template, template, key.Private().Public(), key.Private())
+	if err != nil {
+		return nil, fmt.Errorf("make the server's certificate: %w", err)
+	}
+	return &tls.Config{
+		Certificates: []tls.Certificate{{Certificate: [][]byte{certificate}, PrivateKey: key.Private()}},
+		MinVersion:   tls.VersionTLS13,
+		NextProtos:   []string{protocolName},
+		// A resumed session would save little, and tickets are state that nobody needs.
+		SessionTicketsDisabled: true,
+	}, nil
+}
+
+// Client wraps the client's end of a connection. The handshake, which the first read or
+// write does, fails with the error of accept when it does not accept the host's id. It also
+// fails, after accept, when the host does not prove that it has the key: what was read from
+// the connection comes from the host whose id accept has seen.
+func Client(socket net.Conn, accept func(identity.ID) error) *tls.Conn {
+	return tls.Client(socket, &tls.Config{
+		MinVersion: tls.VersionTLS13,
+		NextProtos: []string{protocolName},
+		// There is no chain of certificates to verify, and no name: the id is checked instead.
+		InsecureSkipVerify: true,
+		VerifyConnection: func(state tls.ConnectionState) error {
+			id, err := hostID(state)
+			if err != nil {
+				return err
+			}
+			return accept(id)
+		},
+	})
+}
+
+// hostID returns the id that the other side of a handshake has proved.
+func hostID(state tls.ConnectionState) (identity.ID, error) {
+	if state.NegotiatedProtocol != protocolName || len(state.PeerCertificates) != 1 {
+		return identity.ID{}, errors.New("the other side is no server of runs")
+	}
+	public, ok := state.PeerCertificates[0].PublicKey.(ed25519.PublicKey)
+	if !ok || len(public) != identity.IDSize {
+		return identity.ID{}, errors.New("the server's certificate has no ed25519 key")
+	}
+	return identity.ID(public), nil
+}
+
+// Pin accepts one id.
+func Pin(want identity.ID) func(identity.ID) error {
+	return func(found identity.ID) error {
+		if found != want {
+			return fmt.Errorf("%w: it proved %s, wanted is %s", ErrWrongServer, found, want)
+		}
+		return nil
+	}
+}

@@ -1,0 +1,141 @@
+package auditor
+
+import (
+	"testing"
+	"time"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
+)
+
+// opposite is the gradient of who trains against all others.
+func opposite(gradient []float32) []float32 {
+	for i := range gradient {
+		gradient[i] = -gradient[i]
+	}
+	return gradient
+}
+
+// TestReview: a result that is right is told to be so, once. One that is not is computed twice, and its
+// trainer accused once the auditor knows that its own results pass; not while it has something else to
+// do, nor if they do not pass.
+func TestReview(t *testing.T) {
+	for name, c := range map[string]struct {
+		lies    func([]float32) []float32
+		broken  bool
+		busy    bool
+		outcome string
+		accuses bool
+	}{
+		"honest":                  {nil, false, false, "passed", false},
+		"a cheat":                 {opposite, false, false, "faulty", true},
+		"no time":                 {opposite, false, true, "", false},
+		"another that is broken":  {opposite, true, false, "faulty", false},
+		"only this one is broken": {nil, true, false, "faulty", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, c.lies)
+			r.spare, r.engine.trainer.broken = !c.busy, c.broken
+			r.run(5 * time.Second)
+			accuse, accused := r.submitted["accuse"].(coordinator.Accuse)
+			if accused != c.accuses || accused && (accuse.Client != r.other || accuse.Fault != coordinator.FaultResult) {
+				t.Errorf("accused: %+v", r.submitted)
+			}
+			switch {
+			case c.outcome == "":
+				if len(r.told) != 0 || r.engine.trainer.exams != 0 {
+					t.Errorf("%d examinations, told %+v", r.engine.trainer.exams, r.told)
+				}
+			case len(r.told) == 0 || r.told[0].Outcome != c.outcome || r.told[0].Trainer != identity.ID(r.other).String():
+				t.Errorf("told %+v, want %s", r.told, c.outcome)
+			}
+		})
+	}
+}
+
+// TestReviewOfASilentTrainer: it is asked for six rounds and a minute at least before it is accused.
+func TestReviewOfASilentTrainer(t *testing.T) {
+	r := newRig(t, nil)
+	r.silent = true
+	for range 3 {
+		r.run(25 * time.Second)
+		r.round()
+	}
+	if len(r.submitted) > 0 {
+		t.Fatalf("after three rounds: %+v", r.submitted)
+	}
+	for range 4 {
+		r.round()
+	}
+	r.run(10 * time.Second)
+	if a, accused := r.submitted["accuse"].(coordinator.Accuse); !accused || a.Fault != coordinator.FaultSilent || a.Client != r.other {
+		t.Errorf("after seven rounds: %+v, told %+v", r.submitted, r.told)
+	}
+}
+
+// TestTrial: a juror votes about what it found, and lets its training wait for that when half of the
+// trial's time is over.
+func TestTrial(t *testing.T) {
+	for name, c := range map[string]struct {
+		lies   func([]float32) []float32
+		guilty bool
+	}{"honest": {nil, false}, "a cheat": {opposite, true}} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, c.lies)
+			r.spare, r.engine.busy = false, true
+			s := r.state.Clone()
+			s.Trials = []coordinator.Trial{{Accused: r.other, Step: newest - 1, Fault: coordinator.FaultResult, Since: newest, Jurors: 1}}
+			s.Epoch.Clients[0].Juror = 1
+			r.state = &s
+			r.Observe()
+			r.run(5 * time.Second)
+			if r.TrainingWaits() || len(r.submitted) > 0 {
+				t.Fatalf("it hurries: %+v", r.submitted)
+			}
+			s.Progress.Step += coordinator.TrialRounds
+			s.StateStart += coordinator.TrialTime
+			if !r.TrainingWaits() {
+				t.Error("the training does not wait")
+			}
+			r.engine.busy = false
+			r.run(5 * time.Second)
+			if v, voted := r.submitted["vote on "+identity.ID(r.other).String()].(coordinator.Vote); !voted || v.Guilty != c.guilty || r.engine.urgent == 0 {
+				t.Errorf("%d urgent examinations, %+v", r.engine.urgent, r.submitted)
+			}
+		})
+	}
+}
+
+// TestOwnResultsGoOn: the next one is made when it is known what became of the newest. Where nobody can
+// know that any more the momentum begins anew, and the run is made to know it.
+func TestOwnResultsGoOn(t *testing.T) {
+	r := newRig(t, nil)
+	payload, err := r.depot.Get(r.past.rounds[newest-2].Results[0].Commitment)
+	if err == nil {
+		err = r.Chain().Made(payload, nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !r.MayTrain(newest - 1) {
+		t.Error("the same step cannot be trained again")
+	}
+	r.round()
+	r.tallies[newest-1] = r.tallies[newest]
+	if r.MayTrain(newest) || len(r.submitted) > 0 {
+		t.Error("it goes on from a result whose round is not over")
+	}
+	delete(r.tallies, newest-1)
+	if r.MayTrain(newest+1) || r.engine.resets != 1 {
+		t.Errorf("it goes on from what nobody knows; %d resets", r.engine.resets)
+	}
+	if r.MayTrain(newest+1) || r.submitted["withdraw"] == nil {
+		t.Errorf("the run does not know that the momentum began anew: %+v", r.submitted)
+	}
+	s := r.state.Clone()
+	s.Epoch.Clients[0].OptimizerSince = newest + 1
+	r.state = &s
+	if !r.MayTrain(newest + 1) {
+		t.Error("it does not begin anew")
+	}
+}

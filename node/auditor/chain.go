@@ -1,0 +1,274 @@
+package auditor
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/psyche-go/psyche/core/audit"
+	"github.com/psyche-go/psyche/core/codec"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/files/data"
+	"github.com/psyche-go/psyche/node/env"
+	"github.com/psyche-go/psyche/node/tally"
+	"github.com/psyche-go/psyche/record/event"
+)
+
+// Chain is how this client's results go on from each other: before the next one is made it is known
+// whether the newest is held, and if it is, it was opened; if not, the momentum is what it was before.
+// The loop and the training use it.
+type Chain struct {
+	me       coordinator.ClientID
+	trainer  env.Auditor
+	openings *openings
+	now      func() time.Time
+	emit     func(event.Body)
+	log      *slog.Logger
+
+	mu     sync.Mutex
+	newest link
+}
+
+// link is an own result.
+type link struct {
+	step    uint32 // 0: none was made
+	sent    []codec.TensorResult
+	receipt *data.Receipt // for its batch; nil: there is none
+
+	fate    fate
+	settled bool      // the trainer knows the fate
+	over    time.Time // when the fate was asked for first after the round; zero: not yet
+
+	opening opening
+	seed    [32]byte      // that says what is to be opened, once it is drawn
+	senders *senderCounts // of the round before; nil: there is none in the epoch
+}
+
+// fate is what became of a result.
+type fate uint8
+
+const (
+	undecided  fate = iota
+	wasHeld         // by witnesses
+	wasDropped      // the momentum has to be what it was before
+)
+
+// opening is how far an own result is opened.
+type opening uint8
+
+const (
+	notDrawn opening = iota // it is not known what is to be opened
+	isDrawn
+	isOpened
+	cannotOpen // it cannot be opened
+)
+
+// Made is called by the training when it has made a result.
+func (c *Chain) Made(payload []byte, receipt *data.Receipt) error {
+	h, sent, err := c.trainer.Decode(payload)
+	if err != nil {
+		return fmt.Errorf("own result: %w", err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.newest = link{step: h.Step, sent: sent, receipt: receipt}
+	return nil
+}
+
+// look returns the newest own result.
+func (c *Chain) look() link {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.newest
+}
+
+// change changes the newest own result if it is that of a step.
+func (c *Chain) change(step uint32, change func(l *link)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.newest.step == step {
+		change(&c.newest)
+	}
+}
+
+// open opens the newest result as soon as it is known what of it.
+func (c *Chain) open() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l := &c.newest
+	if l.opening != isDrawn || l.fate == wasDropped {
+		return
+	}
+	if err := c.show(l); err != nil {
+		l.opening = cannotOpen
+		c.log.Error("open the own result for who audits it", "step", l.step, "err", err)
+	}
+}
+
+// Finish is called by the training before it makes the next result: it opens the newest one, and
+// settles it.
+func (c *Chain) Finish() error {
+	c.open()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l := &c.newest
+	if l.fate == undecided || l.settled {
+		return nil
+	}
+	if err := c.trainer.Settle(l.step, l.fate == wasHeld); err != nil {
+		return fmt.Errorf("settle the own result of step %d: %w", l.step, err)
+	}
+	l.settled = true
+	return nil
+}
+
+func (c *Chain) show(l *link) error {
+	shapes, begun := c.trainer.Shapes(), c.now()
+	var lonely []uint32
+	if l.senders != nil {
+		var err error
+		if lonely, err = l.senders.Lonely(l.sent); err != nil {
+			return err
+		}
+	}
+	o, err := c.trainer.Open(l.step, audit.Chunks(l.seed, l.step, c.me, shapes, audit.DefaultChunks, lonely))
+	if err != nil {
+		return err
+	}
+	bytes, err := o.Encode(shapes)
+	if err != nil {
+		return err
+	}
+	l.opening = isOpened
+	c.emit(event.Opened{Step: l.step, Bytes: len(bytes), Seconds: c.now().Sub(begun).Seconds()})
+	shown := disclosure{Opening: bytes}
+	if l.receipt != nil {
+		shown.Receipt = l.receipt.Signature
+	}
+	if err := c.openings.Keep(resultID{Trainer: c.me, Step: l.step}, shown.Encode(), c.now()); err != nil {
+		c.log.Warn("an opening is not kept for a restart", "step", l.step, "err", err)
+	}
+	return nil
+}
+
+// Chain returns what ties the own results together; nil where nothing is audited.
+func (a *Auditor) Chain() *Chain {
+	trainer := a.Engine.Auditor()
+	if trainer != nil && (a.chain == nil || a.chain.trainer != trainer) {
+		a.chain = &Chain{me: a.me, trainer: trainer, openings: a.openings, now: a.Tasks.Now, emit: a.Emit, log: a.Log}
+	}
+	return a.chain
+}
+
+// ForgetMomentum notes that the momentum begins as zeros.
+func (a *Auditor) ForgetMomentum(step uint32) { a.chain, a.fresh = nil, step }
+
+// MayTrain decides about the own newest result and opens it. It reports whether the next one, of that
+// step, can be made.
+func (a *Auditor) MayTrain(step uint32) bool {
+	c := a.Chain()
+	if c == nil {
+		return true
+	}
+	l := c.look()
+	if l.step == 0 || l.step >= step {
+		return a.MayBegin()
+	}
+	switch l = a.follow(c); {
+	case l.fate == undecided:
+		return false
+	case l.fate == wasHeld && (l.opening == cannotOpen || l.opening == notDrawn && a.seeds[l.step] == [32]byte{} && a.Client.State().RoundOfStep(l.step) == nil):
+		// Nobody can be shown this result any more: others have to know that it is not for want of will.
+		a.fresh = max(a.fresh, min(l.step+1, a.Client.State().Progress.Step))
+		return a.MayBegin()
+	}
+	return (l.fate == wasDropped || l.opening != notDrawn) && a.MayBegin()
+}
+
+// follow finds out what became of the own newest result, and opens it.
+func (a *Auditor) follow(c *Chain) link {
+	l := c.look()
+	if l.step != 0 && l.fate == undecided {
+		a.decide(c, l.step)
+	}
+	if l.step != 0 && l.opening == notDrawn {
+		a.draw(c, l.step)
+	}
+	return c.look()
+}
+
+// decide finds out whether the own result of a step is held, once its round is over.
+func (a *Auditor) decide(c *Chain, step uint32) {
+	t, commitment := a.Client.Round(step)
+	if t == nil && a.inEpoch() && step < a.Client.State().Progress.Step {
+		a.restart(step)
+	}
+	if t == nil || !t.Final {
+		return
+	}
+	now := a.Tasks.Now()
+	outcome := t.Judge(now, false)
+	isHeld, known := t.IsHeld(commitment, outcome)
+	announced := commitment != tally.Commitment{}
+	c.change(step, func(l *link) {
+		if l.over.IsZero() {
+			l.over = now
+		}
+		// Others may hear more until they apply the round: they find then what is not known here yet.
+		waited := now.Sub(l.over) > tally.UnsurePatience && a.hasApplied(step)
+		switch {
+		case !known && announced && !waited:
+		case isHeld && announced:
+			l.fate = wasHeld
+		default:
+			l.fate = wasDropped
+		}
+	})
+}
+
+// restart begins with a momentum of zeros: what became of the newest result cannot be known any more.
+func (a *Auditor) restart(step uint32) {
+	if !a.Engine.Idle() {
+		return
+	}
+	a.Log.Warn("it is not known what became of the own result: the momentum begins anew", "step", step)
+	now := a.Client.State().Progress.Step
+	a.Engine.ResetOptimizer(func() { a.ForgetMomentum(now) })
+}
+
+// draw has the own result of a step opened once its seed is known.
+func (a *Auditor) draw(c *Chain, step uint32) {
+	seed, known := a.seeds[step]
+	t, _ := a.Client.Round(step)
+	if !known || t == nil {
+		return
+	}
+	var before *senderCounts
+	if step > t.EpochStart {
+		round, found := a.past.Round(step - 1)
+		if !found {
+			return // not applied yet
+		}
+		before = round.Senders
+	}
+	c.change(step, func(l *link) { l.opening, l.seed, l.senders = isDrawn, seed, before })
+	a.Tasks.Spawn(func(context.Context) func() {
+		c.open()
+		return func() {}
+	})
+}
+
+// MayBegin reports whether the run knows since when the optimizer remembers, and makes it know where it
+// does not: who leaves and takes its seat back has a new one. An earlier process of this client has
+// made results otherwise, and whoever audits this one's would take it for a cheat.
+func (a *Auditor) MayBegin() bool {
+	if a.clientOf(a.me).OptimizerSince >= a.fresh {
+		return true
+	}
+	a.Submit("withdraw", a.Client.State().Progress.Step, coordinator.Withdraw{Client: a.me}, func() {
+		a.Log.Info("the momentum begins anew: leaving for a moment, so that the run knows it")
+	})
+	return false
+}

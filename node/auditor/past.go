@@ -1,0 +1,286 @@
+package auditor
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/core/codec"
+	"github.com/psyche-go/psyche/core/coordinator"
+)
+
+const (
+	// drawnRounds are those of which dice draw a result.
+	drawnRounds = 12
+	// keptRounds are kept at least, and what was applied in the last keptTime: longer than results are
+	// drawn, since somebody who opens nothing is asked for a minute, and jurors need them after that.
+	keptRounds = 24
+	keptTime   = 150 * time.Second
+	// behind is how many rounds before a result have to be known to examine it: those from whose
+	// model it was trained, and that by which its chunks are drawn.
+	behind = 3
+	// maxTrainers bounds of how many trainers the newest result is known for ever.
+	maxTrainers = 2 * coordinator.MaxClients
+)
+
+// heldResult is a result that is held: witnesses agree on it, whether it was applied or not.
+type heldResult struct {
+	Owner      coordinator.ClientID
+	Batch      assign.BatchID
+	Commitment [32]byte
+	Size       uint32
+	Header     codec.Header // where the result was not to be had only its step
+	Counted    bool         // it was applied
+	Since      uint32       // first step that its trainer's optimizer remembered, as the run knew it then
+}
+
+// Read reports whether the result itself was read here.
+func (r *heldResult) Read() bool { return r.Header.Momentum != [32]byte{} }
+
+// appliedRound is what is kept of a round whose outcome was applied.
+type appliedRound struct {
+	Step       uint32
+	EpochStart uint32
+	ColdSteps  uint32                 // of its epoch's cold start
+	At         time.Time              // when it was applied here
+	Results    []heldResult           // that are held, in the order of batches
+	Unheard    []coordinator.ClientID // witnesses hold results of these of which nothing was heard here
+	Senders    *senderCounts
+}
+
+// Counted returns the results that were applied.
+func (r *appliedRound) Counted() []heldResult {
+	return slices.DeleteFunc(slices.Clone(r.Results), func(r heldResult) bool { return !r.Counted })
+}
+
+// past has the newest rounds, and the newest result of each trainer. Its zero value is empty.
+type past struct {
+	rounds []appliedRound // ascending, without a gap
+	since  uint32         // from this step on every round was known here
+	newest map[coordinator.ClientID]heldResult
+	// unheard has the newest step in which a trainer has a result that is not known here. It may go on
+	// from that.
+	unheard map[coordinator.ClientID]uint32
+}
+
+// Add takes over a round that was applied, and returns what is not kept any more. Rounds from needed
+// on stay.
+func (p *past) Add(r appliedRound, needed uint32) (dropped [][32]byte) {
+	if n := len(p.rounds); n == 0 || p.rounds[n-1].Step+1 != r.Step {
+		dropped = p.cut(n) // what is not without a gap cannot be taken back
+		p.since = r.Step
+	}
+	p.rounds = append(p.rounds, r)
+	p.noteUnheard(r)
+	old := 0
+	for old+keptRounds < len(p.rounds) && r.At.Sub(p.rounds[old].At) > keptTime && p.rounds[old].Step+behind < needed {
+		old++
+	}
+	return append(dropped, p.cut(old)...)
+}
+
+// noteUnheard takes over whose results are not known here.
+func (p *past) noteUnheard(r appliedRound) {
+	if p.unheard == nil || len(p.unheard)+len(r.Unheard) > maxTrainers {
+		p.unheard = make(map[coordinator.ClientID]uint32)
+		p.since = r.Step // of who was forgotten now nothing is known before
+	}
+	for _, trainer := range r.Unheard {
+		p.unheard[trainer] = r.Step
+	}
+}
+
+// cut forgets the oldest rounds, but not from where their trainers went on.
+func (p *past) cut(count int) (dropped [][32]byte) {
+	if p.newest == nil {
+		p.newest = make(map[coordinator.ClientID]heldResult)
+	}
+	for _, round := range p.rounds[:count] {
+		for _, r := range round.Results {
+			p.newest[r.Owner] = r
+			dropped = append(dropped, r.Commitment)
+		}
+	}
+	for len(p.newest) > maxTrainers {
+		delete(p.newest, p.longestAway())
+	}
+	p.rounds = slices.Clone(p.rounds[count:])
+	return dropped
+}
+
+// longestAway returns the trainer whose newest result is the oldest.
+func (p *past) longestAway() (oldest coordinator.ClientID) {
+	least := ^uint32(0)
+	for trainer, r := range p.newest {
+		if r.Header.Step < least || r.Header.Step == least && slices.Compare(trainer[:], oldest[:]) < 0 {
+			oldest, least = trainer, r.Header.Step
+		}
+	}
+	return oldest
+}
+
+// Forget forgets all rounds: the model that follows does not go on from there.
+func (p *past) Forget() (dropped [][32]byte) { return p.cut(len(p.rounds)) }
+
+// Round returns a round that was applied.
+func (p *past) Round(step uint32) (*appliedRound, bool) {
+	i, found := slices.BinarySearchFunc(p.rounds, step, func(r appliedRound, step uint32) int { return cmp.Compare(r.Step, step) })
+	if !found {
+		return nil, false
+	}
+	return &p.rounds[i], true
+}
+
+// Rounds returns the newest rounds, at most so many, oldest first.
+func (p *past) Rounds(count int) []appliedRound { return p.rounds[max(0, len(p.rounds)-count):] }
+
+// Since returns the rounds after a step until another one, newest first; false when one of them is
+// not kept.
+func (p *past) Since(after, until uint32) ([]appliedRound, bool) {
+	var rounds []appliedRound
+	for step := until; step > after; step-- {
+		round, found := p.Round(step)
+		if !found {
+			return nil, false
+		}
+		rounds = append(rounds, *round)
+	}
+	return rounds, true
+}
+
+// Find returns the held result of a member in a round that was applied.
+func (p *past) Find(step uint32, owner coordinator.ClientID) (heldResult, bool) {
+	if round, found := p.Round(step); found {
+		for _, r := range round.Results {
+			if r.Owner == owner {
+				return r, true
+			}
+		}
+	}
+	return heldResult{}, false
+}
+
+// before returns the newest held result of a trainer before a step, as far as it is known here.
+func (p *past) before(trainer coordinator.ClientID, step uint32) (newest heldResult, at uint32) {
+	for i := len(p.rounds) - 1; i >= 0; i-- {
+		if p.rounds[i].Step < step {
+			if r, found := p.Find(p.rounds[i].Step, trainer); found {
+				return r, p.rounds[i].Step
+			}
+		}
+	}
+	if r, found := p.newest[trainer]; found && r.Header.Step < step {
+		return r, r.Header.Step
+	}
+	return heldResult{}, 0
+}
+
+// lineage says whether a momentum goes on from what it may.
+type lineage uint8
+
+// What is known of a momentum's lineage.
+const (
+	lineageUnknown lineage = iota
+	lineageAllowed
+	lineageBroken // it goes on from what nobody holds, or leaves out a result that is held
+)
+
+// Previous says whether a result goes on from its trainer's newest held result, or from zeros where
+// the run knows that its optimizer began not before that one, and returns the root of that result.
+// Since is the first step that the optimizer remembers, as the run knows it now: it may have begun anew
+// since the result was made.
+func (p *past) Previous(r *heldResult, since uint32) (root [32]byte, history lineage) {
+	said := r.Header.Previous
+	newest, at := p.before(r.Owner, r.Header.Step)
+	since = max(since, r.Since)
+	switch {
+	case said != 0 && said == at && newest.Read():
+		return newest.Header.Momentum, lineageAllowed
+	case said != 0 && said == at:
+		return root, lineageUnknown
+	case said > at && p.unheard[r.Owner] > at:
+		return root, lineageUnknown
+	case said != 0 && (said < at || said >= p.since):
+		return root, lineageBroken
+	case said != 0:
+		return root, lineageUnknown
+	case at >= max(p.since, 1) && at > since, at < p.since && at > since:
+		return root, lineageBroken
+	case at < p.since && since < p.since: // results of it may not be known here
+		return root, lineageUnknown
+	}
+	return root, lineageAllowed
+}
+
+// senderCounts says of each chunk how many of the results that counted in a round sent something of it.
+// It is worked out when it is asked for first.
+type senderCounts struct {
+	decode  func(payload []byte) (codec.Header, []codec.TensorResult, error)
+	read    func(commitment [32]byte) ([]byte, error)
+	counted [][32]byte
+
+	mu   sync.Mutex
+	done bool
+	of   []uint16
+}
+
+// newSenderCounts returns those of results that counted.
+func newSenderCounts(counted [][32]byte, read func([32]byte) ([]byte, error), decode func([]byte) (codec.Header, []codec.TensorResult, error)) *senderCounts {
+	return &senderCounts{counted: counted, read: read, decode: decode}
+}
+
+// Lonely returns the chunks of which a result sent something, and fewer than a third of those that
+// counted did.
+func (s *senderCounts) Lonely(result []codec.TensorResult) ([]uint32, error) {
+	of, err := s.count()
+	if err != nil {
+		return nil, err
+	}
+	var lonely []uint32
+	chunk := 0
+	for _, tensor := range result {
+		for _, count := range tensor.Counts {
+			if count > 0 && chunk < len(of) && 3*int(of[chunk]) < len(s.counted) {
+				lonely = append(lonely, uint32(chunk))
+			}
+			chunk++
+		}
+	}
+	return lonely, nil
+}
+
+// count works out how many sent something of each chunk.
+func (s *senderCounts) count() ([]uint16, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.done {
+		return s.of, nil
+	}
+	var of []uint16
+	for _, commitment := range s.counted {
+		payload, err := s.read(commitment)
+		if err != nil {
+			return nil, err
+		}
+		_, result, err := s.decode(payload)
+		if err != nil {
+			return nil, err
+		}
+		chunk := 0
+		for _, tensor := range result {
+			for _, count := range tensor.Counts {
+				if chunk == len(of) {
+					of = append(of, 0)
+				}
+				if count > 0 {
+					of[chunk]++
+				}
+				chunk++
+			}
+		}
+	}
+	s.of, s.done = of, true
+	return of, nil
+}

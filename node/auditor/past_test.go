@@ -1,0 +1,190 @@
+package auditor
+
+import (
+	"testing"
+	"time"
+
+	"github.com/psyche-go/psyche/core/codec"
+	"github.com/psyche-go/psyche/core/coordinator"
+)
+
+// held returns a result that goes on from an earlier step.
+func held(owner byte, step, previous uint32) heldResult {
+	return heldResult{
+		Owner: coordinator.ClientID{owner}, Commitment: [32]byte{owner, byte(step)}, Counted: true,
+		Header: codec.Header{Step: step, Previous: previous, Momentum: [32]byte{owner, byte(step), 1}},
+	}
+}
+
+// past has the rounds from first to last, which began at a second each. Trainer 1 has a result in each
+// round, trainer 2 in every third.
+func pastOf(first, last uint32) *past {
+	p := &past{}
+	for step := first; step <= last; step++ {
+		r := appliedRound{Step: step, EpochStart: 1, At: time.Unix(int64(step), 0), Results: []heldResult{held(1, step, step-1)}}
+		if step%3 == 0 {
+			r.Results = append(r.Results, held(2, step, step-3))
+		}
+		p.Add(r, last+100)
+	}
+	return p
+}
+
+// TestWhatAResultMayGoOnFrom: from its trainer's newest held result, or from zeros where the run knows
+// that the optimizer began since. What is not known here is held against nobody.
+func TestWhatAResultMayGoOnFrom(t *testing.T) {
+	for name, c := range map[string]struct {
+		past           *past
+		trainer        byte
+		step, previous uint32
+		since          uint32
+		want           lineage
+	}{
+		"the newest":                          {pastOf(1, 20), 2, 20, 18, 1, lineageAllowed},
+		"an older one":                        {pastOf(1, 20), 2, 20, 15, 1, lineageBroken},
+		"a step of which it has no result":    {pastOf(1, 20), 2, 20, 19, 1, lineageBroken},
+		"zeros, for no reason":                {pastOf(1, 20), 2, 20, 0, 1, lineageBroken},
+		"zeros, after a return":               {pastOf(1, 20), 2, 20, 0, 19, lineageAllowed},
+		"zeros, after a return in that round": {pastOf(1, 20), 2, 20, 0, 18, lineageAllowed},
+		"the newest, although it returned":    {pastOf(1, 20), 2, 20, 18, 20, lineageAllowed},
+		"a newcomer from zeros":               {pastOf(1, 20), 3, 20, 0, 15, lineageAllowed},
+		"a newcomer from what nobody saw":     {pastOf(1, 20), 3, 20, 14, 15, lineageBroken},
+		"one that came before this client":    {pastOf(10, 20), 3, 20, 5, 1, lineageUnknown},
+		"one of which nothing is known":       {pastOf(10, 20), 3, 20, 0, 1, lineageUnknown},
+		"one that began when it was known":    {pastOf(10, 20), 3, 20, 0, 12, lineageAllowed},
+		"what nobody saw, since then":         {pastOf(10, 20), 3, 20, 12, 1, lineageBroken},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := held(c.trainer, c.step, c.previous)
+			root, got := c.past.Previous(&r, c.since)
+			if got != c.want {
+				t.Errorf("got %v, want %v", got, c.want)
+			}
+			if want := (held(c.trainer, c.previous, 0)).Header.Momentum; c.want == lineageAllowed && c.previous != 0 && root != want {
+				t.Errorf("root %x, want %x", root[:3], want[:3])
+			}
+		})
+	}
+}
+
+// TestNewestResultIsKnownForEver: also of a trainer that was away for longer than rounds are kept, and
+// of rounds before a gap, where nothing is held against what may lie in the gap.
+func TestNewestResultIsKnownForEver(t *testing.T) {
+	p := pastOf(1, 20)
+	for step := uint32(21); step < 200; step++ {
+		p.Add(appliedRound{Step: step, EpochStart: 1, At: time.Unix(int64(step), 0)}, 1000)
+	}
+	r := held(2, 200, 18)
+	if _, got := p.Previous(&r, 1); got != lineageAllowed {
+		t.Errorf("from its newest result, long ago: %v", got)
+	}
+	r = held(2, 200, 15)
+	if _, got := p.Previous(&r, 1); got != lineageBroken {
+		t.Errorf("from an older one: %v", got)
+	}
+	p.Add(appliedRound{Step: 300, EpochStart: 300, At: time.Unix(300, 0)}, 1000)
+	for previous, want := range map[uint32]lineage{18: lineageAllowed, 15: lineageBroken, 250: lineageUnknown, 300: lineageBroken, 0: lineageBroken} {
+		r = held(2, 301, previous)
+		if _, got := p.Previous(&r, 1); got != want {
+			t.Errorf("after a gap, from step %d: %v, want %v", previous, got, want)
+		}
+	}
+	r = held(2, 301, 0)
+	if _, got := p.Previous(&r, 100); got != lineageUnknown {
+		t.Errorf("from zeros, since a step in the gap: %v", got)
+	}
+}
+
+// TestResultsThatWereNotHeardOf: where witnesses hold a result of which nothing was heard here, nothing is
+// held against who says that it goes on from it. Where they do not, it is a breach.
+func TestResultsThatWereNotHeardOf(t *testing.T) {
+	p := pastOf(1, 20)
+	p.Add(appliedRound{Step: 21, EpochStart: 1, At: time.Unix(21, 0), Unheard: []coordinator.ClientID{held(2, 1, 0).Owner}}, 1000)
+	p.Add(appliedRound{Step: 22, EpochStart: 1, At: time.Unix(22, 0)}, 1000)
+	r, other := held(2, 23, 21), held(3, 23, 21)
+	if _, got := p.Previous(&r, 1); got != lineageUnknown {
+		t.Errorf("from a result that others hold: %v", got)
+	}
+	if _, got := p.Previous(&other, 1); got != lineageBroken {
+		t.Errorf("from a result that nobody holds: %v", got)
+	}
+	r = held(2, 23, 0)
+	r.Since = 20
+	if _, got := p.Previous(&r, 0); got != lineageAllowed {
+		t.Errorf("from zeros, of an optimizer that began anew and that the run has forgotten since: %v", got)
+	}
+}
+
+// TestRoundsAreKeptAsLongAsTheyAreNeeded: the newest, those of the last minute, and what is on trial.
+func TestRoundsAreKeptAsLongAsTheyAreNeeded(t *testing.T) {
+	for name, c := range map[string]struct {
+		pause  time.Duration
+		needed uint32
+		want   int
+	}{
+		"long rounds":  {time.Minute, 1000, keptRounds},
+		"short rounds": {2 * time.Second, 1000, 76},
+		"a trial":      {time.Minute, 50, 100 - 50 + 1 + behind},
+	} {
+		p, dropped := &past{}, 0
+		for step := uint32(1); step <= 100; step++ {
+			at := time.Unix(0, 0).Add(time.Duration(step) * c.pause)
+			dropped += len(p.Add(appliedRound{Step: step, EpochStart: 1, At: at, Results: []heldResult{held(1, step, step-1)}}, c.needed))
+		}
+		if got := len(p.Rounds(1000)); got != c.want || dropped != 100-c.want {
+			t.Errorf("%s: %d rounds are kept and %d dropped, want %d", name, got, dropped, c.want)
+		}
+	}
+}
+
+// TestLonelyChunks are those that a result speaks of and fewer than a third of the round before do.
+func TestLonelyChunks(t *testing.T) {
+	counts := map[[32]byte][]uint16{{1}: {1, 0, 0, 1}, {2}: {1, 0, 0, 1}, {3}: {1, 1, 0, 0}, {4}: {1, 0, 0, 0}}
+	s := newSenderCounts([][32]byte{{1}, {2}, {3}, {4}}, func(hash [32]byte) ([]byte, error) { return hash[:1], nil },
+		func(payload []byte) (codec.Header, []codec.TensorResult, error) {
+			all := counts[[32]byte{payload[0]}]
+			return codec.Header{}, []codec.TensorResult{{Counts: all[:1]}, {Counts: all[1:]}}, nil
+		})
+	lonely, err := s.Lonely([]codec.TensorResult{{Counts: []uint16{1}}, {Counts: []uint16{1, 1, 1}}})
+	if err != nil || len(lonely) != 2 || lonely[0] != 1 || lonely[1] != 2 {
+		t.Errorf("got %v, %v", lonely, err)
+	}
+	if lonely, _ = s.Lonely([]codec.TensorResult{{Counts: []uint16{1}}, {Counts: []uint16{0, 0, 1}}}); len(lonely) != 0 {
+		t.Errorf("got %v", lonely)
+	}
+	if lonely, err = newSenderCounts(nil, nil, nil).Lonely([]codec.TensorResult{{Counts: []uint16{1}}}); err != nil || len(lonely) != 0 {
+		t.Errorf("without results: %v, %v", lonely, err)
+	}
+}
+
+// TestDiceArePrivate: what two members look at has nothing to do with each other, and half of it is new.
+func TestDiceArePrivate(t *testing.T) {
+	p := pastOf(1, 12)
+	rounds := p.Rounds(drawnRounds)
+	one, again, two := newDice([]byte("a"), [32]byte{1}), newDice([]byte("a"), [32]byte{1}), newDice([]byte("b"), [32]byte{1})
+	same, fresh := 0, 0
+	const throws = 4000
+	all := func(*heldResult) bool { return true }
+	for step := uint32(1); step <= throws; step++ {
+		a, found := one.Throw(step, rounds, all)
+		if b, _ := again.Throw(step, rounds, all); !found || a != b {
+			t.Fatal("the same dice fall otherwise")
+		}
+		if b, _ := two.Throw(step, rounds, all); a == b {
+			same++
+		}
+		if a.Header.Step > 10 {
+			fresh++
+		}
+	}
+	// Of 16 results three are of the newest two rounds.
+	if share := float64(fresh) / throws; share < 0.55 || share > 0.64 {
+		t.Errorf("%.2f of the throws are of the newest two rounds", share)
+	}
+	if share := float64(same) / throws; share > 0.2 {
+		t.Errorf("%.2f of the throws of two members are the same", share)
+	}
+	if _, found := one.Throw(1, rounds, func(*heldResult) bool { return false }); found {
+		t.Error("something was drawn of nothing")
+	}
+}

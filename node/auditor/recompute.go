@@ -1,0 +1,103 @@
+package auditor
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/audit"
+	"github.com/psyche-go/psyche/core/codec"
+	"github.com/psyche-go/psyche/node/env"
+)
+
+// recompute computes what the gradient should have been, and compares.
+func (a *Auditor) recompute(q *auditCase, m manner) {
+	auditor, lag := a.Engine.Auditor(), a.Engine.Lag()
+	newest, ok := a.weights()
+	from := max(q.Step-min(lag, q.Step), q.epochStart-1)
+	rounds, kept := a.past.Since(from, newest)
+	in, computes := precisionOf(auditor, q.result.Header)
+	switch {
+	case !ok:
+		return
+	case !kept:
+		q.end(unclear, "not all results since step %d are kept here", from)
+		return
+	case !computes:
+		q.end(unclear, "its trainer computes in a type that this client does not")
+		return
+	case q.coldSteps > 0 && q.epochStart != a.Client.State().Epoch.StartStep:
+		q.end(unclear, "the learning rate began anew in that epoch, which is over")
+		return
+	}
+	x := audit.Examination{Step: q.Step, Trainer: q.Trainer, Weights: from, Precision: in, Chunks: q.chunks}
+	depot, tokens, claim := a.depot, q.tokens, q.claim
+	a.Engine.Examine(q.Step, m.urgent, func(ctx context.Context) func() {
+		begun := a.Tasks.Now()
+		var exam *audit.Exam
+		var err error
+		if x.Applied, err = readApplied(depot, rounds); err == nil {
+			exam, err = auditor.Examine(ctx, x, tokens)
+		}
+		var report audit.Report
+		if err == nil {
+			report = exam.Check(claim)
+		}
+		cancelled, took := ctx.Err() != nil, a.Tasks.Now().Sub(begun)
+		return func() {
+			switch {
+			case q.isOver():
+			case err == nil:
+				a.Log.Debug("examined", "step", q.Step, "trainer", identity.ID(q.Trainer).Short(), "type", in, "error", report.Error, "seconds", took.Seconds())
+				q.took = took
+				a.recomputed(q, m, report, in)
+			case cancelled: // something else needed the trainer
+				q.poll.again = a.Tasks.Now().Add(busyPause)
+			default:
+				q.poll.again = a.Tasks.Now().Add(longestPause)
+				a.Log.Warn("compute a gradient for an audit", "step", q.Step, "err", err)
+			}
+		}
+	})
+}
+
+// recomputed judges what came of a computation.
+func (a *Auditor) recomputed(q *auditCase, m manner, report audit.Report, in audit.Precision) {
+	switch came := report.Judge(m.limits(in)); {
+	case came == audit.Passed:
+		q.end(passed, "error %.3g in %v", report.Error, in)
+	case came == audit.Faulty:
+		q.end(faulty, "what it opens breaks a rule: %v", report.Fault)
+	case m.twice && q.failed == 0:
+		q.failed++
+	default:
+		q.end(faulty, "its gradient is not that of its batch: error %.3g in %v", report.Error, in)
+	}
+}
+
+// precisionOf returns the type that a result says it was computed in, and whether that is one that
+// gradients can be computed in here.
+func precisionOf(auditor env.Auditor, h codec.Header) (audit.Precision, bool) {
+	for _, own := range auditor.Precisions() {
+		if own.Code() == h.Precision {
+			return own, true
+		}
+	}
+	return 0, false
+}
+
+// readApplied reads what was applied in rounds, newest first.
+func readApplied(depot *depot, rounds []appliedRound) ([]audit.Applied, error) {
+	applied := make([]audit.Applied, len(rounds))
+	for i, round := range rounds {
+		applied[i].Step = round.Step
+		for _, r := range round.Counted() {
+			payload, err := depot.Get(r.Commitment)
+			if err != nil {
+				return nil, fmt.Errorf("a result of step %d: %w", round.Step, err)
+			}
+			applied[i].Payloads = append(applied[i].Payloads, payload)
+		}
+	}
+	return applied, nil
+}

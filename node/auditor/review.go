@@ -1,0 +1,253 @@
+package auditor
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/audit"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/record/event"
+)
+
+// review is the audit of a result that the dice fell on.
+type review struct {
+	auditCase
+	fault coordinator.Fault // of which its trainer is to be accused; 0: of nothing
+}
+
+// maxReviews are under way at a time: of those whose openings do not come others go on.
+const maxReviews = 8
+
+// auditorAsks is for how long an auditor asks before it accuses somebody of silence.
+var auditorAsks = askingTime{time.Minute, 6}
+
+// soundness is whether this client's own newest result passes its own audit. It is found out before
+// the first accusation.
+type soundness uint8
+
+const (
+	unknown soundness = iota
+	sound
+	unsound
+)
+
+// audit throws the dice, and goes on with what they fell on. There is time for that in a round in
+// which this client trains nothing; in the round before everything but the gradient is done.
+func (a *Auditor) audit() {
+	step := a.Client.State().Progress.Step
+	free, freeNext := a.Client.Spare()
+	if free {
+		a.throw(step)
+	}
+	if freeNext {
+		a.throw(step + 1)
+	}
+	free = free && !a.judges()
+	for _, r := range a.inTurn() {
+		key := r.resultID
+		if a.isTooOld(key.Step) {
+			a.forget(r)
+			continue
+		}
+		if !r.isOver() {
+			a.pursue(&r.auditCase, manner{holders: a.holders(key.Trainer), limits: wider, twice: true, engine: free})
+			if a.isSilent(&r.auditCase, auditorAsks) {
+				r.end(silent, "asked %d times in %v, it opens to nobody", r.poll.asked, a.Tasks.Now().Sub(r.poll.first).Round(time.Second))
+			}
+		}
+		if r.isOver() {
+			a.conclude(r, free)
+		}
+	}
+}
+
+// inTurn returns the reviews in the order in which they get the trainer: first those that may end in an
+// accusation, then the newest, for which the trainer has the fewest rounds to take back.
+func (a *Auditor) inTurn() []*review {
+	return slices.SortedFunc(maps.Values(a.reviews), func(a, b *review) int {
+		switch suspect := a.suspects(); {
+		case suspect != b.suspects() && suspect:
+			return -1
+		case suspect != b.suspects():
+			return 1
+		}
+		return b.Compare(a.resultID)
+	})
+}
+
+// suspects reports whether something was found that is to be looked at once more, or to be accused of.
+func (r *review) suspects() bool { return r.failed > 0 || r.isOver() }
+
+func wider(p audit.Precision) audit.Limits { return p.Limits().Wider() }
+
+// throw throws the dice, once for a round.
+func (a *Auditor) throw(step uint32) {
+	if a.thrown >= step || !a.makeRoom() {
+		return
+	}
+	a.thrown = step
+	rounds, me := a.past.Rounds(drawnRounds), a.me
+	for key := range a.looked {
+		if len(rounds) == 0 || key.Step < rounds[0].Step {
+			delete(a.looked, key)
+		}
+	}
+	r, found := a.dice.Throw(step, rounds, func(r *heldResult) bool {
+		return r.Owner != me && r.Read() && !a.looked[resultID{Trainer: r.Owner, Step: r.Header.Step}]
+	})
+	if !found {
+		return
+	}
+	key := resultID{Trainer: r.Owner, Step: r.Header.Step}
+	a.looked[key] = true
+	a.reviews[key] = &review{auditCase: newCase(key)}
+}
+
+// makeRoom reports whether one more result can be reviewed. Where too many wait for the trainer, the
+// oldest of them is given up.
+func (a *Auditor) makeRoom() bool {
+	if len(a.reviews) < maxReviews {
+		return true
+	}
+	for _, r := range slices.Backward(a.inTurn()) {
+		if r.phase == waitsForEngine && r.failed == 0 {
+			a.forget(r)
+			return true
+		}
+	}
+	return false
+}
+
+// holders returns who may have the opening of a trainer: itself, and two others, in turns.
+func (a *Auditor) holders(trainer coordinator.ClientID, also ...coordinator.ClientID) func() []identity.ID {
+	return func() []identity.ID {
+		ids := []identity.ID{identity.ID(trainer)}
+		for _, id := range also {
+			ids = append(ids, identity.ID(id))
+		}
+		others := a.Client.Members()
+		return append(ids, others[:min(2, len(others))]...)
+	}
+}
+
+// conclude tells what a review came to, and accuses if it has to.
+func (a *Auditor) conclude(r *review, free bool) {
+	if a.tell(&r.auditCase) {
+		a.compareData(&r.auditCase)
+		switch {
+		case r.outcome == silent:
+			r.fault = coordinator.FaultSilent
+		case r.outcome.guilty():
+			r.fault = coordinator.FaultResult
+		}
+	}
+	if r.fault == 0 {
+		a.forget(r)
+		return
+	}
+	a.accuseOf(r, free)
+}
+
+// forget ends a review.
+func (a *Auditor) forget(r *review) {
+	delete(a.reviews, r.resultID)
+	if a.trials[r.resultID] == nil {
+		a.openings.Drop(r.resultID)
+	}
+}
+
+// compareData notes whether a trainer read the same tokens as this client.
+func (a *Auditor) compareData(q *auditCase) {
+	if q.outcome == passed || q.differ {
+		a.sameData[q.Trainer] = !q.differ
+	}
+}
+
+// readsRight reports whether as many trainers read the same tokens as this client as read others: it
+// may be its own data that is wrong.
+func (a *Auditor) readsRight() bool {
+	same, others := 0, 0
+	for _, s := range a.sameData {
+		if s {
+			same++
+		} else {
+			others++
+		}
+	}
+	return same > 0 && same >= others
+}
+
+// accuseOf accuses a trainer, once this client knows that it computes right.
+func (a *Auditor) accuseOf(r *review, free bool) {
+	s := a.Client.State()
+	switch {
+	case a.trials[r.resultID] != nil, a.soundness == unsound, r.differ && !a.readsRight():
+		a.forget(r) // it is on trial for that, or it may be this client that is wrong
+		return
+	case a.soundness == unknown:
+		a.auditItself(free)
+		return
+	}
+	accuse := coordinator.Accuse{Step: r.Step, Client: r.Trainer, Fault: r.fault}
+	if s.MayAccuse(a.me, accuse) != nil {
+		return // not now
+	}
+	a.Submit("accuse", r.resultID, accuse, func() {
+		accused := identity.ID(r.Trainer)
+		a.Log.Warn("accused a trainer", "step", r.Step, "trainer", accused.Short(), "fault", r.fault, "why", r.reason)
+		a.Emit(event.Accused{Step: r.Step, Client: accused.String(), Fault: r.fault.String(), Detail: r.reason})
+	})
+}
+
+// What is older than both is not looked at any more: others may have forgotten it when they are to
+// judge.
+const (
+	accusableRounds = keptRounds - 4
+	accusableTime   = keptTime - 20*time.Second
+)
+
+func (a *Auditor) isTooOld(step uint32) bool {
+	round, kept := a.past.Round(step)
+	return !kept || a.Client.State().Progress.Step > step+accusableRounds && a.Tasks.Now().Sub(round.At) > accusableTime
+}
+
+// auditItself finds out whether the own newest result passes: where it does not, something is wrong
+// here, and nobody is accused by this process.
+func (a *Auditor) auditItself(free bool) {
+	if a.ofItself == nil {
+		key, found := a.ownNewest()
+		if !found {
+			return
+		}
+		q := newCase(key)
+		a.ofItself = &q
+	}
+	q := a.ofItself
+	a.pursue(q, manner{holders: func() []identity.ID { return nil }, limits: audit.Precision.Limits, engine: free})
+	if !q.isOver() {
+		return
+	}
+	a.ofItself = nil // what cannot be known of this result is asked of a newer one
+	switch {
+	case q.outcome == passed:
+		a.soundness = sound
+	case q.outcome.guilty():
+		a.soundness = unsound
+		a.Log.Error("this client's own result does not pass its own audit: it accuses nobody", "step", q.Step, "why", q.reason)
+		a.tell(q)
+	}
+}
+
+// ownNewest returns the own newest result that is held and open.
+func (a *Auditor) ownNewest() (resultID, bool) {
+	rounds := a.past.Rounds(drawnRounds)
+	for i := range slices.Backward(rounds) {
+		key := resultID{Trainer: a.me, Step: rounds[i].Step}
+		if _, held := a.past.Find(key.Step, key.Trainer); held && a.openings.Get(key) != nil {
+			return key, true
+		}
+	}
+	return resultID{}, false
+}

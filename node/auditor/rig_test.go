@@ -1,0 +1,236 @@
+package auditor
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/core/audit"
+	"github.com/psyche-go/psyche/core/audit/toy"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/files/data"
+	"github.com/psyche-go/psyche/node/clienttest"
+	"github.com/psyche-go/psyche/node/env"
+	"github.com/psyche-go/psyche/node/tally"
+	"github.com/psyche-go/psyche/record/event"
+)
+
+// newest is the running round of these tests: those before are applied.
+const newest = 6
+
+// rig is an Auditor without a client: the test is the run, the trainers, the peers and the clock.
+type rig struct {
+	*Auditor
+	clock   *timeline
+	state   *coordinator.State
+	engine  *engine
+	tallies map[uint32]*tally.Tally
+	spare   bool
+	silent  bool // the accused opens to nobody
+
+	other     coordinator.ClientID
+	shown     map[resultID][]byte // that members hand out
+	submitted map[string]coordinator.Action
+	told      []event.Audit
+}
+
+// newRig returns an auditor that has seen the rounds before the newest, in each of which it and one
+// other member have a result. The gradient of the other is what lies says of the right one.
+func newRig(t *testing.T, lies func(gradient []float32) []float32) *rig {
+	t.Helper()
+	r := &rig{
+		clock: &timeline{now: time.Unix(1000, 0)}, tallies: make(map[uint32]*tally.Tally), spare: true,
+		other: coordinator.ClientID(clienttest.Key(2).ID()), shown: make(map[resultID][]byte), submitted: make(map[string]coordinator.Action),
+	}
+	me := coordinator.ClientID(clienttest.Key(1).ID())
+	r.engine = &engine{clock: r.clock, trainer: &trainer{Part: toy.Part{Optimizer: toy.Optimizer{Trainer: me}}}}
+	r.state = &coordinator.State{RunState: coordinator.RoundTrain, Config: coordinator.Config{VerificationPercent: 34}}
+	r.state.Progress.Step, r.state.Epoch.StartStep = newest, 1
+	for _, id := range []coordinator.ClientID{me, r.other} {
+		r.state.Epoch.Clients = append(r.state.Epoch.Clients, coordinator.Client{ID: id, State: coordinator.Healthy})
+	}
+	r.Auditor = New(Options{
+		Key: clienttest.Key(1), Memory: 1 << 20, Tasks: &env.Tasks{Runtime: r.clock, Work: t.Context()}, Network: network{rig: r},
+		Data: clienttest.Data{}, Client: client{r}, Engine: r.engine, Log: slog.New(slog.DiscardHandler),
+		Submit: func(kind string, _ any, a coordinator.Action, accepted func()) {
+			r.submitted[kind] = a
+			accepted()
+		},
+		Emit: func(body event.Body) {
+			if told, ok := body.(event.Audit); ok {
+				r.told = append(r.told, told)
+			}
+		},
+	})
+	r.Begin([32]byte{7})
+	r.Observe()
+	liar := &trainer{Part: toy.Part{Optimizer: toy.Optimizer{Trainer: r.other}}, lies: lies}
+	for step := uint32(1); step < newest; step++ {
+		r.seeds[step] = [32]byte{9, byte(step)}
+		round := appliedRound{Step: step, EpochStart: 1, At: r.clock.now}
+		for i, who := range []*trainer{r.engine.trainer, liar} {
+			round.Results = append(round.Results, r.make(t, who, step, uint64(2*step)+uint64(i)))
+		}
+		r.past.Add(round, newest)
+	}
+	return r
+}
+
+// make has a trainer make a result of a step, and open it.
+func (r *rig) make(t *testing.T, by *trainer, step uint32, batch uint64) heldResult {
+	t.Helper()
+	tokens, _ := r.Data.Batch(t.Context(), assign.BatchID{Start: batch, End: batch + 1})
+	gradient := toy.Gradient(weights(step-1), tokens.Sequences)
+	if by.lies != nil {
+		gradient = by.lies(gradient)
+	}
+	payload, err := by.Optimizer.Step(step, tokens.ID, gradient, tokens.Hash())
+	if err != nil {
+		t.Fatal(err)
+	}
+	header, _, _ := toy.Decode(payload)
+	key := resultID{Trainer: by.Optimizer.Trainer, Step: step}
+	opening, err := by.Open(step, audit.Chunks(r.seeds[step], step, key.Trainer, by.Shapes(), audit.DefaultChunks, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bytes, err := opening.Encode(by.Shapes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.shown[key] = disclosure{Opening: bytes}.Encode()
+	if key.Trainer == r.me {
+		_ = r.openings.Keep(key, r.shown[key], r.clock.now)
+	}
+	commitment := [32]byte{byte(batch), byte(step)}
+	if err := r.depot.Put(commitment, payload); err != nil {
+		t.Fatal(err)
+	}
+	return heldResult{Owner: key.Trainer, Batch: tokens.ID, Commitment: commitment, Header: header, Counted: true}
+}
+
+// run lets a time pass, in which the client calls the auditor ten times a second.
+func (r *rig) run(d time.Duration) {
+	for end := r.clock.now.Add(d); r.clock.now.Before(end); {
+		r.Advance()
+		r.clock.finish()
+		r.clock.now = r.clock.now.Add(100 * time.Millisecond)
+	}
+}
+
+// round begins a later round, in which the other's result of the one before has come here.
+func (r *rig) round() {
+	s := r.state.Clone()
+	r.tallies[s.Progress.Step] = &tally.Tally{Slots: []tally.Slot{{Owner: r.other, Candidates: []*tally.Candidate{{State: tally.Held}}}}}
+	s.Progress.Step++
+	r.state = &s
+	r.Observe()
+}
+
+// client is what the auditor sees of the rig as its client.
+type client struct{ rig *rig }
+
+func (c client) State() *coordinator.State { return c.rig.state }
+func (c client) Members() []identity.ID    { return []identity.ID{identity.ID(c.rig.other)} }
+func (c client) Round(step uint32) (*tally.Tally, tally.Commitment) {
+	return c.rig.tallies[step], tally.Commitment{}
+}
+func (c client) Model() (uint32, Model)    { return newest - 1, Replica }
+func (c client) Spare() (now, next bool)   { return c.rig.spare, false }
+func (c client) SettleTime() time.Duration { return time.Minute }
+
+// engine is a trainer that is idle unless something was started.
+type engine struct {
+	clock   *timeline
+	trainer *trainer
+	busy    bool
+	urgent  int // examinations
+	resets  int
+}
+
+func (e *engine) Auditor() env.Auditor { return e.trainer }
+func (e *engine) Lag() uint32          { return 1 }
+func (e *engine) Idle() bool           { return !e.busy }
+func (e *engine) Yield()               {}
+
+func (e *engine) ResetOptimizer(done func()) {
+	e.resets++
+	done()
+}
+
+func (e *engine) Examine(_ uint32, urgent bool, task func(ctx context.Context) func()) {
+	e.busy = true
+	if urgent {
+		e.urgent++
+	}
+	e.clock.Run(func() func() {
+		proceed := task(context.Background())
+		return func() {
+			e.busy = false
+			proceed()
+		}
+	})
+}
+
+// trainer is one whose results are audited: its weights follow from the step alone.
+type trainer struct {
+	toy.Part
+	lies   func(gradient []float32) []float32
+	broken bool // it computes other gradients than all others
+	exams  int
+}
+
+// weights are those after a step.
+func weights(step uint32) [32]byte { return [32]byte{byte(step), 5} }
+
+func (*trainer) Precisions() []audit.Precision { return []audit.Precision{audit.F32} }
+
+func (t *trainer) Examine(_ context.Context, x audit.Examination, batch data.Batch) (*audit.Exam, error) {
+	t.exams++
+	of := weights(x.Weights)
+	if t.broken {
+		of[9] = 1
+	}
+	return toy.Exam(x.Step, x.Trainer, x.Chunks, toy.Gradient(of, batch.Sequences))
+}
+
+// network is how the auditor asks for openings.
+type network struct {
+	env.Network
+	rig *rig
+}
+
+func (n network) Request(_ context.Context, _ identity.ID, _ string, request []byte, _ int) ([]byte, error) {
+	key := resultID{coordinator.ClientID(request), uint32(request[32])}
+	if n.rig.silent {
+		return nil, clienttest.ErrFake
+	}
+	return n.rig.shown[key], nil
+}
+
+// timeline is an env.Runtime whose time and tasks stand still until the test moves them.
+type timeline struct {
+	env.Runtime
+	now   time.Time
+	tasks []func() func()
+}
+
+func (l *timeline) Now() time.Time { return l.now }
+
+func (l *timeline) WithTimeout(parent context.Context, _ time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithCancel(parent)
+}
+
+func (l *timeline) Run(task func() (proceed func())) { l.tasks = append(l.tasks, task) }
+
+// finish runs the tasks that were started until now.
+func (l *timeline) finish() {
+	tasks := l.tasks
+	l.tasks = nil
+	for _, task := range tasks {
+		task()()
+	}
+}

@@ -1,0 +1,79 @@
+package client
+
+import (
+	"path/filepath"
+	"time"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/node/auditor"
+	"github.com/psyche-go/psyche/node/tally"
+)
+
+// resultShare is the part of the memory for results that those kept for audits may take.
+const resultShare = 4
+
+// auditedNode is a client as its auditor sees it: it implements auditor.Client.
+type auditedNode struct{ node *Node }
+
+func newAuditor(n *Node) *auditor.Auditor {
+	o := auditor.Options{
+		Key: n.Key, Memory: n.ResultMemory / resultShare, Tasks: n.tasks, Network: n.Network, Data: n.Data,
+		Client: auditedNode{n}, Engine: &n.engine, Submit: n.actions.submit, Emit: n.report.emit, Log: n.report.log,
+	}
+	if folder := n.folder(); folder.Dir != "" {
+		o.Dir, o.Run = filepath.Join(folder.Dir, "audits-"+folder.ID.Short()), folder.Name()
+	}
+	return auditor.New(o)
+}
+
+// State implements auditor.Client.
+func (a auditedNode) State() *coordinator.State { return a.node.run.state }
+
+// Members implements auditor.Client.
+func (a auditedNode) Members() []identity.ID { return a.node.run.members(a.node.fetcher.Rotation.Next) }
+
+// SettleTime implements auditor.Client.
+func (a auditedNode) SettleTime() time.Duration { return a.node.run.settleTime(a.node.SettleTimeout) }
+
+// Round implements auditor.Client.
+func (a auditedNode) Round(step uint32) (*tally.Tally, tally.Commitment) {
+	l := a.node.rounds.of[step]
+	if l == nil {
+		return nil, tally.Commitment{}
+	}
+	return l.Tally, l.commitment
+}
+
+// Model implements auditor.Client.
+func (a auditedNode) Model() (step uint32, m auditor.Model) {
+	switch r, held := a.node.rounds.replica, a.node.models.Held; {
+	case r != nil && r.closing:
+		return r.step, auditor.Outgoing
+	case r != nil:
+		return r.step, auditor.Replica
+	case held != nil:
+		return held.Step, auditor.Final
+	}
+	return 0, auditor.NoModel
+}
+
+// Spare implements auditor.Client.
+func (a auditedNode) Spare() (now, next bool) {
+	n := a.node
+	if n.rounds.replica == nil {
+		return false, false
+	}
+	s, foretold, lag := n.run.state, n.run.foretell(n.Draws), n.engine.Lag()
+	next = lag == 1 && foretold.step == s.Progress.Step+1 && !foretold.ok
+	l := n.rounds.of[s.Progress.Step]
+	switch {
+	case l == nil || s.RunState != coordinator.RoundTrain && s.RunState != coordinator.RoundWitness:
+		return false, next
+	case l.Own(n.run.me) != nil && !l.trained:
+		return false, next
+	case lag > 1: // the next round's training begins in this one
+		return n.AuditIdle || !foretold.ok, next
+	}
+	return n.AuditIdle || l.Own(n.run.me) == nil, next
+}

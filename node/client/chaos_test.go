@@ -1,0 +1,82 @@
+package client
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/node/clienttest"
+	"github.com/psyche-go/psyche/record/event"
+)
+
+// TestChaos loses messages and answers at random, and kills and restarts clients. All
+// that see the end hold the run's model, and who was never killed was never out of step.
+// PSYCHE_TEST_SEEDS says how many seeds to try.
+func TestChaos(t *testing.T) {
+	seeds := 3
+	if n, err := strconv.Atoi(os.Getenv("PSYCHE_TEST_SEEDS")); err == nil {
+		seeds = n
+	}
+	for seed := range seeds {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { chaos(t, uint64(seed)) })
+		})
+	}
+}
+
+func chaos(t *testing.T, seed uint64) {
+	const clients = 5
+	var mu sync.Mutex
+	random := rand.New(rand.NewPCG(seed, 0))
+	draw := func(n int) int {
+		mu.Lock()
+		defer mu.Unlock()
+		return random.IntN(n)
+	}
+	config := clienttest.Config(clients)
+	config.TotalSteps = 15
+	w := newWorld(t, config)
+	w.hub.DropGossip = func(identity.ID, identity.ID, []byte) bool { return draw(100) < 30 }
+	w.hub.DropLink = func(identity.ID, identity.ID) bool { return draw(100) < 20 }
+	members := make([]*member, clients)
+	for i := range members {
+		members[i] = w.launch(i, nil)
+	}
+	killed := make(map[int]bool)
+	for range 3 {
+		time.Sleep(time.Duration(draw(12_000)) * time.Millisecond)
+		if s := w.host.State(); s.RunState == coordinator.Finished {
+			break
+		}
+		victim := draw(2) // the others stay
+		killed[victim] = true
+		members[victim].crash()
+		time.Sleep(time.Duration(draw(5_000)) * time.Millisecond)
+		members[victim] = w.launch(victim, nil)
+	}
+	var steady []*member
+	for i, m := range members {
+		if !killed[i] {
+			steady = append(steady, m)
+			continue
+		}
+		m.wait()
+		want := w.host.State().Model.Checkpoint.Digest
+		if done := all[event.Finished](m); m.err == nil && (len(done) != 1 || done[0].Digest != "" && done[0].Digest != hexOf(want)) {
+			t.Errorf("client %d finished with %+v", i, done)
+		}
+	}
+	finishEqual(w, steady...)
+	for _, m := range steady {
+		if lost := all[event.Desynchronised](m); len(lost) != 0 {
+			t.Errorf("%s: %+v", m.id.Short(), lost)
+		}
+	}
+}

@@ -1,0 +1,230 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/codec"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/files/data"
+	"github.com/psyche-go/psyche/node/auditor"
+	"github.com/psyche-go/psyche/node/clienttest"
+	"github.com/psyche-go/psyche/node/env"
+	"github.com/psyche-go/psyche/record/event"
+)
+
+// scaled multiplies a gradient.
+func scaled(gradient []float32, by float32) []float32 {
+	for i := range gradient {
+		gradient[i] *= by
+	}
+	return gradient
+}
+
+// answering changes what a member answers to requests of a protocol.
+type answering struct {
+	env.Network
+	protocol string
+	answer   func(from identity.ID, response []byte) ([]byte, error)
+}
+
+func (a *answering) Handle(protocol string, maxRequest int, handle func(ctx context.Context, from identity.ID, request []byte) ([]byte, error)) {
+	if protocol == a.protocol {
+		honest := handle
+		handle = func(ctx context.Context, from identity.ID, request []byte) ([]byte, error) {
+			response, err := honest(ctx, from, request)
+			if err != nil {
+				return nil, err
+			}
+			return a.answer(from, slices.Clone(response))
+		}
+	}
+	a.Network.Handle(protocol, maxRequest, handle)
+}
+
+// opens has a member answer otherwise who asks for openings.
+func opens(o *options, answer func(from identity.ID, opening []byte) ([]byte, error)) {
+	o.Network = &answering{Network: o.Network, protocol: auditor.OpeningProtocol, answer: answer}
+}
+
+// acting changes what a member says to the run's host. Done says that nothing is sent.
+type acting struct {
+	env.Backend
+	act func(ctx context.Context, a coordinator.Action) (done bool, err error)
+}
+
+func (b *acting) Submit(ctx context.Context, a coordinator.Action) error {
+	if done, err := b.act(ctx, a); done {
+		return err
+	}
+	return b.Backend.Submit(ctx, a)
+}
+
+var errRefusesToOpen = errors.New("no")
+
+// sends is a member whose gradients are changed.
+func sends(change func(step uint32, batch data.Batch, gradient []float32) []float32) func(o *options) {
+	return audited(func(a *clienttest.Audited) { a.Cheat = change })
+}
+
+// turnsSign is a member that sends the negative of its gradients.
+func turnsSign(o *options) {
+	sends(func(_ uint32, _ data.Batch, g []float32) []float32 { return scaled(g, -1) })(o)
+}
+
+// TestCheatsAreEjected lets one of seven members cheat: a jury of the others ejects it, nobody else,
+// nobody honest is found late for it, and the honest end with one model.
+func TestCheatsAreEjected(t *testing.T) {
+	var mu sync.Mutex
+	var before []float32
+	for name, attack := range map[string]func(o *options){
+		"turned sign": turnsSign,
+		"noise": sends(func(step uint32, _ data.Batch, g []float32) []float32 {
+			for i := range g {
+				g[i] = float32((uint32(i)*7919+step*104729)%199)/100 - 1
+			}
+			return g
+		}),
+		"a little": sends(func(_ uint32, _ data.Batch, g []float32) []float32 { return scaled(g, 1.05) }),
+		"an old gradient": sends(func(_ uint32, _ data.Batch, g []float32) []float32 {
+			mu.Lock()
+			defer mu.Unlock()
+			if before == nil {
+				before = slices.Clone(g)
+			}
+			return slices.Clone(before)
+		}),
+		"no gradient": sends(func(_ uint32, _ data.Batch, g []float32) []float32 { return scaled(g, 0) }),
+		"opens nothing": func(o *options) {
+			turnsSign(o)
+			opens(o, func(identity.ID, []byte) ([]byte, error) { return nil, errRefusesToOpen })
+		},
+		"opens something else": func(o *options) {
+			turnsSign(o)
+			opens(o, func(_ identity.ID, b []byte) ([]byte, error) {
+				b[len(b)/2] ^= 1
+				return b, nil
+			})
+		},
+		"opens late": func(o *options) {
+			turnsSign(o)
+			asked := make(map[identity.ID]int)
+			opens(o, func(from identity.ID, b []byte) ([]byte, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				if asked[from]++; asked[from]%12 != 0 {
+					return nil, errRefusesToOpen
+				}
+				return b, nil
+			})
+		},
+		"opens to some only": func(o *options) {
+			turnsSign(o)
+			opens(o, func(from identity.ID, b []byte) ([]byte, error) {
+				if from != clienttest.Key(3).ID() {
+					return nil, errRefusesToOpen
+				}
+				return b, nil
+			})
+		},
+		// It says that its momentum is that after a step of which nobody has a result of it, the one in
+		// which it trained nothing: there it could be anything.
+		"goes on from what nobody saw": audited(func(a *clienttest.Audited) {
+			a.Forge = func(h *codec.Header) {
+				if h.Previous != 0 && h.Previous+1 < h.Step {
+					h.Previous = h.Step - 1
+				}
+			}
+		}),
+		"leaves out what it sent": audited(func(a *clienttest.Audited) {
+			a.Forge = func(h *codec.Header) {
+				if h.Previous > 4 {
+					h.Previous--
+				}
+			}
+		}),
+		"says it had other tokens": func(o *options) {
+			sends(func(_ uint32, _ data.Batch, g []float32) []float32 { return scaled(g, -1) })(o)
+			o.audited.Forge = func(h *codec.Header) { h.Batch[0] ^= 1 }
+		},
+		"accuses wrongly": accusesEverybody,
+	} {
+		t.Run(name, func(t *testing.T) {
+			if testing.Short() && name != "turned sign" {
+				t.Skip("-short: the race detector makes minutes of each")
+			}
+			synctest.Test(t, func(t *testing.T) { ejectOnly(t, auditedConfig(7, 240), attack) })
+		})
+	}
+}
+
+// TestTrialsOutliveTheEpoch: where epochs are shorter than trials who opens nothing is ejected all the same.
+func TestTrialsOutliveTheEpoch(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: the race detector makes minutes of it")
+	}
+	synctest.Test(t, func(t *testing.T) {
+		config := auditedConfig(7, 24)
+		config.TotalSteps, config.EjectionEpochs, config.InitMinClients = 240, 100, 6
+		ejectOnly(t, config, func(o *options) {
+			turnsSign(o)
+			opens(o, func(identity.ID, []byte) ([]byte, error) { return nil, errRefusesToOpen })
+		})
+	})
+}
+
+// ejectOnly has six honest members find one.
+func ejectOnly(t *testing.T, config coordinator.Config, attack func(o *options)) {
+	w := newWorld(t, config)
+	var honest []*member
+	for i := range 6 {
+		honest = append(honest, w.launch(i, audited(nil)))
+	}
+	cheat := w.launch(6, attack)
+	late := map[coordinator.ClientID]int{}
+	w.until("the cheat is ejected", func(s *coordinator.State) bool {
+		for _, c := range s.Epoch.Clients {
+			if c.Lateness != coordinator.OnTime && c.ID != coordinator.ClientID(cheat.id) {
+				late[c.ID]++
+			}
+		}
+		return len(s.Authority.Ejections) > 0 || s.RunState == coordinator.Finished
+	})
+	s := w.host.State()
+	if e := s.Authority.Ejections; len(e) != 1 || identity.ID(e[0].Client) != cheat.id {
+		t.Fatalf("ejected: %v, want %s; trials %+v, audits %v", e, cheat.id.Short(), s.Trials, found(honest))
+	}
+	t.Logf("ejected in step %d: %v", s.Progress.Step, s.Authority.Ejections[0].Reason)
+	finishEqual(w, honest...)
+	if e := w.host.State().Authority.Ejections; len(e) != 1 || len(late) > 0 {
+		t.Errorf("ejected: %v, found late: %v", e, late)
+	}
+	checkVotes(t, honest)
+}
+
+// checkVotes wants somebody to have voted, and all alike on a trial.
+func checkVotes(t *testing.T, honest []*member) {
+	t.Helper()
+	type trial struct {
+		step    uint32
+		accused string
+	}
+	votes := map[trial]bool{}
+	for _, m := range honest {
+		for _, v := range all[event.Voted](m) {
+			key := trial{v.Step, v.Accused}
+			if said, known := votes[key]; known && said != v.Guilty {
+				t.Errorf("two votes on %v", key)
+			}
+			votes[key] = v.Guilty
+		}
+	}
+	if len(votes) == 0 {
+		t.Error("nobody voted")
+	}
+}

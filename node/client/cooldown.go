@@ -1,0 +1,92 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/node/handover"
+	"github.com/psyche-go/psyche/node/keep"
+)
+
+// cooldown applies what is outstanding, shares the model and reports its digest.
+func (n *Node) cooldown() {
+	n.engine.cancelTraining(none)
+	if !n.closeEpoch() || n.models.Held == nil || !n.run.isMember() || n.models.Held.Step != n.run.state.Progress.Step-1 {
+		return
+	}
+	me := n.run.myself()
+	if slices.ContainsFunc(n.run.state.Epoch.Reports, func(r coordinator.CheckpointReport) bool { return r.Client == me }) {
+		return
+	}
+	report := coordinator.ReportCheckpoint{Step: n.run.state.Progress.Step, Digest: n.models.Held.Digest}
+	n.actions.submit("checkpoint", report, report, func() {
+		n.report.log.Info("reported checkpoint", "step", report.Step-1, "digest", hexOf(report.Digest)[:16])
+	})
+}
+
+// closeEpoch finishes an epoch whose rounds are over: the last results are applied, and
+// a snapshot of the model is taken and shared. It reports whether nothing of an earlier
+// epoch is outstanding. It goes on while the run moves to the next Warmup.
+func (n *Node) closeEpoch() bool {
+	r := n.rounds.replica
+	if r == nil {
+		return true
+	}
+	switch n.run.state.RunState {
+	case coordinator.Warmup, coordinator.RoundTrain, coordinator.RoundWitness:
+		if !r.closing && r.epoch == n.run.epoch() {
+			return true
+		}
+	}
+	r.closing = true
+	n.engine.cancelTraining(none)
+	n.engine.abandonExamination()
+	last := r.step
+	for step, l := range n.rounds.of {
+		if l.EpochStart == r.epoch.startStep {
+			last = max(last, step)
+		}
+	}
+	if !n.settle(last) {
+		return n.rounds.replica == nil
+	}
+	if n.models.Held == nil {
+		if n.engine.op == nil {
+			n.takeSnapshot()
+		}
+		return false
+	}
+	n.rounds.replica = nil
+	return true
+}
+
+// takeSnapshot makes the epoch's model available to peers, and to the disk.
+func (n *Node) takeSnapshot() {
+	replica, trainer, step := n.rounds.replica, n.engine.trainer, n.rounds.replica.step
+	m := &handover.Model{Step: step, Source: "held"}
+	n.engine.start(opSnapshot, 0, func(ctx context.Context) func() {
+		snapshot, err := trainer.Snapshot(ctx)
+		if err == nil {
+			snapshot.Step = step
+			err = snapshot.Validate()
+		}
+		if err == nil {
+			err = m.Publish(n.Network.Put, snapshot)
+		}
+		return func() {
+			switch {
+			case n.rounds.replica != replica:
+				n.store.Drop(m.Blobs...)
+			case err != nil:
+				n.applyFailed(step, fmt.Errorf("take a snapshot: %w", err))
+			default:
+				n.models.Held = m
+				n.keeper.Take(keep.Model{Step: m.Step, Digest: m.Digest, Snapshot: m.Snapshot})
+				n.models.Share(m, n.run.state.Model.Checkpoint.Digest)
+				n.engine.keepOptimizer(n.folder(), m, n.report.log)
+			}
+		}
+	})
+}

@@ -1,0 +1,94 @@
+package client
+
+import (
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/node/clienttest"
+	"github.com/psyche-go/psyche/record/event"
+)
+
+// TestCorruptedWeights damages the weights of one client: the witnesses' replica hash
+// cannot show it, the digest at the epoch's end does.
+func TestCorruptedWeights(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, clienttest.Config(3))
+		a, b := w.launch(0, nil), w.launch(1, nil)
+		c := w.launch(2, func(o *options) { o.trainer.Corrupt = func(step uint32) bool { return step == 2 } })
+		finishEqual(w, a, b, c)
+		if lost := all[event.Desynchronised](c); len(lost) != 1 || lost[0].Epoch != 1 {
+			t.Errorf("desynchronised: %+v", lost)
+		}
+		if ready := all[event.Ready](c); len(ready) != 3 || ready[1].Source != "peers" {
+			t.Errorf("ready: %+v", ready)
+		}
+		if c.trainer.Loads() != 2 {
+			t.Errorf("%d loads", c.trainer.Loads())
+		}
+	})
+}
+
+// TestDivergedReplica has a client that applied another set: within a round its replica
+// hash differs from the witnesses'.
+func TestDivergedReplica(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, clienttest.Config(3))
+		a, b := w.launch(0, nil), w.launch(1, nil)
+		launched := make(chan *member, 1)
+		c := w.launch(2, func(o *options) {
+			o.trainer.OnApply = func(step uint32, _ bool) {
+				if step == 1 { // the loop waits for this call's report: nobody else uses the hash
+					m := <-launched
+					m.node.rounds.replica.hash[0] ^= 1
+				}
+			}
+		})
+		launched <- c
+		finishEqual(w, a, b, c)
+		lost := all[event.Desynchronised](c)
+		if len(lost) != 1 || lost[0].Epoch != 0 || lost[0].Step > 3 {
+			t.Errorf("desynchronised: %+v", lost)
+		}
+	})
+}
+
+// TestAllDesynchronise has all clients lose their weights in the second epoch, with nothing
+// on a disk: each still has the checkpoint that the epoch began with, and the run goes on
+// from there.
+func TestAllDesynchronise(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := clienttest.Config(3)
+		config.TotalSteps = 12
+		w := newWorld(t, config)
+		members := []*member{w.launch(0, nil), w.launch(1, nil), w.launch(2, nil)}
+		w.until("second round of the second epoch", func(s *coordinator.State) bool {
+			return s.Progress.Step == 5 && s.RunState == coordinator.RoundTrain
+		})
+		before := w.host.State().Model.Checkpoint
+		var together sync.WaitGroup // else the last one could apply the round that ends when the others leave
+		together.Add(len(members))
+		for _, m := range members {
+			m.node.tasks.Run(func() func() {
+				return func() {
+					together.Done()
+					together.Wait()
+					m.node.desynchronise("all of them")
+				}
+			})
+		}
+		w.until("they have a model again", func(s *coordinator.State) bool {
+			return s.Epoch.StartStep > 5 && s.RunState == coordinator.RoundTrain
+		})
+		if s := w.host.State(); s.Model.Checkpoint != before || len(s.Lapses) != 1 || s.Lapses[0].First != before.Step+1 {
+			t.Errorf("the run went on from %+v with lapses %+v, want %+v", s.Model.Checkpoint, s.Lapses, before)
+		}
+		for _, m := range members {
+			if ready := all[event.Ready](m); len(ready) != 3 || ready[2].Source != "held" || ready[2].Digest != hexOf(before.Digest) {
+				t.Errorf("ready: %+v", ready)
+			}
+		}
+		finishEqual(w, members...)
+	})
+}

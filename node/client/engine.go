@@ -1,0 +1,311 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/files/data"
+	"github.com/psyche-go/psyche/node/env"
+	"github.com/psyche-go/psyche/node/fetch"
+	"github.com/psyche-go/psyche/node/handover"
+	"github.com/psyche-go/psyche/node/keep"
+)
+
+// What the trainer can be doing.
+const (
+	opLoad     = "load"
+	opPrepare  = "prepare"
+	opTrain    = "train"
+	opApply    = "apply"
+	opSnapshot = "snapshot"
+	opKeep     = "keep optimizer"
+	opReplay   = "replay"
+	opExamine  = "examine"
+)
+
+// engine is the trainer, which does one thing at a time.
+type engine struct {
+	tasks   *env.Tasks
+	trainer env.Trainer    // nil: none yet
+	built   env.Definition // that it was built from
+	reader  *reader        // the tokens that it trains on
+	op      *operation     // nil: it is idle
+
+	signing  signing     // of which steps results were signed
+	prepared preparation // newest
+	failures int         // to apply, in a row
+	loadAt   time.Time   // not before: the next attempt to load the model
+}
+
+// operation is the one thing that the trainer is doing.
+type operation struct {
+	name   string
+	step   uint32                 // of a training
+	batch  assign.BatchID         // of a training ahead of its round
+	tell   func()                 // tells it that its round has begun; nil: it has
+	from   coordinator.Checkpoint // of a load, or a replay
+	urgent bool                   // an examination that other things wait for
+	cancel context.CancelFunc
+}
+
+// preparation is what the optimizer is set up for.
+type preparation struct {
+	model     *handover.Model
+	epoch     epochKey
+	coldSteps uint32 // of the epoch's cold start
+}
+
+// Idle implements auditor.Engine.
+func (e *engine) Idle() bool { return e.op == nil }
+
+// start runs what uses the trainer, of which there is one at a time: the caller has checked
+// that it is idle. What the task returns runs in the loop.
+func (e *engine) start(name string, step uint32, task func(ctx context.Context) func()) {
+	ctx, cancel := e.tasks.WithCancel(e.tasks.Work)
+	e.op = &operation{name: name, step: step, cancel: cancel}
+	e.tasks.Run(func() func() {
+		defer cancel()
+		proceed := task(ctx)
+		return func() {
+			e.op = nil
+			proceed()
+		}
+	})
+}
+
+// cancel stops whatever the trainer does. What was ahead of its round is not any more, should
+// that round begin before the trainer has stopped.
+func (e *engine) cancel() {
+	if e.op != nil {
+		e.op.cancel()
+		e.op.tell = nil
+	}
+}
+
+// cancelTraining stops a training unless keep wants the one of its step.
+func (e *engine) cancelTraining(keep func(step uint32) bool) {
+	if e.op != nil && e.op.name == opTrain && !keep(e.op.step) {
+		e.cancel()
+	}
+}
+
+// cancelExamination stops an examination, unless it is urgent: it gives way to all else.
+func (e *engine) cancelExamination() {
+	if e.op != nil && e.op.name == opExamine && !e.op.urgent {
+		e.op.cancel()
+	}
+}
+
+// Examine implements auditor.Engine.
+func (e *engine) Examine(step uint32, urgent bool, task func(ctx context.Context) func()) {
+	e.start(opExamine, step, task)
+	e.op.urgent = urgent
+}
+
+// Yield implements auditor.Engine.
+func (e *engine) Yield() {
+	if e.op != nil {
+		e.op.urgent = false
+	}
+}
+
+// Auditor implements auditor.Engine.
+func (e *engine) Auditor() env.Auditor {
+	if auditor, ok := e.trainer.(env.Auditor); ok && e.built.Audited {
+		return auditor
+	}
+	return nil
+}
+
+// ResetOptimizer implements auditor.Engine.
+func (e *engine) ResetOptimizer(done func()) {
+	trainer := e.trainer
+	e.start(opPrepare, 0, func(ctx context.Context) func() {
+		err := trainer.ResetOptimizer(ctx)
+		return func() {
+			if err == nil {
+				done()
+			}
+		}
+	})
+}
+
+// abandonExamination stops an examination, urgent or not.
+func (e *engine) abandonExamination() {
+	if e.op != nil && e.op.name == opExamine {
+		e.op.cancel()
+	}
+}
+
+// none keeps no training.
+func none(uint32) bool { return false }
+
+// isAhead reports whether the step is being trained although its round had not begun.
+func (e *engine) isAhead(step uint32) bool {
+	return e.op != nil && e.op.name == opTrain && e.op.step == step && e.op.tell != nil
+}
+
+// cancelLoad stops the load of a model that nobody waits for any more: any but that of the
+// wanted checkpoint. Otherwise a holder that sends a byte now and then would keep the client
+// from the next epoch, or from its end. The parts that are here are kept.
+func (e *engine) cancelLoad(wanted coordinator.Checkpoint) {
+	if e.op != nil && (e.op.name == opLoad || e.op.name == opReplay) && e.op.from != wanted {
+		e.op.cancel()
+	}
+}
+
+// redefined reports whether the run was configured anew, while it was paused, since the
+// trainer was built.
+func (e *engine) redefined(run env.Definition) bool {
+	return e.trainer != nil && (!bytes.Equal(e.built.Definition, run.Definition) || e.built.Audited != run.Audited)
+}
+
+// keepOptimizer writes the momentum that belongs to a model which was just taken, for this
+// client's next process. The model is shared and reported meanwhile; the next epoch waits
+// for the trainer.
+func (e *engine) keepOptimizer(folder keep.Folder, m *handover.Model, log *slog.Logger) {
+	trainer, ok := e.trainer.(env.OptimizerKeeper)
+	if !ok || folder.Dir == "" {
+		return
+	}
+	e.start(opKeep, 0, func(ctx context.Context) func() {
+		err := folder.SaveOptimizer(ctx, trainer, m.Step, m.Digest)
+		return func() {
+			if err != nil {
+				log.Warn("the optimizer's state is not kept for a restart", "step", m.Step, "err", err)
+			}
+		}
+	})
+}
+
+// Lag implements auditor.Engine; it is 1 as long as there is no trainer.
+func (e *engine) Lag() uint32 {
+	if e.trainer == nil {
+		return 1
+	}
+	return e.trainer.ApplyLag()
+}
+
+// reader reads the tokens of the batches that this client trains, or may train next.
+type reader struct {
+	tasks   *env.Tasks
+	data    env.DataProvider
+	log     *slog.Logger
+	fail    func(error) // is told of data that no attempt will get
+	batches map[assign.BatchID]*reading
+}
+
+// reading is one batch on its way here.
+type reading struct {
+	tokens  *data.Batch // nil: not read yet
+	loading bool
+	at      time.Time // not before
+	tries   int
+}
+
+// read returns the tokens of a batch, or nil while they are on their way; each attempt has so
+// much time. It is tried for as long as it is asked for: attempts that failed before the round
+// had begun must not cost the batch.
+func (r *reader) read(batch assign.BatchID, limit time.Duration) *data.Batch {
+	this := r.batches[batch]
+	if this == nil {
+		this = &reading{}
+		r.batches[batch] = this
+	}
+	if this.tokens == nil && !this.loading && !r.tasks.Now().Before(this.at) {
+		this.loading = true
+		r.load(this, batch, limit)
+	}
+	return this.tokens
+}
+
+func (r *reader) load(this *reading, batch assign.BatchID, limit time.Duration) {
+	r.tasks.Spawn(func(ctx context.Context) func() {
+		ctx, cancel := r.tasks.WithTimeout(ctx, limit)
+		defer cancel()
+		tokens, err := r.data.Batch(ctx, batch)
+		if err == nil && uint64(len(tokens.Sequences)) != batch.Len() {
+			err = fmt.Errorf("got %d sequences of %d", len(tokens.Sequences), batch.Len())
+		}
+		return func() {
+			this.loading = false
+			switch {
+			case err == nil:
+				this.tokens = &tokens
+			case r.batches[batch] != this: // nobody wants it any more
+			case data.IsPermanent(err):
+				r.fail(fmt.Errorf("read training data: %w", err))
+			default:
+				this.tries++
+				this.at = r.tasks.Now().Add(fetch.Backoff(this.tries))
+				r.log.Error("read training data", "batch", batch, "attempt", this.tries, "err", err)
+			}
+		}
+	})
+}
+
+// forget gives up what was read of other batches.
+func (r *reader) forget(keep func(assign.BatchID) bool) {
+	for batch := range r.batches {
+		if !keep(batch) {
+			delete(r.batches, batch)
+		}
+	}
+}
+
+// signing is what this client has signed: never two results of one step, whatever became of the
+// process that signed the first.
+type signing struct {
+	folder keep.Folder
+	run    [32]byte // hash of the run that the note is of
+	newest uint32   // step of which a result was signed, by this process or perhaps an earlier one
+	noted  uint32   // newest step of which this process has noted that it signs a result; of the task that trains
+}
+
+func newSigning(folder keep.Folder) signing {
+	return signing{folder: folder}
+}
+
+// recall finds out which steps an earlier process may have signed results of, from the first
+// state that this one sees. Without a note that is the round that runs: nobody signs a result of
+// a round to come.
+func (s *signing) recall(run [32]byte, state *coordinator.State, log *slog.Logger) {
+	s.run = run
+	step, found, err := s.folder.NewestSigned(s.run)
+	if found {
+		s.newest = step
+		if step > state.Progress.Step {
+			log.Warn("this key signed results of later steps of this run: it signs none again until then",
+				"signed", step, "step", state.Progress.Step, "file", s.folder.Signed())
+		}
+		return
+	}
+	if err != nil {
+		log.Warn("it is not known what this client signed: it leaves out the round that runs", "err", err)
+	}
+	s.newest = state.Progress.Step - 1
+	if state.RunState == coordinator.RoundTrain || state.RunState == coordinator.RoundWitness {
+		s.newest = state.Progress.Step
+	}
+}
+
+// may reports whether a result of the step can be signed.
+func (s *signing) may(step uint32) bool { return step > s.newest }
+
+// note is called by the task that trains, before a result is handed to the loop to be signed. A
+// step may be trained again whose first result was not signed.
+func (s *signing) note(step uint32) error {
+	if s.noted == step {
+		return nil
+	}
+	if err := s.folder.NoteSigned(s.run, step); err != nil {
+		return err
+	}
+	s.noted = step
+	return nil
+}

@@ -1,0 +1,252 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/node/clienttest"
+	"github.com/psyche-go/psyche/node/env"
+	"github.com/psyche-go/psyche/record/event"
+)
+
+// journal is a log that a test reads while it is written.
+type journal struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (j *journal) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(p)
+}
+
+// lines returns the lines that contain all words.
+func (j *journal) lines(words ...string) (found []string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+next:
+	for line := range strings.Lines(j.text.String()) {
+		for _, word := range words {
+			if !strings.Contains(line, word) {
+				continue next
+			}
+		}
+		found = append(found, line)
+	}
+	return found
+}
+
+// keeps has a client log into the journal.
+func (j *journal) keeps(o *options) { o.Logger = slog.New(slog.NewTextHandler(j, nil)) }
+
+// TestRunIsCheckedBeforeJoining wants a client that cannot do its part to end without having
+// asked for a place.
+func TestRunIsCheckedBeforeJoining(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, clienttest.Config(2))
+		wrong := errors.New("no such folder")
+		bad := w.launch(0, func(o *options) {
+			o.CheckRun = func(context.Context, coordinator.Model) error { return wrong }
+		})
+		bad.wait()
+		if joined := all[event.Joined](bad); !errors.Is(bad.err, wrong) || len(joined) != 0 {
+			t.Errorf("ended with %v after %v", bad.err, joined)
+		}
+		var checks atomic.Int32
+		good := func(o *options) {
+			o.CheckRun = func(context.Context, coordinator.Model) error {
+				checks.Add(1)
+				return nil
+			}
+		}
+		finishEqual(w, w.launch(1, good), w.launch(2, good))
+		if n := checks.Load(); n != 2 {
+			t.Errorf("%d checks by two clients", n)
+		}
+	})
+}
+
+// TestRunIsCheckedAgain wants another look only when something else is needed than before: a
+// client that trains does not end because of a folder that it has read already.
+func TestRunIsCheckedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		checks := 0
+		tasks := &env.Tasks{Work: t.Context()}
+		own := newGoroutines(tasks)
+		tasks.Runtime = own
+		var s seat
+		passed := func(m coordinator.Model) bool {
+			check := func(context.Context, coordinator.Model) error { checks++; return nil }
+			return s.checked(m, tasks, check, func(err error) { t.Error(err) })
+		}
+		for i, step := range []struct {
+			kind       coordinator.CheckpointKind
+			definition string
+			checks     int
+		}{
+			{coordinator.CheckpointLocal, "one", 1}, {coordinator.CheckpointP2P, "one", 1}, {coordinator.CheckpointP2P, "two", 2},
+			{coordinator.CheckpointP2PGcs, "two", 2}, {coordinator.CheckpointLocal, "two", 3},
+		} {
+			model := coordinator.Model{Checkpoint: coordinator.Checkpoint{Kind: step.kind}, Definition: []byte(step.definition)}
+			if !passed(model) {
+				(<-own.posts)()
+			}
+			if !passed(model) || checks != step.checks {
+				t.Errorf("after state %d: %d checks, want %d", i, checks, step.checks)
+			}
+		}
+		own.tasks.Wait()
+	})
+}
+
+// TestWaitingIsSaid has a client wait for another one, and come to a run in its epoch.
+func TestWaitingIsSaid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, clienttest.Config(2))
+		var first, late journal
+		a := w.launch(0, first.keeps)
+		time.Sleep(time.Minute)
+		if said := first.lines("level=INFO", "waiting for members", "have=1", "want=2"); len(said) != 1 {
+			t.Errorf("in a minute it said %q", said)
+		}
+		if said := first.lines("level=INFO"); len(said) != 2 || !strings.Contains(said[0], "joined") {
+			t.Errorf("said %q, want first that it joined", said)
+		}
+		b := w.launch(1, nil)
+		w.until("first round", func(s *coordinator.State) bool { return s.RunState == coordinator.RoundTrain })
+		c := w.launch(2, late.keeps)
+		finishEqual(w, a, b, c)
+		if said := late.lines("waiting for the next epoch"); len(said) != 1 {
+			t.Errorf("who came later said %q", said)
+		}
+	})
+}
+
+// TestWaitingIsNoSpam changes what is waited for much faster than it is said.
+func TestWaitingIsNoSpam(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log journal
+		var s seat
+		var v view
+		e := &submitter{tasks: &env.Tasks{Runtime: newGoroutines(nil)}}
+		me := coordinator.Client{ID: v.myself()}
+		for i := range 1000 {
+			v.state = &coordinator.State{RunState: coordinator.WaitingForMembers, Pending: []coordinator.Client{me}, Config: coordinator.Config{InitMinClients: 9}}
+			if i%2 == 0 {
+				v.state.Pending = append(v.state.Pending, coordinator.Client{ID: coordinator.ClientID{1}})
+			}
+			s.reportWaiting(&v, e, slog.New(slog.NewTextHandler(&log, nil)))
+			time.Sleep(10 * time.Millisecond)
+		}
+		if said := len(log.lines("waiting")); said < 5 || said > 11 {
+			t.Errorf("%d lines in 10 seconds", said)
+		}
+	})
+}
+
+// TestLastMemberSaysWhatIsLost interrupts the last member of a run.
+func TestLastMemberSaysWhatIsLost(t *testing.T) {
+	tests := map[string]struct {
+		saves  bool
+		others int
+		want   string
+	}{
+		"with a folder":    {true, 0, "this was the last member: steps 4 to 5 are in no checkpoint"},
+		"without a folder": {false, 0, "saved no checkpoint: steps 1 to 5 are lost"},
+		"others stay":      {true, 1, ""},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, clienttest.Config(uint16(1+test.others)))
+				var log journal
+				m := w.launch(0, func(o *options) {
+					log.keeps(o)
+					if test.saves {
+						o.CheckpointDir = filepath.Join(w.dir, "saved")
+					}
+				})
+				for i := range test.others {
+					w.launch(1+i, nil)
+				}
+				w.until("the fifth step is applied", func(*coordinator.State) bool { return len(all[event.Applied](m)) == 5 })
+				m.cancel()
+				m.wait()
+				said := log.lines("level=WARN", "this was the last member")
+				if (len(said) == 1) != (test.want != "") || len(said) == 1 && !strings.Contains(said[0], test.want) {
+					t.Errorf("said %q, want %q", said, test.want)
+				}
+			})
+		})
+	}
+}
+
+// TestOtherInitialModels begins a run with two models, of one shape and of two, so that no
+// result of the other can be held: who has the wrong one, or the others do, is told.
+func TestOtherInitialModels(t *testing.T) {
+	for name, refused := range map[string]bool{"one shape": false, "two shapes": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, clienttest.Config(3))
+				var logs [3]journal
+				for i := range logs {
+					w.launch(i, func(o *options) {
+						logs[i].keeps(o)
+						if i == 2 {
+							o.trainer.Lie = func(uint32) bool { return refused }
+							o.Initial = otherModel
+						}
+					})
+				}
+				w.until("second epoch", func(s *coordinator.State) bool { return s.Progress.Epoch == 1 })
+				for i, others := range []int{1, 1, 2} {
+					said := logs[i].lines("level=WARN", "other members began from another model", "--model-path", "results=3", fmt.Sprintf(`"of another model"=%d`, others))
+					if len(said) != 1 {
+						t.Errorf("client %d said %q; it logged %q", i, said, logs[i].lines("another"))
+					}
+				}
+			})
+		})
+	}
+}
+
+func otherModel(context.Context, coordinator.Checkpoint) (checkpoint.Snapshot, error) {
+	return clienttest.Snapshot([clienttest.Width]uint64{9}), nil
+}
+
+// TestFinishedRunWithoutItsModel comes to a run that is over.
+func TestFinishedRunWithoutItsModel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, clienttest.Config(1))
+		saved := func(o *options) { o.CheckpointDir = filepath.Join(w.dir, "saved") }
+		finishEqual(w, w.launch(0, saved))
+		digest := hexOf(w.host.State().Model.Checkpoint.Digest)[:16]
+		var there, here journal
+		late := []*member{w.launch(1, there.keeps), w.launch(0, func(o *options) { here.keeps(o); saved(o) })}
+		for _, m := range late {
+			m.wait()
+			if m.err != nil {
+				t.Error(m.err)
+			}
+		}
+		if said := there.lines("level=WARN", "the run is finished", digest, "--checkpoint-dir"); len(said) != 1 {
+			t.Errorf("said %q", said)
+		}
+		if said := here.lines("level=INFO", "the run is finished", "step=9", "digest="+digest); len(said) != 1 { // from its disk
+			t.Errorf("said %q", here.lines("finished"))
+		}
+	})
+}

@@ -1,0 +1,69 @@
+package client
+
+import (
+	"math"
+	"time"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/core/coordinator"
+)
+
+// Members that hold the same evidence send it in turns, each of four times as many members as all
+// before together: one, 3, 12, 48, and the other 192 of 256 after two seconds.
+const (
+	turnPause  = 500 * time.Millisecond
+	turnGrowth = 4
+)
+
+// offender names in an action what was signed twice.
+type offender struct {
+	id   coordinator.ClientID
+	step uint32
+}
+
+// eject sends the run the two announcements of each trainer that signed two results of a batch,
+// when it is this client's turn and the run would still eject the trainer for it. The state shows
+// when somebody else was heard before.
+func (n *Node) eject() {
+	for _, step := range n.rounds.steps {
+		l := n.rounds.of[step]
+		for _, o := range l.offences {
+			n.ejectFor(l, o)
+		}
+	}
+}
+
+// ejectFor sends the proof of one offence.
+func (n *Node) ejectFor(l *roundState, o *offence) {
+	const kind = "equivocation"
+	state, about := n.run.state, offender{o.slot.Owner, l.Round.Step}
+	if o.over == state || about.id == n.run.myself() || n.actions.answered(kind, about) ||
+		n.tasks.Now().Sub(o.known) < turnOf(&l.Round, n.run.myself()) {
+		return
+	}
+	first, second := o.slot.Two()
+	proof, proves := n.Announcements.Prove(first, second)
+	judged := state.Clone()
+	if !proves || judged.Apply(n.run.myself(), math.MaxUint64, proof) != nil {
+		o.over = state
+		return
+	}
+	n.actions.submit(kind, about, proof, func() {
+		n.report.log.Warn("proved to the run that a trainer signed two results: it is ejected",
+			"step", about.step, "batch", o.slot.Batch, "client", identity.ID(about.id))
+	})
+}
+
+// turnOf returns how long a client leaves it to others to send the evidence of a round. Who has no
+// part in the round comes last.
+func turnOf(r *coordinator.Round, id coordinator.ClientID) (wait time.Duration) {
+	rank := uint32(coordinator.MaxClients)
+	if member, ok := r.MemberIndex(id); ok {
+		rank = assign.Position(uint32(member), uint32(len(r.Members)), r.Seed, "evidence")
+	}
+	for before := uint32(1); before <= rank; before *= turnGrowth {
+		wait += turnPause
+	}
+	return wait
+}

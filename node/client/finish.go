@@ -1,0 +1,186 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/node/handover"
+	"github.com/psyche-go/psyche/node/keep"
+	"github.com/psyche-go/psyche/record/event"
+)
+
+// finish ends the client when the run is over, the last checkpoint is saved, and nobody has
+// to be waited for.
+func (n *Node) finish() {
+	p, now := &n.seat.parting, n.tasks.Now()
+	if p.since.IsZero() {
+		p.since, p.back = now, make(map[coordinator.ClientID]bool)
+	}
+	if !n.engine.Idle() && p.over(now, n.FinalWait+n.run.handOver()) {
+		n.engine.cancelLoad(coordinator.Checkpoint{})
+	}
+	if !n.closeEpoch() || n.keeper.Busy() || !n.engine.Idle() {
+		return
+	}
+	held := finalOf(n.models.Held, n.run.state)
+	if (held == modelOld || held == modelNone) && n.obtainFinal() {
+		return
+	}
+	lingers := p.lingers(held, &n.run, now, n.FinalWait)
+	if !p.said {
+		p.said = true
+		if err := n.report.ended(&n.run, held, n.models.Held, n.keeper); err != nil {
+			n.fail(err)
+			return
+		}
+		if lingers {
+			away, here := p.awaited(&n.run)
+			n.report.log.Info("staying for members that lost the end of the run and may come for the final model; Ctrl-C ends this",
+				"members", away+here, "at most", n.FinalWait)
+		}
+	}
+	if !lingers {
+		n.end = &ending{}
+	}
+}
+
+// ended says how the run ended for this client. An error means that it ended badly.
+func (r *reporter) ended(v *view, held finalModel, m *handover.Model, keeper *keep.Keeper) error {
+	s := v.state
+	last := s.Progress.Step - 1 // every round up to it was held
+	done := event.Finished{Epoch: s.Progress.Epoch, Step: s.Model.Checkpoint.Step, Closed: v.closedEarly()}
+	switch held {
+	case modelRecorded:
+		done.Step, done.Digest = m.Step, hexOf(m.Digest)
+	case modelUnrecorded:
+		done.Step, done.Digest, done.Unrecorded = m.Step, hexOf(m.Digest), true
+		r.log.Warn("too few members reported the final model for the run to record it; the one here has everything that the run counted", "step", last)
+	case modelOld:
+		r.log.Warn("this client does not hold the final model", "step", last)
+	case modelOther:
+		c := s.Model.Checkpoint
+		r.emit(event.Desynchronised{Epoch: done.Epoch, Step: m.Step, Reason: "the run recorded another final model"})
+		return fmt.Errorf("%w: digest %s of step %d here, %s of step %d recorded", ErrDesynchronised, hexOf(m.Digest), m.Step, hexOf(c.Digest), c.Step)
+	}
+	if keeper.Err() != nil {
+		return errors.Join(errors.New("the final checkpoint was not saved"), keeper.Err())
+	}
+	message := "the run is finished"
+	if done.Closed {
+		message = "the run was closed by its authority before its last step"
+	}
+	if held == modelNone {
+		r.log.Warn(message+"; this client took over no model of it", "step", done.Step, "of", s.Config.TotalSteps, "the model", keeper.WhereLies(s))
+	} else {
+		r.log.Info(message, "step", done.Step, "of", s.Config.TotalSteps, "digest", done.Digest)
+	}
+	r.emit(done)
+	return nil
+}
+
+// finalModel is what the model held here is to a run that is over.
+type finalModel uint8
+
+const (
+	modelRecorded   finalModel = iota // the one that the run recorded
+	modelUnrecorded                   // of the last round, which the run recorded no model of
+	modelOld                          // one before the last round
+	modelOther                        // not the run's
+	modelNone                         // there is none here
+)
+
+// finalOf compares the model held here with a finished run. Every counted result is in a
+// model of the last round; that too few others were left to report theirs does not make it
+// a wrong one.
+func finalOf(held *handover.Model, s *coordinator.State) finalModel {
+	c, last := s.Model.Checkpoint, s.Progress.Step-1
+	switch {
+	case held == nil:
+		return modelNone
+	case !c.FromPeers() && held.Origin == c, c.FromPeers() && held.Digest == c.Digest:
+		return modelRecorded
+	case c.FromPeers() && c.Step == held.Step, held.Step > last:
+		return modelOther
+	case held.Step < last:
+		return modelOld
+	}
+	return modelUnrecorded
+}
+
+// parting is what a client does when the run is finished: who was cut off in the last epoch
+// gets the final model, and those that hold it stay for a while to hand it over.
+type parting struct {
+	since time.Time                     // when it was seen that the run is finished
+	said  bool                          // how the run ended for this client
+	back  map[coordinator.ClientID]bool // came back since
+}
+
+// over reports whether this client has waited long enough.
+func (p *parting) over(now time.Time, wait time.Duration) bool { return now.Sub(p.since) > wait }
+
+// handOver is how long getting the final model may take once somebody who has it was found:
+// as long as the run gives its members before every epoch.
+func (v *view) handOver() time.Duration {
+	return time.Duration(v.state.Config.WarmupTime) * time.Millisecond
+}
+
+// awaited returns how many clients may yet come for the final model, and how many are here
+// and may be getting it: they were in the last epoch, did not report that model, and have
+// not come back and gone since. Nobody waits for who was ejected: it could keep all others here.
+func (p *parting) awaited(v *view) (away, here int) {
+	recorded := v.state.Model.Checkpoint.Digest
+	has := make(map[coordinator.ClientID]bool, len(v.state.Epoch.Reports)+1)
+	for _, r := range v.state.Epoch.Reports {
+		has[r.Client] = r.Digest == recorded
+	}
+	has[v.myself()] = true
+	connected := make(map[identity.ID]bool, len(v.peers))
+	for _, peer := range v.peers {
+		connected[peer.ID] = true
+	}
+	for _, clients := range [][]coordinator.Client{v.state.Epoch.Clients, v.state.Epoch.Exited} {
+		for i := range clients {
+			switch id := clients[i].ID; {
+			case has[id], clients[i].State == coordinator.Ejected:
+			case connected[identity.ID(id)]:
+				p.back[id] = true
+				here++
+			case !p.back[id]:
+				away++
+			}
+		}
+	}
+	return away, here
+}
+
+// obtainFinal gets the final model of a finished run from whoever holds it, and reports
+// whether that is worth waiting for. A run that was closed early has none.
+func (n *Node) obtainFinal() bool {
+	s := n.run.state
+	if !s.Model.Checkpoint.FromPeers() || n.run.closedEarly() || n.seat.parting.over(n.tasks.Now(), n.FinalWait) {
+		return false
+	}
+	n.obtainModel()
+	return true
+}
+
+// closedEarly reports whether the run was closed by its authority before its last step.
+func (v *view) closedEarly() bool {
+	return v.state.Closed && v.state.Progress.Step <= v.state.Config.TotalSteps
+}
+
+// lingers reports whether this client stays for others that need the final model. Who was
+// away itself leaves that to those that it has it from.
+func (p *parting) lingers(held finalModel, v *view, now time.Time, wait time.Duration) bool {
+	recorded := v.state.Model.Checkpoint
+	if wait < 0 || held != modelRecorded || !recorded.FromPeers() || v.closedEarly() || !slices.Contains(v.state.Epoch.Reports,
+		coordinator.CheckpointReport{Client: v.myself(), Digest: recorded.Digest}) {
+		return false
+	}
+	away, here := p.awaited(v)
+	return away > 0 && !p.over(now, wait) || here > 0 && !p.over(now, wait+v.handOver())
+}

@@ -1,0 +1,171 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/node/clienttest"
+	"github.com/psyche-go/psyche/node/env"
+	"github.com/psyche-go/psyche/record/event"
+)
+
+// withholding is a backend whose client does not report the final model.
+type withholding struct{ env.Backend }
+
+func (w withholding) Submit(ctx context.Context, a coordinator.Action) error {
+	if report, ok := a.(coordinator.ReportCheckpoint); ok && report.Step == 10 {
+		return nil
+	}
+	return w.Backend.Submit(ctx, a)
+}
+
+// TestFinalModelWithoutQuorum ends a run whose final model too few members report: who
+// has applied everything that counted has succeeded, and says what is missing.
+func TestFinalModelWithoutQuorum(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, clienttest.Config(3))
+		quiet := func(o *options) { o.Backend = withholding{o.Backend} }
+		members := []*member{w.launch(0, nil), w.launch(1, quiet), w.launch(2, quiet)}
+		digests := map[string]bool{}
+		for _, m := range members {
+			m.wait()
+			if m.err != nil {
+				t.Errorf("client %s: %v", m.id.Short(), m.err)
+			}
+			finished := all[event.Finished](m)
+			if len(finished) != 1 || finished[0].Step != 9 || !finished[0].Unrecorded || finished[0].Closed {
+				t.Fatalf("client %s finished with %+v", m.id.Short(), finished)
+			}
+			digests[finished[0].Digest] = true
+		}
+		if len(digests) != 1 {
+			t.Errorf("the final models differ: %v", digests)
+		}
+		if c := w.host.State().Model.Checkpoint; c.Step != 6 {
+			t.Errorf("the run recorded the model of step %d, want 6", c.Step)
+		}
+	})
+}
+
+// TestOtherFinalModel damages the weights of one client in the last round: it does not
+// pass its model off as the run's.
+func TestOtherFinalModel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, clienttest.Config(3))
+		a, b := w.launch(0, nil), w.launch(1, nil)
+		c := w.launch(2, func(o *options) { o.trainer.Corrupt = func(step uint32) bool { return step == 9 } })
+		finishEqual(w, a, b)
+		c.wait()
+		if !errors.Is(c.err, ErrDesynchronised) || len(all[event.Finished](c)) != 0 {
+			t.Errorf("ended with %v", c.err)
+		}
+	})
+}
+
+// TestClosedRun closes a paused run: that is no failure, and not the same as its end.
+func TestClosedRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, clienttest.Config(2))
+		members := []*member{w.launch(0, nil), w.launch(1, nil)}
+		w.until("second round", func(s *coordinator.State) bool { return s.Progress.Step == 2 })
+		if err := w.host.Apply(coordinator.SetPaused{Paused: true}); err != nil {
+			t.Fatal(err)
+		}
+		w.until("pause", func(s *coordinator.State) bool { return s.RunState == coordinator.Paused })
+		step := w.host.State().Model.Checkpoint.Step
+		if err := w.host.Apply(coordinator.Close{}); err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range members {
+			m.wait()
+			finished := all[event.Finished](m)
+			if m.err != nil || len(finished) != 1 {
+				t.Fatalf("ended with %v, %+v", m.err, finished)
+			}
+			if f := finished[0]; !f.Closed || f.Unrecorded || f.Step != step || f.Digest == "" {
+				t.Errorf("finished with %+v", f)
+			}
+		}
+	})
+}
+
+// TestKilledInTheLastRound has a client come back when the run is finished: the others stay
+// for it, it gets the final model from them, and nobody stays longer than that takes.
+func TestKilledInTheLastRound(t *testing.T) {
+	for name, test := range map[string]struct {
+		away  time.Duration // after the run is finished
+		comes bool
+		most  time.Duration // until all have ended
+	}{
+		"comes back at once": {time.Second, true, 10 * time.Second},
+		"comes back late":    {20 * time.Second, true, 30 * time.Second},
+		"stays away":         {0, false, defaultFinalWait + time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, clienttest.Config(3))
+				a, b, c := w.launch(0, nil), w.launch(1, nil), w.launch(2, nil)
+				w.until("the last round", func(s *coordinator.State) bool { return s.Progress.Step == 9 && s.RunState == coordinator.RoundTrain })
+				c.crash()
+				w.until("the end", func(s *coordinator.State) bool { return s.RunState == coordinator.Finished })
+				finished := time.Now()
+				members := []*member{a, b}
+				if test.comes {
+					time.Sleep(test.away)
+					members = append(members, w.launch(2, nil))
+				}
+				finishEqual(w, members...)
+				if took := time.Since(finished); took > test.most {
+					t.Errorf("the clients ended %v after the run", took)
+				}
+				if !test.comes && time.Since(finished) < defaultFinalWait {
+					t.Errorf("they stayed for %v only", time.Since(finished))
+				}
+			})
+		})
+	}
+}
+
+// TestInterruptAfterTheEnd: who only stays for others may be interrupted; it has succeeded.
+func TestInterruptAfterTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, clienttest.Config(2))
+		a, b := w.launch(0, nil), w.launch(1, nil)
+		w.until("the last round", func(s *coordinator.State) bool { return s.Progress.Step == 9 && s.RunState == coordinator.RoundTrain })
+		b.crash()
+		w.until("the end", func(s *coordinator.State) bool { return s.RunState == coordinator.Finished })
+		time.Sleep(2 * time.Second)
+		a.cancel()
+		a.wait()
+		if finished := all[event.Finished](a); a.err != nil || len(finished) != 1 {
+			t.Errorf("ended with %v, finished %+v", a.err, finished)
+		}
+	})
+}
+
+// TestSeveralComeBackForTheFinalModel: who came back does not stay for others that did, or
+// they would stay for each other.
+func TestSeveralComeBackForTheFinalModel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, clienttest.Config(5))
+		var members []*member
+		for i := range 5 {
+			members = append(members, w.launch(i, nil))
+		}
+		w.until("the last round", func(s *coordinator.State) bool { return s.Progress.Step == 9 && s.RunState == coordinator.RoundTrain })
+		members[3].crash()
+		members[4].crash()
+		w.until("the end", func(s *coordinator.State) bool { return s.RunState == coordinator.Finished })
+		finished := time.Now()
+		time.Sleep(time.Second)
+		members[3], members[4] = w.launch(3, nil), w.launch(4, nil)
+		finishEqual(w, members...)
+		if took := time.Since(finished); took > 10*time.Second {
+			t.Errorf("the clients ended %v after the run", took)
+		}
+	})
+}

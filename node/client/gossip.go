@@ -1,0 +1,201 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/node/env"
+	"github.com/psyche-go/psyche/node/exchange"
+	"github.com/psyche-go/psyche/record/wire"
+)
+
+// announcement is an announcement of a result whose signature was verified, or, without an author, a head of the
+// run's log that somebody was shown who found out that others were shown another.
+type announcement struct {
+	from   identity.ID // who gossiped it; zero when it was asked for
+	author identity.ID
+	result wire.ResultAnnouncement
+	raw    []byte
+}
+
+var (
+	errTooLong  = errors.New("it is too long")
+	errTooEarly = errors.New("the run was not seen yet")
+	errReplayed = errors.New("its round is long over")
+	errHead     = errors.New("the host did not sign the head that it names")
+)
+
+// gossipReader brings announcements to the loop, and the own ones to peers.
+type gossipReader struct {
+	tasks         *env.Tasks
+	network       env.Network
+	announcements env.Announcements
+	shelf         *exchange.Shelf
+	heard         chan announcement
+	misbehaved    func(peer identity.ID, m Misbehaviour, detail string)
+	log           *slog.Logger
+	run           atomic.Pointer[issuer] // nil until a state of the run was seen
+	healed        time.Time              // when lost gossip was last looked after
+	step          atomic.Uint32          // of the run
+}
+
+// issuer is whose run it is.
+type issuer struct {
+	run  [32]byte    // hash of the run
+	host identity.ID // that signs the heads of its log
+
+	mu    sync.Mutex
+	known map[uint32]wire.Head // heads that verified, by step: all members have the same
+}
+
+// maxKnownHeads is of how many steps heads are known to verify.
+const maxKnownHeads = 16
+
+// signed reports whether the host signed a head.
+func (i *issuer) signed(h wire.Head) bool {
+	i.mu.Lock()
+	known := i.known[h.Step] == h
+	i.mu.Unlock()
+	if known {
+		return true
+	}
+	if !h.Verify(i.host, i.run) {
+		return false
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if len(i.known) >= maxKnownHeads {
+		clear(i.known)
+	}
+	i.known[h.Step] = h
+	return true
+}
+
+// heardRoom is how many verified announcements wait for the loop at most.
+const heardRoom = 2 * coordinator.MaxClients
+
+// listen verifies what gossip brings, before the network passes it on. It runs in goroutines of the
+// network.
+func (g *gossipReader) listen(from identity.ID, message []byte) error {
+	if len(message) == wire.HeadSize {
+		return g.listenToHead(from, message)
+	}
+	author, a, err := g.open(message)
+	if errors.Is(err, errTooEarly) {
+		return err
+	}
+	if err != nil {
+		g.log.Debug("gossip refused", "from", from.Short(), "err", err)
+		g.misbehaved(from, InvalidMessage, "announcement: "+err.Error())
+		return err
+	}
+	// Nobody announces a result again once its round is over, and nobody passes such a one on.
+	if step := g.step.Load(); a.Step < step && step-a.Step > coordinator.StoredRounds {
+		g.misbehaved(from, ReplayedRound, fmt.Sprintf("step %d in step %d", a.Step, step))
+		return errReplayed
+	}
+	select {
+	case g.heard <- announcement{from, author, a, message}:
+	default: // heal asks again for what is lost here
+	}
+	return nil
+}
+
+// listenToHead verifies a head.
+func (g *gossipReader) listenToHead(from identity.ID, message []byte) error {
+	of := g.run.Load()
+	if of == nil {
+		return errTooEarly
+	}
+	head, err := wire.DecodeHead(message)
+	if err == nil && (head.Step == 0 || !of.signed(head)) {
+		err = errHead
+	}
+	if err != nil {
+		g.misbehaved(from, InvalidMessage, "head of the log: "+err.Error())
+		return err
+	}
+	select {
+	case g.heard <- announcement{from: from, result: wire.ResultAnnouncement{Step: head.Step, Start: head}}:
+	default:
+	}
+	return nil
+}
+
+// open verifies an announcement.
+func (g *gossipReader) open(message []byte) (identity.ID, wire.ResultAnnouncement, error) {
+	if len(message) > exchange.MaxAnnouncementSize {
+		return identity.ID{}, wire.ResultAnnouncement{}, errTooLong
+	}
+	of := g.run.Load()
+	if of == nil {
+		return identity.ID{}, wire.ResultAnnouncement{}, errTooEarly
+	}
+	author, a, err := g.announcements.Open(message, of.run)
+	if err == nil && a.Start != (wire.Head{}) && !of.signed(a.Start) {
+		err = errHead
+	}
+	return author, a, err
+}
+
+// publish gossips an announcement.
+func (g *gossipReader) publish(raw []byte) {
+	g.tasks.Spawn(func(ctx context.Context) func() {
+		ctx, cancel := g.tasks.WithTimeout(ctx, requestTimeout)
+		defer cancel()
+		err := g.network.Publish(ctx, raw)
+		return func() {
+			if err != nil {
+				g.log.Debug("publish announcement", "err", err)
+			}
+		}
+	})
+}
+
+// ask asks a peer for the announcements it has of a round, and hears them. Answered runs in the
+// loop after that, unless there was no answer.
+func (g *gossipReader) ask(peer identity.ID, step uint32, hear func(announcement), answered func()) {
+	g.tasks.Spawn(func(ctx context.Context) func() {
+		ctx, cancel := g.tasks.WithTimeout(ctx, requestTimeout)
+		defer cancel()
+		heard, err := g.of(ctx, peer, step)
+		return func() {
+			if err != nil {
+				g.log.Debug("ask for results", "peer", peer.Short(), "step", step, "err", err)
+			}
+			for _, u := range heard {
+				hear(u)
+			}
+			if err == nil {
+				answered()
+			}
+		}
+	})
+}
+
+// of gets the verified announcements that a peer has of a round and that are new here.
+func (g *gossipReader) of(ctx context.Context, peer identity.ID, step uint32) ([]announcement, error) {
+	raws, err := exchange.AskRound(ctx, g.network, peer, step)
+	if err != nil {
+		return nil, err
+	}
+	raws = g.shelf.Unknown(step, raws) // a signature costs more to verify than everything else here
+	heard := make([]announcement, 0, len(raws))
+	for _, raw := range raws {
+		author, a, err := g.open(raw)
+		if err != nil {
+			return heard, err
+		}
+		if a.Step == step {
+			heard = append(heard, announcement{author: author, result: a, raw: raw})
+		}
+	}
+	return heard, nil
+}

@@ -1,0 +1,95 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/node/clienttest"
+	"github.com/psyche-go/psyche/node/env"
+	"github.com/psyche-go/psyche/record/event"
+	"github.com/psyche-go/psyche/record/wire"
+)
+
+// TestLostGossip loses messages: announcements are repeated and asked for.
+func TestLostGossip(t *testing.T) {
+	tests := map[string]func(n int64) bool{
+		"every second message": func(n int64) bool { return n%2 == 0 },
+		"every message":        func(int64) bool { return true },
+	}
+	for name, drop := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, clienttest.Config(3))
+				var count atomic.Int64
+				w.hub.DropGossip = func(identity.ID, identity.ID, []byte) bool { return drop(count.Add(1)) }
+				a, b, c := w.launch(0, nil), w.launch(1, nil), w.launch(2, nil)
+				finishEqual(w, a, b, c)
+				for _, applied := range all[event.Applied](b) {
+					if applied.Counted != 3 {
+						t.Errorf("step %d: %d results counted", applied.Step, applied.Counted)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestLostLink cuts one pair of clients: they get each other's results from the third.
+func TestLostLink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, clienttest.Config(3))
+		one, other := clienttest.Key(0).ID(), clienttest.Key(1).ID()
+		cut := func(from, to identity.ID) bool { return from == one && to == other || from == other && to == one }
+		w.hub.DropLink = cut
+		w.hub.DropGossip = func(from, to identity.ID, _ []byte) bool { return cut(from, to) }
+		a, b, c := w.launch(0, nil), w.launch(1, nil), w.launch(2, nil)
+		finishEqual(w, a, b, c)
+	})
+}
+
+// doubleSizer is a network that announces its client's results a second time, with a
+// wrong size.
+type doubleSizer struct {
+	env.Network
+	key   identity.Key
+	wrong uint32
+}
+
+func (d *doubleSizer) Publish(ctx context.Context, message []byte) error {
+	_, a, err := wire.OpenAnnouncement(message, clienttest.Run)
+	if err != nil {
+		return err
+	}
+	a.Size = d.wrong
+	return errors.Join(d.Network.Publish(ctx, message), d.Network.Publish(ctx, wire.SignAnnouncement(d.key, a)))
+}
+
+// TestResultOfTwoSizes has a trainer that tells one client a wrong size of its result. It
+// counts, as the others hold it, and the one gets it nevertheless.
+func TestResultOfTwoSizes(t *testing.T) {
+	for _, wrong := range []uint32{83, 1 << 20} { // cannot be fetched; is more than any result has
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, clienttest.Config(4))
+			bad, victim := clienttest.Key(3), clienttest.Key(0).ID()
+			w.hub.DropGossip = func(from, to identity.ID, message []byte) bool {
+				_, a, err := wire.OpenAnnouncement(message, clienttest.Run)
+				return err != nil || from == bad.ID() && (to == victim) != (a.Size == wrong)
+			}
+			a, b, c := w.launch(0, nil), w.launch(1, nil), w.launch(2, nil)
+			d := w.launch(3, func(o *options) { o.Network = &doubleSizer{o.Network, bad, wrong} })
+			finishEqual(w, a, b, c, d)
+			if lost := all[event.Desynchronised](a); len(lost) > 0 {
+				t.Errorf("wrong size %d: desynchronised: %+v", wrong, lost)
+			}
+			for _, applied := range all[event.Applied](a) {
+				if applied.Counted != 4 {
+					t.Errorf("wrong size %d: step %d: %d results counted", wrong, applied.Step, applied.Counted)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,72 @@
+package client
+
+import (
+	"slices"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/node/fetch"
+	"github.com/psyche-go/psyche/node/tally"
+)
+
+// Peers that are asked at once.
+const (
+	maxOwnersAsked = 4  // each for its own result of the running round
+	maxPeersAsked  = 3  // for all results of a finished round
+	maxInformed    = 2  // of them, that are known to hold what is missing
+	maxClaimAsked  = 32 // for what few witnesses claim to hold: as many have to answer as may lie, and one
+)
+
+// heal looks after gossip that may have been lost in the running round: it announces the
+// own result again until the witnesses have it, and asks the owners of results that were
+// not announced here.
+func (n *Node) heal() {
+	now := n.tasks.Now()
+	if n.end != nil || n.rounds.replica == nil || n.run.state.RunState != coordinator.RoundTrain || now.Sub(n.gossip.healed) < n.RepublishInterval {
+		return
+	}
+	n.gossip.healed = now
+	l := n.rounds.of[n.run.state.Progress.Step]
+	if l == nil {
+		return
+	}
+	if l.raw != nil && l.Round.Votes(l.commitment) < int(l.Round.WitnessesNeeded) {
+		n.gossip.publish(l.raw)
+	}
+	asked := 0
+	for i := range l.Slots {
+		s := &l.Slots[(i+n.fetcher.Rotation.Turn())%len(l.Slots)]
+		if len(s.Candidates) == 0 && asked < maxOwnersAsked && s.Owner != n.run.myself() && n.run.healthy(s.Owner) {
+			n.gossip.ask(identity.ID(s.Owner), l.Round.Step, n.hear, func() {})
+			asked++
+		}
+	}
+	n.fetcher.Rotation.Next()
+}
+
+// askFor asks some peers for all results of a finished round, informed ones first, others
+// each time: of a trainer that signed many results each may be held by few.
+func (g *gossipReader) askFor(l *roundState, outcome tally.Outcome, me identity.ID, turns *fetch.Rotation, hear func(announcement)) {
+	informed, maxInformed, maxPeersAsked := outcome.Informed, maxInformed, maxPeersAsked
+	if outcome.Claimed {
+		maxInformed, maxPeersAsked = maxClaimAsked/2, maxClaimAsked // who claims may not answer
+	}
+	var peers []identity.ID
+	add := func(member int, limit int) {
+		id := identity.ID(l.Round.Members[member])
+		if len(peers) < limit && id != me && !slices.Contains(peers, id) {
+			peers = append(peers, id)
+		}
+	}
+	turn := turns.Turn()
+	for i := range informed {
+		add(int(informed[(turn*maxInformed+i)%len(informed)]), maxInformed)
+	}
+	for i := range l.Round.Members {
+		add((turn*maxPeersAsked+i)%len(l.Round.Members), maxPeersAsked)
+	}
+	turns.Next()
+	for _, id := range peers {
+		g.ask(id, l.Round.Step, hear, func() { l.answered[id] = true })
+	}
+}

@@ -1,0 +1,245 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/node/env"
+	"github.com/psyche-go/psyche/record/backend"
+	"github.com/psyche-go/psyche/record/event"
+	"github.com/psyche-go/psyche/record/wire"
+	"golang.org/x/sync/errgroup"
+)
+
+// Run takes part in the run until it is finished (nil), ctx is done (its cause, after
+// withdrawing), or the client cannot go on. All goroutines have ended when it returns.
+// A Node runs once, on goroutines of its own: not with a Runtime among its options.
+func (n *Node) Run(ctx context.Context) error {
+	own, ok := n.tasks.Runtime.(*goroutines)
+	if !ok {
+		return fmt.Errorf("%w: a client with a Runtime is driven by Step", ErrInvalidOptions)
+	}
+	work, cancel := context.WithCancel(ctx)
+	defer func() {
+		if err := n.auditor.Close(); err != nil {
+			n.report.log.Warn("remove results that were kept for audits", "err", err)
+		}
+	}()
+	defer own.tasks.Wait()
+	defer cancel()
+	if err := n.Open(work); err != nil {
+		return fmt.Errorf("run client: %w", err)
+	}
+	ticks := time.NewTicker(heartbeat)
+	defer ticks.Stop()
+	for n.end == nil {
+		select {
+		case <-ctx.Done():
+			if n.seat.parting.said {
+				return nil // it only stayed for others
+			}
+			n.withdraw(ctx)
+			if loss := n.run.loss(newestStep(n.rounds.replica, n.models.Held), n.CheckpointDir != ""); loss != "" {
+				n.report.log.Warn(loss)
+			}
+			return context.Cause(ctx)
+		case update, open := <-n.Backend.Updates():
+			if !open && n.seat.parting.said {
+				return nil
+			}
+			if !open {
+				err := fmt.Errorf("run client: %w", cmp.Or(n.Backend.Err(), backend.ErrClosed))
+				n.report.emit(event.Failed{Error: err.Error()})
+				return err
+			}
+			n.observe(update)
+		case u := <-n.gossip.heard:
+			n.hear(u)
+			n.hearWaiting()
+		case proceed := <-own.posts:
+			proceed()
+		case <-ticks.C:
+		}
+		n.reconcile()
+	}
+	return n.end.err
+}
+
+// Open begins the client's part in the run for a caller that has a Runtime of its own and
+// drives the client by Step instead of Run. Work is the context of everything that the
+// client starts.
+func (n *Node) Open(work context.Context) error {
+	n.tasks.Work = work
+	n.store.Serve(n.Network)
+	n.auditor.Serve()
+	if err := n.Network.Subscribe(work, n.gossip.listen); err != nil {
+		return err
+	}
+	addrs := n.Network.Addrs()
+	n.report.emit(event.Started{Role: "client", ID: n.run.me.String(), RunID: n.RunID, PID: os.Getpid(), Addrs: addrs})
+	n.tasks.Spawn(func(ctx context.Context) func() {
+		err := n.Backend.Announce(ctx, addrs)
+		return func() {
+			if err != nil {
+				n.report.log.Warn("announce own addresses", "err", err)
+			}
+		}
+	})
+	return nil
+}
+
+// Step does what the loop of Run does between two waits: it takes over the newest state
+// of the run, when there is a newer one, what peers announced, and what tasks returned,
+// and starts what is missing. It reports whether the client has ended, and why when that
+// is no success.
+func (n *Node) Step(update *backend.Update, proceed []func()) (ended bool, err error) {
+	if update != nil {
+		n.observe(*update)
+	}
+	for len(n.gossip.heard) > 0 {
+		n.hear(<-n.gossip.heard)
+	}
+	for _, f := range proceed {
+		f()
+	}
+	n.reconcile()
+	if n.end == nil {
+		return false, nil
+	}
+	return true, n.end.err
+}
+
+// observe takes over a newer state.
+func (n *Node) observe(u backend.Update) {
+	if u.State == nil {
+		return
+	}
+	newPeers := n.run.renew(u)
+	if n.gossip.run.Load() == nil {
+		n.seat.reveals = newReveals(n.Key, u.Run)
+		n.auditor.Begin(u.Run)
+		n.gossip.run.Store(&issuer{run: u.Run, host: identity.ID(u.State.Host), known: make(map[uint32]wire.Head)})
+	}
+	n.gossip.step.Store(u.State.Progress.Step)
+	if !n.seat.greeted {
+		n.seat.greeted = true
+		n.seat.again = n.run.knownBefore()
+		n.engine.signing.recall(u.Run, u.State, n.report.log)
+	}
+	if newPeers {
+		n.Network.SetMembers(n.run.admitted())
+	}
+	if err := n.seat.origin.watch(u); err != nil {
+		if !n.FollowUpdates {
+			n.fail(err)
+			return
+		}
+		n.report.log.Warn("following the run", "err", err)
+	}
+	n.openRounds()
+	n.auditor.Observe()
+	n.report.state(&n.run)
+	n.models.DropOld(n.run.state.Model.Checkpoint.Digest)
+}
+
+// reconcile compares what should be with what is, and starts what is missing. It is
+// called after every event and may be called at any time: a state that was missed, a
+// message that was lost and a step that failed are all met by the next call.
+func (n *Node) reconcile() {
+	if n.run.state == nil || n.end != nil || n.run.lie != nil {
+		return
+	}
+	wanted := coordinator.Checkpoint{}
+	if s := n.run.state; s.RunState == coordinator.Warmup && n.run.isMember() || n.seat.rejoin.possible(&n.run, n.rounds.replica) || s.RunState == coordinator.Finished && !n.run.closedEarly() {
+		wanted = s.Model.Checkpoint
+	}
+	n.engine.cancelLoad(wanted)
+	n.keepSeat()
+	n.seat.reportWaiting(&n.run, n.actions, n.report.log)
+	if n.rounds.replica != nil {
+		n.rounds.replica.findOtherModels(n.rounds.of[n.rounds.replica.epoch.startStep], n.run.state, n.report.log)
+	}
+	for step, l := range n.rounds.of {
+		l.Shelve(func(slot int, raws [][]byte) { n.store.Shelf.PutBatch(step, slot, len(l.Slots), raws) })
+	}
+	n.keeper.SaveAgreed(n.run.state)
+	n.reportUpload()
+	n.eject()
+	n.fetchResults()
+	switch n.run.state.RunState {
+	case coordinator.Warmup:
+		n.warmup()
+	case coordinator.RoundTrain:
+		n.roundTrain()
+	case coordinator.RoundWitness:
+		n.roundWitness()
+	case coordinator.Cooldown:
+		n.cooldown()
+	case coordinator.Finished:
+		n.finish()
+	default: // WaitingForMembers, Paused, Uninitialized
+		n.closeEpoch()
+	}
+	n.auditor.Advance()
+	n.heal()
+}
+
+// goroutines is the Runtime of a Node that runs by itself: the wall clock, and goroutines
+// that hand what they return to the loop.
+type goroutines struct {
+	work  *env.Tasks
+	tasks sync.WaitGroup
+	posts chan func() // what tasks returned for the loop
+}
+
+func newGoroutines(work *env.Tasks) *goroutines {
+	return &goroutines{work: work, posts: make(chan func())}
+}
+
+func (*goroutines) Now() time.Time { return time.Now() }
+
+func (*goroutines) WithCancel(parent context.Context) (context.Context, context.CancelFunc) {
+	return context.WithCancel(parent)
+}
+
+func (*goroutines) WithTimeout(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(parent, d)
+}
+
+// Run runs a task; what it returns is dropped when the loop has ended.
+func (g *goroutines) Run(task func() (proceed func())) {
+	g.tasks.Go(func() {
+		proceed := task()
+		select {
+		case g.posts <- proceed:
+		case <-g.work.Work.Done():
+		}
+	})
+}
+
+func (*goroutines) Signal() (wait func(ctx context.Context) error, tell func()) {
+	told := make(chan struct{})
+	return func(ctx context.Context) error {
+		select {
+		case <-told:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}, func() { close(told) }
+}
+
+func (*goroutines) Each(ctx context.Context, limit, count int, do func(ctx context.Context, i int) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(limit)
+	for i := range count {
+		group.Go(func() error { return do(ctx, i) })
+	}
+	return group.Wait()
+}

@@ -1,0 +1,149 @@
+package client
+
+import (
+	"errors"
+
+	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/node/auditor"
+	"github.com/psyche-go/psyche/node/env"
+	"github.com/psyche-go/psyche/node/exchange"
+	"github.com/psyche-go/psyche/node/fetch"
+	"github.com/psyche-go/psyche/node/handover"
+	"github.com/psyche-go/psyche/node/keep"
+	"github.com/psyche-go/psyche/record/event"
+)
+
+// ErrDesynchronised says that the client ended with another model than the run.
+var ErrDesynchronised = errors.New("the model differs from the run's")
+
+// Node is one client of a run. Everything in it belongs to the goroutine of Run; what takes
+// time runs beside it and hands back what is to be done.
+type Node struct {
+	Options
+	tasks *env.Tasks
+
+	run     view             // the newest state of the run
+	seat    seat             // the own place in it
+	actions *submitter       // actions on their way to the coordinator
+	engine  engine           // the trainer, and what it is doing
+	rounds  roundStates      // the newest rounds, and the replica that they are applied to
+	fetcher *fetch.Fetcher   // results of peers, on their way here
+	models  *handover.Models // the model, and who gets it
+	auditor *auditor.Auditor // what it does so that all can rely on results
+	keeper  *keep.Keeper     // what is on the disk
+	gossip  *gossipReader    // what peers say
+	store   *exchange.Store  // what peers may ask for
+	report  *reporter
+	end     *ending // nil: it goes on
+}
+
+// ending is how a client ended.
+type ending struct{ err error }
+
+// New checks the options and returns a client that has not begun anything.
+func New(o Options) (*Node, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	log := o.Logger.With("client", o.Key.ID().Short())
+	tasks := &env.Tasks{Runtime: o.Runtime}
+	if o.Runtime == nil {
+		tasks.Runtime = newGoroutines(tasks)
+	}
+	n := &Node{
+		Options: o,
+		tasks:   tasks,
+		run:     view{me: o.Key.ID()},
+		engine:  engine{tasks: tasks},
+		rounds:  roundStates{of: make(map[uint32]*roundState)},
+		store:   exchange.NewStore(o.Network.Drop),
+		report:  &reporter{events: o.Events, log: log, network: o.Network, backend: o.Backend},
+	}
+	n.engine.signing = newSigning(o.folder())
+	n.engine.reader = &reader{tasks: tasks, data: o.Data, log: log, fail: n.fail, batches: make(map[assign.BatchID]*reading)}
+	n.actions = &submitter{tasks: tasks, backend: o.Backend, log: log, id: n.run.me, kinds: make(map[string]*pendingAction)}
+	n.gossip = &gossipReader{
+		tasks: tasks, network: o.Network, announcements: o.Announcements, shelf: n.store.Shelf,
+		heard: make(chan announcement, heardRoom), misbehaved: o.Misbehaved, log: log,
+	}
+	n.store.NeededBy(n.rounds.eachBlob)
+	n.auditor = newAuditor(n)
+	n.models = handover.NewModels(n.store, &handover.Options{
+		Network: o.Network, Tasks: tasks, Folder: o.folder(), Log: log,
+		ParameterRequests: o.ParameterRequests, Downloads: o.Downloads, Emit: n.report.emit,
+		NewTrainer: o.NewTrainer, Initial: o.Initial, Archive: o.Archive,
+	})
+	n.fetcher = fetch.New(fetch.Options{
+		ID: n.run.me, Tasks: tasks, Blobs: o.Network, Owner: fetched{&n.rounds, n.store, n.report}, Log: log, Limit: o.Downloads,
+	})
+	n.seat.rejoin = &rejoin{engine: &n.engine, models: n.models, store: n.store, auditor: n.auditor, report: n.report}
+	n.keeper = keep.NewKeeper(keep.Options{
+		Folder: o.folder(), Keep: o.KeepCheckpoints, Saved: o.Saved, Tasks: tasks, Emit: n.report.emit, Log: log,
+	})
+	return n, nil
+}
+
+// desynchronise gives up the replica: the trainer's weights are not the run's any more.
+// The client joins again and gets the model from what it holds of the run's checkpoint, or
+// from its peers.
+func (n *Node) desynchronise(reason string) {
+	at := n.run.state.Progress
+	n.report.log.Warn("desynchronised: leaving the epoch to get the model from peers", "reason", reason)
+	n.report.emit(event.Desynchronised{Epoch: at.Epoch, Step: at.Step, Reason: reason})
+	n.engine.cancel()
+	for _, l := range n.rounds.of {
+		n.fetcher.StopRound(l.Tally)
+	}
+	n.rounds.replica, n.models.Held = nil, nil
+	n.store.Forget(0, 0) // they may not be the run's
+	n.auditor.ForgetRounds()
+	n.seat.again = true
+	n.seat.rejoin.giveUp(n.run.epoch())
+}
+
+// fail ends the run with an error.
+func (n *Node) fail(err error) {
+	n.end = &ending{err}
+	n.report.emit(event.Failed{Error: err.Error()})
+}
+
+// Uploaded takes note that a checkpoint which was saved here lies at a place where others
+// can get it. The run is told as soon as this client has a place in it. It may be called
+// from any goroutine, also when the client has ended; nobody is told then.
+func (n *Node) Uploaded(f checkpoint.Facts, at coordinator.Place) {
+	n.keeper.Uploads.Add(n.RunID, f, at)
+}
+
+// reportUpload tells the run where the newest uploaded checkpoint lies.
+func (n *Node) reportUpload() {
+	report, ok := n.keeper.Uploads.Next(n.run.state, n.run.myself(), n.report.log)
+	if !ok {
+		return
+	}
+	n.actions.submit("upload", report, report, func() {
+		n.report.log.Info("told the run of the upload", "step", report.Step, "at", report.Place)
+		n.report.emit(event.Uploaded{Step: report.Step, Digest: hexOf(report.Digest), Place: report.Place.String()})
+	})
+}
+
+// Model returns the digest of the model that the client holds between two epochs, and
+// the step after which it was taken; false while it trains or holds none.
+func (n *Node) Model() (digest [32]byte, step uint32, ok bool) {
+	m := n.models.Held
+	if m == nil {
+		return digest, 0, false
+	}
+	return m.Digest, m.Step, true
+}
+
+// Replica returns the hash of what was applied in this epoch and the newest applied step;
+// false while the client has no replica of the run's model.
+func (n *Node) Replica() (hash [32]byte, step uint32, ok bool) {
+	if n.rounds.replica == nil {
+		return hash, 0, false
+	}
+	return n.rounds.replica.hash, n.rounds.replica.step, true
+}

@@ -1,0 +1,86 @@
+package client
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/node/clienttest"
+	"github.com/psyche-go/psyche/record/event"
+)
+
+// TestRestartKeepsTheMomentum kills a client between two epochs. Its next process goes on
+// with the momentum that belongs to the run's checkpoint, unless the file is damaged, of
+// another model, or of another key.
+func TestRestartKeepsTheMomentum(t *testing.T) {
+	spoil := map[string]func(t *testing.T, file string){
+		"whole": nil,
+		"damaged": func(t *testing.T, file string) {
+			if err := os.WriteFile(file, []byte("?"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"of another model": func(t *testing.T, file string) {
+			if err := os.Rename(file, filepath.Join(filepath.Dir(file), "test-run-step3-"+hexOf([32]byte{})+"-00.safetensors")); err != nil {
+				t.Fatal(err)
+			}
+		},
+	}
+	for name, change := range spoil {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, clienttest.Config(3))
+				saved, dir := &savedFolders{}, t.TempDir()
+				keep := func(o *options) { o.CheckpointDir, o.Saved = dir, saved.add }
+				a, b, c := w.launch(0, nil), w.launch(1, nil), w.launch(2, keep)
+				w.until("between epochs", func(s *coordinator.State) bool {
+					return s.RunState == coordinator.WaitingForMembers && s.Progress.Epoch == 1 && saved.count() > 0
+				})
+				c.crash()
+				state := w.host.State()
+				file := c.node.folder().Optimizer(state.Model.Checkpoint.Step, state.Model.Checkpoint.Digest)
+				if _, err := os.Stat(file); err != nil {
+					t.Fatal(err)
+				}
+				want := uint64(3) // one of each of its results
+				if change != nil {
+					change(t, file)
+					want = 0
+				}
+				again := w.launch(2, keep)
+				w.until("it is ready", func(*coordinator.State) bool { return len(all[event.Ready](again)) > 0 })
+				if got := again.trainer.Momentum(); got != want {
+					t.Errorf("momentum %d, want %d", got, want)
+				}
+				finishEqual(w, a, b, again)
+				left, err := os.ReadDir(filepath.Dir(file))
+				if err != nil || len(left) > 3 { // two are kept, and the one that was renamed
+					t.Errorf("%d files are left, %v", len(left), err)
+				}
+			})
+		})
+	}
+}
+
+// TestColdStartForgetsTheKeptMomentum resumes a run in which only this client is left.
+func TestColdStartForgetsTheKeptMomentum(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, clienttest.Config(1))
+		saved, dir := &savedFolders{}, t.TempDir()
+		keep := func(o *options) { o.CheckpointDir, o.Saved = dir, saved.add }
+		a := w.launch(0, keep)
+		w.until("an epoch", func(s *coordinator.State) bool { return s.Progress.Epoch == 1 && saved.count() > 0 })
+		a.crash()
+		again := w.launch(0, keep)
+		w.until("it is ready", func(*coordinator.State) bool { return len(all[event.Ready](again)) > 0 })
+		if s := w.host.State(); !s.Epoch.ColdStart {
+			t.Error("nobody's optimizer is old, and the epoch is not cold")
+		}
+		if got := again.trainer.Momentum(); got != 0 {
+			t.Errorf("momentum %d in a cold start", got)
+		}
+		finishEqual(w, again)
+	})
+}

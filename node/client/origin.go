@@ -1,0 +1,78 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/record/backend"
+	"github.com/psyche-go/psyche/record/follow"
+)
+
+// ErrReplaced says that the run's main authority put another model in the place of the one that the
+// members trained. Nobody of them has agreed to train that.
+var ErrReplaced = errors.New("the run's main authority replaced its model")
+
+// origin is which model the run trains: the one that it began with, or that its main authority named
+// later.
+type origin struct {
+	from  coordinator.Checkpoint
+	since uint32 // first step that the model has not seen
+}
+
+func originOf(s *coordinator.State) origin {
+	c := s.Model.Checkpoint
+	if c.FromPeers() {
+		c = coordinator.Checkpoint{Kind: c.Origin, Repo: c.Repo, Revision: c.Revision}
+	}
+	return origin{c, s.OriginStep}
+}
+
+// watch returns an ErrReplaced when the run's model was replaced: since this client came, or since
+// the run began, if the update says what it began with.
+func (o *origin) watch(u backend.Update) error {
+	now := originOf(u.State)
+	if now.from.Kind == 0 { // on a chain the model may follow later
+		return nil
+	}
+	if o.from.Kind == 0 {
+		*o = now
+		if first, ok := began(u.Genesis); ok && now.since > first.since {
+			return replaced(first, now, u.State)
+		}
+		return nil
+	}
+	before := *o
+	*o = now
+	if now == before {
+		return nil
+	}
+	return replaced(before, now, u.State)
+}
+
+// began returns the model that a run began with.
+func began(genesis []byte) (origin, bool) {
+	g, err := follow.OpenGenesis(genesis)
+	if err != nil {
+		return origin{}, false
+	}
+	s, err := coordinator.Decode(g.State)
+	return originOf(&s), err == nil
+}
+
+func replaced(before, now origin, s *coordinator.State) error {
+	return fmt.Errorf("%w: %s, before step %d, by %s; what was trained since is given up, and what replaces it may do anything: ask whoever runs it, and if you want to train it, start with --follow-updates",
+		ErrReplaced, before.name(), s.OriginStep, now.name())
+}
+
+// name returns the model for people.
+func (o origin) name() string {
+	kinds := map[coordinator.CheckpointKind]string{
+		coordinator.CheckpointHub: "Hub", coordinator.CheckpointGcs: "bucket", coordinator.CheckpointLocal: "folder", coordinator.CheckpointDummy: "dummy",
+	}
+	text := fmt.Sprintf("%s %q", kinds[o.from.Kind], o.from.Repo)
+	if o.from.Revision != "" {
+		text += fmt.Sprintf(" at %q", o.from.Revision)
+	}
+	return text
+}

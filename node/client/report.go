@@ -1,0 +1,183 @@
+package client
+
+import (
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"time"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/node/env"
+	"github.com/psyche-go/psyche/node/tally"
+	"github.com/psyche-go/psyche/record/event"
+	"github.com/psyche-go/psyche/record/wire"
+)
+
+// reporter writes what people follow into the event log and the log.
+type reporter struct {
+	events  *event.Log // may be nil
+	log     *slog.Logger
+	network env.Network
+	backend env.Backend
+	seen    event.State // newest that was written
+	court   event.Court
+	total   event.Wire
+}
+
+// emit writes an event; a log that cannot be written does not stop the training.
+func (r *reporter) emit(body event.Body) {
+	if err := r.events.Append(body); err != nil {
+		r.log.Error("write event", "err", err)
+	}
+}
+
+// state writes an event when something of the state changed that people follow.
+func (r *reporter) state(v *view) {
+	if r.events == nil {
+		return
+	}
+	s, now := v.state, event.StateOf(v.state)
+	now.IsMember = v.isMember()
+	if !reflect.DeepEqual(r.seen, now) {
+		r.seen = now
+		r.emit(now)
+	}
+	r.court.Member = v.myself()
+	for _, news := range r.court.News(s) {
+		r.emit(news)
+	}
+}
+
+// foreign reports a held result that was made from another model.
+func (r *reporter) foreign(b *tally.Tally, s *tally.Slot, c *tally.Candidate) {
+	if b.Began && c.State == tally.Held && c.Replica != b.Replica {
+		r.rejected(b, s, "made from another replica of the model")
+	}
+}
+
+// rejected reports a result that is not counted here.
+func (r *reporter) rejected(b *tally.Tally, s *tally.Slot, reason string) {
+	from := identity.ID(s.Owner)
+	r.log.Warn("result rejected", "step", b.Round.Step, "batch", s.Batch, "from", from.Short(), "reason", reason)
+	r.emit(event.Rejected{Step: b.Round.Step, Batch: batchOf(s.Batch), From: from.String(), Reason: reason})
+}
+
+// equivocation reports a trainer that signed two results.
+func (r *reporter) equivocation(l *tally.Tally, author identity.ID, a wire.ResultAnnouncement) {
+	r.log.Warn("a trainer signed two results", "step", a.Step, "batch", a.Batch, "from", author.Short())
+	e := event.Equivocation{Step: a.Step, Batch: batchOf(a.Batch), From: author.String()}
+	for _, c := range l.Find(a.Batch).Candidates {
+		e.Commitments = append(e.Commitments, hexOf(c.Commitment))
+	}
+	r.emit(e)
+}
+
+// held reports that every result of the running round that can be expected is held.
+func (r *reporter) held(l *tally.Tally) {
+	e := event.ResultsHeld{Step: l.Round.Step, Batches: len(l.Slots)}
+	for i := range l.Slots {
+		if l.HeldOf(&l.Slots[i]) != nil {
+			e.Held++
+		}
+	}
+	if newest := l.Newest(); newest != nil {
+		e.FetchSeconds = newest.Took.Seconds()
+	}
+	r.emit(e)
+}
+
+// applied reports that a round became part of the model.
+func (r *reporter) applied(step uint32, o tally.Outcome, own bool, replica [32]byte, seconds float64, received uint64) {
+	e := event.Applied{Step: step, Counted: len(o.Counted), OwnCounted: own, Replica: hexOf(replica), Seconds: seconds}
+	r.log.Info("applied", "step", step, "counted", e.Counted, "lost", len(o.Lost), "replica", e.Replica[:16])
+	if r.events == nil {
+		return
+	}
+	for _, s := range o.Lost {
+		e.Lost = append(e.Lost, event.LostBatch{Batch: batchOf(s.Batch), Owner: identity.ID(s.Owner).String()})
+	}
+	r.emit(e)
+	wire := r.total
+	wire.Step, wire.PayloadReceived = step, received
+	wire.P2PSent, wire.P2PReceived = r.network.Bytes()
+	if counter, ok := r.backend.(interface {
+		Bytes() (sent, received uint64)
+	}); ok {
+		wire.ServerSent, wire.ServerReceived = counter.Bytes()
+	}
+	r.emit(wire)
+}
+
+// hexOf is how hashes are written in events and messages.
+func hexOf(hash [32]byte) string { return hex.EncodeToString(hash[:]) }
+
+func batchOf(b assign.BatchID) event.Batch { return event.Batch{b.Start, b.End} }
+
+// waiting is why a client that has a place in the run does nothing.
+type waiting struct {
+	why        string // empty: it does not wait
+	have, want int    // members
+	at         time.Time
+}
+
+// waitingPause is between two lines about it, however fast clients come and go.
+const waitingPause = time.Second
+
+// said says what a client waits for, when that has changed since it was said last.
+func (last waiting) said(next waiting, now time.Time, log *slog.Logger) waiting {
+	next.at = last.at
+	if next == last {
+		return last
+	}
+	if next.why == "" {
+		return next
+	}
+	if next.at = now; next.at.Sub(last.at) < waitingPause {
+		return last
+	}
+	if next.want > 0 {
+		log.Info(next.why, "have", next.have, "want", next.want)
+	} else {
+		log.Info(next.why)
+	}
+	return next
+}
+
+// waitsFor returns what this client waits for.
+func (v *view) waitsFor() waiting {
+	if !v.hasSeat() {
+		return waiting{}
+	}
+	switch v.state.RunState {
+	case coordinator.WaitingForMembers:
+		if have, want := len(v.state.Pending), int(v.state.Config.InitMinClients); have < want {
+			return waiting{why: "waiting for members", have: have, want: want}
+		}
+	case coordinator.Paused:
+		return waiting{why: "waiting: the run is paused"}
+	case coordinator.Warmup, coordinator.RoundTrain, coordinator.RoundWitness, coordinator.Cooldown:
+		if !v.isMember() {
+			return waiting{why: "waiting for the next epoch"}
+		}
+	}
+	return waiting{}
+}
+
+// loss says what is lost when this client has left the run as the last one that holds its
+// model, of which newest is the newest step; empty: nothing.
+func (v *view) loss(newest uint32, saves bool) string {
+	s := v.state
+	if s == nil || s.RunState == coordinator.Finished || !v.hasSeat() || v.othersHold() {
+		return ""
+	}
+	switch recorded := s.Model.Checkpoint.Step; {
+	case !saves && len(s.UploadsOf(s.Model.Checkpoint.Digest)) == 0 && newest > 0:
+		return fmt.Sprintf("this was the last member, and it saved no checkpoint: steps 1 to %d are lost, unless a member that left saved some", newest)
+	case newest > recorded:
+		return fmt.Sprintf("this was the last member: steps %d to %d are in no checkpoint", recorded+1, newest)
+	}
+	return ""
+}

@@ -1,0 +1,79 @@
+package client
+
+import (
+	"crypto/sha256"
+	"testing"
+	"time"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/node/clienttest"
+)
+
+// reveal is what the run does with a value.
+func reveal(t *testing.T, member *coordinator.Client, value [32]byte) {
+	t.Helper()
+	if sha256.Sum256(value[:]) != member.Commitment {
+		t.Fatalf("%x is not what it committed to", value[:4])
+	}
+	member.Commitment = value
+}
+
+// TestValuesOfAChain: a witness reveals a value with each proof, until one is left for the next epoch,
+// also as another process.
+func TestValuesOfAChain(t *testing.T) {
+	now := time.UnixMilli(1_000_000)
+	newProcess := func() *reveals { r := newReveals(clienttest.Key(1), [32]byte{9}); return &r }
+	r := newProcess()
+	member := &coordinator.Client{Commitment: r.commitment(3, now)}
+	if again := r.commitment(3, now.Add(time.Second)); again != member.Commitment {
+		t.Error("the commitment changed before it was used")
+	}
+	revealed := 0
+	for range linksOfChain + 10 {
+		if revealed%500 == 7 {
+			r = newProcess()
+		}
+		value := r.withProof(member, 4)
+		if value == [32]byte{} {
+			break
+		}
+		reveal(t, member, value)
+		revealed++
+	}
+	if revealed != linksOfChain-1 {
+		t.Errorf("%d values, want %d", revealed, linksOfChain-1)
+	}
+	if !r.opens(member, 4) || !newProcess().opens(member, 4) {
+		t.Fatal("nothing is left to be ready with")
+	}
+	ready, ok := r.ready(member, 4, now)
+	if !ok || ready.Next == member.Commitment {
+		t.Fatalf("%+v, %v", ready, ok)
+	}
+	reveal(t, member, ready.Reveal)
+	member.Commitment = ready.Next
+	if next := r.commitment(5, now); next != ready.Next {
+		t.Error("the commitment changed before it was used")
+	}
+	if value := r.withProof(member, 4); value == [32]byte{} {
+		t.Error("the next chain reveals nothing")
+	}
+	if next := r.commitment(5, now); next == ready.Next {
+		t.Error("the same commitment twice, although others know the values")
+	}
+}
+
+// TestForeignCommitment cannot be opened, and nothing is revealed of it.
+func TestForeignCommitment(t *testing.T) {
+	r := newReveals(clienttest.Key(1), [32]byte{9})
+	member := &coordinator.Client{Commitment: [32]byte{1}}
+	if r.opens(member, 1) || r.withProof(member, 1) != [32]byte{} {
+		t.Error("it opens what it did not commit to")
+	}
+	if _, ok := r.ready(member, 1, time.UnixMilli(5)); ok {
+		t.Error("it is ready")
+	}
+	if r.withProof(&coordinator.Client{}, 1) != [32]byte{} {
+		t.Error("it reveals something without a commitment")
+	}
+}

@@ -1,0 +1,335 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/files/data"
+	"github.com/psyche-go/psyche/node/env"
+	"github.com/psyche-go/psyche/record/event"
+	"github.com/psyche-go/psyche/record/wire"
+)
+
+// roundTrain trains the own batch of the running round, once everything before it is
+// applied.
+func (n *Node) roundTrain() {
+	step := n.run.state.Progress.Step
+	n.engine.cancelTraining(func(of uint32) bool { return of == step || n.engine.isAhead(step+1) })
+	l := n.keepUp()
+	if l == nil {
+		return
+	}
+	if !n.auditor.TrainingWaits() || n.engine.isAhead(l.Round.Step) {
+		n.train(l)
+		n.trainAhead(l)
+	}
+	n.sendWitness(l, false)
+	n.accuse()
+}
+
+// keepUp brings the replica to the start of the running round and returns its state, or
+// nil while that takes time or when the client has no part in it.
+func (n *Node) keepUp() *roundState {
+	if !n.closeEpoch() {
+		return nil
+	}
+	if n.seat.rejoin.possible(&n.run, n.rounds.replica) {
+		n.rejoin()
+	}
+	if n.seat.rejoin.mayTakeSeat(&n.run, n.rounds.replica) {
+		n.takeSeatBack()
+	} else if !n.run.isMember() {
+		if n.rounds.replica != nil {
+			n.desynchronise("dropped from the epoch")
+		}
+		return nil
+	}
+	if n.rounds.replica == nil {
+		return nil
+	}
+	round := n.run.state.CurrentRound()
+	if _, takesPart := round.MemberIndex(n.run.myself()); !takesPart || !n.run.isMember() {
+		if lag := n.engine.Lag(); round.Step > lag { // the next one may be its
+			n.settle(round.Step - lag)
+		}
+		return nil
+	}
+	l := n.rounds.of[round.Step]
+	if own := l.Own(n.run.me); own != nil && n.run.state.RunState == coordinator.RoundTrain && !l.trained {
+		n.engine.reader.read(own.Batch, n.run.settleTime(n.SettleTimeout)) // while the rounds before are applied
+	}
+	if lag := n.engine.Lag(); round.Step > lag && !n.settle(round.Step-lag) {
+		return nil
+	}
+	if !l.Began {
+		l.begin(n.rounds.replica, n.engine.Lag(), n.report)
+	}
+	return l
+}
+
+// train computes the own result when it can, or lets the training that began before the
+// round go on to its result.
+func (n *Node) train(l *roundState) {
+	s := l.Own(n.run.me)
+	if l.trained || n.run.state.RunState != coordinator.RoundTrain {
+		return
+	}
+	if n.engine.isAhead(l.Round.Step) {
+		if s != nil && n.engine.op.batch == s.Batch {
+			if !n.auditor.MayTrain(l.Round.Step) {
+				return
+			}
+			l.trained = true
+			n.engine.op.tell()
+			n.engine.op.tell = nil
+		} else { // others than foretold take part
+			n.engine.cancel()
+		}
+		return
+	}
+	if s == nil || !n.engine.signing.may(l.Round.Step) || !n.auditor.MayTrain(l.Round.Step) {
+		return
+	}
+	tokens := n.engine.reader.read(s.Batch, n.run.settleTime(n.SettleTimeout))
+	if tokens != nil {
+		n.engine.cancelExamination()
+	}
+	if tokens == nil || !n.engine.Idle() {
+		return
+	}
+	l.trained = true
+	n.startTraining(l.Round.Step, *tokens, func(context.Context) error { return nil })
+}
+
+// trainAhead begins the next round before it has begun, as far as what is applied by then is
+// known: with a lag of two rounds that is everything, so that nothing of the exchange of
+// results lies between two trainings. With a lag of one only the tokens are read.
+func (n *Node) trainAhead(l *roundState) {
+	own := l.Own(n.run.me)
+	if own != nil && !l.trained || n.rounds.replica == nil || n.rounds.replica.closing {
+		return
+	}
+	next := n.run.foretell(n.Draws)
+	n.engine.reader.forget(func(of assign.BatchID) bool { return next.ok && of == next.batch || own != nil && of == own.Batch })
+	if n.engine.isAhead(l.Round.Step+1) && (!next.ok || n.engine.op.batch != next.batch) { // a member has left since
+		n.engine.cancel()
+	}
+	if !next.ok {
+		return
+	}
+	tokens := n.engine.reader.read(next.batch, n.run.settleTime(n.SettleTimeout))
+	lag := n.engine.Lag()
+	if lag > 1 && tokens != nil {
+		n.engine.cancelExamination()
+	}
+	if lag < 2 || !n.auditor.MayBegin() || tokens == nil || !n.engine.Idle() || l.ahead == next.batch {
+		return
+	}
+	if before := next.step - lag; n.rounds.replica.step < before {
+		n.settleEarly(before)
+		return
+	}
+	l.ahead = next.batch
+	wait, tell := n.tasks.Signal()
+	n.startTraining(next.step, *tokens, wait)
+	n.engine.op.batch, n.engine.op.tell = next.batch, tell
+}
+
+// startTraining trains a batch. Begun says when the round has begun: nothing that only the
+// round decides is done before.
+func (n *Node) startTraining(step uint32, batch data.Batch, begun func(context.Context) error) {
+	trainer, own := n.engine.trainer, n.auditor.Chain()
+	n.engine.start(opTrain, step, func(ctx context.Context) func() {
+		started := n.tasks.Now()
+		var waited time.Duration
+		payload, loss, err := trainer.Train(ctx, step, batch, func(ctx context.Context) error {
+			since := n.tasks.Now()
+			err := begun(ctx)
+			waited = n.tasks.Now().Sub(since)
+			if err == nil && own != nil {
+				err = own.Finish()
+			}
+			return err
+		})
+		if err == nil && own != nil {
+			err = own.Made(payload, batch.Receipt)
+		}
+		if err == nil {
+			err = checkOwn(trainer, n.run.me, payload, step, batch.ID)
+		}
+		if err == nil {
+			err = n.engine.signing.note(step)
+		}
+		report := event.Trained{
+			Step: step, Batch: batchOf(batch.ID), Loss: event.Loss(loss),
+			Tokens: tokensOf(batch), Seconds: (n.tasks.Now().Sub(started) - waited).Seconds(),
+		}
+		cancelled := ctx.Err() != nil
+		return func() {
+			switch {
+			case err == nil:
+				n.trained(batch.ID, payload, report)
+			case cancelled:
+				n.report.log.Info("training stopped: the round is over, or is another than foretold", "step", step)
+			default:
+				n.report.log.Error("train", "step", step, "batch", batch.ID, "err", err)
+			}
+		}
+	})
+}
+
+// checkOwn refuses to announce what no peer would accept.
+func checkOwn(trainer env.Trainer, id identity.ID, payload []byte, step uint32, batch assign.BatchID) error {
+	if limit := trainer.MaxResultSize(); len(payload) == 0 || len(payload) > limit {
+		return fmt.Errorf("own result has %d bytes, want 1 to %d", len(payload), limit)
+	}
+	if err := trainer.Verify(payload, step, batch, id); err != nil {
+		return fmt.Errorf("own result is invalid: %w", err)
+	}
+	return nil
+}
+
+// trained announces the own result unless the round is over.
+func (n *Node) trained(batch assign.BatchID, payload []byte, report event.Trained) {
+	step, l := report.Step, n.rounds.of[report.Step]
+	n.report.log.Info("trained", "step", step, "batch", batch, "loss", float64(report.Loss), "seconds", report.Seconds)
+	n.report.emit(report)
+	if n.rounds.replica == nil || l == nil || !l.Began || n.run.state.RunState != coordinator.RoundTrain || n.run.state.Progress.Step != step {
+		n.report.log.Info("result comes too late", "step", step)
+		return
+	}
+	if !n.engine.signing.may(step) {
+		n.report.log.Info("a result of this step was signed before", "step", step)
+		return
+	}
+	s := l.Find(batch)
+	if s == nil || s.Owner != n.run.myself() {
+		n.report.log.Info("the batch is another member's now", "step", step, "batch", batch)
+		return
+	}
+	hash, err := n.Network.Put(payload)
+	if err != nil {
+		n.report.log.Error("share own result", "step", step, "err", err)
+		return
+	}
+	a := wire.ResultAnnouncement{
+		Run: n.run.hash, Step: step, Batch: s.Batch, Blob: hash,
+		Size: uint32(len(payload)), Replica: l.Replica, Start: l.start,
+	}
+	n.engine.signing.newest = step
+	raw := n.Announcements.Sign(a)
+	if err := l.Hear(n.run.me, a, raw); err != nil {
+		n.report.log.Error("enter own result", "step", step, "err", err)
+		return
+	}
+	own := s.Candidates[len(s.Candidates)-1]
+	own.Payload = payload
+	l.Hold(s, own, uint32(len(payload)))
+	l.commitment, l.raw = hash, raw
+	n.report.total.PayloadSent += uint64(len(payload))
+	n.gossip.publish(raw)
+	n.report.emit(event.ResultSent{Step: step, Batch: batchOf(s.Batch), Bytes: len(payload), Commitment: hexOf(hash)})
+}
+
+// accuse reports members whose results the witnesses of the previous round do not hold,
+// when this client was one of these witnesses. Others do the same: it is enough that
+// one is heard.
+func (n *Node) accuse() {
+	previous := n.rounds.of[n.run.state.Progress.Step-1]
+	if previous == nil || !previous.elected || previous.accusedIn == n.run.state {
+		return
+	}
+	previous.accusedIn = n.run.state
+	if previous.judged && len(previous.suspects) == 0 { // its witnesses are all there: only fewer can be accusable later
+		return
+	}
+	previous.judged, previous.suspects = true, n.run.state.Accusable()
+	accused := slices.DeleteFunc(slices.Clone(previous.suspects), func(id coordinator.ClientID) bool { return id == n.run.myself() })
+	if len(accused) == 0 {
+		return
+	}
+	step := previous.Round.Step
+	n.actions.submit("health check", step, coordinator.HealthCheck{Step: step, Clients: accused}, func() {
+		e := event.HealthCheckSent{Step: step}
+		for _, id := range accused {
+			e.Clients = append(e.Clients, identity.ID(id).String())
+		}
+		n.report.log.Info("reported members without results", "step", step, "clients", e.Clients)
+		n.report.emit(e)
+	})
+}
+
+// tokensOf counts the tokens that a batch predicts.
+func tokensOf(batch data.Batch) int {
+	tokens := 0
+	for _, sequence := range batch.Sequences {
+		tokens += max(len(sequence)-1, 0)
+	}
+	return tokens
+}
+
+// roundWitness proves what is held of the round that has just ended.
+func (n *Node) roundWitness() {
+	next := n.run.state.Progress.Step + 1
+	n.engine.cancelTraining(func(uint32) bool { return n.engine.isAhead(next) })
+	if l := n.keepUp(); l != nil {
+		n.sendWitness(l, true)
+		n.trainAhead(l)
+	}
+}
+
+// patience is how long a witness that holds the results of two thirds of the awaited trainers
+// waits for the others at least. Where these needed more than four times as long, it is a quarter
+// of that.
+const patience = 2 * time.Second
+
+// complete reports whether a witness has waited long enough for a round's results: it holds all
+// that are awaited, or those that it lacks are late by the measure of most. No member, and no
+// third of them, sets the pace.
+func (l *roundState) complete(awaited func(coordinator.ClientID) bool, now time.Time) bool {
+	held, all := l.Progress(awaited)
+	if held == all {
+		return true
+	}
+	if held < assign.Quorum(all) {
+		l.most = time.Time{}
+		return false
+	}
+	if l.most.IsZero() {
+		l.most = now
+	}
+	return now.Sub(l.most) > max(patience, l.most.Sub(l.opened)/4)
+}
+
+// sendWitness sends the proof of an elected witness: as soon as everything that can be
+// expected is held, or at the round's end whatever is.
+func (n *Node) sendWitness(l *roundState, now bool) {
+	complete := !now && (l.elected || !l.told && n.Events != nil) && l.complete(n.run.awaits(l.Tally), n.tasks.Now())
+	if complete && !l.told {
+		l.told = true
+		n.report.held(l.Tally)
+	}
+	if !l.elected || !now && !complete {
+		return
+	}
+	index, _ := l.Round.MemberIndex(n.run.myself())
+	if slices.ContainsFunc(l.Round.Witnesses, func(w coordinator.Witness) bool { return int(w.Member) == index }) {
+		return
+	}
+	if n.actions.answered("witness", l.Round.Step) {
+		return
+	}
+	proof, count := l.Witness()
+	if member, known := n.run.state.Member(n.run.myself()); known && n.run.state.Config.VerificationPercent > 0 {
+		proof.Reveal = n.seat.reveals.withProof(member, n.run.state.Progress.Epoch)
+	}
+	n.actions.submit("witness", proof.Step, proof, func() {
+		n.report.log.Info("witnessed", "step", proof.Step, "held", count, "batches", len(l.Slots))
+		n.report.emit(event.WitnessSent{Step: proof.Step, Held: count, Batches: len(l.Slots)})
+	})
+}

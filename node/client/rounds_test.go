@@ -1,0 +1,172 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/node/clienttest"
+	"github.com/psyche-go/psyche/node/env"
+	"github.com/psyche-go/psyche/node/fetch"
+	"github.com/psyche-go/psyche/node/tally"
+)
+
+var errNoHolder = errors.New("no holder has it")
+
+// shelfNetwork is a network whose blobs are a map. What it has not it waits for, if holders
+// are asked.
+type shelfNetwork struct {
+	env.Network
+	forgetful bool // it keeps nothing of what it fetches
+
+	mu      sync.Mutex
+	blobs   map[[32]byte][]byte
+	dropped [][32]byte
+}
+
+func (s *shelfNetwork) Drop(hash [32]byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dropped = append(s.dropped, hash)
+	delete(s.blobs, hash)
+}
+
+func (s *shelfNetwork) Fetch(ctx context.Context, hash [32]byte, size uint64, holders []identity.ID) ([]byte, error) {
+	s.mu.Lock()
+	data, held := s.blobs[hash]
+	s.mu.Unlock()
+	if s.forgetful && len(holders) == 0 {
+		return nil, errNoHolder
+	}
+	if held && uint64(len(data)) == size {
+		return data, nil
+	}
+	if len(holders) == 0 {
+		return nil, errNoHolder
+	}
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// roundNode returns a client with the tally of one round that is over, in which all three
+// witnesses hold what is given for the first batch and nothing else.
+func roundNode(t *testing.T, holds tally.Commitment) (*Node, *roundState, *shelfNetwork) {
+	t.Helper()
+	network := &shelfNetwork{blobs: map[[32]byte][]byte{}}
+	n, err := New(Options{
+		Key: clienttest.Key(9), RunID: clienttest.RunID, Backend: &submissions{}, Network: network, Data: clienttest.Data{},
+		NewTrainer: func(context.Context, checkpoint.Snapshot, env.Definition) (env.Trainer, error) { return nil, nil },
+		Initial: func(context.Context, coordinator.Checkpoint) (checkpoint.Snapshot, error) {
+			return clienttest.Model(), nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.tasks.Work = t.Context()
+	n.engine.trainer = &clienttest.Trainer{}
+	n.run.state = &coordinator.State{Config: clienttest.Config(3)}
+	round := clienttest.Round()
+	n.rounds.replica = &replica{step: round.Step - 1}
+	l := newRoundState(round, &n.run, n.Draws, time.Time{})
+	n.rounds.put(round.Step, l)
+	list := make([]tally.Commitment, len(l.Slots))
+	list[0] = holds
+	round.Witnesses = clienttest.Proofs(round.Seed, clienttest.Owners(round), list, list, list)
+	l.Renew(round, true)
+	return n, l, network
+}
+
+// say lets the client hear an announcement of the first batch's trainer.
+func say(n *Node, l *roundState, c tally.Commitment, size int) {
+	s := &l.Slots[0]
+	a := clienttest.Announcement(s.Batch, c, [32]byte{})
+	a.Size = uint32(size)
+	n.hear(announcement{author: identity.ID(s.Owner), result: a, raw: c[:]})
+}
+
+// proceed takes over what one task returned.
+func proceed(n *Node) { (<-n.tasks.Runtime.(*goroutines).posts)() }
+
+// TestFetchOfWhatMadeRoomEnds: of a result that another one takes the place of neither a
+// fetch goes on nor the blob stays.
+func TestFetchOfWhatMadeRoomEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, l, network := roundNode(t, clienttest.Hash(1))
+		s := &l.Slots[0]
+		l.Final = false
+		say(n, l, clienttest.Hash(10), 1)
+		say(n, l, clienttest.Hash(11), 1)
+		n.fetchResults()
+		l.Final, l.Round.WitnessesElected = true, 0 // two places
+		away := s.Candidates[0]
+		if say(n, l, clienttest.Hash(1), 1); away.State != tally.Fetching || s.Contains(away) || len(s.Candidates) != 2 {
+			t.Fatalf("state %d, in its place: %v", away.State, s.Contains(away))
+		}
+		proceed(n)
+		if !slices.Contains(network.dropped, away.Commitment) || l.Unfetched() != 1 {
+			t.Errorf("dropped %x, %d unfetched", network.dropped, l.Unfetched())
+		}
+		n.fetcher.StopRound(l.Tally)
+		proceed(n)
+	})
+}
+
+// TestUnreadResultsAreFetchedAgain after a pause, and kept in memory until they are applied.
+func TestUnreadResultsAreFetchedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, l, network := roundNode(t, clienttest.Hash(1))
+		payload := clienttest.Result(l.Round.Step, l.Slots[0].Batch, l.Slots[0].Owner, [32]byte{})
+		say(n, l, clienttest.Hash(1), len(payload))
+		c := l.Slots[0].Candidates[0]
+		l.Hold(&l.Slots[0], c, c.Size)
+		_, lost, err := fetch.Read(n.tasks.Work, n.Network, l.Judge(time.Now(), true).Sources)
+		if len(lost) != 1 {
+			t.Fatalf("%d results are lost: %v", len(lost), err)
+		}
+		n.fetcher.Unread(l.Tally, lost, err)
+		network.blobs[c.Commitment], network.forgetful = payload, true
+		if n.fetchResults(); c.State != tally.Announced {
+			t.Error("fetched again without a pause")
+		}
+		time.Sleep(fetch.Pause)
+		n.fetchResults()
+		proceed(n)
+		if o := l.Judge(time.Now(), true); o.Missing > 0 || !slices.Equal(c.Payload, payload) {
+			t.Errorf("outcome %+v, %d bytes in memory", o, len(c.Payload))
+		}
+		n.apply(l, l.Judge(time.Now(), true))
+		proceed(n)
+		if n.rounds.replica.step != l.Round.Step || c.Payload != nil {
+			t.Errorf("applied step %d, in memory: %v", n.rounds.replica.step, c.Payload != nil)
+		}
+	})
+}
+
+// TestWaitingAnnouncementsAreHeardTogether: a flood is entered at once, up to a bound.
+func TestWaitingAnnouncementsAreHeardTogether(t *testing.T) {
+	n, l, _ := roundNode(t, clienttest.Hash(1))
+	l.Final = false
+	const more = 10
+	n.gossip.heard = make(chan announcement, maxHeardAtOnce+more)
+	for i := range cap(n.gossip.heard) {
+		c, s := clienttest.Numbered(1, i, 0), &l.Slots[i%2]
+		n.gossip.heard <- announcement{author: identity.ID(s.Owner), result: clienttest.Announcement(s.Batch, c, [32]byte{}), raw: c[:]}
+	}
+	n.hearWaiting()
+	if first, second := len(l.Slots[0].Candidates), len(l.Slots[1].Candidates); len(n.gossip.heard) != more || first != tally.MaxCandidates || second != tally.MaxCandidates {
+		t.Errorf("%d are left, %d and %d entered", len(n.gossip.heard), first, second)
+	}
+	n.hearWaiting()
+	n.hearWaiting() // waits for none
+	if len(n.gossip.heard) != 0 {
+		t.Errorf("%d are left", len(n.gossip.heard))
+	}
+}

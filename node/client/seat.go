@@ -1,0 +1,129 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/node/env"
+	"github.com/psyche-go/psyche/record/event"
+)
+
+// seat is the client's way into the run.
+type seat struct {
+	greeted bool      // a state was seen
+	origin  origin    // the model that the run trains
+	acked   time.Time // when a Join was accepted that no state shows yet
+	asked   bool      // this process asked for a place
+	again   bool      // the next entry is a return: the model was lost, or the process restarted
+	check   *runCheck // newest; nil: none yet
+	waiting waiting   // as it was logged last
+	parting parting   // when the run is finished
+	rejoin  *rejoin   // into a running epoch
+	reveals reveals   // for the draws of the run
+}
+
+// runCheck is what CheckRun says of a definition of the run.
+type runCheck struct {
+	definition []byte
+	handed     bool // members had the model; a run can fall back to the one that it began with
+	passed     bool
+}
+
+// keepSeat joins when the client has no place in the run, or has one that it cannot
+// fill: then joining gives the place up and asks for one in the next epoch.
+func (n *Node) keepSeat() {
+	s := n.run.state
+	if i := slices.IndexFunc(s.Pending, n.run.is); i >= 0 {
+		n.seat.acked = time.Time{}
+		// The coordinator counts on pending clients that it believes to hold the model.
+		holds := !s.Pending[i].HoldsModel || n.models.Held != nil || n.rounds.replica != nil || n.holdsCheckpoint()
+		if holds && n.seat.reveals.opens(&s.Pending[i], s.Progress.Epoch) {
+			return
+		}
+	} else if !n.needsSeat() {
+		return
+	}
+	if n.tasks.Now().Sub(n.seat.acked) < submitTimeout || !n.seat.checked(s.Model, n.tasks, n.CheckRun, n.fail) {
+		return
+	}
+	epoch := s.Progress.Epoch
+	join := coordinator.Join{Epoch: epoch, Commitment: n.seat.reveals.commitment(epoch, n.tasks.Now())}
+	if n.holdsCheckpoint() {
+		join.Holds = s.Model.Checkpoint.Digest
+	}
+	n.seat.asked = true
+	n.actions.submit("join", join, join, func() {
+		n.seat.acked = n.tasks.Now()
+		n.report.log.Info("joined", "epoch", epoch)
+		n.report.emit(event.Joined{Epoch: epoch})
+	})
+}
+
+// needsSeat reports whether the client has no usable place.
+func (n *Node) needsSeat() bool {
+	switch n.run.state.RunState {
+	case coordinator.Finished, coordinator.Uninitialized:
+		return false
+	case coordinator.Warmup:
+		member, ok := n.run.state.Member(n.run.myself()) // it fetches the model, restarted or not
+		return !ok || !n.run.isMember() || !n.seat.reveals.opens(member, n.run.state.Progress.Epoch)
+	case coordinator.WaitingForMembers, coordinator.Paused:
+		return true // not pending, see keepSeat
+	case coordinator.Cooldown:
+		return !n.run.isMember() || (n.rounds.replica == nil && n.models.Held == nil)
+	default:
+		return !n.run.isMember() && !n.seat.rejoin.mayTakeSeat(&n.run, n.rounds.replica) || n.run.isMember() && n.rounds.replica == nil && !n.holdsModel() && !n.seat.rejoin.possible(&n.run, n.rounds.replica)
+	}
+}
+
+// checked reports whether this client can do its part in the run as it is defined now, as
+// far as check can tell before it joins, and begins to find out. Once a client that cannot
+// has joined, the others have waited for it.
+func (s *seat) checked(model coordinator.Model, tasks *env.Tasks, check func(context.Context, coordinator.Model) error, fail func(error)) bool {
+	if check == nil {
+		return true
+	}
+	handed := model.Checkpoint.FromPeers()
+	if c := s.check; c != nil && bytes.Equal(c.definition, model.Definition) && (c.handed == handed || c.passed && handed) {
+		return c.passed
+	}
+	c := &runCheck{definition: model.Definition, handed: handed}
+	s.check = c
+	tasks.Spawn(func(ctx context.Context) func() {
+		err := check(ctx, model)
+		return func() {
+			switch {
+			case s.check != c || ctx.Err() != nil:
+			case err != nil:
+				fail(fmt.Errorf("check before joining the run: %w", err))
+			default:
+				c.passed = true
+			}
+		}
+	})
+	return false
+}
+
+// withdraw tells the coordinator that the client leaves, as the last thing it does.
+func (n *Node) withdraw(ctx context.Context) {
+	if !n.seat.asked && !n.run.hasSeat() {
+		return
+	}
+	ctx, cancel := n.tasks.WithTimeout(context.WithoutCancel(ctx), n.WithdrawTimeout)
+	defer cancel()
+	if err := n.Backend.Submit(ctx, coordinator.Withdraw{Client: n.run.myself()}); err != nil {
+		n.report.log.Debug("withdraw", "err", err)
+	}
+}
+
+// reportWaiting says what this client waits for, when that has changed.
+func (s *seat) reportWaiting(v *view, e *submitter, log *slog.Logger) {
+	if !e.flying("join") { // else it is said first that the client joined
+		s.waiting = s.waiting.said(v.waitsFor(), e.tasks.Now(), log)
+	}
+}

@@ -1,0 +1,145 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/psyche-go/psyche/node/env"
+	"github.com/psyche-go/psyche/node/exchange"
+	"github.com/psyche-go/psyche/node/fetch"
+	"github.com/psyche-go/psyche/node/tally"
+)
+
+const maxApplyFailures = 3 // in a row, before the client gives up
+
+// settle applies the results of finished rounds up to a step and reports whether all are
+// applied. What it lacks it asks peers for; when that fails in time, or when it missed
+// too much, the client is desynchronised.
+func (n *Node) settle(want uint32) bool {
+	if n.rounds.replica.step >= want {
+		return true
+	}
+	if !n.engine.Idle() && n.engine.op.name != opExamine {
+		n.engine.cancelTraining(none)
+		return false
+	}
+	step := n.rounds.replica.step + 1
+	l := n.rounds.of[step]
+	if l == nil || !l.Final || l.EpochStart != n.rounds.replica.epoch.startStep {
+		n.desynchronise(fmt.Sprintf("the outcome of step %d was missed", step))
+		return false
+	}
+	if !l.Began {
+		l.begin(n.rounds.replica, n.engine.Lag(), n.report)
+	}
+	if l.Outvoted(l.seats) {
+		n.desynchronise(fmt.Sprintf("more of the other members had another model in step %d", step))
+		return false
+	}
+	now := n.tasks.Now()
+	late := !l.LackingSince.IsZero() && now.Sub(l.LackingSince) > n.run.settleTime(n.SettleTimeout)
+	outcome := l.Judge(now, late)
+	if l.LackingSince.IsZero() && (outcome.Missing > 0 || outcome.Unsure) {
+		l.LackingSince = now
+	}
+	if outcome.Missing == 0 && (!outcome.Unsure || now.Sub(l.LackingSince) > tally.UnsurePatience) {
+		n.apply(l, outcome)
+		return false
+	}
+	if outcome.Claimed && now.Sub(l.LackingSince) > tally.UnsurePatience && l.wellAnswered() {
+		n.report.log.Warn("witnesses say that they hold results which nobody knows", "step", step, "results", outcome.Missing)
+		n.apply(l, outcome)
+		return false
+	}
+	if late {
+		if outcome.NoRoom { // joining again would end the same way
+			n.fail(fmt.Errorf("get the results of step %d from peers: %w", step, env.ErrNoRoom))
+			return false
+		}
+		n.desynchronise(fmt.Sprintf("%d results of step %d cannot be had from peers", outcome.Missing, step))
+		return false
+	}
+	if now.Sub(l.asked) >= min(fetch.Pause, n.RepublishInterval) {
+		l.asked = now
+		n.gossip.askFor(l, outcome, n.run.me, n.fetcher.Rotation, n.hear)
+	}
+	return false
+}
+
+// settleEarly applies the results of the next finished round, if nothing of them is lacking.
+// Nobody has to have them yet, so there is no reason to ask or to give up.
+func (n *Node) settleEarly(want uint32) {
+	l := n.rounds.of[n.rounds.replica.step+1]
+	if l == nil || l.Round.Step > want || !l.Final || !l.Began || l.EpochStart != n.rounds.replica.epoch.startStep {
+		return
+	}
+	if l.Outvoted(l.seats) {
+		return
+	}
+	if outcome := l.Judge(n.tasks.Now(), false); outcome.Missing == 0 && !outcome.Unsure {
+		n.apply(l, outcome)
+	}
+}
+
+// apply makes a round's outcome part of the model, unless the trainer is examining something: that
+// ends first.
+func (n *Node) apply(l *roundState, o tally.Outcome) {
+	if !n.engine.Idle() {
+		n.engine.cancelExamination()
+		return
+	}
+	own := l.commitment != (tally.Commitment{}) && slices.ContainsFunc(o.Counted, func(c tally.Counted) bool { return c.Commitment == l.commitment })
+	replica, trainer, step := n.rounds.replica, n.engine.trainer, l.Round.Step
+	kept := n.auditor.Record(l.Tally, o, replica.coldSteps)
+	n.models.Held = nil
+	n.engine.start(opApply, step, func(ctx context.Context) func() {
+		begun := n.tasks.Now()
+		payloads, unread, err := fetch.Read(ctx, n.Network, o.Sources)
+		if err == nil {
+			err = trainer.Apply(ctx, step, payloads, own)
+		}
+		seconds := n.tasks.Now().Sub(begun).Seconds()
+		if err == nil {
+			kept.Read(ctx, n.Network, payloads)
+		}
+		return func() {
+			switch {
+			case n.rounds.replica != replica:
+			case len(unread) > 0:
+				n.fetcher.Unread(l.Tally, unread, err)
+			case err != nil:
+				n.applyFailed(step, err)
+			default:
+				n.engine.failures = 0
+				n.fetcher.StopRound(l.Tally) // nobody needs the others here any more
+				replica.before, replica.hash = replica.hash, tally.ExtendReplica(replica.hash, step, o.Counted)
+				replica.step = step
+				n.store.Remember(replica.applied(l, o, payloads))
+				n.auditor.Keep(kept)
+				n.store.Drop(l.Settled(o)...)
+				n.report.applied(step, o, own, replica.hash, seconds, n.fetcher.Received)
+			}
+		}
+	})
+}
+
+// applied is what members that were away are told of a round that became part of the model.
+func (r *replica) applied(l *roundState, o tally.Outcome, payloads [][]byte) exchange.AppliedRound {
+	round := exchange.AppliedRound{Step: l.Round.Step, EpochStart: l.EpochStart, ColdSteps: r.coldSteps, From: r.from}
+	for i, c := range o.Counted {
+		round.Results = append(round.Results, exchange.AppliedResult{Counted: c, Owner: l.Find(c.Batch).Owner, Size: uint32(len(payloads[i]))})
+	}
+	return round
+}
+
+// applyFailed handles a model of which nobody knows what it is.
+func (n *Node) applyFailed(step uint32, err error) {
+	n.engine.failures++
+	n.report.log.Error("apply results", "step", step, "err", err)
+	if n.engine.failures >= maxApplyFailures {
+		n.fail(fmt.Errorf("apply results of step %d: %w", step, err))
+		return
+	}
+	n.desynchronise("applying results failed: " + err.Error())
+}

@@ -1,0 +1,45 @@
+package client
+
+import (
+	"log/slog"
+	"testing"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/node/clienttest"
+	"github.com/psyche-go/psyche/node/keep"
+)
+
+// TestRecall finds out what an earlier process may have signed.
+func TestRecall(t *testing.T) {
+	in := func(phase coordinator.RunState, step uint32) *coordinator.State {
+		return &coordinator.State{RunState: phase, Progress: coordinator.Progress{Step: step}}
+	}
+	for name, test := range map[string]struct {
+		noted uint32 // 0: there is no folder
+		state *coordinator.State
+		want  uint32
+	}{
+		"a round runs":                     {0, in(coordinator.RoundTrain, 7), 7},
+		"a round is witnessed":             {0, in(coordinator.RoundWitness, 7), 7},
+		"no round runs":                    {0, in(coordinator.Warmup, 7), 6},
+		"noted in the running round":       {7, in(coordinator.RoundTrain, 7), 7},
+		"noted in an earlier round":        {5, in(coordinator.RoundTrain, 7), 5},
+		"noted in a round that is to come": {9, in(coordinator.RoundTrain, 7), 9},
+	} {
+		t.Run(name, func(t *testing.T) {
+			folder := keep.Folder{RunID: clienttest.RunID}
+			if test.noted > 0 {
+				folder.Dir = t.TempDir()
+			}
+			before, after := newSigning(folder), newSigning(folder)
+			before.run = [32]byte{3}
+			if err := before.note(test.noted); err != nil {
+				t.Fatal(err)
+			}
+			after.recall([32]byte{3}, test.state, slog.New(slog.DiscardHandler))
+			if after.newest != test.want || after.may(test.want) || !after.may(test.want+1) {
+				t.Errorf("newest %d, want %d", after.newest, test.want)
+			}
+		})
+	}
+}

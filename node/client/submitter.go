@@ -1,0 +1,95 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/node/env"
+)
+
+const (
+	submitTimeout    = 10 * time.Second // for one attempt to submit an action
+	effectTimeout    = 3 * time.Second  // until an accepted action shows in the state
+	refusalPause     = time.Second      // after an action was refused
+	notAdmittedPause = 10 * time.Second // after the run did not admit this key
+)
+
+// submitter has the actions on their way to the coordinator, at most one of each kind.
+type submitter struct {
+	tasks   *env.Tasks
+	backend env.Backend
+	log     *slog.Logger
+	id      identity.ID
+	kinds   map[string]*pendingAction
+}
+
+// pendingAction is what is known of the newest action of a kind.
+type pendingAction struct {
+	about     any // what it is about; another one may go at once
+	flying    bool
+	notBefore time.Time
+}
+
+// flying reports whether an action of this kind is on its way.
+func (s *submitter) flying(kind string) bool {
+	known := s.kinds[kind]
+	return known != nil && known.flying
+}
+
+// answered reports whether an action of this kind is on its way, or one about the same was
+// answered a moment ago: submit does nothing then.
+func (s *submitter) answered(kind string, about any) bool {
+	known := s.kinds[kind]
+	return known != nil && (known.flying || known.about == about && s.tasks.Now().Before(known.notBefore))
+}
+
+// submit sends an action unless the same is on its way or was answered a moment ago.
+// Callers call it until the state shows the effect. Accepted runs in the loop.
+func (s *submitter) submit(kind string, about any, a coordinator.Action, accepted func()) {
+	if s.answered(kind, about) {
+		return
+	}
+	this := s.kinds[kind]
+	if this == nil {
+		this = &pendingAction{}
+		s.kinds[kind] = this
+	}
+	this.about, this.flying = about, true
+	s.tasks.Spawn(func(ctx context.Context) func() {
+		ctx, cancel := s.tasks.WithTimeout(ctx, submitTimeout)
+		defer cancel()
+		err := s.backend.Submit(ctx, a)
+		return func() {
+			this.flying = false
+			this.notBefore = s.tasks.Now().Add(s.pauseAfter(kind, err))
+			if err == nil {
+				accepted()
+			}
+		}
+	})
+}
+
+// pauseAfter returns how long the same is not sent again after an answer.
+func (s *submitter) pauseAfter(kind string, err error) time.Duration {
+	var code coordinator.Code
+	switch {
+	case err == nil:
+		return effectTimeout
+	case errors.Is(err, coordinator.ErrDuplicate):
+		s.log.Debug("submitted before", "action", kind)
+		return effectTimeout
+	case errors.Is(err, coordinator.ErrNotAuthorised):
+		s.log.Warn("the run does not admit this key, or has ejected it", "action", kind, "id", s.id)
+		return notAdmittedPause
+	case errors.As(err, &code):
+		s.log.Debug("refused", "action", kind, "err", err)
+		return refusalPause
+	}
+	// ErrDisconnected: nobody knows whether it was applied
+	s.log.Debug("not submitted", "action", kind, "err", err)
+	return heartbeat
+}

@@ -1,0 +1,114 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/node/clienttest"
+	"github.com/psyche-go/psyche/record/event"
+)
+
+// stored is an archive of what clients saved, under the names of their folders.
+func stored(dir string) func(context.Context, coordinator.Checkpoint, coordinator.Place) (checkpoint.Snapshot, error) {
+	return func(_ context.Context, _ coordinator.Checkpoint, at coordinator.Place) (checkpoint.Snapshot, error) {
+		if at == (coordinator.Place{}) {
+			return checkpoint.Snapshot{}, errors.New("nothing of its own")
+		}
+		if at.Repo == "lie" {
+			return clienttest.Model(), nil
+		}
+		return checkpoint.ReadDir(filepath.Join(dir, at.Revision))
+	}
+}
+
+// TestLostModelComesFromAnUpload ends all clients in the third epoch, whose first
+// checkpoint was uploaded; others, one of which reported a lie, go on from there.
+func TestLostModelComesFromAnUpload(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := clienttest.Config(2)
+		config.TotalSteps = 15
+		w := newWorld(t, config)
+		dir := t.TempDir()
+		uploads := func(o *options) { o.CheckpointDir = dir }
+		a, b := w.launch(0, uploads), w.launch(1, nil)
+		w.until("a checkpoint", func(s *coordinator.State) bool { return s.Progress.Epoch == 1 && s.RunState == coordinator.RoundTrain })
+		saved := all[event.Checkpoint](a)[0]
+		at := coordinator.Place{Kind: coordinator.CheckpointGcs, Repo: "bucket", Revision: filepath.Base(saved.Dir)}
+		b.node.Uploaded(checkpoint.Facts{RunID: clienttest.RunID, Step: saved.Step, Digest: saved.Digest}, coordinator.Place{Kind: coordinator.CheckpointGcs, Repo: "lie"})
+		b.node.Uploaded(checkpoint.Facts{RunID: "other", Step: saved.Step + 9, Digest: saved.Digest}, at)
+		w.until("the lie", func(s *coordinator.State) bool { return len(s.Uploads) == 1 })
+		w.until("later", func(s *coordinator.State) bool { return s.Progress.Epoch == 2 && s.RunState == coordinator.RoundTrain })
+		a.node.Uploaded(checkpoint.Facts{RunID: clienttest.RunID, Step: saved.Step, Digest: saved.Digest}, at)
+		w.until("the report", func(s *coordinator.State) bool { return len(s.Uploads) == 2 && len(all[event.Uploaded](a)) > 0 })
+		a.crash()
+		b.crash()
+		if told := all[event.Uploaded](a); len(told) != 1 || told[0].Step != saved.Step || !strings.Contains(told[0].Place, at.Revision) {
+			t.Errorf("events: %+v", told)
+		}
+		archive := func(o *options) { o.Archive = stored(dir) }
+		c, d := w.launch(2, archive), w.launch(3, archive)
+		w.until("they have it", func(*coordinator.State) bool { return len(all[event.Ready](c))*len(all[event.Ready](d)) > 0 })
+		if ready := all[event.Ready](c)[0]; ready.Digest != saved.Digest || ready.Source == "initial" {
+			t.Errorf("ready: %+v, want %+v", ready, saved)
+		}
+		finishEqual(w, c, d)
+		state := w.host.State()
+		if len(state.Lapses) != 1 || state.Lapses[0].First != saved.Step+1 || state.Progress.DataIndex != 15*12 {
+			t.Errorf("lapses %+v, data index %d", state.Lapses, state.Progress.DataIndex)
+		}
+	})
+}
+
+// TestPowerLoss kills all clients in a round. One that kept the run's checkpoint on its
+// disk gives it to the other, and nothing is lost but the round.
+func TestPowerLoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := clienttest.Config(2)
+		config.TotalSteps = 15
+		config.MinClients = 2 // who is killed a moment later does not record a checkpoint alone
+		w := newWorld(t, config)
+		dir := t.TempDir()
+		keep := func(o *options) { o.CheckpointDir = dir }
+		a, b := w.launch(0, keep), w.launch(1, nil)
+		w.until("second epoch", func(s *coordinator.State) bool { return s.Progress.Epoch == 1 && s.RunState == coordinator.RoundTrain })
+		a.crash()
+		b.crash()
+		before := w.host.State()
+		again, other := w.launch(0, keep), w.launch(1, nil)
+		w.until("both have it", func(*coordinator.State) bool {
+			return len(all[event.Ready](again))*len(all[event.Ready](other)) > 0
+		})
+		first, second := all[event.Ready](again)[0], all[event.Ready](other)[0]
+		if first.Source != "disk" || second.Source != "peers" || second.Digest != hexOf(before.Model.Checkpoint.Digest) {
+			t.Errorf("ready: %+v and %+v", first, second)
+		}
+		if s := w.host.State(); !s.Epoch.ColdStart {
+			t.Error("optimizers are young, and the epoch is not cold")
+		}
+		finishEqual(w, again, other)
+	})
+}
+
+// TestUploadsOfNoUse are dropped without bothering the run.
+func TestUploadsOfNoUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, clienttest.Config(1))
+		a := w.launch(0, nil)
+		w.until("second epoch", func(s *coordinator.State) bool { return s.Progress.Epoch == 1 && s.RunState == coordinator.RoundTrain })
+		at := coordinator.Place{Kind: coordinator.CheckpointGcs, Repo: "bucket"}
+		for _, f := range []checkpoint.Facts{{RunID: clienttest.RunID, Step: 3, Digest: strings.Repeat("0", 64)}, {RunID: clienttest.RunID, Step: 3, Digest: "0"}} {
+			a.node.Uploaded(f, at)
+		}
+		finishEqual(w, a)
+		if s := w.host.State(); len(s.Uploads) != 0 || len(all[event.Uploaded](a)) != 0 {
+			t.Errorf("uploads %+v", s.Uploads)
+		}
+		a.node.Uploaded(checkpoint.Facts{RunID: clienttest.RunID, Step: 9, Digest: strings.Repeat("0", 64)}, at) // nobody is told
+	})
+}

@@ -1,0 +1,192 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/node/env"
+	"github.com/psyche-go/psyche/node/handover"
+	"github.com/psyche-go/psyche/node/keep"
+	"github.com/psyche-go/psyche/node/tally"
+	"github.com/psyche-go/psyche/record/event"
+)
+
+// modelPause is between two attempts to get a model that nobody gave.
+const modelPause = time.Second
+
+// warmup gets the model that the epoch starts from and says so.
+func (n *Node) warmup() {
+	if !n.closeEpoch() || !n.run.isMember() || !n.enterEpoch() {
+		return
+	}
+	if first := n.run.foretell(n.Draws); first.ok { // its tokens are read while others load the model
+		n.engine.reader.forget(func(of assign.BatchID) bool { return of == first.batch })
+		n.engine.reader.read(first.batch, n.run.settleTime(n.SettleTimeout))
+	}
+	if slices.Contains(n.run.state.Epoch.Ready, n.run.myself()) {
+		return
+	}
+	epoch := n.run.state.Progress.Epoch
+	member, _ := n.run.state.Member(n.run.myself())
+	ready, ok := n.seat.reveals.ready(member, epoch, n.tasks.Now())
+	if !ok {
+		return // it asks for another place
+	}
+	n.actions.submit("ready", n.rounds.replica.epoch, ready, func() {
+		n.report.log.Info("ready", "epoch", epoch)
+	})
+}
+
+// enterEpoch gives the client its replica when it holds the epoch's model, and reports
+// whether it has one. During Warmup it gets the model; later it is too late, and
+// keepSeat asks for a place in the next epoch.
+func (n *Node) enterEpoch() bool {
+	if n.rounds.replica != nil {
+		return true
+	}
+	if !n.holdsModel() {
+		if n.run.state.RunState == coordinator.Warmup {
+			n.obtainModel()
+		}
+		return false
+	}
+	if !n.engine.Idle() {
+		n.engine.abandonExamination()
+		return false
+	}
+	m, key := n.models.Held, n.run.epoch()
+	if p := n.engine.prepared; p.model != m || p.epoch != key {
+		n.prepare(m, key)
+		return false
+	}
+	hash := startReplicaOf(m)
+	n.enter(m, key, key.startStep-1, hash, hash)
+	return true
+}
+
+// enter gives the client its replica after a step, which it has come to from the epoch's model.
+func (n *Node) enter(m *handover.Model, key epochKey, step uint32, hash, before [32]byte) {
+	n.fetcher.ForgetStalls()
+	n.rounds.replica = &replica{epoch: key, hash: hash, before: before, step: step, coldSteps: n.engine.prepared.coldSteps, from: m.Digest}
+	n.report.emit(event.Ready{
+		Epoch: n.run.state.Progress.Epoch, Step: m.Step, Digest: hexOf(m.Digest),
+		Source: m.Source, Bytes: m.Fetched, Seconds: m.Seconds,
+	})
+	if n.seat.again && n.run.isMember() {
+		n.seat.again = false
+		n.report.emit(event.Rejoined{Epoch: n.run.state.Progress.Epoch, Step: n.run.state.Progress.Step})
+	}
+	n.report.log.Info("holds the model", "epoch", n.run.state.Progress.Epoch, "digest", hexOf(m.Digest)[:16], "source", m.Source)
+}
+
+// startReplicaOf returns the replica hash with which an epoch begins from a model.
+func startReplicaOf(m *handover.Model) [32]byte { return tally.StartReplica(m.Digest) }
+
+// prepare sets the optimizer up for the epoch. In a cold start it begins without
+// momentum and with a small learning rate, for everybody alike.
+func (n *Node) prepare(model *handover.Model, epoch epochKey) {
+	trainer := n.engine.trainer
+	var steps uint32
+	if n.run.state.Epoch.ColdStart {
+		steps = n.run.state.Model.ColdStartWarmupSteps
+	}
+	reset := n.run.state.Epoch.ColdStart && !model.Fresh
+	n.engine.start(opPrepare, 0, func(ctx context.Context) func() {
+		err := trainer.SetColdStart(ctx, epoch.startStep, steps)
+		if err == nil && reset {
+			err = trainer.ResetOptimizer(ctx)
+		}
+		cancelled := ctx.Err() != nil
+		return func() {
+			switch {
+			case err == nil:
+				n.engine.prepared = preparation{model, epoch, steps}
+				if reset {
+					n.auditor.ForgetMomentum(epoch.startStep)
+				}
+			case !cancelled:
+				n.fail(fmt.Errorf("prepare the optimizer: %w", err))
+			}
+		}
+	})
+}
+
+// obtainModel loads the model that the coordinator's checkpoint names.
+func (n *Node) obtainModel() {
+	n.engine.abandonExamination()
+	if !n.engine.Idle() || n.tasks.Now().Before(n.engine.loadAt) {
+		return
+	}
+	s := n.run.state
+	redefined := n.engine.redefined(n.run.definition())
+	if redefined {
+		n.report.log.Info("the run was configured anew: building the trainer again", "epoch", s.Progress.Epoch)
+		n.engine.trainer = nil
+	} else if m := n.models.Held; m != nil && m.Origin.Kind == 0 { // trained here, in the epoch before
+		n.desynchronise("the run recorded another checkpoint than the one held here")
+	}
+	var places []coordinator.Place
+	for _, u := range s.UploadsOf(s.Model.Checkpoint.Digest) {
+		places = append(places, u.Place)
+	}
+	n.store.Forget(0, 0) // what follows does not go on from there
+	a := n.models.Begin(handover.Wish{
+		Definition: n.run.definition(), Trainer: n.engine.trainer, Redefined: redefined, Peers: n.run.members(n.fetcher.Rotation.Next),
+		Places: places, Time: time.Duration(s.Config.WarmupTime) * time.Millisecond,
+	})
+	n.engine.start(opLoad, 0, func(ctx context.Context) func() {
+		err := a.Run(ctx)
+		cancelled := ctx.Err() != nil
+		return func() { n.obtained(a, err, cancelled) }
+	})
+	n.engine.op.from = s.Model.Checkpoint
+}
+
+// obtained takes over what an attempt to get the model got.
+func (n *Node) obtained(a *handover.Attempt, err error, cancelled bool) {
+	n.report.total.ModelReceived += a.Model.Fetched
+	if a.Trainer != nil {
+		n.engine.trainer, n.engine.built = a.Trainer, a.Definition
+		n.auditor.ForgetMomentum(n.run.state.Progress.Step)
+	}
+	if err == nil && !cancelled {
+		n.store.Forget(a.Model.Size, n.ResultMemory)
+		for _, round := range a.Rounds { // by which it was caught up, so that others can do the same
+			n.store.Remember(round)
+		}
+	}
+	n.models.End(a, err, cancelled, n.run.state.Model.Checkpoint.Digest)
+	if m := a.Model; err == nil && !cancelled && n.run.state.RunState == coordinator.Finished {
+		n.keeper.Take(keep.Model{Step: m.Step, Digest: m.Digest, Snapshot: m.Snapshot})
+	}
+	switch {
+	case cancelled, err == nil:
+	case errors.Is(err, handover.ErrReplay):
+		n.report.log.Warn("the whole model has to be fetched", "err", err)
+	case errors.Is(err, env.ErrNoRoom):
+		n.fail(fmt.Errorf("get the model from peers: %w", err))
+	case errors.Is(err, handover.ErrNoHolder):
+		n.engine.loadAt = n.tasks.Now().Add(modelPause)
+		n.report.log.Warn("get the model from peers", "err", err)
+	default:
+		n.fail(fmt.Errorf("load the model: %w", err))
+	}
+}
+
+// holdsModel reports whether the trainer holds exactly the coordinator's checkpoint, and
+// is built as the run says now.
+func (n *Node) holdsModel() bool {
+	return !n.engine.redefined(n.run.definition()) && n.models.Holds(n.run.state.Model.Checkpoint)
+}
+
+// holdsCheckpoint reports whether this client can load the run's checkpoint by itself: its
+// parts are still in memory, whatever the trainer's weights have become, or on its disk.
+func (n *Node) holdsCheckpoint() bool {
+	c := n.run.state.Model.Checkpoint
+	return c.FromPeers() && n.models.Shared(c.Digest) != nil || n.keeper.Holds(c)
+}

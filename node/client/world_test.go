@@ -1,0 +1,195 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/host/memory"
+	"github.com/psyche-go/psyche/node/clienttest"
+	"github.com/psyche-go/psyche/node/env"
+	"github.com/psyche-go/psyche/node/memnet"
+	"github.com/psyche-go/psyche/record/event"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// world is a run in a bubble of virtual time: host, network and clients.
+type world struct {
+	t    *testing.T
+	hub  *memnet.Hub
+	host *memory.Host
+	dir  string
+
+	ctx   context.Context
+	tasks sync.WaitGroup
+	lives map[identity.ID]int
+}
+
+func newWorld(t *testing.T, config coordinator.Config) *world {
+	return newWorldOf(t, config, 100*time.Millisecond)
+}
+
+// newWorldOf is newWorld with a host that looks at the clock so often.
+func newWorldOf(t *testing.T, config coordinator.Config, tick time.Duration) *world {
+	w := &world{t: t, hub: &memnet.Hub{}, dir: t.TempDir(), lives: map[identity.ID]int{}}
+	w.host = clienttest.Host(t, config, func() uint64 { return uint64(time.Now().UnixMilli()) })
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	w.ctx = ctx
+	w.tasks.Go(func() { w.host.Run(ctx, tick) })
+	t.Cleanup(func() { cancel(); w.tasks.Wait() })
+	return w
+}
+
+// member is one life of a client.
+type member struct {
+	w       *world
+	id      identity.ID
+	trainer *clienttest.Trainer
+	net     *memnet.Node
+	backend *memory.Client
+	node    *Node
+	events  string
+	done    chan struct{}
+	err     error
+	cancel  context.CancelFunc
+}
+
+// options are what a test may change before a client begins.
+type options struct {
+	trainer *clienttest.Trainer
+	audited *clienttest.Audited // in its place; nil: it is not audited
+	Options
+}
+
+// launch starts a client; change may be nil.
+func (w *world) launch(n int, change func(o *options)) *member {
+	w.t.Helper()
+	key := clienttest.Key(n)
+	m := &member{w: w, id: key.ID(), done: make(chan struct{})}
+	w.lives[m.id]++
+	m.events = filepath.Join(w.dir, fmt.Sprintf("events-%d-%d.jsonl", n, w.lives[m.id]))
+	log, err := event.Open(m.events)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if m.backend, err = w.host.Attach(key); err != nil {
+		w.t.Fatal(err)
+	}
+	m.net = w.hub.Attach(m.id)
+	o := options{trainer: &clienttest.Trainer{ID: m.id, Duration: time.Duration(n+1) * 300 * time.Millisecond}}
+	o.Options = Options{
+		Key: key, RunID: clienttest.RunID, Backend: m.backend, Network: m.net, Data: clienttest.Data{}, Events: log,
+		Initial: func(context.Context, coordinator.Checkpoint) (checkpoint.Snapshot, error) {
+			return clienttest.Model(), nil
+		},
+	}
+	if os.Getenv("PSYCHE_TEST_LOG") != "" {
+		o.Logger = slog.New(slog.NewTextHandler(w.t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}
+	if change != nil {
+		change(&o)
+	}
+	m.trainer = o.trainer
+	o.NewTrainer = func(ctx context.Context, s checkpoint.Snapshot, _ env.Definition) (env.Trainer, error) {
+		if o.audited != nil {
+			return o.audited, o.audited.Load(ctx, s)
+		}
+		return o.trainer, o.trainer.Load(ctx, s)
+	}
+	if m.node, err = New(o.Options); err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(w.ctx)
+	m.cancel = cancel
+	w.tasks.Go(func() {
+		defer close(m.done)
+		m.err = m.node.Run(ctx)
+		m.net.Close()
+		if err := errors.Join(m.backend.Close(), log.Close()); err != nil {
+			w.t.Error(err)
+		}
+	})
+	return m
+}
+
+// crash ends a client the way a killed process ends: nobody hears from it.
+func (m *member) crash() {
+	m.net.Close()
+	_ = m.backend.Close()
+	<-m.done
+}
+
+// wait waits for the end of a client's run.
+func (m *member) wait() {
+	m.w.t.Helper()
+	select {
+	case <-m.done:
+	case <-m.w.ctx.Done():
+		state := m.w.host.State()
+		m.w.t.Fatalf("client %s has not ended: %v epoch %d step %d", m.id.Short(), state.RunState, state.Progress.Epoch, state.Progress.Step)
+	}
+}
+
+// until waits for a condition on the coordinator's state.
+func (w *world) until(what string, holds func(s *coordinator.State) bool) {
+	w.t.Helper()
+	for w.ctx.Err() == nil {
+		s := w.host.State()
+		if holds(&s) {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	w.t.Fatalf("never: %s", what)
+}
+
+// all returns the events of one kind that a client wrote.
+func all[B event.Body](m *member) []B {
+	m.w.t.Helper()
+	var found []B
+	for e, err := range event.Read(m.events) {
+		if err != nil {
+			m.w.t.Fatal(err)
+		}
+		if b, ok := e.Body.(B); ok {
+			found = append(found, b)
+		}
+	}
+	return found
+}
+
+// finishEqual waits for all clients and checks that they end with the same model.
+func finishEqual(w *world, members ...*member) {
+	w.t.Helper()
+	for _, m := range members {
+		m.wait()
+		if m.err != nil {
+			w.t.Errorf("client %s: %v", m.id.Short(), m.err)
+		}
+	}
+	state := w.host.State()
+	if state.RunState != coordinator.Finished || state.Model.Checkpoint.Kind != coordinator.CheckpointP2P {
+		w.t.Errorf("run ended in %v with a %v checkpoint", state.RunState, state.Model.Checkpoint.Kind)
+	}
+	want := members[0].trainer.Weights()
+	for _, m := range members {
+		finished := all[event.Finished](m)
+		if len(finished) != 1 || finished[0].Digest != hexOf(state.Model.Checkpoint.Digest) {
+			w.t.Errorf("client %s finished with %+v, the run with %x", m.id.Short(), finished, state.Model.Checkpoint.Digest)
+		}
+		if m.trainer.Weights() != want {
+			w.t.Errorf("client %s ended with other weights", m.id.Short())
+		}
+	}
+}

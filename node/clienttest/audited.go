@@ -1,0 +1,175 @@
+package clienttest
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/core/audit"
+	"github.com/psyche-go/psyche/core/audit/toy"
+	"github.com/psyche-go/psyche/core/codec"
+	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/files/data"
+)
+
+// Audited is a Trainer whose results can be audited. It implements env.Auditor.
+type Audited struct {
+	*Trainer
+	Types []audit.Precision // that it computes in, the own one first; nil: f32
+	// Cheat changes what is trained: another gradient, or one of another batch or model. May be nil.
+	Cheat func(step uint32, batch data.Batch, gradient []float32) []float32
+	// Exam is how long an examination takes; 0: as long as a training.
+	Exam time.Duration
+	// Forge changes the header of a result. May be nil.
+	Forge func(h *codec.Header)
+	// Examining is called when an examination begins. May be nil.
+	Examining func(x audit.Examination)
+	// Guess takes the place of what an examination finds. May be nil.
+	Guess func(x audit.Examination, gradient []float32) []float32
+
+	toy.Part
+
+	mu    sync.Mutex
+	exams int
+}
+
+// Audit returns a trainer of a run with audits in place of another one.
+func Audit(t *Trainer) *Audited {
+	return &Audited{Trainer: t, Part: toy.Part{Optimizer: toy.Optimizer{Trainer: t.ID}}}
+}
+
+// Exams returns how often the trainer examined.
+func (a *Audited) Exams() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.exams
+}
+
+func (a *Audited) fingerprint() [32]byte {
+	var b []byte
+	for _, w := range a.Weights() {
+		b = binary.LittleEndian.AppendUint64(b, w)
+	}
+	return sha256.Sum256(b)
+}
+
+// in is a gradient as it comes out in a type: in bf16 each second number is too large.
+func in(p audit.Precision, gradient []float32) []float32 {
+	if p == audit.BF16 {
+		for i := range gradient {
+			if i%2 == 1 {
+				gradient[i] *= 1.25
+			}
+		}
+	}
+	return gradient
+}
+
+// Train implements env.Trainer.
+func (a *Audited) Train(ctx context.Context, step uint32, batch data.Batch, begun func(context.Context) error) ([]byte, float64, error) {
+	_, loss, err := a.Trainer.Train(ctx, step, batch, begun)
+	if err != nil {
+		return nil, 0, err
+	}
+	gradient := in(a.Precisions()[0], toy.Gradient(a.fingerprint(), batch.Sequences))
+	if a.Cheat != nil {
+		gradient = a.Cheat(step, batch, gradient)
+	}
+	payload, err := a.Optimizer.Step(step, batch.ID, gradient, batch.Hash())
+	if err == nil && a.Forge != nil {
+		payload, err = toy.Forge(payload, a.Forge)
+	}
+	return payload, loss, err
+}
+
+// Verify implements env.Trainer.
+func (a *Audited) Verify(payload []byte, step uint32, batch assign.BatchID, trainer [32]byte) error {
+	h, _, err := toy.Decode(payload)
+	if err != nil || h.Step != step || h.BatchStart != batch.Start || h.BatchEnd != batch.End || h.Trainer != trainer {
+		return ErrFake
+	}
+	return nil
+}
+
+// Apply implements env.Trainer.
+func (a *Audited) Apply(ctx context.Context, step uint32, payloads [][]byte, own bool) error {
+	hashes := make([][]byte, len(payloads))
+	for i, payload := range payloads {
+		hash := sha256.Sum256(payload)
+		hashes[i] = hash[:]
+	}
+	if err := a.Trainer.Apply(ctx, step, hashes, own); err != nil {
+		return err
+	}
+	a.Past.Note(step, a.fingerprint())
+	return nil
+}
+
+// Load implements env.Trainer.
+func (a *Audited) Load(ctx context.Context, s checkpoint.Snapshot) error {
+	if err := a.Trainer.Load(ctx, s); err != nil {
+		return err
+	}
+	a.Loaded(s.Step, a.fingerprint())
+	return nil
+}
+
+// ResetOptimizer implements env.Trainer.
+func (a *Audited) ResetOptimizer(ctx context.Context) error {
+	a.Optimizer.Reset()
+	return a.Trainer.ResetOptimizer(ctx)
+}
+
+// LoadOptimizer implements env.OptimizerKeeper: what is saved is not taken up again.
+func (a *Audited) LoadOptimizer(context.Context, string) error {
+	a.Optimizer.Reset()
+	return nil
+}
+
+// MaxResultSize implements env.Trainer.
+func (a *Audited) MaxResultSize() int { return a.Part.MaxResultSize() }
+
+// Precisions implements env.Auditor.
+func (a *Audited) Precisions() []audit.Precision {
+	if a.Types == nil {
+		return []audit.Precision{audit.F32}
+	}
+	return a.Types
+}
+
+// Examine implements env.Auditor.
+func (a *Audited) Examine(ctx context.Context, x audit.Examination, batch data.Batch) (*audit.Exam, error) {
+	defer a.exclusive()()
+	if a.Examining != nil {
+		a.Examining(x)
+	}
+	timer := time.NewTimer(cmp.Or(a.Exam, a.Duration))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	for i, applied := range x.Applied {
+		if want := x.Weights + uint32(len(x.Applied)-i); applied.Step != want {
+			return nil, fmt.Errorf("%w: applied of step %d, want %d", ErrFake, applied.Step, want)
+		}
+	}
+	weights, err := a.Past.At(x.Weights)
+	if err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	a.exams++
+	a.mu.Unlock()
+	gradient := in(x.Precision, toy.Gradient(weights, batch.Sequences))
+	if a.Guess != nil {
+		gradient = a.Guess(x, gradient)
+	}
+	return toy.Exam(x.Step, x.Trainer, x.Chunks, gradient)
+}

@@ -1,0 +1,220 @@
+package clienttest
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/files/data"
+)
+
+// Trainer implements env.Trainer and env.OptimizerKeeper by integer arithmetic in which the
+// order and the set of all applied results leave their traces. Of its fields Duration is how
+// long a training takes and Lag the rounds after which results are applied; the others make
+// it misbehave, or make its model larger.
+type Trainer struct {
+	ID       identity.ID
+	Duration time.Duration                           // of a training
+	Silent   func(step uint32) bool                  // the training fails
+	Lie      func(step uint32) bool                  // the result is one that others refuse
+	Corrupt  func(step uint32) bool                  // the weights are damaged after applying the step
+	OnTrain  func(step uint32, batch assign.BatchID) // is called when a training begins
+	OnApply  func(step uint32, own bool)             // is called after applying
+	Lag      uint32                                  // rounds after which results are applied; 0: 1
+	Bulk     int                                     // bytes that make the model larger
+
+	mu       sync.Mutex
+	weights  [Width]uint64
+	momentum uint64
+	pending  map[uint32]uint64 // momentum that is in unapplied results, by step
+	cold     [2]uint32
+	loads    int
+	busy     bool
+}
+
+// ErrFake is the error of everything that a test has fail.
+var ErrFake = errors.New("fake failure")
+
+// exclusive fails the test's run when the client uses the trainer twice at once.
+func (f *Trainer) exclusive() func() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.busy {
+		panic("trainer is used by two goroutines")
+	}
+	f.busy = true
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.busy = false
+	}
+}
+
+// Weights returns the numbers of the model.
+func (f *Trainer) Weights() [Width]uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.weights
+}
+
+// Momentum returns how many own results count in the optimizer.
+func (f *Trainer) Momentum() uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.momentum
+}
+
+// Unsettled returns how many own results left the momentum for steps that were not applied.
+func (f *Trainer) Unsettled() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.pending)
+}
+
+// Loads returns how often a model was loaded.
+func (f *Trainer) Loads() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.loads
+}
+
+// Result returns the bytes of a result; those of hash tell several of one batch apart.
+func Result(step uint32, batch assign.BatchID, trainer, hash [32]byte) []byte {
+	return append(header(step, batch, trainer), hash[:]...)
+}
+
+func header(step uint32, batch assign.BatchID, trainer [32]byte) []byte {
+	b := binary.LittleEndian.AppendUint32(nil, step)
+	b = binary.LittleEndian.AppendUint64(b, batch.Start)
+	b = binary.LittleEndian.AppendUint64(b, batch.End)
+	return append(b, trainer[:]...)
+}
+
+// Train implements env.Trainer.
+func (f *Trainer) Train(ctx context.Context, step uint32, batch data.Batch, begun func(context.Context) error) ([]byte, float64, error) {
+	defer f.exclusive()()
+	if f.OnTrain != nil {
+		f.OnTrain(step, batch.ID)
+	}
+	timer := time.NewTimer(f.Duration)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+		return nil, 0, ctx.Err()
+	}
+	if f.Silent != nil && f.Silent(step) {
+		return nil, 0, ErrFake
+	}
+	gradient := sha256.Sum256(fmt.Append(nil, batch.Sequences, f.weights, f.momentum))
+	if err := begun(ctx); err != nil {
+		return nil, 0, err
+	}
+	if _, twice := f.pending[step]; twice {
+		return nil, 0, fmt.Errorf("%w: step %d was trained before", ErrFake, step)
+	}
+	payload := Result(step, batch.ID, f.ID, gradient)
+	if f.Lie != nil && f.Lie(step) {
+		payload = append(payload, 0)
+	}
+	if f.pending == nil {
+		f.pending = map[uint32]uint64{}
+	}
+	f.pending[step] = 1
+	return payload, float64(step), nil
+}
+
+// Verify implements env.Trainer.
+func (f *Trainer) Verify(payload []byte, step uint32, batch assign.BatchID, trainer [32]byte) error {
+	header := header(step, batch, trainer)
+	lying := f.Lie != nil && f.Lie(step) && trainer == f.ID
+	if !lying && (len(payload) != len(header)+32 || !slices.Equal(payload[:len(header)], header)) {
+		return ErrFake
+	}
+	return nil
+}
+
+// Apply implements env.Trainer.
+func (f *Trainer) Apply(_ context.Context, step uint32, payloads [][]byte, own bool) error {
+	defer f.exclusive()()
+	if own {
+		f.momentum += f.pending[step]
+	}
+	delete(f.pending, step)
+	for i := range f.weights {
+		f.weights[i] = f.weights[i]*6364136223846793005 + uint64(step) + uint64(f.cold[1])
+		for _, p := range payloads {
+			f.weights[i] = f.weights[i]*31 + binary.LittleEndian.Uint64(p[len(p)-8:])
+		}
+	}
+	if f.Corrupt != nil && f.Corrupt(step) {
+		f.weights[0]++
+	}
+	if f.OnApply != nil {
+		f.OnApply(step, own)
+	}
+	return nil
+}
+
+// Snapshot implements env.Trainer.
+func (f *Trainer) Snapshot(context.Context) (checkpoint.Snapshot, error) {
+	defer f.exclusive()()
+	return Bulky(Snapshot(f.weights), f.Bulk), nil
+}
+
+// Load implements env.Trainer.
+func (f *Trainer) Load(_ context.Context, s checkpoint.Snapshot) error {
+	defer f.exclusive()()
+	for i := range f.weights {
+		f.weights[i] = binary.LittleEndian.Uint64(s.Tensors[i].Data)
+	}
+	f.momentum, f.pending = 0, nil
+	f.loads++
+	return nil
+}
+
+// ResetOptimizer implements env.Trainer.
+func (f *Trainer) ResetOptimizer(context.Context) error {
+	defer f.exclusive()()
+	f.momentum = 0
+	return nil
+}
+
+// SaveOptimizer implements env.OptimizerKeeper.
+func (f *Trainer) SaveOptimizer(_ context.Context, path string) error {
+	defer f.exclusive()()
+	return os.WriteFile(path, binary.LittleEndian.AppendUint64(nil, f.momentum), 0o600)
+}
+
+// LoadOptimizer implements env.OptimizerKeeper.
+func (f *Trainer) LoadOptimizer(_ context.Context, path string) error {
+	defer f.exclusive()()
+	raw, err := os.ReadFile(path)
+	if err != nil || len(raw) != 8 {
+		return errors.Join(ErrFake, err)
+	}
+	f.momentum = binary.LittleEndian.Uint64(raw)
+	return nil
+}
+
+// SetColdStart implements env.Trainer.
+func (f *Trainer) SetColdStart(_ context.Context, start, steps uint32) error {
+	defer f.exclusive()()
+	f.cold = [2]uint32{start, steps}
+	return nil
+}
+
+// MaxResultSize implements env.Trainer.
+func (f *Trainer) MaxResultSize() int { return 1 << 10 }
+
+// ApplyLag implements env.Trainer.
+func (f *Trainer) ApplyLag() uint32 { return max(f.Lag, 1) }

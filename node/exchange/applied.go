@@ -1,0 +1,121 @@
+package exchange
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/node/tally"
+)
+
+const (
+	appliedRoundSize  = 4 + 4 + 2
+	appliedResultSize = 8 + 8 + 32 + 32 + 4
+	maxResultsRounds  = 4096
+)
+
+// AppliedRound is a round that became part of the model.
+type AppliedRound struct {
+	Step       uint32
+	EpochStart uint32   // first step of its epoch
+	ColdSteps  uint32   // of the epoch's cold start; 0: none
+	From       [32]byte // digest of the model that its epoch began with; not sent
+	Results    []AppliedResult
+}
+
+// AppliedResult is a counted result and where it came from.
+type AppliedResult struct {
+	tally.Counted
+	Owner coordinator.ClientID
+	Size  uint32
+}
+
+// Replica returns the replica hash after the round, from the one before it.
+func (r *AppliedRound) Replica(before [32]byte) [32]byte {
+	counted := make([]tally.Counted, len(r.Results))
+	for i := range r.Results {
+		counted[i] = r.Results[i].Counted
+	}
+	return tally.ExtendReplica(before, r.Step, counted)
+}
+
+// TotalSize returns the bytes of all results of the rounds.
+func TotalSize(rounds []AppliedRound) (size uint64) {
+	for _, round := range rounds {
+		for _, r := range round.Results {
+			size += uint64(r.Size)
+		}
+	}
+	return size
+}
+
+func encodeResultsRequest(after, until uint32, from [32]byte) []byte {
+	b := make([]byte, 0, resultsRequestSize)
+	b = binary.LittleEndian.AppendUint32(b, after)
+	b = binary.LittleEndian.AppendUint32(b, until)
+	return append(b, from[:]...)
+}
+
+// encodeApplied packs rounds; their steps are what was asked for.
+func encodeApplied(rounds []AppliedRound) []byte {
+	var b []byte
+	for _, round := range rounds {
+		b = binary.LittleEndian.AppendUint32(b, round.EpochStart)
+		b = binary.LittleEndian.AppendUint32(b, round.ColdSteps)
+		b = binary.LittleEndian.AppendUint16(b, uint16(len(round.Results)))
+		for _, r := range round.Results {
+			b = binary.LittleEndian.AppendUint64(b, r.Batch.Start)
+			b = binary.LittleEndian.AppendUint64(b, r.Batch.End)
+			b = append(b, r.Owner[:]...)
+			b = append(b, r.Commitment[:]...)
+			b = binary.LittleEndian.AppendUint32(b, r.Size)
+		}
+	}
+	return b
+}
+
+// decodeApplied unpacks the rounds after one step until another. Whether anybody ever
+// trained these results is not looked at.
+func decodeApplied(b []byte, after, until uint32) ([]AppliedRound, error) {
+	if after >= until || until-after > maxResultsRounds || until == math.MaxUint32 || len(b) > maxResultsResponse {
+		return nil, fmt.Errorf("%w: %d bytes for the steps after %d until %d", ErrMalformed, len(b), after, until)
+	}
+	var rounds []AppliedRound
+	for step := after + 1; step <= until; step++ {
+		if len(b) < appliedRoundSize {
+			return nil, fmt.Errorf("%w: the results of step %d are missing", ErrMalformed, step)
+		}
+		round := AppliedRound{
+			Step: step, EpochStart: binary.LittleEndian.Uint32(b), ColdSteps: binary.LittleEndian.Uint32(b[4:]),
+		}
+		count := int(binary.LittleEndian.Uint16(b[8:]))
+		b = b[appliedRoundSize:]
+		if count > coordinator.MaxClients || count*appliedResultSize > len(b) || round.EpochStart > step {
+			return nil, fmt.Errorf("%w: step %d claims %d results and an epoch from step %d", ErrMalformed, step, count, round.EpochStart)
+		}
+		end := uint64(0)
+		for range count {
+			r := AppliedResult{
+				Counted: tally.Counted{
+					Batch:      assign.BatchID{Start: binary.LittleEndian.Uint64(b), End: binary.LittleEndian.Uint64(b[8:])},
+					Commitment: tally.Commitment(b[48:80]),
+				},
+				Owner: coordinator.ClientID(b[16:48]),
+				Size:  binary.LittleEndian.Uint32(b[80:]),
+			}
+			if r.Batch.Start < end || r.Batch.End <= r.Batch.Start {
+				return nil, fmt.Errorf("%w: batch %v of step %d is out of order", ErrMalformed, r.Batch, step)
+			}
+			end = r.Batch.End
+			round.Results = append(round.Results, r)
+			b = b[appliedResultSize:]
+		}
+		rounds = append(rounds, round)
+	}
+	if len(b) > 0 {
+		return nil, fmt.Errorf("%w: %d bytes after the results", ErrMalformed, len(b))
+	}
+	return rounds, nil
+}

@@ -1,0 +1,129 @@
+package exchange
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/psyche-go/psyche/base/identity"
+)
+
+const historyEpochs = 3 // the running one and two before it
+
+// History remembers the newest rounds that became part of the model, whole epochs of them:
+// members that were away fetch these instead of the model. Epochs that are over are remembered
+// only while that is less to fetch than the model; into the running one no other way leads. The
+// loop fills it, the network's goroutines read it.
+type History struct {
+	mu     sync.Mutex
+	rounds []AppliedRound // ascending steps without a gap
+	model  uint64         // bytes of the model
+	memory uint64         // bytes of results that the running epoch may take
+	skip   uint32         // start step of an epoch that is too large to be kept; 0: none
+}
+
+// Push adds the next round and returns the results that are not kept any more.
+func (h *History) Push(round AppliedRound) (dropped [][32]byte) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if last := len(h.rounds) - 1; last >= 0 && h.rounds[last].Step+1 != round.Step {
+		dropped = h.cut(len(h.rounds))
+	}
+	if round.EpochStart == h.skip {
+		return append(dropped, hashesOf(round)...)
+	}
+	h.rounds = append(h.rounds, round)
+	for len(h.rounds) > 0 && !h.fits() {
+		oldest := h.rounds[0].EpochStart
+		if oldest == round.EpochStart {
+			h.skip = oldest
+		}
+		end := slices.IndexFunc(h.rounds, func(r AppliedRound) bool { return r.EpochStart != oldest })
+		if end < 0 {
+			end = len(h.rounds)
+		}
+		dropped = append(dropped, h.cut(end)...)
+	}
+	return dropped
+}
+
+// fits reports whether everything may be kept.
+func (h *History) fits() bool {
+	limit := h.memory
+	epochs := h.epochs()
+	if epochs > 1 {
+		limit = min(limit, h.model)
+	}
+	return epochs <= historyEpochs && len(h.rounds) <= maxResultsRounds && TotalSize(h.rounds) <= limit
+}
+
+// epochs counts the epochs of which rounds are kept.
+func (h *History) epochs() (count int) {
+	for i, round := range h.rounds {
+		if i == 0 || round.EpochStart != h.rounds[i-1].EpochStart {
+			count++
+		}
+	}
+	return count
+}
+
+// cut forgets the oldest rounds and returns their results.
+func (h *History) cut(count int) (dropped [][32]byte) {
+	for _, round := range h.rounds[:count] {
+		dropped = append(dropped, hashesOf(round)...)
+	}
+	h.rounds = slices.Clone(h.rounds[count:])
+	return dropped
+}
+
+// Reset forgets everything and returns the results that are not kept any more. From now on the
+// model has that many bytes, and the results of the running epoch may take that much memory.
+func (h *History) Reset(model, memory uint64) (dropped [][32]byte) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.model, h.memory, h.skip = model, memory, 0
+	return h.cut(len(h.rounds))
+}
+
+// EachBlob calls do for the hash of each result that is kept.
+func (h *History) EachBlob(do func(hash [32]byte)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, round := range h.rounds {
+		for _, r := range round.Results {
+			do(r.Commitment)
+		}
+	}
+}
+
+func hashesOf(round AppliedRound) [][32]byte {
+	hashes := make([][32]byte, len(round.Results))
+	for i, r := range round.Results {
+		hashes[i] = r.Commitment
+	}
+	return hashes
+}
+
+// answer lists the results between two models.
+func (h *History) answer(_ context.Context, _ identity.ID, request []byte) ([]byte, error) {
+	if len(request) != resultsRequestSize {
+		return nil, fmt.Errorf("%w: request for results of %d bytes, want %d", ErrMalformed, len(request), resultsRequestSize)
+	}
+	after, until := binary.LittleEndian.Uint32(request), binary.LittleEndian.Uint32(request[4:])
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.rounds) == 0 || after >= until || h.rounds[0].Step > after+1 || h.rounds[len(h.rounds)-1].Step < until {
+		return nil, fmt.Errorf("%w: results of the steps after %d until %d", ErrNotHeld, after, until)
+	}
+	first := after + 1 - h.rounds[0].Step
+	if oldest := h.rounds[first]; oldest.EpochStart == oldest.Step && oldest.From != [32]byte(request[8:]) {
+		return nil, fmt.Errorf("%w: results since that model of step %d", ErrNotHeld, after)
+	}
+	encoded := encodeApplied(h.rounds[first : first+until-after])
+	if len(encoded) > maxResultsResponse {
+		return nil, fmt.Errorf("%w: results of the steps after %d until %d in one answer", ErrNotHeld, after, until)
+	}
+	return encoded, nil
+}

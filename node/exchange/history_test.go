@@ -1,0 +1,114 @@
+package exchange
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/node/tally"
+	"pgregory.net/rapid"
+)
+
+// TestHistoryIsBounded pushes epochs of any shape: what is kept has no gap, consists of
+// whole epochs, is at most as large as allowed, the running epoch goes last, and what is dropped was
+// kept.
+func TestHistoryIsBounded(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		h := &History{model: rapid.Uint64Range(0, 60).Draw(t, "model"), memory: rapid.Uint64Range(0, 90).Draw(t, "memory")}
+		held := map[tally.Commitment]bool{}
+		starts := map[uint32]bool{}
+		step := uint32(1)
+		for range rapid.IntRange(1, 6).Draw(t, "epochs") {
+			step += rapid.Uint32Range(0, 8).Draw(t, "gap") / 8
+			start := step
+			starts[start] = true
+			epoch := uint64(0) // bytes
+			for range rapid.IntRange(1, 4).Draw(t, "rounds") {
+				round := testApplied(step, start, rapid.SliceOfN(rapid.Uint32Range(0, 12), 0, 3).Draw(t, "sizes")...)
+				for _, r := range round.Results {
+					held[r.Commitment] = true
+				}
+				for _, hash := range h.Push(round) {
+					if !held[hash] {
+						t.Fatalf("%x is dropped twice or was never kept", hash[:2])
+					}
+					delete(held, hash)
+				}
+				epoch += TotalSize([]AppliedRound{round})
+				step++
+			}
+			total, epochs := TotalSize(h.rounds), h.epochs()
+			if total > h.memory || epochs > 1 && total > h.model || epochs > historyEpochs {
+				t.Fatalf("%d bytes of %d epochs are kept", total, epochs)
+			}
+			if epochs == 0 && epoch <= h.memory {
+				t.Fatalf("the running epoch has %d bytes and is not kept", epoch)
+			}
+			for i, round := range h.rounds {
+				if i == 0 && !starts[round.Step] || i > 0 && round.Step != h.rounds[i-1].Step+1 {
+					t.Fatalf("round %d is of step %d", i, round.Step)
+				}
+			}
+			h.EachBlob(func(hash [32]byte) {
+				if !held[hash] {
+					t.Fatalf("%x is kept and was dropped", hash[:2])
+				}
+			})
+		}
+		if count := len(h.Reset(9, 12)); count != len(held) || len(h.rounds) != 0 || h.model != 9 || h.memory != 12 {
+			t.Fatalf("reset drops %d of %d results", count, len(held))
+		}
+	})
+}
+
+func TestHistoryAnswers(t *testing.T) {
+	h := &History{model: 1000, memory: 1000}
+	first, second := strings.Repeat("11", 32), strings.Repeat("22", 32)
+	ask := func(request string) ([]byte, error) {
+		b, err := hex.DecodeString(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return h.answer(t.Context(), identity.ID{}, b)
+	}
+	if _, err := ask("0000000001000000" + first); !errors.Is(err, ErrNotHeld) {
+		t.Errorf("an empty history: %v", err)
+	}
+	for step := uint32(4); step <= 9; step++ {
+		round := testApplied(step, 4+(step-4)/3*3, 10)
+		round.From = [32]byte(bytes.Repeat([]byte{byte(0x11 * (1 + (step-4)/3))}, 32))
+		h.Push(round)
+	}
+	for request, want := range map[string]error{
+		"0300000009000000" + first:        nil, // everything
+		"0300000006000000" + first:        nil,
+		"0600000009000000" + second:       nil,
+		"0700000009000000" + first:        nil,        // within an epoch nothing is known of the model
+		"0300000009000000" + second:       ErrNotHeld, // the run was elsewhere after step 3
+		"0600000009000000" + first:        ErrNotHeld,
+		"0200000009000000" + first:        ErrNotHeld, // before the first
+		"030000000a000000" + first:        ErrNotHeld, // after the last
+		"0900000009000000" + first:        ErrNotHeld,
+		"0900000003000000" + first:        ErrNotHeld,
+		"ffffffffffffffff" + first:        ErrNotHeld,
+		"ffffffff00000000" + first:        ErrNotHeld,
+		"":                                ErrMalformed,
+		"0300000009000000":                ErrMalformed,
+		"0300000009000000" + first + "00": ErrMalformed,
+	} {
+		answer, err := ask(request)
+		if !errors.Is(err, want) || (want == nil) != (err == nil) {
+			t.Errorf("request %s: %v", request, err)
+		}
+		if want == nil {
+			after, until := uint32(request[1]-'0'), uint32(request[9]-'0')
+			rounds, err := decodeApplied(answer, after, until)
+			if err != nil || uint32(len(rounds)) != until-after || rounds[0].Results[0].Commitment[0] != byte(after+1) {
+				t.Errorf("request %s: %+v, %v", request, rounds, err)
+			}
+		}
+	}
+}

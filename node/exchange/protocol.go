@@ -1,0 +1,89 @@
+package exchange
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/node/tally"
+	"lukechampine.com/blake3"
+)
+
+// The protocols that clients answer for each other. Their bytes are in docs/p2p.md.
+const (
+	RoundProtocol   = "/psyche/round/1"   // the announcements of a round
+	ModelProtocol   = "/psyche/model/1"   // the manifest of a model
+	ResultsProtocol = "/psyche/results/1" // what was counted between two models
+)
+
+// MaxAnnouncementSize bounds a signed announcement, in bytes.
+const MaxAnnouncementSize = 512
+
+// MaxAnnouncements bounds the announcements of a round that are handed out together.
+const MaxAnnouncements = tally.MaxCandidates * coordinator.MaxClients
+
+const (
+	roundRequestSize = 4
+	maxRoundResponse = 2 + MaxAnnouncements*(2+MaxAnnouncementSize)
+
+	modelRequestSize = 32
+
+	resultsRequestSize = 4 + 4 + 32
+	maxResultsResponse = 4 << 20 // bytes
+)
+
+// Reasons why a request is not answered, or an answer is of no use.
+var (
+	ErrMalformed = errors.New("malformed message")
+	ErrNotHeld   = errors.New("not held here")
+)
+
+// Requests asks and answers single members; env.Network has it.
+type Requests interface {
+	Request(ctx context.Context, to identity.ID, protocol string, request []byte, maxResponse int) ([]byte, error)
+	Handle(protocol string, maxRequest int, handle func(ctx context.Context, from identity.ID, request []byte) ([]byte, error))
+}
+
+// Serve answers the requests of peers.
+func (s *Store) Serve(network Requests) {
+	network.Handle(RoundProtocol, roundRequestSize, s.Shelf.answerRound)
+	network.Handle(ModelProtocol, modelRequestSize, s.Shelf.answerModel)
+	network.Handle(ResultsProtocol, resultsRequestSize, s.History.answer)
+}
+
+// AskRound asks a peer for the signed announcements that it has of a round.
+func AskRound(ctx context.Context, network Requests, peer identity.ID, step uint32) ([][]byte, error) {
+	request := binary.LittleEndian.AppendUint32(nil, step)
+	response, err := network.Request(ctx, peer, RoundProtocol, request, maxRoundResponse)
+	if err != nil {
+		return nil, err
+	}
+	return decodeAnnouncements(response)
+}
+
+// AskModel asks a peer for the encoded manifest with a digest.
+func AskModel(ctx context.Context, network Requests, peer identity.ID, digest [32]byte) ([]byte, error) {
+	response, err := network.Request(ctx, peer, ModelProtocol, digest[:], checkpoint.MaxManifestSize)
+	if err != nil {
+		return nil, err
+	}
+	if blake3.Sum256(response) != digest {
+		return nil, fmt.Errorf("%w: a manifest that does not have the digest", ErrMalformed)
+	}
+	return response, nil
+}
+
+// AskResults asks a peer which results were counted after a step, from the model with that
+// digest on, until another step. The answer's hash tells whether two peers say the same.
+func AskResults(ctx context.Context, network Requests, peer identity.ID, after, until uint32, model [32]byte) (rounds []AppliedRound, answer [32]byte, err error) {
+	response, err := network.Request(ctx, peer, ResultsProtocol, encodeResultsRequest(after, until, model), maxResultsResponse)
+	if err != nil {
+		return nil, answer, err
+	}
+	rounds, err = decodeApplied(response, after, until)
+	return rounds, blake3.Sum256(response), err
+}

@@ -1,0 +1,127 @@
+package exchange
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/psyche-go/psyche/base/identity"
+)
+
+// Shelf holds what peers may ask for, beside blobs. The loop fills it, the network's
+// goroutines read it.
+type Shelf struct {
+	mu        sync.Mutex
+	rounds    map[uint32]*shelved // by step
+	manifests map[[32]byte][]byte // digest → encoded manifest
+}
+
+// shelved are the announcements of a round.
+type shelved struct {
+	slots   [][][]byte // per batch, signed announcements, preferred first
+	encoded []byte     // nil: not encoded since the last change
+	known   map[string]struct{}
+}
+
+// encode returns the encoded announcements: the first of every batch before the others, so
+// that a peer which keeps only two per batch gets them.
+func (s *shelved) encode() []byte {
+	if s.encoded != nil {
+		return s.encoded
+	}
+	var first, others [][]byte
+	for _, raws := range s.slots {
+		if len(raws) > 0 {
+			first, others = append(first, raws[0]), append(others, raws[1:]...)
+		}
+	}
+	s.encoded = encodeAnnouncements(append(first, others...))
+	return s.encoded
+}
+
+// NewShelf returns an empty shelf.
+func NewShelf() *Shelf {
+	return &Shelf{rounds: make(map[uint32]*shelved), manifests: make(map[[32]byte][]byte)}
+}
+
+// PutBatch replaces the announcements of one of count batches of a round.
+func (s *Shelf) PutBatch(step uint32, index, count int, raws [][]byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	round := s.rounds[step]
+	if round == nil {
+		round = &shelved{slots: make([][][]byte, count), known: make(map[string]struct{}, count)}
+		s.rounds[step] = round
+	}
+	for _, raw := range round.slots[index] {
+		delete(round.known, string(raw))
+	}
+	round.slots[index], round.encoded = raws, nil
+	for _, raw := range raws {
+		round.known[string(raw)] = struct{}{}
+	}
+}
+
+// Unknown leaves out the announcements of a round that were verified before.
+func (s *Shelf) Unknown(step uint32, raws [][]byte) [][]byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	round := s.rounds[step]
+	if round == nil {
+		return raws
+	}
+	return slices.DeleteFunc(raws, func(raw []byte) bool {
+		_, known := round.known[string(raw)]
+		return known
+	})
+}
+
+// DropRound forgets a round.
+func (s *Shelf) DropRound(step uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.rounds, step)
+}
+
+// PutManifest lets peers ask for a manifest by its digest.
+func (s *Shelf) PutManifest(digest [32]byte, manifest []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.manifests[digest] = manifest
+}
+
+// DropManifest takes it back.
+func (s *Shelf) DropManifest(digest [32]byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.manifests, digest)
+}
+
+func (s *Shelf) answerRound(_ context.Context, _ identity.ID, request []byte) ([]byte, error) {
+	if len(request) != roundRequestSize {
+		return nil, fmt.Errorf("%w: request for a round of %d bytes, want %d", ErrMalformed, len(request), roundRequestSize)
+	}
+	step := binary.LittleEndian.Uint32(request)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	round, found := s.rounds[step]
+	if !found {
+		return nil, fmt.Errorf("%w: results of step %d", ErrNotHeld, step)
+	}
+	return round.encode(), nil
+}
+
+func (s *Shelf) answerModel(_ context.Context, _ identity.ID, request []byte) ([]byte, error) {
+	if len(request) != modelRequestSize {
+		return nil, fmt.Errorf("%w: request for a model of %d bytes, want %d", ErrMalformed, len(request), modelRequestSize)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	manifest, found := s.manifests[[32]byte(request)]
+	if !found {
+		return nil, fmt.Errorf("%w: model %x", ErrNotHeld, request[:8])
+	}
+	return manifest, nil
+}

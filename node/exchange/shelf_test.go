@@ -1,0 +1,92 @@
+package exchange
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"github.com/psyche-go/psyche/base/identity"
+)
+
+// TestShelfAnswersWithTheFirstOfEveryBatchBeforeOthers also changes a batch after it was
+// asked for.
+func TestShelfAnswersWithTheFirstOfEveryBatchBeforeOthers(t *testing.T) {
+	s := NewShelf()
+	for _, test := range []struct {
+		index int
+		batch string
+		want  string
+	}{{2, "ef", "ef"}, {0, "ab", "aebf"}, {0, "ba", "beaf"}, {1, "c", "bceaf"}, {2, "fg", "bcfag"}} {
+		var raws [][]byte
+		for i := range test.batch {
+			raws = append(raws, []byte(test.batch[i:i+1]))
+		}
+		s.PutBatch(7, test.index, 3, raws)
+		answer, err := s.answerRound(t.Context(), identity.ID{}, []byte{7, 0, 0, 0})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := decodeAnnouncements(answer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := string(bytes.Join(all, nil)); got != test.want {
+			t.Errorf("after batch %d was %s: %s, want %s", test.index, test.batch, got, test.want)
+		}
+	}
+}
+
+func TestShelfKnowsWhatItHolds(t *testing.T) {
+	s := NewShelf()
+	raws := func() [][]byte { return [][]byte{[]byte("a"), []byte("b"), []byte("c")} }
+	if got := s.Unknown(7, raws()); len(got) != 3 {
+		t.Errorf("%q of a round that is not held", got)
+	}
+	s.PutBatch(7, 0, 2, [][]byte{[]byte("a")})
+	s.PutBatch(7, 1, 2, [][]byte{[]byte("c"), []byte("d")})
+	if got := s.Unknown(7, raws()); len(got) != 1 || string(got[0]) != "b" {
+		t.Errorf("got %q", got)
+	}
+	s.PutBatch(7, 0, 2, [][]byte{[]byte("b")}) // in the place of the other
+	if got := s.Unknown(7, raws()); len(got) != 1 || string(got[0]) != "a" {
+		t.Errorf("after one displaced another: got %q", got)
+	}
+	s.DropRound(7)
+	if got := s.Unknown(7, raws()); len(got) != 3 {
+		t.Errorf("%q of a round that was dropped", got)
+	}
+}
+
+func TestShelf(t *testing.T) {
+	s := NewShelf()
+	s.PutBatch(7, 1, 3, [][]byte{[]byte("x")})
+	s.PutManifest([32]byte{9}, []byte("manifest"))
+	ask := func(answer func(request []byte) ([]byte, error), request []byte) error {
+		_, err := answer(request)
+		return err
+	}
+	round := func(request []byte) ([]byte, error) { return s.answerRound(t.Context(), identity.ID{}, request) }
+	model := func(request []byte) ([]byte, error) { return s.answerModel(t.Context(), identity.ID{}, request) }
+	digest := [32]byte{9}
+	for _, test := range []struct {
+		what string
+		err  error
+		want error
+	}{
+		{"a round that is held", ask(round, []byte{7, 0, 0, 0}), nil},
+		{"another round", ask(round, []byte{8, 0, 0, 0}), ErrNotHeld},
+		{"a short request for a round", ask(round, []byte{7}), ErrMalformed},
+		{"a model that is held", ask(model, digest[:]), nil},
+		{"another model", ask(model, make([]byte, 32)), ErrNotHeld},
+		{"a short request for a model", ask(model, nil), ErrMalformed},
+	} {
+		if !errors.Is(test.err, test.want) || (test.want == nil) != (test.err == nil) {
+			t.Errorf("%s: %v", test.what, test.err)
+		}
+	}
+	s.DropRound(7)
+	s.DropManifest(digest)
+	if len(s.rounds)+len(s.manifests) != 0 {
+		t.Error("something is left")
+	}
+}

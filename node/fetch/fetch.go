@@ -1,0 +1,207 @@
+package fetch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/node/env"
+	"github.com/psyche-go/psyche/node/tally"
+)
+
+// Owner is whose tallies they are. Its methods are called in the client's loop.
+type Owner interface {
+	// Late reports whether nothing of a round is of use any more.
+	Late(b *tally.Tally) bool
+	// Held is told of a result that was fetched and verified, Rejected of one that is none.
+	Held(b *tally.Tally, s *tally.Slot, c *tally.Candidate)
+	Rejected(b *tally.Tally, s *tally.Slot, reason string)
+	// NoRoom is told that a result did not fit into the memory for blobs.
+	NoRoom()
+	// Drop drops a blob unless something needs it.
+	Drop(hashes ...[32]byte)
+}
+
+// Options are what a Fetcher is made of.
+type Options struct {
+	ID    identity.ID // of this client
+	Tasks *env.Tasks
+	Blobs env.Blobs
+	Owner Owner
+	Log   *slog.Logger
+	Limit int // fetches at once
+}
+
+// Terms are what a run allows at a moment.
+type Terms struct {
+	Trainer env.Trainer
+	Settle  time.Duration // that a finished round may take to complete
+	Round   time.Duration // that a round may run
+}
+
+// Fetcher carries a Plan out.
+type Fetcher struct {
+	Options
+	*Plan
+	Rotation *Rotation // of who is asked first; shared with whoever else asks peers
+
+	// Received is how many bytes of results came.
+	Received uint64
+
+	storeLoses bool // the blob store has lost what it was given to keep
+}
+
+// New returns a fetcher that has begun nothing.
+func New(o Options) *Fetcher {
+	rotation := &Rotation{}
+	return &Fetcher{Options: o, Plan: NewPlan(o.Limit, rotation), Rotation: rotation}
+}
+
+// Fetch starts to fetch what was announced in the open rounds that are not applied: oldest
+// rounds first, within a round first what has not failed. When all places are taken,
+// fetches that are overdue give way, so that peers who stall hold up nothing that others
+// have.
+func (f *Fetcher) Fetch(open []*tally.Tally, t Terms) {
+	now := f.Tasks.Now()
+	if f.full() && now.Before(f.overdue) {
+		return
+	}
+	wanted := f.wanted(now, open)
+	if waiting := len(wanted) - (f.limit - f.flying); waiting > 0 {
+		f.makeRoom(now, open, waiting, t.Settle)
+	}
+	for _, w := range wanted {
+		if f.full() {
+			return
+		}
+		f.begin(w, t)
+	}
+}
+
+// Unread has results fetched again that were lost from the blob store. A store whose disk
+// is full, or whose folder is gone, keeps nothing: from now on what it does not have after
+// a fetch stays in memory.
+func (f *Fetcher) Unread(b *tally.Tally, lost []*tally.Candidate, err error) {
+	f.Log.Warn("results are fetched again, as the store for shared data has lost them: is its disk full?",
+		"step", b.Round.Step, "results", len(lost), "err", err)
+	f.storeLoses = true
+	now := f.Tasks.Now()
+	b.Lost(lost, func(c *tally.Candidate) time.Time { return now.Add(Backoff(c.Attempts)) })
+}
+
+// useful is how long a result of the round can be of use: until the round has to be
+// complete.
+func (f *Fetcher) useful(b *tally.Tally, t Terms) time.Duration {
+	switch {
+	case !b.Final:
+		return t.Settle + t.Round
+	case !b.LackingSince.IsZero():
+		return max(t.Settle-f.Tasks.Now().Sub(b.LackingSince), minPatience)
+	}
+	return t.Settle
+}
+
+// begin fetches and verifies one result.
+func (f *Fetcher) begin(w Want, t Terms) {
+	b, s, c := w.Tally, w.Slot, w.Candidate
+	limit := t.Trainer.MaxResultSize()
+	if uint64(c.Size) > uint64(limit) && !c.Disputed {
+		b.Refuse(c)
+		f.Owner.Rejected(b, s, fmt.Sprintf("result of %d bytes, at most %d are possible", c.Size, limit))
+		return
+	}
+	b.Fetch(c)
+	fetch, size := f.Blobs.Fetch, uint64(c.Size)
+	if c.Disputed {
+		fetch, size = f.Blobs.FetchUpTo, uint64(limit)
+	}
+	step, holders, suspect := b.Round.Step, f.holders(f.ID, w), f.storeLoses
+	begun := f.Tasks.Now()
+	ctx, stop := f.Tasks.WithTimeout(f.Tasks.Work, f.useful(b, t))
+	f.take(c, stop, begun.Add(f.patience(size, c.Attempts, t.Settle)))
+	f.Tasks.Spawn(func(context.Context) func() {
+		defer stop()
+		payload, err := fetch(ctx, c.Commitment, size, holders)
+		took := f.Tasks.Now().Sub(begun)
+		var invalid error
+		kept := true
+		if err == nil {
+			invalid = t.Trainer.Verify(payload, step, s.Batch, s.Owner)
+			if suspect {
+				_, lost := f.Blobs.Fetch(ctx, c.Commitment, uint64(len(payload)), nil)
+				kept = lost == nil
+			}
+		}
+		return func() {
+			if err == nil {
+				f.measure(len(payload), took)
+				c.Took = f.Tasks.Now().Sub(begun)
+			}
+			f.fetched(b, s, c, payload, err, invalid)
+			if !kept && c.State == tally.Held {
+				c.Payload = payload
+			}
+		}
+	})
+}
+
+// fetched enters what came of a fetch.
+func (f *Fetcher) fetched(b *tally.Tally, s *tally.Slot, c *tally.Candidate, payload []byte, err, invalid error) {
+	f.land(c)
+	from := identity.ID(s.Owner)
+	noRoom := errors.Is(err, env.ErrNoRoom)
+	if noRoom {
+		f.Owner.NoRoom()
+	}
+	if !s.Contains(c) { // displaced meanwhile
+		if err == nil {
+			f.Owner.Drop(c.Commitment)
+		}
+		return
+	}
+	b.NoRoom(c, noRoom)
+	if err != nil {
+		if errors.Is(err, context.DeadlineExceeded) {
+			f.stalls[from]++
+		}
+		b.Retry(c, f.Tasks.Now().Add(Backoff(c.Attempts)))
+		f.Log.Debug("fetch result", "step", b.Round.Step, "batch", s.Batch, "from", from.Short(), "attempt", c.Attempts, "err", err)
+		return
+	}
+	f.Received += uint64(len(payload))
+	switch {
+	case f.Owner.Late(b):
+		b.Refuse(c)
+		f.Owner.Drop(c.Commitment)
+	case invalid != nil:
+		b.Refuse(c)
+		f.Owner.Drop(c.Commitment)
+		f.Owner.Rejected(b, s, invalid.Error())
+	default:
+		b.Hold(s, c, uint32(len(payload))) // which its trainer may have said differently
+		f.Owner.Held(b, s, c)
+	}
+}
+
+// Read reads what counts from the blob store, which may have it on the disk: kept in memory
+// until then, large results of several rounds would take more than the store may. It returns
+// the candidates that cannot be read, and why the last of them cannot.
+func Read(ctx context.Context, blobs env.Blobs, sources []*tally.Candidate) (payloads [][]byte, lost []*tally.Candidate, err error) {
+	payloads = make([][]byte, len(sources))
+	for i, c := range sources {
+		if payloads[i] = c.Payload; c.Payload != nil {
+			continue
+		}
+		var missing error
+		if payloads[i], missing = blobs.Fetch(ctx, c.Commitment, uint64(c.Size), nil); missing != nil {
+			lost, err = append(lost, c), fmt.Errorf("read a result of %d bytes: %w", c.Size, missing)
+		}
+	}
+	if err != nil {
+		return nil, lost, err
+	}
+	return payloads, nil, nil
+}

@@ -1,0 +1,297 @@
+package fetch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/node/clienttest"
+	"github.com/psyche-go/psyche/node/env"
+	"github.com/psyche-go/psyche/node/tally"
+)
+
+// TestDisplacedResultsAreLetGo has candidates in every state make room for others: what was
+// begun for them ends.
+func TestDisplacedResultsAreLetGo(t *testing.T) {
+	r := newRig(t, clienttest.Hash(1))
+	const places = tally.MaxCandidates + 3
+	for i := range places {
+		r.enter(t, r.slot, clienttest.Hash(byte(10+i)))
+	}
+	stopped := false
+	away, here, invalid := r.slot.Candidates[0], r.slot.Candidates[1], r.slot.Candidates[2]
+	r.tally.Fetch(away)
+	r.take(away, func() { stopped = true }, r.clock.now)
+	r.tally.Hold(r.slot, here, 1)
+	r.store.blobs[here.Commitment] = []byte("x")
+	r.tally.Refuse(invalid)
+	for k := range r.tally.Round.Witnesses { // each votes for one more
+		c := clienttest.Hash(byte(50 + k))
+		r.tally.Round.Witnesses[k].Commitments.Add(r.tally.Round.Seed, c[:])
+	}
+	for _, c := range []tally.Commitment{clienttest.Hash(1), clienttest.Hash(50), clienttest.Hash(51), clienttest.Hash(52)} {
+		if err := r.tally.Hear(identity.ID(r.slot.Owner), clienttest.Announcement(r.slot.Batch, c, [32]byte{}), c[:]); err != nil {
+			t.Error(err)
+		}
+		for _, displaced := range r.tally.Displaced() { // as whoever hears does
+			r.Stop(displaced)
+			r.owner.Drop(displaced.Commitment)
+		}
+	}
+	if known := r.slot.Candidates; len(known) != places || len(r.tally.Displaced()) > 0 || has(known, away) || has(known, here) || has(known, invalid) {
+		t.Fatalf("%d candidates", len(known))
+	}
+	if !stopped || !slices.Contains(r.store.dropped, here.Commitment) {
+		t.Errorf("fetch stopped: %v, dropped %x", stopped, r.store.dropped)
+	}
+	announced := 0
+	for _, c := range r.slot.Candidates {
+		if c.State == tally.Announced {
+			announced++
+		}
+	}
+	if r.tally.Unfetched() != announced {
+		t.Errorf("%d results are said to be unfetched, %d are", r.tally.Unfetched(), announced)
+	}
+	// The fetch ends, one way or the other.
+	r.arrives(r.slot, away, nil, context.Canceled, nil)
+	r.arrives(r.slot, away, []byte("y"), nil, nil)
+	if r.tally.Unfetched() != announced || !slices.Contains(r.store.dropped, away.Commitment) || away.State == tally.Held || r.flying != 0 {
+		t.Errorf("%d unfetched, want %d; dropped %x; %d on their way", r.tally.Unfetched(), announced, r.store.dropped, r.flying)
+	}
+}
+
+// TestUselessBlobsAreDropped: an invalid result at once, others that did not count when the
+// round was applied. What another trainer announced too, and is on its way, stays.
+func TestUselessBlobsAreDropped(t *testing.T) {
+	r := newRig(t, clienttest.Hash(1))
+	s, other := r.slot, &r.tally.Slots[1]
+	counted, second, invalid := &tally.Candidate{Commitment: clienttest.Hash(1)}, &tally.Candidate{Commitment: clienttest.Hash(2)}, &tally.Candidate{Commitment: clienttest.Hash(3)}
+	s.Candidates = []*tally.Candidate{counted, second}
+	other.Candidates = []*tally.Candidate{invalid, {Commitment: clienttest.Hash(1), State: tally.Fetching}}
+	counted.State, second.State = tally.Fetching, tally.Fetching
+	r.arrives(other, &tally.Candidate{Commitment: clienttest.Hash(2)}, nil, nil, nil) // displaced, and on its way elsewhere
+	if len(r.store.dropped) > 0 {
+		t.Errorf("dropped %x, which is on its way", r.store.dropped)
+	}
+	for _, c := range []*tally.Candidate{counted, second} {
+		r.arrives(s, c, []byte("xyz"), nil, nil)
+	}
+	r.arrives(other, invalid, []byte("xyz"), nil, clienttest.ErrFake)
+	if !slices.Equal(r.store.dropped, []tally.Commitment{invalid.Commitment}) || invalid.State != tally.Refused {
+		t.Errorf("dropped %x", r.store.dropped)
+	}
+	if counted.State != tally.Held || counted.Payload != nil || counted.Size != 3 {
+		t.Errorf("held %+v", counted)
+	}
+	r.arrives(other, other.Candidates[1], []byte("xyz"), nil, clienttest.ErrFake)
+	if len(r.store.dropped) != 1 {
+		t.Errorf("dropped %x, which is held", r.store.dropped)
+	}
+	r.owner.Drop(r.tally.Settled(tally.Outcome{Sources: []*tally.Candidate{counted}})...)
+	if len(r.store.dropped) != 2 || r.store.dropped[1] != second.Commitment || counted.State != tally.Held {
+		t.Errorf("dropped %x", r.store.dropped)
+	}
+	if !slices.Equal(r.owner.held, []tally.Commitment{counted.Commitment, second.Commitment}) || len(r.owner.rejected) != 2 {
+		t.Errorf("told of %x, and that %q", r.owner.held, r.owner.rejected)
+	}
+}
+
+// lose has results be missing again, as a client does that cannot read them.
+func (r *rig) lose(lost []*tally.Candidate) {
+	r.Unread(r.tally, lost, errGone)
+}
+
+// TestLostBlobIsFetchedAgain: a counted result that the blob store lost is missing again.
+func TestLostBlobIsFetchedAgain(t *testing.T) {
+	r := newRig(t, clienttest.Hash(1))
+	c := r.enter(t, r.slot, clienttest.Hash(1))
+	r.store.blobs[c.Commitment] = []byte("xyz")
+	r.tally.Hold(r.slot, c, 3)
+	o := r.tally.Judge(r.clock.now, true)
+	if payloads, _, err := Read(t.Context(), r.store, o.Sources); err != nil || string(payloads[0]) != "xyz" {
+		t.Fatalf("%q, %v", payloads, err)
+	}
+	r.store.Drop(c.Commitment)
+	_, lost, err := Read(t.Context(), r.store, o.Sources)
+	if !slices.Equal(lost, []*tally.Candidate{c}) || !errors.Is(err, errGone) {
+		t.Fatalf("%+v, %v", lost, err)
+	}
+	r.lose(lost)
+	if o := r.tally.Judge(r.clock.now, true); o.Missing != 1 || r.tally.Unfetched() != 1 || c.Attempts != 1 || len(r.wants()) != 0 {
+		t.Errorf("outcome %+v, %d unfetched, wanted without a pause: %v", o, r.tally.Unfetched(), len(r.wants()) > 0)
+	}
+	if r.clock.now = r.clock.now.Add(Pause); len(r.wants()) != 1 {
+		t.Error("not fetched again")
+	}
+}
+
+// TestStoreThatKeepsNothing: the results that count are fetched twice at most, and then
+// applied, although the disk of the blob store is full.
+func TestStoreThatKeepsNothing(t *testing.T) {
+	r := newRig(t, clienttest.Hash(1))
+	r.store.forgetful = true
+	c := r.enter(t, r.slot, clienttest.Hash(1))
+	payload := r.result(r.slot, c)
+	fetch := func() {
+		t.Helper()
+		if r.begin(); r.flying != 1 {
+			t.Fatal("the result is not fetched")
+		}
+		r.clock.finish()
+	}
+	fetch()
+	o := r.tally.Judge(r.clock.now, true)
+	if o.Missing > 0 || c.Payload != nil {
+		t.Fatalf("outcome %+v, in memory too: %v", o, c.Payload != nil)
+	}
+	_, lost, err := Read(t.Context(), r.store, o.Sources)
+	if len(lost) != 1 {
+		t.Fatalf("%d results are lost: %v", len(lost), err)
+	}
+	r.lose(lost)
+	if r.begin(); r.flying > 0 {
+		t.Error("fetched again without a pause")
+	}
+	r.clock.now = r.clock.now.Add(Pause)
+	fetch()
+	payloads, _, err := Read(t.Context(), r.store, r.tally.Judge(r.clock.now, true).Sources)
+	if err != nil || !slices.Equal(payloads[0], payload) || len(r.store.asked) != 2 {
+		t.Errorf("%v; fetched %d times", err, len(r.store.asked))
+	}
+	r.tally.Settled(o)
+	if c.Payload != nil {
+		t.Error("it stays in memory after it was applied")
+	}
+}
+
+// TestWhatBecomesOfAFetch: a result is held, refused or fetched again, and the owner of the
+// tallies is told.
+func TestWhatBecomesOfAFetch(t *testing.T) {
+	type told struct{ held, rejected, noRoom, dropped, fetches, stalls int }
+	var again = Pause * 2 // after the first attempt
+	for name, test := range map[string]struct {
+		change func(r *rig, c *tally.Candidate)
+		state  tally.State
+		retry  time.Duration // 0: at once, or never
+		told   told
+	}{
+		"it is valid":                {func(*rig, *tally.Candidate) {}, tally.Held, 0, told{held: 1, fetches: 1}},
+		"its size is disputed":       {func(_ *rig, c *tally.Candidate) { c.Disputed, c.Size = true, 1<<20 }, tally.Held, 0, told{held: 1, fetches: 1}},
+		"it is none":                 {func(r *rig, c *tally.Candidate) { r.store.blobs[c.Commitment] = make([]byte, c.Size) }, tally.Refused, 0, told{rejected: 1, dropped: 1, fetches: 1}},
+		"it is too large to be one":  {func(_ *rig, c *tally.Candidate) { c.Size = 1 << 20 }, tally.Refused, 0, told{rejected: 1}},
+		"it comes too late":          {func(r *rig, _ *tally.Candidate) { r.owner.late = true }, tally.Refused, 0, told{dropped: 1, fetches: 1}},
+		"nobody has it":              {func(r *rig, c *tally.Candidate) { delete(r.store.blobs, c.Commitment) }, tally.Announced, Pause, told{fetches: 1}},
+		"nobody has it, once more":   {func(r *rig, c *tally.Candidate) { delete(r.store.blobs, c.Commitment); c.Attempts = 1 }, tally.Announced, again, told{fetches: 1}},
+		"there is no room":           {func(r *rig, _ *tally.Candidate) { r.store.err = env.ErrNoRoom }, tally.Announced, Pause, told{noRoom: 1, fetches: 1}},
+		"the holders let time pass":  {func(r *rig, _ *tally.Candidate) { r.store.err = context.DeadlineExceeded }, tally.Announced, Pause, told{fetches: 1, stalls: 1}},
+		"it is stopped on its way":   {func(r *rig, c *tally.Candidate) { r.begin(); r.Stop(c) }, tally.Announced, Pause, told{fetches: 1}},
+		"it is not time to fetch it": {func(r *rig, c *tally.Candidate) { c.RetryAt = r.clock.now.Add(1) }, tally.Announced, 1, told{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, clienttest.Hash(1))
+			c := r.enter(t, r.slot, clienttest.Hash(1))
+			payload := r.result(r.slot, c)
+			test.change(r, c)
+			r.begin()
+			r.clock.finish()
+			got := told{len(r.owner.held), len(r.owner.rejected), r.owner.noRoom, len(r.store.dropped), len(r.store.asked), r.stalls[identity.ID(r.slot.Owner)]}
+			if c.State != test.state || got != test.told || r.flying != 0 {
+				t.Errorf("state %d, told %+v, want state %d and %+v; %d on their way", c.State, got, test.state, test.told, r.flying)
+			}
+			if retry := max(c.RetryAt.Sub(r.clock.now), 0); retry != test.retry {
+				t.Errorf("again after %v, want %v", retry, test.retry)
+			}
+			if test.state == tally.Held && (int(c.Size) != len(payload) || r.Received != uint64(len(payload))) {
+				t.Errorf("%d bytes are held, %d came", c.Size, r.Received)
+			}
+			if len(r.store.asked) > 0 && r.store.asked[0].upTo != c.Disputed {
+				t.Errorf("asked %+v", r.store.asked[0])
+			}
+		})
+	}
+}
+
+// TestOverdueFetchesGiveWay to others that wait, and only when there are any; none waits
+// for longer than its patience.
+func TestOverdueFetchesGiveWay(t *testing.T) {
+	r := newRig(t, clienttest.Hash(1))
+	r.limit = 1
+	r.tally.Final = false
+	var all []*tally.Candidate
+	for i := range r.tally.Slots {
+		c := r.enter(t, &r.tally.Slots[i], clienttest.Hash(byte(i+1)))
+		r.result(&r.tally.Slots[i], c)
+		all = append(all, c)
+	}
+	flying := func() (found string) {
+		for i, c := range all {
+			if c.State == tally.Fetching {
+				found += fmt.Sprint(i)
+			}
+		}
+		return found
+	}
+	patience := r.patience(uint64(all[0].Size), 0, settle)
+	r.begin()
+	r.clock.now = r.clock.now.Add(patience)
+	if r.begin(); flying() != "0" || r.flights[all[0]].stopped {
+		t.Fatalf("%q on their way before it was time", flying())
+	}
+	r.clock.now = r.clock.now.Add(1)
+	if r.begin(); !r.flights[all[0]].stopped || r.stalls[identity.ID(r.tally.Slots[0].Owner)] != 1 {
+		t.Fatal("what is overdue goes on")
+	}
+	r.clock.finish()
+	for _, want := range []string{"1", "2"} {
+		if r.begin(); flying() != want {
+			t.Fatalf("%q on their way, want %s", flying(), want)
+		}
+		r.clock.finish()
+	}
+	r.clock.now = r.clock.now.Add(Pause)
+	r.begin()
+	r.clock.now = r.clock.now.Add(settle + time.Second)
+	if r.begin(); flying() != "0" || r.flights[all[0]].stopped {
+		t.Error("it gave way to nothing")
+	}
+	r.StopRound(r.tally)
+	if !r.flights[all[0]].stopped {
+		t.Error("it goes on after the round was given up")
+	}
+	r.clock.finish()
+}
+
+// TestDisputedFetchKeepsItsPlace: its fetch with the wrong size ends, which is held against
+// nobody and makes no room for others.
+func TestDisputedFetchKeepsItsPlace(t *testing.T) {
+	r := newRig(t, clienttest.Hash(1))
+	c := r.enter(t, r.slot, clienttest.Hash(1))
+	r.result(r.slot, c)
+	c.Size--
+	r.begin()
+	other := clienttest.Announcement(r.slot.Batch, c.Commitment, [32]byte{})
+	other.Size = c.Size + 1
+	if err := r.tally.Hear(identity.ID(r.slot.Owner), other, nil); !errors.Is(err, tally.ErrOtherSize) {
+		t.Fatal(err)
+	}
+	flying := r.tally.Dispute(r.slot.Batch, c.Commitment)
+	r.Interrupt(flying)
+	if flying != c || r.flights[c].stopped {
+		t.Error("it was stopped for good, or is not known to be on its way")
+	}
+	r.clock.finish()
+	r.clock.now = r.clock.now.Add(Pause)
+	r.begin()
+	r.clock.finish()
+	if c.State != tally.Held || len(r.stalls) > 0 || len(r.store.asked) != 2 || !r.store.asked[1].upTo {
+		t.Errorf("state %d, stalls %v, asked %+v", c.State, r.stalls, r.store.asked)
+	}
+	if last := r.store.asked[1].holders; last[len(last)-1] != identity.ID(r.slot.Owner) {
+		t.Error("who lied is asked first")
+	}
+}

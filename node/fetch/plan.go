@@ -1,0 +1,247 @@
+package fetch
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/node/tally"
+)
+
+const (
+	maxHolders = 8 // peers that are tried for one result
+
+	// Pause is the least time between two attempts to get something from peers; it doubles
+	// with every attempt until it is maxPause.
+	Pause    = 500 * time.Millisecond
+	maxPause = 5 * time.Second
+
+	// A fetch that is slower than the ones before by slowFactor, beyond minPatience, gives
+	// way to others that wait. As long as nothing was measured it has 1/unmeasuredShare of
+	// the time that a finished round has to complete.
+	minPatience     = 2 * time.Second
+	slowFactor      = 4
+	unmeasuredShare = 8
+)
+
+// Backoff is the time until the attempt after that many failed ones.
+func Backoff(attempts int) time.Duration { return min(Pause<<min(attempts, 8), maxPause) }
+
+// Rotation makes every question begin with another peer, so that questions are spread.
+type Rotation struct{ turn int }
+
+// Turn returns the number of the present turn.
+func (r *Rotation) Turn() int { return r.turn }
+
+// Next begins the next turn and returns its number.
+func (r *Rotation) Next() int {
+	r.turn++
+	return r.turn
+}
+
+// Want is an announced result that is not on its way.
+type Want struct {
+	Tally     *tally.Tally
+	Slot      *tally.Slot
+	Candidate *tally.Candidate
+
+	setbacks int // failed attempts, and what its owner let run out of time before
+	need     tally.Need
+	rank     int // within its round
+}
+
+// flight is a result that is on its way.
+type flight struct {
+	stop    func()
+	stopped bool      // for another reason than a dispute about its size
+	due     time.Time // from then on it gives way to others
+}
+
+// Plan decides what is fetched when, and of whom. It is used by one goroutine.
+type Plan struct {
+	limit    int       // fetches at once
+	rotation *Rotation // shared with whoever else asks peers
+
+	wants   []Want // memory of Wanted
+	flights map[*tally.Candidate]*flight
+	flying  int                 // fetches that have not come back
+	overdue time.Time           // when the first of them gives way to others
+	pace    float64             // of the fetches that succeeded, in bytes per second; 0: none yet
+	stalls  map[identity.ID]int // how often results of a member ran out of time, in this epoch
+}
+
+// NewPlan returns a plan of at most so many fetches at once.
+func NewPlan(limit int, rotation *Rotation) *Plan {
+	return &Plan{limit: limit, rotation: rotation, flights: make(map[*tally.Candidate]*flight), stalls: make(map[identity.ID]int)}
+}
+
+// ForgetStalls begins a new epoch.
+func (p *Plan) ForgetStalls() { clear(p.stalls) }
+
+// full reports whether all places are taken.
+func (p *Plan) full() bool { return p.flying >= p.limit }
+
+// wanted lists what can be fetched now, in the order in which it should be; the list is
+// overwritten by the next call.
+func (p *Plan) wanted(now time.Time, open []*tally.Tally) []Want {
+	all := p.wants[:0]
+	for _, t := range open {
+		if t.Unfetched() == 0 {
+			continue
+		}
+		first := len(all)
+		needOf := t.Needs()
+		for i := range t.Slots {
+			s := &t.Slots[i]
+			for _, c := range s.Candidates {
+				if c.State != tally.Announced || now.Before(c.RetryAt) {
+					continue
+				}
+				if need := needOf(s, c); need != tally.Useless {
+					all = append(all, Want{t, s, c, c.Attempts + p.stalls[identity.ID(s.Owner)], need, 0})
+				}
+			}
+		}
+		inOrder(all[first:], p.rotation.Turn()%2 == 1)
+	}
+	p.wants = all
+	return all
+}
+
+// inOrder sorts what is wanted of one round: first what is needed and has not failed. Then
+// what is needed and has failed takes turns with what is not known to be needed, so that
+// neither forged commitments hold up what exposes them, nor results that count for nothing
+// what does count. Who is first in that changes from one fetch to the next.
+func inOrder(wants []Want, failedFirst bool) {
+	slices.SortStableFunc(wants, func(a, b Want) int {
+		return cmp.Or(cmp.Compare(a.setbacks, b.setbacks), cmp.Compare(a.need, b.need))
+	})
+	failed, others := 1, 2
+	if !failedFirst {
+		failed, others = others, failed
+	}
+	for i := range wants {
+		switch w := &wants[i]; {
+		case w.need != tally.Needed:
+			w.rank, others = others, others+2
+		case w.setbacks > 0:
+			w.rank, failed = failed, failed+2
+		}
+	}
+	slices.SortStableFunc(wants, func(a, b Want) int { return cmp.Compare(a.rank, b.rank) })
+}
+
+// makeRoom stops overdue fetches of the open rounds, at most so many as results wait for a
+// place, and notes when the next one will be overdue. What was stopped waits for its next
+// turn.
+func (p *Plan) makeRoom(now time.Time, open []*tally.Tally, waiting int, settle time.Duration) {
+	p.overdue = now.Add(settle)
+	for _, t := range open {
+		for i := range t.Slots {
+			s := &t.Slots[i]
+			for _, c := range s.Candidates {
+				f := p.flights[c]
+				switch {
+				case c.State != tally.Fetching || f.stopped:
+				case waiting > 0 && now.After(f.due):
+					p.Stop(c)
+					p.stalls[identity.ID(s.Owner)]++
+					waiting--
+				case f.due.Before(p.overdue):
+					p.overdue = f.due
+				}
+			}
+		}
+	}
+}
+
+// Stop ends the fetch of a result that is not needed any more, or has to give way.
+func (p *Plan) Stop(c *tally.Candidate) {
+	if f := p.flights[c]; f != nil {
+		f.stopped = true
+		f.stop()
+	}
+}
+
+// Interrupt ends the fetch of a result whose size is disputed; it keeps its place in the
+// order of what is overdue.
+func (p *Plan) Interrupt(c *tally.Candidate) {
+	if f := p.flights[c]; f != nil {
+		f.stop()
+	}
+}
+
+// StopRound ends the fetches of a round whose results are not needed any more.
+func (p *Plan) StopRound(t *tally.Tally) {
+	for _, c := range t.InFlight() {
+		p.Stop(c)
+	}
+}
+
+// patience is how long a fetch of size bytes may keep others waiting. It doubles with every
+// attempt, so that a slow link is no reason never to get a result.
+func (p *Plan) patience(size uint64, attempts int, settle time.Duration) time.Duration {
+	patience := max(minPatience, settle/unmeasuredShare)
+	if p.pace > 0 {
+		expected := slowFactor * float64(size) / p.pace // seconds
+		patience = minPatience + time.Duration(min(expected, settle.Seconds()/2)*float64(time.Second))
+	}
+	return min(patience<<min(attempts, 8), settle)
+}
+
+// take gives a place to a result that is on its way.
+func (p *Plan) take(c *tally.Candidate, stop func(), due time.Time) {
+	p.flying++
+	p.flights[c] = &flight{stop: stop, due: due}
+	if due.Before(p.overdue) {
+		p.overdue = due
+	}
+}
+
+// land gives the place of a result back.
+func (p *Plan) land(c *tally.Candidate) {
+	p.flying--
+	delete(p.flights, c)
+}
+
+// measure takes a successful fetch into the pace that later ones are measured by.
+func (p *Plan) measure(size int, took time.Duration) {
+	pace := float64(size) / max(took.Seconds(), 1e-3)
+	if p.pace == 0 {
+		p.pace = pace
+		return
+	}
+	p.pace += (pace - p.pace) / 8
+}
+
+// holders lists who is asked for a result. Its trainer is the first, unless it has lied
+// about it, or has let fetches run out of time. Of the others those who did come last.
+func (p *Plan) holders(me identity.ID, w Want) []identity.ID {
+	owner := identity.ID(w.Slot.Owner)
+	turn := p.rotation.Next()
+	members := w.Tally.Round.Members
+	others := make([]identity.ID, 0, maxHolders)
+	last := w.Candidate.Disputed || p.stalls[owner] > 0
+	if !last {
+		others = append(others, owner)
+	}
+	room := len(others) + maxHolders - 1
+	var stalling []identity.ID
+	for i := 0; i < len(members) && len(others) < room; i++ {
+		id := identity.ID(members[(i+turn)%len(members)])
+		switch {
+		case id == owner || id == me:
+		case p.stalls[id] > 0:
+			stalling = append(stalling, id)
+		default:
+			others = append(others, id)
+		}
+	}
+	slices.SortStableFunc(stalling, func(a, b identity.ID) int { return cmp.Compare(p.stalls[a], p.stalls[b]) })
+	others = append(others, stalling[:min(len(stalling), room-len(others))]...)
+	if last {
+		others = append(others, owner)
+	}
+	return others
+}

@@ -1,0 +1,157 @@
+package fetch
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/node/clienttest"
+	"github.com/psyche-go/psyche/node/tally"
+)
+
+// TestPatience checks what a fetch may take while others wait.
+func TestPatience(t *testing.T) {
+	p := NewPlan(8, &Rotation{})
+	if got := p.patience(1<<20, 0, settle); got != settle/8 {
+		t.Errorf("with no measurement: %v, want an eighth of the time to settle", got)
+	}
+	if got := p.patience(1<<20, 9, settle); got != settle {
+		t.Errorf("after many attempts: %v, want all of the time to settle", got)
+	}
+	p.measure(1<<20, time.Second)
+	if got := p.patience(2<<20, 0, settle); got != minPatience+2*slowFactor*time.Second {
+		t.Errorf("twice the size of what took 1 s: %v", got)
+	}
+	if got := p.patience(1<<40, 0, settle); got != minPatience+settle/2 {
+		t.Errorf("whatever the size: %v, want at most half of the time to settle", got)
+	}
+}
+
+// TestFailedAndUnneededTakeTurns: what is needed comes first until it fails.
+func TestFailedAndUnneededTakeTurns(t *testing.T) {
+	list := []Want{
+		{setbacks: 3, need: tally.Needed}, {setbacks: 0, need: tally.Supported}, {setbacks: 1, need: tally.Needed}, {setbacks: 0, need: tally.Needed},
+		{setbacks: 1, need: tally.Telling}, {setbacks: 0, need: tally.Telling}, {setbacks: 2, need: tally.Needed},
+	}
+	order := func(failedFirst bool) (got string) {
+		wants := slices.Clone(list)
+		inOrder(wants, failedFirst)
+		for _, w := range wants {
+			got += fmt.Sprint(" ", w.need, w.setbacks)
+		}
+		return got
+	}
+	if got, want := order(false), " 0 0 1 0 0 1 2 0 0 2 1 1 0 3"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if got, want := order(true), " 0 0 0 1 1 0 0 2 2 0 0 3 1 1"; got != want {
+		t.Errorf("failed ones first: got %s, want %s", got, want)
+	}
+}
+
+// disagree makes the witnesses of a round sign different roots.
+func disagree(b *tally.Tally) {
+	for k := range b.Round.Witnesses {
+		b.Round.Witnesses[k].CommitmentsRoot = clienttest.Hash(byte(7 + k))
+	}
+}
+
+// TestOnlyWhatMayCountIsFetched looks at what is fetched of a running round, of one that is
+// over, and of one whose outcome is known.
+func TestOnlyWhatMayCountIsFetched(t *testing.T) {
+	one, two, three, four := clienttest.Hash(1), clienttest.Hash(2), clienttest.Hash(3), clienttest.Hash(4)
+	judge := func(b *tally.Tally) { b.Judge(time.Time{}, true) }
+	for name, test := range map[string]struct {
+		change func(b *tally.Tally, s *tally.Slot)
+		want   []tally.Commitment
+	}{
+		"running":        {func(b *tally.Tally, _ *tally.Slot) { b.Final = false }, []tally.Commitment{one, two, three}},
+		"root agreed":    {func(*tally.Tally, *tally.Slot) {}, []tally.Commitment{one, two}},
+		"decided":        {func(b *tally.Tally, _ *tally.Slot) { judge(b) }, []tally.Commitment{one}},
+		"no root agreed": {func(b *tally.Tally, _ *tally.Slot) { disagree(b) }, []tally.Commitment{one}},
+		"no root agreed, decided, but not sure": {func(b *tally.Tally, s *tally.Slot) {
+			disagree(b)
+			b.Hold(s, s.Candidates[0], 1)
+			judge(b)
+		}, []tally.Commitment{clienttest.Hash(2)}},
+		"no root agreed, what counts is missing": {func(b *tally.Tally, _ *tally.Slot) {
+			disagree(b)
+			judge(b)
+		}, []tally.Commitment{one, two}},
+		"no root agreed, what counts has failed": {func(b *tally.Tally, s *tally.Slot) {
+			disagree(b)
+			s.Candidates[0].Attempts = 1
+			judge(b)
+		}, []tally.Commitment{two, one}},
+		"no root agreed, one of another batch has no rival": {func(b *tally.Tally, s *tally.Slot) {
+			disagree(b)
+			b.Round.Witnesses[0].Commitments.Add(b.Round.Seed, four[:])
+			s.Candidates, b.Slots[1].Candidates = []*tally.Candidate{{Commitment: four}}, s.Candidates
+			judge(b)
+		}, []tally.Commitment{one, two, four}},
+		"no quorum": {func(b *tally.Tally, _ *tally.Slot) { b.Round.Witnesses = b.Round.Witnesses[:1] }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, one)
+			r.tally.Round.Witnesses[0].Commitments.Add(r.tally.Round.Seed, two[:])
+			for _, c := range []tally.Commitment{one, two, three} {
+				r.enter(t, r.slot, c)
+			}
+			test.change(r.tally, r.slot)
+			if got := r.wants(); !slices.Equal(got, test.want) {
+				t.Errorf("got %x, want %x", got, test.want)
+			}
+		})
+	}
+}
+
+// TestHolders asks the trainer first, unless it lies or stalls, then others, other ones
+// first each time, and those last that stall.
+func TestHolders(t *testing.T) {
+	const members, trainer, me, slow, slower = 5, 0, 1, 2, 3
+	id := func(n int) identity.ID { return clienttest.Key(n).ID() }
+	tallied := &tally.Tally{}
+	for i := range members {
+		tallied.Round.Members = append(tallied.Round.Members, coordinator.ClientID(id(i)))
+	}
+	slot := &tally.Slot{Owner: coordinator.ClientID(id(trainer))}
+	order := func(p *Plan, c *tally.Candidate) (order string) {
+		for _, holder := range p.holders(id(me), Want{Tally: tallied, Slot: slot, Candidate: c}) {
+			order += fmt.Sprint(slices.Index(tallied.Round.Members, coordinator.ClientID(holder)))
+		}
+		return order
+	}
+	for name, test := range map[string]struct {
+		stalls   map[int]int
+		disputed bool
+		want     []string // of as many turns
+	}{
+		"all are quick":      {nil, false, []string{"0234", "0234", "0342", "0423", "0234"}},
+		"some stall":         {map[int]int{slow: 1, slower: 2}, false, []string{"0423", "0423", "0423"}},
+		"the trainer stalls": {map[int]int{trainer: 1}, false, []string{"2340", "2340", "3420"}},
+		"the trainer lies":   {nil, true, []string{"2340", "2340", "3420"}},
+	} {
+		p := NewPlan(1, &Rotation{})
+		for member, count := range test.stalls {
+			p.stalls[id(member)] = count
+		}
+		for turn, want := range test.want {
+			if got := order(p, &tally.Candidate{Disputed: test.disputed}); got != want {
+				t.Errorf("%s, turn %d: asked %s, want %s", name, turn, got, want)
+			}
+		}
+		p.ForgetStalls()
+		if got := order(p, &tally.Candidate{}); got[0] != '0' {
+			t.Errorf("%s, in the next epoch: asked %s", name, got)
+		}
+	}
+	for i := range 20 {
+		tallied.Round.Members = append(tallied.Round.Members, coordinator.ClientID{byte(i), 9})
+	}
+	if got := NewPlan(1, &Rotation{}).holders(id(me), Want{Tally: tallied, Slot: slot, Candidate: &tally.Candidate{}}); len(got) != maxHolders {
+		t.Errorf("%d of %d members are asked", len(got), len(tallied.Round.Members))
+	}
+}

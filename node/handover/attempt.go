@@ -1,0 +1,197 @@
+package handover
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/node/env"
+	"github.com/psyche-go/psyche/node/exchange"
+	"github.com/psyche-go/psyche/node/keep"
+	"github.com/psyche-go/psyche/record/event"
+)
+
+// Reasons why an attempt failed.
+var (
+	ErrNoHolder = errors.New("no member has the model")
+	// ErrReplay says that the results which peers named did not lead to the run's model:
+	// the whole model has to be fetched.
+	ErrReplay = errors.New("catching up by results failed")
+)
+
+// Network is what a model comes through; env.Network has it.
+type Network interface {
+	exchange.Requests
+	Put(data []byte) ([32]byte, error)
+	Fetch(ctx context.Context, hash [32]byte, size uint64, holders []identity.ID) ([]byte, error)
+}
+
+// Options are the same for all attempts of a client.
+type Options struct {
+	Network           Network
+	Tasks             *env.Tasks
+	Folder            keep.Folder
+	Log               *slog.Logger
+	ParameterRequests int // parts of a model on their way at once
+	Downloads         int // results on their way at once
+	Emit              func(body event.Body)
+
+	// NewTrainer builds a trainer; see client.Options, and there for the others.
+	NewTrainer func(ctx context.Context, s checkpoint.Snapshot, run env.Definition) (env.Trainer, error)
+	Initial    func(ctx context.Context, c coordinator.Checkpoint) (checkpoint.Snapshot, error)
+	Archive    func(ctx context.Context, c coordinator.Checkpoint, at coordinator.Place) (checkpoint.Snapshot, error)
+}
+
+// Attempt is one attempt to load the model of a checkpoint.
+type Attempt struct {
+	*Options
+	Wish
+
+	// Model is what came of it.
+	Model *Model
+	// Rounds are those by which it was caught up, if it was.
+	Rounds []exchange.AppliedRound
+
+	known      *Model        // the model itself, when its parts are already here
+	noReplay   bool          // it is not tried to catch up by results
+	base       *base         // an earlier model in memory; nil: none
+	replayTime time.Duration // for catching up
+	results    [][32]byte    // that were fetched for it
+}
+
+// source is one way to get the model. It says with more whether another source should be
+// asked when it fails.
+type source interface {
+	model(ctx context.Context, a *Attempt) (s checkpoint.Snapshot, more bool, err error)
+}
+
+// Run gets the model and gives it to the trainer, which is a.Trainer then.
+func (a *Attempt) Run(ctx context.Context) error {
+	begun := a.Tasks.Now()
+	err := a.run(ctx)
+	a.Model.Seconds = a.Tasks.Now().Sub(begun).Seconds()
+	return err
+}
+
+func (a *Attempt) run(ctx context.Context) error {
+	snapshot, err := a.snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	a.Model.Size = sizeOf(snapshot)
+	if a.Trainer != nil {
+		err = a.Trainer.Load(ctx, snapshot)
+	} else {
+		a.Trainer, err = a.NewTrainer(ctx, snapshot, a.Definition)
+	}
+	if err == nil {
+		a.restoreOptimizer(ctx)
+	}
+	return err
+}
+
+// snapshot gets the model's content from the first source that has it.
+func (a *Attempt) snapshot(ctx context.Context) (checkpoint.Snapshot, error) {
+	var before error // why nobody who should have it gave it
+	for _, from := range a.sources() {
+		snapshot, more, err := from.model(ctx, a)
+		if err == nil {
+			return snapshot, nil
+		}
+		if before != nil {
+			err = fmt.Errorf("%w; %w", before, err)
+		}
+		if !more {
+			return snapshot, err
+		}
+		if errors.Is(err, ErrNoHolder) {
+			before = err
+		}
+	}
+	return checkpoint.Snapshot{}, before
+}
+
+// sources lists where the model can come from, the cheapest first.
+func (a *Attempt) sources() []source {
+	switch {
+	case a.known != nil:
+		return []source{memory{}}
+	case !a.checkpoint().FromPeers():
+		return []source{initial{}}
+	}
+	sources := []source{disk{}}
+	if !a.noReplay {
+		sources = append(sources, results{})
+	}
+	return append(sources, peers{}, archive{})
+}
+
+func (a *Attempt) checkpoint() *coordinator.Checkpoint { return &a.Definition.Checkpoint }
+
+// memory has the parts of the model already.
+type memory struct{}
+
+func (memory) model(_ context.Context, a *Attempt) (checkpoint.Snapshot, bool, error) {
+	copied := *a.known
+	copied.Origin, copied.Fresh, copied.Source, copied.Fetched = *a.checkpoint(), true, "held", 0
+	a.Model = &copied
+	return copied.Snapshot, false, nil
+}
+
+// initial is where the run began.
+type initial struct{}
+
+func (initial) model(ctx context.Context, a *Attempt) (checkpoint.Snapshot, bool, error) {
+	snapshot, err := a.Initial(ctx, *a.checkpoint())
+	if err != nil {
+		return snapshot, false, err
+	}
+	snapshot.Step = 0 // whatever it was elsewhere, so that all members agree on the digest
+	if err := snapshot.Validate(); err != nil {
+		return snapshot, false, err
+	}
+	manifest := snapshot.Manifest()
+	a.Model.Digest, a.Model.Source = manifest.Digest(), "initial"
+	return snapshot, false, nil
+}
+
+// adopt takes a snapshot for the wanted model if it is that, bit for bit, and shares it.
+func (a *Attempt) adopt(snapshot checkpoint.Snapshot, source string) error {
+	if err := snapshot.Validate(); err != nil {
+		return err
+	}
+	if digest := snapshot.Manifest().Digest(); digest != a.checkpoint().Digest {
+		return fmt.Errorf("%w: it has digest %s, the run wants %s", checkpoint.ErrInvalid, short(digest), short(a.checkpoint().Digest))
+	}
+	if err := a.Model.Publish(a.Network.Put, snapshot); err != nil {
+		return err
+	}
+	a.Model.Step, a.Model.Source = snapshot.Step, source
+	return nil
+}
+
+// restoreOptimizer takes up the momentum that an earlier process of this client kept, if
+// it belongs to exactly the model that was loaded. Otherwise the optimizer begins afresh.
+func (a *Attempt) restoreOptimizer(ctx context.Context) {
+	keeper, ok := a.Trainer.(env.OptimizerKeeper)
+	c := a.checkpoint()
+	if !ok || a.Folder.Dir == "" || !c.FromPeers() || a.known != nil {
+		return
+	}
+	switch found, err := a.Folder.RestoreOptimizer(ctx, keeper, c.Step, c.Digest); {
+	case err != nil:
+		a.Log.Warn("the optimizer begins afresh: its saved state cannot be used", "err", err)
+	case found:
+		a.Model.Fresh = false
+		a.Log.Info("the optimizer goes on where it was", "step", c.Step)
+	}
+}
+
+// short is how digests are written in messages.
+func short(digest [32]byte) string { return hex.EncodeToString(digest[:8]) }

@@ -1,0 +1,198 @@
+package handover
+
+import (
+	"context"
+	"encoding/hex"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/node/clienttest"
+	"github.com/psyche-go/psyche/node/env"
+	"github.com/psyche-go/psyche/node/exchange"
+	"github.com/psyche-go/psyche/node/keep"
+	"github.com/psyche-go/psyche/node/memnet"
+	"github.com/psyche-go/psyche/record/backend"
+	"github.com/psyche-go/psyche/record/event"
+)
+
+const (
+	firstStep, lastStep = 4, 6     // of the epoch that the run has trained
+	bulk                = 16 << 10 // bytes of a model, more than all results have
+)
+
+// course is a run with one peer that holds everything, and a client that wants the newest
+// model.
+type course struct {
+	t       *testing.T
+	before  checkpoint.Snapshot // the model that the epoch began with
+	after   checkpoint.Snapshot // the run's checkpoint
+	wrong   checkpoint.Snapshot // another model of the same step
+	rounds  []exchange.AppliedRound
+	results [][]byte
+
+	peer   *memnet.Node
+	theirs *exchange.Store
+
+	network *memnet.Node // of the client
+	models  *Models
+	options *Options
+	wish    Wish
+	trainer *clienttest.Trainer // that NewTrainer returned
+	told    []event.Transfer
+	dropped [][32]byte
+}
+
+// inTurn is an env.Runtime that does one thing after the other.
+type inTurn struct{ env.Runtime }
+
+func (inTurn) Now() time.Time { return time.Now() }
+
+func (inTurn) WithTimeout(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(parent, d)
+}
+
+func (inTurn) Each(ctx context.Context, _, count int, do func(ctx context.Context, i int) error) error {
+	for i := range count {
+		if err := do(ctx, i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// newCourse trains the epoch. The peer has nothing yet.
+func newCourse(t *testing.T) *course {
+	t.Helper()
+	c := &course{t: t}
+	c.before = clienttest.Bulky(clienttest.Model(), bulk)
+	c.before.Step = firstStep - 1
+	hub := &memnet.Hub{}
+	me, other := clienttest.Key(0).ID(), clienttest.Key(1).ID()
+	c.network, c.peer = hub.Attach(me), hub.Attach(other)
+	c.network.SetMembers([]backend.Peer{{ID: other}})
+	c.peer.SetMembers([]backend.Peer{{ID: me}})
+	c.theirs = exchange.NewStore(c.peer.Drop)
+	c.theirs.Serve(c.peer)
+	c.theirs.Forget(1<<20, 1<<20)
+
+	trainer := &clienttest.Trainer{Bulk: bulk}
+	c.must(trainer.Load(t.Context(), c.before))
+	for step := uint32(firstStep); step <= lastStep; step++ {
+		c.train(trainer, step)
+	}
+	var err error
+	if c.after, err = trainer.Snapshot(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c.after.Step = lastStep
+	c.wrong = clienttest.Bulky(clienttest.Snapshot([clienttest.Width]uint64{9}), bulk)
+	c.wrong.Step = lastStep
+
+	c.options = &Options{
+		Network: c.network, Tasks: &env.Tasks{Runtime: inTurn{}}, Folder: keep.Folder{RunID: clienttest.RunID, ID: me},
+		Log: slog.New(slog.DiscardHandler), ParameterRequests: 2, Downloads: 2,
+		Emit: func(body event.Body) { c.told = append(c.told, body.(event.Transfer)) },
+		NewTrainer: func(ctx context.Context, s checkpoint.Snapshot, _ env.Definition) (env.Trainer, error) {
+			c.trainer = &clienttest.Trainer{Bulk: bulk}
+			return c.trainer, c.trainer.Load(ctx, s)
+		},
+		Initial: func(context.Context, coordinator.Checkpoint) (checkpoint.Snapshot, error) { return c.before, nil },
+	}
+	c.models = NewModels(exchange.NewStore(func(hash [32]byte) {
+		c.dropped = append(c.dropped, hash)
+		c.network.Drop(hash)
+	}), c.options)
+	c.wish = Wish{
+		Definition: env.Definition{Model: coordinator.Model{Checkpoint: coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Step: lastStep, Digest: digestOf(c.after)}}},
+		Peers:      []identity.ID{other}, Time: time.Minute,
+	}
+	return c
+}
+
+// train applies a round of one result.
+func (c *course) train(trainer *clienttest.Trainer, step uint32) {
+	round := exchange.AppliedRound{Step: step, EpochStart: firstStep, From: digestOf(c.before)}
+	r := exchange.AppliedResult{Owner: coordinator.ClientID{byte(step)}}
+	r.Batch.Start, r.Batch.End = uint64(step), uint64(step)+1
+	payload := clienttest.Result(step, r.Batch, r.Owner, [32]byte{31: byte(step)})
+	hash, err := c.peer.Put(payload)
+	c.must(err)
+	c.peer.Drop(hash)
+	r.Commitment, r.Size = hash, uint32(len(payload))
+	round.Results = append(round.Results, r)
+	c.rounds, c.results = append(c.rounds, round), append(c.results, payload)
+	c.must(trainer.Apply(c.t.Context(), step, [][]byte{payload}, false))
+}
+
+func (c *course) must(err error) {
+	c.t.Helper()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func digestOf(s checkpoint.Snapshot) [32]byte { return s.Manifest().Digest() }
+
+// onDisk saves a model with the facts of another, or its own.
+func (c *course) onDisk(s checkpoint.Snapshot, noted [32]byte) {
+	c.t.Helper()
+	if c.options.Folder.Dir == "" {
+		c.options.Folder.Dir = c.t.TempDir()
+	}
+	facts := checkpoint.Facts{RunID: clienttest.RunID, Step: s.Step, Digest: hex.EncodeToString(noted[:])}
+	dir := c.options.Folder.Checkpoint(s.Step)
+	c.must(os.MkdirAll(filepath.Dir(dir), 0o755))
+	c.must(checkpoint.WriteDir(dir, s, facts.Extra()))
+}
+
+// inMemory has the client share the model that the epoch began with.
+func (c *course) inMemory() {
+	c.t.Helper()
+	m := &Model{Step: c.before.Step}
+	c.must(m.Publish(c.network.Put, c.before))
+	c.models.Share(m, m.Digest)
+}
+
+// resultsAt has the peer hold these rounds, and all results.
+func (c *course) resultsAt(rounds []exchange.AppliedRound) {
+	for _, round := range rounds {
+		c.theirs.Remember(round)
+	}
+	for _, payload := range c.results {
+		_, err := c.peer.Put(payload)
+		c.must(err)
+	}
+}
+
+// modelAt has the peer hold the run's model.
+func (c *course) modelAt() {
+	c.t.Helper()
+	c.theirs.Shelf.PutManifest(digestOf(c.after), c.after.Manifest().Encode())
+	c.must((&Model{}).Publish(c.peer.Put, c.after))
+}
+
+// archived has archives give these models, one in each place, the user's own first.
+func (c *course) archived(models ...checkpoint.Snapshot) {
+	asked := 0
+	for range models[1:] {
+		c.wish.Places = append(c.wish.Places, coordinator.Place{Kind: coordinator.CheckpointGcs, Repo: "bucket"})
+	}
+	c.options.Archive = func(context.Context, coordinator.Checkpoint, coordinator.Place) (checkpoint.Snapshot, error) {
+		asked++
+		return models[asked-1], nil
+	}
+}
+
+// obtain makes one attempt and ends it.
+func (c *course) obtain() (*Attempt, error) {
+	a := c.models.Begin(c.wish)
+	err := a.Run(c.t.Context())
+	c.models.End(a, err, false, c.wish.Definition.Checkpoint.Digest)
+	return a, err
+}

@@ -1,0 +1,45 @@
+package handover
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+
+	"github.com/psyche-go/psyche/files/checkpoint"
+)
+
+// disk is the client's own checkpoint folder.
+type disk struct{}
+
+func (d disk) model(_ context.Context, a *Attempt) (checkpoint.Snapshot, bool, error) {
+	snapshot, err := d.read(a)
+	if err != nil && !errors.Is(err, checkpoint.ErrNoFacts) {
+		a.Log.Warn("the saved checkpoint cannot be used: asking members", "err", err)
+	}
+	return snapshot, true, err
+}
+
+// read reads the model from the checkpoint folder if it was saved there.
+func (disk) read(a *Attempt) (checkpoint.Snapshot, error) {
+	if a.Folder.Dir == "" {
+		return checkpoint.Snapshot{}, checkpoint.ErrNoFacts
+	}
+	c := a.checkpoint()
+	dir := a.Folder.Checkpoint(c.Step)
+	facts, err := checkpoint.ReadFacts(dir)
+	if err != nil {
+		return checkpoint.Snapshot{}, err
+	}
+	if facts.Digest != hex.EncodeToString(c.Digest[:]) {
+		return checkpoint.Snapshot{}, fmt.Errorf("%s holds another model of that step", dir)
+	}
+	snapshot, err := checkpoint.ReadDir(dir)
+	if err != nil {
+		return checkpoint.Snapshot{}, err
+	}
+	if err := a.adopt(snapshot, "disk"); err != nil {
+		return checkpoint.Snapshot{}, fmt.Errorf("%s: %w", dir, err)
+	}
+	return a.Model.Snapshot, nil
+}

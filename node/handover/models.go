@@ -1,0 +1,198 @@
+package handover
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/node/env"
+	"github.com/psyche-go/psyche/node/exchange"
+)
+
+// replayShare is the share of Warmup that catching up by results may take: what is left of
+// it has to be enough for the whole model.
+const replayShare = 3
+
+// Models are the models that a client holds, and those that it hands over. It is used by
+// the loop of a client.
+type Models struct {
+	// Held is the model that the trainer holds; nil while it differs from any manifest.
+	Held *Model
+
+	options *Options
+	store   *exchange.Store
+	shares  []*Model // whose blobs peers can fetch, newest last
+	partial partial  // a model on its way here
+	whole   [32]byte // digest of a model that catching up by results did not lead to
+}
+
+// partial is what is already here of a model that is being fetched.
+type partial struct {
+	digest   [32]byte
+	blobs    [][32]byte
+	attempts int // to get it
+}
+
+// NewModels returns a client that holds nothing.
+func NewModels(store *exchange.Store, o *Options) *Models {
+	m := &Models{store: store, options: o}
+	store.NeededBy(m.eachBlob)
+	return m
+}
+
+// eachBlob calls need for the hash of each part that is shared, or kept for a model on its
+// way.
+func (m *Models) eachBlob(need func(hash [32]byte)) {
+	for _, model := range m.shares {
+		for _, hash := range model.Blobs {
+			need(hash)
+		}
+	}
+	for _, hash := range m.partial.blobs {
+		need(hash)
+	}
+}
+
+// Holds reports whether the trainer holds exactly the run's checkpoint.
+func (m *Models) Holds(c coordinator.Checkpoint) bool {
+	switch {
+	case m.Held == nil:
+		return false
+	case c.FromPeers():
+		return m.Held.Digest == c.Digest
+	}
+	return m.Held.Origin == c
+}
+
+// Share lets peers fetch a model. Recorded is the digest of the run's checkpoint.
+func (m *Models) Share(model *Model, recorded [32]byte) {
+	m.store.Shelf.PutManifest(model.Digest, model.Manifest)
+	m.shares = append(slices.DeleteFunc(m.shares, func(other *Model) bool { return other.Digest == model.Digest }), model)
+	m.DropOld(recorded)
+}
+
+// Shared returns the shared model with a digest, or nil.
+func (m *Models) Shared(digest [32]byte) *Model {
+	for _, model := range m.shares {
+		if model.Digest == digest {
+			return model
+		}
+	}
+	return nil
+}
+
+// DropOld stops sharing what nobody can need any more: all but the newest model and the one
+// that the run recorded.
+func (m *Models) DropOld(recorded [32]byte) {
+	if len(m.shares) < 2 {
+		return
+	}
+	newest := m.shares[len(m.shares)-1]
+	m.keepShares(func(model *Model) bool { return model == newest || model.Digest == recorded })
+}
+
+// keepShares stops sharing the other models.
+func (m *Models) keepShares(keep func(*Model) bool) {
+	old := m.shares
+	m.shares = slices.DeleteFunc(slices.Clone(old), func(model *Model) bool { return !keep(model) })
+	for _, model := range old {
+		if !slices.Contains(m.shares, model) {
+			m.store.Shelf.DropManifest(model.Digest)
+			m.store.Drop(model.Blobs...)
+		}
+	}
+}
+
+// Wish is a model that a client needs.
+type Wish struct {
+	Definition env.Definition // with the checkpoint, and what the trainer is built from
+	Trainer    env.Trainer    // nil: none yet, or one that was built for another definition
+	Redefined  bool           // the run was configured anew: an earlier model may have another shape
+	Peers      []identity.ID  // that may have it
+	Places     []coordinator.Place
+	Time       time.Duration // that all members have to get it
+}
+
+// Begin returns an attempt to get a model. What the trainer held is given up, and so is
+// what is shared and would take the room of the new one.
+func (m *Models) Begin(w Wish) *Attempt {
+	c := w.Definition.Checkpoint
+	m.keepPartial(c.Digest)
+	a := &Attempt{
+		Options: m.options, Wish: w, Model: &Model{Origin: c, Fresh: true},
+		known: m.Shared(c.Digest), base: m.baseBefore(c.Step), replayTime: w.Time / replayShare,
+	}
+	a.Places = rotated(w.Places, m.partial.attempts)
+	m.partial.attempts++
+	m.Held = nil
+	if w.Redefined {
+		m.whole = c.Digest
+	}
+	a.noReplay = m.whole == c.Digest
+	if c.FromPeers() && a.known == nil { // to have room for this one
+		m.keepShares(func(model *Model) bool { return model.Digest == c.Digest })
+	}
+	return a
+}
+
+// rotated begins a list of places with another one for every attempt: one that gives its
+// bytes too slowly may take a whole Warmup, not all.
+func rotated(places []coordinator.Place, attempts int) []coordinator.Place {
+	if len(places) == 0 {
+		return nil
+	}
+	first := attempts % len(places)
+	return slices.Concat(places[first:], places[:first])
+}
+
+// End takes over what an attempt got. The error is that of the attempt.
+func (m *Models) End(a *Attempt, err error, cancelled bool, recorded [32]byte) {
+	m.partial.blobs = append(m.partial.blobs, a.Model.Blobs...)
+	switch {
+	case err != nil || cancelled:
+		m.store.Drop(a.results...)
+		if errors.Is(err, ErrReplay) && !cancelled {
+			m.whole = a.Definition.Checkpoint.Digest
+		}
+	default:
+		m.Held = a.Model
+		if a.Definition.Checkpoint.FromPeers() {
+			m.partial = partial{}
+			m.Share(a.Model, recorded)
+		}
+	}
+}
+
+// keepPartial drops the parts of another model that was not completed.
+func (m *Models) keepPartial(digest [32]byte) {
+	if m.partial.digest != digest {
+		old := m.partial.blobs
+		m.partial = partial{digest: digest}
+		m.store.Drop(old...)
+	}
+}
+
+// base is an earlier model of the run from which the wanted one can be reached.
+type base struct {
+	step   uint32
+	digest [32]byte
+	load   func() (checkpoint.Snapshot, error)
+}
+
+// baseBefore returns the newest of the models in memory that is older than a step, or nil.
+func (m *Models) baseBefore(step uint32) *base {
+	var newest *Model
+	for _, model := range m.shares {
+		if model.Step < step && (newest == nil || model.Step > newest.Step) {
+			newest = model
+		}
+	}
+	if newest == nil {
+		return nil
+	}
+	snapshot := newest.Snapshot
+	return &base{newest.Step, newest.Digest, func() (checkpoint.Snapshot, error) { return snapshot, nil }}
+}

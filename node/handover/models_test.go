@@ -1,0 +1,100 @@
+package handover
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/node/env"
+	"github.com/psyche-go/psyche/node/exchange"
+)
+
+// TestAttemptsBeginAtOtherPlaces wants one slow place not to be the first of every attempt.
+func TestAttemptsBeginAtOtherPlaces(t *testing.T) {
+	digest := [32]byte{1}
+	state := &coordinator.State{}
+	for i, repo := range []string{"a", "b", "other", "c"} {
+		u := coordinator.Upload{Reporter: coordinator.ClientID{byte(i)}, Digest: digest, Place: coordinator.Place{Repo: repo}}
+		if repo == "other" {
+			u.Digest[0]++
+		}
+		state.Uploads = append(state.Uploads, u)
+	}
+	m := NewModels(exchange.NewStore(func([32]byte) {}), &Options{})
+	begin := func(digest [32]byte) []coordinator.Place {
+		w := Wish{Definition: env.Definition{Model: coordinator.Model{Checkpoint: coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Digest: digest}}}}
+		for _, u := range state.UploadsOf(digest) {
+			w.Places = append(w.Places, u.Place)
+		}
+		return m.Begin(w).Places
+	}
+	for i, want := range []string{"abc", "bca", "cab", "abc"} {
+		got := ""
+		for _, place := range begin(digest) {
+			got += place.Repo
+		}
+		if got != want {
+			t.Errorf("attempt %d looks at %q, want %q", i, got, want)
+		}
+	}
+	if places := begin([32]byte{9}); places != nil {
+		t.Errorf("of an unknown model: %v", places)
+	}
+}
+
+// TestPartsOfOneModelAreKept until it is complete, and dropped when another one is wanted.
+func TestPartsOfOneModelAreKept(t *testing.T) {
+	c := newCourse(t)
+	c.theirs.Shelf.PutManifest(digestOf(c.after), c.after.Manifest().Encode())
+	config := c.after.Files[0].Data
+	hash, err := c.peer.Put(config)
+	c.must(err)
+	kept := func() bool {
+		_, err := c.network.Fetch(t.Context(), hash, uint64(len(config)), nil)
+		return err == nil
+	}
+	if _, err := c.obtain(); err == nil || !kept() {
+		t.Fatalf("after %v the part is here: %v", err, kept())
+	}
+	c.peer.Drop(hash) // nobody but this client has it now
+	c.must((&Model{}).Publish(c.peer.Put, c.after))
+	c.peer.Drop(hash)
+	a, err := c.obtain()
+	c.must(err)
+	c.check(a)
+
+	c = newCourse(t)
+	c.theirs.Shelf.PutManifest(digestOf(c.after), c.after.Manifest().Encode())
+	_, err = c.peer.Put(config)
+	c.must(err)
+	if _, err := c.obtain(); err == nil || !kept() {
+		t.Fatalf("after %v the part is here: %v", err, kept())
+	}
+	c.wish.Definition.Checkpoint.Digest = digestOf(c.wrong)
+	if _, err := c.obtain(); err == nil || kept() {
+		t.Errorf("after %v the part of a model that nobody wants is here", err)
+	}
+}
+
+// TestModelInMemory needs nobody, and is what another one makes room for.
+func TestModelInMemory(t *testing.T) {
+	c := newCourse(t)
+	m := &Model{Step: lastStep}
+	c.must(m.Publish(c.network.Put, c.after))
+	c.models.Share(m, m.Digest)
+	a, err := c.obtain()
+	if err != nil || a.Model.Source != "held" || a.Model == m || !a.Model.Fresh {
+		t.Fatalf("from %q, %v", a.Model.Source, err)
+	}
+	c.check(a)
+	c.inMemory()
+	c.models.DropOld([32]byte{})
+	if c.models.Shared(m.Digest) != nil || c.models.Shared(digestOf(c.before)) == nil {
+		t.Error("not only the newest is shared, or not that")
+	}
+	for _, hash := range m.Blobs {
+		if needed := slices.Contains(c.models.shares[0].Blobs, hash); slices.Contains(c.dropped, hash) == needed {
+			t.Errorf("part %x: needed %v", hash[:4], needed)
+		}
+	}
+}

@@ -1,0 +1,214 @@
+package handover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/node/env"
+	"github.com/psyche-go/psyche/node/exchange"
+	"github.com/psyche-go/psyche/record/event"
+)
+
+const (
+	requestTimeout = 5 * time.Second // for one question to one peer
+	maxAsked       = 8               // peers that are asked what was counted
+)
+
+// errNoBase says that no earlier model of the run is held here.
+var errNoBase = errors.New("no earlier model of the run is held here")
+
+// results is an earlier model that is held here, and what the run counted since: it is
+// applied again, if it has fewer bytes than the model. An error is ErrReplay when something
+// was fetched for it.
+type results struct{}
+
+func (r results) model(ctx context.Context, a *Attempt) (checkpoint.Snapshot, bool, error) {
+	snapshot, err := r.replay(ctx, a)
+	if err == nil || errors.Is(err, ErrReplay) || ctx.Err() != nil {
+		return snapshot, false, err
+	}
+	if !errors.Is(err, errNoBase) {
+		a.Log.Info("the whole model is fetched", "why", err)
+	}
+	return snapshot, true, err
+}
+
+// onDisk returns the newest saved checkpoint of the run that is older than the wanted one,
+// or nil.
+func (results) onDisk(a *Attempt) *base {
+	newest, found := a.Folder.NewestBefore(a.checkpoint().Step)
+	if !found {
+		return nil
+	}
+	digest, err := a.Folder.Digest(newest)
+	if err != nil {
+		a.Log.Warn("a saved checkpoint cannot be used", "step", newest, "err", err)
+		return nil
+	}
+	return &base{newest, digest, func() (checkpoint.Snapshot, error) { return a.Folder.Read(newest, digest) }}
+}
+
+func (r results) replay(ctx context.Context, a *Attempt) (checkpoint.Snapshot, error) {
+	from := a.base
+	if from == nil {
+		from = r.onDisk(a)
+	}
+	a.base = nil // not to be kept longer than it is used
+	if from == nil {
+		return checkpoint.Snapshot{}, errNoBase
+	}
+	ctx, cancel := a.Tasks.WithTimeout(ctx, a.replayTime)
+	defer cancel()
+	rounds, holders, err := r.counted(ctx, a, from)
+	if err != nil {
+		return checkpoint.Snapshot{}, err
+	}
+	snapshot, err := from.load()
+	if err != nil {
+		return snapshot, fmt.Errorf("the model of step %d cannot be used: %w", from.step, err)
+	}
+	results, whole := exchange.TotalSize(rounds), sizeOf(snapshot)
+	if results >= whole {
+		return snapshot, fmt.Errorf("the results since step %d have %d bytes, the model %d", from.step, results, whole)
+	}
+	a.Log.Info("catching up by results", "from", from.step, "to", a.checkpoint().Step, "bytes", results, "model", whole)
+	trainer, err := r.applied(ctx, a, snapshot, rounds, holders)
+	if err == nil {
+		snapshot, err = trainer.Snapshot(ctx)
+	}
+	if err == nil {
+		snapshot.Step = a.checkpoint().Step
+		err = a.adopt(snapshot, "results")
+	}
+	if err != nil { // ErrNoRoom too is no reason to give up: obtained looks at ErrReplay first
+		return checkpoint.Snapshot{}, fmt.Errorf("%w from step %d to %d, after %d bytes: %w", ErrReplay, from.step, a.checkpoint().Step, a.Model.Fetched, err)
+	}
+	for i := range rounds { // of the epochs behind nobody said what they began with
+		if rounds[i].EpochStart == from.step+1 {
+			rounds[i].From = from.digest
+		}
+	}
+	a.Trainer, a.Rounds = trainer, rounds
+	return snapshot, nil
+}
+
+// counted asks peers what was counted since a model, and returns what most of them
+// say, and who does.
+func (results) counted(ctx context.Context, a *Attempt, from *base) ([]exchange.AppliedRound, []identity.ID, error) {
+	ctx, cancel := a.Tasks.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	peers := a.Peers[:min(len(a.Peers), maxAsked)]
+	until := a.checkpoint().Step
+	var mu sync.Mutex
+	said := make([][32]byte, len(peers)) // hash of the valid answer; zero: none
+	lists := make(map[[32]byte][]exchange.AppliedRound)
+	_ = a.Tasks.Each(ctx, a.ParameterRequests, len(peers), func(ctx context.Context, i int) error {
+		rounds, answer, err := exchange.AskResults(ctx, a.Network, peers[i], from.step, until, from.digest)
+		if err != nil {
+			a.Log.Debug("ask for counted results", "peer", peers[i].Short(), "err", err)
+			return nil // others are asked
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		said[i] = answer
+		lists[said[i]] = rounds
+		return nil
+	})
+	var holders []identity.ID
+	var chosen [32]byte
+	for _, hash := range said {
+		if hash == ([32]byte{}) {
+			continue
+		}
+		var same []identity.ID
+		for i := range peers {
+			if said[i] == hash {
+				same = append(same, peers[i])
+			}
+		}
+		if len(same) > len(holders) {
+			chosen, holders = hash, same
+		}
+	}
+	if len(holders) == 0 {
+		return nil, nil, fmt.Errorf("%d members were asked for the results since step %d: none has them", len(peers), from.step)
+	}
+	return lists[chosen], holders, nil
+}
+
+// applied brings the trainer from a model to the one after the rounds.
+func (r results) applied(ctx context.Context, a *Attempt, from checkpoint.Snapshot, rounds []exchange.AppliedRound, holders []identity.ID) (trainer env.Trainer, err error) {
+	if trainer = a.Trainer; trainer != nil {
+		err = trainer.Load(ctx, from)
+	} else {
+		trainer, err = a.NewTrainer(ctx, from, a.Definition)
+	}
+	if err != nil {
+		return nil, err
+	}
+	payloads, err := r.payloads(ctx, a, trainer, rounds, holders)
+	if err != nil {
+		return nil, err
+	}
+	for i, round := range rounds {
+		if i == 0 || round.EpochStart != rounds[i-1].EpochStart || round.ColdSteps != rounds[i-1].ColdSteps {
+			if err := trainer.SetColdStart(ctx, round.EpochStart, round.ColdSteps); err != nil {
+				return nil, err
+			}
+		}
+		count := len(round.Results)
+		if err := trainer.Apply(ctx, round.Step, payloads[:count:count], false); err != nil {
+			return nil, err
+		}
+		payloads = payloads[count:]
+	}
+	return trainer, nil
+}
+
+// payloads fetches and verifies the results of all rounds, in their order.
+func (results) payloads(ctx context.Context, a *Attempt, trainer env.Trainer, rounds []exchange.AppliedRound, holders []identity.ID) ([][]byte, error) {
+	type wanted struct {
+		step uint32
+		exchange.AppliedResult
+	}
+	var all []wanted
+	last := uint32(0)
+	limit := uint64(trainer.MaxResultSize())
+	for _, round := range rounds {
+		for _, r := range round.Results {
+			if uint64(r.Size) > limit {
+				return nil, fmt.Errorf("step %d: result of %d bytes, at most %d are possible", round.Step, r.Size, limit)
+			}
+			all = append(all, wanted{round.Step, r})
+		}
+		last = round.Step
+	}
+	payloads := make([][]byte, len(all))
+	here := a.tally(event.TransferResults, last, exchange.TotalSize(rounds))
+	var mu sync.Mutex
+	err := a.Tasks.Each(ctx, a.Downloads, len(all), func(ctx context.Context, i int) error {
+		w, first := all[i], i%len(holders)
+		order := slices.Concat(holders[first:], holders[:first])
+		payload, err := a.Network.Fetch(ctx, w.Commitment, uint64(w.Size), order)
+		if err != nil {
+			return fmt.Errorf("step %d, batch %v: %w", w.step, w.Batch, err)
+		}
+		mu.Lock()
+		a.results = append(a.results, w.Commitment)
+		a.Model.Fetched += uint64(len(payload))
+		mu.Unlock()
+		payloads[i] = payload
+		here.add(uint64(len(payload)))
+		if err := trainer.Verify(payload, w.step, w.Batch, w.Owner); err != nil {
+			return fmt.Errorf("step %d, batch %v: %w", w.step, w.Batch, err)
+		}
+		return nil
+	})
+	return payloads, err
+}

@@ -1,0 +1,211 @@
+package handover
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/node/clienttest"
+	"github.com/psyche-go/psyche/node/exchange"
+	"github.com/psyche-go/psyche/record/event"
+)
+
+// TestSourcesFallBack: the model comes from the cheapest source that has it. What cannot
+// give it, or gives another one, is passed over.
+func TestSourcesFallBack(t *testing.T) {
+	disk := func(c *course) { c.onDisk(c.after, digestOf(c.after)) }
+	results := func(c *course) { c.inMemory(); c.resultsAt(c.rounds) }
+	peers := func(c *course) { c.modelAt() }
+	archive := func(c *course) { c.archived(c.after) }
+	for name, test := range map[string]struct {
+		have    []func(c *course)
+		want    string
+		fetched bool
+	}{
+		"everything":                   {[]func(*course){disk, results, peers, archive}, "disk", false},
+		"all but the disk":             {[]func(*course){results, peers, archive}, "results", true},
+		"peers and archive":            {[]func(*course){peers, archive}, "peers", true},
+		"archive":                      {[]func(*course){archive}, "archive", false},
+		"nothing":                      {nil, "", false},
+		"another model on the disk":    {[]func(*course){func(c *course) { c.onDisk(c.wrong, digestOf(c.wrong)) }, results}, "results", true},
+		"a changed model on the disk":  {[]func(*course){func(c *course) { c.onDisk(c.wrong, digestOf(c.after)) }, results}, "results", true},
+		"an earlier model on the disk": {[]func(*course){func(c *course) { c.onDisk(c.before, digestOf(c.before)); c.resultsAt(c.rounds) }, peers}, "results", true},
+		"an earlier model that was changed": {[]func(*course){func(c *course) {
+			s := c.wrong
+			s.Step = c.before.Step
+			c.onDisk(s, digestOf(c.before))
+			c.resultsAt(c.rounds)
+		}, peers}, "peers", true},
+		"an earlier model and no results": {[]func(*course){func(c *course) { c.inMemory() }, peers}, "peers", true},
+		"results of too many bytes": {[]func(*course){func(c *course) {
+			c.inMemory()
+			c.rounds[0].Results[0].Size = 2 * bulk
+			c.resultsAt(c.rounds)
+		}, peers}, "peers", true},
+		"a manifest whose parts are gone": {[]func(*course){func(c *course) { c.theirs.Shelf.PutManifest(digestOf(c.after), c.after.Manifest().Encode()) }, archive}, "archive", false},
+		"another manifest":                {[]func(*course){func(c *course) { c.theirs.Shelf.PutManifest(digestOf(c.after), c.wrong.Manifest().Encode()) }, archive}, "archive", false},
+		"other models in archives":        {[]func(*course){func(c *course) { c.archived(c.wrong, c.before, c.after) }}, "archive", false},
+		"only other models in archives":   {[]func(*course){func(c *course) { c.archived(c.wrong, c.before) }}, "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCourse(t)
+			for _, have := range test.have {
+				have(c)
+			}
+			a, err := c.obtain()
+			if a.Model.Source != test.want || (err == nil) != (test.want != "") {
+				t.Fatalf("from %q, %v; want it from %q", a.Model.Source, err, test.want)
+			}
+			if err != nil {
+				if !errors.Is(err, ErrNoHolder) || c.models.Held != nil || c.trainer != nil {
+					t.Errorf("held %+v after %v", c.models.Held, err)
+				}
+				return
+			}
+			c.check(a)
+			if (a.Model.Fetched > 0) != test.fetched {
+				t.Errorf("%d bytes were fetched", a.Model.Fetched)
+			}
+			c.checkTold(a, test.want)
+			if (len(a.Rounds) > 0) != (test.want == "results") || len(a.Rounds) > 0 && a.Rounds[0].From != digestOf(c.before) {
+				t.Errorf("caught up by %+v", a.Rounds)
+			}
+		})
+	}
+}
+
+// checkTold wants to have been told how much was here of what was fetched, from nothing to all of it.
+func (c *course) checkTold(a *Attempt, source string) {
+	c.t.Helper()
+	what, fetched := map[string]string{"peers": event.TransferModel, "results": event.TransferResults}[source]
+	if !fetched {
+		return
+	}
+	told := slices.DeleteFunc(slices.Clone(c.told), func(x event.Transfer) bool { return x.What != what })
+	if len(told) < 2 || len(told) > tallyParts+1 || told[0].Bytes != 0 || told[len(told)-1].Bytes != told[0].Total {
+		c.t.Errorf("told %+v", told)
+		return
+	}
+	if last := told[len(told)-1]; last.Step != lastStep || last.Total != a.Model.Fetched {
+		c.t.Errorf("told %+v of %d bytes", last, a.Model.Fetched)
+	}
+}
+
+// check wants the run's model to be held, shared and loaded, bit for bit.
+func (c *course) check(a *Attempt) {
+	c.t.Helper()
+	want := digestOf(c.after)
+	if c.models.Held != a.Model || a.Model.Digest != want || a.Model.Step != lastStep || !c.models.Holds(c.wish.Definition.Checkpoint) {
+		c.t.Errorf("held %+v", c.models.Held)
+	}
+	if shared := c.models.Shared(want); shared == nil || len(shared.Blobs) != len(c.after.Files)+len(c.after.Tensors) {
+		c.t.Errorf("shared %+v", shared)
+	}
+	loaded, err := a.Trainer.Snapshot(c.t.Context())
+	loaded.Step = lastStep
+	if err != nil || digestOf(loaded) != want {
+		c.t.Errorf("the trainer has another model, %v", err)
+	}
+}
+
+// TestResultsThatLeadElsewhere: whatever peers say was counted, no model is adopted but the
+// run's. The next attempt fetches that as a whole, and nothing of the first is left.
+func TestResultsThatLeadElsewhere(t *testing.T) {
+	for name, lie := range map[string]func(c *course){
+		"a result left out":       func(c *course) { c.rounds[1].Results = nil },
+		"another cold start":      func(c *course) { c.rounds[0].ColdSteps = 9 },
+		"another trainer":         func(c *course) { c.rounds[2].Results[0].Owner[0]++ },
+		"another batch":           func(c *course) { c.rounds[2].Results[0].Batch.End++ },
+		"a result nobody has":     func(c *course) { c.rounds[2].Results[0].Commitment[0]++ },
+		"a result of another one": func(c *course) { c.rounds[2].Results[0] = c.rounds[1].Results[0] },
+		"more than is possible":   func(c *course) { c.rounds[2].Results[0].Size = 1<<10 + 1 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCourse(t)
+			c.inMemory()
+			lie(c)
+			c.resultsAt(c.rounds)
+			c.modelAt()
+			a, err := c.obtain()
+			if !errors.Is(err, ErrReplay) || c.models.Held != nil || a.Model.Source != "" || len(a.Model.Blobs) > 0 {
+				t.Fatalf("from %q, %v", a.Model.Source, err)
+			}
+			for _, hash := range a.results {
+				if !slices.Contains(c.dropped, hash) {
+					t.Errorf("result %x is left", hash[:4])
+				}
+			}
+			if a, err = c.obtain(); err != nil || a.Model.Source != "peers" {
+				t.Fatalf("then from %q, %v", a.Model.Source, err)
+			}
+			c.check(a)
+		})
+	}
+}
+
+// liar is the network of a client whose peers all answer as the honest one does, but for
+// what was counted.
+type liar struct {
+	Network
+	honest identity.ID
+	asked  bool
+}
+
+func (l *liar) Request(ctx context.Context, to identity.ID, protocol string, request []byte, maxResponse int) ([]byte, error) {
+	answer, err := l.Network.Request(ctx, l.honest, protocol, request, maxResponse)
+	if err == nil && to != l.honest && protocol == exchange.ResultsProtocol {
+		l.asked = true
+		answer[4]++ // the steps of the cold start
+	}
+	return answer, err
+}
+
+// TestMostPeersAreBelieved about what was counted.
+func TestMostPeersAreBelieved(t *testing.T) {
+	c := newCourse(t)
+	c.inMemory()
+	c.resultsAt(c.rounds)
+	liar := &liar{Network: c.network, honest: c.wish.Peers[0]}
+	c.options.Network = liar
+	c.wish.Peers = []identity.ID{clienttest.Key(5).ID(), liar.honest, liar.honest} // two say the same
+	a, err := c.obtain()
+	if err != nil || a.Model.Source != "results" || !liar.asked {
+		t.Fatalf("from %q, %v; the liar was asked: %v", a.Model.Source, err, liar.asked)
+	}
+	c.check(a)
+}
+
+// TestInitialModel is taken over whatever step it was elsewhere, and not shared.
+func TestInitialModel(t *testing.T) {
+	c := newCourse(t)
+	c.wish.Definition.Checkpoint = coordinator.Checkpoint{Kind: coordinator.CheckpointLocal}
+	want := c.before
+	want.Step = 0
+	a, err := c.obtain()
+	if err != nil || a.Model.Source != "initial" || a.Model.Step != 0 || a.Model.Digest != digestOf(want) {
+		t.Fatalf("%+v, %v", a.Model, err)
+	}
+	if !c.models.Holds(c.wish.Definition.Checkpoint) || c.models.Shared(a.Model.Digest) != nil {
+		t.Error("it is not held, or shared")
+	}
+}
+
+// TestFailuresAreAllSaid when no source gives the model.
+func TestFailuresAreAllSaid(t *testing.T) {
+	c := newCourse(t)
+	c.options.Archive = func(_ context.Context, _ coordinator.Checkpoint, at coordinator.Place) (checkpoint.Snapshot, error) {
+		return checkpoint.Snapshot{}, errors.New("cannot be reached: " + at.Repo)
+	}
+	c.wish.Places = []coordinator.Place{{Kind: coordinator.CheckpointGcs, Repo: "one"}, {Kind: coordinator.CheckpointGcs, Repo: "two"}}
+	_, err := c.obtain()
+	for _, word := range []string{"no member has the model", "asked 1 members", "in archives", "reached: one", "reached: two"} {
+		if err == nil || !strings.Contains(err.Error(), word) {
+			t.Errorf("%v does not say %q", err, word)
+		}
+	}
+}

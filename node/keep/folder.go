@@ -1,0 +1,102 @@
+package keep
+
+import (
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/files/checkpoint"
+)
+
+// Folder is where a client keeps what it has of a run. Without Dir it keeps nothing.
+type Folder struct {
+	Dir   string
+	RunID string
+	ID    identity.ID // of the client
+}
+
+// Checkpoint returns the folder of the checkpoint after a step.
+func (f Folder) Checkpoint(step uint32) string {
+	return filepath.Join(f.Dir, checkpointPrefix(f.RunID)+strconv.FormatUint(uint64(step), 10))
+}
+
+// NewestBefore returns the step of the newest saved checkpoint of the run before a step.
+func (f Folder) NewestBefore(step uint32) (newest uint32, found bool) {
+	if f.Dir == "" {
+		return 0, false
+	}
+	entries, err := os.ReadDir(f.Dir)
+	if err != nil {
+		return 0, false
+	}
+	for _, entry := range entries {
+		saved, ok := stepOf(entry.Name(), checkpointPrefix(f.RunID))
+		if ok && uint32(saved) < step && (!found || uint32(saved) > newest) {
+			found, newest = true, uint32(saved)
+		}
+	}
+	return newest, found
+}
+
+// Digest returns the digest that was noted beside the checkpoint of a step.
+func (f Folder) Digest(step uint32) (digest [32]byte, err error) {
+	dir := f.Checkpoint(step)
+	facts, err := checkpoint.ReadFacts(dir)
+	if err != nil {
+		return digest, err
+	}
+	if !parseDigest(&digest, facts.Digest) || facts.RunID != f.RunID || facts.Step != step {
+		return digest, notAsNoted(dir)
+	}
+	return digest, nil
+}
+
+// Read reads the checkpoint of a step and compares it with a digest.
+func (f Folder) Read(step uint32, digest [32]byte) (checkpoint.Snapshot, error) {
+	dir := f.Checkpoint(step)
+	snapshot, err := checkpoint.ReadDir(dir)
+	if err != nil {
+		return snapshot, err
+	}
+	if snapshot.Step != step || snapshot.Manifest().Digest() != digest {
+		return snapshot, notAsNoted(dir)
+	}
+	return snapshot, nil
+}
+
+func notAsNoted(dir string) error {
+	return fmt.Errorf("%w: %s is not what %s says", checkpoint.ErrInvalid, dir, checkpoint.FactsFile)
+}
+
+// parseDigest reads the hexadecimal digits of a digest.
+func parseDigest(digest *[32]byte, text string) bool {
+	raw, err := hex.DecodeString(text)
+	return err == nil && len(raw) == len(digest) && copy(digest[:], raw) == len(digest)
+}
+
+// Name returns the run's name as it has a place in a file name.
+func (f Folder) Name() string { return strings.TrimSuffix(checkpointPrefix(f.RunID), "-step") }
+
+// checkpointPrefix is the beginning of the names of a run's checkpoint folders: the run
+// id, with what has no place in a file name replaced.
+func checkpointPrefix(runID string) string {
+	safe := strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '-', r == '_', r == '.':
+			return r
+		}
+		return '_'
+	}, runID)
+	return safe + "-step"
+}
+
+// stepOf returns the step in the name of a checkpoint folder of the run.
+func stepOf(name, prefix string) (step uint64, ok bool) {
+	digits, ok := strings.CutPrefix(name, prefix)
+	step, err := strconv.ParseUint(digits, 10, 32)
+	return step, ok && err == nil && digits == strconv.FormatUint(step, 10)
+}

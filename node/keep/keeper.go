@@ -1,0 +1,162 @@
+package keep
+
+import (
+	"context"
+	"encoding/hex"
+	"log/slog"
+	"strings"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/node/env"
+	"github.com/psyche-go/psyche/record/event"
+)
+
+// Model is a model that was taken at the end of an epoch.
+type Model struct {
+	Step     uint32
+	Digest   [32]byte // of its manifest
+	Snapshot checkpoint.Snapshot
+}
+
+// Options are what a Keeper is made of.
+type Options struct {
+	Folder Folder
+	Keep   int // newest checkpoints of the run that stay; 0: all
+	// Saved is told of each checkpoint in the folder, before older ones are removed. It is
+	// called from any goroutine and must not wait. May be nil.
+	Saved func(dir string, f checkpoint.Facts)
+	Tasks *env.Tasks
+	Emit  func(body event.Body)
+	Log   *slog.Logger
+}
+
+// Keeper writes the model of each epoch to the folder. It is used by the loop of a client.
+type Keeper struct {
+	Options
+	Uploads Uploads // that the run may not know of
+
+	unsaved *Model // the newest epoch's, until it is clear that it is the run's
+	saves   int    // checkpoints being written
+	err     error  // of the newest one
+
+	looked coordinator.Checkpoint // that was looked for in the folder
+	holds  bool                   // it was there
+}
+
+// NewKeeper returns a keeper that has nothing to do.
+func NewKeeper(o Options) *Keeper { return &Keeper{Options: o} }
+
+// Take takes a model that may become the run's checkpoint.
+func (k *Keeper) Take(m Model) { k.unsaved = &m }
+
+// Busy reports whether a model is yet to be saved.
+func (k *Keeper) Busy() bool { return k.saves > 0 || k.unsaved != nil }
+
+// Err returns why the newest checkpoint was not saved; nil: it was.
+func (k *Keeper) Err() error { return k.err }
+
+// Holds reports whether this client saved the run's checkpoint and can load it from its
+// disk. What was found is remembered until another checkpoint is asked for.
+func (k *Keeper) Holds(c coordinator.Checkpoint) bool {
+	if k.Folder.Dir == "" || !c.FromPeers() {
+		return false
+	}
+	if k.looked != c {
+		f, err := checkpoint.ReadFacts(k.Folder.Checkpoint(c.Step))
+		k.looked, k.holds = c, err == nil && f.Digest == hex.EncodeToString(c.Digest[:])
+	}
+	return k.holds
+}
+
+// WhereLies says where the run's newest recorded model can be got.
+func (k *Keeper) WhereLies(s *coordinator.State) string {
+	c := s.Model.Checkpoint
+	if !c.FromPeers() {
+		return "none was recorded but the one that the run began with"
+	}
+	digest := "digest " + hex.EncodeToString(c.Digest[:8])
+	if k.Holds(c) {
+		return digest + ", in " + k.Folder.Checkpoint(c.Step)
+	}
+	var places []string
+	for _, u := range s.UploadsOf(c.Digest) {
+		places = append(places, u.Place.String())
+	}
+	if len(places) == 0 {
+		return digest + ", in the --checkpoint-dir of members that saved it; none said that it uploaded it"
+	}
+	return digest + ", as members say at " + strings.Join(places, " or ")
+}
+
+// SaveAgreed saves the model of an epoch when the run has left the epoch's Cooldown. One
+// that the run's quorum did not report is no checkpoint of the run.
+func (k *Keeper) SaveAgreed(s *coordinator.State) {
+	m := k.unsaved
+	if m == nil || s.RunState == coordinator.Cooldown {
+		return
+	}
+	k.unsaved = nil
+	if c := s.Model.Checkpoint; c.FromPeers() && c.Step == m.Step && c.Digest != m.Digest {
+		k.Log.Warn("checkpoint is not saved: the run recorded another one", "step", m.Step, "digest", hex.EncodeToString(m.Digest[:8]))
+		return
+	}
+	k.save(m, s)
+}
+
+// save writes the model to the folder, beside the work of the loop.
+func (k *Keeper) save(m *Model, s *coordinator.State) {
+	report := event.Checkpoint{Epoch: s.Progress.Epoch, Step: m.Step, Digest: hex.EncodeToString(m.Digest[:])}
+	if k.Folder.Dir == "" {
+		k.Emit(report)
+		return
+	}
+	k.saves++
+	dir, prefix := k.Folder.Dir, checkpointPrefix(k.Folder.RunID)
+	report.Dir = k.Folder.Checkpoint(m.Step)
+	facts, known := factsOf(m, s)
+	k.Tasks.Spawn(func(context.Context) func() {
+		removeUnfinished(dir, prefix, k.Log)
+		var beside []checkpoint.Extra
+		if known {
+			beside = append(beside, facts.Extra())
+		}
+		err := writeCheckpoint(report.Dir, m.Snapshot, beside...)
+		if err == nil && known && k.Saved != nil {
+			k.Saved(report.Dir, facts)
+		}
+		var pruneErr error
+		if err == nil && k.Keep > 0 {
+			pruneErr = pruneCheckpoints(dir, prefix, k.Keep)
+		}
+		return func() {
+			k.saves--
+			k.err = err
+			if pruneErr != nil {
+				k.Log.Warn("remove old checkpoints", "err", pruneErr)
+			}
+			if err != nil {
+				k.Log.Error("save checkpoint", "dir", report.Dir, "err", err)
+				report.Dir = ""
+			}
+			k.Emit(report)
+		}
+	})
+}
+
+// factsOf says where in the run the model stands. Known is false when the run has gone on
+// so far that its state does not tell any more.
+func factsOf(m *Model, s *coordinator.State) (f checkpoint.Facts, known bool) {
+	at := s.Progress
+	f = checkpoint.Facts{
+		RunID: s.RunID, Epoch: at.Epoch, Step: m.Step, DataIndex: at.DataIndex,
+		MaxSeqLen: s.Model.MaxSeqLen, Digest: hex.EncodeToString(m.Digest[:]),
+	}
+	known = at.Step == m.Step+1
+	for _, round := range s.Epoch.Rounds { // the next round may run already, on data of its own
+		if round.Step == m.Step+1 {
+			f.DataIndex, known = round.DataIndex, true
+		}
+	}
+	return f, known
+}

@@ -1,0 +1,257 @@
+package keep
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/node/clienttest"
+	"github.com/psyche-go/psyche/node/env"
+	"github.com/psyche-go/psyche/record/event"
+)
+
+// bench is a keeper, and what it does and says.
+type bench struct {
+	*Keeper
+	env.Runtime
+	queue  []func()
+	events []event.Checkpoint
+	saved  []checkpoint.Facts
+	log    bytes.Buffer
+}
+
+func newBench(dir string, keep int) *bench {
+	b := &bench{}
+	b.Keeper = NewKeeper(Options{
+		Folder: Folder{Dir: dir, RunID: clienttest.RunID}, Keep: keep,
+		Saved: func(_ string, f checkpoint.Facts) { b.saved = append(b.saved, f) },
+		Tasks: &env.Tasks{Runtime: b, Work: context.Background()},
+		Emit:  func(body event.Body) { b.events = append(b.events, body.(event.Checkpoint)) },
+		Log:   slog.New(slog.NewTextHandler(&b.log, nil)),
+	})
+	return b
+}
+
+// Run implements env.Runtime: the task waits for work.
+func (b *bench) Run(task func() func()) { b.queue = append(b.queue, func() { task()() }) }
+
+// work lets everything that waits go on.
+func (b *bench) work() {
+	for _, task := range b.queue {
+		task()
+	}
+	b.queue = nil
+}
+
+// modelOf returns the model after a step.
+func modelOf(step uint32) Model {
+	s := clienttest.Model()
+	s.Step = step
+	return Model{Step: step, Digest: s.Manifest().Digest(), Snapshot: s}
+}
+
+// stateAfter is a run whose newest round was that step, with a checkpoint.
+func stateAfter(step uint32, c coordinator.Checkpoint) *coordinator.State {
+	s := &coordinator.State{RunID: clienttest.RunID, RunState: coordinator.WaitingForMembers}
+	s.Progress.Epoch, s.Progress.Step, s.Progress.DataIndex = 1, step+1, 36
+	s.Model.Checkpoint = c
+	return s
+}
+
+func recorded(m Model) coordinator.Checkpoint {
+	return coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Step: m.Step, Digest: m.Digest}
+}
+
+// TestModelIsSavedWhenTheRunHasLeftCooldown, with where it stands, once; until then the
+// keeper is busy.
+func TestModelIsSavedWhenTheRunHasLeftCooldown(t *testing.T) {
+	b, m := newBench(t.TempDir(), 0), modelOf(3)
+	s := stateAfter(3, recorded(m))
+	b.SaveAgreed(s)
+	if b.Busy() || b.Holds(recorded(m)) {
+		t.Error("busy, or holds something, before there is a model")
+	}
+	b.Take(m)
+	s.RunState = coordinator.Cooldown
+	b.SaveAgreed(s)
+	if !b.Busy() || len(b.queue) != 0 {
+		t.Error("saved what the run may not agree on")
+	}
+	s.RunState = coordinator.WaitingForMembers
+	for range 2 {
+		b.SaveAgreed(s)
+	}
+	if !b.Busy() || len(b.queue) != 1 {
+		t.Fatalf("%d are being saved", len(b.queue))
+	}
+	b.work()
+	if b.Busy() || b.Err() != nil || len(b.events) != 1 {
+		t.Fatalf("busy %v, error %v, events %+v", b.Busy(), b.Err(), b.events)
+	}
+	dir := b.Folder.Checkpoint(3)
+	if e := b.events[0]; e.Dir != dir || e.Step != 3 || e.Epoch != 1 || e.Digest != hex.EncodeToString(m.Digest[:]) {
+		t.Errorf("reported %+v", e)
+	}
+	facts, err := checkpoint.ReadFacts(dir)
+	if err != nil || facts.DataIndex != 36 || facts.RunID != clienttest.RunID || len(b.saved) != 1 || b.saved[0] != facts {
+		t.Errorf("facts %+v, told %+v, %v", facts, b.saved, err)
+	}
+	fresh := newBench(b.Folder.Dir, 0) // what was looked for is remembered
+	if !fresh.Holds(recorded(m)) || !strings.Contains(fresh.WhereLies(s), dir) {
+		t.Errorf("not found again: %s", fresh.WhereLies(s))
+	}
+}
+
+// TestModelThatIsNotTheRunsIsNotSaved: neither one that the run recorded another of, nor is
+// anything written where there is no folder.
+func TestModelThatIsNotTheRunsIsNotSaved(t *testing.T) {
+	b, m := newBench(t.TempDir(), 0), modelOf(3)
+	other := recorded(m)
+	other.Digest[0] ^= 1
+	b.Take(m)
+	b.SaveAgreed(stateAfter(3, other))
+	if b.Busy() || len(b.queue)+len(b.events) != 0 || !strings.Contains(b.log.String(), "recorded another one") {
+		t.Errorf("busy %v, %d tasks, events %+v, log %s", b.Busy(), len(b.queue), b.events, &b.log)
+	}
+	b = newBench("", 0)
+	b.Take(m)
+	b.SaveAgreed(stateAfter(3, recorded(m)))
+	if b.Busy() || len(b.queue) != 0 || len(b.events) != 1 || b.events[0].Dir != "" || b.Holds(recorded(m)) {
+		t.Errorf("busy %v, %d tasks, events %+v", b.Busy(), len(b.queue), b.events)
+	}
+}
+
+// TestOnlyTheNewestStay, and facts are noted as long as the state tells them.
+func TestOnlyTheNewestStay(t *testing.T) {
+	b := newBench(t.TempDir(), 2)
+	for _, step := range []uint32{3, 6, 9} {
+		m := modelOf(step)
+		b.Take(m)
+		b.SaveAgreed(stateAfter(step, recorded(m)))
+		b.work()
+	}
+	if _, err := os.Stat(b.Folder.Checkpoint(3)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the oldest stays: %v", err)
+	}
+	for _, step := range []uint32{6, 9} {
+		if !newBench(b.Folder.Dir, 0).Holds(recorded(modelOf(step))) {
+			t.Errorf("step %d is gone", step)
+		}
+	}
+	m := modelOf(12)
+	s := stateAfter(14, recorded(m)) // the run has gone on for two rounds
+	b.Take(m)
+	b.SaveAgreed(s)
+	b.work()
+	if len(b.saved) != 3 || b.Err() != nil {
+		t.Errorf("told of %+v, %v: nobody knows where the last one stands", b.saved, b.Err())
+	}
+	s.Epoch.Rounds = []coordinator.Round{{Step: 13, DataIndex: 24}, {Step: 14, DataIndex: 36}}
+	if f, known := factsOf(&m, s); !known || f.DataIndex != 24 {
+		t.Errorf("facts %+v, %v", f, known)
+	}
+}
+
+// TestCheckpointThatCannotBeSaved is an error until a later one is saved.
+func TestCheckpointThatCannotBeSaved(t *testing.T) {
+	b := newBench(t.TempDir(), 0)
+	if err := os.MkdirAll(b.Folder.Checkpoint(3), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(b.Folder.Checkpoint(3), "notes.txt"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var errs []error
+	for _, step := range []uint32{3, 6} {
+		m := modelOf(step)
+		b.Take(m)
+		b.SaveAgreed(stateAfter(step, recorded(m)))
+		b.work()
+		errs = append(errs, b.Err())
+	}
+	if !errors.Is(errs[0], errOtherCheckpoint) || errs[1] != nil {
+		t.Errorf("errors %v", errs)
+	}
+	if len(b.events) != 2 || b.events[0].Dir != "" || b.events[1].Dir == "" || len(b.saved) != 1 {
+		t.Errorf("events %+v, told of %+v", b.events, b.saved)
+	}
+}
+
+// TestUploadsAreReportedWhenTheRunCanTakeThem, and forgotten when it never will.
+func TestUploadsAreReportedWhenTheRunCanTakeThem(t *testing.T) {
+	me, m := coordinator.ClientID{7}, modelOf(3)
+	facts := func(run string, m Model) checkpoint.Facts {
+		return checkpoint.Facts{RunID: run, Step: m.Step, Digest: hex.EncodeToString(m.Digest[:])}
+	}
+	place := coordinator.Place{Kind: coordinator.CheckpointGcs, Repo: "bucket"}
+	member := func(s *coordinator.State) { s.Pending = []coordinator.Client{{ID: me, HoldsModel: true}} }
+	for name, test := range map[string]struct {
+		facts      checkpoint.Facts
+		change     func(s *coordinator.State)
+		told, kept bool
+	}{
+		"recorded":         {facts(clienttest.RunID, m), member, true, true},
+		"no member yet":    {facts(clienttest.RunID, m), func(*coordinator.State) {}, false, true},
+		"of another run":   {facts("other", m), member, false, false},
+		"without a digest": {checkpoint.Facts{RunID: clienttest.RunID, Step: 3, Digest: "xyz"}, member, false, false},
+		"not recorded yet": {facts(clienttest.RunID, modelOf(6)), member, false, true},
+		"will not be":      {facts(clienttest.RunID, modelOf(2)), member, false, false},
+		"an earlier one": {facts(clienttest.RunID, modelOf(2)), func(s *coordinator.State) {
+			member(s)
+			s.Earlier = []coordinator.Recorded{{Step: 2, Digest: modelOf(2).Digest}}
+		}, true, true},
+		"known already": {facts(clienttest.RunID, m), func(s *coordinator.State) {
+			member(s)
+			s.Uploads = []coordinator.Upload{{Reporter: me, Step: 3, Digest: m.Digest, Place: place}}
+		}, false, false},
+		"no room for it": {facts(clienttest.RunID, m), func(s *coordinator.State) {
+			member(s)
+			for n := range byte(coordinator.MaxUploads) {
+				s.Uploads = append(s.Uploads, coordinator.Upload{Reporter: coordinator.ClientID{n, 1}, Step: 3, Digest: m.Digest, Place: place})
+			}
+		}, false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var u Uploads
+			u.Add(clienttest.RunID, test.facts, place)
+			s := stateAfter(3, recorded(m))
+			test.change(s)
+			report, told := u.Next(s, me, slog.New(slog.DiscardHandler))
+			if told != test.told || told && (report.Place != place || report.Step != test.facts.Step) {
+				t.Errorf("told %v of %+v", told, report)
+			}
+			if (u.newest != nil) != test.kept {
+				t.Errorf("kept: %+v", u.newest)
+			}
+		})
+	}
+	if _, told := new(Uploads).Next(stateAfter(3, recorded(m)), me, slog.New(slog.DiscardHandler)); told {
+		t.Error("told of no upload")
+	}
+}
+
+// TestWhereLies names what members say when nothing is here.
+func TestWhereLies(t *testing.T) {
+	m := modelOf(3)
+	s := stateAfter(3, recorded(m))
+	b := newBench(t.TempDir(), 0)
+	if said := b.WhereLies(s); !strings.Contains(said, "--checkpoint-dir") {
+		t.Error(said)
+	}
+	s.Uploads = []coordinator.Upload{{Step: 3, Digest: m.Digest, Place: coordinator.Place{Kind: coordinator.CheckpointGcs, Repo: "a-bucket"}}}
+	if said := b.WhereLies(s); !strings.Contains(said, "a-bucket") {
+		t.Error(said)
+	}
+	s.Model.Checkpoint = coordinator.Checkpoint{Kind: coordinator.CheckpointDummy}
+	if said := b.WhereLies(s); !strings.Contains(said, "began with") || b.Holds(s.Model.Checkpoint) {
+		t.Error(said)
+	}
+}

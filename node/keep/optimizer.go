@@ -1,0 +1,90 @@
+package keep
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/psyche-go/psyche/node/env"
+)
+
+const (
+	// optimizerFolder is in the checkpoint folder, apart from the models: momentum is of
+	// one member only and is not for others.
+	optimizerFolder = ".optimizer"
+	optimizerSuffix = ".safetensors"
+
+	// The newest, and the one before: without an agreed checkpoint the run goes on from
+	// the last model but one.
+	keptOptimizers = 2
+)
+
+// Optimizer names the file of the momentum that belongs to a model of this run: of this
+// client, after that step, with that digest.
+func (f Folder) Optimizer(step uint32, digest [32]byte) string {
+	name := fmt.Sprintf("%s%d-%x-%x", checkpointPrefix(f.RunID), step, digest[:], f.ID[:8])
+	return filepath.Join(f.Dir, optimizerFolder, name+optimizerSuffix)
+}
+
+// SaveOptimizer writes the momentum that belongs to a model, for this client's next
+// process, and removes older ones.
+func (f Folder) SaveOptimizer(ctx context.Context, trainer env.OptimizerKeeper, step uint32, digest [32]byte) error {
+	path := f.Optimizer(step, digest)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	if err := trainer.SaveOptimizer(ctx, path); err != nil {
+		return err
+	}
+	return f.pruneOptimizers()
+}
+
+// RestoreOptimizer takes up the momentum that an earlier process of this client kept, if it
+// belongs to exactly this model. Found is false when there is none.
+func (f Folder) RestoreOptimizer(ctx context.Context, trainer env.OptimizerKeeper, step uint32, digest [32]byte) (found bool, err error) {
+	path := f.Optimizer(step, digest)
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err := trainer.LoadOptimizer(ctx, path); err != nil {
+		return true, fmt.Errorf("%s: %w", path, err)
+	}
+	return true, nil
+}
+
+// pruneOptimizers removes all but the newest files of this run and key.
+func (f Folder) pruneOptimizers() error {
+	id := f.ID
+	prefix, suffix := checkpointPrefix(f.RunID), fmt.Sprintf("-%x%s", id[:8], optimizerSuffix)
+	dir := filepath.Join(f.Dir, optimizerFolder)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("list optimizer states: %w", err)
+	}
+	steps := map[string]uint64{}
+	var names []string
+	for _, entry := range entries {
+		rest, ours := strings.CutPrefix(entry.Name(), prefix)
+		digits, _, _ := strings.Cut(rest, "-")
+		step, err := strconv.ParseUint(digits, 10, 32)
+		if ours && err == nil && strings.HasSuffix(rest, suffix) {
+			steps[entry.Name()] = step
+			names = append(names, entry.Name())
+		}
+	}
+	slices.SortFunc(names, func(a, b string) int { return cmp.Compare(steps[b], steps[a]) })
+	var failed error
+	for _, name := range names[min(keptOptimizers, len(names)):] {
+		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			failed = errors.Join(failed, fmt.Errorf("remove optimizer state: %w", err))
+		}
+	}
+	return failed
+}

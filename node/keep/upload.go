@@ -1,0 +1,53 @@
+package keep
+
+import (
+	"errors"
+	"log/slog"
+	"sync"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/files/checkpoint"
+)
+
+// Uploads holds the newest upload that the run does not know of yet. The zero value is
+// ready.
+type Uploads struct {
+	mu     sync.Mutex
+	newest *coordinator.ReportUpload
+}
+
+// Add takes note that a checkpoint of the run lies at a place where others can get it. One
+// of another run is not noted. It may be called from any goroutine.
+func (u *Uploads) Add(runID string, f checkpoint.Facts, at coordinator.Place) {
+	report := coordinator.ReportUpload{Step: f.Step, Place: at}
+	if f.RunID != runID || !parseDigest(&report.Digest, f.Digest) {
+		return // an upload of another run that was taken up
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.newest = &report
+}
+
+// Next returns the upload that the run should be told of now, if there is one.
+func (u *Uploads) Next(s *coordinator.State, me coordinator.ClientID, log *slog.Logger) (report coordinator.ReportUpload, ok bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.newest == nil {
+		return report, false
+	}
+	report = *u.newest
+	err := s.CheckUpload(me, report)
+	switch {
+	case err == nil:
+		return report, true
+	case errors.Is(err, coordinator.ErrNotMember), errors.Is(err, coordinator.ErrFull):
+		return report, false // later
+	case errors.Is(err, coordinator.ErrUnrecorded) && s.Model.Checkpoint.Step < report.Step:
+		return report, false // it may be recorded yet
+	}
+	u.newest = nil // it is known, or of no use
+	if !errors.Is(err, coordinator.ErrDuplicate) {
+		log.Info("the upload is of no use to the run", "step", report.Step, "at", report.Place, "why", err)
+	}
+	return report, false
+}

@@ -1,0 +1,81 @@
+package keep
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/psyche-go/psyche/files/checkpoint"
+)
+
+// errOtherCheckpoint says that a checkpoint would take the place of a different one.
+var errOtherCheckpoint = errors.New("the folder holds another checkpoint")
+
+// writeCheckpoint writes a snapshot to a folder whose parent may not exist yet. What the
+// folder holds already is left alone: the same checkpoint is not written again, and any
+// other is an error, as it belongs to another run of the same name.
+func writeCheckpoint(dir string, s checkpoint.Snapshot, beside ...checkpoint.Extra) error {
+	entries, err := os.ReadDir(dir)
+	switch {
+	case err == nil && len(entries) > 0:
+		held, err := checkpoint.ReadDir(dir)
+		if err == nil && held.Manifest().Digest() == s.Manifest().Digest() {
+			return nil
+		}
+		return errors.Join(fmt.Errorf("save checkpoint %s: %w; choose another checkpoint folder or move it away", dir, errOtherCheckpoint), err)
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("save checkpoint: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return fmt.Errorf("save checkpoint: %w", err)
+	}
+	return checkpoint.WriteDir(dir, s, beside...)
+}
+
+// removeUnfinished removes what a client that was killed has left of the run's checkpoints.
+func removeUnfinished(dir, prefix string, log *slog.Logger) {
+	err := checkpoint.RemoveUnfinished(dir, func(name string) bool {
+		_, ok := stepOf(name, prefix)
+		return ok
+	})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		log.Warn("clean up the checkpoint folder", "err", err)
+	}
+}
+
+// pruneCheckpoints removes all but the newest checkpoints of a run. A folder that holds
+// anything but a checkpoint is left alone.
+func pruneCheckpoints(dir, prefix string, keep int) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("list checkpoints: %w", err)
+	}
+	type saved struct {
+		name string
+		step uint64
+	}
+	var found []saved
+	for _, entry := range entries {
+		if step, ok := stepOf(entry.Name(), prefix); ok && entry.IsDir() {
+			found = append(found, saved{entry.Name(), step})
+		}
+	}
+	slices.SortFunc(found, func(a, b saved) int { return cmp.Compare(b.step, a.step) })
+	var failed error
+	for _, old := range found[min(keep, len(found)):] {
+		path := filepath.Join(dir, old.name)
+		err := checkpoint.CheckTarget(path)
+		if err == nil {
+			err = os.RemoveAll(path)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			failed = errors.Join(failed, fmt.Errorf("remove checkpoint %s: %w", path, err))
+		}
+	}
+	return failed
+}

@@ -1,0 +1,80 @@
+package member
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/files/data"
+)
+
+// Data reads the data of the run as it is defined now. A provider lives from its open to the
+// next one, or to close, and is closed when nobody reads from it any more. It implements
+// env.DataProvider.
+type Data struct {
+	mu      sync.Mutex
+	current *openData // nil before the first open and after close
+}
+
+// openData is one provider and who uses it.
+type openData struct {
+	provider data.Provider
+	life     context.Context // ends before the provider is closed
+	end      context.CancelFunc
+	reads    sync.WaitGroup
+}
+
+// open takes the place of the provider that was open. What opens it gets a context that
+// ends with the provider, or with ctx if that ends first: for what a provider does by
+// itself ctx is too short, it ends with the call.
+func (d *Data) open(ctx context.Context, opens func(ctx context.Context) (data.Provider, error)) error {
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	opened := context.AfterFunc(ctx, end)
+	provider, err := opens(life)
+	if err == nil && !opened() {
+		err = errors.Join(fmt.Errorf("open data: %w", context.Cause(ctx)), provider.Close())
+	}
+	if err != nil {
+		end()
+		return err
+	}
+	return d.replace(&openData{provider: provider, life: life, end: end})
+}
+
+// close ends the reading.
+func (d *Data) close() error { return d.replace(nil) }
+
+func (d *Data) replace(next *openData) error {
+	d.mu.Lock()
+	old := d.current
+	d.current = next
+	d.mu.Unlock()
+	if old == nil {
+		return nil
+	}
+	old.end()
+	old.reads.Wait()
+	if err := old.provider.Close(); err != nil {
+		return fmt.Errorf("close data: %w", err)
+	}
+	return nil
+}
+
+// Batch implements env.DataProvider.
+func (d *Data) Batch(ctx context.Context, id assign.BatchID) (data.Batch, error) {
+	d.mu.Lock()
+	current := d.current
+	if current == nil {
+		d.mu.Unlock()
+		return data.Batch{}, errors.New("read data: the model is not loaded yet")
+	}
+	current.reads.Add(1)
+	d.mu.Unlock()
+	defer current.reads.Done()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(current.life, cancel)()
+	return current.provider.Batch(ctx, id)
+}

@@ -1,0 +1,129 @@
+package member
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/files/data"
+	"github.com/psyche-go/psyche/learn/model"
+	"github.com/psyche-go/psyche/learn/train"
+	"github.com/psyche-go/psyche/learn/train/dummy"
+	"github.com/psyche-go/psyche/node/env"
+	"github.com/psyche-go/psyche/record/config"
+)
+
+// Options say how a member trains, whatever its run is.
+type Options struct {
+	// Train are the options of every trainer. What the run says of them is filled in: Model,
+	// Optimizer, LRSchedule and Audited; and Compute by Computing.
+	Train train.Options
+	// Computing says in which types a model is computed. Nil: as Train says.
+	Computing func(ctx context.Context, of model.Description) (model.Options, error)
+	// Delay is how long a training of the dummy model takes.
+	Delay time.Duration
+	// OpenData opens the data of a run for a model, for as long as ctx lasts.
+	OpenData func(ctx context.Context, run config.Model, of model.Description) (data.Provider, error)
+	// Measuring uses the model while the training does not need it. May be nil.
+	Measuring Measuring
+}
+
+// Factory builds what depends on the run's definition, which comes with the coordinator's state:
+// the trainer, and the data it trains on.
+type Factory struct {
+	options Options
+	data    Data
+	trainer *train.Trainer // of Build's newest call; used by one goroutine at a time; nil: none
+}
+
+// NewFactory makes a Factory, which has built nothing yet.
+func NewFactory(o Options) *Factory {
+	if o.Measuring == nil {
+		o.Measuring = unmeasured{}
+	}
+	return &Factory{options: o}
+}
+
+// Data is the data of the run that Build was called for last.
+func (f *Factory) Data() *Data { return &f.data }
+
+// Build makes the trainer of the run and opens its data. It closes those that it made
+// before, if any.
+func (f *Factory) Build(ctx context.Context, snapshot checkpoint.Snapshot, definition env.Definition) (env.Trainer, error) {
+	run, err := config.DecodeModel(definition.Definition)
+	if err != nil {
+		return nil, fmt.Errorf("read the run's definition: %w", err)
+	}
+	if IsDummy(definition.Model) {
+		return f.buildDummy(ctx, snapshot, run, definition.Audited)
+	}
+	modelConfig, _ := snapshot.File(checkpoint.ConfigFile)
+	description, err := model.Describe(modelConfig)
+	if err != nil {
+		return nil, err
+	}
+	if err := Fits(run, description); err != nil {
+		return nil, err
+	}
+	if err := f.openData(ctx, run, description); err != nil {
+		return nil, err
+	}
+	if err := f.closeTrainer(); err != nil {
+		return nil, err
+	}
+	o := f.options.Train
+	if f.options.Computing != nil {
+		if o.Compute, err = f.options.Computing(ctx, description); err != nil {
+			return nil, err
+		}
+	}
+	o.Model, o.Optimizer, o.LRSchedule, o.Audited = snapshot, run.Optimizer, run.LRSchedule, definition.Audited
+	if f.trainer, err = train.New(ctx, o); err != nil {
+		return nil, err
+	}
+	f.options.Measuring.Use(f.trainer, snapshot)
+	return New(f.trainer, f.options.Measuring), nil
+}
+
+// IsDummy reports whether a run trains the model for tests of the network.
+func IsDummy(m coordinator.Model) bool {
+	return m.Checkpoint.Kind == coordinator.CheckpointDummy || m.Checkpoint.Origin == coordinator.CheckpointDummy
+}
+
+// buildDummy makes the trainer of a run that tests the network. Its data is read like any.
+func (f *Factory) buildDummy(ctx context.Context, snapshot checkpoint.Snapshot, run config.Model, audited bool) (env.Trainer, error) {
+	if err := f.openData(ctx, run, model.Description{}); err != nil {
+		return nil, err
+	}
+	o := dummy.Options{
+		Model: snapshot, RunID: f.options.Train.RunID, TrainerID: f.options.Train.TrainerID,
+		Delay: f.options.Delay, Verified: f.options.Train.Verified,
+	}
+	if run.Optimizer.Distro != nil {
+		o.ApplyLag = run.Optimizer.Distro.Lag()
+	}
+	if audited {
+		return dummy.NewAudited(o)
+	}
+	return dummy.New(o)
+}
+
+func (f *Factory) openData(ctx context.Context, run config.Model, of model.Description) error {
+	return f.data.open(ctx, func(ctx context.Context) (data.Provider, error) { return f.options.OpenData(ctx, run, of) })
+}
+
+func (f *Factory) closeTrainer() error {
+	if f.trainer == nil {
+		return nil
+	}
+	f.options.Measuring.Forget()
+	trainer := f.trainer
+	f.trainer = nil
+	return trainer.Close()
+}
+
+// Close ends what Build made, when the node has ended.
+func (f *Factory) Close() error { return errors.Join(f.closeTrainer(), f.data.close()) }

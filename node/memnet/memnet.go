@@ -1,0 +1,276 @@
+// Package memnet is the peer-to-peer network of clients in one process, for tests and
+// simulation: no sockets, no goroutines, and faults where a test wants them.
+//
+// The main type is Hub; Attach gives every client its Node, which implements
+// env.Network. Messages and answers are delivered by the caller's goroutine before
+// the call returns.
+package memnet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/record/backend"
+	"lukechampine.com/blake3"
+)
+
+// Reasons why something cannot be had.
+var (
+	ErrUnreachable = errors.New("peer is not reachable")
+	ErrNotHeld     = errors.New("no holder has the blob")
+	ErrTooLarge    = errors.New("message is larger than allowed")
+)
+
+// Hub connects the nodes of one network. The functions are set before the first Attach
+// and may be called from any goroutine.
+type Hub struct {
+	// DropGossip reports whether a message is lost on its way; nil: none is.
+	DropGossip func(from, to identity.ID, message []byte) bool
+	// DropLink reports whether a request or fetch fails; nil: none does.
+	DropLink func(from, to identity.ID) bool
+	// Stall reports whether the holder to never finishes what a fetch asks it for: the
+	// fetch waits until its ctx is done; nil: none does.
+	Stall func(from, to identity.ID) bool
+
+	mu    sync.Mutex
+	nodes map[identity.ID]*Node
+}
+
+// Node is one client's end of the network.
+type Node struct {
+	hub *Hub
+	id  identity.ID
+
+	mu       sync.Mutex
+	closed   bool
+	members  []identity.ID
+	handle   func(from identity.ID, message []byte) error
+	heard    context.Context // handle is called until it is done
+	protocol map[string]protocol
+	blobs    map[[32]byte][]byte
+	sent     uint64
+	received uint64
+}
+
+type protocol struct {
+	maxRequest int
+	handle     func(ctx context.Context, from identity.ID, request []byte) ([]byte, error)
+}
+
+// Attach connects a client, in place of an earlier one with the same id.
+func (h *Hub) Attach(id identity.ID) *Node {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.nodes == nil {
+		h.nodes = make(map[identity.ID]*Node)
+	}
+	n := &Node{
+		hub: h, id: id,
+		protocol: make(map[string]protocol), blobs: make(map[[32]byte][]byte),
+	}
+	h.nodes[id] = n
+	return n
+}
+
+// Close makes the node unreachable.
+func (n *Node) Close() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.closed = true
+}
+
+// Addrs implements env.Peers.
+func (n *Node) Addrs() []string { return []string{"/memory/" + n.id.String()} }
+
+// SetMembers implements env.Peers.
+func (n *Node) SetMembers(peers []backend.Peer) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.members = n.members[:0]
+	for _, p := range peers {
+		n.members = append(n.members, p.ID)
+	}
+}
+
+// Bytes implements env.Peers.
+func (n *Node) Bytes() (sent, received uint64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.sent, n.received
+}
+
+// BlobCount returns the number of blobs that the node holds.
+func (n *Node) BlobCount() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.blobs)
+}
+
+// Publish implements env.Gossip.
+func (n *Node) Publish(ctx context.Context, message []byte) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	n.mu.Lock()
+	members := slices.Clone(n.members)
+	n.mu.Unlock()
+	for _, id := range members {
+		peer := n.hub.peer(n.id, id, false)
+		if peer == nil || n.hub.DropGossip != nil && n.hub.DropGossip(n.id, id, message) {
+			continue
+		}
+		n.count(len(message), 0)
+		peer.count(0, len(message))
+		peer.deliver(n.id, slices.Clone(message))
+	}
+	return nil
+}
+
+func (n *Node) deliver(from identity.ID, message []byte) {
+	n.mu.Lock()
+	handle, heard := n.handle, n.heard
+	n.mu.Unlock()
+	if handle != nil && heard.Err() == nil {
+		_ = handle(from, message) // nobody passes anything on here
+	}
+}
+
+// Subscribe implements env.Gossip.
+func (n *Node) Subscribe(ctx context.Context, handle func(from identity.ID, message []byte) error) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.handle, n.heard = handle, ctx
+	return nil
+}
+
+// Request implements env.Requests.
+func (n *Node) Request(ctx context.Context, to identity.ID, name string, request []byte, maxResponse int) ([]byte, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	peer := n.hub.peer(n.id, to, true)
+	if peer == nil {
+		return nil, fmt.Errorf("request %s: %w", name, ErrUnreachable)
+	}
+	peer.mu.Lock()
+	p, known := peer.protocol[name]
+	peer.mu.Unlock()
+	switch {
+	case !known:
+		return nil, fmt.Errorf("request %s: %w", name, ErrUnreachable)
+	case len(request) > p.maxRequest:
+		return nil, fmt.Errorf("request %s: %w", name, ErrTooLarge)
+	}
+	response, err := p.handle(ctx, n.id, slices.Clone(request))
+	if err != nil {
+		return nil, fmt.Errorf("request %s: %w", name, err)
+	}
+	if len(response) > maxResponse {
+		return nil, fmt.Errorf("response to %s: %w", name, ErrTooLarge)
+	}
+	n.count(len(request), len(response))
+	peer.count(len(response), len(request))
+	return slices.Clone(response), nil
+}
+
+// Handle implements env.Requests.
+func (n *Node) Handle(name string, maxRequest int, handle func(ctx context.Context, from identity.ID, request []byte) ([]byte, error)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.protocol[name] = protocol{maxRequest, handle}
+}
+
+// Put implements env.Blobs.
+func (n *Node) Put(data []byte) ([32]byte, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	hash := blake3.Sum256(data)
+	n.blobs[hash] = data
+	return hash, nil
+}
+
+// Drop implements env.Blobs.
+func (n *Node) Drop(hash [32]byte) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.blobs, hash)
+}
+
+// Fetch implements env.Blobs.
+func (n *Node) Fetch(ctx context.Context, hash [32]byte, size uint64, holders []identity.ID) ([]byte, error) {
+	return n.fetch(ctx, hash, size, size, holders)
+}
+
+// FetchUpTo implements env.Blobs.
+func (n *Node) FetchUpTo(ctx context.Context, hash [32]byte, maxSize uint64, holders []identity.ID) ([]byte, error) {
+	return n.fetch(ctx, hash, 0, maxSize, holders)
+}
+
+func (n *Node) fetch(ctx context.Context, hash [32]byte, minSize, maxSize uint64, holders []identity.ID) ([]byte, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if data, held := n.get(hash); held {
+		return data, nil
+	}
+	for _, id := range holders {
+		peer := n.hub.peer(n.id, id, true)
+		if peer == nil {
+			continue
+		}
+		data, held := peer.get(hash)
+		if !held || uint64(len(data)) < minSize || uint64(len(data)) > maxSize {
+			continue
+		}
+		if n.hub.Stall != nil && n.hub.Stall(n.id, id) {
+			<-ctx.Done()
+			return nil, fmt.Errorf("fetch %x: %w", hash[:8], ctx.Err())
+		}
+		peer.count(len(data), 0)
+		n.count(0, len(data))
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.blobs[hash] = data
+		return data, nil
+	}
+	return nil, fmt.Errorf("fetch %x of %d bytes from %d holders: %w", hash[:8], maxSize, len(holders), ErrNotHeld)
+}
+
+func (n *Node) get(hash [32]byte) ([]byte, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	data, held := n.blobs[hash]
+	return data, held
+}
+
+func (n *Node) count(sent, received int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.sent += uint64(sent)
+	n.received += uint64(received)
+}
+
+// admits reports whether the node is there and talks to the other one.
+func (n *Node) admits(id identity.ID) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return !n.closed && slices.Contains(n.members, id)
+}
+
+// peer returns the node of to when both talk to each other, or nil.
+func (h *Hub) peer(from, to identity.ID, link bool) *Node {
+	h.mu.Lock()
+	a, b := h.nodes[from], h.nodes[to]
+	h.mu.Unlock()
+	if a == nil || b == nil || !a.admits(to) || !b.admits(from) {
+		return nil
+	}
+	if link && h.DropLink != nil && h.DropLink(from, to) {
+		return nil
+	}
+	return b
+}

@@ -1,0 +1,130 @@
+package p2pnet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/net/p2p"
+	"github.com/psyche-go/psyche/net/p2p/blob"
+	"github.com/psyche-go/psyche/net/p2p/gossip"
+	"github.com/psyche-go/psyche/node/client"
+	"github.com/psyche-go/psyche/node/env"
+	"github.com/psyche-go/psyche/record/backend"
+)
+
+// ErrNotSubscribed says that a message was published before Subscribe.
+var ErrNotSubscribed = errors.New("not subscribed to the run's gossip")
+
+// Network implements env.Network. Its methods may be called from any goroutine.
+type Network struct {
+	node  *p2p.Node
+	store *blob.Store
+	topic string
+
+	mu     sync.Mutex
+	joined *gossip.Topic // nil before Subscribe
+}
+
+var _ env.Network = (*Network)(nil)
+
+// New serves the store's blobs on the node and returns the network of one run.
+func New(node *p2p.Node, store *blob.Store, runID string) *Network {
+	blob.Serve(node, store)
+	return &Network{node: node, store: store, topic: "/psyche/run/1/" + runID}
+}
+
+// Addrs returns the multiaddrs at which peers reach the node.
+func (n *Network) Addrs() []string { return n.node.Addrs() }
+
+// SetMembers replaces the peers that are dialled and listened to.
+func (n *Network) SetMembers(peers []backend.Peer) {
+	members := make([]p2p.Peer, len(peers))
+	for i, peer := range peers {
+		members[i] = p2p.Peer{ID: peer.ID, Addrs: peer.Addrs, Waits: peer.Waits}
+	}
+	n.node.SetMembers(members)
+}
+
+// Bytes returns the bytes sent and received since the start.
+func (n *Network) Bytes() (sent, received uint64) { return n.node.Bytes() }
+
+// Traffic returns what streams to and from the members that are connected have carried.
+func (n *Network) Traffic() []p2p.Traffic { return n.node.Traffic() }
+
+// Subscribe joins the run's gossip until ctx is done. It is called once.
+func (n *Network) Subscribe(ctx context.Context, handle func(from identity.ID, message []byte) error) error {
+	topic, err := gossip.Join(ctx, n.node, n.topic, handle)
+	if err != nil {
+		return fmt.Errorf("subscribe: %w", err)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.joined = topic
+	return nil
+}
+
+// Publish gossips a message.
+func (n *Network) Publish(ctx context.Context, message []byte) error {
+	n.mu.Lock()
+	topic := n.joined
+	n.mu.Unlock()
+	if topic == nil {
+		return ErrNotSubscribed
+	}
+	return topic.Publish(ctx, message)
+}
+
+// Request asks one member.
+func (n *Network) Request(ctx context.Context, to identity.ID, protocol string, request []byte, maxResponse int) ([]byte, error) {
+	return n.node.Request(ctx, to, protocol, request, maxResponse)
+}
+
+// Handle answers requests of members.
+func (n *Network) Handle(protocol string, maxRequest int, handle func(ctx context.Context, from identity.ID, request []byte) ([]byte, error)) {
+	n.node.Handle(protocol, maxRequest, handle)
+}
+
+// Misbehaved holds against a member what the client found out about it.
+func (n *Network) Misbehaved(peer identity.ID, m client.Misbehaviour, detail string) {
+	fault := p2p.FaultInvalid
+	if m == client.ReplayedRound {
+		fault = p2p.FaultReplay
+	}
+	n.node.Penalise(peer, fault, detail)
+}
+
+// Put shares data, which is not modified afterwards.
+func (n *Network) Put(data []byte) ([32]byte, error) { return n.store.Put(data), nil }
+
+// Drop ends the sharing of a blob.
+func (n *Network) Drop(hash [32]byte) { n.store.Drop(hash) }
+
+// Fetch gets a blob from its holders and shares it.
+func (n *Network) Fetch(ctx context.Context, hash [32]byte, size uint64, holders []identity.ID) ([]byte, error) {
+	data, err := blob.Fetch(ctx, n.node, n.store, hash, size, holders)
+	return n.retain(hash, data, err)
+}
+
+// FetchUpTo is Fetch for a blob of which only a bound of its size is known.
+func (n *Network) FetchUpTo(ctx context.Context, hash [32]byte, maxSize uint64, holders []identity.ID) ([]byte, error) {
+	data, err := blob.FetchUpTo(ctx, n.node, n.store, hash, maxSize, holders)
+	return n.retain(hash, data, err)
+}
+
+// retain shares what was fetched.
+func (n *Network) retain(hash [32]byte, data []byte, err error) ([]byte, error) {
+	switch {
+	case errors.Is(err, blob.ErrFull):
+		return nil, fmt.Errorf("%w: %w", err, env.ErrNoRoom)
+	case err != nil:
+		return nil, err
+	}
+	// When there was no room to keep it, others get it elsewhere.
+	if err := n.store.Retain(hash); err != nil && !errors.Is(err, blob.ErrNotHeld) {
+		return nil, err
+	}
+	return data, nil
+}

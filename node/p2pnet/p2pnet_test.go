@@ -1,0 +1,213 @@
+package p2pnet_test
+
+import (
+	"context"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/host/memory"
+	"github.com/psyche-go/psyche/net/p2p/blob"
+	"github.com/psyche-go/psyche/net/p2p/gossip"
+	"github.com/psyche-go/psyche/net/p2p/p2ptest"
+	"github.com/psyche-go/psyche/node/client"
+	"github.com/psyche-go/psyche/node/clienttest"
+	"github.com/psyche-go/psyche/node/env"
+	"github.com/psyche-go/psyche/node/exchange"
+	"github.com/psyche-go/psyche/node/p2pnet"
+	"github.com/psyche-go/psyche/record/event"
+	"github.com/psyche-go/psyche/record/wire"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m,
+		// The library starts it when the package is loaded and never ends it.
+		goleak.IgnoreAnyFunction("github.com/ipfs/go-log/v2/writer.(*MirrorWriter).logRoutine"))
+}
+
+const (
+	run   = clienttest.RunID
+	speed = 10 // seconds of the run in one second of the test
+)
+
+const bulk = 64 << 10 // bytes of a part of the model, to be cut into ranges
+
+func initial(context.Context, coordinator.Checkpoint) (checkpoint.Snapshot, error) {
+	return clienttest.Bulky(clienttest.Model(), bulk), nil
+}
+
+// newHost begins a run whose clock is fast, of three epochs unless change says otherwise.
+func newHost(t *testing.T, change func(*coordinator.Config)) (*memory.Host, *stopwatch) {
+	t.Helper()
+	config := coordinator.Config{
+		WarmupTime: 100_000, CooldownTime: 100_000, RoundsPerEpoch: 2, MaxRoundTrainTime: 100_000, RoundWitnessTime: 1000,
+		WaitingForMembersExtraTime: 10_000, GlobalBatchSizeStart: 6, GlobalBatchSizeEnd: 6, TotalSteps: 6,
+		InitMinClients: 2, MinClients: 1,
+	}
+	if change != nil {
+		change(&config)
+	}
+	watch := &stopwatch{}
+	return clienttest.Host(t, config, watch.now), watch
+}
+
+// firstEpoch is how much of the run's time the first members get before the late one has asked
+// for a seat: enough to begin an epoch, not enough to begin two.
+const firstEpoch = 15 * time.Second / speed
+
+// joinLate lets a client join when the first epoch has begun and before the second one does,
+// however slow the machine is: the run's clock stands until the first members have their seats,
+// and does not pass firstEpoch until the late one has asked for its own.
+func joinLate(ctx context.Context, t *testing.T, host *memory.Host, watch *stopwatch, key identity.Key, join func()) {
+	t.Helper()
+	await := func(what string, holds func(s *coordinator.State) bool) {
+		for s := host.State(); !holds(&s); s = host.State() {
+			if ctx.Err() != nil {
+				t.Fatalf("%s: not in time", what)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	await("the first members have seats", func(s *coordinator.State) bool {
+		return len(s.Pending) >= int(s.Config.InitMinClients)
+	})
+	watch.run(firstEpoch)
+	await("the run begins", func(s *coordinator.State) bool {
+		return s.RunState != coordinator.WaitingForMembers || s.Progress.Epoch > 0 // it may be over between two looks
+	})
+	join()
+	await("a late client asks for a seat", func(s *coordinator.State) bool {
+		return s.IsPending(coordinator.ClientID(key.ID()))
+	})
+	watch.run(time.Hour)
+}
+
+// stopwatch is a clock of a run that stands still until it is told to run.
+type stopwatch struct {
+	mu      sync.Mutex
+	elapsed time.Duration // until since
+	since   time.Time
+	most    time.Duration // of elapsed
+}
+
+// now is in milliseconds of the run.
+func (w *stopwatch) now() uint64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return 1_000_000_000 + uint64(w.passed()*speed/time.Millisecond)
+}
+
+// passed is the time on the watch. The caller holds mu.
+func (w *stopwatch) passed() time.Duration { return min(w.elapsed+time.Since(w.since), w.most) }
+
+// run lets it run for d more.
+func (w *stopwatch) run(d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.elapsed = w.passed()
+	w.since, w.most = time.Now(), w.elapsed+d
+}
+
+// TestRunOverSockets lets three clients, one of which joins late, finish a run over
+// libp2p on the loopback interface.
+func TestRunOverSockets(t *testing.T) {
+	host, watch := newHost(t, nil)
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	defer cancel()
+	var tasks sync.WaitGroup
+	tasks.Go(func() { host.Run(ctx, 20*time.Millisecond) })
+	defer tasks.Wait()
+	defer cancel()
+
+	trainers := make([]*clienttest.Trainer, 3)
+	logs := make([]string, 3)
+	var clients sync.WaitGroup
+	launch := func(i int) {
+		key := p2ptest.Key("client " + strconv.Itoa(i))
+		b, err := host.Attach(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		logs[i] = filepath.Join(t.TempDir(), "events.jsonl")
+		log, err := event.Open(logs[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		trainers[i] = &clienttest.Trainer{ID: key.ID(), Bulk: bulk}
+		node, err := client.New(client.Options{
+			Key: key, RunID: run, Backend: b, Data: clienttest.Data{}, Events: log,
+			Network: p2pnet.New(p2ptest.Node(t, "client "+strconv.Itoa(i)), blob.NewStore(8<<20), run),
+			NewTrainer: func(ctx context.Context, s checkpoint.Snapshot, _ env.Definition) (env.Trainer, error) {
+				return trainers[i], trainers[i].Load(ctx, s)
+			},
+			Initial:           initial,
+			RepublishInterval: 200 * time.Millisecond,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		clients.Go(func() {
+			if err := node.Run(ctx); err != nil {
+				t.Errorf("client %d: %v", i, err)
+			}
+			if err := log.Close(); err != nil {
+				t.Error(err)
+			}
+			_ = b.Close()
+		})
+	}
+	launch(0)
+	launch(1)
+	joinLate(ctx, t, host, watch, p2ptest.Key("client 2"), func() { launch(2) })
+	clients.Wait()
+	a, b, late := trainers[0].Weights(), trainers[1].Weights(), trainers[2].Weights()
+	if !isTrained(trainers[0]) || b != a || late != a {
+		t.Errorf("the models differ: %x %x %x", a, b, late)
+	}
+	checkLateJoiner(t, logs[2])
+}
+
+// isTrained reports whether a model is another than the run began with.
+func isTrained(trainer *clienttest.Trainer) bool {
+	first := &clienttest.Trainer{}
+	return first.Load(context.Background(), clienttest.Model()) == nil && trainer.Weights() != first.Weights()
+}
+
+// checkLateJoiner checks that the client got its model from peers, and the byte counts.
+func checkLateJoiner(t *testing.T, log string) {
+	var ready event.Ready
+	var wire event.Wire
+	for e, err := range event.Read(log) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch body := e.Body.(type) {
+		case event.Ready:
+			if ready.Source == "" {
+				ready = body
+			}
+		case event.Wire:
+			wire = body
+		}
+	}
+	if ready.Source != "peers" || ready.Bytes < bulk {
+		t.Errorf("the late client got its model so: %+v", ready)
+	}
+	if wire.P2PReceived < bulk || wire.PayloadReceived == 0 || wire.ModelReceived != ready.Bytes {
+		t.Errorf("bytes on the wire: %+v", wire)
+	}
+}
+
+// TestAnnouncementsFitIntoGossip: what the client may say is what the network carries.
+func TestAnnouncementsFitIntoGossip(t *testing.T) {
+	if gossip.MaxMessage != exchange.MaxAnnouncementSize || wire.MaxAnnouncementSize > gossip.MaxMessage {
+		t.Errorf("gossip carries %d bytes, the client hears %d, an announcement may have %d",
+			gossip.MaxMessage, exchange.MaxAnnouncementSize, wire.MaxAnnouncementSize)
+	}
+}

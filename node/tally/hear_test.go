@@ -1,0 +1,198 @@
+package tally
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/core/bloom"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/core/merkle"
+	"github.com/psyche-go/psyche/node/clienttest"
+	"github.com/psyche-go/psyche/record/wire"
+)
+
+// openBook begins the tally of clienttest.Round, or of a round like it.
+func openBook(round coordinator.Round) *Tally {
+	return New(round, 1, round.Assignments(clienttest.Config(3)))
+}
+
+func TestHear(t *testing.T) {
+	round := clienttest.Round()
+	b := openBook(round)
+	s := &b.Slots[0]
+	owner, other := identity.ID(s.Owner), identity.ID(b.Slots[1].Owner)
+	hear := func(author identity.ID, a wire.ResultAnnouncement) error { return b.Hear(author, a, []byte{a.Blob[0]}) }
+
+	elsewhere := clienttest.Announcement(s.Batch, clienttest.Hash(1), [32]byte{})
+	elsewhere.Batch = assign.BatchID{Start: s.Batch.Start, End: s.Batch.End + 1}
+	for _, test := range []struct {
+		what   string
+		author identity.ID
+		a      wire.ResultAnnouncement
+		want   error
+	}{
+		{"a batch of other bounds", owner, elsewhere, ErrUnknownBatch},
+		{"another client's batch", other, clienttest.Announcement(s.Batch, clienttest.Hash(1), [32]byte{}), ErrNotAssignee},
+		{"the first", owner, clienttest.Announcement(s.Batch, clienttest.Hash(1), [32]byte{}), nil},
+		{"the same", owner, clienttest.Announcement(s.Batch, clienttest.Hash(1), [32]byte{}), ErrKnownResult},
+		{"the second", owner, clienttest.Announcement(s.Batch, clienttest.Hash(2), [32]byte{}), ErrEquivocation},
+		{"the third", owner, clienttest.Announcement(s.Batch, clienttest.Hash(3), [32]byte{}), ErrTooManyBefore},
+	} {
+		if err := hear(test.author, test.a); !errors.Is(err, test.want) || (test.want == nil) != (err == nil) {
+			t.Errorf("%s: %v", test.what, err)
+		}
+	}
+	// When witnesses hold the third, it is heard after all.
+	list := make([]Commitment, len(b.Slots))
+	list[0] = clienttest.Hash(3)
+	owners := clienttest.Owners(round)
+	b.Round.Witnesses = clienttest.Proofs(round.Seed, owners, list, list)
+	if err := hear(owner, clienttest.Announcement(s.Batch, clienttest.Hash(3), [32]byte{})); !errors.Is(err, ErrTooManyBefore) {
+		t.Errorf("before the round is final: %v", err)
+	}
+	b.Final = true
+	if err := hear(owner, clienttest.Announcement(s.Batch, clienttest.Hash(3), [32]byte{})); !errors.Is(err, ErrEquivocation) {
+		t.Errorf("in a final round: %v", err)
+	}
+	if o := b.Decide(); len(o.Counted) != 1 || o.Counted[0].Commitment != clienttest.Hash(3) || o.Missing != 1 || len(o.Lost) != 2 {
+		t.Errorf("outcome %+v", o)
+	}
+	s.Candidates[2].State = Held
+	if o := b.Decide(); o.Missing != 0 || o.Sources[0] != s.Candidates[2] {
+		t.Errorf("outcome %+v", o)
+	}
+}
+
+// TestHearWhereVotesWent: a trainer sends so many results that no two witnesses hold the
+// same, and this client holds none of theirs. Only when it hears of those does it know that
+// none counts.
+func TestHearWhereVotesWent(t *testing.T) {
+	round := clienttest.Round()
+	b := openBook(round)
+	s := &b.Slots[0]
+	owner := identity.ID(s.Owner)
+	owners := clienttest.Owners(round)
+	only := func(c Commitment) []Commitment { return append([]Commitment{c}, make([]Commitment, len(b.Slots)-1)...) }
+	for _, c := range []Commitment{clienttest.Hash(1), clienttest.Hash(2)} {
+		_ = b.Hear(owner, clienttest.Announcement(s.Batch, c, [32]byte{}), nil)
+	}
+	b.Round.Witnesses = clienttest.Proofs(round.Seed, owners, only(clienttest.Hash(3)), only(clienttest.Hash(4)), only(clienttest.Hash(5)))
+	b.Final = true
+	if o := b.Decide(); o.Missing != 1 {
+		t.Fatalf("before the witnesses' results are known: %+v", o)
+	}
+	for _, c := range []Commitment{clienttest.Hash(3), clienttest.Hash(4), clienttest.Hash(5)} {
+		if err := b.Hear(owner, clienttest.Announcement(s.Batch, c, [32]byte{}), nil); !errors.Is(err, ErrEquivocation) {
+			t.Errorf("a result that a witness holds: %v", err)
+		}
+	}
+	if err := b.Hear(owner, clienttest.Announcement(s.Batch, clienttest.Hash(6), [32]byte{}), nil); !errors.Is(err, ErrTooManyBefore) {
+		t.Errorf("a result that no witness holds: %v", err)
+	}
+	if o := b.Decide(); o.Missing != 0 || len(o.Counted) != 0 || len(o.Lost) != len(b.Slots) {
+		t.Errorf("outcome %+v", o)
+	}
+}
+
+// TestHiddenResult: a trainer fills the places for results of its batch with others, for
+// which the filters of lying witnesses vote, before a client hears of those that honest
+// witnesses hold. It hears of them nevertheless.
+func TestHiddenResult(t *testing.T) {
+	for name, held := range map[string]int{"one counts": 1, "each witness holds another": 7} {
+		t.Run(name, func(t *testing.T) {
+			round := clienttest.Round()
+			round.WitnessesElected, round.WitnessesNeeded = 10, 7
+			b := openBook(round)
+			s := &b.Slots[0]
+			owners := clienttest.Owners(round)
+			var lists [][]Commitment
+			for k := range 7 {
+				list := make([]Commitment, len(b.Slots))
+				list[0] = clienttest.Numbered(2, 0, k%held)
+				lists = append(lists, list)
+			}
+			b.Round.Witnesses = clienttest.Proofs(round.Seed, owners, append(lists, make([][]Commitment, 3)...)...)
+			garbage := make([]Commitment, 60)
+			for i := range garbage {
+				garbage[i] = clienttest.Numbered(3, 0, i)
+				for k := 7; k < 10; k++ {
+					b.Round.Witnesses[k].Commitments.Add(round.Seed, garbage[i][:])
+				}
+			}
+			hear := func(c Commitment) error {
+				return b.Hear(identity.ID(s.Owner), clienttest.Announcement(s.Batch, c, [32]byte{}), nil)
+			}
+			for _, c := range garbage[:2] {
+				_ = hear(c)
+			}
+			b.Final = true
+			for _, c := range garbage[2:] {
+				_ = hear(c)
+			}
+			if want := MaxCandidates + 10; len(s.Candidates) != want || !errors.Is(hear(garbage[59]), ErrTooManyBefore) {
+				t.Fatalf("%d results are kept, want %d", len(s.Candidates), want)
+			}
+			for k := range held {
+				if err := hear(lists[k][0]); err != nil { // it takes another's place
+					t.Errorf("a result of an honest witness: %v", err)
+				}
+			}
+			for _, c := range garbage {
+				_ = hear(c)
+			}
+			for k := range held {
+				if !slices.ContainsFunc(s.Candidates, func(c *Candidate) bool { return c.Commitment == lists[k][0] }) {
+					t.Error("a result of an honest witness was displaced")
+				}
+			}
+			if len(s.Candidates) != MaxCandidates+10 || len(b.displaced) < held {
+				t.Errorf("%d results are kept, %d displaced", len(s.Candidates), len(b.displaced))
+			}
+			o := b.Decide()
+			if counts := held == 1; counts && (len(o.Counted) != 1 || o.Counted[0].Commitment != lists[0][0]) || !counts && (len(o.Counted) > 0 || o.Missing > 0) {
+				t.Errorf("outcome %+v", o)
+			}
+		})
+	}
+}
+
+// TestHeldResultsAreNotDisplaced: what this client proved stays known, also when it holds a
+// lower result meanwhile, or others have a witness's vote.
+func TestHeldResultsAreNotDisplaced(t *testing.T) {
+	round := clienttest.Round()
+	round.WitnessesElected = 1
+	b := openBook(round)
+	b.Begin([32]byte{1})
+	s := &b.Slots[0]
+	hear := func(c Commitment) error {
+		return b.Hear(identity.ID(s.Owner), clienttest.Announcement(s.Batch, c, [32]byte{1}), nil)
+	}
+	_, _ = hear(clienttest.Hash(2)), hear(clienttest.Hash(1))
+	s.Candidates[0].State = Held
+	if proof, _ := b.Witness(); proof.CommitmentsRoot != merkle.Root(append([][32]byte{clienttest.Hash(2)}, make([][32]byte, len(b.Slots)-1)...)) {
+		t.Fatal("another result is proved")
+	}
+	s.Candidates[1].State = Held
+	b.Final = true
+	b.Round.Witnesses = make([]coordinator.Witness, 1)
+	for n := byte(3); n < 6; n++ {
+		c := clienttest.Hash(n)
+		b.Round.Witnesses[0].CommitmentsRoot = merkle.Root([][32]byte{c})
+		b.Round.Witnesses[0].Commitments = bloom.Filter{}
+		b.Round.Witnesses[0].Commitments.Add(round.Seed, c[:])
+		var want error
+		if n == 3 { // there is a place; the others take that one
+			want = ErrEquivocation
+		}
+		if err := hear(c); !errors.Is(err, want) {
+			t.Fatal(err)
+		}
+		s.Candidates[2].State = Held // too late to have been proved
+	}
+	if s.Candidates[0].Commitment != clienttest.Hash(2) || s.Candidates[1].Commitment != clienttest.Hash(1) || len(s.Candidates) != 3 || len(b.displaced) != 2 {
+		t.Errorf("%d results are kept, %d displaced", len(s.Candidates), len(b.displaced))
+	}
+}

@@ -1,0 +1,191 @@
+package tally
+
+import (
+	"math/bits"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/node/clienttest"
+)
+
+// TestLiarsCannotUseUpTheGuesses: witnesses whose filters allow more lists than can be
+// tried do not keep the others' from being found.
+func TestLiarsCannotUseUpTheGuesses(t *testing.T) {
+	const seed, batches = 10, 10 // so many that the first witness could use up all guesses
+	ids := owners(batches)
+	list := make([]Commitment, batches)
+	known := make([][]Commitment, batches)
+	for i := range list {
+		list[i] = clienttest.Hash(byte(i + 1))
+		known[i] = []Commitment{list[i], clienttest.Hash(byte(i + 100))}
+	}
+	swapped := slices.Clone(list)
+	swapped[3], swapped[4] = known[3][1], known[4][1]
+	round := coordinator.Round{Seed: seed, WitnessesElected: 4, WitnessesNeeded: 3, Witnesses: clienttest.Proofs(seed, ids, list, list, list, swapped)}
+	full, last := &round.Witnesses[0], &round.Witnesses[3]
+	for i := range known {
+		full.Commitments.Add(seed, known[i][1][:])
+	}
+	full.CommitmentsRoot = Commitment{1}
+	last.Commitments.Add(seed, list[3][:])
+	last.Commitments.Add(seed, list[4][:])
+	lists := ballot{&round, ids, known, only(list)}.tally().lists(func(*coordinator.Witness) bool { return true })
+	if lists[0] != nil || !slices.Equal(lists[1], list) || !slices.Equal(lists[3], swapped) {
+		t.Errorf("lists %x", lists)
+	}
+}
+
+// TestWholeListLeavesNothingUnknown: filters name the owner of a batch by error. Whoever
+// knows a witness's list knows that it holds nothing else.
+func TestWholeListLeavesNothingUnknown(t *testing.T) {
+	const seed = 12
+	ids := owners(3)
+	a, b, none := clienttest.Hash(1), clienttest.Hash(2), Commitment{}
+	round := coordinator.Round{Seed: seed, WitnessesElected: 4, WitnessesNeeded: 3,
+		Witnesses: clienttest.Proofs(seed, ids, []Commitment{a, none, none}, []Commitment{a, none, none}, []Commitment{a, none, b}, []Commitment{a, none, b})}
+	for k := range round.Witnesses {
+		round.Witnesses[k].Participants.Add(seed, ids[1][:])
+	}
+	v := ballot{round: &round, owners: ids, candidates: [][]Commitment{{a}, nil, {b}}}.decide()
+	if v.chosen[0] != a || len(v.unknown) > 0 {
+		t.Errorf("chosen %x, unknown %v", v.chosen, v.unknown)
+	}
+	v = ballot{round: &round, owners: ids, candidates: [][]Commitment{nil, nil, {b}}}.decide()
+	if !slices.Equal(v.unknown, []int{0, 1}) {
+		t.Errorf("a result is not known, and no list: unknown %v", v.unknown)
+	}
+}
+
+// crowdedRound returns the tally of a finished round of so many batches with the witnesses
+// that the lists describe. Of each batch what the first list has was announced, and is held.
+func crowdedRound(seed uint64, lists [][]Commitment) *Tally {
+	b := &Tally{Final: true, Slots: make([]Slot, len(lists[0]))}
+	ids := manyOwners(len(b.Slots))
+	b.Round = coordinator.Round{Seed: seed, WitnessesElected: uint16(len(lists)), WitnessesNeeded: uint16(assign.Quorum(len(lists)))}
+	b.Round.Witnesses = clienttest.Proofs(seed, ids, lists...)
+	for i := range b.Slots {
+		batch := uint64(i)
+		b.Slots[i] = Slot{Batch: assign.BatchID{Start: batch, End: batch + 1}, Owner: ids[i]}
+		if c := lists[0][i]; c != (Commitment{}) {
+			b.Slots[i].Candidates = []*Candidate{{Commitment: c, State: Held}}
+		}
+	}
+	b.Begin([32]byte{})
+	return b
+}
+
+// fullList returns a list with a result of every batch.
+func fullList(batches int) []Commitment {
+	list := make([]Commitment, batches)
+	for i := range list {
+		list[i] = clienttest.Numbered(2, i, 0)
+	}
+	return list
+}
+
+// TestForgedBesideAnotherHeldResult: trainers forge commitments, and see to it that what
+// the client would have proved is not what the witnesses did, although it holds that too:
+// the client got another, lower result in time, or theirs said to be of another replica.
+func TestForgedBesideAnotherHeldResult(t *testing.T) {
+	const seed, batches, witnesses, hostile = 13, 128, 4, 7
+	list := fullList(batches)
+	for name, deceive := range map[string]func(s *Slot, i int){
+		"it got a lower result": func(s *Slot, i int) {
+			lower := Commitment{1, byte(i)}
+			s.Candidates = append([]*Candidate{{Commitment: lower, State: Held}}, s.Candidates...)
+		},
+		"it was told another replica": func(s *Slot, _ int) { s.Candidates[0].Replica = [32]byte{1} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := crowdedRound(seed, [][]Commitment{list, list, list, list}[:witnesses])
+			for i := range hostile {
+				deceive(&b.Slots[i], i)
+				c := forge(t, seed, uint64(i), filtersOf(b.Round.Witnesses)...)
+				b.Slots[i].Candidates = append([]*Candidate{{Commitment: c}}, b.Slots[i].Candidates...)
+			}
+			o := b.Decide()
+			if o.Missing > 0 || len(o.Counted) != batches {
+				t.Fatalf("%d results are missing, %d count; open: %v", o.Missing, len(o.Counted), o.open)
+			}
+			for i, c := range o.Counted {
+				if c.Commitment != list[i] {
+					t.Errorf("batch %d: another result counts", i)
+				}
+			}
+		})
+	}
+}
+
+// TestForgedWhereFewWitnessesHoldTheResult: hostile trainers send their results so late that
+// each witness holds others of them, none has a quorum, and forge commitments that all
+// filters contain. Witnesses that do not name the trainer have no vote for what their filters
+// contain by error, so that nothing is missing. But what these witnesses hold is not known to a
+// client that lacks the results: it fetches them, and then it is sure.
+func TestForgedWhereFewWitnessesHoldTheResult(t *testing.T) {
+	const seed, batches, witnesses, hostile, tooLate = 14, 192, 32, 8, 3
+	list := fullList(batches)
+	var lacks []uint // per witness, the hostile trainers whose results come too late
+	for set := range uint(1) << hostile {
+		if bits.OnesCount(set) == tooLate {
+			lacks = append(lacks, set)
+		}
+	}
+	lists := make([][]Commitment, witnesses)
+	for k := range lists {
+		lists[k] = slices.Clone(list)
+		for i := range hostile {
+			if lacks[33*k%len(lacks)]>>i&1 == 1 {
+				lists[k][i] = Commitment{}
+			}
+		}
+	}
+	b := crowdedRound(seed, lists)
+	for i := range b.Slots {
+		b.Slots[i].Candidates = []*Candidate{{Commitment: list[i], State: Held}}
+	}
+	var late []*Candidate
+	for i := range hostile {
+		c := &Candidate{Commitment: list[i]}
+		late = append(late, c)
+		forged := forge(t, seed, uint64(i), filtersOf(b.Round.Witnesses)...)
+		b.Slots[i].Candidates = []*Candidate{{Commitment: forged}, c}
+		b.unfetched += 2
+	}
+	for i := range hostile {
+		if votes := b.Round.Votes(list[i]); votes >= int(b.Round.WitnessesNeeded) {
+			t.Fatalf("%d witnesses hold a late result", votes)
+		}
+	}
+	if o := b.Judge(time.Time{}, true); o.Missing > 0 || !o.Unsure {
+		t.Fatalf("%d results are missing; unsure: %t", o.Missing, o.Unsure)
+	}
+	wanted := fetchable(b)
+	for i, c := range late {
+		if !slices.Contains(wanted, c) {
+			t.Fatalf("the late result of batch %d is not fetched", i)
+		}
+		b.Hold(&b.Slots[i], c, 1)
+	}
+	o := b.Judge(time.Time{}, true)
+	if o.Missing > 0 || o.Unsure || len(o.Counted) != batches-hostile {
+		t.Errorf("%d results are missing, %d count; unsure: %t", o.Missing, len(o.Counted), o.Unsure)
+	}
+	if rest := fetchable(b); len(rest) > 0 {
+		t.Errorf("%d results are fetched though nothing is missing", len(rest))
+	}
+}
+
+// fetchable returns what package fetch would fetch of a round: all that is known, is not
+// here, and may be of use.
+func fetchable(b *Tally) (found []*Candidate) {
+	need := b.Needs()
+	b.each(func(s *Slot, c *Candidate) {
+		if c.State == Announced && need(s, c) != Useless {
+			found = append(found, c)
+		}
+	})
+	return found
+}

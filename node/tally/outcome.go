@@ -1,0 +1,258 @@
+package tally
+
+import (
+	"bytes"
+	"slices"
+	"time"
+
+	"github.com/psyche-go/psyche/core/bloom"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/core/merkle"
+)
+
+// JudgePause is the least time between two decisions of a round that lacks results.
+const JudgePause = 100 * time.Millisecond
+
+// UnsurePatience is how long peers are asked for what witnesses may hold in place of what seems to
+// count, or for what witnesses claim to hold. Witnesses that lie can make every round unsure, so it is
+// short.
+const UnsurePatience = 2 * time.Second
+
+// HeldOf returns the verified result of a slot that was made from the same replica as
+// the own one; of two the one with the lower commitment, whichever came first.
+func (b *Tally) HeldOf(s *Slot) *Candidate {
+	var best *Candidate
+	for _, c := range s.Candidates {
+		if c.State != Held || !b.Began || c.Replica != b.Replica {
+			continue
+		}
+		if best == nil || bytes.Compare(c.Commitment[:], best.Commitment[:]) < 0 {
+			best = c
+		}
+	}
+	return best
+}
+
+// CameFrom reports whether a result of another member came here.
+func (b *Tally) CameFrom(id coordinator.ClientID) bool {
+	return slices.ContainsFunc(b.Slots, func(s Slot) bool {
+		return s.Owner == id && slices.ContainsFunc(s.Candidates, func(c *Candidate) bool { return c.State == Held || c.Took > 0 })
+	})
+}
+
+// Progress returns of how many batches a result is held whose owner counts, and how many
+// batches these owners have.
+func (b *Tally) Progress(counts func(coordinator.ClientID) bool) (held, all int) {
+	for i := range b.Slots {
+		if !counts(b.Slots[i].Owner) {
+			continue
+		}
+		all++
+		if b.HeldOf(&b.Slots[i]) != nil {
+			held++
+		}
+	}
+	return held, all
+}
+
+// Witness returns the proof of what is held, and the number of held results.
+func (b *Tally) Witness() (coordinator.WitnessRound, int) {
+	w := coordinator.WitnessRound{Step: b.Round.Step, Replica: b.Replica}
+	leaves := make([][32]byte, len(b.Slots))
+	keys := bloom.NewKeys(b.Round.Seed)
+	count := 0
+	for i := range b.Slots {
+		c := b.HeldOf(&b.Slots[i])
+		if c == nil {
+			continue
+		}
+		count++
+		leaves[i] = c.Commitment
+		w.Participants.AddPositions(keys.Positions(b.Slots[i].Owner[:]))
+		w.Commitments.AddPositions(keys.Positions(c.Commitment[:]))
+	}
+	w.CommitmentsRoot = merkle.Root(leaves)
+	return w, count
+}
+
+// Votes returns how many witnesses of the round, as far as known, hold a candidate.
+func (b *Tally) Votes(c *Candidate) int {
+	if !c.polled {
+		c.votes, c.polled = b.Round.Votes(c.Commitment), true
+	}
+	return c.votes
+}
+
+// Outcome is what becomes of a finished round.
+type Outcome struct {
+	Counted  []Counted
+	Sources  []*Candidate // of Counted, in the same order
+	Kept     []Kept       // that witnesses hold, and that are not applied
+	Lost     []Slot       // batches without a counted result
+	Missing  int          // results that count and are not held, or not even known
+	Claimed  bool         // all that is missing is not known, and fewer witnesses than a quorum say that they hold it
+	Unsure   bool         // witnesses whose lists are not known may hold what counts in place of it
+	Informed []uint16     // members that know more of those not even known, or what is unsure
+	NoRoom   bool         // one of those missing did not fit into the memory for blobs
+
+	open bool // not even known which results count
+}
+
+// Kept is a result that witnesses hold and that is not applied: its trainer is on probation, or its
+// optimizer too young.
+type Kept struct {
+	Slot      *Slot
+	Candidate *Candidate
+}
+
+// Known reports whether it is known which results count, be they held here or not.
+func (o Outcome) Known() bool { return !o.open && !o.Unsure }
+
+// Holds reports whether a result is held, be it applied or not.
+func (o Outcome) Holds(c Commitment) bool {
+	return slices.ContainsFunc(o.Counted, func(counted Counted) bool { return counted.Commitment == c }) ||
+		slices.ContainsFunc(o.Kept, func(kept Kept) bool { return kept.Candidate.Commitment == c })
+}
+
+// Decide returns the outcome. It stands only when nothing is missing, and for sure when it is
+// not Unsure either.
+func (b *Tally) Decide() Outcome {
+	ballot := b.ballot()
+	v := ballot.decide()
+	o := Outcome{Missing: len(v.unknown), Claimed: v.claimed, open: len(v.unknown) > 0}
+	if len(v.unknown) > 0 {
+		o.Informed = ballot.informed(v.unknown)
+	} else if len(v.unread) > 0 {
+		o.Unsure, o.Informed = true, v.unread
+	}
+	for i := range b.Slots {
+		s := &b.Slots[i]
+		if s.Warming || v.chosen[i] == (Commitment{}) {
+			o.Lost = append(o.Lost, *s)
+		}
+		for _, c := range s.Candidates {
+			if c.Commitment != v.chosen[i] {
+				continue
+			}
+			if s.Warming {
+				o.Kept = append(o.Kept, Kept{s, c})
+				break
+			}
+			if c.State != Held {
+				o.Missing++
+				o.Claimed = false
+				o.NoRoom = o.NoRoom || c.noRoom
+			}
+			o.Counted = append(o.Counted, Counted{s.Batch, c.Commitment})
+			o.Sources = append(o.Sources, c)
+		}
+	}
+	return o
+}
+
+// ballot returns what decides the round.
+func (b *Tally) ballot() ballot {
+	t := ballot{
+		round:      &b.Round,
+		owners:     make([]coordinator.ClientID, len(b.Slots)),
+		candidates: make([][]Commitment, len(b.Slots)),
+		held:       make([][]Commitment, len(b.Slots)),
+	}
+	for i, s := range b.Slots {
+		t.owners[i] = s.Owner
+		for _, c := range s.Candidates {
+			t.candidates[i] = append(t.candidates[i], c.Commitment)
+			if c.State == Held {
+				t.held[i] = append(t.held[i], c.Commitment)
+			}
+		}
+	}
+	return t
+}
+
+// IsHeld says whether witnesses hold a result, by an outcome of the round. Known is false as long as
+// it takes what witnesses that lie may hide.
+func (b *Tally) IsHeld(c Commitment, o Outcome) (held, known bool) {
+	liars := (max(int(b.Round.WitnessesElected), len(b.Round.Witnesses)) - 1) / 3
+	switch votes, needed := b.Round.Votes(c), int(b.Round.WitnessesNeeded); {
+	case !o.open:
+		return o.Holds(c), true
+	case votes >= needed:
+		return true, true
+	case votes+liars < needed:
+		return false, true
+	}
+	return o.Holds(c), false
+}
+
+// judgement is an outcome and what it was decided from.
+type judgement struct {
+	made      bool
+	at        time.Time
+	witnesses []coordinator.Witness
+	changes   int
+	outcome   Outcome
+}
+
+// Judge is Decide, unless nothing has changed since the last time: newer states of the run
+// say nothing new of a round that is over. A decision takes long when many commitments were
+// forged. So while results are missing, and others are still to come, it is made only once
+// in JudgePause, unless it must be made at once; the next call makes up for what was left
+// out.
+func (b *Tally) Judge(now time.Time, atOnce bool) Outcome {
+	j := &b.judged
+	if j.made && j.changes == b.changes && slices.Equal(j.witnesses, b.Round.Witnesses) {
+		return j.outcome
+	}
+	if j.made && j.outcome.Missing > 0 && !atOnce && now.Sub(j.at) < JudgePause && b.unfinished() {
+		return j.outcome
+	}
+	o := b.Decide()
+	*j = judgement{true, now, b.Round.Witnesses, b.changes, o}
+	return o
+}
+
+// unfinished reports whether a candidate is on its way or could be.
+func (b *Tally) unfinished() bool {
+	return slices.ContainsFunc(b.Slots, func(s Slot) bool {
+		return slices.ContainsFunc(s.Candidates, func(c *Candidate) bool { return c.State == Announced || c.State == Fetching })
+	})
+}
+
+// Need is how much depends on a result.
+type Need uint8
+
+// The needs, greatest first.
+const (
+	Needed    Need = iota // its round runs, or it counts as far as is known
+	Telling               // it can be what a witness's filter stands for, or another one of its batch
+	Supported             // a witness's filter contains it
+	Useless
+)
+
+// Needs returns how much depends on each result. Of a round that is over those are useless
+// that cannot be among its outcome, once that is known. As long as it is not, or lacks
+// results, also what a single witness holds is fetched: only with that can its list be
+// read, and without the lists forged commitments count that nobody can fetch.
+func (b *Tally) Needs() func(s *Slot, c *Candidate) Need {
+	switch {
+	case !b.Final:
+		return func(*Slot, *Candidate) Need { return Needed }
+	case !b.Round.HasQuorum():
+		return func(*Slot, *Candidate) Need { return Useless }
+	}
+	outcome, judged := b.judged.outcome, b.judged.made
+	_, agreed := b.Round.QuorumRoot()
+	decided := judged && !outcome.open && !outcome.Unsure && (agreed || outcome.Missing == 0) // nothing else has an agreed root
+	return func(s *Slot, c *Candidate) Need {
+		switch votes := b.Votes(c); {
+		case judged && slices.Contains(outcome.Sources, c), !judged && votes >= int(b.Round.WitnessesNeeded):
+			return Needed
+		case decided, votes == 0, !judged && !agreed:
+			return Useless
+		case len(s.Candidates) > 1:
+			return Telling
+		}
+		return Supported
+	}
+}

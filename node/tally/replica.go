@@ -1,0 +1,49 @@
+package tally
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+
+	"github.com/psyche-go/psyche/core/assign"
+)
+
+// replicaDomain starts every chain of replica hashes.
+const replicaDomain = "psyche/replica/v1"
+
+// roundDomain separates what is said of a replica from the chain itself.
+const roundDomain = "psyche/replica/round/v1"
+
+// Commitment is the BLAKE3 hash of a result blob. The zero value stands for no result.
+type Commitment = [32]byte
+
+// Counted is a result that became part of the model.
+type Counted struct {
+	Batch      assign.BatchID
+	Commitment Commitment
+}
+
+// StartReplica is the replica hash of a client that holds the model an epoch starts from:
+// SHA-256(domain ‖ digest of the model's manifest).
+func StartReplica(digest [32]byte) [32]byte {
+	return sha256.Sum256(append([]byte(replicaDomain), digest[:]...))
+}
+
+// ReplicaAt is what a client that has a replica says of it in a round: SHA-256(domain ‖ replica ‖
+// hash of the log's head at the round's start, zeros where a run has no such log). Whoever was shown
+// another history of the run says something else.
+func ReplicaAt(replica, head [32]byte) [32]byte {
+	return sha256.Sum256(append(append([]byte(roundDomain), replica[:]...), head[:]...))
+}
+
+// ExtendReplica is the replica hash after the counted results of a step were applied:
+// SHA-256(previous ‖ step ‖ per counted result batch start ‖ batch end ‖ commitment),
+// integers little-endian, results in ascending order of their batches.
+func ExtendReplica(previous [32]byte, step uint32, counted []Counted) [32]byte {
+	h := binary.LittleEndian.AppendUint32(previous[:], step)
+	for _, c := range counted {
+		h = binary.LittleEndian.AppendUint64(h, c.Batch.Start)
+		h = binary.LittleEndian.AppendUint64(h, c.Batch.End)
+		h = append(h, c.Commitment[:]...)
+	}
+	return sha256.Sum256(h)
+}

@@ -1,0 +1,282 @@
+package tally
+
+import (
+	"slices"
+	"sort"
+	"time"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/core/coordinator"
+)
+
+// MaxCandidates bounds the results of one batch that are kept while the round runs: an
+// honest trainer sends one, and two prove that it is not honest. When the round is over
+// one more is kept for each of its witnesses.
+const MaxCandidates = 2
+
+// State is how far a result has come on its way here.
+type State uint8
+
+// The states of a result.
+const (
+	Announced State = iota // known by its hash
+	Fetching               // its blob is on the way
+	Held                   // fetched and verified
+	Refused                // its blob is not a valid result, or of no use any more
+)
+
+// Candidate is one announced result of a batch.
+type Candidate struct {
+	Commitment Commitment
+	Size       uint32
+	Replica    [32]byte
+	InTime     bool  // it was heard while the round ran
+	State      State // changed by the methods of Tally
+	Payload    []byte
+	Attempts   int // to fetch it
+	RetryAt    time.Time
+	Disputed   bool          // its trainer signed several sizes: none is believed
+	Took       time.Duration // to fetch and verify it; 0: it was made here
+
+	raw    []byte // the signed announcement
+	votes  int    // of the finished round's witnesses, once polled
+	polled bool
+	asked  bool // it was tried to fetch it
+	noRoom bool // the last attempt failed for want of memory
+}
+
+// Slot is what is known of one batch.
+type Slot struct {
+	Batch      assign.BatchID
+	Owner      coordinator.ClientID
+	Warming    bool // the owner's optimizer is too young for its result to count
+	Candidates []*Candidate
+
+	unshelved bool // peers cannot ask for the newest candidates yet, or get them in another order
+}
+
+// Tally is what is known of one round. It is used by one goroutine.
+type Tally struct {
+	Round      coordinator.Round // newest known; Witnesses may grow until Final
+	Final      bool              // the round is over, no witness can be added
+	EpochStart uint32            // first step of the round's epoch
+	Slots      []Slot            // ascending batches
+	Replica    [32]byte          // own replica hash when the round began, once Began
+	Began      bool
+
+	// LackingSince is when the finished round was first found to lack results; zero: not yet.
+	LackingSince time.Time
+
+	newest    *Candidate // that came to be held
+	changes   int        // of what is known or held: beside the witnesses Decide depends on nothing else
+	unfetched int        // candidates in state Announced
+	unshelved bool
+	displaced []*Candidate
+	judged    judgement
+	voices    voices
+}
+
+// New begins the tally of a round. Members that got no batch have no slot.
+func New(round coordinator.Round, epochStart uint32, assignments []assign.Assignment) *Tally {
+	b := &Tally{Round: round, EpochStart: epochStart, Slots: make([]Slot, 0, len(assignments))}
+	for _, a := range assignments {
+		b.Slots = append(b.Slots, Slot{Batch: a.Batch, Owner: round.Members[a.Member], Warming: round.Warming.Has(a.Member)})
+	}
+	return b
+}
+
+// Renew takes over what a newer state says of the round, and whether it is over.
+func (b *Tally) Renew(round coordinator.Round, final bool) {
+	if !slices.Equal(b.Round.Witnesses, round.Witnesses) {
+		for i := range b.Slots {
+			for _, c := range b.Slots[i].Candidates {
+				c.polled = false
+			}
+		}
+	}
+	b.Round, b.Final = round, final
+}
+
+// Begin fixes the replica hash that results of this round must carry to be held.
+func (b *Tally) Begin(replica [32]byte) {
+	b.Replica, b.Began = replica, true
+	b.changes++
+}
+
+// Find returns the slot of a batch, or nil.
+func (b *Tally) Find(batch assign.BatchID) *Slot {
+	i := sort.Search(len(b.Slots), func(i int) bool { return b.Slots[i].Batch.Start >= batch.Start })
+	if i == len(b.Slots) || b.Slots[i].Batch != batch {
+		return nil
+	}
+	return &b.Slots[i]
+}
+
+// Own returns the slot of a client, or nil when it got no batch.
+func (b *Tally) Own(id identity.ID) *Slot {
+	for i := range b.Slots {
+		if b.Slots[i].Owner == coordinator.ClientID(id) {
+			return &b.Slots[i]
+		}
+	}
+	return nil
+}
+
+// Newest returns the result that came to be held last, or nil.
+func (b *Tally) Newest() *Candidate { return b.newest }
+
+// Unfetched returns the number of results that are known and not on their way.
+func (b *Tally) Unfetched() int { return b.unfetched }
+
+// each calls do for every candidate, in the order of batches.
+func (b *Tally) each(do func(s *Slot, c *Candidate)) {
+	for i := range b.Slots {
+		for _, c := range b.Slots[i].Candidates {
+			do(&b.Slots[i], c)
+		}
+	}
+}
+
+// set changes the state of a candidate of a slot.
+func (b *Tally) set(c *Candidate, state State) {
+	switch {
+	case c.State == Announced && state != Announced:
+		b.unfetched--
+	case c.State != Announced && state == Announced:
+		b.unfetched++
+	}
+	c.State = state
+}
+
+// Fetch notes that a result is on its way.
+func (b *Tally) Fetch(c *Candidate) {
+	c.asked = true
+	b.set(c, Fetching)
+}
+
+// Hold notes that a result was fetched, of as many bytes as it turned out to have, and
+// verified.
+func (b *Tally) Hold(s *Slot, c *Candidate, size uint32) {
+	b.set(c, Held)
+	b.newest = c
+	c.Size = size
+	b.changes++
+	if len(s.Candidates) > 1 { // it may be preferred now
+		s.unshelved, b.unshelved = true, true
+	}
+}
+
+// Refuse notes that a result is none, or of no use any more.
+func (b *Tally) Refuse(c *Candidate) { b.set(c, Refused) }
+
+// Retry notes that a result did not arrive, and from when on it is fetched again.
+func (b *Tally) Retry(c *Candidate, at time.Time) {
+	b.set(c, Announced)
+	c.RetryAt = at
+	c.Attempts++
+}
+
+// NoRoom notes whether the last attempt to fetch a result failed for want of memory.
+func (b *Tally) NoRoom(c *Candidate, noRoom bool) {
+	if c.noRoom != noRoom {
+		c.noRoom = noRoom
+		b.changes++
+	}
+}
+
+// Lost notes that results which were held cannot be read any more; retry says from when on
+// each is fetched again.
+func (b *Tally) Lost(lost []*Candidate, retry func(c *Candidate) time.Time) {
+	b.each(func(_ *Slot, c *Candidate) {
+		if slices.Contains(lost, c) {
+			b.Retry(c, retry(c))
+		}
+	})
+	b.changes++
+}
+
+// Contains reports whether a candidate is still in its slot.
+func (s *Slot) Contains(c *Candidate) bool { return slices.Contains(s.Candidates, c) }
+
+// Settled forgets what is held of an applied round and did not count, and the memory of
+// what did. It returns the commitments of the former.
+func (b *Tally) Settled(o Outcome) (others []Commitment) {
+	b.each(func(_ *Slot, c *Candidate) {
+		c.Payload = nil
+		if c.State == Held && !slices.Contains(o.Sources, c) {
+			b.set(c, Refused)
+			others = append(others, c.Commitment)
+		}
+	})
+	return others
+}
+
+// InFlight returns the candidates that are on their way.
+func (b *Tally) InFlight() (flying []*Candidate) {
+	b.each(func(_ *Slot, c *Candidate) {
+		if c.State == Fetching {
+			flying = append(flying, c)
+		}
+	})
+	return flying
+}
+
+// Blobs returns the hashes of what may be in the blob store because of the round.
+func (b *Tally) Blobs() []Commitment {
+	hashes := make([]Commitment, 0, len(b.Slots))
+	b.each(func(_ *Slot, c *Candidate) {
+		if c.State != Announced || c.Attempts > 0 {
+			hashes = append(hashes, c.Commitment)
+		}
+	})
+	return hashes
+}
+
+// EachBlob calls do for each hash of what is held or on its way: another trainer may have
+// announced the same and been refused.
+func (b *Tally) EachBlob(do func(hash Commitment)) {
+	b.each(func(_ *Slot, c *Candidate) {
+		if c.State == Held || c.State == Fetching {
+			do(c.Commitment)
+		}
+	})
+}
+
+// Two returns the signed announcements of two results of the batch, when there are two.
+func (s *Slot) Two() (first, second []byte) {
+	if len(s.Candidates) < 2 {
+		return nil, nil
+	}
+	return s.Candidates[0].raw, s.Candidates[1].raw
+}
+
+// Shelve hands out, for each batch, the signed announcements that peers should get when
+// they ask, if these have changed since the last time. The preferred one is the first.
+func (b *Tally) Shelve(put func(slot int, raws [][]byte)) {
+	if !b.unshelved {
+		return
+	}
+	b.unshelved = false
+	for i := range b.Slots {
+		if s := &b.Slots[i]; s.unshelved {
+			s.unshelved = false
+			put(i, b.announcements(s))
+		}
+	}
+}
+
+// announcements returns the signed announcements of a slot, the own choice first.
+func (b *Tally) announcements(s *Slot) [][]byte {
+	raws := make([][]byte, len(s.Candidates))
+	for i, c := range s.Candidates {
+		raws[i] = c.raw
+	}
+	if len(raws) > 1 {
+		preferred := b.HeldOf(s)
+		if i := slices.Index(s.Candidates, preferred); i > 0 {
+			raws[0], raws[i] = raws[i], raws[0]
+		}
+	}
+	return raws
+}

@@ -1,0 +1,49 @@
+package tally
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/node/clienttest"
+)
+
+// TestVotesByErrorAreUnsure: a trainer signs three results, and all filters contain the one
+// that a client knows, by error; what the witnesses hold it has not heard of. No root has a
+// quorum, so nothing but the filters speaks, and the client finds out that it should ask.
+func TestVotesByErrorAreUnsure(t *testing.T) {
+	const seed, batches, witnesses = 21, 200, 4
+	ids := manyOwners(batches)
+	list := fullList(batches)
+	late := slices.Clone(list)
+	late[1] = Commitment{} // too late for some: no root has a quorum
+	round := coordinator.Round{Seed: seed, WitnessesElected: witnesses, WitnessesNeeded: uint16(assign.Quorum(witnesses))}
+	round.Witnesses = clienttest.Proofs(seed, ids, list, late, list, late)
+	for k := range round.Witnesses {
+		round.Witnesses[k].Member = uint16(10 + k)
+	}
+	known := make([][]Commitment, batches)
+	for i := range list {
+		known[i] = []Commitment{list[i]}
+	}
+	forged := forge(t, seed, 1, filtersOf(round.Witnesses)...)
+	known[0] = []Commitment{forged}
+
+	v := ballot{&round, ids, known, known}.decide()
+	if v.chosen[0] != forged || len(v.unknown) > 0 {
+		t.Fatalf("the test is about a result that seems to count: chosen %x, unknown %v", v.chosen[0][:4], v.unknown)
+	}
+	if !slices.Equal(v.unread, []uint16{10, 11, 12, 13}) {
+		t.Errorf("unread are %v, want all witnesses", v.unread)
+	}
+	known[0] = append(known[0], list[0])
+	if v := (ballot{&round, ids, known, known}).decide(); v.chosen[0] != list[0] || len(v.unread) > 0 {
+		t.Errorf("who knows what the witnesses hold: chosen %x, want %x; unread %v", v.chosen[0][:4], list[0][:4], v.unread)
+	}
+	// One witness that signs the root of nothing does not make the others' word unsure.
+	round.Witnesses[3].CommitmentsRoot = clienttest.Numbered(7, 0, 0)
+	if v := (ballot{&round, ids, known, known}).decide(); len(v.unread) > 0 {
+		t.Errorf("beside one root that stands for nothing, unread are %v", v.unread)
+	}
+}

@@ -1,0 +1,54 @@
+package tally
+
+import "github.com/psyche-go/psyche/core/coordinator"
+
+// Outvoted reports of a finished round whether the own replica is one that the others have left:
+// more of the round's members have signed one other replica, in the announcement of a result or
+// in the proof of a witness, than have signed the own one, and more than may lie of the members
+// that the epoch began with, fewer than a third of these seats. So one that signed it is honest.
+// A committee of witnesses alone is not enough: it can have more liars than its share.
+func (b *Tally) Outvoted(seats int) bool {
+	if !b.Began || !b.Final {
+		return false
+	}
+	v := &b.voices
+	if !v.counted || v.changes != b.changes {
+		*v = voices{counted: true, changes: b.changes}
+		for replica, count := range b.signed() {
+			if replica == b.Replica {
+				v.own = count
+			} else {
+				v.others = max(v.others, count)
+			}
+		}
+	}
+	return v.others > (seats-1)/3 && v.others > v.own
+}
+
+// voices is how many members have signed the own replica of a finished round, and how many the
+// other one that most have, as Outvoted last counted them.
+type voices struct {
+	counted     bool
+	changes     int // that the count is of
+	own, others int
+}
+
+// signed counts the members that signed each replica. Of one that signed two the witness counts,
+// or what was heard first.
+func (b *Tally) signed() map[[32]byte]int {
+	voice := make(map[coordinator.ClientID][32]byte, len(b.Slots)+len(b.Round.Witnesses))
+	for i := range b.Slots {
+		if s := &b.Slots[i]; len(s.Candidates) > 0 {
+			voice[s.Owner] = s.Candidates[0].Replica
+		}
+	}
+	for i := range b.Round.Witnesses {
+		w := &b.Round.Witnesses[i]
+		voice[b.Round.Members[w.Member]] = w.Replica
+	}
+	counts := make(map[[32]byte]int)
+	for _, replica := range voice {
+		counts[replica]++
+	}
+	return counts
+}

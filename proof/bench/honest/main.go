@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"regexp"
+
+	"github.com/psyche-go/psyche/proof/bench/process"
+)
+
+func main() {
+	rows := flag.String("file", "proof/bench/honest/rows.toml", "`file` that lists the rows")
+	only := flag.String("rows", "", "only rows whose name this regular `expression` matches")
+	bin := flag.String("bin", "build/bin", "`folder` of psyche and psyche-client")
+	out := flag.String("out", "build/honest", "`folder` for what the processes write")
+	state := flag.String("state", "configs/quickstart/state.toml", "the run's settings, which rows change")
+	figures := flag.String("json", "", "also write all figures to this `file`")
+	control := flag.Bool("control", true, "run each row without audits, too")
+	rounds := flag.Int("rounds", 0, "rounds of each run, in place of the rows'")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	err := run(ctx, setup{bin: *bin, out: *out, state: *state}, *rows, *only, *control, *rounds, *figures)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "honest:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, u setup, file, only string, control bool, rounds int, figures string) error {
+	rows, err := readRows(file)
+	if err != nil {
+		return err
+	}
+	chosen, err := regexp.Compile(only)
+	if err != nil {
+		return fmt.Errorf("-rows: %w", err)
+	}
+	if err := os.MkdirAll(u.out, 0o755); err != nil {
+		return err
+	}
+	var outcomes []outcome
+	for _, r := range rows {
+		if !chosen.MatchString(r.Name) {
+			continue
+		}
+		if rounds > 0 {
+			r.Rounds = rounds
+		}
+		audits := []int{r.Audits}
+		if control {
+			audits = append(audits, 0)
+		}
+		for _, percent := range audits {
+			o, err := u.measure(ctx, r, percent)
+			if errors.Is(err, process.ErrNoLinks) {
+				fmt.Fprintf(os.Stderr, "%s is left out: %v\n", r.Name, err)
+				continue
+			}
+			if err != nil {
+				return errors.Join(err, printTable(os.Stdout, outcomes))
+			}
+			outcomes = append(outcomes, o)
+			if err := printTable(os.Stderr, []outcome{o}); err != nil {
+				return err
+			}
+		}
+	}
+	if figures != "" {
+		text, err := json.MarshalIndent(outcomes, "", "  ")
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(figures, text, 0o644); err != nil {
+			return err
+		}
+	}
+	return printTable(os.Stdout, outcomes)
+}

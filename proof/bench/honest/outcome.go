@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/psyche-go/psyche/record/event"
+)
+
+// outcome is what a run came to.
+type outcome struct {
+	Row       string  `json:"row"`
+	Audits    int     `json:"audits"` // verification_percent
+	Seconds   float64 `json:"seconds"`
+	Steps     uint32  `json:"steps"`
+	Epochs    uint32  `json:"epochs"`
+	Lapsed    uint32  `json:"lapsed"`  // steps that the run's model does not have
+	Batches   int     `json:"batches"` // lost, as the member that saw most says
+	Accused   int     `json:"accused"` // accusations in the log
+	Ejected   int     `json:"ejected"`
+	Lost      int     `json:"lost"`       // times that a member lost the model
+	Returned  int     `json:"returned"`   // seats taken back
+	Loss      float64 `json:"loss"`       // mean of the newest hundred of each member
+	Digests   int     `json:"digests"`    // different final models
+	Audited   int     `json:"audited"`    // audits that members say they made
+	NotPassed int     `json:"not_passed"` // of these, that found something wrong
+}
+
+// clean reports whether nobody honest felt anything.
+func (o *outcome) clean() bool {
+	return o.Lapsed == 0 && o.Accused == 0 && o.Ejected == 0 && o.Lost == 0 && o.Digests == 1 && o.NotPassed == 0
+}
+
+// read takes the host's log and the members' events together.
+func (p *play) read(ctx context.Context) (o outcome, err error) {
+	journal := filepath.Join(p.dir, "server", runID+".journal")
+	replay := func(flag string) ([]byte, error) {
+		return exec.CommandContext(ctx, filepath.Join(p.bin, "psyche"), "run", "replay", journal, flag).Output()
+	}
+	text, err := replay("--json")
+	if err != nil {
+		return o, fmt.Errorf("replay the journal: %w", err)
+	}
+	if err := o.state(text); err != nil {
+		return o, err
+	}
+	records, err := replay("--states")
+	if err != nil {
+		return o, fmt.Errorf("replay the journal: %w", err)
+	}
+	for line := range strings.Lines(string(records)) {
+		if strings.Contains(line, " accuse by ") {
+			o.Accused++
+		}
+		if strings.Contains(line, " return by ") {
+			o.Returned++
+		}
+	}
+	return o, o.events(p.dir, p.row.Clients)
+}
+
+// state reads the last state of a replay.
+func (o *outcome) state(text []byte) error {
+	var last struct {
+		Step      uint32            `json:"step"`
+		Epoch     uint32            `json:"epoch"`
+		Ejections []json.RawMessage `json:"ejections"`
+		Lapses    []struct {
+			First uint32 `json:"first"`
+			Last  uint32 `json:"last"`
+		} `json:"lapses"`
+	}
+	if err := json.Unmarshal(text, &last); err != nil {
+		return fmt.Errorf("read the last state: %w", err)
+	}
+	o.Steps, o.Epochs, o.Ejected = last.Step-1, last.Epoch, len(last.Ejections)
+	for _, lapse := range last.Lapses {
+		o.Lapsed += lapse.Last - lapse.First + 1
+	}
+	return nil
+}
+
+// events reads what the members wrote.
+func (o *outcome) events(dir string, members int) error {
+	digests := map[string]bool{}
+	var losses []float64
+	for i := range members {
+		var own []float64
+		lost := 0
+		for e, err := range event.Read(filepath.Join(dir, fmt.Sprintf("client-%d", i+1), eventsFile)) {
+			if err != nil {
+				return err
+			}
+			switch body := e.Body.(type) {
+			case event.Trained:
+				own = append(own, float64(body.Loss))
+			case event.Applied:
+				lost += len(body.Lost)
+			case event.Desynchronised:
+				o.Lost++
+				fmt.Fprintf(os.Stderr, "client-%d, step %d: %s\n", i+1, body.Step, body.Reason)
+			case event.Audit:
+				o.Audited++
+				if body.Outcome == "faulty" || body.Outcome == "silent" {
+					o.NotPassed++
+				}
+			case event.Finished:
+				digests[body.Digest] = true
+			}
+		}
+		o.Batches = max(o.Batches, lost)
+		losses = append(losses, own[max(0, len(own)-100):]...)
+	}
+	o.Digests = len(digests)
+	for _, loss := range losses {
+		o.Loss += loss / float64(len(losses))
+	}
+	return nil
+}
+
+// printTable writes the outcomes, each beside its control.
+func printTable(out io.Writer, outcomes []outcome) error {
+	w := tabwriter.NewWriter(out, 0, 0, 1, ' ', 0)
+	fmt.Fprintln(w, "| row\t| audits %\t| s\t| steps\t| epochs\t| steps not in the model\t| batches lost\t| seats taken back\t| lost the model\t| accused\t| ejected\t| models\t| audits made\t| not passed\t| loss\t|")
+	fmt.Fprintln(w, "|---\t|---\t|---\t|---\t|---\t|---\t|---\t|---\t|---\t|---\t|---\t|---\t|---\t|---\t|---\t|")
+	for _, o := range outcomes {
+		fmt.Fprintf(w, "| %s\t| %d\t| %.0f\t| %d\t| %d\t| %d\t| %d\t| %d\t| %d\t| %d\t| %d\t| %d\t| %d\t| %d\t| %.4f\t|\n",
+			o.Row, o.Audits, o.Seconds, o.Steps, o.Epochs, o.Lapsed, o.Batches, o.Returned, o.Lost, o.Accused, o.Ejected, o.Digests, o.Audited, o.NotPassed, o.Loss)
+	}
+	return w.Flush()
+}

@@ -1,0 +1,219 @@
+package momenta
+
+import (
+	"math"
+	"math/rand/v2"
+
+	"github.com/psyche-go/psyche/core/audit"
+	"github.com/psyche-go/psyche/core/codec"
+)
+
+// Scene is what an attacker has in a step. Own is its state before the step, Honest that of a
+// trainer which was honest until then and is now, too; both are the same where it attacks once.
+type Scene struct {
+	Cutting *Cutting
+	Random  *rand.Rand
+	Step    uint32
+	Own     *State
+	Honest  *State
+	Update  [][]float32 // what an honest trainer would add
+	Old     [][]float32 // what it added in the step before
+	Half    [][]float32 // of the first half of its batch
+	Foreign [][]float32 // of another batch
+	Others  []codec.TensorResult
+	Most    float64 // the most that an update may measure
+}
+
+// Attack is a name and what such an attacker adds to its momentum. All else it does as the rules
+// want, so that only the gradient can give it away.
+type Attack struct {
+	Name string
+	Fake func(s *Scene) [][]float32
+}
+
+// The attacks that a run can be trained under.
+var (
+	SignFlip    = Attack{"sign-flip", func(s *Scene) [][]float32 { return scaled(s.Update, -1) }}
+	Noise       = Attack{"noise of the same size", func(s *Scene) [][]float32 { return s.noise(1, false) }}
+	NegatedCopy = Attack{"negated copy", func(s *Scene) [][]float32 { return s.copy(-1) }}
+	// Injection is honest in nine of ten steps. In the tenth it makes its momentum the negative of
+	// what an honest trainer's would be, three times as long.
+	Injection = Attack{"momentum turned round, in a tenth of the steps", func(s *Scene) [][]float32 {
+		if s.Step%10 != 1 {
+			return s.Update
+		}
+		honest, ofHonest, ofOwn := Copied(s.Update), s.Cutting.Left(s.Honest, s.Step), s.Cutting.Left(s.Own, s.Step)
+		for i, update := range honest {
+			for j, before := range s.Honest.Momentum[i] {
+				implied := update[j] + ofHonest*before
+				update[j] = -3*implied - ofOwn*s.Own.Momentum[i][j]
+			}
+		}
+		return honest
+	}}
+)
+
+// The attacks of those who know how they are audited, and of those who save work.
+var (
+	// BoundedInjection is honest until a momentum has been renewed. Then it adds the negative of what an
+	// honest trainer's momentum would be, as long as may be for openings of some chunks not to show by
+	// their length that it is no update.
+	BoundedInjection = Attack{"injection of the greatest length that openings do not show, once in each memory of the momentum", func(s *Scene) [][]float32 {
+		if memory := uint32(1 / (1 - s.Cutting.Decay)); s.Step%max(memory, 2) != 1 {
+			return s.Update
+		}
+		added, left, squares := Copied(s.Update), s.Cutting.Left(s.Honest, s.Step), 0.0
+		for i, update := range added {
+			for j, before := range s.Honest.Momentum[i] {
+				update[j] = -update[j] - left*before
+				squares += float64(update[j]) * float64(update[j])
+			}
+		}
+		opened := float64(audit.DefaultChunks) / float64(s.Cutting.Shapes.Chunks())
+		return scaled(added, float32(0.8*s.Most/math.Sqrt(squares*opened)))
+	}}
+	// Lonely adds a pattern of its own to chunks in which it has nearly no gradient, as long as the limits
+	// of an audit let pass.
+	Lonely = Attack{"a pattern in chunks without a gradient", func(s *Scene) [][]float32 {
+		usual := make([]float64, len(s.Update))
+		for i, update := range s.Update {
+			usual[i] = Length(update) / math.Sqrt(float64(s.Cutting.Shapes[i].Chunks))
+		}
+		return s.eachChunk(func(tensor int, update, _ []float32) {
+			if length := Length(update); length == 0 || length > usual[tensor]/100 {
+				return
+			}
+			by := float32(4e-5 * usual[tensor] / math.Sqrt(float64(len(update))))
+			for i := range update {
+				if i*7/3%2 == 0 {
+					update[i] += by
+				} else {
+					update[i] -= by
+				}
+			}
+		})
+	}}
+	// Withheld is honest but for sending nothing, which the rules allow: so all chunks move by less.
+	Withheld  = Attack{"nothing sent", func(s *Scene) [][]float32 { return s.Update }}
+	HalfBatch = Attack{"half the batch", func(s *Scene) [][]float32 { return s.Half }}
+	OldBatch  = Attack{"the batch before", func(s *Scene) [][]float32 { return s.Old }}
+	Copy      = Attack{"another's result", func(s *Scene) [][]float32 { return s.copy(1) }}
+)
+
+// Single are attacks of one step.
+func Single() []Attack {
+	all := []Attack{
+		SignFlip,
+		Noise,
+		{"twice the gradient", func(s *Scene) [][]float32 { return scaled(s.Update, 2) }},
+		{"old gradient", func(s *Scene) [][]float32 { return s.Old }},
+		HalfBatch,
+		{"another batch", func(s *Scene) [][]float32 { return s.Foreign }},
+		{"no gradient", func(s *Scene) [][]float32 { return scaled(s.Update, 0) }},
+		Copy,
+		NegatedCopy,
+		{"momentum turned round, once", func(s *Scene) [][]float32 {
+			left := s.Cutting.Left(s.Own, s.Step)
+			return s.eachChunk(func(_ int, update, momentum []float32) {
+				for i, m := range momentum {
+					update[i] = -update[i] - 2*left*m
+				}
+			})
+		}},
+		{"sign-flip in a tenth of the chunks", func(s *Scene) [][]float32 {
+			return s.eachChunk(func(_ int, update, _ []float32) {
+				if s.Random.IntN(10) > 0 {
+					return
+				}
+				for i := range update {
+					update[i] = -update[i]
+				}
+			})
+		}},
+	}
+	for _, size := range []struct {
+		name string
+		by   float64
+	}{{"1 %", 0.01}, {"3 %", 0.03}, {"5 %", 0.05}, {"10 %", 0.1}, {"20 %", 0.2}, {"30 %", 0.3}, {"50 %", 0.5}} {
+		all = append(all, Attack{"addition of " + size.name, func(s *Scene) [][]float32 { return s.noise(size.by, true) }})
+	}
+	return all
+}
+
+// noise draws a direction for each chunk and gives it a part of the update's length there; with
+// add it is added to the update.
+func (s *Scene) noise(by float64, add bool) [][]float32 {
+	return s.eachChunk(func(_ int, update, _ []float32) {
+		direction, sum := make([]float64, len(update)), 0.0
+		for i := range direction {
+			direction[i] = s.Random.NormFloat64()
+			sum += direction[i] * direction[i]
+		}
+		factor := by * Length(update) / math.Sqrt(sum)
+		for i, d := range direction {
+			if !add {
+				update[i] = 0
+			}
+			update[i] += float32(factor * d)
+		}
+	})
+}
+
+// copy makes up a momentum of which exactly what another trainer sent is taken, of the
+// length that the own one has.
+func (s *Scene) copy(sign float32) [][]float32 {
+	c, zero, left := s.Cutting, s.Cutting.Zeros(), s.Cutting.Left(s.Own, s.Step)
+	for i, l := range c.Layouts {
+		r := codec.TensorResult{Counts: s.Others[i].Counts, Indices: s.Others[i].Indices}
+		for _, v := range s.Others[i].Values {
+			switch {
+			case v > 0:
+				r.Values = append(r.Values, sign)
+			case v < 0:
+				r.Values = append(r.Values, -sign)
+			default:
+				r.Values = append(r.Values, 0)
+			}
+		}
+		if err := c.Kernel.AddBack(l, zero[i], r); err != nil {
+			panic(err) // a result of the same layout
+		}
+	}
+	at := 0
+	return s.eachChunk(func(tensor int, update, momentum []float32) {
+		chunk := c.Layouts[tensor].Chunk(zero[tensor], at%c.Shapes[tensor].Chunks, nil)
+		factor := float32(1)
+		if length := Length(chunk); length > 0 {
+			factor = float32(max(Length(momentum), Length(update)) / length)
+		}
+		for i, v := range chunk {
+			update[i] = factor*v - left*momentum[i]
+		}
+		at++
+		if at == c.Shapes[tensor].Chunks {
+			at = 0
+		}
+	})
+}
+
+// eachChunk lets f change a copy of each chunk of the update.
+func (s *Scene) eachChunk(f func(tensor int, update, momentum []float32)) [][]float32 {
+	all := Copied(s.Update)
+	for i, shape := range s.Cutting.Shapes {
+		size := shape.Rows * shape.Cols
+		for c := range shape.Chunks {
+			f(i, all[i][c*size:][:size], s.Own.Momentum[i][c*size:][:size])
+		}
+	}
+	return all
+}
+
+func scaled(all [][]float32, by float32) [][]float32 {
+	other := Copied(all)
+	for _, one := range other {
+		for i := range one {
+			one[i] *= by
+		}
+	}
+	return other
+}

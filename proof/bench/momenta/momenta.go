@@ -1,0 +1,224 @@
+package momenta
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/psyche-go/psyche/core/audit"
+	"github.com/psyche-go/psyche/core/codec"
+	"github.com/psyche-go/psyche/core/merkle"
+	"github.com/psyche-go/psyche/learn/distro"
+)
+
+// Options are the optimizer of a run, and its name.
+type Options struct {
+	Decay float32 // of the momentum
+	TopK  int     // coefficients of a chunk that are sent
+	Edge  int     // longest side of a chunk
+	Signs bool    // send signs only
+	Loud  bool    // send of chunks that are below the floor, too
+	Mute  bool    // send nothing of any
+	Run   [32]byte
+}
+
+// Cutting is the model's chunks as tensors whose chunks lie one after the other, so that the
+// optimizer works on what train.Trainer.Examine tells of all chunks.
+type Cutting struct {
+	Options
+	Kernel  *distro.Kernel
+	Shapes  audit.Shapes
+	Layouts []distro.Layout
+}
+
+// New returns the cutting of a model that is cut into the shapes.
+func New(shapes audit.Shapes, o Options) (*Cutting, error) {
+	kernel, err := distro.NewKernel(distro.Options{Threads: 1})
+	if err != nil {
+		return nil, err
+	}
+	c := &Cutting{Options: o, Kernel: kernel, Shapes: shapes}
+	for _, s := range shapes {
+		layout, err := distro.NewLayout([]int64{int64(s.Chunks), int64(s.Rows), int64(s.Cols)}, o.Edge)
+		if err != nil {
+			return nil, err
+		}
+		if layout.Shape(o.TopK) != s {
+			return nil, fmt.Errorf("tensor of %+v is cut into %+v", s, layout.Shape(o.TopK))
+		}
+		c.Layouts = append(c.Layouts, layout)
+	}
+	return c, nil
+}
+
+// Zeros returns a momentum of nothing.
+func (c *Cutting) Zeros() [][]float32 {
+	all := make([][]float32, len(c.Layouts))
+	for i, l := range c.Layouts {
+		all[i] = make([]float32, l.Elements())
+	}
+	return all
+}
+
+// Tensors joins chunks to tensors, in the memory of into, which may be nil.
+func (c *Cutting) Tensors(chunks, into [][]float32) [][]float32 {
+	all, at := into, 0
+	if all == nil {
+		all = c.Zeros()
+	}
+	for i, s := range c.Shapes {
+		all[i] = all[i][:0]
+		for range s.Chunks {
+			all[i] = append(all[i], chunks[at]...)
+			at++
+		}
+	}
+	return all
+}
+
+// State is a trainer's after a step. The zero value, with a momentum of zeros, is that before
+// the first.
+type State struct {
+	Step, Previous uint32 // Previous is the step of the state that it goes on from
+	Momentum       [][]float32
+	Taken          []codec.TensorResult
+	tree           *merkle.Tree
+}
+
+// Begin returns the state before the first step.
+func (c *Cutting) Begin() *State { return &State{Momentum: c.Zeros()} }
+
+// Advance makes the next state of a momentum by an update, which is not changed: the gradient times
+// the learning rate. Its momentum is in the memory of spare, a state that nobody wants any more;
+// nil: in its own.
+func (c *Cutting) Advance(from *State, step uint32, update [][]float32, spare *State) (*State, error) {
+	m := &State{Step: step, Previous: from.Step}
+	if spare != nil {
+		m.Momentum = spare.Momentum
+	} else {
+		m.Momentum = c.Zeros()
+	}
+	for i := range m.Momentum {
+		copy(m.Momentum[i], from.Momentum[i])
+	}
+	for i, l := range c.Layouts {
+		params := distro.EncodeParams{Decay: c.Left(from, step), LR: 1, TopK: c.TopK}
+		switch params.Floor = audit.Least; {
+		case c.Mute:
+			params.Floor = math.MaxFloat32
+		case !c.Loud:
+			params.Floor = max(params.Floor, c.Kernel.Floor(m.Momentum[i], update[i], params))
+		}
+		taken, err := c.Kernel.Encode(l, m.Momentum[i], update[i], params)
+		if err != nil {
+			return nil, err
+		}
+		m.Taken = append(m.Taken, taken)
+	}
+	return m, nil
+}
+
+// Left is what a step leaves of the momentum of an earlier one.
+func (c *Cutting) Left(from *State, step uint32) float32 {
+	return audit.Decayed(c.Decay, step-from.Step)
+}
+
+// Commit makes the tree of a state, once. That before the first step has none.
+func (c *Cutting) Commit(m *State) error {
+	if m.tree != nil || m.Step == 0 {
+		return nil
+	}
+	var leaves [][32]byte
+	for i, l := range c.Layouts {
+		_, ofTensor, err := c.Kernel.Leaves(l, m.Momentum[i], m.Taken[i])
+		if err != nil {
+			return err
+		}
+		leaves = append(leaves, ofTensor...)
+	}
+	m.tree = merkle.NewTree(leaves)
+	return nil
+}
+
+// Claim opens chunks of a state and of the one that it goes on from.
+func (c *Cutting) Claim(from, to *State, trainer [32]byte, chunks []uint32) (audit.Claim, error) {
+	if err := c.Commit(to); err != nil {
+		return audit.Claim{}, err
+	}
+	claim := audit.Claim{
+		Opening: audit.Opening{Step: to.Step, Trainer: trainer, Previous: to.Previous},
+		Result:  to.Taken,
+		Header:  codec.Header{Step: to.Step, Trainer: trainer, Momentum: to.tree.Root(), Previous: to.Previous},
+	}
+	if from.Step > 0 { // else it is zeros, of which nothing is opened
+		if err := c.Commit(from); err != nil {
+			return audit.Claim{}, err
+		}
+		claim.PreviousRoot = from.tree.Root()
+	}
+	for _, chunk := range chunks {
+		opened := audit.Opened{Chunk: chunk, After: c.open(to, chunk)}
+		if from.Step > 0 {
+			opened.Before = c.open(from, chunk)
+		}
+		claim.Opening.Chunks = append(claim.Opening.Chunks, opened)
+	}
+	return claim, nil
+}
+
+func (c *Cutting) open(m *State, chunk uint32) audit.State {
+	tensor, within, _ := c.Shapes.Find(chunk)
+	return audit.State{
+		Momentum: c.Layouts[tensor].Chunk(m.Momentum[tensor], within, nil),
+		Taken:    distro.TakenOf(m.Taken[tensor], within, c.Shapes[tensor].Chunks),
+		Path:     m.tree.Prove(int(chunk)),
+	}
+}
+
+// Payload returns the bytes of a member's result for a batch of sequences [first, end).
+func (c *Cutting) Payload(m *State, member int, first, end uint64) ([]byte, error) {
+	layouts := make([]codec.TensorLayout, len(c.Layouts))
+	for i, l := range c.Layouts {
+		layouts[i] = l.Codec(c.TopK)
+	}
+	return codec.Encode(codec.Header{RunHash: c.Run, Step: m.Step, BatchStart: first, BatchEnd: end, Trainer: Key(member)}, layouts, c.Signs, m.Taken)
+}
+
+// Exam returns what of an exam of all chunks an audit of the drawn ones has.
+func Exam(all *audit.Exam, trainer [32]byte, chunks []uint32) *audit.Exam {
+	drawn := *all
+	drawn.Trainer, drawn.Chunks, drawn.Updates, drawn.Usual = trainer, chunks, nil, nil
+	for _, chunk := range chunks {
+		drawn.Updates, drawn.Usual = append(drawn.Updates, all.Updates[chunk]), append(drawn.Usual, all.Usual[chunk])
+	}
+	return &drawn
+}
+
+// Key stands for the public key of a member.
+func Key(member int) [32]byte { return [32]byte{byte(member) + 1} }
+
+// All returns the chunks of a model.
+func All(shapes audit.Shapes) []uint32 {
+	all := make([]uint32, shapes.Chunks())
+	for i := range all {
+		all[i] = uint32(i)
+	}
+	return all
+}
+
+// Copied returns a copy.
+func Copied(all [][]float32) [][]float32 {
+	other := make([][]float32, len(all))
+	for i, one := range all {
+		other[i] = append([]float32(nil), one...)
+	}
+	return other
+}
+
+// Length is the Euclidean norm.
+func Length(x []float32) float64 {
+	sum := 0.0
+	for _, v := range x {
+		sum += float64(v) * float64(v)
+	}
+	return math.Sqrt(sum)
+}

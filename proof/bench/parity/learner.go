@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/files/data"
+	"github.com/psyche-go/psyche/files/data/local"
+	"github.com/psyche-go/psyche/learn/train"
+	"github.com/psyche-go/psyche/record/config"
+)
+
+// alone trains with AdamW.
+type alone struct {
+	trainer *train.AdamW
+	text    *local.Folder
+}
+
+func newAdamW(ctx context.Context, c *runCommand, o train.Options, text *local.Folder) (learner, error) {
+	o.Optimizer.AdamW = &config.AdamW{Betas: [2]float64{c.Beta1, c.Beta2}, Eps: 1e-8, WeightDecay: c.Decay, ClipGradNorm: c.Clip}
+	trainer, err := train.NewAdamW(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	return &alone{trainer, text}, nil
+}
+
+func (a *alone) step(ctx context.Context, step uint32, id assign.BatchID) (stepped, error) {
+	sequences, err := a.text.Sequences(ctx, id)
+	if err != nil {
+		return stepped{}, err
+	}
+	loss, err := a.trainer.Step(ctx, step, data.Batch{ID: id, Sequences: sequences})
+	return stepped{loss: loss}, err
+}
+
+func (a *alone) evaluate(ctx context.Context, sequences [][]int32) (float64, error) {
+	return a.trainer.Evaluate(ctx, sequences)
+}
+
+func (a *alone) finish(context.Context) error { return nil }
+
+func (a *alone) close() error { return a.trainer.Close() }
+
+// clients are the members of a run: a replica and a momentum each.
+type clients struct {
+	trainers []*train.Trainer
+	text     *local.Folder
+	lag      uint32
+	waiting  []sent // trained but not applied, oldest first
+}
+
+// sent is what the clients sent of a step.
+type sent struct {
+	step     uint32
+	payloads [][]byte
+}
+
+func newClients(ctx context.Context, c *runCommand, o train.Options, text *local.Folder) (learner, error) {
+	o.Optimizer.Distro = &config.Distro{
+		ClipGradNorm: c.Clip, WeightDecay: c.Decay, CompressionDecay: c.Momentum,
+		CompressionTopK: c.TopK, CompressionChunk: c.Chunk, Quantize1Bit: c.OneBit,
+		ApplyLag: c.ApplyLag, Lookahead: c.Lookahead,
+	}
+	all := &clients{text: text, lag: uint32(c.ApplyLag)}
+	for i := range c.Clients {
+		o.TrainerID = key(i)
+		trainer, err := train.New(ctx, o)
+		if err != nil {
+			return nil, errors.Join(err, all.close())
+		}
+		all.trainers = append(all.trainers, trainer)
+	}
+	return all, nil
+}
+
+// key stands for the public key of a client.
+func key(client uint64) [32]byte { return [32]byte{byte(client) + 1} }
+
+func (c *clients) step(ctx context.Context, step uint32, id assign.BatchID) (s stepped, err error) {
+	now := sent{step: step}
+	count := uint64(len(c.trainers))
+	for i, trainer := range c.trainers {
+		share := assign.BatchID{Start: id.Start + id.Len()*uint64(i)/count, End: id.Start + id.Len()*uint64(i+1)/count}
+		sequences, err := c.text.Sequences(ctx, share)
+		if err != nil {
+			return s, err
+		}
+		payload, mean, err := trainer.Train(ctx, step, data.Batch{ID: share, Sequences: sequences}, nil)
+		if err != nil {
+			return s, fmt.Errorf("client %d: %w", i, err)
+		}
+		if err := c.trainers[0].Verify(payload, step, share, key(uint64(i))); err != nil {
+			return s, fmt.Errorf("client %d: %w", i, err)
+		}
+		now.payloads = append(now.payloads, payload)
+		s.loss += mean * float64(share.Len()) / float64(id.Len())
+		s.bytes += len(payload)
+	}
+	c.waiting = append(c.waiting, now)
+	if uint32(len(c.waiting)) == c.lag {
+		err = c.applyOldest(ctx)
+	}
+	s.bytes /= len(c.trainers)
+	return s, err
+}
+
+func (c *clients) applyOldest(ctx context.Context) error {
+	oldest := c.waiting[0]
+	c.waiting = c.waiting[1:]
+	for i, trainer := range c.trainers {
+		if err := trainer.Apply(ctx, oldest.step, oldest.payloads, true); err != nil {
+			return fmt.Errorf("client %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+func (c *clients) evaluate(ctx context.Context, sequences [][]int32) (float64, error) {
+	return c.trainers[0].Evaluate(ctx, sequences)
+}
+
+// finish applies what is outstanding and compares the replicas.
+func (c *clients) finish(ctx context.Context) error {
+	for len(c.waiting) > 0 {
+		if err := c.applyOldest(ctx); err != nil {
+			return err
+		}
+	}
+	var first checkpoint.Snapshot
+	for i, trainer := range c.trainers {
+		snapshot, err := trainer.Snapshot(ctx)
+		if err != nil {
+			return err
+		}
+		snapshot.Sort()
+		if i == 0 {
+			first = snapshot
+		} else if snapshot.Manifest().Digest() != first.Manifest().Digest() {
+			return fmt.Errorf("client %d: its model is not that of client 0", i)
+		}
+	}
+	return nil
+}
+
+func (c *clients) close() error {
+	var errs []error
+	for _, trainer := range c.trainers {
+		errs = append(errs, trainer.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,268 @@
+package main
+
+import (
+	"compress/gzip"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/psyche-go/psyche/base/filelock"
+	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/files/data/local"
+	"github.com/psyche-go/psyche/learn/model"
+	"github.com/psyche-go/psyche/learn/torch"
+	"github.com/psyche-go/psyche/learn/train"
+	"github.com/psyche-go/psyche/proof/bench/rawlog"
+	"github.com/psyche-go/psyche/record/config"
+)
+
+// runCommand is one training: settings, and the first line of its log.
+type runCommand struct {
+	Name string `arg:"" help:"Of the log."`
+	Logs string `json:"-" default:"proof/bench/parity/logs" type:"path" help:"Folder of the logs."`
+	Data string `json:"-" default:"build/parity/data" type:"path" help:"What psyche data tokenize wrote."`
+
+	Model   string `default:"proof/bench/parity/model.json" help:"config.json of the model."`
+	Seed    uint64 `default:"1" help:"Of the first weights and of the order of the text."`
+	Tokens  uint64 `default:"5000000" help:"To train on; rounded up to whole steps."`
+	SeqLen  int    `default:"128" help:"Tokens of a sequence."`
+	Batch   uint64 `default:"3" help:"Sequences of a step, of all clients together."`
+	Micro   int    `default:"8" help:"Sequences that go through the model at once."`
+	Threads int    `json:"-" default:"1" help:"Of libtorch and the optimizer."`
+	Compute string `json:",omitempty" name:"compute-dtype" default:"f32" enum:"f32,bf16" help:"Type that gradients are computed in: ${enum}."`
+
+	Optimizer string  `default:"distro" enum:"adamw,distro" help:"${enum}"`
+	LR        float64 `required:"" help:"Highest learning rate."`
+	FinalLR   float64 `default:"0" help:"Of the last step, as a share of the highest."`
+	Warmup    float64 `default:"0.03" help:"Share of the steps in which the learning rate rises."`
+	Decay     float64 `default:"0" help:"Weight decay."`
+	Clip      float64 `default:"1" help:"Largest norm of a gradient; 0: any."`
+	Beta1     float64 `name:"beta1" default:"0.9" help:"Of AdamW."`
+	Beta2     float64 `name:"beta2" default:"0.95" help:"Of AdamW."`
+
+	Clients  uint64  `default:"3" help:"Of DisTrO."`
+	Momentum float64 `default:"0.99" help:"Of DisTrO: its decay."`
+	TopK     uint16  `name:"topk" default:"8" help:"Of DisTrO: coefficients of a chunk."`
+	Chunk    uint16  `default:"64" help:"Of DisTrO: side of a chunk."`
+	OneBit   bool    `name:"1bit" default:"true" negatable:"" help:"Of DisTrO: send signs only."`
+	ApplyLag uint8   `default:"1" help:"Of DisTrO: rounds after which results are applied."`
+
+	Lookahead bool `help:"Of DisTrO: compute gradients where the momentum leads."`
+
+	OneReplica   bool   `json:",omitempty" help:"Of DisTrO: clients share a replica; what they have alone is their momentum."`
+	Attackers    uint64 `json:",omitempty" help:"Of clients that share a replica: how many attack, in every step."`
+	Attack       string `json:",omitempty" help:"What attackers do: sign-flip, noise, negated-copy, injection, bounded-injection, lonely, withheld, half-batch, old-batch or copy."`
+	Verification int    `json:",omitempty" name:"verification-percent" help:"Of clients that share a replica: so many percent of them audit in a step and do not train; 0: nobody is audited."`
+}
+
+// record is any line of a log but the first.
+type record struct {
+	Step       uint32
+	Tokens     uint64
+	Loss       float64   `json:",omitempty"` // of training, mean since the last record
+	Validation float64   `json:",omitempty"`
+	Test       float64   `json:",omitempty"` // last record only
+	Bytes      float64   `json:",omitempty"` // of a client's result, mean since the last record
+	Ejected    []ejected `json:",omitempty"` // since the last record
+	Seconds    float64
+}
+
+const (
+	// Sequences of the held-out text: few while training, many at the end.
+	quickSequences, fullSequences = 64, 512
+	records                       = 100 // of a log
+	measurements                  = 10  // of the validation loss, of them
+)
+
+// learner trains one step on the sequences [first, first+batch).
+type learner interface {
+	step(ctx context.Context, step uint32, id assign.BatchID) (stepped, error)
+	evaluate(ctx context.Context, sequences [][]int32) (float64, error)
+	finish(ctx context.Context) error // checks what must hold after the last step
+	close() error
+}
+
+// stepped is what a learner says of a step.
+type stepped struct {
+	loss    float64 // of training; 0: it is not known
+	bytes   int     // of a client's result, mean
+	ejected []ejected
+}
+
+// steps is how many steps the tokens make.
+func (c *runCommand) steps() uint32 {
+	perStep := c.Batch * uint64(c.SeqLen)
+	return uint32((c.Tokens + perStep - 1) / perStep)
+}
+
+// Run trains and writes the log, whole or not at all.
+func (c *runCommand) Run(ctx context.Context) (err error) {
+	if c.Batch < c.Clients || c.Clients < 1 || c.ApplyLag < 1 || c.ApplyLag > 2 || c.steps() < records {
+		return fmt.Errorf("batch %d, clients %d, apply-lag %d, %d steps: want a batch for each client, lag 1 or 2, %d steps",
+			c.Batch, c.Clients, c.ApplyLag, c.steps(), records)
+	}
+	path := filepath.Join(c.Logs, c.Name+rawlog.Suffix)
+	file, err := filelock.Open(path+".part", 0o644)
+	if errors.Is(err, filelock.ErrHeld) {
+		return errBusy
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	if _, err := os.Stat(path); err == nil { // it was finished, and the file renamed, before we had the lock
+		return errBusy
+	}
+	if err := file.Truncate(0); err != nil {
+		return err
+	}
+	texts, err := c.open()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, texts.close()) }()
+	l, err := c.learner(ctx, texts)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.close()) }()
+	log := gzip.NewWriter(file)
+	if err := errors.Join(c.train(ctx, l, texts, json.NewEncoder(log)), log.Close()); err != nil {
+		return err
+	}
+	return os.Rename(path+".part", path)
+}
+
+// errBusy says that another process trains this run.
+var errBusy = errors.New("another process is at it")
+
+func (c *runCommand) train(ctx context.Context, l learner, texts *texts, log *json.Encoder) error {
+	if err := log.Encode(c); err != nil {
+		return err
+	}
+	started, steps := time.Now(), c.steps()
+	fmt.Printf("%s\n", c.Name)
+	every := steps / records
+	var now record
+	since := 0.0
+	for step := uint32(1); step <= steps; step++ {
+		first := uint64(step-1) * c.Batch
+		s, err := l.step(ctx, step, assign.BatchID{Start: first, End: first + c.Batch})
+		if err != nil {
+			return err
+		}
+		now.Loss, now.Bytes, since = now.Loss+s.loss, now.Bytes+float64(s.bytes), since+1
+		now.Ejected = append(now.Ejected, s.ejected...)
+		if step%every != 0 && step != steps {
+			continue
+		}
+		now = record{
+			Step: step, Tokens: uint64(step) * c.Batch * uint64(c.SeqLen),
+			Loss: now.Loss / since, Bytes: now.Bytes / since, Ejected: now.Ejected,
+		}
+		if step%(every*records/measurements) == 0 && step != steps {
+			if now.Validation, err = l.evaluate(ctx, texts.validation[:quickSequences]); err != nil {
+				return err
+			}
+			fmt.Printf("%d/%d  loss %.4f  validation %.4f  %.0f tokens/s\n", step, steps, now.Loss, now.Validation,
+				float64(now.Tokens)/time.Since(started).Seconds())
+		}
+		if step == steps {
+			if err := c.last(ctx, l, texts, &now); err != nil {
+				return err
+			}
+		}
+		now.Seconds = math.Round(time.Since(started).Seconds()*10) / 10
+		if err := log.Encode(now); err != nil {
+			return err
+		}
+		now, since = record{}, 0
+	}
+	return nil
+}
+
+// last measures the trained model.
+func (c *runCommand) last(ctx context.Context, l learner, texts *texts, now *record) error {
+	err := l.finish(ctx)
+	if err != nil {
+		return err
+	}
+	if now.Validation, err = l.evaluate(ctx, texts.validation); err != nil {
+		return err
+	}
+	if now.Test, err = l.evaluate(ctx, texts.test); err != nil {
+		return err
+	}
+	fmt.Printf("validation %.4f  test %.4f  %.0f bytes\n", now.Validation, now.Test, now.Bytes)
+	return nil
+}
+
+// texts is what a run reads: text to train on, and two parts of the held-out text that
+// share no file but the one at their border.
+type texts struct {
+	training         *local.Folder
+	validation, test [][]int32
+}
+
+func (c *runCommand) open() (*texts, error) {
+	options := local.Options{SeqLen: c.SeqLen, TokenSize: 2}
+	heldOut, err := local.Open(filepath.Join(c.Data, "heldout"), options)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = heldOut.Close() }()
+	var t texts
+	half := heldOut.Len() / 2
+	if half < fullSequences {
+		return nil, fmt.Errorf("%s: %d held-out sequences, want %d", c.Data, heldOut.Len(), 2*fullSequences)
+	}
+	// Spread over the part, so that no single file decides.
+	for part, into := range []*[][]int32{&t.validation, &t.test} {
+		for i := range uint64(fullSequences) {
+			at := uint64(part)*half + (i%quickSequences*(fullSequences/quickSequences)+i/quickSequences)*(half/fullSequences)
+			sequences, err := heldOut.Sequences(context.Background(), assign.BatchID{Start: at, End: at + 1})
+			if err != nil {
+				return nil, err
+			}
+			*into = append(*into, sequences...)
+		}
+	}
+	options.Seed = new([32]byte)
+	binary.LittleEndian.PutUint64(options.Seed[:], c.Seed)
+	t.training, err = local.Open(c.Data, options)
+	return &t, err
+}
+
+func (t *texts) close() error { return t.training.Close() }
+
+func (c *runCommand) learner(ctx context.Context, texts *texts) (learner, error) {
+	configuration, err := os.ReadFile(c.Model)
+	if err != nil {
+		return nil, err
+	}
+	options := train.Options{
+		Model:      checkpoint.Snapshot{Files: []checkpoint.File{{Name: checkpoint.ConfigFile, Data: configuration}}},
+		LRSchedule: config.LRSchedule{Cosine: &config.CosineLR{BaseLR: c.LR, WarmupSteps: uint32(c.Warmup * float64(c.steps())), TotalSteps: c.steps(), FinalLR: c.FinalLR * c.LR}},
+		MicroBatch: c.Micro, Threads: c.Threads, RunID: c.Name,
+	}
+	if c.Compute == "bf16" {
+		options.Compute.Compute = torch.BF16
+	}
+	if options.Model.Tensors, err = model.Init(configuration, c.Seed); err != nil {
+		return nil, fmt.Errorf("%s: %w", c.Model, err)
+	}
+	if c.Optimizer == "adamw" {
+		return newAdamW(ctx, c, options, texts.training)
+	}
+	if c.OneReplica {
+		return newMembers(ctx, c, options, texts.training)
+	}
+	return newClients(ctx, c, options, texts.training)
+}

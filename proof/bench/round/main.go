@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+
+	"github.com/psyche-go/psyche/proof/bench/process"
+)
+
+type options struct {
+	rowsFile, only string
+	state, bin     string
+	out, json      string
+	common         map[string]any
+}
+
+func main() {
+	o := options{common: map[string]any{}}
+	flag.StringVar(&o.rowsFile, "file", "proof/bench/round/rows.toml", "`file` that lists the rows")
+	flag.StringVar(&o.only, "rows", "", "only rows whose name this regular `expression` matches")
+	flag.StringVar(&o.state, "state", "configs/quickstart/state.toml", "the run's settings, which rows change")
+	flag.StringVar(&o.bin, "bin", "build/bin", "`folder` of psyche and psyche-client")
+	flag.StringVar(&o.out, "out", "build/round", "`folder` for what the processes write")
+	flag.StringVar(&o.json, "json", "", "also write all figures to this `file`")
+	flag.Func("set", "`KEY=VALUE` in the state.toml of every row, such as config.round_witness_time=1; may be repeated", func(text string) error {
+		key, value, err := parseSetting(text)
+		o.common[key] = value
+		return err
+	})
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, o); err != nil {
+		fmt.Fprintln(os.Stderr, "round:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, o options) error {
+	rows, err := readRows(o.rowsFile)
+	if err != nil {
+		return err
+	}
+	only, err := regexp.Compile(o.only)
+	if err != nil {
+		return fmt.Errorf("-rows: %w", err)
+	}
+	for _, program := range []string{"psyche", "psyche-client"} {
+		if _, err := os.Stat(filepath.Join(o.bin, program)); err != nil {
+			return fmt.Errorf("%w: make build makes both programs", err)
+		}
+	}
+	if err := os.MkdirAll(o.out, 0o755); err != nil {
+		return fmt.Errorf("make folder: %w", err)
+	}
+	prepare := exec.CommandContext(ctx, "scripts/quickstart-data.sh", o.bin, "build/quickstart")
+	prepare.Stdout, prepare.Stderr = os.Stderr, os.Stderr
+	if err := prepare.Run(); err != nil {
+		return fmt.Errorf("prepare the quickstart's data: %w", err)
+	}
+	fmt.Printf("%d clients on %d CPUs (%s), BLAS kernels %s; rounds between two others of an epoch, medians over rounds and clients.\n\n",
+		clientCount, runtime.NumCPU(), runtime.GOARCH, blasKernels(ctx, o.bin))
+	summaries, err := measureAll(ctx, o, rows, only)
+	if len(summaries) > 0 {
+		err = errors.Join(err, printTables(os.Stdout, summaries), writeJSON(o.json, summaries))
+	}
+	return err
+}
+
+// blasKernels returns which kernels the clients' BLAS chose, on which the speed of training
+// depends more than on anything else.
+func blasKernels(ctx context.Context, bin string) string {
+	out, err := exec.CommandContext(ctx, filepath.Join(bin, "psyche-client"), "doctor").Output()
+	if err != nil {
+		return "not known"
+	}
+	for line := range strings.Lines(string(out)) {
+		if kernels, found := strings.CutPrefix(line, "BLAS kernels"); found {
+			return strings.TrimSpace(kernels)
+		}
+	}
+	return "not known"
+}
+
+// measureAll measures the rows one after the other. After an error it returns what it has.
+func measureAll(ctx context.Context, o options, rows []row, only *regexp.Regexp) ([]summary, error) {
+	u := setup{bin: o.bin, state: o.state, out: o.out, common: o.common}
+	var summaries []summary
+	perSequence := 0.0 // seconds, of the first row: rows of one length have one batch
+	for _, r := range rows {
+		if !only.MatchString(r.Name) {
+			continue
+		}
+		if r.TrainSeconds > 0 {
+			if perSequence == 0 {
+				s, err := u.measure(ctx, row{Name: "calibration", Rounds: 4, Batch: 8 * clientCount})
+				if err != nil {
+					return summaries, err
+				}
+				perSequence = s.PerSequence
+			}
+			r.Batch = sequencesFor(r.TrainSeconds, perSequence, clientCount)
+		}
+		fmt.Fprintf(os.Stderr, "%s: batches of %d\n", r.Name, r.Batch)
+		s, err := u.measure(ctx, r)
+		switch {
+		case errors.Is(err, process.ErrNoLinks):
+			s = summary{Row: r.Name, Skipped: err.Error()}
+		case err != nil:
+			return summaries, fmt.Errorf("row %q: %w", r.Name, err)
+		case perSequence == 0:
+			perSequence = s.PerSequence
+		}
+		summaries = append(summaries, s)
+	}
+	return summaries, nil
+}
+
+// writeJSON writes all figures to a file, if one is named.
+func writeJSON(path string, summaries []summary) error {
+	if path == "" {
+		return nil
+	}
+	text, err := json.MarshalIndent(summaries, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(path, append(text, '\n'), 0o644); err != nil {
+		return fmt.Errorf("write figures: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/pelletier/go-toml/v2"
+
+	"github.com/psyche-go/psyche/proof/bench/process"
+)
+
+// row is one measurement: a run of one epoch.
+type row struct {
+	Name         string           `toml:"name"`
+	Rounds       int              `toml:"rounds"`        // that count; one more comes before them and one after
+	Batch        int              `toml:"batch"`         // sequences, of all clients together
+	TrainSeconds float64          `toml:"train_seconds"` // that training should take; chooses the batch
+	Delay        process.Duration `toml:"delay"`         // of every link, one way; 0: loopback
+	Set          map[string]any   `toml:"set"`           // keys of state.toml, dotted
+}
+
+// Bounds of a row, so that a slip of the pen does not start a run of days.
+const (
+	maxRounds = 1000
+	maxBatch  = 100_000
+)
+
+// readRows reads the file that lists the rows.
+func readRows(path string) ([]row, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read rows: %w", err)
+	}
+	var file struct {
+		Row []row `toml:"row"`
+	}
+	if err := toml.NewDecoder(bytes.NewReader(text)).DisallowUnknownFields().Decode(&file); err != nil {
+		return nil, fmt.Errorf("read rows: %s: %w", path, err)
+	}
+	for i, r := range file.Row {
+		if err := r.check(); err != nil {
+			return nil, fmt.Errorf("read rows: %s: row %d, %q: %w", path, i+1, r.Name, err)
+		}
+	}
+	return file.Row, nil
+}
+
+func (r row) check() error {
+	switch {
+	case r.Name == "":
+		return errors.New("name is missing")
+	case r.Rounds < 1 || r.Rounds > maxRounds:
+		return fmt.Errorf("rounds is %d, want 1 to %d", r.Rounds, maxRounds)
+	case (r.Batch == 0) == (r.TrainSeconds == 0):
+		return errors.New("want either batch or train_seconds")
+	case r.Batch < 0 || r.Batch > maxBatch:
+		return fmt.Errorf("batch is %d, want 1 to %d", r.Batch, maxBatch)
+	case r.TrainSeconds < 0 || r.TrainSeconds > 60:
+		return fmt.Errorf("train_seconds is %g, want up to 60", r.TrainSeconds)
+	case r.Delay < 0 || r.Delay > process.Duration(time.Second):
+		return fmt.Errorf("delay is %s, want 0s to 1s", time.Duration(r.Delay))
+	}
+	return nil
+}
+
+// sequencesFor returns the batch whose training takes so many seconds, when a client needs
+// perSequence for one: a multiple of the clients.
+func sequencesFor(seconds, perSequence float64, clients int) int {
+	return min(max(1, int(seconds/perSequence+0.5)), maxBatch/clients) * clients
+}
+
+// settings returns what the row changes in state.toml; common is for all rows, and those of
+// the row win.
+func (r row) settings(common map[string]any) map[string]any {
+	all := map[string]any{
+		"config.total_steps":                     r.Rounds + 2,
+		"config.rounds_per_epoch":                r.Rounds + 2,
+		"config.global_batch_size_start":         r.Batch,
+		"config.global_batch_size_end":           r.Batch,
+		"config.global_batch_size_warmup_tokens": 0,
+	}
+	maps.Copy(all, common)
+	maps.Copy(all, r.Set)
+	return all
+}
+
+// parseSetting reads KEY=VALUE, where VALUE is written as in TOML.
+func parseSetting(text string) (key string, value any, err error) {
+	key, written, ok := strings.Cut(text, "=")
+	if !ok || key == "" {
+		return "", nil, fmt.Errorf("%q: want KEY=VALUE", text)
+	}
+	var document map[string]any
+	if err := toml.Unmarshal([]byte("value = "+written), &document); err != nil {
+		return "", nil, fmt.Errorf("%q: %q is no TOML value: %w", text, written, err)
+	}
+	return key, document["value"], nil
+}

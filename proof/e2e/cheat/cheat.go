@@ -1,0 +1,178 @@
+// Package cheat is a trainer of a run, for tests only, that does not send what its batch gives. It
+// wraps a real one, so that all else about it is right.
+//
+//	trainer := &cheat.Trainer{Trainer: honest, ID: key.ID(), Attack: cheat.TurnedSign}
+package cheat
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/core/codec"
+	"github.com/psyche-go/psyche/files/data"
+	"github.com/psyche-go/psyche/learn/train"
+	"github.com/psyche-go/psyche/node/env"
+)
+
+// Attack is what the trainer does.
+type Attack int
+
+// The attacks.
+const (
+	None         Attack = iota
+	TurnedSign          // it sends the negative of its result
+	HalfBatch           // it computes the gradient of half of its batch
+	AnotherBatch        // it computes the gradient of tokens that are not its
+	OldBatch            // it computes the gradient of the first batch that it had
+	Noise               // it sends signs that it draws
+	Copy                // it sends what another trainer sent in the step before
+	NegatedCopy         // it sends the negative of that
+)
+
+// attackNames are what command lines call the attacks.
+var attackNames = [...]string{
+	None:         "none",
+	TurnedSign:   "turned-sign",
+	HalfBatch:    "half-batch",
+	AnotherBatch: "another-batch",
+	OldBatch:     "old-batch",
+	Noise:        "noise",
+	Copy:         "copy",
+	NegatedCopy:  "negated-copy",
+}
+
+// String returns the attack's name.
+func (a Attack) String() string {
+	if a < 0 || int(a) >= len(attackNames) {
+		return "Attack?"
+	}
+	return attackNames[a]
+}
+
+// ParseAttack returns the attack of a name.
+func ParseAttack(name string) (Attack, error) {
+	i := slices.Index(attackNames[:], name)
+	if i < 0 {
+		return 0, fmt.Errorf("attack %q: want one of %s", name, strings.Join(attackNames[:], ", "))
+	}
+	return Attack(i), nil
+}
+
+// Trainer is an env.Auditor that cheats.
+type Trainer struct {
+	*train.Trainer
+	ID     [32]byte // its own key
+	Attack Attack
+	Pace   time.Duration // that a step takes longer, without a processor
+
+	mu     sync.Mutex
+	first  [][]int32            // of the first batch
+	others []codec.TensorResult // of another trainer, newest
+}
+
+var _ env.Auditor = (*Trainer)(nil)
+
+// Train implements env.Trainer.
+func (t *Trainer) Train(ctx context.Context, step uint32, batch data.Batch, begun func(context.Context) error) ([]byte, float64, error) {
+	select {
+	case <-time.After(t.Pace):
+	case <-ctx.Done():
+		return nil, 0, ctx.Err()
+	}
+	payload, loss, err := t.Trainer.Train(ctx, step, t.batch(batch), begun)
+	if err == nil {
+		payload, err = t.result(step, payload)
+	}
+	return payload, loss, err
+}
+
+// batch returns what is trained instead of a batch.
+func (t *Trainer) batch(batch data.Batch) data.Batch {
+	if t.first == nil {
+		t.first = batch.Sequences
+	}
+	changed := data.Batch{ID: batch.ID}
+	for i, sequence := range batch.Sequences {
+		switch t.Attack {
+		case HalfBatch:
+			sequence = batch.Sequences[i/2]
+		case AnotherBatch:
+			sequence = slices.Clone(sequence)
+			slices.Reverse(sequence)
+		case OldBatch:
+			sequence = t.first[i%len(t.first)]
+		}
+		changed.Sequences = append(changed.Sequences, sequence)
+	}
+	return changed
+}
+
+// result returns what is sent instead of a result. Its header is right.
+func (t *Trainer) result(step uint32, payload []byte) ([]byte, error) {
+	header, own, err := t.Decode(payload)
+	if err != nil {
+		return nil, err
+	}
+	var sent []codec.TensorResult
+	t.mu.Lock()
+	others := t.others
+	t.mu.Unlock()
+	switch {
+	case t.Attack == TurnedSign:
+		sent = signed(own, func(int, int) bool { return true })
+	case t.Attack == Noise:
+		sent = signed(own, func(tensor, i int) bool { return (uint32(tensor*31+i)*2654435761+step)>>7&1 == 1 })
+	case t.Attack == Copy && others != nil:
+		sent = others
+	case t.Attack == NegatedCopy && others != nil:
+		sent = signed(others, func(int, int) bool { return true })
+	default:
+		return payload, nil
+	}
+	layouts := make([]codec.TensorLayout, len(sent))
+	for i, s := range t.Shapes() {
+		layouts[i] = codec.TensorLayout{Chunks: s.Chunks, ChunkSize: s.Rows * s.Cols, K: s.K}
+	}
+	return codec.Encode(header, layouts, true, sent)
+}
+
+// signed returns a result with some signs turned.
+func signed(results []codec.TensorResult, turned func(tensor, i int) bool) []codec.TensorResult {
+	changed := make([]codec.TensorResult, len(results))
+	for i, r := range results {
+		r.Values = slices.Clone(r.Values)
+		for j := range r.Values {
+			if turned(i, j) {
+				r.Values[j] = -r.Values[j]
+			}
+			if r.Values[j] == 0 {
+				r.Values[j] = 0 // not −0: the place is empty
+			}
+		}
+		changed[i] = r
+	}
+	return changed
+}
+
+// Verify implements env.Trainer. It reads what others send.
+func (t *Trainer) Verify(payload []byte, step uint32, batch assign.BatchID, trainer [32]byte) error {
+	if err := t.Trainer.Verify(payload, step, batch, trainer); err != nil {
+		return err
+	}
+	_, results, err := t.Decode(payload)
+	if err != nil {
+		return fmt.Errorf("read a result again: %w", err)
+	}
+	if trainer == t.ID {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.others = results
+	return nil
+}

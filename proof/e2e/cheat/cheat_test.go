@@ -1,0 +1,168 @@
+package cheat_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/files/data"
+	"github.com/psyche-go/psyche/learn/model"
+	"github.com/psyche-go/psyche/learn/torch"
+	"github.com/psyche-go/psyche/learn/train"
+	"github.com/psyche-go/psyche/node/client"
+	"github.com/psyche-go/psyche/node/clienttest"
+	"github.com/psyche-go/psyche/node/env"
+	"github.com/psyche-go/psyche/node/memnet"
+	"github.com/psyche-go/psyche/proof/e2e/cheat"
+	"github.com/psyche-go/psyche/record/config"
+)
+
+const toyModel = `{"architectures":["LlamaForCausalLM"],"model_type":"llama","vocab_size":128,"hidden_size":32,
+"intermediate_size":64,"num_hidden_layers":1,"num_attention_heads":2,"num_key_value_heads":1,"max_position_embeddings":32,
+"tie_word_embeddings":true}`
+
+// tokens are sequences that say something about the next token.
+type tokens struct{}
+
+func (tokens) Batch(_ context.Context, id assign.BatchID) (data.Batch, error) {
+	b := data.Batch{ID: id}
+	for i := id.Start; i < id.End; i++ {
+		sequence := make([]int32, 17)
+		for j := range sequence {
+			sequence[j] = int32((i*7 + uint64(j*j)*(i%5+1)) % 128)
+		}
+		b.Sequences = append(b.Sequences, sequence)
+	}
+	return b, nil
+}
+
+func snapshot(t *testing.T) checkpoint.Snapshot {
+	t.Helper()
+	tensors, err := model.Init([]byte(toyModel), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return checkpoint.Snapshot{Files: []checkpoint.File{{Name: checkpoint.ConfigFile, Data: []byte(toyModel)}}, Tensors: tensors}
+}
+
+// member is a client with a real trainer.
+type member struct {
+	id   identity.ID
+	node *client.Node
+	done chan struct{}
+	err  error
+}
+
+// launch starts client n of a run.
+func launch(ctx context.Context, t *testing.T, hub *memnet.Hub, attach func(identity.Key) (env.Backend, error), n int, attack cheat.Attack, compute torch.DType) *member {
+	key := clienttest.Key(n)
+	backend, err := attach(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &member{id: key.ID(), done: make(chan struct{})}
+	var made *train.Trainer
+	o := client.Options{
+		Key: key, RunID: clienttest.RunID, Backend: backend, Network: hub.Attach(m.id), Data: tokens{}, FinalWait: -1,
+		Initial: func(context.Context, coordinator.Checkpoint) (checkpoint.Snapshot, error) { return snapshot(t), nil },
+		NewTrainer: func(ctx context.Context, s checkpoint.Snapshot, run env.Definition) (env.Trainer, error) {
+			var err error
+			made, err = train.New(ctx, train.Options{
+				Model: s, MicroBatch: 2, Threads: 1, RunID: clienttest.RunID, TrainerID: m.id, Audited: run.Audited,
+				Compute: model.Options{Compute: compute},
+				Optimizer: config.Optimizer{Distro: &config.Distro{
+					CompressionDecay: 0.9, CompressionTopK: 8, CompressionChunk: 16, Quantize1Bit: true, WeightDecay: 0.01, ClipGradNorm: 1,
+				}},
+				LRSchedule: config.LRSchedule{Constant: &config.ConstantLR{BaseLR: 2e-3}},
+			})
+			// Steps of some milliseconds make rounds in which whoever waits for a processor is late.
+			return &cheat.Trainer{Trainer: made, ID: m.id, Attack: attack, Pace: 40 * time.Millisecond}, err
+		},
+	}
+	if os.Getenv("PSYCHE_TEST_LOG") != "" {
+		o.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
+	}
+	if m.node, err = client.New(o); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(m.done)
+		m.err = m.node.Run(ctx)
+		if made != nil {
+			m.err = errors.Join(m.err, made.Close())
+		}
+	}()
+	return m
+}
+
+// TestTwoCheatsAreEjected: two of eight members with a real, small model cheat, each in another way. Both
+// are ejected by juries, nobody else is, and the others end with one model. One of the honest
+// computes in bf16, the others in f32.
+func TestTwoCheatsAreEjected(t *testing.T) {
+	if err := torch.Load(torch.Options{Threads: 1}); torch.Missing(err) && os.Getenv("PSYCHE_REQUIRE_TORCH") != "1" {
+		t.Skipf("needs libtorch: %v", err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	for name, attacks := range map[string][2]cheat.Attack{
+		"turned sign and half a batch": {cheat.TurnedSign, cheat.HalfBatch},
+		"a copy and noise":             {cheat.Copy, cheat.Noise},
+		"an old and another batch":     {cheat.OldBatch, cheat.AnotherBatch},
+	} {
+		t.Run(name, func(t *testing.T) { ejectBoth(t, attacks) })
+	}
+}
+
+func ejectBoth(t *testing.T, attacks [2]cheat.Attack) {
+	const members = 8
+	c := clienttest.Config(members)
+	c.VerificationPercent, c.EjectionEpochs, c.WitnessNodes = 30, 1, 0
+	c.RoundsPerEpoch, c.TotalSteps, c.GlobalBatchSizeStart, c.GlobalBatchSizeEnd = 200, 200, 24, 24
+	c.RoundWitnessTime, c.WaitingForMembersExtraTime = 500, 100
+	host := clienttest.Host(t, c, func() uint64 { return uint64(time.Now().UnixMilli()) })
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	var running sync.WaitGroup
+	running.Go(func() { host.Run(ctx, 20*time.Millisecond) })
+	t.Cleanup(func() { cancel(); running.Wait() })
+	hub := &memnet.Hub{}
+	attach := func(key identity.Key) (env.Backend, error) { return host.Attach(key) }
+	var honest, cheats []*member
+	for i := range members {
+		switch {
+		case i < 2:
+			cheats = append(cheats, launch(ctx, t, hub, attach, i, attacks[i], torch.F32))
+		case i == 2:
+			honest = append(honest, launch(ctx, t, hub, attach, i, cheat.None, torch.BF16))
+		default:
+			honest = append(honest, launch(ctx, t, hub, attach, i, cheat.None, torch.F32))
+		}
+	}
+	for _, m := range append(slices.Clone(honest), cheats...) {
+		<-m.done
+	}
+	state := host.State()
+	for i, m := range cheats {
+		at := slices.IndexFunc(state.Authority.Ejections, func(e coordinator.Ejection) bool { return e.Client == coordinator.ClientID(m.id) })
+		if at < 0 || state.Authority.Ejections[at].Reason != coordinator.FoundGuilty {
+			t.Errorf("attack %v was not found: ejections %+v", attacks[i], state.Authority.Ejections)
+		}
+	}
+	if len(state.Authority.Ejections) != len(cheats) {
+		t.Errorf("%d ejections", len(state.Authority.Ejections))
+	}
+	for _, m := range honest {
+		digest, step, ok := m.node.Model()
+		if m.err != nil || !ok || digest != state.Model.Checkpoint.Digest || step != state.Progress.Step-1 {
+			t.Errorf("%s: %v; it holds a model: %v, of step %d", m.id.Short(), m.err, ok, step)
+		}
+	}
+}

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+
+	"github.com/psyche-go/psyche/proof/e2e/cheat"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := run(ctx, os.Args[1:])
+	stop()
+	if err != nil {
+		_, _ = fmt.Fprintln(os.Stderr, "cheater:", err)
+		os.Exit(1)
+	}
+}
+
+// run executes a command line.
+func run(ctx context.Context, args []string) error {
+	m := cheater{logger: slog.New(slog.NewTextHandler(os.Stderr, nil))}
+	flags := flag.NewFlagSet("cheater", flag.ContinueOnError)
+	flags.StringVar(&m.server, "server", "", "the run's server, `HOST:PORT`")
+	flags.StringVar(&m.runID, "run", "", "the run to join")
+	flags.StringVar(&m.keyPath, "key", "", "the member's key `FILE`")
+	flags.StringVar(&m.eventsPath, "events", "", "event log, a `FILE`")
+	flags.BoolVar(&m.closed, "closed", false, "open nothing to anybody")
+	flags.DurationVar(&m.pace, "pace", 0, "how much longer a step takes")
+	attack := flags.String("attack", cheat.None.String(), "what it sends in place of its result")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	var err error
+	if m.attack, err = cheat.ParseAttack(*attack); err != nil {
+		return fmt.Errorf("-attack: %w", err)
+	}
+	return m.takePart(ctx)
+}

@@ -1,0 +1,27 @@
+package cheat
+
+import (
+	"context"
+	"errors"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/node/auditor"
+	"github.com/psyche-go/psyche/node/env"
+)
+
+// errClosed is what who asks for an opening gets.
+var errClosed = errors.New("it does not open")
+
+// Closed returns the network of a client that opens its results to nobody, neither to who audits it nor
+// to jurors.
+func Closed(network env.Network) env.Network { return closedNetwork{network} }
+
+type closedNetwork struct{ env.Network }
+
+// Handle implements env.Requests.
+func (n closedNetwork) Handle(protocol string, maxRequest int, handle func(ctx context.Context, from identity.ID, request []byte) ([]byte, error)) {
+	if protocol == auditor.OpeningProtocol {
+		handle = func(context.Context, identity.ID, []byte) ([]byte, error) { return nil, errClosed }
+	}
+	n.Network.Handle(protocol, maxRequest, handle)
+}

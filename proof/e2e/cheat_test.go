@@ -1,0 +1,250 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/host/server"
+	"github.com/psyche-go/psyche/record/event"
+	"github.com/psyche-go/psyche/record/follow"
+)
+
+// The run of TestCheatsAreEjected: in each round three of eight members train nothing, and audit.
+const (
+	cheatMembers = 8
+	cheatAudits  = 40  // verification_percent
+	cheatBatch   = 60  // sequences of a round
+	cheatRounds  = 480 // all in one epoch; who opens nothing, and slows rounds down, is asked for minutes before a jury says so
+)
+
+// cheats are its attackers: what they are started with, and what they are found to have done.
+var cheats = []struct {
+	name     string
+	flags    []string
+	outcomes []string // of audits
+	opens    bool
+}{
+	{"turned-sign", []string{"-attack", "turned-sign"}, []string{"faulty"}, true},
+	{"opens-nothing", []string{"-attack", "noise", "-closed", "-pace", "500ms"}, []string{"silent"}, false},
+}
+
+// TestCheatsAreEjected lets eight processes train a run with audits, two of which cheat: one sends
+// the negative of its results, and opens them; the other sends noise and opens nothing to anybody.
+// Juries eject both, nobody else, and the six honest clients end with one model.
+func TestCheatsAreEjected(t *testing.T) {
+	needClient(t)
+	r := rules{clients: cheatMembers, minClients: 2, roundsPerEpoch: cheatRounds, steps: cheatRounds}
+	n := newNetwork(t, r)
+	n.change("verification_percent = 0", fmt.Sprintf("verification_percent = %d", cheatAudits))
+	n.change("global_batch_size_start = 6", fmt.Sprintf("global_batch_size_start = %d", cheatBatch))
+	n.change("global_batch_size_end = 6", fmt.Sprintf("global_batch_size_end = %d", cheatBatch))
+	program := filepath.Join(n.dir, "cheater")
+	if err := build(t.Context(), program, "./cheat/cheater", "CGO_ENABLED=1"); err != nil {
+		t.Fatal(err)
+	}
+	n.startServer()
+	var attackers []*client
+	for _, cheat := range cheats {
+		c := n.newClient(cheat.name)
+		args := append([]string{"-server", n.address, "-run", "e2e", "-key", c.key, "-events", c.eventsPath()}, cheat.flags...)
+		c.process = start(t, c.name, filepath.Join(c.dir, "output.log"), program, nil, args...)
+		attackers = append(attackers, c)
+	}
+	honest := n.startClients(cheatMembers - len(cheats))
+	waitFor[event.Ready](honest[0])
+	awaitEjections(honest[0], len(cheats), 5*time.Minute)
+	digest := finish(t, honest...)
+
+	checkEjections(t, n, attackers)
+	sizes := checkAudits(t, slices.Concat(honest, attackers), attackers)
+	trials := readTrials(t, n)
+	for _, c := range attackers {
+		noPanic(t, c.name, c.text(t))
+		t.Log(trials.story(t, c, honest))
+	}
+	slices.Sort(sizes)
+	t.Logf("%d openings of %d to %d bytes, %d in the median", len(sizes), sizes[0], sizes[len(sizes)-1], sizes[len(sizes)/2])
+	t.Logf("%d votes; digest of the six honest: %s", trials.votes, digest)
+}
+
+// awaitEjections waits until a client has seen so many ejections, or the run is over.
+func awaitEjections(c *client, count int, limit time.Duration) {
+	for until := time.Now().Add(limit); time.Now().Before(until); time.Sleep(time.Second) {
+		seen := 0
+		for _, e := range c.events() {
+			switch e.Body.(type) {
+			case event.Ejected:
+				seen++
+			case event.Finished:
+				return
+			}
+		}
+		if seen >= count {
+			return
+		}
+	}
+}
+
+// change replaces a line of the run's configuration.
+func (n *network) change(line, by string) {
+	n.t.Helper()
+	content, err := os.ReadFile(n.state)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	if !strings.Contains(string(content), line+"\n") {
+		n.t.Fatalf("state.toml has no %s", line)
+	}
+	writeFile(n.t, n.state, []byte(strings.Replace(string(content), line+"\n", by+"\n", 1)))
+}
+
+// checkEjections reads who was ejected, and why, in what psyche run status prints.
+func checkEjections(t *testing.T, n *network, attackers []*client) {
+	t.Helper()
+	const reason, until = "a jury found it guilty", 2
+	args := []string{"run", "status", "--run-id", "e2e", "--server-addr", n.address, "--known-servers", n.saved + ".known"}
+	text := must(t, serverBinary, args...)
+	var status struct {
+		State     string `json:"run_state"`
+		Ejections []struct {
+			Client string `json:"client"`
+			Until  uint32 `json:"until"`
+			Reason string `json:"reason"`
+		} `json:"ejections"`
+	}
+	if err := json.Unmarshal([]byte(must(t, serverBinary, append(args, "--json")...)), &status); err != nil {
+		t.Fatal(err)
+	}
+	if status.State != "Finished" {
+		t.Errorf("the run is in %s", status.State)
+	}
+	if len(status.Ejections) != len(attackers) {
+		t.Errorf("%d ejections, want %d: %+v", len(status.Ejections), len(attackers), status.Ejections)
+	}
+	for _, c := range attackers {
+		found := false
+		for _, e := range status.Ejections {
+			found = found || e.Client == c.id && e.Reason == reason && e.Until == until
+		}
+		line := fmt.Sprintf("%s until epoch %d: %s", c.id, until, reason)
+		if !found || !strings.Contains(text, line) {
+			t.Errorf("%s (%s) is not ejected as it should be: %+v\n%s", c.name, c.id, status.Ejections, text)
+		}
+	}
+}
+
+// checkAudits compares what members found, and how they voted, with who cheated: cheats too audit and
+// vote as they should. It returns the sizes of what was opened.
+func checkAudits(t *testing.T, members, attackers []*client) (sizes []int) {
+	t.Helper()
+	caught := make(map[string]int)
+	for _, c := range members {
+		for _, e := range c.events() {
+			switch body := e.Body.(type) {
+			case event.Audit:
+				if body.Opening > 0 {
+					sizes = append(sizes, body.Opening)
+				}
+				at := slices.IndexFunc(attackers, func(a *client) bool { return a.id == body.Trainer })
+				switch {
+				case at < 0 && body.Outcome != "passed":
+					t.Logf("%s says of an honest member: %+v", c.name, body)
+				case at < 0, body.Outcome == "unclear", body.Trainer == c.id: // it sees that its own does not pass, and accuses nobody
+				case slices.Contains(cheats[at].outcomes, body.Outcome) && cheats[at].opens == (body.Opening > 0):
+					caught[body.Trainer]++
+				case body.Outcome == "passed" || !cheats[at].opens && body.Opening > 0:
+					t.Errorf("%s says of %s: %+v, want %v", c.name, attackers[at].name, body, cheats[at].outcomes)
+				}
+			case event.Voted:
+				cheated := slices.ContainsFunc(attackers, func(a *client) bool { return a.id == body.Accused })
+				if body.Guilty != cheated {
+					t.Errorf("%s votes %+v; the accused cheated: %v", c.name, body, cheated)
+				}
+			}
+		}
+	}
+	for _, c := range attackers {
+		if caught[c.id] == 0 {
+			t.Errorf("no audit found %s", c.name)
+		}
+	}
+	if len(sizes) == 0 {
+		t.Fatal("nothing was opened")
+	}
+	return sizes
+}
+
+// trials are those in a run's journal.
+type trials struct {
+	accusations []accusation
+	ejected     map[string]uint32 // running step
+	votes       int
+}
+
+type accusation struct {
+	by, of string
+	fault  coordinator.Fault
+	step   uint32 // that was running
+}
+
+func readTrials(t *testing.T, n *network) trials {
+	t.Helper()
+	all := trials{ejected: make(map[string]uint32)}
+	_, _, err := server.Replay(server.JournalPath(n.saved, "e2e"), func(r follow.Record, s *coordinator.State) error {
+		switch a := r.Action.Action.(type) {
+		case coordinator.Vote:
+			all.votes++
+		case coordinator.Accuse:
+			all.accusations = append(all.accusations, accusation{r.Action.From.String(), identity.ID(a.Client).String(), a.Fault, s.Progress.Step})
+		}
+		for _, e := range s.Authority.Ejections {
+			id := identity.ID(e.Client).String()
+			if _, known := all.ejected[id]; !known {
+				all.ejected[id] = s.Progress.Step
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// story says how an attacker was found.
+func (all trials) story(t *testing.T, c *client, honest []*client) string {
+	t.Helper()
+	var told strings.Builder
+	var first, last time.Time
+	results := 0
+	for _, e := range c.events() {
+		if sent, ok := e.Body.(event.ResultSent); ok {
+			if results++; first.IsZero() {
+				first = e.Time
+				fmt.Fprintf(&told, "%s: sent its first result in step %d", c.name, sent.Step)
+			}
+		}
+	}
+	for _, a := range all.accusations {
+		if a.of == c.id {
+			fmt.Fprintf(&told, ", was accused in step %d (%s)", a.step, a.fault)
+		}
+	}
+	for _, h := range honest {
+		for _, e := range h.events() {
+			if trial, ok := e.Body.(event.Trial); ok && trial.Accused == c.id && trial.What == event.TrialConvicts && (last.IsZero() || e.Time.Before(last)) {
+				last = e.Time
+			}
+		}
+	}
+	fmt.Fprintf(&told, ", ejected in step %d, %v after its first result; it sent %d", all.ejected[c.id], last.Sub(first).Round(100*time.Millisecond), results)
+	return told.String()
+}

@@ -1,0 +1,86 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/psyche-go/psyche/proof/e2e/liar"
+	"github.com/psyche-go/psyche/record/config"
+	"github.com/psyche-go/psyche/record/event"
+	"github.com/psyche-go/psyche/record/follow"
+)
+
+// exitLie is the exit code of a client whose host does not tell the truth.
+const exitLie = 7
+
+// TestLyingHost lets real clients take part in a run whose host lies: all that can notice end with
+// the evidence in a file, and none takes a model for the run's that the run did not make.
+func TestLyingHost(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		attack    liar.Attack
+		everybody bool // notices it by itself; else the others tell some
+		reason    string
+		proof     bool // two heads that the host signed and that contradict each other
+	}{
+		"forks the history":            {liar.Fork, false, "another start of step", true},
+		"leaves out a signed action":   {liar.OmitAction, false, "another start of step", true},
+		"writes a checkpoint's report": {liar.FalseReport, true, "signature does not verify", false},
+		"replays another genesis":      {liar.OtherGenesis, true, "it signed a head of record", false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNetwork(t, rules{clients: 3, minClients: 2, roundsPerEpoch: 4, steps: 40})
+			run, err := config.LoadState(n.state)
+			if err != nil {
+				t.Fatal(err)
+			}
+			host, err := liar.Listen(liar.Options{Genesis: run.CoordinatorState, Attack: test.attack, After: 6})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(host.Close)
+			n.address = host.Addr()
+			for _, c := range n.startClients(3) {
+				checkLie(t, c, test.reason, test.proof)
+			}
+		})
+	}
+}
+
+// checkLie waits for the end of a client and looks at its evidence.
+func checkLie(t *testing.T, c *client, reason string, proof bool) {
+	t.Helper()
+	if code := c.exitCode(t, runTimeout); code != exitLie {
+		t.Errorf("%s ended with exit code %d, want %d\n%s", c.name, code, exitLie, tail(c.text(t), 5))
+		return
+	}
+	files, err := filepath.Glob(filepath.Join(c.dir, "*", "evidence-*.json"))
+	if err != nil || len(files) != 1 || !strings.Contains(c.text(t), files[0]) {
+		t.Errorf("%s has evidence in %v, %v", c.name, files, err)
+		return
+	}
+	content, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	lie, err := follow.ReadLie(content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _, contradiction := lie.Evidence.Contradiction()
+	if !strings.Contains(lie.Reason, reason) || contradiction != proof {
+		t.Errorf("%s: %s, a contradiction: %v; want %q, %v", c.name, lie.Reason, contradiction, reason, proof)
+	}
+	for _, e := range c.events() {
+		if saved, ok := e.Body.(event.Applied); ok && saved.Step > 8 {
+			t.Errorf("%s applied step %d, long after the lie", c.name, saved.Step)
+		}
+		if _, ok := e.Body.(event.Finished); ok {
+			t.Errorf("%s finished the run of a liar", c.name)
+		}
+	}
+}

@@ -1,0 +1,260 @@
+package sim
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/record/wire"
+)
+
+// decoys is how many commitments of nothing a HiddenResult announces for a batch: more
+// than a client keeps.
+const decoys = 2 + coordinator.MaxWitnesses + 8
+
+// appointLiars chooses who lies and how. Fewer than a third of any committee of witnesses
+// lies about what it saw; trainers that do are at most an eighth of the clients for each
+// kind. Where there is a gang, which may be more of a committee, nobody else lies.
+func (w *world) appointLiars() {
+	n := len(w.machines)
+	for _, kind := range (w.plan.faults & liars &^ Gang).each() {
+		r := newRandom(w.options.Seed, "liars "+kind.String())
+		count := liarsOfAKind(n)
+		if kind == LyingWitness {
+			elected := min(int(w.plan.config.MinClients), coordinator.MaxWitnesses)
+			if nodes := int(w.plan.config.WitnessNodes); nodes > 0 {
+				elected = min(elected, nodes)
+			}
+			count = min(count, (elected-1)/3, 4)
+		}
+		if count == 0 {
+			continue
+		}
+		for _, i := range r.pick(n, 1+r.below(count)) {
+			w.machines[i].roles |= kind
+		}
+	}
+	if w.plan.faults&Gang != 0 {
+		w.appointGang()
+	}
+	for _, m := range w.machines {
+		if !m.honest() {
+			w.note('L', uint64(m.index), uint64(m.roles), func() string { return m.name() + " is a " + m.roles.String() })
+		}
+	}
+}
+
+// liarsOfAKind returns how many of n clients lie in one way at most.
+func liarsOfAKind(n int) int { return min(max(1, n/8), max(0, (n-1)/3)) }
+
+// equivocate makes a second result of the batch that message announces and sends each to
+// one half of the others. It reports whether it did.
+func (p *process) equivocate(message []byte) bool {
+	s, known := p.world.registry.opened[string(message)]
+	if !known || s.author != p.machine.id || p.trainer == nil {
+		return false
+	}
+	variant := byte(1 + p.world.lies.below(3))
+	other := newResult(&p.trainer.model, s.announcement.Step, s.announcement.Batch, p.machine.id, variant)
+	if first := p.blobs[s.announcement.Blob]; len(first) > resultSize {
+		other = append(other, first[resultSize:]...)
+	}
+	hash, _ := p.Put(other)
+	a := s.announcement
+	a.Blob, a.Size = hash, uint32(len(other))
+	second := p.Sign(a)
+	for to := range p.world.machines {
+		if p.world.lies.chance(500) {
+			p.gossip(to, message)
+		} else {
+			p.gossip(to, second)
+		}
+	}
+	p.world.inform(p, message, second)
+	return true
+}
+
+// inform lets an honest member send the proof that a trainer signed two results, as somebody does who
+// hears of both.
+func (w *world) inform(liar *process, one, other []byte) {
+	proof, ok := wire.NewEquivocation(one, other)
+	informer := w.machines[w.lies.below(len(w.machines))]
+	if !ok || !informer.honest() {
+		return // others have to hear of it
+	}
+	w.after(second/2, func() {
+		if p := informer.process; p != nil && !p.ended && p.friends[liar.machine.index] {
+			p.sendAside(proof)
+		}
+	})
+}
+
+// spoil turns a result into something else.
+func spoil(payload []byte, r *random) []byte {
+	payload = slices.Clone(payload)
+	switch r.below(3) {
+	case 0:
+		return append(payload, 0)
+	case 1:
+		return payload[:len(payload)-1-r.below(headerSize)]
+	default:
+		payload[r.below(headerSize)] ^= byte(1 + r.below(255))
+		return payload
+	}
+}
+
+// distort is what a lying witness makes of an honest proof.
+func (p *process) distort(proof coordinator.WitnessRound) coordinator.WitnessRound {
+	r := p.world.lies
+	state := p.machine.history().state
+	switch r.below(8) {
+	case 0: // saw nothing
+		proof = coordinator.WitnessRound{Step: proof.Step, Replica: proof.Replica, Reveal: proof.Reveal}
+	case 1: // saw everything
+		for i := range proof.Commitments {
+			proof.Commitments[i], proof.Participants[i] = ^uint64(0), ^uint64(0)
+		}
+	case 2:
+		proof.CommitmentsRoot[r.below(32)] ^= 1
+	case 3:
+		proof.Replica[r.below(32)] ^= 1
+	case 4: // as many bits as it may have
+		clear(proof.Commitments[:])
+		clear(proof.Participants[:])
+		if round := state.CurrentRound(); round != nil {
+			for range round.Assignments(state.Config) {
+				bit := r.below(2560)
+				proof.Commitments[bit/64] |= 1 << (bit % 64)
+			}
+			for _, id := range round.Members {
+				proof.Participants.Add(round.Seed, id[:])
+			}
+		}
+	case 5: // for the second results, and for results of nobody
+		if round := state.RoundOfStep(proof.Step); round != nil {
+			clear(proof.Commitments[:])
+			for i, a := range round.Assignments(state.Config) {
+				known := p.world.registry.of(proof.Step, a.Batch, [32]byte(round.Members[a.Member]))
+				if len(known) > 0 && i%5 != 0 {
+					blob := known[len(known)-1].announcement.Blob
+					proof.Commitments.Add(round.Seed, blob[:])
+				}
+			}
+		}
+	case 7: // what it had not committed to
+		proof.Reveal[r.below(32)] ^= 1
+	case 6: // the right root, and a filter for what hides the results of others
+		if round := state.RoundOfStep(proof.Step); round != nil {
+			clear(proof.Commitments[:])
+			room := len(round.Assignments(state.Config)) // a filter may have no more bits
+			for _, m := range p.world.machines {
+				for i := 0; i < decoys && room > 0 && m.lies(HiddenResult); i++ {
+					blob := m.decoy(proof.Step, i)
+					proof.Commitments.Add(round.Seed, blob[:])
+					room--
+				}
+			}
+		}
+	}
+	return proof
+}
+
+// decoy returns a commitment of nothing.
+func (m *machine) decoy(step uint32, number int) [32]byte {
+	return sha256.Sum256(fmt.Appendf(nil, "decoy %d %d %d", m.index, step, number))
+}
+
+// hide announces two decoys in the place of the result that message announces to a quarter
+// of the others. It reports whether it did.
+func (p *process) hide(message []byte) bool {
+	s, known := p.world.registry.opened[string(message)]
+	if !known || s.author != p.machine.id {
+		return false
+	}
+	p.hidden = s.announcement
+	for to := range p.world.machines {
+		if !p.hidesFrom(to, s.announcement.Step) {
+			p.gossip(to, message)
+			continue
+		}
+		for i := range 2 {
+			p.gossip(to, p.signDecoy(s.announcement, i))
+		}
+	}
+	return true
+}
+
+func (p *process) hidesFrom(to int, step uint32) bool { return (to+int(step))%4 == 0 }
+
+func (p *process) signDecoy(a wire.ResultAnnouncement, number int) []byte {
+	a.Blob = p.machine.decoy(a.Step, number)
+	return p.Sign(a)
+}
+
+// flood announces all decoys to those that the result of a round was hidden from, once the
+// round is over and before they can ask others.
+func (p *process) flood(state *coordinator.State) {
+	step := p.hidden.Step
+	running := state.RunState == coordinator.RoundTrain || state.RunState == coordinator.RoundWitness
+	if step == 0 || running && state.Progress.Step <= step {
+		return
+	}
+	for to := range p.world.machines {
+		for i := 0; i < decoys && p.hidesFrom(to, step); i++ {
+			p.gossip(to, p.signDecoy(p.hidden, i))
+		}
+	}
+	p.hidden = wire.ResultAnnouncement{}
+}
+
+// conspire sends what no honest client would: accusations of healthy members, and proofs
+// of clients that were not elected. It is called once for every new phase.
+func (p *process) conspire(state *coordinator.State) {
+	p.flood(state)
+	if p.machine.lies(Gang) {
+		p.evict(state)
+		p.comeAndGo(state)
+		p.frame(state)
+	}
+	round := state.CurrentRound()
+	if round == nil {
+		return
+	}
+	if p.machine.lies(FalseAccuser) && p.world.lies.chance(500) && len(round.Members) > 1 {
+		accused := round.Members[p.world.lies.below(len(round.Members))]
+		step := state.Progress.Step - uint32(p.world.lies.below(2))
+		p.sendAside(coordinator.HealthCheck{Step: step, Clients: []coordinator.ClientID{accused}})
+		if accused != coordinator.ClientID(p.machine.id) { // it signed what its proof is made of
+			p.sendAside(p.framing(accused, step))
+		}
+	}
+	if p.machine.lies(LyingWitness) && state.RunState == coordinator.RoundTrain && p.world.lies.chance(500) {
+		proof := coordinator.WitnessRound{Step: round.Step}
+		for _, id := range round.Members {
+			proof.Participants.Add(round.Seed, id[:])
+		}
+		p.sendAside(proof)
+	}
+}
+
+// framing is a proof against somebody else of what this client signed.
+func (p *process) framing(accused coordinator.ClientID, step uint32) coordinator.Equivocation {
+	batch := assign.BatchID{End: 1}
+	proof, _ := wire.NewEquivocation(
+		wire.SignAnnouncement(p.machine.key, wire.ResultAnnouncement{Step: step, Batch: batch, Blob: [32]byte{1}, Size: 1}),
+		wire.SignAnnouncement(p.machine.key, wire.ResultAnnouncement{Step: step, Batch: batch, Blob: [32]byte{2}, Size: 1}))
+	proof.Client = accused
+	return proof
+}
+
+// sendAside submits an action that the node knows nothing of.
+func (p *process) sendAside(a coordinator.Action) {
+	p.world.workers.run(func() {
+		ctx, cancel := p.WithTimeout(p.root, 5*time.Second)
+		defer cancel()
+		_ = p.send(ctx, a) // refused, or not: the checker looks
+	})
+}

@@ -1,0 +1,117 @@
+package sim
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/core/audit"
+	"github.com/psyche-go/psyche/core/audit/toy"
+	"github.com/psyche-go/psyche/core/codec"
+	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/files/data"
+)
+
+// audited is a trainer in a run with audits: behind each of its results comes one of a toy optimizer,
+// which others can audit as they would a real one. It implements env.Auditor.
+type audited struct {
+	*trainer
+	toy.Part
+}
+
+func newAudited(t *trainer) *audited {
+	return &audited{t, toy.Part{Optimizer: toy.Optimizer{Trainer: t.process.machine.id}}}
+}
+
+// fingerprint names the weights.
+func (a *audited) fingerprint() [32]byte {
+	var b []byte
+	for _, w := range a.model {
+		b = binary.LittleEndian.AppendUint64(b, w)
+	}
+	return sha256.Sum256(b)
+}
+
+// Train implements env.Trainer. The gradient of who cheats is that of nothing.
+func (a *audited) Train(ctx context.Context, step uint32, batch data.Batch, begun func(context.Context) error) ([]byte, float64, error) {
+	gradient := toy.Gradient(a.fingerprint(), batch.Sequences)
+	payload, loss, err := a.trainer.Train(ctx, step, batch, begun)
+	if err != nil {
+		return nil, 0, err
+	}
+	if a.process.machine.cheats(step) {
+		for i := range gradient {
+			gradient[i] = -gradient[i]
+		}
+	}
+	shown, err := a.Optimizer.Step(step, batch.ID, gradient, batch.Hash())
+	return append(payload, shown...), loss, err
+}
+
+// Verify implements env.Trainer.
+func (a *audited) Verify(payload []byte, step uint32, batch assign.BatchID, owner [32]byte) error {
+	if err := a.trainer.Verify(payload[:min(len(payload), resultSize)], step, batch, owner); err != nil {
+		return err
+	}
+	h, _, err := a.Decode(payload)
+	if err == nil && (h.Step != step || h.BatchStart != batch.Start || h.BatchEnd != batch.End || h.Trainer != owner) {
+		err = errInvalidResult
+	}
+	return err
+}
+
+// Apply implements env.Trainer.
+func (a *audited) Apply(ctx context.Context, step uint32, payloads [][]byte, own bool) error {
+	err := a.trainer.Apply(ctx, step, payloads, own)
+	if err == nil {
+		a.Past.Note(step, a.fingerprint())
+	}
+	return err
+}
+
+// Load implements env.Trainer.
+func (a *audited) Load(ctx context.Context, s checkpoint.Snapshot) error {
+	err := a.trainer.Load(ctx, s)
+	if err == nil {
+		a.Loaded(s.Step, a.fingerprint())
+	}
+	return err
+}
+
+// ResetOptimizer implements env.Trainer.
+func (a *audited) ResetOptimizer(context.Context) error {
+	a.Optimizer.Reset()
+	return nil
+}
+
+// MaxResultSize implements env.Trainer.
+func (a *audited) MaxResultSize() int { return 2*resultSize + toy.MaxSize() }
+
+// Precisions implements env.Auditor.
+func (*audited) Precisions() []audit.Precision { return []audit.Precision{audit.F32} }
+
+// Decode implements env.Auditor.
+func (a *audited) Decode(payload []byte) (codec.Header, []codec.TensorResult, error) {
+	return a.Part.Decode(payload[min(len(payload), resultSize):])
+}
+
+// Examine implements env.Auditor. It takes as long as a training.
+func (a *audited) Examine(ctx context.Context, x audit.Examination, batch data.Batch) (*audit.Exam, error) {
+	p := a.process
+	if err := p.wait(ctx, p.world.now+p.machine.random.between(p.machine.trainTime/2, p.machine.trainTime)); err != nil {
+		return nil, err
+	}
+	for i, applied := range x.Applied {
+		if want := x.Weights + uint32(len(x.Applied)-i); applied.Step != want {
+			return nil, fmt.Errorf("applied of step %d, want %d", applied.Step, want)
+		}
+	}
+	weights, err := a.Past.At(x.Weights)
+	if err != nil {
+		return nil, err
+	}
+	p.world.examined++
+	return toy.Exam(x.Step, x.Trainer, x.Chunks, toy.Gradient(weights, batch.Sequences))
+}

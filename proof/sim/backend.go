@@ -1,0 +1,135 @@
+package sim
+
+import (
+	"context"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/record/backend"
+)
+
+// request is an action on its way to the host, or waiting for its answer.
+type request struct {
+	at      int64 // when it arrives
+	order   uint64
+	from    *machine
+	nonce   uint64
+	action  coordinator.Action
+	process *process // that waits for the answer; nil: nobody
+	parking *parking
+	mute    bool  // the answer will be lost
+	err     error // the answer
+	done    bool
+}
+
+// connected reports whether the client's connection to the host stands.
+func (w *world) connected(i int) bool {
+	return w.machines[i].history().connected(i)
+}
+
+// Updates implements env.Backend; updates come by process.put instead.
+func (p *process) Updates() <-chan backend.Update { return nil }
+
+// Submit implements env.Backend.
+func (p *process) Submit(ctx context.Context, a coordinator.Action) error {
+	if p.machine.lies(LyingWitness) {
+		switch honest := a.(type) {
+		case coordinator.WitnessRound:
+			a = p.distort(honest)
+		case coordinator.ReportCheckpoint:
+			if p.world.lies.chance(400) {
+				honest.Digest[p.world.lies.below(32)] ^= 1
+				a = honest
+			}
+		}
+	}
+	if _, proof := a.(coordinator.WitnessRound); proof && p.world.rules.holdsProofs {
+		if err := p.wait(ctx, p.world.now+4*second); err != nil {
+			return err
+		}
+	}
+	if p.machine.lies(Gang) {
+		switch honest := a.(type) {
+		case coordinator.WitnessRound:
+			a = p.conspiracy(honest)
+		case coordinator.ReportCheckpoint:
+			honest.Digest = gangModel(honest.Step)
+			a = honest
+		case coordinator.Ready:
+			a = p.withhold(honest)
+		}
+	}
+	if p.machine.roles&(Gang|Slanderer) != 0 {
+		switch honest := a.(type) {
+		case coordinator.Vote:
+			vote, votes := p.perverts(honest)
+			if !votes {
+				return backend.ErrDisconnected
+			}
+			a = vote
+		case coordinator.Accuse:
+			if p.machine.lies(Gang) {
+				return backend.ErrDisconnected // it accuses whom it wants
+			}
+		}
+	}
+	return p.send(ctx, a)
+}
+
+// send sends a signed action to the host and waits for the answer.
+func (p *process) send(ctx context.Context, a coordinator.Action) error {
+	w, m := p.world, p.machine
+	broken := !w.healed && w.links.chance(w.plan.dropPerMille/4)
+	mute := broken && w.links.chance(500) // the action arrives, its answer does not
+	if !w.connected(m.index) || broken && !mute {
+		if err := p.wait(ctx, w.now+disconnected); err != nil {
+			return err
+		}
+		return backend.ErrDisconnected
+	}
+	m.nonce = max(m.nonce+1, uint64(w.now))
+	r := &request{
+		from: m, nonce: m.nonce, action: a, process: p, mute: mute,
+		parking: &parking{worker: w.workers.current, ctx: ctx.(*taskContext)},
+	}
+	m.history().deliver(r, w.now+m.latency+w.extraDelay())
+	if other := w.other; other != nil && m.lies(Gang) {
+		other.deliver(&request{from: m, nonce: r.nonce, action: a}, w.now+m.latency)
+	}
+	if !w.healed && w.links.chance(w.plan.duplicatePerMille) {
+		again := &request{from: m, nonce: r.nonce, action: a}
+		m.history().deliver(again, w.now+w.links.between(0, 30*second))
+	}
+	p.put(item{at: r.parking.ctx.limit(), parking: r.parking})
+	p.park(r.parking)
+	switch {
+	case !p.alive || w.workers.closing:
+		return errStopped
+	case !r.done:
+		return context.DeadlineExceeded
+	}
+	return r.err
+}
+
+// answer hands the host's answer to the process that waits for it.
+func (r *request) answer(w *world, err error) {
+	p := r.process
+	if p == nil || r.done || !p.alive {
+		return
+	}
+	if r.mute {
+		err = backend.ErrDisconnected
+	} else if !w.connected(p.machine.index) {
+		return // its wait ends by itself
+	}
+	r.err, r.done = err, true
+	p.put(item{at: w.now + p.machine.latency, parking: r.parking})
+}
+
+// Announce implements env.Backend.
+func (p *process) Announce(context.Context, []string) error { return nil }
+
+// Err implements env.Backend.
+func (p *process) Err() error { return nil }
+
+// Close implements env.Backend.
+func (p *process) Close() error { return nil }

@@ -1,0 +1,259 @@
+package sim
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/core/bloom"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/core/merkle"
+)
+
+// chain is the model as it has to be after every step. The checker works it out from the
+// witnesses' proofs and from everything that was ever announced, which no client knows.
+type chain struct {
+	world   *world
+	checker *checker
+	models  map[[32]byte]model // by digest: what an epoch can start from
+	steps   map[uint32]link
+	starts  map[uint32]start                   // by an epoch's first step
+	skipped map[uint32]map[assign.BatchID]bool // by step: batches whose results do not count
+}
+
+// start is the model that an epoch starts from. The last round of the epoch before keeps
+// its own link: who was cut off may apply it when the next epoch has begun.
+type start struct {
+	model model
+	known bool
+}
+
+// link is the outcome of one round.
+type link struct {
+	decided bool // else nobody can know it, and nobody may apply it
+	counted [][]byte
+	batches []assign.BatchID
+	model   model              // after the step
+	known   bool               // model is known
+	round   *coordinator.Round // when it is not decided
+	slots   []assign.Assignment
+	root    [32]byte
+}
+
+func newChain(c *checker) chain {
+	return chain{world: c.world, checker: c, models: make(map[[32]byte]model), steps: make(map[uint32]link), starts: make(map[uint32]start), skipped: make(map[uint32]map[assign.BatchID]bool)}
+}
+
+// begin notes the model that an epoch starts from.
+func (c *chain) begin(s *coordinator.State) {
+	begin := start{model: initialModel(), known: true}
+	if s.Model.Checkpoint.Origin != 0 {
+		begin.model, begin.known = c.models[s.Model.Checkpoint.Digest]
+	}
+	c.starts[s.Epoch.StartStep] = begin
+}
+
+// before returns the model that a step is applied to.
+func (c *chain) before(step uint32) start {
+	if begin, first := c.starts[step]; first {
+		return begin
+	}
+	l := c.steps[step-1]
+	return start{l.model, l.known}
+}
+
+// trainedFrom returns the model that the results of a step have to be made from: what is
+// applied when its round begins, which is everything at an epoch's start.
+func (c *chain) trainedFrom(step uint32) start {
+	for range c.world.plan.applyLag - 1 {
+		if _, first := c.starts[step]; first {
+			break
+		}
+		step--
+	}
+	return c.before(step)
+}
+
+// compareTrained checks what honest trainers made the results from that count in a step.
+func (c *chain) compareTrained(step uint32, payloads [][]byte) {
+	from := c.trainedFrom(step)
+	if !from.known {
+		return
+	}
+	for _, payload := range payloads {
+		_, batch, trainer := readHeader(payload)
+		i := slices.IndexFunc(c.world.machines, func(m *machine) bool { return m.id == trainer })
+		if i >= 0 && c.world.machines[i].honest() && !bytes.Equal(payload[:resultSize], newResult(&from.model, step, batch, trainer, 0)) {
+			c.checker.violate(TrainedRight, "%s made its result of step %d from another model", c.world.machines[i].name(), step)
+		}
+	}
+}
+
+// extend works out the outcome of a finished round.
+func (c *chain) extend(round *coordinator.Round, config coordinator.Config) {
+	l := c.decide(round, config)
+	before := c.before(round.Step)
+	if l.decided && before.known {
+		l.known, l.model = true, before.model
+		if again := l.model.apply(round.Step, l.counted); again != nil {
+			c.checker.violate(OnceOnly, "batch %v of step %d counts a second time", *again, round.Step)
+		}
+		c.models[l.model.digest(round.Step)] = l.model
+	}
+	c.steps[round.Step] = l
+}
+
+// digest returns the digest of the model after a step.
+func (c *chain) digest(step uint32) (digest [32]byte, known bool) {
+	l := c.steps[step]
+	if !l.known {
+		return digest, false
+	}
+	return l.model.digest(step), true
+}
+
+// decide counts the votes of a finished round. It knows all results of all assignees,
+// and does not share code with package client.
+func (c *chain) decide(round *coordinator.Round, config coordinator.Config) link {
+	quorum := quorumOf(electedOf(round, config))
+	if len(round.Witnesses) < quorum {
+		return link{decided: true}
+	}
+	roots := make(map[[32]byte]int)
+	var root [32]byte
+	agreed := false
+	for i := range round.Witnesses {
+		r := round.Witnesses[i].CommitmentsRoot
+		if roots[r]++; roots[r] >= quorum {
+			root, agreed = r, true
+		}
+	}
+	for _, threshold := range []int{quorum, 1} {
+		l, leaves := c.elect(round, config, threshold)
+		if !agreed || merkle.Root(leaves) == root {
+			l.decided = true
+			return l
+		}
+	}
+	kept := *round // the state reuses the place
+	return link{round: &kept, slots: round.Assignments(config), root: root}
+}
+
+// adopt takes what a client found to be the outcome of a round that the checker could not
+// decide: the results have the root that a quorum of the witnesses signed, so there are
+// no others.
+func (c *chain) adopt(l *link, step uint32, payloads [][]byte) bool {
+	leaves, tries := make([][32]byte, len(l.slots)), 10_000
+	for i, a := range l.slots {
+		if c.skipped[step][a.Batch] {
+			continue
+		}
+		for _, s := range c.heard(step, a.Batch, identity.ID(l.round.Members[a.Member])) {
+			if len(payloads) > 0 && bytes.Equal(payloads[0], s.payload) {
+				leaves[i] = s.announcement.Blob
+				l.counted, l.batches = append(l.counted, s.payload), append(l.batches, a.Batch)
+				payloads = payloads[1:]
+				break
+			}
+		}
+	}
+	l.decided = len(payloads) == 0 && c.completes(l, step, leaves, 0, &tries)
+	if before := c.before(step); l.decided && before.known {
+		l.known, l.model = true, before.model
+		l.model.apply(step, l.counted)
+		c.models[l.model.digest(step)] = l.model
+	}
+	return l.decided
+}
+
+// completes reports whether skipped results, which nobody applies, complete the leaves from a
+// slot on to those that the root is of. Slots have a few results each; tries bounds the roots.
+func (c *chain) completes(l *link, step uint32, leaves [][32]byte, slot int, tries *int) bool {
+	for ; slot < len(l.slots); slot++ {
+		a := l.slots[slot]
+		if !c.skipped[step][a.Batch] {
+			continue
+		}
+		for _, s := range c.heard(step, a.Batch, identity.ID(l.round.Members[a.Member])) {
+			leaves[slot] = s.announcement.Blob
+			if c.completes(l, step, leaves, slot+1, tries) {
+				return true
+			}
+		}
+		leaves[slot] = [32]byte{}
+	}
+	*tries--
+	return *tries >= 0 && merkle.Root(leaves) == l.root
+}
+
+// elect returns the results with the most votes of at least a threshold.
+func (c *chain) elect(round *coordinator.Round, config coordinator.Config, threshold int) (link, [][32]byte) {
+	var l link
+	assignments, keys := round.Assignments(config), bloom.NewKeys(round.Seed)
+	leaves := make([][32]byte, len(assignments))
+	for i, a := range assignments {
+		best, owner := 0, round.Members[a.Member]
+		var payload []byte
+		for _, s := range c.heard(round.Step, a.Batch, identity.ID(round.Members[a.Member])) {
+			blob := s.announcement.Blob
+			votes, bits := 0, keys.Positions(blob[:])
+			for j := range round.Witnesses {
+				if w := &round.Witnesses[j]; w.Participants.Contains(round.Seed, owner[:]) && w.Commitments.ContainsPositions(bits) {
+					votes++
+				}
+			}
+			if votes < threshold || votes < best || votes == 0 {
+				continue
+			}
+			if votes > best || bytes.Compare(blob[:], leaves[i][:]) < 0 {
+				best, leaves[i], payload = votes, blob, s.payload
+			}
+		}
+		if payload != nil && !c.skipped[round.Step][a.Batch] {
+			l.counted, l.batches = append(l.counted, payload), append(l.batches, a.Batch)
+		}
+	}
+	return l, leaves
+}
+
+// compare checks what an honest client applied.
+func (c *chain) compare(p *process, step uint32, payloads [][]byte) {
+	check := c.checker
+	l, finished := c.steps[step]
+	if !finished {
+		check.violate(CountedRight, "%s applies step %d, which is not over", p.machine.name(), step)
+		return
+	}
+	if !l.decided && c.adopt(&l, step, payloads) {
+		c.steps[step] = l
+	}
+	if !l.decided {
+		check.violate(CountedRight, "%s applies step %d, whose outcome nobody can know", p.machine.name(), step)
+		return
+	}
+	for i, payload := range payloads {
+		if i >= len(l.counted) || !bytes.Equal(payload, l.counted[i]) {
+			_, batch, _ := readHeader(payload)
+			check.violate(CountedRight, "%s applies a result of batch %v in step %d that does not count", p.machine.name(), batch, step)
+			return
+		}
+	}
+	if len(payloads) < len(l.counted) {
+		check.violate(CountedRight, "%s leaves batch %v of step %d out", p.machine.name(), l.batches[len(payloads)], step)
+	}
+	c.compareTrained(step, payloads)
+	if l.known && p.trainer.model != l.model {
+		check.violate(SameReplica, "%s has other weights after step %d than the counted results make", p.machine.name(), step)
+	}
+}
+
+// heard returns the statements of a batch's owner that count in this history.
+func (c *chain) heard(step uint32, batch assign.BatchID, owner identity.ID) []statement {
+	all := c.world.registry.of(step, batch, owner)
+	if c.world.other == nil {
+		return all
+	}
+	start := c.checker.host.starts[step]
+	return slices.DeleteFunc(all, func(s statement) bool { return s.announcement.Start != start })
+}

@@ -1,0 +1,328 @@
+package sim
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/core/coordinator"
+)
+
+// Bounds of trials, and how many there may be.
+const (
+	trialRounds    = 6
+	trialTime      = 60_000 // milliseconds
+	mostTrials     = 8
+	mostTrialsOf   = 2
+	mostJurors     = 96
+	mostComplaints = 3
+)
+
+// tried is what the checker knows of a trial.
+type tried struct {
+	slot             uint8
+	accused, accuser coordinator.ClientID
+	fault            coordinator.Fault
+	step, since      uint32
+	sinceTime        uint64
+	jury             []coordinator.ClientID // nil: it is not drawn
+	votes            map[coordinator.ClientID]bool
+}
+
+// count returns how many of the jury voted for each.
+func (t *tried) count() (guilty, innocent int) {
+	for _, says := range t.votes {
+		if says {
+			guilty++
+		} else {
+			innocent++
+		}
+	}
+	return guilty, innocent
+}
+
+// courts is the checker's own book of trials.
+type courts struct {
+	trials     []*tried
+	complaints map[coordinator.ClientID]int    // of who is or was a member of the epoch
+	between    map[coordinator.ClientID]int    // that came since the epoch before was over
+	kept       map[coordinator.ClientID]uint32 // until which epoch who was ejected is kept out
+}
+
+func newCourts() courts {
+	return courts{
+		complaints: make(map[coordinator.ClientID]int), between: make(map[coordinator.ClientID]int),
+		kept: make(map[coordinator.ClientID]uint32),
+	}
+}
+
+func (c *courts) clone() courts {
+	other := courts{complaints: maps.Clone(c.complaints), between: maps.Clone(c.between), kept: maps.Clone(c.kept)}
+	for _, t := range c.trials {
+		tried := *t
+		tried.jury, tried.votes = slices.Clone(t.jury), maps.Clone(t.votes)
+		other.trials = append(other.trials, &tried)
+	}
+	return other
+}
+
+// courtsOf reads them from a state that is not checked against what was before. How each juror has
+// voted is in no state: it is made up from how many have.
+func courtsOf(s *coordinator.State) courts {
+	c := newCourts()
+	for _, members := range [][]coordinator.Client{s.Pending, s.Epoch.Exited, s.Epoch.Clients} {
+		for i := range members {
+			c.complaints[members[i].ID] = int(members[i].Complaints)
+			if !running(s.RunState) {
+				c.between[members[i].ID] = int(members[i].Complaints)
+			}
+		}
+	}
+	for _, t := range s.Trials {
+		known := &tried{t.Slot, t.Accused, t.Accuser, t.Fault, t.Step, t.Since, t.SinceTime, nil, make(map[coordinator.ClientID]bool)}
+		for _, members := range [][]coordinator.Client{s.Epoch.Clients, s.Pending, s.Epoch.Exited, s.Departed} {
+			for i := range members {
+				m := &members[i]
+				if m.Juror>>t.Slot&1 == 0 || slices.Contains(known.jury, m.ID) {
+					continue
+				}
+				known.jury = append(known.jury, m.ID)
+				if m.Voted>>t.Slot&1 == 1 {
+					known.votes[m.ID] = len(known.votes) < int(t.Guilty)
+				}
+			}
+		}
+		for i := byte(0); len(known.jury) < int(t.Jurors); i++ { // who is forgotten
+			known.jury = append(known.jury, coordinator.ClientID{i})
+		}
+		for i := byte(0); len(known.votes) < int(t.Guilty+t.Innocent); i++ {
+			known.votes[coordinator.ClientID{i}] = len(known.votes) < int(t.Guilty)
+		}
+		c.trials = append(c.trials, known)
+	}
+	for _, e := range s.Authority.Ejections {
+		c.kept[e.Client] = e.Until
+	}
+	return c
+}
+
+// running reports whether members take part in an epoch.
+func running(s coordinator.RunState) bool {
+	return s == coordinator.RoundTrain || s == coordinator.RoundWitness || s == coordinator.Cooldown
+}
+
+// of returns the trial of a result, or nil.
+func (c *courts) of(accused coordinator.ClientID, step uint32) *tried {
+	for _, t := range c.trials {
+		if t.accused == accused && t.step == step {
+			return t
+		}
+	}
+	return nil
+}
+
+func (c *courts) end(ended *tried) {
+	c.trials = slices.DeleteFunc(c.trials, func(t *tried) bool { return t == ended })
+}
+
+// complain ends a trial that led to nothing.
+func (c *courts) complain(t *tried) {
+	c.complaints[t.accuser]++
+	c.between[t.accuser]++
+	c.end(t)
+}
+
+// courtAction checks an accepted action of trials, and that nobody was ejected but by a vote that
+// decides.
+func (c *checker) courtAction(s *coordinator.State, from coordinator.ClientID, a coordinator.Action) {
+	switch a := a.(type) {
+	case coordinator.Accuse:
+		c.accuses(s, from, a)
+	case coordinator.Vote:
+		c.votes(s, from, a)
+	}
+	c.ejections(s)
+}
+
+// accuses checks an accusation, and notes it.
+func (c *checker) accuses(s *coordinator.State, from coordinator.ClientID, a coordinator.Accuse) {
+	accuser, accused := c.world.nameOf(from), c.world.nameOf(a.Client)
+	open, of, slots := 0, 0, uint8(0)
+	for _, t := range c.courts.trials {
+		if t.accuser == from || t.accused == a.Client && t.step == a.Step {
+			open++
+		}
+		if t.accused == a.Client {
+			of++
+		}
+		slots |= 1 << t.slot
+	}
+	slot := uint8(0)
+	for slots>>slot&1 == 1 {
+		slot++
+	}
+	member, ok := s.Member(from)
+	fresh := s.Config.ProbationSteps > 0 && c.probation[from] > s.Progress.Step
+	switch {
+	case !running(s.RunState) || a.Step == 0 || a.Step >= s.Progress.Step:
+		c.violate(FairlyTried, "%s accuses %s of its result of step %d in %v of step %d", accuser, accused, a.Step, s.RunState, s.Progress.Step)
+	case !ok || member.State != coordinator.Healthy || fresh || from == a.Client || c.courts.complaints[from] >= mostComplaints:
+		c.violate(FairlyTried, "%s may not accuse %s; a member: %t, on probation: %t, %d complaints", accuser, accused, ok, fresh, c.courts.complaints[from])
+	case open > 0 || of >= mostTrialsOf || len(c.courts.trials) >= mostTrials || s.Progress.Epoch < c.courts.kept[a.Client]:
+		c.violate(FairlyTried, "%s accuses %s for step %d, which is on trial %d times; one of these, or one that the accuser began: %t; there are %d trials; ejected: %t",
+			accuser, accused, a.Step, of, open > 0, len(c.courts.trials), s.Progress.Epoch < c.courts.kept[a.Client])
+	case c.world.machineOf(from).honest() && c.world.machineOf(a.Client).honest():
+		c.violate(HonestSafe, "%s accuses %s in step %d, fault %s of step %d", accuser, accused, s.Progress.Step, a.Fault, a.Step)
+	}
+	c.courts.trials = append(c.courts.trials, &tried{
+		slot: slot, accused: a.Client, accuser: from, fault: a.Fault, step: a.Step, since: s.Progress.Step, sinceTime: s.StateStart,
+		votes: make(map[coordinator.ClientID]bool),
+	})
+}
+
+// votes checks a vote, and what it decides.
+func (c *checker) votes(s *coordinator.State, from coordinator.ClientID, a coordinator.Vote) {
+	juror, accused := c.world.nameOf(from), c.world.nameOf(a.Client)
+	t := c.courts.of(a.Client, a.Step)
+	if t == nil || !slices.Contains(t.jury, from) {
+		c.violate(FairlyTried, "%s votes on %s in step %d", juror, accused, s.Progress.Step)
+		return
+	}
+	if _, voted := t.votes[from]; voted {
+		c.violate(FairlyTried, "%s votes twice on %s", juror, accused)
+	}
+	if a.Guilty && c.world.machineOf(from).honest() && c.world.machineOf(a.Client).honest() {
+		c.violate(HonestSafe, "%s finds %s guilty, fault %s of step %d", juror, accused, t.fault, t.step)
+	}
+	t.votes[from] = a.Guilty
+	until := s.Progress.Epoch + 1 + uint32(s.Config.EjectionEpochs)
+	guilty, innocent := t.count()
+	switch {
+	case 20*guilty >= 11*len(t.jury):
+		c.courts.end(t)
+		c.sentence(t, t.accused, until)
+	case 20*innocent < 11*len(t.jury):
+	case t.fault == coordinator.FaultResult:
+		c.courts.end(t)
+		c.sentence(t, t.accuser, until)
+	default:
+		c.courts.complain(t)
+	}
+}
+
+// sentence notes that a client is ejected, and checks that it deserves it.
+func (c *checker) sentence(t *tried, id coordinator.ClientID, until uint32) {
+	if c.world.machineOf(id).honest() {
+		c.violate(NobodyFramed, "%s is ejected: %s accused %s, fault %s of step %d", c.world.nameOf(id), c.world.nameOf(t.accuser), c.world.nameOf(t.accused), t.fault, t.step)
+	}
+	c.world.convicted[t.fault]++
+	if c.host.state.Progress.Epoch >= c.courts.kept[id] { // else it is out already
+		c.courts.kept[id] = until
+	}
+}
+
+// ejections checks that those are kept out, and as long, that a vote ejected, and that the trials are
+// those that the checker knows.
+func (c *checker) ejections(s *coordinator.State) {
+	for _, e := range s.Authority.Ejections {
+		if until, known := c.courts.kept[e.Client]; !known || until != e.Until {
+			c.violate(FairlyTried, "%s is kept out until epoch %d, by the votes until %d", c.world.nameOf(e.Client), e.Until, until)
+		}
+	}
+	for id, until := range c.courts.kept {
+		member, ok := s.Member(id)
+		if until <= s.Progress.Epoch {
+			delete(c.courts.kept, id)
+		} else if ok && member.State == coordinator.Healthy || s.IsPending(id) {
+			c.violate(FairlyTried, "%s was ejected until epoch %d and takes part in %d", c.world.nameOf(id), until, s.Progress.Epoch)
+		}
+	}
+	same := len(s.Trials) == len(c.courts.trials)
+	for i := range min(len(s.Trials), len(c.courts.trials)) {
+		got, want := &s.Trials[i], c.courts.trials[i]
+		guilty, innocent := want.count()
+		same = same && *got == coordinator.Trial{
+			Slot: want.slot, Accused: want.accused, Accuser: want.accuser, Step: want.step, Fault: want.fault,
+			Since: want.since, SinceTime: want.sinceTime, Jurors: uint8(len(want.jury)), Guilty: uint8(guilty), Innocent: uint8(innocent),
+		}
+	}
+	if !same {
+		c.violate(FairlyTried, "there are %d trials in step %d, or others than %d", len(s.Trials), s.Progress.Step, len(c.courts.trials))
+	}
+	c.jurorsNoted(s)
+}
+
+// jurorsNoted checks that the members of an epoch have the votes and the complaints that they should.
+func (c *checker) jurorsNoted(s *coordinator.State) {
+	var of [mostTrials]*tried
+	for _, t := range c.courts.trials {
+		of[t.slot] = t
+	}
+	for i := range s.Epoch.Clients {
+		m := &s.Epoch.Clients[i]
+		if int(m.Complaints) != c.courts.complaints[m.ID] {
+			c.violate(FairlyTried, "%s has %d complaints, not %d", c.world.nameOf(m.ID), m.Complaints, c.courts.complaints[m.ID])
+		}
+		for slot := 0; m.Juror|m.Voted != 0 && slot < mostTrials; slot++ {
+			is, voted := m.Juror>>slot&1 == 1, m.Voted>>slot&1 == 1
+			t := of[slot]
+			if !is && !voted {
+				continue
+			}
+			if t == nil || !slices.Contains(t.jury, m.ID) {
+				c.violate(FairlyTried, "%s is a juror of slot %d", c.world.nameOf(m.ID), slot)
+				continue
+			}
+			if _, did := t.votes[m.ID]; did != voted {
+				c.violate(FairlyTried, "%s has voted on %s: %t, by the state %t", c.world.nameOf(m.ID), c.world.nameOf(t.accused), did, voted)
+			}
+		}
+	}
+}
+
+// juriesDrawn works out who judges whom was accused before a round that begins.
+func (c *checker) juriesDrawn(round *coordinator.Round) {
+	n := uint32(len(round.Members))
+	for _, t := range slices.Clone(c.courts.trials) {
+		if t.jury != nil {
+			continue
+		}
+		order := make([]coordinator.ClientID, n)
+		for i, id := range round.Members {
+			order[assign.Position(uint32(i), n, round.Seed, "jury")] = id
+		}
+		order = slices.DeleteFunc(order, func(id coordinator.ClientID) bool { return id == t.accused || id == t.accuser })
+		t.jury = order[:min(len(order), mostJurors)]
+		if len(t.jury) < 2 {
+			c.courts.complain(t)
+		}
+	}
+}
+
+// courtsTick keeps the times of trials where the clock was set back.
+func (c *checker) courtsTick(now uint64) {
+	for _, t := range c.courts.trials {
+		t.sinceTime = min(t.sinceTime, now)
+	}
+}
+
+// courtsOver ends the trials whose time is over with a round.
+func (c *checker) courtsOver(before stateMark, now uint64) {
+	for _, t := range slices.Clone(c.courts.trials) {
+		if before.step >= t.since+trialRounds && now >= t.sinceTime+trialTime {
+			c.courts.complain(t)
+		}
+	}
+}
+
+// courtsBegin gives the members of an epoch that begins the complaints that came since the one before.
+func (c *checker) courtsBegin(s *coordinator.State) {
+	clear(c.courts.complaints)
+	for i := range s.Epoch.Clients {
+		m := &s.Epoch.Clients[i]
+		if most := c.courts.between[m.ID]; int(m.Complaints) > most {
+			c.violate(FairlyTried, "%s begins an epoch with %d complaints, not %d", c.world.nameOf(m.ID), m.Complaints, most)
+		}
+		c.courts.complaints[m.ID] = int(m.Complaints)
+	}
+}

@@ -1,0 +1,84 @@
+package sim
+
+import (
+	"bytes"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/record/follow"
+)
+
+// crowded checks that nobody was let in of whose network as many take part as may, as far as the host
+// can know: one that has started again learns the networks of who is connected when somebody joins.
+func (c *checker) crowded(s *coordinator.State, joined coordinator.ClientID) {
+	there := 0
+	if c.world.machines[c.world.index[identity.ID(joined)]].network != gangNetwork {
+		return
+	}
+	for id := range c.world.fromNetwork(s) {
+		if id == joined || c.host.connected(c.world.index[identity.ID(id)]) {
+			delete(c.outlet.forgotten, id)
+		}
+		if !c.outlet.forgotten[id] {
+			there++
+		}
+	}
+	if most := c.world.plan.crew.size; there > most && !c.outlet.known {
+		c.violate(SeatsFair, "%s is let in, of whose network %d take part with it, %d may", c.world.nameOf(joined), there, most)
+	}
+}
+
+// proved checks an accepted proof that a client signed two results, and that the client is out.
+func (c *checker) proved(s *coordinator.State, a coordinator.Equivocation) {
+	name := c.world.nameOf(a.Client)
+	signed := make(map[signing]map[[32]byte]bool)
+	two := false
+	for _, known := range c.world.registry.byStep[a.Step] {
+		if !bytes.Equal(known.author[:], a.Client[:]) {
+			continue
+		}
+		of := signing{step: a.Step, batch: known.announcement.Batch}
+		if signed[of] == nil {
+			signed[of] = make(map[[32]byte]bool)
+		}
+		signed[of][known.announcement.Blob] = true
+		two = two || len(signed[of]) > 1
+	}
+	if !two {
+		c.violate(Ejected, "%s, who signed no two results in step %d", name, a.Step)
+	}
+	if member, ok := s.Member(a.Client); ok && member.State == coordinator.Healthy || s.IsPending(a.Client) {
+		c.violate(Ejected, "%s signed two results in step %d and stays", name, a.Step)
+	}
+	until := s.Progress.Epoch + 1 + uint32(s.Config.EjectionEpochs)
+	c.ejected[a.Client], c.courts.kept[a.Client] = until, max(until, c.courts.kept[a.Client])
+}
+
+// staysOut checks that a client that takes part was not ejected lately.
+func (c *checker) staysOut(s *coordinator.State, id coordinator.ClientID) {
+	if until := c.ejected[id]; s.Progress.Epoch < until {
+		c.violate(Ejected, "%s is back in epoch %d, not before %d", c.world.nameOf(id), s.Progress.Epoch, until)
+	}
+}
+
+// rewindEjections takes over those of a host that starts again.
+func (c *checker) rewindEjections(s *coordinator.State) {
+	clear(c.ejected)
+	for _, e := range s.Authority.Ejections {
+		c.ejected[e.Client] = e.Until
+	}
+}
+
+// deceived checks what a client ends with that found out that its host lies.
+func (c *checker) deceived(p *process, lie *follow.Lie) {
+	heads := lie.Evidence.Heads
+	if c.world.other == nil || len(heads) != 2 || !heads[0].Contradicts(heads[1]) {
+		c.violate(NodeSound, "%s: %v, without two heads that say so", p.machine.name(), lie)
+		return
+	}
+	for _, head := range heads {
+		if !head.Verify(identity.ID(hostID), [32]byte{}) {
+			c.violate(NodeSound, "%s: %v, by a head that the host did not sign", p.machine.name(), lie)
+		}
+	}
+}

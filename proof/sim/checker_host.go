@@ -1,0 +1,126 @@
+package sim
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
+)
+
+// outlet is what clients saw and heard of their host, and what it could see of them.
+type outlet struct {
+	shown    uint64               // records behind the newest state that was shown
+	promised map[signature]uint64 // of each accepted action that is shown before its answer: the number of its record
+	away     []int64              // per client: since when the host can know that its connection is gone; 0: it is not
+	came     []int64              // per client: when it was let in last
+
+	forgotten map[coordinator.ClientID]bool // whose network the host has not learnt since it started
+	known     bool                          // whoever acts now takes part already, or may come back
+}
+
+func newOutlet(machines int) outlet {
+	return outlet{promised: make(map[signature]uint64), away: make([]int64, machines), came: make([]int64, machines), forgotten: make(map[coordinator.ClientID]bool)}
+}
+
+func (o outlet) clone() outlet {
+	o.promised, o.forgotten, o.away, o.came = maps.Clone(o.promised), maps.Clone(o.forgotten), slices.Clone(o.away), slices.Clone(o.came)
+	return o
+}
+
+// arrives notes who acts next.
+func (c *checker) arrives(m *machine) {
+	c.outlet.known = c.world.fromNetwork(c.host.state)[coordinator.ClientID(m.id)]
+}
+
+// promised notes the place of an accepted action that does not wait for more of its kind.
+func (c *checker) promised(name signature, a coordinator.Action) {
+	switch a := a.(type) {
+	case coordinator.Join:
+		c.outlet.came[c.world.index[identity.ID(name.from)]] = c.world.now
+	case coordinator.Ready, coordinator.WitnessRound, coordinator.ReportCheckpoint:
+	case coordinator.Withdraw:
+		c.withdrawn(name.from, identity.ID(a.Client))
+	default:
+		if _, returns := a.(coordinator.Return); returns {
+			c.outlet.came[c.world.index[identity.ID(name.from)]] = c.world.now
+		}
+		c.outlet.promised[name] = c.host.core.Log().Head().Index + 1
+	}
+}
+
+// published notes that clients are shown the state behind so many records.
+func (c *checker) published(records uint64) { c.outlet.shown = records }
+
+// acknowledged notes what the host has said is done.
+func (c *checker) acknowledged(from coordinator.ClientID, nonce uint64, a coordinator.Action) {
+	name := signature{from, nonce}
+	c.acked[name] = true
+	if place := c.outlet.promised[name]; place > c.outlet.shown {
+		c.violate(ShownFirst, "%s was told that %s is accepted, which is record %d, and is shown %d", c.world.nameOf(from), describe(a), place, c.outlet.shown)
+	}
+}
+
+// restarted notes what a host that starts again can see.
+func (c *checker) restarted() {
+	clear(c.outlet.away)
+	c.cutOff()
+	clear(c.outlet.forgotten)
+	for id := range c.world.fromNetwork(c.host.state) {
+		c.outlet.forgotten[id] = true
+	}
+}
+
+// survived checks that a host that starts again has what it showed.
+func (c *checker) survived(records uint64) {
+	if c.outlet.shown > records {
+		c.violate(NothingLost, "clients were shown %d records, the journal has %d", c.outlet.shown, records)
+	}
+}
+
+// cutOff notes whose connections are gone.
+func (c *checker) cutOff() {
+	for i := range c.outlet.away {
+		if c.outlet.away[i] == 0 && !c.host.connected(i) {
+			c.outlet.away[i] = c.world.now
+		}
+	}
+}
+
+// looks notes that the host looks around, and sees who is back.
+func (c *checker) looks() {
+	c.cutOff()
+	for i := range c.outlet.away {
+		if c.host.connected(i) {
+			c.outlet.away[i] = 0
+		}
+	}
+}
+
+// withdrawn checks that who is withdrawn by the host was gone for long enough.
+func (c *checker) withdrawn(by coordinator.ClientID, id identity.ID) {
+	w := c.world
+	if by != hostID || c.host.lies() {
+		return
+	}
+	since := c.outlet.away[w.index[id]]
+	if since == 0 || w.now-since < withdrawGrace {
+		c.violate(Patient, "%s was withdrawn, and is gone since %.3f s", w.nameOf(coordinator.ClientID(id)), float64(since)/float64(second))
+	}
+}
+
+// waitsNoLonger checks that nobody is gone for longer than the grace and takes part, but for what the
+// disk may take.
+func (c *checker) waitsNoLonger(s *coordinator.State) {
+	w := c.world
+	if c.host.lies() || s.RunState == coordinator.Finished {
+		return
+	}
+	limit := withdrawGrace + beat + 2*w.plan.diskMost
+	for i, away := range c.outlet.away {
+		since := max(away, c.outlet.came[i])
+		if m := w.machines[i]; away != 0 && w.now-since > limit && s.TakesPart(coordinator.ClientID(m.id)) {
+			c.violate(Patient, "%s takes part, and is gone since %.3f s", m.name(), float64(since)/float64(second))
+		}
+	}
+}

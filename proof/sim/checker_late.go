@@ -1,0 +1,92 @@
+package sim
+
+import (
+	"slices"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+)
+
+// judged takes note of what an accepted health check about a step did to a member, which denied
+// says whether a quorum of the witnesses did not hold its result.
+func (c *checker) judged(s *coordinator.State, step uint32, id coordinator.ClientID, denied bool) {
+	member, ok := s.Member(id)
+	if !ok {
+		return
+	}
+	before, late := c.late[id]
+	switch {
+	case member.State == coordinator.Dropped && !c.dropped[id]:
+		if !late || before >= step || !denied {
+			c.violate(NotFramed, "%s was dropped for step %d; found late before: %t (step %d), denied by a quorum: %t", c.world.nameOf(id), step, late, before, denied)
+		}
+		c.dropped[id] = true
+	case !late && member.Lateness != coordinator.OnTime:
+		c.late[id] = step
+	case member.Lateness == coordinator.Slow && !c.slow[id]:
+		if !late || before >= step || denied {
+			c.violate(NotFramed, "%s became slow for step %d; found late before: %t (step %d), denied by a quorum: %t", c.world.nameOf(id), step, late, before, denied)
+		}
+		c.slow[id] = true
+	}
+}
+
+// mostJudged checks that findings drop no more than a third of the epoch's first members in a
+// round, and make no more of them slow.
+func (c *checker) mostJudged(s *coordinator.State) {
+	most, dropped := max(1, (len(s.Epoch.Clients)+len(s.Epoch.Exited))/3), 0
+	for i := range s.Epoch.Clients {
+		if s.Epoch.Clients[i].State == coordinator.Dropped {
+			dropped++
+		}
+	}
+	slow := 0
+	for _, is := range c.slow {
+		if is {
+			slow++
+		}
+	}
+	if dropped > most || slow > most {
+		c.violate(NotFramed, "%d members were dropped in a round and %d are slow in an epoch, at most %d may be", dropped, slow, most)
+	}
+}
+
+// epochBegins forgets the findings of the epoch before.
+func (c *checker) epochBegins(s *coordinator.State) {
+	clear(c.late)
+	clear(c.slow)
+	clear(c.dropped)
+	c.seatsBegin(s)
+	if slices.ContainsFunc(s.Epoch.Clients, func(m coordinator.Client) bool { return m.Lateness != coordinator.OnTime }) {
+		c.violate(NotFramed, "a member of a new epoch is late in it already")
+	}
+	if c.world.overrun(s.Epoch.Clients) {
+		c.violate(Progress, "the gang is a third of an epoch's members: the plan is wrong")
+	}
+}
+
+// rewindFindings takes over the findings of a host that starts again: those that were lost in
+// the crash were never published. What a member that left the epoch had in it comes last: where
+// it waits for the next one it may have begun its probation anew.
+func (c *checker) rewindFindings(s *coordinator.State) {
+	for _, members := range [][]coordinator.Client{s.Pending, s.Departed, s.Epoch.Clients, s.Epoch.Exited} {
+		for i := range members {
+			if m := &members[i]; m.ProbationUntil != 0 {
+				c.probation[m.ID] = m.ProbationUntil
+			}
+		}
+	}
+	late := make(map[coordinator.ClientID]uint32)
+	clear(c.slow)
+	clear(c.dropped)
+	for _, members := range [][]coordinator.Client{s.Epoch.Clients, s.Epoch.Exited} {
+		for i := range members {
+			m := &members[i]
+			if m.Lateness == coordinator.OnTime {
+				continue
+			}
+			late[m.ID], c.slow[m.ID] = c.late[m.ID], m.Lateness == coordinator.Slow
+			c.dropped[m.ID] = m.State == coordinator.Dropped
+		}
+	}
+	c.late = late
+}

@@ -1,0 +1,137 @@
+package sim
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"slices"
+
+	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/core/coordinator"
+)
+
+// seeded checks the two seeds of a new round.
+func (c *checker) seeded(s *coordinator.State, round *coordinator.Round) {
+	if want := binary.LittleEndian.Uint64(c.seedChain[8:]); round.BatchSeed != want {
+		c.violate(SeedsRight, "step %d has batch seed %x, the chain said %x", round.Step, round.BatchSeed, want)
+	}
+	if s.SeedChain == c.seedChain || round.Seed != binary.LittleEndian.Uint64(s.SeedChain[:]) {
+		c.violate(SeedsRight, "step %d has a witness seed, %x, that was known before", round.Step, round.Seed)
+	}
+	draw := s.DrawCommitment // takes the place of what it opened
+	if sha256.Sum256(draw[:]) != c.drawn {
+		c.violate(SeedsRight, "step %d began with a draw, %x, that the host had not committed to", round.Step, draw)
+	}
+	step := binary.LittleEndian.AppendUint32(nil, round.Step)
+	if want := sha256.Sum256(slices.Concat(c.seedChain[:], draw[:], step, c.secrets.revealed[:])); s.SeedChain != want {
+		c.violate(SeedsRight, "step %d has the chain %x, of its draw and of what members revealed follows %x", round.Step, s.SeedChain, want)
+	}
+	c.seedChain, c.drawn = s.SeedChain, draw
+}
+
+// secrets is what members committed to, and what they revealed together.
+type secrets struct {
+	committed map[coordinator.ClientID][32]byte
+	revealed  [32]byte
+}
+
+// secretsOf reads them from a state that is not checked against what was before.
+func secretsOf(s *coordinator.State) secrets {
+	known := secrets{committed: make(map[coordinator.ClientID][32]byte), revealed: s.Reveals}
+	for _, clients := range [][]coordinator.Client{s.Departed, s.Epoch.Exited, s.Epoch.Clients, s.Pending} {
+		for i := range clients {
+			known.committed[clients[i].ID] = clients[i].Commitment
+		}
+	}
+	return known
+}
+
+// revealed checks what a member revealed, and takes it in.
+func (c *checker) revealed(from coordinator.ClientID, a coordinator.Ready) {
+	if committed := c.secrets.committed[from]; committed != ([32]byte{}) {
+		if sha256.Sum256(a.Reveal[:]) != committed {
+			c.violate(SeedsRight, "%s revealed %x, which it had not committed to", c.world.nameOf(from), a.Reveal)
+		}
+		part := sha256.Sum256(slices.Concat([]byte("psyche/reveal/v1"), from[:], a.Reveal[:]))
+		for i := range part {
+			c.secrets.revealed[i] ^= part[i]
+		}
+	}
+	c.secrets.committed[from] = a.Next
+}
+
+// settled checks a host that has done everything that is due at a time of its clock: what is
+// over has ended. Hosts that sleep too long are found by the times that have passed: as long
+// as a beat where the clock was set, or the disk was slow.
+func (c *checker) settled(s *coordinator.State, now uint64) {
+	c.waitsNoLonger(s)
+	k := s.Config
+	most := map[coordinator.RunState]uint64{
+		coordinator.Warmup: k.WarmupTime, coordinator.RoundTrain: k.MaxRoundTrainTime,
+		coordinator.RoundWitness: k.RoundWitnessTime, coordinator.Cooldown: k.CooldownTime,
+	}
+	if limit, timed := most[s.RunState]; timed && now > s.StateStart && now-s.StateStart >= limit {
+		c.violate(InTime, "%v of step %d began %d ms ago and may last %d", s.RunState, s.Progress.Step, now-s.StateStart, limit)
+	}
+	if round := s.CurrentRound(); s.RunState == coordinator.RoundTrain && len(round.Witnesses) >= quorumOf(electedOf(round, k)) {
+		c.violate(InTime, "RoundTrain of step %d waits though a quorum has witnessed", s.Progress.Step)
+	}
+	if s.RunState == coordinator.RoundWitness && c.silentWitness(s, s.CurrentRound()) < 0 {
+		c.violate(InTime, "RoundWitness of step %d waits for nobody", s.Progress.Step)
+	}
+}
+
+// punctual checks how late a phase ended that only time ends, where nothing held up the host.
+func (c *checker) punctual(before stateMark, past, limit uint64) {
+	const late = 100 // milliseconds; more than a write takes once faults have stopped
+	w := c.world
+	if !c.host.lies() && w.healed && w.now > c.healedAt+withdrawGrace+beat && !c.host.core.Holds() && past > limit+late {
+		c.violate(InTime, "%v of step %d lasted %d ms, at most %d are right", before.runState, before.step, past, limit)
+	}
+}
+
+// outOfReach reports whether so many elected witnesses have left that the others are no
+// quorum: then nothing of the round can count any more.
+func outOfReach(s *coordinator.State, round *coordinator.Round, quorum int) bool {
+	possible := len(round.Witnesses)
+	for i := range round.Members {
+		if isSilent(s, round, i) {
+			possible++
+		}
+	}
+	return possible < quorum
+}
+
+// isSilent reports whether a member was elected to witness a round, has not, and can still.
+func isSilent(s *coordinator.State, round *coordinator.Round, i int) bool {
+	voted := slices.ContainsFunc(round.Witnesses, func(w coordinator.Witness) bool { return int(w.Member) == i })
+	member, ok := s.Member(round.Members[i])
+	return !voted && ok && member.State == coordinator.Healthy &&
+		assign.Position(uint32(i), uint32(len(round.Members)), round.Seed, "witness") < uint32(electedOf(round, s.Config))
+}
+
+// silentWitness returns a member that RoundWitness has to wait for, or -1: one that was elected, is
+// silent and can still come. Where there is a quorum nobody waits for who is slow, nor for a
+// trainer whose own result a quorum of the witnesses does not have. Who is no longer healthy when a
+// round is over has left it before.
+func (c *checker) silentWitness(s *coordinator.State, round *coordinator.Round) int {
+	quorum := quorumOf(electedOf(round, s.Config))
+	trains := make(map[int]bool)
+	for _, a := range round.Assignments(s.Config) {
+		trains[a.Member] = true
+	}
+	for i, id := range round.Members {
+		if !isSilent(s, round, i) {
+			continue
+		}
+		without := 0
+		for k := range round.Witnesses {
+			if !round.Witnesses[k].Participants.Contains(round.Seed, id[:]) {
+				without++
+			}
+		}
+		if len(round.Witnesses) < quorum || !c.slow[id] && (!trains[i] || without < quorum) {
+			return i
+		}
+	}
+	return -1
+}

@@ -1,0 +1,140 @@
+package sim
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"slices"
+
+	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/core/coordinator"
+)
+
+// seated checks who has a seat in an epoch that begins, and until when each is on probation.
+func (c *checker) seated(s *coordinator.State, before stateMark) {
+	steps, begin := s.Config.ProbationSteps, s.Epoch.StartStep
+	newcomers := c.newcomers(before)
+	regular, young, fresh := 0, 0, 0
+	for i := range s.Epoch.Clients {
+		m := &s.Epoch.Clients[i]
+		until, seen := c.probation[m.ID]
+		if m.ProbationUntil != begin+steps && (!seen || m.ProbationUntil < until) {
+			c.violate(SeatsFair, "%s is on probation until step %d of an epoch that begins with step %d, before until %d", c.world.nameOf(m.ID), m.ProbationUntil, begin, until)
+		}
+		switch {
+		case newcomers[m.ID]:
+			fresh++
+		case m.ProbationUntil > begin:
+			young++
+		default:
+			regular++
+		}
+		c.probation[m.ID] = m.ProbationUntil
+	}
+	c.drawnFairly(s, before.waited)
+	if known := regular + young; steps > 0 && known > 0 {
+		if regular == 0 {
+			regular, young = young, 0
+		}
+		if most := max(max(1, (regular-1)/2)-young, int(s.Config.InitMinClients)-known); fresh > max(0, most) {
+			c.violate(SeatsFair, "%d newcomers have seats beside %d members past their probation and %d on it, at most %d may", fresh, regular, young, most)
+		}
+	}
+}
+
+// newcomers are those who waited and have to be drawn: the state may say so of who never was a
+// member, or not in the epoch that is over, and of who was dropped or ejected in that one; it has to
+// of who was dropped in it and on probation when it began, as far as that is known: it is not of who
+// came back so often that its probation began anew.
+func (c *checker) newcomers(before stateMark) map[coordinator.ClientID]bool {
+	was := make(map[coordinator.ClientID]coordinator.ClientState)
+	for id := range c.seats.returns {
+		was[id] = coordinator.Healthy
+	}
+	for i := range before.left {
+		was[before.left[i].ID] = before.left[i].State
+	}
+	newcomers := make(map[coordinator.ClientID]bool)
+	for i := range before.waited {
+		id, isNew := before.waited[i].ID, before.waited[i].ProbationUntil == 0
+		newcomers[id] = isNew
+		switch state, member := was[id]; {
+		case !member:
+		case isNew && (state == coordinator.Healthy || state == coordinator.Withdrawn):
+			c.violate(SeatsFair, "%s had a seat, was not dropped, and is drawn like a newcomer", c.world.nameOf(id))
+		case !isNew && state == coordinator.Dropped && c.probation[id] > before.began && c.seats.returns[id] <= freeReturns:
+			c.violate(SeatsFair, "%s was on probation, was dropped, and keeps its seat", c.world.nameOf(id))
+		}
+	}
+	return newcomers
+}
+
+// joins notes who joins after which draw: who knows the chain can make a key to suit it.
+func (c *checker) joins(s *coordinator.State, from coordinator.ClientID) {
+	for i := range s.Pending {
+		if s.Pending[i].ID == from && !s.Pending[i].Waited {
+			c.joined[from] = s.SeedChain
+		}
+	}
+	c.crowded(s, from)
+}
+
+// drawnFairly checks that of those who waited the ones have seats that were members before, and of the
+// others those whom the seed chain draws.
+func (c *checker) drawnFairly(s *coordinator.State, waited []coordinator.Client) {
+	var newcomers []coordinator.Client
+	seats := 0
+	for i := range waited {
+		_, member := s.Member(waited[i].ID)
+		if waited[i].ProbationUntil != 0 {
+			if !member {
+				c.violate(SeatsFair, "%s was a member and has no seat", c.world.nameOf(waited[i].ID))
+			}
+			continue
+		}
+		newcomers = append(newcomers, waited[i])
+		if member {
+			seats++
+		}
+	}
+	key := func(m coordinator.Client) (late int, rank uint64) {
+		hash := sha256.Sum256(append(bytes.Clone(s.SeedChain[:]), m.ID[:]...))
+		if chain, known := c.joined[m.ID]; known && chain == s.SeedChain || !known && !m.Waited {
+			late = 1
+		}
+		return late, binary.LittleEndian.Uint64(hash[:]) >> 1
+	}
+	slices.SortStableFunc(newcomers, func(a, b coordinator.Client) int {
+		lateA, rankA := key(a)
+		lateB, rankB := key(b)
+		return cmp.Or(cmp.Compare(lateA, lateB), cmp.Compare(rankA, rankB))
+	})
+	for i := range newcomers {
+		if _, member := s.Member(newcomers[i].ID); member != (i < seats) {
+			c.violate(SeatsFair, "%s is number %d of the draw for %d seats, and a member: %t", c.world.nameOf(newcomers[i].ID), i, seats, member)
+		}
+	}
+}
+
+// skips notes whose results of a new round do not count, and compares it with what the round
+// says: of members on probation, where some trainer is past it.
+func (c *checker) skips(s *coordinator.State, round *coordinator.Round) {
+	assignments := round.Assignments(s.Config)
+	skipped := make(map[assign.BatchID]bool)
+	for _, a := range assignments {
+		if s.Config.ProbationSteps > 0 && c.probation[round.Members[a.Member]] > round.Step {
+			skipped[a.Batch] = true
+		}
+	}
+	if len(skipped) == len(assignments) {
+		clear(skipped)
+	}
+	for _, a := range assignments {
+		if round.Warming.Has(a.Member) != skipped[a.Batch] {
+			c.violate(SeatsFair, "step %d: the result of %s is to be skipped: %t, the round says %t",
+				round.Step, c.world.nameOf(round.Members[a.Member]), skipped[a.Batch], round.Warming.Has(a.Member))
+		}
+	}
+	c.chain.skipped[round.Step] = skipped
+}

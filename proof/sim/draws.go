@@ -1,0 +1,56 @@
+package sim
+
+import (
+	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/core/coordinator"
+)
+
+// draws implements env.Draws for all clients of a run: what the first one that asks has
+// worked out, all others get. The keys are everything that the answers depend on, so a
+// client with another idea of a round gets the answer for that one.
+type draws struct {
+	assignments map[assignmentsKey][]assign.Assignment
+	elected     map[electedKey][]bool
+}
+
+type assignmentsKey struct {
+	batchSeed, dataIndex uint64
+	members              int
+	batchSize            uint32
+	percent              uint8
+}
+
+type electedKey struct {
+	seed    uint64
+	members int
+	nodes   uint16
+}
+
+func newDraws() draws {
+	return draws{make(map[assignmentsKey][]assign.Assignment), make(map[electedKey][]bool)}
+}
+
+// Assignments implements env.Draws.
+func (d *draws) Assignments(r *coordinator.Round, c coordinator.Config) []assign.Assignment {
+	key := assignmentsKey{r.BatchSeed, r.DataIndex, len(r.Members), r.BatchSize, c.VerificationPercent}
+	known, ok := d.assignments[key]
+	if !ok {
+		known = r.Assignments(c)
+		d.assignments[key] = known
+	}
+	return known
+}
+
+// Elected implements env.Draws.
+func (d *draws) Elected(r *coordinator.Round, c coordinator.Config, member int) bool {
+	key := electedKey{r.Seed, len(r.Members), c.WitnessNodes}
+	known, ok := d.elected[key]
+	if !ok {
+		known = make([]bool, len(r.Members))
+		for _, i := range r.ElectedWitnesses(c) {
+			known[i] = true
+		}
+		d.elected[key] = known
+	}
+	return member >= 0 && member < len(known) && known[member]
+}

@@ -1,0 +1,190 @@
+package sim
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"slices"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/record/wire"
+)
+
+// gangSize returns how many of a run's clients may be in a gang: fewer than a third of the
+// members that an epoch can begin with, and at most three of ten.
+func gangSize(clients int, config coordinator.Config) int {
+	return min((int(config.InitMinClients)-1)/3, clients*3/10)
+}
+
+// appointGang chooses the gang. What single liars do its members do as well, each by itself.
+func (w *world) appointGang() {
+	r := newRandom(w.options.Seed, "gang")
+	gang := r.pick(len(w.machines), gangSize(len(w.machines), w.plan.config))
+	for _, m := range w.machines {
+		m.roles = 0
+	}
+	for n, i := range gang {
+		w.machines[i].roles, w.machines[i].network = Gang, gangNetwork
+		if n < w.plan.crew.equivocators {
+			w.machines[i].roles |= Equivocation
+		}
+		for _, kind := range (w.plan.faults & (Equivocation | HiddenResult | InvalidResult)).each() {
+			if r.chance(300) {
+				w.machines[i].roles |= kind
+			}
+		}
+	}
+}
+
+// gangNetwork is from where all of the gang connect. Others have networks that nobody counts.
+const gangNetwork = 1
+
+// recruit makes more keys of the gang, which begin when the run has begun.
+func (w *world) recruit(r *random) {
+	for range w.plan.crew.spare {
+		m := w.newMachine(r)
+		m.roles, m.network = Gang, gangNetwork
+	}
+}
+
+// scheme is what a gang is after in an epoch.
+type scheme int
+
+const (
+	evicts       scheme = iota // all are there, to be more of a committee than may lie
+	comesAndGoes               // half of them give up their seats and take them back
+	dawdles                    // their results come when others hardly wait any more
+	grinds                     // they withhold what they committed to, or leave when they have revealed it
+)
+
+// schemeOf returns what the gang is after in an epoch.
+func (w *world) schemeOf(epoch uint32) scheme {
+	return one(newRandom(w.options.Seed, "scheme "+itoa(int(epoch))), evicts, evicts, comesAndGoes, dawdles, grinds)
+}
+
+// gangElected returns how many of the gang witness a round.
+func (w *world) gangElected(round *coordinator.Round, config coordinator.Config) int {
+	elected := 0
+	for _, member := range round.ElectedWitnesses(config) {
+		if i, known := w.index[[32]byte(round.Members[member])]; known && w.machines[i].lies(Gang) {
+			elected++
+		}
+	}
+	return elected
+}
+
+// conspiracy is what a witness of the gang makes of an honest proof. Where the gang is more of
+// the committee than may lie it names itself alone: nobody else's result can count, and everybody
+// else can be found late. Where it is a quorum it signs a root and a replica of nothing as well.
+func (p *process) conspiracy(proof coordinator.WitnessRound) coordinator.WitnessRound {
+	s := p.machine.history().state
+	round := s.RoundOfStep(proof.Step)
+	switch p.world.lies.below(6) { // to choose what audits look at, or to be heard without a say in it
+	case 0:
+		proof.Reveal[0] ^= 1
+	case 1:
+		proof.Reveal = [32]byte{}
+	}
+	if round == nil {
+		return proof
+	}
+	elected := p.world.gangElected(round, s.Config)
+	if elected <= int(round.WitnessesElected)-int(round.WitnessesNeeded) {
+		return proof
+	}
+	own := coordinator.WitnessRound{Step: proof.Step, Replica: proof.Replica, Reveal: proof.Reveal}
+	for _, a := range round.Assignments(s.Config) {
+		id := round.Members[a.Member]
+		if i := p.world.index[[32]byte(id)]; p.world.machines[i].lies(Gang) {
+			own.Participants.Add(round.Seed, id[:])
+		}
+	}
+	if elected >= int(round.WitnessesNeeded) {
+		own.CommitmentsRoot, own.Replica = gangModel(proof.Step), gangModel(proof.Step)
+	}
+	return own
+}
+
+// withhold keeps back what the member committed to, for its whole Warmup or for a while: it has seen
+// by then what honest members revealed.
+func (p *process) withhold(ready coordinator.Ready) coordinator.Ready {
+	grinding := p.world.schemeOf(ready.Epoch) == grinds
+	if grinding && p.machine.index%3 == 0 || p.world.lies.chance(300) {
+		ready.Reveal[0] ^= 1
+	}
+	return ready
+}
+
+// dawdle is how much later than others a member of the gang is done with a batch.
+func (p *process) dawdle() int64 {
+	if p.world.schemeOf(p.machine.history().state.Progress.Epoch) != dawdles {
+		return 0
+	}
+	return p.world.lies.between(2*second, 4*second)
+}
+
+// gangModel is the digest that all of the gang report after a step.
+func gangModel(step uint32) [32]byte {
+	return sha256.Sum256(binary.LittleEndian.AppendUint32([]byte("the gang's model"), step))
+}
+
+// evict accuses everybody whom the gang's proofs, or others, show without a result. It is called
+// once for every new phase.
+func (p *process) evict(state *coordinator.State) {
+	var accused []coordinator.ClientID
+	for _, id := range state.Accusable() {
+		if i, known := p.world.index[[32]byte(id)]; known && !p.world.machines[i].lies(Gang) {
+			accused = append(accused, id)
+		}
+	}
+	if len(accused) > 0 {
+		p.sendAside(coordinator.HealthCheck{Step: state.Progress.Step - 1, Clients: accused})
+	}
+}
+
+// comeAndGo gives up the seat of some of the gang in some rounds, and takes it back, or one that was
+// never theirs, as often as they are let. Some leave when they have revealed, as if that took it back.
+func (p *process) comeAndGo(state *coordinator.State) {
+	aim := p.world.schemeOf(state.Progress.Epoch)
+	me := coordinator.ClientID(p.machine.id)
+	member, ok := state.Member(me)
+	healthy := ok && member.State == coordinator.Healthy
+	switch {
+	case p.machine.index%2 != 0:
+	case state.RunState == coordinator.Warmup && aim == grinds && healthy && slices.Contains(state.Epoch.Ready, me),
+		state.RunState == coordinator.RoundTrain && aim == comesAndGoes && healthy && p.world.lies.chance(500):
+		p.sendAside(coordinator.Withdraw{Client: me})
+	case state.RunState == coordinator.RoundTrain && !healthy:
+		p.sendAside(coordinator.Return{Epoch: state.Progress.Epoch})
+	}
+}
+
+// frame makes a false proof that an honest member signed two results.
+func (p *process) frame(state *coordinator.State) {
+	registry := &p.world.registry
+	for _, s := range registry.byStep[state.Progress.Step] {
+		victim := p.world.machines[p.world.index[s.author]]
+		if !victim.honest() || !p.world.lies.chance(100) {
+			continue
+		}
+		other := s.announcement
+		other.Blob[0] ^= 1
+		forged := wire.SignAnnouncement(p.machine.key, other)
+		copy(forged[1:], victim.id[:])
+		if proof, ok := wire.NewEquivocation(wire.SignAnnouncement(victim.key, s.announcement), forged); ok {
+			p.sendAside(proof)
+		}
+		return
+	}
+}
+
+// overrun reports whether the gang has a third of an epoch's first members or more: then the
+// protocol promises nothing, and the plan of the run is wrong.
+func (w *world) overrun(members []coordinator.Client) bool {
+	gang := 0
+	for i := range members {
+		if at, known := w.index[[32]byte(members[i].ID)]; known && w.machines[at].lies(Gang) {
+			gang++
+		}
+	}
+	return gang > 0 && 3*gang >= len(members)
+}

@@ -1,0 +1,456 @@
+package sim
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/psyche-go/psyche/base/hashchain"
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/host/core"
+	"github.com/psyche-go/psyche/record/backend"
+	"github.com/psyche-go/psyche/record/follow"
+	"github.com/psyche-go/psyche/record/wire"
+)
+
+// The host is that of package server, with its default times.
+const (
+	beat          = second
+	withdrawGrace = int64(core.DefaultGrace)
+)
+
+// hostKey is the key of every simulated host.
+var hostKey = func() identity.Key {
+	var seed [identity.SeedSize]byte
+	binary.BigEndian.PutUint64(seed[:], 1)
+	return identity.FromSeed(seed)
+}()
+
+var hostID = coordinator.ClientID(hostKey.ID())
+
+// host is the host of the run: its core, a disk, and connections, all of which fail.
+type host struct {
+	world   *world
+	checker *checker
+	up      bool
+	life    int // counts starts
+	core    *core.Host
+	state   *coordinator.State // the core's
+	disk    disk
+	random  *random
+	draws   *hashchain.Chain // kept beside the journal
+	offset  int64            // of its clock, milliseconds
+
+	inbox   []*request
+	waiting []*request // for the core's answers, in their order
+	writing bool
+	base    *coordinator.State   // as the disk has it; never modified
+	starts  map[uint32]wire.Head // of the journal at the starts of rounds, signed
+	update  *backend.Update      // newest published
+	version uint64               // of update
+	sent    []uint64             // per client: version it was sent
+	alarm   uint64               // number of the newest one: only that counts
+	lying   lying                // where the host is of the gang
+	changed bool                 // connections have come or gone since the host looked
+}
+
+func newHost(w *world) *host {
+	var secret [32]byte
+	random := newRandom(w.options.Seed, "host")
+	binary.LittleEndian.PutUint64(secret[:], random.next())
+	h := &host{
+		world: w, random: random, draws: hashchain.New(secret, int(w.plan.config.TotalSteps)+1),
+		sent: make([]uint64, len(w.machines)), starts: make(map[uint32]wire.Head),
+	}
+	h.checker = newChecker(w, h)
+	return h
+}
+
+// clock returns the host's time in Unix milliseconds.
+func (h *host) clock() uint64 {
+	t := clockStart.Add(time.Duration(h.world.now)).UnixMilli() + h.offset
+	return uint64(max(t, 1))
+}
+
+// now returns the time as the host sees it.
+func (h *host) now() core.Now {
+	return core.Now{Time: clockStart.Add(time.Duration(h.world.now)), Clock: h.clock()}
+}
+
+// start starts the host unless it runs: it reads its journal, or begins the run.
+func (h *host) start() {
+	if h.up {
+		return
+	}
+	w := h.world
+	h.up = true
+	h.life++
+	h.inbox, h.waiting, h.writing, h.update = nil, nil, false, nil
+	var log *follow.Follower
+	if h.life == 1 {
+		log = h.begin()
+		h.checker.drawn, h.checker.secrets = log.State.DrawCommitment, secretsOf(&log.State)
+	} else {
+		var actions []signature
+		var err error
+		log, actions, err = h.disk.replay(&w.rules)
+		h.checker.replayed(log, actions, err)
+		if err != nil {
+			return
+		}
+		w.note('h', uint64(h.life), uint64(len(actions)), func() string {
+			return fmt.Sprintf("host starts in %v of step %d", log.State.RunState, log.State.Progress.Step)
+		})
+	}
+	times := core.DefaultTimes
+	if w.rules.times != nil {
+		w.rules.times(&times)
+	}
+	h.open(log, times)
+	h.checker.restarted()
+	h.wake(0)
+}
+
+// begin begins the run.
+func (h *host) begin() *follow.Follower {
+	g := coordinator.Genesis{RunID: runID, Host: hostID, Config: h.world.plan.config, Model: simModel(), Draws: h.draws.Commitment()}
+	state, err := g.State()
+	if err != nil {
+		panic(fmt.Sprintf("sim: seed %d makes no valid configuration: %v", h.world.options.Seed, err))
+	}
+	genesis, err := follow.OpenGenesis(follow.SignGenesis(hostKey, [32]byte{}, state.AppendTo(nil)))
+	if err == nil {
+		h.disk.add(follow.Record{Kind: follow.KindGenesis, Genesis: genesis}.AppendTo(nil))
+		h.disk.synced()
+		log, err := follow.Begin(genesis)
+		if err == nil {
+			return log
+		}
+	}
+	panic("sim: the genesis of a simulated run: " + err.Error())
+}
+
+// open takes up a log.
+func (h *host) open(log *follow.Follower, times core.Times) {
+	h.state = &log.State
+	h.core = core.New(log, h.now(), core.Options{
+		Times: times, Draws: h.draws,
+		Sign:       func(nonce uint64, a coordinator.Action) wire.SignedAction { return unsigned(hostID, nonce, a) },
+		Connection: h.connection,
+		Rules:      core.Rules{Apply: h.world.rules.doApply, Tick: h.tick, Due: h.world.rules.doDue},
+		Acted:      h.acted,
+		Moved:      h.moved,
+	})
+	h.rebase()
+}
+
+// crash kills the host. Of what it is writing nothing or everything is on the disk, or,
+// when writes tear, any part.
+func (h *host) crash(torn bool) {
+	if !h.up {
+		return
+	}
+	w := h.world
+	h.up = false
+	there := 0
+	if n := len(h.disk.writing); n > 0 {
+		if torn {
+			there = w.faults.below(n + 1)
+		} else if w.faults.chance(500) {
+			there = n
+		}
+	}
+	h.checker.crashed(h.base, &h.disk, there)
+	h.disk.cut(there)
+	for _, r := range slices.Concat(h.inbox, h.waiting) {
+		if p := r.process; p != nil && p.alive && !r.done {
+			r.err, r.done = backend.ErrDisconnected, true
+			p.put(item{at: w.now + disconnected, parking: r.parking})
+		}
+	}
+	h.inbox, h.waiting = nil, nil
+}
+
+// wake lets the host look around after a time, unless it does before. After a whole beat it
+// only works when something is due.
+func (h *host) wake(after int64) {
+	h.alarm++
+	alarm := h.alarm
+	h.world.after(after, func() {
+		switch {
+		case !h.up || h.alarm != alarm:
+		case after < beat || h.core.Due(h.now()) <= 0:
+			h.step()
+		default:
+			h.sleep()
+		}
+	})
+}
+
+// sleep lets the host wake when something is due, at the latest after a beat: the clock may
+// have been set.
+func (h *host) sleep() {
+	if h.up && !h.writing {
+		h.wake(int64(h.core.Sleep(h.now(), time.Duration(beat))))
+	}
+}
+
+// reconnected is called when connections have come or gone.
+func (h *host) reconnected() {
+	if h.up {
+		h.checker.cutOff()
+		h.changed = true
+		h.wake(0)
+	}
+}
+
+// deliver lets a request arrive at a time.
+func (h *host) deliver(r *request, at int64) {
+	w := h.world
+	w.events.order++
+	r.at, r.order = at, w.events.order
+	w.events.put(event{at: at, call: func() {
+		if !h.up || r.process != nil && !h.connected(r.from.index) {
+			if p := r.process; p != nil && p.alive && !r.done {
+				r.err, r.done = backend.ErrDisconnected, true
+				p.put(item{at: w.now + disconnected, parking: r.parking})
+			}
+			return
+		}
+		h.inbox = append(h.inbox, r)
+		h.step()
+	}})
+}
+
+// step has the core do what came and what is due, and then writes, publishes and answers.
+func (h *host) step() {
+	w := h.world
+	if h.writing || w.violation != nil {
+		return
+	}
+	if h.wantsFork() {
+		h.fork()
+	}
+	h.checker.looks()
+	requests := h.inbox
+	h.inbox, h.changed = nil, false
+	for _, r := range requests {
+		switch {
+		case h.leavesOut(r): // whoever waits for the answer waits in vain
+		case !w.rules.verifies(r.action):
+			r.answer(w, errProof)
+		default:
+			h.waiting = append(h.waiting, r)
+			h.checker.arrives(r.from)
+			h.core.Submit(h.now(), unsigned(coordinator.ClientID(r.from.id), r.nonce, r.action), w.rules.from(h, r.action, r.from.origin()))
+		}
+	}
+	h.scheme()
+	h.core.Tick(h.now())
+	records, err := h.core.Ready()
+	if err != nil {
+		h.checker.violate(NodeSound, "the host cannot go on: %v", err)
+		return
+	}
+	for _, r := range records {
+		h.disk.add(r.Payload)
+	}
+	switch {
+	case len(records) == 0:
+		h.advance()
+		h.goOn()
+	case w.rules.finish != nil:
+		w.rules.finish(h)
+	default:
+		h.write(h.advance)
+	}
+}
+
+// write waits until the disk has everything, and goes on then.
+func (h *host) write(then func()) {
+	h.writing = true
+	life := h.life
+	delay := h.random.between(second/1000, 5*second/1000)
+	if !h.world.healed {
+		delay = h.random.between(second/1000, h.world.plan.diskMost)
+	}
+	h.world.after(delay, func() {
+		if h.life != life || !h.up {
+			return
+		}
+		h.disk.synced()
+		h.writing = false
+		h.rebase()
+		then()
+		h.goOn()
+	})
+}
+
+// advance has the core publish and answer.
+func (h *host) advance() { h.core.Advance(h.now(), h) }
+
+// show sends what was published to every connected client that does not have it.
+func (h *host) show() {
+	for i, m := range h.world.machines {
+		if h.update != nil && m.history() == h && h.connected(i) && h.sent[i] != h.version {
+			h.send(m.process)
+		}
+	}
+}
+
+// goOn sends what was published, and works on or sleeps.
+func (h *host) goOn() {
+	h.show()
+	if len(h.inbox) > 0 || h.changed {
+		h.step()
+		return
+	}
+	h.sleep()
+}
+
+// rebase takes note of what the disk has.
+func (h *host) rebase() {
+	state := h.state.Clone()
+	h.base = &state
+}
+
+// acted sees what became of an action.
+func (h *host) acted(a wire.SignedAction, err error) {
+	w, from := h.world, coordinator.ClientID(a.From)
+	w.note('A', a.Nonce, uint64(len(h.state.Epoch.Clients)), func() string {
+		return fmt.Sprintf("host: %s of %s: %s", describe(a.Action), w.nameOf(from), orAccepted(err))
+	})
+	if err == nil {
+		h.checker.accepted(h.state, from, a.Nonce, a.Action)
+	}
+}
+
+// tick is the core's rule of what is due; a host of the gang sometimes has another one.
+func (h *host) tick(s *coordinator.State, now uint64, draw [32]byte) bool {
+	if h.wantsFork() || h.stalls() {
+		return false
+	}
+	before := markOf(s)
+	if !h.world.rules.doTick(s, now, draw) {
+		h.checker.settled(s, now)
+		return false
+	}
+	h.checker.ticked(s, before, now)
+	return true
+}
+
+// moved sees that the run is in another state.
+func (h *host) moved(before coordinator.RunState) {
+	w, s := h.world, h.state
+	if s.RunState == coordinator.RoundTrain {
+		head := h.core.Log().Head()
+		h.starts[s.Progress.Step] = wire.Head{Index: head.Index, Step: s.Progress.Step, Hash: head.Hash}.Sign(hostKey, [32]byte{})
+		if s.Progress.Step >= w.plan.healStep {
+			w.after(0, w.heal)
+		}
+	}
+	w.note('T', uint64(s.RunState), uint64(s.Progress.Step), func() string {
+		return fmt.Sprintf("host: %v → %v, epoch %d, step %d, %d members, %d pending", before, s.RunState,
+			s.Progress.Epoch, s.Progress.Step, len(s.Epoch.Clients), len(s.Pending))
+	})
+}
+
+// withdraw takes a client out of the run.
+func (h *host) withdraw(m *machine) {
+	_ = h.core.Act(h.now(), coordinator.Withdraw{Client: coordinator.ClientID(m.id)})
+}
+
+// Answer implements core.Outlet.
+func (h *host) Answer(i int, err error) {
+	r := h.waiting[i]
+	if err == nil {
+		h.checker.acknowledged(coordinator.ClientID(r.from.id), r.nonce, r.action)
+	}
+	r.answer(h.world, err)
+	if i == len(h.waiting)-1 {
+		h.waiting = nil
+	}
+}
+
+// Publish implements core.Outlet.
+func (h *host) Publish(u core.Update) {
+	peers := make([]backend.Peer, len(u.Participants))
+	for i, id := range u.Participants {
+		peers[i] = backend.Peer{ID: id}
+	}
+	slices.SortFunc(peers, func(a, b backend.Peer) int { return bytes.Compare(a.ID[:], b.ID[:]) })
+	same := func(a, b backend.Peer) bool { return a.ID == b.ID }
+	if !u.Changed && slices.EqualFunc(peers, h.update.Peers, same) {
+		return
+	}
+	h.version++
+	state := u.State.Clone()
+	h.update = &backend.Update{State: &state, Peers: peers, Starts: h.startsOf(&state)}
+	h.checker.published(h.core.Log().Head().Index)
+}
+
+// greet makes sure that a client that has just connected gets the newest update.
+func (h *host) greet(p *process) {
+	h.sent[p.machine.index] = 0
+	h.reconnected()
+}
+
+// send sends the newest update. Updates of one connection keep their order.
+func (h *host) send(p *process) {
+	h.sent[p.machine.index] = h.version
+	at := max(h.world.now+p.machine.latency+h.world.extraDelay(), p.updateAt)
+	p.updateAt = at
+	p.put(item{at: at, update: h.update})
+	if !p.machine.honest() {
+		p.conspire(h.update.State)
+	}
+}
+
+func orAccepted(err error) string {
+	if err == nil {
+		return "accepted"
+	}
+	return err.Error()
+}
+
+func (w *world) nameOf(id coordinator.ClientID) string {
+	if id == hostID {
+		return "the host"
+	}
+	if i, ok := w.index[identity.ID(id)]; ok {
+		return w.machines[i].name()
+	}
+	return "a stranger"
+}
+
+func describe(a coordinator.Action) string {
+	switch a := a.(type) {
+	case coordinator.Join:
+		return fmt.Sprintf("join of epoch %d", a.Epoch)
+	case coordinator.Ready:
+		return fmt.Sprintf("ready for epoch %d", a.Epoch)
+	case coordinator.Return:
+		return fmt.Sprintf("return into epoch %d", a.Epoch)
+	case coordinator.WitnessRound:
+		return fmt.Sprintf("witness of step %d, root %x, replica %x", a.Step, a.CommitmentsRoot[:4], a.Replica[:4])
+	case coordinator.HealthCheck:
+		return fmt.Sprintf("health check of step %d, %d accused", a.Step, len(a.Clients))
+	case coordinator.ReportCheckpoint:
+		return fmt.Sprintf("checkpoint of step %d, digest %x", a.Step, a.Digest[:4])
+	case coordinator.ReportUpload:
+		return fmt.Sprintf("upload of step %d, digest %x", a.Step, a.Digest[:4])
+	case coordinator.Equivocation:
+		return fmt.Sprintf("proof of two results of step %d", a.Step)
+	case coordinator.Withdraw:
+		return "withdrawal"
+	case coordinator.Accuse:
+		return fmt.Sprintf("accusation of %s for step %d: %s", a.Client, a.Step, a.Fault)
+	case coordinator.Vote:
+		return fmt.Sprintf("vote on %s for step %d, guilty %t", a.Client, a.Step, a.Guilty)
+	default:
+		return fmt.Sprintf("%T", a)
+	}
+}

@@ -1,0 +1,245 @@
+package sim
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/host/core"
+	"github.com/psyche-go/psyche/record/follow"
+	"github.com/psyche-go/psyche/record/wire"
+)
+
+// lying is what a host of the gang remembers.
+type lying struct {
+	bent      uint32 // newest step whose witnesses it has tried to choose
+	withdrawn uint32 // epoch in which it withdrew honest members, and one
+	count     int    // how many in it
+	asked     int64  // since when an epoch is not begun that the gang would own
+}
+
+func (h *host) lies() bool { return h.world.plan.faults&GangHost != 0 }
+
+// schemes of a host of the gang. It cannot invent what somebody signed, and draws are committed to.
+const (
+	leavesReadies = iota // it lets few honest members reveal
+	leavesWords          // witnesses, findings, reports and proofs against the gang get lost
+	bends                // it withdraws honest members so that the next draw elects more of the gang
+	turnsClock           // phases end before their time
+	hostSchemes
+)
+
+func (h *host) schemeOf(epoch uint32) int {
+	return newRandom(h.world.options.Seed, "host "+itoa(int(epoch))).below(hostSchemes)
+}
+
+// leavesOut reports whether the host forgets an action of an honest client.
+func (h *host) leavesOut(r *request) bool {
+	if !h.lies() || !r.from.honest() || h.lying.asked != 0 {
+		return false
+	}
+	aim := h.schemeOf(h.state.Progress.Epoch)
+	switch r.action.(type) {
+	case coordinator.Ready:
+		return aim == leavesReadies && h.random.chance(700)
+	case coordinator.WitnessRound, coordinator.HealthCheck, coordinator.ReportCheckpoint, coordinator.Equivocation:
+		return aim == leavesWords && h.random.chance(500)
+	}
+	return false
+}
+
+// scheme does what a host of the gang does beside its office.
+func (h *host) scheme() {
+	if !h.lies() || h.lying.asked != 0 {
+		return
+	}
+	switch h.schemeOf(h.state.Progress.Epoch) {
+	case bends:
+		h.bend()
+	case turnsClock:
+		if h.random.chance(20) {
+			h.offset += h.random.between(0, 15_000)
+		}
+	}
+}
+
+// mostWithdrawn is how many honest members a host of the gang withdraws in an epoch.
+const mostWithdrawn = 4
+
+// bend withdraws an honest member before a round if the draw, which only the host knows, then elects
+// more of the gang.
+func (h *host) bend() {
+	step := h.state.Progress.Step
+	if h.state.RunState != coordinator.RoundWitness || h.lying.bent == step || h.writing {
+		return
+	}
+	best, victim := h.foresee(nil), (*machine)(nil)
+	if best < 0 {
+		return // the round is not over
+	}
+	h.lying.bent = step
+	if h.lying.withdrawn != h.state.Progress.Epoch+1 {
+		h.lying.withdrawn, h.lying.count = h.state.Progress.Epoch+1, 0
+	}
+	for range 4 {
+		m := h.world.machines[h.random.below(h.world.plan.clients)]
+		if !m.honest() || m.history() != h || h.lying.count >= mostWithdrawn {
+			continue
+		}
+		if elected := h.foresee(m); elected > best {
+			best, victim = elected, m
+		}
+	}
+	if victim != nil {
+		h.lying.count++
+		h.withdraw(victim)
+	}
+}
+
+// foresee returns how many of the gang the next round has for witnesses if a member is withdrawn, or
+// -1 if it does not begin now.
+func (h *host) foresee(without *machine) int {
+	next := h.state.Clone()
+	if without != nil {
+		if err := next.Apply(hostID, 1<<62, coordinator.Withdraw{Client: coordinator.ClientID(without.id)}); err != nil {
+			return -1
+		}
+	}
+	draw, _, _ := h.draws.Opening(next.DrawCommitment)
+	if next.Tick(h.clock(), draw); next.RunState != coordinator.RoundTrain || next.Progress.Step == h.state.Progress.Step {
+		return -1
+	}
+	return h.world.gangElected(next.CurrentRound(), next.Config)
+}
+
+// stalls reports whether a host of the gang does not begin an epoch of which the gang would be a
+// third: then nothing is promised. It is honest until enough others are there.
+func (h *host) stalls() bool {
+	if !h.lies() || h.state.RunState != coordinator.WaitingForMembers {
+		return false
+	}
+	next := h.state.Clone()
+	next.Tick(h.clock(), [32]byte{})
+	if next.RunState != coordinator.Warmup || !h.world.overrun(next.Epoch.Clients) {
+		h.lying.asked = 0
+		return false
+	}
+	w := h.world
+	if h.lying.asked == 0 {
+		h.lying.asked = w.now
+	}
+	w.over = w.over || w.host.stalled() && (w.other == nil || w.other.stalled())
+	return true
+}
+
+// stalled reports whether nobody comes any more.
+func (h *host) stalled() bool {
+	return h.lying.asked != 0 && h.world.now > h.lying.asked+40*second
+}
+
+// wantsFork reports whether a host of the gang shows some another history from now on, once: when a
+// round of an epoch that goes on has its quorum, so that neither history lacks it.
+func (h *host) wantsFork() bool {
+	w, s := h.world, h.state
+	running := s.RunState == coordinator.RoundTrain || s.RunState == coordinator.RoundWitness
+	if !h.lies() || w.other != nil || w.now < w.plan.crew.forkAt || !running || !s.CurrentRound().HasQuorum() {
+		return false
+	}
+	_, goesOn := s.NextRound()
+	return goesOn
+}
+
+// fork shows some honest clients another history from now on. Where it divides them it withdraws from
+// each history who is shown the other, so that they do not talk to each other; else the histories
+// differ by one member.
+func (h *host) fork() {
+	w, log := h.world, h.core.Log()
+	r := newRandom(w.options.Seed, "fork")
+	other := *h
+	w.other = &other
+	other.disk = h.disk.clone()
+	other.inbox, other.update = nil, nil
+	other.sent = make([]uint64, len(h.sent))
+	other.starts, other.random = maps.Clone(h.starts), newRandom(w.options.Seed, "host of another history")
+	other.checker = h.checker.clone(&other)
+	times := core.DefaultTimes
+	times.RestartGrace = 0 // it goes on
+	other.open(follow.Resume(log.Genesis(), log.State.Clone(), log.Head(), log.Starts()), times)
+	for _, m := range w.machines {
+		if m.honest() && r.chance(450) {
+			m.shown = &other
+		}
+	}
+	w.note('K', uint64(h.state.Progress.Step), 0, func() string { return "the host shows some another history" })
+	divides, victim := r.chance(400), w.machines[r.below(w.plan.clients)]
+	for _, m := range w.machines {
+		switch {
+		case divides && m.honest() && m.shown == nil:
+			other.withdraw(m)
+		case divides && m.honest():
+			h.withdraw(m)
+		case !divides && m == victim:
+			other.withdraw(m)
+		}
+	}
+	h.wake(0)
+	other.wake(0)
+	w.after(90*second, func() { w.over = true }) // what is to be seen is seen
+}
+
+// hides reports whether the gang keeps what one history has from who is shown the other.
+func (p *process) hides(other *process) bool {
+	return p.machine.history() != other.machine.history() && (p.machine.lies(Gang) || other.machine.lies(Gang))
+}
+
+// clone returns a disk with the same journal.
+func (d *disk) clone() disk {
+	return disk{durable: slices.Clone(d.durable), last: d.last, writing: slices.Clone(d.writing), records: slices.Clone(d.records)}
+}
+
+// told notes that an announcement reaches a client in some time. One that names another start of the
+// running round than the client was shown proves a fork: an honest client ends with that.
+func (c *checker) told(from, to *process, message []byte, delay int64) {
+	w := c.world
+	if w.other == nil || from.machine.history() == to.machine.history() || !to.machine.honest() || !from.machine.honest() {
+		return
+	}
+	s, known := w.registry.opened[string(message)]
+	h := to.machine.history()
+	if !known || h.base.RunState != coordinator.RoundTrain || h.base.Progress.Step != s.announcement.Step {
+		return
+	}
+	own, other := h.starts[s.announcement.Step], s.announcement.Start
+	if own == (wire.Head{}) || other == (wire.Head{}) || !own.Contradicts(other) {
+		return
+	}
+	w.after(delay+forkNoticed, func() {
+		if to.alive && !to.ended {
+			h.checker.violate(OneHistory, "%s was told of another start of step %d by %s and goes on", to.machine.name(), own.Step, from.machine.name())
+		}
+	})
+}
+
+// forkNoticed is how long a client may need to end that was told of a fork: it stays for two seconds to
+// tell others.
+const forkNoticed = 5 * second
+
+// clone returns a checker of another history that has been the same so far.
+func (c *checker) clone(h *host) *checker {
+	other := *c
+	other.host = h
+	other.chain = c.chain
+	other.chain.checker = &other
+	other.chain.models, other.chain.steps = maps.Clone(c.chain.models), maps.Clone(c.chain.steps)
+	other.chain.starts, other.chain.skipped = maps.Clone(c.chain.starts), maps.Clone(c.chain.skipped)
+	other.actions, other.acked = maps.Clone(c.actions), maps.Clone(c.acked)
+	other.secrets.committed = maps.Clone(c.secrets.committed)
+	other.voted = slices.Clone(c.voted)
+	other.late, other.slow, other.dropped = maps.Clone(c.late), maps.Clone(c.slow), maps.Clone(c.dropped)
+	other.probation, other.signed, other.replicas = maps.Clone(c.probation), maps.Clone(c.signed), maps.Clone(c.replicas)
+	other.seats.returns, other.ejected, other.joined = maps.Clone(c.seats.returns), maps.Clone(c.ejected), maps.Clone(c.joined)
+	other.pace.announced = maps.Clone(c.pace.announced)
+	other.courts, other.challenges, other.outlet = c.courts.clone(), c.challenges.clone(), c.outlet.clone()
+	other.expectation, other.lostActions = nil, nil
+	return &other
+}

@@ -1,0 +1,578 @@
+package sim
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/core/coordinator"
+)
+
+// mutation breaks one rule.
+type mutation struct {
+	name   string
+	rules  func() rules
+	faults Faults
+	want   []Assertion // any of these
+	first  uint64      // the seed to begin with, where earlier ones are known not to show it; else 0
+}
+
+// mutations break one rule each. The checker has to notice every one within a thousand
+// seeds; which one it was is in the test's log.
+var mutations = []mutation{
+	{"the quorum is half of the witnesses", quorumIsHalf, AllFaults, []Assertion{Invariants, QuorumOrTime}, 0},
+	{"the round ends with half of the witnesses", endsWithHalf, AllFaults, []Assertion{QuorumOrTime}, 0},
+	{"the first result to arrive counts", firstCounts, AllFaults, []Assertion{CountedRight}, 31},
+	{"the last results of an epoch are not applied", lastRoundDropped, AllFaults, []Assertion{CountedRight}, 0},
+	{"the data index does not advance", dataIndexBy(0), AllFaults, []Assertion{Invariants, DataContinuous}, 0},
+	{"the data index advances twice", dataIndexBy(2), AllFaults, []Assertion{Invariants, DataContinuous}, 0},
+	{"witnesses need not be elected", anybodyWitnesses, AllFaults, []Assertion{OnlyElected}, 0},
+	{"nonces are not looked at", noNonces, AllFaults, []Assertion{NotReplayed}, 0},
+	{"accusations are believed", accusationsBelieved, AllFaults, []Assertion{NotFramed}, 0},
+	{"one report is a checkpoint", oneReport, AllFaults, []Assertion{CheckpointTrue}, 0},
+	{"acknowledged before it is on the disk", finishes(answerEarly), AllFaults, []Assertion{NothingLost, ShownFirst}, 0},
+	{"nothing is synced", finishes(neverSync), AllFaults, []Assertion{NothingLost}, 0},
+	{"published before it is on the disk", finishes(publishEarly), AllFaults, []Assertion{NothingLost}, 0},
+	{"answered before it is published", finishes(answerFirst), AllFaults, []Assertion{ShownFirst}, 0},
+	{"who is gone is withdrawn too early", graceOf(5 * time.Second), AllFaults, []Assertion{Patient}, 0},
+	{"who is gone is withdrawn too late", graceOf(20 * time.Second), AllFaults, []Assertion{Patient}, 0},
+	{"RoundWitness waits for nobody", witnessWaitsForNobody, AllFaults, []Assertion{QuorumOrTime}, 0},
+	{"RoundWitness lasts its whole time", witnessLastsItsTime, AllFaults, []Assertion{InTime}, 0},
+	{"waits are a hundredth of their time", waitsAreShort, AllFaults, []Assertion{QuorumOrTime}, 0},
+	{"waits last a second too long", waitsLastLonger, AllFaults, []Assertion{InTime}, 0},
+	{"the host sleeps too long", sleepsTooLong, AllFaults, []Assertion{InTime}, 41},
+	{"the batch seed is fresh", batchSeedIsFresh, AllFaults, []Assertion{SeedsRight}, 0},
+	{"the witness seed is known a round before", witnessSeedIsKnown, AllFaults, []Assertion{SeedsRight}, 0},
+	{"the chain does not go on", chainStands, AllFaults, []Assertion{SeedsRight}, 0},
+	{"the host begins a round with a draw that suits it", otherDraw, AllFaults, []Assertion{SeedsRight}, 0},
+	{"what is revealed is not looked at", falseReveals, Gang, []Assertion{SeedsRight}, 0},
+	{"what members reveal changes nothing", noReveals, AllFaults, []Assertion{SeedsRight}, 0},
+	{"results are made from other models", func() rules { return rules{trains: func(m *model) { m[1]++ }} }, AllFaults, []Assertion{TrainedRight}, 0},
+	{"a result is applied twice", appliedTwice, AllFaults, []Assertion{OnceOnly}, 0},
+	{"one committee drops", oneCommitteeDrops, AllFaults, []Assertion{NotFramed}, 0},
+	{"who is denied by few is dropped", fewDrop, Gang, []Assertion{NotFramed}, 32},
+	{"everybody may be slow", everybodySlow, Gang, []Assertion{NotFramed}, 182},
+	{"findings drop more than a third", anyNumberDropped, SilentTrainer | InvalidResult, []Assertion{NotFramed}, 19},
+	{"proofs of two results are not verified", func() rules { return rules{unproved: true} }, Gang, []Assertion{Ejected}, 0},
+	{"two results are forgiven", forgiven, Gang, []Assertion{Ejected}, 0},
+	{"who was ejected comes back at once", ejectedReturns, Gang, []Assertion{Ejected, FairlyTried}, 8},
+	{"one network takes all seats", anyNetwork, Gang, []Assertion{SeatsFair}, 0},
+	{"seats of who left for a while are free", countsConnected, Gang, []Assertion{SeatsFair}, 0},
+	{"who leaves takes back what it revealed", takesBack, Gang, []Assertion{SeedsRight}, 0},
+	{"newcomers have seats as they came", firstCome, Gang, []Assertion{SeatsFair}, 9},
+	{"who knows the draw is drawn with the others", lateDrawn, Gang, []Assertion{SeatsFair}, 9},
+	{"witnesses wait for the last result", func() rules { return rules{holdsProofs: true} }, Gang, []Assertion{NoPaceSetter}, 0},
+	{"who is told of two histories goes on", func() rules { return rules{deaf: true} }, GangHost, []Assertion{OneHistory}, 6},
+	{"late members stay late", lateForEver, AllFaults, []Assertion{NotFramed, Invariants}, 0},
+	{"late members are waited for", lateAwaited, AllFaults, []Assertion{InTime}, 0},
+	{"the last result is waited for", lastAwaited, AllFaults, []Assertion{InTime}, 0},
+	{"who returns is on time", returnsOnTime, Gang, []Assertion{OwnSeat}, 4},
+	{"members return for ever", returnsForEver, Gang | Drop, []Assertion{OwnSeat, SeatsFair}, 5},
+	{"anybody returns", anybodyReturns, AllFaults, []Assertion{OwnSeat, Invariants}, 7},
+	{"the few that are left record a checkpoint", fewRecord, Gang, []Assertion{CheckpointTrue}, 0},
+	{"results of members on probation count", probationCounts, AllFaults, []Assertion{SeatsFair}, 0},
+	{"new members need no probation", noProbation, AllFaults, []Assertion{SeatsFair}, 0},
+	{"who is dropped on probation keeps its seat", droppedKeepsSeat, AllFaults, []Assertion{SeatsFair}, 0},
+	{"an epoch takes everybody that waits", everybodySeated, Crash | Partition, []Assertion{SeatsFair, SeedsRight}, 0},
+	{"who returns has lost its seat", returningWaits, AllFaults, []Assertion{SeatsFair}, 0},
+}
+
+func TestCheckerCatchesMutations(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: simulates many runs")
+	}
+	for _, m := range slices.Concat(mutations, courtMutations) {
+		t.Run(m.name, func(t *testing.T) {
+			t.Parallel()
+			first := max(1, m.first)
+			for seed := first; seed < first+1000; seed++ {
+				o := Options{Seed: seed, Clients: 8, Rounds: 4, Faults: m.faults, rules: m.rules()}
+				switch m.faults {
+				case Gang, GangHost:
+					o.Clients, o.Rounds = 40, 8
+				case SilentTrainer | InvalidResult:
+					o.Clients = 4 // of whom two bring nothing
+				case Crash | Partition:
+					o.Clients = 5 // of which more come late than an epoch may take
+				}
+				if m.faults&courtFaults == courtFaults && m.faults != AllFaults || m.faults == HonestFaults {
+					o.Rounds = 10
+				}
+				r := Run(o)
+				if r.Violation == nil {
+					continue
+				}
+				if !slices.Contains(m.want, r.Violation.Assertion) {
+					t.Errorf("seed %d: caught by another assertion than expected: %v", seed, r.Violation)
+				}
+				t.Logf("caught by seed %d: %v", seed, r.Violation)
+				return
+			}
+			t.Error("not caught within 1000 seeds")
+		})
+	}
+}
+
+// afterTick changes the state after each tick that moved the run.
+func afterTick(change func(s *coordinator.State, before coordinator.RunState)) rules {
+	return rules{tick: func(s *coordinator.State, now uint64, draw [32]byte) bool {
+		before := s.RunState
+		changed := s.Tick(now, draw)
+		if s.RunState != before {
+			change(s, before)
+		}
+		return changed
+	}}
+}
+
+func quorumIsHalf() rules {
+	return afterTick(func(s *coordinator.State, _ coordinator.RunState) {
+		if s.RunState == coordinator.RoundTrain {
+			round := s.CurrentRound()
+			round.WitnessesNeeded = max(1, round.WitnessesElected/2)
+		}
+	})
+}
+
+// endsWithHalf leaves the state as it should be and only moves on too early.
+func endsWithHalf() rules {
+	return rules{tick: func(s *coordinator.State, now uint64, draw [32]byte) bool {
+		if s.RunState == coordinator.RoundTrain {
+			if round := s.CurrentRound(); len(round.Witnesses) > 0 && 2*len(round.Witnesses) >= int(round.WitnessesElected) {
+				s.RunState, s.StateStart = coordinator.RoundWitness, now
+				return true
+			}
+		}
+		return s.Tick(now, draw)
+	}}
+}
+
+// firstCounts lets a client apply, where there are several results, the one it got first.
+func firstCounts() rules {
+	type key struct {
+		p     *process
+		step  uint32
+		batch assign.BatchID
+	}
+	first := make(map[key][]byte)
+	return rules{
+		verified: func(p *process, step uint32, batch assign.BatchID, payload []byte) {
+			k := key{p, step, batch}
+			if _, known := first[k]; !known && len(payload) >= resultSize {
+				first[k] = payload
+			}
+		},
+		payloads: func(p *process, step uint32, payloads [][]byte) [][]byte {
+			payloads = slices.Clone(payloads)
+			for i, payload := range payloads {
+				_, batch, _ := readHeader(payload)
+				if earlier := first[key{p, step, batch}]; earlier != nil && !bytes.Equal(earlier, payload) {
+					payloads[i] = earlier
+				}
+			}
+			return payloads
+		},
+	}
+}
+
+func lastRoundDropped() rules {
+	return rules{payloads: func(p *process, step uint32, payloads [][]byte) [][]byte {
+		if p.world.host.state.RunState == coordinator.Cooldown {
+			return nil
+		}
+		return payloads
+	}}
+}
+
+func dataIndexBy(times uint64) func() rules {
+	return func() rules {
+		return afterTick(func(s *coordinator.State, _ coordinator.RunState) {
+			if round := s.CurrentRound(); s.RunState == coordinator.RoundTrain {
+				s.Progress.DataIndex = round.DataIndex + times*uint64(round.BatchSize)
+			}
+		})
+	}
+}
+
+func anybodyWitnesses() rules {
+	return rules{apply: func(s *coordinator.State, from coordinator.ClientID, nonce uint64, a coordinator.Action) error {
+		err := s.Apply(from, nonce, a)
+		if w, ok := a.(coordinator.WitnessRound); ok && errors.Is(err, coordinator.ErrNotElected) {
+			round := s.CurrentRound()
+			member, _ := round.MemberIndex(from)
+			round.Witnesses = append(round.Witnesses, coordinator.Witness{
+				Member: uint16(member), Participants: w.Participants, Commitments: w.Commitments,
+				CommitmentsRoot: w.CommitmentsRoot, Replica: w.Replica,
+			})
+			return nil
+		}
+		return err
+	}}
+}
+
+func noNonces() rules {
+	return rules{apply: func(s *coordinator.State, from coordinator.ClientID, nonce uint64, a coordinator.Action) error {
+		err := s.Apply(from, nonce, a)
+		for n := nonce; errors.Is(err, coordinator.ErrStaleNonce) && n < 1<<62; n = 2*n + 1 {
+			err = s.Apply(from, n, a)
+		}
+		return err
+	}}
+}
+
+func accusationsBelieved() rules {
+	return rules{apply: func(s *coordinator.State, from coordinator.ClientID, nonce uint64, a coordinator.Action) error {
+		err := s.Apply(from, nonce, a)
+		if check, ok := a.(coordinator.HealthCheck); ok && errors.Is(err, coordinator.ErrFalseAccusation) {
+			for _, id := range check.Clients {
+				if member, ok := s.Member(id); ok {
+					member.State = coordinator.Dropped
+				}
+			}
+			return nil
+		}
+		return err
+	}}
+}
+
+// witnessWaitsForNobody goes on at once, whoever is silent.
+func witnessWaitsForNobody() rules {
+	return rules{tick: func(s *coordinator.State, now uint64, draw [32]byte) bool {
+		if s.RunState == coordinator.RoundWitness {
+			return s.Tick(max(now, s.StateStart+s.Config.RoundWitnessTime), draw)
+		}
+		return s.Tick(now, draw)
+	}}
+}
+
+func witnessLastsItsTime() rules {
+	return rules{tick: func(s *coordinator.State, now uint64, draw [32]byte) bool {
+		if s.RunState == coordinator.RoundWitness && now >= s.StateStart && now-s.StateStart < s.Config.RoundWitnessTime {
+			return false
+		}
+		return s.Tick(now, draw)
+	}}
+}
+
+// waitsAreShort takes times for those of another unit.
+func waitsAreShort() rules {
+	return rules{tick: func(s *coordinator.State, now uint64, draw [32]byte) bool {
+		config := s.Config
+		s.Config.MaxRoundTrainTime /= 100
+		s.Config.RoundWitnessTime /= 100
+		changed := s.Tick(now, draw)
+		s.Config = config
+		return changed
+	}}
+}
+
+// waitsLastLonger is a machine whose rounds end a second late when time ends them.
+func waitsLastLonger() rules {
+	return rules{tick: func(s *coordinator.State, now uint64, draw [32]byte) bool {
+		config := s.Config
+		s.Config.MaxRoundTrainTime += 1000
+		changed := s.Tick(now, draw)
+		s.Config = config
+		return changed
+	}}
+}
+
+func sleepsTooLong() rules {
+	return rules{due: func(s *coordinator.State, now uint64) (uint64, bool) {
+		at, ok := s.Due(now)
+		return at + 500, ok
+	}}
+}
+
+// onRoundStart changes a round that has just begun.
+func onRoundStart(change func(s *coordinator.State, round *coordinator.Round)) rules {
+	return afterTick(func(s *coordinator.State, _ coordinator.RunState) {
+		if s.RunState == coordinator.RoundTrain {
+			change(s, s.CurrentRound())
+		}
+	})
+}
+
+func batchSeedIsFresh() rules {
+	return onRoundStart(func(_ *coordinator.State, round *coordinator.Round) { round.BatchSeed = round.Seed })
+}
+
+func witnessSeedIsKnown() rules {
+	return onRoundStart(func(_ *coordinator.State, round *coordinator.Round) { round.Seed = round.BatchSeed })
+}
+
+// chainStands draws every round from the chain as it was in the beginning.
+func chainStands() rules {
+	return rules{tick: func(s *coordinator.State, now uint64, draw [32]byte) bool {
+		chain, before := s.SeedChain, s.RunState
+		changed := s.Tick(now, draw)
+		if s.RunState == coordinator.RoundTrain && before != coordinator.RoundTrain {
+			s.SeedChain = chain
+		}
+		return changed
+	}}
+}
+
+// otherDraw takes a draw to which nobody has committed.
+func otherDraw() rules {
+	return rules{tick: func(s *coordinator.State, now uint64, draw [32]byte) bool {
+		committed := s.DrawCommitment
+		draw[0] ^= 1
+		s.DrawCommitment = sha256.Sum256(draw[:])
+		changed := s.Tick(now, draw)
+		if s.DrawCommitment != draw {
+			s.DrawCommitment = committed
+		}
+		return changed
+	}}
+}
+
+func falseReveals() rules {
+	return rules{apply: func(s *coordinator.State, from coordinator.ClientID, nonce uint64, a coordinator.Action) error {
+		err := s.Apply(from, nonce, a)
+		if ready, ok := a.(coordinator.Ready); ok && errors.Is(err, coordinator.ErrInvalidAction) {
+			member, _ := s.Member(from)
+			member.Commitment = sha256.Sum256(ready.Reveal[:])
+			err = s.Apply(from, nonce, a)
+		}
+		return err
+	}}
+}
+
+func noReveals() rules {
+	return rules{tick: func(s *coordinator.State, now uint64, draw [32]byte) bool {
+		reveals := s.Reveals
+		s.Reveals = [32]byte{}
+		changed := s.Tick(now, draw)
+		s.Reveals = reveals
+		return changed
+	}}
+}
+
+func oneReport() rules {
+	return afterTick(func(s *coordinator.State, before coordinator.RunState) {
+		reports := s.Epoch.Reports
+		if before != coordinator.Cooldown || len(reports) == 0 {
+			return
+		}
+		c := &s.Model.Checkpoint
+		if c.Origin == 0 {
+			c.Origin, c.Kind = c.Kind, coordinator.CheckpointP2P
+		}
+		c.Digest, c.Step = reports[0].Digest, s.Progress.Step-1
+	})
+}
+
+func appliedTwice() rules {
+	return rules{payloads: func(_ *process, _ uint32, payloads [][]byte) [][]byte {
+		if len(payloads) > 2 {
+			return append(slices.Clone(payloads), payloads[0])
+		}
+		return payloads
+	}}
+}
+
+// onHealthCheck changes the state after an accepted health check.
+func onHealthCheck(change func(s *coordinator.State, a coordinator.HealthCheck)) rules {
+	return rules{apply: func(s *coordinator.State, from coordinator.ClientID, nonce uint64, a coordinator.Action) error {
+		err := s.Apply(from, nonce, a)
+		if check, ok := a.(coordinator.HealthCheck); ok && err == nil {
+			change(s, check)
+		}
+		return err
+	}}
+}
+
+func oneCommitteeDrops() rules {
+	return onHealthCheck(func(s *coordinator.State, a coordinator.HealthCheck) {
+		for _, id := range a.Clients {
+			if member, ok := s.Member(id); ok {
+				member.State = coordinator.Dropped
+			}
+		}
+	})
+}
+
+func lateForEver() rules {
+	late := make(map[coordinator.ClientID]bool)
+	return rules{tick: func(s *coordinator.State, now uint64, draw [32]byte) bool {
+		for i := range s.Epoch.Clients {
+			if s.Epoch.Clients[i].Lateness != coordinator.OnTime {
+				late[s.Epoch.Clients[i].ID] = true
+			}
+		}
+		before := s.RunState
+		changed := s.Tick(now, draw)
+		for i := range s.Epoch.Clients {
+			if c := &s.Epoch.Clients[i]; s.RunState == coordinator.Warmup && before != coordinator.Warmup && late[c.ID] {
+				c.Lateness = coordinator.Late
+			}
+		}
+		return changed
+	}}
+}
+
+// lateAwaited waits in RoundWitness for everybody that was elected.
+func lateAwaited() rules {
+	return rules{tick: func(s *coordinator.State, now uint64, draw [32]byte) bool {
+		if s.RunState == coordinator.RoundWitness && now < s.StateStart+s.Config.RoundWitnessTime {
+			round := s.CurrentRound()
+			for i := range round.Members {
+				if isSilent(s, round, i) {
+					return false
+				}
+			}
+		}
+		return s.Tick(now, draw)
+	}}
+}
+
+// lastAwaited lets RoundTrain end when a quorum holds the results of all healthy trainers.
+func lastAwaited() rules {
+	return rules{tick: func(s *coordinator.State, now uint64, draw [32]byte) bool {
+		if s.RunState != coordinator.RoundTrain || now >= s.StateStart+s.Config.MaxRoundTrainTime {
+			return s.Tick(now, draw)
+		}
+		round, complete := s.CurrentRound(), 0
+		for i := range round.Witnesses {
+			lacks := func(a assign.Assignment) bool {
+				id := round.Members[a.Member]
+				member, ok := s.Member(id)
+				return ok && member.State == coordinator.Healthy && !round.Witnesses[i].Participants.Contains(round.Seed, id[:])
+			}
+			if !slices.ContainsFunc(round.Assignments(s.Config), lacks) {
+				complete++
+			}
+		}
+		if round.HasQuorum() && complete < int(round.WitnessesNeeded) {
+			return false
+		}
+		return s.Tick(now, draw)
+	}}
+}
+
+func probationCounts() rules {
+	return onRoundStart(func(_ *coordinator.State, round *coordinator.Round) { round.Warming = coordinator.MemberSet{} })
+}
+
+// onWarmup changes an epoch that has just begun.
+func onWarmup(change func(s *coordinator.State)) rules {
+	return afterTick(func(s *coordinator.State, _ coordinator.RunState) {
+		if s.RunState == coordinator.Warmup {
+			change(s)
+		}
+	})
+}
+
+func noProbation() rules {
+	return onWarmup(func(s *coordinator.State) {
+		for i := range s.Epoch.Clients {
+			if m := &s.Epoch.Clients[i]; m.ProbationUntil == s.Epoch.StartStep+s.Config.ProbationSteps {
+				m.ProbationUntil = s.Epoch.StartStep
+			}
+		}
+	})
+}
+
+// droppedKeepsSeat lets who was dropped begin its probation anew however often.
+func droppedKeepsSeat() rules {
+	return rules{apply: func(s *coordinator.State, from coordinator.ClientID, nonce uint64, a coordinator.Action) error {
+		err := s.Apply(from, nonce, a)
+		if _, ok := a.(coordinator.Join); !ok || err != nil {
+			return err
+		}
+		dropped := slices.ContainsFunc(s.Epoch.Exited, func(c coordinator.Client) bool { return c.ID == from && c.State == coordinator.Dropped })
+		if i := slices.IndexFunc(s.Pending, func(c coordinator.Client) bool { return c.ID == from }); dropped && i >= 0 && s.Pending[i].ProbationUntil == 0 {
+			s.Pending[i].ProbationUntil = s.Progress.Step + s.Config.ProbationSteps
+		}
+		return nil
+	}}
+}
+
+// seat gives a pending newcomer a seat.
+func seat(s *coordinator.State, i int) {
+	client := s.Pending[i]
+	client.OptimizerSince, client.ProbationUntil, client.Waited = s.Epoch.StartStep, s.Epoch.StartStep+s.Config.ProbationSteps, false
+	s.Pending = slices.Delete(s.Pending, i, i+1)
+	s.Epoch.Clients = append(s.Epoch.Clients, client)
+}
+
+func everybodySeated() rules {
+	return onWarmup(func(s *coordinator.State) {
+		for len(s.Pending) > 0 {
+			seat(s, 0)
+		}
+	})
+}
+
+// returningWaits leaves the last of those that were members before without a seat.
+func returningWaits() rules {
+	return onWarmup(func(s *coordinator.State) {
+		last := len(s.Epoch.Clients) - 1
+		if m := s.Epoch.Clients[last]; m.ProbationUntil < s.Epoch.StartStep && last >= int(s.Config.MinClients) {
+			s.Epoch.Clients = s.Epoch.Clients[:last]
+			s.Pending = append(s.Pending, m)
+		}
+	})
+}
+
+// onReturn changes a member that came back.
+func onReturn(change func(member *coordinator.Client)) rules {
+	return rules{apply: func(s *coordinator.State, from coordinator.ClientID, nonce uint64, a coordinator.Action) error {
+		err := s.Apply(from, nonce, a)
+		if _, ok := a.(coordinator.Return); ok && err == nil {
+			member, _ := s.Member(from)
+			change(member)
+		}
+		return err
+	}}
+}
+
+func returnsOnTime() rules {
+	return onReturn(func(member *coordinator.Client) { member.Lateness = coordinator.OnTime })
+}
+
+func returnsForEver() rules { return onReturn(func(member *coordinator.Client) { member.Returns = 0 }) }
+
+// anybodyReturns gives a seat to whoever waits for one.
+func anybodyReturns() rules {
+	return rules{apply: func(s *coordinator.State, from coordinator.ClientID, nonce uint64, a coordinator.Action) error {
+		err := s.Apply(from, nonce, a)
+		if _, ok := a.(coordinator.Return); ok && errors.Is(err, coordinator.ErrNotMember) && s.IsPending(from) {
+			s.Pending = slices.DeleteFunc(slices.Clone(s.Pending), func(c coordinator.Client) bool { return c.ID == from })
+			s.Epoch.Clients = append(s.Epoch.Clients, coordinator.Client{ID: from, Nonce: nonce})
+			return nil
+		}
+		return err
+	}}
+}
+
+// fewRecord removes all honest members at the end and takes what the others report.
+func fewRecord() rules {
+	return rules{tick: func(s *coordinator.State, now uint64, draw [32]byte) bool {
+		if s.RunState != coordinator.Cooldown || len(s.Epoch.Reports) < 5 {
+			return s.Tick(now, draw)
+		}
+		before := s.Clone()
+		if !s.Tick(now, draw) || s.RunState == coordinator.Cooldown {
+			return s.Hash() != before.Hash()
+		}
+		reports := make(map[[32]byte]int)
+		for _, r := range before.Epoch.Reports {
+			reports[r.Digest]++
+		}
+		for _, r := range before.Epoch.Reports { // the digest of the fewest
+			if c := &s.Model.Checkpoint; reports[r.Digest] < len(before.Epoch.Clients)/3 {
+				if c.Origin == 0 {
+					c.Origin, c.Kind = c.Kind, coordinator.CheckpointP2P
+				}
+				c.Digest, c.Step = r.Digest, s.Progress.Step-1
+			}
+		}
+		return true
+	}}
+}

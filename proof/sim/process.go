@@ -1,0 +1,315 @@
+package sim
+
+import (
+	"context"
+	"encoding/binary"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/node/client"
+	"github.com/psyche-go/psyche/node/env"
+	"github.com/psyche-go/psyche/record/backend"
+	"github.com/psyche-go/psyche/record/wire"
+)
+
+const (
+	heartbeat    = second             // at most so long a client sleeps
+	maxTurns     = 16                 // of a client's loop before its tasks' answers wait for the next wake
+	disconnected = second * 20 / 1000 // until a broken connection is noticed
+)
+
+// machine is the place of one client, and what stays when the client is killed.
+type machine struct {
+	world     *world
+	index     int
+	key       identity.Key
+	id        identity.ID
+	roles     Faults // how it lies
+	random    *random
+	starved   int64 // until when its processor does nothing
+	trainTime int64 // the longest
+	quantum   int64 // least time between two wakes
+	latency   int64 // to anybody
+	network   int   // that it connects from; 0: one that nobody counts
+	nonce     uint64
+	process   *process // nil while there is none
+	shown     *host    // whose history it is shown; nil: that of all
+}
+
+func (m *machine) lies(kind Faults) bool { return m.roles&kind != 0 }
+
+// honest reports whether the checker holds the machine to everything.
+func (m *machine) honest() bool { return m.roles == 0 }
+
+// history returns the host as the client knows it.
+func (m *machine) history() *host {
+	if m.shown != nil {
+		return m.shown
+	}
+	return m.world.host
+}
+
+// process is one life of a client: a client.Node and what belongs to it.
+type process struct {
+	world   *world
+	machine *machine
+	node    *client.Node
+	trainer *trainer
+	root    *taskContext
+	alive   bool
+	ended   bool // the node has finished
+
+	inbox  []item
+	parked []*parking
+	ready  []func() // what tasks returned for the node's loop
+	wakeAt int64    // 0: not scheduled
+	woke   int64    // last time
+	spare  []item
+
+	listen   func(from identity.ID, message []byte) error
+	handlers map[string]func(context.Context, identity.ID, []byte) ([]byte, error)
+	blobs    map[[32]byte][]byte
+	friends  []bool                  // per client: whether this one talks to it
+	updateAt int64                   // when the newest update arrives: updates do not overtake each other
+	applied  uint32                  // step that was applied and whose replica hash is not compared yet
+	hidden   wire.ResultAnnouncement // what a HiddenResult hides, until its round is over; Step 0: nothing
+	newest   *coordinator.State      // that it got
+	court    court
+}
+
+// item is something that reaches a process at a time.
+type item struct {
+	at      int64
+	order   uint64
+	from    int // of message
+	message []byte
+	parking *parking
+	update  *backend.Update
+}
+
+func (w *world) newMachines() {
+	r := newRandom(w.options.Seed, "machines")
+	for range w.options.Clients {
+		w.newMachine(r)
+	}
+	w.appointLiars()
+	w.recruit(r)
+}
+
+// newMachine adds one client.
+func (w *world) newMachine(r *random) *machine {
+	i := len(w.machines)
+	var seed [identity.SeedSize]byte
+	binary.LittleEndian.PutUint64(seed[:], uint64(i)+1)
+	key := identity.FromSeed(seed)
+	m := &machine{
+		world: w, index: i, key: key, id: key.ID(), random: newRandom(r.next(), "machine"),
+		trainTime: w.plan.tempo.of(r.between(300, 2500) * second / 1000),
+		quantum:   min(w.plan.tempo.of(r.between(60, 200)*second/1000), second/5),
+		latency:   min(w.plan.tempo.of(r.between(2, 40)*second/1000), second/25),
+	}
+	w.machines = append(w.machines, m)
+	w.index[m.id] = i
+	return m
+}
+
+// start starts the client unless it runs.
+func (m *machine) start() {
+	if m.process != nil {
+		return
+	}
+	p := &process{
+		world: m.world, machine: m, alive: true,
+		handlers: make(map[string]func(context.Context, identity.ID, []byte) ([]byte, error)),
+		blobs:    make(map[[32]byte][]byte),
+		friends:  make([]bool, len(m.world.machines)),
+		court:    newCourt(),
+	}
+	p.root = &taskContext{process: p}
+	m.process = p
+	m.world.note('S', uint64(m.index), 0, func() string { return m.name() + " starts" })
+	node, err := client.New(client.Options{
+		Key: m.key, RunID: runID, Backend: p, Network: p, Data: p, Runtime: p, Announcements: p, Draws: &m.world.draws,
+		NewTrainer: func(ctx context.Context, s checkpoint.Snapshot, run env.Definition) (env.Trainer, error) {
+			p.trainer = &trainer{process: p}
+			if run.Audited {
+				t := newAudited(p.trainer)
+				return t, t.Load(ctx, s)
+			}
+			return p.trainer, p.trainer.Load(ctx, s)
+		},
+		Initial: func(context.Context, coordinator.Checkpoint) (checkpoint.Snapshot, error) {
+			initial := initialModel()
+			return initial.snapshot(), nil
+		},
+		Logger: m.logger(),
+	})
+	if err == nil {
+		p.node = node
+		err = node.Open(p.root)
+	}
+	if err != nil {
+		panic("sim: options of a simulated client: " + err.Error())
+	}
+	m.history().greet(p)
+	p.schedule(m.world.now)
+}
+
+// logger writes into the trace what the client warns of, if there is a trace.
+func (m *machine) logger() *slog.Logger {
+	if !m.world.options.Trace {
+		return quiet
+	}
+	to := lines{m}
+	drop := func(_ []string, a slog.Attr) slog.Attr {
+		switch a.Key {
+		case slog.TimeKey, slog.LevelKey, "client":
+			return slog.Attr{}
+		}
+		return a
+	}
+	return slog.New(slog.NewTextHandler(to, &slog.HandlerOptions{Level: slog.LevelWarn, ReplaceAttr: drop}))
+}
+
+var quiet = slog.New(slog.DiscardHandler)
+
+// lines writes log lines of a client into the trace.
+type lines struct{ machine *machine }
+
+func (l lines) Write(b []byte) (int, error) {
+	w := l.machine.world
+	w.trace = append(w.trace, w.stamp(l.machine.name()+" says "+strings.TrimSpace(string(b))))
+	return len(b), nil
+}
+
+// crash kills the client: everything in memory is lost.
+func (m *machine) crash() {
+	p := m.process
+	if p == nil {
+		return
+	}
+	m.process = nil
+	p.alive = false
+	p.inbox = nil
+	for _, at := range p.parked {
+		p.unpark(at)
+	}
+	p.parked = nil
+	m.history().reconnected()
+}
+
+func (m *machine) name() string { return "client " + itoa(m.index) }
+
+// put adds something to the inbox.
+func (p *process) put(it item) {
+	p.world.events.order++
+	it.order = p.world.events.order
+	p.inbox = append(p.inbox, it)
+	p.schedule(it.at)
+}
+
+// schedule makes sure that the process wakes when something is due at a time, but not
+// more often than its quantum allows: what came in between is handled together.
+func (p *process) schedule(at int64) {
+	at = max(at, p.woke+p.machine.quantum, p.world.now)
+	if p.ended || p.wakeAt != 0 && p.wakeAt <= at {
+		return
+	}
+	p.wakeAt = at
+	p.world.events.put(event{at: at, process: p})
+}
+
+// wake handles everything that is due, as the loop of client.Node.Run would.
+func (p *process) wake(now int64) {
+	if !p.alive || p.wakeAt != now {
+		return
+	}
+	if until := p.machine.starved; now < until && !p.world.healed {
+		p.wakeAt = 0
+		p.schedule(until)
+		return
+	}
+	p.wakeAt, p.woke = 0, now
+	update := p.receive(now)
+	if update != nil {
+		p.newest = update.State
+	}
+	if p.newest != nil {
+		p.slander(p.newest)
+	}
+	for turn := 0; ; turn++ {
+		ready := p.ready
+		p.ready = nil
+		ended, err := p.node.Step(update, ready)
+		update = nil
+		p.machine.history().checker.stepped(p)
+		if ended {
+			p.end(err)
+			return
+		}
+		if len(p.ready) == 0 || turn == maxTurns {
+			break
+		}
+	}
+	next := now + heartbeat
+	if len(p.ready) > 0 {
+		next = now
+	}
+	for i := range p.inbox {
+		next = min(next, p.inbox[i].at)
+	}
+	p.schedule(next)
+}
+
+// receive takes what is due from the inbox and hands it out in the order of its times.
+func (p *process) receive(now int64) (update *backend.Update) {
+	due, rest := p.spare[:0], p.inbox[:0]
+	for _, it := range p.inbox {
+		if it.at <= now {
+			due = append(due, it)
+		} else {
+			rest = append(rest, it)
+		}
+	}
+	clear(p.inbox[len(rest):])
+	p.inbox = rest
+	slices.SortFunc(due, func(a, b item) int {
+		if a.at != b.at {
+			return int(min(max(a.at-b.at, -1), 1))
+		}
+		return int(int64(a.order) - int64(b.order))
+	})
+	p.spare = nil // tasks that are resumed put into the inbox, never into due
+	for _, it := range due {
+		switch {
+		case it.parking != nil:
+			p.unpark(it.parking)
+		case it.update != nil:
+			update = it.update
+		default:
+			_ = p.listen(p.world.machines[it.from].id, it.message)
+		}
+	}
+	clear(due)
+	p.spare = due
+	if len(p.parked) > 32 {
+		p.parked = slices.DeleteFunc(p.parked, func(at *parking) bool { return at.done })
+	}
+	return update
+}
+
+// end notes that the client has left the run by itself. It stays to answer its peers.
+func (p *process) end(err error) {
+	p.ended = true
+	p.world.note('E', uint64(p.machine.index), 0, func() string {
+		if err != nil {
+			return p.machine.name() + " ends: " + err.Error()
+		}
+		return p.machine.name() + " ends"
+	})
+	p.machine.history().checker.ended(p, err)
+}

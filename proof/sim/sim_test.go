@@ -1,0 +1,195 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"testing"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+)
+
+// TestSeeds runs a few seeds with each set of faults.
+func TestSeeds(t *testing.T) {
+	for _, test := range []struct {
+		faults  Faults
+		clients int
+		seeds   uint64
+	}{
+		{NoFaults, 8, 5}, {AllFaults, 8, 30}, {AllFaults, 24, 2}, {AllFaults, 2, 20}, {NoFaults, 64, 1},
+		{HiddenResult | LyingWitness, 16, 15}, // neither does harm without the other
+		{HonestFaults, 8, 60}, {HonestFaults, 24, 4}, {auditLiars, 12, 10},
+	} {
+		t.Run(fmt.Sprintf("%v-%d", test.faults, test.clients), func(t *testing.T) {
+			t.Parallel()
+			summary, err := RunSeeds(t.Context(), SeedOptions{
+				First: 1, Last: test.seeds, Options: Options{Clients: test.clients, Rounds: 4, Faults: test.faults},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			report(t, summary.Failure)
+			if summary.Runs != test.seeds && summary.Failure == nil {
+				t.Errorf("%d runs of %d", summary.Runs, test.seeds)
+			}
+		})
+	}
+	for _, kind := range AllFaults.each() {
+		t.Run(kind.String(), func(t *testing.T) {
+			t.Parallel()
+			summary, err := RunSeeds(t.Context(), SeedOptions{
+				First: 1, Last: 6, Options: Options{Clients: 7, Rounds: 4, Faults: kind},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			report(t, summary.Failure)
+		})
+	}
+}
+
+func report(t *testing.T, f *Failure) {
+	t.Helper()
+	if f != nil {
+		t.Errorf("seed %d: %v\n%s", f.Options.Seed, f.Violation, f.Options.Command())
+	}
+}
+
+// TestCheatsAreFound has trainers that send what an audit stops, and others that open to nobody, and
+// wants juries to eject some of both, in runs that are short.
+func TestCheatsAreFound(t *testing.T) {
+	t.Parallel()
+	convicted := make(map[coordinator.Fault]int)
+	for seed := uint64(1); seed <= 60; seed++ {
+		w := newWorld(Options{Seed: seed, Clients: 12, Rounds: 16, Faults: CheatingTrainer | Silent})
+		w.begin()
+		w.loop()
+		if w.violation != nil {
+			t.Errorf("seed %d: %v", seed, w.violation)
+		}
+		for fault, count := range w.convicted {
+			convicted[fault] += count
+		}
+		w.workers.close()
+	}
+	t.Logf("ejected: %v", convicted)
+	if convicted[coordinator.FaultResult] < 8 || convicted[coordinator.FaultSilent] < 2 {
+		t.Errorf("ejected: %v", convicted)
+	}
+}
+
+// TestSameSeedSameRun repeats runs with other numbers of cores and with other runs at the
+// same time, with and without a trace.
+func TestSameSeedSameRun(t *testing.T) {
+	const seeds = 4
+	options := Options{Clients: 10, Rounds: 4, Faults: AllFaults}
+	want := make(map[uint64]uint64)
+	for seed := uint64(1); seed <= seeds; seed++ {
+		options.Seed = seed
+		want[seed] = Run(options).Hash
+	}
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
+	for _, cores := range []int{1, 4} {
+		runtime.GOMAXPROCS(cores)
+		got := make(chan [2]uint64, seeds)
+		summary, err := RunSeeds(t.Context(), SeedOptions{
+			First: 1, Last: seeds, Options: options, Parallel: 4,
+			OnRun: func(seed uint64, r Result) { got <- [2]uint64{seed, r.Hash} },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if report(t, summary.Failure); summary.Runs != seeds {
+			t.Fatalf("%d runs of %d", summary.Runs, seeds)
+		}
+		for range seeds {
+			if g := <-got; g[1] != want[g[0]] {
+				t.Errorf("%d cores: seed %d has hash %x, before %x", cores, g[0], g[1], want[g[0]])
+			}
+		}
+	}
+	distinct := make(map[uint64]bool)
+	for seed, hash := range want {
+		distinct[hash] = true
+		options.Seed, options.Trace = seed, true
+		if r := Run(options); r.Hash != hash || len(r.Trace) == 0 {
+			t.Errorf("seed %d has another hash with a trace of %d lines", seed, len(r.Trace))
+		}
+	}
+	if len(distinct) != seeds {
+		t.Errorf("%d seeds make %d different runs", seeds, len(distinct))
+	}
+}
+
+func TestShrinkFindsSmallerRun(t *testing.T) {
+	o := Options{Seed: 1, Clients: 12, Rounds: 4, Faults: AllFaults, rules: dataIndexBy(2)()}
+	r := Run(o)
+	if r.Violation == nil {
+		t.Fatal("the mutation was not caught")
+	}
+	o.Faults = r.Faults
+	small, again := Shrink(t.Context(), Failure{o, r.Violation})
+	if again.Violation == nil || again.Violation.Assertion != r.Violation.Assertion {
+		t.Fatalf("the smaller run breaks %v", again.Violation)
+	}
+	if small.Options.Clients > 3 || small.Options.Faults != NoFaults || small.Options.Rounds > 1 {
+		t.Errorf("not small: %s", small.Options.Command())
+	}
+	if len(again.Trace) == 0 {
+		t.Error("no trace")
+	}
+}
+
+func TestRunSeedsStops(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	runs := 0
+	_, err := RunSeeds(ctx, SeedOptions{
+		First: 1, Last: 1 << 40, Options: Options{Clients: 3, Rounds: 1}, Parallel: 1,
+		OnRun: func(uint64, Result) {
+			if runs++; runs == 2 {
+				cancel()
+			}
+		},
+	})
+	if !errors.Is(err, context.Canceled) || runs != 2 {
+		t.Errorf("%d runs, %v", runs, err)
+	}
+}
+
+func TestFaultsText(t *testing.T) {
+	for _, f := range []Faults{NoFaults, AllFaults, HonestFaults, Drop, Drop | TornWrite | FalseAccuser} {
+		if got, err := ParseFaults(f.String()); err != nil || got != f {
+			t.Errorf("%v: got %v, %v", f, got, err)
+		}
+	}
+	if _, err := ParseFaults("drop,meteor"); !errors.Is(err, ErrUnknownFault) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestHostCrashKeepsWhatProbationWas has a member past its probation that is dropped and waits for the
+// next epoch, with a new probation, when the host crashes: it keeps its seat.
+func TestHostCrashKeepsWhatProbationWas(t *testing.T) {
+	w := newWorld(Options{Seed: 1, Clients: 2, Rounds: 1})
+	defer w.workers.close()
+	c, id := w.host.checker, coordinator.ClientID{1}
+	var s coordinator.State
+	s.Epoch.Exited = []coordinator.Client{{ID: id, State: coordinator.Dropped, ProbationUntil: 1}}
+	s.Pending = []coordinator.Client{{ID: id, ProbationUntil: 5}}
+	if c.rewindFindings(&s); c.probation[id] != 1 {
+		t.Errorf("the member was on probation until step %d, not 1", c.probation[id])
+	}
+}
+
+// TestLastStepAppliedInTheNextEpoch has a client that was cut off during Cooldown and
+// applies the epoch's last step when the next epoch runs already, which is right.
+func TestLastStepAppliedInTheNextEpoch(t *testing.T) {
+	faults, err := ParseFaults("drop,duplicate,partition,slow-disk,invalid-result")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if report := Run(Options{Seed: 449, Clients: 64, Rounds: 4, Faults: faults}); report.Violation != nil {
+		t.Fatal(report.Violation)
+	}
+}

@@ -1,0 +1,66 @@
+package config
+
+import (
+	"fmt"
+
+	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/core/odds"
+)
+
+// rareCapture is how often, in rounds, a committee of witnesses may be the liars' without a
+// warning: once.
+const rareCapture = 10_000
+
+// committeeWarning says when fewer than a third of the members that an epoch needs have a quorum
+// of a round's witnesses too often; empty when they do not.
+func committeeWarning(c coordinator.Config) string {
+	members := int(c.InitMinClients)
+	witnesses := min(members, coordinator.MaxWitnesses)
+	if c.WitnessNodes > 0 {
+		witnesses = min(members, int(c.WitnessNodes))
+	}
+	liars := odds.MostLiars(members)
+	harm := odds.Of(members, liars, witnesses)
+	p, _ := harm.Captures.Float64()
+	if p*rareCapture < 1 {
+		return ""
+	}
+	what := fmt.Sprintf("witness_nodes = %d: if %d of %d members lie, %d of a round's %d witnesses do in one round of %.0f, and all others lose the work of that epoch",
+		c.WitnessNodes, liars, members, assign.Quorum(witnesses), witnesses, max(1, 1/p))
+	if witnesses == min(members, coordinator.MaxWitnesses) {
+		return what
+	}
+	return what + "; 0 lets all members witness, 32 at most"
+}
+
+// auditsWarning says when a run that audits results begins without anybody who does: audits are of those
+// that train nothing. It is empty where that is not so.
+func auditsWarning(c coordinator.Config) string {
+	members, percent := int(c.InitMinClients), int(c.VerificationPercent)
+	if percent == 0 || assign.VerifierCount(members, percent) > 0 {
+		return ""
+	}
+	what := fmt.Sprintf("verification_percent = %d: audits are off while there are as few as init_min_clients = %d members, none of whom has time for them", percent, members)
+	least := 2
+	for least < coordinator.MaxClients && assign.VerifierCount(least, percent) == 0 {
+		least++
+	}
+	return fmt.Sprintf("%s; from %d members on one has, or set at least %d", what, least, min(100, (100+members-1)/members))
+}
+
+// probationWarning says when most newcomers that cheat in every step have results that count before
+// audits find them, in a run that has audits and a probation; else it is empty. Whether anybody may
+// join, the file does not say.
+func probationWarning(c coordinator.Config) string {
+	members, percent, steps := int(c.InitMinClients), int(c.VerificationPercent), int(min(c.ProbationSteps, 1<<20))
+	if percent == 0 || steps == 0 {
+		return ""
+	}
+	p := odds.Ejected(members, percent, 0, steps)
+	if p >= 0.5 || assign.VerifierCount(members, percent) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("probation_steps = %d, where anybody may join: of newcomers that cheat in every step %.0f in 100 are ejected before their results count, with %d members of whom %d verify; half are after %d steps, 95 in 100 after %d",
+		c.ProbationSteps, 100*p, members, assign.VerifierCount(members, percent), odds.RoundsToEject(members, percent, 0, 0.5), odds.RoundsToEject(members, percent, 0, 0.95))
+}

@@ -1,0 +1,158 @@
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+)
+
+// Model is the definition of a language model and of how it is trained.
+type Model struct {
+	Architecture Architecture
+	DataType     DataType
+
+	// MaxSeqLen is the number of tokens of a sequence that are trained on.
+	MaxSeqLen uint32
+
+	// ColdStartWarmupSteps is the number of steps over which the learning rate rises
+	// again after an epoch that began with fresh optimizers. 0: no such rise.
+	ColdStartWarmupSteps uint32
+
+	// DataLocations lists where the data is, in the order in which clients try them.
+	DataLocations []DataLocation
+
+	// Checkpoint is where the first model of the run comes from. The coordinator's
+	// state says where the current one is.
+	Checkpoint Checkpoint
+
+	LRSchedule LRSchedule
+	Optimizer  Optimizer
+}
+
+// Trainable returns why no client trains a model so, for what is left out of the published
+// format.
+func (m Model) Trainable() error {
+	switch dummy := m.Checkpoint.Dummy != nil; {
+	case m.Optimizer.AdamW != nil:
+		return errors.New("AdamW exchanges nothing between members, so that each would train a model of its own; want Distro (alone, psyche-client solo --optimizer adamw trains with AdamW)")
+	case m.Optimizer.Dummy != nil && !dummy:
+		return errors.New("Dummy changes no model that is one; want Distro, or checkpoint.Dummy as well")
+	}
+	return nil
+}
+
+// Architecture names the implementation that builds and trains the model.
+type Architecture string
+
+// The architectures of the published format.
+const (
+	HfLlama    Architecture = "HfLlama"
+	HfDeepseek Architecture = "HfDeepseek"
+	HfAuto     Architecture = "HfAuto"
+	Torchtitan Architecture = "Torchtitan"
+)
+
+// DataType says what the sequences are for.
+type DataType string
+
+// The data types of the published format.
+const (
+	Pretraining DataType = "Pretraining"
+	Finetuning  DataType = "Finetuning"
+)
+
+// TokenSize is the number of bytes of a token in a file of tokens: 2 or 4.
+type TokenSize uint8
+
+// The token sizes of the published format.
+const (
+	TwoBytes  TokenSize = 2
+	FourBytes TokenSize = 4
+)
+
+// String returns the name in the published format.
+func (s TokenSize) String() string {
+	switch s {
+	case TwoBytes:
+		return "TwoBytes"
+	case FourBytes:
+		return "FourBytes"
+	default:
+		return fmt.Sprintf("TokenSize(%d)", uint8(s))
+	}
+}
+
+// MarshalText returns the name in the published format.
+func (s TokenSize) MarshalText() ([]byte, error) {
+	if s != TwoBytes && s != FourBytes {
+		return nil, fmt.Errorf("token size %d: want 2 or 4", uint8(s))
+	}
+	return []byte(s.String()), nil
+}
+
+// UnmarshalText reads the name in the published format.
+func (s *TokenSize) UnmarshalText(text []byte) error {
+	switch string(text) {
+	case "TwoBytes":
+		*s = TwoBytes
+	case "FourBytes":
+		*s = FourBytes
+	default:
+		return fmt.Errorf("token size %q: want TwoBytes or FourBytes", text)
+	}
+	return nil
+}
+
+// Shuffle is the order in which sequences are used.
+type Shuffle struct {
+	// Seed of the permutation. Nil: in the order of the files (DontShuffle).
+	Seed *[32]byte `json:",omitempty"`
+}
+
+// Checkpoint says where a model comes from. Exactly one field is set.
+type Checkpoint struct {
+	Hub    *HubRepo         `json:",omitempty"` // a Hugging Face repository
+	P2P    *HubRepo         `json:",omitempty"` // peers; the repository it came from is the origin to fall back to
+	Gcs    *GcsRepo         `json:",omitempty"` // a Google Cloud Storage bucket
+	P2PGcs *GcsRepo         `json:",omitempty"` // peers, with a bucket as the origin
+	Local  *LocalCheckpoint `json:",omitempty"` // a folder that every client has
+	Dummy  *HubRepo         `json:",omitempty"` // a tiny model, for tests of the network
+}
+
+// HubRepo is a repository of the Hugging Face Hub.
+type HubRepo struct {
+	RepoID   string // owner/name
+	Revision string `json:",omitempty"` // branch, tag or commit; empty: the default branch
+}
+
+// GcsRepo is a place in a Google Cloud Storage bucket.
+type GcsRepo struct {
+	Bucket string
+	Prefix string `json:",omitempty"`
+}
+
+// LocalCheckpoint is a Hugging Face directory on each client's own disk. A relative
+// path is relative to the client's working directory.
+type LocalCheckpoint struct {
+	Path string
+}
+
+// coordinator returns the checkpoint that a run starts from, as the coordinator keeps
+// it. No peer has the model then, so the P2P kinds start from their origin.
+func (c Checkpoint) coordinator() coordinator.Checkpoint {
+	hub, gcs := cmp.Or(c.Hub, c.P2P), cmp.Or(c.Gcs, c.P2PGcs)
+	switch {
+	case hub != nil:
+		return coordinator.Checkpoint{Kind: coordinator.CheckpointHub, Repo: hub.RepoID, Revision: hub.Revision}
+	case gcs != nil:
+		return coordinator.Checkpoint{Kind: coordinator.CheckpointGcs, Repo: gcs.Bucket, Revision: gcs.Prefix}
+	case c.Local != nil:
+		return coordinator.Checkpoint{Kind: coordinator.CheckpointLocal, Repo: c.Local.Path}
+	case c.Dummy != nil:
+		return coordinator.Checkpoint{Kind: coordinator.CheckpointDummy, Repo: c.Dummy.RepoID, Revision: c.Dummy.Revision}
+	default:
+		return coordinator.Checkpoint{}
+	}
+}

@@ -1,0 +1,409 @@
+package config
+
+import (
+	stdcmp "cmp"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// samples returns the state.toml files that must load.
+func samples(t testing.TB) []string {
+	t.Helper()
+	var files []string
+	for _, pattern := range []string{"testdata/*.toml", "../../configs/*/state.toml"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil || len(found) == 0 {
+			t.Fatalf("no samples match %s (%v)", pattern, err)
+		}
+		files = append(files, found...)
+	}
+	return files
+}
+
+func TestSamplesLoad(t *testing.T) {
+	for _, file := range samples(t) {
+		t.Run(file, func(t *testing.T) {
+			run, err := LoadState(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			encoded, err := EncodeModel(run.Model)
+			if err != nil {
+				t.Fatal(err)
+			}
+			decoded, err := DecodeModel(encoded)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(run.Model, decoded); diff != "" {
+				t.Errorf("definition changed on its way through the codec (-want +got):\n%s", diff)
+			}
+			if filepath.Dir(file) == "testdata" {
+				golden(t, filepath.Join("testdata/definition", strings.TrimSuffix(filepath.Base(file), ".toml")+".json"), encoded)
+			}
+			run.RunID = stdcmp.Or(run.RunID, "named-by-flag")
+			state, err := run.CoordinatorState(coordinator.ClientID{1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if string(state.Model.Definition) != string(encoded) || state.Config != run.Config {
+				t.Errorf("the coordinator starts with %+v", state)
+			}
+		})
+	}
+}
+
+// TestProbationIsOnWhereAFileIsSilent wants files from before there was the key to say it as well.
+func TestProbationIsOnWhereAFileIsSilent(t *testing.T) {
+	run, err := LoadState("testdata/dummy.toml")
+	if err != nil || run.Config.ProbationSteps != defaultProbationSteps || defaultProbationSteps == 0 {
+		t.Errorf("%d rounds of probation, %v; want %d", run.Config.ProbationSteps, err, defaultProbationSteps)
+	}
+}
+
+func golden(t *testing.T, file string, got []byte) {
+	t.Helper()
+	if *update {
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", file, diff)
+	}
+}
+
+func TestLoadStateReadsEveryValue(t *testing.T) {
+	run, err := LoadState("testdata/urls.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := "https://data.example/tiny.ds"
+	var seed [32]byte
+	for i := range seed {
+		seed[i] = byte(i + 1)
+	}
+	want := Run{
+		RunID: "urls",
+		Config: coordinator.Config{
+			WarmupTime: 30_000, CooldownTime: 30_000, EpochTime: 60_000, MaxRoundTrainTime: 15_000, RoundWitnessTime: 1000,
+			WaitingForMembersExtraTime: defaultExtraTime,
+			GlobalBatchSizeStart:       8, GlobalBatchSizeEnd: 8, TotalSteps: 25000, InitMinClients: 1, MinClients: 1, ProbationSteps: 12, EjectionEpochs: 1,
+		},
+		Model: Model{
+			Architecture: HfLlama, DataType: Pretraining, MaxSeqLen: 64,
+			DataLocations: []DataLocation{
+				{HTTP: &HTTPData{Location: HTTPLocation{SingleURL: &address}, TokenSize: TwoBytes}},
+				{HTTP: &HTTPData{
+					Location:  HTTPLocation{NumberedFiles: &NumberedFiles{URLTemplate: "https://data.example/{}.ds", NLeftPadZeros: 3, NumFiles: 12}},
+					TokenSize: FourBytes, Shuffle: Shuffle{Seed: &seed},
+				}},
+				{Local: &LocalData{Path: "tokens", TokenSize: FourBytes}},
+			},
+			Checkpoint: Checkpoint{Local: &LocalCheckpoint{Path: "model"}},
+			LRSchedule: LRSchedule{Cosine: &CosineLR{BaseLR: 4e-4, WarmupSteps: 250, TotalSteps: 25000, FinalLR: 4e-5}},
+			Optimizer: Optimizer{Distro: &Distro{
+				ClipGradNorm: 1, CompressionDecay: 0.999, CompressionChunk: 64, CompressionTopK: 8, Quantize1Bit: true,
+			}},
+		},
+	}
+	if diff := cmp.Diff(want, run); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestTimesMayHaveFractions reads every thousandth part of a second that a file can name,
+// as a whole number of milliseconds.
+func TestTimesMayHaveFractions(t *testing.T) {
+	text, err := os.ReadFile("testdata/urls.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := string(text)
+	if !strings.Contains(good, "round_witness_time = 1\n") {
+		t.Fatal("the sample has another round_witness_time")
+	}
+	read := func(value string) uint64 {
+		t.Helper()
+		run, err := ParseState("s.toml", []byte(strings.Replace(good, "round_witness_time = 1\n", "round_witness_time = "+value+"\n", 1)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return run.Config.RoundWitnessTime
+	}
+	for value, want := range map[string]uint64{
+		"0.2": 200, "0.001": 1, "1.0": 1000, "1": 1000, "2e-1": 200, "999999999.999": 999_999_999_999, "1e9": coordinator.MaxTime, "0.1e1": 1000,
+	} {
+		if got := read(value); got != want {
+			t.Errorf("%s is read as %d ms, want %d", value, got, want)
+		}
+	}
+	for ms := uint64(1); ms <= 3000; ms += 7 {
+		if got := read(fmt.Sprintf("%d.%03d", ms/1000, ms%1000)); got != ms {
+			t.Errorf("%d ms are read as %d", ms, got)
+		}
+	}
+}
+
+func TestOptimizerExtrasAreRead(t *testing.T) {
+	text, err := os.ReadFile("testdata/urls.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := strings.Replace(string(text), "quantize_1bit", "apply_lag = 2\nlookahead = true\nquantize_1bit", 1)
+	run, err := ParseState("s.toml", []byte(changed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	encoded, err := EncodeModel(run.Model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	model, err := DecodeModel(encoded)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := model.Optimizer.Distro; d.Lag() != 2 || !d.Lookahead {
+		t.Errorf("lag %d, lookahead %t, want 2, true", d.Lag(), d.Lookahead)
+	}
+	if lag := (Distro{}).Lag(); lag != 1 {
+		t.Errorf("lag by default is %d, want 1", lag)
+	}
+}
+
+func TestSavedProgressIsRead(t *testing.T) {
+	run, err := LoadState("testdata/saved.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := (coordinator.Progress{Epoch: 4, Step: 120, DataIndex: 960}); run.Progress != want {
+		t.Errorf("got %+v, want %+v", run.Progress, want)
+	}
+}
+
+func TestOlderFormsWarn(t *testing.T) {
+	run, err := LoadState("testdata/model-extra-data.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(run.Warnings) != 1 || !strings.Contains(run.Warnings[0], "round_apply_time") {
+		t.Errorf("got warnings %q", run.Warnings)
+	}
+}
+
+// TestMistakesAreNamed changes one thing of a good file and wants the error to say
+// where it is and what to do.
+func TestMistakesAreNamed(t *testing.T) {
+	text, err := os.ReadFile("testdata/book.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := string(text)
+	tests := []struct {
+		name, from, to string
+		want           []string
+	}{
+		{"unknown key", "warmup_time = 30", "warmup_tim = 30",
+			[]string{`s.toml:3:1: [config]: unknown key "warmup_tim" (did you mean "warmup_time"?)`, `s.toml:2:2: [config]: missing key "warmup_time"`}},
+		{"unknown nested key", "final_lr = 4.0e-5", "final_lr = 4.0e-5\nfinallr = 1", []string{`unknown key "finallr" (did you mean "final_lr"?)`}},
+		{"unknown top level key", "[config]", "runid = \"x\"\n[config]", []string{`s.toml:2:1: the top level: unknown key "runid" (did you mean "run_id"?)`}},
+		{"missing table", "[config]", "[config2]", []string{"missing table [config]", `unknown key "config2"`}},
+		{"missing key", "max_seq_len = 2048\n", "", []string{`[model.LLM]: missing key "max_seq_len"`}},
+		{"wrong type", "warmup_time = 30", `warmup_time = "30"`, []string{`s.toml:3:1: [config] warmup_time: want a number of seconds, found the string "30"`}},
+		{"float for a whole number", "witness_nodes = 0", "witness_nodes = 0.5", []string{"want a whole number, found the number 0.5"}},
+		{"negative time", "warmup_time = 30", "warmup_time = -30", []string{"s.toml:3:1: [config] warmup_time: -30 is out of range, want 0 to 1000000000 seconds"}},
+		{"negative part of a second", "warmup_time = 30", "warmup_time = -0.001", []string{"warmup_time: -0.001 is out of range"}},
+		{"time that is none", "warmup_time = 30", "warmup_time = nan", []string{"warmup_time: NaN is out of range"}},
+		{"endless time", "warmup_time = 30", "warmup_time = inf", []string{"warmup_time: +Inf is out of range"}},
+		{"absurd time", "warmup_time = 30", "warmup_time = 1000000001", []string{"warmup_time: 1000000001 is out of range, want 0 to 1000000000 seconds"}},
+		{"largest number", "epoch_time = 60", "epoch_time = 9223372036854775807", []string{"epoch_time: 9223372036854776000 is out of range"}},
+		{"fine time", "round_witness_time = 1", "round_witness_time = 0.0005", []string{"round_witness_time: 0.0005 is finer than a millisecond, which the clock of a run counts: want a multiple of 0.001"}},
+		{"fine part of a long time", "cooldown_time = 30", "cooldown_time = 30.0001", []string{"cooldown_time: 30.0001 is finer than a millisecond"}},
+		{"no time", "round_witness_time = 1", "round_witness_time = 0.0", []string{"round_witness_time: must not be 0"}},
+		{"negative", "total_steps = 25000\n\n[model", "total_steps = -30\n\n[model", []string{"total_steps: -30 is out of range"}},
+		{"too large", "witness_nodes = 0", "witness_nodes = 70000", []string{"70000 is out of range, want 0 to 65535"}},
+		{"not a number", "base_lr = 4.0e-4", "base_lr = nan", []string{"base_lr: NaN is out of range"}},
+		{"negative rate", "base_lr = 4.0e-4", "base_lr = -4.0e-4", []string{"base_lr: -0.0004 is out of range"}},
+		{"enum", `"HfLlama"`, `"Llama"`, []string{`[model.LLM] architecture: unknown value "Llama" (did you mean "HfLlama"?); want one of HfLlama, HfDeepseek, HfAuto, Torchtitan`}},
+		{"two variants", "[model.LLM.optimizer.Distro]", "[model.LLM.optimizer.AdamW]\n[model.LLM.optimizer.Distro]",
+			[]string{"[model.LLM.optimizer]: want exactly one of Distro, AdamW, Dummy, found AdamW and Distro"}},
+		{"misspelt variant", "lr_schedule.Cosine", "lr_schedule.Cosin", []string{`[model.LLM.lr_schedule]: unknown key "Cosin" (did you mean "Cosine"?)`}},
+		{"variant without settings", "[model.LLM.checkpoint.Hub]\nrepo_id = \"emozilla/llama2-20m-init\"", "[model.LLM.checkpoint]\nHub = 1",
+			[]string{"[model.LLM.checkpoint] Hub: want a table, found the number 1"}},
+		{"ephemeral", "[model.LLM.checkpoint.Hub]\nrepo_id = \"emozilla/llama2-20m-init\"\n", "", []string{`missing key "checkpoint", want one of Hub, P2P`}},
+		{"empty repository", "emozilla/llama2-20m-init", "", []string{"[model.LLM.checkpoint.Hub] repo_id: is empty"}},
+		{"long repository", "emozilla/llama2-20m-init", strings.Repeat("x", 65), []string{"repo_id: 65 bytes long, at most 64 fit"}},
+		{"no epoch end", "epoch_time = 60\n", "", []string{`[config] rounds_per_epoch: is missing: give it or epoch_time`}},
+		{"two epoch ends", "epoch_time = 60", "epoch_time = 60\nrounds_per_epoch = 10", []string{"epoch_time: and rounds_per_epoch exclude each other"}},
+		{"clients", "init_min_clients = 1", "init_min_clients = 0", []string{"init_min_clients: must not be less than min_clients"}},
+		{"batch", "global_batch_size_end = 8", "global_batch_size_end = 7", []string{"s.toml:13:1: [config] global_batch_size_end: must not be less than global_batch_size_start"}},
+		{"zero", "total_steps = 25000\n\n[model", "total_steps = 0\n\n[model", []string{"total_steps: must not be 0"}},
+		{"schedule", "warmup_steps = 250", "warmup_steps = 25000", []string{"total_steps: 25000 is not more than warmup_steps = 25000"}},
+		{"top k", "compression_topk = 8", "compression_topk = 0", []string{"compression_topk: is 0, want at least 1"}},
+		{"no lag", "quantize_1bit", "apply_lag = 0\nquantize_1bit", []string{"apply_lag: want 1 or 2"}},
+		{"long lag", "quantize_1bit", "apply_lag = 3\nquantize_1bit", []string{"apply_lag: 3 is out of range"}},
+		{"lookahead", "quantize_1bit", "lookahead = 1\nquantize_1bit", []string{"lookahead: want true or false"}},
+		{"decay", "compression_decay = 0.999", "compression_decay = 1.5", []string{"compression_decay: 1.5 is out of range"}},
+		{"both locations", "max_seq_len = 2048", "max_seq_len = 2048\ndata_locations = []", []string{"data_locations: data_location is there as well"}},
+		{"sequence length", "max_seq_len = 2048", "max_seq_len = 0", []string{"max_seq_len: 0 is out of range"}},
+		{"cold start", "max_seq_len = 2048", "max_seq_len = 2048\ncold_start_warmup_steps = 3", []string{"cold_start_warmup_steps: 3 steps may not fit"}},
+		{"not TOML", "[config]", "[config", []string{"s.toml:2:8:", "not valid TOML"}},
+		{"key twice", "warmup_time = 30", "warmup_time = 30\nwarmup_time = 31", []string{"not valid TOML"}},
+		{"run id too long", "[config]", "run_id = \"" + strings.Repeat("r", 65) + "\"\n[config]", []string{"run_id: 65 bytes long, at most 64 fit"}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			if !strings.Contains(good, test.from) {
+				t.Fatalf("the sample has no %q", test.from)
+			}
+			_, err := ParseState("s.toml", []byte(strings.Replace(good, test.from, test.to, 1)))
+			if err == nil {
+				t.Fatal("no error")
+			}
+			for _, want := range test.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("got:\n%v\nwant: %s", err, want)
+				}
+			}
+		})
+	}
+}
+
+// TestAuditsNeedABound: a step that is not clipped is refused where steps are audited, and nowhere else.
+func TestAuditsNeedABound(t *testing.T) {
+	text, err := os.ReadFile("testdata/book.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		percent, clip string
+		refused       bool
+	}{{"0", "0.0", false}, {"0", "1.0", false}, {"10", "1.0", false}, {"10", "0.0", true}} {
+		changed := strings.Replace(string(text), "verification_percent = 0", "verification_percent = "+test.percent, 1)
+		changed = strings.Replace(changed, "clip_grad_norm = 1.0", "clip_grad_norm = "+test.clip, 1)
+		_, err := ParseState("s.toml", []byte(changed))
+		if test.refused != (err != nil) || err != nil && !strings.Contains(err.Error(), "[model.LLM] optimizer: clip_grad_norm is 0: where verification_percent is not") {
+			t.Errorf("%+v: %v", test, err)
+		}
+	}
+}
+
+func TestEphemeralIsRefused(t *testing.T) {
+	text, err := os.ReadFile("testdata/dummy.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := strings.Replace(string(text), "[model.LLM.checkpoint.Dummy]\nrepo_id = \"\"\n", "", 1)
+	changed = strings.Replace(changed, "max_seq_len = 512", "max_seq_len = 512\ncheckpoint = \"Ephemeral\"", 1)
+	if _, err := ParseState("s.toml", []byte(changed)); err == nil || !strings.Contains(err.Error(), "Ephemeral model cannot be joined") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestDataServer(t *testing.T) {
+	seed := "[" + strings.TrimSuffix(strings.Repeat("7, ", 32), ", ") + "]"
+	good := "dir = \"../data\"\ntoken_size = \"TwoBytes\"\nseq_len = 2048\nshuffle_seed = " + seed + "\n"
+	got, err := ParseDataServer("runs/first/data.toml", []byte(good))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Locations) != 1 || got.Locations[0].Local == nil || got.SeqLen != 2048 {
+		t.Fatalf("got %+v", got)
+	}
+	if at := got.Locations[0].Local; at.Path != filepath.FromSlash("runs/data") || at.TokenSize != TwoBytes || at.Shuffle.Seed[31] != 7 {
+		t.Errorf("got %+v", at)
+	}
+	for name, change := range map[string][3]string{
+		"short seed":  {seed, "[1, 2]", "d.toml:4:1: the top level shuffle_seed: want an array of 32 numbers from 0 to 255"},
+		"large seed":  {"7, 7]", "7, 300]", "300 is out of range, want 0 to 255"},
+		"no folder":   {"dir = \"../data\"\n", "", `missing key "dir"`},
+		"unknown key": {"seq_len", "seqlen", `d.toml:3:1: the top level: unknown key "seqlen" (did you mean "seq_len"?)`},
+		"token size":  {"TwoBytes", "ThreeBytes", `unknown value "ThreeBytes"`},
+	} {
+		_, err := ParseDataServer("d.toml", []byte(strings.Replace(good, change[0], change[1], 1)))
+		if err == nil || !strings.Contains(err.Error(), change[2]) {
+			t.Errorf("%s: got %v, want %s", name, err, change[2])
+		}
+	}
+}
+
+// TestDataServerOfOtherKinds serves what a state.toml could name as well.
+func TestDataServerOfOtherKinds(t *testing.T) {
+	got, err := ParseDataServer("runs/data.toml", []byte(`seq_len = 8
+[[data_locations]]
+WeightedHttp = "https://example.org/mix.json"
+[[data_locations]]
+Local = "here"
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Locations) != 2 || got.Locations[0].WeightedHTTP == nil || got.Locations[1].Local.Path != filepath.FromSlash("runs/here") {
+		t.Errorf("got %+v", got)
+	}
+	for text, want := range map[string]string{
+		"seq_len = 8\ndata_location = { Server = \"host:1\" }":                   "does not read from another one",
+		"seq_len = 8\ndir = \"x\"\ndata_location = { Local = \"here\" }":         `unknown key "dir"`,
+		"data_location = { Local = \"here\" }":                                   `missing key "seq_len"`,
+		"seq_len = 8\ndata_location = \"Dummy\"\ndata_locations = [\"Dummy\"]\n": "keep one of them",
+	} {
+		if _, err := ParseDataServer("d.toml", []byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %s", text, err, want)
+		}
+	}
+}
+
+// TestServerData reads both forms of a data server's location.
+func TestServerData(t *testing.T) {
+	key := "4vJ9JU1bJJE96FWSJKvHsmmFADCg4gpZQff4P3bkLKi" // 32 bytes, all 8
+	parse := func(location string) (*ServerData, error) {
+		got, err := parseLocation(t, location)
+		return got.Server, err
+	}
+	if got, err := parse(`{ Server = "data.example:1234" }`); err != nil || *got != (ServerData{Addr: "data.example:1234"}) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	if got, err := parse(`{ Server = { addr = "[::1]:1", key = "` + key + `" } }`); err != nil || *got != (ServerData{Addr: "[::1]:1", Key: key}) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	for location, want := range map[string]string{
+		`"Server"`:                      "needs a value",
+		`{ Server = "nowhere" }`:        `"nowhere" is not host:port`,
+		`{ Server = { addr = "h:1" } }`: `missing key "key"`,
+		`{ Server = { addr = "h", key = "` + key + `" } }`:          `"h" is not host:port`,
+		`{ Server = { addr = "h:1", key = "abc" } }`:                "want the server's key in base58",
+		`{ Server = { addr = "h:1", key = "` + key + `", x = 1 } }`: `unknown key "x"`,
+	} {
+		if _, err := parse(location); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %s", location, err, want)
+		}
+	}
+}
+
+// parseLocation reads one location.
+func parseLocation(t *testing.T, text string) (DataLocation, error) {
+	t.Helper()
+	root, err := parse("s.toml", []byte("data_location = "+text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	locations := readDataLocations(root)
+	return locations[0], root.err()
+}

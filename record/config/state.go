@@ -1,0 +1,179 @@
+package config
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+)
+
+// defaultExtraTime is waiting_for_members_extra_time, in milliseconds, for files from before
+// it was a key.
+const defaultExtraTime = 3000
+
+// defaultProbationSteps is probation_steps of files that do not say: a run that anybody may join
+// is not open to a flood because its file is silent. A permissioned run has no probation.
+const defaultProbationSteps = 8
+
+// defaultEjectionEpochs is ejection_epochs of files that do not say: as long as the main authority's
+// word keeps somebody out.
+const defaultEjectionEpochs = 1
+
+// runStates are the names of run_state.
+var runStates = []string{
+	"Uninitialized", "WaitingForMembers", "Warmup", "RoundTrain", "RoundWitness", "Cooldown", "Finished", "Paused",
+}
+
+// readRun reads the top level of a state.toml.
+func readRun(root *table) Run {
+	var run Run
+	run.RunID = root.textOr("run_id", "", coordinator.MaxRunIDLength)
+	if root.has("run_state") {
+		// A server starts every loaded state in WaitingForMembers.
+		oneOf(root, "run_state", runStates...)
+	}
+	if config, ok := root.table("config"); ok {
+		run.Config, run.Warnings = readConfig(config)
+		if run.Config.Validate() == nil {
+			for _, warning := range []string{committeeWarning(run.Config), auditsWarning(run.Config), probationWarning(run.Config)} {
+				if warning != "" {
+					run.Warnings = append(run.Warnings, warning)
+				}
+			}
+		}
+	}
+	run.Progress = readProgress(root)
+	readDiscarded(root)
+
+	var llm *table
+	if model, ok := root.table("model"); ok {
+		if table, ok := model.table("LLM"); ok {
+			llm = table
+		}
+		model.done()
+	}
+	var extra *table
+	if root.has("model_extra_data") {
+		extra, _ = root.sub("model_extra_data", root.values["model_extra_data"])
+	}
+	if llm != nil {
+		run.Model = readModel(llm, extra)
+		run.Warnings = append(run.Warnings, run.Model.warnings()...)
+		if err := run.Model.Trainable(); err != nil {
+			llm.fail("optimizer", "%v", err)
+		}
+		checkColdStart(llm, run)
+		checkAudits(llm, run)
+	}
+	root.done()
+	return run
+}
+
+// readProgress reads how far a saved run was.
+func readProgress(root *table) coordinator.Progress {
+	if !root.has("progress") {
+		return coordinator.Progress{}
+	}
+	table, ok := root.sub("progress", root.values["progress"])
+	if !ok {
+		return coordinator.Progress{}
+	}
+	progress := coordinator.Progress{
+		Epoch:     number[uint32](table, "epoch"),
+		Step:      number[uint32](table, "step"),
+		DataIndex: number[uint64](table, "epoch_start_data_index"),
+	}
+	if progress.Step == 0 {
+		table.fail("step", "is 0, the first step is 1")
+	}
+	table.done()
+	return progress
+}
+
+// readDiscarded accepts what a saved state holds of the epoch that was running: its
+// members are gone, and the run goes on with a new epoch.
+func readDiscarded(root *table) {
+	if root.has("epoch_state") {
+		root.sub("epoch_state", root.values["epoch_state"])
+	}
+	numberOr[uint64](root, "run_state_start_unix_timestamp", 0)
+	if root.has("pending_pause") {
+		if _, ok := root.values["pending_pause"].(bool); !ok {
+			numberOr[uint8](root, "pending_pause", 0)
+		}
+	}
+}
+
+// readConfig reads [config].
+func readConfig(t *table) (coordinator.Config, []string) {
+	failed := len(t.problems)
+	c := coordinator.Config{
+		WarmupTime:                  t.seconds("warmup_time"),
+		CooldownTime:                t.seconds("cooldown_time"),
+		RoundsPerEpoch:              numberOr[uint32](t, "rounds_per_epoch", 0),
+		EpochTime:                   t.secondsOr("epoch_time", 0),
+		MaxRoundTrainTime:           t.seconds("max_round_train_time"),
+		RoundWitnessTime:            t.seconds("round_witness_time"),
+		WaitingForMembersExtraTime:  t.secondsOr("waiting_for_members_extra_time", defaultExtraTime),
+		GlobalBatchSizeWarmupTokens: number[uint64](t, "global_batch_size_warmup_tokens"),
+		GlobalBatchSizeStart:        number[uint32](t, "global_batch_size_start"),
+		GlobalBatchSizeEnd:          number[uint32](t, "global_batch_size_end"),
+		TotalSteps:                  number[uint32](t, "total_steps"),
+		InitMinClients:              number[uint16](t, "init_min_clients"),
+		MinClients:                  number[uint16](t, "min_clients"),
+		WitnessNodes:                number[uint16](t, "witness_nodes"),
+		VerificationPercent:         number[uint8](t, "verification_percent"),
+		ProbationSteps:              numberOr[uint32](t, "probation_steps", defaultProbationSteps),
+		EjectionEpochs:              numberOr[uint16](t, "ejection_epochs", defaultEjectionEpochs),
+	}
+	var warnings []string
+	if t.has("round_apply_time") {
+		number[uint64](t, "round_apply_time")
+		warnings = append(warnings, "[config] round_apply_time has no effect: there is no such phase any more")
+	}
+	t.done()
+	checkConfig(t, c, t.problems[failed:])
+	return c, warnings
+}
+
+// checkConfig reports the rules of the coordinator that the table breaks, apart from those of
+// keys that could not be read.
+func checkConfig(t *table, c coordinator.Config, unread []problem) {
+	mentioned := func(text string) bool {
+		return slices.ContainsFunc(t.known, func(key string) bool {
+			return hasWord(text, key) && slices.ContainsFunc(unread, func(p problem) bool { return hasWord(p.text, key) })
+		})
+	}
+	for _, err := range c.Broken() {
+		if !mentioned(err.Key + " " + err.Problem) {
+			t.fail(err.Key, "%s", err.Problem)
+		}
+	}
+}
+
+// hasWord reports whether a key stands in a text by itself.
+func hasWord(text, key string) bool {
+	inKey := func(r rune) bool { return r == '_' || r >= 'a' && r <= 'z' }
+	return slices.Contains(strings.FieldsFunc(text, func(r rune) bool { return !inKey(r) }), key)
+}
+
+// checkAudits reports a run whose results are audited and whose steps nothing bounds: an audit sees
+// parts of a step, and from the rest it knows only that the whole was clipped.
+func checkAudits(llm *table, run Run) {
+	if distro := run.Model.Optimizer.Distro; run.Config.VerificationPercent > 0 && distro != nil && distro.ClipGradNorm == 0 {
+		llm.fail("optimizer", "clip_grad_norm is 0: where verification_percent is not, results are audited, and nothing bounds what an audit does not look at; set clip_grad_norm, 1.0 is usual, or verification_percent = 0")
+	}
+}
+
+// checkColdStart reports a warm-up after a cold start that may not fit into an epoch
+// of EpochTime: the next epoch would begin inside it.
+func checkColdStart(llm *table, run Run) {
+	c, steps := run.Config, uint64(run.Model.ColdStartWarmupSteps)
+	if steps == 0 || c.EpochTime <= c.WarmupTime || c.MaxRoundTrainTime == 0 {
+		return
+	}
+	if most := (c.EpochTime - c.WarmupTime) / c.MaxRoundTrainTime; steps > most {
+		llm.fail("cold_start_warmup_steps", "%d steps may not fit into an epoch: (epoch_time %s - warmup_time %s) / max_round_train_time %s = %d",
+			steps, inSeconds(c.EpochTime), inSeconds(c.WarmupTime), inSeconds(c.MaxRoundTrainTime), most)
+	}
+}

@@ -1,0 +1,48 @@
+package event
+
+import (
+	"encoding/hex"
+	"slices"
+
+	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/core/coordinator"
+)
+
+// StateOf returns what people follow of a state, except IsMember, which depends on who asks.
+func StateOf(s *coordinator.State) State {
+	now := State{
+		RunState: s.RunState.String(), Epoch: s.Progress.Epoch, Step: s.Progress.Step,
+		Members: []string{}, Pending: len(s.Pending), Elected: []string{}, Ready: len(s.Epoch.Ready),
+		TotalSteps: s.Config.TotalSteps, Limit: float64(s.PhaseTime()) / 1000,
+	}
+	for _, c := range s.Epoch.Clients {
+		if c.State == coordinator.Healthy {
+			now.Members = append(now.Members, nameOf(c.ID))
+		}
+	}
+	if round := s.CurrentRound(); round != nil {
+		now.addRound(round, s.Config)
+	}
+	if digest := s.Model.Checkpoint.Digest; digest != [32]byte{} {
+		now.Digest = hex.EncodeToString(digest[:])
+	}
+	return now
+}
+
+func (now *State) addRound(round *coordinator.Round, c coordinator.Config) {
+	for _, member := range round.ElectedWitnesses(c) {
+		now.Elected = append(now.Elected, nameOf(round.Members[member]))
+	}
+	trainers := assign.Trainers(round.Seed, len(round.Members), int(c.VerificationPercent))
+	for i, id := range round.Members {
+		if !slices.Contains(trainers, i) {
+			now.Idle = append(now.Idle, nameOf(id))
+		}
+		if round.Warming.Has(i) {
+			now.Uncounted = append(now.Uncounted, nameOf(id))
+		}
+	}
+	now.Witnesses, now.Quorum = len(round.Witnesses), int(round.WitnessesNeeded)
+	now.BatchSize, now.DataIndex = round.BatchSize, round.DataIndex
+	now.Batches = assign.BatchCount(len(round.Members), int(c.VerificationPercent), round.BatchSize)
+}

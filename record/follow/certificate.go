@@ -1,0 +1,182 @@
+package follow
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
+)
+
+// epochDomain separates signatures of the beginning of an epoch from all others of the same key.
+const epochDomain = "psyche/epoch/v1"
+
+// ErrCertificate says that a certificate does not show what it should.
+var ErrCertificate = errors.New("certificate of an epoch")
+
+// maxSignatures bounds those of a certificate: the members of the epoch before, and its own.
+const maxSignatures = 2 * coordinator.MaxClients
+
+// MaxCertificate bounds a certificate in bytes.
+const MaxCertificate = epochFixed + coordinator.MaxClients*identity.IDSize + 2 + maxSignatures*signatureSize
+
+const (
+	epochFixed    = 4 + 8 + 32 + 32 + 2
+	signatureSize = identity.IDSize + identity.SignatureSize
+)
+
+// Epoch is the beginning of an epoch in a run's log.
+type Epoch struct {
+	Number  uint32 // of the epoch; one that found too few members begins again with its number
+	Index   uint64 // records up to the tick that began it
+	Hash    [32]byte
+	State   [32]byte // SHA-256 of the state's canonical bytes
+	Members []identity.ID
+}
+
+// epochOf describes the epoch that the newest record has begun.
+func (f *Follower) epochOf() Epoch {
+	e := Epoch{Number: f.State.Progress.Epoch, Index: f.head.Index, Hash: f.head.Hash, State: f.State.Hash()}
+	for i := range f.State.Epoch.Clients {
+		e.Members = append(e.Members, identity.ID(f.State.Epoch.Clients[i].ID))
+	}
+	return e
+}
+
+// signed returns what a signature covers.
+func (e Epoch) signed(run [32]byte) []byte {
+	b := binary.LittleEndian.AppendUint32(run[:], e.Number)
+	b = binary.LittleEndian.AppendUint64(b, e.Index)
+	b = append(append(b, e.Hash[:]...), e.State[:]...)
+	members := sha256.New()
+	for _, id := range e.Members {
+		_, _ = members.Write(id[:])
+	}
+	return members.Sum(b)
+}
+
+// Sign returns a member's word that the run's log leads to this epoch.
+func (e Epoch) Sign(key identity.Key, run [32]byte) [identity.SignatureSize]byte {
+	return key.Sign(epochDomain, e.signed(run))
+}
+
+// Verify reports whether a key has signed the epoch.
+func (e Epoch) Verify(id identity.ID, run [32]byte, signature [identity.SignatureSize]byte) bool {
+	return identity.Verify(id, epochDomain, e.signed(run), signature)
+}
+
+// Certificate is the beginning of an epoch with signatures of members of earlier ones, and of its
+// own: whoever knows the members of an earlier one can believe it without the log between them.
+type Certificate struct {
+	Epoch
+	Signatures []Signature
+}
+
+// Signature is one member's.
+type Signature struct {
+	ID        identity.ID
+	Signature [identity.SignatureSize]byte
+}
+
+// SignedBy returns how many of the members are among those that signed. It verifies nothing.
+func (c Certificate) SignedBy(members []identity.ID) int {
+	count := 0
+	signed := make(map[identity.ID]bool, len(c.Signatures))
+	for _, s := range c.Signatures {
+		signed[s.ID] = true
+	}
+	for _, id := range members {
+		if signed[id] {
+			count++
+		}
+	}
+	return count
+}
+
+// Suffices reports whether so many of n members are more than two thirds.
+func Suffices(count, n int) bool { return n > 0 && 3*count > 2*n }
+
+// Check returns ErrCertificate unless more than two thirds of the members have signed.
+func (c Certificate) Check(run [32]byte, members []identity.ID) error {
+	missing := make(map[identity.ID]bool, len(members))
+	for _, id := range members {
+		missing[id] = true
+	}
+	count := 0
+	for _, s := range c.Signatures {
+		if !missing[s.ID] {
+			continue
+		}
+		if !c.Verify(s.ID, run, s.Signature) {
+			return fmt.Errorf("%w %d: the signature of %s does not verify", ErrCertificate, c.Number, s.ID)
+		}
+		delete(missing, s.ID)
+		if count++; Suffices(count, len(members)) {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w %d: %d of %d members signed it, more than two thirds must", ErrCertificate, c.Number, count, len(members))
+}
+
+// AppendTo appends the bytes of the certificate.
+func (c Certificate) AppendTo(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint32(b, c.Number)
+	b = binary.LittleEndian.AppendUint64(b, c.Index)
+	b = append(append(b, c.Hash[:]...), c.State[:]...)
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(c.Members)))
+	for _, id := range c.Members {
+		b = append(b, id[:]...)
+	}
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(c.Signatures)))
+	for _, s := range c.Signatures {
+		b = append(append(b, s.ID[:]...), s.Signature[:]...)
+	}
+	return b
+}
+
+// DecodeCertificate reads what AppendTo wrote. Nothing is verified. The error wraps ErrCertificate.
+func DecodeCertificate(b []byte) (Certificate, error) {
+	var c Certificate
+	if len(b) < epochFixed {
+		return c, fmt.Errorf("%w: it has %d bytes", ErrCertificate, len(b))
+	}
+	c.Number, c.Index = binary.LittleEndian.Uint32(b), binary.LittleEndian.Uint64(b[4:])
+	copy(c.Hash[:], b[12:])
+	copy(c.State[:], b[44:])
+	members := int(binary.LittleEndian.Uint16(b[76:]))
+	b = b[epochFixed:]
+	if members > coordinator.MaxClients || len(b) < members*identity.IDSize+2 {
+		return c, fmt.Errorf("%w: it has %d members", ErrCertificate, members)
+	}
+	for range members {
+		c.Members = append(c.Members, identity.ID(b[:identity.IDSize]))
+		b = b[identity.IDSize:]
+	}
+	signatures := int(binary.LittleEndian.Uint16(b))
+	b = b[2:]
+	if signatures > maxSignatures || len(b) != signatures*signatureSize {
+		return c, fmt.Errorf("%w: it has %d signatures in %d bytes", ErrCertificate, signatures, len(b))
+	}
+	for range signatures {
+		c.Signatures = append(c.Signatures, Signature{identity.ID(b[:identity.IDSize]), [identity.SignatureSize]byte(b[identity.IDSize:])})
+		b = b[signatureSize:]
+	}
+	return c, nil
+}
+
+// ResumeAt returns a Follower at a certified epoch, given the canonical bytes of the state. The
+// certificate was checked.
+func ResumeAt(g Genesis, c Certificate, state []byte) (*Follower, error) {
+	if sha256.Sum256(state) != c.State {
+		return nil, fmt.Errorf("%w %d: the state is another one", ErrCertificate, c.Number)
+	}
+	decoded, err := coordinator.Decode(state)
+	if err != nil {
+		return nil, fmt.Errorf("%w %d: %w", ErrCertificate, c.Number, err)
+	}
+	f := Resume(g, decoded, headOf(c.Epoch), nil)
+	f.epoch = c.Epoch
+	return f, nil
+}

@@ -1,0 +1,137 @@
+package follow
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/record/wire"
+)
+
+// keptStarts is of how many rounds the heads at their starts are kept: of those that the state has,
+// and of the one before in case somebody is late.
+const keptStarts = coordinator.StoredRounds + 1
+
+// Follower is a run as its log makes it. It is used by one goroutine.
+type Follower struct {
+	State   coordinator.State
+	run     [32]byte
+	genesis Genesis
+	head    wire.Head            // after the newest record; not signed
+	starts  []wire.Head          // at the starts of the newest rounds, oldest first; not signed
+	begun   uint32               // step of the newest round
+	phase   coordinator.RunState // after the newest record
+	epoch   Epoch                // that began newest; zero if none has since the Follower is there
+	first   Epoch                // of the run; zero if it began before the Follower was there
+	later   bool                 // the run's first epoch has begun
+	broken  error                // first record that did not follow
+}
+
+// Begin returns a Follower of the run that begins with a genesis, after that record.
+func Begin(g Genesis) (*Follower, error) {
+	state, err := g.First()
+	if err != nil {
+		return nil, err
+	}
+	record := Record{Kind: KindGenesis, Genesis: g}.AppendTo(nil)
+	return &Follower{State: state, run: g.Run(), genesis: g, phase: state.RunState, head: wire.Head{Index: 1, Hash: Chain([32]byte{}, record)}}, nil
+}
+
+// Resume returns a Follower at a place of the log of which the caller knows that it leads to the
+// state. Starts are the heads at the starts of its newest rounds, as far as they are known.
+func Resume(g Genesis, state coordinator.State, at wire.Head, starts []wire.Head) *Follower {
+	return &Follower{State: state, run: g.Run(), genesis: g, head: at, starts: slices.Clone(starts), begun: newestStep(&state), phase: state.RunState, later: true}
+}
+
+// Run returns the hash of the run.
+func (f *Follower) Run() [32]byte { return f.run }
+
+// Genesis returns what the run began with.
+func (f *Follower) Genesis() Genesis { return f.genesis }
+
+// Head returns the number of records and the hash of the newest. Its step is that of the round
+// which that record began. It is not signed.
+func (f *Follower) Head() wire.Head { return f.head }
+
+// Starts returns the heads at the starts of the newest rounds, oldest first. They are not signed,
+// and nobody changes them.
+func (f *Follower) Starts() []wire.Head { return f.starts }
+
+// Epoch returns the newest epoch that the Follower has seen begin, and of which it knows how; zero
+// if there is none.
+func (f *Follower) Epoch() Epoch { return f.epoch }
+
+// FirstEpoch returns how the run's first epoch began, zero if the Follower did not see it.
+func (f *Follower) FirstEpoch() Epoch { return f.first }
+
+// Apply does what the next record did. After an error, which wraps ErrRecord, the Follower takes
+// no more: the state may be half of it.
+func (f *Follower) Apply(payload []byte) (Record, error) {
+	if f.broken != nil {
+		return Record{}, f.broken
+	}
+	record, err := Decode(payload, f.run)
+	if err == nil {
+		err = f.act(record)
+	}
+	if err != nil {
+		f.broken = fmt.Errorf("record %d: %w", f.head.Index, err)
+		return record, f.broken
+	}
+	f.Note(payload)
+	return record, nil
+}
+
+// Note takes in a record that was applied to State by the caller: a host, which writes it.
+func (f *Follower) Note(payload []byte) {
+	f.head = wire.Head{Index: f.head.Index + 1, Hash: Chain(f.head.Hash, payload)}
+	if before := f.phase; f.State.RunState != before {
+		f.phase = f.State.RunState
+		if before == coordinator.WaitingForMembers && f.phase == coordinator.Warmup {
+			f.epoch = f.epochOf()
+			if !f.later {
+				f.first, f.later = f.epoch, true
+			}
+		}
+	}
+	step := newestStep(&f.State)
+	if step <= f.begun {
+		return
+	}
+	f.begun, f.head.Step = step, step
+	kept := f.starts[max(0, len(f.starts)-keptStarts+1):]
+	f.starts = append(slices.Clone(kept), f.head)
+}
+
+// headOf returns the head of the log where an epoch begins.
+func headOf(e Epoch) wire.Head { return wire.Head{Index: e.Index, Hash: e.Hash} }
+
+// newestStep returns the step of the newest round of the newest epoch, 0 if it has none yet.
+func newestStep(s *coordinator.State) uint32 {
+	if n := len(s.Epoch.Rounds); n > 0 {
+		return s.Epoch.Rounds[n-1].Step
+	}
+	return 0
+}
+
+// act does what a record did.
+func (f *Follower) act(record Record) error {
+	switch record.Kind {
+	case KindTick:
+		if !f.State.Tick(record.Now, record.Draw) {
+			return fmt.Errorf("%w: the %s has no effect", ErrRecord, record)
+		}
+	case KindAction:
+		a := record.Action
+		if err := f.State.Apply(coordinator.ClientID(a.From), a.Nonce, a.Action); err != nil {
+			return fmt.Errorf("%w: %s of %s is refused: %w", ErrRecord, ActionName(a.Action), a.From, err)
+		}
+	case KindDigest:
+		if f.State.Hash() != record.Digest {
+			return fmt.Errorf("%w: the state is not the one whose digest is recorded", ErrRecord)
+		}
+	default:
+		return fmt.Errorf("%w: a genesis that is not the first record", ErrRecord)
+	}
+	return nil
+}

@@ -1,0 +1,125 @@
+package follow
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+
+	"github.com/psyche-go/psyche/record/wire"
+)
+
+// Lie says that the host of a run showed what an honest one never does. Whoever finds one stops: it
+// does not know any more what the run is.
+type Lie struct {
+	Reason   string
+	Evidence Evidence
+}
+
+// Error implements error.
+func (l *Lie) Error() string { return "the host of the run does not tell the truth: " + l.Reason }
+
+// Evidence is what a Lie was found by. Two heads that contradict each other prove it to everybody;
+// records that do not follow prove it to whoever has the log before them.
+type Evidence struct {
+	Genesis      []byte      // signed bytes that the run began with
+	Heads        []wire.Head // that the host signed
+	Index        uint64      // records before Records
+	Records      [][]byte    // as the host sent them, up to the one that does not follow; may be none
+	Announcement []byte      // of the member that was shown another head; may be none
+}
+
+// Contradiction returns two heads of the evidence that the run's host signed and that cannot be of
+// one history.
+func (e Evidence) Contradiction() (a, b wire.Head, found bool) {
+	g, err := OpenGenesis(e.Genesis)
+	if err != nil {
+		return a, b, false
+	}
+	state, err := g.First()
+	if err != nil {
+		return a, b, false
+	}
+	var valid []wire.Head
+	for _, h := range e.Heads {
+		if !h.Verify([32]byte(state.Host), g.Run()) {
+			continue
+		}
+		for _, other := range valid {
+			if h.Contradicts(other) {
+				return other, h, true
+			}
+		}
+		valid = append(valid, h)
+	}
+	return a, b, false
+}
+
+// evidenceFile is Evidence as JSON; bytes are hexadecimal.
+type evidenceFile struct {
+	Reason       string     `json:"reason"`
+	Run          string     `json:"run"`
+	Genesis      string     `json:"genesis"`
+	Heads        []headFile `json:"heads"`
+	Index        uint64     `json:"index"`
+	Records      []string   `json:"records"`
+	Announcement string     `json:"announcement,omitempty"`
+}
+
+type headFile struct {
+	Index     uint64 `json:"index"`
+	Step      uint32 `json:"step"`
+	Hash      string `json:"hash"`
+	Signature string `json:"signature"`
+}
+
+// JSON returns the content of a file that keeps the evidence.
+func (l *Lie) JSON() []byte {
+	e := l.Evidence
+	f := evidenceFile{
+		Reason: l.Reason, Genesis: hex.EncodeToString(e.Genesis), Heads: []headFile{}, Index: e.Index, Records: []string{},
+		Announcement: hex.EncodeToString(e.Announcement),
+	}
+	run := wire.HostedRun(e.Genesis)
+	f.Run = hex.EncodeToString(run[:])
+	for _, h := range e.Heads {
+		f.Heads = append(f.Heads, headFile{h.Index, h.Step, hex.EncodeToString(h.Hash[:]), hex.EncodeToString(h.Signature[:])})
+	}
+	for _, r := range e.Records {
+		f.Records = append(f.Records, hex.EncodeToString(r))
+	}
+	content, err := json.MarshalIndent(f, "", "  ")
+	if err != nil { // texts and numbers
+		panic("follow: " + err.Error())
+	}
+	return append(content, '\n')
+}
+
+// ReadLie reads what JSON wrote.
+func ReadLie(content []byte) (*Lie, error) {
+	var f evidenceFile
+	if err := json.Unmarshal(content, &f); err != nil {
+		return nil, fmt.Errorf("evidence: %w", err)
+	}
+	l := &Lie{Reason: f.Reason, Evidence: Evidence{Index: f.Index}}
+	e := &l.Evidence
+	var err error
+	read := func(name, text string) []byte {
+		raw, bad := hex.DecodeString(text)
+		if bad != nil && err == nil {
+			err = fmt.Errorf("evidence: %s: want hexadecimal digits: %w", name, bad)
+		}
+		return raw
+	}
+	e.Genesis, e.Announcement = read("genesis", f.Genesis), read("announcement", f.Announcement)
+	for _, h := range f.Heads {
+		head := wire.Head{Index: h.Index, Step: h.Step}
+		if copy(head.Hash[:], read("hash", h.Hash)) != len(head.Hash) || copy(head.Signature[:], read("signature", h.Signature)) != len(head.Signature) {
+			return nil, fmt.Errorf("evidence: head %d is cut", h.Index)
+		}
+		e.Heads = append(e.Heads, head)
+	}
+	for _, r := range f.Records {
+		e.Records = append(e.Records, read("record", r))
+	}
+	return l, err
+}

@@ -1,0 +1,390 @@
+package journal
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/psyche-go/psyche/base/filelock"
+)
+
+// MaxPayload bounds the payload of an entry.
+const MaxPayload = 1 << 20
+
+const (
+	magic      = "psychelog/7\n"
+	oldMagic   = "psychelog/" // formats 1 to 6: other rules of the coordinator, which would replay to another state
+	headerSize = 4 + sha256.Size + 4
+)
+
+// Errors of this package.
+var (
+	// ErrDamaged says that a file holds something that no writer left there.
+	ErrDamaged = errors.New("journal is damaged")
+	// ErrVersion says that a journal was written in an earlier format.
+	ErrVersion = errors.New("journal of an earlier format, this program reads and writes 4")
+	// ErrLocked says that another process has the file open for writing.
+	ErrLocked = errors.New("journal is in use by another process; stop that one first")
+	// ErrPosition says that a file does not hold the entries that a Position says it does.
+	ErrPosition = errors.New("journal does not have the entries that were there before")
+	// ErrFull says that there is no room for what was appended. Nothing of it is in the file, and
+	// Commit may be tried again.
+	ErrFull = errors.New("there is no room for the journal")
+	// ErrTooLarge says that a payload is longer than MaxPayload.
+	ErrTooLarge = errors.New("journal entry is too large")
+)
+
+// errTorn says that the file ends inside an entry.
+var errTorn = errors.New("torn tail")
+
+// Journal is open for appending. It belongs to one goroutine.
+type Journal struct {
+	file    file
+	last    [sha256.Size]byte // hash of the newest entry
+	entries int
+	size    int64  // bytes that are written and synced
+	pending []byte // entries of the next Commit
+	failed  error  // first write error; the file's end is unknown after it
+}
+
+// Summary says what Open or Read found.
+type Summary struct {
+	Entries int
+	Size    int64             // bytes of whole entries, magic included
+	Torn    int64             // bytes of a torn tail after them
+	Last    [sha256.Size]byte // hash of the newest entry
+}
+
+// Position is a place between two entries. The hash says what came before it.
+type Position struct {
+	Offset  int64
+	Entries int
+	Last    [sha256.Size]byte // hash of the entry before
+}
+
+// Open opens the journal at path for appending, and creates it when there is none. It
+// checks the whole file, passes every payload in order to replay (which must not keep it)
+// and cuts a torn tail. An error of replay ends it and is returned with the entry's offset.
+func Open(path string, replay func(payload []byte) error) (*Journal, Summary, error) {
+	return OpenAt(path, Position{}, replay)
+}
+
+// OpenAt is Open without reading the entries before from, where a caller has been before.
+// What is there is not verified, except that it ends with the entry of the right hash; if
+// not, the error is ErrPosition. The zero Position is the file's beginning.
+func OpenAt(path string, from Position, replay func(payload []byte) error) (*Journal, Summary, error) {
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, Summary{}, fmt.Errorf("open journal: %w", err)
+	}
+	summary, err := prepare(file, from, replay)
+	if err != nil {
+		_ = file.Close()
+		return nil, summary, fmt.Errorf("open journal %s: %w", path, err)
+	}
+	return &Journal{file: file, last: summary.Last, entries: summary.Entries, size: summary.Size}, summary, nil
+}
+
+// prepare locks and reads the file, cuts its torn tail and positions it at its end.
+func prepare(file *os.File, from Position, replay func([]byte) error) (Summary, error) {
+	if err := filelock.Try(file); errors.Is(err, filelock.ErrHeld) {
+		return Summary{}, ErrLocked
+	} else if err != nil {
+		return Summary{}, err
+	}
+	summary, err := readFrom(file, from, replay)
+	if err != nil {
+		return summary, err
+	}
+	if summary.Size == 0 {
+		// A new file, or one whose very first write was torn.
+		if err := file.Truncate(0); err != nil {
+			return summary, err
+		}
+		if _, err := file.WriteAt([]byte(magic), 0); err != nil {
+			return summary, err
+		}
+		summary.Size = int64(len(magic))
+		if err := syncDirectory(filepath.Dir(file.Name())); err != nil {
+			return summary, err
+		}
+	} else if summary.Torn > 0 {
+		if err := file.Truncate(summary.Size); err != nil {
+			return summary, fmt.Errorf("cut torn tail: %w", err)
+		}
+	}
+	if err := file.Sync(); err != nil {
+		return summary, err
+	}
+	_, err = file.Seek(summary.Size, io.SeekStart)
+	return summary, err
+}
+
+// ReadFrom is Read for the entries behind a position where the caller has been before, in a file that
+// somebody else may be writing to: what is torn at the end may be whole the next time. What lies
+// before the position is not verified, except that it ends with the entry of the right hash; if not,
+// the error is ErrPosition. The zero Position is the file's beginning.
+func ReadFrom(file *os.File, from Position, replay func(payload []byte) error) (Summary, error) {
+	return readFrom(file, from, replay)
+}
+
+// readFrom reads the entries behind a position.
+func readFrom(file *os.File, from Position, replay func([]byte) error) (Summary, error) {
+	if from.Offset == 0 {
+		return read(file, replay)
+	}
+	var last [sha256.Size]byte
+	if _, err := file.ReadAt(last[:], max(0, from.Offset-sha256.Size)); err != nil || last != from.Last {
+		return Summary{}, fmt.Errorf("%w at offset %d", ErrPosition, from.Offset)
+	}
+	if _, err := file.Seek(from.Offset, io.SeekStart); err != nil {
+		return Summary{}, err
+	}
+	return readEntries(bufio.NewReaderSize(file, 64<<10), Summary{Entries: from.Entries, Size: from.Offset, Last: from.Last}, replay)
+}
+
+// syncDirectory makes the directory entry of a new file durable.
+func syncDirectory(path string) error {
+	directory, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	err = directory.Sync()
+	return errors.Join(err, directory.Close())
+}
+
+// Append adds an entry to the next Commit.
+func (j *Journal) Append(payload []byte) error {
+	if len(payload) > MaxPayload {
+		return fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, len(payload), MaxPayload)
+	}
+	j.pending, j.last = appendEntry(j.pending, j.last, payload)
+	j.entries++
+	return nil
+}
+
+// Magic is what every journal begins with.
+const Magic = magic
+
+// AppendEntry appends the bytes of the entry that follows the one with the hash previous
+// (zero for the first) and returns its hash. It is for a journal that is kept elsewhere
+// than in a file; Read reads both.
+func AppendEntry(b []byte, previous [sha256.Size]byte, payload []byte) ([]byte, [sha256.Size]byte) {
+	return appendEntry(b, previous, payload)
+}
+
+// appendEntry appends the bytes of one entry and returns its hash.
+func appendEntry(b []byte, previous [sha256.Size]byte, payload []byte) ([]byte, [sha256.Size]byte) {
+	start := len(b)
+	b = binary.BigEndian.AppendUint32(b, uint32(len(payload)))
+	b = append(b, previous[:]...)
+	check := sha256.Sum256(b[start:])
+	b = append(b, check[:4]...)
+	b = append(b, payload...)
+	hash := sha256.Sum256(b[start:])
+	return append(b, hash[:]...), hash
+}
+
+// Commit writes what was appended and waits until the disk has it. After an error other than
+// ErrFull the journal refuses everything: reopening finds out what the disk holds.
+func (j *Journal) Commit() error {
+	if j.failed != nil {
+		return j.failed
+	}
+	if len(j.pending) == 0 {
+		return nil
+	}
+	if _, err := j.file.Write(j.pending); err != nil {
+		return j.undo(fmt.Errorf("write journal: %w", err))
+	}
+	if err := j.file.Sync(); err != nil {
+		j.failed = fmt.Errorf("write journal: %w", err)
+		return j.failed
+	}
+	j.size += int64(len(j.pending))
+	j.pending = j.pending[:0]
+	return nil
+}
+
+// ReadAt reads what is on the disk; any goroutine may call it while the journal is open.
+func (j *Journal) ReadAt(b []byte, offset int64) (int, error) { return j.file.ReadAt(b, offset) }
+
+// EntryHead is how many bytes an entry has before its payload, EntryTail how many behind it.
+const (
+	EntryHead = headerSize
+	EntryTail = sha256.Size
+)
+
+// PayloadSize reads from the first bytes of an entry how long its payload is.
+func PayloadSize(head []byte) int { return int(binary.BigEndian.Uint32(head)) }
+
+// First is the offset of the first entry.
+const First = int64(len(magic))
+
+// OpenTemporary makes a journal that ends with the process: nobody else sees it, and nothing waits
+// for the disk.
+func OpenTemporary() (*Journal, error) {
+	made, err := os.CreateTemp("", "psyche-*.journal")
+	if err != nil {
+		return nil, fmt.Errorf("make a journal: %w", err)
+	}
+	if err := errors.Join(os.Remove(made.Name()), writeMagic(made)); err != nil {
+		return nil, fmt.Errorf("make a journal: %w", errors.Join(err, made.Close()))
+	}
+	return &Journal{file: unsynced{made}, size: First}, nil
+}
+
+func writeMagic(f *os.File) error {
+	_, err := f.WriteString(magic)
+	return err
+}
+
+// unsynced is a file of which nothing is left after the process.
+type unsynced struct{ *os.File }
+
+func (unsynced) Sync() error { return nil }
+
+// End returns where the journal will end once what was appended is committed.
+func (j *Journal) End() int64 { return j.size + int64(len(j.pending)) }
+
+// Size returns the bytes of the file that are known to be on the disk.
+func (j *Journal) Size() int64 { return j.size }
+
+// Position returns where the journal ends. What was appended must be committed.
+func (j *Journal) Position() Position {
+	return Position{Offset: j.size, Entries: j.entries, Last: j.last}
+}
+
+// Close closes the file. What was appended and not committed is dropped.
+func (j *Journal) Close() error { return j.file.Close() }
+
+// ErrStop, returned by the callback of Read, ends the reading without an error.
+var ErrStop = errors.New("stop reading")
+
+// Read checks the journal that r holds and passes every payload in order to replay, which
+// must not keep it. A torn tail is no error; Summary.Torn has its length.
+func Read(r io.Reader, replay func(payload []byte) error) (Summary, error) {
+	summary, err := read(r, replay)
+	if errors.Is(err, ErrStop) {
+		err = nil
+	}
+	return summary, err
+}
+
+func read(source io.Reader, replay func([]byte) error) (Summary, error) {
+	r := bufio.NewReaderSize(source, 64<<10)
+	var summary Summary
+	var start [len(magic)]byte
+	n, err := io.ReadFull(r, start[:])
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		if bytes.HasPrefix([]byte(magic), start[:n]) {
+			summary.Torn = int64(n)
+			return summary, nil
+		}
+		err = nil
+	}
+	if err != nil {
+		return summary, err
+	}
+	if text := string(start[:]); text == oldMagic+"1\n" || text == oldMagic+"2\n" || text == oldMagic+"3\n" || text == oldMagic+"4\n" {
+		return summary, fmt.Errorf("%w: go on with the program that wrote it, or move it away and begin a new run from the checkpoint of the old one", ErrVersion)
+	}
+	if string(start[:]) != magic {
+		return summary, fmt.Errorf("%w at offset 0: it does not begin as a journal of this version does", ErrDamaged)
+	}
+	summary.Size = int64(len(magic))
+	return readEntries(r, summary, replay)
+}
+
+// readEntries reads entries until the end and adds them to the summary.
+func readEntries(r *bufio.Reader, summary Summary, replay func([]byte) error) (Summary, error) {
+	var buffer bytes.Buffer
+	for {
+		payload, hash, err := readEntry(r, summary.Last, &buffer)
+		switch {
+		case errors.Is(err, io.EOF):
+			return summary, nil
+		case errors.Is(err, errTorn):
+			summary.Torn = int64(buffer.Len())
+			return summary, nil
+		case errors.Is(err, ErrDamaged):
+			if zeros, only := zerosOnly(buffer.Bytes(), r); only {
+				summary.Torn = zeros
+				return summary, nil
+			}
+		}
+		if err != nil {
+			return summary, fmt.Errorf("entry %d at offset %d: %w", summary.Entries, summary.Size, err)
+		}
+		if err := replay(payload); err != nil {
+			return summary, fmt.Errorf("entry %d at offset %d: %w", summary.Entries, summary.Size, err)
+		}
+		summary.Entries++
+		summary.Size += int64(buffer.Len())
+		summary.Last = hash
+	}
+}
+
+// zerosOnly reports whether what was read of an entry and all that follows it is zeros, and how many.
+func zerosOnly(entry []byte, rest io.Reader) (int64, bool) {
+	isZero := func(b []byte) bool { return len(bytes.Trim(b, "\x00")) == 0 }
+	size, only := int64(len(entry)), isZero(entry)
+	piece := make([]byte, 4<<10)
+	for only {
+		n, err := rest.Read(piece)
+		size, only = size+int64(n), isZero(piece[:n])
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		only = only && err == nil
+	}
+	return size, only
+}
+
+// readEntry reads one entry into buffer. It returns io.EOF at the end of the file and
+// errTorn when the file ends inside the entry. Memory grows with what is really there, not
+// with what a length says.
+func readEntry(r io.Reader, previous [sha256.Size]byte, buffer *bytes.Buffer) (payload []byte, hash [sha256.Size]byte, err error) {
+	buffer.Reset()
+	n, err := io.CopyN(buffer, r, headerSize)
+	if errors.Is(err, io.EOF) {
+		if n > 0 {
+			err = errTorn
+		}
+		return nil, hash, err
+	}
+	if err != nil {
+		return nil, hash, err
+	}
+	header := buffer.Bytes()
+	length := binary.BigEndian.Uint32(header)
+	check := sha256.Sum256(header[:headerSize-4])
+	switch {
+	case !bytes.Equal(check[:4], header[headerSize-4:]):
+		return nil, hash, fmt.Errorf("%w: the entry's header does not verify", ErrDamaged)
+	case !bytes.Equal(previous[:], header[4:4+sha256.Size]):
+		return nil, hash, fmt.Errorf("%w: the chain is broken, the entry does not follow the one before it", ErrDamaged)
+	case length > MaxPayload:
+		return nil, hash, fmt.Errorf("%w: the entry claims %d bytes, at most %d", ErrDamaged, length, MaxPayload)
+	}
+	_, err = io.CopyN(buffer, r, int64(length)+sha256.Size)
+	if errors.Is(err, io.EOF) {
+		return nil, hash, errTorn
+	}
+	if err != nil {
+		return nil, hash, err
+	}
+	entry := buffer.Bytes()
+	end := len(entry) - sha256.Size
+	hash = sha256.Sum256(entry[:end])
+	if !bytes.Equal(hash[:], entry[end:]) {
+		return nil, hash, fmt.Errorf("%w: the entry's hash does not verify", ErrDamaged)
+	}
+	return entry[headerSize:end], hash, nil
+}

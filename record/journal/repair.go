@@ -1,0 +1,125 @@
+package journal
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/psyche-go/psyche/base/filelock"
+)
+
+// maxCut bounds what Repair looks at and cuts off. The server writes less than this at once.
+const maxCut = 64 << 20
+
+// ErrSound says that there is nothing to repair.
+var ErrSound = errors.New("the journal needs no repair")
+
+// Damage is what follows the last whole entry of a journal.
+type Damage struct {
+	Entries int   // whole ones before it
+	Offset  int64 // where it begins
+	Size    int64 // from there to the end of the file
+	// Following is where another entry begins in it, which may have been acknowledged; 0: none
+	// is recognised.
+	Following int64
+	Reason    error
+}
+
+// Inspect reads the journal at path and says what is wrong with its end. The error is ErrSound when
+// Open would not mind.
+func Inspect(path string) (Damage, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return Damage{}, fmt.Errorf("inspect journal: %w", err)
+	}
+	defer func() { _ = file.Close() }()
+	return inspect(file)
+}
+
+func inspect(file *os.File) (Damage, error) {
+	summary, damaged := Read(file, func([]byte) error { return nil })
+	switch {
+	case damaged == nil:
+		return Damage{}, ErrSound
+	case !errors.Is(damaged, ErrDamaged) || summary.Entries == 0: // nothing would be left
+		return Damage{}, damaged
+	}
+	info, err := file.Stat()
+	if err != nil {
+		return Damage{}, err
+	}
+	d := Damage{Entries: summary.Entries, Offset: summary.Size, Size: info.Size() - summary.Size, Reason: damaged}
+	if d.Size > maxCut {
+		return d, fmt.Errorf("%d bytes follow the last whole entry, more than are ever written at once, at most %d: restore the file from a copy: %w", d.Size, maxCut, damaged)
+	}
+	tail := make([]byte, d.Size)
+	if _, err := io.ReadFull(io.NewSectionReader(file, d.Offset, d.Size), tail); err != nil {
+		return d, err
+	}
+	if at := findEntry(tail); at > 0 {
+		d.Following = d.Offset + int64(at)
+	}
+	return d, nil
+}
+
+// findEntry returns where the header of an entry verifies behind the first byte, or 0.
+func findEntry(tail []byte) int {
+	for at := 1; at+headerSize <= len(tail); at++ {
+		header := tail[at : at+headerSize]
+		if binary.BigEndian.Uint32(header) > MaxPayload {
+			continue
+		}
+		if check := sha256.Sum256(header[:headerSize-4]); bytes.Equal(check[:4], header[headerSize-4:]) {
+			return at
+		}
+	}
+	return 0
+}
+
+// Repair cuts the damaged end off the journal at path, and keeps what it cut in a new file, whose path
+// it returns.
+func Repair(path string, d Damage) (kept string, err error) {
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return "", fmt.Errorf("repair journal: %w", err)
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	if err := filelock.Try(file); errors.Is(err, filelock.ErrHeld) {
+		return "", fmt.Errorf("repair journal %s: %w", path, ErrLocked)
+	} else if err != nil {
+		return "", err
+	}
+	now, err := inspect(file)
+	if err != nil {
+		return "", fmt.Errorf("repair journal %s: %w", path, err)
+	}
+	if now.Offset != d.Offset || now.Size != d.Size {
+		return "", fmt.Errorf("repair journal %s: it has changed since it was looked at", path)
+	}
+	kept = fmt.Sprintf("%s.cut-%d", path, d.Offset)
+	if err := keep(kept, io.NewSectionReader(file, d.Offset, d.Size)); err != nil {
+		return "", fmt.Errorf("repair journal %s: keep what is cut off: %w", path, err)
+	}
+	if err := file.Truncate(d.Offset); err != nil {
+		return kept, fmt.Errorf("repair journal %s: %w", path, err)
+	}
+	return kept, file.Sync()
+}
+
+// keep writes a new file that is on the disk when it returns.
+func keep(path string, source io.Reader) error {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(file, source)
+	if err == nil {
+		err = file.Sync()
+	}
+	return errors.Join(err, file.Close(), syncDirectory(filepath.Dir(path)))
+}

@@ -1,0 +1,58 @@
+package wire
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/psyche-go/psyche/base/identity"
+)
+
+// Domains that signatures are bound to: a signature for one purpose holds for no other.
+const (
+	DomainAction       = "psyche/action/v2"
+	DomainAnnouncement = "psyche/announcement/v2"
+	DomainHead         = "psyche/head/v1"
+)
+
+// The reasons for which a message is refused, wrapped with what was wrong.
+var (
+	ErrSize      = errors.New("message of impossible size")
+	ErrVersion   = errors.New("unknown message version")
+	ErrSignature = errors.New("signature does not verify")
+	ErrRun       = errors.New("message is for another run")
+	ErrMalformed = errors.New("malformed message")
+)
+
+const (
+	version    = 2
+	prefixSize = 1 + identity.IDSize + identity.SignatureSize
+	runSize    = 32
+)
+
+// seal puts version, sender and signature before body.
+func seal(key identity.Key, domain string, body []byte) []byte {
+	id := key.ID()
+	signature := key.Sign(domain, append([]byte{version}, body...))
+	raw := make([]byte, 0, prefixSize+len(body))
+	raw = append(raw, version)
+	raw = append(raw, id[:]...)
+	raw = append(raw, signature[:]...)
+	return append(raw, body...)
+}
+
+// unseal returns the sender and the body of a message whose signature verifies.
+func unseal(domain string, raw []byte, limit int) (identity.ID, []byte, error) {
+	if len(raw) <= prefixSize || len(raw) > limit {
+		return identity.ID{}, nil, fmt.Errorf("%w: %d bytes, want more than %d and at most %d", ErrSize, len(raw), prefixSize, limit)
+	}
+	if raw[0] != version {
+		return identity.ID{}, nil, fmt.Errorf("%w %d, want %d", ErrVersion, raw[0], version)
+	}
+	from := identity.ID(raw[1 : 1+identity.IDSize])
+	signature := [identity.SignatureSize]byte(raw[1+identity.IDSize : prefixSize])
+	body := raw[prefixSize:]
+	if !identity.Verify(from, domain, append([]byte{version}, body...), signature) {
+		return identity.ID{}, nil, fmt.Errorf("%w: sender %s", ErrSignature, from)
+	}
+	return from, body, nil
+}

@@ -1,0 +1,89 @@
+package wire
+
+import (
+	"bytes"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/coordinator"
+)
+
+// Where the bytes that the signature of an announcement covers have what an Equivocation is about.
+const (
+	announcedRun   = 1 + len(DomainAnnouncement) + 1
+	announcedStep  = announcedRun + runSize
+	announcedBlob  = announcedStep + 4 + 8 + 8
+	announcedEnd   = announcedBlob + 32 + 4 + 32 + 1 // without a head
+	announcedLimit = announcedEnd + headFieldsSize
+)
+
+// announcedPrefix is what they begin with: the domain, as package identity has it, and the version.
+var announcedPrefix = append(append([]byte{byte(len(DomainAnnouncement))}, DomainAnnouncement...), version)
+
+// NewEquivocation makes the proof of two announcements that OpenAnnouncement has verified, of one
+// sender for one step and batch. ok is false where they prove nothing.
+func NewEquivocation(first, second []byte) (proof coordinator.Equivocation, ok bool) {
+	for i, raw := range [2][]byte{first, second} {
+		if len(raw) < prefixSize {
+			return proof, false
+		}
+		proof.Client = coordinator.ClientID(raw[1:])
+		proof.Results[i].Signature = [identity.SignatureSize]byte(raw[1+identity.IDSize:])
+		proof.Results[i].Message = string(announcedPrefix) + string(raw[prefixSize:])
+	}
+	if first[0] != version || second[0] != version || !bytes.Equal(first[1:1+identity.IDSize], second[1:1+identity.IDSize]) {
+		return proof, false
+	}
+	proof.Step, ok = equivocates(&proof)
+	return proof, ok
+}
+
+// Proves reports whether the two announcements of a proof were signed by its client for the run of
+// that hash. That they are for one batch and of different results is part of their decoding.
+func Proves(proof coordinator.Equivocation, run [32]byte) bool {
+	for i := range proof.Results {
+		message := proof.Results[i].Message
+		if len(message) < announcedEnd || message[announcedRun:announcedStep] != string(run[:]) ||
+			!identity.Verify(identity.ID(proof.Client), DomainAnnouncement, []byte(message[1+len(DomainAnnouncement):]), proof.Results[i].Signature) {
+			return false
+		}
+	}
+	_, ok := equivocates(&proof)
+	return ok
+}
+
+// equivocates reports whether the messages of a proof are announcements for one batch of one step
+// and of different results, and returns the step.
+func equivocates(proof *coordinator.Equivocation) (step uint32, ok bool) {
+	a, b := proof.Results[0].Message, proof.Results[1].Message
+	for _, m := range [2]string{a, b} {
+		if len(m) < announcedEnd || m[:announcedRun] != string(announcedPrefix) || len(m) != announcedEnd+int(m[announcedEnd-1])*headFieldsSize {
+			return 0, false
+		}
+	}
+	same := a[announcedRun:announcedBlob] == b[announcedRun:announcedBlob]
+	other := a[announcedBlob:announcedBlob+32] != b[announcedBlob:announcedBlob+32]
+	return le.Uint32([]byte(a[announcedStep:])), same && other
+}
+
+// equivocation reads a proof. Its signatures are for Proves.
+func (r *reader) equivocation() coordinator.Equivocation {
+	a := coordinator.Equivocation{Client: coordinator.ClientID(r.hash("who signed two results"))}
+	for i := range a.Results {
+		a.Results[i].Signature = r.signature("signature of a result")
+		n := 0
+		if b := r.take(2, "size of an announcement"); b != nil {
+			n = int(le.Uint16(b))
+		}
+		if n > announcedLimit {
+			r.fail("size of an announcement")
+		}
+		a.Results[i].Message = string(r.take(n, "announcement"))
+	}
+	if r.err == nil {
+		step, ok := equivocates(&a)
+		if a.Step = step; !ok {
+			r.fail("announcements that are not of one batch, or of one result")
+		}
+	}
+	return a
+}

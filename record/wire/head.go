@@ -1,0 +1,87 @@
+package wire
+
+import (
+	"crypto/sha256"
+
+	"github.com/psyche-go/psyche/base/identity"
+)
+
+// runDomain separates the names of runs from all other hashes.
+const runDomain = "psyche/run/v1"
+
+// HostedRun returns the hash that names a run on a server in everything that is signed, given the
+// signed bytes that the run begins with.
+func HostedRun(genesis []byte) [32]byte {
+	hash := sha256.Sum256(genesis)
+	return sha256.Sum256(append([]byte(runDomain), hash[:]...))
+}
+
+// ChainRun is HostedRun for a run on a chain, given the keys of the program and of the run's account.
+func ChainRun(program, account [32]byte) [32]byte {
+	return sha256.Sum256(append(append([]byte(runDomain), program[:]...), account[:]...))
+}
+
+// headFieldsSize is the size in bytes of a head in an announcement.
+const headFieldsSize = 8 + 32 + identity.SignatureSize
+
+// HeadSize is the size in bytes of a head.
+const HeadSize = headFieldsSize + 4
+
+// Head is what the host of a run says its log is. Two of one run that the host signed and that have
+// one index, or the same step, and not the same hash prove that it showed two histories.
+type Head struct {
+	Index     uint64   // number of records, at least 1
+	Step      uint32   // of the round that the newest record began; 0 when it began none
+	Hash      [32]byte // of the newest record, which takes in all before it
+	Signature [identity.SignatureSize]byte
+}
+
+// signed returns what the signature covers.
+func (h Head) signed(run [32]byte) []byte {
+	b := append([]byte(nil), run[:]...)
+	b = le.AppendUint64(b, h.Index)
+	b = le.AppendUint32(b, h.Step)
+	return append(b, h.Hash[:]...)
+}
+
+// Sign returns the head with the signature of the run's host.
+func (h Head) Sign(host identity.Key, run [32]byte) Head {
+	h.Signature = host.Sign(DomainHead, h.signed(run))
+	return h
+}
+
+// Verify reports whether the run's host signed the head.
+func (h Head) Verify(host identity.ID, run [32]byte) bool {
+	return identity.Verify(host, DomainHead, h.signed(run), h.Signature)
+}
+
+// Same reports whether two heads say the same, whoever signed them.
+func (h Head) Same(other Head) bool {
+	return h.Index == other.Index && h.Step == other.Step && h.Hash == other.Hash
+}
+
+// Contradicts reports whether two heads cannot be of one history.
+func (h Head) Contradicts(other Head) bool {
+	if h.Index == other.Index {
+		return h.Hash != other.Hash || h.Step != other.Step
+	}
+	return h.Step != 0 && h.Step == other.Step
+}
+
+// AppendTo appends the bytes of the head.
+func (h Head) AppendTo(b []byte) []byte {
+	b = le.AppendUint64(b, h.Index)
+	b = le.AppendUint32(b, h.Step)
+	b = append(b, h.Hash[:]...)
+	return append(b, h.Signature[:]...)
+}
+
+// DecodeHead reads what AppendTo wrote. The error wraps ErrMalformed.
+func DecodeHead(b []byte) (Head, error) {
+	r := reader{rest: b}
+	h := Head{Index: r.uint64("index"), Step: r.uint32("step"), Hash: r.hash("hash"), Signature: r.signature("signature")}
+	if h.Index == 0 {
+		r.fail("head of nothing")
+	}
+	return h, r.end()
+}

@@ -1,0 +1,107 @@
+package wire
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/bloom"
+)
+
+var le = binary.LittleEndian
+
+// reader reads a body field by field until the first error; afterwards every read
+// returns zero.
+type reader struct {
+	rest []byte
+	err  error
+}
+
+func (r *reader) fail(field string) {
+	if r.err == nil {
+		r.err = fmt.Errorf("%w: %s, with %d bytes left", ErrMalformed, field, len(r.rest))
+	}
+}
+
+// take returns the next n bytes, or nil at an error.
+func (r *reader) take(n int, field string) []byte {
+	if r.err != nil {
+		return nil
+	}
+	if n > len(r.rest) {
+		r.fail(field)
+		return nil
+	}
+	taken := r.rest[:n]
+	r.rest = r.rest[n:]
+	return taken
+}
+
+func (r *reader) uint8(field string) byte {
+	if b := r.take(1, field); b != nil {
+		return b[0]
+	}
+	return 0
+}
+
+func (r *reader) uint32(field string) uint32 {
+	if b := r.take(4, field); b != nil {
+		return le.Uint32(b)
+	}
+	return 0
+}
+
+func (r *reader) uint64(field string) uint64 {
+	if b := r.take(8, field); b != nil {
+		return le.Uint64(b)
+	}
+	return 0
+}
+
+func (r *reader) bool(field string) bool {
+	b := r.uint8(field)
+	if b > 1 {
+		r.fail(field)
+	}
+	return b == 1
+}
+
+func (r *reader) hash(field string) (hash [32]byte) {
+	copy(hash[:], r.take(len(hash), field))
+	return hash
+}
+
+func (r *reader) signature(field string) (signature [identity.SignatureSize]byte) {
+	copy(signature[:], r.take(len(signature), field))
+	return signature
+}
+
+func (r *reader) filter(field string) (filter bloom.Filter) {
+	for i := range filter {
+		filter[i] = r.uint64(field)
+	}
+	return filter
+}
+
+// run reads the hash of the run and compares it with the one expected.
+func (r *reader) run(want [runSize]byte) {
+	got := r.hash("run")
+	if r.err == nil && got != want {
+		r.err = fmt.Errorf("%w: it says %x, this is %x", ErrRun, got, want)
+	}
+}
+
+// end returns the first error, one of which is that bytes are left.
+func (r *reader) end() error {
+	if len(r.rest) > 0 {
+		r.fail("bytes after the end")
+	}
+	return r.err
+}
+
+func appendFilter(b []byte, filter *bloom.Filter) []byte {
+	for _, word := range filter {
+		b = le.AppendUint64(b, word)
+	}
+	return b
+}

@@ -1,0 +1,320 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/psyche-go/psyche/base/golden"
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/core/assign"
+	"github.com/psyche-go/psyche/core/bloom"
+	"github.com/psyche-go/psyche/core/coordinator"
+)
+
+// walk names the run of these tests.
+var walk = HostedRun([]byte("walk"))
+
+func testKey() identity.Key {
+	return identity.FromSeed([identity.SeedSize]byte{1, 2, 3})
+}
+
+// allActions has one of each kind with no field zero.
+func allActions() map[string]coordinator.Action {
+	filter := bloom.Filter{}
+	filter.Add(7, []byte("item"))
+	other := filter
+	other.Add(7, []byte("other"))
+	return map[string]coordinator.Action{
+		"join":   coordinator.Join{Epoch: 3, Commitment: [32]byte{5}},
+		"ready":  coordinator.Ready{Epoch: 4, Reveal: [32]byte{6}, Next: [32]byte{7}},
+		"return": coordinator.Return{Epoch: 5},
+		"witness": coordinator.WitnessRound{
+			Step: 5, Participants: filter, Commitments: other, CommitmentsRoot: [32]byte{1}, Replica: [32]byte{2}, Reveal: [32]byte{3},
+		},
+		"health": coordinator.HealthCheck{Step: 6, Clients: []coordinator.ClientID{{1}, {2}}},
+		"report": coordinator.ReportCheckpoint{Step: 7, Digest: [32]byte{3}},
+		"rejoin": coordinator.Join{Epoch: 3, Commitment: [32]byte{5}, Holds: [32]byte{4}},
+		"upload": coordinator.ReportUpload{
+			Step: 7, Digest: [32]byte{3},
+			Place: coordinator.Place{Kind: coordinator.CheckpointHub, Repo: "org/run", Revision: strings.Repeat("0123456789", 4)},
+		},
+		"withdraw":     coordinator.Withdraw{Client: coordinator.ClientID{9}},
+		"pause":        coordinator.SetPaused{Paused: true},
+		"resume":       coordinator.SetPaused{},
+		"config":       testUpdate(),
+		"grant":        coordinator.Authorize{Grantee: coordinator.ClientID{8}, Allowed: true},
+		"delegate":     coordinator.SetDelegates{Number: 3, Delegates: []coordinator.ClientID{{4}, {5}}},
+		"eject":        coordinator.Eject{Client: coordinator.ClientID{6}},
+		"equivocation": testEquivocation(),
+		"close":        coordinator.Close{},
+		"accuse":       coordinator.Accuse{Step: 5, Client: coordinator.ClientID{6}, Fault: coordinator.FaultSilent},
+		"vote":         coordinator.Vote{Step: 5, Client: coordinator.ClientID{6}, Guilty: true},
+	}
+}
+
+func testUpdate() coordinator.UpdateConfig {
+	return coordinator.UpdateConfig{
+		Config: coordinator.Config{
+			WarmupTime: 1, CooldownTime: 2, EpochTime: 300, MaxRoundTrainTime: 4, RoundWitnessTime: 5,
+			WaitingForMembersExtraTime: 6, GlobalBatchSizeWarmupTokens: 7, GlobalBatchSizeStart: 8,
+			GlobalBatchSizeEnd: 9, TotalSteps: 10, InitMinClients: 11, MinClients: 10, WitnessNodes: 9,
+			VerificationPercent: 8, ProbationSteps: 13, EjectionEpochs: 14,
+		},
+		Model: coordinator.Model{
+			MaxSeqLen: 16, ColdStartWarmupSteps: 5,
+			Checkpoint: coordinator.Checkpoint{
+				Kind: coordinator.CheckpointP2P, Repo: "base", Revision: "main", Digest: [32]byte{7}, Step: 3,
+				Origin: coordinator.CheckpointHub,
+			},
+			Definition: []byte("llama"),
+		},
+	}
+}
+
+func testAnnouncement() ResultAnnouncement {
+	return ResultAnnouncement{
+		Run: walk, Step: 9, Batch: assign.BatchID{Start: 16, End: 24},
+		Blob: [32]byte{4}, Size: 1234, Replica: [32]byte{5},
+		Start: Head{Index: 70, Step: 9, Hash: [32]byte{6}, Signature: [64]byte{7}},
+	}
+}
+
+// keeps compares raw with a file that is kept for ever: old messages stay readable.
+func keeps(t *testing.T, name string, raw []byte) {
+	t.Helper()
+	golden.Compare(t, name+".golden", hex.EncodeToString(raw)+"\n")
+}
+
+func TestActionsKeepTheirBytes(t *testing.T) {
+	for name, action := range allActions() {
+		t.Run(name, func(t *testing.T) {
+			raw := SignAction(testKey(), walk, 77, action)
+			keeps(t, "action-v2-"+name, raw)
+			opened, err := OpenAction(raw, walk)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := SignedAction{From: testKey().ID(), Nonce: 77, Action: action, Raw: raw}
+			if diff := cmp.Diff(want, opened); diff != "" {
+				t.Errorf("opened (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAnnouncementKeepsItsBytes(t *testing.T) {
+	raw := SignAnnouncement(testKey(), testAnnouncement())
+	keeps(t, "announcement-v2", raw)
+	from, opened, err := OpenAnnouncement(raw, walk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(testAnnouncement(), opened); diff != "" || from != testKey().ID() {
+		t.Errorf("opened of %s (-want +got):\n%s", from, diff)
+	}
+}
+
+func TestLargestMessagesFit(t *testing.T) {
+	update := testUpdate()
+	update.Model.Checkpoint.Repo = strings.Repeat("r", coordinator.MaxRepoLength-len(update.Model.Checkpoint.Revision))
+	update.Model.Definition = make([]byte, coordinator.MaxDefinitionSize)
+	if raw := SignAction(testKey(), walk, 1, update); len(raw) != MaxActionSize {
+		t.Errorf("largest action has %d bytes, bound %d", len(raw), MaxActionSize)
+	} else if _, err := OpenAction(raw, walk); err != nil {
+		t.Error(err)
+	}
+	check := coordinator.HealthCheck{Clients: make([]coordinator.ClientID, coordinator.MaxClients)}
+	if raw := SignAction(testKey(), walk, 1, check); len(raw) > MaxActionSize {
+		t.Errorf("largest health check has %d bytes, bound %d", len(raw), MaxActionSize)
+	} else if _, err := OpenAction(raw, walk); err != nil {
+		t.Error(err)
+	}
+	a := testAnnouncement()
+	if raw := SignAnnouncement(testKey(), a); len(raw) != MaxAnnouncementSize {
+		t.Errorf("largest announcement has %d bytes, bound %d", len(raw), MaxAnnouncementSize)
+	} else if _, _, err := OpenAnnouncement(raw, walk); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestBadActionsAreRefused(t *testing.T) {
+	good := SignAction(testKey(), walk, 77, coordinator.Join{Epoch: 3})
+	alter := func(change func(raw []byte) []byte) []byte { return change(bytes.Clone(good)) }
+	sign := func(body ...byte) []byte {
+		return seal(testKey(), DomainAction, append(le.AppendUint64(bytes.Clone(walk[:]), 77), body...))
+	}
+	valid, invalid := testUpdate(), testUpdate()
+	invalid.Config.MinClients = 0
+	tests := []struct {
+		name string
+		raw  []byte
+		want error
+	}{
+		{"nothing", nil, ErrSize},
+		{"only a prefix", good[:prefixSize], ErrSize},
+		{"too large", make([]byte, MaxActionSize+1), ErrSize},
+		{"other version", alter(func(b []byte) []byte { b[0] = 1; return b }), ErrVersion},
+		{"other sender", alter(func(b []byte) []byte { b[1] ^= 1; return b }), ErrSignature},
+		{"other signature", alter(func(b []byte) []byte { b[40] ^= 1; return b }), ErrSignature},
+		{"other body", alter(func(b []byte) []byte { b[len(b)-1] ^= 1; return b }), ErrSignature},
+		{"cut", good[:len(good)-1], ErrSignature},
+		{"longer", append(bytes.Clone(good), 0), ErrSignature},
+		{"signed as an announcement", seal(testKey(), DomainAnnouncement, good[prefixSize:]), ErrSignature},
+		{"other run", SignAction(testKey(), HostedRun([]byte("other")), 77, coordinator.Join{}), ErrRun},
+		{"no kind", sign(), ErrMalformed},
+		{"unknown kind", sign(99), ErrMalformed},
+		{"cut field", sign(kindJoin, 1, 2, 3), ErrMalformed},
+		{"bytes after the end", sign(append([]byte{kindReady}, make([]byte, 69)...)...), ErrMalformed},
+		{"join holding nothing", sign(append([]byte{kindJoin, 1, 0, 0, 0}, make([]byte, 64)...)...), ErrMalformed},
+		{"join holding half", sign(append([]byte{kindJoin, 1, 0, 0, 0}, make([]byte, 48)...)...), ErrMalformed},
+		{"join without a commitment", sign(kindJoin, 1, 0, 0, 0), ErrMalformed},
+		{"ready without a commitment", sign(append([]byte{kindReady, 1, 0, 0, 0}, make([]byte, 32)...)...), ErrMalformed},
+		{"upload without a place", sign(append([]byte{kindReportUpload}, make([]byte, 36)...)...), ErrMalformed},
+		{"upload to a name that is too long", sign(append(append([]byte{kindReportUpload}, make([]byte, 37)...), append([]byte{193}, make([]byte, 194)...)...)...), ErrMalformed},
+		{"upload to a place that is cut", sign(append(append([]byte{kindReportUpload}, make([]byte, 37)...), 1, 'b', 2, 'r')...), ErrMalformed},
+		{"no truth value", sign(kindSetPaused, 2), ErrMalformed},
+		{"health check without a length", sign(kindHealthCheck, 0, 0, 0, 0, 1), ErrMalformed},
+		{"health check with too few", sign(kindHealthCheck, 0, 0, 0, 0, 1, 0, 7), ErrMalformed},
+		{"health check with too many", sign(append([]byte{kindHealthCheck, 0, 0, 0, 0, 1, 1}, make([]byte, 32*250)...)...), ErrMalformed},
+		{"delegates: too many", sign(append([]byte{kindSetDelegates, 1, 0, 0, 0, 5, 0}, make([]byte, 32*5)...)...), ErrMalformed},
+		{"grant cut", sign(append([]byte{kindAuthorize}, make([]byte, 32)...)...), ErrMalformed},
+		{"close with a body", sign(kindClose, 0), ErrMalformed},
+		{"no configuration", sign(kindUpdateConfig), ErrMalformed},
+		{"invalid configuration", sign(append([]byte{kindUpdateConfig}, invalid.AppendTo(nil)...)...), coordinator.ErrInvalidConfig},
+		{"configuration and more", sign(append(valid.AppendTo([]byte{kindUpdateConfig}), 0)...), ErrMalformed},
+		{"run that is cut", seal(testKey(), DomainAction, walk[:31]), ErrMalformed},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			if _, err := OpenAction(test.raw, walk); !errors.Is(err, test.want) {
+				t.Errorf("got %v, want %v", err, test.want)
+			}
+		})
+	}
+}
+
+func TestBadAnnouncementsAreRefused(t *testing.T) {
+	alter := func(change func(*ResultAnnouncement)) []byte {
+		a := testAnnouncement()
+		change(&a)
+		return SignAnnouncement(testKey(), a)
+	}
+	whole, none := alter(func(*ResultAnnouncement) {}), alter(func(a *ResultAnnouncement) { a.Start = Head{} })
+	tests := []struct {
+		name string
+		raw  []byte
+		want error
+	}{
+		{"nothing", nil, ErrSize},
+		{"too large", make([]byte, MaxAnnouncementSize+1), ErrSize},
+		{"other run", alter(func(a *ResultAnnouncement) { a.Run = HostedRun([]byte("other")) }), ErrRun},
+		{"empty batch", alter(func(a *ResultAnnouncement) { a.Batch.End = a.Batch.Start }), ErrMalformed},
+		{"reversed batch", alter(func(a *ResultAnnouncement) { a.Batch.End = 1 }), ErrMalformed},
+		{"empty result", alter(func(a *ResultAnnouncement) { a.Size = 0 }), ErrMalformed},
+		{"head of no records", alter(func(a *ResultAnnouncement) { a.Start.Index = 0 }), ErrMalformed},
+		{"head of no round", alter(func(a *ResultAnnouncement) { a.Step = 0 }), ErrMalformed},
+		{"head that is cut", seal(testKey(), DomainAnnouncement, whole[prefixSize:len(whole)-1]), ErrMalformed},
+		{"neither a head nor none", seal(testKey(), DomainAnnouncement, append(none[prefixSize:len(none)-1:len(none)-1], 2)), ErrMalformed},
+		{"more than no head", seal(testKey(), DomainAnnouncement, append(none[prefixSize:len(none):len(none)], 0)), ErrMalformed},
+		{"an action", SignAction(testKey(), walk, 1, coordinator.Join{}), ErrSignature},
+		{"short", seal(testKey(), DomainAnnouncement, walk[:]), ErrMalformed},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			if _, _, err := OpenAnnouncement(test.raw, walk); !errors.Is(err, test.want) {
+				t.Errorf("got %v, want %v", err, test.want)
+			}
+		})
+	}
+}
+
+func TestMistakesOfTheCallerPanic(t *testing.T) {
+	tests := map[string]func(){
+		"unknown action":        func() { SignAction(testKey(), walk, 1, nil) },
+		"invalid configuration": func() { SignAction(testKey(), walk, 1, coordinator.UpdateConfig{}) },
+		"many delegates": func() {
+			SignAction(testKey(), walk, 1, coordinator.SetDelegates{Delegates: make([]coordinator.ClientID, 5)})
+		},
+		"large check": func() {
+			SignAction(testKey(), walk, 1, coordinator.HealthCheck{Clients: make([]coordinator.ClientID, 257)})
+		},
+	}
+	for name, mistake := range tests {
+		t.Run(name, func(t *testing.T) {
+			defer func() {
+				if recover() == nil {
+					t.Error("no panic")
+				}
+			}()
+			mistake()
+		})
+	}
+}
+
+func TestAnnouncementRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		start := rapid.Uint64Range(0, 1<<63).Draw(t, "start")
+		a := ResultAnnouncement{
+			Run:   [32]byte(rapid.SliceOfN(rapid.Byte(), 32, 32).Draw(t, "run")),
+			Step:  rapid.Uint32().Draw(t, "step"),
+			Batch: assign.BatchID{Start: start, End: start + rapid.Uint64Range(1, 1<<62).Draw(t, "length")},
+			Blob:  [32]byte(rapid.SliceOfN(rapid.Byte(), 32, 32).Draw(t, "blob")),
+			Size:  rapid.Uint32Range(1, 1<<32-1).Draw(t, "size"),
+		}
+		if rapid.Bool().Draw(t, "with a head") {
+			a.Step = max(a.Step, 1)
+			a.Start = Head{Index: rapid.Uint64Min(1).Draw(t, "index"), Step: a.Step, Hash: [32]byte{1}, Signature: [64]byte{2}}
+		}
+		_, got, err := OpenAnnouncement(SignAnnouncement(testKey(), a), a.Run)
+		if err != nil || got != a {
+			t.Fatalf("got %+v, %v", got, err)
+		}
+	})
+}
+
+// FuzzActionBody decodes what somebody signed: a signature makes bytes no better.
+func FuzzActionBody(f *testing.F) {
+	for _, action := range allActions() {
+		f.Add(SignAction(testKey(), walk, 77, action)[prefixSize:])
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		raw := seal(testKey(), DomainAction, body)
+		opened, err := OpenAction(raw, walk)
+		if err != nil {
+			return
+		}
+		if again := SignAction(testKey(), walk, opened.Nonce, opened.Action); !bytes.Equal(again, raw) {
+			t.Fatal("another encoding of the same action was accepted")
+		}
+	})
+}
+
+// FuzzOpen opens bytes that nobody signed.
+func FuzzOpen(f *testing.F) {
+	f.Add(SignAction(testKey(), walk, 77, coordinator.Join{}))
+	f.Add(SignAnnouncement(testKey(), testAnnouncement()))
+	f.Fuzz(func(_ *testing.T, raw []byte) {
+		_, _ = OpenAction(raw, walk)
+		_, _, _ = OpenAnnouncement(raw, walk)
+	})
+}
+
+func FuzzAnnouncementBody(f *testing.F) {
+	f.Add(SignAnnouncement(testKey(), testAnnouncement())[prefixSize:])
+	f.Fuzz(func(t *testing.T, body []byte) {
+		raw := seal(testKey(), DomainAnnouncement, body)
+		_, opened, err := OpenAnnouncement(raw, walk)
+		if err != nil {
+			return
+		}
+		if again := SignAnnouncement(testKey(), opened); !bytes.Equal(again, raw) {
+			t.Fatal("another encoding of the same announcement was accepted")
+		}
+	})
+}
