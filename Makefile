@@ -154,7 +154,7 @@ SLOW_RACES := TestCheats|TestHonestMembersPass|TestWhoComesBack|TestGangCannot|T
 # nothing to race; those that are named here only compute on all processors, or hand things to a large
 # library that would have to be compiled.
 CONCURRENT := ^[[:space:]]*go (func|[a-zA-Z_.]+\()|errgroup|\.Go\(|sync\.(Mutex|RWMutex|WaitGroup|Once)|atomic\.
-RACED       = $(or $(filter-out %/solana/programtest %/solana/program %/distro %/distro/cuda %/dash %/cmd/psyche %/cmd/internal/telemetry %/tracker/otlp %/tracker/otlp/otlptest %/tokenizer %/assign %/odds %/data/prepare,$(filter $(MODULE)/%,$(filter \
+RACED       = $(or $(filter-out %/chain/programtest %/chain/program %/distro %/distro/cuda %/dash %/cmd/psyche %/cmd/internal/telemetry %/tracker/otlp %/tracker/otlp/otlptest %/tokenizer %/assign %/odds %/data/prepare,$(filter $(MODULE)/%,$(filter \
   $(shell grep -rlE --include='*.go' '$(CONCURRENT)' */ | xargs -n 1 dirname | sort -u | sed 's#^#$(MODULE)/#'),$(PLAIN)))),$(error no package to look for races in))
 
 ## race: the race detector over what shares memory and runs no tensors; long tables are cut short, SLOW_RACES left out

@@ -53,7 +53,7 @@ grep -q 'C++20 or later' "$include/ATen/ATen.h" && std=c++20
 openmp=-fopenmp
 case "$("$cxx" --version)" in *clang*) openmp=-fopenmp-simd ;; esac
 
-flags=("-std=$std" -O3 "$openmp" -fno-math-errno -fno-trapping-math -fPIC -fvisibility=hidden -Wall -Itorch -isystem "$include/torch/csrc/api/include"
+flags=("-std=$std" -O3 "$openmp" -fno-math-errno -fno-trapping-math -fPIC -fvisibility=hidden -Wall -Ilearn/torch -isystem "$include/torch/csrc/api/include"
   "-D_GLIBCXX_USE_CXX11_ABI=$abi")
 # Naming the compiler's own folder again would change the order in which it looks.
 [ "$include" -ef /usr/include ] || flags+=(-isystem "$include")
