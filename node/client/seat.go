@@ -17,7 +17,7 @@ import (
 type seat struct {
 	greeted bool      // a state was seen
 	origin  origin    // the model that the run trains
-	acked   time.Time // when a Join was accepted that no state shows yet
+	acked   time.Time // when the Join was sent that was accepted and that no state shows yet
 	asked   bool      // this process asked for a place
 	again   bool      // the next entry is a return: the model was lost, or the process restarted
 	check   *runCheck // newest; nil: none yet
@@ -57,8 +57,9 @@ func (n *Node) keepSeat() {
 		join.Holds = s.Model.Checkpoint.Digest
 	}
 	n.seat.asked = true
+	sent := n.tasks.Now()
 	n.actions.submit("join", join, join, func() {
-		n.seat.acked = n.tasks.Now()
+		n.seat.acked = sent // an answer that a process which stood still reads late is about an epoch of long ago
 		n.report.log.Info("joined", "epoch", epoch)
 		n.report.emit(event.Joined{Epoch: epoch})
 	})
