@@ -51,6 +51,9 @@ type Engine interface {
 	Auditor() env.Auditor
 	// Lag returns the number of rounds after which results are applied.
 	Lag() uint32
+	// Signed returns the newest step of which this client may have signed a result, in an earlier process
+	// too.
+	Signed() uint32
 	// Idle reports whether the trainer does nothing: only then it can be given something to do.
 	Idle() bool
 	// Examine runs a task that examines a result of a step: what it returns runs in the loop. It is
@@ -142,7 +145,7 @@ func (a *Auditor) Observe() {
 	if s.Config.VerificationPercent == 0 {
 		return
 	}
-	a.fresh, a.thrown = min(a.fresh, s.Progress.Step), min(a.thrown, s.Progress.Step+1) // the host may have gone back
+	a.fresh, a.thrown = min(a.fresh, s.Progress.Step+1), min(a.thrown, s.Progress.Step+1) // the host may have gone back
 	for i := range s.Epoch.Rounds {
 		if seed, ok := s.AuditSeed(s.Epoch.Rounds[i].Step); ok {
 			a.seeds[s.Epoch.Rounds[i].Step] = seed

@@ -139,3 +139,32 @@ func TestOwnResultsGoOn(t *testing.T) {
 		t.Error("it does not begin anew")
 	}
 }
+
+// TestNewMomentumAfterASignedResult: who began anew in the round in which an earlier process may have
+// signed a result leaves for a moment, even if the run has its optimizer begin with that round.
+func TestNewMomentumAfterASignedResult(t *testing.T) {
+	for name, c := range map[string]struct {
+		signed, since uint32
+		may           bool
+	}{
+		"nothing signed":            {newest - 1, newest, true},
+		"signed in the round":       {newest, newest, false},
+		"signed, and took its seat": {newest, newest + 1, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, nil)
+			r.engine.signed = c.signed
+			r.ForgetMomentum(newest)
+			r.state.Progress.Step++
+			r.Observe()
+			r.state.Epoch.Clients[0].OptimizerSince = c.since
+			_, left := r.submitted["withdraw"]
+			if may := r.MayTrain(newest + 1); left || may != c.may {
+				t.Errorf("may train: %t", may)
+			}
+			if _, left := r.submitted["withdraw"]; left == c.may {
+				t.Errorf("leaves: %t", left)
+			}
+		})
+	}
+}

@@ -162,8 +162,11 @@ func (a *Auditor) Chain() *Chain {
 	return a.chain
 }
 
-// ForgetMomentum notes that the momentum begins as zeros.
-func (a *Auditor) ForgetMomentum(step uint32) { a.chain, a.fresh = nil, step }
+// ForgetMomentum notes that the momentum begins as zeros in a step. A result that this client signed, even
+// if an earlier process did, was made with the momentum of before.
+func (a *Auditor) ForgetMomentum(step uint32) {
+	a.chain, a.fresh = nil, max(step, a.Engine.Signed()+1)
+}
 
 // MayTrain decides about the own newest result and opens it. It reports whether the next one, of that
 // step, can be made.

@@ -149,12 +149,15 @@ type engine struct {
 	busy    bool
 	urgent  int // examinations
 	resets  int
+	signed  uint32
 }
 
 func (e *engine) Auditor() env.Auditor { return e.trainer }
-func (e *engine) Lag() uint32          { return 1 }
-func (e *engine) Idle() bool           { return !e.busy }
-func (e *engine) Yield()               {}
+
+func (e *engine) Signed() uint32 { return e.signed }
+func (e *engine) Lag() uint32    { return 1 }
+func (e *engine) Idle() bool     { return !e.busy }
+func (e *engine) Yield()         {}
 
 func (e *engine) ResetOptimizer(done func()) {
 	e.resets++

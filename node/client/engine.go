@@ -114,6 +114,9 @@ func (e *engine) Yield() {
 	}
 }
 
+// Signed implements auditor.Engine.
+func (e *engine) Signed() uint32 { return e.signing.newest }
+
 // Auditor implements auditor.Engine.
 func (e *engine) Auditor() env.Auditor {
 	if auditor, ok := e.trainer.(env.Auditor); ok && e.built.Audited {
