@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/psyche-go/psyche/core/assign"
@@ -275,9 +276,9 @@ func newSigning(folder keep.Folder) signing {
 }
 
 // recall finds out which steps an earlier process may have signed results of, from the first
-// state that this one sees. Without a note that is the round that runs: nobody signs a result of
-// a round to come.
-func (s *signing) recall(run [32]byte, state *coordinator.State, log *slog.Logger) {
+// state that this one sees. Without a note that is the round that runs, if this client is one of its
+// members: nobody signs a result of a round to come.
+func (s *signing) recall(run [32]byte, me coordinator.ClientID, state *coordinator.State, log *slog.Logger) {
 	s.run = run
 	step, found, err := s.folder.NewestSigned(s.run)
 	if found {
@@ -292,7 +293,10 @@ func (s *signing) recall(run [32]byte, state *coordinator.State, log *slog.Logge
 		log.Warn("it is not known what this client signed: it leaves out the round that runs", "err", err)
 	}
 	s.newest = state.Progress.Step - 1
-	if state.RunState == coordinator.RoundTrain || state.RunState == coordinator.RoundWitness {
+	if state.RunState != coordinator.RoundTrain && state.RunState != coordinator.RoundWitness {
+		return
+	}
+	if round := state.CurrentRound(); round != nil && slices.Contains(round.Members, me) {
 		s.newest = state.Progress.Step
 	}
 }

@@ -130,7 +130,7 @@ func (n *Node) observe(u backend.Update) {
 	if !n.seat.greeted {
 		n.seat.greeted = true
 		n.seat.again = n.run.knownBefore()
-		n.engine.signing.recall(u.Run, u.State, n.report.log)
+		n.engine.signing.recall(u.Run, n.run.myself(), u.State, n.report.log)
 	}
 	if newPeers {
 		n.Network.SetMembers(n.run.admitted())
