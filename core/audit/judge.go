@@ -10,7 +10,7 @@ type Limits struct {
 }
 
 // doubt is how much farther off something has to be for an accusation than for a verdict of a jury.
-// Gradients of two machines differ by rounding: without a distance between the two, who puts itself at
+// Gradients of two machines differ by rounding: without a distance between the two, a trainer that puts itself at
 // the limit decides by a hair who of an honest accuser and an honest jury finds it beyond, and the
 // accuser loses its seat.
 const doubt = 1.5

@@ -10,7 +10,7 @@ type Action interface{ action() }
 // client that was a member goes behind the others. Members that go on need not join.
 //
 // With Holds it says that it can load the run's checkpoint by itself, such as from its
-// disk after everybody was gone. Who says so falsely costs the others a Warmup.
+// disk after everybody was gone. A client that says so falsely costs the others a Warmup.
 //
 // Its Commitment is the SHA-256 of what it reveals next, by its first Ready for the draws of rounds;
 // zero commits to nothing. A pending client may replace it.
@@ -59,7 +59,7 @@ type ReportCheckpoint struct {
 }
 
 // ReportUpload says where anybody can get a checkpoint that the run recorded. A member may
-// send it, and who waits with the model, also while the run is paused. An upload may take
+// send it, and a pending client that holds the model, also while the run is paused. An upload may take
 // longer than epochs: the checkpoint may be one of the newest before the present one.
 type ReportUpload struct {
 	Step   uint32   // of the checkpoint
@@ -90,7 +90,7 @@ type UpdateConfig struct {
 }
 
 // Authorize admits a key to a permissioned run, or ends its admission together with
-// that of its delegates: who of them waits is withdrawn, who is a member stays until
+// that of its delegates: those of them that wait are withdrawn, those that are members stay until
 // the epoch's end. Only the join authority may send it.
 type Authorize struct {
 	Grantee ClientID
@@ -112,7 +112,7 @@ type Eject struct {
 }
 
 // Equivocation proves that a member signed two results for one batch of a round: it is ejected, as
-// by Eject, also when it has left since. Any member may send it, and who is pending. Who hands it to Apply has verified the
+// by Eject, also when it has left since. Any member may send it, and any pending client. The caller of Apply has verified the
 // proof (package wire).
 type Equivocation struct {
 	Client  ClientID

@@ -76,7 +76,7 @@
 //
 // Whoever finds that a result is not what its batch gives, or that its trainer opens it to nobody,
 // may accuse (Accuse). The members of the next round, MaxJury at most, which its seed draws, are the
-// jury (Vote). Eleven twentieths of it eject the accused, wherever it is, or who accused it wrongly;
+// jury (Vote). Eleven twentieths of it eject the accused, wherever it is, or the member that accused it wrongly;
 // a silence that others did not meet, or a jury that does not agree, is a complaint of the accuser
 // (Client.Complaints). A trial goes on in the absence of both, through Cooldown and into the next
 // epoch. Nobody waits for any of it, and nobody is late, dropped or slow because of it.
@@ -98,7 +98,7 @@
 //
 // A round with fewer witnesses than its quorum counts no result and ends the epoch
 // (Cooldown). It is evidence against nobody: a health check needs the quorum of a
-// round's witnesses, so silence of the witnesses drops no trainer. Who is really gone
+// round's witnesses, so silence of the witnesses drops no trainer. A member that is really gone
 // is found by the missing report and Ready, as said under Membership.
 //
 // # What false positives of the witnesses' filters can do

@@ -79,7 +79,7 @@ func (s *State) allReported() bool {
 }
 
 // settleCheckpoint records the digest that enough of the epoch's members reported.
-// Without one the checkpoint stays what it was. Who did not report the digest that was
+// Without one the checkpoint stays what it was. A member that did not report the digest that was
 // recorded has to load a model, and its optimizer forgets.
 func (s *State) settleCheckpoint() {
 	digest, ok := s.agreedDigest()

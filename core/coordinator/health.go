@@ -106,7 +106,7 @@ func (s *State) room() room {
 // afterFinding is the standing of a healthy member after the witnesses of the newest finished
 // round have shown that its result does not count. The first time in an epoch it is late. The
 // second time, about a later round and by witnesses that were drawn again, it is dropped if a
-// quorum of them denies it: so many hardly lie. Otherwise it is slow. Who is slow stays: its
+// quorum of them denies it: so many hardly lie. Otherwise it is slow. A slow member stays: its
 // result may be missing because nobody waited for it.
 func (c *Client) afterFinding(left room, denied bool) standing {
 	switch {

@@ -19,7 +19,7 @@ import (
 //     each grantee; whoever is pending may join and is not ejected.
 //   - Every list is within its bound and names no client twice; healthy members and
 //     pending clients are disjoint, and in Warmup at most MaxClients together.
-//   - Nobody is found late, or has returned, while pending; only who is pending waited for a
+//   - Nobody is found late, or has returned, while pending; only a pending client waited for a
 //     draw; who is or was a member of the epoch has a probation; nobody returns more than
 //     MaxReturns times.
 //   - Nobody is a member, or Ready, in WaitingForMembers and Paused.

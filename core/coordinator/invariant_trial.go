@@ -1,6 +1,6 @@
 package coordinator
 
-// brokenTrials names what is wrong with the open trials, or with who votes in them.
+// brokenTrials names what is wrong with the open trials, or with the votes in them.
 func (s *State) brokenTrials() string {
 	if len(s.Trials) > MaxTrials {
 		return "trials"

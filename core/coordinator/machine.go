@@ -144,7 +144,7 @@ func (s *State) Member(id ClientID) (*Client, bool) {
 func (s *State) IsPending(id ClientID) bool { return indexOf(s.Pending, id) >= 0 }
 
 // TakesPart reports whether the host should tell others where a client is: it is a healthy
-// member or pending; or the run is Finished and it was in its last epoch, so that who was
+// member or pending; or the run is Finished and it was in its last epoch, so that a client that was
 // cut off then can get the final model.
 func (s *State) TakesPart(id ClientID) bool {
 	if s.RunState == Finished && (indexOf(s.Epoch.Clients, id) >= 0 || indexOf(s.Epoch.Exited, id) >= 0) {

@@ -10,7 +10,7 @@ import (
 // NextRound returns the round that follows the running one, and in Warmup the first one of
 // the epoch, if nothing changes until then: no member leaves, no authority acts, and the
 // running round gets its quorum. Everybody can work out from it who will train what. Its
-// Seed, and with that who witnesses, is not known before it begins: Seed and the numbers of
+// Seed, and with that the choice of witnesses, is not known before it begins: Seed and the numbers of
 // witnesses are zero. ok is false when no round follows as far as that can be known.
 func (s *State) NextRound() (next Round, ok bool) {
 	step := s.Progress.Step

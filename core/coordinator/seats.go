@@ -19,7 +19,7 @@ func (s *State) probation() uint32 {
 	return s.Config.ProbationSteps
 }
 
-// probationEnd returns until when who becomes a member now is on probation.
+// probationEnd returns until when a client that becomes a member now is on probation.
 func (s *State) probationEnd() uint32 {
 	return s.Progress.Step + min(s.probation(), math.MaxUint32-s.Progress.Step)
 }
@@ -33,7 +33,7 @@ func (s *State) onProbation(c *Client, step uint32) bool {
 // connection was gone; a new one if it was dropped; 0, a newcomer's, when it is not known as a
 // member or was ejected, and when it was dropped and either comes back no sooner than in another
 // epoch or was on probation when the epoch began: whoever is dropped again and again would keep
-// the seats that are for newcomers. Who left is known until the epoch after the one that it left
+// the seats that are for newcomers. A client that left is known until the epoch after the one that it left
 // is over.
 func (s *State) credit(id ClientID) uint32 {
 	for l, clients := range [...][]Client{s.Epoch.Clients, s.Epoch.Exited, s.Departed} {
@@ -55,7 +55,7 @@ func (s *State) credit(id ClientID) uint32 {
 	return 0
 }
 
-// wasYoung reports whether a member of the epoch was on probation when it began. Of who returned so
+// wasYoung reports whether a member of the epoch was on probation when it began. Of a member that returned so
 // often that it is on probation again this is not known, and it keeps its seat.
 func (s *State) wasYoung(c *Client) bool {
 	if s.countsReturns() && c.Returns > freeReturns {
@@ -123,7 +123,7 @@ func (s *State) rank(id ClientID) uint64 {
 }
 
 // drawNewcomers returns which of the pending newcomers are drawn if there are so many places:
-// those of the lowest ranks. Who joined when the chain was known already could have made its
+// those of the lowest ranks. A client that joined when the chain was known already could have made its
 // key to suit, and comes behind the others.
 func (s *State) drawNewcomers(places int) (drawn MemberSet) {
 	type ticket struct {

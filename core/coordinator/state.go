@@ -78,7 +78,7 @@ type Config struct {
 	WitnessNodes                uint16 // 0: every client, at most MaxWitnesses
 	VerificationPercent         uint8
 	ProbationSteps              uint32 // of a new member of a permissionless run; 0: none, and as many new ones as there are seats
-	EjectionEpochs              uint16 // that who cheated sits out after the running one
+	EjectionEpochs              uint16 // that a cheat sits out after the running one
 }
 
 // CheckpointKind says where a joining client gets the model from.
@@ -133,7 +133,7 @@ type Client struct {
 	HoldsModel     bool     // it said that it holds the model of Model.Checkpoint, and did not join since
 	Active         bool     // an action of it was accepted in this epoch
 	Lateness       Lateness
-	ProbationUntil uint32 // first step whose result of it counts; 0 of who was never a member, as far as is known
+	ProbationUntil uint32 // first step whose result of it counts; 0 of a client that was never a member, as far as is known
 	Waited         bool   // it is pending since before the newest round began: nobody knew the draw when it joined
 	Returns        uint8  // how often it took its seat in this epoch back
 	Juror          uint8  // bit i: it is a juror of the trial in slot i

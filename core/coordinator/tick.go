@@ -297,7 +297,7 @@ func (s *State) pause(now uint64) {
 
 // startEpoch makes members of the pending clients that have a seat, and begins Warmup.
 func (s *State) startEpoch(now uint64) {
-	// An epoch number that has not changed would let an old Join of who left be replayed.
+	// An epoch number that has not changed would let an old Join of a client that left be replayed.
 	for _, client := range s.Epoch.Exited {
 		if !s.IsPending(client.ID) {
 			s.depart(client)

@@ -196,9 +196,9 @@ func (s *State) complain(accuser ClientID) {
 	}
 }
 
-// drawJuries draws the juries of who was accused before the round that begins: the first of its
-// members in the order of its seed, which nobody knew then. Who cannot know is drawn as well and does
-// not vote: if juries were of who remembers a step, an accuser could choose the step to suit.
+// drawJuries draws the juries of members that were accused before the round that begins: the first of its
+// members in the order of its seed, which nobody knew then. A member that cannot know is drawn as well and does
+// not vote: if juries were of members that remember a step, an accuser could choose the step to suit.
 func (s *State) drawJuries() {
 	round := s.CurrentRound()
 	var order []int

@@ -90,7 +90,7 @@ func (s *State) isStale(u *Upload, step uint32) bool {
 }
 
 // seniority orders reporters by how long they have been members: the end of their probation, 0
-// of a key with an office, and the largest number of who never was a member.
+// of a key with an office, and the largest number of a key that never was a member.
 func (s *State) seniority(id ClientID) uint32 {
 	if s.hasOffice(id) {
 		return 0

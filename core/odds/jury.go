@@ -19,7 +19,7 @@ func missed(members, verificationPercent, gang int, p float64) float64 {
 	return sum
 }
 
-// Ejected returns the probability that who cheats in every step is ejected before it has been there
+// Ejected returns the probability that a member that cheats in every step is ejected before it has been there
 // for so many rounds, by audits of honest members alone: in each round each of them draws one of its
 // results as often as one of every other member.
 func Ejected(members, verificationPercent, gang, rounds int) float64 {

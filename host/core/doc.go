@@ -12,7 +12,7 @@
 //	h.Sleep(now, beat)            // until then nothing is due
 //
 // The order is fixed here and nowhere else: what a host accepted is durable before anybody
-// sees it, and it is published before whoever did it is answered, so that who was answered
+// sees it, and it is published before whoever did it is answered, so that a client that was answered
 // finds what it did. A caller has nothing to publish or to answer before Advance.
 //
 // The caller owns what differs between hosts: sockets and what strangers may do with them,

@@ -65,7 +65,7 @@ type Update struct {
 	Participants []identity.ID      // whose addresses all may know
 }
 
-// Outlet is how a host speaks to who is connected.
+// Outlet is how a host speaks to connected clients.
 type Outlet interface {
 	Publish(Update)
 	// Answer says what became of the action that was submitted as number i since Advance: nil if
@@ -81,7 +81,7 @@ type Host struct {
 	nonce   uint64             // of the newest action of the host's own
 
 	gone      map[identity.ID]time.Time    // when a participant's connection was missed first
-	origins   map[identity.ID]netip.Prefix // from where who has a seat, had one or waits joined or came last
+	origins   map[identity.ID]netip.Prefix // networks from which clients that have a seat, had one or wait joined, or came last
 	holdUntil time.Time                    // no ticks before, while old members come back
 
 	records []Record // not durable yet

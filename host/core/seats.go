@@ -32,7 +32,7 @@ func (e *SeatsError) Unwrap() error { return coordinator.ErrFull }
 
 // seatRefused refuses a Join of a key that the run does not know, from a network whose clients have
 // as many seats as one network may. What the log has does not depend on it: the host leaves out
-// what it might have lost. Who left a running epoch counts as well, since it may take its seat
+// what it might have lost. A client that left a running epoch counts as well, since it may take its seat
 // back: else a network would give its seats up, let others in, and come back.
 func (h *Host) seatRefused(a wire.SignedAction, from Origin) error {
 	if _, joins := a.Action.(coordinator.Join); !joins || from.Most == 0 {
@@ -51,7 +51,7 @@ func (h *Host) seatRefused(a wire.SignedAction, from Origin) error {
 	return nil
 }
 
-// seatedFrom returns the networks of who is in the newest epoch, left it or waits: where each is
+// seatedFrom returns the networks of the clients that are in the newest epoch, left it or wait: where each is
 // connected from, or came from when it was let in. A host that starts again knows only the former.
 func (h *Host) seatedFrom() map[identity.ID]netip.Prefix {
 	seated := make(map[identity.ID]netip.Prefix)

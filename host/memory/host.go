@@ -297,7 +297,7 @@ func (c *Client) Announce(_ context.Context, addrs []string) error {
 func (c *Client) Err() error { return nil }
 
 // Cut detaches the participant, which keeps its place in the run: it comes back within the time
-// that a host waits for who lost its connection.
+// that a host waits for a client that lost its connection.
 func (c *Client) Cut() {
 	c.host.mu.Lock()
 	defer c.host.mu.Unlock()

@@ -35,7 +35,7 @@ type connection struct {
 	id     identity.ID // known after the hello
 	role   frame.Role
 	remote string
-	origin core.Origin // known after the hello of who may take part
+	origin core.Origin // known after the hello of a client that may take part
 	logger *slog.Logger
 
 	nonce     [32]byte      // of the challenge

@@ -36,7 +36,7 @@ type draws struct {
 	chain  *hashchain.Chain
 }
 
-// DrawsPath returns where the secret of a run's draws is kept in a save-state directory. Who knows
+// DrawsPath returns where the secret of a run's draws is kept in a save-state directory. Anybody who knows
 // it foresees every witness of the run.
 func DrawsPath(dir, runID string) string {
 	return filepath.Join(dir, url.PathEscape(runID)+".draws")

@@ -21,7 +21,7 @@ const (
 	maxCatching = 8   // connections that read the journal at a time: each needs about 2 MiB
 )
 
-// course is what a run's connections send of its log to who follows it. It is never changed.
+// course is what a run's connections send of its log to its followers. It is never changed.
 type course struct {
 	index  uint64      // number of records
 	size   int64       // bytes of the journal that has them
@@ -31,7 +31,7 @@ type course struct {
 	marks  []mark      // ascending
 }
 
-// push is a frame with records, packed once for all who have what came before.
+// push is a frame with records, packed once for all connections that have the records before.
 type push struct {
 	from, to uint64
 	frame    []byte

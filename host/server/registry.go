@@ -14,7 +14,7 @@ import (
 )
 
 // registry knows a run's connections: which keys have a live one, the peer-to-peer addresses
-// that they gave, and who only watches. Connections and the host use it at the same time.
+// that they gave, and the spectators. Connections and the host use it at the same time.
 type registry struct {
 	mu        sync.Mutex
 	live      map[identity.ID]*connection

@@ -276,7 +276,7 @@ func (c *Client) live(s *session) {
 	}
 }
 
-// begins returns where the client follows the log from; nil for who only watches.
+// begins returns where the client follows the log from; nil for a spectator.
 func (c *Client) begins(s *session) (*trail, error) {
 	if c.options.Observe {
 		return nil, nil

@@ -25,7 +25,7 @@ import (
 type session struct {
 	socket    *tls.Conn
 	server    identity.ID    // that it has proved
-	genesis   follow.Genesis // of the run; zero for who makes one
+	genesis   follow.Genesis // of the run; zero for a client that makes a run
 	run       [32]byte       // its hash
 	buffer    *bufio.Reader  // of socket
 	reader    *frame.Reader  // of buffer

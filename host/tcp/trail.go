@@ -33,7 +33,7 @@ func beginTrail(g follow.Genesis) (*trail, error) {
 	return &trail{log: log, host: identity.ID(log.State.Host)}, nil
 }
 
-// connect prepares for another connection. Who was on the way to a certified epoch begins anew.
+// connect prepares for another connection. A client that was on the way to a certified epoch begins anew.
 func (t *trail) connect() {
 	t.window, t.cert = nil, nil
 	if t.newest.Index == 0 {

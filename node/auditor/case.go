@@ -239,7 +239,7 @@ func (a *Auditor) getOpening(q *auditCase, m manner) {
 }
 
 // One is asked for an opening for holderTime the first time, and for longer each time: when a whole jury
-// asks at once, the line of who opens honestly may be too slow to serve all of them sooner.
+// asks at once, the line of a member that opens honestly may be too slow to serve all of them sooner.
 const (
 	holderTime = requestTimeout / 2
 	slower     = 2 * time.Second

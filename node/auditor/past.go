@@ -85,7 +85,7 @@ func (p *past) Add(r appliedRound, needed uint32) (dropped [][32]byte) {
 func (p *past) noteUnheard(r appliedRound) {
 	if p.unheard == nil || len(p.unheard)+len(r.Unheard) > maxTrainers {
 		p.unheard = make(map[coordinator.ClientID]uint32)
-		p.since = r.Step // of who was forgotten now nothing is known before
+		p.since = r.Step // of a sender that was forgotten nothing is known before this step
 	}
 	for _, trainer := range r.Unheard {
 		p.unheard[trainer] = r.Step

@@ -115,7 +115,7 @@ func (a *Auditor) judges() bool {
 	return false
 }
 
-// vote says what this client found. Who cannot know says nothing.
+// vote says what this client found. A juror that cannot know says nothing.
 func (a *Auditor) vote(j *trial) {
 	a.tell(&j.auditCase)
 	a.compareData(&j.auditCase)

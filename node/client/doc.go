@@ -47,7 +47,7 @@
 //     is shared and its digest reported; node/keep writes the checkpoint.
 //   - audits.go: in a run with audits node/auditor opens the own results, looks at those of others
 //     when there is time, and votes in trials; it sees this package as audits.go shows it.
-//   - finish.go: the end of the run, also for who was cut off just before.
+//   - finish.go: the end of the run, also for members that were cut off just before.
 //
 // When two results of one batch are known, evidence.go has who signed them ejected.
 //

@@ -55,7 +55,7 @@ func (n *Node) ejectFor(l *roundState, o *offence) {
 	})
 }
 
-// turnOf returns how long a client leaves it to others to send the evidence of a round. Who has no
+// turnOf returns how long a client leaves it to others to send the evidence of a round. A client that has no
 // part in the round comes last.
 func turnOf(r *coordinator.Round, id coordinator.ClientID) (wait time.Duration) {
 	rank := uint32(coordinator.MaxClients)

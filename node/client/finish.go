@@ -130,7 +130,7 @@ func (v *view) handOver() time.Duration {
 
 // awaited returns how many clients may yet come for the final model, and how many are here
 // and may be getting it: they were in the last epoch, did not report that model, and have
-// not come back and gone since. Nobody waits for who was ejected: it could keep all others here.
+// not come back and gone since. Nobody waits for a client that was ejected: it could keep all others here.
 func (p *parting) awaited(v *view) (away, here int) {
 	recorded := v.state.Model.Checkpoint.Digest
 	has := make(map[coordinator.ClientID]bool, len(v.state.Epoch.Reports)+1)
@@ -173,7 +173,7 @@ func (v *view) closedEarly() bool {
 	return v.state.Closed && v.state.Progress.Step <= v.state.Config.TotalSteps
 }
 
-// lingers reports whether this client stays for others that need the final model. Who was
+// lingers reports whether this client stays for others that need the final model. A client that was
 // away itself leaves that to those that it has it from.
 func (p *parting) lingers(held finalModel, v *view, now time.Time, wait time.Duration) bool {
 	recorded := v.state.Model.Checkpoint

@@ -30,7 +30,7 @@ type Node struct {
 	engine  engine           // the trainer, and what it is doing
 	rounds  roundStates      // the newest rounds, and the replica that they are applied to
 	fetcher *fetch.Fetcher   // results of peers, on their way here
-	models  *handover.Models // the model, and who gets it
+	models  *handover.Models // the model, and the ways of getting it
 	auditor *auditor.Auditor // what it does so that all can rely on results
 	keeper  *keep.Keeper     // what is on the disk
 	gossip  *gossipReader    // what peers say

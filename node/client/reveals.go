@@ -15,7 +15,7 @@ const (
 	// domainSecrets keeps what a key's secrets are derived for apart.
 	domainSecrets = "psyche/secrets/v1"
 	// searchedEpochs is for how many epochs back a value is looked for to which an earlier process
-	// has committed. Members commit anew in every epoch, and who waits does so for one at most.
+	// has committed. Members commit anew in every epoch, and a waiting client does so for one epoch at most.
 	searchedEpochs = 8
 	// chainsOfEpoch is how many chains of values a client has for each epoch, and linksOfChain how many
 	// values each has: one for every proof of a witness, and one for the next epoch.

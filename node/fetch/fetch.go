@@ -46,7 +46,7 @@ type Terms struct {
 type Fetcher struct {
 	Options
 	*Plan
-	Rotation *Rotation // of who is asked first; shared with whoever else asks peers
+	Rotation *Rotation // of the peers that are asked first; shared with everything that asks peers
 
 	// Received is how many bytes of results came.
 	Received uint64

@@ -61,7 +61,7 @@ type flight struct {
 // Plan decides what is fetched when, and of whom. It is used by one goroutine.
 type Plan struct {
 	limit    int       // fetches at once
-	rotation *Rotation // shared with whoever else asks peers
+	rotation *Rotation // shared with everything that asks peers
 
 	wants   []Want // memory of Wanted
 	flights map[*tally.Candidate]*flight
@@ -112,7 +112,7 @@ func (p *Plan) wanted(now time.Time, open []*tally.Tally) []Want {
 // inOrder sorts what is wanted of one round: first what is needed and has not failed. Then
 // what is needed and has failed takes turns with what is not known to be needed, so that
 // neither forged commitments hold up what exposes them, nor results that count for nothing
-// what does count. Who is first in that changes from one fetch to the next.
+// what does count. The first of them changes from one fetch to the next.
 func inOrder(wants []Want, failedFirst bool) {
 	slices.SortStableFunc(wants, func(a, b Want) int {
 		return cmp.Or(cmp.Compare(a.setbacks, b.setbacks), cmp.Compare(a.need, b.need))

@@ -48,7 +48,7 @@ func (p peers) fetch(ctx context.Context, a *Attempt) (checkpoint.Snapshot, erro
 	return snapshot, nil
 }
 
-// manifest asks all members and returns the manifest and who has it.
+// manifest asks all members and returns the manifest and the members that have it.
 func (peers) manifest(ctx context.Context, a *Attempt) (manifest []byte, holders []identity.ID) {
 	ctx, cancel := a.Tasks.WithTimeout(ctx, requestTimeout)
 	defer cancel()

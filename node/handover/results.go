@@ -99,7 +99,7 @@ func (r results) replay(ctx context.Context, a *Attempt) (checkpoint.Snapshot, e
 }
 
 // counted asks peers what was counted since a model, and returns what most of them
-// say, and who does.
+// say, and the peers that say it.
 func (results) counted(ctx context.Context, a *Attempt, from *base) ([]exchange.AppliedRound, []identity.ID, error) {
 	ctx, cancel := a.Tasks.WithTimeout(ctx, requestTimeout)
 	defer cancel()

@@ -18,7 +18,7 @@ type Data struct {
 	current *openData // nil before the first open and after close
 }
 
-// openData is one provider and who uses it.
+// openData is one provider and its users.
 type openData struct {
 	provider data.Provider
 	life     context.Context // ends before the provider is closed

@@ -28,7 +28,7 @@ type verdict struct {
 	claimed bool
 	// unread are the members whose lists are not known, where what counts rests on them: it
 	// has enough votes, but too few of the known lists name it for an honest one to be among
-	// them. Who knows one of their results that is not known here may find that another counts.
+	// them. A client that knows one of their results that is not known here may find that another counts.
 	unread []uint16
 }
 

@@ -1,5 +1,5 @@
 // Package tally keeps the tally of a round: who announced what, what is held of it, what
-// the witnesses say, which results count in the end, what is lacking, and who should have
+// the witnesses say, which results count in the end, what is lacking, and which members should have
 // it.
 //
 // It is pure: no I/O, no clock, no goroutine. Time is passed in, blobs are known by their

@@ -137,7 +137,7 @@ func (b *Tally) support(commitments []Commitment) []int {
 	return support
 }
 
-// Dispute forgets the size of a result whose trainer signed different ones, so that who
+// Dispute forgets the size of a result whose trainer signed different ones, so that a trainer that
 // believed the wrong one can fetch what counts after all. It returns the result if it is on
 // its way with the size that is not believed any more, else nil.
 func (b *Tally) Dispute(batch assign.BatchID, commitment Commitment) (flying *Candidate) {

@@ -48,7 +48,7 @@ func has(trials []OpenTrial, t OpenTrial) bool {
 	})
 }
 
-// outcome says how a trial ended, by who is newly kept out.
+// outcome says how a trial ended, by the members that are newly kept out.
 func (c *Court) outcome(s *coordinator.State, t OpenTrial) string {
 	for _, e := range s.Authority.Ejections {
 		switch name := nameOf(e.Client); {

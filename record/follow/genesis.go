@@ -24,7 +24,7 @@ const (
 // ErrGenesis says that bytes are not what a run begins with.
 var ErrGenesis = errors.New("not the genesis of a run")
 
-// Genesis is what a run begins with, signed by who began it.
+// Genesis is what a run begins with, signed by the client that began it.
 type Genesis struct {
 	Signer identity.ID
 	Salt   [saltSize]byte // random: two runs have the same hash only if they are the same
