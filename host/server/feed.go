@@ -14,7 +14,7 @@ const maxDeltas = 16
 // never changed.
 type publication struct {
 	state, peers feed
-	log          course
+	log          logStream
 	participants int                  // healthy members and pending clients
 	known        map[identity.ID]bool // who is no stranger
 	offices      map[identity.ID]bool // who administers the run

@@ -75,7 +75,7 @@ func followAll(t *testing.T, h *history, records [][]byte, together int) (sent i
 		t.Fatal(err)
 	}
 	key := joinHostKey(t)
-	c := course{index: 1, marks: []mark{{1, 0}}, heads: signHeads(host, nil, key)}
+	c := logStream{index: 1, marks: []mark{{1, 0}}, heads: signHeads(host, nil, key)}
 	var window []byte
 	var group [][]byte
 	flush := func() {

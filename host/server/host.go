@@ -310,7 +310,7 @@ func (h *host) Publish(u core.Update) {
 	if u.Changed {
 		next.state = next.state.next(frame.TypeState, frame.TypeStateDelta, u.State.AppendTo(nil))
 		if next.log.index == 0 {
-			next.log = beginCourse(&h.store, h.key)
+			next.log = beginLogStream(&h.store, h.key)
 		} else {
 			next.log = next.log.next(h.store.log, h.store.fresh, h.store.journal.Size(), h.key)
 		}

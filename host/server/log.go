@@ -21,8 +21,8 @@ const (
 	maxCatching = 8   // connections that read the journal at a time: each needs about 2 MiB
 )
 
-// course is what a run's connections send of its log to its followers. It is never changed.
-type course struct {
+// logStream is what a run's connections send of its log to its followers. It is never changed.
+type logStream struct {
 	index  uint64      // number of records
 	size   int64       // bytes of the journal that has them
 	heads  []wire.Head // signed: at the starts of the newest rounds, then the newest
@@ -43,11 +43,11 @@ type mark struct {
 	offset int64
 }
 
-// beginCourse returns the course of a run whose log a server has taken up.
-func beginCourse(s *store, key identity.Key) course {
+// beginLogStream returns the logStream of a run whose log a server has taken up.
+func beginLogStream(s *store, key identity.Key) logStream {
 	genesis := follow.Record{Kind: follow.KindGenesis, Genesis: s.log.Genesis()}.AppendTo(nil)
 	behind := journal.First + int64(journal.EntryHead+len(genesis)+journal.EntryTail)
-	c := course{index: s.log.Head().Index, size: s.journal.Size(), marks: []mark{{1, behind}}}
+	c := logStream{index: s.log.Head().Index, size: s.journal.Size(), marks: []mark{{1, behind}}}
 	if c.index > 1 {
 		c.marks = append(c.marks, mark{c.index, c.size})
 	}
@@ -71,9 +71,9 @@ func signHeads(log *follow.Follower, before []wire.Head, key identity.Key) []wir
 	return wanted
 }
 
-// next returns the course after records that are on the disk.
-func (c course) next(log *follow.Follower, fresh [][]byte, size int64, key identity.Key) course {
-	n := course{index: c.index, size: size, window: c.window, marks: c.marks, heads: signHeads(log, c.heads, key)}
+// next returns the logStream after records that are on the disk.
+func (c logStream) next(log *follow.Follower, fresh [][]byte, size int64, key identity.Key) logStream {
+	n := logStream{index: c.index, size: size, window: c.window, marks: c.marks, heads: signHeads(log, c.heads, key)}
 	n.pushes = slices.Clone(c.pushes[max(0, len(c.pushes)-maxPushes+1):])
 	var raw []byte
 	from := c.index
@@ -98,7 +98,7 @@ func (c course) next(log *follow.Follower, fresh [][]byte, size int64, key ident
 }
 
 // since returns the frames with the records behind a place, if they are at hand.
-func (c *course) since(index uint64) (frames []byte, ok bool) {
+func (c *logStream) since(index uint64) (frames []byte, ok bool) {
 	at := slices.IndexFunc(c.pushes, func(p push) bool { return p.from == index })
 	if at < 0 {
 		return nil, index == c.index
@@ -111,16 +111,16 @@ func (c *course) since(index uint64) (frames []byte, ok bool) {
 
 // read hands out the payloads of frames with all records behind a place, from the journal, and then
 // the window. The last of the former has the heads.
-func (c *course) read(j io.ReaderAt, index uint64, emit func(kind frame.Type, payload []byte) error) error {
+func (c *logStream) read(j io.ReaderAt, index uint64, emit func(kind frame.Type, payload []byte) error) error {
 	if err := c.stretch(j, index, c.index, c.heads, emit); err != nil {
 		return err
 	}
 	return emit(frame.TypeWindow, frame.AppendWindow(nil, c.window))
 }
 
-// readWay is read for a newcomer, who gets to the newest certified epoch without the log between
+// readCertified is read for a newcomer, who gets to the newest certified epoch without the log between
 // the run's first one and that.
-func (c *course) readWay(j io.ReaderAt, links []link, base []byte, emit func(kind frame.Type, payload []byte) error) error {
+func (c *logStream) readCertified(j io.ReaderAt, links []link, base []byte, emit func(kind frame.Type, payload []byte) error) error {
 	if len(links) < 2 || links[len(links)-1].cert.Index > c.index {
 		return c.read(j, 1, emit)
 	}
@@ -142,7 +142,7 @@ func (c *course) readWay(j io.ReaderAt, links []link, base []byte, emit func(kin
 }
 
 // stretch hands out the payloads of frames with the records between two places.
-func (c *course) stretch(j io.ReaderAt, index, until uint64, heads []wire.Head, emit func(kind frame.Type, payload []byte) error) error {
+func (c *logStream) stretch(j io.ReaderAt, index, until uint64, heads []wire.Head, emit func(kind frame.Type, payload []byte) error) error {
 	nearest, _ := slices.BinarySearchFunc(c.marks, index, func(m mark, index uint64) int { return cmp.Compare(m.index, index+1) })
 	if nearest == 0 {
 		return fmt.Errorf("the log has no place behind %d records", index)
@@ -209,7 +209,7 @@ func (c *connection) readFollow(ctx context.Context, payload []byte) error {
 	}
 	return c.catchUp(ctx, func(j io.ReaderAt) error {
 		if wanted.Index == 1 {
-			return log.readWay(j, links, base, c.paced(ctx, log.index))
+			return log.readCertified(j, links, base, c.paced(ctx, log.index))
 		}
 		return log.read(j, wanted.Index, c.paced(ctx, log.index))
 	})
@@ -258,7 +258,7 @@ func (c *connection) catchUp(ctx context.Context, read func(j io.ReaderAt) error
 }
 
 // sendLog sends the records that the client does not have yet, if it follows the log.
-func (c *connection) sendLog(ctx context.Context, log *course) error {
+func (c *connection) sendLog(ctx context.Context, log *logStream) error {
 	if c.sent == 0 || c.sent == log.index {
 		return nil
 	}

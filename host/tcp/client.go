@@ -277,11 +277,11 @@ func (c *Client) live(s *session) {
 }
 
 // begins returns where the client follows the log from; nil for a spectator.
-func (c *Client) begins(s *session) (*trail, error) {
+func (c *Client) begins(s *session) (*logCursor, error) {
 	if c.options.Observe {
 		return nil, nil
 	}
-	return beginTrail(s.genesis)
+	return beginLog(s.genesis)
 }
 
 // begin makes s the session that Submit uses. Addresses that were announced while it was

@@ -161,15 +161,15 @@ func refusal(payload []byte) error {
 
 // read handles what the server sends until the session ends, and says why it did. It calls
 // update when there is a state and it or the peers are new, but not for one that is outdated
-// already, as what follows it shows. With a trail the state is what the log leads to, else what
+// already, as what follows it shows. With a logCursor the state is what the log leads to, else what
 // the server says.
-func (s *session) read(ctx context.Context, t *trail, update func(*coordinator.State, []backend.Peer)) error {
+func (s *session) read(ctx context.Context, t *logCursor, update func(*coordinator.State, []backend.Peer)) error {
 	stop := context.AfterFunc(ctx, func() { _ = s.socket.Close() })
 	defer stop()
 	var v view
 	if t != nil {
 		t.connect()
-		v.trail = t
+		v.log = t
 		if err := s.write(frame.TypeFollow, frame.Follow{Index: t.log.Head().Index}.AppendTo(nil)); err != nil {
 			return err
 		}
@@ -208,7 +208,7 @@ func (s *session) read(ctx context.Context, t *trail, update func(*coordinator.S
 
 // certify signs the newest epoch that the log has led to, once over each connection, if the client
 // may have something to say about it: the server knows.
-func (s *session) certify(t *trail) error {
+func (s *session) certify(t *logCursor) error {
 	if t == nil || !t.signed {
 		return nil
 	}
@@ -225,22 +225,22 @@ type view struct {
 	state, peers []byte
 	known        []backend.Peer // peers, decoded
 	changed      bool           // since the last update
-	trail        *trail         // nil: the state is believed
+	log          *logCursor     // nil: the state is believed
 	following    coordinator.Decoder
 }
 
 // ready reports whether there is a state to show.
 func (v *view) ready() bool {
-	if v.trail != nil {
-		return v.trail.signed
+	if v.log != nil {
+		return v.log.signed
 	}
 	return len(v.state) > 0
 }
 
 // newest returns a state that the reader owns.
 func (v *view) newest() (coordinator.State, error) {
-	if v.trail != nil {
-		return v.trail.log.State.Clone(), nil
+	if v.log != nil {
+		return v.log.log.State.Clone(), nil
 	}
 	return v.following.Decode(v.state)
 }
@@ -248,16 +248,16 @@ func (v *view) newest() (coordinator.State, error) {
 // apply takes a state, a list of peers, or a change of one.
 func (v *view) apply(kind frame.Type, payload []byte) (err error) {
 	v.changed = true
-	if v.trail != nil {
+	if v.log != nil {
 		switch kind {
 		case frame.TypeRecords:
-			return v.trail.take(payload)
+			return v.log.take(payload)
 		case frame.TypeCertificate:
-			return v.trail.pass(payload)
+			return v.log.pass(payload)
 		case frame.TypeBase:
-			return v.trail.begin(payload)
+			return v.log.begin(payload)
 		case frame.TypeWindow:
-			v.trail.window, err = frame.DecodeWindow(payload)
+			v.log.window, err = frame.DecodeWindow(payload)
 			return err
 		case frame.TypeState, frame.TypeStateDelta:
 			return nil

@@ -27,13 +27,13 @@ func checkDevices(devices []torch.Device, p Parallelism) error {
 // the device. The copy follows the replica's weights, which stay on the CPU, where they are
 // decoded to the same bits by all members: it is refreshed before it is used when the
 // weights have changed since, and only then. Whatever changes the weights here and on the
-// device alike sets seen, and saves the refresh: a mover does.
+// device alike sets seen, and saves the refresh: an applier does.
 type apart struct {
 	single
 	from  *replica
 	seen  uint64 // of from.changes, when the copy was equal
-	mover mover  // nil: there is none, and every change needs a refresh
-	moves uint64 // steps in which the mover moved the copy by coefficients
+	applier applier  // nil: there is none, and every change needs a refresh
+	moves uint64 // steps in which the applier moved the copy by coefficients
 }
 
 // addApart starts an engine of the device, which uses so many threads, and copies the

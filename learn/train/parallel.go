@@ -118,7 +118,7 @@ func newWorker(ctx context.Context, m model.Model, engines []*torch.Engine) (wor
 	return single{twin}, nil
 }
 
-// close ends the movers and the engines, and with them everything on them.
+// close ends the appliers and the engines, and with them everything on them.
 func (p *parallel) close() error {
 	var errs []error
 	for _, a := range p.apart() {

@@ -53,7 +53,7 @@ type Options struct {
 	// Verified is called with each result that Verify finds valid, from its goroutine. May be nil.
 	Verified func(payload []byte, step uint32, batch assign.BatchID, trainer [32]byte)
 
-	mover func(torch.Device) (mover, error) // nil: openMover; tests have devices of their own
+	applier func(torch.Device) (applier, error) // nil: openApplier; tests have devices of their own
 }
 
 // Trainer trains its share of a run's rounds with DisTrO and applies what counted.
@@ -105,11 +105,11 @@ func New(ctx context.Context, o Options) (*Trainer, error) {
 	// Looking ahead moves the weights before each step and back after it: copies have to be
 	// refreshed anyway.
 	if !optimizer.config.Lookahead {
-		open := o.mover
+		open := o.applier
 		if open == nil {
-			open = openMover
+			open = openApplier
 		}
-		r.openMovers(open)
+		r.openAppliers(open)
 	}
 	return &Trainer{
 		replica: r, optimizer: optimizer, schedule: rates,

@@ -127,7 +127,7 @@ func replicaOf(s *coordinator.State, lag uint32) (step uint32, said [32]byte, ok
 // round said.
 func (r *rejoin) replay(v *view, round uint32, said [32]byte, peers []identity.ID, limit time.Duration) {
 	epoch, trainer, until, head := r.epoch, r.engine.trainer, round-r.engine.Lag(), v.startOf(round).Hash
-	course := handover.Course{
+	plan := handover.ReplayPlan{
 		From: r.model.Digest, Start: epoch.startStep, ColdSteps: r.engine.prepared.coldSteps,
 		After: r.step, Until: until, Hash: r.hash, Peers: peers,
 		Wanted: func(replica [32]byte) bool { return tally.ReplicaAt(replica, head) == said },
@@ -136,32 +136,32 @@ func (r *rejoin) replay(v *view, round uint32, said [32]byte, peers []identity.I
 	r.engine.start(opReplay, until, func(ctx context.Context) func() {
 		ctx, cancel := r.engine.tasks.WithTimeout(ctx, limit)
 		defer cancel()
-		way, err := r.models.Follow(ctx, trainer, course)
-		return func() { r.cameTo(v.state.Progress.Step, epoch, until, way, err) }
+		got, err := r.models.Follow(ctx, trainer, plan)
+		return func() { r.cameTo(v.state.Progress.Step, epoch, until, got, err) }
 	})
 	r.engine.op.from = epoch.checkpoint
 }
 
 // cameTo takes over how far the trainer has come, in the round of a step.
-func (r *rejoin) cameTo(now uint32, epoch epochKey, until uint32, way handover.Way, err error) {
-	r.report.total.ModelReceived += way.Fetched
+func (r *rejoin) cameTo(now uint32, epoch epochKey, until uint32, got handover.Replayed, err error) {
+	r.report.total.ModelReceived += got.Fetched
 	switch {
 	case r.epoch != epoch:
-		r.store.Drop(way.Blobs...)
+		r.store.Drop(got.Blobs...)
 	case err != nil:
-		r.store.Drop(way.Blobs...)
+		r.store.Drop(got.Blobs...)
 		r.model, r.notBefore = nil, r.engine.tasks.Now().Add(modelPause)
 		r.failed++
 		r.givenUp = r.failed >= maxRejoins
 		r.report.log.Warn("the way back into the running epoch was not found", "step", until, "again", !r.givenUp, "err", err)
 	default:
-		r.step, r.hash, r.before = until, way.Hash, way.Before
+		r.step, r.hash, r.before = until, got.Hash, got.Before
 		r.auditor.ForgetMomentum(now)
 		r.auditor.ForgetRounds()
-		for _, round := range way.Rounds {
+		for _, round := range got.Rounds {
 			r.store.Remember(round)
 		}
-		r.report.log.Info("applied what was counted in the running epoch", "step", until, "bytes", way.Fetched)
+		r.report.log.Info("applied what was counted in the running epoch", "step", until, "bytes", got.Fetched)
 	}
 }
 

@@ -135,7 +135,7 @@ func (n *Node) obtainModel() {
 		places = append(places, u.Place)
 	}
 	n.store.Forget(0, 0) // what follows does not go on from there
-	a := n.models.Begin(handover.Wish{
+	a := n.models.Begin(handover.Request{
 		Definition: n.run.definition(), Trainer: n.engine.trainer, Redefined: redefined, Peers: n.run.members(n.fetcher.Rotation.Next),
 		Places: places, Time: time.Duration(s.Config.WarmupTime) * time.Millisecond,
 	})

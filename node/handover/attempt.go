@@ -51,7 +51,7 @@ type Options struct {
 // Attempt is one attempt to load the model of a checkpoint.
 type Attempt struct {
 	*Options
-	Wish
+	Request
 
 	// Model is what came of it.
 	Model *Model

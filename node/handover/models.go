@@ -106,8 +106,8 @@ func (m *Models) keepShares(keep func(*Model) bool) {
 	}
 }
 
-// Wish is a model that a client needs.
-type Wish struct {
+// Request is a model that a client needs.
+type Request struct {
 	Definition env.Definition // with the checkpoint, and what the trainer is built from
 	Trainer    env.Trainer    // nil: none yet, or one that was built for another definition
 	Redefined  bool           // the run was configured anew: an earlier model may have another shape
@@ -118,11 +118,11 @@ type Wish struct {
 
 // Begin returns an attempt to get a model. What the trainer held is given up, and so is
 // what is shared and would take the room of the new one.
-func (m *Models) Begin(w Wish) *Attempt {
+func (m *Models) Begin(w Request) *Attempt {
 	c := w.Definition.Checkpoint
 	m.keepPartial(c.Digest)
 	a := &Attempt{
-		Options: m.options, Wish: w, Model: &Model{Origin: c, Fresh: true},
+		Options: m.options, Request: w, Model: &Model{Origin: c, Fresh: true},
 		known: m.Shared(c.Digest), base: m.baseBefore(c.Step), replayTime: w.Time / replayShare,
 	}
 	a.Places = rotated(w.Places, m.partial.attempts)

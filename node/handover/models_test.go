@@ -22,7 +22,7 @@ func TestAttemptsBeginAtOtherPlaces(t *testing.T) {
 	}
 	m := NewModels(exchange.NewStore(func([32]byte) {}), &Options{})
 	begin := func(digest [32]byte) []coordinator.Place {
-		w := Wish{Definition: env.Definition{Model: coordinator.Model{Checkpoint: coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Digest: digest}}}}
+		w := Request{Definition: env.Definition{Model: coordinator.Model{Checkpoint: coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Digest: digest}}}}
 		for _, u := range state.UploadsOf(digest) {
 			w.Places = append(w.Places, u.Place)
 		}
@@ -44,7 +44,7 @@ func TestAttemptsBeginAtOtherPlaces(t *testing.T) {
 
 // TestPartsOfOneModelAreKept until it is complete, and dropped when another one is wanted.
 func TestPartsOfOneModelAreKept(t *testing.T) {
-	c := newCourse(t)
+	c := newRig(t)
 	c.theirs.Shelf.PutManifest(digestOf(c.after), c.after.Manifest().Encode())
 	config := c.after.Files[0].Data
 	hash, err := c.peer.Put(config)
@@ -63,14 +63,14 @@ func TestPartsOfOneModelAreKept(t *testing.T) {
 	c.must(err)
 	c.check(a)
 
-	c = newCourse(t)
+	c = newRig(t)
 	c.theirs.Shelf.PutManifest(digestOf(c.after), c.after.Manifest().Encode())
 	_, err = c.peer.Put(config)
 	c.must(err)
 	if _, err := c.obtain(); err == nil || !kept() {
 		t.Fatalf("after %v the part is here: %v", err, kept())
 	}
-	c.wish.Definition.Checkpoint.Digest = digestOf(c.wrong)
+	c.request.Definition.Checkpoint.Digest = digestOf(c.wrong)
 	if _, err := c.obtain(); err == nil || kept() {
 		t.Errorf("after %v the part of a model that nobody wants is here", err)
 	}
@@ -78,7 +78,7 @@ func TestPartsOfOneModelAreKept(t *testing.T) {
 
 // TestModelInMemory needs nobody, and is what another one makes room for.
 func TestModelInMemory(t *testing.T) {
-	c := newCourse(t)
+	c := newRig(t)
 	m := &Model{Step: lastStep}
 	c.must(m.Publish(c.network.Put, c.after))
 	c.models.Share(m, m.Digest)

@@ -18,42 +18,42 @@ import (
 // TestSourcesFallBack: the model comes from the cheapest source that has it. What cannot
 // give it, or gives another one, is passed over.
 func TestSourcesFallBack(t *testing.T) {
-	disk := func(c *course) { c.onDisk(c.after, digestOf(c.after)) }
-	results := func(c *course) { c.inMemory(); c.resultsAt(c.rounds) }
-	peers := func(c *course) { c.modelAt() }
-	archive := func(c *course) { c.archived(c.after) }
+	disk := func(c *rig) { c.onDisk(c.after, digestOf(c.after)) }
+	results := func(c *rig) { c.inMemory(); c.resultsAt(c.rounds) }
+	peers := func(c *rig) { c.modelAt() }
+	archive := func(c *rig) { c.archived(c.after) }
 	for name, test := range map[string]struct {
-		have    []func(c *course)
+		have    []func(c *rig)
 		want    string
 		fetched bool
 	}{
-		"everything":                   {[]func(*course){disk, results, peers, archive}, "disk", false},
-		"all but the disk":             {[]func(*course){results, peers, archive}, "results", true},
-		"peers and archive":            {[]func(*course){peers, archive}, "peers", true},
-		"archive":                      {[]func(*course){archive}, "archive", false},
+		"everything":                   {[]func(*rig){disk, results, peers, archive}, "disk", false},
+		"all but the disk":             {[]func(*rig){results, peers, archive}, "results", true},
+		"peers and archive":            {[]func(*rig){peers, archive}, "peers", true},
+		"archive":                      {[]func(*rig){archive}, "archive", false},
 		"nothing":                      {nil, "", false},
-		"another model on the disk":    {[]func(*course){func(c *course) { c.onDisk(c.wrong, digestOf(c.wrong)) }, results}, "results", true},
-		"a changed model on the disk":  {[]func(*course){func(c *course) { c.onDisk(c.wrong, digestOf(c.after)) }, results}, "results", true},
-		"an earlier model on the disk": {[]func(*course){func(c *course) { c.onDisk(c.before, digestOf(c.before)); c.resultsAt(c.rounds) }, peers}, "results", true},
-		"an earlier model that was changed": {[]func(*course){func(c *course) {
+		"another model on the disk":    {[]func(*rig){func(c *rig) { c.onDisk(c.wrong, digestOf(c.wrong)) }, results}, "results", true},
+		"a changed model on the disk":  {[]func(*rig){func(c *rig) { c.onDisk(c.wrong, digestOf(c.after)) }, results}, "results", true},
+		"an earlier model on the disk": {[]func(*rig){func(c *rig) { c.onDisk(c.before, digestOf(c.before)); c.resultsAt(c.rounds) }, peers}, "results", true},
+		"an earlier model that was changed": {[]func(*rig){func(c *rig) {
 			s := c.wrong
 			s.Step = c.before.Step
 			c.onDisk(s, digestOf(c.before))
 			c.resultsAt(c.rounds)
 		}, peers}, "peers", true},
-		"an earlier model and no results": {[]func(*course){func(c *course) { c.inMemory() }, peers}, "peers", true},
-		"results of too many bytes": {[]func(*course){func(c *course) {
+		"an earlier model and no results": {[]func(*rig){func(c *rig) { c.inMemory() }, peers}, "peers", true},
+		"results of too many bytes": {[]func(*rig){func(c *rig) {
 			c.inMemory()
 			c.rounds[0].Results[0].Size = 2 * bulk
 			c.resultsAt(c.rounds)
 		}, peers}, "peers", true},
-		"a manifest whose parts are gone": {[]func(*course){func(c *course) { c.theirs.Shelf.PutManifest(digestOf(c.after), c.after.Manifest().Encode()) }, archive}, "archive", false},
-		"another manifest":                {[]func(*course){func(c *course) { c.theirs.Shelf.PutManifest(digestOf(c.after), c.wrong.Manifest().Encode()) }, archive}, "archive", false},
-		"other models in archives":        {[]func(*course){func(c *course) { c.archived(c.wrong, c.before, c.after) }}, "archive", false},
-		"only other models in archives":   {[]func(*course){func(c *course) { c.archived(c.wrong, c.before) }}, "", false},
+		"a manifest whose parts are gone": {[]func(*rig){func(c *rig) { c.theirs.Shelf.PutManifest(digestOf(c.after), c.after.Manifest().Encode()) }, archive}, "archive", false},
+		"another manifest":                {[]func(*rig){func(c *rig) { c.theirs.Shelf.PutManifest(digestOf(c.after), c.wrong.Manifest().Encode()) }, archive}, "archive", false},
+		"other models in archives":        {[]func(*rig){func(c *rig) { c.archived(c.wrong, c.before, c.after) }}, "archive", false},
+		"only other models in archives":   {[]func(*rig){func(c *rig) { c.archived(c.wrong, c.before) }}, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := newCourse(t)
+			c := newRig(t)
 			for _, have := range test.have {
 				have(c)
 			}
@@ -80,7 +80,7 @@ func TestSourcesFallBack(t *testing.T) {
 }
 
 // checkTold wants to have been told how much was here of what was fetched, from nothing to all of it.
-func (c *course) checkTold(a *Attempt, source string) {
+func (c *rig) checkTold(a *Attempt, source string) {
 	c.t.Helper()
 	what, fetched := map[string]string{"peers": event.TransferModel, "results": event.TransferResults}[source]
 	if !fetched {
@@ -97,10 +97,10 @@ func (c *course) checkTold(a *Attempt, source string) {
 }
 
 // check wants the run's model to be held, shared and loaded, bit for bit.
-func (c *course) check(a *Attempt) {
+func (c *rig) check(a *Attempt) {
 	c.t.Helper()
 	want := digestOf(c.after)
-	if c.models.Held != a.Model || a.Model.Digest != want || a.Model.Step != lastStep || !c.models.Holds(c.wish.Definition.Checkpoint) {
+	if c.models.Held != a.Model || a.Model.Digest != want || a.Model.Step != lastStep || !c.models.Holds(c.request.Definition.Checkpoint) {
 		c.t.Errorf("held %+v", c.models.Held)
 	}
 	if shared := c.models.Shared(want); shared == nil || len(shared.Blobs) != len(c.after.Files)+len(c.after.Tensors) {
@@ -116,17 +116,17 @@ func (c *course) check(a *Attempt) {
 // TestResultsThatLeadElsewhere: whatever peers say was counted, no model is adopted but the
 // run's. The next attempt fetches that as a whole, and nothing of the first is left.
 func TestResultsThatLeadElsewhere(t *testing.T) {
-	for name, lie := range map[string]func(c *course){
-		"a result left out":       func(c *course) { c.rounds[1].Results = nil },
-		"another cold start":      func(c *course) { c.rounds[0].ColdSteps = 9 },
-		"another trainer":         func(c *course) { c.rounds[2].Results[0].Owner[0]++ },
-		"another batch":           func(c *course) { c.rounds[2].Results[0].Batch.End++ },
-		"a result nobody has":     func(c *course) { c.rounds[2].Results[0].Commitment[0]++ },
-		"a result of another one": func(c *course) { c.rounds[2].Results[0] = c.rounds[1].Results[0] },
-		"more than is possible":   func(c *course) { c.rounds[2].Results[0].Size = 1<<10 + 1 },
+	for name, lie := range map[string]func(c *rig){
+		"a result left out":       func(c *rig) { c.rounds[1].Results = nil },
+		"another cold start":      func(c *rig) { c.rounds[0].ColdSteps = 9 },
+		"another trainer":         func(c *rig) { c.rounds[2].Results[0].Owner[0]++ },
+		"another batch":           func(c *rig) { c.rounds[2].Results[0].Batch.End++ },
+		"a result nobody has":     func(c *rig) { c.rounds[2].Results[0].Commitment[0]++ },
+		"a result of another one": func(c *rig) { c.rounds[2].Results[0] = c.rounds[1].Results[0] },
+		"more than is possible":   func(c *rig) { c.rounds[2].Results[0].Size = 1<<10 + 1 },
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := newCourse(t)
+			c := newRig(t)
 			c.inMemory()
 			lie(c)
 			c.resultsAt(c.rounds)
@@ -167,12 +167,12 @@ func (l *liar) Request(ctx context.Context, to identity.ID, protocol string, req
 
 // TestMostPeersAreBelieved about what was counted.
 func TestMostPeersAreBelieved(t *testing.T) {
-	c := newCourse(t)
+	c := newRig(t)
 	c.inMemory()
 	c.resultsAt(c.rounds)
-	liar := &liar{Network: c.network, honest: c.wish.Peers[0]}
+	liar := &liar{Network: c.network, honest: c.request.Peers[0]}
 	c.options.Network = liar
-	c.wish.Peers = []identity.ID{clienttest.Key(5).ID(), liar.honest, liar.honest} // two say the same
+	c.request.Peers = []identity.ID{clienttest.Key(5).ID(), liar.honest, liar.honest} // two say the same
 	a, err := c.obtain()
 	if err != nil || a.Model.Source != "results" || !liar.asked {
 		t.Fatalf("from %q, %v; the liar was asked: %v", a.Model.Source, err, liar.asked)
@@ -182,26 +182,26 @@ func TestMostPeersAreBelieved(t *testing.T) {
 
 // TestInitialModel is taken over whatever step it was elsewhere, and not shared.
 func TestInitialModel(t *testing.T) {
-	c := newCourse(t)
-	c.wish.Definition.Checkpoint = coordinator.Checkpoint{Kind: coordinator.CheckpointLocal}
+	c := newRig(t)
+	c.request.Definition.Checkpoint = coordinator.Checkpoint{Kind: coordinator.CheckpointLocal}
 	want := c.before
 	want.Step = 0
 	a, err := c.obtain()
 	if err != nil || a.Model.Source != "initial" || a.Model.Step != 0 || a.Model.Digest != digestOf(want) {
 		t.Fatalf("%+v, %v", a.Model, err)
 	}
-	if !c.models.Holds(c.wish.Definition.Checkpoint) || c.models.Shared(a.Model.Digest) != nil {
+	if !c.models.Holds(c.request.Definition.Checkpoint) || c.models.Shared(a.Model.Digest) != nil {
 		t.Error("it is not held, or shared")
 	}
 }
 
 // TestFailuresAreAllSaid when no source gives the model.
 func TestFailuresAreAllSaid(t *testing.T) {
-	c := newCourse(t)
+	c := newRig(t)
 	c.options.Archive = func(_ context.Context, _ coordinator.Checkpoint, at coordinator.Place) (checkpoint.Snapshot, error) {
 		return checkpoint.Snapshot{}, errors.New("cannot be reached: " + at.Repo)
 	}
-	c.wish.Places = []coordinator.Place{{Kind: coordinator.CheckpointGcs, Repo: "one"}, {Kind: coordinator.CheckpointGcs, Repo: "two"}}
+	c.request.Places = []coordinator.Place{{Kind: coordinator.CheckpointGcs, Repo: "one"}, {Kind: coordinator.CheckpointGcs, Repo: "two"}}
 	_, err := c.obtain()
 	for _, word := range []string{"no member has the model", "asked 1 members", "in archives", "reached: one", "reached: two"} {
 		if err == nil || !strings.Contains(err.Error(), word) {

@@ -26,9 +26,9 @@ const (
 	bulk                = 16 << 10 // bytes of a model, more than all results have
 )
 
-// course is a run with one peer that holds everything, and a client that wants the newest
+// rig is a run with one peer that holds everything, and a client that wants the newest
 // model.
-type course struct {
+type rig struct {
 	t       *testing.T
 	before  checkpoint.Snapshot // the model that the epoch began with
 	after   checkpoint.Snapshot // the run's checkpoint
@@ -42,7 +42,7 @@ type course struct {
 	network *memnet.Node // of the client
 	models  *Models
 	options *Options
-	wish    Wish
+	request Request
 	trainer *clienttest.Trainer // that NewTrainer returned
 	told    []event.Transfer
 	dropped [][32]byte
@@ -66,10 +66,10 @@ func (inTurn) Each(ctx context.Context, _, count int, do func(ctx context.Contex
 	return nil
 }
 
-// newCourse trains the epoch. The peer has nothing yet.
-func newCourse(t *testing.T) *course {
+// newRig trains the epoch. The peer has nothing yet.
+func newRig(t *testing.T) *rig {
 	t.Helper()
-	c := &course{t: t}
+	c := &rig{t: t}
 	c.before = clienttest.Bulky(clienttest.Model(), bulk)
 	c.before.Step = firstStep - 1
 	hub := &memnet.Hub{}
@@ -108,7 +108,7 @@ func newCourse(t *testing.T) *course {
 		c.dropped = append(c.dropped, hash)
 		c.network.Drop(hash)
 	}), c.options)
-	c.wish = Wish{
+	c.request = Request{
 		Definition: env.Definition{Model: coordinator.Model{Checkpoint: coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Step: lastStep, Digest: digestOf(c.after)}}},
 		Peers:      []identity.ID{other}, Time: time.Minute,
 	}
@@ -116,7 +116,7 @@ func newCourse(t *testing.T) *course {
 }
 
 // train applies a round of one result.
-func (c *course) train(trainer *clienttest.Trainer, step uint32) {
+func (c *rig) train(trainer *clienttest.Trainer, step uint32) {
 	round := exchange.AppliedRound{Step: step, EpochStart: firstStep, From: digestOf(c.before)}
 	r := exchange.AppliedResult{Owner: coordinator.ClientID{byte(step)}}
 	r.Batch.Start, r.Batch.End = uint64(step), uint64(step)+1
@@ -130,7 +130,7 @@ func (c *course) train(trainer *clienttest.Trainer, step uint32) {
 	c.must(trainer.Apply(c.t.Context(), step, [][]byte{payload}, false))
 }
 
-func (c *course) must(err error) {
+func (c *rig) must(err error) {
 	c.t.Helper()
 	if err != nil {
 		c.t.Fatal(err)
@@ -140,7 +140,7 @@ func (c *course) must(err error) {
 func digestOf(s checkpoint.Snapshot) [32]byte { return s.Manifest().Digest() }
 
 // onDisk saves a model with the facts of another, or its own.
-func (c *course) onDisk(s checkpoint.Snapshot, noted [32]byte) {
+func (c *rig) onDisk(s checkpoint.Snapshot, noted [32]byte) {
 	c.t.Helper()
 	if c.options.Folder.Dir == "" {
 		c.options.Folder.Dir = c.t.TempDir()
@@ -152,7 +152,7 @@ func (c *course) onDisk(s checkpoint.Snapshot, noted [32]byte) {
 }
 
 // inMemory has the client share the model that the epoch began with.
-func (c *course) inMemory() {
+func (c *rig) inMemory() {
 	c.t.Helper()
 	m := &Model{Step: c.before.Step}
 	c.must(m.Publish(c.network.Put, c.before))
@@ -160,7 +160,7 @@ func (c *course) inMemory() {
 }
 
 // resultsAt has the peer hold these rounds, and all results.
-func (c *course) resultsAt(rounds []exchange.AppliedRound) {
+func (c *rig) resultsAt(rounds []exchange.AppliedRound) {
 	for _, round := range rounds {
 		c.theirs.Remember(round)
 	}
@@ -171,17 +171,17 @@ func (c *course) resultsAt(rounds []exchange.AppliedRound) {
 }
 
 // modelAt has the peer hold the run's model.
-func (c *course) modelAt() {
+func (c *rig) modelAt() {
 	c.t.Helper()
 	c.theirs.Shelf.PutManifest(digestOf(c.after), c.after.Manifest().Encode())
 	c.must((&Model{}).Publish(c.peer.Put, c.after))
 }
 
 // archived has archives give these models, one in each place, the user's own first.
-func (c *course) archived(models ...checkpoint.Snapshot) {
+func (c *rig) archived(models ...checkpoint.Snapshot) {
 	asked := 0
 	for range models[1:] {
-		c.wish.Places = append(c.wish.Places, coordinator.Place{Kind: coordinator.CheckpointGcs, Repo: "bucket"})
+		c.request.Places = append(c.request.Places, coordinator.Place{Kind: coordinator.CheckpointGcs, Repo: "bucket"})
 	}
 	c.options.Archive = func(context.Context, coordinator.Checkpoint, coordinator.Place) (checkpoint.Snapshot, error) {
 		asked++
@@ -190,9 +190,9 @@ func (c *course) archived(models ...checkpoint.Snapshot) {
 }
 
 // obtain makes one attempt and ends it.
-func (c *course) obtain() (*Attempt, error) {
-	a := c.models.Begin(c.wish)
+func (c *rig) obtain() (*Attempt, error) {
+	a := c.models.Begin(c.request)
 	err := a.Run(c.t.Context())
-	c.models.End(a, err, false, c.wish.Definition.Checkpoint.Digest)
+	c.models.End(a, err, false, c.request.Definition.Checkpoint.Digest)
 	return a, err
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// trail is how far a client has followed a run's log, over all its connections. One goroutine uses
+// logCursor is how far a client has followed a run's log, over all its connections. One goroutine uses
 // it.
-type trail struct {
+type logCursor struct {
 	log    *follow.Follower
 	host   identity.ID
 	starts []wire.Head         // signed, of the newest rounds, oldest first
@@ -24,17 +24,17 @@ type trail struct {
 	cert   *follow.Certificate // newest on the way to a later epoch; nil: none since the log
 }
 
-// beginTrail returns the trail of a run at its genesis.
-func beginTrail(g follow.Genesis) (*trail, error) {
+// beginLog returns the logCursor of a run at its genesis.
+func beginLog(g follow.Genesis) (*logCursor, error) {
 	log, err := follow.Begin(g)
 	if err != nil {
 		return nil, err
 	}
-	return &trail{log: log, host: identity.ID(log.State.Host)}, nil
+	return &logCursor{log: log, host: identity.ID(log.State.Host)}, nil
 }
 
 // connect prepares for another connection. A client that was on the way to a certified epoch begins anew.
-func (t *trail) connect() {
+func (t *logCursor) connect() {
 	t.window, t.cert = nil, nil
 	if t.newest.Index == 0 {
 		if log, err := follow.Begin(t.log.Genesis()); err == nil { // it was begun before
@@ -44,7 +44,7 @@ func (t *trail) connect() {
 }
 
 // take takes records in. The error is a *follow.Lie when they are not what an honest host sends.
-func (t *trail) take(payload []byte) error {
+func (t *logCursor) take(payload []byte) error {
 	records, err := frame.DecodeRecords(payload, t.window)
 	if err != nil {
 		return err
@@ -77,7 +77,7 @@ func (t *trail) take(payload []byte) error {
 }
 
 // pass takes in the certificate of a later epoch, by members of the one that is known.
-func (t *trail) pass(payload []byte) error {
+func (t *logCursor) pass(payload []byte) error {
 	c, err := follow.DecodeCertificate(bytes.Clone(payload))
 	if err != nil {
 		return err
@@ -97,7 +97,7 @@ func (t *trail) pass(payload []byte) error {
 }
 
 // begin goes on from the state of the newest certificate.
-func (t *trail) begin(payload []byte) error {
+func (t *logCursor) begin(payload []byte) error {
 	if t.cert == nil || t.newest.Index > 0 {
 		return fmt.Errorf("%w: a state without a certificate", frame.ErrMalformed)
 	}
@@ -110,7 +110,7 @@ func (t *trail) begin(payload []byte) error {
 }
 
 // check compares a head with the history that was followed.
-func (t *trail) check(h wire.Head, records frame.Records, applied [][]byte) error {
+func (t *logCursor) check(h wire.Head, records frame.Records, applied [][]byte) error {
 	if !h.Verify(t.host, t.log.Run()) {
 		return fmt.Errorf("%w: the host did not sign the head of record %d", frame.ErrMalformed, h.Index)
 	}
@@ -143,7 +143,7 @@ func (t *trail) check(h wire.Head, records frame.Records, applied [][]byte) erro
 }
 
 // lie returns what the records prove.
-func (t *trail) lie(reason string, records frame.Records, applied [][]byte) *follow.Lie {
+func (t *logCursor) lie(reason string, records frame.Records, applied [][]byte) *follow.Lie {
 	e := follow.Evidence{Genesis: t.log.Genesis().Raw, Heads: slices.Clone(t.starts), Index: records.First}
 	if t.newest.Index > 0 {
 		e.Heads = append(e.Heads, t.newest)
@@ -156,7 +156,7 @@ func (t *trail) lie(reason string, records frame.Records, applied [][]byte) *fol
 }
 
 // liedBy returns the lie of the host that ended a connection, nil if that was something else.
-func (t *trail) liedBy(err error) error {
+func (t *logCursor) liedBy(err error) error {
 	if lie, ok := errors.AsType[*follow.Lie](err); ok {
 		return lie
 	}

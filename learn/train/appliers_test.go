@@ -21,44 +21,44 @@ import (
 	"github.com/psyche-go/psyche/record/config"
 )
 
-// emulatedMover is a cuda.Device on the CPU, for copies of the CPU's engines.
-type emulatedMover struct {
-	mover
+// emulatedApplier is a cuda.Device on the CPU, for copies of the CPU's engines.
+type emulatedApplier struct {
+	applier
 	calls  int  // of DecodeApply, those that failed too
 	fail   int  // the call in which the driver fails; 0: none
 	wrong  bool // whether it moves too far
 	closed bool
 }
 
-func (m *emulatedMover) DecodeApply(l distro.Layout, results []codec.TensorResult, weights cuda.Tensor, p distro.ApplyParams) error {
+func (m *emulatedApplier) DecodeApply(l distro.Layout, results []codec.TensorResult, weights cuda.Tensor, p distro.ApplyParams) error {
 	if m.wrong {
 		p.LR *= 2
 	}
 	if m.calls++; m.calls != m.fail {
-		return m.mover.DecodeApply(l, results, weights, p)
+		return m.applier.DecodeApply(l, results, weights, p)
 	}
 	return errors.Join(os.Setenv(cudatest.EnvFailure, "cuCtxSynchronize 700"),
-		m.mover.DecodeApply(l, results, weights, p), os.Unsetenv(cudatest.EnvFailure))
+		m.applier.DecodeApply(l, results, weights, p), os.Unsetenv(cudatest.EnvFailure))
 }
 
-func (m *emulatedMover) Close() error {
+func (m *emulatedApplier) Close() error {
 	m.closed = true
-	return m.mover.Close()
+	return m.applier.Close()
 }
 
-// emulatedMovers gives each device of a trainer a driver of its own. The movers are
+// emulatedAppliers gives each device of a trainer a driver of its own. The appliers are
 // appended to the list that is returned, as they are opened.
-func emulatedMovers(t *testing.T, change func(m *emulatedMover)) (func(o *Options), *[]*emulatedMover) {
+func emulatedAppliers(t *testing.T, change func(m *emulatedApplier)) (func(o *Options), *[]*emulatedApplier) {
 	t.Helper()
 	library := cudatest.Library(t)
 	text, err := os.ReadFile(library)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var movers []*emulatedMover
+	var appliers []*emulatedApplier
 	return func(o *Options) {
-		o.mover = func(torch.Device) (mover, error) {
-			copied := filepath.Join(filepath.Dir(library), fmt.Sprintf("libemulated%d.so", len(movers)))
+		o.applier = func(torch.Device) (applier, error) {
+			copied := filepath.Join(filepath.Dir(library), fmt.Sprintf("libemulated%d.so", len(appliers)))
 			if err := os.WriteFile(copied, text, 0o600); err != nil {
 				return nil, err
 			}
@@ -66,14 +66,14 @@ func emulatedMovers(t *testing.T, change func(m *emulatedMover)) (func(o *Option
 			if err != nil {
 				return nil, err
 			}
-			m := &emulatedMover{mover: device}
+			m := &emulatedApplier{applier: device}
 			if change != nil {
 				change(m)
 			}
-			movers = append(movers, m)
+			appliers = append(appliers, m)
 			return m, nil
 		}
-	}, &movers
+	}, &appliers
 }
 
 // onTheDevice compares the memory of the copies with the weights, without a refresh.
@@ -117,7 +117,7 @@ func apply(t *testing.T, step uint32, payloads [][]byte, members ...*Trainer) {
 func TestMoversMoveCopies(t *testing.T) {
 	for name, text := range map[string]string{"llama": toyConfig, "v3": toyV3} {
 		t.Run(name, func(t *testing.T) {
-			moved, movers := emulatedMovers(t, nil)
+			moved, appliers := emulatedAppliers(t, nil)
 			fit := func(o *Options) {
 				distro := *o.Optimizer.Distro
 				distro.Quantize1Bit = name == "llama"
@@ -152,8 +152,8 @@ func TestMoversMoveCopies(t *testing.T) {
 					t.Fatalf("step %d: weights differ", step)
 				}
 			}
-			if len(*movers) != 2 || (*movers)[0].calls != 5*len(there.parameters) {
-				t.Errorf("%d movers, want 2 with a call for each tensor and step", len(*movers))
+			if len(*appliers) != 2 || (*appliers)[0].calls != 5*len(there.parameters) {
+				t.Errorf("%d appliers, want 2 with a call for each tensor and step", len(*appliers))
 			}
 		})
 	}
@@ -162,9 +162,9 @@ func TestMoversMoveCopies(t *testing.T) {
 // TestCopiesThatDifferAreNotMoved changes weights without the devices' knowledge: their
 // copies wait for the refresh.
 func TestCopiesThatDifferAreNotMoved(t *testing.T) {
-	moved, movers := emulatedMovers(t, nil)
+	moved, appliers := emulatedAppliers(t, nil)
 	here, there := newTestTrainer(t), newTestTrainer(t, onDevices(1), moved)
-	calls := func() int { return (*movers)[0].calls }
+	calls := func() int { return (*appliers)[0].calls }
 	step := uint32(0)
 	change := func(when string, moves bool) {
 		t.Helper()
@@ -209,7 +209,7 @@ func TestCopiesThatDifferAreNotMoved(t *testing.T) {
 
 func TestLookaheadOpensNoMover(t *testing.T) {
 	trainer := newTestTrainer(t, lookingAhead, onDevices(1), func(o *Options) {
-		o.mover = func(torch.Device) (mover, error) {
+		o.applier = func(torch.Device) (applier, error) {
 			t.Error("opened")
 			return nil, nil
 		}
@@ -233,13 +233,13 @@ func warnings(into *bytes.Buffer) func(o *Options) {
 // TestMoversThatFail has the driver fail in the middle of a model, and a device that
 // computes other bits: both copies are refreshed, whole, and never moved again.
 func TestMoversThatFail(t *testing.T) {
-	for want, fault := range map[string]func(m *emulatedMover){
-		"CUDA_ERROR_ILLEGAL_ADDRESS": func(m *emulatedMover) { m.fail = 5 },
-		"became":                     func(m *emulatedMover) { m.wrong = true },
+	for want, fault := range map[string]func(m *emulatedApplier){
+		"CUDA_ERROR_ILLEGAL_ADDRESS": func(m *emulatedApplier) { m.fail = 5 },
+		"became":                     func(m *emulatedApplier) { m.wrong = true },
 	} {
 		t.Run(want, func(t *testing.T) {
 			var log bytes.Buffer
-			moved, movers := emulatedMovers(t, fault)
+			moved, appliers := emulatedAppliers(t, fault)
 			here, there := newTestTrainer(t), newTestTrainer(t, onDevices(1), moved, warnings(&log))
 			for step := uint32(1); step <= 3; step++ {
 				payloads := results(t, step, here, there)
@@ -254,7 +254,7 @@ func TestMoversThatFail(t *testing.T) {
 					t.Fatalf("step %d: the copy differs from the weights after its refresh (%v)", step, err)
 				}
 			}
-			m := (*movers)[0]
+			m := (*appliers)[0]
 			if text := log.String(); strings.Count(text, "level=WARN") != 1 || !strings.Contains(text, want) {
 				t.Errorf("log: %s", text)
 			}
@@ -268,7 +268,7 @@ func TestMoversThatFail(t *testing.T) {
 // TestWrongMoverIsFoundBehindAColdStart has a device compute other bits from the start. The
 // first step, of learning rate 0, and one without results cannot show it.
 func TestWrongMoverIsFoundBehindAColdStart(t *testing.T) {
-	moved, movers := emulatedMovers(t, func(m *emulatedMover) { m.wrong = true })
+	moved, appliers := emulatedAppliers(t, func(m *emulatedApplier) { m.wrong = true })
 	here, there := newTestTrainer(t), newTestTrainer(t, onDevices(1), moved)
 	for _, member := range []*Trainer{here, there} {
 		if err := member.SetColdStart(t.Context(), 1, 3); err != nil {
@@ -279,22 +279,22 @@ func TestWrongMoverIsFoundBehindAColdStart(t *testing.T) {
 	for step := uint32(1); step <= 3; step++ {
 		payloads := results(t, step, here, there)
 		apply(t, step, payloads, here, there)
-		if wrong := step > 1; (copied.mover == nil) != wrong || (copied.seen != there.changes) != wrong {
-			t.Errorf("step %d: the mover was given up: %t, want %t", step, copied.mover == nil, wrong)
+		if wrong := step > 1; (copied.applier == nil) != wrong || (copied.seen != there.changes) != wrong {
+			t.Errorf("step %d: the applier was given up: %t, want %t", step, copied.applier == nil, wrong)
 		}
 		if _, err := there.Evaluate(t.Context(), toyBatch(0, 2).Sequences); err != nil || !onTheDevice(there)[0] {
 			t.Fatalf("step %d: the copy differs from the weights when it is used (%v)", step, err)
 		}
 	}
-	if !(*movers)[0].closed {
-		t.Error("the mover is open")
+	if !(*appliers)[0].closed {
+		t.Error("the applier is open")
 	}
 }
 
 // TestMoverThatGoesWrongIsFound has a device compute other bits after it was compared at
 // first: it is compared again when it has moved the copy 256 times.
 func TestMoverThatGoesWrongIsFound(t *testing.T) {
-	moved, movers := emulatedMovers(t, nil)
+	moved, appliers := emulatedAppliers(t, nil)
 	here, there := newTestTrainer(t), newTestTrainer(t, onDevices(1), moved)
 	copied, step := there.apart()[0], uint32(0)
 	move := func() {
@@ -305,24 +305,24 @@ func TestMoverThatGoesWrongIsFound(t *testing.T) {
 	for range 3 {
 		move()
 	}
-	if copied.moves != 3 || copied.mover == nil {
-		t.Fatalf("%d moves, mover %v", copied.moves, copied.mover)
+	if copied.moves != 3 || copied.applier == nil {
+		t.Fatalf("%d moves, applier %v", copied.moves, copied.applier)
 	}
 	copied.moves = 253
-	(*movers)[0].wrong = true
+	(*appliers)[0].wrong = true
 	for range 2 {
 		move()
 	}
-	if copied.mover == nil {
+	if copied.applier == nil {
 		t.Error("compared before its turn")
 	}
 	step++ // no results: it does not count
 	apply(t, step, nil, here, there)
-	if copied.mover == nil || copied.moves != 255 {
-		t.Errorf("after a step without results: %d moves, mover %v", copied.moves, copied.mover)
+	if copied.applier == nil || copied.moves != 255 {
+		t.Errorf("after a step without results: %d moves, applier %v", copied.moves, copied.applier)
 	}
 	move()
-	if copied.mover != nil {
+	if copied.applier != nil {
 		t.Error("not found")
 	}
 	if _, err := there.Evaluate(t.Context(), toyBatch(0, 2).Sequences); err != nil || !onTheDevice(there)[0] {
@@ -330,13 +330,13 @@ func TestMoverThatGoesWrongIsFound(t *testing.T) {
 	}
 }
 
-// TestWithoutMovers trains where no kernels can be had.
-func TestWithoutMovers(t *testing.T) {
+// TestWithoutAppliers trains where no kernels can be had.
+func TestWithoutAppliers(t *testing.T) {
 	var log bytes.Buffer
 	missing := filepath.Join(t.TempDir(), "libcuda.so.1")
 	opened := 0
 	there := newTestTrainer(t, onDevices(2), warnings(&log), func(o *Options) {
-		o.mover = func(torch.Device) (mover, error) {
+		o.applier = func(torch.Device) (applier, error) {
 			opened++
 			_, err := cuda.OpenWith(missing, missing, 0)
 			if !errors.Is(err, cuda.ErrNoCUDA) {
@@ -358,10 +358,10 @@ func TestWithoutMovers(t *testing.T) {
 	}
 }
 
-// TestCopiesOnTheCPUHaveNoMovers: theirs would be a GPU's.
-func TestCopiesOnTheCPUHaveNoMovers(t *testing.T) {
+// TestCopiesOnTheCPUHaveNoAppliers: theirs would be a GPU's.
+func TestCopiesOnTheCPUHaveNoAppliers(t *testing.T) {
 	trainer := newTestTrainer(t, onDevices(1))
-	if m := trainer.apart()[0].mover; m != nil {
-		t.Errorf("mover %v", m)
+	if m := trainer.apart()[0].applier; m != nil {
+		t.Errorf("applier %v", m)
 	}
 }

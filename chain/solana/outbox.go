@@ -102,12 +102,12 @@ func (c *sender) deliver(ctx context.Context, o order) (slot uint64, err error) 
 	d := &delivery{quorum: n/2 + 1, resend: c.pace.Resend, repeat: c.pace.Repeat, heights: make([]uint64, n), only: o.ticks}
 	run, cancel := context.WithCancel(ctx)
 	reports, outboxes := make(chan report), make([]chan attempt, n)
-	var couriers sync.WaitGroup
-	defer couriers.Wait()
+	var senders sync.WaitGroup
+	defer senders.Wait()
 	defer cancel()
 	for i := range outboxes {
 		outboxes[i] = make(chan attempt, 1)
-		couriers.Go(func() { c.carry(run, i, outboxes[i], reports) })
+		senders.Go(func() { c.carry(run, i, outboxes[i], reports) })
 	}
 	for {
 		var changed <-chan struct{}

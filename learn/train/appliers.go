@@ -14,15 +14,15 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// mover moves weights in a device's memory to the bits to which the optimizer's kernel
+// applier moves weights in a device's memory to the bits to which the optimizer's kernel
 // moves those of the host: a cuda.Device. Calls return when the device is done.
-type mover interface {
+type applier interface {
 	DecodeApply(l distro.Layout, results []codec.TensorResult, weights cuda.Tensor, p distro.ApplyParams) error
 	Close() error
 }
 
-// openMover opens the mover of a device. A copy on the CPU has none.
-func openMover(device torch.Device) (mover, error) {
+// openApplier opens the applier of a device. A copy on the CPU has none.
+func openApplier(device torch.Device) (applier, error) {
 	if device == torch.CPU {
 		return nil, nil
 	}
@@ -33,9 +33,9 @@ func openMover(device torch.Device) (mover, error) {
 	return there, nil
 }
 
-// openMovers lets copies on other devices be moved there. Where one cannot be, neither it
+// openAppliers lets copies on other devices be moved there. Where one cannot be, neither it
 // nor the rest, which would most likely lack the same, are: they are refreshed.
-func (r *replica) openMovers(open func(torch.Device) (mover, error)) {
+func (r *replica) openAppliers(open func(torch.Device) (applier, error)) {
 	for _, a := range r.apart() {
 		device := a.twin.Engine().Device()
 		m, err := open(device)
@@ -46,7 +46,7 @@ func (r *replica) openMovers(open func(torch.Device) (mover, error)) {
 					" to its library; the driver must be as new as NVRTC")
 			return
 		}
-		if a.mover = m; m != nil {
+		if a.applier = m; m != nil {
 			r.log.Info("results are applied on the device too", "device", device.String())
 		}
 	}
@@ -70,13 +70,13 @@ func (p *parallel) apart() (all []*apart) {
 }
 
 // moveWeights applies results to the weights and, meanwhile, to the copies on devices that
-// have a mover. These have the same bits then and need no refresh, which is checked now and
+// have an applier. These have the same bits then and need no refresh, which is checked now and
 // then. A copy that differed before, such as one that looked ahead, is left to its refresh;
-// so is one whose mover failed, wherever it stopped.
+// so is one whose applier failed, wherever it stopped.
 func (t *Trainer) moveWeights(ctx context.Context, results [][]codec.TensorResult, lr float32) error {
 	var copies []*apart
 	for _, a := range t.apart() {
-		if a.mover != nil && a.seen == t.changes {
+		if a.applier != nil && a.seen == t.changes {
 			copies = append(copies, a)
 		}
 	}
@@ -107,9 +107,9 @@ func (t *Trainer) moveWeights(ctx context.Context, results [][]codec.TensorResul
 	return nil
 }
 
-// move applies results to the copy. libtorch's work on the device and the mover's are
+// move applies results to the copy. libtorch's work on the device and the applier's are
 // ordered: both put it on the legacy default stream, since neither chooses another, and the
-// mover waits for the end of its own before it returns. The engine works on nothing else
+// applier waits for the end of its own before it returns. The engine works on nothing else
 // meanwhile.
 func (a *apart) move(ctx context.Context, o *optimizer, results [][]codec.TensorResult, lr float32) error {
 	parameters := a.twin.Parameters()
@@ -117,13 +117,13 @@ func (a *apart) move(ctx context.Context, o *optimizer, results [][]codec.Tensor
 		return o.move(results, lr, func(i int, ofTensor []codec.TensorResult, p distro.ApplyParams) error {
 			weights := parameters[i].Tensor
 			there := cuda.Tensor{Address: cuda.DevicePointer(weights.Address()), Elements: int(weights.Numel())}
-			return a.mover.DecodeApply(o.layouts[i], ofTensor, there, p)
+			return a.applier.DecodeApply(o.layouts[i], ofTensor, there, p)
 		})
 	})
 }
 
 // empty tells whether results hold no coefficient, as the first ones of a cold start: what
-// the mover makes of them shows little of its arithmetic.
+// the applier makes of them shows little of its arithmetic.
 func empty(results [][]codec.TensorResult) bool {
 	for _, result := range results {
 		for _, tensor := range result {
@@ -137,7 +137,7 @@ func empty(results [][]codec.TensorResult) bool {
 
 // A check reads as much back as a refresh writes. The first steps show a device that always
 // computes other bits. One that begins to later is seen within checkEvery steps, at less than
-// half a percent of what a refresh for each step, which the mover saves, would cost.
+// half a percent of what a refresh for each step, which the applier saves, would cost.
 const (
 	firstChecks = 3
 	checkEvery  = 256
@@ -169,10 +169,10 @@ func (a *apart) check(ctx context.Context) error {
 }
 
 func (a *apart) closeMover() error {
-	if a.mover == nil {
+	if a.applier == nil {
 		return nil
 	}
-	err := a.mover.Close()
-	a.mover = nil
+	err := a.applier.Close()
+	a.applier = nil
 	return err
 }
