@@ -7,7 +7,7 @@
 // what to do about that. The lock lasts until the file is closed.
 //
 // Who holds a lock may remove or rename the file: then the lock is worth nothing to those who
-// come after, and who had opened the file before must not believe that it has it. Open,
+// come after, and a process that had opened the file before must not believe that it has the lock. Open,
 // OpenFolder and Wait see to that; after Try, IsAt tells.
 //
 // On systems without such locks (Supported is false) everybody gets one.

@@ -1,5 +1,5 @@
 // Package hashchain reveals values one after the other that were all fixed by a first one: each is
-// the SHA-256 of the next. Who knows one of them can check all that follow and foresee none.
+// the SHA-256 of the next. Anybody who knows one of them can check all that follow and foresee none.
 //
 //	c := hashchain.New(secret, 1<<20)
 //	c.Commitment()          // published first

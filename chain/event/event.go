@@ -1,5 +1,5 @@
 // Package event reads what the program of the chain logs of a run, and works out what follows from
-// it: the chain of hashes over all events, and the draws. Who has a run's instructions and events
+// it: the chain of hashes over all events, and the draws. A reader that has a run's instructions and events
 // can check that none is missing and none was changed.
 //
 //	e, err := event.Decode(logged)

@@ -49,7 +49,7 @@ type Account struct {
 	Stage []byte
 }
 
-// Summary is what the first HeadSize bytes of an account have, for who looks often: whether the
+// Summary is what the first HeadSize bytes of an account have, for callers that look often: whether the
 // run changed, and where it is.
 type Summary struct {
 	Main     [32]byte             // its main authority, which created it

@@ -28,7 +28,7 @@ type socket struct {
 
 func (s *socket) close() { s.once.Do(func() { close(s.done) }) }
 
-// send queues a message. Who does not read is dropped.
+// send queues a message. A client that does not read is dropped.
 func (s *socket) send(message any) {
 	select {
 	case s.queue <- message:

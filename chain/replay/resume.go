@@ -6,7 +6,7 @@ import (
 	"github.com/psyche-go/psyche/chain/layout"
 )
 
-// Resume returns the run at an address as an account of it has it, for who believes the account and
+// Resume returns the run at an address as an account of it has it, for a caller that believes the account and
 // wants to know what follows.
 func Resume(program, address [32]byte, from *layout.Account) *Run {
 	return &Run{

@@ -165,7 +165,7 @@ func (c *Client) followPeers() {
 	}
 }
 
-// fetchPeers reads the accounts of all who take part. Who has none, or one that makes no sense,
+// fetchPeers reads the accounts of all that take part. A client that has none, or one that cannot be read,
 // keeps what was known.
 func (c *Client) fetchPeers(ctx context.Context) error {
 	v, _ := c.now()

@@ -17,7 +17,7 @@ const (
 )
 
 // maxAhead bounds how far an event's time may be ahead of the own clock's idea of the chain's,
-// in milliseconds: a state with a time to come would stop the run for who believes it.
+// in milliseconds: a state with a time to come would stop the run for a client that believes it.
 const maxAhead = 10_000
 
 // prove begins to replay what leads to a newer state that only few endpoints show, when that has

@@ -15,7 +15,7 @@ const lastOfTurn = 8
 const maxTicks = 3
 
 // rank returns whose turn it is to pay for ticks: 0 pays first. Members come before those that
-// wait, and each list begins elsewhere at every sequence number. Who is in neither has none.
+// wait, and each list begins elsewhere at every sequence number. A client in neither has none.
 func rank(s *coordinator.State, id coordinator.ClientID, sequence uint64) (r int, ok bool) {
 	var members, pending []coordinator.ClientID
 	for i := range s.Epoch.Clients {

@@ -44,7 +44,7 @@ func (c *runList) Run(ctx context.Context, to console) error {
 	return err
 }
 
-// openToLook opens a chain for who pays nothing, and returns the program that the flags name.
+// openToLook opens a chain for a reader, who pays nothing, and returns the program that the flags name.
 func openToLook(f *onchain.Flags, to console) (*admin.Chain, transaction.PublicKey, error) {
 	key, err := identity.Generate(rand.Reader)
 	if err != nil {

@@ -24,7 +24,7 @@ type ClientProgress struct {
 	GaveUp    bool // its process ended with an error
 	Loss      float64
 	LossStep  uint32  // 0: it has trained nothing yet
-	Speed     float64 // tokens per second while it computed its newest result; 0: not known, and of who is no member
+	Speed     float64 // tokens per second while it computed its newest result; 0: not known, or it is no member
 	Share     float64 // of a round that computing it took; so too
 	Sent      uint64  // bytes on the wire to its peers, all lives together
 	SentRate  float64 // bytes per second, over the newest rounds; of a member

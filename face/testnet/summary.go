@@ -96,7 +96,7 @@ func (n *network) summarise(ctx context.Context, heldOutFirst float64, took time
 	return s, nil
 }
 
-// measure adds what the newest checkpoint tells. Who interrupts a run does not wait for what
+// measure adds what the newest checkpoint tells. A user that interrupts a run does not wait for what
 // takes computing.
 func (n *network) measure(ctx context.Context, s *Summary) error {
 	switch {

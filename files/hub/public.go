@@ -92,7 +92,7 @@ func (c *Client) askFor(ctx context.Context, address string) error {
 	return fmt.Errorf("%w: %s redirects more than %d times", ErrProtocol, printable(address), maxRedirects)
 }
 
-// checkPublic decides whether a snapshot that is, or may be, in the cache may be used by who wants
+// checkPublic decides whether a snapshot that is, or may be, in the cache may be used by a caller that wants
 // only what everybody may read: somebody with a token may have put it there. When the Hub cannot be
 // asked, it may if the Hub said so before.
 func (c *Client) checkPublic(ctx context.Context, repo string, cache folder, s Snapshot) error {

@@ -30,10 +30,10 @@ func checkDevices(devices []torch.Device, p Parallelism) error {
 // device alike sets seen, and saves the refresh: an applier does.
 type apart struct {
 	single
-	from  *replica
-	seen  uint64 // of from.changes, when the copy was equal
-	applier applier  // nil: there is none, and every change needs a refresh
-	moves uint64 // steps in which the applier moved the copy by coefficients
+	from    *replica
+	seen    uint64  // of from.changes, when the copy was equal
+	applier applier // nil: there is none, and every change needs a refresh
+	moves   uint64  // steps in which the applier moved the copy by coefficients
 }
 
 // addApart starts an engine of the device, which uses so many threads, and copies the

@@ -145,7 +145,7 @@ func (c *Conn) WriteFrom(source io.Reader, size int64) error {
 	return nil
 }
 
-// Whole reports whether the client can make sense of another frame. It is for who writes.
+// Whole reports whether the client can make sense of another frame. It is for the goroutine that writes.
 func (c *Conn) Whole() bool { return c.whole }
 
 // RemoteAddr is the client's.

@@ -132,8 +132,8 @@ func signedHello(nonce [32]byte, server identity.ID, body []byte) []byte {
 // Welcome ends a handshake that succeeded.
 type Welcome struct {
 	Host    identity.ID // key that signs the host's own actions
-	Draws   [32]byte    // what a run that is begun now has to commit to; zero for who begins none
-	Genesis []byte      // signed bytes that the run began with; empty for who makes a run
+	Draws   [32]byte    // what a run that is begun now has to commit to; zero for a client that begins none
+	Genesis []byte      // signed bytes that the run began with; empty for a client that makes a run
 }
 
 // AppendTo appends the payload of the frame.

@@ -100,7 +100,7 @@ func Slide(window, raw []byte) []byte {
 	return append(bytes.Clone(keep), raw...)
 }
 
-// AppendTo appends the payload of the frame, for who has this window of what came before.
+// AppendTo appends the payload of the frame, for a client that has this window of the records before.
 func (r Records) AppendTo(b, window []byte) []byte {
 	b = binary.LittleEndian.AppendUint64(b, r.First)
 	b = append(b, byte(len(r.Heads)))

@@ -38,12 +38,12 @@ const (
 	bulkPerPeer    = 4
 	bulkTotal      = 256 // connections in all
 	bulkHandshakes = 32  // of them in their handshake, which strangers may begin
-	// bulkHandshakeTime is how long a handshake may take where it is answered. Who asks
+	// bulkHandshakeTime is how long a handshake may take where it is answered. A peer that asks
 	// waits for bulkDialTime: less than a holder of a blob may be silent, because an
 	// ordinary stream is there instead.
 	bulkHandshakeTime = 5 * time.Second
 	bulkDialTime      = 1500 * time.Millisecond
-	// bulkIdle is how long an unused connection is kept by who dialled; the other side
+	// bulkIdle is how long an unused connection is kept by the side that dialled; the other side
 	// waits longer, so that no request meets a connection that is being closed.
 	bulkIdle       = 15 * time.Second
 	bulkServerIdle = 60 * time.Second

@@ -34,7 +34,7 @@ func (a *audited) fingerprint() [32]byte {
 	return sha256.Sum256(b)
 }
 
-// Train implements env.Trainer. The gradient of who cheats is that of nothing.
+// Train implements env.Trainer. The gradient of a cheat is that of nothing.
 func (a *audited) Train(ctx context.Context, step uint32, batch data.Batch, begun func(context.Context) error) ([]byte, float64, error) {
 	gradient := toy.Gradient(a.fingerprint(), batch.Sequences)
 	payload, loss, err := a.trainer.Train(ctx, step, batch, begun)

@@ -44,7 +44,7 @@ func (t *tried) count() (guilty, innocent int) {
 // courts is the checker's own book of trials.
 type courts struct {
 	trials     []*tried
-	complaints map[coordinator.ClientID]int    // of who is or was a member of the epoch
+	complaints map[coordinator.ClientID]int    // of clients that are or were members of the epoch
 	between    map[coordinator.ClientID]int    // that came since the epoch before was over
 	kept       map[coordinator.ClientID]uint32 // until which epoch who was ejected is kept out
 }

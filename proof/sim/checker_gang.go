@@ -9,7 +9,7 @@ import (
 )
 
 // crowded checks that nobody was let in of whose network as many take part as may, as far as the host
-// can know: one that has started again learns the networks of who is connected when somebody joins.
+// can know: one that has started again learns the networks of connected clients when somebody joins.
 func (c *checker) crowded(s *coordinator.State, joined coordinator.ClientID) {
 	there := 0
 	if c.world.machines[c.world.index[identity.ID(joined)]].network != gangNetwork {

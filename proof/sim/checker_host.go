@@ -97,7 +97,7 @@ func (c *checker) looks() {
 	}
 }
 
-// withdrawn checks that who is withdrawn by the host was gone for long enough.
+// withdrawn checks that a client that the host withdraws was gone for long enough.
 func (c *checker) withdrawn(by coordinator.ClientID, id identity.ID) {
 	w := c.world
 	if by != hostID || c.host.lies() {

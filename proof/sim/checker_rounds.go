@@ -110,8 +110,8 @@ func isSilent(s *coordinator.State, round *coordinator.Round, i int) bool {
 }
 
 // silentWitness returns a member that RoundWitness has to wait for, or -1: one that was elected, is
-// silent and can still come. Where there is a quorum nobody waits for who is slow, nor for a
-// trainer whose own result a quorum of the witnesses does not have. Who is no longer healthy when a
+// silent and can still come. Where there is a quorum nobody waits for a slow member, nor for a
+// trainer whose own result a quorum of the witnesses does not have. A member that is no longer healthy when a
 // round is over has left it before.
 func (c *checker) silentWitness(s *coordinator.State, round *coordinator.Round) int {
 	quorum := quorumOf(electedOf(round, s.Config))

@@ -24,7 +24,7 @@ const (
 	ClockJump                          // the host's clock jumps, forwards and backwards
 	Starve                             // the processors of some clients do nothing for seconds
 	DataFailure                        // no data server answers for seconds
-	LyingWitness                       // false filters, roots, replicas and checkpoints, and proofs of who was not elected
+	LyingWitness                       // false filters, roots, replicas and checkpoints, and proofs of members that were not elected
 	SilentTrainer                      // trains nothing
 	InvalidResult                      // announces what is no result
 	Equivocation                       // announces two results, each to half of the others

@@ -187,7 +187,7 @@ func (h *host) fork() {
 	w.after(90*second, func() { w.over = true }) // what is to be seen is seen
 }
 
-// hides reports whether the gang keeps what one history has from who is shown the other.
+// hides reports whether the gang keeps the records of one history from clients that are shown the other.
 func (p *process) hides(other *process) bool {
 	return p.machine.history() != other.machine.history() && (p.machine.lies(Gang) || other.machine.lies(Gang))
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // audit has members that train nothing in the running round accuse: the cheat, unless it is tried
-// already, and who slanders somebody of those that trained in the round before.
+// already, and the one that slanders one of those that trained in the round before.
 func (p *player) audit() error {
 	s := &p.state
 	now, before := s.CurrentRound(), s.RoundOfStep(s.Progress.Step-1)

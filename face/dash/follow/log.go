@@ -43,7 +43,7 @@ type reader interface {
 type Costs struct {
 	Transactions int               `json:"transactions"`
 	Lamports     uint64            `json:"lamports"`
-	Payers       map[string]uint64 `json:"payers"` // lamports, by who paid; those that paid most
+	Payers       map[string]uint64 `json:"payers"` // lamports, by payer; those that paid most
 	Account      string            `json:"account"`
 	Program      string            `json:"program"`
 	Head         string            `json:"head"`

@@ -2,7 +2,7 @@
 // is there to ask: in a repository of the Hugging Face Hub (HubRepo), or in an object store
 // (Bucket).
 //
-// A Place is read by who joins and written by who saves. Uploader writes to it in the
+// A Place is read by clients that join and written by those that save. Uploader writes to it in the
 // background: each checkpoint that is saved is offered to it, the newest is uploaded, and
 // Close waits for the last one. What an interrupted process did not upload is taken up by
 // the next one of the same run, if it uploads to the same place.

@@ -9,7 +9,7 @@
 // Who gets what follows from the newest state, and from the rounds that were noted before:
 //
 //   - A connection is kept for keys that are healthy members of the epoch, or wait for the
-//     next one, and in audited runs for who left lately.
+//     next one, and in audited runs for members that left lately.
 //   - Own samples are for healthy members, and a request must lie within one batch that is
 //     assigned to the client in one of the rounds that the state has: the running one and
 //     up to three before it. That covers rounds whose results are applied late, a second

@@ -87,7 +87,7 @@ type Server struct {
 	noise   *rate.Limiter // of log lines that clients can cause
 	reads   chan struct{} // has a value for each read of the source
 	audits  chan struct{} // likewise for those of batches that another member trains
-	turns   precedence    // of who trains a batch before who audits one
+	turns   precedence    // members that train a batch come before those that audit one
 	run     *run
 
 	mu     sync.Mutex

@@ -168,7 +168,7 @@ func (r *router) sift(from peer.ID, messages []*pb.Message) []*pb.Message {
 	})
 }
 
-// quiet reports whether an author has said little of late; r.mu is held. Who is no member
+// quiet reports whether an author has said little of late; r.mu is held. An author that is no member
 // has nothing to say.
 func (r *router) quiet(now time.Time, author peer.ID, seqno []byte) bool {
 	b, known := r.peers[author]

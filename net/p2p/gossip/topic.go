@@ -115,7 +115,7 @@ func (t *Topic) validate(_ context.Context, _ peer.ID, m *pubsub.Message) pubsub
 	if len(m.GetData()) > MaxMessage {
 		return pubsub.ValidationReject
 	}
-	// A member that others know already and we do not is no offence of who passed it on.
+	// A member that others know already and we do not is no offence of the peer that passed it on.
 	if !t.node.Allows(m.GetFrom()) {
 		return pubsub.ValidationIgnore
 	}

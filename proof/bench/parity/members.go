@@ -18,7 +18,7 @@ import (
 	"github.com/psyche-go/psyche/record/config"
 )
 
-// attack is what attackers of a run do. Who has no need of its own gradient takes another's for the
+// attack is what attackers of a run do. One that has no need of its own gradient takes another's for the
 // length of what it makes up; who has one of its honest past keeps it.
 type attack struct {
 	momenta.Attack

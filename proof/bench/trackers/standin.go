@@ -24,7 +24,7 @@ type standin struct {
 	release  chan struct{}
 }
 
-// run is what Weights & Biases answers to who begins a run.
+// run is what Weights & Biases answers to a client that begins a run.
 const run = `{"data":{"upsertBucket":{"bucket":{"name":"r","project":{"name":"p","entity":{"name":"e"}}}}}}`
 
 // newStandin returns a service of a manner. One that refuses does not listen any more.

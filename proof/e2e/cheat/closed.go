@@ -12,7 +12,7 @@ import (
 // errClosed is what who asks for an opening gets.
 var errClosed = errors.New("it does not open")
 
-// Closed returns the network of a client that opens its results to nobody, neither to who audits it nor
+// Closed returns the network of a client that opens its results to nobody, neither to members that audit it nor
 // to jurors.
 func Closed(network env.Network) env.Network { return closedNetwork{network} }
 
