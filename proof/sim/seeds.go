@@ -83,7 +83,9 @@ func (s *Summary) add(o Options, r Result) {
 	s.Events += r.Events
 	s.Virtual += r.Virtual
 	if r.Violation != nil && (s.Failure == nil || o.Seed < s.Failure.Options.Seed) {
-		o.Faults = r.Faults
+		if o.Faults != HonestFaults { // its runs have other configurations
+			o.Faults = r.Faults
+		}
 		s.Failure = &Failure{o, r.Violation}
 	}
 }
