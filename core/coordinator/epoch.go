@@ -112,21 +112,36 @@ func (s *State) settleCheckpoint() {
 	}
 }
 
-// reportsNeeded returns how many members have to report a digest: ⌈2n/3⌉ of the n healthy ones,
-// or of MinClients where fewer are left, and never fewer than ⌈n/3⌉ of the n that the epoch
-// began with. Whoever was removed or made to leave since, by witnesses that lie, by the host or
-// by being deceived, a third of the first members cannot all lie: one that reports is honest.
+// votes reports whether a member has a say in what the checkpoint is: it is healthy, or it reported
+// and left since, by itself or because its connection was lost. It is counted then among those of
+// whom a quorum is wanted, too: leaving after a report makes nobody else's weigh more.
+func (s *State) votes(c *Client) bool {
+	return c.State == Healthy || c.State == Withdrawn && s.hasReported(c.ID)
+}
+
+// reportsNeeded returns how many members have to report a digest: ⌈2n/3⌉ of the n that vote, and
+// never fewer than ⌈n/3⌉ of the n that the epoch began with. Whoever was removed or made to leave
+// since, by witnesses that lie, by the host or by being deceived, a third of the first members cannot
+// all lie: one of those that report is honest. What two members report two hold, in case that one of
+// them is gone a moment later; a run that goes on with one has to do with one.
 func (s *State) reportsNeeded() int {
-	return max(assign.Quorum(max(s.HealthyCount(), int(s.Config.MinClients))), (s.Seats()+2)/3)
+	voters := 0
+	for i := range s.Epoch.Clients {
+		if s.votes(&s.Epoch.Clients[i]) {
+			voters++
+		}
+	}
+	return max(assign.Quorum(voters), (s.Seats()+2)/3, min(2, int(s.Config.MinClients)))
 }
 
 // agreedDigest returns the digest that enough members reported.
 func (s *State) agreedDigest() (digest [32]byte, ok bool) {
 	needed := s.reportsNeeded()
+	clients := lookup{clients: s.Epoch.Clients}
 	for _, candidate := range s.Epoch.Reports {
 		count := 0
 		for _, report := range s.Epoch.Reports {
-			if report.Digest == candidate.Digest && s.isHealthy(report.Client) {
+			if client := clients.find(report.Client); report.Digest == candidate.Digest && client != nil && s.votes(client) {
 				count++
 			}
 		}

@@ -72,15 +72,23 @@ static const struct key *reported_digest(const struct state *s, const struct cli
 	return client->report ? &s->epoch.reports[client->report - 1].digest : NULL;
 }
 
+// votes is State.votes.
+static bool votes(const struct client *client) {
+	return client->state == HEALTHY || (client->state == WITHDRAWN && client->report);
+}
+
 // state_reports_needed is State.reportsNeeded.
 static uint32_t state_reports_needed(const struct state *s) {
-	uint32_t healthy = state_healthy_count(s), third = (state_seats(s) + 2) / 3;
-	uint32_t quorum = assign_quorum(healthy > s->config.min_clients ? healthy : s->config.min_clients);
-	return quorum > third ? quorum : third;
+	const struct clients *clients = &s->epoch.clients;
+	uint32_t voters = 0, third = (state_seats(s) + 2) / 3;
+	for (uint32_t i = 0; i < clients->count; i++) voters += votes(&clients->list[i]);
+	uint32_t quorum = assign_quorum(voters), least = s->config.min_clients < 2 ? s->config.min_clients : 2;
+	if (third > least) least = third;
+	return quorum > least ? quorum : least;
 }
 
 // state_agreed_digest is State.agreedDigest: NULL when there is no agreement. Go counts the votes
-// for each digest. A quorum is more than half of the healthy reports, so that a vote by majority
+// for each digest. A quorum is more than half of those that vote, so that a vote by majority
 // finds the only digest that can have one in a single pass: no list of reports makes this dear.
 static const struct key *state_agreed_digest(const struct state *s) {
 	const struct clients *clients = &s->epoch.clients;
@@ -88,7 +96,7 @@ static const struct key *state_agreed_digest(const struct state *s) {
 	uint32_t lead = 0, count = 0;
 	for (uint32_t i = 0; i < clients->count; i++) {
 		const struct key *digest = reported_digest(s, &clients->list[i]);
-		if (!digest || clients->list[i].state != HEALTHY) continue;
+		if (!digest || !votes(&clients->list[i])) continue;
 		if (lead == 0) candidate = digest;
 		if (key_equal(candidate, digest))
 			lead++;
@@ -97,7 +105,7 @@ static const struct key *state_agreed_digest(const struct state *s) {
 	}
 	for (uint32_t i = 0; candidate && i < clients->count; i++) {
 		const struct key *digest = reported_digest(s, &clients->list[i]);
-		count += digest && clients->list[i].state == HEALTHY && key_equal(digest, candidate);
+		count += digest && votes(&clients->list[i]) && key_equal(digest, candidate);
 	}
 	return candidate && count >= state_reports_needed(s) ? candidate : NULL;
 }
