@@ -5,6 +5,7 @@
 package torchtest
 
 import (
+	"errors"
 	"os"
 	"testing"
 
@@ -38,6 +39,18 @@ func Engine(t testing.TB) *torch.Engine {
 		}
 	})
 	return engine
+}
+
+// BF16 reports whether bf16 computes rightly on this machine; where it does not it says why. Libraries
+// without kernels of their own for a processor may add up in bf16.
+func BF16(t testing.TB) bool {
+	t.Helper()
+	err := Engine(t).CheckBF16(t.Context())
+	if errors.Is(err, torch.ErrNoType) {
+		t.Logf("without bf16: %v", err)
+		return false
+	}
+	return true
 }
 
 // Do runs fn on the engine and fails the test on an error.
