@@ -47,9 +47,6 @@ func (w *world) appointLiars() {
 	}
 }
 
-// liarsOfAKind returns how many of n clients lie in one way at most.
-func liarsOfAKind(n int) int { return min(max(1, n/8), max(0, (n-1)/3)) }
-
 // equivocate makes a second result of the batch that message announces and sends each to
 // one half of the others. It reports whether it did.
 func (p *process) equivocate(message []byte) bool {

@@ -15,7 +15,6 @@ import (
 )
 
 const (
-	simSeqLen  = 4 // tokens of a sequence
 	weights    = 8 // numbers of the model
 	headerSize = 4 + 8 + 8 + 32
 	resultSize = headerSize + sha256.Size
