@@ -19,7 +19,7 @@ const ProgramSeed = "psyche"
 // programRoom is how many bytes more than its first image a program's account has, for later ones.
 const programRoom = 8 << 10
 
-// What the loader writes into the first four bytes of its accounts.
+// Kinds of accounts of the loader, which it writes into their first four bytes.
 const (
 	isBuffer      = 1
 	isProgram     = 2

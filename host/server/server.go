@@ -238,7 +238,7 @@ type server struct {
 	metrics *metrics
 
 	lobby     *admission.Lobby // connections before their hello
-	strangers *admission.Lobby // who may want to take part
+	strangers *admission.Lobby // keys that may want to take part
 	onlookers *admission.Lobby
 	actions   *admission.KeyLimits
 	egress    *admission.Budget // bytes of journals

@@ -12,8 +12,8 @@ import (
 // that it can audit what others made of them, and judge it.
 const pastRounds = 64
 
-// What a member may have of other members' batches: so many rounds' worth for each round that ends,
-// and as many at most as were not used before.
+// Bounds of what a member may have of other members' batches, in rounds' worth: what it may have grows
+// by sharePerRound with each round that ends, to maxShare at most while it is not used.
 const (
 	sharePerRound = 2
 	maxShare      = 8
