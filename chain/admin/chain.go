@@ -50,7 +50,7 @@ func Open(o solana.Options) (*Chain, error) {
 // Close closes idle connections.
 func (c *Chain) Close() { c.operator.Close() }
 
-// Payer returns who pays.
+// Payer returns the account that pays.
 func (c *Chain) Payer() transaction.PublicKey { return c.operator.Key() }
 
 // clusters are the public chains, by the hashes that their first blocks have.

@@ -136,8 +136,8 @@ func isUnused(found *rpc.Account) bool {
 	return found == nil || found.Owner == transaction.SystemProgram && len(found.Data) == 0
 }
 
-// image returns the image of a program with what is behind it, and who may change it: zero when
-// nobody may.
+// image returns the image of a program with what is behind it, and the key that may change it:
+// zero when none may.
 func (c *Chain) image(ctx context.Context, program transaction.PublicKey) ([]byte, transaction.PublicKey, error) {
 	var authority transaction.PublicKey
 	at, err := transaction.ProgramData(program)

@@ -7,7 +7,7 @@
 // The files that decide are apart from those that talk to endpoints, and have no clock:
 //
 //   - agreement compares what the endpoints show: a state counts when most of them show it, or
-//     when it follows from signed transactions (replay); who shows something else is named.
+//     when it follows from signed transactions (replay); an endpoint that shows something else is named.
 //   - clock is the chain's time and slot, as far as the last look tells.
 //   - tickPlan and rank say whether a tick is due, and who sends it when, so that one of all pays.
 //   - delivery is the life of a transaction: sent again, signed anew, landed, refused.

@@ -15,7 +15,7 @@ import (
 // than a client keeps.
 const decoys = 2 + coordinator.MaxWitnesses + 8
 
-// appointLiars chooses who lies and how. Fewer than a third of any committee of witnesses
+// appointLiars chooses which clients lie, and how. Fewer than a third of any committee of witnesses
 // lies about what it saw; trainers that do are at most an eighth of the clients for each
 // kind. Where there is a gang, which may be more of a committee, nobody else lies.
 func (w *world) appointLiars() {

@@ -164,7 +164,7 @@ func (t *trainer) Apply(_ context.Context, step uint32, payloads [][]byte, _ boo
 		payloads = change(t.process, step, payloads)
 	}
 	for _, payload := range payloads {
-		if len(payload) < resultSize { // only who lies verifies such
+		if len(payload) < resultSize { // only liars verify such
 			return errInvalidResult
 		}
 	}

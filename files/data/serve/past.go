@@ -94,7 +94,7 @@ func (p *past) join(r *coordinator.Round) {
 	}
 }
 
-// expel lets those read no more who were ejected, or left long ago.
+// expel lets members that were ejected, or left long ago, read no more.
 func (p *past) expel(state *coordinator.State) {
 	for _, clients := range [][]coordinator.Client{state.Epoch.Clients, state.Epoch.Exited, state.Departed} {
 		for i := range clients {
