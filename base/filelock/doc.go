@@ -6,7 +6,7 @@
 // locks what is open already. Whoever cannot have a lock gets ErrHeld, and says in its own words
 // what to do about that. The lock lasts until the file is closed.
 //
-// Who holds a lock may remove or rename the file: then the lock is worth nothing to those who
+// The holder of a lock may remove or rename the file: then the lock is worth nothing to those that
 // come after, and a process that had opened the file before must not believe that it has the lock. Open,
 // OpenFolder and Wait see to that; after Try, IsAt tells.
 //

@@ -6,7 +6,7 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 )
 
-// What was signed for one purpose counts for no other.
+// A signature for one purpose counts for no other.
 func Example() {
 	key := identity.FromSeed([identity.SeedSize]byte{1})
 	message := []byte("I hold the model")

@@ -50,7 +50,7 @@ func Open(o solana.Options) (*Chain, error) {
 // Close closes idle connections.
 func (c *Chain) Close() { c.operator.Close() }
 
-// Payer returns who pays.
+// Payer returns the account that pays.
 func (c *Chain) Payer() transaction.PublicKey { return c.operator.Key() }
 
 // clusters are the public chains, by the hashes that their first blocks have.
@@ -193,7 +193,7 @@ func (c *Chain) rent(ctx context.Context, size int) (uint64, error) {
 	return lamports, err
 }
 
-// What bounds the rent that a node may ask for: ten times what the public chains ask.
+// Bounds of the rent that a node may ask for: ten times what the public chains ask.
 const (
 	accountOverhead = 128   // bytes that are paid for beside the data
 	dearestByte     = 69600 // lamports

@@ -26,8 +26,8 @@ type Creation struct {
 // Units that the program's transactions are limited to which look at the whole account.
 const wholeUnits = 400_000
 
-// PlanCreate looks what of a run is on the chain, whose main authority is who pays. Without a
-// genesis only its account is made, and the run begins with a later one.
+// PlanCreate looks which parts of a run are on the chain; its main authority is the key that pays.
+// Without a genesis only its account is made, and the run begins with a later one.
 func (c *Chain) PlanCreate(ctx context.Context, program transaction.PublicKey, runID string, genesis *coordinator.Genesis) (*Creation, error) {
 	if len(runID) == 0 || len(runID) > layout.MaxRunIDLength {
 		return nil, fmt.Errorf("run id %q: has %d bytes, want 1 to %d on a chain", runID, len(runID), layout.MaxRunIDLength)

@@ -19,7 +19,7 @@ const ProgramSeed = "psyche"
 // programRoom is how many bytes more than its first image a program's account has, for later ones.
 const programRoom = 8 << 10
 
-// What the loader writes into the first four bytes of its accounts.
+// Kinds of accounts of the loader, which it writes into their first four bytes.
 const (
 	isBuffer      = 1
 	isProgram     = 2
@@ -136,8 +136,8 @@ func isUnused(found *rpc.Account) bool {
 	return found == nil || found.Owner == transaction.SystemProgram && len(found.Data) == 0
 }
 
-// image returns the image of a program with what is behind it, and who may change it: zero when
-// nobody may.
+// image returns the image of a program with what is behind it, and the key that may change it:
+// zero when none may.
 func (c *Chain) image(ctx context.Context, program transaction.PublicKey) ([]byte, transaction.PublicKey, error) {
 	var authority transaction.PublicKey
 	at, err := transaction.ProgramData(program)

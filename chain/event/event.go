@@ -65,7 +65,7 @@ func (e *Event) AppendTo(b []byte) []byte {
 
 // Cause is what made an event. That of a tick is zero, whatever salt it has.
 type Cause struct {
-	Actor [32]byte // who signed
+	Actor [32]byte // the key that signed
 	Nonce uint64   // 0 for a genesis
 	Data  []byte   // the instruction's, behind its number and nonce
 }

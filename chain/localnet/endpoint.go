@@ -92,7 +92,7 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	if a := handle(body, e.call); a != nil {
-		_ = json.NewEncoder(w).Encode(a) // who asked is gone
+		_ = json.NewEncoder(w).Encode(a) // the caller is gone
 	}
 }
 

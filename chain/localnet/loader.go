@@ -18,7 +18,7 @@ const (
 	loaderClose        = 5
 )
 
-// What an account of the loader is: the first four bytes of its data.
+// Kinds of accounts of the loader: the first four bytes of their data.
 const (
 	loaderNothing = iota
 	loaderBuffer

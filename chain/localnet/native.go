@@ -7,7 +7,7 @@ import (
 	"github.com/psyche-go/psyche/chain/transaction"
 )
 
-// What the programs that a chain brings along cost, in compute units.
+// Costs of the programs that a chain brings along, in compute units.
 const (
 	systemUnits = 150
 	budgetCost  = 150

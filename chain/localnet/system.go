@@ -90,7 +90,7 @@ func (n *nativeCall) create(kind uint32) error {
 	return n.transfer(from, from, to, lamports)
 }
 
-// base is how logs name who signs for an address.
+// base is how logs name the account that signs for an address.
 func (n *nativeCall) base(at address) string {
 	if at.key == at.signer {
 		return "None"

@@ -34,7 +34,7 @@ const (
 	ErrInvalidArgument           Builtin = 2  // an account too many, or one twice
 	ErrInvalidInstructionData    Builtin = 3  // bytes that are no instruction, or staged bytes that are not those named
 	ErrInvalidAccountData        Builtin = 4  // an account of another kind or size
-	ErrMissingRequiredSignature  Builtin = 8  // who acts did not sign
+	ErrMissingRequiredSignature  Builtin = 8  // the key that acts did not sign
 	ErrAccountAlreadyInitialized Builtin = 9  // INIT or GENESIS for the second time
 	ErrUninitializedAccount      Builtin = 10 // the run has not begun, or the account is new
 	ErrNotEnoughAccountKeys      Builtin = 11 // an account is missing

@@ -49,8 +49,8 @@ type Run struct {
 // New returns the run at an address before anything happened.
 func New(program, address [32]byte) *Run { return &Run{program: program, address: address} }
 
-// Do follows an instruction that the chain accepted: its data, who signed it if anybody did, and
-// what it logged. After an error the run is as it was.
+// Do follows an instruction that the chain accepted: its data, the key that signed it,
+// if one did, and what it logged. After an error the run is as it was.
 func (r *Run) Do(signer [32]byte, data []byte, logged [][]byte) error {
 	if len(data) == 0 {
 		return fmt.Errorf("%w: an instruction without data", ErrDiffers)

@@ -7,8 +7,8 @@
 //	})
 //
 // An Endpoint is one node, with a method for each method of the chain's interface. A Pool knows
-// how several of them are: Any asks them one after another until one answers, and leaves alone
-// for a while who fails or says that it is asked too often. Nothing that a node sends is
+// how several of them are: Any asks them one after another until one answers, and leaves one
+// alone for a while that fails or says that it is asked too often. Nothing that a node sends is
 // believed to be of a reasonable size, and every error names the endpoint, without the key that
 // its path may have, and the method.
 package rpc

@@ -38,7 +38,7 @@ func (h *health) failed(now time.Time, after, longest time.Duration) {
 // wait returns how long the node is to be left alone.
 func (h *health) wait(now time.Time) time.Duration { return max(h.again.Sub(now), 0) }
 
-// compare orders nodes: who may be asked now and failed least comes first.
+// compare orders nodes: those that may be asked now and failed least come first.
 func (h *health) compare(other health, now time.Time) int {
 	return cmp.Or(cmp.Compare(h.wait(now), other.wait(now)), cmp.Compare(h.failures, other.failures))
 }

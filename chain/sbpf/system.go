@@ -15,7 +15,7 @@ var (
 	callSHA256  = SyscallID("sol_sha256")
 )
 
-// What system calls cost, in compute units, on the chain.
+// Costs of system calls on the chain, in compute units.
 const (
 	memoryUnits   = 10  // at least
 	bytesPerUnit  = 250 // of memory operations

@@ -131,8 +131,8 @@ func (w *witness) has(c claim) bool {
 	return found
 }
 
-// agrees reports whether an endpoint's story has a state, or at least its head: who was at fault
-// has to show the whole state.
+// agrees reports whether an endpoint's story has a state, or at least its head. An
+// endpoint that was at fault has to show the whole state.
 func (w *witness) agrees(s *sighting) bool {
 	own, found := w.find(s.claim)
 	return found && (own.body == s.body || own.body == [32]byte{} && w.fault == noFault)

@@ -43,7 +43,7 @@ type attempt struct {
 type delivery struct {
 	quorum   int
 	resend   time.Duration // while nobody has seen it land
-	repeat   time.Duration // after that: who saw it may have been on another fork
+	repeat   time.Duration // after that: the node that saw it may have been on another fork
 	attempts []attempt
 	heights  []uint64 // newest block of each endpoint
 	sent     time.Time

@@ -28,7 +28,7 @@ func NewOperator(o Options) (*Operator, error) {
 	return &Operator{newSender(pool, o.Pace, o.Logger, o.Key, o.MaxPrice)}, nil
 }
 
-// Key returns who pays.
+// Key returns the key that pays.
 func (o *Operator) Key() transaction.PublicKey { return o.sender.key }
 
 // Pool returns the nodes that it talks to.

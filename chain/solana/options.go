@@ -120,6 +120,6 @@ type Costs struct {
 	Landed    int    // of them: part of the chain, and paid for
 	Lamports  uint64 // paid for them
 	Ticks     int    // of Landed: they did nothing but tick
-	OutOfTurn int    // of Ticks: it was another's turn, who did not take it
+	OutOfTurn int    // of Ticks: it was the turn of another member that did not take it
 	Rent      uint64 // lamports that lie in the account of its addresses
 }

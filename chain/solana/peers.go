@@ -219,7 +219,7 @@ func (c *Client) fetchPeers(ctx context.Context) error {
 	return nil
 }
 
-// forgetPeers drops who takes part no more, where there are too many. The caller holds mu.
+// forgetPeers drops peers that take part no more, where there are too many. The caller holds mu.
 func (c *Client) forgetPeers() {
 	if len(c.peers) <= backend.MaxPeers {
 		return

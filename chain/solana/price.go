@@ -99,8 +99,8 @@ func (c *sender) priceFor(ctx context.Context, o *order, attempt int) uint64 {
 	return price(f.recent, attempt, f.limit)
 }
 
-// written returns the accounts that an order writes to, beside the payer's: who wants to write to
-// the same ones competes with it.
+// written returns the accounts that an order writes to, beside the payer's: other transactions
+// that write to them compete with it.
 func written(o *order) (keys []transaction.PublicKey) {
 	for _, in := range o.instructions {
 		for _, account := range in.Accounts {

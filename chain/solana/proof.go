@@ -18,8 +18,8 @@ var ErrReplay = errors.New("the transactions do not lead to this state")
 
 var le = binary.LittleEndian
 
-// proof is a run's state that follows transactions: every action is checked to be signed by who
-// acts, every event to be what the rules make of it, and the chain of hashes to go on.
+// proof is a run's state that follows transactions: every action is checked to be signed by the
+// key that acts, every event to be what the rules make of it, and the chain of hashes to go on.
 type proof struct {
 	program transaction.PublicKey
 	address transaction.PublicKey

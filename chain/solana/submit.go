@@ -34,7 +34,7 @@ func (c *Client) submit(ctx context.Context, a coordinator.Action) error {
 	if err := context.Cause(c.ctx); err != nil {
 		return err
 	}
-	// Who waits to send into a channel does so in order.
+	// Goroutines that wait to send into a channel do so in order.
 	select {
 	case c.turn <- struct{}{}:
 		defer func() { <-c.turn }()
@@ -70,7 +70,7 @@ func (c *Client) submit(ctx context.Context, a coordinator.Action) error {
 }
 
 // mirror returns the state with all that this client knows to be accepted, and the next nonce.
-// What a later state does not have was rolled back.
+// An entry that a later state does not have was rolled back.
 func (c *Client) mirror() (coordinator.State, uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

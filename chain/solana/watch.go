@@ -113,7 +113,7 @@ func (w *watcher) advance(now time.Time) time.Duration {
 	if !now.Before(w.poll) {
 		w.poll = now.Add(c.pace.Poll)
 		for i := range w.looking {
-			w.look(i, a.witnesses[i].fault == noFault) // who is at fault has to show everything
+			w.look(i, a.witnesses[i].fault == noFault) // an endpoint at fault has to show everything
 		}
 	}
 	order, wanted := a.wants()

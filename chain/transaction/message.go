@@ -52,8 +52,8 @@ type CompiledInstruction struct {
 	Data     []byte
 }
 
-// Compile orders the accounts: the payer, who else signs and is written to, who signs, what is
-// written to, the others; each group in the order of the instructions.
+// Compile orders the accounts: the payer, the others that sign and are written to, those that sign, those
+// that are written to, the rest; each group in the order of the instructions.
 func Compile(payer PublicKey, blockhash Hash, instructions ...Instruction) (Message, error) {
 	metas := collect(payer, instructions)
 	if len(metas) > maxAccounts {

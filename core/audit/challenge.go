@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// DefaultChunks are opened in an audit: who cheats on a tenth of the chunks has none of
-	// them among so many once in 29 audits.
+	// DefaultChunks are opened in an audit: of a result that is false in a
+	// tenth of its chunks they are all true once in 29 audits.
 	DefaultChunks = 32
 	// MaxChunks bounds what anybody opens at a time.
 	MaxChunks = 64

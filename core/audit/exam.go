@@ -81,11 +81,11 @@ func (f Fault) String() string {
 type Report struct {
 	Fault  Fault   // the first that was found
 	Error  float64 // of all chunks together: length of the differences over that of the updates
-	Chunks []Finding
+	Chunks []ChunkReport
 }
 
-// Finding is the report of a chunk.
-type Finding struct {
+// ChunkReport says how far one chunk of a claim is from the auditor's computation.
+type ChunkReport struct {
 	Chunk uint32
 	Fault Fault
 	// Error is the length of the difference between the gradient that the trainer's momentum
@@ -128,7 +128,8 @@ const (
 	Least = 0x1p-70
 )
 
-// Check compares a claim with the exam. It never fails: what does not fit is a fault.
+// Check compares a claim with what the auditor knows of the step. It never fails: whatever does not fit is
+// a fault of the report.
 func (e *Exam) Check(c Claim) Report {
 	o := c.Opening
 	if o.check(e.Shapes) != nil || o.Step != e.Step || o.Trainer != e.Trainer || len(o.Chunks) != len(e.Chunks) ||
@@ -157,11 +158,11 @@ func (e *Exam) Check(c Claim) Report {
 }
 
 // chunk checks the i-th chunk of the challenge.
-func (e *Exam) chunk(i int, c Claim) Finding {
+func (e *Exam) chunk(i int, c Claim) ChunkReport {
 	o := c.Opening.Chunks[i]
 	tensor, within, _ := e.Shapes.Find(o.Chunk)
 	shape := e.Shapes[tensor]
-	f := Finding{Chunk: o.Chunk}
+	f := ChunkReport{Chunk: o.Chunk}
 	if !committed(o, c, e.Shapes.Chunks()) {
 		f.Fault = FaultPath
 		return f
@@ -183,8 +184,8 @@ func (e *Exam) chunk(i int, c Claim) Finding {
 	return f
 }
 
-// compare fills in the numbers of a finding. before is the momentum sinceLast steps earlier.
-func (e *Exam) compare(f *Finding, i int, full, before []float64, sinceLast uint32, taken Taken, shape Shape) {
+// compare fills in the numbers of a chunk's report. before is the momentum sinceLast steps earlier.
+func (e *Exam) compare(f *ChunkReport, i int, full, before []float64, sinceLast uint32, taken Taken, shape Shape) {
 	decay := float64(Decayed(e.Decay, sinceLast))
 	implied := sum(full, before, -decay)
 	lengths := length(before) + length(full)

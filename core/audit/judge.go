@@ -9,10 +9,10 @@ type Limits struct {
 	Worst float64 // of any chunk
 }
 
-// doubt is how much farther off something has to be for an accusation than for a verdict of a jury.
-// Gradients of two machines differ by rounding: without a distance between the two, a trainer that puts itself at
-// the limit decides by a hair who of an honest accuser and an honest jury finds it beyond, and the
-// accuser loses its seat.
+// doubt is how much farther off a claim has to be for an accusation than for a verdict of a jury.
+// Gradients of two machines differ by rounding. Without a distance between the two, a trainer could put
+// itself right at the limit, so that an honest accuser finds it beyond and an honest jury does not, and
+// the accuser loses its seat.
 const doubt = 1.5
 
 // Wider returns the limits beyond which somebody is accused, where jurors judge by l.
@@ -58,7 +58,7 @@ func (r Report) Judge(l Limits) Outcome {
 
 // Limits that were calibrated (docs/audit.md). There are none for a trainer and a verifier that
 // compute in different types: the gradients of some batches are mostly the noise of bf16. So a result
-// says which type its trainer computed in, and who audits it computes in that.
+// says which type its trainer computed in, and auditors compute in that.
 var (
 	// F32Limits are for a trainer and a verifier that both compute in f32.
 	F32Limits = Limits{Error: 2e-4, Chunk: 1e-3, Stray: 1, Worst: 5e-3}

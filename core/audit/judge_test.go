@@ -15,7 +15,7 @@ func TestWhoAccusesAllowsMore(t *testing.T) {
 	report := func(all, one float64, count int) audit.Report {
 		r := audit.Report{Error: all}
 		for range count {
-			r.Chunks = append(r.Chunks, audit.Finding{Error: one})
+			r.Chunks = append(r.Chunks, audit.ChunkReport{Error: one})
 		}
 		return r
 	}
@@ -36,7 +36,7 @@ func TestWhoAccusesAllowsMore(t *testing.T) {
 		judged.Error = seen.Error * rounding
 		for range rapid.IntRange(0, 4).Draw(t, "chunks") {
 			e := near(rapid.SampledFrom([]float64{limits.Chunk, limits.Worst}).Draw(t, "limit"))
-			seen.Chunks, judged.Chunks = append(seen.Chunks, audit.Finding{Error: e}), append(judged.Chunks, audit.Finding{Error: e * rounding})
+			seen.Chunks, judged.Chunks = append(seen.Chunks, audit.ChunkReport{Error: e}), append(judged.Chunks, audit.ChunkReport{Error: e * rounding})
 		}
 		if seen.Judge(limits.Wider()) == audit.Strange && judged.Judge(limits) != audit.Strange {
 			t.Fatalf("accused of %+v, acquitted of %+v", seen, judged)

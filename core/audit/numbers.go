@@ -3,8 +3,8 @@ package audit
 import "math"
 
 // Decayed returns what is left of a momentum after so many steps of the run, βⁿ for a decay of β. A
-// momentum decays with the run's steps and not with its trainer's own: who verifies in a step, or
-// misses one, goes on from what is as old as everybody else's.
+// momentum decays with the run's steps and not with its trainer's own: a trainer
+// that audits in a step, or misses one, goes on from a momentum as old as everybody else's.
 func Decayed(beta float32, steps uint32) float32 {
 	return float32(math.Pow(float64(beta), float64(steps)))
 }

@@ -34,7 +34,7 @@ func Decode(b []byte) (State, error) {
 }
 
 // Decoder decodes the states of a run one after the other. It refuses what Decode refuses
-// and costs less: who was elected to witness a round is worked out once, not again with
+// and costs less: the witnesses of a round are worked out once, not again with
 // every change of the round. The zero Decoder is ready to use. Its states share no memory.
 type Decoder struct {
 	elections [StoredRounds]election

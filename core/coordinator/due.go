@@ -2,10 +2,10 @@ package coordinator
 
 import "slices"
 
-// Due returns the earliest time, at now or after it, at which a Tick changes the state though
-// no action comes before; ok is false when none does. A Tick at an earlier time of a clock
-// that does not go back changes nothing, so a host may sleep until then: only actions make it
-// earlier, and a clock that is set back, after which it has to be asked again.
+// Due returns the earliest time, now or later, at which a Tick changes the state if no action comes
+// before it; ok is false when no Tick ever does. A host may sleep until then, since a Tick at an
+// earlier time changes nothing. It asks again after every action, and when its clock was set back:
+// either may make the time an earlier one.
 func (s *State) Due(now uint64) (at uint64, ok bool) {
 	switch {
 	case s.RunState == Uninitialized || s.RunState == Finished:
@@ -32,16 +32,16 @@ func (s *State) isAhead(now uint64) bool {
 		slices.ContainsFunc(s.Trials, func(t Trial) bool { return t.SinceTime > now })
 }
 
-// phase is what the running phase waits for.
+// phase says when the running phase ends.
 type phase struct {
-	over      bool   // nothing
-	endless   bool   // actions alone
-	unnoticed bool   // a time that is not noted yet
-	since     uint64 // else until it lasted so long
-	most      uint64
+	over      bool   // it has nothing to wait for: the next tick ends it
+	endless   bool   // no time ends it, only an action
+	unnoticed bool   // its time runs from the next tick, which notes when that was
+	since     uint64 // when its time began to run, in Unix milliseconds
+	most      uint64 // for how many milliseconds from then it lasts at most
 }
 
-// isOver reports whether the phase ends at now.
+// isOver reports whether a tick at now ends the phase.
 func (p phase) isOver(now uint64) bool { return p.over || elapsed(p.since, now, p.most) }
 
 // PhaseTime returns how many milliseconds the running phase lasts at most; 0 if only actions
@@ -53,7 +53,7 @@ func (s *State) PhaseTime() uint64 {
 	return 0
 }
 
-// phase returns what the running phase waits for. Tick follows it, and so does Due.
+// phase returns when the running phase ends. Tick and Due both go by it, so that they agree.
 func (s *State) phase() phase {
 	p := phase{since: s.StateStart}
 	switch s.RunState {

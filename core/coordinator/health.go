@@ -24,8 +24,8 @@ func (r *Round) score(keys *bloom.Keys, id ClientID) int {
 	return score
 }
 
-// provedMissing reports whether no quorum of witnesses can hold the client's result, even
-// if all those that are silent did: silence is evidence against nobody. Otherwise one
+// provedMissing reports whether no quorum of witnesses can hold the client's result, even if every
+// witness that has not spoken holds it. The silence of a witness thus harms nobody: otherwise one
 // witness that lies and one that is gone could have every member dropped.
 func (r *Round) provedMissing(keys *bloom.Keys, id ClientID) bool {
 	silent := int(r.WitnessesElected) - len(r.Witnesses)
@@ -72,7 +72,7 @@ func (s *State) Accusable() []ClientID {
 	})
 }
 
-// standing is what findings of witnesses change of a member.
+// standing is the part of a member's state that findings of witnesses change.
 type standing struct {
 	state    ClientState
 	lateness Lateness
@@ -125,8 +125,9 @@ func (c *Client) afterFinding(left room, denied bool) standing {
 // one before.
 func (s *State) Seats() int { return len(s.Epoch.Clients) + len(s.Epoch.Exited) }
 
-// healthCheck finds the accused members late, or drops them, each of which must be unhealthy
-// by the witnesses of the newest finished round. The dropped leave at the running round's end.
+// healthCheck applies a member's report that others were late. By the witnesses of the newest finished
+// round no quorum can hold the result of any of them. They become late, slow or dropped, as
+// afterFinding says; those that are dropped leave when the running round ends.
 func (s *State) healthCheck(from ClientID, a HealthCheck) error {
 	switch {
 	case !s.active():
@@ -190,7 +191,8 @@ func (s *State) isBack(client *Client) bool {
 	return client.Returns > 0 && !slices.Contains(s.CurrentRound().Members, client.ID)
 }
 
-// keepFindings makes what was found about the round that is over a finding of the past.
+// keepFindings turns what was found in the round that ends, FoundLate, into Late: the next finding, of
+// another round, is then a second one.
 func (s *State) keepFindings() {
 	for i := range s.Epoch.Clients {
 		if client := &s.Epoch.Clients[i]; client.Lateness == FoundLate {

@@ -251,8 +251,8 @@ func (s *State) brokenRounds(elected func(*Round, Config) MemberSet) string {
 	return ""
 }
 
-// broken names what is wrong with a round by itself. Who was elected is checked only
-// for rounds in which somebody witnessed.
+// broken names what is wrong with a round by itself. The election of witnesses is checked
+// only for rounds in which somebody witnessed.
 func (r *Round) broken(c Config, elected func(*Round, Config) MemberSet) string {
 	if len(r.Members) == 0 || len(r.Members) > MaxClients || repeats(r.Members) {
 		return "round members"

@@ -30,8 +30,8 @@ func (s *State) NextRound() (next Round, ok bool) {
 	return s.roundOf(step), true
 }
 
-// endsBefore reports whether the epoch ends before the round of a step would begin, as far
-// as rules and members say. That a round without a quorum ends it is another matter.
+// endsBefore reports whether the configuration, the members or a pause end the epoch before the round
+// of a step would begin. A round without a quorum ends it too; callers look at that themselves.
 func (s *State) endsBefore(step uint32) bool {
 	switch {
 	case s.Config.RoundsPerEpoch != 0 && step-s.Epoch.StartStep >= s.Config.RoundsPerEpoch,
@@ -86,8 +86,9 @@ func (s *State) startRound(now uint64, draw [32]byte) {
 	s.drawJuries()
 }
 
-// opens reports whether a round may begin with a draw. Zeros open nothing: as the next commitment
-// they would stand for none, and every later draw would do.
+// opens reports whether a round may begin with a draw: its hash has to be the DrawCommitment, if there
+// is one. A draw of zeros is refused, since a draw becomes the next commitment, and zeros stand for
+// none: any later draw would do.
 func (s *State) opens(draw [32]byte) bool {
 	none := [32]byte{}
 	return s.DrawCommitment == none || draw != none && sha256.Sum256(draw[:]) == s.DrawCommitment

@@ -20,13 +20,14 @@ func (s *State) MayReturn(id ClientID) bool {
 // freeReturns are how many Returns into one epoch cost nothing where results are audited.
 const freeReturns = 1
 
-// countsReturns reports whether who returns often is on probation again: who is away whenever
-// somebody asks what it did would have nothing to lose.
+// countsReturns reports whether a member that returns more often is on probation again. If results
+// are audited, one that is away whenever others ask about its results would have nothing to lose
+// otherwise.
 func (s *State) countsReturns() bool { return s.Config.VerificationPercent > 0 && s.probation() > 0 }
 
 // giveBack gives a client that left the running epoch its own seat back: it is in the members of
-// the rounds that begin from now on. It comes back as late as it left. Neither how many seats
-// the epoch has changes, nor who else has one.
+// the rounds that begin from now on. It comes back as late as it left. The epoch's other
+// seats stay as they are.
 func (s *State) giveBack(from ClientID, a Return) error {
 	switch {
 	case s.RunState != RoundTrain && s.RunState != RoundWitness:

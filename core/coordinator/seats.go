@@ -75,10 +75,10 @@ func (s *State) mayGiveWay(c *Client) bool {
 	return c.isNew() && !s.Authority.Permissioned && !s.hasOffice(c.ID)
 }
 
-// makeWay makes sure that there is a place among the pending for a key that joins. When there is
-// none, one of those that may give way departs, drawn by the seed chain and the key: whoever
-// takes a place can be made to give it back, so that it is never first come, for ever served.
-// In Warmup members and pending have to fit together, since all of them may wait again.
+// makeWay makes sure that there is a place among the pending for a key that joins. When all places are
+// taken, one of the clients that may give way departs; the seed chain and the key draw which one. So
+// nobody keeps others out for ever by having come first. In Warmup the pending and the members have
+// to fit into the places together, since all of them may have to wait again.
 func (s *State) makeWay(from ClientID) error {
 	room := MaxClients
 	if s.RunState == Warmup {
@@ -149,8 +149,8 @@ func (s *State) drawNewcomers(places int) (drawn MemberSet) {
 	return drawn
 }
 
-// makeRoom takes as many of the pending out as there is no room for: newcomers that are not
-// drawn, and if these are not enough the last of those that were members.
+// makeRoom removes pending clients until there are at most room of them: first newcomers that are not
+// drawn, then the last of those that were members.
 func (s *State) makeRoom(room int) {
 	over := len(s.Pending) - room
 	if over <= 0 {
@@ -204,10 +204,11 @@ func (s *State) seatPending() []Client {
 	return members
 }
 
-// places returns how many newcomers an epoch has places for beside so many members that are past
-// their probation, and on it: as many as leave those on probation fewer than a third of all, and
-// one at least when none is; and at any rate as many as InitMinClients need. Where all are on
-// probation, as in a run that is new, they count as past it; the first epoch takes everybody.
+// places returns how many newcomers may become members of an epoch, beside regular members that are
+// past their probation and young ones that are on it. A newcomer is on probation, and members on
+// probation have to be fewer than a third of all. Two things go before that: one newcomer may come if
+// nobody is on probation, and as many may come as InitMinClients needs. If all members are on
+// probation, as in a new run, they count as regular. The first epoch takes everybody.
 func (s *State) places(regular, young int) int {
 	known := regular + young
 	if s.probation() == 0 || known == 0 {

@@ -6,13 +6,14 @@ import (
 	"github.com/psyche-go/psyche/core/bloom"
 )
 
-// Tick moves the run on if something is due at now (Unix milliseconds), at most to the next
-// RunState, and reports whether the state changed. When nothing is due it changes
-// nothing, so anybody may call it at any time; Due says when it has to be. draw is what no member
-// knew before; it is used, mixed with all earlier ones, only when a round begins. Where the state
-// has a DrawCommitment no round begins with a draw that does not open it.
+// Tick moves the run on to its next RunState if that is due at now (Unix milliseconds), and reports
+// whether the state changed. When nothing is due it changes nothing, so anybody may call it at any
+// time; Due tells when it has to be called. draw is a value that no member could know before. It is
+// used only when a round begins, mixed with the draws of all earlier rounds. If the state has a
+// DrawCommitment, no round begins with a draw that does not open it.
 //
-// A clock that was set back delays nothing: times in the future become now.
+// After the clock was set back, times of the state that lie in the future become now, so that nothing
+// waits for the clock to come back to them.
 func (s *State) Tick(now uint64, draw [32]byte) (changed bool) {
 	adjusted := s.adjustClock(now)
 	var moved bool
@@ -165,9 +166,9 @@ func (s *State) quorumIsOutOfReach() bool {
 	return len(round.Witnesses)+len(s.silentWitnesses()) < int(round.WitnessesNeeded)
 }
 
-// noWitnessIsAwaited reports whether RoundWitness waits for nobody: no healthy member that was
-// elected is silent, or there is a quorum without those that are, and each of them is slow or
-// has no result itself by a quorum of the witnesses.
+// noWitnessIsAwaited reports whether RoundWitness waits for nobody. That is so when every healthy
+// member that was elected has spoken. It is also so when there is a quorum without the silent ones,
+// and each of them is slow, or a quorum of the witnesses denies its own result.
 func (s *State) noWitnessIsAwaited() bool {
 	silent := s.silentWitnesses()
 	if len(silent) == 0 {
@@ -202,7 +203,7 @@ func (s *State) silentWitnesses() (healthy []silentWitness) {
 		return nil
 	}
 	var silent MemberSet
-	if int(round.WitnessesElected) == len(round.Members) { // who was elected needs no shuffle
+	if int(round.WitnessesElected) == len(round.Members) { // all are elected: no shuffle is needed
 		for member := range round.Members {
 			silent.add(member)
 		}

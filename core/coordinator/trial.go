@@ -7,25 +7,25 @@ import (
 	"github.com/psyche-go/psyche/core/assign"
 )
 
-// How long a trial lasts at least: until both are over.
+// A trial that no votes decide ends when both of these are over.
 const (
-	TrialRounds = 6      // after that of the accusation
-	TrialTime   = 60_000 // milliseconds
+	TrialRounds = 6      // rounds after the one in which the accusation came
+	TrialTime   = 60_000 // milliseconds since the phase began in which it came
 )
 
-// minJury is how few cannot judge.
+// minJury is the smallest jury that can judge: a trial for which fewer are drawn ends undecided.
 const minJury = 2
 
-// Fault is what somebody is accused of.
+// Fault is what a member is accused of.
 type Fault uint8
 
 // The faults.
 const (
-	FaultResult Fault = iota + 1 // what it sent is not what its batch gives
+	FaultResult Fault = iota + 1 // its result is not what its batch gives
 	FaultSilent                  // it opens its result to nobody
 )
 
-// Trial is an accusation on which members vote. Nobody is on trial for anything but a result.
+// Trial is an accusation on which members vote. It is always about one result of one member.
 type Trial struct {
 	Slot      uint8 // the bit of Client.Juror and Client.Voted
 	Accused   ClientID
@@ -35,18 +35,18 @@ type Trial struct {
 	Since     uint32 // step of the round in which it was accused
 	SinceTime uint64 // when the phase began in which it was accused
 	Jurors    uint8  // how many there are; 0 before they are drawn
-	Guilty    uint8  // how many of them said so
-	Innocent  uint8
+	Guilty    uint8  // how many jurors voted that the accused is guilty
+	Innocent  uint8  // how many jurors voted that the accused is innocent
 }
 
-// Convicts reports whether so many of its jurors say that the accused is guilty that it is.
+// Convicts reports whether enough jurors voted guilty to convict the accused.
 func (t *Trial) Convicts() bool { return t.Jurors > 0 && decides(t.Guilty, t.Jurors) }
 
-// Acquits reports whether so many of its jurors say that the accused is innocent that it is.
+// Acquits reports whether enough jurors voted innocent to acquit the accused.
 func (t *Trial) Acquits() bool { return t.Jurors > 0 && decides(t.Innocent, t.Jurors) }
 
-// decides reports whether so many votes of so many jurors decide: eleven in twenty. All jurors
-// count, also those that say nothing.
+// decides reports whether votes for one side decide a trial: they have to be at least eleven in twenty
+// of all its jurors, those that have not voted included.
 func decides(votes, jurors uint8) bool { return 20*int(votes) >= 11*int(jurors) }
 
 // Trial returns the trial of a client's result of a step, or nil.
@@ -68,7 +68,8 @@ func (s *State) Juror(id ClientID, slot uint8) (juror, voted bool) {
 	return client.Juror>>slot&1 == 1, client.Voted>>slot&1 == 1
 }
 
-// juror returns where it is noted in which trials a client votes, or nil.
+// juror returns the entry of a client that may vote in trials, a healthy member or a pending client,
+// or nil. Its bits Juror and Voted say in which trials.
 func (s *State) juror(id ClientID) *Client {
 	if client, ok := s.Member(id); ok && client.State == Healthy {
 		return client
@@ -79,8 +80,9 @@ func (s *State) juror(id ClientID) *Client {
 	return nil
 }
 
-// MayAccuse returns why Apply would refuse an accusation now, unless for its nonce. It names no
-// window of steps: nobody can judge what is too old, and then it is a complaint of the accuser.
+// MayAccuse returns the error with which Apply would refuse an accusation now, its nonce aside. A
+// result of any earlier step may be accused. If it is too old for jurors to judge, the trial ends
+// undecided and counts as a complaint of the accuser.
 func (s *State) MayAccuse(from ClientID, a Accuse) error {
 	client, ok := s.Member(from)
 	switch {
@@ -142,8 +144,9 @@ func (s *State) freeSlot() uint8 {
 	return slot
 }
 
-// vote counts a juror's vote, and ends the trial if it decides. To accuse somebody of a silence that
-// others did not meet is no lie: it may have been the network.
+// vote counts a juror's vote, and ends the trial if that decides it. An accuser loses its seat when a
+// result that it called wrong is found right. It does not when others met no silence: it may have
+// told the truth, and the network was at fault. Then the accusation counts as a complaint.
 func (s *State) vote(from ClientID, a Vote) error {
 	t := s.Trial(a.Client, a.Step)
 	if t == nil {
@@ -176,7 +179,7 @@ func (s *State) vote(from ClientID, a Vote) error {
 	return nil
 }
 
-// endTrial takes a trial out, and makes its slot a new one: nobody is a juror in it any more.
+// endTrial removes a trial and frees its slot, in which nobody is a juror any more.
 func (s *State) endTrial(slot uint8) {
 	s.Trials = slices.DeleteFunc(s.Trials, func(t Trial) bool { return t.Slot == slot })
 	for _, clients := range s.clientLists() {
@@ -187,7 +190,8 @@ func (s *State) endTrial(slot uint8) {
 	}
 }
 
-// complain notes that an accusation led to nothing: who made too many in an epoch makes no more.
+// complain counts an accusation that led to nothing as a complaint of its accuser. A member with
+// MaxComplaints of them accuses nobody any more in the epoch.
 func (s *State) complain(accuser ClientID) {
 	for _, clients := range s.clientLists() {
 		if i := indexOf(clients, accuser); i >= 0 && clients[i].Complaints < math.MaxUint8 {
@@ -196,9 +200,10 @@ func (s *State) complain(accuser ClientID) {
 	}
 }
 
-// drawJuries draws the juries of members that were accused before the round that begins: the first of its
-// members in the order of its seed, which nobody knew then. A member that cannot know is drawn as well and does
-// not vote: if juries were of members that remember a step, an accuser could choose the step to suit.
+// drawJuries draws a jury for each trial that has none yet, as a round begins: the first of the round's
+// members in an order that its seed gives. When the accusation was made nobody knew that seed. Members
+// that cannot judge the accused step are drawn like all others, and do not vote: if juries were made
+// up of members that remember the step, an accuser could choose a step that only its friends remember.
 func (s *State) drawJuries() {
 	round := s.CurrentRound()
 	var order []int
@@ -218,7 +223,8 @@ func (s *State) drawJuries() {
 	}
 }
 
-// draw returns the jury of a trial: members of a round, in an order.
+// draw returns the jury of a trial: the first MaxJury members of a round in the given order, without
+// the accused and the accuser.
 func (t *Trial) draw(round *Round, order []int) []ClientID {
 	var jury []ClientID
 	for _, member := range order {
@@ -239,8 +245,8 @@ func (s *State) swear(slot uint8, jury []ClientID) {
 	s.Trials[i].Jurors = uint8(len(jury))
 }
 
-// endTrials ends those whose time is over with the running round. Nobody loses anything by a jury
-// that does not agree.
+// endTrials ends the trials whose time is over when the running round ends. Nobody loses a seat by a
+// jury that did not decide; the accusation counts as a complaint.
 func (s *State) endTrials(now uint64) {
 	for _, t := range slices.Clone(s.Trials) {
 		if s.Progress.Step-t.Since < TrialRounds || now < t.SinceTime || now-t.SinceTime < TrialTime {

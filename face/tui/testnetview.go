@@ -228,7 +228,7 @@ func movingBar(t event.Transfer, width int) string {
 	return fmt.Sprintf("%-*s", width, ansi.Truncate(drawn, width, "…"))
 }
 
-// coloured shows at a glance who is out. The text alone says it too.
+// coloured shows at a glance which clients are out. The text alone says it too.
 func coloured(c testnet.ClientProgress, text string) string {
 	if c.Ejected || c.Down || c.GaveUp || c.Lost || c.Dropped {
 		return bad.Render(text)

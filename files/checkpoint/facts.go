@@ -20,7 +20,7 @@ const maxFactsSize = 16 << 10
 var ErrNoFacts = errors.New("checkpoint has no " + FactsFile)
 
 // Facts are where in a run a checkpoint was taken, and so where another run goes on. All
-// who save the same checkpoint write the same facts.
+// clients that save the same checkpoint write the same facts.
 type Facts struct {
 	RunID     string `json:"run_id"`
 	Epoch     uint32 `json:"epoch"`      // epochs that were completed

@@ -58,7 +58,7 @@ type Record struct {
 	Began   []byte // the state, if the record began an epoch
 }
 
-// Update is what a host shows who is connected.
+// Update is what a host shows to those that are connected.
 type Update struct {
 	State        *coordinator.State // durable; the Host's own
 	Changed      bool               // it is another one than that of the update before
@@ -139,7 +139,7 @@ func (h *Host) Act(now Now, a coordinator.Action) error {
 	return h.apply(now, h.options.Sign(h.nonce, a))
 }
 
-// Tick withdraws who is gone for too long, and lets the run do what is due.
+// Tick withdraws members that are gone for too long, and moves the run on if that is due.
 func (h *Host) Tick(now Now) {
 	h.withdrawGone(now)
 	h.tick(now)

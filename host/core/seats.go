@@ -68,7 +68,7 @@ func (h *Host) seatedFrom() map[identity.ID]netip.Prefix {
 	return seated
 }
 
-// Seated returns who is in the newest epoch, left it or waits for the next.
+// Seated returns the clients that are in the newest epoch, left it, or wait for the next.
 func (h *Host) Seated() (ids []identity.ID) {
 	for _, clients := range [][]coordinator.Client{h.state.Epoch.Clients, h.state.Epoch.Exited, h.state.Pending} {
 		for i := range clients {
@@ -85,9 +85,9 @@ func (h *Host) Offices() map[identity.ID]bool {
 	}
 }
 
-// Known returns who always finds a place: who is in the epoch, left it and may come back, or waits
-// for the next one; who has an office; and in a permissioned run those who may join. All are
-// bounded.
+// Known returns the keys that always find a place: clients that are in the epoch, that left it and may
+// come back, or that wait for the next one; offices; and in a permissioned run all that may join. The
+// number of each is bounded.
 func (h *Host) Known() map[identity.ID]bool {
 	ids := h.Offices()
 	for _, id := range h.Seated() {

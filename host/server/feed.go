@@ -16,8 +16,8 @@ type publication struct {
 	state, peers feed
 	log          logStream
 	participants int                  // healthy members and pending clients
-	known        map[identity.ID]bool // who is no stranger
-	offices      map[identity.ID]bool // who administers the run
+	known        map[identity.ID]bool // keys that are no strangers
+	offices      map[identity.ID]bool // keys that administer the run
 	phase        Phase
 	closed       bool // the run, for good
 }

@@ -21,7 +21,7 @@ type registry struct {
 	addrs     map[identity.ID][]string // also of participants whose connection is gone
 	watching  map[*connection]bool
 	strangers *admission.Lobby // of the server: live connections of keys that are not known
-	onlookers *admission.Lobby // of the server: who watches and has no office
+	onlookers *admission.Lobby // of the server: keys that watch and have no office
 
 	closed error // why nobody is let in any more
 

@@ -96,7 +96,7 @@ type Options struct {
 	// may come at once. What is above has to wait. Zero: DefaultActionsPerSecond.
 	ActionsPerSecond float64
 	// JoinsPerSecond bounds the joins to one run likewise, over all keys and in turns between
-	// addresses: who joins and leaves for ever makes the journal longer without any progress.
+	// addresses: one that joins and leaves for ever makes the journal longer without any progress.
 	// The same bound is on the naming of delegates. JoinsAtOnce is for the members of a run that
 	// come together. Zero: DefaultJoinsPerSecond, DefaultJoinsAtOnce.
 	JoinsPerSecond float64
@@ -238,7 +238,7 @@ type server struct {
 	metrics *metrics
 
 	lobby     *admission.Lobby // connections before their hello
-	strangers *admission.Lobby // who may want to take part
+	strangers *admission.Lobby // keys that may want to take part
 	onlookers *admission.Lobby
 	actions   *admission.KeyLimits
 	egress    *admission.Budget // bytes of journals

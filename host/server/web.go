@@ -20,8 +20,8 @@ const (
 	webTimeout        = 10 * time.Second // for a request, and for its answer
 )
 
-// healthPath is answered also when all places are taken: who asks for it in vain takes the server for
-// dead, and may start it again.
+// healthPath is answered also when all places are taken: a supervisor that asks for it in vain takes the
+// server for dead, and may start it again.
 const healthPath = "/healthz"
 
 // ServeHTTP lets a handler answer requests until ctx ends, within bounds that fit a small

@@ -7,8 +7,8 @@ import (
 )
 
 // Rates returns, for 0 … counted, the step of a chunk in which so many of the counted results
-// sent something: LR times their share. Who speaks alone moves no more than one of many, or
-// anybody could lead where nobody else has a gradient. Each operation rounds once, so that the
+// sent something: LR times their share. A result that is alone in a chunk moves no more
+// than one of many, or any member could lead where no other has a gradient. Each operation rounds once, so that the
 // numbers are the same on every machine.
 func (p ApplyParams) Rates(counted int) []float32 {
 	rates := make([]float32, counted+1)

@@ -65,7 +65,7 @@ func openBLASFolder() string {
 // instead of Debian's default alternative. That one brings a second thread pool, and the
 // two spin against each other (2.5 times slower with two threads).
 //
-// What OpenBLAS chooses is known only once it is open, and it chooses once. So where its
+// The kernels that OpenBLAS chooses are known only once it is open, and it chooses once. So where its
 // choice is not to stand it is closed and opened again.
 func preloadBLAS(folder string, has vectors, info *Info) {
 	library, ok := info.preload(folder, "libopenblas.so.0")

@@ -106,7 +106,7 @@ func (l *Lobby) add(g *Guest) {
 	l.total++
 }
 
-// oldestOfLargest returns who gives way. The caller holds mu, and somebody is there.
+// oldestOfLargest returns the guest that gives way. The caller holds mu, and somebody is there.
 func (l *Lobby) oldestOfLargest() *Guest {
 	var largest []*Guest
 	for _, guests := range l.waiting {

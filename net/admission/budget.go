@@ -71,7 +71,7 @@ func (b *Budget) waitForTurn(ctx context.Context, from netip.Prefix) error {
 	return context.Cause(ctx)
 }
 
-// forget removes who does not wait any more. The caller holds mu.
+// forget removes one that does not wait any more. The caller holds mu.
 func (b *Budget) forget(from netip.Prefix, i int) {
 	if b.waiting[from] = slices.Delete(b.waiting[from], i, i+1); len(b.waiting[from]) == 0 {
 		delete(b.waiting, from)

@@ -81,7 +81,7 @@ type Hello struct {
 
 // Sign appends the payload of a Hello frame, signed over the connection's challenge and the
 // key that the server has proved on it. So the signature is good for this connection with
-// this server alone: who passes on the challenge of another server gets nothing for it.
+// this server alone: a server that passes on the challenge of another gets nothing for it.
 func (h Hello) Sign(b []byte, key identity.Key, nonce [32]byte, server identity.ID) []byte {
 	h.ID = key.ID()
 	start := len(b)

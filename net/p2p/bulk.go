@@ -25,7 +25,7 @@ import (
 // connection of its own to the port that the peer listens on anyway: its first bytes are
 // TLS's, those of every other connection are multistream-select's. The certificates are
 // libp2p's, so the peer is known by the same key; the protocol is TLS's ALPN. After the
-// handshake the listening side sends bulkReady, or hangs up on who may not send. Members
+// handshake the listening side sends bulkReady, or hangs up on a peer that may not send. Members
 // only, and only as long as an ordinary connection exists.
 //
 // The multiplexer of ordinary connections copies every byte once more on each side, which

@@ -34,7 +34,7 @@ const (
 )
 
 // newResourceManager bounds memory, streams and connections by the machine's size, and
-// lets many members share one address: who may connect is the gater's decision.
+// lets many members share one address: the gater decides which of them may connect.
 func newResourceManager() (network.ResourceManager, error) {
 	limits := rcmgr.DefaultLimits
 	libp2p.SetDefaultServiceLimits(&limits)

@@ -27,7 +27,7 @@ type depot struct {
 // deposit is what is kept under a hash.
 type deposit struct {
 	data   []byte // nil: in a file
-	owners int    // who have put it, and not dropped it
+	owners int    // how many have put it, and not dropped it
 }
 
 // newDepot returns an empty depot. Parent is the folder in which it makes one of its own when it

@@ -33,7 +33,7 @@ const (
 )
 
 // errMalformed says that bytes are no request, or no disclosure.
-var errMalformed = errors.New("malformed request or evidence")
+var errMalformed = errors.New("malformed request or opening")
 
 // openings has the openings of results, and hands them to members that ask.
 type openings struct {
@@ -176,7 +176,7 @@ func (e disclosure) Encode() []byte { return append(e.Receipt[:], e.Opening...) 
 // decodeDisclosure reads what Encode writes.
 func decodeDisclosure(b []byte) (e disclosure, err error) {
 	if len(b) < len(e.Receipt) {
-		return e, fmt.Errorf("%w: evidence of %d bytes", errMalformed, len(b))
+		return e, fmt.Errorf("%w: opening of %d bytes", errMalformed, len(b))
 	}
 	return disclosure{[64]byte(b), b[len(e.Receipt):]}, nil
 }

@@ -120,7 +120,7 @@ func (a *Auditor) makeRoom() bool {
 	return false
 }
 
-// holders returns who may have the opening of a trainer: itself, and two others, in turns.
+// holders returns the members that may have the opening of a trainer: itself, and two others, in turns.
 func (a *Auditor) holders(trainer coordinator.ClientID, also ...coordinator.ClientID) func() []identity.ID {
 	return func() []identity.ID {
 		ids := []identity.ID{identity.ID(trainer)}

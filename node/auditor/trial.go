@@ -9,18 +9,18 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// trial is one that this client may have to vote in.
+// trial is an open trial of the run, and what this client has found out about it.
 type trial struct {
 	auditCase
 	state coordinator.Trial // newest known
-	ready uint32            // step of the round since which it lacks nothing but the examination; 0: it lacks more
-	waits uint32            // step of the round whose training waits, or has waited, for it; 0: none
+	ready uint32            // step of the round since which only the recomputation is lacking; 0: more is
+	waits uint32            // step of the round whose training waits, or waited, for the recomputation; 0: none
 }
 
-// jurorAsks is for how long a juror asks before it says that somebody is silent.
+// jurorAsks is for how long, and how often, a juror asks for an opening before it finds the accused silent.
 var jurorAsks = askingTime{30 * time.Second, 4}
 
-// findTrials begins to look at what is on trial, and forgets what is not any more.
+// findTrials takes up the trials that are new in the state, and forgets those that ended.
 func (a *Auditor) findTrials() {
 	s := a.Client.State()
 	open := make(map[resultID]bool, len(s.Trials))
@@ -66,13 +66,14 @@ func (a *Auditor) judge(j *trial) {
 	}
 }
 
-// patientRounds are those in which an examination waits for a moment in which nothing else needs the
-// trainer, at least.
+// patientRounds is for how many rounds, at least, a juror waits for a moment in which nothing else
+// needs the trainer.
 const patientRounds = 3
 
-// presses reports whether the own training waits in this round for an examination: it does once in a
-// trial, when half of the time for it is over, no moment came in some rounds in which nothing else needed
-// the trainer, and only if it costs nothing to be late.
+// presses reports whether the own training of this round waits until the gradient for a trial is
+// recomputed. That happens in one round of a trial at most, and only if half of the trial's time is over,
+// if the trainer was never free in patientRounds rounds, and if this client was not found late before in
+// the epoch, so that being late once costs it nothing.
 func (a *Auditor) presses(j *trial) bool {
 	s := a.Client.State()
 	juror, voted := s.Juror(a.me, j.state.Slot)
@@ -105,7 +106,8 @@ func (a *Auditor) TrainingWaits() bool {
 	return false
 }
 
-// judges reports whether a trial waits for the trainer.
+// judges reports whether this client still has to vote in a trial for which the trainer has to recompute
+// a gradient.
 func (a *Auditor) judges() bool {
 	for _, j := range a.trials {
 		if juror, voted := a.Client.State().Juror(a.me, j.state.Slot); juror && !voted && j.phase == waitsForEngine {
@@ -115,7 +117,7 @@ func (a *Auditor) judges() bool {
 	return false
 }
 
-// vote says what this client found. A juror that cannot know says nothing.
+// vote votes by what this client found. A juror that could not find out does not vote.
 func (a *Auditor) vote(j *trial) {
 	a.tell(&j.auditCase)
 	a.compareData(&j.auditCase)

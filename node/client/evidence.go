@@ -9,14 +9,15 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// Members that hold the same evidence send it in turns, each of four times as many members as all
-// before together: one, 3, 12, 48, and the other 192 of 256 after two seconds.
+// Members that hold the same proof of two results send it in turns: one member first, then 3, 12 and 48,
+// and the other 192 of 256 after two seconds. Each turn has three times as many members as all turns
+// before it.
 const (
 	turnPause  = 500 * time.Millisecond
 	turnGrowth = 4
 )
 
-// offender names in an action what was signed twice.
+// offender names the trainer, and the step, of which two results were signed.
 type offender struct {
 	id   coordinator.ClientID
 	step uint32
@@ -55,8 +56,8 @@ func (n *Node) ejectFor(l *roundState, o *offence) {
 	})
 }
 
-// turnOf returns how long a client leaves it to others to send the evidence of a round. A client that has no
-// part in the round comes last.
+// turnOf returns how long a client leaves it to others to send proofs of two results of a round. A client
+// that has no part in the round comes last.
 func turnOf(r *coordinator.Round, id coordinator.ClientID) (wait time.Duration) {
 	rank := uint32(coordinator.MaxClients)
 	if member, ok := r.MemberIndex(id); ok {

@@ -111,8 +111,8 @@ func finalOf(held *handover.Model, s *coordinator.State) finalModel {
 	return modelUnrecorded
 }
 
-// parting is what a client does when the run is finished: who was cut off in the last epoch
-// gets the final model, and those that hold it stay for a while to hand it over.
+// parting is what a client does when the run is finished. If it was cut off in the last epoch it gets
+// the final model; if it holds that, it stays for a while to hand it over.
 type parting struct {
 	since time.Time                     // when it was seen that the run is finished
 	said  bool                          // how the run ended for this client

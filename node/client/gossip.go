@@ -19,7 +19,7 @@ import (
 // announcement is an announcement of a result whose signature was verified, or, without an author, a head of the
 // run's log that somebody was shown who found out that others were shown another.
 type announcement struct {
-	from   identity.ID // who gossiped it; zero when it was asked for
+	from   identity.ID // the member that gossiped it; zero when it was asked for
 	author identity.ID
 	result wire.ResultAnnouncement
 	raw    []byte

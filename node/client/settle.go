@@ -13,9 +13,10 @@ import (
 
 const maxApplyFailures = 3 // in a row, before the client gives up
 
-// settle applies the results of finished rounds up to a step and reports whether all are
-// applied. What it lacks it asks peers for; when that fails in time, or when it missed
-// too much, the client is desynchronised.
+// settle applies the results of finished rounds up to a step, and reports whether all of them are
+// applied. It begins at most one thing at a call; the loop calls it again when something changed.
+// Results that this client lacks it asks peers for. If they do not come in time, or if the client
+// missed what became of a round, it is desynchronised.
 func (n *Node) settle(want uint32) bool {
 	if n.rounds.replica.step >= want {
 		return true
@@ -67,8 +68,8 @@ func (n *Node) settle(want uint32) bool {
 	return false
 }
 
-// settleEarly applies the results of the next finished round, if nothing of them is lacking.
-// Nobody has to have them yet, so there is no reason to ask or to give up.
+// settleEarly applies the results of the next finished round before they are needed, if none of them
+// is lacking. It is too early to ask peers for those that are, or to give up.
 func (n *Node) settleEarly(want uint32) {
 	l := n.rounds.of[n.rounds.replica.step+1]
 	if l == nil || l.Round.Step > want || !l.Final || !l.Began || l.EpochStart != n.rounds.replica.epoch.startStep {
@@ -82,8 +83,8 @@ func (n *Node) settleEarly(want uint32) {
 	}
 }
 
-// apply makes a round's outcome part of the model, unless the trainer is examining something: that
-// ends first.
+// apply makes a round's outcome part of the model. While the trainer recomputes a gradient for an audit
+// it only ends that; the next call applies.
 func (n *Node) apply(l *roundState, o tally.Outcome) {
 	if !n.engine.Idle() {
 		n.engine.cancelExamination()
@@ -124,7 +125,8 @@ func (n *Node) apply(l *roundState, o tally.Outcome) {
 	})
 }
 
-// applied is what members that were away are told of a round that became part of the model.
+// applied returns what this client tells members that were away about a round that became part of the
+// model.
 func (r *replica) applied(l *roundState, o tally.Outcome, payloads [][]byte) exchange.AppliedRound {
 	round := exchange.AppliedRound{Step: l.Round.Step, EpochStart: l.EpochStart, ColdSteps: r.coldSteps, From: r.from}
 	for i, c := range o.Counted {
@@ -133,7 +135,7 @@ func (r *replica) applied(l *roundState, o tally.Outcome, payloads [][]byte) exc
 	return round
 }
 
-// applyFailed handles a model of which nobody knows what it is.
+// applyFailed handles an error of the trainer as it applied results: nobody knows what its model is now.
 func (n *Node) applyFailed(step uint32, err error) {
 	n.engine.failures++
 	n.report.log.Error("apply results", "step", step, "err", err)

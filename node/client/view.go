@@ -102,7 +102,7 @@ func (v *view) knownBefore() bool {
 }
 
 // admitted returns the peers that may talk to this client: members and those that wait, and
-// in a finished run who was in its last epoch.
+// in a finished run the members of its last epoch.
 func (v *view) admitted() []backend.Peer {
 	waits := make(map[identity.ID]bool, len(v.state.Pending))
 	for i := range v.state.Pending {

@@ -19,7 +19,7 @@ func Round() coordinator.Round {
 	return round
 }
 
-// Owners returns who trains the batches of a round of a run with Config(3), in their order.
+// Owners returns the members that train the batches of a round of a run with Config(3), in their order.
 func Owners(round coordinator.Round) []coordinator.ClientID {
 	var owners []coordinator.ClientID
 	for _, a := range round.Assignments(Config(3)) {

@@ -215,7 +215,7 @@ func (p *Plan) measure(size int, took time.Duration) {
 	p.pace += (pace - p.pace) / 8
 }
 
-// holders lists who is asked for a result. Its trainer is the first, unless it has lied
+// holders lists the members that are asked for a result. Its trainer is the first, unless it has lied
 // about it, or has let fetches run out of time. Of the others those who did come last.
 func (p *Plan) holders(me identity.ID, w Want) []identity.ID {
 	owner := identity.ID(w.Slot.Owner)

@@ -53,16 +53,16 @@ type Attempt struct {
 	*Options
 	Request
 
-	// Model is what came of it.
+	// Model is the model that the attempt got.
 	Model *Model
-	// Rounds are those by which it was caught up, if it was.
+	// Rounds are the rounds whose results were applied to an earlier model; none if the model came whole.
 	Rounds []exchange.AppliedRound
 
 	known      *Model        // the model itself, when its parts are already here
-	noReplay   bool          // it is not tried to catch up by results
+	noReplay   bool          // catching up by results is not tried
 	base       *base         // an earlier model in memory; nil: none
-	replayTime time.Duration // for catching up
-	results    [][32]byte    // that were fetched for it
+	replayTime time.Duration // how long catching up by results may take
+	results    [][32]byte    // blobs that were fetched to catch up
 }
 
 // source is one way to get the model. It says with more whether another source should be
@@ -98,7 +98,7 @@ func (a *Attempt) run(ctx context.Context) error {
 
 // snapshot gets the model's content from the first source that has it.
 func (a *Attempt) snapshot(ctx context.Context) (checkpoint.Snapshot, error) {
-	var before error // why nobody who should have it gave it
+	var before error // why none of those that should have the model gave it
 	for _, from := range a.sources() {
 		snapshot, more, err := from.model(ctx, a)
 		if err == nil {
@@ -176,8 +176,8 @@ func (a *Attempt) adopt(snapshot checkpoint.Snapshot, source string) error {
 	return nil
 }
 
-// restoreOptimizer takes up the momentum that an earlier process of this client kept, if
-// it belongs to exactly the model that was loaded. Otherwise the optimizer begins afresh.
+// restoreOptimizer loads the momentum that an earlier process of this client saved, if it was saved with
+// exactly the model that was loaded. Otherwise the optimizer begins afresh.
 func (a *Attempt) restoreOptimizer(ctx context.Context) {
 	keeper, ok := a.Trainer.(env.OptimizerKeeper)
 	c := a.checkpoint()

@@ -26,7 +26,7 @@ type Models struct {
 	store   *exchange.Store
 	shares  []*Model // whose blobs peers can fetch, newest last
 	partial partial  // a model on its way here
-	whole   [32]byte // digest of a model that catching up by results did not lead to
+	whole   [32]byte // digest of a model that is fetched whole: catching up by results did not lead to it
 }
 
 // partial is what is already here of a model that is being fetched.
@@ -36,7 +36,7 @@ type partial struct {
 	attempts int // to get it
 }
 
-// NewModels returns a client that holds nothing.
+// NewModels returns the models of a client that holds none yet.
 func NewModels(store *exchange.Store, o *Options) *Models {
 	m := &Models{store: store, options: o}
 	store.NeededBy(m.eachBlob)
@@ -111,13 +111,13 @@ type Request struct {
 	Definition env.Definition // with the checkpoint, and what the trainer is built from
 	Trainer    env.Trainer    // nil: none yet, or one that was built for another definition
 	Redefined  bool           // the run was configured anew: an earlier model may have another shape
-	Peers      []identity.ID  // that may have it
+	Peers      []identity.ID  // peers that may have the model
 	Places     []coordinator.Place
-	Time       time.Duration // that all members have to get it
+	Time       time.Duration // within which all members have to have the model
 }
 
-// Begin returns an attempt to get a model. What the trainer held is given up, and so is
-// what is shared and would take the room of the new one.
+// Begin returns an attempt to get a model. The model that the trainer held is given up, and a model that
+// comes from peers gets the room of those that are shared.
 func (m *Models) Begin(w Request) *Attempt {
 	c := w.Definition.Checkpoint
 	m.keepPartial(c.Digest)
@@ -138,8 +138,8 @@ func (m *Models) Begin(w Request) *Attempt {
 	return a
 }
 
-// rotated begins a list of places with another one for every attempt: one that gives its
-// bytes too slowly may take a whole Warmup, not all.
+// rotated returns a list of places that begins with another place for every attempt: a place that gives
+// its bytes too slowly may use up one Warmup, but not every one.
 func rotated(places []coordinator.Place, attempts int) []coordinator.Place {
 	if len(places) == 0 {
 		return nil
@@ -148,7 +148,7 @@ func rotated(places []coordinator.Place, attempts int) []coordinator.Place {
 	return slices.Concat(places[first:], places[:first])
 }
 
-// End takes over what an attempt got. The error is that of the attempt.
+// End takes over what an attempt got. err is the error that the attempt ended with.
 func (m *Models) End(a *Attempt, err error, cancelled bool, recorded [32]byte) {
 	m.partial.blobs = append(m.partial.blobs, a.Model.Blobs...)
 	switch {

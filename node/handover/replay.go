@@ -14,19 +14,19 @@ import (
 // ErrNoReplay says that no peer told, or had, the results that lead on.
 var ErrNoReplay = errors.New("the counted results of the running epoch cannot be had")
 
-// ReplayPlan says from which step of a running epoch to which the trainer is brought.
+// ReplayPlan says which steps of a running epoch are applied to a trainer that missed them.
 type ReplayPlan struct {
-	From         [32]byte // digest of the model that the epoch began with
-	Start        uint32   // first step of the epoch
-	ColdSteps    uint32   // of its cold start
-	After, Until uint32
-	Hash         [32]byte // replica hash after After
-	Peers        []identity.ID
+	From         [32]byte      // digest of the model that the epoch began with
+	Start        uint32        // first step of the epoch
+	ColdSteps    uint32        // length of the epoch's cold start
+	After, Until uint32        // the steps behind After, up to Until, are applied
+	Hash         [32]byte      // replica hash after After
+	Peers        []identity.ID // that are asked for results
 	// Wanted reports whether a replica hash after Until is the one of the members that trained on.
 	Wanted func(replica [32]byte) bool
 }
 
-// Replayed is what was applied, or is to be.
+// Replayed holds the rounds that were applied, or are to be, and where they lead.
 type Replayed struct {
 	Rounds  []exchange.AppliedRound
 	Hash    [32]byte // replica hash after the last round
@@ -59,7 +59,8 @@ func (m *Models) Follow(ctx context.Context, trainer env.Trainer, p ReplayPlan) 
 	return w, trainer.ResetOptimizer(ctx) // what it remembers, if anything, is of an earlier step
 }
 
-// plan asks peers which results were counted, and returns the peers whose answer leads to what is wanted.
+// plan asks peers which results were counted. It returns the rounds that lead to a wanted replica hash,
+// and the peers that named them.
 func (m *Models) plan(ctx context.Context, p ReplayPlan) (w Replayed, holders []identity.ID, err error) {
 	ctx, cancel := m.options.Tasks.WithTimeout(ctx, requestTimeout)
 	defer cancel()

@@ -59,7 +59,7 @@ func (r results) replay(ctx context.Context, a *Attempt) (checkpoint.Snapshot, e
 	if from == nil {
 		from = r.onDisk(a)
 	}
-	a.base = nil // not to be kept longer than it is used
+	a.base = nil // so that its memory is free once it is used
 	if from == nil {
 		return checkpoint.Snapshot{}, errNoBase
 	}
@@ -89,7 +89,7 @@ func (r results) replay(ctx context.Context, a *Attempt) (checkpoint.Snapshot, e
 	if err != nil { // ErrNoRoom too is no reason to give up: obtained looks at ErrReplay first
 		return checkpoint.Snapshot{}, fmt.Errorf("%w from step %d to %d, after %d bytes: %w", ErrReplay, from.step, a.checkpoint().Step, a.Model.Fetched, err)
 	}
-	for i := range rounds { // of the epochs behind nobody said what they began with
+	for i := range rounds { // peers do not say with which model the epochs behind began
 		if rounds[i].EpochStart == from.step+1 {
 			rounds[i].From = from.digest
 		}
@@ -98,8 +98,8 @@ func (r results) replay(ctx context.Context, a *Attempt) (checkpoint.Snapshot, e
 	return snapshot, nil
 }
 
-// counted asks peers what was counted since a model, and returns what most of them
-// say, and the peers that say it.
+// counted asks peers which results were counted since a model. It returns the rounds that most of them
+// name, and the peers that name them.
 func (results) counted(ctx context.Context, a *Attempt, from *base) ([]exchange.AppliedRound, []identity.ID, error) {
 	ctx, cancel := a.Tasks.WithTimeout(ctx, requestTimeout)
 	defer cancel()

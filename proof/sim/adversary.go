@@ -15,7 +15,7 @@ import (
 // than a client keeps.
 const decoys = 2 + coordinator.MaxWitnesses + 8
 
-// appointLiars chooses who lies and how. Fewer than a third of any committee of witnesses
+// appointLiars chooses which clients lie, and how. Fewer than a third of any committee of witnesses
 // lies about what it saw; trainers that do are at most an eighth of the clients for each
 // kind. Where there is a gang, which may be more of a committee, nobody else lies.
 func (w *world) appointLiars() {
@@ -46,9 +46,6 @@ func (w *world) appointLiars() {
 		}
 	}
 }
-
-// liarsOfAKind returns how many of n clients lie in one way at most.
-func liarsOfAKind(n int) int { return min(max(1, n/8), max(0, (n-1)/3)) }
 
 // equivocate makes a second result of the batch that message announces and sends each to
 // one half of the others. It reports whether it did.

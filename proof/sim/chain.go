@@ -23,7 +23,7 @@ type chain struct {
 }
 
 // start is the model that an epoch starts from. The last round of the epoch before keeps
-// its own link: who was cut off may apply it when the next epoch has begun.
+// its own link: a client that was cut off may apply it when the next epoch has begun.
 type start struct {
 	model model
 	known bool

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/coordinator"
@@ -539,7 +540,7 @@ func (c *checker) tooLate() {
 	waiting := ""
 	for _, m := range c.world.machines {
 		if m.honest() && (m.process == nil || !m.process.ended) {
-			waiting += " " + itoa(m.index)
+			waiting += " " + strconv.Itoa(m.index)
 		}
 	}
 	c.violate(Progress, "faults stopped at %.0f s in step %d; the run is in %v of step %d of %d; clients that have not ended:%s",

@@ -46,7 +46,7 @@ type courts struct {
 	trials     []*tried
 	complaints map[coordinator.ClientID]int    // of clients that are or were members of the epoch
 	between    map[coordinator.ClientID]int    // that came since the epoch before was over
-	kept       map[coordinator.ClientID]uint32 // until which epoch who was ejected is kept out
+	kept       map[coordinator.ClientID]uint32 // until which epoch an ejected client is kept out
 }
 
 func newCourts() courts {
@@ -92,7 +92,7 @@ func courtsOf(s *coordinator.State) courts {
 				}
 			}
 		}
-		for i := byte(0); len(known.jury) < int(t.Jurors); i++ { // who is forgotten
+		for i := byte(0); len(known.jury) < int(t.Jurors); i++ { // jurors that are forgotten
 			known.jury = append(known.jury, coordinator.ClientID{i})
 		}
 		for i := byte(0); len(known.votes) < int(t.Guilty+t.Innocent); i++ {

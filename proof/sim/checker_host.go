@@ -87,7 +87,7 @@ func (c *checker) cutOff() {
 	}
 }
 
-// looks notes that the host looks around, and sees who is back.
+// looks notes that the host looks around, and sees which clients are back.
 func (c *checker) looks() {
 	c.cutOff()
 	for i := range c.outlet.away {

@@ -11,7 +11,7 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// seated checks who has a seat in an epoch that begins, and until when each is on probation.
+// seated checks the members of an epoch that begins, and until when each is on probation.
 func (c *checker) seated(s *coordinator.State, before stateMark) {
 	steps, begin := s.Config.ProbationSteps, s.Epoch.StartStep
 	newcomers := c.newcomers(before)

@@ -78,15 +78,15 @@ func (p *process) isSoSilent(asker *process, r result) bool {
 	}
 }
 
-// perverts is what those vote who do not care what is true: slanderers find everybody guilty, the gang
-// whoever is not of it, and it blocks juries about its own.
+// perverts returns the vote of a juror that does not care what is true: slanderers find everybody
+// guilty, the gang everybody that is not of it, and it blocks juries about its own.
 func (p *process) perverts(v coordinator.Vote) (vote coordinator.Vote, votes bool) {
 	m, accused := p.machine, p.world.machineOf(v.Client)
 	v.Guilty = !m.lies(Gang) || !accused.lies(Gang)
 	return v, v.Guilty || !m.chance("abstains", v.Step, 500)
 }
 
-// slander has those accuse who make it up: slanderers anybody, the gang honest members, and now and
+// slander makes false accusations: slanderers accuse anybody, the gang honest members, and now and
 // then one of its own, to be tried by accomplices or to keep others from trying it. Some are hasty.
 func (p *process) slander(s *coordinator.State) {
 	m, step := p.machine, s.Progress.Step

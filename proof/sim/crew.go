@@ -2,7 +2,7 @@ package sim
 
 import "slices"
 
-// crew is who is in a gang's run beside those that are there from the beginning.
+// crew says which clients join a gang's run beside those that are there from the beginning.
 type crew struct {
 	size         int   // of the gang; as many clients of its network may take part
 	spare        int   // more keys of the gang, of its one network: they begin later

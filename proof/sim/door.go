@@ -37,7 +37,7 @@ func (m *machine) origin() core.Origin {
 	return core.Origin{Network: netip.MustParsePrefix("203.0.113.0/24"), Most: m.world.plan.crew.size}
 }
 
-// fromNetwork returns who of the gang's network is in the newest epoch, was, or waits.
+// fromNetwork returns the clients of the gang's network that are in the newest epoch, were, or wait.
 func (w *world) fromNetwork(s *coordinator.State) map[coordinator.ClientID]bool {
 	there := make(map[coordinator.ClientID]bool)
 	for _, clients := range [][]coordinator.Client{s.Epoch.Clients, s.Epoch.Exited, s.Pending} {

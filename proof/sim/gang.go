@@ -4,16 +4,11 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"slices"
+	"strconv"
 
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/record/wire"
 )
-
-// gangSize returns how many of a run's clients may be in a gang: fewer than a third of the
-// members that an epoch can begin with, and at most three of ten.
-func gangSize(clients int, config coordinator.Config) int {
-	return min((int(config.InitMinClients)-1)/3, clients*3/10)
-}
 
 // appointGang chooses the gang. What single liars do its members do as well, each by itself.
 func (w *world) appointGang() {
@@ -58,7 +53,7 @@ const (
 
 // schemeOf returns what the gang is after in an epoch.
 func (w *world) schemeOf(epoch uint32) scheme {
-	return one(newRandom(w.options.Seed, "scheme "+itoa(int(epoch))), evicts, evicts, comesAndGoes, dawdles, grinds)
+	return one(newRandom(w.options.Seed, "scheme "+strconv.Itoa(int(epoch))), evicts, evicts, comesAndGoes, dawdles, grinds)
 }
 
 // gangElected returns how many of the gang witness a round.

@@ -454,3 +454,6 @@ func describe(a coordinator.Action) string {
 		return fmt.Sprintf("%T", a)
 	}
 }
+
+// lies reports whether the host is with the gang of its run.
+func (h *host) lies() bool { return h.world.plan.faults&GangHost != 0 }

@@ -3,6 +3,7 @@ package sim
 import (
 	"maps"
 	"slices"
+	"strconv"
 
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/host/core"
@@ -18,8 +19,6 @@ type lying struct {
 	asked     int64  // since when an epoch is not begun that the gang would own
 }
 
-func (h *host) lies() bool { return h.world.plan.faults&GangHost != 0 }
-
 // schemes of a host of the gang. It cannot invent what somebody signed, and draws are committed to.
 const (
 	leavesReadies = iota // it lets few honest members reveal
@@ -30,7 +29,7 @@ const (
 )
 
 func (h *host) schemeOf(epoch uint32) int {
-	return newRandom(h.world.options.Seed, "host "+itoa(int(epoch))).below(hostSchemes)
+	return newRandom(h.world.options.Seed, "host "+strconv.Itoa(int(epoch))).below(hostSchemes)
 }
 
 // leavesOut reports whether the host forgets an action of an honest client.

@@ -25,8 +25,6 @@ var (
 	errForged      = errors.New("nobody signed this")
 )
 
-func itoa(i int) string { return strconv.Itoa(i) }
-
 // reach decides what becomes of one message between two clients.
 func (w *world) reach(from, to int) (delay int64, lost bool) {
 	delay = w.machines[from].latency + w.machines[to].latency
@@ -63,7 +61,7 @@ func (p *process) peer(to int) *process {
 }
 
 // Addrs implements env.Peers.
-func (p *process) Addrs() []string { return []string{"/sim/" + itoa(p.machine.index)} }
+func (p *process) Addrs() []string { return []string{"/sim/" + strconv.Itoa(p.machine.index)} }
 
 // SetMembers implements env.Peers.
 func (p *process) SetMembers(peers []backend.Peer) {

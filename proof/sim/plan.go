@@ -10,6 +10,8 @@ import (
 // second is the unit of virtual times, which are nanoseconds since the start of a run.
 const second = int64(time.Second)
 
+const simSeqLen = 4 // tokens of a sequence
+
 // Options of one run.
 type Options struct {
 	Seed    uint64
@@ -276,3 +278,12 @@ func (p *plan) drawEvents(o Options, kind Faults) {
 		p.events = append(p.events, f)
 	}
 }
+
+// gangSize returns how many of a run's clients may be in a gang: fewer than a third of the
+// members that an epoch can begin with, and at most three of ten.
+func gangSize(clients int, config coordinator.Config) int {
+	return min((int(config.InitMinClients)-1)/3, clients*3/10)
+}
+
+// liarsOfAKind returns how many of n clients lie in one way at most.
+func liarsOfAKind(n int) int { return min(max(1, n/8), max(0, (n-1)/3)) }

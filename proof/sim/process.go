@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/psyche-go/psyche/base/identity"
@@ -202,7 +203,7 @@ func (m *machine) crash() {
 	m.history().reconnected()
 }
 
-func (m *machine) name() string { return "client " + itoa(m.index) }
+func (m *machine) name() string { return "client " + strconv.Itoa(m.index) }
 
 // put adds something to the inbox.
 func (p *process) put(it item) {

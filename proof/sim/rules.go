@@ -16,7 +16,7 @@ type rules struct {
 	unproved    bool // proofs that two results were signed are not verified
 	holdsProofs bool // honest witnesses wait for the last result
 	deaf        bool // clients do not hear of other histories
-	impatient   bool // who is asked for an opening once in vain is accused
+	impatient   bool // a member that is asked for an opening once in vain is accused
 	forgets     bool // openings are kept for one round
 	// origin changes from where the host thinks that an action comes.
 	origin func(h *host, a coordinator.Action, from core.Origin) core.Origin

@@ -7,7 +7,7 @@ import (
 )
 
 // CoordinatorState returns the state in which a coordinator starts the run. Host is
-// who ticks it.
+// the key that ticks it.
 func (r Run) CoordinatorState(host coordinator.ClientID) (coordinator.State, error) {
 	definition, err := EncodeModel(r.Model)
 	if err != nil {

@@ -40,7 +40,7 @@ func Read(path string) iter.Seq2[Event, error] {
 
 // Follow yields the events of the log at path and then waits for more. It also waits for
 // a file that does not exist yet. When ctx is done it yields what is in the file and
-// ends: who ends ctx after the writing process misses nothing. An error ends the
+// ends: a reader that ends ctx after the writing process misses nothing. An error ends the
 // sequence with a zero Event.
 func Follow(ctx context.Context, path string) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {

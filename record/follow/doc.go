@@ -1,5 +1,5 @@
-// Package follow is what anybody does who does not believe the host of a run: it takes the records
-// of the run's log, verifies what is signed, and does again what each of them did.
+// Package follow checks the host of a run, as a light client of it: it takes the records of the run's
+// log, verifies the signatures, and does again what each record did.
 //
 // The main type is Follower. It begins with the Genesis of a run, whose hash names the run in
 // everything that is signed; Apply takes the next record. A record that does not verify, that the

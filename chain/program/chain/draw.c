@@ -1,4 +1,4 @@
-// Draws: numbers that nobody chooses who sends a tick.
+// Draws: numbers that the sender of a tick cannot choose.
 
 #include "program.h"
 

@@ -84,7 +84,7 @@ _Static_assert(sizeof(struct input_account) == 88, "layout");
 
 enum { MAX_ACCOUNTS = 3 };
 
-// call is an instruction with its accounts: what it works on, who signs, and a third one.
+// call is an instruction with its accounts: what it works on, the one that signs, and a third one.
 struct call {
 	struct input_account *target, *signer, *third;
 	const struct key *program;

@@ -25,7 +25,7 @@ uint64_t begun_account(const struct call *c, struct account **a) {
 	return (*a)->state.version == STATE_VERSION ? 0 : ERR_OTHER_VERSION;
 }
 
-// run_init takes an account of zeros for a run. Who signs is to be its main authority.
+// run_init takes an account of zeros for a run. The account that signs becomes its main authority.
 uint64_t run_init(const struct call *c) {
 	struct account *a = (struct account *)c->target->data;
 	if (c->size > 0) return INVALID_INSTRUCTION_DATA;

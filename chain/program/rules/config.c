@@ -2,7 +2,7 @@
 
 #include "coordinator.h"
 
-// config_validate_times is Config.validateTimes.
+// config_validate_times reports whether Config.brokenTimes returns none.
 static bool config_validate_times(const struct config *c) {
 	return c->warmup_time <= MAX_TIME && c->cooldown_time <= MAX_TIME && c->epoch_time <= MAX_TIME &&
 	       c->max_round_train_time <= MAX_TIME && c->round_witness_time <= MAX_TIME &&

@@ -84,8 +84,8 @@ bool state_make_way(struct state *s, const struct key *from) {
 	return true;
 }
 
-// state_newcomer_ranks puts into ranks what each of the pending newcomers is drawn by, and
-// UINT64_MAX for who is none. It returns how many there are.
+// state_newcomer_ranks puts the rank by which a newcomer is drawn into ranks, for each pending client;
+// UINT64_MAX for a client that is no newcomer. It returns how many newcomers there are.
 static uint32_t state_newcomer_ranks(const struct state *s, uint64_t ranks[MAX_CLIENTS]) {
 	uint32_t newcomers = 0;
 	for (uint32_t i = 0; i < s->pending.count; i++) {

@@ -41,10 +41,10 @@ static void state_pause(struct state *s, uint64_t now) {
 	state_enter(s, PAUSED, now);
 }
 
-// state_depart_exited departs who exited and is not pending, as Go does one by one. Each takes
-// the place of its older entry, if there is one, and when there are too many the oldest go of
-// those that never were members, then the oldest: what stays are others of those departed before
-// that are not among them, and them. Two sets find that without comparing all with all.
+// state_depart_exited is State.depart of every client that exited and is not pending. Go does it one by
+// one; the outcome is the same. The entry of a client replaces its older one, if there is one. When
+// there are too many entries, older ones go: first those of clients that never were members, then the
+// oldest. Two sets find the entries to replace without comparing all with all.
 static void state_depart_exited(struct state *s, uint64_t seed) {
 	struct clients *exited = &s->epoch.exited, *departed = &s->departed;
 	struct id_set set;
@@ -69,7 +69,8 @@ static void state_depart_exited(struct state *s, uint64_t seed) {
 	host_zero(departed->list + departed->count, (MAX_CLIENTS - departed->count) * sizeof(struct client));
 }
 
-// state_start_epoch is State.startEpoch. The draw only makes sets that nobody can slow down.
+// state_start_epoch is State.startEpoch. The draw is the seed of sets, so that nobody can choose keys
+// that slow them down.
 static void state_start_epoch(struct state *s, uint64_t now, const struct key *draw) {
 	state_depart_exited(s, draw->word[0]);
 	host_zero(&s->epoch, sizeof s->epoch);

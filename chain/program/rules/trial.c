@@ -4,10 +4,10 @@
 
 enum { MIN_JURY = 2 };
 
-// trial_decides is Trial.decides.
+// trial_decides is decides.
 static bool trial_decides(const struct trial *t, uint32_t votes) { return 20 * votes >= 11u * t->jurors; }
 
-// trial_bit is Trial.bit.
+// trial_bit returns the bit of a trial in client.juror and client.voted.
 static uint8_t trial_bit(const struct trial *t) { return (uint8_t)(1u << t->slot); }
 
 // state_trial is State.Trial: where the trial is, or -1 where there is none.
@@ -17,7 +17,7 @@ static int32_t state_trial(const struct state *s, const struct key *accused, uin
 	return -1;
 }
 
-// state_tries is what of State.MayAccuse is about other trials.
+// state_tries is the part of State.MayAccuse that looks at the trials that there are.
 static enum code state_tries(const struct state *s, const struct key *from, const struct action *a) {
 	uint32_t of_one = 0;
 	if (state_trial(s, &a->id, a->number) >= 0 || state_is_ejected(s, &a->id)) return ERR_DUPLICATE;
@@ -74,7 +74,7 @@ static void state_complain(struct state *s, const struct key *id) {
 	}
 }
 
-// state_clear_slots is State.clearSlots: of all clients, the bits of the trials that end.
+// state_clear_slots clears the bits of trials that end in all clients.
 static void state_clear_slots(struct state *s, uint8_t ended) {
 	uint8_t kept = (uint8_t)~ended;
 	if (ended == 0) return;
@@ -87,7 +87,7 @@ static void state_clear_slots(struct state *s, uint8_t ended) {
 	}
 }
 
-// state_end_trial is State.endTrial of one by its number.
+// state_end_trial is State.endTrial; i is the place of the trial in the list.
 static void state_end_trial(struct state *s, uint32_t i) {
 	state_clear_slots(s, trial_bit(&s->trials[i]));
 	list_delete(s->trials, sizeof(struct trial), &s->trial_count, i);
@@ -107,7 +107,7 @@ static void state_decide(struct state *s, uint32_t i) {
 		state_complain(s, &ended.accuser);
 }
 
-// state_juror is State.juror: NULL for who is neither a healthy member nor pending.
+// state_juror is State.juror. It returns NULL for a client that is neither a healthy member nor pending.
 static struct client *state_juror(struct state *s, const struct key *id) {
 	struct client *member = state_member(s, id);
 	if (member && member->state == HEALTHY) return member;
@@ -139,8 +139,8 @@ static void state_end_in_vain(struct state *s, uint32_t i) {
 	state_complain(s, &accuser);
 }
 
-// state_draw_jury is Trial.draw and State.swear: the first members in an order, of whom all that may be
-// needed are called. A round's members when it begins are the epoch's.
+// state_draw_jury is Trial.draw and State.swear. order holds as many members of the round as a jury may
+// need, with the accused and the accuser. When a round begins, its members are those of the epoch.
 static void state_draw_jury(struct state *s, struct trial *t, const uint8_t *order, uint32_t called) {
 	struct client *clients = s->epoch.clients.list;
 	int32_t accused = index_of(&s->epoch.clients, &t->accused), accuser = index_of(&s->epoch.clients, &t->accuser);
@@ -172,8 +172,8 @@ void state_draw_juries(struct state *s) {
 	}
 }
 
-// state_end_trials is State.endTrials, but that it goes through the clients once for all trials that end.
-// No trial is of the future: state_adjust_clock.
+// state_end_trials is State.endTrials, but goes through the clients once for all trials that end.
+// No trial begins in the future: state_adjust_clock has seen to it.
 void state_end_trials(struct state *s, uint64_t now) {
 	uint32_t kept = 0, count = s->trial_count;
 	uint8_t ended = 0;

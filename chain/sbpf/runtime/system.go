@@ -10,7 +10,7 @@ import (
 	"github.com/psyche-go/psyche/chain/sbpf"
 )
 
-// What system calls cost, in compute units.
+// Costs of system calls, in compute units.
 const (
 	baseUnits    = 100
 	memoryUnits  = 10
@@ -18,7 +18,7 @@ const (
 	maxArray     = 1 << 32 // elements: more than any memory has
 )
 
-// What sol_get_sysvar answers.
+// Answers of sol_get_sysvar.
 const (
 	sysvarOutOfBounds = 1
 	sysvarNotFound    = 2

@@ -123,7 +123,7 @@ func (p *player) act(member int, a coordinator.Action) error {
 	}
 	p.nonces[member+1]++
 	err := p.state.Apply(from, p.nonces[member+1], a)
-	_, accuses := a.(coordinator.Accuse) // who may not accuse at the time, or not anybody any more
+	_, accuses := a.(coordinator.Accuse) // it may not accuse at the time, or not anybody any more
 	if errors.Is(err, coordinator.ErrDuplicate) || errors.Is(err, coordinator.ErrNotMember) || accuses && errors.Is(err, coordinator.ErrNotElected) {
 		return nil
 	}

@@ -38,7 +38,7 @@ type Member struct {
 	Until uint32 `json:"until,omitempty"` // while it is ejected: epoch from which on it may join again
 }
 
-// What a member is.
+// Standings of a member.
 const (
 	StandingWaits   = "waits"
 	StandingMember  = "member"

@@ -23,7 +23,7 @@ type Trial struct {
 	Innocent int    `json:"innocent"`
 
 	Outcome string `json:"outcome,omitempty"` // one of the constants Outcome…; empty: it is open
-	Ejected string `json:"ejected,omitempty"` // who lost its place by it
+	Ejected string `json:"ejected,omitempty"` // the member that lost its place by it
 	End     uint64 `json:"end,omitempty"`     // entry that ended it
 }
 

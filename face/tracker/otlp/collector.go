@@ -56,7 +56,7 @@ func (c Collector) headers() map[string]string {
 	return map[string]string{"Authorization": c.Header}
 }
 
-// resource is who sends.
+// resource describes the sender.
 func (c Collector) resource() *resource.Resource {
 	labels := []attribute.KeyValue{attribute.String("service.name", c.Service), attribute.String("service.namespace", "psyche")}
 	for _, name := range slices.Sorted(maps.Keys(c.Labels)) {

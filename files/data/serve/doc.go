@@ -6,7 +6,7 @@
 // protocol of package files/data/remote/message: TLS with the server's ed25519 key, and clients
 // that sign with theirs.
 //
-// Who gets what follows from the newest state, and from the rounds that were noted before:
+// The newest state, and the rounds that were noted before it, say which key gets which data:
 //
 //   - A connection is kept for keys that are healthy members of the epoch, or wait for the
 //     next one, and in audited runs for members that left lately.
@@ -17,7 +17,7 @@
 //   - Each round's batch is delivered to its client a few times at most.
 //   - In audited runs members get the batches of others too, once their rounds are over: of the
 //     newest rounds, and of those that somebody is on trial for. There is a bound for each, and
-//     who trains a batch goes before who audits one.
+//     members that train a batch go before those that audit one.
 //   - Every batch ends with a receipt, a data.Receipt.
 //   - Fingerprints (hashes of single sequences, by which a client compares this server with
 //     another location) are for healthy members, of sequences that some round had.

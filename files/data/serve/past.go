@@ -12,8 +12,8 @@ import (
 // that it can audit what others made of them, and judge it.
 const pastRounds = 64
 
-// What a member may have of other members' batches: so many rounds' worth for each round that ends,
-// and as many at most as were not used before.
+// Bounds of what a member may have of other members' batches, in rounds' worth: what it may have grows
+// by sharePerRound with each round that ends, to maxShare at most while it is not used.
 const (
 	sharePerRound = 2
 	maxShare      = 8
@@ -94,7 +94,7 @@ func (p *past) join(r *coordinator.Round) {
 	}
 }
 
-// expel lets those read no more who were ejected, or left long ago.
+// expel lets members that were ejected, or left long ago, read no more.
 func (p *past) expel(state *coordinator.State) {
 	for _, clients := range [][]coordinator.Client{state.Epoch.Clients, state.Epoch.Exited, state.Departed} {
 		for i := range clients {

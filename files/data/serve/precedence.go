@@ -9,7 +9,7 @@ import (
 // precedence lets some go before others.
 type precedence struct {
 	mu    sync.Mutex
-	first int           // who go first
+	first int           // requests that go first
 	clear chan struct{} // closed when there are none; nil: nobody waits for that
 }
 

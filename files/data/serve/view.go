@@ -25,7 +25,7 @@ type run struct {
 	changed   chan struct{}                 // closed when the next state is there
 }
 
-// round is who owns what in one round.
+// round is the owners of the batches of one round.
 type round struct {
 	step    uint32
 	seed    uint64
@@ -86,7 +86,7 @@ func (r *run) follow(state *coordinator.State, hash [32]byte) {
 	r.changed = make(chan struct{})
 }
 
-// roundOf derives who owns what, unless that was done before.
+// roundOf derives the owners of batches, unless that was done before.
 func roundOf(from *coordinator.Round, c coordinator.Config, old []round) round {
 	for _, known := range old {
 		if known.step == from.Step && known.seed == from.Seed {
@@ -103,7 +103,7 @@ func roundOf(from *coordinator.Round, c coordinator.Config, old []round) round {
 // decision is what the newest state says.
 type decision struct {
 	refused *message.Refusal // nil: allowed
-	others  bool             // it is allowed though another member trains it, who comes first
+	others  bool             // it is allowed though another member, which comes first, trains it
 	wait    <-chan struct{}  // closed when there is a newer state; nil: that would change nothing
 }
 

@@ -43,7 +43,7 @@ type Run struct {
 	StateHash  string     `json:"state_hash"` // SHA-256 of the state's canonical bytes
 }
 
-// Authority is who governs the run, and whom it admits.
+// Authority says which keys govern the run, and which it admits.
 type Authority struct {
 	Main           string          `json:"main"`
 	Join           string          `json:"join"`

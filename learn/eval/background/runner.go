@@ -118,7 +118,7 @@ func (r *Runner) Busy() (done func()) {
 	})
 }
 
-// changed wakes up who waits. The lock is held.
+// changed wakes up all that wait. The lock is held.
 func (r *Runner) changed() {
 	close(r.change)
 	r.change = make(chan struct{})

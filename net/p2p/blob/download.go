@@ -26,7 +26,7 @@ const (
 	busyWorth = 1 << 20 // bytes
 	busyPause = time.Second
 	// maxHangUps is how often a holder may hang up one after the other: then it is asked on
-	// streams, where who does so without saying that it is busy has failed.
+	// streams, where a hang-up without word that it is busy is a failure.
 	maxHangUps = 4
 
 	watchEvery = 100 * time.Millisecond

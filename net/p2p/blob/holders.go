@@ -17,7 +17,7 @@ const (
 	rateShare = 0.3
 	// rateFloor is the least that is measured: a small payload says little of a rate.
 	rateFloor = 64 << 10 // bytes
-	// rateMemory is how long a measured rate counts: who was slow is tried again.
+	// rateMemory is how long a measured rate counts: a holder that was slow is tried again.
 	rateMemory = 5 * time.Minute
 )
 

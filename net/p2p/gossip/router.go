@@ -257,8 +257,8 @@ func (r *router) FilterIncomingSubscriptions(from peer.ID, options []*pb.RPC_Sub
 	return accepted, nil
 }
 
-// tracer counts the messages that the library drops without an error, and names who sends
-// what no honest member sends.
+// tracer counts the messages that the library drops without an error, and names peers
+// that send what no honest member sends.
 type tracer struct {
 	dropped  atomic.Uint64
 	penalise func(p peer.ID, fault p2p.Fault, detail string)

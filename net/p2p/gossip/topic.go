@@ -36,7 +36,7 @@ var (
 )
 
 // Handler takes one message of another member, before it is passed on. An error means that no
-// honest member passes it on, and is held against who did. It may run in several goroutines at
+// honest member passes it on, and is held against the one that did. It may run in several goroutines at
 // once, must not block, and must not call Topic.Close. data belongs to the handler.
 type Handler func(from identity.ID, data []byte) error
 

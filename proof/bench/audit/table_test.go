@@ -38,7 +38,7 @@ func TestRowsAreJudgedLikeReports(t *testing.T) {
 	} {
 		report := audit.Report{Fault: c.fault, Error: c.all}
 		for _, e := range c.errors {
-			report.Chunks = append(report.Chunks, audit.Finding{Error: e})
+			report.Chunks = append(report.Chunks, audit.ChunkReport{Error: e})
 		}
 		r := row{Error: c.all, Top: c.errors, Fault: int(c.fault)}
 		if got, judged := r.passes(l), report.Judge(l) == audit.Passed; got != c.want || judged != c.want {

@@ -134,8 +134,8 @@ func (m *members) onTrial(one *member) bool {
 	return slices.ContainsFunc(m.trials, func(t trial) bool { return t.accused == one })
 }
 
-// vote lets juries vote on who was accused in the step before, and ejects at the end of that step who
-// is guilty. A jury repeats the audit: honest jurors find what the auditor found.
+// vote lets juries vote on the members that were accused in the step before, and ejects the guilty at the
+// end of that step. A jury repeats the audit: honest jurors find what the auditor found.
 func (m *members) vote(step uint32) (gone []ejected) {
 	remaining := m.trials[:0]
 	for _, t := range m.trials {

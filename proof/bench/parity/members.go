@@ -19,7 +19,7 @@ import (
 )
 
 // attack is what attackers of a run do. One that has no need of its own gradient takes another's for the
-// length of what it makes up; who has one of its honest past keeps it.
+// length of what it makes up; one that has a momentum of its honest past keeps it.
 type attack struct {
 	momenta.Attack
 	ownGradient, honestPast bool
@@ -40,7 +40,7 @@ var attacks = map[string]attack{
 	"copy":              {Attack: momenta.Copy},
 }
 
-// members are those of a run who share one replica: what they know alone is their momentum. The first
+// members are those of a run that share one replica: what they know alone is their momentum. The first
 // of them attack, in every step. With audits members are audited, tried and ejected by the rules of a
 // run (docs/protocol.md); attackers audit nobody, and acquit their like as jurors.
 type members struct {
@@ -163,7 +163,7 @@ func (m *members) step(ctx context.Context, step uint32, id assign.BatchID) (s s
 	return s, m.trainer.Apply(ctx, step, payloads, false)
 }
 
-// begin draws who trains what.
+// begin draws the batch of each member.
 func (m *members) begin(step uint32, id assign.BatchID) *round {
 	r := &round{step: step, batches: map[*member]assign.BatchID{}, from: map[*member]*momenta.State{}, exams: map[*member]*audit.Exam{}}
 	for _, a := range assign.Batches(m.seed(step), len(m.members), m.command.Verification, id.Start, uint32(id.Len())) {

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 )
 
-// manner is how a service treats who asks it.
+// manner is how a service treats its callers.
 type manner string
 
 const (
@@ -47,7 +47,7 @@ func newStandin(how manner) *standin {
 	return s
 }
 
-// end lets go who waits.
+// end lets all callers go that wait.
 func (s *standin) end() {
 	close(s.release)
 	s.Close()

@@ -9,7 +9,7 @@ import (
 	"github.com/psyche-go/psyche/node/env"
 )
 
-// errClosed is what who asks for an opening gets.
+// errClosed is the answer to whoever asks for an opening.
 var errClosed = errors.New("it does not open")
 
 // Closed returns the network of a client that opens its results to nobody, neither to members that audit it nor

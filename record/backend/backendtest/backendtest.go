@@ -43,7 +43,7 @@ type Promise string
 const (
 	// OneBackend: a second live backend of a key is refused.
 	OneBackend Promise = "one key has one live backend"
-	// WithdrawsLost: who is gone for the grace period is withdrawn.
+	// WithdrawsLost: a client that is gone for the grace period is withdrawn.
 	WithdrawsLost Promise = "who is gone is withdrawn"
 )
 
@@ -389,7 +389,7 @@ func testTwoBackends(t *testing.T, f *fixture) {
 	again.await("the second join", pending(a.id))
 }
 
-// testStays is for hosts that do not notice who is gone.
+// testStays is for hosts that do not notice that a client is gone.
 func testStays(t *testing.T, f *fixture) {
 	a, b := f.connect(t, 1), f.connect(t, 2)
 	a.submit(coordinator.Join{})
